@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "base/epoch_profile.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace tmprof {
+
+void PageColumns::Reserve(std::size_t records) {
+  target.reserve(records);
+  vpn.reserve(records);
+  span_pages.reserve(records);
+  looks.reserve(records);
+  references.reserve(records);
+  first_accesses.reserve(records);
+  time_at_risk.reserve(records);
+  load_samples.reserve(records);
+  store_samples.reserve(records);
+  node.reserve(records);
+}
+
+PageRecord RecordAt(const PageColumns& columns, std::size_t i) {
+  return {.key = columns.key(i),
+          .span = PageCount(columns.span_pages[i]),
+          .looks = columns.looks[i],
+          .references = columns.references[i],
+          .first_accesses = columns.first_accesses[i],
+          .time_at_risk = columns.time_at_risk[i],
+          .load_samples = columns.load_samples[i],
+          .store_samples = columns.store_samples[i],
+          .node = columns.node[i]};
+}
+
+void Append(PageColumns& columns, const PageRecord& record) {
+  if (!columns.empty()) {
+    const std::size_t last = columns.size() - 1;
+    const PageKey past_last{columns.target[last],
+                            columns.vpn[last] + PageCount(columns.span_pages[last])};
+    TMPROF_CHECK(record.key >= past_last);
+  }
+  TMPROF_CHECK(record.span > PageCount(0) && record.references <= record.looks);
+  columns.target.push_back(record.key.target);
+  columns.vpn.push_back(record.key.vpn);
+  columns.span_pages.push_back(static_cast<std::uint32_t>(record.span.value()));
+  columns.looks.push_back(record.looks);
+  columns.references.push_back(record.references);
+  columns.first_accesses.push_back(record.first_accesses);
+  columns.time_at_risk.push_back(record.time_at_risk);
+  columns.load_samples.push_back(record.load_samples);
+  columns.store_samples.push_back(record.store_samples);
+  columns.node.push_back(record.node);
+}
+
+const Mapping* FindMapping(const Target& target, Vpn vpn) {
+  const auto after = std::ranges::upper_bound(
+      target.mappings, vpn, {}, [](const Mapping& mapping) { return mapping.range.start; });
+  if (after == target.mappings.begin()) return nullptr;
+  const Mapping& candidate = *std::prev(after);
+  return candidate.range.Contains(vpn) ? &candidate : nullptr;
+}
+
+std::string_view Name(SourceRole role) {
+  switch (role) {
+    case SourceRole::kReferences: return "references";
+    case SourceRole::kSamples: return "samples";
+    case SourceRole::kTruth: return "truth";
+  }
+  return "invalid";
+}
+
+std::string_view Name(SourceState state) {
+  switch (state) {
+    case SourceState::kActive: return "active";
+    case SourceState::kGated: return "gated";
+    case SourceState::kUnavailable: return "unavailable";
+  }
+  return "invalid";
+}
+
+std::string_view Name(MappingKind kind) {
+  switch (kind) {
+    case MappingKind::kAnonymous: return "anon";
+    case MappingKind::kHeap: return "heap";
+    case MappingKind::kStack: return "stack";
+    case MappingKind::kFile: return "file";
+    case MappingKind::kShared: return "shared";
+    case MappingKind::kSpecial: return "special";
+  }
+  return "invalid";
+}
+
+}  // namespace tmprof

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// The record that reports, replay and the daemon share: what every source saw in one epoch.
+
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log_duration.h"
+#include "base/page_key.h"
+#include "base/units.h"
+
+namespace tmprof {
+
+// Columns of equal length, strictly ascending by (target, vpn); spans do not overlap.
+//
+// A record exists for each span that a source looked at or sampled in the epoch. No record means
+// unknown, not cold. `looks` 0 means that no accessed bit was read: `references` and
+// `first_accesses` then say nothing about the span.
+struct PageColumns {
+  std::vector<TargetId> target;
+  std::vector<Vpn> vpn;                     // first base page of the span
+  std::vector<std::uint32_t> span_pages;    // base pages: 1, 512 (2 MiB), 262144 (1 GiB), a region
+  std::vector<std::uint32_t> looks;         // A-bit reads after a clear
+  std::vector<std::uint32_t> references;    // looks that found the bit set, <= looks
+  std::vector<std::uint32_t> first_accesses;  // clears whose time to first access was seen
+  std::vector<LogDuration> time_at_risk;    // target CPU time watched before those first accesses
+  std::vector<std::uint32_t> load_samples;
+  std::vector<std::uint32_t> store_samples;
+  std::vector<std::optional<NodeId>> node;  // where it was when last resolved in the epoch
+
+  std::size_t size() const { return vpn.size(); }
+  bool empty() const { return vpn.empty(); }
+  void Reserve(std::size_t records);
+  PageKey key(std::size_t i) const { return {target[i], vpn[i]}; }
+
+  friend bool operator==(const PageColumns&, const PageColumns&) = default;
+};
+
+// One row of PageColumns, for code that handles single records.
+struct PageRecord {
+  PageKey key;
+  PageCount span{1};
+  std::uint32_t looks = 0;
+  std::uint32_t references = 0;
+  std::uint32_t first_accesses = 0;
+  LogDuration time_at_risk;
+  std::uint32_t load_samples = 0;
+  std::uint32_t store_samples = 0;
+  std::optional<NodeId> node;
+};
+
+PageRecord RecordAt(const PageColumns& columns, std::size_t i);
+// Precondition: record.key is at or past the end of the last span.
+void Append(PageColumns& columns, const PageRecord& record);
+
+enum class SourceRole : std::uint8_t {
+  kReferences,  // accessed bits
+  kSamples,     // address samples
+  kTruth,       // exact access counts, in load_samples and store_samples
+};
+
+enum class SourceState : std::uint8_t {
+  kActive,       // on for at least part of the epoch
+  kGated,        // switched off by the gate for the whole epoch
+  kUnavailable,  // refused by the system or not asked for; `note` says why
+};
+
+// A named count that only one kind of source has ("no_address", "kernel_mode", "tlb_stale").
+struct NamedCount {
+  std::string name;
+  std::uint64_t count = 0;
+  friend bool operator==(const NamedCount&, const NamedCount&) = default;
+};
+
+struct SourceStatus {
+  std::string name;   // "abit-bpf", "clock", "ibs", "pebs", "driver", "exact"
+  std::string label;  // what its numbers mean, for people: "clock (memory-stall time)"
+  SourceRole role = SourceRole::kReferences;
+  SourceState state = SourceState::kUnavailable;
+  std::optional<double> duty_cycle;           // share of the epoch it was on, [0, 1]
+  std::optional<std::uint64_t> observations;  // looks or samples delivered
+  std::optional<std::uint64_t> lost;          // known to have been missed
+  std::vector<NamedCount> details;
+  std::string note;
+  friend bool operator==(const SourceStatus&, const SourceStatus&) = default;
+};
+
+enum class MappingKind : std::uint8_t { kAnonymous, kHeap, kStack, kFile, kShared, kSpecial };
+
+struct Mapping {
+  VpnRange range;
+  MappingKind kind = MappingKind::kAnonymous;
+  std::string path;  // the file of kFile and kShared, the name of kSpecial ("[vdso]"), else empty
+  friend bool operator==(const Mapping&, const Mapping&) = default;
+};
+
+// One tracked process as of the end of an epoch.
+struct Target {
+  TargetId id;
+  Pid pid;
+  std::uint64_t start_time_ticks = 0;  // /proc/PID/stat field 22: with pid, names the process
+  std::string name;                    // comm
+  std::string command;                 // argv joined by spaces; empty for a kernel-made process
+  bool exited = false;
+  std::optional<std::chrono::nanoseconds> cpu_time;  // used within the epoch, all threads
+  std::vector<Mapping> mappings;                     // ascending, disjoint
+  friend bool operator==(const Target&, const Target&) = default;
+};
+
+struct EpochProfile {
+  std::uint64_t index = 0;  // 0, 1, 2 … within the trace; a gap is an epoch that was lost
+  MonotonicTime start;
+  MonotonicTime end;
+  PageColumns pages;
+  std::vector<SourceStatus> sources;
+  std::vector<Target> targets;  // ascending by id; every target that `pages` names
+  std::chrono::nanoseconds profiler_cpu_time{0};  // the profiler's own, user + system
+
+  std::chrono::nanoseconds length() const { return end - start; }
+  friend bool operator==(const EpochProfile&, const EpochProfile&) = default;
+};
+
+// The mapping of `target` that holds `vpn`, or nullptr.
+const Mapping* FindMapping(const Target& target, Vpn vpn);
+
+std::string_view Name(SourceRole role);    // "references", "samples", "truth"
+std::string_view Name(SourceState state);  // "active", "gated", "unavailable"
+std::string_view Name(MappingKind kind);   // "anon", "heap", "stack", "file", "shared", "special"
+
+}  // namespace tmprof

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+
+# tmprof_component(NAME SOURCES … [LINK …]): one room's library, tmprof_NAME.
+function(tmprof_component name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  add_library(tmprof_${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(tmprof_${name} PUBLIC tmprof_flags ${ARG_LINK})
+endfunction()
+
+# tmprof_test(NAME SOURCES … [LINK …] [LABELS …]): one GoogleTest program, registered with CTest case by
+# case. A case that cannot run here calls GTEST_SKIP() with its reason; CTest then lists it as skipped.
+function(tmprof_test name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;LABELS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE tmprof_flags ${ARG_LINK} GTest::gmock GTest::gtest
+                                        GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  target_compile_definitions(${name} PRIVATE TMPROF_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+                                             TMPROF_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}: "
+                       PROPERTIES LABELS "${ARG_LABELS}")
+endfunction()
+
+include(GoogleTest)

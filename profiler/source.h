@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every source of access information looks like to the recorder and the daemon.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/epoch_profile.h"
+#include "base/page_key.h"
+#include "base/result.h"
+#include "base/units.h"
+
+namespace tmprof {
+
+// Accessed-bit evidence about one span within one epoch.
+struct ReferenceRecord {
+  PageKey key;
+  PageCount span{1};
+  std::uint32_t looks = 0;
+  std::uint32_t references = 0;
+  std::uint32_t first_accesses = 0;
+  std::chrono::nanoseconds time_at_risk{0};  // target CPU time
+  std::optional<NodeId> node;
+};
+
+// Address samples of one base page within one epoch.
+struct SampleRecord {
+  PageKey key;
+  std::uint32_t loads = 0;
+  std::uint32_t stores = 0;
+};
+
+// What one source delivers for one epoch. Records in any order; a key may repeat (counts add up).
+struct SourceEpoch {
+  SourceStatus status;
+  std::vector<ReferenceRecord> references;
+  std::vector<SampleRecord> samples;
+  // Spans known to be mapped by one huge entry, so that samples inside them join their record.
+  std::vector<ReferenceRecord> huge_spans;
+};
+
+// A live process that the sources follow. `mappings` is as of the last refresh, about once a second.
+struct TrackedProcess {
+  TargetId id;
+  Pid pid;
+  std::uint64_t start_time_ticks = 0;
+  std::vector<Mapping> mappings;
+};
+
+// The cost a source may cause the targets, as a share of their CPU time: 0.01 is 1 %.
+using OverheadShare = double;
+
+// All calls come from one thread, the recorder's. A source may run threads of its own; it owns
+// them, and its destructor joins them. A target that vanishes at any moment is not an error.
+class Source {
+ public:
+  virtual ~Source() = default;
+
+  virtual std::string_view name() const = 0;
+
+  // The whole set, each time it changes and at each refresh of mappings. A process that is no longer
+  // in it is dropped; its evidence so far is still delivered by the next TakeEpoch().
+  // Fails only when the source as a whole can no longer work.
+  virtual Status SetTargets(const std::vector<TrackedProcess>& targets) = 0;
+
+  // The gate's decision; a source starts active. While inactive it costs the targets nothing.
+  virtual void SetActive(bool active) = 0;
+
+  // File descriptors to poll for input; Service() is called when one is readable and at least every
+  // 50 ms. May be empty.
+  virtual std::vector<int> PollFds() const { return {}; }
+  virtual void Service() {}
+
+  // Everything since the last call; status counts are for that time only.
+  virtual SourceEpoch TakeEpoch() = 0;
+
+  // A share in [0, 1] of recent target CPU time that went into memory stalls, where the source can
+  // tell; feeds the gate on machines without counters.
+  virtual std::optional<double> MemoryStallShare() const { return std::nullopt; }
+};
+
+}  // namespace tmprof

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Refuses an #include that the house plan does not allow (CONTRIBUTING.md, "Layers").
+
+Usage: tools/check_layers.py [ROOT]
+Exit status: 0 all edges allowed, 1 a forbidden edge, 2 a folder that has no row in the table.
+"""
+
+import pathlib
+import re
+import sys
+
+# room -> rooms whose headers it may include, besides its own. The longest matching prefix of a
+# file's path is its room. A new edge is a design decision, stated in the commit that adds it.
+EDGES = {
+    "base": set(),
+    "driver/uapi": set(),
+    "driver/core": set(),
+    "driver": {"driver/uapi", "driver/core"},
+    "rank": {"base"},
+    "profiler": {"base", "driver/uapi", "driver/core"},
+    "policy": {"base"},
+    "policy/replay": {"base", "policy", "proto", "rank"},
+    "mover": {"base"},
+    "proto": {"base"},
+    "report": {"base", "proto", "rank"},
+    "objtrace": {"base"},
+    "apps": {"base", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
+             "mover", "proto", "report", "objtrace"},
+    "testbed": {"driver/uapi"},
+    "bench/workloads": set(),
+    "bench": {"base", "driver/core", "rank", "profiler", "policy", "policy/replay", "proto",
+              "report", "bench/workloads"},
+    "tests": {"base", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
+              "mover", "proto", "report", "objtrace", "apps", "bench/workloads"},
+}
+
+# Generated protobuf headers stay behind proto/ (and apps/, for the configuration).
+PROTOBUF_HOMES = {"proto", "apps"}
+
+SOURCES = {".c", ".cc", ".cpp", ".h"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
+
+
+def room_of(path: str) -> str | None:
+    """The longest row of EDGES that is a prefix of the path."""
+    rooms = [room for room in EDGES if path.startswith(room + "/")]
+    return max(rooms, key=len, default=None)
+
+
+def violations(root: pathlib.Path) -> list[str]:
+    found = []
+    for file in sorted(root.rglob("*")):
+        path = file.relative_to(root).as_posix()
+        if file.suffix not in SOURCES or path.startswith(("build/", ".")):
+            continue
+        room = room_of(path)
+        if room is None:
+            found.append(f"{path}: folder has no row in the table of tools/check_layers.py")
+            continue
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+            match = INCLUDE.match(line)
+            if not match:
+                continue
+            included = match.group(1)
+            if included.endswith(".pb.h") and room not in PROTOBUF_HOMES:
+                found.append(f"{path}:{number}: {room} may not include generated '{included}'")
+                continue
+            target = room_of(included)
+            if target and target != room and target not in EDGES[room]:
+                found.append(f"{path}:{number}: {room} may not include '{included}' of {target}")
+    return found
+
+
+def main() -> int:
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+    found = violations(root)
+    for line in found:
+        print(line, file=sys.stderr)
+    if found:
+        return 2 if any("no row" in line for line in found) else 1
+    print(f"layers: every include of {len(EDGES)} rooms is allowed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
