@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/procfs.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <system_error>
+
+namespace tmprof {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<std::string> ReadWhole(const fs::path& path, std::string_view attempt) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  if (file) text.assign(std::istreambuf_iterator<char>(file), {});
+  // A read from /proc of a process that has just died fails with ESRCH in mid-file.
+  if (!file || file.bad()) {
+    const int reason = errno == ENOENT || errno == 0 ? ESRCH : errno;
+    return Fail(Refused(std::string(attempt), path.string(), reason));
+  }
+  return text;
+}
+
+template <typename Number>
+bool Consume(std::string_view& text, Number& value, int base = 10) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
+  if (error != std::errc{}) return false;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return true;
+}
+
+bool Consume(std::string_view& text, char expected) {
+  if (!text.starts_with(expected)) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+// Field `number` of /proc/PID/stat as proc(5) counts them, from the fields after the name: state is 3.
+std::optional<std::uint64_t> StatField(const std::vector<std::string_view>& after_name,
+                                       std::size_t number) {
+  const std::size_t index = number - 3;
+  if (index >= after_name.size()) return std::nullopt;
+  std::string_view text = after_name[index];
+  std::uint64_t value = 0;
+  return Consume(text, value) ? std::optional(value) : std::nullopt;
+}
+
+std::vector<std::string_view> SplitAtSpaces(std::string_view text) {
+  std::vector<std::string_view> fields;
+  while (!text.empty()) {
+    const std::size_t space = text.find_first_of(" \n");
+    if (space != 0) fields.push_back(text.substr(0, space));
+    if (space == std::string_view::npos) break;
+    text.remove_prefix(space + 1);
+  }
+  return fields;
+}
+
+std::optional<Pid> PidFromName(std::string_view name) {
+  std::int32_t number = 0;
+  if (!Consume(name, number) || !name.empty() || number <= 0) return std::nullopt;
+  return Pid(number);
+}
+
+MappingKind KindOf(std::string_view path, bool shared) {
+  if (path == "[heap]") return MappingKind::kHeap;
+  if (path.starts_with("[stack")) return MappingKind::kStack;
+  if (path.starts_with("[anon")) return MappingKind::kAnonymous;
+  if (path.starts_with('[')) return MappingKind::kSpecial;
+  if (shared) return MappingKind::kShared;
+  return path.empty() ? MappingKind::kAnonymous : MappingKind::kFile;
+}
+
+}  // namespace
+
+std::optional<Mapping> ParseMapsLine(std::string_view line) {
+  std::uint64_t start = 0;
+  std::uint64_t end = 0;
+  if (!Consume(line, start, 16) || !Consume(line, '-') || !Consume(line, end, 16) ||
+      !Consume(line, ' ') || line.size() < 4 || start >= end) {
+    return std::nullopt;
+  }
+  const bool shared = line[3] == 's';
+  // Permissions, offset, device and inode stand before the path, which may itself hold spaces.
+  std::string_view path = line;
+  for (int field = 0; field < 4; ++field) {
+    const std::size_t space = path.find(' ');
+    path = space == std::string_view::npos ? std::string_view() : path.substr(space + 1);
+  }
+  path.remove_prefix(std::min(path.find_first_not_of(' '), path.size()));
+  return Mapping{.range = {VpnOfAddress(start), VpnOfAddress(end)},
+                 .kind = KindOf(path, shared),
+                 .path = path == "[heap]" || path.starts_with("[stack") ? "" : std::string(path)};
+}
+
+fs::path ProcFs::OfProcess(Pid pid, std::string_view file) const {
+  return root_ / std::to_string(pid.value()) / file;
+}
+
+Result<ProcessStat> ProcFs::Stat(Pid pid) const {
+  const fs::path path = OfProcess(pid, "stat");
+  const Result<std::string> text = ReadWhole(path, "read process state");
+  if (!text) return Fail(text.error());
+
+  // The name stands in parentheses and may itself hold spaces and parentheses.
+  const std::size_t open = text->find('(');
+  const std::size_t close = text->rfind(')');
+  if (open == std::string::npos || close == std::string::npos || close < open) {
+    return Fail(BadInput("read process state", path.string(), "no name in parentheses"));
+  }
+  const auto fields = SplitAtSpaces(std::string_view(*text).substr(close + 1));
+  const auto parent = StatField(fields, 4);
+  const auto user_ticks = StatField(fields, 14);
+  const auto system_ticks = StatField(fields, 15);
+  const auto start = StatField(fields, 22);
+  const auto resident = StatField(fields, 24);
+  if (!parent || !user_ticks || !system_ticks || !start || !resident) {
+    return Fail(BadInput("read process state", path.string(), "a field is missing"));
+  }
+  const auto ticks_per_second = static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK));
+  const auto cpu_ticks = static_cast<std::int64_t>(*user_ticks + *system_ticks);
+  return ProcessStat{
+      .parent = Pid(static_cast<std::int32_t>(*parent)),
+      .name = text->substr(open + 1, close - open - 1),
+      .state = fields[0].front(),
+      .cpu_time = std::chrono::nanoseconds(std::nano::den / static_cast<std::int64_t>(ticks_per_second)) *
+                  cpu_ticks,
+      .start_time_ticks = *start,
+      .resident = PageCount(*resident)};
+}
+
+std::string ProcFs::Command(Pid pid) const {
+  Result<std::string> text = ReadWhole(OfProcess(pid, "cmdline"), "read command line");
+  if (!text) return {};
+  while (text->ends_with('\0')) text->pop_back();
+  std::ranges::replace(*text, '\0', ' ');
+  return *std::move(text);
+}
+
+Result<std::vector<Mapping>> ProcFs::Mappings(Pid pid) const {
+  const Result<std::string> text = ReadWhole(OfProcess(pid, "maps"), "read memory mappings");
+  if (!text) return Fail(text.error());
+  std::vector<Mapping> mappings;
+  std::string_view rest = *text;
+  while (!rest.empty()) {
+    const std::size_t newline = std::min(rest.find('\n'), rest.size());
+    if (auto mapping = ParseMapsLine(rest.substr(0, newline))) {
+      mappings.push_back(*std::move(mapping));
+    }
+    rest.remove_prefix(std::min(newline + 1, rest.size()));
+  }
+  return mappings;
+}
+
+std::vector<Pid> ProcFs::Children(Pid pid) const {
+  std::vector<Pid> children;
+  std::error_code ignored;  // a process that vanishes has no children
+  bool listed = false;
+  for (const auto& thread : fs::directory_iterator(OfProcess(pid, "task"), ignored)) {
+    const Result<std::string> text = ReadWhole(thread.path() / "children", "list children");
+    if (!text) continue;
+    listed = true;
+    for (const std::string_view name : SplitAtSpaces(*text)) {
+      if (const auto child = PidFromName(name)) children.push_back(*child);
+    }
+  }
+  if (!listed) {  // kernel without CONFIG_PROC_CHILDREN
+    for (const Pid other : AllProcesses()) {
+      const auto stat = Stat(other);
+      if (stat && stat->parent == pid) children.push_back(other);
+    }
+  }
+  std::ranges::sort(children);
+  return children;
+}
+
+std::vector<Pid> ProcFs::AllProcesses() const {
+  std::vector<Pid> processes;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(root_, ignored)) {
+    if (const auto pid = PidFromName(entry.path().filename().string())) processes.push_back(*pid);
+  }
+  return processes;
+}
+
+std::optional<PageCount> ProcFs::TotalMemory() const {
+  const Result<std::string> text = ReadWhole(root_ / "meminfo", "read memory size");
+  if (!text) return std::nullopt;
+  constexpr std::string_view kField = "MemTotal:";
+  const std::size_t at = text->find(kField);
+  if (at == std::string::npos) return std::nullopt;
+  std::string_view number = std::string_view(*text).substr(at + kField.size());
+  number.remove_prefix(std::min(number.find_first_not_of(' '), number.size()));
+  std::uint64_t kibibytes = 0;
+  if (!Consume(number, kibibytes)) return std::nullopt;
+  return PageCount(kibibytes * 1024 / kBasePageBytes);
+}
+
+std::optional<std::chrono::nanoseconds> ProcessCpuTime(Pid pid) {
+  clockid_t clock{};
+  timespec used{};
+  if (clock_getcpuclockid(pid.value(), &clock) != 0 || clock_gettime(clock, &used) != 0) {
+    return std::nullopt;
+  }
+  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+}
+
+}  // namespace tmprof
