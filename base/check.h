@@ -6,11 +6,11 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define TMPROF_CHECK(condition)                                                            \
-  do {                                                                                     \
-    if (!(condition)) [[unlikely]] {                                                       \
-      std::fprintf(stderr, "tmprof: broken invariant at %s:%d: %s\n", __FILE__, __LINE__,  \
-                   #condition);                                                            \
-      std::abort();                                                                        \
-    }                                                                                      \
+#define TMPROF_CHECK(condition)                                                           \
+  do {                                                                                    \
+    if (!(condition)) [[unlikely]] {                                                      \
+      std::fprintf(stderr, "tmprof: broken invariant at %s:%d: %s\n", __FILE__, __LINE__, \
+                   #condition);                                                           \
+      std::abort();                                                                       \
+    }                                                                                     \
   } while (false)

@@ -63,30 +63,42 @@ const Mapping* FindMapping(const Target& target, Vpn vpn) {
 
 std::string_view Name(SourceRole role) {
   switch (role) {
-    case SourceRole::kReferences: return "references";
-    case SourceRole::kSamples: return "samples";
-    case SourceRole::kTruth: return "truth";
+    case SourceRole::kReferences:
+      return "references";
+    case SourceRole::kSamples:
+      return "samples";
+    case SourceRole::kTruth:
+      return "truth";
   }
   return "invalid";
 }
 
 std::string_view Name(SourceState state) {
   switch (state) {
-    case SourceState::kActive: return "active";
-    case SourceState::kGated: return "gated";
-    case SourceState::kUnavailable: return "unavailable";
+    case SourceState::kActive:
+      return "active";
+    case SourceState::kGated:
+      return "gated";
+    case SourceState::kUnavailable:
+      return "unavailable";
   }
   return "invalid";
 }
 
 std::string_view Name(MappingKind kind) {
   switch (kind) {
-    case MappingKind::kAnonymous: return "anon";
-    case MappingKind::kHeap: return "heap";
-    case MappingKind::kStack: return "stack";
-    case MappingKind::kFile: return "file";
-    case MappingKind::kShared: return "shared";
-    case MappingKind::kSpecial: return "special";
+    case MappingKind::kAnonymous:
+      return "anon";
+    case MappingKind::kHeap:
+      return "heap";
+    case MappingKind::kStack:
+      return "stack";
+    case MappingKind::kFile:
+      return "file";
+    case MappingKind::kShared:
+      return "shared";
+    case MappingKind::kSpecial:
+      return "special";
   }
   return "invalid";
 }

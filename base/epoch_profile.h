@@ -23,12 +23,12 @@ namespace tmprof {
 // `first_accesses` then say nothing about the span.
 struct PageColumns {
   std::vector<TargetId> target;
-  std::vector<Vpn> vpn;                     // first base page of the span
-  std::vector<std::uint32_t> span_pages;    // base pages: 1, 512 (2 MiB), 262144 (1 GiB), a region
-  std::vector<std::uint32_t> looks;         // A-bit reads after a clear
-  std::vector<std::uint32_t> references;    // looks that found the bit set, <= looks
+  std::vector<Vpn> vpn;                   // first base page of the span
+  std::vector<std::uint32_t> span_pages;  // base pages: 1, 512 (2 MiB), 262144 (1 GiB), a region
+  std::vector<std::uint32_t> looks;       // A-bit reads after a clear
+  std::vector<std::uint32_t> references;  // looks that found the bit set, <= looks
   std::vector<std::uint32_t> first_accesses;  // clears whose time to first access was seen
-  std::vector<LogDuration> time_at_risk;    // target CPU time watched before those first accesses
+  std::vector<LogDuration> time_at_risk;      // target CPU time watched before those first accesses
   std::vector<std::uint32_t> load_samples;
   std::vector<std::uint32_t> store_samples;
   std::vector<std::optional<NodeId>> node;  // where it was when last resolved in the epoch

@@ -16,9 +16,9 @@ class EpochStream {
  public:
   virtual ~EpochStream() = default;
 
-  // Overwrites `epoch` with the next one; false at the end, `epoch` then unspecified. After an error
-  // every further call returns the same error: what came before it stands, nothing after it can be
-  // trusted.
+  // Overwrites `epoch` with the next one; false at the end, `epoch` then unspecified. After an
+  // error every further call returns the same error: what came before it stands, nothing after it
+  // can be trusted.
   virtual Result<bool> Next(EpochProfile& epoch) = 0;
 };
 

@@ -18,11 +18,11 @@ enum class ErrorKind {
 
 struct Error {
   ErrorKind kind = ErrorKind::kRefused;
-  std::string attempt;                  // "open trace file", an infinitive
-  std::string object;                   // "tmprof.data", "PID 4711 (redis-server)"
-  std::optional<int> system_error{};    // errno, where the system gave one
-  std::string reason{};                 // what is wrong, where errno does not say it
-  std::string advice{};                 // what would fix it; may be empty
+  std::string attempt;                // "open trace file", an infinitive
+  std::string object;                 // "tmprof.data", "PID 4711 (redis-server)"
+  std::optional<int> system_error{};  // errno, where the system gave one
+  std::string reason{};               // what is wrong, where errno does not say it
+  std::string advice{};               // what would fix it; may be empty
 
   // One line without a trailing period:
   // "cannot open trace file 'x': ENOENT (No such file or directory); advice".

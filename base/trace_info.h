@@ -15,9 +15,9 @@ namespace tmprof {
 
 // Cost constants measured on the recording host at start-up. Absent: not measured there.
 struct Calibration {
-  std::optional<double> ns_per_set;      // target CPU: hardware sets a cleared accessed bit again
-  std::optional<double> ns_per_look;     // target CPU: disturbance per 2 MiB block read
-  std::optional<double> ns_per_sample;   // target CPU: one clock interrupt
+  std::optional<double> ns_per_set;     // target CPU: hardware sets a cleared accessed bit again
+  std::optional<double> ns_per_look;    // target CPU: disturbance per 2 MiB block read
+  std::optional<double> ns_per_sample;  // target CPU: one clock interrupt
   friend bool operator==(const Calibration&, const Calibration&) = default;
 };
 

@@ -45,7 +45,8 @@ bool Consume(std::string_view& text, char expected) {
   return true;
 }
 
-// Field `number` of /proc/PID/stat as proc(5) counts them, from the fields after the name: state is 3.
+// Field `number` of /proc/PID/stat as proc(5) counts them, from the fields after the name: state
+// is 3.
 std::optional<std::uint64_t> StatField(const std::vector<std::string_view>& after_name,
                                        std::size_t number) {
   const std::size_t index = number - 3;
@@ -129,14 +130,14 @@ Result<ProcessStat> ProcFs::Stat(Pid pid) const {
   }
   const auto ticks_per_second = static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK));
   const auto cpu_ticks = static_cast<std::int64_t>(*user_ticks + *system_ticks);
-  return ProcessStat{
-      .parent = Pid(static_cast<std::int32_t>(*parent)),
-      .name = text->substr(open + 1, close - open - 1),
-      .state = fields[0].front(),
-      .cpu_time = std::chrono::nanoseconds(std::nano::den / static_cast<std::int64_t>(ticks_per_second)) *
-                  cpu_ticks,
-      .start_time_ticks = *start,
-      .resident = PageCount(*resident)};
+  return ProcessStat{.parent = Pid(static_cast<std::int32_t>(*parent)),
+                     .name = text->substr(open + 1, close - open - 1),
+                     .state = fields[0].front(),
+                     .cpu_time = std::chrono::nanoseconds(
+                                     std::nano::den / static_cast<std::int64_t>(ticks_per_second)) *
+                                 cpu_ticks,
+                     .start_time_ticks = *start,
+                     .resident = PageCount(*resident)};
 }
 
 std::string ProcFs::Command(Pid pid) const {

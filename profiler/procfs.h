@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What /proc says of processes. The root is given, so that tests read a directory tree of their own.
+// What /proc says of processes. The root is given, so that tests read a directory tree of their
+// own.
 
 #pragma once
 
@@ -52,7 +53,8 @@ class ProcFs {
   std::filesystem::path root_;
 };
 
-// CPU time of all threads of a process to the nanosecond, from its CPU clock; nullopt once it is gone.
+// CPU time of all threads of a process to the nanosecond, from its CPU clock; nullopt once it is
+// gone.
 std::optional<std::chrono::nanoseconds> ProcessCpuTime(Pid pid);
 
 // One line of /proc/PID/maps; nullopt where it is malformed. `heap` and `[stack]` are told by the

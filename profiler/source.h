@@ -44,7 +44,8 @@ struct SourceEpoch {
   std::vector<ReferenceRecord> huge_spans;
 };
 
-// A live process that the sources follow. `mappings` is as of the last refresh, about once a second.
+// A live process that the sources follow. `mappings` is as of the last refresh, about once a
+// second.
 struct TrackedProcess {
   TargetId id;
   Pid pid;
@@ -62,10 +63,11 @@ class Source {
   virtual ~Source() = default;
 
   virtual std::string_view name() const = 0;
+  virtual SourceRole role() const = 0;  // kReferences or kSamples: what the gate switches together
 
-  // The whole set, each time it changes and at each refresh of mappings. A process that is no longer
-  // in it is dropped; its evidence so far is still delivered by the next TakeEpoch().
-  // Fails only when the source as a whole can no longer work.
+  // The whole set, each time it changes and at each refresh of mappings. A process that is no
+  // longer in it is dropped; its evidence so far is still delivered by the next TakeEpoch(). Fails
+  // only when the source as a whole can no longer work.
   virtual Status SetTargets(const std::vector<TrackedProcess>& targets) = 0;
 
   // The gate's decision; a source starts active. While inactive it costs the targets nothing.

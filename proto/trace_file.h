@@ -24,7 +24,8 @@ class TraceWriter {
   static Result<TraceWriter> Create(const std::filesystem::path& path, const TraceInfo& info);
   TraceWriter(TraceWriter&&) noexcept;
   TraceWriter& operator=(TraceWriter&&) noexcept;
-  ~TraceWriter();  // does not Finish(): a destroyed writer leaves a trace that ends early, and says so
+  ~TraceWriter();  // does not Finish(): a destroyed writer leaves a trace that ends early, and says
+                   // so
 
   // The frame is handed to the kernel before this returns: killing the process afterwards loses
   // nothing of it. A failed write leaves the file as it was before the call (truncated back), and

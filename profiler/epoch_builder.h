@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Merges what the sources delivered for one epoch into its profile.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "base/epoch_profile.h"
+#include "profiler/source.h"
+
+namespace tmprof {
+
+struct EpochFrame {
+  std::uint64_t index = 0;
+  MonotonicTime start;
+  MonotonicTime end;
+  std::vector<Target> targets;  // ascending by id
+  std::chrono::nanoseconds profiler_cpu_time{0};
+};
+
+// Records of one key add up (saturating). Samples inside a huge or larger span join the span's
+// record; where spans overlap with different bounds (a huge page split within the epoch), the
+// smaller join the larger. Evidence about a target that the frame does not name is dropped and
+// counted as lost in its source's status.
+EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources);
+
+}  // namespace tmprof

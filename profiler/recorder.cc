@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/recorder.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+#include "base/check.h"
+#include "profiler/epoch_builder.h"
+
+namespace tmprof {
+namespace {
+
+constexpr std::chrono::milliseconds kServicePeriod{50};  // the promise of Source::PollFds()
+
+timespec ToTimespec(std::chrono::nanoseconds duration) {
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(duration);
+  return {.tv_sec = seconds.count(), .tv_nsec = (duration - seconds).count()};
+}
+
+}  // namespace
+
+void PollWaiter::Wait(const std::vector<int>& fds, std::chrono::nanoseconds timeout) {
+  std::vector<pollfd> polled;
+  polled.reserve(fds.size());
+  for (const int fd : fds) polled.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+  const timespec limit = ToTimespec(std::max(timeout, std::chrono::nanoseconds(0)));
+  // Interrupted or not, the caller looks at the clock and at every source again.
+  (void)ppoll(polled.data(), polled.size(), &limit, nullptr);
+}
+
+std::chrono::nanoseconds OwnCpuTime() {
+  timespec used{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+}
+
+Recorder::Recorder(const Options& options, Environment environment,
+                   std::vector<std::unique_ptr<Source>> sources,
+                   std::vector<SourceStatus> unavailable)
+    : options_(options),
+      environment_(std::move(environment)),
+      sources_(std::move(sources)),
+      unavailable_(std::move(unavailable)) {
+  TMPROF_CHECK(options_.epoch > options_.epoch.zero());
+}
+
+Status Recorder::RefreshTargets(MonotonicTime now) {
+  environment_.targets.Refresh(now);
+  for (const auto& source : sources_) {
+    if (auto status = source->SetTargets(environment_.targets.tracked()); !status) return status;
+  }
+  return {};
+}
+
+void Recorder::ConsultGate() {
+  std::optional<double> stall_share;
+  for (const auto& source : sources_) {
+    if (!stall_share) stall_share = source->MemoryStallShare();
+  }
+  const GateVerdict verdict = environment_.gate(stall_share);
+  for (const auto& source : sources_) {
+    source->SetActive(source->role() == SourceRole::kReferences ? verdict.references_active
+                                                                : verdict.samples_active);
+  }
+}
+
+Status Recorder::EndEpoch(MonotonicTime now,
+                          const std::function<Status(const EpochProfile&)>& on_epoch) {
+  std::vector<SourceEpoch> delivered;
+  for (const auto& source : sources_) delivered.push_back(source->TakeEpoch());
+  for (const SourceStatus& status : unavailable_) delivered.push_back({.status = status});
+
+  const auto own_cpu = environment_.own_cpu_time();
+  const EpochProfile profile = BuildEpoch({.index = next_index_++,
+                                           .start = epoch_start_,
+                                           .end = now,
+                                           .targets = environment_.targets.EndEpoch(),
+                                           .profiler_cpu_time = own_cpu - own_cpu_at_epoch_start_},
+                                          std::move(delivered));
+  epoch_start_ = now;
+  own_cpu_at_epoch_start_ = own_cpu;
+  return on_epoch(profile);
+}
+
+Result<Recorder::StopReason> Recorder::Run(
+    const std::function<Status(const EpochProfile&)>& on_epoch) {
+  const MonotonicTime start = environment_.clock.Now();
+  epoch_start_ = start;
+  own_cpu_at_epoch_start_ = environment_.own_cpu_time();
+  MonotonicTime next_refresh = start;
+  MonotonicTime next_gate = start + options_.gate_period;
+
+  std::optional<StopReason> stopped;
+  while (true) {
+    const MonotonicTime now = environment_.clock.Now();
+    if (now >= next_refresh) {
+      if (auto status = RefreshTargets(now); !status) return Fail(status.error());
+      next_refresh = now + options_.refresh;
+    }
+    for (const auto& source : sources_) source->Service();
+    if (environment_.gate && now >= next_gate) {
+      ConsultGate();
+      next_gate = now + options_.gate_period;
+    }
+
+    if (environment_.stop_requested()) {
+      stopped = StopReason::kRequested;
+    } else if (options_.duration && now - start >= *options_.duration) {
+      stopped = StopReason::kDuration;
+    } else if (!environment_.targets.AnyAlive()) {
+      stopped = StopReason::kTargetsGone;
+    }
+    if (stopped && now == epoch_start_) return *stopped;
+    if (stopped || now - epoch_start_ >= options_.epoch) {
+      if (auto status = EndEpoch(now, on_epoch); !status) return Fail(status.error());
+      if (stopped) return *stopped;
+    }
+
+    MonotonicTime wake =
+        std::min({now + kServicePeriod, next_refresh, epoch_start_ + options_.epoch});
+    if (environment_.gate) wake = std::min(wake, next_gate);
+    if (options_.duration) wake = std::min(wake, start + *options_.duration);
+    std::vector<int> fds = environment_.stop_fds;
+    for (const auto& source : sources_) {
+      const std::vector<int> source_fds = source->PollFds();
+      fds.insert(fds.end(), source_fds.begin(), source_fds.end());
+    }
+    environment_.waiter.Wait(fds, wake - environment_.clock.Now());
+  }
+}
+
+}  // namespace tmprof

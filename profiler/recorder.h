@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The profiling loop: targets, gate, sources, one profile per epoch.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/epoch_profile.h"
+#include "base/result.h"
+#include "profiler/source.h"
+#include "profiler/target_tracker.h"
+
+namespace tmprof {
+
+// Waits for input on any of `fds` or for `timeout`. ppoll(2) in production.
+class Waiter {
+ public:
+  virtual ~Waiter() = default;
+  virtual void Wait(const std::vector<int>& fds, std::chrono::nanoseconds timeout) = 0;
+};
+
+class PollWaiter final : public Waiter {
+ public:
+  void Wait(const std::vector<int>& fds, std::chrono::nanoseconds timeout) override;
+};
+
+// Asked once per gate period which roles may be on.
+struct GateVerdict {
+  bool references_active = true;
+  bool samples_active = true;
+};
+using GateCheck = std::function<GateVerdict(std::optional<double> memory_stall_share)>;
+
+class Recorder {
+ public:
+  struct Options {
+    std::chrono::nanoseconds epoch{std::chrono::seconds(1)};
+    std::optional<std::chrono::nanoseconds> duration;  // nullopt: until stopped or the targets end
+    std::chrono::nanoseconds refresh{std::chrono::milliseconds(250)};  // of targets
+    std::chrono::nanoseconds gate_period{std::chrono::milliseconds(100)};
+  };
+  struct Environment {
+    const Clock& clock;
+    Waiter& waiter;
+    TargetTracker& targets;
+    std::function<std::chrono::nanoseconds()> own_cpu_time;
+    std::function<bool()> stop_requested;  // asked after every wait
+    std::vector<int> stop_fds;             // readable when it is time to ask
+    GateCheck gate;                        // empty: always on
+  };
+  enum class StopReason : std::uint8_t { kDuration, kRequested, kTargetsGone };
+
+  // `unavailable` are the sources that were asked for or possible but refused: they stand in every
+  // epoch, so that a trace says what it does not hold.
+  Recorder(const Options& options, Environment environment,
+           std::vector<std::unique_ptr<Source>> sources, std::vector<SourceStatus> unavailable);
+
+  // Calls `on_epoch` for every epoch, the last, shorter one included. An error of `on_epoch` or of
+  // a source ends the recording and is returned.
+  Result<StopReason> Run(const std::function<Status(const EpochProfile&)>& on_epoch);
+
+ private:
+  Status RefreshTargets(MonotonicTime now);
+  void ConsultGate();
+  Status EndEpoch(MonotonicTime now, const std::function<Status(const EpochProfile&)>& on_epoch);
+
+  Options options_;
+  Environment environment_;
+  std::vector<std::unique_ptr<Source>> sources_;
+  std::vector<SourceStatus> unavailable_;
+  std::uint64_t next_index_ = 0;
+  MonotonicTime epoch_start_;
+  std::chrono::nanoseconds own_cpu_at_epoch_start_{0};
+};
+
+// User + system CPU time of this process, all threads.
+std::chrono::nanoseconds OwnCpuTime();
+
+}  // namespace tmprof

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/target_tracker.h"
+
+#include <cerrno>
+
+#include <algorithm>
+#include <utility>
+
+namespace tmprof {
+namespace {
+
+constexpr std::chrono::seconds kEvaluationPeriod{1};  // TMP re-evaluates once a second
+
+}  // namespace
+
+TargetTracker::TargetTracker(const ProcFs& procfs, CpuTimeOf cpu_time_of, Options options)
+    : procfs_(procfs),
+      cpu_time_of_(std::move(cpu_time_of)),
+      options_(options),
+      total_memory_(procfs.TotalMemory()) {}
+
+bool TargetTracker::Knows(Pid pid, std::uint64_t start_time_ticks) const {
+  return std::ranges::any_of(processes_, [&](const Process& process) {
+    return process.target.pid == pid && process.target.start_time_ticks == start_time_ticks;
+  });
+}
+
+void TargetTracker::Register(Pid pid, const ProcessStat& stat, bool named) {
+  Process process;
+  process.target = {.id = TargetId(next_id_++),
+                    .pid = pid,
+                    .start_time_ticks = stat.start_time_ticks,
+                    .name = stat.name,
+                    .command = procfs_.Command(pid)};
+  process.named = named;
+  process.cpu_time_now = cpu_time_of_(pid);
+  // A child's time counts from its birth; a named process may have run long before.
+  if (named && process.cpu_time_now) process.cpu_time_at_epoch = *process.cpu_time_now;
+  process.cpu_time_at_evaluation = process.cpu_time_now.value_or(std::chrono::nanoseconds(0));
+  process.evaluated = now_;
+  if (auto mappings = procfs_.Mappings(pid)) process.target.mappings = *std::move(mappings);
+  processes_.push_back(std::move(process));
+}
+
+Status TargetTracker::AddNamed(Pid pid) {
+  const Result<ProcessStat> stat = procfs_.Stat(pid);
+  if (!stat) {
+    return Fail(Refused("observe PID", std::to_string(pid.value()),
+                        stat.error().system_error.value_or(ESRCH),
+                        "see 'ps -e' for live processes"));
+  }
+  if (!stat->alive()) {
+    return Fail(Refused("observe PID", std::to_string(pid.value()), ESRCH,
+                        "the process has exited and waits for its parent"));
+  }
+  if (const auto mappings = procfs_.Mappings(pid); !mappings) {
+    return Fail(Refused("read the memory map of PID", std::to_string(pid.value()),
+                        mappings.error().system_error.value_or(ESRCH),
+                        "run as root or as the owner of the process"));
+  }
+  if (!Knows(pid, stat->start_time_ticks)) Register(pid, *stat, /*named=*/true);
+  RebuildTracked();
+  return {};
+}
+
+void TargetTracker::Update(Process& process) {
+  Target& target = process.target;
+  const Result<ProcessStat> stat = procfs_.Stat(target.pid);
+  if (!stat || !stat->alive() || stat->start_time_ticks != target.start_time_ticks) {
+    target.exited = true;
+    return;
+  }
+  if (auto mappings = procfs_.Mappings(target.pid)) target.mappings = *std::move(mappings);
+  if (stat->name != target.name) {  // exec, or the process renamed itself
+    target.name = stat->name;
+    target.command = procfs_.Command(target.pid);
+  }
+  process.resident = stat->resident;
+  if (const auto cpu_time = cpu_time_of_(target.pid)) process.cpu_time_now = cpu_time;
+}
+
+void TargetTracker::FindChildren() {
+  // Grown while walked: grandchildren are found in the same pass.
+  for (std::size_t i = 0; i < processes_.size(); ++i) {
+    if (processes_[i].target.exited) continue;
+    for (const Pid child : procfs_.Children(processes_[i].target.pid)) {
+      const Result<ProcessStat> stat = procfs_.Stat(child);
+      if (stat && stat->alive() && !Knows(child, stat->start_time_ticks)) {
+        Register(child, *stat, /*named=*/false);
+      }
+    }
+  }
+}
+
+void TargetTracker::Evaluate(Process& process, MonotonicTime now) const {
+  const auto elapsed = now - process.evaluated;
+  if (elapsed < kEvaluationPeriod || !process.cpu_time_now) return;
+  process.cpu_share =
+      std::chrono::duration<double>(*process.cpu_time_now - process.cpu_time_at_evaluation) /
+      elapsed;
+  process.cpu_time_at_evaluation = *process.cpu_time_now;
+  process.evaluated = now;
+  if (process.named || !options_.filter) return;
+  const bool enough_memory =
+      total_memory_ && process.resident &&
+      static_cast<double>(process.resident->value()) >=
+          options_.filter->min_memory_share * static_cast<double>(total_memory_->value());
+  process.passes_filter = enough_memory || process.cpu_share >= options_.filter->min_cpu_share;
+}
+
+void TargetTracker::Refresh(MonotonicTime now) {
+  now_ = now;
+  for (Process& process : processes_) {
+    if (!process.target.exited) Update(process);
+  }
+  if (options_.follow_children) FindChildren();
+  for (Process& process : processes_) {
+    if (!process.target.exited) Evaluate(process, now);
+  }
+  RebuildTracked();
+}
+
+void TargetTracker::RebuildTracked() {
+  std::vector<const Process*> chosen;
+  for (const Process& process : processes_) {
+    if (!process.target.exited && process.passes_filter) chosen.push_back(&process);
+  }
+  if (options_.max_targets && chosen.size() > *options_.max_targets) {
+    std::ranges::stable_sort(chosen, [](const Process* a, const Process* b) {
+      if (a->named != b->named) return a->named;
+      return a->cpu_share > b->cpu_share;
+    });
+    chosen.resize(*options_.max_targets);
+    std::ranges::sort(chosen, {}, [](const Process* process) { return process->target.id; });
+  }
+  tracked_.clear();
+  for (const Process* process : chosen) {
+    tracked_.push_back({.id = process->target.id,
+                        .pid = process->target.pid,
+                        .start_time_ticks = process->target.start_time_ticks,
+                        .mappings = process->target.mappings});
+  }
+}
+
+bool TargetTracker::AnyAlive() const {
+  return std::ranges::any_of(processes_,
+                             [](const Process& process) { return !process.target.exited; });
+}
+
+std::vector<Target> TargetTracker::EndEpoch() {
+  std::vector<Target> targets;
+  for (Process& process : processes_) {
+    if (!process.target.exited) {
+      if (const auto cpu_time = cpu_time_of_(process.target.pid)) process.cpu_time_now = cpu_time;
+    }
+    if (process.cpu_time_now) {
+      process.target.cpu_time = *process.cpu_time_now - process.cpu_time_at_epoch;
+      process.cpu_time_at_epoch = *process.cpu_time_now;
+    }
+    if (process.target.exited) ++process.epochs_since_exit;
+    targets.push_back(process.target);
+  }
+  std::erase_if(processes_, [](const Process& process) { return process.epochs_since_exit > 1; });
+  return targets;
+}
+
+}  // namespace tmprof

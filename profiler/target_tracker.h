@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which processes are observed: the named ones and, as they come and go, their descendants.
+
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "base/epoch_profile.h"
+#include "base/result.h"
+#include "profiler/procfs.h"
+#include "profiler/source.h"
+
+namespace tmprof {
+
+// TMP's process filter (IPDPS 2021, optimisation 2): a followed process is tracked while it uses at
+// least this share of one CPU or of the machine's memory. Named processes always are.
+struct ProcessFilter {
+  double min_cpu_share = 0.05;
+  double min_memory_share = 0.10;
+};
+
+class TargetTracker {
+ public:
+  struct Options {
+    bool follow_children = true;
+    std::optional<ProcessFilter> filter = ProcessFilter{};  // nullopt: track every descendant
+    // The strict mode: at most this many targets, named ones first, then those that use most CPU.
+    std::optional<std::size_t> max_targets;
+  };
+  // CPU time used so far by a process; nullopt once it is gone.
+  using CpuTimeOf = std::function<std::optional<std::chrono::nanoseconds>(Pid)>;
+
+  TargetTracker(const ProcFs& procfs, CpuTimeOf cpu_time_of, Options options);
+
+  // Names a process. Fails with ESRCH where there is none, and EPERM/EACCES where its memory map
+  // may not be read.
+  Status AddNamed(Pid pid);
+
+  // Looks for new children, drops dead ones, re-reads mappings. Once a second is right; more often
+  // finds short-lived children sooner. A new child is tracked at once; the filter is applied when a
+  // full second of its CPU use has been seen, and again each second.
+  void Refresh(MonotonicTime now);
+
+  // The live processes that pass the filter, ascending by id.
+  const std::vector<TrackedProcess>& tracked() const { return tracked_; }
+  bool AnyAlive() const;
+
+  // The targets of the epoch that ends now: everything that was alive at some time since the last
+  // call, and for one epoch more those that died, since their last evidence may still be under way.
+  std::vector<Target> EndEpoch();
+
+ private:
+  struct Process {
+    Target target;
+    bool named = false;
+    bool passes_filter = true;
+    std::optional<PageCount> resident;
+    std::chrono::nanoseconds cpu_time_at_epoch{0};
+    std::optional<std::chrono::nanoseconds> cpu_time_now;
+    std::chrono::nanoseconds cpu_time_at_evaluation{0};
+    MonotonicTime evaluated;
+    double cpu_share = 0;
+    int epochs_since_exit = 0;
+  };
+
+  void Register(Pid pid, const ProcessStat& stat, bool named);
+  void Update(Process& process);
+  void FindChildren();
+  void Evaluate(Process& process, MonotonicTime now) const;
+  void RebuildTracked();
+  bool Knows(Pid pid, std::uint64_t start_time_ticks) const;
+
+  const ProcFs& procfs_;
+  CpuTimeOf cpu_time_of_;
+  Options options_;
+  std::optional<PageCount> total_memory_;
+  MonotonicTime now_;
+  std::vector<Process> processes_;  // ascending by id
+  std::vector<TrackedProcess> tracked_;
+  std::uint32_t next_id_ = 0;
+};
+
+}  // namespace tmprof
