@@ -1,0 +1,50 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Lists the skipped tests of CTest's JUnit files with their reasons.
+
+Usage: tools/list_skips.py [--summary] JUNIT.xml…
+--summary closes with one line of totals: "N passed, N failed, N skipped".
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+import xml.etree.ElementTree as ElementTree
+
+# GoogleTest prints "file:line: Skipped", then the reason, then the case's closing line.
+REASON = re.compile(r": Skipped\n(.*?)\n\s*(?:\[|$)", re.DOTALL)
+
+
+def reason_of(case: ElementTree.Element) -> str:
+    """The reason that the test gave in its output."""
+    match = REASON.search(case.findtext("system-out") or "")
+    return " ".join(match.group(1).split()) if match else "gave no reason"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--summary", action="store_true", help="close with a line of totals")
+    parser.add_argument("junit", nargs="+", type=pathlib.Path)
+    options = parser.parse_args()
+
+    passed = failed = skipped = 0
+    for path in options.junit:
+        for case in ElementTree.parse(path).getroot().iter("testcase"):
+            if case.find("skipped") is not None:
+                skipped += 1
+                if not options.summary:
+                    print(f"skipped: {case.get('name')}: {reason_of(case)}")
+            elif case.find("failure") is not None or case.get("status") == "fail":
+                failed += 1
+                if options.summary:
+                    print(f"failed: {case.get('name')} ({path.parent.name})")
+            else:
+                passed += 1
+    if options.summary:
+        print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
