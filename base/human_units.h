@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Quantities as people write them: "5ms", "200MiB", "0.5%".
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace tmprof {
+
+// A non-negative number with one of ns, us, ms, s, m, h: "250us", "1.5s". A bare number is refused.
+Result<std::chrono::nanoseconds> ParseDuration(std::string_view text);
+// A share of a whole: "1%", "0.5%" or a plain "0.01". In [0, 1].
+Result<double> ParseShare(std::string_view text);
+
+// The shortest exact-enough form: "1s", "250us", "1.5s".
+std::string FormatDuration(std::chrono::nanoseconds duration);
+std::string FormatShare(double share);         // "1%", "0.25%"
+std::string FormatBytes(std::uint64_t bytes);  // "512 MiB", "4 KiB", "1.5 GiB"
+std::string FormatCount(std::uint64_t count);  // "131 072", thin groups of three
+
+}  // namespace tmprof
