@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Manual pages and shell completion, made from the options themselves so that they cannot go stale.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/tmprof/cli.h"
+#include "apps/tmprof/version.h"
+
+namespace tmprof {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kHidden = "";  // the group of options and commands not shown
+
+std::string Roff(std::string_view text) {
+  std::string escaped;
+  bool line_start = true;
+  for (const char c : text) {
+    if (line_start && (c == '.' || c == '\'')) escaped += "\\&";
+    if (c == '\\' || c == '-') escaped += '\\';
+    escaped += c;
+    line_start = c == '\n';
+  }
+  return escaped;
+}
+
+std::vector<const CLI::Option*> ShownOptions(const CLI::App& command) {
+  std::vector<const CLI::Option*> shown;
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_group() != kHidden) shown.push_back(option);
+  }
+  return shown;
+}
+
+std::vector<const CLI::App*> ShownCommands(const CLI::App& app) {
+  std::vector<const CLI::App*> shown;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_group() != kHidden) shown.push_back(command);
+  }
+  return shown;
+}
+
+bool IsPositional(const CLI::Option& option) { return option.get_positional(); }
+
+// "-o, --output FILE"
+std::string Heading(const CLI::Option& option) {
+  std::string heading;
+  for (const std::string& name : option.get_snames()) heading += "-" + name + ", ";
+  for (const std::string& name : option.get_lnames()) heading += "--" + name + ", ";
+  if (heading.empty()) return option.get_name();
+  heading.resize(heading.size() - 2);
+  if (option.get_expected_max() > 0) heading += " " + option.get_type_name();
+  return heading;
+}
+
+std::string ManOptions(const CLI::App& command) {
+  std::string text;
+  for (const CLI::Option* option : ShownOptions(command)) {
+    text += fmt::format(".TP\n.B {}\n{}\n", Roff(Heading(*option)), Roff(option->get_description()));
+    if (!option->get_default_str().empty()) {
+      text += fmt::format("Default: {}.\n", Roff(option->get_default_str()));
+    }
+  }
+  return text;
+}
+
+std::string ManPage(const std::string& title, const std::string& synopsis,
+                    const CLI::App& command, const std::string& body) {
+  std::string page = fmt::format(
+      ".TH {} 1 \"\" \"tmprof {}\" \"tmprof manual\"\n"
+      ".SH NAME\n{} \\- {}\n.SH SYNOPSIS\n.B {}\n.SH DESCRIPTION\n{}\n",
+      Roff(title), kVersion, Roff(title), Roff(command.get_description()), Roff(synopsis),
+      Roff(command.get_description()));
+  page += body;
+  page += ".SH OPTIONS\n" + ManOptions(command);
+  if (!command.get_footer().empty()) {
+    page += fmt::format(".SH NOTES\n.nf\n{}\n.fi\n", Roff(command.get_footer()));
+  }
+  page +=
+      ".SH EXIT STATUS\n0 done, 1 the system refused, 2 bad input.\n"
+      "\\fBtmprof record \\-\\- CMD\\fR passes on the status of CMD.\n";
+  return page;
+}
+
+std::string Synopsis(const CLI::App& command) {
+  std::string synopsis = "tmprof " + command.get_name() + " [OPTION]...";
+  for (const CLI::Option* option : ShownOptions(command)) {
+    if (IsPositional(*option)) synopsis += " " + option->get_name();
+  }
+  return synopsis;
+}
+
+Status WriteFile(const fs::path& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) return Fail(Refused("write", path.string(), errno));
+  return {};
+}
+
+Status WriteManPages(const CLI::App& app, const fs::path& folder) {
+  std::string commands = ".SH COMMANDS\n";
+  std::string see_also;
+  for (const CLI::App* command : ShownCommands(app)) {
+    commands += fmt::format(".TP\n.BR tmprof\\-{} (1)\n{}\n", command->get_name(),
+                            Roff(command->get_description()));
+    const std::string name = "tmprof-" + command->get_name();
+    const Status written = WriteFile(folder / (name + ".1"),
+                                     ManPage(name, Synopsis(*command), *command, ""));
+    if (!written) return written;
+  }
+  return WriteFile(folder / "tmprof.1", ManPage("tmprof", "tmprof COMMAND [OPTION]...", app, commands));
+}
+
+// The values of an option that takes one of a fixed set, which CLI11 shows as "{a,b}" in its type.
+std::string FixedValues(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const std::size_t open = type.find('{');
+  const std::size_t close = type.rfind('}');
+  if (open == std::string::npos || close == std::string::npos || close < open) return {};
+  std::string values = type.substr(open + 1, close - open - 1);
+  std::ranges::replace(values, ',', ' ');
+  return values;
+}
+
+std::string BashCompletion(const CLI::App& app) {
+  std::string names;
+  std::string cases;
+  for (const CLI::App* command : ShownCommands(app)) {
+    names += command->get_name() + " ";
+    std::string flags;
+    std::string values;
+    for (const CLI::Option* option : ShownOptions(*command)) {
+      for (const std::string& name : option->get_lnames()) {
+        flags += "--" + name + " ";
+        if (const std::string fixed = FixedValues(*option); !fixed.empty()) {
+          values += fmt::format("        {}:--{}) words=\"{}\" ;;\n", command->get_name(), name, fixed);
+        }
+      }
+    }
+    cases += values + fmt::format("        {}:*) [[ $current == -* ]] && words=\"{}\" ;;\n",
+                                  command->get_name(), flags);
+  }
+  return fmt::format(
+      "# bash completion for tmprof\n"
+      "_tmprof() {{\n"
+      "    local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} words=\n"
+      "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+      "        words=\"{}--help --version\"\n"
+      "    else\n"
+      "        case ${{COMP_WORDS[1]}}:$previous in\n{}"
+      "        esac\n"
+      "    fi\n"
+      "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
+      "}}\n"
+      "complete -o default -F _tmprof tmprof\n",
+      names, cases);
+}
+
+Status Generate(const CLI::App& app, const fs::path& folder) {
+  std::error_code failed;
+  fs::create_directories(folder, failed);
+  if (failed) return Fail(Refused("create folder", folder.string(), failed.value()));
+  if (auto status = WriteManPages(app, folder); !status) return status;
+  const std::string bash = BashCompletion(app);
+  if (auto status = WriteFile(folder / "tmprof.bash", bash); !status) return status;
+  return WriteFile(folder / "_tmprof",
+                   "#compdef tmprof\nautoload -U +X bashcompinit && bashcompinit\n" + bash);
+}
+
+}  // namespace
+
+void AddGenerateCommand(CLI::App& app, int& exit_status) {
+  CLI::App* command = app.add_subcommand("generate", "Writes manual pages and shell completion");
+  command->group(std::string(kHidden));
+  auto folder = std::make_shared<std::string>();
+  command->add_option("FOLDER", *folder, "Where to write them")->required();
+  command->callback([&app, folder, &exit_status] {
+    const Status status = Generate(app, *folder);
+    exit_status = status ? kDone : ReportError(status.error());
+  });
+}
+
+}  // namespace tmprof

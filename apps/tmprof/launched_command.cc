@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "apps/tmprof/launched_command.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+namespace tmprof {
+namespace {
+
+struct Pipe {
+  UniqueFd read_end;
+  UniqueFd write_end;
+};
+
+Result<Pipe> MakePipe() {
+  std::array<int, 2> fds{};
+  if (pipe2(fds.data(), O_CLOEXEC) != 0) return Fail(Refused("create a pipe", "", errno));
+  return Pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
+}
+
+// Runs in the forked child: async-signal-safe calls only.
+[[noreturn]] void AwaitAndExec(char* const* argv, const sigset_t& signal_mask, int go,
+                               int failure) {
+  char released = 0;
+  if (read(go, &released, 1) != 1) _exit(1);  // the parent is gone or changed its mind
+  sigprocmask(SIG_SETMASK, &signal_mask, nullptr);
+  execvp(argv[0], argv);
+  const int reason = errno;
+  // Nothing can be done if even this fails: the parent then reads end of file and status 127.
+  (void)!write(failure, &reason, sizeof reason);
+  _exit(127);
+}
+
+}  // namespace
+
+Result<LaunchedCommand> LaunchedCommand::Hold(std::vector<std::string> argv,
+                                              const sigset_t& signal_mask) {
+  Result<Pipe> go = MakePipe();
+  if (!go) return Fail(go.error());
+  Result<Pipe> failure = MakePipe();
+  if (!failure) return Fail(failure.error());
+
+  std::vector<char*> arguments;
+  for (std::string& argument : argv) arguments.push_back(argument.data());
+  arguments.push_back(nullptr);
+
+  const pid_t pid = fork();
+  if (pid < 0) return Fail(Refused("start", argv[0], errno));
+  if (pid == 0) {
+    go->write_end.Reset();  // so that the read ends when the parent dies
+    AwaitAndExec(arguments.data(), signal_mask, go->read_end.get(), failure->write_end.get());
+  }
+  return LaunchedCommand(Pid(pid), std::move(go->write_end), std::move(failure->read_end),
+                         std::move(argv[0]));
+}
+
+LaunchedCommand::~LaunchedCommand() {
+  if (!go_) return;  // released, or moved from
+  go_.Reset();
+  Wait();
+}
+
+Status LaunchedCommand::Release() {
+  const char released = 1;
+  const ssize_t written = write(go_.get(), &released, 1);
+  go_.Reset();
+  int reason = 0;
+  const ssize_t got = written == 1 ? read(failure_.get(), &reason, sizeof reason) : 0;
+  failure_.Reset();
+  if (got == sizeof reason) {
+    Wait();
+    return Fail(Refused("execute", name_, reason));
+  }
+  return {};
+}
+
+std::optional<int> LaunchedCommand::Reap(int wait_flags) {
+  int wait_status = 0;
+  while (!status_) {
+    const pid_t reaped = waitpid(pid_.value(), &wait_status, wait_flags);
+    if (reaped == 0) return std::nullopt;
+    if (reaped < 0 && errno == EINTR) continue;
+    status_ = reaped < 0                ? 1  // reaped by someone else: its status is not known
+              : WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status)
+                                         : WEXITSTATUS(wait_status);
+  }
+  return status_;
+}
+
+std::optional<int> LaunchedCommand::Poll() { return Reap(WNOHANG); }
+
+void LaunchedCommand::Signal(int signal) {
+  if (!Poll()) kill(pid_.value(), signal);
+}
+
+int LaunchedCommand::Wait() { return Reap(0).value_or(1); }
+
+int StatusOfFailedExec(const Error& error) { return error.system_error == ENOENT ? 127 : 126; }
+
+}  // namespace tmprof

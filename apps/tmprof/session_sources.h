@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which sources a recording uses, how the overhead budget is shared among them, and what was refused.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/epoch_profile.h"
+#include "base/result.h"
+#include "base/trace_info.h"
+#include "profiler/recorder.h"
+#include "profiler/source.h"
+
+namespace tmprof {
+
+enum class AbitMode : std::uint8_t { kLadder, kPlain };
+
+struct SourceChoice {
+  std::vector<std::string> names{"auto"};  // of auto, abit, clock, hw
+  AbitMode abit_mode = AbitMode::kLadder;
+  std::chrono::nanoseconds scan_interval{std::chrono::seconds(1)};  // of kPlain
+  double max_overhead = 0.01;                                       // share of the targets' CPU time
+  unsigned sample_rate = 1;       // of the hardware sampler: 1, 4 or 8 times the default
+  std::string gate = "auto";      // auto, off, or a list of llc and dtlb
+  std::uint64_t seed = 1;         // of the scanner's rotation
+};
+
+struct SessionSources {
+  std::vector<std::unique_ptr<Source>> sources;
+  std::vector<SourceStatus> unavailable;  // asked for, or the better rung, and refused
+  GateCheck gate;                         // empty: always on
+  Calibration calibration;
+  std::vector<std::string> warnings;
+};
+
+// Fails when no source at all could be had, with every refusal and its fix in the message.
+Result<SessionSources> OpenSources(const SourceChoice& choice);
+
+}  // namespace tmprof
