@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a workload really did, for `tmprof score --truth`.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <expected>
+#include <string>
+#include <vector>
+
+#include "bench/workloads/pattern.h"
+
+namespace tmprof::workload {
+
+// Nanoseconds on the line of CLOCK_MONOTONIC.
+using Instant = std::chrono::nanoseconds;
+
+// A phase as it was run: every access between start and end followed the pattern's phase `index`.
+struct PhaseRun {
+  std::uint64_t index = 0;
+  Instant start{0};
+  Instant end{0};
+  std::uint64_t accesses = 0;
+  std::vector<std::uint64_t> span_accesses;  // counted per span; empty where they were not counted
+};
+
+// When phase `index` ends, from the start of the first one: phases of `shift` each, the last one
+// cut at `duration`. Precondition: shift > 0.
+std::chrono::nanoseconds PhaseEnd(std::uint64_t index, std::chrono::nanoseconds shift,
+                                  std::chrono::nanoseconds duration);
+
+// The phases that every thread ran: each from the last thread's start to the first one's end, the
+// accesses summed. `threads` is not empty; a phase that nobody was in alone is left out.
+std::vector<PhaseRun> MergePhases(const std::vector<std::vector<PhaseRun>>& threads);
+
+// A file that appears under its name whole or not at all. What Open made is removed unless Commit
+// succeeded.
+class AtomicFile {
+ public:
+  static std::expected<AtomicFile, std::string> Open(std::string path);
+
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&&) = delete;
+  ~AtomicFile();
+
+  std::FILE* stream() const { return stream_; }
+  std::expected<void, std::string> Commit();
+
+ private:
+  AtomicFile(std::string path, std::string temporary, std::FILE* stream);
+
+  std::string path_;
+  std::string temporary_;
+  std::FILE* stream_;
+};
+
+// {"pid", "phases": [{"t_start_ns", "t_end_ns", "accesses", "ranges": [{"start", "end",
+// "weight"}]}]}: byte addresses, half-open, covering the footprint; weights of a phase sum to 1.
+// Where spans were counted each range has its "accesses" as well.
+void WriteTruth(std::FILE* out, std::int64_t pid, std::uint64_t start_address,
+                std::uint64_t span_bytes, const Heat& heat, const std::vector<PhaseRun>& phases);
+
+}  // namespace tmprof::workload

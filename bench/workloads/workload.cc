@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Threads: the main thread only waits for signals and report times; each worker owns every n-th
+// word of each span, so that workers share pages and never a word, and plain loads and stores are
+// exact.
+
+#include "bench/workloads/workload.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <deque>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "bench/workloads/memory.h"
+#include "bench/workloads/truth.h"
+
+namespace tmprof::workload {
+namespace {
+
+using std::chrono::nanoseconds;
+
+struct Options {
+  std::uint64_t footprint_bytes = 0;
+  std::uint64_t span_bytes = 0;
+  nanoseconds duration{0};
+  nanoseconds warmup{0};
+  nanoseconds report_interval{0};
+  std::optional<double> accesses_per_s;
+  std::uint64_t threads = 0;
+  std::uint64_t seed = 0;
+  bool huge = false;
+  bool write = false;
+  bool count = false;
+  std::string truth_path;
+};
+
+Instant Now(clockid_t clock = CLOCK_MONOTONIC) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return std::chrono::seconds(now.tv_sec) + nanoseconds(now.tv_nsec);
+}
+
+timespec ToTimespec(nanoseconds duration) {
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(duration);
+  return {.tv_sec = seconds.count(), .tv_nsec = (duration - seconds).count()};
+}
+
+void SleepUntil(Instant wake) {
+  const timespec until = ToTimespec(wake);
+  while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR) {
+  }
+}
+
+struct Timeline {
+  Instant start{0};  // of phase 0
+  nanoseconds shift{0};
+  nanoseconds duration{0};
+
+  Instant PhaseEndAt(std::uint64_t phase) const { return start + PhaseEnd(phase, shift, duration); }
+  Instant end() const { return start + duration; }
+};
+
+class Worker {
+ public:
+  Worker(const Options& options, const Heat& heat, const Memory& memory, const Timeline& timeline,
+         std::uint64_t thread)
+      : options_(options),
+        heat_(heat),
+        timeline_(timeline),
+        random_(Random::Mix(options.seed) + thread),
+        own_words_(memory.words() + thread),
+        span_words_(options.span_bytes / sizeof(std::uint64_t)),
+        batch_(BatchSize(options)) {}
+
+  // Until the timeline ends or `stop` is set, which is looked at after every batch.
+  void Run(const std::atomic<bool>& stop) {
+    RunPhase(0, timeline_.start, stop);
+    accesses_ = 0;
+    std::vector<std::uint64_t> counted_before = CountSpans();
+    const Instant cpu_start = Now(CLOCK_THREAD_CPUTIME_ID);
+    cpu_start_ns_.store(cpu_start.count(), std::memory_order_relaxed);
+    for (std::uint64_t phase = 0; timeline_.PhaseEndAt(phase) > Now() && !stop; ++phase) {
+      PhaseRun run = RunPhase(phase, timeline_.PhaseEndAt(phase), stop);
+      std::vector<std::uint64_t> counted = CountSpans();
+      for (std::size_t span = 0; span < counted.size(); ++span) {
+        run.span_accesses.push_back(counted[span] - counted_before[span]);
+      }
+      counted_before = std::move(counted);
+      phases_.push_back(std::move(run));
+    }
+    cpu_time_ = Now(CLOCK_THREAD_CPUTIME_ID) - cpu_start;
+  }
+
+  // Any thread may ask while Run is going on.
+  std::uint64_t published_accesses() const {
+    return published_accesses_.load(std::memory_order_relaxed);
+  }
+  nanoseconds cpu_start() const {
+    return nanoseconds(cpu_start_ns_.load(std::memory_order_relaxed));
+  }
+
+  // After Run.
+  const std::vector<PhaseRun>& phases() const { return phases_; }
+  std::uint64_t accesses() const { return accesses_; }
+  nanoseconds cpu_time() const { return cpu_time_; }
+  std::uint64_t checksum() const { return checksum_; }
+
+ private:
+  // Between two looks at the clock: some 10 to 200 us at full speed, and at most a millisecond's
+  // worth where the rate is held down.
+  static std::uint64_t BatchSize(const Options& options) {
+    constexpr double kLargest = 1024;
+    if (!options.accesses_per_s) return static_cast<std::uint64_t>(kLargest);
+    const double per_ms = *options.accesses_per_s / static_cast<double>(options.threads) / 1e3;
+    return static_cast<std::uint64_t>(std::clamp(per_ms, 1.0, kLargest));
+  }
+
+  PhaseRun RunPhase(std::uint64_t phase, Instant end, const std::atomic<bool>& stop) {
+    const Heat::Phase at = heat_.AtPhase(phase);
+    PhaseRun run{.index = phase, .start = Now(), .end = {}, .accesses = 0, .span_accesses = {}};
+    Instant now = run.start;
+    for (; now < end && !stop.load(std::memory_order_relaxed); now = Now()) {
+      options_.write ? Batch<true>(at) : Batch<false>(at);
+      run.accesses += batch_;
+      accesses_ += batch_;
+      published_accesses_.store(accesses_, std::memory_order_relaxed);
+      if (options_.accesses_per_s) Pace(run, end);
+    }
+    run.end = now;
+    return run;
+  }
+
+  // Sleeps while the phase is ahead of the asked rate. What was missed is caught up within the
+  // phase.
+  void Pace(const PhaseRun& run, Instant end) const {
+    const double due_s =
+        static_cast<double>(run.accesses * options_.threads) / *options_.accesses_per_s;
+    const Instant due = run.start + nanoseconds(static_cast<std::int64_t>(due_s * 1e9));
+    if (due > Now()) SleepUntil(std::min(due, end));
+  }
+
+  // The accesses are independent of each other: the processor overlaps their misses. A read adds
+  // the word to a checksum that is printed; a write adds one to the word.
+  template <bool kWrite>
+  void Batch(Heat::Phase phase) {
+    Random random = random_;
+    std::uint64_t checksum = checksum_;
+    const std::uint64_t threads = options_.threads;
+    const std::uint64_t words_per_thread = span_words_ / threads;
+    for (std::uint64_t i = 0; i < batch_; ++i) {
+      Fraction rest(0);
+      const std::uint64_t span = heat_.Draw(phase, random, rest);
+      std::uint64_t& word = own_words_[span * span_words_ + rest.Take(words_per_thread) * threads];
+      if constexpr (kWrite) {
+        ++word;
+      } else {
+        checksum += word;
+      }
+    }
+    random_ = random;
+    checksum_ = checksum;
+  }
+
+  // Accesses so far per span, read back from the words that --write counted them in.
+  std::vector<std::uint64_t> CountSpans() const {
+    std::vector<std::uint64_t> counts;
+    if (!options_.count) return counts;
+    for (std::uint64_t span = 0; span < heat_.spans(); ++span) {
+      const std::uint64_t* words = own_words_ + span * span_words_;
+      counts.push_back(std::reduce(words, words + span_words_));
+    }
+    return counts;
+  }
+
+  const Options& options_;
+  const Heat& heat_;
+  const Timeline timeline_;
+  Random random_;
+  std::uint64_t* const own_words_;
+  const std::uint64_t span_words_;
+  const std::uint64_t batch_;
+  std::uint64_t accesses_ = 0;
+  std::uint64_t checksum_ = 0;
+  nanoseconds cpu_time_{0};
+  std::vector<PhaseRun> phases_;
+  // On a line of their own: the main thread's looks must not disturb the loop.
+  alignas(64) std::atomic<std::uint64_t> published_accesses_ = 0;
+  std::atomic<std::int64_t> cpu_start_ns_ = 0;
+};
+
+// Blocks the signals that end a run early, in this thread and in those it starts, so that Wait can
+// receive them as values.
+class EndSignals {
+ public:
+  EndSignals() {
+    ::sigemptyset(&signals_);
+    ::sigaddset(&signals_, SIGINT);
+    ::sigaddset(&signals_, SIGTERM);
+    ::pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+  }
+
+  // True if one arrived before `until`.
+  bool WaitUntil(Instant until) const {
+    for (;;) {
+      const timespec left = ToTimespec(std::max(until - Now(), nanoseconds(0)));
+      if (::sigtimedwait(&signals_, nullptr, &left) > 0) return true;
+      if (errno == EAGAIN) return false;
+    }
+  }
+
+ private:
+  sigset_t signals_{};
+};
+
+void PrintReport(std::FILE* out, Instant now, std::uint64_t accesses, nanoseconds cpu_time) {
+  fmt::print(out, "{{\"t_ns\":{},\"accesses\":{},\"cpu_ns\":{}}}\n", now.count(), accesses,
+             cpu_time.count());
+  std::fflush(out);
+}
+
+// Runs the workers through the timeline; `report` gets a line per interval, totals since its start.
+void RunWorkers(std::deque<Worker>& workers, const Timeline& timeline, nanoseconds report_interval,
+                const EndSignals& signals, std::FILE* report) {
+  std::atomic<bool> stop = false;
+  std::vector<std::jthread> threads;
+  for (Worker& worker : workers) {
+    threads.emplace_back([&worker, &stop] { worker.Run(stop); });
+  }
+  Instant next_report = report_interval.count() > 0 ? timeline.start : timeline.end();
+  while (next_report < timeline.end()) {
+    if (signals.WaitUntil(next_report)) {
+      stop = true;
+      return;
+    }
+    std::uint64_t accesses = 0;
+    nanoseconds cpu_time{0};
+    for (std::size_t i = 0; i < workers.size(); ++i) {
+      clockid_t cpu_clock{};
+      ::pthread_getcpuclockid(threads[i].native_handle(), &cpu_clock);
+      accesses += workers[i].published_accesses();
+      cpu_time += Now(cpu_clock) - workers[i].cpu_start();
+    }
+    PrintReport(report, Now(), accesses, cpu_time);
+    next_report += report_interval;
+  }
+  stop = signals.WaitUntil(timeline.end());
+}
+
+struct Totals {
+  std::vector<PhaseRun> phases;
+  std::uint64_t accesses = 0;
+  std::uint64_t checksum = 0;
+  nanoseconds cpu_time{0};
+
+  double seconds() const {
+    if (phases.empty()) return 0;
+    return std::chrono::duration<double>(phases.back().end - phases.front().start).count();
+  }
+};
+
+Totals Sum(const std::deque<Worker>& workers) {
+  Totals totals;
+  std::vector<std::vector<PhaseRun>> phases;
+  for (const Worker& worker : workers) {
+    phases.push_back(worker.phases());
+    totals.accesses += worker.accesses();
+    totals.checksum += worker.checksum();
+    totals.cpu_time += worker.cpu_time();
+  }
+  totals.phases = MergePhases(phases);
+  return totals;
+}
+
+void PrintSummary(const std::string& name, const Options& options, const Totals& totals,
+                  std::uint64_t huge_bytes) {
+  const double cpu_seconds = std::chrono::duration<double>(totals.cpu_time).count();
+  const double per_cpu_second =
+      cpu_seconds > 0 ? static_cast<double>(totals.accesses) / cpu_seconds : 0;
+  fmt::print("{}: {} {} of {} in {:.1f} s ({:.1f} CPU s): {:.2f} M per CPU second, {} phases\n",
+             name, totals.accesses, options.write ? "updates" : "reads",
+             FormatBytes(options.footprint_bytes), totals.seconds(), cpu_seconds,
+             per_cpu_second / 1e6, totals.phases.size());
+  fmt::print(
+      "{{\"workload\":\"{}\",\"pid\":{},\"footprint_bytes\":{},\"huge_bytes\":{},\"threads\":{},"
+      "\"phases\":{},\"accesses\":{},\"seconds\":{:.6f},\"cpu_seconds\":{:.6f},"
+      "\"accesses_per_cpu_second\":{:.1f},\"checksum\":{}}}\n",
+      name, ::getpid(), options.footprint_bytes, huge_bytes, options.threads, totals.phases.size(),
+      totals.accesses, totals.seconds(), cpu_seconds, per_cpu_second, totals.checksum);
+}
+
+constexpr std::uint64_t kMostThreads = 64;  // each still owns 8 words of every page
+
+std::expected<void, std::string> Validate(const Options& options) {
+  const std::uint64_t page_bytes = options.huge ? kHugePageBytes : kBasePageBytes;
+  if (options.span_bytes % page_bytes != 0) {
+    return std::unexpected(fmt::format("--span must be a multiple of {}", FormatBytes(page_bytes)));
+  }
+  if (options.footprint_bytes % options.span_bytes != 0) {
+    return std::unexpected(fmt::format("--footprint must be a multiple of the span, {}",
+                                       FormatBytes(options.span_bytes)));
+  }
+  if (options.threads == 0 || options.threads > kMostThreads) {
+    return std::unexpected(fmt::format("--threads must be within 1 and {}", kMostThreads));
+  }
+  if (options.duration.count() == 0) return std::unexpected("--duration must be above 0");
+  if (options.count && (!options.write || options.threads != 1)) {
+    return std::unexpected("--count needs --write and a single thread");
+  }
+  return {};
+}
+
+int BadInput(const std::string& name, std::string_view why) {
+  fmt::print(stderr, "{}: {}\n", name, why);
+  return 2;
+}
+
+int Refused(const std::string& name, std::string_view why) {
+  fmt::print(stderr, "{}: {}\n", name, why);
+  return 1;
+}
+
+int Run(const Workload& workload, const Options& options) {
+  const std::string name = workload.name();
+  const std::expected<Pattern, std::string> pattern =
+      workload.MakePattern(options.footprint_bytes / options.span_bytes);
+  if (!pattern) return BadInput(name, pattern.error());
+  const Heat heat(*pattern, options.seed);
+
+  std::optional<AtomicFile> truth;
+  if (!options.truth_path.empty()) {
+    std::expected<AtomicFile, std::string> file = AtomicFile::Open(options.truth_path);
+    if (!file) return Refused(name, file.error());
+    truth.emplace(*std::move(file));
+  }
+  const EndSignals signals;
+  const std::expected<Memory, std::string> memory =
+      Memory::Map(options.footprint_bytes, options.huge);
+  if (!memory) return Refused(name, memory.error());
+  const std::expected<std::uint64_t, std::string> huge_bytes = memory->HugeBytes();
+  if (!huge_bytes) return Refused(name, huge_bytes.error());
+  if (options.huge && *huge_bytes < options.footprint_bytes) {
+    fmt::print(stderr,
+               "{}: only {} of {} are huge pages; see "
+               "/sys/kernel/mm/transparent_hugepage/enabled\n",
+               name, FormatBytes(*huge_bytes), FormatBytes(options.footprint_bytes));
+  }
+
+  const Timeline timeline{.start = Now() + options.warmup,
+                          .shift = workload.Shift(options.duration),
+                          .duration = options.duration};
+  fmt::print("{}: PID {}, {} at {:#x}, first phase at {} ns\n", name, ::getpid(),
+             FormatBytes(options.footprint_bytes), memory->start_address(), timeline.start.count());
+  std::fflush(stdout);
+
+  std::deque<Worker> workers;
+  for (std::uint64_t thread = 0; thread < options.threads; ++thread) {
+    workers.emplace_back(options, heat, *memory, timeline, thread);
+  }
+  RunWorkers(workers, timeline, options.report_interval, signals, stdout);
+
+  const Totals totals = Sum(workers);
+  if (truth) {
+    WriteTruth(truth->stream(), ::getpid(), memory->start_address(), options.span_bytes, heat,
+               totals.phases);
+    if (const auto written = truth->Commit(); !written) return Refused(name, written.error());
+  }
+  PrintSummary(name, options, totals, *huge_bytes);
+  return std::fflush(stdout) == 0 ? 0 : Refused(name, "cannot write the summary to stdout");
+}
+
+}  // namespace
+
+int RunWorkload(Workload& workload, int argc, char** argv) {
+  Options options;
+  std::optional<std::uint64_t> span_bytes;
+  CLI::App app(workload.description(), workload.name());
+  app.set_help_flag("--help", "Print this help and exit");
+  AddOption(app, "--footprint", options.footprint_bytes, ParseBytes, "512MiB",
+            "Memory accessed, all present before the first phase");
+  workload.AddOptions(app);
+  AddOption(app, "--duration", options.duration, ParseDuration, "31s",
+            "How long, from the start of the first phase");
+  AddOption(app, "--warmup", options.warmup, ParseDuration, "0s",
+            "Run the first phase's pattern for so long before it counts");
+  AddOption(app, "--threads", options.threads, ParseInteger, "1",
+            "Workers, each on words of its own");
+  AddOption(app, "--seed", options.seed, ParseInteger, "1", "Of the layout and of the accesses");
+  AddOptional(app, "--rate", options.accesses_per_s, ParseRate,
+              "Accesses per second of all threads (default: no limit)");
+  AddOptional(app, "--span", span_bytes, ParseBytes,
+              "What is equally hot together (default: 4KiB, with --thp 2MiB)");
+  app.add_flag("--thp", options.huge, "Back the memory with transparent huge pages");
+  app.add_flag("--write", options.write, "Add one to each word instead of reading it");
+  app.add_flag("--count", options.count,
+               "Count accesses per span into the truth (needs --write; walks all memory between "
+               "phases)");
+  app.add_option("--truth", options.truth_path,
+                 "JSON file for what was accessed how often; written at the end, also of a run "
+                 "ended by SIGINT or SIGTERM");
+  AddOption(app, "--report-interval", options.report_interval, ParseDuration, "0s",
+            "Print totals so far as a JSON line so often; 0s: never");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  options.span_bytes = span_bytes.value_or(options.huge ? kHugePageBytes : kBasePageBytes);
+  if (const auto valid = Validate(options); !valid) return BadInput(workload.name(), valid.error());
+  return Run(workload, options);
+}
+
+}  // namespace tmprof::workload

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the synthetic workloads share: options, memory, the access loop, reports and the truth. Each
+// program adds its own options and the pattern they stand for.
+
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdint>
+#include <expected>
+#include <string>
+
+#include "bench/workloads/parse.h"
+#include "bench/workloads/pattern.h"
+
+namespace tmprof::workload {
+
+// An option whose text `parse` turns into `value`, which may be a T or an optional one.
+template <typename T, typename Value>
+CLI::Option* AddOptional(CLI::App& app, const std::string& flag, Value& value,
+                         Parsed<T> (*parse)(std::string_view), const std::string& help) {
+  const auto set = [&value, parse, flag](const std::string& text) {
+    Parsed<T> parsed = parse(text);
+    if (!parsed) throw CLI::ValidationError(flag, parsed.error());
+    value = *parsed;
+  };
+  return app.add_option_function<std::string>(flag, set, help);
+}
+
+// The same with a default, `preset`, as a user would write it. Precondition: it can be parsed.
+template <typename T>
+CLI::Option* AddOption(CLI::App& app, const std::string& flag, T& value,
+                       Parsed<T> (*parse)(std::string_view), const std::string& preset,
+                       const std::string& help) {
+  value = *parse(preset);
+  return AddOptional(app, flag, value, parse, help)->default_str(preset);
+}
+
+class Workload {
+ public:
+  virtual ~Workload() = default;
+
+  virtual std::string name() const = 0;
+  virtual std::string description() const = 0;
+  virtual void AddOptions(CLI::App& app) = 0;
+
+  // The pattern over a footprint of `spans`, or why the options do not fit it.
+  virtual std::expected<Pattern, std::string> MakePattern(std::uint64_t spans) const = 0;
+
+  // How long a phase lasts in a run of `duration`; above zero.
+  virtual std::chrono::nanoseconds Shift(std::chrono::nanoseconds duration) const = 0;
+};
+
+// The whole program. Exit status: 0 done (also when SIGINT or SIGTERM ended it early), 2 bad input,
+// 1 the system refused something.
+int RunWorkload(Workload& workload, int argc, char** argv);
+
+}  // namespace tmprof::workload
