@@ -65,7 +65,8 @@ std::string Heading(const CLI::Option& option) {
 std::string ManOptions(const CLI::App& command) {
   std::string text;
   for (const CLI::Option* option : ShownOptions(command)) {
-    text += fmt::format(".TP\n.B {}\n{}\n", Roff(Heading(*option)), Roff(option->get_description()));
+    text +=
+        fmt::format(".TP\n.B {}\n{}\n", Roff(Heading(*option)), Roff(option->get_description()));
     if (!option->get_default_str().empty()) {
       text += fmt::format("Default: {}.\n", Roff(option->get_default_str()));
     }
@@ -73,8 +74,8 @@ std::string ManOptions(const CLI::App& command) {
   return text;
 }
 
-std::string ManPage(const std::string& title, const std::string& synopsis,
-                    const CLI::App& command, const std::string& body) {
+std::string ManPage(const std::string& title, const std::string& synopsis, const CLI::App& command,
+                    const std::string& body) {
   std::string page = fmt::format(
       ".TH {} 1 \"\" \"tmprof {}\" \"tmprof manual\"\n"
       ".SH NAME\n{} \\- {}\n.SH SYNOPSIS\n.B {}\n.SH DESCRIPTION\n{}\n",
@@ -114,11 +115,12 @@ Status WriteManPages(const CLI::App& app, const fs::path& folder) {
     commands += fmt::format(".TP\n.BR tmprof\\-{} (1)\n{}\n", command->get_name(),
                             Roff(command->get_description()));
     const std::string name = "tmprof-" + command->get_name();
-    const Status written = WriteFile(folder / (name + ".1"),
-                                     ManPage(name, Synopsis(*command), *command, ""));
+    const Status written =
+        WriteFile(folder / (name + ".1"), ManPage(name, Synopsis(*command), *command, ""));
     if (!written) return written;
   }
-  return WriteFile(folder / "tmprof.1", ManPage("tmprof", "tmprof COMMAND [OPTION]...", app, commands));
+  return WriteFile(folder / "tmprof.1",
+                   ManPage("tmprof", "tmprof COMMAND [OPTION]...", app, commands));
 }
 
 // The values of an option that takes one of a fixed set, which CLI11 shows as "{a,b}" in its type.
@@ -143,7 +145,8 @@ std::string BashCompletion(const CLI::App& app) {
       for (const std::string& name : option->get_lnames()) {
         flags += "--" + name + " ";
         if (const std::string fixed = FixedValues(*option); !fixed.empty()) {
-          values += fmt::format("        {}:--{}) words=\"{}\" ;;\n", command->get_name(), name, fixed);
+          values +=
+              fmt::format("        {}:--{}) words=\"{}\" ;;\n", command->get_name(), name, fixed);
         }
       }
     }
@@ -153,7 +156,8 @@ std::string BashCompletion(const CLI::App& app) {
   return fmt::format(
       "# bash completion for tmprof\n"
       "_tmprof() {{\n"
-      "    local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} words=\n"
+      "    local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD-1]}} "
+      "words=\n"
       "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
       "        words=\"{}--help --version\"\n"
       "    else\n"

@@ -86,7 +86,7 @@ std::optional<int> LaunchedCommand::Reap(int wait_flags) {
     const pid_t reaped = waitpid(pid_.value(), &wait_status, wait_flags);
     if (reaped == 0) return std::nullopt;
     if (reaped < 0 && errno == EINTR) continue;
-    status_ = reaped < 0                ? 1  // reaped by someone else: its status is not known
+    status_ = reaped < 0                 ? 1  // reaped by someone else: its status is not known
               : WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status)
                                          : WEXITSTATUS(wait_status);
   }

@@ -18,7 +18,8 @@ int Run(std::vector<std::string> arguments) {
     arguments.erase(dashes, arguments.end());
   }
 
-  CLI::App app("Profiles memory accesses per page and evaluates tiered-memory placement.", "tmprof");
+  CLI::App app("Profiles memory accesses per page and evaluates tiered-memory placement.",
+               "tmprof");
   app.set_version_flag("--version", std::string("tmprof ") + tmprof::kVersion);
   app.require_subcommand(1);
   app.footer("Run 'tmprof COMMAND --help' for a command's options.");

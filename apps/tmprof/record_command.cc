@@ -91,7 +91,8 @@ std::string CpuModel() {
 
 std::vector<Setting> SettingsInForce(const RecordOptions& options) {
   std::string sources;
-  for (const std::string& name : options.sources.names) sources += (sources.empty() ? "" : ",") + name;
+  for (const std::string& name : options.sources.names)
+    sources += (sources.empty() ? "" : ",") + name;
   std::vector<Setting> settings{
       {"source", sources},
       {"abit", options.sources.abit_mode == AbitMode::kLadder ? "ladder" : "plain"},
@@ -160,16 +161,19 @@ class Progress {
     if (!enabled_) return;
     const double own_share =
         std::chrono::duration<double>(epoch.profiler_cpu_time) / epoch.length() * 100;
-    fmt::print(stderr, "\repoch {:4}  page records {:>9}  samples {:>7}  lost {}  own CPU {:.1f} %\x1b[K",
+    fmt::print(stderr,
+               "\repoch {:4}  page records {:>9}  samples {:>7}  lost {}  own CPU {:.1f} %\x1b[K",
                epoch.index, FormatCount(epoch.pages.size()), FormatCount(samples),
                FormatCount(lost_), own_share);
   }
 
   void Close(const std::string& output, std::uint64_t bytes) const {
     if (!enabled_) return;
-    fmt::print(stderr, "\r{}: {} epochs, {} page records, {} samples, {} lost, {}; own CPU {:.2f} s\x1b[K\n",
-               output, epochs_, FormatCount(pages_), FormatCount(samples_), FormatCount(lost_),
-               FormatBytes(bytes), std::chrono::duration<double>(own_cpu_).count());
+    fmt::print(
+        stderr,
+        "\r{}: {} epochs, {} page records, {} samples, {} lost, {}; own CPU {:.2f} s\x1b[K\n",
+        output, epochs_, FormatCount(pages_), FormatCount(samples_), FormatCount(lost_),
+        FormatBytes(bytes), std::chrono::duration<double>(own_cpu_).count());
   }
 
  private:
@@ -187,8 +191,8 @@ class RecordSession {
 
   int Run() {
     const Status recorded = Record();
-    // A launched program is never harmed by our failure: it runs to its end, unless the user asked us,
-    // and so it, to stop.
+    // A launched program is never harmed by our failure: it runs to its end, unless the user asked
+    // us, and so it, to stop.
     if (command_ && signals_.StopSignal()) command_->Signal(*signals_.StopSignal());
     signals_.Restore();
     const int command_status = command_ ? command_->Wait() : kDone;
@@ -203,7 +207,6 @@ class RecordSession {
   }
 
  private:
-
   Status Record() {
     TargetTracker tracker(procfs_, ProcessCpuTime, TrackerOptions());
     for (const int pid : options_.pids) {
@@ -276,14 +279,14 @@ class RecordSession {
   TargetTracker::Options TrackerOptions() const {
     return {.follow_children = options_.follow_children,
             .filter = options_.process_filter ? std::optional(ProcessFilter{}) : std::nullopt,
-            .max_targets = options_.max_targets > 0 ? std::optional(options_.max_targets)
-                                                    : std::nullopt};
+            .max_targets =
+                options_.max_targets > 0 ? std::optional(options_.max_targets) : std::nullopt};
   }
 
   Recorder::Options RecorderOptions() const {
     return {.epoch = options_.epoch,
-            .duration = options_.duration.count() > 0 ? std::optional(options_.duration)
-                                                      : std::nullopt};
+            .duration =
+                options_.duration.count() > 0 ? std::optional(options_.duration) : std::nullopt};
   }
 
   void PrintSettings() const {
@@ -304,10 +307,10 @@ class RecordSession {
 
 Status Validate(const RecordOptions& options) {
   if (options.pids.empty() == options.command.empty()) {
-    return Fail(BadInput("record", "",
-                         options.command.empty() ? "no target was given"
-                                                 : "both -p and a command were given",
-                         "give -p PID... or -- CMD ARGS..."));
+    return Fail(BadInput(
+        "record", "",
+        options.command.empty() ? "no target was given" : "both -p and a command were given",
+        "give -p PID... or -- CMD ARGS..."));
   }
   if (options.epoch < std::chrono::milliseconds(10)) {
     return Fail(BadInput("use option", "--epoch " + FormatDuration(options.epoch),
@@ -330,8 +333,9 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
                       int& exit_status) {
   CLI::App* command = app.add_subcommand("record", "Records which pages a program accesses");
   auto options = std::make_shared<RecordOptions>();
-  command->add_option("-o,--output", options->output,
-                      "Trace file to write; an existing one is kept as FILE.old")
+  command
+      ->add_option("-o,--output", options->output,
+                   "Trace file to write; an existing one is kept as FILE.old")
       ->type_name("FILE")
       ->capture_default_str();
   command->add_option("-p,--pid", options->pids, "Processes to observe, with their children")
@@ -342,16 +346,18 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
   AddDuration(*command, "--duration", options->duration,
               "Stop after this time; otherwise when the targets end, or at Ctrl-C")
       ->default_str("");
-  command->add_option("--source", options->sources.names,
-                      "What to observe with: auto takes the best of each kind that works here")
+  command
+      ->add_option("--source", options->sources.names,
+                   "What to observe with: auto takes the best of each kind that works here")
       ->delimiter(',')
       ->check(CLI::IsMember({"auto", "abit", "clock", "hw"}))
       ->capture_default_str();
   const std::map<std::string, AbitMode> modes{{"ladder", AbitMode::kLadder},
                                               {"plain", AbitMode::kPlain}};
-  command->add_option("--abit", options->sources.abit_mode,
-                      "Accessed bits: ladder reads each cleared block several times at growing "
-                      "delays; plain reads one bit per scan interval")
+  command
+      ->add_option("--abit", options->sources.abit_mode,
+                   "Accessed bits: ladder reads each cleared block several times at growing "
+                   "delays; plain reads one bit per scan interval")
       ->transform(CLI::CheckedTransformer(modes, CLI::ignore_case))
       ->default_str("ladder");
   AddDuration(*command, "--scan-interval", options->sources.scan_interval,
@@ -359,22 +365,26 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
   AddShare(*command, "--max-overhead", options->sources.max_overhead,
            "CPU time the sources together may cost the targets");
   const std::map<std::string, unsigned> rates{{"1x", 1}, {"4x", 4}, {"8x", 8}};
-  command->add_option("--sample-rate", options->sources.sample_rate,
-                      "Hardware sampler: 1x is one sample in 262144 operations")
+  command
+      ->add_option("--sample-rate", options->sources.sample_rate,
+                   "Hardware sampler: 1x is one sample in 262144 operations")
       ->transform(CLI::CheckedTransformer(rates, CLI::ignore_case))
       ->default_str("1x");
-  command->add_option("--gate", options->sources.gate,
-                      "Counters that switch sources off in quiet periods: auto, off, llc, dtlb, "
-                      "or llc,dtlb")
+  command
+      ->add_option("--gate", options->sources.gate,
+                   "Counters that switch sources off in quiet periods: auto, off, llc, dtlb, "
+                   "or llc,dtlb")
       ->capture_default_str();
   command->add_flag("!--no-children", options->follow_children, "Observe the named processes only");
   command->add_flag("!--no-process-filter", options->process_filter,
                     "Observe children below 5% CPU and 10% memory, too");
-  command->add_option("--max-targets", options->max_targets,
-                      "Observe at most this many processes, the busiest")
+  command
+      ->add_option("--max-targets", options->max_targets,
+                   "Observe at most this many processes, the busiest")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
-  command->add_option("--seed", options->sources.seed, "Seed of the scan order")->capture_default_str();
+  command->add_option("--seed", options->sources.seed, "Seed of the scan order")
+      ->capture_default_str();
   command->add_flag("-q,--quiet", options->quiet, "No progress line");
   command->footer(
       "Examples:\n"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which sources a recording uses, how the overhead budget is shared among them, and what was refused.
+// Which sources a recording uses, how the overhead budget is shared among them, and what was
+// refused.
 
 #pragma once
 
@@ -23,10 +24,10 @@ struct SourceChoice {
   std::vector<std::string> names{"auto"};  // of auto, abit, clock, hw
   AbitMode abit_mode = AbitMode::kLadder;
   std::chrono::nanoseconds scan_interval{std::chrono::seconds(1)};  // of kPlain
-  double max_overhead = 0.01;                                       // share of the targets' CPU time
-  unsigned sample_rate = 1;       // of the hardware sampler: 1, 4 or 8 times the default
-  std::string gate = "auto";      // auto, off, or a list of llc and dtlb
-  std::uint64_t seed = 1;         // of the scanner's rotation
+  double max_overhead = 0.01;  // share of the targets' CPU time
+  unsigned sample_rate = 1;    // of the hardware sampler: 1, 4 or 8 times the default
+  std::string gate = "auto";   // auto, off, or a list of llc and dtlb
+  std::uint64_t seed = 1;      // of the scanner's rotation
 };
 
 struct SessionSources {

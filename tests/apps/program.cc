@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "tests/apps/program.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <iterator>
+
+#include "base/check.h"
+
+namespace tmprof::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uid_t kNobody = 65534;
+
+Outcome Run(const std::vector<std::string>& argv, const std::function<void()>& before_exec) {
+  const TemporaryFolder folder;
+  const std::string out = folder.File("out");
+  const std::string err = folder.File("err");
+  std::vector<char*> arguments;
+  for (const std::string& argument : argv) arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+
+  const pid_t pid = fork();
+  TMPROF_CHECK(pid >= 0);
+  if (pid == 0) {
+    const int out_fd = open(out.c_str(), O_CREAT | O_WRONLY, 0600);
+    const int err_fd = open(err.c_str(), O_CREAT | O_WRONLY, 0600);
+    const int in_fd = open("/dev/null", O_RDONLY);
+    dup2(in_fd, STDIN_FILENO);
+    dup2(out_fd, STDOUT_FILENO);
+    dup2(err_fd, STDERR_FILENO);
+    before_exec();
+    execvp(arguments[0], arguments.data());
+    _exit(127);
+  }
+  int wait_status = 0;
+  TMPROF_CHECK(waitpid(pid, &wait_status, 0) == pid);
+  return {
+      .status = WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status),
+      .out = ReadFile(out),
+      .err = ReadFile(err)};
+}
+
+}  // namespace
+
+Outcome RunProgram(const std::vector<std::string>& argv) {
+  return Run(argv, [] {});
+}
+
+Outcome RunAsNobody(const std::vector<std::string>& argv) {
+  return Run(argv, [] {
+    if (setgroups(0, nullptr) != 0 || setgid(kNobody) != 0 || setuid(kNobody) != 0) _exit(126);
+  });
+}
+
+std::string TmprofPath() { return std::string(TMPROF_BINARY_DIR) + "/tmprof"; }
+
+Outcome Tmprof(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), TmprofPath());
+  return RunProgram(arguments);
+}
+
+TemporaryFolder::TemporaryFolder() {
+  std::string name = (fs::temp_directory_path() / "tmprof-test-XXXXXX").string();
+  TMPROF_CHECK(mkdtemp(name.data()) != nullptr);
+  path_ = name;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void WriteFile(const std::string& path, const std::string& contents) {
+  std::ofstream(path, std::ios::binary) << contents;
+}
+
+}  // namespace tmprof::testing

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs a built program and keeps what it said.
+
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace tmprof::testing {
+
+struct Outcome {
+  int status = 0;  // exit status, or 128 + signal
+  std::string out;
+  std::string err;
+};
+
+// Blocking. argv[0] is looked up in PATH unless it holds a slash.
+Outcome RunProgram(const std::vector<std::string>& argv);
+// The same as an ordinary user without capabilities (uid and gid 65534); the caller must be root.
+Outcome RunAsNobody(const std::vector<std::string>& argv);
+
+// The tmprof program of this build, with arguments.
+Outcome Tmprof(std::vector<std::string> arguments);
+std::string TmprofPath();
+
+// A fresh folder, removed with all it holds.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  std::string File(const std::string& name) const { return (path_ / name).string(); }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string ReadFile(const std::string& path);
+void WriteFile(const std::string& path, const std::string& contents);
+
+}  // namespace tmprof::testing
