@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Access rates from accessed bits and address samples, merged by how well each is known.
+// docs/accuracy.md derives it and gives the figures.
+
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace tmprof {
+
+// What is known of one span. Times are CPU time of its target.
+struct RateEvidence {
+  double pages = 1;            // base pages of the span
+  double first_accesses = 0;   // accessed bits: events …
+  double seconds_at_risk = 0;  // … and the time watched for them; 0: no bit was read
+  double samples = 0;
+  double seconds_watched = 0;  // time the sampler was on; 0: it was off
+};
+
+// How the samples of a page answer to its access rate, learned where bits and samples overlap:
+// samples per second = scale * rate^exponent.
+struct SampleResponse {
+  double scale = 1;
+  double exponent = 1;  // 1: in proportion; 0: the samples say nothing about the rate
+};
+
+// Columns parallel to the evidence given.
+struct RateEstimates {
+  std::vector<double> accesses_per_second;  // of one base page, mean of the posterior
+  std::vector<double> relative_sd;          // of that posterior: 0.5 is +-50 %
+  // With no bits at all the unit of the rates is samples, not accesses.
+  SampleResponse response;
+};
+
+// Deterministic: depends on the evidence and its order only.
+RateEstimates EstimateRates(std::span<const RateEvidence> evidence);
+
+}  // namespace tmprof
