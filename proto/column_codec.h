@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// One column of page records to and from its wire form (Column in trace.proto).
+// Internal to proto/.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <expected>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/log_duration.h"
+#include "base/units.h"
+#include "proto/trace.pb.h"
+
+namespace tmprof {
+
+// What is wrong with a message, for people.
+using Verdict = std::expected<void, std::string>;
+
+// One past the last virtual page number: 64-bit addresses of 4 KiB pages.
+inline constexpr std::uint64_t kVpnEnd = std::uint64_t{1} << (64 - kBasePageShift);
+
+enum class ColumnChoice : std::uint8_t {
+  kSmallest,
+  kByteEach,  // at least one byte per value, so that the message is as long as its record count
+};
+
+void EncodeColumn(std::span<const std::uint64_t> values, ColumnChoice choice, wire::Column& column);
+
+// Overwrites `values`, whose size is the expected number of values. Refuses anything else, and
+// values outside the type's range.
+Verdict DecodeColumn(const wire::Column& column, std::span<Vpn> values);  // each below kVpnEnd
+Verdict DecodeColumn(const wire::Column& column, std::span<std::uint32_t> values);
+Verdict DecodeColumn(const wire::Column& column, std::span<LogDuration> values);
+Verdict DecodeColumn(const wire::Column& column, std::span<std::optional<NodeId>> values);
+
+// The wire values of the types that are not plain numbers.
+inline std::uint64_t ToWire(LogDuration duration) { return duration.code(); }
+inline std::uint64_t ToWire(std::optional<NodeId> node) { return node ? 1 + node->value() : 0; }
+
+}  // namespace tmprof

@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "proto/epoch_codec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "base/check.h"
+
+namespace tmprof {
+namespace {
+
+// Records that any message may claim; more need a byte of message each (trace.proto, PageColumns).
+constexpr std::uint64_t kFreeRecords = std::uint64_t{1} << 18;
+
+std::unexpected<std::string> Wrong(std::string what) { return std::unexpected(std::move(what)); }
+
+// Each enumeration is one table, so that both directions agree.
+constexpr std::pair<SourceRole, wire::SourceRole> kRoles[] = {
+    {SourceRole::kReferences, wire::SOURCE_ROLE_REFERENCES},
+    {SourceRole::kSamples, wire::SOURCE_ROLE_SAMPLES},
+    {SourceRole::kTruth, wire::SOURCE_ROLE_TRUTH},
+};
+constexpr std::pair<SourceState, wire::SourceState> kStates[] = {
+    {SourceState::kActive, wire::SOURCE_STATE_ACTIVE},
+    {SourceState::kGated, wire::SOURCE_STATE_GATED},
+    {SourceState::kUnavailable, wire::SOURCE_STATE_UNAVAILABLE},
+};
+constexpr std::pair<MappingKind, wire::MappingKind> kMappingKinds[] = {
+    {MappingKind::kAnonymous, wire::MAPPING_KIND_ANONYMOUS},
+    {MappingKind::kHeap, wire::MAPPING_KIND_HEAP},
+    {MappingKind::kStack, wire::MAPPING_KIND_STACK},
+    {MappingKind::kFile, wire::MAPPING_KIND_FILE},
+    {MappingKind::kShared, wire::MAPPING_KIND_SHARED},
+    {MappingKind::kSpecial, wire::MAPPING_KIND_SPECIAL},
+};
+
+template <typename Ours, typename Wire, std::size_t n>
+Wire WireOf(const std::pair<Ours, Wire> (&table)[n], Ours value) {
+  const auto* row = std::ranges::find(table, value, &std::pair<Ours, Wire>::first);
+  TMPROF_CHECK(row != std::end(table));
+  return row->second;
+}
+
+// false: not a value that this version knows.
+template <typename Ours, typename Wire, std::size_t n>
+bool FromWire(const std::pair<Ours, Wire> (&table)[n], Wire value, Ours& out) {
+  const auto* row = std::ranges::find(table, value, &std::pair<Ours, Wire>::second);
+  if (row == std::end(table)) return false;
+  out = row->first;
+  return true;
+}
+
+void EncodeSource(const SourceStatus& source, wire::SourceStatus& message) {
+  message.set_name(source.name);
+  message.set_label(source.label);
+  message.set_role(WireOf(kRoles, source.role));
+  message.set_state(WireOf(kStates, source.state));
+  if (source.duty_cycle) {
+    TMPROF_CHECK(*source.duty_cycle >= 0 && *source.duty_cycle <= 1);
+    message.set_duty_cycle(*source.duty_cycle);
+  }
+  if (source.observations) message.set_observations(*source.observations);
+  if (source.lost) message.set_lost(*source.lost);
+  for (const NamedCount& detail : source.details) {
+    wire::NamedCount& count = *message.add_details();
+    count.set_name(detail.name);
+    count.set_count(detail.count);
+  }
+  message.set_note(source.note);
+}
+
+Verdict DecodeSource(const wire::SourceStatus& message, SourceStatus& source) {
+  source.name = message.name();
+  source.label = message.label();
+  if (!FromWire(kRoles, message.role(), source.role)) {
+    return Wrong(fmt::format("source '{}' has the unknown role {}", source.name,
+                             static_cast<int>(message.role())));
+  }
+  if (!FromWire(kStates, message.state(), source.state)) {
+    return Wrong(fmt::format("source '{}' has the unknown state {}", source.name,
+                             static_cast<int>(message.state())));
+  }
+  source.duty_cycle.reset();
+  if (message.has_duty_cycle()) {
+    if (!(message.duty_cycle() >= 0 && message.duty_cycle() <= 1)) {
+      return Wrong(fmt::format("source '{}' has the duty cycle {}, outside [0, 1]", source.name,
+                               message.duty_cycle()));
+    }
+    source.duty_cycle = message.duty_cycle();
+  }
+  source.observations.reset();
+  if (message.has_observations()) source.observations = message.observations();
+  source.lost.reset();
+  if (message.has_lost()) source.lost = message.lost();
+  source.details.resize(static_cast<std::size_t>(message.details_size()));
+  for (int i = 0; i < message.details_size(); ++i) {
+    source.details[static_cast<std::size_t>(i)] = {.name = message.details(i).name(),
+                                                   .count = message.details(i).count()};
+  }
+  source.note = message.note();
+  return {};
+}
+
+void EncodeMappings(const std::vector<Mapping>& mappings, wire::Target& message) {
+  Vpn end;
+  for (const Mapping& mapping : mappings) {
+    TMPROF_CHECK(end <= mapping.range.start && mapping.range.start <= mapping.range.end &&
+                 mapping.range.end.value() <= kVpnEnd);
+    wire::Mapping& wired = *message.add_mappings();
+    wired.set_gap_pages((mapping.range.start - end).value());
+    wired.set_pages(mapping.range.size().value());
+    wired.set_kind(WireOf(kMappingKinds, mapping.kind));
+    wired.set_path(mapping.path);
+    end = mapping.range.end;
+  }
+}
+
+Verdict DecodeMappings(const wire::Target& message, std::vector<Mapping>& mappings) {
+  mappings.resize(static_cast<std::size_t>(message.mappings_size()));
+  Vpn end;
+  for (int i = 0; i < message.mappings_size(); ++i) {
+    const wire::Mapping& wired = message.mappings(i);
+    Mapping& mapping = mappings[static_cast<std::size_t>(i)];
+    if (wired.gap_pages() > kVpnEnd - end.value() ||
+        wired.pages() > kVpnEnd - end.value() - wired.gap_pages()) {
+      return Wrong(
+          fmt::format("mapping {} of target {} is past the end of memory", i, message.id()));
+    }
+    mapping.range.start = end + PageCount(wired.gap_pages());
+    mapping.range.end = mapping.range.start + PageCount(wired.pages());
+    if (!FromWire(kMappingKinds, wired.kind(), mapping.kind)) {
+      return Wrong(fmt::format("mapping {} of target {} has the unknown kind {}", i, message.id(),
+                               static_cast<int>(wired.kind())));
+    }
+    mapping.path = wired.path();
+    end = mapping.range.end;
+  }
+  return {};
+}
+
+void EncodeTarget(const Target& target, const MappingMemory& before, wire::Target& message) {
+  message.set_id(target.id.value());
+  message.set_pid(target.pid.value());
+  message.set_start_time_ticks(target.start_time_ticks);
+  message.set_name(target.name);
+  message.set_command(target.command);
+  message.set_exited(target.exited);
+  if (target.cpu_time) message.set_cpu_time_ns(target.cpu_time->count());
+  const auto known = before.find(target.id);
+  if (known != before.end() && known->second == target.mappings) {
+    message.set_mappings_unchanged(true);
+  } else {
+    EncodeMappings(target.mappings, message);
+  }
+}
+
+Verdict DecodeTarget(const wire::Target& message, const MappingMemory& before, Target& target) {
+  target.id = TargetId(message.id());
+  target.pid = Pid(message.pid());
+  target.start_time_ticks = message.start_time_ticks();
+  target.name = message.name();
+  target.command = message.command();
+  target.exited = message.exited();
+  target.cpu_time.reset();
+  if (message.has_cpu_time_ns()) target.cpu_time = std::chrono::nanoseconds(message.cpu_time_ns());
+  if (!message.mappings_unchanged()) return DecodeMappings(message, target.mappings);
+  const auto known = before.find(target.id);
+  if (known == before.end() || message.mappings_size() != 0) {
+    return Wrong(
+        fmt::format("target {} repeats mappings that it did not have before", message.id()));
+  }
+  target.mappings = known->second;
+  return {};
+}
+
+// Assigns, so that what did not change costs a comparison and no allocation.
+void Remember(const std::vector<Target>& targets, MappingMemory& memory) {
+  std::erase_if(memory, [&](const auto& entry) {
+    return !std::ranges::binary_search(targets, entry.first, {}, &Target::id);
+  });
+  for (const Target& target : targets) {
+    std::vector<Mapping>& mappings = memory[target.id];
+    if (mappings != target.mappings) mappings = target.mappings;
+  }
+}
+
+// Groups of records of one target each, and the gaps between spans.
+void EncodeKeys(const EpochProfile& epoch, std::vector<std::uint64_t>& gaps,
+                wire::PageColumns& message) {
+  const PageColumns& pages = epoch.pages;
+  for (std::size_t i = 0; i < pages.size();) {
+    const TargetId target = pages.target[i];
+    TMPROF_CHECK(i == 0 || pages.target[i - 1] < target);
+    TMPROF_CHECK(std::ranges::binary_search(epoch.targets, target, {}, &Target::id));
+    const std::size_t first = i;
+    Vpn end;
+    for (; i < pages.size() && pages.target[i] == target; ++i) {
+      TMPROF_CHECK(end <= pages.vpn[i] && pages.vpn[i].value() < kVpnEnd &&
+                   pages.span_pages[i] > 0 && pages.references[i] <= pages.looks[i]);
+      gaps[i] = (pages.vpn[i] - end).value();
+      end = pages.vpn[i] + PageCount(pages.span_pages[i]);
+    }
+    TMPROF_CHECK(end.value() <= kVpnEnd);
+    message.add_group_target(target.value());
+    message.add_group_records(i - first);
+  }
+}
+
+void EncodePages(const EpochProfile& epoch, wire::PageColumns& message) {
+  const PageColumns& pages = epoch.pages;
+  const std::size_t records = pages.size();
+  for (const std::size_t length :
+       {pages.target.size(), pages.span_pages.size(), pages.looks.size(), pages.references.size(),
+        pages.first_accesses.size(), pages.time_at_risk.size(), pages.load_samples.size(),
+        pages.store_samples.size(), pages.node.size()}) {
+    TMPROF_CHECK(length == records);
+  }
+  std::vector<std::uint64_t> values(records);
+  EncodeKeys(epoch, values, message);
+  EncodeColumn(values, ColumnChoice::kSmallest, *message.mutable_gap_pages());
+
+  const auto encode = [&](const std::vector<std::uint32_t>& column, ColumnChoice choice,
+                          wire::Column* wired) {
+    values.assign(column.begin(), column.end());
+    EncodeColumn(values, choice, *wired);
+  };
+  const auto encode_coded = [&](const auto& column, wire::Column* wired) {
+    std::ranges::transform(column, values.begin(), [](auto value) { return ToWire(value); });
+    EncodeColumn(values, ColumnChoice::kSmallest, *wired);
+  };
+  encode(pages.span_pages, ColumnChoice::kSmallest, message.mutable_span_pages());
+  encode(pages.looks, ColumnChoice::kSmallest, message.mutable_looks());
+  encode(pages.references,
+         records > kFreeRecords ? ColumnChoice::kByteEach : ColumnChoice::kSmallest,
+         message.mutable_references());
+  encode(pages.first_accesses, ColumnChoice::kSmallest, message.mutable_first_accesses());
+  encode_coded(pages.time_at_risk, message.mutable_time_at_risk());
+  encode(pages.load_samples, ColumnChoice::kSmallest, message.mutable_load_samples());
+  encode(pages.store_samples, ColumnChoice::kSmallest, message.mutable_store_samples());
+  encode_coded(pages.node, message.mutable_node());
+}
+
+// Checks the groups against the targets and gives their sum, the number of records.
+std::expected<std::uint64_t, std::string> CountRecords(const wire::PageColumns& message,
+                                                       std::size_t message_bytes,
+                                                       const std::vector<Target>& targets) {
+  if (message.group_target_size() != message.group_records_size()) {
+    return Wrong(fmt::format("{} group targets and {} group sizes", message.group_target_size(),
+                             message.group_records_size()));
+  }
+  const std::uint64_t most = std::max<std::uint64_t>(kFreeRecords, message_bytes);
+  std::uint64_t records = 0;
+  for (int group = 0; group < message.group_target_size(); ++group) {
+    const TargetId target(message.group_target(group));
+    if (group > 0 && target.value() <= message.group_target(group - 1)) {
+      return Wrong(fmt::format("pages of target {} do not ascend", target.value()));
+    }
+    if (!std::ranges::binary_search(targets, target, {}, &Target::id)) {
+      return Wrong(fmt::format("pages of target {}, which is not listed", target.value()));
+    }
+    const std::uint64_t size = message.group_records(group);
+    if (size == 0) return Wrong(fmt::format("target {} has an empty group", target.value()));
+    if (size > most - records) {
+      return Wrong(
+          fmt::format("more than {} page records in a message of {} bytes", most, message_bytes));
+    }
+    records += size;
+  }
+  return records;
+}
+
+// Turns the gaps that `vpn` holds into page numbers, each group from address 0. Keys then ascend
+// and spans do not overlap by construction; only the end of memory needs a look.
+bool PlaceSpans(std::span<const std::uint32_t> span_pages, std::span<Vpn> vpn) {
+  std::uint64_t end = 0;
+  std::uint64_t last_pages = 0;  // the bits of every span's last page
+  for (std::size_t i = 0; i < vpn.size(); ++i) {
+    vpn[i] = Vpn(end + vpn[i].value());
+    end = vpn[i].value() + span_pages[i];
+    last_pages |= end - 1;
+  }
+  return last_pages < kVpnEnd;
+}
+
+// Precondition: the columns have their lengths. `vpn` holds gaps.
+Verdict DecodeKeys(const wire::PageColumns& message, PageColumns& pages) {
+  const auto empty_span = std::ranges::find(pages.span_pages, 0u);
+  if (empty_span != pages.span_pages.end()) {
+    return Wrong(
+        fmt::format("record {} has a span of 0 pages", empty_span - pages.span_pages.begin()));
+  }
+  std::size_t first = 0;
+  for (int group = 0; group < message.group_target_size(); ++group) {
+    const TargetId target(message.group_target(group));
+    const std::size_t size = message.group_records(group);
+    std::ranges::fill(std::span(pages.target).subspan(first, size), target);
+    if (!PlaceSpans(std::span(pages.span_pages).subspan(first, size),
+                    std::span(pages.vpn).subspan(first, size))) {
+      return Wrong(fmt::format("pages of target {} are past the end of memory", target.value()));
+    }
+    first += size;
+  }
+  return {};
+}
+
+Verdict CheckReferences(const PageColumns& pages) {
+  bool more_references = false;
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    more_references |= pages.references[i] > pages.looks[i];
+  }
+  if (!more_references) return {};
+  std::size_t i = 0;
+  while (pages.references[i] <= pages.looks[i]) ++i;
+  return Wrong(fmt::format("record {} has {} references in {} looks", i, pages.references[i],
+                           pages.looks[i]));
+}
+
+Verdict DecodePages(const wire::PageColumns& message, std::size_t message_bytes,
+                    const std::vector<Target>& targets, PageColumns& pages) {
+  const auto records = CountRecords(message, message_bytes, targets);
+  if (!records) return std::unexpected(records.error());
+
+  Verdict verdict;
+  const auto decode = [&](const char* name, bool present, const wire::Column& column,
+                          auto& values) {
+    if (!verdict) return;
+    if (!present) {
+      verdict = Wrong(fmt::format("column '{}' is missing", name));
+      return;
+    }
+    values.resize(*records);
+    verdict = DecodeColumn(column, std::span(values));
+    if (!verdict) verdict = Wrong(fmt::format("column '{}' {}", name, verdict.error()));
+  };
+  decode("gap_pages", message.has_gap_pages(), message.gap_pages(), pages.vpn);
+  decode("span_pages", message.has_span_pages(), message.span_pages(), pages.span_pages);
+  decode("looks", message.has_looks(), message.looks(), pages.looks);
+  decode("references", message.has_references(), message.references(), pages.references);
+  decode("first_accesses", message.has_first_accesses(), message.first_accesses(),
+         pages.first_accesses);
+  decode("time_at_risk", message.has_time_at_risk(), message.time_at_risk(), pages.time_at_risk);
+  decode("load_samples", message.has_load_samples(), message.load_samples(), pages.load_samples);
+  decode("store_samples", message.has_store_samples(), message.store_samples(),
+         pages.store_samples);
+  decode("node", message.has_node(), message.node(), pages.node);
+  if (!verdict) return verdict;
+
+  pages.target.resize(*records);
+  if (verdict = DecodeKeys(message, pages); !verdict) return verdict;
+  return CheckReferences(pages);
+}
+
+}  // namespace
+
+void EncodeInfo(const TraceInfo& info, wire::TraceHeader& message) {
+  message.Clear();
+  message.set_tool_version(info.tool_version);
+  message.set_kernel_release(info.kernel_release);
+  message.set_cpu_model(info.cpu_model);
+  message.set_cpus(info.cpus);
+  message.set_wall_start_ns(std::chrono::nanoseconds(info.wall_start.time_since_epoch()).count());
+  message.set_start_ns(info.start.time_since_epoch().count());
+  message.set_epoch_length_ns(info.epoch_length.count());
+  const Calibration& calibration = info.calibration;
+  if (calibration.ns_per_set) message.set_ns_per_set(*calibration.ns_per_set);
+  if (calibration.ns_per_look) message.set_ns_per_look(*calibration.ns_per_look);
+  if (calibration.ns_per_sample) message.set_ns_per_sample(*calibration.ns_per_sample);
+  for (const Setting& setting : info.settings) {
+    wire::Setting& wired = *message.add_settings();
+    wired.set_name(setting.name);
+    wired.set_value(setting.value);
+  }
+  for (const std::string& warning : info.warnings) message.add_warnings(warning);
+}
+
+TraceInfo DecodeInfo(const wire::TraceHeader& message) {
+  TraceInfo info;
+  info.tool_version = message.tool_version();
+  info.kernel_release = message.kernel_release();
+  info.cpu_model = message.cpu_model();
+  info.cpus = message.cpus();
+  info.wall_start =
+      std::chrono::system_clock::time_point(std::chrono::nanoseconds(message.wall_start_ns()));
+  info.start = MonotonicTime(std::chrono::nanoseconds(message.start_ns()));
+  info.epoch_length = std::chrono::nanoseconds(message.epoch_length_ns());
+  Calibration& calibration = info.calibration;
+  if (message.has_ns_per_set()) calibration.ns_per_set = message.ns_per_set();
+  if (message.has_ns_per_look()) calibration.ns_per_look = message.ns_per_look();
+  if (message.has_ns_per_sample()) calibration.ns_per_sample = message.ns_per_sample();
+  for (const wire::Setting& wired : message.settings()) {
+    info.settings.push_back({.name = wired.name(), .value = wired.value()});
+  }
+  info.warnings.assign(message.warnings().begin(), message.warnings().end());
+  return info;
+}
+
+void EncodeEpoch(const EpochProfile& epoch, MappingMemory& memory, wire::Epoch& message) {
+  TMPROF_CHECK(epoch.start <= epoch.end);
+  TMPROF_CHECK(std::ranges::adjacent_find(epoch.targets, std::ranges::greater_equal(),
+                                          &Target::id) == epoch.targets.end());
+  message.Clear();
+  message.set_index(epoch.index);
+  message.set_start_ns(epoch.start.time_since_epoch().count());
+  message.set_length_ns(static_cast<std::uint64_t>(epoch.length().count()));
+  message.set_profiler_cpu_ns(epoch.profiler_cpu_time.count());
+  for (const SourceStatus& source : epoch.sources) EncodeSource(source, *message.add_sources());
+  for (const Target& target : epoch.targets) {
+    EncodeTarget(target, memory, *message.add_targets());
+  }
+  EncodePages(epoch, *message.mutable_pages());
+  Remember(epoch.targets, memory);
+}
+
+Verdict DecodeEpoch(const wire::Epoch& message, std::size_t message_bytes, MappingMemory& memory,
+                    EpochProfile& epoch) {
+  epoch.index = message.index();
+  epoch.start = MonotonicTime(std::chrono::nanoseconds(message.start_ns()));
+  // Unsigned, because the distance from the smallest start to the largest time needs 64 bits.
+  if (message.length_ns() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) -
+                                static_cast<std::uint64_t>(message.start_ns())) {
+    return Wrong("the epoch ends past the end of time");
+  }
+  epoch.end = epoch.start + std::chrono::nanoseconds(message.length_ns());
+  epoch.profiler_cpu_time = std::chrono::nanoseconds(message.profiler_cpu_ns());
+
+  epoch.sources.resize(static_cast<std::size_t>(message.sources_size()));
+  for (int i = 0; i < message.sources_size(); ++i) {
+    SourceStatus& source = epoch.sources[static_cast<std::size_t>(i)];
+    if (Verdict verdict = DecodeSource(message.sources(i), source); !verdict) return verdict;
+  }
+  epoch.targets.resize(static_cast<std::size_t>(message.targets_size()));
+  for (int i = 0; i < message.targets_size(); ++i) {
+    Target& target = epoch.targets[static_cast<std::size_t>(i)];
+    if (i > 0 && message.targets(i).id() <= message.targets(i - 1).id()) {
+      return Wrong(fmt::format("target {} is not in ascending order", message.targets(i).id()));
+    }
+    if (Verdict verdict = DecodeTarget(message.targets(i), memory, target); !verdict) {
+      return verdict;
+    }
+  }
+  Remember(epoch.targets, memory);
+  if (!message.has_pages()) return Wrong("the page columns are missing");
+  return DecodePages(message.pages(), message_bytes, epoch.targets, epoch.pages);
+}
+
+}  // namespace tmprof

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The base types to and from the messages of trace.proto. Internal to proto/.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "base/epoch_profile.h"
+#include "base/trace_info.h"
+#include "proto/column_codec.h"
+#include "proto/trace.pb.h"
+
+namespace tmprof {
+
+// The mappings of every target of the epoch before: what the writer need not repeat and the reader
+// carries on.
+using MappingMemory = std::map<TargetId, std::vector<Mapping>>;
+
+void EncodeInfo(const TraceInfo& info, wire::TraceHeader& message);
+TraceInfo DecodeInfo(const wire::TraceHeader& message);
+
+// Overwrites `message` and brings `memory` up to this epoch. An epoch that breaks the rules of
+// base/epoch_profile.h is a broken invariant.
+void EncodeEpoch(const EpochProfile& epoch, MappingMemory& memory, wire::Epoch& message);
+
+// Overwrites `epoch`, keeping the capacity of its vectors, and brings `memory` up to it. Refuses a
+// message that does not make a valid epoch; both are then unspecified. `message_bytes` is the
+// length of the encoded message, which bounds its records.
+Verdict DecodeEpoch(const wire::Epoch& message, std::size_t message_bytes, MappingMemory& memory,
+                    EpochProfile& epoch);
+
+}  // namespace tmprof

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The framing of a trace file, apart from what its messages mean (see README.md, "Layout").
+// Internal to proto/ and its tests.
+
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+struct ZSTD_CCtx_s;
+struct ZSTD_DCtx_s;
+
+namespace tmprof {
+
+inline constexpr std::string_view kTraceMagic = "\x89TMPROF\n";
+inline constexpr std::uint32_t kTraceVersion = 1;
+inline constexpr std::size_t kPreambleBytes = 16;
+inline constexpr std::size_t kFrameHeaderBytes = 16;
+
+// Limits on what a frame may claim, so that a small hostile file cannot ask for much memory. The
+// writer keeps to them by padding a payload that compresses too well.
+inline constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 30;
+inline constexpr std::uint64_t kFreeMessageBytes = std::uint64_t{1} << 20;
+inline constexpr std::uint64_t kMaxExpansion = 64;  // message bytes per payload byte, beyond those
+
+enum class FrameKind : std::uint32_t { kHeader = 1, kEpoch = 2, kEnd = 3 };
+
+// The 16 bytes before the first frame.
+std::string EncodePreamble(std::uint32_t version);
+
+// Not thread-safe.
+class FrameEncoder {
+ public:
+  FrameEncoder();
+
+  // The whole frame; valid until the next call. Precondition: message.size() <= kMaxMessageBytes.
+  std::string_view Encode(FrameKind kind, std::string_view message);
+
+ private:
+  struct FreeContext {
+    void operator()(ZSTD_CCtx_s* context) const;
+  };
+  std::unique_ptr<ZSTD_CCtx_s, FreeContext> context_;
+  std::string frame_;
+};
+
+struct Frame {
+  FrameKind kind;            // may be none of the known ones
+  std::uint64_t offset;      // of the frame's first byte in the file
+  std::string_view message;  // valid until the next call
+};
+
+// Reads frames in order from anything that read(2) takes. Allocates in step with the bytes that
+// are really there, whatever the lengths in the file say. Not thread-safe.
+class FrameReader {
+ public:
+  FrameReader(UniqueFd fd, std::filesystem::path path);
+
+  // Once, first.
+  Status ReadPreamble();
+  // nullopt where the file ends between two frames.
+  Result<std::optional<Frame>> Next();
+
+  const std::filesystem::path& path() const { return path_; }
+  // "cannot read trace file 'x': frame at byte 16: <what is wrong>".
+  Error FrameError(std::uint64_t offset, std::string_view what) const;
+
+ private:
+  struct FreeContext {
+    void operator()(ZSTD_DCtx_s* context) const;
+  };
+
+  // Appends up to `bytes` bytes to `payload_`; fewer only where the file ends.
+  Status Append(std::size_t bytes);
+
+  UniqueFd fd_;
+  std::filesystem::path path_;
+  std::uint64_t offset_ = 0;
+  std::unique_ptr<ZSTD_DCtx_s, FreeContext> context_;
+  std::string payload_;
+  std::string message_;
+};
+
+}  // namespace tmprof
