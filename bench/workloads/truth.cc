@@ -12,6 +12,8 @@
 #include <span>
 #include <utility>
 
+#include "bench/workloads/print.h"
+
 namespace tmprof::workload {
 namespace {
 
@@ -76,31 +78,29 @@ std::expected<void, std::string> AtomicFile::Commit() {
 
 void WriteTruth(std::FILE* out, std::int64_t pid, std::uint64_t start_address,
                 std::uint64_t span_bytes, const Heat& heat, const std::vector<PhaseRun>& phases) {
-  fmt::print(out, R"({{"pid":{},"phases":[)", pid);
+  Print(out, R"({{"pid":{},"phases":[)", pid);
   const char* before_phase = "";
   for (const PhaseRun& phase : phases) {
-    fmt::print(out, R"({}
+    Print(out, R"({}
 {{"t_start_ns":{},"t_end_ns":{},"accesses":{},"ranges":[)",
-               std::exchange(before_phase, ","), phase.start.count(), phase.end.count(),
-               phase.accesses);
+          std::exchange(before_phase, ","), phase.start.count(), phase.end.count(), phase.accesses);
     const char* before_range = "";
     for (const SpanRange& range : heat.Ranges(heat.AtPhase(phase.index))) {
       // Nine digits: a million ranges still sum to 1 within 1e-9.
-      fmt::print(out, R"({}{{"start":{},"end":{},"weight":{:.9g})",
-                 std::exchange(before_range, ",\n"), start_address + range.start * span_bytes,
-                 start_address + range.end * span_bytes, range.weight);
+      Print(out, R"({}{{"start":{},"end":{},"weight":{:.9g})", std::exchange(before_range, ",\n"),
+            start_address + range.start * span_bytes, start_address + range.end * span_bytes,
+            range.weight);
       if (!phase.span_accesses.empty()) {
         const auto counts = phase.span_accesses.begin();
-        fmt::print(
-            out, R"(,"accesses":{})",
-            std::accumulate(counts + static_cast<std::ptrdiff_t>(range.start),
-                            counts + static_cast<std::ptrdiff_t>(range.end), std::uint64_t{0}));
+        Print(out, R"(,"accesses":{})",
+              std::accumulate(counts + static_cast<std::ptrdiff_t>(range.start),
+                              counts + static_cast<std::ptrdiff_t>(range.end), std::uint64_t{0}));
       }
-      fmt::print(out, "}}");
+      Print(out, "}}");
     }
-    fmt::print(out, "]}}");
+    Print(out, "]}}");
   }
-  fmt::print(out, "\n]}}\n");
+  Print(out, "\n]}}\n");
 }
 
 }  // namespace tmprof::workload

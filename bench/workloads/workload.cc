@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "bench/workloads/memory.h"
+#include "bench/workloads/print.h"
 #include "bench/workloads/truth.h"
 
 namespace tmprof::workload {
@@ -89,7 +90,7 @@ class Worker {
     std::vector<std::uint64_t> counted_before = CountSpans();
     const Instant cpu_start = Now(CLOCK_THREAD_CPUTIME_ID);
     cpu_start_ns_.store(cpu_start.count(), std::memory_order_relaxed);
-    for (std::uint64_t phase = 0; timeline_.PhaseEndAt(phase) > Now() && !stop; ++phase) {
+    for (std::uint64_t phase = 0; Now() < timeline_.end() && !stop; ++phase) {
       PhaseRun run = RunPhase(phase, timeline_.PhaseEndAt(phase), stop);
       std::vector<std::uint64_t> counted = CountSpans();
       for (std::size_t span = 0; span < counted.size(); ++span) {
@@ -223,8 +224,8 @@ class EndSignals {
 };
 
 void PrintReport(std::FILE* out, Instant now, std::uint64_t accesses, nanoseconds cpu_time) {
-  fmt::print(out, "{{\"t_ns\":{},\"accesses\":{},\"cpu_ns\":{}}}\n", now.count(), accesses,
-             cpu_time.count());
+  Print(out, "{{\"t_ns\":{},\"accesses\":{},\"cpu_ns\":{}}}\n", now.count(), accesses,
+        cpu_time.count());
   std::fflush(out);
 }
 
@@ -286,16 +287,17 @@ void PrintSummary(const std::string& name, const Options& options, const Totals&
   const double cpu_seconds = std::chrono::duration<double>(totals.cpu_time).count();
   const double per_cpu_second =
       cpu_seconds > 0 ? static_cast<double>(totals.accesses) / cpu_seconds : 0;
-  fmt::print("{}: {} {} of {} in {:.1f} s ({:.1f} CPU s): {:.2f} M per CPU second, {} phases\n",
-             name, totals.accesses, options.write ? "updates" : "reads",
-             FormatBytes(options.footprint_bytes), totals.seconds(), cpu_seconds,
-             per_cpu_second / 1e6, totals.phases.size());
-  fmt::print(
-      "{{\"workload\":\"{}\",\"pid\":{},\"footprint_bytes\":{},\"huge_bytes\":{},\"threads\":{},"
-      "\"phases\":{},\"accesses\":{},\"seconds\":{:.6f},\"cpu_seconds\":{:.6f},"
-      "\"accesses_per_cpu_second\":{:.1f},\"checksum\":{}}}\n",
-      name, ::getpid(), options.footprint_bytes, huge_bytes, options.threads, totals.phases.size(),
-      totals.accesses, totals.seconds(), cpu_seconds, per_cpu_second, totals.checksum);
+  Print(stdout, "{}: {} {} of {} in {:.1f} s ({:.1f} CPU s): {:.2f} M per CPU second, {} phases\n",
+        name, totals.accesses, options.write ? "updates" : "reads",
+        FormatBytes(options.footprint_bytes), totals.seconds(), cpu_seconds, per_cpu_second / 1e6,
+        totals.phases.size());
+  Print(stdout,
+        "{{\"workload\":\"{}\",\"pid\":{},\"footprint_bytes\":{},\"huge_bytes\":{},\"threads\":{},"
+        "\"phases\":{},\"accesses\":{},\"seconds\":{:.6f},\"cpu_seconds\":{:.6f},"
+        "\"accesses_per_cpu_second\":{:.1f},\"checksum\":{}}}\n",
+        name, ::getpid(), options.footprint_bytes, huge_bytes, options.threads,
+        totals.phases.size(), totals.accesses, totals.seconds(), cpu_seconds, per_cpu_second,
+        totals.checksum);
 }
 
 constexpr std::uint64_t kMostThreads = 64;  // each still owns 8 words of every page
@@ -320,12 +322,12 @@ std::expected<void, std::string> Validate(const Options& options) {
 }
 
 int BadInput(const std::string& name, std::string_view why) {
-  fmt::print(stderr, "{}: {}\n", name, why);
+  Print(stderr, "{}: {}\n", name, why);
   return 2;
 }
 
 int Refused(const std::string& name, std::string_view why) {
-  fmt::print(stderr, "{}: {}\n", name, why);
+  Print(stderr, "{}: {}\n", name, why);
   return 1;
 }
 
@@ -349,17 +351,17 @@ int Run(const Workload& workload, const Options& options) {
   const std::expected<std::uint64_t, std::string> huge_bytes = memory->HugeBytes();
   if (!huge_bytes) return Refused(name, huge_bytes.error());
   if (options.huge && *huge_bytes < options.footprint_bytes) {
-    fmt::print(stderr,
-               "{}: only {} of {} are huge pages; see "
-               "/sys/kernel/mm/transparent_hugepage/enabled\n",
-               name, FormatBytes(*huge_bytes), FormatBytes(options.footprint_bytes));
+    Print(stderr,
+          "{}: only {} of {} are huge pages; see "
+          "/sys/kernel/mm/transparent_hugepage/enabled\n",
+          name, FormatBytes(*huge_bytes), FormatBytes(options.footprint_bytes));
   }
 
   const Timeline timeline{.start = Now() + options.warmup,
                           .shift = workload.Shift(options.duration),
                           .duration = options.duration};
-  fmt::print("{}: PID {}, {} at {:#x}, first phase at {} ns\n", name, ::getpid(),
-             FormatBytes(options.footprint_bytes), memory->start_address(), timeline.start.count());
+  Print(stdout, "{}: PID {}, {} at {:#x}, first phase at {} ns\n", name, ::getpid(),
+        FormatBytes(options.footprint_bytes), memory->start_address(), timeline.start.count());
   std::fflush(stdout);
 
   std::deque<Worker> workers;
@@ -375,7 +377,8 @@ int Run(const Workload& workload, const Options& options) {
     if (const auto written = truth->Commit(); !written) return Refused(name, written.error());
   }
   PrintSummary(name, options, totals, *huge_bytes);
-  return std::fflush(stdout) == 0 ? 0 : Refused(name, "cannot write the summary to stdout");
+  const bool printed = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  return printed ? 0 : Refused(name, "cannot write to standard output");
 }
 
 }  // namespace

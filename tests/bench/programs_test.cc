@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs each program for a second and checks the truth it prints against the words it wrote.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+struct Outcome {
+  int exit_status = 0;
+  std::string out;  // stdout and stderr together
+
+  json Summary() const {
+    const std::size_t end = out.find_last_not_of('\n');
+    return json::parse(out.substr(out.rfind('\n', end) + 1));
+  }
+};
+
+// A program under way, its output read through a pipe.
+class Process {
+ public:
+  Process(const std::string& program, std::vector<std::string> arguments) {
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) std::abort();
+    std::string path = program.starts_with('/') ? program : TMPROF_BINARY_DIR "/" + program;
+    std::vector<char*> argv = {path.data()};
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+    ::posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+    if (::posix_spawn(&pid_, path.c_str(), &actions, nullptr, argv.data(), environ) != 0) {
+      std::abort();
+    }
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::close(ends[1]);
+    output_ = ::fdopen(ends[0], "r");
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  pid_t pid() const { return pid_; }
+
+  std::string ReadLine() {
+    std::string line;
+    for (int c = std::fgetc(output_); c != EOF && c != '\n'; c = std::fgetc(output_)) {
+      line.push_back(static_cast<char>(c));
+    }
+    return line;
+  }
+
+  // Reads to the end of the output and reaps.
+  Outcome Finish() {
+    Outcome outcome;
+    for (int c = std::fgetc(output_); c != EOF; c = std::fgetc(output_)) {
+      outcome.out.push_back(static_cast<char>(c));
+    }
+    std::fclose(output_);
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    outcome.exit_status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return outcome;
+  }
+
+ private:
+  pid_t pid_ = 0;
+  std::FILE* output_ = nullptr;
+};
+
+class Programs : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string path = testing::TempDir() + "/programs_test.XXXXXX";
+    ASSERT_NE(::mkdtemp(path.data()), nullptr);
+    folder_ = path;
+    truth_path_ = folder_ + "/truth.json";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  json Truth() const { return json::parse(std::ifstream(truth_path_)); }
+
+  std::string folder_;
+  std::string truth_path_;
+};
+
+// Each range was accessed as often as its weight says, within six standard deviations.
+void ExpectTruthMatchesCounts(const json& truth, const json& summary, std::uint64_t pages) {
+  EXPECT_EQ(truth["pid"], summary["pid"]);
+  EXPECT_EQ(truth["phases"].size(), summary["phases"]);
+  std::uint64_t all_accesses = 0;
+  std::int64_t last_end = 0;
+  for (const json& phase : truth["phases"]) {
+    EXPECT_LE(last_end, phase["t_start_ns"]);
+    EXPECT_LT(phase["t_start_ns"], phase["t_end_ns"]);
+    last_end = phase["t_end_ns"];
+    const std::uint64_t accesses = phase["accesses"];
+    std::uint64_t counted = 0;
+    double weight = 0;
+    std::uint64_t next = phase["ranges"].front()["start"];
+    for (const json& range : phase["ranges"]) {
+      EXPECT_EQ(range["start"], next);
+      next = range["end"];
+      const double expected = range["weight"].get<double>() * static_cast<double>(accesses);
+      EXPECT_NEAR(range["accesses"].get<double>(), expected, 6 * std::sqrt(expected) + 10);
+      counted += range["accesses"].get<std::uint64_t>();
+      weight += range["weight"].get<double>();
+    }
+    EXPECT_EQ(next - phase["ranges"].front()["start"].get<std::uint64_t>(), pages * 4096);
+    EXPECT_EQ(counted, accesses);
+    EXPECT_NEAR(weight, 1, 1e-6);
+    all_accesses += accesses;
+  }
+  EXPECT_GT(all_accesses, 0u);
+  EXPECT_EQ(summary["accesses"], all_accesses);
+}
+
+class EachProgram : public Programs, public testing::WithParamInterface<const char*> {};
+
+TEST_P(EachProgram, AccessesEachRangeAsOftenAsItsTruthSays) {
+  const Outcome outcome = Process(GetParam(), {"--footprint", "16MiB", "--duration", "1s",
+                                               "--write", "--count", "--truth", truth_path_})
+                              .Finish();
+  ASSERT_EQ(outcome.exit_status, 0) << outcome.out;
+  ExpectTruthMatchesCounts(Truth(), outcome.Summary(), 4096);
+}
+
+TEST_P(EachProgram, ListsEveryOptionInItsHelp) {
+  const Outcome outcome = Process(GetParam(), {"--help"}).Finish();
+  EXPECT_EQ(outcome.exit_status, 0);
+  for (const char* option : {"--footprint", "--duration", "--seed", "--threads", "--rate",
+                             "--warmup", "--thp", "--write", "--truth", "--report-interval"}) {
+    EXPECT_THAT(outcome.out, HasSubstr(option));
+  }
+}
+
+TEST_P(EachProgram, RefusesBadInputWithStatus2AndNamesIt) {
+  const std::vector<std::vector<std::string>> bad = {
+      {"--footprint", "512"},
+      {"--footprint", "5000B"},
+      {"--duration", "0s"},
+      {"--duration", "ten"},
+      {"--threads", "0"},
+      {"--threads", "65"},
+      {"--rate", "0"},
+      {"--span", "100B"},
+      {"--frobnicate"},
+      {"--count"},
+      {"surplus"},
+      {"--seed", "-1"},
+      {"--thp", "--span", "4KiB"},
+  };
+  for (const std::vector<std::string>& arguments : bad) {
+    const Outcome outcome = Process(GetParam(), arguments).Finish();
+    EXPECT_EQ(outcome.exit_status, 2) << testing::PrintToString(arguments);
+    EXPECT_FALSE(outcome.out.empty());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EachProgram, testing::Values("gups", "hotset", "steps", "zipf"),
+                         [](const auto& case_info) { return std::string(case_info.param); });
+
+TEST_F(Programs, HotsetShiftsOnTime) {
+  const Outcome outcome =
+      Process("hotset", {"--footprint", "16MiB", "--duration", "700ms", "--shift", "300ms",
+                         "--write", "--count", "--truth", truth_path_})
+          .Finish();
+  ASSERT_EQ(outcome.exit_status, 0) << outcome.out;
+  ExpectTruthMatchesCounts(Truth(), outcome.Summary(), 4096);
+  EXPECT_EQ(Truth()["phases"].size(), 3u);
+}
+
+TEST_F(Programs, ThreadsTogetherFollowThePattern) {
+  const Outcome outcome = Process("gups", {"--footprint", "16MiB", "--duration", "200ms",
+                                           "--threads", "3", "--write", "--truth", truth_path_})
+                              .Finish();
+  ASSERT_EQ(outcome.exit_status, 0) << outcome.out;
+  const json summary = outcome.Summary();
+  EXPECT_EQ(summary["threads"], 3);
+  EXPECT_EQ(summary["accesses"], Truth()["phases"][0]["accesses"]);
+}
+
+TEST_F(Programs, ARateIsAnUpperBound) {
+  const Outcome outcome =
+      Process("zipf", {"--footprint", "16MiB", "--duration", "500ms", "--rate", "100k"}).Finish();
+  ASSERT_EQ(outcome.exit_status, 0) << outcome.out;
+  // Half a second's worth and at most one batch of a millisecond's worth.
+  EXPECT_LE(outcome.Summary()["accesses"], 50000 + 100);
+}
+
+TEST_F(Programs, SigtermWritesThePhasesSoFar) {
+  Process process("hotset", {"--footprint", "16MiB", "--duration", "10min", "--shift", "5min",
+                             "--truth", truth_path_, "--report-interval", "1ms"});
+  std::string line = process.ReadLine();
+  EXPECT_THAT(line, HasSubstr(std::to_string(process.pid())));
+  json report;
+  do {
+    line = process.ReadLine();
+    report = json::parse(line);
+  } while (report["accesses"] == 0);
+  ::kill(process.pid(), SIGTERM);
+  const Outcome outcome = process.Finish();
+  EXPECT_EQ(outcome.exit_status, 0);
+  ASSERT_EQ(Truth()["phases"].size(), 1u);
+  EXPECT_GE(Truth()["phases"][0]["accesses"], report["accesses"]);
+  EXPECT_EQ(outcome.Summary()["accesses"], Truth()["phases"][0]["accesses"]);
+}
+
+TEST_F(Programs, OutputThatCannotBeWrittenIsTold) {
+  const Outcome outcome =
+      Process("/bin/sh", {"-c", "exec " TMPROF_BINARY_DIR "/gups --duration 10ms >/dev/full"})
+          .Finish();
+  EXPECT_EQ(outcome.exit_status, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("standard output"));
+}
+
+TEST_F(Programs, ATruthThatCannotBeWrittenIsToldBeforeTheRun) {
+  const Outcome outcome =
+      Process("gups", {"--duration", "10min", "--truth", folder_ + "/missing/truth.json"}).Finish();
+  EXPECT_EQ(outcome.exit_status, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("missing/truth.json"));
+  EXPECT_THAT(outcome.out, HasSubstr("ENOENT"));
+}
+
+}  // namespace
