@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/cdf.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "report/canvas.h"
+#include "report/format.h"
+
+namespace tmprof {
+namespace {
+
+constexpr std::size_t kPlotPoints = 201;
+constexpr double kSmallestShare = 1e-5;
+
+// Lorenz curve from the hottest end: the score held by the hottest `pages`, as a share of the
+// total. `shares` ascend.
+std::vector<double> HeldBy(std::span<const double> shares, const std::vector<std::size_t>& order,
+                           const std::vector<double>& score, const std::vector<double>& pages,
+                           double footprint, double total) {
+  std::vector<double> held;
+  double pages_before = 0;
+  double score_before = 0;
+  auto at = order.begin();
+  for (const double share : shares) {
+    const double wanted = share * footprint;
+    while (at != order.end() && pages_before + pages[*at] <= wanted) {
+      pages_before += pages[*at];
+      score_before += score[*at];
+      ++at;
+    }
+    const double part = at == order.end() ? 0 : score[*at] * (wanted - pages_before) / pages[*at];
+    held.push_back(std::min(1.0, (score_before + part) / total));
+  }
+  return held;
+}
+
+std::vector<double> PlotShares(double footprint) {
+  const double smallest = std::clamp(1 / footprint, kSmallestShare, 0.01);
+  std::vector<double> shares;
+  for (std::size_t i = 0; i < kPlotPoints; ++i) {
+    const double left = static_cast<double>(kPlotPoints - 1 - i) / (kPlotPoints - 1);
+    shares.push_back(std::pow(smallest, left));
+  }
+  return shares;
+}
+
+std::string PagesAt(const Cdf& cdf, double share) {
+  return Grouped(
+      static_cast<std::uint64_t>(std::llround(share * static_cast<double>(cdf.footprint.value()))));
+}
+
+// Share of a curve, or unknown for a source without a score.
+std::optional<double> At(const Cdf::Curve& curve, std::size_t i) {
+  return curve.at_shares.empty() ? std::nullopt : std::optional(curve.at_shares[i]);
+}
+
+Colour CurveColour(RankSource by) {  // apart for colour-blind readers (Okabe and Ito, 2008)
+  switch (by) {
+    case RankSource::kReferences:
+      return {0.0, 0.45, 0.70};  // blue
+    case RankSource::kSamples:
+      return {0.90, 0.62, 0.0};  // orange
+    case RankSource::kCombined:
+      return {0.84, 0.37, 0.0};  // vermilion
+    case RankSource::kTruth:
+      return {0.0, 0.62, 0.45};  // bluish green
+  }
+  return kInk;
+}
+
+}  // namespace
+
+const Cdf::Curve* Cdf::FindCurve(RankSource by) const {
+  const auto found = std::ranges::find(curves, by, &Curve::by);
+  return found == curves.end() ? nullptr : &*found;
+}
+
+Result<Cdf> MakeCdf(const Trace& trace, const CdfOptions& options) {
+  Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
+  if (!whole) return Fail(std::move(whole.error()));
+  const EvidenceTable& table = whole->ranker.table();
+  Cdf cdf{.totals = whole->totals, .options = options};
+
+  std::vector<std::size_t> accessed;
+  std::vector<double> pages(table.size());
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (!Accessed(table.evidence[i])) continue;
+    accessed.push_back(i);
+    pages[i] = table.span_pages[i];
+    cdf.footprint += PageCount(table.span_pages[i]);
+  }
+  if (accessed.empty()) return cdf;
+  const auto footprint = static_cast<double>(cdf.footprint.value());
+  cdf.plot_shares = PlotShares(footprint);
+
+  std::vector<RankSource> sources = {RankSource::kReferences, RankSource::kSamples,
+                                     RankSource::kCombined};
+  if (options.by == RankSource::kTruth) sources = {RankSource::kTruth};
+  for (const RankSource by : sources) {
+    const Scores scores = whole->ranker.Score(by);
+    std::vector<std::size_t> order = accessed;
+    std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
+      const double heat_a = scores[a] / pages[a];
+      const double heat_b = scores[b] / pages[b];
+      return heat_a != heat_b ? heat_a > heat_b : a < b;
+    });
+    Cdf::Curve curve{.by = by};
+    for (const std::size_t i : order) curve.total_score += scores[i];
+    if (curve.total_score > 0) {
+      curve.at_shares = HeldBy(Cdf::kShares, order, scores, pages, footprint, curve.total_score);
+      curve.plot = HeldBy(cdf.plot_shares, order, scores, pages, footprint, curve.total_score);
+    }
+    cdf.curves.push_back(std::move(curve));
+  }
+  return cdf;
+}
+
+std::string CdfText(const Cdf& cdf, std::size_t width_columns) {
+  std::string text = fmt::format(
+      "share of the accesses that the hottest pages hold; footprint {} "
+      "pages ({})\n",
+      Grouped(cdf.footprint.value()), HumanSize(cdf.footprint));
+  std::vector<TextTable::Column> columns = {{"hottest"}, {"pages"}};
+  for (const Cdf::Curve& curve : cdf.curves) columns.push_back({std::string(Name(curve.by))});
+  const Cdf::Curve* shown = cdf.FindCurve(cdf.options.by);
+  // What the table leaves of the width, at least enough to tell eighths.
+  const std::size_t bar_width = std::clamp<std::size_t>(width_columns, 64, 120) - 56;
+  if (shown != nullptr) {
+    columns.push_back({std::string(Name(shown->by)), TextTable::Align::kLeft});
+  }
+  TextTable table(columns);
+  for (std::size_t i = 0; i < Cdf::kShares.size(); ++i) {
+    std::vector<std::string> cells = {Percent(Cdf::kShares[i]), PagesAt(cdf, Cdf::kShares[i])};
+    for (const Cdf::Curve& curve : cdf.curves) cells.push_back(OrUnknown(At(curve, i), Percent));
+    if (shown != nullptr) {
+      const double share = At(*shown, i).value_or(0);
+      const auto full =
+          static_cast<std::size_t>(std::lround(share * static_cast<double>(bar_width)));
+      cells.push_back("|" + std::string(full, '#') + std::string(bar_width - full, ' ') + "|");
+    }
+    table.AddRow(std::move(cells));
+  }
+  text += table.Text();
+  for (const std::string& caveat : Caveats(cdf.totals, cdf.options.by)) {
+    text += "note: " + caveat + "\n";
+  }
+  return text;
+}
+
+std::string CdfJson(const Cdf& cdf) {
+  Json curves = Json::array();
+  for (const Cdf::Curve& curve : cdf.curves) {
+    Json table = Json::array();
+    for (std::size_t i = 0; i < Cdf::kShares.size(); ++i) {
+      table.push_back({{"pages_share", Cdf::kShares[i]}, {"score_share", OrNull(At(curve, i))}});
+    }
+    curves.push_back({{"by", Name(curve.by)},
+                      {"total_score", curve.total_score},
+                      {"table", std::move(table)},
+                      {"score_shares", curve.plot}});
+  }
+  return JsonText({{"view", "cdf"},
+                   {"trace", cdf.totals.trace},
+                   {"epochs", cdf.totals.epochs},
+                   {"model", Name(cdf.options.model)},
+                   {"footprint_pages", cdf.footprint.value()},
+                   {"notes", Caveats(cdf.totals, cdf.options.by)},
+                   {"pages_shares", cdf.plot_shares},
+                   {"curves", std::move(curves)}});
+}
+
+std::string CdfCsv(const Cdf& cdf) {
+  std::string csv = CsvLine({"by", "pages_share", "score_share"});
+  for (const Cdf::Curve& curve : cdf.curves) {
+    for (std::size_t i = 0; i < curve.plot.size(); ++i) {
+      csv +=
+          CsvLine({std::string(Name(curve.by)), Exact(cdf.plot_shares[i]), Exact(curve.plot[i])});
+    }
+  }
+  return csv;
+}
+
+Result<std::string> CdfPng(const Cdf& cdf) {
+  constexpr int kWidth = 1000;
+  constexpr int kHeight = 700;
+  constexpr Box kPlot{.left = 100, .top = 70, .width = 860, .height = 520};
+  constexpr double kTitle = 20;
+  constexpr double kCaption = 17;
+  constexpr double kTick = 15;
+  Canvas canvas(kWidth, kHeight);
+  using enum Canvas::Across;
+
+  canvas.Text(kPlot.left + kPlot.width / 2, 34,
+              fmt::format("{}: accesses over pages, hottest first", Printable(cdf.totals.trace)),
+              kTitle, kCentre);
+  const double smallest = cdf.plot_shares.empty() ? 0.01 : cdf.plot_shares.front();
+  const auto x_of = [&](double share) {
+    return kPlot.right() - kPlot.width * std::log(share) / std::log(smallest);
+  };
+  const auto y_of = [&](double share) { return kPlot.bottom() - kPlot.height * share; };
+
+  for (double decade = 1; decade >= smallest * 0.999; decade /= 10) {
+    for (int step = 1; step < 10 && decade * step <= 1; ++step) {
+      const double x = x_of(decade * step);
+      canvas.Line(x, kPlot.top, x, kPlot.bottom(), kFaint, step == 1 ? 1.5 : 0.6);
+    }
+    canvas.Text(x_of(decade), kPlot.bottom() + 20, fmt::format("{:g} %", decade * 100), kTick,
+                kCentre);
+  }
+  for (int tenths = 0; tenths <= 10; tenths += 2) {
+    const double y = y_of(tenths / 10.0);
+    canvas.Line(kPlot.left, y, kPlot.right(), y, kFaint);
+    canvas.Text(kPlot.left - 10, y, fmt::format("{} %", tenths * 10), kTick, kRight);
+  }
+  canvas.Text(kPlot.left + kPlot.width / 2, kPlot.bottom() + 50,
+              fmt::format("hottest pages, share of the footprint ({} pages, {}; log scale)",
+                          Grouped(cdf.footprint.value()), HumanSize(cdf.footprint)),
+              kCaption, kCentre);
+  canvas.Text(28, kPlot.top + kPlot.height / 2, "share of the accesses", kCaption, kCentre,
+              Canvas::Direction::kUpwards);
+
+  cairo_t* context = canvas.context();
+  const auto draw = [&](const std::vector<double>& shares, Colour colour, double width) {
+    cairo_set_source_rgb(context, colour.red, colour.green, colour.blue);
+    cairo_set_line_width(context, width);
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+      cairo_line_to(context, x_of(cdf.plot_shares[i]), y_of(shares[i]));
+    }
+    cairo_stroke(context);
+  };
+  struct LegendLine {
+    std::string text;
+    Colour colour;
+    bool dashed = false;
+  };
+  std::vector<LegendLine> legend;
+  constexpr std::array kDashes = {6.0, 5.0};
+  cairo_set_dash(context, kDashes.data(), kDashes.size(), 0);
+  draw(cdf.plot_shares, kInk, 1.2);
+  cairo_set_dash(context, nullptr, 0, 0);
+  for (const Cdf::Curve& curve : cdf.curves) {
+    std::string name(Name(curve.by));
+    draw(curve.plot, CurveColour(curve.by), curve.by == cdf.options.by ? 4 : 2.2);
+    if (curve.plot.empty()) name += " (unknown)";
+    legend.push_back({.text = std::move(name), .colour = CurveColour(curve.by)});
+  }
+  legend.push_back({.text = "all pages alike", .colour = kInk, .dashed = true});
+
+  const Box box{.left = kPlot.left + 20,
+                .top = kPlot.top + 18,
+                .width = 220,
+                .height = 26.0 * static_cast<double>(legend.size()) + 14};
+  canvas.Fill(box, kPaper);
+  canvas.Frame(box);
+  for (std::size_t i = 0; i < legend.size(); ++i) {
+    const double y = box.top + 20 + 26.0 * static_cast<double>(i);
+    if (legend[i].dashed) cairo_set_dash(context, kDashes.data(), kDashes.size(), 0);
+    canvas.Line(box.left + 12, y, box.left + 52, y, legend[i].colour, legend[i].dashed ? 1.2 : 3);
+    cairo_set_dash(context, nullptr, 0, 0);
+    canvas.Text(box.left + 64, y, legend[i].text, kTick, kLeft);
+  }
+  canvas.Frame(kPlot);
+  return canvas.Png();
+}
+
+}  // namespace tmprof

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/coverage.h"
+
+#include <map>
+
+#include <fmt/format.h>
+
+#include "report/format.h"
+
+namespace tmprof {
+namespace {
+
+struct Counts {
+  PageCount looked_at;
+  PageCount references_only;
+  PageCount samples_only;
+  PageCount both;
+
+  void Add(const Evidence& evidence, PageCount span) {
+    const bool referenced = evidence.references > 0;
+    const bool sampled = evidence.samples() > 0 || evidence.accesses > 0;
+    if (evidence.looks > 0) looked_at += span;
+    if (referenced && sampled) {
+      both += span;
+    } else if (referenced) {
+      references_only += span;
+    } else if (sampled) {
+      samples_only += span;
+    }
+  }
+};
+
+PagesSeen Seen(const Counts& counts, bool references_known, bool samples_known) {
+  PagesSeen seen;
+  if (references_known) {
+    seen.looked_at = counts.looked_at;
+    seen.references = counts.references_only + counts.both;
+  }
+  if (samples_known) seen.samples = counts.samples_only + counts.both;
+  if (references_known && samples_known) {
+    seen.references_only = counts.references_only;
+    seen.samples_only = counts.samples_only;
+    seen.both = counts.both;
+  }
+  if (references_known || samples_known) {
+    seen.either = counts.references_only + counts.samples_only + counts.both;
+  }
+  return seen;
+}
+
+constexpr auto kPages = [](PageCount pages) { return Grouped(pages.value()); };
+constexpr auto kPlain = [](PageCount pages) { return fmt::format("{}", pages.value()); };
+
+Json SeenJson(const PagesSeen& seen) {
+  return {{"looked_at", OrNull(seen.looked_at)},
+          {"references", OrNull(seen.references)},
+          {"samples", OrNull(seen.samples)},
+          {"references_only", OrNull(seen.references_only)},
+          {"samples_only", OrNull(seen.samples_only)},
+          {"both", OrNull(seen.both)},
+          {"either", OrNull(seen.either)}};
+}
+
+}  // namespace
+
+Coverage CoverageOf(const WholeTrace& whole) {
+  const EvidenceTable& table = whole.ranker.table();
+  Counts all;
+  std::map<TargetId, Counts> by_target;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const PageCount span(table.span_pages[i]);
+    all.Add(table.evidence[i], span);
+    by_target[table.key[i].target].Add(table.evidence[i], span);
+  }
+  const bool references_known = whole.totals.Delivered(SourceRole::kReferences);
+  const bool samples_known =
+      whole.totals.Delivered(SourceRole::kSamples) || whole.totals.Delivered(SourceRole::kTruth);
+  Coverage coverage{
+      .totals = whole.totals, .rows = {}, .all = Seen(all, references_known, samples_known)};
+  for (const TargetTotal& target : whole.totals.targets) {
+    coverage.rows.push_back(
+        {.target = target, .seen = Seen(by_target[target.id], references_known, samples_known)});
+  }
+  return coverage;
+}
+
+Result<Coverage> MakeCoverage(const Trace& trace, EpochRange epochs) {
+  const Result<WholeTrace> whole = ReadWholeTrace(trace, RankModel::kSum, epochs);
+  if (!whole) return Fail(whole.error());
+  return CoverageOf(*whole);
+}
+
+std::string CoverageText(const Coverage& coverage) {
+  using enum TextTable::Align;
+  TextTable table(
+      {{"pid"}, {"target", kLeft}, {"references only"}, {"samples only"}, {"both"}, {"either"}});
+  const auto add = [&](std::string pid, std::string name, const PagesSeen& seen) {
+    table.AddRow({std::move(pid), std::move(name), OrUnknown(seen.references_only, kPages),
+                  OrUnknown(seen.samples_only, kPages), OrUnknown(seen.both, kPages),
+                  OrUnknown(seen.either, kPages)});
+  };
+  for (const Coverage::Row& row : coverage.rows) {
+    add(fmt::format("{}", row.target.pid.value()), Printable(row.target.name), row.seen);
+  }
+  add("", "all targets", coverage.all);
+  return "pages detected (distinct 4 KiB pages over the trace)\n" + table.Text();
+}
+
+std::string CoverageJson(const Coverage& coverage) {
+  Json targets = Json::array();
+  for (const Coverage::Row& row : coverage.rows) {
+    targets.push_back({{"target", row.target.id.value()},
+                       {"pid", row.target.pid.value()},
+                       {"name", row.target.name},
+                       {"pages", SeenJson(row.seen)}});
+  }
+  return JsonText({{"view", "coverage"},
+                   {"trace", coverage.totals.trace},
+                   {"epochs", coverage.totals.epochs},
+                   {"all", SeenJson(coverage.all)},
+                   {"targets", std::move(targets)}});
+}
+
+std::string CoverageCsv(const Coverage& coverage) {
+  std::string csv = CsvLine({"target", "pid", "name", "looked_at", "references", "samples",
+                             "references_only", "samples_only", "both", "either"});
+  const auto add = [&](std::string id, std::string pid, const std::string& name,
+                       const PagesSeen& seen) {
+    csv += CsvLine({std::move(id), std::move(pid), name, OrEmpty(seen.looked_at, kPlain),
+                    OrEmpty(seen.references, kPlain), OrEmpty(seen.samples, kPlain),
+                    OrEmpty(seen.references_only, kPlain), OrEmpty(seen.samples_only, kPlain),
+                    OrEmpty(seen.both, kPlain), OrEmpty(seen.either, kPlain)});
+  };
+  for (const Coverage::Row& row : coverage.rows) {
+    add(fmt::format("{}", row.target.id.value()), fmt::format("{}", row.target.pid.value()),
+        row.target.name, row.seen);
+  }
+  add("", "", "all targets", coverage.all);
+  return csv;
+}
+
+}  // namespace tmprof

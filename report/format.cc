@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/format.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace tmprof {
+namespace {
+
+// Length in bytes of the well-formed UTF-8 sequence at the front of `text`, or 0 (Unicode 15,
+// table 3-7).
+std::size_t Utf8Length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  std::size_t length = 0;
+  unsigned char second_min = 0x80;
+  unsigned char second_max = 0xbf;
+  if (lead >= 0xc2 && lead <= 0xdf) {
+    length = 2;
+  } else if (lead >= 0xe0 && lead <= 0xef) {
+    length = 3;
+    if (lead == 0xe0) second_min = 0xa0;
+    if (lead == 0xed) second_max = 0x9f;
+  } else if (lead >= 0xf0 && lead <= 0xf4) {
+    length = 4;
+    if (lead == 0xf0) second_min = 0x90;
+    if (lead == 0xf4) second_max = 0x8f;
+  }
+  if (length == 0 || text.size() < length) return 0;
+  if (byte(1) < second_min || byte(1) > second_max) return 0;
+  for (std::size_t i = 2; i < length; ++i) {
+    if (byte(i) < 0x80 || byte(i) > 0xbf) return 0;
+  }
+  return length;
+}
+
+bool IsControl(std::string_view sequence) {
+  const auto lead = static_cast<unsigned char>(sequence[0]);
+  if (sequence.size() == 1) return lead < 0x20 || lead == 0x7f;
+  return lead == 0xc2 && static_cast<unsigned char>(sequence[1]) < 0xa0;  // U+0080 to U+009F
+}
+
+std::string Sanitised(std::string_view text, bool keep_line_breaks) {
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t length = Utf8Length(text);
+    const std::string_view sequence = text.substr(0, std::max<std::size_t>(length, 1));
+    const bool line_break = sequence == "\n" || sequence == "\r";
+    if (length != 0 && (!IsControl(sequence) || (keep_line_breaks && line_break))) {
+      result += sequence;
+    } else {
+      for (const char c : sequence)
+        result += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    }
+    text.remove_prefix(sequence.size());
+  }
+  return result;
+}
+
+std::size_t DisplayWidth(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+}  // namespace
+
+Result<Format> ParseFormat(std::string_view text) {
+  if (text == "text") return Format::kText;
+  if (text == "json") return Format::kJson;
+  if (text == "csv") return Format::kCsv;
+  return Fail(BadInput("choose an output format", std::string(text), "no such format",
+                       "use text, json or csv"));
+}
+
+std::string Printable(std::string_view text) { return Sanitised(text, false); }
+
+std::string CsvField(std::string_view text) {
+  const std::string clean = Sanitised(text, true);
+  if (clean.find_first_of(",\"\r\n") == std::string::npos) return clean;
+  std::string quoted = "\"";
+  for (const char c : clean) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + '"';
+}
+
+std::string CsvLine(const std::vector<std::string>& fields) {
+  std::string line;
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    if (i != 0) line += ',';
+    line += CsvField(fields[i]);
+  }
+  return line + "\r\n";
+}
+
+std::string JsonText(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Json OrNull(const std::optional<PageCount>& pages) {
+  return pages ? Json(pages->value()) : Json(nullptr);
+}
+
+std::string Address(Vpn vpn) { return fmt::format("{:#x}", AddressOf(vpn)); }
+
+std::string HumanSize(PageCount pages) {
+  static constexpr std::array kUnits = {"KiB", "MiB", "GiB", "TiB", "PiB"};
+  double size = static_cast<double>(pages.value()) * (kBasePageBytes / 1024.0);
+  std::size_t unit = 0;
+  for (; size >= 1024 && unit + 1 < kUnits.size(); ++unit) size /= 1024;
+  return fmt::format("{:.4g} {}", size, kUnits[unit]);
+}
+
+std::string Percent(double share) { return fmt::format("{:.3g} %", share * 100); }
+
+std::string Significant(double value) { return fmt::format("{:.4g}", value); }
+
+std::string Exact(double value) { return fmt::format("{}", value); }
+
+std::string Grouped(std::uint64_t value) {
+  std::string digits = fmt::format("{}", value);
+  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, 1, ' ');
+  return digits;
+}
+
+double Seconds(std::chrono::nanoseconds duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+std::string Describe(const Mapping& mapping) {
+  std::string kind(Name(mapping.kind));
+  return mapping.path.empty() ? kind : kind + " " + mapping.path;
+}
+
+void TextTable::AddRow(std::vector<std::string> cells) {
+  TMPROF_CHECK(cells.size() == columns_.size());
+  rows_.push_back(std::move(cells));
+}
+
+std::string TextTable::Text() const {
+  std::vector<std::size_t> width;
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    width.push_back(DisplayWidth(columns_[c].title));
+    for (const auto& row : rows_) width[c] = std::max(width[c], DisplayWidth(row[c]));
+  }
+  std::string text;
+  const auto add_line = [&](auto cell_of) {
+    std::string line;
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      const std::string& cell = cell_of(c);
+      const std::string padding(width[c] - DisplayWidth(cell), ' ');
+      if (c != 0) line += "  ";
+      line += columns_[c].align == Align::kRight ? padding + cell : cell + padding;
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  };
+  add_line([&](std::size_t c) -> const std::string& { return columns_[c].title; });
+  for (const auto& row : rows_) {
+    add_line([&](std::size_t c) -> const std::string& { return row[c]; });
+  }
+  return text;
+}
+
+}  // namespace tmprof

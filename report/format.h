@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// How views spell values: for people, for JSON, for CSV.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "base/epoch_profile.h"
+#include "base/result.h"
+#include "base/units.h"
+
+namespace tmprof {
+
+using Json = nlohmann::ordered_json;
+
+enum class Format : std::uint8_t { kText, kJson, kCsv };
+
+Result<Format> ParseFormat(std::string_view text);  // "text", "json", "csv"
+
+// Names come from the profiled processes, which can put anything into them: control characters
+// (C0, DEL, C1) and bytes that are not UTF-8 come out as \xNN, so that no terminal acts on them.
+std::string Printable(std::string_view text);
+
+// One CSV field by RFC 4180: quoted when it holds a comma, a quote or a line break. Other control
+// characters are made printable.
+std::string CsvField(std::string_view text);
+std::string CsvLine(const std::vector<std::string>& fields);  // ends with CR LF, RFC 4180
+
+// Bytes that are not UTF-8 become U+FFFD. Ends with a line feed.
+std::string JsonText(const Json& json);
+
+template <typename T>
+Json OrNull(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+Json OrNull(const std::optional<PageCount>& pages);
+
+std::string Address(Vpn vpn);              // "0x7f0012345000"
+std::string HumanSize(PageCount pages);    // "4 KiB", "1.5 GiB"
+std::string Percent(double share);         // 0.123 -> "12.3 %"
+std::string Significant(double value);     // four significant digits: "0.1235", "1.234e+06"
+std::string Exact(double value);           // shortest text that reads back as the same double
+std::string Grouped(std::uint64_t value);  // "1 234 567"
+double Seconds(std::chrono::nanoseconds duration);
+
+template <typename T, typename Spell>
+std::string OrUnknown(const std::optional<T>& value, Spell spell) {
+  return value ? spell(*value) : "unknown";
+}
+template <typename T, typename Spell>
+std::string OrEmpty(const std::optional<T>& value, Spell spell) {
+  return value ? spell(*value) : "";
+}
+
+// "heap", "file /usr/lib/libc.so.6"; one word for the kind, then the path where there is one.
+std::string Describe(const Mapping& mapping);
+
+// Columns as wide as their widest cell, two spaces apart, no trailing blanks.
+class TextTable {
+ public:
+  enum class Align : std::uint8_t { kLeft, kRight };
+  struct Column {
+    std::string title;
+    Align align = Align::kRight;
+  };
+
+  explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  // Precondition: one printable cell per column.
+  void AddRow(std::vector<std::string> cells);
+  std::string Text() const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace tmprof

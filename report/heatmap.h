@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Heat of one target over time and address (TMP, IPDPS 2021, Fig. 3 and 4).
+
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "rank/rank_model.h"
+#include "report/axis.h"
+#include "report/whole_trace.h"
+
+namespace tmprof {
+
+struct HeatmapOptions {
+  RankModel model = RankModel::kRate;
+  RankSource by = RankSource::kCombined;
+  EpochRange epochs;
+  std::optional<Pid> pid;             // unset: the target with the highest score
+  std::optional<VpnRange> addresses;  // unset: the hottest (ChooseAddresses)
+  std::size_t max_columns = 240;      // > 0
+  std::size_t max_rows = 200;         // > 0
+};
+
+// A cell's value is a score per base page and second:
+// - by references, and by combined where accessed bits were read in the cell: the mean over the
+//   pages whose bits were read. How much of the cell was read therefore does not matter;
+// - by samples and by truth: the cell's score over all of its pages while the sampler was on;
+// - by combined where no bit was read: as by samples, if there are samples.
+// Else it is unknown, which is not 0.
+struct Heatmap {
+  TraceTotals totals;
+  HeatmapOptions options;
+  std::optional<TargetTotal> target;  // unset: no target has a page
+  AddressAxis addresses;              // rows
+  std::size_t epochs_per_column = 1;
+  std::size_t columns = 0;
+  std::chrono::nanoseconds start{0};  // of the first column, since the start of the trace
+  std::chrono::nanoseconds column_length{0};
+  std::vector<std::optional<double>> cells;  // row-major; row 0 holds the lowest addresses
+
+  std::optional<double> At(std::size_t row, std::size_t column) const {
+    return cells[row * columns + column];
+  }
+  std::string Unit() const;
+  std::string Title() const;
+};
+
+// Reads the trace twice: for the axes, then for the cells.
+Result<Heatmap> MakeHeatmap(const Trace& trace, const HeatmapOptions& options);
+
+// One character per row of addresses; a column of time takes as many characters as fit the width.
+std::string HeatmapText(const Heatmap& heatmap, std::size_t width_columns);
+std::string HeatmapJson(const Heatmap& heatmap);
+std::string HeatmapCsv(const Heatmap& heatmap);          // one line per cell
+Result<std::string> HeatmapPng(const Heatmap& heatmap);  // the bytes of a PNG file
+
+// Room that HeatmapText() leaves for columns of time.
+std::size_t HeatmapTextColumns(std::size_t width_columns);
+
+}  // namespace tmprof

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hottest spans of a trace, best first.
+
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "rank/rank_model.h"
+#include "report/whole_trace.h"
+
+namespace tmprof {
+
+struct HotOptions {
+  RankModel model = RankModel::kRate;
+  RankSource by = RankSource::kCombined;
+  EpochRange epochs;
+  std::optional<Pid> pid;                 // unset: every target
+  std::optional<std::size_t> limit = 20;  // unset: every span with a score
+};
+
+struct HotList {
+  struct Row {
+    std::size_t rank = 0;  // from 1
+    TargetTotal target;
+    Vpn start;
+    PageCount span{1};
+    std::optional<double> references;  // unknown where no accessed bit was read
+    double load_samples = 0;
+    double store_samples = 0;
+    double score = 0;                // of the whole span; the order is by score per base page
+    double relative_sd = 0;          // standard deviation of the score, relative to it
+    std::optional<Mapping> mapping;  // that held the span when it was last seen
+  };
+  TraceTotals totals;
+  HotOptions options;
+  std::vector<Row> rows;
+  std::size_t spans = 0;              // with a score, shown or not
+  double total_score = 0;             // of those
+  std::optional<double> shown_share;  // of the total score; unknown when that is 0
+};
+
+// Order: score per base page descending, then ascending key. Reads the trace twice.
+Result<HotList> MakeHotList(const Trace& trace, const HotOptions& options);
+
+std::string HotText(const HotList& list);
+std::string HotJson(const HotList& list);
+std::string HotCsv(const HotList& list);
+
+}  // namespace tmprof

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/summary.h"
+
+#include <ctime>
+#include <utility>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include "report/format.h"
+
+namespace tmprof {
+namespace {
+
+constexpr auto kPages = [](PageCount pages) { return Grouped(pages.value()); };
+constexpr auto kCount = [](std::uint64_t count) { return Grouped(count); };
+constexpr auto kPlain = [](auto value) { return fmt::format("{}", value); };
+constexpr auto kPlainPages = [](PageCount pages) { return fmt::format("{}", pages.value()); };
+
+std::string WallTime(std::chrono::system_clock::time_point time) {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
+                     fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
+}
+
+std::string Finished(const TraceTotals& totals) {
+  if (totals.end.damage) return "damaged";
+  if (!totals.end.finished) return "end unknown";
+  return *totals.end.finished ? "complete" : "cut short: the recorder was stopped";
+}
+
+std::string Line(std::string_view title, std::string_view text) {
+  return fmt::format("{:<14}{}\n", title, text);
+}
+
+std::optional<double> ShareOfDuration(const TraceTotals& totals) {
+  if (totals.duration().count() <= 0) return std::nullopt;
+  return Seconds(totals.profiler_cpu_time) / Seconds(totals.duration());
+}
+
+std::string Details(const SourceTotal& source) {
+  std::string text;
+  for (const NamedCount& detail : source.details) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", Printable(detail.name),
+                        Grouped(detail.count));
+  }
+  return text;
+}
+
+std::string SourcesText(const TraceTotals& totals) {
+  using enum TextTable::Align;
+  TextTable table(
+      {{"source", kLeft}, {"state", kLeft}, {"active"}, {"observations"}, {"lost"}, {"", kLeft}});
+  for (const SourceTotal& source : totals.sources) {
+    table.AddRow({Printable(source.label.empty() ? source.name : source.label),
+                  std::string(Name(source.state)), OrUnknown(source.active_ratio, Percent),
+                  OrUnknown(source.observations, kCount), OrUnknown(source.lost, kCount),
+                  source.note.empty() ? Details(source) : Printable(source.note)});
+  }
+  return table.Text();
+}
+
+std::string TargetsText(const Coverage& coverage) {
+  using enum TextTable::Align;
+  TextTable table(
+      {{"pid"}, {"target", kLeft}, {"pages"}, {"CPU s"}, {"", kLeft}, {"command", kLeft}});
+  for (const Coverage::Row& row : coverage.rows) {
+    table.AddRow({fmt::format("{}", row.target.pid.value()), Printable(row.target.name),
+                  OrUnknown(row.seen.either, kPages),
+                  OrUnknown(row.target.cpu_time,
+                            [](auto time) { return fmt::format("{:.2f}", Seconds(time)); }),
+                  row.target.exited ? "exited" : "", Printable(row.target.command)});
+  }
+  return table.Text();
+}
+
+Json SourceJson(const SourceTotal& source) {
+  Json details = Json::object();
+  for (const NamedCount& detail : source.details) details[detail.name] = detail.count;
+  return {{"name", source.name},
+          {"label", source.label},
+          {"role", Name(source.role)},
+          {"state", Name(source.state)},
+          {"active_ratio", OrNull(source.active_ratio)},
+          {"observations", OrNull(source.observations)},
+          {"lost", OrNull(source.lost)},
+          {"details", std::move(details)},
+          {"note", source.note}};
+}
+
+Json TargetJson(const Coverage::Row& row) {
+  const TargetTotal& target = row.target;
+  return {{"target", target.id.value()},
+          {"pid", target.pid.value()},
+          {"name", target.name},
+          {"command", target.command},
+          {"exited", target.exited},
+          {"cpu_s", target.cpu_time ? Json(Seconds(*target.cpu_time)) : Json(nullptr)},
+          {"footprint_pages", OrNull(row.seen.either)}};
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> Summary::Clears() const {
+  std::optional<std::uint64_t> clears;
+  for (const SourceTotal& source : coverage.totals.sources) {
+    const std::optional<std::uint64_t> own = source.Detail("clears");
+    if (own) clears = clears.value_or(0) + *own;
+  }
+  return clears;
+}
+
+Result<Summary> MakeSummary(const Trace& trace, EpochRange epochs) {
+  Result<Coverage> coverage = MakeCoverage(trace, epochs);
+  if (!coverage) return Fail(std::move(coverage.error()));
+  return Summary{.coverage = std::move(*coverage)};
+}
+
+std::string SummaryText(const Summary& summary) {
+  const TraceTotals& totals = summary.coverage.totals;
+  const TraceInfo& info = totals.info;
+  const PagesSeen& seen = summary.coverage.all;
+  std::string text;
+  text += Line("trace", fmt::format("{} ({})", Printable(totals.trace), Finished(totals)));
+  text += Line("recorded",
+               fmt::format("{} by {}", WallTime(info.wall_start), Printable(info.tool_version)));
+  text += Line("host", fmt::format("Linux {}, {} CPUs, {}", Printable(info.kernel_release),
+                                   info.cpus, Printable(info.cpu_model)));
+  text += Line("epochs", fmt::format("{} in {:.3f} s, {} lost", Grouped(totals.epochs),
+                                     Seconds(totals.duration()), Grouped(totals.lost_epochs)));
+  text += Line("footprint", OrUnknown(seen.either, [](PageCount pages) {
+                 return fmt::format("{} pages ({})", Grouped(pages.value()), HumanSize(pages));
+               }));
+  text += Line(
+      "pages seen",
+      fmt::format("by references {}, by samples {}, by both {}", OrUnknown(seen.references, kPages),
+                  OrUnknown(seen.samples, kPages), OrUnknown(seen.both, kPages)));
+  text += Line("looked at", OrUnknown(seen.looked_at, [](PageCount pages) {
+                 return fmt::format("{} pages", Grouped(pages.value()));
+               }));
+  text += Line("cost", fmt::format("{} accessed bits cleared at {} ns each to the target; own CPU "
+                                   "{:.3f} s ({} of one CPU)",
+                                   OrUnknown(summary.Clears(), kCount),
+                                   OrUnknown(info.calibration.ns_per_set, Significant),
+                                   Seconds(totals.profiler_cpu_time),
+                                   OrUnknown(ShareOfDuration(totals), Percent)));
+  for (const std::string& warning : info.warnings) text += Line("warning", Printable(warning));
+  for (const std::string& caveat : Caveats(totals, RankSource::kCombined)) {
+    text += Line("note", caveat);
+  }
+  if (!totals.sources.empty()) text += "\n" + SourcesText(totals);
+  if (!totals.targets.empty()) text += "\n" + TargetsText(summary.coverage);
+  if (!info.settings.empty()) {
+    using enum TextTable::Align;
+    TextTable settings({{"setting", kLeft}, {"value", kLeft}});
+    for (const Setting& setting : info.settings) {
+      settings.AddRow({Printable(setting.name), Printable(setting.value)});
+    }
+    text += "\n" + settings.Text();
+  }
+  return text;
+}
+
+std::string SummaryJson(const Summary& summary) {
+  const TraceTotals& totals = summary.coverage.totals;
+  const TraceInfo& info = totals.info;
+  const PagesSeen& seen = summary.coverage.all;
+  Json targets = Json::array();
+  for (const Coverage::Row& row : summary.coverage.rows) targets.push_back(TargetJson(row));
+  Json sources = Json::array();
+  for (const SourceTotal& source : totals.sources) sources.push_back(SourceJson(source));
+  Json settings = Json::object();
+  for (const Setting& setting : info.settings) settings[setting.name] = setting.value;
+  return JsonText(
+      {{"view", "summary"},
+       {"trace", totals.trace},
+       {"finished", OrNull(totals.end.finished)},
+       {"damage", totals.end.damage ? Json(totals.end.damage->Message()) : Json(nullptr)},
+       {"epochs", totals.epochs},
+       {"lost_epochs", totals.lost_epochs},
+       {"duration_s", Seconds(totals.duration())},
+       {"epoch_length_s", Seconds(info.epoch_length)},
+       {"targets", std::move(targets)},
+       {"footprint_pages", OrNull(seen.either)},
+       {"pages_seen",
+        {{"references", OrNull(seen.references)},
+         {"samples", OrNull(seen.samples)},
+         {"both", OrNull(seen.both)},
+         {"either", OrNull(seen.either)}}},
+       {"pages_looked_at", OrNull(seen.looked_at)},
+       {"sources", std::move(sources)},
+       {"overhead",
+        {{"calibrated_ns_per_bit", OrNull(info.calibration.ns_per_set)},
+         {"calibrated_ns_per_look", OrNull(info.calibration.ns_per_look)},
+         {"calibrated_ns_per_sample", OrNull(info.calibration.ns_per_sample)},
+         {"clears", OrNull(summary.Clears())},
+         {"own_cpu_s", Seconds(totals.profiler_cpu_time)}}},
+       {"host",
+        {{"tool_version", info.tool_version},
+         {"kernel_release", info.kernel_release},
+         {"cpu_model", info.cpu_model},
+         {"cpus", info.cpus},
+         {"wall_start", WallTime(info.wall_start)}}},
+       {"settings", std::move(settings)},
+       {"warnings", info.warnings}});
+}
+
+std::string SummaryCsv(const Summary& summary) {
+  const TraceTotals& totals = summary.coverage.totals;
+  const PagesSeen& seen = summary.coverage.all;
+  std::string csv = CsvLine({"key", "value"});
+  const auto add = [&csv](std::string key, std::string value) {
+    csv += CsvLine({std::move(key), std::move(value)});
+  };
+  add("trace", totals.trace);
+  add("finished", OrEmpty(totals.end.finished, kPlain));
+  add("epochs", kPlain(totals.epochs));
+  add("lost_epochs", kPlain(totals.lost_epochs));
+  add("duration_s", Exact(Seconds(totals.duration())));
+  add("targets", kPlain(totals.targets.size()));
+  add("footprint_pages", OrEmpty(seen.either, kPlainPages));
+  add("pages_seen.references", OrEmpty(seen.references, kPlainPages));
+  add("pages_seen.samples", OrEmpty(seen.samples, kPlainPages));
+  add("pages_seen.both", OrEmpty(seen.both, kPlainPages));
+  add("pages_seen.either", OrEmpty(seen.either, kPlainPages));
+  add("pages_looked_at", OrEmpty(seen.looked_at, kPlainPages));
+  for (const SourceTotal& source : totals.sources) {
+    const std::string prefix = "sources." + source.name + ".";
+    add(prefix + "state", std::string(Name(source.state)));
+    add(prefix + "active_ratio", OrEmpty(source.active_ratio, Exact));
+    add(prefix + "observations", OrEmpty(source.observations, kPlain));
+    add(prefix + "lost", OrEmpty(source.lost, kPlain));
+    for (const NamedCount& detail : source.details) add(prefix + detail.name, kPlain(detail.count));
+  }
+  add("overhead.calibrated_ns_per_bit", OrEmpty(totals.info.calibration.ns_per_set, Exact));
+  add("overhead.clears", OrEmpty(summary.Clears(), kPlain));
+  add("overhead.own_cpu_s", Exact(Seconds(totals.profiler_cpu_time)));
+  return csv;
+}
+
+}  // namespace tmprof

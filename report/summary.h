@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a trace holds, how it was made and what it cost.
+
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "report/coverage.h"
+
+namespace tmprof {
+
+struct Summary {
+  Coverage coverage;  // totals included
+
+  // Accessed bits cleared, from the sources' detail "clears"; unknown where no source reports it.
+  std::optional<std::uint64_t> Clears() const;
+};
+
+Result<Summary> MakeSummary(const Trace& trace, EpochRange epochs = {});
+
+std::string SummaryText(const Summary& summary);
+std::string SummaryJson(const Summary& summary);
+std::string SummaryCsv(const Summary& summary);  // rows of "key,value"
+
+}  // namespace tmprof

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every view is made from: a trace that can be read from its start more than once.
+
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/epoch_stream.h"
+#include "base/result.h"
+#include "base/trace_info.h"
+
+namespace tmprof {
+
+struct Trace {
+  std::string name;  // as titles show it
+  TraceInfo info;
+  std::function<Result<std::unique_ptr<EpochStream>>()> open;
+  // Whether the recorder finished it; asked of a stream of `open` that is at its end. Unset:
+  // unknown.
+  std::function<bool(const EpochStream&)> finished;
+};
+
+Result<Trace> OpenTraceFile(const std::filesystem::path& path);
+
+// Epochs by index, half-open.
+struct EpochRange {
+  std::uint64_t first = 0;
+  std::uint64_t end = std::numeric_limits<std::uint64_t>::max();
+
+  bool Contains(std::uint64_t index) const { return first <= index && index < end; }
+};
+
+// How reading ended. Damage is data: the epochs before it are reported, and the error with them.
+struct ReadEnd {
+  std::optional<Error> damage;
+  std::optional<bool> finished;
+};
+
+// Hands the epochs of `range` to `visit` in order. Fails only where the trace cannot be opened.
+Result<ReadEnd> ReadEpochs(const Trace& trace, EpochRange range,
+                           const std::function<void(const EpochProfile&)>& visit);
+
+}  // namespace tmprof

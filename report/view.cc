@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/view.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "base/unique_fd.h"
+#include "report/cdf.h"
+#include "report/coverage.h"
+#include "report/heatmap.h"
+#include "report/hot.h"
+#include "report/summary.h"
+
+namespace tmprof {
+namespace {
+
+constexpr std::size_t kPictureColumns = 240;
+constexpr std::size_t kPictureRows = 200;
+
+template <typename Data, typename Text, typename ToJson, typename ToCsv>
+std::string Spell(const Data& data, Format format, Text text, ToJson json, ToCsv csv) {
+  switch (format) {
+    case Format::kText:
+      return text(data);
+    case Format::kJson:
+      return json(data);
+    case Format::kCsv:
+      return csv(data);
+  }
+  return {};
+}
+
+Result<Rendered> RenderSummary(const Trace& trace, const ViewOptions& options, Format format,
+                               bool /*with_png*/) {
+  const Result<Summary> summary = MakeSummary(trace, options.epochs);
+  if (!summary) return Fail(summary.error());
+  return Rendered{.output = Spell(*summary, format, SummaryText, SummaryJson, SummaryCsv),
+                  .png = std::nullopt,
+                  .damage = summary->coverage.totals.end.damage};
+}
+
+Result<Rendered> RenderHot(const Trace& trace, const ViewOptions& options, Format format,
+                           bool /*with_png*/) {
+  const Result<HotList> list = MakeHotList(trace, {.model = options.model,
+                                                   .by = options.by,
+                                                   .epochs = options.epochs,
+                                                   .pid = options.pid,
+                                                   .limit = options.limit});
+  if (!list) return Fail(list.error());
+  return Rendered{.output = Spell(*list, format, HotText, HotJson, HotCsv),
+                  .png = std::nullopt,
+                  .damage = list->totals.end.damage};
+}
+
+Result<Rendered> RenderCoverage(const Trace& trace, const ViewOptions& options, Format format,
+                                bool /*with_png*/) {
+  const Result<Coverage> coverage = MakeCoverage(trace, options.epochs);
+  if (!coverage) return Fail(coverage.error());
+  return Rendered{.output = Spell(*coverage, format, CoverageText, CoverageJson, CoverageCsv),
+                  .png = std::nullopt,
+                  .damage = coverage->totals.end.damage};
+}
+
+Result<Rendered> RenderHeatmap(const Trace& trace, const ViewOptions& options, Format format,
+                               bool with_png) {
+  // Text and picture differ in their number of cells, so that each is made for its own.
+  const auto make = [&](std::size_t columns, std::size_t rows) {
+    return MakeHeatmap(trace, {.model = options.model,
+                               .by = options.by,
+                               .epochs = options.epochs,
+                               .pid = options.pid,
+                               .addresses = options.addresses,
+                               .max_columns = options.heatmap_columns.value_or(columns),
+                               .max_rows = options.heatmap_rows.value_or(rows)});
+  };
+  Rendered rendered;
+  const bool text = format == Format::kText;
+  const std::size_t text_columns = HeatmapTextColumns(options.text_columns);
+  const Result<Heatmap> heatmap =
+      make(text ? text_columns : kPictureColumns, text ? options.text_rows : kPictureRows);
+  if (!heatmap) return Fail(heatmap.error());
+  const auto to_text = [&](const Heatmap& map) { return HeatmapText(map, options.text_columns); };
+  rendered.output = Spell(*heatmap, format, to_text, HeatmapJson, HeatmapCsv);
+  rendered.damage = heatmap->totals.end.damage;
+  if (with_png) {
+    const Result<Heatmap> picture = make(kPictureColumns, kPictureRows);
+    if (!picture) return Fail(picture.error());
+    Result<std::string> png = HeatmapPng(*picture);
+    if (!png) return Fail(std::move(png.error()));
+    rendered.png = std::move(*png);
+  }
+  return rendered;
+}
+
+Result<Rendered> RenderCdf(const Trace& trace, const ViewOptions& options, Format format,
+                           bool with_png) {
+  const Result<Cdf> cdf =
+      MakeCdf(trace, {.model = options.model, .by = options.by, .epochs = options.epochs});
+  if (!cdf) return Fail(cdf.error());
+  Rendered rendered{.png = std::nullopt, .damage = cdf->totals.end.damage};
+  const auto to_text = [&](const Cdf& data) { return CdfText(data, options.text_columns); };
+  rendered.output = Spell(*cdf, format, to_text, CdfJson, CdfCsv);
+  if (with_png) {
+    Result<std::string> png = CdfPng(*cdf);
+    if (!png) return Fail(std::move(png.error()));
+    rendered.png = std::move(*png);
+  }
+  return rendered;
+}
+
+constexpr std::array kViews = {
+    View{.name = "summary",
+         .description = "what the trace holds, which sources made it, what it cost",
+         .reads = "",
+         .has_png = false,
+         .render = RenderSummary},
+    View{.name = "hot",
+         .description = "the hottest pages, with the mapping that holds each",
+         .reads = "by, model, limit, pid",
+         .has_png = false,
+         .render = RenderHot},
+    View{.name = "coverage",
+         .description = "pages detected by references, by samples and by both",
+         .reads = "",
+         .has_png = false,
+         .render = RenderCoverage},
+    View{.name = "heatmap",
+         .description = "heat over time and address",
+         .reads = "by, model, pid, addresses",
+         .has_png = true,
+         .render = RenderHeatmap},
+    View{.name = "cdf",
+         .description = "share of the accesses that the hottest pages hold",
+         .reads = "by, model",
+         .has_png = true,
+         .render = RenderCdf},
+};
+
+}  // namespace
+
+std::span<const View> Views() { return kViews; }
+
+Result<const View*> FindView(std::string_view name) {
+  const auto found = std::ranges::find(kViews, name, &View::name);
+  if (found != kViews.end()) return &*found;
+  std::string names;
+  for (const View& view : kViews) {
+    if (!names.empty()) names += ", ";
+    names += view.name;
+  }
+  return Fail(BadInput("choose a view", std::string(name), "no such view", "use one of " + names));
+}
+
+Result<Rendered> RenderView(std::string_view name, const Trace& trace, const ViewOptions& options,
+                            Format format, bool with_png) {
+  const Result<const View*> view = FindView(name);
+  if (!view) return Fail(view.error());
+  if (with_png && !(*view)->has_png) {
+    return Fail(BadInput("draw a picture", std::string(name), "this view has none",
+                         "heatmap and cdf have one"));
+  }
+  return (*view)->render(trace, options, format, with_png);
+}
+
+Status WriteFile(const std::filesystem::path& path, std::string_view bytes) {
+  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!fd) return Fail(Refused("create file", path.string(), errno));
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd.get(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return Fail(Refused("write file", path.string(), errno));
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return {};
+}
+
+}  // namespace tmprof

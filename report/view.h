@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// All views behind one call. A new view is a file pair and a row of the table in view.cc.
+
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "rank/rank_model.h"
+#include "report/format.h"
+#include "report/trace.h"
+
+namespace tmprof {
+
+struct ViewOptions {
+  RankModel model = RankModel::kRate;
+  RankSource by = RankSource::kCombined;
+  EpochRange epochs;
+  std::optional<std::size_t> limit = 20;       // rows of `hot`; unset: all
+  std::optional<Pid> pid;                      // `hot`: unset: all; `heatmap`: unset: the hottest
+  std::optional<VpnRange> addresses;           // `heatmap`; unset: the hottest
+  std::size_t text_columns = 80;               // width of the terminal
+  std::size_t text_rows = 24;                  // rows of a heat map in text
+  std::optional<std::size_t> heatmap_columns;  // at most; unset: as many as the output shows well
+  std::optional<std::size_t> heatmap_rows;     // at most; unset: as many as the output shows well
+};
+
+struct Rendered {
+  std::string output;
+  std::optional<std::string> png;  // the bytes of the file, where asked for
+  std::optional<Error> damage;     // what cut the trace short; the output tells of what came before
+};
+
+struct View {
+  std::string_view name;
+  std::string_view description;  // one line
+  std::string_view reads;        // the options that it looks at, besides `epochs`
+  bool has_png = false;
+  Result<Rendered> (*render)(const Trace& trace, const ViewOptions& options, Format format,
+                             bool with_png);
+};
+
+std::span<const View> Views();
+Result<const View*> FindView(std::string_view name);
+
+// Refuses a picture of a view that has none.
+Result<Rendered> RenderView(std::string_view name, const Trace& trace, const ViewOptions& options,
+                            Format format, bool with_png = false);
+
+// Creates or truncates `path`.
+Status WriteFile(const std::filesystem::path& path, std::string_view bytes);
+
+}  // namespace tmprof

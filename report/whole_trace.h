@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// A trace read once and added up: what most views start from. Memory is bounded by the footprint.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/epoch_profile.h"
+#include "base/result.h"
+#include "rank/rank_model.h"
+#include "report/trace.h"
+
+namespace tmprof {
+
+// One source over all epochs. A sum with an unknown term is unknown.
+struct SourceTotal {
+  std::string name;
+  std::string label;
+  SourceRole role = SourceRole::kReferences;
+  SourceState state =
+      SourceState::kUnavailable;       // the most it ever was: active, gated, unavailable
+  std::optional<double> active_ratio;  // mean duty cycle, weighted by epoch length
+  std::optional<std::uint64_t> observations;
+  std::optional<std::uint64_t> lost;
+  std::vector<NamedCount> details;
+  std::string note;  // the latest
+
+  std::optional<std::uint64_t> Detail(std::string_view detail) const;
+};
+
+struct TargetTotal {
+  TargetId id;
+  Pid pid;
+  std::string name;
+  std::string command;
+  bool exited = false;
+  std::optional<std::chrono::nanoseconds> cpu_time;
+};
+
+struct TraceTotals {
+  std::string trace;
+  TraceInfo info;
+  ReadEnd end;
+  std::uint64_t epochs = 0;
+  std::uint64_t first_index = 0;  // of the epochs read; 0 without any
+  std::uint64_t lost_epochs = 0;  // gaps between them
+  MonotonicTime start;
+  MonotonicTime stop;
+  std::vector<SourceTotal> sources;  // in order of appearance
+  std::vector<TargetTotal> targets;  // ascending by id
+  std::chrono::nanoseconds profiler_cpu_time{0};
+
+  std::chrono::nanoseconds duration() const { return stop - start; }
+  const TargetTotal* FindTarget(TargetId id) const;
+  // Whether a source of this role delivered in any epoch; without one, its counts are unknown.
+  bool Delivered(SourceRole role) const;
+};
+
+struct WholeTrace {
+  TraceTotals totals;
+  // Holds all evidence; Score() gives estimated accesses over the whole trace (rate) or counts
+  // (sum).
+  Ranker ranker;
+};
+
+// Whether any source saw an access: what makes a page part of the footprint.
+bool Accessed(const Evidence& evidence);
+
+Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRange epochs);
+
+// What a reader of a ranking by `source` must know: blind spots of the samplers that fed it, and
+// what cut the trace short.
+std::vector<std::string> Caveats(const TraceTotals& totals, RankSource source);
+
+// "accesses (estimated)", "references + samples" …: what one unit of score is.
+std::string ScoreUnit(RankModel model, RankSource source);
+
+}  // namespace tmprof
