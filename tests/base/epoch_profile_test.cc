@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "base/epoch_profile.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+
+namespace tmprof {
+namespace {
+
+PageRecord Record(std::uint32_t target, std::uint64_t vpn, std::uint64_t span = 1) {
+  return {.key = {TargetId(target), Vpn(vpn)}, .span = PageCount(span), .load_samples = 1};
+}
+
+TEST(PageColumns, GiveBackEveryFieldOfARow) {
+  const PageRecord record{.key = {TargetId(3), Vpn(0x1000)},
+                          .span = PageCount(512),
+                          .looks = 7,
+                          .references = 5,
+                          .first_accesses = 2,
+                          .time_at_risk = LogDuration::FromCode(200),
+                          .load_samples = 11,
+                          .store_samples = 13,
+                          .node = NodeId(1)};
+  PageColumns columns;
+  Append(columns, record);
+  ASSERT_EQ(columns.size(), 1u);
+  const PageRecord row = RecordAt(columns, 0);
+  EXPECT_EQ(row.key, record.key);
+  EXPECT_EQ(row.span, record.span);
+  EXPECT_EQ(row.looks, 7u);
+  EXPECT_EQ(row.references, 5u);
+  EXPECT_EQ(row.first_accesses, 2u);
+  EXPECT_EQ(row.time_at_risk, LogDuration::FromCode(200));
+  EXPECT_EQ(row.load_samples, 11u);
+  EXPECT_EQ(row.store_samples, 13u);
+  EXPECT_EQ(row.node, NodeId(1));
+}
+
+TEST(PageColumns, KeepAnUnknownNodeApartFromNodeZero) {
+  PageColumns columns;
+  Append(columns, Record(0, 1));
+  PageRecord on_node_zero = Record(0, 2);
+  on_node_zero.node = NodeId(0);
+  Append(columns, on_node_zero);
+  EXPECT_EQ(RecordAt(columns, 0).node, std::nullopt);
+  EXPECT_EQ(RecordAt(columns, 1).node, NodeId(0));
+}
+
+TEST(Append, AcceptsASpanThatBeginsWhereTheLastEnds) {
+  PageColumns columns;
+  Append(columns, Record(0, 0, 512));
+  Append(columns, Record(0, 512));
+  EXPECT_EQ(columns.size(), 2u);
+}
+
+TEST(Append, AcceptsALowerPageOfALaterTarget) {
+  PageColumns columns;
+  Append(columns, Record(0, 1000));
+  Append(columns, Record(1, 3));
+  EXPECT_EQ(columns.key(1), (PageKey{TargetId(1), Vpn(3)}));
+}
+
+TEST(AppendDeathTest, RefusesARowInsideTheLastSpan) {
+  PageColumns columns;
+  Append(columns, Record(0, 0, 512));
+  EXPECT_DEATH(Append(columns, Record(0, 511)), "broken invariant");
+}
+
+TEST(AppendDeathTest, RefusesARepeatedKey) {
+  PageColumns columns;
+  Append(columns, Record(0, 5));
+  EXPECT_DEATH(Append(columns, Record(0, 5)), "broken invariant");
+}
+
+TEST(AppendDeathTest, RefusesAnEarlierTarget) {
+  PageColumns columns;
+  Append(columns, Record(2, 5));
+  EXPECT_DEATH(Append(columns, Record(1, 900)), "broken invariant");
+}
+
+TEST(AppendDeathTest, RefusesMoreReferencesThanLooks) {
+  PageColumns columns;
+  PageRecord record = Record(0, 5);
+  record.looks = 1;
+  record.references = 2;
+  EXPECT_DEATH(Append(columns, record), "broken invariant");
+}
+
+TEST(AppendDeathTest, RefusesAnEmptySpanAndOneBeyondItsColumn) {
+  PageColumns columns;
+  EXPECT_DEATH(Append(columns, Record(0, 5, 0)), "broken invariant");
+  EXPECT_DEATH(Append(columns, Record(0, 0, std::uint64_t{1} << 32)), "broken invariant");
+}
+
+TEST(FindMapping, FindsTheOneThatHoldsThePage) {
+  const Target target{.mappings = {{.range = {Vpn(10), Vpn(20)}, .path = "a"},
+                                   {.range = {Vpn(20), Vpn(21)}, .path = "b"},
+                                   {.range = {Vpn(30), Vpn(40)}, .path = "c"}}};
+  const auto path_at = [&](std::uint64_t vpn) -> std::string {
+    const Mapping* mapping = FindMapping(target, Vpn(vpn));
+    return mapping == nullptr ? "none" : mapping->path;
+  };
+  EXPECT_EQ(path_at(0), "none");
+  EXPECT_EQ(path_at(9), "none");
+  EXPECT_EQ(path_at(10), "a");
+  EXPECT_EQ(path_at(19), "a");
+  EXPECT_EQ(path_at(20), "b");
+  EXPECT_EQ(path_at(21), "none");
+  EXPECT_EQ(path_at(29), "none");
+  EXPECT_EQ(path_at(39), "c");
+  EXPECT_EQ(path_at(40), "none");
+}
+
+TEST(FindMapping, FindsNothingInATargetWithoutMappings) {
+  EXPECT_EQ(FindMapping(Target{}, Vpn(0)), nullptr);
+}
+
+TEST(Names, AreTheWordsOfTheVocabulary) {
+  EXPECT_EQ(Name(SourceRole::kReferences), "references");
+  EXPECT_EQ(Name(SourceRole::kSamples), "samples");
+  EXPECT_EQ(Name(SourceRole::kTruth), "truth");
+  EXPECT_EQ(Name(SourceState::kActive), "active");
+  EXPECT_EQ(Name(SourceState::kGated), "gated");
+  EXPECT_EQ(Name(SourceState::kUnavailable), "unavailable");
+  EXPECT_EQ(Name(MappingKind::kAnonymous), "anon");
+  EXPECT_EQ(Name(MappingKind::kHeap), "heap");
+  EXPECT_EQ(Name(MappingKind::kStack), "stack");
+  EXPECT_EQ(Name(MappingKind::kFile), "file");
+  EXPECT_EQ(Name(MappingKind::kShared), "shared");
+  EXPECT_EQ(Name(MappingKind::kSpecial), "special");
+}
+
+}  // namespace
+}  // namespace tmprof
