@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns one file descriptor.
+// Owns one file descriptor. Any negative number, as failed calls return, is none.
 
 #pragma once
 
@@ -24,7 +24,7 @@ class UniqueFd {
   ~UniqueFd() { Reset(); }
 
   int get() const { return fd_; }
-  bool valid() const { return fd_ != kNone; }
+  bool valid() const { return fd_ >= 0; }
   explicit operator bool() const { return valid(); }
   int Release() { return std::exchange(fd_, kNone); }
   void Reset() {
