@@ -17,7 +17,6 @@ struct Unit {
   double factor;
 };
 
-// Longest suffix first where one ends with another.
 constexpr std::array<Unit, 6> kDurations{
     {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}}};
 // A duration beyond this is a slip of the pen, and would overflow sums.
@@ -64,9 +63,12 @@ Result<double> ParseShare(std::string_view text) {
 }
 
 std::string FormatDuration(std::chrono::nanoseconds duration) {
-  for (const Unit& unit : {kDurations[3], kDurations[2], kDurations[1]}) {
+  // Hours only where seconds would take more than the four digits shown.
+  constexpr double kManySeconds = 9999;
+  for (const Unit& unit : {kDurations[5], kDurations[3], kDurations[2], kDurations[1]}) {
     const double value = static_cast<double>(duration.count()) / unit.factor;
-    if (value >= 1) return fmt::format("{:.4g}{}", value, unit.suffix);
+    const double least = unit.suffix == "h" ? kManySeconds / 3600 : 1;
+    if (value >= least) return fmt::format("{:.4g}{}", value, unit.suffix);
   }
   return fmt::format("{}ns", duration.count());
 }
