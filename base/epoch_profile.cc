@@ -3,6 +3,7 @@
 #include "base/epoch_profile.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 
@@ -41,6 +42,7 @@ void Append(PageColumns& columns, const PageRecord& record) {
     TMPROF_CHECK(record.key >= past_last);
   }
   TMPROF_CHECK(record.span > PageCount(0) && record.references <= record.looks);
+  TMPROF_CHECK(record.span.value() <= std::numeric_limits<std::uint32_t>::max());
   columns.target.push_back(record.key.target);
   columns.vpn.push_back(record.key.vpn);
   columns.span_pages.push_back(static_cast<std::uint32_t>(record.span.value()));

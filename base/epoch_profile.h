@@ -95,7 +95,9 @@ enum class MappingKind : std::uint8_t { kAnonymous, kHeap, kStack, kFile, kShare
 struct Mapping {
   VpnRange range;
   MappingKind kind = MappingKind::kAnonymous;
-  std::string path;  // the file of kFile and kShared, the name of kSpecial ("[vdso]"), else empty
+  // The file of kFile and kShared, the name of kSpecial ("[vdso]") and of anonymous memory that the
+  // program named ("[anon:arena]"), else empty.
+  std::string path;
   friend bool operator==(const Mapping&, const Mapping&) = default;
 };
 
