@@ -2,16 +2,17 @@
 
 #include "profiler/procfs.h"
 
-#include <fmt/format.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <ctime>
-#include <fstream>
-#include <iterator>
 #include <system_error>
+
+#include "base/unique_fd.h"
 
 namespace tmprof {
 namespace {
@@ -19,16 +20,34 @@ namespace {
 namespace fs = std::filesystem;
 
 Result<std::string> ReadWhole(const fs::path& path, std::string_view attempt) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
+  // A process that is gone shows as ENOENT before its file is opened and as ESRCH afterwards.
+  const auto refuse = [&](int reason) {
+    return Fail(Refused(std::string(attempt), path.string(), reason == ENOENT ? ESRCH : reason));
+  };
+  const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return refuse(errno);
   std::string text;
-  if (file) text.assign(std::istreambuf_iterator<char>(file), {});
-  // A read from /proc of a process that has just died fails with ESRCH in mid-file.
-  if (!file || file.bad()) {
-    const int reason = errno == ENOENT || errno == 0 ? ESRCH : errno;
-    return Fail(Refused(std::string(attempt), path.string(), reason));
+  std::array<char, 16384> piece;
+  while (true) {
+    const ssize_t got = read(file.get(), piece.data(), piece.size());
+    if (got == 0) return text;
+    if (got > 0) {
+      text.append(piece.data(), static_cast<std::size_t>(got));
+    } else if (errno != EINTR) {
+      return refuse(errno);
+    }
   }
-  return text;
+}
+
+// Names of a folder's entries, as far as it can be read: a process's folder may vanish meanwhile.
+std::vector<std::string> EntriesOf(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code stopped;
+  for (fs::directory_iterator entry(folder, stopped), end; !stopped && entry != end;
+       entry.increment(stopped)) {
+    names.push_back(entry->path().filename().string());
+  }
+  return names;
 }
 
 template <typename Number>
@@ -76,9 +95,9 @@ std::optional<Pid> PidFromName(std::string_view name) {
 MappingKind KindOf(std::string_view path, bool shared) {
   if (path == "[heap]") return MappingKind::kHeap;
   if (path.starts_with("[stack")) return MappingKind::kStack;
-  if (path.starts_with("[anon")) return MappingKind::kAnonymous;
-  if (path.starts_with('[')) return MappingKind::kSpecial;
   if (shared) return MappingKind::kShared;
+  if (path.starts_with("[anon:")) return MappingKind::kAnonymous;
+  if (path.starts_with('[')) return MappingKind::kSpecial;
   return path.empty() ? MappingKind::kAnonymous : MappingKind::kFile;
 }
 
@@ -88,17 +107,20 @@ std::optional<Mapping> ParseMapsLine(std::string_view line) {
   std::uint64_t start = 0;
   std::uint64_t end = 0;
   if (!Consume(line, start, 16) || !Consume(line, '-') || !Consume(line, end, 16) ||
-      !Consume(line, ' ') || line.size() < 4 || start >= end) {
+      !Consume(line, ' ') || start >= end) {
     return std::nullopt;
   }
-  const bool shared = line[3] == 's';
   // Permissions, offset, device and inode stand before the path, which may itself hold spaces.
-  std::string_view path = line;
-  for (int field = 0; field < 4; ++field) {
-    const std::size_t space = path.find(' ');
-    path = space == std::string_view::npos ? std::string_view() : path.substr(space + 1);
+  std::array<std::string_view, 4> fields;
+  for (std::string_view& field : fields) {
+    field = line.substr(0, line.find(' '));
+    if (field.empty()) return std::nullopt;
+    line.remove_prefix(std::min(field.size() + 1, line.size()));
   }
-  path.remove_prefix(std::min(path.find_first_not_of(' '), path.size()));
+  const std::string_view permissions = fields[0];
+  if (permissions.size() != 4) return std::nullopt;
+  const bool shared = permissions[3] == 's';
+  const std::string_view path = line.substr(std::min(line.find_first_not_of(' '), line.size()));
   return Mapping{.range = {VpnOfAddress(start), VpnOfAddress(end)},
                  .kind = KindOf(path, shared),
                  .path = path == "[heap]" || path.starts_with("[stack") ? "" : std::string(path)};
@@ -156,7 +178,10 @@ Result<std::vector<Mapping>> ProcFs::Mappings(Pid pid) const {
   while (!rest.empty()) {
     const std::size_t newline = std::min(rest.find('\n'), rest.size());
     if (auto mapping = ParseMapsLine(rest.substr(0, newline))) {
-      mappings.push_back(*std::move(mapping));
+      // Read in pieces while the process maps: a mapping may have grown since the piece before.
+      Vpn& start = mapping->range.start;
+      if (!mappings.empty()) start = std::max(start, mappings.back().range.end);
+      if (start < mapping->range.end) mappings.push_back(*std::move(mapping));
     }
     rest.remove_prefix(std::min(newline + 1, rest.size()));
   }
@@ -165,10 +190,10 @@ Result<std::vector<Mapping>> ProcFs::Mappings(Pid pid) const {
 
 std::vector<Pid> ProcFs::Children(Pid pid) const {
   std::vector<Pid> children;
-  std::error_code ignored;  // a process that vanishes has no children
   bool listed = false;
-  for (const auto& thread : fs::directory_iterator(OfProcess(pid, "task"), ignored)) {
-    const Result<std::string> text = ReadWhole(thread.path() / "children", "list children");
+  const fs::path threads = OfProcess(pid, "task");
+  for (const std::string& thread : EntriesOf(threads)) {
+    const Result<std::string> text = ReadWhole(threads / thread / "children", "list children");
     if (!text) continue;
     listed = true;
     for (const std::string_view name : SplitAtSpaces(*text)) {
@@ -187,9 +212,8 @@ std::vector<Pid> ProcFs::Children(Pid pid) const {
 
 std::vector<Pid> ProcFs::AllProcesses() const {
   std::vector<Pid> processes;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(root_, ignored)) {
-    if (const auto pid = PidFromName(entry.path().filename().string())) processes.push_back(*pid);
+  for (const std::string& name : EntriesOf(root_)) {
+    if (const auto pid = PidFromName(name)) processes.push_back(*pid);
   }
   return processes;
 }
