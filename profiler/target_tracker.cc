@@ -2,9 +2,8 @@
 
 #include "profiler/target_tracker.h"
 
-#include <cerrno>
-
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 namespace tmprof {
@@ -20,10 +19,11 @@ TargetTracker::TargetTracker(const ProcFs& procfs, CpuTimeOf cpu_time_of, Option
       options_(options),
       total_memory_(procfs.TotalMemory()) {}
 
-bool TargetTracker::Knows(Pid pid, std::uint64_t start_time_ticks) const {
-  return std::ranges::any_of(processes_, [&](const Process& process) {
+TargetTracker::Process* TargetTracker::Find(Pid pid, std::uint64_t start_time_ticks) {
+  const auto found = std::ranges::find_if(processes_, [&](const Process& process) {
     return process.target.pid == pid && process.target.start_time_ticks == start_time_ticks;
   });
+  return found == processes_.end() ? nullptr : &*found;
 }
 
 void TargetTracker::Register(Pid pid, const ProcessStat& stat, bool named) {
@@ -36,9 +36,7 @@ void TargetTracker::Register(Pid pid, const ProcessStat& stat, bool named) {
   process.named = named;
   process.cpu_time_now = cpu_time_of_(pid);
   // A child's time counts from its birth; a named process may have run long before.
-  if (named && process.cpu_time_now) process.cpu_time_at_epoch = *process.cpu_time_now;
-  process.cpu_time_at_evaluation = process.cpu_time_now.value_or(std::chrono::nanoseconds(0));
-  process.evaluated = now_;
+  process.cpu_time_at_epoch = named ? process.cpu_time_now : std::chrono::nanoseconds(0);
   if (auto mappings = procfs_.Mappings(pid)) process.target.mappings = *std::move(mappings);
   processes_.push_back(std::move(process));
 }
@@ -59,25 +57,41 @@ Status TargetTracker::AddNamed(Pid pid) {
                         mappings.error().system_error.value_or(ESRCH),
                         "run as root or as the owner of the process"));
   }
-  if (!Knows(pid, stat->start_time_ticks)) Register(pid, *stat, /*named=*/true);
+  if (Process* known = Find(pid, stat->start_time_ticks)) {
+    known->named = known->passes_filter = true;
+  } else {
+    Register(pid, *stat, /*named=*/true);
+  }
   RebuildTracked();
   return {};
 }
 
-void TargetTracker::Update(Process& process) {
+std::optional<ProcessStat> TargetTracker::Observe(Process& process) const {
   Target& target = process.target;
+  // The state last: what was read before it is this process's own only if the PID still is.
+  const auto cpu_time = cpu_time_of_(target.pid);
   const Result<ProcessStat> stat = procfs_.Stat(target.pid);
-  if (!stat || !stat->alive() || stat->start_time_ticks != target.start_time_ticks) {
+  if (!stat && stat.error().system_error != ESRCH) return std::nullopt;
+  if (!stat || stat->start_time_ticks != target.start_time_ticks) {
     target.exited = true;
-    return;
+    return std::nullopt;
   }
-  if (auto mappings = procfs_.Mappings(target.pid)) target.mappings = *std::move(mappings);
-  if (stat->name != target.name) {  // exec, or the process renamed itself
-    target.name = stat->name;
-    target.command = procfs_.Command(target.pid);
-  }
+  // The clock of a dead process that waits for its parent still tells its final sum.
+  if (cpu_time || stat->alive()) process.cpu_time_now = cpu_time;
+  target.exited = !stat->alive();
+  return target.exited ? std::nullopt : std::optional(*stat);
+}
+
+void TargetTracker::Update(Process& process) const {
+  Target& target = process.target;
+  auto mappings = procfs_.Mappings(target.pid);
+  std::string command = procfs_.Command(target.pid);
+  const std::optional<ProcessStat> stat = Observe(process);
+  if (!stat) return;
+  if (mappings) target.mappings = *std::move(mappings);
+  if (!command.empty()) target.command = std::move(command);  // an exec may keep the name
+  target.name = stat->name;
   process.resident = stat->resident;
-  if (const auto cpu_time = cpu_time_of_(target.pid)) process.cpu_time_now = cpu_time;
 }
 
 void TargetTracker::FindChildren() {
@@ -86,7 +100,7 @@ void TargetTracker::FindChildren() {
     if (processes_[i].target.exited) continue;
     for (const Pid child : procfs_.Children(processes_[i].target.pid)) {
       const Result<ProcessStat> stat = procfs_.Stat(child);
-      if (stat && stat->alive() && !Knows(child, stat->start_time_ticks)) {
+      if (stat && stat->alive() && Find(child, stat->start_time_ticks) == nullptr) {
         Register(child, *stat, /*named=*/false);
       }
     }
@@ -94,13 +108,14 @@ void TargetTracker::FindChildren() {
 }
 
 void TargetTracker::Evaluate(Process& process, MonotonicTime now) const {
-  const auto elapsed = now - process.evaluated;
-  if (elapsed < kEvaluationPeriod || !process.cpu_time_now) return;
+  if (!process.cpu_time_now) return;
+  const CpuReading reading{.at = now, .used = *process.cpu_time_now};
+  if (!process.last_evaluation) process.last_evaluation = reading;
+  const auto elapsed = now - process.last_evaluation->at;
+  if (elapsed < kEvaluationPeriod) return;
   process.cpu_share =
-      std::chrono::duration<double>(*process.cpu_time_now - process.cpu_time_at_evaluation) /
-      elapsed;
-  process.cpu_time_at_evaluation = *process.cpu_time_now;
-  process.evaluated = now;
+      std::chrono::duration<double>(reading.used - process.last_evaluation->used) / elapsed;
+  process.last_evaluation = reading;
   if (process.named || !options_.filter) return;
   const bool enough_memory =
       total_memory_ && process.resident &&
@@ -110,7 +125,6 @@ void TargetTracker::Evaluate(Process& process, MonotonicTime now) const {
 }
 
 void TargetTracker::Refresh(MonotonicTime now) {
-  now_ = now;
   for (Process& process : processes_) {
     if (!process.target.exited) Update(process);
   }
@@ -151,13 +165,12 @@ bool TargetTracker::AnyAlive() const {
 std::vector<Target> TargetTracker::EndEpoch() {
   std::vector<Target> targets;
   for (Process& process : processes_) {
-    if (!process.target.exited) {
-      if (const auto cpu_time = cpu_time_of_(process.target.pid)) process.cpu_time_now = cpu_time;
+    if (!process.target.exited) Observe(process);
+    process.target.cpu_time.reset();
+    if (process.cpu_time_now && process.cpu_time_at_epoch) {
+      process.target.cpu_time = *process.cpu_time_now - *process.cpu_time_at_epoch;
     }
-    if (process.cpu_time_now) {
-      process.target.cpu_time = *process.cpu_time_now - process.cpu_time_at_epoch;
-      process.cpu_time_at_epoch = *process.cpu_time_now;
-    }
+    process.cpu_time_at_epoch = process.cpu_time_now;
     if (process.target.exited) ++process.epochs_since_exit;
     targets.push_back(process.target);
   }

@@ -54,31 +54,37 @@ class TargetTracker {
   std::vector<Target> EndEpoch();
 
  private:
+  struct CpuReading {
+    MonotonicTime at;
+    std::chrono::nanoseconds used{0};
+  };
   struct Process {
     Target target;
     bool named = false;
     bool passes_filter = true;
     std::optional<PageCount> resident;
-    std::chrono::nanoseconds cpu_time_at_epoch{0};
+    // CPU time used so far, as last read and as of the start of the epoch; nullopt: not readable.
     std::optional<std::chrono::nanoseconds> cpu_time_now;
-    std::chrono::nanoseconds cpu_time_at_evaluation{0};
-    MonotonicTime evaluated;
+    std::optional<std::chrono::nanoseconds> cpu_time_at_epoch;
+    std::optional<CpuReading> last_evaluation;
     double cpu_share = 0;
     int epochs_since_exit = 0;
   };
 
   void Register(Pid pid, const ProcessStat& stat, bool named);
-  void Update(Process& process);
+  // Reads state and CPU time; nullopt where nothing could be learnt or the process is gone, which
+  // is noted in the target.
+  std::optional<ProcessStat> Observe(Process& process) const;
+  void Update(Process& process) const;
   void FindChildren();
   void Evaluate(Process& process, MonotonicTime now) const;
   void RebuildTracked();
-  bool Knows(Pid pid, std::uint64_t start_time_ticks) const;
+  Process* Find(Pid pid, std::uint64_t start_time_ticks);
 
   const ProcFs& procfs_;
   CpuTimeOf cpu_time_of_;
   Options options_;
   std::optional<PageCount> total_memory_;
-  MonotonicTime now_;
   std::vector<Process> processes_;  // ascending by id
   std::vector<TrackedProcess> tracked_;
   std::uint32_t next_id_ = 0;
