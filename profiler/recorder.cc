@@ -46,6 +46,8 @@ Recorder::Recorder(const Options& options, Environment environment,
       sources_(std::move(sources)),
       unavailable_(std::move(unavailable)) {
   TMPROF_CHECK(options_.epoch > options_.epoch.zero());
+  TMPROF_CHECK(options_.refresh > options_.refresh.zero());
+  TMPROF_CHECK(options_.gate_period > options_.gate_period.zero());
 }
 
 Status Recorder::RefreshTargets(MonotonicTime now) {
@@ -88,10 +90,13 @@ Status Recorder::EndEpoch(MonotonicTime now,
 
 Result<Recorder::StopReason> Recorder::Run(
     const std::function<Status(const EpochProfile&)>& on_epoch) {
+  if (auto status = RefreshTargets(environment_.clock.Now()); !status) return Fail(status.error());
+  // What the targets used before the first epoch belongs to none.
+  (void)environment_.targets.EndEpoch();
   const MonotonicTime start = environment_.clock.Now();
   epoch_start_ = start;
   own_cpu_at_epoch_start_ = environment_.own_cpu_time();
-  MonotonicTime next_refresh = start;
+  MonotonicTime next_refresh = start + options_.refresh;
   MonotonicTime next_gate = start + options_.gate_period;
 
   std::optional<StopReason> stopped;
