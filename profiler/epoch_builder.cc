@@ -94,7 +94,8 @@ EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources) {
     if (orphans > 0) source.status.lost = source.status.lost.value_or(0) + orphans;
     profile.sources.push_back(std::move(source.status));
   }
-  std::ranges::sort(contributions, LayoutOrder);
+  // Stable: of equal spans, the later source tells the node.
+  std::ranges::stable_sort(contributions, LayoutOrder);
 
   profile.pages.Reserve(contributions.size());
   for (std::size_t i = 0; i < contributions.size();) {
