@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which pages to want in tier 1. A policy is pure: no clock, no I/O, no memory of its own, the same
+// answer to the same question; replay and daemon use the same object.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/plan.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "policy/ranking.h"
+
+namespace tmprof {
+
+// The profile that a policy's ranking is made from when it decides for an epoch.
+enum class Knowledge : std::uint8_t {
+  kNothing,  // it is given an empty ranking
+  kPast,     // the epoch before
+  kPresent,  // the very epoch it decides for: known in a replay only
+};
+
+// Where the ranking's spans are now.
+class Residency {
+ public:
+  virtual ~Residency() = default;
+  // Whether all of the span's pages are in tier 1.
+  virtual bool InTier1(std::size_t row) const = 0;
+};
+
+class Policy {
+ public:
+  virtual ~Policy() = default;
+
+  virtual Knowledge knowledge() const = 0;
+  // Overwrites `wanted` with rows of `ranking`, in the order and within the capacity of a Plan
+  // (base/plan.h). Rows without a score are not to be wanted.
+  virtual void Choose(Ranking& ranking, const Residency& residency, PageCount capacity,
+                      std::vector<std::uint32_t>& wanted) const = 0;
+};
+
+// The policy's choice as what the mover carries out.
+Plan MakePlan(const Policy& policy, Ranking& ranking, const Residency& residency,
+              PageCount capacity);
+
+struct PolicyEntry {
+  std::string_view name;
+  std::string_view description;  // one line
+  bool replay_only;
+  std::unique_ptr<const Policy> (*make)();
+};
+
+// Every policy there is, in the order in which they are listed to people.
+std::span<const PolicyEntry> Policies();
+Result<const PolicyEntry*> FindPolicy(std::string_view name);
+
+}  // namespace tmprof

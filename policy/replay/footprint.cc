@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "policy/replay/footprint.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tmprof {
+namespace {
+
+bool Observed(const PageColumns& pages, std::size_t i) {
+  return (pages.references[i] | pages.load_samples[i] | pages.store_samples[i]) != 0;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> Footprint::Walk::IndexOf(PageKey key, std::uint64_t span_pages) {
+  while (run_ < runs_.size() &&
+         (runs_[run_].target < key.target ||
+          (runs_[run_].target == key.target && runs_[run_].end <= key.vpn.value()))) {
+    ++run_;
+  }
+  if (run_ == runs_.size()) return std::nullopt;
+  const Run& run = runs_[run_];
+  const std::uint64_t start = key.vpn.value();
+  if (run.target != key.target || start < run.start || run.end - start < span_pages) {
+    return std::nullopt;
+  }
+  return run.first_index + (start - run.start);
+}
+
+void Footprint::Add(const PageColumns& pages) {
+  Walk walk(*this);
+  bool is_new = false;
+  for (std::size_t i = 0; i < pages.size() && !is_new; ++i) {
+    is_new = Observed(pages, i) && !walk.IndexOf(pages.key(i), pages.span_pages[i]);
+  }
+  if (!is_new) return;
+
+  std::vector<Run> merged;
+  merged.reserve(runs_.size() + 16);
+  const auto append = [&merged](const Run& run) {
+    if (!merged.empty() && merged.back().target == run.target && run.start <= merged.back().end) {
+      merged.back().end = std::max(merged.back().end, run.end);
+    } else {
+      merged.push_back(run);
+    }
+  };
+  auto old = runs_.begin();
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    if (!Observed(pages, i)) continue;
+    const std::uint64_t start = pages.vpn[i].value();
+    const Run run{pages.target[i], start, start + pages.span_pages[i], 0};
+    while (old != runs_.end() &&
+           std::pair(old->target, old->start) <= std::pair(run.target, run.start)) {
+      append(*old++);
+    }
+    append(run);
+  }
+  while (old != runs_.end()) append(*old++);
+
+  std::uint64_t index = 0;
+  for (Run& run : merged) {
+    run.first_index = index;
+    index += run.end - run.start;
+  }
+  size_ = PageCount(index);
+  runs_ = std::move(merged);
+}
+
+FootprintScan ScanFootprint(EpochStream& trace) {
+  FootprintScan scan;
+  EpochProfile epoch;
+  while (true) {
+    Result<bool> more = trace.Next(epoch);
+    if (!more) {
+      scan.damage = std::move(more.error());
+      return scan;
+    }
+    if (!*more) return scan;
+    scan.footprint.Add(epoch.pages);
+    ++scan.epochs;
+  }
+}
+
+}  // namespace tmprof

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tier-1 hit rate each policy would have got on a recorded trace.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/epoch_stream.h"
+#include "base/ratio.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "policy/policy.h"
+#include "rank/rank_model.h"
+
+namespace tmprof {
+
+struct ReplayOptions {
+  std::vector<const PolicyEntry*> policies;
+  std::vector<RankSource> ranks;  // what a policy goes by
+  std::vector<Ratio> ratios;
+  RankSource judge = RankSource::kCombined;                           // what a hit is worth
+  Ranker::Options ranker = Ranker::DefaultOptions(RankModel::kRate);  // of ranks and judge
+};
+
+// One per policy x rank x ratio, in this nesting.
+struct ReplayResult {
+  std::string policy;
+  RankSource rank = RankSource::kCombined;
+  RankSource judge = RankSource::kCombined;
+  Ratio ratio;
+  PageCount capacity;
+  std::uint64_t epochs = 0;
+  std::optional<double> hit_rate;  // nullopt: the judge saw nothing at all
+  double weight_hit = 0;
+  double weight_total = 0;
+  // Base pages that changed tier, in both directions. Where a page is put when it first appears is
+  // no move.
+  PageCount moved_pages;
+};
+
+struct ReplayOutcome {
+  std::vector<ReplayResult> results;
+  // The trace could be read up to here only; the results stand for the epochs before.
+  std::optional<Error> damage;
+};
+
+// Opens the trace at its beginning; called twice.
+using OpenTrace = std::function<Result<std::unique_ptr<EpochStream>>()>;
+
+// Reads the trace twice, whatever the number of results: once for the footprint, which decides the
+// capacities before the first epoch can be placed, and once to replay all of them side by side.
+// Keeping the profiles of the first pass instead would cost memory in proportion to the trace.
+// Memory: the footprint's runs, 8 bytes per footprint page for each 64 results, and a few columns
+// of one epoch.
+//
+// An epoch is played in this order: each policy's plan is carried out; pages that appear for the
+// first time (in ascending order of keys) are put in tier 1 while there is room; the judge weighs
+// what is in tier 1. Records of pages outside the footprint, looked at but never seen accessed, are
+// left out.
+//
+// Fails where no epoch can be read or no page was observed.
+Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& options);
+
+}  // namespace tmprof
