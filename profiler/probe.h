@@ -27,10 +27,10 @@ struct Probe {
   std::string name;  // "clock", "ibs", "pebs", "abit-bpf", "llc", "dtlb"
   ProbeJob job = ProbeJob::kAddressSamples;
   bool usable = false;
-  std::string label;                  // what its numbers mean: "clock (memory-stall time)"
-  std::optional<int> system_error;    // errno, where the kernel gave one
-  std::string detail;                 // what was tried and what the kernel said
-  std::string fix;                    // what would make it usable or better; may be empty
+  std::string label;                // what its numbers mean: "clock (memory-stall time)"
+  std::optional<int> system_error;  // errno, where the kernel gave one
+  std::string detail;               // what was tried and what the kernel said
+  std::string fix;                  // what would make it usable or better; may be empty
 };
 
 }  // namespace tmprof

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profiler/sources/clock/clock_events.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <fstream>
+#include <thread>
+#include <utility>
+
+#include "base/check.h"
+#include "profiler/sources/perf/perf_record.h"
+#include "profiler/sources/perf/perf_ring.h"
+
+namespace tmprof {
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr std::uint64_t kSampleType =
+    PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_REGS_USER;
+
+std::chrono::nanoseconds ThreadCpuTime() {
+  timespec time{};
+  TMPROF_CHECK(::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0);
+  return std::chrono::seconds(time.tv_sec) + nanoseconds(time.tv_nsec);
+}
+
+Result<std::uint64_t> ReadTickId(const std::filesystem::path& tracefs) {
+  const std::filesystem::path path = tracefs / "events/irq_vectors/local_timer_entry/id";
+  errno = 0;
+  std::ifstream file(path);
+  std::uint64_t id = 0;
+  if (file >> id) return id;
+  const int reason = errno == 0 ? ENOENT : errno;
+  return Fail(Refused(
+      "read tracepoint number", path.string(), reason,
+      reason == ENOENT ? "mount it: mount -t tracefs nodev " + tracefs.string() : "run as root"));
+}
+
+Status TryOnSelf(PerfApi& api, const std::vector<TaskEvents::Event>& events) {
+  for (const TaskEvents::Event& event : events) {
+    NamedEvent probe = event.event;
+    probe.attr.disabled = 1;
+    if (auto fd = OpenEvent(api, probe, Tid(::gettid()), std::nullopt); !fd) {
+      return std::unexpected(fd.error());
+    }
+  }
+  return {};
+}
+
+// Random updates of a buffer a little larger than a core's caches: what an interrupt evicts is part
+// of its cost.
+class RandomUpdates {
+ public:
+  // Updates per second of CPU time.
+  double Run(nanoseconds cpu_time) {
+    constexpr int kBatch = 2'000;
+    const nanoseconds start = ThreadCpuTime();
+    nanoseconds now = start;
+    std::uint64_t updates = 0;
+    for (; now - start < cpu_time; now = ThreadCpuTime()) {
+      for (int i = 0; i < kBatch; ++i) {
+        state_ ^= state_ << 13;  // Marsaglia, "Xorshift RNGs", J. Stat. Softw. 8 (2003)
+        state_ ^= state_ >> 7;
+        state_ ^= state_ << 17;
+        buffer_[state_ % kWords] += state_;
+      }
+      updates += kBatch;
+    }
+    return static_cast<double>(updates) / std::chrono::duration<double>(now - start).count();
+  }
+
+ private:
+  static constexpr std::size_t kWords = 1 << 20;  // 8 MiB
+  std::vector<std::uint64_t> buffer_ = std::vector<std::uint64_t>(kWords);
+  std::uint64_t state_ = 88'172'645'463'325'252U;
+};
+
+double Median(std::vector<double> values) {
+  TMPROF_CHECK(!values.empty());
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+Result<double> MeasureOnThisThread(PerfApi& api, const ClockSetup& setup) {
+  constexpr int kPairs = 15;
+  constexpr nanoseconds kWindow = std::chrono::milliseconds(5);
+  constexpr nanoseconds kPeriod = std::chrono::microseconds(100);
+  // Below this no timer interrupt is possible: a smaller result is noise.
+  constexpr double kFloorNs = 500;
+  constexpr std::size_t kRingBytes = 64 * 1024;
+
+  std::vector<UniqueFd> fds;
+  RingMemory ring;
+  for (const TaskEvents::Event& event : MakeClockEvents(setup, PrimePeriod(kPeriod))) {
+    NamedEvent own = event.event;
+    own.attr.disabled = 1;
+    auto fd = OpenEvent(api, own, Tid(::gettid()), std::nullopt);
+    if (!fd) return std::unexpected(fd.error());
+    if (event.writes_ring) {
+      const auto mapped = api.Map(fd->get(), kRingBytes);
+      if (!mapped) return Fail(Refused("map perf ring", own.name, mapped.error()));
+      ring = *mapped;
+    }
+    fds.push_back(std::move(*fd));
+  }
+
+  RandomUpdates work;
+  std::vector<std::byte> scratch;
+  std::uint64_t samples = 0;
+  nanoseconds sampled_time{0};
+  const auto run_sampled = [&] {
+    const nanoseconds start = ThreadCpuTime();
+    for (const UniqueFd& fd : fds) (void)api.Enable(fd.get());
+    const double rate = work.Run(kWindow);
+    for (const UniqueFd& fd : fds) (void)api.Disable(fd.get());
+    sampled_time += ThreadCpuTime() - start;
+    DrainRing(ring, scratch, [&](std::span<const std::byte>) { ++samples; });
+    return rate;
+  };
+  work.Run(kWindow);
+  std::vector<double> losses;
+  for (int pair = 0; pair < kPairs; ++pair) {
+    // Alternate the order, so that drift cancels.
+    const bool sampled_first = pair % 2 == 0;
+    const double first = sampled_first ? run_sampled() : work.Run(kWindow);
+    const double second = sampled_first ? work.Run(kWindow) : run_sampled();
+    losses.push_back(sampled_first ? 1 - first / second : 1 - second / first);
+  }
+  api.Unmap(ring);
+  if (samples == 0) {
+    return Fail({.attempt = "measure the cost of a clock sample",
+                 .object = "own thread",
+                 .reason = "no sample arrived in 75 ms of CPU time at 10 kHz"});
+  }
+  const double samples_per_ns =
+      static_cast<double>(samples) / static_cast<double>(sampled_time.count());
+  return std::max(kFloorNs, Median(std::move(losses)) / samples_per_ns);
+}
+
+}  // namespace
+
+Result<ClockSetup> FindClockSetup(PerfApi& api, const std::filesystem::path& tracefs) {
+  constexpr nanoseconds kAnyPeriod = std::chrono::milliseconds(1);
+  ClockSetup setup;
+  const auto tick_id = ReadTickId(tracefs);
+  if (tick_id) {
+    setup.tick_id = *tick_id;
+    const Status ticks = TryOnSelf(api, MakeClockEvents(setup, kAnyPeriod));
+    if (ticks) return setup;
+    setup.tick_id.reset();
+    setup.no_ticks = ticks.error();
+  } else {
+    setup.no_ticks = tick_id.error();
+  }
+  Status clock = TryOnSelf(api, MakeClockEvents(setup, kAnyPeriod));
+  if (!clock && (clock.error().system_error == EACCES || clock.error().system_error == EPERM)) {
+    setup.kernel_seen = false;
+    clock = TryOnSelf(api, MakeClockEvents(setup, kAnyPeriod));
+  }
+  if (!clock) return std::unexpected(clock.error());
+  return setup;
+}
+
+std::vector<TaskEvents::Event> MakeClockEvents(const ClockSetup& setup, nanoseconds period) {
+  TaskEvents::Event clock{.event = {.name = "cpu-clock"}, .writes_ring = true};
+  clock.event.attr.size = sizeof(perf_event_attr);
+  clock.event.attr.type = PERF_TYPE_SOFTWARE;
+  clock.event.attr.config = PERF_COUNT_SW_CPU_CLOCK;
+  clock.event.attr.sample_period = static_cast<std::uint64_t>(period.count());
+  clock.event.attr.exclude_kernel = !setup.kernel_seen;
+  clock.event.attr.exclude_hv = 1;
+  clock.event.attr.use_clockid = 1;
+  clock.event.attr.clockid = CLOCK_MONOTONIC;
+  TaskEvents::Event tick = clock;
+  std::vector<TaskEvents::Event> events;
+  if (setup.tick_id) {
+    tick.event.name = "irq_vectors:local_timer_entry";
+    tick.event.attr.type = PERF_TYPE_TRACEPOINT;
+    tick.event.attr.config = *setup.tick_id;
+    tick.event.attr.sample_period = 1;
+    tick.event.attr.sample_type = kSampleType;
+    tick.event.attr.sample_regs_user = kUserRegisterMask;
+    clock.writes_ring = false;
+    events.push_back(tick);
+  } else {
+    clock.event.attr.sample_type = kSampleType;
+    clock.event.attr.sample_regs_user = kUserRegisterMask;
+  }
+  events.push_back(clock);
+  return events;
+}
+
+nanoseconds PrimePeriod(nanoseconds wanted) {
+  const auto is_prime = [](std::int64_t number) {
+    if (number < 2) return false;
+    for (std::int64_t divisor = 2; divisor * divisor <= number; ++divisor) {
+      if (number % divisor == 0) return false;
+    }
+    return true;
+  };
+  std::int64_t period = wanted.count();
+  while (!is_prime(period)) ++period;
+  return nanoseconds(period);
+}
+
+Result<double> MeasureSampleCost(PerfApi& api, const ClockSetup& setup) {
+  Result<double> cost = 0.0;
+  std::thread([&] { cost = MeasureOnThisThread(api, setup); }).join();
+  return cost;
+}
+
+}  // namespace tmprof

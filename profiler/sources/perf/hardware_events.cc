@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profiler/sources/perf/hardware_events.h"
+
+#include <fmt/format.h>
+#include <perfmon/pfmlib_perf_event.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <fstream>
+#include <optional>
+#include <string_view>
+
+#include "base/check.h"
+
+namespace tmprof {
+namespace {
+
+// The address and its physical twin, where the data came from, and how long it took. PHYS_ADDR
+// needs CAP_PERFMON where perf_event_paranoid is above 0 … like the kernel's own samples.
+constexpr std::uint64_t kSampleType = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
+                                      PERF_SAMPLE_ADDR | PERF_SAMPLE_WEIGHT | PERF_SAMPLE_DATA_SRC |
+                                      PERF_SAMPLE_PHYS_ADDR;
+
+std::optional<std::string> FirstLine(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  if (!std::getline(file, line)) return std::nullopt;
+  return line;
+}
+
+std::optional<std::uint32_t> ParseNumber(std::string_view text) {
+  std::uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// "config:19" says that the field is bit 19 of perf_event_attr.config.
+std::optional<std::uint64_t> FieldMask(std::string_view format) {
+  constexpr std::string_view kPrefix = "config:";
+  if (!format.starts_with(kPrefix)) return std::nullopt;
+  const auto bit = ParseNumber(format.substr(kPrefix.size()));
+  if (!bit || *bit >= 64) return std::nullopt;
+  return std::uint64_t{1} << *bit;
+}
+
+}  // namespace
+
+Result<SampleRate> ParseSampleRate(std::string_view text) {
+  for (const SampleRate rate : {SampleRate::k1x, SampleRate::k4x, SampleRate::k8x}) {
+    if (text == fmt::format("{}x", static_cast<int>(rate))) return rate;
+  }
+  return Fail(BadInput("read sample rate", fmt::format("'{}'", text), "must be 1x, 4x or 8x"));
+}
+
+Result<perf_event_attr> EncodeWithPfm(const std::string& name) {
+  static const int initialized = pfm_initialize();
+  perf_event_attr attr{};
+  attr.size = sizeof attr;
+  pfm_perf_encode_arg_t argument{};
+  argument.attr = &attr;
+  argument.size = sizeof argument;
+  const int code =
+      initialized != PFM_SUCCESS
+          ? initialized
+          : pfm_get_os_event_encoding(name.c_str(), PFM_PLM3, PFM_OS_PERF_EVENT_EXT, &argument);
+  if (code != PFM_SUCCESS) {
+    return Fail({.attempt = "encode performance event",
+                 .object = name,
+                 .reason = fmt::format("libpfm4: {}", pfm_strerror(code)),
+                 .advice = "this CPU model has no such event, or libpfm4 does not know the model"});
+  }
+  return attr;
+}
+
+Result<HardwareSetup> FindIbs(const std::filesystem::path& devices, SampleRate rate) {
+  const std::filesystem::path pmu = devices / "ibs_op";
+  const auto type = FirstLine(pmu / "type").and_then(ParseNumber);
+  if (!type) {
+    return Fail(Refused("find AMD IBS", pmu.string(), ENOENT,
+                        "needs an AMD CPU with IBS and a kernel that sees it (rarely so in a "
+                        "virtual machine)"));
+  }
+  // Without it IBS counts cycles instead of micro-operations, and the period would mean another
+  // rate.
+  const auto count_ops = FirstLine(pmu / "format/cnt_ctl").and_then(FieldMask);
+  if (!count_ops) {
+    return Fail({.attempt = "make IBS count micro-operations",
+                 .object = (pmu / "format/cnt_ctl").string(),
+                 .reason = "absent or not one bit of config",
+                 .advice = "needs family 10h or later"});
+  }
+  const std::uint64_t period = PeriodOf(rate);
+  TMPROF_CHECK(period % 16 == 0);  // AMD APM vol. 2, 13.3: IbsOpMaxCnt has no low 4 bits
+  TaskEvents::Event event{.event = {.name = "ibs_op"}, .writes_ring = true};
+  event.event.attr.type = *type;
+  event.event.attr.config = *count_ops;
+  event.event.attr.sample_period = period;
+  event.event.attr.sample_type = kSampleType;
+  return HardwareSetup{
+      .name = "ibs", .label = "AMD IBS (accesses beyond the LLC)", .events = {event}};
+}
+
+Result<HardwareSetup> FindPebs(const std::filesystem::path& devices, const EventEncoder& encode,
+                               SampleRate rate) {
+  const std::filesystem::path precise = devices / "cpu/caps/max_precise";
+  const auto level = FirstLine(precise).and_then(ParseNumber);
+  if (!level || *level == 0) {
+    return Fail(Refused("find Intel PEBS", precise.string(), ENOENT,
+                        "needs an Intel CPU with PEBS and a kernel that sees it (rarely so in a "
+                        "virtual machine)"));
+  }
+  // The names changed with the microarchitectures; the first one that the host knows is taken.
+  constexpr std::array kLoads = {"MEM_TRANS_RETIRED:LOAD_LATENCY:ldlat=3",
+                                 "MEM_TRANS_RETIRED:LATENCY_ABOVE_THRESHOLD:ldlat=3"};
+  constexpr std::array kStores = {"MEM_INST_RETIRED:ALL_STORES", "MEM_UOPS_RETIRED:ALL_STORES",
+                                  "MEM_TRANS_RETIRED:PRECISE_STORE"};
+  HardwareSetup setup{
+      .name = "pebs", .label = "Intel PEBS (accesses beyond the LLC)", .events = {}};
+  const auto add = [&](const auto& names) -> Status {
+    std::optional<Error> refusal;
+    for (const char* name : names) {
+      auto attr = encode(name);
+      if (!attr) {
+        refusal = attr.error();
+        continue;
+      }
+      TaskEvents::Event event{.event = {.name = name, .attr = *attr}, .writes_ring = true};
+      event.event.attr.sample_period = PeriodOf(rate);
+      event.event.attr.sample_type = kSampleType;
+      event.event.attr.precise_ip = 2;  // "requested to have 0 skid", perf_event_open(2)
+      setup.events.push_back(std::move(event));
+      return {};
+    }
+    return Fail(*refusal);
+  };
+  if (Status added = add(kLoads); !added) return std::unexpected(added.error());
+  if (Status added = add(kStores); !added) return std::unexpected(added.error());
+  return setup;
+}
+
+}  // namespace tmprof

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profiler/sources/perf/task_events.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <optional>
+#include <utility>
+
+#include "base/check.h"
+
+namespace tmprof {
+
+Result<TaskEvents> TaskEvents::Create(PerfApi& api, std::vector<Event> events,
+                                      std::size_t ring_bytes) {
+  TMPROF_CHECK(!events.empty() && events.front().writes_ring);
+  for (Event& event : events) {
+    perf_event_attr& attr = event.event.attr;
+    attr.size = sizeof attr;
+    attr.inherit = 1;
+    attr.use_clockid = 1;
+    attr.clockid = CLOCK_MONOTONIC;
+    if (!event.writes_ring) continue;
+    TMPROF_CHECK(attr.sample_type == events.front().event.attr.sample_type);
+    attr.sample_id_all = 1;
+    attr.watermark = 1;
+    attr.wakeup_watermark = static_cast<std::uint32_t>(ring_bytes / 4);
+  }
+  perf_event_attr& first = events.front().event.attr;
+  first.task = 1;  // FORK and EXIT
+  first.mmap = 1;  // executable mappings …
+  first.mmap2 = 1;
+  first.comm = 1;  // … and exec
+  first.comm_exec = 1;
+  std::vector<CpuId> cpus = api.OnlineCpus();
+  std::vector<PerfRing> rings;
+  for (const CpuId cpu : cpus) {
+    auto ring = PerfRing::Create(api, cpu, ring_bytes);
+    if (!ring) return std::unexpected(ring.error());
+    rings.push_back(std::move(*ring));
+  }
+  return TaskEvents(api, std::move(events), std::move(cpus), std::move(rings));
+}
+
+TaskEvents::Family* TaskEvents::FamilyOf(Pid process) {
+  const auto found = std::ranges::find_if(
+      families_, [&](const Family& family) { return family.members.contains(process); });
+  return found == families_.end() ? nullptr : &*found;
+}
+
+TaskEvents::Family* TaskEvents::FamilyOfAncestor(Pid process) {
+  constexpr int kMaxDepth = 64;  // parents are read one by one while processes come and go
+  std::optional<Pid> ancestor = api_->Parent(process);
+  for (int depth = 0; ancestor && ancestor->value() > 1 && depth < kMaxDepth; ++depth) {
+    if (Family* family = FamilyOf(*ancestor)) return family;
+    ancestor = api_->Parent(*ancestor);
+  }
+  return nullptr;
+}
+
+void TaskEvents::Note(const PerfFork& fork) {
+  // Whoever wrote the record had our event, so the new task has inherited it.
+  if (Family* family = FamilyOf(fork.parent)) {
+    family->members.insert(fork.process);
+    family->threads.insert(fork.thread);
+  }
+}
+
+void TaskEvents::Drain(const Visit& visit) {
+  const std::uint64_t sample_type = events_.front().event.attr.sample_type;
+  for (const PerfRing& ring : rings_) {
+    corrupt_bytes_ += DrainRing(ring.memory(), scratch_, [&](std::span<const std::byte> bytes) {
+      const std::optional<PerfRecord> record = ParsePerfRecord(bytes, sample_type);
+      if (!record) {
+        corrupt_bytes_ += bytes.size();
+        return;
+      }
+      if (const auto* fork = std::get_if<PerfFork>(&*record)) Note(*fork);
+      visit(*record);
+    });
+  }
+}
+
+Status TaskEvents::AttachThread(Tid thread, Family& family) {
+  for (std::size_t i = 0; i < cpus_.size(); ++i) {
+    for (const Event& event : events_) {
+      auto fd = OpenEvent(*api_, event.event, thread, cpus_[i]);
+      if (!fd && fd.error().system_error == ESRCH) return {};
+      if (!fd) return std::unexpected(fd.error());
+      if (event.writes_ring) {
+        const auto redirected = api_->RedirectOutput(fd->get(), rings_[i].fd());
+        if (!redirected) {
+          return Fail(Refused("redirect perf event", event.event.name, redirected.error()));
+        }
+      }
+      family.fds.push_back(std::move(*fd));
+    }
+  }
+  family.threads.insert(thread);
+  return {};
+}
+
+// Events are opened running, even while disabled on the whole: only then do FORK records tell
+// which of the threads that appear meanwhile have inherited them and must not be attached twice.
+Status TaskEvents::Attach(Pid process, Family& family, const Visit& visit) {
+  std::set<Tid> attempted;
+  for (bool found_new = true; found_new;) {
+    found_new = false;
+    const std::vector<Tid> threads = api_->Threads(process);
+    Drain(visit);
+    for (const Tid thread : threads) {
+      if (!attempted.insert(thread).second || family.threads.contains(thread)) continue;
+      found_new = true;
+      if (Status attached = AttachThread(thread, family); !attached) return attached;
+    }
+  }
+  return {};
+}
+
+// A member that has exited gives its number back to the system.
+void TaskEvents::ForgetGoneMembers(const std::vector<Pid>& wanted) {
+  for (Family& family : families_) {
+    std::erase_if(family.members, [&](Pid process) {
+      return std::ranges::find(wanted, process) == wanted.end() && api_->Threads(process).empty();
+    });
+  }
+}
+
+Status TaskEvents::Follow(const std::vector<Pid>& wanted, const Visit& visit) {
+  Drain(visit);
+  ForgetGoneMembers(wanted);
+  Status status;
+  for (const Pid process : wanted) {
+    if (FamilyOf(process) != nullptr) continue;
+    if (Family* family = FamilyOfAncestor(process)) {
+      family->members.insert(process);
+      continue;
+    }
+    Family family{.members = {process}, .fds = {}};
+    // Registered first, so that forks during the attachment find their family.
+    families_.push_back(std::move(family));
+    Family& registered = families_.back();
+    const Status attached = Attach(process, registered, visit);
+    if (!attached && status) status = attached;
+    if (!enabled_) {
+      for (const UniqueFd& fd : registered.fds) (void)api_->Disable(fd.get());
+    }
+    // So that it is tried again if the process is still wanted at the next call.
+    if (registered.fds.empty()) families_.pop_back();
+  }
+  std::erase_if(families_, [&](const Family& family) {
+    return std::ranges::none_of(wanted,
+                                [&](Pid process) { return family.members.contains(process); });
+  });
+  return status;
+}
+
+void TaskEvents::SetEnabled(bool enabled) {
+  if (enabled == enabled_) return;
+  enabled_ = enabled;
+  for (const Family& family : families_) {
+    for (const UniqueFd& fd : family.fds) {
+      // Fails only for a task that is gone.
+      (void)(enabled ? api_->Enable(fd.get()) : api_->Disable(fd.get()));
+    }
+  }
+}
+
+std::vector<int> TaskEvents::RingFds() const {
+  std::vector<int> fds;
+  for (const PerfRing& ring : rings_) fds.push_back(ring.fd());
+  return fds;
+}
+
+bool TaskEvents::HasEvents() const { return !families_.empty(); }
+
+}  // namespace tmprof

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sampling events on every thread of the followed processes and on all that they create.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "base/units.h"
+#include "profiler/sources/perf/perf_api.h"
+#include "profiler/sources/perf/perf_record.h"
+#include "profiler/sources/perf/perf_ring.h"
+
+namespace tmprof {
+
+// One descriptor per event, existing thread and CPU, inherited by what the thread creates: the
+// kernel maps an inherited event only if it is bound to a CPU (kernel/events/core.c, perf_mmap()).
+// One ring per CPU takes the records of all.
+//
+// Inheritance defines a family: an explicitly attached process and everything it has forked since.
+// Closing a descriptor also ends it for every heir, so a family's descriptors stay open while any
+// member is wanted, even after the process they were opened on has exited.
+class TaskEvents {
+ public:
+  struct Event {
+    NamedEvent event;         // inherit, clockid, sample_id_all and the like are filled in
+    bool writes_ring = true;  // false: its interrupts are wanted, its records are not
+  };
+  using Visit = std::function<void(const PerfRecord&)>;
+
+  // The first event writes the ring, and tells of forks and changes of code; all that write it have
+  // the same sample_type.
+  static Result<TaskEvents> Create(PerfApi& api, std::vector<Event> events, std::size_t ring_bytes);
+
+  // The whole set of wanted processes. Opens events on those that no family covers yet; records
+  // found on the way go to `visit`. An error means that some thread could not be followed; whatever
+  // was opened before it stays in use. Vanished threads are no error.
+  Status Follow(const std::vector<Pid>& wanted, const Visit& visit);
+  // Disabled events cost the targets nothing; forks are inherited all the same.
+  void SetEnabled(bool enabled);
+  void Drain(const Visit& visit);
+
+  std::vector<int> RingFds() const;
+  bool HasEvents() const;
+  // Bytes of records that made no sense, so far.
+  std::uint64_t corrupt_bytes() const { return corrupt_bytes_; }
+
+ private:
+  struct Family {
+    std::set<Pid> members;
+    std::set<Tid> threads;  // attached or known to have inherited
+    std::vector<UniqueFd> fds;
+  };
+
+  TaskEvents(PerfApi& api, std::vector<Event> events, std::vector<CpuId> cpus,
+             std::vector<PerfRing> rings)
+      : api_(&api), events_(std::move(events)), cpus_(std::move(cpus)), rings_(std::move(rings)) {}
+
+  Family* FamilyOf(Pid process);
+  // The family of the nearest covered ancestor: for forks that happened while nothing was recorded.
+  Family* FamilyOfAncestor(Pid process);
+  Status Attach(Pid process, Family& family, const Visit& visit);
+  // A thread that is gone is no error.
+  Status AttachThread(Tid thread, Family& family);
+  void Note(const PerfFork& fork);
+  void ForgetGoneMembers(const std::vector<Pid>& wanted);
+
+  PerfApi* api_;
+  std::vector<Event> events_;
+  std::vector<CpuId> cpus_;
+  std::vector<PerfRing> rings_;  // one for each of cpus_
+  std::vector<Family> families_;
+  std::vector<std::byte> scratch_;
+  std::uint64_t corrupt_bytes_ = 0;
+  bool enabled_ = true;
+};
+
+}  // namespace tmprof
