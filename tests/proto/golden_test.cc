@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// The promise of proto/README.md: a trace that version 1 wrote is read, today and by every later
+// version, as exactly this. The file is from make_golden.cc and is not made again.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "proto/trace_file.h"
+
+namespace tmprof {
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr const char* kGolden = TMPROF_SOURCE_DIR "/tests/golden/v1.tmprof.data";
+
+TEST(GoldenTrace, HeaderOfVersion1IsReadAsItWas) {
+  const Result<TraceReader> reader = TraceReader::Open(kGolden);
+  ASSERT_TRUE(reader) << reader.error().Message();
+  const TraceInfo& info = reader->info();
+  EXPECT_EQ(info.tool_version, "tmprof 0.1.0");
+  EXPECT_EQ(info.kernel_release, "6.12.9");
+  EXPECT_EQ(info.cpu_model, "Golden CPU @ 2.50GHz");
+  EXPECT_EQ(info.cpus, 4u);
+  // 2026-01-01 00:00:00 UTC.
+  EXPECT_EQ(info.wall_start.time_since_epoch(), nanoseconds(1'767'225'600'000'000'000));
+  EXPECT_EQ(info.start.time_since_epoch(), nanoseconds(500'000'000'000));
+  EXPECT_EQ(info.epoch_length, nanoseconds(1'000'000'000));
+  EXPECT_EQ(info.calibration.ns_per_set, 170.0);
+  EXPECT_EQ(info.calibration.ns_per_look, 11000.5);
+  EXPECT_EQ(info.calibration.ns_per_sample, std::nullopt);
+  EXPECT_THAT(info.settings,
+              testing::ElementsAre(Setting{"max-overhead", "1%"}, Setting{"abit", "ladder"}));
+  EXPECT_THAT(info.warnings, testing::ElementsAre("numa_balancing is on"));
+}
+
+TEST(GoldenTrace, FirstEpochOfVersion1IsReadAsItWas) {
+  Result<TraceReader> reader = TraceReader::Open(kGolden);
+  ASSERT_TRUE(reader) << reader.error().Message();
+  EpochProfile epoch;
+  ASSERT_TRUE(reader->Next(epoch).value());
+  EXPECT_EQ(epoch.index, 0u);
+  EXPECT_EQ(epoch.start.time_since_epoch(), nanoseconds(500'000'000'000));
+  EXPECT_EQ(epoch.end.time_since_epoch(), nanoseconds(501'001'000'000));
+  EXPECT_EQ(epoch.profiler_cpu_time, nanoseconds(2'500'000));
+
+  ASSERT_EQ(epoch.sources.size(), 3u);
+  const SourceStatus& abit = epoch.sources[0];
+  EXPECT_EQ(abit.name, "abit-bpf");
+  EXPECT_EQ(abit.label, "accessed bits (ladder)");
+  EXPECT_EQ(abit.role, SourceRole::kReferences);
+  EXPECT_EQ(abit.state, SourceState::kActive);
+  EXPECT_EQ(abit.duty_cycle, 1.0);
+  EXPECT_EQ(abit.observations, 3591u);
+  EXPECT_EQ(abit.lost, 0u);
+  EXPECT_THAT(abit.details,
+              testing::ElementsAre(NamedCount{"clears", 2}, NamedCount{"tlb_stale", 1}));
+  const SourceStatus& clock = epoch.sources[1];
+  EXPECT_EQ(clock.role, SourceRole::kSamples);
+  EXPECT_EQ(clock.state, SourceState::kGated);
+  EXPECT_EQ(clock.duty_cycle, 0.0);
+  EXPECT_EQ(clock.observations, std::nullopt);
+  EXPECT_EQ(clock.lost, std::nullopt);
+  const SourceStatus& exact = epoch.sources[2];
+  EXPECT_EQ(exact.role, SourceRole::kTruth);
+  EXPECT_EQ(exact.state, SourceState::kUnavailable);
+  EXPECT_EQ(exact.duty_cycle, std::nullopt);
+  EXPECT_EQ(exact.note, "not asked for");
+
+  ASSERT_EQ(epoch.targets.size(), 2u);
+  const Target& server = epoch.targets[0];
+  EXPECT_EQ(server.id, TargetId(0));
+  EXPECT_EQ(server.pid, Pid(1234));
+  EXPECT_EQ(server.start_time_ticks, 49'000u);
+  EXPECT_EQ(server.name, "server");
+  EXPECT_EQ(server.command, "server --port 1");
+  EXPECT_FALSE(server.exited);
+  EXPECT_EQ(server.cpu_time, nanoseconds(950'000'000));
+  EXPECT_THAT(server.mappings,
+              testing::ElementsAre(
+                  Mapping{{Vpn(0x55555), Vpn(0x55600)}, MappingKind::kFile, "/bin/server"},
+                  Mapping{{Vpn(0x55600), Vpn(0x55700)}, MappingKind::kHeap, ""},
+                  Mapping{{Vpn(0x7f0000000), Vpn(0x7f0000800)}, MappingKind::kAnonymous, ""},
+                  Mapping{{Vpn(0x7f0001000), Vpn(0x7f0001100)}, MappingKind::kShared, "/shm"},
+                  Mapping{{Vpn(0x7ffff0000), Vpn(0x7ffff0020)}, MappingKind::kStack, ""},
+                  Mapping{{Vpn(0x7ffff0030), Vpn(0x7ffff0032)}, MappingKind::kSpecial, "[vdso]"}));
+  const Target& child = epoch.targets[1];
+  EXPECT_EQ(child.id, TargetId(1));
+  EXPECT_EQ(child.name, "caf\xe9");
+  EXPECT_TRUE(child.exited);
+  EXPECT_EQ(child.cpu_time, std::nullopt);
+  EXPECT_TRUE(child.mappings.empty());
+}
+
+TEST(GoldenTrace, PagesOfVersion1AreReadAsTheyWere) {
+  Result<TraceReader> reader = TraceReader::Open(kGolden);
+  ASSERT_TRUE(reader) << reader.error().Message();
+  EpochProfile epoch;
+  ASSERT_TRUE(reader->Next(epoch).value());
+  const PageColumns& pages = epoch.pages;
+  ASSERT_EQ(pages.size(), 515u);
+
+  EXPECT_EQ(pages.key(0), (PageKey{TargetId(0), Vpn(0x55600)}));
+  EXPECT_EQ(pages.looks[0], 0u);
+  EXPECT_EQ(pages.load_samples[0], 300u);
+  EXPECT_EQ(pages.node[0], std::nullopt);
+
+  for (std::uint32_t page = 0; page < 512; ++page) {
+    const std::size_t i = 1 + page;
+    SCOPED_TRACE(page);
+    EXPECT_EQ(pages.key(i), (PageKey{TargetId(0), Vpn(0x7f0000000 + page)}));
+    EXPECT_EQ(pages.span_pages[i], 1u);
+    EXPECT_EQ(pages.looks[i], 7u);
+    EXPECT_EQ(pages.references[i], page % 8);
+    EXPECT_EQ(pages.first_accesses[i], page % 8 == 0 ? 0u : 1u);
+    // 16 codes per octave, two octaves per reference, downwards from 1.02 s.
+    constexpr std::uint16_t kCodes[] = {479, 447, 415, 383, 351, 319, 287, 255};
+    EXPECT_EQ(pages.time_at_risk[i].code(), kCodes[page % 8]);
+    EXPECT_EQ(pages.load_samples[i], 0u);
+    EXPECT_EQ(pages.store_samples[i], page == 100 ? 2u : 0u);
+    EXPECT_EQ(pages.node[i], NodeId(0));
+  }
+
+  EXPECT_EQ(pages.key(513), (PageKey{TargetId(0), Vpn(0x7f0000200)}));
+  EXPECT_EQ(pages.span_pages[513], 512u);
+  EXPECT_EQ(pages.looks[513], 7u);
+  EXPECT_EQ(pages.references[513], 6u);
+  EXPECT_EQ(pages.first_accesses[513], 1u);
+  EXPECT_EQ(pages.time_at_risk[513].code(), 320);  // 1 + round(16 log2(10^6)) = 1 + round(318.9)
+  EXPECT_EQ(pages.node[513], NodeId(1));
+
+  EXPECT_EQ(pages.key(514), (PageKey{TargetId(1), Vpn(0x55600)}));
+  EXPECT_EQ(pages.load_samples[514], 1u);
+}
+
+TEST(GoldenTrace, SecondEpochOfVersion1CarriesTheMappings) {
+  Result<TraceReader> reader = TraceReader::Open(kGolden);
+  ASSERT_TRUE(reader) << reader.error().Message();
+  EpochProfile epoch;
+  ASSERT_TRUE(reader->Next(epoch).value());
+  const std::vector<Mapping> mappings = epoch.targets[0].mappings;
+  ASSERT_TRUE(reader->Next(epoch).value());
+  EXPECT_EQ(epoch.index, 2u);
+  ASSERT_EQ(epoch.targets.size(), 1u);
+  EXPECT_EQ(epoch.targets[0].cpu_time, std::nullopt);
+  EXPECT_EQ(epoch.targets[0].mappings, mappings);
+  ASSERT_EQ(epoch.pages.size(), 1u);
+  EXPECT_EQ(epoch.pages.key(0), (PageKey{TargetId(0), Vpn(0x7f0001000)}));
+  EXPECT_EQ(epoch.pages.references[0], 1u);
+  EXPECT_FALSE(reader->Next(epoch).value());
+  EXPECT_TRUE(reader->finished());
+}
+
+}  // namespace
+}  // namespace tmprof

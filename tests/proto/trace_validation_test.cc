@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// Frames that are sound as frames but hold messages no writer makes. Their bytes are put together
+// by hand, so these tests also pin the field numbers of trace.proto.
+
+#include <array>
+
+#include "tests/proto/trace_fixture.h"
+
+namespace tmprof {
+namespace {
+
+using testing::HasSubstr;
+
+// Field numbers of PageColumns.
+enum ColumnField {
+  kGap = 3,
+  kSpan,
+  kLooks,
+  kReferences,
+  kFirstAccesses,
+  kTimeAtRisk,
+  kLoads,
+  kStores,
+  kNode
+};
+
+std::string Constant(std::uint64_t value) { return Number(1, 1) + Number(2, value); }
+std::string Codes(std::initializer_list<unsigned char> codes,
+                  std::initializer_list<std::uint64_t> dictionary = {},
+                  std::initializer_list<std::uint64_t> overflow = {}) {
+  return Number(1, 2) + Bytes(3, std::string(codes.begin(), codes.end())) + Packed(4, dictionary) +
+         Packed(5, overflow);
+}
+std::string Runs(std::initializer_list<std::uint64_t> values,
+                 std::initializer_list<std::uint64_t> lengths) {
+  return Number(1, 3) + Packed(6, values) + Packed(7, lengths);
+}
+
+// An epoch of targets 0 and 2 with two and one page records, which a test then spoils.
+struct EpochByHand {
+  std::string targets = Bytes(6, Number(1, 0)) + Bytes(6, Number(1, 2));
+  std::string groups = Packed(1, {0, 2}) + Packed(2, {2, 1});
+  std::array<std::string, 12> columns = [] {
+    std::array<std::string, 12> all;
+    for (int field = kGap; field <= kNode; ++field) all[field] = Constant(0);
+    all[kGap] = Codes({5, 0, 7});
+    all[kSpan] = Codes({1, 2, 1});
+    all[kLooks] = Runs({4, 9}, {2, 1});
+    all[kReferences] = Codes({0, 1, 0}, {3, 4});
+    all[kTimeAtRisk] = Codes({255, 1, 255}, {}, {1025, 255});
+    all[kNode] = Codes({1, 255, 2}, {}, {65536});
+    return all;
+  }();
+  std::string extra;  // appended to the epoch's message
+
+  std::string Message() const {
+    std::string pages = groups;
+    for (int field = kGap; field <= kNode; ++field) {
+      if (!columns[field].empty()) pages += Bytes(field, columns[field]);
+    }
+    return targets + Bytes(7, pages) + extra;
+  }
+};
+
+class TraceValidation : public TraceTest {
+ protected:
+  ReadBack ReadMessage(std::string_view message) {
+    WriteFile(path(), EmptyTrace() + FrameOf(2, message));
+    return ReadTrace(path());
+  }
+  // What is wrong with it; fails unless file and offset are named.
+  std::string Complaint(std::string_view message) {
+    const std::string prefix = "cannot read trace file '" + path().string() + "': frame at byte " +
+                               std::to_string(EmptyTrace().size()) + ": ";
+    const ReadBack back = ReadMessage(message);
+    EXPECT_TRUE(back.epochs.empty());
+    EXPECT_THAT(back.error, testing::StartsWith(prefix));
+    return back.error.substr(std::min(prefix.size(), back.error.size()));
+  }
+  std::string Complaint(int field, std::string_view column) {
+    EpochByHand epoch;
+    epoch.columns[static_cast<std::size_t>(field)] = column;
+    return Complaint(epoch.Message());
+  }
+};
+
+TEST_F(TraceValidation, MessageByHandDecodesToWhatTheManualSays) {
+  EpochProfile expected;
+  expected.targets.resize(2);
+  expected.targets[1].id = TargetId(2);
+  Append(expected.pages, {.key = {TargetId(0), Vpn(5)},
+                          .span = PageCount(1),
+                          .looks = 4,
+                          .references = 3,
+                          .time_at_risk = LogDuration::FromCode(1025),
+                          .node = NodeId(0)});
+  Append(expected.pages, {.key = {TargetId(0), Vpn(6)},
+                          .span = PageCount(2),
+                          .looks = 4,
+                          .references = 4,
+                          .time_at_risk = LogDuration::FromCode(1),
+                          .node = NodeId(65535)});
+  Append(expected.pages, {.key = {TargetId(2), Vpn(7)},
+                          .span = PageCount(1),
+                          .looks = 9,
+                          .references = 3,
+                          .time_at_risk = LogDuration::FromCode(255),
+                          .node = NodeId(1)});
+  const ReadBack back = ReadMessage(EpochByHand().Message());
+  EXPECT_EQ(back.error, "");
+  EXPECT_THAT(back.epochs, testing::ElementsAre(expected));
+}
+
+TEST_F(TraceValidation, FieldsOfALaterVersionAreSkipped) {
+  EpochByHand epoch;
+  epoch.extra = Number(1000, 5) + Bytes(1001, "later");
+  epoch.targets = Bytes(6, Number(1, 0) + Bytes(999, "later")) + Bytes(6, Number(1, 2));
+  epoch.groups += Bytes(998, Constant(1));
+  const ReadBack back = ReadMessage(epoch.Message());
+  EXPECT_EQ(back.error, "");
+  EXPECT_EQ(back.epochs, ReadMessage(EpochByHand().Message()).epochs);
+}
+
+TEST_F(TraceValidation, ColumnsOfAnotherLengthAreRefused) {
+  EXPECT_EQ(Complaint(kLoads, Codes({1, 1})), "column 'load_samples' has 2 values for 3 records");
+  EXPECT_EQ(Complaint(kStores, Codes({1, 1, 1, 1})),
+            "column 'store_samples' has 4 values for 3 records");
+  EXPECT_EQ(Complaint(kFirstAccesses, Runs({0, 1}, {1, 1})),
+            "column 'first_accesses' has 2 values for 3 records");
+  EXPECT_EQ(Complaint(kFirstAccesses, Runs({0, 1}, {2, 2})),
+            "column 'first_accesses' has more values than the 3 records");
+  EXPECT_EQ(Complaint(kFirstAccesses, Runs({0, 1}, {3, ~0ull})),
+            "column 'first_accesses' has more values than the 3 records");
+  EXPECT_EQ(Complaint(kFirstAccesses, Runs({0, 1, 2}, {2, 1})),
+            "column 'first_accesses' has 3 run values and 2 run lengths");
+  EXPECT_EQ(Complaint(kFirstAccesses, Runs({0, 1, 2}, {2, 0, 1})),
+            "column 'first_accesses' has an empty run");
+  EXPECT_EQ(Complaint(kLooks, ""), "column 'looks' is missing");
+}
+
+TEST_F(TraceValidation, CodesThatStandForNothingAreRefused) {
+  EXPECT_EQ(Complaint(kLoads, Codes({1, 255, 1})),
+            "column 'load_samples' has too few overflow values");
+  EXPECT_EQ(Complaint(kLoads, Codes({1, 255, 1}, {}, {300, 300})),
+            "column 'load_samples' has too many overflow values");
+  EXPECT_EQ(Complaint(kLoads, Codes({1, 2, 1}, {7, 8})),
+            "column 'load_samples' has a code that is not in its dictionary");
+  EXPECT_EQ(Complaint(kLoads, Number(1, 4)), "column 'load_samples' has the unknown coding 4");
+  EXPECT_EQ(Complaint(kLoads, Number(2, 1)), "column 'load_samples' has the unknown coding 0");
+  const std::string dictionary_of_256 = Bytes(4, std::string(256, '\x01'));
+  EXPECT_EQ(Complaint(kLoads, Number(1, 2) + Bytes(3, "\x01\x01\x01") + dictionary_of_256),
+            "column 'load_samples' has a dictionary of 256 values");
+}
+
+TEST_F(TraceValidation, ValuesOutsideTheirTypeAreRefused) {
+  EXPECT_EQ(Complaint(kLoads, Constant(1ull << 32)),
+            "column 'load_samples' has the value 4294967296, above 4294967295");
+  EXPECT_EQ(Complaint(kStores, Runs({1ull << 32, 0}, {1, 2})),
+            "column 'store_samples' has the value 4294967296, above 4294967295");
+  EXPECT_EQ(Complaint(kTimeAtRisk, Codes({1, 255, 1}, {}, {1026})),
+            "column 'time_at_risk' has the value 1026, above 1025");
+  EXPECT_EQ(Complaint(kNode, Codes({0, 0, 0}, {65537})),
+            "column 'node' has the value 65537, above 65536");
+  EXPECT_EQ(Complaint(kGap, Constant(1ull << 52)),
+            "column 'gap_pages' has the value 4503599627370496, above 4503599627370495");
+}
+
+TEST_F(TraceValidation, SpansThatAreEmptyOrLeaveMemoryAreRefused) {
+  EXPECT_EQ(Complaint(kSpan, Codes({1, 0, 1})), "record 1 has a span of 0 pages");
+  EXPECT_EQ(Complaint(kGap, Runs({0, (1ull << 52) - 1, 0}, {1, 1, 1})),
+            "pages of target 0 are past the end of memory");
+  EXPECT_EQ(Complaint(kGap, Runs({0, (1ull << 52) - 2, 0}, {1, 1, 1})),
+            "pages of target 0 are past the end of memory");
+  EpochByHand at_the_end;
+  at_the_end.columns[kGap] = Runs({0, (1ull << 52) - 3, (1ull << 52) - 1}, {1, 1, 1});
+  const ReadBack back = ReadMessage(at_the_end.Message());
+  ASSERT_EQ(back.error, "");
+  EXPECT_EQ(back.epochs[0].pages.vpn[1], Vpn((1ull << 52) - 2));
+  EXPECT_EQ(back.epochs[0].pages.vpn[2], Vpn((1ull << 52) - 1));
+}
+
+TEST_F(TraceValidation, MoreReferencesThanLooksAreRefused) {
+  EXPECT_EQ(Complaint(kReferences, Codes({4, 5, 1})), "record 1 has 5 references in 4 looks");
+}
+
+TEST_F(TraceValidation, GroupsThatDoNotAscendOrNameNoTargetAreRefused) {
+  const auto complaint = [&](const std::string& groups) {
+    EpochByHand epoch;
+    epoch.groups = groups;
+    return Complaint(epoch.Message());
+  };
+  EXPECT_EQ(complaint(Packed(1, {2, 0}) + Packed(2, {2, 1})), "pages of target 0 do not ascend");
+  EXPECT_EQ(complaint(Packed(1, {0, 0}) + Packed(2, {2, 1})), "pages of target 0 do not ascend");
+  EXPECT_EQ(complaint(Packed(1, {0, 1}) + Packed(2, {2, 1})),
+            "pages of target 1, which is not listed");
+  EXPECT_EQ(complaint(Packed(1, {0, 2}) + Packed(2, {3, 0})), "target 2 has an empty group");
+  EXPECT_EQ(complaint(Packed(1, {0, 2}) + Packed(2, {3})), "2 group targets and 1 group sizes");
+  EXPECT_EQ(complaint(Packed(1, {0, 2}) + Packed(2, {2, 2})),
+            "column 'gap_pages' has 3 values for 4 records");
+}
+
+TEST_F(TraceValidation, TargetsOutOfOrderAreRefused) {
+  EpochByHand epoch;
+  epoch.targets = Bytes(6, Number(1, 2)) + Bytes(6, Number(1, 0));
+  EXPECT_EQ(Complaint(epoch.Message()), "target 0 is not in ascending order");
+}
+
+TEST_F(TraceValidation, MappingsThatLeaveMemoryOrHaveNoKindAreRefused) {
+  const auto complaint = [&](std::string_view mappings) {
+    EpochByHand epoch;
+    epoch.targets = Bytes(6, Number(1, 0) + std::string(mappings)) + Bytes(6, Number(1, 2));
+    return Complaint(epoch.Message());
+  };
+  const std::string sound = Bytes(9, Number(1, 1) + Number(2, 1) + Number(3, 1));
+  EXPECT_EQ(complaint(sound + Bytes(9, Number(1, 1) + Number(2, 1))),
+            "mapping 1 of target 0 has the unknown kind 0");
+  EXPECT_EQ(complaint(Bytes(9, Number(1, 1) + Number(2, 1) + Number(3, 7))),
+            "mapping 0 of target 0 has the unknown kind 7");
+  EXPECT_EQ(complaint(sound + Bytes(9, Number(1, (1ull << 52) - 2) + Number(2, 1) + Number(3, 1))),
+            "mapping 1 of target 0 is past the end of memory");
+  EXPECT_EQ(complaint(sound + Bytes(9, Number(1, ~0ull) + Number(2, 1) + Number(3, 1))),
+            "mapping 1 of target 0 is past the end of memory");
+  EXPECT_EQ(complaint(sound + Bytes(9, Number(1, 1) + Number(2, ~0ull) + Number(3, 1))),
+            "mapping 1 of target 0 is past the end of memory");
+  EXPECT_EQ(complaint(Number(8, 1)), "target 0 repeats mappings that it did not have before");
+}
+
+TEST_F(TraceValidation, SourcesOutsideTheirRangesAreRefused) {
+  const auto complaint = [&](const std::string& rest) {
+    EpochByHand epoch;
+    epoch.extra = Bytes(5, Bytes(1, "clock") + rest);
+    return Complaint(epoch.Message());
+  };
+  EXPECT_EQ(complaint(Number(3, 4) + Number(4, 1)), "source 'clock' has the unknown role 4");
+  EXPECT_EQ(complaint(Number(4, 1)), "source 'clock' has the unknown role 0");
+  EXPECT_EQ(complaint(Number(3, 1) + Number(4, 9)), "source 'clock' has the unknown state 9");
+  // Field 5, wire type 1: a little-endian IEEE 754 double. 1.5 and NaN.
+  const std::string known = Number(3, 1) + Number(4, 1);
+  EXPECT_EQ(complaint(known + std::string("\x29\0\0\0\0\0\0\xf8\x3f", 9)),
+            "source 'clock' has the duty cycle 1.5, outside [0, 1]");
+  EXPECT_THAT(complaint(known + std::string("\x29\0\0\0\0\0\0\xf8\x7f", 9)),
+              HasSubstr("duty cycle nan"));
+}
+
+TEST_F(TraceValidation, EpochsWithoutPagesOrEndOfTimeAreRefused) {
+  EXPECT_EQ(Complaint(""), "the page columns are missing");
+  EpochByHand epoch;
+  epoch.extra = Number(2, 1) + Number(3, 0x7fffffffffffffff);
+  EXPECT_EQ(Complaint(epoch.Message()), "the epoch ends past the end of time");
+  epoch.extra = Number(3, ~0ull);
+  EXPECT_EQ(Complaint(epoch.Message()), "the epoch ends past the end of time");
+}
+
+TEST_F(TraceValidation, BytesThatAreNoMessageAreRefused) {
+  EXPECT_EQ(Complaint("\xff\xff\xff"), "the epoch is not a protobuf message");
+}
+
+}  // namespace
+}  // namespace tmprof
