@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the scanner needs of the kernel. Tests put a simulated process behind it.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "profiler/sources/abit/page_table_reader.h"
+
+namespace tmprof::abit {
+
+enum class ClearOutcome : std::uint8_t {
+  kDone,
+  kUnclearable,  // hugetlb, mlocked or device memory: the kernel refuses it for this mapping
+  kUnmapped,     // part of the range is not mapped any more
+  kProcessGone,
+  kRefused,  // not permitted
+};
+
+// Why a bit may be set although the range was just cleared.
+enum class PageStanding : std::uint8_t {
+  kClearable,    // it was cleared: the program has accessed the page since
+  kShared,       // also mapped elsewhere, so the clear passed it by
+  kUnsettled,    // not yet on the kernel's page lists, so the clear passed it by
+};
+
+// One live process. A process that vanishes turns into outcomes, never into errors.
+class AbitProcess {
+ public:
+  virtual ~AbitProcess() = default;
+
+  // As PageTableReader::Read; the parts are valid until the next Read of any process.
+  virtual ReadResult Read(VpnRange range, PageTableReader::Depth depth,
+                          std::vector<TablePart>& parts) = 0;
+
+  // Clears the accessed bits of the range and flushes them. Precondition: `range` holds whole huge
+  // pages only, as part of one would be split off.
+  virtual ClearOutcome Clear(VpnRange range) = 0;
+
+  // Whether pages were reached by the last Clear(). `settled[i]`: known not to be kUnsettled, so
+  // that this need not be asked again.
+  virtual std::vector<PageStanding> Inspect(std::span<const Vpn> pages,
+                                            const std::vector<bool>& settled) = 0;
+
+  // CPU time of all threads so far; lags by up to a timer tick per running thread.
+  virtual std::chrono::nanoseconds CpuTime() = 0;
+
+  // False once the process has exited, also when its number is in use again.
+  virtual bool Alive() = 0;
+};
+
+class AbitKernel {
+ public:
+  virtual ~AbitKernel() = default;
+
+  virtual Result<std::unique_ptr<AbitProcess>> Open(Pid pid, std::uint64_t start_time_ticks) = 0;
+
+  virtual MonotonicTime Now() = 0;
+  virtual std::chrono::nanoseconds OwnCpuTime() = 0;  // of the calling thread
+  virtual std::chrono::nanoseconds Tick() const = 0;  // by which CpuTime() may lag
+  virtual std::uint64_t frame_mask() const = 0;
+
+  // Set: memory is short, and clearing, which moves pages to the inactive list, would feed reclaim.
+  virtual std::optional<std::string> MemoryPressure() = 0;
+};
+
+}  // namespace tmprof::abit

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/sources/abit/abit_scanner.h"
+
+#include <sys/prctl.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/clock.h"
+#include "profiler/sources/abit/calibration.h"
+#include "profiler/sources/abit/linux_abit_kernel.h"
+#include "profiler/sources/abit/node_map.h"
+
+namespace tmprof::abit {
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr nanoseconds kLookForOtherClearers = std::chrono::seconds(10);
+
+std::string_view Label(ScanOptions::Mode mode) {
+  return mode == ScanOptions::Mode::kLadder ? "accessed bits (exposure ladder)"
+                                            : "accessed bits (plain, one bit per interval)";
+}
+
+ReferenceRecord HugeRecord(const HugeSpan& huge) {
+  ReferenceRecord record;
+  record.key = {huge.target, huge.start};
+  record.span = huge.span;
+  return record;
+}
+
+void Deliver(const BlockEvidence& block, const NodeMap& nodes,
+             std::vector<ReferenceRecord>& records) {
+  for (std::size_t i = 0; i < block.units.size(); ++i) {
+    const tmprof_tally& tally = block.units[i].tally;
+    if (tally.looks == 0) continue;
+    records.push_back({.key = {block.target, block.start + PageCount(i * block.unit.value())},
+                       .span = block.unit,
+                       .looks = tally.looks,
+                       .references = tally.references,
+                       .first_accesses = tally.first_accesses,
+                       .time_at_risk = nanoseconds(tally.at_risk_ns),
+                       .node = nodes.NodeOf(block.units[i].frame)});
+  }
+}
+
+}  // namespace
+
+// Owns the thread that scans. The engine and the kernel belong to whoever holds the mutex.
+class AbitScanner::Worker {
+ public:
+  Worker(std::unique_ptr<AbitKernel> kernel, const ScanOptions& options)
+      : kernel_(std::move(kernel)), engine_(*kernel_, options), thread_([this] { Run(); }) {}
+
+  // Calls `work` with the engine, between two steps of the thread.
+  template <typename Work>
+  decltype(auto) With(Work work) {
+    ++callers_;
+    std::unique_lock lock(mutex_);
+    --callers_;
+    // Whatever it does, the thread must look at its new situation.
+    struct Wake {
+      std::condition_variable& changed;
+      ~Wake() { changed.notify_all(); }
+    } wake{changed_};
+    changes_++;
+    return work(engine_);
+  }
+
+  ~Worker() {
+    With([this](ScanEngine&) { stopping_ = true; });
+    thread_.join();
+  }
+
+  NodeMap nodes;  // for the recorder's thread only
+  MonotonicTime looked_for_clearers{};
+  std::optional<std::string> other_clearer;
+
+ private:
+  void Run() {
+    // Reads are due to fractions of a millisecond; the default slack is 50 us.
+    ::prctl(PR_SET_TIMERSLACK, 1UL);
+    ::prctl(PR_SET_NAME, "tmprof-abit");
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+      const MonotonicTime next = engine_.Step();
+      const std::uint64_t changes = changes_;
+      const auto woken = [&] { return changes_ != changes; };
+      if (callers_ > 0) {
+        changed_.wait(lock, woken);
+      } else if (next == ScanEngine::kNever) {
+        changed_.wait(lock, woken);
+      } else if (next > kernel_->Now()) {
+        changed_.wait_until(
+            lock, std::chrono::steady_clock::time_point(next.time_since_epoch()), woken);
+      }
+    }
+  }
+
+  std::unique_ptr<AbitKernel> kernel_;
+  ScanEngine engine_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::atomic<int> callers_{0};  // waiting for the mutex
+  std::uint64_t changes_ = 0;
+  bool stopping_ = false;
+  std::thread thread_;  // last: it uses all the others
+};
+
+AbitScanner::AbitScanner(std::unique_ptr<AbitKernel> kernel, const ScanOptions& options)
+    : options_(options), worker_(std::make_unique<Worker>(std::move(kernel), options)) {}
+
+AbitScanner::~AbitScanner() = default;
+
+Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(const Options& options) {
+  auto reader = options.way ? PageTableReader::Open(*options.way) : PageTableReader::Open();
+  if (!reader) return Fail(std::move(reader.error()));
+  std::vector<std::string> warnings;
+  if (!(*reader)->fallback_reason().empty()) {
+    warnings.push_back(fmt::format("accessed bits are read through the {}: {}",
+                                   Name((*reader)->way()), (*reader)->fallback_reason()));
+  }
+  auto kernel = MakeLinuxAbitKernel(std::move(*reader));
+  auto cost = Calibrate(*kernel);
+  if (!cost) return Fail(std::move(cost.error()));
+  ScanOptions scan = options.scan;
+  scan.cost = *cost;
+  auto scanner = std::make_unique<AbitScanner>(std::move(kernel), scan);
+  scanner->calibration_.ns_per_set = cost->ns_per_set;
+  scanner->calibration_.ns_per_look = cost->ns_per_look;
+  if (auto other = OtherAccessedBitClearer()) warnings.push_back(std::move(*other));
+  scanner->warnings_ = std::move(warnings);
+  return scanner;
+}
+
+Status AbitScanner::SetTargets(const std::vector<TrackedProcess>& targets) {
+  worker_->With([&](ScanEngine& engine) { engine.SetTargets(targets); });
+  return {};
+}
+
+void AbitScanner::SetActive(bool active) {
+  worker_->With([&](ScanEngine& engine) { engine.SetActive(active); });
+}
+
+SourceEpoch AbitScanner::TakeEpoch() {
+  const Harvest harvest = worker_->With([](ScanEngine& engine) { return engine.TakeEpoch(); });
+  SourceEpoch epoch;
+  for (const BlockEvidence& block : harvest.evidence)
+    Deliver(block, worker_->nodes, epoch.references);
+  for (const HugeSpan& huge : harvest.huge) epoch.huge_spans.push_back(HugeRecord(huge));
+
+  SourceStatus& status = epoch.status;
+  status.name = name();
+  status.label = Label(options_.mode);
+  status.role = role();
+  status.state = harvest.active.count() > 0 ? SourceState::kActive : SourceState::kGated;
+  if (harvest.length.count() > 0) {
+    status.duty_cycle = std::min(1.0, static_cast<double>(harvest.active.count()) /
+                                          static_cast<double>(harvest.length.count()));
+  }
+  const ScanCounts& counts = harvest.counts;
+  status.observations = counts.observations;
+  status.lost = counts.lost;
+  status.details = {{"clears", counts.clears},
+                    {"sets_charged", counts.sets_charged},
+                    {"cost_charged_ns", counts.cost_ns},
+                    {"looks", counts.looks},
+                    {"rotations", counts.rotations},
+                    {"unclearable_pages", harvest.unclearable},
+                    {"shared_pages", counts.shared},
+                    {"unsettled_pages", counts.unsettled},
+                    {"late", counts.late},
+                    {"retries_busy", counts.retries_busy},
+                    {"torn_tables", counts.torn},
+                    {"tlb_stale", 0}};  // MADV_COLD flushes
+  const MonotonicTime now = SystemClock().Now();
+  if (now - worker_->looked_for_clearers >= kLookForOtherClearers) {
+    worker_->looked_for_clearers = now;
+    worker_->other_clearer = OtherAccessedBitClearer();
+  }
+  status.note = harvest.note;
+  if (worker_->other_clearer) {
+    if (!status.note.empty()) status.note += "; ";
+    status.note += *worker_->other_clearer;
+  }
+  return epoch;
+}
+
+Probe ProbeAbit() {
+  Probe probe;
+  probe.name = "abit-bpf";
+  probe.job = ProbeJob::kAccessedBits;
+  probe.label = Label(ScanOptions::Mode::kLadder);
+  auto reader = PageTableReader::Open();
+  if (!reader) {
+    probe.system_error = reader.error().system_error;
+    probe.detail = reader.error().Message();
+    probe.fix = reader.error().advice;
+    return probe;
+  }
+  probe.usable = true;
+  probe.detail = fmt::format("page tables are read through a BPF {}", Name((*reader)->way()));
+  if (!(*reader)->fallback_reason().empty())
+    probe.detail += fmt::format(", because: {}", (*reader)->fallback_reason());
+  if (const auto other = OtherAccessedBitClearer()) {
+    probe.detail += fmt::format("; {}", *other);
+    probe.fix = "stop the other one, or take references as a lower bound";
+  }
+  return probe;
+}
+
+}  // namespace tmprof::abit

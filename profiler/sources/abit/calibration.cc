@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/sources/abit/calibration.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "profiler/procfs.h"
+
+namespace tmprof::abit {
+namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr std::size_t kPages = 8192;  // 32 MiB: more than a TLB covers
+constexpr std::size_t kStride = 5003;  // coprime to kPages: an order no prefetcher follows
+constexpr std::size_t kBlockPages = 512;
+constexpr int kFewestPairs = 5;
+
+// What each pass is measured under.
+enum class Disturbance : std::uint8_t { kNone, kCleared, kLookedAt };
+
+// Shared with the child.
+struct Bench {
+  std::atomic<std::uint32_t> asked{0};  // number of the pass wanted
+  std::atomic<std::uint32_t> done{0};
+  std::atomic<std::int64_t> cpu_ns{0};  // that it took
+};
+
+std::int64_t ThreadCpuNs() {
+  timespec t{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return t.tv_sec * std::int64_t{1'000'000'000} + t.tv_nsec;
+}
+
+[[noreturn]] void Sweep(Bench& bench, volatile char* buffer, pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const timespec pause{.tv_sec = 0, .tv_nsec = 20'000};
+  for (std::uint32_t pass = 1; ::getppid() == parent; ++pass) {
+    while (bench.asked.load(std::memory_order_acquire) < pass) {
+      if (::getppid() != parent) ::_exit(0);
+      ::nanosleep(&pause, nullptr);
+    }
+    const std::int64_t start = ThreadCpuNs();
+    for (std::size_t i = 0, page = 0; i < kPages; ++i, page = (page + kStride) % kPages)
+      buffer[page * kBasePageBytes] = static_cast<char>(pass);
+    bench.cpu_ns.store(ThreadCpuNs() - start, std::memory_order_relaxed);
+    bench.done.store(pass, std::memory_order_release);
+  }
+  ::_exit(0);
+}
+
+// A buffer of shared or private memory.
+class Memory {
+ public:
+  Memory(std::size_t bytes, int flags)
+      : bytes_(bytes),
+        address_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0)) {}
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+  ~Memory() {
+    if (valid()) ::munmap(address_, bytes_);
+  }
+  bool valid() const { return address_ != MAP_FAILED; }
+  void* address() const { return address_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::size_t bytes_;
+  void* address_;
+};
+
+class Child {
+ public:
+  explicit Child(pid_t pid) : pid_(pid) {}
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() {
+    ::kill(pid_, SIGKILL);
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+
+ private:
+  pid_t pid_;
+};
+
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+class Experiment {
+ public:
+  Experiment(AbitProcess& process, Bench& bench, VpnRange buffer)
+      : process_(process), bench_(bench), buffer_(buffer) {}
+
+  // CPU time of one pass over the buffer; negative: the child did not answer.
+  double Pass(Disturbance disturbance) {
+    if (disturbance == Disturbance::kCleared && process_.Clear(buffer_) != ClearOutcome::kDone)
+      return -1;
+    const std::uint32_t pass = bench_.asked.load(std::memory_order_relaxed) + 1;
+    bench_.asked.store(pass, std::memory_order_release);
+    looks_ = 0;
+    const timespec pause{.tv_sec = 0, .tv_nsec = 50'000};
+    while (bench_.done.load(std::memory_order_acquire) < pass) {
+      if (!process_.Alive()) return -1;
+      if (disturbance == Disturbance::kLookedAt) {
+        Look();
+      } else {
+        ::nanosleep(&pause, nullptr);
+      }
+    }
+    return static_cast<double>(bench_.cpu_ns.load(std::memory_order_relaxed));
+  }
+  std::uint64_t looks() const { return looks_; }
+
+ private:
+  void Look() {
+    const Vpn start = buffer_.start + PageCount(next_block_ * kBlockPages);
+    next_block_ = (next_block_ + 1) % (kPages / kBlockPages);
+    process_.Read({start, start + PageCount(kBlockPages)}, PageTableReader::Depth::kEntries,
+                  parts_);
+    ++looks_;
+  }
+
+  AbitProcess& process_;
+  Bench& bench_;
+  VpnRange buffer_;
+  std::size_t next_block_ = 0;
+  std::uint64_t looks_ = 0;
+  std::vector<TablePart> parts_;
+};
+
+}  // namespace
+
+Result<CostModel> Calibrate(AbitKernel& kernel, std::chrono::milliseconds time_limit) {
+  const auto fail = [](int system_error, std::string reason) {
+    Error error = Refused("calibrate the cost of accessed bits", "a child process", system_error);
+    if (system_error == 0) error.system_error.reset();
+    error.reason = std::move(reason);
+    return Fail(std::move(error));
+  };
+  const Memory shared(sizeof(Bench), MAP_SHARED);
+  // Aligned so that blocks are whole tables.
+  const Memory memory((kPages + kBlockPages) * kBasePageBytes, MAP_PRIVATE);
+  if (!shared.valid() || !memory.valid()) return fail(errno, "");
+  ::madvise(memory.address(), memory.bytes(), MADV_NOHUGEPAGE);
+  Bench& bench = *new (shared.address()) Bench;
+  const std::uint64_t first =
+      (VpnOfAddress(reinterpret_cast<std::uint64_t>(memory.address())).value() + kBlockPages - 1) /
+      kBlockPages * kBlockPages;
+  const VpnRange buffer{Vpn(first), Vpn(first + kPages)};
+
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) return fail(errno, "");
+  if (pid == 0) Sweep(bench, reinterpret_cast<volatile char*>(AddressOf(buffer.start)), parent);
+  const Child child(pid);
+  const auto stat = ProcFs().Stat(Pid(pid));
+  if (!stat) return Fail(stat.error());
+  auto process = kernel.Open(Pid(pid), stat->start_time_ticks);
+  if (!process) return Fail(process.error());
+
+  Experiment experiment(**process, bench, buffer);
+  // The first pass takes the page faults, the second fills caches.
+  if (experiment.Pass(Disturbance::kNone) < 0 || experiment.Pass(Disturbance::kNone) < 0)
+    return fail(0, "the child process ended");
+  std::vector<double> per_set;
+  std::vector<double> per_look;
+  const MonotonicTime deadline = kernel.Now() + time_limit;
+  while (kernel.Now() < deadline || static_cast<int>(per_set.size()) < kFewestPairs) {
+    const double quiet = experiment.Pass(Disturbance::kNone);
+    const double cleared = experiment.Pass(Disturbance::kCleared);
+    const double quiet_again = experiment.Pass(Disturbance::kNone);
+    const double looked_at = experiment.Pass(Disturbance::kLookedAt);
+    if (std::min({quiet, cleared, quiet_again, looked_at}) < 0)
+      return fail(0, "the child process could not be cleared, or ended");
+    per_set.push_back((cleared - quiet) / kPages);
+    if (experiment.looks() > 0)
+      per_look.push_back((looked_at - quiet_again) / static_cast<double>(experiment.looks()));
+  }
+  CostModel cost;
+  cost.ns_per_set = std::max(Median(std::move(per_set)), 1.0);
+  cost.ns_per_look = per_look.empty() ? 0.0 : std::max(Median(std::move(per_look)), 0.0);
+  return cost;
+}
+
+}  // namespace tmprof::abit

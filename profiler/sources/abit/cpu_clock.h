@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process's CPU time at the moment of a look, finer than the kernel tells it.
+
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+#include "base/units.h"
+
+namespace tmprof::abit {
+
+// The kernel brings the CPU time of a running thread up to date at its timer ticks and when it
+// leaves the CPU, so a process's clock stands still for milliseconds and then jumps, while exposures
+// begin at fractions of one. Between looks this clock advances by the number of threads seen on a CPU
+// at both ends, in the mean; the kernel's figure is its lower bound, and that figure plus one tick
+// for each running thread its upper bound.
+class CpuClock {
+ public:
+  explicit CpuClock(std::chrono::nanoseconds tick) : tick_(tick) {}
+
+  // `reported` is the kernel's figure at `now`. Returns the CPU time; never decreases.
+  std::chrono::nanoseconds Advance(MonotonicTime now, std::chrono::nanoseconds reported,
+                                   std::uint32_t running_threads) {
+    if (!started_) {
+      started_ = true;
+      estimate_ = reported;
+    } else if (now > last_) {
+      const auto predicted =
+          estimate_ + (now - last_) * (running_before_ + running_threads) / 2;
+      // Before the look no more threads ran than at either end, as far as was seen.
+      const auto behind = tick_ * std::max(running_before_, running_threads);
+      estimate_ = std::max(estimate_, std::clamp(predicted, reported, reported + behind));
+    }
+    last_ = std::max(last_, now);
+    running_before_ = running_threads;
+    return estimate_;
+  }
+
+  std::uint32_t running_threads() const { return running_before_; }
+
+ private:
+  std::chrono::nanoseconds tick_;
+  bool started_ = false;
+  MonotonicTime last_;
+  std::chrono::nanoseconds estimate_{0};
+  std::uint32_t running_before_ = 0;
+};
+
+}  // namespace tmprof::abit

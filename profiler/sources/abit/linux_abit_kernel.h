@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The running kernel: BPF to read, process_madvise(MADV_COLD) to clear, /proc for the rest.
+
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "profiler/sources/abit/abit_kernel.h"
+
+namespace tmprof::abit {
+
+// All calls on it and on its processes come from one thread at a time.
+std::unique_ptr<AbitKernel> MakeLinuxAbitKernel(std::unique_ptr<PageTableReader> reader);
+
+// Set: something else in this kernel clears accessed bits too, and what.
+std::optional<std::string> OtherAccessedBitClearer();
+
+}  // namespace tmprof::abit

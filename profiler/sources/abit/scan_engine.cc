@@ -1,0 +1,682 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/sources/abit/scan_engine.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace tmprof::abit {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+constexpr std::uint64_t kHugePagesPerBlock = 32;  // 64 MiB
+constexpr PageCount kPlanStep = kGiantPages;
+constexpr std::uint64_t kEntriesPerLine = 8;  // 64-byte cache lines of 8-byte entries
+constexpr std::uint64_t kLinesPerTable = 64;
+// A clear of 2 MiB takes some 40 us here; a read that falls due meanwhile would be late.
+constexpr nanoseconds kClearTakes = microseconds(100);
+constexpr nanoseconds kPlanStepTakes = microseconds(100);
+constexpr nanoseconds kBudgetWindow = milliseconds(100);  // of CPU time whose share may be saved up
+constexpr nanoseconds kWaitForBudget = milliseconds(5);
+constexpr nanoseconds kRetryBusy = microseconds(200);
+constexpr nanoseconds kAfterFailedVisit = microseconds(200);
+constexpr nanoseconds kRetryUnclearable = seconds(60);
+constexpr nanoseconds kWatchPeriod = seconds(1);
+constexpr std::size_t kLookedAheadInRotation = 16;
+// A target on a CPU for less than this part of an exposure that its clock cannot resolve.
+constexpr int kBarelyRan = 8;
+constexpr double kResetSmoothing = 1.0 / 16;
+
+Vpn AlignDown(Vpn vpn, PageCount span) { return Vpn(vpn.value() / span.value() * span.value()); }
+
+std::uint64_t Ppm(OverheadShare share) {
+  return static_cast<std::uint64_t>(std::llround(share * double{TMPROF_PPM}));
+}
+
+tmprof_budget MakeBudget(OverheadShare share) {
+  tmprof_budget budget{};
+  budget.share_ppm = Ppm(share);
+  budget.limit_ns =
+      static_cast<std::int64_t>(static_cast<double>(kBudgetWindow.count()) * share);
+  return budget;
+}
+
+std::uint64_t LinesOf(std::size_t units) { return (units + kEntriesPerLine - 1) / kEntriesPerLine; }
+
+}  // namespace
+
+ScanEngine::ScanEngine(AbitKernel& kernel, const ScanOptions& options)
+    : kernel_(kernel),
+      options_(options),
+      base_ladder_(tmprof_ladder_base()),
+      huge_ladder_(tmprof_ladder_huge()),
+      cost_{.ps_per_set = static_cast<std::uint64_t>(options.cost.ns_per_set * 1e3),
+            .ps_per_line =
+                static_cast<std::uint64_t>(options.cost.ns_per_look * 1e3 / kLinesPerTable)},
+      random_(options.seed),
+      own_budget_(MakeBudget(options.own_share)),
+      own_wall_(kernel.Now()),
+      own_cpu_(kernel.OwnCpuTime()),
+      epoch_start_(own_wall_),
+      active_since_(own_wall_) {
+  if (options.mode == ScanOptions::Mode::kPlain)
+    base_ladder_ = huge_ladder_ = tmprof_ladder_plain(options.plain_interval.count());
+}
+
+ScanEngine::TargetState* ScanEngine::Find(TargetId id) {
+  const auto found = targets_.find(id);
+  return found == targets_.end() ? nullptr : found->second.get();
+}
+
+const tmprof_ladder& ScanEngine::LadderOf(const Block& block) const {
+  return block.unit == PageCount(1) ? base_ladder_ : huge_ladder_;
+}
+
+void ScanEngine::SetTargets(const std::vector<TrackedProcess>& processes) {
+  std::map<TargetId, std::unique_ptr<TargetState>> kept;
+  for (const TrackedProcess& process : processes) {
+    std::unique_ptr<TargetState> state;
+    if (const auto known = targets_.find(process.id); known != targets_.end()) {
+      state = std::move(known->second);
+      targets_.erase(known);
+    } else {
+      state = std::make_unique<TargetState>(kernel_.Tick());
+      state->budget = MakeBudget(options_.overhead_share);
+      if (auto handle = kernel_.Open(process.pid, process.start_time_ticks)) {
+        state->handle = std::move(*handle);
+        state->earned_at = state->handle->CpuTime();
+      } else {
+        state->gone = true;
+      }
+    }
+    state->process = process;
+    state->mappings_stale = false;
+    if (!state->gone) BeginPlan(*state);
+    kept.emplace(process.id, std::move(state));
+  }
+  for (auto& [id, state] : targets_) DropAll(*state);
+  targets_ = std::move(kept);
+}
+
+void ScanEngine::SetActive(bool active) {
+  if (active == active_) return;
+  const MonotonicTime now = kernel_.Now();
+  if (active) {
+    active_since_ = now;
+    for (auto& [id, target] : targets_)
+      if (!target->gone) target->earned_at = target->handle->CpuTime();
+  } else {
+    active_ns_ += now - active_since_;
+  }
+  active_ = active;
+}
+
+MonotonicTime ScanEngine::Step() {
+  if (!active_ || targets_.empty()) return kNever;
+  const MonotonicTime now = kernel_.Now();
+  if (now >= next_watch_) Watch(now);
+  DropStaleDues();
+  const MonotonicTime next_due = dues_.empty() ? kNever : dues_.top().time;
+  if (next_due <= now) {
+    const BlockPtr block = dues_.top().block;
+    dues_.pop();
+    ReadDue(block);
+    return now;
+  }
+  if (next_due == kNever || next_due - now > kPlanStepTakes) {
+    for (auto& [id, target] : targets_) {
+      if (!target->plan.running) continue;
+      PlanSome(*target);
+      return now;
+    }
+  }
+  if (now < next_clear_) return std::min(next_due, next_clear_);
+  if (next_due != kNever && next_due - now <= kClearTakes) return next_due;
+  if (ClearSomething(now)) return now;
+  return std::min(next_due, now + kWaitForBudget);
+}
+
+void ScanEngine::DropStaleDues() {
+  while (!dues_.empty()) {
+    const Due& due = dues_.top();
+    if (!due.block->dropped && due.block->in_ladder && due.generation == due.block->generation)
+      return;
+    dues_.pop();
+  }
+}
+
+void ScanEngine::Watch(MonotonicTime now) {
+  pressure_ = options_.clear_under_pressure ? std::nullopt : kernel_.MemoryPressure();
+  next_watch_ = now + kWatchPeriod;
+}
+
+// ------------------------------------------------------------------------------------- the plan
+
+void ScanEngine::BeginPlan(TargetState& target) {
+  target.plan = Plan{};
+  target.plan.running = true;
+  if (!target.process.mappings.empty()) target.plan.at = target.process.mappings[0].range.start;
+}
+
+void ScanEngine::PlanSome(TargetState& target) {
+  Plan& plan = target.plan;
+  const auto& mappings = target.process.mappings;
+  while (plan.mapping < mappings.size()) {
+    const Mapping& mapping = mappings[plan.mapping];
+    plan.at = std::max(plan.at, mapping.range.start);
+    if (mapping.kind != MappingKind::kSpecial && plan.at < mapping.range.end) break;
+    ++plan.mapping;
+  }
+  if (target.gone || target.mappings_stale || plan.mapping == mappings.size()) {
+    FinishPlan(target);
+    return;
+  }
+  const Mapping& mapping = mappings[plan.mapping];
+  const Vpn end = std::min(mapping.range.end, AlignDown(plan.at, kPlanStep) + kPlanStep);
+  const ReadResult read =
+      target.handle->Read({plan.at, end}, PageTableReader::Depth::kShape, parts_);
+  counts_.retries_busy += read.busy_retries;
+  switch (read.outcome) {
+    case ReadOutcome::kBusy:
+      plan.running = false;  // the plan in force stands until the next refresh
+      return;
+    case ReadOutcome::kProcessGone:
+      target.gone = true;
+      DropAll(target);
+      return;
+    case ReadOutcome::kUnmapped:
+      plan.at = mapping.range.end;
+      return;
+    case ReadOutcome::kDone:
+      break;
+  }
+  if (!target.address_space) target.address_space = read.address_space;
+  if (*target.address_space != read.address_space) {
+    Replaced(target, read.address_space);
+    return;
+  }
+  PlanParts(target, mapping);
+  plan.at = std::max(read.next, plan.at + PageCount(1));
+}
+
+void ScanEngine::PlanParts(TargetState& target, const Mapping& mapping) {
+  Plan& plan = target.plan;
+  for (const TablePart& part : parts_) {
+    const VpnRange whole{part.start, part.start + part.span};
+    const VpnRange inside{std::max(whole.start, mapping.range.start),
+                          std::min(whole.end, mapping.range.end)};
+    if (part.huge) {
+      if (inside != whole) continue;
+      plan.huge.push_back({target.process.id, part.start, part.span});
+      if (part.span != kTablePages) continue;
+      const bool adjacent = !plan.run.empty() && plan.run.back() + kTablePages == part.start;
+      const PageCount window(kTablePages.value() * kHugePagesPerBlock);
+      if (!adjacent || AlignDown(part.start, window) == part.start) FlushRun(target);
+      plan.run.push_back(part.start);
+      continue;
+    }
+    FlushRun(target);
+    auto block = std::make_shared<Block>();
+    block->target = target.process.id;
+    block->range = inside;
+    plan.blocks.push_back(std::move(block));
+  }
+}
+
+void ScanEngine::FlushRun(TargetState& target) {
+  Plan& plan = target.plan;
+  if (plan.run.empty()) return;
+  auto block = std::make_shared<Block>();
+  block->target = target.process.id;
+  block->range = {plan.run.front(), plan.run.back() + kTablePages};
+  block->unit = kTablePages;
+  plan.blocks.push_back(std::move(block));
+  plan.run.clear();
+}
+
+// Blocks that are as before keep their state; the others go, and new ones join the rotation.
+void ScanEngine::FinishPlan(TargetState& target) {
+  FlushRun(target);
+  Plan plan = std::exchange(target.plan, Plan{});
+  auto old = target.blocks.begin();
+  for (BlockPtr& block : plan.blocks) {
+    while (old != target.blocks.end() && (*old)->range.start < block->range.start)
+      Drop(target, **old++);
+    if (old == target.blocks.end() || (*old)->range.start != block->range.start) continue;
+    if (!(*old)->dropped && (*old)->range == block->range && (*old)->unit == block->unit) {
+      block = *old++;
+    } else {
+      Drop(target, **old++);
+    }
+  }
+  for (; old != target.blocks.end(); ++old) Drop(target, **old);
+  target.blocks = std::move(plan.blocks);
+  target.huge = std::move(plan.huge);
+  target.remaining.clear();
+  for (const BlockPtr& block : target.blocks)
+    if (block->visited_in_rotation != target.rotation) target.remaining.push_back(block);
+  Shuffle(target.remaining);
+}
+
+void ScanEngine::Shuffle(std::vector<BlockPtr>& blocks) {
+  for (std::size_t left = blocks.size(); left > 1; --left)
+    std::swap(blocks[left - 1], blocks[random_() % left]);
+}
+
+// ------------------------------------------------------------------------------------- clearing
+
+void ScanEngine::Earn(TargetState& target) {
+  const nanoseconds cpu = target.handle->CpuTime();
+  if (cpu > target.earned_at) tmprof_budget_earn(&target.budget, (cpu - target.earned_at).count());
+  target.earned_at = std::max(target.earned_at, cpu);
+}
+
+// The next of the rotation whose ladder is not running; nullptr: all that is left is being watched.
+ScanEngine::BlockPtr ScanEngine::NextBlock(TargetState& target, MonotonicTime now) {
+  if (target.remaining.empty()) {
+    if (target.blocks.empty()) return nullptr;
+    ++counts_.rotations;
+    ++target.rotation;
+    target.remaining = target.blocks;
+    Shuffle(target.remaining);
+  }
+  std::size_t watched = 0;
+  while (watched < std::min(kLookedAheadInRotation, target.remaining.size())) {
+    BlockPtr& candidate = target.remaining[target.remaining.size() - 1 - watched];
+    if (candidate->in_ladder) {
+      ++watched;
+      continue;
+    }
+    BlockPtr block = std::exchange(candidate, target.remaining.back());
+    target.remaining.pop_back();
+    block->visited_in_rotation = target.rotation;
+    if (!block->dropped && block->unclearable_until <= now) return block;
+  }
+  return nullptr;
+}
+
+// True: a block was tried, cleared or not.
+bool ScanEngine::ClearSomething(MonotonicTime now) {
+  const nanoseconds own_cpu = kernel_.OwnCpuTime();
+  tmprof_budget_earn(&own_budget_, (now - own_wall_).count());
+  tmprof_budget_charge(&own_budget_, (own_cpu - own_cpu_).count());
+  own_wall_ = now;
+  own_cpu_ = own_cpu;
+  if (pressure_ || tmprof_budget_free(&own_budget_) < 0) return false;
+
+  for (std::size_t i = 0; i < targets_.size(); ++i) {
+    turn_ = (turn_ + 1) % targets_.size();
+    TargetState& target = *std::next(targets_.begin(), static_cast<std::ptrdiff_t>(turn_))->second;
+    if (target.gone || target.refused) continue;
+    Earn(target);
+    if (tmprof_budget_free(&target.budget) <= 0) continue;
+    const BlockPtr block = NextBlock(target, now);
+    if (!block) continue;
+    if (Visit(target, block)) {
+      const bool ample = 2 * tmprof_budget_free(&target.budget) > target.budget.limit_ns;
+      next_clear_ = now + (ample ? options_.least_clear_gap : options_.clear_gap);
+    } else {
+      next_clear_ = now + kAfterFailedVisit;
+    }
+    return true;
+  }
+  return false;
+}
+
+// True: cleared.
+bool ScanEngine::Visit(TargetState& target, const BlockPtr& block) {
+  const std::optional<ReadResult> read = Read(target, *block);
+  if (!read) return false;
+  if (block->open) {
+    Fold(target, block, *read);
+  } else {
+    target.clock.Advance(read->time, target.handle->CpuTime(), read->running_threads);
+    Charge(target, *block, 0, LinesOf(block->unit_count()));
+  }
+  // A huge page that has grown where base pages were would be split by a clear of part of it.
+  if (view_.shape_changed) {
+    Drop(target, *block);
+    return false;
+  }
+  if (view_.present_count == 0) return false;
+  const MonotonicTime before = kernel_.Now();
+  const ClearOutcome outcome = target.handle->Clear(block->range);
+  const MonotonicTime after = kernel_.Now();
+  const MonotonicTime cleared = before + (after - before) / 2;
+  switch (outcome) {
+    case ClearOutcome::kDone:
+      OpenExposure(target, block, cleared,
+                   target.clock.Advance(cleared, target.handle->CpuTime(),
+                                        target.clock.running_threads()));
+      return true;
+    case ClearOutcome::kUnclearable:
+      block->open = false;
+      block->unclearable_until = after + kRetryUnclearable;
+      return false;
+    case ClearOutcome::kUnmapped:
+      Drop(target, *block);
+      return false;
+    case ClearOutcome::kProcessGone:
+      target.gone = true;
+      DropAll(target);
+      return false;
+    case ClearOutcome::kRefused:
+      target.refused = refused_ = true;
+      DropAll(target);
+      return false;
+  }
+  return false;
+}
+
+void ScanEngine::OpenExposure(TargetState& target, const BlockPtr& block, MonotonicTime cleared,
+                              nanoseconds cpu) {
+  const std::size_t count = block->unit_count();
+  block->unclearable_until = MonotonicTime{};
+  block->units.assign(count, TMPROF_UNIT_OUT);
+  block->set_before.reset();
+  for (std::size_t i = 0; i < count; ++i) {
+    if (!view_.present[i]) {
+      block->settled.reset(i);
+      continue;
+    }
+    block->units[i] = TMPROF_UNIT_UNSET;
+    block->set_before[i] = view_.accessed[i];
+  }
+  block->in_view = view_.present_count;
+  block->set_before_count = view_.accessed_count;
+  block->set = 0;
+  block->rung = 0;
+  block->open = block->in_ladder = true;
+  block->read_since_clear = false;
+  block->cleared_at = block->read_at = cleared;
+  block->cpu_at = cpu;
+  counts_.clears += block->in_view * block->unit.value();
+
+  const double expected_sets = block->set_before_count * target.reset_share;
+  block->reserved_ns = static_cast<std::int64_t>(expected_sets * options_.cost.ns_per_set);
+  tmprof_budget_reserve(&target.budget, block->reserved_ns);
+  ++block->generation;
+  dues_.push({cleared + nanoseconds(LadderOf(*block).delay_ns[0]), block, block->generation});
+}
+
+// ------------------------------------------------------------------------------------- reading
+
+void ScanEngine::ReadDue(const BlockPtr& block) {
+  TargetState* target = Find(block->target);
+  if (target == nullptr || target->gone) return;
+  const std::optional<ReadResult> read = Read(*target, *block);
+  if (!read) {
+    if (!block->dropped && block->in_ladder)
+      dues_.push({kernel_.Now() + kRetryBusy, block, block->generation});
+    return;
+  }
+  if (view_.shape_changed) {
+    Drop(*target, *block);
+    return;
+  }
+  const auto elapsed = read->time - block->cleared_at;
+  if (elapsed.count() >
+      2 * static_cast<std::int64_t>(LadderOf(*block).delay_ns[block->rung]))
+    ++counts_.late;
+  Fold(*target, block, *read);
+  ScheduleNextRead(*target, block, read->time);
+}
+
+void ScanEngine::ScheduleNextRead(TargetState& target, const BlockPtr& block, MonotonicTime now) {
+  const tmprof_ladder& ladder = LadderOf(*block);
+  block->rung = tmprof_ladder_next(&ladder, block->rung, (now - block->cleared_at).count());
+  if (block->rung == ladder.rungs || tmprof_ladder_stop(block->set, block->in_view)) {
+    EndLadder(target, *block);
+    return;
+  }
+  dues_.push({block->cleared_at + nanoseconds(ladder.delay_ns[block->rung]), block,
+              block->generation});
+}
+
+void ScanEngine::EndLadder(TargetState& target, Block& block) {
+  block.in_ladder = false;
+  if (block.set_before_count > 0) {
+    const double share = std::min(1.0, double(block.set) / block.set_before_count);
+    target.reset_share += (share - target.reset_share) * kResetSmoothing;
+  }
+  Release(target, block);
+}
+
+// The view of a block, or nothing if it could not be read: it is busy, or gone and dropped.
+std::optional<ReadResult> ScanEngine::Read(TargetState& target, Block& block) {
+  const ReadResult read =
+      target.handle->Read(block.range, PageTableReader::Depth::kEntries, parts_);
+  counts_.retries_busy += read.busy_retries;
+  counts_.torn += read.torn_tables;
+  switch (read.outcome) {
+    case ReadOutcome::kBusy:
+      return std::nullopt;
+    case ReadOutcome::kUnmapped:
+      Drop(target, block);
+      return std::nullopt;
+    case ReadOutcome::kProcessGone:
+      target.gone = true;
+      DropAll(target);
+      return std::nullopt;
+    case ReadOutcome::kDone:
+      break;
+  }
+  if (read.address_space != target.address_space) {
+    Replaced(target, read.address_space);
+    return std::nullopt;
+  }
+  if (read.torn_tables > 0) return std::nullopt;
+  ++counts_.looks;
+  Expand(block);
+  return read;
+}
+
+void ScanEngine::Expand(const Block& block) {
+  const std::uint64_t mask = kernel_.frame_mask();
+  const std::size_t count = block.unit_count();
+  view_.present_count = view_.accessed_count = 0;
+  view_.shape_changed = false;
+  std::fill_n(view_.present.begin(), count, 0);
+  std::fill_n(view_.accessed.begin(), count, 0);
+  const auto see = [&](std::size_t unit, TableEntry entry) {
+    const bool present = entry.present() && !entry.special();
+    const bool accessed = present && entry.accessed();
+    view_.present[unit] = present;
+    view_.accessed[unit] = accessed;
+    view_.frame[unit] = present ? entry.frame(mask) : 0;
+    view_.present_count += present;
+    view_.accessed_count += accessed;
+  };
+  for (const TablePart& part : parts_) {
+    const bool of_huge_block = block.unit != PageCount(1);
+    if (part.huge != of_huge_block || part.span != kTablePages) {
+      view_.shape_changed = true;
+      continue;
+    }
+    if (part.huge) {
+      if (!block.range.Contains(part.start)) continue;
+      // Bits 20 … 12 of a huge entry hold attributes, not the frame.
+      see((part.start - block.range.start).value() / kTablePages.value(), part.leaf);
+      continue;
+    }
+    const std::size_t first = (block.range.start - part.start).value();
+    for (std::size_t i = 0; i < count; ++i) see(i, TableEntry(part.entries[first + i]));
+  }
+}
+
+void ScanEngine::Fold(TargetState& target, const BlockPtr& pointer, const ReadResult& read) {
+  Block& block = *pointer;
+  const std::size_t count = block.unit_count();
+  const nanoseconds cpu =
+      target.clock.Advance(read.time, target.handle->CpuTime(), read.running_threads);
+  const nanoseconds exposure = std::max(cpu - block.cpu_at, nanoseconds(0));
+  const nanoseconds waited = read.time - block.read_at;
+  const bool first_read = !std::exchange(block.read_since_clear, true);
+  block.cpu_at = std::max(block.cpu_at, cpu);
+  block.read_at = read.time;
+
+  if (first_read) RejectUncleared(target, block);
+  // Of an exposure too short for the target's clock, only the unset pages can be told.
+  const bool barely_ran = exposure < kernel_.Tick() && exposure * kBarelyRan < waited;
+  // A plain scan's bit is read once; what is read before the next clear is for the bill only.
+  const bool evidence = options_.mode == ScanOptions::Mode::kLadder || block.in_ladder;
+  if (evidence && block.records.empty()) {
+    block.records.resize(count);
+    touched_.push_back(pointer);
+  }
+  std::uint32_t sets = 0;
+  std::uint32_t seen = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint8_t& unit = block.units[i];
+    if (unit == TMPROF_UNIT_OUT) continue;
+    if (!view_.present[i]) {
+      unit = TMPROF_UNIT_OUT;
+      counts_.lost += block.unit.value();
+      continue;
+    }
+    const bool first = view_.accessed[i] && unit == TMPROF_UNIT_UNSET;
+    if (first && barely_ran) {
+      ++sets;
+      unit = TMPROF_UNIT_OUT;
+      counts_.lost += block.unit.value();
+      continue;
+    }
+    tmprof_tally unused{};
+    UnitRecord* record = evidence ? &block.records[i] : nullptr;
+    sets += tmprof_ladder_fold(record ? &record->tally : &unused, &unit, view_.accessed[i],
+                               exposure.count());
+    if (record) record->frame = view_.frame[i];
+    ++seen;
+  }
+  block.set += sets;
+  if (evidence) counts_.observations += seen * block.unit.value();
+  Charge(target, block, sets, LinesOf(count));
+}
+
+// The clear passes by pages that are mapped elsewhere too, in silence. Their bits would look like
+// the fastest accesses of all, so what was set before the clear and is at the first read is checked.
+void ScanEngine::RejectUncleared(TargetState& target, Block& block) {
+  std::vector<Vpn> suspects;
+  std::vector<std::size_t> units;
+  std::vector<bool> settled;
+  for (std::size_t i = 0; i < block.unit_count(); ++i) {
+    if (!view_.accessed[i] || !block.set_before[i]) continue;
+    suspects.push_back(block.range.start + PageCount(i * block.unit.value()));
+    units.push_back(i);
+    settled.push_back(block.settled[i]);
+  }
+  if (suspects.empty()) return;
+  const std::vector<PageStanding> standing = target.handle->Inspect(suspects, settled);
+  for (std::size_t k = 0; k < units.size(); ++k) {
+    const std::size_t i = units[k];
+    if (standing[k] == PageStanding::kClearable) {
+      block.settled.set(i);
+      continue;
+    }
+    auto& count = standing[k] == PageStanding::kShared ? counts_.shared : counts_.unsettled;
+    count += block.unit.value();
+    block.units[i] = TMPROF_UNIT_OUT;
+    --block.in_view;
+  }
+}
+
+// ------------------------------------------------------------------------------------- the bill
+
+void ScanEngine::Charge(TargetState& target, Block& block, std::uint64_t sets,
+                        std::uint64_t lines) {
+  const std::uint64_t cost = tmprof_cost_ns(&cost_, sets, lines);
+  const auto from_reserve =
+      std::min(block.reserved_ns, static_cast<std::int64_t>(tmprof_cost_ns(&cost_, sets, 0)));
+  block.reserved_ns -= from_reserve;
+  tmprof_budget_reserve(&target.budget, -from_reserve);
+  tmprof_budget_charge(&target.budget, cost);
+  counts_.sets_charged += sets;
+  counts_.cost_ns += cost;
+}
+
+void ScanEngine::Release(TargetState& target, Block& block) {
+  tmprof_budget_reserve(&target.budget, -block.reserved_ns);
+  block.reserved_ns = 0;
+}
+
+// ------------------------------------------------------------------------------------- leaving
+
+void ScanEngine::Drop(TargetState& target, Block& block) {
+  if (block.dropped) return;
+  block.dropped = true;
+  if (block.open) {
+    const auto unread = std::count(block.units.begin(), block.units.end(), TMPROF_UNIT_UNSET);
+    counts_.lost += static_cast<std::uint64_t>(unread) * block.unit.value();
+  }
+  block.open = block.in_ladder = false;
+  Release(target, block);
+}
+
+void ScanEngine::DropAll(TargetState& target) {
+  for (const BlockPtr& block : target.blocks) Drop(target, *block);
+  target.blocks.clear();
+  target.remaining.clear();
+  target.huge.clear();
+  target.plan = Plan{};
+}
+
+// The process executes another program, or its number belongs to another process: addresses have
+// a new meaning, and what is known of them is void.
+void ScanEngine::Replaced(TargetState& target, std::uint64_t address_space) {
+  for (const BlockPtr& block : touched_)
+    if (block->target == target.process.id) block->records.clear();
+  DropAll(target);
+  target.address_space = address_space;
+  target.mappings_stale = true;
+  if (!target.handle->Alive()) target.gone = true;
+}
+
+// ------------------------------------------------------------------------------------- the epoch
+
+std::string ScanEngine::Note() const {
+  std::string note;
+  const auto add = [&note](const std::string& text) {
+    if (!note.empty()) note += "; ";
+    note += text;
+  };
+  if (pressure_) add(fmt::format("no bits are cleared while memory is short: {}", *pressure_));
+  if (refused_)
+    add("clearing was not permitted for a target: CAP_SYS_NICE and CAP_SYS_PTRACE are needed");
+  return note;
+}
+
+Harvest ScanEngine::TakeEpoch() {
+  const MonotonicTime now = kernel_.Now();
+  Harvest harvest;
+  for (const BlockPtr& block : touched_) {
+    if (block->records.empty()) continue;
+    harvest.evidence.push_back(
+        {block->target, block->range.start, block->unit, std::exchange(block->records, {})});
+  }
+  touched_.clear();
+  for (const auto& [id, target] : targets_) {
+    harvest.huge.insert(harvest.huge.end(), target->huge.begin(), target->huge.end());
+    for (const BlockPtr& block : target->blocks)
+      if (block->unclearable_until > now) harvest.unclearable += block->range.size().value();
+  }
+  if (active_) {
+    active_ns_ += now - active_since_;
+    active_since_ = now;
+  }
+  harvest.active = std::exchange(active_ns_, nanoseconds(0));
+  harvest.length = now - epoch_start_;
+  epoch_start_ = now;
+  harvest.counts = std::exchange(counts_, ScanCounts{});
+  harvest.note = Note();
+  return harvest;
+}
+
+}  // namespace tmprof::abit

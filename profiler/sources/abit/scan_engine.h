@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the accessed-bit scanner does, one step at a time and without a thread: which block is
+// cleared or read when, at what price, and what that says about its pages.
+
+#pragma once
+
+#include <array>
+#include <bitset>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <queue>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/units.h"
+#include "driver/core/ladder.h"
+#include "profiler/source.h"
+#include "profiler/sources/abit/abit_kernel.h"
+#include "profiler/sources/abit/cpu_clock.h"
+
+namespace tmprof::abit {
+
+// What accessed bits cost a target, in its CPU time.
+struct CostModel {
+  double ns_per_set = 0;   // the hardware sets a cleared bit again
+  double ns_per_look = 0;  // another CPU reads the table of one 2 MiB block
+};
+
+struct ScanOptions {
+  enum class Mode : std::uint8_t {
+    kLadder,  // one clear, several reads at growing delays
+    kPlain,   // one clear, one read a scan interval later (TMP)
+  };
+  Mode mode = Mode::kLadder;
+  std::chrono::nanoseconds plain_interval = std::chrono::seconds(1);
+  OverheadShare overhead_share = 0.006;  // of each target's CPU time
+  CostModel cost;
+  OverheadShare own_share = 0.012;  // of one CPU, for the scanner itself
+  // Between two clears, so that writers of the target's mmap_lock get their turn: back-to-back
+  // clears let a loop of mmap and munmap run at a fortieth of its speed. The shorter one holds while
+  // the budget would otherwise be left unused.
+  std::chrono::nanoseconds clear_gap = std::chrono::milliseconds(10);
+  std::chrono::nanoseconds least_clear_gap = std::chrono::milliseconds(1);
+  bool clear_under_pressure = false;
+  std::uint64_t seed = 1;
+};
+
+// Evidence of one epoch about the units of one block.
+struct UnitRecord {
+  tmprof_tally tally{};
+  std::uint64_t frame = 0;  // where it was at the last look
+};
+struct BlockEvidence {
+  TargetId target;
+  Vpn start;
+  PageCount unit{1};
+  std::vector<UnitRecord> units;  // those with no looks are unknown
+};
+
+struct HugeSpan {
+  TargetId target;
+  Vpn start;
+  PageCount span;
+};
+
+// Counts are of base pages unless they say otherwise.
+struct ScanCounts {
+  std::uint64_t clears = 0;
+  std::uint64_t sets_charged = 0;  // page-table entries
+  std::uint64_t looks = 0;         // reads of one block
+  std::uint64_t observations = 0;  // looks x pages
+  std::uint64_t lost = 0;          // exposures that ended unread or cannot be trusted
+  std::uint64_t shared = 0;
+  std::uint64_t unsettled = 0;
+  std::uint64_t late = 0;          // reads at more than twice their delay
+  std::uint64_t retries_busy = 0;  // reads
+  std::uint64_t torn = 0;          // tables
+  std::uint64_t rotations = 0;     // times that all blocks of a target had their turn
+  std::uint64_t cost_ns = 0;       // charged to the targets
+};
+
+struct Harvest {
+  std::vector<BlockEvidence> evidence;
+  std::vector<HugeSpan> huge;
+  ScanCounts counts;
+  std::uint64_t unclearable = 0;  // base pages known at the end of the epoch
+  std::chrono::nanoseconds length{0};
+  std::chrono::nanoseconds active{0};
+  std::string note;
+};
+
+// Not thread-safe.
+class ScanEngine {
+ public:
+  ScanEngine(AbitKernel& kernel, const ScanOptions& options);
+
+  void SetTargets(const std::vector<TrackedProcess>& processes);
+  void SetActive(bool active);
+
+  static constexpr MonotonicTime kNever = MonotonicTime::max();
+  // Does the most urgent piece of work, if any is due; the longest takes about a tenth of a
+  // millisecond. Returns when to call again.
+  MonotonicTime Step();
+
+  Harvest TakeEpoch();
+
+ private:
+  static constexpr std::size_t kMostUnits = 512;
+  using UnitSet = std::bitset<kMostUnits>;
+
+  struct Block {
+    TargetId target;
+    VpnRange range;
+    PageCount unit{1};
+
+    bool dropped = false;
+    bool open = false;       // cleared, and watched since
+    bool in_ladder = false;  // with a read to come
+    std::uint64_t visited_in_rotation = 0;
+    MonotonicTime unclearable_until{};
+
+    // Of the open exposure.
+    std::vector<std::uint8_t> units;  // enum tmprof_unit
+    UnitSet set_before;               // at the clear
+    UnitSet settled;                  // outlives the exposure
+    std::uint32_t in_view = 0;
+    std::uint32_t set = 0;
+    std::uint32_t set_before_count = 0;
+    std::uint32_t rung = 0;
+    std::uint32_t generation = 0;
+    bool read_since_clear = false;
+    MonotonicTime cleared_at;
+    MonotonicTime read_at;
+    std::chrono::nanoseconds cpu_at{0};
+    std::int64_t reserved_ns = 0;
+
+    std::vector<UnitRecord> records;  // of this epoch; empty: none
+
+    std::size_t unit_count() const { return range.size().value() / unit.value(); }
+  };
+  using BlockPtr = std::shared_ptr<Block>;
+
+  struct Plan {
+    bool running = false;
+    std::size_t mapping = 0;
+    Vpn at;
+    std::vector<BlockPtr> blocks;
+    std::vector<HugeSpan> huge;
+    std::vector<Vpn> run;  // adjacent huge pages not yet made a block
+  };
+
+  struct TargetState {
+    explicit TargetState(std::chrono::nanoseconds tick) : clock(tick) {}
+    TrackedProcess process;
+    std::unique_ptr<AbitProcess> handle;
+    bool gone = false;
+    bool mappings_stale = false;
+    bool refused = false;
+    std::optional<std::uint64_t> address_space;
+    CpuClock clock;
+    std::chrono::nanoseconds earned_at{0};
+    tmprof_budget budget{};
+    double reset_share = 1;  // of the bits set at a clear, those set again within the ladder
+    std::vector<BlockPtr> blocks;     // ascending
+    std::vector<BlockPtr> remaining;  // of this rotation, last one next
+    std::uint64_t rotation = 1;
+    std::vector<HugeSpan> huge;
+    Plan plan;
+  };
+
+  struct Due {
+    MonotonicTime time;
+    BlockPtr block;
+    std::uint32_t generation;
+    bool operator<(const Due& other) const { return other.time < time; }
+  };
+
+  // What a read showed of a block, by unit.
+  struct View {
+    std::array<std::uint8_t, kMostUnits> present{};
+    std::array<std::uint8_t, kMostUnits> accessed{};
+    std::array<std::uint64_t, kMostUnits> frame{};
+    std::uint32_t present_count = 0;
+    std::uint32_t accessed_count = 0;
+    bool shape_changed = false;  // a huge page where base pages were, or the reverse
+  };
+
+  TargetState* Find(TargetId id);
+  const tmprof_ladder& LadderOf(const Block& block) const;
+  void DropStaleDues();
+  void Watch(MonotonicTime now);
+  std::string Note() const;
+
+  void BeginPlan(TargetState& target);
+  void PlanSome(TargetState& target);
+  void PlanParts(TargetState& target, const Mapping& mapping);
+  void FlushRun(TargetState& target);
+  void FinishPlan(TargetState& target);
+  void Shuffle(std::vector<BlockPtr>& blocks);
+
+  void Earn(TargetState& target);
+  BlockPtr NextBlock(TargetState& target, MonotonicTime now);
+  bool ClearSomething(MonotonicTime now);
+  bool Visit(TargetState& target, const BlockPtr& block);
+  void ReadDue(const BlockPtr& block);
+  std::optional<ReadResult> Read(TargetState& target, Block& block);
+  void Expand(const Block& block);
+  void Fold(TargetState& target, const BlockPtr& block, const ReadResult& read);
+  void RejectUncleared(TargetState& target, Block& block);
+  void OpenExposure(TargetState& target, const BlockPtr& block, MonotonicTime cleared,
+                    std::chrono::nanoseconds cpu);
+  void ScheduleNextRead(TargetState& target, const BlockPtr& block, MonotonicTime now);
+  void EndLadder(TargetState& target, Block& block);
+  void Charge(TargetState& target, Block& block, std::uint64_t sets, std::uint64_t lines);
+  void Release(TargetState& target, Block& block);
+  void Drop(TargetState& target, Block& block);
+  void DropAll(TargetState& target);
+  void Replaced(TargetState& target, std::uint64_t address_space);
+
+  AbitKernel& kernel_;
+  ScanOptions options_;
+  tmprof_ladder base_ladder_;
+  tmprof_ladder huge_ladder_;
+  tmprof_cost cost_;
+  std::mt19937_64 random_;
+
+  std::map<TargetId, std::unique_ptr<TargetState>> targets_;
+  std::size_t turn_ = 0;  // among the targets
+  std::priority_queue<Due> dues_;
+  std::vector<BlockPtr> touched_;  // blocks with records
+  MonotonicTime next_clear_{};
+  MonotonicTime next_watch_{};
+  tmprof_budget own_budget_{};
+  MonotonicTime own_wall_{};
+  std::chrono::nanoseconds own_cpu_{0};
+
+  bool active_ = true;
+  MonotonicTime epoch_start_;
+  MonotonicTime active_since_;
+  std::chrono::nanoseconds active_ns_{0};
+  ScanCounts counts_;
+  std::optional<std::string> pressure_;
+  bool refused_ = false;
+
+  View view_;
+  std::vector<TablePart> parts_;
+};
+
+}  // namespace tmprof::abit
