@@ -61,10 +61,13 @@ std::vector<std::uint64_t> BuildDictionary(std::span<const std::uint64_t> values
   for (std::uint64_t value = 0; value <= kMaxDictionaryValue; ++value) {
     if (frequency[value] > 0) dictionary.push_back(value);
   }
-  std::ranges::stable_sort(dictionary, std::ranges::greater(),
-                           [&](std::uint64_t value) { return frequency[value]; });
-  if (dictionary.size() > kMaxDictionary) dictionary.resize(kMaxDictionary);
-  std::ranges::sort(dictionary);
+  if (dictionary.size() > kMaxDictionary) {
+    std::ranges::sort(dictionary, [&](std::uint64_t a, std::uint64_t b) {
+      return frequency[a] != frequency[b] ? frequency[a] > frequency[b] : a < b;
+    });
+    dictionary.resize(kMaxDictionary);
+    std::ranges::sort(dictionary);
+  }
   return dictionary;
 }
 
