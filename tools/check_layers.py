@@ -7,6 +7,7 @@ Exit status: 0 all edges allowed, 1 a forbidden edge, 2 a folder that has no row
 """
 
 import pathlib
+import posixpath
 import re
 import sys
 
@@ -39,13 +40,20 @@ EDGES = {
 PROTOBUF_HOMES = {"proto", "apps"}
 
 SOURCES = {".c", ".cc", ".cpp", ".h"}
-INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
+INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]')
 
 
 def room_of(path: str) -> str | None:
     """The longest row of EDGES that is a prefix of the path."""
     rooms = [room for room in EDGES if path.startswith(room + "/")]
     return max(rooms, key=len, default=None)
+
+
+def included_path(file_path: str, included: str) -> str:
+    """From the root of the tree, however it is spelt."""
+    if included.startswith("."):
+        included = posixpath.join(posixpath.dirname(file_path), included)
+    return posixpath.normpath(included)
 
 
 def violations(root: pathlib.Path) -> list[str]:
@@ -62,7 +70,7 @@ def violations(root: pathlib.Path) -> list[str]:
             match = INCLUDE.match(line)
             if not match:
                 continue
-            included = match.group(1)
+            included = included_path(path, match.group(1))
             if included.endswith(".pb.h") and room not in PROTOBUF_HOMES:
                 found.append(f"{path}:{number}: {room} may not include generated '{included}'")
                 continue
