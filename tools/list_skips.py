@@ -7,6 +7,7 @@ Usage: tools/list_skips.py [--summary] JUNIT.xml…
 """
 
 import argparse
+import collections
 import pathlib
 import re
 import sys
@@ -16,8 +17,20 @@ import xml.etree.ElementTree as ElementTree
 REASON = re.compile(r": Skipped\n(.*?)\n\s*(?:\[|$)", re.DOTALL)
 
 
+def outcome_of(case: ElementTree.Element) -> str:
+    """passed, failed or skipped. A test that CTest could not start has failed."""
+    skipped = case.find("skipped")
+    if case.get("status") == "disabled":
+        return "skipped"
+    if skipped is not None:
+        return "skipped" if skipped.get("message", "").startswith("SKIP_") else "failed"
+    return "passed" if case.get("status") == "run" else "failed"
+
+
 def reason_of(case: ElementTree.Element) -> str:
     """The reason that the test gave in its output."""
+    if case.get("status") == "disabled":
+        return "disabled"
     match = REASON.search(case.findtext("system-out") or "")
     return " ".join(match.group(1).split()) if match else "gave no reason"
 
@@ -28,21 +41,17 @@ def main() -> int:
     parser.add_argument("junit", nargs="+", type=pathlib.Path)
     options = parser.parse_args()
 
-    passed = failed = skipped = 0
+    totals = collections.Counter()
     for path in options.junit:
         for case in ElementTree.parse(path).getroot().iter("testcase"):
-            if case.find("skipped") is not None:
-                skipped += 1
-                if not options.summary:
-                    print(f"skipped: {case.get('name')}: {reason_of(case)}")
-            elif case.find("failure") is not None or case.get("status") == "fail":
-                failed += 1
-                if options.summary:
-                    print(f"failed: {case.get('name')} ({path.parent.name})")
-            else:
-                passed += 1
+            outcome = outcome_of(case)
+            totals[outcome] += 1
+            if outcome == "skipped" and not options.summary:
+                print(f"skipped: {case.get('name')}: {reason_of(case)}")
+            if outcome == "failed" and options.summary:
+                print(f"failed: {case.get('name')} ({path.parent.name})")
     if options.summary:
-        print(f"{passed} passed, {failed} failed, {skipped} skipped")
+        print(f"{totals['passed']} passed, {totals['failed']} failed, {totals['skipped']} skipped")
     return 0
 
 
