@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// A directory tree in the shape of /proc, for tests that decide who lives and dies.
+
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "base/units.h"
+
+namespace tmprof {
+
+struct FakeProcess {
+  std::int32_t pid = 0;
+  std::int32_t parent = 1;
+  std::string name = "worker";
+  char state = 'S';
+  std::uint64_t user_ticks = 0;
+  std::uint64_t system_ticks = 0;
+  std::uint64_t start_time_ticks = 100;
+  std::uint64_t resident_pages = 10;
+  std::string command_line{"worker\0--fast\0", 14};
+  std::string maps = "1000-3000 rw-p 00000000 00:00 0 \n";
+};
+
+class ProcTree {
+ public:
+  ProcTree() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "tmprof-proc-XXXXXX").string();
+    TMPROF_CHECK(mkdtemp(pattern.data()) != nullptr);
+    root_ = pattern;
+  }
+  ProcTree(const ProcTree&) = delete;
+  ProcTree& operator=(const ProcTree&) = delete;
+  ~ProcTree() {
+    std::error_code ignored;
+    std::filesystem::remove_all(root_, ignored);
+  }
+
+  const std::filesystem::path& root() const { return root_; }
+  std::filesystem::path Folder(std::int32_t pid) const { return root_ / std::to_string(pid); }
+
+  void Write(const std::filesystem::path& relative, const std::string& text) const {
+    const std::filesystem::path path = root_ / relative;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    file << text;
+    TMPROF_CHECK(file.good());
+  }
+
+  // Adds or overwrites. Fields as proc(5) numbers them; those that nobody reads hold their number.
+  void Put(const FakeProcess& process) const {
+    const auto n = [](auto number) { return std::to_string(number); };
+    std::string stat = n(process.pid) + " (" + process.name + ") " + process.state + " " +
+                       n(process.parent) + " 5 6 7 -1 9 10 11 12 13 " + n(process.user_ticks) +
+                       " " + n(process.system_ticks) + " 16 17 -18 19 20 21 " +
+                       n(process.start_time_ticks) + " 23 " + n(process.resident_pages) +
+                       " 25 26\n";
+    const std::filesystem::path folder = n(process.pid);
+    Write(folder / "stat", stat);
+    Write(folder / "cmdline", process.command_line);
+    Write(folder / "maps", process.maps);
+  }
+
+  // As the kernel writes them: numbers, each followed by a space.
+  void SetChildren(std::int32_t pid, std::int32_t thread,
+                   const std::vector<std::int32_t>& children) const {
+    std::string text;
+    for (const std::int32_t child : children) text += std::to_string(child) + " ";
+    Write(std::filesystem::path(std::to_string(pid)) / "task" / std::to_string(thread) / "children",
+          text);
+  }
+
+  void Remove(std::int32_t pid) const { std::filesystem::remove_all(Folder(pid)); }
+
+ private:
+  std::filesystem::path root_;
+};
+
+}  // namespace tmprof

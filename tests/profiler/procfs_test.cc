@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/procfs.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "tests/profiler/proc_tree.h"
+
+namespace tmprof {
+namespace {
+
+using std::chrono::nanoseconds;
+
+struct MapsCase {
+  std::string_view line;
+  MappingKind kind;
+  std::string_view path;
+};
+
+TEST(ParseMapsLine, TellsEveryKindByTheKernelsLabels) {
+  for (const MapsCase& expected : {
+           MapsCase{"1000-5000 rw-p 00000000 00:00 0 ", MappingKind::kAnonymous, ""},
+           {"1000-5000 rw-p 00000000 00:00 0", MappingKind::kAnonymous, ""},
+           {"1000-5000 rw-p 00000000 00:00 0                  [heap]", MappingKind::kHeap, ""},
+           {"1000-5000 rw-p 00000000 00:00 0                  [stack]", MappingKind::kStack, ""},
+           {"1000-5000 rw-p 00000000 00:00 0                  [stack:77]", MappingKind::kStack, ""},
+           {"1000-5000 r-xp 00000000 00:00 0                  [vdso]", MappingKind::kSpecial,
+            "[vdso]"},
+           {"1000-5000 rw-p 00000000 00:00 0                  [anon:my arena]",
+            MappingKind::kAnonymous, "[anon:my arena]"},
+           {"1000-5000 rw-s 00000000 00:01 9                  [anon_shmem:ring]",
+            MappingKind::kShared, "[anon_shmem:ring]"},
+           {"1000-5000 r-xp 0001f000 08:01 131 /usr/bin/redis-server", MappingKind::kFile,
+            "/usr/bin/redis-server"},
+           {"1000-5000 r--p 00000000 08:01 131 /srv/my  file (v 2)", MappingKind::kFile,
+            "/srv/my  file (v 2)"},
+           {"1000-5000 r-xp 00000000 08:01 131 /tmp/old.so (deleted)", MappingKind::kFile,
+            "/tmp/old.so (deleted)"},
+           {"1000-5000 r-xp 00000000 08:01 131 /a\\012b", MappingKind::kFile, "/a\\012b"},
+           {"1000-5000 rw-s 00000000 00:01 9 /dev/zero (deleted)", MappingKind::kShared,
+            "/dev/zero (deleted)"},
+           {"1000-5000 rw-s 00000000 00:05 9 /SYSV00000000 (deleted)", MappingKind::kShared,
+            "/SYSV00000000 (deleted)"},
+       }) {
+    const auto mapping = ParseMapsLine(expected.line);
+    ASSERT_TRUE(mapping.has_value()) << expected.line;
+    EXPECT_EQ(mapping->range, (VpnRange{Vpn(1), Vpn(5)})) << expected.line;
+    EXPECT_EQ(mapping->kind, expected.kind) << expected.line;
+    EXPECT_EQ(mapping->path, expected.path) << expected.line;
+  }
+}
+
+TEST(ParseMapsLine, ReadsAddressesOfTheWholeSpace) {
+  const auto mapping =
+      ParseMapsLine("ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]");
+  ASSERT_TRUE(mapping.has_value());
+  EXPECT_EQ(mapping->range, (VpnRange{Vpn(0xf'ffff'ffff'f600), Vpn(0xf'ffff'ffff'f601)}));
+}
+
+TEST(ParseMapsLine, RefusesEveryLineThatIsCutBeforeItsInode) {
+  constexpr std::string_view kLine = "1000-5000 rw-p 00000000 00:00 0";
+  for (std::size_t length = 0; length < kLine.size(); ++length) {
+    EXPECT_FALSE(ParseMapsLine(kLine.substr(0, length)).has_value()) << length;
+  }
+  EXPECT_TRUE(ParseMapsLine(kLine).has_value());
+}
+
+TEST(ParseMapsLine, RefusesWhatIsNotAMapping) {
+  for (const std::string_view line :
+       {"", "\n", "-", "hello", "5000-1000 rw-p 00000000 00:00 0 ", "1000-1000 rw-p 0 00:00 0 ",
+        "0x1000-0x5000 rw-p 0 00:00 0 ", "1000 5000 rw-p 0 00:00 0 ", "-1000-5000 rw-p 0 00:00 0 ",
+        "1000-5000 rwxps 0 00:00 0 ", "11111111111111111-22222222222222222 rw-p 0 00:00 0 "}) {
+    EXPECT_FALSE(ParseMapsLine(line).has_value()) << line;
+  }
+}
+
+class ProcFsTest : public testing::Test {
+ protected:
+  ProcTree tree_;
+  ProcFs procfs_{tree_.root()};
+};
+
+TEST_F(ProcFsTest, ReadsTheFieldsOfStat) {
+  tree_.Put({.pid = 42,
+             .parent = 7,
+             .name = "redis-server",
+             .state = 'R',
+             .user_ticks = 250,
+             .system_ticks = 50,
+             .start_time_ticks = 987654321,
+             .resident_pages = 4096});
+  const auto stat = procfs_.Stat(Pid(42));
+  ASSERT_TRUE(stat.has_value());
+  EXPECT_EQ(stat->parent, Pid(7));
+  EXPECT_EQ(stat->name, "redis-server");
+  EXPECT_EQ(stat->state, 'R');
+  EXPECT_EQ(stat->cpu_time, nanoseconds(300'000'000'000 / sysconf(_SC_CLK_TCK)));
+  EXPECT_EQ(stat->start_time_ticks, 987654321u);
+  EXPECT_EQ(stat->resident, PageCount(4096));
+  EXPECT_TRUE(stat->alive());
+}
+
+TEST_F(ProcFsTest, TakesAnyNameThatAProcessGivesItself) {
+  for (const std::string name :
+       {"two words", "a) S 1 (b", "((()))", ")", "(", "", "line\nbreak", "1 2 3 4 5 6 7"}) {
+    tree_.Put({.pid = 42, .parent = 9, .name = name, .start_time_ticks = 5});
+    const auto stat = procfs_.Stat(Pid(42));
+    ASSERT_TRUE(stat.has_value()) << name;
+    EXPECT_EQ(stat->name, name);
+    EXPECT_EQ(stat->parent, Pid(9)) << name;
+    EXPECT_EQ(stat->start_time_ticks, 5u) << name;
+  }
+}
+
+TEST_F(ProcFsTest, CallsZombiesAndTheDeadNotAlive) {
+  for (const char state : {'Z', 'X', 'x'}) {
+    tree_.Put({.pid = 42, .state = state});
+    EXPECT_FALSE(procfs_.Stat(Pid(42))->alive()) << state;
+  }
+  for (const char state : {'R', 'S', 'D', 'T', 't', 'I'}) {
+    tree_.Put({.pid = 42, .state = state});
+    EXPECT_TRUE(procfs_.Stat(Pid(42))->alive()) << state;
+  }
+}
+
+TEST_F(ProcFsTest, SaysEsrchOfAProcessThatIsNotThere) {
+  const auto stat = procfs_.Stat(Pid(42));
+  ASSERT_FALSE(stat.has_value());
+  EXPECT_EQ(stat.error().system_error, ESRCH);
+  EXPECT_EQ(procfs_.Mappings(Pid(42)).error().system_error, ESRCH);
+  EXPECT_EQ(procfs_.Command(Pid(42)), "");
+  EXPECT_TRUE(procfs_.Children(Pid(42)).empty());
+}
+
+// Opening succeeds and reading fails, as when a process dies between the two.
+TEST_F(ProcFsTest, ReturnsTheErrorOfAReadThatFailsAfterTheOpen) {
+  std::filesystem::create_directories(tree_.Folder(42) / "stat");
+  std::filesystem::create_directories(tree_.Folder(42) / "maps");
+  std::filesystem::create_directories(tree_.Folder(42) / "cmdline");
+  EXPECT_EQ(procfs_.Stat(Pid(42)).error().system_error, EISDIR);
+  EXPECT_EQ(procfs_.Mappings(Pid(42)).error().system_error, EISDIR);
+  EXPECT_EQ(procfs_.Command(Pid(42)), "");
+}
+
+TEST_F(ProcFsTest, RefusesAStatThatIsCutBeforeItsLastField) {
+  tree_.Put({.pid = 42});
+  for (const std::string text :
+       {"", "42", "42 (wor", "42 (worker)", "42 (worker) S 1 5 6",
+        "42 (worker) S 1 5 6 7 -1 9 10 11 12 13 1 2 16 17 18 19 20 21 22 23", "42 )worker( S 1"}) {
+    tree_.Write("42/stat", text);
+    const auto stat = procfs_.Stat(Pid(42));
+    ASSERT_FALSE(stat.has_value()) << text;
+    EXPECT_EQ(stat.error().kind, ErrorKind::kBadInput) << text;
+    EXPECT_EQ(stat.error().object, (tree_.Folder(42) / "stat").string());
+  }
+}
+
+TEST_F(ProcFsTest, JoinsTheArgumentsBySpaces) {
+  tree_.Put({.pid = 42, .command_line = std::string("sh\0-c\0a b\0\0\0", 12)});
+  EXPECT_EQ(procfs_.Command(Pid(42)), "sh -c a b");
+  tree_.Put({.pid = 42, .command_line = ""});
+  EXPECT_EQ(procfs_.Command(Pid(42)), "");
+}
+
+TEST_F(ProcFsTest, ReadsThousandsOfMappingsInOrder) {
+  std::string maps;
+  for (int i = 1; i <= 5000; ++i) {
+    char line[64];
+    std::snprintf(line, sizeof line, "%x000-%x000 rw-p 00000000 00:00 0 \n", 2 * i, 2 * i + 1);
+    maps += line;
+  }
+  tree_.Put({.pid = 42, .maps = maps});
+  const auto mappings = procfs_.Mappings(Pid(42));
+  ASSERT_TRUE(mappings.has_value());
+  ASSERT_EQ(mappings->size(), 5000u);
+  for (std::uint64_t i = 1; i <= 5000; ++i) {
+    ASSERT_EQ((*mappings)[i - 1].range, (VpnRange{Vpn(2 * i), Vpn(2 * i + 1)}));
+  }
+}
+
+TEST_F(ProcFsTest, SkipsMalformedLinesAndKeepsTheRest) {
+  tree_.Put({.pid = 42,
+             .maps = "1000-2000 rw-p 00000000 00:00 0 \n\ngarbage\n"
+                     "3000-4000 rw-p 00000000 00:00 0 \n5000-6000 rw"});
+  const auto mappings = procfs_.Mappings(Pid(42));
+  ASSERT_TRUE(mappings.has_value());
+  ASSERT_EQ(mappings->size(), 2u);
+  EXPECT_EQ((*mappings)[1].range, (VpnRange{Vpn(3), Vpn(4)}));
+}
+
+TEST_F(ProcFsTest, GivesDisjointMappingsWhereOneGrewBetweenTwoReads) {
+  tree_.Put({.pid = 42,
+             .maps = "1000-3000 rw-p 00000000 00:00 0 \n"
+                     "1000-5000 rw-p 00000000 00:00 0 \n"
+                     "2000-4000 rw-p 00000000 00:00 0 \n"
+                     "5000-6000 rw-p 00000000 00:00 0 \n"});
+  const auto mappings = procfs_.Mappings(Pid(42));
+  ASSERT_TRUE(mappings.has_value());
+  ASSERT_EQ(mappings->size(), 3u);
+  EXPECT_EQ((*mappings)[0].range, (VpnRange{Vpn(1), Vpn(3)}));
+  EXPECT_EQ((*mappings)[1].range, (VpnRange{Vpn(3), Vpn(5)}));
+  EXPECT_EQ((*mappings)[2].range, (VpnRange{Vpn(5), Vpn(6)}));
+}
+
+TEST_F(ProcFsTest, FindsTheChildrenOfEveryThread) {
+  tree_.Put({.pid = 42});
+  tree_.SetChildren(42, 42, {90, 50});
+  tree_.SetChildren(42, 43, {});
+  tree_.SetChildren(42, 44, {60});
+  EXPECT_EQ(procfs_.Children(Pid(42)), (std::vector{Pid(50), Pid(60), Pid(90)}));
+}
+
+TEST_F(ProcFsTest, FindsChildrenByTheirParentWhereTheKernelListsNone) {
+  tree_.Put({.pid = 42});
+  std::filesystem::create_directories(tree_.Folder(42) / "task" / "42");
+  tree_.Put({.pid = 9, .parent = 42});
+  tree_.Put({.pid = 8, .parent = 9});
+  tree_.Put({.pid = 7, .parent = 42});
+  tree_.Write("self/stat", "not a process");
+  tree_.Write("-5/stat", "not a process");
+  EXPECT_EQ(procfs_.Children(Pid(42)), (std::vector{Pid(7), Pid(9)}));
+}
+
+TEST_F(ProcFsTest, ReadsTheSizeOfMemoryAndSaysWhereItIsUnknown) {
+  EXPECT_EQ(procfs_.TotalMemory(), std::nullopt);
+  tree_.Write("meminfo", "MemFree: 12 kB\n");
+  EXPECT_EQ(procfs_.TotalMemory(), std::nullopt);
+  tree_.Write("meminfo", "MemTotal: lots\n");
+  EXPECT_EQ(procfs_.TotalMemory(), std::nullopt);
+  tree_.Write("meminfo", "MemTotal:        8010020 kB\nMemFree: 12 kB\n");
+  EXPECT_EQ(procfs_.TotalMemory(), PageCount(2002505));
+}
+
+TEST(LiveProcFs, ReadsThisProcess) {
+  const ProcFs procfs;
+  const Pid self(getpid());
+  const auto stat = procfs.Stat(self);
+  ASSERT_TRUE(stat.has_value()) << stat.error().Message();
+  EXPECT_EQ(stat->parent, Pid(getppid()));
+  EXPECT_TRUE(stat->alive());
+  EXPECT_GT(stat->resident, PageCount(0));
+  EXPECT_NE(procfs.Command(self).find("profiler_test"), std::string::npos);
+  EXPECT_GT(procfs.TotalMemory().value(), stat->resident);
+}
+
+TEST(LiveProcFs, FindsAFreshMappingOfThisProcess) {
+  constexpr std::size_t kPages = 3;
+  void* memory = mmap(nullptr, kPages * kBasePageBytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  const Vpn first = VpnOfAddress(reinterpret_cast<std::uintptr_t>(memory));
+  auto mappings = ProcFs().Mappings(Pid(getpid()));
+  munmap(memory, kPages * kBasePageBytes);
+  ASSERT_TRUE(mappings.has_value());
+  const Target target{.mappings = *std::move(mappings)};
+  Vpn last_end;
+  for (const Mapping& mapping : target.mappings) {
+    ASSERT_LE(last_end, mapping.range.start);
+    ASSERT_LT(mapping.range.start, mapping.range.end);
+    last_end = mapping.range.end;
+  }
+  const Mapping* found = FindMapping(target, first);
+  ASSERT_NE(found, nullptr);
+  EXPECT_TRUE(found->range.Contains(first + PageCount(kPages - 1)));
+  EXPECT_EQ(found->kind, MappingKind::kShared);
+}
+
+TEST(LiveProcFs, SeesAChildLiveAndDie) {
+  const ProcFs procfs;
+  const pid_t child = fork();
+  if (child == 0) {
+    while (true) pause();
+  }
+  ASSERT_GT(child, 0);
+  EXPECT_TRUE(std::ranges::count(procfs.Children(Pid(getpid())), Pid(child)) == 1);
+  EXPECT_TRUE(ProcessCpuTime(Pid(child)).has_value());
+  kill(child, SIGKILL);
+  siginfo_t info{};
+  waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT);
+  EXPECT_FALSE(procfs.Stat(Pid(child))->alive());  // a zombie until it is waited for
+  waitpid(child, nullptr, 0);
+  EXPECT_EQ(procfs.Stat(Pid(child)).error().system_error, ESRCH);
+  EXPECT_EQ(ProcessCpuTime(Pid(child)), std::nullopt);
+}
+
+TEST(LiveProcFs, ReadsACpuTimeThatNeverGoesBack) {
+  const auto before = ProcessCpuTime(Pid(getpid()));
+  const auto after = ProcessCpuTime(Pid(getpid()));
+  ASSERT_TRUE(before && after);
+  EXPECT_GT(*before, nanoseconds(0));
+  EXPECT_GE(*after, *before);
+}
+
+}  // namespace
+}  // namespace tmprof

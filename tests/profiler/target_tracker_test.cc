@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/target_tracker.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/profiler/proc_tree.h"
+
+namespace tmprof {
+namespace {
+
+using namespace std::chrono_literals;
+using std::chrono::nanoseconds;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class TargetTrackerTest : public testing::Test {
+ protected:
+  using Options = TargetTracker::Options;
+
+  TargetTracker Make(const Options& options) {
+    return TargetTracker(procfs_, [this](Pid pid) { return ReadClock(pid); }, options);
+  }
+  std::optional<nanoseconds> ReadClock(Pid pid) const {
+    const auto found = cpu_times_.find(pid.value());
+    return found == cpu_times_.end() ? std::nullopt : std::optional(found->second);
+  }
+  // A live process with a CPU clock at `used`.
+  void Start(const FakeProcess& process, nanoseconds used = 0ns) {
+    tree_.Put(process);
+    tree_.SetChildren(process.pid, process.pid, {});
+    cpu_times_[process.pid] = used;
+  }
+  void End(std::int32_t pid) {
+    tree_.Remove(pid);
+    cpu_times_.erase(pid);
+  }
+  static MonotonicTime At(nanoseconds since_boot) { return MonotonicTime(since_boot); }
+  static std::vector<std::int32_t> Tracked(const TargetTracker& tracker) {
+    std::vector<std::int32_t> pids;
+    for (const TrackedProcess& process : tracker.tracked()) pids.push_back(process.pid.value());
+    return pids;
+  }
+  static std::vector<std::int32_t> Pids(const std::vector<Target>& targets) {
+    std::vector<std::int32_t> pids;
+    for (const Target& target : targets) pids.push_back(target.pid.value());
+    return pids;
+  }
+
+  ProcTree tree_;
+  ProcFs procfs_{tree_.root()};
+  std::map<std::int32_t, nanoseconds> cpu_times_;
+};
+
+TEST_F(TargetTrackerTest, TracksANamedProcessBeforeAnyRefresh) {
+  Start({.pid = 10, .name = "server", .start_time_ticks = 77});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  ASSERT_EQ(tracker.tracked().size(), 1u);
+  const TrackedProcess& process = tracker.tracked()[0];
+  EXPECT_EQ(process.id, TargetId(0));
+  EXPECT_EQ(process.pid, Pid(10));
+  EXPECT_EQ(process.start_time_ticks, 77u);
+  ASSERT_EQ(process.mappings.size(), 1u);
+  EXPECT_EQ(process.mappings[0].range, (VpnRange{Vpn(1), Vpn(3)}));
+  EXPECT_TRUE(tracker.AnyAlive());
+}
+
+TEST_F(TargetTrackerTest, RefusesAProcessThatDoesNotExist) {
+  TargetTracker tracker = Make({});
+  const Status status = tracker.AddNamed(Pid(10));
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().system_error, ESRCH);
+  EXPECT_EQ(status.error().object, "10");
+  EXPECT_FALSE(tracker.AnyAlive());
+}
+
+TEST_F(TargetTrackerTest, RefusesAZombie) {
+  Start({.pid = 10, .state = 'Z'});
+  TargetTracker tracker = Make({});
+  EXPECT_EQ(tracker.AddNamed(Pid(10)).error().system_error, ESRCH);
+  EXPECT_THAT(tracker.tracked(), IsEmpty());
+}
+
+TEST_F(TargetTrackerTest, RefusesAProcessWhoseMappingsCannotBeRead) {
+  Start({.pid = 10});
+  std::filesystem::remove(tree_.Folder(10) / "maps");
+  std::filesystem::create_directories(tree_.Folder(10) / "maps");
+  TargetTracker tracker = Make({});
+  EXPECT_EQ(tracker.AddNamed(Pid(10)).error().system_error, EISDIR);
+  EXPECT_FALSE(tracker.AnyAlive());
+}
+
+TEST_F(TargetTrackerTest, RegistersAProcessThatIsNamedTwiceOnce) {
+  Start({.pid = 10});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10));
+}
+
+TEST_F(TargetTrackerTest, FollowsChildrenOfChildrenInOneRefresh) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10});
+  Start({.pid = 12, .parent = 11});
+  Start({.pid = 99});  // somebody else's
+  tree_.SetChildren(10, 10, {11});
+  tree_.SetChildren(11, 11, {12});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 11, 12));
+}
+
+TEST_F(TargetTrackerTest, LeavesChildrenAloneWhenToldSo) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10});
+  tree_.SetChildren(10, 10, {11});
+  TargetTracker tracker = Make({.follow_children = false});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10));
+}
+
+TEST_F(TargetTrackerTest, KeepsAChildWhoseParentExits) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10});
+  tree_.SetChildren(10, 10, {11});
+  TargetTracker tracker = Make({.filter = std::nullopt});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  End(10);
+  tree_.Put({.pid = 11, .parent = 1});
+  Start({.pid = 12, .parent = 11});
+  tree_.SetChildren(11, 11, {12});
+  tracker.Refresh(At(101s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(11, 12));
+  EXPECT_TRUE(tracker.AnyAlive());
+}
+
+TEST_F(TargetTrackerTest, IgnoresAChildThatIsAlreadyDead) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10, .state = 'Z'});
+  tree_.SetChildren(10, 10, {11, 12});  // 12 vanished before it was looked at
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  EXPECT_THAT(Pids(tracker.EndEpoch()), ElementsAre(10));
+}
+
+TEST_F(TargetTrackerTest, MakesAFollowedProcessNamedWhenItIsNamed) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10});
+  tree_.SetChildren(10, 10, {11});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  tracker.Refresh(At(101s));
+  ASSERT_THAT(Tracked(tracker), ElementsAre(10));  // 11 is idle
+  ASSERT_TRUE(tracker.AddNamed(Pid(11)).has_value());
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 11));
+  tracker.Refresh(At(103s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 11));
+}
+
+TEST_F(TargetTrackerTest, JudgesAChildOnlyAfterAFullSecond) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10});
+  tree_.SetChildren(10, 10, {11});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  tracker.Refresh(At(100'999ms));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 11));
+  tracker.Refresh(At(101s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10));
+}
+
+TEST_F(TargetTrackerTest, TracksAChildWhileItUsesEnoughCpu) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10}, 3h);  // its past does not count
+  tree_.SetChildren(10, 10, {11});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  nanoseconds now = 100s;
+  // CPU used in each second, and whether that reaches 5 %.
+  for (const auto& [used, expected] : std::vector<std::pair<nanoseconds, bool>>{
+           {49'999us, false}, {50ms, true}, {0ns, false}, {1s, true}, {51ms, true}, {1ns, false}}) {
+    now += 1s;
+    cpu_times_[11] += used;
+    tracker.Refresh(At(now));
+    EXPECT_EQ(Tracked(tracker).size(), expected ? 2u : 1u) << used.count();
+  }
+}
+
+TEST_F(TargetTrackerTest, DividesByTheTimeThatReallyPassed) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10});
+  tree_.SetChildren(10, 10, {11});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  cpu_times_[11] += 199ms;  // 4.975 % of 4 s
+  tracker.Refresh(At(104s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10));
+}
+
+TEST_F(TargetTrackerTest, TracksAnIdleChildThatHoldsEnoughMemory) {
+  tree_.Write("meminfo", "MemTotal: 4000 kB\n");  // 1000 pages
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10, .resident_pages = 99});
+  Start({.pid = 12, .parent = 10, .resident_pages = 100});
+  tree_.SetChildren(10, 10, {11, 12});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  tracker.Refresh(At(101s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 12));
+}
+
+TEST_F(TargetTrackerTest, TracksEveryDescendantWithoutAFilter) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10});
+  tree_.SetChildren(10, 10, {11});
+  TargetTracker tracker = Make({.filter = std::nullopt});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  for (int second = 100; second < 105; ++second) {
+    tracker.Refresh(At(std::chrono::seconds(second)));
+    EXPECT_THAT(Tracked(tracker), ElementsAre(10, 11));
+  }
+}
+
+TEST_F(TargetTrackerTest, GoesOnTrackingAChildWhoseCpuClockCannotBeRead) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10});
+  tree_.SetChildren(10, 10, {11});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  cpu_times_.erase(11);  // unknown is not idle
+  tracker.Refresh(At(101s));
+  tracker.Refresh(At(102s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 11));
+}
+
+TEST_F(TargetTrackerTest, CutsToTheCapByCpuShareWithTheNamedFirst) {
+  Start({.pid = 10});
+  for (const std::int32_t child : {11, 12, 13}) Start({.pid = child, .parent = 10});
+  tree_.SetChildren(10, 10, {11, 12, 13});
+  TargetTracker tracker = Make({.max_targets = 2});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  cpu_times_[11] += 300ms;
+  cpu_times_[12] += 100ms;
+  cpu_times_[13] += 900ms;
+  tracker.Refresh(At(101s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 13));  // 10 is idle but named
+}
+
+TEST_F(TargetTrackerTest, BreaksATieAtTheCapByTheOrderOfRegistration) {
+  Start({.pid = 10});
+  for (const std::int32_t child : {11, 12, 13}) Start({.pid = child, .parent = 10});
+  tree_.SetChildren(10, 10, {11, 12, 13});
+  TargetTracker tracker = Make({.max_targets = 3});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  for (const std::int32_t child : {11, 12, 13}) cpu_times_[child] += 200ms;
+  tracker.Refresh(At(101s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 11, 12));
+}
+
+TEST_F(TargetTrackerTest, HonoursACapBelowTheNumberOfNamedProcesses) {
+  Start({.pid = 10});
+  Start({.pid = 20});
+  TargetTracker tracker = Make({.max_targets = 1});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  ASSERT_TRUE(tracker.AddNamed(Pid(20)).has_value());
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10));
+}
+
+TEST_F(TargetTrackerTest, RenewsNameCommandAndMappingsAtAnExec) {
+  Start({.pid = 10, .name = "sh"});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tree_.Put({.pid = 10,
+             .name = "redis-server",
+             .command_line = std::string("redis-server\0*:6379\0", 20),
+             .maps = "8000-9000 rw-p 00000000 00:00 0 \n"});
+  tracker.Refresh(At(100s));
+  const std::vector<Target> targets = tracker.EndEpoch();
+  ASSERT_EQ(targets.size(), 1u);
+  EXPECT_EQ(targets[0].id, TargetId(0));
+  EXPECT_EQ(targets[0].name, "redis-server");
+  EXPECT_EQ(targets[0].command, "redis-server *:6379");
+  ASSERT_EQ(tracker.tracked()[0].mappings.size(), 1u);
+  EXPECT_EQ(tracker.tracked()[0].mappings[0].range.start, Vpn(8));
+}
+
+TEST_F(TargetTrackerTest, RenewsTheCommandAtAnExecThatKeepsTheName) {
+  Start({.pid = 10, .name = "python3", .command_line = std::string("python3\0a.py\0", 13)});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tree_.Put({.pid = 10, .name = "python3", .command_line = std::string("python3\0b.py\0", 13)});
+  tracker.Refresh(At(100s));
+  EXPECT_EQ(tracker.EndEpoch()[0].command, "python3 b.py");
+}
+
+TEST_F(TargetTrackerTest, TakesAReusedPidForAnotherProcess) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10, .name = "old", .start_time_ticks = 200});
+  tree_.SetChildren(10, 10, {11});
+  TargetTracker tracker = Make({.filter = std::nullopt});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  Start({.pid = 11,
+         .parent = 10,
+         .name = "new",
+         .start_time_ticks = 201,
+         .maps = "8000-9000 rw-p 00000000 00:00 0 \n"});
+  tracker.Refresh(At(101s));
+  ASSERT_EQ(tracker.tracked().size(), 2u);
+  EXPECT_EQ(tracker.tracked()[1].id, TargetId(2));
+  EXPECT_EQ(tracker.tracked()[1].start_time_ticks, 201u);
+
+  const std::vector<Target> targets = tracker.EndEpoch();
+  ASSERT_THAT(Pids(targets), ElementsAre(10, 11, 11));
+  EXPECT_TRUE(targets[1].exited);
+  EXPECT_EQ(targets[1].name, "old");
+  ASSERT_EQ(targets[1].mappings.size(), 1u);
+  EXPECT_EQ(targets[1].mappings[0].range.start, Vpn(1));  // its own, not the new owner's
+  EXPECT_FALSE(targets[2].exited);
+  EXPECT_EQ(targets[2].name, "new");
+}
+
+TEST_F(TargetTrackerTest, TakesAReusedPidForAStrangerWhenItIsNoChild) {
+  Start({.pid = 10, .start_time_ticks = 200});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  Start({.pid = 10, .start_time_ticks = 300});
+  tracker.Refresh(At(100s));
+  EXPECT_THAT(tracker.tracked(), IsEmpty());
+  EXPECT_FALSE(tracker.AnyAlive());
+}
+
+TEST_F(TargetTrackerTest, DoesNotTakeAFailedLookForADeath) {
+  Start({.pid = 10});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  std::filesystem::remove(tree_.Folder(10) / "stat");
+  std::filesystem::create_directories(tree_.Folder(10) / "stat");  // EISDIR for, say, EMFILE
+  tracker.Refresh(At(100s));
+  EXPECT_TRUE(tracker.AnyAlive());
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10));
+  std::filesystem::remove(tree_.Folder(10) / "stat");
+  tracker.Refresh(At(101s));
+  EXPECT_FALSE(tracker.AnyAlive());
+}
+
+TEST_F(TargetTrackerTest, KeepsTheLastMappingsWhereNewOnesCannotBeRead) {
+  Start({.pid = 10});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  std::filesystem::remove(tree_.Folder(10) / "maps");
+  tracker.Refresh(At(100s));
+  EXPECT_EQ(tracker.tracked()[0].mappings.size(), 1u);
+}
+
+TEST_F(TargetTrackerTest, KeepsTheMappingsOfAProcessThatBecameAZombie) {
+  Start({.pid = 10});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tree_.Put({.pid = 10, .state = 'Z', .command_line = "", .maps = ""});
+  tracker.Refresh(At(100s));
+  EXPECT_FALSE(tracker.AnyAlive());
+  const std::vector<Target> targets = tracker.EndEpoch();
+  ASSERT_EQ(targets.size(), 1u);
+  EXPECT_TRUE(targets[0].exited);
+  EXPECT_EQ(targets[0].mappings.size(), 1u);
+  EXPECT_EQ(targets[0].command, "worker --fast");
+}
+
+TEST_F(TargetTrackerTest, CountsCpuTimeByEpoch) {
+  Start({.pid = 10}, 5h);
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  cpu_times_[10] += 300ms;
+  EXPECT_EQ(tracker.EndEpoch()[0].cpu_time, 300ms);
+  cpu_times_[10] += 700ms;
+  tracker.Refresh(At(100s));
+  cpu_times_[10] += 50ms;
+  EXPECT_EQ(tracker.EndEpoch()[0].cpu_time, 750ms);
+  EXPECT_EQ(tracker.EndEpoch()[0].cpu_time, 0ns);
+}
+
+TEST_F(TargetTrackerTest, CountsAChildsCpuTimeFromItsBirth) {
+  Start({.pid = 10});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.EndEpoch();
+  Start({.pid = 11, .parent = 10}, 40ms);
+  tree_.SetChildren(10, 10, {11});
+  tracker.Refresh(At(100s));
+  cpu_times_[11] += 2ms;
+  const std::vector<Target> targets = tracker.EndEpoch();
+  ASSERT_EQ(targets.size(), 2u);
+  EXPECT_EQ(targets[1].cpu_time, 42ms);
+}
+
+TEST_F(TargetTrackerTest, SaysThatCpuTimeIsUnknownWhileItsClockIsGone) {
+  Start({.pid = 10}, 1s);
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  cpu_times_.erase(10);
+  EXPECT_EQ(tracker.EndEpoch()[0].cpu_time, std::nullopt);
+  cpu_times_[10] = 4s;
+  EXPECT_EQ(tracker.EndEpoch()[0].cpu_time, std::nullopt);  // since when is not known
+  cpu_times_[10] = 5s;
+  EXPECT_EQ(tracker.EndEpoch()[0].cpu_time, 1s);
+}
+
+TEST_F(TargetTrackerTest, DoesNotChargeAProcessWithTheTimeOfItsPidsNextOwner) {
+  Start({.pid = 10, .start_time_ticks = 200}, 100s);
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  cpu_times_[10] += 20ms;
+  tracker.Refresh(At(100s));
+  Start({.pid = 10, .start_time_ticks = 300}, 7ms);
+  const std::vector<Target> targets = tracker.EndEpoch();
+  EXPECT_EQ(targets[0].cpu_time, 20ms);
+  EXPECT_TRUE(targets[0].exited);
+}
+
+TEST_F(TargetTrackerTest, CountsTheFinalCpuTimeOfAZombie) {
+  Start({.pid = 10});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  cpu_times_[10] = 80ms;
+  tree_.Put({.pid = 10, .state = 'Z'});
+  EXPECT_EQ(tracker.EndEpoch()[0].cpu_time, 80ms);
+}
+
+TEST_F(TargetTrackerTest, NamesAnExitedTargetInTheEpochOfItsDeathAndTheNext) {
+  Start({.pid = 10});
+  Start({.pid = 20});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  ASSERT_TRUE(tracker.AddNamed(Pid(20)).has_value());
+  EXPECT_THAT(Pids(tracker.EndEpoch()), ElementsAre(10, 20));
+  cpu_times_[10] += 30ms;
+  tracker.Refresh(At(100s));
+  End(10);
+  tracker.Refresh(At(101s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(20));
+
+  const std::vector<Target> death = tracker.EndEpoch();
+  ASSERT_THAT(Pids(death), ElementsAre(10, 20));
+  EXPECT_TRUE(death[0].exited);
+  EXPECT_EQ(death[0].cpu_time, 30ms);  // as far as it was seen
+
+  const std::vector<Target> after = tracker.EndEpoch();
+  ASSERT_THAT(Pids(after), ElementsAre(10, 20));
+  EXPECT_TRUE(after[0].exited);
+  EXPECT_EQ(after[0].cpu_time, 0ns);
+
+  EXPECT_THAT(Pids(tracker.EndEpoch()), ElementsAre(20));
+}
+
+TEST_F(TargetTrackerTest, NamesTargetsThatTheFilterLeavesOut) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10});
+  tree_.SetChildren(10, 10, {11});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  tracker.Refresh(At(101s));
+  ASSERT_THAT(Tracked(tracker), ElementsAre(10));
+  EXPECT_THAT(Pids(tracker.EndEpoch()), ElementsAre(10, 11));
+}
+
+TEST_F(TargetTrackerTest, NeverGivesAnIdTwice) {
+  Start({.pid = 10});
+  TargetTracker tracker = Make({.filter = std::nullopt});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  nanoseconds now = 100s;
+  for (std::uint32_t life = 1; life <= 5; ++life) {
+    Start({.pid = 11, .parent = 10, .start_time_ticks = life});
+    tree_.SetChildren(10, 10, {11});
+    tracker.Refresh(At(now += 1s));
+    ASSERT_EQ(tracker.tracked().size(), 2u);
+    EXPECT_EQ(tracker.tracked()[1].id, TargetId(life));
+    End(11);
+    tree_.SetChildren(10, 10, {});
+    tracker.Refresh(At(now += 1s));
+    tracker.EndEpoch();
+    tracker.EndEpoch();
+  }
+}
+
+}  // namespace
+}  // namespace tmprof
