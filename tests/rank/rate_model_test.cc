@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "rank/rate_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/rank/simulation.h"
+
+namespace tmprof {
+namespace {
+
+using simulation::Accuracy;
+using simulation::Rates;
+using simulation::Scenario;
+
+constexpr std::size_t kPages = 131072;  // 512 MiB
+constexpr double kAccessRate = 27e6;    // facts: the hotset's rate in the ladder's measurements
+constexpr std::uint32_t kSeed = 11;
+
+const Rates& HotRates() {
+  static const Rates rates = simulation::Hotset(kPages, kAccessRate);
+  return rates;
+}
+const Rates& ZipfRates() {
+  static const Rates rates = simulation::Zipf(kPages, kAccessRate);
+  return rates;
+}
+
+struct Case {
+  std::string name;
+  const Rates& (*rates)();
+  Scenario scenario;
+};
+
+struct CaseAccuracy {
+  Accuracy references, samples, sum, gamma, combined;
+};
+
+CaseAccuracy RunCase(const Case& c) {
+  const Rates& rates = c.rates();
+  const simulation::Observation seen = simulation::Observe(rates, c.scenario, kSeed);
+  const auto judge = [&](const std::vector<double>& score) {
+    return simulation::Judge(rates, seen, score);
+  };
+  const CaseAccuracy a{judge(simulation::ReferencesOnly(seen)),
+                       judge(simulation::SamplesOnly(seen)), judge(simulation::Sum(seen)),
+                       judge(simulation::GammaPoisson(seen)), judge(simulation::Combined(seen))};
+  // The table of docs/accuracy.md.
+  std::printf("| %s", c.name.c_str());
+  for (const Accuracy& one : {a.references, a.samples, a.sum, a.gamma, a.combined}) {
+    std::printf(" | %.2f / %.2f", one.recall_sixteenth, one.coverage_eighth);
+  }
+  std::printf(" |\n");
+  return a;
+}
+
+constexpr double kNoise = 0.02;  // of these figures from seed to seed
+
+Scenario Sampled(double visited, int visits, double samples_per_second) {
+  return {.visited = visited, .visits = visits, .samples_per_second = samples_per_second};
+}
+
+TEST(RateModelMonteCarlo, MergingHonestSourcesIsNeverWorseThanTheBestOfThem) {
+  for (const Case& c : {Case{"hotset, 1 visit, 500/s", HotRates, Sampled(1, 1, 500)},
+                        Case{"hotset, 1 visit, 1000/s", HotRates, Sampled(1, 1, 1000)},
+                        Case{"hotset, 2 visits, 500/s", HotRates, Sampled(1, 2, 500)},
+                        Case{"hotset, 30 % visited, 1000/s", HotRates, Sampled(.3, 1, 1000)},
+                        Case{"zipf, 1 visit, 1000/s", ZipfRates, Sampled(1, 1, 1000)},
+                        Case{"zipf, 2 visits, 1000/s", ZipfRates, Sampled(1, 2, 1000)},
+                        Case{"zipf, 30 % visited, 1000/s", ZipfRates, Sampled(.3, 1, 1000)}}) {
+    SCOPED_TRACE(c.name);
+    const CaseAccuracy a = RunCase(c);
+    for (const Accuracy& other : {a.references, a.samples, a.sum, a.gamma}) {
+      EXPECT_GE(a.combined.recall_sixteenth, other.recall_sixteenth - kNoise);
+      EXPECT_GE(a.combined.coverage_eighth, other.coverage_eighth - kNoise);
+    }
+  }
+}
+
+TEST(RateModelMonteCarlo, TwoVisitsAndSamplesFindNineTenthsOfTheHotset) {
+  EXPECT_GE(RunCase({"hotset, 2 visits, 1000/s", HotRates, Sampled(1, 2, 1000)})
+                .combined.recall_sixteenth,
+            0.9);
+}
+
+// facts, the ladder's table: .81 after one clear, coverage of zipf's top 1/8 .90 of ideal.
+TEST(RateModelMonteCarlo, BitsAloneDoAsWellAsTheMeasuredLadder) {
+  const CaseAccuracy hot = RunCase({"hotset, 1 visit, no sampler", HotRates, Sampled(1, 1, 0)});
+  EXPECT_NEAR(hot.combined.recall_sixteenth, 0.81, 0.05);
+  EXPECT_NEAR(hot.combined.recall_sixteenth, hot.references.recall_sixteenth, kNoise);
+  EXPECT_NEAR(
+      RunCase({"zipf, 1 visit, no sampler", ZipfRates, Sampled(1, 1, 0)}).combined.coverage_eighth,
+      0.90, 0.03);
+}
+
+// facts, clock sampling: zipf over 65 536 pages, top 1/8: 34 % of the pages from 9 700 samples.
+TEST(RateModelMonteCarlo, SamplesAloneAreRankedByTheirNumber) {
+  for (const auto rates : {HotRates, ZipfRates}) {
+    const CaseAccuracy a =
+        RunCase({rates == HotRates ? "hotset, samples only" : "zipf, samples only", rates,
+                 Sampled(0, 1, 1000)});
+    EXPECT_DOUBLE_EQ(a.combined.recall_sixteenth, a.sum.recall_sixteenth);
+    EXPECT_DOUBLE_EQ(a.combined.coverage_eighth, a.sum.coverage_eighth);
+  }
+}
+
+TEST(RateModelMonteCarlo, SamplesThatMisleadLoseTheirSay) {
+  const auto uniform = [](const Rates& rates) {
+    return [&rates](std::size_t page) { return 1 / rates[page]; };
+  };
+  // facts: a cache-resident region with 90 % of the accesses gets 7 % of the samples.
+  const auto cached = [](std::size_t page) {
+    return HotRates()[page] > 1000 ? 0.07 / 0.93 / 9 : 1.0;
+  };
+  Scenario blind = Sampled(1, 1, 1000);
+  blind.bias = uniform(HotRates());
+  Scenario blind_zipf = Sampled(1, 1, 1000);
+  blind_zipf.bias = uniform(ZipfRates());
+  Scenario hot_in_cache = Sampled(1, 1, 1000);
+  hot_in_cache.bias = cached;
+  for (const Case& c : {Case{"hotset, 1 visit, samples blind to rates", HotRates, blind},
+                        Case{"zipf, 1 visit, samples blind to rates", ZipfRates, blind_zipf},
+                        Case{"hotset, 1 visit, hot pages cached", HotRates, hot_in_cache}}) {
+    SCOPED_TRACE(c.name);
+    const CaseAccuracy a = RunCase(c);
+    EXPECT_GE(a.combined.recall_sixteenth, a.references.recall_sixteenth - kNoise);
+    EXPECT_GE(a.combined.coverage_eighth, a.references.coverage_eighth - kNoise);
+  }
+}
+
+TEST(RateModelMonteCarlo, OneBitPerSecondLeavesTheRankingToTheSamples) {
+  Scenario plain = Sampled(1, 8, 1000);
+  plain.reads_s = {1.0};
+  plain.stop_at_half = false;
+  for (const auto rates : {HotRates, ZipfRates}) {
+    const CaseAccuracy a = RunCase(
+        {rates == HotRates ? "hotset, one bit a second" : "zipf, one bit a second", rates, plain});
+    EXPECT_GE(a.combined.recall_sixteenth, a.samples.recall_sixteenth - kNoise);
+    EXPECT_GE(a.combined.coverage_eighth, a.samples.coverage_eighth - kNoise);
+  }
+}
+
+RateEstimates EstimateMany(const std::vector<RateEvidence>& evidence) {
+  return EstimateRates(evidence);
+}
+
+TEST(RateModel, NoEvidenceGivesNoEstimates) {
+  EXPECT_TRUE(EstimateMany({}).accesses_per_second.empty());
+}
+
+// 1000 pages with 100 first accesses in 2 seconds each: the rate is 50/s and known to 10 %.
+TEST(RateModel, WellWatchedPagesGetTheRateThatWasSeen) {
+  const RateEstimates estimates = EstimateMany(
+      std::vector<RateEvidence>(1000, {.pages = 1, .first_accesses = 100, .seconds_at_risk = 2}));
+  EXPECT_NEAR(estimates.accesses_per_second[0], 50, 10);
+  EXPECT_LE(estimates.relative_sd[0], 0.25);
+}
+
+// A span of 512 pages accessed 100 times in 2 s: its pages have 50 / 512 a second each.
+TEST(RateModel, ASpansRateIsSharedByItsPages) {
+  const RateEstimates estimates = EstimateMany(
+      std::vector<RateEvidence>(1000, {.pages = 512, .first_accesses = 100, .seconds_at_risk = 2}));
+  EXPECT_NEAR(estimates.accesses_per_second[0], 50.0 / 512, 10.0 / 512);
+}
+
+TEST(RateModel, EarlierFirstAccessesAndMoreSamplesAreHotter) {
+  std::vector<RateEvidence> evidence;
+  for (int i = 0; i < 300; ++i) {
+    const double fast = i % 3 == 0 ? 0.01 : 1;
+    evidence.push_back({.first_accesses = 5,
+                        .seconds_at_risk = 5 * fast,
+                        .samples = std::round(2 / fast) / 10,
+                        .seconds_watched = 10});
+  }
+  evidence.push_back(
+      {.first_accesses = 5, .seconds_at_risk = .5, .samples = 1, .seconds_watched = 10});
+  evidence.push_back(
+      {.first_accesses = 5, .seconds_at_risk = .5, .samples = 9, .seconds_watched = 10});
+  evidence.push_back(
+      {.first_accesses = 5, .seconds_at_risk = .1, .samples = 9, .seconds_watched = 10});
+  const std::vector<double> rate = EstimateMany(evidence).accesses_per_second;
+  EXPECT_LT(rate[300], rate[301]);
+  EXPECT_LT(rate[301], rate[302]);
+}
+
+TEST(RateModel, MoreVisitsMakeAnEstimateMoreCertain) {
+  std::vector<RateEvidence> evidence;
+  for (int i = 0; i < 500; ++i) {
+    evidence.push_back({.first_accesses = 1, .seconds_at_risk = std::exp2(i % 10 - 5)});
+  }
+  evidence.push_back({.first_accesses = 20, .seconds_at_risk = 20});
+  const RateEstimates estimates = EstimateMany(evidence);
+  EXPECT_LT(estimates.relative_sd[500], estimates.relative_sd[5]);
+}
+
+TEST(RateModel, ExtremeEvidenceStaysFiniteAndPositive) {
+  std::vector<RateEvidence> evidence = {
+      {.first_accesses = 1e9, .seconds_at_risk = 1e-9},
+      {.first_accesses = 0, .seconds_at_risk = 1e12},
+      {.first_accesses = 1, .seconds_at_risk = 1, .samples = 4e9, .seconds_watched = 1e-9},
+      {.pages = 4294967295.0, .first_accesses = 1, .seconds_at_risk = 1e10},
+      {.samples = 5, .seconds_watched = 0},
+      {.samples = 1e-6, .seconds_watched = 1}};
+  const RateEstimates estimates = EstimateMany(evidence);
+  for (std::size_t i = 0; i < evidence.size(); ++i) {
+    EXPECT_TRUE(std::isfinite(estimates.accesses_per_second[i])) << i;
+    EXPECT_GT(estimates.accesses_per_second[i], 0) << i;
+    EXPECT_TRUE(std::isfinite(estimates.relative_sd[i])) << i;
+  }
+}
+
+}  // namespace
+}  // namespace tmprof

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program of known access rates, seen through an exposure ladder and a sampler. Accesses are
+// Poisson, the sampler takes each with a chance of its own per page.
+
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "rank/rate_model.h"
+
+namespace tmprof::simulation {
+
+using Rates = std::vector<double>;  // accesses per CPU second, per page; pages shuffled
+
+Rates Hotset(std::size_t pages, double accesses_per_second);  // 1/16 of the pages has 90 %
+Rates Zipf(std::size_t pages, double accesses_per_second);    // skew 0.99
+
+// How likely an access of page i is sampled, relative to the others.
+using Bias = std::function<double(std::size_t page)>;
+
+struct Scenario {
+  double visited = 1;  // part of the 2 MiB blocks that the ladder visits …
+  int visits = 1;      // … so many times each
+  std::vector<double> reads_s = {.25e-3, 1e-3, 4e-3, 16e-3, 64e-3, 256e-3, 1.024};
+  bool stop_at_half = true;  // a block is read no more once half its pages are set
+  double samples_per_second = 0;
+  double seconds = 8;
+  Bias bias = [](std::size_t) { return 1.0; };
+};
+
+// One row per page. Pages neither visited nor sampled have all-zero evidence.
+struct Observation {
+  std::vector<RateEvidence> evidence;
+  std::vector<double> references;  // reads that found the bit set
+
+  bool Seen(std::size_t page) const {
+    return evidence[page].seconds_at_risk > 0 || evidence[page].samples > 0;
+  }
+};
+
+Observation Observe(const Rates& rates, const Scenario& scenario, std::uint32_t seed);
+
+struct Accuracy {
+  double recall_sixteenth;  // of the hottest 1/16
+  double coverage_eighth;   // accesses of the 1/8 ranked best / those of the hottest 1/8
+};
+
+// Ties are broken at random, and only pages seen are ranked.
+Accuracy Judge(const Rates& rates, const Observation& seen, std::span<const double> score);
+
+// The score with the prior and the merge of rate_model.h.
+std::vector<double> Combined(const Observation& seen);
+std::vector<double> ReferencesOnly(const Observation& seen);
+std::vector<double> SamplesOnly(const Observation& seen);
+// What it is measured against: the paper's sum, and a Gamma-Poisson posterior mean
+// (0.3 + E + n) / (0.3 / lambda0 + T + s D) with the bits' pooled rate lambda0, and s D such that
+// samples and bits agree on the pages visited.
+std::vector<double> Sum(const Observation& seen);
+std::vector<double> GammaPoisson(const Observation& seen);
+
+}  // namespace tmprof::simulation
