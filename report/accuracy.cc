@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/accuracy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "base/human_units.h"
+
+namespace tmprof {
+namespace {
+
+using Json = nlohmann::json;
+
+// A zipf of 4 GiB with a range per page takes some 80 MB per phase.
+constexpr std::uintmax_t kLargestTruthFile = std::uintmax_t{512} << 20;
+
+constexpr std::array kRanked = {RankSource::kReferences, RankSource::kSamples,
+                                RankSource::kCombined};
+
+// Reads fields of one truth text; the first fault is kept and everything after it is skipped.
+class TruthReader {
+ public:
+  explicit TruthReader(std::string_view name) : name_(name) {}
+
+  Result<Truth> Read(const Json& root) {
+    Truth truth;
+    const std::optional<Pid> pid = ReadPid(root, "");
+    const Json* phases = Field(root, "", "phases", Json::value_t::array);
+    for (std::size_t i = 0; phases != nullptr && i < phases->size() && !fault_; ++i) {
+      TruthPhase phase = ReadPhase((*phases)[i], fmt::format("phases[{}]", i), pid);
+      if (!truth.phases.empty() && phase.start < truth.phases.back().end) {
+        Refuse(fmt::format("phases[{}].t_start_ns", i), "lies before the end of the phase before");
+      }
+      truth.phases.push_back(std::move(phase));
+    }
+    if (!fault_ && truth.phases.empty()) Refuse("phases", "is empty");
+    if (fault_) return Fail(std::move(*fault_));
+    return truth;
+  }
+
+ private:
+  struct WeightedRange {
+    VpnRange range;
+    double page_weight;
+  };
+
+  void Refuse(const std::string& path, const std::string& reason) {
+    if (fault_) return;
+    fault_ = BadInput("read truth", name_, path.empty() ? reason : path + ": " + reason);
+  }
+
+  const Json* Find(const Json& object, const std::string& path, const char* field) {
+    if (!object.is_object()) {
+      Refuse(path, "is not an object");
+      return nullptr;
+    }
+    const auto at = object.find(field);
+    return at == object.end() ? nullptr : &*at;
+  }
+  const Json* Field(const Json& object, const std::string& path, const char* field,
+                    Json::value_t type) {
+    const Json* value = Find(object, path, field);
+    if (value == nullptr) {
+      Refuse(Join(path, field), "is missing");
+      return nullptr;
+    }
+    const bool fits =
+        type == Json::value_t::number_float ? value->is_number() : value->type() == type;
+    if (fits) return value;
+    const char* wanted = type == Json::value_t::array          ? "a list"
+                         : type == Json::value_t::number_float ? "a number"
+                                                               : "a whole number of 0 or more";
+    Refuse(Join(path, field), fmt::format("is not {}", wanted));
+    return nullptr;
+  }
+  static std::string Join(const std::string& path, const char* field) {
+    return path.empty() ? field : path + "." + field;
+  }
+
+  std::uint64_t Unsigned(const Json& object, const std::string& path, const char* field,
+                         std::uint64_t most) {
+    const Json* value = Field(object, path, field, Json::value_t::number_unsigned);
+    if (value == nullptr) return 0;
+    const auto number = value->get<std::uint64_t>();
+    if (number > most) Refuse(Join(path, field), fmt::format("is above {}", most));
+    return number;
+  }
+  MonotonicTime Time(const Json& object, const std::string& path, const char* field) {
+    constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+    return MonotonicTime(std::chrono::nanoseconds(Unsigned(object, path, field, kMost)));
+  }
+  std::optional<Pid> ReadPid(const Json& object, const std::string& path) {
+    if (Find(object, path, "pid") == nullptr) return std::nullopt;
+    constexpr std::uint64_t kMost = std::numeric_limits<Pid::rep>::max();
+    return Pid(static_cast<Pid::rep>(Unsigned(object, path, "pid", kMost)));
+  }
+
+  TruthPhase ReadPhase(const Json& json, const std::string& path, std::optional<Pid> file_pid) {
+    TruthPhase phase;
+    phase.start = Time(json, path, "t_start_ns");
+    phase.end = Time(json, path, "t_end_ns");
+    if (!fault_ && phase.end <= phase.start) Refuse(path, "ends before it starts");
+    std::map<std::optional<Pid>, std::vector<WeightedRange>> by_pid;
+    double total = 0;
+    const Json* ranges = Field(json, path, "ranges", Json::value_t::array);
+    for (std::size_t i = 0; ranges != nullptr && i < ranges->size() && !fault_; ++i) {
+      const Json& range = (*ranges)[i];
+      const std::string range_path = fmt::format("{}.ranges[{}]", path, i);
+      const std::optional<Pid> pid = ReadPid(range, range_path);
+      const WeightedRange weighted = ReadRange(range, range_path, total);
+      by_pid[pid ? pid : file_pid].push_back(weighted);
+    }
+    if (!fault_ && !(total > 0 && std::isfinite(total))) {
+      Refuse(path + ".ranges", "weigh nothing in all");
+    }
+    for (auto& [pid, list] : by_pid) {
+      phase.processes.push_back({.pid = pid, .spans = Disjoint(std::move(list))});
+    }
+    return phase;
+  }
+
+  WeightedRange ReadRange(const Json& json, const std::string& path, double& total) {
+    constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max() - kBasePageBytes;
+    const std::uint64_t start = Unsigned(json, path, "start", kMost);
+    const std::uint64_t end = Unsigned(json, path, "end", kMost);
+    const Json* value = Field(json, path, "weight", Json::value_t::number_float);
+    if (fault_) return {};
+    const auto weight = value->get<double>();
+    if (end <= start) Refuse(path, "ends before it starts");
+    if (!(weight >= 0) || !std::isfinite(weight)) {
+      Refuse(path + ".weight", "is not a number of 0 or more");
+    }
+    total += weight;
+    const VpnRange range{VpnOfAddress(start), VpnOfAddress(end + kBasePageBytes - 1)};
+    return {range, weight / static_cast<double>(range.size().value())};
+  }
+
+  // Where ranges overlap their weights add up; pages of no range are of no span.
+  static std::vector<TruthSpan> Disjoint(std::vector<WeightedRange> ranges) {
+    std::ranges::sort(ranges, {}, [](const WeightedRange& r) { return r.range.start; });
+    std::vector<TruthSpan> spans;
+    bool overlap = false;
+    for (std::size_t i = 0; i < ranges.size(); ++i) {
+      overlap |= i > 0 && ranges[i].range.start < ranges[i - 1].range.end;
+      spans.push_back({ranges[i].range, ranges[i].page_weight});
+    }
+    if (!overlap) return spans;
+
+    struct Change {
+      Vpn at;
+      double weight;
+      int ranges;
+    };
+    std::vector<Change> changes;
+    for (const WeightedRange& range : ranges) {
+      changes.push_back({range.range.start, range.page_weight, 1});
+      changes.push_back({range.range.end, -range.page_weight, -1});
+    }
+    std::ranges::sort(changes, {}, &Change::at);
+    spans.clear();
+    double weight = 0;
+    int open = 0;
+    for (std::size_t i = 0; i < changes.size(); ++i) {
+      weight += changes[i].weight;
+      open += changes[i].ranges;
+      if (open == 0) weight = 0;  // what rounding left
+      if (open > 0 && changes[i].at < changes[i + 1].at) {
+        spans.push_back({{changes[i].at, changes[i + 1].at}, std::max(0.0, weight)});
+      }
+    }
+    return spans;
+  }
+
+  std::string name_;
+  std::optional<Error> fault_;
+};
+
+// What a phase's truth says about its k heaviest pages.
+struct Ideal {
+  PageCount k;
+  double threshold = 0;  // the weight of the k-th
+  double relevant = 0;   // pages of at least that weight, and of some
+  double weight = 0;     // of the k heaviest
+  double total = 0;      // of all
+};
+
+Ideal IdealOf(const TruthPhase& phase, Ratio k_ratio) {
+  std::vector<TruthSpan> heaviest;
+  PageCount pages;
+  Ideal ideal;
+  for (const ProcessTruth& process : phase.processes) {
+    for (const TruthSpan& span : process.spans) {
+      heaviest.push_back(span);
+      pages += span.range.size();
+      ideal.total += span.page_weight * static_cast<double>(span.range.size().value());
+    }
+  }
+  std::ranges::sort(heaviest, std::greater(), &TruthSpan::page_weight);
+  ideal.k = CapacityAt(k_ratio, pages);
+  PageCount left = ideal.k;
+  for (const TruthSpan& span : heaviest) {
+    const double weight = span.page_weight;
+    if (left > PageCount(0)) {
+      const PageCount taken = std::min(left, span.range.size());
+      ideal.weight += weight * static_cast<double>(taken.value());
+      ideal.threshold = weight;
+      left -= taken;
+    } else if (weight < ideal.threshold) {
+      break;
+    }
+    if (weight > 0) ideal.relevant += static_cast<double>(span.range.size().value());
+  }
+  return ideal;
+}
+
+// The part of [key, key + pages) that the truth knows.
+struct Found {
+  double relevant = 0;
+  double weight = 0;
+};
+
+Found FindInTruth(const TruthPhase& phase, const Ideal& ideal, std::optional<Pid> pid,
+                  VpnRange range) {
+  Found found;
+  for (const ProcessTruth& process : phase.processes) {
+    if (process.pid && process.pid != pid) continue;
+    auto span = std::ranges::upper_bound(process.spans, range.start, {},
+                                         [](const TruthSpan& s) { return s.range.end; });
+    for (; span != process.spans.end() && span->range.start < range.end; ++span) {
+      const Vpn start = std::max(span->range.start, range.start);
+      const Vpn end = std::min(span->range.end, range.end);
+      const auto pages = static_cast<double>((end - start).value());
+      found.weight += pages * span->page_weight;
+      if (span->page_weight >= ideal.threshold && span->page_weight > 0) found.relevant += pages;
+    }
+  }
+  return found;
+}
+
+// The epochs of one phase, summed.
+class PhaseSum {
+ public:
+  explicit PhaseSum(RankModel model)
+      : ranker_({.model = model, .memory = Ranker::Memory::kEverything}) {}
+
+  void Add(const EpochProfile& epoch) {
+    ranker_.Absorb(epoch);
+    if (epochs_++ == 0) whole_.start = epoch.start;
+    whole_.end = epoch.end;
+    for (const Target& target : epoch.targets) {
+      auto [at, is_new] = targets_.try_emplace(target.id, target);
+      const auto used = target.cpu_time.value_or(epoch.length());
+      at->second.cpu_time = is_new ? used : *at->second.cpu_time + used;
+    }
+  }
+
+  std::uint64_t epochs() const { return epochs_; }
+  const Ranker& ranker() const { return ranker_; }
+  std::optional<Pid> PidOf(TargetId id) const {
+    const auto at = targets_.find(id);
+    return at == targets_.end() ? std::nullopt : std::optional(at->second.pid);
+  }
+
+  // Scores are estimates for the last epoch absorbed: an empty one that is as long as the phase
+  // lets each target count by its CPU time in all of it.
+  void Close() {
+    for (const auto& [id, target] : targets_) whole_.targets.push_back(target);
+    ranker_.Absorb(whole_);
+  }
+
+ private:
+  Ranker ranker_;
+  EpochProfile whole_;
+  std::map<TargetId, Target> targets_;
+  std::uint64_t epochs_ = 0;
+};
+
+struct PhaseAccuracy {
+  std::optional<double> precision;
+  double recall = 0;
+  double coverage = 0;
+  double coverage_of_ideal = 0;
+};
+
+PhaseAccuracy Judge(const PhaseSum& sum, RankSource source, const TruthPhase& phase,
+                    const Ideal& ideal) {
+  const EvidenceTable& table = sum.ranker().table();
+  const Scores scores = sum.ranker().Score(source);
+  std::vector<std::uint32_t> rows;
+  for (std::uint32_t row = 0; row < table.size(); ++row) {
+    if (scores[row] > 0) rows.push_back(row);
+  }
+  const auto density = [&](std::uint32_t row) { return scores[row] / table.span_pages[row]; };
+  std::ranges::sort(rows, [&](std::uint32_t a, std::uint32_t b) {
+    return density(a) != density(b) ? density(a) > density(b) : a < b;
+  });
+
+  PageCount left = ideal.k;
+  Found found;
+  for (const std::uint32_t row : rows) {
+    if (left == PageCount(0)) break;
+    const PageCount pages = std::min(left, PageCount(table.span_pages[row]));
+    const PageKey key = table.key[row];
+    const Found here = FindInTruth(phase, ideal, sum.PidOf(key.target), {key.vpn, key.vpn + pages});
+    found.relevant += here.relevant;
+    found.weight += here.weight;
+    left -= pages;
+  }
+  const auto k = static_cast<double>(ideal.k.value());
+  const auto listed = static_cast<double>((ideal.k - left).value());
+  PhaseAccuracy accuracy{.recall = found.relevant / std::min(k, ideal.relevant),
+                         .coverage = found.weight / ideal.total,
+                         .coverage_of_ideal = found.weight / ideal.weight};
+  if (listed > 0) accuracy.precision = found.relevant / listed;
+  return accuracy;
+}
+
+// Adds up the phases for the rows.
+class Averages {
+ public:
+  explicit Averages(const AccuracyOptions& options) : options_(options) {
+    for (std::size_t i = 0; i < kRanked.size(); ++i) rows_[i].rank = kRanked[i];
+  }
+
+  void Add(PhaseSum& sum, const TruthPhase& phase) {
+    if (sum.epochs() == 0) return;
+    sum.Close();
+    const Ideal ideal = IdealOf(phase, options_.k_ratio);
+    for (std::size_t i = 0; i < kRanked.size(); ++i) {
+      const PhaseAccuracy accuracy = Judge(sum, kRanked[i], phase, ideal);
+      AccuracyRow& row = rows_[i];
+      if (row.phases++ == 0) row.k = ideal.k;
+      if (accuracy.precision) {
+        row.precision = row.precision.value_or(0) + *accuracy.precision;
+        ++phases_with_precision_[i];
+      }
+      row.recall += accuracy.recall;
+      row.coverage += accuracy.coverage;
+      row.coverage_of_ideal += accuracy.coverage_of_ideal;
+    }
+  }
+
+  std::uint64_t phases() const { return rows_[0].phases; }
+
+  std::vector<AccuracyRow> Take() {
+    std::vector<AccuracyRow> rows;
+    for (std::size_t i = 0; i < kRanked.size(); ++i) {
+      AccuracyRow row = rows_[i];
+      const auto phases = static_cast<double>(row.phases);
+      if (row.precision) *row.precision /= static_cast<double>(phases_with_precision_[i]);
+      row.recall /= phases;
+      row.coverage /= phases;
+      row.coverage_of_ideal /= phases;
+      rows.push_back(row);
+    }
+    return rows;
+  }
+
+ private:
+  AccuracyOptions options_;
+  std::array<AccuracyRow, kRanked.size()> rows_;
+  std::array<std::uint64_t, kRanked.size()> phases_with_precision_{};
+};
+
+Error NoWholeEpoch(const Truth& truth, std::uint64_t epochs, std::chrono::nanoseconds shortest) {
+  if (epochs == 0) {
+    return BadInput("score against truth", "the trace", "it holds no complete epoch");
+  }
+  std::chrono::nanoseconds longest{0};
+  for (const TruthPhase& phase : truth.phases) longest = std::max(longest, phase.end - phase.start);
+  return BadInput(
+      "score against truth", "the trace",
+      fmt::format("none of its {} epochs lies whole within one of the {} phases of the truth: the "
+                  "longest phase is {}, the shortest epoch {}",
+                  epochs, truth.phases.size(), FormatDuration(longest), FormatDuration(shortest)),
+      "record while the workload runs, with a shorter --epoch");
+}
+
+}  // namespace
+
+Result<Truth> ParseTruth(std::string_view json, std::string_view name) {
+  Json root;
+  try {
+    root = Json::parse(json);
+  } catch (const Json::parse_error& error) {
+    return Fail(BadInput("read truth", std::string(name),
+                         fmt::format("not JSON from byte {} on", error.byte)));
+  } catch (const Json::exception&) {
+    return Fail(BadInput("read truth", std::string(name), "holds a number out of range"));
+  }
+  return TruthReader(name).Read(root);
+}
+
+Result<Truth> ReadTruth(const std::filesystem::path& path) {
+  std::error_code unknown_size;
+  const std::uintmax_t bytes = std::filesystem::file_size(path, unknown_size);
+  if (!unknown_size && bytes > kLargestTruthFile) {
+    return Fail(BadInput(
+        "read truth", path.string(),
+        fmt::format("{} bytes are more than the {} that are read", bytes, kLargestTruthFile)));
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Fail(Refused("read truth", path.string(), errno));
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (file.bad() || (unknown_size && text.view().empty())) {
+    return Fail(Refused("read truth", path.string(), unknown_size ? unknown_size.value() : EIO));
+  }
+  return ParseTruth(text.view(), path.string());
+}
+
+Result<AccuracyOutcome> ScoreAgainstTruth(EpochStream& trace, const Truth& truth,
+                                          const AccuracyOptions& options) {
+  TMPROF_CHECK(!truth.phases.empty());
+  AccuracyOutcome outcome;
+  Averages averages(options);
+  auto phase = truth.phases.begin();
+  PhaseSum sum(options.model);
+  std::uint64_t epochs = 0;
+  std::chrono::nanoseconds shortest = std::chrono::nanoseconds::max();
+  EpochProfile epoch;
+  while (true) {
+    Result<bool> more = trace.Next(epoch);
+    if (!more) outcome.damage = std::move(more.error());
+    if (!more || !*more) break;
+    ++epochs;
+    shortest = std::min(shortest, epoch.length());
+    while (phase != truth.phases.end() && phase->end < epoch.end) {
+      averages.Add(sum, *phase++);
+      sum = PhaseSum(options.model);
+    }
+    if (phase != truth.phases.end() && phase->start <= epoch.start) sum.Add(epoch);
+  }
+  if (phase != truth.phases.end()) averages.Add(sum, *phase);
+  if (averages.phases() == 0) {
+    return Fail(outcome.damage ? std::move(*outcome.damage)
+                               : NoWholeEpoch(truth, epochs, shortest));
+  }
+  outcome.rows = averages.Take();
+  return outcome;
+}
+
+}  // namespace tmprof

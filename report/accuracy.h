@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// A trace's rankings against what the program really did.
+
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/epoch_stream.h"
+#include "base/ratio.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "rank/rank_model.h"
+
+namespace tmprof {
+
+// Pages that share the accesses of a phase evenly.
+struct TruthSpan {
+  VpnRange range;
+  double page_weight = 0;  // the part of one page in the phase's accesses, in units of the file
+};
+
+// Spans ascending and disjoint. Without a pid they hold for every target.
+struct ProcessTruth {
+  std::optional<Pid> pid;
+  std::vector<TruthSpan> spans;
+};
+
+struct TruthPhase {
+  MonotonicTime start;
+  MonotonicTime end;
+  std::vector<ProcessTruth> processes;  // at most one per pid
+};
+
+// Phases ascending and disjoint; each holds some positive weight.
+struct Truth {
+  std::vector<TruthPhase> phases;
+};
+
+// {"pid"?, "phases": [{"t_start_ns", "t_end_ns", "ranges": [{"start", "end", "weight", "pid"?}]}]}.
+// Times on the line of CLOCK_MONOTONIC. `start` and `end` are byte addresses, half-open, widened to
+// whole pages; `weight` is the range's part of the phase's accesses, and where ranges overlap a
+// page has the sum. A range's own pid goes before the file's. Other fields are left alone. `name`
+// is what errors call the text; they say where in it the fault is.
+Result<Truth> ParseTruth(std::string_view json, std::string_view name);
+Result<Truth> ReadTruth(const std::filesystem::path& path);
+
+struct AccuracyOptions {
+  Ratio k_ratio{1, 16};  // k: this part of the pages of the truth, at least 1
+  RankModel model = RankModel::kRate;
+};
+
+// Averages over the phases that hold at least one whole epoch.
+struct AccuracyRow {
+  RankSource rank = RankSource::kCombined;
+  PageCount k;  // of the first such phase
+  // Relevant pages among the k ranked best / pages ranked, at most k. Relevant are the pages that
+  // weigh as much as the k-th heaviest, ties included. Unset: this source ranked nothing.
+  std::optional<double> precision;
+  double recall = 0;             // relevant pages among the k ranked best / min(k, relevant)
+  double coverage = 0;           // part of the true accesses that went to the k ranked best
+  double coverage_of_ideal = 0;  // that, / the part of the k heaviest pages
+  std::uint64_t phases = 0;
+};
+
+struct AccuracyOutcome {
+  std::vector<AccuracyRow> rows;  // references, samples, combined
+  // The trace could be read up to here only; the rows stand for the epochs before.
+  std::optional<Error> damage;
+};
+
+// Sums the epochs that lie whole within a phase and ranks by the sum. Fails where no phase holds a
+// whole epoch.
+Result<AccuracyOutcome> ScoreAgainstTruth(EpochStream& trace, const Truth& truth,
+                                          const AccuracyOptions& options);
+
+}  // namespace tmprof
