@@ -20,18 +20,21 @@ namespace tmprof {
 // Streams: holds one epoch at a time. Not thread-safe.
 class TraceWriter {
  public:
-  // Creates (mode 0600) or truncates `path` and writes the header. "-" is refused.
+  // Creates `path` or empties it, and writes the header. A regular file gets mode 0600, or what an
+  // existing one has of it, and is locked (flock) against a second writer; symbolic links are
+  // followed. Devices and pipes do too. "-" is refused.
   static Result<TraceWriter> Create(const std::filesystem::path& path, const TraceInfo& info);
   TraceWriter(TraceWriter&&) noexcept;
   TraceWriter& operator=(TraceWriter&&) noexcept;
-  ~TraceWriter();  // does not Finish(): a destroyed writer leaves a trace that ends early, and says
-                   // so
+  // Does not Finish(): a destroyed writer leaves a trace that ends early, and says so.
+  ~TraceWriter();
 
   // The frame is handed to the kernel before this returns: killing the process afterwards loses
   // nothing of it. A failed write leaves the file as it was before the call (truncated back), and
-  // the writer refuses all further calls with the same error.
+  // the writer refuses all further calls with the same error. Indexes ascend from call to call;
+  // an epoch that breaks the rules of base/epoch_profile.h is a broken invariant.
   Status Write(const EpochProfile& epoch);
-  // Marks the trace as complete.
+  // Marks the trace as complete and brings it to the disk. Nothing may be written afterwards.
   Status Finish();
 
   std::uint64_t bytes_written() const;
@@ -45,7 +48,8 @@ class TraceWriter {
 // Streams: memory is bounded by the largest epoch. Not thread-safe.
 class TraceReader final : public EpochStream {
  public:
-  // Fails on a wrong magic number, a version of the future, or a damaged header.
+  // Fails on a wrong magic number, a version of the future, or a damaged header. Takes anything
+  // that can be read from start to end, a pipe too.
   static Result<TraceReader> Open(const std::filesystem::path& path);
   TraceReader(TraceReader&&) noexcept;
   TraceReader& operator=(TraceReader&&) noexcept;
@@ -54,7 +58,8 @@ class TraceReader final : public EpochStream {
   const TraceInfo& info() const;
   const std::filesystem::path& path() const;
 
-  // Errors name the file and the byte offset of the frame that is cut or damaged.
+  // Errors name the file and the byte offset of the frame that is cut or damaged. Every epoch that
+  // comes back keeps the rules of base/epoch_profile.h. Reuses the capacity of `epoch`.
   Result<bool> Next(EpochProfile& epoch) override;
 
   // After Next() returned false: whether the recorder finished the trace, or was killed (every

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <random>
 
 #include "proto/frame.h"
@@ -288,6 +289,19 @@ TEST_F(TraceRoundTrip, TraceIsReadableThroughPipe) {
 }
 
 using TraceRoundTripDeathTest = TraceRoundTrip;
+
+TEST_F(TraceRoundTripDeathTest, KilledRecorderLosesNoEpochItHadWritten) {
+  const std::vector<EpochProfile> epochs = SmallEpochs();
+  const auto record_until_killed = [&] {
+    Result<TraceWriter> writer = TraceWriter::Create(path(), SmallInfo());
+    if (writer && writer->Write(epochs[0]) && writer->Write(epochs[1])) ::raise(SIGKILL);
+  };
+  EXPECT_EXIT(record_until_killed(), testing::KilledBySignal(SIGKILL), "");
+  const ReadBack back = ReadTrace(path());
+  EXPECT_EQ(back.error, "");
+  EXPECT_THAT(back.epochs, testing::ElementsAre(epochs[0], epochs[1]));
+  EXPECT_FALSE(back.finished);
+}
 
 TEST_F(TraceRoundTripDeathTest, ProfileThatBreaksItsRulesIsNotWritten) {
   Result<TraceWriter> writer = TraceWriter::Create(path(), SmallInfo());
