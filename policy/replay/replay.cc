@@ -13,6 +13,9 @@
 namespace tmprof {
 namespace {
 
+// 4 TiB of footprint: 8 GiB of placements. A damaged trace may claim any size.
+constexpr PageCount kLargestFootprint{std::uint64_t{1} << 30};
+
 constexpr std::uint64_t kOutside = std::numeric_limits<std::uint64_t>::max();
 
 // One bit per (page, lane), the bits of one page together: 64 placements are kept and judged in one
@@ -346,6 +349,12 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& options
       return Fail(NothingToReplay("no page was seen accessed in any of its " +
                                   std::to_string(scan.epochs) + " epochs"));
     }
+    if (scan.footprint.size() > kLargestFootprint) {
+      return Fail(BadInput("replay", "the trace",
+                           "its footprint of " + std::to_string(scan.footprint.size().value()) +
+                               " pages is more than the " +
+                               std::to_string(kLargestFootprint.value()) + " that can be placed"));
+    }
     footprint = std::move(scan.footprint);
   }
 
@@ -375,7 +384,7 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& options
              .ratio = ratio,
              .capacity = lane->capacity,
              .epochs = replayer.epochs(),
-             .hit_rate = total > 0 ? std::optional(lane->hit / total) : std::nullopt,
+             .hit_rate = total > 0 ? std::optional(std::min(1.0, lane->hit / total)) : std::nullopt,
              .weight_hit = lane->hit,
              .weight_total = total,
              .moved_pages = lane->moved});

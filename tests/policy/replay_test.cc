@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "policy/replay/replay.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "policy/replay/footprint.h"
+#include "tests/policy/naive_replay.h"
+
+namespace tmprof {
+namespace {
+
+using std::chrono::seconds;
+
+struct Row {
+  std::uint64_t vpn;
+  std::uint32_t references = 0;
+  std::uint32_t samples = 0;
+  std::uint64_t span = 1;
+  std::uint32_t target = 0;
+};
+
+EpochProfile Epoch(std::uint64_t index, const std::vector<Row>& rows) {
+  EpochProfile epoch;
+  epoch.index = index;
+  epoch.start = MonotonicTime(seconds(index));
+  epoch.end = MonotonicTime(seconds(index + 1));
+  for (const Row& row : rows) {
+    Append(epoch.pages, {.key = {TargetId(row.target), Vpn(row.vpn)},
+                         .span = PageCount(row.span),
+                         .looks = 1000,
+                         .references = row.references,
+                         .load_samples = row.samples});
+  }
+  return epoch;
+}
+
+std::vector<EpochProfile> Epochs(const std::vector<std::vector<Row>>& rows) {
+  std::vector<EpochProfile> epochs;
+  for (std::size_t i = 0; i < rows.size(); ++i) epochs.push_back(Epoch(i, rows[i]));
+  return epochs;
+}
+
+OpenTrace Opener(std::vector<EpochProfile> epochs) {
+  return [epochs = std::move(epochs)]() -> Result<std::unique_ptr<EpochStream>> {
+    return std::make_unique<VectorEpochStream>(epochs);
+  };
+}
+
+// Gives some epochs, then an error for ever.
+class DamagedStream final : public EpochStream {
+ public:
+  explicit DamagedStream(std::vector<EpochProfile> epochs) : good_(std::move(epochs)) {}
+  Result<bool> Next(EpochProfile& epoch) override {
+    const Result<bool> more = good_.Next(epoch);
+    if (more && *more) return true;
+    return Fail(BadInput("read trace", "x", "damaged"));
+  }
+
+ private:
+  VectorEpochStream good_;
+};
+
+const PolicyEntry* Named(std::string_view name) { return *FindPolicy(name); }
+
+std::vector<const PolicyEntry*> AllPolicies() {
+  std::vector<const PolicyEntry*> all;
+  for (const PolicyEntry& entry : Policies()) all.push_back(&entry);
+  return all;
+}
+
+ReplayOptions Sum(std::vector<const PolicyEntry*> policies, std::vector<Ratio> ratios,
+                  std::vector<RankSource> ranks = {RankSource::kCombined},
+                  RankSource judge = RankSource::kCombined) {
+  return {.policies = std::move(policies),
+          .ranks = std::move(ranks),
+          .ratios = std::move(ratios),
+          .judge = judge,
+          .ranker = Ranker::DefaultOptions(RankModel::kSum)};
+}
+
+ReplayResult One(const std::vector<std::vector<Row>>& rows, std::string_view policy, Ratio ratio,
+                 RankSource rank = RankSource::kCombined,
+                 RankSource judge = RankSource::kCombined) {
+  const auto outcome = Replay(Opener(Epochs(rows)), Sum({Named(policy)}, {ratio}, {rank}, judge));
+  EXPECT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->results.size(), 1u);
+  return outcome->results.at(0);
+}
+
+// Pages a = 1, b = 2, c = 3, d = 4; tier 1 holds two of the four.
+//
+//      references        first_touch       history            oracle
+//  e0  a1 b2 c5          {a b}   3 of 8    {a b}    3         {b c}   7
+//  e1  a4 b1 c3 d2       {a b}   5 of 10   {b c}    4         {a c}   7
+//  e2  b6 d3             {a b}   6 of 9    {a c}    0         {b d}   9
+//  moves                 0                 c+ a-, a+ b-: 4    a+ b-, b+ d+ a- c-: 6
+//
+// Each policy has its line here: a new one is worked out by hand and added.
+struct Golden {
+  double weight_hit;
+  std::uint64_t moved_pages;
+};
+const std::map<std::string_view, Golden> kGolden = {
+    {"first_touch", {14, 0}}, {"history", {7, 4}}, {"oracle", {23, 6}}};
+const std::vector<std::vector<Row>> kGoldenTrace = {
+    {{1, 1}, {2, 2}, {3, 5}}, {{1, 4}, {2, 1}, {3, 3}, {4, 2}}, {{2, 6}, {4, 3}}};
+
+TEST(Replay, GivesEveryPolicyItsGoldenLine) {
+  for (const PolicyEntry& entry : Policies()) {
+    SCOPED_TRACE(entry.name);
+    ASSERT_TRUE(kGolden.contains(entry.name)) << "work out the golden line of the new policy";
+    const ReplayResult result = One(kGoldenTrace, entry.name, {1, 2});
+    EXPECT_EQ(result.policy, entry.name);
+    EXPECT_EQ(result.capacity, PageCount(2));
+    EXPECT_EQ(result.epochs, 3u);
+    EXPECT_EQ(result.weight_hit, kGolden.at(entry.name).weight_hit);
+    EXPECT_EQ(result.weight_total, 27);
+    EXPECT_DOUBLE_EQ(result.hit_rate.value(), kGolden.at(entry.name).weight_hit / 27);
+    EXPECT_EQ(result.moved_pages, PageCount(kGolden.at(entry.name).moved_pages));
+  }
+}
+
+TEST(Replay, GivesOneResultPerPolicyRankAndRatioInThatNesting) {
+  const auto outcome =
+      Replay(Opener(Epochs(kGoldenTrace)),
+             Sum(AllPolicies(), {{1, 2}, {1, 4}}, {RankSource::kReferences, RankSource::kSamples}));
+  ASSERT_TRUE(outcome.has_value());
+  ASSERT_EQ(outcome->results.size(), 12u);
+  EXPECT_FALSE(outcome->damage);
+  EXPECT_EQ(outcome->results[0].policy, "first_touch");
+  EXPECT_EQ(outcome->results[1].ratio, (Ratio{1, 4}));
+  EXPECT_EQ(outcome->results[2].rank, RankSource::kSamples);
+  EXPECT_EQ(outcome->results[4].policy, "history");
+  EXPECT_EQ(outcome->results[11].policy, "oracle");
+}
+
+TEST(Replay, CapacityIsRoundedDownButNeverToNothing) {
+  const std::vector<std::vector<Row>> seven = {
+      {{1, 1}, {2, 1}, {3, 1}, {4, 1}, {5, 1}, {6, 1}, {7, 1}}};
+  EXPECT_EQ(One(seven, "oracle", {1, 2}).capacity, PageCount(3));
+  EXPECT_EQ(One(seven, "oracle", {1, 128}).capacity, PageCount(1));
+  EXPECT_EQ(One(seven, "oracle", {1, 1}).hit_rate, 1.0);
+}
+
+// Page 9 was looked at and never seen accessed: it is no part of the footprint.
+TEST(Replay, PagesNeverSeenAccessedDoNotCount) {
+  EXPECT_EQ(One({{{1, 1}, {2, 1}, {9, 0}}}, "oracle", {1, 1}).capacity, PageCount(2));
+}
+
+// a and b tie in e1. History filled tier 1 with b by e0, so b stays.
+TEST(Replay, TiesGoToPagesAlreadyInTier1) {
+  const ReplayResult result =
+      One({{{1, 1}, {2, 5}}, {{1, 3}, {2, 3}}, {{1, 1}, {2, 1}}}, "history", {1, 2});
+  // e0: a by first touch, 1. e1: b (5 > 1) in, a out: 2 moves, hit 3. e2: tie, b stays: hit 1.
+  EXPECT_EQ(result.weight_hit, 1 + 3 + 1);
+  EXPECT_EQ(result.moved_pages, PageCount(2));
+}
+
+// e1's profile names only b; there is room for one page more, so c (in tier 1 since e0) stays: 3
+// pages of room 2: a, placed first in e0, and b by first touch; plan for e2 = {b}, nobody has to
+// go.
+TEST(Replay, APlanSmallerThanTheCapacityEvictsNobody) {
+  const ReplayResult result =
+      One({{{1, 1}, {2, 1}, {3, 1}, {4, 1}}, {{2, 4}}, {{1, 7}}}, "history", {1, 2});
+  // e0 {1 2}: 2. e1 by e0: all tie, residents first: {1 2}: 4. e2 by e1 wants 2: {1 2}: 7.
+  EXPECT_EQ(result.weight_hit, 2 + 4 + 7);
+  EXPECT_EQ(result.moved_pages, PageCount(0));
+}
+
+// Page 3 is wanted, page 2 (known, not scored) stays before page 1, 4 (not known) would go first.
+TEST(Replay, RoomIsMadeFromTheWorst) {
+  const ReplayResult result =
+      One({{{1, 2}, {4, 2}, {5, 1}, {6, 1}}, {{1, 1}, {5, 9}}, {{1, 1}, {4, 1}, {5, 1}}}, "history",
+          {1, 2});
+  // e0 {1 4} by first touch: 4. e1 by e0 wants 1, 4: 1. e2 by e1 wants 5, 1: 4 goes: hit 1 + 1.
+  EXPECT_EQ(result.weight_hit, 4 + 1 + 2);
+  EXPECT_EQ(result.moved_pages, PageCount(2));
+}
+
+// The span holds 8 references on 4 pages, 2 each: page 9 with 3 is denser, page 10 with 1 is not.
+TEST(Replay, SpansRankByDensityAndMoveWhole) {
+  const std::vector<std::vector<Row>> rows = {{{0, 8, 0, 4}, {9, 3}, {10, 1}}};
+  EXPECT_EQ(One(rows, "oracle", {5, 6}).weight_hit, 8 + 3);
+  // Four pages of room: 9 first; the span no longer fits; 10 still does.
+  EXPECT_EQ(One(rows, "oracle", {4, 6}).weight_hit, 3 + 1);
+  // First touch in order of keys: the span fits, nothing else.
+  EXPECT_EQ(One(rows, "first_touch", {4, 6}).weight_hit, 8);
+}
+
+TEST(Replay, TheJudgeMayDifferFromTheRank) {
+  const std::vector<std::vector<Row>> rows = {{{1, 9, 0}, {2, 0, 5}}};
+  EXPECT_EQ(One(rows, "oracle", {1, 2}, RankSource::kReferences, RankSource::kSamples).hit_rate,
+            0.0);
+  EXPECT_EQ(One(rows, "oracle", {1, 2}, RankSource::kSamples, RankSource::kSamples).hit_rate, 1.0);
+}
+
+TEST(Replay, AJudgeThatSawNothingLeavesTheHitRateUnknown) {
+  const ReplayResult result =
+      One({{{1, 9, 0}}}, "oracle", {1, 1}, RankSource::kCombined, RankSource::kSamples);
+  EXPECT_EQ(result.hit_rate, std::nullopt);
+  EXPECT_EQ(result.weight_total, 0);
+}
+
+// In e2 nothing is known of e1 but page 2. With a half-life of one epoch, page 1's 8 of e0 weigh 4.
+TEST(Replay, AHalfLifeLetsHistoryRememberOlderEpochs) {
+  const std::vector<std::vector<Row>> rows = {{{1, 8}, {2, 1}}, {{2, 1}}, {{1, 8}, {2, 1}}};
+  ReplayOptions options = Sum({Named("history")}, {{1, 2}});
+  options.ranker.memory = Ranker::Memory::kThisEpoch;
+  const auto forgetful = Replay(Opener(Epochs(rows)), options);
+  options.ranker.memory = Ranker::Memory::kHalfLife;
+  options.ranker.half_life = seconds(1);
+  const auto remembering = Replay(Opener(Epochs(rows)), options);
+  ASSERT_TRUE(forgetful && remembering);
+  // Forgetful: e1 by e0 wants 1; e2 by e1 wants 2. Remembering stays with 1.
+  EXPECT_EQ(forgetful->results[0].moved_pages, PageCount(2));
+  EXPECT_EQ(remembering->results[0].moved_pages, PageCount(0));
+}
+
+TEST(Replay, DamageKeepsTheEpochsBeforeIt) {
+  const OpenTrace open = []() -> Result<std::unique_ptr<EpochStream>> {
+    return std::make_unique<DamagedStream>(Epochs({{{1, 1}, {2, 2}}}));
+  };
+  const auto outcome = Replay(open, Sum({Named("oracle")}, {{1, 2}}));
+  ASSERT_TRUE(outcome.has_value());
+  ASSERT_TRUE(outcome->damage.has_value());
+  EXPECT_EQ(outcome->damage->reason, "damaged");
+  EXPECT_EQ(outcome->results[0].epochs, 1u);
+  EXPECT_EQ(outcome->results[0].weight_hit, 2);
+}
+
+TEST(Replay, ATraceWithoutAnyEpochIsRefused) {
+  const auto empty = Replay(Opener({}), Sum({Named("oracle")}, {{1, 2}}));
+  ASSERT_FALSE(empty);
+  EXPECT_EQ(empty.error().ExitStatus(), 2);
+  EXPECT_THAT(empty.error().Message(), testing::HasSubstr("no complete epoch"));
+  const OpenTrace damaged = []() -> Result<std::unique_ptr<EpochStream>> {
+    return std::make_unique<DamagedStream>(std::vector<EpochProfile>());
+  };
+  EXPECT_EQ(Replay(damaged, Sum({Named("oracle")}, {{1, 2}})).error().reason, "damaged");
+}
+
+TEST(Replay, ATraceWithoutAnyAccessIsRefused) {
+  const auto idle = Replay(Opener(Epochs({{{1, 0}}, {}})), Sum({Named("oracle")}, {{1, 2}}));
+  ASSERT_FALSE(idle);
+  EXPECT_THAT(idle.error().Message(), testing::HasSubstr("no page was seen accessed"));
+}
+
+TEST(Replay, AFootprintThatNoMachineHasIsRefused) {
+  std::vector<Row> rows;
+  for (std::uint64_t i = 0; i < 300; ++i) rows.push_back({i << 32, 1, 0, 0xffffffff});
+  const auto huge = Replay(Opener(Epochs({rows})), Sum({Named("oracle")}, {{1, 2}}));
+  ASSERT_FALSE(huge);
+  EXPECT_EQ(huge.error().ExitStatus(), 2);
+  EXPECT_THAT(huge.error().Message(), testing::HasSubstr("footprint"));
+}
+
+TEST(Replay, ATraceThatCannotBeOpenedIsTheCallersError) {
+  const OpenTrace refused = []() -> Result<std::unique_ptr<EpochStream>> {
+    return Fail(Refused("open trace", "x", ENOENT));
+  };
+  EXPECT_EQ(Replay(refused, Sum({Named("oracle")}, {{1, 2}})).error().system_error, ENOENT);
+}
+
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed * 2654435761u + 1) {}
+  std::uint64_t Below(std::uint64_t bound) {
+    state_ = state_ * 6364136223846793005u + 1442695040888963407u;
+    return (state_ >> 33) % bound;
+  }
+
+ private:
+  std::uint64_t state_;
+};
+
+std::vector<EpochProfile> RandomTrace(std::uint64_t seed, std::uint64_t pages, std::uint64_t epochs,
+                                      bool spans) {
+  Random random(seed);
+  std::vector<std::vector<Row>> rows(epochs);
+  for (auto& epoch : rows) {
+    for (std::uint32_t target = 0; target < 2; ++target) {
+      for (std::uint64_t vpn = 0; vpn < pages;) {
+        const std::uint64_t span = spans ? 1 + random.Below(3) * random.Below(4) : 1;
+        if (random.Below(3) != 0) {
+          epoch.push_back({vpn, static_cast<std::uint32_t>(random.Below(5)),
+                           static_cast<std::uint32_t>(random.Below(3)), span, target});
+        }
+        vpn += span;
+      }
+    }
+  }
+  return Epochs(rows);
+}
+
+void ExpectAsNaive(const std::vector<EpochProfile>& epochs) {
+  const std::vector<Ratio> ratios = {{1, 1}, {1, 2}, {1, 3}, {1, 8}, {1, 64}};
+  const std::vector<std::pair<RankSource, NaiveCount>> sources = {
+      {RankSource::kReferences, NaiveCount::kReferences},
+      {RankSource::kSamples, NaiveCount::kSamples},
+      {RankSource::kCombined, NaiveCount::kCombined}};
+  for (const auto& [judge, naive_judge] : sources) {
+    const auto outcome =
+        Replay(Opener(epochs),
+               Sum(AllPolicies(), ratios,
+                   {RankSource::kReferences, RankSource::kSamples, RankSource::kCombined}, judge));
+    ASSERT_TRUE(outcome.has_value());
+    for (const ReplayResult& result : outcome->results) {
+      const auto rank =
+          std::ranges::find(sources, result.rank, &decltype(sources)::value_type::first);
+      const NaiveResult naive =
+          NaiveReplay(epochs, result.policy, rank->second, naive_judge, result.ratio);
+      SCOPED_TRACE(result.policy + " by " + std::string(Name(result.rank)) + " at " +
+                   ToString(result.ratio));
+      ASSERT_EQ(result.capacity, PageCount(naive.capacity_pages));
+      ASSERT_NEAR(result.weight_hit, naive.weight_hit, 1e-9);
+      ASSERT_NEAR(result.weight_total, naive.weight_total, 1e-9);
+      ASSERT_EQ(result.moved_pages, PageCount(naive.moved_pages));
+    }
+  }
+}
+
+TEST(Replay, AgreesWithTheNaiveReplayOnBasePages) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    ExpectAsNaive(RandomTrace(seed, 20, 6, false));
+  }
+}
+
+TEST(Replay, AgreesWithTheNaiveReplayOnSpansThatComeAndGo) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    ExpectAsNaive(RandomTrace(seed, 24, 6, true));
+  }
+}
+
+// More lanes than one machine word holds.
+TEST(Replay, KeepsMoreThan64PlacementsApart) {
+  std::vector<Ratio> ratios;
+  for (std::uint64_t n = 1; n <= 70; ++n) ratios.push_back({n, 70});
+  const std::vector<EpochProfile> epochs = RandomTrace(3, 40, 5, false);
+  const auto outcome = Replay(Opener(epochs), Sum({Named("history"), Named("oracle")}, ratios));
+  ASSERT_TRUE(outcome.has_value());
+  for (const ReplayResult& result : outcome->results) {
+    const NaiveResult naive = NaiveReplay(epochs, result.policy, NaiveCount::kCombined,
+                                          NaiveCount::kCombined, result.ratio);
+    ASSERT_NEAR(result.weight_hit, naive.weight_hit, 1e-9) << ToString(result.ratio);
+    ASSERT_EQ(result.moved_pages, PageCount(naive.moved_pages));
+  }
+}
+
+// Of all ways to fill tier 1 in one epoch none holds more of the oracle's own judge's weight.
+TEST(Oracle, IsTheBestPlacementOfItsJudgeInEachEpoch) {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    const std::vector<EpochProfile> epochs = RandomTrace(seed, 6, 1, false);
+    const PageColumns& pages = epochs[0].pages;
+    for (const Ratio ratio : {Ratio{1, 2}, Ratio{1, 3}, Ratio{2, 3}}) {
+      const auto outcome = Replay(Opener(epochs), Sum({Named("oracle")}, {ratio}));
+      if (!outcome) continue;  // nothing accessed with this seed
+      const ReplayResult& result = outcome->results[0];
+      double best = 0;
+      for (std::uint32_t subset = 0; subset < 1u << pages.size(); ++subset) {
+        if (PageCount(std::popcount(subset)) > result.capacity) continue;
+        double weight = 0;
+        for (std::size_t i = 0; i < pages.size(); ++i) {
+          if (subset >> i & 1) weight += pages.references[i] + pages.load_samples[i];
+        }
+        best = std::max(best, weight);
+      }
+      EXPECT_EQ(result.weight_hit, best) << seed << " " << ToString(ratio);
+    }
+  }
+}
+
+TEST(Footprint, CountsEachObservedPageOnceAndNumbersThemInOrder) {
+  Footprint footprint;
+  footprint.Add(Epoch(0, {{5, 1}, {7, 0, 1}, {9, 0}}).pages);
+  footprint.Add(Epoch(1, {{0, 0}, {4, 1, 0, 4}, {20, 1, 0, 2, 1}}).pages);
+  // Target 0: 4 5 6 7, target 1: 20 21.
+  EXPECT_EQ(footprint.size(), PageCount(6));
+  Footprint::Walk walk(footprint);
+  EXPECT_EQ(walk.IndexOf({TargetId(0), Vpn(3)}, 1), std::nullopt);
+  EXPECT_EQ(walk.IndexOf({TargetId(0), Vpn(4)}, 4), 0u);
+  EXPECT_EQ(walk.IndexOf({TargetId(0), Vpn(6)}, 2), 2u);
+  EXPECT_EQ(walk.IndexOf({TargetId(0), Vpn(7)}, 2), std::nullopt) << "sticks out";
+  EXPECT_EQ(walk.IndexOf({TargetId(1), Vpn(21)}, 1), 5u);
+  EXPECT_EQ(walk.IndexOf({TargetId(2), Vpn(0)}, 1), std::nullopt);
+}
+
+}  // namespace
+}  // namespace tmprof
