@@ -258,8 +258,8 @@ int Recall(const Settings& settings) {
     own_scoring += OwnCpuSeconds() - scoring;
   }
   const double cpu = program.CpuSeconds() - cpu_before;
-  fmt::print("own CPU {:.2f} % of a core; program {:.1f} M accesses per CPU second\n",
-             100 * (OwnCpuSeconds() - own_before - own_scoring) / settings.seconds,
+  fmt::print("own CPU {:.2f} % of a core; program {:.1f} s on a CPU, {:.1f} M accesses per CPU second\n",
+             100 * (OwnCpuSeconds() - own_before - own_scoring) / settings.seconds, cpu,
              1e-6 * static_cast<double>(program.WorkDone() - work_before) / cpu);
   return 0;
 }

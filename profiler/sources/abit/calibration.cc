@@ -28,6 +28,7 @@ constexpr std::size_t kPages = 8192;  // 32 MiB: more than a TLB covers
 constexpr std::size_t kStride = 5003;  // coprime to kPages: an order no prefetcher follows
 constexpr std::size_t kBlockPages = 512;
 constexpr int kFewestPairs = 5;
+constexpr std::uint64_t kFewestLooks = 50;  // in one pass, for a figure
 
 // What each pass is measured under.
 enum class Disturbance : std::uint8_t { kNone, kCleared, kLookedAt };
@@ -132,9 +133,10 @@ class Experiment {
   void Look() {
     const Vpn start = buffer_.start + PageCount(next_block_ * kBlockPages);
     next_block_ = (next_block_ + 1) % (kPages / kBlockPages);
-    process_.Read({start, start + PageCount(kBlockPages)}, PageTableReader::Depth::kEntries,
-                  parts_);
-    ++looks_;
+    const ReadResult read = process_.Read({start, start + PageCount(kBlockPages)},
+                                          PageTableReader::Depth::kEntries, parts_);
+    // A sleeping child is not disturbed.
+    looks_ += read.running_threads > 0;
   }
 
   AbitProcess& process_;
@@ -190,7 +192,7 @@ Result<CostModel> Calibrate(AbitKernel& kernel, std::chrono::milliseconds time_l
     if (std::min({quiet, cleared, quiet_again, looked_at}) < 0)
       return fail(0, "the child process could not be cleared, or ended");
     per_set.push_back((cleared - quiet) / kPages);
-    if (experiment.looks() > 0)
+    if (experiment.looks() >= kFewestLooks)
       per_look.push_back((looked_at - quiet_again) / static_cast<double>(experiment.looks()));
   }
   CostModel cost;

@@ -25,14 +25,22 @@ constexpr std::uint64_t kLinesPerTable = 64;
 constexpr nanoseconds kClearTakes = microseconds(100);
 constexpr nanoseconds kPlanStepTakes = microseconds(100);
 constexpr nanoseconds kBudgetWindow = milliseconds(100);  // of CPU time whose share may be saved up
-constexpr nanoseconds kWaitForBudget = milliseconds(5);
+constexpr nanoseconds kShortestBudgetWait = milliseconds(5);
+constexpr nanoseconds kLongestBudgetWait = milliseconds(20);
 constexpr nanoseconds kRetryBusy = microseconds(200);
-constexpr nanoseconds kAfterFailedVisit = microseconds(200);
+constexpr nanoseconds kAfterFailedVisit = microseconds(500);
+constexpr std::uint32_t kTriesIdle = 4;
+// How the scanner waits for a target that has left the CPU: at this pace for so many reads, which
+// covers a few time slices of others, then at growing intervals.
+constexpr nanoseconds kIdlePace = milliseconds(1);
+constexpr std::uint32_t kPatientReads = 20;
+constexpr nanoseconds kIdleWait = milliseconds(256);
+constexpr nanoseconds kShortestWait = microseconds(16);
 constexpr nanoseconds kRetryUnclearable = seconds(60);
 constexpr nanoseconds kWatchPeriod = seconds(1);
 constexpr std::size_t kLookedAheadInRotation = 16;
-// A target on a CPU for less than this part of an exposure that its clock cannot resolve.
-constexpr int kBarelyRan = 8;
+// Less is a contradiction, if pages were accessed in it: the target's clock has not moved yet.
+constexpr nanoseconds kShortestExposure = microseconds(1);
 constexpr double kResetSmoothing = 1.0 / 16;
 
 Vpn AlignDown(Vpn vpn, PageCount span) { return Vpn(vpn.value() / span.value() * span.value()); }
@@ -47,6 +55,14 @@ tmprof_budget MakeBudget(OverheadShare share) {
   budget.limit_ns =
       static_cast<std::int64_t>(static_cast<double>(kBudgetWindow.count()) * share);
   return budget;
+}
+
+// While one CPU is in full use; a wake-up costs some 10 us, so not too often.
+nanoseconds WaitToEarn(const tmprof_budget& budget, std::int64_t cost_ns) {
+  if (budget.share_ppm == 0) return kLongestBudgetWait;
+  const double wait = static_cast<double>(cost_ns) * double{TMPROF_PPM} /
+                      static_cast<double>(budget.share_ppm);
+  return std::clamp(nanoseconds(std::llround(wait)), kShortestBudgetWait, kLongestBudgetWait);
 }
 
 std::uint64_t LinesOf(std::size_t units) { return (units + kEntriesPerLine - 1) / kEntriesPerLine; }
@@ -140,8 +156,7 @@ MonotonicTime ScanEngine::Step() {
   }
   if (now < next_clear_) return std::min(next_due, next_clear_);
   if (next_due != kNever && next_due - now <= kClearTakes) return next_due;
-  if (ClearSomething(now)) return now;
-  return std::min(next_due, now + kWaitForBudget);
+  return std::min(next_due, ClearSomething(now));
 }
 
 void ScanEngine::DropStaleDues() {
@@ -303,21 +318,27 @@ ScanEngine::BlockPtr ScanEngine::NextBlock(TargetState& target, MonotonicTime no
   return nullptr;
 }
 
-// True: a block was tried, cleared or not.
-bool ScanEngine::ClearSomething(MonotonicTime now) {
+// Tries one block, if the budgets allow; returns when to try the next.
+MonotonicTime ScanEngine::ClearSomething(MonotonicTime now) {
   const nanoseconds own_cpu = kernel_.OwnCpuTime();
   tmprof_budget_earn(&own_budget_, (now - own_wall_).count());
   tmprof_budget_charge(&own_budget_, (own_cpu - own_cpu_).count());
   own_wall_ = now;
   own_cpu_ = own_cpu;
-  if (pressure_ || tmprof_budget_free(&own_budget_) < 0) return false;
+  if (pressure_) return now + kLongestBudgetWait;
+  if (const auto own = tmprof_budget_free(&own_budget_); own < 0)
+    return now + WaitToEarn(own_budget_, -own);
 
+  nanoseconds wait = kLongestBudgetWait;
   for (std::size_t i = 0; i < targets_.size(); ++i) {
     turn_ = (turn_ + 1) % targets_.size();
     TargetState& target = *std::next(targets_.begin(), static_cast<std::ptrdiff_t>(turn_))->second;
     if (target.gone || target.refused) continue;
     Earn(target);
-    if (tmprof_budget_free(&target.budget) <= 0) continue;
+    if (const auto left = tmprof_budget_free(&target.budget); left <= 0) {
+      wait = std::min(wait, WaitToEarn(target.budget, -left));
+      continue;
+    }
     const BlockPtr block = NextBlock(target, now);
     if (!block) continue;
     if (Visit(target, block)) {
@@ -326,9 +347,9 @@ bool ScanEngine::ClearSomething(MonotonicTime now) {
     } else {
       next_clear_ = now + kAfterFailedVisit;
     }
-    return true;
+    return next_clear_;
   }
-  return false;
+  return now + wait;
 }
 
 // True: cleared.
@@ -347,6 +368,13 @@ bool ScanEngine::Visit(TargetState& target, const BlockPtr& block) {
     return false;
   }
   if (view_.present_count == 0) return false;
+  // Of a target that is off the CPU, the first rungs would have to be waited for.
+  if (read->running_threads == 0 && target.tries_idle < kTriesIdle) {
+    ++target.tries_idle;
+    target.remaining.push_back(block);
+    return false;
+  }
+  target.tries_idle = 0;
   const MonotonicTime before = kernel_.Now();
   const ClearOutcome outcome = target.handle->Clear(block->range);
   const MonotonicTime after = kernel_.Now();
@@ -397,14 +425,15 @@ void ScanEngine::OpenExposure(TargetState& target, const BlockPtr& block, Monoto
   block->open = block->in_ladder = true;
   block->read_since_clear = false;
   block->cleared_at = block->read_at = cleared;
-  block->cpu_at = cpu;
+  block->cpu_at = block->cpu_cleared = cpu;
   counts_.clears += block->in_view * block->unit.value();
 
   const double expected_sets = block->set_before_count * target.reset_share;
   block->reserved_ns = static_cast<std::int64_t>(expected_sets * options_.cost.ns_per_set);
   tmprof_budget_reserve(&target.budget, block->reserved_ns);
+  block->idle_reads = 0;
   ++block->generation;
-  dues_.push({cleared + nanoseconds(LadderOf(*block).delay_ns[0]), block, block->generation});
+  ScheduleNextRead(target, block, cleared);
 }
 
 // ------------------------------------------------------------------------------------- reading
@@ -422,23 +451,39 @@ void ScanEngine::ReadDue(const BlockPtr& block) {
     Drop(*target, *block);
     return;
   }
-  const auto elapsed = read->time - block->cleared_at;
-  if (elapsed.count() >
-      2 * static_cast<std::int64_t>(LadderOf(*block).delay_ns[block->rung]))
-    ++counts_.late;
+  const auto delay = nanoseconds(LadderOf(*block).delay_ns[block->rung]);
+  const nanoseconds exposed_before = Exposed(*block);
   Fold(*target, block, *read);
+  const nanoseconds exposed = Exposed(*block);
+  if (exposed > 2 * delay) ++counts_.late;
+  block->idle_reads = exposed > exposed_before ? 0 : block->idle_reads + 1;
   ScheduleNextRead(*target, block, read->time);
+}
+
+// Since the clear. A ladder's delays are of target CPU time: while the target is off the CPU, no
+// rung passes. A plain scan goes by the clock on the wall, as TMP's does.
+nanoseconds ScanEngine::Exposed(const Block& block) const {
+  return options_.mode == ScanOptions::Mode::kPlain ? block.read_at - block.cleared_at
+                                                    : block.cpu_at - block.cpu_cleared;
 }
 
 void ScanEngine::ScheduleNextRead(TargetState& target, const BlockPtr& block, MonotonicTime now) {
   const tmprof_ladder& ladder = LadderOf(*block);
-  block->rung = tmprof_ladder_next(&ladder, block->rung, (now - block->cleared_at).count());
+  const nanoseconds exposed = Exposed(*block);
+  block->rung = tmprof_ladder_next(&ladder, block->rung, exposed.count());
   if (block->rung == ladder.rungs || tmprof_ladder_stop(block->set, block->in_view)) {
     EndLadder(target, *block);
     return;
   }
-  dues_.push({block->cleared_at + nanoseconds(ladder.delay_ns[block->rung]), block,
-              block->generation});
+  nanoseconds wait = nanoseconds(ladder.delay_ns[block->rung]) - exposed;
+  if (options_.mode == ScanOptions::Mode::kLadder)
+    wait /= std::max(target.clock.running_threads(), 1u);
+  wait = std::max(wait, block->idle_reads == 0 ? kShortestWait : kIdlePace);
+  if (block->idle_reads > kPatientReads) {
+    const auto longer = kIdlePace * (1 << std::min(block->idle_reads - kPatientReads, 16u));
+    wait = std::max(wait, std::min<nanoseconds>(longer, kIdleWait));
+  }
+  dues_.push({now + wait, block, block->generation});
 }
 
 void ScanEngine::EndLadder(TargetState& target, Block& block) {
@@ -518,14 +563,12 @@ void ScanEngine::Fold(TargetState& target, const BlockPtr& pointer, const ReadRe
   const nanoseconds cpu =
       target.clock.Advance(read.time, target.handle->CpuTime(), read.running_threads);
   const nanoseconds exposure = std::max(cpu - block.cpu_at, nanoseconds(0));
-  const nanoseconds waited = read.time - block.read_at;
   const bool first_read = !std::exchange(block.read_since_clear, true);
   block.cpu_at = std::max(block.cpu_at, cpu);
   block.read_at = read.time;
 
   if (first_read) RejectUncleared(target, block);
-  // Of an exposure too short for the target's clock, only the unset pages can be told.
-  const bool barely_ran = exposure < kernel_.Tick() && exposure * kBarelyRan < waited;
+  const bool barely_ran = exposure < kShortestExposure;
   // A plain scan's bit is read once; what is read before the next clear is for the bill only.
   const bool evidence = options_.mode == ScanOptions::Mode::kLadder || block.in_ladder;
   if (evidence && block.records.empty()) {

@@ -40,7 +40,7 @@ struct ScanOptions {
   std::chrono::nanoseconds plain_interval = std::chrono::seconds(1);
   OverheadShare overhead_share = 0.006;  // of each target's CPU time
   CostModel cost;
-  OverheadShare own_share = 0.012;  // of one CPU, for the scanner itself
+  OverheadShare own_share = 0.015;  // of one CPU, for the scanner itself
   // Between two clears, so that writers of the target's mmap_lock get their turn: back-to-back
   // clears let a loop of mmap and munmap run at a fortieth of its speed. The shorter one holds while
   // the budget would otherwise be left unused.
@@ -77,7 +77,7 @@ struct ScanCounts {
   std::uint64_t lost = 0;          // exposures that ended unread or cannot be trusted
   std::uint64_t shared = 0;
   std::uint64_t unsettled = 0;
-  std::uint64_t late = 0;          // reads at more than twice their delay
+  std::uint64_t late = 0;          // reads after more than twice their delay
   std::uint64_t retries_busy = 0;  // reads
   std::uint64_t torn = 0;          // tables
   std::uint64_t rotations = 0;     // times that all blocks of a target had their turn
@@ -136,7 +136,9 @@ class ScanEngine {
     bool read_since_clear = false;
     MonotonicTime cleared_at;
     MonotonicTime read_at;
-    std::chrono::nanoseconds cpu_at{0};
+    std::chrono::nanoseconds cpu_cleared{0};
+    std::chrono::nanoseconds cpu_at{0};  // of the last read
+    std::uint32_t idle_reads = 0;        // in a row, that found the target had not run
     std::int64_t reserved_ns = 0;
 
     std::vector<UnitRecord> records;  // of this epoch; empty: none
@@ -165,6 +167,7 @@ class ScanEngine {
     CpuClock clock;
     std::chrono::nanoseconds earned_at{0};
     tmprof_budget budget{};
+    std::uint32_t tries_idle = 0;  // in a row, to clear while the target was on a CPU
     double reset_share = 1;  // of the bits set at a clear, those set again within the ladder
     std::vector<BlockPtr> blocks;     // ascending
     std::vector<BlockPtr> remaining;  // of this rotation, last one next
@@ -205,7 +208,7 @@ class ScanEngine {
 
   void Earn(TargetState& target);
   BlockPtr NextBlock(TargetState& target, MonotonicTime now);
-  bool ClearSomething(MonotonicTime now);
+  MonotonicTime ClearSomething(MonotonicTime now);
   bool Visit(TargetState& target, const BlockPtr& block);
   void ReadDue(const BlockPtr& block);
   std::optional<ReadResult> Read(TargetState& target, Block& block);
@@ -214,6 +217,7 @@ class ScanEngine {
   void RejectUncleared(TargetState& target, Block& block);
   void OpenExposure(TargetState& target, const BlockPtr& block, MonotonicTime cleared,
                     std::chrono::nanoseconds cpu);
+  std::chrono::nanoseconds Exposed(const Block& block) const;
   void ScheduleNextRead(TargetState& target, const BlockPtr& block, MonotonicTime now);
   void EndLadder(TargetState& target, Block& block);
   void Charge(TargetState& target, Block& block, std::uint64_t sets, std::uint64_t lines);
