@@ -166,6 +166,7 @@ std::expected<void, std::string> Run(const Options& options) {
   if (!options.skip_load) {
     if (auto loaded = Load(options, *client); !loaded) return loaded;
   }
+  if (options.duration.count() == 0) return {};
   const Clock::time_point start = Clock::now();
   const auto operations = Drive(options, *client);
   if (!operations) return std::unexpected(operations.error());
