@@ -94,16 +94,21 @@ void TargetTracker::Update(Process& process) const {
   process.resident = stat->resident;
 }
 
+void TargetTracker::FollowChildrenOf(Pid parent) {
+  for (const Pid child : procfs_.Children(parent)) {
+    if (child == options_.observer) continue;
+    const Result<ProcessStat> stat = procfs_.Stat(child);
+    if (stat && stat->alive() && Find(child, stat->start_time_ticks) == nullptr) {
+      Register(child, *stat, /*named=*/false);
+    }
+  }
+}
+
 void TargetTracker::FindChildren() {
+  if (options_.observer && options_.observer_adopts_orphans) FollowChildrenOf(*options_.observer);
   // Grown while walked: grandchildren are found in the same pass.
   for (std::size_t i = 0; i < processes_.size(); ++i) {
-    if (processes_[i].target.exited) continue;
-    for (const Pid child : procfs_.Children(processes_[i].target.pid)) {
-      const Result<ProcessStat> stat = procfs_.Stat(child);
-      if (stat && stat->alive() && Find(child, stat->start_time_ticks) == nullptr) {
-        Register(child, *stat, /*named=*/false);
-      }
-    }
+    if (!processes_[i].target.exited) FollowChildrenOf(processes_[i].target.pid);
   }
 }
 

@@ -30,6 +30,9 @@ class TargetTracker {
     std::optional<ProcessFilter> filter = ProcessFilter{};  // nullopt: track every descendant
     // The strict mode: at most this many targets, named ones first, then those that use most CPU.
     std::optional<std::size_t> max_targets;
+    std::optional<Pid> observer;  // this process, which never is a target of its own
+    // The observer is the subreaper of what it launched (prctl(2)): its children are followed, too.
+    bool observer_adopts_orphans = false;
   };
   // CPU time used so far by a process; nullopt once it is gone.
   using CpuTimeOf = std::function<std::optional<std::chrono::nanoseconds>(Pid)>;
@@ -77,6 +80,7 @@ class TargetTracker {
   std::optional<ProcessStat> Observe(Process& process) const;
   void Update(Process& process) const;
   void FindChildren();
+  void FollowChildrenOf(Pid parent);
   void Evaluate(Process& process, MonotonicTime now) const;
   void RebuildTracked();
   Process* Find(Pid pid, std::uint64_t start_time_ticks);

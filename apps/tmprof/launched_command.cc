@@ -83,12 +83,14 @@ Status LaunchedCommand::Release() {
 std::optional<int> LaunchedCommand::Reap(int wait_flags) {
   int wait_status = 0;
   while (!status_) {
-    const pid_t reaped = waitpid(pid_.value(), &wait_status, wait_flags);
+    const pid_t reaped = waitpid(-1, &wait_status, wait_flags);
     if (reaped == 0) return std::nullopt;
     if (reaped < 0 && errno == EINTR) continue;
-    status_ = reaped < 0                 ? 1  // reaped by someone else: its status is not known
-              : WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status)
-                                         : WEXITSTATUS(wait_status);
+    if (reaped < 0) {
+      status_ = 1;  // reaped by someone else: its status is not known
+    } else if (Pid(reaped) == pid_) {
+      status_ = WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+    }
   }
   return status_;
 }

@@ -30,7 +30,8 @@ class LaunchedCommand {
   // Lets it exec. The error carries the errno of the failed exec; the child is then gone.
   Status Release();
 
-  // Reaps it if it has ended; nullopt while it runs. The status is what a shell would show: the
+  // Reaps it if it has ended; nullopt while it runs. Orphans that this process has adopted from it
+  // are reaped on the way. The status is what a shell would show: the
   // exit status, or 128 + the number of the signal that ended it.
   std::optional<int> Poll();
   void Signal(int signal);  // nothing if it has been reaped

@@ -10,11 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/epoch_profile.h"
 #include "base/result.h"
 #include "base/trace_info.h"
+#include "profiler/probe.h"
 #include "profiler/recorder.h"
 #include "profiler/source.h"
+#include "profiler/sources/perf/perf_api.h"
 
 namespace tmprof {
 
@@ -31,6 +34,9 @@ struct SourceChoice {
 };
 
 struct SessionSources {
+  // What the sources use; declared first, so that it outlives them.
+  std::unique_ptr<PerfApi> perf;
+  std::unique_ptr<Clock> clock;
   std::vector<std::unique_ptr<Source>> sources;
   std::vector<SourceStatus> unavailable;  // asked for, or the better rung, and refused
   GateCheck gate;                         // empty: always on
@@ -40,5 +46,8 @@ struct SessionSources {
 
 // Fails when no source at all could be had, with every refusal and its fix in the message.
 Result<SessionSources> OpenSources(const SourceChoice& choice);
+
+// Every rung of the source ladder on this machine: accessed bits, address samples, gate.
+std::vector<Probe> ProbeSources();
 
 }  // namespace tmprof

@@ -144,6 +144,29 @@ TEST_F(TargetTrackerTest, KeepsAChildWhoseParentExits) {
   EXPECT_TRUE(tracker.AnyAlive());
 }
 
+TEST_F(TargetTrackerTest, NeverTakesTheObserverForATarget) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10});
+  Start({.pid = 12, .parent = 11});
+  tree_.SetChildren(10, 10, {11});
+  tree_.SetChildren(11, 11, {12});
+  TargetTracker tracker = Make({.observer = Pid(11)});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(1s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10));
+}
+
+TEST_F(TargetTrackerTest, FindsAnOrphanAmongTheChildrenOfTheObserverThatAdoptsIt) {
+  Start({.pid = 5});
+  Start({.pid = 10, .parent = 5});
+  Start({.pid = 12, .parent = 5});  // its parent, a child of 10, lived between two refreshes
+  tree_.SetChildren(5, 5, {10, 12});
+  TargetTracker tracker = Make({.observer = Pid(5), .observer_adopts_orphans = true});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(1s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 12));
+}
+
 TEST_F(TargetTrackerTest, IgnoresAChildThatIsAlreadyDead) {
   Start({.pid = 10});
   Start({.pid = 11, .parent = 10, .state = 'Z'});

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/tmprof/cli.h"
+#include "apps/tmprof/session_sources.h"
+#include "profiler/probe.h"
+#include "report/format.h"
+
+namespace tmprof {
+namespace {
+
+Json AsJson(const std::vector<Probe>& probes) {
+  Json rows = Json::array();
+  for (const Probe& probe : probes) {
+    rows.push_back({{"name", probe.name},
+                    {"job", Name(probe.job)},
+                    {"usable", probe.usable},
+                    {"label", probe.label},
+                    {"error", probe.system_error ? Json(ErrnoText(*probe.system_error)) : Json()},
+                    {"detail", probe.detail},
+                    {"fix", probe.fix}});
+  }
+  return {{"sources", rows}};
+}
+
+std::string AsText(const std::vector<Probe>& probes) {
+  std::string text;
+  std::string job;
+  for (const Probe& probe : probes) {
+    if (job != Name(probe.job)) {
+      job = Name(probe.job);
+      text += fmt::format("{}{}\n", text.empty() ? "" : "\n", job);
+    }
+    text += fmt::format("  {:<10} {:<8} {}\n", probe.name, probe.usable ? "usable" : "refused",
+                        probe.label);
+    if (probe.system_error)
+      text += fmt::format("  {:<19} {}\n", "", ErrnoText(*probe.system_error));
+    if (!probe.detail.empty()) text += fmt::format("  {:<19} {}\n", "", probe.detail);
+    if (!probe.fix.empty()) text += fmt::format("  {:<19} fix: {}\n", "", probe.fix);
+  }
+  return text;
+}
+
+}  // namespace
+
+void AddDoctorCommand(CLI::App& app, int& exit_status) {
+  CLI::App* command =
+      app.add_subcommand("doctor", "Tells which sources work here, and what would fix the others");
+  auto format = std::make_shared<std::string>("text");
+  command->add_option("--format", *format, "How to show it")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  command->callback([format, &exit_status] {
+    const std::vector<Probe> probes = ProbeSources();
+    const Status status = WriteOut(*format == "json" ? JsonText(AsJson(probes)) : AsText(probes));
+    exit_status = status ? kDone : ReportError(status.error());
+  });
+}
+
+}  // namespace tmprof

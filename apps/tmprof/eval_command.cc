@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/tmprof/cli.h"
+#include "base/human_units.h"
+#include "base/ratio.h"
+#include "policy/policy.h"
+#include "policy/replay/replay.h"
+#include "report/format.h"
+#include "report/trace.h"
+
+namespace tmprof {
+namespace {
+
+struct EvalOptions {
+  std::vector<std::string> traces{std::string(kDefaultTrace)};
+  std::vector<std::string> policies{"first_touch", "history", "oracle"};
+  std::vector<std::string> ratios{"1/8", "1/16", "1/32", "1/64", "1/128"};
+  std::vector<std::string> ranks{"references", "samples", "combined"};
+  std::string judge = "combined";
+  std::string rank_model = "rate";
+  std::string half_life = "default";
+  std::string format = "text";
+};
+
+struct TraceResult {
+  std::string trace;
+  ReplayResult result;
+};
+
+Result<Ranker::Options> RankerOptions(const EvalOptions& options) {
+  const Result<RankModel> model = ParseRankModel(options.rank_model);
+  if (!model) return Fail(model.error());
+  Ranker::Options ranker = Ranker::DefaultOptions(*model);
+  if (options.half_life == "none") {
+    ranker.memory = Ranker::Memory::kThisEpoch;
+  } else if (options.half_life != "default") {
+    const auto half_life = ParseDuration(options.half_life);
+    if (!half_life) return Fail(half_life.error());
+    if (half_life->count() == 0) {
+      return Fail(BadInput("use option", "--half-life " + options.half_life,
+                           "a half-life is longer than 0", "write 'none' to forget each epoch"));
+    }
+    ranker.memory = Ranker::Memory::kHalfLife;
+    ranker.half_life = *half_life;
+  }
+  return ranker;
+}
+
+Result<ReplayOptions> ParseReplayOptions(const EvalOptions& options) {
+  ReplayOptions replay;
+  for (const std::string& name : options.policies) {
+    const auto policy = FindPolicy(name);
+    if (!policy) return Fail(policy.error());
+    replay.policies.push_back(*policy);
+  }
+  for (const std::string& name : options.ranks) {
+    const auto rank = ParseRankSource(name);
+    if (!rank) return Fail(rank.error());
+    replay.ranks.push_back(*rank);
+  }
+  for (const std::string& text : options.ratios) {
+    const auto ratio = ParseRatio(text);
+    if (!ratio) return Fail(ratio.error());
+    replay.ratios.push_back(*ratio);
+  }
+  const auto judge = ParseRankSource(options.judge);
+  if (!judge) return Fail(judge.error());
+  replay.judge = *judge;
+  const auto ranker = RankerOptions(options);
+  if (!ranker) return Fail(ranker.error());
+  replay.ranker = *ranker;
+  return replay;
+}
+
+Json AsJson(const std::vector<TraceResult>& results) {
+  Json rows = Json::array();
+  for (const auto& [trace, result] : results) {
+    rows.push_back({{"trace", trace},
+                    {"policy", result.policy},
+                    {"rank", Name(result.rank)},
+                    {"judge", Name(result.judge)},
+                    {"ratio", ToString(result.ratio)},
+                    {"capacity_pages", result.capacity.value()},
+                    {"epochs", result.epochs},
+                    {"hit_rate", OrNull(result.hit_rate)},
+                    {"weight_hit", result.weight_hit},
+                    {"weight_total", result.weight_total},
+                    {"moved_pages", result.moved_pages.value()}});
+  }
+  return {{"results", rows}};
+}
+
+std::string AsCsv(const std::vector<TraceResult>& results) {
+  std::string text = CsvLine({"trace", "policy", "rank", "judge", "ratio", "capacity_pages",
+                              "epochs", "hit_rate", "weight_hit", "weight_total", "moved_pages"});
+  for (const auto& [trace, result] : results) {
+    text += CsvLine({trace, result.policy, std::string(Name(result.rank)),
+                     std::string(Name(result.judge)), ToString(result.ratio),
+                     std::to_string(result.capacity.value()), std::to_string(result.epochs),
+                     OrEmpty(result.hit_rate, Exact), Exact(result.weight_hit),
+                     Exact(result.weight_total), std::to_string(result.moved_pages.value())});
+  }
+  return text;
+}
+
+// One table per trace: a row per policy and rank, a column of hit rates per ratio.
+std::string AsText(const std::vector<TraceResult>& results, const ReplayOptions& options) {
+  std::vector<TextTable::Column> columns{{"policy", TextTable::Align::kLeft},
+                                         {"rank", TextTable::Align::kLeft}};
+  for (const Ratio ratio : options.ratios) columns.push_back({ToString(ratio)});
+  columns.push_back({"pages moved at " + ToString(options.ratios.front())});
+
+  std::string text;
+  for (std::size_t i = 0; i < results.size();) {
+    const std::string& trace = results[i].trace;
+    text +=
+        fmt::format("{}: tier-1 hit rate by tier-1 : footprint ratio, {} epochs, judged by {}\n",
+                    Printable(trace), results[i].result.epochs, Name(options.judge));
+    TextTable table(columns);
+    while (i < results.size() && results[i].trace == trace) {
+      const ReplayResult& first = results[i].result;
+      std::vector<std::string> cells{first.policy, std::string(Name(first.rank))};
+      for (std::size_t ratio = 0; ratio < options.ratios.size(); ++ratio) {
+        cells.push_back(OrUnknown(results[i++].result.hit_rate, Percent));
+      }
+      cells.push_back(Grouped(first.moved_pages.value()));
+      table.AddRow(std::move(cells));
+    }
+    text += table.Text();
+  }
+  return text;
+}
+
+Status Evaluate(const EvalOptions& options) {
+  const Result<Format> format = ParseFormat(options.format);
+  if (!format) return Fail(format.error());
+  const Result<ReplayOptions> replay = ParseReplayOptions(options);
+  if (!replay) return Fail(replay.error());
+
+  std::vector<TraceResult> results;
+  for (const std::string& path : options.traces) {
+    const Result<Trace> trace = OpenTraceFile(path);
+    if (!trace) return Fail(trace.error());
+    Result<ReplayOutcome> outcome = Replay(trace->open, *replay);
+    if (!outcome) return Fail(outcome.error());
+    if (outcome->damage) Warn(outcome->damage->Message() + "; replayed is what comes before");
+    for (ReplayResult& result : outcome->results) results.push_back({path, std::move(result)});
+  }
+  switch (*format) {
+    case Format::kText:
+      return WriteOut(AsText(results, *replay));
+    case Format::kJson:
+      return WriteOut(JsonText(AsJson(results)));
+    case Format::kCsv:
+      return WriteOut(AsCsv(results));
+  }
+  return {};
+}
+
+}  // namespace
+
+void AddEvalCommand(CLI::App& app, int& exit_status) {
+  CLI::App* command =
+      app.add_subcommand("eval", "Tells the tier-1 hit rate that policies would have got");
+  auto options = std::make_shared<EvalOptions>();
+  command->add_option("FILE", options->traces, "Trace files")->capture_default_str();
+  std::string policies = "Placement policies:";
+  for (const PolicyEntry& policy : Policies()) {
+    policies += fmt::format(" {} ({});", policy.name, policy.description);
+  }
+  policies.back() = '.';
+  command->add_option("--policy", options->policies, policies)
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--ratio", options->ratios, "Capacity of tier 1 as a ratio of the footprint")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--rank", options->ranks, "Evidence that the policies go by")
+      ->delimiter(',')
+      ->capture_default_str();
+  command->add_option("--judge", options->judge, "Evidence that decides what a hit is worth")
+      ->check(CLI::IsMember({"combined", "references", "samples", "truth"}))
+      ->capture_default_str();
+  command
+      ->add_option("--rank-model", options->rank_model,
+                   "rate: estimated accesses; sum: references + samples")
+      ->check(CLI::IsMember({"rate", "sum"}))
+      ->capture_default_str();
+  command
+      ->add_option("--half-life", options->half_life,
+                   "How long evidence is carried over epochs: a time, none, or default "
+                   "(of the rank model)")
+      ->type_name("TIME")
+      ->capture_default_str();
+  command->add_option("--format", options->format, "How to show it")
+      ->check(CLI::IsMember({"text", "json", "csv"}))
+      ->capture_default_str();
+  command->footer(
+      "Example:\n"
+      "  tmprof eval server.data --policy history,oracle --ratio 1/8,1/16 --format json");
+  command->callback([options, &exit_status] {
+    const Status status = Evaluate(*options);
+    exit_status = status ? kDone : ReportError(status.error());
+  });
+}
+
+}  // namespace tmprof

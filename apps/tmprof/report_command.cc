@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "apps/tmprof/cli.h"
+#include "report/trace.h"
+#include "report/view.h"
+
+namespace tmprof {
+namespace {
+
+struct ReportOptions {
+  std::string trace{kDefaultTrace};
+  std::string view = "summary";
+  std::string by = "combined";
+  std::string rank_model = "rate";
+  std::string format = "text";
+  std::string png;
+  std::uint64_t limit = 20;
+  std::optional<int> pid;
+  std::string epochs;
+  std::string addresses;
+};
+
+std::size_t TerminalColumns() {
+  constexpr std::size_t kDefault = 100;  // of output into a file or pipe
+  winsize size{};
+  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : kDefault;
+}
+
+// "3:10" is epochs 3 to 9; either side may be left out.
+Result<EpochRange> ParseEpochs(const std::string& text) {
+  const auto refuse = [&] {
+    return Fail(BadInput("use option", "--epochs " + text, "it is not FIRST:END",
+                         "write 3:10 for epochs 3 to 9; either side may be left out"));
+  };
+  EpochRange range;
+  const std::size_t colon = text.find(':');
+  if (colon == std::string::npos) return refuse();
+  const auto parse = [](std::string_view digits, std::uint64_t& value) {
+    if (digits.empty()) return true;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc{} && end == digits.data() + digits.size();
+  };
+  const std::string_view all = text;
+  if (!parse(all.substr(0, colon), range.first) || !parse(all.substr(colon + 1), range.end) ||
+      range.first >= range.end) {
+    return refuse();
+  }
+  return range;
+}
+
+// "0x7f0000000000-0x7f0040000000", as /proc/PID/maps writes ranges.
+Result<VpnRange> ParseAddresses(const std::string& text) {
+  std::uint64_t start = 0;
+  std::uint64_t end = 0;
+  const auto parse = [](std::string_view digits, std::uint64_t& value) {
+    if (digits.starts_with("0x")) digits.remove_prefix(2);
+    const auto [stop, error] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+    return error == std::errc{} && stop == digits.data() + digits.size();
+  };
+  const std::string_view all = text;
+  const std::size_t dash = text.find('-');
+  if (dash == std::string::npos || !parse(all.substr(0, dash), start) ||
+      !parse(all.substr(dash + 1), end) || VpnOfAddress(start) >= VpnOfAddress(end)) {
+    return Fail(BadInput("use option", "--addresses " + text, "it is not a range of addresses",
+                         "write START-END in hexadecimal, as in /proc/PID/maps"));
+  }
+  return VpnRange{VpnOfAddress(start), VpnOfAddress(end)};
+}
+
+Status Report(const ReportOptions& options) {
+  const Result<const View*> view = FindView(options.view);
+  if (!view) return Fail(view.error());
+  const Result<Format> format = ParseFormat(options.format);
+  if (!format) return Fail(format.error());
+  const Result<RankSource> by = ParseRankSource(options.by);
+  if (!by) return Fail(by.error());
+  const Result<RankModel> model = ParseRankModel(options.rank_model);
+  if (!model) return Fail(model.error());
+
+  ViewOptions view_options{.model = *model,
+                           .by = *by,
+                           .limit = options.limit > 0 ? std::optional(options.limit) : std::nullopt,
+                           .text_columns = TerminalColumns()};
+  if (options.pid) view_options.pid = Pid(*options.pid);
+  if (!options.epochs.empty()) {
+    const Result<EpochRange> range = ParseEpochs(options.epochs);
+    if (!range) return Fail(range.error());
+    view_options.epochs = *range;
+  }
+  if (!options.addresses.empty()) {
+    const Result<VpnRange> range = ParseAddresses(options.addresses);
+    if (!range) return Fail(range.error());
+    view_options.addresses = *range;
+  }
+
+  const Result<Trace> trace = OpenTraceFile(options.trace);
+  if (!trace) return Fail(trace.error());
+  const Result<Rendered> rendered =
+      RenderView(options.view, *trace, view_options, *format, !options.png.empty());
+  if (!rendered) return Fail(rendered.error());
+  if (rendered->damage) Warn(rendered->damage->Message() + "; reported is what comes before");
+  if (rendered->png) {
+    if (auto status = WriteFile(options.png, *rendered->png); !status) return status;
+  }
+  return WriteOut(rendered->output);
+}
+
+}  // namespace
+
+void AddReportCommand(CLI::App& app, int& exit_status) {
+  CLI::App* command = app.add_subcommand("report", "Shows what a trace holds");
+  auto options = std::make_shared<ReportOptions>();
+  command->add_option("FILE,-i,--input", options->trace, "Trace file")->capture_default_str();
+  std::vector<std::string> views;
+  std::string explained = "What to show:";
+  for (const View& view : Views()) {
+    views.emplace_back(view.name);
+    explained += fmt::format(" {} ({});", view.name, view.description);
+  }
+  explained.back() = '.';
+  command->add_option("--view", options->view, explained)
+      ->check(CLI::IsMember(views))
+      ->capture_default_str();
+  command->add_option("--by", options->by, "Evidence that decides what is hot")
+      ->check(CLI::IsMember({"references", "samples", "combined", "truth"}))
+      ->capture_default_str();
+  command
+      ->add_option("--rank-model", options->rank_model,
+                   "rate: estimated accesses; sum: references + samples")
+      ->check(CLI::IsMember({"rate", "sum"}))
+      ->capture_default_str();
+  command->add_option("--format", options->format, "How to show it")
+      ->check(CLI::IsMember({"text", "json", "csv"}))
+      ->capture_default_str();
+  command->add_option("--png", options->png, "Draw the view into this file, too")->type_name("OUT");
+  command->add_option("--limit", options->limit, "Rows of the hot view; 0 shows all")
+      ->type_name("N")
+      ->capture_default_str();
+  command->add_option("--pid", options->pid, "This target only (hot, heatmap)")->type_name("PID");
+  command->add_option("--epochs", options->epochs, "These epochs only, half-open")
+      ->type_name("FIRST:END");
+  command->add_option("--addresses", options->addresses, "This range only (heatmap)")
+      ->type_name("START-END");
+  command->footer(
+      "Examples:\n"
+      "  tmprof report --view hot --limit 50\n"
+      "  tmprof report server.data --view heatmap --by references --png heat.png");
+  command->callback([options, &exit_status] {
+    const Status status = Report(*options);
+    exit_status = status ? kDone : ReportError(status.error());
+  });
+}
+
+}  // namespace tmprof

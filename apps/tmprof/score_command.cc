@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/tmprof/cli.h"
+#include "base/ratio.h"
+#include "report/accuracy.h"
+#include "report/format.h"
+#include "report/trace.h"
+
+namespace tmprof {
+namespace {
+
+struct ScoreOptions {
+  std::string trace{kDefaultTrace};
+  std::string truth;
+  std::string k_ratio = "1/16";
+  std::string rank_model = "rate";
+  std::string format = "text";
+};
+
+Json AsJson(const std::vector<AccuracyRow>& rows) {
+  Json results = Json::array();
+  for (const AccuracyRow& row : rows) {
+    results.push_back({{"rank", Name(row.rank)},
+                       {"k_pages", row.k.value()},
+                       {"precision", OrNull(row.precision)},
+                       {"recall", row.recall},
+                       {"coverage", row.coverage},
+                       {"coverage_of_ideal", row.coverage_of_ideal},
+                       {"phases", row.phases}});
+  }
+  return {{"results", results}};
+}
+
+std::string AsCsv(const std::vector<AccuracyRow>& rows) {
+  std::string text = CsvLine(
+      {"rank", "k_pages", "precision", "recall", "coverage", "coverage_of_ideal", "phases"});
+  for (const AccuracyRow& row : rows) {
+    text += CsvLine({std::string(Name(row.rank)), std::to_string(row.k.value()),
+                     OrEmpty(row.precision, Exact), Exact(row.recall), Exact(row.coverage),
+                     Exact(row.coverage_of_ideal), std::to_string(row.phases)});
+  }
+  return text;
+}
+
+std::string AsText(const std::vector<AccuracyRow>& rows) {
+  TextTable table({{"rank", TextTable::Align::kLeft},
+                   {"k pages"},
+                   {"precision@k"},
+                   {"recall@k"},
+                   {"coverage"},
+                   {"of ideal"},
+                   {"phases"}});
+  for (const AccuracyRow& row : rows) {
+    table.AddRow({std::string(Name(row.rank)), Grouped(row.k.value()),
+                  OrUnknown(row.precision, Percent), Percent(row.recall), Percent(row.coverage),
+                  Percent(row.coverage_of_ideal), std::to_string(row.phases)});
+  }
+  return table.Text();
+}
+
+Status Score(const ScoreOptions& options) {
+  const Result<Format> format = ParseFormat(options.format);
+  if (!format) return Fail(format.error());
+  const Result<Ratio> k_ratio = ParseRatio(options.k_ratio);
+  if (!k_ratio) return Fail(k_ratio.error());
+  const Result<RankModel> model = ParseRankModel(options.rank_model);
+  if (!model) return Fail(model.error());
+  const Result<Truth> truth = ReadTruth(options.truth);
+  if (!truth) return Fail(truth.error());
+  const Result<Trace> trace = OpenTraceFile(options.trace);
+  if (!trace) return Fail(trace.error());
+  const auto epochs = trace->open();
+  if (!epochs) return Fail(epochs.error());
+
+  const Result<AccuracyOutcome> outcome =
+      ScoreAgainstTruth(**epochs, *truth, {.k_ratio = *k_ratio, .model = *model});
+  if (!outcome) return Fail(outcome.error());
+  if (outcome->damage) Warn(outcome->damage->Message() + "; scored is what comes before");
+  switch (*format) {
+    case Format::kText:
+      return WriteOut(AsText(outcome->rows));
+    case Format::kJson:
+      return WriteOut(JsonText(AsJson(outcome->rows)));
+    case Format::kCsv:
+      return WriteOut(AsCsv(outcome->rows));
+  }
+  return {};
+}
+
+}  // namespace
+
+void AddScoreCommand(CLI::App& app, int& exit_status) {
+  CLI::App* command = app.add_subcommand("score", "Scores a trace's rankings against known truth");
+  auto options = std::make_shared<ScoreOptions>();
+  command->add_option("FILE,-i,--input", options->trace, "Trace file")->capture_default_str();
+  command
+      ->add_option("--truth", options->truth, "What was really accessed, as the workloads write it")
+      ->type_name("TRUTH.json")
+      ->required();
+  command->add_option("--k-ratio", options->k_ratio, "k as a ratio of the pages of the truth")
+      ->capture_default_str();
+  command
+      ->add_option("--rank-model", options->rank_model,
+                   "rate: estimated accesses; sum: references + samples")
+      ->check(CLI::IsMember({"rate", "sum"}))
+      ->capture_default_str();
+  command->add_option("--format", options->format, "How to show it")
+      ->check(CLI::IsMember({"text", "json", "csv"}))
+      ->capture_default_str();
+  command->footer(
+      "Example:\n"
+      "  tmprof record -- hotset --duration 31s --truth truth.json\n"
+      "  tmprof score --truth truth.json");
+  command->callback([options, &exit_status] {
+    const Status status = Score(*options);
+    exit_status = status ? kDone : ReportError(status.error());
+  });
+}
+
+}  // namespace tmprof

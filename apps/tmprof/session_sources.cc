@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "apps/tmprof/session_sources.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "profiler/sources/abit/abit_scanner.h"
+#include "profiler/sources/clock/clock_sampler.h"
+#include "profiler/sources/perf/hardware_sampler.h"
+
+namespace tmprof {
+namespace {
+
+// How the overhead budget is divided where both kinds of source run. bench/accuracy and
+// bench/overhead show what it buys: accessed bits tell more per CPU second than clock samples do.
+constexpr double kAbitShareOfBudget = 0.6;
+
+bool Wants(const SourceChoice& choice, std::string_view name) {
+  return std::ranges::find(choice.names, name) != choice.names.end();
+}
+
+SourceStatus Unavailable(std::string name, SourceRole role, const Error& error) {
+  return {.name = std::move(name),
+          .role = role,
+          .state = SourceState::kUnavailable,
+          .note = error.Message()};
+}
+
+class Opening {
+ public:
+  explicit Opening(const SourceChoice& choice) : choice_(choice) {}
+
+  Result<SessionSources> Run() {
+    session_.perf = std::make_unique<KernelPerfApi>();
+    session_.clock = std::make_unique<SystemClock>();
+    const bool any = Wants(choice_, "auto");
+    if (any || Wants(choice_, "abit")) OpenAbit();
+    if (any || Wants(choice_, "hw")) OpenHardware();
+    // The clock is the rung below the hardware sampler: taken where that is refused, or asked for.
+    const bool sampled = std::ranges::any_of(session_.sources, [](const auto& source) {
+      return source->role() == SourceRole::kSamples;
+    });
+    if ((any && !sampled) || Wants(choice_, "clock")) OpenClock();
+    if (session_.sources.empty()) return Fail(NothingWorks());
+    return std::move(session_);
+  }
+
+ private:
+  // A source that was asked for by name and refused is told at once, not only in the trace.
+  void Refuse(std::string name, SourceRole role, const Error& error) {
+    if (Wants(choice_, name) || !Wants(choice_, "auto")) {
+      session_.warnings.push_back(error.Message());
+    }
+    session_.unavailable.push_back(Unavailable(std::move(name), role, error));
+    refusals_.push_back(error);
+  }
+
+  double BudgetOf(SourceRole role) const {
+    const bool samples = Wants(choice_, "auto") || Wants(choice_, "clock");
+    const bool references = Wants(choice_, "auto") || Wants(choice_, "abit");
+    if (!samples || !references) return choice_.max_overhead;
+    return choice_.max_overhead *
+           (role == SourceRole::kReferences ? kAbitShareOfBudget : 1 - kAbitShareOfBudget);
+  }
+
+  void OpenAbit() {
+    auto scanner = abit::AbitScanner::Open(
+        {.scan = {.mode = choice_.abit_mode == AbitMode::kLadder ? abit::ScanOptions::Mode::kLadder
+                                                                 : abit::ScanOptions::Mode::kPlain,
+                  .plain_interval = choice_.scan_interval,
+                  .overhead_share = BudgetOf(SourceRole::kReferences),
+                  .seed = choice_.seed}});
+    if (!scanner) return Refuse("abit", SourceRole::kReferences, scanner.error());
+    session_.calibration.ns_per_set = (*scanner)->calibration().ns_per_set;
+    session_.calibration.ns_per_look = (*scanner)->calibration().ns_per_look;
+    const auto& warnings = (*scanner)->warnings();
+    session_.warnings.insert(session_.warnings.end(), warnings.begin(), warnings.end());
+    session_.sources.push_back(*std::move(scanner));
+  }
+
+  void OpenHardware() {
+    const auto rate = static_cast<SampleRate>(choice_.sample_rate);
+    auto setup = FindHardware(*session_.perf, rate);
+    if (!setup) return Refuse("hw", SourceRole::kSamples, setup.error());
+    auto sampler = HardwareSampler::Create(*session_.perf, *session_.clock, *std::move(setup));
+    if (!sampler) return Refuse("hw", SourceRole::kSamples, sampler.error());
+    session_.sources.push_back(*std::move(sampler));
+  }
+
+  void OpenClock() {
+    auto sampler = ClockSampler::Create(*session_.perf, *session_.clock,
+                                        {.max_overhead = BudgetOf(SourceRole::kSamples)});
+    if (!sampler) return Refuse("clock", SourceRole::kSamples, sampler.error());
+    session_.calibration.ns_per_sample = (*sampler)->ns_per_sample();
+    session_.sources.push_back(*std::move(sampler));
+  }
+
+  Error NothingWorks() const {
+    Error error = refusals_.front();
+    for (std::size_t i = 1; i < refusals_.size(); ++i)
+      error.advice += ". And " + refusals_[i].Message();
+    return error;
+  }
+
+  const SourceChoice& choice_;
+  SessionSources session_;
+  std::vector<Error> refusals_;
+};
+
+}  // namespace
+
+Result<SessionSources> OpenSources(const SourceChoice& choice) { return Opening(choice).Run(); }
+
+std::vector<Probe> ProbeSources() {
+  KernelPerfApi perf;
+  std::vector<Probe> probes{abit::ProbeAbit()};
+  for (Probe& probe : ProbeHardware(perf)) probes.push_back(std::move(probe));
+  probes.push_back(ProbeClock(perf));
+  return probes;
+}
+
+}  // namespace tmprof
