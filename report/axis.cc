@@ -14,7 +14,7 @@ namespace tmprof {
 namespace {
 
 constexpr double kWantedShare = 0.99;
-constexpr std::uint64_t kBlocks = 4096;  // the grain of the choice: 1/4096 of the pages observed
+constexpr std::uint64_t kBlocks = 512;   // the grain of the choice: 1/512 of the pages observed
 constexpr std::uint64_t kGapBudget = 4;  // kept gaps: at most 1/4 of the chosen blocks
 constexpr std::size_t kMaxSegments = 8;
 constexpr double kLogFromRatio = 10;
@@ -69,8 +69,8 @@ void KeepHeaviest(std::vector<Block>& blocks, double total) {
   std::ranges::sort(blocks, {}, &Block::number);
 }
 
-// Joins across gaps, the smallest first and the lowest addresses among equals, while the budget
-// lasts.
+// Joins across gaps, the smallest first and the lowest addresses among equals: while they are
+// small, and then until no more than kMaxSegments are left, unless that doubles the axis.
 std::vector<Run> JoinAcrossSmallGaps(const std::vector<Block>& blocks) {
   const auto gap_before = [&](std::size_t i) {
     return blocks[i].number - blocks[i - 1].number - 1;
@@ -79,11 +79,15 @@ std::vector<Run> JoinAcrossSmallGaps(const std::vector<Block>& blocks) {
   for (std::size_t i = 1; i < blocks.size(); ++i) by_gap.push_back(i);
   std::ranges::stable_sort(by_gap, {}, gap_before);
   std::vector<bool> joined(blocks.size(), false);
-  std::uint64_t budget = blocks.size() / kGapBudget;
+  std::uint64_t added = 0;
+  std::size_t runs_left = blocks.size();
   for (const std::size_t i : by_gap) {
-    if (gap_before(i) > budget) break;
-    budget -= gap_before(i);
+    added += gap_before(i);
+    const std::uint64_t allowed =
+        runs_left > kMaxSegments ? blocks.size() : blocks.size() / kGapBudget;
+    if (added > allowed) break;
     joined[i] = true;
+    --runs_left;
   }
   std::vector<Run> runs;
   for (std::size_t i = 0; i < blocks.size(); ++i) {

@@ -35,8 +35,9 @@ struct AddressAxis {
 
 // With `wanted` unset, the fewest addresses that hold 99 % of the weight (of the pages, when
 // nothing has weight); else all of `wanted` that has spans. Small gaps are kept, at the price of at
-// most a quarter more axis; the others are cut; the lightest stretches are left out when there are
-// more than eight. `spans` ascend and do not overlap. Precondition: max_rows > 0.
+// most a quarter more axis, or twice the axis where that leaves eight stretches or fewer; the
+// others are cut, and the lightest stretches left out until there are eight. `spans` ascend and do
+// not overlap. Precondition: max_rows > 0.
 AddressAxis ChooseAddresses(std::span<const WeightedSpan> spans, std::optional<VpnRange> wanted,
                             std::size_t max_rows);
 

@@ -86,6 +86,7 @@ void Canvas::Text(double x, double y, std::string_view text, double size_px, Acr
   cairo_move_to(context_.get(), shift, (font.ascent - font.descent) / 2);
   SetColour(context_.get(), kInk);
   cairo_show_text(context_.get(), terminated.c_str());
+  cairo_new_path(context_.get());
   cairo_restore(context_.get());
 }
 

@@ -88,7 +88,8 @@ class CellSums {
         std::optional<double>& value = values[row * map_.columns + column];
         if (cell.looked_page_seconds > 0) {
           value = cell.looked_score / cell.looked_page_seconds;
-        } else if (delivered > 0 && (ByDelivery(map_.options.by) || cell.sampled_score > 0)) {
+        } else if (delivered > 0 &&
+                   (ByDelivery(map_.options.by) || cell.samples >= kFewestSamples)) {
           value = cell.sampled_score / delivered;
         }
       }
@@ -101,7 +102,9 @@ class CellSums {
     double looked_score = 0;
     double looked_page_seconds = 0;
     double sampled_score = 0;
+    double samples = 0;
   };
+  static constexpr double kFewestSamples = 4;
 
   // The share of the epoch in which samples, or exact counts, could have arrived.
   double DeliveredShare(const EpochProfile& epoch) const {
@@ -131,6 +134,7 @@ class CellSums {
         cell.looked_page_seconds += pages * seconds;
       } else {
         cell.sampled_score += score_per_page * pages;
+        cell.samples += evidence.samples() * pages / static_cast<double>(range.size().value());
       }
       at = next;
     }
@@ -185,7 +189,7 @@ std::string TimeAxisText(const Heatmap& heatmap, std::size_t width) {
         static_cast<std::size_t>(std::lround((tick - start) / length * static_cast<double>(width)));
     ticks[std::min(at, width)] = '+';
     if (labels.size() < at) labels.resize(at, ' ');
-    if (labels.size() == at) labels += fmt::format("{:g}", tick);
+    if (labels.size() == at) labels += fmt::format("{:g}", tick + 0.0);
   }
   return margin + ticks + "\n" + margin + labels + "  time, s\n";
 }
@@ -193,12 +197,12 @@ std::string TimeAxisText(const Heatmap& heatmap, std::size_t width) {
 }  // namespace
 
 std::string Heatmap::Unit() const {
-  return ScoreUnit(options.model, options.by) + " per page per second";
+  return ScoreUnit(totals, options.model, options.by) + " per page per second";
 }
 
 std::string Heatmap::Title() const {
   if (!target) return fmt::format("{}: no page observed", Printable(totals.trace));
-  return fmt::format("{}: {} (PID {}) by {}", Printable(totals.trace), Printable(target->name),
+  return fmt::format("{}: {} (PID {}), by {}", Printable(totals.trace), Printable(target->name),
                      target->pid.value(), Name(options.by));
 }
 

@@ -31,7 +31,8 @@ struct HeatmapOptions {
 // - by references, and by combined where accessed bits were read in the cell: the mean over the
 //   pages whose bits were read. How much of the cell was read therefore does not matter;
 // - by samples and by truth: the cell's score over all of its pages while the sampler was on;
-// - by combined where no bit was read: as by samples, if there are samples.
+// - by combined where no bit was read: as by samples, if the cell has at least four of them (the
+//   relative error of a count n is 1/sqrt(n)).
 // Else it is unknown, which is not 0.
 struct Heatmap {
   TraceTotals totals;

@@ -20,8 +20,9 @@ constexpr Box kBar{.left = 1110, .top = 80, .width = 24, .height = 560};
 constexpr double kTitle = 20;
 constexpr double kCaption = 17;
 constexpr double kTick = 14;
+constexpr double kSmall = 12;
 constexpr double kTickLength = 6;
-constexpr double kCut = 14;       // height of a cut's band
+constexpr double kCut = 16;       // height of a cut's band
 constexpr double kTickRoom = 34;  // between address ticks
 constexpr Colour kZeroColour{0, 0, 0};
 using enum Canvas::Across;
@@ -95,11 +96,11 @@ void DrawCut(Canvas& canvas, double bottom, PageCount gap) {
     }
   }
   const std::string label = fmt::format("{} cut", HumanSize(gap));
-  const double width = canvas.TextWidth(label, 11) + 12;
+  const double width = canvas.TextWidth(label, kSmall) + 12;
   canvas.Fill(
       {.left = band.right() - width - 6, .top = band.top + 1, .width = width, .height = kCut - 2},
       kPaper);
-  canvas.Text(band.right() - 12, band.top + kCut / 2, label, 11, kRight);
+  canvas.Text(band.right() - 12, band.top + kCut / 2, label, kSmall, kRight);
 }
 
 void DrawAddresses(Canvas& canvas, const Heatmap& heatmap, const Layout& layout) {
@@ -139,7 +140,7 @@ void DrawTime(Canvas& canvas, const Heatmap& heatmap) {
          tick += step) {
       const double x = kPlot.left + (tick - start) / length * kPlot.width;
       canvas.Line(x, kPlot.bottom(), x, kPlot.bottom() + kTickLength, kInk);
-      canvas.Text(x, kPlot.bottom() + 20, fmt::format("{:g}", tick), kTick, kCentre);
+      canvas.Text(x, kPlot.bottom() + 20, fmt::format("{:g}", tick + 0.0), kTick, kCentre);
     }
   }
   canvas.Text(kPlot.left + kPlot.width / 2, kPlot.bottom() + 48,

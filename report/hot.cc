@@ -106,9 +106,9 @@ std::string HotText(const HotList& list) {
                   Percent(row.relative_sd),
                   row.mapping ? Printable(Describe(*row.mapping)) : "unknown"});
   }
-  std::string text =
-      fmt::format("hottest spans by {}; score: {} over {} epochs\n", Name(list.options.by),
-                  ScoreUnit(list.options.model, list.options.by), Grouped(list.totals.epochs));
+  std::string text = fmt::format(
+      "hottest spans by {}; score: {} over {} epochs\n", Name(list.options.by),
+      ScoreUnit(list.totals, list.options.model, list.options.by), Grouped(list.totals.epochs));
   text += table.Text();
   text += fmt::format("{} of {} spans shown, holding {} of the score\n", Grouped(list.rows.size()),
                       Grouped(list.spans), OrUnknown(list.shown_share, Percent));
@@ -144,7 +144,7 @@ std::string HotJson(const HotList& list) {
                    {"epochs", list.totals.epochs},
                    {"by", Name(list.options.by)},
                    {"model", Name(list.options.model)},
-                   {"score_unit", ScoreUnit(list.options.model, list.options.by)},
+                   {"score_unit", ScoreUnit(list.totals, list.options.model, list.options.by)},
                    {"spans", list.spans},
                    {"total_score", list.total_score},
                    {"shown_share", OrNull(list.shown_share)},

@@ -192,9 +192,13 @@ std::vector<std::string> Caveats(const TraceTotals& totals, RankSource source) {
   return caveats;
 }
 
-std::string ScoreUnit(RankModel model, RankSource source) {
+std::string ScoreUnit(const TraceTotals& totals, RankModel model, RankSource source) {
   if (source == RankSource::kTruth) return "accesses";
-  if (model == RankModel::kRate) return "accesses (estimated)";
+  if (model == RankModel::kRate) {
+    // Only accessed bits tie the scale to accesses (Ranker::Score).
+    const bool bits = source != RankSource::kSamples && totals.Delivered(SourceRole::kReferences);
+    return bits ? "accesses (estimated)" : "samples (expected)";
+  }
   return source == RankSource::kCombined ? "references + samples" : std::string(Name(source));
 }
 

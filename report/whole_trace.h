@@ -76,7 +76,7 @@ Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRang
 // what cut the trace short.
 std::vector<std::string> Caveats(const TraceTotals& totals, RankSource source);
 
-// "accesses (estimated)", "references + samples" …: what one unit of score is.
-std::string ScoreUnit(RankModel model, RankSource source);
+// What one unit of score is: "accesses (estimated)", "samples (expected)", "references + samples" …
+std::string ScoreUnit(const TraceTotals& totals, RankModel model, RankSource source);
 
 }  // namespace tmprof

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/convert.h"
+
+#include <stdlib.h>
+
+#include <cstdint>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/report/traces.h"
+
+namespace tmprof {
+namespace {
+
+class ConvertTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "/convert.XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::filesystem::path Output() const { return folder_ / "out"; }
+  std::string Read() const {
+    std::ifstream file(Output(), std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+struct Request {
+  std::uint32_t clock = 0;
+  std::uint64_t object = 0;
+  std::uint32_t bytes = 0;
+  std::int64_t next = 0;
+  bool operator==(const Request&) const = default;
+};
+
+std::vector<Request> Requests(const std::string& file) {
+  std::vector<Request> requests;
+  for (std::size_t at = 0; at + 24 <= file.size(); at += 24) {
+    Request request;
+    std::memcpy(&request.clock, &file[at], 4);
+    std::memcpy(&request.object, &file[at + 4], 8);
+    std::memcpy(&request.bytes, &file[at + 12], 4);
+    std::memcpy(&request.next, &file[at + 16], 8);
+    requests.push_back(request);
+  }
+  return requests;
+}
+
+constexpr std::uint64_t Object(std::uint64_t target, std::uint64_t vpn) {
+  return target << 44 | vpn;
+}
+
+TEST_F(ConvertTest, CsvHasALinePerRecordAndLeavesTheUnknownEmpty) {
+  EpochProfile epoch = MakeEpoch(2, {MakeTarget(0, 10, "a,\"b\"\n")});
+  See(epoch, 0, {{.vpn = 1, .loads = 3}});
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(512)},
+                       .span = PageCount(512),
+                       .looks = 4,
+                       .references = 2,
+                       .first_accesses = 1,
+                       .time_at_risk = LogDuration::FromCode(1),  // 1 ns
+                       .node = NodeId(1)});
+  const Result<ConvertStats> stats = ConvertToCsv(TraceOf({epoch}), Output());
+  ASSERT_TRUE(stats.has_value()) << stats.error().Message();
+  EXPECT_EQ(stats->records, 2u);
+  EXPECT_EQ(Read(),
+            "epoch,start_s,end_s,target,pid,name,start,span_pages,looks,references,first_accesses,"
+            "at_risk_s,load_samples,store_samples,node\r\n"
+            "2,2,3,0,10,\"a,\"\"b\"\"\n\",0x1000,1,0,,,,3,0,\r\n"
+            "2,2,3,0,10,\"a,\"\"b\"\"\n\",0x200000,512,4,2,1,1e-09,0,0,1\r\n");
+}
+
+TEST_F(ConvertTest, OracleGeneralRequestsRunHottestFirstAndNameTheNextOne) {
+  const std::vector targets = {MakeTarget(0, 10, "a"), MakeTarget(3, 11, "b")};
+  EpochProfile zero = MakeEpoch(0, targets);
+  See(zero, 0,
+      {{.vpn = 1, .looks = 9, .references = 1},
+       {.vpn = 2, .looks = 9, .references = 5},
+       {.vpn = 3, .looks = 9}});  // not accessed: no request
+  See(zero, 3, {{.vpn = 512, .looks = 9, .references = 2, .span = 512}});
+  EpochProfile two = MakeEpoch(2, targets);
+  See(two, 0, {{.vpn = 1, .loads = 1}, {.vpn = 4, .loads = 1}});
+  EpochProfile three = MakeEpoch(3, targets);
+  See(three, 0, {{.vpn = 1, .loads = 1}, {.vpn = 2, .loads = 2}});
+  const Result<ConvertStats> stats =
+      ConvertToOracleGeneral(TraceOf({zero, two, three}), RankModel::kSum, Output());
+  ASSERT_TRUE(stats.has_value()) << stats.error().Message();
+  EXPECT_EQ(stats->epochs, 3u);
+  EXPECT_EQ(stats->records, 7u);
+  EXPECT_THAT(Requests(Read()), testing::ElementsAre(Request{0, Object(0, 2), 4096, 6},        // 1
+                                                     Request{0, Object(0, 1), 4096, 4},        // 2
+                                                     Request{0, Object(3, 512), 2097152, -1},  // 3
+                                                     Request{2, Object(0, 1), 4096, 7},        // 4
+                                                     Request{2, Object(0, 4), 4096, -1},       // 5
+                                                     Request{3, Object(0, 2), 4096, -1},       // 6
+                                                     Request{3, Object(0, 1), 4096, -1}));     // 7
+}
+
+TEST_F(ConvertTest, OracleGeneralAgreesWithASearchForwardOverManyEpochs) {
+  std::vector<EpochProfile> epochs;
+  std::uint64_t state = 1;
+  for (std::uint64_t index = 0; index < 40; ++index) {
+    epochs.push_back(MakeEpoch(index, {MakeTarget(0, 10, "t")}));
+    for (std::uint64_t page = 0; page < 3000; ++page) {
+      state = state * 6364136223846793005u + 1442695040888963407u;
+      if (state >> 62 == 0) See(epochs.back(), 0, {{.vpn = page, .loads = 1}});
+    }
+  }
+  ASSERT_TRUE(ConvertToOracleGeneral(TraceOf(std::move(epochs)), RankModel::kSum, Output()));
+  const std::vector<Request> requests = Requests(Read());
+  ASSERT_GT(requests.size(), 20000u);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    std::int64_t next = -1;
+    for (std::size_t j = i + 1; j < requests.size() && next < 0; ++j) {
+      if (requests[j].object == requests[i].object) next = static_cast<std::int64_t>(j + 1);
+    }
+    ASSERT_EQ(requests[i].next, next) << "request " << i + 1;
+  }
+}
+
+TEST_F(ConvertTest, KeepsWhatCameBeforeTheDamage) {
+  EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "t")});
+  See(epoch, 0, {{.vpn = 1, .loads = 1}});
+  const Trace trace = TraceOf({epoch}, BadInput("read trace", "x.data", "checksum differs"));
+  const Result<ConvertStats> stats = ConvertToOracleGeneral(trace, RankModel::kSum, Output());
+  ASSERT_TRUE(stats.has_value());
+  EXPECT_TRUE(stats->damage.has_value());
+  EXPECT_EQ(Requests(Read()).size(), 1u);
+}
+
+TEST_F(ConvertTest, ReportsAFullDiskAndAPlaceThatCannotBeWritten) {
+  EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "t")});
+  const Result<ConvertStats> full = ConvertToCsv(TraceOf({epoch}), "/dev/full");
+  ASSERT_FALSE(full.has_value());
+  EXPECT_EQ(full.error().system_error, ENOSPC);
+  const Result<ConvertStats> nowhere = ConvertToCsv(TraceOf({epoch}), Output() / "no" / "where");
+  ASSERT_FALSE(nowhere.has_value());
+  EXPECT_EQ(nowhere.error().system_error, ENOENT);
+}
+
+TEST_F(ConvertTest, RefusesAnOracleGeneralOutputThatIsNotARegularFile) {
+  const Result<ConvertStats> stats =
+      ConvertToOracleGeneral(TraceOf({}), RankModel::kSum, "/dev/null");
+  ASSERT_FALSE(stats.has_value());
+  EXPECT_EQ(stats.error().kind, ErrorKind::kBadInput);
+}
+
+TEST_F(ConvertTest, RefusesASpanThatTheFormatCannotHold) {
+  EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "t")});
+  See(epoch, 0, {{.vpn = std::uint64_t{1} << 44, .loads = 1}});
+  const Result<ConvertStats> stats =
+      ConvertToOracleGeneral(TraceOf({epoch}), RankModel::kSum, Output());
+  ASSERT_FALSE(stats.has_value());
+  EXPECT_THAT(stats.error().Message(), testing::HasSubstr("does not fit"));
+}
+
+}  // namespace
+}  // namespace tmprof

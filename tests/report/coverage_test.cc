@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/coverage.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/report/traces.h"
+
+namespace tmprof {
+namespace {
+
+// Target 0: pages 1 (bit), 2 (both, over two epochs), 3 (looked at, cold), 8..15 a span with a bit.
+// Target 1: page 1 (sample).
+Trace TwoTargets() {
+  const std::vector targets = {MakeTarget(0, 10, "first"), MakeTarget(1, 11, "second")};
+  EpochProfile one = MakeEpoch(0, targets);
+  See(one, 0,
+      {{.vpn = 1, .looks = 1, .references = 1},
+       {.vpn = 2, .looks = 1, .references = 1},
+       {.vpn = 3, .looks = 1},
+       {.vpn = 8, .looks = 2, .references = 1, .span = 8}});
+  EpochProfile two = MakeEpoch(1, targets);
+  See(two, 0, {{.vpn = 2, .loads = 1}});
+  See(two, 1, {{.vpn = 1, .stores = 4}});
+  return TraceOf({one, two});
+}
+
+TEST(CoverageTest, CountsDistinctBasePagesOverTheTrace) {
+  const Result<Coverage> coverage = MakeCoverage(TwoTargets());
+  ASSERT_TRUE(coverage.has_value());
+  EXPECT_EQ(coverage->all.looked_at, PageCount(11));
+  EXPECT_EQ(coverage->all.references, PageCount(10));
+  EXPECT_EQ(coverage->all.samples, PageCount(2));
+  EXPECT_EQ(coverage->all.references_only, PageCount(9));
+  EXPECT_EQ(coverage->all.samples_only, PageCount(1));
+  EXPECT_EQ(coverage->all.both, PageCount(1));
+  EXPECT_EQ(coverage->all.either, PageCount(11));
+  ASSERT_EQ(coverage->rows.size(), 2u);
+  EXPECT_EQ(coverage->rows[0].seen.either, PageCount(10));
+  EXPECT_EQ(coverage->rows[1].seen.samples_only, PageCount(1));
+}
+
+TEST(CoverageTest, IsASmallTableInText) {
+  EXPECT_EQ(CoverageText(*MakeCoverage(TwoTargets())),
+            "pages detected (distinct 4 KiB pages over the trace)\n"
+            "pid  target       references only  samples only  both  either\n"
+            " 10  first                      9             0     1      10\n"
+            " 11  second                     0             1     0       1\n"
+            "     all targets                9             1     1      11\n");
+}
+
+TEST(CoverageTest, IsOneLinePerTargetInCsv) {
+  EXPECT_EQ(CoverageCsv(*MakeCoverage(TwoTargets())),
+            "target,pid,name,looked_at,references,samples,references_only,samples_only,both,"
+            "either\r\n"
+            "0,10,first,11,10,1,9,0,1,10\r\n"
+            "1,11,second,0,0,1,0,1,0,1\r\n"
+            ",,all targets,11,10,2,9,1,1,11\r\n");
+}
+
+TEST(CoverageTest, DoesNotKnowWhatASourceThatNeverDeliveredWouldHaveSeen) {
+  EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "only")});
+  epoch.sources[1].state = SourceState::kUnavailable;
+  See(epoch, 0, {{.vpn = 1, .looks = 1, .references = 1}});
+  const Result<Coverage> coverage = MakeCoverage(TraceOf({epoch}));
+  ASSERT_TRUE(coverage.has_value());
+  EXPECT_EQ(coverage->all.references, PageCount(1));
+  EXPECT_FALSE(coverage->all.samples.has_value());
+  EXPECT_FALSE(coverage->all.both.has_value());
+  EXPECT_EQ(coverage->all.either, PageCount(1));
+  const auto json = nlohmann::json::parse(CoverageJson(*coverage));
+  EXPECT_TRUE(json["all"]["samples"].is_null());
+  EXPECT_EQ(json["all"]["either"], 1);
+  EXPECT_NE(CoverageText(*coverage).find("unknown"), std::string::npos);
+}
+
+TEST(CoverageTest, OfAnEmptyTraceIsUnknown) {
+  const Result<Coverage> coverage = MakeCoverage(TraceOf({}));
+  ASSERT_TRUE(coverage.has_value());
+  EXPECT_FALSE(coverage->all.either.has_value());
+  EXPECT_TRUE(coverage->rows.empty());
+}
+
+TEST(CoverageTest, ReadsOnlyTheEpochsAskedFor) {
+  const Result<Coverage> coverage = MakeCoverage(TwoTargets(), {.first = 1, .end = 2});
+  ASSERT_TRUE(coverage.has_value());
+  EXPECT_EQ(coverage->all.either, PageCount(2));
+}
+
+}  // namespace
+}  // namespace tmprof

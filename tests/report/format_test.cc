@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/format.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tmprof {
+namespace {
+
+TEST(PrintableTest, LeavesTextOfAnyScriptAlone) {
+  EXPECT_EQ(Printable("redis-server é 名 🙂"), "redis-server é 名 🙂");
+}
+
+TEST(PrintableTest, SpellsOutWhatATerminalWouldActOn) {
+  EXPECT_EQ(Printable("\x1b[31mred\n\t\x7f"), "\\x1b[31mred\\x0a\\x09\\x7f");
+  EXPECT_EQ(Printable("\xc2\x9b[2J"), "\\xc2\\x9b[2J");  // C1 control sequence introducer
+}
+
+TEST(PrintableTest, SpellsOutBytesThatAreNotUtf8) {
+  EXPECT_EQ(Printable("\xff"), "\\xff");
+  EXPECT_EQ(Printable("a\xc3"), "a\\xc3");                           // cut short
+  EXPECT_EQ(Printable("\xc0\xaf"), "\\xc0\\xaf");                    // overlong '/'
+  EXPECT_EQ(Printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");           // surrogate
+  EXPECT_EQ(Printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");  // past U+10FFFF
+}
+
+TEST(CsvTest, QuotesOnlyWhatNeedsIt) {
+  EXPECT_EQ(CsvField("plain text"), "plain text");
+  EXPECT_EQ(CsvField("a,b"), "\"a,b\"");
+  EXPECT_EQ(CsvField("say \"hi\""), "\"say \"\"hi\"\"\"");
+  EXPECT_EQ(CsvField("two\nlines"), "\"two\nlines\"");
+  EXPECT_EQ(CsvField("\x1b[0m"), "\\x1b[0m");
+  EXPECT_EQ(CsvLine({"a", "", "b,c"}), "a,,\"b,c\"\r\n");
+}
+
+TEST(JsonTest, SurvivesTextThatIsNotUtf8) {
+  EXPECT_EQ(JsonText({{"name", "a\xff"}}), "{\n  \"name\": \"a\xef\xbf\xbd\"\n}\n");
+}
+
+TEST(NumbersTest, AreSpelledForPeople) {
+  EXPECT_EQ(HumanSize(PageCount(1)), "4 KiB");
+  EXPECT_EQ(HumanSize(PageCount(512)), "2 MiB");
+  EXPECT_EQ(HumanSize(PageCount(393216)), "1.5 GiB");
+  EXPECT_EQ(Grouped(0), "0");
+  EXPECT_EQ(Grouped(999), "999");
+  EXPECT_EQ(Grouped(1234567), "1 234 567");
+  EXPECT_EQ(Percent(0.125), "12.5 %");
+  EXPECT_EQ(Address(Vpn(0x7f0012345)), "0x7f0012345000");
+}
+
+TEST(TextTableTest, AlignsByCharactersNotBytes) {
+  TextTable table({{"name", TextTable::Align::kLeft}, {"n"}});
+  table.AddRow({"é", "1"});
+  table.AddRow({"abcde", "23"});
+  EXPECT_EQ(table.Text(),
+            "name    n\n"
+            "é       1\n"
+            "abcde  23\n");
+}
+
+TEST(ParseFormatTest, RefusesWhatItDoesNotKnow) {
+  EXPECT_EQ(*ParseFormat("csv"), Format::kCsv);
+  const Result<Format> unknown = ParseFormat("yaml");
+  ASSERT_FALSE(unknown.has_value());
+  EXPECT_EQ(unknown.error().kind, ErrorKind::kBadInput);
+  EXPECT_THAT(unknown.error().Message(), testing::HasSubstr("yaml"));
+}
+
+}  // namespace
+}  // namespace tmprof

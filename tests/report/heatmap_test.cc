@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/heatmap.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/report/pictures.h"
+#include "tests/report/traces.h"
+
+namespace tmprof {
+namespace {
+
+using testing::Optional;
+
+HeatmapOptions Sum(RankSource by, std::size_t rows) {
+  return {.model = RankModel::kSum, .by = by, .max_rows = rows};
+}
+
+// Epochs 0, 1 and 3, 2 was lost. Pages 100 to 103 lie together, 900000 far away.
+// Epoch 0: 100 and 101 have 2 and 4 references, 102 none in 5 looks, 900000 has 3.
+// Epoch 1: 100 has 5 samples.
+// Epoch 3: 103 has one reference; 100 and 101 are one span with 6 references.
+Trace Small() {
+  const std::vector targets = {MakeTarget(0, 10, "hot"), MakeTarget(1, 11, "cool")};
+  EpochProfile zero = MakeEpoch(0, targets);
+  See(zero, 0,
+      {{.vpn = 100, .looks = 5, .references = 2},
+       {.vpn = 101, .looks = 5, .references = 4},
+       {.vpn = 102, .looks = 5},
+       {.vpn = 900000, .looks = 5, .references = 3}});
+  See(zero, 1, {{.vpn = 7, .looks = 5, .references = 1}});
+  EpochProfile one = MakeEpoch(1, targets);
+  See(one, 0, {{.vpn = 100, .loads = 4, .stores = 1}});
+  EpochProfile three = MakeEpoch(3, targets);
+  See(three, 0,
+      {{.vpn = 100, .looks = 6, .references = 6, .span = 2},
+       {.vpn = 103, .looks = 5, .references = 1}});
+  return TraceOf({zero, one, three});
+}
+
+TEST(HeatmapTest, HoldsScorePerPageAndSecondOfTheHottestTarget) {
+  const Result<Heatmap> map = MakeHeatmap(Small(), Sum(RankSource::kReferences, 10));
+  ASSERT_TRUE(map.has_value());
+  EXPECT_EQ(map->target->pid, Pid(10));
+  ASSERT_EQ(map->addresses.segments.size(), 2u);
+  ASSERT_EQ(map->addresses.rows, 5u);  // 100, 101, 102, 103 | 900000
+  ASSERT_EQ(map->columns, 4u);
+  EXPECT_EQ(map->column_length, std::chrono::seconds(1));
+  EXPECT_THAT(map->At(0, 0), Optional(2.0));
+  EXPECT_THAT(map->At(1, 0), Optional(4.0));
+  EXPECT_THAT(map->At(2, 0), Optional(0.0));  // looked at and cold
+  EXPECT_EQ(map->At(3, 0), std::nullopt);     // not looked at
+  EXPECT_THAT(map->At(4, 0), Optional(3.0));
+  EXPECT_EQ(map->At(0, 1), std::nullopt);  // samples say nothing about references
+  for (std::size_t row = 0; row < 5; ++row) EXPECT_EQ(map->At(row, 2), std::nullopt);  // lost
+  EXPECT_THAT(map->At(0, 3), Optional(3.0));  // half of the span's six
+  EXPECT_THAT(map->At(1, 3), Optional(3.0));
+}
+
+TEST(HeatmapTest, IsTheMeanOverTheReadPagesOfACell) {
+  HeatmapOptions options = Sum(RankSource::kReferences, 1);
+  options.addresses = VpnRange{Vpn(100), Vpn(104)};
+  const Result<Heatmap> map = MakeHeatmap(Small(), options);
+  ASSERT_EQ(map->addresses.rows, 1u);
+  EXPECT_THAT(map->At(0, 0), Optional(2.0));        // (2 + 4 + 0) / 3
+  EXPECT_THAT(map->At(0, 3), Optional(7.0 / 3.0));  // (6 + 1) / 3
+}
+
+TEST(HeatmapTest, SpreadsSamplesOverAllPagesOfACell) {
+  HeatmapOptions options = Sum(RankSource::kSamples, 1);
+  options.addresses = VpnRange{Vpn(100), Vpn(104)};
+  const Result<Heatmap> map = MakeHeatmap(Small(), options);
+  EXPECT_THAT(map->At(0, 0), Optional(0.0));   // the sampler was on and saw nothing
+  EXPECT_THAT(map->At(0, 1), Optional(1.25));  // 5 / 4
+  EXPECT_EQ(map->At(0, 2), std::nullopt);      // lost
+}
+
+TEST(HeatmapTest, FallsBackToSamplesWhereNoBitWasReadIfTheyAreEnough) {
+  const Result<Heatmap> map = MakeHeatmap(Small(), Sum(RankSource::kCombined, 10));
+  EXPECT_THAT(map->At(0, 0), Optional(2.0));
+  EXPECT_THAT(map->At(0, 1), Optional(5.0));
+  EXPECT_EQ(map->At(1, 1), std::nullopt);  // no sample is no evidence
+}
+
+TEST(HeatmapTest, DoesNotTakeAGatedSamplerForACalmProgram) {
+  EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "t")});
+  See(epoch, 0, {{.vpn = 1, .looks = 1, .references = 1}});
+  epoch.sources[1].state = SourceState::kGated;
+  const Result<Heatmap> map = MakeHeatmap(TraceOf({epoch}), Sum(RankSource::kSamples, 4));
+  ASSERT_FALSE(map->cells.empty());
+  EXPECT_EQ(map->At(0, 0), std::nullopt);
+}
+
+TEST(HeatmapTest, PutsSeveralEpochsIntoAColumnWhenThereAreMoreThanFit) {
+  HeatmapOptions options = Sum(RankSource::kReferences, 1);
+  options.addresses = VpnRange{Vpn(100), Vpn(101)};
+  options.max_columns = 2;
+  const Result<Heatmap> map = MakeHeatmap(Small(), options);
+  ASSERT_EQ(map->columns, 2u);
+  EXPECT_EQ(map->epochs_per_column, 2u);
+  EXPECT_EQ(map->column_length, std::chrono::seconds(2));
+  EXPECT_THAT(map->At(0, 0), Optional(2.0));  // read in one epoch of two
+  EXPECT_THAT(map->At(0, 1), Optional(3.0));
+}
+
+TEST(HeatmapTest, ShowsTheProcessAskedForOrRefuses) {
+  HeatmapOptions options = Sum(RankSource::kReferences, 10);
+  options.pid = Pid(11);
+  EXPECT_EQ(MakeHeatmap(Small(), options)->target->name, "cool");
+  options.pid = Pid(12);
+  const Result<Heatmap> none = MakeHeatmap(Small(), options);
+  ASSERT_FALSE(none.has_value());
+  EXPECT_EQ(none.error().ExitStatus(), 2);
+}
+
+TEST(HeatmapTest, IsDrawnWithCharactersInText) {
+  EXPECT_EQ(HeatmapText(*MakeHeatmap(Small(), Sum(RankSource::kReferences, 10)), 37),
+            "test.data: hot (PID 10), by references\n"
+            "       address\n"
+            "    0xdbba0000 |%%%%%               |\n"
+            "~~~~~~~~~~ cut: 3.433 GiB ~~~~~~~~~~~\n"
+            "       0x67000 |               =====|\n"
+            "       0x66000 |.....               |\n"
+            "       0x65000 |@@@@@          %%%%%|\n"
+            "       0x64000 |*****          %%%%%|\n"
+            "               +---------+---------+\n"
+            "               0         2         4  time, s\n"
+            "scale: blank not observed, '.' 0, ':-=+*#%@' 0 to 4 references per page per second\n"
+            "a row is 4 KiB, a column 1 s; shown: 100 % of the score of this target\n");
+}
+
+TEST(HeatmapTest, IsAMatrixInJsonAndALinePerCellInCsv) {
+  const Result<Heatmap> map = MakeHeatmap(Small(), Sum(RankSource::kReferences, 10));
+  const auto json = nlohmann::json::parse(HeatmapJson(*map));
+  EXPECT_EQ(json["unit"], "references per page per second");
+  ASSERT_EQ(json["rows"].size(), 5u);
+  EXPECT_EQ(json["rows"][0]["start"], "0x64000");
+  EXPECT_EQ(json["rows"][1]["values"], (nlohmann::json{4.0, nullptr, nullptr, 3.0}));
+  const std::string csv = HeatmapCsv(*map);
+  EXPECT_THAT(csv, testing::StartsWith("time_start_s,time_end_s,address_start,address_end,value\r\n"
+                                       "0,1,0x64000,0x65000,2\r\n"
+                                       "1,2,0x64000,0x65000,\r\n"));
+  EXPECT_EQ(std::ranges::count(csv, '\n'), 1 + 5 * 4);
+}
+
+TEST(HeatmapTest, PaintsHotZeroAndUnknownApart) {
+  HeatmapOptions options = Sum(RankSource::kReferences, 4);
+  options.addresses = VpnRange{Vpn(100), Vpn(104)};
+  const Result<std::string> png = HeatmapPng(*MakeHeatmap(Small(), options));
+  ASSERT_TRUE(png.has_value());
+  const Picture picture(*png);
+  EXPECT_EQ(picture.width(), 1280);
+  EXPECT_EQ(picture.height(), 800);
+  // The plot is 880 x 560 at (190, 80): a column is 220 wide, a row 140 high, low addresses below.
+  const std::uint32_t hottest = picture.At(190 + 110, 80 + 140 * 2 + 70);  // 101: 4 references
+  const std::uint32_t zero = picture.At(190 + 110, 80 + 140 + 70);         // 102
+  EXPECT_LE(Difference(hottest, Rgb(HeatColour(1))), 2u);
+  EXPECT_EQ(zero, 0u);
+  // An unknown cell is hatched in light greys.
+  bool stroke = false;
+  for (int dx = 0; dx < 16; ++dx) {
+    const std::uint32_t pixel = picture.At(190 + 330 + dx, 80 + 70);
+    EXPECT_GE(pixel & 0xff, 0xb0u);
+    EXPECT_EQ(pixel & 0xff, pixel >> 16);
+    stroke = stroke || pixel != picture.At(190 + 330, 80 + 70);
+  }
+  EXPECT_TRUE(stroke);
+}
+
+TEST(HeatmapTest, OfAnEmptyTraceSaysSo) {
+  const Result<Heatmap> map = MakeHeatmap(TraceOf({}), {});
+  ASSERT_TRUE(map.has_value());
+  EXPECT_EQ(HeatmapText(*map, 80), "test.data: no page observed\n");
+  EXPECT_TRUE(HeatmapPng(*map).has_value());
+  EXPECT_TRUE(nlohmann::json::parse(HeatmapJson(*map))["rows"].empty());
+}
+
+}  // namespace
+}  // namespace tmprof

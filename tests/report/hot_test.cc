@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/hot.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/report/traces.h"
+
+namespace tmprof {
+namespace {
+
+constexpr HotOptions kSum{.model = RankModel::kSum};
+
+Mapping MakeMapping(std::uint64_t start, std::uint64_t end, MappingKind kind, std::string path) {
+  return {.range = {Vpn(start), Vpn(end)}, .kind = kind, .path = std::move(path)};
+}
+
+// Scores by references + samples: page 16: 3 + 4 = 7; page 17: 1; page 18: 1; the span of 8 pages
+// at 32: 8, which is 1 per page; page 16 of target 1: 2.
+Trace Ranked() {
+  Target first = MakeTarget(0, 10, "first");
+  first.mappings = {MakeMapping(16, 18, MappingKind::kHeap, ""),
+                    MakeMapping(32, 64, MappingKind::kFile, "/lib/a,\"b\".so")};
+  EpochProfile epoch = MakeEpoch(0, {first, MakeTarget(1, 11, "second")});
+  epoch.sources[1] = SampleSource(8);
+  epoch.sources[1].details = {{"no_address", 2}, {"kernel_mode", 4}};
+  See(epoch, 0,
+      {{.vpn = 16, .looks = 5, .references = 3, .loads = 3, .stores = 1},
+       {.vpn = 17, .looks = 2, .references = 1},
+       {.vpn = 18, .loads = 1},
+       {.vpn = 19, .looks = 2},
+       {.vpn = 32, .looks = 9, .references = 8, .span = 8}});
+  See(epoch, 1, {{.vpn = 16, .stores = 2}});
+  return TraceOf({epoch});
+}
+
+std::vector<std::uint64_t> Starts(const HotList& list) {
+  std::vector<std::uint64_t> starts;
+  for (const HotList::Row& row : list.rows) starts.push_back(row.start.value());
+  return starts;
+}
+
+TEST(HotListTest, RanksByScorePerPageThenByKeyAndLeavesOutTheCold) {
+  const Result<HotList> list = MakeHotList(Ranked(), kSum);
+  ASSERT_TRUE(list.has_value());
+  EXPECT_THAT(Starts(*list), testing::ElementsAre(16, 16, 17, 18, 32));
+  EXPECT_EQ(list->rows[0].target.pid, Pid(10));
+  EXPECT_EQ(list->rows[1].target.pid, Pid(11));
+  EXPECT_EQ(list->rows[4].score, 8);
+  EXPECT_EQ(list->rows[4].span, PageCount(8));
+  EXPECT_EQ(list->spans, 5u);
+  EXPECT_EQ(list->total_score, 19);
+}
+
+TEST(HotListTest, TellsTheShareOfTheScoreThatIsShown) {
+  HotOptions options = kSum;
+  options.limit = 2;
+  const Result<HotList> list = MakeHotList(Ranked(), options);
+  ASSERT_TRUE(list.has_value());
+  EXPECT_THAT(Starts(*list), testing::ElementsAre(16, 16));
+  EXPECT_DOUBLE_EQ(*list->shown_share, 9.0 / 19);
+}
+
+TEST(HotListTest, CountsOnlyTheSourceAskedFor) {
+  HotOptions options = kSum;
+  options.by = RankSource::kReferences;
+  EXPECT_THAT(Starts(*MakeHotList(Ranked(), options)), testing::ElementsAre(16, 17, 32));
+  options.by = RankSource::kSamples;
+  EXPECT_THAT(Starts(*MakeHotList(Ranked(), options)), testing::ElementsAre(16, 16, 18));
+}
+
+TEST(HotListTest, ShowsOneProcessWhenAsked) {
+  HotOptions options = kSum;
+  options.pid = Pid(11);
+  const Result<HotList> list = MakeHotList(Ranked(), options);
+  EXPECT_THAT(Starts(*list), testing::ElementsAre(16));
+  EXPECT_EQ(list->total_score, 2);
+}
+
+TEST(HotListTest, IsATableInText) {
+  EXPECT_EQ(HotText(*MakeHotList(Ranked(), kSum)),
+            "hottest spans by combined; score: references + samples over 1 epochs\n"
+            "rank  pid  target    start    span  references  loads+stores  score      +-  mapping\n"
+            "   1   10  first   0x10000   4 KiB           3           3+1      7  37.8 %  heap\n"
+            "   2   11  second  0x10000   4 KiB     unknown           0+2      2  70.7 %  unknown\n"
+            "   3   10  first   0x11000   4 KiB           1           0+0      1   100 %  heap\n"
+            "   4   10  first   0x12000   4 KiB     unknown           1+0      1   100 %  unknown\n"
+            "   5   10  first   0x20000  32 KiB           8           0+0      8  35.4 %  file "
+            "/lib/a,\"b\".so\n"
+            "5 of 5 spans shown, holding 100 % of the score\n"
+            "note: clock: of 8 samples, 25 % have no address, 50 % fell in the kernel\n");
+}
+
+TEST(HotListTest, ShowsTheSamplersBlindSpotsOnlyBesideItsOwnRankings) {
+  HotOptions options = kSum;
+  options.by = RankSource::kReferences;
+  EXPECT_THAT(HotText(*MakeHotList(Ranked(), options)),
+              testing::Not(testing::HasSubstr("no address")));
+}
+
+TEST(HotListTest, QuotesPathsInCsvAndKeepsUnknownEmpty) {
+  const std::string csv = HotCsv(*MakeHotList(Ranked(), kSum));
+  EXPECT_THAT(csv, testing::HasSubstr(",file,\"/lib/a,\"\"b\"\".so\"\r\n"));
+  EXPECT_THAT(csv, testing::HasSubstr("2,1,11,second,0x10000,1,,0,2,2,"));
+}
+
+TEST(HotListTest, HasNullForUnknownInJson) {
+  const auto json = nlohmann::json::parse(HotJson(*MakeHotList(Ranked(), kSum)));
+  EXPECT_EQ(json["rows"][0]["start"], "0x10000");
+  EXPECT_EQ(json["rows"][0]["mapping"]["kind"], "heap");
+  EXPECT_TRUE(json["rows"][0]["mapping"]["path"].is_null());
+  EXPECT_TRUE(json["rows"][1]["references"].is_null());
+  EXPECT_TRUE(json["rows"][1]["mapping"].is_null());
+  EXPECT_EQ(json["shown_share"], 1.0);
+}
+
+TEST(HotListTest, NamesTheLatestMappingOfAPage) {
+  std::vector<EpochProfile> epochs;
+  for (const std::uint64_t index : {0, 1, 2}) {
+    Target target = MakeTarget(0, 10, "t");
+    if (index == 0) target.mappings = {MakeMapping(1, 2, MappingKind::kHeap, "")};
+    if (index == 1) target.mappings = {MakeMapping(1, 2, MappingKind::kShared, "/dev/shm/x")};
+    epochs.push_back(MakeEpoch(index, {target}));  // gone in the last
+    See(epochs.back(), 0, {{.vpn = 1, .loads = 1}});
+  }
+  const Result<HotList> list = MakeHotList(TraceOf(std::move(epochs)), kSum);
+  ASSERT_EQ(list->rows.size(), 1u);
+  ASSERT_TRUE(list->rows[0].mapping.has_value());
+  EXPECT_EQ(list->rows[0].mapping->path, "/dev/shm/x");
+}
+
+TEST(HotListTest, GivesTargetsThatEndedEarlyTheirAccessesOverTheWholeTrace) {
+  // Both pages are read once per second of CPU time; the first target ended after one epoch of two.
+  EpochProfile one = MakeEpoch(0, {MakeTarget(0, 10, "short"), MakeTarget(1, 11, "long")});
+  See(one, 0, {{.vpn = 1, .looks = 1, .references = 1}});
+  See(one, 1, {{.vpn = 1, .looks = 1, .references = 1}});
+  EpochProfile two = MakeEpoch(1, {MakeTarget(1, 11, "long")});
+  See(two, 1, {{.vpn = 1, .looks = 1, .references = 1}});
+  const Result<HotList> list =
+      MakeHotList(TraceOf({one, two}), {.model = RankModel::kRate, .by = RankSource::kReferences});
+  ASSERT_TRUE(list.has_value());
+  ASSERT_EQ(list->rows.size(), 2u);
+  EXPECT_EQ(list->rows[0].target.pid, Pid(11));
+  EXPECT_GT(list->rows[1].score, 0);
+}
+
+TEST(HotListTest, OfAnEmptyTraceIsEmpty) {
+  const Result<HotList> list = MakeHotList(TraceOf({}), {});
+  ASSERT_TRUE(list.has_value());
+  EXPECT_TRUE(list->rows.empty());
+  EXPECT_FALSE(list->shown_share.has_value());
+  EXPECT_THAT(HotText(*list), testing::HasSubstr("0 of 0 spans shown, holding unknown"));
+}
+
+}  // namespace
+}  // namespace tmprof

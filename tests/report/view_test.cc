@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// What holds for every row of the table of views.
+
+#include "report/view.h"
+
+#include <stdlib.h>
+
+#include <cerrno>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "proto/trace_file.h"
+#include "tests/report/traces.h"
+
+namespace tmprof {
+namespace {
+
+Trace OnePage(std::string name = "one") {
+  EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, std::move(name))});
+  See(epoch, 0, {{.vpn = 5, .looks = 3, .references = 2, .loads = 1}});
+  return TraceOf({epoch});
+}
+
+class EveryView : public testing::TestWithParam<View> {};
+
+TEST_P(EveryView, IsFoundByItsNameAndDescribesItself) {
+  const Result<const View*> found = FindView(GetParam().name);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ((*found)->name, GetParam().name);
+  EXPECT_FALSE(GetParam().description.empty());
+}
+
+TEST_P(EveryView, SpeaksEveryFormatWhateverTheTraceHolds) {
+  for (const Trace& trace : {TraceOf({}), OnePage()}) {
+    for (const RankModel model : {RankModel::kSum, RankModel::kRate}) {
+      for (const RankSource by : {RankSource::kReferences, RankSource::kSamples,
+                                  RankSource::kCombined, RankSource::kTruth}) {
+        const ViewOptions options{.model = model, .by = by};
+        const auto text = RenderView(GetParam().name, trace, options, Format::kText);
+        ASSERT_TRUE(text.has_value());
+        EXPECT_TRUE(text->output.ends_with('\n'));
+        const auto csv = RenderView(GetParam().name, trace, options, Format::kCsv);
+        ASSERT_TRUE(csv.has_value());
+        EXPECT_TRUE(csv->output.ends_with("\r\n"));
+        const auto json = RenderView(GetParam().name, trace, options, Format::kJson);
+        ASSERT_TRUE(json.has_value());
+        EXPECT_EQ(nlohmann::json::parse(json->output)["view"], GetParam().name);
+      }
+    }
+  }
+}
+
+TEST_P(EveryView, DrawsAPictureOrRefusesTo) {
+  const auto rendered = RenderView(GetParam().name, OnePage(), {}, Format::kText, true);
+  ASSERT_EQ(rendered.has_value(), GetParam().has_png);
+  if (rendered) {
+    EXPECT_THAT(*rendered->png, testing::StartsWith("\x89PNG"));
+  }
+}
+
+TEST_P(EveryView, ReportsWhatCameBeforeTheDamageAndTheDamage) {
+  EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "t")});
+  See(epoch, 0, {{.vpn = 5, .looks = 3, .references = 2}});
+  const Trace trace = TraceOf({epoch}, BadInput("read trace", "x.data", "checksum differs"));
+  const auto whole = RenderView(GetParam().name, TraceOf({epoch}), {}, Format::kCsv);
+  const auto rendered = RenderView(GetParam().name, trace, {}, Format::kCsv);
+  ASSERT_TRUE(rendered.has_value());
+  EXPECT_EQ(rendered->output, whole->output);
+  EXPECT_TRUE(rendered->damage.has_value());
+  EXPECT_FALSE(whole->damage.has_value());
+}
+
+TEST_P(EveryView, LetsNoControlCharacterThroughToTheTerminal) {
+  const auto text =
+      RenderView(GetParam().name, OnePage("\x1b[2J\xff\xc2\x9b"), {}, Format::kText, false);
+  ASSERT_TRUE(text.has_value());
+  EXPECT_THAT(text->output, testing::Not(testing::HasSubstr("\x1b")));
+  EXPECT_THAT(text->output, testing::Not(testing::HasSubstr("\xc2\x9b")));
+}
+
+TEST_P(EveryView, IsTheSameEachTime) {
+  for (const Format format : {Format::kText, Format::kJson, Format::kCsv}) {
+    EXPECT_EQ(RenderView(GetParam().name, OnePage(), {}, format)->output,
+              RenderView(GetParam().name, OnePage(), {}, format)->output);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, EveryView, testing::ValuesIn(Views().begin(), Views().end()),
+                         [](const auto& row) { return std::string(row.param.name); });
+
+TEST(ViewTest, RefusesAnUnknownNameAndListsTheKnownOnes) {
+  const auto rendered = RenderView("flame", OnePage(), {}, Format::kText);
+  ASSERT_FALSE(rendered.has_value());
+  EXPECT_EQ(rendered.error().ExitStatus(), 2);
+  EXPECT_THAT(rendered.error().Message(),
+              testing::HasSubstr("summary, hot, coverage, heatmap, cdf"));
+}
+
+TEST(ViewTest, ReadsATraceFileAndKnowsWhetherItWasFinished) {
+  std::string folder = testing::TempDir() + "/view.XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::filesystem::path path = std::filesystem::path(folder) / "t.data";
+  const Trace made = OnePage();
+  EpochProfile epoch;
+  ASSERT_TRUE(*(*made.open())->Next(epoch));
+  for (const bool finish : {false, true}) {
+    Result<TraceWriter> writer = TraceWriter::Create(path, made.info);
+    ASSERT_TRUE(writer.has_value());
+    ASSERT_TRUE(writer->Write(epoch).has_value());
+    if (finish) {
+      ASSERT_TRUE(writer->Finish().has_value());
+    }
+    const Result<Trace> trace = OpenTraceFile(path);
+    ASSERT_TRUE(trace.has_value());
+    const auto json = RenderView("summary", *trace, {}, Format::kJson);
+    ASSERT_TRUE(json.has_value());
+    const auto parsed = nlohmann::json::parse(json->output);
+    EXPECT_EQ(parsed["finished"], finish);
+    EXPECT_EQ(parsed["trace"], "t.data");
+    EXPECT_EQ(parsed["footprint_pages"], 1);
+  }
+  EXPECT_FALSE(OpenTraceFile(path.parent_path() / "none.data").has_value());
+  std::filesystem::remove_all(folder);
+}
+
+TEST(WriteFileTest, ReportsAFullDisk) {
+  const Status written = WriteFile("/dev/full", "x");
+  ASSERT_FALSE(written.has_value());
+  EXPECT_EQ(written.error().system_error, ENOSPC);
+}
+
+}  // namespace
+}  // namespace tmprof
