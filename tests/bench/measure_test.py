@@ -12,6 +12,8 @@ BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(BENCH))
 
+import measure
+
 
 def command(name: str):
     """A command of bench/ as a module: its file has no suffix."""
@@ -21,7 +23,6 @@ def command(name: str):
     return module
 
 
-measure = command("measure.py")
 overhead = command("overhead")
 mmap_latency = command("mmap_latency")
 
