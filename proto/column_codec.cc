@@ -104,7 +104,7 @@ void EncodeCodes(std::span<const std::uint64_t> values, std::size_t plain_overfl
   column.set_coding(wire::COLUMN_CODING_CODES);
   std::string& codes = *column.mutable_codes();
   codes.resize(values.size());
-  const auto write = [&](auto code_of) {
+  const auto write = [&](const auto& code_of) {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const std::uint64_t code = code_of(values[i]);
       codes[i] = static_cast<char>(code);

@@ -46,14 +46,15 @@ struct TraceReader::State {
 
 Status TraceReader::State::ReadHeader() {
   if (Status status = frames.ReadPreamble(); !status) return status;
-  const Result<std::optional<Frame>> frame = frames.Next();
-  if (!frame) return Fail(frame.error());
-  if (!*frame) return Fail(frames.FrameError(kPreambleBytes, "the file is cut before its header"));
-  if ((*frame)->kind != FrameKind::kHeader) {
-    return Damaged(**frame, "it is not the header, which comes first");
+  const Result<std::optional<Frame>> next = frames.Next();
+  if (!next) return Fail(next.error());
+  const std::optional<Frame>& frame = *next;
+  if (!frame) return Fail(frames.FrameError(kPreambleBytes, "the file is cut before its header"));
+  if (frame->kind != FrameKind::kHeader) {
+    return Damaged(*frame, "it is not the header, which comes first");
   }
   wire::TraceHeader header;
-  if (Status status = Parse(**frame, "header", header); !status) return status;
+  if (Status status = Parse(*frame, "header", header); !status) return status;
   info = DecodeInfo(header);
   return {};
 }
@@ -80,29 +81,31 @@ Status TraceReader::State::ReadEnd(const Frame& frame) {
                                       "but {} and {} are here",
                                       end.epochs(), end.records(), epochs, records));
   }
-  const Result<std::optional<Frame>> after = frames.Next();
-  if (!after) return Fail(after.error());
-  if (*after) return Damaged(**after, "it follows the end of the trace");
+  const Result<std::optional<Frame>> next = frames.Next();
+  if (!next) return Fail(next.error());
+  const std::optional<Frame>& after = *next;
+  if (after) return Damaged(*after, "it follows the end of the trace");
   return {};
 }
 
 Result<bool> TraceReader::State::Next(EpochProfile& epoch) {
   while (true) {
-    const Result<std::optional<Frame>> frame = frames.Next();
-    if (!frame) return Fail(frame.error());
-    if (!*frame) return false;
-    switch ((*frame)->kind) {
+    const Result<std::optional<Frame>> next = frames.Next();
+    if (!next) return Fail(next.error());
+    const std::optional<Frame>& frame = *next;
+    if (!frame) return false;
+    switch (frame->kind) {
       case FrameKind::kEpoch: {
-        if (Status status = ReadEpoch(**frame, epoch); !status) return Fail(status.error());
+        if (Status status = ReadEpoch(*frame, epoch); !status) return Fail(status.error());
         return true;
       }
       case FrameKind::kEnd: {
-        if (Status status = ReadEnd(**frame); !status) return Fail(status.error());
+        if (Status status = ReadEnd(*frame); !status) return Fail(status.error());
         finished = true;
         return false;
       }
       case FrameKind::kHeader:
-        return Damaged(**frame, "it is a second header");
+        return Damaged(*frame, "it is a second header");
     }
     // A kind of a later version that an older reader may skip (README.md).
   }
