@@ -35,7 +35,7 @@ static inline uint32_t tmprof_data_src_is_store(uint64_t word)
  * PERF_MEM_LVLNUM_NA where the PMU fills mem_lvl only. A miss bit in mem_lvl says nothing about
  * who served the access.
  */
-static inline enum tmprof_data_source tmprof_data_source(uint64_t word)
+static inline enum tmprof_data_source tmprof_decode_data_source(uint64_t word)
 {
 	uint32_t op = TMPROF_DATA_SRC_FIELD(word, OP, 5);
 	uint32_t level = TMPROF_DATA_SRC_FIELD(word, LVL, 14);

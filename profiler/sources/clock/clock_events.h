@@ -43,7 +43,7 @@ std::chrono::nanoseconds PrimePeriod(std::chrono::nanoseconds wanted);
 
 // CPU time that one sample costs the thread it hits, in nanoseconds: throughput of a loop of random
 // updates with and without samples, in alternating windows of CPU time, median of the pairs. Takes
-// about 150 ms of CPU time on a thread of its own.
+// about 200 ms of CPU time on a thread of its own.
 Result<double> MeasureSampleCost(PerfApi& api, const ClockSetup& setup);
 
 }  // namespace tmprof

@@ -91,7 +91,7 @@ void HardwareSampler::Handle(const PerfRecord& record) {
 }
 
 void HardwareSampler::Handle(const PerfSample& sample) {
-  switch (tmprof_data_source(*sample.data_source)) {
+  switch (tmprof_decode_data_source(*sample.data_source)) {
     case TMPROF_SOURCE_NOT_DEMAND:
       ++counts_.not_demand;
       return;

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profiler/gate/gate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace tmprof {
+namespace {
+
+// The kernel's generic events, which libpfm4 encodes for every CPU model.
+constexpr const char* kLlcMisses = "perf::LLC-LOAD-MISSES";
+constexpr const char* kDtlbMisses = "perf::DTLB-LOAD-MISSES";
+
+constexpr unsigned kThresholdPercent = TMPROF_GATE_THRESHOLD_PERMILLE / 10;
+
+}  // namespace
+
+Result<GateMode> ParseGateMode(std::string_view text) {
+  if (text == "auto") return GateMode{};
+  if (text == "off")
+    return GateMode{.samples = false, .references = false, .best_available = false};
+  GateMode mode{.samples = false, .references = false, .best_available = false};
+  const auto bad = [&] {
+    return Fail(BadInput("read gate mode", fmt::format("'{}'", text),
+                         "must be auto, off, or a list of llc and tlb"));
+  };
+  for (std::string_view rest = text;;) {
+    const std::string_view item = rest.substr(0, rest.find(','));
+    if (item == "llc" && !mode.samples) {
+      mode.samples = true;
+    } else if (item == "tlb" && !mode.references) {
+      mode.references = true;
+    } else {
+      return bad();
+    }
+    if (item.size() == rest.size()) return mode;
+    rest.remove_prefix(item.size() + 1);
+  }
+}
+
+Result<SystemCounter> SystemCounter::Open(PerfApi& api, const EventEncoder& encode,
+                                          const std::string& event) {
+  auto attr = encode(event);
+  if (!attr) return std::unexpected(attr.error());
+  attr->read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
+  SystemCounter counter(api);
+  for (const CpuId cpu : api.OnlineCpus()) {
+    auto fd = OpenEvent(api, {.name = event, .attr = *attr}, std::nullopt, cpu);
+    if (!fd) return std::unexpected(fd.error());
+    counter.cpus_.push_back({std::move(*fd), {}});
+  }
+  return counter;
+}
+
+std::optional<std::uint64_t> SystemCounter::TakeCount() {
+  std::uint64_t total = 0;
+  bool known = true;
+  for (PerCpu& cpu : cpus_) {
+    const auto now = api_->Read(cpu.fd.get());
+    if (!now) {
+      known = false;
+      continue;
+    }
+    const CounterReading last = std::exchange(cpu.last, *now);
+    const std::uint64_t counted = now->count - last.count;
+    const std::uint64_t enabled = now->enabled_ns - last.enabled_ns;
+    const std::uint64_t running = now->running_ns - last.running_ns;
+    if (running == 0 && enabled > 0) {
+      known = false;
+    } else if (running < enabled) {
+      total += static_cast<std::uint64_t>(
+          std::llround(static_cast<double>(counted) * static_cast<double>(enabled) /
+                       static_cast<double>(running)));
+    } else {
+      total += counted;
+    }
+  }
+  if (!known) return std::nullopt;
+  return total;
+}
+
+Result<Gate> Gate::Create(PerfApi& api, const EventEncoder& encode, const GateMode& mode) {
+  Gate gate;
+  const auto set_up = [&](Role& role, bool gated, const char* event, const char* unit) -> Status {
+    role.gated = gated;
+    role.unit = unit;
+    if (!gated) return {};
+    auto counter = SystemCounter::Open(api, encode, event);
+    if (counter) {
+      role.counter = std::move(*counter);
+      return {};
+    }
+    if (!mode.best_available) return std::unexpected(counter.error());
+    role.refused = counter.error();
+    return {};
+  };
+  if (Status done = set_up(gate.samples_, mode.samples, kLlcMisses, "LLC misses"); !done) {
+    return std::unexpected(done.error());
+  }
+  if (Status done = set_up(gate.references_, mode.references, kDtlbMisses, "dTLB misses"); !done) {
+    return std::unexpected(done.error());
+  }
+  return gate;
+}
+
+RoleDecision Gate::DecideByCount(Role& role, std::optional<std::uint64_t> count) const {
+  const tmprof_gate_decision decision = tmprof_gate_decide(
+      role.state, count.has_value(), count.value_or(0), TMPROF_GATE_THRESHOLD_PERMILLE);
+  role.state = decision.next;
+  RoleDecision result{.active = decision.active, .basis = {}, .refused = role.refused};
+  result.basis = decision.known
+                     ? fmt::format("{} {} in the period, on above {} % of at most {}", *count,
+                                   role.unit, kThresholdPercent, decision.next.max_count)
+                     : fmt::format("{} could not be read: on", role.unit);
+  return result;
+}
+
+RoleDecision Gate::DecideReferencesByStall(std::optional<double> memory_stall_share) {
+  constexpr double kResolution = 1e6;  // the gate compares whole numbers
+  std::optional<std::uint64_t> count;
+  if (memory_stall_share) {
+    count = static_cast<std::uint64_t>(
+        std::llround(std::clamp(*memory_stall_share, 0.0, 1.0) * kResolution));
+  }
+  const std::uint64_t before = references_.state.max_count;
+  const tmprof_gate_decision decision = tmprof_gate_decide(
+      references_.state, count.has_value(), count.value_or(0), TMPROF_GATE_THRESHOLD_PERMILLE);
+  references_.state = decision.next;
+  RoleDecision result{.active = decision.active, .basis = {}, .refused = references_.refused};
+  if (!decision.known) {
+    result.basis = before > 0 ? "memory-stall share unknown in this period: on"
+                              : "no dTLB counter and no memory-stall share: always on";
+    return result;
+  }
+  result.basis = fmt::format("memory-stall share {:.1f} %, on above {} % of at most {:.1f} %",
+                             100 * *memory_stall_share, kThresholdPercent,
+                             100 * static_cast<double>(decision.next.max_count) / kResolution);
+  return result;
+}
+
+GateDecision Gate::Decide(std::optional<double> memory_stall_share) {
+  const auto always_on = [](const Role& role, const char* basis) {
+    return RoleDecision{.active = true, .basis = basis, .refused = role.refused};
+  };
+  GateDecision decision;
+  if (!samples_.gated) {
+    decision.samples = always_on(samples_, "not gated");
+  } else if (samples_.counter) {
+    decision.samples = DecideByCount(samples_, samples_.counter->TakeCount());
+  } else {
+    decision.samples = always_on(samples_, "no LLC counter: always on");
+  }
+  if (!references_.gated) {
+    decision.references = always_on(references_, "not gated");
+  } else if (references_.counter) {
+    decision.references = DecideByCount(references_, references_.counter->TakeCount());
+  } else {
+    decision.references = DecideReferencesByStall(memory_stall_share);
+  }
+  return decision;
+}
+
+std::vector<Probe> ProbeGate(PerfApi& api, const EventEncoder& encode) {
+  std::vector<Probe> probes;
+  const auto add = [&](const char* name, const char* event, const char* otherwise) {
+    const auto counter = SystemCounter::Open(api, encode, event);
+    Probe probe{.name = name,
+                .job = ProbeJob::kGate,
+                .usable = counter.has_value(),
+                .label = event,
+                .system_error = std::nullopt,
+                .detail = "counts on every CPU",
+                .fix = {}};
+    if (!counter) {
+      probe.label = otherwise;
+      probe.system_error = counter.error().system_error;
+      probe.detail = counter.error().Message();
+      probe.fix = counter.error().advice;
+    }
+    probes.push_back(std::move(probe));
+  };
+  add("llc", kLlcMisses, "sampler always on");
+  add("dtlb", kDtlbMisses, "clock samples' memory-stall share");
+  return probes;
+}
+
+}  // namespace tmprof

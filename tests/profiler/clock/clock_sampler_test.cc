@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sampler on a kernel made of fixtures.
+
+#include "profiler/sources/clock/clock_sampler.h"
+
+#include <asm/perf_regs.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <fstream>
+
+#include "tests/profiler/perf/fake_perf_api.h"
+
+namespace tmprof {
+namespace {
+
+using ::testing::HasSubstr;
+
+class StoppedClock final : public Clock {
+ public:
+  MonotonicTime Now() const override { return now; }
+  MonotonicTime now;
+};
+
+constexpr std::uint64_t kCodeStart = 0x401000;
+constexpr std::uint64_t kIp = kCodeStart + 100;
+constexpr std::uint32_t kPid = 100;
+
+class ClockSamplerTest : public ::testing::Test {
+ protected:
+  ClockSamplerTest() {
+    api_.threads[Pid(kPid)] = {Tid(kPid)};
+    api_.code_start = kCodeStart;
+    PutCodeBeforeIp({0x48, 0x8b, 0x03});  // mov rax, [rbx]
+  }
+
+  void PutCodeBeforeIp(const std::vector<std::uint8_t>& code) {
+    api_.code.assign(4096, 0x90);
+    std::ranges::copy(
+        code, api_.code.begin() + static_cast<std::ptrdiff_t>(kIp - kCodeStart - code.size()));
+  }
+
+  ClockSampler& Sampler(const ClockSampler::Options& options = {.max_overhead = 0.01,
+                                                                .ns_per_sample = 10'000.0,
+                                                                .tracefs = "/nonexistent"}) {
+    auto sampler = ClockSampler::Create(api_, clock_, options);
+    EXPECT_TRUE(sampler.has_value());
+    sampler_ = std::move(*sampler);
+    TrackedProcess target;
+    target.id = TargetId(1);
+    target.pid = Pid(kPid);
+    EXPECT_TRUE(sampler_->SetTargets({target}).has_value());
+    return *sampler_;
+  }
+
+  // rbx is the address that the code before kIp loads from.
+  static std::vector<std::byte> Sample(std::uint64_t rbx, std::uint64_t time = 0,
+                                       std::uint16_t mode = PERF_RECORD_MISC_USER,
+                                       std::uint64_t flags = 0) {
+    RecordBytes record(PERF_RECORD_SAMPLE, mode);
+    record.Word(kIp).Pair(kPid, kPid).Word(time).Word(PERF_SAMPLE_REGS_ABI_64);
+    for (int number = 0; number < 64; ++number) {
+      if (!(kUserRegisterMask >> number & 1)) continue;
+      record.Word(number == PERF_REG_X86_BX      ? rbx
+                  : number == PERF_REG_X86_IP    ? kIp
+                  : number == PERF_REG_X86_FLAGS ? flags
+                                                 : 0);
+    }
+    return record.Build();
+  }
+
+  static std::vector<std::byte> Exec(std::uint64_t time) {
+    return RecordBytes(PERF_RECORD_COMM, PERF_RECORD_MISC_COMM_EXEC)
+        .Pair(kPid, kPid)
+        .Word(0x6873)
+        .Pair(kPid, kPid)
+        .Word(time)
+        .Build();
+  }
+
+  static std::uint64_t Detail(const SourceEpoch& epoch, const std::string& name) {
+    for (const NamedCount& detail : epoch.status.details) {
+      if (detail.name == name) return detail.count;
+    }
+    return 0;
+  }
+
+  FakePerfApi api_;
+  StoppedClock clock_;
+  std::unique_ptr<ClockSampler> sampler_;
+};
+
+TEST_F(ClockSamplerTest, CreditsThePageThatThePrecedingInstructionRead) {
+  ClockSampler& sampler = Sampler();
+  api_.Write(0, Sample(0x7000'1234));
+  api_.Write(0, Sample(0x7000'1fff));
+  const SourceEpoch epoch = sampler.TakeEpoch();
+  ASSERT_EQ(epoch.samples.size(), 1u);
+  EXPECT_EQ(epoch.samples[0].key, (PageKey{TargetId(1), Vpn(0x70001)}));
+  EXPECT_EQ(epoch.samples[0].loads, 2u);
+  EXPECT_EQ(epoch.samples[0].stores, 0u);
+  EXPECT_EQ(epoch.status.name, "clock");
+  EXPECT_EQ(epoch.status.label, "clock (memory-stall time)");
+  EXPECT_EQ(epoch.status.observations, 2u);
+}
+
+TEST_F(ClockSamplerTest, ReadsTheCodeOfAnInstructionOnce) {
+  ClockSampler& sampler = Sampler();
+  for (int i = 0; i < 10; ++i) api_.Write(0, Sample(0x7000'0000));
+  sampler.Service();
+  const int reads = api_.memory_reads;
+  for (int i = 0; i < 10; ++i) api_.Write(0, Sample(0x7000'0000));
+  EXPECT_EQ(sampler.TakeEpoch().status.observations, 20u);
+  EXPECT_EQ(api_.memory_reads, reads);
+}
+
+TEST_F(ClockSamplerTest, DecodesAnewAfterExecAndRefusesSamplesOfTheCodeBefore) {
+  ClockSampler& sampler = Sampler();
+  api_.Write(0, Sample(0x7000'0000, 10));
+  sampler.Service();
+  PutCodeBeforeIp({0x48, 0x89, 0x03});  // mov [rbx], rax
+  api_.Write(0, Exec(20));
+  api_.Write(0, Sample(0x7000'0000, 19));
+  api_.Write(0, Sample(0x7000'0000, 21));
+  const SourceEpoch epoch = sampler.TakeEpoch();
+  ASSERT_EQ(epoch.samples.size(), 1u);
+  EXPECT_EQ(epoch.samples[0].loads, 1u);
+  EXPECT_EQ(epoch.samples[0].stores, 1u);
+  EXPECT_EQ(Detail(epoch, "no_address_undecodable"), 1u);
+  EXPECT_EQ(Detail(epoch, "decoded"), 2u);
+}
+
+TEST_F(ClockSamplerTest, AccountsForEverySample) {
+  ClockSampler& sampler = Sampler();
+  api_.Write(0, Sample(0x7000'0000));
+  api_.Write(0, Sample(0, 0, PERF_RECORD_MISC_KERNEL));
+  api_.Write(0, Sample(0, 0, PERF_RECORD_MISC_KERNEL));
+  api_.Write(0, RecordBytes(PERF_RECORD_LOST).Word(1).Word(30).Build());
+  api_.Write(0, RecordBytes(PERF_RECORD_THROTTLE).Word(0).Word(0).Word(0).Build());
+  sampler.Service();
+  PutCodeBeforeIp({0x48, 0x8b, 0x1b});  // mov rbx, [rbx]
+  api_.Write(0, Exec(1));
+  api_.Write(0, Sample(0x7000'0000, 2));
+  const SourceEpoch epoch = sampler.TakeEpoch();
+  EXPECT_EQ(epoch.status.observations, 1u);
+  EXPECT_EQ(epoch.status.lost, 30u);
+  EXPECT_EQ(Detail(epoch, "kernel_mode"), 2u);
+  EXPECT_EQ(Detail(epoch, "no_address"), 1u);
+  EXPECT_EQ(Detail(epoch, "no_address_clobbered"), 1u);
+  EXPECT_EQ(Detail(epoch, "throttled"), 1u);
+  EXPECT_EQ(sampler.TakeEpoch().status.observations, 0u);
+}
+
+TEST_F(ClockSamplerTest, ReportsTheShareOfTheEpochItWasOn) {
+  ClockSampler& sampler = Sampler();
+  clock_.now += std::chrono::milliseconds(300);
+  sampler.SetActive(false);
+  clock_.now += std::chrono::milliseconds(700);
+  SourceEpoch epoch = sampler.TakeEpoch();
+  EXPECT_DOUBLE_EQ(epoch.status.duty_cycle.value(), 0.3);
+  EXPECT_EQ(epoch.status.state, SourceState::kActive);
+  clock_.now += std::chrono::seconds(1);
+  epoch = sampler.TakeEpoch();
+  EXPECT_DOUBLE_EQ(epoch.status.duty_cycle.value(), 0.0);
+  EXPECT_EQ(epoch.status.state, SourceState::kGated);
+  EXPECT_TRUE(api_.enabled.empty());
+}
+
+TEST_F(ClockSamplerTest, ForgetsCodeThatMayHaveChangedWhileItWasOff) {
+  ClockSampler& sampler = Sampler();
+  api_.Write(0, Sample(0x7000'0000));
+  sampler.SetActive(false);
+  PutCodeBeforeIp({0x48, 0x89, 0x03});  // mov [rbx], rax
+  sampler.SetActive(true);
+  api_.Write(0, Sample(0x7000'0000));
+  EXPECT_EQ(sampler.TakeEpoch().samples.at(0).stores, 1u);
+}
+
+TEST_F(ClockSamplerTest, SetsTheRateFromCostAndBudgetUpToTheCap) {
+  EXPECT_DOUBLE_EQ(Sampler().rate_hz(), 1'000);  // 1 % of a second, 10 us each
+  EXPECT_DOUBLE_EQ(
+      Sampler({.max_overhead = 1, .ns_per_sample = 1'000.0, .tracefs = "/nonexistent"}).rate_hz(),
+      20'000);
+  for (const FakePerfApi::Opened& event : api_.EventsOf(Tid(kPid))) {
+    EXPECT_GE(event.attr.sample_period, 50'000u);
+  }
+}
+
+TEST_F(ClockSamplerTest, RefusesABudgetOutsideOfZeroToOne) {
+  for (const double bad : {0.0, -0.1, 1.5, std::numeric_limits<double>::quiet_NaN()}) {
+    const auto sampler = ClockSampler::Create(
+        api_, clock_, {.max_overhead = bad, .ns_per_sample = 1e4, .tracefs = {}});
+    ASSERT_FALSE(sampler.has_value()) << bad;
+    EXPECT_EQ(sampler.error().kind, ErrorKind::kBadInput);
+  }
+}
+
+TEST_F(ClockSamplerTest, TellsTheStallShareOnceItHasEnoughSamples) {
+  ClockSampler& sampler = Sampler();
+  for (int i = 0; i < 10; ++i) api_.Write(0, Sample(0x7000'0000, 1));
+  sampler.Service();
+  EXPECT_EQ(sampler.MemoryStallShare(), std::nullopt);
+  for (int i = 0; i < 3'000; ++i) {
+    api_.Write(0, Sample(0x7000'0000, 1));
+    if (i % 1'000 == 0) sampler.Service();
+  }
+  sampler.Service();
+  EXPECT_DOUBLE_EQ(sampler.MemoryStallShare().value(), 1.0);
+  PutCodeBeforeIp({0x48, 0x89, 0xd8});  // mov rax, rbx
+  api_.Write(0, Exec(2));
+  for (int i = 0; i < 3'000; ++i) {
+    api_.Write(0, Sample(0, 3));
+    if (i % 1'000 == 0) sampler.Service();
+  }
+  sampler.Service();
+  EXPECT_LT(sampler.MemoryStallShare().value(), 0.01);
+}
+
+TEST_F(ClockSamplerTest, SamplesUserModeAloneWhereTheKernelMayNotBeSeenAndSaysSo) {
+  api_.refuse = [](const perf_event_attr& attr, std::optional<Tid>) -> std::optional<int> {
+    if (!attr.exclude_kernel) return EACCES;
+    return std::nullopt;
+  };
+  ClockSampler& sampler = Sampler();
+  api_.Write(0, Sample(0x7000'0000));
+  const SourceEpoch epoch = sampler.TakeEpoch();
+  EXPECT_EQ(epoch.status.observations, 1u);
+  EXPECT_THAT(epoch.status.note, HasSubstr("kernel time not seen"));
+  for (const NamedCount& detail : epoch.status.details) EXPECT_NE(detail.name, "kernel_mode");
+}
+
+TEST_F(ClockSamplerTest, SaysWhyItCannotStart) {
+  api_.refuse = [](const perf_event_attr&, std::optional<Tid>) { return ENOSYS; };
+  const auto sampler = ClockSampler::Create(api_, clock_, {});
+  ASSERT_FALSE(sampler.has_value());
+  EXPECT_EQ(sampler.error().system_error, ENOSYS);
+  const Probe probe = ProbeClock(api_, "/nonexistent");
+  EXPECT_FALSE(probe.usable);
+  EXPECT_EQ(probe.system_error, ENOSYS);
+  EXPECT_THAT(probe.fix, HasSubstr("CONFIG_PERF_EVENTS"));
+}
+
+TEST_F(ClockSamplerTest, KeepsWorkingWithTheTargetsItGotWhenDescriptorsRunOut) {
+  ClockSampler& sampler = Sampler();
+  api_.threads[Pid(200)] = {Tid(200)};
+  api_.refuse = [](const perf_event_attr&, std::optional<Tid>) { return EMFILE; };
+  TrackedProcess first;
+  first.pid = Pid(kPid);
+  TrackedProcess second;
+  second.id = TargetId(2);
+  second.pid = Pid(200);
+  EXPECT_TRUE(sampler.SetTargets({first, second}).has_value());
+  EXPECT_THAT(sampler.TakeEpoch().status.note, HasSubstr("EMFILE"));
+}
+
+// With ticks, the kernel does not say which mode it interrupted.
+class TickTest : public ClockSamplerTest {
+ protected:
+  TickTest() {
+    std::string pattern = ::testing::TempDir() + "/tracefs.XXXXXX";
+    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
+    tracefs_ = pattern;
+    const auto event = tracefs_ / "events/irq_vectors/local_timer_entry";
+    std::filesystem::create_directories(event);
+    std::ofstream(event / "id") << "165\n";
+  }
+  ~TickTest() override { std::filesystem::remove_all(tracefs_); }
+
+  ClockSampler& TickSampler() {
+    return Sampler({.max_overhead = 0.01, .ns_per_sample = 10'000.0, .tracefs = tracefs_});
+  }
+  static std::vector<std::byte> Tick(std::uint64_t flags) {
+    return Sample(0x7000'0000, 0, PERF_RECORD_MISC_KERNEL, flags);
+  }
+  static constexpr std::uint64_t kInterrupts = 1U << 9, kResume = 1U << 16;
+
+  std::filesystem::path tracefs_;
+};
+
+TEST_F(TickTest, TakesRecordsFromTheTickAndInterruptsFromTheClock) {
+  TickSampler();
+  const auto events = api_.EventsOf(Tid(kPid));
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].attr.type, static_cast<std::uint32_t>(PERF_TYPE_TRACEPOINT));
+  EXPECT_EQ(events[0].attr.config, 165u);
+  EXPECT_EQ(events[0].attr.sample_period, 1u);
+  EXPECT_TRUE(api_.redirected.contains(events[0].fd));
+  EXPECT_EQ(events[1].attr.config, static_cast<std::uint64_t>(PERF_COUNT_SW_CPU_CLOCK));
+  EXPECT_FALSE(api_.redirected.contains(events[1].fd));
+}
+
+TEST_F(TickTest, TakesATickInUserCodeAsASample) {
+  ClockSampler& sampler = TickSampler();
+  api_.Write(0, Tick(kInterrupts));
+  const SourceEpoch epoch = sampler.TakeEpoch();
+  EXPECT_EQ(epoch.status.observations, 1u);
+  EXPECT_EQ(Detail(epoch, "kernel_mode"), 0u);
+}
+
+TEST_F(TickTest, TakesATickInAFaultHandlerAsKernelTime) {
+  ClockSampler& sampler = TickSampler();
+  api_.Write(0, Tick(kInterrupts | kResume));
+  const SourceEpoch epoch = sampler.TakeEpoch();
+  EXPECT_EQ(epoch.status.observations, 0u);
+  EXPECT_EQ(Detail(epoch, "kernel_mode"), 1u);
+}
+
+TEST_F(TickTest, TakesATickBetweenTwoIterationsOfAStringInstructionAsUserTime) {
+  ClockSampler& sampler = TickSampler();
+  PutCodeBeforeIp({0x90});
+  api_.code[kIp - kCodeStart] = 0xf3;  // rep stosq
+  api_.code[kIp - kCodeStart + 1] = 0x48;
+  api_.code[kIp - kCodeStart + 2] = 0xab;
+  api_.Write(0, Tick(kInterrupts | kResume));
+  EXPECT_EQ(sampler.TakeEpoch().status.observations, 1u);
+}
+
+TEST_F(TickTest, TakesATickInASystemCallAsKernelTime) {
+  ClockSampler& sampler = TickSampler();
+  PutCodeBeforeIp({0x0f, 0x05});
+  api_.Write(0, Tick(kInterrupts));
+  const SourceEpoch epoch = sampler.TakeEpoch();
+  EXPECT_EQ(Detail(epoch, "kernel_mode"), 1u);
+  EXPECT_EQ(Detail(epoch, "no_address"), 0u);
+}
+
+TEST(ClockProbe, SaysThatTicksNeedTracefsAndThatTheClockWorksWithoutThem) {
+  FakePerfApi api;
+  const Probe probe = ProbeClock(api, "/nonexistent/tracing");
+  EXPECT_TRUE(probe.usable);
+  EXPECT_THAT(probe.detail, HasSubstr("ticks not used"));
+  EXPECT_THAT(probe.detail, HasSubstr("ENOENT"));
+  EXPECT_THAT(probe.fix, HasSubstr("mount -t tracefs nodev /nonexistent/tracing"));
+}
+
+TEST(PrimePeriod, IsTheNextPrime) {
+  using std::chrono::nanoseconds;
+  EXPECT_EQ(PrimePeriod(nanoseconds(2)), nanoseconds(2));
+  EXPECT_EQ(PrimePeriod(nanoseconds(90)), nanoseconds(97));
+  EXPECT_EQ(PrimePeriod(nanoseconds(1'000'000)), nanoseconds(1'000'003));
+  EXPECT_EQ(PrimePeriod(nanoseconds(0)), nanoseconds(2));
+}
+
+TEST(CulpritCache, IsBoundedAndForgetsOneProcessAlone) {
+  FakePerfApi api;
+  CulpritCache cache(api);
+  cache.Find(Pid(1), 0x1000);
+  cache.Find(Pid(2), 0x1000);
+  cache.Forget(Pid(1));
+  EXPECT_EQ(cache.size(), 1u);
+  cache.Find(Pid(2), 0x1000);
+  EXPECT_EQ(cache.decoded(), 2u);
+  for (std::uint64_t ip = 0; ip < CulpritCache::kMaxEntries + 10; ++ip) cache.Find(Pid(3), ip);
+  EXPECT_LE(cache.size(), CulpritCache::kMaxEntries);
+}
+
+TEST(CulpritCache, DecodesAtTheStartOfAMappingWhereTheBytesBeforeAreUnreadable) {
+  FakePerfApi api;
+  api.code_start = 0x401000;
+  api.code.assign(4096, 0x90);
+  api.code[7] = 0x48;  // mov rax, [rbx], ending at 0x40100a
+  api.code[8] = 0x8b;
+  api.code[9] = 0x03;
+  CulpritCache cache(api);
+  EXPECT_EQ(cache.Find(Pid(1), 0x40100a).outcome, OperandOutcome::kAddress);
+}
+
+}  // namespace
+}  // namespace tmprof

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "profiler/sources/perf/task_events.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include "tests/profiler/perf/fake_perf_api.h"
+
+namespace tmprof {
+namespace {
+
+constexpr std::size_t kRingBytes = 4096;
+
+TaskEvents Create(FakePerfApi& api) {
+  TaskEvents::Event event{.event = {.name = "cpu-clock", .attr = {}}, .writes_ring = true};
+  event.event.attr.type = PERF_TYPE_SOFTWARE;
+  event.event.attr.config = PERF_COUNT_SW_CPU_CLOCK;
+  event.event.attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME;
+  auto events = TaskEvents::Create(api, {event}, kRingBytes);
+  EXPECT_TRUE(events.has_value());
+  return std::move(*events);
+}
+
+const TaskEvents::Visit kIgnore = [](const PerfRecord&) {};
+
+TEST(TaskEvents, OpensOneInheritedEventPerThreadAndCpuIntoThatCpusRing) {
+  FakePerfApi api;
+  api.cpus = {CpuId(0), CpuId(2)};
+  api.threads[Pid(100)] = {Tid(100), Tid(101)};
+  TaskEvents events = Create(api);
+  ASSERT_TRUE(events.Follow({Pid(100)}, kIgnore).has_value());
+  const std::vector<int> rings = events.RingFds();
+  ASSERT_EQ(rings.size(), 2u);
+  for (const Tid thread : {Tid(100), Tid(101)}) {
+    const auto opened = api.EventsOf(thread);
+    ASSERT_EQ(opened.size(), 2u);
+    EXPECT_EQ(opened[0].cpu, CpuId(0));
+    EXPECT_EQ(opened[1].cpu, CpuId(2));
+    EXPECT_TRUE(opened[0].attr.inherit);
+    EXPECT_EQ(api.redirected[opened[0].fd], rings[0]);
+    EXPECT_EQ(api.redirected[opened[1].fd], rings[1]);
+  }
+}
+
+TEST(TaskEvents, AttachesThreadsThatAppearWhileItAttaches) {
+  FakePerfApi api;
+  api.threads[Pid(100)] = {Tid(100)};
+  int asked = 0;
+  api.on_threads = [&] {
+    if (++asked == 2) api.threads[Pid(100)].push_back(Tid(101));
+  };
+  TaskEvents events = Create(api);
+  ASSERT_TRUE(events.Follow({Pid(100)}, kIgnore).has_value());
+  EXPECT_EQ(api.EventsOf(Tid(101)).size(), 1u);
+}
+
+TEST(TaskEvents, DoesNotAttachAThreadTwiceThatHasInheritedTheEvent) {
+  FakePerfApi api;
+  api.threads[Pid(100)] = {Tid(100)};
+  api.on_open = [&](const FakePerfApi::Opened& opened) {
+    if (opened.thread != Tid(100)) return;
+    api.threads[Pid(100)].push_back(Tid(101));
+    api.Write(0, ForkRecord(100, 100, 101, 100));
+  };
+  TaskEvents events = Create(api);
+  ASSERT_TRUE(events.Follow({Pid(100)}, kIgnore).has_value());
+  EXPECT_TRUE(api.EventsOf(Tid(101)).empty());
+}
+
+TEST(TaskEvents, LeavesAForkedChildToInheritance) {
+  FakePerfApi api;
+  api.threads = {{Pid(100), {Tid(100)}}, {Pid(200), {Tid(200)}}};
+  TaskEvents events = Create(api);
+  ASSERT_TRUE(events.Follow({Pid(100)}, kIgnore).has_value());
+  api.Write(0, ForkRecord(200, 100, 200, 100));
+  ASSERT_TRUE(events.Follow({Pid(100), Pid(200)}, kIgnore).has_value());
+  EXPECT_TRUE(api.EventsOf(Tid(200)).empty());
+}
+
+TEST(TaskEvents, KnowsAChildByItsAncestorsWhereTheForkWasNotRecorded) {
+  FakePerfApi api;
+  api.threads = {{Pid(100), {Tid(100)}}, {Pid(300), {Tid(300)}}};
+  api.parents = {{Pid(300), Pid(200)}, {Pid(200), Pid(100)}};
+  TaskEvents events = Create(api);
+  ASSERT_TRUE(events.Follow({Pid(100)}, kIgnore).has_value());
+  ASSERT_TRUE(events.Follow({Pid(100), Pid(300)}, kIgnore).has_value());
+  EXPECT_TRUE(api.EventsOf(Tid(300)).empty());
+}
+
+// Counts how many of the events of a thread are still open: closing is seen through the real
+// descriptor number, so the fake hands out real ones.
+class ClosingTest : public ::testing::Test {
+ protected:
+  bool IsOpen(Tid thread) {
+    const auto opened = api_.EventsOf(thread);
+    return !opened.empty() && ::fcntl(opened.back().fd, F_GETFD) >= 0;
+  }
+  FakePerfApi api_;
+};
+
+TEST_F(ClosingTest, KeepsAnExitedParentsEventsOpenForItsChildren) {
+  // Real descriptors: the numbers that follow a duplicate of standard error.
+  api_.threads = {{Pid(100), {Tid(100)}}};
+  TaskEvents events = Create(api_);
+  const int real = ::dup(STDERR_FILENO);
+  ASSERT_GE(real, 0);
+  api_.next_fd = real;
+  ASSERT_TRUE(events.Follow({Pid(100)}, kIgnore).has_value());
+  api_.Write(0, ForkRecord(200, 100, 200, 100));
+  ASSERT_TRUE(events.Follow({Pid(100), Pid(200)}, kIgnore).has_value());
+  api_.threads.clear();
+  api_.threads[Pid(200)] = {Tid(200)};
+  ASSERT_TRUE(events.Follow({Pid(200)}, kIgnore).has_value());
+  EXPECT_TRUE(IsOpen(Tid(100)));
+  ASSERT_TRUE(events.Follow({}, kIgnore).has_value());
+  EXPECT_FALSE(IsOpen(Tid(100)));
+}
+
+TEST(TaskEvents, FollowsAProcessAgainAfterItWasDropped) {
+  FakePerfApi api;
+  api.threads[Pid(100)] = {Tid(100)};
+  TaskEvents events = Create(api);
+  ASSERT_TRUE(events.Follow({Pid(100)}, kIgnore).has_value());
+  ASSERT_TRUE(events.Follow({}, kIgnore).has_value());
+  ASSERT_TRUE(events.Follow({Pid(100)}, kIgnore).has_value());
+  EXPECT_EQ(api.EventsOf(Tid(100)).size(), 2u);
+}
+
+TEST(TaskEvents, TakesAVanishedThreadAsNoError) {
+  FakePerfApi api;
+  api.threads[Pid(100)] = {Tid(100), Tid(101)};
+  api.refuse = [](const perf_event_attr&, std::optional<Tid> thread) -> std::optional<int> {
+    if (thread == Tid(100)) return ESRCH;
+    return std::nullopt;
+  };
+  TaskEvents events = Create(api);
+  EXPECT_TRUE(events.Follow({Pid(100)}, kIgnore).has_value());
+  EXPECT_EQ(api.EventsOf(Tid(101)).size(), 1u);
+}
+
+TEST(TaskEvents, ReportsRefusalAndKeepsWhatItHasOpened) {
+  FakePerfApi api;
+  api.threads[Pid(100)] = {Tid(100), Tid(101)};
+  api.refuse = [](const perf_event_attr&, std::optional<Tid> thread) -> std::optional<int> {
+    if (thread == Tid(101)) return EMFILE;
+    return std::nullopt;
+  };
+  TaskEvents events = Create(api);
+  const Status status = events.Follow({Pid(100)}, kIgnore);
+  ASSERT_FALSE(status.has_value());
+  EXPECT_EQ(status.error().system_error, EMFILE);
+  EXPECT_TRUE(events.HasEvents());
+}
+
+TEST(TaskEvents, DisablesWhatItHasAndWhatItAttachesLater) {
+  FakePerfApi api;
+  api.threads = {{Pid(100), {Tid(100)}}, {Pid(200), {Tid(200)}}};
+  TaskEvents events = Create(api);
+  ASSERT_TRUE(events.Follow({Pid(100)}, kIgnore).has_value());
+  EXPECT_FALSE(api.enabled.empty());
+  events.SetEnabled(false);
+  ASSERT_TRUE(events.Follow({Pid(100), Pid(200)}, kIgnore).has_value());
+  EXPECT_EQ(api.EventsOf(Tid(200)).size(), 1u);
+  EXPECT_TRUE(api.enabled.empty());
+  events.SetEnabled(true);
+  EXPECT_EQ(api.enabled.size(), 2u);
+}
+
+TEST(TaskEvents, CountsBytesThatMakeNoSense) {
+  FakePerfApi api;
+  TaskEvents events = Create(api);
+  api.Write(0, RecordBytes(PERF_RECORD_FORK).Build());  // a fork without a body
+  api.Write(0, std::vector<std::byte>(24));
+  events.Drain(kIgnore);
+  EXPECT_EQ(events.corrupt_bytes(), 8u + 24u);
+}
+
+}  // namespace
+}  // namespace tmprof
