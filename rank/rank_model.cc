@@ -233,18 +233,23 @@ void Ranker::Absorb(const EpochProfile& profile) {
 
   const bool is_truth = HasTruth(profile);
   const PageColumns& pages = profile.pages;
-  spare_.key.clear();
-  spare_.span_pages.clear();
-  spare_.evidence.clear();
-  const std::size_t rows = pages.size() + (keep > 0 ? table_.size() : 0);
-  spare_.key.reserve(rows);
-  spare_.span_pages.reserve(rows);
-  spare_.evidence.reserve(rows);
   if (keep == 0) {
+    spare_.key.resize(pages.size());
+    spare_.span_pages.resize(pages.size());
+    spare_.evidence.resize(pages.size());
     for (std::size_t i = 0; i < pages.size(); ++i) {
-      Push(spare_, pages.key(i), pages.span_pages[i], EvidenceAt(pages, i, is_truth));
+      spare_.key[i] = pages.key(i);
+      spare_.span_pages[i] = pages.span_pages[i];
+      spare_.evidence[i] = EvidenceAt(pages, i, is_truth);
     }
   } else {
+    const std::size_t rows = pages.size() + table_.size();
+    spare_.key.clear();
+    spare_.key.reserve(rows);
+    spare_.span_pages.clear();
+    spare_.span_pages.reserve(rows);
+    spare_.evidence.clear();
+    spare_.evidence.reserve(rows);
     OldEvidence old(table_, keep, keep_accesses);
     for (std::size_t i = 0; i < pages.size(); ++i) {
       Evidence evidence = EvidenceAt(pages, i, is_truth);
@@ -287,13 +292,19 @@ Ranker::TargetTime Ranker::TimeOf(TargetId target) const {
 }
 
 Scores Ranker::Score(RankSource source) const {
+  Scores scores;
+  Score(source, scores);
+  return scores;
+}
+
+void Ranker::Score(RankSource source, Scores& scores) const {
   if (options_.model == RankModel::kRate && source != RankSource::kTruth) {
-    return EstimateByRate(source).score;
+    scores = EstimateByRate(source).score;
+    return;
   }
-  Scores scores(table_.size());
+  scores.resize(table_.size());
   std::ranges::transform(table_.evidence, scores.begin(),
                          [source](const Evidence& evidence) { return Count(evidence, source); });
-  return scores;
 }
 
 Estimates Ranker::Estimate(RankSource source) const {

@@ -90,11 +90,13 @@ class Ranker {
   void Absorb(const EpochProfile& profile);
   void Forget();  // as if new
 
+  // Stays where it is, untouched, until the call of Absorb() after the next one.
   const EvidenceTable& table() const { return table_; }
 
   // kRate: estimated accesses within the last absorbed epoch, or expected samples where no bit was
   // ever read. kSum: plain counts. kTruth: exact accesses, which a half-life does not carry over.
   Scores Score(RankSource source) const;
+  void Score(RankSource source, Scores& scores) const;  // the same, into memory of the caller's
   Estimates Estimate(RankSource source) const;
 
  private:
@@ -110,7 +112,7 @@ class Ranker {
 
   Options options_;
   EvidenceTable table_;
-  EvidenceTable spare_;            // the next table is built here; keeps its memory
+  EvidenceTable spare_;            // the table before; the next one is built in its memory
   std::vector<TargetTime> times_;  // ascending by target
   TargetTime unlisted_;            // for targets that no profile lists
   std::optional<MonotonicTime> last_end_;

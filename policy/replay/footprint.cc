@@ -14,21 +14,6 @@ bool Observed(const PageColumns& pages, std::size_t i) {
 
 }  // namespace
 
-std::optional<std::uint64_t> Footprint::Walk::IndexOf(PageKey key, std::uint64_t span_pages) {
-  while (run_ < runs_.size() &&
-         (runs_[run_].target < key.target ||
-          (runs_[run_].target == key.target && runs_[run_].end <= key.vpn.value()))) {
-    ++run_;
-  }
-  if (run_ == runs_.size()) return std::nullopt;
-  const Run& run = runs_[run_];
-  const std::uint64_t start = key.vpn.value();
-  if (run.target != key.target || start < run.start || run.end - start < span_pages) {
-    return std::nullopt;
-  }
-  return run.first_index + (start - run.start);
-}
-
 void Footprint::Add(const PageColumns& pages) {
   Walk walk(*this);
   bool is_new = false;

@@ -49,6 +49,22 @@ class Footprint {
   PageCount size_;
 };
 
+inline std::optional<std::uint64_t> Footprint::Walk::IndexOf(PageKey key,
+                                                             std::uint64_t span_pages) {
+  while (run_ < runs_.size() &&
+         (runs_[run_].target < key.target ||
+          (runs_[run_].target == key.target && runs_[run_].end <= key.vpn.value()))) {
+    ++run_;
+  }
+  if (run_ == runs_.size()) return std::nullopt;
+  const Run& run = runs_[run_];
+  const std::uint64_t start = key.vpn.value();
+  if (run.target != key.target || start < run.start || run.end - start < span_pages) {
+    return std::nullopt;
+  }
+  return run.first_index + (start - run.start);
+}
+
 // What a first pass over a trace finds. `damage`: the stream's error, if it ended in one; the rest
 // then stands for the epochs before it.
 struct FootprintScan {

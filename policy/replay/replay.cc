@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -16,7 +17,9 @@ namespace {
 // 4 TiB of footprint: 8 GiB of placements. A damaged trace may claim any size.
 constexpr PageCount kLargestFootprint{std::uint64_t{1} << 30};
 
-constexpr std::uint64_t kOutside = std::numeric_limits<std::uint64_t>::max();
+// By footprint index.
+using PageIndex = std::uint32_t;
+constexpr PageIndex kOutside = std::numeric_limits<PageIndex>::max();
 
 // One bit per (page, lane), the bits of one page together: 64 placements are kept and judged in one
 // look at a page.
@@ -51,13 +54,14 @@ class Tier1 {
   std::vector<std::uint64_t> bits_;
 };
 
-// One epoch as the policies see it; kept while it is the past.
+// One epoch as the policies see it; kept while it is the past. The keys and spans are the ranker's,
+// which keeps them as long.
 struct Snapshot {
-  std::vector<PageKey> key;
-  std::vector<std::uint32_t> span_pages;
-  std::vector<std::uint64_t> first_page;  // footprint index, or kOutside
-  std::vector<Scores> score;              // per rank source of the replay
-  std::vector<Ranking> ranking;           // likewise, over the columns above
+  std::span<const PageKey> key;
+  std::span<const std::uint32_t> span_pages;
+  std::vector<PageIndex> first_page;  // kOutside: not of the footprint
+  std::vector<Scores> score;          // per rank source of the replay
+  std::vector<Ranking> ranking;       // likewise, over the columns above
 
   std::size_t size() const { return key.size(); }
 };
@@ -136,17 +140,17 @@ class Replayer {
     present_.span_pages = table.span_pages;
     present_.first_page.resize(table.size());
     Footprint::Walk walk(footprint_);
+    outside_.clear();
     for (std::size_t row = 0; row < table.size(); ++row) {
-      present_.first_page[row] =
-          walk.IndexOf(table.key[row], table.span_pages[row]).value_or(kOutside);
+      const auto index = walk.IndexOf(table.key[row], table.span_pages[row]);
+      present_.first_page[row] = index ? static_cast<PageIndex>(*index) : kOutside;
+      if (!index) outside_.push_back(row);
     }
     present_.score.resize(sources_.size());
     present_.ranking.resize(sources_.size());
     for (std::size_t s = 0; s < sources_.size(); ++s) {
-      present_.score[s] = ranker_.Score(sources_[s]);
-      for (std::size_t row = 0; row < table.size(); ++row) {
-        if (present_.first_page[row] == kOutside) present_.score[s][row] = 0;
-      }
+      ranker_.Score(sources_[s], present_.score[s]);
+      for (const std::size_t row : outside_) present_.score[s][row] = 0;
       present_.ranking[s].Reset({present_.key, present_.span_pages, present_.score[s]});
     }
   }
@@ -322,6 +326,7 @@ class Replayer {
   Snapshot past_;
   Snapshot present_;
   std::vector<std::vector<std::uint32_t>> wanted_;  // per lane
+  std::vector<std::size_t> outside_;  // rows of the present that are not of the footprint
   std::vector<std::uint64_t> new_pages_;
   std::uint64_t epochs_ = 0;
   double weight_total_ = 0;
