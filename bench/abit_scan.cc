@@ -3,8 +3,8 @@
 //   build/release/abit_scan recall [--plain] [--thp] [--footprint-mib 512] [--share 0.006]
 //   build/release/abit_scan slowdown [--pairs 7] [--footprint-mib 1024]
 //   build/release/abit_scan mmap [--pairs 7]
-// recall: of the hottest 1/16 of the pages, how many the estimated rate puts there. slowdown: work per
-// CPU second of the program, with and without the scanner in turn. mmap: the same of a loop of
+// recall: of the hottest 1/16 of the pages, how many the estimated rate puts there. slowdown: work
+// per CPU second of the program, with and without the scanner in turn. mmap: the same of a loop of
 // mmap, touch and munmap, which wants the lock that clears take.
 
 #include <signal.h>
@@ -26,8 +26,8 @@
 #include <thread>
 #include <vector>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -101,12 +101,15 @@ class Program {
 
   TrackedProcess Tracked() const {
     const ProcFs procfs;
-    TrackedProcess process{.id = TargetId(0), .pid = Pid(pid_), .start_time_ticks = 0, .mappings = {}};
+    TrackedProcess process{
+        .id = TargetId(0), .pid = Pid(pid_), .start_time_ticks = 0, .mappings = {}};
     process.start_time_ticks = procfs.Stat(process.pid).value().start_time_ticks;
     process.mappings = procfs.Mappings(process.pid).value();
     return process;
   }
-  double CpuSeconds() const { return 1e-9 * static_cast<double>(ProcessCpuTime(Pid(pid_))->count()); }
+  double CpuSeconds() const {
+    return 1e-9 * static_cast<double>(ProcessCpuTime(Pid(pid_))->count());
+  }
   std::uint64_t WorkDone() const { return shared_->work_done; }
   std::size_t units() const { return order_.size(); }
   std::size_t hot_units() const { return units() / kHotPart; }
@@ -145,8 +148,8 @@ class Program {
           auto& cell = memory[order_[index] * unit_ + ((state >> 33) & (unit_ - 1) & ~63ull)];
           cell = static_cast<char>(random);
         } else if (i % 64 == 0) {
-          void* page = ::mmap(nullptr, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                              -1, 0);
+          void* page =
+              ::mmap(nullptr, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
           *static_cast<volatile char*>(page) = 1;
           ::munmap(page, 65536);
           shared_->work_done.fetch_add(1, std::memory_order_relaxed);
@@ -258,9 +261,10 @@ int Recall(const Settings& settings) {
     own_scoring += OwnCpuSeconds() - scoring;
   }
   const double cpu = program.CpuSeconds() - cpu_before;
-  fmt::print("own CPU {:.2f} % of a core; program {:.1f} s on a CPU, {:.1f} M accesses per CPU second\n",
-             100 * (OwnCpuSeconds() - own_before - own_scoring) / settings.seconds, cpu,
-             1e-6 * static_cast<double>(program.WorkDone() - work_before) / cpu);
+  fmt::print(
+      "own CPU {:.2f} % of a core; program {:.1f} s on a CPU, {:.1f} M accesses per CPU second\n",
+      100 * (OwnCpuSeconds() - own_before - own_scoring) / settings.seconds, cpu,
+      1e-6 * static_cast<double>(program.WorkDone() - work_before) / cpu);
   return 0;
 }
 
@@ -305,10 +309,10 @@ int Pairs(const Settings& settings, Work work) {
     off = off_after;
   }
   std::sort(losses.begin(), losses.end());
-  fmt::print("median loss {:+.2f} % (quartiles {:+.2f} {:+.2f}); charged {:.2f} %; own CPU {:.2f} %\n",
-             losses[losses.size() / 2], losses[losses.size() / 4], losses[losses.size() * 3 / 4],
-             100 * charged / settings.pairs,
-             100 * own / settings.pairs / settings.window_seconds);
+  fmt::print(
+      "median loss {:+.2f} % (quartiles {:+.2f} {:+.2f}); charged {:.2f} %; own CPU {:.2f} %\n",
+      losses[losses.size() / 2], losses[losses.size() / 4], losses[losses.size() * 3 / 4],
+      100 * charged / settings.pairs, 100 * own / settings.pairs / settings.window_seconds);
   return 0;
 }
 
@@ -332,6 +336,5 @@ int main(int argc, char** argv) {
   app.add_subcommand("mmap");
   CLI11_PARSE(app, argc, argv);
   if (*recall) return tmprof::Recall(settings);
-  return tmprof::Pairs(settings,
-                       *slowdown ? tmprof::Work::kGups : tmprof::Work::kMmapLoop);
+  return tmprof::Pairs(settings, *slowdown ? tmprof::Work::kGups : tmprof::Work::kMmapLoop);
 }

@@ -27,9 +27,9 @@ enum class ClearOutcome : std::uint8_t {
 
 // Why a bit may be set although the range was just cleared.
 enum class PageStanding : std::uint8_t {
-  kClearable,    // it was cleared: the program has accessed the page since
-  kShared,       // also mapped elsewhere, so the clear passed it by
-  kUnsettled,    // not yet on the kernel's page lists, so the clear passed it by
+  kClearable,  // it was cleared: the program has accessed the page since
+  kShared,     // also mapped elsewhere, so the clear passed it by
+  kUnsettled,  // not yet on the kernel's page lists, so the clear passed it by
 };
 
 // One live process. A process that vanishes turns into outcomes, never into errors.

@@ -54,8 +54,8 @@ void Deliver(const BlockEvidence& block, const NodeMap& nodes,
 }
 
 // Reads are due to fractions of a millisecond: a late one merges rungs, and on a machine with more
-// work than CPUs most would be late. The scanner's own budget keeps the thread's share of a CPU low.
-// Whatever is not permitted is done without; the count of late reads shows it.
+// work than CPUs most would be late. The scanner's own budget keeps the thread's share of a CPU
+// low. Whatever is not permitted is done without; the count of late reads shows it.
 void BePunctual() {
   ::prctl(PR_SET_NAME, "tmprof-abit");
   ::prctl(PR_SET_TIMERSLACK, 1UL);  // ns; 50 us by default
@@ -108,8 +108,8 @@ class AbitScanner::Worker {
       } else if (next == ScanEngine::kNever) {
         changed_.wait(lock, woken);
       } else if (next > kernel_->Now()) {
-        changed_.wait_until(
-            lock, std::chrono::steady_clock::time_point(next.time_since_epoch()), woken);
+        changed_.wait_until(lock, std::chrono::steady_clock::time_point(next.time_since_epoch()),
+                            woken);
       }
     }
   }

@@ -21,8 +21,8 @@ namespace tmprof::abit {
 class AbitScanner final : public Source {
  public:
   struct Options {
-    ScanOptions scan;               // `scan.cost` is replaced by the calibration
-    std::optional<KernelWay> way;   // unset: the best that works
+    ScanOptions scan;              // `scan.cost` is replaced by the calibration
+    std::optional<KernelWay> way;  // unset: the best that works
   };
 
   // Takes about a quarter of a second, for the calibration. Fails where doctor says so.

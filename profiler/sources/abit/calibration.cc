@@ -24,7 +24,7 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr std::size_t kPages = 8192;  // 32 MiB: more than a TLB covers
+constexpr std::size_t kPages = 8192;   // 32 MiB: more than a TLB covers
 constexpr std::size_t kStride = 5003;  // coprime to kPages: an order no prefetcher follows
 constexpr std::size_t kBlockPages = 512;
 constexpr int kFewestPairs = 5;

@@ -12,27 +12,27 @@
 namespace tmprof::abit {
 
 // The kernel brings the CPU time of a running thread up to date at its timer ticks and when it
-// leaves the CPU, so a process's clock stands still for milliseconds and then jumps, while exposures
-// begin at fractions of one. Between looks this clock advances by the number of threads seen on a CPU
-// at both ends, in the mean; the kernel's figure is its lower bound, and that figure plus one tick
-// for each running thread its upper bound.
+// leaves the CPU, so a process's clock stands still for milliseconds and then jumps, while
+// exposures begin at fractions of one. With no thread on a CPU the kernel's figure is exact.
+// Otherwise this clock advances by the number of threads seen on a CPU at both ends of the
+// interval, in the mean, between the kernel's figure and that figure plus one tick for each running
+// thread.
 class CpuClock {
  public:
   explicit CpuClock(std::chrono::nanoseconds tick) : tick_(tick) {}
 
-  // `reported` is the kernel's figure at `now`. Returns the CPU time; never decreases.
+  // `reported` is the kernel's figure at `now`. Returns the CPU time, which goes back by up to a
+  // tick per thread where it had been taken for more than it was.
   std::chrono::nanoseconds Advance(MonotonicTime now, std::chrono::nanoseconds reported,
                                    std::uint32_t running_threads) {
-    if (!started_) {
-      started_ = true;
+    if (!started_ || running_threads == 0) {
       estimate_ = reported;
     } else if (now > last_) {
-      const auto predicted =
-          estimate_ + (now - last_) * (running_before_ + running_threads) / 2;
-      // Before the look no more threads ran than at either end, as far as was seen.
+      const auto predicted = estimate_ + (now - last_) * (running_before_ + running_threads) / 2;
       const auto behind = tick_ * std::max(running_before_, running_threads);
-      estimate_ = std::max(estimate_, std::clamp(predicted, reported, reported + behind));
+      estimate_ = std::clamp(predicted, reported, reported + behind);
     }
+    started_ = true;
     last_ = std::max(last_, now);
     running_before_ = running_threads;
     return estimate_;

@@ -139,8 +139,8 @@ class LinuxProcess final : public AbitProcess {
           ::open(fmt::format("/proc/{}/pagemap", pid_.value()).c_str(), O_RDONLY | O_CLOEXEC));
       const std::size_t bytes = pagemap_.size() * sizeof pagemap_[0];
       const auto offset = static_cast<off_t>(page.value() * sizeof pagemap_[0]);
-      if (!file || ::pread(file.get(), pagemap_.data(), bytes, offset) !=
-                       static_cast<ssize_t>(bytes)) {
+      if (!file ||
+          ::pread(file.get(), pagemap_.data(), bytes, offset) != static_cast<ssize_t>(bytes)) {
         pagemap_start_ = pagemap_end_ = Vpn();
         return std::nullopt;
       }
@@ -198,7 +198,8 @@ class LinuxKernel final : public AbitKernel {
   std::optional<std::string> MemoryPressure() override {
     if (const auto line = FirstLine("/proc/pressure/memory")) {
       double percent = 0;
-      if (std::sscanf(line->c_str(), "some avg10=%lf", &percent) == 1 && percent >= kPressurePercent)
+      if (std::sscanf(line->c_str(), "some avg10=%lf", &percent) == 1 &&
+          percent >= kPressurePercent)
         return fmt::format("tasks stall on memory {:.1f} % of the time", percent);
       return std::nullopt;
     }

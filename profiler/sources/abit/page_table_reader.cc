@@ -21,6 +21,8 @@
 #include "base/check.h"
 #include "base/unique_fd.h"
 #include "profiler/sources/abit/page_walk.h"
+
+// Generated; they want the structures above.
 #include "page_walk_iterator.skel.h"
 #include "page_walk_syscall.skel.h"
 
@@ -138,8 +140,8 @@ class IteratorProgram final : public Program {
       filter.task.tid = static_cast<__u32>(request->pid);
       LIBBPF_OPTS(bpf_link_create_opts, options, .iter_info = &filter,
                   .iter_info_len = sizeof filter);
-      link_ = UniqueFd(bpf_link_create(bpf_program__fd(skeleton_->progs.run_walk), 0,
-                                       BPF_TRACE_ITER, &options));
+      link_ = UniqueFd(
+          bpf_link_create(bpf_program__fd(skeleton_->progs.run_walk), 0, BPF_TRACE_ITER, &options));
       linked_pid_ = request->pid;
       if (link_.get() < 0) return LinkFailed();
     }
@@ -171,8 +173,8 @@ class IteratorProgram final : public Program {
 };
 
 Error LoadError(KernelWay way, int system_error, std::string log) {
-  Error error = Refused("load the BPF page-table reader", std::string(Name(way)), system_error,
-                        kAdvice);
+  Error error =
+      Refused("load the BPF page-table reader", std::string(Name(way)), system_error, kAdvice);
   error.reason = std::move(log);
   return error;
 }
@@ -307,12 +309,14 @@ class BpfReader final : public PageTableReader {
     if (const int refused = program_->Run()) return Fail(CannotPrepare(refused, ""));
     if (program_->reply->caller_pid != ::getpid())
       return Fail(CannotPrepare(
-          0, "this process is in a PID namespace of its own, and the kernel's reader knows only the "
-             "numbers of the initial one"));
+          0,
+          "this process is in a PID namespace of its own, and the kernel's reader knows only the "
+          "numbers of the initial one"));
     // The walk itself fails, as the direct map is not known yet; the top table is there.
     const std::uint64_t top_table = program_->reply->top_table;
     if (top_table == 0) return Fail(CannotPrepare(ESRCH, "no top-level page table"));
-    // Kernel half: 0xffff8… with four levels, 0xff1… with five (Documentation/arch/x86/x86_64/mm.rst).
+    // Kernel half: 0xffff8… with four levels, 0xff1… with five
+    // (Documentation/arch/x86/x86_64/mm.rst).
     request.levels = (top_table >> 47) == 0x1ffff ? 4 : 5;
     return FindDirectMap(top_table, witness_address);
   }

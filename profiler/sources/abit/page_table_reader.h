@@ -74,7 +74,8 @@ struct ReadResult {
 // Not thread-safe; a second reader is independent of the first.
 class PageTableReader {
  public:
-  // The best way that this kernel offers; `fallback_reason` of the result says why not a better one.
+  // The best way that this kernel offers; `fallback_reason` of the result says why not a better
+  // one.
   static Result<std::unique_ptr<PageTableReader>> Open();
   static Result<std::unique_ptr<PageTableReader>> Open(KernelWay way);
   virtual ~PageTableReader() = default;

@@ -9,9 +9,12 @@
 
 #include <linux/bpf.h>
 #include <linux/types.h>
+
+/* These want the types above. */
 #include <bpf/bpf_helpers.h>
-#include <bpf/bpf_tracing.h>
+
 #include <bpf/bpf_core_read.h>
+#include <bpf/bpf_tracing.h>
 
 #include "page_walk.h"
 
@@ -28,24 +31,24 @@
 /* Only what is used; relocated to the running kernel's layout when the program is loaded. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct list_head {
-	struct list_head *next;
+  struct list_head* next;
 };
 struct mm_struct {
-	void *pgd;
+  void* pgd;
 };
 struct signal_struct {
-	struct list_head thread_head;
+  struct list_head thread_head;
 };
 struct task_struct {
-	struct mm_struct *mm;
-	struct signal_struct *signal;
-	struct list_head thread_node;
-	int pid;
-	int on_cpu;
+  struct mm_struct* mm;
+  struct signal_struct* signal;
+  struct list_head thread_node;
+  int pid;
+  int on_cpu;
 };
 struct vm_area_struct {
-	unsigned long vm_start;
-	unsigned long vm_end;
+  unsigned long vm_start;
+  unsigned long vm_end;
 };
 #pragma clang attribute pop
 
@@ -54,190 +57,164 @@ struct vm_area_struct {
 struct tmprof_walk_request request;
 struct tmprof_walk_reply reply;
 struct {
-	__u64 address;
-	__u64 end;
-	__u64 middle_table;   /* kernel address of the table of 2 MiB entries … */
-	__u64 middle_address; /* … for this GiB, or NEVER */
+  __u64 address;
+  __u64 end;
+  __u64 middle_table;   /* kernel address of the table of 2 MiB entries … */
+  __u64 middle_address; /* … for this GiB, or NEVER */
 } walk;
 
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, TMPROF_WALK_MAX_PARTS);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct tmprof_table);
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, TMPROF_WALK_MAX_PARTS);
+  __uint(map_flags, BPF_F_MMAPABLE);
+  __type(key, __u32);
+  __type(value, struct tmprof_table);
 } tables SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, TMPROF_WALK_MAX_PARTS);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__type(key, __u32);
-	__type(value, struct tmprof_walk_part);
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, TMPROF_WALK_MAX_PARTS);
+  __uint(map_flags, BPF_F_MMAPABLE);
+  __type(key, __u32);
+  __type(value, struct tmprof_walk_part);
 } parts SEC(".maps");
 
-static __always_inline int read_entry(__u64 *entry, __u64 table, __u64 address, int shift)
-{
-	return bpf_probe_read_kernel(entry, sizeof(*entry),
-				     (void *)(table + ((address >> shift) & 511) * 8));
+static __always_inline int read_entry(__u64* entry, __u64 table, __u64 address, int shift) {
+  return bpf_probe_read_kernel(entry, sizeof(*entry),
+                               (void*)(table + ((address >> shift) & 511) * 8));
 }
 
-static __always_inline __u64 align_up(__u64 address, int shift)
-{
-	return ((address >> shift) + 1) << shift;
+static __always_inline __u64 align_up(__u64 address, int shift) {
+  return ((address >> shift) + 1) << shift;
 }
 
-static __always_inline __u64 table_of(__u64 entry)
-{
-	return (entry & request.frame_mask) + request.direct_map;
+static __always_inline __u64 table_of(__u64 entry) {
+  return (entry & request.frame_mask) + request.direct_map;
 }
 
-static __always_inline void emit(__u64 address, __u64 entry, __u32 kind)
-{
-	__u32 index = reply.parts;
-	struct tmprof_walk_part *part = bpf_map_lookup_elem(&parts, &index);
+static __always_inline void emit(__u64 address, __u64 entry, __u32 kind) {
+  __u32 index = reply.parts;
+  struct tmprof_walk_part* part = bpf_map_lookup_elem(&parts, &index);
 
-	if (!part)
-		return;
-	part->address = address;
-	part->entry = entry;
-	part->kind = kind;
-	reply.parts = index + 1;
+  if (!part) return;
+  part->address = address;
+  part->entry = entry;
+  part->kind = kind;
+  reply.parts = index + 1;
 }
 
-/* Finds the table of 2 MiB entries for walk.address. False: there is none, and the walk moved on. */
-static __always_inline int descend(void)
-{
-	__u64 address = walk.address, table = reply.top_table, entry = 0;
-	int hole = 57;
+/* Finds the table of 2 MiB entries for walk.address. False: there is none, and the walk moved on.
+ */
+static __always_inline int descend(void) {
+  __u64 address = walk.address, table = reply.top_table, entry = 0;
+  int hole = 57;
 
-	if (request.levels == 5) {
-		hole = 48;
-		if (read_entry(&entry, table, address, 48))
-			goto fault;
-		if (!(entry & ENTRY_PRESENT))
-			goto skip;
-		table = table_of(entry);
-	}
-	hole = 39;
-	if (read_entry(&entry, table, address, 39))
-		goto fault;
-	if (!(entry & ENTRY_PRESENT))
-		goto skip;
-	hole = SHIFT_1G;
-	if (read_entry(&entry, table_of(entry), address, SHIFT_1G))
-		goto fault;
-	if (!(entry & ENTRY_PRESENT))
-		goto skip;
-	if (entry & ENTRY_HUGE) {
-		emit(address >> SHIFT_1G << SHIFT_1G, entry, TMPROF_PART_1G);
-		goto skip;
-	}
-	walk.middle_table = table_of(entry);
-	walk.middle_address = address >> SHIFT_1G;
-	return 1;
+  if (request.levels == 5) {
+    hole = 48;
+    if (read_entry(&entry, table, address, 48)) goto fault;
+    if (!(entry & ENTRY_PRESENT)) goto skip;
+    table = table_of(entry);
+  }
+  hole = 39;
+  if (read_entry(&entry, table, address, 39)) goto fault;
+  if (!(entry & ENTRY_PRESENT)) goto skip;
+  hole = SHIFT_1G;
+  if (read_entry(&entry, table_of(entry), address, SHIFT_1G)) goto fault;
+  if (!(entry & ENTRY_PRESENT)) goto skip;
+  if (entry & ENTRY_HUGE) {
+    emit(address >> SHIFT_1G << SHIFT_1G, entry, TMPROF_PART_1G);
+    goto skip;
+  }
+  walk.middle_table = table_of(entry);
+  walk.middle_address = address >> SHIFT_1G;
+  return 1;
 fault:
-	reply.status = -EFAULT;
+  reply.status = -EFAULT;
 skip:
-	walk.address = align_up(address, hole);
-	return 0;
+  walk.address = align_up(address, hole);
+  return 0;
 }
 
 /* One part, or one hole. True at the end of the walk. */
-static __always_inline int step(void)
-{
-	__u64 address = walk.address, entry = 0, again = 0;
-	__u32 index = reply.parts;
-	struct tmprof_table *copy;
+static __always_inline int step(void) {
+  __u64 address = walk.address, entry = 0, again = 0;
+  __u32 index = reply.parts;
+  struct tmprof_table* copy;
 
-	if (address >= walk.end || index >= TMPROF_WALK_MAX_PARTS || reply.status)
-		return 1;
-	if (walk.middle_address != address >> SHIFT_1G && !descend())
-		return 0;
-	walk.address = align_up(address, SHIFT_2M);
-	if (read_entry(&entry, walk.middle_table, address, SHIFT_2M)) {
-		reply.status = -EFAULT;
-		return 1;
-	}
-	if (!(entry & ENTRY_PRESENT))
-		return 0;
-	address = address >> SHIFT_2M << SHIFT_2M;
-	if (entry & ENTRY_HUGE) {
-		emit(address, entry, TMPROF_PART_2M);
-		return 0;
-	}
-	if (request.mode == TMPROF_WALK_TABLES) {
-		copy = bpf_map_lookup_elem(&tables, &index);
-		if (!copy)
-			return 1;
-		if (bpf_probe_read_kernel(copy, sizeof(*copy), (void *)table_of(entry)) ||
-		    read_entry(&again, walk.middle_table, address, SHIFT_2M) ||
-		    (again ^ entry) & (request.frame_mask | ENTRY_HUGE | ENTRY_PRESENT)) {
-			reply.torn++;
-			return 0;
-		}
-	}
-	emit(address, entry, TMPROF_PART_TABLE);
-	return 0;
+  if (address >= walk.end || index >= TMPROF_WALK_MAX_PARTS || reply.status) return 1;
+  if (walk.middle_address != address >> SHIFT_1G && !descend()) return 0;
+  walk.address = align_up(address, SHIFT_2M);
+  if (read_entry(&entry, walk.middle_table, address, SHIFT_2M)) {
+    reply.status = -EFAULT;
+    return 1;
+  }
+  if (!(entry & ENTRY_PRESENT)) return 0;
+  address = address >> SHIFT_2M << SHIFT_2M;
+  if (entry & ENTRY_HUGE) {
+    emit(address, entry, TMPROF_PART_2M);
+    return 0;
+  }
+  if (request.mode == TMPROF_WALK_TABLES) {
+    copy = bpf_map_lookup_elem(&tables, &index);
+    if (!copy) return 1;
+    if (bpf_probe_read_kernel(copy, sizeof(*copy), (void*)table_of(entry)) ||
+        read_entry(&again, walk.middle_table, address, SHIFT_2M) ||
+        (again ^ entry) & (request.frame_mask | ENTRY_HUGE | ENTRY_PRESENT)) {
+      reply.torn++;
+      return 0;
+    }
+  }
+  emit(address, entry, TMPROF_PART_TABLE);
+  return 0;
 }
 
-static __always_inline void begin(struct task_struct *task, struct vm_area_struct *vma)
-{
-	reply.status = 0;
-	reply.top_table = (__u64)BPF_CORE_READ(task, mm, pgd);
-	if (!reply.top_table)
-		reply.status = -ESRCH;
-	if (walk.address < vma->vm_start)
-		walk.address = vma->vm_start;
-	if (walk.end > vma->vm_end)
-		walk.end = vma->vm_end;
+static __always_inline void begin(struct task_struct* task, struct vm_area_struct* vma) {
+  reply.status = 0;
+  reply.top_table = (__u64)BPF_CORE_READ(task, mm, pgd);
+  if (!reply.top_table) reply.status = -ESRCH;
+  if (walk.address < vma->vm_start) walk.address = vma->vm_start;
+  if (walk.end > vma->vm_end) walk.end = vma->vm_end;
 }
 
-static __always_inline void count_running(struct task_struct *task)
-{
-	struct signal_struct *signal = BPF_CORE_READ(task, signal);
-	const __u64 offset = bpf_core_field_offset(struct task_struct, thread_node);
-	__u64 head = (__u64)signal + bpf_core_field_offset(struct signal_struct, thread_head);
-	struct list_head *node = NULL;
-	__u32 running = 0;
-	int i;
+static __always_inline void count_running(struct task_struct* task) {
+  struct signal_struct* signal = BPF_CORE_READ(task, signal);
+  const __u64 offset = bpf_core_field_offset(struct task_struct, thread_node);
+  __u64 head = (__u64)signal + bpf_core_field_offset(struct signal_struct, thread_head);
+  struct list_head* node = NULL;
+  __u32 running = 0;
+  int i;
 
-	bpf_probe_read_kernel(&node, sizeof(node), (void *)head);
-	for (i = 0; i < MAX_THREADS; i++) {
-		struct task_struct *thread = (struct task_struct *)((__u64)node - offset);
+  bpf_probe_read_kernel(&node, sizeof(node), (void*)head);
+  for (i = 0; i < MAX_THREADS; i++) {
+    struct task_struct* thread = (struct task_struct*)((__u64)node - offset);
 
-		if (!node || (__u64)node == head)
-			break;
-		running += BPF_CORE_READ(thread, on_cpu) != 0;
-		bpf_probe_read_kernel(&node, sizeof(node), (void *)node);
-	}
-	reply.running = running;
+    if (!node || (__u64)node == head) break;
+    running += BPF_CORE_READ(thread, on_cpu) != 0;
+    bpf_probe_read_kernel(&node, sizeof(node), (void*)node);
+  }
+  reply.running = running;
 }
 
-static __always_inline void open_walk(void)
-{
-	walk.address = request.start;
-	walk.end = request.end;
-	walk.middle_address = NEVER;
-	reply.parts = 0;
-	reply.torn = 0;
-	reply.running = 0;
-	reply.top_table = 0;
-	reply.caller_pid = bpf_get_current_pid_tgid() >> 32;
-	reply.started_ns = bpf_ktime_get_ns();
+static __always_inline void open_walk(void) {
+  walk.address = request.start;
+  walk.end = request.end;
+  walk.middle_address = NEVER;
+  reply.parts = 0;
+  reply.torn = 0;
+  reply.running = 0;
+  reply.top_table = 0;
+  reply.caller_pid = bpf_get_current_pid_tgid() >> 32;
+  reply.started_ns = bpf_ktime_get_ns();
 }
 
-static __always_inline void close_walk(void)
-{
-	reply.next = walk.address;
-	reply.ended_ns = bpf_ktime_get_ns();
+static __always_inline void close_walk(void) {
+  reply.next = walk.address;
+  reply.ended_ns = bpf_ktime_get_ns();
 }
 
-static __always_inline void peek(void)
-{
-	reply.caller_pid = bpf_get_current_pid_tgid() >> 32;
-	reply.status = bpf_probe_read_kernel(&reply.peeked, sizeof(reply.peeked),
-					     (void *)request.peek_at);
+static __always_inline void peek(void) {
+  reply.caller_pid = bpf_get_current_pid_tgid() >> 32;
+  reply.status = bpf_probe_read_kernel(&reply.peeked, sizeof(reply.peeked), (void*)request.peek_at);
 }
 
 char LICENSE[] SEC("license") = "GPL";

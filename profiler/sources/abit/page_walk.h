@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* What the page-table programs and user space exchange: a request, a reply, and copies of tables. */
+/* What the page-table programs and user space exchange: a request, a reply, and copies of tables.
+ */
 
 #pragma once
 
@@ -10,50 +11,50 @@
 #define TMPROF_TABLE_ENTRIES 512
 
 enum tmprof_walk_mode {
-	TMPROF_WALK_TABLES = 0, /* parts, and the entries of each last-level table */
-	TMPROF_WALK_PARTS = 1,	/* parts only */
-	TMPROF_WALK_PEEK = 2,	/* the eight bytes at kernel address `peek_at` */
+  TMPROF_WALK_TABLES = 0, /* parts, and the entries of each last-level table */
+  TMPROF_WALK_PARTS = 1,  /* parts only */
+  TMPROF_WALK_PEEK = 2,   /* the eight bytes at kernel address `peek_at` */
 };
 
 enum tmprof_part_kind {
-	TMPROF_PART_TABLE = 1,
-	TMPROF_PART_2M = 2,
-	TMPROF_PART_1G = 3,
+  TMPROF_PART_TABLE = 1,
+  TMPROF_PART_2M = 2,
+  TMPROF_PART_1G = 3,
 };
 
 struct tmprof_walk_request {
-	__s32 pid; /* of the initial PID namespace */
-	__u32 mode;
-	__u32 levels; /* of the page tables: 4 or 5 */
-	__u32 reserved;
-	__u64 start; /* the walk stays inside the mapping that holds it */
-	__u64 end;
-	__u64 direct_map; /* kernel address of physical address 0 */
-	__u64 frame_mask; /* the physical-address bits of an entry */
-	__u64 peek_at;
+  __s32 pid; /* of the initial PID namespace */
+  __u32 mode;
+  __u32 levels; /* of the page tables: 4 or 5 */
+  __u32 reserved;
+  __u64 start; /* the walk stays inside the mapping that holds it */
+  __u64 end;
+  __u64 direct_map; /* kernel address of physical address 0 */
+  __u64 frame_mask; /* the physical-address bits of an entry */
+  __u64 peek_at;
 };
 
 struct tmprof_walk_reply {
-	__s32 status;	      /* 0 or a negative errno */
-	__s32 caller_pid;     /* as the initial PID namespace names the caller */
-	__u32 parts;
-	__u32 torn;	      /* tables that were replaced while they were copied; left out */
-	__u32 running;	      /* threads of the process that were on a CPU */
-	__u32 reserved;
-	__u64 next;	      /* where a walk that ran out of room goes on */
-	__u64 top_table;      /* kernel address of the top-level table; names the address space */
-	__u64 peeked;
-	__u64 started_ns;     /* CLOCK_MONOTONIC */
-	__u64 ended_ns;
+  __s32 status;     /* 0 or a negative errno */
+  __s32 caller_pid; /* as the initial PID namespace names the caller */
+  __u32 parts;
+  __u32 torn;    /* tables that were replaced while they were copied; left out */
+  __u32 running; /* threads of the process that were on a CPU */
+  __u32 reserved;
+  __u64 next;      /* where a walk that ran out of room goes on */
+  __u64 top_table; /* kernel address of the top-level table; names the address space */
+  __u64 peeked;
+  __u64 started_ns; /* CLOCK_MONOTONIC */
+  __u64 ended_ns;
 };
 
 struct tmprof_walk_part {
-	__u64 address;
-	__u64 entry; /* that points to the table, or is the leaf */
-	__u32 kind;
-	__u32 reserved;
+  __u64 address;
+  __u64 entry; /* that points to the table, or is the leaf */
+  __u32 kind;
+  __u32 reserved;
 };
 
 struct tmprof_table {
-	__u64 entry[TMPROF_TABLE_ENTRIES];
+  __u64 entry[TMPROF_TABLE_ENTRIES];
 };

@@ -6,42 +6,35 @@
 /* More than any walk takes: one round per part and one per hole. */
 #define MAX_STEPS (1 << 16)
 
-extern struct task_struct *bpf_task_from_pid(__s32 pid) __ksym;
-extern void bpf_task_release(struct task_struct *task) __ksym;
+extern struct task_struct* bpf_task_from_pid(__s32 pid) __ksym;
+extern void bpf_task_release(struct task_struct* task) __ksym;
 
-static long step_callback(__u32 index, void *unused)
-{
-	return step();
-}
+static long step_callback(__u32 index, void* unused) { return step(); }
 
-static long mapping_callback(struct task_struct *task, struct vm_area_struct *vma, void *unused)
-{
-	begin(task, vma);
-	bpf_loop(MAX_STEPS, step_callback, NULL, 0);
-	return 0;
+static long mapping_callback(struct task_struct* task, struct vm_area_struct* vma, void* unused) {
+  begin(task, vma);
+  bpf_loop(MAX_STEPS, step_callback, NULL, 0);
+  return 0;
 }
 
 SEC("syscall")
-int run_walk(void *unused)
-{
-	struct task_struct *task;
-	long found;
+int run_walk(void* unused) {
+  struct task_struct* task;
+  long found;
 
-	if (request.mode == TMPROF_WALK_PEEK) {
-		peek();
-		return 0;
-	}
-	open_walk();
-	reply.status = -ESRCH;
-	task = bpf_task_from_pid(request.pid);
-	if (!task)
-		return 0;
-	/* -ENOENT: nothing is mapped there; -EBUSY: a writer has the mmap_lock. */
-	found = bpf_find_vma(task, request.start, mapping_callback, NULL, 0);
-	if (found)
-		reply.status = BPF_CORE_READ(task, mm) ? found : -ESRCH;
-	count_running(task);
-	bpf_task_release(task);
-	close_walk();
-	return 0;
+  if (request.mode == TMPROF_WALK_PEEK) {
+    peek();
+    return 0;
+  }
+  open_walk();
+  reply.status = -ESRCH;
+  task = bpf_task_from_pid(request.pid);
+  if (!task) return 0;
+  /* -ENOENT: nothing is mapped there; -EBUSY: a writer has the mmap_lock. */
+  found = bpf_find_vma(task, request.start, mapping_callback, NULL, 0);
+  if (found) reply.status = BPF_CORE_READ(task, mm) ? found : -ESRCH;
+  count_running(task);
+  bpf_task_release(task);
+  close_walk();
+  return 0;
 }

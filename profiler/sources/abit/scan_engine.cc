@@ -52,16 +52,15 @@ std::uint64_t Ppm(OverheadShare share) {
 tmprof_budget MakeBudget(OverheadShare share) {
   tmprof_budget budget{};
   budget.share_ppm = Ppm(share);
-  budget.limit_ns =
-      static_cast<std::int64_t>(static_cast<double>(kBudgetWindow.count()) * share);
+  budget.limit_ns = static_cast<std::int64_t>(static_cast<double>(kBudgetWindow.count()) * share);
   return budget;
 }
 
 // While one CPU is in full use; a wake-up costs some 10 us, so not too often.
 nanoseconds WaitToEarn(const tmprof_budget& budget, std::int64_t cost_ns) {
   if (budget.share_ppm == 0) return kLongestBudgetWait;
-  const double wait = static_cast<double>(cost_ns) * double{TMPROF_PPM} /
-                      static_cast<double>(budget.share_ppm);
+  const double wait =
+      static_cast<double>(cost_ns) * double{TMPROF_PPM} / static_cast<double>(budget.share_ppm);
   return std::clamp(nanoseconds(std::llround(wait)), kShortestBudgetWait, kLongestBudgetWait);
 }
 
@@ -156,7 +155,8 @@ MonotonicTime ScanEngine::Step() {
   }
   if (now < next_clear_) return std::min(next_due, next_clear_);
   if (next_due != kNever && next_due - now <= kClearTakes) return next_due;
-  return std::min(next_due, ClearSomething(now));
+  const MonotonicTime next_try = ClearSomething(now);
+  return dues_.empty() ? next_try : std::min(next_try, dues_.top().time);
 }
 
 void ScanEngine::DropStaleDues() {
@@ -381,9 +381,9 @@ bool ScanEngine::Visit(TargetState& target, const BlockPtr& block) {
   const MonotonicTime cleared = before + (after - before) / 2;
   switch (outcome) {
     case ClearOutcome::kDone:
-      OpenExposure(target, block, cleared,
-                   target.clock.Advance(cleared, target.handle->CpuTime(),
-                                        target.clock.running_threads()));
+      OpenExposure(
+          target, block, cleared,
+          target.clock.Advance(cleared, target.handle->CpuTime(), target.clock.running_threads()));
       return true;
     case ClearOutcome::kUnclearable:
       block->open = false;
@@ -463,8 +463,9 @@ void ScanEngine::ReadDue(const BlockPtr& block) {
 // Since the clear. A ladder's delays are of target CPU time: while the target is off the CPU, no
 // rung passes. A plain scan goes by the clock on the wall, as TMP's does.
 nanoseconds ScanEngine::Exposed(const Block& block) const {
-  return options_.mode == ScanOptions::Mode::kPlain ? block.read_at - block.cleared_at
-                                                    : block.cpu_at - block.cpu_cleared;
+  return options_.mode == ScanOptions::Mode::kPlain
+             ? block.read_at - block.cleared_at
+             : std::max(block.cpu_at - block.cpu_cleared, nanoseconds(0));
 }
 
 void ScanEngine::ScheduleNextRead(TargetState& target, const BlockPtr& block, MonotonicTime now) {
@@ -564,7 +565,7 @@ void ScanEngine::Fold(TargetState& target, const BlockPtr& pointer, const ReadRe
       target.clock.Advance(read.time, target.handle->CpuTime(), read.running_threads);
   const nanoseconds exposure = std::max(cpu - block.cpu_at, nanoseconds(0));
   const bool first_read = !std::exchange(block.read_since_clear, true);
-  block.cpu_at = std::max(block.cpu_at, cpu);
+  block.cpu_at = cpu;
   block.read_at = read.time;
 
   if (first_read) RejectUncleared(target, block);
@@ -605,7 +606,8 @@ void ScanEngine::Fold(TargetState& target, const BlockPtr& pointer, const ReadRe
 }
 
 // The clear passes by pages that are mapped elsewhere too, in silence. Their bits would look like
-// the fastest accesses of all, so what was set before the clear and is at the first read is checked.
+// the fastest accesses of all, so what was set before the clear and is at the first read is
+// checked.
 void ScanEngine::RejectUncleared(TargetState& target, Block& block) {
   std::vector<Vpn> suspects;
   std::vector<std::size_t> units;

@@ -42,8 +42,8 @@ struct ScanOptions {
   CostModel cost;
   OverheadShare own_share = 0.015;  // of one CPU, for the scanner itself
   // Between two clears, so that writers of the target's mmap_lock get their turn: back-to-back
-  // clears let a loop of mmap and munmap run at a fortieth of its speed. The shorter one holds while
-  // the budget would otherwise be left unused.
+  // clears let a loop of mmap and munmap run at a fortieth of its speed. The shorter one holds
+  // while the budget would otherwise be left unused.
   std::chrono::nanoseconds clear_gap = std::chrono::milliseconds(10);
   std::chrono::nanoseconds least_clear_gap = std::chrono::milliseconds(1);
   bool clear_under_pressure = false;
@@ -168,8 +168,8 @@ class ScanEngine {
     std::chrono::nanoseconds earned_at{0};
     tmprof_budget budget{};
     std::uint32_t tries_idle = 0;  // in a row, to clear while the target was on a CPU
-    double reset_share = 1;  // of the bits set at a clear, those set again within the ladder
-    std::vector<BlockPtr> blocks;     // ascending
+    double reset_share = 1;        // of the bits set at a clear, those set again within the ladder
+    std::vector<BlockPtr> blocks;  // ascending
     std::vector<BlockPtr> remaining;  // of this rotation, last one next
     std::uint64_t rotation = 1;
     std::vector<HugeSpan> huge;

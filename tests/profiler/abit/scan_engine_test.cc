@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/sources/abit/scan_engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <numeric>
+#include <set>
+#include <vector>
+
+#include "tests/profiler/abit/simulated_kernel.h"
+
+namespace tmprof::abit {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+constexpr Vpn kStart{0x7f0000000};  // aligned to 64 MiB
+constexpr CostModel kCost{.ns_per_set = 250, .ns_per_look = 6'400};
+constexpr std::uint64_t kTable = 512;
+
+TrackedProcess Identity(std::uint32_t id) {
+  return {.id = TargetId(id),
+          .pid = Pid(static_cast<std::int32_t>(100 + id)),
+          .start_time_ticks = 7,
+          .mappings = {}};
+}
+
+// Hot pages, evenly spread among cold ones.
+std::vector<double> Rates(std::size_t pages, std::size_t one_hot_in, double hot, double cold) {
+  std::vector<double> rates(pages, cold);
+  for (std::size_t i = 0; i < pages; i += one_hot_in) rates[i] = hot;
+  return rates;
+}
+
+struct Sum {
+  std::uint64_t looks = 0;
+  std::uint64_t references = 0;
+  std::uint64_t firsts = 0;
+  double seconds = 0;
+  double rate() const { return (static_cast<double>(firsts) + 0.3) / (seconds + 0.003); }
+};
+
+// Runs the engine over simulated processes and adds up what it delivers.
+class ScanEngineTest : public ::testing::Test {
+ protected:
+  SimulatedProcess& Add(std::vector<double> rates, PageCount unit = PageCount(1),
+                        Vpn start = kStart) {
+    const auto id = static_cast<std::uint32_t>(processes_.size());
+    processes_.push_back(
+        std::make_unique<SimulatedProcess>(Identity(id), start, unit, std::move(rates)));
+    kernel_.processes[processes_.back()->identity().pid] = processes_.back().get();
+    return *processes_.back();
+  }
+  ScanEngine& Start(ScanOptions options = {}) {
+    options.cost = kCost;
+    engine_ = std::make_unique<ScanEngine>(kernel_, options);
+    Refresh();
+    return *engine_;
+  }
+  void Refresh() {
+    std::vector<TrackedProcess> targets;
+    for (const auto& process : processes_) targets.push_back(process->identity());
+    engine_->SetTargets(targets);
+  }
+  void Run(nanoseconds length) {
+    const MonotonicTime end = kernel_.now + length;
+    while (kernel_.now < end) {
+      const MonotonicTime next = engine_->Step();
+      kernel_.now = std::max(kernel_.now, std::min(next, end));
+    }
+  }
+  const Harvest& Take() {
+    harvest_ = engine_->TakeEpoch();
+    for (const BlockEvidence& block : harvest_.evidence) {
+      for (std::size_t i = 0; i < block.units.size(); ++i) {
+        const tmprof_tally& tally = block.units[i].tally;
+        if (tally.looks == 0) continue;
+        Sum& sum = sums_[{block.target, block.start + PageCount(i * block.unit.value())}];
+        sum.looks += tally.looks;
+        sum.references += tally.references;
+        sum.firsts += tally.first_accesses;
+        sum.seconds += 1e-9 * static_cast<double>(tally.at_risk_ns);
+      }
+    }
+    return harvest_;
+  }
+  const Sum& Of(Vpn vpn, std::uint32_t target = 0) { return sums_[{TargetId(target), vpn}]; }
+
+  // The share of the hot pages among the best as many.
+  double Recall(const SimulatedProcess& process, std::size_t one_hot_in) {
+    std::vector<std::pair<double, std::size_t>> ranked;
+    for (const auto& [key, sum] : sums_)
+      if (key.target == process.identity().id)
+        ranked.emplace_back(-sum.rate(), process.IndexOf(key.vpn));
+    std::sort(ranked.begin(), ranked.end());
+    const std::size_t hot = (process.pages.size() + one_hot_in - 1) / one_hot_in;
+    const auto best = std::min(hot, ranked.size());
+    std::size_t found = 0;
+    for (std::size_t i = 0; i < best; ++i) found += ranked[i].second % one_hot_in == 0;
+    return static_cast<double>(found) / static_cast<double>(hot);
+  }
+
+  SimulatedKernel kernel_;
+  std::vector<std::unique_ptr<SimulatedProcess>> processes_;
+  std::unique_ptr<ScanEngine> engine_;
+  std::map<PageKey, Sum> sums_;
+  Harvest harvest_;
+};
+
+TEST_F(ScanEngineTest, TheEstimatedRateTellsHotPagesFromColdOnes) {
+  SimulatedProcess& process = Add(Rates(64 * kTable, 16, 3'000, 22));
+  Start({.overhead_share = 0.01});
+  Run(seconds(6));
+  Take();
+  EXPECT_GE(sums_.size(), process.pages.size() * 99 / 100);
+  EXPECT_GT(Recall(process, 16), 0.95);
+}
+
+TEST_F(ScanEngineTest, OnAverageTheEstimatedRateIsTheTrueRate) {
+  // Slow enough for intervals to be short against the time between accesses.
+  Add(std::vector<double>(16 * kTable, 2.0));
+  Start({.overhead_share = 0.01});
+  Run(seconds(60));
+  Take();
+  double firsts = 0;
+  double at_risk = 0;
+  for (const auto& [key, sum] : sums_) {
+    firsts += static_cast<double>(sum.firsts);
+    at_risk += sum.seconds;
+  }
+  EXPECT_NEAR(firsts / at_risk, 2.0, 0.2);
+}
+
+TEST_F(ScanEngineTest, APlainScanSeesOnlyWhetherAPageWasAccessedInTheInterval) {
+  SimulatedProcess& process = Add(Rates(64 * kTable, 16, 3'000, 22));
+  Start({.mode = ScanOptions::Mode::kPlain, .overhead_share = 0.01});
+  Run(seconds(6));
+  Take();
+  EXPECT_LT(Recall(process, 16), 0.2) << "both kinds of pages are accessed within a second";
+  for (const auto& [key, sum] : sums_) EXPECT_EQ(sum.looks, sum.references);
+}
+
+TEST_F(ScanEngineTest, WhatTheTargetPaysStaysWithinItsShare) {
+  SimulatedProcess& process = Add(std::vector<double>(512 * kTable, 100.0));
+  Start({.overhead_share = 0.006});
+  Run(seconds(20));
+  const Harvest& harvest = Take();
+  const double paid = 1e-9 * (static_cast<double>(process.sets) * kCost.ns_per_set +
+                              static_cast<double>(harvest.counts.looks) * kCost.ns_per_look);
+  EXPECT_LE(paid / 20, 0.006 * 1.05);
+  EXPECT_GE(paid / 20, 0.006 * 0.90) << "and uses it";
+  EXPECT_NEAR(1e-9 * static_cast<double>(harvest.counts.cost_ns), paid, paid * 0.05);
+}
+
+TEST_F(ScanEngineTest, EachTargetPaysFromItsOwnCpuTime) {
+  SimulatedProcess& busy = Add(std::vector<double>(64 * kTable, 100.0));
+  SimulatedProcess& idle = Add(std::vector<double>(64 * kTable, 100.0));
+  idle.cpus = 0;
+  Start({.overhead_share = 0.006});
+  Run(seconds(5));
+  EXPECT_GT(busy.clears, 20u);
+  EXPECT_EQ(idle.clears, 0u);
+}
+
+TEST_F(ScanEngineTest, AfterAnIdleTimeThereIsNoBurst) {
+  SimulatedProcess& process = Add(std::vector<double>(512 * kTable, 100.0));
+  ScanEngine& engine = Start({.overhead_share = 0.006});
+  Run(seconds(1));
+  engine.SetActive(false);
+  Run(seconds(100));
+  engine.SetActive(true);
+  const std::uint64_t sets = process.sets;
+  Run(milliseconds(200));
+  // 0.2 s of income and 0.1 s saved, and what open blocks still bring.
+  EXPECT_LE(1e-9 * static_cast<double>(process.sets - sets) * kCost.ns_per_set, 0.006 * 1.5);
+}
+
+TEST_F(ScanEngineTest, ClearsKeepTheirDistanceFromOneAnother) {
+  Add(std::vector<double>(512 * kTable, 0.0));
+  Start({.overhead_share = 0.05});
+  Run(seconds(2));
+  ASSERT_GT(kernel_.clears_at.size(), 100u);
+  for (std::size_t i = 1; i < kernel_.clears_at.size(); ++i)
+    EXPECT_GE(kernel_.clears_at[i] - kernel_.clears_at[i - 1], milliseconds(1));
+}
+
+TEST_F(ScanEngineTest, ARotationReachesEveryBlockOnceBeforeAnyTwice) {
+  SimulatedProcess& process = Add(std::vector<double>(100 * kTable, 1.0));
+  Start({.overhead_share = 0.01});
+  while (process.clears < 100) Run(milliseconds(1));
+  Run(milliseconds(300));
+  Take();
+  std::set<Vpn> blocks;
+  for (const auto& [key, sum] : sums_) blocks.insert(Vpn(key.vpn.value() / kTable));
+  EXPECT_EQ(blocks.size(), 100u);
+}
+
+TEST_F(ScanEngineTest, TheOrderOfTheRotationComesFromTheSeed) {
+  const auto order = [&](std::uint64_t seed) {
+    kernel_ = SimulatedKernel{};
+    processes_.clear();
+    sums_.clear();
+    Add(std::vector<double>(100 * kTable, 1.0));
+    Start({.overhead_share = 0.01, .seed = seed});
+    Run(milliseconds(500));
+    Take();
+    std::vector<Vpn> seen;
+    for (const auto& [key, sum] : sums_) seen.push_back(key.vpn);
+    return seen;
+  };
+  EXPECT_EQ(order(1), order(1));
+  EXPECT_NE(order(1), order(2));
+}
+
+TEST_F(ScanEngineTest, ReadingABlockStopsOnceHalfOfItIsSet) {
+  Add(std::vector<double>(kTable, 1e6));  // all set by the first read
+  Start({.overhead_share = 0.0001});
+  Run(milliseconds(900));
+  const Harvest& harvest = Take();
+  EXPECT_EQ(harvest.counts.rotations, 0u);
+  EXPECT_EQ(Of(kStart).looks, 1u);
+}
+
+TEST_F(ScanEngineTest, ColdPagesAreReadOnEveryRungAndAgainBeforeTheNextClear) {
+  Add(std::vector<double>(kTable, 0.0));
+  Start({.overhead_share = 0.01});
+  Run(milliseconds(1'020));
+  Take();
+  EXPECT_EQ(Of(kStart).looks, 6u);  // 0.25 … 256 ms
+  Run(seconds(1));
+  Take();
+  // 1 024 ms; before the second clear; and 0.25 … 256 ms after it.
+  EXPECT_EQ(Of(kStart).looks, 6u + 1u + 1u + 6u);
+  EXPECT_EQ(Of(kStart).references, 0u);
+  EXPECT_NEAR(Of(kStart).seconds, 1.024 + 0.256, 0.001);
+}
+
+TEST_F(ScanEngineTest, PagesThatTheClearPassedByGetNoEvidenceAndAreCounted) {
+  SimulatedProcess& process = Add(std::vector<double>(4 * kTable, 0.0));
+  for (std::size_t i = 0; i < process.pages.size(); i += 4) process.pages[i].shared = true;
+  Start({.overhead_share = 0.01});
+  Run(milliseconds(800));
+  const Harvest& harvest = Take();
+  EXPECT_EQ(harvest.counts.shared, kTable);  // one in four of four tables, once each
+  EXPECT_EQ(sums_.size(), 3 * kTable);
+  for (const auto& [key, sum] : sums_) {
+    EXPECT_NE((key.vpn - kStart).value() % 4, 0u);
+    EXPECT_EQ(sum.references, 0u);
+  }
+}
+
+TEST_F(ScanEngineTest, MemoryThatCannotBeClearedIsCountedAndHasNoRecords) {
+  SimulatedProcess& process = Add(std::vector<double>(8 * kTable, 10.0));
+  process.mlocked = true;
+  Start({.overhead_share = 0.01});
+  Run(seconds(1));
+  const Harvest& harvest = Take();
+  EXPECT_EQ(harvest.unclearable, 8 * kTable);
+  EXPECT_TRUE(harvest.evidence.empty());
+}
+
+TEST_F(ScanEngineTest, HugePagesAreSpansAndAreListed) {
+  SimulatedProcess& process = Add(Rates(128, 8, 20'000, 10), kTablePages);
+  Start({.overhead_share = 0.01});
+  Run(seconds(6));
+  const Harvest& harvest = Take();
+  EXPECT_EQ(harvest.huge.size(), 128u);
+  for (const BlockEvidence& block : harvest.evidence) {
+    EXPECT_EQ(block.unit, kTablePages);
+    EXPECT_LE(block.units.size(), 32u);  // 64 MiB
+  }
+  EXPECT_EQ(sums_.size(), 128u);
+  EXPECT_EQ(Recall(process, 8), 1.0);
+}
+
+TEST_F(ScanEngineTest, AnotherProgramInTheSameProcessVoidsWhatWasKnown) {
+  SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 10.0));
+  Start({.overhead_share = 0.01});
+  Run(milliseconds(500));
+  process.address_space = 0x2000;
+  Run(milliseconds(500));
+  EXPECT_TRUE(Take().evidence.empty());
+  EXPECT_GT(harvest_.counts.lost, 0u);
+  Refresh();
+  Run(milliseconds(500));
+  EXPECT_FALSE(Take().evidence.empty()) << "the new image is scanned after the next refresh";
+}
+
+TEST_F(ScanEngineTest, EvidenceOfATargetThatExitsIsStillDelivered) {
+  SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 10.0));
+  Start({.overhead_share = 0.01});
+  Run(milliseconds(500));
+  process.alive = false;
+  Run(milliseconds(500));
+  const std::uint64_t clears = process.clears;
+  Run(milliseconds(500));
+  EXPECT_EQ(process.clears, clears);
+  EXPECT_FALSE(Take().evidence.empty());
+  processes_.clear();
+  Refresh();
+  EXPECT_EQ(engine_->Step(), ScanEngine::kNever);
+}
+
+TEST_F(ScanEngineTest, AProcessNumberUsedAgainIsNotTheTarget) {
+  SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 10.0));
+  TrackedProcess stale = process.identity();
+  stale.start_time_ticks = 6;
+  Start();
+  engine_->SetTargets({});
+  engine_->SetTargets({stale});
+  Run(seconds(1));
+  EXPECT_EQ(process.clears, 0u);
+}
+
+TEST_F(ScanEngineTest, ABusyLockIsTriedAgainAndOnlyDelaysTheRead) {
+  SimulatedProcess& process = Add(std::vector<double>(kTable, 0.0));
+  Start({.overhead_share = 0.01});
+  while (process.clears == 0) Run(nanoseconds(10'000));
+  process.busy_reads = 20;
+  Run(milliseconds(900));
+  Take();
+  EXPECT_EQ(process.busy_reads, 0);
+  EXPECT_GE(Of(kStart).looks, 4u);
+  EXPECT_NEAR(Of(kStart).seconds, 0.256, 0.01);
+}
+
+TEST_F(ScanEngineTest, MemoryUnmappedMidwayIsLostNotCold) {
+  SimulatedProcess& process = Add(std::vector<double>(kTable, 0.0));
+  Start({.overhead_share = 0.01});
+  Run(milliseconds(10));
+  process.unmapped = true;
+  Run(milliseconds(100));
+  EXPECT_EQ(Take().counts.lost, kTable);
+}
+
+TEST_F(ScanEngineTest, AbsentPagesHaveNoRecord) {
+  SimulatedProcess& process = Add(std::vector<double>(kTable, 5.0));
+  for (std::size_t i = 0; i < 100; ++i) process.pages[i].present = false;
+  Start({.overhead_share = 0.01});
+  Run(milliseconds(500));
+  Take();
+  EXPECT_EQ(sums_.size(), kTable - 100);
+}
+
+TEST_F(ScanEngineTest, NothingIsClearedOrReadWhileGatedOff) {
+  SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 10.0));
+  ScanEngine& engine = Start({.overhead_share = 0.01});
+  engine.SetActive(false);
+  EXPECT_EQ(engine.Step(), ScanEngine::kNever);
+  Run(seconds(1));
+  const Harvest& harvest = Take();
+  EXPECT_EQ(process.clears, 0u);
+  EXPECT_EQ(harvest.counts.looks, 0u);
+  EXPECT_EQ(harvest.active, nanoseconds(0));
+  EXPECT_EQ(harvest.length, seconds(1));
+}
+
+TEST_F(ScanEngineTest, UnderMemoryPressureNothingIsClearedUnlessAskedFor) {
+  SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 10.0));
+  kernel_.pressure = "tasks stall";
+  Start({.overhead_share = 0.01});
+  Run(seconds(1));
+  EXPECT_EQ(process.clears, 0u);
+  EXPECT_THAT(Take().note, HasSubstr("tasks stall"));
+  Start({.overhead_share = 0.01, .clear_under_pressure = true});
+  Run(seconds(1));
+  EXPECT_GT(process.clears, 0u);
+}
+
+TEST_F(ScanEngineTest, ARefusedClearIsSaidAndNotTriedAgain) {
+  SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 10.0));
+  process.refuses = true;
+  Start({.overhead_share = 0.01});
+  Run(seconds(1));
+  const Harvest& harvest = Take();
+  EXPECT_THAT(harvest.note, HasSubstr("CAP_SYS_NICE"));
+  EXPECT_LE(harvest.counts.looks, 2u);
+}
+
+TEST_F(ScanEngineTest, AMappingThatGrowsKeepsTheStateOfItsOldBlocks) {
+  SimulatedProcess& process = Add(std::vector<double>(4 * kTable, 0.0));
+  Start({.overhead_share = 0.01});
+  Run(milliseconds(300));
+  Refresh();
+  Run(milliseconds(100));
+  EXPECT_EQ(Take().counts.lost, 0u);
+  EXPECT_GT(process.clears, 0u);
+}
+
+}  // namespace
+}  // namespace tmprof::abit

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process whose pages are accessed at given rates, in virtual time.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "profiler/source.h"
+#include "profiler/sources/abit/abit_kernel.h"
+
+namespace tmprof::abit {
+
+// The pages of one mapping, all base or all huge. Accesses are Poisson, per second of CPU time.
+class SimulatedProcess {
+ public:
+  using Seconds = double;
+
+  struct Page {
+    double rate = 0;
+    bool present = true;
+    bool shared = false;      // the clear passes it by
+    bool accessed = true;     // as after its first touch
+    Seconds next_access = 0;  // in CPU time, while not accessed
+  };
+
+  SimulatedProcess(TrackedProcess identity, Vpn start, PageCount unit, std::vector<double> rates)
+      : identity_(std::move(identity)), start_(start), unit_(unit) {
+    for (const double rate : rates) pages.push_back({.rate = rate});
+    identity_.mappings = {{.range = range(), .kind = MappingKind::kAnonymous, .path = ""}};
+  }
+
+  VpnRange range() const { return {start_, start_ + PageCount(pages.size() * unit_.value())}; }
+  const TrackedProcess& identity() const { return identity_; }
+  PageCount unit() const { return unit_; }
+  std::size_t IndexOf(Vpn vpn) const { return (vpn - start_).value() / unit_.value(); }
+
+  std::vector<Page> pages;
+  std::uint64_t address_space = 0x1000;
+  bool alive = true;
+  bool unmapped = false;
+  bool mlocked = false;
+  bool refuses = false;
+  int busy_reads = 0;           // to come
+  double cpus = 1;              // that it uses
+  std::uint64_t sets = 0;       // cleared bits that were set again
+  std::uint64_t clears = 0;     // of a block
+  std::uint64_t inspected = 0;  // pages
+
+ private:
+  TrackedProcess identity_;
+  Vpn start_;
+  PageCount unit_;
+};
+
+class SimulatedKernel final : public AbitKernel {
+ public:
+  static constexpr std::chrono::microseconds kReadTakes{2};
+  static constexpr std::chrono::microseconds kClearTakes{30};
+
+  MonotonicTime now{std::chrono::seconds(1000)};
+  std::map<Pid, SimulatedProcess*> processes;
+  std::optional<std::string> pressure;
+  std::vector<MonotonicTime> clears_at;
+
+  Result<std::unique_ptr<AbitProcess>> Open(Pid pid, std::uint64_t start_time_ticks) override {
+    const auto found = processes.find(pid);
+    if (found == processes.end() || !found->second->alive ||
+        found->second->identity().start_time_ticks != start_time_ticks)
+      return Fail(Refused("watch", "a simulated process", 3));
+    return std::make_unique<Handle>(*this, *found->second);
+  }
+  MonotonicTime Now() override { return now; }
+  std::chrono::nanoseconds OwnCpuTime() override { return own_cpu; }
+  std::chrono::nanoseconds Tick() const override { return std::chrono::milliseconds(4); }
+  std::uint64_t frame_mask() const override { return 0x000ffffffffff000; }
+  std::optional<std::string> MemoryPressure() override { return pressure; }
+
+  std::chrono::nanoseconds own_cpu{0};
+  std::mt19937_64 random{42};
+
+ private:
+  class Handle final : public AbitProcess {
+   public:
+    Handle(SimulatedKernel& kernel, SimulatedProcess& process)
+        : kernel_(kernel), process_(process), born_(kernel.now) {}
+
+    ReadResult Read(VpnRange range, PageTableReader::Depth,
+                    std::vector<TablePart>& parts) override {
+      kernel_.now += kReadTakes;
+      parts.clear();
+      ReadResult result;
+      if (!process_.alive) return Failed(ReadOutcome::kProcessGone);
+      if (process_.busy_reads > 0) {
+        --process_.busy_reads;
+        return Failed(ReadOutcome::kBusy);
+      }
+      if (process_.unmapped || !process_.range().Contains(range.start))
+        return Failed(ReadOutcome::kUnmapped);
+      result.address_space = process_.address_space;
+      result.time = kernel_.now;
+      result.running_threads = static_cast<std::uint32_t>(process_.cpus);
+      result.next = std::min(range.end, process_.range().end);
+      tables_.clear();
+      const std::uint64_t table = kTablePages.value();
+      for (std::uint64_t at = range.start.value() / table * table; at < result.next.value();
+           at += table)
+        parts.push_back(Part(Vpn(at)));
+      for (std::size_t i = 0; i < parts.size(); ++i)
+        if (!parts[i].huge) parts[i].entries = tables_[i];
+      return result;
+    }
+
+    ClearOutcome Clear(VpnRange range) override {
+      kernel_.now += kClearTakes;
+      if (!process_.alive) return ClearOutcome::kProcessGone;
+      if (process_.refuses) return ClearOutcome::kRefused;
+      if (process_.mlocked) return ClearOutcome::kUnclearable;
+      if (process_.unmapped) return ClearOutcome::kUnmapped;
+      ++process_.clears;
+      kernel_.clears_at.push_back(kernel_.now);
+      for (Vpn vpn = range.start; vpn < range.end; vpn = vpn + process_.unit()) {
+        auto& page = process_.pages[process_.IndexOf(vpn)];
+        Touch(page);
+        if (!page.present || page.shared || !page.accessed) continue;
+        page.accessed = false;
+        page.next_access =
+            page.rate > 0 ? CpuSeconds() + std::exponential_distribution(page.rate)(kernel_.random)
+                          : 1e18;
+      }
+      return ClearOutcome::kDone;
+    }
+
+    std::vector<PageStanding> Inspect(std::span<const Vpn> pages,
+                                      const std::vector<bool>&) override {
+      std::vector<PageStanding> standing;
+      for (const Vpn vpn : pages) {
+        const bool shared = process_.pages[process_.IndexOf(vpn)].shared;
+        standing.push_back(shared ? PageStanding::kShared : PageStanding::kClearable);
+      }
+      process_.inspected += pages.size();
+      return standing;
+    }
+
+    std::chrono::nanoseconds CpuTime() override {
+      return std::chrono::nanoseconds(static_cast<std::int64_t>(CpuSeconds() * 1e9));
+    }
+    bool Alive() override { return process_.alive; }
+
+   private:
+    static ReadResult Failed(ReadOutcome outcome) {
+      ReadResult result;
+      result.outcome = outcome;
+      return result;
+    }
+    double CpuSeconds() const {
+      return process_.cpus * std::chrono::duration<double>(kernel_.now - born_).count();
+    }
+    void Touch(SimulatedProcess::Page& page) {
+      if (page.accessed || page.next_access > CpuSeconds()) return;
+      page.accessed = true;
+      ++process_.sets;
+    }
+    static std::uint64_t Entry(const SimulatedProcess::Page& page) {
+      return page.present ? 0x1 | (page.accessed ? 0x20 : 0) : 0;
+    }
+    TablePart Part(Vpn start) {
+      TablePart part;
+      part.start = start;
+      part.huge = process_.unit() == kTablePages;
+      tables_.emplace_back();
+      if (part.huge) {
+        auto& page = process_.pages[process_.IndexOf(start)];
+        Touch(page);
+        part.leaf = TableEntry(Entry(page));
+        return part;
+      }
+      tables_.back().resize(kTablePages.value());
+      for (std::size_t i = 0; i < kTablePages.value(); ++i) {
+        const Vpn vpn = start + PageCount(i);
+        if (!process_.range().Contains(vpn)) continue;
+        auto& page = process_.pages[process_.IndexOf(vpn)];
+        Touch(page);
+        tables_.back()[i] = Entry(page);
+      }
+      return part;
+    }
+
+    SimulatedKernel& kernel_;
+    SimulatedProcess& process_;
+    MonotonicTime born_;
+    std::vector<std::vector<std::uint64_t>> tables_;
+  };
+};
+
+}  // namespace tmprof::abit
