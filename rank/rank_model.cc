@@ -24,7 +24,7 @@ constexpr std::array kSources = {RankSource::kReferences, RankSource::kSamples,
 constexpr double kForgotten = 1.0 / 1024;
 
 // docs/accuracy.md, "Half-life".
-constexpr std::chrono::seconds kDefaultHalfLife{4};
+constexpr std::chrono::seconds kDefaultHalfLife{3};
 
 template <typename Choice, std::size_t n>
 Result<Choice> ParseName(std::string_view text, const char* attempt,

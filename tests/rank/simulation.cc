@@ -116,6 +116,7 @@ Observation Observe(const Rates& rates, const Scenario& scenario, std::uint32_t 
   chance.Shuffle(blocks);
   blocks.resize(
       static_cast<std::size_t>(std::lround(scenario.visited * static_cast<double>(blocks.size()))));
+  if (scenario.blocks) blocks = *scenario.blocks;
   for (int visit = 0; visit < scenario.visits; ++visit) {
     for (const std::size_t block : blocks) {
       VisitBlock(block * kBlockPages, rates, scenario, chance, seen);

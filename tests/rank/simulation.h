@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <random>
 #include <span>
 #include <vector>
@@ -27,6 +28,7 @@ struct Scenario {
   int visits = 1;      // … so many times each
   std::vector<double> reads_s = {.25e-3, 1e-3, 4e-3, 16e-3, 64e-3, 256e-3, 1.024};
   bool stop_at_half = true;  // a block is read no more once half its pages are set
+  std::optional<std::vector<std::size_t>> blocks;  // these, instead of a random choice
   double samples_per_second = 0;
   double seconds = 8;
   Bias bias = [](std::size_t) { return 1.0; };

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long evidence should last: a hot set of 1/16 of the pages with 90 % of the accesses, profiled
+// in epochs of 1 s by a ladder that visits a part of the blocks in each, in random rotation, and by
+// a sampler. What counts is History's hit rate at 1/16: true accesses of epoch e that go to the
+// pages ranked best at the end of epoch e - 1.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "rank/rank_model.h"
+#include "tests/rank/simulation.h"
+
+namespace tmprof {
+namespace {
+
+using simulation::Rates;
+using std::chrono::seconds;
+
+// A sixteenth of 512 MiB at the rates per page of rate_model_test.cc.
+constexpr std::size_t kPages = 16384;
+constexpr std::size_t kBlocks = kPages / 512;
+constexpr double kAccessRate = 27e6 / 8;
+constexpr double kSampleRate = 1000.0 / 8;
+constexpr int kEpochs = 32;
+
+EpochProfile ToEpoch(const simulation::Observation& seen, int index) {
+  EpochProfile epoch;
+  epoch.start = MonotonicTime(seconds(index));
+  epoch.end = MonotonicTime(seconds(index + 1));
+  for (std::size_t page = 0; page < kPages; ++page) {
+    if (!seen.Seen(page)) continue;
+    const RateEvidence& evidence = seen.evidence[page];
+    const auto at_risk = std::chrono::duration_cast<std::chrono::nanoseconds>(
+        std::chrono::duration<double>(evidence.seconds_at_risk));
+    const bool looked_at = evidence.seconds_at_risk > 0;
+    Append(epoch.pages, {.key = {TargetId(0), Vpn(page)},
+                         .looks = looked_at ? 100u : 0u,
+                         .references = static_cast<std::uint32_t>(seen.references[page]),
+                         .first_accesses = static_cast<std::uint32_t>(evidence.first_accesses),
+                         .time_at_risk = LogDuration::FromNanoseconds(at_risk),
+                         .load_samples = static_cast<std::uint32_t>(evidence.samples)});
+  }
+  return epoch;
+}
+
+// Part of the accesses of `rates` that go to the 1/16 ranked best.
+double HitRate(const Ranker& ranker, const Rates& rates) {
+  const Scores scores = ranker.Score(RankSource::kCombined);
+  std::vector<std::size_t> rows(scores.size());
+  std::iota(rows.begin(), rows.end(), std::size_t{0});
+  std::ranges::stable_sort(rows, std::greater(), [&](std::size_t row) { return scores[row]; });
+  rows.resize(std::min(rows.size(), kPages / 16));
+  double hit = 0;
+  for (const std::size_t row : rows) hit += rates[ranker.table().key[row].vpn.value()];
+  return hit / std::accumulate(rates.begin(), rates.end(), 0.0);
+}
+
+struct Program {
+  std::string name;
+  int blocks_per_epoch;  // of the ladder
+  int shift_epochs;      // the hot set moves so often; 0: never
+};
+
+// Mean hit rate after the first rotation could have ended.
+double MeanHitRate(const Program& program, const Ranker::Options& options) {
+  const Rates first = simulation::Hotset(kPages, kAccessRate);
+  std::mt19937_64 random(5);
+  std::vector<std::size_t> rotation;
+  Ranker ranker(options);
+  double sum = 0;
+  int counted = 0;
+  for (int e = 0; e < kEpochs; ++e) {
+    Rates rates = first;
+    const int shifts = program.shift_epochs == 0 ? 0 : e / program.shift_epochs;
+    std::rotate(rates.begin(), rates.begin() + shifts * 1777, rates.end());
+    if (e >= 8) {
+      sum += HitRate(ranker, rates);
+      ++counted;
+    }
+    std::vector<std::size_t> blocks;
+    while (std::ssize(blocks) < program.blocks_per_epoch) {
+      if (rotation.empty()) {
+        rotation.resize(kBlocks);
+        std::iota(rotation.begin(), rotation.end(), std::size_t{0});
+        for (std::size_t i = kBlocks; i > 1; --i) {
+          std::swap(rotation[i - 1], rotation[random() % i]);
+        }
+      }
+      blocks.push_back(rotation.back());
+      rotation.pop_back();
+    }
+    const simulation::Scenario scenario{
+        .blocks = blocks, .samples_per_second = kSampleRate, .seconds = 1};
+    ranker.Absorb(ToEpoch(simulation::Observe(rates, scenario, 100 + static_cast<unsigned>(e)), e));
+  }
+  return sum / counted;
+}
+
+TEST(HalfLifeMonteCarlo, TheDefaultIsNearTheBestForShiftingAndForSteadyPrograms) {
+  const Ranker::Options standard = Ranker::DefaultOptions(RankModel::kRate);
+  double worst_loss = 0;
+  for (const Program& program : {Program{"all visited in 5 s, shift each 10 s", 6, 10},
+                                 Program{"all visited in 5 s, steady", 6, 0},
+                                 Program{"all visited in 16 s, shift each 20 s", 2, 20},
+                                 Program{"all visited in 16 s, steady", 2, 0}}) {
+    std::printf("| %s", program.name.c_str());
+    const double forgetful = MeanHitRate(program, {.model = RankModel::kRate});
+    std::printf(" | %.2f", forgetful);
+    double best = forgetful;
+    for (const int half_life : {1, 2, 4, 8}) {
+      const double hit_rate = MeanHitRate(program, {.model = RankModel::kRate,
+                                                    .memory = Ranker::Memory::kHalfLife,
+                                                    .half_life = seconds(half_life)});
+      std::printf(" | %.2f", hit_rate);
+      best = std::max(best, hit_rate);
+    }
+    const double by_default = MeanHitRate(program, standard);
+    std::printf(" | %.2f |\n", by_default);
+    EXPECT_GT(by_default, forgetful + 0.1) << program.name;
+    worst_loss = std::max(worst_loss, best - by_default);
+  }
+  EXPECT_LT(worst_loss, 0.1);
+}
+
+}  // namespace
+}  // namespace tmprof
