@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <cerrno>
+#include <string_view>
 #include <utility>
 
 #include "driver/core/sample_decode.h"
@@ -10,6 +12,7 @@
 namespace tmprof {
 namespace {
 
+constexpr std::string_view kIbs = "ibs";
 constexpr std::size_t kRingBytes =
     512 * 1024;  // all that kernel.perf_event_mlock_kb gives, 516 KiB
 
@@ -18,9 +21,12 @@ Status TryOnSelf(PerfApi& api, const HardwareSetup& setup) {
     NamedEvent probe = event.event;
     probe.attr.size = sizeof probe.attr;
     probe.attr.disabled = 1;
-    if (auto fd = OpenEvent(api, probe, Tid(::gettid()), std::nullopt); !fd) {
-      return std::unexpected(fd.error());
+    auto fd = OpenEvent(api, probe, Tid(::gettid()), std::nullopt);
+    if (!fd && setup.name == kIbs && fd.error().system_error == EINVAL) {
+      // arch/x86/events/amd/ibs.c: before, the PMU had no task context.
+      fd.error().advice = "IBS can be bound to a process from Linux 6.2 on";
     }
+    if (!fd) return std::unexpected(fd.error());
   }
   return {};
 }

@@ -10,11 +10,14 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <ctime>
 #include <fstream>
 #include <memory>
+#include <sstream>
 #include <string_view>
 
 #include "base/check.h"
@@ -121,18 +124,30 @@ std::vector<Tid> KernelPerfApi::Threads(Pid process) {
   return threads;
 }
 
-std::optional<Pid> KernelPerfApi::Parent(Pid process) {
+std::optional<ProcessOrigin> KernelPerfApi::Origin(Pid process) {
   const auto line = FirstLine(fmt::format("/proc/{}/stat", process.value()));
   if (!line) return std::nullopt;
-  // "pid (comm) state ppid …": comm may hold anything, so look behind its last parenthesis.
-  constexpr std::size_t kFromParenthesisToParent = 4;
-  const std::size_t end_of_name = line->rfind(')');
-  if (end_of_name == std::string::npos) return std::nullopt;
-  if (line->size() < end_of_name + kFromParenthesisToParent) return std::nullopt;
-  const std::string_view rest = std::string_view(*line).substr(end_of_name + 4);
-  const auto parent = ParseNumber<std::int32_t>(rest.substr(0, rest.find(' ')));
-  if (!parent) return std::nullopt;
-  return Pid(*parent);
+  // "pid (comm) state ppid …": comm may hold anything, so count fields behind its last parenthesis.
+  std::istringstream rest(line->substr(std::min(line->rfind(')'), line->size() - 1) + 1));
+  constexpr int kParentField = 4;
+  constexpr int kStartTimeField = 22;
+  std::optional<std::int32_t> parent;
+  std::optional<std::uint64_t> start;
+  std::string text;
+  for (int field = 3; field <= kStartTimeField && rest >> text; ++field) {
+    if (field == kParentField) parent = ParseNumber<std::int32_t>(text);
+    if (field == kStartTimeField) start = ParseNumber<std::uint64_t>(text);
+  }
+  if (!parent || !start) return std::nullopt;
+  return ProcessOrigin{Pid(*parent), *start};
+}
+
+std::uint64_t KernelPerfApi::NowTicks() {
+  timespec now{};
+  TMPROF_CHECK(::clock_gettime(CLOCK_BOOTTIME, &now) == 0);
+  const auto per_second = static_cast<std::uint64_t>(::sysconf(_SC_CLK_TCK));
+  return static_cast<std::uint64_t>(now.tv_sec) * per_second +
+         static_cast<std::uint64_t>(now.tv_nsec) * per_second / 1'000'000'000;
 }
 
 std::size_t KernelPerfApi::ReadMemory(Pid process, std::uint64_t address,

@@ -36,6 +36,11 @@ struct CounterReading {
   std::uint64_t running_ns = 0;  // less than enabled_ns: the counter was multiplexed
 };
 
+struct ProcessOrigin {
+  Pid parent;
+  std::uint64_t start_time_ticks = 0;  // /proc/PID/stat field 22, on the line of NowTicks()
+};
+
 // Failures are errno values. Called from one thread at a time.
 class PerfApi {
  public:
@@ -55,7 +60,9 @@ class PerfApi {
   virtual std::vector<CpuId> OnlineCpus() = 0;
   // Empty for a process that is gone.
   virtual std::vector<Tid> Threads(Pid process) = 0;
-  virtual std::optional<Pid> Parent(Pid process) = 0;
+  virtual std::optional<ProcessOrigin> Origin(Pid process) = 0;
+  // Time since boot in units of sysconf(_SC_CLK_TCK).
+  virtual std::uint64_t NowTicks() = 0;
   // Bytes copied from the start of `into`; fewer than asked where a page is unmapped.
   virtual std::size_t ReadMemory(Pid process, std::uint64_t address,
                                  std::span<std::uint8_t> into) = 0;
@@ -77,7 +84,8 @@ class KernelPerfApi final : public PerfApi {
   std::expected<CounterReading, int> Read(int fd) override;
   std::vector<CpuId> OnlineCpus() override;
   std::vector<Tid> Threads(Pid process) override;
-  std::optional<Pid> Parent(Pid process) override;
+  std::optional<ProcessOrigin> Origin(Pid process) override;
+  std::uint64_t NowTicks() override;
   std::size_t ReadMemory(Pid process, std::uint64_t address, std::span<std::uint8_t> into) override;
   std::optional<int> ParanoidLevel() override;
   std::uint64_t OpenFileLimit() override;

@@ -50,12 +50,15 @@ TaskEvents::Family* TaskEvents::FamilyOf(Pid process) {
   return found == families_.end() ? nullptr : &*found;
 }
 
-TaskEvents::Family* TaskEvents::FamilyOfAncestor(Pid process) {
+TaskEvents::Family* TaskEvents::FamilyInheritedFrom(Pid process) {
   constexpr int kMaxDepth = 64;  // parents are read one by one while processes come and go
-  std::optional<Pid> ancestor = api_->Parent(process);
-  for (int depth = 0; ancestor && ancestor->value() > 1 && depth < kMaxDepth; ++depth) {
-    if (Family* family = FamilyOf(*ancestor)) return family;
-    ancestor = api_->Parent(*ancestor);
+  std::optional<ProcessOrigin> origin = api_->Origin(process);
+  for (int depth = 0; origin && depth < kMaxDepth; ++depth) {
+    if (Family* family = FamilyOf(origin->parent)) {
+      // A fork within the tick of the attachment was recorded.
+      return origin->start_time_ticks > family->attached_ticks ? family : nullptr;
+    }
+    origin = api_->Origin(origin->parent);
   }
   return nullptr;
 }
@@ -134,16 +137,16 @@ Status TaskEvents::Follow(const std::vector<Pid>& wanted, const Visit& visit) {
   Status status;
   for (const Pid process : wanted) {
     if (FamilyOf(process) != nullptr) continue;
-    if (Family* family = FamilyOfAncestor(process)) {
+    if (Family* family = FamilyInheritedFrom(process)) {
       family->members.insert(process);
       continue;
     }
-    Family family{.members = {process}, .fds = {}};
     // Registered first, so that forks during the attachment find their family.
-    families_.push_back(std::move(family));
-    Family& registered = families_.back();
+    Family& registered = families_.emplace_back();
+    registered.members.insert(process);
     const Status attached = Attach(process, registered, visit);
     if (!attached && status) status = attached;
+    registered.attached_ticks = api_->NowTicks();
     if (!enabled_) {
       for (const UniqueFd& fd : registered.fds) (void)api_->Disable(fd.get());
     }

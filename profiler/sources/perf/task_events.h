@@ -52,7 +52,8 @@ class TaskEvents {
  private:
   struct Family {
     std::set<Pid> members;
-    std::set<Tid> threads;  // attached or known to have inherited
+    std::set<Tid> threads;             // attached or known to have inherited
+    std::uint64_t attached_ticks = 0;  // PerfApi::NowTicks()
     std::vector<UniqueFd> fds;
   };
 
@@ -61,8 +62,9 @@ class TaskEvents {
       : api_(&api), events_(std::move(events)), cpus_(std::move(cpus)), rings_(std::move(rings)) {}
 
   Family* FamilyOf(Pid process);
-  // The family of the nearest covered ancestor: for forks that happened while nothing was recorded.
-  Family* FamilyOfAncestor(Pid process);
+  // The family of the nearest covered ancestor, if the line of descent left it after it was
+  // attached: for forks that happened while nothing was recorded.
+  Family* FamilyInheritedFrom(Pid process);
   Status Attach(Pid process, Family& family, const Visit& visit);
   // A thread that is gone is no error.
   Status AttachThread(Tid thread, Family& family);

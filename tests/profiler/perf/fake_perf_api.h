@@ -36,7 +36,8 @@ class FakePerfApi final : public PerfApi {
   std::function<void(const Opened&)> on_open;
   std::vector<CpuId> cpus = {CpuId(0)};
   std::map<Pid, std::vector<Tid>> threads;
-  std::map<Pid, Pid> parents;
+  std::map<Pid, ProcessOrigin> origins;
+  std::uint64_t now_ticks = 0;
   std::map<int, std::deque<std::expected<CounterReading, int>>> readings;  // by fd, used up
   std::optional<int> paranoid = 2;
   std::uint64_t open_file_limit = 1024;
@@ -110,11 +111,12 @@ class FakePerfApi final : public PerfApi {
     const auto found = threads.find(process);
     return found == threads.end() ? std::vector<Tid>() : found->second;
   }
-  std::optional<Pid> Parent(Pid process) override {
-    const auto found = parents.find(process);
-    if (found == parents.end()) return std::nullopt;
+  std::optional<ProcessOrigin> Origin(Pid process) override {
+    const auto found = origins.find(process);
+    if (found == origins.end()) return std::nullopt;
     return found->second;
   }
+  std::uint64_t NowTicks() override { return now_ticks; }
   std::size_t ReadMemory(Pid, std::uint64_t address, std::span<std::uint8_t> into) override {
     ++memory_reads;
     if (address < code_start || address >= code_start + code.size()) return 0;

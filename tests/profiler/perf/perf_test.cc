@@ -287,7 +287,12 @@ TEST(KernelPerfApi, ListsTheThreadsAndTheParentOfThisProcess) {
   KernelPerfApi api;
   const std::vector<Tid> threads = api.Threads(Pid(getpid()));
   EXPECT_NE(std::ranges::find(threads, Tid(gettid())), threads.end());
-  EXPECT_EQ(api.Parent(Pid(getpid())), Pid(getppid()));
+  const auto origin = api.Origin(Pid(getpid()));
+  ASSERT_TRUE(origin.has_value());
+  EXPECT_EQ(origin->parent, Pid(getppid()));
+  EXPECT_GT(origin->start_time_ticks, 0u);
+  EXPECT_LE(origin->start_time_ticks, api.NowTicks());
+  EXPECT_FALSE(api.Origin(Pid(std::numeric_limits<std::int32_t>::max())).has_value());
   EXPECT_TRUE(api.Threads(Pid(std::numeric_limits<std::int32_t>::max())).empty());
   EXPECT_FALSE(api.OnlineCpus().empty());
 }

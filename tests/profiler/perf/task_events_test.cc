@@ -77,18 +77,28 @@ TEST(TaskEvents, LeavesAForkedChildToInheritance) {
   EXPECT_TRUE(api.EventsOf(Tid(200)).empty());
 }
 
-TEST(TaskEvents, KnowsAChildByItsAncestorsWhereTheForkWasNotRecorded) {
+TEST(TaskEvents, KnowsADescendantByItsAncestorsWhereTheForksWereNotRecorded) {
   FakePerfApi api;
   api.threads = {{Pid(100), {Tid(100)}}, {Pid(300), {Tid(300)}}};
-  api.parents = {{Pid(300), Pid(200)}, {Pid(200), Pid(100)}};
+  api.now_ticks = 50;
   TaskEvents events = Create(api);
   ASSERT_TRUE(events.Follow({Pid(100)}, kIgnore).has_value());
+  api.origins = {{Pid(300), {Pid(200), 70}}, {Pid(200), {Pid(100), 60}}};
   ASSERT_TRUE(events.Follow({Pid(100), Pid(300)}, kIgnore).has_value());
   EXPECT_TRUE(api.EventsOf(Tid(300)).empty());
 }
 
-// Counts how many of the events of a thread are still open: closing is seen through the real
-// descriptor number, so the fake hands out real ones.
+TEST(TaskEvents, AttachesAChildThatIsOlderThanItsParentsAttachment) {
+  FakePerfApi api;
+  api.threads = {{Pid(100), {Tid(100)}}, {Pid(200), {Tid(200)}}};
+  api.now_ticks = 50;
+  api.origins = {{Pid(200), {Pid(100), 40}}};
+  TaskEvents events = Create(api);
+  ASSERT_TRUE(events.Follow({Pid(100), Pid(200)}, kIgnore).has_value());
+  EXPECT_EQ(api.EventsOf(Tid(200)).size(), 1u);
+}
+
+// Closing shows on real descriptors only, so the fake hands out one.
 class ClosingTest : public ::testing::Test {
  protected:
   bool IsOpen(Tid thread) {
@@ -99,7 +109,6 @@ class ClosingTest : public ::testing::Test {
 };
 
 TEST_F(ClosingTest, KeepsAnExitedParentsEventsOpenForItsChildren) {
-  // Real descriptors: the numbers that follow a duplicate of standard error.
   api_.threads = {{Pid(100), {Tid(100)}}};
   TaskEvents events = Create(api_);
   const int real = ::dup(STDERR_FILENO);
