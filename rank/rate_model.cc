@@ -24,9 +24,9 @@ constexpr int kFitIterations = 40;
 // Flat pseudo-observations: a rate that nobody showed stays possible.
 constexpr double kFlatObservations = 0.5;
 
-// Evidence closer than 2^(1/8) = 9 % is one observation. Far below its own uncertainty, and it
+// Evidence closer than 2^(1/4) = 19 % is one observation. Far below its own uncertainty, and it
 // bounds the work by the number of distinct outcomes, not by pages.
-constexpr double kBinsPerOctave = 8;
+constexpr double kBinsPerOctave = 4;
 
 // A ladder cannot tell rates above 1 / its first interval apart. The 0.5 % quantile of the time to
 // first access stands for it: the minimum would follow one mistimed read.
@@ -54,7 +54,7 @@ std::uint64_t LogCode(double value) {
                     : static_cast<std::uint64_t>(
                           std::lround(std::log2(value * 1e9) * kBinsPerOctave + 1024));
 }
-// Exact for small counts, logarithmic for large ones.
+// Exact up to 5, logarithmic for more.
 std::uint64_t CountCode(double count) {
   return static_cast<std::uint64_t>(std::lround(std::log2(1 + 4 * count) * kBinsPerOctave));
 }
