@@ -87,16 +87,19 @@ struct TargetSum {
   }
 };
 
-std::string SharesOf(const SourceTotal& source, std::uint64_t observations) {
-  std::string shares;
-  for (const auto& [detail, words] : {std::pair("no_address", "have no address"),
-                                      std::pair("kernel_mode", "fell in the kernel")}) {
-    const std::optional<std::uint64_t> count = source.Detail(detail);
-    if (!count) continue;
-    const double share = static_cast<double>(*count) / static_cast<double>(observations);
-    shares += fmt::format("{}{} {}", shares.empty() ? "" : ", ", Percent(share), words);
-  }
-  return shares;
+// A sampler's observations have an address; what it took besides stands in its details.
+std::string SampleShares(const SourceTotal& sampler) {
+  const std::optional<std::uint64_t> no_address = sampler.Detail("no_address");
+  const std::optional<std::uint64_t> kernel_mode = sampler.Detail("kernel_mode");
+  if (!sampler.observations || (!no_address && !kernel_mode)) return "";
+  const std::uint64_t taken =
+      *sampler.observations + no_address.value_or(0) + kernel_mode.value_or(0);
+  if (taken == 0) return "";
+  const auto share = [taken](std::uint64_t count) {
+    return Percent(static_cast<double>(count) / static_cast<double>(taken));
+  };
+  return fmt::format("of {} samples, {} have no address, {} fell in the kernel", Grouped(taken),
+                     OrUnknown(no_address, share), OrUnknown(kernel_mode, share));
 }
 
 }  // namespace
@@ -183,11 +186,9 @@ std::vector<std::string> Caveats(const TraceTotals& totals, RankSource source) {
   }
   if (source == RankSource::kReferences) return caveats;
   for (const SourceTotal& sampler : totals.sources) {
-    if (sampler.role != SourceRole::kSamples || sampler.observations.value_or(0) == 0) continue;
-    const std::string shares = SharesOf(sampler, *sampler.observations);
-    if (shares.empty()) continue;
-    caveats.push_back(fmt::format("{}: of {} samples, {}", Printable(sampler.name),
-                                  Grouped(*sampler.observations), shares));
+    if (sampler.role != SourceRole::kSamples) continue;
+    const std::string shares = SampleShares(sampler);
+    if (!shares.empty()) caveats.push_back(Printable(sampler.name) + ": " + shares);
   }
   return caveats;
 }

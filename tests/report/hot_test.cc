@@ -90,7 +90,7 @@ TEST(HotListTest, IsATableInText) {
             "   5   10  first   0x20000  32 KiB           8           0+0      8  35.4 %  file "
             "/lib/a,\"b\".so\n"
             "5 of 5 spans shown, holding 100 % of the score\n"
-            "note: clock: of 8 samples, 25 % have no address, 50 % fell in the kernel\n");
+            "note: clock: of 14 samples, 14.3 % have no address, 28.6 % fell in the kernel\n");
 }
 
 TEST(HotListTest, ShowsTheSamplersBlindSpotsOnlyBesideItsOwnRankings) {

@@ -79,7 +79,7 @@ TEST(SummaryTest, ReadsLikeAPage) {
       "cost          150 accessed bits cleared at 170.5 ns each to the target; own CPU 0.015 s "
       "(0.375 % of one CPU)\n"
       "warning       another scanner clears bits\n"
-      "note          clock: of 20 samples, 20 % have no address, 50 % fell in the kernel\n"
+      "note          clock: of 34 samples, 11.8 % have no address, 29.4 % fell in the kernel\n"
       "\n"
       "source                     state   active  observations  lost\n"
       "accessed bits              active   100 %           300     0  clears 150\n"
