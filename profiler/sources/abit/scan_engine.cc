@@ -35,6 +35,9 @@ constexpr std::uint32_t kTriesIdle = 4;
 constexpr nanoseconds kIdlePace = milliseconds(1);
 constexpr std::uint32_t kPatientReads = 20;
 constexpr nanoseconds kIdleWait = milliseconds(256);
+// A read may be early by this part of its delay, if the scanner is awake: waking up costs it most.
+constexpr int kEarly = 16;
+constexpr int kOfRung = 8;  // and still is of its rung, by so much
 constexpr nanoseconds kShortestWait = microseconds(16);
 constexpr nanoseconds kRetryUnclearable = seconds(60);
 constexpr nanoseconds kWatchPeriod = seconds(1);
@@ -140,7 +143,7 @@ MonotonicTime ScanEngine::Step() {
   if (now >= next_watch_) Watch(now);
   DropStaleDues();
   const MonotonicTime next_due = dues_.empty() ? kNever : dues_.top().time;
-  if (next_due <= now) {
+  if (!dues_.empty() && next_due - dues_.top().slack <= now) {
     const BlockPtr block = dues_.top().block;
     dues_.pop();
     ReadDue(block);
@@ -444,7 +447,7 @@ void ScanEngine::ReadDue(const BlockPtr& block) {
   const std::optional<ReadResult> read = Read(*target, *block);
   if (!read) {
     if (!block->dropped && block->in_ladder)
-      dues_.push({kernel_.Now() + kRetryBusy, block, block->generation});
+      dues_.push({kernel_.Now() + kRetryBusy, nanoseconds(0), block, block->generation});
     return;
   }
   if (view_.shape_changed) {
@@ -471,7 +474,7 @@ nanoseconds ScanEngine::Exposed(const Block& block) const {
 void ScanEngine::ScheduleNextRead(TargetState& target, const BlockPtr& block, MonotonicTime now) {
   const tmprof_ladder& ladder = LadderOf(*block);
   const nanoseconds exposed = Exposed(*block);
-  block->rung = tmprof_ladder_next(&ladder, block->rung, exposed.count());
+  block->rung = tmprof_ladder_next(&ladder, block->rung, (exposed + exposed / kOfRung).count());
   if (block->rung == ladder.rungs || tmprof_ladder_stop(block->set, block->in_view)) {
     EndLadder(target, *block);
     return;
@@ -484,7 +487,7 @@ void ScanEngine::ScheduleNextRead(TargetState& target, const BlockPtr& block, Mo
     const auto longer = kIdlePace * (1 << std::min(block->idle_reads - kPatientReads, 16u));
     wait = std::max(wait, std::min<nanoseconds>(longer, kIdleWait));
   }
-  dues_.push({now + wait, block, block->generation});
+  dues_.push({now + wait, wait / kEarly, block, block->generation});
 }
 
 void ScanEngine::EndLadder(TargetState& target, Block& block) {

@@ -178,6 +178,7 @@ class ScanEngine {
 
   struct Due {
     MonotonicTime time;
+    std::chrono::nanoseconds slack;  // by which it may come early
     BlockPtr block;
     std::uint32_t generation;
     bool operator<(const Due& other) const { return other.time < time; }

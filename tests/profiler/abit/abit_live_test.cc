@@ -1,1 +1,382 @@
 // SPDX-License-Identifier: Apache-2.0
+// The real kernel and real processes. Needs the privileges that doctor names.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "profiler/procfs.h"
+#include "profiler/sources/abit/abit_scanner.h"
+#include "profiler/sources/abit/linux_abit_kernel.h"
+
+namespace tmprof::abit {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr std::size_t kHugeBytes = std::size_t{2} << 20;
+
+// Shared with the child: it does what it is told, one order at a time.
+struct Desk {
+  std::atomic<std::uint32_t> order{0};
+  std::atomic<std::uint32_t> done{0};
+  std::atomic<std::uint64_t> churned{0};
+  std::atomic<bool> intact{true};
+};
+
+// Memory that a child works on, aligned to 2 MiB.
+class Arena {
+ public:
+  Arena(std::size_t bytes, int advice, int flags = MAP_PRIVATE)
+      : bytes_(bytes),
+        raw_(::mmap(nullptr, bytes + kHugeBytes, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1,
+                    0)) {
+    EXPECT_NE(raw_, MAP_FAILED);
+    ::madvise(raw_, bytes + kHugeBytes, advice);
+    const auto address = reinterpret_cast<std::uint64_t>(raw_);
+    start_ = reinterpret_cast<volatile char*>((address + kHugeBytes - 1) / kHugeBytes * kHugeBytes);
+  }
+  ~Arena() { ::munmap(raw_, bytes_ + kHugeBytes); }
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  volatile char* start() const { return start_; }
+  std::size_t bytes() const { return bytes_; }
+  VpnRange range() const {
+    const Vpn first = VpnOfAddress(reinterpret_cast<std::uint64_t>(start_));
+    return {first, first + PageCount(bytes_ / kBasePageBytes)};
+  }
+
+ private:
+  std::size_t bytes_;
+  void* raw_;
+  volatile char* start_;
+};
+
+class Child {
+ public:
+  template <typename Body>
+  explicit Child(Body body) {
+    desk_ = new (::mmap(nullptr, sizeof(Desk), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+                        -1, 0)) Desk;
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      body(*desk_);
+      ::_exit(0);
+    }
+  }
+  ~Child() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    ::munmap(desk_, sizeof(Desk));
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  Pid pid() const { return Pid(pid_); }
+  Desk& desk() { return *desk_; }
+  void Order() {
+    const std::uint32_t order = ++desk_->order;
+    while (desk_->done < order) ::sched_yield();
+  }
+  TrackedProcess Tracked() const {
+    const ProcFs procfs;
+    return {.id = TargetId(0),
+            .pid = pid(),
+            .start_time_ticks = procfs.Stat(pid()).value().start_time_ticks,
+            .mappings = procfs.Mappings(pid()).value()};
+  }
+
+ private:
+  Desk* desk_;
+  pid_t pid_;
+};
+
+void AwaitOrder(Desk& desk, std::uint32_t number) {
+  while (desk.order < number) ::sched_yield();
+}
+
+class AbitLive : public ::testing::TestWithParam<KernelWay> {
+ protected:
+  void SetUp() override {
+    auto reader = PageTableReader::Open(GetParam());
+    if (!reader) GTEST_SKIP() << reader.error().Message();
+    kernel_ = MakeLinuxAbitKernel(std::move(*reader));
+  }
+
+  std::unique_ptr<AbitProcess> Open(const Child& child) {
+    auto process = kernel_->Open(child.pid(), child.Tracked().start_time_ticks);
+    EXPECT_TRUE(process.has_value());
+    return std::move(*process);
+  }
+
+  // The pages whose bits are set; a huge page by its first.
+  std::set<Vpn> Accessed(AbitProcess& process, VpnRange range) {
+    std::set<Vpn> accessed;
+    std::vector<TablePart> parts;
+    for (Vpn at = range.start; at < range.end;) {
+      ReadResult read;
+      do {
+        read = process.Read({at, range.end}, PageTableReader::Depth::kEntries, parts);
+      } while (read.outcome == ReadOutcome::kBusy);
+      EXPECT_EQ(read.outcome, ReadOutcome::kDone);
+      if (read.outcome != ReadOutcome::kDone) break;
+      for (const TablePart& part : parts) {
+        if (part.huge && part.leaf.accessed()) accessed.insert(part.start);
+        for (std::size_t i = 0; i < part.entries.size(); ++i)
+          if (TableEntry(part.entries[i]).accessed()) accessed.insert(part.start + PageCount(i));
+      }
+      at = read.next;
+    }
+    return accessed;
+  }
+
+  // No page too many. None too few either, unless something else clears bits as well: DAMON takes
+  // one page at a time, at random.
+  void ExpectSame(const std::set<Vpn>& seen, const std::set<Vpn>& expected) {
+    std::vector<Vpn> extra;
+    std::vector<Vpn> missing;
+    std::ranges::set_difference(seen, expected, std::back_inserter(extra));
+    std::ranges::set_difference(expected, seen, std::back_inserter(missing));
+    EXPECT_THAT(extra, ::testing::IsEmpty());
+    EXPECT_LE(missing.size(), OtherAccessedBitClearer() ? expected.size() / 1000 + 1 : 0);
+  }
+
+  // Every third unit of the arena is touched, in several rounds with another third each.
+  void ExpectExactlyTheTouched(std::size_t unit_bytes, int advice) {
+    const Arena arena(48 * kHugeBytes, advice);
+    const std::size_t units = arena.bytes() / unit_bytes;
+    Child child([&](Desk& desk) {
+      for (std::size_t i = 0; i < arena.bytes(); i += kBasePageBytes) arena.start()[i] = 1;
+      desk.done = 1;
+      for (std::uint32_t round = 2;; ++round) {
+        AwaitOrder(desk, round);
+        for (std::size_t i = round % 3; i < units; i += 3) arena.start()[i * unit_bytes + 64] = 2;
+        desk.done = round;
+      }
+    });
+    child.Order();
+    const auto process = Open(child);
+    for (std::uint32_t round = 2; round < 8; ++round) {
+      ASSERT_EQ(process->Clear(arena.range()), ClearOutcome::kDone);
+      ASSERT_EQ(process->Clear(arena.range()), ClearOutcome::kDone);
+      // Pages on their way to the kernel's lists are passed by; they are known, and left out.
+      std::set<Vpn> unsettled = Accessed(*process, arena.range());
+      ASSERT_LT(unsettled.size(), 64u);
+      child.Order();
+      std::set<Vpn> expected;
+      for (std::size_t i = round % 3; i < units; i += 3)
+        expected.insert(arena.range().start + PageCount(i * unit_bytes / kBasePageBytes));
+      expected.merge(unsettled);
+      ExpectSame(Accessed(*process, arena.range()), expected);
+    }
+  }
+
+  std::unique_ptr<AbitKernel> kernel_;
+};
+
+TEST_P(AbitLive, ExactlyTheTouchedBasePagesAreSeen) {
+  ExpectExactlyTheTouched(kBasePageBytes, MADV_NOHUGEPAGE);
+}
+
+TEST_P(AbitLive, ExactlyTheTouchedHugePagesAreSeen) {
+  ExpectExactlyTheTouched(kHugeBytes, MADV_HUGEPAGE);
+}
+
+TEST_P(AbitLive, PagesSharedByForkAreToldApart) {
+  const Arena arena(kHugeBytes, MADV_NOHUGEPAGE);
+  for (std::size_t i = 0; i < arena.bytes(); i += kBasePageBytes) arena.start()[i] = 1;
+  Child child([&](Desk& desk) {
+    desk.done = 1;
+    while (true) ::pause();
+  });
+  child.Order();
+  const auto process = Open(child);
+  std::vector<Vpn> pages;
+  for (Vpn vpn = arena.range().start; vpn < arena.range().end; vpn = vpn + PageCount(1))
+    pages.push_back(vpn);
+  const auto standing = process->Inspect(pages, std::vector<bool>(pages.size(), false));
+  EXPECT_THAT(standing, ::testing::Each(PageStanding::kShared));
+}
+
+TEST_P(AbitLive, MlockedMemoryIsUnclearable) {
+  const Arena arena(kHugeBytes, MADV_NOHUGEPAGE);
+  Child child([&](Desk& desk) {
+    desk.intact = ::mlock(const_cast<char*>(arena.start()), arena.bytes()) == 0;
+    desk.done = 1;
+    while (true) ::pause();
+  });
+  child.Order();
+  if (!child.desk().intact) GTEST_SKIP() << "mlock of 2 MiB is refused here";
+  EXPECT_EQ(Open(child)->Clear(arena.range()), ClearOutcome::kUnclearable);
+}
+
+TEST_P(AbitLive, HugetlbMemoryIsUnclearable) {
+  void* memory = ::mmap(nullptr, kHugeBytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+  if (memory == MAP_FAILED) GTEST_SKIP() << "no huge page is reserved (vm.nr_hugepages)";
+  const Vpn start = VpnOfAddress(reinterpret_cast<std::uint64_t>(memory));
+  Child child([&](Desk& desk) {
+    *static_cast<volatile char*>(memory) = 1;
+    desk.done = 1;
+    while (true) ::pause();
+  });
+  child.Order();
+  EXPECT_EQ(Open(child)->Clear({start, start + kTablePages}), ClearOutcome::kUnclearable);
+  ::munmap(memory, kHugeBytes);
+}
+
+TEST_P(AbitLive, AProcessThatIsGoneIsAnOutcomeNotAnError) {
+  std::unique_ptr<AbitProcess> process;
+  const Arena arena(kHugeBytes, MADV_NOHUGEPAGE);
+  {
+    Child child([&](Desk& desk) {
+      desk.done = 1;
+      while (true) ::pause();
+    });
+    child.Order();
+    process = Open(child);
+    EXPECT_TRUE(process->Alive());
+  }
+  std::vector<TablePart> parts;
+  EXPECT_FALSE(process->Alive());
+  EXPECT_EQ(process->Read(arena.range(), PageTableReader::Depth::kEntries, parts).outcome,
+            ReadOutcome::kProcessGone);
+  EXPECT_EQ(process->Clear(arena.range()), ClearOutcome::kProcessGone);
+}
+
+TEST_P(AbitLive, NothingMappedIsToldFromNothingAccessed) {
+  const Arena arena(kHugeBytes, MADV_NOHUGEPAGE);
+  Child child([&](Desk& desk) {
+    ::munmap(const_cast<char*>(arena.start()), arena.bytes());
+    desk.done = 1;
+    while (true) ::pause();
+  });
+  child.Order();
+  std::vector<TablePart> parts;
+  EXPECT_EQ(Open(child)->Read(arena.range(), PageTableReader::Depth::kEntries, parts).outcome,
+            ReadOutcome::kUnmapped);
+}
+
+// A target that maps, unmaps, discards, forks and rewrites while it is scanned as fast as can be.
+TEST_P(AbitLive, ChurnDuringScansHarmsNeitherTargetNorScanner) {
+  constexpr std::size_t kBytes = 8 * kHugeBytes;
+  const Arena arena(kBytes, MADV_HUGEPAGE);
+  Child child([&](Desk& desk) {
+    volatile char* memory = arena.start();
+    for (std::uint32_t round = 0;; ++round) {
+      for (std::size_t i = 0; i < kBytes; i += kBasePageBytes)
+        memory[i] = static_cast<char>(i / kBasePageBytes + round);
+      for (int i = 0; i < 50; ++i) {
+        void* page = ::mmap(nullptr, 4 * kHugeBytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        static_cast<volatile char*>(page)[i * kBasePageBytes] = 1;
+        ::madvise(page, kHugeBytes, MADV_DONTNEED);
+        ::munmap(page, 4 * kHugeBytes);
+      }
+      const pid_t twin = ::fork();
+      if (twin == 0) ::_exit(0);
+      ::waitpid(twin, nullptr, 0);
+      for (std::size_t i = 0; i < kBytes; i += kBasePageBytes)
+        if (memory[i] != static_cast<char>(i / kBasePageBytes + round)) desk.intact = false;
+      ::madvise(const_cast<char*>(memory) + kHugeBytes, kHugeBytes / 2, MADV_DONTNEED);
+      ++desk.churned;
+    }
+  });
+  while (child.desk().churned == 0) ::sched_yield();
+  ScanOptions options;
+  options.overhead_share = 0.5;
+  options.own_share = 0.5;
+  options.clear_gap = options.least_clear_gap = milliseconds(1);
+  options.cost = {.ns_per_set = 100, .ns_per_look = 1'000};
+  ScanEngine engine(*kernel_, options);
+  const MonotonicTime end = kernel_->Now() + seconds(5);
+  MonotonicTime refresh{};
+  std::uint64_t clears = 0;
+  while (kernel_->Now() < end) {
+    if (kernel_->Now() >= refresh) {
+      engine.SetTargets({child.Tracked()});
+      clears += engine.TakeEpoch().counts.clears;
+      refresh = kernel_->Now() + milliseconds(100);
+    }
+    if (engine.Step() > kernel_->Now()) ::sched_yield();
+  }
+  clears += engine.TakeEpoch().counts.clears;
+  EXPECT_GT(clears, 0u);
+  EXPECT_GT(child.desk().churned, 1u);
+  EXPECT_TRUE(child.desk().intact);
+}
+
+INSTANTIATE_TEST_SUITE_P(BothWays, AbitLive,
+                         ::testing::Values(KernelWay::kSyscallProgram, KernelWay::kMappingIterator),
+                         [](const auto& way) {
+                           return way.param == KernelWay::kSyscallProgram ? "Syscall" : "Iterator";
+                         });
+
+TEST(AbitScannerLive, HotPagesOfARunningProgramGetReferencesAndColdOnesNone) {
+  const Arena arena(16 * kHugeBytes, MADV_NOHUGEPAGE);
+  Child child([&](Desk& desk) {
+    for (std::size_t i = 0; i < arena.bytes(); i += kBasePageBytes) arena.start()[i] = 1;
+    desk.done = 1;
+    while (true)
+      for (std::size_t i = 0; i < arena.bytes() / 16; i += kBasePageBytes) arena.start()[i] = 2;
+  });
+  child.Order();
+  AbitScanner::Options options;
+  options.scan.overhead_share = 0.05;
+  auto scanner = AbitScanner::Open(options);
+  if (!scanner) GTEST_SKIP() << scanner.error().Message();
+  EXPECT_GT((*scanner)->calibration().ns_per_set.value_or(0), 0);
+  ASSERT_TRUE((*scanner)->SetTargets({child.Tracked()}).has_value());
+  const Vpn first_cold = arena.range().start + PageCount(arena.range().size().value() / 16);
+  std::uint64_t hot = 0;
+  std::uint64_t hot_first = 0;
+  std::uint64_t cold_references = 0;
+  SystemClock clock;
+  const MonotonicTime deadline = clock.Now() + seconds(60);
+  while (hot_first < 512 && clock.Now() < deadline) {
+    const SourceEpoch epoch = (*scanner)->TakeEpoch();
+    EXPECT_EQ(epoch.status.state, SourceState::kActive);
+    for (const ReferenceRecord& record : epoch.references) {
+      if (!arena.range().Contains(record.key.vpn)) continue;
+      EXPECT_LE(record.references, record.looks);
+      EXPECT_LE(record.first_accesses, record.references);
+      if (record.key.vpn < first_cold) {
+        hot += record.references;
+        hot_first += record.first_accesses;
+      } else {
+        cold_references += record.references;
+      }
+    }
+    ::sched_yield();
+  }
+  EXPECT_GE(hot_first, 512u);
+  EXPECT_EQ(cold_references, 0u);
+}
+
+TEST(AbitProbe, SaysWhetherAndHowAccessedBitsCanBeRead) {
+  const Probe probe = ProbeAbit();
+  EXPECT_EQ(probe.name, "abit-bpf");
+  EXPECT_FALSE(probe.detail.empty());
+  EXPECT_TRUE(probe.usable || !probe.fix.empty());
+}
+
+}  // namespace
+}  // namespace tmprof::abit

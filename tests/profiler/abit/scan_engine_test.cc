@@ -233,15 +233,15 @@ TEST_F(ScanEngineTest, ReadingABlockStopsOnceHalfOfItIsSet) {
 TEST_F(ScanEngineTest, ColdPagesAreReadOnEveryRungAndAgainBeforeTheNextClear) {
   Add(std::vector<double>(kTable, 0.0));
   Start({.overhead_share = 0.01});
-  Run(milliseconds(1'020));
+  Run(milliseconds(900));
   Take();
   EXPECT_EQ(Of(kStart).looks, 6u);  // 0.25 … 256 ms
-  Run(seconds(1));
+  Run(milliseconds(600));
   Take();
   // 1 024 ms; before the second clear; and 0.25 … 256 ms after it.
   EXPECT_EQ(Of(kStart).looks, 6u + 1u + 1u + 6u);
   EXPECT_EQ(Of(kStart).references, 0u);
-  EXPECT_NEAR(Of(kStart).seconds, 1.024 + 0.256, 0.001);
+  EXPECT_NEAR(Of(kStart).seconds, 1.024 + 0.256, 0.08);  // a read may be early by 1/16
 }
 
 TEST_F(ScanEngineTest, PagesThatTheClearPassedByGetNoEvidenceAndAreCounted) {
@@ -330,7 +330,7 @@ TEST_F(ScanEngineTest, ABusyLockIsTriedAgainAndOnlyDelaysTheRead) {
   Take();
   EXPECT_EQ(process.busy_reads, 0);
   EXPECT_GE(Of(kStart).looks, 4u);
-  EXPECT_NEAR(Of(kStart).seconds, 0.256, 0.01);
+  EXPECT_NEAR(Of(kStart).seconds, 0.256, 0.016);
 }
 
 TEST_F(ScanEngineTest, MemoryUnmappedMidwayIsLostNotCold) {
