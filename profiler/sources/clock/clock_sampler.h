@@ -31,7 +31,7 @@ class ClockSampler final : public Source {
  public:
   // A period near the cost of an interrupt stops the target, and the kernel's own guards do not act
   // on clock events in period mode: 98 % loss at 100 kHz, 13 % at 10 kHz on a KVM guest
-  // (bench/clock_cost).
+  // (bench/clock_loops).
   static constexpr double kMaxRateHz = 20'000;
 
   struct Options {

@@ -16,8 +16,7 @@
 namespace tmprof {
 namespace {
 
-// The address and its physical twin, where the data came from, and how long it took. PHYS_ADDR
-// needs CAP_PERFMON where perf_event_paranoid is above 0 … like the kernel's own samples.
+// PHYS_ADDR needs CAP_PERFMON where perf_event_paranoid is above 1 (kernel/events/core.c, 6.1).
 constexpr std::uint64_t kSampleType = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
                                       PERF_SAMPLE_ADDR | PERF_SAMPLE_WEIGHT | PERF_SAMPLE_DATA_SRC |
                                       PERF_SAMPLE_PHYS_ADDR;
