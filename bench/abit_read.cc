@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ using abit::TablePart;
 
 constexpr std::size_t kHugeBytes = std::size_t{2} << 20;
 constexpr int kPasses = 15;
+constexpr PageCount kPagesPerRead{32 * 512};  // whose copies stay in a private cache
 
 double ThreadCpuNs() {
   timespec t{};
@@ -44,16 +46,23 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+// Present and accessed. A fixed length, so that it is vectorised.
+std::uint64_t CountAccessed(std::span<const std::uint64_t, 512> entries) {
+  std::uint64_t accessed = 0;
+  for (const std::uint64_t entry : entries) accessed += entry & entry >> 5 & 1;
+  return accessed;
+}
+
 // Reads all of `range` and counts the pages with their bit set.
 std::uint64_t ReadTables(PageTableReader& reader, VpnRange range, std::vector<TablePart>& parts) {
   std::uint64_t accessed = 0;
   for (Vpn at = range.start; at < range.end;) {
-    const auto read =
-        reader.Read(Pid(::getpid()), {at, range.end}, PageTableReader::Depth::kEntries, parts);
+    const auto read = reader.Read(Pid(::getpid()), {at, std::min(range.end, at + kPagesPerRead)},
+                                  PageTableReader::Depth::kEntries, parts);
     TMPROF_CHECK(read.outcome == ReadOutcome::kDone);
     for (const TablePart& part : parts) {
       if (part.huge) accessed += part.leaf.accessed() ? part.span.value() : 0;
-      for (const std::uint64_t entry : part.entries) accessed += (entry & 0x21) == 0x21;
+      if (!part.huge) accessed += CountAccessed(part.entries.first<512>());
     }
     at = read.next;
   }

@@ -141,7 +141,8 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(const Options& options) {
   auto cost = Calibrate(*kernel);
   if (!cost) return Fail(std::move(cost.error()));
   ScanOptions scan = options.scan;
-  scan.cost = *cost;
+  scan.cost = {.ns_per_set = cost->ns_per_set,
+               .ns_per_look = cost->ns_per_look.value_or(kAssumedNsPerLook)};
   auto scanner = std::make_unique<AbitScanner>(std::move(kernel), scan);
   scanner->calibration_.ns_per_set = cost->ns_per_set;
   scanner->calibration_.ns_per_look = cost->ns_per_look;

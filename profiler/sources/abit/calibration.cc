@@ -28,10 +28,12 @@ constexpr std::size_t kPages = 8192;   // 32 MiB: more than a TLB covers
 constexpr std::size_t kStride = 5003;  // coprime to kPages: an order no prefetcher follows
 constexpr std::size_t kBlockPages = 512;
 constexpr int kFewestPairs = 5;
-constexpr std::uint64_t kFewestLooks = 50;  // in one pass, for a figure
+// Some ten lines taken from a cache; less cannot be told from noise.
+constexpr double kLeastNsPerLook = 1'000;
+constexpr std::uint64_t kFewestLooks = 10;  // in one pass, for a figure
 
-// What each pass is measured under.
-enum class Disturbance : std::uint8_t { kNone, kCleared, kLookedAt };
+// What each pass is measured under. A look costs the child something where it sets bits.
+enum class Disturbance : std::uint8_t { kNone, kCleared, kClearedAndLookedAt };
 
 // Shared with the child.
 struct Bench {
@@ -111,19 +113,17 @@ class Experiment {
 
   // CPU time of one pass over the buffer; negative: the child did not answer.
   double Pass(Disturbance disturbance) {
-    if (disturbance == Disturbance::kCleared && process_.Clear(buffer_) != ClearOutcome::kDone)
+    if (disturbance != Disturbance::kNone && process_.Clear(buffer_) != ClearOutcome::kDone)
       return -1;
     const std::uint32_t pass = bench_.asked.load(std::memory_order_relaxed) + 1;
     bench_.asked.store(pass, std::memory_order_release);
     looks_ = 0;
+    // Between looks the child gets time to write to the lines that the last one took from it.
     const timespec pause{.tv_sec = 0, .tv_nsec = 50'000};
     while (bench_.done.load(std::memory_order_acquire) < pass) {
       if (!process_.Alive()) return -1;
-      if (disturbance == Disturbance::kLookedAt) {
-        Look();
-      } else {
-        ::nanosleep(&pause, nullptr);
-      }
+      if (disturbance == Disturbance::kClearedAndLookedAt) Look();
+      ::nanosleep(&pause, nullptr);
     }
     return static_cast<double>(bench_.cpu_ns.load(std::memory_order_relaxed));
   }
@@ -149,7 +149,7 @@ class Experiment {
 
 }  // namespace
 
-Result<CostModel> Calibrate(AbitKernel& kernel, std::chrono::milliseconds time_limit) {
+Result<MeasuredCost> Calibrate(AbitKernel& kernel, std::chrono::milliseconds time_limit) {
   const auto fail = [](int system_error, std::string reason) {
     Error error = Refused("calibrate the cost of accessed bits", "a child process", system_error);
     if (system_error == 0) error.system_error.reset();
@@ -187,17 +187,17 @@ Result<CostModel> Calibrate(AbitKernel& kernel, std::chrono::milliseconds time_l
   while (kernel.Now() < deadline || static_cast<int>(per_set.size()) < kFewestPairs) {
     const double quiet = experiment.Pass(Disturbance::kNone);
     const double cleared = experiment.Pass(Disturbance::kCleared);
-    const double quiet_again = experiment.Pass(Disturbance::kNone);
-    const double looked_at = experiment.Pass(Disturbance::kLookedAt);
-    if (std::min({quiet, cleared, quiet_again, looked_at}) < 0)
+    const double looked_at = experiment.Pass(Disturbance::kClearedAndLookedAt);
+    if (std::min({quiet, cleared, looked_at}) < 0)
       return fail(0, "the child process could not be cleared, or ended");
     per_set.push_back((cleared - quiet) / kPages);
     if (experiment.looks() >= kFewestLooks)
-      per_look.push_back((looked_at - quiet_again) / static_cast<double>(experiment.looks()));
+      per_look.push_back((looked_at - cleared) / static_cast<double>(experiment.looks()));
   }
-  CostModel cost;
+  MeasuredCost cost;
   cost.ns_per_set = std::max(Median(std::move(per_set)), 1.0);
-  cost.ns_per_look = per_look.empty() ? 0.0 : std::max(Median(std::move(per_look)), 0.0);
+  if (static_cast<int>(per_look.size()) >= kFewestPairs)
+    cost.ns_per_look = std::max(Median(std::move(per_look)), kLeastNsPerLook);
   return cost;
 }
 

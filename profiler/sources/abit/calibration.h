@@ -4,17 +4,27 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 
 #include "base/result.h"
 #include "profiler/sources/abit/abit_kernel.h"
-#include "profiler/sources/abit/scan_engine.h"
 
 namespace tmprof::abit {
 
-// Runs a child process that sweeps a buffer of its own in random order, and takes the difference
-// with and without clears, and with and without looks, in pairs; medians. Takes about
+struct MeasuredCost {
+  double ns_per_set = 0;
+  // Absent where the child was hardly ever on a CPU at the same time as a look: one CPU, or a busy
+  // machine.
+  std::optional<double> ns_per_look;
+};
+
+// Where it could not be measured: the figure fitted on a busy two-CPU guest of an AMD EPYC.
+inline constexpr double kAssumedNsPerLook = 11'000;
+
+// Runs a child process that sweeps a buffer of its own out of order, and takes the difference that
+// clears make, and that looks make to a cleared buffer; medians of many passes. Takes about
 // `time_limit`. The child is gone on return.
-Result<CostModel> Calibrate(AbitKernel& kernel,
-                            std::chrono::milliseconds time_limit = std::chrono::milliseconds(250));
+Result<MeasuredCost> Calibrate(
+    AbitKernel& kernel, std::chrono::milliseconds time_limit = std::chrono::milliseconds(250));
 
 }  // namespace tmprof::abit

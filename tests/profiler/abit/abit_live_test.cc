@@ -156,7 +156,7 @@ class AbitLive : public ::testing::TestWithParam<KernelWay> {
     std::ranges::set_difference(seen, expected, std::back_inserter(extra));
     std::ranges::set_difference(expected, seen, std::back_inserter(missing));
     EXPECT_THAT(extra, ::testing::IsEmpty());
-    EXPECT_LE(missing.size(), OtherAccessedBitClearer() ? expected.size() / 1000 + 1 : 0);
+    EXPECT_LE(missing.size(), OtherAccessedBitClearer() ? expected.size() / 100 + 1 : 0);
   }
 
   // Every third unit of the arena is touched, in several rounds with another third each.
