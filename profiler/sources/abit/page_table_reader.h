@@ -84,7 +84,7 @@ class PageTableReader {
     kEntries,  // copy the tables
     kShape,    // only which parts exist and which are huge
   };
-  // Looks at `range`, at most 1 GiB of it, within the one mapping that holds its start. `parts`
+  // Looks at `range`, at most 512 parts of it, within the one mapping that holds its start. `parts`
   // ascend, are overwritten, and view memory that the next Read() overwrites.
   virtual ReadResult Read(Pid pid, VpnRange range, Depth depth, std::vector<TablePart>& parts) = 0;
 

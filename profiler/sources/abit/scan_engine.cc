@@ -18,8 +18,7 @@ using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
 constexpr std::uint64_t kHugePagesPerBlock = 32;  // 64 MiB
-constexpr PageCount kPlanStep = kGiantPages;
-constexpr std::uint64_t kEntriesPerLine = 8;  // 64-byte cache lines of 8-byte entries
+constexpr std::uint64_t kEntriesPerLine = 8;      // 64-byte cache lines of 8-byte entries
 constexpr std::uint64_t kLinesPerTable = 64;
 // A clear of 2 MiB takes some 40 us here; a read that falls due meanwhile would be late.
 constexpr nanoseconds kClearTakes = microseconds(100);
@@ -37,7 +36,8 @@ constexpr std::uint32_t kPatientReads = 20;
 constexpr nanoseconds kIdleWait = milliseconds(256);
 // A read may be early by this part of its delay, if the scanner is awake: waking up costs it most.
 constexpr int kEarly = 16;
-constexpr int kOfRung = 8;  // and still is of its rung, by so much
+constexpr int kWidestBracket = 8;  // of the exposure before
+constexpr int kOfRung = 8;         // and still is of its rung, by so much
 constexpr nanoseconds kShortestWait = microseconds(16);
 constexpr nanoseconds kRetryUnclearable = seconds(60);
 constexpr nanoseconds kWatchPeriod = seconds(1);
@@ -198,9 +198,9 @@ void ScanEngine::PlanSome(TargetState& target) {
     return;
   }
   const Mapping& mapping = mappings[plan.mapping];
-  const Vpn end = std::min(mapping.range.end, AlignDown(plan.at, kPlanStep) + kPlanStep);
+  // The reader stops after 1 GiB of tables, and passes over holes of any size.
   const ReadResult read =
-      target.handle->Read({plan.at, end}, PageTableReader::Depth::kShape, parts_);
+      target.handle->Read({plan.at, mapping.range.end}, PageTableReader::Depth::kShape, parts_);
   counts_.retries_busy += read.busy_retries;
   switch (read.outcome) {
     case ReadOutcome::kBusy:
@@ -568,6 +568,11 @@ void ScanEngine::Fold(TargetState& target, const BlockPtr& pointer, const ReadRe
       target.clock.Advance(read.time, target.handle->CpuTime(), read.running_threads);
   const nanoseconds exposure = std::max(cpu - block.cpu_at, nanoseconds(0));
   const bool first_read = !std::exchange(block.read_since_clear, true);
+  // After the ladder has stopped, a block waits for its next turn for seconds. That a page was
+  // first accessed somewhere in there says next to nothing of its rate; that it was not, says a
+  // lot.
+  const bool bracketed =
+      first_read || exposure <= kWidestBracket * (block.cpu_at - block.cpu_cleared);
   block.cpu_at = cpu;
   block.read_at = read.time;
 
@@ -598,6 +603,10 @@ void ScanEngine::Fold(TargetState& target, const BlockPtr& pointer, const ReadRe
     }
     tmprof_tally unused{};
     UnitRecord* record = evidence ? &block.records[i] : nullptr;
+    if (first && !bracketed) {
+      unit = TMPROF_UNIT_SET;  // a reference, without a first access
+      ++sets;
+    }
     sets += tmprof_ladder_fold(record ? &record->tally : &unused, &unit, view_.accessed[i],
                                exposure.count());
     if (record) record->frame = view_.frame[i];

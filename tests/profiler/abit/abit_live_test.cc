@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -219,7 +220,7 @@ TEST_P(AbitLive, PagesSharedByForkAreToldApart) {
 TEST_P(AbitLive, MlockedMemoryIsUnclearable) {
   const Arena arena(kHugeBytes, MADV_NOHUGEPAGE);
   Child child([&](Desk& desk) {
-    desk.intact = ::mlock(const_cast<char*>(arena.start()), arena.bytes()) == 0;
+    desk.intact = ::syscall(SYS_mlock, arena.start(), arena.bytes()) == 0;
     desk.done = 1;
     while (true) ::pause();
   });
