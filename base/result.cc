@@ -14,12 +14,13 @@ std::string ErrnoText(int system_error) {
   return fmt::format("{} ({})", name, strerrordesc_np(system_error));
 }
 
-std::string Error::Message() const {
+std::string Error::Message() const { return advice.empty() ? Fact() : Fact() + "; " + advice; }
+
+std::string Error::Fact() const {
   std::string text = fmt::format("cannot {} '{}'", attempt, object);
   if (object.empty()) text = fmt::format("cannot {}", attempt);
   if (system_error) text += ": " + ErrnoText(*system_error);
   if (!reason.empty()) text += ": " + reason;
-  if (!advice.empty()) text += "; " + advice;
   return text;
 }
 

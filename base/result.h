@@ -27,6 +27,8 @@ struct Error {
   // One line without a trailing period:
   // "cannot open trace file 'x': ENOENT (No such file or directory); advice".
   std::string Message() const;
+  // The same without the advice.
+  std::string Fact() const;
   int ExitStatus() const { return kind == ErrorKind::kBadInput ? 2 : 1; }
 };
 

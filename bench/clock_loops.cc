@@ -92,7 +92,8 @@ Window Run(const Child& child, double cpu_seconds, ClockSampler* sampler, double
 }
 
 int Main(int argc, char** argv) {
-  const std::filesystem::path tracefs = argc > 1 ? argv[1] : "/sys/kernel/tracing";
+  std::optional<std::filesystem::path> tracefs;  // "auto": wherever this machine has it
+  if (argc > 1 && std::string_view(argv[1]) != "auto") tracefs = argv[1];
   const std::size_t mib = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 256;
   const int pairs = argc > 3 ? std::atoi(argv[3]) : 9;
   const double overhead = argc > 4 ? std::atof(argv[4]) : 0.05;

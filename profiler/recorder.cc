@@ -63,17 +63,23 @@ void Recorder::ConsultGate() {
   for (const auto& source : sources_) {
     if (!stall_share) stall_share = source->MemoryStallShare();
   }
-  const GateVerdict verdict = environment_.gate(stall_share);
+  verdict_ = environment_.gate(stall_share);
   for (const auto& source : sources_) {
-    source->SetActive(source->role() == SourceRole::kReferences ? verdict.references_active
-                                                                : verdict.samples_active);
+    source->SetActive(source->role() == SourceRole::kReferences ? verdict_.references_active
+                                                                : verdict_.samples_active);
   }
 }
 
 Status Recorder::EndEpoch(MonotonicTime now,
                           const std::function<Status(const EpochProfile&)>& on_epoch) {
   std::vector<SourceEpoch> delivered;
-  for (const auto& source : sources_) delivered.push_back(source->TakeEpoch());
+  for (const auto& source : sources_) {
+    delivered.push_back(source->TakeEpoch());
+    const std::string& basis = source->role() == SourceRole::kReferences ? verdict_.references_basis
+                                                                         : verdict_.samples_basis;
+    std::string& note = delivered.back().status.note;
+    if (!basis.empty()) note += (note.empty() ? "gate: " : "; gate: ") + basis;
+  }
   for (const SourceStatus& status : unavailable_) delivered.push_back({.status = status});
 
   const auto own_cpu = environment_.own_cpu_time();

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -34,6 +35,8 @@ class PollWaiter final : public Waiter {
 struct GateVerdict {
   bool references_active = true;
   bool samples_active = true;
+  std::string references_basis;  // what it rests on, for people; goes into the sources' notes
+  std::string samples_basis;
 };
 using GateCheck = std::function<GateVerdict(std::optional<double> memory_stall_share)>;
 
@@ -74,6 +77,7 @@ class Recorder {
   Environment environment_;
   std::vector<std::unique_ptr<Source>> sources_;
   std::vector<SourceStatus> unavailable_;
+  GateVerdict verdict_;
   std::uint64_t next_index_ = 0;
   MonotonicTime epoch_start_;
   std::chrono::nanoseconds own_cpu_at_epoch_start_{0};

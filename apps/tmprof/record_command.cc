@@ -372,8 +372,8 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
       ->default_str("1x");
   command
       ->add_option("--gate", options->sources.gate,
-                   "Counters that switch sources off in quiet periods: auto, off, llc, dtlb, "
-                   "or llc,dtlb")
+                   "Counters that switch sources off in quiet periods: auto, off, llc, tlb, "
+                   "or llc,tlb")
       ->capture_default_str();
   command->add_flag("!--no-children", options->follow_children, "Observe the named processes only");
   command->add_flag("!--no-process-filter", options->process_filter,

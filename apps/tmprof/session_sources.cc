@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "profiler/gate/gate.h"
 #include "profiler/sources/abit/abit_scanner.h"
 #include "profiler/sources/clock/clock_sampler.h"
 #include "profiler/sources/perf/hardware_sampler.h"
@@ -43,15 +44,14 @@ class Opening {
     });
     if ((any && !sampled) || Wants(choice_, "clock")) OpenClock();
     if (session_.sources.empty()) return Fail(NothingWorks());
+    if (auto status = OpenGate(); !status) return Fail(status.error());
     return std::move(session_);
   }
 
  private:
-  // A source that was asked for by name and refused is told at once, not only in the trace.
+  // Told at once, not only in the trace, except that few machines have sampling hardware.
   void Refuse(std::string name, SourceRole role, const Error& error) {
-    if (Wants(choice_, name) || !Wants(choice_, "auto")) {
-      session_.warnings.push_back(error.Message());
-    }
+    if (name != "hw" || Wants(choice_, name)) session_.warnings.push_back(error.Message());
     session_.unavailable.push_back(Unavailable(std::move(name), role, error));
     refusals_.push_back(error);
   }
@@ -96,6 +96,23 @@ class Opening {
     session_.sources.push_back(*std::move(sampler));
   }
 
+  Status OpenGate() {
+    const auto mode = ParseGateMode(choice_.gate);
+    if (!mode) return Fail(mode.error());
+    if (!mode->samples && !mode->references) return {};
+    auto gate = Gate::Create(*session_.perf, EncodeWithPfm, *mode);
+    if (!gate) return Fail(gate.error());
+    session_.gate = [gate = std::make_shared<Gate>(*std::move(gate))](
+                        std::optional<double> memory_stall_share) -> GateVerdict {
+      const GateDecision decision = gate->Decide(memory_stall_share);
+      return {.references_active = decision.references.active,
+              .samples_active = decision.samples.active,
+              .references_basis = decision.references.basis,
+              .samples_basis = decision.samples.basis};
+    };
+    return {};
+  }
+
   Error NothingWorks() const {
     Error error = refusals_.front();
     for (std::size_t i = 1; i < refusals_.size(); ++i)
@@ -117,6 +134,7 @@ std::vector<Probe> ProbeSources() {
   std::vector<Probe> probes{abit::ProbeAbit()};
   for (Probe& probe : ProbeHardware(perf)) probes.push_back(std::move(probe));
   probes.push_back(ProbeClock(perf));
+  for (Probe& probe : ProbeGate(perf)) probes.push_back(std::move(probe));
   return probes;
 }
 

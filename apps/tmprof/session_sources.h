@@ -29,7 +29,7 @@ struct SourceChoice {
   std::chrono::nanoseconds scan_interval{std::chrono::seconds(1)};  // of kPlain
   double max_overhead = 0.01;  // share of the targets' CPU time
   unsigned sample_rate = 1;    // of the hardware sampler: 1, 4 or 8 times the default
-  std::string gate = "auto";   // auto, off, or a list of llc and dtlb
+  std::string gate = "auto";   // auto, off, or a list of llc and tlb
   std::uint64_t seed = 1;      // of the scanner's rotation
 };
 

@@ -177,7 +177,7 @@ std::vector<Probe> ProbeGate(PerfApi& api, const EventEncoder& encode) {
     if (!counter) {
       probe.label = otherwise;
       probe.system_error = counter.error().system_error;
-      probe.detail = counter.error().Message();
+      probe.detail = counter.error().Fact();
       probe.fix = counter.error().advice;
     }
     probes.push_back(std::move(probe));

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profiler/sources/clock/clock_events.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <charconv>
 #include <ctime>
-#include <fstream>
 #include <thread>
 #include <utility>
 
@@ -30,16 +33,42 @@ std::chrono::nanoseconds ThreadCpuTime() {
   return std::chrono::seconds(time.tv_sec) + nanoseconds(time.tv_nsec);
 }
 
-Result<std::uint64_t> ReadTickId(const std::filesystem::path& tracefs) {
-  const std::filesystem::path path = tracefs / "events/irq_vectors/local_timer_entry/id";
-  errno = 0;
-  std::ifstream file(path);
-  std::uint64_t id = 0;
-  if (file >> id) return id;
-  const int reason = errno == 0 ? ENOENT : errno;
-  return Fail(Refused(
-      "read tracepoint number", path.string(), reason,
-      reason == ENOENT ? "mount it: mount -t tracefs nodev " + tracefs.string() : "run as root"));
+constexpr const char* kTickId = "events/irq_vectors/local_timer_entry/id";
+
+std::optional<std::uint64_t> ReadNumber(int fd) {
+  std::array<char, 32> text{};
+  const ssize_t size = ::read(fd, text.data(), text.size());
+  std::uint64_t number = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + std::max<ssize_t>(size, 0), number);
+  return error == std::errc{} ? std::optional(number) : std::nullopt;
+}
+
+// A tracefs that only this descriptor sees: nothing is mounted anywhere.
+Result<UniqueFd> OpenDetachedTracefs() {
+  const UniqueFd context(::fsopen("tracefs", FSOPEN_CLOEXEC));
+  if (!context || ::fsconfig(context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) {
+    return Fail(Refused("open", "tracefs", errno, "needs CAP_SYS_ADMIN and a kernel with tracing"));
+  }
+  UniqueFd root(::fsmount(context.get(), FSMOUNT_CLOEXEC, 0));
+  if (!root) return Fail(Refused("open", "tracefs", errno, "needs CAP_SYS_ADMIN"));
+  return root;
+}
+
+// The number of the scheduler tick's tracepoint on this machine.
+Result<std::uint64_t> ReadTickId(const std::optional<std::filesystem::path>& tracefs) {
+  const std::filesystem::path mounted = tracefs.value_or("/sys/kernel/tracing");
+  UniqueFd id(::open((mounted / kTickId).c_str(), O_RDONLY | O_CLOEXEC));
+  if (!id && errno == ENOENT && !tracefs) {
+    const Result<UniqueFd> root = OpenDetachedTracefs();
+    if (!root) return Fail(root.error());
+    id = UniqueFd(::openat(root->get(), kTickId, O_RDONLY | O_CLOEXEC));
+  }
+  const std::optional<std::uint64_t> number = id ? ReadNumber(id.get()) : std::nullopt;
+  if (number) return *number;
+  const int reason = id ? EIO : errno;
+  return Fail(Refused("read tracepoint number", (mounted / kTickId).string(), reason,
+                      reason == ENOENT ? "needs a kernel with event tracing" : "run as root"));
 }
 
 Status TryOnSelf(PerfApi& api, const std::vector<TaskEvents::Event>& events) {
@@ -169,7 +198,8 @@ Result<double> MeasureOnThisThread(PerfApi& api, const ClockSetup& setup) {
 
 }  // namespace
 
-Result<ClockSetup> FindClockSetup(PerfApi& api, const std::filesystem::path& tracefs) {
+Result<ClockSetup> FindClockSetup(PerfApi& api,
+                                  const std::optional<std::filesystem::path>& tracefs) {
   constexpr nanoseconds kAnyPeriod = std::chrono::milliseconds(1);
   ClockSetup setup;
   const auto tick_id = ReadTickId(tracefs);

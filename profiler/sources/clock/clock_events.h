@@ -30,7 +30,8 @@ struct ClockSetup {
 };
 
 // Tries what this process may open, on itself. Fails where no clock samples can be had.
-Result<ClockSetup> FindClockSetup(PerfApi& api, const std::filesystem::path& tracefs);
+Result<ClockSetup> FindClockSetup(PerfApi& api,
+                                  const std::optional<std::filesystem::path>& tracefs);
 
 // The events of `setup`, the ring's writer first. Event names are for messages.
 std::vector<TaskEvents::Event> MakeClockEvents(const ClockSetup& setup,

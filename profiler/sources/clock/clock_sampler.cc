@@ -167,7 +167,9 @@ SourceEpoch ClockSampler::TakeEpoch() {
   const bool was_active = active_ || active_time_.count() > 0;
   status.state = was_active ? SourceState::kActive : SourceState::kGated;
   if (now > epoch_start_) {
-    status.duty_cycle = std::chrono::duration<double>(active_time_) / (now - epoch_start_);
+    // A quotient of equal times may round to above 1.
+    status.duty_cycle =
+        std::min(1.0, std::chrono::duration<double>(active_time_) / (now - epoch_start_));
   }
   const auto of = [&](OperandOutcome outcome) {
     return counts.outcomes[static_cast<std::size_t>(outcome)];
@@ -204,7 +206,7 @@ SourceEpoch ClockSampler::TakeEpoch() {
   return epoch;
 }
 
-Probe ProbeClock(PerfApi& api, const std::filesystem::path& tracefs) {
+Probe ProbeClock(PerfApi& api, const std::optional<std::filesystem::path>& tracefs) {
   Probe probe{.name = "clock",
               .job = ProbeJob::kAddressSamples,
               .usable = false,
@@ -215,7 +217,7 @@ Probe ProbeClock(PerfApi& api, const std::filesystem::path& tracefs) {
   const auto setup = FindClockSetup(api, tracefs);
   if (!setup) {
     probe.system_error = setup.error().system_error;
-    probe.detail = setup.error().Message();
+    probe.detail = setup.error().Fact();
     probe.fix = setup.error().advice;
     return probe;
   }
@@ -223,7 +225,7 @@ Probe ProbeClock(PerfApi& api, const std::filesystem::path& tracefs) {
   probe.detail = setup->kernel_seen ? "cpu-clock events with user registers open"
                                     : "cpu-clock events open for user mode only";
   if (setup->no_ticks) {
-    probe.detail += "; scheduler ticks not used: " + setup->no_ticks->Message();
+    probe.detail += "; scheduler ticks not used: " + setup->no_ticks->Fact();
     probe.fix = setup->no_ticks->advice;
   } else {
     probe.detail += "; scheduler ticks used";

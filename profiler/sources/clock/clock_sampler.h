@@ -37,7 +37,8 @@ class ClockSampler final : public Source {
   struct Options {
     OverheadShare max_overhead = 0.01;    // (0, 1]
     std::optional<double> ns_per_sample;  // nullopt: measured by Create()
-    std::filesystem::path tracefs = "/sys/kernel/tracing";
+    // Where tracefs is mounted; nullopt: wherever this machine has it, mounted or not.
+    std::optional<std::filesystem::path> tracefs;
   };
 
   // `api` and `clock` outlive the sampler.
@@ -103,6 +104,6 @@ class ClockSampler final : public Source {
 };
 
 // What doctor says of clock sampling on this machine. `tracefs` as in ClockSampler::Options.
-Probe ProbeClock(PerfApi& api, const std::filesystem::path& tracefs = "/sys/kernel/tracing");
+Probe ProbeClock(PerfApi& api, const std::optional<std::filesystem::path>& tracefs = std::nullopt);
 
 }  // namespace tmprof

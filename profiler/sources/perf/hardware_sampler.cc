@@ -2,6 +2,7 @@
 #include "profiler/sources/perf/hardware_sampler.h"
 
 #include <unistd.h>
+#include <algorithm>
 
 #include <cerrno>
 #include <string_view>
@@ -141,7 +142,9 @@ SourceEpoch HardwareSampler::TakeEpoch() {
   status.role = SourceRole::kSamples;
   status.state = active_ || active_time_.count() > 0 ? SourceState::kActive : SourceState::kGated;
   if (now > epoch_start_) {
-    status.duty_cycle = std::chrono::duration<double>(active_time_) / (now - epoch_start_);
+    // A quotient of equal times may round to above 1.
+    status.duty_cycle =
+        std::min(1.0, std::chrono::duration<double>(active_time_) / (now - epoch_start_));
   }
   status.observations = counts.counted;
   status.lost = counts.lost;
@@ -182,7 +185,7 @@ std::vector<Probe> ProbeHardware(PerfApi& api, const std::filesystem::path& devi
       probe.detail = "opened on own thread";
     } else {
       probe.system_error = tried.error().system_error;
-      probe.detail = tried.error().Message();
+      probe.detail = tried.error().Fact();
       probe.fix = tried.error().advice;
     }
     probes.push_back(std::move(probe));
