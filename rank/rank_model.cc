@@ -103,8 +103,8 @@ class OldEvidence {
       Evidence rest;
       const PageKey key = Start();
       Take(pages, rest);
-      if (rest.looks + rest.references + rest.samples() + rest.accesses >=
-          kForgotten * static_cast<double>(pages)) {
+      const double left = rest.looks + rest.references + rest.samples() + rest.accesses;
+      if (keep_ == 1 || left >= kForgotten * static_cast<double>(pages)) {
         Push(out, key, static_cast<std::uint32_t>(pages), rest);
       }
     }

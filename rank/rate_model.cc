@@ -40,6 +40,10 @@ constexpr double kSamplesForResponse = 30;
 constexpr double kExponentPriorSd = 0.5;
 constexpr double kExponentStep = 0.05;
 constexpr double kUselessExponent = 0.2;
+// Where bits were read, samples are not believed to show rates faster than this times what the bits
+// can resolve: an exponent below 1 that was learned from few samples would extrapolate them by
+// orders of magnitude.
+constexpr double kBeyondBits = 16;
 
 struct Bin {
   double pages = 1;
@@ -310,6 +314,7 @@ RateEstimates EstimateRates(std::span<const RateEvidence> evidence) {
 
   // What the samples can suggest beyond it.
   const SampleResponse& response = result.response;
+  const double believed = any_bits ? fastest * kBeyondBits : kHighestRate;
   if (samples > 0 && response.scale > 0) {
     for (const Bin& bin : bins) {
       if (bin.mean.seconds_watched <= 0) continue;
@@ -318,6 +323,7 @@ RateEstimates EstimateRates(std::span<const RateEvidence> evidence) {
           fastest, std::pow(std::max(1.0, bin.mean.samples) / watched, 1 / response.exponent));
       if (!any_bits) slowest = std::min(slowest, 1 / watched);
     }
+    fastest = std::min(fastest, believed);
   }
   Mixture mixture(slowest / kGridMargin, fastest * kGridMargin);
   const std::vector<double> sample_rate = Powers(mixture.rates(), response.exponent);

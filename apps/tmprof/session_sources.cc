@@ -7,15 +7,19 @@
 
 #include "profiler/gate/gate.h"
 #include "profiler/sources/abit/abit_scanner.h"
+#include "profiler/sources/clock/clock_events.h"
 #include "profiler/sources/clock/clock_sampler.h"
 #include "profiler/sources/perf/hardware_sampler.h"
 
 namespace tmprof {
 namespace {
 
-// How the overhead budget is divided where both kinds of source run. bench/accuracy and
-// bench/overhead show what it buys: accessed bits tell more per CPU second than clock samples do.
-constexpr double kAbitShareOfBudget = 0.6;
+// How the overhead budget is divided where both kinds of source run. A cleared accessed bit costs
+// 0.25 us and tells a page's rate to a factor of e; a clock interrupt costs 40 us and tells of one
+// page in stall time (docs/accuracy.md, "Cost"). Where the scheduler's tick can be sampled, samples
+// come at next to no cost anyway.
+constexpr double kClockShareWithTicks = 0.05;
+constexpr double kClockShareAlone = 0.15;
 
 bool Wants(const SourceChoice& choice, std::string_view name) {
   return std::ranges::find(choice.names, name) != choice.names.end();
@@ -56,12 +60,14 @@ class Opening {
     refusals_.push_back(error);
   }
 
-  double BudgetOf(SourceRole role) const {
+  // The hardware sampler's rate is its own bound: --sample-rate.
+  double BudgetOf(SourceRole role) {
     const bool samples = Wants(choice_, "auto") || Wants(choice_, "clock");
     const bool references = Wants(choice_, "auto") || Wants(choice_, "abit");
     if (!samples || !references) return choice_.max_overhead;
-    return choice_.max_overhead *
-           (role == SourceRole::kReferences ? kAbitShareOfBudget : 1 - kAbitShareOfBudget);
+    const auto setup = FindClockSetup(*session_.perf, std::nullopt);
+    const double clock = setup && setup->tick_id ? kClockShareWithTicks : kClockShareAlone;
+    return choice_.max_overhead * (role == SourceRole::kSamples ? clock : 1 - clock);
   }
 
   void OpenAbit() {

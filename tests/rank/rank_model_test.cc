@@ -317,5 +317,15 @@ TEST(DefaultOptions, RememberForTheRateModelOnly) {
   EXPECT_EQ(Ranker::DefaultOptions(RankModel::kRate).memory, Ranker::Memory::kHalfLife);
 }
 
+TEST(RankerMemory, OfEverythingKeepsOneSampleOfAGiantSpan) {
+  Ranker ranker(Sum(Ranker::Memory::kEverything));
+  PageRecord giant = Counts(0, 0, 1, 262'144);
+  giant.looks = 0;
+  ranker.Absorb(Epoch(0, {giant}));
+  ranker.Absorb(Epoch(1, {}));
+  ASSERT_EQ(ranker.table().size(), 1u);
+  EXPECT_EQ(ranker.Score(RankSource::kSamples), Scores{1});
+}
+
 }  // namespace
 }  // namespace tmprof
