@@ -40,7 +40,7 @@ struct ScanOptions {
   std::chrono::nanoseconds plain_interval = std::chrono::seconds(1);
   OverheadShare overhead_share = 0.006;  // of each target's CPU time
   CostModel cost;
-  OverheadShare own_share = 0.02;  // of one CPU, for the scanner itself
+  OverheadShare own_share = 0.017;  // of one CPU, for the scanner itself
   // Between two clears, so that writers of the target's mmap_lock get their turn: back-to-back
   // clears let a loop of mmap and munmap run at a fortieth of its speed. The shorter one holds
   // while the budget would otherwise be left unused.
