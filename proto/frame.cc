@@ -94,7 +94,7 @@ FrameReader::FrameReader(UniqueFd fd, std::filesystem::path path)
 
 Error FrameReader::FrameError(std::uint64_t offset, std::string_view what) const {
   return BadInput("read trace file", path_.string(),
-                  fmt::format("frame at byte {}: {}", offset, what));
+                  fmt::format("frame at byte offset {}: {}", offset, what));
 }
 
 Status FrameReader::Append(std::size_t bytes) {
@@ -123,26 +123,29 @@ Status FrameReader::ReadPreamble() {
   const std::string_view magic = std::string_view(payload_).substr(0, kTraceMagic.size());
   if (payload_.empty() || !kTraceMagic.starts_with(magic)) {
     return Fail(BadInput(kAttempt, path_.string(),
-                         payload_.empty() ? "not a tmprof trace: the file is empty"
-                                          : "not a tmprof trace: wrong magic number at byte 0"));
+                         payload_.empty()
+                             ? "not a tmprof trace: the file is empty"
+                             : "not a tmprof trace: wrong magic number at byte offset 0"));
   }
   if (payload_.size() < kPreambleBytes) {
-    return Fail(BadInput(kAttempt, path_.string(),
-                         fmt::format("the file is cut at byte {}, within its preamble of {} bytes",
-                                     payload_.size(), kPreambleBytes)));
+    return Fail(
+        BadInput(kAttempt, path_.string(),
+                 fmt::format("the file is cut at byte offset {}, within its preamble of {} bytes",
+                             payload_.size(), kPreambleBytes)));
   }
   constexpr std::size_t kVersionAt = kTraceMagic.size();
   constexpr std::size_t kCrcAt = kVersionAt + 4;
   if (LoadLe32(payload_, kCrcAt) != Crc32(0, std::string_view(payload_).substr(0, kCrcAt))) {
-    return Fail(BadInput(kAttempt, path_.string(),
-                         fmt::format("damaged: the checksum at byte {} does not match the format "
-                                     "version at byte {}",
-                                     kCrcAt, kVersionAt)));
+    return Fail(
+        BadInput(kAttempt, path_.string(),
+                 fmt::format("damaged: the checksum at byte offset {} does not match the format "
+                             "version at byte offset {}",
+                             kCrcAt, kVersionAt)));
   }
   const std::uint32_t version = LoadLe32(payload_, kVersionAt);
   if (version != kTraceVersion) {
     return Fail(BadInput(kAttempt, path_.string(),
-                         fmt::format("format version {} at byte {}; this tmprof understands "
+                         fmt::format("format version {} at byte offset {}; this tmprof understands "
                                      "version {}",
                                      version, kVersionAt, kTraceVersion),
                          version > kTraceVersion ? "read it with a newer tmprof" : ""));
@@ -156,9 +159,10 @@ Result<std::optional<Frame>> FrameReader::Next() {
   if (Status status = Append(kFrameHeaderBytes); !status) return Fail(status.error());
   if (payload_.empty()) return std::nullopt;
   if (payload_.size() < kFrameHeaderBytes) {
-    return Fail(FrameError(start, fmt::format("the file is cut at byte {}, within the frame's "
-                                              "header of {} bytes",
-                                              offset_, kFrameHeaderBytes)));
+    return Fail(
+        FrameError(start, fmt::format("the file is cut at byte offset {}, within the frame's "
+                                      "header of {} bytes",
+                                      offset_, kFrameHeaderBytes)));
   }
   const std::uint32_t kind = LoadLe32(payload_, 0);
   const std::uint32_t payload_bytes = LoadLe32(payload_, 4);

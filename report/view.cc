@@ -42,7 +42,7 @@ Result<Rendered> RenderSummary(const Trace& trace, const ViewOptions& options, F
   if (!summary) return Fail(summary.error());
   return Rendered{.output = Spell(*summary, format, SummaryText, SummaryJson, SummaryCsv),
                   .png = std::nullopt,
-                  .damage = summary->coverage.totals.end.damage};
+                  .end = summary->coverage.totals.end};
 }
 
 Result<Rendered> RenderHot(const Trace& trace, const ViewOptions& options, Format format,
@@ -55,7 +55,7 @@ Result<Rendered> RenderHot(const Trace& trace, const ViewOptions& options, Forma
   if (!list) return Fail(list.error());
   return Rendered{.output = Spell(*list, format, HotText, HotJson, HotCsv),
                   .png = std::nullopt,
-                  .damage = list->totals.end.damage};
+                  .end = list->totals.end};
 }
 
 Result<Rendered> RenderCoverage(const Trace& trace, const ViewOptions& options, Format format,
@@ -64,7 +64,7 @@ Result<Rendered> RenderCoverage(const Trace& trace, const ViewOptions& options, 
   if (!coverage) return Fail(coverage.error());
   return Rendered{.output = Spell(*coverage, format, CoverageText, CoverageJson, CoverageCsv),
                   .png = std::nullopt,
-                  .damage = coverage->totals.end.damage};
+                  .end = coverage->totals.end};
 }
 
 Result<Rendered> RenderHeatmap(const Trace& trace, const ViewOptions& options, Format format,
@@ -87,7 +87,7 @@ Result<Rendered> RenderHeatmap(const Trace& trace, const ViewOptions& options, F
   if (!heatmap) return Fail(heatmap.error());
   const auto to_text = [&](const Heatmap& map) { return HeatmapText(map, options.text_columns); };
   rendered.output = Spell(*heatmap, format, to_text, HeatmapJson, HeatmapCsv);
-  rendered.damage = heatmap->totals.end.damage;
+  rendered.end = heatmap->totals.end;
   if (with_png) {
     const Result<Heatmap> picture = make(kPictureColumns, kPictureRows);
     if (!picture) return Fail(picture.error());
@@ -103,7 +103,7 @@ Result<Rendered> RenderCdf(const Trace& trace, const ViewOptions& options, Forma
   const Result<Cdf> cdf =
       MakeCdf(trace, {.model = options.model, .by = options.by, .epochs = options.epochs});
   if (!cdf) return Fail(cdf.error());
-  Rendered rendered{.png = std::nullopt, .damage = cdf->totals.end.damage};
+  Rendered rendered{.png = std::nullopt, .end = cdf->totals.end};
   const auto to_text = [&](const Cdf& data) { return CdfText(data, options.text_columns); };
   rendered.output = Spell(*cdf, format, to_text, CdfJson, CdfCsv);
   if (with_png) {

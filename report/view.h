@@ -33,7 +33,7 @@ struct ViewOptions {
 struct Rendered {
   std::string output;
   std::optional<std::string> png;  // the bytes of the file, where asked for
-  std::optional<Error> damage;     // what cut the trace short; the output tells of what came before
+  ReadEnd end;                     // of the trace; the output tells of what came before
 };
 
 struct View {

@@ -110,7 +110,14 @@ Status Report(const ReportOptions& options) {
   const Result<Rendered> rendered =
       RenderView(options.view, *trace, view_options, *format, !options.png.empty());
   if (!rendered) return Fail(rendered.error());
-  if (rendered->damage) Warn(rendered->damage->Message() + "; reported is what comes before");
+  if (rendered->end.damage) {
+    Warn(rendered->end.damage->Message() + "; reported is what comes before");
+  } else if (rendered->end.finished == false) {
+    Warn(fmt::format(
+        "{}: the recorder was stopped before it could finish this trace; its open epoch "
+        "is lost",
+        options.trace));
+  }
   if (rendered->png) {
     if (auto status = WriteFile(options.png, *rendered->png); !status) return status;
   }

@@ -34,7 +34,7 @@ static inline struct tmprof_gate_decision tmprof_gate_decide(struct tmprof_gate_
 							     bool known, uint64_t count,
 							     uint32_t threshold_permille)
 {
-	struct tmprof_gate_decision decision = { state, true, known };
+	struct tmprof_gate_decision decision = {state, true, known};
 	uint64_t max, threshold;
 
 	if (!known)

@@ -16,68 +16,78 @@
 #include <linux/types.h>
 
 #define TMPROF_LADDER_MAX_RUNGS 9
-#define TMPROF_PPM 1000000ULL
+#define TMPROF_PPM		1000000ULL
 
 /* Delays after the clear at which a block is read, ascending. */
 struct tmprof_ladder {
-  __u32 rungs;
-  __u64 delay_ns[TMPROF_LADDER_MAX_RUNGS];
+	__u32 rungs;
+	__u64 delay_ns[TMPROF_LADDER_MAX_RUNGS];
 };
 
 /* `rungs` delays from `first_ns`, each four times the one before. A ratio of 4 keeps 0.79 of the
  * information on the rate that continuous reading would give, a ratio of 2 keeps 0.93 for twice the
  * reads. */
-static inline struct tmprof_ladder tmprof_ladder_geometric(__u64 first_ns, __u32 rungs) {
-  struct tmprof_ladder ladder = {0};
-  __u32 i;
+static inline struct tmprof_ladder tmprof_ladder_geometric(__u64 first_ns, __u32 rungs)
+{
+	struct tmprof_ladder ladder = {0};
+	__u32 i;
 
-  ladder.rungs = rungs < TMPROF_LADDER_MAX_RUNGS ? rungs : TMPROF_LADDER_MAX_RUNGS;
-  for (i = 0; i < ladder.rungs; i++) ladder.delay_ns[i] = first_ns << (2 * i);
-  return ladder;
+	ladder.rungs = rungs < TMPROF_LADDER_MAX_RUNGS ? rungs : TMPROF_LADDER_MAX_RUNGS;
+	for (i = 0; i < ladder.rungs; i++)
+		ladder.delay_ns[i] = first_ns << (2 * i);
+	return ladder;
 }
 
 /* 0.25, 1, 4, 16, 64, 256, 1024 ms: base pages. */
-static inline struct tmprof_ladder tmprof_ladder_base(void) {
-  return tmprof_ladder_geometric(250000, 7);
+static inline struct tmprof_ladder tmprof_ladder_base(void)
+{
+	return tmprof_ladder_geometric(250000, 7);
 }
 
 /* 16 us … 1049 ms: a huge page gathers the accesses of 512 base pages. */
-static inline struct tmprof_ladder tmprof_ladder_huge(void) {
-  return tmprof_ladder_geometric(16000, 9);
+static inline struct tmprof_ladder tmprof_ladder_huge(void)
+{
+	return tmprof_ladder_geometric(16000, 9);
 }
 
 /* One read, a whole scan interval after the clear (TMP, IPDPS 2021). */
-static inline struct tmprof_ladder tmprof_ladder_plain(__u64 interval_ns) {
-  return tmprof_ladder_geometric(interval_ns, 1);
+static inline struct tmprof_ladder tmprof_ladder_plain(__u64 interval_ns)
+{
+	return tmprof_ladder_geometric(interval_ns, 1);
 }
 
 /* The rung to read next, `elapsed_ns` after the clear: the first whose time has not passed. Rungs
  * that have passed unread are merged into the read that has just been made. `rungs`: none is left.
  */
-static inline __u32 tmprof_ladder_next(const struct tmprof_ladder* ladder, __u32 rung,
-                                       __u64 elapsed_ns) {
-  while (rung < ladder->rungs && ladder->delay_ns[rung] <= elapsed_ns) rung++;
-  return rung;
+static inline __u32 tmprof_ladder_next(const struct tmprof_ladder *ladder, __u32 rung,
+				       __u64 elapsed_ns)
+{
+	while (rung < ladder->rungs && ladder->delay_ns[rung] <= elapsed_ns)
+		rung++;
+	return rung;
 }
 
 /* Once half of the pages in view are set, what is left is slow and the next reads would cost more
  * than they tell. */
-static inline int tmprof_ladder_stop(__u32 set, __u32 in_view) { return 2 * (__u64)set >= in_view; }
+static inline int tmprof_ladder_stop(__u32 set, __u32 in_view)
+{
+	return 2 * (__u64)set >= in_view;
+}
 
 /* A unit is a page of the block, base or huge. */
 enum tmprof_unit {
-  TMPROF_UNIT_OUT = 0, /* not there at the clear, or not to be trusted */
-  TMPROF_UNIT_UNSET,   /* cleared, no access seen since */
-  TMPROF_UNIT_SET,     /* cleared, and its first access was seen */
+	TMPROF_UNIT_OUT = 0, /* not there at the clear, or not to be trusted */
+	TMPROF_UNIT_UNSET,   /* cleared, no access seen since */
+	TMPROF_UNIT_SET,     /* cleared, and its first access was seen */
 };
 
 /* Evidence about one unit. */
 struct tmprof_tally {
-  __u32 looks;
-  __u32 references;
-  __u32 first_accesses;
-  __u32 reserved;
-  __u64 at_risk_ns;
+	__u32 looks;
+	__u32 references;
+	__u32 first_accesses;
+	__u32 reserved;
+	__u64 at_risk_ns;
 };
 
 /*
@@ -87,31 +97,36 @@ struct tmprof_tally {
  * at most the interval for others: all pages of one read get the same, so their order stands.
  * Returns 1 for a first access: the hardware has set a bit that had been cleared.
  */
-static inline __u32 tmprof_ladder_fold(struct tmprof_tally* tally, __u8* unit, int accessed,
-                                       __u64 exposure_ns) {
-  __u32 first;
+static inline __u32 tmprof_ladder_fold(struct tmprof_tally *tally, __u8 *unit, int accessed,
+				       __u64 exposure_ns)
+{
+	__u32 first;
 
-  if (*unit == TMPROF_UNIT_OUT) return 0;
-  first = accessed && *unit == TMPROF_UNIT_UNSET;
-  tally->looks++;
-  tally->references += accessed != 0;
-  tally->first_accesses += first;
-  if (first)
-    tally->at_risk_ns += exposure_ns / 2;
-  else if (*unit == TMPROF_UNIT_UNSET)
-    tally->at_risk_ns += exposure_ns;
-  if (first) *unit = TMPROF_UNIT_SET;
-  return first;
+	if (*unit == TMPROF_UNIT_OUT)
+		return 0;
+	first = accessed && *unit == TMPROF_UNIT_UNSET;
+	tally->looks++;
+	tally->references += accessed != 0;
+	tally->first_accesses += first;
+	if (first)
+		tally->at_risk_ns += exposure_ns / 2;
+	else if (*unit == TMPROF_UNIT_UNSET)
+		tally->at_risk_ns += exposure_ns;
+	if (first)
+		*unit = TMPROF_UNIT_SET;
+	return first;
 }
 
 /* What clears and reads cost a target, in picoseconds of its CPU time; measured on the host. */
 struct tmprof_cost {
-  __u64 ps_per_set;  /* one cleared bit set again by the hardware */
-  __u64 ps_per_line; /* one cache line of page-table entries (8 of them) read by another CPU */
+	__u64 ps_per_set;  /* one cleared bit set again by the hardware */
+	__u64 ps_per_line; /* one cache line of page-table entries (8 of them) read by another CPU
+			    */
 };
 
-static inline __u64 tmprof_cost_ns(const struct tmprof_cost* cost, __u64 sets, __u64 lines) {
-  return (sets * cost->ps_per_set + lines * cost->ps_per_line) / 1000;
+static inline __u64 tmprof_cost_ns(const struct tmprof_cost *cost, __u64 sets, __u64 lines)
+{
+	return (sets * cost->ps_per_set + lines * cost->ps_per_line) / 1000;
 }
 
 /*
@@ -120,29 +135,34 @@ static inline __u64 tmprof_cost_ns(const struct tmprof_cost* cost, __u64 sets, _
  * for a burst. Costs known only later are reserved first.
  */
 struct tmprof_budget {
-  __u64 share_ppm;
-  __s64 limit_ns;
-  __s64 balance_ns;
-  __s64 reserved_ns;
-  __u64 carry; /* of the division, so that many small earnings lose nothing */
+	__u64 share_ppm;
+	__s64 limit_ns;
+	__s64 balance_ns;
+	__s64 reserved_ns;
+	__u64 carry; /* of the division, so that many small earnings lose nothing */
 };
 
-static inline void tmprof_budget_earn(struct tmprof_budget* budget, __u64 cpu_ns) {
-  __u64 scaled = cpu_ns * budget->share_ppm + budget->carry;
+static inline void tmprof_budget_earn(struct tmprof_budget *budget, __u64 cpu_ns)
+{
+	__u64 scaled = cpu_ns * budget->share_ppm + budget->carry;
 
-  budget->carry = scaled % TMPROF_PPM;
-  budget->balance_ns += (__s64)(scaled / TMPROF_PPM);
-  if (budget->balance_ns > budget->limit_ns) budget->balance_ns = budget->limit_ns;
+	budget->carry = scaled % TMPROF_PPM;
+	budget->balance_ns += (__s64)(scaled / TMPROF_PPM);
+	if (budget->balance_ns > budget->limit_ns)
+		budget->balance_ns = budget->limit_ns;
 }
 
-static inline void tmprof_budget_charge(struct tmprof_budget* budget, __u64 cost_ns) {
-  budget->balance_ns -= (__s64)cost_ns;
+static inline void tmprof_budget_charge(struct tmprof_budget *budget, __u64 cost_ns)
+{
+	budget->balance_ns -= (__s64)cost_ns;
 }
 
-static inline void tmprof_budget_reserve(struct tmprof_budget* budget, __s64 cost_ns) {
-  budget->reserved_ns += cost_ns;
+static inline void tmprof_budget_reserve(struct tmprof_budget *budget, __s64 cost_ns)
+{
+	budget->reserved_ns += cost_ns;
 }
 
-static inline __s64 tmprof_budget_free(const struct tmprof_budget* budget) {
-  return budget->balance_ns - budget->reserved_ns;
+static inline __s64 tmprof_budget_free(const struct tmprof_budget *budget)
+{
+	return budget->balance_ns - budget->reserved_ns;
 }

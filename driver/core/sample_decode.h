@@ -14,7 +14,7 @@
 #endif
 
 enum tmprof_data_source {
-	TMPROF_SOURCE_UNKNOWN, /* the hardware did not say where the data came from */
+	TMPROF_SOURCE_UNKNOWN,	  /* the hardware did not say where the data came from */
 	TMPROF_SOURCE_NOT_DEMAND, /* prefetch, instruction fetch, or no memory operation */
 	TMPROF_SOURCE_CACHE, /* served at or before a last-level cache, own or another socket's */
 	TMPROF_SOURCE_UNCACHED, /* I/O or uncached memory: no page that could be placed */
@@ -22,7 +22,7 @@ enum tmprof_data_source {
 	TMPROF_SOURCE_REMOTE_MEMORY, /* another node's, CXL or persistent memory */
 };
 
-#define TMPROF_DATA_SRC_FIELD(word, field, bits) \
+#define TMPROF_DATA_SRC_FIELD(word, field, bits)                                                   \
 	((uint32_t)((word) >> PERF_MEM_##field##_SHIFT) & ((1U << (bits)) - 1U))
 
 static inline uint32_t tmprof_data_src_is_store(uint64_t word)

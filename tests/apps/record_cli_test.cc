@@ -164,7 +164,8 @@ TEST(RecordArguments, WithAProcessThatDoesNotExistAreRefused) {
 
 TEST(RecordWithoutPrivilege, NamesTheMissingCapability) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become an ordinary user";
-  const Outcome outcome = RunAsNobody({TmprofPath(), "record", "-o", "/dev/null", "--", "true"});
+  const Outcome outcome =
+      RunAsNobody({TmprofPath(), "record", "--source", "abit", "-o", "/dev/null", "--", "true"});
   if (outcome.status == 127 || outcome.status == 126) {
     GTEST_SKIP() << "an ordinary user cannot reach the build folder " << TMPROF_BINARY_DIR;
   }

@@ -83,7 +83,7 @@ TEST_F(TraceDamage, EveryFlippedBitIsAnErrorThatNamesFileAndOffset) {
     std::string bytes = sound;
     bytes[byte] = static_cast<char>(bytes[byte] ^ (1 << bit % 8));
     const ReadBack back = ReadBytes(bytes);
-    ASSERT_THAT(back.error, AllOf(HasSubstr(path().string()), HasSubstr(" at byte ")))
+    ASSERT_THAT(back.error, AllOf(HasSubstr(path().string()), HasSubstr(" at byte offset ")))
         << "bit " << bit;
     ASSERT_FALSE(back.finished) << "bit " << bit;
     if (byte < 8) {
@@ -94,7 +94,7 @@ TEST_F(TraceDamage, EveryFlippedBitIsAnErrorThatNamesFileAndOffset) {
     std::size_t damaged = starts.size();
     while (damaged > 0 && starts[damaged - 1] > byte) --damaged;
     if (damaged == 0) continue;
-    const std::string place = "frame at byte " + std::to_string(starts[damaged - 1]) + ":";
+    const std::string place = "frame at byte offset " + std::to_string(starts[damaged - 1]) + ":";
     ASSERT_THAT(back.error, HasSubstr(place)) << "bit " << bit;
     const std::vector<EpochProfile> epochs = SmallEpochs();
     const std::size_t intact = damaged >= 2 ? damaged - 2 : 0;
@@ -132,23 +132,25 @@ TEST_F(TraceDamage, FramesTakenOutTwiceOrOutOfOrderAreAnError) {
   EXPECT_THAT(error_of(head + frame(0)), HasSubstr("second header"));
   EXPECT_THAT(error_of(sound.substr(0, 16) + frame(1)), HasSubstr("it is not the header"));
   EXPECT_THAT(error_of(sound + frame(4)), HasSubstr("follows the end of the trace"));
-  EXPECT_THAT(error_of(sound + "x"), HasSubstr("frame at byte " + std::to_string(sound.size())));
+  EXPECT_THAT(error_of(sound + "x"),
+              HasSubstr("frame at byte offset " + std::to_string(sound.size())));
 }
 
 TEST_F(TraceDamage, ForeignFilesAreNotTraces) {
   EXPECT_THAT(ReadBytes("").error, HasSubstr("the file is empty"));
   EXPECT_THAT(ReadBytes("PERFILE2 and more than sixteen bytes").error,
-              HasSubstr("not a tmprof trace: wrong magic number at byte 0"));
+              HasSubstr("not a tmprof trace: wrong magic number at byte offset 0"));
   EXPECT_THAT(ReadBytes("x").error, HasSubstr("not a tmprof trace"));
-  EXPECT_THAT(ReadBytes("\x89TM").error, HasSubstr("cut at byte 3"));
+  EXPECT_THAT(ReadBytes("\x89TM").error, HasSubstr("cut at byte offset 3"));
 }
 
 TEST_F(TraceDamage, VersionOfTheFutureSaysWhichOneIsUnderstood) {
   const ReadBack back = ReadBytes(EncodePreamble(2) + FrameOf(77, "whatever"));
-  EXPECT_THAT(back.error, AllOf(HasSubstr(path().string()),
-                                HasSubstr("format version 2 at byte 8; this tmprof understands "
-                                          "version 1"),
-                                HasSubstr("newer tmprof")));
+  EXPECT_THAT(back.error,
+              AllOf(HasSubstr(path().string()),
+                    HasSubstr("format version 2 at byte offset 8; this tmprof understands "
+                              "version 1"),
+                    HasSubstr("newer tmprof")));
   EXPECT_THAT(ReadBytes(EncodePreamble(0)).error, HasSubstr("format version 0"));
 }
 
@@ -185,7 +187,7 @@ class TraceHostile : public TraceDamage {
 
 TEST_F(TraceHostile, HugeLengthsAreRefusedWithoutTheMemoryTheyClaim) {
   const long before = PeakKiB();
-  const std::string frame_of_16 = "frame at byte " + std::to_string(EmptyTrace().size());
+  const std::string frame_of_16 = "frame at byte offset " + std::to_string(EmptyTrace().size());
   const struct {
     std::uint32_t payload_bytes;
     std::uint32_t message_bytes;

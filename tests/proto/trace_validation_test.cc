@@ -70,8 +70,9 @@ class TraceValidation : public TraceTest {
   }
   // What is wrong with it; fails unless file and offset are named.
   std::string Complaint(std::string_view message) {
-    const std::string prefix = "cannot read trace file '" + path().string() + "': frame at byte " +
-                               std::to_string(EmptyTrace().size()) + ": ";
+    const std::string prefix = "cannot read trace file '" + path().string() +
+                               "': frame at byte offset " + std::to_string(EmptyTrace().size()) +
+                               ": ";
     const ReadBack back = ReadMessage(message);
     EXPECT_TRUE(back.epochs.empty());
     EXPECT_THAT(back.error, testing::StartsWith(prefix));

@@ -69,8 +69,8 @@ TEST_P(EveryView, ReportsWhatCameBeforeTheDamageAndTheDamage) {
   const auto rendered = RenderView(GetParam().name, trace, {}, Format::kCsv);
   ASSERT_TRUE(rendered.has_value());
   EXPECT_EQ(rendered->output, whole->output);
-  EXPECT_TRUE(rendered->damage.has_value());
-  EXPECT_FALSE(whole->damage.has_value());
+  EXPECT_TRUE(rendered->end.damage.has_value());
+  EXPECT_FALSE(whole->end.damage.has_value());
 }
 
 TEST_P(EveryView, LetsNoControlCharacterThroughToTheTerminal) {

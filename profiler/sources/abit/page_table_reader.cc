@@ -175,7 +175,8 @@ class IteratorProgram final : public Program {
 Error LoadError(KernelWay way, int system_error, std::string log) {
   Error error =
       Refused("load the BPF page-table reader", std::string(Name(way)), system_error, kAdvice);
-  error.reason = std::move(log);
+  // Without the capabilities libbpf complains of a memory limit, which is not what is wrong.
+  if (system_error != EPERM) error.reason = std::move(log);
   return error;
 }
 
