@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What clock sampling sees of each kind of access, and what it costs the target and the reader.
 //
-// Usage: clock_loops [TRACEFS [MIB [PAIRS [OVERHEAD]]]]
+// Usage: clock_loops [MIB [PAIRS [OVERHEAD]]]
 // For each loop: PAIRS pairs of windows of the target's CPU time, without and with the sampler, in
 // alternating order. Prints the share of user samples with an address, the share of those inside
 // the buffer, the median loss of throughput, the cost of one sample that follows from it, and the
@@ -92,11 +92,9 @@ Window Run(const Child& child, double cpu_seconds, ClockSampler* sampler, double
 }
 
 int Main(int argc, char** argv) {
-  std::optional<std::filesystem::path> tracefs;  // "auto": wherever this machine has it
-  if (argc > 1 && std::string_view(argv[1]) != "auto") tracefs = argv[1];
-  const std::size_t mib = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 256;
-  const int pairs = argc > 3 ? std::atoi(argv[3]) : 9;
-  const double overhead = argc > 4 ? std::atof(argv[4]) : 0.05;
+  const std::size_t mib = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 256;
+  const int pairs = argc > 2 ? std::atoi(argv[2]) : 9;
+  const double overhead = argc > 3 ? std::atof(argv[3]) : 0.05;
   KernelPerfApi api;
   SystemClock clock;
   const std::size_t bytes = mib << 20;
@@ -105,8 +103,8 @@ int Main(int argc, char** argv) {
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     const std::span words(static_cast<std::uint64_t*>(memory), bytes / sizeof(std::uint64_t));
     const Child child = StartLoop(loop, words);
-    auto sampler = ClockSampler::Create(
-        api, clock, {.max_overhead = overhead, .ns_per_sample = {}, .tracefs = tracefs});
+    auto sampler =
+        ClockSampler::Create(api, clock, {.max_overhead = overhead, .ns_per_sample = {}});
     if (!sampler) {
       fmt::print(stderr, "{}\n", sampler.error().Message());
       return 1;

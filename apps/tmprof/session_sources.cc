@@ -7,19 +7,16 @@
 
 #include "profiler/gate/gate.h"
 #include "profiler/sources/abit/abit_scanner.h"
-#include "profiler/sources/clock/clock_events.h"
 #include "profiler/sources/clock/clock_sampler.h"
 #include "profiler/sources/perf/hardware_sampler.h"
 
 namespace tmprof {
 namespace {
 
-// How the overhead budget is divided where both kinds of source run. A cleared accessed bit costs
-// 0.25 us and tells a page's rate to a factor of e; a clock interrupt costs 40 us and tells of one
-// page in stall time (docs/accuracy.md, "Cost"). Where the scheduler's tick can be sampled, samples
-// come at next to no cost anyway.
-constexpr double kClockShareWithTicks = 0.05;
-constexpr double kClockShareAlone = 0.15;
+// The clock sampler's share of the overhead budget where both kinds of source run. A cleared
+// accessed bit costs 0.25 us and tells a page's rate to a factor of e; a clock sample costs some
+// 40 us and tells of one page (docs/accuracy.md, "Tick piggyback: tried and dropped").
+constexpr double kClockShareOfBudget = 0.15;
 
 bool Wants(const SourceChoice& choice, std::string_view name) {
   return std::ranges::find(choice.names, name) != choice.names.end();
@@ -61,13 +58,12 @@ class Opening {
   }
 
   // The hardware sampler's rate is its own bound: --sample-rate.
-  double BudgetOf(SourceRole role) {
+  double BudgetOf(SourceRole role) const {
     const bool samples = Wants(choice_, "auto") || Wants(choice_, "clock");
     const bool references = Wants(choice_, "auto") || Wants(choice_, "abit");
     if (!samples || !references) return choice_.max_overhead;
-    const auto setup = FindClockSetup(*session_.perf, std::nullopt);
-    const double clock = setup && setup->tick_id ? kClockShareWithTicks : kClockShareAlone;
-    return choice_.max_overhead * (role == SourceRole::kSamples ? clock : 1 - clock);
+    return choice_.max_overhead *
+           (role == SourceRole::kSamples ? kClockShareOfBudget : 1 - kClockShareOfBudget);
   }
 
   void OpenAbit() {

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profiler/sources/clock/clock_events.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/mount.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <charconv>
 #include <ctime>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "profiler/sources/perf/perf_record.h"
@@ -33,53 +30,11 @@ std::chrono::nanoseconds ThreadCpuTime() {
   return std::chrono::seconds(time.tv_sec) + nanoseconds(time.tv_nsec);
 }
 
-constexpr const char* kTickId = "events/irq_vectors/local_timer_entry/id";
-
-std::optional<std::uint64_t> ReadNumber(int fd) {
-  std::array<char, 32> text{};
-  const ssize_t size = ::read(fd, text.data(), text.size());
-  std::uint64_t number = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + std::max<ssize_t>(size, 0), number);
-  return error == std::errc{} ? std::optional(number) : std::nullopt;
-}
-
-// A tracefs that only this descriptor sees: nothing is mounted anywhere.
-Result<UniqueFd> OpenDetachedTracefs() {
-  const UniqueFd context(::fsopen("tracefs", FSOPEN_CLOEXEC));
-  if (!context || ::fsconfig(context.get(), FSCONFIG_CMD_CREATE, nullptr, nullptr, 0) != 0) {
-    return Fail(Refused("open", "tracefs", errno, "needs CAP_SYS_ADMIN and a kernel with tracing"));
-  }
-  UniqueFd root(::fsmount(context.get(), FSMOUNT_CLOEXEC, 0));
-  if (!root) return Fail(Refused("open", "tracefs", errno, "needs CAP_SYS_ADMIN"));
-  return root;
-}
-
-// The number of the scheduler tick's tracepoint on this machine.
-Result<std::uint64_t> ReadTickId(const std::optional<std::filesystem::path>& tracefs) {
-  const std::filesystem::path mounted = tracefs.value_or("/sys/kernel/tracing");
-  UniqueFd id(::open((mounted / kTickId).c_str(), O_RDONLY | O_CLOEXEC));
-  if (!id && errno == ENOENT && !tracefs) {
-    const Result<UniqueFd> root = OpenDetachedTracefs();
-    if (!root) return Fail(root.error());
-    id = UniqueFd(::openat(root->get(), kTickId, O_RDONLY | O_CLOEXEC));
-  }
-  const std::optional<std::uint64_t> number = id ? ReadNumber(id.get()) : std::nullopt;
-  if (number) return *number;
-  const int reason = id ? EIO : errno;
-  return Fail(Refused("read tracepoint number", (mounted / kTickId).string(), reason,
-                      reason == ENOENT ? "needs a kernel with event tracing" : "run as root"));
-}
-
-Status TryOnSelf(PerfApi& api, const std::vector<TaskEvents::Event>& events) {
-  for (const TaskEvents::Event& event : events) {
-    NamedEvent probe = event.event;
-    probe.attr.disabled = 1;
-    if (auto fd = OpenEvent(api, probe, Tid(::gettid()), std::nullopt); !fd) {
-      return std::unexpected(fd.error());
-    }
-  }
-  return {};
+Status TryOnSelf(PerfApi& api, const ClockSetup& setup) {
+  NamedEvent probe = MakeClockEvent(setup, std::chrono::milliseconds(1)).event;
+  probe.attr.disabled = 1;
+  const auto fd = OpenEvent(api, probe, Tid(::gettid()), std::nullopt);
+  return fd ? Status() : std::unexpected(fd.error());
 }
 
 // Random updates of base pages beyond the reach of a core's caches and TLBs: refilling what an
@@ -146,20 +101,13 @@ Result<double> MeasureOnThisThread(PerfApi& api, const ClockSetup& setup) {
   constexpr double kFloorNs = 500;
   constexpr std::size_t kRingBytes = 64 * 1024;
 
-  std::vector<UniqueFd> fds;
-  RingMemory ring;
-  for (const TaskEvents::Event& event : MakeClockEvents(setup, PrimePeriod(kPeriod))) {
-    NamedEvent own = event.event;
-    own.attr.disabled = 1;
-    auto fd = OpenEvent(api, own, Tid(::gettid()), std::nullopt);
-    if (!fd) return std::unexpected(fd.error());
-    if (event.writes_ring) {
-      const auto mapped = api.Map(fd->get(), kRingBytes);
-      if (!mapped) return Fail(Refused("map perf ring", own.name, mapped.error()));
-      ring = *mapped;
-    }
-    fds.push_back(std::move(*fd));
-  }
+  NamedEvent event = MakeClockEvent(setup, PrimePeriod(kPeriod)).event;
+  event.attr.disabled = 1;
+  const auto fd = OpenEvent(api, event, Tid(::gettid()), std::nullopt);
+  if (!fd) return std::unexpected(fd.error());
+  const auto mapped = api.Map(fd->get(), kRingBytes);
+  if (!mapped) return Fail(Refused("map perf ring", event.name, mapped.error()));
+  RingMemory ring = *mapped;
 
   auto buffer = RandomUpdates::Create();
   if (!buffer) return std::unexpected(buffer.error());
@@ -169,9 +117,9 @@ Result<double> MeasureOnThisThread(PerfApi& api, const ClockSetup& setup) {
   nanoseconds sampled_time{0};
   const auto run_sampled = [&] {
     const nanoseconds start = ThreadCpuTime();
-    for (const UniqueFd& fd : fds) (void)api.Enable(fd.get());
+    (void)api.Enable(fd->get());
     const double rate = work.Run(kWindow);
-    for (const UniqueFd& fd : fds) (void)api.Disable(fd.get());
+    (void)api.Disable(fd->get());
     sampled_time += ThreadCpuTime() - start;
     DrainRing(ring, scratch, [&](std::span<const std::byte>) { ++samples; });
     return rate;
@@ -198,56 +146,30 @@ Result<double> MeasureOnThisThread(PerfApi& api, const ClockSetup& setup) {
 
 }  // namespace
 
-Result<ClockSetup> FindClockSetup(PerfApi& api,
-                                  const std::optional<std::filesystem::path>& tracefs) {
-  constexpr nanoseconds kAnyPeriod = std::chrono::milliseconds(1);
+Result<ClockSetup> FindClockSetup(PerfApi& api) {
   ClockSetup setup;
-  const auto tick_id = ReadTickId(tracefs);
-  if (tick_id) {
-    setup.tick_id = *tick_id;
-    const Status ticks = TryOnSelf(api, MakeClockEvents(setup, kAnyPeriod));
-    if (ticks) return setup;
-    setup.tick_id.reset();
-    setup.no_ticks = ticks.error();
-  } else {
-    setup.no_ticks = tick_id.error();
-  }
-  Status clock = TryOnSelf(api, MakeClockEvents(setup, kAnyPeriod));
+  Status clock = TryOnSelf(api, setup);
   if (!clock && (clock.error().system_error == EACCES || clock.error().system_error == EPERM)) {
     setup.kernel_seen = false;
-    clock = TryOnSelf(api, MakeClockEvents(setup, kAnyPeriod));
+    clock = TryOnSelf(api, setup);
   }
   if (!clock) return std::unexpected(clock.error());
   return setup;
 }
 
-std::vector<TaskEvents::Event> MakeClockEvents(const ClockSetup& setup, nanoseconds period) {
+TaskEvents::Event MakeClockEvent(const ClockSetup& setup, nanoseconds period) {
   TaskEvents::Event clock{.event = {.name = "cpu-clock"}, .writes_ring = true};
   clock.event.attr.size = sizeof(perf_event_attr);
   clock.event.attr.type = PERF_TYPE_SOFTWARE;
   clock.event.attr.config = PERF_COUNT_SW_CPU_CLOCK;
   clock.event.attr.sample_period = static_cast<std::uint64_t>(period.count());
+  clock.event.attr.sample_type = kSampleType;
+  clock.event.attr.sample_regs_user = kUserRegisterMask;
   clock.event.attr.exclude_kernel = !setup.kernel_seen;
   clock.event.attr.exclude_hv = 1;
   clock.event.attr.use_clockid = 1;
   clock.event.attr.clockid = CLOCK_MONOTONIC;
-  TaskEvents::Event tick = clock;
-  std::vector<TaskEvents::Event> events;
-  if (setup.tick_id) {
-    tick.event.name = "irq_vectors:local_timer_entry";
-    tick.event.attr.type = PERF_TYPE_TRACEPOINT;
-    tick.event.attr.config = *setup.tick_id;
-    tick.event.attr.sample_period = 1;
-    tick.event.attr.sample_type = kSampleType;
-    tick.event.attr.sample_regs_user = kUserRegisterMask;
-    clock.writes_ring = false;
-    events.push_back(tick);
-  } else {
-    clock.event.attr.sample_type = kSampleType;
-    clock.event.attr.sample_regs_user = kUserRegisterMask;
-  }
-  events.push_back(clock);
-  return events;
+  return clock;
 }
 
 nanoseconds PrimePeriod(nanoseconds wanted) {

@@ -12,7 +12,6 @@ namespace {
 constexpr const char* kLabel = "clock (memory-stall time)";
 constexpr std::size_t kRingBytes =
     512 * 1024;  // all that kernel.perf_event_mlock_kb gives, 516 KiB
-constexpr std::uint64_t kResumeFlag = 1U << 16;  // RFLAGS.RF
 
 }  // namespace
 
@@ -22,7 +21,7 @@ Result<std::unique_ptr<ClockSampler>> ClockSampler::Create(PerfApi& api, const C
     return Fail(BadInput("start clock sampling", fmt::format("overhead {}", options.max_overhead),
                          "must be above 0 and at most 100 %"));
   }
-  auto setup = FindClockSetup(api, options.tracefs);
+  auto setup = FindClockSetup(api);
   if (!setup) return std::unexpected(setup.error());
   double cost = 0;
   if (options.ns_per_sample) {
@@ -34,16 +33,16 @@ Result<std::unique_ptr<ClockSampler>> ClockSampler::Create(PerfApi& api, const C
   }
   const double rate_hz = std::min(kMaxRateHz, options.max_overhead / (cost * 1e-9));
   const auto period = std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 / rate_hz));
-  auto events = TaskEvents::Create(api, MakeClockEvents(*setup, PrimePeriod(period)), kRingBytes);
+  auto events = TaskEvents::Create(api, {MakeClockEvent(*setup, PrimePeriod(period))}, kRingBytes);
   if (!events) return std::unexpected(events.error());
   return std::unique_ptr<ClockSampler>(
-      new ClockSampler(api, clock, std::move(*setup), std::move(*events), cost, rate_hz));
+      new ClockSampler(api, clock, *setup, std::move(*events), cost, rate_hz));
 }
 
 ClockSampler::ClockSampler(PerfApi& api, const Clock& clock, ClockSetup setup, TaskEvents events,
                            double ns_per_sample, double rate_hz)
     : clock_(&clock),
-      setup_(std::move(setup)),
+      setup_(setup),
       events_(std::move(events)),
       cache_(api),
       ns_per_sample_(ns_per_sample),
@@ -102,18 +101,8 @@ void ClockSampler::Handle(const PerfRecord& record) {
   }
 }
 
-// A clock sample says it. A tick's record is made by the kernel whatever it interrupted, and
-// carries the registers of the last entry from user mode: those of a fault have RF set (Intel SDM
-// vol. 3, 18.3.1.1; of interrupts only one between the iterations of a string instruction has),
-// those of a system call point behind it.
-bool ClockSampler::InKernel(const PerfSample& sample, const Culprit& culprit) const {
-  if (!setup_.tick_id) return sample.kernel_mode;
-  const bool faulted = (sample.registers->flags & kResumeFlag) && !culprit.at_ip;
-  return faulted || culprit.outcome == OperandOutcome::kSystemCall;
-}
-
 void ClockSampler::Handle(const PerfSample& sample) {
-  if (!setup_.tick_id && sample.kernel_mode) {
+  if (sample.kernel_mode) {
     ++counts_.kernel_mode;
     return;
   }
@@ -125,10 +114,6 @@ void ClockSampler::Handle(const PerfSample& sample) {
   const auto since = code_since_.find(sample.process);
   const bool stale = since != code_since_.end() && sample.time < since->second;
   const Culprit& culprit = stale ? kCodeGone : cache_.Find(sample.process, sample.registers->ip);
-  if (InKernel(sample, culprit)) {
-    ++counts_.kernel_mode;
-    return;
-  }
   constexpr double kMemory = 1.0 - 1.0 / 256;  // of an exponential window, in samples
   recent_samples_ = recent_samples_ * kMemory + 1;
   recent_waits_ = recent_waits_ * kMemory + (WaitsForMemory(culprit.outcome) ? 1 : 0);
@@ -196,8 +181,7 @@ SourceEpoch ClockSampler::TakeEpoch() {
   const std::uint64_t corrupt = events_.corrupt_bytes();
   status.details.push_back(
       {"corrupt_bytes", corrupt - std::exchange(corrupt_bytes_before_, corrupt)});
-  status.note = fmt::format("{:.0f} samples per second of CPU time, {}; {}", rate_hz_,
-                            setup_.tick_id ? "besides the scheduler's ticks" : "no ticks",
+  status.note = fmt::format("{:.0f} samples per second of CPU time; {}", rate_hz_,
                             setup_.kernel_seen ? "kernel time counted" : "kernel time not seen");
   if (!attach_note_.empty()) status.note += "; " + attach_note_;
 
@@ -206,7 +190,7 @@ SourceEpoch ClockSampler::TakeEpoch() {
   return epoch;
 }
 
-Probe ProbeClock(PerfApi& api, const std::optional<std::filesystem::path>& tracefs) {
+Probe ProbeClock(PerfApi& api) {
   Probe probe{.name = "clock",
               .job = ProbeJob::kAddressSamples,
               .usable = false,
@@ -214,7 +198,7 @@ Probe ProbeClock(PerfApi& api, const std::optional<std::filesystem::path>& trace
               .system_error = std::nullopt,
               .detail = {},
               .fix = {}};
-  const auto setup = FindClockSetup(api, tracefs);
+  const auto setup = FindClockSetup(api);
   if (!setup) {
     probe.system_error = setup.error().system_error;
     probe.detail = setup.error().Fact();
@@ -224,12 +208,6 @@ Probe ProbeClock(PerfApi& api, const std::optional<std::filesystem::path>& trace
   probe.usable = true;
   probe.detail = setup->kernel_seen ? "cpu-clock events with user registers open"
                                     : "cpu-clock events open for user mode only";
-  if (setup->no_ticks) {
-    probe.detail += "; scheduler ticks not used: " + setup->no_ticks->Fact();
-    probe.fix = setup->no_ticks->advice;
-  } else {
-    probe.detail += "; scheduler ticks used";
-  }
   return probe;
 }
 

@@ -6,7 +6,6 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,8 +36,6 @@ class ClockSampler final : public Source {
   struct Options {
     OverheadShare max_overhead = 0.01;    // (0, 1]
     std::optional<double> ns_per_sample;  // nullopt: measured by Create()
-    // Where tracefs is mounted; nullopt: wherever this machine has it, mounted or not.
-    std::optional<std::filesystem::path> tracefs;
   };
 
   // `api` and `clock` outlive the sampler.
@@ -46,8 +43,7 @@ class ClockSampler final : public Source {
                                                       const Options& options);
 
   double ns_per_sample() const { return ns_per_sample_; }
-  double rate_hz() const { return rate_hz_; }  // per second of target CPU time, ticks apart
-  const ClockSetup& setup() const { return setup_; }
+  double rate_hz() const { return rate_hz_; }  // per second of target CPU time
 
   std::string_view name() const override { return "clock"; }
   SourceRole role() const override { return SourceRole::kSamples; }
@@ -77,7 +73,6 @@ class ClockSampler final : public Source {
 
   void Handle(const PerfRecord& record);
   void Handle(const PerfSample& sample);
-  bool InKernel(const PerfSample& sample, const Culprit& culprit) const;
   void Count(const PerfSample& sample, const MemoryOperand& operand);
   void AccountActiveTime();
 
@@ -103,7 +98,7 @@ class ClockSampler final : public Source {
   double recent_waits_ = 0;
 };
 
-// What doctor says of clock sampling on this machine. `tracefs` as in ClockSampler::Options.
-Probe ProbeClock(PerfApi& api, const std::optional<std::filesystem::path>& tracefs = std::nullopt);
+// What doctor says of clock sampling on this machine.
+Probe ProbeClock(PerfApi& api);
 
 }  // namespace tmprof

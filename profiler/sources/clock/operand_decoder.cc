@@ -81,7 +81,8 @@ bool OnlyNamesMemory(const ZydisDecodedInstruction& info) {
 
 bool EndsFallThrough(ZydisInstructionCategory category) {
   return category == ZYDIS_CATEGORY_UNCOND_BR || category == ZYDIS_CATEGORY_RET ||
-         category == ZYDIS_CATEGORY_CALL || category == ZYDIS_CATEGORY_INTERRUPT;
+         category == ZYDIS_CATEGORY_CALL || category == ZYDIS_CATEGORY_INTERRUPT ||
+         category == ZYDIS_CATEGORY_SYSCALL;
 }
 
 // Compares that may be fused with a following conditional branch (Intel Optimization Reference
@@ -119,8 +120,7 @@ MemoryOperand OperandOf(const ZydisDecodedOperand& operand, const ZydisDecodedIn
 // The culprit if `instruction`, whose successor is at `next_ip`, held up the program. `retired`:
 // the sampled registers are those after it.
 Culprit Examine(const Instruction& instruction, std::uint64_t next_ip, bool retired) {
-  Culprit culprit{
-      .outcome = OperandOutcome::kNoOperand, .at_ip = !retired, .first = {}, .second = {}};
+  Culprit culprit{.outcome = OperandOutcome::kNoOperand, .first = {}, .second = {}};
   if (OnlyNamesMemory(instruction.info)) return culprit;
   for (const ZydisDecodedOperand& operand : instruction.used_operands()) {
     if (operand.type != ZYDIS_OPERAND_TYPE_MEMORY) continue;
@@ -236,8 +236,6 @@ const char* Name(OperandOutcome outcome) {
       return "branch_target";
     case OperandOutcome::kAfterTransfer:
       return "after_transfer";
-    case OperandOutcome::kSystemCall:
-      return "system_call";
     case OperandOutcome::kUndecodable:
       return "undecodable";
   }
@@ -262,18 +260,15 @@ Culprit FindCulprit(std::span<const std::uint8_t> before, std::span<const std::u
   if (predecessors.empty()) return {};
   const Predecessor& last = predecessors.front();
   const auto category = last.instruction.info.meta.category;
-  if (category == ZYDIS_CATEGORY_SYSCALL) {
-    return {.outcome = OperandOutcome::kSystemCall, .at_ip = false, .first = {}, .second = {}};
-  }
   if (EndsFallThrough(category)) {
-    return {.outcome = OperandOutcome::kAfterTransfer, .at_ip = false, .first = {}, .second = {}};
+    return {.outcome = OperandOutcome::kAfterTransfer, .first = {}, .second = {}};
   }
   const bool fused = category == ZYDIS_CATEGORY_COND_BR && predecessors.size() == kMaxSkid &&
                      FusesWithBranch(predecessors[1].instruction.info.mnemonic);
   const Predecessor& chosen = fused ? predecessors[1] : last;
   const std::uint64_t start = ip - before.size() + chosen.offset;
   if (BranchLandsIn(before, ip - before.size(), start, ip) || BranchLandsIn(from, ip, start, ip)) {
-    return {.outcome = OperandOutcome::kBranchTarget, .at_ip = false, .first = {}, .second = {}};
+    return {.outcome = OperandOutcome::kBranchTarget, .first = {}, .second = {}};
   }
   return Examine(chosen.instruction, start + chosen.instruction.info.length, true);
 }

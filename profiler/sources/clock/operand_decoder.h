@@ -20,11 +20,10 @@ enum class OperandOutcome : std::uint8_t {
   kVectorIndex,    // gather or scatter: vector registers are not sampled
   kThreadLocal,    // relative to FS or GS, whose base is not sampled
   kBranchTarget,   // control may have come from elsewhere: the predecessor would be a guess
-  kAfterTransfer,  // behind a call, jump or return: the predecessor did not run just before
-  kSystemCall,     // behind a system call
+  kAfterTransfer,  // behind a call, jump, return or system call: other code ran just before
   kUndecodable,    // code bytes missing or not valid
 };
-inline constexpr std::size_t kOperandOutcomes = 9;
+inline constexpr std::size_t kOperandOutcomes = 8;
 
 // "address", "no_operand", "clobbered", …
 const char* Name(OperandOutcome outcome);
@@ -51,7 +50,6 @@ struct MemoryOperand {
 
 struct Culprit {
   OperandOutcome outcome = OperandOutcome::kUndecodable;
-  bool at_ip = false;  // a repeated string instruction, interrupted between two iterations
   // Set for kAddress; `second` for string instructions with two operands.
   MemoryOperand first;
   std::optional<MemoryOperand> second;

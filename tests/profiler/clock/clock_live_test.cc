@@ -320,9 +320,7 @@ TEST_F(ClockLiveTest, RespectsTheRate) {
   const double start = cpu_seconds();
   const Seen seen = Collect(*sampler, Observations(500));
   const double per_second = static_cast<double>(seen.observations) / (cpu_seconds() - start);
-  // Ticks and other timers come on top where they are used: up to 1000 Hz by CONFIG_HZ.
-  const double ticks = sampler->setup().tick_id ? 1'500 : 0;
-  EXPECT_LE(per_second, 1'100 + ticks);
+  EXPECT_LE(per_second, 1'100);
 }
 
 TEST_F(ClockLiveTest, LetsTwoSamplersWatchOneTarget) {
@@ -358,7 +356,7 @@ TEST_F(ClockLiveTest, TakesNoSamplesWhileInactive) {
 }
 
 TEST_F(ClockLiveTest, MeasuresACostThatAnInterruptCanHave) {
-  const auto setup = FindClockSetup(api_, "/sys/kernel/tracing");
+  const auto setup = FindClockSetup(api_);
   ASSERT_TRUE(setup.has_value());
   const auto cost = MeasureSampleCost(api_, *setup);
   ASSERT_TRUE(cost.has_value());

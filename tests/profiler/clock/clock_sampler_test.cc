@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include <bit>
-#include <fstream>
 
 #include "tests/profiler/perf/fake_perf_api.h"
 
@@ -16,6 +15,7 @@ namespace tmprof {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class StoppedClock final : public Clock {
  public:
@@ -42,8 +42,7 @@ class ClockSamplerTest : public ::testing::Test {
   }
 
   ClockSampler& Sampler(const ClockSampler::Options& options = {.max_overhead = 0.01,
-                                                                .ns_per_sample = 10'000.0,
-                                                                .tracefs = "/nonexistent"}) {
+                                                                .ns_per_sample = 10'000.0}) {
     auto sampler = ClockSampler::Create(api_, clock_, options);
     EXPECT_TRUE(sampler.has_value());
     sampler_ = std::move(*sampler);
@@ -56,16 +55,12 @@ class ClockSamplerTest : public ::testing::Test {
 
   // rbx is the address that the code before kIp loads from.
   static std::vector<std::byte> Sample(std::uint64_t rbx, std::uint64_t time = 0,
-                                       std::uint16_t mode = PERF_RECORD_MISC_USER,
-                                       std::uint64_t flags = 0) {
+                                       std::uint16_t mode = PERF_RECORD_MISC_USER) {
     RecordBytes record(PERF_RECORD_SAMPLE, mode);
     record.Word(kIp).Pair(kPid, kPid).Word(time).Word(PERF_SAMPLE_REGS_ABI_64);
     for (int number = 0; number < 64; ++number) {
       if (!(kUserRegisterMask >> number & 1)) continue;
-      record.Word(number == PERF_REG_X86_BX      ? rbx
-                  : number == PERF_REG_X86_IP    ? kIp
-                  : number == PERF_REG_X86_FLAGS ? flags
-                                                 : 0);
+      record.Word(number == PERF_REG_X86_BX ? rbx : number == PERF_REG_X86_IP ? kIp : 0);
     }
     return record.Build();
   }
@@ -179,9 +174,7 @@ TEST_F(ClockSamplerTest, ForgetsCodeThatMayHaveChangedWhileItWasOff) {
 
 TEST_F(ClockSamplerTest, SetsTheRateFromCostAndBudgetUpToTheCap) {
   EXPECT_DOUBLE_EQ(Sampler().rate_hz(), 1'000);  // 1 % of a second, 10 us each
-  EXPECT_DOUBLE_EQ(
-      Sampler({.max_overhead = 1, .ns_per_sample = 1'000.0, .tracefs = "/nonexistent"}).rate_hz(),
-      20'000);
+  EXPECT_DOUBLE_EQ(Sampler({.max_overhead = 1, .ns_per_sample = 1'000.0}).rate_hz(), 20'000);
   for (const FakePerfApi::Opened& event : api_.EventsOf(Tid(kPid))) {
     EXPECT_GE(event.attr.sample_period, 50'000u);
   }
@@ -189,8 +182,8 @@ TEST_F(ClockSamplerTest, SetsTheRateFromCostAndBudgetUpToTheCap) {
 
 TEST_F(ClockSamplerTest, RefusesABudgetOutsideOfZeroToOne) {
   for (const double bad : {0.0, -0.1, 1.5, std::numeric_limits<double>::quiet_NaN()}) {
-    const auto sampler = ClockSampler::Create(
-        api_, clock_, {.max_overhead = bad, .ns_per_sample = 1e4, .tracefs = {}});
+    const auto sampler =
+        ClockSampler::Create(api_, clock_, {.max_overhead = bad, .ns_per_sample = 1e4});
     ASSERT_FALSE(sampler.has_value()) << bad;
     EXPECT_EQ(sampler.error().kind, ErrorKind::kBadInput);
   }
@@ -235,7 +228,7 @@ TEST_F(ClockSamplerTest, SaysWhyItCannotStart) {
   const auto sampler = ClockSampler::Create(api_, clock_, {});
   ASSERT_FALSE(sampler.has_value());
   EXPECT_EQ(sampler.error().system_error, ENOSYS);
-  const Probe probe = ProbeClock(api_, "/nonexistent");
+  const Probe probe = ProbeClock(api_);
   EXPECT_FALSE(probe.usable);
   EXPECT_EQ(probe.system_error, ENOSYS);
   EXPECT_THAT(probe.fix, HasSubstr("CONFIG_PERF_EVENTS"));
@@ -254,84 +247,18 @@ TEST_F(ClockSamplerTest, KeepsWorkingWithTheTargetsItGotWhenDescriptorsRunOut) {
   EXPECT_THAT(sampler.TakeEpoch().status.note, HasSubstr("EMFILE"));
 }
 
-// With ticks, the kernel does not say which mode it interrupted.
-class TickTest : public ClockSamplerTest {
- protected:
-  TickTest() {
-    std::string pattern = ::testing::TempDir() + "/tracefs.XXXXXX";
-    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
-    tracefs_ = pattern;
-    const auto event = tracefs_ / "events/irq_vectors/local_timer_entry";
-    std::filesystem::create_directories(event);
-    std::ofstream(event / "id") << "165\n";
-  }
-  ~TickTest() override { std::filesystem::remove_all(tracefs_); }
-
-  ClockSampler& TickSampler() {
-    return Sampler({.max_overhead = 0.01, .ns_per_sample = 10'000.0, .tracefs = tracefs_});
-  }
-  static std::vector<std::byte> Tick(std::uint64_t flags) {
-    return Sample(0x7000'0000, 0, PERF_RECORD_MISC_KERNEL, flags);
-  }
-  static constexpr std::uint64_t kInterrupts = 1U << 9, kResume = 1U << 16;
-
-  std::filesystem::path tracefs_;
-};
-
-TEST_F(TickTest, TakesRecordsFromTheTickAndInterruptsFromTheClock) {
-  TickSampler();
-  const auto events = api_.EventsOf(Tid(kPid));
-  ASSERT_EQ(events.size(), 2u);
-  EXPECT_EQ(events[0].attr.type, static_cast<std::uint32_t>(PERF_TYPE_TRACEPOINT));
-  EXPECT_EQ(events[0].attr.config, 165u);
-  EXPECT_EQ(events[0].attr.sample_period, 1u);
-  EXPECT_TRUE(api_.redirected.contains(events[0].fd));
-  EXPECT_EQ(events[1].attr.config, static_cast<std::uint64_t>(PERF_COUNT_SW_CPU_CLOCK));
-  EXPECT_FALSE(api_.redirected.contains(events[1].fd));
-}
-
-TEST_F(TickTest, TakesATickInUserCodeAsASample) {
-  ClockSampler& sampler = TickSampler();
-  api_.Write(0, Tick(kInterrupts));
-  const SourceEpoch epoch = sampler.TakeEpoch();
-  EXPECT_EQ(epoch.status.observations, 1u);
-  EXPECT_EQ(Detail(epoch, "kernel_mode"), 0u);
-}
-
-TEST_F(TickTest, TakesATickInAFaultHandlerAsKernelTime) {
-  ClockSampler& sampler = TickSampler();
-  api_.Write(0, Tick(kInterrupts | kResume));
-  const SourceEpoch epoch = sampler.TakeEpoch();
-  EXPECT_EQ(epoch.status.observations, 0u);
-  EXPECT_EQ(Detail(epoch, "kernel_mode"), 1u);
-}
-
-TEST_F(TickTest, TakesATickBetweenTwoIterationsOfAStringInstructionAsUserTime) {
-  ClockSampler& sampler = TickSampler();
-  PutCodeBeforeIp({0x90});
-  api_.code[kIp - kCodeStart] = 0xf3;  // rep stosq
-  api_.code[kIp - kCodeStart + 1] = 0x48;
-  api_.code[kIp - kCodeStart + 2] = 0xab;
-  api_.Write(0, Tick(kInterrupts | kResume));
-  EXPECT_EQ(sampler.TakeEpoch().status.observations, 1u);
-}
-
-TEST_F(TickTest, TakesATickInASystemCallAsKernelTime) {
-  ClockSampler& sampler = TickSampler();
-  PutCodeBeforeIp({0x0f, 0x05});
-  api_.Write(0, Tick(kInterrupts));
-  const SourceEpoch epoch = sampler.TakeEpoch();
-  EXPECT_EQ(Detail(epoch, "kernel_mode"), 1u);
-  EXPECT_EQ(Detail(epoch, "no_address"), 0u);
-}
-
-TEST(ClockProbe, SaysThatTicksNeedTracefsAndThatTheClockWorksWithoutThem) {
+TEST(ClockProbe, SaysWhetherKernelTimeIsSeen) {
   FakePerfApi api;
-  const Probe probe = ProbeClock(api, "/nonexistent/tracing");
-  EXPECT_TRUE(probe.usable);
-  EXPECT_THAT(probe.detail, HasSubstr("ticks not used"));
-  EXPECT_THAT(probe.detail, HasSubstr("ENOENT"));
-  EXPECT_THAT(probe.fix, HasSubstr("needs a kernel with event tracing"));
+  const Probe all = ProbeClock(api);
+  EXPECT_TRUE(all.usable);
+  EXPECT_THAT(all.detail, Not(HasSubstr("user mode only")));
+  api.refuse = [](const perf_event_attr& attr, std::optional<Tid>) -> std::optional<int> {
+    if (!attr.exclude_kernel) return EACCES;
+    return std::nullopt;
+  };
+  const Probe user = ProbeClock(api);
+  EXPECT_TRUE(user.usable);
+  EXPECT_THAT(user.detail, HasSubstr("user mode only"));
 }
 
 TEST(PrimePeriod, IsTheNextPrime) {
