@@ -42,9 +42,7 @@ void Ranking::Reset(const ScoredSpans& spans) {
   if (least > most) return;
 
   const int shift = std::max(0, static_cast<int>(std::bit_width(most - least)) - kBucketBits);
-  const auto bucket_of = [&](std::size_t row) {
-    return (most - Bits(density_[row])) >> shift;
-  };
+  const auto bucket_of = [&](std::size_t row) { return (most - Bits(density_[row])) >> shift; };
   bucket_end_.assign(((most - least) >> shift) + 1, 0);
   for (std::size_t row = 0; row < spans.size(); ++row) {
     if (density_[row] > 0) ++bucket_end_[bucket_of(row)];
