@@ -57,7 +57,7 @@ class LinuxProcess final : public AbitProcess {
         kernel_page_flags_(kernel_page_flags),
         pid_(pid),
         handle_(std::move(handle)) {
-    ::clock_getcpuclockid(pid.value(), &clock_);
+    has_clock_ = ::clock_getcpuclockid(pid.value(), &clock_) == 0;
   }
 
   ReadResult Read(VpnRange range, PageTableReader::Depth depth,
@@ -86,8 +86,9 @@ class LinuxProcess final : public AbitProcess {
     std::vector<PageStanding> standing(pages.size(), PageStanding::kClearable);
     for (std::size_t i = 0; i < pages.size(); ++i) {
       const std::optional<std::uint64_t> entry = PagemapEntry(pages, i);
-      if (!entry) continue;
-      if (!(*entry & kPagemapExclusive)) {
+      if (!entry) {
+        standing[i] = PageStanding::kUnsettled;  // unknown is no reason to believe the bit
+      } else if (!(*entry & kPagemapExclusive)) {
         standing[i] = PageStanding::kShared;
       } else if (!settled[i] && !OnPageList(*entry & kPagemapFrame)) {
         standing[i] = PageStanding::kUnsettled;
@@ -100,7 +101,7 @@ class LinuxProcess final : public AbitProcess {
   nanoseconds CpuTime() override {
     // A process that is gone has no clock; what it used last stands.
     timespec t{};
-    if (::clock_gettime(clock_, &t) == 0)
+    if (has_clock_ && ::clock_gettime(clock_, &t) == 0)
       last_cpu_time_ = std::chrono::seconds(t.tv_sec) + nanoseconds(t.tv_nsec);
     return last_cpu_time_;
   }
@@ -160,6 +161,7 @@ class LinuxProcess final : public AbitProcess {
   int kernel_page_flags_;
   Pid pid_;
   UniqueFd handle_;
+  bool has_clock_ = false;
   clockid_t clock_{};
   nanoseconds last_cpu_time_{0};
   std::vector<std::uint64_t> pagemap_;

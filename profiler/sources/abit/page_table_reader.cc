@@ -229,9 +229,11 @@ class BpfReader final : public PageTableReader {
       ++result.busy_retries;
     }
     if (status != 0) {
-      result.outcome = status == -EBUSY    ? ReadOutcome::kBusy
-                       : status == -ENOENT ? ReadOutcome::kUnmapped
-                                           : ReadOutcome::kProcessGone;
+      // Whatever else refuses one read (a table replaced under the walk, no memory for it) says
+      // nothing of the process: the range is given up and found again by the next plan.
+      result.outcome = status == -EBUSY   ? ReadOutcome::kBusy
+                       : status == -ESRCH ? ReadOutcome::kProcessGone
+                                          : ReadOutcome::kUnmapped;
       return result;
     }
     result.address_space = reply.top_table;

@@ -18,10 +18,13 @@ using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
 constexpr std::uint64_t kHugePagesPerBlock = 32;  // 64 MiB
-constexpr std::uint64_t kEntriesPerLine = 8;      // 64-byte cache lines of 8-byte entries
+// Base pages cleared with one flush. Four tables quarter the flushes and the wake-ups of a pass;
+// the clear then takes some 150 us, within the first rung.
+constexpr PageCount kClearWindow(4 * kTablePages.value());
+constexpr std::uint64_t kEntriesPerLine = 8;  // 64-byte cache lines of 8-byte entries
 constexpr std::uint64_t kLinesPerTable = 64;
-// A clear of 2 MiB takes some 40 us here; a read that falls due meanwhile would be late.
-constexpr nanoseconds kClearTakes = microseconds(100);
+// A clear of 8 MiB takes some 150 us here; a read that falls due meanwhile would be late.
+constexpr nanoseconds kClearTakes = microseconds(200);
 constexpr nanoseconds kPlanStepTakes = microseconds(100);
 constexpr nanoseconds kBudgetWindow = milliseconds(100);  // of CPU time whose share may be saved up
 constexpr nanoseconds kShortestBudgetWait = milliseconds(5);
@@ -82,7 +85,6 @@ ScanEngine::ScanEngine(AbitKernel& kernel, const ScanOptions& options)
       random_(options.seed),
       own_budget_(MakeBudget(options.own_share)),
       own_wall_(kernel.Now()),
-      own_cpu_(kernel.OwnCpuTime()),
       epoch_start_(own_wall_),
       active_since_(own_wall_) {
   if (options.mode == ScanOptions::Mode::kPlain)
@@ -315,6 +317,7 @@ ScanEngine::BlockPtr ScanEngine::NextBlock(TargetState& target, MonotonicTime no
     }
     BlockPtr block = std::exchange(candidate, target.remaining.back());
     target.remaining.pop_back();
+    if (block->visited_in_rotation == target.rotation) continue;  // with its neighbours
     block->visited_in_rotation = target.rotation;
     if (!block->dropped && block->unclearable_until <= now) return block;
   }
@@ -325,7 +328,7 @@ ScanEngine::BlockPtr ScanEngine::NextBlock(TargetState& target, MonotonicTime no
 MonotonicTime ScanEngine::ClearSomething(MonotonicTime now) {
   const nanoseconds own_cpu = kernel_.OwnCpuTime();
   tmprof_budget_earn(&own_budget_, (now - own_wall_).count());
-  tmprof_budget_charge(&own_budget_, (own_cpu - own_cpu_).count());
+  tmprof_budget_charge(&own_budget_, (own_cpu - own_cpu_.value_or(own_cpu)).count());
   own_wall_ = now;
   own_cpu_ = own_cpu;
   if (pressure_) return now + kLongestBudgetWait;
@@ -344,7 +347,7 @@ MonotonicTime ScanEngine::ClearSomething(MonotonicTime now) {
     }
     const BlockPtr block = NextBlock(target, now);
     if (!block) continue;
-    if (Visit(target, block)) {
+    if (Visit(target, block, now)) {
       const bool ample = 2 * tmprof_budget_free(&target.budget) > target.budget.limit_ns;
       next_clear_ = now + (ample ? options_.least_clear_gap : options_.clear_gap);
     } else {
@@ -355,45 +358,96 @@ MonotonicTime ScanEngine::ClearSomething(MonotonicTime now) {
   return now + wait;
 }
 
+// The blocks that are cleared together with this one: those of its window whose turn it is, too.
+// Each clear flushes the target's TLB and paging-structure caches, whatever its length.
+std::vector<ScanEngine::BlockPtr> ScanEngine::RunAround(TargetState& target, const BlockPtr& block,
+                                                        MonotonicTime now) {
+  const auto joins = [&](const Block& other) {
+    return !other.dropped && !other.in_ladder && other.unit == PageCount(1) &&
+           other.unclearable_until <= now && other.visited_in_rotation != target.rotation &&
+           AlignDown(other.range.start, kClearWindow) ==
+               AlignDown(block->range.start, kClearWindow);
+  };
+  std::vector<BlockPtr> run{block};
+  if (block->unit != PageCount(1)) return run;
+  const auto at =
+      std::ranges::lower_bound(target.blocks, block->range.start, {},
+                               [](const BlockPtr& candidate) { return candidate->range.start; });
+  for (auto before = at; before != target.blocks.begin();) {
+    --before;
+    if ((*before)->range.end != run.front()->range.start || !joins(**before)) break;
+    run.insert(run.begin(), *before);
+  }
+  if (at == target.blocks.end()) return run;
+  for (auto after = std::next(at); after != target.blocks.end(); ++after) {
+    if ((*after)->range.start != run.back()->range.end || !joins(**after)) break;
+    run.push_back(*after);
+  }
+  return run;
+}
+
 // True: cleared.
-bool ScanEngine::Visit(TargetState& target, const BlockPtr& block) {
-  const std::optional<ReadResult> read = Read(target, *block);
-  if (!read) return false;
-  if (block->open) {
-    Fold(target, block, *read);
-  } else {
-    target.clock.Advance(read->time, target.handle->CpuTime(), read->running_threads);
-    Charge(target, *block, 0, LinesOf(block->unit_count()));
+bool ScanEngine::Visit(TargetState& target, const BlockPtr& block, MonotonicTime now) {
+  std::vector<BlockPtr> ready;
+  for (const BlockPtr& member : RunAround(target, block, now)) {
+    const std::optional<ReadResult> read = Read(target, *member);
+    if (!read) break;
+    if (member->open) {
+      Fold(target, member, *read);
+    } else {
+      target.clock.Advance(read->time, target.handle->CpuTime(), read->running_threads);
+      Charge(target, *member, 0, LinesOf(member->unit_count()));
+    }
+    member->visited_in_rotation = target.rotation;
+    // A huge page that has grown where base pages were would be split by a clear of part of it.
+    if (view_.shape_changed) {
+      Drop(target, *member);
+      break;
+    }
+    if (view_.present_count == 0) break;
+    // Of a target that is off the CPU, the first rungs would have to be waited for.
+    if (ready.empty() && read->running_threads == 0 && target.tries_idle < kTriesIdle) {
+      ++target.tries_idle;
+      member->visited_in_rotation = block->visited_in_rotation = 0;
+      target.remaining.push_back(block);
+      return false;
+    }
+    PrepareExposure(*member);
+    ready.push_back(member);
   }
-  // A huge page that has grown where base pages were would be split by a clear of part of it.
-  if (view_.shape_changed) {
-    Drop(target, *block);
-    return false;
-  }
-  if (view_.present_count == 0) return false;
-  // Of a target that is off the CPU, the first rungs would have to be waited for.
-  if (read->running_threads == 0 && target.tries_idle < kTriesIdle) {
-    ++target.tries_idle;
-    target.remaining.push_back(block);
-    return false;
-  }
+  // A read may have found that the process is gone, or another program.
+  std::erase_if(ready, [](const BlockPtr& member) { return member->dropped; });
+  if (ready.empty()) return false;
   target.tries_idle = 0;
+  if (Clear(target, ready)) return true;
+  if (ready.size() == 1) return false;
+  // What refused may be one block of them.
+  bool cleared = false;
+  for (const BlockPtr& member : ready) cleared |= !member->dropped && Clear(target, {member});
+  return cleared;
+}
+
+// Clears adjacent blocks in one go and opens their exposures. False: not cleared, and for a single
+// block its state says why.
+bool ScanEngine::Clear(TargetState& target, const std::vector<BlockPtr>& run) {
   const MonotonicTime before = kernel_.Now();
-  const ClearOutcome outcome = target.handle->Clear(block->range);
+  const ClearOutcome outcome =
+      target.handle->Clear({run.front()->range.start, run.back()->range.end});
   const MonotonicTime after = kernel_.Now();
   const MonotonicTime cleared = before + (after - before) / 2;
+  const bool single = run.size() == 1;
   switch (outcome) {
-    case ClearOutcome::kDone:
-      OpenExposure(
-          target, block, cleared,
-          target.clock.Advance(cleared, target.handle->CpuTime(), target.clock.running_threads()));
+    case ClearOutcome::kDone: {
+      const nanoseconds cpu =
+          target.clock.Advance(cleared, target.handle->CpuTime(), target.clock.running_threads());
+      for (const BlockPtr& block : run) OpenExposure(target, block, cleared, cpu);
       return true;
+    }
     case ClearOutcome::kUnclearable:
-      block->open = false;
-      block->unclearable_until = after + kRetryUnclearable;
+      if (single) run.front()->unclearable_until = after + kRetryUnclearable;
       return false;
     case ClearOutcome::kUnmapped:
-      Drop(target, *block);
+      if (single) Drop(target, *run.front());
       return false;
     case ClearOutcome::kProcessGone:
       target.gone = true;
@@ -407,22 +461,27 @@ bool ScanEngine::Visit(TargetState& target, const BlockPtr& block) {
   return false;
 }
 
-void ScanEngine::OpenExposure(TargetState& target, const BlockPtr& block, MonotonicTime cleared,
-                              nanoseconds cpu) {
-  const std::size_t count = block->unit_count();
-  block->unclearable_until = MonotonicTime{};
-  block->units.assign(count, TMPROF_UNIT_OUT);
-  block->set_before.reset();
+// What the view shows of a block just before its clear.
+void ScanEngine::PrepareExposure(Block& block) {
+  const std::size_t count = block.unit_count();
+  block.open = false;
+  block.units.assign(count, TMPROF_UNIT_OUT);
+  block.set_before.reset();
   for (std::size_t i = 0; i < count; ++i) {
     if (!view_.present[i]) {
-      block->settled.reset(i);
+      block.settled.reset(i);
       continue;
     }
-    block->units[i] = TMPROF_UNIT_UNSET;
-    block->set_before[i] = view_.accessed[i];
+    block.units[i] = TMPROF_UNIT_UNSET;
+    block.set_before[i] = view_.accessed[i];
   }
-  block->in_view = view_.present_count;
-  block->set_before_count = view_.accessed_count;
+  block.in_view = view_.present_count;
+  block.set_before_count = view_.accessed_count;
+}
+
+void ScanEngine::OpenExposure(TargetState& target, const BlockPtr& block, MonotonicTime cleared,
+                              nanoseconds cpu) {
+  block->unclearable_until = MonotonicTime{};
   block->set = 0;
   block->rung = 0;
   block->open = block->in_ladder = true;

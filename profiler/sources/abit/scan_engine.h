@@ -210,7 +210,10 @@ class ScanEngine {
   void Earn(TargetState& target);
   BlockPtr NextBlock(TargetState& target, MonotonicTime now);
   MonotonicTime ClearSomething(MonotonicTime now);
-  bool Visit(TargetState& target, const BlockPtr& block);
+  std::vector<BlockPtr> RunAround(TargetState& target, const BlockPtr& block, MonotonicTime now);
+  bool Visit(TargetState& target, const BlockPtr& block, MonotonicTime now);
+  bool Clear(TargetState& target, const std::vector<BlockPtr>& run);
+  void PrepareExposure(Block& block);
   void ReadDue(const BlockPtr& block);
   std::optional<ReadResult> Read(TargetState& target, Block& block);
   void Expand(const Block& block);
@@ -242,7 +245,7 @@ class ScanEngine {
   MonotonicTime next_watch_{};
   tmprof_budget own_budget_{};
   MonotonicTime own_wall_{};
-  std::chrono::nanoseconds own_cpu_{0};
+  std::optional<std::chrono::nanoseconds> own_cpu_;  // of the thread that steps; unset: not yet
 
   bool active_ = true;
   MonotonicTime epoch_start_;
