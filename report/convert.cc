@@ -33,10 +33,12 @@ class Output {
  public:
   explicit Output(std::filesystem::path path) : path_(std::move(path)) {}
 
-  Status Open() {
+  // Refuses the file of `trace` itself.
+  Status Open(const Trace& trace) {
     if (path_ == "-") {
       fd_ = UniqueFd(::dup(STDOUT_FILENO));
     } else {
+      if (Status other = RefuseToOverwrite(trace, path_); !other) return other;
       // As private as the trace it is made from.
       fd_ = UniqueFd(::open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
     }
@@ -204,7 +206,7 @@ class RequestWriter {
 
 Result<ConvertStats> ConvertToCsv(const Trace& trace, const std::filesystem::path& path) {
   Output output(path);
-  if (Status opened = output.Open(); !opened) return Fail(std::move(opened.error()));
+  if (Status opened = output.Open(trace); !opened) return Fail(std::move(opened.error()));
   output.Append(CsvLine({"epoch", "start_s", "end_s", "target", "pid", "name", "start",
                          "span_pages", "looks", "references", "first_accesses", "at_risk_s",
                          "load_samples", "store_samples", "node"}));
@@ -226,7 +228,7 @@ Result<ConvertStats> ConvertToCsv(const Trace& trace, const std::filesystem::pat
 Result<ConvertStats> ConvertToOracleGeneral(const Trace& trace, RankModel model,
                                             const std::filesystem::path& path) {
   Output output(path);
-  if (Status opened = output.Open(); !opened) return Fail(std::move(opened.error()));
+  if (Status opened = output.Open(trace); !opened) return Fail(std::move(opened.error()));
   if (Status regular = output.RequireRegular(); !regular) return Fail(std::move(regular.error()));
   RequestWriter requests(output);
   Ranker ranker({.model = model, .memory = Ranker::Memory::kThisEpoch});

@@ -19,7 +19,8 @@ struct ConvertStats {
   std::optional<Error> damage;  // what stopped the reading early; the output holds what came before
 };
 
-// Both create or truncate `output`. Memory is bounded by one epoch (CSV) or by the footprint.
+// Both create or truncate `output`; refused where that is the trace itself. Memory is bounded by
+// one epoch (CSV) or by the footprint.
 
 // One line per page record, with a header row; what a source did not observe is an empty field.
 // "-" is standard output.

@@ -2,6 +2,7 @@
 
 #include "report/trace.h"
 
+#include <system_error>
 #include <utility>
 
 #include "proto/trace_file.h"
@@ -12,6 +13,7 @@ Result<Trace> OpenTraceFile(const std::filesystem::path& path) {
   const Result<TraceReader> probe = TraceReader::Open(path);
   if (!probe) return Fail(probe.error());
   return Trace{.name = path.filename().string(),
+               .path = path,
                .info = probe->info(),
                .open = [path]() -> Result<std::unique_ptr<EpochStream>> {
                  Result<TraceReader> reader = TraceReader::Open(path);
@@ -22,6 +24,13 @@ Result<Trace> OpenTraceFile(const std::filesystem::path& path) {
                    [](const EpochStream& stream) {
                      return static_cast<const TraceReader&>(stream).finished();
                    }};
+}
+
+Status RefuseToOverwrite(const Trace& trace, const std::filesystem::path& output) {
+  std::error_code ignored;  // of a file that does not exist, which is no other file
+  if (!trace.path || !std::filesystem::equivalent(*trace.path, output, ignored)) return {};
+  return Fail(
+      BadInput("write file", output.string(), "it is the trace to be read", "name another file"));
 }
 
 Result<ReadEnd> ReadEpochs(const Trace& trace, EpochRange range,

@@ -18,7 +18,8 @@
 namespace tmprof {
 
 struct Trace {
-  std::string name;  // as titles show it
+  std::string name;                           // as titles show it
+  std::optional<std::filesystem::path> path;  // unset: not of a file
   TraceInfo info;
   std::function<Result<std::unique_ptr<EpochStream>>()> open;
   // Whether the recorder finished it; asked of a stream of `open` that is at its end. Unset:
@@ -27,6 +28,10 @@ struct Trace {
 };
 
 Result<Trace> OpenTraceFile(const std::filesystem::path& path);
+
+// Refuses an output that is the file the trace is read from, by whatever name: opening it for
+// writing would empty the trace before it is read.
+Status RefuseToOverwrite(const Trace& trace, const std::filesystem::path& output);
 
 // Epochs by index, half-open.
 struct EpochRange {

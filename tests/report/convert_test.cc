@@ -151,6 +151,24 @@ TEST_F(ConvertTest, ReportsAFullDiskAndAPlaceThatCannotBeWritten) {
   EXPECT_EQ(nowhere.error().system_error, ENOENT);
 }
 
+TEST_F(ConvertTest, RefusesTheTraceItselfAsOutputByAnyNameAndLeavesItAsItIs) {
+  std::ofstream(Output()) << "the trace";
+  Trace trace = TraceOf({MakeEpoch(0, {MakeTarget(0, 10, "t")})});
+  trace.path = Output();
+  const std::filesystem::path soft = Output().concat(".soft");
+  const std::filesystem::path hard = Output().concat(".hard");
+  std::filesystem::create_symlink(Output(), soft);
+  std::filesystem::create_hard_link(Output(), hard);
+  for (const std::filesystem::path& name : {Output(), soft, hard}) {
+    const Result<ConvertStats> csv = ConvertToCsv(trace, name);
+    ASSERT_FALSE(csv.has_value()) << name;
+    EXPECT_EQ(csv.error().kind, ErrorKind::kBadInput);
+    EXPECT_FALSE(ConvertToOracleGeneral(trace, RankModel::kSum, name).has_value()) << name;
+  }
+  EXPECT_EQ(Read(), "the trace");
+  EXPECT_TRUE(ConvertToCsv(trace, Output().concat(".csv")).has_value());
+}
+
 TEST_F(ConvertTest, RefusesAnOracleGeneralOutputThatIsNotARegularFile) {
   const Result<ConvertStats> stats =
       ConvertToOracleGeneral(TraceOf({}), RankModel::kSum, "/dev/null");
