@@ -103,7 +103,21 @@ TEST(HotListTest, ShowsTheSamplersBlindSpotsOnlyBesideItsOwnRankings) {
 TEST(HotListTest, QuotesPathsInCsvAndKeepsUnknownEmpty) {
   const std::string csv = HotCsv(*MakeHotList(Ranked(), kSum));
   EXPECT_THAT(csv, testing::HasSubstr(",file,\"/lib/a,\"\"b\"\".so\"\r\n"));
-  EXPECT_THAT(csv, testing::HasSubstr("2,1,11,second,0x10000,1,,0,2,2,"));
+  EXPECT_THAT(csv, testing::HasSubstr("2,1,11,second,0x10000,1,1,,2,0,2,2,"));
+}
+
+TEST(HotListTest, NamesItsFieldsAlikeInJsonAndCsv) {
+  const HotList list = *MakeHotList(Ranked(), kSum);
+  const auto row = nlohmann::json::parse(HotJson(list))["rows"][0];
+  const std::string csv = HotCsv(list);
+  const std::string header = "," + csv.substr(0, csv.find("\r\n")) + ",";
+  for (const std::string field :
+       {"rank", "target", "start", "span", "references", "samples", "score", "mapping"}) {
+    EXPECT_TRUE(row.contains(field)) << field;
+    EXPECT_THAT(header, testing::HasSubstr("," + field + ","));
+  }
+  EXPECT_EQ(row["span"], 1);
+  EXPECT_EQ(row["samples"], 4);  // 3 loads + 1 store
 }
 
 TEST(HotListTest, HasNullForUnknownInJson) {
