@@ -80,11 +80,28 @@ Status LaunchedCommand::Release() {
   return {};
 }
 
-std::optional<int> LaunchedCommand::Reap(int wait_flags) {
-  int wait_status = 0;
+bool LaunchedCommand::Exited() const {
   while (!status_) {
-    const pid_t reaped = waitpid(-1, &wait_status, wait_flags);
-    if (reaped == 0) return std::nullopt;
+    siginfo_t ended{};
+    if (waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) != 0) {
+      if (errno == EINTR) continue;
+      return true;  // ECHILD: reaped by someone else
+    }
+    if (ended.si_pid == 0) return false;
+    if (Pid(ended.si_pid) == pid_) return true;
+    waitpid(ended.si_pid, nullptr, WNOHANG);
+  }
+  return true;
+}
+
+void LaunchedCommand::Signal(int signal) {
+  if (!status_) kill(pid_.value(), signal);
+}
+
+int LaunchedCommand::Wait() {
+  while (!status_) {
+    int wait_status = 0;
+    const pid_t reaped = waitpid(-1, &wait_status, 0);
     if (reaped < 0 && errno == EINTR) continue;
     if (reaped < 0) {
       status_ = 1;  // reaped by someone else: its status is not known
@@ -92,16 +109,8 @@ std::optional<int> LaunchedCommand::Reap(int wait_flags) {
       status_ = WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
     }
   }
-  return status_;
+  return *status_;
 }
-
-std::optional<int> LaunchedCommand::Poll() { return Reap(WNOHANG); }
-
-void LaunchedCommand::Signal(int signal) {
-  if (!Poll()) kill(pid_.value(), signal);
-}
-
-int LaunchedCommand::Wait() { return Reap(0).value_or(1); }
 
 int StatusOfFailedExec(const Error& error) { return error.system_error == ENOENT ? 127 : 126; }
 

@@ -30,18 +30,17 @@ class LaunchedCommand {
   // Lets it exec. The error carries the errno of the failed exec; the child is then gone.
   Status Release();
 
-  // Reaps it if it has ended; nullopt while it runs. Orphans that this process has adopted from it
-  // are reaped on the way. The status is what a shell would show: the
-  // exit status, or 128 + the number of the signal that ended it.
-  std::optional<int> Poll();
+  // Whether it has ended. It is not reaped, so that the CPU time it used can still be read. Ended
+  // orphans that this process has adopted from it are.
+  bool Exited() const;
   void Signal(int signal);  // nothing if it has been reaped
+  // Reaps it. The status is what a shell would show: the exit status, or 128 + the number of the
+  // signal that ended it.
   int Wait();
 
  private:
   LaunchedCommand(Pid pid, UniqueFd go, UniqueFd failure, std::string name)
       : pid_(pid), go_(std::move(go)), failure_(std::move(failure)), name_(std::move(name)) {}
-
-  std::optional<int> Reap(int wait_flags);
 
   Pid pid_;
   UniqueFd go_;       // closing it, or writing to it, lets the child go; see Release()

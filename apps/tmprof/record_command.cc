@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/utsname.h>
@@ -36,48 +38,59 @@ namespace fs = std::filesystem;
 struct RecordOptions {
   std::string output{kDefaultTrace};
   std::chrono::nanoseconds epoch{std::chrono::seconds(1)};
-  std::chrono::nanoseconds duration{0};  // 0: not given
+  std::optional<std::chrono::nanoseconds> duration;
   SourceChoice sources;
   bool follow_children = true;
   bool process_filter = true;
-  std::size_t max_targets = 0;  // 0: not given
+  std::optional<std::size_t> max_targets;
   std::vector<int> pids;
   std::vector<std::string> command;
   bool quiet = false;
 };
 
+struct StopRequest {
+  int signal = 0;
+  bool from_terminal = false;  // which has sent it to the whole foreground job
+};
+
 // SIGINT, SIGTERM and SIGCHLD as something to poll.
 class Signals {
  public:
-  Signals() {
+  // Before any thread exists, so that all inherit what is blocked.
+  static Result<Signals> Catch() {
+    Signals signals;
     sigset_t caught;
     sigemptyset(&caught);
     for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&caught, signal);
-    // Before any thread exists, so that all inherit it.
-    pthread_sigmask(SIG_BLOCK, &caught, &before_);
-    fd_ = UniqueFd(signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK));
+    signals.fd_ = UniqueFd(signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!signals.fd_) return Fail(Refused("wait for signals", "", errno));
+    pthread_sigmask(SIG_BLOCK, &caught, &signals.before_);
+    return signals;
   }
 
   int fd() const { return fd_.get(); }
   const sigset_t& mask_before() const { return before_; }
 
   // The first signal that asked to stop, since the start.
-  std::optional<int> StopSignal() {
+  const std::optional<StopRequest>& StopRequested() {
     signalfd_siginfo info{};
     while (read(fd_.get(), &info, sizeof info) == sizeof info) {
-      if (info.ssi_signo != SIGCHLD && !stop_signal_) {
-        stop_signal_ = static_cast<int>(info.ssi_signo);
+      if (info.ssi_signo != SIGCHLD && !stop_request_) {
+        stop_request_ = {.signal = static_cast<int>(info.ssi_signo),
+                         .from_terminal = info.ssi_code == SI_KERNEL};
       }
     }
-    return stop_signal_;
+    return stop_request_;
   }
   // From here on a signal acts as it would without us.
   void Restore() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
  private:
+  Signals() = default;
+
   sigset_t before_{};
   UniqueFd fd_;
-  std::optional<int> stop_signal_;
+  std::optional<StopRequest> stop_request_;
 };
 
 std::string CpuModel() {
@@ -106,11 +119,11 @@ std::vector<Setting> SettingsInForce(const RecordOptions& options) {
   if (options.sources.abit_mode == AbitMode::kPlain) {
     settings.push_back({"scan-interval", FormatDuration(options.sources.scan_interval)});
   }
-  if (options.duration.count() > 0) {
-    settings.push_back({"duration", FormatDuration(options.duration)});
+  if (options.duration) {
+    settings.push_back({"duration", FormatDuration(*options.duration)});
   }
-  if (options.max_targets > 0) {
-    settings.push_back({"max-targets", std::to_string(options.max_targets)});
+  if (options.max_targets) {
+    settings.push_back({"max-targets", std::to_string(*options.max_targets)});
   }
   return settings;
 }
@@ -132,15 +145,31 @@ TraceInfo DescribeSession(const RecordOptions& options, const SessionSources& so
           .warnings = sources.warnings};
 }
 
-// As perf does: what was recorded before is kept once, under the name FILE.old.
-Status KeepPrevious(const fs::path& output) {
+// As perf does: what was recorded before is kept once, under the name FILE.old, which is returned.
+Result<std::optional<fs::path>> KeepPrevious(const fs::path& output) {
   std::error_code failed;
-  if (!fs::is_regular_file(output, failed)) return {};
+  if (!fs::is_regular_file(output, failed)) return std::nullopt;
+  const UniqueFd file(open(output.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) return Fail(Refused("keep the previous trace", output.string(), errno));
+  // A trace that is being written is locked (TraceWriter).
+  if (flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    return Fail(Refused("create trace file", output.string(), EWOULDBLOCK,
+                        "another recorder writes this file; name another one (-o)"));
+  }
   fs::path old = output;
   old += ".old";
   fs::rename(output, old, failed);
   if (failed) return Fail(Refused("keep the previous trace as", old.string(), failed.value()));
-  return {};
+  return old;
+}
+
+// Nothing was recorded: what was there before takes its place again. Devices and pipes stay.
+void Discard(const fs::path& trace, const std::optional<fs::path>& previous) {
+  std::error_code failed;
+  if (!fs::is_regular_file(fs::symlink_status(trace, failed))) return;
+  fs::remove(trace, failed);
+  if (previous && !failed) fs::rename(*previous, trace, failed);
+  if (failed) Warn(fmt::format("'{}' could not be removed: {}", trace.string(), failed.message()));
 }
 
 // One line on a terminal, rewritten each epoch.
@@ -187,23 +216,25 @@ class Progress {
 
 class RecordSession {
  public:
-  explicit RecordSession(RecordOptions options) : options_(std::move(options)) {}
+  RecordSession(RecordOptions options, Signals signals)
+      : options_(std::move(options)), signals_(std::move(signals)) {}
 
   int Run() {
     const Status recorded = Record();
+    if (!recorded) {
+      ReportError(recorded.error());
+      if (command_ && !command_->Exited()) {
+        Warn(fmt::format("recording has stopped; '{}' runs on", options_.command.front()));
+      }
+    }
     // A launched program is never harmed by our failure: it runs to its end, unless the user asked
     // us, and so it, to stop.
-    if (command_ && signals_.StopSignal()) command_->Signal(*signals_.StopSignal());
+    const auto& stop = signals_.StopRequested();
+    if (command_ && stop && !stop->from_terminal) command_->Signal(stop->signal);
     signals_.Restore();
     const int command_status = command_ ? command_->Wait() : kDone;
-    if (!recorded) {
-      if (exec_failure_) {
-        ReportError(*exec_failure_);
-        return StatusOfFailedExec(*exec_failure_);
-      }
-      return ReportError(recorded.error());
-    }
-    return command_status;
+    if (exec_failure_) return StatusOfFailedExec(*exec_failure_);
+    return recorded ? command_status : recorded.error().ExitStatus();
   }
 
  private:
@@ -217,14 +248,16 @@ class RecordSession {
     if (!sources) return Fail(sources.error());
     for (const std::string& warning : sources->warnings) Warn(warning);
 
-    if (auto status = KeepPrevious(options_.output); !status) return status;
+    const Result<std::optional<fs::path>> previous = KeepPrevious(options_.output);
+    if (!previous) return Fail(previous.error());
     Result<TraceWriter> writer =
         TraceWriter::Create(options_.output, DescribeSession(options_, *sources, clock_.Now()));
     if (!writer) return Fail(writer.error());
 
     if (!options_.command.empty()) {
       if (auto status = LaunchHeld(tracker, *sources); !status) {
-        if (exec_failure_) fs::remove(options_.output);
+        command_.reset();  // a child that is still held would never end by itself
+        Discard(options_.output, *previous);
         return status;
       }
     }
@@ -272,21 +305,19 @@ class RecordSession {
   }
 
   bool ShouldStop() {
-    if (signals_.StopSignal()) return true;
-    return command_ && command_->Poll().has_value();
+    return signals_.StopRequested().has_value() || (command_ && command_->Exited());
   }
 
   TargetTracker::Options TrackerOptions() const {
     return {.follow_children = options_.follow_children,
             .filter = options_.process_filter ? std::optional(ProcessFilter{}) : std::nullopt,
-            .max_targets =
-                options_.max_targets > 0 ? std::optional(options_.max_targets) : std::nullopt};
+            .max_targets = options_.max_targets,
+            .observer = Pid(getpid()),
+            .observer_adopts_orphans = !options_.command.empty()};
   }
 
   Recorder::Options RecorderOptions() const {
-    return {.epoch = options_.epoch,
-            .duration =
-                options_.duration.count() > 0 ? std::optional(options_.duration) : std::nullopt};
+    return {.epoch = options_.epoch, .duration = options_.duration};
   }
 
   void PrintSettings() const {
@@ -316,6 +347,13 @@ Status Validate(const RecordOptions& options) {
     return Fail(BadInput("use option", "--epoch " + FormatDuration(options.epoch),
                          "an epoch is at least 10ms"));
   }
+  if (options.duration && *options.duration <= std::chrono::nanoseconds(0)) {
+    return Fail(BadInput("use option", "--duration " + FormatDuration(*options.duration),
+                         "nothing can be recorded in no time"));
+  }
+  if (options.max_targets == 0) {
+    return Fail(BadInput("use option", "--max-targets 0", "nothing can be recorded of no process"));
+  }
   if (options.sources.scan_interval < std::chrono::milliseconds(1)) {
     return Fail(BadInput("use option",
                          "--scan-interval " + FormatDuration(options.sources.scan_interval),
@@ -343,9 +381,16 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
       ->delimiter(',')
       ->check(CLI::PositiveNumber);
   AddDuration(*command, "--epoch", options->epoch, "Length of an epoch: one profile each");
-  AddDuration(*command, "--duration", options->duration,
-              "Stop after this time; otherwise when the targets end, or at Ctrl-C")
-      ->default_str("");
+  const auto read_duration = [options](const std::string& word) {
+    const auto parsed = ParseDuration(word);
+    if (!parsed) throw CLI::ValidationError("--duration", parsed.error().Message());
+    options->duration = *parsed;
+  };
+  command
+      ->add_option_function<std::string>(
+          "--duration", read_duration,
+          "Stop after this time; otherwise when the targets end, or at Ctrl-C")
+      ->type_name("TIME");
   command
       ->add_option("--source", options->sources.names,
                    "What to observe with: auto takes the best of each kind that works here")
@@ -396,7 +441,9 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
       exit_status = ReportError(status.error());
       return;
     }
-    exit_status = RecordSession(*options).Run();
+    Result<Signals> signals = Signals::Catch();
+    exit_status =
+        signals ? RecordSession(*options, *std::move(signals)).Run() : ReportError(signals.error());
   });
 }
 

@@ -3,6 +3,7 @@
 #include "apps/tmprof/session_sources.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "profiler/gate/gate.h"
@@ -37,13 +38,18 @@ class Opening {
     session_.perf = std::make_unique<KernelPerfApi>();
     session_.clock = std::make_unique<SystemClock>();
     const bool any = Wants(choice_, "auto");
-    if (any || Wants(choice_, "abit")) OpenAbit();
-    if (any || Wants(choice_, "hw")) OpenHardware();
+    // What will run beside the scanner decides what it may spend.
+    std::optional<Result<std::unique_ptr<HardwareSampler>>> hardware;
+    if (any || Wants(choice_, "hw")) hardware = OpenHardware();
     // The clock is the rung below the hardware sampler: taken where that is refused, or asked for.
-    const bool sampled = std::ranges::any_of(session_.sources, [](const auto& source) {
-      return source->role() == SourceRole::kSamples;
-    });
-    if ((any && !sampled) || Wants(choice_, "clock")) OpenClock();
+    const bool clock = Wants(choice_, "clock") || (any && !hardware->has_value());
+    if (any || Wants(choice_, "abit")) {
+      const bool shared = clock && ProbeClock(*session_.perf).usable;
+      OpenAbit(choice_.max_overhead * (shared ? 1 - kClockShareOfBudget : 1));
+    }
+    const bool shared = !session_.sources.empty();
+    if (hardware) TakeHardware(*std::move(hardware));
+    if (clock) OpenClock(choice_.max_overhead * (shared ? kClockShareOfBudget : 1));
     if (session_.sources.empty()) return Fail(NothingWorks());
     if (auto status = OpenGate(); !status) return Fail(status.error());
     return std::move(session_);
@@ -57,21 +63,12 @@ class Opening {
     refusals_.push_back(error);
   }
 
-  // The hardware sampler's rate is its own bound: --sample-rate.
-  double BudgetOf(SourceRole role) const {
-    const bool samples = Wants(choice_, "auto") || Wants(choice_, "clock");
-    const bool references = Wants(choice_, "auto") || Wants(choice_, "abit");
-    if (!samples || !references) return choice_.max_overhead;
-    return choice_.max_overhead *
-           (role == SourceRole::kSamples ? kClockShareOfBudget : 1 - kClockShareOfBudget);
-  }
-
-  void OpenAbit() {
+  void OpenAbit(double overhead_share) {
     auto scanner = abit::AbitScanner::Open(
         {.scan = {.mode = choice_.abit_mode == AbitMode::kLadder ? abit::ScanOptions::Mode::kLadder
                                                                  : abit::ScanOptions::Mode::kPlain,
                   .plain_interval = choice_.scan_interval,
-                  .overhead_share = BudgetOf(SourceRole::kReferences),
+                  .overhead_share = overhead_share,
                   .seed = choice_.seed}});
     if (!scanner) return Refuse("abit", SourceRole::kReferences, scanner.error());
     session_.calibration.ns_per_set = (*scanner)->calibration().ns_per_set;
@@ -81,18 +78,22 @@ class Opening {
     session_.sources.push_back(*std::move(scanner));
   }
 
-  void OpenHardware() {
+  // Its rate is its own bound (--sample-rate): it takes no part of the budget.
+  Result<std::unique_ptr<HardwareSampler>> OpenHardware() {
     const auto rate = static_cast<SampleRate>(choice_.sample_rate);
     auto setup = FindHardware(*session_.perf, rate);
-    if (!setup) return Refuse("hw", SourceRole::kSamples, setup.error());
-    auto sampler = HardwareSampler::Create(*session_.perf, *session_.clock, *std::move(setup));
+    if (!setup) return Fail(setup.error());
+    return HardwareSampler::Create(*session_.perf, *session_.clock, *std::move(setup));
+  }
+
+  void TakeHardware(Result<std::unique_ptr<HardwareSampler>> sampler) {
     if (!sampler) return Refuse("hw", SourceRole::kSamples, sampler.error());
     session_.sources.push_back(*std::move(sampler));
   }
 
-  void OpenClock() {
-    auto sampler = ClockSampler::Create(*session_.perf, *session_.clock,
-                                        {.max_overhead = BudgetOf(SourceRole::kSamples)});
+  void OpenClock(double max_overhead) {
+    auto sampler =
+        ClockSampler::Create(*session_.perf, *session_.clock, {.max_overhead = max_overhead});
     if (!sampler) return Refuse("clock", SourceRole::kSamples, sampler.error());
     session_.calibration.ns_per_sample = (*sampler)->ns_per_sample();
     session_.sources.push_back(*std::move(sampler));
