@@ -55,8 +55,9 @@ Result<SystemCounter> SystemCounter::Open(PerfApi& api, const EventEncoder& enco
   return counter;
 }
 
-std::optional<std::uint64_t> SystemCounter::TakeCount() {
-  std::uint64_t total = 0;
+std::optional<std::uint64_t> SystemCounter::TakeRate() {
+  constexpr double kNanosecondsPerSecond = 1e9;
+  double total = 0;
   bool known = true;
   for (PerCpu& cpu : cpus_) {
     const auto now = api_->Read(cpu.fd.get());
@@ -65,21 +66,17 @@ std::optional<std::uint64_t> SystemCounter::TakeCount() {
       continue;
     }
     const CounterReading last = std::exchange(cpu.last, *now);
-    const std::uint64_t counted = now->count - last.count;
-    const std::uint64_t enabled = now->enabled_ns - last.enabled_ns;
+    // Over the time it ran, which is shorter than the period where the kernel multiplexed it.
     const std::uint64_t running = now->running_ns - last.running_ns;
-    if (running == 0 && enabled > 0) {
+    if (running == 0) {
       known = false;
-    } else if (running < enabled) {
-      total += static_cast<std::uint64_t>(
-          std::llround(static_cast<double>(counted) * static_cast<double>(enabled) /
-                       static_cast<double>(running)));
     } else {
-      total += counted;
+      total += static_cast<double>(now->count - last.count) * kNanosecondsPerSecond /
+               static_cast<double>(running);
     }
   }
   if (!known) return std::nullopt;
-  return total;
+  return static_cast<std::uint64_t>(std::llround(total));
 }
 
 Result<Gate> Gate::Create(PerfApi& api, const EventEncoder& encode, const GateMode& mode) {
@@ -106,13 +103,13 @@ Result<Gate> Gate::Create(PerfApi& api, const EventEncoder& encode, const GateMo
   return gate;
 }
 
-RoleDecision Gate::DecideByCount(Role& role, std::optional<std::uint64_t> count) const {
+RoleDecision Gate::DecideByRate(Role& role, std::optional<std::uint64_t> rate) {
   const tmprof_gate_decision decision = tmprof_gate_decide(
-      role.state, count.has_value(), count.value_or(0), TMPROF_GATE_THRESHOLD_PERMILLE);
+      role.state, rate.has_value(), rate.value_or(0), TMPROF_GATE_THRESHOLD_PERMILLE);
   role.state = decision.next;
   RoleDecision result{.active = decision.active, .basis = {}, .refused = role.refused};
   result.basis = decision.known
-                     ? fmt::format("{} {} in the period, on above {} % of at most {}", *count,
+                     ? fmt::format("{} {}/s in the period, on above {} % of at most {}", *rate,
                                    role.unit, kThresholdPercent, decision.next.max_count)
                      : fmt::format("{} could not be read: on", role.unit);
   return result;
@@ -149,14 +146,14 @@ GateDecision Gate::Decide(std::optional<double> memory_stall_share) {
   if (!samples_.gated) {
     decision.samples = always_on(samples_, "not gated");
   } else if (samples_.counter) {
-    decision.samples = DecideByCount(samples_, samples_.counter->TakeCount());
+    decision.samples = DecideByRate(samples_, samples_.counter->TakeRate());
   } else {
     decision.samples = always_on(samples_, "no LLC counter: always on");
   }
   if (!references_.gated) {
     decision.references = always_on(references_, "not gated");
   } else if (references_.counter) {
-    decision.references = DecideByCount(references_, references_.counter->TakeCount());
+    decision.references = DecideByRate(references_, references_.counter->TakeRate());
   } else {
     decision.references = DecideReferencesByStall(memory_stall_share);
   }

@@ -30,7 +30,7 @@ Result<GateMode> ParseGateMode(std::string_view text);
 
 struct RoleDecision {
   bool active = true;
-  std::string basis;             // what it rests on, for people: "310 of at most 4200 LLC misses"
+  std::string basis;             // what it rests on, for people: "310 LLC misses/s, …"
   std::optional<Error> refused;  // why it does not rest on the counter
 };
 
@@ -44,9 +44,9 @@ class SystemCounter {
  public:
   static Result<SystemCounter> Open(PerfApi& api, const EventEncoder& encode,
                                     const std::string& event);
-  // Events since the last call, scaled up where the kernel multiplexed the counter; nullopt where
-  // some CPU could not be read or its counter never ran.
-  std::optional<std::uint64_t> TakeCount();
+  // Events per second since the last call, all CPUs together, so that periods of unequal length
+  // compare; nullopt where some CPU could not be read or its counter never ran.
+  std::optional<std::uint64_t> TakeRate();
 
  private:
   struct PerCpu {
@@ -78,7 +78,7 @@ class Gate {
     tmprof_gate_state state{};
   };
 
-  RoleDecision DecideByCount(Role& role, std::optional<std::uint64_t> count) const;
+  static RoleDecision DecideByRate(Role& role, std::optional<std::uint64_t> rate);
   RoleDecision DecideReferencesByStall(std::optional<double> memory_stall_share);
 
   Role samples_;

@@ -92,21 +92,42 @@ int FdOf(const FakePerfApi& api, std::uint64_t config, std::size_t index = 0) {
   return 0;
 }
 
+constexpr std::uint64_t kMs = 1'000'000;  // ns
+
+// Totals since opening, of a counter that had its CPU to itself.
+CounterReading At(std::uint64_t ms, std::uint64_t count) {
+  return {.count = count, .enabled_ns = ms * kMs, .running_ns = ms * kMs};
+}
+
 TEST(Gate, LetsEachCounterDecideItsOwnRole) {
   FakePerfApi api;
   auto gate = Gate::Create(api, kEncode, GateMode{});
   ASSERT_TRUE(gate.has_value());
-  // Totals since opening; periods of 1000 and 100 LLC misses, 10 and 10 dTLB misses.
-  api.readings[FdOf(api, 1)] = {CounterReading{1000, 100, 100}, CounterReading{1100, 200, 200}};
-  api.readings[FdOf(api, 2)] = {CounterReading{10, 100, 100}, CounterReading{20, 200, 200}};
+  // Periods of 1000 and 100 LLC misses, 10 and 10 dTLB misses.
+  api.readings[FdOf(api, 1)] = {At(100, 1000), At(200, 1100)};
+  api.readings[FdOf(api, 2)] = {At(100, 10), At(200, 20)};
   GateDecision decision = gate->Decide(std::nullopt);
   EXPECT_TRUE(decision.samples.active);
   EXPECT_TRUE(decision.references.active);
   decision = gate->Decide(std::nullopt);
   EXPECT_FALSE(decision.samples.active);
   EXPECT_TRUE(decision.references.active);
-  EXPECT_THAT(decision.samples.basis, HasSubstr("100 LLC misses"));
-  EXPECT_THAT(decision.samples.basis, HasSubstr("at most 1000"));
+  EXPECT_THAT(decision.samples.basis, HasSubstr("1000 LLC misses/s"));
+  EXPECT_THAT(decision.samples.basis, HasSubstr("at most 10000"));
+}
+
+TEST(Gate, ComparesPeriodsOfUnequalLengthByTheirRate) {
+  FakePerfApi api;
+  auto gate = Gate::Create(api, kEncode, GateMode{});
+  ASSERT_TRUE(gate.has_value());
+  // 10000/s for 300 ms, then 2500/s for 100 ms: a quarter of the rate, a twelfth of the count.
+  api.readings[FdOf(api, 1)] = {At(300, 3000), At(400, 3250)};
+  // 1000/s for 100 ms, then 100/s for 1 s: a tenth of the rate, the same count.
+  api.readings[FdOf(api, 2)] = {At(100, 100), At(1100, 200)};
+  (void)gate->Decide(std::nullopt);
+  const GateDecision decision = gate->Decide(std::nullopt);
+  EXPECT_TRUE(decision.samples.active);
+  EXPECT_FALSE(decision.references.active);
 }
 
 TEST(Gate, AddsTheCpusUpAndScalesAMultiplexedCounter) {
@@ -114,9 +135,9 @@ TEST(Gate, AddsTheCpusUpAndScalesAMultiplexedCounter) {
   api.cpus = {CpuId(0), CpuId(1)};
   auto counter = SystemCounter::Open(api, kEncode, "LLC");
   ASSERT_TRUE(counter.has_value());
-  api.readings[FdOf(api, 1, 0)] = {CounterReading{100, 1000, 500}};  // ran half of the time
-  api.readings[FdOf(api, 1, 1)] = {CounterReading{7, 1000, 1000}};
-  EXPECT_EQ(counter->TakeCount(), 207u);
+  api.readings[FdOf(api, 1, 0)] = {CounterReading{100, 100 * kMs, 50 * kMs}};  // half of the time
+  api.readings[FdOf(api, 1, 1)] = {At(100, 7)};
+  EXPECT_EQ(counter->TakeRate(), 2070u);
 }
 
 TEST(Gate, TakesACounterThatNeverRanAsUnknownNotAsZero) {
@@ -124,8 +145,8 @@ TEST(Gate, TakesACounterThatNeverRanAsUnknownNotAsZero) {
   auto counter = SystemCounter::Open(api, kEncode, "LLC");
   ASSERT_TRUE(counter.has_value());
   api.readings[FdOf(api, 1)] = {CounterReading{0, 1000, 0}, std::unexpected(EIO)};
-  EXPECT_EQ(counter->TakeCount(), std::nullopt);
-  EXPECT_EQ(counter->TakeCount(), std::nullopt);
+  EXPECT_EQ(counter->TakeRate(), std::nullopt);
+  EXPECT_EQ(counter->TakeRate(), std::nullopt);
 }
 
 TEST(Gate, StaysOnWhileACounterCannotBeRead) {
