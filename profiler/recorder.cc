@@ -21,6 +21,11 @@ timespec ToTimespec(std::chrono::nanoseconds duration) {
   return {.tv_sec = seconds.count(), .tv_nsec = (duration - seconds).count()};
 }
 
+void AddNote(SourceStatus& status, const std::string& text) {
+  if (!status.note.empty()) status.note += "; ";
+  status.note += text;
+}
+
 }  // namespace
 
 void PollWaiter::Wait(const std::vector<int>& fds, std::chrono::nanoseconds timeout) {
@@ -52,10 +57,32 @@ Recorder::Recorder(const Options& options, Environment environment,
 
 Status Recorder::RefreshTargets(MonotonicTime now) {
   environment_.targets.Refresh(now);
-  for (const auto& source : sources_) {
-    if (auto status = source->SetTargets(environment_.targets.tracked()); !status) return status;
-  }
+  std::optional<Error> failure;
+  std::erase_if(sources_, [&](const std::unique_ptr<Source>& source) {
+    const Status followed = source->SetTargets(environment_.targets.tracked());
+    if (followed) return false;
+    Drop(*source, followed.error());
+    failure = followed.error();
+    return true;
+  });
+  if (failure && sources_.empty()) return Fail(*std::move(failure));
   return {};
+}
+
+void Recorder::Drop(Source& source, const Error& error) {
+  SourceEpoch last = TakeEpochOf(source);
+  AddNote(last.status, error.Message());
+  SourceStatus after{.name = last.status.name,
+                     .label = last.status.label,
+                     .role = last.status.role,
+                     .state = SourceState::kUnavailable,
+                     .note = error.Message()};
+  dropped_.push_back({.last = std::move(last), .after = std::move(after)});
+}
+
+void Recorder::RetireDropped() {
+  for (Dropped& dropped : dropped_) unavailable_.push_back(std::move(dropped.after));
+  dropped_.clear();
 }
 
 void Recorder::ConsultGate() {
@@ -70,17 +97,21 @@ void Recorder::ConsultGate() {
   }
 }
 
+SourceEpoch Recorder::TakeEpochOf(Source& source) const {
+  SourceEpoch epoch = source.TakeEpoch();
+  const std::string& basis =
+      source.role() == SourceRole::kReferences ? verdict_.references_basis : verdict_.samples_basis;
+  if (!basis.empty()) AddNote(epoch.status, "gate: " + basis);
+  return epoch;
+}
+
 Status Recorder::EndEpoch(MonotonicTime now,
                           const std::function<Status(const EpochProfile&)>& on_epoch) {
   std::vector<SourceEpoch> delivered;
-  for (const auto& source : sources_) {
-    delivered.push_back(source->TakeEpoch());
-    const std::string& basis = source->role() == SourceRole::kReferences ? verdict_.references_basis
-                                                                         : verdict_.samples_basis;
-    std::string& note = delivered.back().status.note;
-    if (!basis.empty()) note += (note.empty() ? "gate: " : "; gate: ") + basis;
-  }
+  for (const auto& source : sources_) delivered.push_back(TakeEpochOf(*source));
+  for (Dropped& dropped : dropped_) delivered.push_back(std::move(dropped.last));
   for (const SourceStatus& status : unavailable_) delivered.push_back({.status = status});
+  RetireDropped();
 
   const auto own_cpu = environment_.own_cpu_time();
   const EpochProfile profile = BuildEpoch({.index = next_index_++,
@@ -97,7 +128,8 @@ Status Recorder::EndEpoch(MonotonicTime now,
 Result<Recorder::StopReason> Recorder::Run(
     const std::function<Status(const EpochProfile&)>& on_epoch) {
   if (auto status = RefreshTargets(environment_.clock.Now()); !status) return Fail(status.error());
-  // What the targets used before the first epoch belongs to none.
+  // What was seen and used before the first epoch belongs to none.
+  RetireDropped();
   (void)environment_.targets.EndEpoch();
   const MonotonicTime start = environment_.clock.Now();
   epoch_start_ = start;
@@ -109,7 +141,10 @@ Result<Recorder::StopReason> Recorder::Run(
   while (true) {
     const MonotonicTime now = environment_.clock.Now();
     if (now >= next_refresh) {
-      if (auto status = RefreshTargets(now); !status) return Fail(status.error());
+      if (const Status status = RefreshTargets(now); !status) {
+        if (auto delivered = EndEpoch(now, on_epoch); !delivered) return Fail(delivered.error());
+        return Fail(status.error());
+      }
       next_refresh = now + options_.refresh;
     }
     for (const auto& source : sources_) source->Service();

@@ -64,19 +64,30 @@ class Recorder {
   Recorder(const Options& options, Environment environment,
            std::vector<std::unique_ptr<Source>> sources, std::vector<SourceStatus> unavailable);
 
-  // Calls `on_epoch` for every epoch, the last, shorter one included. An error of `on_epoch` or of
-  // a source ends the recording and is returned.
+  // Calls `on_epoch` for every epoch, the last, shorter one included. A source that fails is
+  // dropped: what it holds goes into the open epoch, and it is unavailable in all later ones. The
+  // error of the last source, or of `on_epoch`, ends the recording and is returned.
   Result<StopReason> Run(const std::function<Status(const EpochProfile&)>& on_epoch);
 
  private:
+  // A source that failed in the open epoch.
+  struct Dropped {
+    SourceEpoch last;    // for the open epoch
+    SourceStatus after;  // for all later ones
+  };
+
   Status RefreshTargets(MonotonicTime now);
+  void Drop(Source& source, const Error& error);
+  void RetireDropped();
   void ConsultGate();
+  SourceEpoch TakeEpochOf(Source& source) const;
   Status EndEpoch(MonotonicTime now, const std::function<Status(const EpochProfile&)>& on_epoch);
 
   Options options_;
   Environment environment_;
   std::vector<std::unique_ptr<Source>> sources_;
   std::vector<SourceStatus> unavailable_;
+  std::vector<Dropped> dropped_;
   GateVerdict verdict_;
   std::uint64_t next_index_ = 0;
   MonotonicTime epoch_start_;

@@ -323,12 +323,43 @@ TEST_F(RecorderTest, ReturnsTheErrorOfTheSinkAndStops) {
   EXPECT_EQ(clock_.now, kStart + 2s);
 }
 
-TEST_F(RecorderTest, ReturnsTheErrorOfASourceAndStops) {
+TEST_F(RecorderTest, ReturnsTheErrorOfTheOnlySourceAfterDeliveringTheOpenEpoch) {
   log_.target_error = Refused("follow", "target", EMFILE);
   const auto result = Run({.duration = 10s});
   ASSERT_FALSE(result.has_value());
   EXPECT_EQ(result.error().system_error, EMFILE);
   EXPECT_EQ(clock_.now, kStart + 250ms);
+  EXPECT_THAT(Lengths(), ElementsAre(250ms));
+  ASSERT_EQ(epochs_[0].pages.size(), 1u);
+  EXPECT_EQ(epochs_[0].pages.vpn[0], Vpn(0));
+  ASSERT_EQ(epochs_[0].sources.size(), 1u);
+  EXPECT_EQ(epochs_[0].sources[0].state, SourceState::kActive);
+  EXPECT_THAT(epochs_[0].sources[0].note, testing::HasSubstr("EMFILE"));
+}
+
+TEST_F(RecorderTest, DropsASourceThatFailsAndRecordsOnWithTheOthers) {
+  SourceLog scanner;
+  auto sources = OneSource();
+  sources.push_back(std::make_unique<FakeSource>(clock_, SourceRole::kReferences, scanner));
+  log_.target_error = Refused("follow", "target", EMFILE);
+  ASSERT_TRUE(RunIn(World(), {.duration = 3s}, std::move(sources)).has_value());
+  ASSERT_EQ(epochs_.size(), 3u);
+  EXPECT_EQ(log_.epochs, 1);  // never asked again
+  EXPECT_EQ(scanner.epochs, 3);
+  for (const EpochProfile& epoch : epochs_) {
+    ASSERT_EQ(epoch.sources.size(), 2u);
+    const bool open = &epoch == &epochs_.front();
+    EXPECT_EQ(epoch.sources[0].role, SourceRole::kReferences);
+    EXPECT_EQ(epoch.sources[0].note, "");
+    EXPECT_EQ(epoch.sources[1].name, "fake");
+    EXPECT_EQ(epoch.sources[1].role, SourceRole::kSamples);
+    EXPECT_EQ(epoch.sources[1].state, open ? SourceState::kActive : SourceState::kUnavailable);
+    EXPECT_EQ(epoch.sources[1].note, log_.target_error->Message());
+  }
+  // Page 0 from both sources in the open epoch, then one page of the scanner's each.
+  ASSERT_EQ(epochs_[0].pages.size(), 1u);
+  EXPECT_EQ(epochs_[0].pages.load_samples[0], 2u);
+  EXPECT_EQ(epochs_[2].pages.load_samples[0], 1u);
 }
 
 TEST_F(RecorderTest, ListsUnavailableSourcesInEveryEpoch) {
