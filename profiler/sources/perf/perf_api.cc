@@ -45,6 +45,15 @@ std::optional<Number> ParseNumber(std::string_view text) {
   return value;
 }
 
+// The soft limit to the hard one, which any process may do (getrlimit(2)).
+void RaiseOpenFileLimit() {
+  rlimit limit{};
+  TMPROF_CHECK(::getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  limit.rlim_cur = limit.rlim_max;
+  // Refused by a sandbox at most; then the error of the open that fails tells of the limit.
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 // "0-3,8" as in /sys/devices/system/cpu/online (Documentation/admin-guide/cputopology.rst).
 std::vector<CpuId> ParseCpuList(std::string_view text) {
   std::vector<CpuId> cpus;
@@ -71,6 +80,10 @@ std::expected<UniqueFd, int> KernelPerfApi::Open(const perf_event_attr& attr,
   const long fd = ::syscall(SYS_perf_event_open, &copy, thread ? thread->value() : kAny,
                             cpu ? cpu->value() : kAny, -1, PERF_FLAG_FD_CLOEXEC);
   if (fd < 0) return std::unexpected(errno);
+  // The lowest free number is given first, so that it tells how many are in use. Raised before they
+  // run out, for the sake of this process's other files, and not before they are needed, since a
+  // command it launches inherits the limit.
+  if (static_cast<std::uint64_t>(fd) >= OpenFileLimit() / 2) RaiseOpenFileLimit();
   return UniqueFd(static_cast<int>(fd));
 }
 
@@ -185,8 +198,9 @@ std::string OpenAdvice(PerfApi& api, int system_error) {
   switch (system_error) {
     case EMFILE:
       return fmt::format(
-          "every thread needs one descriptor per CPU and the limit is {} (RLIMIT_NOFILE); raise it "
-          "with 'ulimit -n' or LimitNOFILE=",
+          "every thread needs one descriptor per CPU and the limit is {} (RLIMIT_NOFILE); raise "
+          "the "
+          "hard limit with 'ulimit -Hn' or LimitNOFILE=",
           api.OpenFileLimit());
     case ENFILE:
       return "the system-wide limit fs.file-max is used up";

@@ -72,6 +72,7 @@ class PerfApi {
   virtual std::uint64_t OpenFileLimit() = 0;
 };
 
+// Open() raises the soft RLIMIT_NOFILE to the hard one when half of it is in use.
 class KernelPerfApi final : public PerfApi {
  public:
   std::expected<UniqueFd, int> Open(const perf_event_attr& attr, std::optional<Tid> thread,

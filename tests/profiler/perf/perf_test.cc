@@ -4,6 +4,8 @@
 #include <asm/perf_regs.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <bit>
 
@@ -295,6 +297,32 @@ TEST(KernelPerfApi, ListsTheThreadsAndTheParentOfThisProcess) {
   EXPECT_FALSE(api.Origin(Pid(std::numeric_limits<std::int32_t>::max())).has_value());
   EXPECT_TRUE(api.Threads(Pid(std::numeric_limits<std::int32_t>::max())).empty());
   EXPECT_FALSE(api.OnlineCpus().empty());
+}
+
+TEST(KernelPerfApi, OpensMoreFilesThanTheSoftLimitAllows) {
+  constexpr rlim_t kSoft = 32;
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  if (before.rlim_max < 2 * kSoft) GTEST_SKIP() << "the hard limit is " << before.rlim_max;
+  perf_event_attr attr{};
+  attr.size = sizeof attr;
+  attr.type = PERF_TYPE_SOFTWARE;
+  attr.config = PERF_COUNT_SW_DUMMY;
+  attr.exclude_kernel = 1;
+  KernelPerfApi api;
+  std::vector<UniqueFd> fds;
+  const auto first = api.Open(attr, Tid(gettid()), std::nullopt);
+  if (!first) GTEST_SKIP() << "perf_event_open refused: " << ErrnoText(first.error());
+
+  const rlimit low{.rlim_cur = kSoft, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  for (rlim_t i = 0; i < kSoft; ++i) {
+    auto fd = api.Open(attr, Tid(gettid()), std::nullopt);
+    EXPECT_TRUE(fd.has_value()) << ErrnoText(fd.error());
+    if (fd) fds.push_back(*std::move(fd));
+  }
+  EXPECT_EQ(api.OpenFileLimit(), before.rlim_max);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 TrackedProcess Named(std::uint32_t id, std::int32_t pid) {
