@@ -3,15 +3,19 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/unique_fd.h"
 #include "tests/apps/program.h"
 
 namespace tmprof::testing {
@@ -263,6 +267,41 @@ TEST_F(Recording, PassesSigtermOnToTheCommand) {
                              " --epoch 100ms -- sleep 600 & recorder=$!; await_growth " + trace_ +
                              " 3 || exit 90; kill -TERM $recorder; wait $recorder";
   EXPECT_EQ(RunProgram({"timeout", "60", "bash", "-c", script}).status, 128 + 15);
+}
+
+// The terminal sends the signal of Ctrl-C to the command, too: that must remain the only one.
+TEST_F(Recording, DoesNotDoubleCtrlC) {
+  const std::string interrupted = folder_.File("interrupted");
+  const std::string command = "trap 'echo once >> " + interrupted +
+                              "' INT; echo ready; for ((i = 0; i < 400; ++i)); do [ -e " +
+                              interrupted + " ] && sleep 0.5 && exit 7; sleep 0.05; done";
+  const std::string program = TmprofPath();
+  int terminal = -1;
+  const pid_t recorder = forkpty(&terminal, nullptr, nullptr, nullptr);
+  ASSERT_GE(recorder, 0);
+  if (recorder == 0) {
+    alarm(60);  // survives exec
+    execl(program.c_str(), "tmprof", "record", "-q", "-o", trace_.c_str(), "--", "bash", "-c",
+          command.c_str(), nullptr);
+    _exit(127);
+  }
+  const UniqueFd owned(terminal);
+  std::string shown;
+  bool pressed = false;
+  // Ends with EIO, when no process has the terminal open any more.
+  for (std::array<char, 256> part{}; true;) {
+    const ssize_t got = read(terminal, part.data(), part.size());
+    if (got <= 0) break;
+    shown.append(part.data(), static_cast<std::size_t>(got));
+    if (!pressed && shown.find("ready") != std::string::npos) {
+      pressed = write(terminal, "\x03", 1) == 1;
+    }
+  }
+  int wait_status = 0;
+  ASSERT_EQ(waitpid(recorder, &wait_status, 0), recorder);
+  EXPECT_TRUE(WIFEXITED(wait_status)) << shown;
+  EXPECT_EQ(WEXITSTATUS(wait_status), 7) << shown;
+  EXPECT_EQ(ReadFile(interrupted), "once\n");
 }
 
 TEST_F(Recording, WorksTwiceOnOneTarget) {
