@@ -79,6 +79,11 @@ Result<ReplayOptions> ParseReplayOptions(const EvalOptions& options) {
   return replay;
 }
 
+// Unknown, as the hit rate is, where the judge saw nothing at all.
+std::optional<double> WeightTotal(const ReplayResult& result) {
+  return result.hit_rate ? std::optional(result.weight_total) : std::nullopt;
+}
+
 Json AsJson(const std::vector<TraceResult>& results) {
   Json rows = Json::array();
   for (const auto& [trace, result] : results) {
@@ -91,7 +96,7 @@ Json AsJson(const std::vector<TraceResult>& results) {
                     {"epochs", result.epochs},
                     {"hit_rate", OrNull(result.hit_rate)},
                     {"weight_hit", result.weight_hit},
-                    {"weight_total", result.weight_total},
+                    {"weight_total", OrNull(WeightTotal(result))},
                     {"moved_pages", result.moved_pages.value()}});
   }
   return {{"results", rows}};
@@ -101,11 +106,11 @@ std::string AsCsv(const std::vector<TraceResult>& results) {
   std::string text = CsvLine({"trace", "policy", "rank", "judge", "ratio", "capacity_pages",
                               "epochs", "hit_rate", "weight_hit", "weight_total", "moved_pages"});
   for (const auto& [trace, result] : results) {
-    text += CsvLine({trace, result.policy, std::string(Name(result.rank)),
-                     std::string(Name(result.judge)), ToString(result.ratio),
-                     std::to_string(result.capacity.value()), std::to_string(result.epochs),
-                     OrEmpty(result.hit_rate, Exact), Exact(result.weight_hit),
-                     Exact(result.weight_total), std::to_string(result.moved_pages.value())});
+    text += CsvLine(
+        {trace, result.policy, std::string(Name(result.rank)), std::string(Name(result.judge)),
+         ToString(result.ratio), std::to_string(result.capacity.value()),
+         std::to_string(result.epochs), OrEmpty(result.hit_rate, Exact), Exact(result.weight_hit),
+         OrEmpty(WeightTotal(result), Exact), std::to_string(result.moved_pages.value())});
   }
   return text;
 }

@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/version.h"
+#include "report/view.h"
 
 namespace tmprof {
 namespace {
@@ -98,14 +98,6 @@ std::string Synopsis(const CLI::App& command) {
     if (IsPositional(*option)) synopsis += " " + option->get_name();
   }
   return synopsis;
-}
-
-Status WriteFile(const fs::path& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) return Fail(Refused("write", path.string(), errno));
-  return {};
 }
 
 Status WriteManPages(const CLI::App& app, const fs::path& folder) {

@@ -107,6 +107,9 @@ Status Report(const ReportOptions& options) {
 
   const Result<Trace> trace = OpenTraceFile(options.trace);
   if (!trace) return Fail(trace.error());
+  if (!options.png.empty()) {
+    if (auto status = RefuseToOverwrite(*trace, options.png); !status) return status;
+  }
   const Result<Rendered> rendered =
       RenderView(options.view, *trace, view_options, *format, !options.png.empty());
   if (!rendered) return Fail(rendered.error());
