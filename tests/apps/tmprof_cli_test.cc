@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "proto/trace_file.h"
 #include "tests/apps/program.h"
 
 namespace tmprof::testing {
@@ -15,10 +17,19 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using Json = nlohmann::json;
 
 std::string GoldenTrace() {
   return std::string(TMPROF_SOURCE_DIR) + "/tests/golden/v1.tmprof.data";
+}
+
+// A finished trace of no epoch.
+std::string EmptyTrace(const TemporaryFolder& folder) {
+  const std::string path = folder.File("empty.data");
+  auto writer = TraceWriter::Create(path, TraceInfo{});
+  EXPECT_TRUE(writer.has_value() && writer->Finish().has_value());
+  return path;
 }
 
 TEST(CommandLine, EveryCommandHasHelp) {
@@ -82,6 +93,63 @@ TEST(Report, EveryViewHasJson) {
   }
 }
 
+TEST(Report, APictureInPlaceOfTheTraceIsRefused) {
+  const TemporaryFolder folder;
+  const std::string trace = folder.File("t.data");
+  const std::string whole = ReadFile(GoldenTrace());
+  WriteFile(trace, whole);
+  const Outcome outcome = Tmprof({"report", trace, "--view", "heatmap", "--png", trace});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("t.data"), HasSubstr("the trace")));
+  EXPECT_EQ(ReadFile(trace), whole);
+}
+
+TEST(Convert, AnOutputInPlaceOfTheTraceIsRefused) {
+  const TemporaryFolder folder;
+  const std::string trace = folder.File("t.data");
+  const std::string whole = ReadFile(GoldenTrace());
+  WriteFile(trace, whole);
+  const Outcome outcome = Tmprof({"convert", trace, "--to", "csv", "-o", trace});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("the trace"));
+  EXPECT_EQ(ReadFile(trace), whole);
+}
+
+TEST(EmptyTrace, IsReportedInEveryView) {
+  const TemporaryFolder folder;
+  const std::string trace = EmptyTrace(folder);
+  for (const std::string view : {"summary", "hot", "coverage", "heatmap", "cdf"}) {
+    const Outcome outcome = Tmprof({"report", trace, "--view", view, "--format", "json"});
+    EXPECT_EQ(outcome.status, 0) << view << outcome.err;
+    EXPECT_EQ(Json::parse(outcome.out)["view"], view);
+  }
+}
+
+TEST(EmptyTrace, IsConvertedToTheHeaderRowAlone) {
+  const TemporaryFolder folder;
+  const Outcome outcome = Tmprof({"convert", EmptyTrace(folder), "--to", "csv"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, StartsWith("epoch,"));
+  EXPECT_EQ(std::ranges::count(outcome.out, '\n'), 1);
+}
+
+TEST(EmptyTrace, CannotBeReplayed) {
+  const TemporaryFolder folder;
+  const Outcome outcome = Tmprof({"eval", EmptyTrace(folder)});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("no complete epoch"));
+}
+
+TEST(EmptyTrace, CannotBeScored) {
+  const TemporaryFolder folder;
+  const std::string truth = folder.File("truth.json");
+  WriteFile(truth, R"({"phases": [{"t_start_ns": 0, "t_end_ns": 1000, "ranges": [
+    {"start": 4096, "end": 8192, "weight": 1}]}]})");
+  const Outcome outcome = Tmprof({"score", EmptyTrace(folder), "--truth", truth});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("no complete epoch"));
+}
+
 TEST(Report, AFullDiskIsNamed) {
   const Outcome outcome = RunProgram(
       {"sh", "-c", TmprofPath() + " report " + GoldenTrace() + " --view summary >/dev/full"});
@@ -105,12 +173,25 @@ TEST(Eval, GivesARowPerPolicyRankAndRatio) {
   }
 }
 
+TEST(Eval, SaysNullWhereTheJudgeSawNothing) {
+  // Nobody told the golden trace the truth.
+  const Outcome outcome = Tmprof({"eval", GoldenTrace(), "--judge", "truth", "--format", "json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json results = Json::parse(outcome.out)["results"];
+  ASSERT_FALSE(results.empty());
+  for (const Json& row : results) {
+    EXPECT_TRUE(row["hit_rate"].is_null());
+    EXPECT_TRUE(row["weight_total"].is_null());
+  }
+}
+
 TEST(Eval, RefusesUnknownPoliciesAndRatiosOutsideOfRange) {
   const Outcome unknown = Tmprof({"eval", GoldenTrace(), "--policy", "clairvoyant"});
   EXPECT_EQ(unknown.status, 2);
   EXPECT_THAT(unknown.err, AllOf(HasSubstr("clairvoyant"), HasSubstr("history")));
   EXPECT_EQ(Tmprof({"eval", GoldenTrace(), "--ratio", "0"}).status, 2);
   EXPECT_EQ(Tmprof({"eval", GoldenTrace(), "--ratio", "2"}).status, 2);
+  EXPECT_EQ(Tmprof({"eval", GoldenTrace(), "--ratio", "1.5"}).status, 2);
   EXPECT_EQ(Tmprof({"eval", GoldenTrace(), "--ratio", "1/0"}).status, 2);
 }
 
