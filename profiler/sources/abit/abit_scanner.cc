@@ -2,8 +2,8 @@
 
 #include "profiler/sources/abit/abit_scanner.h"
 
-#include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -54,13 +54,15 @@ void Deliver(const BlockEvidence& block, const NodeMap& nodes,
 }
 
 // Reads are due to fractions of a millisecond: a late one merges rungs, and on a machine with more
-// work than CPUs most would be late. The scanner's own budget keeps the thread's share of a CPU
-// low. Whatever is not permitted is done without; the count of late reads shows it.
+// work than CPUs most would be late. Not a real-time class: that would wake the thread on the CPU
+// it ran on last, even if a target runs there now and another CPU is idle. The scanner's own budget
+// keeps the thread's share of a CPU low. Whatever is not permitted is done without; the count of
+// late reads shows it.
 void BePunctual() {
+  constexpr int kMostUrgent = -20;
   ::prctl(PR_SET_NAME, "tmprof-abit");
   ::prctl(PR_SET_TIMERSLACK, 1UL);  // ns; 50 us by default
-  const sched_param lowest{.sched_priority = ::sched_get_priority_min(SCHED_FIFO)};
-  ::sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &lowest);
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kMostUrgent);
 }
 
 }  // namespace
