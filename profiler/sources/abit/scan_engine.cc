@@ -386,35 +386,46 @@ std::vector<ScanEngine::BlockPtr> ScanEngine::RunAround(TargetState& target, con
   return run;
 }
 
+// A last look at a block before its clear. False: it is not to be cleared now.
+bool ScanEngine::LookBeforeClear(TargetState& target, const BlockPtr& block) {
+  const std::optional<ReadResult> read = Read(target, *block);
+  if (!read) return false;
+  if (block->open) {
+    Fold(target, block, *read);
+  } else {
+    target.clock.Advance(read->time, target.handle->CpuTime(), read->running_threads);
+    Charge(target, *block, 0, LinesOf(block->unit_count()));
+  }
+  // A huge page that has grown where base pages were would be split by a clear of part of it.
+  if (view_.shape_changed) Drop(target, *block);
+  if (block->dropped || view_.present_count == 0) return false;
+  PrepareExposure(*block);
+  return true;
+}
+
 // True: cleared.
 bool ScanEngine::Visit(TargetState& target, const BlockPtr& block, MonotonicTime now) {
+  // Whoever is not reached has its turn later.
+  block->visited_in_rotation = 0;
   std::vector<BlockPtr> ready;
   for (const BlockPtr& member : RunAround(target, block, now)) {
-    const std::optional<ReadResult> read = Read(target, *member);
-    if (!read) break;
-    if (member->open) {
-      Fold(target, member, *read);
-    } else {
-      target.clock.Advance(read->time, target.handle->CpuTime(), read->running_threads);
-      Charge(target, *member, 0, LinesOf(member->unit_count()));
-    }
     member->visited_in_rotation = target.rotation;
-    // A huge page that has grown where base pages were would be split by a clear of part of it.
-    if (view_.shape_changed) {
-      Drop(target, *member);
+    if (LookBeforeClear(target, member)) {
+      ready.push_back(member);
+    } else if (!ready.empty() || target.gone || target.mappings_stale) {
       break;
     }
-    if (view_.present_count == 0) break;
     // Of a target that is off the CPU, the first rungs would have to be waited for.
-    if (ready.empty() && read->running_threads == 0 && target.tries_idle < kTriesIdle) {
+    if (target.clock.running_threads() == 0 && target.tries_idle < kTriesIdle) {
       ++target.tries_idle;
-      member->visited_in_rotation = block->visited_in_rotation = 0;
-      target.remaining.push_back(block);
-      return false;
+      member->visited_in_rotation = 0;
+      for (const BlockPtr& other : ready) other->visited_in_rotation = 0;
+      ready.clear();
+      break;
     }
-    PrepareExposure(*member);
-    ready.push_back(member);
   }
+  if (block->visited_in_rotation != target.rotation && !block->dropped)
+    target.remaining.push_back(block);
   // A read may have found that the process is gone, or another program.
   std::erase_if(ready, [](const BlockPtr& member) { return member->dropped; });
   if (ready.empty()) return false;

@@ -211,6 +211,7 @@ class ScanEngine {
   BlockPtr NextBlock(TargetState& target, MonotonicTime now);
   MonotonicTime ClearSomething(MonotonicTime now);
   std::vector<BlockPtr> RunAround(TargetState& target, const BlockPtr& block, MonotonicTime now);
+  bool LookBeforeClear(TargetState& target, const BlockPtr& block);
   bool Visit(TargetState& target, const BlockPtr& block, MonotonicTime now);
   bool Clear(TargetState& target, const std::vector<BlockPtr>& run);
   void PrepareExposure(Block& block);
