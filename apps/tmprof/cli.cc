@@ -47,6 +47,18 @@ CLI::Option* AddShare(CLI::App& command, const std::string& flags, double& value
   return AddParsed(command, flags, value, description, ParseShare, FormatShare, "SHARE");
 }
 
+void AddRankModel(CLI::App& command, std::string& value) {
+  command.add_option("--rank-model", value, "rate: estimated accesses; sum: references + samples")
+      ->check(CLI::IsMember({"rate", "sum"}))
+      ->capture_default_str();
+}
+
+void AddFormat(CLI::App& command, std::string& value) {
+  command.add_option("--format", value, "How to show it")
+      ->check(CLI::IsMember({"text", "json", "csv"}))
+      ->capture_default_str();
+}
+
 Status WriteOut(std::string_view text) {
   errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {

@@ -14,7 +14,6 @@
 namespace tmprof {
 
 inline constexpr int kDone = 0;
-inline constexpr int kRefused = 1;
 inline constexpr int kBadInput = 2;
 inline constexpr std::string_view kDefaultTrace = "tmprof.data";
 
@@ -37,6 +36,10 @@ CLI::Option* AddDuration(CLI::App& command, const std::string& flags,
                          std::chrono::nanoseconds& value, const std::string& description);
 CLI::Option* AddShare(CLI::App& command, const std::string& flags, double& value,
                       const std::string& description);
+
+// "--rank-model rate|sum" and "--format text|json|csv"; the values given are the defaults.
+void AddRankModel(CLI::App& command, std::string& value);
+void AddFormat(CLI::App& command, std::string& value);
 
 // Writes all of `text` to standard output, flushed; an error names it.
 Status WriteOut(std::string_view text);

@@ -193,20 +193,14 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
   command->add_option("--judge", options->judge, "Evidence that decides what a hit is worth")
       ->check(CLI::IsMember({"combined", "references", "samples", "truth"}))
       ->capture_default_str();
-  command
-      ->add_option("--rank-model", options->rank_model,
-                   "rate: estimated accesses; sum: references + samples")
-      ->check(CLI::IsMember({"rate", "sum"}))
-      ->capture_default_str();
+  AddRankModel(*command, options->rank_model);
   command
       ->add_option("--half-life", options->half_life,
                    "How long evidence is carried over epochs: a time, none, or default "
                    "(of the rank model)")
       ->type_name("TIME")
       ->capture_default_str();
-  command->add_option("--format", options->format, "How to show it")
-      ->check(CLI::IsMember({"text", "json", "csv"}))
-      ->capture_default_str();
+  AddFormat(*command, options->format);
   command->footer(
       "Example:\n"
       "  tmprof eval server.data --policy history,oracle --ratio 1/8,1/16 --format json");

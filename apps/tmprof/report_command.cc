@@ -146,14 +146,8 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
   command->add_option("--by", options->by, "Evidence that decides what is hot")
       ->check(CLI::IsMember({"references", "samples", "combined", "truth"}))
       ->capture_default_str();
-  command
-      ->add_option("--rank-model", options->rank_model,
-                   "rate: estimated accesses; sum: references + samples")
-      ->check(CLI::IsMember({"rate", "sum"}))
-      ->capture_default_str();
-  command->add_option("--format", options->format, "How to show it")
-      ->check(CLI::IsMember({"text", "json", "csv"}))
-      ->capture_default_str();
+  AddRankModel(*command, options->rank_model);
+  AddFormat(*command, options->format);
   command->add_option("--png", options->png, "Draw the view into this file, too")->type_name("OUT");
   command->add_option("--limit", options->limit, "Rows of the hot view; 0 shows all")
       ->type_name("N")

@@ -105,14 +105,8 @@ void AddScoreCommand(CLI::App& app, int& exit_status) {
       ->required();
   command->add_option("--k-ratio", options->k_ratio, "k as a ratio of the pages of the truth")
       ->capture_default_str();
-  command
-      ->add_option("--rank-model", options->rank_model,
-                   "rate: estimated accesses; sum: references + samples")
-      ->check(CLI::IsMember({"rate", "sum"}))
-      ->capture_default_str();
-  command->add_option("--format", options->format, "How to show it")
-      ->check(CLI::IsMember({"text", "json", "csv"}))
-      ->capture_default_str();
+  AddRankModel(*command, options->rank_model);
+  AddFormat(*command, options->format);
   command->footer(
       "Example:\n"
       "  tmprof record -- hotset --duration 31s --truth truth.json\n"
