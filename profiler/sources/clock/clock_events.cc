@@ -158,7 +158,7 @@ Result<ClockSetup> FindClockSetup(PerfApi& api) {
 }
 
 TaskEvents::Event MakeClockEvent(const ClockSetup& setup, nanoseconds period) {
-  TaskEvents::Event clock{.event = {.name = "cpu-clock"}, .writes_ring = true};
+  TaskEvents::Event clock{.event = {.name = "cpu-clock"}};
   clock.event.attr.size = sizeof(perf_event_attr);
   clock.event.attr.type = PERF_TYPE_SOFTWARE;
   clock.event.attr.config = PERF_COUNT_SW_CPU_CLOCK;

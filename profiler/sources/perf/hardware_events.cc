@@ -92,7 +92,7 @@ Result<HardwareSetup> FindIbs(const std::filesystem::path& devices, SampleRate r
   }
   const std::uint64_t period = PeriodOf(rate);
   TMPROF_CHECK(period % 16 == 0);  // AMD APM vol. 2, 13.3: IbsOpMaxCnt has no low 4 bits
-  TaskEvents::Event event{.event = {.name = "ibs_op"}, .writes_ring = true};
+  TaskEvents::Event event{.event = {.name = "ibs_op"}};
   event.event.attr.type = *type;
   event.event.attr.config = *count_ops;
   event.event.attr.sample_period = period;
@@ -125,7 +125,7 @@ Result<HardwareSetup> FindPebs(const std::filesystem::path& devices, const Event
         refusal = attr.error();
         continue;
       }
-      TaskEvents::Event event{.event = {.name = name, .attr = *attr}, .writes_ring = true};
+      TaskEvents::Event event{.event = {.name = name, .attr = *attr}};
       event.event.attr.sample_period = PeriodOf(rate);
       event.event.attr.sample_type = kSampleType;
       event.event.attr.precise_ip = 2;  // "requested to have 0 skid", perf_event_open(2)

@@ -15,14 +15,13 @@ namespace tmprof {
 
 Result<TaskEvents> TaskEvents::Create(PerfApi& api, std::vector<Event> events,
                                       std::size_t ring_bytes) {
-  TMPROF_CHECK(!events.empty() && events.front().writes_ring);
+  TMPROF_CHECK(!events.empty());
   for (Event& event : events) {
     perf_event_attr& attr = event.event.attr;
     attr.size = sizeof attr;
     attr.inherit = 1;
     attr.use_clockid = 1;
     attr.clockid = CLOCK_MONOTONIC;
-    if (!event.writes_ring) continue;
     TMPROF_CHECK(attr.sample_type == events.front().event.attr.sample_type);
     attr.sample_id_all = 1;
     attr.watermark = 1;
@@ -92,11 +91,9 @@ Status TaskEvents::AttachThread(Tid thread, Family& family) {
       auto fd = OpenEvent(*api_, event.event, thread, cpus_[i]);
       if (!fd && fd.error().system_error == ESRCH) return {};
       if (!fd) return std::unexpected(fd.error());
-      if (event.writes_ring) {
-        const auto redirected = api_->RedirectOutput(fd->get(), rings_[i].fd());
-        if (!redirected) {
-          return Fail(Refused("redirect perf event", event.event.name, redirected.error()));
-        }
+      const auto redirected = api_->RedirectOutput(fd->get(), rings_[i].fd());
+      if (!redirected) {
+        return Fail(Refused("redirect perf event", event.event.name, redirected.error()));
       }
       family.fds.push_back(std::move(*fd));
     }

@@ -27,13 +27,11 @@ namespace tmprof {
 class TaskEvents {
  public:
   struct Event {
-    NamedEvent event;         // inherit, clockid, sample_id_all and the like are filled in
-    bool writes_ring = true;  // false: its interrupts are wanted, its records are not
+    NamedEvent event;  // inherit, clockid, sample_id_all and the like are filled in
   };
   using Visit = std::function<void(const PerfRecord&)>;
 
-  // The first event writes the ring, and tells of forks and changes of code; all that write it have
-  // the same sample_type.
+  // The first event tells of forks and changes of code, too; all have the same sample_type.
   static Result<TaskEvents> Create(PerfApi& api, std::vector<Event> events, std::size_t ring_bytes);
 
   // The whole set of wanted processes. Opens events on those that no family covers yet; records

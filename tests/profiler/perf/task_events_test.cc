@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kRingBytes = 4096;
 
 TaskEvents Create(FakePerfApi& api) {
-  TaskEvents::Event event{.event = {.name = "cpu-clock", .attr = {}}, .writes_ring = true};
+  TaskEvents::Event event{.event = {.name = "cpu-clock", .attr = {}}};
   event.event.attr.type = PERF_TYPE_SOFTWARE;
   event.event.attr.config = PERF_COUNT_SW_CPU_CLOCK;
   event.event.attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME;
