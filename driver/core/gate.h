@@ -13,8 +13,23 @@
 #include <stdint.h>
 #endif
 
+#include "driver/core/event_reading.h"
+
 /* The paper's threshold: 20 % of the running maximum. */
 #define TMPROF_GATE_THRESHOLD_PERMILLE 200U
+
+/* A period that ended later than this share of itself counts for one that was on time. */
+#define TMPROF_GATE_LATE_SHARE 8U
+
+/* Pure. What `count` of `elapsed_ns` is for a period, so that one that ended late, as on a busy
+ * machine, does not set a maximum that none reaches again. Precondition: period_ns is not 0. */
+static inline uint64_t tmprof_gate_count_of_period(uint64_t count, uint64_t period_ns,
+						   uint64_t elapsed_ns)
+{
+	if (elapsed_ns <= period_ns + period_ns / TMPROF_GATE_LATE_SHARE)
+		return count;
+	return tmprof_scaled_count(count, period_ns, elapsed_ns);
+}
 
 struct tmprof_gate_state {
 	uint64_t max_count; /* largest count of any period so far */

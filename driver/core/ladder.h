@@ -38,10 +38,17 @@ static inline struct tmprof_ladder tmprof_ladder_geometric(__u64 first_ns, __u32
 	return ladder;
 }
 
-/* 0.25, 1, 4, 16, 64, 256, 1024 ms: base pages. */
+/* 0.25, 0.5, 1, 2, 4, 16, 64, 256, 1024 ms: base pages. Ratio 2 where the hot pages of a busy
+ * program have their first access, as it is they that must be told apart. */
 static inline struct tmprof_ladder tmprof_ladder_base(void)
 {
-	return tmprof_ladder_geometric(250000, 7);
+	struct tmprof_ladder ladder = {
+		.rungs = 9,
+		.delay_ns = {250000, 500000, 1000000, 2000000, 4000000, 16000000, 64000000,
+			     256000000, 1024000000},
+	};
+
+	return ladder;
 }
 
 /* 16 us … 1049 ms: a huge page gathers the accesses of 512 base pages. */
@@ -117,11 +124,16 @@ static inline __u32 tmprof_ladder_fold(struct tmprof_tally *tally, __u8 *unit, i
 	return first;
 }
 
-/* What clears and reads cost a target, in picoseconds of its CPU time; measured on the host. */
+/*
+ * What clears and reads cost a target, in picoseconds of its CPU time; measured on the host.
+ *
+ * A read by another CPU leaves it a shared copy of the cache lines of page-table entries, 8 to a
+ * line. The target keeps its own, and pays only when it next sets a bit there: a line is charged
+ * when a read finds a bit set that the read before it, or the clear, had left unset.
+ */
 struct tmprof_cost {
 	__u64 ps_per_set;  /* one cleared bit set again by the hardware */
-	__u64 ps_per_line; /* one cache line of page-table entries (8 of them) read by another CPU
-			    */
+	__u64 ps_per_line; /* one line got back to set bits in it */
 };
 
 static inline __u64 tmprof_cost_ns(const struct tmprof_cost *cost, __u64 sets, __u64 lines)
@@ -132,11 +144,13 @@ static inline __u64 tmprof_cost_ns(const struct tmprof_cost *cost, __u64 sets, _
 /*
  * A token bucket in target CPU time. It earns a share of the CPU time that the target uses, so an
  * idle target earns nothing, and holds at most `limit_ns`, so that what was not spent is no licence
- * for a burst. Costs known only later are reserved first.
+ * for a burst, and owes at most -`floor_ns`, so that one mishap does not silence its user for long:
+ * what is charged beyond it is forgiven. Costs known only later are reserved first.
  */
 struct tmprof_budget {
 	__u64 share_ppm;
 	__s64 limit_ns;
+	__s64 floor_ns; /* <= 0 */
 	__s64 balance_ns;
 	__s64 reserved_ns;
 	__u64 carry; /* of the division, so that many small earnings lose nothing */
@@ -154,7 +168,10 @@ static inline void tmprof_budget_earn(struct tmprof_budget *budget, __u64 cpu_ns
 
 static inline void tmprof_budget_charge(struct tmprof_budget *budget, __u64 cost_ns)
 {
-	budget->balance_ns -= (__s64)cost_ns;
+	if (cost_ns < (__u64)(budget->balance_ns - budget->floor_ns))
+		budget->balance_ns -= (__s64)cost_ns;
+	else
+		budget->balance_ns = budget->floor_ns;
 }
 
 static inline void tmprof_budget_reserve(struct tmprof_budget *budget, __s64 cost_ns)

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* A session's totals: counting them, STATS, and debugfs. */
+#ifndef TMPROF_STATS_H
+#define TMPROF_STATS_H
+
+#include <linux/types.h>
+
+#include "driver/uapi/tmprof.h"
+
+struct tmprof_session;
+struct tmprof_walk_counts;
+
+void tmprof_stats_init(struct tmprof_session *session);
+
+/* One hold of a target's mmap lock, and one try that found it taken. */
+void tmprof_count_lock(struct tmprof_session *session, u64 held_ns);
+void tmprof_count_busy(struct tmprof_session *session);
+
+/* What a walk met, for the totals that the scan and SCAN_RANGE share. */
+void tmprof_count_walk(struct tmprof_session *session, const struct tmprof_walk_counts *counts);
+
+/* A source's state or gate has changed. Under step. */
+void tmprof_count_duty(struct tmprof_session *session, enum tmprof_source source);
+
+/* The totals now, without those that counters hold. */
+void tmprof_stats_snapshot(struct tmprof_session *session, struct tmprof_stats *stats);
+
+/* The ioctls. */
+int tmprof_stats_get(struct tmprof_session *session, struct tmprof_stats *request);
+void tmprof_lock_holds_get(struct tmprof_session *session, struct tmprof_lock_holds *request);
+
+/* debugfs: tmprof/NUMBER/stats, as lines of "name value"; tmprof/NUMBER/lock_holds, a line of
+ * "end_ns holds" for each bucket that has any, "unknown" being the end of the last. */
+void tmprof_debug_init(void);
+void tmprof_debug_exit(void);
+void tmprof_debug_add(struct tmprof_session *session);
+void tmprof_debug_remove(struct tmprof_session *session);
+
+#endif /* TMPROF_STATS_H */

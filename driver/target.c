@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+#include <linux/pid.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task.h>
+#include <linux/slab.h>
+
+#include "driver/session.h"
+#include "driver/target.h"
+
+static void release_target(struct kref *ref)
+{
+	struct tmprof_target *target = container_of(ref, struct tmprof_target, ref);
+
+	if (target->known)
+		mmdrop(target->known);
+	put_pid(target->pid);
+	kfree(target);
+}
+
+void tmprof_target_put(struct tmprof_target *target)
+{
+	kref_put(&target->ref, release_target);
+}
+
+struct tmprof_target *tmprof_target_get_from(struct tmprof_session *session, u32 id)
+{
+	struct tmprof_target *target;
+	unsigned long index = id;
+
+	mutex_lock(&session->targets);
+	target = xa_find(&session->by_id, &index, ULONG_MAX, XA_PRESENT);
+	if (target)
+		kref_get(&target->ref);
+	mutex_unlock(&session->targets);
+	return target;
+}
+
+struct tmprof_target *tmprof_target_get(struct tmprof_session *session, u32 id)
+{
+	struct tmprof_target *target = tmprof_target_get_from(session, id);
+
+	if (target && target->id != id) {
+		tmprof_target_put(target);
+		return NULL;
+	}
+	return target;
+}
+
+/* Of the first thread that has one: a process outlives its main thread. */
+static struct mm_struct *current_mm(const struct tmprof_target *target)
+{
+	struct mm_struct *mm = NULL;
+	struct task_struct *leader, *thread;
+
+	rcu_read_lock();
+	leader = pid_task(target->pid, PIDTYPE_TGID);
+	if (leader) {
+		for_each_thread (leader, thread) {
+			mm = get_task_mm(thread);
+			if (mm)
+				break;
+		}
+	}
+	rcu_read_unlock();
+	return mm;
+}
+
+struct mm_struct *tmprof_target_mm(struct tmprof_target *target, u32 *address_space)
+{
+	struct mm_struct *mm, *dropped = NULL;
+
+	/* Looked up inside, so that of two callers about an exec the one that found the old program
+	 * cannot come second. */
+	spin_lock(&target->lock);
+	mm = current_mm(target);
+	if (mm && mm != target->known) {
+		dropped = target->known;
+		mmgrab(mm);
+		target->known = mm;
+		target->address_space++;
+	}
+	*address_space = target->address_space;
+	spin_unlock(&target->lock);
+	if (dropped)
+		mmdrop(dropped);
+	return mm;
+}
+
+u32 tmprof_target_running(const struct tmprof_target *target)
+{
+	struct task_struct *leader, *thread;
+	u32 running = 0;
+
+	rcu_read_lock();
+	leader = pid_task(target->pid, PIDTYPE_TGID);
+	if (leader) {
+		for_each_thread (leader, thread)
+			running += READ_ONCE(thread->on_cpu) != 0;
+	}
+	rcu_read_unlock();
+	return running;
+}
+
+static u64 ticks_of(u64 start_boottime_ns)
+{
+	/* As /proc/PID/stat rounds it; USER_HZ is 100. */
+	return div_u64(start_boottime_ns, NSEC_PER_SEC / USER_HZ);
+}
+
+/* What `number` names in the caller's pid namespace; the target holds a reference to its pid. */
+static int identify(struct tmprof_target *target, pid_t number)
+{
+	struct task_struct *leader;
+	int error = 0;
+
+	target->pid = find_get_pid(number);
+	if (!target->pid)
+		return -ESRCH;
+	rcu_read_lock();
+	leader = pid_task(target->pid, PIDTYPE_TGID);
+	if (!leader)
+		error = -ESRCH;
+	else if (leader->flags & PF_KTHREAD)
+		error = -EINVAL;
+	else
+		target->start_boottime_ns = leader->start_boottime;
+	rcu_read_unlock();
+	return error;
+}
+
+/* Under session->targets. */
+static int insert_target(struct tmprof_session *session, struct tmprof_target *target)
+{
+	int error;
+
+	if (session->target_count >= TMPROF_MAX_TARGETS)
+		return -ENOSPC;
+	if (session->last_target_id == U32_MAX)
+		return -EOVERFLOW;
+	target->id = session->last_target_id + 1;
+	error = xa_insert(&session->by_pid, (unsigned long)target->pid, target, GFP_KERNEL_ACCOUNT);
+	if (error)
+		return error == -EBUSY ? -EEXIST : error;
+	error = xa_insert(&session->by_id, target->id, target, GFP_KERNEL_ACCOUNT);
+	if (error) {
+		xa_erase(&session->by_pid, (unsigned long)target->pid);
+		return error;
+	}
+	session->last_target_id = target->id;
+	session->target_count++;
+	return 0;
+}
+
+int tmprof_target_add(struct tmprof_session *session, struct tmprof_target_request *request)
+{
+	struct tmprof_target *target;
+	struct mm_struct *mm;
+	int error;
+
+	if (request->pid <= 0)
+		return -EINVAL;
+	target = kzalloc(sizeof(*target), GFP_KERNEL_ACCOUNT);
+	if (!target)
+		return -ENOMEM;
+	kref_init(&target->ref);
+	spin_lock_init(&target->lock);
+	tmprof_store_init(&target->counts, &session->memory);
+	tmprof_store_init(&target->ended, &session->memory);
+	error = identify(target, request->pid);
+	if (error)
+		goto put;
+	error = -ESRCH;
+	if (request->start_time_ticks &&
+	    request->start_time_ticks != ticks_of(target->start_boottime_ns))
+		goto put;
+	mm = tmprof_target_mm(target, &request->address_space);
+	if (!mm)
+		goto put;
+	mmput_async(mm);
+
+	/* Once it can be found, it can be removed. */
+	mutex_lock(&session->targets);
+	error = insert_target(session, target);
+	if (!error) {
+		request->target_id = target->id;
+		request->start_time_ticks = ticks_of(target->start_boottime_ns);
+	}
+	mutex_unlock(&session->targets);
+	if (error)
+		goto put;
+	request->state = TMPROF_TARGET_ALIVE;
+	request->scanned_pages = 0;
+	request->passes = 0;
+	/* Its first pass is due at once, and the worker may be waiting for nothing. */
+	tmprof_session_wake(session);
+	return 0;
+put:
+	tmprof_target_put(target);
+	return error;
+}
+
+/* Nothing is counted for it any more; records of the ended epoch stay readable. */
+static void retire(struct tmprof_session *session, struct tmprof_target *target)
+{
+	mutex_lock(&session->counters);
+	target->removed = true;
+	tmprof_store_clear(&target->counts);
+	mutex_unlock(&session->counters);
+	tmprof_target_put(target);
+}
+
+int tmprof_target_remove(struct tmprof_session *session, struct tmprof_target_request *request)
+{
+	struct tmprof_target *target;
+
+	mutex_lock(&session->targets);
+	target = xa_erase(&session->by_id, request->target_id);
+	if (target) {
+		xa_erase(&session->by_pid, (unsigned long)target->pid);
+		session->target_count--;
+	}
+	mutex_unlock(&session->targets);
+	if (!target)
+		return -ENOENT;
+	retire(session, target);
+	return 0;
+}
+
+int tmprof_target_query(struct tmprof_session *session, struct tmprof_target_request *request)
+{
+	struct tmprof_target *target = tmprof_target_get(session, request->target_id);
+	struct mm_struct *mm;
+
+	if (!target)
+		return -ENOENT;
+	mm = tmprof_target_mm(target, &request->address_space);
+	request->state = mm ? TMPROF_TARGET_ALIVE : TMPROF_TARGET_GONE;
+	if (mm)
+		mmput_async(mm);
+	/* The number outlives its process while anybody holds the pid. */
+	request->pid = mm ? pid_vnr(target->pid) : 0;
+	request->start_time_ticks = ticks_of(target->start_boottime_ns);
+	spin_lock(&target->lock);
+	request->scanned_pages = target->scanned_pages;
+	request->passes = target->passes;
+	spin_unlock(&target->lock);
+	tmprof_target_put(target);
+	return 0;
+}
+
+void tmprof_targets_remove_all(struct tmprof_session *session)
+{
+	struct tmprof_target *target;
+	unsigned long index;
+
+	xa_for_each (&session->by_id, index, target)
+		retire(session, target);
+	xa_destroy(&session->by_pid);
+	xa_destroy(&session->by_id);
+}

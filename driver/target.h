@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The processes that a session observes. */
+#ifndef TMPROF_TARGET_H
+#define TMPROF_TARGET_H
+
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+
+#include "driver/core/counter_store.h"
+#include "driver/uapi/tmprof.h"
+
+/* Linux' default pid_max on 64 bits is 4 Mi; 4096 observed at a time are beyond any tree of
+ * processes that the process filter lets through. */
+#define TMPROF_MAX_TARGETS 4096
+
+struct mm_struct;
+struct pid;
+struct tmprof_session;
+
+/* One pass of the scan, or the wait for the next. Of the worker, under session->step. */
+struct tmprof_pass {
+	bool under_way;
+	u32 address_space;
+	u64 number;   /* of passes that have ended */
+	u64 due_ns;   /* when the next begins; U64_MAX: never */
+	u64 retry_ns; /* when this one goes on */
+	u64 present_pages;
+	bool flushed;	  /* no bit was cleared since the latest flush */
+	unsigned long at; /* address to go on with */
+};
+
+struct tmprof_target {
+	struct kref ref;
+	u32 id;
+	struct pid *pid; /* of the thread group: never another process's */
+	u64 start_boottime_ns;
+
+	spinlock_t lock;
+	struct mm_struct *known; /* mm_count held, so that its address stays unique; never used */
+	u32 address_space;	 /* how many have been seen */
+	u64 scanned_pages;
+	u64 passes;
+
+	struct tmprof_pass pass;
+
+	/* Of the running epoch; under session->counters, as is `removed`: counts no more. */
+	struct tmprof_store counts;
+	bool removed;
+
+	/* Of the ended one; under session->reader. */
+	struct tmprof_store ended;
+	struct list_head ended_link; /* holds a reference while it is linked */
+};
+
+/* The ioctls of the same names; `request` is in kernel memory and checked. 0 or -errno. */
+int tmprof_target_add(struct tmprof_session *session, struct tmprof_target_request *request);
+int tmprof_target_remove(struct tmprof_session *session, struct tmprof_target_request *request);
+int tmprof_target_query(struct tmprof_session *session, struct tmprof_target_request *request);
+/* In release: there is nobody else. */
+void tmprof_targets_remove_all(struct tmprof_session *session);
+
+/* A reference, or NULL. */
+struct tmprof_target *tmprof_target_get(struct tmprof_session *session, u32 id);
+/* The target with the lowest id from `id` on; NULL: there is none. */
+struct tmprof_target *tmprof_target_get_from(struct tmprof_session *session, u32 id);
+void tmprof_target_put(struct tmprof_target *target);
+
+/* The address space in use now, with mm_users held, to be given up by mmput_async(); NULL once the
+ * process has exited. `address_space` is set to its number. */
+struct mm_struct *tmprof_target_mm(struct tmprof_target *target, u32 *address_space);
+
+/* Threads of it that are on a CPU. */
+u32 tmprof_target_running(const struct tmprof_target *target);
+
+#endif /* TMPROF_TARGET_H */
