@@ -22,6 +22,42 @@ void PageColumns::Reserve(std::size_t records) {
   node.reserve(records);
 }
 
+namespace {
+
+std::optional<AccessCounts> AccessesAt(const PageColumns& columns, std::size_t i) {
+  if (!columns.accesses) return std::nullopt;
+  const PageColumns::Accesses& accesses = *columns.accesses;
+  AccessCounts counts{.loads = accesses.loads[i], .stores = accesses.stores[i]};
+  if (accesses.llc_misses) counts.llc_misses = (*accesses.llc_misses)[i];
+  if (accesses.dtlb_misses) counts.dtlb_misses = (*accesses.dtlb_misses)[i];
+  return counts;
+}
+
+// `column` has `before` values, or is to have.
+void AppendModelled(std::optional<std::vector<std::uint64_t>>& column, std::size_t before,
+                    std::optional<std::uint64_t> value) {
+  if (!column && value) column.emplace(before);
+  if (column) column->push_back(value.value_or(0));
+}
+
+void AppendAccesses(PageColumns& columns, const std::optional<AccessCounts>& counts) {
+  const std::size_t before = columns.size();
+  if (!columns.accesses) {
+    if (!counts) return;
+    columns.accesses.emplace();
+    columns.accesses->loads.resize(before);
+    columns.accesses->stores.resize(before);
+  }
+  PageColumns::Accesses& accesses = *columns.accesses;
+  const AccessCounts added = counts.value_or(AccessCounts{});
+  accesses.loads.push_back(added.loads);
+  accesses.stores.push_back(added.stores);
+  AppendModelled(accesses.llc_misses, before, added.llc_misses);
+  AppendModelled(accesses.dtlb_misses, before, added.dtlb_misses);
+}
+
+}  // namespace
+
 PageRecord RecordAt(const PageColumns& columns, std::size_t i) {
   return {.key = columns.key(i),
           .span = PageCount(columns.span_pages[i]),
@@ -31,7 +67,8 @@ PageRecord RecordAt(const PageColumns& columns, std::size_t i) {
           .time_at_risk = columns.time_at_risk[i],
           .load_samples = columns.load_samples[i],
           .store_samples = columns.store_samples[i],
-          .node = columns.node[i]};
+          .node = columns.node[i],
+          .accesses = AccessesAt(columns, i)};
 }
 
 void Append(PageColumns& columns, const PageRecord& record) {
@@ -43,6 +80,7 @@ void Append(PageColumns& columns, const PageRecord& record) {
   }
   TMPROF_CHECK(record.span > PageCount(0) && record.references <= record.looks);
   TMPROF_CHECK(record.span.value() <= std::numeric_limits<std::uint32_t>::max());
+  AppendAccesses(columns, record.accesses);
   columns.target.push_back(record.key.target);
   columns.vpn.push_back(record.key.vpn);
   columns.span_pages.push_back(static_cast<std::uint32_t>(record.span.value()));

@@ -18,10 +18,22 @@ namespace tmprof {
 
 // Columns of equal length, strictly ascending by (target, vpn); spans do not overlap.
 //
-// A record exists for each span that a source looked at or sampled in the epoch. No record means
-// unknown, not cold. `looks` 0 means that no accessed bit was read: `references` and
-// `first_accesses` then say nothing about the span.
+// A record exists for each span that a source looked at or sampled in the epoch, or whose accessed
+// bit it found set and could not clear, which says only that the span was accessed at some time. No
+// record means unknown, not cold. `looks` 0 means that no accessed bit was read after a clear:
+// `references` and `first_accesses` then say nothing about the span.
 struct PageColumns {
+  // Exact counts, by a source of the role kTruth. Where an epoch has them, they hold for all
+  // memory: a record's 0 is known, and a page without a record was not accessed.
+  struct Accesses {
+    std::vector<std::uint64_t> loads;
+    std::vector<std::uint64_t> stores;
+    std::optional<std::vector<std::uint64_t>> llc_misses;   // nullopt: no cache was modelled
+    std::optional<std::vector<std::uint64_t>> dtlb_misses;  // nullopt: no TLB was modelled
+
+    friend bool operator==(const Accesses&, const Accesses&) = default;
+  };
+
   std::vector<TargetId> target;
   std::vector<Vpn> vpn;                   // first base page of the span
   std::vector<std::uint32_t> span_pages;  // base pages: 1, 512 (2 MiB), 262144 (1 GiB), a region
@@ -32,6 +44,7 @@ struct PageColumns {
   std::vector<std::uint32_t> load_samples;
   std::vector<std::uint32_t> store_samples;
   std::vector<std::optional<NodeId>> node;  // where it was when last resolved in the epoch
+  std::optional<Accesses> accesses;         // nullopt: nobody counted them
 
   std::size_t size() const { return vpn.size(); }
   bool empty() const { return vpn.empty(); }
@@ -39,6 +52,16 @@ struct PageColumns {
   PageKey key(std::size_t i) const { return {target[i], vpn[i]}; }
 
   friend bool operator==(const PageColumns&, const PageColumns&) = default;
+};
+
+// What a program really did with a span in an epoch. A read-modify-write is a load and a store.
+struct AccessCounts {
+  std::uint64_t loads = 0;
+  std::uint64_t stores = 0;
+  std::optional<std::uint64_t> llc_misses;   // of these accesses; nullopt: no cache was modelled
+  std::optional<std::uint64_t> dtlb_misses;  // likewise
+
+  friend bool operator==(const AccessCounts&, const AccessCounts&) = default;
 };
 
 // One row of PageColumns, for code that handles single records.
@@ -52,16 +75,18 @@ struct PageRecord {
   std::uint32_t load_samples = 0;
   std::uint32_t store_samples = 0;
   std::optional<NodeId> node;
+  std::optional<AccessCounts> accesses;
 };
 
 PageRecord RecordAt(const PageColumns& columns, std::size_t i);
-// Precondition: record.key is at or past the end of the last span.
+// Precondition: record.key is at or past the end of the last span. A record with exact accesses
+// says of those without, before and after, that they had none.
 void Append(PageColumns& columns, const PageRecord& record);
 
 enum class SourceRole : std::uint8_t {
   kReferences,  // accessed bits
   kSamples,     // address samples
-  kTruth,       // exact access counts, in load_samples and store_samples
+  kTruth,       // exact access counts
 };
 
 enum class SourceState : std::uint8_t {
@@ -70,7 +95,7 @@ enum class SourceState : std::uint8_t {
   kUnavailable,  // refused by the system or not asked for; `note` says why
 };
 
-// A named count that only one kind of source has ("no_address", "kernel_mode", "tlb_stale").
+// A named count that only one kind of source has ("no_address", "kernel_mode", "shared_pages").
 struct NamedCount {
   std::string name;
   std::uint64_t count = 0;
@@ -78,7 +103,7 @@ struct NamedCount {
 };
 
 struct SourceStatus {
-  std::string name;   // "abit-bpf", "clock", "ibs", "pebs", "driver", "exact"
+  std::string name;   // "abit-bpf", "clock", "exact"; those that record: profiler/source_kind.h
   std::string label;  // what its numbers mean, for people: "clock (memory-stall time)"
   SourceRole role = SourceRole::kReferences;
   SourceState state = SourceState::kUnavailable;

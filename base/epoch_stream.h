@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,6 +13,14 @@
 #include "base/result.h"
 
 namespace tmprof {
+
+// How reading ended. Neither damage nor a recorder that was stopped takes anything from the epochs
+// before.
+struct StreamEnd {
+  std::optional<Error> damage;               // what stopped the reading early
+  std::optional<bool> finished;              // by the recorder; unset: unknown
+  std::optional<std::uint64_t> byte_offset;  // of the end of an unfinished file
+};
 
 class EpochStream {
  public:
@@ -20,7 +30,25 @@ class EpochStream {
   // error every further call returns the same error: what came before it stands, nothing after it
   // can be trusted.
   virtual Result<bool> Next(EpochProfile& epoch) = 0;
+
+  // After Next() returned false; has no damage.
+  virtual StreamEnd End() const { return {}; }
 };
+
+// Hands what is left of `stream` to visit(const EpochProfile&), in order.
+template <typename Visit>
+StreamEnd ReadToEnd(EpochStream& stream, Visit visit) {
+  EpochProfile epoch;
+  while (true) {
+    Result<bool> more = stream.Next(epoch);
+    if (!more) {
+      return {
+          .damage = std::move(more.error()), .finished = std::nullopt, .byte_offset = std::nullopt};
+    }
+    if (!*more) return stream.End();
+    visit(std::as_const(epoch));
+  }
+}
 
 class VectorEpochStream final : public EpochStream {
  public:

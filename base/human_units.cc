@@ -4,9 +4,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 namespace tmprof {
@@ -48,6 +50,24 @@ Result<std::chrono::nanoseconds> ParseDuration(std::string_view text) {
     return std::chrono::nanoseconds(std::llround(*number * unit.factor));
   }
   return refuse(suffix.empty() ? "it has no unit" : "unknown unit");
+}
+
+Result<std::uint64_t> ParseBytes(std::string_view text) {
+  constexpr std::array<std::string_view, 5> kUnits{"B", "KiB", "MiB", "GiB", "TiB"};
+  const auto refuse = [&](std::string reason) {
+    return Fail(BadInput("read size", std::string(text), std::move(reason),
+                         "write a whole number and a unit, as in 512KiB, 8MiB"));
+  };
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{}) return refuse("it does not start with a number");
+  const std::string_view suffix = text.substr(static_cast<std::size_t>(end - text.data()));
+  const auto unit = std::ranges::find(kUnits, suffix);
+  if (unit == kUnits.end()) return refuse(suffix.empty() ? "it has no unit" : "unknown unit");
+  const auto shift = 10 * (unit - kUnits.begin());
+  if (number > std::numeric_limits<std::uint64_t>::max() >> shift)
+    return refuse("it is above 16 EiB");
+  return number << shift;
 }
 
 Result<double> ParseShare(std::string_view text) {

@@ -14,6 +14,8 @@ namespace tmprof {
 
 // A non-negative number with one of ns, us, ms, s, m, h: "250us", "1.5s". A bare number is refused.
 Result<std::chrono::nanoseconds> ParseDuration(std::string_view text);
+// A whole number with one of B, KiB, MiB, GiB, TiB: "8MiB". A bare number is refused.
+Result<std::uint64_t> ParseBytes(std::string_view text);
 // A share of a whole: "1%", "0.5%" or a plain "0.01". In [0, 1].
 Result<double> ParseShare(std::string_view text);
 

@@ -45,6 +45,7 @@ using NodeId = StrongInt<struct NodeIdTag, std::uint16_t>;
 // process only together with its start time.
 using Pid = StrongInt<struct PidTag, std::int32_t>;
 using Tid = StrongInt<struct TidTag, std::int32_t>;
+using CpuId = StrongInt<struct CpuIdTag, std::int32_t>;
 
 // A tracked process within one trace: dense, in order of registration, never reused.
 using TargetId = StrongInt<struct TargetIdTag, std::uint32_t>;

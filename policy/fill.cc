@@ -2,34 +2,50 @@
 
 #include "policy/fill.h"
 
+#include <cstddef>
+#include <span>
+
 namespace tmprof {
+
+namespace {
+
+// Stable, and without a branch that goes either way: where the members of a tie are is anything.
+void ResidentsFirst(std::span<const std::uint32_t> rows, const std::vector<std::uint8_t>& in_tier1,
+                    std::vector<std::uint32_t>& ordered) {
+  ordered.resize(rows.size());
+  std::size_t residents = 0;
+  for (const std::uint8_t resident : in_tier1) residents += resident;
+  std::uint32_t* const starts[] = {ordered.data() + residents, ordered.data()};
+  std::size_t taken[] = {0, 0};
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::uint8_t resident = in_tier1[i];
+    starts[resident][taken[resident]++] = rows[i];
+  }
+}
+
+}  // namespace
 
 void FillBest(Ranking& ranking, const Residency& residency, PageCount capacity,
               std::vector<std::uint32_t>& wanted) {
   const ScoredSpans& spans = ranking.spans();
   PageCount room = capacity;
-  const auto take = [&](std::size_t row) {
-    const PageCount pages(spans.span_pages[row]);
-    if (pages > room) return;
-    wanted.push_back(static_cast<std::uint32_t>(row));
-    room -= pages;
-  };
   wanted.clear();
-  std::vector<std::size_t> elsewhere;  // of the tie being filled
-  for (std::size_t place = 0; room > PageCount(0);) {
-    std::size_t row = ranking.Row(place);
-    if (row == Ranking::kNone) return;
-    const double density = ranking.Density(row);
-    elsewhere.clear();
-    do {
-      if (residency.InTier1(row)) {
-        take(row);
-      } else {
-        elsewhere.push_back(row);
-      }
-      row = ranking.Row(++place);
-    } while (room > PageCount(0) && row != Ranking::kNone && ranking.Density(row) == density);
-    for (const std::size_t other : elsewhere) take(other);
+  std::vector<std::uint8_t> in_tier1;
+  std::vector<std::uint32_t> ordered;
+  for (std::size_t tie = 0; room > PageCount(0); ++tie) {
+    std::span<const std::uint32_t> rows = ranking.Tie(tie);
+    if (rows.empty()) return;
+    if (rows.size() > 1) {
+      residency.InTier1(rows, in_tier1);
+      ResidentsFirst(rows, in_tier1, ordered);
+      rows = ordered;
+    }
+    for (const std::uint32_t row : rows) {
+      const PageCount pages = spans.SpanOf(row);
+      if (pages > room) continue;
+      wanted.push_back(row);
+      room -= pages;
+    }
   }
 }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/page_key.h"
 #include "base/plan.h"
 #include "base/result.h"
 #include "base/units.h"
@@ -28,8 +29,10 @@ enum class Knowledge : std::uint8_t {
 class Residency {
  public:
   virtual ~Residency() = default;
-  // Whether all of the span's pages are in tier 1.
-  virtual bool InTier1(std::size_t row) const = 0;
+  // Overwrites `answers`, parallel to `rows`: 1 where all of the span's pages are in tier 1, else
+  // 0.
+  virtual void InTier1(std::span<const std::uint32_t> rows,
+                       std::vector<std::uint8_t>& answers) const = 0;
 };
 
 class Policy {
@@ -43,9 +46,9 @@ class Policy {
                       std::vector<std::uint32_t>& wanted) const = 0;
 };
 
-// The policy's choice as what the mover carries out.
-Plan MakePlan(const Policy& policy, Ranking& ranking, const Residency& residency,
-              PageCount capacity);
+// The policy's choice as what the mover carries out. `keys` of the ranking's rows.
+Plan MakePlan(const Policy& policy, std::span<const PageKey> keys, Ranking& ranking,
+              const Residency& residency, PageCount capacity);
 
 struct PolicyEntry {
   std::string_view name;

@@ -9,51 +9,84 @@
 #include <span>
 #include <vector>
 
-#include "base/page_key.h"
+#include "base/units.h"
 
 namespace tmprof {
 
-// Columns of one profile's spans, ascending by key; held by whoever made them.
+// Columns of one profile's spans, ascending by key; held by whoever made them. A span is known by
+// its row.
 struct ScoredSpans {
-  std::span<const PageKey> key;
-  std::span<const std::uint32_t> span_pages;
-  std::span<const double> score;  // total of the span; 0: no candidate
+  std::span<const std::uint32_t> span_pages;  // empty: each is one base page
+  std::span<const double> score;              // total of the span; 0: no candidate
 
-  std::size_t size() const { return key.size(); }
+  std::size_t size() const { return score.size(); }
+  PageCount SpanOf(std::size_t row) const {
+    return PageCount(span_pages.empty() ? 1 : span_pages[row]);
+  }
 };
 
 // Rows with a positive score by higher score per base page, then ascending key. The tie-break
 // between these two, pages already in tier 1 first, differs by policy and capacity and is made
-// where it is known (policy.h): one Ranking serves them all.
+// where it is known (policy.h): one Ranking serves them all, and tells where rows tie.
 //
-// Scores fall into buckets of the leading bits of a double by one counting pass that keeps the
-// rows' order, and a bucket is sorted when first asked for: a small tier 1 sorts little, and
-// counts, which are mostly ties, next to nothing.
+// Scores fall into buckets of the leading bits of a double by one counting pass. Rows are placed in
+// their buckets, best buckets first, and a bucket is sorted, only as far as somebody asks: a small
+// tier 1 places and sorts little, and counts, which are mostly ties, need next to no sorting.
 class Ranking {
  public:
   static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
-  // Keeps its memory from call to call. The columns must stay until the next call.
-  void Reset(const ScoredSpans& spans);
+  // Keeps its memory from call to call. The columns must stay until the next call. So many places
+  // are likely to be asked for: a hint.
+  void Reset(const ScoredSpans& spans,
+             std::size_t likely_places = std::numeric_limits<std::size_t>::max());
 
   const ScoredSpans& spans() const { return spans_; }
-  double Density(std::size_t row) const { return density_[row]; }  // score per base page
-  std::size_t size() const { return order_.size(); }
+  std::size_t size() const { return bucket_end_.empty() ? 0 : bucket_end_.back(); }
   // The row in the given place, 0 being the best; kNone past the last.
   std::size_t Row(std::size_t place) {
-    while (place >= sorted_ && sorted_ < order_.size()) SortNextBucket();
-    return place < order_.size() ? order_[place] : kNone;
+    while (place >= sorted_ && sorted_ < size()) SortNextBucket();
+    return place < size() ? row_[place] : kNone;
+  }
+  // The rows of the n-th best score per base page, ascending; none past the last.
+  std::span<const std::uint32_t> Tie(std::size_t n) {
+    while (n >= tie_end_.size() && sorted_ < size()) SortNextBucket();
+    if (n >= tie_end_.size()) return {};
+    const std::size_t first = n == 0 ? 0 : tie_end_[n - 1];
+    return std::span(row_).subspan(first, tie_end_[n] - first);
   }
 
  private:
+  struct Placed {
+    double density;
+    std::uint32_t row;
+  };
+  // From a density to its bucket's number; past the last bucket where the density is 0.
+  struct Buckets {
+    std::uint64_t most = 0;  // bits of the best density
+    int shift = 0;
+    std::size_t count = 0;
+    std::size_t Of(double density) const;
+  };
+
+  void CountBuckets();
+  void PlaceBuckets(std::size_t places);
   void SortNextBucket();
 
   ScoredSpans spans_;
-  std::vector<double> density_;
-  std::vector<std::uint32_t> order_;
-  std::vector<std::size_t> bucket_end_;  // places; best bucket first
-  std::size_t next_bucket_ = 0;
-  std::size_t sorted_ = 0;  // the first so many places are final
+  std::span<const double> density_;  // score per base page
+  std::vector<double> own_density_;  // where it is not the score itself
+  Buckets buckets_;
+  std::vector<std::uint32_t> bucket_end_;  // places; a bucket begins where the one before ends
+  // By place, as far as buckets are placed.
+  std::vector<Placed> placed_;
+  std::vector<std::uint32_t> row_;         // final up to sorted_
+  std::vector<std::uint32_t> next_place_;  // of each bucket, while rows are placed
+  std::vector<std::uint32_t> candidates_;  // rows of the buckets being placed
+  std::size_t placed_buckets_ = 0;
+  std::size_t sorted_buckets_ = 0;
+  std::size_t sorted_ = 0;
+  std::vector<std::uint32_t> tie_end_;  // places
 };
 
 }  // namespace tmprof

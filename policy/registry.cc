@@ -41,15 +41,15 @@ Result<const PolicyEntry*> FindPolicy(std::string_view name) {
   return Fail(BadInput("choose policy", std::string(name), "unknown name", "use one of " + names));
 }
 
-Plan MakePlan(const Policy& policy, Ranking& ranking, const Residency& residency,
-              PageCount capacity) {
+Plan MakePlan(const Policy& policy, std::span<const PageKey> keys, Ranking& ranking,
+              const Residency& residency, PageCount capacity) {
   std::vector<std::uint32_t> wanted;
   policy.Choose(ranking, residency, capacity, wanted);
   const ScoredSpans& spans = ranking.spans();
   Plan plan;
   plan.wanted.reserve(wanted.size());
   for (const std::uint32_t row : wanted) {
-    plan.wanted.push_back({spans.key[row], PageCount(spans.span_pages[row]), spans.score[row]});
+    plan.wanted.push_back({keys[row], spans.SpanOf(row), spans.score[row]});
   }
   return plan;
 }

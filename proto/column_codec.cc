@@ -140,7 +140,8 @@ constexpr std::uint64_t kMaxWire<std::optional<NodeId>> =
 
 // Widening a byte to these vectorises; the others are faster looked up.
 template <typename T>
-constexpr bool kIsPlainNumber = std::is_same_v<T, Vpn> || std::is_same_v<T, std::uint32_t>;
+constexpr bool kIsPlainNumber =
+    std::is_same_v<T, Vpn> || std::is_same_v<T, std::uint32_t> || std::is_same_v<T, std::uint64_t>;
 
 // Precondition: value <= kMaxWire<T>.
 template <typename T>
@@ -274,6 +275,9 @@ Verdict DecodeColumn(const wire::Column& column, std::span<Vpn> values) {
   return Decode(column, values);
 }
 Verdict DecodeColumn(const wire::Column& column, std::span<std::uint32_t> values) {
+  return Decode(column, values);
+}
+Verdict DecodeColumn(const wire::Column& column, std::span<std::uint64_t> values) {
   return Decode(column, values);
 }
 Verdict DecodeColumn(const wire::Column& column, std::span<LogDuration> values) {

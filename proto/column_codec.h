@@ -34,6 +34,7 @@ void EncodeColumn(std::span<const std::uint64_t> values, ColumnChoice choice, wi
 // values outside the type's range.
 Verdict DecodeColumn(const wire::Column& column, std::span<Vpn> values);  // each below kVpnEnd
 Verdict DecodeColumn(const wire::Column& column, std::span<std::uint32_t> values);
+Verdict DecodeColumn(const wire::Column& column, std::span<std::uint64_t> values);
 Verdict DecodeColumn(const wire::Column& column, std::span<LogDuration> values);
 Verdict DecodeColumn(const wire::Column& column, std::span<std::optional<NodeId>> values);
 

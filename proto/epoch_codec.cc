@@ -212,6 +212,18 @@ void EncodeKeys(const EpochProfile& epoch, std::vector<std::uint64_t>& gaps,
   }
 }
 
+void EncodeAccesses(const PageColumns::Accesses& accesses, std::size_t records,
+                    wire::PageColumns& message) {
+  const auto encode = [records](const std::vector<std::uint64_t>& column, wire::Column* wired) {
+    TMPROF_CHECK(column.size() == records);
+    EncodeColumn(column, ColumnChoice::kSmallest, *wired);
+  };
+  encode(accesses.loads, message.mutable_loads());
+  encode(accesses.stores, message.mutable_stores());
+  if (accesses.llc_misses) encode(*accesses.llc_misses, message.mutable_llc_misses());
+  if (accesses.dtlb_misses) encode(*accesses.dtlb_misses, message.mutable_dtlb_misses());
+}
+
 void EncodePages(const EpochProfile& epoch, wire::PageColumns& message) {
   const PageColumns& pages = epoch.pages;
   const std::size_t records = pages.size();
@@ -244,6 +256,7 @@ void EncodePages(const EpochProfile& epoch, wire::PageColumns& message) {
   encode(pages.load_samples, ColumnChoice::kSmallest, message.mutable_load_samples());
   encode(pages.store_samples, ColumnChoice::kSmallest, message.mutable_store_samples());
   encode_coded(pages.node, message.mutable_node());
+  if (pages.accesses) EncodeAccesses(*pages.accesses, records, message);
 }
 
 // Checks the groups against the targets and gives their sum, the number of records.
@@ -349,6 +362,18 @@ Verdict DecodePages(const wire::PageColumns& message, std::size_t message_bytes,
   decode("store_samples", message.has_store_samples(), message.store_samples(),
          pages.store_samples);
   decode("node", message.has_node(), message.node(), pages.node);
+  pages.accesses.reset();
+  if (message.has_loads() || message.has_stores()) {
+    PageColumns::Accesses& accesses = pages.accesses.emplace();
+    decode("loads", message.has_loads(), message.loads(), accesses.loads);
+    decode("stores", message.has_stores(), message.stores(), accesses.stores);
+    if (message.has_llc_misses())
+      decode("llc_misses", true, message.llc_misses(), accesses.llc_misses.emplace());
+    if (message.has_dtlb_misses())
+      decode("dtlb_misses", true, message.dtlb_misses(), accesses.dtlb_misses.emplace());
+  } else if (message.has_llc_misses() || message.has_dtlb_misses()) {
+    return Wrong("misses without the accesses that missed");
+  }
   if (!verdict) return verdict;
 
   pages.target.resize(*records);
@@ -401,7 +426,7 @@ TraceInfo DecodeInfo(const wire::TraceHeader& message) {
 }
 
 void EncodeEpoch(const EpochProfile& epoch, MappingMemory& memory, wire::Epoch& message) {
-  TMPROF_CHECK(epoch.start <= epoch.end);
+  TMPROF_CHECK(MonotonicTime() <= epoch.start && epoch.start <= epoch.end);
   TMPROF_CHECK(std::ranges::adjacent_find(epoch.targets, std::ranges::greater_equal(),
                                           &Target::id) == epoch.targets.end());
   message.Clear();
@@ -420,12 +445,12 @@ void EncodeEpoch(const EpochProfile& epoch, MappingMemory& memory, wire::Epoch& 
 Verdict DecodeEpoch(const wire::Epoch& message, std::size_t message_bytes, MappingMemory& memory,
                     EpochProfile& epoch) {
   epoch.index = message.index();
-  epoch.start = MonotonicTime(std::chrono::nanoseconds(message.start_ns()));
-  // Unsigned, because the distance from the smallest start to the largest time needs 64 bits.
-  if (message.length_ns() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) -
-                                static_cast<std::uint64_t>(message.start_ns())) {
+  if (message.start_ns() < 0) return Wrong("the epoch starts before the machine did");
+  if (message.length_ns() >
+      static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() - message.start_ns())) {
     return Wrong("the epoch ends past the end of time");
   }
+  epoch.start = MonotonicTime(std::chrono::nanoseconds(message.start_ns()));
   epoch.end = epoch.start + std::chrono::nanoseconds(message.length_ns());
   epoch.profiler_cpu_time = std::chrono::nanoseconds(message.profiler_cpu_ns());
 

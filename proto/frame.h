@@ -71,6 +71,7 @@ class FrameReader {
   Result<std::optional<Frame>> Next();
 
   const std::filesystem::path& path() const { return path_; }
+  std::uint64_t offset() const { return offset_; }  // in the file, of what Next() reads
   // "cannot read trace file 'x': frame at byte 16: <what is wrong>".
   Error FrameError(std::uint64_t offset, std::string_view what) const;
 

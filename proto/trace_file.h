@@ -65,6 +65,7 @@ class TraceReader final : public EpochStream {
   // After Next() returned false: whether the recorder finished the trace, or was killed (every
   // epoch it had completed is there).
   bool finished() const;
+  StreamEnd End() const override;
 
  private:
   struct State;

@@ -55,6 +55,7 @@ Status TraceReader::State::ReadHeader() {
   }
   wire::TraceHeader header;
   if (Status status = Parse(*frame, "header", header); !status) return status;
+  if (header.start_ns() < 0) return Damaged(*frame, "the trace starts before the machine did");
   info = DecodeInfo(header);
   return {};
 }
@@ -131,6 +132,13 @@ Result<TraceReader> TraceReader::Open(const std::filesystem::path& path) {
 const TraceInfo& TraceReader::info() const { return state_->info; }
 const std::filesystem::path& TraceReader::path() const { return state_->frames.path(); }
 bool TraceReader::finished() const { return state_->finished; }
+
+StreamEnd TraceReader::End() const {
+  StreamEnd end;
+  end.finished = state_->finished;
+  if (!state_->finished) end.byte_offset = state_->frames.offset();
+  return end;
+}
 
 Result<bool> TraceReader::Next(EpochProfile& epoch) {
   State& s = *state_;

@@ -4,15 +4,15 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 #include <vector>
 
 #include "base/epoch_profile.h"
-#include "base/page_key.h"
 #include "base/result.h"
+#include "rank/evidence.h"
+#include "rank/target_times.h"
 
 namespace tmprof {
 
@@ -22,35 +22,23 @@ enum class RankModel : std::uint8_t {
 };
 
 // Which evidence enters a score.
-enum class RankSource : std::uint8_t { kReferences, kSamples, kCombined, kTruth };
+enum class RankSource : std::uint8_t {
+  kReferences,
+  kSamples,
+  kCombined,
+  kTruth,   // exact accesses, whichever level of the memory hierarchy served them
+  kMisses,  // those of them that missed the modelled LLC: what reached memory
+};
 
-std::string_view Name(RankModel model);    // "sum", "rate"
-std::string_view Name(RankSource source);  // "references", "samples", "combined", "truth"
+constexpr bool IsExact(RankSource source) {
+  return source == RankSource::kTruth || source == RankSource::kMisses;
+}
+
+std::string_view Name(RankModel model);  // "sum", "rate"
+// "references", "samples", "combined", "truth", "misses"
+std::string_view Name(RankSource source);
 Result<RankModel> ParseRankModel(std::string_view text);
 Result<RankSource> ParseRankSource(std::string_view text);
-
-// All that is known of one span, possibly summed over epochs with weights below one. Every field is
-// a total over the span's base pages, so that evidence can be split and joined with them.
-struct Evidence {
-  double looks = 0;  // A-bit reads of each base page, added up
-  double references = 0;
-  double first_accesses = 0;
-  double page_seconds_at_risk = 0;  // target CPU time of each base page, added up
-  double load_samples = 0;
-  double store_samples = 0;
-  double accesses = 0;  // exact, from a truth source
-
-  double samples() const { return load_samples + store_samples; }
-};
-
-// Spans with evidence, strictly ascending by key, not overlapping.
-struct EvidenceTable {
-  std::vector<PageKey> key;
-  std::vector<std::uint32_t> span_pages;
-  std::vector<Evidence> evidence;
-
-  std::size_t size() const { return key.size(); }
-};
 
 // One score per row of the table it was made from; a span's score is its total over all its base
 // pages. Never negative; 0 where the source has no evidence, and such a row is no candidate. Rank
@@ -63,13 +51,16 @@ struct Estimates {
   std::vector<double> relative_sd;
 };
 
-// Accumulates profiles, oldest first.
+// What a Ranker of kSum gives that remembers nothing, straight from one profile.
+void ScoreByCounts(const EpochProfile& profile, RankSource source, Scores& scores);
+
+// Ranks by what the last profile brought and what is remembered of those before. TotalRanker
+// (total_ranker.h) ranks by a whole trace.
 class Ranker {
  public:
   enum class Memory : std::uint8_t {
-    kThisEpoch,   // each Absorb() forgets what came before
-    kHalfLife,    // evidence h old weighs 2^(-h/half_life)
-    kEverything,  // nothing decays: sums the epochs of one phase
+    kThisEpoch,  // each Absorb() forgets what came before
+    kHalfLife,   // evidence h old weighs 2^(-h/half_life)
   };
 
   struct Options {
@@ -85,36 +76,27 @@ class Ranker {
 
   explicit Ranker(const Options& options);
 
-  // Where a record's span overlaps older spans of other bounds (a huge page split or collapsed),
-  // the old evidence is spread evenly over its pages and follows them.
+  // Oldest first. Where spans' bounds change, evidence follows its pages (Join, evidence.h).
   void Absorb(const EpochProfile& profile);
-  void Forget();  // as if new
 
   // Stays where it is, untouched, until the call of Absorb() after the next one.
   const EvidenceTable& table() const { return table_; }
 
   // kRate: estimated accesses within the last absorbed epoch, or expected samples where no bit was
-  // ever read. kSum: plain counts. kTruth: exact accesses, which a half-life does not carry over.
+  // ever read. kSum: plain counts. Exact sources: their counts, which a half-life does not carry
+  // over.
   Scores Score(RankSource source) const;
   void Score(RankSource source, Scores& scores) const;  // the same, into memory of the caller's
   Estimates Estimate(RankSource source) const;
 
  private:
-  struct TargetTime {
-    TargetId target;
-    double cpu_seconds = 0;      // used within the last absorbed epoch
-    double watched_seconds = 0;  // of those, with the sampler on; remembered like evidence
-  };
-
-  void AbsorbTimes(const EpochProfile& profile, double keep);
-  TargetTime TimeOf(TargetId target) const;
   Estimates EstimateByRate(RankSource source) const;
 
   Options options_;
   EvidenceTable table_;
-  EvidenceTable spare_;            // the table before; the next one is built in its memory
-  std::vector<TargetTime> times_;  // ascending by target
-  TargetTime unlisted_;            // for targets that no profile lists
+  EvidenceTable spare_;   // the table before; the next one is built in its memory
+  EvidenceTable latest_;  // of the last profile alone, where more is remembered
+  TargetTimes times_;     // CPU time within the last epoch; watched time remembered like evidence
   std::optional<MonotonicTime> last_end_;
 };
 

@@ -20,6 +20,8 @@
 
 #include "base/check.h"
 #include "base/human_units.h"
+#include "proto/frame.h"
+#include "rank/total_ranker.h"
 
 namespace tmprof {
 namespace {
@@ -228,17 +230,52 @@ Ideal IdealOf(const TruthPhase& phase, Ratio k_ratio) {
   return ideal;
 }
 
-// The part of [key, key + pages) that the truth knows.
-struct Found {
-  double relevant = 0;
-  double weight = 0;
+// Pages of one address space, as disjoint ranges.
+class PageSet {
+ public:
+  // The parts of `range` that are new.
+  std::vector<VpnRange> Add(VpnRange range) {
+    std::vector<VpnRange> added;
+    Vpn start = range.start;
+    for (auto at = start_by_end_.upper_bound(range.start);
+         at != start_by_end_.end() && at->second < range.end; ++at) {
+      if (start < at->second) added.push_back({start, at->second});
+      start = at->first;
+    }
+    if (start < range.end) added.push_back({start, range.end});
+    for (const VpnRange& part : added) start_by_end_.emplace(part.end, part.start);
+    return added;
+  }
+
+ private:
+  std::map<Vpn, Vpn> start_by_end_;
 };
 
-Found FindInTruth(const TruthPhase& phase, const Ideal& ideal, std::optional<Pid> pid,
-                  VpnRange range) {
-  Found found;
-  for (const ProcessTruth& process : phase.processes) {
-    if (process.pid && process.pid != pid) continue;
+// Looks up ranked pages in the truth. A page of the truth is found once: where it names no process,
+// several targets may have pages at its address.
+class TruthSearch {
+ public:
+  struct Found {
+    double relevant = 0;
+    double weight = 0;
+  };
+
+  TruthSearch(const TruthPhase& phase, const Ideal& ideal)
+      : phase_(phase), ideal_(ideal), searched_(phase.processes.size()) {}
+
+  // What pages of the process find that nobody found before.
+  Found Find(std::optional<Pid> pid, VpnRange pages) {
+    Found found;
+    for (std::size_t i = 0; i < phase_.processes.size(); ++i) {
+      const ProcessTruth& process = phase_.processes[i];
+      if (process.pid && process.pid != pid) continue;
+      for (const VpnRange& part : searched_[i].Add(pages)) AddKnown(process, part, found);
+    }
+    return found;
+  }
+
+ private:
+  void AddKnown(const ProcessTruth& process, VpnRange range, Found& found) const {
     auto span = std::ranges::upper_bound(process.spans, range.start, {},
                                          [](const TruthSpan& s) { return s.range.end; });
     for (; span != process.spans.end() && span->range.start < range.end; ++span) {
@@ -246,47 +283,36 @@ Found FindInTruth(const TruthPhase& phase, const Ideal& ideal, std::optional<Pid
       const Vpn end = std::min(span->range.end, range.end);
       const auto pages = static_cast<double>((end - start).value());
       found.weight += pages * span->page_weight;
-      if (span->page_weight >= ideal.threshold && span->page_weight > 0) found.relevant += pages;
+      if (span->page_weight >= ideal_.threshold && span->page_weight > 0) found.relevant += pages;
     }
   }
-  return found;
-}
+
+  const TruthPhase& phase_;
+  const Ideal& ideal_;
+  std::vector<PageSet> searched_;  // per process of the truth
+};
 
 // The epochs of one phase, summed.
 class PhaseSum {
  public:
-  explicit PhaseSum(RankModel model)
-      : ranker_({.model = model, .memory = Ranker::Memory::kEverything}) {}
+  explicit PhaseSum(RankModel model) : ranker_(model) {}
 
   void Add(const EpochProfile& epoch) {
     ranker_.Absorb(epoch);
-    if (epochs_++ == 0) whole_.start = epoch.start;
-    whole_.end = epoch.end;
-    for (const Target& target : epoch.targets) {
-      auto [at, is_new] = targets_.try_emplace(target.id, target);
-      const auto used = target.cpu_time.value_or(epoch.length());
-      at->second.cpu_time = is_new ? used : *at->second.cpu_time + used;
-    }
+    ++epochs_;
+    for (const Target& target : epoch.targets) pids_.try_emplace(target.id, target.pid);
   }
 
   std::uint64_t epochs() const { return epochs_; }
-  const Ranker& ranker() const { return ranker_; }
+  const TotalRanker& ranker() const { return ranker_; }
   std::optional<Pid> PidOf(TargetId id) const {
-    const auto at = targets_.find(id);
-    return at == targets_.end() ? std::nullopt : std::optional(at->second.pid);
-  }
-
-  // Scores are estimates for the last epoch absorbed: an empty one that is as long as the phase
-  // lets each target count by its CPU time in all of it.
-  void Close() {
-    for (const auto& [id, target] : targets_) whole_.targets.push_back(target);
-    ranker_.Absorb(whole_);
+    const auto at = pids_.find(id);
+    return at == pids_.end() ? std::nullopt : std::optional(at->second);
   }
 
  private:
-  Ranker ranker_;
-  EpochProfile whole_;
-  std::map<TargetId, Target> targets_;
+  TotalRanker ranker_;
+  std::map<TargetId, Pid> pids_;
   std::uint64_t epochs_ = 0;
 };
 
@@ -310,13 +336,14 @@ PhaseAccuracy Judge(const PhaseSum& sum, RankSource source, const TruthPhase& ph
     return density(a) != density(b) ? density(a) > density(b) : a < b;
   });
 
+  TruthSearch search(phase, ideal);
   PageCount left = ideal.k;
-  Found found;
+  TruthSearch::Found found;
   for (const std::uint32_t row : rows) {
     if (left == PageCount(0)) break;
     const PageCount pages = std::min(left, PageCount(table.span_pages[row]));
     const PageKey key = table.key[row];
-    const Found here = FindInTruth(phase, ideal, sum.PidOf(key.target), {key.vpn, key.vpn + pages});
+    const TruthSearch::Found here = search.Find(sum.PidOf(key.target), {key.vpn, key.vpn + pages});
     found.relevant += here.relevant;
     found.weight += here.weight;
     left -= pages;
@@ -337,9 +364,8 @@ class Averages {
     for (std::size_t i = 0; i < kRanked.size(); ++i) rows_[i].rank = kRanked[i];
   }
 
-  void Add(PhaseSum& sum, const TruthPhase& phase) {
+  void Add(const PhaseSum& sum, const TruthPhase& phase) {
     if (sum.epochs() == 0) return;
-    sum.Close();
     const Ideal ideal = IdealOf(phase, options_.k_ratio);
     for (std::size_t i = 0; i < kRanked.size(); ++i) {
       const PhaseAccuracy accuracy = Judge(sum, kRanked[i], phase, ideal);
@@ -424,6 +450,67 @@ Result<Truth> ReadTruth(const std::filesystem::path& path) {
   return ParseTruth(text.view(), path.string());
 }
 
+bool IsTrace(const std::filesystem::path& path) {
+  std::array<char, kTraceMagic.size()> begin{};
+  std::ifstream file(path, std::ios::binary);
+  return file.read(begin.data(), begin.size()) &&
+         std::string_view(begin.data(), begin.size()) == kTraceMagic;
+}
+
+Result<Truth> TruthOfEpochs(EpochStream& epochs, std::string_view name,
+                            std::optional<std::chrono::nanoseconds> phase) {
+  Truth truth;
+  TotalRanker ranker(RankModel::kSum);
+  std::map<TargetId, Pid> pids;
+  std::optional<MonotonicTime> start;
+  MonotonicTime end;
+  const auto close = [&] {
+    TruthPhase closed{.start = *start, .end = end, .processes = {}};
+    std::map<std::optional<Pid>, std::vector<TruthSpan>> by_pid;
+    const EvidenceTable& table = ranker.table();
+    for (std::size_t row = 0; row < table.size(); ++row) {
+      const double accesses = table.evidence[row].accesses;
+      if (accesses == 0) continue;
+      const PageKey key = table.key[row];
+      // A stream that does not know a target's pid says 0.
+      const Pid pid = pids.at(key.target);
+      by_pid[pid == Pid(0) ? std::nullopt : std::optional(pid)].push_back(
+          {.range = {key.vpn, key.vpn + PageCount(table.span_pages[row])},
+           .page_weight = accesses / table.span_pages[row]});
+    }
+    for (auto& [pid, spans] : by_pid) {
+      // Two targets may have had one pid, and pages at the same addresses.
+      std::ranges::sort(spans, {}, [](const TruthSpan& span) { return span.range.start; });
+      std::vector<TruthSpan> joined;
+      for (const TruthSpan& span : spans) {
+        if (!joined.empty() && span.range.start < joined.back().range.end) {
+          joined.back().page_weight += span.page_weight;
+        } else {
+          joined.push_back(span);
+        }
+      }
+      closed.processes.push_back({.pid = pid, .spans = std::move(joined)});
+    }
+    if (!closed.processes.empty()) truth.phases.push_back(std::move(closed));
+    ranker = TotalRanker(RankModel::kSum);
+    start.reset();
+  };
+  const StreamEnd ended = ReadToEnd(epochs, [&](const EpochProfile& epoch) {
+    if (!start) start = epoch.start;
+    end = epoch.end;
+    ranker.Absorb(epoch);
+    for (const Target& target : epoch.targets) pids[target.id] = target.pid;
+    if (phase && end - *start >= *phase) close();
+  });
+  if (start) close();
+  if (truth.phases.empty()) {
+    return Fail(ended.damage ? *ended.damage
+                             : BadInput("read truth", std::string(name),
+                                        "no epoch of it holds exact accesses"));
+  }
+  return truth;
+}
+
 Result<AccuracyOutcome> ScoreAgainstTruth(EpochStream& trace, const Truth& truth,
                                           const AccuracyOptions& options) {
   TMPROF_CHECK(!truth.phases.empty());
@@ -433,11 +520,7 @@ Result<AccuracyOutcome> ScoreAgainstTruth(EpochStream& trace, const Truth& truth
   PhaseSum sum(options.model);
   std::uint64_t epochs = 0;
   std::chrono::nanoseconds shortest = std::chrono::nanoseconds::max();
-  EpochProfile epoch;
-  while (true) {
-    Result<bool> more = trace.Next(epoch);
-    if (!more) outcome.damage = std::move(more.error());
-    if (!more || !*more) break;
+  outcome.end = ReadToEnd(trace, [&](const EpochProfile& epoch) {
     ++epochs;
     shortest = std::min(shortest, epoch.length());
     while (phase != truth.phases.end() && phase->end < epoch.end) {
@@ -445,11 +528,11 @@ Result<AccuracyOutcome> ScoreAgainstTruth(EpochStream& trace, const Truth& truth
       sum = PhaseSum(options.model);
     }
     if (phase != truth.phases.end() && phase->start <= epoch.start) sum.Add(epoch);
-  }
+  });
   if (phase != truth.phases.end()) averages.Add(sum, *phase);
   if (averages.phases() == 0) {
-    return Fail(outcome.damage ? std::move(*outcome.damage)
-                               : NoWholeEpoch(truth, epochs, shortest));
+    return Fail(outcome.end.damage ? std::move(*outcome.end.damage)
+                                   : NoWholeEpoch(truth, epochs, shortest));
   }
   outcome.rows = averages.Take();
   return outcome;

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -24,7 +25,7 @@ struct TruthSpan {
   double page_weight = 0;  // the part of one page in the phase's accesses, in units of the file
 };
 
-// Spans ascending and disjoint. Without a pid they hold for every target.
+// Spans ascending and disjoint. Without a pid they hold for every target, but a page counts once.
 struct ProcessTruth {
   std::optional<Pid> pid;
   std::vector<TruthSpan> spans;
@@ -49,6 +50,14 @@ struct Truth {
 Result<Truth> ParseTruth(std::string_view json, std::string_view name);
 Result<Truth> ReadTruth(const std::filesystem::path& path);
 
+// From exact accesses: those of successive epochs, added up until they are at least as long as
+// `phase`; nullopt: all in one phase. Memory follows phases x pages. Fails where there are none.
+Result<Truth> TruthOfEpochs(EpochStream& epochs, std::string_view name,
+                            std::optional<std::chrono::nanoseconds> phase);
+
+// Whether the file is a trace, rather than a text.
+bool IsTrace(const std::filesystem::path& path);
+
 struct AccuracyOptions {
   Ratio k_ratio{1, 16};  // k: this part of the pages of the truth, at least 1
   RankModel model = RankModel::kRate;
@@ -69,8 +78,7 @@ struct AccuracyRow {
 
 struct AccuracyOutcome {
   std::vector<AccuracyRow> rows;  // references, samples, combined
-  // The trace could be read up to here only; the rows stand for the epochs before.
-  std::optional<Error> damage;
+  StreamEnd end;                  // of the trace; the rows stand for the epochs before
 };
 
 // Sums the epochs that lie whole within a phase and ranks by the sum. Fails where no phase holds a

@@ -70,6 +70,7 @@ Colour CurveColour(RankSource by) {  // apart for colour-blind readers (Okabe an
     case RankSource::kCombined:
       return {0.84, 0.37, 0.0};  // vermilion
     case RankSource::kTruth:
+    case RankSource::kMisses:
       return {0.0, 0.62, 0.45};  // bluish green
   }
   return kInk;
@@ -102,7 +103,7 @@ Result<Cdf> MakeCdf(const Trace& trace, const CdfOptions& options) {
 
   std::vector<RankSource> sources = {RankSource::kReferences, RankSource::kSamples,
                                      RankSource::kCombined};
-  if (options.by == RankSource::kTruth) sources = {RankSource::kTruth};
+  if (IsExact(options.by)) sources = {options.by};
   for (const RankSource by : sources) {
     const Scores scores = whole->ranker.Score(by);
     std::vector<std::size_t> order = accessed;

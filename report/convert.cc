@@ -124,16 +124,23 @@ std::string Line(const EpochProfile& epoch, const PageRecord& record, const Targ
   const auto if_looked = [looked](auto value) {
     return looked ? fmt::format("{}", value) : std::string();
   };
+  const auto if_modelled = [](std::optional<std::uint64_t> misses) {
+    return misses ? fmt::format("{}", *misses) : std::string();
+  };
   std::string name;
   if (target != nullptr) name = CsvField(target->name);
   return fmt::format(
-      "{},{},{},{},{},{},{:#x},{},{},{},{},{},{},{},{}\r\n", epoch.index,
+      "{},{},{},{},{},{},{:#x},{},{},{},{},{},{},{},{},{},{},{},{}\r\n", epoch.index,
       Seconds(epoch.start - info.start), Seconds(epoch.end - info.start), record.key.target.value(),
       target != nullptr ? fmt::format("{}", target->pid.value()) : "", name,
       AddressOf(record.key.vpn), record.span.value(), record.looks, if_looked(record.references),
       if_looked(record.first_accesses), if_looked(record.time_at_risk.seconds()),
       record.load_samples, record.store_samples,
-      record.node ? fmt::format("{}", record.node->value()) : "");
+      record.node ? fmt::format("{}", record.node->value()) : "",
+      record.accesses ? fmt::format("{}", record.accesses->loads) : "",
+      record.accesses ? fmt::format("{}", record.accesses->stores) : "",
+      record.accesses ? if_modelled(record.accesses->llc_misses) : "",
+      record.accesses ? if_modelled(record.accesses->dtlb_misses) : "");
 }
 
 const Target* FindTarget(const EpochProfile& epoch, TargetId id) {
@@ -207,11 +214,12 @@ class RequestWriter {
 Result<ConvertStats> ConvertToCsv(const Trace& trace, const std::filesystem::path& path) {
   Output output(path);
   if (Status opened = output.Open(trace); !opened) return Fail(std::move(opened.error()));
-  output.Append(CsvLine({"epoch", "start_s", "end_s", "target", "pid", "name", "start",
-                         "span_pages", "looks", "references", "first_accesses", "at_risk_s",
-                         "load_samples", "store_samples", "node"}));
+  output.Append(
+      CsvLine({"epoch", "start_s", "end_s", "target", "pid", "name", "start", "span_pages", "looks",
+               "references", "first_accesses", "at_risk_s", "load_samples", "store_samples", "node",
+               "loads", "stores", "llc_misses", "dtlb_misses"}));
   ConvertStats stats;
-  Result<ReadEnd> end = ReadEpochs(trace, {}, [&](const EpochProfile& epoch) {
+  Result<StreamEnd> end = ReadEpochs(trace, {}, [&](const EpochProfile& epoch) {
     ++stats.epochs;
     for (std::size_t i = 0; i < epoch.pages.size() && !output.failed(); ++i) {
       output.Append(Line(epoch, RecordAt(epoch.pages, i), FindTarget(epoch, epoch.pages.target[i]),
@@ -221,7 +229,7 @@ Result<ConvertStats> ConvertToCsv(const Trace& trace, const std::filesystem::pat
   });
   if (!end) return Fail(std::move(end.error()));
   if (Status written = output.Finish(); !written) return Fail(std::move(written.error()));
-  stats.damage = std::move(end->damage);
+  stats.end = std::move(*end);
   return stats;
 }
 
@@ -235,7 +243,7 @@ Result<ConvertStats> ConvertToOracleGeneral(const Trace& trace, RankModel model,
   ConvertStats stats;
   std::optional<Error> too_wide;
   std::vector<std::size_t> order;
-  Result<ReadEnd> end = ReadEpochs(trace, {}, [&](const EpochProfile& epoch) {
+  Result<StreamEnd> end = ReadEpochs(trace, {}, [&](const EpochProfile& epoch) {
     if (too_wide || output.failed()) return;
     ++stats.epochs;
     ranker.Absorb(epoch);
@@ -271,7 +279,7 @@ Result<ConvertStats> ConvertToOracleGeneral(const Trace& trace, RankModel model,
   if (too_wide) return Fail(std::move(*too_wide));
   if (Status written = output.Finish(); !written) return Fail(std::move(written.error()));
   stats.records = requests.count();
-  stats.damage = std::move(end->damage);
+  stats.end = std::move(*end);
   return stats;
 }
 

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 
 #include "base/result.h"
 #include "rank/rank_model.h"
@@ -16,7 +15,7 @@ namespace tmprof {
 struct ConvertStats {
   std::uint64_t epochs = 0;
   std::uint64_t records = 0;
-  std::optional<Error> damage;  // what stopped the reading early; the output holds what came before
+  StreamEnd end;  // of the trace; the output holds what came before
 };
 
 // Both create or truncate `output`; refused where that is the trace itself. Memory is bounded by

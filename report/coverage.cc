@@ -17,9 +17,9 @@ struct Counts {
   PageCount samples_only;
   PageCount both;
 
-  void Add(const Evidence& evidence, PageCount span) {
+  void Add(const Evidence& evidence, PageCount span, bool truth_alone) {
     const bool referenced = evidence.references > 0;
-    const bool sampled = evidence.samples() > 0 || evidence.accesses > 0;
+    const bool sampled = evidence.samples() > 0 || (truth_alone && evidence.accesses > 0);
     if (evidence.looks > 0) looked_at += span;
     if (referenced && sampled) {
       both += span;
@@ -66,16 +66,18 @@ Json SeenJson(const PagesSeen& seen) {
 
 Coverage CoverageOf(const WholeTrace& whole) {
   const EvidenceTable& table = whole.ranker.table();
+  const bool references_known = whole.totals.Delivered(SourceRole::kReferences);
+  // Exact counts stand in the place of samples where there is nothing else to be compared.
+  const bool truth_alone = whole.totals.Delivered(SourceRole::kTruth) && !references_known &&
+                           !whole.totals.Delivered(SourceRole::kSamples);
+  const bool samples_known = whole.totals.Delivered(SourceRole::kSamples) || truth_alone;
   Counts all;
   std::map<TargetId, Counts> by_target;
   for (std::size_t i = 0; i < table.size(); ++i) {
     const PageCount span(table.span_pages[i]);
-    all.Add(table.evidence[i], span);
-    by_target[table.key[i].target].Add(table.evidence[i], span);
+    all.Add(table.evidence[i], span, truth_alone);
+    by_target[table.key[i].target].Add(table.evidence[i], span, truth_alone);
   }
-  const bool references_known = whole.totals.Delivered(SourceRole::kReferences);
-  const bool samples_known =
-      whole.totals.Delivered(SourceRole::kSamples) || whole.totals.Delivered(SourceRole::kTruth);
   Coverage coverage{
       .totals = whole.totals, .rows = {}, .all = Seen(all, references_known, samples_known)};
   for (const TargetTotal& target : whole.totals.targets) {

@@ -50,7 +50,7 @@ std::optional<TargetId> HottestTarget(const EvidenceTable& table, const Scores& 
   return hottest;
 }
 
-bool ByDelivery(RankSource by) { return by == RankSource::kSamples || by == RankSource::kTruth; }
+bool ByDelivery(RankSource by) { return by == RankSource::kSamples || IsExact(by); }
 
 // Gathers the cells over the second reading.
 class CellSums {
@@ -109,8 +109,7 @@ class CellSums {
   // The share of the epoch in which samples, or exact counts, could have arrived.
   double DeliveredShare(const EpochProfile& epoch) const {
     if (map_.options.by == RankSource::kReferences) return 0;
-    const SourceRole role =
-        map_.options.by == RankSource::kTruth ? SourceRole::kTruth : SourceRole::kSamples;
+    const SourceRole role = IsExact(map_.options.by) ? SourceRole::kTruth : SourceRole::kSamples;
     double share = 0;
     for (const SourceStatus& source : epoch.sources) {
       if (source.role != role || source.state != SourceState::kActive) continue;
@@ -244,7 +243,7 @@ Result<Heatmap> MakeHeatmap(const Trace& trace, const HeatmapOptions& options) {
 
   CellSums sums(heatmap);
   Ranker ranker({.model = options.model, .memory = Ranker::Memory::kThisEpoch});
-  const Result<ReadEnd> end = ReadEpochs(trace, options.epochs, [&](const EpochProfile& epoch) {
+  const Result<StreamEnd> end = ReadEpochs(trace, options.epochs, [&](const EpochProfile& epoch) {
     ranker.Absorb(epoch);
     sums.Add(epoch, ranker.table(), ranker.Score(options.by));
   });

@@ -15,7 +15,7 @@ namespace {
 
 // Gives each row the mapping that held it in the latest epoch that has one.
 Status FindMappings(const Trace& trace, HotList& list) {
-  const Result<ReadEnd> end =
+  const Result<StreamEnd> end =
       ReadEpochs(trace, list.options.epochs, [&list](const EpochProfile& epoch) {
         for (HotList::Row& row : list.rows) {
           const auto target =
@@ -132,7 +132,6 @@ std::string HotJson(const HotList& list) {
                     {"name", row.target.name},
                     {"start", Address(row.start)},
                     {"span", row.span.value()},
-                    {"span_pages", row.span.value()},
                     {"references", OrNull(row.references)},
                     {"samples", row.load_samples + row.store_samples},
                     {"load_samples", row.load_samples},
@@ -155,16 +154,16 @@ std::string HotJson(const HotList& list) {
 }
 
 std::string HotCsv(const HotList& list) {
-  std::string csv = CsvLine({"rank", "target", "pid", "name", "start", "span", "span_pages",
-                             "references", "samples", "load_samples", "store_samples", "score",
-                             "relative_sd", "mapping", "mapping_kind", "mapping_path"});
+  std::string csv = CsvLine({"rank", "target", "pid", "name", "start", "span", "references",
+                             "samples", "load_samples", "store_samples", "score", "relative_sd",
+                             "mapping", "mapping_kind", "mapping_path"});
   for (const HotList::Row& row : list.rows) {
     csv += CsvLine({fmt::format("{}", row.rank), fmt::format("{}", row.target.id.value()),
                     fmt::format("{}", row.target.pid.value()), row.target.name, Address(row.start),
-                    fmt::format("{}", row.span.value()), fmt::format("{}", row.span.value()),
-                    OrEmpty(row.references, Exact), Exact(row.load_samples + row.store_samples),
-                    Exact(row.load_samples), Exact(row.store_samples), Exact(row.score),
-                    Exact(row.relative_sd), row.mapping ? Describe(*row.mapping) : "",
+                    fmt::format("{}", row.span.value()), OrEmpty(row.references, Exact),
+                    Exact(row.load_samples + row.store_samples), Exact(row.load_samples),
+                    Exact(row.store_samples), Exact(row.score), Exact(row.relative_sd),
+                    row.mapping ? Describe(*row.mapping) : "",
                     row.mapping ? std::string(Name(row.mapping->kind)) : "",
                     row.mapping ? row.mapping->path : ""});
   }

@@ -47,6 +47,16 @@ std::string Details(const SourceTotal& source) {
   return text;
 }
 
+// Of a note that is not of all the source's epochs: " (epoch 3)", " (epochs 3 to 9)", " (4 of the
+// epochs 3 to 9)".
+std::string InEpochs(const SourceNote& note, std::uint64_t source_epochs) {
+  if (note.epochs == source_epochs) return "";
+  if (note.first_index == note.last_index) return fmt::format(" (epoch {})", note.first_index);
+  const std::string range = fmt::format("epochs {} to {}", note.first_index, note.last_index);
+  if (note.last_index - note.first_index == note.epochs - 1) return " (" + range + ")";
+  return fmt::format(" ({} of the {})", note.epochs, range);
+}
+
 std::string SourcesText(const TraceTotals& totals) {
   using enum TextTable::Align;
   TextTable table(
@@ -55,9 +65,16 @@ std::string SourcesText(const TraceTotals& totals) {
     table.AddRow({Printable(source.label.empty() ? source.name : source.label),
                   std::string(Name(source.state)), OrUnknown(source.active_ratio, Percent),
                   OrUnknown(source.observations, kCount), OrUnknown(source.lost, kCount),
-                  source.note.empty() ? Details(source) : Printable(source.note)});
+                  Details(source)});
   }
-  return table.Text();
+  std::string text = table.Text();
+  for (const SourceTotal& source : totals.sources) {
+    for (const SourceNote& note : source.notes) {
+      text += fmt::format("{}: {}{}\n", Printable(source.name), Printable(note.text),
+                          InEpochs(note, source.epochs));
+    }
+  }
+  return text;
 }
 
 std::string TargetsText(const Coverage& coverage) {
@@ -77,6 +94,13 @@ std::string TargetsText(const Coverage& coverage) {
 Json SourceJson(const SourceTotal& source) {
   Json details = Json::object();
   for (const NamedCount& detail : source.details) details[detail.name] = detail.count;
+  Json notes = Json::array();
+  for (const SourceNote& note : source.notes) {
+    notes.push_back({{"text", note.text},
+                     {"first_epoch", note.first_index},
+                     {"last_epoch", note.last_index},
+                     {"epochs", note.epochs}});
+  }
   return {{"name", source.name},
           {"label", source.label},
           {"role", Name(source.role)},
@@ -85,7 +109,7 @@ Json SourceJson(const SourceTotal& source) {
           {"observations", OrNull(source.observations)},
           {"lost", OrNull(source.lost)},
           {"details", std::move(details)},
-          {"note", source.note}};
+          {"notes", std::move(notes)}};
 }
 
 Json TargetJson(const Coverage::Row& row) {
@@ -138,12 +162,16 @@ std::string SummaryText(const Summary& summary) {
   text += Line("looked at", OrUnknown(seen.looked_at, [](PageCount pages) {
                  return fmt::format("{} pages", Grouped(pages.value()));
                }));
-  text += Line("cost", fmt::format("{} accessed bits cleared at {} ns each to the target; own CPU "
-                                   "{:.3f} s ({} of one CPU)",
-                                   OrUnknown(summary.Clears(), kCount),
-                                   OrUnknown(info.calibration.ns_per_set, Significant),
-                                   Seconds(totals.profiler_cpu_time),
-                                   OrUnknown(ShareOfDuration(totals), Percent)));
+  text += Line("cost",
+               fmt::format("{} accessed bits cleared; own CPU {:.3f} s ({} of one CPU)",
+                           OrUnknown(summary.Clears(), kCount), Seconds(totals.profiler_cpu_time),
+                           OrUnknown(ShareOfDuration(totals), Percent)));
+  const auto nanoseconds = [](double value) { return Significant(value) + " ns"; };
+  text += Line("to the target",
+               fmt::format("{} a bit that is set again, {} a 2 MiB block read, {} a clock sample",
+                           OrUnknown(info.calibration.ns_per_set, nanoseconds),
+                           OrUnknown(info.calibration.ns_per_look, nanoseconds),
+                           OrUnknown(info.calibration.ns_per_sample, nanoseconds)));
   for (const std::string& warning : info.warnings) text += Line("warning", Printable(warning));
   for (const std::string& caveat : Caveats(totals, RankSource::kCombined)) {
     text += Line("note", caveat);
@@ -233,6 +261,8 @@ std::string SummaryCsv(const Summary& summary) {
     for (const NamedCount& detail : source.details) add(prefix + detail.name, kPlain(detail.count));
   }
   add("overhead.calibrated_ns_per_bit", OrEmpty(totals.info.calibration.ns_per_set, Exact));
+  add("overhead.calibrated_ns_per_look", OrEmpty(totals.info.calibration.ns_per_look, Exact));
+  add("overhead.calibrated_ns_per_sample", OrEmpty(totals.info.calibration.ns_per_sample, Exact));
   add("overhead.clears", OrEmpty(summary.Clears(), kPlain));
   add("overhead.own_cpu_s", Exact(Seconds(totals.profiler_cpu_time)));
   return csv;

@@ -2,14 +2,36 @@
 
 #include "report/trace.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <system_error>
 #include <utility>
 
+#include "base/unique_fd.h"
 #include "proto/trace_file.h"
 
 namespace tmprof {
+namespace {
+
+// Leaves it to the reader to say what else is wrong with the file.
+Status RequireRereadable(const std::filesystem::path& path) {
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!fd || ::lseek(fd.get(), 0, SEEK_CUR) >= 0 || errno != ESPIPE) return {};
+  struct stat status{};
+  const bool is_pipe = ::fstat(fd.get(), &status) == 0 && S_ISFIFO(status.st_mode);
+  return Fail(BadInput("read trace file", path.string(),
+                       is_pipe ? "it is a pipe, and a trace is read more than once"
+                               : "it cannot be rewound, and a trace is read more than once",
+                       "save it to a file"));
+}
+
+}  // namespace
 
 Result<Trace> OpenTraceFile(const std::filesystem::path& path) {
+  if (Status rereadable = RequireRereadable(path); !rereadable) return Fail(rereadable.error());
   const Result<TraceReader> probe = TraceReader::Open(path);
   if (!probe) return Fail(probe.error());
   return Trace{.name = path.filename().string(),
@@ -19,34 +41,28 @@ Result<Trace> OpenTraceFile(const std::filesystem::path& path) {
                  Result<TraceReader> reader = TraceReader::Open(path);
                  if (!reader) return Fail(std::move(reader.error()));
                  return std::make_unique<TraceReader>(std::move(*reader));
-               },
-               .finished =
-                   [](const EpochStream& stream) {
-                     return static_cast<const TraceReader&>(stream).finished();
-                   }};
+               }};
 }
 
 Status RefuseToOverwrite(const Trace& trace, const std::filesystem::path& output) {
+  if (!trace.path) return {};
+  return RefuseToOverwrite(*trace.path, output);
+}
+
+Status RefuseToOverwrite(const std::filesystem::path& input, const std::filesystem::path& output) {
   std::error_code ignored;  // of a file that does not exist, which is no other file
-  if (!trace.path || !std::filesystem::equivalent(*trace.path, output, ignored)) return {};
+  if (!std::filesystem::equivalent(input, output, ignored)) return {};
   return Fail(
       BadInput("write file", output.string(), "it is the trace to be read", "name another file"));
 }
 
-Result<ReadEnd> ReadEpochs(const Trace& trace, EpochRange range,
-                           const std::function<void(const EpochProfile&)>& visit) {
+Result<StreamEnd> ReadEpochs(const Trace& trace, EpochRange range,
+                             const std::function<void(const EpochProfile&)>& visit) {
   const Result<std::unique_ptr<EpochStream>> stream = trace.open();
   if (!stream) return Fail(stream.error());
-  EpochProfile epoch;
-  for (;;) {
-    Result<bool> more = (*stream)->Next(epoch);
-    if (!more) return ReadEnd{.damage = std::move(more.error()), .finished = std::nullopt};
-    if (!*more) break;
+  return ReadToEnd(**stream, [&](const EpochProfile& epoch) {
     if (range.Contains(epoch.index)) visit(epoch);
-  }
-  ReadEnd end;
-  if (trace.finished) end.finished = trace.finished(**stream);
-  return end;
+  });
 }
 
 }  // namespace tmprof

@@ -22,33 +22,28 @@ struct Trace {
   std::optional<std::filesystem::path> path;  // unset: not of a file
   TraceInfo info;
   std::function<Result<std::unique_ptr<EpochStream>>()> open;
-  // Whether the recorder finished it; asked of a stream of `open` that is at its end. Unset:
-  // unknown.
-  std::function<bool(const EpochStream&)> finished;
 };
 
+// Refuses a pipe or whatever else cannot be read a second time.
 Result<Trace> OpenTraceFile(const std::filesystem::path& path);
 
 // Refuses an output that is the file the trace is read from, by whatever name: opening it for
 // writing would empty the trace before it is read.
 Status RefuseToOverwrite(const Trace& trace, const std::filesystem::path& output);
+Status RefuseToOverwrite(const std::filesystem::path& input, const std::filesystem::path& output);
 
 // Epochs by index, half-open.
 struct EpochRange {
   std::uint64_t first = 0;
   std::uint64_t end = std::numeric_limits<std::uint64_t>::max();
 
+  bool IsAll() const { return *this == EpochRange{}; }
   bool Contains(std::uint64_t index) const { return first <= index && index < end; }
-};
-
-// How reading ended. Damage is data: the epochs before it are reported, and the error with them.
-struct ReadEnd {
-  std::optional<Error> damage;
-  std::optional<bool> finished;
+  friend bool operator==(const EpochRange&, const EpochRange&) = default;
 };
 
 // Hands the epochs of `range` to `visit` in order. Fails only where the trace cannot be opened.
-Result<ReadEnd> ReadEpochs(const Trace& trace, EpochRange range,
-                           const std::function<void(const EpochProfile&)>& visit);
+Result<StreamEnd> ReadEpochs(const Trace& trace, EpochRange range,
+                             const std::function<void(const EpochProfile&)>& visit);
 
 }  // namespace tmprof

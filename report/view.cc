@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/unique_fd.h"
 #include "report/cdf.h"
 #include "report/coverage.h"
@@ -36,10 +38,31 @@ std::string Spell(const Data& data, Format format, Text text, ToJson json, ToCsv
   return {};
 }
 
+// What was chosen to be shown is in the trace.
+Status RequireChosen(const TraceTotals& totals, const ViewOptions& options) {
+  if (!options.epochs.IsAll() && totals.epochs == 0) {
+    const EpochRange& epochs = options.epochs;
+    const bool open = epochs.end == EpochRange{}.end;
+    return Fail(
+        BadInput("show epochs",
+                 fmt::format("{}:{}", epochs.first, open ? "" : fmt::format("{}", epochs.end)),
+                 "the trace has none of them", "the summary says how many it has"));
+  }
+  if (options.pid &&
+      std::ranges::find(totals.targets, *options.pid, &TargetTotal::pid) == totals.targets.end()) {
+    return Fail(BadInput("show process", fmt::format("PID {}", options.pid->value()),
+                         "it was not profiled in these epochs", "the summary lists the targets"));
+  }
+  return {};
+}
+
 Result<Rendered> RenderSummary(const Trace& trace, const ViewOptions& options, Format format,
                                bool /*with_png*/) {
   const Result<Summary> summary = MakeSummary(trace, options.epochs);
   if (!summary) return Fail(summary.error());
+  if (auto chosen = RequireChosen(summary->coverage.totals, options); !chosen) {
+    return Fail(chosen.error());
+  }
   return Rendered{.output = Spell(*summary, format, SummaryText, SummaryJson, SummaryCsv),
                   .png = std::nullopt,
                   .end = summary->coverage.totals.end};
@@ -53,6 +76,7 @@ Result<Rendered> RenderHot(const Trace& trace, const ViewOptions& options, Forma
                                                    .pid = options.pid,
                                                    .limit = options.limit});
   if (!list) return Fail(list.error());
+  if (auto chosen = RequireChosen(list->totals, options); !chosen) return Fail(chosen.error());
   return Rendered{.output = Spell(*list, format, HotText, HotJson, HotCsv),
                   .png = std::nullopt,
                   .end = list->totals.end};
@@ -62,6 +86,7 @@ Result<Rendered> RenderCoverage(const Trace& trace, const ViewOptions& options, 
                                 bool /*with_png*/) {
   const Result<Coverage> coverage = MakeCoverage(trace, options.epochs);
   if (!coverage) return Fail(coverage.error());
+  if (auto chosen = RequireChosen(coverage->totals, options); !chosen) return Fail(chosen.error());
   return Rendered{.output = Spell(*coverage, format, CoverageText, CoverageJson, CoverageCsv),
                   .png = std::nullopt,
                   .end = coverage->totals.end};
@@ -85,6 +110,12 @@ Result<Rendered> RenderHeatmap(const Trace& trace, const ViewOptions& options, F
   const Result<Heatmap> heatmap =
       make(text ? text_columns : kPictureColumns, text ? options.text_rows : kPictureRows);
   if (!heatmap) return Fail(heatmap.error());
+  if (auto chosen = RequireChosen(heatmap->totals, options); !chosen) return Fail(chosen.error());
+  if (options.addresses && heatmap->addresses.rows == 0) {
+    return Fail(BadInput("show addresses",
+                         Address(options.addresses->start) + "-" + Address(options.addresses->end),
+                         "no page there was observed"));
+  }
   const auto to_text = [&](const Heatmap& map) { return HeatmapText(map, options.text_columns); };
   rendered.output = Spell(*heatmap, format, to_text, HeatmapJson, HeatmapCsv);
   rendered.end = heatmap->totals.end;
@@ -103,6 +134,7 @@ Result<Rendered> RenderCdf(const Trace& trace, const ViewOptions& options, Forma
   const Result<Cdf> cdf =
       MakeCdf(trace, {.model = options.model, .by = options.by, .epochs = options.epochs});
   if (!cdf) return Fail(cdf.error());
+  if (auto chosen = RequireChosen(cdf->totals, options); !chosen) return Fail(chosen.error());
   Rendered rendered{.png = std::nullopt, .end = cdf->totals.end};
   const auto to_text = [&](const Cdf& data) { return CdfText(data, options.text_columns); };
   rendered.output = Spell(*cdf, format, to_text, CdfJson, CdfCsv);
@@ -114,30 +146,34 @@ Result<Rendered> RenderCdf(const Trace& trace, const ViewOptions& options, Forma
   return rendered;
 }
 
+constexpr std::string_view kHotReads[] = {"by", "rank-model", "limit", "pid"};
+constexpr std::string_view kHeatmapReads[] = {"by", "rank-model", "pid", "addresses"};
+constexpr std::string_view kCdfReads[] = {"by", "rank-model"};
+
 constexpr std::array kViews = {
     View{.name = "summary",
          .description = "what the trace holds, which sources made it, what it cost",
-         .reads = "",
+         .reads = {},
          .has_png = false,
          .render = RenderSummary},
     View{.name = "hot",
          .description = "the hottest pages, with the mapping that holds each",
-         .reads = "by, model, limit, pid",
+         .reads = kHotReads,
          .has_png = false,
          .render = RenderHot},
     View{.name = "coverage",
          .description = "pages detected by references, by samples and by both",
-         .reads = "",
+         .reads = {},
          .has_png = false,
          .render = RenderCoverage},
     View{.name = "heatmap",
          .description = "heat over time and address",
-         .reads = "by, model, pid, addresses",
+         .reads = kHeatmapReads,
          .has_png = true,
          .render = RenderHeatmap},
     View{.name = "cdf",
          .description = "share of the accesses that the hottest pages hold",
-         .reads = "by, model",
+         .reads = kCdfReads,
          .has_png = true,
          .render = RenderCdf},
 };
@@ -145,6 +181,16 @@ constexpr std::array kViews = {
 }  // namespace
 
 std::span<const View> Views() { return kViews; }
+
+std::string ViewsThatRead(std::string_view option) {
+  std::string names;
+  for (const View& view : kViews) {
+    if (std::ranges::find(view.reads, option) == view.reads.end()) continue;
+    if (!names.empty()) names += ", ";
+    names += view.name;
+  }
+  return names;
+}
 
 Result<const View*> FindView(std::string_view name) {
   const auto found = std::ranges::find(kViews, name, &View::name);

@@ -33,22 +33,29 @@ struct ViewOptions {
 struct Rendered {
   std::string output;
   std::optional<std::string> png;  // the bytes of the file, where asked for
-  ReadEnd end;                     // of the trace; the output tells of what came before
+  StreamEnd end;                   // of the trace; the output tells of what came before
 };
+
+// What a view may or may not look at in ViewOptions.
+inline constexpr std::string_view kViewOptions[] = {"by", "rank-model", "limit", "pid",
+                                                    "addresses"};
 
 struct View {
   std::string_view name;
-  std::string_view description;  // one line
-  std::string_view reads;        // the options that it looks at, besides `epochs`
+  std::string_view description;             // one line
+  std::span<const std::string_view> reads;  // of kViewOptions; every view reads `epochs`, too
   bool has_png = false;
   Result<Rendered> (*render)(const Trace& trace, const ViewOptions& options, Format format,
                              bool with_png);
 };
 
 std::span<const View> Views();
+// The names of the views that read `option`: "hot, heatmap, cdf".
+std::string ViewsThatRead(std::string_view option);
 Result<const View*> FindView(std::string_view name);
 
-// Refuses a picture of a view that has none.
+// Refuses a picture of a view that has none; epochs, a process or addresses of which the trace has
+// nothing.
 Result<Rendered> RenderView(std::string_view name, const Trace& trace, const ViewOptions& options,
                             Format format, bool with_png = false);
 

@@ -3,7 +3,9 @@
 #include "report/whole_trace.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,6 +15,26 @@
 namespace tmprof {
 namespace {
 
+// Of SourceStatus::details, what is a state at the epoch's end and not a number of events in it:
+// the same pages stand there again in the next epoch.
+constexpr std::string_view kLevels[] = {"unclearable_pages"};
+
+// Whether two texts are the same but for their numbers.
+bool SameButForNumbers(std::string_view a, std::string_view b) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  auto in_a = a.begin();
+  auto in_b = b.begin();
+  while (in_a != a.end() && in_b != b.end()) {
+    if (is_digit(*in_a) && is_digit(*in_b)) {
+      in_a = std::find_if_not(in_a, a.end(), is_digit);
+      in_b = std::find_if_not(in_b, b.end(), is_digit);
+    } else if (*in_a++ != *in_b++) {
+      return false;
+    }
+  }
+  return in_a == a.end() && in_b == b.end();
+}
+
 // Adds up one source. A term counts only for epochs in which the source was on.
 class SourceSum {
  public:
@@ -21,13 +43,15 @@ class SourceSum {
     total_.role = first.role;
   }
 
-  void Add(const SourceStatus& status, std::chrono::nanoseconds length) {
+  void Add(const SourceStatus& status, const EpochProfile& epoch) {
+    ++total_.epochs;
     total_.label = status.label;
     total_.state = std::min(total_.state, status.state);  // declared from the most to the least
-    if (!status.note.empty()) total_.note = status.note;
-    if (status.duty_cycle) {
-      active_seconds_ += *status.duty_cycle * Seconds(length);
-      known_seconds_ += Seconds(length);
+    if (!status.note.empty()) AddNote(status.note, epoch.index);
+    const bool is_off = status.state == SourceState::kUnavailable;
+    if (status.duty_cycle || is_off) {
+      active_seconds_ += status.duty_cycle.value_or(0) * Seconds(epoch.length());
+      known_seconds_ += Seconds(epoch.length());
     }
     if (status.state == SourceState::kActive) {
       observations_.Add(status.observations);
@@ -38,7 +62,9 @@ class SourceSum {
       if (known == total_.details.end()) {
         total_.details.push_back(detail);
       } else {
-        known->count += detail.count;
+        const bool is_level = std::ranges::find(kLevels, detail.name) != std::end(kLevels);
+        known->count =
+            is_level ? std::max(known->count, detail.count) : known->count + detail.count;
       }
     }
   }
@@ -64,6 +90,18 @@ class SourceSum {
     std::optional<std::uint64_t> sum_;
   };
 
+  void AddNote(const std::string& text, std::uint64_t index) {
+    auto known = std::ranges::find_if(total_.notes, [&text](const SourceNote& note) {
+      return SameButForNumbers(note.text, text);
+    });
+    if (known == total_.notes.end()) {
+      known = total_.notes.insert(known, {.text = text, .first_index = index});
+    }
+    known->text = text;
+    known->last_index = index;
+    ++known->epochs;
+  }
+
   SourceTotal total_;
   double active_seconds_ = 0;
   double known_seconds_ = 0;
@@ -73,17 +111,17 @@ class SourceSum {
 
 struct TargetSum {
   TargetTotal total;
-  std::chrono::nanoseconds cpu_time_or_length{0};  // the ranker's own rule for unknown CPU time
+  std::chrono::nanoseconds cpu_time_sum{0};
   bool cpu_time_known = true;
 
-  void Add(const Target& target, std::chrono::nanoseconds length) {
+  void Add(const Target& target) {
     total.id = target.id;
     total.pid = target.pid;
     total.name = target.name;
     total.command = target.command;
     total.exited = target.exited;
     cpu_time_known = cpu_time_known && target.cpu_time.has_value();
-    cpu_time_or_length += target.cpu_time.value_or(length);
+    cpu_time_sum += target.cpu_time.value_or(std::chrono::nanoseconds(0));
   }
 };
 
@@ -126,14 +164,14 @@ bool Accessed(const Evidence& evidence) {
 
 Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRange epochs) {
   WholeTrace whole{.totals = {.trace = trace.name, .info = trace.info},
-                   .ranker = Ranker({.model = model, .memory = Ranker::Memory::kEverything})};
+                   .ranker = TotalRanker(model)};
   TraceTotals& totals = whole.totals;
   std::vector<SourceSum> sources;
   std::vector<std::string> source_names;
   std::map<TargetId, TargetSum> targets;
   std::uint64_t next_index = 0;
 
-  Result<ReadEnd> end = ReadEpochs(trace, epochs, [&](const EpochProfile& epoch) {
+  Result<StreamEnd> end = ReadEpochs(trace, epochs, [&](const EpochProfile& epoch) {
     if (totals.epochs == 0) {
       totals.start = epoch.start;
       totals.first_index = epoch.index;
@@ -151,9 +189,9 @@ Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRang
         source_names.push_back(status.name);
         sources.emplace_back(status);
       }
-      sources[at].Add(status, epoch.length());
+      sources[at].Add(status, epoch);
     }
-    for (const Target& target : epoch.targets) targets[target.id].Add(target, epoch.length());
+    for (const Target& target : epoch.targets) targets[target.id].Add(target);
     whole.ranker.Absorb(epoch);
   });
   if (!end) return Fail(std::move(end.error()));
@@ -161,21 +199,10 @@ Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRang
 
   for (SourceSum& source : sources) totals.sources.push_back(std::move(source).Take());
 
-  // Scores are estimates for the last absorbed epoch: one without evidence that lasts as long as
-  // all of them together asks for the whole trace, also on behalf of targets that ended early.
-  EpochProfile closing;
-  closing.index = next_index;
-  closing.start = totals.start;
-  closing.end = totals.stop;
   for (auto& [id, target] : targets) {
-    if (target.cpu_time_known) target.total.cpu_time = target.cpu_time_or_length;
-    Target& all = closing.targets.emplace_back();
-    all.id = id;
-    all.pid = target.total.pid;
-    all.cpu_time = target.cpu_time_or_length;
+    if (target.cpu_time_known) target.total.cpu_time = target.cpu_time_sum;
     totals.targets.push_back(std::move(target.total));
   }
-  if (totals.epochs > 0) whole.ranker.Absorb(closing);
   return whole;
 }
 
@@ -195,6 +222,7 @@ std::vector<std::string> Caveats(const TraceTotals& totals, RankSource source) {
 
 std::string ScoreUnit(const TraceTotals& totals, RankModel model, RankSource source) {
   if (source == RankSource::kTruth) return "accesses";
+  if (source == RankSource::kMisses) return "misses";
   if (model == RankModel::kRate) {
     // Only accessed bits tie the scale to accesses (Ranker::Score).
     const bool bits = source != RankSource::kSamples && totals.Delivered(SourceRole::kReferences);

@@ -12,9 +12,19 @@
 #include "base/epoch_profile.h"
 #include "base/result.h"
 #include "rank/rank_model.h"
+#include "rank/total_ranker.h"
 #include "report/trace.h"
 
 namespace tmprof {
+
+// What a source said of itself in some of its epochs. Notes that differ in numbers only are one, in
+// its latest wording.
+struct SourceNote {
+  std::string text;
+  std::uint64_t first_index = 0;  // of the epochs that have it
+  std::uint64_t last_index = 0;
+  std::uint64_t epochs = 0;  // how many of them have it
+};
 
 // One source over all epochs. A sum with an unknown term is unknown.
 struct SourceTotal {
@@ -22,12 +32,14 @@ struct SourceTotal {
   std::string label;
   SourceRole role = SourceRole::kReferences;
   SourceState state =
-      SourceState::kUnavailable;       // the most it ever was: active, gated, unavailable
-  std::optional<double> active_ratio;  // mean duty cycle, weighted by epoch length
+      SourceState::kUnavailable;  // the most it ever was: active, gated, unavailable
+  // Mean duty cycle, weighted by epoch length; an unavailable source is off.
+  std::optional<double> active_ratio;
   std::optional<std::uint64_t> observations;
   std::optional<std::uint64_t> lost;
-  std::vector<NamedCount> details;
-  std::string note;  // the latest
+  std::vector<NamedCount> details;  // sums; of a level, as `unclearable_pages`, the largest
+  std::uint64_t epochs = 0;         // that list the source
+  std::vector<SourceNote> notes;    // in order of appearance
 
   std::optional<std::uint64_t> Detail(std::string_view detail) const;
 };
@@ -44,7 +56,7 @@ struct TargetTotal {
 struct TraceTotals {
   std::string trace;
   TraceInfo info;
-  ReadEnd end;
+  StreamEnd end;
   std::uint64_t epochs = 0;
   std::uint64_t first_index = 0;  // of the epochs read; 0 without any
   std::uint64_t lost_epochs = 0;  // gaps between them
@@ -64,7 +76,7 @@ struct WholeTrace {
   TraceTotals totals;
   // Holds all evidence; Score() gives estimated accesses over the whole trace (rate) or counts
   // (sum).
-  Ranker ranker;
+  TotalRanker ranker;
 };
 
 // Whether any source saw an access: what makes a page part of the footprint.

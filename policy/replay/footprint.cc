@@ -9,7 +9,9 @@ namespace tmprof {
 namespace {
 
 bool Observed(const PageColumns& pages, std::size_t i) {
-  return (pages.references[i] | pages.load_samples[i] | pages.store_samples[i]) != 0;
+  const bool accessed =
+      pages.accesses && (pages.accesses->loads[i] | pages.accesses->stores[i]) != 0;
+  return accessed || (pages.references[i] | pages.load_samples[i] | pages.store_samples[i]) != 0;
 }
 
 }  // namespace
@@ -55,17 +57,11 @@ void Footprint::Add(const PageColumns& pages) {
 
 FootprintScan ScanFootprint(EpochStream& trace) {
   FootprintScan scan;
-  EpochProfile epoch;
-  while (true) {
-    Result<bool> more = trace.Next(epoch);
-    if (!more) {
-      scan.damage = std::move(more.error());
-      return scan;
-    }
-    if (!*more) return scan;
+  scan.end = ReadToEnd(trace, [&](const EpochProfile& epoch) {
     scan.footprint.Add(epoch.pages);
     ++scan.epochs;
-  }
+  });
+  return scan;
 }
 
 }  // namespace tmprof

@@ -20,9 +20,9 @@ namespace tmprof {
 class Footprint {
   struct Run {
     TargetId target;
-    std::uint64_t start;  // virtual page numbers, half-open
-    std::uint64_t end;
-    std::uint64_t first_index;
+    std::uint64_t start = 0;  // virtual page numbers, half-open
+    std::uint64_t end = 0;
+    std::uint64_t first_index = 0;
   };
 
  public:
@@ -34,13 +34,15 @@ class Footprint {
   // Answers questions in ascending order of keys, each from where the last one ended.
   class Walk {
    public:
-    explicit Walk(const Footprint& footprint) : runs_(footprint.runs_) {}
+    explicit Walk(const Footprint& footprint)
+        : next_(footprint.runs_.data()), end_(next_ + footprint.runs_.size()) {}
     // The index of the span's first page, or nullopt unless the footprint holds all of the span.
     std::optional<std::uint64_t> IndexOf(PageKey key, std::uint64_t span_pages);
 
    private:
-    const std::vector<Run>& runs_;
-    std::size_t run_ = 0;
+    Run run_{};  // the last one looked at
+    const Run* next_;
+    const Run* end_;
   };
 
  private:
@@ -51,26 +53,21 @@ class Footprint {
 
 inline std::optional<std::uint64_t> Footprint::Walk::IndexOf(PageKey key,
                                                              std::uint64_t span_pages) {
-  while (run_ < runs_.size() &&
-         (runs_[run_].target < key.target ||
-          (runs_[run_].target == key.target && runs_[run_].end <= key.vpn.value()))) {
-    ++run_;
-  }
-  if (run_ == runs_.size()) return std::nullopt;
-  const Run& run = runs_[run_];
   const std::uint64_t start = key.vpn.value();
-  if (run.target != key.target || start < run.start || run.end - start < span_pages) {
-    return std::nullopt;
+  while (run_.target != key.target || run_.end <= start) {
+    if (run_.target > key.target || next_ == end_) return std::nullopt;
+    run_ = *next_++;
   }
-  return run.first_index + (start - run.start);
+  if (start < run_.start || run_.end - start < span_pages) return std::nullopt;
+  return run_.first_index + (start - run_.start);
 }
 
-// What a first pass over a trace finds. `damage`: the stream's error, if it ended in one; the rest
+// What a first pass over a trace finds. `end` tells of damage; the rest
 // then stands for the epochs before it.
 struct FootprintScan {
   Footprint footprint;
   std::uint64_t epochs = 0;
-  std::optional<Error> damage;
+  StreamEnd end;
 };
 FootprintScan ScanFootprint(EpochStream& trace);
 

@@ -3,107 +3,86 @@
 #include "policy/replay/replay.h"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <span>
 #include <utility>
 
 #include "base/check.h"
 #include "policy/replay/footprint.h"
+#include "policy/replay/page_bits.h"
 
 namespace tmprof {
 namespace {
 
-// 4 TiB of footprint: 8 GiB of placements. A damaged trace may claim any size.
+// 4 TiB of footprint: 8 GiB of weights. A damaged trace may claim any size.
 constexpr PageCount kLargestFootprint{std::uint64_t{1} << 30};
 
 // By footprint index.
 using PageIndex = std::uint32_t;
 constexpr PageIndex kOutside = std::numeric_limits<PageIndex>::max();
 
-// One bit per (page, lane), the bits of one page together: 64 placements are kept and judged in one
-// look at a page.
-class Tier1 {
- public:
-  Tier1(PageCount pages, std::size_t lanes)
-      : words_((lanes + 63) / 64), bits_(pages.value() * words_, 0) {}
-
-  std::size_t words() const { return words_; }
-  std::uint64_t Word(std::uint64_t page, std::size_t word) const {
-    return bits_[page * words_ + word];
-  }
-  bool Holds(std::uint64_t page, std::size_t lane) const {
-    return (bits_[page * words_ + lane / 64] >> (lane % 64) & 1) != 0;
-  }
-  void Put(std::uint64_t page, std::size_t lane) {
-    bits_[page * words_ + lane / 64] |= std::uint64_t{1} << (lane % 64);
-  }
-  void Remove(std::uint64_t page, std::size_t lane) {
-    bits_[page * words_ + lane / 64] &= ~(std::uint64_t{1} << (lane % 64));
-  }
-  // Empties the lanes whose bits are set in `mask`, one word per 64 lanes.
-  void Clear(const std::vector<std::uint64_t>& mask) {
-    if (std::ranges::all_of(mask, [](std::uint64_t word) { return word == 0; })) return;
-    for (std::size_t i = 0; i < bits_.size(); i += words_) {
-      for (std::size_t w = 0; w < words_; ++w) bits_[i + w] &= ~mask[w];
-    }
-  }
-
- private:
-  std::size_t words_;
-  std::vector<std::uint64_t> bits_;
-};
-
-// One epoch as the policies see it; kept while it is the past. The keys and spans are the ranker's,
-// which keeps them as long.
+// One epoch as the policies see it; kept while it is the past.
 struct Snapshot {
-  std::span<const PageKey> key;
-  std::span<const std::uint32_t> span_pages;
-  std::vector<PageIndex> first_page;  // kOutside: not of the footprint
-  std::vector<Scores> score;          // per rank source of the replay
-  std::vector<Ranking> ranking;       // likewise, over the columns above
+  std::vector<std::uint32_t> span_pages;  // empty: each is one base page
+  std::vector<PageIndex> first_page;      // kOutside: not of the footprint
+  std::vector<Scores> score;              // per rank source of the replay
+  std::vector<Ranking> ranking;           // likewise, over the columns above
 
-  std::size_t size() const { return key.size(); }
+  std::size_t size() const { return first_page.size(); }
+  PageCount PagesOf(std::size_t row) const {
+    return PageCount(span_pages.empty() ? 1 : span_pages[row]);
+  }
+  // visit(page) for each page of a row of the footprint.
+  template <typename Visit>
+  void ForEachPage(std::size_t row, Visit visit) const {
+    const std::uint64_t first = first_page[row];
+    const std::uint64_t end = first + PagesOf(row).value();
+    for (std::uint64_t page = first; page < end; ++page) visit(page);
+  }
 };
 
-// One result in the making: its placement is one lane of Tier1.
+// One result in the making.
 struct Lane {
   const Policy* policy = nullptr;
   std::size_t rank = 0;  // index into Snapshot::ranking
   PageCount capacity;
-  PageCount used;
+  PageBits tier1;
+  PageCount used;  // of tier1
   PageCount moved;
   double hit = 0;
 };
 
 class LaneResidency final : public Residency {
  public:
-  LaneResidency(const Tier1& tier1, const Snapshot& snapshot, std::size_t lane)
-      : tier1_(tier1), snapshot_(snapshot), lane_(lane) {}
+  LaneResidency(const PageBits& tier1, const Snapshot& snapshot)
+      : tier1_(tier1), snapshot_(snapshot) {}
 
-  bool InTier1(std::size_t row) const override {
-    const std::uint64_t first = snapshot_.first_page[row];
-    for (std::uint64_t page = first; page < first + snapshot_.span_pages[row]; ++page) {
-      if (!tier1_.Holds(page, lane_)) return false;
+  void InTier1(std::span<const std::uint32_t> rows,
+               std::vector<std::uint8_t>& answers) const override {
+    answers.resize(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      bool all = true;
+      snapshot_.ForEachPage(rows[i], [&](std::uint64_t page) { all &= tier1_.Holds(page); });
+      answers[i] = all ? 1 : 0;
     }
-    return true;
   }
 
  private:
-  const Tier1& tier1_;
+  const PageBits& tier1_;
   const Snapshot& snapshot_;
-  std::size_t lane_;
 };
 
 class Replayer {
  public:
   Replayer(const Footprint& footprint, const ReplayOptions& options)
       : footprint_(footprint),
+        counts_only_(options.ranker.model == RankModel::kSum &&
+                     options.ranker.memory == Ranker::Memory::kThisEpoch),
         ranker_(options.ranker),
         sources_(options.ranks),
-        tier1_(footprint.size(),
-               options.policies.size() * options.ranks.size() * options.ratios.size()),
-        appeared_(footprint.size().value(), false) {
+        appeared_(footprint.size()),
+        refilled_(footprint.size()),
+        weight_(footprint.size().value()) {
     judge_ =
         static_cast<std::size_t>(std::ranges::find(sources_, options.judge) - sources_.begin());
     if (judge_ == sources_.size()) sources_.push_back(options.judge);
@@ -111,9 +90,12 @@ class Replayer {
       policies_.push_back(entry->make());
       for (std::size_t rank = 0; rank < options.ranks.size(); ++rank) {
         for (const Ratio ratio : options.ratios) {
+          const PageCount capacity = CapacityAt(ratio, footprint.size());
+          largest_capacity_ = std::max(largest_capacity_, capacity);
           lanes_.push_back({.policy = policies_.back().get(),
                             .rank = rank,
-                            .capacity = CapacityAt(ratio, footprint.size())});
+                            .capacity = capacity,
+                            .tier1 = PageBits(footprint.size())});
         }
       }
     }
@@ -121,9 +103,8 @@ class Replayer {
 
   void Play(const EpochProfile& epoch) {
     std::swap(past_, present_);
-    ranker_.Absorb(epoch);
-    TakeSnapshot();
-    CarryOutPlans();
+    TakeSnapshot(epoch);
+    for (Lane& lane : lanes_) CarryOutPlan(lane);
     PlaceNewPages();
     Judge();
     ++epochs_;
@@ -134,25 +115,44 @@ class Replayer {
   double weight_total() const { return weight_total_; }
 
  private:
-  void TakeSnapshot() {
-    const EvidenceTable& table = ranker_.table();
-    present_.key = table.key;
-    present_.span_pages = table.span_pages;
-    present_.first_page.resize(table.size());
-    Footprint::Walk walk(footprint_);
+  void TakeSnapshot(const EpochProfile& epoch) {
+    present_.score.resize(sources_.size());
+    if (counts_only_) {
+      const PageColumns& pages = epoch.pages;
+      FindPages(pages.span_pages, [&pages](std::size_t row) { return pages.key(row); });
+      for (std::size_t s = 0; s < sources_.size(); ++s) {
+        ScoreByCounts(epoch, sources_[s], present_.score[s]);
+      }
+    } else {
+      ranker_.Absorb(epoch);
+      const EvidenceTable& table = ranker_.table();
+      FindPages(table.span_pages, [&table](std::size_t row) { return table.key[row]; });
+      for (std::size_t s = 0; s < sources_.size(); ++s) {
+        ranker_.Score(sources_[s], present_.score[s]);
+      }
+    }
+    present_.ranking.resize(sources_.size());
+    for (std::size_t s = 0; s < sources_.size(); ++s) {
+      for (const std::size_t row : outside_) present_.score[s][row] = 0;
+      present_.ranking[s].Reset({present_.span_pages, present_.score[s]},
+                                largest_capacity_.value());
+    }
+  }
+
+  template <typename KeyOfRow>
+  void FindPages(const std::vector<std::uint32_t>& span_pages, KeyOfRow key) {
+    present_.first_page.resize(span_pages.size());
     outside_.clear();
-    for (std::size_t row = 0; row < table.size(); ++row) {
-      const auto index = walk.IndexOf(table.key[row], table.span_pages[row]);
+    bool base_pages_only = true;
+    Footprint::Walk walk(footprint_);
+    for (std::size_t row = 0; row < span_pages.size(); ++row) {
+      base_pages_only &= span_pages[row] == 1;
+      const auto index = walk.IndexOf(key(row), span_pages[row]);
       present_.first_page[row] = index ? static_cast<PageIndex>(*index) : kOutside;
       if (!index) outside_.push_back(row);
     }
-    present_.score.resize(sources_.size());
-    present_.ranking.resize(sources_.size());
-    for (std::size_t s = 0; s < sources_.size(); ++s) {
-      ranker_.Score(sources_[s], present_.score[s]);
-      for (const std::size_t row : outside_) present_.score[s][row] = 0;
-      present_.ranking[s].Reset({present_.key, present_.span_pages, present_.score[s]});
-    }
+    present_.span_pages.clear();
+    if (!base_pages_only) present_.span_pages = span_pages;
   }
 
   // What the policy of a lane knows now; nullptr: nothing.
@@ -168,94 +168,82 @@ class Replayer {
     return nullptr;
   }
 
-  void CarryOutPlans() {
-    // Lanes that their plan fills to the last page are emptied in one pass over all pages.
-    std::vector<std::uint64_t> refilled(tier1_.words(), 0);
-    wanted_.resize(lanes_.size());
-    for (std::size_t l = 0; l < lanes_.size(); ++l) {
-      wanted_[l].clear();
-      Lane& lane = lanes_[l];
-      Snapshot* known = KnownTo(lane);
-      if (known == nullptr) continue;
-      lane.policy->Choose(known->ranking[lane.rank], LaneResidency(tier1_, *known, l),
-                          lane.capacity, wanted_[l]);
-      const Incoming incoming = Count(*known, wanted_[l], l);
-      const PageCount staying = incoming.in_tier1;
-      const PageCount wanted = staying + incoming.moved + incoming.placed;
-      TMPROF_CHECK(wanted <= lane.capacity);
-      lane.moved += incoming.moved;
-      if (wanted == lane.capacity) {
-        lane.moved += lane.used - staying;
-        lane.used = wanted;
-        refilled[l / 64] |= std::uint64_t{1} << (l % 64);
-        continue;
-      }
-      const PageCount in_use = lane.used + incoming.moved + incoming.placed;
-      if (in_use > lane.capacity) MakeRoom(l, *known, in_use - lane.capacity);
-      lane.used += incoming.moved + incoming.placed;
-    }
-    tier1_.Clear(refilled);
-    for (std::size_t l = 0; l < lanes_.size(); ++l) {
-      if (wanted_[l].empty()) continue;
-      const Snapshot& known = *KnownTo(lanes_[l]);
-      for (const std::uint32_t row : wanted_[l]) {
-        const std::uint64_t first = known.first_page[row];
-        for (std::uint64_t page = first; page < first + known.span_pages[row]; ++page) {
-          tier1_.Put(page, l);
-        }
-      }
+  void CarryOutPlan(Lane& lane) {
+    Snapshot* known = KnownTo(lane);
+    if (known == nullptr) return;
+    lane.policy->Choose(known->ranking[lane.rank], LaneResidency(lane.tier1, *known), lane.capacity,
+                        wanted_);
+    PageCount wanted;
+    for (const std::uint32_t row : wanted_) wanted += known->PagesOf(row);
+    TMPROF_CHECK(wanted <= lane.capacity);
+    if (wanted == lane.capacity) {
+      Refill(lane, *known);
+    } else {
+      MoveIn(lane, *known);
     }
   }
 
-  // Where the pages of wanted spans are before the plan is carried out.
-  struct Incoming {
-    PageCount in_tier1;
-    PageCount moved;   // in another tier
-    PageCount placed;  // nowhere: they appear in this epoch
-  };
-  Incoming Count(const Snapshot& known, const std::vector<std::uint32_t>& wanted,
-                 std::size_t lane) const {
-    Incoming incoming;
-    for (const std::uint32_t row : wanted) {
-      const std::uint64_t first = known.first_page[row];
-      for (std::uint64_t page = first; page < first + known.span_pages[row]; ++page) {
-        PageCount& count = tier1_.Holds(page, lane) ? incoming.in_tier1
-                           : appeared_[page]        ? incoming.moved
-                                                    : incoming.placed;
-        count += PageCount(1);
-      }
+  // A plan that takes every page of tier 1 leaves nothing there that it does not want.
+  void Refill(Lane& lane, const Snapshot& known) {
+    refilled_.Clear();
+    PageCount staying;
+    for (const std::uint32_t row : wanted_) {
+      known.ForEachPage(row, [&](std::uint64_t page) {
+        refilled_.Put(page);
+        if (lane.tier1.Holds(page)) {
+          staying += PageCount(1);
+        } else if (appeared_.Holds(page)) {
+          lane.moved += PageCount(1);
+        }
+      });
     }
-    return incoming;
+    std::swap(lane.tier1, refilled_);
+    lane.moved += lane.used - staying;
+    lane.used = lane.capacity;
+  }
+
+  void MoveIn(Lane& lane, Snapshot& known) {
+    PageCount incoming;
+    for (const std::uint32_t row : wanted_) {
+      known.ForEachPage(row, [&](std::uint64_t page) {
+        if (lane.tier1.Holds(page)) return;
+        incoming += PageCount(1);
+        if (appeared_.Holds(page)) lane.moved += PageCount(1);  // else it appears in this epoch
+      });
+    }
+    const PageCount in_use = lane.used + incoming;
+    if (in_use > lane.capacity) MakeRoom(lane, known, in_use - lane.capacity);
+    for (const std::uint32_t row : wanted_) {
+      known.ForEachPage(row, [&](std::uint64_t page) { lane.tier1.Put(page); });
+    }
+    lane.used += incoming;
   }
 
   // Evicts unwanted pages, worst first: those that the lane knows nothing of, one by one from the
   // highest index down; then spans, whole, in the opposite order of the ranking.
-  void MakeRoom(std::size_t l, Snapshot& known, PageCount needed) {
-    Lane& lane = lanes_[l];
+  void MakeRoom(Lane& lane, Snapshot& known, PageCount needed) {
     PageCount evicted;
     const auto evict = [&](std::uint64_t page) {
-      if (!tier1_.Holds(page, l)) return;
-      tier1_.Remove(page, l);
+      if (!lane.tier1.Holds(page)) return;
+      lane.tier1.Remove(page);
       evicted += PageCount(1);
     };
 
-    std::vector<bool> is_known(appeared_.size(), false);
+    PageBits is_known(footprint_.size());
     for (std::size_t row = 0; row < known.size(); ++row) {
       if (known.first_page[row] == kOutside) continue;
-      for (std::uint64_t i = 0; i < known.span_pages[row]; ++i) {
-        is_known[known.first_page[row] + i] = true;
-      }
+      known.ForEachPage(row, [&](std::uint64_t page) { is_known.Put(page); });
     }
-    for (std::uint64_t page = is_known.size(); page-- > 0 && evicted < needed;) {
-      if (!is_known[page]) evict(page);
+    for (std::uint64_t page = footprint_.size().value(); page-- > 0 && evicted < needed;) {
+      if (!is_known.Holds(page)) evict(page);
     }
 
     std::vector<bool> is_settled(known.size(), false);  // wanted, or its turn has come
-    for (const std::uint32_t row : wanted_[l]) is_settled[row] = true;
+    for (const std::uint32_t row : wanted_) is_settled[row] = true;
     const auto evict_row = [&](std::size_t row) {
       if (is_settled[row] || known.first_page[row] == kOutside) return;
       is_settled[row] = true;
-      for (std::uint64_t i = 0; i < known.span_pages[row]; ++i) evict(known.first_page[row] + i);
+      known.ForEachPage(row, evict);
     };
     Ranking& ranking = known.ranking[lane.rank];
     for (std::size_t row = known.size(); row-- > 0 && evicted < needed;) {
@@ -270,62 +258,69 @@ class Replayer {
   }
 
   void PlaceNewPages() {
+    if (appeared_pages_ == footprint_.size()) return;
     for (std::size_t row = 0; row < present_.size(); ++row) {
-      const std::uint64_t first = present_.first_page[row];
-      if (first == kOutside) continue;
-      const std::uint64_t end = first + present_.span_pages[row];
+      if (present_.first_page[row] == kOutside) continue;
       new_pages_.clear();
-      for (std::uint64_t page = first; page < end; ++page) {
-        if (!appeared_[page]) new_pages_.push_back(page);
-      }
+      present_.ForEachPage(row, [this](std::uint64_t page) {
+        if (!appeared_.Holds(page)) new_pages_.push_back(page);
+      });
       if (new_pages_.empty()) continue;
-      for (std::size_t l = 0; l < lanes_.size(); ++l) PlaceTogether(l);
-      for (const std::uint64_t page : new_pages_) appeared_[page] = true;
+      for (Lane& lane : lanes_) PlaceTogether(lane);
+      for (const std::uint64_t page : new_pages_) appeared_.Put(page);
+      appeared_pages_ += PageCount(new_pages_.size());
     }
   }
 
   // Puts the new pages of one span in tier 1, all or none.
-  void PlaceTogether(std::size_t l) {
-    Lane& lane = lanes_[l];
+  void PlaceTogether(Lane& lane) {
     if (lane.used == lane.capacity) return;
     PageCount missing;
     for (const std::uint64_t page : new_pages_) {
-      if (!tier1_.Holds(page, l)) missing += PageCount(1);
+      if (!lane.tier1.Holds(page)) missing += PageCount(1);
     }
     if (missing > lane.capacity - lane.used) return;
-    for (const std::uint64_t page : new_pages_) tier1_.Put(page, l);
+    for (const std::uint64_t page : new_pages_) lane.tier1.Put(page);
     lane.used += missing;
   }
 
   void Judge() {
     const Scores& score = present_.score[judge_];
+    double total = 0;
+    double* next = weight_.data();  // rows ascend, so that each weight is written once
     for (std::size_t row = 0; row < present_.size(); ++row) {
-      if (!(score[row] > 0)) continue;
-      weight_total_ += score[row];
-      const std::uint64_t first = present_.first_page[row];
-      const std::uint64_t pages = present_.span_pages[row];
-      const double weight = score[row] / static_cast<double>(pages);
-      for (std::uint64_t page = first; page < first + pages; ++page) {
-        for (std::size_t word = 0; word < tier1_.words(); ++word) {
-          for (std::uint64_t bits = tier1_.Word(page, word); bits != 0; bits &= bits - 1) {
-            lanes_[word * 64 + static_cast<std::size_t>(std::countr_zero(bits))].hit += weight;
-          }
-        }
-      }
+      if (present_.first_page[row] == kOutside) continue;
+      double* const first = weight_.data() + present_.first_page[row];
+      std::fill(next, first, 0.0);
+      const std::uint64_t pages = present_.PagesOf(row).value();
+      next = std::fill_n(first, pages, score[row] / static_cast<double>(pages));
+      total += score[row];
+    }
+    std::fill(next, weight_.data() + weight_.size(), 0.0);
+    weight_total_ += total;
+    for (Lane& lane : lanes_) {
+      double hit = 0;
+      lane.tier1.ForEach([&](std::uint64_t page) { hit += weight_[page]; });
+      lane.hit += hit;
     }
   }
 
   const Footprint& footprint_;
+  bool counts_only_;  // a profile's scores are its own counts: no evidence is kept
   Ranker ranker_;
   std::vector<RankSource> sources_;  // the ranks, and the judge if it is none of them
   std::size_t judge_ = 0;            // index into sources_
   std::vector<std::unique_ptr<const Policy>> policies_;
   std::vector<Lane> lanes_;
-  Tier1 tier1_;
-  std::vector<bool> appeared_;  // by footprint index
+  PageCount largest_capacity_;
+  PageBits appeared_;
+  PageCount appeared_pages_;
   Snapshot past_;
   Snapshot present_;
-  std::vector<std::vector<std::uint32_t>> wanted_;  // per lane
+  // Reused from call to call.
+  std::vector<std::uint32_t> wanted_;
+  PageBits refilled_;
+  std::vector<double> weight_;        // by footprint index
   std::vector<std::size_t> outside_;  // rows of the present that are not of the footprint
   std::vector<std::uint64_t> new_pages_;
   std::uint64_t epochs_ = 0;
@@ -347,8 +342,8 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& options
     if (!trace) return Fail(std::move(trace.error()));
     FootprintScan scan = ScanFootprint(**trace);
     if (scan.epochs == 0) {
-      return Fail(scan.damage ? std::move(*scan.damage)
-                              : NothingToReplay("it holds no complete epoch"));
+      return Fail(scan.end.damage ? std::move(*scan.end.damage)
+                                  : NothingToReplay("it holds no complete epoch"));
     }
     if (scan.footprint.size() == PageCount(0)) {
       return Fail(NothingToReplay("no page was seen accessed in any of its " +
@@ -366,16 +361,7 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& options
   auto trace = open();
   if (!trace) return Fail(std::move(trace.error()));
   Replayer replayer(footprint, options);
-  EpochProfile epoch;
-  while (true) {
-    Result<bool> more = (*trace)->Next(epoch);
-    if (!more) {
-      outcome.damage = std::move(more.error());
-      break;
-    }
-    if (!*more) break;
-    replayer.Play(epoch);
-  }
+  outcome.end = ReadToEnd(**trace, [&](const EpochProfile& epoch) { replayer.Play(epoch); });
 
   auto lane = replayer.lanes().begin();
   const double total = replayer.weight_total();

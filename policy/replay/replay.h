@@ -45,8 +45,7 @@ struct ReplayResult {
 
 struct ReplayOutcome {
   std::vector<ReplayResult> results;
-  // The trace could be read up to here only; the results stand for the epochs before.
-  std::optional<Error> damage;
+  StreamEnd end;  // of the trace; the results stand for the epochs before
 };
 
 // Opens the trace at its beginning; called twice.
@@ -55,8 +54,8 @@ using OpenTrace = std::function<Result<std::unique_ptr<EpochStream>>()>;
 // Reads the trace twice, whatever the number of results: once for the footprint, which decides the
 // capacities before the first epoch can be placed, and once to replay all of them side by side.
 // Keeping the profiles of the first pass instead would cost memory in proportion to the trace.
-// Memory: the footprint's runs, 8 bytes per footprint page for each 64 results, and a few columns
-// of one epoch.
+// Memory: the footprint's runs, per footprint page 8 bytes and one bit for each result, and a few
+// columns of two epochs.
 //
 // An epoch is played in this order: each policy's plan is carried out; pages that appear for the
 // first time (in ascending order of keys) are put in tier 1 while there is room; the judge weighs

@@ -40,6 +40,23 @@ TEST(ParseDuration, RefusesANumberTooLargeForAnyType) {
   EXPECT_FALSE(ParseDuration(std::string(400, '9') + "s").has_value());
 }
 
+TEST(ParseBytes, ReadsWholeNumbersOfBinaryUnits) {
+  EXPECT_EQ(ParseBytes("0B").value(), 0u);
+  EXPECT_EQ(ParseBytes("12B").value(), 12u);
+  EXPECT_EQ(ParseBytes("3KiB").value(), 3072u);
+  EXPECT_EQ(ParseBytes("8MiB").value(), 8388608u);
+  EXPECT_EQ(ParseBytes("2GiB").value(), 2147483648u);
+  EXPECT_EQ(ParseBytes("1TiB").value(), 1099511627776u);
+}
+TEST(ParseBytes, RefusesWhatIsNoSize) {
+  for (const std::string_view text :
+       {"", "B", "8", "8 MiB", "8MB", "-1B", "1.5MiB", "16777216TiB", "99999999999999999999B"}) {
+    const auto result = ParseBytes(text);
+    ASSERT_FALSE(result.has_value()) << text;
+    EXPECT_EQ(result.error().kind, ErrorKind::kBadInput);
+  }
+}
+
 TEST(ParseShare, ReadsPercentAndPlainShares) {
   EXPECT_DOUBLE_EQ(ParseShare("1%").value(), 0.01);
   EXPECT_DOUBLE_EQ(ParseShare("0.5%").value(), 0.005);

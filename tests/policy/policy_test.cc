@@ -30,13 +30,17 @@ struct Question {
     score.push_back(of_score);
     in_tier1.push_back(in);
   }
-  ScoredSpans spans() const { return {key, span_pages, score}; }
+  ScoredSpans spans() const { return {span_pages, score}; }
 };
 
 class Where final : public Residency {
  public:
   explicit Where(const std::vector<bool>& in_tier1) : in_tier1_(in_tier1) {}
-  bool InTier1(std::size_t row) const override { return in_tier1_[row]; }
+  void InTier1(std::span<const std::uint32_t> rows,
+               std::vector<std::uint8_t>& answers) const override {
+    answers.clear();
+    for (const std::uint32_t row : rows) answers.push_back(in_tier1_[row]);
+  }
 
  private:
   const std::vector<bool>& in_tier1_;
@@ -45,7 +49,7 @@ class Where final : public Residency {
 Plan Ask(const Policy& policy, const Question& question, std::uint64_t capacity) {
   Ranking ranking;
   ranking.Reset(question.spans());
-  return MakePlan(policy, ranking, Where(question.in_tier1), PageCount(capacity));
+  return MakePlan(policy, question.key, ranking, Where(question.in_tier1), PageCount(capacity));
 }
 
 std::vector<std::uint64_t> Vpns(const Plan& plan) {
@@ -123,10 +127,11 @@ TEST_P(PolicyContract, GivesTheSameAnswerToTheSameQuestion) {
   Ranking ranking;
   ranking.Reset(question.spans());
   const Where where(question.in_tier1);
-  const Plan small = MakePlan(*policy_, ranking, where, PageCount(20));
-  MakePlan(*policy_, ranking, where, PageCount(200));
-  EXPECT_EQ(MakePlan(*policy_, ranking, where, PageCount(20)).wanted, small.wanted);
-  EXPECT_EQ(MakePlan(*GetParam().make(), ranking, where, PageCount(20)).wanted, small.wanted);
+  const Plan small = MakePlan(*policy_, question.key, ranking, where, PageCount(20));
+  MakePlan(*policy_, question.key, ranking, where, PageCount(200));
+  EXPECT_EQ(MakePlan(*policy_, question.key, ranking, where, PageCount(20)).wanted, small.wanted);
+  EXPECT_EQ(MakePlan(*GetParam().make(), question.key, ranking, where, PageCount(20)).wanted,
+            small.wanted);
 }
 
 TEST_P(PolicyContract, NeverWantsASpanLargerThanTheCapacity) {
@@ -195,13 +200,31 @@ TEST(Ranking, OrdersAnyScoresLikeASort) {
       return question.score[row] / question.span_pages[row];
     });
     Ranking ranking;
-    ranking.Reset(question.spans());
-    ASSERT_EQ(ranking.size(), expected.size());
-    for (std::size_t place = 0; place < expected.size(); ++place) {
-      ASSERT_EQ(ranking.Row(place), expected[place]) << "seed " << seed << " place " << place;
+    for (const std::size_t likely_places : {0u, 10u, 100'000u}) {
+      ranking.Reset(question.spans(), likely_places);
+      ASSERT_EQ(ranking.size(), expected.size());
+      for (std::size_t place = 0; place < expected.size(); ++place) {
+        ASSERT_EQ(ranking.Row(place), expected[place]) << "seed " << seed << " place " << place;
+      }
+      EXPECT_EQ(ranking.Row(expected.size()), Ranking::kNone);
     }
-    EXPECT_EQ(ranking.Row(expected.size()), Ranking::kNone);
   }
+}
+
+TEST(Ranking, TellsWhichRowsTie) {
+  Question question;
+  question.Add(1, 2);
+  question.Add(2, 8, 4);  // 2 a page
+  question.Add(8, 5);
+  question.Add(9, 0);
+  question.Add(10, 2);
+  question.Add(11, 2.000001);
+  Ranking ranking;
+  ranking.Reset(question.spans());
+  EXPECT_THAT(ranking.Tie(0), ElementsAre(2));
+  EXPECT_THAT(ranking.Tie(1), ElementsAre(5));
+  EXPECT_THAT(ranking.Tie(2), ElementsAre(0, 1, 4));
+  EXPECT_THAT(ranking.Tie(3), ElementsAre());
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "policy/replay/footprint.h"
+#include "tests/base/hand_made.h"
 #include "tests/policy/naive_replay.h"
 
 namespace tmprof {
@@ -18,26 +19,12 @@ namespace {
 
 using std::chrono::seconds;
 
-struct Row {
-  std::uint64_t vpn;
-  std::uint32_t references = 0;
-  std::uint32_t samples = 0;
-  std::uint64_t span = 1;
-  std::uint32_t target = 0;
-};
+using Row = Counted;
 
 EpochProfile Epoch(std::uint64_t index, const std::vector<Row>& rows) {
-  EpochProfile epoch;
+  EpochProfile epoch =
+      EpochOf(MonotonicTime(seconds(index)), MonotonicTime(seconds(index + 1)), rows);
   epoch.index = index;
-  epoch.start = MonotonicTime(seconds(index));
-  epoch.end = MonotonicTime(seconds(index + 1));
-  for (const Row& row : rows) {
-    Append(epoch.pages, {.key = {TargetId(row.target), Vpn(row.vpn)},
-                         .span = PageCount(row.span),
-                         .looks = 1000,
-                         .references = row.references,
-                         .load_samples = row.samples});
-  }
   return epoch;
 }
 
@@ -52,20 +39,6 @@ OpenTrace Opener(std::vector<EpochProfile> epochs) {
     return std::make_unique<VectorEpochStream>(epochs);
   };
 }
-
-// Gives some epochs, then an error for ever.
-class DamagedStream final : public EpochStream {
- public:
-  explicit DamagedStream(std::vector<EpochProfile> epochs) : good_(std::move(epochs)) {}
-  Result<bool> Next(EpochProfile& epoch) override {
-    const Result<bool> more = good_.Next(epoch);
-    if (more && *more) return true;
-    return Fail(BadInput("read trace", "x", "damaged"));
-  }
-
- private:
-  VectorEpochStream good_;
-};
 
 const PolicyEntry* Named(std::string_view name) { return *FindPolicy(name); }
 
@@ -133,7 +106,7 @@ TEST(Replay, GivesOneResultPerPolicyRankAndRatioInThatNesting) {
              Sum(AllPolicies(), {{1, 2}, {1, 4}}, {RankSource::kReferences, RankSource::kSamples}));
   ASSERT_TRUE(outcome.has_value());
   ASSERT_EQ(outcome->results.size(), 12u);
-  EXPECT_FALSE(outcome->damage);
+  EXPECT_FALSE(outcome->end.damage);
   EXPECT_EQ(outcome->results[0].policy, "first_touch");
   EXPECT_EQ(outcome->results[1].ratio, (Ratio{1, 4}));
   EXPECT_EQ(outcome->results[2].rank, RankSource::kSamples);
@@ -225,12 +198,12 @@ TEST(Replay, AHalfLifeLetsHistoryRememberOlderEpochs) {
 
 TEST(Replay, DamageKeepsTheEpochsBeforeIt) {
   const OpenTrace open = []() -> Result<std::unique_ptr<EpochStream>> {
-    return std::make_unique<DamagedStream>(Epochs({{{1, 1}, {2, 2}}}));
+    return std::make_unique<FaultyStream>(Epochs({{{1, 1}, {2, 2}}}));
   };
   const auto outcome = Replay(open, Sum({Named("oracle")}, {{1, 2}}));
   ASSERT_TRUE(outcome.has_value());
-  ASSERT_TRUE(outcome->damage.has_value());
-  EXPECT_EQ(outcome->damage->reason, "damaged");
+  ASSERT_TRUE(outcome->end.damage.has_value());
+  EXPECT_EQ(outcome->end.damage->reason, "damaged");
   EXPECT_EQ(outcome->results[0].epochs, 1u);
   EXPECT_EQ(outcome->results[0].weight_hit, 2);
 }
@@ -241,7 +214,7 @@ TEST(Replay, ATraceWithoutAnyEpochIsRefused) {
   EXPECT_EQ(empty.error().ExitStatus(), 2);
   EXPECT_THAT(empty.error().Message(), testing::HasSubstr("no complete epoch"));
   const OpenTrace damaged = []() -> Result<std::unique_ptr<EpochStream>> {
-    return std::make_unique<DamagedStream>(std::vector<EpochProfile>());
+    return std::make_unique<FaultyStream>(std::vector<EpochProfile>());
   };
   EXPECT_EQ(Replay(damaged, Sum({Named("oracle")}, {{1, 2}})).error().reason, "damaged");
 }

@@ -183,6 +183,7 @@ ReadBack ReadTrace(const std::filesystem::path& path) {
     back.epochs.push_back(epoch);
   }
   back.finished = reader->finished();
+  back.end = reader->End();
   return back;
 }
 

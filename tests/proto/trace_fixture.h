@@ -50,6 +50,7 @@ struct ReadBack {
   TraceInfo info;
   std::vector<EpochProfile> epochs;
   bool finished = false;
+  StreamEnd end;
   std::string error;  // empty: none
 };
 ReadBack ReadTrace(const std::filesystem::path& path);

@@ -48,20 +48,46 @@ TEST_F(TraceRoundTrip, UnknownStaysApartFromZero) {
   EXPECT_EQ(back.epochs, epochs);
 }
 
+TEST_F(TraceRoundTrip, ExactAccessesComeBackBesideSamplesOrAlone) {
+  std::vector<EpochProfile> epochs(4);
+  for (std::size_t i = 0; i < epochs.size(); ++i) {
+    epochs[i].index = i;
+    epochs[i].targets.resize(1);
+    Append(epochs[i].pages, {.key = {TargetId(0), Vpn(7)}, .load_samples = 9});
+  }
+  const std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  const PageRecord both{
+      .key = {TargetId(0), Vpn(8)},
+      .accesses = AccessCounts{.loads = most, .stores = 1, .llc_misses = 0, .dtlb_misses = most}};
+  PageRecord llc_alone = both;
+  llc_alone.accesses->dtlb_misses.reset();
+  PageRecord none = both;
+  none.accesses = AccessCounts{.loads = 4};
+  Append(epochs[0].pages, both);
+  Append(epochs[1].pages, llc_alone);
+  Append(epochs[2].pages, none);
+  WriteTrace(path(), SmallInfo(), epochs);
+  const ReadBack back = ReadTrace(path());
+  EXPECT_EQ(back.error, "");
+  EXPECT_EQ(back.epochs, epochs);
+}
+
 TEST_F(TraceRoundTrip, TraceWithoutEpochsIsComplete) {
   WriteTrace(path(), SmallInfo(), {});
   const ReadBack back = ReadTrace(path());
   EXPECT_EQ(back.error, "");
   EXPECT_TRUE(back.epochs.empty());
   EXPECT_TRUE(back.finished);
+  EXPECT_EQ(back.end.finished, true);
+  EXPECT_EQ(back.end.byte_offset, std::nullopt);
 }
 
 TEST_F(TraceRoundTrip, TimesAndIndexesAtTheirLimitsComeBack) {
   using std::chrono::nanoseconds;
   EpochProfile epoch;
   epoch.index = 0xffff'ffff'ffff'ffff;
-  epoch.start = MonotonicTime(nanoseconds::min() / 2);
-  epoch.end = MonotonicTime(nanoseconds::max() / 2);
+  epoch.start = MonotonicTime();
+  epoch.end = MonotonicTime(nanoseconds::max());
   epoch.profiler_cpu_time = nanoseconds::max();
   TraceInfo info;
   info.wall_start = std::chrono::system_clock::time_point(nanoseconds(-1));
@@ -273,6 +299,8 @@ TEST_F(TraceRoundTrip, DestroyedWriterLeavesTraceThatSaysItEndsEarly) {
   EXPECT_EQ(back.error, "");
   EXPECT_EQ(back.epochs.size(), 1u);
   EXPECT_FALSE(back.finished);
+  EXPECT_EQ(back.end.finished, false);
+  EXPECT_EQ(back.end.byte_offset, std::filesystem::file_size(path()));
 }
 
 TEST_F(TraceRoundTrip, TraceIsReadableThroughPipe) {

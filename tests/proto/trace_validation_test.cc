@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "proto/frame.h"
 #include "tests/proto/trace_fixture.h"
 
 namespace tmprof {
@@ -250,6 +251,20 @@ TEST_F(TraceValidation, EpochsWithoutPagesOrEndOfTimeAreRefused) {
   EXPECT_EQ(Complaint(epoch.Message()), "the epoch ends past the end of time");
   epoch.extra = Number(3, ~0ull);
   EXPECT_EQ(Complaint(epoch.Message()), "the epoch ends past the end of time");
+}
+
+// No clock since boot shows a negative time, and the length of an epoch has to fit 63 bits.
+TEST_F(TraceValidation, TimesBeforeBootAreRefused) {
+  constexpr std::uint64_t kEarliest = 1ull << 63;  // as int64
+  EpochByHand epoch;
+  epoch.extra = Number(2, kEarliest) + Number(3, ~0ull);
+  EXPECT_EQ(Complaint(epoch.Message()), "the epoch starts before the machine did");
+  epoch.extra = Number(2, ~0ull) + Number(3, 1);
+  EXPECT_EQ(Complaint(epoch.Message()), "the epoch starts before the machine did");
+
+  WriteFile(path(), EncodePreamble(kTraceVersion) + FrameOf(1, Number(6, kEarliest)));
+  EXPECT_THAT(ReadTrace(path()).error,
+              HasSubstr("frame at byte offset 16: the trace starts before the machine did"));
 }
 
 TEST_F(TraceValidation, BytesThatAreNoMessageAreRefused) {

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -24,30 +23,9 @@ using std::chrono::seconds;
 
 // A sixteenth of 512 MiB at the rates per page of rate_model_test.cc.
 constexpr std::size_t kPages = 16384;
-constexpr std::size_t kBlocks = kPages / 512;
 constexpr double kAccessRate = 27e6 / 8;
 constexpr double kSampleRate = 1000.0 / 8;
 constexpr int kEpochs = 32;
-
-EpochProfile ToEpoch(const simulation::Observation& seen, int index) {
-  EpochProfile epoch;
-  epoch.start = MonotonicTime(seconds(index));
-  epoch.end = MonotonicTime(seconds(index + 1));
-  for (std::size_t page = 0; page < kPages; ++page) {
-    if (!seen.Seen(page)) continue;
-    const RateEvidence& evidence = seen.evidence[page];
-    const auto at_risk = std::chrono::duration_cast<std::chrono::nanoseconds>(
-        std::chrono::duration<double>(evidence.seconds_at_risk));
-    const bool looked_at = evidence.seconds_at_risk > 0;
-    Append(epoch.pages, {.key = {TargetId(0), Vpn(page)},
-                         .looks = looked_at ? 100u : 0u,
-                         .references = static_cast<std::uint32_t>(seen.references[page]),
-                         .first_accesses = static_cast<std::uint32_t>(evidence.first_accesses),
-                         .time_at_risk = LogDuration::FromNanoseconds(at_risk),
-                         .load_samples = static_cast<std::uint32_t>(evidence.samples)});
-  }
-  return epoch;
-}
 
 // Part of the accesses of `rates` that go to the 1/16 ranked best.
 double HitRate(const Ranker& ranker, const Rates& rates) {
@@ -63,15 +41,14 @@ double HitRate(const Ranker& ranker, const Rates& rates) {
 
 struct Program {
   std::string name;
-  int blocks_per_epoch;  // of the ladder
-  int shift_epochs;      // the hot set moves so often; 0: never
+  std::size_t blocks_per_epoch;  // of the ladder
+  int shift_epochs;              // the hot set moves so often; 0: never
 };
 
 // Mean hit rate after the first rotation could have ended.
 double MeanHitRate(const Program& program, const Ranker::Options& options) {
   const Rates first = simulation::Hotset(kPages, kAccessRate);
-  std::mt19937_64 random(5);
-  std::vector<std::size_t> rotation;
+  simulation::Rotation rotation(kPages);
   Ranker ranker(options);
   double sum = 0;
   int counted = 0;
@@ -83,21 +60,11 @@ double MeanHitRate(const Program& program, const Ranker::Options& options) {
       sum += HitRate(ranker, rates);
       ++counted;
     }
-    std::vector<std::size_t> blocks;
-    while (std::ssize(blocks) < program.blocks_per_epoch) {
-      if (rotation.empty()) {
-        rotation.resize(kBlocks);
-        std::iota(rotation.begin(), rotation.end(), std::size_t{0});
-        for (std::size_t i = kBlocks; i > 1; --i) {
-          std::swap(rotation[i - 1], rotation[random() % i]);
-        }
-      }
-      blocks.push_back(rotation.back());
-      rotation.pop_back();
-    }
-    const simulation::Scenario scenario{
-        .blocks = blocks, .samples_per_second = kSampleRate, .seconds = 1};
-    ranker.Absorb(ToEpoch(simulation::Observe(rates, scenario, 100 + static_cast<unsigned>(e)), e));
+    const simulation::Scenario scenario{.blocks = rotation.Next(program.blocks_per_epoch),
+                                        .samples_per_second = kSampleRate,
+                                        .seconds = 1};
+    const auto seen = simulation::Observe(rates, scenario, 100 + static_cast<unsigned>(e));
+    ranker.Absorb(simulation::ToEpoch(seen, e));
   }
   return sum / counted;
 }

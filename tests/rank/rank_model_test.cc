@@ -7,8 +7,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <limits>
 #include <vector>
+
+#include "rank/source_view.h"
+#include "tests/rank/profiles.h"
 
 namespace tmprof {
 namespace {
@@ -17,37 +20,6 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 using testing::ElementsAre;
-
-// Epoch `index` is the second [index, index + 1).
-EpochProfile Epoch(std::uint64_t index, const std::vector<PageRecord>& records) {
-  EpochProfile epoch;
-  epoch.index = index;
-  epoch.start = MonotonicTime(seconds(index));
-  epoch.end = MonotonicTime(seconds(index + 1));
-  for (const PageRecord& record : records) Append(epoch.pages, record);
-  return epoch;
-}
-
-PageKey Key(std::uint32_t target, std::uint64_t vpn) { return {TargetId(target), Vpn(vpn)}; }
-
-PageRecord Counts(std::uint64_t vpn, std::uint32_t references, std::uint32_t samples,
-                  std::uint64_t span = 1) {
-  return {.key = Key(0, vpn),
-          .span = PageCount(span),
-          .looks = 100,
-          .references = references,
-          .load_samples = samples};
-}
-
-PageRecord Visited(std::uint64_t vpn, std::uint32_t first_accesses, nanoseconds at_risk,
-                   std::uint32_t samples = 0) {
-  return {.key = Key(0, vpn),
-          .looks = 100,
-          .references = first_accesses,
-          .first_accesses = first_accesses,
-          .time_at_risk = LogDuration::FromNanoseconds(at_risk),
-          .load_samples = samples};
-}
 
 Ranker::Options Sum(Ranker::Memory memory = Ranker::Memory::kThisEpoch) {
   return {.model = RankModel::kSum, .memory = memory, .half_life = seconds(1)};
@@ -60,15 +32,15 @@ TEST(RankNames, RoundTripAndRefuseOthersByNamingTheChoices) {
   for (const RankModel model : {RankModel::kSum, RankModel::kRate}) {
     EXPECT_EQ(ParseRankModel(Name(model)), model);
   }
-  for (const RankSource source :
-       {RankSource::kReferences, RankSource::kSamples, RankSource::kCombined, RankSource::kTruth}) {
+  for (const RankSource source : {RankSource::kReferences, RankSource::kSamples,
+                                  RankSource::kCombined, RankSource::kTruth, RankSource::kMisses}) {
     EXPECT_EQ(ParseRankSource(Name(source)), source);
   }
   const auto refused = ParseRankSource("sample");
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().ExitStatus(), 2);
   EXPECT_THAT(refused.error().Message(),
-              testing::HasSubstr("references, samples, combined, truth"));
+              testing::HasSubstr("references, samples, combined, truth, misses"));
 }
 
 TEST(Sum, AddsReferencesAndSamples) {
@@ -109,108 +81,61 @@ TEST(Memory, WithAHalfLifeDropsWhatIsLongGone) {
   EXPECT_EQ(ranker.table().size(), 0u);
 }
 
-TEST(Memory, OfEverythingSumsAndForgetStartsAgain) {
-  Ranker ranker(Sum(Ranker::Memory::kEverything));
-  ranker.Absorb(Epoch(0, {Counts(1, 3, 0)}));
-  ranker.Absorb(Epoch(9, {Counts(1, 4, 1)}));
-  EXPECT_THAT(ranker.Score(RankSource::kCombined), ElementsAre(8));
-  ranker.Forget();
-  EXPECT_EQ(ranker.table().size(), 0u);
-  ranker.Absorb(Epoch(10, {Counts(1, 1, 0)}));
-  EXPECT_THAT(ranker.Score(RankSource::kCombined), ElementsAre(1));
-}
-
-// A span of 8 pages with 16 references splits: pages 2 and 5 come back as records of their own.
-// They take 2 references each, and what lies between and around stays as spans of 2, 2 and 2 pages.
-TEST(Spans, ThatSplitHandTheirEvidenceToTheirPages) {
-  Ranker ranker(Sum(Ranker::Memory::kEverything));
-  ranker.Absorb(Epoch(0, {Counts(16, 16, 0, 8)}));
-  ranker.Absorb(Epoch(1, {Counts(18, 1, 0), Counts(21, 0, 0)}));
-  EXPECT_THAT(ranker.table().key,
-              ElementsAre(Key(0, 16), Key(0, 18), Key(0, 19), Key(0, 21), Key(0, 22)));
-  EXPECT_THAT(ranker.table().span_pages, ElementsAre(2, 1, 2, 1, 2));
-  EXPECT_THAT(ranker.Score(RankSource::kReferences), ElementsAre(4, 2 + 1, 4, 2, 4));
-}
-
-// Pages 15, 16, 18 and 23 become a span [16, 24): it takes those inside, and 15 stays alone.
-TEST(Spans, ThatCollapseTakeTheEvidenceOfTheirPages) {
-  Ranker ranker(Sum(Ranker::Memory::kEverything));
-  ranker.Absorb(Epoch(0, {Counts(15, 1, 0), Counts(16, 2, 0), Counts(18, 3, 0), Counts(23, 4, 0),
-                          Counts(24, 5, 0)}));
-  ranker.Absorb(Epoch(1, {Counts(16, 1, 0, 8)}));
-  EXPECT_THAT(ranker.table().key, ElementsAre(Key(0, 15), Key(0, 16), Key(0, 24)));
-  EXPECT_THAT(ranker.Score(RankSource::kReferences), ElementsAre(1, 1 + 2 + 3 + 4, 5));
-}
-
-// A span [0, 8) with 8 references met by one of [4, 12): half of it moves over.
-TEST(Spans, ThatOverlapInPartShareByPages) {
-  Ranker ranker(Sum(Ranker::Memory::kEverything));
-  ranker.Absorb(Epoch(0, {Counts(0, 8, 0, 8)}));
-  ranker.Absorb(Epoch(1, {Counts(4, 1, 0, 8)}));
-  EXPECT_THAT(ranker.table().span_pages, ElementsAre(4, 8));
-  EXPECT_THAT(ranker.Score(RankSource::kReferences), ElementsAre(4, 4 + 1));
-}
-
-TEST(Spans, OfDifferentTargetsNeverMix) {
-  Ranker ranker(Sum(Ranker::Memory::kEverything));
-  PageRecord other = Counts(0, 5, 0, 8);
-  other.key.target = TargetId(1);
-  ranker.Absorb(Epoch(0, {Counts(0, 8, 0, 8), other}));
-  other.key.vpn = Vpn(4);
-  ranker.Absorb(Epoch(1, {other}));
-  EXPECT_THAT(ranker.table().key, ElementsAre(Key(0, 0), Key(1, 0), Key(1, 4)));
-  EXPECT_THAT(ranker.Score(RankSource::kReferences), ElementsAre(8, 2.5, 5 + 2.5));
-}
-
-// Splitting and joining must lose nothing, whatever the bounds.
-TEST(Spans, KeepTheTotalEvidenceThroughAnySequenceOfBounds) {
-  Ranker ranker(Sum(Ranker::Memory::kEverything));
-  double total = 0;
-  std::uint64_t state = 1;
-  for (std::uint64_t epoch = 0; epoch < 200; ++epoch) {
-    std::vector<PageRecord> records;
-    for (std::uint64_t vpn = 0; vpn < 64;) {
-      state = state * 6364136223846793005u + 1442695040888963407u;
-      const std::uint64_t span = 1 + (state >> 40) % 9;
-      if ((state >> 50) % 3 != 0) {
-        records.push_back(Counts(vpn, static_cast<std::uint32_t>((state >> 33) % 7), 0, span));
-        total += records.back().references;
-      }
-      vpn += span;
-    }
-    ranker.Absorb(Epoch(epoch, records));
-    const EvidenceTable& table = ranker.table();
-    for (std::size_t i = 1; i < table.size(); ++i) {
-      ASSERT_LE(table.key[i - 1].vpn + PageCount(table.span_pages[i - 1]), table.key[i].vpn);
-    }
-    const Scores scores = ranker.Score(RankSource::kReferences);
-    ASSERT_NEAR(std::accumulate(scores.begin(), scores.end(), 0.0), total, 1e-6);
-  }
-}
-
 TEST(Truth, CountsAreExactAccessesAndNoSamples) {
-  EpochProfile epoch = Epoch(0, {Counts(1, 0, 40)});
-  epoch.sources.push_back(
-      {.name = "exact", .role = SourceRole::kTruth, .state = SourceState::kActive});
+  const EpochProfile epoch = Epoch(
+      0,
+      {{.key = Key(0, 1), .load_samples = 3, .accesses = AccessCounts{.loads = 30, .stores = 10}}});
   for (const Ranker::Options& options : {Sum(), Rate()}) {
     Ranker ranker(options);
     ranker.Absorb(epoch);
     EXPECT_THAT(ranker.Score(RankSource::kTruth), ElementsAre(40));
     EXPECT_THAT(ranker.Estimate(RankSource::kTruth).relative_sd, ElementsAre(0));
-    EXPECT_THAT(ranker.Score(RankSource::kSamples), ElementsAre(0));
   }
+  Ranker ranker(Sum());
+  ranker.Absorb(epoch);
+  EXPECT_THAT(ranker.Score(RankSource::kSamples), ElementsAre(3));
+}
+
+TEST(Misses, AreTheAccessesThatMissedTheModelledCache) {
+  const EpochProfile epoch =
+      Epoch(0, {{.key = Key(0, 1),
+                 .load_samples = 3,
+                 .accesses = AccessCounts{.loads = 30, .stores = 10, .llc_misses = 4}},
+                {.key = Key(0, 2), .accesses = AccessCounts{.loads = 900, .llc_misses = 0}}});
+  for (const Ranker::Options& options : {Sum(), Rate()}) {
+    Ranker ranker(options);
+    ranker.Absorb(epoch);
+    EXPECT_THAT(ranker.Score(RankSource::kMisses), ElementsAre(4, 0));
+    EXPECT_THAT(ranker.Estimate(RankSource::kMisses).relative_sd,
+                ElementsAre(0, std::numeric_limits<double>::infinity()));
+  }
+  Scores scores;
+  ScoreByCounts(epoch, RankSource::kMisses, scores);
+  EXPECT_THAT(scores, ElementsAre(4, 0));
+}
+
+TEST(Misses, AreNoneWithoutAModelledCache) {
+  const EpochProfile epoch =
+      Epoch(0, {{.key = Key(0, 1), .accesses = AccessCounts{.loads = 30, .stores = 10}}});
+  Ranker ranker(Sum());
+  ranker.Absorb(epoch);
+  EXPECT_THAT(ranker.Score(RankSource::kMisses), ElementsAre(0));
+  Scores scores;
+  ScoreByCounts(epoch, RankSource::kMisses, scores);
+  EXPECT_THAT(scores, ElementsAre(0));
 }
 
 TEST(Truth, IsOfItsOwnEpochWhateverTheHalfLife) {
-  EpochProfile epoch = Epoch(0, {Counts(1, 0, 40)});
-  epoch.sources.push_back(
-      {.name = "exact", .role = SourceRole::kTruth, .state = SourceState::kActive});
+  EpochProfile epoch = Epoch(
+      0,
+      {{.key = Key(0, 1), .accesses = AccessCounts{.loads = 30, .stores = 10, .llc_misses = 7}}});
   Ranker ranker(Sum(Ranker::Memory::kHalfLife));
   ranker.Absorb(epoch);
   epoch.start += seconds(1);
   epoch.end += seconds(1);
   ranker.Absorb(epoch);
   EXPECT_THAT(ranker.Score(RankSource::kTruth), ElementsAre(40));
+  EXPECT_THAT(ranker.Score(RankSource::kMisses), ElementsAre(7));
 }
 
 std::vector<PageRecord> FastAndSlow() {
@@ -315,16 +240,6 @@ TEST(Rate, AnEmptyProfileScoresNothing) {
 TEST(DefaultOptions, RememberForTheRateModelOnly) {
   EXPECT_EQ(Ranker::DefaultOptions(RankModel::kSum).memory, Ranker::Memory::kThisEpoch);
   EXPECT_EQ(Ranker::DefaultOptions(RankModel::kRate).memory, Ranker::Memory::kHalfLife);
-}
-
-TEST(RankerMemory, OfEverythingKeepsOneSampleOfAGiantSpan) {
-  Ranker ranker(Sum(Ranker::Memory::kEverything));
-  PageRecord giant = Counts(0, 0, 1, 262'144);
-  giant.looks = 0;
-  ranker.Absorb(Epoch(0, {giant}));
-  ranker.Absorb(Epoch(1, {}));
-  ASSERT_EQ(ranker.table().size(), 1u);
-  EXPECT_EQ(ranker.Score(RankSource::kSamples), Scores{1});
 }
 
 }  // namespace

@@ -199,6 +199,20 @@ TEST(RateModel, MoreVisitsMakeAnEstimateMoreCertain) {
   EXPECT_LT(estimates.relative_sd[500], estimates.relative_sd[5]);
 }
 
+// Taken for proportion of 1, the samples that did not come would outweigh all bits.
+TEST(RateModel, ASamplerThatNeverSampledSaysNothing) {
+  std::vector<RateEvidence> unwatched;
+  for (int page = 0; page < 64; ++page)
+    unwatched.push_back({.first_accesses = 3, .seconds_at_risk = page < 4 ? 0.005 : 0.15});
+  std::vector<RateEvidence> watched = unwatched;
+  for (RateEvidence& page : watched) page.seconds_watched = 10;
+  const RateEstimates without = EstimateRates(unwatched);
+  const RateEstimates with = EstimateRates(watched);
+  ASSERT_GT(without.accesses_per_second.front(), 10 * without.accesses_per_second.back());
+  for (std::size_t i = 0; i < watched.size(); ++i)
+    EXPECT_DOUBLE_EQ(with.accesses_per_second[i], without.accesses_per_second[i]);
+}
+
 TEST(RateModel, ExtremeEvidenceStaysFiniteAndPositive) {
   std::vector<RateEvidence> evidence = {
       {.first_accesses = 1e9, .seconds_at_risk = 1e-9},

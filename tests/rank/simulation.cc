@@ -133,6 +133,41 @@ Observation Observe(const Rates& rates, const Scenario& scenario, std::uint32_t 
   return seen;
 }
 
+EpochProfile ToEpoch(const Observation& seen, int index) {
+  EpochProfile epoch;
+  epoch.index = static_cast<std::uint64_t>(index);
+  epoch.start = MonotonicTime(std::chrono::seconds(index));
+  epoch.end = MonotonicTime(std::chrono::seconds(index + 1));
+  for (std::size_t page = 0; page < seen.evidence.size(); ++page) {
+    if (!seen.Seen(page)) continue;
+    const RateEvidence& evidence = seen.evidence[page];
+    const auto at_risk = std::chrono::duration_cast<std::chrono::nanoseconds>(
+        std::chrono::duration<double>(evidence.seconds_at_risk));
+    const bool looked_at = evidence.seconds_at_risk > 0;
+    Append(epoch.pages, {.key = {TargetId(0), Vpn(page)},
+                         .looks = looked_at ? 100u : 0u,
+                         .references = static_cast<std::uint32_t>(seen.references[page]),
+                         .first_accesses = static_cast<std::uint32_t>(evidence.first_accesses),
+                         .time_at_risk = LogDuration::FromNanoseconds(at_risk),
+                         .load_samples = static_cast<std::uint32_t>(evidence.samples)});
+  }
+  return epoch;
+}
+
+std::vector<std::size_t> Rotation::Next(std::size_t blocks) {
+  std::vector<std::size_t> next;
+  while (next.size() < blocks) {
+    if (left_.empty()) {
+      left_.resize(blocks_);
+      std::iota(left_.begin(), left_.end(), std::size_t{0});
+      for (std::size_t i = blocks_; i > 1; --i) std::swap(left_[i - 1], left_[random_() % i]);
+    }
+    next.push_back(left_.back());
+    left_.pop_back();
+  }
+  return next;
+}
+
 Accuracy Judge(const Rates& rates, const Observation& seen, std::span<const double> score) {
   const std::vector<std::uint32_t> truth = Best(rates, 1);
   std::vector<double> ranked(score.begin(), score.end());

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "base/epoch_profile.h"
 #include "rank/rate_model.h"
 
 namespace tmprof::simulation {
@@ -45,6 +46,22 @@ struct Observation {
 };
 
 Observation Observe(const Rates& rates, const Scenario& scenario, std::uint32_t seed);
+
+// What a recorder would have stored of the second [index, index + 1): the pages of target 0, times
+// at risk in whole codes.
+EpochProfile ToEpoch(const Observation& seen, int index);
+
+// A scanner's turn through all 2 MiB blocks of so many pages, in an order of chance, over and over.
+class Rotation {
+ public:
+  explicit Rotation(std::size_t pages) : blocks_(pages / 512) {}
+  std::vector<std::size_t> Next(std::size_t blocks);
+
+ private:
+  std::size_t blocks_;
+  std::mt19937_64 random_{5};
+  std::vector<std::size_t> left_;
+};
 
 struct Accuracy {
   double recall_sixteenth;  // of the hottest 1/16

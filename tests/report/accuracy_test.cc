@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/base/hand_made.h"
+
 namespace tmprof {
 namespace {
 
@@ -126,28 +128,12 @@ TEST(ReadTruth, ReadsAFile) {
   EXPECT_EQ(truth->phases.size(), 1u);
 }
 
-// Nanoseconds [start, end) and the references and samples of pages.
-struct Count {
-  std::uint64_t vpn;
-  std::uint32_t references = 0;
-  std::uint32_t samples = 0;
-  std::uint64_t span = 1;
-  std::uint32_t target = 0;
-};
-
-EpochProfile Epoch(std::int64_t start, std::int64_t end, const std::vector<Count>& counts) {
-  EpochProfile epoch;
-  epoch.start = MonotonicTime(nanoseconds(start));
-  epoch.end = MonotonicTime(nanoseconds(end));
+// Nanoseconds [start, end).
+EpochProfile Epoch(std::int64_t start, std::int64_t end, const std::vector<Counted>& pages) {
+  EpochProfile epoch =
+      EpochOf(MonotonicTime(nanoseconds(start)), MonotonicTime(nanoseconds(end)), pages);
   for (const std::uint32_t target : {0u, 1u}) {
     epoch.targets.push_back({.id = TargetId(target), .pid = Pid(7 + static_cast<int>(target))});
-  }
-  for (const Count& count : counts) {
-    Append(epoch.pages, {.key = {TargetId(count.target), Vpn(count.vpn)},
-                         .span = PageCount(count.span),
-                         .looks = 100,
-                         .references = count.references,
-                         .load_samples = count.samples});
   }
   return epoch;
 }
@@ -248,7 +234,7 @@ TEST(ScoreAgainstTruth, AveragesPhasesWithAWholeEpochAndLeavesOutEpochsAcrossBou
 }
 
 TEST(ScoreAgainstTruth, TruthOfOneProcessIsNotFoundInAnother) {
-  const std::vector<Count> counts = {{0, 5, 0, 1, 0}, {1, 9, 0, 1, 1}};
+  const std::vector<Counted> counts = {{0, 5, 0, 1, 0}, {1, 9, 0, 1, 1}};
   const std::string phase = Phase(0, 10, {1, 9});
   const auto of_target_0 = Score({Epoch(0, 10, counts)}, TruthOf({phase}, "\"pid\": 7, "), {1, 2});
   const auto of_target_1 = Score({Epoch(0, 10, counts)}, TruthOf({phase}, "\"pid\": 8, "), {1, 2});
@@ -257,6 +243,21 @@ TEST(ScoreAgainstTruth, TruthOfOneProcessIsNotFoundInAnother) {
   EXPECT_DOUBLE_EQ(of_target_0->rows[0].recall, 0);
   EXPECT_DOUBLE_EQ(of_target_1->rows[0].recall, 1);
   EXPECT_DOUBLE_EQ(of_all->rows[0].recall, 1);
+}
+
+// Both targets have pages at the addresses of a truth that names no process, as a forked child has.
+// k = 2 of pages 0 .. 3: ranked best are page 0 of one target and page 0 of the other.
+TEST(ScoreAgainstTruth, TruthOfNoProcessFindsAPageOnceHoweverManyTargetsHaveIt) {
+  const auto outcome = Score({Epoch(0, 10, {{0, 9, 0, 1, 0}, {0, 9, 0, 1, 1}, {1, 5, 0, 1, 1}})},
+                             TruthOf({Phase(0, 10, {6, 4, 0, 0})}), {1, 2});
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_DOUBLE_EQ(outcome->rows[0].recall, 0.5);
+  EXPECT_DOUBLE_EQ(outcome->rows[0].precision.value(), 0.5);
+  EXPECT_DOUBLE_EQ(outcome->rows[0].coverage, 0.6);
+  const auto all = Score({Epoch(0, 10, {{0, 9, 0, 4, 0}, {0, 9, 0, 4, 1}})},
+                         TruthOf({Phase(0, 10, {6, 4, 3, 2})}), {1, 1});
+  ASSERT_TRUE(all.has_value());
+  EXPECT_DOUBLE_EQ(all->rows[0].recall, 1);
 }
 
 // A span of 4 pages with 8 references (2 each) against page 4 with 3; k = 3: page 4 and two of the
@@ -279,28 +280,56 @@ TEST(ScoreAgainstTruth, WithoutAWholeEpochSaysHowLongTheyWere) {
               HasSubstr("no complete epoch"));
 }
 
-class DamagedStream final : public EpochStream {
- public:
-  explicit DamagedStream(std::vector<EpochProfile> epochs) : good_(std::move(epochs)) {}
-  Result<bool> Next(EpochProfile& epoch) override {
-    const Result<bool> more = good_.Next(epoch);
-    if (more && *more) return true;
-    return Fail(BadInput("read trace", "x", "damaged"));
-  }
-
- private:
-  VectorEpochStream good_;
-};
-
 TEST(ScoreAgainstTruth, DamageKeepsThePhasesBeforeIt) {
   const Truth truth = TruthOf({Phase(0, 10, {9, 1})});
-  DamagedStream stream({Epoch(0, 10, {{0, 5}})});
+  FaultyStream stream({Epoch(0, 10, {{0, 5}})});
   const auto outcome = ScoreAgainstTruth(stream, truth, {.k_ratio = {1, 2}});
   ASSERT_TRUE(outcome.has_value());
-  EXPECT_EQ(outcome->damage->reason, "damaged");
+  EXPECT_EQ(outcome->end.damage->reason, "damaged");
   EXPECT_DOUBLE_EQ(outcome->rows[2].recall, 1);
-  DamagedStream nothing({});
+  FaultyStream nothing({});
   EXPECT_EQ(ScoreAgainstTruth(nothing, truth, {}).error().reason, "damaged");
+}
+
+// One epoch of 100 ns in which pid 7 loads from page 1 `loads` times and from page 2 once.
+EpochProfile CountedEpoch(std::int64_t start, std::uint64_t loads) {
+  EpochProfile epoch;
+  epoch.start = MonotonicTime(nanoseconds(start));
+  epoch.end = MonotonicTime(nanoseconds(start + 100));
+  epoch.targets = {{.id = TargetId(0), .pid = Pid(7)}};
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(1)}, .accesses = AccessCounts{.loads = loads}});
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(2)}, .accesses = AccessCounts{.stores = 1}});
+  return epoch;
+}
+
+TEST(TruthOfEpochs, AddsThemUpInOnePhaseOrInPhasesOfTheLengthAskedFor) {
+  const std::vector<EpochProfile> epochs = {CountedEpoch(0, 10), CountedEpoch(100, 20),
+                                            CountedEpoch(200, 40)};
+  VectorEpochStream all(epochs);
+  const auto whole = TruthOfEpochs(all, "x", std::nullopt);
+  ASSERT_TRUE(whole.has_value()) << whole.error().Message();
+  ASSERT_EQ(whole->phases.size(), 1u);
+  EXPECT_EQ(whole->phases[0].start, epochs[0].start);
+  EXPECT_EQ(whole->phases[0].end, epochs[2].end);
+  ASSERT_EQ(whole->phases[0].processes.size(), 1u);
+  EXPECT_EQ(whole->phases[0].processes[0].pid, Pid(7));
+  ASSERT_EQ(whole->phases[0].processes[0].spans.size(), 2u);
+  EXPECT_EQ(whole->phases[0].processes[0].spans[0].page_weight, 70);
+  EXPECT_EQ(whole->phases[0].processes[0].spans[1].page_weight, 3);
+
+  VectorEpochStream again(epochs);
+  const auto phases = TruthOfEpochs(again, "x", nanoseconds(150));
+  ASSERT_EQ(phases->phases.size(), 2u) << "two epochs, and the one that is left";
+  EXPECT_EQ(phases->phases[0].end, epochs[1].end);
+  EXPECT_EQ(phases->phases[0].processes[0].spans[0].page_weight, 30);
+  EXPECT_EQ(phases->phases[1].processes[0].spans[0].page_weight, 40);
+}
+
+TEST(TruthOfEpochs, RefusesATraceInWhichNobodyCounted) {
+  VectorEpochStream epochs({EpochOf(MonotonicTime(), MonotonicTime(nanoseconds(1)), {{.vpn = 1}})});
+  const auto truth = TruthOfEpochs(epochs, "x", std::nullopt);
+  ASSERT_FALSE(truth.has_value());
+  EXPECT_THAT(truth.error().Message(), HasSubstr("no epoch of it holds exact accesses"));
 }
 
 }  // namespace

@@ -78,9 +78,9 @@ TEST_F(ConvertTest, CsvHasALinePerRecordAndLeavesTheUnknownEmpty) {
   EXPECT_EQ(stats->records, 2u);
   EXPECT_EQ(Read(),
             "epoch,start_s,end_s,target,pid,name,start,span_pages,looks,references,first_accesses,"
-            "at_risk_s,load_samples,store_samples,node\r\n"
-            "2,2,3,0,10,\"a,\"\"b\"\"\n\",0x1000,1,0,,,,3,0,\r\n"
-            "2,2,3,0,10,\"a,\"\"b\"\"\n\",0x200000,512,4,2,1,1e-09,0,0,1\r\n");
+            "at_risk_s,load_samples,store_samples,node,loads,stores,llc_misses,dtlb_misses\r\n"
+            "2,2,3,0,10,\"a,\"\"b\"\"\n\",0x1000,1,0,,,,3,0,,,,,\r\n"
+            "2,2,3,0,10,\"a,\"\"b\"\"\n\",0x200000,512,4,2,1,1e-09,0,0,1,,,,\r\n");
 }
 
 TEST_F(ConvertTest, OracleGeneralRequestsRunHottestFirstAndNameTheNextOne) {
@@ -137,7 +137,7 @@ TEST_F(ConvertTest, KeepsWhatCameBeforeTheDamage) {
   const Trace trace = TraceOf({epoch}, BadInput("read trace", "x.data", "checksum differs"));
   const Result<ConvertStats> stats = ConvertToOracleGeneral(trace, RankModel::kSum, Output());
   ASSERT_TRUE(stats.has_value());
-  EXPECT_TRUE(stats->damage.has_value());
+  EXPECT_TRUE(stats->end.damage.has_value());
   EXPECT_EQ(Requests(Read()).size(), 1u);
 }
 

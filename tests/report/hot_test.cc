@@ -103,7 +103,7 @@ TEST(HotListTest, ShowsTheSamplersBlindSpotsOnlyBesideItsOwnRankings) {
 TEST(HotListTest, QuotesPathsInCsvAndKeepsUnknownEmpty) {
   const std::string csv = HotCsv(*MakeHotList(Ranked(), kSum));
   EXPECT_THAT(csv, testing::HasSubstr(",file,\"/lib/a,\"\"b\"\".so\"\r\n"));
-  EXPECT_THAT(csv, testing::HasSubstr("2,1,11,second,0x10000,1,1,,2,0,2,2,"));
+  EXPECT_THAT(csv, testing::HasSubstr("2,1,11,second,0x10000,1,,2,0,2,2,"));
 }
 
 TEST(HotListTest, NamesItsFieldsAlikeInJsonAndCsv) {

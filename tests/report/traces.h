@@ -14,29 +14,14 @@
 #include "base/epoch_profile.h"
 #include "base/epoch_stream.h"
 #include "report/trace.h"
+#include "tests/base/hand_made.h"
 
 namespace tmprof {
 
 constexpr MonotonicTime kTraceStart{std::chrono::seconds(100)};
 
-// Delivers `epochs`, then `damage` where there is one, else the end.
-class FaultyStream final : public EpochStream {
- public:
-  FaultyStream(std::vector<EpochProfile> epochs, std::optional<Error> damage)
-      : inner_(std::move(epochs)), damage_(std::move(damage)) {}
-
-  Result<bool> Next(EpochProfile& epoch) override {
-    const Result<bool> more = inner_.Next(epoch);
-    if (*more || !damage_) return more;
-    return Fail(*damage_);
-  }
-
- private:
-  VectorEpochStream inner_;
-  std::optional<Error> damage_;
-};
-
-inline Trace TraceOf(std::vector<EpochProfile> epochs, std::optional<Error> damage = {}) {
+inline Trace TraceOf(std::vector<EpochProfile> epochs, std::optional<Error> damage = {},
+                     std::optional<bool> finished = {}) {
   Trace trace;
   trace.name = "test.data";
   trace.info.tool_version = "tmprof 0.1.0";
@@ -45,9 +30,9 @@ inline Trace TraceOf(std::vector<EpochProfile> epochs, std::optional<Error> dama
   trace.info.cpus = 2;
   trace.info.start = kTraceStart;
   trace.info.epoch_length = std::chrono::seconds(1);
-  trace.open = [epochs = std::move(epochs),
-                damage = std::move(damage)]() -> Result<std::unique_ptr<EpochStream>> {
-    return std::make_unique<FaultyStream>(epochs, damage);
+  trace.open = [epochs = std::move(epochs), damage = std::move(damage),
+                finished]() -> Result<std::unique_ptr<EpochStream>> {
+    return std::make_unique<FaultyStream>(epochs, damage, finished);
   };
   return trace;
 }

@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 
@@ -88,8 +89,42 @@ TEST_P(EveryView, IsTheSameEachTime) {
   }
 }
 
+TEST_P(EveryView, RefusesEpochsAndProcessesThatTheTraceDoesNotHave) {
+  const auto refusal = [](const ViewOptions& options) {
+    const auto rendered = RenderView(GetParam().name, OnePage(), options, Format::kText);
+    return rendered ? std::string() : rendered.error().Message();
+  };
+  EXPECT_EQ(refusal({.epochs = {.first = 0, .end = 1}}), "");
+  EXPECT_THAT(refusal({.epochs = {.first = 1, .end = 60}}), testing::HasSubstr("'1:60'"));
+  EXPECT_THAT(refusal({.epochs = {.first = 1}}), testing::HasSubstr("'1:'"));
+  if (std::ranges::count(GetParam().reads, "pid") == 0) return;
+  EXPECT_EQ(refusal({.pid = Pid(10)}), "");
+  EXPECT_THAT(refusal({.pid = Pid(99)}), testing::HasSubstr("PID 99"));
+}
+
+TEST_P(EveryView, ReadsOnlyOptionsThatThereAre) {
+  for (const std::string_view option : GetParam().reads) {
+    EXPECT_EQ(std::ranges::count(kViewOptions, option), 1) << option;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Table, EveryView, testing::ValuesIn(Views().begin(), Views().end()),
                          [](const auto& row) { return std::string(row.param.name); });
+
+TEST(ViewTest, RefusesAddressesOfWhichNothingIsKnown) {
+  const auto rendered =
+      RenderView("heatmap", OnePage(), {.addresses = VpnRange{Vpn(6), Vpn(9)}}, Format::kText);
+  ASSERT_FALSE(rendered.has_value());
+  EXPECT_THAT(rendered.error().Message(), testing::HasSubstr("'0x6000-0x9000'"));
+  EXPECT_TRUE(
+      RenderView("heatmap", OnePage(), {.addresses = VpnRange{Vpn(5), Vpn(9)}}, Format::kText)
+          .has_value());
+}
+
+TEST(ViewTest, NamesTheViewsThatReadAnOption) {
+  EXPECT_EQ(ViewsThatRead("by"), "hot, heatmap, cdf");
+  EXPECT_EQ(ViewsThatRead("addresses"), "heatmap");
+}
 
 TEST(ViewTest, RefusesAnUnknownNameAndListsTheKnownOnes) {
   const auto rendered = RenderView("flame", OnePage(), {}, Format::kText);

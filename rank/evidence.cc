@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "rank/evidence.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace tmprof {
+namespace {
+
+// Evidence that has decayed below this many looks and observations per page is dropped, so that
+// what was unmapped long ago does not stay for ever: ten half-lives after a single look.
+constexpr double kForgotten = 1.0 / 1024;
+
+constexpr PageKey kPastAll{TargetId(std::numeric_limits<TargetId::rep>::max()),
+                           Vpn(std::numeric_limits<Vpn::rep>::max())};
+
+// LogDuration has 1025 codes; an exp2 per record would be most of the work of absorbing one.
+double SecondsOf(LogDuration duration) {
+  static const std::vector<double> seconds = [] {
+    std::vector<double> table;
+    for (std::uint16_t code = 0;; ++code) {
+      const LogDuration of_code = LogDuration::FromCode(code);
+      if (of_code.code() != code) return table;
+      table.push_back(of_code.seconds());
+    }
+  }();
+  return seconds[duration.code()];
+}
+
+Evidence EvidenceAt(const PageColumns& pages, std::size_t i) {
+  const double span = pages.span_pages[i];
+  Evidence evidence{.looks = pages.looks[i] * span,
+                    .references = static_cast<double>(pages.references[i]),
+                    .first_accesses = static_cast<double>(pages.first_accesses[i]),
+                    .page_seconds_at_risk = SecondsOf(pages.time_at_risk[i]) * span,
+                    .load_samples = static_cast<double>(pages.load_samples[i]),
+                    .store_samples = static_cast<double>(pages.store_samples[i])};
+  if (pages.accesses) {
+    evidence.accesses = static_cast<double>(pages.accesses->loads[i]) +
+                        static_cast<double>(pages.accesses->stores[i]);
+    if (pages.accesses->llc_misses) {
+      evidence.misses = static_cast<double>((*pages.accesses->llc_misses)[i]);
+    }
+  }
+  return evidence;
+}
+
+void Push(EvidenceTable& table, PageKey key, std::uint32_t span, const Evidence& evidence) {
+  table.key.push_back(key);
+  table.span_pages.push_back(span);
+  table.evidence.push_back(evidence);
+}
+
+}  // namespace
+
+void TakeEvidence(const EpochProfile& profile, EvidenceTable& table) {
+  const PageColumns& pages = profile.pages;
+  table.key.resize(pages.size());
+  table.span_pages.resize(pages.size());
+  table.evidence.resize(pages.size());
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    table.key[i] = pages.key(i);
+    table.span_pages[i] = pages.span_pages[i];
+    table.evidence[i] = EvidenceAt(pages, i);
+  }
+}
+
+void Join(const EvidenceTable& older, Keep keep, const EvidenceTable& newer,
+          EvidenceTable& joined) {
+  const std::size_t rows = older.size() + newer.size();
+  joined.key.clear();
+  joined.key.reserve(rows);
+  joined.span_pages.clear();
+  joined.span_pages.reserve(rows);
+  joined.evidence.clear();
+  joined.evidence.reserve(rows);
+  EvidenceWalk old(older, keep);
+  for (std::size_t i = 0; i < newer.size(); ++i) {
+    Evidence evidence = newer.evidence[i];
+    old.EmitBefore(newer.key[i], joined);
+    old.AddWithin(newer.key[i], newer.span_pages[i], evidence);
+    Push(joined, newer.key[i], newer.span_pages[i], evidence);
+  }
+  old.EmitBefore(kPastAll, joined);
+}
+
+void EvidenceWalk::EmitBefore(PageKey until, EvidenceTable& out) {
+  while (!AtEnd() && Start() < until) {
+    const std::uint64_t pages = until.target == Start().target
+                                    ? std::min(PagesLeft(), (until.vpn - Start().vpn).value())
+                                    : PagesLeft();
+    Evidence rest;
+    const PageKey key = Start();
+    Take(pages, rest);
+    const double left = rest.looks + rest.references + rest.samples() + rest.accesses;
+    if (keep_.evidence == 1 || left >= kForgotten * static_cast<double>(pages)) {
+      Push(out, key, static_cast<std::uint32_t>(pages), rest);
+    }
+  }
+}
+
+void EvidenceWalk::AddWithin(PageKey key, std::uint64_t span_pages, Evidence& evidence) {
+  const Vpn end = key.vpn + PageCount(span_pages);
+  while (!AtEnd() && Start().target == key.target && Start().vpn < end) {
+    Take(std::min(PagesLeft(), (end - Start().vpn).value()), evidence);
+  }
+}
+
+void EvidenceWalk::Take(std::uint64_t pages, Evidence& to) {
+  const Evidence& from = table_->evidence[row_];
+  const double share = static_cast<double>(pages) / table_->span_pages[row_];
+  const double part = share * keep_.evidence;
+  to.looks += part * from.looks;
+  to.references += part * from.references;
+  to.first_accesses += part * from.first_accesses;
+  to.page_seconds_at_risk += part * from.page_seconds_at_risk;
+  to.load_samples += part * from.load_samples;
+  to.store_samples += part * from.store_samples;
+  to.accesses += share * keep_.accesses * from.accesses;
+  to.misses += share * keep_.accesses * from.misses;
+  taken_ += pages;
+  if (taken_ == table_->span_pages[row_]) {
+    ++row_;
+    taken_ = 0;
+  }
+}
+
+}  // namespace tmprof

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known of spans: counts and times of one epoch, or of several added up.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/epoch_profile.h"
+#include "base/page_key.h"
+
+namespace tmprof {
+
+// All that is known of one span, possibly summed over epochs with weights below one. Every field is
+// a total over the span's base pages, so that evidence can be split and joined with them.
+struct Evidence {
+  double looks = 0;  // A-bit reads of each base page, added up
+  double references = 0;
+  double first_accesses = 0;
+  double page_seconds_at_risk = 0;  // target CPU time of each base page, added up
+  double load_samples = 0;
+  double store_samples = 0;
+  double accesses = 0;  // exact
+  double misses = 0;    // of the accesses, in the modelled LLC; 0, too, where none was modelled
+
+  double samples() const { return load_samples + store_samples; }
+};
+
+// Spans with evidence, strictly ascending by key, not overlapping.
+struct EvidenceTable {
+  std::vector<PageKey> key;
+  std::vector<std::uint32_t> span_pages;
+  std::vector<Evidence> evidence;
+
+  std::size_t size() const { return key.size(); }
+};
+
+// Overwrites `table`, in its own memory.
+void TakeEvidence(const EpochProfile& profile, EvidenceTable& table);
+
+// What older evidence weighs beside newer.
+struct Keep {
+  double evidence = 1;
+  double accesses = 1;  // exact counts may be of their own epoch only
+};
+
+// Overwrites `joined` with the sum of both. Where a newer span overlaps older spans of other bounds
+// (a huge page split or collapsed), the old evidence is spread evenly over its pages and follows
+// them. Faded evidence is dropped where next to nothing of it is left.
+void Join(const EvidenceTable& older, Keep keep, const EvidenceTable& newer, EvidenceTable& joined);
+
+// Walks a table in step with ascending ranges of pages, handing out shares of its evidence. The
+// table must stay.
+class EvidenceWalk {
+ public:
+  explicit EvidenceWalk(const EvidenceTable& table, Keep keep = {}) : table_(&table), keep_(keep) {}
+
+  // What lies before `until` goes to `out` as rows of its own, if there is enough of it left.
+  void EmitBefore(PageKey until, EvidenceTable& out);
+  // What lies within [key, key + span_pages) is added to `evidence`. Precondition: nothing lies
+  // before.
+  void AddWithin(PageKey key, std::uint64_t span_pages, Evidence& evidence);
+
+ private:
+  bool AtEnd() const { return row_ == table_->size(); }
+  PageKey Start() const {
+    return {table_->key[row_].target, table_->key[row_].vpn + PageCount(taken_)};
+  }
+  std::uint64_t PagesLeft() const { return table_->span_pages[row_] - taken_; }
+  void Take(std::uint64_t pages, Evidence& to);
+
+  const EvidenceTable* table_;
+  Keep keep_;
+  std::size_t row_ = 0;
+  std::uint64_t taken_ = 0;  // pages of that row already handed out
+};
+
+}  // namespace tmprof

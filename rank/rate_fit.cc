@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "rank/rate_fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+namespace tmprof {
+namespace {
+
+// The prior over rates is a weight per point of a logarithmic grid. Half an octave is finer than
+// any page is known: one first access leaves a factor of e (facts: variance of ln rate
+// trigamma(n)).
+constexpr double kGridPointsPerOctave = 2;
+constexpr double kGridMargin = 4;  // beyond the slowest and fastest rate the evidence can suggest
+constexpr double kLowestRate = 1e-9;
+constexpr double kHighestRate = 1e12;
+// Few iterations from a flat start keep the prior smooth: the fully converged one is a few spikes.
+constexpr int kFitIterations = 40;
+// Flat pseudo-observations: a rate that nobody showed stays possible.
+constexpr double kFlatObservations = 0.5;
+
+// Evidence closer than 2^(1/4) = 19 % is one observation. Far below its own uncertainty, and it
+// bounds the work by the number of distinct outcomes, not by pages.
+constexpr double kBinsPerOctave = 4;
+
+// A ladder cannot tell rates above 1 / its first interval apart. The 0.5 % quantile of the time to
+// first access stands for it: the minimum would follow one mistimed read.
+constexpr double kSaturationQuantile = 0.005;
+constexpr double kSaturatedRate = 2;  // in units of 1 / that time
+constexpr double kSaturatedBand = 2;  // times that time and below: the bits are at their limit
+
+// The response is learned from unsaturated pages if these hold samples enough, and believed to be
+// in proportion unless the evidence says otherwise.
+constexpr double kSamplesForResponse = 30;
+constexpr double kExponentPriorSd = 0.5;
+constexpr double kExponentStep = 0.05;
+constexpr double kUselessExponent = 0.2;
+// Where bits were read, samples are not believed to show rates faster than this times what the bits
+// can resolve: an exponent below 1 that was learned from few samples would extrapolate them by
+// orders of magnitude.
+constexpr double kBeyondBits = 16;
+
+std::uint64_t LogCode(double value) {
+  return value <= 0 ? 0
+                    : static_cast<std::uint64_t>(
+                          std::lround(std::log2(value * 1e9) * kBinsPerOctave + 1024));
+}
+// Exact up to 5, logarithmic for more.
+std::uint64_t CountCode(double count) {
+  return static_cast<std::uint64_t>(std::lround(std::log2(1 + 4 * count) * kBinsPerOctave));
+}
+
+// Per span size, the shortest time to first access that the bits can resolve, seconds; spans of
+// each size are read on a ladder of their own.
+std::map<double, double> ShortestTimes(const std::vector<RateKind>& kinds) {
+  struct Time {
+    double seconds;
+    double pieces;
+  };
+  std::map<double, std::vector<Time>> times;
+  for (const RateKind& kind : kinds) {
+    if (kind.looked_at() && kind.mean.first_accesses > 0) {
+      times[kind.mean.pages].push_back(
+          {kind.mean.seconds_at_risk / kind.mean.first_accesses, kind.pieces});
+    }
+  }
+  std::map<double, double> shortest;
+  for (auto& [pages, list] : times) {
+    std::ranges::sort(list, {}, &Time::seconds);
+    double left = 0;
+    for (const Time& time : list) left += time.pieces;
+    left *= kSaturationQuantile;
+    for (const Time& time : list) {
+      shortest[pages] = time.seconds;
+      if ((left -= time.pieces) <= 0) break;
+    }
+  }
+  return shortest;
+}
+
+// The bits' log-likelihood of a span whose pages are each accessed `rate` times a second.
+double BitLogLikelihood(const RateKind& kind, double rate,
+                        const std::map<double, double>& shortest) {
+  if (!kind.looked_at()) return 0;
+  double span_rate = rate * kind.mean.pages;
+  if (const auto it = shortest.find(kind.mean.pages); it != shortest.end()) {
+    span_rate = std::min(span_rate, kSaturatedRate / it->second);
+  }
+  return kind.mean.first_accesses * std::log(span_rate) - span_rate * kind.mean.seconds_at_risk;
+}
+
+std::vector<double> Powers(const std::vector<double>& rates, double exponent) {
+  std::vector<double> result(rates.size());
+  std::ranges::transform(rates, result.begin(),
+                         [exponent](double rate) { return std::pow(rate, exponent); });
+  return result;
+}
+
+// Quasi-likelihood of the samples given what the bits alone say: any choice of kinds by their bits
+// is unbiased, because bits and samples are independent given the rate.
+SampleResponse LearnResponse(const std::vector<RateKind>& kinds, const Mixture& by_bits,
+                             const std::map<double, double>& shortest) {
+  const auto unsaturated = [&](const RateKind& kind) {
+    const auto it = shortest.find(kind.mean.pages);
+    return kind.looked_at() &&
+           (it == shortest.end() ||
+            kind.mean.seconds_at_risk > kSaturatedBand * it->second * kind.mean.first_accesses);
+  };
+  const auto looked_at = [](const RateKind& kind) { return kind.looked_at(); };
+  // Samples seen in all, and the log-likelihood and scale for one exponent, over chosen kinds.
+  struct Outcome {
+    double samples = 0;
+    double log_likelihood = 0;
+    double scale = 0;
+  };
+  const auto evaluate = [&](double exponent, auto use) {
+    const std::vector<double> response = Powers(by_bits.rates(), exponent);
+    Outcome outcome;
+    double expected = 0;
+    for (std::uint32_t k = 0; k < kinds.size(); ++k) {
+      const RateEvidence& mean = kinds[k].mean;
+      if (!use(kinds[k]) || mean.seconds_watched <= 0) continue;
+      const double shape = by_bits.Mean(k, response) * mean.pages * mean.seconds_watched;
+      const double samples = kinds[k].pieces * mean.samples;
+      outcome.samples += samples;
+      expected += kinds[k].pieces * shape;
+      outcome.log_likelihood += samples * std::log(shape);
+    }
+    if (expected <= 0 || outcome.samples <= 0) return outcome;
+    outcome.scale = outcome.samples / expected;
+    outcome.log_likelihood += outcome.samples * std::log(outcome.scale) - outcome.samples;
+    const double surprise = (1 - exponent) / kExponentPriorSd;
+    outcome.log_likelihood -= surprise * surprise / 2;
+    return outcome;
+  };
+
+  const Outcome proportional = evaluate(1, unsaturated);
+  if (proportional.samples < kSamplesForResponse) {
+    return {.scale = evaluate(1, looked_at).scale, .exponent = 1};
+  }
+  SampleResponse best{.scale = proportional.scale, .exponent = 1};
+  double best_log_likelihood = proportional.log_likelihood;
+  for (double exponent = 1 - kExponentStep; exponent > -kExponentStep / 2;
+       exponent -= kExponentStep) {
+    const Outcome outcome = evaluate(exponent, unsaturated);
+    if (outcome.log_likelihood > best_log_likelihood) {
+      best_log_likelihood = outcome.log_likelihood;
+      best = {.scale = outcome.scale, .exponent = exponent};
+    }
+  }
+  if (best.exponent < kUselessExponent) best = {.scale = 0, .exponent = 0};
+  return best;
+}
+
+}  // namespace
+
+std::uint32_t RateKinds::Add(const RateEvidence& evidence) {
+  const Code code{
+      CountCode(evidence.first_accesses) << 40 | CountCode(evidence.samples) << 20 |
+          LogCode(evidence.seconds_at_risk),
+      static_cast<std::uint64_t>(evidence.pages) << 16 | LogCode(evidence.seconds_watched)};
+  const auto [at, is_new] = number_.try_emplace(code, static_cast<std::uint32_t>(kinds_.size()));
+  if (is_new) kinds_.push_back({.pieces = 0, .mean = {.pages = evidence.pages}});
+  RateKind& kind = kinds_[at->second];
+  kind.pieces += 1;
+  kind.mean.first_accesses += evidence.first_accesses;
+  kind.mean.seconds_at_risk += evidence.seconds_at_risk;
+  kind.mean.samples += evidence.samples;
+  kind.mean.seconds_watched += evidence.seconds_watched;
+  return at->second;
+}
+
+std::vector<RateKind> RateKinds::Take() && {
+  for (RateKind& kind : kinds_) {
+    kind.mean.first_accesses /= kind.pieces;
+    kind.mean.seconds_at_risk /= kind.pieces;
+    kind.mean.samples /= kind.pieces;
+    kind.mean.seconds_watched /= kind.pieces;
+  }
+  return std::move(kinds_);
+}
+
+Mixture::Mixture(double lowest, double highest) {
+  const double first = std::floor(std::log2(std::max(lowest, kLowestRate)));
+  const double last = std::ceil(std::log2(std::min(highest, kHighestRate)));
+  const auto points =
+      static_cast<std::size_t>(std::max(1.0, last - first) * kGridPointsPerOctave) + 1;
+  for (std::size_t j = 0; j < points; ++j) {
+    rates_.push_back(std::exp2(first + static_cast<double>(j) / kGridPointsPerOctave));
+  }
+  prior_.assign(points, 1 / static_cast<double>(points));
+}
+
+void Mixture::Observe(const std::vector<RateKind>& kinds, const LogLikelihood& log_likelihood) {
+  likelihood_.resize(kinds.size() * rates_.size());
+  double* row = likelihood_.data();
+  for (const RateKind& kind : kinds) {
+    double best = -std::numeric_limits<double>::infinity();
+    for (std::size_t j = 0; j < rates_.size(); ++j) {
+      row[j] = log_likelihood(kind, j);
+      best = std::max(best, row[j]);
+    }
+    for (std::size_t j = 0; j < rates_.size(); ++j) row[j] = std::exp(row[j] - best);
+    row += rates_.size();
+  }
+}
+
+void Mixture::FitPrior(const std::vector<RateKind>& kinds, bool looked_at_only) {
+  std::vector<double> weight(rates_.size());
+  for (int iteration = 0; iteration < kFitIterations; ++iteration) {
+    std::ranges::fill(weight, kFlatObservations / static_cast<double>(rates_.size()));
+    for (std::uint32_t k = 0; k < kinds.size(); ++k) {
+      if (looked_at_only && !kinds[k].looked_at()) continue;
+      const double* likelihood = Likelihood(k).data();
+      const double per_mass = kinds[k].pieces / Mass(likelihood);
+      for (std::size_t j = 0; j < rates_.size(); ++j) {
+        weight[j] += per_mass * prior_[j] * likelihood[j];
+      }
+    }
+    double total = 0;
+    for (const double w : weight) total += w;
+    for (std::size_t j = 0; j < rates_.size(); ++j) prior_[j] = weight[j] / total;
+  }
+}
+
+double Mixture::Mean(std::uint32_t kind, std::span<const double> value) const {
+  const double* likelihood = Likelihood(kind).data();
+  double sum = 0;
+  for (std::size_t j = 0; j < rates_.size(); ++j) sum += prior_[j] * likelihood[j] * value[j];
+  return sum / Mass(likelihood);
+}
+
+// Positive: the prior is positive everywhere and the best point of a row is 1.
+double Mixture::Mass(const double* likelihood) const {
+  double mass = 0;
+  for (std::size_t j = 0; j < rates_.size(); ++j) mass += prior_[j] * likelihood[j];
+  return mass;
+}
+
+RateFit FitRates(const std::vector<RateKind>& kinds) {
+  const std::map<double, double> shortest = ShortestTimes(kinds);
+
+  // The slowest and the fastest rate that bits can suggest.
+  double slowest = kHighestRate;
+  double fastest = kLowestRate;
+  double samples = 0;
+  bool any_bits = false;
+  for (const RateKind& kind : kinds) {
+    samples += kind.pieces * kind.mean.samples;
+    if (!kind.looked_at()) continue;
+    any_bits = true;
+    const double one_event = 1 / (kind.mean.pages * kind.mean.seconds_at_risk);
+    slowest = std::min(slowest, one_event);
+    fastest = std::max(fastest, one_event);
+  }
+  for (const auto& [pages, seconds] : shortest) {
+    fastest = std::max(fastest, kSaturatedRate / (seconds * pages) / kGridMargin);
+  }
+
+  SampleResponse response;
+  if (any_bits && samples <= 0) {
+    response = {.scale = 0, .exponent = 0};  // how many would have been due is not known
+  } else if (any_bits) {
+    Mixture by_bits(slowest / kGridMargin, fastest * kGridMargin);
+    by_bits.Observe(kinds, [&](const RateKind& kind, std::size_t point) {
+      return BitLogLikelihood(kind, by_bits.rates()[point], shortest);
+    });
+    by_bits.FitPrior(kinds, /*looked_at_only=*/true);
+    response = LearnResponse(kinds, by_bits, shortest);
+  }
+
+  // What the samples can suggest beyond it.
+  const double believed = any_bits ? fastest * kBeyondBits : kHighestRate;
+  if (samples > 0 && response.scale > 0) {
+    for (const RateKind& kind : kinds) {
+      if (kind.mean.seconds_watched <= 0) continue;
+      const double watched = response.scale * kind.mean.pages * kind.mean.seconds_watched;
+      fastest = std::max(
+          fastest, std::pow(std::max(1.0, kind.mean.samples) / watched, 1 / response.exponent));
+      if (!any_bits) slowest = std::min(slowest, 1 / watched);
+    }
+    fastest = std::min(fastest, believed);
+  }
+  Mixture mixture(slowest / kGridMargin, fastest * kGridMargin);
+  const std::vector<double> sample_rate = Powers(mixture.rates(), response.exponent);
+  mixture.Observe(kinds, [&](const RateKind& kind, std::size_t point) {
+    const double rate = mixture.rates()[point];
+    const double watched = response.scale * kind.mean.pages * kind.mean.seconds_watched;
+    return BitLogLikelihood(kind, rate, shortest) +
+           kind.mean.samples * response.exponent * std::log(rate) - watched * sample_rate[point];
+  });
+  // Spans that only samples show were chosen for having one: they would make the prior too hot.
+  mixture.FitPrior(kinds, /*looked_at_only=*/any_bits);
+  return {.mixture = std::move(mixture), .response = response};
+}
+
+}  // namespace tmprof

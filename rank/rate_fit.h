@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The fit behind rate_model.h and rate_history.h: which rates there are, how the evidence speaks
+// for each, and how samples answer to them. Of use within rank/ only.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "rank/rate_model.h"
+
+namespace tmprof {
+
+// Pieces of evidence that are alike, as one.
+struct RateKind {
+  double pieces = 0;
+  RateEvidence mean;
+
+  bool looked_at() const { return mean.seconds_at_risk > 0; }
+};
+
+// Sorts evidence into kinds, numbered in order of first appearance, so the hash has no say.
+class RateKinds {
+ public:
+  // The kind's number. Exact counts of 5 and less are kept apart.
+  std::uint32_t Add(const RateEvidence& evidence);
+  std::vector<RateKind> Take() &&;
+
+ private:
+  struct Code {
+    std::uint64_t counts_and_times;
+    std::uint64_t pages_and_watched;
+    bool operator==(const Code&) const = default;
+  };
+  struct Hash {
+    std::size_t operator()(const Code& code) const {
+      return (code.counts_and_times * 0x9E3779B97F4A7C15u) ^
+             (code.pages_and_watched * 0xC2B2AE3D27D4EB4Fu);
+    }
+  };
+
+  std::vector<RateKind> kinds_;  // `mean` holds sums
+  std::unordered_map<Code, std::uint32_t, Hash> number_;
+};
+
+// A prior over a logarithmic grid of rates, and how each kind of evidence speaks for each of them.
+class Mixture {
+ public:
+  // Up to a constant of the kind's own; `point` is an index into rates().
+  using LogLikelihood = std::function<double(const RateKind&, std::size_t point)>;
+
+  Mixture(double lowest, double highest);  // a flat prior
+
+  void Observe(const std::vector<RateKind>& kinds, const LogLikelihood& log_likelihood);
+  // Expectation-maximisation over the kinds that were observed.
+  void FitPrior(const std::vector<RateKind>& kinds, bool looked_at_only);
+
+  // Columns over the grid.
+  const std::vector<double>& rates() const { return rates_; }     // of one base page, ascending
+  const std::vector<double>& prior() const { return prior_; }     // sums to 1
+  std::span<const double> Likelihood(std::uint32_t kind) const {  // the best is 1
+    return std::span(likelihood_).subspan(kind * rates_.size(), rates_.size());
+  }
+  // Posterior mean of `value`, a column over the grid.
+  double Mean(std::uint32_t kind, std::span<const double> value) const;
+
+ private:
+  double Mass(const double* likelihood) const;
+
+  std::vector<double> rates_;
+  std::vector<double> prior_;
+  std::vector<double> likelihood_;  // row-major, a row per kind
+};
+
+struct RateFit {
+  Mixture mixture;
+  SampleResponse response;
+};
+RateFit FitRates(const std::vector<RateKind>& kinds);
+
+}  // namespace tmprof

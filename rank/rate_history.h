@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Accesses over a stretch of time in which rates may change. docs/accuracy.md ("Over a whole
+// trace") derives it.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "rank/rate_fit.h"
+#include "rank/rate_model.h"
+
+namespace tmprof {
+
+// Parallel to the spans added.
+struct AccessEstimates {
+  std::vector<double> accesses;  // of one base page, over all steps
+  // Never too small: as if the errors of all steps went together.
+  std::vector<double> relative_sd;
+  // How long a rate lasts on average, as learned from the evidence; nullopt: throughout.
+  std::optional<double> persistence_seconds;
+};
+
+class RateHistory {
+ public:
+  // `middles`: of each step, in seconds, ascending.
+  explicit RateHistory(std::vector<double> middles);
+
+  // CPU time of a target in each step, for the spans added next.
+  void BeginTarget(std::vector<double> cpu_seconds);
+  // What was seen of one span in each step.
+  void AddSpan(std::span<const RateEvidence> steps);
+
+  AccessEstimates Estimate() &&;
+
+ private:
+  struct Span {
+    RateEvidence sum;
+    std::uint32_t target;
+  };
+
+  AccessEstimates EstimateSteady() const;
+
+  std::vector<double> middles_;
+  std::vector<std::vector<double>> cpu_seconds_;  // per target
+  std::vector<Span> spans_;
+  RateKinds sorter_;
+  std::vector<std::uint32_t> kinds_;  // row-major: the steps of a span together
+};
+
+}  // namespace tmprof

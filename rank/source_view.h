@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Evidence as one choice of sources sees it. Of use within rank/ only.
+
+#pragma once
+
+#include <cstddef>
+
+#include "rank/evidence.h"
+#include "rank/rank_model.h"
+#include "rank/rate_model.h"
+
+namespace tmprof {
+
+// Plain counts as scores: RankModel::kSum, and exact sources under any model.
+void ScoreByCounts(const EvidenceTable& table, RankSource source, Scores& scores);
+Estimates EstimateByCounts(const EvidenceTable& table, RankSource source);
+
+// No row is a candidate.
+Estimates NoEstimates(std::size_t rows);
+
+// For RankModel::kRate; not for exact sources.
+class RateView {
+ public:
+  // Without a CPU clock no time was kept in all of `table`: then every look counts one second.
+  RateView(const EvidenceTable& table, RankSource source);
+
+  // A row that this source alone would not have made is not estimated by it.
+  bool Sees(const Evidence& evidence) const {
+    return (use_bits_ && evidence.looks > 0) || (use_samples_ && evidence.samples() > 0);
+  }
+  RateEvidence Of(const Evidence& evidence, double pages, double watched_seconds) const;
+
+ private:
+  bool use_bits_;
+  bool use_samples_;
+  bool timed_;
+};
+
+}  // namespace tmprof

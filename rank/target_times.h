@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// CPU time of each target, and how much of it a sampler watched.
+
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "base/epoch_profile.h"
+#include "base/units.h"
+
+namespace tmprof {
+
+struct TargetTime {
+  TargetId target;
+  double cpu_seconds = 0;
+  double watched_seconds = 0;  // of those, with the sampler on
+};
+
+class TargetTimes {
+ public:
+  // Adds the times of one epoch. A target whose CPU clock could not be read has run throughout.
+  void Add(const EpochProfile& profile);
+  void Add(const TargetTimes& other);
+  // Of every time, only these parts stay.
+  void Fade(double keep_cpu, double keep_watched);
+
+  // nullopt: no profile listed the target.
+  std::optional<TargetTime> Find(TargetId target) const;
+  // The same, where a target that no profile listed has run throughout.
+  TargetTime Of(TargetId target) const { return Find(target).value_or(throughout_); }
+
+ private:
+  TargetTime& At(TargetId target);
+
+  std::vector<TargetTime> times_;  // ascending by target
+  TargetTime throughout_;
+};
+
+}  // namespace tmprof

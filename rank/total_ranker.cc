@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "rank/total_ranker.h"
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "rank/rate_history.h"
+#include "rank/source_view.h"
+
+namespace tmprof {
+namespace {
+
+// Steps tell phases apart that last a few of them, and cost time: 32 steps of 131 072 spans take
+// some 0.6 s of CPU time to estimate (`report --view hot` of `zipf --footprint 512MiB`).
+constexpr std::size_t kMostSteps = 32;
+// Rows of all steps, per span of the trace. A scanner that needs n epochs to visit everything fills
+// one n-th of a step, so a budget of rows leaves it the steps that its evidence can tell apart.
+constexpr std::size_t kMostRowsPerSpan = 12;
+
+double SecondsSince(MonotonicTime origin, MonotonicTime time) {
+  return std::chrono::duration<double>(time - origin).count();
+}
+
+}  // namespace
+
+void TotalRanker::Absorb(const EpochProfile& profile) {
+  Step step{.start = profile.start, .end = profile.end, .epochs = 1};
+  TakeEvidence(profile, step.evidence);
+  Join(table_, {}, step.evidence, spare_);
+  std::swap(table_, spare_);
+  if (model_ != RankModel::kRate) return;
+  step.times.Add(profile);
+  if (!steps_.empty() && steps_.back().epochs < epochs_per_step_) {
+    Append(steps_.back(), std::move(step));
+  } else {
+    steps_.push_back(std::move(step));
+  }
+  const auto rows = [this] {
+    std::size_t sum = 0;
+    for (const Step& each : steps_) sum += each.evidence.size();
+    return sum;
+  };
+  while (steps_.size() > kMostSteps ||
+         (steps_.size() > 1 && rows() > kMostRowsPerSpan * table_.size())) {
+    DoubleSteps();
+  }
+}
+
+void TotalRanker::Append(Step& step, Step&& next) {
+  EvidenceTable both;
+  Join(step.evidence, {}, next.evidence, both);
+  step.evidence = std::move(both);
+  step.times.Add(next.times);
+  step.end = next.end;
+  step.epochs += next.epochs;
+}
+
+void TotalRanker::DoubleSteps() {
+  epochs_per_step_ *= 2;
+  std::vector<Step> longer;
+  for (Step& step : steps_) {
+    if (longer.empty() || longer.back().epochs == epochs_per_step_) {
+      longer.push_back(std::move(step));
+    } else {
+      Append(longer.back(), std::move(step));
+    }
+  }
+  steps_ = std::move(longer);
+}
+
+Estimates TotalRanker::Estimate(RankSource source) const {
+  return model_ == RankModel::kRate && !IsExact(source) ? EstimateByRate(source)
+                                                        : EstimateByCounts(table_, source);
+}
+
+Estimates TotalRanker::EstimateByRate(RankSource source) const {
+  Estimates estimates = NoEstimates(table_.size());
+  if (steps_.empty()) return estimates;
+  const RateView view(table_, source);
+  TargetTimes all_times;
+  std::vector<double> middles;
+  std::vector<EvidenceWalk> walks;
+  for (const Step& step : steps_) {
+    middles.push_back((SecondsSince(steps_.front().start, step.start) +
+                       SecondsSince(steps_.front().start, step.end)) /
+                      2);
+    walks.emplace_back(step.evidence);
+    all_times.Add(step.times);
+  }
+  RateHistory history(std::move(middles));
+
+  std::optional<TargetId> target;
+  std::vector<double> watched(steps_.size());
+  std::vector<RateEvidence> seen(steps_.size());
+  std::vector<std::uint32_t> row_of;
+  for (std::size_t i = 0; i < table_.size(); ++i) {
+    const PageKey key = table_.key[i];
+    if (target != key.target) {
+      target = key.target;
+      std::vector<double> cpu_seconds;
+      for (std::size_t s = 0; s < steps_.size(); ++s) {
+        // Listed at some time, the target was not there in steps that do not list it.
+        const TargetTime time = all_times.Find(*target)
+                                    ? steps_[s].times.Find(*target).value_or(TargetTime{})
+                                    : steps_[s].times.Of(*target);
+        cpu_seconds.push_back(time.cpu_seconds);
+        watched[s] = time.watched_seconds;
+      }
+      history.BeginTarget(std::move(cpu_seconds));
+    }
+    const std::uint32_t pages = table_.span_pages[i];
+    for (std::size_t s = 0; s < steps_.size(); ++s) {
+      Evidence evidence;
+      walks[s].AddWithin(key, pages, evidence);
+      seen[s] = view.Of(evidence, pages, watched[s]);
+    }
+    if (!view.Sees(table_.evidence[i])) continue;
+    history.AddSpan(seen);
+    row_of.push_back(static_cast<std::uint32_t>(i));
+  }
+
+  const AccessEstimates per_page = std::move(history).Estimate();
+  for (std::size_t r = 0; r < row_of.size(); ++r) {
+    const std::uint32_t row = row_of[r];
+    const double score = per_page.accesses[r] * table_.span_pages[row];
+    estimates.score[row] = score;
+    if (score > 0) estimates.relative_sd[row] = per_page.relative_sd[r];
+  }
+  return estimates;
+}
+
+}  // namespace tmprof

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks by what happened over a whole trace, or over one phase of it.
+
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "base/epoch_profile.h"
+#include "base/units.h"
+#include "rank/evidence.h"
+#include "rank/rank_model.h"
+#include "rank/target_times.h"
+
+namespace tmprof {
+
+// Nothing fades. Memory follows the footprint, however long the trace: kRate keeps the evidence of
+// successive steps apart, and makes steps longer once there are more than it needs.
+class TotalRanker {
+ public:
+  explicit TotalRanker(RankModel model) : model_(model) {}
+
+  // Oldest first. Where spans' bounds change, evidence follows its pages (Join, evidence.h).
+  void Absorb(const EpochProfile& profile);
+
+  // All evidence, added up.
+  const EvidenceTable& table() const { return table_; }
+
+  // As of Ranker, but over all that was absorbed. kRate: estimated accesses, each target's within
+  // the epochs that list it; a rate may change on the way (rate_history.h).
+  Scores Score(RankSource source) const { return Estimate(source).score; }
+  Estimates Estimate(RankSource source) const;
+
+ private:
+  // Successive epochs.
+  struct Step {
+    MonotonicTime start;
+    MonotonicTime end;
+    std::size_t epochs = 0;
+    EvidenceTable evidence;
+    TargetTimes times;
+  };
+
+  static void Append(Step& step, Step&& next);
+  void DoubleSteps();
+  Estimates EstimateByRate(RankSource source) const;
+
+  RankModel model_;
+  EvidenceTable table_;
+  EvidenceTable spare_;
+  std::vector<Step> steps_;  // kRate
+  std::size_t epochs_per_step_ = 1;
+};
+
+}  // namespace tmprof
