@@ -13,10 +13,12 @@ namespace {
 struct Contribution {
   PageRecord record;
   std::chrono::nanoseconds time_at_risk{0};
+  bool seen = false;
 
   PageKey end() const { return {record.key.target, record.key.vpn + record.span}; }
   bool HasEvidence() const {
-    return record.looks > 0 || record.load_samples > 0 || record.store_samples > 0;
+    return record.looks > 0 || record.load_samples > 0 || record.store_samples > 0 ||
+           record.accesses || seen;
   }
 };
 
@@ -32,7 +34,8 @@ Contribution FromReference(const ReferenceRecord& reference) {
                      .references = reference.references,
                      .first_accesses = reference.first_accesses,
                      .node = reference.node},
-          .time_at_risk = reference.time_at_risk};
+          .time_at_risk = reference.time_at_risk,
+          .seen = reference.seen};
 }
 
 Contribution FromSample(const SampleRecord& sample) {
@@ -40,8 +43,16 @@ Contribution FromSample(const SampleRecord& sample) {
       .record = {.key = sample.key, .load_samples = sample.loads, .store_samples = sample.stores}};
 }
 
+Contribution FromAccesses(const AccessRecord& accesses) {
+  return {.record = {.key = accesses.key, .node = accesses.node, .accesses = accesses.counts}};
+}
+
 Contribution LayoutOnly(const ReferenceRecord& huge) {
   return {.record = {.key = huge.key, .span = huge.span, .node = huge.node}};
+}
+
+void AddKnown(std::optional<std::uint64_t>& sum, std::optional<std::uint64_t> more) {
+  if (more) sum = sum.value_or(0) + *more;
 }
 
 void Join(Contribution& into, const Contribution& from) {
@@ -50,7 +61,9 @@ void Join(Contribution& into, const Contribution& from) {
   AddSaturating(into.record.first_accesses, from.record.first_accesses);
   AddSaturating(into.record.load_samples, from.record.load_samples);
   AddSaturating(into.record.store_samples, from.record.store_samples);
+  Join(into.record.accesses, from.record.accesses);
   into.time_at_risk += from.time_at_risk;
+  into.seen |= from.seen;
   if (from.record.node) into.record.node = from.record.node;
   if (from.end() > into.end()) into.record.span = from.end().vpn - into.record.key.vpn;
 }
@@ -67,6 +80,15 @@ bool LayoutOrder(const Contribution& a, const Contribution& b) {
 
 }  // namespace
 
+void Join(std::optional<AccessCounts>& into, const std::optional<AccessCounts>& from) {
+  if (!from) return;
+  if (!into) into.emplace();
+  into->loads += from->loads;
+  into->stores += from->stores;
+  AddKnown(into->llc_misses, from->llc_misses);
+  AddKnown(into->dtlb_misses, from->dtlb_misses);
+}
+
 EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources) {
   EpochProfile profile{.index = frame.index,
                        .start = frame.start,
@@ -74,8 +96,14 @@ EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources) {
                        .targets = std::move(frame.targets),
                        .profiler_cpu_time = frame.profiler_cpu_time};
 
+  std::size_t most = 0;
+  for (const SourceEpoch& source : sources)
+    most += source.references.size() + source.huge_spans.size() + source.samples.size() +
+            source.accesses.size();
   std::vector<Contribution> contributions;
+  contributions.reserve(most);
   for (SourceEpoch& source : sources) {
+    const auto own_start = static_cast<std::ptrdiff_t>(contributions.size());
     std::uint64_t orphans = 0;
     const auto take = [&](const Contribution& contribution, std::uint64_t observations) {
       if (Names(profile.targets, contribution.record.key.target)) {
@@ -85,17 +113,25 @@ EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources) {
       }
     };
     for (const ReferenceRecord& reference : source.references) {
-      take(FromReference(reference), reference.looks);
+      take(FromReference(reference), reference.looks * reference.span.value());
     }
     for (const ReferenceRecord& huge : source.huge_spans) take(LayoutOnly(huge), 0);
     for (const SampleRecord& sample : source.samples) {
       take(FromSample(sample), std::uint64_t{sample.loads} + sample.stores);
     }
-    if (orphans > 0) source.status.lost = source.status.lost.value_or(0) + orphans;
+    for (const AccessRecord& accesses : source.accesses) {
+      take(FromAccesses(accesses), accesses.counts.loads + accesses.counts.stores);
+    }
+    // Unknown and some more is unknown.
+    if (source.status.lost) *source.status.lost += orphans;
+    if (orphans > 0) source.status.details.push_back({"without_target", orphans});
     profile.sources.push_back(std::move(source.status));
+    // Stable: of equal spans, the later source tells the node. Most come in order already.
+    const auto own = contributions.begin() + own_start;
+    if (!std::is_sorted(own, contributions.end(), LayoutOrder))
+      std::stable_sort(own, contributions.end(), LayoutOrder);
+    std::inplace_merge(contributions.begin(), own, contributions.end(), LayoutOrder);
   }
-  // Stable: of equal spans, the later source tells the node.
-  std::ranges::stable_sort(contributions, LayoutOrder);
 
   profile.pages.Reserve(contributions.size());
   for (std::size_t i = 0; i < contributions.size();) {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/epoch_profile.h"
@@ -25,5 +26,8 @@ struct EpochFrame {
 // smaller join the larger. Evidence about a target that the frame does not name is dropped and
 // counted as lost in its source's status.
 EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources);
+
+// Adds the accesses up. Misses that only one of the two knows are the sum's.
+void Join(std::optional<AccessCounts>& into, const std::optional<AccessCounts>& from);
 
 }  // namespace tmprof

@@ -6,10 +6,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+
+#include "base/result.h"
+#include "profiler/source_kind.h"
 
 namespace tmprof {
 
-enum class ProbeJob : std::uint8_t { kAccessedBits, kAddressSamples, kGate };
+enum class ProbeJob : std::uint8_t { kAccessedBits, kAddressSamples, kGate, kTruth };
 
 constexpr const char* Name(ProbeJob job) {
   switch (job) {
@@ -19,18 +23,52 @@ constexpr const char* Name(ProbeJob job) {
       return "address samples";
     case ProbeJob::kGate:
       return "gate";
+    case ProbeJob::kTruth:
+      return "truth";
   }
   return "unknown job";
 }
 
 struct Probe {
-  std::string name;  // "clock", "ibs", "pebs", "abit-bpf", "llc", "dtlb"
+  std::string name;  // of a source (profiler/source_kind.h) or of a counter: "llc", "dtlb"
   ProbeJob job = ProbeJob::kAddressSamples;
   bool usable = false;
-  std::string label;                // what its numbers mean: "clock (memory-stall time)"
+  std::string label;                // what its numbers mean, or what takes its place
   std::optional<int> system_error;  // errno, where the kernel gave one
   std::string detail;               // what was tried and what the kernel said
   std::string fix;                  // what would make it usable or better; may be empty
 };
+
+constexpr ProbeJob JobOf(SourceRole role) {
+  switch (role) {
+    case SourceRole::kReferences:
+      return ProbeJob::kAccessedBits;
+    case SourceRole::kSamples:
+      return ProbeJob::kAddressSamples;
+    case SourceRole::kTruth:
+      return ProbeJob::kTruth;
+  }
+  return ProbeJob::kAddressSamples;
+}
+
+inline Probe Usable(const SourceKind& kind, std::string detail) {
+  return {.name = std::string(kind.name),
+          .job = JobOf(kind.role),
+          .usable = true,
+          .label = std::string(kind.label),
+          .system_error = std::nullopt,
+          .detail = std::move(detail),
+          .fix = {}};
+}
+
+inline Probe Unusable(const SourceKind& kind, const Error& refusal) {
+  return {.name = std::string(kind.name),
+          .job = JobOf(kind.role),
+          .usable = false,
+          .label = std::string(kind.label),
+          .system_error = refusal.system_error,
+          .detail = refusal.Fact(),
+          .fix = refusal.advice};
+}
 
 }  // namespace tmprof

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <charconv>
 #include <ctime>
+#include <ranges>
 #include <system_error>
 
 #include "base/unique_fd.h"
@@ -101,6 +102,51 @@ MappingKind KindOf(std::string_view path, bool shared) {
   return path.empty() ? MappingKind::kAnonymous : MappingKind::kFile;
 }
 
+struct TaskStat {
+  ProcessStat stat;
+  bool has_memory = false;   // not so for a kernel thread, nor for one that has begun to exit
+  std::optional<CpuId> cpu;  // where it runs, or ran last
+};
+
+Result<TaskStat> ReadStat(const fs::path& path) {
+  const Result<std::string> text = ReadWhole(path, "read process state");
+  if (!text) return Fail(text.error());
+
+  // The name stands in parentheses and may itself hold spaces and parentheses.
+  const std::size_t open = text->find('(');
+  const std::size_t close = text->rfind(')');
+  if (open == std::string::npos || close == std::string::npos || close < open) {
+    return Fail(BadInput("read process state", path.string(), "no name in parentheses"));
+  }
+  const auto fields = SplitAtSpaces(std::string_view(*text).substr(close + 1));
+  const auto parent = StatField(fields, 4);
+  const auto user_ticks = StatField(fields, 14);
+  const auto system_ticks = StatField(fields, 15);
+  const auto threads = StatField(fields, 20);
+  const auto start = StatField(fields, 22);
+  const auto virtual_bytes = StatField(fields, 23);
+  const auto resident = StatField(fields, 24);
+  const auto cpu = StatField(fields, 39);
+  if (!parent || !user_ticks || !system_ticks || !threads || !start || !virtual_bytes ||
+      !resident) {
+    return Fail(BadInput("read process state", path.string(), "a field is missing"));
+  }
+  const auto ticks_per_second = static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK));
+  const auto cpu_ticks = static_cast<std::int64_t>(*user_ticks + *system_ticks);
+  return TaskStat{
+      .stat = {.parent = Pid(static_cast<std::int32_t>(*parent)),
+               .name = text->substr(open + 1, close - open - 1),
+               .state = fields[0].front(),
+               .cpu_time = std::chrono::nanoseconds(std::nano::den /
+                                                    static_cast<std::int64_t>(ticks_per_second)) *
+                           cpu_ticks,
+               .start_time_ticks = *start,
+               .threads = static_cast<std::uint32_t>(*threads),
+               .resident = PageCount(*resident)},
+      .has_memory = *virtual_bytes > 0,
+      .cpu = cpu ? std::optional(CpuId(static_cast<std::int32_t>(*cpu))) : std::nullopt};
+}
+
 }  // namespace
 
 std::optional<Mapping> ParseMapsLine(std::string_view line) {
@@ -130,40 +176,62 @@ fs::path ProcFs::OfProcess(Pid pid, std::string_view file) const {
   return root_ / std::to_string(pid.value()) / file;
 }
 
-Result<ProcessStat> ProcFs::Stat(Pid pid) const {
-  const fs::path path = OfProcess(pid, "stat");
-  const Result<std::string> text = ReadWhole(path, "read process state");
-  if (!text) return Fail(text.error());
+fs::path ProcFs::OfThread(Pid pid, Tid thread, std::string_view file) const {
+  return OfProcess(pid, "task") / std::to_string(thread.value()) / file;
+}
 
-  // The name stands in parentheses and may itself hold spaces and parentheses.
-  const std::size_t open = text->find('(');
-  const std::size_t close = text->rfind(')');
-  if (open == std::string::npos || close == std::string::npos || close < open) {
-    return Fail(BadInput("read process state", path.string(), "no name in parentheses"));
+std::vector<Tid> ProcFs::Threads(Pid pid) const {
+  std::vector<Tid> threads;
+  for (const std::string& name : EntriesOf(OfProcess(pid, "task"))) {
+    if (const auto number = PidFromName(name)) threads.emplace_back(number->value());
   }
-  const auto fields = SplitAtSpaces(std::string_view(*text).substr(close + 1));
-  const auto parent = StatField(fields, 4);
-  const auto user_ticks = StatField(fields, 14);
-  const auto system_ticks = StatField(fields, 15);
-  const auto start = StatField(fields, 22);
-  const auto resident = StatField(fields, 24);
-  if (!parent || !user_ticks || !system_ticks || !start || !resident) {
-    return Fail(BadInput("read process state", path.string(), "a field is missing"));
+  std::ranges::sort(threads);
+  return threads;
+}
+
+std::set<CpuId> ProcFs::CpusInUse(Pid pid) const {
+  constexpr std::size_t kMostAsked = 64;  // some 5 us each
+  std::set<CpuId> cpus;
+  for (const Tid thread : Threads(pid) | std::views::take(kMostAsked)) {
+    const auto stat = ReadStat(OfThread(pid, thread, "stat"));
+    if (stat && stat->stat.state == 'R' && stat->cpu) cpus.insert(*stat->cpu);
   }
-  const auto ticks_per_second = static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK));
-  const auto cpu_ticks = static_cast<std::int64_t>(*user_ticks + *system_ticks);
-  return ProcessStat{.parent = Pid(static_cast<std::int32_t>(*parent)),
-                     .name = text->substr(open + 1, close - open - 1),
-                     .state = fields[0].front(),
-                     .cpu_time = std::chrono::nanoseconds(
-                                     std::nano::den / static_cast<std::int64_t>(ticks_per_second)) *
-                                 cpu_ticks,
-                     .start_time_ticks = *start,
-                     .resident = PageCount(*resident)};
+  return cpus;
+}
+
+std::optional<Tid> ProcFs::ThreadWithMemory(Pid pid) const {
+  std::vector<Tid> threads = Threads(pid);
+  std::ranges::stable_partition(threads, [&](Tid thread) { return thread.value() == pid.value(); });
+  for (const Tid thread : threads) {
+    const auto stat = ReadStat(OfThread(pid, thread, "stat"));
+    if (stat && stat->has_memory) return thread;
+  }
+  return std::nullopt;
+}
+
+// A file that is empty or refused for a task without memory.
+Result<std::string> ProcFs::ReadOfMemory(Pid pid, std::string_view file,
+                                         std::string_view attempt) const {
+  Result<std::string> text = ReadWhole(OfProcess(pid, file), attempt);
+  if (text ? !text->empty() : text.error().system_error != ESRCH) return text;
+  const auto thread = ThreadWithMemory(pid);
+  if (!thread || thread->value() == pid.value()) return text;
+  return ReadWhole(OfThread(pid, *thread, file), attempt);
+}
+
+Result<ProcessStat> ProcFs::Stat(Pid pid) const {
+  auto whole = ReadStat(OfProcess(pid, "stat"));
+  if (!whole) return Fail(whole.error());
+  if (!whole->has_memory && whole->stat.threads > 1) {
+    const auto thread = ThreadWithMemory(pid);
+    const auto other = thread ? ReadStat(OfThread(pid, *thread, "stat")) : whole;
+    if (other) whole->stat.resident = other->stat.resident;
+  }
+  return whole->stat;
 }
 
 std::string ProcFs::Command(Pid pid) const {
-  Result<std::string> text = ReadWhole(OfProcess(pid, "cmdline"), "read command line");
+  Result<std::string> text = ReadOfMemory(pid, "cmdline", "read command line");
   if (!text) return {};
   while (text->ends_with('\0')) text->pop_back();
   std::ranges::replace(*text, '\0', ' ');
@@ -171,7 +239,7 @@ std::string ProcFs::Command(Pid pid) const {
 }
 
 Result<std::vector<Mapping>> ProcFs::Mappings(Pid pid) const {
-  const Result<std::string> text = ReadWhole(OfProcess(pid, "maps"), "read memory mappings");
+  const Result<std::string> text = ReadOfMemory(pid, "maps", "read memory mappings");
   if (!text) return Fail(text.error());
   std::vector<Mapping> mappings;
   std::string_view rest = *text;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,15 +26,20 @@ struct ProcessStat {
   char state = '?';
   std::chrono::nanoseconds cpu_time{0};  // utime + stime of all threads, at clock-tick resolution
   std::uint64_t start_time_ticks = 0;
+  std::uint32_t threads = 1;
   PageCount resident{0};
 
-  // A zombie or dead process has no memory left to look at.
-  bool alive() const { return state != 'Z' && state != 'X' && state != 'x'; }
+  // Has memory left to look at. A main thread that has exited before the others stays as a zombie.
+  bool alive() const { return (state != 'Z' || threads > 1) && state != 'X' && state != 'x'; }
 };
 
 class ProcFs {
  public:
   explicit ProcFs(std::filesystem::path root = "/proc") : root_(std::move(root)) {}
+
+  // The process's memory is seen through this thread: the main one, unless that has exited before
+  // the others. nullopt: the process has no memory (any more).
+  std::optional<Tid> ThreadWithMemory(Pid pid) const;
 
   // ESRCH for a process that does not exist (any more).
   Result<ProcessStat> Stat(Pid pid) const;
@@ -41,6 +47,10 @@ class ProcFs {
   std::string Command(Pid pid) const;
   // Ascending. Fails with ESRCH, or EACCES where ptrace access is refused.
   Result<std::vector<Mapping>> Mappings(Pid pid) const;
+  // Ascending; empty for a process that does not exist (any more).
+  std::vector<Tid> Threads(Pid pid) const;
+  // Where its threads are running now. Of a process with many threads, some are asked.
+  std::set<CpuId> CpusInUse(Pid pid) const;
   // Direct children, ascending.
   std::vector<Pid> Children(Pid pid) const;
   // MemTotal of /proc/meminfo.
@@ -48,6 +58,8 @@ class ProcFs {
 
  private:
   std::filesystem::path OfProcess(Pid pid, std::string_view file) const;
+  std::filesystem::path OfThread(Pid pid, Tid thread, std::string_view file) const;
+  Result<std::string> ReadOfMemory(Pid pid, std::string_view file, std::string_view attempt) const;
   std::vector<Pid> AllProcesses() const;
 
   std::filesystem::path root_;

@@ -14,7 +14,9 @@
 namespace tmprof {
 namespace {
 
-constexpr std::chrono::milliseconds kServicePeriod{50};  // the promise of Source::PollFds()
+// The promise of Source::PollFds(). A third of the time in which the clock sampler fills a ring of
+// 512 KiB at its highest rate: 20 000 records of 176 bytes a second, 149 ms.
+constexpr std::chrono::milliseconds kServicePeriod{50};
 
 timespec ToTimespec(std::chrono::nanoseconds duration) {
   const auto seconds = std::chrono::floor<std::chrono::seconds>(duration);
@@ -57,17 +59,27 @@ Recorder::Recorder(const Options& options, Environment environment,
 
 Status Recorder::RefreshTargets(MonotonicTime now) {
   environment_.targets.Refresh(now);
-  std::optional<Error> failure;
+  if (environment_.on_targets) environment_.on_targets(environment_.targets.tracked());
+  std::vector<Error> failures;
   std::erase_if(sources_, [&](const std::unique_ptr<Source>& source) {
     const Status followed = source->SetTargets(environment_.targets.tracked());
     if (followed) return false;
     Drop(*source, followed.error());
-    failure = followed.error();
+    failures.push_back(followed.error());
     return true;
   });
-  if (failure && sources_.empty()) return Fail(*std::move(failure));
+  std::optional<Error> last;
+  if (sources_.empty() && !failures.empty()) {
+    last = std::move(failures.back());
+    failures.pop_back();
+  }
+  if (environment_.on_source_failure)
+    std::ranges::for_each(failures, environment_.on_source_failure);
+  if (last) return Fail(*std::move(last));
   return {};
 }
+
+Status Recorder::Attach() { return RefreshTargets(environment_.clock.Now()); }
 
 void Recorder::Drop(Source& source, const Error& error) {
   SourceEpoch last = TakeEpochOf(source);
@@ -127,7 +139,7 @@ Status Recorder::EndEpoch(MonotonicTime now,
 
 Result<Recorder::StopReason> Recorder::Run(
     const std::function<Status(const EpochProfile&)>& on_epoch) {
-  if (auto status = RefreshTargets(environment_.clock.Now()); !status) return Fail(status.error());
+  if (auto status = Attach(); !status) return Fail(status.error());
   // What was seen and used before the first epoch belongs to none.
   RetireDropped();
   (void)environment_.targets.EndEpoch();

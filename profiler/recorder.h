@@ -45,7 +45,8 @@ class Recorder {
   struct Options {
     std::chrono::nanoseconds epoch{std::chrono::seconds(1)};
     std::optional<std::chrono::nanoseconds> duration;  // nullopt: until stopped or the targets end
-    std::chrono::nanoseconds refresh{std::chrono::milliseconds(250)};  // of targets
+    // Of targets: four times within the second after which the process filter judges a child.
+    std::chrono::nanoseconds refresh{std::chrono::milliseconds(250)};
     std::chrono::nanoseconds gate_period{std::chrono::milliseconds(100)};
   };
   struct Environment {
@@ -56,6 +57,10 @@ class Recorder {
     std::function<bool()> stop_requested;  // asked after every wait
     std::vector<int> stop_fds;             // readable when it is time to ask
     GateCheck gate;                        // empty: always on
+    // Told of the targets each time that they have been looked for; may be empty.
+    std::function<void(const std::vector<TrackedProcess>&)> on_targets;
+    // Told of each source that fails while another works; may be empty.
+    std::function<void(const Error&)> on_source_failure;
   };
   enum class StopReason : std::uint8_t { kDuration, kRequested, kTargetsGone };
 
@@ -63,6 +68,10 @@ class Recorder {
   // epoch, so that a trace says what it does not hold.
   Recorder(const Options& options, Environment environment,
            std::vector<std::unique_ptr<Source>> sources, std::vector<SourceStatus> unavailable);
+
+  // Gives the sources their targets, so that they follow them from now on; Run() does it again. A
+  // source that fails is dropped; the error of the last one is returned.
+  Status Attach();
 
   // Calls `on_epoch` for every epoch, the last, shorter one included. A source that fails is
   // dropped: what it holds goes into the open epoch, and it is unavailable in all later ones. The

@@ -25,6 +25,7 @@ struct ReferenceRecord {
   std::uint32_t references = 0;
   std::uint32_t first_accesses = 0;
   std::chrono::nanoseconds time_at_risk{0};  // target CPU time
+  bool seen = false;  // its bit was set and could not be cleared: it was accessed at some time
   std::optional<NodeId> node;
 };
 
@@ -35,12 +36,21 @@ struct SampleRecord {
   std::uint32_t stores = 0;
 };
 
+// Exact accesses to a span within one epoch.
+struct AccessRecord {
+  PageKey key;
+  AccessCounts counts;
+  std::optional<NodeId> node;
+};
+
 // What one source delivers for one epoch. Records in any order; a key may repeat (counts add up).
 struct SourceEpoch {
   SourceStatus status;
   std::vector<ReferenceRecord> references;
   std::vector<SampleRecord> samples;
-  // Spans known to be mapped by one huge entry, so that samples inside them join their record.
+  std::vector<AccessRecord> accesses;
+  // Spans known to be mapped by one entry, so that samples inside them join their record and get
+  // their node. They are no evidence themselves.
   std::vector<ReferenceRecord> huge_spans;
 };
 

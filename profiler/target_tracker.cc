@@ -141,8 +141,9 @@ void TargetTracker::Refresh(MonotonicTime now) {
 }
 
 void TargetTracker::RebuildTracked() {
-  std::vector<const Process*> chosen;
-  for (const Process& process : processes_) {
+  std::vector<Process*> chosen;
+  for (Process& process : processes_) {
+    process.tracked = false;
     if (!process.target.exited && process.passes_filter) chosen.push_back(&process);
   }
   if (options_.max_targets && chosen.size() > *options_.max_targets) {
@@ -154,7 +155,8 @@ void TargetTracker::RebuildTracked() {
     std::ranges::sort(chosen, {}, [](const Process* process) { return process->target.id; });
   }
   tracked_.clear();
-  for (const Process* process : chosen) {
+  for (Process* process : chosen) {
+    process->tracked = process->observed = true;
     tracked_.push_back({.id = process->target.id,
                         .pid = process->target.pid,
                         .start_time_ticks = process->target.start_time_ticks,
@@ -178,6 +180,8 @@ std::vector<Target> TargetTracker::EndEpoch() {
     process.cpu_time_at_epoch = process.cpu_time_now;
     if (process.target.exited) ++process.epochs_since_exit;
     targets.push_back(process.target);
+    if (!process.observed) targets.back().mappings.clear();
+    process.observed = process.tracked || (process.observed && process.target.exited);
   }
   std::erase_if(processes_, [](const Process& process) { return process.epochs_since_exit > 1; });
   return targets;

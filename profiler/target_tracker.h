@@ -43,9 +43,9 @@ class TargetTracker {
   // may not be read.
   Status AddNamed(Pid pid);
 
-  // Looks for new children, drops dead ones, re-reads mappings. Once a second is right; more often
-  // finds short-lived children sooner. A new child is tracked at once; the filter is applied when a
-  // full second of its CPU use has been seen, and again each second.
+  // Looks for new children, drops dead ones, re-reads mappings: how often is a matter of how short
+  // a life is to be noticed (Recorder::Options::refresh). A new child is tracked at once; the
+  // filter is applied when a full second of its CPU use has been seen, and again each second.
   void Refresh(MonotonicTime now);
 
   // The live processes that pass the filter, ascending by id.
@@ -54,6 +54,7 @@ class TargetTracker {
 
   // The targets of the epoch that ends now: everything that was alive at some time since the last
   // call, and for one epoch more those that died, since their last evidence may still be under way.
+  // Of those that were not tracked in that time, without the mappings, which nothing refers to.
   std::vector<Target> EndEpoch();
 
  private:
@@ -65,6 +66,8 @@ class TargetTracker {
     Target target;
     bool named = false;
     bool passes_filter = true;
+    bool tracked = false;   // now
+    bool observed = false;  // tracked at some time in this epoch, or in its last one
     std::optional<PageCount> resident;
     // CPU time used so far, as last read and as of the start of the epoch; nullopt: not readable.
     std::optional<std::chrono::nanoseconds> cpu_time_now;

@@ -24,7 +24,7 @@ Result<GateMode> ParseGateMode(std::string_view text) {
     return GateMode{.samples = false, .references = false, .best_available = false};
   GateMode mode{.samples = false, .references = false, .best_available = false};
   const auto bad = [&] {
-    return Fail(BadInput("read gate mode", fmt::format("'{}'", text),
+    return Fail(BadInput("read gate mode", std::string(text),
                          "must be auto, off, or a list of llc and tlb"));
   };
   for (std::string_view rest = text;;) {
@@ -101,6 +101,14 @@ Result<Gate> Gate::Create(PerfApi& api, const EventEncoder& encode, const GateMo
     return std::unexpected(done.error());
   }
   return gate;
+}
+
+Result<NamedEvent> SampleGateEvent(PerfApi& api, const EventEncoder& encode) {
+  if (auto counter = SystemCounter::Open(api, encode, kLlcMisses); !counter)
+    return std::unexpected(counter.error());
+  auto attr = encode(kLlcMisses);
+  if (!attr) return std::unexpected(attr.error());
+  return NamedEvent{.name = "LLC misses", .attr = *attr};
 }
 
 RoleDecision Gate::DecideByRate(Role& role, std::optional<std::uint64_t> rate) {

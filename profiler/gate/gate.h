@@ -28,6 +28,9 @@ struct GateMode {
 // "auto", "off", or "llc", "tlb", "llc,tlb": exactly these counters.
 Result<GateMode> ParseGateMode(std::string_view text);
 
+// The event that gates the sampler; fails where it cannot be counted on every CPU.
+Result<NamedEvent> SampleGateEvent(PerfApi& api, const EventEncoder& encode);
+
 struct RoleDecision {
   bool active = true;
   std::string basis;             // what it rests on, for people: "310 LLC misses/s, …"

@@ -182,17 +182,30 @@ TEST(BuildEpoch, TakesTheNodeThatTheLaterSourceSaw) {
   EXPECT_EQ(Pages(1, {{.references = {silent}}}).node[0], std::nullopt);
 }
 
+TEST(BuildEpoch, KeepsASpanThatWasSeenThoughNotLookedAt) {
+  ReferenceRecord silent = HugeSpan(0, 512);
+  ReferenceRecord sampled = HugeSpan(0, 2048);
+  silent.seen = sampled.seen = true;
+  SourceEpoch scanner{.references = {silent, sampled},
+                      .huge_spans = {HugeSpan(0, 512), HugeSpan(0, 2048), HugeSpan(0, 4096)}};
+  SourceEpoch sampler{.samples = {Sample(0, 2050, 1, 0)}};
+  EXPECT_EQ(Text(BuildEpoch(Frame(1), {scanner, sampler}).pages),
+            "0:512+512 0/0 0/0\n0:2048+512 0/0 1/0\n");
+}
+
 TEST(BuildEpoch, CountsEvidenceOfUnnamedTargetsAsLostInItsOwnSource) {
   SourceEpoch scanner{.status = {.name = "abit", .lost = 10},
-                      .references = {Reference(0, 1, 1, 5, 5), Reference(9, 1, 1, 7, 0)}};
-  SourceEpoch sampler{.status = {.name = "clock"}, .samples = {Sample(8, 1, 2, 3)}};
-  SourceEpoch idle{.status = {.name = "ibs"}, .huge_spans = {HugeSpan(9, 512)}};
+                      .references = {Reference(0, 1, 1, 5, 5), Reference(9, 1, 1, 7, 0),
+                                     Reference(9, 512, 512, 2, 0)}};
+  SourceEpoch sampler{.status = {.name = "clock", .lost = 0}, .samples = {Sample(8, 1, 2, 3)}};
+  SourceEpoch idle{.status = {.name = "ibs"}, .samples = {Sample(8, 1, 4, 0)}};
   const EpochProfile profile = BuildEpoch(Frame(1), {scanner, sampler, idle});
   EXPECT_EQ(Text(profile.pages), "0:1+1 5/5 0/0\n");
   ASSERT_EQ(profile.sources.size(), 3u);
-  EXPECT_EQ(profile.sources[0].lost, 17u);
+  EXPECT_EQ(profile.sources[0].lost, 10u + 7 + 2 * 512);  // looks x pages
   EXPECT_EQ(profile.sources[1].lost, 5u);
   EXPECT_EQ(profile.sources[2].lost, std::nullopt);  // still not known
+  EXPECT_EQ(profile.sources[2].details, (std::vector{NamedCount{"without_target", 4}}));
 }
 
 TEST(BuildEpoch, KeepsStatusesInTheOrderOfSources) {
@@ -251,6 +264,28 @@ PageColumns Naively(std::uint32_t targets, const std::vector<SourceEpoch>& sourc
     }
   }
   return pages;
+}
+
+TEST(BuildEpoch, ExactAccessesAddUpAndJoinTheSpanThatHoldsThem) {
+  SourceEpoch bits;
+  bits.references.push_back(Reference(0, 512, 512, 4, 1));
+  SourceEpoch truth;
+  truth.status.role = SourceRole::kTruth;
+  const auto accesses = [](std::uint64_t vpn, std::uint64_t loads, std::uint64_t stores) {
+    return AccessRecord{.key = {TargetId(0), Vpn(vpn)},
+                        .counts = {.loads = loads, .stores = stores, .llc_misses = 1},
+                        .node = NodeId(1)};
+  };
+  truth.accesses = {accesses(600, 10, 1), accesses(3, 5, 0), accesses(600, 20, 2)};
+  const PageColumns pages = Pages(1, {bits, truth});
+  ASSERT_EQ(pages.size(), 2u);
+  EXPECT_EQ(pages.vpn[0], Vpn(3));
+  EXPECT_EQ(RecordAt(pages, 0).accesses, (AccessCounts{.loads = 5, .llc_misses = 1}));
+  EXPECT_EQ(RecordAt(pages, 0).looks, 0u);
+  EXPECT_EQ(pages.vpn[1], Vpn(512));
+  EXPECT_EQ(RecordAt(pages, 1).looks, 4u);
+  EXPECT_EQ(RecordAt(pages, 1).accesses, (AccessCounts{.loads = 30, .stores = 3, .llc_misses = 2}));
+  EXPECT_EQ(RecordAt(pages, 1).node, NodeId(1));
 }
 
 TEST(BuildEpoch, AgreesWithAPageByPageImplementationOnRandomEvidence) {

@@ -24,8 +24,11 @@ struct FakeProcess {
   char state = 'S';
   std::uint64_t user_ticks = 0;
   std::uint64_t system_ticks = 0;
+  std::uint32_t threads = 1;
   std::uint64_t start_time_ticks = 100;
+  std::uint64_t virtual_bytes = 8192;  // 0: it has no address space (any more)
   std::uint64_t resident_pages = 10;
+  std::int32_t cpu = 0;
   std::string command_line{"worker\0--fast\0", 14};
   std::string maps = "1000-3000 rw-p 00000000 00:00 0 \n";
 };
@@ -55,20 +58,13 @@ class ProcTree {
     TMPROF_CHECK(file.good());
   }
 
-  // Adds or overwrites. Fields as proc(5) numbers them; those that nobody reads hold their number.
-  void Put(const FakeProcess& process) const {
-    const auto n = [](auto number) { return std::to_string(number); };
-    std::string stat = n(process.pid) + " (" + process.name + ") " + process.state + " " +
-                       n(process.parent) + " 5 6 7 -1 9 10 11 12 13 " + n(process.user_ticks) +
-                       " " + n(process.system_ticks) + " 16 17 -18 19 20 21 " +
-                       n(process.start_time_ticks) + " 23 " + n(process.resident_pages) +
-                       " 25 26\n";
-    const std::filesystem::path folder = n(process.pid);
-    Write(folder / "stat", stat);
-    Write(folder / "cmdline", process.command_line);
-    Write(folder / "maps", process.maps);
+  // Adds or overwrites.
+  void Put(const FakeProcess& process) const { Put(process, std::to_string(process.pid)); }
+  // A thread, whose number is `thread.pid`.
+  void PutThread(std::int32_t process, const FakeProcess& thread) const {
+    Put(thread,
+        std::filesystem::path(std::to_string(process)) / "task" / std::to_string(thread.pid));
   }
-
   // As the kernel writes them: numbers, each followed by a space.
   void SetChildren(std::int32_t pid, std::int32_t thread,
                    const std::vector<std::int32_t>& children) const {
@@ -81,6 +77,20 @@ class ProcTree {
   void Remove(std::int32_t pid) const { std::filesystem::remove_all(Folder(pid)); }
 
  private:
+  // Fields as proc(5) numbers them; those that nobody reads hold their number.
+  void Put(const FakeProcess& process, const std::filesystem::path& folder) const {
+    const auto n = [](auto number) { return std::to_string(number); };
+    const std::string stat =
+        n(process.pid) + " (" + process.name + ") " + process.state + " " + n(process.parent) +
+        " 5 6 7 -1 9 10 11 12 13 " + n(process.user_ticks) + " " + n(process.system_ticks) +
+        " 16 17 -18 19 " + n(process.threads) + " 21 " + n(process.start_time_ticks) + " " +
+        n(process.virtual_bytes) + " " + n(process.resident_pages) +
+        " 25 26 27 28 29 30 31 32 33 34 35 36 37 38 " + n(process.cpu) + " 40\n";
+    Write(folder / "stat", stat);
+    Write(folder / "cmdline", process.command_line);
+    Write(folder / "maps", process.maps);
+  }
+
   std::filesystem::path root_;
 };
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 
+#include "tests/profiler/headless_process.h"
 #include "tests/profiler/proc_tree.h"
 
 namespace tmprof {
@@ -131,6 +132,42 @@ TEST_F(ProcFsTest, CallsZombiesAndTheDeadNotAlive) {
     tree_.Put({.pid = 42, .state = state});
     EXPECT_TRUE(procfs_.Stat(Pid(42))->alive()) << state;
   }
+}
+
+// As the kernel shows it: the zombie stands for the process, without its memory, and counts as a
+// thread (fs/proc/array.c, do_task_stat()).
+TEST_F(ProcFsTest, LooksThroughALivingThreadWhereTheMainOneHasExited) {
+  tree_.Put({.pid = 42,
+             .name = "server",
+             .state = 'Z',
+             .threads = 2,
+             .virtual_bytes = 0,
+             .resident_pages = 0,
+             .command_line = "",
+             .maps = ""});
+  tree_.PutThread(42,
+                  {.pid = 42, .state = 'Z', .virtual_bytes = 0, .command_line = "", .maps = ""});
+  tree_.PutThread(42, {.pid = 57, .name = "io", .state = 'S', .resident_pages = 77});
+  const auto stat = procfs_.Stat(Pid(42));
+  ASSERT_TRUE(stat.has_value());
+  EXPECT_TRUE(stat->alive());
+  EXPECT_EQ(stat->name, "server");
+  EXPECT_EQ(stat->resident, PageCount(77));
+  EXPECT_EQ(procfs_.ThreadWithMemory(Pid(42)), Tid(57));
+  EXPECT_EQ(procfs_.Command(Pid(42)), "worker --fast");
+  const auto mappings = procfs_.Mappings(Pid(42));
+  ASSERT_TRUE(mappings.has_value());
+  EXPECT_EQ(mappings->size(), 1u);
+}
+
+TEST_F(ProcFsTest, FindsNoThreadWithMemoryInAZombie) {
+  tree_.Put({.pid = 42, .state = 'Z', .virtual_bytes = 0, .command_line = "", .maps = ""});
+  tree_.PutThread(42,
+                  {.pid = 42, .state = 'Z', .virtual_bytes = 0, .command_line = "", .maps = ""});
+  EXPECT_EQ(procfs_.ThreadWithMemory(Pid(42)), std::nullopt);
+  EXPECT_EQ(procfs_.ThreadWithMemory(Pid(43)), std::nullopt);
+  EXPECT_EQ(procfs_.Command(Pid(42)), "");
+  EXPECT_TRUE(procfs_.Mappings(Pid(42)).value().empty());
 }
 
 TEST_F(ProcFsTest, SaysEsrchOfAProcessThatIsNotThere) {
@@ -291,6 +328,16 @@ TEST(LiveProcFs, SeesAChildLiveAndDie) {
   waitpid(child, nullptr, 0);
   EXPECT_EQ(procfs.Stat(Pid(child)).error().system_error, ESRCH);
   EXPECT_EQ(ProcessCpuTime(Pid(child)), std::nullopt);
+}
+
+TEST(LiveProcFs, SeesAProcessLiveOnAfterItsMainThread) {
+  const HeadlessProcess child;
+  const ProcFs procfs;
+  EXPECT_TRUE(procfs.Stat(child.pid())->alive());
+  EXPECT_GT(procfs.Stat(child.pid())->resident, PageCount(0));
+  EXPECT_NE(procfs.ThreadWithMemory(child.pid()).value().value(), child.pid().value());
+  EXPECT_FALSE(procfs.Mappings(child.pid()).value().empty());
+  EXPECT_FALSE(procfs.Command(child.pid()).empty());
 }
 
 TEST(LiveProcFs, ReadsACpuTimeThatNeverGoesBack) {

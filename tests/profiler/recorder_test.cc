@@ -62,7 +62,8 @@ struct SourceLog {
   std::vector<bool> active;
   std::vector<MonotonicTime> services;
   int epochs = 0;
-  std::optional<Error> target_error;  // SetTargets() fails with it from the second call on
+  std::optional<Error> target_error;  // SetTargets() fails with it …
+  std::size_t good_target_sets = 1;   // … after so many
 };
 
 class FakeSource final : public Source {
@@ -74,7 +75,8 @@ class FakeSource final : public Source {
   std::string_view name() const override { return "fake"; }
   SourceRole role() const override { return role_; }
   Status SetTargets(const std::vector<TrackedProcess>& targets) override {
-    if (log_.target_error && !log_.target_sets.empty()) return Fail(*log_.target_error);
+    if (log_.target_error && log_.target_sets.size() >= log_.good_target_sets)
+      return Fail(*log_.target_error);
     std::vector<std::int32_t> pids;
     for (const TrackedProcess& target : targets) pids.push_back(target.pid.value());
     log_.target_sets.push_back(pids);
@@ -113,7 +115,8 @@ class RecorderTest : public testing::Test {
             .own_cpu_time = [this] { return own_cpu_time_; },
             .stop_requested = [this] { return stop_; },
             .stop_fds = {},
-            .gate = {}};
+            .gate = {},
+            .on_source_failure = [this](const Error& error) { failures_.push_back(error); }};
   }
   std::vector<std::unique_ptr<Source>> OneSource() {
     std::vector<std::unique_ptr<Source>> sources;
@@ -149,6 +152,7 @@ class RecorderTest : public testing::Test {
   SourceLog log_;
   std::vector<SourceStatus> unavailable_;
   std::optional<Error> sink_error_;
+  std::vector<Error> failures_;
   std::vector<EpochProfile> epochs_;
 };
 
@@ -335,6 +339,7 @@ TEST_F(RecorderTest, ReturnsTheErrorOfTheOnlySourceAfterDeliveringTheOpenEpoch) 
   ASSERT_EQ(epochs_[0].sources.size(), 1u);
   EXPECT_EQ(epochs_[0].sources[0].state, SourceState::kActive);
   EXPECT_THAT(epochs_[0].sources[0].note, testing::HasSubstr("EMFILE"));
+  EXPECT_THAT(failures_, IsEmpty()) << "told once, by its return";
 }
 
 TEST_F(RecorderTest, DropsASourceThatFailsAndRecordsOnWithTheOthers) {
@@ -360,6 +365,39 @@ TEST_F(RecorderTest, DropsASourceThatFailsAndRecordsOnWithTheOthers) {
   ASSERT_EQ(epochs_[0].pages.size(), 1u);
   EXPECT_EQ(epochs_[0].pages.load_samples[0], 2u);
   EXPECT_EQ(epochs_[2].pages.load_samples[0], 1u);
+  ASSERT_EQ(failures_.size(), 1u);
+  EXPECT_EQ(failures_[0].system_error, EMFILE);
+}
+
+TEST_F(RecorderTest, RecordsWithoutASourceThatCouldNotBeAttached) {
+  SourceLog scanner;
+  auto sources = OneSource();
+  sources.push_back(std::make_unique<FakeSource>(clock_, SourceRole::kReferences, scanner));
+  log_.target_error = Refused("follow", "target", EMFILE);
+  log_.good_target_sets = 0;
+  Recorder recorder({.duration = 1s}, World(), std::move(sources), {});
+  ASSERT_TRUE(recorder.Attach().has_value());
+  EXPECT_EQ(failures_.size(), 1u);
+  ASSERT_TRUE(recorder
+                  .Run([this](const EpochProfile& epoch) -> Status {
+                    epochs_.push_back(epoch);
+                    return {};
+                  })
+                  .has_value());
+  ASSERT_EQ(epochs_.size(), 1u);
+  ASSERT_EQ(epochs_[0].sources.size(), 2u);
+  EXPECT_EQ(epochs_[0].sources[0].role, SourceRole::kReferences);
+  EXPECT_EQ(epochs_[0].sources[1].state, SourceState::kUnavailable);
+  EXPECT_THAT(epochs_[0].sources[1].note, testing::HasSubstr("EMFILE"));
+}
+
+TEST_F(RecorderTest, SaysWhyWhereNoSourceCouldBeAttached) {
+  log_.target_error = Refused("follow", "target", EMFILE);
+  log_.good_target_sets = 0;
+  Recorder recorder({.duration = 1s}, World(), OneSource(), {});
+  const Status attached = recorder.Attach();
+  ASSERT_FALSE(attached.has_value());
+  EXPECT_EQ(attached.error().system_error, EMFILE);
 }
 
 TEST_F(RecorderTest, ListsUnavailableSourcesInEveryEpoch) {

@@ -88,6 +88,17 @@ TEST_F(TargetTrackerTest, RefusesAZombie) {
   EXPECT_THAT(tracker.tracked(), IsEmpty());
 }
 
+TEST_F(TargetTrackerTest, KeepsAProcessWhoseMainThreadHasExitedBeforeTheOthers) {
+  Start({.pid = 10, .threads = 2});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  Start({.pid = 10, .state = 'Z', .threads = 2, .virtual_bytes = 0, .maps = ""});
+  tree_.PutThread(10, {.pid = 11});
+  tracker.Refresh(At(100s));
+  ASSERT_THAT(Tracked(tracker), ElementsAre(10));
+  EXPECT_EQ(tracker.tracked()[0].mappings.size(), 1u);
+}
+
 TEST_F(TargetTrackerTest, RefusesAProcessWhoseMappingsCannotBeRead) {
   Start({.pid = 10});
   std::filesystem::remove(tree_.Folder(10) / "maps");
@@ -203,6 +214,27 @@ TEST_F(TargetTrackerTest, JudgesAChildOnlyAfterAFullSecond) {
   EXPECT_THAT(Tracked(tracker), ElementsAre(10, 11));
   tracker.Refresh(At(101s));
   EXPECT_THAT(Tracked(tracker), ElementsAre(10));
+}
+
+TEST_F(TargetTrackerTest, LeavesTheMappingsOfAFilteredChildOutOfTheEpochsInWhichItWasNotTracked) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10});
+  tree_.SetChildren(10, 10, {11});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  const auto mappings_at_end = [&] {
+    std::vector<std::size_t> counts;
+    for (const Target& target : tracker.EndEpoch()) counts.push_back(target.mappings.size());
+    return counts;
+  };
+  tracker.Refresh(At(100s));
+  tracker.Refresh(At(101s));  // filtered from here on, yet seen before
+  EXPECT_THAT(mappings_at_end(), ElementsAre(1, 1));
+  tracker.Refresh(At(102s));
+  EXPECT_THAT(mappings_at_end(), ElementsAre(1, 0));
+  cpu_times_[11] += 500ms;
+  tracker.Refresh(At(103s));
+  EXPECT_THAT(mappings_at_end(), ElementsAre(1, 1));
 }
 
 TEST_F(TargetTrackerTest, TracksAChildWhileItUsesEnoughCpu) {

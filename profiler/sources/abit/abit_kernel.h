@@ -19,10 +19,12 @@ namespace tmprof::abit {
 
 enum class ClearOutcome : std::uint8_t {
   kDone,
-  kUnclearable,  // hugetlb, mlocked or device memory: the kernel refuses it for this mapping
-  kUnmapped,     // part of the range is not mapped any more
+  // The kernel refuses it: hugetlb, mlocked or device memory, or a process whose main thread has
+  // exited before the others.
+  kUnclearable,
+  kUnmapped,  // part of the range is not mapped any more
   kProcessGone,
-  kRefused,  // not permitted
+  kRefused,  // see refusal()
 };
 
 // Why a bit may be set although the range was just cleared.
@@ -45,6 +47,9 @@ class AbitProcess {
   // pages only, as part of one would be split off.
   virtual ClearOutcome Clear(VpnRange range) = 0;
 
+  // errno of the latest kRefused, where the kernel gave one.
+  virtual std::optional<int> refusal() const { return std::nullopt; }
+
   // Whether pages were reached by the last Clear(). `settled[i]`: known not to be kUnsettled, so
   // that this need not be asked again.
   virtual std::vector<PageStanding> Inspect(std::span<const Vpn> pages,
@@ -61,6 +66,7 @@ class AbitKernel {
  public:
   virtual ~AbitKernel() = default;
 
+  // Fails with ESRCH if that process is gone; with anything else it may succeed later.
   virtual Result<std::unique_ptr<AbitProcess>> Open(Pid pid, std::uint64_t start_time_ticks) = 0;
 
   virtual MonotonicTime Now() = 0;
@@ -70,6 +76,9 @@ class AbitKernel {
 
   // Set: memory is short, and clearing, which moves pages to the inactive list, would feed reclaim.
   virtual std::optional<std::string> MemoryPressure() = 0;
+
+  // Set: no process can be read or cleared any more, whatever is tried.
+  virtual std::optional<Error> Failure() { return std::nullopt; }
 };
 
 }  // namespace tmprof::abit

@@ -4,31 +4,37 @@
 
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/clock.h"
+#include "profiler/capabilities.h"
 #include "profiler/sources/abit/calibration.h"
 #include "profiler/sources/abit/linux_abit_kernel.h"
 #include "profiler/sources/abit/node_map.h"
+#include "profiler/sources/abit/other_scanners.h"
 
 namespace tmprof::abit {
 namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr nanoseconds kLookForOtherClearers = std::chrono::seconds(10);
+// Others that clear are looked for this often, and as rarely as keeps the look, which goes through
+// all processes, at half a percent of a CPU.
+constexpr nanoseconds kLookForOthers = std::chrono::seconds(1);
+constexpr int kLookForOthersRest = 200;  // times what the last one took
 
-std::string_view Label(ScanOptions::Mode mode) {
-  return mode == ScanOptions::Mode::kLadder ? "accessed bits (exposure ladder)"
-                                            : "accessed bits (plain, one bit per interval)";
+std::string_view Name(ScanOptions::Mode mode) {
+  return mode == ScanOptions::Mode::kLadder ? "exposure ladder" : "plain, one bit per interval";
 }
 
 ReferenceRecord HugeRecord(const HugeSpan& huge) {
@@ -42,13 +48,14 @@ void Deliver(const BlockEvidence& block, const NodeMap& nodes,
              std::vector<ReferenceRecord>& records) {
   for (std::size_t i = 0; i < block.units.size(); ++i) {
     const tmprof_tally& tally = block.units[i].tally;
-    if (tally.looks == 0) continue;
+    if (tally.looks == 0 && !block.units[i].seen) continue;
     records.push_back({.key = {block.target, block.start + PageCount(i * block.unit.value())},
                        .span = block.unit,
                        .looks = tally.looks,
                        .references = tally.references,
                        .first_accesses = tally.first_accesses,
                        .time_at_risk = nanoseconds(tally.at_risk_ns),
+                       .seen = block.units[i].seen,
                        .node = nodes.NodeOf(block.units[i].frame)});
   }
 }
@@ -60,7 +67,7 @@ void Deliver(const BlockEvidence& block, const NodeMap& nodes,
 // late reads shows it.
 void BePunctual() {
   constexpr int kMostUrgent = -20;
-  ::prctl(PR_SET_NAME, "tmprof-abit");
+  ::prctl(PR_SET_NAME, kScannerThread.data());
   ::prctl(PR_SET_TIMERSLACK, 1UL);  // ns; 50 us by default
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kMostUrgent);
 }
@@ -93,9 +100,17 @@ class AbitScanner::Worker {
     thread_.join();
   }
 
-  NodeMap nodes;  // for the recorder's thread only
-  MonotonicTime looked_for_clearers{};
-  std::optional<std::string> other_clearer;
+  // What follows is for the recorder's thread only.
+  void LookForOthers() {
+    others.clear();
+    if (auto other = OtherAccessedBitClearer()) others.push_back(*std::move(other));
+    if (auto other = OtherScannerOf(targets, Pid(::getpid()))) others.push_back(*std::move(other));
+  }
+
+  NodeMap nodes;
+  std::set<Pid> targets;
+  MonotonicTime look_for_others{};
+  std::vector<std::string> others;  // that clear, too
 
  private:
   void Run() {
@@ -126,35 +141,50 @@ class AbitScanner::Worker {
   std::thread thread_;  // last: it uses all the others
 };
 
-AbitScanner::AbitScanner(std::unique_ptr<AbitKernel> kernel, const ScanOptions& options)
-    : options_(options), worker_(std::make_unique<Worker>(std::move(kernel), options)) {}
+AbitScanner::AbitScanner(std::unique_ptr<AbitKernel> kernel, const ScanOptions& options,
+                         const SourceKind& kind)
+    : kind_(kind),
+      options_(options),
+      worker_(std::make_unique<Worker>(std::move(kernel), options)) {}
 
 AbitScanner::~AbitScanner() = default;
 
 Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(const Options& options) {
   auto reader = options.way ? PageTableReader::Open(*options.way) : PageTableReader::Open();
   if (!reader) return Fail(std::move(reader.error()));
+  if (auto clearing = TryClearing(); !clearing) return Fail(std::move(clearing.error()));
   std::vector<std::string> warnings;
   if (!(*reader)->fallback_reason().empty()) {
     warnings.push_back(fmt::format("accessed bits are read through the {}: {}",
                                    Name((*reader)->way()), (*reader)->fallback_reason()));
   }
-  auto kernel = MakeLinuxAbitKernel(std::move(*reader));
+  auto scanner = Open(MakeLinuxAbitKernel(std::move(*reader)), kAbitBpfSource, options.scan);
+  if (scanner)
+    (*scanner)->warnings_.insert((*scanner)->warnings_.begin(), warnings.begin(), warnings.end());
+  return scanner;
+}
+
+Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKernel> kernel,
+                                                       const SourceKind& kind, ScanOptions scan) {
   auto cost = Calibrate(*kernel);
   if (!cost) return Fail(std::move(cost.error()));
-  ScanOptions scan = options.scan;
   scan.cost = {.ns_per_set = cost->ns_per_set,
                .ns_per_look = cost->ns_per_look.value_or(kAssumedNsPerLook)};
-  auto scanner = std::make_unique<AbitScanner>(std::move(kernel), scan);
+  auto scanner = std::make_unique<AbitScanner>(std::move(kernel), scan, kind);
   scanner->calibration_.ns_per_set = cost->ns_per_set;
   scanner->calibration_.ns_per_look = cost->ns_per_look;
-  if (auto other = OtherAccessedBitClearer()) warnings.push_back(std::move(*other));
-  scanner->warnings_ = std::move(warnings);
+  if (auto other = OtherAccessedBitClearer()) scanner->warnings_.push_back(std::move(*other));
   return scanner;
 }
 
 Status AbitScanner::SetTargets(const std::vector<TrackedProcess>& targets) {
-  worker_->With([&](ScanEngine& engine) { engine.SetTargets(targets); });
+  worker_->targets.clear();
+  for (const TrackedProcess& target : targets) worker_->targets.insert(target.pid);
+  auto failure = worker_->With([&](ScanEngine& engine) {
+    engine.SetTargets(targets);
+    return engine.Failure();
+  });
+  if (failure) return Fail(*std::move(failure));
   return {};
 }
 
@@ -163,15 +193,21 @@ void AbitScanner::SetActive(bool active) {
 }
 
 SourceEpoch AbitScanner::TakeEpoch() {
-  const Harvest harvest = worker_->With([](ScanEngine& engine) { return engine.TakeEpoch(); });
+  Harvest harvest = worker_->With([](ScanEngine& engine) { return engine.TakeEpoch(); });
+  // In the order that the profile wants: blocks are few, their records many.
+  std::ranges::sort(harvest.evidence, {},
+                    [](const BlockEvidence& block) { return PageKey{block.target, block.start}; });
   SourceEpoch epoch;
+  std::size_t most = 0;
+  for (const BlockEvidence& block : harvest.evidence) most += block.units.size();
+  epoch.references.reserve(most);
   for (const BlockEvidence& block : harvest.evidence)
     Deliver(block, worker_->nodes, epoch.references);
   for (const HugeSpan& huge : harvest.huge) epoch.huge_spans.push_back(HugeRecord(huge));
 
   SourceStatus& status = epoch.status;
   status.name = name();
-  status.label = Label(options_.mode);
+  status.label = fmt::format("{} ({})", kind_.label, Name(options_.mode));
   status.role = role();
   status.state = harvest.active.count() > 0 ? SourceState::kActive : SourceState::kGated;
   if (harvest.length.count() > 0) {
@@ -192,39 +228,41 @@ SourceEpoch AbitScanner::TakeEpoch() {
                     {"late", counts.late},
                     {"retries_busy", counts.retries_busy},
                     {"torn_tables", counts.torn},
-                    {"tlb_stale", 0}};  // MADV_COLD flushes
+                    {"refused_reads", counts.refused_reads}};
   const MonotonicTime now = SystemClock().Now();
-  if (now - worker_->looked_for_clearers >= kLookForOtherClearers) {
-    worker_->looked_for_clearers = now;
-    worker_->other_clearer = OtherAccessedBitClearer();
+  if (now >= worker_->look_for_others) {
+    worker_->LookForOthers();
+    const MonotonicTime looked = SystemClock().Now();
+    worker_->look_for_others =
+        looked + std::max(kLookForOthers, (looked - now) * kLookForOthersRest);
   }
   status.note = harvest.note;
-  if (worker_->other_clearer) {
+  for (const std::string& other : worker_->others) {
     if (!status.note.empty()) status.note += "; ";
-    status.note += *worker_->other_clearer;
+    status.note += other;
   }
   return epoch;
 }
 
 Probe ProbeAbit() {
-  Probe probe;
-  probe.name = "abit-bpf";
-  probe.job = ProbeJob::kAccessedBits;
-  probe.label = Label(ScanOptions::Mode::kLadder);
   auto reader = PageTableReader::Open();
-  if (!reader) {
-    probe.system_error = reader.error().system_error;
-    probe.detail = reader.error().Message();
-    probe.fix = reader.error().advice;
-    return probe;
-  }
-  probe.usable = true;
-  probe.detail = fmt::format("page tables are read through a BPF {}", Name((*reader)->way()));
+  if (!reader) return Unusable(kAbitBpfSource, reader.error());
+  if (const auto clearing = TryClearing(); !clearing)
+    return Unusable(kAbitBpfSource, clearing.error());
+  Probe probe = Usable(kAbitBpfSource, fmt::format("page tables are read through a BPF {} and "
+                                                   "bits cleared with process_madvise",
+                                                   Name((*reader)->way())));
   if (!(*reader)->fallback_reason().empty())
     probe.detail += fmt::format(", because: {}", (*reader)->fallback_reason());
   if (const auto other = OtherAccessedBitClearer()) {
     probe.detail += fmt::format("; {}", *other);
     probe.fix = "stop the other one, or take references as a lower bound";
+  }
+  const std::string missing =
+      MissingCapabilities(kAccessedBitCapabilities, EffectiveCapabilities());
+  if (!missing.empty()) {
+    if (!probe.fix.empty()) probe.fix += "; ";
+    probe.fix += CapabilityAdvice(kAccessedBitCapabilities);
   }
   return probe;
 }

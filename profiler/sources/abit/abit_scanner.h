@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driverless accessed-bit scanner: the source "abit-bpf".
+// The accessed-bit scanner: one source or another, by the kernel it works on.
 
 #pragma once
 
@@ -13,6 +13,7 @@
 #include "base/trace_info.h"
 #include "profiler/probe.h"
 #include "profiler/source.h"
+#include "profiler/source_kind.h"
 #include "profiler/sources/abit/abit_kernel.h"
 #include "profiler/sources/abit/scan_engine.h"
 
@@ -27,16 +28,22 @@ class AbitScanner final : public Source {
 
   // Takes about a quarter of a second, for the calibration. Fails where doctor says so.
   static Result<std::unique_ptr<AbitScanner>> Open(const Options& options);
-  // Over a kernel of the caller's; no calibration, `options.cost` counts.
-  AbitScanner(std::unique_ptr<AbitKernel> kernel, const ScanOptions& options);
+  // The same over a kernel of the caller's.
+  static Result<std::unique_ptr<AbitScanner>> Open(std::unique_ptr<AbitKernel> kernel,
+                                                   const SourceKind& kind, ScanOptions scan);
+  // No calibration: `options.cost` counts.
+  AbitScanner(std::unique_ptr<AbitKernel> kernel, const ScanOptions& options,
+              const SourceKind& kind = kAbitBpfSource);
   ~AbitScanner() override;
 
-  std::string_view name() const override { return "abit-bpf"; }
-  SourceRole role() const override { return SourceRole::kReferences; }
+  std::string_view name() const override { return kind_.name; }
+  SourceRole role() const override { return kind_.role; }
   Status SetTargets(const std::vector<TrackedProcess>& targets) override;
   void SetActive(bool active) override;
   SourceEpoch TakeEpoch() override;
 
+  // As in force: `cost` is what is charged, measured or assumed.
+  const ScanOptions& options() const { return options_; }
   // ns_per_set and ns_per_look.
   const Calibration& calibration() const { return calibration_; }
   // What a reader of the trace must know: the way that was fallen back to and why, another clearer.
@@ -45,6 +52,7 @@ class AbitScanner final : public Source {
  private:
   class Worker;
 
+  SourceKind kind_;
   ScanOptions options_;
   Calibration calibration_;
   std::vector<std::string> warnings_;

@@ -5,28 +5,34 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "base/median.h"
 #include "profiler/procfs.h"
+#include "profiler/sources/abit/child_process.h"
 
 namespace tmprof::abit {
 namespace {
 
 using std::chrono::nanoseconds;
 
-constexpr std::size_t kPages = 8192;   // 32 MiB: more than a TLB covers
-constexpr std::size_t kStride = 5003;  // coprime to kPages: an order no prefetcher follows
+// 128 MiB are more than a TLB and the caches of its page tables cover, as in the programs that
+// tiering is for; 32 MiB are more than a TLB covers. Between them, a tenth of the free memory.
+constexpr std::size_t kMostPages = 32768;
+constexpr std::size_t kFewestPages = 8192;
+constexpr std::size_t kStride = 5003;  // a prime: an order no prefetcher follows
 constexpr std::size_t kBlockPages = 512;
+constexpr std::size_t kWordsPerPage = kBasePageBytes / sizeof(std::uint64_t);
 constexpr int kFewestPairs = 5;
 // Some ten lines taken from a cache; less cannot be told from noise.
 constexpr double kLeastNsPerLook = 1'000;
@@ -48,17 +54,26 @@ std::int64_t ThreadCpuNs() {
   return t.tv_sec * std::int64_t{1'000'000'000} + t.tv_nsec;
 }
 
-[[noreturn]] void Sweep(Bench& bench, volatile char* buffer, pid_t parent) {
+// Updates one random word of each page. Such updates miss the caches and overlap; a bit that must
+// be set makes the CPU wait for all before it. Updates of one line per page, which hit, make a set
+// seem cheaper by a third.
+[[noreturn]] void Sweep(Bench& bench, std::span<std::uint64_t> buffer, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const timespec pause{.tv_sec = 0, .tv_nsec = 20'000};
+  const std::size_t pages = buffer.size() / kWordsPerPage;
+  std::uint64_t state = 88'172'645'463'325'252U;
   for (std::uint32_t pass = 1; ::getppid() == parent; ++pass) {
     while (bench.asked.load(std::memory_order_acquire) < pass) {
       if (::getppid() != parent) ::_exit(0);
       ::nanosleep(&pause, nullptr);
     }
     const std::int64_t start = ThreadCpuNs();
-    for (std::size_t i = 0, page = 0; i < kPages; ++i, page = (page + kStride) % kPages)
-      buffer[page * kBasePageBytes] = static_cast<char>(pass);
+    for (std::size_t i = 0, page = 0; i < pages; ++i, page = (page + kStride) % pages) {
+      state ^= state << 13;  // Marsaglia, "Xorshift RNGs", J. Stat. Softw. 8 (2003)
+      state ^= state >> 7;
+      state ^= state << 17;
+      buffer[page * kWordsPerPage + state % kWordsPerPage] += state;
+    }
     bench.cpu_ns.store(ThreadCpuNs() - start, std::memory_order_relaxed);
     bench.done.store(pass, std::memory_order_release);
   }
@@ -85,25 +100,11 @@ class Memory {
   void* address_;
 };
 
-class Child {
- public:
-  explicit Child(pid_t pid) : pid_(pid) {}
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  ~Child() {
-    ::kill(pid_, SIGKILL);
-    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-    }
-  }
-
- private:
-  pid_t pid_;
-};
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+// A whole number of blocks.
+std::size_t PagesToSweep() {
+  const long free_pages = ::sysconf(_SC_AVPHYS_PAGES);
+  const auto wanted = static_cast<std::size_t>(std::max(free_pages, 0L)) / 10;
+  return std::clamp(wanted / kBlockPages * kBlockPages, kFewestPages, kMostPages);
 }
 
 class Experiment {
@@ -118,11 +119,13 @@ class Experiment {
     const std::uint32_t pass = bench_.asked.load(std::memory_order_relaxed) + 1;
     bench_.asked.store(pass, std::memory_order_release);
     looks_ = 0;
-    // Between looks the child gets time to write to the lines that the last one took from it.
-    const timespec pause{.tv_sec = 0, .tv_nsec = 50'000};
+    // Between looks the child gets time to write to the lines that the last one took from it;
+    // without them it is left alone, as it may have to share its CPU with this thread.
+    const bool looking = disturbance == Disturbance::kClearedAndLookedAt;
+    const timespec pause{.tv_sec = 0, .tv_nsec = looking ? 50'000 : 500'000};
     while (bench_.done.load(std::memory_order_acquire) < pass) {
       if (!process_.Alive()) return -1;
-      if (disturbance == Disturbance::kClearedAndLookedAt) Look();
+      if (looking) Look();
       ::nanosleep(&pause, nullptr);
     }
     return static_cast<double>(bench_.cpu_ns.load(std::memory_order_relaxed));
@@ -132,7 +135,7 @@ class Experiment {
  private:
   void Look() {
     const Vpn start = buffer_.start + PageCount(next_block_ * kBlockPages);
-    next_block_ = (next_block_ + 1) % (kPages / kBlockPages);
+    next_block_ = (next_block_ + 1) % (buffer_.size().value() / kBlockPages);
     const ReadResult read = process_.Read({start, start + PageCount(kBlockPages)},
                                           PageTableReader::Depth::kEntries, parts_);
     // A sleeping child is not disturbed.
@@ -158,20 +161,23 @@ Result<MeasuredCost> Calibrate(AbitKernel& kernel, std::chrono::milliseconds tim
   };
   const Memory shared(sizeof(Bench), MAP_SHARED);
   // Aligned so that blocks are whole tables.
-  const Memory memory((kPages + kBlockPages) * kBasePageBytes, MAP_PRIVATE);
+  const std::size_t pages = PagesToSweep();
+  const Memory memory((pages + kBlockPages) * kBasePageBytes, MAP_PRIVATE);
   if (!shared.valid() || !memory.valid()) return fail(errno, "");
   ::madvise(memory.address(), memory.bytes(), MADV_NOHUGEPAGE);
   Bench& bench = *new (shared.address()) Bench;
   const std::uint64_t first =
       (VpnOfAddress(reinterpret_cast<std::uint64_t>(memory.address())).value() + kBlockPages - 1) /
       kBlockPages * kBlockPages;
-  const VpnRange buffer{Vpn(first), Vpn(first + kPages)};
+  const VpnRange buffer{Vpn(first), Vpn(first + pages)};
 
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) return fail(errno, "");
-  if (pid == 0) Sweep(bench, reinterpret_cast<volatile char*>(AddressOf(buffer.start)), parent);
-  const Child child(pid);
+  if (pid == 0)
+    Sweep(bench, {reinterpret_cast<std::uint64_t*>(AddressOf(buffer.start)), pages * kWordsPerPage},
+          parent);
+  const ChildProcess child(pid);
   const auto stat = ProcFs().Stat(Pid(pid));
   if (!stat) return Fail(stat.error());
   auto process = kernel.Open(Pid(pid), stat->start_time_ticks);
@@ -190,7 +196,7 @@ Result<MeasuredCost> Calibrate(AbitKernel& kernel, std::chrono::milliseconds tim
     const double looked_at = experiment.Pass(Disturbance::kClearedAndLookedAt);
     if (std::min({quiet, cleared, looked_at}) < 0)
       return fail(0, "the child process could not be cleared, or ended");
-    per_set.push_back((cleared - quiet) / kPages);
+    per_set.push_back((cleared - quiet) / static_cast<double>(pages));
     if (experiment.looks() >= kFewestLooks)
       per_look.push_back((looked_at - cleared) / static_cast<double>(experiment.looks()));
   }

@@ -4,24 +4,26 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <poll.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <fstream>
 #include <string>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/unique_fd.h"
+#include "profiler/capabilities.h"
+#include "profiler/first_line.h"
 #include "profiler/procfs.h"
+#include "profiler/sources/abit/child_process.h"
+#include "profiler/sources/abit/host_kernel.h"
 
 namespace tmprof::abit {
 namespace {
@@ -33,32 +35,21 @@ constexpr PageCount kMostPagesPerCall{256 * 1024};
 constexpr std::uint64_t kPagemapExclusive = std::uint64_t{1} << 56;
 constexpr std::uint64_t kPagemapFrame = (std::uint64_t{1} << 55) - 1;
 constexpr std::uint64_t kPageFlagLru = std::uint64_t{1} << 5;  // KPF_LRU
-// Some task stalled on memory for at least this share of the last ten seconds, in percent.
-constexpr double kPressurePercent = 1.0;
-constexpr double kLeastAvailable = 0.03;  // of all memory, where the kernel has no pressure figures
 
-nanoseconds ReadClock(clockid_t clock) {
-  timespec t{};
-  if (::clock_gettime(clock, &t) != 0) return nanoseconds(0);
-  return std::chrono::seconds(t.tv_sec) + nanoseconds(t.tv_nsec);
-}
-
-std::optional<std::string> FirstLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  if (!std::getline(file, line)) return std::nullopt;
-  return line;
+// The bytes reached, or -1 with errno set.
+long ClearBits(int pidfd, VpnRange range) {
+  iovec part{.iov_base = reinterpret_cast<void*>(AddressOf(range.start)),
+             .iov_len = range.size().value() << kBasePageShift};
+  return ::syscall(SYS_process_madvise, pidfd, &part, 1UL, MADV_COLD, 0U);
 }
 
 class LinuxProcess final : public AbitProcess {
  public:
-  LinuxProcess(PageTableReader& reader, int kernel_page_flags, Pid pid, UniqueFd handle)
+  LinuxProcess(PageTableReader& reader, int kernel_page_flags, Pid pid, ProcessWatch watch)
       : reader_(reader),
         kernel_page_flags_(kernel_page_flags),
         pid_(pid),
-        handle_(std::move(handle)) {
-    has_clock_ = ::clock_getcpuclockid(pid.value(), &clock_) == 0;
-  }
+        watch_(std::move(watch)) {}
 
   ReadResult Read(VpnRange range, PageTableReader::Depth depth,
                   std::vector<TablePart>& parts) override {
@@ -68,9 +59,7 @@ class LinuxProcess final : public AbitProcess {
   ClearOutcome Clear(VpnRange range) override {
     for (Vpn at = range.start; at < range.end;) {
       const Vpn end = std::min(range.end, at + kMostPagesPerCall);
-      iovec part{.iov_base = reinterpret_cast<void*>(AddressOf(at)),
-                 .iov_len = (end - at).value() << kBasePageShift};
-      const long done = ::syscall(SYS_process_madvise, handle_.get(), &part, 1UL, MADV_COLD, 0U);
+      const long done = ClearBits(watch_.handle(), {at, end});
       if (done < 0) {
         if (errno == EINTR || errno == EAGAIN) continue;
         return OutcomeOf(errno);
@@ -98,31 +87,38 @@ class LinuxProcess final : public AbitProcess {
     return standing;
   }
 
-  nanoseconds CpuTime() override {
-    // A process that is gone has no clock; what it used last stands.
-    timespec t{};
-    if (has_clock_ && ::clock_gettime(clock_, &t) == 0)
-      last_cpu_time_ = std::chrono::seconds(t.tv_sec) + nanoseconds(t.tv_nsec);
-    return last_cpu_time_;
-  }
-
-  bool Alive() override {
-    pollfd exited{.fd = handle_.get(), .events = POLLIN, .revents = 0};
-    return ::poll(&exited, 1, 0) == 0;
-  }
+  std::optional<int> refusal() const override { return refusal_; }
+  nanoseconds CpuTime() override { return watch_.CpuTime(); }
+  bool Alive() override { return watch_.Alive(); }
 
  private:
-  static ClearOutcome OutcomeOf(int error) {
+  ClearOutcome OutcomeOf(int error) {
     switch (error) {
       case EINVAL:
         return ClearOutcome::kUnclearable;
       case ENOMEM:
         return ClearOutcome::kUnmapped;
       case ESRCH:
-        return ClearOutcome::kProcessGone;
+        // process_madvise() takes the memory of the main thread (pidfd_get_task() in kernel/pid.c,
+        // Linux 6.18), even for a pidfd of another one.
+        return Alive() ? ClearOutcome::kUnclearable : ClearOutcome::kProcessGone;
       default:
+        refusal_ = error;
         return ClearOutcome::kRefused;
     }
+  }
+
+  // Opened each time: the file stays with the address space that the process had at the open.
+  UniqueFd OpenPagemap() const {
+    const auto open_of = [&](Tid thread) {
+      return UniqueFd(
+          ::open(fmt::format("/proc/{}/task/{}/pagemap", pid_.value(), thread.value()).c_str(),
+                 O_RDONLY | O_CLOEXEC));
+    };
+    UniqueFd file = open_of(Tid(pid_.value()));
+    if (file) return file;
+    const auto thread = ProcFs().ThreadWithMemory(pid_);
+    return thread ? open_of(*thread) : std::move(file);
   }
 
   // Reads what lies ahead within one table's worth of pages in one go.
@@ -135,9 +131,7 @@ class LinuxProcess final : public AbitProcess {
       pagemap_.resize(count.value());
       pagemap_start_ = page;
       pagemap_end_ = page + count;
-      // Opened each time: the file stays with the address space that the process had at the open.
-      const UniqueFd file(
-          ::open(fmt::format("/proc/{}/pagemap", pid_.value()).c_str(), O_RDONLY | O_CLOEXEC));
+      const UniqueFd file = OpenPagemap();
       const std::size_t bytes = pagemap_.size() * sizeof pagemap_[0];
       const auto offset = static_cast<off_t>(page.value() * sizeof pagemap_[0]);
       if (!file ||
@@ -160,70 +154,31 @@ class LinuxProcess final : public AbitProcess {
   PageTableReader& reader_;
   int kernel_page_flags_;
   Pid pid_;
-  UniqueFd handle_;
-  bool has_clock_ = false;
-  clockid_t clock_{};
-  nanoseconds last_cpu_time_{0};
+  ProcessWatch watch_;
+  std::optional<int> refusal_;
   std::vector<std::uint64_t> pagemap_;
   Vpn pagemap_start_;
   Vpn pagemap_end_;
 };
 
-class LinuxKernel final : public AbitKernel {
+class LinuxKernel final : public HostKernel {
  public:
   explicit LinuxKernel(std::unique_ptr<PageTableReader> reader)
       : reader_(std::move(reader)),
-        kernel_page_flags_(::open("/proc/kpageflags", O_RDONLY | O_CLOEXEC)) {
-    timespec tick{};
-    // The coarse clock advances once per tick.
-    ::clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
-    tick_ = nanoseconds(tick.tv_nsec);
-  }
+        kernel_page_flags_(::open("/proc/kpageflags", O_RDONLY | O_CLOEXEC)) {}
 
   Result<std::unique_ptr<AbitProcess>> Open(Pid pid, std::uint64_t start_time_ticks) override {
-    const std::string object = fmt::format("PID {}", pid.value());
-    UniqueFd handle(static_cast<int>(::syscall(SYS_pidfd_open, pid.value(), 0)));
-    if (handle.get() < 0) return Fail(Refused("watch", object, errno));
-    // Read after the handle was taken: should it agree, the handle is of that very process.
-    const auto stat = ProcFs().Stat(pid);
-    if (!stat || stat->start_time_ticks != start_time_ticks)
-      return Fail(Refused("watch", object, ESRCH));
+    auto watch = ProcessWatch::Open(pid, start_time_ticks);
+    if (!watch) return Fail(std::move(watch.error()));
     return std::make_unique<LinuxProcess>(*reader_, kernel_page_flags_.get(), pid,
-                                          std::move(handle));
+                                          *std::move(watch));
   }
 
-  MonotonicTime Now() override { return MonotonicTime(ReadClock(CLOCK_MONOTONIC)); }
-  nanoseconds OwnCpuTime() override { return ReadClock(CLOCK_THREAD_CPUTIME_ID); }
-  nanoseconds Tick() const override { return tick_; }
   std::uint64_t frame_mask() const override { return reader_->frame_mask(); }
-
-  std::optional<std::string> MemoryPressure() override {
-    if (const auto line = FirstLine("/proc/pressure/memory")) {
-      double percent = 0;
-      if (std::sscanf(line->c_str(), "some avg10=%lf", &percent) == 1 &&
-          percent >= kPressurePercent)
-        return fmt::format("tasks stall on memory {:.1f} % of the time", percent);
-      return std::nullopt;
-    }
-    double total = 0;
-    double available = 0;
-    std::ifstream file("/proc/meminfo");
-    for (std::string key, unit; file >> key;) {
-      double kib = 0;
-      file >> kib;
-      std::getline(file, unit);
-      if (key == "MemTotal:") total = kib;
-      if (key == "MemAvailable:") available = kib;
-    }
-    if (total > 0 && available < total * kLeastAvailable)
-      return fmt::format("{:.1f} % of memory is available", 100 * available / total);
-    return std::nullopt;
-  }
 
  private:
   std::unique_ptr<PageTableReader> reader_;
   UniqueFd kernel_page_flags_;
-  nanoseconds tick_{0};
 };
 
 }  // namespace
@@ -245,6 +200,36 @@ std::optional<std::string> OtherAccessedBitClearer() {
     ::closedir(processes);
   }
   return found;
+}
+
+Status TryClearing() {
+  const auto refused = [](std::string attempt, int error) {
+    return Fail(Refused(std::move(attempt), "a child process", error,
+                        error == ENOSYS
+                            ? "clearing takes Linux 5.10 and no seccomp filter that hides "
+                              "process_madvise"
+                            : CapabilityAdvice(kAccessedBitCapabilities)));
+  };
+  void* page =
+      ::mmap(nullptr, kBasePageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return refused("map memory for", errno);
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (::getppid() == parent) ::pause();
+    ::_exit(0);
+  }
+  const int fork_error = errno;
+  ::munmap(page, kBasePageBytes);
+  if (pid < 0) return refused("start", fork_error);
+  const ChildProcess child(pid);
+  const UniqueFd handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!handle) return refused("watch", errno);
+  const Vpn start = VpnOfAddress(reinterpret_cast<std::uint64_t>(page));
+  if (ClearBits(handle.get(), {start, start + PageCount(1)}) < 0)
+    return refused("clear accessed bits of", errno);
+  return {};
 }
 
 std::unique_ptr<AbitKernel> MakeLinuxAbitKernel(std::unique_ptr<PageTableReader> reader) {

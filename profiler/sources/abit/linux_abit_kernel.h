@@ -15,6 +15,11 @@ namespace tmprof::abit {
 // All calls on it and on its processes come from one thread at a time.
 std::unique_ptr<AbitKernel> MakeLinuxAbitKernel(std::unique_ptr<PageTableReader> reader);
 
+// Clears memory of a child process, as the scanner would a target's. Fails with what the kernel
+// says to that: it lets a process do to itself what it refuses for others (mm/madvise.c,
+// Linux 6.18).
+Status TryClearing();
+
 // Set: something else in this kernel clears accessed bits too, and what.
 std::optional<std::string> OtherAccessedBitClearer();
 

@@ -20,6 +20,7 @@
 
 #include "base/check.h"
 #include "base/unique_fd.h"
+#include "profiler/capabilities.h"
 #include "profiler/sources/abit/page_walk.h"
 
 // Generated; they want the structures above.
@@ -46,9 +47,10 @@ int KeepLog(libbpf_print_level level, const char* format, va_list arguments) {
   return length;
 }
 
-constexpr const char* kAdvice =
-    "run as root or with CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN, on a kernel with BTF that is not "
-    "locked down for confidentiality";
+std::string Advice() {
+  return CapabilityAdvice(kAccessedBitCapabilities) +
+         ", on a kernel with BTF that is not locked down for confidentiality";
+}
 
 // The physical-address bits of an entry, without the encryption bit of AMD SEV.
 std::uint64_t FrameMask() {
@@ -137,7 +139,7 @@ class IteratorProgram final : public Program {
     if (!link_ || linked_pid_ != request->pid) {
       // Kernels before 6.1 ignore the filter and walk every task; the program checks it again.
       bpf_iter_link_info filter{};
-      filter.task.tid = static_cast<__u32>(request->pid);
+      filter.task.pid = static_cast<__u32>(request->pid);
       LIBBPF_OPTS(bpf_link_create_opts, options, .iter_info = &filter,
                   .iter_info_len = sizeof filter);
       link_ = UniqueFd(
@@ -174,7 +176,7 @@ class IteratorProgram final : public Program {
 
 Error LoadError(KernelWay way, int system_error, std::string log) {
   Error error =
-      Refused("load the BPF page-table reader", std::string(Name(way)), system_error, kAdvice);
+      Refused("load the BPF page-table reader", std::string(Name(way)), system_error, Advice());
   // Without the capabilities libbpf complains of a memory limit, which is not what is wrong.
   if (system_error != EPERM) error.reason = std::move(log);
   return error;
@@ -229,11 +231,8 @@ class BpfReader final : public PageTableReader {
       ++result.busy_retries;
     }
     if (status != 0) {
-      // Whatever else refuses one read (a table replaced under the walk, no memory for it) says
-      // nothing of the process: the range is given up and found again by the next plan.
-      result.outcome = status == -EBUSY   ? ReadOutcome::kBusy
-                       : status == -ESRCH ? ReadOutcome::kProcessGone
-                                          : ReadOutcome::kUnmapped;
+      result.outcome = OutcomeOf(-status);
+      if (result.outcome == ReadOutcome::kRefused) result.system_error = -status;
       return result;
     }
     result.address_space = reply.top_table;
@@ -262,9 +261,23 @@ class BpfReader final : public PageTableReader {
  private:
   explicit BpfReader(std::unique_ptr<Program> program) : program_(std::move(program)) {}
 
+  static ReadOutcome OutcomeOf(int error) {
+    switch (error) {
+      case EBUSY:
+        return ReadOutcome::kBusy;
+      case ESRCH:
+        return ReadOutcome::kProcessGone;
+      case ENOENT:
+      case EFAULT:  // a table was replaced under the walk
+        return ReadOutcome::kUnmapped;
+      default:
+        return ReadOutcome::kRefused;
+    }
+  }
+
   Error CannotPrepare(int system_error, std::string reason) const {
     Error error = Refused("prepare the BPF page-table reader", std::string(Name(way())),
-                          system_error, kAdvice);
+                          system_error, Advice());
     if (system_error == 0) error.system_error.reset();
     error.reason = std::move(reason);
     return error;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -59,6 +60,7 @@ enum class ReadOutcome : std::uint8_t {
   kBusy,         // the process kept its mmap_lock for writing
   kUnmapped,     // nothing is mapped at the start of the range
   kProcessGone,  // no such process, or it has no address space any more
+  kRefused,      // by the kernel, with `system_error`; says nothing of the process
 };
 
 struct ReadResult {
@@ -68,6 +70,7 @@ struct ReadResult {
   std::uint32_t running_threads = 0;  // of the process, on a CPU at that time
   std::uint32_t torn_tables = 0;      // replaced under the reader, left out
   std::uint32_t busy_retries = 0;
+  std::optional<int> system_error;  // of kRefused
   Vpn next;  // below the end of the range when the walk ran out of room, or the mapping ended
 };
 

@@ -26,7 +26,7 @@
 #define EFAULT 14
 #define ENOENT 2
 #define ESRCH 3
-#define MAX_THREADS 256 /* looked at, to count those on a CPU */
+#define MAX_THREADS 256 /* of a process, looked at */
 
 /* Only what is used; relocated to the running kernel's layout when the program is loaded. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -44,6 +44,7 @@ struct task_struct {
   struct signal_struct* signal;
   struct list_head thread_node;
   int pid;
+  int tgid;
   int on_cpu;
 };
 struct vm_area_struct {
@@ -176,21 +177,31 @@ static __always_inline void begin(struct task_struct* task, struct vm_area_struc
   if (walk.end > vma->vm_end) walk.end = vma->vm_end;
 }
 
-static __always_inline void count_running(struct task_struct* task) {
-  struct signal_struct* signal = BPF_CORE_READ(task, signal);
+/* The thread behind a link of its process's list; NULL: past the last. */
+static __always_inline struct task_struct* next_thread(__u64 head, struct list_head** link) {
   const __u64 offset = bpf_core_field_offset(struct task_struct, thread_node);
-  __u64 head = (__u64)signal + bpf_core_field_offset(struct signal_struct, thread_head);
-  struct list_head* node = NULL;
+
+  bpf_probe_read_kernel(link, sizeof(*link), (void*)*link);
+  if (!*link || (__u64)*link == head) return NULL;
+  return (struct task_struct*)((__u64)*link - offset);
+}
+
+static __always_inline __u64 threads_of(struct task_struct* task) {
+  return (__u64)BPF_CORE_READ(task, signal) +
+         bpf_core_field_offset(struct signal_struct, thread_head);
+}
+
+static __always_inline void count_running(struct task_struct* task) {
+  const __u64 head = threads_of(task);
+  struct list_head* link = (struct list_head*)head;
   __u32 running = 0;
   int i;
 
-  bpf_probe_read_kernel(&node, sizeof(node), (void*)head);
   for (i = 0; i < MAX_THREADS; i++) {
-    struct task_struct* thread = (struct task_struct*)((__u64)node - offset);
+    struct task_struct* thread = next_thread(head, &link);
 
-    if (!node || (__u64)node == head) break;
+    if (!thread) break;
     running += BPF_CORE_READ(thread, on_cpu) != 0;
-    bpf_probe_read_kernel(&node, sizeof(node), (void*)node);
   }
   reply.running = running;
 }

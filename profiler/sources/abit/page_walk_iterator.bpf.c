@@ -24,7 +24,8 @@ int run_walk(struct bpf_iter__task_vma* context) {
   __u8 done = 1;
   int i;
 
-  if (!task || !vma || task->pid != request.pid || vma->vm_end <= request.start) return 0;
+  /* Threads without memory, as a main one that has exited before the others, have no mappings. */
+  if (!task || !vma || task->tgid != request.pid || vma->vm_end <= request.start) return 0;
   if (request.mode == TMPROF_WALK_PEEK) {
     peek();
   } else if (vma->vm_start <= request.start) {

@@ -17,9 +17,25 @@ static long mapping_callback(struct task_struct* task, struct vm_area_struct* vm
   return 0;
 }
 
+/* Its number, or 0. */
+static __always_inline int thread_with_memory(struct task_struct* task) {
+  const __u64 head = threads_of(task);
+  struct list_head* link = (struct list_head*)head;
+  int i;
+
+  for (i = 0; i < MAX_THREADS; i++) {
+    struct task_struct* thread = next_thread(head, &link);
+
+    if (!thread) break;
+    if (BPF_CORE_READ(thread, mm)) return BPF_CORE_READ(thread, pid);
+  }
+  return 0;
+}
+
 SEC("syscall")
 int run_walk(void* unused) {
   struct task_struct* task;
+  int other;
   long found;
 
   if (request.mode == TMPROF_WALK_PEEK) {
@@ -30,6 +46,14 @@ int run_walk(void* unused) {
   reply.status = -ESRCH;
   task = bpf_task_from_pid(request.pid);
   if (!task) return 0;
+  if (!BPF_CORE_READ(task, mm)) {
+    /* The main thread may exit before the others; bpf_find_vma() wants one that has not. */
+    other = thread_with_memory(task);
+    bpf_task_release(task);
+    if (!other) return 0;
+    task = bpf_task_from_pid(other);
+    if (!task) return 0;
+  }
   /* -ENOENT: nothing is mapped there; -EBUSY: a writer has the mmap_lock. */
   found = bpf_find_vma(task, request.start, mapping_callback, NULL, 0);
   if (found) reply.status = BPF_CORE_READ(task, mm) ? found : -ESRCH;

@@ -3,11 +3,13 @@
 #include "profiler/sources/abit/scan_engine.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "profiler/capabilities.h"
 
 namespace tmprof::abit {
 namespace {
@@ -27,6 +29,10 @@ constexpr std::uint64_t kLinesPerTable = 64;
 constexpr nanoseconds kClearTakes = microseconds(200);
 constexpr nanoseconds kPlanStepTakes = microseconds(100);
 constexpr nanoseconds kBudgetWindow = milliseconds(100);  // of CPU time whose share may be saved up
+// What a budget owes at most, as the CPU time that earns it. A target's share is a promise, so that
+// its debt is forgiven only where something must be wrong.
+constexpr nanoseconds kLongestOwnDebt = seconds(1);
+constexpr nanoseconds kLongestTargetDebt = seconds(10);
 constexpr nanoseconds kShortestBudgetWait = milliseconds(5);
 constexpr nanoseconds kLongestBudgetWait = milliseconds(20);
 constexpr nanoseconds kRetryBusy = microseconds(200);
@@ -43,6 +49,7 @@ constexpr int kWidestBracket = 8;  // of the exposure before
 constexpr int kOfRung = 8;         // and still is of its rung, by so much
 constexpr nanoseconds kShortestWait = microseconds(16);
 constexpr nanoseconds kRetryUnclearable = seconds(60);
+constexpr nanoseconds kRetryRefused = seconds(60);
 constexpr nanoseconds kWatchPeriod = seconds(1);
 constexpr std::size_t kLookedAheadInRotation = 16;
 // Less is a contradiction, if pages were accessed in it: the target's clock has not moved yet.
@@ -55,22 +62,32 @@ std::uint64_t Ppm(OverheadShare share) {
   return static_cast<std::uint64_t>(std::llround(share * double{TMPROF_PPM}));
 }
 
-tmprof_budget MakeBudget(OverheadShare share) {
+tmprof_budget MakeBudget(OverheadShare share, nanoseconds longest_debt) {
+  const auto share_of = [&](nanoseconds time) {
+    return static_cast<std::int64_t>(static_cast<double>(time.count()) * share);
+  };
   tmprof_budget budget{};
   budget.share_ppm = Ppm(share);
-  budget.limit_ns = static_cast<std::int64_t>(static_cast<double>(kBudgetWindow.count()) * share);
+  budget.limit_ns = share_of(kBudgetWindow);
+  budget.floor_ns = -share_of(longest_debt);
   return budget;
 }
 
-// While one CPU is in full use; a wake-up costs some 10 us, so not too often.
-nanoseconds WaitToEarn(const tmprof_budget& budget, std::int64_t cost_ns) {
-  if (budget.share_ppm == 0) return kLongestBudgetWait;
-  const double wait =
-      static_cast<double>(cost_ns) * double{TMPROF_PPM} / static_cast<double>(budget.share_ppm);
-  return std::clamp(nanoseconds(std::llround(wait)), kShortestBudgetWait, kLongestBudgetWait);
+std::string RefusalOf(std::string attempt, Pid pid, std::optional<int> system_error) {
+  Error error = Refused(std::move(attempt), fmt::format("PID {}", pid.value()), 0);
+  error.system_error = system_error;
+  if (system_error == EPERM || system_error == EACCES)
+    error.advice = CapabilityAdvice(kAccessedBitCapabilities);
+  return error.Message();
 }
 
-std::uint64_t LinesOf(std::size_t units) { return (units + kEntriesPerLine - 1) / kEntriesPerLine; }
+// While one CPU is in full use; a wake-up costs some 10 us, so not too often.
+nanoseconds WaitToEarn(const tmprof_budget& budget, std::int64_t cost_ns, nanoseconds longest) {
+  if (budget.share_ppm == 0) return longest;
+  const double wait =
+      static_cast<double>(cost_ns) * double{TMPROF_PPM} / static_cast<double>(budget.share_ppm);
+  return std::clamp(nanoseconds(std::llround(wait)), kShortestBudgetWait, longest);
+}
 
 }  // namespace
 
@@ -83,10 +100,11 @@ ScanEngine::ScanEngine(AbitKernel& kernel, const ScanOptions& options)
             .ps_per_line =
                 static_cast<std::uint64_t>(options.cost.ns_per_look * 1e3 / kLinesPerTable)},
       random_(options.seed),
-      own_budget_(MakeBudget(options.own_share)),
+      own_budget_(MakeBudget(options.own_share, kLongestOwnDebt)),
       own_wall_(kernel.Now()),
       epoch_start_(own_wall_),
       active_since_(own_wall_) {
+  own_budget_.balance_ns = own_budget_.limit_ns;  // for the first plan
   if (options.mode == ScanOptions::Mode::kPlain)
     base_ladder_ = huge_ladder_ = tmprof_ladder_plain(options.plain_interval.count());
 }
@@ -102,6 +120,7 @@ const tmprof_ladder& ScanEngine::LadderOf(const Block& block) const {
 
 void ScanEngine::SetTargets(const std::vector<TrackedProcess>& processes) {
   std::map<TargetId, std::unique_ptr<TargetState>> kept;
+  std::vector<Error> refusals;
   for (const TrackedProcess& process : processes) {
     std::unique_ptr<TargetState> state;
     if (const auto known = targets_.find(process.id); known != targets_.end()) {
@@ -109,21 +128,61 @@ void ScanEngine::SetTargets(const std::vector<TrackedProcess>& processes) {
       targets_.erase(known);
     } else {
       state = std::make_unique<TargetState>(kernel_.Tick());
-      state->budget = MakeBudget(options_.overhead_share);
-      if (auto handle = kernel_.Open(process.pid, process.start_time_ticks)) {
-        state->handle = std::move(*handle);
-        state->earned_at = state->handle->CpuTime();
-      } else {
-        state->gone = true;
-      }
+      state->budget = MakeBudget(options_.overhead_share, kLongestTargetDebt);
     }
     state->process = process;
     state->mappings_stale = false;
-    if (!state->gone) BeginPlan(*state);
+    if (!state->handle && !state->gone) {
+      if (auto refusal = Open(*state)) refusals.push_back(*std::move(refusal));
+    }
+    // A plan under way goes on: begun anew at each refresh, a long one would never end.
+    if (state->watched()) state->plan.running = true;
     kept.emplace(process.id, std::move(state));
   }
   for (auto& [id, state] : targets_) DropAll(*state);
   targets_ = std::move(kept);
+  ComplainOf(refusals);
+  SettleRefused();
+}
+
+// Returns why it could not be opened, unless it is gone.
+std::optional<Error> ScanEngine::Open(TargetState& target) {
+  auto handle = kernel_.Open(target.process.pid, target.process.start_time_ticks);
+  if (handle) {
+    target.handle = std::move(*handle);
+    target.earned_at = target.handle->CpuTime();
+    return std::nullopt;
+  }
+  target.gone = handle.error().system_error == ESRCH;
+  return target.gone ? std::nullopt : std::optional(std::move(handle.error()));
+}
+
+void ScanEngine::ComplainOf(const std::vector<Error>& refusals) {
+  if (refusals.empty()) {
+    unopened_.Settle();
+  } else {
+    unopened_.Raise(fmt::format("the accessed bits of {} target{} are not seen: {}",
+                                refusals.size(), refusals.size() == 1 ? "" : "s",
+                                refusals.front().Message()));
+  }
+}
+
+// Stands for this epoch only: a read that follows may succeed.
+void ScanEngine::ComplainOfRead(const TargetState& target, const ReadResult& read) {
+  ++counts_.refused_reads;
+  unread_.Raise(RefusalOf("read the page tables", target.process.pid, read.system_error));
+  unread_.Settle();
+}
+
+void ScanEngine::ComplainOfClear(const TargetState& target) {
+  refused_.Raise(RefusalOf("clear accessed bits", target.process.pid, target.handle->refusal()));
+}
+
+void ScanEngine::SettleRefused() {
+  const auto refused = [](const auto& entry) {
+    return entry.second->watched() && entry.second->refused_until != MonotonicTime{};
+  };
+  if (std::ranges::none_of(targets_, refused)) refused_.Settle();
 }
 
 void ScanEngine::SetActive(bool active) {
@@ -132,7 +191,7 @@ void ScanEngine::SetActive(bool active) {
   if (active) {
     active_since_ = now;
     for (auto& [id, target] : targets_)
-      if (!target->gone) target->earned_at = target->handle->CpuTime();
+      if (target->watched()) target->earned_at = target->handle->CpuTime();
   } else {
     active_ns_ += now - active_since_;
   }
@@ -151,17 +210,37 @@ MonotonicTime ScanEngine::Step() {
     ReadDue(block);
     return now;
   }
-  if (next_due == kNever || next_due - now > kPlanStepTakes) {
-    for (auto& [id, target] : targets_) {
-      if (!target->plan.running) continue;
-      PlanSome(*target);
-      return now;
-    }
+  // What has begun is finished in any case.
+  if (const MonotonicTime affordable = WhenAffordable(now); affordable > now)
+    return std::min(next_due, affordable);
+  const nanoseconds spare = next_due == kNever ? nanoseconds::max() : next_due - now;
+  const bool may_clear = now >= next_clear_ && spare > kClearTakes;
+  TargetState* to_plan = spare > kPlanStepTakes ? NextToPlan() : nullptr;
+  if (to_plan != nullptr && (plans_turn_ || !may_clear)) {
+    plans_turn_ = false;
+    PlanSome(*to_plan);
+    return now;
   }
-  if (now < next_clear_) return std::min(next_due, next_clear_);
-  if (next_due != kNever && next_due - now <= kClearTakes) return next_due;
-  const MonotonicTime next_try = ClearSomething(now);
-  return dues_.empty() ? next_try : std::min(next_try, dues_.top().time);
+  plans_turn_ = true;
+  if (!may_clear) return spare > kClearTakes ? std::min(next_due, next_clear_) : next_due;
+  ClearSomething(now);
+  const MonotonicTime next = to_plan != nullptr ? now : next_clear_;
+  return dues_.empty() ? next : std::min(next, dues_.top().time);
+}
+
+// The scanner's own budget.
+MonotonicTime ScanEngine::WhenAffordable(MonotonicTime now) {
+  const nanoseconds own_cpu = kernel_.OwnCpuTime();
+  const nanoseconds spent = own_cpu - own_cpu_.value_or(own_cpu);
+  tmprof_budget_earn(&own_budget_, (now - own_wall_).count());
+  tmprof_budget_charge(&own_budget_, spent.count());
+  own_wall_ = now;
+  own_cpu_ = own_cpu;
+  const auto left = tmprof_budget_free(&own_budget_);
+  if (left >= 0) return now;
+  // As much again as was spent since the last time: waking up costs, too, and where that is dear,
+  // as on an emulated CPU, a wait for the debt alone would end in the same debt for ever.
+  return now + WaitToEarn(own_budget_, spent.count() - left, kBudgetWindow);
 }
 
 void ScanEngine::DropStaleDues() {
@@ -174,43 +253,56 @@ void ScanEngine::DropStaleDues() {
 }
 
 void ScanEngine::Watch(MonotonicTime now) {
-  pressure_ = options_.clear_under_pressure ? std::nullopt : kernel_.MemoryPressure();
+  const auto pressure = options_.clear_under_pressure ? std::nullopt : kernel_.MemoryPressure();
+  if (pressure) {
+    pressure_.Raise("no bits are cleared while memory is short: " + *pressure);
+  } else {
+    pressure_.Settle();
+  }
   next_watch_ = now + kWatchPeriod;
 }
 
 // ------------------------------------------------------------------------------------- the plan
 
-void ScanEngine::BeginPlan(TargetState& target) {
-  target.plan = Plan{};
-  target.plan.running = true;
-  if (!target.process.mappings.empty()) target.plan.at = target.process.mappings[0].range.start;
+// The targets take turns, so that a long plan does not hold up the others.
+ScanEngine::TargetState* ScanEngine::NextToPlan() {
+  auto next = planned_ ? targets_.upper_bound(*planned_) : targets_.begin();
+  for (std::size_t i = 0; i < targets_.size(); ++i, ++next) {
+    if (next == targets_.end()) next = targets_.begin();
+    if (next->second->plan.running) return next->second.get();
+  }
+  return nullptr;
 }
 
 void ScanEngine::PlanSome(TargetState& target) {
+  planned_ = target.process.id;
   Plan& plan = target.plan;
+  // By its address, as the mappings may be others than at the step before.
   const auto& mappings = target.process.mappings;
-  while (plan.mapping < mappings.size()) {
-    const Mapping& mapping = mappings[plan.mapping];
-    plan.at = std::max(plan.at, mapping.range.start);
-    if (mapping.kind != MappingKind::kSpecial && plan.at < mapping.range.end) break;
-    ++plan.mapping;
-  }
-  if (target.gone || target.mappings_stale || plan.mapping == mappings.size()) {
+  auto found = std::ranges::upper_bound(mappings, plan.at, {},
+                                        [](const Mapping& mapping) { return mapping.range.end; });
+  while (found != mappings.end() && found->kind == MappingKind::kSpecial) ++found;
+  if (target.gone || target.mappings_stale || found == mappings.end()) {
     FinishPlan(target);
     return;
   }
-  const Mapping& mapping = mappings[plan.mapping];
+  const Mapping& mapping = *found;
+  plan.at = std::max(plan.at, mapping.range.start);
   // The reader stops after 1 GiB of tables, and passes over holes of any size.
   const ReadResult read =
       target.handle->Read({plan.at, mapping.range.end}, PageTableReader::Depth::kShape, parts_);
   counts_.retries_busy += read.busy_retries;
   switch (read.outcome) {
     case ReadOutcome::kBusy:
-      plan.running = false;  // the plan in force stands until the next refresh
+      plan.running = false;  // until the next refresh
       return;
     case ReadOutcome::kProcessGone:
       target.gone = true;
       DropAll(target);
+      return;
+    case ReadOutcome::kRefused:
+      ComplainOfRead(target, read);
+      plan.running = false;  // until the next refresh
       return;
     case ReadOutcome::kUnmapped:
       plan.at = mapping.range.end;
@@ -236,7 +328,11 @@ void ScanEngine::PlanParts(TargetState& target, const Mapping& mapping) {
     if (part.huge) {
       if (inside != whole) continue;
       plan.huge.push_back({target.process.id, part.start, part.span});
-      if (part.span != kTablePages) continue;
+      if (part.span != kTablePages) {
+        FlushRun(target);
+        AddBlock(target, whole, part.span);
+        continue;
+      }
       const bool adjacent = !plan.run.empty() && plan.run.back() + kTablePages == part.start;
       const PageCount window(kTablePages.value() * kHugePagesPerBlock);
       if (!adjacent || AlignDown(part.start, window) == part.start) FlushRun(target);
@@ -244,21 +340,22 @@ void ScanEngine::PlanParts(TargetState& target, const Mapping& mapping) {
       continue;
     }
     FlushRun(target);
-    auto block = std::make_shared<Block>();
-    block->target = target.process.id;
-    block->range = inside;
-    plan.blocks.push_back(std::move(block));
+    AddBlock(target, inside, PageCount(1));
   }
+}
+
+void ScanEngine::AddBlock(TargetState& target, VpnRange range, PageCount unit) {
+  auto block = std::make_shared<Block>();
+  block->target = target.process.id;
+  block->range = range;
+  block->unit = unit;
+  target.plan.blocks.push_back(std::move(block));
 }
 
 void ScanEngine::FlushRun(TargetState& target) {
   Plan& plan = target.plan;
   if (plan.run.empty()) return;
-  auto block = std::make_shared<Block>();
-  block->target = target.process.id;
-  block->range = {plan.run.front(), plan.run.back() + kTablePages};
-  block->unit = kTablePages;
-  plan.blocks.push_back(std::move(block));
+  AddBlock(target, {plan.run.front(), plan.run.back() + kTablePages}, kTablePages);
   plan.run.clear();
 }
 
@@ -266,6 +363,8 @@ void ScanEngine::FlushRun(TargetState& target) {
 void ScanEngine::FinishPlan(TargetState& target) {
   FlushRun(target);
   Plan plan = std::exchange(target.plan, Plan{});
+  if (target.blocks.empty())
+    next_clear_ = std::min(next_clear_, kernel_.Now() + options_.least_clear_gap);
   auto old = target.blocks.begin();
   for (BlockPtr& block : plan.blocks) {
     while (old != target.blocks.end() && (*old)->range.start < block->range.start)
@@ -302,47 +401,42 @@ void ScanEngine::Earn(TargetState& target) {
 // The next of the rotation whose ladder is not running; nullptr: all that is left is being watched.
 ScanEngine::BlockPtr ScanEngine::NextBlock(TargetState& target, MonotonicTime now) {
   if (target.remaining.empty()) {
-    if (target.blocks.empty()) return nullptr;
+    for (const BlockPtr& block : target.blocks)
+      if (block->WorthATurn(now)) target.remaining.push_back(block);
+    if (target.remaining.empty()) return nullptr;
     ++counts_.rotations;
     ++target.rotation;
-    target.remaining = target.blocks;
     Shuffle(target.remaining);
   }
   std::size_t watched = 0;
   while (watched < std::min(kLookedAheadInRotation, target.remaining.size())) {
     BlockPtr& candidate = target.remaining[target.remaining.size() - 1 - watched];
-    if (candidate->in_ladder) {
+    const bool had_its_turn = candidate->visited_in_rotation == target.rotation;  // with neighbours
+    if (candidate->in_ladder && !had_its_turn) {
       ++watched;
       continue;
     }
     BlockPtr block = std::exchange(candidate, target.remaining.back());
     target.remaining.pop_back();
-    if (block->visited_in_rotation == target.rotation) continue;  // with its neighbours
+    if (had_its_turn) continue;
     block->visited_in_rotation = target.rotation;
-    if (!block->dropped && block->unclearable_until <= now) return block;
+    if (block->WorthATurn(now)) return block;
   }
   return nullptr;
 }
 
-// Tries one block, if the budgets allow; returns when to try the next.
-MonotonicTime ScanEngine::ClearSomething(MonotonicTime now) {
-  const nanoseconds own_cpu = kernel_.OwnCpuTime();
-  tmprof_budget_earn(&own_budget_, (now - own_wall_).count());
-  tmprof_budget_charge(&own_budget_, (own_cpu - own_cpu_.value_or(own_cpu)).count());
-  own_wall_ = now;
-  own_cpu_ = own_cpu;
-  if (pressure_) return now + kLongestBudgetWait;
-  if (const auto own = tmprof_budget_free(&own_budget_); own < 0)
-    return now + WaitToEarn(own_budget_, -own);
-
+// Tries one block, if the targets' budgets allow, and says when to try the next.
+void ScanEngine::ClearSomething(MonotonicTime now) {
   nanoseconds wait = kLongestBudgetWait;
+  next_clear_ = now + wait;
+  if (pressure_.standing()) return;
   for (std::size_t i = 0; i < targets_.size(); ++i) {
     turn_ = (turn_ + 1) % targets_.size();
     TargetState& target = *std::next(targets_.begin(), static_cast<std::ptrdiff_t>(turn_))->second;
-    if (target.gone || target.refused) continue;
+    if (!target.watched() || now < target.refused_until) continue;
     Earn(target);
     if (const auto left = tmprof_budget_free(&target.budget); left <= 0) {
-      wait = std::min(wait, WaitToEarn(target.budget, -left));
+      wait = std::min(wait, WaitToEarn(target.budget, -left, kLongestBudgetWait));
       continue;
     }
     const BlockPtr block = NextBlock(target, now);
@@ -353,9 +447,9 @@ MonotonicTime ScanEngine::ClearSomething(MonotonicTime now) {
     } else {
       next_clear_ = now + kAfterFailedVisit;
     }
-    return next_clear_;
+    return;
   }
-  return now + wait;
+  next_clear_ = now + wait;
 }
 
 // The blocks that are cleared together with this one: those of its window whose turn it is, too.
@@ -364,7 +458,7 @@ std::vector<ScanEngine::BlockPtr> ScanEngine::RunAround(TargetState& target, con
                                                         MonotonicTime now) {
   const auto joins = [&](const Block& other) {
     return !other.dropped && !other.in_ladder && other.unit == PageCount(1) &&
-           other.unclearable_until <= now && other.visited_in_rotation != target.rotation &&
+           other.Clearable(now) && other.visited_in_rotation != target.rotation &&
            AlignDown(other.range.start, kClearWindow) ==
                AlignDown(block->range.start, kClearWindow);
   };
@@ -386,6 +480,22 @@ std::vector<ScanEngine::BlockPtr> ScanEngine::RunAround(TargetState& target, con
   return run;
 }
 
+// Of memory that cannot be cleared a set bit tells only that it was accessed at some time.
+void ScanEngine::See(TargetState& target, const BlockPtr& block) {
+  if (!Read(target, *block)) return;
+  if (view_.shape_changed) {
+    Drop(target, *block);
+    return;
+  }
+  std::vector<UnitRecord>& records = RecordsOf(block);
+  block->seen = true;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    if (!view_.accessed[i]) continue;
+    records[i].seen = true;
+    records[i].frame = view_.frame[i];
+  }
+}
+
 // A last look at a block before its clear. False: it is not to be cleared now.
 bool ScanEngine::LookBeforeClear(TargetState& target, const BlockPtr& block) {
   const std::optional<ReadResult> read = Read(target, *block);
@@ -394,7 +504,6 @@ bool ScanEngine::LookBeforeClear(TargetState& target, const BlockPtr& block) {
     Fold(target, block, *read);
   } else {
     target.clock.Advance(read->time, target.handle->CpuTime(), read->running_threads);
-    Charge(target, *block, 0, LinesOf(block->unit_count()));
   }
   // A huge page that has grown where base pages were would be split by a clear of part of it.
   if (view_.shape_changed) Drop(target, *block);
@@ -405,6 +514,10 @@ bool ScanEngine::LookBeforeClear(TargetState& target, const BlockPtr& block) {
 
 // True: cleared.
 bool ScanEngine::Visit(TargetState& target, const BlockPtr& block, MonotonicTime now) {
+  if (!block->Clearable(now)) {
+    See(target, block);
+    return false;
+  }
   // Whoever is not reached has its turn later.
   block->visited_in_rotation = 0;
   std::vector<BlockPtr> ready;
@@ -452,10 +565,17 @@ bool ScanEngine::Clear(TargetState& target, const std::vector<BlockPtr>& run) {
       const nanoseconds cpu =
           target.clock.Advance(cleared, target.handle->CpuTime(), target.clock.running_threads());
       for (const BlockPtr& block : run) OpenExposure(target, block, cleared, cpu);
+      if (target.refused_until != MonotonicTime{}) {
+        target.refused_until = MonotonicTime{};
+        SettleRefused();
+      }
       return true;
     }
     case ClearOutcome::kUnclearable:
-      if (single) run.front()->unclearable_until = after + kRetryUnclearable;
+      if (single) {
+        run.front()->unclearable_until = after + kRetryUnclearable;
+        See(target, run.front());
+      }
       return false;
     case ClearOutcome::kUnmapped:
       if (single) Drop(target, *run.front());
@@ -465,7 +585,8 @@ bool ScanEngine::Clear(TargetState& target, const std::vector<BlockPtr>& run) {
       DropAll(target);
       return false;
     case ClearOutcome::kRefused:
-      target.refused = refused_ = true;
+      target.refused_until = after + kRetryRefused;
+      ComplainOfClear(target);
       DropAll(target);
       return false;
   }
@@ -513,7 +634,7 @@ void ScanEngine::OpenExposure(TargetState& target, const BlockPtr& block, Monoto
 
 void ScanEngine::ReadDue(const BlockPtr& block) {
   TargetState* target = Find(block->target);
-  if (target == nullptr || target->gone) return;
+  if (target == nullptr || !target->watched()) return;
   const std::optional<ReadResult> read = Read(*target, *block);
   if (!read) {
     if (!block->dropped && block->in_ladder)
@@ -578,6 +699,10 @@ std::optional<ReadResult> ScanEngine::Read(TargetState& target, Block& block) {
   switch (read.outcome) {
     case ReadOutcome::kBusy:
       return std::nullopt;
+    case ReadOutcome::kRefused:
+      ComplainOfRead(target, read);
+      Drop(target, block);
+      return std::nullopt;
     case ReadOutcome::kUnmapped:
       Drop(target, block);
       return std::nullopt;
@@ -615,20 +740,28 @@ void ScanEngine::Expand(const Block& block) {
     view_.accessed_count += accessed;
   };
   for (const TablePart& part : parts_) {
-    const bool of_huge_block = block.unit != PageCount(1);
-    if (part.huge != of_huge_block || part.span != kTablePages) {
+    if (block.unit != (part.huge ? part.span : PageCount(1))) {
       view_.shape_changed = true;
       continue;
     }
     if (part.huge) {
       if (!block.range.Contains(part.start)) continue;
-      // Bits 20 … 12 of a huge entry hold attributes, not the frame.
-      see((part.start - block.range.start).value() / kTablePages.value(), part.leaf);
+      // The lowest bits of a huge entry's frame hold attributes.
+      see((part.start - block.range.start).value() / block.unit.value(), part.leaf);
       continue;
     }
     const std::size_t first = (block.range.start - part.start).value();
     for (std::size_t i = 0; i < count; ++i) see(i, TableEntry(part.entries[first + i]));
   }
+}
+
+// Of this epoch; made where there are none.
+std::vector<UnitRecord>& ScanEngine::RecordsOf(const BlockPtr& block) {
+  if (block->records.empty()) {
+    block->records.resize(block->unit_count());
+    touched_.push_back(block);
+  }
+  return block->records;
 }
 
 void ScanEngine::Fold(TargetState& target, const BlockPtr& pointer, const ReadResult& read) {
@@ -646,16 +779,14 @@ void ScanEngine::Fold(TargetState& target, const BlockPtr& pointer, const ReadRe
   block.cpu_at = cpu;
   block.read_at = read.time;
 
-  if (first_read) RejectUncleared(target, block);
+  if (first_read) RejectUncleared(target, pointer);
   const bool barely_ran = exposure < kShortestExposure;
   // A plain scan's bit is read once; what is read before the next clear is for the bill only.
   const bool evidence = options_.mode == ScanOptions::Mode::kLadder || block.in_ladder;
-  if (evidence && block.records.empty()) {
-    block.records.resize(count);
-    touched_.push_back(pointer);
-  }
+  if (evidence) RecordsOf(pointer);
   std::uint32_t sets = 0;
   std::uint32_t seen = 0;
+  std::bitset<kMostUnits / kEntriesPerLine> regained;  // cache lines that the target set bits in
   for (std::size_t i = 0; i < count; ++i) {
     std::uint8_t& unit = block.units[i];
     if (unit == TMPROF_UNIT_OUT) continue;
@@ -665,32 +796,33 @@ void ScanEngine::Fold(TargetState& target, const BlockPtr& pointer, const ReadRe
       continue;
     }
     const bool first = view_.accessed[i] && unit == TMPROF_UNIT_UNSET;
-    if (first && barely_ran) {
+    if (first) {
       ++sets;
+      regained.set(i / kEntriesPerLine);
+    }
+    if (first && barely_ran) {
       unit = TMPROF_UNIT_OUT;
       counts_.lost += block.unit.value();
       continue;
     }
     tmprof_tally unused{};
     UnitRecord* record = evidence ? &block.records[i] : nullptr;
-    if (first && !bracketed) {
-      unit = TMPROF_UNIT_SET;  // a reference, without a first access
-      ++sets;
-    }
-    sets += tmprof_ladder_fold(record ? &record->tally : &unused, &unit, view_.accessed[i],
-                               exposure.count());
+    if (first && !bracketed) unit = TMPROF_UNIT_SET;  // a reference, without a first access
+    tmprof_ladder_fold(record ? &record->tally : &unused, &unit, view_.accessed[i],
+                       exposure.count());
     if (record) record->frame = view_.frame[i];
     ++seen;
   }
   block.set += sets;
   if (evidence) counts_.observations += seen * block.unit.value();
-  Charge(target, block, sets, LinesOf(count));
+  Charge(target, block, sets, regained.count());
 }
 
 // The clear passes by pages that are mapped elsewhere too, in silence. Their bits would look like
 // the fastest accesses of all, so what was set before the clear and is at the first read is
 // checked.
-void ScanEngine::RejectUncleared(TargetState& target, Block& block) {
+void ScanEngine::RejectUncleared(TargetState& target, const BlockPtr& pointer) {
+  Block& block = *pointer;
   std::vector<Vpn> suspects;
   std::vector<std::size_t> units;
   std::vector<bool> settled;
@@ -712,6 +844,8 @@ void ScanEngine::RejectUncleared(TargetState& target, Block& block) {
     count += block.unit.value();
     block.units[i] = TMPROF_UNIT_OUT;
     --block.in_view;
+    RecordsOf(pointer)[i].seen = true;
+    RecordsOf(pointer)[i].frame = view_.frame[i];
   }
 }
 
@@ -755,28 +889,44 @@ void ScanEngine::DropAll(TargetState& target) {
   target.plan = Plan{};
 }
 
-// The process executes another program, or its number belongs to another process: addresses have
-// a new meaning, and what is known of them is void.
+// The process executes another program, and what was seen of the one before is void; or it has
+// exited and its number belongs to another.
 void ScanEngine::Replaced(TargetState& target, std::uint64_t address_space) {
-  for (const BlockPtr& block : touched_)
-    if (block->target == target.process.id) block->records.clear();
+  if (target.handle->Alive()) {
+    VoidEvidence(target);
+    target.address_space = address_space;
+    target.mappings_stale = true;
+  } else {
+    target.gone = true;
+  }
   DropAll(target);
-  target.address_space = address_space;
-  target.mappings_stale = true;
-  if (!target.handle->Alive()) target.gone = true;
+}
+
+// Delivered, it would be taken for evidence about the new program's pages at the same addresses.
+void ScanEngine::VoidEvidence(const TargetState& target) {
+  for (const BlockPtr& block : touched_) {
+    if (block->target != target.process.id) continue;
+    for (const UnitRecord& record : block->records) {
+      const std::uint64_t looks = record.tally.looks * block->unit.value();
+      counts_.observations -= looks;
+      counts_.lost += looks + (record.seen ? block->unit.value() : 0);
+    }
+    block->records.clear();
+  }
 }
 
 // ------------------------------------------------------------------------------------- the epoch
 
-std::string ScanEngine::Note() const {
+std::string ScanEngine::TakeNote() {
   std::string note;
   const auto add = [&note](const std::string& text) {
-    if (!note.empty()) note += "; ";
+    if (!note.empty() && !text.empty()) note += "; ";
     note += text;
   };
-  if (pressure_) add(fmt::format("no bits are cleared while memory is short: {}", *pressure_));
-  if (refused_)
-    add("clearing was not permitted for a target: CAP_SYS_NICE and CAP_SYS_PTRACE are needed");
+  add(pressure_.TakeEpoch());
+  add(unopened_.TakeEpoch());
+  add(unread_.TakeEpoch());
+  add(refused_.TakeEpoch());
   return note;
 }
 
@@ -784,6 +934,7 @@ Harvest ScanEngine::TakeEpoch() {
   const MonotonicTime now = kernel_.Now();
   Harvest harvest;
   for (const BlockPtr& block : touched_) {
+    block->seen = false;
     if (block->records.empty()) continue;
     harvest.evidence.push_back(
         {block->target, block->range.start, block->unit, std::exchange(block->records, {})});
@@ -792,7 +943,7 @@ Harvest ScanEngine::TakeEpoch() {
   for (const auto& [id, target] : targets_) {
     harvest.huge.insert(harvest.huge.end(), target->huge.begin(), target->huge.end());
     for (const BlockPtr& block : target->blocks)
-      if (block->unclearable_until > now) harvest.unclearable += block->range.size().value();
+      if (!block->Clearable(now)) harvest.unclearable += block->range.size().value();
   }
   if (active_) {
     active_ns_ += now - active_since_;
@@ -802,7 +953,7 @@ Harvest ScanEngine::TakeEpoch() {
   harvest.length = now - epoch_start_;
   epoch_start_ = now;
   harvest.counts = std::exchange(counts_, ScanCounts{});
-  harvest.note = Note();
+  harvest.note = TakeNote();
   return harvest;
 }
 

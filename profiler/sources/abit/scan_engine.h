@@ -17,8 +17,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/result.h"
 #include "base/units.h"
 #include "driver/core/ladder.h"
+#include "profiler/complaint.h"
 #include "profiler/source.h"
 #include "profiler/sources/abit/abit_kernel.h"
 #include "profiler/sources/abit/cpu_clock.h"
@@ -38,9 +40,12 @@ struct ScanOptions {
   };
   Mode mode = Mode::kLadder;
   std::chrono::nanoseconds plain_interval = std::chrono::seconds(1);
-  OverheadShare overhead_share = 0.006;  // of each target's CPU time
+  OverheadShare overhead_share = 0.01;  // of each target's CPU time
   CostModel cost;
-  OverheadShare own_share = 0.017;  // of one CPU, for the scanner itself
+  // Of one CPU, for the scanner itself: it binds where targets are busier than the scan is cheap.
+  // The recorder's other thread takes 0.8 % with records of 250 000 pages an epoch, and both
+  // together are to stay under 3 % (bench/overhead).
+  OverheadShare own_share = 0.02;
   // Between two clears, so that writers of the target's mmap_lock get their turn: back-to-back
   // clears let a loop of mmap and munmap run at a fortieth of its speed. The shorter one holds
   // while the budget would otherwise be left unused.
@@ -53,13 +58,15 @@ struct ScanOptions {
 // Evidence of one epoch about the units of one block.
 struct UnitRecord {
   tmprof_tally tally{};
-  std::uint64_t frame = 0;  // where it was at the last look
+  // Its bit was set, and could not be cleared: it was accessed at some time.
+  bool seen = false;
+  std::uint64_t frame = 0;  // where it was when last looked at or seen
 };
 struct BlockEvidence {
   TargetId target;
   Vpn start;
   PageCount unit{1};
-  std::vector<UnitRecord> units;  // those with no looks are unknown
+  std::vector<UnitRecord> units;  // those with no looks and not seen are unknown
 };
 
 struct HugeSpan {
@@ -73,15 +80,18 @@ struct ScanCounts {
   std::uint64_t clears = 0;
   std::uint64_t sets_charged = 0;  // page-table entries
   std::uint64_t looks = 0;         // reads of one block
-  std::uint64_t observations = 0;  // looks x pages
-  std::uint64_t lost = 0;          // exposures that ended unread or cannot be trusted
+  std::uint64_t observations = 0;  // looks x pages, delivered
+  // Looks x pages that another program in the same process voided, and one for each page of an
+  // exposure that ended unread or cannot be trusted.
+  std::uint64_t lost = 0;
   std::uint64_t shared = 0;
   std::uint64_t unsettled = 0;
   std::uint64_t late = 0;          // reads after more than twice their delay
   std::uint64_t retries_busy = 0;  // reads
   std::uint64_t torn = 0;          // tables
-  std::uint64_t rotations = 0;     // times that all blocks of a target had their turn
-  std::uint64_t cost_ns = 0;       // charged to the targets
+  std::uint64_t refused_reads = 0;
+  std::uint64_t rotations = 0;  // times that all blocks of a target had their turn
+  std::uint64_t cost_ns = 0;    // charged to the targets
 };
 
 struct Harvest {
@@ -101,6 +111,7 @@ class ScanEngine {
 
   void SetTargets(const std::vector<TrackedProcess>& processes);
   void SetActive(bool active);
+  std::optional<Error> Failure() const { return kernel_.Failure(); }
 
   static constexpr MonotonicTime kNever = MonotonicTime::max();
   // Does the most urgent piece of work, if any is due; the longest takes about a tenth of a
@@ -121,6 +132,7 @@ class ScanEngine {
     bool dropped = false;
     bool open = false;       // cleared, and watched since
     bool in_ladder = false;  // with a read to come
+    bool seen = false;       // in this epoch, as it cannot be cleared
     std::uint64_t visited_in_rotation = 0;
     MonotonicTime unclearable_until{};
 
@@ -144,13 +156,17 @@ class ScanEngine {
     std::vector<UnitRecord> records;  // of this epoch; empty: none
 
     std::size_t unit_count() const { return range.size().value() / unit.value(); }
+    // A giant page is hugetlb, or device memory that a clear would split.
+    bool Clearable(MonotonicTime now) const {
+      return unit != kGiantPages && unclearable_until <= now;
+    }
+    bool WorthATurn(MonotonicTime now) const { return !dropped && (!seen || Clearable(now)); }
   };
   using BlockPtr = std::shared_ptr<Block>;
 
   struct Plan {
     bool running = false;
-    std::size_t mapping = 0;
-    Vpn at;
+    Vpn at;  // all below is planned
     std::vector<BlockPtr> blocks;
     std::vector<HugeSpan> huge;
     std::vector<Vpn> run;  // adjacent huge pages not yet made a block
@@ -159,10 +175,11 @@ class ScanEngine {
   struct TargetState {
     explicit TargetState(std::chrono::nanoseconds tick) : clock(tick) {}
     TrackedProcess process;
-    std::unique_ptr<AbitProcess> handle;
+    std::unique_ptr<AbitProcess> handle;  // null: it could not be opened yet
     bool gone = false;
+    bool watched() const { return handle && !gone; }
     bool mappings_stale = false;
-    bool refused = false;
+    MonotonicTime refused_until{};  // nothing is cleared before
     std::optional<std::uint64_t> address_space;
     CpuClock clock;
     std::chrono::nanoseconds earned_at{0};
@@ -195,22 +212,30 @@ class ScanEngine {
   };
 
   TargetState* Find(TargetId id);
+  std::optional<Error> Open(TargetState& target);
+  void ComplainOf(const std::vector<Error>& refusals);
+  void ComplainOfRead(const TargetState& target, const ReadResult& read);
+  void ComplainOfClear(const TargetState& target);
+  void SettleRefused();
   const tmprof_ladder& LadderOf(const Block& block) const;
   void DropStaleDues();
   void Watch(MonotonicTime now);
-  std::string Note() const;
+  std::string TakeNote();
 
-  void BeginPlan(TargetState& target);
+  TargetState* NextToPlan();
   void PlanSome(TargetState& target);
   void PlanParts(TargetState& target, const Mapping& mapping);
+  static void AddBlock(TargetState& target, VpnRange range, PageCount unit);
   void FlushRun(TargetState& target);
   void FinishPlan(TargetState& target);
   void Shuffle(std::vector<BlockPtr>& blocks);
 
   void Earn(TargetState& target);
   BlockPtr NextBlock(TargetState& target, MonotonicTime now);
-  MonotonicTime ClearSomething(MonotonicTime now);
+  MonotonicTime WhenAffordable(MonotonicTime now);
+  void ClearSomething(MonotonicTime now);
   std::vector<BlockPtr> RunAround(TargetState& target, const BlockPtr& block, MonotonicTime now);
+  void See(TargetState& target, const BlockPtr& block);
   bool LookBeforeClear(TargetState& target, const BlockPtr& block);
   bool Visit(TargetState& target, const BlockPtr& block, MonotonicTime now);
   bool Clear(TargetState& target, const std::vector<BlockPtr>& run);
@@ -218,8 +243,9 @@ class ScanEngine {
   void ReadDue(const BlockPtr& block);
   std::optional<ReadResult> Read(TargetState& target, Block& block);
   void Expand(const Block& block);
+  std::vector<UnitRecord>& RecordsOf(const BlockPtr& block);
   void Fold(TargetState& target, const BlockPtr& block, const ReadResult& read);
-  void RejectUncleared(TargetState& target, Block& block);
+  void RejectUncleared(TargetState& target, const BlockPtr& block);
   void OpenExposure(TargetState& target, const BlockPtr& block, MonotonicTime cleared,
                     std::chrono::nanoseconds cpu);
   std::chrono::nanoseconds Exposed(const Block& block) const;
@@ -230,6 +256,7 @@ class ScanEngine {
   void Drop(TargetState& target, Block& block);
   void DropAll(TargetState& target);
   void Replaced(TargetState& target, std::uint64_t address_space);
+  void VoidEvidence(const TargetState& target);
 
   AbitKernel& kernel_;
   ScanOptions options_;
@@ -239,9 +266,11 @@ class ScanEngine {
   std::mt19937_64 random_;
 
   std::map<TargetId, std::unique_ptr<TargetState>> targets_;
-  std::size_t turn_ = 0;  // among the targets
+  std::size_t turn_ = 0;             // among the targets, to clear
+  std::optional<TargetId> planned_;  // the last that had its turn
+  bool plans_turn_ = true;           // and not a clear's, where both are due
   std::priority_queue<Due> dues_;
-  std::vector<BlockPtr> touched_;  // blocks with records
+  std::vector<BlockPtr> touched_;  // with records, or seen
   MonotonicTime next_clear_{};
   MonotonicTime next_watch_{};
   tmprof_budget own_budget_{};
@@ -253,8 +282,10 @@ class ScanEngine {
   MonotonicTime active_since_;
   std::chrono::nanoseconds active_ns_{0};
   ScanCounts counts_;
-  std::optional<std::string> pressure_;
-  bool refused_ = false;
+  Complaint pressure_;  // standing: nothing is cleared
+  Complaint unopened_;
+  Complaint unread_;
+  Complaint refused_;  // standing: nothing of some target is cleared
 
   View view_;
   std::vector<TablePart> parts_;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/median.h"
 #include "profiler/sources/perf/perf_record.h"
 #include "profiler/sources/perf/perf_ring.h"
 
@@ -28,13 +29,6 @@ std::chrono::nanoseconds ThreadCpuTime() {
   timespec time{};
   TMPROF_CHECK(::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0);
   return std::chrono::seconds(time.tv_sec) + nanoseconds(time.tv_nsec);
-}
-
-Status TryOnSelf(PerfApi& api, const ClockSetup& setup) {
-  NamedEvent probe = MakeClockEvent(setup, std::chrono::milliseconds(1)).event;
-  probe.attr.disabled = 1;
-  const auto fd = OpenEvent(api, probe, Tid(::gettid()), std::nullopt);
-  return fd ? Status() : std::unexpected(fd.error());
 }
 
 // Random updates of base pages beyond the reach of a core's caches and TLBs: refilling what an
@@ -55,22 +49,16 @@ class RandomUpdates {
     if (words_ != nullptr) TMPROF_CHECK(::munmap(words_, kBytes) == 0);
   }
 
-  // Updates per second of CPU time.
-  double Run(nanoseconds cpu_time) {
-    constexpr int kBatch = 2'000;
+  // CPU time that so many updates take.
+  nanoseconds Run(int updates) {
     const nanoseconds start = ThreadCpuTime();
-    nanoseconds now = start;
-    std::uint64_t updates = 0;
-    for (; now - start < cpu_time; now = ThreadCpuTime()) {
-      for (int i = 0; i < kBatch; ++i) {
-        state_ ^= state_ << 13;  // Marsaglia, "Xorshift RNGs", J. Stat. Softw. 8 (2003)
-        state_ ^= state_ >> 7;
-        state_ ^= state_ << 17;
-        words_[state_ % (kBytes / sizeof(std::uint64_t))] += state_;
-      }
-      updates += kBatch;
+    for (int i = 0; i < updates; ++i) {
+      state_ ^= state_ << 13;  // Marsaglia, "Xorshift RNGs", J. Stat. Softw. 8 (2003)
+      state_ ^= state_ >> 7;
+      state_ ^= state_ << 17;
+      words_[state_ % (kBytes / sizeof(std::uint64_t))] += state_;
     }
-    return static_cast<double>(updates) / std::chrono::duration<double>(now - start).count();
+    return ThreadCpuTime() - start;
   }
 
  private:
@@ -84,16 +72,31 @@ class RandomUpdates {
   std::uint64_t state_ = 88'172'645'463'325'252U;
 };
 
-double Median(std::vector<double> values) {
-  TMPROF_CHECK(!values.empty());
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
+// A stretch of updates, some 40 us without an interrupt.
+struct Slice {
+  nanoseconds cpu_time;
+  std::uint64_t samples;
+};
+
+// What a slice with one sample takes beyond one without; the slice after it is counted in, as it
+// still refills caches. Slices of one run are milliseconds apart at most, so the drift of a shared
+// machine cancels; empty where no sample stands alone.
+std::vector<nanoseconds> CostsOf(const std::vector<Slice>& slices) {
+  std::vector<nanoseconds> undisturbed;
+  for (std::size_t i = 1; i < slices.size(); ++i)
+    if (slices[i].samples + slices[i - 1].samples == 0) undisturbed.push_back(slices[i].cpu_time);
+  std::vector<nanoseconds> costs;
+  if (undisturbed.empty()) return costs;
+  const nanoseconds usual = Median(std::move(undisturbed));
+  for (std::size_t i = 0; i + 1 < slices.size(); ++i)
+    if (slices[i].samples == 1 && slices[i + 1].samples == 0)
+      costs.push_back(slices[i].cpu_time + slices[i + 1].cpu_time - 2 * usual);
+  return costs;
 }
 
 Result<double> MeasureOnThisThread(PerfApi& api, const ClockSetup& setup) {
-  constexpr int kPairs = 15;
-  constexpr nanoseconds kWindow = std::chrono::milliseconds(8);
+  constexpr int kUpdatesPerSlice = 2'000;
+  constexpr nanoseconds kCpuTime = std::chrono::milliseconds(200);
   // Near the rates in use: at 10 kHz an interrupt finds the caches as the last one left them, and
   // seems to cost half (22 against 60 us in bench/clock_loops on a KVM guest).
   constexpr nanoseconds kPeriod = std::chrono::milliseconds(1);
@@ -109,49 +112,39 @@ Result<double> MeasureOnThisThread(PerfApi& api, const ClockSetup& setup) {
   if (!mapped) return Fail(Refused("map perf ring", event.name, mapped.error()));
   RingMemory ring = *mapped;
 
-  auto buffer = RandomUpdates::Create();
-  if (!buffer) return std::unexpected(buffer.error());
-  RandomUpdates& work = *buffer;
+  auto updates = RandomUpdates::Create();
+  if (!updates) return std::unexpected(updates.error());
   std::vector<std::byte> scratch;
-  std::uint64_t samples = 0;
-  nanoseconds sampled_time{0};
-  const auto run_sampled = [&] {
-    const nanoseconds start = ThreadCpuTime();
-    (void)api.Enable(fd->get());
-    const double rate = work.Run(kWindow);
-    (void)api.Disable(fd->get());
-    sampled_time += ThreadCpuTime() - start;
-    DrainRing(ring, scratch, [&](std::span<const std::byte>) { ++samples; });
-    return rate;
-  };
-  work.Run(kWindow);
-  std::vector<double> losses;
-  for (int pair = 0; pair < kPairs; ++pair) {
-    // Alternate the order, so that drift cancels.
-    const bool sampled_first = pair % 2 == 0;
-    const double first = sampled_first ? run_sampled() : work.Run(kWindow);
-    const double second = sampled_first ? work.Run(kWindow) : run_sampled();
-    losses.push_back(sampled_first ? 1 - first / second : 1 - second / first);
+  std::vector<Slice> slices;
+  updates->Run(kUpdatesPerSlice);
+  (void)api.Enable(fd->get());
+  for (nanoseconds spent{0}; spent < kCpuTime; spent += slices.back().cpu_time) {
+    Slice slice{.cpu_time = updates->Run(kUpdatesPerSlice), .samples = 0};
+    DrainRing(ring, scratch, [&](std::span<const std::byte>) { ++slice.samples; });
+    slices.push_back(slice);
   }
+  (void)api.Disable(fd->get());
   api.Unmap(ring);
-  if (samples == 0) {
+  std::vector<nanoseconds> costs = CostsOf(slices);
+  if (costs.empty()) {
     return Fail({.attempt = "measure the cost of a clock sample",
                  .object = "own thread",
-                 .reason = "no sample arrived in 120 ms of CPU time at 1 kHz"});
+                 .reason = "no sample arrived in 200 ms of CPU time at 1 kHz"});
   }
-  const double samples_per_ns =
-      static_cast<double>(samples) / static_cast<double>(sampled_time.count());
-  return std::max(kFloorNs, Median(std::move(losses)) / samples_per_ns);
+  return std::max(kFloorNs, static_cast<double>(Median(std::move(costs)).count()));
 }
 
 }  // namespace
 
 Result<ClockSetup> FindClockSetup(PerfApi& api) {
   ClockSetup setup;
-  Status clock = TryOnSelf(api, setup);
+  const auto try_it = [&] {
+    return TryOnSelf(api, MakeClockEvent(setup, std::chrono::milliseconds(1)).event);
+  };
+  Status clock = try_it();
   if (!clock && (clock.error().system_error == EACCES || clock.error().system_error == EPERM)) {
     setup.kernel_seen = false;
-    clock = TryOnSelf(api, setup);
+    clock = try_it();
   }
   if (!clock) return std::unexpected(clock.error());
   return setup;

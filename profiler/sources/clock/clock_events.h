@@ -26,9 +26,9 @@ TaskEvents::Event MakeClockEvent(const ClockSetup& setup, std::chrono::nanosecon
 // one system call and interrupt per descriptor each time it changes.
 std::chrono::nanoseconds PrimePeriod(std::chrono::nanoseconds wanted);
 
-// CPU time that one sample costs the thread it hits, in nanoseconds: throughput of a loop of random
-// updates with and without samples, in alternating windows of CPU time, median of the pairs. Takes
-// about 200 ms of CPU time on a thread of its own.
+// CPU time that one sample costs the thread it hits, in nanoseconds: what it adds to a stretch of
+// random updates, median of some 200 samples. Takes about 200 ms of CPU time on a thread of its
+// own.
 Result<double> MeasureSampleCost(PerfApi& api, const ClockSetup& setup);
 
 }  // namespace tmprof

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -18,7 +17,7 @@
 #include "profiler/sources/clock/clock_events.h"
 #include "profiler/sources/clock/culprit_cache.h"
 #include "profiler/sources/perf/perf_api.h"
-#include "profiler/sources/perf/sample_table.h"
+#include "profiler/sources/perf/perf_sampler.h"
 #include "profiler/sources/perf/task_events.h"
 
 namespace tmprof {
@@ -26,12 +25,20 @@ namespace tmprof {
 // Interrupts the targets at a fixed rate of their CPU time and works out which address the
 // interrupted instruction was waiting for. A sample means time, not an access: cached pages are
 // under-represented, and kernel time has no address. Never rules a page out.
-class ClockSampler final : public Source {
+class ClockSampler final : public PerfSampler {
  public:
   // A period near the cost of an interrupt stops the target, and the kernel's own guards do not act
   // on clock events in period mode: 98 % loss at 100 kHz, 13 % at 10 kHz on a KVM guest
   // (bench/clock_loops).
   static constexpr double kMaxRateHz = 20'000;
+  // A smaller share gets this rate; a period must fit into 63 bits of nanoseconds.
+  static constexpr double kMinRateHz = 1e-6;
+
+  // What the stall share looks back on: the gate decides every 100 ms, and holds its decision
+  // against the noise of less. Of a few samples it looks back further: 16 tell a share to 12 % at
+  // worst.
+  static constexpr std::chrono::seconds kStallWindow{1};
+  static constexpr double kEnoughForStall = 16;
 
   struct Options {
     OverheadShare max_overhead = 0.01;    // (0, 1]
@@ -45,55 +52,42 @@ class ClockSampler final : public Source {
   double ns_per_sample() const { return ns_per_sample_; }
   double rate_hz() const { return rate_hz_; }  // per second of target CPU time
 
-  std::string_view name() const override { return "clock"; }
-  SourceRole role() const override { return SourceRole::kSamples; }
-  Status SetTargets(const std::vector<TrackedProcess>& targets) override;
-  void SetActive(bool active) override;
-  std::vector<int> PollFds() const override { return events_.RingFds(); }
-  void Service() override;
-  SourceEpoch TakeEpoch() override;
-  // Share of the last few hundred user-mode samples whose instruction has a memory operand, address
-  // known or not. An upper bound of the stall share: an instruction may have an operand and not
-  // wait for it. nullopt until some samples are in.
+  // Share of the user-mode samples of the last kStallWindow, or so, whose instruction has a memory
+  // operand, address known or not. An upper bound of the stall share: an instruction may have an
+  // operand and not wait for it. nullopt until some samples are in.
   std::optional<double> MemoryStallShare() const override;
 
  private:
   struct Counts {
     std::uint64_t loads = 0;
     std::uint64_t stores = 0;
-    std::uint64_t lost = 0;
     std::uint64_t kernel_mode = 0;
     std::uint64_t no_registers = 0;
-    std::uint64_t throttled = 0;
     std::array<std::uint64_t, kOperandOutcomes> outcomes{};
   };
 
   ClockSampler(PerfApi& api, const Clock& clock, ClockSetup setup, TaskEvents events,
                double ns_per_sample, double rate_hz);
 
-  void Handle(const PerfRecord& record);
-  void Handle(const PerfSample& sample);
-  void Count(const PerfSample& sample, const MemoryOperand& operand);
-  void AccountActiveTime();
+  void HandleSample(const PerfSample& sample) override;
+  void HandleCodeChange(const PerfCodeChange& change) override;
+  void HandleExit(const PerfExit& exit) override;
+  void HandleGap() override { cache_.Clear(); }
+  void TakeCounts(SourceStatus& status) override;
+  void Age(MonotonicTime now);
+  void CountOperand(const PerfSample& sample, const MemoryOperand& operand);
 
-  const Clock* clock_;
   ClockSetup setup_;
-  TaskEvents events_;
   CulpritCache cache_;
-  SampleTable table_;
   double ns_per_sample_;
   double rate_hz_;
 
-  bool active_ = true;
-  MonotonicTime epoch_start_;
-  MonotonicTime active_since_;
-  std::chrono::nanoseconds active_time_{0};
   // Samples older than this were taken in code that no longer exists.
   std::unordered_map<Pid, MonotonicTime> code_since_;
   Counts counts_;
   std::uint64_t decoded_before_ = 0;
-  std::uint64_t corrupt_bytes_before_ = 0;
-  std::string attach_note_;  // what could not be followed
+  // In an exponential window.
+  MonotonicTime newest_sample_;
   double recent_samples_ = 0;
   double recent_waits_ = 0;
 };

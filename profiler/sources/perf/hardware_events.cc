@@ -4,35 +4,35 @@
 #include <fmt/format.h>
 #include <perfmon/pfmlib_perf_event.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
-#include <fstream>
 #include <optional>
 #include <string_view>
 
 #include "base/check.h"
+#include "profiler/first_line.h"
 
 namespace tmprof {
 namespace {
 
-// PHYS_ADDR needs CAP_PERFMON where perf_event_paranoid is above 1 (kernel/events/core.c, 6.1).
-constexpr std::uint64_t kSampleType = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
-                                      PERF_SAMPLE_ADDR | PERF_SAMPLE_WEIGHT | PERF_SAMPLE_DATA_SRC |
-                                      PERF_SAMPLE_PHYS_ADDR;
+constexpr std::uint64_t kSampleType =
+    PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR | PERF_SAMPLE_DATA_SRC;
 
-std::optional<std::string> FirstLine(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  if (!std::getline(file, line)) return std::nullopt;
-  return line;
-}
-
-std::optional<std::uint32_t> ParseNumber(std::string_view text) {
-  std::uint32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+template <typename Number = std::uint32_t>
+std::optional<Number> ParseNumber(std::string_view text, int base = 10) {
+  Number value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+// As strtoull(3) with base 0 reads it, octal apart.
+std::optional<std::uint64_t> ParseWord(std::string_view text) {
+  const bool hexadecimal = text.starts_with("0x");
+  return ParseNumber<std::uint64_t>(text.substr(hexadecimal ? 2 : 0), hexadecimal ? 16 : 10);
 }
 
 // "config:19" says that the field is bit 19 of perf_event_attr.config.
@@ -44,13 +44,56 @@ std::optional<std::uint64_t> FieldMask(std::string_view format) {
   return std::uint64_t{1} << *bit;
 }
 
+constexpr const char* kVirtualPmu = "vibs_op";
+
+// "config=0x1" into its field of the attributes. False: it is none of the fields.
+bool SetField(perf_event_attr& attr, std::string_view term) {
+  const std::string_view field = term.substr(0, term.find('='));
+  if (field.size() == term.size()) return false;
+  const auto value = ParseWord(term.substr(field.size() + 1));
+  if (!value) return false;
+  if (field == "config") {
+    attr.config = *value;
+  } else if (field == "config1") {
+    attr.config1 = *value;
+  } else if (field == "config2") {
+    attr.config2 = *value;
+  } else {
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
+
+Result<perf_event_attr> ReadPmuEvent(const std::filesystem::path& devices, const std::string& pmu,
+                                     const std::string& name) {
+  const auto type = FirstLine(devices / pmu / "type").and_then([](const std::string& text) {
+    return ParseNumber(text);
+  });
+  const std::filesystem::path file = devices / pmu / "events" / name;
+  const auto terms = FirstLine(file);
+  if (!type || !terms) return Fail(Refused("find performance event", file.string(), ENOENT));
+  perf_event_attr attr{};
+  attr.size = sizeof attr;
+  attr.type = *type;
+  for (std::string_view rest = *terms; !rest.empty();) {
+    const std::string_view term = rest.substr(0, rest.find(','));
+    if (!SetField(attr, term)) {
+      return Fail(
+          BadInput("read performance event", file.string(),
+                   fmt::format("'{}' is not config, config1 or config2 with a number", term)));
+    }
+    rest.remove_prefix(std::min(term.size() + 1, rest.size()));
+  }
+  return attr;
+}
 
 Result<SampleRate> ParseSampleRate(std::string_view text) {
   for (const SampleRate rate : {SampleRate::k1x, SampleRate::k4x, SampleRate::k8x}) {
     if (text == fmt::format("{}x", static_cast<int>(rate))) return rate;
   }
-  return Fail(BadInput("read sample rate", fmt::format("'{}'", text), "must be 1x, 4x or 8x"));
+  return Fail(BadInput("read sample rate", std::string(text), "must be 1x, 4x or 8x"));
 }
 
 Result<perf_event_attr> EncodeWithPfm(const std::string& name) {
@@ -75,7 +118,8 @@ Result<perf_event_attr> EncodeWithPfm(const std::string& name) {
 
 Result<HardwareSetup> FindIbs(const std::filesystem::path& devices, SampleRate rate) {
   const std::filesystem::path pmu = devices / "ibs_op";
-  const auto type = FirstLine(pmu / "type").and_then(ParseNumber);
+  const auto type =
+      FirstLine(pmu / "type").and_then([](const std::string& text) { return ParseNumber(text); });
   if (!type) {
     return Fail(Refused("find AMD IBS", pmu.string(), ENOENT,
                         "needs an AMD CPU with IBS and a kernel that sees it (rarely so in a "
@@ -97,14 +141,14 @@ Result<HardwareSetup> FindIbs(const std::filesystem::path& devices, SampleRate r
   event.event.attr.config = *count_ops;
   event.event.attr.sample_period = period;
   event.event.attr.sample_type = kSampleType;
-  return HardwareSetup{
-      .name = "ibs", .label = "AMD IBS (accesses beyond the LLC)", .events = {event}};
+  return HardwareSetup{.kind = kIbsSource, .events = {event}};
 }
 
 Result<HardwareSetup> FindPebs(const std::filesystem::path& devices, const EventEncoder& encode,
                                SampleRate rate) {
   const std::filesystem::path precise = devices / "cpu/caps/max_precise";
-  const auto level = FirstLine(precise).and_then(ParseNumber);
+  const auto level =
+      FirstLine(precise).and_then([](const std::string& text) { return ParseNumber(text); });
   if (!level || *level == 0) {
     return Fail(Refused("find Intel PEBS", precise.string(), ENOENT,
                         "needs an Intel CPU with PEBS and a kernel that sees it (rarely so in a "
@@ -115,8 +159,7 @@ Result<HardwareSetup> FindPebs(const std::filesystem::path& devices, const Event
                                  "MEM_TRANS_RETIRED:LATENCY_ABOVE_THRESHOLD:ldlat=3"};
   constexpr std::array kStores = {"MEM_INST_RETIRED:ALL_STORES", "MEM_UOPS_RETIRED:ALL_STORES",
                                   "MEM_TRANS_RETIRED:PRECISE_STORE"};
-  HardwareSetup setup{
-      .name = "pebs", .label = "Intel PEBS (accesses beyond the LLC)", .events = {}};
+  HardwareSetup setup{.kind = kPebsSource, .events = {}};
   const auto add = [&](const auto& names) -> Status {
     std::optional<Error> refusal;
     for (const char* name : names) {
@@ -137,6 +180,34 @@ Result<HardwareSetup> FindPebs(const std::filesystem::path& devices, const Event
   if (Status added = add(kLoads); !added) return std::unexpected(added.error());
   if (Status added = add(kStores); !added) return std::unexpected(added.error());
   return setup;
+}
+
+Result<HardwareSetup> FindVirtual(const std::filesystem::path& devices, SampleRate rate) {
+  auto attr = ReadPmuEvent(devices, kVirtualPmu, "mem-samples");
+  if (!attr) return Fail(std::move(attr.error()));
+  TaskEvents::Event event{.event = {.name = kVirtualPmu, .attr = *attr}};
+  event.event.attr.sample_period = PeriodOf(rate);
+  event.event.attr.sample_type = kSampleType;
+  return HardwareSetup{.kind = kVirtualPmuSource, .events = {event}};
+}
+
+Result<HardwareSetup> FindSamplingHardware(const std::filesystem::path& devices,
+                                           const EventEncoder& encode, SampleRate rate) {
+  if (auto ibs = FindIbs(devices, rate)) return ibs;
+  if (auto emulated = FindVirtual(devices, rate)) return emulated;
+  return FindPebs(devices, encode, rate);
+}
+
+EventEncoder WithVirtualPmu(const std::filesystem::path& devices, EventEncoder otherwise) {
+  return [devices, otherwise = std::move(otherwise)](const std::string& name) {
+    constexpr std::string_view kGeneric = "perf::";
+    if (name.starts_with(kGeneric)) {
+      std::string event = name.substr(kGeneric.size());
+      std::ranges::transform(event, event.begin(), [](unsigned char c) { return std::tolower(c); });
+      if (auto attr = ReadPmuEvent(devices, kVirtualPmu, event)) return attr;
+    }
+    return otherwise(name);
+  };
 }
 
 }  // namespace tmprof

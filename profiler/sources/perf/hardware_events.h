@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "profiler/source_kind.h"
 #include "profiler/sources/perf/perf_api.h"
 #include "profiler/sources/perf/task_events.h"
 
@@ -30,9 +31,16 @@ using EventEncoder = std::function<Result<perf_event_attr>(const std::string& na
 // libpfm4, user mode only.
 Result<perf_event_attr> EncodeWithPfm(const std::string& name);
 
+inline constexpr const char* kPmuDevices = "/sys/bus/event_source/devices";
+
+// An event as its PMU's folder describes it: `devices`/PMU/events/NAME, "config=0x1,config1=0x2"
+// (Documentation/ABI/testing/sysfs-bus-event_source-devices-events; fields by their name in
+// perf_event_attr only).
+Result<perf_event_attr> ReadPmuEvent(const std::filesystem::path& devices, const std::string& pmu,
+                                     const std::string& name);
+
 struct HardwareSetup {
-  std::string name;  // "ibs" or "pebs"
-  std::string label;
+  SourceKind kind;
   std::vector<TaskEvents::Event> events;
 };
 
@@ -42,5 +50,15 @@ Result<HardwareSetup> FindIbs(const std::filesystem::path& devices, SampleRate r
 // Intel PEBS loads and stores, where `devices`/cpu/caps/max_precise is above 0.
 Result<HardwareSetup> FindPebs(const std::filesystem::path& devices, const EventEncoder& encode,
                                SampleRate rate);
+// The testbed's virtual PMU, `devices`/vibs_op: its event mem-samples.
+Result<HardwareSetup> FindVirtual(const std::filesystem::path& devices, SampleRate rate);
+
+// The first of these three that is there; the error is PEBS'. None is tried.
+Result<HardwareSetup> FindSamplingHardware(const std::filesystem::path& devices,
+                                           const EventEncoder& encode, SampleRate rate);
+
+// Where there is a virtual PMU, what it counts: perf::LLC-LOAD-MISSES is its event
+// llc-load-misses, and so on. All else is left to `otherwise`.
+EventEncoder WithVirtualPmu(const std::filesystem::path& devices, EventEncoder otherwise);
 
 }  // namespace tmprof

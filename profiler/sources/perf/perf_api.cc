@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "profiler/sources/perf/perf_api.h"
 
-#include <dirent.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -15,12 +14,12 @@
 #include <cerrno>
 #include <charconv>
 #include <ctime>
-#include <fstream>
-#include <memory>
-#include <sstream>
 #include <string_view>
 
 #include "base/check.h"
+#include "profiler/capabilities.h"
+#include "profiler/first_line.h"
+#include "profiler/procfs.h"
 
 namespace tmprof {
 namespace {
@@ -28,13 +27,6 @@ namespace {
 std::expected<void, int> Ioctl(int fd, unsigned long request, unsigned long argument) {
   if (::ioctl(fd, request, argument) != 0) return std::unexpected(errno);
   return {};
-}
-
-std::optional<std::string> FirstLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  if (!std::getline(file, line)) return std::nullopt;
-  return line;
 }
 
 template <typename Number>
@@ -53,6 +45,9 @@ void RaiseOpenFileLimit() {
   // Refused by a sandbox at most; then the error of the open that fails tells of the limit.
   (void)::setrlimit(RLIMIT_NOFILE, &limit);
 }
+
+// For reading /proc, one file at a time, and for the accessed bits' hold on each target.
+constexpr std::uint64_t kKeptDescriptors = 64;
 
 // "0-3,8" as in /sys/devices/system/cpu/online (Documentation/admin-guide/cputopology.rst).
 std::vector<CpuId> ParseCpuList(std::string_view text) {
@@ -83,8 +78,14 @@ std::expected<UniqueFd, int> KernelPerfApi::Open(const perf_event_attr& attr,
   // The lowest free number is given first, so that it tells how many are in use. Raised before they
   // run out, for the sake of this process's other files, and not before they are needed, since a
   // command it launches inherits the limit.
-  if (static_cast<std::uint64_t>(fd) >= OpenFileLimit() / 2) RaiseOpenFileLimit();
-  return UniqueFd(static_cast<int>(fd));
+  UniqueFd opened(static_cast<int>(fd));
+  const auto in_use = static_cast<std::uint64_t>(fd);
+  if (in_use >= OpenFileLimit() / 2) RaiseOpenFileLimit();
+  // With the last ones given to events nothing could be learned of the targets any more, not even
+  // that some of their threads are not watched.
+  const std::uint64_t limit = OpenFileLimit();
+  if (in_use >= limit - std::min(kKeptDescriptors, limit / 4)) return std::unexpected(EMFILE);
+  return opened;
 }
 
 std::expected<void, int> KernelPerfApi::Enable(int fd) {
@@ -126,33 +127,12 @@ std::vector<CpuId> KernelPerfApi::OnlineCpus() {
   return ParseCpuList(FirstLine("/sys/devices/system/cpu/online").value_or("0"));
 }
 
-std::vector<Tid> KernelPerfApi::Threads(Pid process) {
-  std::vector<Tid> threads;
-  const std::string path = fmt::format("/proc/{}/task", process.value());
-  const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(path.c_str()), ::closedir);
-  if (!directory) return threads;
-  while (const dirent* entry = ::readdir(directory.get())) {
-    if (const auto tid = ParseNumber<std::int32_t>(entry->d_name)) threads.emplace_back(*tid);
-  }
-  return threads;
-}
+std::vector<Tid> KernelPerfApi::Threads(Pid process) { return ProcFs().Threads(process); }
 
 std::optional<ProcessOrigin> KernelPerfApi::Origin(Pid process) {
-  const auto line = FirstLine(fmt::format("/proc/{}/stat", process.value()));
-  if (!line) return std::nullopt;
-  // "pid (comm) state ppid …": comm may hold anything, so count fields behind its last parenthesis.
-  std::istringstream rest(line->substr(std::min(line->rfind(')'), line->size() - 1) + 1));
-  constexpr int kParentField = 4;
-  constexpr int kStartTimeField = 22;
-  std::optional<std::int32_t> parent;
-  std::optional<std::uint64_t> start;
-  std::string text;
-  for (int field = 3; field <= kStartTimeField && rest >> text; ++field) {
-    if (field == kParentField) parent = ParseNumber<std::int32_t>(text);
-    if (field == kStartTimeField) start = ParseNumber<std::uint64_t>(text);
-  }
-  if (!parent || !start) return std::nullopt;
-  return ProcessOrigin{Pid(*parent), *start};
+  const auto stat = ProcFs().Stat(process);
+  if (!stat) return std::nullopt;
+  return ProcessOrigin{stat->parent, stat->start_time_ticks};
 }
 
 std::uint64_t KernelPerfApi::NowTicks() {
@@ -179,7 +159,17 @@ std::size_t KernelPerfApi::ReadMemory(Pid process, std::uint64_t address,
     left -= in_page;
   }
   iovec local{into.data(), into.size() - left};
-  const ssize_t got = ::process_vm_readv(process.value(), &local, 1, remote.data(), pieces, 0);
+  const auto read_through = [&](std::int32_t thread) {
+    return ::process_vm_readv(thread, &local, 1, remote.data(), pieces, 0);
+  };
+  ssize_t got = read_through(process.value());
+  if (got < 0 && errno == ESRCH) {
+    // The main thread has exited, maybe before others.
+    for (const Tid thread : Threads(process)) {
+      got = read_through(thread.value());
+      if (got >= 0) break;
+    }
+  }
   return got < 0 ? 0 : static_cast<std::size_t>(got);
 }
 
@@ -207,10 +197,9 @@ std::string OpenAdvice(PerfApi& api, int system_error) {
     case EACCES:
     case EPERM: {
       const auto level = api.ParanoidLevel();
-      return fmt::format(
-          "kernel.perf_event_paranoid is {}; run with CAP_PERFMON (and CAP_SYS_PTRACE for other "
-          "users' processes) or as root",
-          level ? fmt::format("{}", *level) : "unreadable");
+      return fmt::format("kernel.perf_event_paranoid is {}; {}",
+                         level ? fmt::format("{}", *level) : "unreadable",
+                         CapabilityAdvice(kAddressSampleCapabilities));
     }
     case ENOENT:
     case ENODEV:
@@ -238,6 +227,13 @@ Result<UniqueFd> OpenEvent(PerfApi& api, const NamedEvent& event, std::optional<
                   thread ? fmt::format("TID {}", thread->value()) : std::string("every thread"),
                   cpu ? fmt::format("CPU {}", cpu->value()) : std::string("every CPU"));
   return Fail(Refused("open perf event", object, fd.error(), OpenAdvice(api, fd.error())));
+}
+
+Status TryOnSelf(PerfApi& api, NamedEvent event) {
+  event.attr.size = sizeof event.attr;
+  event.attr.disabled = 1;
+  const auto fd = OpenEvent(api, event, Tid(::gettid()), std::nullopt);
+  return fd ? Status() : std::unexpected(fd.error());
 }
 
 }  // namespace tmprof

@@ -21,7 +21,6 @@
 namespace tmprof {
 
 // Number of a logical CPU, as in /sys/devices/system/cpu/cpuN.
-using CpuId = StrongInt<struct CpuIdTag, std::int32_t>;
 
 // A mapped ring of perf_event_open(2): the control page, then the data, a power of two long.
 struct RingMemory {
@@ -72,7 +71,8 @@ class PerfApi {
   virtual std::uint64_t OpenFileLimit() = 0;
 };
 
-// Open() raises the soft RLIMIT_NOFILE to the hard one when half of it is in use.
+// Open() raises the soft RLIMIT_NOFILE to the hard one when half of it is in use, and answers
+// EMFILE while some are left for others.
 class KernelPerfApi final : public PerfApi {
  public:
   std::expected<UniqueFd, int> Open(const perf_event_attr& attr, std::optional<Tid> thread,
@@ -101,6 +101,9 @@ struct NamedEvent {
 // PerfApi::Open with an Error that says which event, where, and what would help.
 Result<UniqueFd> OpenEvent(PerfApi& api, const NamedEvent& event, std::optional<Tid> thread,
                            std::optional<CpuId> cpu);
+
+// Opens the event on the calling thread, not running, and closes it again.
+Status TryOnSelf(PerfApi& api, NamedEvent event);
 
 // What to do about `system_error` from perf_event_open(2) for this event.
 std::string OpenAdvice(PerfApi& api, int system_error);

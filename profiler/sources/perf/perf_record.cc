@@ -20,7 +20,7 @@ constexpr std::array<int, 16> kPerfRegisterOf = {
     PERF_REG_X86_R12, PERF_REG_X86_R13, PERF_REG_X86_R14, PERF_REG_X86_R15};
 
 constexpr std::uint64_t MaskOfRegisters() {
-  std::uint64_t mask = std::uint64_t{1} << PERF_REG_X86_IP | std::uint64_t{1} << PERF_REG_X86_FLAGS;
+  std::uint64_t mask = std::uint64_t{1} << PERF_REG_X86_IP;
   for (const int number : kPerfRegisterOf) mask |= std::uint64_t{1} << number;
   return mask;
 }
@@ -79,13 +79,10 @@ std::optional<PerfRecord> ParseSample(WordReader words, std::uint16_t misc,
           registers.general[i] = file[static_cast<std::size_t>(kPerfRegisterOf[i])];
         }
         registers.ip = file[PERF_REG_X86_IP];
-        registers.flags = file[PERF_REG_X86_FLAGS];
       }
     }
   }
-  if (sample_type & PERF_SAMPLE_WEIGHT) sample.weight = words.Next();
   if (sample_type & PERF_SAMPLE_DATA_SRC) sample.data_source = words.Next();
-  if (sample_type & PERF_SAMPLE_PHYS_ADDR) sample.physical_address = words.Next();
   if (!words.ok()) return std::nullopt;
   return sample;
 }

@@ -23,7 +23,6 @@ using GeneralRegisters = std::array<std::uint64_t, 16>;
 struct UserRegisters {
   GeneralRegisters general{};
   std::uint64_t ip = 0;
-  std::uint64_t flags = 0;
 };
 
 // perf_event_attr.sample_regs_user for UserRegisters (arch/x86/include/uapi/asm/perf_regs.h).
@@ -37,9 +36,7 @@ struct PerfSample {
   MonotonicTime time;
   std::optional<UserRegisters> registers;  // absent for a kernel thread or a 32-bit task
   std::optional<std::uint64_t> address;
-  std::optional<std::uint64_t> physical_address;
   std::optional<std::uint64_t> data_source;  // union perf_mem_data_src
-  std::optional<std::uint64_t> weight;
 };
 
 struct PerfLost {
@@ -67,9 +64,9 @@ using PerfRecord =
     std::variant<PerfSample, PerfLost, PerfThrottle, PerfFork, PerfExit, PerfCodeChange, PerfOther>;
 
 // The sample_type bits this decoder knows. Events opened with sample_id_all and others are refused.
-inline constexpr std::uint64_t kSupportedSampleType =
-    PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR | PERF_SAMPLE_REGS_USER |
-    PERF_SAMPLE_WEIGHT | PERF_SAMPLE_DATA_SRC | PERF_SAMPLE_PHYS_ADDR;
+inline constexpr std::uint64_t kSupportedSampleType = PERF_SAMPLE_IP | PERF_SAMPLE_TID |
+                                                      PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR |
+                                                      PERF_SAMPLE_REGS_USER | PERF_SAMPLE_DATA_SRC;
 
 // `record` is one whole record, header included. nullopt: it does not hold what its type and
 // `sample_type` promise. Reads nothing outside of `record`.

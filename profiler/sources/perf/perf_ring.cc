@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <ctime>
 
+#include "profiler/capabilities.h"
+
 namespace tmprof {
 
 Result<PerfRing> PerfRing::Create(PerfApi& api, CpuId cpu, std::size_t data_bytes) {
@@ -29,8 +31,9 @@ Result<PerfRing> PerfRing::Create(PerfApi& api, CpuId cpu, std::size_t data_byte
     return Fail(Refused(
         "map perf ring", fmt::format("{} KiB for CPU {}", data_bytes / 1024, cpu.value()),
         memory.error(),
-        memory.error() == EPERM ? "raise kernel.perf_event_mlock_kb, or run with CAP_PERFMON"
-                                : ""));
+        memory.error() == EPERM
+            ? "raise kernel.perf_event_mlock_kb, or " + CapabilityAdvice(kAddressSampleCapabilities)
+            : ""));
   }
   return PerfRing(api, std::move(*fd), *memory);
 }

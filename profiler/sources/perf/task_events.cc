@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -55,7 +56,8 @@ TaskEvents::Family* TaskEvents::FamilyInheritedFrom(Pid process) {
   for (int depth = 0; origin && depth < kMaxDepth; ++depth) {
     if (Family* family = FamilyOf(origin->parent)) {
       // A fork within the tick of the attachment was recorded.
-      return origin->start_time_ticks > family->attached_ticks ? family : nullptr;
+      const bool inherited = family->complete && origin->start_time_ticks > family->attached_ticks;
+      return inherited ? family : nullptr;
     }
     origin = api_->Origin(origin->parent);
   }
@@ -63,10 +65,15 @@ TaskEvents::Family* TaskEvents::FamilyInheritedFrom(Pid process) {
 }
 
 void TaskEvents::Note(const PerfFork& fork) {
+  Family* family = FamilyOf(fork.parent);
+  if (family == nullptr) return;
   // Whoever wrote the record had our event, so the new task has inherited it.
-  if (Family* family = FamilyOf(fork.parent)) {
+  if (family->uncovered.contains(fork.parent_thread)) {
+    family->uncovered.insert(fork.thread);
+  } else {
     family->members.insert(fork.process);
     family->threads.insert(fork.thread);
+    family->uncovered.erase(fork.thread);
   }
 }
 
@@ -86,6 +93,8 @@ void TaskEvents::Drain(const Visit& visit) {
 }
 
 Status TaskEvents::AttachThread(Tid thread, Family& family) {
+  std::vector<UniqueFd> fds;
+  family.uncovered.insert(thread);  // unless all goes well
   for (std::size_t i = 0; i < cpus_.size(); ++i) {
     for (const Event& event : events_) {
       auto fd = OpenEvent(*api_, event.event, thread, cpus_[i]);
@@ -95,10 +104,12 @@ Status TaskEvents::AttachThread(Tid thread, Family& family) {
       if (!redirected) {
         return Fail(Refused("redirect perf event", event.event.name, redirected.error()));
       }
-      family.fds.push_back(std::move(*fd));
+      fds.push_back(std::move(*fd));
     }
   }
+  std::ranges::move(fds, std::back_inserter(family.fds));
   family.threads.insert(thread);
+  family.uncovered.erase(thread);
   return {};
 }
 
@@ -133,26 +144,30 @@ Status TaskEvents::Follow(const std::vector<Pid>& wanted, const Visit& visit) {
   ForgetGoneMembers(wanted);
   Status status;
   for (const Pid process : wanted) {
-    if (FamilyOf(process) != nullptr) continue;
-    if (Family* family = FamilyInheritedFrom(process)) {
-      family->members.insert(process);
+    Family* family = FamilyOf(process);
+    if (family == nullptr) {
+      if (Family* ancestors = FamilyInheritedFrom(process)) {
+        ancestors->members.insert(process);
+        continue;
+      }
+      // Registered first, so that forks during the attachment find their family.
+      family = &families_.emplace_back(Family{.founder = process, .members = {process}});
+    } else if (family->complete || family->founder != process) {
       continue;
     }
-    // Registered first, so that forks during the attachment find their family.
-    Family& registered = families_.emplace_back();
-    registered.members.insert(process);
-    const Status attached = Attach(process, registered, visit);
+    const Status attached = Attach(process, *family, visit);
     if (!attached && status) status = attached;
-    registered.attached_ticks = api_->NowTicks();
+    family->complete = attached.has_value();
+    family->attached_ticks = api_->NowTicks();
     if (!enabled_) {
-      for (const UniqueFd& fd : registered.fds) (void)api_->Disable(fd.get());
+      for (const UniqueFd& fd : family->fds) (void)api_->Disable(fd.get());
     }
-    // So that it is tried again if the process is still wanted at the next call.
-    if (registered.fds.empty()) families_.pop_back();
   }
+  // What has nothing open is attached anew if it is still wanted at the next call.
   std::erase_if(families_, [&](const Family& family) {
-    return std::ranges::none_of(wanted,
-                                [&](Pid process) { return family.members.contains(process); });
+    return family.fds.empty() || std::ranges::none_of(wanted, [&](Pid process) {
+             return family.members.contains(process);
+           });
   });
   return status;
 }

@@ -36,7 +36,8 @@ class TaskEvents {
 
   // The whole set of wanted processes. Opens events on those that no family covers yet; records
   // found on the way go to `visit`. An error means that some thread could not be followed; whatever
-  // was opened before it stays in use. Vanished threads are no error.
+  // was opened before it stays in use, and the rest is tried again by the next call. Vanished
+  // threads are no error.
   Status Follow(const std::vector<Pid>& wanted, const Visit& visit);
   // Disabled events cost the targets nothing; forks are inherited all the same.
   void SetEnabled(bool enabled);
@@ -49,8 +50,13 @@ class TaskEvents {
 
  private:
   struct Family {
+    Pid founder;  // the process that was attached
     std::set<Pid> members;
-    std::set<Tid> threads;             // attached or known to have inherited
+    std::set<Tid> threads;  // attached or known to have inherited
+    // They had some of the events, which were closed again: refused, or gone before they had all;
+    // and those that they have created meanwhile.
+    std::set<Tid> uncovered;
+    bool complete = false;             // all threads of the founder are attached
     std::uint64_t attached_ticks = 0;  // PerfApi::NowTicks()
     std::vector<UniqueFd> fds;
   };
@@ -64,7 +70,7 @@ class TaskEvents {
   // attached: for forks that happened while nothing was recorded.
   Family* FamilyInheritedFrom(Pid process);
   Status Attach(Pid process, Family& family, const Visit& visit);
-  // A thread that is gone is no error.
+  // All events, or none. A thread that is gone is no error.
   Status AttachThread(Tid thread, Family& family);
   void Note(const PerfFork& fork);
   void ForgetGoneMembers(const std::vector<Pid>& wanted);

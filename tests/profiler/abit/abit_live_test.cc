@@ -7,18 +7,22 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <fstream>
 #include <iterator>
 #include <memory>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -69,6 +73,48 @@ class Arena {
   std::size_t bytes_;
   void* raw_;
   volatile char* start_;
+};
+
+// Memory of the hugetlb pool, which is made larger for as long as it lives. Not touched.
+class HugetlbMemory {
+ public:
+  explicit HugetlbMemory(std::size_t pages)
+      : bytes_(pages * kHugeBytes), pool_before_(ReadPool()), memory_(MAP_FAILED) {
+    std::ofstream(kPool) << pool_before_ + pages;
+    if (ReadPool() < pool_before_ + pages) {
+      refusal_ = "the kernel gave no 2 MiB pages for vm.nr_hugepages (not root, or no memory)";
+      return;
+    }
+    memory_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
+                     MAP_SHARED | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);  // reserved for a child, too
+    EXPECT_NE(memory_, MAP_FAILED);
+  }
+  ~HugetlbMemory() {
+    if (memory_ != MAP_FAILED) ::munmap(memory_, bytes_);
+    std::ofstream(kPool) << pool_before_;
+  }
+  HugetlbMemory(const HugetlbMemory&) = delete;
+  HugetlbMemory& operator=(const HugetlbMemory&) = delete;
+
+  const std::string& refusal() const { return refusal_; }  // empty: there it is
+  volatile char* start() const { return static_cast<char*>(memory_); }
+  VpnRange range() const {
+    const Vpn first = VpnOfAddress(reinterpret_cast<std::uint64_t>(memory_));
+    return {first, first + PageCount(bytes_ / kBasePageBytes)};
+  }
+
+ private:
+  static constexpr const char* kPool = "/proc/sys/vm/nr_hugepages";
+  static std::size_t ReadPool() {
+    std::size_t pages = 0;
+    std::ifstream(kPool) >> pages;
+    return pages;
+  }
+
+  std::size_t bytes_;
+  std::size_t pool_before_;
+  void* memory_;
+  std::string refusal_;
 };
 
 class Child {
@@ -230,19 +276,47 @@ TEST_P(AbitLive, MlockedMemoryIsUnclearable) {
   EXPECT_EQ(Open(child)->Clear(arena.range()), ClearOutcome::kUnclearable);
 }
 
-TEST_P(AbitLive, HugetlbMemoryIsUnclearable) {
-  void* memory = ::mmap(nullptr, kHugeBytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
-  if (memory == MAP_FAILED) GTEST_SKIP() << "no huge page is reserved (vm.nr_hugepages)";
-  const Vpn start = VpnOfAddress(reinterpret_cast<std::uint64_t>(memory));
+TEST_P(AbitLive, HugetlbMemoryIsReadThoughUnclearable) {
+  const HugetlbMemory memory(2);
+  if (!memory.refusal().empty()) GTEST_SKIP() << memory.refusal();
   Child child([&](Desk& desk) {
-    *static_cast<volatile char*>(memory) = 1;
+    memory.start()[kHugeBytes] = 1;
     desk.done = 1;
     while (true) ::pause();
   });
   child.Order();
-  EXPECT_EQ(Open(child)->Clear({start, start + kTablePages}), ClearOutcome::kUnclearable);
-  ::munmap(memory, kHugeBytes);
+  const auto process = Open(child);
+  EXPECT_EQ(process->Clear(memory.range()), ClearOutcome::kUnclearable);
+  EXPECT_EQ(Accessed(*process, memory.range()), std::set<Vpn>{memory.range().start + kTablePages});
+}
+
+TEST_P(AbitLive, AProcessIsSeenAfterItsMainThreadHasExitedThoughNotCleared) {
+  const Arena arena(kHugeBytes, MADV_NOHUGEPAGE);
+  Child child([&](Desk& desk) {
+    std::thread([&] {
+      arena.start()[5 * kBasePageBytes] = 1;
+      desk.done = 1;
+      AwaitOrder(desk, 2);
+      arena.start()[7 * kBasePageBytes] = 1;
+      desk.done = 2;
+      while (true) ::pause();
+    }).detach();
+    AwaitOrder(desk, 1);
+    ::syscall(SYS_exit, 0);
+  });
+  const auto process = Open(child);
+  child.Order();
+  while (ProcFs().Stat(child.pid())->state != 'Z') ::sched_yield();
+  EXPECT_TRUE(process->Alive());
+  const Vpn start = arena.range().start;
+  EXPECT_EQ(Accessed(*process, arena.range()), std::set<Vpn>{start + PageCount(5)});
+  const std::chrono::nanoseconds used = process->CpuTime();
+  child.Order();
+  EXPECT_EQ(Accessed(*process, arena.range()),
+            (std::set<Vpn>{start + PageCount(5), start + PageCount(7)}));
+  EXPECT_GT(process->CpuTime(), used);
+  EXPECT_EQ(process->Clear(arena.range()), ClearOutcome::kUnclearable);
+  EXPECT_EQ(process->Inspect({{start + PageCount(5)}}, {true}).at(0), PageStanding::kClearable);
 }
 
 TEST_P(AbitLive, AProcessThatIsGoneIsAnOutcomeNotAnError) {
@@ -262,6 +336,24 @@ TEST_P(AbitLive, AProcessThatIsGoneIsAnOutcomeNotAnError) {
   EXPECT_EQ(process->Read(arena.range(), PageTableReader::Depth::kEntries, parts).outcome,
             ReadOutcome::kProcessGone);
   EXPECT_EQ(process->Clear(arena.range()), ClearOutcome::kProcessGone);
+}
+
+TEST_P(AbitLive, AProcessIsNotTakenForGoneWhereDescriptorsHaveRunOut) {
+  Child child([&](Desk& desk) {
+    desk.done = 1;
+    while (true) ::pause();
+  });
+  child.Order();
+  const std::uint64_t start_time_ticks = child.Tracked().start_time_ticks;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto refused = kernel_->Open(child.pid(), start_time_ticks);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().system_error, EMFILE);
+  EXPECT_TRUE(kernel_->Open(child.pid(), start_time_ticks).has_value());
 }
 
 TEST_P(AbitLive, NothingMappedIsToldFromNothingAccessed) {
@@ -371,6 +463,36 @@ TEST(AbitScannerLive, HotPagesOfARunningProgramGetReferencesAndColdOnesNone) {
   }
   EXPECT_GE(hot_first, 512u);
   EXPECT_EQ(cold_references, 0u);
+}
+
+TEST(AbitScannerLive, HugetlbPagesOfARunningProgramAreSeenAndNotLookedAt) {
+  const HugetlbMemory memory(4);
+  if (!memory.refusal().empty()) GTEST_SKIP() << memory.refusal();
+  Child child([&](Desk& desk) {
+    memory.start()[kHugeBytes] = 1;
+    memory.start()[3 * kHugeBytes] = 1;
+    desk.done = 1;
+    while (true) memory.start()[kHugeBytes] = 2;
+  });
+  child.Order();
+  auto scanner = AbitScanner::Open({});
+  if (!scanner) GTEST_SKIP() << scanner.error().Message();
+  ASSERT_TRUE((*scanner)->SetTargets({child.Tracked()}).has_value());
+  std::set<Vpn> seen;
+  SystemClock clock;
+  const MonotonicTime deadline = clock.Now() + seconds(60);
+  while (seen.size() < 2 && clock.Now() < deadline) {
+    for (const ReferenceRecord& record : (*scanner)->TakeEpoch().references) {
+      if (!memory.range().Contains(record.key.vpn)) continue;
+      EXPECT_TRUE(record.seen);
+      EXPECT_EQ(record.span, kTablePages);
+      EXPECT_EQ(record.looks, 0u);
+      seen.insert(record.key.vpn);
+    }
+    ::poll(nullptr, 0, 50);
+  }
+  const Vpn start = memory.range().start;
+  EXPECT_EQ(seen, (std::set<Vpn>{start + kTablePages, start + PageCount(3 * kTablePages.value())}));
 }
 
 TEST(AbitProbe, SaysWhetherAndHowAccessedBitsCanBeRead) {

@@ -15,8 +15,8 @@ std::vector<std::uint64_t> Delays(const tmprof_ladder& ladder) {
 
 TEST(Ladder, BasePagesAreReadFromAQuarterToAThousandMilliseconds) {
   EXPECT_EQ(Delays(tmprof_ladder_base()),
-            (std::vector<std::uint64_t>{250'000, 1'000'000, 4'000'000, 16'000'000, 64'000'000,
-                                        256'000'000, 1'024'000'000}));
+            (std::vector<std::uint64_t>{250'000, 500'000, 1'000'000, 2'000'000, 4'000'000,
+                                        16'000'000, 64'000'000, 256'000'000, 1'024'000'000}));
 }
 
 TEST(Ladder, HugePagesAreReadFromSixteenMicroseconds) {
@@ -38,8 +38,8 @@ TEST(Ladder, ARungWhoseTimeHasPassedIsMergedIntoTheReadJustMade) {
   EXPECT_EQ(tmprof_ladder_next(&ladder, 0, 0), 0u);
   EXPECT_EQ(tmprof_ladder_next(&ladder, 0, 249'999), 0u);
   EXPECT_EQ(tmprof_ladder_next(&ladder, 0, 250'000), 1u);
-  EXPECT_EQ(tmprof_ladder_next(&ladder, 0, 5'000'000), 3u);
-  EXPECT_EQ(tmprof_ladder_next(&ladder, 6, 1'024'000'000), 7u);
+  EXPECT_EQ(tmprof_ladder_next(&ladder, 0, 5'000'000), 5u);
+  EXPECT_EQ(tmprof_ladder_next(&ladder, 8, 1'024'000'000), 9u);
   EXPECT_EQ(tmprof_ladder_next(&ladder, 4, 0), 4u) << "a rung never comes again";
 }
 
@@ -108,6 +108,21 @@ TEST(Budget, EarnsItsShareOfTargetCpuTimeAndLosesNothingInSmallSteps) {
   EXPECT_EQ(budget.balance_ns, 606);  // 101 000 ns x 0.006
 }
 
+TEST(Budget, OwesNoMoreThanItsFloorHoweverMuchIsCharged) {
+  tmprof_budget budget{};
+  budget.share_ppm = 10'000;
+  budget.limit_ns = 500'000;
+  budget.floor_ns = -2'000'000;
+  tmprof_budget_charge(&budget, 1'500'000);
+  EXPECT_EQ(budget.balance_ns, -1'500'000);
+  tmprof_budget_charge(&budget, 3'600'000'000'000);
+  EXPECT_EQ(budget.balance_ns, -2'000'000);
+  tmprof_budget_charge(&budget, ~0ULL);
+  EXPECT_EQ(budget.balance_ns, -2'000'000) << "no overflow";
+  tmprof_budget_earn(&budget, 200'000'000);
+  EXPECT_EQ(tmprof_budget_free(&budget), 0);
+}
+
 TEST(Budget, HoldsNoMoreThanItsLimitHoweverLongNothingWasSpent) {
   tmprof_budget budget{};
   budget.share_ppm = 10'000;
@@ -120,6 +135,7 @@ TEST(Budget, WhatIsReservedIsNotFreeAndWhatIsChargedMayBeOwed) {
   tmprof_budget budget{};
   budget.share_ppm = 10'000;
   budget.limit_ns = 500'000;
+  budget.floor_ns = -500'000;
   tmprof_budget_earn(&budget, 30'000'000);
   EXPECT_EQ(tmprof_budget_free(&budget), 300'000);
   tmprof_budget_reserve(&budget, 200'000);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -18,10 +19,13 @@
 namespace tmprof::abit {
 namespace {
 
+using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr Vpn kStart{0x7f0000000};  // aligned to 64 MiB
 constexpr CostModel kCost{.ns_per_set = 250, .ns_per_look = 6'400};
@@ -75,6 +79,7 @@ class ScanEngineTest : public ::testing::Test {
     const MonotonicTime end = kernel_.now + length;
     while (kernel_.now < end) {
       const MonotonicTime next = engine_->Step();
+      if (next > kernel_.now) kernel_.own_cpu += wake_up_takes_;
       kernel_.now = std::max(kernel_.now, std::min(next, end));
     }
   }
@@ -110,6 +115,7 @@ class ScanEngineTest : public ::testing::Test {
   }
 
   SimulatedKernel kernel_;
+  nanoseconds wake_up_takes_{0};  // CPU time of the scanner
   std::vector<std::unique_ptr<SimulatedProcess>> processes_;
   std::unique_ptr<ScanEngine> engine_;
   std::map<PageKey, Sum> sums_;
@@ -155,7 +161,7 @@ TEST_F(ScanEngineTest, WhatTheTargetPaysStaysWithinItsShare) {
   Run(seconds(20));
   const Harvest& harvest = Take();
   const double paid = 1e-9 * (static_cast<double>(process.sets) * kCost.ns_per_set +
-                              static_cast<double>(harvest.counts.looks) * kCost.ns_per_look);
+                              static_cast<double>(process.regained) * kCost.ns_per_look / 64);
   EXPECT_LE(paid / 20, 0.006 * 1.05);
   EXPECT_GE(paid / 20, 0.006 * 0.90) << "and uses it";
   EXPECT_NEAR(1e-9 * static_cast<double>(harvest.counts.cost_ns), paid, paid * 0.05);
@@ -169,6 +175,42 @@ TEST_F(ScanEngineTest, EachTargetPaysFromItsOwnCpuTime) {
   Run(seconds(5));
   EXPECT_GT(busy.clears, 20u);
   EXPECT_EQ(idle.clears, 0u);
+}
+
+// Hardly ever on a CPU when they are tried, yet with a budget.
+TEST_F(ScanEngineTest, ManyIdleTargetsDoNotHoldUpABusyOne) {
+  constexpr std::size_t kIdle = 50;
+  SimulatedProcess& busy = Add(std::vector<double>(512 * kTable, 0.0));
+  Start({.overhead_share = 0.05});
+  Run(seconds(2));
+  const std::uint64_t alone = busy.clears;
+  ASSERT_GT(alone, 50u);
+  for (std::size_t i = 0; i < kIdle; ++i) Add(std::vector<double>(8 * kTable, 0.0)).cpus = 0.05;
+  Refresh();
+  Run(milliseconds(200));  // the plans of the new ones
+  const std::uint64_t before = busy.clears;
+  Run(seconds(2));
+  EXPECT_GE(busy.clears - before, alone * 8 / 10);
+}
+
+TEST_F(ScanEngineTest, ManyBusyTargetsAreClearedEquallyOftenWhileOthersComeAndGo) {
+  constexpr std::size_t kTargets = 32;
+  for (std::size_t i = 0; i < kTargets; ++i) Add(std::vector<double>(64 * kTable, 0.0));
+  Start({.overhead_share = 0.05});
+  std::vector<TrackedProcess> some;
+  for (const auto& process : processes_) some.push_back(process->identity());
+  const SimulatedProcess& passing = Add({1.0});
+  std::vector<TrackedProcess> all = some;
+  all.push_back(passing.identity());
+  for (int i = 0; i < 40; ++i) {
+    engine_->SetTargets(i % 2 == 0 ? all : some);
+    Run(milliseconds(100));
+  }
+  std::vector<std::uint64_t> clears;
+  for (std::size_t i = 0; i < kTargets; ++i) clears.push_back(processes_[i]->clears);
+  const auto [least, most] = std::ranges::minmax(clears);
+  EXPECT_GT(least, 10u);
+  EXPECT_LE(most, least * 5 / 4 + 1);
 }
 
 TEST_F(ScanEngineTest, AfterAnIdleTimeThereIsNoBurst) {
@@ -235,11 +277,11 @@ TEST_F(ScanEngineTest, ColdPagesAreReadOnEveryRungAndAgainBeforeTheNextClear) {
   Start({.overhead_share = 0.01});
   Run(milliseconds(900));
   Take();
-  EXPECT_EQ(Of(kStart).looks, 6u);  // 0.25 … 256 ms
+  EXPECT_EQ(Of(kStart).looks, 8u);  // 0.25 … 256 ms
   Run(milliseconds(600));
   Take();
   // 1 024 ms; before the second clear; and 0.25 … 256 ms after it.
-  EXPECT_EQ(Of(kStart).looks, 6u + 1u + 1u + 6u);
+  EXPECT_EQ(Of(kStart).looks, 8u + 1u + 1u + 8u);
   EXPECT_EQ(Of(kStart).references, 0u);
   EXPECT_NEAR(Of(kStart).seconds, 1.024 + 0.256, 0.08);  // a read may be early by 1/16
 }
@@ -256,16 +298,75 @@ TEST_F(ScanEngineTest, PagesThatTheClearPassedByGetNoEvidenceAndAreCounted) {
     EXPECT_NE((key.vpn - kStart).value() % 4, 0u);
     EXPECT_EQ(sum.references, 0u);
   }
+  for (const BlockEvidence& block : harvest.evidence)
+    for (std::size_t i = 0; i < block.units.size(); ++i)
+      EXPECT_EQ(block.units[i].seen, i % 4 == 0) << "accessed at some time";
 }
 
-TEST_F(ScanEngineTest, MemoryThatCannotBeClearedIsCountedAndHasNoRecords) {
+// What cannot be cleared: all that a set bit says is that the page was accessed at some time.
+class UnclearableTest : public ScanEngineTest {
+ protected:
+  static std::uint64_t PagesSeen(const Harvest& harvest) {
+    std::uint64_t pages = 0;
+    for (const BlockEvidence& block : harvest.evidence)
+      for (const UnitRecord& unit : block.units) pages += unit.seen ? block.unit.value() : 0;
+    return pages;
+  }
+};
+
+TEST_F(UnclearableTest, MemoryIsSeenOnceAnEpochAndNeverLookedAt) {
   SimulatedProcess& process = Add(std::vector<double>(8 * kTable, 10.0));
+  process.mlocked = true;
+  for (std::size_t i = 0; i < 100; ++i) process.pages[i].accessed = false;
+  for (SimulatedProcess::Page& page : process.pages) page.next_access = 1e18;
+  Start({.overhead_share = 0.01});
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    Run(seconds(1));
+    const Harvest& harvest = Take();
+    EXPECT_EQ(harvest.unclearable, 8 * kTable);
+    EXPECT_EQ(PagesSeen(harvest), 8 * kTable - 100);
+    EXPECT_EQ(harvest.counts.observations, 0u);
+    EXPECT_LE(harvest.counts.looks, 3 * 8u) << "before a clear, and to see, of each table";
+    EXPECT_LE(harvest.counts.rotations, 1u);
+  }
+  EXPECT_TRUE(sums_.empty());
+}
+
+TEST_F(UnclearableTest, GiantPagesAreSeenAndNotEvenTried) {
+  SimulatedProcess& process = Add({10.0, 10.0}, kGiantPages);
   process.mlocked = true;
   Start({.overhead_share = 0.01});
   Run(seconds(1));
   const Harvest& harvest = Take();
-  EXPECT_EQ(harvest.unclearable, 8 * kTable);
-  EXPECT_TRUE(harvest.evidence.empty());
+  EXPECT_EQ(process.refusals, 0u);
+  EXPECT_EQ(harvest.unclearable, 2 * kGiantPages.value());
+  EXPECT_EQ(PagesSeen(harvest), 2 * kGiantPages.value());
+  ASSERT_EQ(harvest.evidence.size(), 2u);
+  EXPECT_EQ(harvest.evidence[0].unit, kGiantPages);
+  EXPECT_EQ(harvest.huge.size(), 2u);
+}
+
+TEST_F(UnclearableTest, MemoryLeavesTheRestItsTurns) {
+  SimulatedProcess& locked = Add(std::vector<double>(64, 10.0), kTablePages);
+  locked.mlocked = true;
+  SimulatedProcess& other = Add(std::vector<double>(64 * kTable, 0.0));
+  Start({.overhead_share = 0.5});
+  Run(seconds(1));
+  EXPECT_EQ(PagesSeen(Take()), 64 * kTable);
+  EXPECT_GE(other.clears, 64u / 4);
+}
+
+TEST_F(UnclearableTest, PagesOfAProgramThatIsReplacedAreCountedAsLost) {
+  SimulatedProcess& process = Add(std::vector<double>(kTable, 10.0));
+  process.mlocked = true;
+  Start({.overhead_share = 0.01});
+  Run(milliseconds(500));
+  process.address_space = 0x2000;
+  Refresh();
+  Run(milliseconds(500));
+  const Harvest& harvest = Take();
+  EXPECT_EQ(PagesSeen(harvest), 0u);
+  EXPECT_EQ(harvest.counts.lost, kTable);
 }
 
 TEST_F(ScanEngineTest, HugePagesAreSpansAndAreListed) {
@@ -282,14 +383,16 @@ TEST_F(ScanEngineTest, HugePagesAreSpansAndAreListed) {
   EXPECT_EQ(Recall(process, 8), 1.0);
 }
 
-TEST_F(ScanEngineTest, AnotherProgramInTheSameProcessVoidsWhatWasKnown) {
-  SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 10.0));
+TEST_F(ScanEngineTest, AnotherProgramInTheSameProcessVoidsWhatWasKnownAndCountsItAsLost) {
+  SimulatedProcess& process = Add(std::vector<double>(kTable, 0.0));
   Start({.overhead_share = 0.01});
-  Run(milliseconds(500));
+  Run(milliseconds(900));
   process.address_space = 0x2000;
   Run(milliseconds(500));
   EXPECT_TRUE(Take().evidence.empty());
-  EXPECT_GT(harvest_.counts.lost, 0u);
+  EXPECT_EQ(harvest_.counts.observations, 0u);
+  // Eight looks at each page, 0.25 … 256 ms after the clear; and one exposure that was under way.
+  EXPECT_EQ(harvest_.counts.lost, 8 * kTable + kTable);
   Refresh();
   Run(milliseconds(500));
   EXPECT_FALSE(Take().evidence.empty()) << "the new image is scanned after the next refresh";
@@ -310,6 +413,22 @@ TEST_F(ScanEngineTest, EvidenceOfATargetThatExitsIsStillDelivered) {
   EXPECT_EQ(engine_->Step(), ScanEngine::kNever);
 }
 
+TEST_F(ScanEngineTest, EvidenceOfAnExitedTargetIsDeliveredThoughItsNumberIsInUseAgain) {
+  SimulatedProcess& process = Add(std::vector<double>(kTable, 0.0));
+  Start({.overhead_share = 0.01});
+  Run(milliseconds(900));
+  process.address_space = 0x2000;
+  process.is_another = true;
+  Run(milliseconds(500));
+  EXPECT_EQ(Take().counts.observations, 8 * kTable);
+  EXPECT_EQ(harvest_.counts.lost, kTable);
+  ASSERT_EQ(harvest_.evidence.size(), 1u);
+  Refresh();
+  const std::uint64_t clears = process.clears;
+  Run(milliseconds(500));
+  EXPECT_EQ(process.clears, clears);
+}
+
 TEST_F(ScanEngineTest, AProcessNumberUsedAgainIsNotTheTarget) {
   SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 10.0));
   TrackedProcess stale = process.identity();
@@ -319,6 +438,26 @@ TEST_F(ScanEngineTest, AProcessNumberUsedAgainIsNotTheTarget) {
   engine_->SetTargets({stale});
   Run(seconds(1));
   EXPECT_EQ(process.clears, 0u);
+  EXPECT_EQ(Take().note, "");
+}
+
+TEST_F(ScanEngineTest, ATargetThatCannotBeWatchedIsSaidAndTriedAgainAtTheNextRefresh) {
+  SimulatedProcess& first = Add(std::vector<double>(16 * kTable, 10.0));
+  SimulatedProcess& second = Add(std::vector<double>(16 * kTable, 10.0));
+  kernel_.open_error = EMFILE;
+  Start({.overhead_share = 0.01});
+  Run(milliseconds(250));
+  EXPECT_THAT(Take().note, AllOf(HasSubstr("2 targets"), HasSubstr("EMFILE")));
+  Run(milliseconds(10));
+  EXPECT_THAT(Take().note, HasSubstr("EMFILE")) << "an epoch without a refresh: it still is so";
+  kernel_.open_error.reset();
+  Refresh();
+  Run(milliseconds(250));
+  EXPECT_GT(first.clears, 0u);
+  EXPECT_GT(second.clears, 0u);
+  EXPECT_THAT(Take().note, HasSubstr("EMFILE")) << "it was so at the start of this epoch";
+  Run(milliseconds(250));
+  EXPECT_EQ(Take().note, "");
 }
 
 TEST_F(ScanEngineTest, ABusyLockIsTriedAgainAndOnlyDelaysTheRead) {
@@ -384,14 +523,140 @@ TEST_F(ScanEngineTest, FourNeighbouringTablesAreClearedWithOneCall) {
   EXPECT_EQ(Take().counts.clears, 16u * kTable);
 }
 
-TEST_F(ScanEngineTest, ARefusedClearIsSaidAndNotTriedAgain) {
+TEST_F(ScanEngineTest, BlocksClearedWithTheirNeighboursDoNotHoldUpTheOthers) {
+  Add(std::vector<double>(256 * kTable, 0.0));
+  Start({.overhead_share = 0.5});
+  Run(milliseconds(900));  // all ladders are still running
+  EXPECT_EQ(kernel_.clears_at.size(), 256u / 4);
+}
+
+TEST_F(ScanEngineTest, ARefusedClearIsSaidOfItsProcessAndTriedAgainAMinuteLater) {
   SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 10.0));
-  process.refuses = true;
+  process.refuses = EPERM;
   Start({.overhead_share = 0.01});
   Run(seconds(1));
   const Harvest& harvest = Take();
-  EXPECT_THAT(harvest.note, HasSubstr("CAP_SYS_NICE"));
+  EXPECT_THAT(harvest.note,
+              AllOf(HasSubstr("PID 100"), HasSubstr("EPERM"), HasSubstr("CAP_SYS_NICE")));
   EXPECT_LE(harvest.counts.looks, 4u);  // of the tables that one clear covers
+  EXPECT_LE(process.refusals, 5u);      // of them together, and of each
+  Run(seconds(1));
+  EXPECT_THAT(Take().note, HasSubstr("PID 100")) << "it still stands";
+  process.refuses.reset();
+  Run(seconds(60));
+  Refresh();
+  Run(seconds(1));
+  EXPECT_GT(process.clears, 0u);
+  Take();
+  Run(seconds(1));
+  EXPECT_EQ(Take().note, "");
+}
+
+TEST_F(ScanEngineTest, ARefusedClearThatIsNoMatterOfPermissionAdvisesNoCapabilities) {
+  Add(std::vector<double>(16 * kTable, 10.0)).refuses = ENOSYS;
+  Start({.overhead_share = 0.01});
+  Run(seconds(1));
+  EXPECT_THAT(Take().note, AllOf(HasSubstr("ENOSYS"), Not(HasSubstr("CAP_"))));
+}
+
+TEST_F(ScanEngineTest, RefusedReadsAreCountedAndSaidInTheEpochTheyAreOf) {
+  SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 10.0));
+  process.refuses_read = EPERM;
+  Start({.overhead_share = 0.01});
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    Refresh();
+    Run(milliseconds(250));
+    const Harvest& harvest = Take();
+    EXPECT_EQ(harvest.counts.refused_reads, 1u);
+    EXPECT_THAT(harvest.note,
+                AllOf(HasSubstr("page tables"), HasSubstr("PID 100"), HasSubstr("EPERM")));
+  }
+  process.refuses_read.reset();
+  Refresh();
+  Run(milliseconds(250));
+  const Harvest& harvest = Take();
+  EXPECT_EQ(harvest.counts.refused_reads, 0u);
+  EXPECT_EQ(harvest.note, "");
+  EXPECT_GT(process.clears, 0u);
+}
+
+// A refresh each 250 ms, as the recorder's.
+class LongPlanTest : public ScanEngineTest {
+ protected:
+  LongPlanTest() { kernel_.most_parts_per_read = 1; }
+  void RunWithRefreshes(nanoseconds length) {
+    for (nanoseconds done{0}; done < length; done += milliseconds(250)) {
+      Refresh();
+      Run(milliseconds(250));
+    }
+  }
+};
+
+TEST_F(LongPlanTest, IsFinishedThoughItTakesLongerThanARefresh) {
+  SimulatedProcess& process = Add(std::vector<double>(400 * kTable, 0.0));
+  kernel_.read_takes = milliseconds(1);
+  Start({.overhead_share = 0.05});
+  RunWithRefreshes(milliseconds(750));
+  EXPECT_GT(process.clears, 0u);
+}
+
+TEST_F(LongPlanTest, GoesOnWhereItWasAfterABusyLock) {
+  SimulatedProcess& process = Add(std::vector<double>(400 * kTable, 0.0));
+  kernel_.read_takes = milliseconds(1);
+  Start({.overhead_share = 0.05});
+  RunWithRefreshes(milliseconds(250));
+  process.busy_reads = 1;
+  RunWithRefreshes(milliseconds(500));
+  EXPECT_GT(process.clears, 0u);
+}
+
+TEST_F(LongPlanTest, AndClearsTakeTurnsWithinTheScannersOwnBudget) {
+  SimulatedProcess& process = Add(std::vector<double>(400 * kTable, 0.0));
+  kernel_.read_takes = microseconds(100);
+  kernel_.reads_cost_cpu = true;
+  const ScanOptions options{.overhead_share = 0.05, .own_share = 0.02};
+  Start(options);
+  RunWithRefreshes(seconds(2));  // 40 ms, as a plan takes
+  EXPECT_GT(process.clears, 0u);
+  const nanoseconds used = kernel_.own_cpu;
+  const std::uint64_t clears = process.clears;
+  RunWithRefreshes(seconds(10));
+  EXPECT_GT(process.clears, clears + 10);
+  // Reads of the blocks that were cleared are made even so; 2 ms may have been saved up.
+  EXPECT_LT(kernel_.own_cpu - used, milliseconds(200) + milliseconds(20));
+}
+
+TEST_F(LongPlanTest, LeavesOtherTargetsTheirTurn) {
+  Add(std::vector<double>(4'000 * kTable, 0.0));
+  SimulatedProcess& small = Add(std::vector<double>(4 * kTable, 0.0));
+  kernel_.read_takes = milliseconds(1);
+  Start({.overhead_share = 0.05});
+  RunWithRefreshes(milliseconds(250));
+  EXPECT_GT(small.clears, 0u);
+}
+
+TEST_F(ScanEngineTest, AVeryLongStepSilencesTheScannerForNoMoreThanASecond) {
+  SimulatedProcess& process = Add(std::vector<double>(400 * kTable, 0.0));
+  Start({.overhead_share = 0.01});
+  Run(seconds(1));
+  kernel_.own_cpu += seconds(600);
+  Run(milliseconds(100));
+  const std::uint64_t clears = process.clears;
+  Run(milliseconds(500));
+  EXPECT_EQ(process.clears, clears);
+  Run(milliseconds(600));
+  EXPECT_GT(process.clears, clears);
+}
+
+TEST_F(ScanEngineTest, DearWakeUpsDoNotStarveTheScan) {
+  SimulatedProcess& process = Add(std::vector<double>(8 * kTable, 0.0));
+  // 2 % of 20 ms: waiting no longer than that, the scanner would only ever earn its next wake-up.
+  wake_up_takes_ = microseconds(400);
+  Start({.overhead_share = 0.05, .own_share = 0.02});
+  Run(seconds(1));
+  const std::uint64_t clears = process.clears;
+  Run(seconds(5));
+  EXPECT_GT(process.clears, clears);
 }
 
 TEST_F(ScanEngineTest, AMappingThatGrowsKeepsTheStateOfItsOldBlocks) {

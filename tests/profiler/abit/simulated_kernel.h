@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -19,7 +20,8 @@
 
 namespace tmprof::abit {
 
-// The pages of one mapping, all base or all huge. Accesses are Poisson, per second of CPU time.
+// The pages of one mapping, all base or all huge or all giant. Accesses are Poisson, per second of
+// CPU time.
 class SimulatedProcess {
  public:
   using Seconds = double;
@@ -46,14 +48,18 @@ class SimulatedProcess {
   std::vector<Page> pages;
   std::uint64_t address_space = 0x1000;
   bool alive = true;
+  bool is_another = false;  // the one that was opened has exited, and this has its number
   bool unmapped = false;
   bool mlocked = false;
-  bool refuses = false;
-  int busy_reads = 0;           // to come
-  double cpus = 1;              // that it uses
-  std::uint64_t sets = 0;       // cleared bits that were set again
-  std::uint64_t clears = 0;     // of a block
-  std::uint64_t inspected = 0;  // pages
+  std::optional<int> refuses;       // errno of a clear
+  std::optional<int> refuses_read;  // errno
+  int busy_reads = 0;               // to come
+  double cpus = 1;                  // that it uses
+  std::uint64_t sets = 0;           // cleared bits that were set again
+  std::uint64_t regained = 0;       // cache lines of entries, got back from a reader to set bits in
+  std::uint64_t clears = 0;         // of a block
+  std::uint64_t refusals = 0;       // of a clear
+  std::uint64_t inspected = 0;      // pages
 
  private:
   TrackedProcess identity_;
@@ -63,19 +69,20 @@ class SimulatedProcess {
 
 class SimulatedKernel final : public AbitKernel {
  public:
-  static constexpr std::chrono::microseconds kReadTakes{2};
   static constexpr std::chrono::microseconds kClearTakes{30};
 
   MonotonicTime now{std::chrono::seconds(1000)};
   std::map<Pid, SimulatedProcess*> processes;
   std::optional<std::string> pressure;
   std::vector<MonotonicTime> clears_at;
+  std::optional<int> open_error;  // errno: no process can be opened
 
   Result<std::unique_ptr<AbitProcess>> Open(Pid pid, std::uint64_t start_time_ticks) override {
+    if (open_error) return Fail(Refused("watch", "a simulated process", *open_error));
     const auto found = processes.find(pid);
     if (found == processes.end() || !found->second->alive ||
         found->second->identity().start_time_ticks != start_time_ticks)
-      return Fail(Refused("watch", "a simulated process", 3));
+      return Fail(Refused("watch", "a simulated process", ESRCH));
     return std::make_unique<Handle>(*this, *found->second);
   }
   MonotonicTime Now() override { return now; }
@@ -85,6 +92,9 @@ class SimulatedKernel final : public AbitKernel {
   std::optional<std::string> MemoryPressure() override { return pressure; }
 
   std::chrono::nanoseconds own_cpu{0};
+  std::chrono::nanoseconds read_takes{std::chrono::microseconds(2)};
+  bool reads_cost_cpu = false;  // of the scanner's own
+  std::uint64_t most_parts_per_read = 512;
   std::mt19937_64 random{42};
 
  private:
@@ -95,10 +105,16 @@ class SimulatedKernel final : public AbitKernel {
 
     ReadResult Read(VpnRange range, PageTableReader::Depth,
                     std::vector<TablePart>& parts) override {
-      kernel_.now += kReadTakes;
+      kernel_.now += kernel_.read_takes;
+      if (kernel_.reads_cost_cpu) kernel_.own_cpu += kernel_.read_takes;
       parts.clear();
       ReadResult result;
       if (!process_.alive) return Failed(ReadOutcome::kProcessGone);
+      if (process_.refuses_read) {
+        result.outcome = ReadOutcome::kRefused;
+        result.system_error = process_.refuses_read;
+        return result;
+      }
       if (process_.busy_reads > 0) {
         --process_.busy_reads;
         return Failed(ReadOutcome::kBusy);
@@ -108,9 +124,10 @@ class SimulatedKernel final : public AbitKernel {
       result.address_space = process_.address_space;
       result.time = kernel_.now;
       result.running_threads = static_cast<std::uint32_t>(process_.cpus);
-      result.next = std::min(range.end, process_.range().end);
+      const std::uint64_t table = std::max(process_.unit(), kTablePages).value();
+      const Vpn full((range.start.value() / table + kernel_.most_parts_per_read) * table);
+      result.next = std::min({range.end, process_.range().end, full});
       tables_.clear();
-      const std::uint64_t table = kTablePages.value();
       for (std::uint64_t at = range.start.value() / table * table; at < result.next.value();
            at += table)
         parts.push_back(Part(Vpn(at)));
@@ -122,8 +139,14 @@ class SimulatedKernel final : public AbitKernel {
     ClearOutcome Clear(VpnRange range) override {
       kernel_.now += kClearTakes;
       if (!process_.alive) return ClearOutcome::kProcessGone;
-      if (process_.refuses) return ClearOutcome::kRefused;
-      if (process_.mlocked) return ClearOutcome::kUnclearable;
+      if (process_.refuses) {
+        ++process_.refusals;
+        return ClearOutcome::kRefused;
+      }
+      if (process_.mlocked) {
+        ++process_.refusals;
+        return ClearOutcome::kUnclearable;
+      }
       if (process_.unmapped) return ClearOutcome::kUnmapped;
       ++process_.clears;
       kernel_.clears_at.push_back(kernel_.now);
@@ -139,6 +162,8 @@ class SimulatedKernel final : public AbitKernel {
       return ClearOutcome::kDone;
     }
 
+    std::optional<int> refusal() const override { return process_.refuses; }
+
     std::vector<PageStanding> Inspect(std::span<const Vpn> pages,
                                       const std::vector<bool>&) override {
       std::vector<PageStanding> standing;
@@ -153,7 +178,7 @@ class SimulatedKernel final : public AbitKernel {
     std::chrono::nanoseconds CpuTime() override {
       return std::chrono::nanoseconds(static_cast<std::int64_t>(CpuSeconds() * 1e9));
     }
-    bool Alive() override { return process_.alive; }
+    bool Alive() override { return process_.alive && !process_.is_another; }
 
    private:
     static ReadResult Failed(ReadOutcome outcome) {
@@ -164,10 +189,11 @@ class SimulatedKernel final : public AbitKernel {
     double CpuSeconds() const {
       return process_.cpus * std::chrono::duration<double>(kernel_.now - born_).count();
     }
-    void Touch(SimulatedProcess::Page& page) {
-      if (page.accessed || page.next_access > CpuSeconds()) return;
+    bool Touch(SimulatedProcess::Page& page) {
+      if (page.accessed || page.next_access > CpuSeconds()) return false;
       page.accessed = true;
       ++process_.sets;
+      return true;
     }
     static std::uint64_t Entry(const SimulatedProcess::Page& page) {
       return page.present ? 0x1 | (page.accessed ? 0x20 : 0) : 0;
@@ -175,7 +201,8 @@ class SimulatedKernel final : public AbitKernel {
     TablePart Part(Vpn start) {
       TablePart part;
       part.start = start;
-      part.huge = process_.unit() == kTablePages;
+      part.huge = process_.unit() != PageCount(1);
+      if (part.huge) part.span = process_.unit();
       tables_.emplace_back();
       if (part.huge) {
         auto& page = process_.pages[process_.IndexOf(start)];
@@ -184,13 +211,17 @@ class SimulatedKernel final : public AbitKernel {
         return part;
       }
       tables_.back().resize(kTablePages.value());
+      constexpr std::size_t kEntriesPerLine = 8;
+      bool line_has_sets = false;
       for (std::size_t i = 0; i < kTablePages.value(); ++i) {
+        if (i % kEntriesPerLine == 0) process_.regained += std::exchange(line_has_sets, false);
         const Vpn vpn = start + PageCount(i);
         if (!process_.range().Contains(vpn)) continue;
         auto& page = process_.pages[process_.IndexOf(vpn)];
-        Touch(page);
+        line_has_sets |= Touch(page);
         tables_.back()[i] = Entry(page);
       }
+      process_.regained += line_has_sets;
       return part;
     }
 

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cmath>
 
 #include "tests/profiler/perf/fake_perf_api.h"
 
@@ -203,11 +204,43 @@ TEST_F(ClockSamplerTest, TellsTheStallShareOnceItHasEnoughSamples) {
   PutCodeBeforeIp({0x48, 0x89, 0xd8});  // mov rax, rbx
   api_.Write(0, Exec(2));
   for (int i = 0; i < 3'000; ++i) {
-    api_.Write(0, Sample(0, 3));
+    api_.Write(0, Sample(0, 3 + static_cast<std::uint64_t>(i) * 10'000'000));
     if (i % 1'000 == 0) sampler.Service();
   }
   sampler.Service();
   EXPECT_LT(sampler.MemoryStallShare().value(), 0.01);
+}
+
+TEST_F(ClockSamplerTest, TheStallShareFollowsTheLastSecondThoughSamplesAreRare) {
+  constexpr std::uint64_t kRate = 24;  // of a second: of the default budget beside a scanner
+  constexpr std::uint64_t kPeriod = 1'000'000'000 / kRate;
+  ClockSampler& sampler = Sampler();
+  std::uint64_t time = 1;
+  for (std::uint64_t i = 0; i < 10 * kRate; ++i)
+    api_.Write(0, Sample(0x7000'0000, time += kPeriod));
+  sampler.Service();
+  EXPECT_DOUBLE_EQ(sampler.MemoryStallShare().value(), 1.0);
+  PutCodeBeforeIp({0x48, 0x89, 0xd8});  // mov rax, rbx
+  api_.Write(0, Exec(++time));
+  for (std::uint64_t i = 0; i < 3 * kRate; ++i) api_.Write(0, Sample(0, time += kPeriod));
+  sampler.Service();
+  EXPECT_LT(sampler.MemoryStallShare().value(), 0.1);  // e^-3 is 5 %
+}
+
+TEST_F(ClockSamplerTest, TheStallShareOfVeryRareSamplesIsOfEnoughOfThem) {
+  ClockSampler& sampler = Sampler();
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    if (i == 32) PutCodeBeforeIp({0x48, 0x89, 0xd8});  // mov rax, rbx
+    if (i == 32) api_.Write(0, Exec(32'000'000'000));
+    api_.Write(0, Sample(0x7000'0000, i * 1'000'000'000 + 1));
+    sampler.Service();
+  }
+  EXPECT_NEAR(sampler.MemoryStallShare().value(), std::pow(16.0 / 17, 8), 0.05);
+}
+
+TEST_F(ClockSamplerTest, SamplesAtSomeRateHoweverLittleItMayCost) {
+  ClockSampler& sampler = Sampler({.max_overhead = 1e-15, .ns_per_sample = 40'000.0});
+  EXPECT_EQ(sampler.rate_hz(), ClockSampler::kMinRateHz);
 }
 
 TEST_F(ClockSamplerTest, SamplesUserModeAloneWhereTheKernelMayNotBeSeenAndSaysSo) {
@@ -245,6 +278,11 @@ TEST_F(ClockSamplerTest, KeepsWorkingWithTheTargetsItGotWhenDescriptorsRunOut) {
   second.pid = Pid(200);
   EXPECT_TRUE(sampler.SetTargets({first, second}).has_value());
   EXPECT_THAT(sampler.TakeEpoch().status.note, HasSubstr("EMFILE"));
+  EXPECT_THAT(sampler.TakeEpoch().status.note, HasSubstr("EMFILE")) << "it still is so";
+  api_.refuse = nullptr;
+  EXPECT_TRUE(sampler.SetTargets({first, second}).has_value());
+  EXPECT_THAT(sampler.TakeEpoch().status.note, HasSubstr("EMFILE")) << "it was so at the start";
+  EXPECT_THAT(sampler.TakeEpoch().status.note, Not(HasSubstr("EMFILE")));
 }
 
 TEST(ClockProbe, SaysWhetherKernelTimeIsSeen) {

@@ -222,5 +222,20 @@ TEST(GateProbe, CarriesTheKernelsRefusal) {
   }
 }
 
+TEST(SampleGateEventTest, IsThatOfLlcMissesAndRefusedWhereItCannotBeCounted) {
+  FakePerfApi api;
+  const EventEncoder encode = [](const std::string& name) -> Result<perf_event_attr> {
+    EXPECT_EQ(name, "perf::LLC-LOAD-MISSES");
+    perf_event_attr attr{};
+    attr.config = 0x77;
+    return attr;
+  };
+  const auto event = SampleGateEvent(api, encode);
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->attr.config, 0x77u);
+  api.refuse = [](const perf_event_attr&, std::optional<Tid>) { return ENOENT; };
+  EXPECT_EQ(SampleGateEvent(api, encode).error().system_error, ENOENT);
+}
+
 }  // namespace
 }  // namespace tmprof

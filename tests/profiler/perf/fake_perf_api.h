@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "profiler/sources/perf/perf_api.h"
@@ -151,10 +153,7 @@ class RecordBytes {
     std::vector<std::byte> bytes(sizeof(perf_event_header) + words_.size() * sizeof(std::uint64_t));
     const perf_event_header header{type_, misc_, static_cast<std::uint16_t>(bytes.size())};
     std::memcpy(bytes.data(), &header, sizeof header);
-    if (!words_.empty()) {
-      std::memcpy(bytes.data() + sizeof header, words_.data(),
-                  words_.size() * sizeof(std::uint64_t));
-    }
+    std::ranges::copy(std::as_bytes(std::span(words_)), bytes.begin() + sizeof header);
     return bytes;
   }
 

@@ -6,7 +6,6 @@
 
 #include <fstream>
 
-#include "driver/core/sample_decode.h"
 #include "tests/profiler/perf/fake_perf_api.h"
 
 namespace tmprof {
@@ -20,48 +19,8 @@ constexpr std::uint64_t Word(std::uint64_t op, std::uint64_t level, std::uint64_
                              std::uint64_t remote = 0) {
   return op | level << 5 | number << 33 | remote << 37;
 }
-constexpr std::uint64_t kLoad = 0x02, kStore = 0x04, kPrefetch = 0x08, kExec = 0x10, kNoOp = 0x01;
-constexpr std::uint64_t kNumberNa = 0x0f, kNumberRam = 0x0d, kNumberL3 = 0x03, kNumberPmem = 0x0e;
-constexpr std::uint64_t kHit = 0x02, kMiss = 0x04, kL1 = 0x08, kL3 = 0x40, kLocalRam = 0x80,
-                        kRemoteRam = 0x100, kRemoteCache = 0x400, kUncached = 0x2000;
-
-TEST(DataSource, CountsOnlyWhatMemoryServed) {
-  struct Case {
-    const char* name;
-    std::uint64_t word;
-    tmprof_data_source expected;
-  };
-  const Case cases[] = {
-      {"load, local memory", Word(kLoad, 0, kNumberRam), TMPROF_SOURCE_LOCAL_MEMORY},
-      {"load, another node's memory", Word(kLoad, 0, kNumberRam, 1), TMPROF_SOURCE_REMOTE_MEMORY},
-      {"store, persistent memory", Word(kStore, 0, kNumberPmem), TMPROF_SOURCE_REMOTE_MEMORY},
-      {"load, CXL memory", Word(kLoad, 0, 0x09), TMPROF_SOURCE_REMOTE_MEMORY},
-      {"load, L3", Word(kLoad, kHit | kL3, kNumberL3), TMPROF_SOURCE_CACHE},
-      {"load, line fill buffer", Word(kLoad, 0, 0x0c), TMPROF_SOURCE_CACHE},
-      {"level number beats old bits", Word(kLoad, kHit | kLocalRam, kNumberL3),
-       TMPROF_SOURCE_CACHE},
-      {"old bits, local memory", Word(kLoad, kHit | kLocalRam, 0), TMPROF_SOURCE_LOCAL_MEMORY},
-      {"old bits, level number n/a", Word(kLoad, kHit | kRemoteRam, kNumberNa),
-       TMPROF_SOURCE_REMOTE_MEMORY},
-      {"old bits, another socket's cache", Word(kLoad, kHit | kRemoteCache, kNumberNa),
-       TMPROF_SOURCE_CACHE},
-      {"old bits, L1 hit", Word(kStore, kHit | kL1, 0), TMPROF_SOURCE_CACHE},
-      {"a store that missed L1 was served by nobody known", Word(kStore, kMiss | kL1, 0),
-       TMPROF_SOURCE_UNKNOWN},
-      {"uncached", Word(kLoad, kHit | kUncached, kNumberNa), TMPROF_SOURCE_UNCACHED},
-      {"I/O", Word(kLoad, 0, 0x0a), TMPROF_SOURCE_UNCACHED},
-      {"prefetch from memory", Word(kLoad | kPrefetch, 0, kNumberRam), TMPROF_SOURCE_NOT_DEMAND},
-      {"instruction fetch", Word(kExec, 0, kNumberRam), TMPROF_SOURCE_NOT_DEMAND},
-      {"no memory operation", Word(kNoOp, 0, kNumberNa), TMPROF_SOURCE_NOT_DEMAND},
-      {"nothing known", Word(kLoad, 0x01, kNumberNa), TMPROF_SOURCE_UNKNOWN},
-  };
-  for (const Case& test : cases) {
-    EXPECT_EQ(tmprof_decode_data_source(test.word), test.expected) << test.name;
-    const bool memory =
-        test.expected == TMPROF_SOURCE_LOCAL_MEMORY || test.expected == TMPROF_SOURCE_REMOTE_MEMORY;
-    EXPECT_EQ(tmprof_beyond_llc(tmprof_decode_data_source(test.word)) != 0, memory) << test.name;
-  }
-}
+constexpr std::uint64_t kLoad = 0x02, kStore = 0x04, kPrefetch = 0x08;
+constexpr std::uint64_t kNumberRam = 0x0d, kNumberL3 = 0x03;
 
 // A made-up /sys/bus/event_source/devices.
 class HardwareTest : public ::testing::Test {
@@ -94,14 +53,21 @@ TEST_F(HardwareTest, AsksIbsToCountOperationsWithThePapersPeriod) {
   EXPECT_EQ(attr.type, 11u);
   EXPECT_EQ(attr.config, 1u << 19);
   EXPECT_EQ(attr.sample_period, 262'144u);
+  // perf_event_open(2): the kernel gives physical addresses to the privileged only.
+  EXPECT_EQ(attr.sample_type & PERF_SAMPLE_PHYS_ADDR, 0u);
   EXPECT_EQ(FindIbs(devices_, SampleRate::k4x)->events[0].event.attr.sample_period, 65'536u);
   EXPECT_EQ(FindIbs(devices_, SampleRate::k8x)->events[0].event.attr.sample_period, 32'768u);
 }
 
 TEST_F(HardwareTest, TakesTheListedPmuAsEvidenceNotAnEventThatOpens) {
   FakePerfApi accepts_everything;
-  EXPECT_FALSE(FindHardware(accepts_everything, SampleRate::k1x, devices_).has_value());
-  for (const Probe& probe : ProbeHardware(accepts_everything, devices_)) {
+  for (const SourceKind& kind : {kIbsSource, kPebsSource})
+    EXPECT_FALSE(FindHardware(accepts_everything, kind, SampleRate::k1x, devices_)) << kind.name;
+  const std::vector<Probe> probes = ProbeHardware(accepts_everything, devices_);
+  ASSERT_EQ(probes.size(), 2u);
+  EXPECT_EQ(probes[0].name, "ibs");
+  EXPECT_EQ(probes[1].name, "pebs");
+  for (const Probe& probe : probes) {
     EXPECT_FALSE(probe.usable) << probe.name;
     EXPECT_EQ(probe.system_error, ENOENT) << probe.name;
     EXPECT_FALSE(probe.fix.empty()) << probe.name;
@@ -159,9 +125,7 @@ std::vector<std::byte> HardwareSample(std::uint32_t pid, std::uint64_t address,
       .Pair(pid, pid)
       .Word(0)
       .Word(address)
-      .Word(0)
       .Word(data_source)
-      .Word(0)
       .Build();
 }
 
@@ -173,12 +137,64 @@ std::uint64_t Detail(const SourceStatus& status, const std::string& name) {
   return 0;
 }
 
+TEST_F(HardwareTest, AnEventIsReadAsItsPmuDescribesIt) {
+  Put("some_pmu/type", "17");
+  Put("some_pmu/events/one", "config=0x1a,config1=3,config2=0xff");
+  const auto attr = ReadPmuEvent(devices_, "some_pmu", "one");
+  ASSERT_TRUE(attr.has_value()) << attr.error().Message();
+  EXPECT_EQ(attr->type, 17u);
+  EXPECT_EQ(attr->config, 0x1au);
+  EXPECT_EQ(attr->config1, 3u);
+  EXPECT_EQ(attr->config2, 0xffu);
+  EXPECT_EQ(ReadPmuEvent(devices_, "some_pmu", "two").error().system_error, ENOENT);
+  for (const char* terms :
+       {"event=0x2", "config", "config=", "config=0x", "config=1x", "config=1,x"}) {
+    Put("some_pmu/events/bad", terms);
+    EXPECT_FALSE(ReadPmuEvent(devices_, "some_pmu", "bad").has_value()) << terms;
+  }
+}
+
+TEST_F(HardwareTest, AVirtualPmuIsTakenAfterIbsAndBeforePebs) {
+  const auto refuse = [](const std::string& name) -> Result<perf_event_attr> {
+    return Fail(Refused("encode", name, ENOTSUP));
+  };
+  EXPECT_FALSE(FindSamplingHardware(devices_, refuse, SampleRate::k1x).has_value());
+  Put("vibs_op/type", "23");
+  Put("vibs_op/events/mem-samples", "config=0x5");
+  Put("cpu/caps/max_precise", "3");
+  auto setup = FindSamplingHardware(devices_, refuse, SampleRate::k4x);
+  ASSERT_TRUE(setup.has_value()) << setup.error().Message();
+  EXPECT_EQ(setup->kind.name, "vibs");
+  ASSERT_EQ(setup->events.size(), 1u);
+  EXPECT_EQ(setup->events[0].event.attr.type, 23u);
+  EXPECT_EQ(setup->events[0].event.attr.config, 5u);
+  EXPECT_EQ(setup->events[0].event.attr.sample_period, 65'536u);
+  Put("ibs_op/type", "11");
+  Put("ibs_op/format/cnt_ctl", "config:19");
+  EXPECT_EQ(FindSamplingHardware(devices_, refuse, SampleRate::k1x)->kind.name, "ibs");
+}
+
+TEST_F(HardwareTest, AVirtualPmuCountsWhatItHasAndLeavesTheRest) {
+  const auto other = [](const std::string& name) -> Result<perf_event_attr> {
+    return Fail(Refused("encode", name, ENOTSUP));
+  };
+  Put("vibs_op/type", "23");
+  Put("vibs_op/events/llc-load-misses", "config=0x1");
+  const EventEncoder encode = WithVirtualPmu(devices_, other);
+  const auto misses = encode("perf::LLC-LOAD-MISSES");
+  ASSERT_TRUE(misses.has_value());
+  EXPECT_EQ(misses->type, 23u);
+  EXPECT_EQ(misses->config, 1u);
+  EXPECT_EQ(encode("perf::DTLB-LOAD-MISSES").error().system_error, ENOTSUP);
+  EXPECT_EQ(encode("LLC-LOAD-MISSES").error().object, "LLC-LOAD-MISSES");
+}
+
 TEST_F(HardwareTest, CountsDemandAccessesToMemoryAndNamesWhatItLeavesOut) {
   PutIbs();
   FakePerfApi api;
   api.threads[Pid(100)] = {Tid(100)};
   StoppedClock clock;
-  auto setup = FindHardware(api, SampleRate::k1x, devices_);
+  auto setup = FindHardware(api, kIbsSource, SampleRate::k1x, devices_);
   ASSERT_TRUE(setup.has_value());
   auto sampler = HardwareSampler::Create(api, clock, std::move(*setup));
   ASSERT_TRUE(sampler.has_value());

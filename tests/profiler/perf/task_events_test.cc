@@ -161,6 +161,70 @@ TEST(TaskEvents, ReportsRefusalAndKeepsWhatItHasOpened) {
   EXPECT_TRUE(events.HasEvents());
 }
 
+class RefusalTest : public ClosingTest {
+ protected:
+  RefusalTest() {
+    api_.threads[Pid(100)] = {Tid(100), Tid(101)};
+    api_.cpus = {CpuId(0), CpuId(2)};
+    // The event on the second CPU is refused.
+    api_.refuse = [this](const perf_event_attr&, std::optional<Tid> thread) -> std::optional<int> {
+      if (thread == Tid(101) && !api_.EventsOf(Tid(101)).empty()) return EMFILE;
+      return std::nullopt;
+    };
+  }
+  std::size_t EventsOn(Tid thread) const { return api_.EventsOf(thread).size(); }
+};
+
+TEST_F(RefusalTest, AttachesAThreadWithAllOfItsEventsOrWithNone) {
+  TaskEvents events = Create(api_);
+  const int real = ::dup(STDERR_FILENO);
+  ASSERT_GE(real, 0);
+  api_.on_open = [&](const FakePerfApi::Opened& opened) {
+    if (opened.thread == Tid(100) && opened.cpu == CpuId(2)) api_.next_fd = real;
+  };
+  EXPECT_FALSE(events.Follow({Pid(100)}, kIgnore).has_value());
+  ASSERT_EQ(api_.EventsOf(Tid(101)).at(0).fd, real);
+  EXPECT_FALSE(IsOpen(Tid(101)));
+}
+
+TEST_F(RefusalTest, TriesARefusedThreadAgainAndLeavesTheOthersAlone) {
+  TaskEvents events = Create(api_);
+  EXPECT_FALSE(events.Follow({Pid(100)}, kIgnore).has_value());
+  EXPECT_EQ(EventsOn(Tid(101)), 1u);
+  api_.refuse = nullptr;
+  EXPECT_TRUE(events.Follow({Pid(100)}, kIgnore).has_value());
+  EXPECT_EQ(EventsOn(Tid(100)), 2u);
+  EXPECT_EQ(EventsOn(Tid(101)), 1u + 2u);
+  EXPECT_TRUE(events.Follow({Pid(100)}, kIgnore).has_value());
+  EXPECT_EQ(EventsOn(Tid(101)), 1u + 2u) << "it is attached now";
+}
+
+TEST_F(RefusalTest, AttachesWhatARefusedThreadHasCreated) {
+  TaskEvents events = Create(api_);
+  api_.on_open = [&](const FakePerfApi::Opened& opened) {
+    if (opened.thread != Tid(101) || EventsOn(Tid(101)) != 1) return;
+    api_.threads[Pid(100)].push_back(Tid(102));
+    api_.Write(0, ForkRecord(100, 100, 102, 101));
+    api_.threads[Pid(200)] = {Tid(200)};
+    api_.Write(0, ForkRecord(200, 100, 200, 102));
+  };
+  EXPECT_FALSE(events.Follow({Pid(100)}, kIgnore).has_value());
+  api_.refuse = nullptr;
+  EXPECT_TRUE(events.Follow({Pid(100), Pid(200)}, kIgnore).has_value());
+  EXPECT_EQ(EventsOn(Tid(102)), 2u);
+  EXPECT_EQ(EventsOn(Tid(200)), 2u);
+}
+
+TEST_F(RefusalTest, TakesNoDescendantForCoveredWhileAThreadIsNot) {
+  TaskEvents events = Create(api_);
+  api_.now_ticks = 50;
+  EXPECT_FALSE(events.Follow({Pid(100)}, kIgnore).has_value());
+  api_.threads[Pid(200)] = {Tid(200)};
+  api_.origins = {{Pid(200), {Pid(100), 60}}};
+  EXPECT_FALSE(events.Follow({Pid(100), Pid(200)}, kIgnore).has_value());
+  EXPECT_EQ(EventsOn(Tid(200)), 2u);
+}
+
 TEST(TaskEvents, DisablesWhatItHasAndWhatItAttachesLater) {
   FakePerfApi api;
   api.threads = {{Pid(100), {Tid(100)}}, {Pid(200), {Tid(200)}}};

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sources by name: what `tmprof record --source` takes, doctor lists and a trace records.
+
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "base/epoch_profile.h"
+
+namespace tmprof {
+
+struct SourceKind {
+  std::string_view name;
+  std::string_view label;  // what its numbers mean, for people
+  SourceRole role;
+  // Hardly any machine lacks it, so that its refusal is worth a warning even if nobody asked for
+  // it by name.
+  bool common;
+};
+
+inline constexpr SourceKind kDriverSource{"driver", "accessed bits by tmprof.ko",
+                                          SourceRole::kReferences, false};
+inline constexpr SourceKind kAbitBpfSource{"abit-bpf", "accessed bits by BPF",
+                                           SourceRole::kReferences, true};
+inline constexpr SourceKind kIbsSource{"ibs", "AMD IBS (accesses beyond the LLC)",
+                                       SourceRole::kSamples, false};
+inline constexpr SourceKind kPebsSource{"pebs", "Intel PEBS (accesses beyond the LLC)",
+                                        SourceRole::kSamples, false};
+// Of the testbed, and taken where it is there: nobody asks for it by name.
+inline constexpr SourceKind kVirtualPmuSource{"vibs", "virtual PMU (accesses beyond the LLC)",
+                                              SourceRole::kSamples, false};
+inline constexpr SourceKind kClockSource{"clock", "clock (memory-stall time)", SourceRole::kSamples,
+                                         true};
+// Of a program that it starts itself, and alone: it is no part of `auto`.
+inline constexpr SourceKind kExactSource{"exact", "exact accesses under user-mode QEMU",
+                                         SourceRole::kTruth, false};
+// Of the testbed's virtual machine; never opened by a recording.
+inline constexpr SourceKind kTiersimSource{"tiersim", "exact accesses in a virtual machine",
+                                           SourceRole::kTruth, false};
+
+// By role, the best first.
+inline constexpr std::array kSourceKinds{kDriverSource, kAbitBpfSource, kIbsSource,
+                                         kPebsSource,   kClockSource,   kExactSource};
+
+}  // namespace tmprof

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process of our own to try things on.
+
+#pragma once
+
+#include <signal.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+
+namespace tmprof::abit {
+
+// Ends and reaps the child.
+class ChildProcess {
+ public:
+  explicit ChildProcess(pid_t pid) : pid_(pid) {}
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+  ~ChildProcess() {
+    ::kill(pid_, SIGKILL);
+    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+
+ private:
+  pid_t pid_;
+};
+
+}  // namespace tmprof::abit

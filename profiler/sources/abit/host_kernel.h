@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the scanner needs of the machine, however accessed bits are read and cleared there.
+
+#pragma once
+
+#include <time.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "base/units.h"
+#include "profiler/sources/abit/abit_kernel.h"
+
+namespace tmprof::abit {
+
+class HostKernel : public AbitKernel {
+ public:
+  HostKernel();
+
+  MonotonicTime Now() override;
+  std::chrono::nanoseconds OwnCpuTime() override;
+  std::chrono::nanoseconds Tick() const override { return tick_; }
+  std::optional<std::string> MemoryPressure() override;
+
+ private:
+  std::chrono::nanoseconds tick_{0};
+};
+
+// One process, whether it lives, and the CPU time it has used.
+class ProcessWatch {
+ public:
+  // ESRCH: the process that started at that time is gone.
+  static Result<ProcessWatch> Open(Pid pid, std::uint64_t start_time_ticks);
+
+  int handle() const { return handle_.get(); }  // a pidfd
+  std::chrono::nanoseconds CpuTime();           // of a process that is gone: the last one known
+  bool Alive() const;
+
+ private:
+  ProcessWatch(UniqueFd handle, clockid_t clock) : handle_(std::move(handle)), clock_(clock) {}
+
+  UniqueFd handle_;
+  clockid_t clock_;
+  std::chrono::nanoseconds last_cpu_time_{0};
+};
+
+}  // namespace tmprof::abit

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/sources/driver/session.h"
+
+#include <cerrno>
+#include <string>
+
+#include <fmt/format.h>
+
+namespace tmprof::driver {
+namespace {
+
+Error Unsuitable(std::string reason, std::string advice) {
+  Error error = Refused("use the driver", TMPROF_DEVICE_PATH, 0, std::move(advice));
+  error.system_error.reset();
+  error.reason = std::move(reason);
+  return error;
+}
+
+Status CheckFeatures(const tmprof_info& info, Purpose purpose) {
+  const auto has = [&](std::uint64_t needed) { return (info.features & needed) == needed; };
+  switch (purpose) {
+    case Purpose::kAccessedBits:
+      if (has(TMPROF_FEATURE_ABIT | TMPROF_FEATURE_FLUSH) && info.max_scan_pages > 0) return {};
+      return Fail(Unsuitable("on this kernel it cannot clear accessed bits and flush them",
+                             "--source abit-bpf does without the module"));
+    case Purpose::kSamples:
+      if (has(TMPROF_FEATURE_SAMPLER | TMPROF_FEATURE_GATE) &&
+          info.page_record_bytes == sizeof(tmprof_page_record)) {
+        return {};
+      }
+      return Fail(
+          Unsuitable("on this kernel it cannot sample", "without --source driver, perf samples"));
+  }
+  return {};
+}
+
+}  // namespace
+
+Session::Session(std::unique_ptr<Device> device, const tmprof_info& info)
+    : device_(std::move(device)), info_(info) {}
+
+Result<std::shared_ptr<Session>> Session::Open(std::unique_ptr<Device> device, Purpose purpose) {
+  tmprof_info info{};
+  if (const int error = Call(*device, TMPROF_IOC_INFO, info); error != 0) {
+    // Before all else a module compares the version and the sizes.
+    if (error == EPROTO || error == EINVAL || error == ENOTTY) {
+      return Fail(
+          Unsuitable(fmt::format("the loaded module does not speak version {} of the interface",
+                                 TMPROF_ABI_VERSION),
+                     "build and load the module that belongs to this tmprof"));
+    }
+    return Fail(Refused("ask the driver what it can do", TMPROF_DEVICE_PATH, error));
+  }
+  if (Status able = CheckFeatures(info, purpose); !able) return Fail(std::move(able.error()));
+  return std::shared_ptr<Session>(new Session(std::move(device), info));
+}
+
+Result<Session::Target> Session::Hold(std::shared_ptr<Session> session, Pid pid,
+                                      std::uint64_t start_time_ticks) {
+  const ProcessKey process{pid, start_time_ticks};
+  const std::lock_guard lock(session->mutex_);
+  Held& held = session->held_[process];
+  if (held.holders == 0) {
+    tmprof_target_request request{};
+    request.pid = pid.value();
+    request.start_time_ticks = start_time_ticks;
+    if (const int error = Call(*session->device_, TMPROF_IOC_ADD_TARGET, request); error != 0) {
+      session->held_.erase(process);
+      return Fail(Refused("have the driver watch", fmt::format("PID {}", pid.value()), error,
+                          error == ENOSPC ? fmt::format("it watches at most {} processes "
+                                                        "(--max-targets)",
+                                                        session->info_.max_targets)
+                                          : ""));
+    }
+    held.id = request.target_id;
+  }
+  ++held.holders;
+  return Target(session, process, held.id);
+}
+
+void Session::Drop(const ProcessKey& process) {
+  const std::lock_guard lock(mutex_);
+  const auto found = held_.find(process);
+  if (--found->second.holders > 0) return;
+  tmprof_target_request request{};
+  request.target_id = found->second.id;
+  Call(*device_, TMPROF_IOC_REMOVE_TARGET, request);
+  held_.erase(found);
+}
+
+}  // namespace tmprof::driver

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the driver's sources share: one open device, and the processes it watches.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "profiler/sources/driver/device.h"
+
+namespace tmprof::driver {
+
+enum class Purpose : std::uint8_t {
+  kAccessedBits,  // to clear them and flush them
+  kSamples,       // to sample a PMU's event, gated
+};
+
+// Thread-safe.
+class Session {
+ public:
+  // Fails when the module speaks another version, or cannot do on this kernel what it is for.
+  static Result<std::shared_ptr<Session>> Open(std::unique_ptr<Device> device, Purpose purpose);
+
+  Device& device() { return *device_; }
+  const tmprof_info& info() const { return info_; }
+
+  // The process is a target of the driver's as long as someone holds it. ESRCH: it is gone.
+  class Target;
+  static Result<Target> Hold(std::shared_ptr<Session> session, Pid pid,
+                             std::uint64_t start_time_ticks);
+
+ private:
+  // By what names a process for good.
+  using ProcessKey = std::pair<Pid, std::uint64_t>;
+  struct Held {
+    std::uint32_t id = 0;
+    std::uint32_t holders = 0;
+  };
+
+  Session(std::unique_ptr<Device> device, const tmprof_info& info);
+  void Drop(const ProcessKey& process);
+
+  std::unique_ptr<Device> device_;
+  tmprof_info info_;
+  std::mutex mutex_;
+  std::map<ProcessKey, Held> held_;
+};
+
+class Session::Target {
+ public:
+  Target(Target&&) = default;
+  Target& operator=(Target&&) = delete;
+  ~Target() {
+    if (session_) session_->Drop(process_);
+  }
+  std::uint32_t id() const { return id_; }
+  Session& session() const { return *session_; }
+
+ private:
+  friend class Session;
+  Target(std::shared_ptr<Session> session, ProcessKey process, std::uint32_t id)
+      : session_(std::move(session)), process_(process), id_(id) {}
+
+  std::shared_ptr<Session> session_;
+  ProcessKey process_;
+  std::uint32_t id_;
+};
+
+}  // namespace tmprof::driver
