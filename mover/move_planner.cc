@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mover/move_planner.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <optional>
+
+#include "base/check.h"
+
+namespace tmprof {
+namespace {
+
+constexpr std::size_t kUnplaced = static_cast<std::size_t>(-1);
+
+double Density(const PlacedSpan& span) {
+  return span.score / static_cast<double>(span.span.value());
+}
+
+// What is left to fill, as moves are decided.
+class Room {
+ public:
+  Room(const Tiers& tiers, std::span<const NodeRoom> room) : tiers_(&tiers) {
+    for (const NodeRoom& node : room) {
+      if (free_.size() <= node.node.value()) free_.resize(node.node.value() + std::size_t{1});
+      free_[node.node.value()] = node.free;
+    }
+  }
+
+  void AddCapacity(PageCount pages) { capacity_left_ += pages; }
+  std::optional<NodeId> InTier1(PageCount pages) const {
+    if (capacity_left_ < pages) return std::nullopt;
+    return RoomiestOf(kTier1, pages);
+  }
+  std::optional<NodeId> BelowTier1(PageCount pages) const {
+    for (std::size_t tier = 2; tier <= tiers_->size(); ++tier) {
+      const std::optional<NodeId> node = RoomiestOf(Tier(static_cast<std::uint8_t>(tier)), pages);
+      if (node) return node;
+    }
+    return std::nullopt;
+  }
+  void Demote(const Move& move) {
+    Of(move.to) -= move.span;
+    Of(move.from) += move.span;
+    if (move.reason == MoveReason::kRoom) capacity_left_ += move.span;
+  }
+  // What a promotion leaves is free only after all demotions.
+  void Promote(const Move& move) {
+    Of(move.to) -= move.span;
+    capacity_left_ -= move.span;
+  }
+
+ private:
+  PageCount& Of(NodeId node) {
+    if (free_.size() <= node.value()) free_.resize(node.value() + std::size_t{1});
+    return free_[node.value()];
+  }
+  std::optional<NodeId> RoomiestOf(Tier tier, PageCount pages) const {
+    std::optional<NodeId> best;
+    for (const NodeId node : tiers_->NodesOf(tier)) {
+      if (node.value() >= free_.size() || free_[node.value()] < pages) continue;
+      const bool more = !best || free_[node.value()] > free_[best->value()] ||
+                        (free_[node.value()] == free_[best->value()] && node < *best);
+      if (more) best = node;
+    }
+    return best;
+  }
+
+  const Tiers* tiers_;
+  PageCount capacity_left_;      // of tier 1
+  std::vector<PageCount> free_;  // by node number
+};
+
+class Decider {
+ public:
+  Decider(const Tiers& tiers, const MoveRules& rules, std::span<const PlacedSpan> placed,
+          std::span<const NodeRoom> room, const MoveHistory& history, std::uint64_t epoch)
+      : tiers_(&tiers),
+        rules_(&rules),
+        placed_(placed),
+        history_(&history),
+        epoch_(epoch),
+        room_(tiers, room) {}
+
+  MoveDecision Decide(const Plan& plan) {
+    const std::vector<std::size_t> rows = RowsOf(plan);
+    FindResidents(rows);
+    LowerToCapacity();
+    for (const std::size_t row : rows) Promote(row);
+    decision_.moves.insert(decision_.moves.end(), promotions_.begin(), promotions_.end());
+    return std::move(decision_);
+  }
+
+ private:
+  enum class Verdict { kTaken, kWithoutGain, kWithoutRoom, kOverQuota };
+
+  bool IsInTier1(std::size_t row) const { return tiers_->TierOf(placed_[row].node) == kTier1; }
+
+  bool IsCooling(std::size_t row) const {
+    const std::optional<std::uint64_t> since = history_->EpochsSince(placed_[row].key, epoch_);
+    return since && *since < rules_->cool_down_epochs;
+  }
+
+  // Of what is wanted, in the plan's order.
+  std::vector<std::size_t> RowsOf(const Plan& plan) const {
+    std::vector<std::size_t> by_key(plan.wanted.size());
+    std::iota(by_key.begin(), by_key.end(), std::size_t{0});
+    std::ranges::sort(by_key, {}, [&](std::size_t i) { return plan.wanted[i].key; });
+    std::vector<std::size_t> rows(plan.wanted.size(), kUnplaced);
+    std::size_t row = 0;
+    for (const std::size_t wanted : by_key) {
+      const PageKey key = plan.wanted[wanted].key;
+      while (row < placed_.size() && placed_[row].key < key) ++row;
+      if (row < placed_.size() && placed_[row].key == key) rows[wanted] = row;
+    }
+    return rows;
+  }
+
+  // What is in tier 1 and may give way, the first to go last.
+  void FindResidents(const std::vector<std::size_t>& wanted_rows) {
+    std::vector<bool> wanted(placed_.size());
+    for (const std::size_t row : wanted_rows) {
+      if (row != kUnplaced) wanted[row] = true;
+    }
+    for (std::size_t row = 0; row < placed_.size(); ++row) {
+      if (!IsInTier1(row)) continue;
+      used_ += placed_[row].span;
+      if (!wanted[row] && !placed_[row].bound && !IsCooling(row)) residents_.push_back(row);
+    }
+    std::ranges::sort(residents_, [&](std::size_t a, std::size_t b) {
+      const double left = Density(placed_[a]);
+      const double right = Density(placed_[b]);
+      return left != right ? left > right : placed_[a].key < placed_[b].key;
+    });
+  }
+
+  void LowerToCapacity() {
+    while (used_ > rules_->capacity && !residents_.empty()) {
+      const PlacedSpan& last = placed_[residents_.back()];
+      const std::optional<NodeId> to = room_.BelowTier1(last.span);
+      if (!to || pages_moved_ + last.span > rules_->most_pages) break;
+      Demote(residents_.back(), *to, MoveReason::kOverCapacity);
+      used_ -= last.span;
+      residents_.pop_back();
+    }
+    if (used_ < rules_->capacity) room_.AddCapacity(rules_->capacity - used_);
+  }
+
+  void Demote(std::size_t row, NodeId to, MoveReason reason) {
+    const PlacedSpan& span = placed_[row];
+    decision_.moves.push_back({span.key, span.span, span.node, to, span.score, reason});
+    room_.Demote(decision_.moves.back());
+    pages_moved_ += span.span;
+  }
+
+  void Promote(std::size_t row) {
+    if (row == kUnplaced || !tiers_->TierOf(placed_[row].node)) {
+      ++decision_.unplaced;
+      return;
+    }
+    if (IsInTier1(row)) return;
+    if (placed_[row].bound) {
+      ++decision_.bound;
+      return;
+    }
+    if (IsCooling(row)) {
+      ++decision_.cooling;
+      return;
+    }
+    switch (TryToPromote(placed_[row])) {
+      case Verdict::kTaken:
+        break;
+      case Verdict::kWithoutGain:
+        ++decision_.without_gain;
+        break;
+      case Verdict::kWithoutRoom:
+        ++decision_.without_room;
+        break;
+      case Verdict::kOverQuota:
+        ++decision_.over_quota;
+        break;
+    }
+  }
+
+  bool Beats(const PlacedSpan& span, const PlacedSpan& other) const {
+    const double gain = Density(span) - Density(other);
+    return gain > 0 && gain >= 2 * rules_->cost_of_move &&
+           Density(span) >= rules_->hysteresis * Density(other);
+  }
+
+  // All or nothing: what would give way stays where not enough of it can.
+  Verdict TryToPromote(const PlacedSpan& span) {
+    if (Density(span) < rules_->cost_of_move) return Verdict::kWithoutGain;
+    Room room = room_;
+    PageCount pages = pages_moved_ + span.span;
+    std::vector<Move> giving_way;
+    std::optional<NodeId> to = room.InTier1(span.span);
+    while (!to) {
+      if (giving_way.size() == residents_.size()) return Verdict::kWithoutRoom;
+      const PlacedSpan& next = placed_[residents_[residents_.size() - 1 - giving_way.size()]];
+      if (!Beats(span, next)) return Verdict::kWithoutGain;
+      const std::optional<NodeId> below = room.BelowTier1(next.span);
+      if (!below) return Verdict::kWithoutRoom;
+      pages += next.span;
+      giving_way.push_back({next.key, next.span, next.node, *below, next.score, MoveReason::kRoom});
+      room.Demote(giving_way.back());
+      to = room.InTier1(span.span);
+    }
+    if (pages > rules_->most_pages) return Verdict::kOverQuota;
+    promotions_.push_back({span.key, span.span, span.node, *to, span.score, MoveReason::kWanted});
+    room.Promote(promotions_.back());
+    decision_.moves.insert(decision_.moves.end(), giving_way.begin(), giving_way.end());
+    residents_.resize(residents_.size() - giving_way.size());
+    room_ = room;
+    pages_moved_ = pages;
+    return Verdict::kTaken;
+  }
+
+  const Tiers* tiers_;
+  const MoveRules* rules_;
+  std::span<const PlacedSpan> placed_;
+  const MoveHistory* history_;
+  std::uint64_t epoch_;
+  Room room_;
+  PageCount used_;         // of tier 1
+  PageCount pages_moved_;  // as decided so far
+  std::vector<std::size_t> residents_;
+  std::vector<Move> promotions_;
+  MoveDecision decision_;
+};
+
+}  // namespace
+
+MoveDecision DecideMoves(const Tiers& tiers, const MoveRules& rules, const Plan& plan,
+                         std::span<const PlacedSpan> placed, std::span<const NodeRoom> room,
+                         const MoveHistory& history, std::uint64_t epoch) {
+  TMPROF_CHECK(std::ranges::is_sorted(placed, {}, &PlacedSpan::key));
+  return Decider(tiers, rules, placed, room, history, epoch).Decide(plan);
+}
+
+}  // namespace tmprof

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the pages that a policy wants in tier 1 to the moves that are worth making now. Pure.
+
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/page_key.h"
+#include "base/plan.h"
+#include "base/units.h"
+#include "mover/move.h"
+#include "mover/move_history.h"
+#include "mover/tiers.h"
+
+namespace tmprof {
+
+// A span that is known to be somewhere.
+struct PlacedSpan {
+  PageKey key;
+  PageCount span{1};
+  NodeId node;
+  double score = 0;    // of the whole span; 0: nobody has seen it accessed
+  bool bound = false;  // to its node: by memory policy or cpuset, or as earlier moves were refused
+};
+
+// What may still be put on a node: its free pages less what is kept in reserve.
+struct NodeRoom {
+  NodeId node;
+  PageCount free;
+};
+
+// Scores are per base page here, of whatever unit the rank model's have.
+struct MoveRules {
+  PageCount capacity;    // of tier 1, for all targets together
+  PageCount most_pages;  // to be moved at all, demotions included
+  // By how much a page must beat nothing at all, for its one move, and what gives way to it, for
+  // the two of a swap: what they cost, in the unit of the scores.
+  double cost_of_move = 0;
+  // A page must beat what gives way to it by this factor, too: what is about as hot stays.
+  double hysteresis = 1;
+  std::uint64_t cool_down_epochs = 0;  // that a span stays where it was moved to
+};
+
+struct MoveDecision {
+  // Demotions, then promotions, the best first: in this order each finds room.
+  std::vector<Move> moves;
+  // Of the spans wanted that are not in tier 1, those that stay, by the first reason that held.
+  std::uint64_t bound = 0;
+  std::uint64_t cooling = 0;
+  std::uint64_t without_gain = 0;  // too little over what would give way, or over their cost
+  std::uint64_t without_room = 0;  // in tier 1, or below it for what would give way
+  std::uint64_t over_quota = 0;    // of MoveRules::most_pages
+  std::uint64_t unplaced = 0;      // nobody knows where they are, or they are in no tier
+};
+
+// `placed` ascends by key and holds each span that is wanted or in tier 1 as far as it is known;
+// `room` has each node of `tiers` once. Demotions go to the next tier below that has room, on the
+// node with the most of it, the lower number on a tie; so do promotions within tier 1. Of what
+// could give way goes first what has the lowest score per base page, then the highest key.
+MoveDecision DecideMoves(const Tiers& tiers, const MoveRules& rules, const Plan& plan,
+                         std::span<const PlacedSpan> placed, std::span<const NodeRoom> room,
+                         const MoveHistory& history, std::uint64_t epoch);
+
+}  // namespace tmprof

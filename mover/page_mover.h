@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Carries moves out with move_pages(2), a chunk at a time, within budgets.
+
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/units.h"
+#include "mover/move.h"
+#include "mover/rate_limit.h"
+
+namespace tmprof {
+
+// move_pages(2) as far as the mover needs it.
+class MoveCall {
+ public:
+  virtual ~MoveCall() = default;
+
+  // `nodes` is parallel to `pages`, or empty to ask where they are. Returns what the system call
+  // does: 0, the number of pages that did not move, or a negative errno. Overwrites `status`,
+  // parallel to `pages`, with the node where each is or a negative errno; where pages did not move
+  // the kernel leaves entries as they are, also those of pages that did (mm/migrate.c,
+  // do_pages_move()).
+  virtual int operator()(Pid pid, std::span<const Vpn> pages, std::span<const NodeId> nodes,
+                         std::span<int> status) = 0;
+};
+
+// The system call itself, with MPOL_MF_MOVE: pages that other processes map, too, stay.
+class MovePagesCall final : public MoveCall {
+ public:
+  int operator()(Pid pid, std::span<const Vpn> pages, std::span<const NodeId> nodes,
+                 std::span<int> status) override;
+};
+
+struct MoverLimits {
+  // A call holds up faults on what it moves, so none is to take longer; learnt from those before.
+  std::chrono::nanoseconds call_latency{5'000'000};
+  std::optional<std::uint64_t> bytes_per_second;
+  std::optional<std::uint64_t> cpu_ns_per_second;  // of the thread that moves
+  std::uint32_t attempts = 3;                      // at one move, in as many rounds
+  bool dry_run = false;  // everything but the call: each move is over with the error ECANCELED
+};
+
+class PageMover {
+ public:
+  // Nothing for a target that is gone. The process must be the one that the target was, whoever has
+  // its number now.
+  using FindPid = std::function<std::optional<Pid>(TargetId)>;
+
+  // `clock` is wall time, `cpu_clock` the moving thread's CPU time. All must outlive the mover.
+  PageMover(MoverLimits limits, MoveCall& call, const Clock& clock, const Clock& cpu_clock,
+            FindPid find_pid);
+
+  // Puts these in the place of what is still to be done, which is dropped and returned: it was
+  // decided from older knowledge.
+  std::vector<Move> Replace(std::vector<Move> moves);
+
+  // Makes one call, if the budgets have anything left: of the first move to be done and what
+  // behind it goes the same way for the same target. Returns the moves that are over by it.
+  std::vector<MoveOutcome> MoveChunk();
+
+  // How long until MoveChunk() will do something; nothing: there is nothing to be done.
+  std::optional<std::chrono::nanoseconds> Wait();
+
+  std::size_t pending() const { return pending_.size(); }
+  // What the next call may hold by the latency budget. A single span is moved however large.
+  PageCount chunk() const { return chunk_; }
+
+ private:
+  struct Pending {
+    Move move;
+    std::uint32_t attempts = 0;
+    std::chrono::nanoseconds latency{0};
+    MonotonicTime not_before;
+  };
+
+  // When it may be tried.
+  MonotonicTime DueOf(const Pending& pending) const;
+  // What the next call may hold as of now, of all budgets.
+  PageCount Most(MonotonicTime now);
+  std::vector<Pending> TakeChunk(MonotonicTime now);
+  // The error of each, 0 where it moved.
+  std::vector<int> Call(const std::vector<Pending>& chunk);
+  void Learn(PageCount pages, std::chrono::nanoseconds took);
+  // Where it may yet move, puts it back and returns false.
+  bool IsOver(const Pending& tried, int error, MonotonicTime now);
+
+  MoverLimits limits_;
+  MoveCall* call_;
+  const Clock* clock_;
+  const Clock* cpu_clock_;
+  FindPid find_pid_;
+  RateLimit bandwidth_;
+  RateLimit cpu_;
+  std::deque<Pending> pending_;
+  PageCount chunk_;
+  std::map<NodeId, MonotonicTime> full_until_;  // nodes that were out of memory
+};
+
+}  // namespace tmprof

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which NUMA nodes make which class of memory.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "base/strong_int.h"
+#include "base/units.h"
+
+namespace tmprof {
+
+// A class of memory; 1 is the fastest.
+using Tier = StrongInt<struct TierTag, std::uint8_t>;
+inline constexpr Tier kTier1{1};
+
+class Tiers {
+ public:
+  static constexpr std::size_t kMost = 255;
+
+  // Nodes by tier, the fastest first. Refuses fewer than two tiers or more than kMost, a tier
+  // without a node, and a node that is named twice.
+  static Result<Tiers> Make(std::vector<std::vector<NodeId>> nodes);
+
+  std::size_t size() const { return nodes_.size(); }
+  // Precondition: 1 <= tier <= size().
+  std::span<const NodeId> NodesOf(Tier tier) const { return nodes_[tier.value() - 1U]; }
+  // Nothing for a node that is in no tier: what is there stays there.
+  std::optional<Tier> TierOf(NodeId node) const;
+
+ private:
+  explicit Tiers(std::vector<std::vector<NodeId>> nodes);
+
+  std::vector<std::vector<NodeId>> nodes_;
+  std::vector<Tier> tier_of_;  // by node number; 0: none
+};
+
+}  // namespace tmprof

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mover/move_planner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <unordered_map>
+
+namespace tmprof {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr TargetId kTarget{1};
+constexpr NodeId kFast{0};
+constexpr NodeId kSlow{1};
+constexpr PageCount kHuge{512};
+
+PageKey Key(std::uint64_t vpn) { return {kTarget, Vpn(vpn)}; }
+
+PlacedSpan At(NodeId node, std::uint64_t vpn, double score, PageCount span = PageCount(1)) {
+  return {.key = Key(vpn), .span = span, .node = node, .score = score};
+}
+
+Move Demotion(std::uint64_t vpn, double score, MoveReason reason = MoveReason::kRoom) {
+  return {Key(vpn), PageCount(1), kFast, kSlow, score, reason};
+}
+
+Move Promotion(std::uint64_t vpn, double score) {
+  return {Key(vpn), PageCount(1), kSlow, kFast, score, MoveReason::kWanted};
+}
+
+class DecideMovesTest : public testing::Test {
+ protected:
+  // Wants what is named, in that order.
+  MoveDecision Decide(const std::vector<std::uint64_t>& wanted) {
+    Plan plan;
+    for (const std::uint64_t vpn : wanted) plan.wanted.push_back({.key = Key(vpn)});
+    return DecideMoves(tiers_, rules_, plan, placed_, room_, history_, kEpoch);
+  }
+
+  static constexpr std::uint64_t kEpoch = 100;
+  Tiers tiers_ = Tiers::Make({{kFast}, {kSlow}}).value();
+  MoveRules rules_{.capacity = PageCount(4), .most_pages = PageCount(1000)};
+  std::vector<PlacedSpan> placed_;
+  std::vector<NodeRoom> room_ = {{kFast, PageCount(100)}, {kSlow, PageCount(100)}};
+  MoveHistory history_{10};
+};
+
+TEST_F(DecideMovesTest, WhatIsWantedFillsTheRoomThereIs) {
+  placed_ = {At(kFast, 1, 5), At(kSlow, 2, 7), At(kSlow, 3, 6), At(kSlow, 4, 1)};
+  EXPECT_THAT(Decide({2, 3, 1}).moves, ElementsAre(Promotion(2, 7), Promotion(3, 6)));
+}
+
+TEST_F(DecideMovesTest, NothingMovesWhereAllThatIsWantedIsThere) {
+  placed_ = {At(kFast, 1, 5), At(kFast, 2, 7), At(kSlow, 3, 1)};
+  EXPECT_THAT(Decide({2, 1}).moves, IsEmpty());
+}
+
+TEST_F(DecideMovesTest, TheLeastHotGivesWayFirstAndTheHighestKeyOfEquals) {
+  placed_ = {At(kFast, 1, 2), At(kFast, 2, 1), At(kFast, 3, 1),
+             At(kFast, 4, 3), At(kSlow, 5, 9), At(kSlow, 6, 8)};
+  EXPECT_THAT(Decide({5, 6}).moves,
+              ElementsAre(Demotion(3, 1), Demotion(2, 1), Promotion(5, 9), Promotion(6, 8)));
+}
+
+TEST_F(DecideMovesTest, WhatIsWantedNeverGivesWay) {
+  rules_.capacity = PageCount(2);
+  placed_ = {At(kFast, 1, 1), At(kFast, 2, 1), At(kSlow, 3, 9)};
+  const MoveDecision decision = Decide({3, 1, 2});
+  EXPECT_THAT(decision.moves, IsEmpty());
+  EXPECT_EQ(decision.without_room, 1U);
+}
+
+TEST_F(DecideMovesTest, WhatIsAboutAsHotStays) {
+  rules_.capacity = PageCount(1);
+  rules_.hysteresis = 1.5;
+  placed_ = {At(kFast, 1, 10), At(kSlow, 2, 14)};
+  const MoveDecision decision = Decide({2});
+  EXPECT_THAT(decision.moves, IsEmpty());
+  EXPECT_EQ(decision.without_gain, 1U);
+  placed_[1].score = 15;
+  EXPECT_THAT(Decide({2}).moves, ElementsAre(Demotion(1, 10), Promotion(2, 15)));
+}
+
+TEST_F(DecideMovesTest, EquallyHotPagesDoNotSwap) {
+  rules_.capacity = PageCount(1);
+  placed_ = {At(kFast, 1, 10), At(kSlow, 2, 10)};
+  EXPECT_THAT(Decide({2}).moves, IsEmpty());
+}
+
+TEST_F(DecideMovesTest, AMoveMustPayForItselfAndASwapForBoth) {
+  rules_.cost_of_move = 3;
+  placed_ = {At(kFast, 1, 4), At(kSlow, 2, 2), At(kSlow, 3, 3)};
+  EXPECT_THAT(Decide({3, 2}).moves, ElementsAre(Promotion(3, 3)));
+  rules_.capacity = PageCount(1);
+  placed_ = {At(kFast, 1, 4), At(kSlow, 2, 9)};
+  EXPECT_THAT(Decide({2}).moves, IsEmpty()) << "5 gained, 6 paid";
+  placed_[1].score = 10;
+  EXPECT_EQ(Decide({2}).moves.size(), 2U);
+}
+
+TEST_F(DecideMovesTest, WhatHasMovedLatelyStaysWhereItIs) {
+  rules_.capacity = PageCount(1);
+  rules_.cool_down_epochs = 5;
+  placed_ = {At(kFast, 1, 1), At(kSlow, 2, 9)};
+  history_.Note(Key(2), kTier1, Tier(2), kEpoch - 4);
+  EXPECT_THAT(Decide({2}).moves, IsEmpty());
+  EXPECT_EQ(Decide({2}).cooling, 1U);
+  rules_.cool_down_epochs = 4;
+  EXPECT_EQ(Decide({2}).moves.size(), 2U);
+  history_.Note(Key(1), Tier(2), kTier1, kEpoch - 3);
+  EXPECT_THAT(Decide({2}).moves, IsEmpty()) << "what would give way has just come";
+}
+
+TEST_F(DecideMovesTest, WhatIsBoundToItsNodeIsCountedAndStays) {
+  rules_.capacity = PageCount(1);
+  placed_ = {At(kFast, 1, 1), At(kSlow, 2, 9), At(kSlow, 3, 8)};
+  placed_[1].bound = true;
+  const MoveDecision decision = Decide({2, 3});
+  EXPECT_EQ(decision.bound, 1U);
+  EXPECT_THAT(decision.moves, ElementsAre(Demotion(1, 1), Promotion(3, 8)));
+  placed_[0].bound = true;
+  EXPECT_EQ(Decide({3}).without_room, 1U);
+}
+
+TEST_F(DecideMovesTest, WhatNobodyHasPlacedIsCounted) {
+  placed_ = {At(NodeId(7), 1, 5)};
+  const MoveDecision decision = Decide({1, 2});
+  EXPECT_THAT(decision.moves, IsEmpty());
+  EXPECT_EQ(decision.unplaced, 2U);
+}
+
+TEST_F(DecideMovesTest, AHugePageMovesWholeOrNotAtAll) {
+  rules_.capacity = PageCount(513);
+  placed_ = {At(kFast, 1, 1), At(kFast, 2, 1), At(kFast, 3, 9), At(kSlow, 512, 51200, kHuge)};
+  room_ = {{kFast, PageCount(510)}, {kSlow, PageCount(100)}};
+  const Move huge{Key(512), kHuge, kSlow, kFast, 51200, MoveReason::kWanted};
+  EXPECT_THAT(Decide({512, 3}).moves, ElementsAre(Demotion(2, 1), Demotion(1, 1), huge));
+  placed_[1].score = 100;  // as hot as each page of the huge one
+  EXPECT_THAT(Decide({512, 3}).moves, IsEmpty()) << "then page 1 stays, too";
+}
+
+TEST_F(DecideMovesTest, SmallerSpansTakeTheRoomThatALargeOneCannot) {
+  rules_.capacity = PageCount(2);
+  placed_ = {At(kSlow, 1, 9), At(kSlow, 512, 51200, kHuge)};
+  const MoveDecision decision = Decide({512, 1});
+  EXPECT_THAT(decision.moves, ElementsAre(Promotion(1, 9)));
+  EXPECT_EQ(decision.without_room, 1U);
+}
+
+TEST_F(DecideMovesTest, NothingGivesWayWhereThereIsNoRoomBelow) {
+  rules_.capacity = PageCount(1);
+  room_[1].free = PageCount(0);
+  placed_ = {At(kFast, 1, 1), At(kSlow, 2, 9)};
+  const MoveDecision decision = Decide({2});
+  EXPECT_THAT(decision.moves, IsEmpty());
+  EXPECT_EQ(decision.without_room, 1U);
+}
+
+TEST_F(DecideMovesTest, RoomThatAPromotionLeavesIsNotThereForDemotions) {
+  room_ = {{kFast, PageCount(1)}, {kSlow, PageCount(1)}};
+  rules_.capacity = PageCount(3);
+  placed_ = {At(kFast, 1, 1), At(kFast, 2, 2), At(kSlow, 3, 9), At(kSlow, 4, 8), At(kSlow, 5, 7)};
+  // 3 has room, 4 has that of 1, which takes the only page below.
+  EXPECT_THAT(Decide({3, 4, 5}).moves,
+              ElementsAre(Demotion(1, 1), Promotion(3, 9), Promotion(4, 8)));
+}
+
+TEST_F(DecideMovesTest, TheQuotaHoldsForDemotionsToo) {
+  rules_.capacity = PageCount(2);
+  rules_.most_pages = PageCount(3);
+  placed_ = {At(kFast, 1, 1), At(kFast, 2, 2), At(kSlow, 3, 9), At(kSlow, 4, 8)};
+  const MoveDecision decision = Decide({3, 4});
+  EXPECT_THAT(decision.moves, ElementsAre(Demotion(1, 1), Promotion(3, 9)));
+  EXPECT_EQ(decision.over_quota, 1U);
+}
+
+TEST_F(DecideMovesTest, Tier1ThatHoldsTooMuchIsLowered) {
+  rules_.capacity = PageCount(1);
+  placed_ = {At(kFast, 1, 3), At(kFast, 2, 2), At(kFast, 3, 1)};
+  EXPECT_THAT(Decide({1}).moves, ElementsAre(Demotion(3, 1, MoveReason::kOverCapacity),
+                                             Demotion(2, 2, MoveReason::kOverCapacity)));
+}
+
+TEST_F(DecideMovesTest, TheRoomiestNodeIsChosenAndTheNextTierBelow) {
+  tiers_ = Tiers::Make({{NodeId(0), NodeId(1)}, {NodeId(2)}, {NodeId(3)}}).value();
+  room_ = {{NodeId(0), PageCount(1)},
+           {NodeId(1), PageCount(2)},
+           {NodeId(2), PageCount(1)},
+           {NodeId(3), PageCount(9)}};
+  rules_.capacity = PageCount(2);
+  placed_ = {At(NodeId(0), 1, 1), At(NodeId(1), 2, 2), At(NodeId(2), 3, 9), At(NodeId(3), 4, 8)};
+  const auto moves = Decide({3, 4}).moves;
+  ASSERT_EQ(moves.size(), 4U);
+  EXPECT_EQ(moves[0].to, NodeId(2)) << "the tier below, with its one page";
+  EXPECT_EQ(moves[1].to, NodeId(3)) << "then the next";
+  EXPECT_EQ(moves[2].to, NodeId(0)) << "two pages free on both: the lower number";
+  EXPECT_EQ(moves[3].to, NodeId(1)) << "three pages against one";
+}
+
+// Whatever is asked, what is decided can be carried out in its order.
+TEST_F(DecideMovesTest, EveryMoveFindsRoomInTheOrderGiven) {
+  std::mt19937 random(7);
+  tiers_ = Tiers::Make({{NodeId(0), NodeId(1)}, {NodeId(2)}, {NodeId(3)}}).value();
+  std::size_t moved = 0;
+  for (int round = 0; round < 500; ++round) {
+    placed_.clear();
+    PageCount used;
+    std::vector<std::uint64_t> wanted;
+    for (std::uint64_t i = 0; i < 40; ++i) {
+      const PageCount span = random() % 8 == 0 ? kHuge : PageCount(1);
+      const NodeId node(static_cast<std::uint16_t>(random() % 4));
+      placed_.push_back(At(node, i * 512, static_cast<double>(random() % 4000), span));
+      placed_.back().bound = random() % 10 == 0;
+      if (random() % 2 == 0) wanted.push_back(i * 512);
+      if (node.value() < 2) used += span;
+    }
+    std::ranges::sort(wanted, std::greater{}, [&](std::uint64_t vpn) {
+      const PlacedSpan& span = placed_[vpn / 512];
+      return span.score / static_cast<double>(span.span.value());
+    });
+    room_.clear();
+    for (std::uint16_t node = 0; node < 4; ++node) {
+      room_.push_back({NodeId(node), PageCount(random() % 700)});
+    }
+    rules_.capacity = PageCount(random() % 3000);
+    rules_.most_pages = PageCount(random() % 2000);
+
+    std::unordered_map<int, std::int64_t> free;
+    for (const NodeRoom& node : room_) {
+      free[node.node.value()] = static_cast<std::int64_t>(node.free.value());
+    }
+    PageCount pages;
+    bool promoting = false;
+    for (const Move& move : Decide(wanted).moves) {
+      const auto span = static_cast<std::int64_t>(move.span.value());
+      ASSERT_TRUE(!promoting || move.reason == MoveReason::kWanted) << "demotions come first";
+      promoting = move.reason == MoveReason::kWanted;
+      free[move.to.value()] -= span;
+      ASSERT_GE(free[move.to.value()], 0);
+      free[move.from.value()] += span;
+      pages += move.span;
+      used = promoting ? used + move.span : used - move.span;
+      ASSERT_TRUE(!promoting || used <= rules_.capacity);
+      ++moved;
+    }
+    ASSERT_LE(pages, rules_.most_pages);
+  }
+  EXPECT_GT(moved, 1000U) << "or nothing was tried";
+}
+
+}  // namespace
+}  // namespace tmprof

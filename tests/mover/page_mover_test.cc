@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mover/page_mover.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <map>
+#include <set>
+
+namespace tmprof {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class FakeClock final : public Clock {
+ public:
+  MonotonicTime Now() const override { return now; }
+  MonotonicTime now{seconds(1000)};
+};
+
+// A kernel that moves pages as move_pages(2) does: it stops telling once a page did not move.
+class FakeKernel final : public MoveCall {
+ public:
+  explicit FakeKernel(FakeClock& clock, FakeClock& cpu_clock)
+      : clock_(&clock), cpu_clock_(&cpu_clock) {}
+
+  int operator()(Pid pid, std::span<const Vpn> pages, std::span<const NodeId> nodes,
+                 std::span<int> status) override {
+    if (nodes.empty()) {
+      for (std::size_t i = 0; i < pages.size(); ++i) status[i] = NodeOrError(pages[i]);
+      return 0;
+    }
+    calls.emplace_back(pid, std::vector<Vpn>(pages.begin(), pages.end()));
+    clock_->now += per_page * pages.size();
+    cpu_clock_->now += per_page * pages.size();
+    if (refusal != 0) return -refusal;
+    int left = 0;
+    for (std::size_t i = 0; i < pages.size(); ++i) {
+      if (stuck.contains(pages[i]) || full.contains(nodes[i])) {
+        ++left;
+      } else if (!error.contains(pages[i])) {
+        node[pages[i]] = nodes[i];
+      }
+    }
+    if (left > 0) return left;
+    for (std::size_t i = 0; i < pages.size(); ++i) status[i] = NodeOrError(pages[i]);
+    return 0;
+  }
+
+  nanoseconds per_page{1000};
+  int refusal = 0;
+  std::set<Vpn> stuck;
+  std::set<NodeId> full;
+  std::map<Vpn, int> error;
+  std::map<Vpn, NodeId> node;
+  std::vector<std::pair<Pid, std::vector<Vpn>>> calls;
+
+ private:
+  int NodeOrError(Vpn page) const {
+    const auto refused = error.find(page);
+    if (refused != error.end()) return -refused->second;
+    const auto at = node.find(page);
+    return at == node.end() ? 1 : at->second.value();  // all begin on node 1
+  }
+
+  FakeClock* clock_;
+  FakeClock* cpu_clock_;
+};
+
+Move Promotion(std::uint64_t vpn, std::uint32_t target = 1, PageCount span = PageCount(1)) {
+  return {{TargetId(target), Vpn(vpn)}, span, NodeId(1), NodeId(0), 1.0, MoveReason::kWanted};
+}
+
+std::vector<Move> Promotions(std::uint64_t count) {
+  std::vector<Move> moves;
+  for (std::uint64_t i = 0; i < count; ++i) moves.push_back(Promotion(i));
+  return moves;
+}
+
+class PageMoverTest : public testing::Test {
+ protected:
+  PageMover Make(MoverLimits limits = {}) {
+    return {limits, kernel_, clock_, cpu_clock_, [this](TargetId target) -> std::optional<Pid> {
+              if (gone_.contains(target)) return std::nullopt;
+              return Pid(static_cast<std::int32_t>(target.value()) + 100);
+            }};
+  }
+
+  // Chunks until nothing is left, waiting as told.
+  std::vector<MoveOutcome> MoveAll(PageMover& mover) {
+    std::vector<MoveOutcome> over;
+    while (const std::optional<nanoseconds> wait = mover.Wait()) {
+      clock_.now += *wait;
+      const std::vector<MoveOutcome> more = mover.MoveChunk();
+      over.insert(over.end(), more.begin(), more.end());
+    }
+    return over;
+  }
+
+  FakeClock clock_;
+  FakeClock cpu_clock_;
+  FakeKernel kernel_{clock_, cpu_clock_};
+  std::set<TargetId> gone_;
+};
+
+TEST_F(PageMoverTest, MovesWhatItIsTold) {
+  PageMover mover = Make();
+  mover.Replace({Promotion(7), Promotion(9)});
+  const std::vector<MoveOutcome> over = mover.MoveChunk();
+  ASSERT_THAT(over, SizeIs(2));
+  EXPECT_EQ(over[0].error, 0);
+  EXPECT_EQ(over[0].attempts, 1U);
+  EXPECT_EQ(over[0].latency, microseconds(1));
+  EXPECT_EQ(kernel_.node.at(Vpn(7)), NodeId(0));
+  EXPECT_EQ(kernel_.calls[0].first, Pid(101));
+  EXPECT_EQ(mover.Wait(), std::nullopt);
+}
+
+TEST_F(PageMoverTest, ACallIsOfOneTargetAndOneNodeInTheOrderGiven) {
+  PageMover mover = Make();
+  Move demotion = Promotion(3);
+  std::swap(demotion.from, demotion.to);
+  mover.Replace({Promotion(1), Promotion(2, 2), demotion, Promotion(4)});
+  MoveAll(mover);
+  EXPECT_THAT(kernel_.calls, ElementsAre(std::pair(Pid(101), std::vector{Vpn(1), Vpn(4)}),
+                                         std::pair(Pid(102), std::vector{Vpn(2)}),
+                                         std::pair(Pid(101), std::vector{Vpn(3)})));
+}
+
+TEST_F(PageMoverTest, CallsGrowToTheirLatencyBudgetAndNotBeyond) {
+  PageMover mover = Make({.call_latency = milliseconds(5)});
+  mover.Replace(Promotions(20'000));
+  MoveAll(mover);
+  EXPECT_EQ(kernel_.calls[0].second.size(), 64U);
+  EXPECT_EQ(kernel_.calls[1].second.size(), 128U);
+  EXPECT_EQ(mover.chunk(), PageCount(5000)) << "at 1 us a page";
+  kernel_.per_page = microseconds(50);
+  mover.Replace(Promotions(5000));
+  mover.MoveChunk();
+  EXPECT_EQ(mover.chunk(), PageCount(100));
+}
+
+TEST_F(PageMoverTest, AHugePageGoesAloneWhereItIsMoreThanACallMayHold) {
+  PageMover mover = Make({.call_latency = microseconds(10)});
+  mover.Replace({Promotion(0, 1, PageCount(512)), Promotion(512, 1, PageCount(512))});
+  EXPECT_THAT(mover.MoveChunk(), SizeIs(1));
+}
+
+TEST_F(PageMoverTest, ABusyPageIsTriedSoOftenAndNeverInASpin) {
+  PageMover mover = Make({.attempts = 3});
+  kernel_.stuck = {Vpn(1)};
+  mover.Replace(Promotions(3));
+  const MonotonicTime began = clock_.now;
+  const std::vector<MoveOutcome> over = MoveAll(mover);
+  ASSERT_THAT(over, SizeIs(3));
+  EXPECT_EQ(over[0].error, 0);
+  EXPECT_EQ(over[1].error, 0) << "page 2 moved, though the kernel did not say so";
+  EXPECT_EQ(over[2].move.key.vpn, Vpn(1));
+  EXPECT_EQ(over[2].error, EBUSY);
+  EXPECT_EQ(over[2].attempts, 3U);
+  EXPECT_THAT(kernel_.calls, SizeIs(3));
+  EXPECT_GE(clock_.now - began, milliseconds(200));
+}
+
+TEST_F(PageMoverTest, WhatCannotBeHelpedIsTriedOnce) {
+  PageMover mover = Make();
+  kernel_.error = {{Vpn(0), EACCES}, {Vpn(1), ENOENT}};
+  mover.Replace(Promotions(3));
+  const std::vector<MoveOutcome> over = mover.MoveChunk();
+  ASSERT_THAT(over, SizeIs(3));
+  EXPECT_EQ(over[0].error, EACCES);
+  EXPECT_EQ(over[1].error, ENOENT);
+  EXPECT_EQ(over[2].error, 0);
+}
+
+TEST_F(PageMoverTest, AProcessThatIsGoneEndsItsMovesOnly) {
+  PageMover mover = Make();
+  gone_.insert(TargetId(1));
+  mover.Replace({Promotion(1), Promotion(2, 2)});
+  const std::vector<MoveOutcome> over = MoveAll(mover);
+  ASSERT_THAT(over, SizeIs(2));
+  EXPECT_EQ(over[0].error, ESRCH);
+  EXPECT_EQ(over[1].error, 0);
+  EXPECT_THAT(kernel_.calls, SizeIs(1));
+}
+
+TEST_F(PageMoverTest, ARefusalOfTheWholeCallIsEachPages) {
+  PageMover mover = Make();
+  kernel_.refusal = EPERM;
+  mover.Replace(Promotions(2));
+  const std::vector<MoveOutcome> over = mover.MoveChunk();
+  ASSERT_THAT(over, SizeIs(2));
+  EXPECT_EQ(over[0].error, EPERM);
+  EXPECT_EQ(over[1].error, EPERM);
+}
+
+TEST_F(PageMoverTest, ANodeThatIsOutOfMemoryIsLeftAloneForASecond) {
+  PageMover mover = Make();
+  kernel_.refusal = ENOMEM;
+  Move elsewhere = Promotion(9);
+  elsewhere.to = NodeId(2);
+  mover.Replace({Promotion(1), elsewhere});
+  EXPECT_THAT(mover.MoveChunk(), IsEmpty());
+  EXPECT_EQ(mover.Wait(), nanoseconds(0)) << "node 2 is another";
+  kernel_.refusal = 0;
+  EXPECT_THAT(mover.MoveChunk(), SizeIs(1));
+  EXPECT_EQ(mover.Wait(), seconds(1) - microseconds(1)) << "the call to node 2 took 1 us";
+  EXPECT_THAT(mover.MoveChunk(), IsEmpty());
+  clock_.now += seconds(1);
+  EXPECT_THAT(mover.MoveChunk(), SizeIs(1));
+}
+
+TEST_F(PageMoverTest, BandwidthIsHeldOnTheWhole) {
+  PageMover mover = Make({.bytes_per_second = 1 << 20});  // 256 pages
+  mover.Replace(Promotions(2560));
+  const MonotonicTime began = clock_.now;
+  EXPECT_THAT(MoveAll(mover), SizeIs(2560));
+  // A second's worth was there from the start.
+  EXPECT_GE(clock_.now - began, milliseconds(8900));
+  EXPECT_LE(clock_.now - began, milliseconds(9100));
+}
+
+TEST_F(PageMoverTest, CpuTimeIsHeldOnTheWhole) {
+  PageMover mover = Make({.cpu_ns_per_second = 1'000'000});  // 1000 pages at 1 us
+  mover.Replace(Promotions(10'000));
+  const MonotonicTime began = clock_.now;
+  EXPECT_THAT(MoveAll(mover), SizeIs(10'000));
+  // A call's time is known when it is over: the last, of 5 ms at most, is not waited for.
+  EXPECT_GE(clock_.now - began, seconds(4));
+  EXPECT_LE(clock_.now - began, seconds(9));
+}
+
+TEST_F(PageMoverTest, NewMovesTakeThePlaceOfOldOnes) {
+  PageMover mover = Make();
+  mover.Replace({Promotion(1), Promotion(2)});
+  EXPECT_THAT(mover.Replace({Promotion(3)}), ElementsAre(Promotion(1), Promotion(2)));
+  MoveAll(mover);
+  EXPECT_THAT(kernel_.calls, ElementsAre(std::pair(Pid(101), std::vector{Vpn(3)})));
+}
+
+TEST_F(PageMoverTest, ADryRunCallsNobody) {
+  PageMover mover = Make({.dry_run = true});
+  mover.Replace(Promotions(2));
+  const std::vector<MoveOutcome> over = MoveAll(mover);
+  ASSERT_THAT(over, SizeIs(2));
+  EXPECT_EQ(over[0].error, ECANCELED);
+  EXPECT_EQ(over[0].attempts, 0U);
+  EXPECT_THAT(kernel_.calls, IsEmpty());
+}
+
+}  // namespace
+}  // namespace tmprof
