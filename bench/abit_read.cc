@@ -20,6 +20,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/median.h"
 #include "base/unique_fd.h"
 #include "profiler/sources/abit/page_table_reader.h"
 
@@ -39,11 +40,6 @@ double ThreadCpuNs() {
   timespec t{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return 1e9 * static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec);
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 // Present and accessed. A fixed length, so that it is vectorised.

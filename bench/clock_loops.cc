@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/median.h"
 #include "bench/workloads/access_loops.h"
 #include "profiler/sources/clock/clock_sampler.h"
 
@@ -61,11 +62,6 @@ Child StartLoop(AccessLoop loop, std::span<std::uint64_t> words) {
   clock_getcpuclockid(pid, &child.cpu_clock);
   while (shared->iterations == 0) usleep(1'000);
   return child;
-}
-
-double Median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
 }
 
 struct Window {

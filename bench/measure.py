@@ -7,10 +7,13 @@ ratio therefore come from one process on one machine within seconds of each othe
 
 import argparse
 import contextlib
+import importlib.machinery
+import importlib.util
 import json
 import os
 import pathlib
 import platform
+import re
 import shlex
 import statistics
 import subprocess
@@ -22,8 +25,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def arguments(description: str) -> argparse.ArgumentParser:
-    """A parser with the options that every command has."""
+def arguments(description: str, recorder: bool = True) -> argparse.ArgumentParser:
+    """A parser with the options that every command has; with `recorder`, those of one that runs
+    tmprof record, too."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--quick", action="store_true",
@@ -31,9 +35,18 @@ def arguments(description: str) -> argparse.ArgumentParser:
     parser.add_argument("--format", choices=("text", "json"), default="text", help="output")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build" / "release",
                         metavar="DIR", help="build folder with tmprof and the workloads")
-    parser.add_argument("--record", default="", metavar="ARGS",
-                        help="more arguments for tmprof record, as one shell word: '--abit plain'")
+    if recorder:
+        parser.add_argument("--record", default="", metavar="ARGS",
+                            help="more arguments for tmprof record, as one shell word: '--abit plain'")
     return parser
+
+
+def command(path: str):
+    """A command of this folder as a module: its file has no suffix."""
+    loader = importlib.machinery.SourceFileLoader(path.replace("/", "_"), str(ROOT / "bench" / path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
 
 
 def machine() -> dict:
@@ -76,6 +89,7 @@ class Recorder:
                                              stderr=subprocess.PIPE, text=True)
         except OSError as error:
             raise Failed(f"cannot run {self.command[0]}: {error.strerror}; build it first") from error
+        self.pid = self._process.pid
 
     def finish(self) -> None:
         """Waits for it; afterwards end_ns and cpu_s are set."""
@@ -93,10 +107,21 @@ class Recorder:
         return self.cpu_s / ((self.end_ns - self.start_ns) / 1e9)
 
 
-class Workload:
-    """A workload under way. Its JSON lines gather in `lines` while it runs."""
+def target_pid(line: str) -> int:
+    """Of a workload's first line: "gups: PID 7, …", its own or that of the server under its load."""
+    found = re.match(r"\w+: PID (\d+),", line)
+    if not found:
+        raise Failed(f"a workload's first line names no PID: {line.rstrip()}")
+    return int(found.group(1))
 
-    def __init__(self, build: pathlib.Path, arguments_: list[str]):
+
+class Workload:
+    """A workload under way. Its JSON lines gather in `lines` while it runs.
+
+    All its memory is there when it has printed `ready_lines` lines: redis_load --serve loads its
+    keys between its first and its second."""
+
+    def __init__(self, build: pathlib.Path, arguments_: list[str], ready_lines: int = 1):
         command = [str(build / arguments_[0]), *arguments_[1:]]
         try:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
@@ -104,8 +129,10 @@ class Workload:
             raise Failed(f"cannot run {command[0]}: {error.strerror}; build it first") from error
         self.pid = self._process.pid
         self.lines: list[dict] = []
-        if not self._process.stdout.readline():  # printed when all its memory is there
+        first = [self._process.stdout.readline() for _ in range(ready_lines)]
+        if not first[-1]:
             raise Failed(f"{shlex.join(command)} ended with status {self._process.wait()}")
+        self._first_line = first[0]
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -113,6 +140,11 @@ class Workload:
         for line in self._process.stdout:
             if line.startswith("{"):
                 self.lines.append(json.loads(line))
+
+    @property
+    def target_pid(self) -> int:
+        """Whom to observe: itself, or the server that it loads."""
+        return target_pid(self._first_line)
 
     def __enter__(self) -> "Workload":
         return self
@@ -135,32 +167,27 @@ def tmprof_json(build: pathlib.Path, *arguments_: str) -> dict:
 
 def alternate(workload: Workload, build: pathlib.Path, record_arguments: list[str], pairs: int,
               window_s: float):
-    """Yields per pair the (start_ns, end_ns) of the window without, that with, and the Recorder.
+    """Yields per pair the windows (start_ns, end_ns) before, with and after, and the Recorder.
 
-    The order within a pair alternates (off on, on off, …), so that drift cancels.
+    What comes after one recording is what comes before the next, so that each is held against its
+    two neighbours and drift cancels.
     """
     with tempfile.TemporaryDirectory(prefix="tmprof-bench.") as folder:
         trace = pathlib.Path(folder) / "tmprof.data"
-
-        def with_recorder():
-            recorder = Recorder(build, trace, ["--duration", f"{window_s:g}s", *record_arguments,
-                                               "-p", str(workload.pid)])
-            recorder.finish()
-            return (recorder.start_ns, recorder.end_ns), recorder
 
         def without():
             start_ns = time.monotonic_ns()
             time.sleep(window_s)
             return start_ns, time.monotonic_ns()
 
-        for pair in range(pairs):
-            if pair % 2 == 0:
-                off = without()
-                on, recorder = with_recorder()
-            else:
-                on, recorder = with_recorder()
-                off = without()
-            yield off, on, recorder
+        before = without()
+        for _ in range(pairs):
+            recorder = Recorder(build, trace, ["--duration", f"{window_s:g}s", *record_arguments,
+                                               "-p", str(workload.pid)])
+            recorder.finish()
+            after = without()
+            yield before, (recorder.start_ns, recorder.end_ns), after, recorder
+            before = after
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -14,7 +13,6 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
-#include <expected>
 #include <string>
 #include <vector>
 
@@ -22,16 +20,21 @@
 #include "bench/workloads/parse.h"
 #include "bench/workloads/pattern.h"
 #include "bench/workloads/print.h"
-#include "bench/workloads/workload.h"
+#include "bench/workloads/program.h"
+#include "bench/workloads/timing.h"
 
 namespace {
 
 using std::chrono::nanoseconds;
+using tmprof::workload::BadInput;
+using tmprof::workload::Ended;
 using tmprof::workload::Fraction;
 using tmprof::workload::kBasePageBytes;
 using tmprof::workload::Memory;
+using tmprof::workload::Now;
 using tmprof::workload::Print;
 using tmprof::workload::Random;
+using tmprof::workload::Refused;
 
 struct Options {
   std::uint64_t footprint_bytes = 0;
@@ -41,12 +44,6 @@ struct Options {
   nanoseconds window{0};
   std::uint64_t seed = 0;
 };
-
-nanoseconds Now(clockid_t clock = CLOCK_MONOTONIC) {
-  timespec now{};
-  ::clock_gettime(clock, &now);
-  return std::chrono::seconds(now.tv_sec) + nanoseconds(now.tv_nsec);
-}
 
 // One round; false with errno set if the kernel refused the mapping.
 bool MapTouchUnmap(std::uint64_t mapping_bytes) {
@@ -78,9 +75,12 @@ void PrintWindow(nanoseconds start, nanoseconds end, nanoseconds cpu_time,
   std::fflush(stdout);
 }
 
-std::expected<void, std::string> Run(const Options& options) {
+Ended Run(const Options& options) {
+  if (options.window.count() == 0 || options.footprint_bytes % kBasePageBytes != 0 ||
+      options.mapping_bytes % kBasePageBytes != 0)
+    return BadInput("--window must be above 0, the sizes multiples of 4 KiB");
   const auto memory = Memory::Map(options.footprint_bytes, false);
-  if (!memory) return std::unexpected(memory.error());
+  if (!memory) return Refused(memory.error());
   Print(stdout, "mmap_loop: PID {}, {} rounds beside {}\n", ::getpid(),
         tmprof::workload::FormatBytes(options.mapping_bytes),
         tmprof::workload::FormatBytes(options.footprint_bytes));
@@ -103,8 +103,8 @@ std::expected<void, std::string> Run(const Options& options) {
       }
       const nanoseconds round_start = Now();
       if (!MapTouchUnmap(options.mapping_bytes)) {
-        return std::unexpected(fmt::format("cannot map {} bytes: {} ({})", options.mapping_bytes,
-                                           strerrorname_np(errno), std::strerror(errno)));
+        return Refused(fmt::format("cannot map {} bytes: {} ({})", options.mapping_bytes,
+                                   strerrorname_np(errno), std::strerror(errno)));
       }
       now = Now();
       latencies_ns.push_back((now - round_start).count());
@@ -113,7 +113,6 @@ std::expected<void, std::string> Run(const Options& options) {
   }
   Print(stdout, "{{\"workload\":\"mmap_loop\",\"pid\":{},\"checksum\":{}}}\n", ::getpid(),
         checksum);
-  if (std::fflush(stdout) != 0) return std::unexpected("cannot write to standard output");
   return {};
 }
 
@@ -129,7 +128,6 @@ int main(int argc, char** argv) {
       "Maps, touches and unmaps a small area again and again and prints the latencies of "
       "each window as a JSON line.",
       "mmap_loop");
-  app.set_help_flag("--help", "Print this help and exit");
   AddOption(app, "--footprint", options.footprint_bytes, ParseBytes, "512MiB",
             "Memory accessed between the rounds");
   AddOption(app, "--mapping", options.mapping_bytes, ParseBytes, "16KiB",
@@ -139,19 +137,5 @@ int main(int argc, char** argv) {
   AddOption(app, "--duration", options.duration, ParseDuration, "10s", "How long");
   AddOption(app, "--window", options.window, ParseDuration, "500ms", "Print quantiles so often");
   AddOption(app, "--seed", options.seed, ParseInteger, "1", "Of the reads");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  if (options.window.count() == 0 || options.footprint_bytes % kBasePageBytes != 0 ||
-      options.mapping_bytes % kBasePageBytes != 0) {
-    Print(stderr, "mmap_loop: --window must be above 0, the sizes multiples of 4 KiB\n");
-    return 2;
-  }
-  if (const auto done = Run(options); !done) {
-    Print(stderr, "mmap_loop: {}\n", done.error());
-    return 1;
-  }
-  return 0;
+  return tmprof::workload::RunProgram(app, argc, argv, [&] { return Run(options); });
 }

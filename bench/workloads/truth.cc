@@ -24,12 +24,6 @@ std::unexpected<std::string> Refused(std::string_view attempt, std::string_view 
 
 }  // namespace
 
-std::chrono::nanoseconds PhaseEnd(std::uint64_t index, std::chrono::nanoseconds shift,
-                                  std::chrono::nanoseconds duration) {
-  const auto phase = static_cast<std::int64_t>(index);
-  return phase < duration / shift ? shift * (phase + 1) : duration;
-}
-
 std::vector<PhaseRun> MergePhases(const std::vector<std::vector<PhaseRun>>& threads) {
   std::size_t common = threads.front().size();
   for (const auto& phases : threads) common = std::min(common, phases.size());

@@ -11,13 +11,12 @@
 #include <vector>
 
 #include "bench/workloads/pattern.h"
+#include "bench/workloads/timing.h"
 
 namespace tmprof::workload {
 
-// Nanoseconds on the line of CLOCK_MONOTONIC.
-using Instant = std::chrono::nanoseconds;
-
-// A phase as it was run: every access between start and end followed the pattern's phase `index`.
+// A stretch of work within one phase, as it was run: every access between start and end followed
+// the pattern's phase `index`.
 struct PhaseRun {
   std::uint64_t index = 0;
   Instant start{0};
@@ -25,11 +24,6 @@ struct PhaseRun {
   std::uint64_t accesses = 0;
   std::vector<std::uint64_t> span_accesses;  // counted per span; empty where they were not counted
 };
-
-// When phase `index` ends, from the start of the first one: phases of `shift` each, the last one
-// cut at `duration`. Precondition: shift > 0.
-std::chrono::nanoseconds PhaseEnd(std::uint64_t index, std::chrono::nanoseconds shift,
-                                  std::chrono::nanoseconds duration);
 
 // The phases that every thread ran: each from the last thread's start to the first one's end, the
 // accesses summed. `threads` is not empty; a phase that nobody was in alone is left out.

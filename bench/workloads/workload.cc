@@ -7,22 +7,18 @@
 #include "bench/workloads/workload.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
-#include <signal.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
 #include <deque>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "bench/workloads/memory.h"
 #include "bench/workloads/print.h"
+#include "bench/workloads/run.h"
+#include "bench/workloads/timing.h"
 #include "bench/workloads/truth.h"
 
 namespace tmprof::workload {
@@ -36,6 +32,7 @@ struct Options {
   nanoseconds duration{0};
   nanoseconds warmup{0};
   nanoseconds report_interval{0};
+  Duty duty;
   std::optional<double> accesses_per_s;
   std::uint64_t threads = 0;
   std::uint64_t seed = 0;
@@ -45,33 +42,7 @@ struct Options {
   std::string truth_path;
 };
 
-Instant Now(clockid_t clock = CLOCK_MONOTONIC) {
-  timespec now{};
-  ::clock_gettime(clock, &now);
-  return std::chrono::seconds(now.tv_sec) + nanoseconds(now.tv_nsec);
-}
-
-timespec ToTimespec(nanoseconds duration) {
-  const auto seconds = std::chrono::floor<std::chrono::seconds>(duration);
-  return {.tv_sec = seconds.count(), .tv_nsec = (duration - seconds).count()};
-}
-
-void SleepUntil(Instant wake) {
-  const timespec until = ToTimespec(wake);
-  while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR) {
-  }
-}
-
-struct Timeline {
-  Instant start{0};  // of phase 0
-  nanoseconds shift{0};
-  nanoseconds duration{0};
-
-  Instant PhaseEndAt(std::uint64_t phase) const { return start + PhaseEnd(phase, shift, duration); }
-  Instant end() const { return start + duration; }
-};
-
-class Worker {
+class Worker final : public Task {
  public:
   Worker(const Options& options, const Heat& heat, const Memory& memory, const Timeline& timeline,
          std::uint64_t thread)
@@ -83,15 +54,17 @@ class Worker {
         span_words_(options.span_bytes / sizeof(std::uint64_t)),
         batch_(BatchSize(options)) {}
 
-  // Until the timeline ends or `stop` is set, which is looked at after every batch.
-  void Run(const std::atomic<bool>& stop) {
+  // Looks at `stop` after every batch.
+  void Run(Stop& stop) override {
     RunPhase(0, timeline_.start, stop);
     accesses_ = 0;
     std::vector<std::uint64_t> counted_before = CountSpans();
     const Instant cpu_start = Now(CLOCK_THREAD_CPUTIME_ID);
-    cpu_start_ns_.store(cpu_start.count(), std::memory_order_relaxed);
-    for (std::uint64_t phase = 0; Now() < timeline_.end() && !stop; ++phase) {
-      PhaseRun run = RunPhase(phase, timeline_.PhaseEndAt(phase), stop);
+    PublishCpuStart(cpu_start);
+    for (auto stretch = timeline_.Next(nanoseconds(0));
+         stretch && !stop.WaitUntil(timeline_.start + stretch->start);
+         stretch = timeline_.Next(stretch->end)) {
+      PhaseRun run = RunPhase(stretch->phase, timeline_.start + stretch->end, stop);
       std::vector<std::uint64_t> counted = CountSpans();
       for (std::size_t span = 0; span < counted.size(); ++span) {
         run.span_accesses.push_back(counted[span] - counted_before[span]);
@@ -100,14 +73,6 @@ class Worker {
       phases_.push_back(std::move(run));
     }
     cpu_time_ = Now(CLOCK_THREAD_CPUTIME_ID) - cpu_start;
-  }
-
-  // Any thread may ask while Run is going on.
-  std::uint64_t published_accesses() const {
-    return published_accesses_.load(std::memory_order_relaxed);
-  }
-  nanoseconds cpu_start() const {
-    return nanoseconds(cpu_start_ns_.load(std::memory_order_relaxed));
   }
 
   // After Run.
@@ -126,28 +91,20 @@ class Worker {
     return static_cast<std::uint64_t>(std::clamp(per_ms, 1.0, kLargest));
   }
 
-  PhaseRun RunPhase(std::uint64_t phase, Instant end, const std::atomic<bool>& stop) {
+  PhaseRun RunPhase(std::uint64_t phase, Instant end, const Stop& stop) {
     const Heat::Phase at = heat_.AtPhase(phase);
     PhaseRun run{.index = phase, .start = Now(), .end = {}, .accesses = 0, .span_accesses = {}};
     Instant now = run.start;
-    for (; now < end && !stop.load(std::memory_order_relaxed); now = Now()) {
+    for (; now < end && !stop.requested(); now = Now()) {
       options_.write ? Batch<true>(at) : Batch<false>(at);
       run.accesses += batch_;
       accesses_ += batch_;
-      published_accesses_.store(accesses_, std::memory_order_relaxed);
-      if (options_.accesses_per_s) Pace(run, end);
+      Publish(accesses_);
+      if (options_.accesses_per_s)
+        Pace(run.start, run.accesses * options_.threads, *options_.accesses_per_s, end);
     }
     run.end = now;
     return run;
-  }
-
-  // Sleeps while the phase is ahead of the asked rate. What was missed is caught up within the
-  // phase.
-  void Pace(const PhaseRun& run, Instant end) const {
-    const double due_s =
-        static_cast<double>(run.accesses * options_.threads) / *options_.accesses_per_s;
-    const Instant due = run.start + nanoseconds(static_cast<std::int64_t>(due_s * 1e9));
-    if (due > Now()) SleepUntil(std::min(due, end));
   }
 
   // The accesses are independent of each other: the processor overlaps their misses. A write adds
@@ -196,68 +153,7 @@ class Worker {
   std::uint64_t checksum_ = 0;
   nanoseconds cpu_time_{0};
   std::vector<PhaseRun> phases_;
-  // On a line of their own: the main thread's looks must not disturb the loop.
-  alignas(64) std::atomic<std::uint64_t> published_accesses_ = 0;
-  std::atomic<std::int64_t> cpu_start_ns_ = 0;
 };
-
-// Blocks the signals that end a run early, in this thread and in those it starts, so that Wait can
-// receive them as values.
-class EndSignals {
- public:
-  EndSignals() {
-    ::sigemptyset(&signals_);
-    ::sigaddset(&signals_, SIGINT);
-    ::sigaddset(&signals_, SIGTERM);
-    ::pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
-  }
-
-  // True if one arrived before `until`.
-  bool WaitUntil(Instant until) const {
-    for (;;) {
-      const timespec left = ToTimespec(std::max(until - Now(), nanoseconds(0)));
-      if (::sigtimedwait(&signals_, nullptr, &left) > 0) return true;
-      if (errno == EAGAIN) return false;
-    }
-  }
-
- private:
-  sigset_t signals_{};
-};
-
-void PrintReport(std::FILE* out, Instant now, std::uint64_t accesses, nanoseconds cpu_time) {
-  Print(out, "{{\"t_ns\":{},\"accesses\":{},\"cpu_ns\":{}}}\n", now.count(), accesses,
-        cpu_time.count());
-  std::fflush(out);
-}
-
-// Runs the workers through the timeline; `report` gets a line per interval, totals since its start.
-void RunWorkers(std::deque<Worker>& workers, const Timeline& timeline, nanoseconds report_interval,
-                const EndSignals& signals, std::FILE* report) {
-  std::atomic<bool> stop = false;
-  std::vector<std::jthread> threads;
-  for (Worker& worker : workers) {
-    threads.emplace_back([&worker, &stop] { worker.Run(stop); });
-  }
-  Instant next_report = report_interval.count() > 0 ? timeline.start : timeline.end();
-  while (next_report < timeline.end()) {
-    if (signals.WaitUntil(next_report)) {
-      stop = true;
-      return;
-    }
-    std::uint64_t accesses = 0;
-    nanoseconds cpu_time{0};
-    for (std::size_t i = 0; i < workers.size(); ++i) {
-      clockid_t cpu_clock{};
-      ::pthread_getcpuclockid(threads[i].native_handle(), &cpu_clock);
-      accesses += workers[i].published_accesses();
-      cpu_time += Now(cpu_clock) - workers[i].cpu_start();
-    }
-    PrintReport(report, Now(), accesses, cpu_time);
-    next_report += report_interval;
-  }
-  stop = signals.WaitUntil(timeline.end());
-}
 
 struct Totals {
   std::vector<PhaseRun> phases;
@@ -323,35 +219,25 @@ std::expected<void, std::string> Validate(const Options& options) {
   return {};
 }
 
-int BadInput(const std::string& name, std::string_view why) {
-  Print(stderr, "{}: {}\n", name, why);
-  return 2;
-}
-
-int Refused(const std::string& name, std::string_view why) {
-  Print(stderr, "{}: {}\n", name, why);
-  return 1;
-}
-
-int Run(const Workload& workload, const Options& options) {
+Ended Run(const Workload& workload, const Options& options) {
   const std::string name = workload.name();
   const std::expected<Pattern, std::string> pattern =
       workload.MakePattern(options.footprint_bytes / options.span_bytes);
-  if (!pattern) return BadInput(name, pattern.error());
+  if (!pattern) return BadInput(pattern.error());
   const Heat heat(*pattern, options.seed);
 
   std::optional<AtomicFile> truth;
   if (!options.truth_path.empty()) {
     std::expected<AtomicFile, std::string> file = AtomicFile::Open(options.truth_path);
-    if (!file) return Refused(name, file.error());
+    if (!file) return Refused(file.error());
     truth.emplace(*std::move(file));
   }
   const EndSignals signals;
   const std::expected<Memory, std::string> memory =
       Memory::Map(options.footprint_bytes, options.huge);
-  if (!memory) return Refused(name, memory.error());
+  if (!memory) return Refused(memory.error());
   const std::expected<std::uint64_t, std::string> huge_bytes = memory->HugeBytes();
-  if (!huge_bytes) return Refused(name, huge_bytes.error());
+  if (!huge_bytes) return Refused(huge_bytes.error());
   if (options.huge && *huge_bytes < options.footprint_bytes) {
     Print(stderr,
           "{}: only {} of {} are huge pages; see "
@@ -361,26 +247,26 @@ int Run(const Workload& workload, const Options& options) {
 
   const Timeline timeline{.start = Now() + options.warmup,
                           .shift = workload.Shift(options.duration),
-                          .duration = options.duration};
-  Print(stdout, "{}: PID {}, {} at {:#x}, first phase at {} ns\n", name, ::getpid(),
-        FormatBytes(options.footprint_bytes), memory->start_address(), timeline.start.count());
-  std::fflush(stdout);
+                          .duration = options.duration,
+                          .duty = options.duty};
+  PrintStart(name, options.footprint_bytes, memory->start_address(), timeline.start);
 
   std::deque<Worker> workers;
+  std::vector<Task*> tasks;
   for (std::uint64_t thread = 0; thread < options.threads; ++thread) {
     workers.emplace_back(options, heat, *memory, timeline, thread);
+    tasks.push_back(&workers.back());
   }
-  RunWorkers(workers, timeline, options.report_interval, signals, stdout);
+  RunTasks(tasks, timeline, options.report_interval, signals);
 
   const Totals totals = Sum(workers);
   if (truth) {
     WriteTruth(truth->stream(), ::getpid(), memory->start_address(), options.span_bytes, heat,
                totals.phases);
-    if (const auto written = truth->Commit(); !written) return Refused(name, written.error());
+    if (const auto written = truth->Commit(); !written) return Refused(written.error());
   }
   PrintSummary(name, options, totals, *huge_bytes);
-  const bool printed = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
-  return printed ? 0 : Refused(name, "cannot write to standard output");
+  return {};
 }
 
 }  // namespace
@@ -389,12 +275,12 @@ int RunWorkload(Workload& workload, int argc, char** argv) {
   Options options;
   std::optional<std::uint64_t> span_bytes;
   CLI::App app(workload.description(), workload.name());
-  app.set_help_flag("--help", "Print this help and exit");
   AddOption(app, "--footprint", options.footprint_bytes, ParseBytes, "512MiB",
             "Memory accessed, all present before the first phase");
   workload.AddOptions(app);
   AddOption(app, "--duration", options.duration, ParseDuration, "31s",
             "How long, from the start of the first phase");
+  AddDutyOptions(app, options.duty);
   AddOption(app, "--warmup", options.warmup, ParseDuration, "0s",
             "Run the first phase's pattern for so long before it counts");
   AddOption(app, "--threads", options.threads, ParseInteger, "1",
@@ -414,14 +300,12 @@ int RunWorkload(Workload& workload, int argc, char** argv) {
                  "ended by SIGINT or SIGTERM");
   AddOption(app, "--report-interval", options.report_interval, ParseDuration, "0s",
             "Print totals so far as a JSON line so often; 0s: never");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  options.span_bytes = span_bytes.value_or(options.huge ? kHugePageBytes : kBasePageBytes);
-  if (const auto valid = Validate(options); !valid) return BadInput(workload.name(), valid.error());
-  return Run(workload, options);
+  return RunProgram(app, argc, argv, [&]() -> Ended {
+    options.span_bytes = span_bytes.value_or(options.huge ? kHugePageBytes : kBasePageBytes);
+    if (auto valid = Validate(options); !valid) return BadInput(valid.error());
+    if (auto valid = ValidateDuty(app, options.duty); !valid) return BadInput(valid.error());
+    return Run(workload, options);
+  });
 }
 
 }  // namespace tmprof::workload

@@ -10,31 +10,10 @@
 #include <expected>
 #include <string>
 
-#include "bench/workloads/parse.h"
 #include "bench/workloads/pattern.h"
+#include "bench/workloads/program.h"
 
 namespace tmprof::workload {
-
-// An option whose text `parse` turns into `value`, which may be a T or an optional one.
-template <typename T, typename Value>
-CLI::Option* AddOptional(CLI::App& app, const std::string& flag, Value& value,
-                         Parsed<T> (*parse)(std::string_view), const std::string& help) {
-  const auto set = [&value, parse, flag](const std::string& text) {
-    Parsed<T> parsed = parse(text);
-    if (!parsed) throw CLI::ValidationError(flag, parsed.error());
-    value = *parsed;
-  };
-  return app.add_option_function<std::string>(flag, set, help);
-}
-
-// The same with a default, `preset`, as a user would write it. Precondition: it can be parsed.
-template <typename T>
-CLI::Option* AddOption(CLI::App& app, const std::string& flag, T& value,
-                       Parsed<T> (*parse)(std::string_view), const std::string& preset,
-                       const std::string& help) {
-  value = *parse(preset);
-  return AddOptional(app, flag, value, parse, help)->default_str(preset);
-}
 
 class Workload {
  public:

@@ -2,29 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The arithmetic of the measuring commands, on lines worked out by hand."""
 
-import importlib.machinery
-import importlib.util
 import pathlib
 import sys
 import unittest
 
-BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench"
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(BENCH))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 
 import measure
 
-
-def command(name: str):
-    """A command of bench/ as a module: its file has no suffix."""
-    loader = importlib.machinery.SourceFileLoader(name, str(BENCH / name))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
-    loader.exec_module(module)
-    return module
-
-
-overhead = command("overhead")
-mmap_latency = command("mmap_latency")
+driver = measure.command("driver")
+overhead = measure.command("overhead")
+mmap_latency = measure.command("mmap_latency")
 
 
 class Quartiles(unittest.TestCase):
@@ -35,6 +24,16 @@ class Quartiles(unittest.TestCase):
     def test_of_one_value_are_that_value(self):
         self.assertEqual(measure.quartiles([7]),
                          {"median": 7, "q1": 7, "q3": 7, "min": 7, "max": 7, "n": 1})
+
+
+class TargetPid(unittest.TestCase):
+    def test_stands_in_a_workload_s_first_line(self):
+        self.assertEqual(measure.target_pid("gups: PID 17, 64 MiB at 0x10, first phase at 5 ns\n"), 17)
+        self.assertEqual(measure.target_pid("redis_load: PID 18, the server\n"), 18)
+
+    def test_is_missed_aloud(self):
+        with self.assertRaises(measure.Failed):
+            measure.target_pid("redis_load: loaded 17 keys\n")
 
 
 class Throughput(unittest.TestCase):
@@ -52,6 +51,38 @@ class Throughput(unittest.TestCase):
             overhead.throughput(self.LINES, (101, 299))
 
 
+class Losses(unittest.TestCase):
+    def test_hold_each_turn_against_the_mean_of_both_its_neighbours(self):
+        rates = [100, 95, 200, 97, 100, 50]  # accesses per CPU nanosecond in each turn; the last has one neighbour
+        lines, accesses = [{"t_ns": 0, "accesses": 0, "cpu_ns": 0}], 0
+        for turn, rate in enumerate(rates):
+            for report in (1, 2):
+                accesses += 5 * rate
+                lines.append({"t_ns": 10 * turn + 5 * report, "accesses": accesses,
+                              "cpu_ns": 10 * turn + 5 * report})
+        windows = [(10 * turn, 10 * turn + 10, turn % 2 == 1) for turn in range(len(rates))]
+        found = overhead.losses(lines, windows)
+        self.assertEqual(len(found), 2)
+        self.assertAlmostEqual(found[0], 1 - 95 / 150)
+        self.assertAlmostEqual(found[1], 1 - 97 / 150)
+
+
+class OverheadRow(unittest.TestCase):
+    def test_holds_a_recording_against_the_mean_of_its_neighbours(self):
+        second = 1_000_000_000
+        accesses = {0: 0, 1: 100, 2: 190, 3: 250, 4: 340, 5: 430, 6: 510}
+        lines = [{"t_ns": t * second, "accesses": n, "cpu_ns": t * second}
+                 for t, n in accesses.items()]
+        result = overhead.row(lines, (0, second), (2 * second, 4 * second),
+                              (5 * second, 6 * second), recorded_s=1, own_cpu_s=0.01,
+                              own_share_with_startup=0.05)
+        self.assertEqual((result["without"], result["with"]), (90, 90))
+        self.assertEqual(result["loss"], 0)
+        self.assertAlmostEqual(result["loss_with_startup"], 1 - 75 / 90)
+        self.assertAlmostEqual(result["control"], 0.2)
+        self.assertEqual(result["own_cpu_share"], 0.01)
+
+
 class MmapLatency(unittest.TestCase):
     @staticmethod
     def line(start_ns: int, rounds: int, p50_ns: int) -> dict:
@@ -61,7 +92,7 @@ class MmapLatency(unittest.TestCase):
     def test_counts_only_loop_windows_whole_inside_those_of_the_side(self):
         lines = [self.line(0, 10, 5), self.line(100, 20, 6), self.line(200, 40, 9),
                  self.line(300, 80, 8)]
-        result = mmap_latency.side(lines, [(50, 310), (380, 400)])
+        result = mmap_latency.side(lines, [(50, 310), (50, 310), (380, 400)])
         self.assertEqual(result["rounds"], 60)
         self.assertEqual(result["loop_windows"], 2)
         self.assertEqual(result["p50_ns"], 7.5)
@@ -71,6 +102,86 @@ class MmapLatency(unittest.TestCase):
     def test_refuses_a_side_without_a_window(self):
         with self.assertRaises(measure.Failed):
             mmap_latency.side([self.line(0, 10, 5)], [(50, 310)])
+
+
+class DriverPrice(unittest.TestCase):
+    @staticmethod
+    def row(way: str, huge: bool, all_young: bool, ns: list[float], left: int = 0) -> dict:
+        return {"way": way, "huge": huge, "all_young": all_young, "ns": ns, "most_left_pages": left}
+
+    def price(self, *rows: dict) -> dict:
+        return {"footprint_bytes": 1024 * 4096, "rows": list(rows)}
+
+    def test_is_the_median_per_leaf_and_its_multiple_of_a_pass(self):
+        rows = driver.price_rows(self.price(
+            self.row("driver: pass", False, True, [2048, 1024, 9999]),
+            self.row("driver: pass", True, False, [200]),
+            self.row("BPF read", False, True, [512]),
+            self.row("BPF read", True, False, [800])))
+        self.assertEqual(rows, [
+            {"way": "driver: pass", "4K young": 2, "2M idle": 100,
+             "of_pass": {"4K young": 1, "2M idle": 1}},
+            {"way": "BPF read", "4K young": 0.5, "2M idle": 400,
+             "of_pass": {"4K young": 0.25, "2M idle": 4}}])
+
+    def test_refuses_a_clear_that_left_more_than_a_few_bits(self):
+        driver.price_rows(self.price(self.row("driver: pass", False, True, [1], left=1)))
+        with self.assertRaises(measure.Failed):
+            driver.price_rows(self.price(self.row("driver: pass", False, True, [1], left=2)))
+
+    def test_speed_counts_a_huge_page_as_512(self):
+        rows = driver.speed_rows([{"way": "driver: pass", "4K young": 10, "4K idle": 2,
+                                   "2M young": 1024, "2M idle": 512}])
+        self.assertEqual([row["pages_per_s"] for row in rows], [1e8, 5e8, 5e8, 1e9])
+
+
+class DriverMemory(unittest.TestCase):
+    def test_is_per_record_and_per_gib_that_was_touched(self):
+        row, = driver.memory_rows({"rows": [{
+            "layout": "dense", "touched_bytes": 1 << 28, "records": 65536,
+            "one_epoch_bytes": 1 << 20, "two_epochs_bytes": 3 << 19}]})
+        self.assertEqual(row["bytes_per_record"], 16)
+        self.assertEqual(row["mib_per_touched_gib"], 4)
+        self.assertEqual(row["mib_per_touched_gib_of_two_epochs"], 6)
+
+
+class DriverRecall(unittest.TestCase):
+    def test_is_the_share_of_hot_pages_that_a_pass_finds(self):
+        row, = driver.recall_rows({"rows": [{
+            "hot_pages": 100, "beside_waker": False, "flush": "never", "passes": 4, "found": 300,
+            "wrong": 100, "rounds_of_work": 20}]})
+        self.assertEqual((row["recall"], row["precision"], row["rounds_per_pass"]), (0.75, 0.75, 5))
+
+    def test_has_no_precision_where_nothing_was_found(self):
+        row, = driver.recall_rows({"rows": [{
+            "hot_pages": 100, "beside_waker": False, "flush": "never", "passes": 4, "found": 0,
+            "wrong": 0, "rounds_of_work": 20}]})
+        self.assertEqual((row["recall"], row["precision"]), (0, None))
+
+
+class DriverOverhead(unittest.TestCase):
+    @staticmethod
+    def window(start_s: int, **more) -> dict:
+        return {"start_ns": start_s * 10**9, "end_ns": (start_s + 2) * 10**9, **more}
+
+    def test_holds_each_window_against_the_mean_of_its_neighbours(self):
+        scan = {"side": "a", "scan_ns": 10**8, "flush_ns": 10**8, "references": 50,
+                "mmap_lock_p99_below_ns": None, "mmap_lock_max_ns": 7}
+        totals = (0, 50, 100, 145, 190, 260, 330)  # accesses by second
+        reports = [{"t_ns": second * 10**9, "accesses": total, "cpu_ns": 1}
+                   for second, total in enumerate(totals)]
+        row, = driver.overhead_rows({
+            "windows": [self.window(0), self.window(2, **scan), self.window(4)],
+            "reports": [*reports, {"workload": "gups"}]})
+        self.assertAlmostEqual(row["loss"]["median"], 1 - 45 / 60)
+        self.assertAlmostEqual(row["control"]["median"], 1 - 70 / 50)
+        self.assertAlmostEqual(row["scan_share"]["median"], 0.1)
+        self.assertEqual(row["references_per_s"]["median"], 25)
+        self.assertEqual((row["hold_p99_below_ns"], row["hold_max_ns"]), (None, 7))
+
+    def test_refuses_a_window_of_one_report(self):
+        with self.assertRaises(measure.Failed):
+            driver.rate([{"t_ns": 1, "accesses": 1}], {"start_ns": 0, "end_ns": 5})
 
 
 class Table(unittest.TestCase):

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs each program for a second and checks the truth it prints against the words it wrote.
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -145,8 +148,9 @@ TEST_P(EachProgram, AccessesEachRangeAsOftenAsItsTruthSays) {
 TEST_P(EachProgram, ListsEveryOptionInItsHelp) {
   const Outcome outcome = Process(GetParam(), {"--help"}).Finish();
   EXPECT_EQ(outcome.exit_status, 0);
-  for (const char* option : {"--footprint", "--duration", "--seed", "--threads", "--rate",
-                             "--warmup", "--thp", "--write", "--truth", "--report-interval"}) {
+  for (const char* option :
+       {"--footprint", "--duration", "--seed", "--threads", "--rate", "--busy", "--idle",
+        "--warmup", "--thp", "--write", "--truth", "--report-interval"}) {
     EXPECT_THAT(outcome.out, HasSubstr(option));
   }
 }
@@ -166,6 +170,9 @@ TEST_P(EachProgram, RefusesBadInputWithStatus2AndNamesIt) {
       {"surplus"},
       {"--seed", "-1"},
       {"--thp", "--span", "4KiB"},
+      {"--busy", "1s"},
+      {"--idle", "1s"},
+      {"--busy", "1s", "--idle", "0s"},
   };
   for (const std::vector<std::string>& arguments : bad) {
     const Outcome outcome = Process(GetParam(), arguments).Finish();
@@ -177,6 +184,60 @@ TEST_P(EachProgram, RefusesBadInputWithStatus2AndNamesIt) {
 INSTANTIATE_TEST_SUITE_P(All, EachProgram, testing::Values("gups", "hotset", "steps", "zipf"),
                          [](const auto& case_info) { return std::string(case_info.param); });
 
+// Programs that compute: name and unit.
+class EachComputation : public testing::TestWithParam<std::pair<const char*, const char*>> {
+ protected:
+  const std::string program_ = GetParam().first;
+  const std::string unit_ = GetParam().second;
+};
+
+TEST_P(EachComputation, GivesTheSameResultsForTheSameSeedAndWork) {
+  std::vector<json> summaries;
+  for (const char* seed : {"1", "1", "2"}) {
+    const Outcome outcome = Process(program_, {"--footprint", "2MiB", "--duration", "1h",
+                                               "--" + unit_, "3", "--seed", seed})
+                                .Finish();
+    ASSERT_EQ(outcome.exit_status, 0) << outcome.out;
+    summaries.push_back(outcome.Summary());
+    EXPECT_EQ(summaries.back()[unit_], 3);
+    EXPECT_LE(summaries.back()["footprint_bytes"], 2 << 20);
+  }
+  EXPECT_EQ(summaries[0]["checksum"], summaries[1]["checksum"]);
+  EXPECT_EQ(summaries[0]["accesses"], summaries[1]["accesses"]);
+  EXPECT_NE(summaries[0]["checksum"], summaries[2]["checksum"]);
+}
+
+TEST_P(EachComputation, ReportsItsAccessesAndEndsAtASignal) {
+  Process process(program_, {"--footprint", "2MiB", "--duration", "10min", "--busy", "5min",
+                             "--idle", "1ms", "--report-interval", "1ms"});
+  EXPECT_THAT(process.ReadLine(), HasSubstr("PID " + std::to_string(process.pid())));
+  json report;
+  do {
+    report = json::parse(process.ReadLine());
+  } while (report["accesses"] == 0);
+  ::kill(process.pid(), SIGTERM);
+  const Outcome outcome = process.Finish();
+  EXPECT_EQ(outcome.exit_status, 0);
+  EXPECT_GE(outcome.Summary()["accesses"], report["accesses"]);
+}
+
+TEST_P(EachComputation, RefusesBadInputWithStatus2) {
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--footprint", "1B"},
+                                                    {"--duration", "0s"},
+                                                    {"--busy", "1s"},
+                                                    {"--" + unit_, "0"},
+                                                    {"--truth", "file"}}) {
+    EXPECT_EQ(Process(program_, arguments).Finish().exit_status, 2)
+        << testing::PrintToString(arguments);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EachComputation,
+                         testing::Values(std::pair("bfs", "searches"),
+                                         std::pair("stencil", "sweeps"),
+                                         std::pair("xslookup", "lookups")),
+                         [](const auto& case_info) { return std::string(case_info.param.first); });
+
 TEST_F(Programs, HotsetShiftsOnTime) {
   const Outcome outcome =
       Process("hotset", {"--footprint", "16MiB", "--duration", "700ms", "--shift", "300ms",
@@ -187,9 +248,38 @@ TEST_F(Programs, HotsetShiftsOnTime) {
   EXPECT_EQ(Truth()["phases"].size(), 3u);
 }
 
+TEST_F(Programs, PausesAreGapsBetweenThePhasesOfTheTruth) {
+  const Outcome outcome =
+      Process("gups", {"--footprint", "16MiB", "--duration", "2500ms", "--busy", "500ms", "--idle",
+                       "500ms", "--write", "--count", "--truth", truth_path_})
+          .Finish();
+  ASSERT_EQ(outcome.exit_status, 0) << outcome.out;
+  const json truth = Truth();
+  ExpectTruthMatchesCounts(truth, outcome.Summary(), 4096);
+  // At 0, 1 and 2 s; a machine that is late in one is at least not early in the next.
+  ASSERT_LE(truth["phases"].size(), 3u);
+  for (std::size_t i = 1; i < truth["phases"].size(); ++i) {
+    const std::int64_t work_start = truth["phases"][i]["t_start_ns"];
+    EXPECT_GE(work_start - truth["phases"][0]["t_start_ns"].get<std::int64_t>(), 500'000'000);
+  }
+}
+
+TEST_F(Programs, SigtermEndsAPause) {
+  Process process("gups", {"--footprint", "16MiB", "--duration", "10min", "--busy", "1ms", "--idle",
+                           "9min", "--report-interval", "1ms"});
+  process.ReadLine();
+  const json first = json::parse(process.ReadLine());
+  json report;
+  do {
+    report = json::parse(process.ReadLine());
+  } while (report["t_ns"] < first["t_ns"].get<std::int64_t>() + 2'000'000);  // it pauses now
+  ::kill(process.pid(), SIGTERM);
+  EXPECT_EQ(process.Finish().exit_status, 0);
+}
+
 TEST_F(Programs, ThreadsTogetherFollowThePattern) {
-  const Outcome outcome = Process("gups", {"--footprint", "16MiB", "--duration", "200ms",
-                                           "--threads", "3", "--write", "--truth", truth_path_})
+  const Outcome outcome = Process("gups", {"--footprint", "16MiB", "--duration", "3s", "--threads",
+                                           "3", "--write", "--truth", truth_path_})
                               .Finish();
   ASSERT_EQ(outcome.exit_status, 0) << outcome.out;
   const json summary = outcome.Summary();
@@ -224,11 +314,83 @@ TEST_F(Programs, SigtermWritesThePhasesSoFar) {
 }
 
 TEST_F(Programs, OutputThatCannotBeWrittenIsTold) {
+  for (const std::string program : {"gups", "mmap_loop"}) {
+    const std::string command =
+        "exec " TMPROF_BINARY_DIR "/" + program + " --footprint 16MiB --duration 10ms >/dev/full";
+    const Outcome outcome = Process("/bin/sh", {"-c", command}).Finish();
+    EXPECT_EQ(outcome.exit_status, 1) << program;
+    EXPECT_EQ(outcome.out, program + ": cannot write to standard output\n");
+  }
+}
+
+TEST_F(Programs, MmapLoopPrintsTheLatenciesOfEachWindowInOrder) {
+  Process process("mmap_loop", {"--footprint", "16MiB", "--duration", "100ms", "--window", "20ms"});
+  EXPECT_THAT(process.ReadLine(), HasSubstr(std::to_string(process.pid())));
+  std::int64_t last_end = 0;
+  std::uint64_t windows = 0;
+  for (json line = json::parse(process.ReadLine()); line.contains("rounds");
+       line = json::parse(process.ReadLine())) {
+    EXPECT_GE(line["t_start_ns"], last_end);
+    last_end = line["t_end_ns"];
+    EXPECT_GE(line["rounds"], 1);
+    EXPECT_LE(line["p50_ns"], line["p99_ns"]);
+    EXPECT_LE(line["p99_ns"], line["max_ns"]);
+    ++windows;
+  }
+  EXPECT_GE(windows, 1u);
+  EXPECT_LE(windows, 5u);
+  EXPECT_EQ(process.Finish().exit_status, 0);
+}
+
+TEST_F(Programs, WhatAnOptionCannotBeIsToldByName) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--window", "0s"}, {"--window", "soon"}}) {
+    const Outcome outcome = Process("mmap_loop", arguments).Finish();
+    EXPECT_EQ(outcome.exit_status, 2);
+    EXPECT_THAT(outcome.out, HasSubstr("--window"));
+  }
+}
+
+TEST_F(Programs, AServerThatDoesNotAnswerIsToldByItsPort) {
+  // Bound and not listened to, so that nobody else can be there.
+  const int taken = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = ::htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  ASSERT_EQ(::bind(taken, reinterpret_cast<sockaddr*>(&address), length), 0);
+  ASSERT_EQ(::getsockname(taken, reinterpret_cast<sockaddr*>(&address), &length), 0);
+  const std::string port = std::to_string(::ntohs(address.sin_port));
+  const Outcome outcome = Process("redis_load", {"--port", port}).Finish();
+  ::close(taken);
+  EXPECT_EQ(outcome.exit_status, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("redis_load: cannot connect to 127.0.0.1 port " + port));
+}
+
+TEST_F(Programs, ALoadWithAServerOfItsOwnFindsItsKeysAndLeavesNoServer) {
+  if (std::system("command -v redis-server >/dev/null") != 0) {  // NOLINT(concurrency-mt-unsafe)
+    GTEST_SKIP() << "no redis-server here";
+  }
+  Process process("redis_load", {"--serve", "--keys", "1000", "--value", "16B", "--duration", "1s",
+                                 "--busy", "300ms", "--idle", "100ms"});
+  const std::string first = process.ReadLine();
+  int server = 0;
+  ASSERT_EQ(std::sscanf(first.c_str(), "redis_load: PID %d, the server", &server), 1) << first;
+  const Outcome outcome = process.Finish();
+  ASSERT_EQ(outcome.exit_status, 0) << outcome.out;
+  const json summary = outcome.Summary();
+  EXPECT_EQ(summary["pid"], server);
+  EXPECT_EQ(summary["missing"], 0);
+  EXPECT_GT(summary["operations"], 0);
+  EXPECT_NE(::kill(server, 0), 0);
+}
+
+TEST_F(Programs, AServerThatIsNotInstalledIsTold) {
   const Outcome outcome =
-      Process("/bin/sh", {"-c", "exec " TMPROF_BINARY_DIR "/gups --duration 10ms >/dev/full"})
+      Process("/bin/sh", {"-c", "PATH=/nowhere exec " TMPROF_BINARY_DIR "/redis_load --serve"})
           .Finish();
   EXPECT_EQ(outcome.exit_status, 1);
-  EXPECT_THAT(outcome.out, HasSubstr("standard output"));
+  EXPECT_THAT(outcome.out, HasSubstr("cannot run redis-server"));
 }
 
 TEST_F(Programs, ATruthThatCannotBeWrittenIsToldBeforeTheRun) {

@@ -14,7 +14,6 @@ namespace tmprof::workload {
 namespace {
 
 using std::chrono_literals::operator""ns;
-using std::chrono_literals::operator""s;
 
 class Folder : public testing::Test {
  protected:
@@ -38,19 +37,6 @@ class Folder : public testing::Test {
 };
 using AtomicFileTest = Folder;
 using WriteTruthTest = Folder;
-
-TEST(PhaseEnd, CutsTheLastPhaseAtTheDuration) {
-  EXPECT_EQ(PhaseEnd(0, 10s, 31s), 10s);
-  EXPECT_EQ(PhaseEnd(2, 10s, 31s), 30s);
-  EXPECT_EQ(PhaseEnd(3, 10s, 31s), 31s);
-  EXPECT_EQ(PhaseEnd(4, 10s, 31s), 31s);
-}
-
-TEST(PhaseEnd, MakesNoEmptyPhaseWhereTheShiftDividesTheDuration) {
-  EXPECT_EQ(PhaseEnd(2, 10s, 30s), 30s);
-  EXPECT_EQ(PhaseEnd(3, 10s, 30s), 30s);
-  EXPECT_EQ(PhaseEnd(0, 50s, 30s), 30s);
-}
 
 TEST(MergePhases, KeepsTheTimeThatAllThreadsSpentInAPhase) {
   const std::vector<PhaseRun> merged = MergePhases({

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machines that workloads are recorded on: this one, and the virtual tiered one.
+
+Each recording is made of a program at work: all its memory is there when the recorder comes, and its start
+is in no recording. bench/README.md says which programs stand for the papers'.
+"""
+
+import dataclasses
+import pathlib
+import shlex
+import subprocess
+import sys
+
+BENCH = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(BENCH))
+
+import measure
+
+WORKLOADS = ("gups", "zipf", "hotset", "xslookup", "bfs", "stencil", "kv")
+WITH_TRUTH_FILE = ("gups", "zipf", "hotset")
+# RssAnon of redis-server 7.0.15 under redis_load --serve: 435 per key of 131 072, 420 of 1 048 576.
+BYTES_PER_KEY = 430
+
+
+def phase_s(seconds: int) -> int:
+    """How long heat stays where it is in a recording of so many seconds: some whole epochs of 1 s."""
+    return max(3, seconds // 4)
+
+
+def ready_lines(workload: str) -> int:
+    """All memory of a workload is there when it has printed so many lines."""
+    return 2 if workload == "kv" else 1
+
+
+def program(workload: str, footprint_mib: int, seconds: int, seed: int) -> list[str]:
+    """The command of a workload that works until it is ended, to be recorded for so long."""
+    footprint = ["--footprint", f"{footprint_mib}MiB"]
+    common = ["--duration", "1h", "--seed", str(seed)]
+    if workload == "kv":
+        return ["redis_load", "--serve", "--keys", str((footprint_mib << 20) // BYTES_PER_KEY), *common]
+    own = {"gups": ["--write"], "hotset": ["--shift", f"{phase_s(seconds)}s"]}
+    return [workload, *footprint, *own.get(workload, []), *common]
+
+
+@dataclasses.dataclass(frozen=True)
+class Recording:
+    workload: str
+    rate: int  # a multiple of the sampling rate, of RATES
+    trace: pathlib.Path
+    # What tmprof score takes as --truth. None: nobody counted.
+    truth: pathlib.Path | None
+
+    @property
+    def truth_in_trace(self) -> bool:
+        """Whether the trace itself has the exact accesses, by epoch."""
+        return self.truth == self.trace
+
+
+class Host:
+    """This machine, as it is. Truth is what a workload says of itself."""
+
+    name = "host"
+    footprint_mib = 512
+    seconds = 60
+    quick_footprint_mib = 64
+    quick_seconds = 6
+
+    def __init__(self, options):
+        self._options = options
+        samplers = [source for source in measure.tmprof_json(options.build, "doctor")["sources"]
+                    if source["job"] == "address samples" and source["usable"]]
+        self._hardware = any(source["name"] != "clock" for source in samplers)
+
+    def rate_arguments(self, rate: int) -> list[str]:
+        """The clock takes as many samples as the budget pays for, which is 1 % by default, and pays
+        for accessed bits, too."""
+        return ["--sample-rate", f"{rate}x"] if self._hardware else ["--max-overhead", f"{rate}%"]
+
+    def record(self, workload: str, rate: int, folder: pathlib.Path) -> Recording:
+        options = self._options
+        truth = folder / "truth.json" if workload in WITH_TRUTH_FILE else None
+        command = program(workload, options.footprint_mib, options.seconds, options.seed)
+        with measure.Workload(options.build,
+                              [*command, *(["--truth", str(truth)] if truth else [])],
+                              ready_lines(workload)) as running:
+            recorder = measure.Recorder(
+                options.build, folder / "tmprof.data",
+                ["--duration", f"{options.seconds}s", *self.rate_arguments(rate),
+                 *shlex.split(options.record), "-p", str(running.target_pid)])
+            recorder.finish()
+        return Recording(workload, rate, recorder.trace, truth)
+
+
+# As measure.target_pid(), for the guest's shell.
+TARGET_PID = r"sed -n '1s/.*: PID \([0-9]*\),.*/\1/p'"
+
+
+class Virtual:
+    """The tiered machine of testbed/vm --tiersim, with the driver and a sampling PMU, both emulated.
+    Truth is every access, in the trace itself. Seconds are the guest's."""
+
+    name = "virtual"
+    footprint_mib = 64
+    seconds = 30
+    quick_footprint_mib = 16
+    quick_seconds = 6
+
+    KERNEL = "6.12"
+    TOPOLOGY = "dram-cxl"
+    # An epoch of the truth goes to the recording's epoch that holds its middle: a tenth of one, so
+    # that at most a twentieth of an epoch's accesses is counted beside it.
+    TRUTH_EPOCH_MS = 100
+    HOST_SECONDS_PER_SECOND = 120
+
+    def __init__(self, options):
+        self._options = options
+
+    def guest_script(self, workload: str, rate: int) -> str:
+        """Runs in the guest; leaves recorded.data there."""
+        options = self._options
+        command = program(workload, options.footprint_mib, options.seconds, options.seed)
+        record = ["tmprof", "record", "-q", "-o", "recorded.data", "--duration", f"{options.seconds}s",
+                  "--sample-rate", f"{rate}x", *shlex.split(options.record)]
+        return (f"traced {shlex.join(command)} > said & "
+                f"while [ $(wc -l < said) -lt {ready_lines(workload)} ]; do "
+                "kill -0 $! || exit 1; sleep 0.1; done; "
+                f"{shlex.join(record)} -p $({TARGET_PID} said); "
+                "status=$?; kill $!; wait $!; exit $status")
+
+    def record(self, workload: str, rate: int, folder: pathlib.Path) -> Recording:
+        options = self._options
+        exact, recorded, trace = (folder / name for name in ("exact", "recorded.data", "tmprof.data"))
+        vm(["--kernel", self.KERNEL, "--driver", "--topology", self.TOPOLOGY,
+            f"--tiersim=epoch_ms={self.TRUTH_EPOCH_MS}", "--truth", str(exact),
+            "--build", str(options.build), "--get", f"recorded.data:{recorded}",
+            "--time-limit", str(600 + options.seconds * self.HOST_SECONDS_PER_SECOND),
+            self.guest_script(workload, rate)])
+        run([str(options.build / "tmprof"), "convert", str(exact), "--to", "trace",
+             "--beside", str(recorded), "-o", str(trace)])
+        exact.unlink()
+        recorded.unlink()
+        return Recording(workload, rate, trace, trace)
+
+
+def vm(arguments: list[str]) -> None:
+    run([str(measure.ROOT / "testbed" / "vm"), *arguments])
+
+
+def run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise measure.Failed(f"{shlex.join(command)} ended with status {done.returncode}:\n"
+                             f"{done.stderr.rstrip()}")
+
+
+MACHINES = {machine.name: machine for machine in (Host, Virtual)}

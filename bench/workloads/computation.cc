@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "bench/workloads/computation.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "bench/workloads/print.h"
+#include "bench/workloads/run.h"
+#include "bench/workloads/timing.h"
+
+namespace tmprof::workload {
+namespace {
+
+using std::chrono::nanoseconds;
+
+struct Options {
+  std::uint64_t footprint_bytes = 0;
+  std::optional<std::uint64_t> units;
+  nanoseconds duration{0};
+  nanoseconds warmup{0};
+  nanoseconds report_interval{0};
+  Duty duty;
+  std::uint64_t seed = 0;
+  bool huge = false;
+};
+
+class Steps final : public Task {
+ public:
+  Steps(Computation& computation, const Timeline& timeline, std::optional<std::uint64_t> units,
+        const EndSignals& signals)
+      : computation_(computation), timeline_(timeline), units_(units), signals_(signals) {}
+
+  // Looks at `stop` after every step.
+  void Run(Stop& stop) override {
+    while (Now() < timeline_.start && !stop.requested()) computation_.Step(kNoLimit);
+    const nanoseconds cpu_start = Now(CLOCK_THREAD_CPUTIME_ID);
+    PublishCpuStart(cpu_start);
+    start_ = end_ = Now();
+    for (auto stretch = timeline_.Next(nanoseconds(0));
+         stretch && !done() && !stop.WaitUntil(timeline_.start + stretch->start);
+         stretch = timeline_.Next(stretch->end)) {
+      RunStretch(timeline_.start + stretch->end, stop);
+    }
+    cpu_time_ = Now(CLOCK_THREAD_CPUTIME_ID) - cpu_start;
+    if (done()) {
+      signals_.Raise();
+      stop.WaitUntil(timeline_.end());  // reports ask for this thread's clock until then
+    }
+  }
+
+  // After Run.
+  const Progress& progress() const { return progress_; }
+  nanoseconds cpu_time() const { return cpu_time_; }
+  double seconds() const { return std::chrono::duration<double>(end_ - start_).count(); }
+
+ private:
+  static constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
+
+  bool done() const { return units_ && progress_.units >= *units_; }
+
+  void RunStretch(Instant end, const Stop& stop) {
+    while (Now() < end && !stop.requested() && !done()) {
+      const Progress step = computation_.Step(units_ ? *units_ - progress_.units : kNoLimit);
+      progress_.units += step.units;
+      progress_.accesses += step.accesses;
+      Publish(progress_.accesses);
+    }
+    end_ = Now();
+  }
+
+  Computation& computation_;
+  const Timeline timeline_;
+  const std::optional<std::uint64_t> units_;
+  const EndSignals& signals_;
+  Progress progress_;
+  Instant start_{0};
+  Instant end_{0};
+  nanoseconds cpu_time_{0};
+};
+
+void PrintSummary(const Computation& computation, const Memory& memory, std::uint64_t huge_bytes,
+                  const Steps& steps) {
+  const auto [units, accesses] = steps.progress();
+  const double cpu_seconds = std::chrono::duration<double>(steps.cpu_time()).count();
+  const double per_cpu_second = cpu_seconds > 0 ? static_cast<double>(accesses) / cpu_seconds : 0;
+  Print(stdout,
+        "{}: {} {}, {} accesses of {} in {:.1f} s ({:.1f} CPU s): {:.2f} M per CPU second\n",
+        computation.name(), units, computation.unit(), accesses,
+        FormatBytes(memory.footprint_bytes()), steps.seconds(), cpu_seconds, per_cpu_second / 1e6);
+  Print(stdout,
+        "{{\"workload\":\"{}\",\"pid\":{},\"footprint_bytes\":{},\"huge_bytes\":{},\"threads\":1,"
+        "\"accesses\":{},\"seconds\":{:.6f},\"cpu_seconds\":{:.6f},"
+        "\"accesses_per_cpu_second\":{:.1f},\"{}\":{},{},\"checksum\":{}}}\n",
+        computation.name(), ::getpid(), memory.footprint_bytes(), huge_bytes, accesses,
+        steps.seconds(), cpu_seconds, per_cpu_second, computation.unit(), units,
+        computation.Figures(), computation.checksum());
+}
+
+Ended Run(Computation& computation, const Options& options) {
+  const auto needed_bytes = computation.Fit(options.footprint_bytes);
+  if (!needed_bytes) return BadInput(needed_bytes.error());
+  const std::uint64_t page_bytes = options.huge ? kHugePageBytes : kBasePageBytes;
+  const std::uint64_t footprint_bytes = (*needed_bytes + page_bytes - 1) / page_bytes * page_bytes;
+
+  const EndSignals signals;
+  const auto memory = Memory::Map(footprint_bytes, options.huge);
+  if (!memory) return Refused(memory.error());
+  computation.Build(Arena(memory->words()), options.seed);
+  const auto huge_bytes = memory->HugeBytes();
+  if (!huge_bytes) return Refused(huge_bytes.error());
+
+  const Timeline timeline{.start = Now() + options.warmup,
+                          .shift = options.duration,
+                          .duration = options.duration,
+                          .duty = options.duty};
+  PrintStart(computation.name(), footprint_bytes, memory->start_address(), timeline.start);
+  Steps steps(computation, timeline, options.units, signals);
+  Task* const tasks[] = {&steps};
+  RunTasks(tasks, timeline, options.report_interval, signals);
+  PrintSummary(computation, *memory, *huge_bytes, steps);
+  return {};
+}
+
+}  // namespace
+
+int RunComputation(Computation& computation, int argc, char** argv) {
+  Options options;
+  CLI::App app(computation.description(), computation.name());
+  AddOption(app, "--footprint", options.footprint_bytes, ParseBytes, "512MiB",
+            "The largest problem that fits; all its memory is present before the first phase");
+  computation.AddOptions(app);
+  AddOptional(app, fmt::format("--{}", computation.unit()), options.units, ParseInteger,
+              "End after so many, if --duration is not over before");
+  AddOption(app, "--duration", options.duration, ParseDuration, "31s",
+            "How long, after what is built and warmed up");
+  AddDutyOptions(app, options.duty);
+  AddOption(app, "--warmup", options.warmup, ParseDuration, "0s",
+            "Run for so long before it counts");
+  AddOption(app, "--seed", options.seed, ParseInteger, "1",
+            "Of the problem and what is asked of it");
+  app.add_flag("--thp", options.huge, "Back the memory with transparent huge pages");
+  AddOption(app, "--report-interval", options.report_interval, ParseDuration, "0s",
+            "Print totals so far as a JSON line so often; 0s: never");
+  return RunProgram(app, argc, argv, [&]() -> Ended {
+    if (options.duration.count() == 0) return BadInput("--duration must be above 0");
+    if (options.units == 0)
+      return BadInput(fmt::format("--{} must be above 0", computation.unit()));
+    if (auto valid = ValidateDuty(app, options.duty); !valid) return BadInput(valid.error());
+    return Run(computation, options);
+  });
+}
+
+}  // namespace tmprof::workload

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the workloads that compute something share: options, memory, the loop and its reports. They
+// have one thread, and no truth by construction: which page is accessed how often follows from
+// their data, and only a machine that sees every access knows it.
+
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <expected>
+#include <memory>
+#include <new>
+#include <span>
+#include <string>
+
+#include "bench/workloads/memory.h"
+#include "bench/workloads/program.h"
+
+namespace tmprof::workload {
+
+// The bytes that Arena takes for an array: whole pages.
+template <typename T>
+constexpr std::uint64_t ArrayBytes(std::uint64_t count) {
+  return (count * sizeof(T) + kBasePageBytes - 1) / kBasePageBytes * kBasePageBytes;
+}
+
+// Cuts arrays out of a zeroed memory, one after another, each on pages of its own.
+// Precondition: the memory is aligned to pages and holds ArrayBytes of all that is taken.
+class Arena {
+ public:
+  explicit Arena(void* memory) : next_(static_cast<std::byte*>(memory)) {}
+
+  template <typename T>
+  std::span<T> Take(std::uint64_t count) {
+    T* array = std::launder(reinterpret_cast<T*>(next_));
+    std::uninitialized_default_construct_n(array, count);
+    next_ += ArrayBytes<T>(count);
+    return {array, count};
+  }
+
+ private:
+  std::byte* next_;
+};
+
+struct Progress {
+  std::uint64_t units = 0;     // completed
+  std::uint64_t accesses = 0;  // loads and stores of elements of the arrays
+};
+
+class Computation {
+ public:
+  virtual ~Computation() = default;
+
+  virtual std::string name() const = 0;
+  virtual std::string description() const = 0;
+  // What it completes, in the plural; also an option's name.
+  virtual std::string unit() const = 0;
+  virtual void AddOptions(CLI::App& app) = 0;
+
+  // Chooses the largest problem within `footprint_bytes`, or the one that the options ask for:
+  // the bytes it needs, or why there is none.
+  virtual std::expected<std::uint64_t, std::string> Fit(std::uint64_t footprint_bytes) = 0;
+
+  // Makes the problem in zeroed memory of the size that Fit said. Once.
+  virtual void Build(Arena arena, std::uint64_t seed) = 0;
+
+  // Goes on for some 10 to 1000 us, and completes at most `most_units`, which is above 0.
+  virtual Progress Step(std::uint64_t most_units) = 0;
+
+  // Of all results so far.
+  virtual std::uint64_t checksum() const = 0;
+
+  // What it has to say of itself beyond that, as members of a JSON object: `"scale":20`.
+  virtual std::string Figures() const = 0;
+};
+
+// The whole program. Exit status: 0 done (also when SIGINT or SIGTERM ended it early), 2 bad input,
+// 1 the system refused something.
+int RunComputation(Computation& computation, int argc, char** argv);
+
+}  // namespace tmprof::workload
