@@ -16,10 +16,10 @@ import sys
 EDGES = {
     "base": set(),
     "driver/uapi": set(),
-    "driver/core": set(),
+    "driver/core": {"driver/uapi"},
     "driver": {"driver/uapi", "driver/core"},
     "rank": {"base"},
-    "profiler": {"base", "driver/uapi", "driver/core"},
+    "profiler": {"base", "driver/uapi", "driver/core", "testbed/tiersim/format"},
     "policy": {"base"},
     "policy/replay": {"base", "policy", "proto", "rank"},
     "mover": {"base"},
@@ -29,11 +29,17 @@ EDGES = {
     "apps": {"base", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
              "mover", "proto", "report", "objtrace"},
     "testbed": {"driver/uapi"},
+    # Runs inside QEMU; the stream that it writes is all that tmprof knows of it.
+    "testbed/tiersim": {"testbed/tiersim/format"},
+    "testbed/tiersim/format": set(),
+    # Runs in the guest's kernel.
+    "testbed/vpmu": {"testbed/tiersim/format"},
     "bench/workloads": set(),
-    "bench": {"base", "driver/core", "rank", "profiler", "policy", "policy/replay", "proto",
-              "report", "bench/workloads"},
+    "bench": {"base", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
+              "proto", "report", "bench/workloads"},
     "tests": {"base", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
-              "mover", "proto", "report", "objtrace", "apps", "bench/workloads"},
+              "mover", "proto", "report", "objtrace", "apps", "bench/workloads",
+              "testbed/tiersim", "testbed/tiersim/format"},
 }
 
 # Generated protobuf headers stay behind proto/ (and apps/, for the configuration).

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdio>
+#include <charconv>
 #include <functional>
+#include <system_error>
 
 #include "base/human_units.h"
 
@@ -30,21 +30,35 @@ CLI::Option* AddParsed(CLI::App& command, const std::string& flags, Value& value
 
 }  // namespace
 
-int ReportError(const Error& error) {
-  fmt::print(stderr, "tmprof: {}\n", error.Message());
-  return error.ExitStatus();
-}
-
-void Warn(std::string_view message) { fmt::print(stderr, "tmprof: warning: {}\n", message); }
-
 CLI::Option* AddDuration(CLI::App& command, const std::string& flags,
                          std::chrono::nanoseconds& value, const std::string& description) {
   return AddParsed(command, flags, value, description, ParseDuration, FormatDuration, "TIME");
 }
 
+CLI::Option* AddBytes(CLI::App& command, const std::string& flags,
+                      std::optional<std::uint64_t>& value, const std::string& description) {
+  const auto read = [&value, flags](const std::string& word) {
+    const auto parsed = ParseBytes(word);
+    if (!parsed) throw CLI::ValidationError(flags, parsed.error().Message());
+    value = *parsed;
+  };
+  return command.add_option_function<std::string>(flags, read, description)->type_name("SIZE");
+}
+
 CLI::Option* AddShare(CLI::App& command, const std::string& flags, double& value,
                       const std::string& description) {
   return AddParsed(command, flags, value, description, ParseShare, FormatShare, "SHARE");
+}
+
+CLI::Validator WholeNumber(std::uint64_t least) {
+  const auto check = [least](const std::string& word) -> std::string {
+    std::uint64_t number = 0;
+    const char* const end = word.data() + word.size();
+    const auto [stop, error] = std::from_chars(word.data(), end, number);
+    if (error == std::errc{} && stop == end && number >= least) return "";
+    return fmt::format("'{}' is not a whole number of {} or more", word, least);
+  };
+  return CLI::Validator(check, "");
 }
 
 void AddRankModel(CLI::App& command, std::string& value) {
@@ -57,14 +71,6 @@ void AddFormat(CLI::App& command, std::string& value) {
   command.add_option("--format", value, "How to show it")
       ->check(CLI::IsMember({"text", "json", "csv"}))
       ->capture_default_str();
-}
-
-Status WriteOut(std::string_view text) {
-  errno = 0;
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    return Fail(Refused("write to", "standard output", errno));
-  }
-  return {};
 }
 
 }  // namespace tmprof

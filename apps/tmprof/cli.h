@@ -4,11 +4,16 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "apps/tmprof/messages.h"
 #include "base/result.h"
 
 namespace tmprof {
@@ -27,21 +32,32 @@ void AddConvertCommand(CLI::App& app, int& exit_status);
 void AddDoctorCommand(CLI::App& app, int& exit_status);
 void AddGenerateCommand(CLI::App& app, int& exit_status);
 
-// "tmprof: MESSAGE" on standard error; returns the error's exit status.
-int ReportError(const Error& error);
-void Warn(std::string_view message);
+// Refuses a list whose values are not all different; `values` as the user wrote `words`.
+template <typename Value>
+Status RequireDifferent(std::string_view option, const std::vector<std::string>& words,
+                        const std::vector<Value>& values) {
+  for (auto value = values.begin(); value != values.end(); ++value) {
+    if (std::find(values.begin(), value, *value) == value) continue;
+    const std::string& word = words[static_cast<std::size_t>(value - values.begin())];
+    return Fail(OfOption(option, word, BadInput("", "", "its value is in the list before")));
+  }
+  return {};
+}
 
 // Options that hold a quantity with a unit; a bad value is a CLI::ValidationError.
 CLI::Option* AddDuration(CLI::App& command, const std::string& flags,
                          std::chrono::nanoseconds& value, const std::string& description);
+CLI::Option* AddBytes(CLI::App& command, const std::string& flags,
+                      std::optional<std::uint64_t>& value, const std::string& description);
 CLI::Option* AddShare(CLI::App& command, const std::string& flags, double& value,
                       const std::string& description);
+
+// Admits whole numbers of at least `least`. CLI11's own checks let -1 wrap around, or answer with a
+// range of 600 digits.
+CLI::Validator WholeNumber(std::uint64_t least);
 
 // "--rank-model rate|sum" and "--format text|json|csv"; the values given are the defaults.
 void AddRankModel(CLI::App& command, std::string& value);
 void AddFormat(CLI::App& command, std::string& value);
-
-// Writes all of `text` to standard output, flushed; an error names it.
-Status WriteOut(std::string_view text);
 
 }  // namespace tmprof

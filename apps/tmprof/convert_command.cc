@@ -3,9 +3,15 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "apps/tmprof/cli.h"
+#include "apps/tmprof/version.h"
+#include "profiler/sources/exact/truth_file.h"
+#include "profiler/sources/exact/truth_merge.h"
+#include "proto/trace_file.h"
 #include "report/convert.h"
 #include "report/trace.h"
 
@@ -16,10 +22,81 @@ struct ConvertOptions {
   std::string trace{kDefaultTrace};
   std::string to;
   std::string output;
+  std::string beside;
   std::string rank_model = "rate";
 };
 
+// A truth stream as a trace of its own, or beside the recording of the same run.
+Status ConvertTruth(const ConvertOptions& options) {
+  auto truth = exact::TruthFile::Open(options.trace);
+  if (!truth) return Fail(truth.error());
+  const std::string output = options.output.empty() ? options.trace + ".data" : options.output;
+  if (auto status = RefuseToOverwrite(std::filesystem::path(options.trace), output); !status)
+    return status;
+  Result<Trace> recording = Trace{};
+  std::unique_ptr<EpochStream> recorded;
+  if (!options.beside.empty()) {
+    recording = OpenTraceFile(options.beside);
+    if (!recording) return Fail(recording.error());
+    if (auto status = RefuseToOverwrite(*recording, output); !status) return status;
+    auto epochs = recording->open();
+    if (!epochs) return Fail(epochs.error());
+    recorded = *std::move(epochs);
+  }
+
+  EpochProfile first;
+  const Result<bool> any = truth->Next(first);
+  if (!any) return Fail(any.error());
+  if (!*any) return Fail(BadInput("convert", options.trace, "it holds no whole epoch"));
+  TraceInfo info = recording->info;
+  if (!recorded) {
+    info.tool_version = std::string("tmprof ") + kVersion;
+    info.start = first.start;
+    info.epoch_length = first.length();
+  }
+  auto writer = TraceWriter::Create(output, info);
+  if (!writer) return Fail(writer.error());
+
+  std::uint64_t epochs = 0;
+  std::optional<Error> failure;
+  const auto write = [&](const EpochProfile& epoch) {
+    if (failure) return;
+    if (auto status = writer->Write(epoch); !status) failure = status.error();
+    ++epochs;
+  };
+  StreamEnd end;
+  exact::MergeResult merge;
+  if (recorded) {
+    merge = exact::MergeTruth(*recorded, std::move(first), *truth, write);
+    WarnOfEnd(merge.recorded, options.beside, "converted");
+    end = merge.truth;
+  } else {
+    write(first);
+    end = ReadToEnd(*truth, write);
+  }
+  if (failure) return Fail(*failure);
+  if (auto status = writer->Finish(); !status) return status;
+  if (end.damage) {
+    Warn(end.damage->Message() + "; what comes before it is converted");
+  } else if (end.finished == false) {
+    Warn(fmt::format("truth stream '{}' was cut: its open epoch is lost", options.trace));
+  }
+  if (merge.without_truth > 0) {
+    Warn(
+        fmt::format("{} of {} epochs got no truth: its own epochs must be shorter than the "
+                    "recording's, some ten of them in one of those",
+                    merge.without_truth, epochs));
+  }
+  if (merge.outside_recording > 0)
+    Warn(
+        fmt::format("{} epochs of the truth lie outside the recording's", merge.outside_recording));
+  return WriteOut(fmt::format("{}: {} epochs\n", output, epochs));
+}
+
 Status Convert(const ConvertOptions& options) {
+  if (options.to == "trace") return ConvertTruth(options);
+  if (!options.beside.empty())
+    return Fail(BadInput("use option", "--beside", "it is for --to trace"));
   const Result<RankModel> model = ParseRankModel(options.rank_model);
   if (!model) return Fail(model.error());
   const Result<Trace> trace = OpenTraceFile(options.trace);
@@ -31,11 +108,10 @@ Status Convert(const ConvertOptions& options) {
   const Result<ConvertStats> stats =
       to_csv ? ConvertToCsv(*trace, output) : ConvertToOracleGeneral(*trace, *model, output);
   if (!stats) return Fail(stats.error());
-  if (stats->damage) Warn(stats->damage->Message() + "; converted is what comes before");
-  if (output != "-") {
-    fmt::print("{}: {} records of {} epochs\n", output, stats->records, stats->epochs);
-  }
-  return {};
+  WarnOfEnd(stats->end, options.trace, "converted");
+  if (output == "-") return {};
+  return WriteOut(
+      fmt::format("{}: {} records of {} epochs\n", output, stats->records, stats->epochs));
 }
 
 }  // namespace
@@ -46,13 +122,20 @@ void AddConvertCommand(CLI::App& app, int& exit_status) {
   command->add_option("FILE,-i,--input", options->trace, "Trace file")->capture_default_str();
   command
       ->add_option("--to", options->to,
-                   "csv: a line per page record; oracleGeneral: libCacheSim's binary requests")
+                   "csv: a line per page record; oracleGeneral: libCacheSim's binary requests; "
+                   "trace: FILE is a truth stream of the testbed's, and becomes a trace")
       ->required()
-      ->check(CLI::IsMember({"csv", "oracleGeneral"}));
+      ->check(CLI::IsMember({"csv", "oracleGeneral", "trace"}));
   command
       ->add_option("-o,--output", options->output,
-                   "Where to write it; standard output for csv, else FILE.oracleGeneral")
+                   "Where to write it; standard output for csv, else FILE.oracleGeneral or "
+                   "FILE.data")
       ->type_name("OUT");
+  command
+      ->add_option("--beside", options->beside,
+                   "With --to trace: a recording of the same run, on the same clock, that gets the "
+                   "exact accesses of its targets")
+      ->type_name("TRACE");
   command
       ->add_option("--rank-model", options->rank_model,
                    "What orders the requests of an epoch in oracleGeneral")

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/tmprof/cli.h"
@@ -42,10 +43,11 @@ Result<Ranker::Options> RankerOptions(const EvalOptions& options) {
     ranker.memory = Ranker::Memory::kThisEpoch;
   } else if (options.half_life != "default") {
     const auto half_life = ParseDuration(options.half_life);
-    if (!half_life) return Fail(half_life.error());
+    if (!half_life) return Fail(OfOption("--half-life", options.half_life, half_life.error()));
     if (half_life->count() == 0) {
-      return Fail(BadInput("use option", "--half-life " + options.half_life,
-                           "a half-life is longer than 0", "write 'none' to forget each epoch"));
+      return Fail(OfOption(
+          "--half-life", options.half_life,
+          BadInput("", "", "a half-life is longer than 0", "write 'none' to forget each epoch")));
     }
     ranker.memory = Ranker::Memory::kHalfLife;
     ranker.half_life = *half_life;
@@ -57,18 +59,24 @@ Result<ReplayOptions> ParseReplayOptions(const EvalOptions& options) {
   ReplayOptions replay;
   for (const std::string& name : options.policies) {
     const auto policy = FindPolicy(name);
-    if (!policy) return Fail(policy.error());
+    if (!policy) return Fail(OfOption("--policy", name, policy.error()));
     replay.policies.push_back(*policy);
   }
   for (const std::string& name : options.ranks) {
     const auto rank = ParseRankSource(name);
-    if (!rank) return Fail(rank.error());
+    if (!rank) return Fail(OfOption("--rank", name, rank.error()));
     replay.ranks.push_back(*rank);
   }
   for (const std::string& text : options.ratios) {
     const auto ratio = ParseRatio(text);
-    if (!ratio) return Fail(ratio.error());
+    if (!ratio) return Fail(OfOption("--ratio", text, ratio.error()));
     replay.ratios.push_back(*ratio);
+  }
+  for (const Status& different : {RequireDifferent("FILE", options.traces, options.traces),
+                                  RequireDifferent("--policy", options.policies, replay.policies),
+                                  RequireDifferent("--rank", options.ranks, replay.ranks),
+                                  RequireDifferent("--ratio", options.ratios, replay.ratios)}) {
+    if (!different) return Fail(different.error());
   }
   const auto judge = ParseRankSource(options.judge);
   if (!judge) return Fail(judge.error());
@@ -84,7 +92,12 @@ std::optional<double> WeightTotal(const ReplayResult& result) {
   return result.hit_rate ? std::optional(result.weight_total) : std::nullopt;
 }
 
-Json AsJson(const std::vector<TraceResult>& results) {
+// As --half-life takes it.
+std::string HalfLife(const Ranker::Options& ranker) {
+  return ranker.memory == Ranker::Memory::kHalfLife ? FormatDuration(ranker.half_life) : "none";
+}
+
+Json AsJson(const std::vector<TraceResult>& results, const Ranker::Options& ranker) {
   Json rows = Json::array();
   for (const auto& [trace, result] : results) {
     rows.push_back({{"trace", trace},
@@ -99,18 +112,22 @@ Json AsJson(const std::vector<TraceResult>& results) {
                     {"weight_total", OrNull(WeightTotal(result))},
                     {"moved_pages", result.moved_pages.value()}});
   }
-  return {{"results", rows}};
+  return {{"rank_model", Name(ranker.model)},
+          {"half_life", HalfLife(ranker)},
+          {"results", std::move(rows)}};
 }
 
-std::string AsCsv(const std::vector<TraceResult>& results) {
-  std::string text = CsvLine({"trace", "policy", "rank", "judge", "ratio", "capacity_pages",
-                              "epochs", "hit_rate", "weight_hit", "weight_total", "moved_pages"});
+std::string AsCsv(const std::vector<TraceResult>& results, const Ranker::Options& ranker) {
+  std::string text =
+      CsvLine({"trace", "policy", "rank", "judge", "ratio", "capacity_pages", "epochs", "hit_rate",
+               "weight_hit", "weight_total", "moved_pages", "rank_model", "half_life"});
   for (const auto& [trace, result] : results) {
     text += CsvLine(
         {trace, result.policy, std::string(Name(result.rank)), std::string(Name(result.judge)),
          ToString(result.ratio), std::to_string(result.capacity.value()),
          std::to_string(result.epochs), OrEmpty(result.hit_rate, Exact), Exact(result.weight_hit),
-         OrEmpty(WeightTotal(result), Exact), std::to_string(result.moved_pages.value())});
+         OrEmpty(WeightTotal(result), Exact), std::to_string(result.moved_pages.value()),
+         std::string(Name(ranker.model)), HalfLife(ranker)});
   }
   return text;
 }
@@ -125,9 +142,11 @@ std::string AsText(const std::vector<TraceResult>& results, const ReplayOptions&
   std::string text;
   for (std::size_t i = 0; i < results.size();) {
     const std::string& trace = results[i].trace;
-    text +=
-        fmt::format("{}: tier-1 hit rate by tier-1 : footprint ratio, {} epochs, judged by {}\n",
-                    Printable(trace), results[i].result.epochs, Name(options.judge));
+    text += fmt::format(
+        "{}: tier-1 hit rate by tier-1 : footprint ratio, {} epochs, judged by {}; rank "
+        "model {}, half-life {}\n",
+        Printable(trace), results[i].result.epochs, Name(options.judge), Name(options.ranker.model),
+        HalfLife(options.ranker));
     TextTable table(columns);
     while (i < results.size() && results[i].trace == trace) {
       const ReplayResult& first = results[i].result;
@@ -155,16 +174,16 @@ Status Evaluate(const EvalOptions& options) {
     if (!trace) return Fail(trace.error());
     Result<ReplayOutcome> outcome = Replay(trace->open, *replay);
     if (!outcome) return Fail(outcome.error());
-    if (outcome->damage) Warn(outcome->damage->Message() + "; replayed is what comes before");
+    WarnOfEnd(outcome->end, path, "replayed");
     for (ReplayResult& result : outcome->results) results.push_back({path, std::move(result)});
   }
   switch (*format) {
     case Format::kText:
       return WriteOut(AsText(results, *replay));
     case Format::kJson:
-      return WriteOut(JsonText(AsJson(results)));
+      return WriteOut(JsonText(AsJson(results, replay->ranker)));
     case Format::kCsv:
-      return WriteOut(AsCsv(results));
+      return WriteOut(AsCsv(results, replay->ranker));
   }
   return {};
 }
@@ -191,7 +210,7 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
       ->delimiter(',')
       ->capture_default_str();
   command->add_option("--judge", options->judge, "Evidence that decides what a hit is worth")
-      ->check(CLI::IsMember({"combined", "references", "samples", "truth"}))
+      ->check(CLI::IsMember({"combined", "references", "samples", "truth", "misses"}))
       ->capture_default_str();
   AddRankModel(*command, options->rank_model);
   command

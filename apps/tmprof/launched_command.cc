@@ -2,7 +2,7 @@
 
 #include "apps/tmprof/launched_command.h"
 
-#include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,15 +13,17 @@
 namespace tmprof {
 namespace {
 
-struct Pipe {
+struct Channel {
   UniqueFd read_end;
   UniqueFd write_end;
 };
 
-Result<Pipe> MakePipe() {
+// Not a pipe: writing to one whose reader was killed would end this process, too.
+Result<Channel> MakeChannel() {
   std::array<int, 2> fds{};
-  if (pipe2(fds.data(), O_CLOEXEC) != 0) return Fail(Refused("create a pipe", "", errno));
-  return Pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds.data()) != 0)
+    return Fail(Refused("create a pair of sockets", "", errno));
+  return Channel{UniqueFd(fds[0]), UniqueFd(fds[1])};
 }
 
 // Runs in the forked child: async-signal-safe calls only.
@@ -41,9 +43,9 @@ Result<Pipe> MakePipe() {
 
 Result<LaunchedCommand> LaunchedCommand::Hold(std::vector<std::string> argv,
                                               const sigset_t& signal_mask) {
-  Result<Pipe> go = MakePipe();
+  Result<Channel> go = MakeChannel();
   if (!go) return Fail(go.error());
-  Result<Pipe> failure = MakePipe();
+  Result<Channel> failure = MakeChannel();
   if (!failure) return Fail(failure.error());
 
   std::vector<char*> arguments;
@@ -62,13 +64,14 @@ Result<LaunchedCommand> LaunchedCommand::Hold(std::vector<std::string> argv,
 
 LaunchedCommand::~LaunchedCommand() {
   if (!go_) return;  // released, or moved from
-  go_.Reset();
+  // Closing `go_` does not do it where another child has inherited it.
+  Signal(SIGKILL);
   Wait();
 }
 
 Status LaunchedCommand::Release() {
   const char released = 1;
-  const ssize_t written = write(go_.get(), &released, 1);
+  const ssize_t written = send(go_.get(), &released, 1, MSG_NOSIGNAL);
   go_.Reset();
   int reason = 0;
   const ssize_t got = written == 1 ? read(failure_.get(), &reason, sizeof reason) : 0;

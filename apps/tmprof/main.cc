@@ -36,7 +36,9 @@ int Run(std::vector<std::string> arguments) {
   try {
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? tmprof::kDone : tmprof::kBadInput;
+    if (app.exit(error) != 0) return tmprof::kBadInput;
+    const tmprof::Status shown = tmprof::WriteOut("");  // help went there
+    return shown ? tmprof::kDone : tmprof::ReportError(shown.error());
   }
   return exit_status;
 }

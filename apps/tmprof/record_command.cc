@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
+#include <malloc.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/utsname.h>
@@ -11,8 +10,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,35 +22,60 @@
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/launched_command.h"
 #include "apps/tmprof/session_sources.h"
+#include "apps/tmprof/trace_output.h"
 #include "apps/tmprof/version.h"
 #include "base/human_units.h"
+#include "profiler/own_cpus.h"
 #include "profiler/procfs.h"
 #include "profiler/recorder.h"
+#include "profiler/source_kind.h"
+#include "profiler/sources/exact/exact_launch.h"
+#include "profiler/sources/exact/truth_server.h"
 #include "profiler/target_tracker.h"
 #include "proto/trace_file.h"
 
 namespace tmprof {
 namespace {
 
-namespace fs = std::filesystem;
+// The scanner counts its budget in parts per million (driver/core/ladder.h).
+constexpr double kLeastOverhead = 1e-6;
 
 struct RecordOptions {
   std::string output{kDefaultTrace};
   std::chrono::nanoseconds epoch{std::chrono::seconds(1)};
   std::optional<std::chrono::nanoseconds> duration;
   SourceChoice sources;
+  std::optional<std::uint64_t> epoch_instructions;  // of the exact tracer, like the next one
+  std::optional<std::uint64_t> exact_llc_bytes;
   bool follow_children = true;
   bool process_filter = true;
   std::optional<std::size_t> max_targets;
   std::vector<int> pids;
   std::vector<std::string> command;
   bool quiet = false;
+
+  bool exact() const {
+    return std::ranges::find(sources.names, kExactSource.name) != sources.names.end();
+  }
 };
+
+// How long the counts of a traced process that is silent, as a stopped one is, are waited for
+// before an epoch is written without them. They then join a later epoch.
+constexpr std::chrono::seconds kExactPatience{5};
+constexpr std::chrono::milliseconds kExactServicePeriod{50};
 
 struct StopRequest {
   int signal = 0;
   bool from_terminal = false;  // which has sent it to the whole foreground job
 };
+
+// The records of one epoch take the memory of those before. Given back to the kernel in between, it
+// is faulted in and zeroed each time: 40 % of what this thread costs at 200 000 pages an epoch
+// (perf record -e cpu-clock, `gups --footprint 1GiB`).
+void KeepFreedMemory() {
+  ::mallopt(M_MMAP_MAX, 0);
+  ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+}
 
 // SIGINT, SIGTERM and SIGCHLD as something to poll.
 class Signals {
@@ -102,7 +126,7 @@ std::string CpuModel() {
   return {};
 }
 
-std::vector<Setting> SettingsInForce(const RecordOptions& options) {
+std::vector<Setting> SettingsInForce(const RecordOptions& options, const SessionSources& opened) {
   std::string sources;
   for (const std::string& name : options.sources.names)
     sources += (sources.empty() ? "" : ",") + name;
@@ -125,10 +149,27 @@ std::vector<Setting> SettingsInForce(const RecordOptions& options) {
   if (options.max_targets) {
     settings.push_back({"max-targets", std::to_string(*options.max_targets)});
   }
+  if (opened.assumed_ns_per_look) {
+    settings.push_back(
+        {"ns-per-look", fmt::format("{:.0f} (assumed)", *opened.assumed_ns_per_look)});
+  }
   return settings;
 }
 
-TraceInfo DescribeSession(const RecordOptions& options, const SessionSources& sources,
+std::vector<Setting> ExactSettingsInForce(const RecordOptions& options) {
+  std::vector<Setting> settings{{"source", std::string(kExactSource.name)}};
+  if (options.epoch_instructions) {
+    settings.push_back({"epoch-instructions", std::to_string(*options.epoch_instructions)});
+  } else {
+    settings.push_back({"epoch", FormatDuration(options.epoch)});
+  }
+  if (options.exact_llc_bytes)
+    settings.push_back({"exact-llc", FormatBytes(*options.exact_llc_bytes)});
+  if (options.duration) settings.push_back({"duration", FormatDuration(*options.duration)});
+  return settings;
+}
+
+TraceInfo DescribeSession(const RecordOptions& options, std::vector<Setting> settings,
                           MonotonicTime start) {
   utsname system{};
   uname(&system);
@@ -140,77 +181,87 @@ TraceInfo DescribeSession(const RecordOptions& options, const SessionSources& so
               std::chrono::system_clock::now()),
           .start = start,
           .epoch_length = options.epoch,
-          .calibration = sources.calibration,
-          .settings = SettingsInForce(options),
-          .warnings = sources.warnings};
+          .calibration = {},
+          .settings = std::move(settings),
+          .warnings = {}};
 }
 
-// As perf does: what was recorded before is kept once, under the name FILE.old, which is returned.
-Result<std::optional<fs::path>> KeepPrevious(const fs::path& output) {
-  std::error_code failed;
-  if (!fs::is_regular_file(output, failed)) return std::nullopt;
-  const UniqueFd file(open(output.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file) return Fail(Refused("keep the previous trace", output.string(), errno));
-  // A trace that is being written is locked (TraceWriter).
-  if (flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    return Fail(Refused("create trace file", output.string(), EWOULDBLOCK,
-                        "another recorder writes this file; name another one (-o)"));
+TraceInfo DescribeSession(const RecordOptions& options, const SessionSources& sources,
+                          MonotonicTime start) {
+  TraceInfo info = DescribeSession(options, SettingsInForce(options, sources), start);
+  info.calibration = sources.calibration;
+  info.warnings = sources.warnings;
+  return info;
+}
+
+// Of counts some of which may be unknown.
+class KnownSum {
+ public:
+  void Add(std::optional<std::uint64_t> count) {
+    if (count) {
+      sum_ += *count;
+    } else {
+      complete_ = false;
+    }
   }
-  fs::path old = output;
-  old += ".old";
-  fs::rename(output, old, failed);
-  if (failed) return Fail(Refused("keep the previous trace as", old.string(), failed.value()));
-  return old;
-}
+  void Add(const KnownSum& other) {
+    sum_ += other.sum_;
+    complete_ = complete_ && other.complete_;
+  }
+  std::string Text() const {
+    if (complete_) return FormatCount(sum_);
+    return sum_ == 0 ? "unknown" : "at least " + FormatCount(sum_);
+  }
 
-// Nothing was recorded: what was there before takes its place again. Devices and pipes stay.
-void Discard(const fs::path& trace, const std::optional<fs::path>& previous) {
-  std::error_code failed;
-  if (!fs::is_regular_file(fs::symlink_status(trace, failed))) return;
-  fs::remove(trace, failed);
-  if (previous && !failed) fs::rename(*previous, trace, failed);
-  if (failed) Warn(fmt::format("'{}' could not be removed: {}", trace.string(), failed.message()));
-}
+ private:
+  std::uint64_t sum_ = 0;
+  bool complete_ = true;
+};
 
 // One line on a terminal, rewritten each epoch.
 class Progress {
  public:
-  explicit Progress(bool enabled) : enabled_(enabled) {}
+  // `counted`: the role whose observations are shown.
+  explicit Progress(bool enabled, SourceRole counted = SourceRole::kSamples)
+      : enabled_(enabled), counted_(counted) {}
 
   void Show(const EpochProfile& epoch) {
-    std::uint64_t samples = 0;
+    KnownSum samples;
     for (const SourceStatus& source : epoch.sources) {
-      if (source.role == SourceRole::kSamples) samples += source.observations.value_or(0);
-      lost_ += source.lost.value_or(0);
+      if (source.state == SourceState::kUnavailable) continue;
+      if (source.role == counted_) samples.Add(source.observations);
+      lost_.Add(source.lost);
     }
     pages_ += epoch.pages.size();
-    samples_ += samples;
+    samples_.Add(samples);
     own_cpu_ += epoch.profiler_cpu_time;
     ++epochs_;
     if (!enabled_) return;
     const double own_share =
         std::chrono::duration<double>(epoch.profiler_cpu_time) / epoch.length() * 100;
     fmt::print(stderr,
-               "\repoch {:4}  page records {:>9}  samples {:>7}  lost {}  own CPU {:.1f} %\x1b[K",
-               epoch.index, FormatCount(epoch.pages.size()), FormatCount(samples),
-               FormatCount(lost_), own_share);
+               "\repoch {:4}  page records {:>9}  {} {:>7}  lost {}  own CPU {:.1f} %\x1b[K",
+               epoch.index, FormatCount(epoch.pages.size()), what(), samples.Text(), lost_.Text(),
+               own_share);
   }
 
   void Close(const std::string& output, std::uint64_t bytes) const {
     if (!enabled_) return;
-    fmt::print(
-        stderr,
-        "\r{}: {} epochs, {} page records, {} samples, {} lost, {}; own CPU {:.2f} s\x1b[K\n",
-        output, epochs_, FormatCount(pages_), FormatCount(samples_), FormatCount(lost_),
-        FormatBytes(bytes), std::chrono::duration<double>(own_cpu_).count());
+    fmt::print(stderr,
+               "\r{}: {} epochs, {} page records, {} {}, {} lost, {}; own CPU {:.2f} s\x1b[K\n",
+               output, epochs_, FormatCount(pages_), samples_.Text(), what(), lost_.Text(),
+               FormatBytes(bytes), std::chrono::duration<double>(own_cpu_).count());
   }
 
  private:
+  std::string_view what() const { return counted_ == SourceRole::kTruth ? "accesses" : "samples"; }
+
   bool enabled_;
+  SourceRole counted_;
   std::uint64_t epochs_ = 0;
   std::uint64_t pages_ = 0;
-  std::uint64_t samples_ = 0;
-  std::uint64_t lost_ = 0;
+  KnownSum samples_;
+  KnownSum lost_;
   std::chrono::nanoseconds own_cpu_{0};
 };
 
@@ -220,7 +271,7 @@ class RecordSession {
       : options_(std::move(options)), signals_(std::move(signals)) {}
 
   int Run() {
-    const Status recorded = Record();
+    const Status recorded = options_.exact() ? RecordExact() : Record();
     if (!recorded) {
       ReportError(recorded.error());
       if (command_ && !command_->Exited()) {
@@ -239,31 +290,30 @@ class RecordSession {
 
  private:
   Status Record() {
+    KeepFreedMemory();
     TargetTracker tracker(procfs_, ProcessCpuTime, TrackerOptions());
     for (const int pid : options_.pids) {
       if (auto status = tracker.AddNamed(Pid(pid)); !status) return status;
     }
 
+    OwnCpus own_cpus(procfs_);
+    own_cpus.MakeWayFor(tracker.tracked());  // costs are measured now, which takes CPU time
     Result<SessionSources> sources = OpenSources(options_.sources);
     if (!sources) return Fail(sources.error());
     for (const std::string& warning : sources->warnings) Warn(warning);
 
-    const Result<std::optional<fs::path>> previous = KeepPrevious(options_.output);
-    if (!previous) return Fail(previous.error());
+    Result<TraceOutput> output = TraceOutput::Prepare(options_.output);
+    if (!output) return Fail(output.error());
     Result<TraceWriter> writer =
-        TraceWriter::Create(options_.output, DescribeSession(options_, *sources, clock_.Now()));
-    if (!writer) return Fail(writer.error());
-
-    if (!options_.command.empty()) {
-      if (auto status = LaunchHeld(tracker, *sources); !status) {
-        command_.reset();  // a child that is still held would never end by itself
-        Discard(options_.output, *previous);
-        return status;
-      }
+        TraceWriter::Create(output->path(), DescribeSession(options_, *sources, clock_.Now()));
+    if (!writer) {
+      // Locked, it is another recorder's, which has begun since.
+      if (writer.error().system_error != EWOULDBLOCK) output->Restore();
+      return Fail(writer.error());
     }
 
     const bool on_terminal = isatty(STDERR_FILENO) == 1 && !options_.quiet;
-    if (on_terminal) PrintSettings();
+    if (on_terminal) PrintSettings(*sources);
     Progress progress(on_terminal);
     PollWaiter waiter;
     Recorder recorder(RecorderOptions(),
@@ -273,30 +323,126 @@ class RecordSession {
                        .own_cpu_time = OwnCpuTime,
                        .stop_requested = [this] { return ShouldStop(); },
                        .stop_fds = {signals_.fd()},
-                       .gate = sources->gate},
+                       .gate = sources->gate,
+                       .on_targets =
+                           [&own_cpus](const std::vector<TrackedProcess>& targets) {
+                             own_cpus.MakeWayFor(targets);
+                           },
+                       .on_source_failure = [](const Error& error) { Warn(error.Message()); }},
                       std::move(sources->sources), std::move(sources->unavailable));
+    if (auto status = Begin(tracker, recorder); !status) {
+      command_.reset();  // a child that is still held would never end by itself
+      output->Restore();
+      return status;
+    }
+    output->Keep();
     const auto stopped = recorder.Run([&](const EpochProfile& epoch) -> Status {
       if (auto status = writer->Write(epoch); !status) return status;
       progress.Show(epoch);
       return {};
     });
+    const Status finished = writer->Finish();  // whatever has ended the recording
     if (!stopped) return Fail(stopped.error());
-    if (auto status = writer->Finish(); !status) return status;
+    if (!finished) return finished;
     progress.Close(options_.output, writer->bytes_written());
     return {};
   }
 
-  // Sources are attached while the child still waits, so that nothing of the program escapes them.
-  Status LaunchHeld(TargetTracker& tracker, SessionSources& sources) {
+  // The program's own QEMU counts (profiler/sources/exact); here its counts only become epochs.
+  Status RecordExact() {
+    KeepFreedMemory();
+    const exact::ExactOptions options{.epoch = options_.epoch,
+                                      .epoch_instructions = options_.epoch_instructions,
+                                      .llc_bytes = options_.exact_llc_bytes};
+    if (auto status = exact::CheckOptions(options); !status) return status;
+    const auto tools = exact::FindExactTools();
+    if (!tools) return Fail(tools.error());
+    auto server = exact::TruthServer::Listen(procfs_);
+    if (!server) return Fail(server.error());
+    const MonotonicTime start = clock_.Now();
+    auto arguments = exact::ArgumentsToTrace(options_.command, *tools, options, server->socket(),
+                                             start, exact::TakeLoaderVariables());
+    if (!arguments) {
+      if (arguments.error().system_error) exec_failure_ = arguments.error();
+      return Fail(arguments.error());
+    }
+    Result<TraceOutput> output = TraceOutput::Prepare(options_.output);
+    if (!output) return Fail(output.error());
+    Result<TraceWriter> writer = TraceWriter::Create(
+        output->path(), DescribeSession(options_, ExactSettingsInForce(options_), start));
+    if (!writer) {
+      if (writer.error().system_error != EWOULDBLOCK) output->Restore();
+      return Fail(writer.error());
+    }
+    if (auto status = Launch(*std::move(arguments)); !status) {
+      output->Restore();
+      return status;
+    }
+    output->Keep();
+    Progress progress(isatty(STDERR_FILENO) == 1 && !options_.quiet, SourceRole::kTruth);
+    Status written = WriteExactEpochs(*server, start, [&](const EpochProfile& epoch) -> Status {
+      if (auto status = writer->Write(epoch); !status) return status;
+      progress.Show(epoch);
+      return {};
+    });
+    const Status finished = writer->Finish();
+    if (!written) return written;
+    if (!finished) return finished;
+    progress.Close(options_.output, writer->bytes_written());
+    if (server->AnyEverConnected()) return {};
+    return Fail(Error{.attempt = "trace exactly",
+                      .object = options_.command.front(),
+                      .reason = "it ended before its tracer was heard of",
+                      .advice = "run tmprof doctor, and see what QEMU has said above"});
+  }
+
+  Status Launch(std::vector<std::string> arguments) {
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    auto held = LaunchedCommand::Hold(std::move(arguments), signals_.mask_before());
+    if (!held) return Fail(held.error());
+    command_ = *std::move(held);
+    return command_->Release();
+  }
+
+  // Until the program and all that it has started end, the time is up or the user has had enough.
+  Status WriteExactEpochs(exact::TruthServer& server, MonotonicTime start,
+                          const std::function<Status(const EpochProfile&)>& write) {
+    const auto write_all = [&](const std::vector<EpochProfile>& epochs) -> Status {
+      for (const EpochProfile& epoch : epochs) {
+        if (options_.duration && epoch.start >= start + *options_.duration) break;
+        if (auto status = write(epoch); !status) return status;
+      }
+      return {};
+    };
+    PollWaiter waiter;
+    while (true) {
+      // Asked first: what an ended program has sent is there by then.
+      const bool ended = command_->Exited();
+      const MonotonicTime now = clock_.Now();
+      server.Service(now);
+      for (const Error& fault : server.TakeComplaints()) Warn(fault.Message());
+      // The epoch that ends in time is still on its way.
+      const bool time_is_up =
+          options_.duration && now - start >= *options_.duration + kExactServicePeriod;
+      if (signals_.StopRequested() || time_is_up || (ended && !server.MayHearMore()))
+        return write_all(server.TakeRest());
+      if (auto status = write_all(server.TakeEpochs(now, kExactPatience)); !status) return status;
+      std::vector<int> fds = server.PollFds();
+      fds.push_back(signals_.fd());
+      waiter.Wait(fds, kExactServicePeriod);
+    }
+  }
+
+  // Sources are attached while a child still waits, so that nothing of the program escapes them.
+  Status Begin(TargetTracker& tracker, Recorder& recorder) {
+    if (options_.command.empty()) return recorder.Attach();
     // Orphans of the command come to us, so that they are still found as descendants.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     auto held = LaunchedCommand::Hold(options_.command, signals_.mask_before());
     if (!held) return Fail(held.error());
     command_ = *std::move(held);
     if (auto status = tracker.AddNamed(command_->pid()); !status) return status;
-    for (const auto& source : sources.sources) {
-      if (auto status = source->SetTargets(tracker.tracked()); !status) return status;
-    }
+    if (auto status = recorder.Attach(); !status) return status;
     if (auto status = command_->Release(); !status) {
       exec_failure_ = status.error();
       return status;
@@ -320,11 +466,17 @@ class RecordSession {
     return {.epoch = options_.epoch, .duration = options_.duration};
   }
 
-  void PrintSettings() const {
+  void PrintSettings(const SessionSources& sources) const {
     std::string line;
-    for (const Setting& setting : SettingsInForce(options_)) {
+    for (const Setting& setting : SettingsInForce(options_, sources)) {
       line += fmt::format(" {}={}", setting.name, setting.value);
     }
+    const auto measured = [&line](std::string_view name, std::optional<double> ns) {
+      if (ns) line += fmt::format(" {}={:.0f}", name, *ns);
+    };
+    measured("ns-per-set", sources.calibration.ns_per_set);
+    measured("ns-per-look", sources.calibration.ns_per_look);
+    measured("ns-per-sample", sources.calibration.ns_per_sample);
     fmt::print(stderr, "recording:{}\n", line);
   }
 
@@ -336,7 +488,45 @@ class RecordSession {
   std::optional<Error> exec_failure_;
 };
 
+// An option that takes one of these names; the first is the default, and `value` holds it.
+template <typename Value>
+void AddChoice(CLI::App& command, const std::string& flag, Value& value,
+               const std::vector<std::pair<std::string, Value>>& choices,
+               const std::string& description) {
+  std::vector<std::string> names;
+  for (const auto& [name, choice] : choices) names.push_back(name);
+  const auto read = [&value, choices](const std::string& word) {
+    const auto chosen = std::ranges::find(choices, word, &std::pair<std::string, Value>::first);
+    value = chosen->second;  // the check comes first
+  };
+  command.add_option_function<std::string>(flag, read, description)
+      ->check(CLI::IsMember(names))
+      ->default_str(names.front());
+}
+
+Status ValidateExact(const RecordOptions& options) {
+  if (!options.exact()) {
+    for (const auto& [option, given] :
+         {std::pair("--epoch-instructions", options.epoch_instructions.has_value()),
+          std::pair("--exact-llc", options.exact_llc_bytes.has_value())}) {
+      if (given) return Fail(BadInput("use option", option, "it is for --source exact"));
+    }
+    return {};
+  }
+  if (options.sources.names.size() > 1) {
+    return Fail(BadInput("use option", "--source exact",
+                         "it runs the program in its own way, and no other source with it"));
+  }
+  if (!options.pids.empty()) {
+    return Fail(BadInput("use option", "--source exact",
+                         "a program that already runs cannot be traced exactly",
+                         "let tmprof start it: tmprof record --source exact -- CMD ARGS..."));
+  }
+  return {};
+}
+
 Status Validate(const RecordOptions& options) {
+  if (auto status = ValidateExact(options); !status) return status;
   if (options.pids.empty() == options.command.empty()) {
     return Fail(BadInput(
         "record", "",
@@ -359,8 +549,10 @@ Status Validate(const RecordOptions& options) {
                          "--scan-interval " + FormatDuration(options.sources.scan_interval),
                          "a scan interval is at least 1ms"));
   }
-  if (options.sources.max_overhead <= 0) {
-    return Fail(BadInput("use option", "--max-overhead 0%", "nothing can be observed at no cost"));
+  if (options.sources.max_overhead < kLeastOverhead) {
+    return Fail(BadInput("use option",
+                         "--max-overhead " + FormatShare(options.sources.max_overhead),
+                         "the least that can be planned with is " + FormatShare(kLeastOverhead)));
   }
   return {};
 }
@@ -379,7 +571,7 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
   command->add_option("-p,--pid", options->pids, "Processes to observe, with their children")
       ->type_name("PID")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber);
+      ->check(WholeNumber(1));
   AddDuration(*command, "--epoch", options->epoch, "Length of an epoch: one profile each");
   const auto read_duration = [options](const std::string& word) {
     const auto parsed = ParseDuration(word);
@@ -391,30 +583,32 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
           "--duration", read_duration,
           "Stop after this time; otherwise when the targets end, or at Ctrl-C")
       ->type_name("TIME");
+  std::vector<std::string> source_names{"auto"};
+  for (const SourceKind& kind : kSourceKinds) source_names.emplace_back(kind.name);
   command
       ->add_option("--source", options->sources.names,
                    "What to observe with: auto takes the best of each kind that works here")
       ->delimiter(',')
-      ->check(CLI::IsMember({"auto", "abit", "clock", "hw"}))
+      ->check(CLI::IsMember(source_names))
       ->capture_default_str();
-  const std::map<std::string, AbitMode> modes{{"ladder", AbitMode::kLadder},
-                                              {"plain", AbitMode::kPlain}};
   command
-      ->add_option("--abit", options->sources.abit_mode,
-                   "Accessed bits: ladder reads each cleared block several times at growing "
-                   "delays; plain reads one bit per scan interval")
-      ->transform(CLI::CheckedTransformer(modes, CLI::ignore_case))
-      ->default_str("ladder");
+      ->add_option("--epoch-instructions", options->epoch_instructions,
+                   "With --source exact: an epoch is this many executed instructions")
+      ->type_name("N")
+      ->check(WholeNumber(1));
+  AddBytes(*command, "--exact-llc", options->exact_llc_bytes,
+           "With --source exact: model a last-level cache of this size, and count its misses");
+  AddChoice<AbitMode>(*command, "--abit", options->sources.abit_mode,
+                      {{"ladder", AbitMode::kLadder}, {"plain", AbitMode::kPlain}},
+                      "Accessed bits: ladder reads each cleared block several times at growing "
+                      "delays; plain reads one bit per scan interval");
   AddDuration(*command, "--scan-interval", options->sources.scan_interval,
               "Time between scans with --abit plain");
   AddShare(*command, "--max-overhead", options->sources.max_overhead,
            "CPU time the sources together may cost the targets");
-  const std::map<std::string, unsigned> rates{{"1x", 1}, {"4x", 4}, {"8x", 8}};
-  command
-      ->add_option("--sample-rate", options->sources.sample_rate,
-                   "Hardware sampler: 1x is one sample in 262144 operations")
-      ->transform(CLI::CheckedTransformer(rates, CLI::ignore_case))
-      ->default_str("1x");
+  AddChoice<unsigned>(*command, "--sample-rate", options->sources.sample_rate,
+                      {{"1x", 1}, {"4x", 4}, {"8x", 8}},
+                      "Hardware sampler: 1x is one sample in 262144 operations");
   command
       ->add_option("--gate", options->sources.gate,
                    "Counters that switch sources off in quiet periods: auto, off, llc, tlb, "
@@ -427,14 +621,16 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
       ->add_option("--max-targets", options->max_targets,
                    "Observe at most this many processes, the busiest")
       ->type_name("N")
-      ->check(CLI::PositiveNumber);
+      ->check(WholeNumber(1));
   command->add_option("--seed", options->sources.seed, "Seed of the scan order")
+      ->check(WholeNumber(0))
       ->capture_default_str();
   command->add_flag("-q,--quiet", options->quiet, "No progress line");
   command->footer(
       "Examples:\n"
       "  tmprof record -- ./program --its-own-options\n"
-      "  tmprof record --duration 30s -o server.data -p $(pidof redis-server)");
+      "  tmprof record --duration 30s -o server.data -p $(pidof redis-server)\n"
+      "  tmprof record --source exact --exact-llc 8MiB -- ./program");
   command->callback([options, &command_after_dashes, &exit_status] {
     options->command = command_after_dashes;
     if (auto status = Validate(*options); !status) {

@@ -4,6 +4,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <memory>
 #include <optional>
@@ -79,9 +80,23 @@ Result<VpnRange> ParseAddresses(const std::string& text) {
   return VpnRange{VpnOfAddress(start), VpnOfAddress(end)};
 }
 
-Status Report(const ReportOptions& options) {
+// An option that the view does not read would be passed over in silence.
+Status RequireRead(const CLI::App& command, const View& view) {
+  for (const std::string_view option : kViewOptions) {
+    const std::string flag = fmt::format("--{}", option);
+    if (command.count(flag) == 0 || std::ranges::find(view.reads, option) != view.reads.end()) {
+      continue;
+    }
+    return Fail(BadInput("use option", flag, fmt::format("the {} view does not read it", view.name),
+                         "these do: " + ViewsThatRead(option)));
+  }
+  return {};
+}
+
+Status Report(const CLI::App& command, const ReportOptions& options) {
   const Result<const View*> view = FindView(options.view);
   if (!view) return Fail(view.error());
+  if (auto status = RequireRead(command, **view); !status) return status;
   const Result<Format> format = ParseFormat(options.format);
   if (!format) return Fail(format.error());
   const Result<RankSource> by = ParseRankSource(options.by);
@@ -113,14 +128,7 @@ Status Report(const ReportOptions& options) {
   const Result<Rendered> rendered =
       RenderView(options.view, *trace, view_options, *format, !options.png.empty());
   if (!rendered) return Fail(rendered.error());
-  if (rendered->end.damage) {
-    Warn(rendered->end.damage->Message() + "; reported is what comes before");
-  } else if (rendered->end.finished == false) {
-    Warn(fmt::format(
-        "{}: the recorder was stopped before it could finish this trace; its open epoch "
-        "is lost",
-        options.trace));
-  }
+  WarnOfEnd(rendered->end, options.trace, "reported");
   if (rendered->png) {
     if (auto status = WriteFile(options.png, *rendered->png); !status) return status;
   }
@@ -143,26 +151,32 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
   command->add_option("--view", options->view, explained)
       ->check(CLI::IsMember(views))
       ->capture_default_str();
-  command->add_option("--by", options->by, "Evidence that decides what is hot")
-      ->check(CLI::IsMember({"references", "samples", "combined", "truth"}))
+  const auto of_views = [](std::string_view option, std::string_view description) {
+    return fmt::format("{} ({})", description, ViewsThatRead(option));
+  };
+  command->add_option("--by", options->by, of_views("by", "Evidence that decides what is hot"))
+      ->check(CLI::IsMember({"references", "samples", "combined", "truth", "misses"}))
       ->capture_default_str();
   AddRankModel(*command, options->rank_model);
   AddFormat(*command, options->format);
   command->add_option("--png", options->png, "Draw the view into this file, too")->type_name("OUT");
-  command->add_option("--limit", options->limit, "Rows of the hot view; 0 shows all")
+  command->add_option("--limit", options->limit, of_views("limit", "Rows; 0 shows all"))
       ->type_name("N")
+      ->check(WholeNumber(0))
       ->capture_default_str();
-  command->add_option("--pid", options->pid, "This target only (hot, heatmap)")->type_name("PID");
+  command->add_option("--pid", options->pid, of_views("pid", "This target only"))
+      ->type_name("PID")
+      ->check(WholeNumber(1));
   command->add_option("--epochs", options->epochs, "These epochs only, half-open")
       ->type_name("FIRST:END");
-  command->add_option("--addresses", options->addresses, "This range only (heatmap)")
+  command->add_option("--addresses", options->addresses, of_views("addresses", "This range only"))
       ->type_name("START-END");
   command->footer(
       "Examples:\n"
       "  tmprof report --view hot --limit 50\n"
       "  tmprof report server.data --view heatmap --by references --png heat.png");
-  command->callback([options, &exit_status] {
-    const Status status = Report(*options);
+  command->callback([command, options, &exit_status] {
+    const Status status = Report(*command, *options);
     exit_status = status ? kDone : ReportError(status.error());
   });
 }

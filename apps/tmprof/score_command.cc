@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/tmprof/cli.h"
+#include "base/human_units.h"
 #include "base/ratio.h"
 #include "report/accuracy.h"
 #include "report/format.h"
@@ -18,6 +21,7 @@ namespace {
 struct ScoreOptions {
   std::string trace{kDefaultTrace};
   std::string truth;
+  std::optional<std::chrono::nanoseconds> truth_phase;
   std::string k_ratio = "1/16";
   std::string rank_model = "rate";
   std::string format = "text";
@@ -64,14 +68,23 @@ std::string AsText(const std::vector<AccuracyRow>& rows) {
   return table.Text();
 }
 
+Result<Truth> TruthFrom(const ScoreOptions& options) {
+  if (!IsTrace(options.truth)) return ReadTruth(options.truth);
+  const Result<Trace> trace = OpenTraceFile(options.truth);
+  if (!trace) return Fail(trace.error());
+  const auto epochs = trace->open();
+  if (!epochs) return Fail(epochs.error());
+  return TruthOfEpochs(**epochs, options.truth, options.truth_phase);
+}
+
 Status Score(const ScoreOptions& options) {
   const Result<Format> format = ParseFormat(options.format);
   if (!format) return Fail(format.error());
   const Result<Ratio> k_ratio = ParseRatio(options.k_ratio);
-  if (!k_ratio) return Fail(k_ratio.error());
+  if (!k_ratio) return Fail(OfOption("--k-ratio", options.k_ratio, k_ratio.error()));
   const Result<RankModel> model = ParseRankModel(options.rank_model);
   if (!model) return Fail(model.error());
-  const Result<Truth> truth = ReadTruth(options.truth);
+  const Result<Truth> truth = TruthFrom(options);
   if (!truth) return Fail(truth.error());
   const Result<Trace> trace = OpenTraceFile(options.trace);
   if (!trace) return Fail(trace.error());
@@ -81,7 +94,7 @@ Status Score(const ScoreOptions& options) {
   const Result<AccuracyOutcome> outcome =
       ScoreAgainstTruth(**epochs, *truth, {.k_ratio = *k_ratio, .model = *model});
   if (!outcome) return Fail(outcome.error());
-  if (outcome->damage) Warn(outcome->damage->Message() + "; scored is what comes before");
+  WarnOfEnd(outcome->end, options.trace, "scored");
   switch (*format) {
     case Format::kText:
       return WriteOut(AsText(outcome->rows));
@@ -100,9 +113,21 @@ void AddScoreCommand(CLI::App& app, int& exit_status) {
   auto options = std::make_shared<ScoreOptions>();
   command->add_option("FILE,-i,--input", options->trace, "Trace file")->capture_default_str();
   command
-      ->add_option("--truth", options->truth, "What was really accessed, as the workloads write it")
-      ->type_name("TRUTH.json")
+      ->add_option("--truth", options->truth,
+                   "What was really accessed, as the workloads write it, or a trace with exact "
+                   "accesses")
+      ->type_name("TRUTH")
       ->required();
+  const auto read_phase = [options](const std::string& word) {
+    const auto parsed = ParseDuration(word);
+    if (!parsed) throw CLI::ValidationError("--truth-phase", parsed.error().Message());
+    options->truth_phase = *parsed;
+  };
+  command
+      ->add_option_function<std::string>(
+          "--truth-phase", read_phase,
+          "Of a trace as truth: judge phases of at least this length; otherwise all as one")
+      ->type_name("TIME");
   command->add_option("--k-ratio", options->k_ratio, "k as a ratio of the pages of the truth")
       ->capture_default_str();
   AddRankModel(*command, options->rank_model);
@@ -110,7 +135,8 @@ void AddScoreCommand(CLI::App& app, int& exit_status) {
   command->footer(
       "Example:\n"
       "  tmprof record -- hotset --duration 31s --truth truth.json\n"
-      "  tmprof score --truth truth.json");
+      "  tmprof score --truth truth.json\n"
+      "  tmprof score machine.data --truth machine-truth.data --truth-phase 10s");
   command->callback([options, &exit_status] {
     const Status status = Score(*options);
     exit_status = status ? kDone : ReportError(status.error());

@@ -3,58 +3,66 @@
 #include "apps/tmprof/session_sources.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
+#include "apps/tmprof/messages.h"
 #include "profiler/gate/gate.h"
+#include "profiler/source_kind.h"
 #include "profiler/sources/abit/abit_scanner.h"
 #include "profiler/sources/clock/clock_sampler.h"
+#include "profiler/sources/driver/driver_abit_kernel.h"
+#include "profiler/sources/driver/driver_sampler.h"
+#include "profiler/sources/driver/module_probe.h"
+#include "profiler/sources/exact/exact_launch.h"
 #include "profiler/sources/perf/hardware_sampler.h"
 
 namespace tmprof {
 namespace {
 
 // The clock sampler's share of the overhead budget where both kinds of source run. A cleared
-// accessed bit costs 0.25 us and tells a page's rate to a factor of e; a clock sample costs some
-// 40 us and tells of one page (docs/accuracy.md, "Tick piggyback: tried and dropped").
-constexpr double kClockShareOfBudget = 0.1;
+// accessed bit costs some 0.4 us and tells a page's rate to a factor of e; a clock sample costs
+// some 40 us and tells of one page (docs/accuracy.md, "What a recording costs"). What is left to it
+// suffices for the gate, which needs 16 samples.
+constexpr double kClockShareOfBudget = 0.05;
 
-// Kept back for costs that the model does not know, such as caches that interrupts and flushes
-// leave cold. Of 1 % allowed, bench/overhead measured a loss of 1.35 % with 0.2 kept back and
-// of 2.35 % with 0.05; the recall on bench/accuracy's hotset was 0.88 and 0.93. This lies between.
-constexpr double kHeldBack = 0.12;
-
-bool Wants(const SourceChoice& choice, std::string_view name) {
-  return std::ranges::find(choice.names, name) != choice.names.end();
+// Of one CPU, for the accessed-bit scanner itself: who grants the targets' time grants that, too.
+// Never less than for the default of 1 %, as planning has its price whatever is then cleared.
+OverheadShare OwnShare(double max_overhead) {
+  const OverheadShare of_default = abit::ScanOptions{}.own_share;
+  return of_default * std::max(1.0, max_overhead / abit::ScanOptions{}.overhead_share);
 }
 
-SourceStatus Unavailable(std::string name, SourceRole role, const Error& error) {
-  return {.name = std::move(name),
-          .role = role,
+SourceStatus Unavailable(const SourceKind& kind, const Error& error) {
+  return {.name = std::string(kind.name),
+          .label = std::string(kind.label),
+          .role = kind.role,
           .state = SourceState::kUnavailable,
           .note = error.Message()};
 }
 
 class Opening {
  public:
-  explicit Opening(const SourceChoice& choice) : choice_(choice) {}
+  explicit Opening(const SourceChoice& choice) : choice_(choice), any_(Names("auto")) {}
 
   Result<SessionSources> Run() {
     session_.perf = std::make_unique<KernelPerfApi>();
     session_.clock = std::make_unique<SystemClock>();
-    const bool any = Wants(choice_, "auto");
+    auto mode = ParseGateMode(choice_.gate);
+    if (!mode) return Fail(OfOption("--gate", choice_.gate, mode.error()));
+    gate_mode_ = *mode;
     // What will run beside the scanner decides what it may spend.
-    std::optional<Result<std::unique_ptr<HardwareSampler>>> hardware;
-    if (any || Wants(choice_, "hw")) hardware = OpenHardware();
+    auto hardware = OpenHardware();
     // The clock is the rung below the hardware sampler: taken where that is refused, or asked for.
-    const bool clock = Wants(choice_, "clock") || (any && !hardware->has_value());
-    const double budget = choice_.max_overhead * (1 - kHeldBack);
-    if (any || Wants(choice_, "abit")) {
+    const bool clock = Wants(kClockSource) || (any_ && hardware.empty());
+    const double budget = choice_.max_overhead;
+    if (any_ || Wants(kDriverSource) || Wants(kAbitBpfSource)) {
       const bool shared = clock && ProbeClock(*session_.perf).usable;
-      OpenAbit(budget * (shared ? 1 - kClockShareOfBudget : 1));
+      OpenAccessedBits(budget * (shared ? 1 - kClockShareOfBudget : 1));
     }
     const bool shared = !session_.sources.empty();
-    if (hardware) TakeHardware(*std::move(hardware));
+    std::ranges::move(hardware, std::back_inserter(session_.sources));
     if (clock) OpenClock(budget * (shared ? kClockShareOfBudget : 1));
     if (session_.sources.empty()) return Fail(NothingWorks());
     if (auto status = OpenGate(); !status) return Fail(status.error());
@@ -62,62 +70,135 @@ class Opening {
   }
 
  private:
-  // Told at once, not only in the trace, except that few machines have sampling hardware.
-  void Refuse(std::string name, SourceRole role, const Error& error) {
-    if (name != "hw" || Wants(choice_, name)) session_.warnings.push_back(error.Message());
-    session_.unavailable.push_back(Unavailable(std::move(name), role, error));
+  bool Names(std::string_view name) const {
+    return std::ranges::find(choice_.names, name) != choice_.names.end();
+  }
+  bool Wants(const SourceKind& kind) const { return Names(kind.name); }
+
+  void Refuse(const SourceKind& kind, const Error& error) {
+    if (kind.common || Wants(kind)) session_.warnings.push_back(error.Message());
+    session_.unavailable.push_back(Unavailable(kind, error));
     refusals_.push_back(error);
   }
 
-  void OpenAbit(double overhead_share) {
-    auto scanner = abit::AbitScanner::Open(
-        {.scan = {.mode = choice_.abit_mode == AbitMode::kLadder ? abit::ScanOptions::Mode::kLadder
-                                                                 : abit::ScanOptions::Mode::kPlain,
-                  .plain_interval = choice_.scan_interval,
-                  .overhead_share = overhead_share,
-                  .seed = choice_.seed}});
-    if (!scanner) return Refuse("abit", SourceRole::kReferences, scanner.error());
-    session_.calibration.ns_per_set = (*scanner)->calibration().ns_per_set;
-    session_.calibration.ns_per_look = (*scanner)->calibration().ns_per_look;
-    const auto& warnings = (*scanner)->warnings();
-    session_.warnings.insert(session_.warnings.end(), warnings.begin(), warnings.end());
-    session_.sources.push_back(*std::move(scanner));
+  // The module where it is loaded; one scanner only, as each would clear the other's bits.
+  void OpenAccessedBits(double overhead_share) {
+    const abit::ScanOptions scan{.mode = choice_.abit_mode == AbitMode::kLadder
+                                             ? abit::ScanOptions::Mode::kLadder
+                                             : abit::ScanOptions::Mode::kPlain,
+                                 .plain_interval = choice_.scan_interval,
+                                 .overhead_share = overhead_share,
+                                 .own_share = OwnShare(choice_.max_overhead),
+                                 .seed = choice_.seed};
+    if (Wants(kDriverSource) || (any_ && !Wants(kAbitBpfSource))) {
+      auto scanner = OpenDriver(scan);
+      if (scanner) return TakeScanner(*std::move(scanner));
+      Refuse(kDriverSource, scanner.error());
+    }
+    if (!any_ && !Wants(kAbitBpfSource)) return;
+    auto scanner = abit::AbitScanner::Open({.scan = scan});
+    if (!scanner) return Refuse(kAbitBpfSource, scanner.error());
+    TakeScanner(*std::move(scanner));
   }
 
-  // Its rate is its own bound (--sample-rate): it takes no part of the budget.
-  Result<std::unique_ptr<HardwareSampler>> OpenHardware() {
-    const auto rate = static_cast<SampleRate>(choice_.sample_rate);
-    auto setup = FindHardware(*session_.perf, rate);
+  static Result<std::unique_ptr<abit::AbitScanner>> OpenDriver(const abit::ScanOptions& scan) {
+    auto device = driver::OpenDevice();
+    if (!device) return Fail(std::move(device.error()));
+    auto session = driver::Session::Open(*std::move(device), driver::Purpose::kAccessedBits);
+    if (!session) return Fail(std::move(session.error()));
+    return abit::AbitScanner::Open(driver::MakeDriverAbitKernel(*std::move(session)), kDriverSource,
+                                   scan);
+  }
+
+  void TakeScanner(std::unique_ptr<abit::AbitScanner> scanner) {
+    session_.calibration.ns_per_set = scanner->calibration().ns_per_set;
+    session_.calibration.ns_per_look = scanner->calibration().ns_per_look;
+    if (!session_.calibration.ns_per_look)
+      session_.assumed_ns_per_look = scanner->options().cost.ns_per_look;
+    const auto& warnings = scanner->warnings();
+    session_.warnings.insert(session_.warnings.end(), warnings.begin(), warnings.end());
+    session_.sources.push_back(std::move(scanner));
+  }
+
+  // Their rate is their own bound (--sample-rate): they take no part of the budget. By the driver
+  // where that is used, else by perf.
+  std::vector<std::unique_ptr<Source>> OpenHardware() {
+    std::vector<std::unique_ptr<Source>> opened;
+    std::string_view by_driver;
+    if (Wants(kDriverSource) || (any_ && !Wants(kAbitBpfSource))) {
+      if (auto sampler = OpenDriverSampler()) {
+        by_driver = (*sampler)->name();
+        opened.push_back(*std::move(sampler));
+      }
+    }
+    std::vector<SourceKind> kinds{kIbsSource};
+    // Nobody misses it where it is not.
+    if (FindVirtual(kPmuDevices, sample_rate())) kinds.push_back(kVirtualPmuSource);
+    kinds.push_back(kPebsSource);
+    for (const SourceKind& kind : kinds) {
+      if (kind.name == by_driver || (!Wants(kind) && (!any_ || !opened.empty()))) continue;
+      auto sampler = OpenHardware(kind);
+      if (sampler) {
+        opened.push_back(*std::move(sampler));
+      } else {
+        Refuse(kind, sampler.error());
+      }
+    }
+    return opened;
+  }
+
+  Result<std::unique_ptr<HardwareSampler>> OpenHardware(const SourceKind& kind) {
+    auto setup = FindHardware(*session_.perf, kind, sample_rate());
     if (!setup) return Fail(setup.error());
     return HardwareSampler::Create(*session_.perf, *session_.clock, *std::move(setup));
   }
 
-  void TakeHardware(Result<std::unique_ptr<HardwareSampler>> sampler) {
-    if (!sampler) return Refuse("hw", SourceRole::kSamples, sampler.error());
-    session_.sources.push_back(*std::move(sampler));
+  SampleRate sample_rate() const { return static_cast<SampleRate>(choice_.sample_rate); }
+
+  // With its gate, which the driver looks at whether or not the recorder has time to.
+  Result<std::unique_ptr<Source>> OpenDriverSampler() {
+    auto setup = FindSamplingHardware(kPmuDevices, EncodeWithPfm, sample_rate());
+    if (!setup) return Fail(std::move(setup.error()));
+    std::optional<driver::DriverSampler::Gate> gate;
+    if (gate_mode_.samples) {
+      if (auto event = SampleGateEvent(*session_.perf, encode_))
+        gate = {.event = *std::move(event)};
+    }
+    const SourceKind kind = setup->kind;
+    const bool gated = gate.has_value();
+    auto sampler = driver::DriverSampler::Open([] { return driver::OpenDevice(); },
+                                               *std::move(setup), std::move(gate));
+    if (!sampler) {
+      // Perf has its turn, where that may be used.
+      if (!any_ && !Wants(kind)) session_.unavailable.push_back(Unavailable(kind, sampler.error()));
+      return Fail(std::move(sampler.error()));
+    }
+    samples_gated_by_driver_ = gated;
+    return *std::move(sampler);
   }
 
   void OpenClock(double max_overhead) {
     auto sampler =
         ClockSampler::Create(*session_.perf, *session_.clock, {.max_overhead = max_overhead});
-    if (!sampler) return Refuse("clock", SourceRole::kSamples, sampler.error());
+    if (!sampler) return Refuse(kClockSource, sampler.error());
     session_.calibration.ns_per_sample = (*sampler)->ns_per_sample();
     session_.sources.push_back(*std::move(sampler));
   }
 
   Status OpenGate() {
-    const auto mode = ParseGateMode(choice_.gate);
-    if (!mode) return Fail(mode.error());
-    if (!mode->samples && !mode->references) return {};
-    auto gate = Gate::Create(*session_.perf, EncodeWithPfm, *mode);
+    // The driver's sampler says itself what its gate rests on.
+    const bool by_driver = samples_gated_by_driver_;
+    if (by_driver) gate_mode_.samples = false;
+    if (!gate_mode_.samples && !gate_mode_.references) return {};
+    auto gate = Gate::Create(*session_.perf, encode_, gate_mode_);
     if (!gate) return Fail(gate.error());
-    session_.gate = [gate = std::make_shared<Gate>(*std::move(gate))](
+    session_.gate = [by_driver, gate = std::make_shared<Gate>(*std::move(gate))](
                         std::optional<double> memory_stall_share) -> GateVerdict {
-      const GateDecision decision = gate->Decide(memory_stall_share);
+      GateDecision decision = gate->Decide(memory_stall_share);
       return {.references_active = decision.references.active,
               .samples_active = decision.samples.active,
-              .references_basis = decision.references.basis,
-              .samples_basis = decision.samples.basis};
+              .references_basis = std::move(decision.references.basis),
+              .samples_basis = by_driver ? std::string() : std::move(decision.samples.basis)};
     };
     return {};
   }
@@ -130,6 +211,10 @@ class Opening {
   }
 
   const SourceChoice& choice_;
+  bool any_;  // the best of each kind that works here, besides those that were named
+  const EventEncoder encode_ = WithVirtualPmu(kPmuDevices, EncodeWithPfm);
+  GateMode gate_mode_;
+  bool samples_gated_by_driver_ = false;
   SessionSources session_;
   std::vector<Error> refusals_;
 };
@@ -140,10 +225,14 @@ Result<SessionSources> OpenSources(const SourceChoice& choice) { return Opening(
 
 std::vector<Probe> ProbeSources() {
   KernelPerfApi perf;
-  std::vector<Probe> probes{abit::ProbeAbit()};
+  std::vector<Probe> probes{driver::ProbeDriver(), abit::ProbeAbit()};
+  probes.push_back(driver::ProbeDriverSampler(
+      driver::ThisMachine(), FindSamplingHardware(kPmuDevices, EncodeWithPfm, SampleRate::k1x)));
   for (Probe& probe : ProbeHardware(perf)) probes.push_back(std::move(probe));
   probes.push_back(ProbeClock(perf));
-  for (Probe& probe : ProbeGate(perf)) probes.push_back(std::move(probe));
+  for (Probe& probe : ProbeGate(perf, WithVirtualPmu(kPmuDevices, EncodeWithPfm)))
+    probes.push_back(std::move(probe));
+  probes.push_back(exact::ProbeExact());
   return probes;
 }
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ namespace tmprof {
 enum class AbitMode : std::uint8_t { kLadder, kPlain };
 
 struct SourceChoice {
-  std::vector<std::string> names{"auto"};  // of auto, abit, clock, hw
+  std::vector<std::string> names{"auto"};  // "auto", and those of kSourceKinds
   AbitMode abit_mode = AbitMode::kLadder;
   std::chrono::nanoseconds scan_interval{std::chrono::seconds(1)};  // of kPlain
   double max_overhead = 0.01;  // share of the targets' CPU time
@@ -41,6 +42,7 @@ struct SessionSources {
   std::vector<SourceStatus> unavailable;  // asked for, or the better rung, and refused
   GateCheck gate;                         // empty: always on
   Calibration calibration;
+  std::optional<double> assumed_ns_per_look;  // charged where `calibration` has none
   std::vector<std::string> warnings;
 };
 

@@ -10,7 +10,6 @@
 #include <array>
 #include <cstdlib>
 #include <fstream>
-#include <functional>
 #include <iterator>
 
 #include "base/check.h"
@@ -22,7 +21,9 @@ namespace fs = std::filesystem;
 
 constexpr uid_t kNobody = 65534;
 
-Outcome Run(const std::vector<std::string>& argv, const std::function<void()>& before_exec) {
+}  // namespace
+
+Outcome RunProgram(const std::vector<std::string>& argv, const std::function<void()>& before_exec) {
   const TemporaryFolder folder;
   const std::string out = folder.File("out");
   const std::string err = folder.File("err");
@@ -51,14 +52,8 @@ Outcome Run(const std::vector<std::string>& argv, const std::function<void()>& b
       .err = ReadFile(err)};
 }
 
-}  // namespace
-
-Outcome RunProgram(const std::vector<std::string>& argv) {
-  return Run(argv, [] {});
-}
-
 Outcome RunAsNobody(const std::vector<std::string>& argv) {
-  return Run(argv, [] {
+  return RunProgram(argv, [] {
     if (setgroups(0, nullptr) != 0 || setgid(kNobody) != 0 || setuid(kNobody) != 0) _exit(126);
   });
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,9 @@ struct Outcome {
   std::string err;
 };
 
-// Blocking. argv[0] is looked up in PATH unless it holds a slash.
-Outcome RunProgram(const std::vector<std::string>& argv);
+// Blocking. argv[0] is looked up in PATH unless it holds a slash. `before_exec` runs in the child.
+Outcome RunProgram(
+    const std::vector<std::string>& argv, const std::function<void()>& before_exec = [] {});
 // The same as an ordinary user without capabilities (uid and gid 65534); the caller must be root.
 Outcome RunAsNobody(const std::vector<std::string>& argv);
 

@@ -6,9 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "proto/frame.h"
 #include "proto/trace_file.h"
 #include "tests/apps/program.h"
 
@@ -17,6 +21,9 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Lt;
+using ::testing::Not;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
 
@@ -32,6 +39,39 @@ std::string EmptyTrace(const TemporaryFolder& folder) {
   return path;
 }
 
+// The golden trace up to its last frame, as a killed recorder leaves it.
+std::string WithoutEndFrame(const std::string& trace) {
+  constexpr std::size_t kLengthAt = 4;  // in a frame's header, little-endian (proto/README.md)
+  std::size_t last = kPreambleBytes;
+  for (std::size_t at = last; at < trace.size();) {
+    last = at;
+    std::size_t payload = 0;
+    for (std::size_t i = 4; i-- > 0;) {
+      payload = payload * 256 + static_cast<unsigned char>(trace[at + kLengthAt + i]);
+    }
+    at += kFrameHeaderBytes + payload;
+  }
+  return trace.substr(0, last);
+}
+
+// A phase that holds all epochs of the golden trace.
+std::string WriteGoldenTruth(const TemporaryFolder& folder) {
+  const std::string truth = folder.File("truth.json");
+  WriteFile(truth, R"({"phases": [{"t_start_ns": 0, "t_end_ns": 9000000000000, "ranges": [
+    {"start": 4096, "end": 8192, "weight": 1}]}]})");
+  return truth;
+}
+
+// The commands that read a trace, each with what it needs besides.
+std::vector<std::vector<std::string>> Readers(const TemporaryFolder& folder,
+                                              const std::string& trace) {
+  return {{"report", trace},
+          {"eval", trace},
+          {"score", trace, "--truth", WriteGoldenTruth(folder)},
+          {"convert", trace, "--to", "csv"},
+          {"convert", trace, "--to", "oracleGeneral", "-o", folder.File("requests")}};
+}
+
 TEST(CommandLine, EveryCommandHasHelp) {
   for (const std::string command : {"record", "report", "eval", "score", "convert", "doctor"}) {
     const Outcome outcome = Tmprof({command, "--help"});
@@ -44,6 +84,131 @@ TEST(CommandLine, AnUnknownCommandIsRefused) { EXPECT_EQ(Tmprof({"frobnicate"}).
 
 TEST(CommandLine, AnUnknownOptionIsRefused) {
   EXPECT_EQ(Tmprof({"report", "--frobnicate"}).status, 2);
+}
+
+// Options that hold numbers and names, with a value that is none, and the trace or command they
+// need.
+TEST(CommandLine, AValueThatAnOptionCannotTakeIsRefusedByName) {
+  const std::vector<std::vector<std::string>> refused = {
+      {"report", "--view=hot", "--limit", "-1"},
+      {"report", "--view=hot", "--limit", "x"},
+      {"report", "--view=hot", "--pid", "0"},
+      {"report", "--view=hot", "--by", "magic"},
+      {"report", "--view=hot", "--rank-model", "magic"},
+      {"report", "--format", "magic"},
+      {"report", "--epochs", "5:5"},
+      {"report", "--epochs", "5-6"},
+      {"report", "--view=heatmap", "--addresses", "9-8"},
+      {"eval", "--rank", "magic"},
+      {"eval", "--judge", "magic"},
+      {"eval", "--half-life", "0s"},
+      {"eval", "--half-life", "3"},
+      {"eval", "--ratio", "1/8,2"},
+      {"eval", "--policy", "history,magic"},
+      {"eval", "--ratio", "1/8,1/4,0.125"},
+      {"eval", "--policy", "oracle,oracle"},
+      {"eval", "--rank", "samples,combined,samples"},
+      {"score", "--truth=/dev/null", "--k-ratio", "0"},
+      {"score", "--truth=/dev/null", "--k-ratio", "1.5"},
+      {"convert", "--to", "magic"},
+      {"doctor", "--format", "magic"},
+      {"record", "--pid", "0"},
+      {"record", "--pid", "-5"},
+      {"record", "--pid", "x"},
+      {"record", "--epoch", "1"},
+      {"record", "--epoch", "-1s"},
+      {"record", "--epoch", "1 fortnight"},
+      {"record", "--duration", "9999999999h"},
+      {"record", "--max-overhead", "0%"},
+      {"record", "--max-overhead", "101%"},
+      {"record", "--max-overhead", "nan"},
+      {"record", "--max-targets", "-1"},
+      {"record", "--scan-interval", "0s"},
+      {"record", "--seed", "-1"},
+      {"record", "--abit", "magic"},
+      {"record", "--sample-rate", "3x"},
+      {"record", "--gate", "magic"},
+      {"record", "--gate", "llc,llc"},
+  };
+  const TemporaryFolder folder;
+  const std::string trace = folder.File("t.data");
+  for (std::vector<std::string> arguments : refused) {
+    const std::string option = arguments[arguments.size() - 2];
+    SCOPED_TRACE(arguments[0] + " " + option + " " + arguments.back());
+    if (arguments[0] == "record") {
+      arguments.insert(arguments.end(), {"-o", trace});
+      if (option != "--pid") arguments.insert(arguments.end(), {"--", "true"});
+    } else if (arguments[0] != "doctor") {
+      arguments.insert(arguments.begin() + 1, GoldenTrace());
+    }
+    const Outcome outcome = Tmprof(arguments);
+    EXPECT_EQ(outcome.status, 2) << outcome.err;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr(option), Not(HasSubstr("''"))));
+    EXPECT_THAT(outcome.err.size(), Lt(400u)) << outcome.err;
+    EXPECT_THAT(outcome.out, IsEmpty());
+  }
+  EXPECT_FALSE(std::filesystem::exists(trace));
+}
+
+TEST(CommandLine, AFullDiskIsNamedByEveryCommandThatPrints) {
+  const TemporaryFolder folder;
+  const std::string truth = WriteGoldenTruth(folder);
+  for (const std::string& command :
+       {"report " + GoldenTrace(), "eval " + GoldenTrace(),
+        "score " + GoldenTrace() + " --truth " + truth, "convert --to csv " + GoldenTrace(),
+        "convert --to csv " + GoldenTrace() + " -o " + folder.File("csv"), std::string("doctor"),
+        std::string("--help"), std::string("record --help")}) {
+    const Outcome outcome = RunProgram({"sh", "-c", TmprofPath() + " " + command + " >/dev/full"});
+    EXPECT_EQ(outcome.status, 1) << command;
+    EXPECT_THAT(outcome.err, HasSubstr("ENOSPC")) << command;
+  }
+}
+
+TEST(CommandLine, AnOutputFileThatCannotBeWrittenIsNamed) {
+  const TemporaryFolder folder;
+  const std::string nowhere = folder.File("none/file");
+  for (const auto& [file, error] : {std::pair(nowhere, "ENOENT"), {"/dev/full", "ENOSPC"}}) {
+    for (const std::vector<std::string>& arguments :
+         {std::vector<std::string>{"convert", GoldenTrace(), "--to", "csv", "-o", file},
+          {"report", GoldenTrace(), "--view", "cdf", "--png", file},
+          {"report", GoldenTrace(), "--view", "heatmap", "--png", file}}) {
+      const Outcome outcome = Tmprof(arguments);
+      EXPECT_EQ(outcome.status, 1) << arguments[0];
+      EXPECT_THAT(outcome.err, AllOf(HasSubstr(file), HasSubstr(error))) << arguments[0];
+    }
+  }
+}
+
+TEST(CommandLine, ATraceThatWasNotFinishedIsReadWithAWarning) {
+  const TemporaryFolder folder;
+  const std::string cut = folder.File("cut.data");
+  const std::string before = WithoutEndFrame(ReadFile(GoldenTrace()));
+  WriteFile(cut, before);
+  const std::string where = "byte offset " + std::to_string(before.size()) + " ";
+  for (const std::vector<std::string>& command : Readers(folder, cut)) {
+    const Outcome outcome = Tmprof(command);
+    EXPECT_EQ(outcome.status, 0) << command[0];
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("warning"), HasSubstr("'" + cut + "'"),
+                                   HasSubstr(where), HasSubstr("stopped")))
+        << command[0];
+    EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << command[0];
+  }
+  for (const std::vector<std::string>& command : Readers(folder, GoldenTrace())) {
+    EXPECT_THAT(Tmprof(command).err, IsEmpty()) << command[0];
+  }
+}
+
+TEST(CommandLine, APipeInPlaceOfATraceIsRefusedAsAPipe) {
+  const TemporaryFolder folder;
+  for (const std::vector<std::string>& command : Readers(folder, "/dev/stdin")) {
+    std::string line = "cat " + GoldenTrace() + " | " + TmprofPath();
+    for (const std::string& argument : command) line += " " + argument;
+    const Outcome outcome = RunProgram({"sh", "-c", line});
+    EXPECT_EQ(outcome.status, 2) << line;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("'/dev/stdin'"), HasSubstr("a pipe"),
+                                   HasSubstr("save it to a file")))
+        << line;
+  }
 }
 
 TEST(CommandLine, GeneratesAManualPageForEachCommand) {
@@ -74,6 +239,24 @@ TEST(Report, AFileThatIsNoTraceIsBadInput) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("/etc/passwd"), HasSubstr("not a tmprof trace")));
 }
 
+TEST(Report, ATraceOfAFutureVersionIsBadInput) {
+  const TemporaryFolder folder;
+  const std::string trace = folder.File("t.data");
+  const std::string now = EncodePreamble(1);
+  WriteFile(trace, EncodePreamble(2) + ReadFile(GoldenTrace()).substr(now.size()));
+  for (const std::string command : {"report", "eval"}) {
+    const Outcome outcome = Tmprof({command, trace});
+    EXPECT_EQ(outcome.status, 2) << command;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("t.data"), HasSubstr("version 2"))) << command;
+  }
+}
+
+TEST(Report, AnEmptyFileIsBadInput) {
+  const Outcome outcome = Tmprof({"report", "/dev/null"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("/dev/null"), HasSubstr("empty")));
+}
+
 TEST(Report, EpochsBeforeTheDamageAreReportedWithAWarning) {
   const TemporaryFolder folder;
   const std::string cut = folder.File("cut.data");
@@ -90,6 +273,29 @@ TEST(Report, EveryViewHasJson) {
     const Outcome outcome = Tmprof({"report", GoldenTrace(), "--view", view, "--format", "json"});
     EXPECT_EQ(outcome.status, 0) << view << outcome.err;
     EXPECT_TRUE(Json::accept(outcome.out)) << view;
+  }
+}
+
+TEST(Report, AnOptionThatTheViewDoesNotReadIsRefusedByName) {
+  const std::vector<std::vector<std::string>> unread = {
+      {"summary", "--limit", "5"},
+      {"summary", "--pid", "1"},
+      {"summary", "--by", "samples"},
+      {"summary", "--rank-model", "sum"},
+      {"summary", "--addresses", "0-1000"},
+      {"coverage", "--by", "samples"},
+      {"hot", "--addresses", "0-1000"},
+      {"heatmap", "--limit", "5"},
+      {"cdf", "--pid", "1"},
+      {"cdf", "--limit", "20"},  // though it is the default
+  };
+  for (const std::vector<std::string>& option : unread) {
+    const Outcome outcome =
+        Tmprof({"report", GoldenTrace(), "--view", option[0], option[1], option[2]});
+    EXPECT_EQ(outcome.status, 2) << option[0] << option[1];
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr("'" + option[1] + "'"), HasSubstr("the " + option[0] + " view")));
+    EXPECT_THAT(outcome.out, IsEmpty());
   }
 }
 
@@ -150,19 +356,15 @@ TEST(EmptyTrace, CannotBeScored) {
   EXPECT_THAT(outcome.err, HasSubstr("no complete epoch"));
 }
 
-TEST(Report, AFullDiskIsNamed) {
-  const Outcome outcome = RunProgram(
-      {"sh", "-c", TmprofPath() + " report " + GoldenTrace() + " --view summary >/dev/full"});
-  EXPECT_EQ(outcome.status, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("ENOSPC"));
-}
-
 TEST(Eval, GivesARowPerPolicyRankAndRatio) {
   const Outcome outcome =
       Tmprof({"eval", GoldenTrace(), "--policy", "first_touch,oracle", "--ratio", "1/2,1/4",
               "--rank", "references,combined", "--format", "json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
-  const Json results = Json::parse(outcome.out)["results"];
+  const Json all = Json::parse(outcome.out);
+  EXPECT_EQ(all["rank_model"], "rate");
+  EXPECT_EQ(all["half_life"], "3s");
+  const Json& results = all["results"];
   EXPECT_EQ(results.size(), 2u * 2 * 2);
   for (const Json& row : results) {
     for (const char* field : {"trace", "policy", "rank", "judge", "ratio", "capacity_pages",
@@ -185,6 +387,25 @@ TEST(Eval, SaysNullWhereTheJudgeSawNothing) {
   }
 }
 
+TEST(Eval, NamesTheHalfLifeInForceInEveryFormat) {
+  for (const auto& [option, half_life] : {std::pair("--half-life=2500ms", "2.5s"),
+                                          {"--half-life=none", "none"},
+                                          {"--rank-model=sum", "none"}}) {
+    const auto show = [&option](const std::string& format) {
+      return Tmprof({"eval", GoldenTrace(), option, "--format", format}).out;
+    };
+    EXPECT_EQ(Json::parse(show("json"))["half_life"], half_life);
+    EXPECT_THAT(show("csv"), HasSubstr(std::string(",") + half_life + "\r\n"));
+    EXPECT_THAT(show("text"), HasSubstr(std::string("half-life ") + half_life + "\n"));
+  }
+}
+
+TEST(Eval, RefusesATraceThatIsGivenTwice) {
+  const Outcome outcome = Tmprof({"eval", GoldenTrace(), GoldenTrace()});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("FILE " + GoldenTrace()));
+}
+
 TEST(Eval, RefusesUnknownPoliciesAndRatiosOutsideOfRange) {
   const Outcome unknown = Tmprof({"eval", GoldenTrace(), "--policy", "clairvoyant"});
   EXPECT_EQ(unknown.status, 2);
@@ -199,6 +420,12 @@ TEST(Score, RefusesATruthThatIsNotJson) {
   const Outcome outcome = Tmprof({"score", GoldenTrace(), "--truth", "/etc/passwd"});
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, HasSubstr("/etc/passwd"));
+}
+
+TEST(Score, AMissingTruthIsTheWorldsRefusal) {
+  const Outcome outcome = Tmprof({"score", GoldenTrace(), "--truth", "no-such-file"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("no-such-file"), HasSubstr("ENOENT")));
 }
 
 TEST(Doctor, TellsOfEveryJob) {

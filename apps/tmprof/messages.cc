@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "apps/tmprof/messages.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <string>
+
+namespace tmprof {
+namespace {
+
+// A standard error that takes nothing more is no reason to end a recording; fmt::print throws.
+void Say(const std::string& line) { (void)std::fputs(line.c_str(), stderr); }
+
+}  // namespace
+
+int ReportError(const Error& error) {
+  Say(fmt::format("tmprof: {}\n", error.Message()));
+  return error.ExitStatus();
+}
+
+void Warn(std::string_view message) { Say(fmt::format("tmprof: warning: {}\n", message)); }
+
+void WarnOfEnd(const StreamEnd& end, std::string_view path, std::string_view done) {
+  if (end.damage) {
+    Warn(fmt::format("{}; {} is what comes before", end.damage->Message(), done));
+  } else if (end.finished == false) {
+    const std::string where =
+        end.byte_offset ? fmt::format(" at byte offset {}", *end.byte_offset) : "";
+    Warn(fmt::format(
+        "trace file '{}' ends{} without an end frame: the recorder was stopped before it could "
+        "finish, and its open epoch is lost; {} is what comes before",
+        path, where, done));
+  }
+}
+
+Error OfOption(std::string_view option, std::string_view value, Error fault) {
+  fault.attempt = "use option";
+  fault.object = fmt::format("{} {}", option, value);
+  return fault;
+}
+
+Status WriteOut(std::string_view text) {
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    return Fail(Refused("write to", "standard output", errno));
+  }
+  return {};
+}
+
+}  // namespace tmprof

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the commands of `tmprof` say, and where. Apart from cli.h, so that what says something need
+// not compile CLI11.
+
+#pragma once
+
+#include <string_view>
+
+#include "base/epoch_stream.h"
+#include "base/result.h"
+
+namespace tmprof {
+
+// "tmprof: MESSAGE" on standard error; returns the error's exit status.
+int ReportError(const Error& error);
+void Warn(std::string_view message);
+// Warns where the trace at `path` is damaged or was not finished. `done`: what was done with its
+// epochs, "replayed".
+void WarnOfEnd(const StreamEnd& end, std::string_view path, std::string_view done);
+
+// Says of a value's fault which option it was given to.
+Error OfOption(std::string_view option, std::string_view value, Error fault);
+
+// Writes all of `text` to standard output, flushed; an error names it.
+Status WriteOut(std::string_view text);
+
+}  // namespace tmprof
