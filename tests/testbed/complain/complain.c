@@ -108,16 +108,16 @@ static const struct {
 	const char *name;
 	void (*deed)(void);
 } deeds[] = {
-	{ "warn", complain_warn },
-	{ "oops", complain_oops },
-	{ "lock_order", complain_lock_order },
-	{ "sleep_in_atomic", complain_sleep_in_atomic },
-	{ "use_after_free", complain_use_after_free },
-	{ "overflow", complain_overflow },
-	{ "shift", complain_shift },
-	{ "leak", complain_leak },
-	{ "hang", complain_hang },
-	{ "spin", complain_spin },
+	{"warn", complain_warn},
+	{"oops", complain_oops},
+	{"lock_order", complain_lock_order},
+	{"sleep_in_atomic", complain_sleep_in_atomic},
+	{"use_after_free", complain_use_after_free},
+	{"overflow", complain_overflow},
+	{"shift", complain_shift},
+	{"leak", complain_leak},
+	{"hang", complain_hang},
+	{"spin", complain_spin},
 };
 
 static int __init complain_init(void)
