@@ -156,29 +156,29 @@ class Decider {
 
   void Promote(std::size_t row) {
     if (row == kUnplaced || !tiers_->TierOf(placed_[row].node)) {
-      ++decision_.unplaced;
+      ++decision_.not_moved.unplaced;
       return;
     }
     if (IsInTier1(row)) return;
     if (placed_[row].bound) {
-      ++decision_.bound;
+      ++decision_.not_moved.bound;
       return;
     }
     if (IsCooling(row)) {
-      ++decision_.cooling;
+      ++decision_.not_moved.cooling;
       return;
     }
     switch (TryToPromote(placed_[row])) {
       case Verdict::kTaken:
         break;
       case Verdict::kWithoutGain:
-        ++decision_.without_gain;
+        ++decision_.not_moved.without_gain;
         break;
       case Verdict::kWithoutRoom:
-        ++decision_.without_room;
+        ++decision_.not_moved.without_room;
         break;
       case Verdict::kOverQuota:
-        ++decision_.over_quota;
+        ++decision_.not_moved.over_quota;
         break;
     }
   }

@@ -7,12 +7,12 @@
 #include <span>
 #include <vector>
 
+#include "base/move.h"
+#include "base/move_history.h"
 #include "base/page_key.h"
 #include "base/plan.h"
+#include "base/tiers.h"
 #include "base/units.h"
-#include "mover/move.h"
-#include "mover/move_history.h"
-#include "mover/tiers.h"
 
 namespace tmprof {
 
@@ -46,13 +46,7 @@ struct MoveRules {
 struct MoveDecision {
   // Demotions, then promotions, the best first: in this order each finds room.
   std::vector<Move> moves;
-  // Of the spans wanted that are not in tier 1, those that stay, by the first reason that held.
-  std::uint64_t bound = 0;
-  std::uint64_t cooling = 0;
-  std::uint64_t without_gain = 0;  // too little over what would give way, or over their cost
-  std::uint64_t without_room = 0;  // in tier 1, or below it for what would give way
-  std::uint64_t over_quota = 0;    // of MoveRules::most_pages
-  std::uint64_t unplaced = 0;      // nobody knows where they are, or they are in no tier
+  NotMoved not_moved;
 };
 
 // `placed` ascends by key and holds each span that is wanted or in tier 1 as far as it is known;

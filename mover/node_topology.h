@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/tiers.h"
 #include "base/units.h"
-#include "mover/tiers.h"
 
 namespace tmprof {
 

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/move.h"
 #include "base/units.h"
-#include "mover/move.h"
 #include "mover/rate_limit.h"
 
 namespace tmprof {

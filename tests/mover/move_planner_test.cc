@@ -73,7 +73,7 @@ TEST_F(DecideMovesTest, WhatIsWantedNeverGivesWay) {
   placed_ = {At(kFast, 1, 1), At(kFast, 2, 1), At(kSlow, 3, 9)};
   const MoveDecision decision = Decide({3, 1, 2});
   EXPECT_THAT(decision.moves, IsEmpty());
-  EXPECT_EQ(decision.without_room, 1U);
+  EXPECT_EQ(decision.not_moved.without_room, 1U);
 }
 
 TEST_F(DecideMovesTest, WhatIsAboutAsHotStays) {
@@ -82,7 +82,7 @@ TEST_F(DecideMovesTest, WhatIsAboutAsHotStays) {
   placed_ = {At(kFast, 1, 10), At(kSlow, 2, 14)};
   const MoveDecision decision = Decide({2});
   EXPECT_THAT(decision.moves, IsEmpty());
-  EXPECT_EQ(decision.without_gain, 1U);
+  EXPECT_EQ(decision.not_moved.without_gain, 1U);
   placed_[1].score = 15;
   EXPECT_THAT(Decide({2}).moves, ElementsAre(Demotion(1, 10), Promotion(2, 15)));
 }
@@ -110,7 +110,7 @@ TEST_F(DecideMovesTest, WhatHasMovedLatelyStaysWhereItIs) {
   placed_ = {At(kFast, 1, 1), At(kSlow, 2, 9)};
   history_.Note(Key(2), kTier1, Tier(2), kEpoch - 4);
   EXPECT_THAT(Decide({2}).moves, IsEmpty());
-  EXPECT_EQ(Decide({2}).cooling, 1U);
+  EXPECT_EQ(Decide({2}).not_moved.cooling, 1U);
   rules_.cool_down_epochs = 4;
   EXPECT_EQ(Decide({2}).moves.size(), 2U);
   history_.Note(Key(1), Tier(2), kTier1, kEpoch - 3);
@@ -122,17 +122,17 @@ TEST_F(DecideMovesTest, WhatIsBoundToItsNodeIsCountedAndStays) {
   placed_ = {At(kFast, 1, 1), At(kSlow, 2, 9), At(kSlow, 3, 8)};
   placed_[1].bound = true;
   const MoveDecision decision = Decide({2, 3});
-  EXPECT_EQ(decision.bound, 1U);
+  EXPECT_EQ(decision.not_moved.bound, 1U);
   EXPECT_THAT(decision.moves, ElementsAre(Demotion(1, 1), Promotion(3, 8)));
   placed_[0].bound = true;
-  EXPECT_EQ(Decide({3}).without_room, 1U);
+  EXPECT_EQ(Decide({3}).not_moved.without_room, 1U);
 }
 
 TEST_F(DecideMovesTest, WhatNobodyHasPlacedIsCounted) {
   placed_ = {At(NodeId(7), 1, 5)};
   const MoveDecision decision = Decide({1, 2});
   EXPECT_THAT(decision.moves, IsEmpty());
-  EXPECT_EQ(decision.unplaced, 2U);
+  EXPECT_EQ(decision.not_moved.unplaced, 2U);
 }
 
 TEST_F(DecideMovesTest, AHugePageMovesWholeOrNotAtAll) {
@@ -150,7 +150,7 @@ TEST_F(DecideMovesTest, SmallerSpansTakeTheRoomThatALargeOneCannot) {
   placed_ = {At(kSlow, 1, 9), At(kSlow, 512, 51200, kHuge)};
   const MoveDecision decision = Decide({512, 1});
   EXPECT_THAT(decision.moves, ElementsAre(Promotion(1, 9)));
-  EXPECT_EQ(decision.without_room, 1U);
+  EXPECT_EQ(decision.not_moved.without_room, 1U);
 }
 
 TEST_F(DecideMovesTest, NothingGivesWayWhereThereIsNoRoomBelow) {
@@ -159,7 +159,7 @@ TEST_F(DecideMovesTest, NothingGivesWayWhereThereIsNoRoomBelow) {
   placed_ = {At(kFast, 1, 1), At(kSlow, 2, 9)};
   const MoveDecision decision = Decide({2});
   EXPECT_THAT(decision.moves, IsEmpty());
-  EXPECT_EQ(decision.without_room, 1U);
+  EXPECT_EQ(decision.not_moved.without_room, 1U);
 }
 
 TEST_F(DecideMovesTest, RoomThatAPromotionLeavesIsNotThereForDemotions) {
@@ -177,7 +177,7 @@ TEST_F(DecideMovesTest, TheQuotaHoldsForDemotionsToo) {
   placed_ = {At(kFast, 1, 1), At(kFast, 2, 2), At(kSlow, 3, 9), At(kSlow, 4, 8)};
   const MoveDecision decision = Decide({3, 4});
   EXPECT_THAT(decision.moves, ElementsAre(Demotion(1, 1), Promotion(3, 9)));
-  EXPECT_EQ(decision.over_quota, 1U);
+  EXPECT_EQ(decision.not_moved.over_quota, 1U);
 }
 
 TEST_F(DecideMovesTest, Tier1ThatHoldsTooMuchIsLowered) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mover/move.h"
+#include "base/move.h"
 
 #include "base/check.h"
 

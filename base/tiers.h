@@ -33,6 +33,8 @@ class Tiers {
   // Nothing for a node that is in no tier: what is there stays there.
   std::optional<Tier> TierOf(NodeId node) const;
 
+  friend bool operator==(const Tiers&, const Tiers&) = default;
+
  private:
   explicit Tiers(std::vector<std::vector<NodeId>> nodes);
 

@@ -9,8 +9,8 @@
 #include <unordered_map>
 
 #include "base/page_key.h"
+#include "base/tiers.h"
 #include "base/units.h"
-#include "mover/tiers.h"
 
 namespace tmprof {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mover/move_history.h"
+#include "base/move_history.h"
 
 #include <gtest/gtest.h>
 

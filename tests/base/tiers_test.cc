@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-#include "mover/tiers.h"
+#include "base/tiers.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
