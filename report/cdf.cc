@@ -86,6 +86,9 @@ const Cdf::Curve* Cdf::FindCurve(RankSource by) const {
 Result<Cdf> MakeCdf(const Trace& trace, const CdfOptions& options) {
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
   if (!whole) return Fail(std::move(whole.error()));
+  if (auto known = whole->known.Require(options.by, "draw a curve by misses", trace.name); !known) {
+    return Fail(std::move(known.error()));
+  }
   const EvidenceTable& table = whole->ranker.table();
   Cdf cdf{.totals = whole->totals, .options = options};
 

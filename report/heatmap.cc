@@ -210,6 +210,10 @@ Result<Heatmap> MakeHeatmap(const Trace& trace, const HeatmapOptions& options) {
   {
     Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
     if (!whole) return Fail(std::move(whole.error()));
+    if (auto known = whole->known.Require(options.by, "draw a heat map by misses", trace.name);
+        !known) {
+      return Fail(std::move(known.error()));
+    }
     heatmap.totals = std::move(whole->totals);
     const EvidenceTable& table = whole->ranker.table();
     const Scores scores = whole->ranker.Score(options.by);

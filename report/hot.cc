@@ -41,6 +41,10 @@ std::string Samples(const HotList::Row& row) {
 Result<HotList> MakeHotList(const Trace& trace, const HotOptions& options) {
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
   if (!whole) return Fail(std::move(whole.error()));
+  if (auto known = whole->known.Require(options.by, "list hot pages by misses", trace.name);
+      !known) {
+    return Fail(std::move(known.error()));
+  }
   const EvidenceTable& table = whole->ranker.table();
   const Estimates estimates = whole->ranker.Estimate(options.by);
   const Scores& scores = estimates.score;

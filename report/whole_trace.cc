@@ -193,6 +193,7 @@ Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRang
     }
     for (const Target& target : epoch.targets) targets[target.id].Add(target);
     whole.ranker.Absorb(epoch);
+    whole.known.Look(epoch);
   });
   if (!end) return Fail(std::move(end.error()));
   totals.end = std::move(*end);

@@ -11,6 +11,7 @@
 
 #include "base/epoch_profile.h"
 #include "base/result.h"
+#include "rank/known_evidence.h"
 #include "rank/rank_model.h"
 #include "rank/total_ranker.h"
 #include "report/trace.h"
@@ -77,6 +78,7 @@ struct WholeTrace {
   // Holds all evidence; Score() gives estimated accesses over the whole trace (rate) or counts
   // (sum).
   TotalRanker ranker;
+  KnownEvidence known{};
 };
 
 // Whether any source saw an access: what makes a page part of the footprint.

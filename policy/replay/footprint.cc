@@ -59,6 +59,7 @@ FootprintScan ScanFootprint(EpochStream& trace) {
   FootprintScan scan;
   scan.end = ReadToEnd(trace, [&](const EpochProfile& epoch) {
     scan.footprint.Add(epoch.pages);
+    scan.known.Look(epoch);
     ++scan.epochs;
   });
   return scan;

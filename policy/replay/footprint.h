@@ -12,6 +12,7 @@
 #include "base/page_key.h"
 #include "base/result.h"
 #include "base/units.h"
+#include "rank/known_evidence.h"
 
 namespace tmprof {
 
@@ -66,6 +67,7 @@ inline std::optional<std::uint64_t> Footprint::Walk::IndexOf(PageKey key,
 // then stands for the epochs before it.
 struct FootprintScan {
   Footprint footprint;
+  KnownEvidence known;
   std::uint64_t epochs = 0;
   StreamEnd end;
 };

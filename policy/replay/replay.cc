@@ -355,6 +355,14 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& options
                                " pages is more than the " +
                                std::to_string(kLargestFootprint.value()) + " that can be placed"));
     }
+    for (const RankSource source : options.ranks) {
+      if (auto known = scan.known.Require(source, "rank by misses", "the trace"); !known) {
+        return Fail(std::move(known.error()));
+      }
+    }
+    if (auto known = scan.known.Require(options.judge, "judge by misses", "the trace"); !known) {
+      return Fail(std::move(known.error()));
+    }
     footprint = std::move(scan.footprint);
   }
 

@@ -62,7 +62,8 @@ using OpenTrace = std::function<Result<std::unique_ptr<EpochStream>>()>;
 // what is in tier 1. Records of pages outside the footprint, looked at but never seen accessed, are
 // left out.
 //
-// Fails where no epoch can be read or no page was observed.
+// Fails where no epoch can be read, no page was observed, or a rank or the judge goes by misses
+// that are unknown.
 Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& options);
 
 }  // namespace tmprof

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "policy/replay/footprint.h"
@@ -364,6 +366,42 @@ TEST(Footprint, CountsEachObservedPageOnceAndNumbersThemInOrder) {
   EXPECT_EQ(walk.IndexOf({TargetId(0), Vpn(7)}, 2), std::nullopt) << "sticks out";
   EXPECT_EQ(walk.IndexOf({TargetId(1), Vpn(21)}, 1), 5u);
   EXPECT_EQ(walk.IndexOf({TargetId(2), Vpn(0)}, 1), std::nullopt);
+}
+
+// Page 1 has the accesses, page 2 the misses.
+EpochProfile Missed(std::uint64_t index, std::optional<std::uint64_t> misses) {
+  EpochProfile epoch = Epoch(index, {});
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(1)},
+                       .accesses = AccessCounts{.loads = 90, .llc_misses = misses}});
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(2)},
+                       .accesses = AccessCounts{.loads = 10, .llc_misses = misses}});
+  if (misses) (*epoch.pages.accesses->llc_misses)[0] = 0;
+  return epoch;
+}
+
+TEST(Replay, JudgesByMissesWhereACacheWasModelled) {
+  const auto outcome =
+      Replay(Opener({Missed(0, 7), Missed(1, 7)}),
+             Sum({Named("oracle")}, {{1, 2}}, {RankSource::kMisses}, RankSource::kMisses));
+  ASSERT_TRUE(outcome.has_value()) << outcome.error().Message();
+  EXPECT_EQ(outcome->results[0].hit_rate, 1.0);
+  EXPECT_EQ(outcome->results[0].weight_total, 14);
+}
+
+TEST(Replay, RefusesMissesThatAreUnknownAsRankAndAsJudge) {
+  const OpenTrace unmodelled = Opener({Missed(0, 7), Missed(1, std::nullopt)});
+  for (const auto& [rank, judge] : {std::pair(RankSource::kMisses, RankSource::kTruth),
+                                    std::pair(RankSource::kTruth, RankSource::kMisses)}) {
+    const auto outcome = Replay(unmodelled, Sum({Named("oracle")}, {{1, 2}}, {rank}, judge));
+    ASSERT_FALSE(outcome.has_value());
+    EXPECT_EQ(outcome.error().ExitStatus(), 2);
+    EXPECT_THAT(outcome.error().Message(),
+                testing::HasSubstr("1 of its 2 epochs counted accesses without a model"));
+    EXPECT_THAT(outcome.error().Message(), testing::HasSubstr("--exact-llc"));
+  }
+  EXPECT_FALSE(Replay(Opener(Epochs({{{1, 5}}})), Sum({Named("oracle")}, {{1, 2}},
+                                                      {RankSource::kCombined}, RankSource::kMisses))
+                   .has_value());
 }
 
 }  // namespace

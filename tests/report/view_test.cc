@@ -25,6 +25,17 @@ Trace OnePage(std::string name = "one") {
   return TraceOf({epoch});
 }
 
+// The same, and exact counts beside them.
+Trace OneCountedPage(const AccessCounts& counts) {
+  EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "one")});
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(5)},
+                       .looks = 3,
+                       .references = 2,
+                       .load_samples = 1,
+                       .accesses = counts});
+  return TraceOf({epoch});
+}
+
 class EveryView : public testing::TestWithParam<View> {};
 
 TEST_P(EveryView, IsFoundByItsNameAndDescribesItself) {
@@ -51,6 +62,27 @@ TEST_P(EveryView, SpeaksEveryFormatWhateverTheTraceHolds) {
         EXPECT_EQ(nlohmann::json::parse(json->output)["view"], GetParam().name);
       }
     }
+  }
+}
+
+TEST_P(EveryView, SpeaksEveryFormatByMissesThatAreKnown) {
+  for (const Trace& trace : {TraceOf({}), OneCountedPage({.loads = 9, .llc_misses = 4}),
+                             OneCountedPage({.loads = 9, .llc_misses = 0})}) {
+    for (const Format format : {Format::kText, Format::kCsv, Format::kJson}) {
+      EXPECT_TRUE(
+          RenderView(GetParam().name, trace, {.by = RankSource::kMisses}, format).has_value());
+    }
+  }
+}
+
+TEST_P(EveryView, RefusesMissesThatAreUnknownIfItReadsThem) {
+  for (const Trace& trace : {OnePage(), OneCountedPage({.loads = 9})}) {
+    const auto rendered =
+        RenderView(GetParam().name, trace, {.by = RankSource::kMisses}, Format::kText);
+    ASSERT_EQ(rendered.has_value(), std::ranges::count(GetParam().reads, "by") == 0);
+    if (rendered) continue;
+    EXPECT_EQ(rendered.error().ExitStatus(), 2);
+    EXPECT_THAT(rendered.error().Message(), testing::HasSubstr("--exact-llc"));
   }
 }
 

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "rank/known_evidence.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tmprof {
+
+void KnownEvidence::Look(const EpochProfile& epoch) {
+  ++epochs_;
+  const std::optional<PageColumns::Accesses>& accesses = epoch.pages.accesses;
+  if (!accesses) return;
+  if (accesses->llc_misses) {
+    ++with_misses_;
+    return;
+  }
+  const auto counted = [](std::uint64_t count) { return count > 0; };
+  if (std::ranges::any_of(accesses->loads, counted) ||
+      std::ranges::any_of(accesses->stores, counted)) {
+    ++without_misses_;
+  }
+}
+
+Status KnownEvidence::Require(RankSource source, std::string attempted, std::string object) const {
+  if (source != RankSource::kMisses || epochs_ == 0) return {};
+  if (without_misses_ == 0 && with_misses_ > 0) return {};
+  std::string reason =
+      without_misses_ > 0
+          ? fmt::format(
+                "{} of its {} epochs counted accesses without a model of a cache: their "
+                "misses are unknown, not 0",
+                without_misses_, epochs_)
+          : std::string("none of its epochs counted misses");
+  return Fail(BadInput(std::move(attempted), std::move(object), std::move(reason),
+                       "a cache is modelled by 'tmprof record --source exact --exact-llc SIZE' and "
+                       "by the machine of 'testbed/vm --tiersim'"));
+}
+
+}  // namespace tmprof

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether epochs tell of what a ranking or a judge goes by.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/epoch_profile.h"
+#include "base/result.h"
+#include "rank/rank_model.h"
+
+namespace tmprof {
+
+class KnownEvidence {
+ public:
+  void Look(const EpochProfile& epoch);
+
+  // Refuses misses where accesses were counted without a cache model, or nobody counted: they are
+  // then unknown, not 0. Other evidence has no such gaps, nor has what holds no epoch.
+  Status Require(RankSource source, std::string attempted, std::string object) const;
+
+ private:
+  std::uint64_t epochs_ = 0;
+  std::uint64_t with_misses_ = 0;     // epochs that tell them
+  std::uint64_t without_misses_ = 0;  // epochs with accesses, and no model
+};
+
+}  // namespace tmprof
