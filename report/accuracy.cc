@@ -21,7 +21,9 @@
 #include "base/check.h"
 #include "base/human_units.h"
 #include "proto/frame.h"
+#include "rank/known_evidence.h"
 #include "rank/total_ranker.h"
+#include "report/rank_correlation.h"
 
 namespace tmprof {
 namespace {
@@ -255,41 +257,53 @@ class PageSet {
 // several targets may have pages at its address.
 class TruthSearch {
  public:
-  struct Found {
-    double relevant = 0;
-    double weight = 0;
-  };
+  explicit TruthSearch(const TruthPhase& phase) : phase_(phase), searched_(phase.processes.size()) {
+    for (const ProcessTruth& process : phase.processes) {
+      std::vector<double>& left = unfound_.emplace_back();
+      for (const TruthSpan& span : process.spans) {
+        left.push_back(static_cast<double>(span.range.size().value()));
+      }
+    }
+  }
 
-  TruthSearch(const TruthPhase& phase, const Ideal& ideal)
-      : phase_(phase), ideal_(ideal), searched_(phase.processes.size()) {}
-
-  // What pages of the process find that nobody found before.
-  Found Find(std::optional<Pid> pid, VpnRange pages) {
-    Found found;
+  // Calls found(page_weight, pages) for what pages of the process find that nobody found before.
+  template <typename OnFound>
+  void Find(std::optional<Pid> pid, VpnRange pages, OnFound found) {
     for (std::size_t i = 0; i < phase_.processes.size(); ++i) {
       const ProcessTruth& process = phase_.processes[i];
       if (process.pid && process.pid != pid) continue;
-      for (const VpnRange& part : searched_[i].Add(pages)) AddKnown(process, part, found);
+      for (const VpnRange& part : searched_[i].Add(pages)) FindWithin(i, part, found);
     }
-    return found;
+  }
+
+  // Calls unfound(page_weight, pages) for what nobody found.
+  template <typename OnUnfound>
+  void ForEachUnfound(OnUnfound unfound) const {
+    for (std::size_t i = 0; i < phase_.processes.size(); ++i) {
+      for (std::size_t j = 0; j < unfound_[i].size(); ++j) {
+        if (unfound_[i][j] > 0) unfound(phase_.processes[i].spans[j].page_weight, unfound_[i][j]);
+      }
+    }
   }
 
  private:
-  void AddKnown(const ProcessTruth& process, VpnRange range, Found& found) const {
-    auto span = std::ranges::upper_bound(process.spans, range.start, {},
+  template <typename OnFound>
+  void FindWithin(std::size_t process, VpnRange range, OnFound& found) {
+    const std::vector<TruthSpan>& spans = phase_.processes[process].spans;
+    auto span = std::ranges::upper_bound(spans, range.start, {},
                                          [](const TruthSpan& s) { return s.range.end; });
-    for (; span != process.spans.end() && span->range.start < range.end; ++span) {
+    for (; span != spans.end() && span->range.start < range.end; ++span) {
       const Vpn start = std::max(span->range.start, range.start);
       const Vpn end = std::min(span->range.end, range.end);
       const auto pages = static_cast<double>((end - start).value());
-      found.weight += pages * span->page_weight;
-      if (span->page_weight >= ideal_.threshold && span->page_weight > 0) found.relevant += pages;
+      unfound_[process][static_cast<std::size_t>(span - spans.begin())] -= pages;
+      found(span->page_weight, pages);
     }
   }
 
   const TruthPhase& phase_;
-  const Ideal& ideal_;
-  std::vector<PageSet> searched_;  // per process of the truth
+  std::vector<PageSet> searched_;             // per process of the truth
+  std::vector<std::vector<double>> unfound_;  // pages, per process and span
 };
 
 // The epochs of one phase, summed.
@@ -321,39 +335,82 @@ struct PhaseAccuracy {
   double recall = 0;
   double coverage = 0;
   double coverage_of_ideal = 0;
+  std::optional<RankCorrelation> correlation;
 };
+
+// Rows with a score, best first.
+class RankedRows {
+ public:
+  RankedRows(const PhaseSum& sum, RankSource source)
+      : sum_(sum), table_(sum.ranker().table()), scores_(sum.ranker().Score(source)) {
+    for (std::uint32_t row = 0; row < table_.size(); ++row) {
+      if (scores_[row] > 0) rows_.push_back(row);
+    }
+    std::ranges::sort(rows_, [this](std::uint32_t a, std::uint32_t b) {
+      return Density(a) != Density(b) ? Density(a) > Density(b) : a < b;
+    });
+  }
+
+  // Calls row(pid, pages, score per page) for each, while it returns true.
+  template <typename OnRow>
+  void ForEach(OnRow on_row) const {
+    for (const std::uint32_t row : rows_) {
+      const PageKey key = table_.key[row];
+      const VpnRange pages{key.vpn, key.vpn + PageCount(table_.span_pages[row])};
+      if (!on_row(sum_.PidOf(key.target), pages, Density(row))) return;
+    }
+  }
+
+ private:
+  double Density(std::uint32_t row) const { return scores_[row] / table_.span_pages[row]; }
+
+  const PhaseSum& sum_;
+  const EvidenceTable& table_;
+  Scores scores_;
+  std::vector<std::uint32_t> rows_;
+};
+
+// Over every page of the truth. One that is not ranked has the score 0, as for a policy, which
+// cannot tell such pages apart.
+std::optional<RankCorrelation> CorrelationOf(const RankedRows& ranked, const TruthPhase& phase) {
+  std::vector<ScoredPages> pairs;
+  TruthSearch search(phase);
+  ranked.ForEach([&](std::optional<Pid> pid, VpnRange pages, double score) {
+    search.Find(pid, pages, [&](double weight, double found) {
+      pairs.push_back({.truth = weight, .score = score, .pages = found});
+    });
+    return true;
+  });
+  search.ForEachUnfound([&](double weight, double unfound) {
+    pairs.push_back({.truth = weight, .score = 0, .pages = unfound});
+  });
+  return Correlate(std::move(pairs));
+}
 
 PhaseAccuracy Judge(const PhaseSum& sum, RankSource source, const TruthPhase& phase,
                     const Ideal& ideal) {
-  const EvidenceTable& table = sum.ranker().table();
-  const Scores scores = sum.ranker().Score(source);
-  std::vector<std::uint32_t> rows;
-  for (std::uint32_t row = 0; row < table.size(); ++row) {
-    if (scores[row] > 0) rows.push_back(row);
-  }
-  const auto density = [&](std::uint32_t row) { return scores[row] / table.span_pages[row]; };
-  std::ranges::sort(rows, [&](std::uint32_t a, std::uint32_t b) {
-    return density(a) != density(b) ? density(a) > density(b) : a < b;
-  });
-
-  TruthSearch search(phase, ideal);
+  const RankedRows ranked(sum, source);
+  TruthSearch search(phase);
   PageCount left = ideal.k;
-  TruthSearch::Found found;
-  for (const std::uint32_t row : rows) {
-    if (left == PageCount(0)) break;
-    const PageCount pages = std::min(left, PageCount(table.span_pages[row]));
-    const PageKey key = table.key[row];
-    const TruthSearch::Found here = search.Find(sum.PidOf(key.target), {key.vpn, key.vpn + pages});
-    found.relevant += here.relevant;
-    found.weight += here.weight;
-    left -= pages;
-  }
+  double relevant = 0;
+  double weight = 0;
+  ranked.ForEach([&](std::optional<Pid> pid, VpnRange pages, double /*score*/) {
+    if (left == PageCount(0)) return false;
+    const PageCount taken = std::min(left, pages.size());
+    search.Find(pid, {pages.start, pages.start + taken}, [&](double page_weight, double found) {
+      weight += found * page_weight;
+      if (page_weight >= ideal.threshold && page_weight > 0) relevant += found;
+    });
+    left -= taken;
+    return true;
+  });
   const auto k = static_cast<double>(ideal.k.value());
   const auto listed = static_cast<double>((ideal.k - left).value());
-  PhaseAccuracy accuracy{.recall = found.relevant / std::min(k, ideal.relevant),
-                         .coverage = found.weight / ideal.total,
-                         .coverage_of_ideal = found.weight / ideal.weight};
-  if (listed > 0) accuracy.precision = found.relevant / listed;
+  PhaseAccuracy accuracy{.recall = relevant / std::min(k, ideal.relevant),
+                         .coverage = weight / ideal.total,
+                         .coverage_of_ideal = weight / ideal.weight,
+                         .correlation = CorrelationOf(ranked, phase)};
+  if (listed > 0) accuracy.precision = relevant / listed;
   return accuracy;
 }
 
@@ -375,6 +432,11 @@ class Averages {
         row.precision = row.precision.value_or(0) + *accuracy.precision;
         ++phases_with_precision_[i];
       }
+      if (accuracy.correlation) {
+        row.spearman_rho = row.spearman_rho.value_or(0) + accuracy.correlation->spearman_rho;
+        row.kendall_tau_b = row.kendall_tau_b.value_or(0) + accuracy.correlation->kendall_tau_b;
+        ++phases_with_correlation_[i];
+      }
       row.recall += accuracy.recall;
       row.coverage += accuracy.coverage;
       row.coverage_of_ideal += accuracy.coverage_of_ideal;
@@ -389,6 +451,8 @@ class Averages {
       AccuracyRow row = rows_[i];
       const auto phases = static_cast<double>(row.phases);
       if (row.precision) *row.precision /= static_cast<double>(phases_with_precision_[i]);
+      if (row.spearman_rho) *row.spearman_rho /= static_cast<double>(phases_with_correlation_[i]);
+      if (row.kendall_tau_b) *row.kendall_tau_b /= static_cast<double>(phases_with_correlation_[i]);
       row.recall /= phases;
       row.coverage /= phases;
       row.coverage_of_ideal /= phases;
@@ -401,6 +465,7 @@ class Averages {
   AccuracyOptions options_;
   std::array<AccuracyRow, kRanked.size()> rows_;
   std::array<std::uint64_t, kRanked.size()> phases_with_precision_{};
+  std::array<std::uint64_t, kRanked.size()> phases_with_correlation_{};
 };
 
 Error NoWholeEpoch(const Truth& truth, std::uint64_t epochs, std::chrono::nanoseconds shortest) {
@@ -458,8 +523,10 @@ bool IsTrace(const std::filesystem::path& path) {
 }
 
 Result<Truth> TruthOfEpochs(EpochStream& epochs, std::string_view name,
-                            std::optional<std::chrono::nanoseconds> phase) {
+                            std::optional<std::chrono::nanoseconds> phase, RankSource by) {
+  TMPROF_CHECK(IsExact(by));
   Truth truth;
+  KnownEvidence known;
   TotalRanker ranker(RankModel::kSum);
   std::map<TargetId, Pid> pids;
   std::optional<MonotonicTime> start;
@@ -468,15 +535,18 @@ Result<Truth> TruthOfEpochs(EpochStream& epochs, std::string_view name,
     TruthPhase closed{.start = *start, .end = end, .processes = {}};
     std::map<std::optional<Pid>, std::vector<TruthSpan>> by_pid;
     const EvidenceTable& table = ranker.table();
+    double total = 0;
     for (std::size_t row = 0; row < table.size(); ++row) {
-      const double accesses = table.evidence[row].accesses;
-      if (accesses == 0) continue;
+      const Evidence& evidence = table.evidence[row];
+      if (evidence.accesses == 0) continue;
+      const double weight = by == RankSource::kMisses ? evidence.misses : evidence.accesses;
+      total += weight;
       const PageKey key = table.key[row];
       // A stream that does not know a target's pid says 0.
       const Pid pid = pids.at(key.target);
       by_pid[pid == Pid(0) ? std::nullopt : std::optional(pid)].push_back(
           {.range = {key.vpn, key.vpn + PageCount(table.span_pages[row])},
-           .page_weight = accesses / table.span_pages[row]});
+           .page_weight = weight / table.span_pages[row]});
     }
     for (auto& [pid, spans] : by_pid) {
       // Two targets may have had one pid, and pages at the same addresses.
@@ -491,7 +561,7 @@ Result<Truth> TruthOfEpochs(EpochStream& epochs, std::string_view name,
       }
       closed.processes.push_back({.pid = pid, .spans = std::move(joined)});
     }
-    if (!closed.processes.empty()) truth.phases.push_back(std::move(closed));
+    if (total > 0) truth.phases.push_back(std::move(closed));
     ranker = TotalRanker(RankModel::kSum);
     start.reset();
   };
@@ -499,14 +569,20 @@ Result<Truth> TruthOfEpochs(EpochStream& epochs, std::string_view name,
     if (!start) start = epoch.start;
     end = epoch.end;
     ranker.Absorb(epoch);
+    known.Look(epoch);
     for (const Target& target : epoch.targets) pids[target.id] = target.pid;
     if (phase && end - *start >= *phase) close();
   });
+  if (auto status = known.Require(by, "read misses", std::string(name)); !status) {
+    return Fail(std::move(status.error()));
+  }
   if (start) close();
   if (truth.phases.empty()) {
     return Fail(ended.damage ? *ended.damage
                              : BadInput("read truth", std::string(name),
-                                        "no epoch of it holds exact accesses"));
+                                        by == RankSource::kMisses
+                                            ? "no access of it missed the modelled cache"
+                                            : "no epoch of it holds exact accesses"));
   }
   return truth;
 }

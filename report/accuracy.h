@@ -19,10 +19,10 @@
 
 namespace tmprof {
 
-// Pages that share the accesses of a phase evenly.
+// Pages that share the accesses, or misses, of a phase evenly.
 struct TruthSpan {
   VpnRange range;
-  double page_weight = 0;  // the part of one page in the phase's accesses, in units of the file
+  double page_weight = 0;  // one page's part in the accesses or misses, in units of the file
 };
 
 // Spans ascending and disjoint. Without a pid they hold for every target, but a page counts once.
@@ -50,10 +50,13 @@ struct Truth {
 Result<Truth> ParseTruth(std::string_view json, std::string_view name);
 Result<Truth> ReadTruth(const std::filesystem::path& path);
 
-// From exact accesses: those of successive epochs, added up until they are at least as long as
-// `phase`; nullopt: all in one phase. Memory follows phases x pages. Fails where there are none.
+// From exact counts: those of successive epochs, added up until they are at least as long as
+// `phase`; nullopt: all in one phase. `by`, kTruth or kMisses, says what a page weighs; every page
+// accessed is a page of the truth, with or without misses. Memory follows phases x pages. Fails
+// where there are none, or they are unknown.
 Result<Truth> TruthOfEpochs(EpochStream& epochs, std::string_view name,
-                            std::optional<std::chrono::nanoseconds> phase);
+                            std::optional<std::chrono::nanoseconds> phase,
+                            RankSource by = RankSource::kTruth);
 
 // Whether the file is a trace, rather than a text.
 bool IsTrace(const std::filesystem::path& path);
@@ -71,8 +74,12 @@ struct AccuracyRow {
   // weigh as much as the k-th heaviest, ties included. Unset: this source ranked nothing.
   std::optional<double> precision;
   double recall = 0;             // relevant pages among the k ranked best / min(k, relevant)
-  double coverage = 0;           // part of the true accesses that went to the k ranked best
+  double coverage = 0;           // part of the true weight that went to the k ranked best
   double coverage_of_ideal = 0;  // that, / the part of the k heaviest pages
+  // Of all pages of the truth, those that this source does not rank being tied last. Unset: it
+  // ranked none, or all alike.
+  std::optional<double> spearman_rho;
+  std::optional<double> kendall_tau_b;
   std::uint64_t phases = 0;
 };
 

@@ -22,12 +22,13 @@ struct ScoreOptions {
   std::string trace{kDefaultTrace};
   std::string truth;
   std::optional<std::chrono::nanoseconds> truth_phase;
+  std::string by = "accesses";
   std::string k_ratio = "1/16";
   std::string rank_model = "rate";
   std::string format = "text";
 };
 
-Json AsJson(const std::vector<AccuracyRow>& rows) {
+Json AsJson(const std::vector<AccuracyRow>& rows, const std::string& by) {
   Json results = Json::array();
   for (const AccuracyRow& row : rows) {
     results.push_back({{"rank", Name(row.rank)},
@@ -36,45 +37,62 @@ Json AsJson(const std::vector<AccuracyRow>& rows) {
                        {"recall", row.recall},
                        {"coverage", row.coverage},
                        {"coverage_of_ideal", row.coverage_of_ideal},
+                       {"spearman_rho", OrNull(row.spearman_rho)},
+                       {"kendall_tau_b", OrNull(row.kendall_tau_b)},
                        {"phases", row.phases}});
   }
-  return {{"results", results}};
+  return {{"by", by}, {"results", results}};
 }
 
-std::string AsCsv(const std::vector<AccuracyRow>& rows) {
-  std::string text = CsvLine(
-      {"rank", "k_pages", "precision", "recall", "coverage", "coverage_of_ideal", "phases"});
+std::string AsCsv(const std::vector<AccuracyRow>& rows, const std::string& by) {
+  std::string text =
+      CsvLine({"rank", "k_pages", "precision", "recall", "coverage", "coverage_of_ideal", "phases",
+               "spearman_rho", "kendall_tau_b", "by"});
   for (const AccuracyRow& row : rows) {
     text += CsvLine({std::string(Name(row.rank)), std::to_string(row.k.value()),
                      OrEmpty(row.precision, Exact), Exact(row.recall), Exact(row.coverage),
-                     Exact(row.coverage_of_ideal), std::to_string(row.phases)});
+                     Exact(row.coverage_of_ideal), std::to_string(row.phases),
+                     OrEmpty(row.spearman_rho, Exact), OrEmpty(row.kendall_tau_b, Exact), by});
   }
   return text;
 }
 
-std::string AsText(const std::vector<AccuracyRow>& rows) {
+std::string Correlation(double value) { return fmt::format("{:.3f}", value); }
+
+std::string AsText(const std::vector<AccuracyRow>& rows, const std::string& by) {
   TextTable table({{"rank", TextTable::Align::kLeft},
                    {"k pages"},
                    {"precision@k"},
                    {"recall@k"},
                    {"coverage"},
                    {"of ideal"},
+                   {"rho"},
+                   {"tau-b"},
                    {"phases"}});
   for (const AccuracyRow& row : rows) {
     table.AddRow({std::string(Name(row.rank)), Grouped(row.k.value()),
                   OrUnknown(row.precision, Percent), Percent(row.recall), Percent(row.coverage),
-                  Percent(row.coverage_of_ideal), std::to_string(row.phases)});
+                  Percent(row.coverage_of_ideal), OrUnknown(row.spearman_rho, Correlation),
+                  OrUnknown(row.kendall_tau_b, Correlation), std::to_string(row.phases)});
   }
-  return table.Text();
+  return fmt::format("rankings against true {}\n{}", by, table.Text());
 }
 
 Result<Truth> TruthFrom(const ScoreOptions& options) {
-  if (!IsTrace(options.truth)) return ReadTruth(options.truth);
+  const RankSource by = options.by == "misses" ? RankSource::kMisses : RankSource::kTruth;
+  if (!IsTrace(options.truth)) {
+    if (by == RankSource::kMisses) {
+      return Fail(BadInput("read misses", options.truth, "it tells of accesses alone",
+                           "use a trace as truth that 'tmprof record --source exact --exact-llc "
+                           "SIZE' or the machine of 'testbed/vm --tiersim' made"));
+    }
+    return ReadTruth(options.truth);
+  }
   const Result<Trace> trace = OpenTraceFile(options.truth);
   if (!trace) return Fail(trace.error());
   const auto epochs = trace->open();
   if (!epochs) return Fail(epochs.error());
-  return TruthOfEpochs(**epochs, options.truth, options.truth_phase);
+  return TruthOfEpochs(**epochs, options.truth, options.truth_phase, by);
 }
 
 Status Score(const ScoreOptions& options) {
@@ -97,11 +115,11 @@ Status Score(const ScoreOptions& options) {
   WarnOfEnd(outcome->end, options.trace, "scored");
   switch (*format) {
     case Format::kText:
-      return WriteOut(AsText(outcome->rows));
+      return WriteOut(AsText(outcome->rows, options.by));
     case Format::kJson:
-      return WriteOut(JsonText(AsJson(outcome->rows)));
+      return WriteOut(JsonText(AsJson(outcome->rows, options.by)));
     case Format::kCsv:
-      return WriteOut(AsCsv(outcome->rows));
+      return WriteOut(AsCsv(outcome->rows, options.by));
   }
   return {};
 }
@@ -128,15 +146,24 @@ void AddScoreCommand(CLI::App& app, int& exit_status) {
           "--truth-phase", read_phase,
           "Of a trace as truth: judge phases of at least this length; otherwise all as one")
       ->type_name("TIME");
+  command
+      ->add_option("--by", options->by,
+                   "What makes a page of the truth heavy: its accesses, or those that missed the "
+                   "modelled last-level cache (of a trace as truth that has such a model)")
+      ->check(CLI::IsMember({"accesses", "misses"}))
+      ->capture_default_str();
   command->add_option("--k-ratio", options->k_ratio, "k as a ratio of the pages of the truth")
       ->capture_default_str();
   AddRankModel(*command, options->rank_model);
   AddFormat(*command, options->format);
   command->footer(
+      "rho and tau-b are Spearman's and Kendall's rank correlation over all pages of the truth; "
+      "pages\n"
+      "that a source does not rank are tied last, as a policy cannot tell them apart.\n\n"
       "Example:\n"
       "  tmprof record -- hotset --duration 31s --truth truth.json\n"
       "  tmprof score --truth truth.json\n"
-      "  tmprof score machine.data --truth machine-truth.data --truth-phase 10s");
+      "  tmprof score machine.data --truth machine-truth.data --truth-phase 10s --by misses");
   command->callback([options, &exit_status] {
     const Status status = Score(*options);
     exit_status = status ? kDone : ReportError(status.error());

@@ -281,6 +281,26 @@ TEST_F(Exact, TheTraceIsReadAsTruthByReportEvalAndScore) {
   ASSERT_EQ(score.status, 0) << score.err;
   // Nobody but the truth has seen anything.
   EXPECT_EQ(Json::parse(score.out)["results"][2]["recall"], 0.0) << score.out;
+  EXPECT_TRUE(Json::parse(score.out)["results"][2]["spearman_rho"].is_null()) << score.out;
+}
+
+TEST_F(Exact, MissesAreRefusedEverywhereUnlessACacheWasModelled) {
+  const std::vector<std::vector<std::string>> commands = {
+      {"report", trace_, "--view", "hot", "--by", "misses"},
+      {"eval", trace_, "--judge", "misses"},
+      {"eval", trace_, "--rank", "misses"},
+      {"score", trace_, "--truth", trace_, "--by", "misses"}};
+  ASSERT_EQ(Record({}, {Program("exact_known")}).status, 7);
+  for (const std::vector<std::string>& command : commands) {
+    const Outcome outcome = Tmprof(command);
+    EXPECT_EQ(outcome.status, 2) << command[0] << outcome.out;
+    EXPECT_THAT(outcome.err, HasSubstr("--exact-llc"));
+  }
+  ASSERT_EQ(Record({"--exact-llc", "1MiB"}, {Program("exact_known")}).status, 7);
+  for (const std::vector<std::string>& command : commands) {
+    const Outcome outcome = Tmprof(command);
+    EXPECT_EQ(outcome.status, 0) << command[0] << outcome.err;
+  }
 }
 
 // What the plugin writes without a recorder, as the virtual machine's does.

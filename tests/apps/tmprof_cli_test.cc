@@ -422,6 +422,31 @@ TEST(Score, RefusesATruthThatIsNotJson) {
   EXPECT_THAT(outcome.err, HasSubstr("/etc/passwd"));
 }
 
+TEST(Score, RefusesMissesOfATruthThatTellsOfAccessesAlone) {
+  const TemporaryFolder folder;
+  const Outcome outcome =
+      Tmprof({"score", GoldenTrace(), "--truth", WriteGoldenTruth(folder), "--by", "misses"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("accesses alone"), HasSubstr("--exact-llc")));
+}
+
+TEST(Score, TellsRankCorrelationsInEveryFormat) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> command = {"score", GoldenTrace(), "--truth",
+                                            WriteGoldenTruth(folder)};
+  const auto in = [&command](const std::string& format) {
+    std::vector<std::string> words = command;
+    words.insert(words.end(), {"--format", format});
+    return Tmprof(words).out;
+  };
+  const Json json = Json::parse(in("json"));
+  EXPECT_EQ(json["by"], "accesses");
+  EXPECT_TRUE(json["results"][0].contains("spearman_rho"));
+  EXPECT_TRUE(json["results"][0].contains("kendall_tau_b"));
+  EXPECT_THAT(in("csv"), HasSubstr("phases,spearman_rho,kendall_tau_b,by\r\n"));
+  EXPECT_THAT(in("text"), AllOf(HasSubstr("true accesses"), HasSubstr("rho"), HasSubstr("tau-b")));
+}
+
 TEST(Score, AMissingTruthIsTheWorldsRefusal) {
   const Outcome outcome = Tmprof({"score", GoldenTrace(), "--truth", "no-such-file"});
   EXPECT_EQ(outcome.status, 1);

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -191,6 +192,45 @@ TEST(ScoreAgainstTruth, GivesPrecisionRecallAndCoverageOfEachSource) {
   EXPECT_DOUBLE_EQ(combined.coverage, 0.3);
 }
 
+// The same. Ranks of truth, off their mean: 3.5 2 2 .5 -1 -1 -3 -3, squares 40.5 in all; 25 of 28
+// pairs differ.
+//   samples     1:7 2:6, six pages tied last: -1 3.5 2.5 -1 -1 -1 -1 -1, squares 24.5, products 16;
+//               13 pairs differ. Pages 1 and 2 are rightly before 3 to 7 and wrongly before 0.
+//   references  3:9 0:5: 2.5 -1 -1 3.5 -1 -1 -1 -1, products 14.5; page 0 is rightly before 1, 2, 4
+//               to 7 and wrongly behind 3, which is rightly before 4 to 7, wrongly before 1 and 2.
+TEST(ScoreAgainstTruth, CorrelatesAllPagesOfTheTruthThoseNotSeenTiedLast) {
+  const auto outcome = Score({Epoch(0, 10, {{0, 5}, {1, 0, 7}, {2, 0, 6}, {3, 9}})},
+                             TruthOf({Phase(0, 10, {8, 4, 4, 2, 1, 1, 0, 0})}), {1, 4});
+  ASSERT_TRUE(outcome.has_value());
+  const AccuracyRow& references = outcome->rows[0];
+  EXPECT_DOUBLE_EQ(references.spearman_rho.value(), 14.5 / std::sqrt(40.5 * 24.5));
+  EXPECT_DOUBLE_EQ(references.kendall_tau_b.value(), (6 - 1 + 4 - 2) / std::sqrt(25.0 * 13));
+  const AccuracyRow& samples = outcome->rows[1];
+  EXPECT_DOUBLE_EQ(samples.spearman_rho.value(), 16 / std::sqrt(40.5 * 24.5));
+  EXPECT_DOUBLE_EQ(samples.kendall_tau_b.value(), (10 - 2) / std::sqrt(25.0 * 13));
+}
+
+// A span of 2 pages ranked first, of which only one is of the truth; a page outside is no pair.
+TEST(ScoreAgainstTruth, CorrelatesPagesOfSpansAndNoneOutsideTheTruth) {
+  const auto outcome =
+      Score({Epoch(0, 10, {{2, 8, 0, 2}, {900, 9}})}, TruthOf({Phase(0, 10, {4, 1, 6})}), {1, 3});
+  ASSERT_TRUE(outcome.has_value());
+  // Ranks of truth 2 1 3, of score 1.5 1.5 3.
+  EXPECT_DOUBLE_EQ(outcome->rows[0].spearman_rho.value(), 1.5 / std::sqrt(2.0 * 1.5));
+  EXPECT_DOUBLE_EQ(outcome->rows[0].kendall_tau_b.value(), 2 / std::sqrt(3.0 * 2));
+  EXPECT_EQ(outcome->rows[1].spearman_rho, std::nullopt) << "no sample ranked anything";
+  EXPECT_EQ(outcome->rows[1].kendall_tau_b, std::nullopt);
+}
+
+// In the first phase the order is right, in the second reversed.
+TEST(ScoreAgainstTruth, AveragesCorrelationsOverPhases) {
+  const auto outcome = Score({Epoch(0, 10, {{0, 5}}), Epoch(10, 20, {{0, 5}})},
+                             TruthOf({Phase(0, 10, {9, 1}), Phase(10, 20, {1, 9})}), {1, 2});
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_DOUBLE_EQ(outcome->rows[0].spearman_rho.value(), 0);
+  EXPECT_DOUBLE_EQ(outcome->rows[0].kendall_tau_b.value(), 0);
+}
+
 // One page found of a list of one: precise, though half of what was asked for is missing.
 TEST(ScoreAgainstTruth, PrecisionIsOfThePagesThatWereRanked) {
   const auto outcome =
@@ -330,6 +370,55 @@ TEST(TruthOfEpochs, RefusesATraceInWhichNobodyCounted) {
   const auto truth = TruthOfEpochs(epochs, "x", std::nullopt);
   ASSERT_FALSE(truth.has_value());
   EXPECT_THAT(truth.error().Message(), HasSubstr("no epoch of it holds exact accesses"));
+}
+
+// Page 1 has the more accesses, page 2 the more misses; page 3 none of them.
+EpochProfile MissedEpoch() {
+  EpochProfile epoch;
+  epoch.end = MonotonicTime(nanoseconds(100));
+  epoch.targets = {{.id = TargetId(0), .pid = Pid(7)}};
+  const auto add = [&epoch](std::uint64_t vpn, const AccessCounts& counts) {
+    Append(epoch.pages, {.key = {TargetId(0), Vpn(vpn)}, .accesses = counts});
+  };
+  add(1, {.loads = 90, .llc_misses = 1});
+  add(2, {.loads = 10, .llc_misses = 9});
+  add(3, {.stores = 5, .llc_misses = 0});
+  return epoch;
+}
+
+TEST(TruthOfEpochs, WeighsByMissesAndKeepsThePagesThatHadNone) {
+  VectorEpochStream epochs({MissedEpoch()});
+  const auto truth = TruthOfEpochs(epochs, "x", std::nullopt, RankSource::kMisses);
+  ASSERT_TRUE(truth.has_value()) << truth.error().Message();
+  const std::vector<TruthSpan>& spans = truth->phases[0].processes[0].spans;
+  ASSERT_EQ(spans.size(), 3u);
+  EXPECT_EQ(spans[0].page_weight, 1);
+  EXPECT_EQ(spans[1].page_weight, 9);
+  EXPECT_EQ(spans[2].page_weight, 0);
+
+  const auto outcome = Score({Epoch(0, 10, {{1, 9}, {2, 1}})}, *truth, {1, 3});
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_DOUBLE_EQ(outcome->rows[0].coverage, 0.1);
+  // Ranks of truth 2 3 1, of score 3 2 1.
+  EXPECT_DOUBLE_EQ(outcome->rows[0].spearman_rho.value(), 0.5);
+}
+
+TEST(TruthOfEpochs, RefusesMissesThatAreUnknown) {
+  VectorEpochStream epochs({CountedEpoch(0, 10)});
+  const auto truth = TruthOfEpochs(epochs, "x", std::nullopt, RankSource::kMisses);
+  ASSERT_FALSE(truth.has_value());
+  EXPECT_EQ(truth.error().ExitStatus(), 2);
+  EXPECT_THAT(truth.error().Message(), HasSubstr("unknown, not 0"));
+  EXPECT_THAT(truth.error().Message(), HasSubstr("--exact-llc"));
+}
+
+TEST(TruthOfEpochs, RefusesMissesWhereNoneWere) {
+  EpochProfile epoch = CountedEpoch(0, 10);
+  epoch.pages.accesses->llc_misses.emplace(epoch.pages.size());
+  VectorEpochStream epochs({epoch});
+  const auto truth = TruthOfEpochs(epochs, "x", std::nullopt, RankSource::kMisses);
+  ASSERT_FALSE(truth.has_value());
+  EXPECT_THAT(truth.error().Message(), HasSubstr("no access of it missed"));
 }
 
 }  // namespace
