@@ -13,6 +13,8 @@
 #include <string_view>
 #include <utility>
 
+#include "mover/node_list.h"
+
 namespace tmprof {
 namespace {
 
@@ -45,22 +47,9 @@ std::optional<std::uint16_t> NumberBehind(std::string_view prefix, std::string_v
   return ToInteger<std::uint16_t>(name);
 }
 
-// "0-2,5".
-std::vector<NodeId> ParseNodeList(const std::string& text) {
-  std::vector<NodeId> nodes;
-  std::istringstream stream(text);
-  std::string part;
-  while (std::getline(stream, part, ',')) {
-    const std::size_t dash = part.find('-');
-    const std::optional<std::uint16_t> first = ToInteger<std::uint16_t>(part);
-    const std::optional<std::uint16_t> last =
-        dash == std::string::npos ? first : ToInteger<std::uint16_t>(part.substr(dash + 1));
-    if (!first || !last) continue;
-    for (std::uint32_t node = *first; node <= *last; ++node) {
-      nodes.emplace_back(static_cast<std::uint16_t>(node));
-    }
-  }
-  return nodes;
+// No node where the file is missing or says nothing that can be read.
+std::vector<NodeId> NodesIn(const fs::path& file) {
+  return ParseNodeList(Contents(file)).value_or(std::vector<NodeId>{});
 }
 
 // Of "Node 0 MemFree:  123 kB".
@@ -90,7 +79,7 @@ MemoryNode ReadNode(NodeId id, const fs::path& folder, const std::map<NodeId, fs
   const std::string meminfo = Contents(folder / "meminfo");
   node.total = PagesOf(meminfo, "MemTotal").value_or(PageCount(0));
   node.free = PagesOf(meminfo, "MemFree").value_or(PageCount(0));
-  node.has_cpus = !ParseNodeList(Contents(folder / "cpulist")).empty();
+  node.has_cpus = !NodesIn(folder / "cpulist").empty();
   const auto latency =
       ToInteger<std::int64_t>(Contents(folder / "access0/initiators/read_latency"));
   if (latency && *latency > 0) node.read_latency = std::chrono::nanoseconds(*latency);
@@ -109,7 +98,7 @@ std::vector<std::vector<NodeId>> ReadKernelTiers(const fs::path& root) {
   for (const fs::directory_entry& entry :
        fs::directory_iterator(root / "virtual/memory_tiering", error)) {
     const auto number = NumberBehind("memory_tier", entry.path().filename().string());
-    std::vector<NodeId> nodes = ParseNodeList(Contents(entry.path() / "nodelist"));
+    std::vector<NodeId> nodes = NodesIn(entry.path() / "nodelist");
     if (number && !nodes.empty()) by_number.emplace(*number, std::move(nodes));
   }
   std::vector<std::vector<NodeId>> tiers;
