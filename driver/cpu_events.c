@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Some events patch the kernel's code when they are made or freed (tracepoints, page faults), for
- * which they take the CPU hotplug lock themselves: nothing is made or freed under it here. When a
- * CPU goes, perf takes its event off; when it comes back, hotplug only notes so, and the next
- * reading or follow() makes the event anew.
+ * Some events patch the kernel's code when they are made or freed (page faults), for which they
+ * take the CPU hotplug lock themselves: nothing is made or freed under it here. When a CPU goes,
+ * perf takes its event off; when it comes back, hotplug only notes so, and the next reading or
+ * follow() makes the event anew.
  */
 
 #include <linux/atomic.h>

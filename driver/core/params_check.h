@@ -6,6 +6,7 @@
 #ifndef TMPROF_CORE_PARAMS_CHECK_H
 #define TMPROF_CORE_PARAMS_CHECK_H
 
+#include <linux/perf_event.h>
 #include <linux/types.h>
 #ifdef __KERNEL__
 #include <linux/errno.h>
@@ -63,6 +64,10 @@ static inline const char *tmprof_event_refusal(const struct tmprof_event *event,
 {
 	if (!(event->flags & TMPROF_EVENT_PRESENT))
 		return tmprof_event_is_zero(event) ? NULL : "must be zero without EVENT_PRESENT";
+	/* They count where the kernel's code or one word of memory is passed, which says nothing of
+	 * memory as a whole. ftrace:function would even patch each function of the kernel. */
+	if (event->type == PERF_TYPE_TRACEPOINT || event->type == PERF_TYPE_BREAKPOINT)
+		return "must not be a tracepoint or breakpoint";
 	if (event->flags & ~allowed)
 		return "has a flag that is unknown or not for this use";
 	return NULL;

@@ -106,7 +106,7 @@ enum tmprof_target_state {
 	TMPROF_TARGET_GONE = 1, /* it has exited; it stays a target until it is removed */
 };
 
-/* One event of one PMU, as perf_event_open(2) names it. */
+/* One event of one PMU, as perf_event_open(2) names it; no tracepoint and no breakpoint. */
 struct tmprof_event {
 	__u32 type;
 	__u32 flags; /* enum tmprof_event_flags */

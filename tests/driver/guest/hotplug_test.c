@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* CPUs that go and come while events are made and freed that patch the kernel's code: page faults
- * and tracepoints, which take the CPU hotplug lock to do so. */
+/* CPUs that go and come while events are made and freed that patch the kernel's code: page faults,
+ * which take the CPU hotplug lock to do so. */
 
 #include <linux/perf_event.h>
-#include <sys/mount.h>
 
 #include "tests/driver/guest/guest.h"
-
-#define TRACING "/sys/kernel/tracing"
 
 /* Each fault is a sample of the address that faulted. */
 static const struct tmprof_event page_faults = {
@@ -103,39 +100,6 @@ static void a_cpu_may_be_away_at_the_start_or_the_stop(void) {
   set_second_cpu_online(1);
 }
 
-/* Returns 0 where the kernel has no tracepoints. */
-static __u64 id_of_tracepoint(const char* name) {
-  char path[128];
-  FILE* file;
-  __u64 id;
-
-  snprintf(path, sizeof(path), TRACING "/events/%s/id", name);
-  file = fopen(path, "r");
-  if (!file) return 0;
-  EXPECT_EQ(fscanf(file, "%llu", &id), 1);
-  fclose(file);
-  return id;
-}
-
-static void tracepoints_gate_through_hotplug(void) {
-  struct tmprof_event switches = {.type = PERF_TYPE_TRACEPOINT, .flags = TMPROF_EVENT_PRESENT};
-  int session;
-
-  mount("tracefs", TRACING, "tracefs", 0, NULL);
-  switches.config = id_of_tracepoint("sched/sched_switch");
-  if (!switches.config) {
-    printf("skipped %s: this kernel has no tracepoints\n", __func__);
-    return;
-  }
-  session = open_with_events(page_faults, switches);
-  wait_for_a_known_count(session);
-  set_second_cpu_online(0);
-  set_second_cpu_online(1);
-  wait_for_a_known_count(session);
-  EXPECT(control(session, TMPROF_MASK_ALL, TMPROF_STOP) == 0);
-  close(session);
-}
-
 static pid_t switch_second_cpu_all_the_time(void) {
   pid_t child = fork();
   int online;
@@ -165,7 +129,6 @@ static void starts_and_stops_pass_cpus_that_go_and_come(void) {
 int main(void) {
   RUN(page_faults_are_sampled_through_hotplug);
   RUN(a_cpu_may_be_away_at_the_start_or_the_stop);
-  RUN(tracepoints_gate_through_hotplug);
   RUN(starts_and_stops_pass_cpus_that_go_and_come);
   return 0;
 }
