@@ -6,19 +6,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <expected>
 #include <optional>
 #include <span>
-#include <string>
 
 #include "base/log_duration.h"
 #include "base/units.h"
+#include "proto/frame.h"
 #include "proto/trace.pb.h"
 
 namespace tmprof {
-
-// What is wrong with a message, for people.
-using Verdict = std::expected<void, std::string>;
 
 // One past the last virtual page number: 64-bit addresses of 4 KiB pages.
 inline constexpr std::uint64_t kVpnEnd = std::uint64_t{1} << (64 - kBasePageShift);

@@ -47,8 +47,8 @@ std::uint64_t MinPayloadBytes(std::uint64_t message_bytes) {
 
 }  // namespace
 
-std::string EncodePreamble(std::uint32_t version) {
-  std::string preamble(kTraceMagic);
+std::string EncodePreamble(std::string_view magic, std::uint32_t version) {
+  std::string preamble(magic);
   AppendLe32(preamble, version);
   AppendLe32(preamble, Crc32(0, preamble));
   TMPROF_CHECK(preamble.size() == kPreambleBytes);
@@ -87,13 +87,15 @@ std::string_view FrameEncoder::Encode(FrameKind kind, std::string_view message) 
 
 void FrameReader::FreeContext::operator()(ZSTD_DCtx_s* context) const { ZSTD_freeDCtx(context); }
 
-FrameReader::FrameReader(UniqueFd fd, std::filesystem::path path)
-    : fd_(std::move(fd)), path_(std::move(path)), context_(ZSTD_createDCtx()) {
+FrameReader::FrameReader(UniqueFd fd, std::filesystem::path path, const FileFormat& format)
+    : fd_(std::move(fd)), path_(std::move(path)), format_(&format), context_(ZSTD_createDCtx()) {
   TMPROF_CHECK(context_ != nullptr);
 }
 
+std::string FrameReader::Attempt() const { return fmt::format("read {} file", format_->noun); }
+
 Error FrameReader::FrameError(std::uint64_t offset, std::string_view what) const {
-  return BadInput("read trace file", path_.string(),
+  return BadInput(Attempt(), path_.string(),
                   fmt::format("frame at byte offset {}: {}", offset, what));
 }
 
@@ -108,7 +110,7 @@ Status FrameReader::Append(std::size_t bytes) {
     if (got == 0) return {};
     if (got < 0) {
       if (error == EINTR) continue;
-      return Fail(Refused("read trace file", path_.string(), error));
+      return Fail(Refused(Attempt(), path_.string(), error));
     }
     offset_ += static_cast<std::size_t>(got);
     bytes -= static_cast<std::size_t>(got);
@@ -117,38 +119,45 @@ Status FrameReader::Append(std::size_t bytes) {
 }
 
 Status FrameReader::ReadPreamble() {
-  constexpr const char* kAttempt = "read trace file";
   payload_.clear();
   if (Status status = Append(kPreambleBytes); !status) return status;
-  const std::string_view magic = std::string_view(payload_).substr(0, kTraceMagic.size());
-  if (payload_.empty() || !kTraceMagic.starts_with(magic)) {
-    return Fail(BadInput(kAttempt, path_.string(),
-                         payload_.empty()
-                             ? "not a tmprof trace: the file is empty"
-                             : "not a tmprof trace: wrong magic number at byte offset 0"));
+  const std::string_view magic = std::string_view(payload_).substr(0, kMagicBytes);
+  for (const FileFormat* other : {&kTraceFormat, &kLedgerFormat}) {
+    if (other->magic != format_->magic && other->magic == magic) {
+      return Fail(BadInput(Attempt(), path_.string(),
+                           fmt::format("it is a tmprof {}, {}, and no {}", other->noun,
+                                       other->contents, format_->noun),
+                           std::string(other->use)));
+    }
+  }
+  if (payload_.empty() || !format_->magic.starts_with(magic)) {
+    return Fail(BadInput(Attempt(), path_.string(),
+                         fmt::format("not a tmprof {}: {}", format_->noun,
+                                     payload_.empty() ? "the file is empty"
+                                                      : "wrong magic number at byte offset 0")));
   }
   if (payload_.size() < kPreambleBytes) {
     return Fail(
-        BadInput(kAttempt, path_.string(),
+        BadInput(Attempt(), path_.string(),
                  fmt::format("the file is cut at byte offset {}, within its preamble of {} bytes",
                              payload_.size(), kPreambleBytes)));
   }
-  constexpr std::size_t kVersionAt = kTraceMagic.size();
+  constexpr std::size_t kVersionAt = kMagicBytes;
   constexpr std::size_t kCrcAt = kVersionAt + 4;
   if (LoadLe32(payload_, kCrcAt) != Crc32(0, std::string_view(payload_).substr(0, kCrcAt))) {
     return Fail(
-        BadInput(kAttempt, path_.string(),
+        BadInput(Attempt(), path_.string(),
                  fmt::format("damaged: the checksum at byte offset {} does not match the format "
                              "version at byte offset {}",
                              kCrcAt, kVersionAt)));
   }
   const std::uint32_t version = LoadLe32(payload_, kVersionAt);
-  if (version != kTraceVersion) {
-    return Fail(BadInput(kAttempt, path_.string(),
+  if (version != format_->version) {
+    return Fail(BadInput(Attempt(), path_.string(),
                          fmt::format("format version {} at byte offset {}; this tmprof understands "
                                      "version {}",
-                                     version, kVersionAt, kTraceVersion),
-                         version > kTraceVersion ? "read it with a newer tmprof" : ""));
+                                     version, kVersionAt, format_->version),
+                         version > format_->version ? "read it with a newer tmprof" : ""));
   }
   return {};
 }

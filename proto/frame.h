@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The framing of a trace file, apart from what its messages mean (see README.md, "Layout").
+// The framing of traces and ledgers, apart from what their messages mean (see README.md, "Layout").
 // Internal to proto/ and its tests.
 
 #pragma once
@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <expected>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -21,8 +22,7 @@ struct ZSTD_DCtx_s;
 
 namespace tmprof {
 
-inline constexpr std::string_view kTraceMagic = "\x89TMPROF\n";
-inline constexpr std::uint32_t kTraceVersion = 1;
+inline constexpr std::size_t kMagicBytes = 8;
 inline constexpr std::size_t kPreambleBytes = 16;
 inline constexpr std::size_t kFrameHeaderBytes = 16;
 
@@ -32,10 +32,44 @@ inline constexpr std::uint64_t kMaxMessageBytes = std::uint64_t{1} << 30;
 inline constexpr std::uint64_t kFreeMessageBytes = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxExpansion = 64;  // message bytes per payload byte, beyond those
 
+// What is wrong with a message, for people.
+using Verdict = std::expected<void, std::string>;
+
+// A kind of file, and the words for it.
+struct FileFormat {
+  std::string_view magic;  // of kMagicBytes
+  std::uint32_t version;   // that is written, and the only one that is read
+  std::string_view noun;   // "trace"
+  std::string_view contents;
+  std::string_view use;     // what to do with one, said where another kind of file is wanted
+  std::string_view writer;  // who writes it
+  std::string_view option;  // " (-o)": names the file to be written
+  std::string_view source;  // where to get one from
+};
+
+inline constexpr FileFormat kTraceFormat{
+    .magic = "\x89TMPROF\n",
+    .version = 1,
+    .noun = "trace",
+    .contents = "what 'tmprof record' saw of a program's memory",
+    .use = "the views of a trace are listed by 'tmprof report --help'",
+    .writer = "recorder",
+    .option = " (-o)",
+    .source = "make one with 'tmprof record'"};
+inline constexpr FileFormat kLedgerFormat{
+    .magic = "\x89TMLEDG\n",
+    .version = 1,
+    .noun = "ledger",
+    .contents = "the record of the pages that a placement daemon moved",
+    .use = "see it with 'tmprof report FILE --view moves'",
+    .writer = "daemon",
+    .option = "",
+    .source = "a placement daemon writes one"};
+
 enum class FrameKind : std::uint32_t { kHeader = 1, kEpoch = 2, kEnd = 3 };
 
 // The 16 bytes before the first frame.
-std::string EncodePreamble(std::uint32_t version);
+std::string EncodePreamble(std::string_view magic, std::uint32_t version);
 
 // Not thread-safe.
 class FrameEncoder {
@@ -63,14 +97,16 @@ struct Frame {
 // are really there, whatever the lengths in the file say. Not thread-safe.
 class FrameReader {
  public:
-  FrameReader(UniqueFd fd, std::filesystem::path path);
+  // `format` must outlive the reader.
+  FrameReader(UniqueFd fd, std::filesystem::path path, const FileFormat& format);
 
-  // Once, first.
+  // Once, first. A file of another known format is refused as what it is.
   Status ReadPreamble();
   // nullopt where the file ends between two frames.
   Result<std::optional<Frame>> Next();
 
   const std::filesystem::path& path() const { return path_; }
+  const FileFormat& format() const { return *format_; }
   std::uint64_t offset() const { return offset_; }  // in the file, of what Next() reads
   // "cannot read trace file 'x': frame at byte 16: <what is wrong>".
   Error FrameError(std::uint64_t offset, std::string_view what) const;
@@ -83,8 +119,11 @@ class FrameReader {
   // Appends up to `bytes` bytes to `payload_`; fewer only where the file ends.
   Status Append(std::size_t bytes);
 
+  std::string Attempt() const;
+
   UniqueFd fd_;
   std::filesystem::path path_;
+  const FileFormat* format_;
   std::uint64_t offset_ = 0;
   std::unique_ptr<ZSTD_DCtx_s, FreeContext> context_;
   std::string payload_;

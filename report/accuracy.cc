@@ -515,11 +515,12 @@ Result<Truth> ReadTruth(const std::filesystem::path& path) {
   return ParseTruth(text.view(), path.string());
 }
 
-bool IsTrace(const std::filesystem::path& path) {
-  std::array<char, kTraceMagic.size()> begin{};
+bool IsTraceOrLedger(const std::filesystem::path& path) {
+  std::array<char, kMagicBytes> begin{};
   std::ifstream file(path, std::ios::binary);
-  return file.read(begin.data(), begin.size()) &&
-         std::string_view(begin.data(), begin.size()) == kTraceMagic;
+  if (!file.read(begin.data(), begin.size())) return false;
+  const std::string_view magic(begin.data(), begin.size());
+  return magic == kTraceFormat.magic || magic == kLedgerFormat.magic;
 }
 
 Result<Truth> TruthOfEpochs(EpochStream& epochs, std::string_view name,

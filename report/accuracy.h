@@ -58,8 +58,8 @@ Result<Truth> TruthOfEpochs(EpochStream& epochs, std::string_view name,
                             std::optional<std::chrono::nanoseconds> phase,
                             RankSource by = RankSource::kTruth);
 
-// Whether the file is a trace, rather than a text.
-bool IsTrace(const std::filesystem::path& path);
+// Whether the file is one of those, rather than a text.
+bool IsTraceOrLedger(const std::filesystem::path& path);
 
 struct AccuracyOptions {
   Ratio k_ratio{1, 16};  // k: this part of the pages of the truth, at least 1

@@ -80,7 +80,7 @@ std::string AsText(const std::vector<AccuracyRow>& rows, const std::string& by) 
 
 Result<Truth> TruthFrom(const ScoreOptions& options) {
   const RankSource by = options.by == "misses" ? RankSource::kMisses : RankSource::kTruth;
-  if (!IsTrace(options.truth)) {
+  if (!IsTraceOrLedger(options.truth)) {
     if (by == RankSource::kMisses) {
       return Fail(BadInput("read misses", options.truth, "it tells of accesses alone",
                            "use a trace as truth that 'tmprof record --source exact --exact-llc "

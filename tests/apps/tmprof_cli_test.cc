@@ -242,8 +242,9 @@ TEST(Report, AFileThatIsNoTraceIsBadInput) {
 TEST(Report, ATraceOfAFutureVersionIsBadInput) {
   const TemporaryFolder folder;
   const std::string trace = folder.File("t.data");
-  const std::string now = EncodePreamble(1);
-  WriteFile(trace, EncodePreamble(2) + ReadFile(GoldenTrace()).substr(now.size()));
+  const std::string now = EncodePreamble(kTraceFormat.magic, 1);
+  WriteFile(trace,
+            EncodePreamble(kTraceFormat.magic, 2) + ReadFile(GoldenTrace()).substr(now.size()));
   for (const std::string command : {"report", "eval"}) {
     const Outcome outcome = Tmprof({command, trace});
     EXPECT_EQ(outcome.status, 2) << command;

@@ -60,7 +60,7 @@ using Messages = std::vector<std::pair<FrameKind, std::string>>;
 
 Messages Unframe(UniqueFd fd) {
   Messages messages;
-  FrameReader reader(std::move(fd), "input");
+  FrameReader reader(std::move(fd), "input", kTraceFormat);
   if (!reader.ReadPreamble()) return messages;
   while (true) {
     const Result<std::optional<Frame>> frame = reader.Next();
@@ -71,7 +71,7 @@ Messages Unframe(UniqueFd fd) {
 
 std::string Enframe(const Messages& messages) {
   FrameEncoder encoder;
-  std::string bytes = EncodePreamble(kTraceVersion);
+  std::string bytes = EncodePreamble(kTraceFormat.magic, kTraceFormat.version);
   for (const auto& [kind, message] : messages) bytes += encoder.Encode(kind, message);
   return bytes;
 }

@@ -145,13 +145,14 @@ TEST_F(TraceDamage, ForeignFilesAreNotTraces) {
 }
 
 TEST_F(TraceDamage, VersionOfTheFutureSaysWhichOneIsUnderstood) {
-  const ReadBack back = ReadBytes(EncodePreamble(2) + FrameOf(77, "whatever"));
+  const ReadBack back = ReadBytes(EncodePreamble(kTraceFormat.magic, 2) + FrameOf(77, "whatever"));
   EXPECT_THAT(back.error,
               AllOf(HasSubstr(path().string()),
                     HasSubstr("format version 2 at byte offset 8; this tmprof understands "
                               "version 1"),
                     HasSubstr("newer tmprof")));
-  EXPECT_THAT(ReadBytes(EncodePreamble(0)).error, HasSubstr("format version 0"));
+  EXPECT_THAT(ReadBytes(EncodePreamble(kTraceFormat.magic, 0)).error,
+              HasSubstr("format version 0"));
 }
 
 TEST_F(TraceDamage, ErrorStaysTheSame) {

@@ -209,7 +209,9 @@ std::string Packed(int field, std::initializer_list<std::uint64_t> values) {
   return Bytes(field, contents);
 }
 
-std::string EmptyTrace() { return EncodePreamble(kTraceVersion) + FrameOf(1, ""); }
+std::string EmptyTrace() {
+  return EncodePreamble(kTraceFormat.magic, kTraceFormat.version) + FrameOf(1, "");
+}
 
 std::string FrameOf(std::uint32_t kind, std::string_view message) {
   return std::string(FrameEncoder().Encode(static_cast<FrameKind>(kind), message));

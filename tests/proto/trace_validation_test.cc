@@ -262,7 +262,8 @@ TEST_F(TraceValidation, TimesBeforeBootAreRefused) {
   epoch.extra = Number(2, ~0ull) + Number(3, 1);
   EXPECT_EQ(Complaint(epoch.Message()), "the epoch starts before the machine did");
 
-  WriteFile(path(), EncodePreamble(kTraceVersion) + FrameOf(1, Number(6, kEarliest)));
+  WriteFile(path(), EncodePreamble(kTraceFormat.magic, kTraceFormat.version) +
+                        FrameOf(1, Number(6, kEarliest)));
   EXPECT_THAT(ReadTrace(path()).error,
               HasSubstr("frame at byte offset 16: the trace starts before the machine did"));
 }
