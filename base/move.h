@@ -49,6 +49,31 @@ struct NotMoved {
   friend bool operator==(const NotMoved&, const NotMoved&) = default;
 };
 
+enum class SettledCause : std::uint8_t {
+  kMoved,      // it, or a part of it, moved again
+  kGone,       // its target is no longer tracked
+  kEnd,        // nobody watches any longer
+  kForgotten,  // too many moves to watch them all
+};
+
+// Whether a move paid back: what was seen of the span where it was moved to, once no more is to be
+// learnt.
+struct SettledMove {
+  PageKey key;
+  PageCount span{1};
+  NodeId from;
+  NodeId to;
+  std::uint64_t moved_in = 0;  // epoch
+  SettledCause cause = SettledCause::kMoved;
+  std::uint64_t epochs = 0;  // whole ones that it stayed: not those of its own move and of the next
+  std::uint64_t epochs_known = 0;  // those of them in which anything was known of its pages
+  // Sums over those, 0 where there are none, which is unknown. A span's share of what was seen of a
+  // larger one is by pages.
+  double seen = 0;    // references and samples, or exact accesses
+  double weight = 0;  // scores by the rank model, which may suppose what was not seen
+  friend bool operator==(const SettledMove&, const SettledMove&) = default;
+};
+
 std::string_view Name(MoveReason reason);  // "wanted", "room", "over-capacity"
 
 }  // namespace tmprof

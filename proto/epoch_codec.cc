@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "proto/wire_enum.h"
 
 namespace tmprof {
 namespace {
@@ -20,7 +21,6 @@ constexpr std::uint64_t kFreeRecords = std::uint64_t{1} << 18;
 
 std::unexpected<std::string> Wrong(std::string what) { return std::unexpected(std::move(what)); }
 
-// Each enumeration is one table, so that both directions agree.
 constexpr std::pair<SourceRole, wire::SourceRole> kRoles[] = {
     {SourceRole::kReferences, wire::SOURCE_ROLE_REFERENCES},
     {SourceRole::kSamples, wire::SOURCE_ROLE_SAMPLES},
@@ -39,22 +39,6 @@ constexpr std::pair<MappingKind, wire::MappingKind> kMappingKinds[] = {
     {MappingKind::kShared, wire::MAPPING_KIND_SHARED},
     {MappingKind::kSpecial, wire::MAPPING_KIND_SPECIAL},
 };
-
-template <typename Ours, typename Wire, std::size_t n>
-Wire WireOf(const std::pair<Ours, Wire> (&table)[n], Ours value) {
-  const auto* row = std::ranges::find(table, value, &std::pair<Ours, Wire>::first);
-  TMPROF_CHECK(row != std::end(table));
-  return row->second;
-}
-
-// false: not a value that this version knows.
-template <typename Ours, typename Wire, std::size_t n>
-bool FromWire(const std::pair<Ours, Wire> (&table)[n], Wire value, Ours& out) {
-  const auto* row = std::ranges::find(table, value, &std::pair<Ours, Wire>::second);
-  if (row == std::end(table)) return false;
-  out = row->first;
-  return true;
-}
 
 void EncodeSource(const SourceStatus& source, wire::SourceStatus& message) {
   message.set_name(source.name);
@@ -383,6 +367,33 @@ Verdict DecodePages(const wire::PageColumns& message, std::size_t message_bytes,
 
 }  // namespace
 
+void EncodeSettings(const std::vector<Setting>& settings, WireSettings& message) {
+  for (const Setting& setting : settings) {
+    wire::Setting& wired = *message.Add();
+    wired.set_name(setting.name);
+    wired.set_value(setting.value);
+  }
+}
+
+std::vector<Setting> DecodeSettings(const WireSettings& message) {
+  std::vector<Setting> settings;
+  for (const wire::Setting& wired : message) {
+    settings.push_back({.name = wired.name(), .value = wired.value()});
+  }
+  return settings;
+}
+
+Verdict DecodeTimes(std::int64_t start_ns, std::uint64_t length_ns, MonotonicTime& start,
+                    MonotonicTime& end) {
+  if (start_ns < 0) return Wrong("the epoch starts before the machine did");
+  if (length_ns > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() - start_ns)) {
+    return Wrong("the epoch ends past the end of time");
+  }
+  start = MonotonicTime(std::chrono::nanoseconds(start_ns));
+  end = start + std::chrono::nanoseconds(length_ns);
+  return {};
+}
+
 void EncodeInfo(const TraceInfo& info, wire::TraceHeader& message) {
   message.Clear();
   message.set_tool_version(info.tool_version);
@@ -396,11 +407,7 @@ void EncodeInfo(const TraceInfo& info, wire::TraceHeader& message) {
   if (calibration.ns_per_set) message.set_ns_per_set(*calibration.ns_per_set);
   if (calibration.ns_per_look) message.set_ns_per_look(*calibration.ns_per_look);
   if (calibration.ns_per_sample) message.set_ns_per_sample(*calibration.ns_per_sample);
-  for (const Setting& setting : info.settings) {
-    wire::Setting& wired = *message.add_settings();
-    wired.set_name(setting.name);
-    wired.set_value(setting.value);
-  }
+  EncodeSettings(info.settings, *message.mutable_settings());
   for (const std::string& warning : info.warnings) message.add_warnings(warning);
 }
 
@@ -418,9 +425,7 @@ TraceInfo DecodeInfo(const wire::TraceHeader& message) {
   if (message.has_ns_per_set()) calibration.ns_per_set = message.ns_per_set();
   if (message.has_ns_per_look()) calibration.ns_per_look = message.ns_per_look();
   if (message.has_ns_per_sample()) calibration.ns_per_sample = message.ns_per_sample();
-  for (const wire::Setting& wired : message.settings()) {
-    info.settings.push_back({.name = wired.name(), .value = wired.value()});
-  }
+  info.settings = DecodeSettings(message.settings());
   info.warnings.assign(message.warnings().begin(), message.warnings().end());
   return info;
 }
@@ -445,13 +450,11 @@ void EncodeEpoch(const EpochProfile& epoch, MappingMemory& memory, wire::Epoch& 
 Verdict DecodeEpoch(const wire::Epoch& message, std::size_t message_bytes, MappingMemory& memory,
                     EpochProfile& epoch) {
   epoch.index = message.index();
-  if (message.start_ns() < 0) return Wrong("the epoch starts before the machine did");
-  if (message.length_ns() >
-      static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max() - message.start_ns())) {
-    return Wrong("the epoch ends past the end of time");
+  if (Verdict verdict =
+          DecodeTimes(message.start_ns(), message.length_ns(), epoch.start, epoch.end);
+      !verdict) {
+    return verdict;
   }
-  epoch.start = MonotonicTime(std::chrono::nanoseconds(message.start_ns()));
-  epoch.end = epoch.start + std::chrono::nanoseconds(message.length_ns());
   epoch.profiler_cpu_time = std::chrono::nanoseconds(message.profiler_cpu_ns());
 
   epoch.sources.resize(static_cast<std::size_t>(message.sources_size()));

@@ -19,6 +19,14 @@ namespace tmprof {
 // carries on.
 using MappingMemory = std::map<TargetId, std::vector<Mapping>>;
 
+using WireSettings = google::protobuf::RepeatedPtrField<wire::Setting>;
+void EncodeSettings(const std::vector<Setting>& settings, WireSettings& message);
+std::vector<Setting> DecodeSettings(const WireSettings& message);
+
+// Refuses times before boot or past the end of time.
+Verdict DecodeTimes(std::int64_t start_ns, std::uint64_t length_ns, MonotonicTime& start,
+                    MonotonicTime& end);
+
 void EncodeInfo(const TraceInfo& info, wire::TraceHeader& message);
 TraceInfo DecodeInfo(const wire::TraceHeader& message);
 

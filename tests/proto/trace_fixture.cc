@@ -2,6 +2,7 @@
 
 #include "tests/proto/trace_fixture.h"
 
+#include <csignal>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -24,6 +25,18 @@ TraceTest::TraceTest() {
 TraceTest::~TraceTest() {
   std::error_code ignored;
   std::filesystem::remove_all(folder_, ignored);
+}
+
+FileSizeLimit::FileSizeLimit(std::uint64_t bytes) {
+  old_handler_ = std::signal(SIGXFSZ, SIG_IGN);
+  EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &old_limit_), 0);
+  const rlimit limit{.rlim_cur = bytes, .rlim_max = old_limit_.rlim_max};
+  EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+FileSizeLimit::~FileSizeLimit() {
+  EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &old_limit_), 0);
+  std::signal(SIGXFSZ, old_handler_);
 }
 
 TraceInfo SmallInfo() {

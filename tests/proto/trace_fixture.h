@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of the trace file share: a folder, small profiles, and a hand-rolled protobuf
+// What the tests of traces and ledgers share: a folder, small profiles, and a hand-rolled protobuf
 // writer, so that the field numbers on disk are checked against a second source.
 
 #pragma once
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -31,6 +32,19 @@ class TraceTest : public testing::Test {
 
  private:
   std::filesystem::path folder_;
+};
+
+// Lets files grow to a limit, then fail with EFBIG: a full disk that any user can have.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(std::uint64_t bytes);
+  ~FileSizeLimit();
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit old_limit_{};
+  void (*old_handler_)(int);
 };
 
 TraceInfo SmallInfo();

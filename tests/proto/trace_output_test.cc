@@ -2,13 +2,8 @@
 // Where a trace is written to: modes, locks, devices, full disks, forbidden folders.
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cerrno>
-#include <csignal>
-#include <utility>
 
 #include "proto/frame.h"
 #include "tests/proto/trace_fixture.h"
@@ -131,27 +126,6 @@ TEST_F(TraceOutput, UnwritableFolderIsRefused) {
   EXPECT_THAT(error, AllOf(HasSubstr("EACCES"), HasSubstr(path().string()),
                            HasSubstr("folder that you may write to")));
 }
-
-// Lets files grow to a limit, then fail with EFBIG: a full disk that any user can have.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(std::uint64_t bytes) {
-    old_handler_ = std::signal(SIGXFSZ, SIG_IGN);
-    EXPECT_EQ(::getrlimit(RLIMIT_FSIZE, &old_limit_), 0);
-    const rlimit limit{.rlim_cur = bytes, .rlim_max = old_limit_.rlim_max};
-    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
-  }
-  ~FileSizeLimit() {
-    EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &old_limit_), 0);
-    std::signal(SIGXFSZ, old_handler_);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-
- private:
-  rlimit old_limit_{};
-  void (*old_handler_)(int);
-};
 
 TEST_F(TraceOutput, FailedWriteIsCutBackAndSticks) {
   const std::vector<EpochProfile> epochs = SmallEpochs();

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether moves pay back: what is seen of spans where they were moved to.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/move.h"
+#include "base/page_key.h"
+#include "base/units.h"
+
+namespace tmprof {
+
+// A span of an epoch's profile, with what the rank model makes of it.
+struct SeenSpan {
+  PageKey key;
+  PageCount span{1};
+  double seen = 0;   // references and samples of this epoch, or exact accesses
+  double score = 0;  // of the whole span
+};
+
+class Payback {
+ public:
+  // Of spans that an epoch's profile does not hold.
+  enum class Elsewhere : std::uint8_t {
+    kUnknown,
+    kUnseen,  // all memory was watched, by a sampler that was on, and nothing was seen there
+  };
+
+  // Watches so many moves; for one more, the oldest is settled as forgotten, the lower key first.
+  // Precondition: not 0.
+  explicit Payback(std::size_t most_moves);
+
+  // A move that is over in `epoch`; what did not move is passed over. Epochs never step back, and
+  // an epoch's moves are noted before it is observed.
+  void Note(const MoveOutcome& outcome, std::uint64_t epoch);
+  // What was seen in `epoch`. `spans` ascend by key and do not overlap.
+  void Observe(std::uint64_t epoch, std::span<const SeenSpan> spans, Elsewhere elsewhere);
+  // Of a target that is no longer tracked.
+  void Forget(TargetId target);
+  // Settles what is still watched.
+  void End();
+
+  // What has been settled since the last call, in that order; by key where at once.
+  std::vector<SettledMove> TakeSettled() { return std::exchange(settled_, {}); }
+  std::size_t watched() const { return watched_.size(); }
+
+ private:
+  // By the first page, not overlapping. `cause` is not set yet.
+  using Watched = std::map<PageKey, SettledMove>;
+
+  Watched::iterator Settle(Watched::iterator watched, SettledCause cause);
+
+  std::size_t most_moves_;
+  Watched watched_;
+  std::set<std::pair<std::uint64_t, PageKey>> by_age_;  // epoch and key of each
+  std::vector<SettledMove> settled_;
+};
+
+}  // namespace tmprof
