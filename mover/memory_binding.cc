@@ -198,8 +198,8 @@ MemoryBinding::MemoryBinding(Destinations cpuset, Destinations otherwise,
 bool MemoryBinding::MayMove(Vpn vpn, NodeId from, NodeId to) const {
   if (from == to) return true;
   if (!Allows(cpuset_, to)) return false;
-  const auto after = std::ranges::upper_bound(
-      exceptions_, vpn, {}, [](const Range& range) { return range.pages.start; });
+  const auto after = std::ranges::upper_bound(exceptions_, vpn, {},
+                                              [](const Range& range) { return range.pages.start; });
   const bool excepted = after != exceptions_.begin() && std::prev(after)->pages.Contains(vpn);
   return Allows(excepted ? std::prev(after)->destinations : otherwise_, to);
 }

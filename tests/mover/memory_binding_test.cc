@@ -144,10 +144,9 @@ TEST_F(ReadMemoryBindingTest, LeavesPagesThatTheUserPlacedWhereTheyAre) {
 
 TEST_F(ReadMemoryBindingTest, EndsARangeWhereTheMappingOrTheNextPolicyBegins) {
   Put("1000 bind:0\n2000 bind:1\n9000 bind:0\n", Mapping("1000-5000") + Mapping("9000-a000"));
-  EXPECT_THAT(Read()->exceptions(),
-              testing::ElementsAre(Range{{Vpn(1), Vpn(2)}, On({kNode0})},
-                                   Range{{Vpn(2), Vpn(5)}, On({kNode1})},
-                                   Range{{Vpn(9), Vpn(10)}, On({kNode0})}));
+  EXPECT_THAT(Read()->exceptions(), testing::ElementsAre(Range{{Vpn(1), Vpn(2)}, On({kNode0})},
+                                                         Range{{Vpn(2), Vpn(5)}, On({kNode1})},
+                                                         Range{{Vpn(9), Vpn(10)}, On({kNode0})}));
 }
 
 TEST_F(ReadMemoryBindingTest, JoinsRangesThatTouchAndAreBoundAlike) {
@@ -155,10 +154,9 @@ TEST_F(ReadMemoryBindingTest, JoinsRangesThatTouchAndAreBoundAlike) {
       "9000 interleave:0\na000 prefer:1\nb000 default\n",
       Mapping("1000-2000") + Mapping("2000-4000") + Mapping("4000-5000") + Mapping("8000-9000") +
           Mapping("9000-a000") + Mapping("a000-b000") + Mapping("b000-c000"));
-  EXPECT_THAT(Read()->exceptions(),
-              testing::ElementsAre(Range{{Vpn(1), Vpn(5)}, On({kNode0})},
-                                   Range{{Vpn(8), Vpn(9)}, On({kNode0})},
-                                   Range{{Vpn(9), Vpn(11)}, kNowhereElse}));
+  EXPECT_THAT(Read()->exceptions(), testing::ElementsAre(Range{{Vpn(1), Vpn(5)}, On({kNode0})},
+                                                         Range{{Vpn(8), Vpn(9)}, On({kNode0})},
+                                                         Range{{Vpn(9), Vpn(11)}, kNowhereElse}));
 }
 
 // As under `numactl --membind=1`: mappings that have no policy of their own show the process's.
@@ -166,8 +164,7 @@ TEST_F(ReadMemoryBindingTest, TakesWhatItIsNotToldOfForBoundAsTheStackIs) {
   Put("1000 bind:1 heap anon=1\n3000 default anon=1\n7000 bind:1 stack anon=1\n",
       Mapping("1000-2000", "[heap]") + Mapping("3000-4000") + Mapping("7000-8000", "[stack]"));
   const MemoryBinding binding = Read().value();
-  EXPECT_THAT(binding.exceptions(),
-              testing::ElementsAre(Range{{Vpn(3), Vpn(4)}, kAnywhere}));
+  EXPECT_THAT(binding.exceptions(), testing::ElementsAre(Range{{Vpn(3), Vpn(4)}, kAnywhere}));
   EXPECT_FALSE(binding.MayMove(Vpn(1), kNode1, kNode0));
   EXPECT_FALSE(binding.MayMove(Vpn(2), kNode1, kNode0)) << "where the heap grows to";
   EXPECT_TRUE(binding.MayMove(Vpn(3), kNode1, kNode0));
@@ -205,7 +202,8 @@ TEST_F(ReadMemoryBindingTest, ReadsLinesOfAnyLengthAndPathsOfAnyKind) {
   Put("1000 bind:0 file=/" + long_name + " mapped=1\n" +
           "3000 bind:0 file=/tmp/a\\040bind:1\\012b\\040(deleted) mapped=1\n"
           "5000 bind:0 file=/anon_hugepage\\040(deleted) huge anon=1\n",
-      Mapping("1000-2000", "/" + long_name) + Mapping("3000-4000", "/tmp/a bind:1\\012b (deleted)") +
+      Mapping("1000-2000", "/" + long_name) +
+          Mapping("3000-4000", "/tmp/a bind:1\\012b (deleted)") +
           Mapping("5000-6000", "/anon_hugepage (deleted)"));
   const MemoryBinding binding = Read().value();
   ASSERT_EQ(binding.exceptions().size(), 3U);
@@ -215,15 +213,13 @@ TEST_F(ReadMemoryBindingTest, ReadsLinesOfAnyLengthAndPathsOfAnyKind) {
 TEST_F(ReadMemoryBindingTest, SkipsWhatItCannotReadAndWhatIsMappedNoMore) {
   Put("garbage\n\n1000\n1000bind:0\n3000 bind:0\n5000 bind:1\nffff",
       "garbage\n\n1000\n1000-\n1000 2000\n3000-1000 rw-p\n" + Mapping("3000-4000"));
-  EXPECT_THAT(Read()->exceptions(),
-              testing::ElementsAre(Range{{Vpn(3), Vpn(4)}, On({kNode0})}));
+  EXPECT_THAT(Read()->exceptions(), testing::ElementsAre(Range{{Vpn(3), Vpn(4)}, On({kNode0})}));
 }
 
 // Read in pieces while the process maps: a mapping shows twice, or a later one first.
 TEST_F(ReadMemoryBindingTest, GivesDisjointRangesWhereMappingsChangedBetweenTwoReads) {
   Put("3000 bind:0\n1000 bind:1\n3000 bind:1\n", Mapping("3000-6000") + Mapping("1000-4000"));
-  EXPECT_THAT(Read()->exceptions(),
-              testing::ElementsAre(Range{{Vpn(1), Vpn(6)}, On({kNode1})}));
+  EXPECT_THAT(Read()->exceptions(), testing::ElementsAre(Range{{Vpn(1), Vpn(6)}, On({kNode1})}));
 }
 
 TEST_F(ReadMemoryBindingTest, SaysEsrchOfAProcessThatIsGone) {
@@ -259,8 +255,7 @@ TEST_F(ReadMemoryBindingTest, LooksThroughALivingThreadWhereTheMainOneHasExited)
 TEST(LiveMemoryBinding, FindsAMappingOfThisProcessThatWasBound) {
   if (access("/proc/self/numa_maps", R_OK) != 0) GTEST_SKIP() << "the kernel has no NUMA";
   constexpr std::size_t kBytes = 4 * kBasePageBytes;
-  void* memory =
-      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
   const Vpn first = VpnOfAddress(reinterpret_cast<std::uintptr_t>(memory));
   const unsigned long node0 = 1;

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mover/page_locator.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <span>
+#include <string>
+#include <utility>
+
+namespace tmprof {
+namespace {
+
+// Of an entry of /proc/PID/pagemap (Documentation/admin-guide/mm/pagemap.rst).
+constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;
+constexpr std::uint64_t kFrameMask = (std::uint64_t{1} << 55) - 1;  // 0 without CAP_SYS_ADMIN
+// Of an entry of /proc/kpageflags (include/uapi/linux/kernel-page-flags.h).
+constexpr std::uint64_t kHugetlb = std::uint64_t{1} << 17;
+constexpr std::uint64_t kTransparentHuge = std::uint64_t{1} << 22;
+
+constexpr std::uint64_t kHugeLeafPages = 512;
+// Read and asked for at a time: 128 KiB of entries.
+constexpr std::uint64_t kPagesAtATime = 16384;
+
+// Joins what is alike.
+void Append(std::vector<PlacedRun>& runs, const PlacedRun& run) {
+  if (!runs.empty() && runs.back().pages.end == run.pages.start && runs.back().node == run.node &&
+      runs.back().leaf == run.leaf) {
+    runs.back().pages.end = run.pages.end;
+  } else {
+    runs.push_back(run);
+  }
+}
+
+Error CannotLocate(Pid pid, int system_error) {
+  return Refused("find the pages of", "PID " + std::to_string(pid.value()), system_error);
+}
+
+}  // namespace
+
+LinuxPageLocator::LinuxPageLocator(MoveCall& call, std::filesystem::path proc_root)
+    : call_(&call),
+      proc_root_(std::move(proc_root)),
+      page_flags_(::open((proc_root_ / "kpageflags").c_str(), O_RDONLY | O_CLOEXEC)) {}
+
+// Precondition: `entries` are of kHugeLeafPages pages, the first one aligned.
+bool LinuxPageLocator::IsHugeLeaf(const std::uint64_t* entries) const {
+  const std::uint64_t frame = entries[0] & kFrameMask;
+  const std::uint64_t last = entries[kHugeLeafPages - 1];
+  if (!page_flags_ || frame == 0 || frame % kHugeLeafPages != 0 ||
+      (last & kFrameMask) != frame + kHugeLeafPages - 1) {
+    return false;
+  }
+  std::uint64_t flags = 0;
+  const auto offset = static_cast<off_t>(frame * sizeof flags);
+  if (::pread(page_flags_.get(), &flags, sizeof flags, offset) != sizeof flags) return false;
+  return (flags & (kHugetlb | kTransparentHuge)) != 0;
+}
+
+void LinuxPageLocator::FindLeaves(Vpn first, const std::vector<std::uint64_t>& entries,
+                                  std::vector<Leaf>& leaves) const {
+  leaves.clear();
+  for (std::size_t i = 0; i < entries.size();) {
+    if ((entries[i] & kPresent) == 0) {
+      ++i;
+      continue;
+    }
+    const Vpn vpn = first + PageCount(i);
+    const bool may_be_huge =
+        vpn.value() % kHugeLeafPages == 0 && i + kHugeLeafPages <= entries.size();
+    const PageCount pages(may_be_huge && IsHugeLeaf(&entries[i]) ? kHugeLeafPages : 1);
+    leaves.push_back({vpn, pages});
+    i += pages.value();
+  }
+}
+
+Result<std::vector<PlacedRun>> LinuxPageLocator::Locate(Pid pid, VpnRange range) {
+  const auto pagemap_path = proc_root_ / std::to_string(pid.value()) / "pagemap";
+  const UniqueFd pagemap(::open(pagemap_path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!pagemap) return Fail(CannotLocate(pid, errno == ENOENT ? ESRCH : errno));
+  std::vector<PlacedRun> runs;
+  std::vector<std::uint64_t> entries;
+  std::vector<Leaf> leaves;
+  std::vector<Vpn> asked;
+  std::vector<int> status;
+  Vpn from = range.start;
+  while (from < range.end) {
+    // Chunks end where a huge page may.
+    const std::uint64_t aligned_end = (from.value() / kPagesAtATime + 1) * kPagesAtATime;
+    const Vpn until(std::min(aligned_end, range.end.value()));
+    entries.resize((until - from).value());
+    const std::span<std::byte> bytes = std::as_writable_bytes(std::span(entries));
+    const ssize_t read = ::pread(pagemap.get(), bytes.data(), bytes.size(),
+                                 static_cast<off_t>(from.value() * sizeof(entries[0])));
+    if (read < 0) return Fail(CannotLocate(pid, errno));
+    if (read == 0) return Fail(CannotLocate(pid, ESRCH));  // its memory is gone
+    entries.resize(static_cast<std::size_t>(read) / sizeof(entries[0]));
+    FindLeaves(from, entries, leaves);
+    asked.clear();
+    for (const Leaf& leaf : leaves) asked.push_back(leaf.first);
+    status.assign(asked.size(), -ENOENT);
+    if (!asked.empty()) {
+      const int refused = (*call_)(pid, asked, {}, status);
+      if (refused < 0) return Fail(CannotLocate(pid, -refused));
+    }
+    for (std::size_t i = 0; i < leaves.size(); ++i) {
+      if (status[i] < 0) continue;
+      Append(runs, {{leaves[i].first, leaves[i].first + leaves[i].pages},
+                    NodeId(static_cast<NodeId::rep>(status[i])),
+                    leaves[i].pages});
+    }
+    from = until;
+  }
+  return runs;
+}
+
+}  // namespace tmprof

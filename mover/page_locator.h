@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// On which nodes the pages of a process are now.
+
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "base/units.h"
+#include "mover/page_mover.h"
+#include "mover/placement_map.h"
+
+namespace tmprof {
+
+class PageLocator {
+ public:
+  virtual ~PageLocator() = default;
+  // Runs within `range`, ascending; what is in none of them is in no memory, or is not the
+  // process's own. Fails with ESRCH where the process is gone.
+  virtual Result<std::vector<PlacedRun>> Locate(Pid pid, VpnRange range) = 0;
+};
+
+// By /proc/PID/pagemap, which tells what is there, and move_pages(2), which tells where. Leaves are
+// told by /proc/kpageflags, which takes CAP_SYS_ADMIN; without it each page is taken for a base
+// page.
+class LinuxPageLocator final : public PageLocator {
+ public:
+  explicit LinuxPageLocator(MoveCall& call, std::filesystem::path proc_root = "/proc");
+
+  Result<std::vector<PlacedRun>> Locate(Pid pid, VpnRange range) override;
+
+ private:
+  struct Leaf {
+    Vpn first;
+    PageCount pages;
+  };
+
+  bool IsHugeLeaf(const std::uint64_t* entries) const;
+  void FindLeaves(Vpn first, const std::vector<std::uint64_t>& entries,
+                  std::vector<Leaf>& leaves) const;
+
+  MoveCall* call_;
+  std::filesystem::path proc_root_;
+  UniqueFd page_flags_;  // may be none
+};
+
+}  // namespace tmprof

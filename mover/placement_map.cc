@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mover/placement_map.h"
+
+#include <iterator>
+
+namespace tmprof {
+
+// After it no run begins before `at` and ends behind it.
+void PlacementMap::Cut(Runs& runs, Vpn at) {
+  auto next = runs.lower_bound(at);
+  if (next == runs.begin()) return;
+  PlacedRun& before = std::prev(next)->second;
+  if (before.pages.end <= at) return;
+  PlacedRun rest = before;
+  rest.pages.start = at;
+  before.pages.end = at;
+  runs.emplace_hint(next, at, rest);
+}
+
+void PlacementMap::JoinAt(Runs& runs, Vpn at) {
+  const auto next = runs.find(at);
+  if (next == runs.end() || next == runs.begin()) return;
+  PlacedRun& before = std::prev(next)->second;
+  const PlacedRun& after = next->second;
+  if (before.pages.end != at || before.node != after.node || before.leaf != after.leaf) return;
+  before.pages.end = after.pages.end;
+  runs.erase(next);
+}
+
+void PlacementMap::Learn(TargetId target, VpnRange range, std::span<const PlacedRun> runs) {
+  Runs& known = targets_[target];
+  Cut(known, range.start);
+  Cut(known, range.end);
+  auto place = known.erase(known.lower_bound(range.start), known.lower_bound(range.end));
+  for (const PlacedRun& run : runs) {
+    place = std::next(known.emplace_hint(place, run.pages.start, run));
+    JoinAt(known, run.pages.start);
+  }
+  JoinAt(known, range.end);
+  if (known.empty()) targets_.erase(target);
+}
+
+void PlacementMap::KeepOnly(TargetId target, std::span<const VpnRange> mapped) {
+  const auto found = targets_.find(target);
+  if (found == targets_.end()) return;
+  Runs& runs = found->second;
+  Vpn gap_start{0};
+  const auto erase_until = [&](Vpn end) {
+    Cut(runs, gap_start);
+    Cut(runs, end);
+    runs.erase(runs.lower_bound(gap_start), runs.lower_bound(end));
+  };
+  for (const VpnRange& range : mapped) {
+    erase_until(range.start);
+    gap_start = range.end;
+  }
+  Cut(runs, gap_start);
+  runs.erase(runs.lower_bound(gap_start), runs.end());
+  if (runs.empty()) targets_.erase(found);
+}
+
+void PlacementMap::Forget(TargetId target) { targets_.erase(target); }
+
+std::optional<PlacedRun> PlacementMap::Find(PageKey key) const {
+  const Runs& runs = RunsOf(key.target);
+  const auto next = runs.upper_bound(key.vpn);
+  if (next == runs.begin()) return std::nullopt;
+  const PlacedRun& run = std::prev(next)->second;
+  if (!run.pages.Contains(key.vpn)) return std::nullopt;
+  return run;
+}
+
+PageCount PlacementMap::PagesIn(TargetId target, const Tiers& tiers, Tier tier) const {
+  PageCount pages;
+  for (const auto& [start, run] : RunsOf(target)) {
+    if (tiers.TierOf(run.node) == tier) pages += run.pages.size();
+  }
+  return pages;
+}
+
+const PlacementMap::Runs& PlacementMap::RunsOf(TargetId target) const {
+  static const Runs kNone;
+  const auto found = targets_.find(target);
+  return found == targets_.end() ? kNone : found->second;
+}
+
+std::size_t PlacementMap::runs() const {
+  std::size_t runs = 0;
+  for (const auto& [target, of_target] : targets_) runs += of_target.size();
+  return runs;
+}
+
+}  // namespace tmprof

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mover/placement_survey.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <set>
+
+namespace tmprof {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class FakeClock final : public Clock {
+ public:
+  MonotonicTime Now() const override { return now; }
+  MonotonicTime now;
+};
+
+// Everything is on the node, and each look takes a millisecond.
+class FakeLocator final : public PageLocator {
+ public:
+  explicit FakeLocator(FakeClock& clock) : clock_(&clock) {}
+
+  Result<std::vector<PlacedRun>> Locate(Pid pid, VpnRange range) override {
+    clock_->now += milliseconds(1);
+    if (gone.contains(pid)) {
+      return Fail(Refused("find the pages of", std::to_string(pid.value()), ESRCH));
+    }
+    looked.push_back(range);
+    return std::vector{PlacedRun{range, node, PageCount(1)}};
+  }
+
+  NodeId node{1};
+  std::set<Pid> gone;
+  std::vector<VpnRange> looked;
+
+ private:
+  FakeClock* clock_;
+};
+
+VpnRange Pages(std::uint64_t start, std::uint64_t end) { return {Vpn(start), Vpn(end)}; }
+
+class PlacementSurveyTest : public testing::Test {
+ protected:
+  std::optional<NodeId> NodeOf(std::uint32_t target, std::uint64_t vpn) const {
+    const auto run = map_.Find({TargetId(target), Vpn(vpn)});
+    return run ? std::optional(run->node) : std::nullopt;
+  }
+
+  FakeClock clock_;
+  FakeLocator locator_{clock_};
+  PlacementSurvey survey_{locator_, clock_};
+  PlacementMap map_;
+  std::vector<SurveyedTarget> targets_{
+      {TargetId(1), Pid(11), {Pages(0, 100), Pages(16000, 40000)}},
+      {TargetId(2), Pid(12), {Pages(7, 9)}},
+  };
+};
+
+TEST_F(PlacementSurveyTest, LooksAtAllOnceInARound) {
+  EXPECT_FALSE(survey_.complete());
+  EXPECT_TRUE(survey_.LookOn(targets_, milliseconds(100), map_));
+  EXPECT_TRUE(survey_.complete());
+  EXPECT_THAT(locator_.looked, ElementsAre(Pages(0, 100), Pages(16000, 16384), Pages(16384, 32768),
+                                           Pages(32768, 40000), Pages(7, 9)));
+  EXPECT_EQ(NodeOf(1, 39999), NodeId(1));
+  EXPECT_EQ(NodeOf(2, 8), NodeId(1));
+}
+
+TEST_F(PlacementSurveyTest, GoesOnWhereTheBudgetEnded) {
+  EXPECT_FALSE(survey_.LookOn(targets_, milliseconds(2), map_));
+  EXPECT_FALSE(survey_.LookOn(targets_, milliseconds(2), map_));
+  EXPECT_THAT(locator_.looked, ElementsAre(Pages(0, 100), Pages(16000, 16384), Pages(16384, 32768),
+                                           Pages(32768, 40000)));
+  EXPECT_TRUE(survey_.LookOn(targets_, milliseconds(2), map_));
+  EXPECT_EQ(locator_.looked.size(), 5U);
+}
+
+TEST_F(PlacementSurveyTest, SeesWhatMovedInTheNextRound) {
+  survey_.LookOn(targets_, milliseconds(100), map_);
+  locator_.node = NodeId(0);
+  survey_.LookOn(targets_, milliseconds(100), map_);
+  EXPECT_EQ(NodeOf(1, 50), NodeId(0));
+}
+
+TEST_F(PlacementSurveyTest, PassesOverWhatIsGone) {
+  locator_.gone = {Pid(11)};
+  EXPECT_TRUE(survey_.LookOn(targets_, milliseconds(100), map_));
+  EXPECT_EQ(NodeOf(1, 50), std::nullopt);
+  EXPECT_EQ(NodeOf(2, 8), NodeId(1));
+}
+
+TEST_F(PlacementSurveyTest, GoesOnBehindATargetAndMemoryThatWentMeanwhile) {
+  survey_.LookOn(targets_, milliseconds(2), map_);
+  targets_.erase(targets_.begin());
+  EXPECT_TRUE(survey_.LookOn(targets_, milliseconds(2), map_));
+  EXPECT_EQ(locator_.looked.back(), Pages(7, 9));
+}
+
+TEST_F(PlacementSurveyTest, IsAtItsEndAtOnceWithoutTargets) {
+  EXPECT_TRUE(survey_.LookOn({}, milliseconds(2), map_));
+  EXPECT_THAT(locator_.looked, IsEmpty());
+}
+
+}  // namespace
+}  // namespace tmprof
