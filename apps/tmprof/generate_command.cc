@@ -4,42 +4,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "apps/tmprof/cli.h"
-#include "apps/tmprof/version.h"
+#include "apps/tmprof/manual.h"
 #include "report/view.h"
 
 namespace tmprof {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kHidden = "";  // the group of options and commands not shown
-
-std::string Roff(std::string_view text) {
-  std::string escaped;
-  bool line_start = true;
-  for (const char c : text) {
-    if (line_start && (c == '.' || c == '\'')) escaped += "\\&";
-    if (c == '\\' || c == '-') escaped += '\\';
-    escaped += c;
-    line_start = c == '\n';
-  }
-  return escaped;
-}
-
-std::vector<const CLI::Option*> ShownOptions(const CLI::App& command) {
-  std::vector<const CLI::Option*> shown;
-  for (const CLI::Option* option : command.get_options()) {
-    if (option->get_group() != kHidden) shown.push_back(option);
-  }
-  return shown;
-}
 
 std::vector<const CLI::App*> ShownCommands(const CLI::App& app) {
   std::vector<const CLI::App*> shown;
@@ -51,45 +28,18 @@ std::vector<const CLI::App*> ShownCommands(const CLI::App& app) {
 
 bool IsPositional(const CLI::Option& option) { return option.get_positional(); }
 
-// "-o, --output FILE"
-std::string Heading(const CLI::Option& option) {
-  std::string heading;
-  for (const std::string& name : option.get_snames()) heading += "-" + name + ", ";
-  for (const std::string& name : option.get_lnames()) heading += "--" + name + ", ";
-  if (heading.empty()) return option.get_name();
-  heading.resize(heading.size() - 2);
-  if (option.get_expected_max() > 0) heading += " " + option.get_type_name();
-  return heading;
-}
+constexpr std::string_view kExitStatus =
+    ".SH EXIT STATUS\n0 done, 1 the system refused, 2 bad input.\n"
+    "\\fBtmprof record \\-\\- CMD\\fR passes on the status of CMD.\n";
 
-std::string ManOptions(const CLI::App& command) {
-  std::string text;
-  for (const CLI::Option* option : ShownOptions(command)) {
-    text +=
-        fmt::format(".TP\n.B {}\n{}\n", Roff(Heading(*option)), Roff(option->get_description()));
-    if (!option->get_default_str().empty()) {
-      text += fmt::format("Default: {}.\n", Roff(option->get_default_str()));
-    }
-  }
-  return text;
-}
-
-std::string ManPage(const std::string& title, const std::string& synopsis, const CLI::App& command,
+std::string ManPage(const std::string& name, const std::string& synopsis, const CLI::App& command,
                     const std::string& body) {
-  std::string page = fmt::format(
-      ".TH {} 1 \"\" \"tmprof {}\" \"tmprof manual\"\n"
-      ".SH NAME\n{} \\- {}\n.SH SYNOPSIS\n.B {}\n.SH DESCRIPTION\n{}\n",
-      Roff(title), kVersion, Roff(title), Roff(command.get_description()), Roff(synopsis),
-      Roff(command.get_description()));
-  page += body;
-  page += ".SH OPTIONS\n" + ManOptions(command);
-  if (!command.get_footer().empty()) {
-    page += fmt::format(".SH NOTES\n.nf\n{}\n.fi\n", Roff(command.get_footer()));
-  }
-  page +=
-      ".SH EXIT STATUS\n0 done, 1 the system refused, 2 bad input.\n"
-      "\\fBtmprof record \\-\\- CMD\\fR passes on the status of CMD.\n";
-  return page;
+  return InRoff({.name = name,
+                 .section = 1,
+                 .synopsis = synopsis,
+                 .body = body,
+                 .end = std::string(kExitStatus)},
+                command);
 }
 
 std::string Synopsis(const CLI::App& command) {

@@ -22,6 +22,7 @@
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/launched_command.h"
 #include "apps/tmprof/session_sources.h"
+#include "apps/tmprof/source_choice.h"
 #include "apps/tmprof/trace_output.h"
 #include "apps/tmprof/version.h"
 #include "base/human_units.h"
@@ -36,9 +37,6 @@
 
 namespace tmprof {
 namespace {
-
-// The scanner counts its budget in parts per million (driver/core/ladder.h).
-constexpr double kLeastOverhead = 1e-6;
 
 struct RecordOptions {
   std::string output{kDefaultTrace};

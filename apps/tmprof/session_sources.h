@@ -4,13 +4,12 @@
 
 #pragma once
 
-#include <chrono>
-#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "apps/tmprof/source_choice.h"
 #include "base/clock.h"
 #include "base/epoch_profile.h"
 #include "base/result.h"
@@ -21,18 +20,6 @@
 #include "profiler/sources/perf/perf_api.h"
 
 namespace tmprof {
-
-enum class AbitMode : std::uint8_t { kLadder, kPlain };
-
-struct SourceChoice {
-  std::vector<std::string> names{"auto"};  // "auto", and those of kSourceKinds
-  AbitMode abit_mode = AbitMode::kLadder;
-  std::chrono::nanoseconds scan_interval{std::chrono::seconds(1)};  // of kPlain
-  double max_overhead = 0.01;  // share of the targets' CPU time
-  unsigned sample_rate = 1;    // of the hardware sampler: 1, 4 or 8 times the default
-  std::string gate = "auto";   // auto, off, or a list of llc and tlb
-  std::uint64_t seed = 1;      // of the scanner's rotation
-};
 
 struct SessionSources {
   // What the sources use; declared first, so that it outlives them.
