@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tmprofd is told to do: valid by itself, with every default in force. proto/config.proto is
+// the manual.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "apps/tmprof/source_choice.h"
+#include "base/ratio.h"
+#include "base/tiers.h"
+#include "base/units.h"
+#include "mover/move_planner.h"
+#include "mover/page_mover.h"
+#include "policy/policy.h"
+#include "profiler/recorder.h"
+#include "profiler/target_tracker.h"
+#include "rank/rank_model.h"
+
+namespace tmprof {
+
+struct TargetConfig {
+  std::vector<std::string> commands;     // fnmatch(3) patterns of /proc/PID/comm
+  std::vector<std::string> executables;  // of /proc/PID/exe; no flag, so that * matches a slash
+  std::vector<std::string> cgroups;      // "/system.slice/redis.service", with those below
+  std::vector<Pid> pids;
+  // `observer` is not the configuration's to say.
+  TargetTracker::Options tracking;
+
+  // Every process that passes tracking.filter, which then is set.
+  bool Everything() const {
+    return commands.empty() && executables.empty() && cgroups.empty() && pids.empty();
+  }
+};
+
+// What the targets have in tier 1, and what is free there beyond the reserve.
+struct FreeCapacity {
+  friend bool operator==(const FreeCapacity&, const FreeCapacity&) = default;
+};
+
+struct TierConfig {
+  std::optional<Tiers> given;  // nothing: to be discovered
+  // Of tier 1, for all targets together; a ratio is of their footprint.
+  std::variant<FreeCapacity, PageCount, Ratio> capacity;
+  PageCount reserve{512ULL * 256};  // 512 MiB, kept free on each node that pages are moved to
+};
+
+struct ProfileConfig {
+  std::chrono::nanoseconds epoch = Recorder::Options{}.epoch;
+  SourceChoice sources;
+};
+
+struct PlacementConfig {
+  Ranker::Options ranker = Ranker::DefaultOptions(Ranker::Options{}.model);
+  RankSource rank = RankSource::kCombined;             // never exact
+  const PolicyEntry* policy = *FindPolicy("history");  // never `replay_only`
+  bool track_only = false;  // `limits.dry_run` of the mover is the other one
+};
+
+struct MoverConfig {
+  MoverLimits limits;
+  // 256 MiB: some 0.12 s of one CPU at 1.35 page faults of 1.4 us a page, what moves cost on the
+  // machine that tmprof was developed on.
+  PageCount most_pages_per_epoch{65536};
+  std::optional<double> cost_of_move;  // of MoveRules; nothing: to be measured
+  double hysteresis = MoveRules{}.hysteresis;
+  std::uint64_t cool_down_epochs = MoveRules{}.cool_down_epochs;
+};
+
+struct LedgerConfig {
+  std::optional<std::filesystem::path> file;  // absolute
+  std::optional<std::uint64_t> most_bytes;    // then it becomes FILE.old
+};
+
+// On the loopback interface.
+struct ListenAddress {
+  std::string host;  // in numbers, an IPv6 address without brackets
+  std::uint16_t port = 0;
+  friend bool operator==(const ListenAddress&, const ListenAddress&) = default;
+};
+
+enum class LogLevel : std::uint8_t { kError, kWarning, kInfo, kDebug };
+std::string_view Name(LogLevel level);  // "error", "warning", "info", "debug"
+
+struct Config {
+  TargetConfig targets;
+  TierConfig tiers;
+  ProfileConfig profile;
+  PlacementConfig placement;
+  MoverConfig mover;
+  LedgerConfig ledger;
+  std::filesystem::path control_socket = "/run/tmprofd.sock";
+  std::optional<ListenAddress> metrics;  // nothing: not served
+  LogLevel log_level = LogLevel::kInfo;
+};
+
+}  // namespace tmprof

@@ -1,0 +1,561 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "apps/tmprofd/config_file.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <google/protobuf/text_format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "apps/tmprofd/text_reader.h"
+#include "base/unique_fd.h"
+#include "profiler/gate/gate.h"
+#include "profiler/source_kind.h"
+#include "profiler/sources/perf/hardware_events.h"
+#include "proto/config.pb.h"
+
+namespace tmprof {
+namespace {
+
+constexpr std::uint64_t kPagesPerMib = (1U << 20) / kBasePageBytes;
+constexpr std::uint64_t kBytesPerMib = 1U << 20;
+constexpr std::size_t kCommandBytes = 15;  // of a name: TASK_COMM_LEN - 1 (include/linux/sched.h)
+constexpr std::size_t kMostFaultsTold = 100;
+
+constexpr std::array kLogLevels{LogLevel::kError, LogLevel::kWarning, LogLevel::kInfo,
+                                LogLevel::kDebug};
+constexpr std::array kAbitModes{AbitMode::kLadder, AbitMode::kPlain};
+constexpr std::array kRanks{RankSource::kCombined, RankSource::kReferences, RankSource::kSamples};
+
+constexpr std::string_view Name(AbitMode mode) {
+  return mode == AbitMode::kLadder ? "ladder" : "plain";
+}
+
+std::string Joined(const std::vector<std::string_view>& names) {
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::vector<std::string_view> OnlinePolicies() {
+  std::vector<std::string_view> names;
+  for (const PolicyEntry& policy : Policies()) {
+    if (!policy.replay_only) names.push_back(policy.name);
+  }
+  return names;
+}
+
+std::vector<std::string_view> OnlineSources() {
+  std::vector<std::string_view> names{"auto"};
+  for (const SourceKind& kind : kSourceKinds) {
+    if (kind.name != kExactSource.name) names.push_back(kind.name);
+  }
+  return names;
+}
+
+bool HasWildcard(const std::string& pattern) {
+  return pattern.find_first_of("*?[\\") != std::string::npos;
+}
+
+// "'x': unknown name; use one of a, b".
+std::string Fault(const std::string& value, const Error& error) {
+  const std::string fact = fmt::format("'{}': {}", value, error.reason);
+  return error.advice.empty() ? fact : fact + "; " + error.advice;
+}
+
+std::optional<ListenAddress> ParseAddress(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return std::nullopt;
+  const std::string_view port = text.substr(colon + 1);
+  std::string host(text.substr(0, colon));
+  ListenAddress address;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), address.port);
+  if (error != std::errc{} || end != port.data() + port.size() || address.port == 0) {
+    return std::nullopt;
+  }
+  const bool bracketed = host.starts_with('[') && host.ends_with(']');
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  std::array<unsigned char, sizeof(in6_addr)> binary{};
+  if (::inet_pton(bracketed ? AF_INET6 : AF_INET, host.c_str(), binary.data()) != 1) {
+    return std::nullopt;
+  }
+  address.host = std::move(host);
+  return address;
+}
+
+bool IsLoopback(const ListenAddress& address) {
+  in_addr v4{};
+  if (::inet_pton(AF_INET, address.host.c_str(), &v4) == 1) {
+    return ntohl(v4.s_addr) >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET;
+  }
+  in6_addr v6{};
+  return ::inet_pton(AF_INET6, address.host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+// From what was read to what it means. Values that ReadText() refused are unset by now.
+class Building {
+ public:
+  Building(const wire::Config& wire, TextReading& reading) : wire_(wire), reading_(reading) {}
+
+  Config Run() {
+    Targets(wire_.targets(), config_.targets);
+    TiersOf(wire_.tiers(), config_.tiers);
+    Profile(wire_.profile(), config_.profile);
+    Placement(wire_.placement());
+    Mover(wire_.mover(), config_.mover);
+    LedgerOf(wire_.ledger(), config_.ledger);
+    const auto& control = wire_.control();
+    if (control.has_socket() && Absolute(control, "socket", control.socket())) {
+      config_.control_socket = control.socket();
+    }
+    if (wire_.metrics().has_listen()) Metrics(wire_.metrics());
+    if (wire_.log().has_level()) {
+      Choose(wire_.log(), "level", wire_.log().level(), kLogLevels, config_.log_level);
+    }
+    return std::move(config_);
+  }
+
+ private:
+  using Group = google::protobuf::Message;
+
+  void Targets(const wire::Config::Targets& wire, TargetConfig& targets) {
+    for (int i = 0; i < wire.command_size(); ++i) {
+      const std::string& command = wire.command(i);
+      if (!HasWildcard(command) && command.size() > kCommandBytes) {
+        reading_.Refuse(wire, "command",
+                        fmt::format("'{}' can match no process: the kernel keeps {} bytes of a "
+                                    "name; end it with '*' there, or use exe",
+                                    command, kCommandBytes),
+                        i);
+      }
+      targets.commands.push_back(command);
+    }
+    for (int i = 0; i < wire.exe_size(); ++i) {
+      const std::string& exe = wire.exe(i);
+      if (!exe.starts_with('/') && !exe.starts_with('*')) {
+        reading_.Refuse(wire, "exe",
+                        fmt::format("'{}' can match no process: a path begins with '/', a pattern "
+                                    "with '/' or '*'",
+                                    exe),
+                        i);
+      }
+      targets.executables.push_back(exe);
+    }
+    for (int i = 0; i < wire.cgroup_size(); ++i) {
+      if (Cgroup(wire, i)) targets.cgroups.push_back(wire.cgroup(i));
+    }
+    for (const std::int32_t pid : wire.pid()) targets.pids.emplace_back(pid);
+
+    if (wire.has_follow_children()) targets.tracking.follow_children = wire.follow_children();
+    if (wire.has_min_cpu_share()) targets.tracking.filter->min_cpu_share = wire.min_cpu_share();
+    if (wire.has_min_memory_share()) {
+      targets.tracking.filter->min_memory_share = wire.min_memory_share();
+    }
+    if (wire.has_process_filter() && !wire.process_filter()) {
+      targets.tracking.filter.reset();
+      if (targets.Everything()) {
+        reading_.Refuse(wire, "process_filter",
+                        "without it every process of the machine would be a target; name some by "
+                        "command, exe, cgroup or pid");
+      }
+    }
+    if (wire.has_max_targets()) targets.tracking.max_targets = wire.max_targets();
+  }
+
+  bool Cgroup(const wire::Config::Targets& wire, int i) {
+    const std::string& cgroup = wire.cgroup(i);
+    constexpr std::string_view kMount = "/sys/fs/cgroup/";
+    if (cgroup.starts_with(kMount)) {
+      reading_.Refuse(wire, "cgroup",
+                      fmt::format("'{}' is named from the root of control groups: '{}'", cgroup,
+                                  cgroup.substr(kMount.size() - 1)),
+                      i);
+      return false;
+    }
+    const std::filesystem::path path(cgroup);
+    if (path.is_absolute() && path.has_filename() && path.lexically_normal() == path) return true;
+    reading_.Refuse(wire, "cgroup",
+                    fmt::format("'{}' is no control group as /proc/PID/cgroup has it, such as "
+                                "'/system.slice/redis.service'",
+                                cgroup),
+                    i);
+    return false;
+  }
+
+  void TiersOf(const wire::Config::Tiers& wire, TierConfig& tiers) {
+    if (wire.tier_size() != 0) {
+      std::vector<std::vector<NodeId>> nodes;
+      for (const auto& tier : wire.tier()) {
+        nodes.emplace_back();
+        for (const std::uint32_t node : tier.node()) {
+          nodes.back().emplace_back(static_cast<NodeId::rep>(node));
+        }
+      }
+      auto made = tmprof::Tiers::Make(std::move(nodes));
+      if (made) {
+        tiers.given = *std::move(made);
+      } else {
+        reading_.Refuse(wire, "tier",
+                        fmt::format("{}: {}", made.error().object, made.error().reason));
+      }
+    }
+    if (wire.has_capacity_mib()) {
+      tiers.capacity = PageCount(wire.capacity_mib() * kPagesPerMib);
+    }
+    if (wire.has_footprint_ratio()) {
+      const auto ratio = ParseRatio(wire.footprint_ratio());
+      if (ratio) {
+        tiers.capacity = *ratio;
+      } else {
+        reading_.Refuse(wire, "footprint_ratio", Fault(wire.footprint_ratio(), ratio.error()));
+      }
+    }
+    if (wire.has_reserve_mib()) tiers.reserve = PageCount(wire.reserve_mib() * kPagesPerMib);
+  }
+
+  void Profile(const wire::Config::Profile& wire, ProfileConfig& profile) {
+    if (wire.has_epoch_ms()) profile.epoch = std::chrono::milliseconds(wire.epoch_ms());
+    SourceChoice& sources = profile.sources;
+    if (wire.source_size() != 0) sources.names.assign(wire.source().begin(), wire.source().end());
+    const auto online = OnlineSources();
+    for (int i = 0; i < wire.source_size(); ++i) {
+      const std::string& name = wire.source(i);
+      if (std::ranges::find(online, name) != online.end()) continue;
+      const std::string fault =
+          name == kExactSource.name
+              ? "it runs a program itself, with 'tmprof record --source exact'"
+              : "unknown name";
+      reading_.Refuse(wire, "source",
+                      fmt::format("'{}': {}; use some of {}", name, fault, Joined(online)), i);
+    }
+    if (wire.has_max_overhead()) sources.max_overhead = wire.max_overhead();
+    if (wire.has_abit()) Choose(wire, "abit", wire.abit(), kAbitModes, sources.abit_mode);
+    if (wire.has_scan_interval_ms()) {
+      sources.scan_interval = std::chrono::milliseconds(wire.scan_interval_ms());
+    }
+    if (wire.has_sample_rate()) {
+      const auto rate = ParseSampleRate(wire.sample_rate());
+      if (rate) {
+        sources.sample_rate = static_cast<unsigned>(*rate);
+      } else {
+        reading_.Refuse(wire, "sample_rate", Fault(wire.sample_rate(), rate.error()));
+      }
+    }
+    if (wire.has_gate()) {
+      sources.gate = wire.gate();
+      const auto mode = ParseGateMode(wire.gate());
+      if (!mode) reading_.Refuse(wire, "gate", Fault(wire.gate(), mode.error()));
+    }
+    if (wire.has_seed()) sources.seed = wire.seed();
+  }
+
+  void Placement(const wire::Config::Placement& wire) {
+    PlacementConfig& placement = config_.placement;
+    if (wire.has_rank_model()) {
+      const auto model = ParseRankModel(wire.rank_model());
+      if (model) {
+        placement.ranker = Ranker::DefaultOptions(*model);
+      } else {
+        reading_.Refuse(wire, "rank_model", Fault(wire.rank_model(), model.error()));
+      }
+    }
+    if (wire.has_half_life_ms()) {
+      placement.ranker.memory =
+          wire.half_life_ms() == 0 ? Ranker::Memory::kThisEpoch : Ranker::Memory::kHalfLife;
+      placement.ranker.half_life = std::chrono::milliseconds(wire.half_life_ms());
+    }
+    if (wire.has_rank()) Choose(wire, "rank", wire.rank(), kRanks, placement.rank);
+    if (wire.has_policy()) Policy(wire, placement);
+    placement.track_only = wire.track_only();
+    config_.mover.limits.dry_run = wire.dry_run();
+    if (wire.track_only() && wire.dry_run()) {
+      reading_.Refuse(wire, "dry_run",
+                      "track_only decides no move that could be made dry; only one of them can be "
+                      "true");
+    }
+  }
+
+  void Policy(const wire::Config::Placement& wire, PlacementConfig& placement) {
+    const auto policy = FindPolicy(wire.policy());
+    if (policy && !(*policy)->replay_only) {
+      placement.policy = *policy;
+      return;
+    }
+    const std::string fault =
+        policy ? "it goes by the coming epoch, which only a replay knows (tmprof eval)"
+               : policy.error().reason;
+    reading_.Refuse(
+        wire, "policy",
+        fmt::format("'{}': {}; use one of {}", wire.policy(), fault, Joined(OnlinePolicies())));
+  }
+
+  static void Mover(const wire::Config::Mover& wire, MoverConfig& mover) {
+    if (wire.has_most_pages_per_epoch()) {
+      mover.most_pages_per_epoch = PageCount(wire.most_pages_per_epoch());
+    }
+    if (wire.has_call_latency_us()) {
+      mover.limits.call_latency = std::chrono::microseconds(wire.call_latency_us());
+    }
+    if (wire.has_bandwidth_mib_per_s()) {
+      mover.limits.bytes_per_second = wire.bandwidth_mib_per_s() * kBytesPerMib;
+    }
+    if (wire.has_cpu_share()) {
+      mover.limits.cpu_ns_per_second =
+          static_cast<std::uint64_t>(std::llround(wire.cpu_share() * kNsPerSecond));
+    }
+    if (wire.has_attempts()) mover.limits.attempts = wire.attempts();
+    if (wire.has_cost_of_move()) mover.cost_of_move = wire.cost_of_move();
+    if (wire.has_hysteresis()) mover.hysteresis = wire.hysteresis();
+    if (wire.has_cool_down_epochs()) mover.cool_down_epochs = wire.cool_down_epochs();
+  }
+
+  void LedgerOf(const wire::Config::Ledger& wire, LedgerConfig& ledger) {
+    if (wire.has_file() && Absolute(wire, "file", wire.file())) ledger.file = wire.file();
+    if (!wire.has_most_mib()) return;
+    ledger.most_bytes = wire.most_mib() * kBytesPerMib;
+  }
+
+  void Metrics(const wire::Config::Metrics& wire) {
+    constexpr std::string_view kAllowed = "use 127.0.0.1:PORT or [::1]:PORT";
+    auto address = ParseAddress(wire.listen());
+    if (!address) {
+      reading_.Refuse(wire, "listen",
+                      fmt::format("'{}' is no address in numbers with a port from 1 to 65535; {}",
+                                  wire.listen(), kAllowed));
+    } else if (!IsLoopback(*address)) {
+      reading_.Refuse(wire, "listen",
+                      fmt::format("'{}' is not of the loopback interface, and metrics are for this "
+                                  "machine only; {}",
+                                  wire.listen(), kAllowed));
+    } else {
+      config_.metrics = *std::move(address);
+    }
+  }
+
+  bool Absolute(const Group& group, const char* field, const std::string& path) {
+    if (path.starts_with('/') && !path.ends_with('/')) return true;
+    reading_.Refuse(group, field,
+                    fmt::format("'{}' is no absolute path of a file; begin it with '/'", path));
+    return false;
+  }
+
+  template <typename Choice, std::size_t n>
+  void Choose(const Group& group, const char* field, const std::string& name,
+              const std::array<Choice, n>& choices, Choice& chosen) {
+    std::vector<std::string_view> names;
+    for (const Choice choice : choices) {
+      if (Name(choice) == name) {
+        chosen = choice;
+        return;
+      }
+      names.push_back(Name(choice));
+    }
+    reading_.Refuse(group, field,
+                    fmt::format("'{}': unknown name; use one of {}", name, Joined(names)));
+  }
+
+  static constexpr double kNsPerSecond = 1e9;
+
+  const wire::Config& wire_;
+  TextReading& reading_;
+  Config config_;
+};
+
+// --- Printing
+
+template <typename Duration>
+auto In(std::chrono::nanoseconds time) {
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<Duration>(time).count());
+}
+
+template <typename Values>
+void Append(const Values& values, google::protobuf::RepeatedPtrField<std::string>& field) {
+  for (const std::string& value : values) field.Add(std::string(value));
+}
+
+void Print(const TargetConfig& targets, wire::Config::Targets& wire) {
+  Append(targets.commands, *wire.mutable_command());
+  Append(targets.executables, *wire.mutable_exe());
+  Append(targets.cgroups, *wire.mutable_cgroup());
+  for (const Pid pid : targets.pids) wire.add_pid(pid.value());
+  wire.set_follow_children(targets.tracking.follow_children);
+  wire.set_process_filter(targets.tracking.filter.has_value());
+  if (const auto& filter = targets.tracking.filter) {
+    wire.set_min_cpu_share(filter->min_cpu_share);
+    wire.set_min_memory_share(filter->min_memory_share);
+  }
+  if (const auto most = targets.tracking.max_targets) {
+    wire.set_max_targets(static_cast<std::uint32_t>(*most));
+  }
+}
+
+void Print(const TierConfig& tiers, wire::Config::Tiers& wire) {
+  for (std::size_t i = 1; tiers.given && i <= tiers.given->size(); ++i) {
+    auto& tier = *wire.add_tier();
+    for (const NodeId node : tiers.given->NodesOf(Tier(static_cast<Tier::rep>(i)))) {
+      tier.add_node(node.value());
+    }
+  }
+  if (const auto* pages = std::get_if<PageCount>(&tiers.capacity)) {
+    wire.set_capacity_mib(pages->value() / kPagesPerMib);
+  } else if (const auto* ratio = std::get_if<Ratio>(&tiers.capacity)) {
+    wire.set_footprint_ratio(ToString(*ratio));
+  }
+  wire.set_reserve_mib(tiers.reserve.value() / kPagesPerMib);
+}
+
+void Print(const ProfileConfig& profile, wire::Config::Profile& wire) {
+  const SourceChoice& sources = profile.sources;
+  wire.set_epoch_ms(static_cast<std::uint32_t>(In<std::chrono::milliseconds>(profile.epoch)));
+  Append(sources.names, *wire.mutable_source());
+  wire.set_max_overhead(sources.max_overhead);
+  wire.set_abit(std::string(Name(sources.abit_mode)));
+  wire.set_scan_interval_ms(
+      static_cast<std::uint32_t>(In<std::chrono::milliseconds>(sources.scan_interval)));
+  wire.set_sample_rate(fmt::format("{}x", sources.sample_rate));
+  wire.set_gate(sources.gate);
+  wire.set_seed(static_cast<std::uint32_t>(sources.seed));
+}
+
+void Print(const PlacementConfig& placement, bool dry_run, wire::Config::Placement& wire) {
+  wire.set_rank_model(std::string(Name(placement.ranker.model)));
+  const bool remembers = placement.ranker.memory == Ranker::Memory::kHalfLife;
+  wire.set_half_life_ms(remembers ? In<std::chrono::milliseconds>(placement.ranker.half_life) : 0);
+  wire.set_rank(std::string(Name(placement.rank)));
+  wire.set_policy(std::string(placement.policy->name));
+  wire.set_track_only(placement.track_only);
+  wire.set_dry_run(dry_run);
+}
+
+void Print(const MoverConfig& mover, wire::Config::Mover& wire) {
+  wire.set_most_pages_per_epoch(mover.most_pages_per_epoch.value());
+  wire.set_call_latency_us(
+      static_cast<std::uint32_t>(In<std::chrono::microseconds>(mover.limits.call_latency)));
+  if (const auto bytes = mover.limits.bytes_per_second) {
+    wire.set_bandwidth_mib_per_s(static_cast<std::uint32_t>(*bytes / kBytesPerMib));
+  }
+  if (const auto cpu_ns = mover.limits.cpu_ns_per_second) {
+    wire.set_cpu_share(static_cast<double>(*cpu_ns) / 1e9);
+  }
+  wire.set_attempts(mover.limits.attempts);
+  if (mover.cost_of_move) wire.set_cost_of_move(*mover.cost_of_move);
+  wire.set_hysteresis(mover.hysteresis);
+  wire.set_cool_down_epochs(mover.cool_down_epochs);
+}
+
+// --- Files
+
+std::string Place(const std::string& name, const TextFault& fault) {
+  const std::string place = fmt::format("{}:{}:{}: ", name, fault.place.line, fault.place.column);
+  return fault.field.empty() ? place : place + fault.field + ": ";
+}
+
+Error Refusal(const std::string& name, std::vector<TextFault> faults) {
+  std::ranges::sort(faults);
+  std::string lines = faults.size() == 1 ? "1 fault" : fmt::format("{} faults", faults.size());
+  for (std::size_t i = 0; i < std::min(faults.size(), kMostFaultsTold); ++i) {
+    lines += "\n" + Place(name, faults[i]) + faults[i].what;
+  }
+  if (faults.size() > kMostFaultsTold) {
+    lines += fmt::format("\nand {} more", faults.size() - kMostFaultsTold);
+  }
+  return BadInput("use configuration", name, lines);
+}
+
+std::optional<TextFault> FirstControlCharacter(std::string_view text) {
+  TextPlace place;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if ((byte < ' ' && c != '\n' && c != '\t' && c != '\r') || byte == 0x7F) {
+      return TextFault{place, "", fmt::format("byte 0x{:02x} is not of a text", byte)};
+    }
+    ++place.column;
+    if (c == '\n') place = {place.line + 1, 1};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view Name(LogLevel level) {
+  switch (level) {
+    case LogLevel::kError:
+      return "error";
+    case LogLevel::kWarning:
+      return "warning";
+    case LogLevel::kInfo:
+      return "info";
+    case LogLevel::kDebug:
+      return "debug";
+  }
+  return "invalid";
+}
+
+Result<Config> ParseConfig(std::string_view text, const std::string& name) {
+  if (text.size() > kMostConfigBytes) {
+    return Fail(
+        BadInput("use configuration", name, "it is larger than 1 MiB, which no configuration is"));
+  }
+  if (auto fault = FirstControlCharacter(text)) return Fail(Refusal(name, {*std::move(fault)}));
+  wire::Config wire;
+  TextReading reading = ReadText(text, wire);
+  Config config = Building(wire, reading).Run();
+  if (!reading.faults.empty()) return Fail(Refusal(name, std::move(reading.faults)));
+  return config;
+}
+
+Result<Config> LoadConfig(const std::string& path) {
+  const auto refuse = [&path](int error) {
+    return Fail(Refused("read configuration", path, error));
+  };
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return refuse(errno);
+  std::string text(kMostConfigBytes + 1, '\0');  // one more tells a file that is too large
+  std::size_t size = 0;
+  while (size < text.size()) {
+    const ssize_t got = ::read(fd.get(), text.data() + size, text.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return refuse(errno);
+    if (got == 0) break;
+    size += static_cast<std::size_t>(got);
+  }
+  text.resize(size);
+  return ParseConfig(text, path);
+}
+
+std::string PrintConfig(const Config& config) {
+  wire::Config wire;
+  Print(config.targets, *wire.mutable_targets());
+  Print(config.tiers, *wire.mutable_tiers());
+  Print(config.profile, *wire.mutable_profile());
+  Print(config.placement, config.mover.limits.dry_run, *wire.mutable_placement());
+  Print(config.mover, *wire.mutable_mover());
+  if (config.ledger.file) wire.mutable_ledger()->set_file(config.ledger.file->string());
+  if (config.ledger.most_bytes) {
+    wire.mutable_ledger()->set_most_mib(
+        static_cast<std::uint32_t>(*config.ledger.most_bytes / kBytesPerMib));
+  }
+  wire.mutable_control()->set_socket(config.control_socket.string());
+  if (const auto& metrics = config.metrics) {
+    const bool v6 = metrics->host.contains(':');
+    const std::string host = v6 ? "[" + metrics->host + "]" : metrics->host;
+    wire.mutable_metrics()->set_listen(fmt::format("{}:{}", host, metrics->port));
+  }
+  wire.mutable_log()->set_level(std::string(Name(config.log_level)));
+
+  google::protobuf::TextFormat::Printer printer;
+  printer.SetUseUtf8StringEscaping(true);
+  printer.SetUseShortRepeatedPrimitives(true);
+  std::string text;
+  printer.PrintToString(wire, &text);
+  return text;
+}
+
+}  // namespace tmprof

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Configurations as files: protobuf's text format of proto/config.proto.
+
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "apps/tmprofd/config.h"
+#include "base/result.h"
+
+namespace tmprof {
+
+// A longer file is refused.
+inline constexpr std::size_t kMostConfigBytes = std::size_t{1} << 20;
+
+// Refuses the whole text where anything in it is wrong. The error has a line for each fault, in the
+// text's order: "NAME:LINE:COLUMN: field.path: what is wrong, what is allowed".
+Result<Config> ParseConfig(std::string_view text, const std::string& name);
+// Also refused: what cannot be read, a folder, more than kMostConfigBytes, what is not text.
+Result<Config> LoadConfig(const std::string& path);
+
+// All that holds, defaults included, as ParseConfig() takes it. What has no value because it is
+// discovered, measured or without a limit is left out.
+std::string PrintConfig(const Config& config);
+
+}  // namespace tmprof
