@@ -2,6 +2,7 @@
 
 #include "profiler/procfs.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <cerrno>
 #include <charconv>
 #include <ctime>
+#include <memory>
 #include <ranges>
 #include <system_error>
 
@@ -20,11 +22,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// include/linux/sched.h, PF_KTHREAD.
+constexpr std::uint64_t kKernelThreadFlag = 0x00200000;
+
+// A process that is gone shows as ENOENT before its file is opened and as ESRCH afterwards.
+std::unexpected<Error> RefusedOfProcess(std::string_view attempt, const fs::path& path,
+                                        int reason) {
+  return Fail(Refused(std::string(attempt), path.string(), reason == ENOENT ? ESRCH : reason));
+}
+
 Result<std::string> ReadWhole(const fs::path& path, std::string_view attempt) {
-  // A process that is gone shows as ENOENT before its file is opened and as ESRCH afterwards.
-  const auto refuse = [&](int reason) {
-    return Fail(Refused(std::string(attempt), path.string(), reason == ENOENT ? ESRCH : reason));
-  };
+  const auto refuse = [&](int reason) { return RefusedOfProcess(attempt, path, reason); };
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return refuse(errno);
   std::string text;
@@ -120,6 +128,7 @@ Result<TaskStat> ReadStat(const fs::path& path) {
   }
   const auto fields = SplitAtSpaces(std::string_view(*text).substr(close + 1));
   const auto parent = StatField(fields, 4);
+  const auto flags = StatField(fields, 9);
   const auto user_ticks = StatField(fields, 14);
   const auto system_ticks = StatField(fields, 15);
   const auto threads = StatField(fields, 20);
@@ -127,7 +136,7 @@ Result<TaskStat> ReadStat(const fs::path& path) {
   const auto virtual_bytes = StatField(fields, 23);
   const auto resident = StatField(fields, 24);
   const auto cpu = StatField(fields, 39);
-  if (!parent || !user_ticks || !system_ticks || !threads || !start || !virtual_bytes ||
+  if (!parent || !flags || !user_ticks || !system_ticks || !threads || !start || !virtual_bytes ||
       !resident) {
     return Fail(BadInput("read process state", path.string(), "a field is missing"));
   }
@@ -142,7 +151,8 @@ Result<TaskStat> ReadStat(const fs::path& path) {
                            cpu_ticks,
                .start_time_ticks = *start,
                .threads = static_cast<std::uint32_t>(*threads),
-               .resident = PageCount(*resident)},
+               .resident = PageCount(*resident),
+               .kernel_thread = (*flags & kKernelThreadFlag) != 0},
       .has_memory = *virtual_bytes > 0,
       .cpu = cpu ? std::optional(CpuId(static_cast<std::int32_t>(*cpu))) : std::nullopt};
 }
@@ -269,21 +279,59 @@ std::vector<Pid> ProcFs::Children(Pid pid) const {
     }
   }
   if (!listed) {  // kernel without CONFIG_PROC_CHILDREN
-    for (const Pid other : AllProcesses()) {
-      const auto stat = Stat(other);
-      if (stat && stat->parent == pid) children.push_back(other);
+    for (const ListedProcess& other : Processes()) {
+      const auto stat = Stat(other.pid);
+      if (stat && stat->parent == pid) children.push_back(other.pid);
     }
   }
   std::ranges::sort(children);
   return children;
 }
 
-std::vector<Pid> ProcFs::AllProcesses() const {
-  std::vector<Pid> processes;
-  for (const std::string& name : EntriesOf(root_)) {
-    if (const auto pid = PidFromName(name)) processes.push_back(*pid);
+std::vector<ListedProcess> ProcFs::Processes() const {
+  struct Close {
+    void operator()(DIR* folder) const { closedir(folder); }
+  };
+  std::vector<ListedProcess> processes;
+  const std::unique_ptr<DIR, Close> folder(opendir(root_.c_str()));
+  if (!folder) return processes;
+  while (const dirent* entry = readdir(folder.get())) {
+    if (const auto pid = PidFromName(entry->d_name)) {
+      processes.push_back({.pid = *pid, .inode = entry->d_ino});
+    }
   }
+  std::ranges::sort(processes, {}, &ListedProcess::pid);
   return processes;
+}
+
+Result<std::string> ProcFs::Executable(Pid pid) const {
+  constexpr std::string_view kReplaced = " (deleted)";  // by an upgrade, as a rule
+  const fs::path link = OfProcess(pid, "exe");
+  std::error_code refusal;
+  std::string program = fs::read_symlink(link, refusal).string();
+  if (refusal.value() == ENOENT) {
+    const auto thread = ThreadWithMemory(pid);
+    if (thread) program = fs::read_symlink(OfThread(pid, *thread, "exe"), refusal).string();
+  }
+  if (refusal) return RefusedOfProcess("read program", link, refusal.value());
+  if (program.ends_with(kReplaced)) program.resize(program.size() - kReplaced.size());
+  return program;
+}
+
+Result<std::string> ProcFs::Cgroup(Pid pid) const {
+  constexpr std::string_view kAttempt = "read control group";
+  constexpr std::string_view kVersion2 = "0::";  // cgroups(7)
+  const fs::path path = OfProcess(pid, "cgroup");
+  const Result<std::string> text = ReadWhole(path, kAttempt);
+  if (!text) return Fail(text.error());
+  for (const auto line : *text | std::views::split('\n')) {
+    const std::string_view hierarchy(line.begin(), line.end());
+    if (hierarchy.starts_with(kVersion2)) {
+      return std::string(hierarchy.substr(kVersion2.size()));
+    }
+  }
+  return Fail(Refused(std::string(kAttempt), path.string(), ENOENT,
+                      "the kernel shows no cgroup v2; mount it"));
 }
 
 std::optional<PageCount> ProcFs::TotalMemory() const {

@@ -5,8 +5,10 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -19,6 +21,23 @@
 
 namespace tmprof {
 
+// One process, whoever gets its number later.
+struct ProcessInstance {
+  Pid pid;
+  std::uint64_t start_time_ticks = 0;  // /proc/PID/stat field 22
+
+  friend auto operator<=>(const ProcessInstance&, const ProcessInstance&) = default;
+  friend bool operator==(const ProcessInstance&, const ProcessInstance&) = default;
+};
+
+struct ListedProcess {
+  Pid pid;
+  // Of its folder in /proc: made with the first look into it and gone with the process, so that
+  // another process of the same number has another (fs/proc/base.c, proc_pid_make_inode()). The
+  // kernel may also forget and make a new one; so it tells only that a process is the same.
+  std::uint64_t inode = 0;
+};
+
 // From /proc/PID/stat (proc(5)).
 struct ProcessStat {
   Pid parent;
@@ -28,6 +47,7 @@ struct ProcessStat {
   std::uint64_t start_time_ticks = 0;
   std::uint32_t threads = 1;
   PageCount resident{0};
+  bool kernel_thread = false;
 
   // Has memory left to look at. A main thread that has exited before the others stays as a zombie.
   bool alive() const { return (state != 'Z' || threads > 1) && state != 'X' && state != 'x'; }
@@ -53,6 +73,15 @@ class ProcFs {
   std::set<CpuId> CpusInUse(Pid pid) const;
   // Direct children, ascending.
   std::vector<Pid> Children(Pid pid) const;
+  // Every process, ascending; what has ended in the meantime may be missing or not. Some us for
+  // each.
+  std::vector<ListedProcess> Processes() const;
+  // The path of the program that it runs, as it was named when that was started. Fails with ESRCH,
+  // also for a kernel thread, or EACCES where ptrace access is refused.
+  Result<std::string> Executable(Pid pid) const;
+  // Its path in the hierarchy of cgroup v2, from the root that this process sees: "/system.slice".
+  // Fails with ESRCH, or with ENOENT where there is no such hierarchy.
+  Result<std::string> Cgroup(Pid pid) const;
   // MemTotal of /proc/meminfo.
   std::optional<PageCount> TotalMemory() const;
 
@@ -60,7 +89,6 @@ class ProcFs {
   std::filesystem::path OfProcess(Pid pid, std::string_view file) const;
   std::filesystem::path OfThread(Pid pid, Tid thread, std::string_view file) const;
   Result<std::string> ReadOfMemory(Pid pid, std::string_view file, std::string_view attempt) const;
-  std::vector<Pid> AllProcesses() const;
 
   std::filesystem::path root_;
 };
@@ -68,6 +96,7 @@ class ProcFs {
 // CPU time of all threads of a process to the nanosecond, from its CPU clock; nullopt once it is
 // gone.
 std::optional<std::chrono::nanoseconds> ProcessCpuTime(Pid pid);
+using CpuTimeOf = std::function<std::optional<std::chrono::nanoseconds>(Pid)>;
 
 // One line of /proc/PID/maps; nullopt where it is malformed. `heap` and `[stack]` are told by the
 // kernel's own labels.

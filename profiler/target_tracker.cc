@@ -7,11 +7,6 @@
 #include <utility>
 
 namespace tmprof {
-namespace {
-
-constexpr std::chrono::seconds kEvaluationPeriod{1};  // TMP re-evaluates once a second
-
-}  // namespace
 
 TargetTracker::TargetTracker(const ProcFs& procfs, CpuTimeOf cpu_time_of, Options options)
     : procfs_(procfs),
@@ -114,19 +109,10 @@ void TargetTracker::FindChildren() {
 
 void TargetTracker::Evaluate(Process& process, MonotonicTime now) const {
   if (!process.cpu_time_now) return;
-  const CpuReading reading{.at = now, .used = *process.cpu_time_now};
-  if (!process.last_evaluation) process.last_evaluation = reading;
-  const auto elapsed = now - process.last_evaluation->at;
-  if (elapsed < kEvaluationPeriod) return;
-  process.cpu_share =
-      std::chrono::duration<double>(reading.used - process.last_evaluation->used) / elapsed;
-  process.last_evaluation = reading;
+  if (!process.cpu_share.Add(now, *process.cpu_time_now)) return;
   if (process.named || !options_.filter) return;
-  const bool enough_memory =
-      total_memory_ && process.resident &&
-      static_cast<double>(process.resident->value()) >=
-          options_.filter->min_memory_share * static_cast<double>(total_memory_->value());
-  process.passes_filter = enough_memory || process.cpu_share >= options_.filter->min_cpu_share;
+  process.passes_filter =
+      options_.filter->Passes(process.cpu_share.share(), process.resident, total_memory_);
 }
 
 void TargetTracker::Refresh(MonotonicTime now) {
@@ -149,7 +135,7 @@ void TargetTracker::RebuildTracked() {
   if (options_.max_targets && chosen.size() > *options_.max_targets) {
     std::ranges::stable_sort(chosen, [](const Process* a, const Process* b) {
       if (a->named != b->named) return a->named;
-      return a->cpu_share > b->cpu_share;
+      return a->cpu_share.share() > b->cpu_share.share();
     });
     chosen.resize(*options_.max_targets);
     std::ranges::sort(chosen, {}, [](const Process* process) { return process->target.id; });

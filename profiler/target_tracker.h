@@ -5,37 +5,29 @@
 
 #include <chrono>
 #include <cstddef>
-#include <functional>
 #include <optional>
 #include <vector>
 
 #include "base/epoch_profile.h"
 #include "base/result.h"
+#include "profiler/process_filter.h"
 #include "profiler/procfs.h"
 #include "profiler/source.h"
 
 namespace tmprof {
 
-// TMP's process filter (IPDPS 2021, optimisation 2): a followed process is tracked while it uses at
-// least this share of one CPU or of the machine's memory. Named processes always are.
-struct ProcessFilter {
-  double min_cpu_share = 0.05;
-  double min_memory_share = 0.10;
-};
-
 class TargetTracker {
  public:
   struct Options {
     bool follow_children = true;
-    std::optional<ProcessFilter> filter = ProcessFilter{};  // nullopt: track every descendant
+    // Of descendants; named processes always are tracked. nullopt: so is every descendant.
+    std::optional<ProcessFilter> filter = ProcessFilter{};
     // The strict mode: at most this many targets, named ones first, then those that use most CPU.
     std::optional<std::size_t> max_targets;
     std::optional<Pid> observer;  // this process, which never is a target of its own
     // The observer is the subreaper of what it launched (prctl(2)): its children are followed, too.
     bool observer_adopts_orphans = false;
   };
-  // CPU time used so far by a process; nullopt once it is gone.
-  using CpuTimeOf = std::function<std::optional<std::chrono::nanoseconds>(Pid)>;
 
   TargetTracker(const ProcFs& procfs, CpuTimeOf cpu_time_of, Options options);
 
@@ -58,10 +50,6 @@ class TargetTracker {
   std::vector<Target> EndEpoch();
 
  private:
-  struct CpuReading {
-    MonotonicTime at;
-    std::chrono::nanoseconds used{0};
-  };
   struct Process {
     Target target;
     bool named = false;
@@ -72,8 +60,7 @@ class TargetTracker {
     // CPU time used so far, as last read and as of the start of the epoch; nullopt: not readable.
     std::optional<std::chrono::nanoseconds> cpu_time_now;
     std::optional<std::chrono::nanoseconds> cpu_time_at_epoch;
-    std::optional<CpuReading> last_evaluation;
-    double cpu_share = 0;
+    CpuShareMeter cpu_share;
     int epochs_since_exit = 0;
   };
 

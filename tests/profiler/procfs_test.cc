@@ -268,6 +268,52 @@ TEST_F(ProcFsTest, FindsChildrenByTheirParentWhereTheKernelListsNone) {
   EXPECT_EQ(procfs_.Children(Pid(42)), (std::vector{Pid(7), Pid(9)}));
 }
 
+TEST_F(ProcFsTest, ListsProcessesByNumberAndTellsOneFolderFromAnother) {
+  for (const std::int32_t pid : {42, 7, 1000}) tree_.Put({.pid = pid});
+  tree_.Write("self/stat", "not a process");
+  const std::vector<ListedProcess> listed = procfs_.Processes();
+  ASSERT_EQ(listed.size(), 3u);
+  EXPECT_EQ(listed[0].pid, Pid(7));
+  EXPECT_EQ(listed[1].pid, Pid(42));
+  EXPECT_EQ(listed[2].pid, Pid(1000));
+  std::filesystem::rename(tree_.Folder(42), tree_.root() / "gone");
+  tree_.Put({.pid = 42});
+  EXPECT_EQ(procfs_.Processes()[0].inode, listed[0].inode);
+  EXPECT_NE(procfs_.Processes()[1].inode, listed[1].inode);
+}
+
+TEST_F(ProcFsTest, ListsNothingWhereThereIsNothing) {
+  EXPECT_TRUE(ProcFs(tree_.root() / "missing").Processes().empty());
+}
+
+TEST_F(ProcFsTest, TellsKernelThreadsByTheirFlag) {
+  tree_.Put({.pid = 42, .name = "kworker/0:1", .flags = 69238880});  // 0x4208060
+  EXPECT_TRUE(procfs_.Stat(Pid(42))->kernel_thread);
+  tree_.Put({.pid = 42, .flags = 4194304});  // 0x400000
+  EXPECT_FALSE(procfs_.Stat(Pid(42))->kernel_thread);
+}
+
+TEST_F(ProcFsTest, ReadsThePathOfTheProgramThatWasStarted) {
+  tree_.Put({.pid = 42, .executable = "/usr/bin/my server"});
+  EXPECT_EQ(procfs_.Executable(Pid(42)).value(), "/usr/bin/my server");
+  tree_.Put({.pid = 42, .executable = "/usr/bin/my server (deleted)"});
+  EXPECT_EQ(procfs_.Executable(Pid(42)).value(), "/usr/bin/my server");
+  tree_.Put({.pid = 42});
+  EXPECT_EQ(procfs_.Executable(Pid(42)).error().system_error, ESRCH);
+  tree_.PutThread(42, {.pid = 42, .state = 'Z', .virtual_bytes = 0});
+  tree_.PutThread(42, {.pid = 57, .executable = "/usr/bin/x"});
+  EXPECT_EQ(procfs_.Executable(Pid(42)).value(), "/usr/bin/x");
+}
+
+TEST_F(ProcFsTest, ReadsThePathInCgroupVersion2) {
+  tree_.Put({.pid = 42, .cgroup = "9:memory:/v1\n1:name=systemd:/v1\n0::/system.slice/a:b\n"});
+  EXPECT_EQ(procfs_.Cgroup(Pid(42)).value(), "/system.slice/a:b");
+  tree_.Put({.pid = 42, .cgroup = "9:memory:/v1\n"});
+  EXPECT_EQ(procfs_.Cgroup(Pid(42)).error().system_error, ENOENT);
+  tree_.Remove(42);
+  EXPECT_EQ(procfs_.Cgroup(Pid(42)).error().system_error, ESRCH);
+}
+
 TEST_F(ProcFsTest, ReadsTheSizeOfMemoryAndSaysWhereItIsUnknown) {
   EXPECT_EQ(procfs_.TotalMemory(), std::nullopt);
   tree_.Write("meminfo", "MemFree: 12 kB\n");

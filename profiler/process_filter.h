@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which processes use enough of the machine to be worth tracking.
+
+#pragma once
+
+#include <chrono>
+#include <optional>
+
+#include "base/units.h"
+
+namespace tmprof {
+
+// TMP's process filter (IPDPS 2021, optimisation 2): a process is tracked while it uses at least
+// this share of one CPU or of the machine's memory.
+struct ProcessFilter {
+  double min_cpu_share = 0.05;
+  double min_memory_share = 0.10;
+
+  // Memory of unknown size is no share.
+  bool Passes(double cpu_share, std::optional<PageCount> resident,
+              std::optional<PageCount> total_memory) const;
+};
+
+// A process's share of one CPU, over periods of a second or more: TMP judges once a second.
+class CpuShareMeter {
+ public:
+  // `used`: CPU time so far. Returns whether it has ended a period; the first reading has not.
+  bool Add(MonotonicTime now, std::chrono::nanoseconds used);
+  // Over the last period; 0 before its end.
+  double share() const { return share_; }
+
+ private:
+  struct Reading {
+    MonotonicTime at;
+    std::chrono::nanoseconds used{0};
+  };
+  std::optional<Reading> last_;
+  double share_ = 0;
+};
+
+}  // namespace tmprof

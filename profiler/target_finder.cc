@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/target_finder.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace tmprof {
+namespace {
+
+constexpr std::uint64_t kLongestInterval = 32;
+// include/linux/sched.h, TASK_COMM_LEN less the terminator.
+constexpr std::size_t kLongestCommand = 15;
+
+bool AnyMatches(const std::vector<std::string>& patterns, const std::string& text, int flags = 0) {
+  return std::ranges::any_of(patterns, [&](const std::string& pattern) {
+    return fnmatch(pattern.c_str(), text.c_str(), flags) == 0;
+  });
+}
+
+std::string WithSlashAtEnd(std::string path) {
+  if (!path.ends_with('/')) path += '/';
+  return path;
+}
+
+}  // namespace
+
+TargetFinder::TargetFinder(const ProcFs& procfs, CpuTimeOf cpu_time_of, TargetRules rules,
+                           std::optional<Pid> observer)
+    : procfs_(procfs),
+      cpu_time_of_(std::move(cpu_time_of)),
+      rules_(std::move(rules)),
+      observer_(observer),
+      total_memory_(procfs.TotalMemory()) {
+  for (std::string& cgroup : rules_.cgroups) cgroup = WithSlashAtEnd(std::move(cgroup));
+  for (const Pid pid : rules_.pids) {
+    const Result<ProcessStat> stat = procfs_.Stat(pid);
+    if (stat && stat->alive()) {
+      named_.push_back({pid, stat->start_time_ticks});
+    } else {
+      missing_.push_back(pid);
+    }
+  }
+}
+
+Result<bool> TargetFinder::MatchesCommand(Pid pid, const std::string& command) const {
+  if (AnyMatches(rules_.commands, command)) return true;
+  if (rules_.commands.empty() || command.size() < kLongestCommand) return false;
+  const Result<std::string> program = procfs_.Executable(pid);
+  if (!program) return Fail(program.error());
+  const std::string name = program->substr(program->rfind('/') + 1);
+  return name.starts_with(command) && AnyMatches(rules_.commands, name);
+}
+
+Result<bool> TargetFinder::MatchesExecutable(Pid pid) const {
+  if (rules_.executables.empty()) return false;
+  const Result<std::string> program = procfs_.Executable(pid);
+  if (!program) return Fail(program.error());
+  return AnyMatches(rules_.executables, *program, FNM_PATHNAME);
+}
+
+Result<bool> TargetFinder::MatchesCgroup(Pid pid) const {
+  if (rules_.cgroups.empty()) return false;
+  const Result<std::string> path = procfs_.Cgroup(pid);
+  if (!path) return Fail(path.error());
+  return std::ranges::any_of(rules_.cgroups, [&](const std::string& cgroup) {
+    return WithSlashAtEnd(*path).starts_with(cgroup);
+  });
+}
+
+Result<bool> TargetFinder::Matches(const Known& process, const std::string& command) const {
+  if (std::ranges::find(named_, process.instance) != named_.end()) return true;
+  const Pid pid = process.instance.pid;
+  std::optional<Error> refusal;
+  const auto holds = [&](const Result<bool>& rule) {
+    if (!rule && rule.error().system_error != ESRCH) refusal = rule.error();
+    return rule.value_or(false);
+  };
+  if (holds(MatchesCommand(pid, command)) || holds(MatchesExecutable(pid)) ||
+      holds(MatchesCgroup(pid))) {
+    return true;
+  }
+  if (refusal) return Fail(*std::move(refusal));
+  return false;
+}
+
+void TargetFinder::Schedule(Known& process) const {
+  const bool examined_before = process.interval > 0;
+  if (examined_before) {
+    process.interval = std::min(2 * process.interval, kLongestInterval);
+    process.examine_at = looks_ + process.interval;
+  } else if (looks_ > 1) {
+    process.interval = 1;
+    process.examine_at = looks_ + 1;
+  } else {
+    // Those of the first look are old, as a rule. Spread, they do not all come in one look again.
+    process.interval = kLongestInterval;
+    process.examine_at =
+        looks_ + 1 + static_cast<std::uint64_t>(process.instance.pid.value()) % kLongestInterval;
+  }
+}
+
+bool TargetFinder::Examine(Known& process) const {
+  const Pid pid = process.instance.pid;
+  const Result<ProcessStat> stat = procfs_.Stat(pid);
+  if (!stat) {
+    process.refusal = stat.error();
+    process.examine_at = looks_ + 1;
+    return stat.error().system_error != ESRCH;
+  }
+  const std::uint64_t start = stat->start_time_ticks;
+  const bool another = process.interval > 0 && process.instance.start_time_ticks != start;
+  if (another) process = {.instance = {.pid = pid}, .inode = process.inode};
+  process.instance.start_time_ticks = start;
+  process.eligible = stat->alive() && !stat->kernel_thread;
+  process.resident = stat->resident;
+  process.matches = false;
+  process.refusal.reset();
+  if (process.eligible) {
+    const Result<bool> matches = Matches(process, stat->name);
+    process.matches = matches.value_or(false);
+    if (!matches) process.refusal = matches.error();
+  }
+  Schedule(process);
+  return true;
+}
+
+bool TargetFinder::Judge(Known& process, MonotonicTime now) const {
+  const auto used = cpu_time_of_(process.instance.pid);
+  if (!used) return true;
+  const bool judged = process.cpu_share.Add(now, *used);
+  // What has not run has got no memory.
+  if (judged && process.cpu_share.share() > 0) {
+    const Result<ProcessStat> stat = procfs_.Stat(process.instance.pid);
+    const bool is_gone = stat ? stat->start_time_ticks != process.instance.start_time_ticks
+                              : stat.error().system_error == ESRCH;
+    if (is_gone) return false;
+    if (stat) {
+      process.eligible = stat->alive() && !stat->kernel_thread;
+      process.resident = stat->resident;
+    }
+  }
+  process.passes = rules_.any->Passes(process.cpu_share.share(), process.resident, total_memory_);
+  return true;
+}
+
+TargetFinder::Findings TargetFinder::Look(MonotonicTime now) {
+  ++looks_;
+  Findings findings;
+  std::vector<Known> known;
+  known.reserve(known_.size());
+  auto before = known_.begin();
+  for (const ListedProcess& listed : procfs_.Processes()) {
+    if (listed.pid == observer_) continue;
+    while (before != known_.end() && before->instance.pid < listed.pid) ++before;
+    const bool is_known = before != known_.end() && before->instance.pid == listed.pid &&
+                          before->inode == listed.inode;
+    Known process = is_known ? std::move(*before)
+                             : Known{.instance = {.pid = listed.pid}, .inode = listed.inode};
+    if (looks_ >= process.examine_at && !Examine(process)) continue;
+    if (rules_.any && process.eligible && !Judge(process, now)) continue;
+    if (process.eligible && (process.matches || process.passes)) {
+      findings.targets.push_back(process.instance);
+    } else if (process.refusal) {
+      ++findings.unreadable;
+      findings.refusal = process.refusal;
+    }
+    known.push_back(std::move(process));
+  }
+  known_ = std::move(known);
+  return findings;
+}
+
+}  // namespace tmprof

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/process_filter.h"
+
+#include <gtest/gtest.h>
+
+namespace tmprof {
+namespace {
+
+using namespace std::chrono_literals;
+
+MonotonicTime At(std::chrono::nanoseconds since_boot) { return MonotonicTime(since_boot); }
+
+TEST(ProcessFilter, PassesWhatUsesEnoughCpuOrEnoughMemory) {
+  const ProcessFilter filter{.min_cpu_share = 0.05, .min_memory_share = 0.10};
+  const PageCount total(1000);
+  EXPECT_TRUE(filter.Passes(0.05, PageCount(0), total));
+  EXPECT_TRUE(filter.Passes(0, PageCount(100), total));
+  EXPECT_FALSE(filter.Passes(0.0499, PageCount(99), total));
+}
+
+TEST(ProcessFilter, TakesMemoryOfUnknownSizeForNoShare) {
+  const ProcessFilter filter{.min_memory_share = 0};
+  EXPECT_FALSE(filter.Passes(0, std::nullopt, PageCount(1000)));
+  EXPECT_FALSE(filter.Passes(0, PageCount(100), std::nullopt));
+}
+
+TEST(CpuShareMeter, KnowsNoShareBeforeAFullSecondHasPassed) {
+  CpuShareMeter meter;
+  EXPECT_FALSE(meter.Add(At(100s), 3h)) << "what it used before does not count";
+  EXPECT_FALSE(meter.Add(At(100'999ms), 3h + 900ms));
+  EXPECT_EQ(meter.share(), 0);
+  EXPECT_TRUE(meter.Add(At(101s), 3h + 900ms));
+  EXPECT_DOUBLE_EQ(meter.share(), 0.9);
+}
+
+TEST(CpuShareMeter, DividesByTheTimeThatReallyPassed) {
+  CpuShareMeter meter;
+  meter.Add(At(100s), 0s);
+  EXPECT_TRUE(meter.Add(At(104s), 1s));
+  EXPECT_DOUBLE_EQ(meter.share(), 0.25);
+  EXPECT_TRUE(meter.Add(At(105s), 1s));
+  EXPECT_DOUBLE_EQ(meter.share(), 0);
+}
+
+}  // namespace
+}  // namespace tmprof
