@@ -14,6 +14,16 @@ namespace {
 
 constexpr std::size_t kUnplaced = static_cast<std::size_t>(-1);
 
+// What may give way: a span, or what is left of it.
+struct Resident {
+  std::size_t row;
+  PageCount left;
+};
+
+PageCount LessOrNone(PageCount pages, PageCount less) {
+  return pages > less ? pages - less : PageCount(0);
+}
+
 double Density(const PlacedSpan& span) {
   return span.score / static_cast<double>(span.span.value());
 }
@@ -32,6 +42,14 @@ class Room {
   std::optional<NodeId> InTier1(PageCount pages) const {
     if (capacity_left_ < pages) return std::nullopt;
     return RoomiestOf(kTier1, pages);
+  }
+  // What must at least leave tier 1 before so much fits in.
+  PageCount ShortOf(PageCount pages) const {
+    PageCount most_free;
+    for (const NodeId node : tiers_->NodesOf(kTier1)) {
+      if (node.value() < free_.size()) most_free = std::max(most_free, free_[node.value()]);
+    }
+    return std::max(LessOrNone(pages, capacity_left_), LessOrNone(pages, most_free));
   }
   std::optional<NodeId> BelowTier1(PageCount pages) const {
     for (std::size_t tier = 2; tier <= tiers_->size(); ++tier) {
@@ -126,32 +144,51 @@ class Decider {
     for (std::size_t row = 0; row < placed_.size(); ++row) {
       if (!IsInTier1(row)) continue;
       used_ += placed_[row].span;
-      if (!wanted[row] && !placed_[row].bound && !IsCooling(row)) residents_.push_back(row);
+      if (wanted[row] || placed_[row].bound || IsCooling(row)) continue;
+      residents_.push_back({row, placed_[row].span});
     }
-    std::ranges::sort(residents_, [&](std::size_t a, std::size_t b) {
-      const double left = Density(placed_[a]);
-      const double right = Density(placed_[b]);
-      return left != right ? left > right : placed_[a].key < placed_[b].key;
+    std::ranges::sort(residents_, [&](const Resident& a, const Resident& b) {
+      const double left = Density(placed_[a.row]);
+      const double right = Density(placed_[b.row]);
+      return left != right ? left > right : placed_[a.row].key < placed_[b.row].key;
     });
+  }
+
+  // How much of a resident gives way where so much is to: whole leaves.
+  PageCount GivenBy(const Resident& resident, PageCount needed) const {
+    const std::uint64_t leaf = placed_[resident.row].leaf.value();
+    if (leaf == 0) return resident.left;
+    const std::uint64_t leaves = (needed.value() + leaf - 1) / leaf;
+    return std::min(PageCount(leaves * leaf), resident.left);
+  }
+
+  // Of the highest pages of what is left.
+  Move GivingWay(const Resident& resident, PageCount pages, NodeId to, MoveReason reason) const {
+    const PlacedSpan& span = placed_[resident.row];
+    const Vpn first = span.key.vpn + (resident.left - pages);
+    return {.key = {span.key.target, first},
+            .span = pages,
+            .from = span.node,
+            .to = to,
+            .score = Density(span) * static_cast<double>(pages.value()),
+            .reason = reason};
   }
 
   void LowerToCapacity() {
     while (used_ > rules_->capacity && !residents_.empty()) {
-      const PlacedSpan& last = placed_[residents_.back()];
-      const std::optional<NodeId> to = room_.BelowTier1(last.span);
-      if (!to || pages_moved_ + last.span > rules_->most_pages) break;
-      Demote(residents_.back(), *to, MoveReason::kOverCapacity);
-      used_ -= last.span;
-      residents_.pop_back();
+      Resident& last = residents_.back();
+      const PageCount quota = LessOrNone(rules_->most_pages, pages_moved_);
+      const PageCount pages = GivenBy(last, std::min(used_ - rules_->capacity, quota));
+      const std::optional<NodeId> to = room_.BelowTier1(pages);
+      if (!to || pages == PageCount(0) || pages > quota) break;
+      decision_.moves.push_back(GivingWay(last, pages, *to, MoveReason::kOverCapacity));
+      room_.Demote(decision_.moves.back());
+      pages_moved_ += pages;
+      used_ -= pages;
+      last.left -= pages;
+      if (last.left == PageCount(0)) residents_.pop_back();
     }
     if (used_ < rules_->capacity) room_.AddCapacity(rules_->capacity - used_);
-  }
-
-  void Demote(std::size_t row, NodeId to, MoveReason reason) {
-    const PlacedSpan& span = placed_[row];
-    decision_.moves.push_back({span.key, span.span, span.node, to, span.score, reason});
-    room_.Demote(decision_.moves.back());
-    pages_moved_ += span.span;
   }
 
   void Promote(std::size_t row) {
@@ -195,23 +232,32 @@ class Decider {
     Room room = room_;
     PageCount pages = pages_moved_ + span.span;
     std::vector<Move> giving_way;
+    std::size_t staying = residents_.size();  // and of the last of these, so much:
+    PageCount left = staying > 0 ? residents_.back().left : PageCount(0);
     std::optional<NodeId> to = room.InTier1(span.span);
     while (!to) {
-      if (giving_way.size() == residents_.size()) return Verdict::kWithoutRoom;
-      const PlacedSpan& next = placed_[residents_[residents_.size() - 1 - giving_way.size()]];
-      if (!Beats(span, next)) return Verdict::kWithoutGain;
-      const std::optional<NodeId> below = room.BelowTier1(next.span);
+      if (staying == 0) return Verdict::kWithoutRoom;
+      const Resident next{residents_[staying - 1].row, left};
+      if (!Beats(span, placed_[next.row])) return Verdict::kWithoutGain;
+      const PageCount given = GivenBy(next, room.ShortOf(span.span));
+      const std::optional<NodeId> below = room.BelowTier1(given);
       if (!below) return Verdict::kWithoutRoom;
-      pages += next.span;
-      giving_way.push_back({next.key, next.span, next.node, *below, next.score, MoveReason::kRoom});
+      pages += given;
+      giving_way.push_back(GivingWay(next, given, *below, MoveReason::kRoom));
       room.Demote(giving_way.back());
+      left -= given;
+      if (left == PageCount(0)) {
+        --staying;
+        if (staying > 0) left = residents_[staying - 1].left;
+      }
       to = room.InTier1(span.span);
     }
     if (pages > rules_->most_pages) return Verdict::kOverQuota;
     promotions_.push_back({span.key, span.span, span.node, *to, span.score, MoveReason::kWanted});
     room.Promote(promotions_.back());
     decision_.moves.insert(decision_.moves.end(), giving_way.begin(), giving_way.end());
-    residents_.resize(residents_.size() - giving_way.size());
+    residents_.resize(staying);
+    if (staying > 0) residents_.back().left = left;
     room_ = room;
     pages_moved_ = pages;
     return Verdict::kTaken;
@@ -223,9 +269,9 @@ class Decider {
   const MoveHistory* history_;
   std::uint64_t epoch_;
   Room room_;
-  PageCount used_;         // of tier 1
-  PageCount pages_moved_;  // as decided so far
-  std::vector<std::size_t> residents_;
+  PageCount used_;                   // of tier 1
+  PageCount pages_moved_;            // as decided so far
+  std::vector<Resident> residents_;  // the first to give way last
   std::vector<Move> promotions_;
   MoveDecision decision_;
 };

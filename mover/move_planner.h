@@ -23,6 +23,8 @@ struct PlacedSpan {
   NodeId node;
   double score = 0;    // of the whole span; 0: nobody has seen it accessed
   bool bound = false;  // to its node: by memory policy or cpuset, or as earlier moves were refused
+  // A span of several leaves may give way in part, the highest first; 0: it is one leaf.
+  PageCount leaf{0};
 };
 
 // What may still be put on a node: its free pages less what is kept in reserve.

@@ -10,11 +10,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "apps/tmprof/source_choice.h"
-#include "base/ratio.h"
+#include "apps/tmprofd/capacity.h"
 #include "base/tiers.h"
 #include "base/units.h"
 #include "mover/move_planner.h"
@@ -40,15 +39,10 @@ struct TargetConfig {
   }
 };
 
-// What the targets have in tier 1, and what is free there beyond the reserve.
-struct FreeCapacity {
-  friend bool operator==(const FreeCapacity&, const FreeCapacity&) = default;
-};
-
 struct TierConfig {
   std::optional<Tiers> given;  // nothing: to be discovered
   // Of tier 1, for all targets together; a ratio is of their footprint.
-  std::variant<FreeCapacity, PageCount, Ratio> capacity;
+  Capacity capacity;
   PageCount reserve{512ULL * 256};  // 512 MiB, kept free on each node that pages are moved to
 };
 

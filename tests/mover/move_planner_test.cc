@@ -153,6 +153,28 @@ TEST_F(DecideMovesTest, SmallerSpansTakeTheRoomThatALargeOneCannot) {
   EXPECT_EQ(decision.not_moved.without_room, 1U);
 }
 
+TEST_F(DecideMovesTest, OfASpanOfManyLeavesGivesWayWhatIsNeededTheHighestFirst) {
+  rules_.capacity = PageCount(10);
+  placed_ = {At(kFast, 100, 0, PageCount(10)), At(kSlow, 200, 9), At(kSlow, 201, 8)};
+  placed_[0].leaf = PageCount(1);
+  EXPECT_THAT(Decide({200, 201}).moves, ElementsAre(Demotion(109, 0), Demotion(108, 0),
+                                                    Promotion(200, 9), Promotion(201, 8)));
+  placed_[0].leaf = PageCount(4);
+  EXPECT_EQ(Decide({200, 201}).moves.front(),
+            (Move{Key(106), PageCount(4), kFast, kSlow, 0, MoveReason::kRoom}));
+}
+
+TEST_F(DecideMovesTest, OfASpanOfManyLeavesStaysWhatTheCapacityHolds) {
+  rules_.capacity = PageCount(4);
+  placed_ = {At(kFast, 100, 20, PageCount(10))};
+  placed_[0].leaf = PageCount(1);
+  EXPECT_THAT(Decide({}).moves, ElementsAre(Move{Key(104), PageCount(6), kFast, kSlow, 12,
+                                                 MoveReason::kOverCapacity}));
+  rules_.most_pages = PageCount(2);
+  EXPECT_THAT(Decide({}).moves, ElementsAre(Move{Key(108), PageCount(2), kFast, kSlow, 4,
+                                                 MoveReason::kOverCapacity}));
+}
+
 TEST_F(DecideMovesTest, NothingGivesWayWhereThereIsNoRoomBelow) {
   rules_.capacity = PageCount(1);
   room_[1].free = PageCount(0);

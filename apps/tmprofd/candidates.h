@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a policy has to choose from, and what may give way to its choice.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/page_key.h"
+#include "base/tiers.h"
+#include "base/units.h"
+#include "mover/placement_map.h"
+#include "rank/evidence.h"
+#include "rank/rank_model.h"
+
+namespace tmprof {
+
+// Columns of equal length, strictly ascending by key; spans do not overlap. A span lies in one leaf
+// or holds whole leaves, all of them on one node.
+struct Candidates {
+  std::vector<PageKey> key;
+  std::vector<std::uint32_t> span_pages;
+  std::vector<double> score;                // of the whole span; 0: nobody has seen it accessed
+  std::vector<std::optional<NodeId>> node;  // nullopt: nobody has seen it anywhere
+  std::vector<PageCount> leaf;              // what moves whole, where it is known; else the span
+
+  std::size_t size() const { return key.size(); }
+};
+
+// Overwrites `found`, in its own memory, with the spans of `table` that have a score, cut where
+// their place changes and joined where they are parts of one huge page; and with what else is in
+// tier 1, in pieces of at most a huge page. `scores` is parallel to the table; `targets` ascend,
+// and rows of others are left out.
+void FindCandidates(const EvidenceTable& table, const Scores& scores, const PlacementMap& map,
+                    std::span<const TargetId> targets, const Tiers& tiers, Candidates& found);
+
+}  // namespace tmprof

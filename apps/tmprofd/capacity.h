@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much of tier 1 the targets may have together.
+
+#pragma once
+
+#include <variant>
+
+#include "base/ratio.h"
+#include "base/units.h"
+
+namespace tmprof {
+
+// What the targets have in tier 1, and what is free there beyond the reserve.
+struct FreeCapacity {
+  friend bool operator==(const FreeCapacity&, const FreeCapacity&) = default;
+};
+
+// A ratio is of their footprint.
+using Capacity = std::variant<FreeCapacity, PageCount, Ratio>;
+
+}  // namespace tmprof

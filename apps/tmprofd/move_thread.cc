@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "apps/tmprofd/move_thread.h"
+
+#include <csignal>
+#include <ctime>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+namespace tmprof {
+
+MonotonicTime ThreadCpuClock::Now() const {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return MonotonicTime(std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec));
+}
+
+MoveThread::MoveThread(const MoverLimits& limits, MoveCall& call, const Clock& clock,
+                       PageMover::FindPid find_pid)
+    : mover_(limits, call, clock, cpu_clock_, std::move(find_pid)),
+      thread_([this](const std::stop_token& stop) { Run(stop); }) {}
+
+MoveThread::~MoveThread() = default;
+
+std::vector<Move> MoveThread::Replace(std::vector<Move> moves) {
+  const std::scoped_lock lock(mutex_);
+  changed_since_ = true;
+  changed_.notify_all();
+  return mover_.Replace(std::move(moves));
+}
+
+std::vector<MoveOutcome> MoveThread::TakeOutcomes() {
+  const std::scoped_lock lock(mutex_);
+  return std::exchange(outcomes_, {});
+}
+
+void MoveThread::Pause() {
+  const std::scoped_lock lock(mutex_);
+  paused_ = true;
+}
+
+void MoveThread::Resume() {
+  const std::scoped_lock lock(mutex_);
+  paused_ = false;
+  changed_since_ = true;
+  changed_.notify_all();
+}
+
+bool MoveThread::paused() const {
+  const std::scoped_lock lock(mutex_);
+  return paused_;
+}
+
+std::size_t MoveThread::pending() const {
+  const std::scoped_lock lock(mutex_);
+  return mover_.pending();
+}
+
+void MoveThread::Run(const std::stop_token& stop) {
+  // Signals are for the thread that waits for them.
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  std::unique_lock lock(mutex_);
+  const auto changed = [this] { return std::exchange(changed_since_, false); };
+  while (!stop.stop_requested()) {
+    const std::optional<std::chrono::nanoseconds> wait = paused_ ? std::nullopt : mover_.Wait();
+    if (!wait) {
+      changed_.wait(lock, stop, changed);
+    } else if (wait->count() > 0) {
+      changed_.wait_for(lock, stop, *wait, changed);
+    } else {
+      std::vector<MoveOutcome> over = mover_.MoveChunk();
+      outcomes_.insert(outcomes_.end(), std::make_move_iterator(over.begin()),
+                       std::make_move_iterator(over.end()));
+      lock.unlock();  // between calls, whoever waits is served first
+      std::this_thread::yield();
+      lock.lock();
+    }
+  }
+}
+
+}  // namespace tmprof

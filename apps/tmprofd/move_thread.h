@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moves pages in a thread of its own, so that a slow call holds up neither profile nor status.
+
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/move.h"
+#include "mover/page_mover.h"
+
+namespace tmprof {
+
+// CPU time of the thread that asks.
+class ThreadCpuClock final : public Clock {
+ public:
+  MonotonicTime Now() const override;
+};
+
+class MoveThread {
+ public:
+  // `call` and `clock` must outlive the thread. `find_pid` is called by it.
+  MoveThread(const MoverLimits& limits, MoveCall& call, const Clock& clock,
+             PageMover::FindPid find_pid);
+  // Ends after the call that is under way.
+  ~MoveThread();
+  MoveThread(const MoveThread&) = delete;
+  MoveThread& operator=(const MoveThread&) = delete;
+
+  // As of PageMover. Waits for the call that is under way, as all of these do.
+  std::vector<Move> Replace(std::vector<Move> moves);
+  // Those that are over since the last time.
+  std::vector<MoveOutcome> TakeOutcomes();
+  // No page moves from the return of Pause() to Resume(); what is to be done stays so.
+  void Pause();
+  void Resume();
+  bool paused() const;
+  std::size_t pending() const;
+
+ private:
+  void Run(const std::stop_token& stop);
+
+  ThreadCpuClock cpu_clock_;
+  mutable std::mutex mutex_;  // of all below, held through each call
+  std::condition_variable_any changed_;
+  PageMover mover_;
+  std::vector<MoveOutcome> outcomes_;
+  bool paused_ = false;
+  bool changed_since_ = false;
+  std::jthread thread_;  // the last, as it uses all others
+};
+
+}  // namespace tmprof

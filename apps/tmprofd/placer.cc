@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "apps/tmprofd/placer.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace tmprof {
+namespace {
+
+// Far longer than any cool-down that helps, so that pages that go to and fro are noticed.
+constexpr std::uint64_t kLeastEpochsRemembered = 60;
+// What is shared, mapped by others or not the process's own now may be later.
+constexpr std::uint64_t kEpochsLetBe = 60;
+// Pages looked for together although not all of them are asked for: one more costs less than a
+// call.
+constexpr std::uint64_t kGapWorthLooking = 64;
+// A move pays when the accesses of so many epochs make up for it ...
+constexpr double kEpochsToPayBack = 10;
+// ... each by what tier 2 takes longer: CXL memory some 170 ns (80 and 250 ns, testbed/topologies).
+// Most accesses hit caches.
+constexpr double kNsGainedPerAccess = 100;
+// Weight of the newest epoch in what moves cost.
+constexpr double kLearningRate = 0.2;
+
+PageCount RoomOn(const MemoryNode& node, PageCount reserve) {
+  return node.free > reserve ? node.free - reserve : PageCount(0);
+}
+
+// A page that is busy or out of room may be moved soon; what else is refused stays so.
+bool MayMoveSoon(int error) {
+  return error == EBUSY || error == EAGAIN || error == ENOMEM || error == ECANCELED ||
+         error == ESRCH;
+}
+
+std::vector<TargetId> IdsOf(std::span<const PlacedTarget> targets) {
+  std::vector<TargetId> ids;
+  ids.reserve(targets.size());
+  for (const PlacedTarget& target : targets) ids.push_back(target.id);
+  return ids;
+}
+
+const PlacedTarget* Find(std::span<const PlacedTarget> targets, TargetId id) {
+  const auto found = std::ranges::lower_bound(targets, id, {}, &PlacedTarget::id);
+  return found != targets.end() && found->id == id ? &*found : nullptr;
+}
+
+class CandidateResidency final : public Residency {
+ public:
+  CandidateResidency(const Candidates& candidates, const Tiers& tiers)
+      : candidates_(&candidates), tiers_(&tiers) {}
+
+  void InTier1(std::span<const std::uint32_t> rows,
+               std::vector<std::uint8_t>& answers) const override {
+    answers.resize(rows.size());
+    std::ranges::transform(rows, answers.begin(), [&](std::uint32_t row) -> std::uint8_t {
+      const std::optional<NodeId> node = candidates_->node[row];
+      return node && tiers_->TierOf(*node) == kTier1 ? 1 : 0;
+    });
+  }
+
+ private:
+  const Candidates* candidates_;
+  const Tiers* tiers_;
+};
+
+}  // namespace
+
+Placer::Placer(PlacerOptions options, PageLocator& locator, const Clock& cpu_clock)
+    : options_(std::move(options)),
+      locator_(&locator),
+      cpu_clock_(&cpu_clock),
+      policy_(options_.policy->make()),
+      ranker_(options_.ranker),
+      survey_(locator, cpu_clock),
+      history_(std::max(options_.cool_down_epochs + 1, kLeastEpochsRemembered)) {}
+
+PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const PlacedTarget> targets,
+                                 std::span<const MemoryNode> nodes) {
+  FollowTargets(targets);
+  ranker_.Absorb(epoch);
+  ranker_.Score(options_.rank, scores_);
+  const std::vector<TargetId> ids = IdsOf(targets);
+  RankCandidates(ids);
+  PlacementDecision decision;
+  decision.capacity = CapacityNow(ids, nodes);
+  if (LookForTheBest(targets, decision.capacity)) RankCandidates(ids);
+
+  const CandidateResidency residency(candidates_, options_.tiers);
+  const Plan plan = MakePlan(*policy_, candidates_.key, ranking_, residency, decision.capacity);
+  for (const PlannedSpan& span : plan.wanted) decision.wanted += span.span;
+  const std::vector<PlacedSpan> placed = PlacedSpans(targets, epoch.index);
+  decision.hit_ratio = HitRatio(placed);
+  std::vector<NodeRoom> room;
+  for (const MemoryNode& node : nodes) room.push_back({node.id, RoomOn(node, options_.reserve)});
+  const MoveRules rules{.capacity = decision.capacity,
+                        .most_pages = options_.most_pages,
+                        .cost_of_move = CostOfMove(),
+                        .hysteresis = options_.hysteresis,
+                        .cool_down_epochs = options_.cool_down_epochs};
+  const MoveDecision moves =
+      DecideMoves(options_.tiers, rules, plan, placed, room, history_, epoch.index);
+  decision.moves = LeafByLeaf(moves.moves);
+  decision.not_moved = moves.not_moved;
+  return decision;
+}
+
+void Placer::FollowTargets(std::span<const PlacedTarget> targets) {
+  for (const TargetId id : known_targets_) {
+    if (Find(targets, id) != nullptr) continue;
+    map_.Forget(id);
+    history_.Forget(id);
+    std::erase_if(let_be_until_, [id](const auto& page) { return page.first.target == id; });
+  }
+  known_targets_ = IdsOf(targets);
+  std::vector<SurveyedTarget> surveyed;
+  for (const PlacedTarget& target : targets) {
+    map_.KeepOnly(target.id, target.mapped);
+    surveyed.push_back({target.id, target.pid, target.mapped});
+  }
+  survey_.LookOn(surveyed, options_.survey_budget, map_);
+}
+
+void Placer::RankCandidates(std::span<const TargetId> targets) {
+  FindCandidates(ranker_.table(), scores_, map_, targets, options_.tiers, candidates_);
+  ranking_.Reset({candidates_.span_pages, candidates_.score});
+}
+
+bool Placer::LookForTheBest(std::span<const PlacedTarget> targets, PageCount capacity) {
+  std::vector<std::size_t> unknown;
+  PageCount best;
+  for (std::size_t place = 0; best < capacity; ++place) {
+    const std::size_t row = ranking_.Row(place);
+    if (row == Ranking::kNone) break;
+    best += PageCount(candidates_.span_pages[row]);
+    if (!candidates_.node[row]) unknown.push_back(row);
+  }
+  std::ranges::sort(unknown);
+  const MonotonicTime began = cpu_clock_->Now();
+  for (std::size_t i = 0; i < unknown.size();) {
+    if (cpu_clock_->Now() - began >= options_.survey_budget) break;
+    const PageKey first = candidates_.key[unknown[i]];
+    Vpn end = first.vpn;
+    for (; i < unknown.size(); ++i) {
+      const PageKey key = candidates_.key[unknown[i]];
+      if (key.target != first.target || key.vpn > end + PageCount(kGapWorthLooking)) break;
+      end = key.vpn + PageCount(candidates_.span_pages[unknown[i]]);
+    }
+    const VpnRange range{first.vpn, end};
+    const auto runs = locator_->Locate(Find(targets, first.target)->pid, range);
+    if (runs) map_.Learn(first.target, range, *runs);
+  }
+  return !unknown.empty();
+}
+
+PageCount Placer::CapacityNow(std::span<const TargetId> targets,
+                              std::span<const MemoryNode> nodes) const {
+  if (const auto* pages = std::get_if<PageCount>(&options_.capacity)) return *pages;
+  if (const auto* ratio = std::get_if<Ratio>(&options_.capacity)) {
+    PageCount footprint;
+    for (const TargetId target : targets) {
+      for (const auto& [start, run] : map_.RunsOf(target)) footprint += run.pages.size();
+    }
+    return CapacityAt(*ratio, footprint);
+  }
+  PageCount capacity;
+  for (const TargetId target : targets) capacity += map_.PagesIn(target, options_.tiers, kTier1);
+  for (const MemoryNode& node : nodes) {
+    if (options_.tiers.TierOf(node.id) == kTier1) capacity += RoomOn(node, options_.reserve);
+  }
+  return capacity;
+}
+
+std::optional<double> Placer::HitRatio(std::span<const PlacedSpan> placed) const {
+  double all = 0;
+  double hit = 0;
+  for (const PlacedSpan& span : placed) {
+    all += span.score;
+    if (options_.tiers.TierOf(span.node) == kTier1) hit += span.score;
+  }
+  if (all > 0) return hit / all;
+  return std::nullopt;
+}
+
+// Bound, too, where only some of the nodes that a move might go to are allowed.
+bool Placer::IsBound(const PlacedTarget& target, const PlacedSpan& span) const {
+  if (target.binding == nullptr) return true;
+  const bool promotes = options_.tiers.TierOf(span.node) != kTier1;
+  for (std::size_t number = 1; number <= options_.tiers.size(); ++number) {
+    const Tier tier(static_cast<Tier::rep>(number));
+    if ((tier == kTier1) != promotes) continue;
+    for (const NodeId node : options_.tiers.NodesOf(tier)) {
+      if (!target.binding->MayMove(span.key.vpn, span.node, node)) return true;
+    }
+  }
+  return false;
+}
+
+std::vector<PlacedSpan> Placer::PlacedSpans(std::span<const PlacedTarget> targets,
+                                            std::uint64_t epoch) {
+  std::erase_if(let_be_until_, [epoch](const auto& page) { return page.second <= epoch; });
+  std::vector<PlacedSpan> placed;
+  placed.reserve(candidates_.size());
+  const PlacedTarget* target = nullptr;
+  for (std::size_t row = 0; row < candidates_.size(); ++row) {
+    if (!candidates_.node[row]) continue;
+    const PageKey key = candidates_.key[row];
+    if (target == nullptr || target->id != key.target) target = Find(targets, key.target);
+    PlacedSpan& span = placed.emplace_back(key, PageCount(candidates_.span_pages[row]),
+                                           *candidates_.node[row], candidates_.score[row]);
+    if (candidates_.leaf[row] < span.span) span.leaf = candidates_.leaf[row];
+    span.bound = let_be_until_.contains(key) || IsBound(*target, span);
+  }
+  return placed;
+}
+
+std::vector<Move> Placer::LeafByLeaf(std::span<const Move> moves) const {
+  std::vector<Move> leaves;
+  for (const Move& move : moves) {
+    const std::optional<PlacedRun> run = map_.Find(move.key);
+    const PageCount leaf = run ? std::min(run->leaf, move.span) : move.span;
+    Move one = move;
+    one.span = leaf;
+    one.score =
+        move.score * static_cast<double>(leaf.value()) / static_cast<double>(move.span.value());
+    const Vpn end = move.key.vpn + move.span;
+    for (; one.key.vpn < end; one.key.vpn = one.key.vpn + leaf) leaves.push_back(one);
+  }
+  return leaves;
+}
+
+double Placer::CostOfMove() const {
+  if (options_.cost_of_move) return *options_.cost_of_move;
+  return ns_per_page_.value_or(0) / (kNsGainedPerAccess * kEpochsToPayBack);
+}
+
+std::uint64_t Placer::Learn(std::span<const MoveOutcome> outcomes, std::uint64_t epoch) {
+  std::uint64_t undone = 0;
+  double ns = 0;
+  double pages = 0;
+  for (const MoveOutcome& outcome : outcomes) {
+    const Move& move = outcome.move;
+    if (outcome.error != 0) {
+      if (!MayMoveSoon(outcome.error)) let_be_until_[move.key] = epoch + kEpochsLetBe;
+      continue;
+    }
+    if (std::ranges::binary_search(known_targets_, move.key.target)) {
+      const VpnRange range{move.key.vpn, move.key.vpn + move.span};
+      map_.Learn(move.key.target, range, std::vector{PlacedRun{range, move.to, move.span}});
+    }
+    const std::optional<Tier> from = options_.tiers.TierOf(move.from);
+    const std::optional<Tier> to = options_.tiers.TierOf(move.to);
+    if (from && to && history_.Note(move.key, *from, *to, epoch)) ++undone;
+    ns += static_cast<double>(outcome.latency.count());
+    pages += static_cast<double>(move.span.value());
+  }
+  history_.ForgetOld(epoch);
+  if (pages > 0) {
+    const double latest = ns / pages;
+    ns_per_page_ = ns_per_page_ ? *ns_per_page_ + kLearningRate * (latest - *ns_per_page_) : latest;
+  }
+  return undone;
+}
+
+}  // namespace tmprof

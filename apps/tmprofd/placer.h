@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the profile of an epoch to the moves of the next: rank, policy, what is where, what is worth
+// a move.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "apps/tmprofd/candidates.h"
+#include "apps/tmprofd/capacity.h"
+#include "base/clock.h"
+#include "base/epoch_profile.h"
+#include "base/move.h"
+#include "base/move_history.h"
+#include "base/tiers.h"
+#include "base/units.h"
+#include "mover/memory_binding.h"
+#include "mover/move_planner.h"
+#include "mover/node_topology.h"
+#include "mover/page_locator.h"
+#include "mover/placement_map.h"
+#include "mover/placement_survey.h"
+#include "policy/policy.h"
+#include "policy/ranking.h"
+#include "rank/rank_model.h"
+
+namespace tmprof {
+
+struct PlacerOptions {
+  Tiers tiers;
+  Capacity capacity;
+  PageCount reserve;  // kept free on each node
+  Ranker::Options ranker;
+  RankSource rank = RankSource::kCombined;
+  const PolicyEntry* policy = nullptr;
+  PageCount most_pages;  // moved for one epoch
+  double hysteresis = 1;
+  std::uint64_t cool_down_epochs = 0;
+  // Of MoveRules; nothing: learnt from what moves take.
+  std::optional<double> cost_of_move;
+  // CPU time for looking where pages are, in an epoch.
+  std::chrono::nanoseconds survey_budget{std::chrono::milliseconds(10)};
+};
+
+struct PlacedTarget {
+  TargetId id;
+  Pid pid;
+  std::vector<VpnRange> mapped;            // ascending, disjoint
+  const MemoryBinding* binding = nullptr;  // unknown: nothing of it is moved
+};
+
+struct PlacementDecision {
+  std::vector<Move> moves;  // in the order in which they find room
+  NotMoved not_moved;
+  PageCount wanted;
+  PageCount capacity;
+  // Of the score of what is known to be somewhere, the share in tier 1, before the moves; nothing:
+  // no score at all.
+  std::optional<double> hit_ratio;
+};
+
+class Placer {
+ public:
+  // `cpu_clock` is the calling thread's CPU time. All must outlive the placer.
+  Placer(PlacerOptions options, PageLocator& locator, const Clock& cpu_clock);
+
+  // After each epoch. `targets` ascend by id: those that are alive. `nodes` are the machine's as of
+  // now.
+  PlacementDecision Decide(const EpochProfile& epoch, std::span<const PlacedTarget> targets,
+                           std::span<const MemoryNode> nodes);
+  // What became of moves. Returns how many of them undid an earlier one.
+  std::uint64_t Learn(std::span<const MoveOutcome> outcomes, std::uint64_t epoch);
+
+  const PlacementMap& map() const { return map_; }
+
+ private:
+  void FollowTargets(std::span<const PlacedTarget> targets);
+  void RankCandidates(std::span<const TargetId> targets);
+  // Of the best, as far as the capacity goes, those whose place is unknown. Returns whether there
+  // were any.
+  bool LookForTheBest(std::span<const PlacedTarget> targets, PageCount capacity);
+  PageCount CapacityNow(std::span<const TargetId> targets, std::span<const MemoryNode> nodes) const;
+  std::optional<double> HitRatio(std::span<const PlacedSpan> placed) const;
+  bool IsBound(const PlacedTarget& target, const PlacedSpan& span) const;
+  std::vector<PlacedSpan> PlacedSpans(std::span<const PlacedTarget> targets, std::uint64_t epoch);
+  // Moves of leaves from moves of pieces that hold several.
+  std::vector<Move> LeafByLeaf(std::span<const Move> moves) const;
+  double CostOfMove() const;
+
+  PlacerOptions options_;
+  PageLocator* locator_;
+  const Clock* cpu_clock_;
+  std::unique_ptr<const Policy> policy_;
+  Ranker ranker_;
+  Scores scores_;
+  Candidates candidates_;
+  Ranking ranking_;
+  PlacementMap map_;
+  PlacementSurvey survey_;
+  MoveHistory history_;
+  std::vector<TargetId> known_targets_;
+  std::map<PageKey, std::uint64_t> let_be_until_;  // epoch, of what the kernel would not move
+  std::optional<double> ns_per_page_;              // of moves
+};
+
+}  // namespace tmprof

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "apps/tmprofd/candidates.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace tmprof {
+namespace {
+
+constexpr TargetId kTarget{1};
+
+// Rows of a table, and where pages are, as text: "100+4=8" is four pages from page 100 on with a
+// score of 8, "100+4@0" a candidate's place, "@-" none.
+struct Row {
+  std::uint64_t vpn;
+  std::uint32_t pages;
+  double score;
+};
+
+class CandidatesTest : public testing::Test {
+ protected:
+  void Score(std::uint32_t target, std::vector<Row> rows) {
+    for (const Row& row : rows) {
+      table_.key.push_back({TargetId(target), Vpn(row.vpn)});
+      table_.span_pages.push_back(row.pages);
+      table_.evidence.emplace_back();
+      scores_.push_back(row.score);
+    }
+  }
+  void Place(std::uint32_t target, std::uint64_t start, std::uint64_t end, NodeId::rep node,
+             std::uint64_t leaf = 1) {
+    const VpnRange range{Vpn(start), Vpn(end)};
+    map_.Learn(TargetId(target), range,
+               std::vector{PlacedRun{range, NodeId(node), PageCount(leaf)}});
+  }
+  std::vector<std::string> Found(std::vector<TargetId> targets = {kTarget}) {
+    FindCandidates(table_, scores_, map_, targets, tiers_, found_);
+    std::vector<std::string> texts;
+    for (std::size_t i = 0; i < found_.size(); ++i) {
+      texts.push_back(std::to_string(found_.key[i].vpn.value()) + "+" +
+                      std::to_string(found_.span_pages[i]) + "=" +
+                      std::to_string(static_cast<int>(found_.score[i])) + "@" +
+                      (found_.node[i] ? std::to_string(found_.node[i]->value()) : "-"));
+    }
+    return texts;
+  }
+
+  EvidenceTable table_;
+  Scores scores_;
+  PlacementMap map_;
+  Tiers tiers_ = *Tiers::Make({{NodeId(0)}, {NodeId(1)}});
+  Candidates found_;
+};
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TEST_F(CandidatesTest, HasNothingWhereNothingIsKnown) { EXPECT_THAT(Found(), IsEmpty()); }
+
+TEST_F(CandidatesTest, TellsWhereScoredPagesAre) {
+  Score(1, {{10, 1, 5}, {20, 1, 7}, {30, 1, 9}});
+  Place(1, 5, 15, 1);
+  Place(1, 20, 21, 0);
+  EXPECT_THAT(Found(), ElementsAre("10+1=5@1", "20+1=7@0", "30+1=9@-"));
+}
+
+TEST_F(CandidatesTest, LeavesOutRowsWithoutAScore) {
+  Score(1, {{10, 1, 0}, {11, 1, 3}});
+  Place(1, 0, 100, 1);
+  EXPECT_THAT(Found(), ElementsAre("11+1=3@1"));
+}
+
+TEST_F(CandidatesTest, HasWhatNobodyAccessesInTier1Only) {
+  Score(1, {{10, 1, 5}});
+  Place(1, 8, 13, 0);
+  Place(1, 20, 30, 1);
+  EXPECT_THAT(Found(), ElementsAre("8+2=0@0", "10+1=5@0", "11+2=0@0"));
+}
+
+TEST_F(CandidatesTest, CutsWhatNobodyAccessesAtMultiplesOfAHugePage) {
+  Place(1, 500, 1100, 0);
+  EXPECT_THAT(Found(), ElementsAre("500+12=0@0", "512+512=0@0", "1024+76=0@0"));
+}
+
+TEST_F(CandidatesTest, CutsASpanWhereItsPlaceChanges) {
+  Score(1, {{512, 512, 512}});
+  Place(1, 600, 700, 0);
+  Place(1, 700, 1000, 1);
+  EXPECT_THAT(Found(),
+              ElementsAre("512+88=88@-", "600+100=100@0", "700+300=300@1", "1000+24=24@-"));
+}
+
+TEST_F(CandidatesTest, JoinsPartsOfAHugePage) {
+  Score(1, {{512, 1, 3}, {700, 2, 4}, {1023, 2, 10}});
+  Place(1, 512, 2048, 1, 512);
+  EXPECT_THAT(Found(), ElementsAre("512+512=12@1", "1024+512=5@1"));
+}
+
+TEST_F(CandidatesTest, HasEachHugePageOfTier1) {
+  Score(1, {{1024, 512, 7}});
+  Place(1, 512, 2048, 0, 512);
+  EXPECT_THAT(Found(), ElementsAre("512+512=0@0", "1024+512=7@0", "1536+512=0@0"));
+}
+
+TEST_F(CandidatesTest, KeepsToTheTargetsThatItIsGiven) {
+  Score(1, {{10, 1, 5}});
+  Score(2, {{10, 1, 6}});
+  Place(1, 0, 20, 1);
+  Place(2, 0, 20, 1);
+  EXPECT_THAT(Found({TargetId(2)}), ElementsAre("10+1=6@1"));
+  EXPECT_THAT(Found({TargetId(1), TargetId(2)}), ElementsAre("10+1=5@1", "10+1=6@1"));
+  EXPECT_EQ(found_.key[1].target, TargetId(2));
+}
+
+TEST_F(CandidatesTest, TellsWhatMovesWhole) {
+  Score(1, {{10, 4, 5}, {512, 1, 1}});
+  Place(1, 0, 100, 1);
+  Place(1, 512, 1024, 1, 512);
+  Found();
+  EXPECT_THAT(found_.leaf, ElementsAre(PageCount(1), PageCount(512)));
+}
+
+TEST_F(CandidatesTest, LeavesAPageInNoTierWhereItIs) {
+  Score(1, {{10, 1, 5}});
+  Place(1, 0, 20, 7);
+  EXPECT_THAT(Found(), ElementsAre("10+1=5@7"));
+}
+
+}  // namespace
+}  // namespace tmprof

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "apps/tmprofd/placer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <map>
+
+namespace tmprof {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr NodeId kFast{0};
+constexpr NodeId kSlow{1};
+constexpr Pid kPid{100};
+
+class FakeClock final : public Clock {
+ public:
+  MonotonicTime Now() const override { return now; }
+  MonotonicTime now;
+};
+
+// A machine of two nodes on which moves can be played.
+class FakeMemory final : public PageLocator {
+ public:
+  Result<std::vector<PlacedRun>> Locate(Pid /*pid*/, VpnRange range) override {
+    ++looks;
+    std::vector<PlacedRun> runs;
+    for (auto page = node.lower_bound(range.start); page != node.end() && page->first < range.end;
+         ++page) {
+      runs.push_back({{page->first, page->first + PageCount(1)}, page->second, PageCount(1)});
+    }
+    return runs;
+  }
+  void Put(std::uint64_t first, std::uint64_t pages, NodeId on) {
+    for (std::uint64_t i = 0; i < pages; ++i) node[Vpn(first + i)] = on;
+  }
+  PageCount PagesOn(NodeId on) const {
+    return PageCount(static_cast<std::uint64_t>(
+        std::ranges::count_if(node, [on](const auto& page) { return page.second == on; })));
+  }
+
+  std::map<Vpn, NodeId> node;
+  int looks = 0;
+};
+
+class PlacerTest : public testing::Test {
+ protected:
+  PlacerTest() {
+    options_.policy = *FindPolicy("history");
+    options_.ranker = Ranker::DefaultOptions(RankModel::kSum);
+    options_.capacity = PageCount(100);
+    options_.most_pages = PageCount(10'000);
+    options_.cost_of_move = 0.5;
+  }
+
+  // An epoch in which each of these pages was sampled so often.
+  EpochProfile Epoch(const std::map<std::uint64_t, std::uint32_t>& samples) {
+    EpochProfile epoch{.index = next_epoch_,
+                       .start = MonotonicTime(seconds(next_epoch_)),
+                       .end = MonotonicTime(seconds(next_epoch_ + 1))};
+    ++next_epoch_;
+    epoch.targets.push_back({.id = TargetId(0), .pid = kPid, .cpu_time = seconds(1)});
+    for (const auto& [vpn, count] : samples) {
+      Append(epoch.pages, {.key = {TargetId(0), Vpn(vpn)}, .load_samples = count});
+    }
+    return epoch;
+  }
+  static std::map<std::uint64_t, std::uint32_t> Hot(std::uint64_t first, std::uint64_t pages) {
+    std::map<std::uint64_t, std::uint32_t> samples;
+    for (std::uint64_t i = 0; i < pages; ++i) samples[first + i] = 10;
+    return samples;
+  }
+  PlacementDecision Decide(Placer& placer, const EpochProfile& epoch) {
+    const std::vector<PlacedTarget> targets{
+        {TargetId(0), kPid, {{Vpn(0), Vpn(100'000)}}, &binding_}};
+    const std::vector<MemoryNode> nodes{
+        {.id = kFast, .has_cpus = true, .total = PageCount(1000), .free = free_},
+        {.id = kSlow, .total = PageCount(100'000), .free = PageCount(50'000)}};
+    return placer.Decide(epoch, targets, nodes);
+  }
+  // Carries the moves out and tells.
+  std::uint64_t Play(Placer& placer, const PlacementDecision& decision) {
+    std::vector<MoveOutcome> outcomes;
+    for (const Move& move : decision.moves) {
+      EXPECT_EQ(memory_.node.at(move.key.vpn), move.from);
+      memory_.node[move.key.vpn] = move.to;
+      outcomes.push_back({.move = move, .attempts = 1, .latency = std::chrono::microseconds(2)});
+    }
+    return placer.Learn(outcomes, next_epoch_);
+  }
+
+  PlacerOptions options_{.tiers = *Tiers::Make({{kFast}, {kSlow}})};
+  FakeMemory memory_;
+  FakeClock cpu_clock_;
+  MemoryBinding binding_{std::nullopt, std::nullopt, {}};
+  PageCount free_{1000};
+  std::uint64_t next_epoch_ = 0;
+};
+
+TEST_F(PlacerTest, BringsTheHotPagesIn) {
+  memory_.Put(0, 1000, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  const PlacementDecision decision = Decide(placer, Epoch(Hot(500, 50)));
+  EXPECT_EQ(decision.wanted, PageCount(50));
+  EXPECT_EQ(decision.hit_ratio, 0.0);
+  ASSERT_THAT(decision.moves, SizeIs(50));
+  Play(placer, decision);
+  const PlacementDecision next = Decide(placer, Epoch(Hot(500, 50)));
+  EXPECT_THAT(next.moves, IsEmpty());
+  EXPECT_EQ(next.hit_ratio, 1.0);
+}
+
+TEST_F(PlacerTest, LetsWhatNobodyAccessesGiveWay) {
+  memory_.Put(0, 100, kFast);
+  memory_.Put(100, 900, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  Play(placer, Decide(placer, Epoch(Hot(500, 80))));
+  EXPECT_EQ(memory_.PagesOn(kFast), PageCount(100));
+  for (std::uint64_t vpn = 500; vpn < 580; ++vpn) EXPECT_EQ(memory_.node[Vpn(vpn)], kFast) << vpn;
+}
+
+TEST_F(PlacerTest, FollowsAShift) {
+  memory_.Put(0, 1000, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  Play(placer, Decide(placer, Epoch(Hot(0, 100))));
+  EXPECT_EQ(Play(placer, Decide(placer, Epoch(Hot(700, 100)))), 100U);  // the first ones move back
+  EXPECT_EQ(memory_.PagesOn(kFast), PageCount(100));
+  EXPECT_EQ(memory_.node[Vpn(750)], kFast);
+}
+
+TEST_F(PlacerTest, GoesDownToItsCapacity) {
+  memory_.Put(0, 300, kFast);
+  Placer placer(options_, memory_, cpu_clock_);
+  Play(placer, Decide(placer, Epoch({{7, 5}})));
+  EXPECT_EQ(memory_.PagesOn(kFast), PageCount(100));
+  EXPECT_EQ(memory_.node[Vpn(7)], kFast);
+}
+
+TEST_F(PlacerTest, HasWhatIsThereAndFreeAsCapacity) {
+  options_.capacity = FreeCapacity{};
+  options_.reserve = PageCount(30);
+  free_ = PageCount(50);
+  memory_.Put(0, 10, kFast);
+  memory_.Put(100, 100, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  const PlacementDecision decision = Decide(placer, Epoch(Hot(100, 100)));
+  EXPECT_EQ(decision.capacity, PageCount(30));
+  Play(placer, decision);
+  EXPECT_EQ(memory_.PagesOn(kFast), PageCount(30));
+}
+
+TEST_F(PlacerTest, HasAShareOfTheMemoryAsCapacity) {
+  options_.capacity = Ratio{1, 8};
+  memory_.Put(0, 800, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  EXPECT_EQ(Decide(placer, Epoch({})).capacity, PageCount(100));
+}
+
+TEST_F(PlacerTest, LeavesWhatIsBound) {
+  memory_.Put(0, 100, kSlow);
+  binding_ = MemoryBinding(std::nullopt, std::vector{kSlow}, {});
+  Placer placer(options_, memory_, cpu_clock_);
+  const PlacementDecision decision = Decide(placer, Epoch(Hot(0, 10)));
+  EXPECT_THAT(decision.moves, IsEmpty());
+  EXPECT_EQ(decision.not_moved.bound, 10U);
+}
+
+TEST_F(PlacerTest, LetsBeWhatTheKernelRefuses) {
+  memory_.Put(0, 100, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  const PlacementDecision decision = Decide(placer, Epoch({{5, 10}}));
+  ASSERT_THAT(decision.moves, SizeIs(1));
+  const std::vector<MoveOutcome> refused{{.move = decision.moves[0], .error = EACCES}};
+  placer.Learn(refused, next_epoch_);
+  const PlacementDecision next = Decide(placer, Epoch({{5, 10}}));
+  EXPECT_THAT(next.moves, IsEmpty());
+  EXPECT_EQ(next.not_moved.bound, 1U);
+}
+
+TEST_F(PlacerTest, TriesAgainWhatWasBusy) {
+  memory_.Put(0, 100, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  const PlacementDecision decision = Decide(placer, Epoch({{5, 10}}));
+  const std::vector<MoveOutcome> busy{{.move = decision.moves.at(0), .error = EBUSY}};
+  placer.Learn(busy, next_epoch_);
+  EXPECT_THAT(Decide(placer, Epoch({{5, 10}})).moves, SizeIs(1));
+}
+
+TEST_F(PlacerTest, LeavesWhatDoesNotPay) {
+  options_.cost_of_move = 20;
+  memory_.Put(0, 100, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  const PlacementDecision decision = Decide(placer, Epoch(Hot(0, 10)));
+  EXPECT_THAT(decision.moves, IsEmpty());
+  EXPECT_EQ(decision.not_moved.without_gain, 10U);
+}
+
+TEST_F(PlacerTest, MovesNothingUnderFirstTouch) {
+  options_.policy = *FindPolicy("first_touch");
+  memory_.Put(0, 1000, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  EXPECT_THAT(Decide(placer, Epoch(Hot(0, 10))).moves, IsEmpty());
+}
+
+TEST_F(PlacerTest, LooksForTheBestBeforeItsSurveyComesBy) {
+  options_.survey_budget = milliseconds(1);
+  memory_.Put(90'000, 10, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  cpu_clock_.now = MonotonicTime(seconds(1));
+  EXPECT_THAT(Decide(placer, Epoch(Hot(90'000, 10))).moves, SizeIs(10));
+}
+
+TEST_F(PlacerTest, ForgetsATargetThatIsGone) {
+  memory_.Put(0, 100, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  Decide(placer, Epoch(Hot(0, 10)));
+  EXPECT_GT(placer.map().runs(), 0U);
+  const PlacementDecision decision = placer.Decide(Epoch(Hot(0, 10)), {}, {});
+  EXPECT_EQ(placer.map().runs(), 0U);
+  EXPECT_THAT(decision.moves, IsEmpty());
+  EXPECT_EQ(decision.hit_ratio, std::nullopt);
+}
+
+}  // namespace
+}  // namespace tmprof
