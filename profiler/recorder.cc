@@ -55,9 +55,14 @@ Recorder::Recorder(const Options& options, Environment environment,
   TMPROF_CHECK(options_.epoch > options_.epoch.zero());
   TMPROF_CHECK(options_.refresh > options_.refresh.zero());
   TMPROF_CHECK(options_.gate_period > options_.gate_period.zero());
+  TMPROF_CHECK(options_.find_period > options_.find_period.zero());
 }
 
 Status Recorder::RefreshTargets(MonotonicTime now) {
+  if (environment_.find_targets && now >= next_find_) {
+    environment_.find_targets(now);
+    next_find_ = now + options_.find_period;
+  }
   environment_.targets.Refresh(now);
   if (environment_.on_targets) environment_.on_targets(environment_.targets.tracked());
   std::vector<Error> failures;
@@ -169,7 +174,7 @@ Result<Recorder::StopReason> Recorder::Run(
       stopped = StopReason::kRequested;
     } else if (options_.duration && now - start >= *options_.duration) {
       stopped = StopReason::kDuration;
-    } else if (!environment_.targets.AnyAlive()) {
+    } else if (!options_.wait_for_targets && !environment_.targets.AnyAlive()) {
       stopped = StopReason::kTargetsGone;
     }
     if (stopped && now == epoch_start_) return *stopped;

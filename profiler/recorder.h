@@ -48,6 +48,9 @@ class Recorder {
     // Of targets: four times within the second after which the process filter judges a child.
     std::chrono::nanoseconds refresh{std::chrono::milliseconds(250)};
     std::chrono::nanoseconds gate_period{std::chrono::milliseconds(100)};
+    // How often targets are looked for: with the refresh that comes next.
+    std::chrono::nanoseconds find_period{std::chrono::seconds(1)};
+    bool wait_for_targets = false;  // go on where there are none: they may yet be found
   };
   struct Environment {
     const Clock& clock;
@@ -57,6 +60,8 @@ class Recorder {
     std::function<bool()> stop_requested;  // asked after every wait
     std::vector<int> stop_fds;             // readable when it is time to ask
     GateCheck gate;                        // empty: always on
+    // To name targets or have them followed, before `targets` is refreshed; may be empty.
+    std::function<void(MonotonicTime now)> find_targets;
     // Told of the targets each time that they have been looked for; may be empty.
     std::function<void(const std::vector<TrackedProcess>&)> on_targets;
     // Told of each source that fails while another works; may be empty.
@@ -98,6 +103,7 @@ class Recorder {
   std::vector<SourceStatus> unavailable_;
   std::vector<Dropped> dropped_;
   GateVerdict verdict_;
+  MonotonicTime next_find_;
   std::uint64_t next_index_ = 0;
   MonotonicTime epoch_start_;
   std::chrono::nanoseconds own_cpu_at_epoch_start_{0};

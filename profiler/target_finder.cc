@@ -15,9 +15,9 @@ constexpr std::uint64_t kLongestInterval = 32;
 // include/linux/sched.h, TASK_COMM_LEN less the terminator.
 constexpr std::size_t kLongestCommand = 15;
 
-bool AnyMatches(const std::vector<std::string>& patterns, const std::string& text, int flags = 0) {
+bool AnyMatches(const std::vector<std::string>& patterns, const std::string& text) {
   return std::ranges::any_of(patterns, [&](const std::string& pattern) {
-    return fnmatch(pattern.c_str(), text.c_str(), flags) == 0;
+    return fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
   });
 }
 
@@ -59,7 +59,7 @@ Result<bool> TargetFinder::MatchesExecutable(Pid pid) const {
   if (rules_.executables.empty()) return false;
   const Result<std::string> program = procfs_.Executable(pid);
   if (!program) return Fail(program.error());
-  return AnyMatches(rules_.executables, *program, FNM_PATHNAME);
+  return AnyMatches(rules_.executables, *program);
 }
 
 Result<bool> TargetFinder::MatchesCgroup(Pid pid) const {

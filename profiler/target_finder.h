@@ -20,7 +20,7 @@ struct TargetRules {
   // Patterns as of fnmatch(3) of its command name. The kernel keeps 15 bytes of that (comm); where
   // it takes all of them, the file name of the program that begins with it counts, too.
   std::vector<std::string> commands;
-  // Patterns of the path of its program. As in a shell, only a '/' stands for a '/'.
+  // Patterns of the path of its program; `*` stands for a '/', too.
   std::vector<std::string> executables;
   // Paths in cgroup v2, as in /proc/PID/cgroup: "/system.slice/redis.service". It is there or
   // below.

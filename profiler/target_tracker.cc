@@ -21,19 +21,26 @@ TargetTracker::Process* TargetTracker::Find(Pid pid, std::uint64_t start_time_ti
   return found == processes_.end() ? nullptr : &*found;
 }
 
-void TargetTracker::Register(Pid pid, const ProcessStat& stat, bool named) {
+TargetTracker::Process& TargetTracker::Register(Pid pid, const ProcessStat& stat) {
   Process process;
   process.target = {.id = TargetId(next_id_++),
                     .pid = pid,
                     .start_time_ticks = stat.start_time_ticks,
                     .name = stat.name,
                     .command = procfs_.Command(pid)};
-  process.named = named;
-  process.cpu_time_now = cpu_time_of_(pid);
-  // A child's time counts from its birth; a named process may have run long before.
-  process.cpu_time_at_epoch = named ? process.cpu_time_now : std::chrono::nanoseconds(0);
+  process.resident = stat.resident;
+  process.cpu_time_now = process.cpu_time_at_epoch = cpu_time_of_(pid);
   if (auto mappings = procfs_.Mappings(pid)) process.target.mappings = *std::move(mappings);
-  processes_.push_back(std::move(process));
+  return processes_.emplace_back(std::move(process));
+}
+
+Status TargetTracker::CheckMappings(Pid pid) const {
+  if (const auto mappings = procfs_.Mappings(pid); !mappings) {
+    return Fail(Refused("read the memory map of PID", std::to_string(pid.value()),
+                        mappings.error().system_error.value_or(ESRCH),
+                        "run as root or as the owner of the process"));
+  }
+  return {};
 }
 
 Status TargetTracker::AddNamed(Pid pid) {
@@ -47,18 +54,50 @@ Status TargetTracker::AddNamed(Pid pid) {
     return Fail(Refused("observe PID", std::to_string(pid.value()), ESRCH,
                         "the process has exited and waits for its parent"));
   }
-  if (const auto mappings = procfs_.Mappings(pid); !mappings) {
-    return Fail(Refused("read the memory map of PID", std::to_string(pid.value()),
-                        mappings.error().system_error.value_or(ESRCH),
-                        "run as root or as the owner of the process"));
-  }
+  if (auto status = CheckMappings(pid); !status) return status;
   if (Process* known = Find(pid, stat->start_time_ticks)) {
-    known->named = known->passes_filter = true;
+    known->named = true;
+    Update(*known);
   } else {
-    Register(pid, *stat, /*named=*/true);
+    Register(pid, *stat).named = true;
   }
   RebuildTracked();
   return {};
+}
+
+Status TargetTracker::FollowNew(const ProcessInstance& instance) {
+  const Pid pid = instance.pid;
+  const Result<ProcessStat> stat = procfs_.Stat(pid);
+  if (!stat) return Fail(stat.error());
+  if (!stat->alive() || stat->start_time_ticks != instance.start_time_ticks) {
+    return Fail(Refused("observe PID", std::to_string(pid.value()), ESRCH));
+  }
+  if (auto status = CheckMappings(pid); !status) return status;
+  Register(pid, *stat).found = true;
+  return {};
+}
+
+std::vector<Error> TargetTracker::Follow(std::span<const ProcessInstance> found) {
+  for (Process& process : processes_) {
+    const bool was_found = std::exchange(
+        process.found,
+        std::ranges::binary_search(
+            found, ProcessInstance{process.target.pid, process.target.start_time_ticks}));
+    if (process.found && !was_found && !process.target.exited) Update(process);
+  }
+  std::vector<Error> errors;
+  std::vector<ProcessInstance> refused;
+  for (const ProcessInstance& instance : found) {
+    if (instance.pid == options_.observer) continue;
+    if (Find(instance.pid, instance.start_time_ticks) != nullptr) continue;
+    const Status followed = FollowNew(instance);
+    if (followed || followed.error().system_error == ESRCH) continue;
+    refused.push_back(instance);
+    if (!std::ranges::binary_search(refused_, instance)) errors.push_back(followed.error());
+  }
+  refused_ = std::move(refused);
+  RebuildTracked();
+  return errors;
 }
 
 std::optional<ProcessStat> TargetTracker::Observe(Process& process) const {
@@ -93,9 +132,14 @@ void TargetTracker::FollowChildrenOf(Pid parent) {
   for (const Pid child : procfs_.Children(parent)) {
     if (child == options_.observer) continue;
     const Result<ProcessStat> stat = procfs_.Stat(child);
-    if (stat && stat->alive() && Find(child, stat->start_time_ticks) == nullptr) {
-      Register(child, *stat, /*named=*/false);
+    if (!stat || !stat->alive()) continue;
+    if (Process* known = Find(child, stat->start_time_ticks)) {
+      known->child = true;
+      continue;
     }
+    Process& process = Register(child, *stat);
+    process.child = true;
+    process.cpu_time_at_epoch = std::chrono::nanoseconds(0);  // all of it since its birth
   }
 }
 
@@ -103,21 +147,29 @@ void TargetTracker::FindChildren() {
   if (options_.observer && options_.observer_adopts_orphans) FollowChildrenOf(*options_.observer);
   // Grown while walked: grandchildren are found in the same pass.
   for (std::size_t i = 0; i < processes_.size(); ++i) {
-    if (!processes_[i].target.exited) FollowChildrenOf(processes_[i].target.pid);
+    const Process& parent = processes_[i];
+    if (!parent.target.exited && parent.followed()) FollowChildrenOf(parent.target.pid);
   }
 }
 
 void TargetTracker::Evaluate(Process& process, MonotonicTime now) const {
   if (!process.cpu_time_now) return;
   if (!process.cpu_share.Add(now, *process.cpu_time_now)) return;
-  if (process.named || !options_.filter) return;
+  if (!options_.filter) return;
+  const bool was_wanted = process.wanted();
   process.passes_filter =
       options_.filter->Passes(process.cpu_share.share(), process.resident, total_memory_);
+  if (process.wanted() && !was_wanted) Update(process);
 }
 
 void TargetTracker::Refresh(MonotonicTime now) {
   for (Process& process : processes_) {
-    if (!process.target.exited) Update(process);
+    if (process.target.exited) continue;
+    if (process.wanted()) {
+      Update(process);
+    } else if (const auto stat = Observe(process)) {
+      process.resident = stat->resident;
+    }
   }
   if (options_.follow_children) FindChildren();
   for (Process& process : processes_) {
@@ -130,11 +182,12 @@ void TargetTracker::RebuildTracked() {
   std::vector<Process*> chosen;
   for (Process& process : processes_) {
     process.tracked = false;
-    if (!process.target.exited && process.passes_filter) chosen.push_back(&process);
+    if (!process.target.exited && process.wanted()) chosen.push_back(&process);
   }
   if (options_.max_targets && chosen.size() > *options_.max_targets) {
     std::ranges::stable_sort(chosen, [](const Process* a, const Process* b) {
-      if (a->named != b->named) return a->named;
+      const bool a_first = a->named || a->found;
+      if (a_first != (b->named || b->found)) return a_first;
       return a->cpu_share.share() > b->cpu_share.share();
     });
     chosen.resize(*options_.max_targets);
@@ -148,6 +201,14 @@ void TargetTracker::RebuildTracked() {
                         .start_time_ticks = process->target.start_time_ticks,
                         .mappings = process->target.mappings});
   }
+}
+
+PageCount TargetTracker::resident() const {
+  PageCount sum;
+  for (const Process& process : processes_) {
+    if (process.tracked) sum += process.resident;
+  }
+  return sum;
 }
 
 bool TargetTracker::AnyAlive() const {
@@ -165,8 +226,8 @@ std::vector<Target> TargetTracker::EndEpoch() {
     }
     process.cpu_time_at_epoch = process.cpu_time_now;
     if (process.target.exited) ++process.epochs_since_exit;
-    targets.push_back(process.target);
-    if (!process.observed) targets.back().mappings.clear();
+    if (process.observed || process.followed()) targets.push_back(process.target);
+    if (!process.observed && process.followed()) targets.back().mappings.clear();
     process.observed = process.tracked || (process.observed && process.target.exited);
   }
   std::erase_if(processes_, [](const Process& process) { return process.epochs_since_exit > 1; });

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which processes are observed: the named ones and, as they come and go, their descendants.
+// Which processes are observed: those that are named or were found and, as they come and go, their
+// descendants.
 
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/epoch_profile.h"
@@ -20,9 +22,10 @@ class TargetTracker {
  public:
   struct Options {
     bool follow_children = true;
-    // Of descendants; named processes always are tracked. nullopt: so is every descendant.
+    // Of descendants; the others always are tracked. nullopt: so is every descendant.
     std::optional<ProcessFilter> filter = ProcessFilter{};
-    // The strict mode: at most this many targets, named ones first, then those that use most CPU.
+    // The strict mode: at most this many targets, named and found ones first, then those that use
+    // most CPU.
     std::optional<std::size_t> max_targets;
     std::optional<Pid> observer;  // this process, which never is a target of its own
     // The observer is the subreaper of what it launched (prctl(2)): its children are followed, too.
@@ -35,40 +38,60 @@ class TargetTracker {
   // may not be read.
   Status AddNamed(Pid pid);
 
+  // What was found (TargetFinder), ascending, is tracked from now on, and what only the call before
+  // had no longer is; its id stays its own, should it come back. Returns why processes cannot be
+  // tracked, once for each: their memory maps may not be read. They are tried again at each call.
+  // One that is gone is no error.
+  std::vector<Error> Follow(std::span<const ProcessInstance> found);
+
   // Looks for new children, drops dead ones, re-reads mappings: how often is a matter of how short
   // a life is to be noticed (Recorder::Options::refresh). A new child is tracked at once; the
   // filter is applied when a full second of its CPU use has been seen, and again each second.
   void Refresh(MonotonicTime now);
 
-  // The live processes that pass the filter, ascending by id.
+  // The live processes that are named or found or pass the filter, ascending by id.
   const std::vector<TrackedProcess>& tracked() const { return tracked_; }
+  // Of the tracked processes, as of the last refresh, as the kernel counts them: pages that several
+  // share count for each.
+  PageCount resident() const;
   bool AnyAlive() const;
 
   // The targets of the epoch that ends now: everything that was alive at some time since the last
   // call, and for one epoch more those that died, since their last evidence may still be under way.
-  // Of those that were not tracked in that time, without the mappings, which nothing refers to.
+  // Of those that were not tracked in that time, without the mappings, which nothing refers to;
+  // those that are found no longer are not among them.
   std::vector<Target> EndEpoch();
 
  private:
   struct Process {
     Target target;
     bool named = false;
+    bool found = false;  // by the last call of Follow()
+    bool child = false;  // of another one
     bool passes_filter = true;
     bool tracked = false;   // now
     bool observed = false;  // tracked at some time in this epoch, or in its last one
-    std::optional<PageCount> resident;
+    PageCount resident;
     // CPU time used so far, as last read and as of the start of the epoch; nullopt: not readable.
     std::optional<std::chrono::nanoseconds> cpu_time_now;
     std::optional<std::chrono::nanoseconds> cpu_time_at_epoch;
     CpuShareMeter cpu_share;
     int epochs_since_exit = 0;
+
+    // Not so for what is found no longer.
+    bool followed() const { return named || found || child; }
+    bool wanted() const { return named || found || (child && passes_filter); }
   };
 
-  void Register(Pid pid, const ProcessStat& stat, bool named);
+  // Not yet named, found or a child.
+  Process& Register(Pid pid, const ProcessStat& stat);
   // Reads state and CPU time; nullopt where nothing could be learnt or the process is gone, which
   // is noted in the target.
   std::optional<ProcessStat> Observe(Process& process) const;
+  // Reads the mappings and the command, too.
   void Update(Process& process) const;
+  Status CheckMappings(Pid pid) const;
+  Status FollowNew(const ProcessInstance& instance);
   void FindChildren();
   void FollowChildrenOf(Pid parent);
   void Evaluate(Process& process, MonotonicTime now) const;
@@ -81,6 +104,7 @@ class TargetTracker {
   std::optional<PageCount> total_memory_;
   std::vector<Process> processes_;  // ascending by id
   std::vector<TrackedProcess> tracked_;
+  std::vector<ProcessInstance> refused_;  // of those found
   std::uint32_t next_id_ = 0;
 };
 

@@ -242,6 +242,59 @@ TEST_F(RecorderTest, EndsWhenItsTargetsAreGone) {
   EXPECT_EQ(epochs_[1].pages.size(), 1u);  // its last evidence is kept
 }
 
+TEST_F(RecorderTest, GoesOnWithoutTargetsWhereItIsToWaitForThem) {
+  waiter_.at_wake = [&](MonotonicTime now) {
+    if (now >= kStart + 100ms) tree_.Remove(10);
+  };
+  EXPECT_EQ(Run({.duration = 4s, .wait_for_targets = true}).value(),
+            Recorder::StopReason::kDuration);
+  EXPECT_THAT(Lengths(), ElementsAre(1s, 1s, 1s, 1s));
+  EXPECT_THAT(epochs_[3].targets, IsEmpty());
+  EXPECT_THAT(log_.target_sets.back(), IsEmpty());
+}
+
+TEST_F(RecorderTest, StopsWhileItWaitsForTargets) {
+  tree_.Remove(10);
+  waiter_.at_wake = [&](MonotonicTime now) { stop_ = now >= kStart + 1200ms; };
+  EXPECT_EQ(Run({.wait_for_targets = true}).value(), Recorder::StopReason::kRequested);
+  EXPECT_THAT(Lengths(), ElementsAre(1s, 200ms));
+}
+
+TEST_F(RecorderTest, HasTargetsLookedForOnceASecondFromTheStart) {
+  Recorder::Environment world = World();
+  std::vector<nanoseconds> asked;
+  world.find_targets = [&](MonotonicTime now) { asked.push_back(now - kStart); };
+  ASSERT_TRUE(RunIn(world, {.duration = 2500ms}, OneSource()).has_value());
+  EXPECT_THAT(asked, ElementsAre(0s, 1s, 2s));
+}
+
+TEST_F(RecorderTest, LooksForTargetsWithTheRefreshThatComesNext) {
+  Recorder::Environment world = World();
+  std::vector<nanoseconds> asked;
+  world.find_targets = [&](MonotonicTime now) { asked.push_back(now - kStart); };
+  const Recorder::Options options{.duration = 2s, .refresh = 400ms, .find_period = 500ms};
+  ASSERT_TRUE(RunIn(world, options, OneSource()).has_value());
+  EXPECT_THAT(asked, ElementsAre(0ms, 800ms, 1600ms));
+}
+
+TEST_F(RecorderTest, GivesSourcesATargetAsSoonAsItIsFound) {
+  tree_.Remove(10);
+  Recorder::Environment world = World();
+  world.find_targets = [&](MonotonicTime now) {
+    if (now < kStart + 1s) return;
+    tree_.Put({.pid = 20});
+    const std::vector<ProcessInstance> found{{.pid = Pid(20), .start_time_ticks = 100}};
+    EXPECT_THAT(targets_.Follow(found), IsEmpty());
+  };
+  const Recorder::Options options{.duration = 2s, .wait_for_targets = true};
+  ASSERT_TRUE(RunIn(world, options, OneSource()).has_value());
+  using Set = std::vector<std::int32_t>;
+  EXPECT_THAT(log_.target_sets,
+              ElementsAre(Set{}, Set{}, Set{}, Set{}, Set{20}, Set{20}, Set{20}, Set{20}, Set{20}));
+  ASSERT_EQ(epochs_.size(), 2u);
+  EXPECT_EQ(epochs_[1].targets.back().pid, Pid(20));
+}
+
 TEST_F(RecorderTest, EndsAtOnceWhereEveryTargetDiedBeforeTheStart) {
   tree_.Remove(10);
   EXPECT_EQ(Run({}).value(), Recorder::StopReason::kTargetsGone);

@@ -123,7 +123,7 @@ TEST_F(TargetFinderTest, MatchesProgramsByTheirPath) {
       {"/usr/bin/redis-server", "/usr/bin/redis-server", true},
       {"/usr/bin/redis-server", "/usr/bin/redis-server (deleted)", true},
       {"/usr/lib/postgresql/*/bin/postgres", "/usr/lib/postgresql/15/bin/postgres", true},
-      {"/usr/*/postgres", "/usr/lib/postgresql/15/bin/postgres", false},
+      {"/usr/*/postgres", "/usr/lib/postgresql/15/bin/postgres", true},
       {"redis-server", "/usr/bin/redis-server", false},
       {"/opt/my app/*", "/opt/my app/run", true},
   };

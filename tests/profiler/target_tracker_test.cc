@@ -558,5 +558,211 @@ TEST_F(TargetTrackerTest, NeverGivesAnIdTwice) {
   }
 }
 
+ProcessInstance Instance(std::int32_t pid, std::uint64_t start_time_ticks = 100) {
+  return {.pid = Pid(pid), .start_time_ticks = start_time_ticks};
+}
+
+TEST_F(TargetTrackerTest, TracksWhatWasFoundHoweverIdle) {
+  Start({.pid = 10});
+  Start({.pid = 11});
+  TargetTracker tracker = Make({});
+  EXPECT_THAT(tracker.Follow({{Instance(10), Instance(11)}}), IsEmpty());
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 11));
+  for (int second = 100; second < 103; ++second) tracker.Refresh(At(std::chrono::seconds(second)));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 11));
+}
+
+TEST_F(TargetTrackerTest, NoLongerTracksWhatIsFoundNoLonger) {
+  Start({.pid = 10});
+  Start({.pid = 11});
+  TargetTracker tracker = Make({});
+  tracker.Follow({{Instance(10), Instance(11)}});
+  tracker.Refresh(At(100s));
+  tracker.EndEpoch();
+  tracker.Follow({{Instance(11)}});
+  tracker.Refresh(At(101s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(11));
+  const std::vector<Target> last = tracker.EndEpoch();
+  EXPECT_THAT(Pids(last), ElementsAre(10, 11)) << "evidence from before it was dropped";
+  EXPECT_EQ(last[0].mappings.size(), 1u);
+  EXPECT_FALSE(last[0].exited);
+  tracker.Refresh(At(102s));
+  EXPECT_THAT(Pids(tracker.EndEpoch()), ElementsAre(11));
+}
+
+TEST_F(TargetTrackerTest, KnowsAProcessThatIsFoundAgain) {
+  Start({.pid = 10});
+  Start({.pid = 11});
+  TargetTracker tracker = Make({});
+  tracker.Follow({{Instance(10), Instance(11)}});
+  tracker.Follow({{Instance(11)}});
+  for (int epoch = 0; epoch < 3; ++epoch) tracker.EndEpoch();
+  tree_.Put({.pid = 10, .name = "other", .maps = "8000-9000 rw-p 00000000 00:00 0 \n"});
+  cpu_times_[10] += 30ms;
+  tracker.EndEpoch();
+  tracker.Follow({{Instance(10), Instance(11)}});
+  ASSERT_EQ(tracker.tracked().size(), 2u);
+  EXPECT_EQ(tracker.tracked()[0].id, TargetId(0));
+  EXPECT_EQ(tracker.tracked()[0].mappings[0].range.start, Vpn(8));
+  cpu_times_[10] += 5ms;
+  const std::vector<Target> targets = tracker.EndEpoch();
+  EXPECT_EQ(targets[0].name, "other");
+  EXPECT_EQ(targets[0].cpu_time, 5ms);
+}
+
+TEST_F(TargetTrackerTest, ReadsNothingOfTheMemoryOfWhatIsFoundNoLonger) {
+  Start({.pid = 10});
+  TargetTracker tracker = Make({});
+  tracker.Follow({{Instance(10)}});
+  tracker.Follow({});
+  tree_.Put({.pid = 10, .maps = "8000-9000 rw-p 00000000 00:00 0 \n"});
+  tracker.Refresh(At(100s));
+  const std::vector<Target> targets = tracker.EndEpoch();
+  ASSERT_EQ(targets.size(), 1u);
+  EXPECT_EQ(targets[0].mappings[0].range.start, Vpn(1));
+}
+
+TEST_F(TargetTrackerTest, KeepsWhatIsNamedOrAChildThoughItIsFoundNoLonger) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10});
+  tree_.SetChildren(10, 10, {11});
+  TargetTracker tracker = Make({.filter = std::nullopt});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Follow({{Instance(10), Instance(11)}});
+  tracker.Refresh(At(100s));
+  tracker.Follow({});
+  tracker.Refresh(At(101s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 11));
+}
+
+TEST_F(TargetTrackerTest, FollowsTheChildrenOfWhatIsFoundWhileItIs) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10});
+  tree_.SetChildren(10, 10, {11});
+  TargetTracker tracker = Make({.filter = std::nullopt});
+  tracker.Follow({{Instance(10)}});
+  tracker.Refresh(At(100s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 11));
+  tracker.Follow({});
+  Start({.pid = 12, .parent = 10});
+  tree_.SetChildren(10, 10, {11, 12});
+  tracker.Refresh(At(101s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(11));
+}
+
+TEST_F(TargetTrackerTest, FollowsNobodyWhoIsGone) {
+  Start({.pid = 11, .start_time_ticks = 2});
+  Start({.pid = 12, .state = 'Z'});
+  TargetTracker tracker = Make({});
+  EXPECT_THAT(tracker.Follow({{Instance(10), Instance(11, 1), Instance(12)}}), IsEmpty());
+  EXPECT_THAT(tracker.tracked(), IsEmpty());
+  EXPECT_THAT(tracker.EndEpoch(), IsEmpty());
+}
+
+TEST_F(TargetTrackerTest, NeverFollowsTheObserver) {
+  Start({.pid = 10});
+  TargetTracker tracker = Make({.observer = Pid(10)});
+  EXPECT_THAT(tracker.Follow({{Instance(10)}}), IsEmpty());
+  EXPECT_THAT(tracker.tracked(), IsEmpty());
+}
+
+TEST_F(TargetTrackerTest, DropsAFoundProcessThatDiesAfterOneMoreEpoch) {
+  Start({.pid = 10});
+  TargetTracker tracker = Make({});
+  tracker.Follow({{Instance(10)}});
+  End(10);
+  tracker.Follow({});
+  tracker.Refresh(At(101s));
+  EXPECT_FALSE(tracker.AnyAlive());
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    const std::vector<Target> targets = tracker.EndEpoch();
+    ASSERT_EQ(targets.size(), 1u);
+    EXPECT_TRUE(targets[0].exited);
+    EXPECT_EQ(targets[0].mappings.size(), 1u);
+  }
+  EXPECT_THAT(tracker.EndEpoch(), IsEmpty());
+}
+
+TEST_F(TargetTrackerTest, TakesAFoundProcessWithAReusedNumberForAnother) {
+  Start({.pid = 10, .start_time_ticks = 1});
+  TargetTracker tracker = Make({});
+  tracker.Follow({{Instance(10, 1)}});
+  Start({.pid = 10, .start_time_ticks = 2});
+  tracker.Follow({{Instance(10, 2)}});
+  tracker.Refresh(At(100s));
+  ASSERT_EQ(tracker.tracked().size(), 1u);
+  EXPECT_EQ(tracker.tracked()[0].id, TargetId(1));
+  EXPECT_EQ(tracker.tracked()[0].start_time_ticks, 2u);
+}
+
+TEST_F(TargetTrackerTest, SaysOnceWhyAFoundProcessCannotBeTrackedAndTriesAgain) {
+  Start({.pid = 10});
+  Start({.pid = 11});
+  std::filesystem::remove(tree_.Folder(10) / "maps");
+  std::filesystem::create_directories(tree_.Folder(10) / "maps");  // EISDIR for EACCES
+  TargetTracker tracker = Make({});
+  const std::vector<ProcessInstance> found{Instance(10), Instance(11)};
+  const std::vector<Error> errors = tracker.Follow(found);
+  ASSERT_EQ(errors.size(), 1u);
+  EXPECT_EQ(errors[0].system_error, EISDIR);
+  EXPECT_EQ(errors[0].object, "10");
+  EXPECT_THAT(Tracked(tracker), ElementsAre(11));
+  EXPECT_THAT(tracker.Follow(found), IsEmpty());
+  std::filesystem::remove(tree_.Folder(10) / "maps");
+  Start({.pid = 10});
+  EXPECT_THAT(tracker.Follow(found), IsEmpty());
+  EXPECT_THAT(Tracked(tracker), ElementsAre(11, 10)) << "in order of registration";
+}
+
+TEST_F(TargetTrackerTest, CutsToTheCapWithTheFoundBeforeTheirChildren) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10});
+  Start({.pid = 12});
+  tree_.SetChildren(10, 10, {11});
+  TargetTracker tracker = Make({.max_targets = 2});
+  const std::vector<ProcessInstance> found{Instance(10), Instance(12)};
+  tracker.Follow(found);
+  tracker.Refresh(At(100s));
+  cpu_times_[11] += 900ms;
+  tracker.Refresh(At(101s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 12));
+}
+
+TEST_F(TargetTrackerTest, RenewsTheMappingsOfAChildAsSoonAsItPassesAgain) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10});
+  tree_.SetChildren(10, 10, {11});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  tracker.Refresh(At(101s));
+  ASSERT_THAT(Tracked(tracker), ElementsAre(10));
+  tree_.Put({.pid = 11, .parent = 10, .maps = "8000-9000 rw-p 00000000 00:00 0 \n"});
+  cpu_times_[11] += 900ms;
+  tracker.Refresh(At(102s));
+  ASSERT_THAT(Tracked(tracker), ElementsAre(10, 11));
+  EXPECT_EQ(tracker.tracked()[1].mappings[0].range.start, Vpn(8));
+}
+
+TEST_F(TargetTrackerTest, AddsUpTheResidentPagesOfWhatItTracks) {
+  Start({.pid = 10, .resident_pages = 100});
+  Start({.pid = 11, .parent = 10, .resident_pages = 20});
+  Start({.pid = 12, .resident_pages = 3});
+  tree_.SetChildren(10, 10, {11});
+  TargetTracker tracker = Make({});
+  EXPECT_EQ(tracker.resident(), PageCount(0));
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  EXPECT_EQ(tracker.resident(), PageCount(100)) << "before any refresh";
+  tracker.Follow({{Instance(12)}});
+  tracker.Refresh(At(100s));
+  EXPECT_EQ(tracker.resident(), PageCount(123));
+  tree_.Put({.pid = 12, .resident_pages = 5});
+  tracker.Refresh(At(101s));
+  EXPECT_EQ(tracker.resident(), PageCount(105)) << "the child is idle";
+  End(10);
+  tracker.Refresh(At(102s));
+  EXPECT_EQ(tracker.resident(), PageCount(5));
+}
+
 }  // namespace
 }  // namespace tmprof
