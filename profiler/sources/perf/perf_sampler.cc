@@ -20,11 +20,13 @@ Status PerfSampler::SetTargets(const std::vector<TrackedProcess>& targets) {
   const Status followed =
       events_.Follow(wanted, [this](const PerfRecord& record) { Handle(record); });
   if (followed) {
+    accepted_targets_ = true;
     unfollowed_.Settle();
     return {};
   }
-  // What is followed already stays useful; with nothing followed there is no source.
-  if (!events_.HasEvents()) return followed;
+  // What is followed stays useful. Where nothing is, the first targets show that there is no
+  // source; later ones, as a daemon's, are refused for themselves.
+  if (!events_.HasEvents() && !accepted_targets_) return followed;
   unfollowed_.Raise(followed.error().Message());
   return {};
 }

@@ -57,6 +57,7 @@ class PerfSampler : public Source {
   TaskEvents events_;
   SampleTable table_;
   bool active_ = true;
+  bool accepted_targets_ = false;  // a whole set, if an empty one
   MonotonicTime epoch_start_;
   MonotonicTime active_since_;
   std::chrono::nanoseconds active_time_{0};

@@ -285,6 +285,23 @@ TEST_F(ClockSamplerTest, KeepsWorkingWithTheTargetsItGotWhenDescriptorsRunOut) {
   EXPECT_THAT(sampler.TakeEpoch().status.note, Not(HasSubstr("EMFILE")));
 }
 
+TEST_F(ClockSamplerTest, IsNoSourceWhereItsFirstTargetsAreRefused) {
+  const auto sampler = ClockSampler::Create(api_, clock_, {.ns_per_sample = 10'000.0});
+  api_.refuse = [](const perf_event_attr&, std::optional<Tid>) { return EACCES; };
+  EXPECT_EQ((*sampler)->SetTargets({{.pid = Pid(kPid)}}).error().system_error, EACCES);
+}
+
+TEST_F(ClockSamplerTest, StaysASourceWhereATargetIsRefusedAfterATimeWithoutAny) {
+  const auto sampler = ClockSampler::Create(api_, clock_, {.ns_per_sample = 10'000.0});
+  ASSERT_TRUE((*sampler)->SetTargets({}).has_value());
+  api_.refuse = [](const perf_event_attr&, std::optional<Tid>) { return EACCES; };
+  EXPECT_TRUE((*sampler)->SetTargets({{.pid = Pid(kPid)}}).has_value());
+  EXPECT_THAT((*sampler)->TakeEpoch().status.note, HasSubstr("EACCES"));
+  api_.refuse = nullptr;
+  EXPECT_TRUE((*sampler)->SetTargets({{.pid = Pid(kPid)}}).has_value());
+  EXPECT_FALSE(api_.EventsOf(Tid(kPid)).empty());
+}
+
 TEST(ClockProbe, SaysWhetherKernelTimeIsSeen) {
   FakePerfApi api;
   const Probe all = ProbeClock(api);
