@@ -16,6 +16,8 @@ PLUGIN_OPTIONS = ("clock", "dtlb_entries", "dtlb_policy", "dtlb_ways", "l1_kib",
                   "llc_policy", "llc_ways", "prefetch_lines", "walk_ns")
 EPOCH = "epoch_ms"
 NAMES = tuple(sorted((*PLUGIN_OPTIONS, EPOCH)))
+# Of transparent huge pages, as the kernel's argument transparent_hugepage= has them.
+THP_MODES = ("never", "madvise", "always")
 DIGITS = re.compile(r"[1-9][0-9]*")
 
 
@@ -52,6 +54,15 @@ def parse(text: str) -> Options:
     return Options(plugin, epoch_ms)
 
 
+def thp_mode(asked: str, kernel_arguments: str) -> str:
+    """What the kernel makes of both: the last that it knows has the last word."""
+    for word in kernel_arguments.split():
+        name, _, value = word.partition("=")
+        if name == "transparent_hugepage" and value in THP_MODES:
+            asked = value
+    return asked
+
+
 def latencies_ns(layout: topology.Topology, cpus: int) -> str:
     """Of each CPU, in order, to each node, as the plugin takes them: "80:250/120:250"."""
     rows: dict[int, str] = {}
@@ -81,12 +92,14 @@ def _escaped(value: str) -> str:
 
 
 def qemu_arguments(options: Options, layout: topology.Topology | None, cpus: int,
-                   plugin: pathlib.Path, shared: pathlib.Path, truth: pathlib.Path) -> list[str]:
-    """shared: as make_shared() makes it. The layout's latencies hold unless others were given."""
+                   plugin: pathlib.Path, shared: pathlib.Path, truth: pathlib.Path,
+                   thp: str) -> list[str]:
+    """shared: as make_shared() makes it. The layout's latencies hold unless others were given. thp: of
+    THP_MODES, for the truth to tell."""
     arguments = dict(options.plugin)
     if layout is not None:
         arguments.setdefault("latencies_ns", latencies_ns(layout, cpus))
-    arguments |= {"shared": str(shared), "truth": str(truth)}
+    arguments |= {"shared": str(shared), "truth": str(truth), "thp": thp}
     words = "".join(f",{name}={_escaped(value)}" for name, value in arguments.items())
     return ["-object", f"memory-backend-file,id=tiersim,share=on,size={SHARED_BYTES},"
                        f"mem-path={_escaped(str(shared))}",

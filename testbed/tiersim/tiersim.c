@@ -66,6 +66,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_API;
 struct options {
   const char* shared;
   const char* truth;
+  const char* thp; /* the guest's transparent huge pages, for people: none has an entry of its own */
   uint64_t llc_bytes;
   uint32_t llc_ways;
   enum tiersim_policy llc_policy;
@@ -80,6 +81,7 @@ struct options {
 };
 
 static struct options options = {
+    .thp = "unknown",
     .llc_bytes = 1 << 20,
     .llc_ways = 16,
     .llc_policy = TIERSIM_LRU,
@@ -868,6 +870,9 @@ static bool parse_option(char* argument) {
   } else if (!strcmp(name, "truth")) {
     options.truth = text;
     good = true;
+  } else if (!strcmp(name, "thp")) {
+    options.thp = text;
+    good = true;
   } else if (!strcmp(name, "llc_kib")) {
     good = parse_number(text, 1, 1 << 20, &number);
     options.llc_bytes = number << 10;
@@ -939,7 +944,7 @@ static bool open_truth(void) {
            (unsigned int)(options.l1_bytes >> 10), options.prefetch_lines);
   memcpy(header.llc_model, text, strnlen(text, sizeof(header.llc_model) - 1));
   tiersim_cache_describe(&vcpus[0].dtlb, shape, sizeof(shape));
-  snprintf(text, sizeof(text), "%s; walk %u ns", shape, options.walk_ns);
+  snprintf(text, sizeof(text), "%s; THP %s; walk %u ns", shape, options.thp, options.walk_ns);
   memcpy(header.dtlb_model, text, strnlen(text, sizeof(header.dtlb_model) - 1));
   write_bytes(&header, sizeof(header));
   fflush(truth.file);

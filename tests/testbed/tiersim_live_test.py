@@ -197,7 +197,8 @@ class TruthOfPages(Machine):
         self.assertEqual(self.truth.magic, b"TMPTRUTH")
         self.assertEqual(self.truth.llc_model,
                          f"{LLC_KIB * 16} x 64 B, 16 ways, LRU; L1 32 KiB; 0 ahead")
-        self.assertEqual(self.truth.dtlb_model, "1536 x 4096 B, 12 ways, LRU; walk 20 ns")
+        self.assertEqual(self.truth.dtlb_model, "1536 x 4096 B, 12 ways, LRU; THP never; walk 20 ns")
+        self.assertIn("[never]", text("huge_pages"))
         self.assertIsNotNone(self.truth.finish)
         epochs, _, loads, stores, llc_misses, dtlb_misses, lost = self.truth.finish
         self.assertEqual(epochs, len(self.truth.epochs))

@@ -42,7 +42,18 @@ class Options(unittest.TestCase):
     def test_are_the_ones_that_the_plugin_takes(self):
         source = (paths.TESTBED / "tiersim/tiersim.c").read_text(encoding="utf-8")
         taken = set(re.findall(r'!strcmp\(name, "(\w+)"\)', source))
-        self.assertEqual(taken, {*tiersim.PLUGIN_OPTIONS, "shared", "truth"})
+        self.assertEqual(taken, {*tiersim.PLUGIN_OPTIONS, "shared", "truth", "thp"})
+
+
+class HugePages(unittest.TestCase):
+    def test_are_as_asked_unless_a_kernel_argument_says_otherwise(self):
+        for asked, arguments, mode in (
+                ("never", "", "never"), ("always", "quiet", "always"),
+                ("never", "transparent_hugepage=always x=1", "always"),
+                ("always", "transparent_hugepage=madvise transparent_hugepage=never", "never"),
+                ("madvise", "transparent_hugepage=sometimes", "madvise")):
+            with self.subTest(asked=asked, arguments=arguments):
+                self.assertEqual(tiersim.thp_mode(asked, arguments), mode)
 
 
 class Latencies(unittest.TestCase):
@@ -68,7 +79,7 @@ class Latencies(unittest.TestCase):
 class Arguments(unittest.TestCase):
     def arguments(self, options: str = "", layout: topology.Topology | None = None,
                   truth: pathlib.Path = TRUTH) -> dict[str, str]:
-        words = tiersim.qemu_arguments(tiersim.parse(options), layout, 1, PLUGIN, SHARED, truth)
+        words = tiersim.qemu_arguments(tiersim.parse(options), layout, 1, PLUGIN, SHARED, truth, "never")
         self.assertEqual(len(words), 6)
         return dict(zip(words[::2], words[1::2]))
 
@@ -77,7 +88,7 @@ class Arguments(unittest.TestCase):
         self.assertEqual(found["-object"],
                          "memory-backend-file,id=tiersim,share=on,size=4194304,mem-path=/s/shared")
         self.assertEqual(found["-device"], "ivshmem-plain,memdev=tiersim")
-        self.assertEqual(found["-plugin"], "/p/tiersim.so,walk_ns=5,shared=/s/shared,truth=/t/truth")
+        self.assertEqual(found["-plugin"], "/p/tiersim.so,walk_ns=5,shared=/s/shared,truth=/t/truth,thp=never")
 
     def test_take_the_layouts_latencies_unless_others_are_given(self):
         layout = topology.load(paths.TESTBED / "topologies/dram-cxl.json")

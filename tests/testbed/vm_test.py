@@ -124,6 +124,26 @@ class CommandLine(unittest.TestCase):
                 options = self.parse(*arguments)
                 self.assertEqual((options.icount, options.cpus), (icount, cpus))
 
+    def test_gives_the_tiered_machine_no_huge_pages_unless_told_to(self):
+        for arguments, thp, kernel_arguments in (
+                ([], None, ""), (["--tiersim"], "never", "transparent_hugepage=never"),
+                (["--tiersim", "--thp", "always"], "always", "transparent_hugepage=always"),
+                (["--thp", "madvise", "--append", "a=1"], "madvise", "transparent_hugepage=madvise a=1"),
+                (["--tiersim", "--append", "transparent_hugepage=always"], "always",
+                 "transparent_hugepage=always transparent_hugepage=always")):
+            with self.subTest(arguments):
+                options = self.parse(*arguments)
+                self.assertEqual((options.thp, options.kernel_arguments), (thp, kernel_arguments))
+
+    def test_says_what_huge_pages_do_to_the_modelled_dtlb(self):
+        for arguments, warned in ((["--thp", "always"], True), ([], False)):
+            with self.subTest(arguments), tempfile.TemporaryDirectory() as cache:
+                result = subprocess.run(
+                    [paths.TESTBED / "vm", "--cache", cache, "--qemu", "/bin/true", "--kernel", "6.1",
+                     "--build", "/", "--tiersim", *arguments, "--", "true"],
+                    capture_output=True, text=True, check=False)
+                self.assertEqual("takes a huge page for 512 pages" in result.stderr, warned)
+
     def test_gives_a_machine_that_counts_instructions_one_cpu_and_others_two(self):
         for arguments, cpus in ((["--icount"], "1"), ([], "2"), (["--cpus", "1", "--icount"], "1")):
             with self.subTest(arguments):
