@@ -27,7 +27,7 @@ inline constexpr SourceKind kIbsSource{"ibs", "AMD IBS (accesses beyond the LLC)
                                        SourceRole::kSamples, false};
 inline constexpr SourceKind kPebsSource{"pebs", "Intel PEBS (accesses beyond the LLC)",
                                         SourceRole::kSamples, false};
-// Of the testbed, and taken where it is there: nobody asks for it by name.
+// Of the testbed's virtual machine.
 inline constexpr SourceKind kVirtualPmuSource{"vibs", "virtual PMU (accesses beyond the LLC)",
                                               SourceRole::kSamples, false};
 inline constexpr SourceKind kClockSource{"clock", "clock (memory-stall time)", SourceRole::kSamples,
@@ -40,7 +40,8 @@ inline constexpr SourceKind kTiersimSource{"tiersim", "exact accesses in a virtu
                                            SourceRole::kTruth, false};
 
 // By role, the best first.
-inline constexpr std::array kSourceKinds{kDriverSource, kAbitBpfSource, kIbsSource,
-                                         kPebsSource,   kClockSource,   kExactSource};
+inline constexpr std::array kSourceKinds{kDriverSource, kAbitBpfSource,    kIbsSource,
+                                         kPebsSource,   kVirtualPmuSource, kClockSource,
+                                         kExactSource};
 
 }  // namespace tmprof

@@ -133,7 +133,8 @@ class Opening {
     }
     std::vector<SourceKind> kinds{kIbsSource};
     // Nobody misses it where it is not.
-    if (FindVirtual(kPmuDevices, sample_rate())) kinds.push_back(kVirtualPmuSource);
+    if (Wants(kVirtualPmuSource) || FindVirtual(kPmuDevices, sample_rate()))
+      kinds.push_back(kVirtualPmuSource);
     kinds.push_back(kPebsSource);
     for (const SourceKind& kind : kinds) {
       if (kind.name == by_driver || (!Wants(kind) && (!any_ || !opened.empty()))) continue;

@@ -533,6 +533,16 @@ TEST(RecordArguments, WithAnUnknownSourceNameTheKnownOnes) {
   EXPECT_THAT(outcome.err, HasSubstr("clock"));
 }
 
+TEST(RecordArguments, WithTheVirtualPmuWhereThereIsNoneNameTheMachineThatHasIt) {
+  if (std::filesystem::exists("/sys/bus/event_source/devices/vibs_op"))
+    GTEST_SKIP() << "this machine has it";
+  const TemporaryFolder folder;
+  const Outcome outcome =
+      Tmprof({"record", "--source", "vibs", "-o", folder.File("x"), "--", "true"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("vibs_op"), HasSubstr("testbed/vm --tiersim")));
+}
+
 TEST(RecordArguments, WithAProcessThatDoesNotExistAreRefused) {
   // The largest PID the kernel can be configured for is below 2^22.
   const Outcome outcome = Tmprof({"record", "-p", "4194304"});

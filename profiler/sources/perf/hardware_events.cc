@@ -184,7 +184,12 @@ Result<HardwareSetup> FindPebs(const std::filesystem::path& devices, const Event
 
 Result<HardwareSetup> FindVirtual(const std::filesystem::path& devices, SampleRate rate) {
   auto attr = ReadPmuEvent(devices, kVirtualPmu, "mem-samples");
-  if (!attr) return Fail(std::move(attr.error()));
+  if (!attr) {
+    Error error = std::move(attr.error());
+    if (error.system_error == ENOENT)
+      error.advice = "the virtual PMU is of the machine that 'testbed/vm --tiersim' boots";
+    return Fail(std::move(error));
+  }
   TaskEvents::Event event{.event = {.name = kVirtualPmu, .attr = *attr}};
   event.event.attr.sample_period = PeriodOf(rate);
   event.event.attr.sample_type = kSampleType;

@@ -174,6 +174,13 @@ TEST_F(HardwareTest, AVirtualPmuIsTakenAfterIbsAndBeforePebs) {
   EXPECT_EQ(FindSamplingHardware(devices_, refuse, SampleRate::k1x)->kind.name, "ibs");
 }
 
+TEST_F(HardwareTest, AVirtualPmuThatIsNotThereIsRefusedByTheMachineThatHasOne) {
+  const auto setup = FindVirtual(devices_, SampleRate::k1x);
+  ASSERT_FALSE(setup.has_value());
+  EXPECT_EQ(setup.error().system_error, ENOENT);
+  EXPECT_THAT(setup.error().Message(), testing::HasSubstr("testbed/vm --tiersim"));
+}
+
 TEST_F(HardwareTest, AVirtualPmuCountsWhatItHasAndLeavesTheRest) {
   const auto other = [](const std::string& name) -> Result<perf_event_attr> {
     return Fail(Refused("encode", name, ENOTSUP));
