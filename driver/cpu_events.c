@@ -49,11 +49,17 @@ static int open_one(struct tmprof_cpu_events *events, unsigned int cpu)
 	return 0;
 }
 
-static void close_one(struct tmprof_cpu_event *slot)
+static u64 lost_by(const struct tmprof_cpu_event *slot)
+{
+	return slot->event ? atomic64_read(&slot->event->lost_samples) : 0;
+}
+
+static void close_one(struct tmprof_cpu_events *events, struct tmprof_cpu_event *slot)
 {
 	if (!slot->event)
 		return;
 	perf_event_disable(slot->event);
+	events->lost_by_closed += lost_by(slot);
 	perf_event_release_kernel(slot->event);
 	slot->event = NULL;
 }
@@ -69,7 +75,7 @@ static void renew(struct tmprof_cpu_events *events, unsigned int cpu)
 	struct tmprof_cpu_event *slot = &events->cpu[cpu];
 	int error;
 
-	close_one(slot);
+	close_one(events, slot);
 	error = open_one(events, cpu);
 	/* A CPU that has gone again is noted when it comes. */
 	if (error && !slot->foreign && cpu_online(cpu))
@@ -154,7 +160,7 @@ void tmprof_cpu_events_close(struct tmprof_cpu_events *events)
 
 	cpuhp_state_remove_instance_nocalls(hotplug_state, &events->node);
 	for_each_possible_cpu (cpu)
-		close_one(&events->cpu[cpu]);
+		close_one(events, &events->cpu[cpu]);
 	kvfree(events->cpu);
 	events->cpu = NULL;
 }
@@ -205,6 +211,18 @@ bool tmprof_cpu_events_read(struct tmprof_cpu_events *events, u64 *count)
 		}
 	}
 	return known;
+}
+
+u64 tmprof_cpu_events_lost(const struct tmprof_cpu_events *events)
+{
+	u64 lost = events->lost_by_closed;
+	unsigned int cpu;
+
+	if (!events->cpu)
+		return lost;
+	for_each_possible_cpu (cpu)
+		lost += lost_by(&events->cpu[cpu]);
+	return lost;
 }
 
 u32 tmprof_cpu_events_count(const struct tmprof_cpu_events *events)

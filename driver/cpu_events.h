@@ -27,6 +27,7 @@ struct tmprof_cpu_events {
 
 	bool enabled;
 	u64 failed;		      /* times that a CPU came online and got none */
+	u64 lost_by_closed;	      /* samples */
 	struct tmprof_cpu_event *cpu; /* nr_cpu_ids of them */
 };
 
@@ -54,6 +55,10 @@ void tmprof_cpu_events_follow(struct tmprof_cpu_events *events);
  * with others; follows. False: some CPU came online meanwhile or has no event, or the event was
  * never counted or stepped back, and the number is not known. */
 bool tmprof_cpu_events_read(struct tmprof_cpu_events *events, u64 *count);
+
+/* Samples that the PMU lost so far, as far as it told perf (perf_event_read(2), PERF_FORMAT_LOST).
+ * Of closed events, too. */
+u64 tmprof_cpu_events_lost(const struct tmprof_cpu_events *events);
 
 /* CPUs that are online and have their event. */
 u32 tmprof_cpu_events_count(const struct tmprof_cpu_events *events);

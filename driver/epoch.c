@@ -64,7 +64,8 @@ static void fill_header(struct tmprof_epoch *header, const struct tmprof_stats *
 	header->passes = to->passes - from->passes;
 	header->references = to->references - from->references;
 	header->samples = to->samples_counted - from->samples_counted;
-	header->samples_lost = to->samples_ring_full - from->samples_ring_full;
+	header->samples_lost = to->samples_ring_full - from->samples_ring_full +
+			       to->samples_pmu_lost - from->samples_pmu_lost;
 	if (to->pages_refused != from->pages_refused)
 		header->epoch_flags |= TMPROF_EPOCH_MEMORY_LIMIT;
 	if (header->samples_lost)

@@ -89,6 +89,7 @@ struct tmprof_sampler {
 	struct tmprof_sample *log; /* that the start is to begin; NULL: none, or it has begun */
 
 	u64 lost; /* of the rings, as last added to the totals */
+	u64 pmu_lost;
 	u64 taken;
 	u64 guest;
 	u64 no_address;
@@ -497,6 +498,7 @@ static void add_tally(struct tmprof_session *session, const struct tmprof_stats 
 	stats->samples_unresolved += tally->samples_unresolved;
 	stats->samples_guest += tally->samples_guest;
 	stats->samples_ring_full += tally->samples_ring_full;
+	stats->samples_pmu_lost += tally->samples_pmu_lost;
 	stats->samples_taken += tally->samples_taken;
 	stats->samples_no_address += tally->samples_no_address;
 	stats->samples_throttled += tally->samples_throttled;
@@ -509,6 +511,7 @@ static void fold_rings(struct tmprof_session *session)
 	struct tmprof_sampler *sampler = session->sampler;
 	struct tmprof_stats *tally = &session->tally;
 	u64 lost = 0, taken = 0, guest = 0, no_address = 0, throttled = 0;
+	u64 pmu_lost = tmprof_cpu_events_lost(&sampler->events);
 	unsigned int cpu;
 
 	memset(tally, 0, sizeof(*tally));
@@ -538,11 +541,13 @@ static void fold_rings(struct tmprof_session *session)
 	tally->samples_no_address = no_address - sampler->no_address;
 	tally->samples_throttled = throttled - sampler->throttled;
 	tally->samples_ring_full = lost - sampler->lost;
+	tally->samples_pmu_lost = pmu_lost - sampler->pmu_lost;
 	sampler->taken = taken;
 	sampler->guest = guest;
 	sampler->no_address = no_address;
 	sampler->throttled = throttled;
 	sampler->lost = lost;
+	sampler->pmu_lost = pmu_lost;
 	add_tally(session, tally);
 }
 

@@ -167,6 +167,7 @@ static const struct line lines[] = {
 	LINE(samples_unmapped),
 	LINE(samples_unresolved),
 	LINE(samples_ring_full),
+	LINE(samples_pmu_lost),
 	LINE(samples_throttled),
 	LINE(cpus_failed),
 	LINE(cpus_sampling),

@@ -222,7 +222,7 @@ struct tmprof_epoch {
 	__u64 passes;			      /* out: complete passes, over all targets */
 	__u64 references;   /* out: accessed bits found set, counting each leaf once */
 	__u64 samples;	    /* out: counted into records */
-	__u64 samples_lost; /* out: by the driver's rings; the PMU's own losses nobody tells */
+	__u64 samples_lost; /* out: by the driver's rings, and by a PMU that tells of it */
 	__u64 reserved[4];
 };
 
@@ -383,7 +383,7 @@ struct tmprof_stats {
 	/* By the time they were folded a writer held the mmap lock, or the process had exited. They
 	 * count for the base page, its node unknown, also where a huge page is mapped. */
 	__u64 samples_unresolved;
-	__u64 samples_ring_full; /* lost */
+	__u64 samples_ring_full; /* lost by the driver */
 	__u64 samples_throttled; /* times that perf held the event back until the next tick */
 	__u64 cpus_failed;	 /* times that a CPU came online and its event could not be made */
 	__u64 cpus_sampling;
@@ -407,7 +407,9 @@ struct tmprof_stats {
 	 * started yet. */
 	__u32 gate_open[TMPROF_SOURCE_COUNT];
 	__u64 targets_gone;
-	__u64 reserved[5];
+	__u64 samples_pmu_lost; /* as far as the PMU told perf (PERF_FORMAT_LOST); real ones do not
+				 */
+	__u64 reserved[4];
 };
 
 /*

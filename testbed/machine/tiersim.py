@@ -13,7 +13,7 @@ PLUGIN = "tiersim.so"
 SHARED_BYTES = 4 << 20
 # The plugin checks what they are.
 PLUGIN_OPTIONS = ("clock", "dtlb_entries", "dtlb_policy", "dtlb_ways", "l1_kib", "latencies_ns", "llc_kib",
-                  "llc_policy", "llc_ways", "prefetch_lines", "walk_ns")
+                  "llc_policy", "llc_ways", "prefetch_lines", "ring_samples", "walk_ns")
 EPOCH = "epoch_ms"
 NAMES = tuple(sorted((*PLUGIN_OPTIONS, EPOCH)))
 # Of transparent huge pages, as the kernel's argument transparent_hugepage= has them.

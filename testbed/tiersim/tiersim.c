@@ -75,6 +75,7 @@ struct options {
   enum tiersim_policy dtlb_policy;
   uint64_t l1_bytes;
   uint32_t prefetch_lines; /* 0: no prefetcher */
+  uint32_t ring_samples;   /* that a vCPU's ring takes */
   uint32_t walk_ns;
   uint32_t latency_ns[TIERSIM_MAX_CPUS][MAX_LATENCIES]; /* of a vCPU and node */
   bool charge; /* to the guest's clock, which icount makes possible */
@@ -89,6 +90,7 @@ static struct options options = {
     .dtlb_ways = 12,
     .dtlb_policy = TIERSIM_LRU,
     .l1_bytes = 32 << 10,
+    .ring_samples = TIERSIM_RING_SAMPLES,
     .walk_ns = 20,
     .charge = true,
 };
@@ -308,8 +310,8 @@ static uint64_t time_ns_of(struct vcpu* vcpu) {
 
 static void put_sample(struct vcpu* vcpu, const struct tiersim_sample* sample) {
   struct tiersim_cpu* const side = vcpu->side;
-  if (side->head - side->tail >= TIERSIM_RING_SAMPLES) {
-    ++side->lost;
+  if (side->head - side->tail >= options.ring_samples) {
+    ++side->slots[sample->slot].lost;
     return;
   }
   struct tiersim_sample* const place = &vcpu->ring[side->head % TIERSIM_RING_SAMPLES];
@@ -895,6 +897,9 @@ static bool parse_option(char* argument) {
   } else if (!strcmp(name, "prefetch_lines")) {
     good = parse_number(text, 0, 64, &number);
     options.prefetch_lines = (uint32_t)number;
+  } else if (!strcmp(name, "ring_samples")) {
+    good = parse_number(text, 1, TIERSIM_RING_SAMPLES, &number);
+    options.ring_samples = (uint32_t)number;
   } else if (!strcmp(name, "walk_ns")) {
     good = parse_number(text, 0, 1000000, &number);
     options.walk_ns = (uint32_t)number;

@@ -9,6 +9,10 @@
  * sample of another process than the current one is dropped and counted: the ring cannot hold one
  * unless the process left its address space by exec.
  *
+ * What is lost on the way is counted where perf counts what found its own ring full, so that
+ * whoever reads the event is told (perf_event_open(2), PERF_FORMAT_LOST). Records of it in the
+ * event's ring are not for modules to write.
+ *
  * All of this runs with interrupts off on the CPU that it is about.
  */
 
@@ -36,6 +40,7 @@ struct vpmu_cpu {
 	unsigned long taken;			 /* slots, from vibs_add() to vibs_del() */
 	struct perf_event *slots[TIERSIM_SLOTS]; /* of those, the started ones' */
 	struct pt_regs regs;
+	u64 ring_full[TIERSIM_SLOTS]; /* of tiersim_slot.lost, what events were told of */
 	u64 delivered;
 	u64 misplaced; /* samples of a process that was no longer the current one */
 	u64 stopped;   /* samples of an event that had stopped */
@@ -130,6 +135,29 @@ static void deliver(struct perf_event *event, const struct tiersim_sample *sampl
 	READ_ONCE(event->overflow_handler)(event, &data, regs);
 }
 
+static void tell_lost(struct perf_event *event, u64 samples)
+{
+	/* An inherited event is read through the one that was opened. */
+	struct perf_event *opened = event->parent ?: event;
+
+	atomic64_add(samples, &opened->lost_samples);
+}
+
+static void tell_ring_full(void)
+{
+	struct vpmu_cpu *own = this_cpu_ptr(&vpmu_cpus);
+	const struct tiersim_cpu *side = own_side();
+	unsigned int slot;
+
+	for (slot = 0; slot < TIERSIM_SLOTS; slot++) {
+		u64 lost = READ_ONCE(side->slots[slot].lost);
+
+		if (own->slots[slot])
+			tell_lost(own->slots[slot], lost - own->ring_full[slot]);
+		own->ring_full[slot] = lost;
+	}
+}
+
 static void drain(void)
 {
 	struct vpmu_cpu *own = this_cpu_ptr(&vpmu_cpus);
@@ -145,11 +173,13 @@ static void drain(void)
 			own->stopped++;
 		} else if (sample->pid != task_tgid_nr(current) || !current->mm) {
 			own->misplaced++;
+			tell_lost(event, 1);
 		} else {
 			own->delivered++;
 			deliver(event, sample);
 		}
 	}
+	tell_ring_full();
 }
 
 static bool any_slot(const struct vpmu_cpu *own)
@@ -354,13 +384,14 @@ static struct pmu vibs = {
 static int samples_show(struct seq_file *file, void *unused)
 {
 	u64 delivered = 0, lost = 0, misplaced = 0, stopped = 0;
-	unsigned int cpu;
+	unsigned int cpu, slot;
 
 	for_each_possible_cpu (cpu) {
 		const struct vpmu_cpu *own = per_cpu_ptr(&vpmu_cpus, cpu);
 
 		delivered += READ_ONCE(own->delivered);
-		lost += READ_ONCE(vpmu_shared->cpu[cpu].lost);
+		for (slot = 0; slot < TIERSIM_SLOTS; slot++)
+			lost += READ_ONCE(vpmu_shared->cpu[cpu].slots[slot].lost);
 		misplaced += READ_ONCE(own->misplaced);
 		stopped += READ_ONCE(own->stopped);
 	}

@@ -21,6 +21,7 @@ import unittest
 import paths
 
 HERE = pathlib.Path(__file__).resolve().parent
+GUEST_SCRIPT = HERE / "tiersim/guest/trace_in_guest"
 KERNEL, BUILD = sys.argv[1:3]
 TMPROF = pathlib.Path(BUILD, "tmprof")
 # For a host that does a lot besides.
@@ -121,6 +122,12 @@ def tmprof_json(*arguments: str) -> dict:
     result = subprocess.run([TMPROF, *arguments, "--format", "json"], capture_output=True, text=True,
                             check=True)
     return json.loads(result.stdout)
+
+
+def sampler_of(name: str) -> dict:
+    """The virtual PMU, as the recording's summary has it."""
+    summary = tmprof_json("report", str(out / f"{name}.data"), "--view", "summary")
+    return next(source for source in summary["sources"] if source["name"] == "vibs")
 
 
 def read_truth(name: str) -> Truth:
@@ -316,8 +323,7 @@ class Samples(Machine):
 class Recordings(Machine):
     def sampler(self, name: str) -> dict:
         self.output(name)
-        summary = tmprof_json("report", str(out / f"{name}.data"), "--view", "summary")
-        return next(source for source in summary["sources"] if source["name"] == "vibs")
+        return sampler_of(name)
 
     def recall(self, name: str) -> float:
         rows = tmprof_json("score", str(out / f"{name}.data"), "--truth", str(out / f"{name}.truth"))
@@ -351,6 +357,28 @@ class Recordings(Machine):
         self.assertRegex(notes, r"gate: \d+ LLC misses in the last period, on above 20 % of")
 
 
+class Losses(unittest.TestCase):
+    """Of a machine whose ring takes two samples, where some dozen come between two deliveries."""
+
+    def test_reach_recordings_by_the_driver_and_by_perf(self):
+        result = traced_vm("lossy", "--tiersim=ring_samples=2", "--driver", "--put", str(GUEST_SCRIPT),
+                           "--get", f"/root/out:{folder}", "--", "sh trace_in_guest losses")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        lost_before = 0
+        for name in ("lossy_driver", "lossy_perf"):
+            with self.subTest(name):
+                self.assertEqual(text(f"{name}.status"), "0\n", text(f"{name}.out"))
+                sampler = sampler_of(name)
+                counted = numbers(f"{name}.samples")
+                lost = counted["lost_ring_full"] + counted["lost_misplaced"] - lost_before
+                lost_before += lost
+                self.assertGreater(sampler["observations"], 0)
+                self.assertGreater(sampler["lost"], sampler["observations"])
+                # Those after the recording's last epoch are in none.
+                self.assertLessEqual(sampler["lost"], lost)
+                self.assertGreater(sampler["lost"], 0.8 * lost)
+
+
 class Machines(unittest.TestCase):
     def test_without_the_instruction_clock_are_refused_what_takes_it(self):
         result = traced_vm("refused", "--tiersim", "--no-icount", "--", "true")
@@ -380,7 +408,7 @@ OPTIONS = f"llc_kib={LLC_KIB},epoch_ms=100"
 
 def boot() -> subprocess.CompletedProcess:
     return traced_vm("truth", f"--tiersim={OPTIONS}", "--driver", "--put",
-                     str(HERE / "tiersim/guest/trace_in_guest"), "--get", f"/root/out:{out}", "--",
+                     str(GUEST_SCRIPT), "--get", f"/root/out:{out}", "--",
                      "sh trace_in_guest")
 
 

@@ -193,6 +193,8 @@ Result<HardwareSetup> FindVirtual(const std::filesystem::path& devices, SampleRa
   TaskEvents::Event event{.event = {.name = kVirtualPmu, .attr = *attr}};
   event.event.attr.sample_period = PeriodOf(rate);
   event.event.attr.sample_type = kSampleType;
+  // It has a ring of its own before perf's.
+  event.event.attr.read_format = PERF_FORMAT_LOST;
   return HardwareSetup{.kind = kVirtualPmuSource, .events = {event}};
 }
 

@@ -123,6 +123,14 @@ std::expected<CounterReading, int> KernelPerfApi::Read(int fd) {
   return CounterReading{values[0], values[1], values[2]};
 }
 
+std::expected<std::uint64_t, int> KernelPerfApi::ReadLost(int fd) {
+  std::array<std::uint64_t, 2> values{};
+  const ssize_t got = ::read(fd, values.data(), sizeof values);
+  if (got < 0) return std::unexpected(errno);
+  if (got != sizeof values) return std::unexpected(ENODATA);
+  return values[1];
+}
+
 std::vector<CpuId> KernelPerfApi::OnlineCpus() {
   return ParseCpuList(FirstLine("/sys/devices/system/cpu/online").value_or("0"));
 }

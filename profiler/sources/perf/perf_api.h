@@ -55,6 +55,9 @@ class PerfApi {
   virtual std::expected<RingMemory, int> Map(int fd, std::size_t data_bytes) = 0;
   virtual void Unmap(const RingMemory& ring) = 0;
   virtual std::expected<CounterReading, int> Read(int fd) = 0;
+  // What read(2) gives for PERF_FORMAT_LOST alone: samples of the event, and of those inherited
+  // from it, that found no room, so far.
+  virtual std::expected<std::uint64_t, int> ReadLost(int fd) = 0;
 
   virtual std::vector<CpuId> OnlineCpus() = 0;
   // Empty for a process that is gone.
@@ -83,6 +86,7 @@ class KernelPerfApi final : public PerfApi {
   std::expected<RingMemory, int> Map(int fd, std::size_t data_bytes) override;
   void Unmap(const RingMemory& ring) override;
   std::expected<CounterReading, int> Read(int fd) override;
+  std::expected<std::uint64_t, int> ReadLost(int fd) override;
   std::vector<CpuId> OnlineCpus() override;
   std::vector<Tid> Threads(Pid process) override;
   std::optional<ProcessOrigin> Origin(Pid process) override;

@@ -84,6 +84,12 @@ SourceEpoch PerfSampler::TakeEpoch() {
   }
   TakeCounts(status);
   status.lost = std::exchange(lost_, 0);
+  if (const auto lost = events_.LostSamples()) {
+    // An event that could not be read tells later.
+    const std::uint64_t before = lost_samples_before_;
+    lost_samples_before_ = std::max(before, *lost);
+    status.lost = lost_samples_before_ - before;
+  }
   status.details.push_back({"unknown_process", taken.unknown_process});
   status.details.push_back({"throttled", std::exchange(throttled_, 0)});
   const std::uint64_t corrupt = events_.corrupt_bytes();

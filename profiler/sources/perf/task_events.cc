@@ -24,6 +24,7 @@ Result<TaskEvents> TaskEvents::Create(PerfApi& api, std::vector<Event> events,
     attr.use_clockid = 1;
     attr.clockid = CLOCK_MONOTONIC;
     TMPROF_CHECK(attr.sample_type == events.front().event.attr.sample_type);
+    TMPROF_CHECK(attr.read_format == events.front().event.attr.read_format);
     attr.sample_id_all = 1;
     attr.watermark = 1;
     attr.wakeup_watermark = static_cast<std::uint32_t>(ring_bytes / 4);
@@ -165,9 +166,11 @@ Status TaskEvents::Follow(const std::vector<Pid>& wanted, const Visit& visit) {
   }
   // What has nothing open is attached anew if it is still wanted at the next call.
   std::erase_if(families_, [&](const Family& family) {
-    return family.fds.empty() || std::ranges::none_of(wanted, [&](Pid process) {
-             return family.members.contains(process);
-           });
+    const bool is_wanted =
+        std::ranges::any_of(wanted, [&](Pid process) { return family.members.contains(process); });
+    if (is_wanted && !family.fds.empty()) return false;
+    lost_by_closed_ += LostBy(family);
+    return true;
   });
   return status;
 }
@@ -181,6 +184,20 @@ void TaskEvents::SetEnabled(bool enabled) {
       (void)(enabled ? api_->Enable(fd.get()) : api_->Disable(fd.get()));
     }
   }
+}
+
+std::uint64_t TaskEvents::LostBy(const Family& family) const {
+  if (events_.front().event.attr.read_format != PERF_FORMAT_LOST) return 0;
+  std::uint64_t lost = 0;
+  for (const UniqueFd& fd : family.fds) lost += api_->ReadLost(fd.get()).value_or(0);
+  return lost;
+}
+
+std::optional<std::uint64_t> TaskEvents::LostSamples() const {
+  if (events_.front().event.attr.read_format != PERF_FORMAT_LOST) return std::nullopt;
+  std::uint64_t lost = lost_by_closed_;
+  for (const Family& family : families_) lost += LostBy(family);
+  return lost;
 }
 
 std::vector<int> TaskEvents::RingFds() const {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -31,7 +32,8 @@ class TaskEvents {
   };
   using Visit = std::function<void(const PerfRecord&)>;
 
-  // The first event tells of forks and changes of code, too; all have the same sample_type.
+  // The first event tells of forks and changes of code, too; all have the same sample_type and
+  // read_format.
   static Result<TaskEvents> Create(PerfApi& api, std::vector<Event> events, std::size_t ring_bytes);
 
   // The whole set of wanted processes. Opens events on those that no family covers yet; records
@@ -45,6 +47,10 @@ class TaskEvents {
 
   std::vector<int> RingFds() const;
   bool HasEvents() const;
+  // Samples that the kernel counts as lost, so far: those that found a ring full and those that the
+  // PMU told of. Unset unless the events' read_format is PERF_FORMAT_LOST: then records in the ring
+  // tell of the former alone.
+  std::optional<std::uint64_t> LostSamples() const;
   // Bytes of records that made no sense, so far.
   std::uint64_t corrupt_bytes() const { return corrupt_bytes_; }
 
@@ -66,6 +72,7 @@ class TaskEvents {
       : api_(&api), events_(std::move(events)), cpus_(std::move(cpus)), rings_(std::move(rings)) {}
 
   Family* FamilyOf(Pid process);
+  std::uint64_t LostBy(const Family& family) const;
   // The family of the nearest covered ancestor, if the line of descent left it after it was
   // attached: for forks that happened while nothing was recorded.
   Family* FamilyInheritedFrom(Pid process);
@@ -82,6 +89,7 @@ class TaskEvents {
   std::vector<Family> families_;
   std::vector<std::byte> scratch_;
   std::uint64_t corrupt_bytes_ = 0;
+  std::uint64_t lost_by_closed_ = 0;  // families
   bool enabled_ = true;
 };
 

@@ -17,7 +17,7 @@
 #include <linux/types.h>
 
 #define TIERSIM_SHARED_MAGIC 0x314d49535245494cULL
-#define TIERSIM_SHARED_VERSION 1
+#define TIERSIM_SHARED_VERSION 2
 #define TIERSIM_SHARED_BYTES (4U << 20) /* a BAR's size is a power of two */
 
 /* xchg %r14,%r14: does nothing, and no compiler emits it. */
@@ -76,8 +76,9 @@ struct tiersim_slot {
   __u32 generation; /* changes with whatever else changes here */
   __u64 period;     /* 0: none */
   __u64 first;      /* events until the first sample; 1 to period */
-  /* By tiersim, up to date after a doorbell. */
+  /* By tiersim; `left` is up to date after a doorbell. */
   __u64 left; /* events until the next sample */
+  __u64 lost; /* samples, ever, that found the ring full */
 };
 
 struct tiersim_cpu {
@@ -85,7 +86,6 @@ struct tiersim_cpu {
   /* By tiersim; OPS are up to date after a doorbell, the others always. */
   __u64 counters[TIERSIM_EVENTS];
   __u64 head; /* samples ever put into the ring */
-  __u64 lost; /* samples that found it full */
   /* By the guest. */
   __u64 tail;   /* samples ever taken out */
   __u64 now_ns; /* CLOCK_MONOTONIC, shortly before a doorbell */

@@ -41,6 +41,7 @@ class FakePerfApi final : public PerfApi {
   std::map<Pid, ProcessOrigin> origins;
   std::uint64_t now_ticks = 0;
   std::map<int, std::deque<std::expected<CounterReading, int>>> readings;  // by fd, used up
+  std::map<int, std::uint64_t> lost_samples;                               // by fd
   std::optional<int> paranoid = 2;
   std::uint64_t open_file_limit = 1024;
   std::vector<std::uint8_t> code;  // what every process has at code_start
@@ -106,6 +107,11 @@ class FakePerfApi final : public PerfApi {
     const auto reading = queue.front();
     queue.pop_front();
     return reading;
+  }
+  std::expected<std::uint64_t, int> ReadLost(int fd) override {
+    const auto found = lost_samples.find(fd);
+    if (found == lost_samples.end()) return std::unexpected(ENODATA);
+    return found->second;
   }
   std::vector<CpuId> OnlineCpus() override { return cpus; }
   std::vector<Tid> Threads(Pid process) override {

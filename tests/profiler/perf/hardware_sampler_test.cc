@@ -235,5 +235,36 @@ TEST_F(HardwareTest, CountsDemandAccessesToMemoryAndNamesWhatItLeavesOut) {
   EXPECT_DOUBLE_EQ(epoch.status.duty_cycle.value(), 0.25);
 }
 
+// The PMU's own losses stand in the events' counts, with those of the ring, of which records tell.
+TEST_F(HardwareTest, TellsOnceOfEachSampleThatAVirtualPmuLostAlsoOfEventsThatAreClosed) {
+  Put("vibs_op/type", "23");
+  Put("vibs_op/events/mem-samples", "config=0x5");
+  FakePerfApi api;
+  api.threads[Pid(100)] = {Tid(100)};
+  StoppedClock clock;
+  auto setup = FindHardware(api, kVirtualPmuSource, SampleRate::k1x, devices_);
+  ASSERT_TRUE(setup.has_value());
+  auto sampler = HardwareSampler::Create(api, clock, std::move(*setup));
+  ASSERT_TRUE(sampler.has_value());
+  TrackedProcess target;
+  target.id = TargetId(9);
+  target.pid = Pid(100);
+  ASSERT_TRUE((*sampler)->SetTargets({target}).has_value());
+  ASSERT_EQ(api.EventsOf(Tid(100)).size(), 1u);
+  const FakePerfApi::Opened event = api.EventsOf(Tid(100)).front();
+  EXPECT_EQ(event.attr.read_format, PERF_FORMAT_LOST);
+
+  api.lost_samples[event.fd] = 47;
+  api.Write(0, RecordBytes(PERF_RECORD_LOST).Word(1).Word(40).Build());
+  EXPECT_EQ((*sampler)->TakeEpoch().status.lost, 47u);
+  EXPECT_EQ((*sampler)->TakeEpoch().status.lost, 0u);
+  api.lost_samples.erase(event.fd);
+  EXPECT_EQ((*sampler)->TakeEpoch().status.lost, 0u) << "not to be read now";
+  api.lost_samples[event.fd] = 50;
+  ASSERT_TRUE((*sampler)->SetTargets({}).has_value());
+  api.lost_samples.erase(event.fd);
+  EXPECT_EQ((*sampler)->TakeEpoch().status.lost, 3u);
+}
+
 }  // namespace
 }  // namespace tmprof
