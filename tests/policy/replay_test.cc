@@ -368,6 +368,24 @@ TEST(Footprint, CountsEachObservedPageOnceAndNumbersThemInOrder) {
   EXPECT_EQ(walk.IndexOf({TargetId(2), Vpn(0)}, 1), std::nullopt);
 }
 
+TEST(Footprint, CountsPagesWithExactAccessesAndNoneWithoutAny) {
+  EpochProfile epoch = Epoch(0, {{1, 0}});
+  Append(epoch.pages,
+         {.key = {TargetId(0), Vpn(2)}, .accesses = AccessCounts{.loads = 1, .llc_misses = 0}});
+  Append(
+      epoch.pages,
+      {.key = {TargetId(0), Vpn(4)}, .span = PageCount(2), .accesses = AccessCounts{.stores = 1}});
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(9)}, .accesses = AccessCounts{}});
+  Footprint footprint;
+  footprint.Add(epoch.pages);
+  EXPECT_EQ(footprint.size(), PageCount(3));
+  Footprint::Walk walk(footprint);
+  EXPECT_EQ(walk.IndexOf({TargetId(0), Vpn(1)}, 1), std::nullopt);
+  EXPECT_EQ(walk.IndexOf({TargetId(0), Vpn(2)}, 1), 0u);
+  EXPECT_EQ(walk.IndexOf({TargetId(0), Vpn(4)}, 2), 1u);
+  EXPECT_EQ(walk.IndexOf({TargetId(0), Vpn(9)}, 1), std::nullopt);
+}
+
 // Page 1 has the accesses, page 2 the misses.
 EpochProfile Missed(std::uint64_t index, std::optional<std::uint64_t> misses) {
   EpochProfile epoch = Epoch(index, {});

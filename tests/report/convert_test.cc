@@ -83,6 +83,23 @@ TEST_F(ConvertTest, CsvHasALinePerRecordAndLeavesTheUnknownEmpty) {
             "2,2,3,0,10,\"a,\"\"b\"\"\n\",0x200000,512,4,2,1,1e-09,0,0,1,,,,\r\n");
 }
 
+TEST_F(ConvertTest, CsvHasExactCountsAndLeavesMissesOfNoModelEmpty) {
+  EpochProfile modelled = MakeEpoch(0, {MakeTarget(0, 10, "a")});
+  Append(modelled.pages,
+         {.key = {TargetId(0), Vpn(1)},
+          .accesses = AccessCounts{.loads = 5'000'000'000, .stores = 2, .llc_misses = 3}});
+  EpochProfile both = MakeEpoch(1, {MakeTarget(0, 10, "a")});
+  Append(both.pages, {.key = {TargetId(0), Vpn(1)},
+                      .accesses = AccessCounts{.stores = 1, .llc_misses = 0, .dtlb_misses = 1}});
+  EpochProfile unmodelled = MakeEpoch(2, {MakeTarget(0, 10, "a")});
+  Append(unmodelled.pages, {.key = {TargetId(0), Vpn(1)}, .accesses = AccessCounts{.loads = 4}});
+  ASSERT_TRUE(ConvertToCsv(TraceOf({modelled, both, unmodelled}), Output()).has_value());
+  const std::string csv = Read();
+  EXPECT_THAT(csv, testing::HasSubstr("0x1000,1,0,,,,0,0,,5000000000,2,3,\r\n"));
+  EXPECT_THAT(csv, testing::HasSubstr("0x1000,1,0,,,,0,0,,0,1,0,1\r\n"));
+  EXPECT_THAT(csv, testing::HasSubstr("0x1000,1,0,,,,0,0,,4,0,,\r\n"));
+}
+
 TEST_F(ConvertTest, OracleGeneralRequestsRunHottestFirstAndNameTheNextOne) {
   const std::vector targets = {MakeTarget(0, 10, "a"), MakeTarget(3, 11, "b")};
   EpochProfile zero = MakeEpoch(0, targets);

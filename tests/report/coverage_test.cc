@@ -75,6 +75,36 @@ TEST(CoverageTest, DoesNotKnowWhatASourceThatNeverDeliveredWouldHaveSeen) {
   EXPECT_NE(CoverageText(*coverage).find("unknown"), std::string::npos);
 }
 
+// Pages 1 to 4 with exact accesses, page 9 with none.
+EpochProfile Counted(std::vector<SourceStatus> sources) {
+  EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "only")});
+  epoch.sources = std::move(sources);
+  epoch.sources.push_back(
+      {.name = "exact", .role = SourceRole::kTruth, .state = SourceState::kActive});
+  Append(
+      epoch.pages,
+      {.key = {TargetId(0), Vpn(1)}, .span = PageCount(4), .accesses = AccessCounts{.loads = 1}});
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(9)}, .accesses = AccessCounts{}});
+  return epoch;
+}
+
+TEST(CoverageTest, OfExactAccessesAloneStandsInThePlaceOfSamples) {
+  const Result<Coverage> coverage = MakeCoverage(TraceOf({Counted({})}));
+  ASSERT_TRUE(coverage.has_value());
+  EXPECT_EQ(coverage->all.samples, PageCount(4));
+  EXPECT_EQ(coverage->all.either, PageCount(4));
+  EXPECT_FALSE(coverage->all.references.has_value());
+}
+
+TEST(CoverageTest, LeavesExactAccessesOutBesideASourceThatIsToBeCompared) {
+  EpochProfile epoch = Counted({SampleSource(1)});
+  See(epoch, 0, {{.vpn = 20, .loads = 1}});
+  const Result<Coverage> coverage = MakeCoverage(TraceOf({epoch}));
+  ASSERT_TRUE(coverage.has_value());
+  EXPECT_EQ(coverage->all.samples, PageCount(1));
+  EXPECT_EQ(coverage->all.either, PageCount(1));
+}
+
 TEST(CoverageTest, OfAnEmptyTraceIsUnknown) {
   const Result<Coverage> coverage = MakeCoverage(TraceOf({}));
   ASSERT_TRUE(coverage.has_value());

@@ -19,9 +19,12 @@ Result<TruthFile> TruthFile::Open(const std::filesystem::path& path) {
   TruthFile file(std::move(fd), path);
   while (!file.decoder_.origin()) {
     const Result<bool> more = file.ReadMore();
-    if (!more) return Fail(more.error());
-    if (!*more)
+    if (!more) {
+      if (!file.decoder_.origin()) return Fail(more.error());
+      file.error_ = more.error();  // the epochs before it stand
+    } else if (!*more) {
       return Fail(BadInput("read truth stream", path.string(), "it ends within its header"));
+    }
   }
   file.assembler_ = std::make_unique<TruthAssembler>(
       file.origin().of_virtual_machine ? kTiersimSource : kExactSource);
