@@ -65,7 +65,7 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_API;
 
 /* Counters take at most this much memory (a program that touches one page in each 2 MiB fills an
  * eighth of it); accesses to further pages are counted as lost. */
-#define DEFAULT_MEMORY_BYTES (4ull << 30)
+#define MOST_MEMORY_BYTES (4ull << 30)
 /* How long the last epoch may take to be read before the program's end goes on. */
 #define FAREWELL_SECONDS 60
 
@@ -123,7 +123,6 @@ static struct {
   uint64_t epoch_ns;
   uint64_t origin_ns; /* epoch i of any process starts at origin_ns + i * epoch_ns */
   uint64_t epoch_instructions;
-  uint64_t memory_bytes;
   const uintptr_t* guest_base;
 
   struct tiersim_cache llc;
@@ -135,7 +134,6 @@ static struct {
   bool stopped;         /* atomic: nobody reads us any more, or we are not followed */
   bool ended;           /* under `lock`: the last epoch is sent */
   pthread_t timer;
-  bool has_timer;
 
   /* The stream, under `lock`. */
   int fd;
@@ -380,10 +378,8 @@ static void flush_stream(void) {
 /* ---- Epochs ---- */
 
 static void add_pages(struct tmprof_truth_epoch_end* end) {
-  /* A record's length is 32 bits: at most this many entries in each. */
-  const uint32_t most = 1u << 20;
   size_t record_at = 0;
-  uint32_t count = most;
+  uint32_t count = TMPROF_TRUTH_MOST_PAGES;
   for (struct arena* arena = tracer.arenas; arena; arena = arena->next_arena) {
     const size_t leaves = __atomic_load_n(&arena->leaf_count, __ATOMIC_ACQUIRE);
     struct leaf** const list = __atomic_load_n(&arena->leaves, __ATOMIC_ACQUIRE);
@@ -398,7 +394,7 @@ static void add_pages(struct tmprof_truth_epoch_end* end) {
         if (now.loads == sent->loads && now.stores == sent->stores &&
             now.llc_misses == sent->llc_misses)
           continue;
-        if (count == most) {
+        if (count == TMPROF_TRUTH_MOST_PAGES) {
           record_at = tracer.buffer_bytes;
           count = 0;
           if (!add_record(TMPROF_TRUTH_PAGES, sizeof(struct tmprof_truth_pages), NULL, 0)) return;
@@ -577,7 +573,7 @@ static bool grow_arena(struct arena* arena) {
 static struct leaf* make_leaf(struct arena* arena, uint64_t number) {
   struct leaf* leaf = MAP_FAILED;
   if (__atomic_add_fetch(&tracer.memory_used, sizeof(*leaf), __ATOMIC_RELAXED) <=
-          tracer.memory_bytes &&
+          MOST_MEMORY_BYTES &&
       grow_arena(arena))
     leaf = mmap(NULL, sizeof(*leaf), PROT_READ | PROT_WRITE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -1007,14 +1003,12 @@ static bool read_number(const char* text, uint64_t* value) {
 
 static bool read_options(int argc, char** argv) {
   uint64_t llc_bytes = 0, llc_ways = 16;
-  enum tiersim_policy policy = TIERSIM_LRU;
   const struct {
     const char* name;
     uint64_t* value;
   } numbers[] = {{"epoch_ns", &tracer.epoch_ns},
                  {"origin_ns", &tracer.origin_ns},
                  {"epoch_instructions", &tracer.epoch_instructions},
-                 {"memory_bytes", &tracer.memory_bytes},
                  {"llc_bytes", &llc_bytes},
                  {"llc_ways", &llc_ways}};
   for (int i = 0; i < argc; ++i) {
@@ -1031,10 +1025,6 @@ static bool read_options(int argc, char** argv) {
     const bool is_file = name_bytes == 6 && !memcmp(argv[i], "stream", 6);
     if (is_file)
       good = (size_t)snprintf(tracer.file, sizeof(tracer.file), "%s", value) < sizeof(tracer.file);
-    if (name_bytes == 10 && !memcmp(argv[i], "llc_policy", 10)) {
-      good = !strcmp(value, "lru") || !strcmp(value, "round-robin");
-      if (good && value[0] == 'r') policy = TIERSIM_ROUND_ROBIN;
-    }
     if (!good) {
       complain("bad option '%s'", argv[i]);
       return false;
@@ -1048,10 +1038,9 @@ static bool read_options(int argc, char** argv) {
     complain("takes socket= or stream=, and epoch_ns= or epoch_instructions=");
     return false;
   }
-  if (!tracer.memory_bytes) tracer.memory_bytes = DEFAULT_MEMORY_BYTES;
   if (llc_bytes) {
     const char* const error = tiersim_cache_init(&tracer.llc, llc_bytes >> LINE_SHIFT,
-                                                 (uint32_t)llc_ways, 1u << LINE_SHIFT, policy);
+                                                 (uint32_t)llc_ways, 1u << LINE_SHIFT, TIERSIM_LRU);
     if (error) {
       complain("an LLC of %" PRIu64 " bytes and %" PRIu64 " ways: %s", llc_bytes, llc_ways, error);
       return false;

@@ -66,7 +66,8 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_API;
 struct options {
   const char* shared;
   const char* truth;
-  const char* thp; /* the guest's transparent huge pages, for people: none has an entry of its own */
+  const char*
+      thp; /* the guest's transparent huge pages, for people: none has an entry of its own */
   uint64_t llc_bytes;
   uint32_t llc_ways;
   enum tiersim_policy llc_policy;
@@ -105,7 +106,7 @@ struct line {
 };
 
 struct vcpu {
-  bool active;    /* a traced address space is loaded */
+  bool active;    /* a traced address space is loaded; else L1 and dTLB are empty */
   uint32_t armed; /* slots whose instruction was chosen and has not come yet */
   struct line* l1;
   uint32_t target;
@@ -276,6 +277,7 @@ static void settle_all(struct vcpu* vcpu, bool empty) {
 /* The kernel flushes a huge page by one address, its first (arch/x86/mm/tlb.c, flush_tlb_func(),
  * stride_shift): one that a huge page may begin at stands for all of it. */
 static void flush_page(struct vcpu* vcpu, uint64_t address) {
+  if (!vcpu->active) return;
   const uint64_t bytes = address % HUGE_PAGE_BYTES < PAGE_BYTES ? HUGE_PAGE_BYTES : PAGE_BYTES;
   const uint64_t start = address / PAGE_BYTES * PAGE_BYTES;
   for (uint64_t i = 0; i <= l1_mask; ++i) {
@@ -289,6 +291,7 @@ static void flush_page(struct vcpu* vcpu, uint64_t address) {
 }
 
 static void flush_all(struct vcpu* vcpu) {
+  if (!vcpu->active) return;
   settle_all(vcpu, true);
   tiersim_cache_flush(&vcpu->dtlb);
 }
@@ -594,10 +597,9 @@ static void write_epoch(void) {
     end.llc_misses += truth.pages[i].llc_misses;
     end.dtlb_misses += truth.pages[i].dtlb_misses;
   }
-  const size_t most =
-      (TMPROF_TRUTH_MOST_RECORD_BYTES - sizeof(struct tmprof_truth_pages)) / sizeof(*truth.pages);
   for (size_t done = 0; done < truth.page_count;) {
-    const size_t count = truth.page_count - done < most ? truth.page_count - done : most;
+    const size_t left = truth.page_count - done;
+    const size_t count = left < TMPROF_TRUTH_MOST_PAGES ? left : TMPROF_TRUTH_MOST_PAGES;
     const struct tmprof_truth_pages record = {
         .record = {TMPROF_TRUTH_PAGES, (uint32_t)(sizeof(record) + count * sizeof(*truth.pages))},
         .count = (uint32_t)count,
@@ -646,12 +648,13 @@ static const struct tiersim_space* space_at(uint64_t cr3) {
   return NULL;
 }
 
-/* Instructions are to be taken note of before, and the countdown started after. */
-static void enter_space(struct vcpu* vcpu, uint64_t cr3) {
+/* Instructions are to be taken note of before, and the countdown started after. `flushes`: whatever
+ * stays loaded. */
+static void enter_space(struct vcpu* vcpu, uint64_t cr3, bool flushes) {
   const struct tiersim_space* const space = space_at(cr3 & CR3_FRAME);
   const uint32_t target = space ? space->target : 0;
   const bool leaves = !space || vcpu->target != target;
-  if (vcpu->active && leaves) settle_all(vcpu, true);
+  if (flushes || leaves) flush_all(vcpu);
   vcpu->active = space;
   vcpu->target = target;
   vcpu->pid = space ? space->pid : 0;
@@ -694,7 +697,7 @@ static void on_doorbell(unsigned int index, void* unused) {
   (void)unused;
   struct vcpu* const vcpu = &vcpus[index];
   take_instructions(index, vcpu);
-  enter_space(vcpu, read_register(vcpu->cr3_register));
+  enter_space(vcpu, read_register(vcpu->cr3_register), false);
   do_as_told(vcpu);
   start_countdown(index, vcpu);
 }
@@ -703,8 +706,7 @@ static void on_doorbell(unsigned int index, void* unused) {
 static void on_load_cr3(unsigned int index, void* reg) {
   struct vcpu* const vcpu = &vcpus[index];
   take_instructions(index, vcpu);
-  flush_all(vcpu);
-  enter_space(vcpu, read_register(vcpu->general[(uintptr_t)reg]));
+  enter_space(vcpu, read_register(vcpu->general[(uintptr_t)reg]), true);
   start_countdown(index, vcpu);
 }
 
@@ -925,7 +927,6 @@ static bool map_shared(void) {
   shared = memory;
   memset(shared, 0, sizeof(*shared));
   shared->version = TIERSIM_SHARED_VERSION;
-  shared->cpus = vcpu_count;
   shared->magic = TIERSIM_SHARED_MAGIC;
   return true;
 }

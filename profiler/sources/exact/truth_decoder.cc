@@ -111,7 +111,6 @@ Status TruthDecoder::ReadHeader() {
                 buffer_.begin() + static_cast<std::ptrdiff_t>(header.header_bytes));
   offset_ = header.header_bytes;
   origin_ = {.of_virtual_machine = header.maker != TMPROF_TRUTH_MAKER_EXACT,
-             .guest_clock = header.clock == TMPROF_TRUTH_CLOCK_GUEST,
              .counts_instructions = (header.flags & TMPROF_TRUTH_COUNTS_INSTRUCTIONS) != 0,
              .llc_model = Text(header.llc_model),
              .dtlb_model = Text(header.dtlb_model)};
@@ -122,8 +121,6 @@ Status TruthDecoder::ReadRecord(std::uint32_t type, std::span<const char> record
   switch (type) {
     case TMPROF_TRUTH_TARGET:
       return ReadTarget(record);
-    case TMPROF_TRUTH_MAPPING:
-      return ReadMapping(record);
     case TMPROF_TRUTH_PAGES:
       return ReadPages(record);
     case TMPROF_TRUTH_EPOCH_END:
@@ -153,24 +150,6 @@ Status TruthDecoder::ReadTarget(std::span<const char> record) {
     known.pid = Pid(static_cast<Pid::rep>(target.pid));
   if (target.flags & TMPROF_TRUTH_TARGET_KNOWS_START)
     known.start_time_ticks = target.start_time_ticks;
-  return {};
-}
-
-Status TruthDecoder::ReadMapping(std::span<const char> record) {
-  tmprof_truth_mapping mapping{};
-  if (!Read(record, mapping)) return Refuse("a mapping that is cut short");
-  auto path = TextAfter(record, sizeof mapping, mapping.path_bytes);
-  if (!path) return Refuse("a mapping whose path is cut short");
-  if (!targets_.contains(mapping.target))
-    return Refuse(fmt::format("a mapping of target {}, of which nothing was said", mapping.target));
-  if (mapping.first_vpn >= mapping.end_vpn || mapping.end_vpn > kVpnEnd ||
-      mapping.kind > TMPROF_TRUTH_MAPPING_SPECIAL) {
-    return Refuse("a mapping that cannot be");
-  }
-  // The kinds are numbered as ours.
-  new_mappings_[mapping.target].push_back({.range = {Vpn(mapping.first_vpn), Vpn(mapping.end_vpn)},
-                                           .kind = static_cast<MappingKind>(mapping.kind),
-                                           .path = *std::move(path)});
   return {};
 }
 
@@ -222,15 +201,6 @@ Status TruthDecoder::EndEpoch(std::span<const char> record) {
       (last_index_ && (end.index <= *last_index_ || TimeOf(end.start_ns) < last_end_))) {
     return Refuse(fmt::format("epoch {}, which does not follow the one before", end.index));
   }
-  for (auto& [number, mappings] : new_mappings_) {
-    std::ranges::sort(mappings, {}, [](const Mapping& mapping) { return mapping.range.start; });
-    for (std::size_t i = 1; i < mappings.size(); ++i) {
-      if (mappings[i].range.start < mappings[i - 1].range.end)
-        return Refuse(fmt::format("mappings of target {} that overlap", number));
-    }
-    targets_[number].mappings = std::move(mappings);
-  }
-  new_mappings_.clear();
   open_.index = end.index;
   open_.start = TimeOf(end.start_ns);
   open_.end = TimeOf(end.end_ns);

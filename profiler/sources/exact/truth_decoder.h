@@ -21,7 +21,6 @@ namespace tmprof::exact {
 // How the counts of a stream were made.
 struct TruthOrigin {
   bool of_virtual_machine = false;  // else the exact tracer's, of one program
-  bool guest_clock = false;         // times are the virtual machine's, else this one's
   bool counts_instructions = false;
   std::string llc_model;  // for people; empty: misses are not known
   std::string dtlb_model;
@@ -35,7 +34,7 @@ struct TruthTarget {
   std::string name;
   std::string command;
   bool exited = false;
-  std::vector<Mapping> mappings;  // ascending, disjoint
+  std::vector<Mapping> mappings;  // ascending, disjoint; no stream tells them
 };
 
 struct TruthPage {
@@ -79,7 +78,6 @@ class TruthDecoder {
   Status ReadHeader();
   Status ReadRecord(std::uint32_t type, std::span<const char> record);
   Status ReadTarget(std::span<const char> record);
-  Status ReadMapping(std::span<const char> record);
   Status ReadPages(std::span<const char> record);
   Status EndEpoch(std::span<const char> record);
   Status Finish(std::span<const char> record);
@@ -91,7 +89,6 @@ class TruthDecoder {
   std::optional<Error> error_;
   std::optional<TruthOrigin> origin_;
   std::map<std::uint32_t, TruthTarget> targets_;
-  std::map<std::uint32_t, std::vector<Mapping>> new_mappings_;  // of the open epoch
   TruthEpoch open_;
   struct Sums {
     std::uint64_t loads = 0;

@@ -119,12 +119,10 @@ struct tiersim_shared {
   /* By tiersim, before the guest starts. */
   __u64 magic;
   __u32 version;
-  __u32 cpus;
   /* By tiersim, at a doorbell. */
+  __u32 write_error;    /* errno of the first write that failed, 0 none */
   __u64 epochs_written; /* to the truth stream */
-  __u32 write_error;    /* errno of the first that failed, 0 none */
-  __u32 reserved;
-  __u64 charged_ns; /* latencies and page walks so far */
+  __u64 charged_ns;     /* latencies and page walks so far */
 
   /* By the guest. */
   __u64 fold;           /* each vCPU hands its counts over when this has changed */
@@ -134,7 +132,7 @@ struct tiersim_shared {
   __u32 finish;      /* 1: that epoch is the last one */
   __u32 node_count;  /* valid entries of nodes */
   __u32 space_count; /* valid entries of spaces; written after the entry */
-  __u32 reserved2;
+  __u32 reserved;
   struct tiersim_node nodes[TIERSIM_MAX_NODES];
   struct tiersim_space spaces[TIERSIM_MAX_SPACES];
 

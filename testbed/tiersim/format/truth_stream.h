@@ -65,7 +65,6 @@ struct tmprof_truth_header {
 
 enum tmprof_truth_record_type {
   TMPROF_TRUTH_TARGET = 1,
-  TMPROF_TRUTH_MAPPING = 2,
   TMPROF_TRUTH_PAGES = 3,
   TMPROF_TRUTH_EPOCH_END = 4,
   TMPROF_TRUTH_FINISH = 5,
@@ -99,29 +98,6 @@ struct tmprof_truth_target {
   char name[16];             /* /proc/PID/comm, 0-terminated */
 };
 
-enum tmprof_truth_mapping_kind {
-  TMPROF_TRUTH_MAPPING_ANONYMOUS = 0,
-  TMPROF_TRUTH_MAPPING_HEAP = 1,
-  TMPROF_TRUTH_MAPPING_STACK = 2,
-  TMPROF_TRUTH_MAPPING_FILE = 3,
-  TMPROF_TRUTH_MAPPING_SHARED = 4,
-  TMPROF_TRUTH_MAPPING_SPECIAL = 5,
-};
-
-/*
- * One mapping of a target. Those of one epoch replace the ones that its target had before; an epoch
- * without any keeps them. path_bytes bytes of text follow.
- */
-struct tmprof_truth_mapping {
-  struct tmprof_truth_record record;
-  uint32_t target;
-  uint32_t kind;      /* enum tmprof_truth_mapping_kind */
-  uint64_t first_vpn; /* pages [first_vpn, end_vpn) */
-  uint64_t end_vpn;
-  uint32_t path_bytes;
-  uint32_t reserved; /* 0 */
-};
-
 /* `count` entries of `entry_bytes` bytes each follow. */
 struct tmprof_truth_pages {
   struct tmprof_truth_record record;
@@ -147,6 +123,11 @@ struct tmprof_truth_page {
   uint64_t llc_misses;
   uint64_t dtlb_misses;
 };
+
+/* Entries that a record has room for. */
+#define TMPROF_TRUTH_MOST_PAGES                                           \
+  ((TMPROF_TRUTH_MOST_RECORD_BYTES - sizeof(struct tmprof_truth_pages)) / \
+   sizeof(struct tmprof_truth_page))
 
 /* Ends an epoch. Its sums are those of its page entries: a reader refuses others. */
 struct tmprof_truth_epoch_end {
