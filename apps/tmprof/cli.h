@@ -30,6 +30,7 @@ void AddEvalCommand(CLI::App& app, int& exit_status);
 void AddScoreCommand(CLI::App& app, int& exit_status);
 void AddConvertCommand(CLI::App& app, int& exit_status);
 void AddDoctorCommand(CLI::App& app, int& exit_status);
+void AddCtlCommand(CLI::App& app, int& exit_status);
 void AddGenerateCommand(CLI::App& app, int& exit_status);
 
 // Refuses a list whose values are not all different; `values` as the user wrote `words`.

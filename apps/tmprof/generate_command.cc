@@ -83,7 +83,9 @@ std::string BashCompletion(const CLI::App& app) {
     names += command->get_name() + " ";
     std::string flags;
     std::string values;
+    std::string words;
     for (const CLI::Option* option : ShownOptions(*command)) {
+      if (IsPositional(*option)) words += FixedValues(*option);
       for (const std::string& name : option->get_lnames()) {
         flags += "--" + name + " ";
         if (const std::string fixed = FixedValues(*option); !fixed.empty()) {
@@ -92,8 +94,10 @@ std::string BashCompletion(const CLI::App& app) {
         }
       }
     }
-    cases += values + fmt::format("        {}:*) [[ $current == -* ]] && words=\"{}\" ;;\n",
-                                  command->get_name(), flags);
+    cases += values + fmt::format(
+                          "        {}:*) [[ $current == -* ]] && words=\"{}\" || "
+                          "words=\"{}\" ;;\n",
+                          command->get_name(), flags, words);
   }
   return fmt::format(
       "# bash completion for tmprof\n"

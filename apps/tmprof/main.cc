@@ -30,6 +30,7 @@ int Run(std::vector<std::string> arguments) {
   tmprof::AddScoreCommand(app, exit_status);
   tmprof::AddConvertCommand(app, exit_status);
   tmprof::AddDoctorCommand(app, exit_status);
+  tmprof::AddCtlCommand(app, exit_status);
   tmprof::AddGenerateCommand(app, exit_status);
 
   std::ranges::reverse(arguments);  // CLI11 takes them last first

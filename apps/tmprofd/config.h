@@ -14,6 +14,7 @@
 
 #include "apps/tmprof/source_choice.h"
 #include "apps/tmprofd/capacity.h"
+#include "apps/tmprofd/control_address.h"
 #include "base/tiers.h"
 #include "base/units.h"
 #include "mover/move_planner.h"
@@ -90,7 +91,7 @@ struct Config {
   PlacementConfig placement;
   MoverConfig mover;
   LedgerConfig ledger;
-  std::filesystem::path control_socket = "/run/tmprofd.sock";
+  std::filesystem::path control_socket{kDefaultControlSocket};
   std::optional<ListenAddress> metrics;  // nothing: not served
   LogLevel log_level = LogLevel::kInfo;
 };

@@ -73,7 +73,8 @@ std::vector<std::vector<std::string>> Readers(const TemporaryFolder& folder,
 }
 
 TEST(CommandLine, EveryCommandHasHelp) {
-  for (const std::string command : {"record", "report", "eval", "score", "convert", "doctor"}) {
+  for (const std::string command :
+       {"record", "report", "eval", "score", "convert", "doctor", "ctl"}) {
     const Outcome outcome = Tmprof({command, "--help"});
     EXPECT_EQ(outcome.status, 0) << command;
     EXPECT_THAT(outcome.out, HasSubstr("--help")) << command;
@@ -215,10 +216,12 @@ TEST(CommandLine, GeneratesAManualPageForEachCommand) {
   const TemporaryFolder folder;
   ASSERT_EQ(Tmprof({"generate", folder.File("man")}).status, 0);
   for (const std::string page : {"tmprof", "tmprof-record", "tmprof-report", "tmprof-eval",
-                                 "tmprof-score", "tmprof-convert", "tmprof-doctor"}) {
+                                 "tmprof-score", "tmprof-convert", "tmprof-doctor", "tmprof-ctl"}) {
     EXPECT_THAT(ReadFile(folder.File("man/" + page + ".1")), HasSubstr(".SH OPTIONS")) << page;
   }
-  EXPECT_THAT(ReadFile(folder.File("man/tmprof.bash")), HasSubstr("--max-overhead"));
+  const std::string completion = ReadFile(folder.File("man/tmprof.bash"));
+  EXPECT_THAT(completion, HasSubstr("--max-overhead"));
+  EXPECT_THAT(completion, HasSubstr("words=\"status targets pause resume set stop\""));
 }
 
 TEST(Report, AnUnknownViewNamesTheKnownOnes) {

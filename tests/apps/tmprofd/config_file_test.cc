@@ -222,7 +222,7 @@ TEST(ParseConfig, TheEmptyTextHoldsEveryDefaultOfTheCodeItConfigures) {
   EXPECT_FALSE(config.mover.limits.bytes_per_second);
   EXPECT_FALSE(config.mover.cost_of_move);
   EXPECT_FALSE(config.ledger.file);
-  EXPECT_EQ(config.control_socket, "/run/tmprofd.sock");
+  EXPECT_EQ(config.control_socket, "/run/tmprofd/control");
   EXPECT_FALSE(config.metrics);
   EXPECT_EQ(config.log_level, LogLevel::kInfo);
 }

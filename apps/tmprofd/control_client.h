@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// How to ask the running daemon. Over its Unix stream socket goes one JSON object a line: requests
+//   {"command": "status" | "targets", "format": "json" | "text"}   "json" unless given
+//   {"command": "pause" | "resume" | "stop"}
+//   {"command": "set", "settings": {NAME: VALUE, ...}}              values are text
+// and to each an answer
+//   {"ok": true, ...}       with "status", "targets" or, for "text", "text"
+//   {"ok": false, "error": MESSAGE, "fault": {...}}
+
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "report/format.h"
+
+namespace tmprof {
+
+// With the line feed; a longer one is refused.
+inline constexpr std::size_t kMostRequestBytes = std::size_t{64} << 10;
+
+// As it goes over the socket: one line and its line feed. Bytes that are not UTF-8 become U+FFFD.
+std::string JsonLine(const Json& json);
+
+Json FailureAsJson(const Error& error);
+// Of an answer that is not "ok".
+Error ErrorOf(const Json& answer);
+
+// A connection to the socket at `path`, blocking, on which each wait for the daemon ends after
+// `patience` with EAGAIN.
+Result<UniqueFd> ConnectToDaemon(const std::string& path, std::chrono::milliseconds patience);
+
+// The daemon's answer, which is "ok"; its refusal is the error.
+Result<Json> AskDaemon(const std::string& path, const Json& request,
+                       std::chrono::milliseconds patience);
+
+}  // namespace tmprof

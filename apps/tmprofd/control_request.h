@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// One line of the control socket's, as it was meant.
+
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/tmprofd/control_server.h"
+#include "base/result.h"
+
+namespace tmprof {
+
+enum class ControlCommand : std::uint8_t { kStatus, kTargets, kPause, kResume, kSet, kStop };
+
+struct ControlRequest {
+  ControlCommand command = ControlCommand::kStatus;
+  bool as_text = false;           // of status and targets
+  std::vector<Setting> settings;  // of set: at least one, none named twice
+};
+
+// Refuses what is not exactly a request: unknown commands and fields, values of another kind.
+Result<ControlRequest> ParseControlRequest(std::string_view line);
+
+}  // namespace tmprof
