@@ -8,10 +8,15 @@
 
 namespace tmprof {
 
-std::string ErrnoText(int system_error) {
+std::string ErrnoName(int system_error) {
   const char* name = strerrorname_np(system_error);
-  if (name == nullptr) return fmt::format("errno {}", system_error);
-  return fmt::format("{} ({})", name, strerrordesc_np(system_error));
+  return name == nullptr ? fmt::format("errno {}", system_error) : name;
+}
+
+std::string ErrnoText(int system_error) {
+  const char* description = strerrordesc_np(system_error);
+  if (description == nullptr) return ErrnoName(system_error);
+  return fmt::format("{} ({})", ErrnoName(system_error), description);
 }
 
 std::string Error::Message() const { return advice.empty() ? Fact() : Fact() + "; " + advice; }

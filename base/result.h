@@ -43,6 +43,8 @@ Error BadInput(std::string attempt, std::string object, std::string reason,
                std::string advice = {});
 Error Refused(std::string attempt, std::string object, int system_error, std::string advice = {});
 
+// "EACCES"; "errno 4242" for a number the C library does not know.
+std::string ErrnoName(int system_error);
 // "EACCES (Permission denied)"; "errno 4242" for a number the C library does not know.
 std::string ErrnoText(int system_error);
 

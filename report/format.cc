@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <ctime>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include "base/check.h"
@@ -138,6 +140,28 @@ double Seconds(std::chrono::nanoseconds duration) {
 std::string Describe(const Mapping& mapping) {
   std::string kind(Name(mapping.kind));
   return mapping.path.empty() ? kind : kind + " " + mapping.path;
+}
+
+std::string WallTime(std::chrono::system_clock::time_point time) {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
+                     fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
+}
+
+std::string TitledLine(std::string_view title, std::string_view text) {
+  return fmt::format("{:<14}{}\n", title, text);
+}
+
+std::string SettingsText(const std::vector<Setting>& settings) {
+  using enum TextTable::Align;
+  TextTable table({{"setting", kLeft}, {"value", kLeft}});
+  for (const Setting& setting : settings) {
+    table.AddRow({Printable(setting.name), Printable(setting.value)});
+  }
+  return table.Text();
+}
+
+Json DamageJson(const StreamEnd& end) {
+  return end.damage ? Json(end.damage->Message()) : Json(nullptr);
 }
 
 void TextTable::AddRow(std::vector<std::string> cells) {

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,7 +13,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/epoch_profile.h"
+#include "base/epoch_stream.h"
 #include "base/result.h"
+#include "base/trace_info.h"
 #include "base/units.h"
 
 namespace tmprof {
@@ -57,6 +60,13 @@ template <typename T, typename Spell>
 std::string OrEmpty(const std::optional<T>& value, Spell spell) {
   return value ? spell(*value) : "";
 }
+
+// "2026-01-01T00:00:00Z"
+std::string WallTime(std::chrono::system_clock::time_point time);
+// A line of a list of facts.
+std::string TitledLine(std::string_view title, std::string_view text);
+std::string SettingsText(const std::vector<Setting>& settings);
+Json DamageJson(const StreamEnd& end);
 
 // "heap", "file /usr/lib/libc.so.6"; one word for the kind, then the path where there is one.
 std::string Describe(const Mapping& mapping);

@@ -2,10 +2,8 @@
 
 #include "report/summary.h"
 
-#include <ctime>
 #include <utility>
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include "report/format.h"
@@ -18,19 +16,10 @@ constexpr auto kCount = [](std::uint64_t count) { return Grouped(count); };
 constexpr auto kPlain = [](auto value) { return fmt::format("{}", value); };
 constexpr auto kPlainPages = [](PageCount pages) { return fmt::format("{}", pages.value()); };
 
-std::string WallTime(std::chrono::system_clock::time_point time) {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
-                     fmt::gmtime(std::chrono::system_clock::to_time_t(time)));
-}
-
 std::string Finished(const TraceTotals& totals) {
   if (totals.end.damage) return "damaged";
   if (!totals.end.finished) return "end unknown";
   return *totals.end.finished ? "complete" : "cut short: the recorder was stopped";
-}
-
-std::string Line(std::string_view title, std::string_view text) {
-  return fmt::format("{:<14}{}\n", title, text);
 }
 
 std::optional<double> ShareOfDuration(const TraceTotals& totals) {
@@ -145,47 +134,44 @@ std::string SummaryText(const Summary& summary) {
   const TraceInfo& info = totals.info;
   const PagesSeen& seen = summary.coverage.all;
   std::string text;
-  text += Line("trace", fmt::format("{} ({})", Printable(totals.trace), Finished(totals)));
-  text += Line("recorded",
-               fmt::format("{} by {}", WallTime(info.wall_start), Printable(info.tool_version)));
-  text += Line("host", fmt::format("Linux {}, {} CPUs, {}", Printable(info.kernel_release),
-                                   info.cpus, Printable(info.cpu_model)));
-  text += Line("epochs", fmt::format("{} in {:.3f} s, {} lost", Grouped(totals.epochs),
-                                     Seconds(totals.duration()), Grouped(totals.lost_epochs)));
-  text += Line("footprint", OrUnknown(seen.either, [](PageCount pages) {
-                 return fmt::format("{} pages ({})", Grouped(pages.value()), HumanSize(pages));
-               }));
-  text += Line(
+  text += TitledLine("trace", fmt::format("{} ({})", Printable(totals.trace), Finished(totals)));
+  text += TitledLine(
+      "recorded", fmt::format("{} by {}", WallTime(info.wall_start), Printable(info.tool_version)));
+  text += TitledLine("host", fmt::format("Linux {}, {} CPUs, {}", Printable(info.kernel_release),
+                                         info.cpus, Printable(info.cpu_model)));
+  text +=
+      TitledLine("epochs", fmt::format("{} in {:.3f} s, {} lost", Grouped(totals.epochs),
+                                       Seconds(totals.duration()), Grouped(totals.lost_epochs)));
+  text +=
+      TitledLine("footprint", OrUnknown(seen.either, [](PageCount pages) {
+                   return fmt::format("{} pages ({})", Grouped(pages.value()), HumanSize(pages));
+                 }));
+  text += TitledLine(
       "pages seen",
       fmt::format("by references {}, by samples {}, by both {}", OrUnknown(seen.references, kPages),
                   OrUnknown(seen.samples, kPages), OrUnknown(seen.both, kPages)));
-  text += Line("looked at", OrUnknown(seen.looked_at, [](PageCount pages) {
-                 return fmt::format("{} pages", Grouped(pages.value()));
-               }));
-  text += Line("cost",
-               fmt::format("{} accessed bits cleared; own CPU {:.3f} s ({} of one CPU)",
-                           OrUnknown(summary.Clears(), kCount), Seconds(totals.profiler_cpu_time),
-                           OrUnknown(ShareOfDuration(totals), Percent)));
+  text += TitledLine("looked at", OrUnknown(seen.looked_at, [](PageCount pages) {
+                       return fmt::format("{} pages", Grouped(pages.value()));
+                     }));
+  text += TitledLine(
+      "cost", fmt::format("{} accessed bits cleared; own CPU {:.3f} s ({} of one CPU)",
+                          OrUnknown(summary.Clears(), kCount), Seconds(totals.profiler_cpu_time),
+                          OrUnknown(ShareOfDuration(totals), Percent)));
   const auto nanoseconds = [](double value) { return Significant(value) + " ns"; };
-  text += Line("to the target",
-               fmt::format("{} a bit that is set again, {} a 2 MiB block read, {} a clock sample",
-                           OrUnknown(info.calibration.ns_per_set, nanoseconds),
-                           OrUnknown(info.calibration.ns_per_look, nanoseconds),
-                           OrUnknown(info.calibration.ns_per_sample, nanoseconds)));
-  for (const std::string& warning : info.warnings) text += Line("warning", Printable(warning));
+  text +=
+      TitledLine("to the target",
+                 fmt::format("{} a bit that is set again, {} a 2 MiB block read, {} a clock sample",
+                             OrUnknown(info.calibration.ns_per_set, nanoseconds),
+                             OrUnknown(info.calibration.ns_per_look, nanoseconds),
+                             OrUnknown(info.calibration.ns_per_sample, nanoseconds)));
+  for (const std::string& warning : info.warnings)
+    text += TitledLine("warning", Printable(warning));
   for (const std::string& caveat : Caveats(totals, RankSource::kCombined)) {
-    text += Line("note", caveat);
+    text += TitledLine("note", caveat);
   }
   if (!totals.sources.empty()) text += "\n" + SourcesText(totals);
   if (!totals.targets.empty()) text += "\n" + TargetsText(summary.coverage);
-  if (!info.settings.empty()) {
-    using enum TextTable::Align;
-    TextTable settings({{"setting", kLeft}, {"value", kLeft}});
-    for (const Setting& setting : info.settings) {
-      settings.AddRow({Printable(setting.name), Printable(setting.value)});
-    }
-    text += "\n" + settings.Text();
-  }
+  if (!info.settings.empty()) text += "\n" + SettingsText(info.settings);
   return text;
 }
 
@@ -199,38 +185,37 @@ std::string SummaryJson(const Summary& summary) {
   for (const SourceTotal& source : totals.sources) sources.push_back(SourceJson(source));
   Json settings = Json::object();
   for (const Setting& setting : info.settings) settings[setting.name] = setting.value;
-  return JsonText(
-      {{"view", "summary"},
-       {"trace", totals.trace},
-       {"finished", OrNull(totals.end.finished)},
-       {"damage", totals.end.damage ? Json(totals.end.damage->Message()) : Json(nullptr)},
-       {"epochs", totals.epochs},
-       {"lost_epochs", totals.lost_epochs},
-       {"duration_s", Seconds(totals.duration())},
-       {"epoch_length_s", Seconds(info.epoch_length)},
-       {"targets", std::move(targets)},
-       {"footprint_pages", OrNull(seen.either)},
-       {"pages_seen",
-        {{"references", OrNull(seen.references)},
-         {"samples", OrNull(seen.samples)},
-         {"both", OrNull(seen.both)},
-         {"either", OrNull(seen.either)}}},
-       {"pages_looked_at", OrNull(seen.looked_at)},
-       {"sources", std::move(sources)},
-       {"overhead",
-        {{"calibrated_ns_per_bit", OrNull(info.calibration.ns_per_set)},
-         {"calibrated_ns_per_look", OrNull(info.calibration.ns_per_look)},
-         {"calibrated_ns_per_sample", OrNull(info.calibration.ns_per_sample)},
-         {"clears", OrNull(summary.Clears())},
-         {"own_cpu_s", Seconds(totals.profiler_cpu_time)}}},
-       {"host",
-        {{"tool_version", info.tool_version},
-         {"kernel_release", info.kernel_release},
-         {"cpu_model", info.cpu_model},
-         {"cpus", info.cpus},
-         {"wall_start", WallTime(info.wall_start)}}},
-       {"settings", std::move(settings)},
-       {"warnings", info.warnings}});
+  return JsonText({{"view", "summary"},
+                   {"trace", totals.trace},
+                   {"finished", OrNull(totals.end.finished)},
+                   {"damage", DamageJson(totals.end)},
+                   {"epochs", totals.epochs},
+                   {"lost_epochs", totals.lost_epochs},
+                   {"duration_s", Seconds(totals.duration())},
+                   {"epoch_length_s", Seconds(info.epoch_length)},
+                   {"targets", std::move(targets)},
+                   {"footprint_pages", OrNull(seen.either)},
+                   {"pages_seen",
+                    {{"references", OrNull(seen.references)},
+                     {"samples", OrNull(seen.samples)},
+                     {"both", OrNull(seen.both)},
+                     {"either", OrNull(seen.either)}}},
+                   {"pages_looked_at", OrNull(seen.looked_at)},
+                   {"sources", std::move(sources)},
+                   {"overhead",
+                    {{"calibrated_ns_per_bit", OrNull(info.calibration.ns_per_set)},
+                     {"calibrated_ns_per_look", OrNull(info.calibration.ns_per_look)},
+                     {"calibrated_ns_per_sample", OrNull(info.calibration.ns_per_sample)},
+                     {"clears", OrNull(summary.Clears())},
+                     {"own_cpu_s", Seconds(totals.profiler_cpu_time)}}},
+                   {"host",
+                    {{"tool_version", info.tool_version},
+                     {"kernel_release", info.kernel_release},
+                     {"cpu_model", info.cpu_model},
+                     {"cpus", info.cpus},
+                     {"wall_start", WallTime(info.wall_start)}}},
+                   {"settings", std::move(settings)},
+                   {"warnings", info.warnings}});
 }
 
 std::string SummaryCsv(const Summary& summary) {

@@ -17,6 +17,7 @@
 #include "report/coverage.h"
 #include "report/heatmap.h"
 #include "report/hot.h"
+#include "report/moves.h"
 #include "report/summary.h"
 
 namespace tmprof {
@@ -38,16 +39,18 @@ std::string Spell(const Data& data, Format format, Text text, ToJson json, ToCsv
   return {};
 }
 
+// Of the epochs that were chosen, there are some.
+Status RequireEpochs(std::uint64_t found, const EpochRange& chosen, std::string_view file) {
+  if (chosen.IsAll() || found > 0) return {};
+  const bool open = chosen.end == EpochRange{}.end;
+  return Fail(BadInput(
+      "show epochs", fmt::format("{}:{}", chosen.first, open ? "" : fmt::format("{}", chosen.end)),
+      fmt::format("the {} has none of them", file), "without --epochs, all that it has are shown"));
+}
+
 // What was chosen to be shown is in the trace.
 Status RequireChosen(const TraceTotals& totals, const ViewOptions& options) {
-  if (!options.epochs.IsAll() && totals.epochs == 0) {
-    const EpochRange& epochs = options.epochs;
-    const bool open = epochs.end == EpochRange{}.end;
-    return Fail(
-        BadInput("show epochs",
-                 fmt::format("{}:{}", epochs.first, open ? "" : fmt::format("{}", epochs.end)),
-                 "the trace has none of them", "the summary says how many it has"));
-  }
+  if (Status epochs = RequireEpochs(totals.epochs, options.epochs, "trace"); !epochs) return epochs;
   if (options.pid &&
       std::ranges::find(totals.targets, *options.pid, &TargetTotal::pid) == totals.targets.end()) {
     return Fail(BadInput("show process", fmt::format("PID {}", options.pid->value()),
@@ -146,9 +149,21 @@ Result<Rendered> RenderCdf(const Trace& trace, const ViewOptions& options, Forma
   return rendered;
 }
 
+Result<Rendered> RenderMoves(LedgerReader& ledger, const ViewOptions& options, Format format) {
+  const MovesSummary summary = SummarizeMoves(
+      ledger, {.epochs = options.epochs, .ping_pong_epochs = options.ping_pong_epochs});
+  if (Status epochs = RequireEpochs(summary.epochs, options.epochs, "ledger"); !epochs) {
+    return Fail(epochs.error());
+  }
+  return Rendered{.output = Spell(summary, format, MovesText, MovesJson, MovesCsv),
+                  .png = std::nullopt,
+                  .end = summary.end};
+}
+
 constexpr std::string_view kHotReads[] = {"by", "rank-model", "limit", "pid"};
 constexpr std::string_view kHeatmapReads[] = {"by", "rank-model", "pid", "addresses"};
 constexpr std::string_view kCdfReads[] = {"by", "rank-model"};
+constexpr std::string_view kMovesReads[] = {"ping-pong"};
 
 constexpr std::array kViews = {
     View{.name = "summary",
@@ -176,6 +191,11 @@ constexpr std::array kViews = {
          .reads = kCdfReads,
          .has_png = true,
          .render = RenderCdf},
+    View{.name = "moves",
+         .description = "of a ledger: what was moved, what was refused, whether it paid back",
+         .reads = kMovesReads,
+         .has_png = false,
+         .render_ledger = RenderMoves},
 };
 
 }  // namespace
@@ -203,15 +223,33 @@ Result<const View*> FindView(std::string_view name) {
   return Fail(BadInput("choose a view", std::string(name), "no such view", "use one of " + names));
 }
 
+Status RequirePicture(const View& view) {
+  if (view.has_png) return {};
+  return Fail(BadInput("draw a picture", std::string(view.name), "this view has none",
+                       "heatmap and cdf have one"));
+}
+
 Result<Rendered> RenderView(std::string_view name, const Trace& trace, const ViewOptions& options,
                             Format format, bool with_png) {
   const Result<const View*> view = FindView(name);
   if (!view) return Fail(view.error());
-  if (with_png && !(*view)->has_png) {
-    return Fail(BadInput("draw a picture", std::string(name), "this view has none",
-                         "heatmap and cdf have one"));
+  if ((*view)->render == nullptr) {
+    return Fail(BadInput("show view", std::string(name), "it is of a ledger, not of a trace"));
+  }
+  if (with_png) {
+    if (Status picture = RequirePicture(**view); !picture) return Fail(picture.error());
   }
   return (*view)->render(trace, options, format, with_png);
+}
+
+Result<Rendered> RenderLedgerView(std::string_view name, LedgerReader& ledger,
+                                  const ViewOptions& options, Format format) {
+  const Result<const View*> view = FindView(name);
+  if (!view) return Fail(view.error());
+  if ((*view)->render_ledger == nullptr) {
+    return Fail(BadInput("show view", std::string(name), "it is of a trace, not of a ledger"));
+  }
+  return (*view)->render_ledger(ledger, options, format);
 }
 
 Status WriteFile(const std::filesystem::path& path, std::string_view bytes) {

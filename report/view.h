@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "base/result.h"
+#include "proto/ledger_file.h"
 #include "rank/rank_model.h"
 #include "report/format.h"
+#include "report/moves.h"
 #include "report/trace.h"
 
 namespace tmprof {
@@ -21,11 +23,12 @@ struct ViewOptions {
   RankModel model = RankModel::kRate;
   RankSource by = RankSource::kCombined;
   EpochRange epochs;
-  std::optional<std::size_t> limit = 20;       // rows of `hot`; unset: all
-  std::optional<Pid> pid;                      // `hot`: unset: all; `heatmap`: unset: the hottest
-  std::optional<VpnRange> addresses;           // `heatmap`; unset: the hottest
-  std::size_t text_columns = 80;               // width of the terminal
-  std::size_t text_rows = 24;                  // rows of a heat map in text
+  std::optional<std::size_t> limit = 20;  // rows of `hot`; unset: all
+  std::optional<Pid> pid;                 // `hot`: unset: all; `heatmap`: unset: the hottest
+  std::optional<VpnRange> addresses;      // `heatmap`; unset: the hottest
+  std::uint64_t ping_pong_epochs = kPingPongEpochs;  // `moves`
+  std::size_t text_columns = 80;                     // width of the terminal
+  std::size_t text_rows = 24;                        // rows of a heat map in text
   std::optional<std::size_t> heatmap_columns;  // at most; unset: as many as the output shows well
   std::optional<std::size_t> heatmap_rows;     // at most; unset: as many as the output shows well
 };
@@ -33,20 +36,23 @@ struct ViewOptions {
 struct Rendered {
   std::string output;
   std::optional<std::string> png;  // the bytes of the file, where asked for
-  StreamEnd end;                   // of the trace; the output tells of what came before
+  StreamEnd end;                   // of the trace or ledger; the output tells of what came before
 };
 
 // What a view may or may not look at in ViewOptions.
-inline constexpr std::string_view kViewOptions[] = {"by", "rank-model", "limit", "pid",
-                                                    "addresses"};
+inline constexpr std::string_view kViewOptions[] = {"by",  "rank-model", "limit",
+                                                    "pid", "addresses",  "ping-pong"};
 
 struct View {
   std::string_view name;
   std::string_view description;             // one line
   std::span<const std::string_view> reads;  // of kViewOptions; every view reads `epochs`, too
   bool has_png = false;
+  // One of these: a view is of a trace, or of a ledger.
   Result<Rendered> (*render)(const Trace& trace, const ViewOptions& options, Format format,
-                             bool with_png);
+                             bool with_png) = nullptr;
+  Result<Rendered> (*render_ledger)(LedgerReader& ledger, const ViewOptions& options,
+                                    Format format) = nullptr;
 };
 
 std::span<const View> Views();
@@ -54,10 +60,17 @@ std::span<const View> Views();
 std::string ViewsThatRead(std::string_view option);
 Result<const View*> FindView(std::string_view name);
 
-// Refuses a picture of a view that has none; epochs, a process or addresses of which the trace has
-// nothing.
+// Refuses a picture of a view that has none.
+Status RequirePicture(const View& view);
+
+// Refuses a view of ledgers; a picture of a view that has none; epochs, a process or addresses of
+// which the trace has nothing.
 Result<Rendered> RenderView(std::string_view name, const Trace& trace, const ViewOptions& options,
                             Format format, bool with_png = false);
+
+// Reads what is left of the ledger. Refuses a view of traces, and epochs of which it has nothing.
+Result<Rendered> RenderLedgerView(std::string_view name, LedgerReader& ledger,
+                                  const ViewOptions& options, Format format);
 
 // Creates or truncates `path`.
 Status WriteFile(const std::filesystem::path& path, std::string_view bytes);

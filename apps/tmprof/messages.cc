@@ -14,6 +14,19 @@ namespace {
 // A standard error that takes nothing more is no reason to end a recording; fmt::print throws.
 void Say(const std::string& line) { (void)std::fputs(line.c_str(), stderr); }
 
+// `file`: "trace file 'x'"; `why` it may have no end frame.
+void WarnOf(const StreamEnd& end, std::string_view file, std::string_view why,
+            std::string_view done) {
+  if (end.damage) {
+    Warn(fmt::format("{}; {} is what comes before", end.damage->Message(), done));
+  } else if (end.finished == false) {
+    const std::string where =
+        end.byte_offset ? fmt::format(" at byte offset {}", *end.byte_offset) : "";
+    Warn(fmt::format("{} ends{} without an end frame: {}; {} is what comes before", file, where,
+                     why, done));
+  }
+}
+
 }  // namespace
 
 int ReportError(const Error& error) {
@@ -24,16 +37,13 @@ int ReportError(const Error& error) {
 void Warn(std::string_view message) { Say(fmt::format("tmprof: warning: {}\n", message)); }
 
 void WarnOfEnd(const StreamEnd& end, std::string_view path, std::string_view done) {
-  if (end.damage) {
-    Warn(fmt::format("{}; {} is what comes before", end.damage->Message(), done));
-  } else if (end.finished == false) {
-    const std::string where =
-        end.byte_offset ? fmt::format(" at byte offset {}", *end.byte_offset) : "";
-    Warn(fmt::format(
-        "trace file '{}' ends{} without an end frame: the recorder was stopped before it could "
-        "finish, and its open epoch is lost; {} is what comes before",
-        path, where, done));
-  }
+  WarnOf(end, fmt::format("trace file '{}'", path),
+         "the recorder was stopped before it could finish, and its open epoch is lost", done);
+}
+
+void WarnOfLedgerEnd(const StreamEnd& end, std::string_view path, std::string_view done) {
+  WarnOf(end, fmt::format("ledger file '{}'", path),
+         "the daemon still runs, or was stopped before it could finish", done);
 }
 
 Error OfOption(std::string_view option, std::string_view value, Error fault) {

@@ -17,6 +17,8 @@ void Warn(std::string_view message);
 // Warns where the trace at `path` is damaged or was not finished. `done`: what was done with its
 // epochs, "replayed".
 void WarnOfEnd(const StreamEnd& end, std::string_view path, std::string_view done);
+// The same of a ledger, which may also have been read while it is being written.
+void WarnOfLedgerEnd(const StreamEnd& end, std::string_view path, std::string_view done);
 
 // Says of a value's fault which option it was given to.
 Error OfOption(std::string_view option, std::string_view value, Error fault);

@@ -12,11 +12,14 @@
 #include <vector>
 
 #include "apps/tmprof/cli.h"
+#include "proto/ledger_file.h"
 #include "report/trace.h"
 #include "report/view.h"
 
 namespace tmprof {
 namespace {
+
+constexpr std::string_view kInput = "--input";
 
 struct ReportOptions {
   std::string trace{kDefaultTrace};
@@ -29,6 +32,7 @@ struct ReportOptions {
   std::optional<int> pid;
   std::string epochs;
   std::string addresses;
+  std::uint64_t ping_pong = kPingPongEpochs;
 };
 
 std::size_t TerminalColumns() {
@@ -93,6 +97,23 @@ Status RequireRead(const CLI::App& command, const View& view) {
   return {};
 }
 
+Status ReportLedger(const CLI::App& command, const ReportOptions& options, const View& view,
+                    const ViewOptions& view_options, Format format) {
+  if (!options.png.empty()) {
+    if (auto status = RequirePicture(view); !status) return status;
+  }
+  if (command.count(std::string(kInput)) == 0) {
+    return Fail(BadInput("use option", fmt::format("--view {}", view.name), "it is of a ledger",
+                         "name the ledger file, as in 'tmprof report FILE --view moves'"));
+  }
+  Result<LedgerReader> ledger = LedgerReader::Open(options.trace);
+  if (!ledger) return Fail(ledger.error());
+  const Result<Rendered> rendered = RenderLedgerView(view.name, *ledger, view_options, format);
+  if (!rendered) return Fail(rendered.error());
+  WarnOfLedgerEnd(rendered->end, options.trace, "reported");
+  return WriteOut(rendered->output);
+}
+
 Status Report(const CLI::App& command, const ReportOptions& options) {
   const Result<const View*> view = FindView(options.view);
   if (!view) return Fail(view.error());
@@ -107,6 +128,7 @@ Status Report(const CLI::App& command, const ReportOptions& options) {
   ViewOptions view_options{.model = *model,
                            .by = *by,
                            .limit = options.limit > 0 ? std::optional(options.limit) : std::nullopt,
+                           .ping_pong_epochs = options.ping_pong,
                            .text_columns = TerminalColumns()};
   if (options.pid) view_options.pid = Pid(*options.pid);
   if (!options.epochs.empty()) {
@@ -120,6 +142,9 @@ Status Report(const CLI::App& command, const ReportOptions& options) {
     view_options.addresses = *range;
   }
 
+  if ((*view)->render_ledger != nullptr) {
+    return ReportLedger(command, options, **view, view_options, *format);
+  }
   const Result<Trace> trace = OpenTraceFile(options.trace);
   if (!trace) return Fail(trace.error());
   if (!options.png.empty()) {
@@ -138,9 +163,12 @@ Status Report(const CLI::App& command, const ReportOptions& options) {
 }  // namespace
 
 void AddReportCommand(CLI::App& app, int& exit_status) {
-  CLI::App* command = app.add_subcommand("report", "Shows what a trace holds");
+  CLI::App* command = app.add_subcommand("report", "Shows what a trace or a ledger holds");
   auto options = std::make_shared<ReportOptions>();
-  command->add_option("FILE,-i,--input", options->trace, "Trace file")->capture_default_str();
+  command
+      ->add_option(fmt::format("FILE,-i,{}", kInput), options->trace,
+                   "Trace file; for the moves view a ledger file, which has no default")
+      ->capture_default_str();
   std::vector<std::string> views;
   std::string explained = "What to show:";
   for (const View& view : Views()) {
@@ -171,10 +199,19 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
       ->type_name("FIRST:END");
   command->add_option("--addresses", options->addresses, of_views("addresses", "This range only"))
       ->type_name("START-END");
+  command
+      ->add_option("--ping-pong", options->ping_pong,
+                   of_views("ping-pong",
+                            "A move that undoes one of at most N epochs before counts "
+                            "as ping-pong"))
+      ->type_name("N")
+      ->check(WholeNumber(0))
+      ->capture_default_str();
   command->footer(
       "Examples:\n"
       "  tmprof report --view hot --limit 50\n"
-      "  tmprof report server.data --view heatmap --by references --png heat.png");
+      "  tmprof report server.data --view heatmap --by references --png heat.png\n"
+      "  tmprof report tmprof.ledger --view moves");
   command->callback([command, options, &exit_status] {
     const Status status = Report(*command, *options);
     exit_status = status ? kDone : ReportError(status.error());

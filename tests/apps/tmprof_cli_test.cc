@@ -31,6 +31,10 @@ std::string GoldenTrace() {
   return std::string(TMPROF_SOURCE_DIR) + "/tests/golden/v1.tmprof.data";
 }
 
+std::string GoldenLedger() {
+  return std::string(TMPROF_SOURCE_DIR) + "/tests/golden/v1.tmprof.ledger";
+}
+
 // A finished trace of no epoch.
 std::string EmptyTrace(const TemporaryFolder& folder) {
   const std::string path = folder.File("empty.data");
@@ -199,6 +203,20 @@ TEST(CommandLine, ATraceThatWasNotFinishedIsReadWithAWarning) {
   }
 }
 
+TEST(CommandLine, ALedgerInPlaceOfATraceIsRefusedAsALedger) {
+  const TemporaryFolder folder;
+  std::vector<std::vector<std::string>> commands = Readers(folder, GoldenLedger());
+  commands.push_back({"score", GoldenTrace(), "--truth", GoldenLedger()});
+  for (const std::vector<std::string>& command : commands) {
+    const Outcome outcome = Tmprof(command);
+    EXPECT_EQ(outcome.status, 2) << command[0];
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("v1.tmprof.ledger"), HasSubstr("a tmprof ledger"),
+                                   HasSubstr("--view moves")))
+        << command[0];
+    EXPECT_THAT(outcome.out, IsEmpty()) << command[0];
+  }
+}
+
 TEST(CommandLine, APipeInPlaceOfATraceIsRefusedAsAPipe) {
   const TemporaryFolder folder;
   for (const std::vector<std::string>& command : Readers(folder, "/dev/stdin")) {
@@ -280,6 +298,45 @@ TEST(Report, EveryViewHasJson) {
   }
 }
 
+TEST(Report, MovesOfALedgerHaveEveryFormat) {
+  const Outcome json = Tmprof({"report", GoldenLedger(), "--view", "moves", "--format", "json"});
+  EXPECT_EQ(json.status, 0) << json.err;
+  EXPECT_EQ(Json::parse(json.out)["promotions"]["moves"], 301);
+  EXPECT_THAT(json.err, IsEmpty());
+  EXPECT_THAT(Tmprof({"report", GoldenLedger(), "--view", "moves", "--format", "csv"}).out,
+              StartsWith("key,value\r\n"));
+  EXPECT_THAT(Tmprof({"report", GoldenLedger(), "--view", "moves", "--ping-pong", "1"}).out,
+              HasSubstr("0 moves undid one of at most 1 epochs before"));
+}
+
+TEST(Report, MovesAreOfALedgerThatIsNamed) {
+  const Outcome trace = Tmprof({"report", GoldenTrace(), "--view", "moves"});
+  EXPECT_EQ(trace.status, 2);
+  EXPECT_THAT(trace.err, AllOf(HasSubstr("v1.tmprof.data"), HasSubstr("it is a tmprof trace")));
+  const Outcome unnamed = Tmprof({"report", "--view", "moves"});
+  EXPECT_EQ(unnamed.status, 2);
+  EXPECT_THAT(unnamed.err, HasSubstr("name the ledger"));
+  const Outcome picture = Tmprof({"report", GoldenLedger(), "--view", "moves", "--png", "x.png"});
+  EXPECT_EQ(picture.status, 2);
+  EXPECT_THAT(picture.err, HasSubstr("this view has none"));
+}
+
+TEST(Report, ALedgerThatWasNotFinishedIsReadWithAWarning) {
+  const TemporaryFolder folder;
+  const std::string cut = folder.File("cut.ledger");
+  const std::string before = WithoutEndFrame(ReadFile(GoldenLedger()));
+  WriteFile(cut, before);
+  const Outcome open = Tmprof({"report", cut, "--view", "moves"});
+  EXPECT_EQ(open.status, 0);
+  EXPECT_THAT(open.err, AllOf(HasSubstr("ledger file '" + cut + "'"), HasSubstr("still runs"),
+                              HasSubstr("byte offset " + std::to_string(before.size()))));
+  WriteFile(cut, before.substr(0, before.size() - 1));
+  const Outcome damaged = Tmprof({"report", cut, "--view", "moves", "--format", "json"});
+  EXPECT_EQ(damaged.status, 0);
+  EXPECT_THAT(damaged.err, AllOf(HasSubstr("warning"), HasSubstr("reported is what comes before")));
+  EXPECT_EQ(Json::parse(damaged.out)["epochs"], 2);
+}
+
 TEST(Report, AnOptionThatTheViewDoesNotReadIsRefusedByName) {
   const std::vector<std::vector<std::string>> unread = {
       {"summary", "--limit", "5"},
@@ -290,6 +347,7 @@ TEST(Report, AnOptionThatTheViewDoesNotReadIsRefusedByName) {
       {"coverage", "--by", "samples"},
       {"hot", "--addresses", "0-1000"},
       {"heatmap", "--limit", "5"},
+      {"cdf", "--ping-pong", "3"},
       {"cdf", "--pid", "1"},
       {"cdf", "--limit", "20"},  // though it is the default
   };

@@ -55,5 +55,10 @@ TEST(Status, CarriesAnErrorOrNothing) {
   EXPECT_EQ(failed.error().system_error, EIO);
 }
 
+TEST(ErrnoNameTest, IsTheNameOrTheNumber) {
+  EXPECT_EQ(ErrnoName(EBUSY), "EBUSY");
+  EXPECT_EQ(ErrnoName(4242), "errno 4242");
+}
+
 }  // namespace
 }  // namespace tmprof

@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/moves.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/human_units.h"
+#include "base/log_duration.h"
+#include "base/move_history.h"
+#include "report/format.h"
+
+namespace tmprof {
+namespace {
+
+enum class Direction : std::uint8_t { kUp, kDown, kOther };
+
+Direction DirectionOf(std::optional<Tier> from, std::optional<Tier> to) {
+  if (!from || !to || *from == *to) return Direction::kOther;
+  return *to < *from ? Direction::kUp : Direction::kDown;
+}
+
+void Count(const Move& move, MoveTally& tally) {
+  ++tally.moves;
+  tally.pages += move.span;
+}
+
+// Durations by their logarithm: as many numbers as there are octaves, however many moves.
+class LatencyTally {
+ public:
+  void Add(std::chrono::nanoseconds latency) {
+    ++count_;
+    sum_ns_ += static_cast<double>(latency.count());
+    max_ = std::max(max_, latency);
+    ++by_code_[LogDuration::FromNanoseconds(latency).code()];
+  }
+
+  std::optional<MoveLatency> Take() const {
+    if (count_ == 0) return std::nullopt;
+    const auto rank =
+        static_cast<std::uint64_t>(std::ceil(kQuantile * static_cast<double>(count_)));
+    std::uint64_t below = 0;
+    auto code = by_code_.begin();
+    while ((below += code->second) < rank) ++code;
+    const double quantile_ns = LogDuration::FromCode(code->first).seconds() * 1e9;
+    return MoveLatency{
+        .mean = Nanoseconds(sum_ns_ / static_cast<double>(count_)),
+        .p99 = quantile_ns < static_cast<double>(max_.count()) ? Nanoseconds(quantile_ns) : max_,
+        .max = max_};
+  }
+
+ private:
+  static constexpr double kQuantile = 0.99;
+
+  static std::chrono::nanoseconds Nanoseconds(double ns) {
+    return std::chrono::nanoseconds(std::llround(ns));
+  }
+
+  std::uint64_t count_ = 0;
+  double sum_ns_ = 0;
+  std::chrono::nanoseconds max_{0};
+  std::map<std::uint16_t, std::uint64_t> by_code_;
+};
+
+class Summing {
+ public:
+  Summing(MovesSummary& summary, const MovesOptions& options)
+      : summary_(&summary),
+        options_(options),
+        history_(1 + std::min(options.ping_pong_epochs,
+                              std::numeric_limits<std::uint64_t>::max() - 1)) {}
+
+  void Add(const LedgerEpoch& epoch) {
+    for (const LedgerTarget& target : epoch.targets) rows_[target.id].target = target;
+    history_.ForgetOld(epoch.index);
+    const bool chosen = options_.epochs.Contains(epoch.index);
+    if (chosen) AddTimes(epoch);
+    for (const MoveOutcome& outcome : epoch.moves) AddMove(outcome, epoch.index, chosen);
+    for (const SettledMove& settled : epoch.settled) {
+      if (options_.epochs.Contains(settled.moved_in)) AddSettled(settled);
+    }
+  }
+
+  void Finish() {
+    summary_->latency = latency_.Take();
+    for (auto& [id, row] : rows_) {
+      if (row.promotions.moves + row.demotions.moves + row.failed > 0) {
+        summary_->targets.push_back(std::move(row));
+      }
+    }
+  }
+
+ private:
+  void AddTimes(const LedgerEpoch& epoch) {
+    MovesSummary& s = *summary_;
+    if (s.epochs == 0) {
+      s.start = epoch.start;
+    } else {
+      s.lost_epochs += epoch.index - next_index_;
+    }
+    next_index_ = epoch.index + 1;
+    s.stop = epoch.end;
+    ++s.epochs;
+    s.not_moved.bound += epoch.not_moved.bound;
+    s.not_moved.cooling += epoch.not_moved.cooling;
+    s.not_moved.without_gain += epoch.not_moved.without_gain;
+    s.not_moved.without_room += epoch.not_moved.without_room;
+    s.not_moved.over_quota += epoch.not_moved.over_quota;
+    s.not_moved.unplaced += epoch.not_moved.unplaced;
+    s.replaced += epoch.replaced;
+  }
+
+  void AddMove(const MoveOutcome& outcome, std::uint64_t index, bool chosen) {
+    const Move& move = outcome.move;
+    const bool moved = outcome.error == 0 || (summary_->info.dry_run && outcome.error == ECANCELED);
+    const std::optional<Tier> from = summary_->info.tiers.TierOf(move.from);
+    const std::optional<Tier> to = summary_->info.tiers.TierOf(move.to);
+    const bool undoes = moved && from && to && history_.Note(move.key, *from, *to, index);
+    if (!chosen) return;
+    MovesSummary& s = *summary_;
+    if (outcome.attempts > 0) {
+      s.retries += outcome.attempts - 1;
+      latency_.Add(outcome.latency);
+    }
+    MovesSummary::Row& row = rows_[move.key.target];
+    if (!moved) {
+      ++s.failures[outcome.error];
+      ++row.failed;
+      return;
+    }
+    if (undoes) ++s.ping_pongs;
+    switch (DirectionOf(from, to)) {
+      case Direction::kUp:
+        Count(move, s.promotions);
+        Count(move, row.promotions);
+        break;
+      case Direction::kDown:
+        Count(move, s.demotions);
+        Count(move, row.demotions);
+        break;
+      case Direction::kOther:
+        Count(move, s.others);
+        break;
+    }
+  }
+
+  void AddSettled(const SettledMove& settled) {
+    const Tiers& tiers = summary_->info.tiers;
+    const Direction direction = DirectionOf(tiers.TierOf(settled.from), tiers.TierOf(settled.to));
+    if (direction == Direction::kOther) return;
+    PaybackTally& tally = direction == Direction::kUp ? summary_->promoted : summary_->demoted;
+    ++tally.settled;
+    if (settled.epochs_known == 0) return;
+    ++tally.known;
+    if (settled.seen == 0) ++tally.unseen;
+    tally.seen += settled.seen;
+    tally.weight += settled.weight;
+    tally.page_epochs +=
+        static_cast<double>(settled.span.value()) * static_cast<double>(settled.epochs_known);
+  }
+
+  MovesSummary* summary_;
+  MovesOptions options_;
+  MoveHistory history_;
+  LatencyTally latency_;
+  std::uint64_t next_index_ = 0;
+  std::map<TargetId, MovesSummary::Row> rows_;
+};
+
+constexpr auto kPlain = [](auto value) { return fmt::format("{}", value); };
+
+constexpr std::array<std::pair<std::string_view, std::uint64_t NotMoved::*>, 6> kNotMoved = {{
+    {"bound", &NotMoved::bound},
+    {"cooling", &NotMoved::cooling},
+    {"without_gain", &NotMoved::without_gain},
+    {"without_room", &NotMoved::without_room},
+    {"over_quota", &NotMoved::over_quota},
+    {"unplaced", &NotMoved::unplaced},
+}};
+
+// Promotions without a record of what became of them: still watched when the ledger ended.
+std::uint64_t Unsettled(const MoveTally& moves, const PaybackTally& payback) {
+  return moves.moves - std::min(moves.moves, payback.settled);
+}
+
+std::optional<double> WeightPerPageEpoch(const PaybackTally& payback) {
+  if (payback.page_epochs == 0) return std::nullopt;
+  return payback.weight / payback.page_epochs;
+}
+
+std::uint64_t Bytes(PageCount pages) { return pages.value() * kBasePageBytes; }
+
+std::string Finished(const MovesSummary& summary) {
+  if (summary.end.damage) return "damaged";
+  if (summary.end.finished == true) return "complete";
+  return "without an end: the daemon runs, or was stopped";
+}
+
+std::string TiersText(const Tiers& tiers) {
+  std::string text;
+  for (std::size_t tier = 1; tier <= tiers.size(); ++tier) {
+    const auto nodes = tiers.NodesOf(Tier(static_cast<std::uint8_t>(tier)));
+    text += fmt::format("{}{}: node{}", tier == 1 ? "" : "; ", tier, nodes.size() == 1 ? "" : "s");
+    for (const NodeId node : nodes) text += fmt::format(" {}", node.value());
+  }
+  return text;
+}
+
+std::string TallyText(const MoveTally& tally) {
+  return fmt::format("{} moves, {} pages ({})", Grouped(tally.moves), Grouped(tally.pages.value()),
+                     HumanSize(tally.pages));
+}
+
+std::string Microseconds(std::chrono::nanoseconds duration) {
+  return Significant(Seconds(duration) * 1e6) + " us";
+}
+
+std::string LatencyText(const MovesSummary& summary) {
+  return OrUnknown(summary.latency, [](const MoveLatency& latency) {
+    return fmt::format("mean {}, p99 {}, max {} a move, of the calls that tried it",
+                       Microseconds(latency.mean), Microseconds(latency.p99),
+                       Microseconds(latency.max));
+  });
+}
+
+std::string FailuresText(const MovesSummary& summary) {
+  std::string text = fmt::format("{} of {} moves", Grouped(summary.failed()),
+                                 Grouped(summary.failed() + summary.moved()));
+  std::string_view separator = ": ";
+  for (const auto& [error, count] : summary.failures) {
+    text +=
+        fmt::format("{}{} {}", std::exchange(separator, ", "), ErrnoName(error), Grouped(count));
+  }
+  return text;
+}
+
+std::string WastedText(const MovesSummary& summary) {
+  const PaybackTally& promoted = summary.promoted;
+  return fmt::format("{}: {} of {} promotions saw no access; unknown of {}, not settled {}",
+                     OrUnknown(summary.Wasted(), Percent), Grouped(promoted.unseen),
+                     Grouped(promoted.known), Grouped(promoted.settled - promoted.known),
+                     Grouped(Unsettled(summary.promotions, promoted)));
+}
+
+std::string PaybackText(const PaybackTally& payback) {
+  return fmt::format("{} references and samples seen; weight {}, {} a page and epoch",
+                     payback.known == 0 ? "unknown" : Significant(payback.seen),
+                     payback.known == 0 ? "unknown" : Significant(payback.weight),
+                     OrUnknown(WeightPerPageEpoch(payback), Significant));
+}
+
+std::string TargetsText(const MovesSummary& summary) {
+  using enum TextTable::Align;
+  TextTable table({{"pid"},
+                   {"target", kLeft},
+                   {"promotions"},
+                   {"demotions"},
+                   {"moved"},
+                   {"failed"},
+                   {"command", kLeft}});
+  for (const MovesSummary::Row& row : summary.targets) {
+    table.AddRow({fmt::format("{}", row.target.pid.value()), Printable(row.target.name),
+                  Grouped(row.promotions.moves), Grouped(row.demotions.moves),
+                  HumanSize(row.promotions.pages + row.demotions.pages), Grouped(row.failed),
+                  Printable(row.target.command)});
+  }
+  return table.Text();
+}
+
+Json TallyJson(const MoveTally& tally) {
+  return {{"moves", tally.moves}, {"pages", tally.pages.value()}, {"bytes", Bytes(tally.pages)}};
+}
+
+Json PaybackJson(const MoveTally& moves, const PaybackTally& payback) {
+  const bool known = payback.known > 0;
+  return {{"settled", payback.settled},
+          {"unsettled", Unsettled(moves, payback)},
+          {"known", payback.known},
+          {"unknown", payback.settled - payback.known},
+          {"unseen", payback.unseen},
+          {"seen", known ? Json(payback.seen) : Json(nullptr)},
+          {"weight", known ? Json(payback.weight) : Json(nullptr)},
+          {"weight_per_page_epoch", OrNull(WeightPerPageEpoch(payback))}};
+}
+
+}  // namespace
+
+std::uint64_t MovesSummary::failed() const {
+  std::uint64_t all = 0;
+  for (const auto& [error, count] : failures) all += count;
+  return all;
+}
+
+std::optional<double> MovesSummary::PingPong() const {
+  if (moved() == 0) return std::nullopt;
+  return static_cast<double>(ping_pongs) / static_cast<double>(moved());
+}
+
+std::optional<double> MovesSummary::Wasted() const {
+  if (promoted.known == 0) return std::nullopt;
+  return static_cast<double>(promoted.unseen) / static_cast<double>(promoted.known);
+}
+
+MovesSummary SummarizeMoves(LedgerReader& ledger, const MovesOptions& options) {
+  MovesSummary summary{.ledger = ledger.path().filename().string(),
+                       .info = ledger.info(),
+                       .ping_pong_epochs = options.ping_pong_epochs};
+  Summing summing(summary, options);
+  LedgerEpoch epoch;
+  while (true) {
+    Result<bool> more = ledger.Next(epoch);
+    if (!more) summary.end.damage = std::move(more.error());
+    if (more && !*more) summary.end = ledger.End();
+    if (!more || !*more) break;
+    summing.Add(epoch);
+  }
+  summing.Finish();
+  return summary;
+}
+
+std::string MovesText(const MovesSummary& summary) {
+  const LedgerInfo& info = summary.info;
+  std::string text;
+  text +=
+      TitledLine("ledger", fmt::format("{} ({})", Printable(summary.ledger), Finished(summary)));
+  text += TitledLine("written",
+                     fmt::format("{} by {} on Linux {}", WallTime(info.wall_start),
+                                 Printable(info.tool_version), Printable(info.kernel_release)));
+  if (info.dry_run) {
+    text +=
+        TitledLine("dry run", "nothing was moved: these are the moves that would have been tried");
+  }
+  text += TitledLine(
+      "placed by", fmt::format("policy {}, rank model {}, in epochs of {}", Printable(info.policy),
+                               Printable(info.rank_model), FormatDuration(info.epoch_length)));
+  text += TitledLine("tiers", TiersText(info.tiers));
+  text +=
+      TitledLine("epochs", fmt::format("{} in {:.3f} s, {} lost", Grouped(summary.epochs),
+                                       Seconds(summary.duration()), Grouped(summary.lost_epochs)));
+  text += TitledLine("promotions", TallyText(summary.promotions));
+  text += TitledLine("demotions", TallyText(summary.demotions));
+  if (summary.others.moves > 0) {
+    text +=
+        TitledLine("others", TallyText(summary.others) + ", between nodes of no different tier");
+  }
+  text += TitledLine("failed", FailuresText(summary));
+  text += TitledLine("retries", Grouped(summary.retries));
+  text += TitledLine("latency", LatencyText(summary));
+  text += TitledLine(
+      "ping-pong", fmt::format("{}: {} moves undid one of at most {} epochs before",
+                               OrUnknown(summary.PingPong(), Percent), Grouped(summary.ping_pongs),
+                               Grouped(summary.ping_pong_epochs)));
+  text += TitledLine("wasted", WastedText(summary));
+  text += TitledLine("payback", "of promotions: " + PaybackText(summary.promoted));
+  text += TitledLine("", "of demotions: " + PaybackText(summary.demoted));
+  std::string stayed;
+  for (const auto& [name, count] : kNotMoved) {
+    std::string words(name);
+    std::ranges::replace(words, '_', ' ');
+    stayed += fmt::format("{} {}, ", words, Grouped(summary.not_moved.*count));
+  }
+  text += TitledLine("not moved", fmt::format("{}dropped for newer decisions {}", stayed,
+                                              Grouped(summary.replaced)));
+  for (const std::string& warning : info.warnings)
+    text += TitledLine("warning", Printable(warning));
+  if (!summary.targets.empty()) text += "\n" + TargetsText(summary);
+  if (!info.settings.empty()) text += "\n" + SettingsText(info.settings);
+  return text;
+}
+
+std::string MovesJson(const MovesSummary& summary) {
+  const LedgerInfo& info = summary.info;
+  Json tiers = Json::array();
+  for (std::size_t tier = 1; tier <= info.tiers.size(); ++tier) {
+    Json nodes = Json::array();
+    for (const NodeId node : info.tiers.NodesOf(Tier(static_cast<std::uint8_t>(tier)))) {
+      nodes.push_back(node.value());
+    }
+    tiers.push_back(std::move(nodes));
+  }
+  Json failures = Json::object();
+  for (const auto& [error, count] : summary.failures) failures[ErrnoName(error)] = count;
+  Json not_moved = Json::object();
+  for (const auto& [name, count] : kNotMoved)
+    not_moved[std::string(name)] = summary.not_moved.*count;
+  not_moved["replaced"] = summary.replaced;
+  Json latency(nullptr);
+  if (summary.latency) {
+    latency = {{"mean", Seconds(summary.latency->mean)},
+               {"p99", Seconds(summary.latency->p99)},
+               {"max", Seconds(summary.latency->max)}};
+  }
+  Json targets = Json::array();
+  for (const MovesSummary::Row& row : summary.targets) {
+    targets.push_back({{"target", row.target.id.value()},
+                       {"pid", row.target.pid.value()},
+                       {"name", row.target.name},
+                       {"command", row.target.command},
+                       {"promotions", TallyJson(row.promotions)},
+                       {"demotions", TallyJson(row.demotions)},
+                       {"failed", row.failed}});
+  }
+  Json settings = Json::object();
+  for (const Setting& setting : info.settings) settings[setting.name] = setting.value;
+  return JsonText({{"view", "moves"},
+                   {"ledger", summary.ledger},
+                   {"finished", OrNull(summary.end.finished)},
+                   {"damage", DamageJson(summary.end)},
+                   {"dry_run", info.dry_run},
+                   {"epochs", summary.epochs},
+                   {"lost_epochs", summary.lost_epochs},
+                   {"duration_s", Seconds(summary.duration())},
+                   {"epoch_length_s", Seconds(info.epoch_length)},
+                   {"policy", info.policy},
+                   {"rank_model", info.rank_model},
+                   {"tiers", std::move(tiers)},
+                   {"promotions", TallyJson(summary.promotions)},
+                   {"demotions", TallyJson(summary.demotions)},
+                   {"others", TallyJson(summary.others)},
+                   {"bytes_moved", Bytes(summary.pages())},
+                   {"failed", summary.failed()},
+                   {"failures", std::move(failures)},
+                   {"retries", summary.retries},
+                   {"latency_s", std::move(latency)},
+                   {"ping_pong",
+                    {{"within_epochs", summary.ping_pong_epochs},
+                     {"moves", summary.ping_pongs},
+                     {"ratio", OrNull(summary.PingPong())}}},
+                   {"wasted_ratio", OrNull(summary.Wasted())},
+                   {"payback",
+                    {{"promotions", PaybackJson(summary.promotions, summary.promoted)},
+                     {"demotions", PaybackJson(summary.demotions, summary.demoted)}}},
+                   {"not_moved", std::move(not_moved)},
+                   {"targets", std::move(targets)},
+                   {"host",
+                    {{"tool_version", info.tool_version},
+                     {"kernel_release", info.kernel_release},
+                     {"wall_start", WallTime(info.wall_start)}}},
+                   {"settings", std::move(settings)},
+                   {"warnings", info.warnings}});
+}
+
+std::string MovesCsv(const MovesSummary& summary) {
+  std::string csv = CsvLine({"key", "value"});
+  const auto add = [&csv](std::string key, std::string value) {
+    csv += CsvLine({std::move(key), std::move(value)});
+  };
+  const auto add_tally = [&add](const std::string& prefix, const MoveTally& tally) {
+    add(prefix + ".moves", kPlain(tally.moves));
+    add(prefix + ".pages", kPlain(tally.pages.value()));
+    add(prefix + ".bytes", kPlain(Bytes(tally.pages)));
+  };
+  const auto add_payback = [&add](const std::string& prefix, const MoveTally& moves,
+                                  const PaybackTally& payback) {
+    add(prefix + ".settled", kPlain(payback.settled));
+    add(prefix + ".unsettled", kPlain(Unsettled(moves, payback)));
+    add(prefix + ".known", kPlain(payback.known));
+    add(prefix + ".unknown", kPlain(payback.settled - payback.known));
+    add(prefix + ".unseen", kPlain(payback.unseen));
+    add(prefix + ".seen", payback.known > 0 ? Exact(payback.seen) : "");
+    add(prefix + ".weight", payback.known > 0 ? Exact(payback.weight) : "");
+    add(prefix + ".weight_per_page_epoch", OrEmpty(WeightPerPageEpoch(payback), Exact));
+  };
+  add("ledger", summary.ledger);
+  add("finished", OrEmpty(summary.end.finished, kPlain));
+  add("dry_run", kPlain(summary.info.dry_run));
+  add("epochs", kPlain(summary.epochs));
+  add("lost_epochs", kPlain(summary.lost_epochs));
+  add("duration_s", Exact(Seconds(summary.duration())));
+  add("policy", summary.info.policy);
+  add("rank_model", summary.info.rank_model);
+  add_tally("promotions", summary.promotions);
+  add_tally("demotions", summary.demotions);
+  add_tally("others", summary.others);
+  add("bytes_moved", kPlain(Bytes(summary.pages())));
+  add("failed", kPlain(summary.failed()));
+  for (const auto& [error, count] : summary.failures) {
+    add("failures." + ErrnoName(error), kPlain(count));
+  }
+  add("retries", kPlain(summary.retries));
+  const auto add_latency = [&](const std::string& key, std::chrono::nanoseconds MoveLatency::* of) {
+    add("latency_s." + key, summary.latency ? Exact(Seconds((*summary.latency).*of)) : "");
+  };
+  add_latency("mean", &MoveLatency::mean);
+  add_latency("p99", &MoveLatency::p99);
+  add_latency("max", &MoveLatency::max);
+  add("ping_pong.within_epochs", kPlain(summary.ping_pong_epochs));
+  add("ping_pong.moves", kPlain(summary.ping_pongs));
+  add("ping_pong.ratio", OrEmpty(summary.PingPong(), Exact));
+  add("wasted_ratio", OrEmpty(summary.Wasted(), Exact));
+  add_payback("payback.promotions", summary.promotions, summary.promoted);
+  add_payback("payback.demotions", summary.demotions, summary.demoted);
+  for (const auto& [name, count] : kNotMoved) {
+    add("not_moved." + std::string(name), kPlain(summary.not_moved.*count));
+  }
+  add("not_moved.replaced", kPlain(summary.replaced));
+  return csv;
+}
+
+}  // namespace tmprof

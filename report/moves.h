@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a ledger adds up to: what was moved, what was refused, and whether it was worth it.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/epoch_stream.h"
+#include "base/move.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "proto/ledger_file.h"
+#include "report/trace.h"
+
+namespace tmprof {
+
+inline constexpr std::uint64_t kPingPongEpochs = 10;
+
+struct MovesOptions {
+  EpochRange epochs;
+  // A move that undoes one of at most so many epochs before is ping-pong.
+  std::uint64_t ping_pong_epochs = kPingPongEpochs;
+};
+
+struct MoveTally {
+  std::uint64_t moves = 0;
+  PageCount pages;
+};
+
+// What was seen of moved spans where they were moved to.
+struct PaybackTally {
+  std::uint64_t settled = 0;
+  std::uint64_t known = 0;   // of these, those of whose pages anything was known
+  std::uint64_t unseen = 0;  // of the known, those of which nothing was seen
+  double seen = 0;           // references and samples, or exact accesses
+  double weight = 0;         // in the unit of the rank model
+  // Pages times the whole epochs in which anything was known of them.
+  double page_epochs = 0;
+};
+
+struct MoveLatency {
+  std::chrono::nanoseconds mean{0};
+  std::chrono::nanoseconds p99{0};  // to 2.2 % (base/log_duration.h)
+  std::chrono::nanoseconds max{0};
+};
+
+// Of the moves of the chosen epochs. In a dry run, of those that would have been tried, as if all
+// had moved.
+struct MovesSummary {
+  struct Row {
+    LedgerTarget target;  // as it was told of last
+    MoveTally promotions;
+    MoveTally demotions;
+    std::uint64_t failed = 0;
+  };
+
+  std::string ledger;
+  LedgerInfo info;
+  StreamEnd end;
+  std::uint64_t ping_pong_epochs = 0;
+  std::uint64_t epochs = 0;
+  std::uint64_t lost_epochs = 0;  // gaps between them
+  MonotonicTime start;
+  MonotonicTime stop;
+  MoveTally promotions;                   // to a faster tier
+  MoveTally demotions;                    // to a slower one
+  MoveTally others;                       // within a tier, or from or to a node that is in none
+  std::map<int, std::uint64_t> failures;  // by errno
+  std::uint64_t retries = 0;              // attempts after the first
+  std::optional<MoveLatency> latency;     // of those that were tried; unset: none
+  std::uint64_t ping_pongs = 0;
+  NotMoved not_moved;
+  std::uint64_t replaced = 0;
+  PaybackTally promoted;
+  PaybackTally demoted;
+  std::vector<Row> targets;  // ascending by id
+
+  std::chrono::nanoseconds duration() const { return stop - start; }
+  std::uint64_t moved() const { return promotions.moves + demotions.moves + others.moves; }
+  PageCount pages() const { return promotions.pages + demotions.pages + others.pages; }
+  std::uint64_t failed() const;
+  std::optional<double> PingPong() const;  // of what moved
+  // Promotions that saw no access before they left their tier or were watched no longer, of those
+  // that anything is known of.
+  std::optional<double> Wasted() const;
+};
+
+// Reads what is left of it. Memory is bounded by the largest epoch, the spans that moved within
+// `ping_pong_epochs`, and the number of targets.
+MovesSummary SummarizeMoves(LedgerReader& ledger, const MovesOptions& options = {});
+
+std::string MovesText(const MovesSummary& summary);
+std::string MovesJson(const MovesSummary& summary);
+std::string MovesCsv(const MovesSummary& summary);
+
+}  // namespace tmprof

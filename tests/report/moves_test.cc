@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/moves.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "report/view.h"
+#include "tests/proto/ledgers.h"
+
+namespace tmprof {
+namespace {
+
+using std::chrono::nanoseconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+
+constexpr const char* kGolden = TMPROF_SOURCE_DIR "/tests/golden/v1.tmprof.ledger";
+
+MovesSummary Golden(const MovesOptions& options = {}) {
+  LedgerReader ledger = LedgerReader::Open(kGolden).value();
+  return SummarizeMoves(ledger, options);
+}
+
+// Of a ledger made from these.
+MovesSummary SummaryOf(const std::vector<LedgerEpoch>& epochs, const MovesOptions& options = {},
+                       const LedgerInfo& info = SmallLedgerInfo()) {
+  std::string folder = testing::TempDir() + "/moves.XXXXXX";
+  EXPECT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::filesystem::path path = std::filesystem::path(folder) / "ledger";
+  LedgerWriter writer = LedgerWriter::Create(path, info).value();
+  for (const LedgerEpoch& epoch : epochs) EXPECT_TRUE(writer.Write(epoch).has_value());
+  LedgerReader ledger = LedgerReader::Open(path).value();
+  MovesSummary summary = SummarizeMoves(ledger, options);
+  std::filesystem::remove_all(folder);
+  return summary;
+}
+
+LedgerEpoch EpochOf(std::uint64_t index, std::vector<MoveOutcome> moves) {
+  LedgerEpoch epoch = LedgerEpochAt(index);
+  epoch.targets = {{.id = TargetId(0), .pid = Pid(10), .name = "t"}};
+  epoch.moves = std::move(moves);
+  return epoch;
+}
+
+// What make_golden_ledger.cc puts there.
+TEST(MovesTest, AddsUpALedger) {
+  const MovesSummary summary = Golden();
+  EXPECT_EQ(summary.epochs, 3u);
+  EXPECT_EQ(summary.lost_epochs, 1u);
+  EXPECT_EQ(summary.duration(), nanoseconds(4'001'000'000));
+  EXPECT_EQ(summary.promotions.moves, 301u);
+  EXPECT_EQ(summary.promotions.pages, PageCount(812));
+  EXPECT_EQ(summary.demotions.moves, 2u);
+  EXPECT_EQ(summary.demotions.pages, PageCount(2));
+  EXPECT_THAT(summary.failures, ElementsAre(Pair(EBUSY, 1)));
+  EXPECT_EQ(summary.retries, 100u + 2u);
+  EXPECT_EQ(summary.not_moved, (NotMoved{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(summary.replaced, 7u);
+  EXPECT_EQ(summary.ping_pongs, 1u);
+  ASSERT_EQ(summary.targets.size(), 2u);
+  EXPECT_EQ(summary.targets[0].target.pid, Pid(1234));
+  EXPECT_EQ(summary.targets[0].promotions.moves, 301u);
+  EXPECT_EQ(summary.targets[0].demotions.moves, 1u);
+  EXPECT_EQ(summary.targets[0].failed, 1u);
+  EXPECT_EQ(summary.targets[1].demotions.moves, 1u);
+  EXPECT_EQ(summary.end.finished, true);
+}
+
+TEST(MovesTest, LatencyIsOfAllThatWereTried) {
+  const MovesSummary summary = Golden();
+  ASSERT_TRUE(summary.latency.has_value());
+  // 1000 + 7 i for i < 300, a huge page, a failure, two demotions.
+  const double sum = 300 * 1000 + 7 * (299 * 300 / 2) + 400'000 + 5'000'000 + 2 * 2000;
+  EXPECT_NEAR(static_cast<double>(summary.latency->mean.count()), sum / 304, 1);
+  // The 301st of 304: all but the three longest.
+  EXPECT_NEAR(static_cast<double>(summary.latency->p99.count()), 3086, 3086 * 0.022);
+  EXPECT_EQ(summary.latency->max, nanoseconds(5'000'000));
+  EXPECT_EQ(SummaryOf({EpochOf(0, {})}).latency, std::nullopt);
+}
+
+TEST(MovesTest, UnknownPaybackIsNeitherWastedNorPaidBack) {
+  const MovesSummary summary = Golden();
+  EXPECT_EQ(summary.promoted.settled, 3u);
+  EXPECT_EQ(summary.promoted.known, 2u);
+  EXPECT_EQ(summary.promoted.unseen, 1u);
+  EXPECT_EQ(summary.promoted.seen, 40);
+  EXPECT_EQ(summary.promoted.weight, 120.5);
+  EXPECT_EQ(summary.promoted.page_epochs, 512 * 1 + 1 * 2);
+  EXPECT_EQ(summary.demoted.known, 1u);
+  EXPECT_EQ(summary.demoted.unseen, 0u);
+  EXPECT_EQ(summary.Wasted(), 0.5);
+  const auto json = nlohmann::json::parse(MovesJson(summary));
+  EXPECT_EQ(json["payback"]["promotions"]["unknown"], 1);
+  EXPECT_EQ(json["payback"]["promotions"]["unsettled"], 298);
+
+  const MovesSummary none = SummaryOf({EpochOf(0, {Moved(0, 1, 1, 0)})});
+  EXPECT_EQ(none.Wasted(), std::nullopt);
+  const auto unknown = nlohmann::json::parse(MovesJson(none));
+  EXPECT_TRUE(unknown["wasted_ratio"].is_null());
+  EXPECT_TRUE(unknown["payback"]["promotions"]["weight"].is_null());
+  EXPECT_THAT(MovesText(none), HasSubstr("wasted        unknown"));
+}
+
+TEST(MovesTest, PingPongIsWhatUndoesAMoveOfSoManyEpochsBefore) {
+  const MoveOutcome up = Moved(0, 1, 1, 0);
+  const MoveOutcome down = Moved(0, 1, 0, 3, MoveReason::kRoom);  // another node of the same tier
+  MoveOutcome refused = down;
+  refused.error = EBUSY;
+  const std::vector<LedgerEpoch> epochs = {EpochOf(0, {up}), EpochOf(1, {refused}),
+                                           EpochOf(3, {down})};
+  EXPECT_EQ(SummaryOf(epochs, {.ping_pong_epochs = 2}).ping_pongs, 0u);
+  const MovesSummary summary = SummaryOf(epochs, {.ping_pong_epochs = 3});
+  EXPECT_EQ(summary.ping_pongs, 1u);
+  EXPECT_EQ(summary.PingPong(), 0.5) << "what failed is not among the moves";
+  EXPECT_EQ(SummaryOf({EpochOf(0, {up, down})}, {.ping_pong_epochs = 0}).ping_pongs, 1u);
+  EXPECT_EQ(SummaryOf({EpochOf(0, {})}).PingPong(), std::nullopt);
+  constexpr std::uint64_t kAlways = ~std::uint64_t{0};
+  EXPECT_EQ(SummaryOf(epochs, {.ping_pong_epochs = kAlways}).ping_pongs, 1u);
+}
+
+TEST(MovesTest, ADryRunTellsWhatItWouldHaveMoved) {
+  LedgerInfo info = SmallLedgerInfo();
+  info.dry_run = true;
+  MoveOutcome untried = Moved(0, 1, 1, 0);
+  untried.error = ECANCELED;
+  untried.attempts = 0;
+  const MovesSummary dry = SummaryOf({EpochOf(0, {untried})}, {}, info);
+  EXPECT_EQ(dry.promotions.moves, 1u);
+  EXPECT_EQ(dry.failed(), 0u);
+  EXPECT_EQ(dry.latency, std::nullopt);
+  EXPECT_THAT(MovesText(dry), HasSubstr("nothing was moved"));
+  const MovesSummary wet = SummaryOf({EpochOf(0, {untried})});
+  EXPECT_EQ(wet.promotions.moves, 0u);
+  EXPECT_EQ(wet.failed(), 1u);
+}
+
+TEST(MovesTest, MovesOfNoOtherTierAreApart) {
+  const MovesSummary summary = SummaryOf({EpochOf(0, {Moved(0, 1, 1, 3), Moved(0, 2, 9, 0)})});
+  EXPECT_EQ(summary.others.moves, 2u);
+  EXPECT_EQ(summary.promotions.moves + summary.demotions.moves, 0u);
+}
+
+TEST(MovesTest, EpochsChooseMovesAndWhatBecameOfThem) {
+  const MovesSummary first = Golden({.epochs = {.first = 0, .end = 1}});
+  EXPECT_EQ(first.epochs, 1u);
+  EXPECT_EQ(first.promotions.moves, 301u);
+  EXPECT_EQ(first.demotions.moves, 0u);
+  EXPECT_EQ(first.promoted.settled, 3u) << "told of in later epochs";
+  EXPECT_EQ(first.demoted.settled, 0u);
+  const MovesSummary later = Golden({.epochs = {.first = 2}});
+  EXPECT_EQ(later.demotions.moves, 2u);
+  EXPECT_EQ(later.ping_pongs, 1u) << "it undoes a move before them";
+  EXPECT_EQ(later.promoted.settled, 0u);
+  EXPECT_EQ(later.lost_epochs, 0u);
+}
+
+TEST(MovesTest, FailuresHaveTheirNames) {
+  const auto json = nlohmann::json::parse(MovesJson(Golden()));
+  EXPECT_EQ(json["failures"]["EBUSY"], 1);
+  EXPECT_EQ(json["bytes_moved"], 814 * 4096);
+  EXPECT_EQ(json["tiers"], nlohmann::json::parse("[[0], [1, 2]]"));
+  EXPECT_THAT(MovesText(Golden()), HasSubstr("1 of 304 moves: EBUSY 1\n"));
+  EXPECT_THAT(MovesCsv(Golden()), HasSubstr("\r\nfailures.EBUSY,1\r\n"));
+}
+
+TEST(MovesTest, TextIsPrintable) {
+  LedgerEpoch epoch = EpochOf(0, {Moved(0, 1, 1, 0)});
+  epoch.targets[0].name = "\x1b[2J\xff";
+  LedgerInfo info = SmallLedgerInfo();
+  info.policy = "\x1b[2J";
+  EXPECT_THAT(MovesText(SummaryOf({epoch}, {}, info)), testing::Not(HasSubstr("\x1b")));
+}
+
+TEST(MovesTest, ViewsOfLedgersAndOfTracesAreNotMixedUp) {
+  LedgerReader ledger = LedgerReader::Open(kGolden).value();
+  const auto hot = RenderLedgerView("hot", ledger, {}, Format::kText);
+  ASSERT_FALSE(hot.has_value());
+  EXPECT_THAT(hot.error().Message(), HasSubstr("of a trace, not of a ledger"));
+  const auto moves = RenderView("moves", Trace{}, {}, Format::kText);
+  ASSERT_FALSE(moves.has_value());
+  EXPECT_THAT(moves.error().Message(), HasSubstr("of a ledger, not of a trace"));
+  const auto none =
+      RenderLedgerView("moves", ledger, {.epochs = {.first = 7, .end = 9}}, Format::kText);
+  ASSERT_FALSE(none.has_value());
+  EXPECT_THAT(none.error().Message(), HasSubstr("'7:9'"));
+}
+
+}  // namespace
+}  // namespace tmprof
