@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <malloc.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -22,6 +21,7 @@
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/launched_command.h"
 #include "apps/tmprof/session_sources.h"
+#include "apps/tmprof/signal_queue.h"
 #include "apps/tmprof/source_choice.h"
 #include "apps/tmprof/trace_output.h"
 #include "apps/tmprof/version.h"
@@ -75,43 +75,34 @@ void KeepFreedMemory() {
   ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
-// SIGINT, SIGTERM and SIGCHLD as something to poll.
+// SIGINT, SIGTERM and SIGCHLD.
 class Signals {
  public:
-  // Before any thread exists, so that all inherit what is blocked.
   static Result<Signals> Catch() {
-    Signals signals;
-    sigset_t caught;
-    sigemptyset(&caught);
-    for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&caught, signal);
-    signals.fd_ = UniqueFd(signalfd(-1, &caught, SFD_CLOEXEC | SFD_NONBLOCK));
-    if (!signals.fd_) return Fail(Refused("wait for signals", "", errno));
-    pthread_sigmask(SIG_BLOCK, &caught, &signals.before_);
-    return signals;
+    auto queue = SignalQueue::Catch({SIGINT, SIGTERM, SIGCHLD});
+    if (!queue) return Fail(queue.error());
+    return Signals(*std::move(queue));
   }
 
-  int fd() const { return fd_.get(); }
-  const sigset_t& mask_before() const { return before_; }
+  int fd() const { return queue_.fd(); }
+  const sigset_t& mask_before() const { return queue_.mask_before(); }
 
   // The first signal that asked to stop, since the start.
   const std::optional<StopRequest>& StopRequested() {
-    signalfd_siginfo info{};
-    while (read(fd_.get(), &info, sizeof info) == sizeof info) {
-      if (info.ssi_signo != SIGCHLD && !stop_request_) {
-        stop_request_ = {.signal = static_cast<int>(info.ssi_signo),
-                         .from_terminal = info.ssi_code == SI_KERNEL};
+    while (const auto info = queue_.Next()) {
+      if (info->ssi_signo != SIGCHLD && !stop_request_) {
+        stop_request_ = {.signal = static_cast<int>(info->ssi_signo),
+                         .from_terminal = info->ssi_code == SI_KERNEL};
       }
     }
     return stop_request_;
   }
-  // From here on a signal acts as it would without us.
-  void Restore() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  void Restore() const { queue_.Restore(); }
 
  private:
-  Signals() = default;
+  explicit Signals(SignalQueue queue) : queue_(std::move(queue)) {}
 
-  sigset_t before_{};
-  UniqueFd fd_;
+  SignalQueue queue_;
   std::optional<StopRequest> stop_request_;
 };
 

@@ -12,14 +12,9 @@
 
 #include "apps/tmprofd/daemon_status.h"
 #include "base/result.h"
+#include "base/trace_info.h"
 
 namespace tmprof {
-
-struct Setting {
-  std::string name;
-  std::string value;
-  friend bool operator==(const Setting&, const Setting&) = default;
-};
 
 // Each returns when it is in force, or why it is not. They are called one at a time, by a thread of
 // the server's that does nothing else: one that waits holds up the next, and no "status".

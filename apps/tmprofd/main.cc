@@ -11,6 +11,7 @@
 #include "apps/tmprof/messages.h"
 #include "apps/tmprof/version.h"
 #include "apps/tmprofd/config_file.h"
+#include "apps/tmprofd/daemon.h"
 
 namespace tmprof {
 namespace {
@@ -50,7 +51,10 @@ std::string Completion(const CLI::App& app) {
 }
 
 int Run(int argc, char** argv) {
-  CLI::App app("Checks a configuration of the placement daemon.", "tmprofd");
+  CLI::App app(
+      "Keeps the pages that programs access most in the fastest memory: profiles them, ranks their "
+      "pages and moves them between NUMA nodes.",
+      "tmprofd");
   Options options;
   app.set_version_flag("--version", std::string("tmprofd ") + kVersion);
   app.add_option("-c,--config", options.config,
@@ -58,11 +62,12 @@ int Run(int argc, char** argv) {
       ->type_name("FILE");
   app.add_flag("--check-config", options.check_config,
                "Print the configuration with all its defaults, as a file could have it, and end; "
-               "or each of its faults, with its place")
-      ->required();
+               "or each of its faults, with its place");
   app.footer(
-      "Example:\n"
-      "  tmprofd --config dram-cxl.textproto --check-config");
+      "Examples:\n"
+      "  tmprofd --config dram-cxl.textproto --check-config\n"
+      "  tmprofd --config dram-cxl.textproto\n"
+      "SIGTERM ends it, SIGHUP has it read its configuration again.");
   // Works without what is required: all of its work is done before that is asked for.
   const auto generate = [&app](const std::string& what) {
     const Status written = WriteOut(what == "man" ? Manual(app) : Completion(app));
@@ -84,8 +89,9 @@ int Run(int argc, char** argv) {
   }
   const Result<Config> config = options.config ? LoadConfig(*options.config) : Config{};
   if (!config) return Report(config.error());
-  const Status written = WriteOut(PrintConfig(*config));
-  return written ? kDone : Report(written.error());
+  const Status done =
+      options.check_config ? WriteOut(PrintConfig(*config)) : RunDaemon(*config, options.config);
+  return done ? kDone : Report(done.error());
 }
 
 }  // namespace

@@ -78,6 +78,9 @@ class Placer {
   std::uint64_t Learn(std::span<const MoveOutcome> outcomes, std::uint64_t epoch);
 
   const PlacementMap& map() const { return map_; }
+  // Of the last decision, parallel.
+  const EvidenceTable& table() const { return ranker_.table(); }
+  const Scores& scores() const { return scores_; }
 
  private:
   void FollowTargets(std::span<const PlacedTarget> targets);
@@ -106,7 +109,9 @@ class Placer {
   MoveHistory history_;
   std::vector<TargetId> known_targets_;
   std::map<PageKey, std::uint64_t> let_be_until_;  // epoch, of what the kernel would not move
-  std::optional<double> ns_per_page_;              // of moves
+  // Of moves, older ones weighing less.
+  double moving_ns_ = 0;
+  double moved_pages_ = 0;
 };
 
 }  // namespace tmprof

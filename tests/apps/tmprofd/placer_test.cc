@@ -202,6 +202,21 @@ TEST_F(PlacerTest, LeavesWhatDoesNotPay) {
   EXPECT_EQ(decision.not_moved.without_gain, 10U);
 }
 
+TEST_F(PlacerTest, LearnsWhatMovesCost) {
+  options_.cost_of_move.reset();
+  memory_.Put(0, 1000, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  const PlacementDecision decision = Decide(placer, Epoch(Hot(0, 100)));
+  ASSERT_THAT(decision.moves, SizeIs(100)) << "some us each";
+  std::vector<MoveOutcome> slow;
+  for (const Move& move : decision.moves) {
+    slow.push_back({.move = move, .attempts = 1, .latency = milliseconds(1)});
+  }
+  placer.Learn(slow, next_epoch_);
+  EXPECT_THAT(Decide(placer, Epoch(Hot(500, 100))).moves, IsEmpty())
+      << "10 accesses do not make up for it";
+}
+
 TEST_F(PlacerTest, MovesNothingUnderFirstTouch) {
   options_.policy = *FindPolicy("first_touch");
   memory_.Put(0, 1000, kSlow);

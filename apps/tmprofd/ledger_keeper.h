@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keeps the ledger while pages are moved, whatever becomes of its file.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "apps/tmprofd/config.h"
+#include "base/epoch_profile.h"
+#include "mover/payback.h"
+#include "proto/ledger_file.h"
+#include "rank/evidence.h"
+#include "rank/rank_model.h"
+
+namespace tmprof {
+
+class LedgerKeeper {
+ public:
+  // A ledger that lies there already becomes FILE.old. Fails where it cannot be written.
+  static Result<LedgerKeeper> Begin(const LedgerConfig& config, LedgerInfo info);
+
+  // After each epoch: what became of moves in it, and what is known of pages. Returns the error by
+  // which the ledger has ended, once; it is kept no longer then.
+  Status Note(const EpochProfile& epoch, const NotMoved& not_moved, std::uint64_t replaced,
+              std::vector<MoveOutcome> outcomes, const EvidenceTable& table, const Scores& scores);
+  // Settles what is still watched, and closes the file.
+  Status End();
+
+ private:
+  LedgerKeeper(LedgerConfig config, LedgerInfo info);
+
+  Status Open();
+  void TellTargets(const EpochProfile& epoch, std::vector<LedgerTarget>& news);
+  void Observe(const EpochProfile& epoch, const EvidenceTable& table, const Scores& scores);
+
+  LedgerConfig config_;
+  LedgerInfo info_;
+  std::optional<LedgerWriter> writer_;  // none: it has ended
+  Payback payback_;
+  std::map<TargetId, LedgerTarget> told_;
+  std::uint64_t next_index_ = 0;
+  MonotonicTime last_end_;
+};
+
+}  // namespace tmprof

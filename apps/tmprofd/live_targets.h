@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which process each target is, held so that no other is taken for it.
+
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "base/unique_fd.h"
+#include "base/units.h"
+#include "profiler/procfs.h"
+#include "profiler/source.h"
+
+namespace tmprof {
+
+// Thread-safe.
+class LiveTargets {
+ public:
+  // `procfs` must outlive it.
+  explicit LiveTargets(const ProcFs& procfs) : procfs_(procfs) {}
+
+  // Those that are targets from now on.
+  void Follow(const std::vector<TrackedProcess>& targets);
+  // Nothing once it has ended: its number may be another's soon. What asks the kernel by number
+  // must do so at once.
+  std::optional<Pid> Find(TargetId target) const;
+
+ private:
+  struct Process {
+    Pid pid;
+    UniqueFd pidfd;
+  };
+
+  // None where it is gone, or another process has its number.
+  UniqueFd Hold(const TrackedProcess& target) const;
+
+  const ProcFs& procfs_;
+  mutable std::mutex mutex_;
+  std::map<TargetId, Process> processes_;
+};
+
+}  // namespace tmprof

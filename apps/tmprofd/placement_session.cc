@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "apps/tmprofd/placement_session.h"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "apps/tmprof/version.h"
+#include "mover/node_topology.h"
+#include "profiler/recorder.h"
+
+namespace tmprof {
+namespace {
+
+// Reading what binds memory walks all of its page tables (mover/memory_binding.h), and policies are
+// set at a program's start.
+constexpr std::chrono::seconds kBindingAge{60};
+
+TargetRules RulesOf(const TargetConfig& config) {
+  TargetRules rules{.commands = config.commands,
+                    .executables = config.executables,
+                    .cgroups = config.cgroups,
+                    .pids = config.pids};
+  if (config.Everything()) rules.any = config.tracking.filter;
+  return rules;
+}
+
+PlacerOptions OptionsOf(const Config& config, const Tiers& tiers) {
+  return {.tiers = tiers,
+          .capacity = config.tiers.capacity,
+          .reserve = config.tiers.reserve,
+          .ranker = config.placement.ranker,
+          .rank = config.placement.rank,
+          .policy = config.placement.policy,
+          .most_pages = config.mover.most_pages_per_epoch,
+          .hysteresis = config.mover.hysteresis,
+          .cool_down_epochs = config.mover.cool_down_epochs,
+          .cost_of_move = config.mover.cost_of_move,
+          .survey_budget = config.profile.epoch / 100};
+}
+
+std::string Text(const Tiers& tiers) {
+  std::string text;
+  for (std::size_t number = 1; number <= tiers.size(); ++number) {
+    text += fmt::format("{}tier {}:", number == 1 ? "" : "; ", number);
+    for (const NodeId node : tiers.NodesOf(Tier(static_cast<Tier::rep>(number)))) {
+      text += fmt::format(" node {}", node.value());
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<PlacementSession>> PlacementSession::Open(Config config, const Log& log) {
+  std::optional<Tiers> tiers = config.tiers.given;
+  if (!tiers) {
+    const auto topology = ReadNodeTopology();
+    if (!topology) return Fail(topology.error());
+    auto discovered = DiscoverTiers(*topology);
+    if (!discovered) return Fail(discovered.error());
+    log(LogLevel::kInfo, fmt::format("{}, by {}", Text(discovered->tiers), discovered->evidence));
+    tiers = std::move(discovered->tiers);
+  }
+  auto sources = OpenSources(config.profile.sources);
+  if (!sources) return Fail(sources.error());
+  for (const std::string& warning : sources->warnings) log(LogLevel::kWarning, warning);
+  std::unique_ptr<PlacementSession> session(
+      new PlacementSession(std::move(config), *std::move(tiers), *std::move(sources), log));
+  if (auto status = session->BeginLedger(); !status) return Fail(status.error());
+  for (const Pid pid : session->finder_.missing()) {
+    log(LogLevel::kWarning, fmt::format("no process has the number {}", pid.value()));
+  }
+  return session;
+}
+
+PlacementSession::PlacementSession(Config config, Tiers tiers, SessionSources sources,
+                                   const Log& log)
+    : config_(std::move(config)),
+      tiers_(std::move(tiers)),
+      sources_(std::move(sources)),
+      log_(log),
+      finder_(procfs_, ProcessCpuTime, RulesOf(config_.targets), Pid(::getpid())),
+      placer_(OptionsOf(config_, tiers_), locator_, cpu_clock_),
+      mover_(std::make_unique<MoveThread>(config_.mover.limits, call_, clock_,
+                                          [this](TargetId target) { return live_.Find(target); })) {
+}
+
+Status PlacementSession::BeginLedger() {
+  utsname system{};
+  uname(&system);
+  auto ledger = LedgerKeeper::Begin(
+      config_.ledger,
+      {.tool_version = std::string("tmprof ") + kVersion,
+       .kernel_release = system.release,
+       .wall_start = std::chrono::time_point_cast<std::chrono::system_clock::duration>(
+           std::chrono::system_clock::now()),
+       .start = clock_.Now(),
+       .epoch_length = config_.profile.epoch,
+       .tiers = tiers_,
+       .rank_model = std::string(Name(config_.placement.ranker.model)),
+       .policy = std::string(config_.placement.policy->name),
+       .dry_run = config_.mover.limits.dry_run,
+       .warnings = sources_.warnings});
+  if (!ledger) return Fail(ledger.error());
+  ledger_ = *std::move(ledger);
+  return {};
+}
+
+Status PlacementSession::Run(const std::function<bool()>& stop_requested, int stop_fd) {
+  TargetTracker::Options tracking = config_.targets.tracking;
+  tracking.observer = Pid(::getpid());
+  if (config_.targets.Everything()) tracking.follow_children = false;  // the finder finds them, too
+  TargetTracker tracker(procfs_, ProcessCpuTime, tracking);
+  PollWaiter waiter;
+  Recorder recorder(
+      {.epoch = config_.profile.epoch, .wait_for_targets = true},
+      {.clock = clock_,
+       .waiter = waiter,
+       .targets = tracker,
+       .own_cpu_time = OwnCpuTime,
+       .stop_requested = stop_requested,
+       .stop_fds = {stop_fd},
+       .gate = sources_.gate,
+       .find_targets = [&](MonotonicTime now) { FindTargets(tracker, now); },
+       .on_targets = [this](const std::vector<TrackedProcess>& now) { FollowTargets(now); },
+       .on_source_failure =
+           [this](const Error& error) { log_(LogLevel::kWarning, error.Message()); }},
+      std::move(sources_.sources), std::move(sources_.unavailable));
+  const auto ended = recorder.Run([this](const EpochProfile& epoch) { return EndEpoch(epoch); });
+  mover_->Pause();
+  if (const Status status = ledger_->End(); !status) {
+    log_(LogLevel::kError, status.error().Message());
+  }
+  if (!ended) return Fail(ended.error());
+  return {};
+}
+
+void PlacementSession::FindTargets(TargetTracker& tracker, MonotonicTime now) {
+  const TargetFinder::Findings found = finder_.Look(now);
+  for (const Error& error : tracker.Follow(found.targets)) {
+    log_(LogLevel::kWarning, error.Message());
+  }
+}
+
+void PlacementSession::FollowTargets(const std::vector<TrackedProcess>& targets) {
+  own_cpus_.MakeWayFor(targets);
+  live_.Follow(targets);
+  tracked_ = targets;
+}
+
+const MemoryBinding* PlacementSession::BindingOf(TargetId target, Pid pid, MonotonicTime now) {
+  const auto known = bindings_.find(target);
+  if (known == bindings_.end() || now - known->second.read >= kBindingAge) {
+    auto memory = ReadMemoryBinding(pid);
+    if (!memory) {
+      log_(LogLevel::kDebug, memory.error().Message());
+    }
+    bindings_[target] = {memory ? std::optional(*std::move(memory)) : std::nullopt, now};
+  }
+  const std::optional<MemoryBinding>& memory = bindings_[target].memory;
+  return memory ? &*memory : nullptr;
+}
+
+// Those that are alive now. A number that has become another's in between tells nothing that is
+// used: what moves asks for the process itself.
+std::vector<PlacedTarget> PlacementSession::PlacedTargets() {
+  const MonotonicTime now = clock_.Now();
+  std::vector<PlacedTarget> placed;
+  for (const TrackedProcess& target : tracked_) {
+    if (!live_.Find(target.id)) continue;
+    PlacedTarget& added = placed.emplace_back(target.id, target.pid);
+    for (const Mapping& mapping : target.mappings) {
+      if (mapping.kind != MappingKind::kSpecial) added.mapped.push_back(mapping.range);
+    }
+    added.binding = BindingOf(target.id, target.pid, now);
+  }
+  std::erase_if(bindings_, [&placed](const auto& binding) {
+    return !std::ranges::binary_search(placed, binding.first, {}, &PlacedTarget::id);
+  });
+  return placed;
+}
+
+Status PlacementSession::EndEpoch(const EpochProfile& epoch) {
+  std::vector<MoveOutcome> outcomes = mover_->TakeOutcomes();
+  placer_.Learn(outcomes, epoch.index);
+  const auto topology = ReadNodeTopology();
+  if (!topology) {
+    log_(LogLevel::kError, topology.error().Message());
+    return {};
+  }
+  const std::vector<PlacedTarget> targets = PlacedTargets();
+  PlacementDecision decision = placer_.Decide(epoch, targets, topology->nodes);
+  std::uint64_t replaced = 0;
+  if (!config_.placement.track_only) {
+    log_(LogLevel::kDebug,
+         fmt::format("epoch {}: {} targets, {} pages wanted of {}, {} moves decided, {} over",
+                     epoch.index, targets.size(), decision.wanted.value(),
+                     decision.capacity.value(), decision.moves.size(), outcomes.size()));
+    replaced = mover_->Replace(std::move(decision.moves)).size();
+  }
+  const Status kept = ledger_->Note(epoch, decision.not_moved, replaced, std::move(outcomes),
+                                    placer_.table(), placer_.scores());
+  if (!kept) log_(LogLevel::kError, kept.error().Message() + "; moving goes on without a ledger");
+  return {};
+}
+
+}  // namespace tmprof

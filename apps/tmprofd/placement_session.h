@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Profiles and places under one configuration, until told to stop.
+
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "apps/tmprof/session_sources.h"
+#include "apps/tmprofd/config.h"
+#include "apps/tmprofd/ledger_keeper.h"
+#include "apps/tmprofd/live_targets.h"
+#include "apps/tmprofd/log.h"
+#include "apps/tmprofd/move_thread.h"
+#include "apps/tmprofd/placer.h"
+#include "base/clock.h"
+#include "base/result.h"
+#include "mover/memory_binding.h"
+#include "mover/page_locator.h"
+#include "profiler/own_cpus.h"
+#include "profiler/procfs.h"
+#include "profiler/target_finder.h"
+#include "profiler/target_tracker.h"
+
+namespace tmprof {
+
+class PlacementSession {
+ public:
+  // Asks for the sources and tiers of this machine. What is wrong with them is in the error; what
+  // is merely worse than it might be is logged.
+  static Result<std::unique_ptr<PlacementSession>> Open(Config config, const Log& log);
+
+  // `stop_requested` is asked many times a second and as soon as `stop_fd` is readable. An error
+  // ends it: no source works any more.
+  Status Run(const std::function<bool()>& stop_requested, int stop_fd);
+
+  MoveThread& mover() { return *mover_; }
+
+ private:
+  // What memory policies and cpusets say of a target, and when they were asked.
+  struct Binding {
+    std::optional<MemoryBinding> memory;  // nullopt: it could not be read
+    MonotonicTime read;
+  };
+
+  PlacementSession(Config config, Tiers tiers, SessionSources sources, const Log& log);
+
+  Status BeginLedger();
+  void FindTargets(TargetTracker& tracker, MonotonicTime now);
+  void FollowTargets(const std::vector<TrackedProcess>& targets);
+  std::vector<PlacedTarget> PlacedTargets();
+  const MemoryBinding* BindingOf(TargetId target, Pid pid, MonotonicTime now);
+  Status EndEpoch(const EpochProfile& epoch);
+
+  Config config_;
+  Tiers tiers_;
+  SessionSources sources_;
+  const Log& log_;
+  SystemClock clock_;
+  ThreadCpuClock cpu_clock_;
+  ProcFs procfs_;
+  MovePagesCall call_;
+  LinuxPageLocator locator_{call_};
+  LiveTargets live_{procfs_};
+  OwnCpus own_cpus_{procfs_};
+  TargetFinder finder_;
+  Placer placer_;
+  std::unique_ptr<MoveThread> mover_;
+  std::optional<LedgerKeeper> ledger_;
+  std::vector<TrackedProcess> tracked_;
+  std::map<TargetId, Binding> bindings_;
+};
+
+}  // namespace tmprof

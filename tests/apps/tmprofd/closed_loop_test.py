@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""tmprofd in a virtual machine with a fast and a slow node of memory, over the loaded driver.
+
+Usage: closed_loop_test.py KERNEL BUILD [unittest's arguments]
+BUILD is the build folder whose programs the guest gets. One boot: place_in_guest does it all, the tests judge
+what it brings back. Where KERNEL is not to be had, all is skipped, as GoogleTest would say it.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+KERNEL, BUILD = sys.argv[1:3]
+TMPROF = pathlib.Path(BUILD, "tmprof")
+# For a host that does a lot besides.
+TIME_LIMIT_S = 600
+
+PAGES = 4096
+HOT_PAGES = PAGES // 16
+FAST_NODE = 0
+
+out = pathlib.Path()  # what the guest brought back
+
+
+def text(name: str) -> str:
+    return (out / name).read_text(encoding="utf-8")
+
+
+def nodes(name: str) -> dict[int, int]:
+    """By virtual page number."""
+    return {int(vpn): int(node) for vpn, node in (line.split() for line in text(name).splitlines())}
+
+
+def hot_pages() -> set[int]:
+    """Of the only phase; each is a range of its own."""
+    ranges = json.loads(text("hotset.truth"))["phases"][0]["ranges"]
+    hottest = sorted(ranges, key=lambda range: range["weight"] / (range["end"] - range["start"]))[-HOT_PAGES:]
+    return {page["start"] // 4096 for page in hottest}
+
+
+def fast_share(pages: set[int], name: str) -> float:
+    placed = nodes(name)
+    return sum(placed.get(page) == FAST_NODE for page in pages) / len(pages)
+
+
+class HotSet(unittest.TestCase):
+    """All of it begins on the slow node."""
+
+    def test_begins_on_the_slow_node(self) -> None:
+        self.assertEqual(fast_share(hot_pages(), "hotset.before"), 0)
+
+    def test_hot_pages_come_to_the_fast_node(self) -> None:
+        self.assertGreaterEqual(fast_share(hot_pages(), "hotset.after"), 0.9, text("hotset.log"))
+
+    def test_the_capacity_holds(self) -> None:
+        moved = [page for page, node in nodes("hotset.after").items()
+                 if node == FAST_NODE and nodes("hotset.before").get(page) != FAST_NODE]
+        self.assertLessEqual(len(moved), (2 << 20) // 4096)
+
+    def test_the_ledger_has_each_move(self) -> None:
+        view = subprocess.run([TMPROF, "report", out / "hotset.ledger", "--view", "moves", "--format", "json"],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(view.returncode, 0, view.stderr)
+        self.assertGreaterEqual(json.loads(view.stdout)["promotions"]["moves"], 0.9 * HOT_PAGES)
+
+    def test_daemon_and_program_end_well(self) -> None:
+        self.assertEqual(text("hotset.status"), "0\n", text("hotset.log"))
+        self.assertEqual(text("hotset.program_status"), "0\n", text("hotset.err"))
+
+
+def main() -> int:
+    global out
+    with tempfile.TemporaryDirectory(prefix="tmprof-closed-loop.") as folder:
+        page_nodes = pathlib.Path(folder, "page_nodes")
+        subprocess.run(["gcc", "-static", "-D_GNU_SOURCE", "-O2", "-o", page_nodes, HERE / "page_nodes.c"],
+                       check=True)
+        run = subprocess.run(
+            [ROOT / "testbed" / "vm", "--kernel", KERNEL, "--build", BUILD, "--driver", "--topology", "dram-cxl",
+             "--time-limit", str(TIME_LIMIT_S), "--put", page_nodes, "--put", HERE / "place_in_guest",
+             "--get", f"/root/out:{folder}/out", "--", "sh place_in_guest"],
+            capture_output=True, text=True, check=False)
+        if run.returncode == 119:
+            print(f"[  SKIPPED ] kernel {KERNEL}: {run.stderr.strip()}")
+            return 0
+        print(run.stdout, run.stderr, sep="")
+        if run.returncode != 0:
+            return 1
+        out = pathlib.Path(folder, "out")
+        return 0 if unittest.main(argv=[sys.argv[0], *sys.argv[3:]], exit=False).result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
