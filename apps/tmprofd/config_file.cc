@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <expected>
 #include <utility>
 
 #include "apps/tmprofd/text_reader.h"
@@ -482,6 +483,34 @@ std::optional<TextFault> FirstControlCharacter(std::string_view text) {
   return std::nullopt;
 }
 
+// Sets the field that "group.field" names; the error is a reason. Fields that may be repeated are
+// set in files only.
+std::expected<void, std::string> SetField(wire::Config& config, const Setting& setting) {
+  const google::protobuf::LogSilencer silent;  // the fault is told below
+  google::protobuf::Message* message = &config;
+  std::string_view path = setting.name;
+  while (true) {
+    const std::size_t dot = path.find('.');
+    const auto* field = message->GetDescriptor()->FindFieldByName(std::string(path.substr(0, dot)));
+    if (field == nullptr || field->is_repeated()) {
+      return std::unexpected("there is no such field that can be set while it runs");
+    }
+    const bool is_group = field->message_type() != nullptr;
+    if (is_group != (dot != std::string_view::npos)) {
+      return std::unexpected("names a group of fields: GROUP.FIELD=VALUE");
+    }
+    if (!is_group) {
+      const bool quoted = field->type() == google::protobuf::FieldDescriptor::TYPE_STRING &&
+                          !setting.value.starts_with('"');
+      const std::string value = quoted ? '"' + setting.value + '"' : setting.value;
+      if (google::protobuf::TextFormat::ParseFieldValueFromString(value, field, message)) return {};
+      return std::unexpected(fmt::format("'{}' is no value of it", setting.value));
+    }
+    message = message->GetReflection()->MutableMessage(message, field);
+    path.remove_prefix(dot + 1);
+  }
+}
+
 }  // namespace
 
 std::string_view Name(LogLevel level) {
@@ -556,6 +585,20 @@ std::string PrintConfig(const Config& config) {
   std::string text;
   printer.PrintToString(wire, &text);
   return text;
+}
+
+Result<Config> WithSettings(const Config& config, const std::vector<Setting>& settings) {
+  constexpr std::string_view kName = "set";
+  wire::Config wire;
+  google::protobuf::TextFormat::ParseFromString(PrintConfig(config), &wire);
+  for (const Setting& setting : settings) {
+    if (auto status = SetField(wire, setting); !status) {
+      return Fail(BadInput(std::string(kName), setting.name, status.error()));
+    }
+  }
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(wire, &text);
+  return ParseConfig(text, std::string(kName));
 }
 
 }  // namespace tmprof

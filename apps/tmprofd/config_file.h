@@ -6,9 +6,11 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "apps/tmprofd/config.h"
 #include "base/result.h"
+#include "base/trace_info.h"
 
 namespace tmprof {
 
@@ -20,6 +22,10 @@ inline constexpr std::size_t kMostConfigBytes = std::size_t{1} << 20;
 Result<Config> ParseConfig(std::string_view text, const std::string& name);
 // Also refused: what cannot be read, a folder, more than kMostConfigBytes, what is not text.
 Result<Config> LoadConfig(const std::string& path);
+
+// With these fields set to other values, as in "mover.most_pages_per_epoch" = "1000"; text and
+// names stand in quotes or not. Refused as a file would be, under the name "set".
+Result<Config> WithSettings(const Config& config, const std::vector<Setting>& settings);
 
 // All that holds, defaults included, as ParseConfig() takes it. What has no value because it is
 // discovered, measured or without a limit is left out.

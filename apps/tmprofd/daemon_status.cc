@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/result.h"
 
 namespace tmprof {
 namespace {
@@ -196,11 +197,6 @@ std::string_view Name(DaemonState state) {
       return "stopping";
   }
   TMPROF_CHECK(false);
-}
-
-std::string ErrnoName(int system_error) {
-  const char* const name = strerrorname_np(system_error);
-  return name == nullptr ? fmt::format("errno {}", system_error) : name;
 }
 
 Json TargetsAsJson(const DaemonStatus& status) {

@@ -126,9 +126,6 @@ class StatusBoard {
 std::string_view Name(
     DaemonState state);  // "running", "paused", "track-only", "dry-run", "stopping"
 
-// "ENOMEM"; "errno 4242" for a number the C library does not know.
-std::string ErrnoName(int system_error);
-
 Json AsJson(const StatusReading& reading);
 std::string AsText(const StatusReading& reading);
 // Of the targets alone.

@@ -56,7 +56,9 @@ std::string Text(const Tiers& tiers) {
 
 }  // namespace
 
-Result<std::unique_ptr<PlacementSession>> PlacementSession::Open(Config config, const Log& log) {
+Result<std::unique_ptr<PlacementSession>> PlacementSession::Open(Config config, const Log& log,
+                                                                 DaemonStatus& status,
+                                                                 StatusBoard& board) {
   std::optional<Tiers> tiers = config.tiers.given;
   if (!tiers) {
     const auto topology = ReadNodeTopology();
@@ -69,9 +71,9 @@ Result<std::unique_ptr<PlacementSession>> PlacementSession::Open(Config config, 
   auto sources = OpenSources(config.profile.sources);
   if (!sources) return Fail(sources.error());
   for (const std::string& warning : sources->warnings) log(LogLevel::kWarning, warning);
-  std::unique_ptr<PlacementSession> session(
-      new PlacementSession(std::move(config), *std::move(tiers), *std::move(sources), log));
-  if (auto status = session->BeginLedger(); !status) return Fail(status.error());
+  std::unique_ptr<PlacementSession> session(new PlacementSession(
+      std::move(config), *std::move(tiers), *std::move(sources), log, status, board));
+  if (auto begun = session->BeginLedger(); !begun) return Fail(begun.error());
   for (const Pid pid : session->finder_.missing()) {
     log(LogLevel::kWarning, fmt::format("no process has the number {}", pid.value()));
   }
@@ -79,15 +81,19 @@ Result<std::unique_ptr<PlacementSession>> PlacementSession::Open(Config config, 
 }
 
 PlacementSession::PlacementSession(Config config, Tiers tiers, SessionSources sources,
-                                   const Log& log)
+                                   const Log& log, DaemonStatus& status, StatusBoard& board)
     : config_(std::move(config)),
       tiers_(std::move(tiers)),
       sources_(std::move(sources)),
       log_(log),
+      status_(status),
+      board_(board),
       finder_(procfs_, ProcessCpuTime, RulesOf(config_.targets), Pid(::getpid())),
       placer_(OptionsOf(config_, tiers_), locator_, cpu_clock_),
       mover_(std::make_unique<MoveThread>(config_.mover.limits, call_, clock_,
                                           [this](TargetId target) { return live_.Find(target); })) {
+  status_.warnings = sources_.warnings;
+  PublishState();
 }
 
 Status PlacementSession::BeginLedger() {
@@ -111,7 +117,8 @@ Status PlacementSession::BeginLedger() {
   return {};
 }
 
-Status PlacementSession::Run(const std::function<bool()>& stop_requested, int stop_fd) {
+Status PlacementSession::Run(const std::function<bool()>& stop_requested,
+                             std::vector<int> stop_fds) {
   TargetTracker::Options tracking = config_.targets.tracking;
   tracking.observer = Pid(::getpid());
   if (config_.targets.Everything()) tracking.follow_children = false;  // the finder finds them, too
@@ -124,7 +131,7 @@ Status PlacementSession::Run(const std::function<bool()>& stop_requested, int st
        .targets = tracker,
        .own_cpu_time = OwnCpuTime,
        .stop_requested = stop_requested,
-       .stop_fds = {stop_fd},
+       .stop_fds = std::move(stop_fds),
        .gate = sources_.gate,
        .find_targets = [&](MonotonicTime now) { FindTargets(tracker, now); },
        .on_targets = [this](const std::vector<TrackedProcess>& now) { FollowTargets(now); },
@@ -187,7 +194,7 @@ std::vector<PlacedTarget> PlacementSession::PlacedTargets() {
 
 Status PlacementSession::EndEpoch(const EpochProfile& epoch) {
   std::vector<MoveOutcome> outcomes = mover_->TakeOutcomes();
-  placer_.Learn(outcomes, epoch.index);
+  CountMoves(outcomes, placer_.Learn(outcomes, epoch.index));
   const auto topology = ReadNodeTopology();
   if (!topology) {
     log_(LogLevel::kError, topology.error().Message());
@@ -195,6 +202,7 @@ Status PlacementSession::EndEpoch(const EpochProfile& epoch) {
   }
   const std::vector<PlacedTarget> targets = PlacedTargets();
   PlacementDecision decision = placer_.Decide(epoch, targets, topology->nodes);
+  UpdateStatus(epoch, *topology, targets, decision);
   std::uint64_t replaced = 0;
   if (!config_.placement.track_only) {
     log_(LogLevel::kDebug,
@@ -207,6 +215,77 @@ Status PlacementSession::EndEpoch(const EpochProfile& epoch) {
                                     placer_.table(), placer_.scores());
   if (!kept) log_(LogLevel::kError, kept.error().Message() + "; moving goes on without a ledger");
   return {};
+}
+
+DaemonState PlacementSession::StateNow() const {
+  if (config_.placement.track_only) return DaemonState::kTrackOnly;
+  if (mover_->paused()) return DaemonState::kPaused;
+  return config_.mover.limits.dry_run ? DaemonState::kDryRun : DaemonState::kRunning;
+}
+
+void PlacementSession::PublishState() {
+  DaemonStatus status = *board_.Read().status;
+  status.state = StateNow();
+  board_.Publish(std::move(status));
+}
+
+void PlacementSession::CountMoves(const std::vector<MoveOutcome>& outcomes, std::uint64_t undone) {
+  for (const MoveOutcome& outcome : outcomes) status_.totals.Add(outcome, tiers_);
+  status_.totals.ping_pong += undone;
+}
+
+void PlacementSession::UpdateStatus(const EpochProfile& epoch, const NodeTopology& topology,
+                                    const std::vector<PlacedTarget>& targets,
+                                    const PlacementDecision& decision) {
+  status_.state = StateNow();
+  status_.epoch = EpochStatus{.index = epoch.index, .length = epoch.length()};
+  ++status_.epochs_total;
+  status_.targets.clear();
+  for (const PlacedTarget& target : targets) {
+    TargetStatus& added = status_.targets.emplace_back(target.id, target.pid);
+    PageCount placed;
+    for (const auto& [start, run] : placer_.map().RunsOf(target.id)) placed += run.pages.size();
+    added.tracked = placed;
+    added.in_tier1 = placer_.map().PagesIn(target.id, tiers_, kTier1);
+    const auto known = std::ranges::find(epoch.targets, target.id, &Target::id);
+    if (known == epoch.targets.end()) continue;
+    added.name = known->name;
+    added.cpu_time = known->cpu_time;
+  }
+  status_.tiers.clear();
+  for (std::size_t number = 1; number <= tiers_.size(); ++number) {
+    TierStatus& tier = status_.tiers.emplace_back(Tier(static_cast<Tier::rep>(number)));
+    const std::span<const NodeId> nodes = tiers_.NodesOf(tier.tier);
+    tier.nodes.assign(nodes.begin(), nodes.end());
+    if (tier.tier == kTier1) tier.capacity = decision.capacity;
+    PageCount used;
+    for (const PlacedTarget& target : targets) {
+      used += placer_.map().PagesIn(target.id, tiers_, tier.tier);
+    }
+    tier.used = used;
+    PageCount free;
+    for (const MemoryNode& node : topology.nodes) {
+      if (tiers_.TierOf(node.id) == tier.tier) free += node.free;
+    }
+    tier.free = free;
+  }
+  std::vector<ObservingSource> sources;
+  for (const SourceStatus& source : epoch.sources) {
+    const auto before = std::ranges::find_if(status_.sources, [&](const ObservingSource& known) {
+      return known.last_epoch.name == source.name && known.last_epoch.role == source.role;
+    });
+    std::optional<std::uint64_t> lost =
+        before == status_.sources.end() ? std::optional<std::uint64_t>(0) : before->lost_total;
+    lost = lost && source.lost ? std::optional(*lost + *source.lost) : std::nullopt;
+    sources.push_back({source, lost});
+  }
+  status_.sources = std::move(sources);
+  status_.decision = DecisionStatus{
+      .wanted = decision.wanted, .moves = decision.moves.size(), .not_moved = decision.not_moved};
+  status_.pending_moves = mover_->pending();
+  status_.own_cpu_time = OwnCpuTime();
+  status_.tier1_hit_ratio = decision.hit_ratio;
+  board_.Publish(status_);
 }
 
 }  // namespace tmprof

@@ -12,6 +12,7 @@
 
 #include "apps/tmprof/session_sources.h"
 #include "apps/tmprofd/config.h"
+#include "apps/tmprofd/daemon_status.h"
 #include "apps/tmprofd/ledger_keeper.h"
 #include "apps/tmprofd/live_targets.h"
 #include "apps/tmprofd/log.h"
@@ -20,6 +21,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "mover/memory_binding.h"
+#include "mover/node_topology.h"
 #include "mover/page_locator.h"
 #include "profiler/own_cpus.h"
 #include "profiler/procfs.h"
@@ -32,13 +34,18 @@ class PlacementSession {
  public:
   // Asks for the sources and tiers of this machine. What is wrong with them is in the error; what
   // is merely worse than it might be is logged.
-  static Result<std::unique_ptr<PlacementSession>> Open(Config config, const Log& log);
+  // `status` is kept up to date and published on `board` after each epoch; its totals go on. All
+  // must outlive the session.
+  static Result<std::unique_ptr<PlacementSession>> Open(Config config, const Log& log,
+                                                        DaemonStatus& status, StatusBoard& board);
 
-  // `stop_requested` is asked many times a second and as soon as `stop_fd` is readable. An error
-  // ends it: no source works any more.
-  Status Run(const std::function<bool()>& stop_requested, int stop_fd);
+  // `stop_requested` is asked many times a second and as soon as one of `stop_fds` is readable. An
+  // error ends it: no source works any more.
+  Status Run(const std::function<bool()>& stop_requested, std::vector<int> stop_fds);
 
   MoveThread& mover() { return *mover_; }
+  // Once it was paused or goes on; any thread may.
+  void PublishState();
 
  private:
   // What memory policies and cpusets say of a target, and when they were asked.
@@ -47,7 +54,8 @@ class PlacementSession {
     MonotonicTime read;
   };
 
-  PlacementSession(Config config, Tiers tiers, SessionSources sources, const Log& log);
+  PlacementSession(Config config, Tiers tiers, SessionSources sources, const Log& log,
+                   DaemonStatus& status, StatusBoard& board);
 
   Status BeginLedger();
   void FindTargets(TargetTracker& tracker, MonotonicTime now);
@@ -55,11 +63,17 @@ class PlacementSession {
   std::vector<PlacedTarget> PlacedTargets();
   const MemoryBinding* BindingOf(TargetId target, Pid pid, MonotonicTime now);
   Status EndEpoch(const EpochProfile& epoch);
+  DaemonState StateNow() const;
+  void CountMoves(const std::vector<MoveOutcome>& outcomes, std::uint64_t undone);
+  void UpdateStatus(const EpochProfile& epoch, const NodeTopology& topology,
+                    const std::vector<PlacedTarget>& targets, const PlacementDecision& decision);
 
   Config config_;
   Tiers tiers_;
   SessionSources sources_;
   const Log& log_;
+  DaemonStatus& status_;
+  StatusBoard& board_;
   SystemClock clock_;
   ThreadCpuClock cpu_clock_;
   ProcFs procfs_;

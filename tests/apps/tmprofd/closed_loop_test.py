@@ -49,6 +49,13 @@ def fast_share(pages: set[int], name: str) -> float:
     return sum(placed.get(page) == FAST_NODE for page in pages) / len(pages)
 
 
+def moves(name: str) -> dict:
+    view = subprocess.run([TMPROF, "report", out / f"{name}.ledger", "--view", "moves", "--format", "json"],
+                          capture_output=True, text=True, check=False)
+    assert view.returncode == 0, view.stderr
+    return json.loads(view.stdout)
+
+
 class HotSet(unittest.TestCase):
     """All of it begins on the slow node."""
 
@@ -64,14 +71,47 @@ class HotSet(unittest.TestCase):
         self.assertLessEqual(len(moved), (2 << 20) // 4096)
 
     def test_the_ledger_has_each_move(self) -> None:
-        view = subprocess.run([TMPROF, "report", out / "hotset.ledger", "--view", "moves", "--format", "json"],
-                              capture_output=True, text=True, check=False)
-        self.assertEqual(view.returncode, 0, view.stderr)
-        self.assertGreaterEqual(json.loads(view.stdout)["promotions"]["moves"], 0.9 * HOT_PAGES)
+        self.assertGreaterEqual(moves("hotset")["promotions"]["moves"], 0.9 * HOT_PAGES)
+
+    def test_the_status_tells_of_it(self) -> None:
+        status = json.loads(text("hotset.status_json"))
+        self.assertEqual(status["state"], "running")
+        self.assertEqual([target["name"] for target in status["targets"]], ["hotset"])
+        self.assertGreater(status["tier1_hit_ratio"], 0.5)
 
     def test_daemon_and_program_end_well(self) -> None:
         self.assertEqual(text("hotset.status"), "0\n", text("hotset.log"))
         self.assertEqual(text("hotset.program_status"), "0\n", text("hotset.err"))
+
+
+class Operated(unittest.TestCase):
+    def test_moves_nothing_while_paused(self) -> None:
+        self.assertEqual(text("operated.pause"), "paused\n")
+        self.assertEqual(nodes("operated.at_pause"), nodes("operated.paused"))
+
+    def test_refuses_a_bad_value_and_takes_a_good_one(self) -> None:
+        self.assertIn("mover.most_pages_per_epoch", text("operated.bad_set"))
+        self.assertEqual(text("operated.set"), "mover.most_pages_per_epoch=100\nlog.level=debug\n")
+
+    def test_stays_paused_under_another_configuration(self) -> None:
+        self.assertIn("paused", text("operated.status_text"))
+
+    def test_keeps_its_configuration_where_the_file_is_bad(self) -> None:
+        self.assertIn("operated.textproto:1:", text("operated.log"))
+
+    def test_moves_again_and_outlives_its_target(self) -> None:
+        self.assertEqual((text("operated.resume"), text("operated.stop"), text("operated.status")),
+                         ("resumed\n", "stopping\n", "0\n"), text("operated.log"))
+        self.assertGreater(moves("operated")["promotions"]["moves"], 0)
+
+
+class Killed(unittest.TestCase):
+    def test_the_next_daemon_goes_on(self) -> None:
+        self.assertEqual(text("killed.status"), "0\n", text("killed_again.log"))
+        self.assertEqual(text("killed.program_status"), "0\n", text("killed.err"))
+
+    def test_the_ledger_before_is_kept(self) -> None:
+        self.assertTrue((out / "killed.ledger.old").exists())
 
 
 def main() -> int:
@@ -86,7 +126,7 @@ def main() -> int:
              "--get", f"/root/out:{folder}/out", "--", "sh place_in_guest"],
             capture_output=True, text=True, check=False)
         if run.returncode == 119:
-            print(f"[  SKIPPED ] kernel {KERNEL}: {run.stderr.strip()}")
+            print(f"closed_loop_test.py: Skipped\n[  SKIPPED ] kernel {KERNEL}: {run.stderr.strip()}")
             return 0
         print(run.stdout, run.stderr, sep="")
         if run.returncode != 0:

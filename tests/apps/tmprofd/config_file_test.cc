@@ -586,8 +586,7 @@ TEST(CheckConfig, PrintsAllThatHoldsOrEveryFault) {
   EXPECT_EQ(Tmprofd({"--config", folder.File("none"), "--check-config"}).status, 1);
 }
 
-TEST(CheckConfig, IsAllThatTheProgramDoes) {
-  EXPECT_EQ(Tmprofd({}).status, 2);
+TEST(CheckConfig, IsAmongTheOptions) {
   EXPECT_EQ(Tmprofd({"--nonsense"}).status, 2);
   const Outcome help = Tmprofd({"--help"});
   EXPECT_EQ(help.status, 0);
@@ -595,6 +594,37 @@ TEST(CheckConfig, IsAllThatTheProgramDoes) {
   const Outcome version = Tmprofd({"--version"});
   EXPECT_EQ(version.status, 0);
   EXPECT_THAT(version.out, ::testing::StartsWith("tmprofd "));
+}
+
+TEST(WithSettings, SetsWhatIsNamed) {
+  const auto config = WithSettings(Config{}, {{"mover.most_pages_per_epoch", "100"},
+                                              {"placement.rank_model", "sum"},
+                                              {"log.level", "\"debug\""}});
+  ASSERT_TRUE(config) << config.error().Message();
+  EXPECT_EQ(config->mover.most_pages_per_epoch, PageCount(100));
+  EXPECT_EQ(config->placement.ranker.model, RankModel::kSum);
+  EXPECT_EQ(config->log_level, LogLevel::kDebug);
+}
+
+TEST(WithSettings, KeepsTheRest) {
+  const auto config = ParseConfig("targets { command: \"redis*\" } mover { hysteresis: 2 }", "t");
+  ASSERT_TRUE(config);
+  const auto changed = WithSettings(*config, {{"mover.hysteresis", "3"}});
+  ASSERT_TRUE(changed) << changed.error().Message();
+  EXPECT_THAT(changed->targets.commands, ::testing::ElementsAre("redis*"));
+  EXPECT_EQ(changed->mover.hysteresis, 3);
+}
+
+TEST(WithSettings, RefusesWhatAFileCouldNotHave) {
+  for (const Setting& setting :
+       {Setting{"mover.most_pages_per_epoch", "0"}, Setting{"mover.most_pages_per_epoch", "none"},
+        Setting{"mover.nonsense", "1"}, Setting{"mover", "1"}, Setting{"", ""},
+        Setting{"log.level.deeper", "1"}, Setting{"targets.command", "x"},
+        Setting{"placement.policy", "oracle"}}) {
+    const auto config = WithSettings(Config{}, {setting});
+    ASSERT_FALSE(config) << setting.name;
+    EXPECT_THAT(config.error().Message(), HasSubstr(setting.name));
+  }
 }
 
 TEST(CheckConfig, HasAManualPageAndCompletion) {
