@@ -16,6 +16,8 @@ namespace {
 
 // Of an entry of /proc/PID/pagemap (Documentation/admin-guide/mm/pagemap.rst).
 constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;
+constexpr std::uint64_t kMappedOnce = std::uint64_t{1} << 56;
+constexpr std::uint64_t kOwn = kPresent | kMappedOnce;
 constexpr std::uint64_t kFrameMask = (std::uint64_t{1} << 55) - 1;  // 0 without CAP_SYS_ADMIN
 // Of an entry of /proc/kpageflags (include/uapi/linux/kernel-page-flags.h).
 constexpr std::uint64_t kHugetlb = std::uint64_t{1} << 17;
@@ -64,7 +66,7 @@ void LinuxPageLocator::FindLeaves(Vpn first, const std::vector<std::uint64_t>& e
                                   std::vector<Leaf>& leaves) const {
   leaves.clear();
   for (std::size_t i = 0; i < entries.size();) {
-    if ((entries[i] & kPresent) == 0) {
+    if ((entries[i] & kOwn) != kOwn) {
       ++i;
       continue;
     }

@@ -18,8 +18,9 @@ namespace tmprof {
 class PageLocator {
  public:
   virtual ~PageLocator() = default;
-  // Runs within `range`, ascending; what is in none of them is in no memory, or is not the
-  // process's own. Fails with ESRCH where the process is gone.
+  // Runs within `range`, ascending. What is in none of them is in no memory, or other processes map
+  // it, too, as they do a library's text: it then is nobody's to be moved. Fails with ESRCH where
+  // the process is gone.
   virtual Result<std::vector<PlacedRun>> Locate(Pid pid, VpnRange range) = 0;
 };
 

@@ -19,6 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;
+constexpr std::uint64_t kMappedOnce = std::uint64_t{1} << 56;
 constexpr std::uint64_t kTransparentHuge = std::uint64_t{1} << 22;
 constexpr std::uint64_t kHugetlb = std::uint64_t{1} << 17;
 constexpr Pid kPid{4711};
@@ -70,7 +71,8 @@ class PageLocatorTest : public testing::Test {
   // Present pages from `first` on, their frames from `frame` on; frame 0: not told.
   void Map(std::uint64_t first, std::uint64_t pages, std::uint64_t frame = 0) const {
     std::vector<std::uint64_t> entries(pages);
-    for (std::uint64_t i = 0; i < pages; ++i) entries[i] = kPresent | (frame == 0 ? 0 : frame + i);
+    for (std::uint64_t i = 0; i < pages; ++i)
+      entries[i] = kPresent | kMappedOnce | (frame == 0 ? 0 : frame + i);
     Write(root_ / std::to_string(kPid.value()) / "pagemap", first, entries);
   }
   void Flag(std::uint64_t frame, std::uint64_t flags) const {
@@ -106,6 +108,12 @@ TEST_F(PageLocatorTest, EndsRunsWhereTheNodeChanges) {
 TEST_F(PageLocatorTest, LeavesOutWhatTheKernelDoesNotFind) {
   Map(10, 3);
   kernel_.answer = {{Vpn(11), -ENOENT}};  // a page of zeros, or it went meanwhile
+  EXPECT_THAT(Locate(Pages(0, 50)), ElementsAre(RunOf(10, 11, 1), RunOf(12, 13, 1)));
+}
+
+TEST_F(PageLocatorTest, LeavesOutWhatOthersMapToo) {
+  Map(10, 3);
+  Write(root_ / std::to_string(kPid.value()) / "pagemap", 11, {kPresent});
   EXPECT_THAT(Locate(Pages(0, 50)), ElementsAre(RunOf(10, 11, 1), RunOf(12, 13, 1)));
 }
 

@@ -24,6 +24,8 @@ TIME_LIMIT_S = 600
 PAGES = 4096
 HOT_PAGES = PAGES // 16
 FAST_NODE = 0
+# 8 to 11 where the host does nothing else; where it does, an epoch sees less.
+MOST_EPOCHS = 150
 
 out = pathlib.Path()  # what the guest brought back
 
@@ -38,10 +40,7 @@ def nodes(name: str) -> dict[int, int]:
 
 
 def hot_pages() -> set[int]:
-    """Of the only phase; each is a range of its own."""
-    ranges = json.loads(text("hotset.truth"))["phases"][0]["ranges"]
-    hottest = sorted(ranges, key=lambda range: range["weight"] / (range["end"] - range["start"]))[-HOT_PAGES:]
-    return {page["start"] // 4096 for page in hottest}
+    return {int(line) for line in text("hot_pages").splitlines()}
 
 
 def fast_share(pages: set[int], name: str) -> float:
@@ -60,10 +59,12 @@ class HotSet(unittest.TestCase):
     """All of it begins on the slow node."""
 
     def test_begins_on_the_slow_node(self) -> None:
+        self.assertEqual(len(hot_pages()), HOT_PAGES)
         self.assertEqual(fast_share(hot_pages(), "hotset.before"), 0)
 
     def test_hot_pages_come_to_the_fast_node(self) -> None:
         self.assertGreaterEqual(fast_share(hot_pages(), "hotset.after"), 0.9, text("hotset.log"))
+        self.assertLessEqual(moves("hotset")["epochs"], MOST_EPOCHS)
 
     def test_the_capacity_holds(self) -> None:
         moved = [page for page, node in nodes("hotset.after").items()
@@ -87,7 +88,7 @@ class HotSet(unittest.TestCase):
 class Operated(unittest.TestCase):
     def test_moves_nothing_while_paused(self) -> None:
         self.assertEqual(text("operated.pause"), "paused\n")
-        self.assertEqual(nodes("operated.at_pause"), nodes("operated.paused"))
+        self.assertEqual(nodes("operated.before"), nodes("operated.paused"))
 
     def test_refuses_a_bad_value_and_takes_a_good_one(self) -> None:
         self.assertIn("mover.most_pages_per_epoch", text("operated.bad_set"))
