@@ -38,28 +38,32 @@ class Daemon {
   }
 
   Status Run() {
+    std::optional<Config> before;  // the configuration of the session that ran last
     while (true) {
-      if (auto status = RunSession(); !status) return status;
-      const std::scoped_lock lock(mutex_);
-      if (stop_) return {};
-      config_ = *std::exchange(next_, std::nullopt);
+      const Log log(config_.log_level);
+      auto session = Begin(log);
+      if (session) {
+        if (auto ran = Serve(**session, log); !ran) return ran;
+        before = config_;
+        const std::scoped_lock lock(mutex_);
+        if (stop_) return {};
+        config_ = *std::exchange(next_, std::nullopt);
+      } else if (before) {
+        log(LogLevel::kError, session.error().Message() + "; goes on by the configuration before");
+        const std::scoped_lock lock(mutex_);
+        config_ = *std::exchange(before, std::nullopt);
+      } else {
+        return Fail(session.error());
+      }
     }
   }
 
  private:
-  Status RunSession() {
-    const Log log(config_.log_level);
+  Result<std::unique_ptr<PlacementSession>> Begin(const Log& log) {
     auto session = PlacementSession::Open(config_, log, status_, board_);
-    if (!session) return Fail(session.error());
-    {
-      const std::scoped_lock lock(mutex_);
-      session_ = session->get();
-      if (paused_) session_->mover().Pause();
-    }
-    const Status ran = Serve(**session, log);
-    const std::scoped_lock lock(mutex_);
-    session_ = nullptr;
-    return ran;
+    if (!session) return session;
+    if (auto status = OpenToQuestions(); !status) return Fail(status.error());
+    return session;
   }
 
   // Whoever asks is answered from one session to the next, unless another place to ask was set.
@@ -85,10 +89,11 @@ class Daemon {
   }
 
   Status Serve(PlacementSession& session, const Log& log) {
-    if (auto status = OpenToQuestions(); !status) return status;
+    SetSession(&session);
     log(LogLevel::kInfo, "ready");
     manager_.Ready("profiling and placing");
     const Status ran = session.Run([&] { return ShouldEnd(log); }, {signals_.fd(), wake_.get()});
+    SetSession(nullptr);
     const std::scoped_lock lock(mutex_);
     if (stop_ || !ran) {
       manager_.Stopping();
@@ -97,6 +102,14 @@ class Daemon {
       log(LogLevel::kInfo, "goes on by another configuration");
     }
     return ran;
+  }
+
+  void SetSession(PlacementSession* session) {
+    const std::scoped_lock lock(mutex_);
+    session_ = session;
+    if (session_ == nullptr) return;
+    if (paused_) session_->mover().Pause();
+    session_->PublishState();
   }
 
   bool ShouldEnd(const Log& log) {

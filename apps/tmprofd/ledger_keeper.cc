@@ -46,18 +46,21 @@ Status LedgerKeeper::Open() {
   auto writer = LedgerWriter::Create(*config_.file, info_);
   if (!writer) return Fail(writer.error());
   writer_ = *std::move(writer);
-  told_.clear();
+  tell_all_ = true;
   return {};
 }
 
+// A new file is told of targets that are gone, too: moves of theirs may yet be settled.
 void LedgerKeeper::TellTargets(const EpochProfile& epoch, std::vector<LedgerTarget>& news) {
   for (const Target& target : epoch.targets) {
     LedgerTarget now{target.id, target.pid, target.start_time_ticks, target.name, target.command};
     const auto [known, is_new] = told_.try_emplace(target.id, now);
     if (!is_new && known->second == now) continue;
     known->second = now;
-    news.push_back(std::move(now));
+    if (!tell_all_) news.push_back(std::move(now));
   }
+  if (!std::exchange(tell_all_, false)) return;
+  for (const auto& [id, target] : told_) news.push_back(target);
 }
 
 void LedgerKeeper::Observe(const EpochProfile& epoch, const EvidenceTable& table,

@@ -40,7 +40,8 @@ class LedgerKeeper {
   LedgerInfo info_;
   std::optional<LedgerWriter> writer_;  // none: it has ended
   Payback payback_;
-  std::map<TargetId, LedgerTarget> told_;
+  std::map<TargetId, LedgerTarget> told_;  // as it was told last
+  bool tell_all_ = false;                  // with the next epoch
   std::uint64_t next_index_ = 0;
   MonotonicTime last_end_;
 };

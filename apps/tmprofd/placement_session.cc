@@ -93,7 +93,6 @@ PlacementSession::PlacementSession(Config config, Tiers tiers, SessionSources so
       mover_(std::make_unique<MoveThread>(config_.mover.limits, call_, clock_,
                                           [this](TargetId target) { return live_.Find(target); })) {
   status_.warnings = sources_.warnings;
-  PublishState();
 }
 
 Status PlacementSession::BeginLedger() {

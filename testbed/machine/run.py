@@ -54,7 +54,7 @@ class End(enum.Enum):
     STOPPED = "stopped"        # the machine ended before COMMAND did
     FATAL = "fatal"            # oops or panic
     TIME_LIMIT = "time limit"
-    UNFIT = "unfit"            # the host was too busy for a whole machine; COMMAND has not begun
+    UNFIT = "unfit"            # no fault of the kernel's (console.UNFIT); COMMAND may have begun
 
 
 @dataclasses.dataclass

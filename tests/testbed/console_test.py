@@ -101,7 +101,10 @@ class Lines(unittest.TestCase):
                 self.assertEqual(self.kind(message), Kind.COMPLAINT)
 
     def test_that_say_that_the_machine_is_unfit(self):
-        self.assertEqual(self.kind("APIC timer disabled due to verification failure"), Kind.UNFIT)
+        for message in ("APIC timer disabled due to verification failure",
+                        "Oops: int3: 0000 [#1] PREEMPT SMP KASAN", "int3: 0000 [#1] PREEMPT SMP NOPTI"):
+            with self.subTest(message):
+                self.assertEqual(self.kind(message), Kind.UNFIT)
 
     def test_that_are_neither(self):
         for message in (

@@ -70,7 +70,7 @@ class Status(unittest.TestCase):
     def test_of_a_host_too_busy_for_a_machine_is_no_commands(self):
         refused = b"[    2.700000] APIC timer disabled due to verification failure\n"
         self.assertEqual(self.conclude(End.UNFIT, None, refused), 122)
-        self.assertIn("too busy", self.said.getvalue())
+        self.assertIn("unfit", self.said.getvalue())
 
     def test_tells_of_a_missing_file_only_where_the_command_succeeded(self):
         self.assertEqual(self.conclude(End.FINISHED, 0, missing=["/root/x"]), 123)
