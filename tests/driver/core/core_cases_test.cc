@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cctype>
 #include <string>
 
+#include "tests/driver/core/region_cases.h"
 #include "tests/driver/core/test_memory.h"
 
 namespace tmprof {
@@ -33,6 +35,9 @@ void PrintTo(const late_case& tried, std::ostream* out) { *out << tried.name; }
 void PrintTo(const source_case& tried, std::ostream* out) { *out << tried.name; }
 void PrintTo(const hold_case& tried, std::ostream* out) { *out << tried.name; }
 void PrintTo(const budget_case& tried, std::ostream* out) { *out << tried.name; }
+void PrintTo(const region_case& tried, std::ostream* out) { *out << tried.name; }
+void PrintTo(const region_params_case& tried, std::ostream* out) { *out << tried.name; }
+void PrintTo(const region_count_case& tried, std::ostream* out) { *out << tried.name; }
 
 namespace tmprof {
 namespace {
@@ -106,6 +111,36 @@ TEST_P(BudgetCaseTest, Holds) { EXPECT_TRUE(budget_case_holds(&GetParam())); }
 
 INSTANTIATE_TEST_SUITE_P(Table, BudgetCaseTest, testing::ValuesIn(budget_cases),
                          CaseName<budget_case>);
+
+class RegionCaseTest : public testing::TestWithParam<region_case> {};
+
+TEST_P(RegionCaseTest, GivesThePicture) {
+  std::array<char, REGION_CASE_PICTURE> picture{};
+  EXPECT_TRUE(region_case_run(&GetParam(), picture.data()));
+  EXPECT_STREQ(picture.data(), GetParam().after);
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, RegionCaseTest, testing::ValuesIn(region_cases),
+                         CaseName<region_case>);
+
+class RegionParamsCaseTest : public testing::TestWithParam<region_params_case> {};
+
+TEST_P(RegionParamsCaseTest, IsAcceptedOrRefusedForTheFieldAtFault) {
+  const tmprof_params_verdict verdict = region_params_case_run(&GetParam());
+  EXPECT_STREQ(verdict.field, GetParam().field);
+  EXPECT_EQ(verdict.error != 0, verdict.field != nullptr);
+  EXPECT_EQ(verdict.reason != nullptr, verdict.field != nullptr);
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, RegionParamsCaseTest, testing::ValuesIn(region_params_cases),
+                         CaseName<region_params_case>);
+
+class RegionCountCaseTest : public testing::TestWithParam<region_count_case> {};
+
+TEST_P(RegionCountCaseTest, Holds) { EXPECT_TRUE(region_count_case_holds(&GetParam())); }
+
+INSTANTIATE_TEST_SUITE_P(Table, RegionCountCaseTest, testing::ValuesIn(region_count_cases),
+                         CaseName<region_count_case>);
 
 }  // namespace
 }  // namespace tmprof

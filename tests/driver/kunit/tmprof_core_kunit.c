@@ -8,6 +8,7 @@
 #include <linux/slab.h>
 
 #include "tests/driver/core/core_cases.h"
+#include "tests/driver/core/region_cases.h"
 
 static void *allocate(void *context, size_t bytes)
 {
@@ -135,6 +136,49 @@ static void budgets_are_kept(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, budget_case_holds(test->param_value));
 }
 
+static void describe_region(const struct region_case *tried, char *text)
+{
+	strscpy(text, tried->name, KUNIT_PARAM_DESC_SIZE);
+}
+KUNIT_ARRAY_PARAM(region, region_cases, describe_region);
+
+static void regions_give_their_picture(struct kunit *test)
+{
+	const struct region_case *tried = test->param_value;
+	char picture[REGION_CASE_PICTURE] = "";
+
+	KUNIT_EXPECT_TRUE(test, region_case_run(tried, picture));
+	KUNIT_EXPECT_STREQ(test, picture, tried->after);
+}
+
+static void describe_region_params(const struct region_params_case *tried, char *text)
+{
+	strscpy(text, tried->name, KUNIT_PARAM_DESC_SIZE);
+}
+KUNIT_ARRAY_PARAM(region_params, region_params_cases, describe_region_params);
+
+static void region_params_are_refused_for_the_field_at_fault(struct kunit *test)
+{
+	const struct region_params_case *tried = test->param_value;
+	struct tmprof_params_verdict verdict = region_params_case_run(tried);
+
+	if (tried->field && verdict.field)
+		KUNIT_EXPECT_STREQ(test, verdict.field, tried->field);
+	else
+		KUNIT_EXPECT_PTR_EQ(test, verdict.field, tried->field);
+}
+
+static void describe_region_count(const struct region_count_case *tried, char *text)
+{
+	strscpy(text, tried->name, KUNIT_PARAM_DESC_SIZE);
+}
+KUNIT_ARRAY_PARAM(region_count, region_count_cases, describe_region_count);
+
+static void regions_count_in_proportion_to_what_was_watched(struct kunit *test)
+{
+	KUNIT_EXPECT_TRUE(test, region_count_case_holds(test->param_value));
+}
+
 static struct kunit_case core_cases[] = {
 	KUNIT_CASE_PARAM(params_are_refused_for_the_field_at_fault, params_gen_params),
 	KUNIT_CASE_PARAM(ring_loses_only_what_it_counts, ring_gen_params),
@@ -145,6 +189,10 @@ static struct kunit_case core_cases[] = {
 	KUNIT_CASE_PARAM(only_what_memory_served_is_beyond_the_llc, source_gen_params),
 	KUNIT_CASE_PARAM(holds_fall_into_their_buckets, hold_gen_params),
 	KUNIT_CASE_PARAM(budgets_are_kept, budget_gen_params),
+	KUNIT_CASE_PARAM(regions_give_their_picture, region_gen_params),
+	KUNIT_CASE_PARAM(region_params_are_refused_for_the_field_at_fault,
+			 region_params_gen_params),
+	KUNIT_CASE_PARAM(regions_count_in_proportion_to_what_was_watched, region_count_gen_params),
 	{},
 };
 

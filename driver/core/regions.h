@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
+/*
+ * Regions of an address space, each judged by one page of it at a time (Daptrace, Middleware 2019):
+ * what is looked at in a step is bounded by the number of regions, whatever the footprint.
+ *
+ * At the end of an aggregation interval, in this order:
+ *
+ *	tmprof_regions_merge()	 adjacent regions that are accessed alike become one
+ *	                         … the caller takes the regions: this is the result
+ *	tmprof_regions_reset()	 what was seen is forgotten
+ *	tmprof_regions_update()	 every update interval: the address space is another one
+ *	tmprof_regions_split_at() pages that address samples found
+ *	tmprof_regions_split()	 each region in two, where there is room for it
+ *
+ * Regions ascend, do not overlap and cover all areas of the address space, holes inside an area
+ * included. They are never fewer than the least number, as far as there are pages, and never more
+ * than the greatest.
+ *
+ * Freestanding C11, no floating point, no allocation: memory and random numbers are the caller's.
+ * Pages are page numbers, ranges half-open. Compiled by the kernel module, by user space and by the
+ * tests.
+ */
+#ifndef TMPROF_CORE_REGIONS_H
+#define TMPROF_CORE_REGIONS_H
+
+#include <linux/types.h>
+#ifdef __KERNEL__
+#include <linux/errno.h>
+#include <linux/stddef.h>
+#include <linux/string.h>
+#else
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#endif
+
+#include "driver/core/params_check.h"
+
+/* The address space without its two largest gaps: program and heap, mappings, stack. */
+#define TMPROF_REGION_AREAS 3U
+/* Capacity beyond the greatest number of regions, which an update may need before it merges: each
+ * area can cut a region in two, and can have new pages on both sides of old ones. */
+#define TMPROF_REGION_SPARE (4 * TMPROF_REGION_AREAS)
+#define TMPROF_REGION_MAX   (1U << 20)
+/* Of a count. Times the pages of an address space of 57 bits, it fits 64. */
+#define TMPROF_REGION_COUNT_MAX (1U << 16)
+/* Counts merge that differ by less than a tenth of their mean. */
+#define TMPROF_REGION_ALIKE 10U
+/* "Well below": an aggregation holds at least so many monitoring intervals. */
+#define TMPROF_REGION_CHECKS_MIN 10U
+#define TMPROF_REGION_NO_PAGE	 (~0U)
+/* A page is remembered by its distance from the start of its region. */
+#define TMPROF_REGION_REACH 0xfffffffeULL
+
+struct tmprof_area {
+	__u64 start;
+	__u64 end;
+};
+
+struct tmprof_region_params {
+	__u64 monitoring_ns;  /* between two checks of a region */
+	__u64 aggregation_ns; /* between two results */
+	__u64 update_ns;      /* between two looks at the address space */
+	__u32 min_regions;
+	__u32 max_regions;
+};
+
+/* As published. */
+static inline struct tmprof_region_params tmprof_region_params_default(void)
+{
+	struct tmprof_region_params params = {
+		.monitoring_ns = 1000000,
+		.aggregation_ns = 100000000,
+		.update_ns = 1000000000,
+		.min_regions = 10,
+		.max_regions = 1000,
+	};
+
+	return params;
+}
+
+/* `check_ns`: what checking one region takes; 0: not known. */
+static inline struct tmprof_params_verdict
+tmprof_region_params_check(const struct tmprof_region_params *params, __u64 check_ns)
+{
+	struct tmprof_params_verdict good = {0, NULL, NULL};
+
+	if (params->min_regions < TMPROF_REGION_AREAS)
+		return tmprof_params_refuse("min_regions", "must be at least 3");
+	if (params->max_regions < params->min_regions || params->max_regions > TMPROF_REGION_MAX)
+		return tmprof_params_refuse("max_regions", "must be from min_regions to 2^20");
+	if (!tmprof_in_range(params->monitoring_ns, 1, TMPROF_INTERVAL_MAX_NS))
+		return tmprof_params_refuse("monitoring_ns", "must be above 0 and at most 1 h");
+	if (check_ns > params->monitoring_ns / params->max_regions)
+		return tmprof_params_refuse("monitoring_ns",
+					    "is too short to check max_regions regions");
+	if (!tmprof_in_range(params->aggregation_ns,
+			     TMPROF_REGION_CHECKS_MIN * params->monitoring_ns,
+			     TMPROF_INTERVAL_MAX_NS))
+		return tmprof_params_refuse("aggregation_ns",
+					    "must be from 10 monitoring intervals to 1 h");
+	if (!tmprof_in_range(params->update_ns, params->aggregation_ns, TMPROF_INTERVAL_MAX_NS))
+		return tmprof_params_refuse("update_ns", "must be from aggregation_ns to 1 h");
+	return good;
+}
+
+/* The evidence is of the pages that were looked at, one at a time, since the last reset. */
+struct tmprof_region {
+	__u64 start;
+	__u64 end;
+	__u64 at_risk_ns;     /* target CPU time of those pages before their first accesses */
+	__u32 looks;	      /* reads of an accessed bit after a clear */
+	__u32 references;     /* of them, that found it set */
+	__u32 first_accesses; /* clears after which the first access was seen */
+	__u32 sampled;	      /* page, from `start`; TMPROF_REGION_NO_PAGE: none */
+	__u32 count;	      /* how much it is accessed, <= TMPROF_REGION_COUNT_MAX */
+} __attribute__((packed, aligned(4)));
+
+#ifdef __cplusplus
+static_assert(sizeof(struct tmprof_region) == 44, "as published");
+#else
+_Static_assert(sizeof(struct tmprof_region) == 44, "as published");
+#endif
+
+static inline __u64 tmprof_region_pages(const struct tmprof_region *region)
+{
+	return region->end - region->start;
+}
+
+struct tmprof_random {
+	__u64 (*next)(void *context);
+	void *context;
+};
+
+/* Chooses the page of the region to look at next. */
+static inline __u64 tmprof_region_pick(struct tmprof_region *region,
+				       const struct tmprof_random *random)
+{
+	__u64 pages = tmprof_region_pages(region);
+
+	if (pages > TMPROF_REGION_REACH)
+		pages = TMPROF_REGION_REACH;
+	region->sampled = (__u32)(random->next(random->context) % pages);
+	return region->start + region->sampled;
+}
+
+/*
+ * The checks of an aggregation interval, of `checks` in all, that would have found an access, had
+ * each page been checked at each: in proportion to those made. Daptrace's count, for one bit read a
+ * monitoring interval after its clear.
+ */
+static inline __u32 tmprof_region_count_checks(const struct tmprof_region *region, __u32 checks)
+{
+	if (!region->looks)
+		return 0;
+	return (__u32)((__u64)region->references * checks / region->looks);
+}
+
+/*
+ * The same from a ladder, which tells more than whether there was an access: of `slots` of
+ * `slot_ns`, those that would have held one. First accesses come once in 1/p slots if each slot has
+ * one with the probability p, so p is first accesses over slots watched, theirs included.
+ */
+static inline __u32 tmprof_region_count_slots(const struct tmprof_region *region, __u32 slots,
+					      __u64 slot_ns)
+{
+	__u64 empty = slot_ns ? region->at_risk_ns / slot_ns : 0;
+
+	if (!region->first_accesses)
+		return 0;
+	return (__u32)((__u64)region->first_accesses * slots / (region->first_accesses + empty));
+}
+
+struct tmprof_region_set {
+	struct tmprof_region *regions; /* room for tmprof_regions_capacity() */
+	__u32 count;
+	__u32 min_regions;
+	__u32 max_regions;
+};
+
+static inline __u32 tmprof_regions_capacity(__u32 max_regions)
+{
+	return max_regions + TMPROF_REGION_SPARE;
+}
+
+static inline __u64 tmprof_regions_pages(const struct tmprof_region_set *set)
+{
+	__u64 pages = 0;
+	__u32 i;
+
+	for (i = 0; i < set->count; i++)
+		pages += tmprof_region_pages(&set->regions[i]);
+	return pages;
+}
+
+/* The region that holds the page; NULL: none. */
+static inline struct tmprof_region *tmprof_regions_find(const struct tmprof_region_set *set,
+							__u64 page)
+{
+	__u32 low = 0, high = set->count;
+
+	while (low < high) {
+		__u32 middle = low + (high - low) / 2;
+
+		if (set->regions[middle].end <= page)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == set->count || set->regions[low].start > page)
+		return NULL;
+	return &set->regions[low];
+}
+
+/*
+ * The mappings without the largest gaps between them, ascending: at most TMPROF_REGION_AREAS.
+ * `mappings` ascend and do not overlap; empty ones are passed over. Of equal gaps, those at the
+ * lowest addresses are cut. Returns how many.
+ */
+static inline __u32 tmprof_region_areas(const struct tmprof_area *mappings, size_t mapping_count,
+					struct tmprof_area *areas)
+{
+	__u64 cuts[TMPROF_REGION_AREAS - 1] = {0}; /* gaps, descending */
+	__u64 least, end = 0;
+	__u32 equal = 0, count = 0, c, k;
+	size_t i;
+
+	for (i = 0; i < mapping_count; i++) {
+		__u64 gap = end && mappings[i].start > end ? mappings[i].start - end : 0;
+
+		if (mappings[i].start >= mappings[i].end)
+			continue;
+		for (c = 0; c < TMPROF_REGION_AREAS - 1 && gap <= cuts[c]; c++)
+			;
+		for (k = TMPROF_REGION_AREAS - 2; c < TMPROF_REGION_AREAS - 1 && k > c; k--)
+			cuts[k] = cuts[k - 1];
+		if (c < TMPROF_REGION_AREAS - 1)
+			cuts[c] = gap;
+		end = mappings[i].end;
+	}
+	/* Gaps as long as the shortest cut may be more than there are cuts left. */
+	least = cuts[TMPROF_REGION_AREAS - 2];
+	for (c = 0; c < TMPROF_REGION_AREAS - 1; c++)
+		equal += cuts[c] == least;
+	for (i = 0; i < mapping_count; i++) {
+		bool cut = !count;
+		__u64 gap;
+
+		if (mappings[i].start >= mappings[i].end)
+			continue;
+		if (count) {
+			gap = mappings[i].start - areas[count - 1].end;
+			cut = gap > least;
+			if (gap && gap == least && equal) {
+				cut = true;
+				equal--;
+			}
+		}
+		if (cut)
+			areas[count++].start = mappings[i].start;
+		areas[count - 1].end = mappings[i].end;
+	}
+	return count;
+}
+
+static inline struct tmprof_region tmprof_region_make(__u64 start, __u64 end, __u32 count)
+{
+	struct tmprof_region region = {
+		.start = start,
+		.end = end,
+		.sampled = TMPROF_REGION_NO_PAGE,
+		.count = count,
+	};
+
+	return region;
+}
+
+/* Makes [start, at) and [at, end) of region `index`. Both keep its count; what was seen of it must
+ * have been reset. */
+static inline void tmprof_regions_cut(struct tmprof_region_set *set, __u32 index, __u64 at)
+{
+	struct tmprof_region *region = &set->regions[index];
+
+	memmove(region + 1, region, (set->count - index) * sizeof(*region));
+	set->count++;
+	region[0] = tmprof_region_make(region->start, at, region->count);
+	region[1] = tmprof_region_make(at, region[1].end, region[1].count);
+}
+
+/* Halves the largest region, of equals the lowest, until there are enough. */
+static inline void tmprof_regions_reach_min(struct tmprof_region_set *set)
+{
+	while (set->count < set->min_regions) {
+		__u32 largest = 0, i;
+		__u64 pages;
+
+		for (i = 1; i < set->count; i++)
+			if (tmprof_region_pages(&set->regions[i]) >
+			    tmprof_region_pages(&set->regions[largest]))
+				largest = i;
+		if (!set->count)
+			return;
+		pages = tmprof_region_pages(&set->regions[largest]);
+		if (pages < 2)
+			return;
+		tmprof_regions_cut(set, largest, set->regions[largest].start + pages / 2);
+	}
+}
+
+/*
+ * The first regions: one for each area, the middle one cut into equal parts to reach the least
+ * number; where that has too few pages, the largest are halved. `regions` has room for
+ * tmprof_regions_capacity(params->max_regions).
+ */
+static inline void tmprof_regions_start(struct tmprof_region_set *set,
+					struct tmprof_region *regions,
+					const struct tmprof_region_params *params,
+					const struct tmprof_area *areas, __u32 area_count)
+{
+	const __u32 middle = area_count / 2;
+	__u32 i, part;
+
+	set->regions = regions;
+	set->count = 0;
+	set->min_regions = params->min_regions;
+	set->max_regions = params->max_regions;
+	for (i = 0; i < area_count; i++) {
+		__u64 start = areas[i].start, pages = areas[i].end - areas[i].start;
+		__u32 parts = i == middle ? set->min_regions - (area_count - 1) : 1;
+
+		if (parts > pages)
+			parts = (__u32)pages;
+		for (part = 0; part < parts; part++) {
+			__u64 end = part + 1 == parts ? areas[i].end : start + pages / parts;
+
+			regions[set->count++] = tmprof_region_make(start, end, 0);
+			start = end;
+		}
+	}
+	tmprof_regions_reach_min(set);
+}
+
+static inline __u32 tmprof_region_sum(__u32 a, __u32 b)
+{
+	return a > ~0U - b ? ~0U : a + b;
+}
+
+static inline void tmprof_region_join(struct tmprof_region *into, const struct tmprof_region *from)
+{
+	__u64 pages = tmprof_region_pages(into) + tmprof_region_pages(from);
+	__u64 weighted =
+		into->count * tmprof_region_pages(into) + from->count * tmprof_region_pages(from);
+
+	into->count = (__u32)((weighted + pages / 2) / pages);
+	into->end = from->end;
+	into->at_risk_ns += from->at_risk_ns;
+	into->looks = tmprof_region_sum(into->looks, from->looks);
+	into->references = tmprof_region_sum(into->references, from->references);
+	into->first_accesses = tmprof_region_sum(into->first_accesses, from->first_accesses);
+	into->sampled = TMPROF_REGION_NO_PAGE;
+}
+
+/* Joins neighbours, from the lowest on, whose counts differ by less than `part` / 10 of their mean,
+ * or not at all, into regions of at most `most_pages`, while there are more than `least`. */
+static inline void tmprof_regions_join_alike(struct tmprof_region_set *set, __u64 part,
+					     __u64 most_pages, __u32 least)
+{
+	__u32 last = 0, i;
+	__u32 joins = set->count > least ? set->count - least : 0;
+
+	if (!joins)
+		return;
+	for (i = 1; i < set->count; i++) {
+		struct tmprof_region *before = &set->regions[last];
+		const struct tmprof_region *region = &set->regions[i];
+		__u64 apart = before->count > region->count ? before->count - region->count
+							    : region->count - before->count;
+		__u64 mean_twice = (__u64)before->count + region->count;
+
+		if (joins && before->end == region->start &&
+		    (!apart || 2 * apart * TMPROF_REGION_ALIKE < part * mean_twice) &&
+		    region->end - before->start <= most_pages) {
+			tmprof_region_join(before, region);
+			joins--;
+		} else {
+			set->regions[++last] = *region;
+		}
+	}
+	set->count = last + 1;
+}
+
+/* Above the greatest number, ever less alike regions are joined, in the end any neighbours: there
+ * are no more areas than the least number. */
+static inline void tmprof_regions_reach_max(struct tmprof_region_set *set)
+{
+	const __u64 share = tmprof_regions_pages(set) / set->min_regions;
+	__u64 part;
+
+	/* Counts differ by at most twice their mean. */
+	for (part = 2; part <= 4 * TMPROF_REGION_ALIKE; part *= 2)
+		tmprof_regions_join_alike(set, part, share, set->max_regions);
+	tmprof_regions_join_alike(set, part, ~0ULL, set->max_regions);
+}
+
+/*
+ * Makes one region of neighbours whose counts differ by less than a tenth of their mean; its count
+ * is their mean by size. No region grows beyond an equal share of the least number, so that the
+ * lowest addresses do not take all the joins that this number allows.
+ */
+static inline void tmprof_regions_merge(struct tmprof_region_set *set)
+{
+	if (!set->count)
+		return;
+	tmprof_regions_join_alike(set, 1, tmprof_regions_pages(set) / set->min_regions,
+				  set->min_regions);
+	tmprof_regions_reach_max(set);
+}
+
+static inline void tmprof_regions_reset(struct tmprof_region_set *set)
+{
+	__u32 i;
+
+	for (i = 0; i < set->count; i++) {
+		struct tmprof_region *region = &set->regions[i];
+
+		*region = tmprof_region_make(region->start, region->end, region->count);
+	}
+}
+
+/* Each region of two pages or more in two at a random page, if there are fewer than half of the
+ * greatest number. What was seen must have been reset. */
+static inline void tmprof_regions_split(struct tmprof_region_set *set,
+					const struct tmprof_random *random)
+{
+	__u32 parts = 0, i;
+
+	if (set->count >= set->max_regions / 2)
+		return;
+	for (i = 0; i < set->count; i++)
+		parts += tmprof_region_pages(&set->regions[i]) > 1 ? 2 : 1;
+	/* From the last on, as all but the first move up. */
+	for (i = set->count, set->count = parts; i-- > 0;) {
+		struct tmprof_region region = set->regions[i];
+		__u64 pages = tmprof_region_pages(&region);
+		__u64 at;
+
+		if (pages > 1) {
+			at = region.start + 1 + random->next(random->context) % (pages - 1);
+			set->regions[--parts] = tmprof_region_make(at, region.end, region.count);
+			region.end = at;
+		}
+		set->regions[--parts] = region;
+	}
+}
+
+/* Makes a region of that one page: an address sample tells that it is not as those around it. What
+ * was seen must have been reset. 0, -ENOENT: no region holds it, -ENOSPC: as many as may be. */
+static inline int tmprof_regions_split_at(struct tmprof_region_set *set, __u64 page)
+{
+	struct tmprof_region *region = tmprof_regions_find(set, page);
+	__u32 index, cuts;
+
+	if (!region)
+		return -ENOENT;
+	index = (__u32)(region - set->regions);
+	cuts = (region->start < page) + (page + 1 < region->end);
+	if (set->count + cuts > set->max_regions)
+		return -ENOSPC;
+	if (page + 1 < region->end)
+		tmprof_regions_cut(set, index, page + 1);
+	if (set->regions[index].start < page)
+		tmprof_regions_cut(set, index, page);
+	return 0;
+}
+
+/*
+ * Fits the regions to an address space that has changed: what lies outside the areas goes, what is
+ * new is in regions of its own, with the count 0. `areas` as tmprof_region_areas() gives them. What
+ * was seen must have been reset.
+ */
+static inline void tmprof_regions_update(struct tmprof_region_set *set,
+					 const struct tmprof_area *areas, __u32 area_count)
+{
+	const __u32 first = tmprof_regions_capacity(set->max_regions) - set->count;
+	__u32 from = first, old_end = first + set->count, made = 0, a;
+
+	/* The old ones make way at the end of the array, and are never caught up with: a region
+	 * gives one piece to each area, and each area has at most one new piece before each old
+	 * area and one after them. */
+	memmove(&set->regions[first], set->regions, set->count * sizeof(*set->regions));
+	for (a = 0; a < area_count; a++) {
+		__u64 at = areas[a].start;
+
+		while (from < old_end && set->regions[from].end <= at)
+			from++;
+		while (at < areas[a].end) {
+			struct tmprof_region old;
+
+			if (from == old_end || set->regions[from].start >= areas[a].end) {
+				set->regions[made++] = tmprof_region_make(at, areas[a].end, 0);
+				break;
+			}
+			old = set->regions[from];
+			if (old.start > at) {
+				set->regions[made++] = tmprof_region_make(at, old.start, 0);
+				at = old.start;
+			}
+			if (old.end > areas[a].end)
+				old.end = areas[a].end;
+			else
+				from++;
+			set->regions[made++] = tmprof_region_make(at, old.end, old.count);
+			at = old.end;
+		}
+	}
+	set->count = made;
+	if (set->count)
+		tmprof_regions_reach_max(set);
+	tmprof_regions_reach_min(set);
+}
+
+#endif /* TMPROF_CORE_REGIONS_H */
