@@ -19,17 +19,6 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-struct Options {
-  std::uint64_t footprint_bytes = 0;
-  std::optional<std::uint64_t> units;
-  nanoseconds duration{0};
-  nanoseconds warmup{0};
-  nanoseconds report_interval{0};
-  Duty duty;
-  std::uint64_t seed = 0;
-  bool huge = false;
-};
-
 class Steps final : public Task {
  public:
   Steps(Computation& computation, const Timeline& timeline, std::optional<std::uint64_t> units,
@@ -84,75 +73,58 @@ class Steps final : public Task {
   nanoseconds cpu_time_{0};
 };
 
-void PrintSummary(const Computation& computation, const Memory& memory, std::uint64_t huge_bytes,
-                  const Steps& steps) {
+void PrintSummary(const Computation& computation, const RunMemory& run, const Steps& steps) {
   const auto [units, accesses] = steps.progress();
   const double cpu_seconds = std::chrono::duration<double>(steps.cpu_time()).count();
   const double per_cpu_second = cpu_seconds > 0 ? static_cast<double>(accesses) / cpu_seconds : 0;
   Print(stdout,
         "{}: {} {}, {} accesses of {} in {:.1f} s ({:.1f} CPU s): {:.2f} M per CPU second\n",
         computation.name(), units, computation.unit(), accesses,
-        FormatBytes(memory.footprint_bytes()), steps.seconds(), cpu_seconds, per_cpu_second / 1e6);
+        FormatBytes(run.memory.footprint_bytes()), steps.seconds(), cpu_seconds,
+        per_cpu_second / 1e6);
   Print(stdout,
         "{{\"workload\":\"{}\",\"pid\":{},\"footprint_bytes\":{},\"huge_bytes\":{},\"threads\":1,"
         "\"accesses\":{},\"seconds\":{:.6f},\"cpu_seconds\":{:.6f},"
         "\"accesses_per_cpu_second\":{:.1f},\"{}\":{},{},\"checksum\":{}}}\n",
-        computation.name(), ::getpid(), memory.footprint_bytes(), huge_bytes, accesses,
+        computation.name(), ::getpid(), run.memory.footprint_bytes(), run.huge_bytes, accesses,
         steps.seconds(), cpu_seconds, per_cpu_second, computation.unit(), units,
         computation.Figures(), computation.checksum());
 }
 
-Ended Run(Computation& computation, const Options& options) {
+Ended Run(Computation& computation, const RunOptions& options, std::optional<std::uint64_t> units) {
   const auto needed_bytes = computation.Fit(options.footprint_bytes);
   if (!needed_bytes) return BadInput(needed_bytes.error());
-  const std::uint64_t page_bytes = options.huge ? kHugePageBytes : kBasePageBytes;
+  const std::uint64_t page_bytes = options.page_bytes();
   const std::uint64_t footprint_bytes = (*needed_bytes + page_bytes - 1) / page_bytes * page_bytes;
 
   const EndSignals signals;
-  const auto memory = Memory::Map(footprint_bytes, options.huge);
-  if (!memory) return Refused(memory.error());
-  computation.Build(Arena(memory->words()), options.seed);
-  const auto huge_bytes = memory->HugeBytes();
-  if (!huge_bytes) return Refused(huge_bytes.error());
+  const auto run = MapForRun(computation.name(), footprint_bytes, options.huge);
+  if (!run) return std::unexpected(run.error());
+  computation.Build(Arena(run->memory.words()), options.seed);
 
-  const Timeline timeline{.start = Now() + options.warmup,
-                          .shift = options.duration,
-                          .duration = options.duration,
-                          .duty = options.duty};
-  PrintStart(computation.name(), footprint_bytes, memory->start_address(), timeline.start);
-  Steps steps(computation, timeline, options.units, signals);
+  const Timeline timeline = options.TimelineFromNow(options.duration);
+  PrintStart(computation.name(), footprint_bytes, run->memory.start_address(), timeline.start);
+  Steps steps(computation, timeline, units, signals);
   Task* const tasks[] = {&steps};
   RunTasks(tasks, timeline, options.report_interval, signals);
-  PrintSummary(computation, *memory, *huge_bytes, steps);
+  PrintSummary(computation, *run, steps);
   return {};
 }
 
 }  // namespace
 
 int RunComputation(Computation& computation, int argc, char** argv) {
-  Options options;
+  RunOptions options;
+  std::optional<std::uint64_t> units;
   CLI::App app(computation.description(), computation.name());
-  AddOption(app, "--footprint", options.footprint_bytes, ParseBytes, "512MiB",
-            "The largest problem that fits; all its memory is present before the first phase");
+  AddRunOptions(app, options,
+                "The largest problem that fits; all its memory is present before the first phase");
   computation.AddOptions(app);
-  AddOptional(app, fmt::format("--{}", computation.unit()), options.units, ParseInteger,
+  AddOptional(app, fmt::format("--{}", computation.unit()), units, ParseInteger,
               "End after so many, if --duration is not over before");
-  AddOption(app, "--duration", options.duration, ParseDuration, "31s",
-            "How long, after what is built and warmed up");
-  AddDutyOptions(app, options.duty);
-  AddOption(app, "--warmup", options.warmup, ParseDuration, "0s",
-            "Run for so long before it counts");
-  AddOption(app, "--seed", options.seed, ParseInteger, "1",
-            "Of the problem and what is asked of it");
-  app.add_flag("--thp", options.huge, "Back the memory with transparent huge pages");
-  AddOption(app, "--report-interval", options.report_interval, ParseDuration, "0s",
-            "Print totals so far as a JSON line so often; 0s: never");
   return RunProgram(app, argc, argv, [&]() -> Ended {
-    if (options.duration.count() == 0) return BadInput("--duration must be above 0");
-    if (options.units == 0)
-      return BadInput(fmt::format("--{} must be above 0", computation.unit()));
-    if (auto valid = ValidateDuty(app, options.duty); !valid) return BadInput(valid.error());
-    return Run(computation, options);
+    if (units == 0) return BadInput(fmt::format("--{} must be above 0", computation.unit()));
+    return Run(computation, options, units);
   });
 }
 

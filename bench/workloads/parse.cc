@@ -77,6 +77,12 @@ Parsed<std::chrono::nanoseconds> ParseDuration(std::string_view text) {
   return std::chrono::nanoseconds(std::llround(*ns));
 }
 
+Parsed<std::chrono::nanoseconds> ParseLength(std::string_view text) {
+  auto duration = ParseDuration(text);
+  if (duration && duration->count() == 0) return Refuse(text, "a duration above 0 such as 10s");
+  return duration;
+}
+
 Parsed<double> ParseShare(std::string_view text) {
   std::optional<double> share;
   if (text.ends_with('%')) {

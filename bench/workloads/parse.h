@@ -20,6 +20,8 @@ Parsed<std::uint64_t> ParseBytes(std::string_view text);
 
 // "10s", "250ms", "1.5min"; zero is allowed.
 Parsed<std::chrono::nanoseconds> ParseDuration(std::string_view text);
+// The same, above zero.
+Parsed<std::chrono::nanoseconds> ParseLength(std::string_view text);
 
 // "1/16", "0.9", "90%"; within [0, 1].
 Parsed<double> ParseShare(std::string_view text);

@@ -353,10 +353,5 @@ int main(int argc, char** argv) {
       ->excludes(skip_load)
       ->excludes("--host")
       ->excludes("--port");
-  return tmprof::workload::RunProgram(app, argc, argv, [&]() -> Ended {
-    if (auto valid = tmprof::workload::ValidateDuty(app, options.duty); !valid) {
-      return tmprof::workload::BadInput(valid.error());
-    }
-    return Run(options);
-  });
+  return tmprof::workload::RunProgram(app, argc, argv, [&] { return Run(options); });
 }

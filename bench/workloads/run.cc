@@ -9,11 +9,11 @@
 #include <cerrno>
 #include <cstdio>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bench/workloads/parse.h"
 #include "bench/workloads/print.h"
-#include "bench/workloads/program.h"
 
 namespace tmprof::workload {
 
@@ -84,19 +84,45 @@ void PrintStart(const std::string& name, std::uint64_t footprint_bytes, std::uin
 }
 
 void AddDutyOptions(CLI::App& app, Duty& duty) {
-  CLI::Option* busy = AddOptional(app, "--busy", duty.busy, ParseDuration,
+  CLI::Option* busy = AddOptional(app, "--busy", duty.busy, ParseLength,
                                   "Work for so long, pause for --idle, and so on");
-  CLI::Option* idle = AddOptional(app, "--idle", duty.idle, ParseDuration,
+  CLI::Option* idle = AddOptional(app, "--idle", duty.idle, ParseLength,
                                   "Pause between two times of work (default: no pauses)");
   busy->needs(idle);
   idle->needs(busy);
 }
 
-std::expected<void, std::string> ValidateDuty(const CLI::App& app, const Duty& duty) {
-  if (app.count("--busy") > 0 && (duty.busy.count() == 0 || duty.idle.count() == 0)) {
-    return std::unexpected("--busy and --idle must be above 0");
+Timeline RunOptions::TimelineFromNow(nanoseconds shift) const {
+  return {.start = Now() + warmup, .shift = shift, .duration = duration, .duty = duty};
+}
+
+void AddRunOptions(CLI::App& app, RunOptions& options, const std::string& footprint_help) {
+  AddOption(app, "--footprint", options.footprint_bytes, ParseBytes, "512MiB", footprint_help);
+  AddOption(app, "--duration", options.duration, ParseLength, "31s",
+            "How long, after what is built and warmed up");
+  AddDutyOptions(app, options.duty);
+  AddOption(app, "--warmup", options.warmup, ParseDuration, "0s",
+            "Work as in the first phase for so long before it counts");
+  AddOption(app, "--seed", options.seed, ParseInteger, "1",
+            "Of what is laid out and of what is asked of it");
+  app.add_flag("--thp", options.huge, "Back the memory with transparent huge pages");
+  AddOption(app, "--report-interval", options.report_interval, ParseDuration, "0s",
+            "Print totals so far as a JSON line so often; 0s: never");
+}
+
+std::expected<RunMemory, Fault> MapForRun(const std::string& name, std::uint64_t footprint_bytes,
+                                          bool huge) {
+  std::expected<Memory, std::string> memory = Memory::Map(footprint_bytes, huge);
+  if (!memory) return Refused(memory.error());
+  const std::expected<std::uint64_t, std::string> huge_bytes = memory->HugeBytes();
+  if (!huge_bytes) return Refused(huge_bytes.error());
+  if (huge && *huge_bytes < footprint_bytes) {
+    Print(stderr,
+          "{}: only {} of {} are huge pages; see "
+          "/sys/kernel/mm/transparent_hugepage/enabled\n",
+          name, FormatBytes(*huge_bytes), FormatBytes(footprint_bytes));
   }
-  return {};
+  return RunMemory{.memory = *std::move(memory), .huge_bytes = *huge_bytes};
 }
 
 }  // namespace tmprof::workload

@@ -15,6 +15,8 @@
 #include <span>
 #include <string>
 
+#include "bench/workloads/memory.h"
+#include "bench/workloads/program.h"
 #include "bench/workloads/timeline.h"
 #include "bench/workloads/timing.h"
 
@@ -93,7 +95,30 @@ void PrintStart(const std::string& name, std::uint64_t footprint_bytes, std::uin
 
 // --busy and --idle.
 void AddDutyOptions(CLI::App& app, Duty& duty);
-// What is wrong with the options as they were read.
-std::expected<void, std::string> ValidateDuty(const CLI::App& app, const Duty& duty);
+
+// What is asked of every run whose memory is mapped at its start.
+struct RunOptions {
+  std::uint64_t footprint_bytes = 0;
+  std::chrono::nanoseconds duration{0};
+  std::chrono::nanoseconds warmup{0};
+  std::chrono::nanoseconds report_interval{0};
+  Duty duty;
+  std::uint64_t seed = 0;
+  bool huge = false;
+
+  std::uint64_t page_bytes() const { return huge ? kHugePageBytes : kBasePageBytes; }
+  // From now on, after the warm-up. `shift`: the length of a phase.
+  Timeline TimelineFromNow(std::chrono::nanoseconds shift) const;
+};
+// `footprint_help` says what the footprint is of.
+void AddRunOptions(CLI::App& app, RunOptions& options, const std::string& footprint_help);
+
+struct RunMemory {
+  Memory memory;
+  std::uint64_t huge_bytes;  // of it, as the kernel backs it
+};
+// Says so on standard error where huge pages were asked for and not all of it is.
+std::expected<RunMemory, Fault> MapForRun(const std::string& name, std::uint64_t footprint_bytes,
+                                          bool huge);
 
 }  // namespace tmprof::workload

@@ -26,17 +26,10 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-struct Options {
-  std::uint64_t footprint_bytes = 0;
+struct Options : RunOptions {
   std::uint64_t span_bytes = 0;
-  nanoseconds duration{0};
-  nanoseconds warmup{0};
-  nanoseconds report_interval{0};
-  Duty duty;
   std::optional<double> accesses_per_s;
   std::uint64_t threads = 0;
-  std::uint64_t seed = 0;
-  bool huge = false;
   bool write = false;
   bool count = false;
   std::string truth_path;
@@ -201,9 +194,9 @@ void PrintSummary(const std::string& name, const Options& options, const Totals&
 constexpr std::uint64_t kMostThreads = 64;  // each still owns 8 words of every page
 
 std::expected<void, std::string> Validate(const Options& options) {
-  const std::uint64_t page_bytes = options.huge ? kHugePageBytes : kBasePageBytes;
-  if (options.span_bytes % page_bytes != 0) {
-    return std::unexpected(fmt::format("--span must be a multiple of {}", FormatBytes(page_bytes)));
+  if (options.span_bytes % options.page_bytes() != 0) {
+    return std::unexpected(
+        fmt::format("--span must be a multiple of {}", FormatBytes(options.page_bytes())));
   }
   if (options.footprint_bytes % options.span_bytes != 0) {
     return std::unexpected(fmt::format("--footprint must be a multiple of the span, {}",
@@ -212,7 +205,6 @@ std::expected<void, std::string> Validate(const Options& options) {
   if (options.threads == 0 || options.threads > kMostThreads) {
     return std::unexpected(fmt::format("--threads must be within 1 and {}", kMostThreads));
   }
-  if (options.duration.count() == 0) return std::unexpected("--duration must be above 0");
   if (options.count && (!options.write || options.threads != 1)) {
     return std::unexpected("--count needs --write and a single thread");
   }
@@ -233,39 +225,29 @@ Ended Run(const Workload& workload, const Options& options) {
     truth.emplace(*std::move(file));
   }
   const EndSignals signals;
-  const std::expected<Memory, std::string> memory =
-      Memory::Map(options.footprint_bytes, options.huge);
-  if (!memory) return Refused(memory.error());
-  const std::expected<std::uint64_t, std::string> huge_bytes = memory->HugeBytes();
-  if (!huge_bytes) return Refused(huge_bytes.error());
-  if (options.huge && *huge_bytes < options.footprint_bytes) {
-    Print(stderr,
-          "{}: only {} of {} are huge pages; see "
-          "/sys/kernel/mm/transparent_hugepage/enabled\n",
-          name, FormatBytes(*huge_bytes), FormatBytes(options.footprint_bytes));
-  }
+  const std::expected<RunMemory, Fault> run =
+      MapForRun(name, options.footprint_bytes, options.huge);
+  if (!run) return std::unexpected(run.error());
+  const Memory& memory = run->memory;
 
-  const Timeline timeline{.start = Now() + options.warmup,
-                          .shift = workload.Shift(options.duration),
-                          .duration = options.duration,
-                          .duty = options.duty};
-  PrintStart(name, options.footprint_bytes, memory->start_address(), timeline.start);
+  const Timeline timeline = options.TimelineFromNow(workload.Shift(options.duration));
+  PrintStart(name, options.footprint_bytes, memory.start_address(), timeline.start);
 
   std::deque<Worker> workers;
   std::vector<Task*> tasks;
   for (std::uint64_t thread = 0; thread < options.threads; ++thread) {
-    workers.emplace_back(options, heat, *memory, timeline, thread);
+    workers.emplace_back(options, heat, memory, timeline, thread);
     tasks.push_back(&workers.back());
   }
   RunTasks(tasks, timeline, options.report_interval, signals);
 
   const Totals totals = Sum(workers);
   if (truth) {
-    WriteTruth(truth->stream(), ::getpid(), memory->start_address(), options.span_bytes, heat,
+    WriteTruth(truth->stream(), ::getpid(), memory.start_address(), options.span_bytes, heat,
                totals.phases);
     if (const auto written = truth->Commit(); !written) return Refused(written.error());
   }
-  PrintSummary(name, options, totals, *huge_bytes);
+  PrintSummary(name, options, totals, run->huge_bytes);
   return {};
 }
 
@@ -275,22 +257,14 @@ int RunWorkload(Workload& workload, int argc, char** argv) {
   Options options;
   std::optional<std::uint64_t> span_bytes;
   CLI::App app(workload.description(), workload.name());
-  AddOption(app, "--footprint", options.footprint_bytes, ParseBytes, "512MiB",
-            "Memory accessed, all present before the first phase");
+  AddRunOptions(app, options, "Memory accessed, all present before the first phase");
   workload.AddOptions(app);
-  AddOption(app, "--duration", options.duration, ParseDuration, "31s",
-            "How long, from the start of the first phase");
-  AddDutyOptions(app, options.duty);
-  AddOption(app, "--warmup", options.warmup, ParseDuration, "0s",
-            "Run the first phase's pattern for so long before it counts");
   AddOption(app, "--threads", options.threads, ParseInteger, "1",
             "Workers, each on words of its own");
-  AddOption(app, "--seed", options.seed, ParseInteger, "1", "Of the layout and of the accesses");
   AddOptional(app, "--rate", options.accesses_per_s, ParseRate,
               "Accesses per second of all threads (default: no limit)");
   AddOptional(app, "--span", span_bytes, ParseBytes,
               "What is equally hot together (default: 4KiB, with --thp 2MiB)");
-  app.add_flag("--thp", options.huge, "Back the memory with transparent huge pages");
   app.add_flag("--write", options.write, "Add one to each word instead of reading it");
   app.add_flag("--count", options.count,
                "Count accesses per span into the truth (needs --write; walks all memory between "
@@ -298,12 +272,9 @@ int RunWorkload(Workload& workload, int argc, char** argv) {
   app.add_option("--truth", options.truth_path,
                  "JSON file for what was accessed how often; written at the end, also of a run "
                  "ended by SIGINT or SIGTERM");
-  AddOption(app, "--report-interval", options.report_interval, ParseDuration, "0s",
-            "Print totals so far as a JSON line so often; 0s: never");
   return RunProgram(app, argc, argv, [&]() -> Ended {
     options.span_bytes = span_bytes.value_or(options.huge ? kHugePageBytes : kBasePageBytes);
     if (auto valid = Validate(options); !valid) return BadInput(valid.error());
-    if (auto valid = ValidateDuty(app, options.duty); !valid) return BadInput(valid.error());
     return Run(workload, options);
   });
 }

@@ -49,6 +49,12 @@ TEST(ParseDuration, RefusesWhatIsNotExactlyADuration) {
   }
 }
 
+TEST(ParseLength, TakesWhatIsADurationAboveZero) {
+  EXPECT_EQ(ParseLength("1ns"), 1ns);
+  EXPECT_FALSE(ParseLength("0s"));
+  EXPECT_FALSE(ParseLength("10"));
+}
+
 TEST(ParseShare, TakesARatioADecimalAndAPercentage) {
   EXPECT_EQ(ParseShare("1/16"), 0.0625);
   EXPECT_EQ(ParseShare("0.9"), 0.9);
