@@ -7,6 +7,7 @@ ratio therefore come from one process on one machine within seconds of each othe
 
 import argparse
 import contextlib
+import functools
 import importlib.machinery
 import importlib.util
 import json
@@ -41,8 +42,9 @@ def arguments(description: str, recorder: bool = True) -> argparse.ArgumentParse
     return parser
 
 
+@functools.cache
 def command(path: str):
-    """A command of this folder as a module: its file has no suffix."""
+    """A command of this folder as a module, loaded once: its file has no suffix."""
     loader = importlib.machinery.SourceFileLoader(path.replace("/", "_"), str(ROOT / "bench" / path))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
     loader.exec_module(module)
@@ -74,6 +76,18 @@ def quartiles(values: list[float]) -> dict:
 
 class Failed(Exception):
     """The world refused; the message says what."""
+
+
+def output(command_: list[str], environment: dict[str, str] | None = None) -> str:
+    """What a program that ends by itself prints on standard output."""
+    try:
+        done = subprocess.run(command_, capture_output=True, text=True, check=False, env=environment)
+    except OSError as error:
+        raise Failed(f"cannot run {command_[0]}: {error.strerror}; build it first") from error
+    if done.returncode != 0:
+        raise Failed(f"{shlex.join(command_)} ended with status {done.returncode}:\n"
+                     f"{done.stderr.rstrip()}")
+    return done.stdout
 
 
 class Recorder:
@@ -157,12 +171,7 @@ class Workload:
 
 def tmprof_json(build: pathlib.Path, *arguments_: str) -> dict:
     """The parsed output of a tmprof command with --format json."""
-    command = [str(build / "tmprof"), *arguments_, "--format", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise Failed(f"{shlex.join(command)} ended with status {done.returncode}:\n"
-                     f"{done.stderr.rstrip()}")
-    return json.loads(done.stdout)
+    return json.loads(output([str(build / "tmprof"), *arguments_, "--format", "json"]))
 
 
 def alternate(workload: Workload, build: pathlib.Path, record_arguments: list[str], pairs: int,
@@ -199,6 +208,11 @@ def table(header: list[str], rows: list[list[str]]) -> str:
                                              for cell, width in zip(row[1:], widths[1:])]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def cell(value: float | None, form: str = ".3f") -> str:
+    """A figure for table(); "-" where it is unknown."""
+    return "-" if value is None else format(value, form)
 
 
 def show(result: dict, form: str, to_text) -> None:

@@ -8,7 +8,6 @@ is in no recording. bench/README.md says which programs stand for the papers'.
 import dataclasses
 import pathlib
 import shlex
-import subprocess
 import sys
 
 BENCH = pathlib.Path(__file__).resolve().parents[1]
@@ -130,27 +129,18 @@ class Virtual:
     def record(self, workload: str, rate: int, folder: pathlib.Path) -> Recording:
         options = self._options
         exact, recorded, trace = (folder / name for name in ("exact", "recorded.data", "tmprof.data"))
-        vm(["--kernel", self.KERNEL, "--driver", "--topology", self.TOPOLOGY,
+        measure.output([
+            str(measure.ROOT / "testbed" / "vm"), "--kernel", self.KERNEL, "--driver",
+            "--topology", self.TOPOLOGY,
             f"--tiersim=epoch_ms={self.TRUTH_EPOCH_MS}", "--truth", str(exact),
             "--build", str(options.build), "--get", f"recorded.data:{recorded}",
             "--time-limit", str(600 + options.seconds * self.HOST_SECONDS_PER_SECOND),
             self.guest_script(workload, rate)])
-        run([str(options.build / "tmprof"), "convert", str(exact), "--to", "trace",
-             "--beside", str(recorded), "-o", str(trace)])
+        measure.output([str(options.build / "tmprof"), "convert", str(exact), "--to", "trace",
+                        "--beside", str(recorded), "-o", str(trace)])
         exact.unlink()
         recorded.unlink()
         return Recording(workload, rate, trace, trace)
-
-
-def vm(arguments: list[str]) -> None:
-    run([str(measure.ROOT / "testbed" / "vm"), *arguments])
-
-
-def run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise measure.Failed(f"{shlex.join(command)} ended with status {done.returncode}:\n"
-                             f"{done.stderr.rstrip()}")
 
 
 MACHINES = {machine.name: machine for machine in (Host, Virtual)}

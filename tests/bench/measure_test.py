@@ -12,6 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 import measure
 
 driver = measure.command("driver")
+exact = measure.command("exact")
 overhead = measure.command("overhead")
 mmap_latency = measure.command("mmap_latency")
 
@@ -24,6 +25,46 @@ class Quartiles(unittest.TestCase):
     def test_of_one_value_are_that_value(self):
         self.assertEqual(measure.quartiles([7]),
                          {"median": 7, "q1": 7, "q3": 7, "min": 7, "max": 7, "n": 1})
+
+
+class Command(unittest.TestCase):
+    def test_is_loaded_once(self):
+        self.assertIs(measure.command("driver"), driver)
+
+
+class Output(unittest.TestCase):
+    def test_is_what_the_program_printed(self):
+        self.assertEqual(measure.output(["sh", "-c", "echo $WORD; echo no >&2"], {"WORD": "yes"}), "yes\n")
+
+    def test_of_a_program_that_failed_is_its_status_and_what_it_said(self):
+        with self.assertRaisesRegex(measure.Failed, "ended with status 3:\nbroken$"):
+            measure.output(["sh", "-c", "echo broken >&2; exit 3"])
+
+    def test_of_a_program_that_is_not_there_is_missed_by_name(self):
+        with self.assertRaisesRegex(measure.Failed, "cannot run /nowhere/tmprof"):
+            measure.output(["/nowhere/tmprof"])
+
+
+class Cell(unittest.TestCase):
+    def test_tells_unknown_from_zero(self):
+        self.assertEqual([measure.cell(None), measure.cell(0), measure.cell(12, "d")], ["-", "0.000", "12"])
+
+
+class Exact(unittest.TestCase):
+    BUILD, TRACE = pathlib.Path("/build"), pathlib.Path("/trace")
+
+    def test_runs_the_program_as_it_is_and_by_what_comes_before(self):
+        native, record, other = (exact.Way("a", 1), exact.Way("b", 1, record=("--exact-llc", "8MiB")),
+                                 exact.Way("c", 1, before=("sh", "-c")))
+        self.assertEqual(native.command(self.BUILD, self.TRACE), [])
+        self.assertEqual(record.command(self.BUILD, self.TRACE), [
+            "/build/tmprof", "record", "-q", "--source", "exact", "--exact-llc", "8MiB", "-o", "/trace", "--"])
+        self.assertEqual(other.command(self.BUILD, self.TRACE), ["sh", "-c"])
+
+    def test_leaves_out_what_is_not_installed(self):
+        self.assertTrue(exact.Way("a", 1).installed())
+        self.assertTrue(exact.Way("b", 1, before=("sh",)).installed())
+        self.assertFalse(exact.Way("c", 1, before=("no-such-program-here",)).installed())
 
 
 class TargetPid(unittest.TestCase):
