@@ -180,6 +180,14 @@ class Ranking(unittest.TestCase):
                                          self.result("oracle", "truth", "1/8", 0)]), {})
 
 
+    def test_shows_what_is_unknown_as_such(self):
+        row = {"workload": "gups", "ratio": "1/8", "rank": "samples", "k_pages": 9, "precision": 0.5,
+               "recall": 0.25, "coverage_of_ideal": 0.75, "spearman_rho": 0.125, "kendall_tau_b": None,
+               "regret": {"truth": 0.0625, "misses": None}}
+        self.assertEqual(ranking.text({"rows": [row]}).splitlines()[1].split(), [
+            "gups", "1/8", "samples", "9", "0.500", "0.250", "0.750", "0.125", "-", "0.062", "-"])
+
+
 class GuestScript(unittest.TestCase):
     def script(self, workload: str) -> str:
         options = argparse.Namespace(footprint_mib=16, seconds=6, seed=1, record="--abit plain")
