@@ -21,9 +21,27 @@ WITH_TRUTH_FILE = ("gups", "zipf", "hotset")
 BYTES_PER_KEY = 430
 
 
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """What is otherwise than in a plain recording: more arguments of the program and of tmprof record. Alone:
+    there is no recorder, and the trace has nothing but the exact accesses, in epochs of a second."""
+    name: str
+    program: tuple[str, ...] = ()
+    record: tuple[str, ...] = ()
+    alone: bool = False
+
+
+PLAIN = Variant("")
+
+
 def phase_s(seconds: int) -> int:
     """How long heat stays where it is in a recording of so many seconds: some whole epochs of 1 s."""
     return max(3, seconds // 4)
+
+
+def target_name(workload: str) -> str:
+    """What the process is called that is observed."""
+    return "redis-server" if workload == "kv" else workload
 
 
 def ready_lines(workload: str) -> int:
@@ -31,10 +49,11 @@ def ready_lines(workload: str) -> int:
     return 2 if workload == "kv" else 1
 
 
-def program(workload: str, footprint_mib: int, seconds: int, seed: int) -> list[str]:
+def program(workload: str, footprint_mib: int, seconds: int, seed: int,
+            variant: Variant = PLAIN) -> list[str]:
     """The command of a workload that works until it is ended, to be recorded for so long."""
     footprint = ["--footprint", f"{footprint_mib}MiB"]
-    common = ["--duration", "1h", "--seed", str(seed)]
+    common = ["--duration", "1h", "--seed", str(seed), *variant.program]
     if workload == "kv":
         return ["redis_load", "--serve", "--keys", str((footprint_mib << 20) // BYTES_PER_KEY), *common]
     own = {"gups": ["--write"], "hotset": ["--shift", f"{phase_s(seconds)}s"]}
@@ -59,6 +78,7 @@ class Host:
     """This machine, as it is. Truth is what a workload says of itself."""
 
     name = "host"
+    counts_exactly = False
     footprint_mib = 512
     seconds = 60
     quick_footprint_mib = 64
@@ -70,22 +90,24 @@ class Host:
                     if source["job"] == "address samples" and source["usable"]]
         self._hardware = any(source["name"] != "clock" for source in samplers)
 
-    def rate_arguments(self, rate: int) -> list[str]:
+    def rate_arguments(self, rate: int, variant: Variant) -> list[str]:
         """The clock takes as many samples as the budget pays for, which is 1 % by default, and pays
-        for accessed bits, too."""
-        return ["--sample-rate", f"{rate}x"] if self._hardware else ["--max-overhead", f"{rate}%"]
+        for accessed bits, too; a variant may have its own."""
+        if self._hardware:
+            return ["--sample-rate", f"{rate}x"]
+        return [] if "--max-overhead" in variant.record else ["--max-overhead", f"{rate}%"]
 
-    def record(self, workload: str, rate: int, folder: pathlib.Path) -> Recording:
+    def record(self, workload: str, rate: int, variant: Variant, folder: pathlib.Path) -> Recording:
         options = self._options
         truth = folder / "truth.json" if workload in WITH_TRUTH_FILE else None
-        command = program(workload, options.footprint_mib, options.seconds, options.seed)
+        command = program(workload, options.footprint_mib, options.seconds, options.seed, variant)
         with measure.Workload(options.build,
                               [*command, *(["--truth", str(truth)] if truth else [])],
                               ready_lines(workload)) as running:
             recorder = measure.Recorder(
                 options.build, folder / "tmprof.data",
-                ["--duration", f"{options.seconds}s", *self.rate_arguments(rate),
-                 *shlex.split(options.record), "-p", str(running.target_pid)])
+                ["--duration", f"{options.seconds}s", *self.rate_arguments(rate, variant),
+                 *variant.record, *shlex.split(options.record), "-p", str(running.target_pid)])
             recorder.finish()
         return Recording(workload, rate, recorder.trace, truth)
 
@@ -99,6 +121,7 @@ class Virtual:
     Truth is every access, in the trace itself. Seconds are the guest's."""
 
     name = "virtual"
+    counts_exactly = True
     footprint_mib = 64
     seconds = 30
     quick_footprint_mib = 16
@@ -109,37 +132,44 @@ class Virtual:
     # An epoch of the truth goes to the recording's epoch that holds its middle: a tenth of one, so
     # that at most a twentieth of an epoch's accesses is counted beside it.
     TRUTH_EPOCH_MS = 100
+    # hotset on 16 MiB takes 14 CPU seconds of the host per second (bench/paper/ranking --machine virtual --quick,
+    # 2-CPU KVM guest on an AMD EPYC, boot included). The limits are for a host that does much besides.
+    HOST_SECONDS_TO_BE_READY = 600
     HOST_SECONDS_PER_SECOND = 120
 
     def __init__(self, options):
         self._options = options
 
-    def guest_script(self, workload: str, rate: int) -> str:
-        """Runs in the guest; leaves recorded.data there."""
+    def guest_script(self, workload: str, rate: int, variant: Variant) -> str:
+        """Runs in the guest; leaves recorded.data there, but for a program that runs alone. The truth then ends
+        with the last of the seconds."""
         options = self._options
-        command = program(workload, options.footprint_mib, options.seconds, options.seed)
+        command = program(workload, options.footprint_mib, options.seconds, options.seed, variant)
         record = ["tmprof", "record", "-q", "-o", "recorded.data", "--duration", f"{options.seconds}s",
-                  "--sample-rate", f"{rate}x", *shlex.split(options.record)]
+                  "--sample-rate", f"{rate}x", *variant.record, *shlex.split(options.record)]
+        observe = (f"sleep {options.seconds + 1}; echo 1 > /sys/kernel/debug/vpmu/finish" if variant.alone else
+                   f"{shlex.join(record)} -p $({TARGET_PID} said)")
         return (f"traced {shlex.join(command)} > said & "
                 f"while [ $(wc -l < said) -lt {ready_lines(workload)} ]; do "
                 "kill -0 $! || exit 1; sleep 0.1; done; "
-                f"{shlex.join(record)} -p $({TARGET_PID} said); "
-                "status=$?; kill $!; wait $!; exit $status")
+                f"{observe}; status=$?; kill $!; wait $!; exit $status")
 
-    def record(self, workload: str, rate: int, folder: pathlib.Path) -> Recording:
+    def record(self, workload: str, rate: int, variant: Variant, folder: pathlib.Path) -> Recording:
         options = self._options
         exact, recorded, trace = (folder / name for name in ("exact", "recorded.data", "tmprof.data"))
         measure.output([
             str(measure.ROOT / "testbed" / "vm"), "--kernel", self.KERNEL, "--driver",
             "--topology", self.TOPOLOGY,
-            f"--tiersim=epoch_ms={self.TRUTH_EPOCH_MS}", "--truth", str(exact),
-            "--build", str(options.build), "--get", f"recorded.data:{recorded}",
-            "--time-limit", str(600 + options.seconds * self.HOST_SECONDS_PER_SECOND),
-            self.guest_script(workload, rate)])
+            f"--tiersim=epoch_ms={1000 if variant.alone else self.TRUTH_EPOCH_MS}",
+            "--truth", str(exact),
+            "--build", str(options.build),
+            *([] if variant.alone else ["--get", f"recorded.data:{recorded}"]),
+            "--time-limit", str(self.HOST_SECONDS_TO_BE_READY + options.seconds * self.HOST_SECONDS_PER_SECOND),
+            self.guest_script(workload, rate, variant)])
         measure.output([str(options.build / "tmprof"), "convert", str(exact), "--to", "trace",
-                        "--beside", str(recorded), "-o", str(trace)])
+                        *([] if variant.alone else ["--beside", str(recorded)]), "-o", str(trace)])
         exact.unlink()
-        recorded.unlink()
+        recorded.unlink(missing_ok=True)
         return Recording(workload, rate, trace, trace)
 
 

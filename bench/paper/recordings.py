@@ -2,6 +2,9 @@
 """What the commands of this folder share: their options, and recordings that are made once."""
 
 import argparse
+import contextlib
+import csv
+import dataclasses
 import json
 import pathlib
 import sys
@@ -27,6 +30,11 @@ class Recordings:
             prefix="tmprof-bench.")
         self._folder = pathlib.Path(self._scratch.name) if self._scratch else options.recordings
 
+    @property
+    def exact(self) -> bool:
+        """Whether the machine counts every access, by epoch."""
+        return self._machine.counts_exactly
+
     def __enter__(self) -> "Recordings":
         return self
 
@@ -34,11 +42,14 @@ class Recordings:
         if self._scratch:
             self._scratch.cleanup()
 
-    def get(self, workload: str, rate: int = 1) -> machines.Recording:
-        folder = self._folder / f"{workload}-{rate}x"
+    def get(self, workload: str, rate: int = 1,
+            variant: machines.Variant = machines.PLAIN) -> machines.Recording:
+        folder = self._folder / "-".join(filter(None, (workload, f"{rate}x", variant.name)))
         made = folder / "made.json"  # there when all else is
         settings = {name: getattr(self._options, name)
                     for name in ("machine", "footprint_mib", "seconds", "seed", "record")}
+        if variant != machines.PLAIN:
+            settings |= {"variant": json.loads(json.dumps(dataclasses.asdict(variant)))}
         if made.exists():
             kept = json.loads(made.read_text(encoding="utf-8"))
             if kept["settings"] != settings:
@@ -47,8 +58,8 @@ class Recordings:
             truth = kept["truth"] and folder / kept["truth"]
             return machines.Recording(workload, rate, folder / kept["trace"], truth)
         folder.mkdir(parents=True, exist_ok=True)
-        print(f"recording {workload} at {rate}x ...", file=sys.stderr, flush=True)
-        recording = self._machine.record(workload, rate, folder)
+        print(f"recording {folder.name} ...", file=sys.stderr, flush=True)
+        recording = self._machine.record(workload, rate, variant, folder)
         made.write_text(json.dumps({"settings": settings, "trace": recording.trace.name,
                                     "truth": recording.truth and recording.truth.name}),
                         encoding="utf-8")
@@ -74,6 +85,12 @@ def add_rate(parser: argparse.ArgumentParser) -> None:
     """The option of a command that reads one recording per workload."""
     parser.add_argument("--rate", type=int, choices=RATES, default=4,
                         help="multiple of the sampling rate")
+
+
+def add_rates(parser: argparse.ArgumentParser) -> None:
+    """The option of a command that compares the recordings of one workload."""
+    parser.add_argument("--rates", nargs="+", type=int, choices=RATES, default=list(RATES),
+                        help="multiples of the sampling rate")
 
 
 def add_ranking(parser: argparse.ArgumentParser) -> None:
@@ -105,6 +122,25 @@ def made_as(options) -> dict:
 def made_text(result: dict) -> str:
     return (f"recorded on {result['recorded_on']}: {result['footprint_mib']} MiB, "
             f"{result['seconds']} s each")
+
+
+@contextlib.contextmanager
+def records(options, recording: machines.Recording):
+    """Those of its trace one by one, as dictionaries by the column names of tmprof convert --to csv."""
+    with tempfile.TemporaryDirectory(prefix="tmprof-bench.") as folder:
+        written = pathlib.Path(folder, "trace.csv")
+        measure.output([str(options.build / "tmprof"), "convert", str(recording.trace), "--to", "csv",
+                        "-o", str(written)])
+        with open(written, encoding="utf-8", newline="") as lines:
+            yield csv.DictReader(lines)
+
+
+def scores(options, recording: machines.Recording, ratio: str) -> list[dict]:
+    """Of tmprof score, by rank, at k of this ratio."""
+    phase = (["--truth-phase", f"{machines.phase_s(options.seconds)}s"] if recording.truth_in_trace else [])
+    return measure.tmprof_json(options.build, "score", str(recording.trace), "--rank-model",
+                               options.rank_model, "--truth", str(recording.truth), *phase,
+                               "--k-ratio", ratio)["results"]
 
 
 def run(rows, to_text, options) -> int:

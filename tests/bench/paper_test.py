@@ -3,6 +3,7 @@
 """The arithmetic of bench/paper/, on counts worked out by hand."""
 
 import argparse
+import collections
 import pathlib
 import subprocess
 import sys
@@ -20,7 +21,9 @@ every = measure.command("paper/all")
 fig2 = measure.command("paper/fig2")
 fig6 = measure.command("paper/fig6")
 figs = measure.command("paper/figs")
+gate = measure.command("paper/gate")
 ranking = measure.command("paper/ranking")
+sensitivity = measure.command("paper/sensitivity")
 table4 = measure.command("paper/table4")
 
 
@@ -33,6 +36,11 @@ class Programs(unittest.TestCase):
         arguments = machines.program("kv", 430, 10, 1)
         self.assertEqual(arguments[arguments.index("--keys") + 1], str(1 << 20))
 
+    def test_take_what_a_variant_adds(self):
+        variant = machines.Variant("pausing", ("--busy", "1s", "--idle", "1s"))
+        for workload in machines.WORKLOADS:
+            self.assertEqual(machines.program(workload, 64, 10, 1, variant)[-4:], [*variant.program])
+
     def test_work_until_they_are_ended(self):
         for workload in machines.WORKLOADS:
             self.assertIn("1h", machines.program(workload, 64, 10, 1))
@@ -41,10 +49,12 @@ class Programs(unittest.TestCase):
 class CountingMachine:
     """Stands in for a machine: a trace that says how many were recorded."""
 
+    counts_exactly = True
+
     def __init__(self, _):
         self.recorded = 0
 
-    def record(self, workload: str, rate: int, folder: pathlib.Path) -> machines.Recording:
+    def record(self, workload: str, rate: int, _: machines.Variant, folder: pathlib.Path) -> machines.Recording:
         self.recorded += 1
         trace = folder / "tmprof.data"
         trace.write_text(str(self.recorded), encoding="utf-8")
@@ -72,6 +82,19 @@ class Recordings(unittest.TestCase):
             first = kept.get("gups", 4)
         with recordings.Recordings(self.options) as kept:
             self.assertEqual(kept.get("gups", 4), first)
+
+    def test_of_a_variant_are_others_than_the_plain_ones(self):
+        pausing = machines.Variant("pausing", ("--busy", "1s", "--idle", "1s"))
+        with recordings.Recordings(self.options) as kept:
+            seen = [kept.get("gups", 4, variant).trace.read_text(encoding="utf-8")
+                    for variant in (machines.PLAIN, pausing, machines.PLAIN, pausing)]
+        self.assertEqual(seen, ["1", "2", "1", "2"])
+
+    def test_of_a_variant_that_is_another_by_now_are_refused(self):
+        with recordings.Recordings(self.options) as kept:
+            kept.get("gups", 4, machines.Variant("gated", record=("--gate", "llc")))
+        with recordings.Recordings(self.options) as kept, self.assertRaises(measure.Failed):
+            kept.get("gups", 4, machines.Variant("gated", record=("--gate", "tlb")))
 
     def test_of_other_settings_are_refused(self):
         with recordings.Recordings(self.options) as kept:
@@ -189,9 +212,9 @@ class Ranking(unittest.TestCase):
 
 
 class GuestScript(unittest.TestCase):
-    def script(self, workload: str) -> str:
+    def script(self, workload: str, variant: machines.Variant = machines.PLAIN) -> str:
         options = argparse.Namespace(footprint_mib=16, seconds=6, seed=1, record="--abit plain")
-        return machines.Virtual(options).guest_script(workload, 8)
+        return machines.Virtual(options).guest_script(workload, 8, variant)
 
     def test_waits_for_the_keys_of_a_server_and_for_the_memory_of_others(self):
         self.assertIn("-lt 2 ]", self.script("kv"))
@@ -200,12 +223,88 @@ class GuestScript(unittest.TestCase):
     def test_records_at_the_rate_and_as_it_was_told(self):
         self.assertIn("--duration 6s --sample-rate 8x --abit plain -p", self.script("gups"))
 
+    def test_records_a_variant_by_its_own_arguments(self):
+        variant = machines.Variant("always-on", record=("--gate", "off"))
+        self.assertIn("--sample-rate 8x --gate off --abit plain -p", self.script("gups", variant))
+
+    def test_has_no_recorder_beside_a_program_that_runs_alone(self):
+        script = self.script("gups", machines.Variant("alone", alone=True))
+        self.assertNotIn("tmprof", script)
+        self.assertIn("sleep 7; echo 1 > /sys/kernel/debug/vpmu/finish", script)
+
     def test_finds_the_target_in_the_first_line(self):
         self.assertIn(f"$({machines.TARGET_PID} said)", self.script("kv"))
         said = "redis_load: PID 161, the server\nredis_load: loaded 5 keys\n"
         found = subprocess.run(["sh", "-c", machines.TARGET_PID], input=said, capture_output=True,
                                text=True, check=True)
         self.assertEqual(found.stdout, "161\n")
+
+
+class Gate(unittest.TestCase):
+    def test_has_the_duty_of_each_source_and_not_of_the_truth(self):
+        self.assertEqual(gate.duties({"sources": [
+            {"role": "references", "active_ratio": 0.5}, {"role": "samples", "active_ratio": None},
+            {"role": "truth", "active_ratio": 1.0}]}), {"references": 0.5, "samples": None})
+
+    def test_holds_the_recall_of_both_others_against_that_always_on(self):
+        def of_all(recall: float | None) -> dict:
+            return {(rank, ratio): recall for rank in recordings.SOURCES for ratio in recordings.RATIOS}
+
+        sides = {"gated": of_all(0.5), "always-on": of_all(0.75), "control": of_all(0.875)}
+        rows = gate.compare("zipf", {"gated": {"references": 0.5}, "always-on": {}, "control": {}}, sides)
+        self.assertEqual(len(rows), 3 * 5)
+        self.assertEqual((rows[0]["rank"], rows[0]["ratio"], rows[0]["duty"]["gated"]), ("references", "1/8", 0.5))
+        self.assertEqual((rows[0]["lost_points"], rows[0]["control_points"]), (25, -12.5))
+        self.assertIsNone(rows[-1]["duty"]["gated"])  # combined is no source
+
+    def test_loses_nothing_known_where_a_side_has_no_recall(self):
+        self.assertIsNone(gate.lost_points({"gated": None, "always-on": 0.5}, gate.GATED))
+
+
+class Sensitivity(unittest.TestCase):
+    @staticmethod
+    def record(epoch: int, page: str, loads: str, stores: str, samples: str, walks: str) -> dict:
+        return {"epoch": str(epoch), "target": "0", "start": page, "loads": loads, "stores": stores,
+                "load_samples": samples, "store_samples": "", "dtlb_misses": walks}
+
+    def test_finds_by_samples_by_accesses_or_by_walks(self):
+        records = [self.record(0, "a", "3", "1", "2", "0"), self.record(0, "b", "1", "0", "", "1"),
+                   self.record(1, "a", "0", "0", "", "0"), self.record(1, "c", "", "", "1", "")]
+
+        def found(how) -> list[dict]:
+            epochs = sensitivity.epochs_of(records, how)
+            return [{page: times for (_, page), times in epochs[index].found.items()} for index in (0, 1)]
+
+        self.assertEqual(found(sensitivity.samples), [{"a": 2}, {}])
+        self.assertEqual(found(sensitivity.accessed), [{"a": 1, "b": 1}, {}])
+        self.assertEqual(found(sensitivity.walked), [{"b": 1}, {}])
+
+    def test_recall_counts_equals_by_chance(self):
+        accesses = collections.Counter({"a": 40, "b": 30, "c": 20, "d": 10})
+        # k is 2: a is found for sure, and one of b, c and d beside it.
+        found = collections.Counter({"a": 2, "b": 1, "c": 1, "d": 1})
+        self.assertAlmostEqual(sensitivity.recall(accesses, found, "1/2"), (1 + 1 / 3) / 2)
+        self.assertEqual(sensitivity.recall(accesses, collections.Counter(), "1/2"), 0)
+
+    def test_recall_of_pages_that_weigh_as_the_last_of_k_is_as_good(self):
+        accesses = collections.Counter({"a": 1, "b": 1, "c": 1, "d": 1})
+        self.assertEqual(sensitivity.recall(accesses, collections.Counter({"d": 5}), "1/8"), 1)
+
+    def test_figures_of_less_than_a_phase_have_no_recall(self):
+        self.assertIsNone(sensitivity.figures([sensitivity.Epoch(collections.Counter({"a": 1}))], 2)["recall"]["1/8"])
+        self.assertIsNone(sensitivity.figures([], 2)["accesses_missed_share"])
+
+    def test_figures_are_of_all_epochs_and_recall_is_of_whole_phases(self):
+        def epoch(accesses: dict, found: dict) -> sensitivity.Epoch:
+            return sensitivity.Epoch(collections.Counter(accesses), collections.Counter(found))
+
+        # Two phases of one page each, found in the first alone; the last epoch joins none.
+        epochs = [epoch({"a": 6, "b": 1}, {"a": 1}), epoch({"a": 6}, {}),
+                  epoch({"b": 4}, {}), epoch({"b": 2}, {"a": 1}), epoch({"a": 1}, {"a": 1})]
+        figures = sensitivity.figures(epochs, 2)
+        self.assertEqual((figures["pages_accessed"], figures["pages_seen"]), (2, 1))
+        self.assertEqual(figures["accesses_missed_share"], 13 / 20)
+        self.assertEqual(figures["recall"]["1/8"], 0.5)
 
 
 class Section(unittest.TestCase):
@@ -218,6 +317,11 @@ class Section(unittest.TestCase):
         part = every.section("fig6", rows, None, argparse.Namespace(workloads=["gups", "zipf", "kv"]))
         self.assertEqual(part["rows"], [{"workload": "gups"}, {"workload": "kv"}])
         self.assertEqual(part["failures"], ["zipf: no machine"])
+
+    def test_of_the_gate_has_those_workloads_only_that_are_worth_recordings_of_their_own(self):
+        part = every.section("gate", lambda workload, *_: [{"workload": workload}], None,
+                             argparse.Namespace(workloads=["gups", "zipf", "kv"]))
+        self.assertEqual(part["rows"], [{"workload": "zipf"}])
 
 
 if __name__ == "__main__":
