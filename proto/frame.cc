@@ -122,7 +122,7 @@ Status FrameReader::ReadPreamble() {
   payload_.clear();
   if (Status status = Append(kPreambleBytes); !status) return status;
   const std::string_view magic = std::string_view(payload_).substr(0, kMagicBytes);
-  for (const FileFormat* other : {&kTraceFormat, &kLedgerFormat}) {
+  for (const FileFormat* other : {&kTraceFormat, &kLedgerFormat, &kObjectsFormat}) {
     if (other->magic != format_->magic && other->magic == magic) {
       return Fail(BadInput(Attempt(), path_.string(),
                            fmt::format("it is a tmprof {}, {}, and no {}", other->noun,

@@ -65,6 +65,15 @@ inline constexpr FileFormat kLedgerFormat{
     .writer = "daemon",
     .option = "",
     .source = "a placement daemon writes one"};
+inline constexpr FileFormat kObjectsFormat{
+    .magic = "\x89TMOBJS\n",
+    .version = 1,
+    .noun = "object profile",
+    .contents = "what a program allocated and how often it accessed each object",
+    .use = "it is what a program that 'tmprof cc' built leaves behind",
+    .writer = "program",
+    .option = " (TMPROF_OBJECTS)",
+    .source = "build a program with 'tmprof cc' and run it"};
 
 enum class FrameKind : std::uint32_t { kHeader = 1, kEpoch = 2, kEnd = 3 };
 

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the runtime and the code that the compiler pass inserts agree on. Freestanding.
+//
+// The inserted code finds an address's object by the span that the address lies in:
+//
+//   entry  = table[(address - heap) / 64 KiB]
+//   index  = (address - entry.origin) * entry.reciprocal >> 32
+//   header = entry.origin + index * entry.slot_units * 16
+//
+// and adds to header.count itself where the span belongs to the thread that runs: no other thread
+// writes there. All else is for the runtime (tmprof_count).
+
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace tmprof::objtrace {
+
+// Raised with every change to this file: a module of another version is refused at start.
+inline constexpr std::uint32_t kLayoutVersion = 1;
+
+// Where the heap of a program is that `tmprof cc` built. Far from what the kernel gives to
+// programs, libraries, mmap(2) and the sanitizers.
+inline constexpr std::uint64_t kHeapStart = std::uint64_t{1} << 44;
+inline constexpr int kHeapShift = 42;
+inline constexpr std::uint64_t kHeapBytes = std::uint64_t{1} << kHeapShift;
+
+inline constexpr int kSpanShift = 16;
+inline constexpr std::uint64_t kSpanBytes = std::uint64_t{1} << kSpanShift;
+inline constexpr std::uint64_t kSlotUnitBytes = 16;
+
+// Of one span, for everybody. Zero but for `origin` where nobody may count: `owner` is then
+// nobody's.
+struct SpanEntry {
+  std::uint64_t origin;      // address of the first slot
+  std::uint32_t reciprocal;  // ceil(2^32 / slot bytes), or 0: one object from `origin` on
+  std::uint16_t slot_units;  // of kSlotUnitBytes
+  std::uint16_t owner;       // number of the thread that counts without the runtime; 0: none
+};
+static_assert(sizeof(SpanEntry) == 16);
+
+inline constexpr std::uint64_t kTableBytes = (kHeapBytes >> kSpanShift) * sizeof(SpanEntry);
+inline constexpr std::uint64_t kTableStart = kHeapStart - kTableBytes;
+
+// Before each object.
+struct Header {
+  std::uint32_t stack;  // ID of the allocation stack
+  std::uint16_t seal;   // tells a live object, a free slot and an overwritten header apart
+  std::uint8_t generation;
+  std::uint8_t alignment_shift;
+  std::uint64_t count;                // by the span's owner
+  std::atomic<std::uint64_t> shared;  // by all others
+  std::uint32_t birth_ms;             // since the runtime began
+  std::uint32_t bytes;                // kLargeBytes: see the span
+};
+static_assert(sizeof(Header) == 32);
+static_assert(offsetof(Header, count) == 8);
+
+// A variable of an instrumented module. The pass writes an array of these, and the runtime the ID.
+struct StaticObject {
+  std::uint64_t start;
+  std::uint64_t bytes;
+  const char* name;  // the ELF symbol
+  std::uint64_t id;  // of a thread's `static_counts`
+};
+static_assert(sizeof(StaticObject) == 32);
+
+// What a module's constructor and destructor hand over.
+struct Module {
+  std::uint32_t layout_version;
+  std::uint32_t objects;
+  StaticObject* object;
+};
+
+// IDs of a thread's static counts that are not a variable's.
+inline constexpr std::uint64_t kElsewhereId = 0;
+inline constexpr std::uint64_t kOwnStackId = 1;
+inline constexpr std::uint64_t kFirstStaticId = 2;
+
+}  // namespace tmprof::objtrace
+
+extern "C" {
+// Number of the calling thread; 0 before its first allocation or slow count.
+extern __thread std::uint32_t tmprof_thread __attribute__((tls_model("initial-exec")));
+// Its counts by ID; null likewise.
+extern __thread std::uint64_t* tmprof_static_counts __attribute__((tls_model("initial-exec")));
+
+void tmprof_count(const void* address, std::uint64_t accesses);
+void tmprof_count_static(std::uint64_t id, std::uint64_t accesses);
+void tmprof_attach(const tmprof::objtrace::Module* module);
+void tmprof_detach(const tmprof::objtrace::Module* module);
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "objtrace/runtime/dump.h"
+
+#include <elf.h>
+#include <link.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <ctime>
+
+#include "objtrace/runtime/runtime.h"
+#include "objtrace/runtime/wire.h"
+
+namespace tmprof::objtrace {
+namespace {
+
+constexpr char kMagic[] = "\x89TMOBJS\n";
+constexpr std::uint32_t kVersion = 1;
+enum Frame : std::uint32_t { kHeader = 1, kPart = 2, kEnd = 3 };
+
+constexpr std::uint64_t kObjectsPerPart = 1 << 16;
+constexpr std::uint64_t kNsPerSecond = 1'000'000'000;
+constexpr std::uint64_t kNsPerMs = 1'000'000;
+
+std::uint64_t NowNs(clockid_t clock) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * kNsPerSecond +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+class Dumper {
+ public:
+  explicit Dumper(const char* path) { file_.Create(path, kMagic, kVersion); }
+
+  int Run() {
+    WriteHeader();
+    WriteModules();
+    WriteStacks();
+    WriteStatics();
+    WriteObjects();
+    WriteEnd();
+    file_.Close();
+    return file_.error();
+  }
+
+ private:
+  void WriteHeader();
+  void WriteModules();
+  void WriteStacks();
+  void WriteStatics();
+  void WriteObjects();
+  void WriteEnd();
+  void AddObject(const Header& header);
+  void FlushObjects();
+  void FlushPart() {
+    file_.Append(kPart, part_);
+    part_.Clear();
+    ++parts_;
+  }
+
+  FrameFile file_;
+  Message part_;
+  Message item_;
+  Message list_;
+  std::uint64_t parts_ = 0;
+
+  std::uint64_t objects_ = 0;
+  std::uint64_t in_part_ = 0;
+  std::uint64_t previous_start_ = 0;
+  // Columns of objects.
+  Message steps_;
+  Message bytes_;
+  Message stacks_;
+  Message births_;
+  Message accesses_;
+};
+
+void Dumper::WriteHeader() {
+  char program[4096];
+  const ssize_t length = ::readlink("/proc/self/exe", program, sizeof(program) - 1);
+  program[std::max<ssize_t>(length, 0)] = '\0';
+  const std::uint64_t now = NowNs(CLOCK_MONOTONIC);
+  const std::uint64_t start = heap.start_ms() * kNsPerMs;
+  item_.Clear();
+  item_.Number(1, static_cast<std::uint64_t>(::getpid()));
+  item_.Number(2, static_cast<std::uint64_t>(::getppid()));
+  item_.Number(3, heap.registry().forks());
+  item_.Text(4, program);
+  item_.Number(5, start);
+  item_.Number(6, now);
+  item_.Number(7, NowNs(CLOCK_REALTIME) - (now - start));
+  file_.Append(kHeader, item_);
+}
+
+// The GNU build ID among a module's notes.
+void AddBuildId(const dl_phdr_info& info, Message& module) {
+  for (int i = 0; i < info.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = info.dlpi_phdr[i];
+    if (segment.p_type != PT_NOTE) continue;
+    std::uint64_t at = info.dlpi_addr + segment.p_vaddr;
+    const std::uint64_t end = at + segment.p_memsz;
+    while (at + sizeof(ElfW(Nhdr)) <= end) {
+      const auto* note = reinterpret_cast<const ElfW(Nhdr)*>(at);
+      const std::uint64_t name = at + sizeof(*note);
+      const std::uint64_t contents = name + (note->n_namesz + 3U) / 4 * 4;
+      if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == sizeof(ELF_NOTE_GNU) &&
+          std::memcmp(reinterpret_cast<const void*>(name), ELF_NOTE_GNU, sizeof(ELF_NOTE_GNU)) ==
+              0) {
+        module.Bytes(2, reinterpret_cast<const void*>(contents), note->n_descsz);
+        return;
+      }
+      at = contents + (note->n_descsz + 3U) / 4 * 4;
+    }
+  }
+}
+
+void Dumper::WriteModules() {
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* context) {
+        auto& dumper = *static_cast<Dumper*>(context);
+        std::uint64_t start = ~std::uint64_t{0};
+        std::uint64_t end = 0;
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          const ElfW(Phdr)& segment = info->dlpi_phdr[i];
+          if (segment.p_type != PT_LOAD) continue;
+          start = std::min(start, info->dlpi_addr + segment.p_vaddr);
+          end = std::max(end, info->dlpi_addr + segment.p_vaddr + segment.p_memsz);
+        }
+        if (start >= end) return 0;
+        Message& module = dumper.item_;
+        module.Clear();
+        module.Text(1, info->dlpi_name);
+        AddBuildId(*info, module);
+        module.Number(3, start);
+        module.Number(4, end);
+        module.Number(5, info->dlpi_addr);
+        module.Number(6, statics.InstrumentedWithin(start, end));
+        dumper.part_.Nested(1, module);
+        return 0;
+      },
+      this);
+}
+
+void Dumper::WriteStacks() {
+  for (std::uint32_t id = kUnknownStack; id < heap.stacks().size(); ++id) {
+    SiteTotals sum{};
+    heap.registry().EachThread([&](const Thread& thread) {
+      const SiteTotals& site = thread.sites[id];
+      sum.objects += Load(site.objects);
+      sum.bytes += Load(site.bytes);
+      sum.freed_objects += Load(site.freed_objects);
+      sum.freed_bytes += Load(site.freed_bytes);
+      sum.freed_accesses += Load(site.freed_accesses);
+      sum.freed_age_ms += Load(site.freed_age_ms);
+    });
+    list_.Clear();
+    if (id != kUnknownStack) {
+      const Stack& stack = heap.stacks().Get(id);
+      for (std::uint64_t i = 0; i < stack.depth; ++i) list_.Packed(stack.frames()[i]);
+    }
+    item_.Clear();
+    item_.Number(1, id);
+    item_.Nested(2, list_);
+    item_.Number(3, sum.objects);
+    item_.Number(4, sum.bytes);
+    item_.Number(5, sum.freed_objects);
+    item_.Number(6, sum.freed_bytes);
+    item_.Number(7, sum.freed_accesses);
+    item_.Number(8, sum.freed_age_ms);
+    part_.Nested(2, item_);
+    if (part_.size() > std::size_t{1} << 20) FlushPart();
+  }
+}
+
+void Dumper::WriteStatics() {
+  statics.EachRecord([this](const StaticRecord& record) {
+    item_.Clear();
+    item_.Text(1, record.name);
+    item_.Number(2, record.start);
+    item_.Number(3, record.bytes);
+    item_.Number(4, StaticCount(heap.registry(), record.id));
+    part_.Nested(3, item_);
+    if (part_.size() > std::size_t{1} << 20) FlushPart();
+  });
+  heap.registry().EachThread([this](const Thread& thread) {
+    item_.Clear();
+    item_.Number(1, thread.number);
+    item_.Number(2, thread.users);
+    item_.Number(3, thread.stack_start);
+    item_.Number(4, thread.stack_end);
+    item_.Number(5, StackCount(heap.registry(), thread));
+    part_.Nested(4, item_);
+  });
+  part_.Number(5, StaticCount(heap.registry(), kElsewhereId));
+  FlushPart();
+}
+
+void Dumper::FlushObjects() {
+  item_.Clear();
+  std::uint32_t column = 1;
+  for (Message* values : {&steps_, &bytes_, &stacks_, &births_, &accesses_}) {
+    item_.Nested(column++, *values);
+    values->Clear();
+  }
+  part_.Nested(6, item_);
+  FlushPart();
+  in_part_ = 0;
+  previous_start_ = 0;
+}
+
+void Dumper::AddObject(const Header& header) {
+  const std::uint64_t start = heap.StartOf(header);
+  steps_.Packed(start - previous_start_);
+  bytes_.Packed(heap.BytesOf(header));
+  stacks_.Packed(header.stack);
+  births_.Packed(header.birth_ms);
+  accesses_.Packed(heap.CountOf(header));
+  previous_start_ = start;
+  ++objects_;
+  if (const Elements* elements = heap.ElementsOf(header)) {
+    list_.Clear();
+    for (std::uint64_t i = 0; i < elements->elements; ++i) {
+      list_.Packed(elements->counts[i].load(std::memory_order_relaxed));
+    }
+    item_.Clear();
+    item_.Number(1, start);
+    item_.Number(2, elements->element_bytes);
+    item_.Nested(3, list_);
+    part_.Nested(7, item_);
+  }
+  if (++in_part_ == kObjectsPerPart) FlushObjects();
+}
+
+void Dumper::WriteObjects() {
+  for (const Header* header = heap.NextFrom(heap.pool().start()); header != nullptr;
+       header = heap.NextFrom(reinterpret_cast<std::uint64_t>(header) + 1)) {
+    AddObject(*header);
+  }
+  if (in_part_ > 0) FlushObjects();
+}
+
+void Dumper::WriteEnd() {
+  item_.Clear();
+  item_.Number(1, parts_);
+  item_.Number(2, objects_);
+  file_.Append(kEnd, item_);
+}
+
+}  // namespace
+
+int Dump(const char* path) { return Dumper(path).Run(); }
+
+}  // namespace tmprof::objtrace

@@ -1,0 +1,471 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "objtrace/runtime/heap.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+namespace tmprof::objtrace {
+namespace {
+
+constexpr std::uint64_t kMaxSlotBytes = kSpanBytes / 2;
+constexpr std::uint64_t kFineSlotBytes = 512;  // multiples of kSlotUnitBytes up to here
+constexpr int kFineClasses = kFineSlotBytes / kSlotUnitBytes;
+constexpr int kStepsShift = 3;  // of the logarithm of steps per doubling above
+constexpr std::uint32_t kLargeBytes = UINT32_MAX;
+
+// Rounded down.
+int Log2(std::uint64_t value) { return static_cast<int>(std::bit_width(value)) - 1; }
+
+int ClassOf(std::uint64_t slot_bytes) {
+  if (slot_bytes <= kFineSlotBytes) {
+    return static_cast<int>((slot_bytes + kSlotUnitBytes - 1) / kSlotUnitBytes) - 1;
+  }
+  const int doubling = Log2(slot_bytes - 1) - Log2(kFineSlotBytes);
+  const std::uint64_t above = slot_bytes - 1 - (kFineSlotBytes << doubling);
+  return kFineClasses + (doubling << kStepsShift) +
+         static_cast<int>(above / ((kFineSlotBytes >> kStepsShift) << doubling));
+}
+
+constexpr std::array<std::uint16_t, kSizeClasses> kSlotBytes = [] {
+  std::array<std::uint16_t, kSizeClasses> bytes{};
+  std::uint64_t slot = 0;
+  std::uint64_t step = kSlotUnitBytes;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (slot >= kFineSlotBytes && std::has_single_bit(slot)) step = slot >> kStepsShift;
+    slot += step;
+    bytes[i] = static_cast<std::uint16_t>(slot);
+  }
+  return bytes;
+}();
+static_assert(kSlotBytes[0] == 16 && kSlotBytes[31] == 512 && kSlotBytes[32] == 576 &&
+              kSlotBytes[39] == 1024 && kSlotBytes.back() == kMaxSlotBytes);
+
+Header* At(std::uint64_t address) { return reinterpret_cast<Header*>(address); }
+std::uint64_t AddressOf(const Header& header) { return reinterpret_cast<std::uint64_t>(&header); }
+
+Header* Next(const Header& free) { return At(free.shared.load(std::memory_order_relaxed)); }
+void SetNext(Header& free, Header* next) {
+  free.shared.store(next == nullptr ? 0 : AddressOf(*next), std::memory_order_relaxed);
+}
+
+// Covers all that does not change, at both ends of the header: what runs over the end of the object
+// before, or under the start of this one, breaks it. Lowest bit: the object lives.
+std::uint16_t SealOf(const Header& header, bool live) {
+  const std::uint64_t first = std::uint64_t{header.stack} | std::uint64_t{header.generation} << 48 |
+                              std::uint64_t{header.alignment_shift} << 56;
+  const std::uint64_t last = std::uint64_t{header.birth_ms} | std::uint64_t{header.bytes} << 32;
+  const std::uint64_t mixed =
+      ((first ^ AddressOf(header)) * 0x9E3779B97F4A7C15) ^ ((last + 1) * 0xC2B2AE3D27D4EB4F);
+  return static_cast<std::uint16_t>((mixed >> 48 & ~std::uint64_t{1}) | std::uint64_t{live});
+}
+
+std::uint64_t Rounded(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
+
+bool IsFull(const Span& span) {
+  return span.free == nullptr && span.bump.load(std::memory_order_relaxed) == span.capacity;
+}
+
+bool IsOf(const Pending& pending, const Header& header) {
+  return __atomic_load_n(&pending.header, __ATOMIC_RELAXED) == &header &&
+         Load(pending.generation) ==
+             (std::uint64_t{header.generation} | std::uint64_t{header.birth_ms} << 8);
+}
+
+void Enlist(Bin& bin, Span* span) {
+  span->previous = nullptr;
+  span->next = bin.partial;
+  if (span->next != nullptr) span->next->previous = span;
+  bin.partial = span;
+}
+
+void Delist(Bin& bin, Span* span) {
+  (span->previous != nullptr ? span->previous->next : bin.partial) = span->next;
+  if (span->next != nullptr) span->next->previous = span->previous;
+}
+
+}  // namespace
+
+constinit Heap heap;
+
+std::uint64_t Heap::NowSinceStart() {
+  const std::uint64_t now = NowMs();
+  std::uint64_t start = Load(start_ms_);
+  if (start == 0) Store(start_ms_, start = now);
+  return now > start ? now - start : 0;
+}
+
+std::uint64_t Heap::BytesOf(const Header& header) const {
+  return header.bytes != kLargeBytes ? header.bytes : SpanOf(header)->large_bytes;
+}
+
+std::uint64_t Heap::StartOf(const Header& header) const {
+  return Rounded(AddressOf(header) + sizeof(Header), std::uint64_t{1} << header.alignment_shift);
+}
+
+// Slots.
+
+bool Heap::AddSpan(Thread& thread, int size_class) {
+  Span* span = pool_.Take(1);
+  if (span == nullptr) return false;
+  const std::uint32_t slot_bytes = kSlotBytes[static_cast<std::size_t>(size_class)];
+  span->by_element = false;
+  span->size_class = static_cast<std::uint8_t>(size_class);
+  span->owner = thread.number;
+  span->capacity = static_cast<std::uint16_t>(kSpanBytes / slot_bytes);
+  span->used = 0;
+  span->bump.store(0, std::memory_order_relaxed);
+  span->free = nullptr;
+  span->use = SpanUse::kSlots;
+  SpanEntry& entry = pool_.EntryOf(span);
+  entry.reciprocal =
+      static_cast<std::uint32_t>(((std::uint64_t{1} << 32) + slot_bytes - 1) / slot_bytes);
+  entry.slot_units = static_cast<std::uint16_t>(slot_bytes / kSlotUnitBytes);
+  __atomic_store_n(&entry.owner, thread.number, __ATOMIC_RELAXED);
+  thread.bins[size_class].current = span;
+  return true;
+}
+
+void Heap::PutBack(Thread& thread, Span* span, Header* header) {
+  Bin& bin = thread.bins[span->size_class];
+  const bool was_full = IsFull(*span);
+  SetNext(*header, span->free);
+  span->free = header;
+  --span->used;
+  if (span == bin.current) return;
+  if (span->used == 0) {
+    Delist(bin, span);
+    pool_.Give(span);
+  } else if (was_full) {
+    Enlist(bin, span);
+  }
+}
+
+void Heap::DrainReturned(Thread& thread) {
+  Header* header = thread.returned.exchange(nullptr, std::memory_order_acquire);
+  while (header != nullptr) {
+    Header* next = Next(*header);
+    PutBack(thread, SpanOf(*header), header);
+    header = next;
+  }
+}
+
+Header* Heap::TakeSlotSlowly(Thread& thread, int size_class) {
+  DrainReturned(thread);
+  Bin& bin = thread.bins[size_class];
+  if (bin.current == nullptr || IsFull(*bin.current)) {
+    if (Span* partial = bin.partial) {
+      Delist(bin, partial);
+      bin.current = partial;
+    } else if (!AddSpan(thread, size_class)) {
+      return nullptr;
+    }
+  }
+  return TakeSlot(thread, size_class);
+}
+
+Header* Heap::TakeSlot(Thread& thread, int size_class) {
+  Span* span = thread.bins[size_class].current;
+  if (span == nullptr || IsFull(*span)) return TakeSlotSlowly(thread, size_class);
+  ++span->used;
+  if (Header* header = span->free) {
+    span->free = Next(*header);
+    return header;
+  }
+  const std::uint32_t slot = span->bump.load(std::memory_order_relaxed);
+  span->bump.store(slot + 1, std::memory_order_relaxed);
+  return At(pool_.StartOf(span) +
+            std::uint64_t{slot} * kSlotBytes[static_cast<std::size_t>(size_class)]);
+}
+
+Header* Heap::TakeLarge(const Thread& thread, std::uint64_t bytes, std::uint64_t slot_bytes,
+                        bool& zeros) {
+  Span* run = pool_.Take((slot_bytes + kSpanBytes - 1) >> kSpanShift);
+  if (run == nullptr) return nullptr;
+  zeros = zeros && run->dirty;
+  run->by_element = false;
+  run->owner = thread.number;
+  run->large_bytes = bytes;
+  run->use = SpanUse::kLarge;
+  const std::uint64_t start = pool_.StartOf(run);
+  for (std::uint32_t i = 0; i < run->length; ++i) {
+    pool_.EntryOf(run + i) = {.origin = start, .owner = thread.number};
+  }
+  return At(start);
+}
+
+// Objects.
+
+void Heap::Begin(Thread& thread, Header& header, std::uint64_t bytes, std::uint64_t alignment,
+                 const void* frame) {
+  std::uint64_t frames[kMaxFrames];
+  const int depth = WalkStack(frame, thread.stack_start, thread.stack_end, frames);
+  header.stack = stacks_.Intern(frames, depth);
+  header.birth_ms = static_cast<std::uint32_t>(NowSinceStart());
+  header.bytes =
+      SpanOf(header)->use == SpanUse::kLarge ? kLargeBytes : static_cast<std::uint32_t>(bytes);
+  header.alignment_shift = static_cast<std::uint8_t>(Log2(alignment));
+  Store(header.count, 0);
+  header.shared.store(0, std::memory_order_relaxed);
+  header.seal = SealOf(header, true);
+  SiteTotals& site = thread.sites[header.stack];
+  Add(site.objects, 1);
+  Add(site.bytes, bytes);
+}
+
+void Heap::End(Thread& thread, Header& header) {
+  SiteTotals& site = thread.sites[header.stack];
+  Add(site.freed_objects, 1);
+  Add(site.freed_bytes, BytesOf(header));
+  Add(site.freed_accesses, Load(header.count) + header.shared.load(std::memory_order_relaxed));
+  Add(site.freed_age_ms, NowSinceStart() - header.birth_ms);
+  ++header.generation;
+  header.seal = SealOf(header, false);
+}
+
+void* Heap::AllocateFrom(Thread& thread, std::uint64_t bytes, std::uint64_t alignment, bool zeros,
+                         const void* frame) {
+  if (bytes > kHeapBytes || alignment > kHeapBytes) return nullptr;
+  const std::uint64_t slot_bytes = sizeof(Header) + bytes + (alignment - kAlignment);
+  Header* header = slot_bytes <= kMaxSlotBytes ? TakeSlot(thread, ClassOf(slot_bytes))
+                                               : TakeLarge(thread, bytes, slot_bytes, zeros);
+  if (header == nullptr) return nullptr;
+  Begin(thread, *header, bytes, alignment, frame);
+  auto* object = reinterpret_cast<void*>(StartOf(*header));
+  if (zeros) std::memset(object, 0, bytes);
+  return object;
+}
+
+void* Heap::Allocate(std::uint64_t bytes, std::uint64_t alignment, const void* frame) {
+  Thread* thread = registry_.SelfWithStack();
+  return thread != nullptr ? AllocateFrom(*thread, bytes, alignment, false, frame) : nullptr;
+}
+
+void* Heap::AllocateZeros(std::uint64_t bytes, const void* frame) {
+  Thread* thread = registry_.SelfWithStack();
+  return thread != nullptr ? AllocateFrom(*thread, bytes, kAlignment, true, frame) : nullptr;
+}
+
+Heap::Slot Heap::Look(std::uint64_t address, Header*& header) const {
+  const Span* there = pool_.SpanAt(address);
+  if (there == nullptr) return Slot::kNone;
+  const SpanEntry& entry = pool_.EntryOf(there);
+  const std::uint64_t index = (address - entry.origin) * entry.reciprocal >> 32;
+  header = At(entry.origin + index * entry.slot_units * kSlotUnitBytes);
+  const Span& span = *SpanOf(*header);
+  if (span.use != SpanUse::kLarge &&
+      (span.use != SpanUse::kSlots || index >= span.bump.load(std::memory_order_relaxed))) {
+    return Slot::kNone;
+  }
+  if (header->seal == SealOf(*header, true)) return Slot::kLive;
+  return header->seal == SealOf(*header, false) ? Slot::kFree : Slot::kOverwritten;
+}
+
+Header* Heap::Find(std::uint64_t address) const {
+  Header* header = nullptr;
+  return Look(address, header) == Slot::kLive ? header : nullptr;
+}
+
+Header& Heap::RequireLive(void* object) {
+  Header* header = nullptr;
+  switch (Look(reinterpret_cast<std::uint64_t>(object), header)) {
+    case Slot::kNone:
+      Die("free or realloc of what was not allocated, or was freed before:", object);
+    case Slot::kFree:
+      Die("free or realloc of an object that was freed before:", object);
+    case Slot::kOverwritten:
+      Die("free or realloc of an object whose header was overwritten:", object);
+    case Slot::kLive:
+      break;
+  }
+  if (StartOf(*header) != reinterpret_cast<std::uint64_t>(object)) {
+    Die("free or realloc of an address inside of an object:", object);
+  }
+  return *header;
+}
+
+void Heap::Free(void* object) {
+  Header& header = RequireLive(object);
+  Thread* thread = registry_.Self();
+  if (thread == nullptr) return;  // no memory for this thread's place: the object stays
+  Span* span = SpanOf(header);
+  if (span->by_element) elements_.Remove(&header);
+  End(*thread, header);
+  if (span->use == SpanUse::kLarge) return pool_.Give(span);
+  if (span->owner == thread->number) return PutBack(*thread, span, &header);
+  std::atomic<Header*>& returned = registry_.Get(span->owner)->returned;
+  Header* first = returned.load(std::memory_order_relaxed);
+  do SetNext(header, first);
+  while (!returned.compare_exchange_weak(first, &header, std::memory_order_release,
+                                         std::memory_order_relaxed));
+}
+
+std::uint64_t Heap::UsableBytes(void* object) {
+  const Header& header = RequireLive(object);
+  const Span& span = *SpanOf(header);
+  const std::uint64_t slot_end =
+      span.use == SpanUse::kLarge
+          ? pool_.StartOf(&span) + (std::uint64_t{span.length} << kSpanShift)
+          : AddressOf(header) + kSlotBytes[span.size_class];
+  return slot_end - StartOf(header);
+}
+
+void* Heap::Reallocate(void* object, std::uint64_t bytes, const void* frame) {
+  Header& old = RequireLive(object);
+  const std::uint64_t usable = UsableBytes(object);
+  Span* span = SpanOf(old);
+  if (bytes <= usable && bytes >= usable / 2 && !span->by_element) {
+    if (old.bytes == kLargeBytes) {
+      span->large_bytes = bytes;
+    } else {
+      old.bytes = static_cast<std::uint32_t>(bytes);
+      old.seal = SealOf(old, true);
+    }
+    return object;
+  }
+  void* moved = Allocate(bytes, kAlignment, frame);
+  if (moved == nullptr) return nullptr;
+  std::memcpy(moved, object, std::min(bytes, BytesOf(old)));
+  Header& header = *Find(reinterpret_cast<std::uint64_t>(moved));
+  Store(header.count, Load(old.count));
+  header.shared.store(old.shared.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  Store(old.count, 0);
+  old.shared.store(0, std::memory_order_relaxed);
+  Free(object);
+  return moved;
+}
+
+// Counts.
+
+void Heap::Flush(Thread& thread, Pending& pending) {
+  Header* header = pending.header;
+  const std::uint64_t count = Load(pending.count);
+  if (Find(AddressOf(*header)) == header && IsOf(pending, *header)) {
+    header->shared.fetch_add(count, std::memory_order_relaxed);
+  } else {
+    Add(thread.sites[pending.stack].freed_accesses, count);
+  }
+  Store(pending.count, 0);
+}
+
+void Heap::CountShared(Thread& thread, Header& header, std::uint64_t accesses) {
+  if (thread.busy) {  // a signal handler, amid the below
+    header.shared.fetch_add(accesses, std::memory_order_relaxed);
+    return;
+  }
+  thread.busy = true;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  const std::uint64_t address = AddressOf(header);
+  Pending& pending = thread.pending[(address >> 5 ^ address >> 14) % Thread::kPending];
+  if (!IsOf(pending, header)) {
+    if (pending.header != nullptr) Flush(thread, pending);
+    pending.stack = header.stack;
+    Store(pending.generation,
+          std::uint64_t{header.generation} | std::uint64_t{header.birth_ms} << 8);
+    __atomic_store_n(&pending.header, &header, __ATOMIC_RELAXED);
+  }
+  Add(pending.count, accesses);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  thread.busy = false;
+}
+
+bool Heap::Count(Thread& thread, std::uint64_t address, std::uint64_t accesses) {
+  Header* header = Find(address);
+  if (header == nullptr) return false;
+  const Span& span = *SpanOf(*header);
+  if (span.by_element) {
+    if (Elements* elements = elements_.Find(header); elements != nullptr) {
+      const std::uint64_t index = (address - elements->start) / elements->element_bytes;
+      if (index < elements->elements) {
+        elements->counts[index].fetch_add(accesses, std::memory_order_relaxed);
+      }
+    }
+  }
+  if (span.owner == thread.number) {
+    Add(header->count, accesses);
+  } else {
+    CountShared(thread, *header, accesses);
+  }
+  return true;
+}
+
+std::uint64_t Heap::CountOf(const Header& header) const {
+  std::uint64_t count = Load(header.count) + header.shared.load(std::memory_order_relaxed);
+  const std::uint64_t address = AddressOf(header);
+  const std::uint64_t place = (address >> 5 ^ address >> 14) % Thread::kPending;
+  registry_.EachThread([&](const Thread& thread) {
+    const Pending& pending = thread.pending[place];
+    if (IsOf(pending, header)) count += Load(pending.count);
+  });
+  return count;
+}
+
+int Heap::CountByElement(Header& header, std::uint64_t element_bytes) {
+  if (const int error = elements_.Add(&header, StartOf(header), BytesOf(header), element_bytes)) {
+    return error;
+  }
+  Span* span = SpanOf(header);
+  span->by_element = true;
+  const std::uint32_t spans = span->use == SpanUse::kLarge ? span->length : 1;
+  for (std::uint32_t i = 0; i < spans; ++i) {
+    __atomic_store_n(&pool_.EntryOf(span + i).owner, std::uint16_t{0}, __ATOMIC_RELAXED);
+  }
+  return 0;
+}
+
+void Heap::Reset() {
+  for (Header* header = NextFrom(pool_.start()); header != nullptr;
+       header = NextFrom(AddressOf(*header) + 1)) {
+    Store(header->count, 0);
+    header->shared.store(0, std::memory_order_relaxed);
+    if (const Elements* elements = elements_.Find(header)) {
+      for (std::uint64_t i = 0; i < elements->elements; ++i) elements->counts[i] = 0;
+    }
+  }
+  registry_.EachThread([](Thread& thread) {
+    for (Pending& pending : thread.pending) Store(pending.count, 0);
+  });
+}
+
+Header* Heap::NextFrom(std::uint64_t address) const {
+  while (const Span* span = pool_.SpanAt(address)) {
+    const std::uint64_t start = pool_.StartOf(span);
+    std::uint64_t skipped = 1;
+    if (span->use == SpanUse::kSlots) {
+      const std::uint64_t slot_bytes = kSlotBytes[span->size_class];
+      for (std::uint64_t slot = (address - start + slot_bytes - 1) / slot_bytes;
+           slot < span->bump.load(std::memory_order_relaxed); ++slot) {
+        Header* header = At(start + slot * slot_bytes);
+        if (header->seal == SealOf(*header, true)) return header;
+      }
+    } else if (span->use == SpanUse::kLarge) {
+      Header* header = At(start);
+      if (address == start && header->seal == SealOf(*header, true)) return header;
+      skipped = span->length;
+    } else if (span->use == SpanUse::kFree) {
+      skipped = span->length;
+    }
+    address = start + (skipped << kSpanShift);
+  }
+  return nullptr;
+}
+
+void Heap::LockAll() {
+  registry_.lock().Acquire();
+  stacks_.lock().Acquire();
+  elements_.lock().Acquire();
+  pool_.lock().Acquire();
+}
+
+void Heap::UnlockAll() {
+  pool_.lock().Release();
+  elements_.lock().Release();
+  stacks_.lock().Release();
+  registry_.lock().Release();
+}
+
+}  // namespace tmprof::objtrace

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The allocator, and the counts of its objects.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "objtrace/layout.h"
+#include "objtrace/runtime/elements.h"
+#include "objtrace/runtime/span_pool.h"
+#include "objtrace/runtime/stack_table.h"
+#include "objtrace/runtime/thread.h"
+
+namespace tmprof::objtrace {
+
+// As malloc(3) aligns.
+inline constexpr std::uint64_t kAlignment = 16;
+
+class Heap {
+ public:
+  // Null where there is no memory. `frame` is that of the function that was called to allocate.
+  // Precondition: `alignment` is a power of two of at least kAlignment.
+  void* Allocate(std::uint64_t bytes, std::uint64_t alignment, const void* frame);
+  void* AllocateZeros(std::uint64_t bytes, const void* frame);
+  // Null where there is no memory: the object is as it was.
+  void* Reallocate(void* object, std::uint64_t bytes, const void* frame);
+  // Dies of what no live object begins with.
+  void Free(void* object);
+  std::uint64_t UsableBytes(void* object);
+
+  // False where no object lives at `address`.
+  bool Count(Thread& thread, std::uint64_t address, std::uint64_t accesses);
+  // Of the object that lives at `address`; null where there is none.
+  Header* Find(std::uint64_t address) const;
+  std::uint64_t CountOf(const Header& header) const;
+  std::uint64_t BytesOf(const Header& header) const;
+  std::uint64_t StartOf(const Header& header) const;
+  void Reset();
+  int CountByElement(Header& header, std::uint64_t element_bytes);
+  const Elements* ElementsOf(const Header& header) const { return elements_.Find(&header); }
+
+  // The first object that lives in a slot at `address` or above; null after the last one.
+  Header* NextFrom(std::uint64_t address) const;
+
+  // Around fork(2).
+  void LockAll();
+  void UnlockAll();
+
+  // What the inserted code finds by itself, if the heap is where it expects it.
+  const SpanPool& pool() const { return pool_; }
+
+  StackTable& stacks() { return stacks_; }
+  Registry& registry() { return registry_; }
+  std::uint64_t start_ms() const { return start_ms_; }
+
+ private:
+  enum class Slot { kLive, kFree, kOverwritten, kNone };
+
+  void* AllocateFrom(Thread& thread, std::uint64_t bytes, std::uint64_t alignment, bool zeros,
+                     const void* frame);
+  Header* TakeSlot(Thread& thread, int size_class);
+  Header* TakeSlotSlowly(Thread& thread, int size_class);
+  Header* TakeLarge(const Thread& thread, std::uint64_t bytes, std::uint64_t slot_bytes,
+                    bool& zeros);
+  bool AddSpan(Thread& thread, int size_class);
+  void PutBack(Thread& thread, Span* span, Header* header);
+  void DrainReturned(Thread& thread);
+  void Begin(Thread& thread, Header& header, std::uint64_t bytes, std::uint64_t alignment,
+             const void* frame);
+  void End(Thread& thread, Header& header);
+
+  Span* SpanOf(const Header& header) const {
+    return &pool_.SpanIn(reinterpret_cast<std::uint64_t>(&header));
+  }
+  Slot Look(std::uint64_t address, Header*& header) const;
+  Header& RequireLive(void* object);
+  void CountShared(Thread& thread, Header& header, std::uint64_t accesses);
+  void Flush(Thread& thread, Pending& pending);
+  std::uint64_t NowSinceStart();
+
+  SpanPool pool_;
+  StackTable stacks_;
+  Registry registry_;
+  ElementTable elements_;
+  std::uint64_t start_ms_ = 0;
+};
+
+// The program's. Constant-initialised: there before anything runs.
+extern Heap heap;
+
+}  // namespace tmprof::objtrace

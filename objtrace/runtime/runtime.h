@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the C interfaces of the runtime share: objects.h, and malloc(3) and its family.
+
+#pragma once
+
+#include <cstddef>
+
+#include "objtrace/runtime/heap.h"
+#include "objtrace/runtime/statics.h"
+
+namespace tmprof::objtrace {
+
+extern Statics statics;
+
+// Each sets errno where it returns null. `frame` is that of the function that the program called.
+void* OrNoMemory(void* object);
+void* AllocateAligned(std::size_t alignment, std::size_t bytes, const void* frame);
+void* AllocateArray(std::size_t elements, std::size_t element_bytes, const void* frame);
+void* Reallocate(void* object, std::size_t bytes, const void* frame);
+void FreeObject(void* object);
+
+}  // namespace tmprof::objtrace

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "objtrace/runtime/span_pool.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+
+namespace tmprof::objtrace {
+namespace {
+
+// Of memory at a time: its table entries are a page, its spans four.
+constexpr std::uint64_t kCommitBytes = std::uint64_t{256} << kSpanShift;
+// Free runs of this length go back to the system. Shorter ones are worth more than their memory.
+constexpr std::uint64_t kReleasedSpans = 16;
+// Where the system refuses the whole heap (ulimit -v): a quarter of it, and so on.
+constexpr int kReservations = 8;
+
+int ListOf(std::uint64_t length) { return static_cast<int>(std::bit_width(length)) - 1; }
+
+}  // namespace
+
+bool SpanPool::Begin() {
+  const std::uint64_t span_bytes = (kHeapBytes >> kSpanShift) * sizeof(Span);
+  for (int attempt = 0; attempt < kReservations; ++attempt) {
+    const std::uint64_t heap_bytes = kHeapBytes >> (2 * attempt);
+    const std::uint64_t part = heap_bytes / (kHeapBytes / kTableBytes);
+    const std::uint64_t slack = kSpanBytes;
+    std::byte* all = Reserve(part + heap_bytes + slack, kHeapStart - part);
+    if (all == nullptr) continue;
+    std::byte* spans = Reserve(span_bytes >> (2 * attempt));
+    if (spans == nullptr) {
+      ::munmap(all, part + heap_bytes + slack);
+      continue;
+    }
+    start_ =
+        (reinterpret_cast<std::uint64_t>(all) + part + kSpanBytes - 1) / kSpanBytes * kSpanBytes;
+    table_ = reinterpret_cast<SpanEntry*>(start_ - part);
+    spans_ = reinterpret_cast<Span*>(spans);
+    committed_ = start_;
+    __atomic_store_n(&end_, start_, __ATOMIC_RELEASE);
+    limit_ = start_ + heap_bytes;
+    return true;
+  }
+  return false;
+}
+
+Span* SpanPool::Extend(std::uint64_t length) {
+  if (start_ == 0 && !Begin()) return nullptr;
+  if (length > (limit_ - end_) >> kSpanShift) return nullptr;
+  const std::uint64_t new_end = end_ + (length << kSpanShift);
+  while (committed_ < new_end) {
+    const std::uint64_t more =
+        std::max(kCommitBytes, (new_end - committed_) / kCommitBytes * kCommitBytes);
+    const std::uint64_t first = (committed_ - start_) >> kSpanShift;
+    const std::uint64_t count = more >> kSpanShift;
+    if (!Commit(table_ + first, count * sizeof(SpanEntry)) ||
+        !Commit(spans_ + first, count * sizeof(Span)) ||
+        !Commit(reinterpret_cast<void*>(committed_), more)) {
+      return nullptr;
+    }
+    for (std::uint64_t i = 0; i < count; ++i) {
+      table_[first + i].origin = committed_ + (i << kSpanShift);
+    }
+    committed_ += more;
+  }
+  Span* run = &spans_[(end_ - start_) >> kSpanShift];
+  __atomic_store_n(&end_, new_end, __ATOMIC_RELEASE);
+  run->length = static_cast<std::uint32_t>(length);
+  run->dirty = false;
+  return run;
+}
+
+void SpanPool::Enlist(Span* run) {
+  Span*& head = lists_[ListOf(run->length)];
+  run->use = SpanUse::kFree;
+  run->ends_free = true;
+  run->previous = nullptr;
+  run->next = head;
+  if (head != nullptr) head->previous = run;
+  head = run;
+  Span* last = run + run->length - 1;
+  last->ends_free = true;
+  last->length = run->length;
+}
+
+void SpanPool::Delist(Span* run) {
+  (run->previous != nullptr ? run->previous->next : lists_[ListOf(run->length)]) = run->next;
+  if (run->next != nullptr) run->next->previous = run->previous;
+  run[run->length - 1].ends_free = false;
+  run->ends_free = false;
+  run->use = SpanUse::kNone;
+}
+
+Span* SpanPool::TakeFree(std::uint64_t length) {
+  for (int list = ListOf(length); list < kLists; ++list) {
+    for (Span* run = lists_[list]; run != nullptr; run = run->next) {
+      if (run->length < length) continue;
+      Delist(run);
+      if (const std::uint64_t rest = run->length - length; rest > 0) {
+        Span* left = run + length;
+        left->length = static_cast<std::uint32_t>(rest);
+        left->dirty = run->dirty;
+        Enlist(left);
+      }
+      run->length = static_cast<std::uint32_t>(length);
+      return run;
+    }
+  }
+  return nullptr;
+}
+
+Span* SpanPool::Take(std::uint64_t length) {
+  if (length > kHeapBytes >> kSpanShift) return nullptr;
+  const Locked locked(lock_);
+  Span* run = TakeFree(length);
+  return run != nullptr ? run : Extend(length);
+}
+
+void SpanPool::Give(Span* run) {
+  const Locked locked(lock_);
+  for (std::uint64_t i = 0; i < run->length; ++i) {
+    SpanEntry& entry = EntryOf(run + i);
+    __atomic_store_n(&entry.owner, std::uint16_t{0}, __ATOMIC_RELAXED);
+    entry = {.origin = StartOf(run + i)};
+    run[i].use = SpanUse::kNone;
+  }
+  run->dirty = true;
+  std::uint64_t length = run->length;
+  if (Span* after = run + length; StartOf(after) < end_ && after->ends_free) {
+    Delist(after);
+    length += after->length;
+  }
+  if (run != spans_ && run[-1].ends_free) {
+    Span* before = run - run[-1].length;
+    Delist(before);
+    length += before->length;
+    run = before;
+  }
+  run->length = static_cast<std::uint32_t>(length);
+  run->dirty = length < kReleasedSpans || ::madvise(reinterpret_cast<void*>(StartOf(run)),
+                                                    length << kSpanShift, MADV_DONTNEED) != 0;
+  Enlist(run);
+}
+
+}  // namespace tmprof::objtrace

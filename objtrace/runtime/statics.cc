@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "objtrace/runtime/statics.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace tmprof::objtrace {
+namespace {
+
+// What a leaf function may use below its stack pointer (System V ABI, x86-64, section 3.2.2).
+constexpr std::uint64_t kRedZoneBytes = 128;
+
+const char* CopyOf(const char* name) {
+  const std::size_t bytes = std::strlen(name) + 1;
+  void* copy = MapSparse(bytes);
+  return copy != nullptr ? static_cast<const char*>(std::memcpy(copy, name, bytes)) : "";
+}
+
+bool IsOnStack(const Thread& thread, std::uint64_t address) {
+  return address - thread.stack_start < thread.stack_end - thread.stack_start;
+}
+
+}  // namespace
+
+void Statics::Attach(const Module& module, Registry& registry) {
+  const Locked locked(lock_);
+  if (records_ == nullptr) {
+    records_ = static_cast<StaticRecord*>(MapSparse(kMaxStaticIds * sizeof(StaticRecord)));
+    modules_ = static_cast<const Module**>(MapSparse(kMaxModules * sizeof(const Module*)));
+  }
+  if (modules_ != nullptr && module_count_ < kMaxModules) modules_[module_count_++] = &module;
+  for (StaticObject* object = module.object; object != module.object + module.objects; ++object) {
+    if (records_ == nullptr || count_ == kMaxStaticIds) return;
+    object->id = registry.NewStaticId();
+    if (object->id == kElsewhereId) return;
+    records_[count_++] = {object->start, object->bytes, object->name, object->id, true};
+  }
+  sorted_.store(nullptr, std::memory_order_release);
+}
+
+void Statics::Detach(const Module& module) {
+  const Locked locked(lock_);
+  const Module** last = std::remove(modules_, modules_ + module_count_, &module);
+  module_count_ = static_cast<std::uint64_t>(last - modules_);
+  const StaticObject* end = module.object + module.objects;
+  for (std::uint64_t i = 0; i < count_; ++i) {
+    StaticRecord& record = records_[i];
+    const StaticObject* object =
+        std::find_if(module.object, const_cast<StaticObject*>(end),
+                     [&](const StaticObject& candidate) { return candidate.id == record.id; });
+    if (!record.live || object == end) continue;
+    record.live = false;
+    record.name = CopyOf(record.name);
+  }
+  sorted_.store(nullptr, std::memory_order_release);
+}
+
+bool Statics::InstrumentedWithin(std::uint64_t start, std::uint64_t end) const {
+  return std::any_of(modules_, modules_ + module_count_, [&](const Module* module) {
+    const auto address = reinterpret_cast<std::uint64_t>(module);
+    return start <= address && address < end;
+  });
+}
+
+// The one before stays: somebody may be reading it.
+const Statics::Sorted* Statics::Sort() {
+  const Locked locked(lock_);
+  if (const Sorted* made = sorted_.load(std::memory_order_relaxed)) return made;
+  auto* sorted =
+      static_cast<Sorted*>(MapSparse(sizeof(Sorted) + count_ * sizeof(const StaticRecord*)));
+  if (sorted == nullptr) return nullptr;
+  for (std::uint64_t i = 0; i < count_; ++i) {
+    if (records_[i].live) sorted->records()[sorted->count++] = &records_[i];
+  }
+  std::sort(sorted->records(), sorted->records() + sorted->count,
+            [](const StaticRecord* a, const StaticRecord* b) { return a->start < b->start; });
+  sorted_.store(sorted, std::memory_order_release);
+  return sorted;
+}
+
+std::uint64_t Statics::Find(std::uint64_t address) {
+  const Sorted* sorted = sorted_.load(std::memory_order_acquire);
+  if (sorted == nullptr) sorted = Sort();
+  if (sorted == nullptr) return kElsewhereId;
+  const auto* after = std::upper_bound(
+      sorted->begin(), sorted->end(), address,
+      [](std::uint64_t value, const StaticRecord* record) { return value < record->start; });
+  if (after == sorted->begin()) return kElsewhereId;
+  const StaticRecord& before = *after[-1];
+  return address - before.start < before.bytes ? before.id : kElsewhereId;
+}
+
+void CountElsewhere(Thread& thread, Statics& statics, Registry& registry, std::uint64_t address,
+                    std::uint64_t accesses) {
+  const auto top = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
+  std::uint64_t id = kElsewhereId;
+  if (IsOnStack(thread, address) && address >= top - kRedZoneBytes) {
+    id = kOwnStackId;
+  } else if (!thread.busy) {  // else a signal handler, perhaps amid the search
+    thread.busy = true;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    id = statics.Find(address);
+    if (id == kElsewhereId) {
+      registry.EachThread([&](const Thread& other) {
+        if (other.in_use && IsOnStack(other, address)) id = other.stack_id;
+      });
+    }
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    thread.busy = false;
+  }
+  Add(thread.static_counts[id], accesses);
+}
+
+std::uint64_t StaticCount(const Registry& registry, std::uint64_t id) {
+  std::uint64_t count = 0;
+  registry.EachThread([&](const Thread& thread) { count += Load(thread.static_counts[id]); });
+  return count;
+}
+
+std::uint64_t StackCount(const Registry& registry, const Thread& thread) {
+  const std::uint64_t others =
+      thread.stack_id != kElsewhereId ? StaticCount(registry, thread.stack_id) : 0;
+  return Load(thread.static_counts[kOwnStackId]) + others;
+}
+
+}  // namespace tmprof::objtrace

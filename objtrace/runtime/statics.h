@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Variables of the instrumented modules, and the thread stacks: what is no allocation.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "objtrace/layout.h"
+#include "objtrace/runtime/system.h"
+#include "objtrace/runtime/thread.h"
+
+namespace tmprof::objtrace {
+
+struct StaticRecord {
+  std::uint64_t start;
+  std::uint64_t bytes;
+  const char* name;
+  std::uint64_t id;  // of a thread's static counts
+  bool live;         // its module is loaded
+};
+
+class Statics {
+ public:
+  // Gives each of the module's objects an ID.
+  void Attach(const Module& module, Registry& registry);
+  void Detach(const Module& module);
+  // Of the variable at `address`, in the logarithm of their number; kElsewhereId where there is
+  // none.
+  std::uint64_t Find(std::uint64_t address);
+  // Calls `visit(record)` for each, also of modules that have gone. A variable that several modules
+  // have registered has as many records, which differ in their IDs alone.
+  template <typename Visit>
+  void EachRecord(Visit visit) const {
+    for (std::uint64_t i = 0; i < count_; ++i) visit(records_[i]);
+  }
+  // Whether a module that is loaded between these addresses was instrumented.
+  bool InstrumentedWithin(std::uint64_t start, std::uint64_t end) const;
+  Lock& lock() { return lock_; }
+
+ private:
+  static constexpr std::uint64_t kMaxModules = 1 << 16;
+
+  struct Sorted {
+    std::uint64_t count;
+    const StaticRecord** records() { return reinterpret_cast<const StaticRecord**>(this + 1); }
+    const StaticRecord* const* begin() const {
+      return reinterpret_cast<const StaticRecord* const*>(this + 1);
+    }
+    const StaticRecord* const* end() const { return begin() + count; }
+  };
+
+  const Sorted* Sort();
+
+  Lock lock_;
+  StaticRecord* records_ = nullptr;
+  std::uint64_t count_ = 0;
+  const Module** modules_ = nullptr;
+  std::uint64_t module_count_ = 0;
+  std::atomic<const Sorted*> sorted_ = nullptr;  // null: to be made
+};
+
+// Counts an access to what is no object of the heap.
+void CountElsewhere(Thread& thread, Statics& statics, Registry& registry, std::uint64_t address,
+                    std::uint64_t accesses);
+// Sum over all threads.
+std::uint64_t StaticCount(const Registry& registry, std::uint64_t id);
+// Accesses to one thread's stack, its own and others'.
+std::uint64_t StackCount(const Registry& registry, const Thread& thread);
+
+}  // namespace tmprof::objtrace

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "objtrace/runtime/system.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+namespace tmprof::objtrace {
+namespace {
+
+void Say(const char* text) {
+  if (::write(STDERR_FILENO, text, std::strlen(text)) < 0) return;  // nobody else to tell
+}
+
+}  // namespace
+
+void Die(const char* what, const void* address) {
+  char digits[] = " 0x0000000000000000";
+  auto value = reinterpret_cast<std::uintptr_t>(address);
+  for (std::size_t at = sizeof(digits) - 2; at > 2; --at, value >>= 4) {
+    digits[at] = "0123456789abcdef"[value & 15];
+  }
+  Say("tmprof: ");
+  Say(what);
+  Say(digits);
+  Say("\n");
+  std::abort();
+}
+
+void Die(const char* what) {
+  Say("tmprof: ");
+  Say(what);
+  Say("\n");
+  std::abort();
+}
+
+std::byte* Reserve(std::uint64_t bytes, std::uint64_t hint) {
+  void* start = ::mmap(reinterpret_cast<void*>(hint), bytes, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (start == MAP_FAILED) return nullptr;
+  ::madvise(start, bytes, MADV_DONTDUMP);
+  return static_cast<std::byte*>(start);
+}
+
+bool Commit(void* start, std::uint64_t bytes) {
+  if (::mprotect(start, bytes, PROT_READ | PROT_WRITE) != 0) return false;
+  ::madvise(start, bytes, MADV_DODUMP);
+  return true;
+}
+
+void* MapSparse(std::uint64_t bytes) {
+  void* start = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return start == MAP_FAILED ? nullptr : start;
+}
+
+std::uint64_t NowMs() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1000 +
+         static_cast<std::uint64_t>(now.tv_nsec) / 1'000'000;
+}
+
+}  // namespace tmprof::objtrace

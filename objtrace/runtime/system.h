@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the runtime takes of the system. It lives inside other people's programs, under their
+// malloc(3): none of this allocates, throws, or needs a C++ library.
+
+#pragma once
+
+#include <pthread.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tmprof::objtrace {
+
+// Ends the program: "tmprof: WHAT ADDRESS" on standard error, and abort(3).
+[[noreturn]] void Die(const char* what, const void* address);
+// The same without an address.
+[[noreturn]] void Die(const char* what);
+
+// Addresses without memory, at `hint` if it is free; null where the system has none.
+std::byte* Reserve(std::uint64_t bytes, std::uint64_t hint = 0);
+// Gives memory, all zeros, to a part of what was reserved; false where there is none.
+bool Commit(void* start, std::uint64_t bytes);
+// Memory that is all zeros and only there where it is written; null where there is none.
+void* MapSparse(std::uint64_t bytes);
+
+// On CLOCK_MONOTONIC_COARSE.
+std::uint64_t NowMs();
+
+class Lock {
+ public:
+  void Acquire() { pthread_mutex_lock(&mutex_); }
+  void Release() { pthread_mutex_unlock(&mutex_); }
+
+ private:
+  pthread_mutex_t mutex_ = PTHREAD_MUTEX_INITIALIZER;
+};
+
+class Locked {
+ public:
+  explicit Locked(Lock& lock) : lock_(lock) { lock_.Acquire(); }
+  ~Locked() { lock_.Release(); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  Lock& lock_;
+};
+
+// Of words that one thread writes and others read.
+inline std::uint64_t Load(const std::uint64_t& word) {
+  return __atomic_load_n(&word, __ATOMIC_RELAXED);
+}
+inline void Store(std::uint64_t& word, std::uint64_t value) {
+  __atomic_store_n(&word, value, __ATOMIC_RELAXED);
+}
+// By the one thread that writes it.
+inline void Add(std::uint64_t& word, std::uint64_t more) { Store(word, Load(word) + more); }
+
+}  // namespace tmprof::objtrace

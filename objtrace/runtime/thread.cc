@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "objtrace/runtime/thread.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+__thread std::uint32_t tmprof_thread = 0;
+__thread std::uint64_t* tmprof_static_counts = nullptr;
+
+// Of glibc: where the kernel put the main thread's arguments.
+extern "C" void* __libc_stack_end;
+
+namespace tmprof::objtrace {
+namespace {
+
+__thread Thread* self __attribute__((tls_model("initial-exec"))) = nullptr;
+
+// How far a stack may reach if it is not limited.
+constexpr std::uint64_t kUnlimitedStackBytes = std::uint64_t{1} << 30;
+
+// All that a signal handler can find out. glibc has a thread's descriptor at the end of its stack.
+void GuessStack(Thread& thread) {
+  rlimit limit{};
+  std::uint64_t bytes = kUnlimitedStackBytes;
+  if (::getrlimit(RLIMIT_STACK, &limit) == 0) {
+    bytes = std::min<std::uint64_t>(bytes, limit.rlim_cur);
+  }
+  const bool is_main = ::getpid() == ::gettid();
+  thread.stack_known = is_main;
+  thread.stack_end = is_main ? reinterpret_cast<std::uint64_t>(__libc_stack_end)
+                             : static_cast<std::uint64_t>(::pthread_self());
+  thread.stack_start = thread.stack_end - bytes;
+}
+
+}  // namespace
+
+// Allocates. Not for the main thread, for which it would read /proc.
+void Registry::FindStack(Thread& thread) {
+  thread.stack_known = true;
+  pthread_attr_t attributes;
+  if (::pthread_getattr_np(::pthread_self(), &attributes) != 0) return;
+  void* start = nullptr;
+  std::size_t bytes = 0;
+  if (::pthread_attr_getstack(&attributes, &start, &bytes) == 0) {
+    thread.stack_start = reinterpret_cast<std::uint64_t>(start);
+    thread.stack_end = thread.stack_start + bytes;
+  }
+  ::pthread_attr_destroy(&attributes);
+}
+
+std::uint64_t Registry::NewStaticId() {
+  const std::uint64_t id = next_static_id_.fetch_add(1, std::memory_order_relaxed);
+  return id < kMaxStaticIds ? id : kElsewhereId;
+}
+
+Thread* Registry::Make() {
+  const std::uint32_t count = count_.load(std::memory_order_relaxed);
+  if (count == kMaxThreads) return nullptr;
+  auto* thread = static_cast<Thread*>(MapSparse(sizeof(Thread)));
+  auto* counts = static_cast<std::uint64_t*>(MapSparse(kMaxStaticIds * sizeof(std::uint64_t)));
+  auto* sites = static_cast<SiteTotals*>(MapSparse(kMaxStacks * sizeof(SiteTotals)));
+  if (thread == nullptr || counts == nullptr || sites == nullptr) return nullptr;
+  thread->registry = this;
+  thread->number = static_cast<std::uint16_t>(count + 1);
+  thread->static_counts = counts;
+  thread->sites = sites;
+  thread->stack_id = NewStaticId();
+  threads_[count] = thread;
+  count_.store(count + 1, std::memory_order_release);
+  return thread;
+}
+
+Thread* Registry::Take() {
+  const Locked locked(lock_);
+  if (!has_key_) has_key_ = ::pthread_key_create(&key_, &Registry::ReleaseAtExit) == 0;
+  const std::uint32_t count = count_.load(std::memory_order_relaxed);
+  Thread** unused = std::find_if(threads_, threads_ + count, [](Thread* t) { return !t->in_use; });
+  Thread* thread = unused != threads_ + count ? *unused : Make();
+  if (thread == nullptr) return nullptr;
+  thread->in_use = true;
+  ++thread->users;
+  return thread;
+}
+
+// A signal handler may be the first to count: it leaves errno alone.
+Thread* Registry::Register() {
+  const int error = errno;
+  Thread* thread = Take();
+  if (thread == nullptr) return nullptr;
+  self = thread;
+  tmprof_static_counts = thread->static_counts;
+  GuessStack(*thread);
+  // Without a key its place is not used again.
+  if (has_key_) ::pthread_setspecific(key_, thread);
+  tmprof_thread = thread->number;
+  errno = error;
+  return thread;
+}
+
+Thread* Registry::Self() { return self != nullptr ? self : Register(); }
+
+// Destructors that run later may allocate: they take the thread a place again.
+void Registry::ReleaseAtExit(void* place) {
+  auto* thread = static_cast<Thread*>(place);
+  self = nullptr;
+  tmprof_thread = 0;
+  tmprof_static_counts = nullptr;
+  const Locked locked(thread->registry->lock_);
+  thread->in_use = false;
+}
+
+void Registry::KeepOnlySelf() {
+  ++forks_;
+  EachThread([](Thread& thread) { thread.in_use = &thread == self; });
+}
+
+}  // namespace tmprof::objtrace

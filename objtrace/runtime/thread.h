@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each thread has to itself: bins of spans, counts it could not add to an object that is
+// another thread's, totals by allocation stack. When a thread ends, its place, with all that is in
+// it, waits for the next one.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "objtrace/layout.h"
+#include "objtrace/runtime/span_pool.h"
+#include "objtrace/runtime/stack_table.h"
+#include "objtrace/runtime/system.h"
+
+namespace tmprof::objtrace {
+
+// At once; malloc(3) of one more fails.
+inline constexpr std::uint32_t kMaxThreads = 65'535;
+inline constexpr std::uint32_t kMaxStaticIds = 1 << 20;  // kElsewhereId beyond
+
+// Slot bytes: 16, 32 … 512, then eight steps for each doubling up to 32 KiB.
+inline constexpr int kSizeClasses = 80;
+
+struct Bin {
+  Span* current;  // allocated from
+  Span* partial;  // others with free slots
+};
+
+// Counts of one object, on their way to Header::shared.
+struct Pending {
+  Header* header;
+  std::uint64_t count;
+  std::uint64_t generation;  // with the birth, tells it from others that had the slot
+  std::uint32_t stack;
+};
+
+struct SiteTotals {
+  std::uint64_t objects;
+  std::uint64_t bytes;
+  std::uint64_t freed_objects;
+  std::uint64_t freed_bytes;
+  std::uint64_t freed_accesses;
+  std::uint64_t freed_age_ms;  // summed
+};
+
+class Registry;
+
+struct Thread {
+  static constexpr std::uint64_t kPending = 512;
+
+  Registry* registry;
+  std::uint16_t number;  // from 1
+  bool in_use;           // under the registry's lock
+  std::uint32_t users;   // threads that had this place, one after the other
+  // Within the runtime: a signal handler that counts now must not touch what is below.
+  volatile bool busy;
+  bool stack_known;  // exactly; before, at most as large as a stack usually is
+  std::uint64_t stack_start;
+  std::uint64_t stack_end;
+  std::uint64_t stack_id;         // of others' accesses to its stack
+  std::uint64_t* static_counts;   // by ID
+  SiteTotals* sites;              // by stack ID
+  std::atomic<Header*> returned;  // freed by others, linked by `shared`
+  Bin bins[kSizeClasses];
+  Pending pending[kPending];  // by address; an older one gives way
+};
+
+class Registry {
+ public:
+  // Null where there is no memory or no number left. A thread's first call takes it a place.
+  Thread* Self();
+  // The same for a caller that is in no signal handler: finds out where the thread's stack is.
+  Thread* SelfWithStack() {
+    Thread* thread = Self();
+    if (thread != nullptr && !thread->stack_known) FindStack(*thread);
+    return thread;
+  }
+  // Calls `visit(thread)` for each place that was ever taken.
+  template <typename Visit>
+  void EachThread(Visit visit) const {
+    const std::uint32_t count = count_.load(std::memory_order_acquire);
+    for (std::uint32_t i = 0; i < count; ++i) visit(*threads_[i]);
+  }
+  Thread* Get(std::uint32_t number) const { return threads_[number - 1]; }
+  // Of static objects; kElsewhereId when there are none left.
+  std::uint64_t NewStaticId();
+  Lock& lock() { return lock_; }
+  // In a forked child: only the calling thread is left.
+  void KeepOnlySelf();
+  // How many there were between the program's start and this process.
+  std::uint64_t forks() const { return forks_; }
+
+ private:
+  Thread* Register();
+  Thread* Take();
+  Thread* Make();
+  static void FindStack(Thread& thread);
+  static void ReleaseAtExit(void* place);
+
+  Lock lock_;
+  std::uint64_t forks_ = 0;
+  bool has_key_ = false;
+  pthread_key_t key_ = 0;
+  std::atomic<std::uint32_t> count_ = 0;
+  std::atomic<std::uint64_t> next_static_id_ = kFirstStaticId;
+  Thread* threads_[kMaxThreads] = {};
+};
+
+}  // namespace tmprof::objtrace

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the runtime writes by itself is what proto/ reads.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <link.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "objtrace/include/tmprof/objects.h"
+#include "proto/objects_file.h"
+#include "proto/trace_file.h"
+
+namespace tmprof {
+namespace {
+
+struct Dumped {
+  ObjectsInfo info;
+  ObjectsPart all;  // the parts together
+  bool finished = false;
+};
+
+template <typename T>
+void Append(std::vector<T>& to, const std::vector<T>& from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
+
+Result<Dumped> Read(const std::filesystem::path& path) {
+  Result<ObjectsReader> reader = ObjectsReader::Open(path);
+  if (!reader) return Fail(reader.error());
+  Dumped dumped{.info = reader->info()};
+  ObjectsPart part;
+  while (true) {
+    const Result<bool> more = reader->Next(part);
+    if (!more) return Fail(more.error());
+    if (!*more) break;
+    Append(dumped.all.modules, part.modules);
+    Append(dumped.all.sites, part.sites);
+    Append(dumped.all.variables, part.variables);
+    Append(dumped.all.stacks, part.stacks);
+    Append(dumped.all.objects, part.objects);
+    Append(dumped.all.elements, part.elements);
+    dumped.all.elsewhere += part.elsewhere;
+  }
+  dumped.finished = reader->finished();
+  return dumped;
+}
+
+class DumpTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    path_ = std::filesystem::path(testing::TempDir()) /
+            ("dump_test." + std::to_string(::getpid()) + ".objects");
+  }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  Dumped DumpAndRead() {
+    EXPECT_EQ(mem_access_dump(path_.c_str()), 0);
+    Result<Dumped> dumped = Read(path_);
+    if (!dumped) {
+      ADD_FAILURE() << dumped.error().Message();
+      return {};
+    }
+    return *std::move(dumped);
+  }
+
+  static const LiveObject* Find(const Dumped& dumped, const void* object) {
+    const auto found = std::ranges::find(
+        dumped.all.objects, reinterpret_cast<std::uint64_t>(object), &LiveObject::start);
+    return found != dumped.all.objects.end() ? &*found : nullptr;
+  }
+
+  std::filesystem::path path_;
+};
+
+__attribute__((noinline)) void* AllocateHere(std::size_t bytes) {
+  void* object = hmalloc(bytes);
+  mem_access(object, 1);
+  return object;
+}
+
+TEST_F(DumpTest, HasEachObjectWithSizeSiteAndCount) {
+  void* small = AllocateHere(24);
+  void* large = AllocateHere(2'000'000);
+  mem_access(large, 41);
+  const Dumped dumped = DumpAndRead();
+  ASSERT_TRUE(dumped.finished);
+  EXPECT_EQ(dumped.info.pid.value(), ::getpid());
+  EXPECT_EQ(dumped.info.program, std::filesystem::read_symlink("/proc/self/exe").string());
+  EXPECT_LE(dumped.info.start, dumped.info.written);
+
+  const LiveObject* found_small = Find(dumped, small);
+  const LiveObject* found_large = Find(dumped, large);
+  ASSERT_NE(found_small, nullptr);
+  ASSERT_NE(found_large, nullptr);
+  EXPECT_EQ(found_small->bytes, 24U);
+  EXPECT_EQ(found_small->accesses, 1U);
+  EXPECT_EQ(found_large->bytes, 2'000'000U);
+  EXPECT_EQ(found_large->accesses, 42U);
+  EXPECT_LE(found_large->birth, dumped.info.written - dumped.info.start);
+  hfree(small);
+  hfree(large);
+}
+
+TEST_F(DumpTest, ASiteSumsUpWhatItFreed) {
+  void* kept = AllocateHere(100);
+  mem_object object{};
+  ASSERT_NE(mem_access_find(kept, &object), 0);
+  hfree(kept);
+  const auto allocate_many = [] {
+    std::vector<void*> objects;
+    for (int i = 0; i < 10; ++i) objects.push_back(AllocateHere(100));
+    for (int i = 0; i < 9; ++i) hfree(objects[static_cast<std::size_t>(i)]);
+    return objects.back();
+  };
+  void* last = allocate_many();
+  ASSERT_NE(mem_access_find(last, &object), 0);
+  const Dumped dumped = DumpAndRead();
+  const auto site = std::ranges::find(dumped.all.sites, object.stack_id, &AllocationSite::id);
+  ASSERT_NE(site, dumped.all.sites.end());
+  EXPECT_EQ(site->objects, 10U);
+  EXPECT_EQ(site->bytes, 1000U);
+  EXPECT_EQ(site->freed_objects, 9U);
+  EXPECT_EQ(site->freed_bytes, 900U);
+  EXPECT_EQ(site->freed_accesses, 9U);
+  hfree(last);
+}
+
+TEST_F(DumpTest, AReturnAddressIsInTheFunctionThatAllocatedAndInAModule) {
+  void* object = AllocateHere(8);
+  mem_object found{};
+  ASSERT_NE(mem_access_find(object, &found), 0);
+  const Dumped dumped = DumpAndRead();
+  const auto site = std::ranges::find(dumped.all.sites, found.stack_id, &AllocationSite::id);
+  ASSERT_NE(site, dumped.all.sites.end());
+  ASSERT_FALSE(site->return_addresses.empty());
+  const std::uint64_t address = site->return_addresses.front();
+  EXPECT_GT(address, reinterpret_cast<std::uint64_t>(&AllocateHere));
+  EXPECT_LT(address, reinterpret_cast<std::uint64_t>(&AllocateHere) + 500);
+  const auto module = std::ranges::find_if(dumped.all.modules, [&](const LoadedModule& candidate) {
+    return candidate.start <= address && address < candidate.end;
+  });
+  ASSERT_NE(module, dumped.all.modules.end());
+  EXPECT_EQ(module->path, "");
+  EXPECT_FALSE(module->instrumented);
+  EXPECT_EQ(module->bias, _r_debug.r_map->l_addr);
+  hfree(object);
+}
+
+TEST_F(DumpTest, HasCountsByElement) {
+  auto* array = static_cast<char*>(hmalloc(80));
+  ASSERT_EQ(mem_access_by_element(array, 8), 0);
+  mem_access(array + 16, 3);
+  mem_access(array + 79, 200);
+  const Dumped dumped = DumpAndRead();
+  const auto elements = std::ranges::find(
+      dumped.all.elements, reinterpret_cast<std::uint64_t>(array), &ElementCounts::start);
+  ASSERT_NE(elements, dumped.all.elements.end());
+  EXPECT_EQ(elements->element_bytes, 8U);
+  EXPECT_THAT(elements->accesses, testing::ElementsAre(0, 0, 3, 0, 0, 0, 0, 0, 0, 200));
+  hfree(array);
+}
+
+TEST_F(DumpTest, TellsStacksAndTheRestApart) {
+  const Dumped before = DumpAndRead();
+  int local = 0;
+  mem_access(&local, 5);
+  std::thread([&local] {
+    int own = 0;
+    mem_access(&own, 7);
+    mem_access(&local, 11);
+  }).join();
+  mem_access(reinterpret_cast<void*>(4096), 13);
+  const Dumped after = DumpAndRead();
+  const auto accesses = [](const Dumped& dumped, std::uint32_t number) {
+    const auto stack = std::ranges::find(dumped.all.stacks, number, &ThreadStack::number);
+    return stack != dumped.all.stacks.end() ? stack->accesses : 0;
+  };
+  EXPECT_EQ(accesses(after, 1) - accesses(before, 1), 16U);
+  EXPECT_EQ(accesses(after, 2) - accesses(before, 2), 7U);
+  EXPECT_EQ(after.all.elsewhere - before.all.elsewhere, 13U);
+}
+
+TEST_F(DumpTest, HoldsMoreObjectsThanAPart) {
+  constexpr std::size_t kObjects = 200'000;
+  std::vector<void*> objects;
+  for (std::size_t i = 0; i < kObjects; ++i) {
+    objects.push_back(hmalloc(8));
+    mem_access(objects.back(), static_cast<int>(i));
+  }
+  const Dumped dumped = DumpAndRead();
+  EXPECT_TRUE(std::ranges::is_sorted(dumped.all.objects, {}, &LiveObject::start));
+  std::uint64_t sum = 0;
+  for (const LiveObject& object : dumped.all.objects) sum += object.accesses;
+  EXPECT_EQ(sum, kObjects * (kObjects - 1) / 2);
+  for (void* object : objects) hfree(object);
+}
+
+TEST_F(DumpTest, SaysWhyItCannotWrite) {
+  EXPECT_EQ(mem_access_dump("/nonexistent/folder/x.objects"), ENOENT);
+  if (std::filesystem::exists("/dev/full")) {
+    EXPECT_EQ(mem_access_dump("/dev/full"), ENOSPC);
+  }
+}
+
+TEST_F(DumpTest, AnyFlippedByteIsFound) {
+  void* object = AllocateHere(8);
+  ASSERT_EQ(mem_access_dump(path_.c_str()), 0);
+  std::ifstream in(path_, std::ios::binary);
+  const std::string whole{std::istreambuf_iterator<char>(in), {}};
+  for (std::size_t at = 0; at < whole.size(); at += whole.size() / 50 + 1) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    std::ofstream(path_, std::ios::binary) << damaged;
+    EXPECT_FALSE(Read(path_)) << "byte " << at;
+  }
+  hfree(object);
+}
+
+TEST_F(DumpTest, ACommandThatWantsATraceSaysWhatItIs) {
+  ASSERT_EQ(mem_access_dump(path_.c_str()), 0);
+  const auto reader = TraceReader::Open(path_);
+  ASSERT_FALSE(reader);
+  EXPECT_THAT(reader.error().Message(), testing::HasSubstr("it is a tmprof object profile"));
+}
+
+}  // namespace
+}  // namespace tmprof

@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "objtrace/include/tmprof/objects.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <barrier>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <set>
+#include <thread>
+#include <vector>
+
+extern "C" int c_walk(int points);
+
+namespace {
+
+struct Freed {
+  void operator()(void* object) const { hfree(object); }
+};
+using Object = std::unique_ptr<char, Freed>;
+
+Object Make(std::size_t bytes) { return Object(static_cast<char*>(hmalloc(bytes))); }
+
+// An object of its own page of slots: what it overwrites is nobody else's.
+constexpr std::size_t kOwnBytes = 30'000;
+
+TEST(ObjectsTest, EveryAccessToAnObjectIsCountedWithItsWeight) {
+  const Object a = Make(24);
+  const Object b = Make(24);
+  mem_access(a.get(), 1);
+  mem_access(a.get(), 5);
+  mem_access(b.get(), 2);
+  mem_access(b.get(), -7);
+  mem_access(b.get(), 0);
+  EXPECT_EQ(mem_access_count(a.get()), 6);
+  EXPECT_EQ(mem_access_count(b.get()), 2);
+}
+
+TEST(ObjectsTest, TheFirstAndLastByteOfEverySizeAreTheirObjects) {
+  for (std::size_t bytes = 1; bytes < 300'000; bytes += bytes / 7 + 1) {
+    const std::array<Object, 3> objects{Make(bytes), Make(bytes), Make(bytes)};
+    for (const Object& object : objects) {
+      ASSERT_EQ(reinterpret_cast<std::uintptr_t>(object.get()) % 16, 0U);
+      mem_access(object.get(), 1);
+      mem_access(object.get() + bytes / 2, 10);
+      mem_access(object.get() + bytes - 1, 100);
+    }
+    for (const Object& object : objects) ASSERT_EQ(mem_access_count(object.get()), 111) << bytes;
+  }
+}
+
+TEST(ObjectsTest, ArraysOfStructuresCountFromC) { EXPECT_EQ(c_walk(1000), 1000); }
+
+TEST(ObjectsTest, AFreshObjectAlwaysCountsFromZero) {
+  for (int round = 0; round < 100; ++round) {
+    const Object object = Make(40);
+    ASSERT_EQ(mem_access_count(object.get()), 0);
+    mem_access(object.get(), 3);
+  }
+}
+
+TEST(ObjectsTest, CountsPassThirtyTwoBitsAndTheIntSaturates) {
+  const Object object = Make(8);
+  for (int i = 0; i < 3; ++i) mem_access(object.get(), INT_MAX);
+  EXPECT_EQ(mem_access_count64(object.get()), 3 * std::uint64_t{INT_MAX});
+  EXPECT_EQ(mem_access_count(object.get()), INT_MAX);
+}
+
+TEST(ObjectsTest, WhatIsNoObjectCountsNowhere) {
+  const Object object = Make(8);
+  int local = 0;
+  mem_access(&local, 4);
+  mem_access(nullptr, 4);
+  EXPECT_EQ(mem_access_count(&local), 0);
+  EXPECT_EQ(mem_access_count(nullptr), 0);
+  EXPECT_EQ(mem_access_count(object.get()), 0);
+}
+
+TEST(ObjectsTest, ClearedMemoryIsZeroAlsoWhereItWasUsedBefore) {
+  for (const std::size_t bytes : {24UL, 5'000UL, 100'000UL, 3'000'000UL}) {
+    std::memset(Make(bytes).get(), 0xAA, bytes);
+    const Object object(static_cast<char*>(hcalloc(bytes / 8, 8)));
+    ASSERT_TRUE(std::all_of(object.get(), object.get() + bytes, [](char c) { return c == 0; }))
+        << bytes;
+  }
+}
+
+TEST(ObjectsTest, AMovedObjectKeepsItsContentsAndItsCount) {
+  char* object = static_cast<char*>(hmalloc(100));
+  std::memset(object, 'x', 100);
+  mem_access(object, 7);
+  for (const std::size_t bytes : {200UL, 90'000UL, 1'000'000UL, 120UL}) {
+    object = static_cast<char*>(hrealloc(object, bytes));
+    ASSERT_TRUE(std::all_of(object, object + 100, [](char c) { return c == 'x'; })) << bytes;
+    ASSERT_EQ(mem_access_count(object), 7) << bytes;
+    mem_object found{};
+    ASSERT_NE(mem_access_find(object + 99, &found), 0);
+    ASSERT_EQ(found.bytes, bytes);
+  }
+  EXPECT_EQ(hrealloc(object, 0), nullptr);
+}
+
+TEST(ObjectsTest, AlignedObjectsAreAlignedAndResolve) {
+  for (std::size_t alignment = 1; alignment <= std::size_t{1} << 21; alignment *= 2) {
+    const Object object(static_cast<char*>(haligned_alloc(alignment, 100)));
+    ASSERT_EQ(reinterpret_cast<std::uintptr_t>(object.get()) % alignment, 0U);
+    mem_access(object.get() + 99, 2);
+    ASSERT_EQ(mem_access_count(object.get()), 2) << alignment;
+  }
+  errno = 0;
+  EXPECT_EQ(haligned_alloc(24, 100), nullptr);
+  EXPECT_EQ(errno, EINVAL);
+}
+
+TEST(ObjectsTest, WhatCannotBeHadIsNullAndNoMemory) {
+  for (const std::size_t bytes : {SIZE_MAX, SIZE_MAX - 31, std::size_t{1} << 46}) {
+    errno = 0;
+    EXPECT_EQ(hmalloc(bytes), nullptr);
+    EXPECT_EQ(errno, ENOMEM);
+  }
+  errno = 0;
+  EXPECT_EQ(hcalloc(SIZE_MAX / 2, 3), nullptr);
+  EXPECT_EQ(errno, ENOMEM);
+  char* object = static_cast<char*>(hmalloc(10));
+  mem_access(object, 3);
+  EXPECT_EQ(hrealloc(object, SIZE_MAX), nullptr);
+  EXPECT_EQ(mem_access_count(object), 3) << "the object is as it was";
+  hfree(object);
+}
+
+TEST(ObjectsTest, ElementsCountByThemselvesOnceAsked) {
+  const Object array = Make(10 * 12);
+  mem_access(array.get(), 100);
+  ASSERT_EQ(mem_access_by_element(array.get() + 5, 12), 0);
+  EXPECT_EQ(mem_access_by_element(array.get(), 12), EEXIST);
+  for (int i = 0; i < 10; ++i) mem_access(array.get() + 12 * i + 11, i);
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(mem_access_element_count(array.get() + 12 * i), i);
+  EXPECT_EQ(mem_access_count(array.get()), 100 + 45);
+}
+
+TEST(ObjectsTest, AShorterLastElementHasItsOwnCount) {
+  const Object array = Make(100'001);
+  ASSERT_EQ(mem_access_by_element(array.get(), 1000), 0);
+  mem_access(array.get() + 100'000, 3);
+  EXPECT_EQ(mem_access_element_count(array.get() + 100'000), 3U);
+  EXPECT_EQ(mem_access_element_count(array.get() + 99'999), 0U);
+}
+
+TEST(ObjectsTest, ElementsAreRefusedWhereThereAreNone) {
+  int local = 0;
+  const Object object = Make(10);
+  EXPECT_EQ(mem_access_by_element(&local, 4), EINVAL);
+  EXPECT_EQ(mem_access_by_element(object.get(), 0), EINVAL);
+  EXPECT_EQ(mem_access_element_count(object.get()), 0U);
+}
+
+TEST(ObjectsTest, EachVisitsWhatLivesByAddressOnce) {
+  std::set<void*> expected;
+  std::vector<Object> kept;
+  for (std::size_t i = 0; i < 3000; ++i) {
+    kept.push_back(Make(i * 31 % 70'000 + 1));
+    mem_access(kept.back().get(), static_cast<int>(i));
+  }
+  for (std::size_t i = 0; i < kept.size(); i += 3) kept[i].reset();
+  for (const Object& object : kept) {
+    if (object != nullptr) expected.insert(object.get());
+  }
+  struct Seen {
+    const std::set<void*>* expected;
+    std::vector<void*> found;
+    void* last = nullptr;
+    bool ascending = true;
+  } seen{.expected = &expected};
+  mem_access_each(
+      [](const mem_object* object, void* context) {
+        auto& s = *static_cast<Seen*>(context);
+        s.ascending = s.ascending && s.last < object->start;
+        s.last = object->start;
+        if (s.expected->contains(object->start)) s.found.push_back(object->start);
+        return 0;
+      },
+      &seen);
+  EXPECT_TRUE(seen.ascending);
+  EXPECT_THAT(seen.found, testing::ElementsAreArray(expected));
+}
+
+TEST(ObjectsTest, EachStopsWhereItIsTold) {
+  const Object a = Make(10);
+  const Object b = Make(10);
+  int calls = 0;
+  const int result = mem_access_each(
+      [](const mem_object*, void* context) {
+        ++*static_cast<int*>(context);
+        return 42;
+      },
+      &calls);
+  EXPECT_EQ(result, 42);
+  EXPECT_EQ(calls, 1);
+}
+
+__attribute__((noinline)) Object MakeHere() { return Make(16); }
+
+TEST(ObjectsTest, ObjectsOfOneCallHaveOneStack) {
+  mem_object first{};
+  mem_object second{};
+  mem_object other{};
+  for (mem_object* found : {&first, &second}) {
+    const Object object = MakeHere();
+    ASSERT_NE(mem_access_find(object.get(), found), 0);
+  }
+  const Object object = Make(16);
+  ASSERT_NE(mem_access_find(object.get(), &other), 0);
+  EXPECT_EQ(first.stack_id, second.stack_id);
+  EXPECT_NE(first.stack_id, other.stack_id);
+}
+
+TEST(ObjectsTest, ResetForgetsCountsAndKeepsObjects) {
+  const Object small = Make(10);
+  const Object large = Make(1'000'000);
+  ASSERT_EQ(mem_access_by_element(large.get(), 100), 0);
+  mem_access(small.get(), 3);
+  mem_access(large.get(), 3);
+  std::thread([&] { mem_access(small.get(), 5); }).join();
+  mem_access_reset();
+  EXPECT_EQ(mem_access_count(small.get()), 0);
+  EXPECT_EQ(mem_access_count(large.get()), 0);
+  EXPECT_EQ(mem_access_element_count(large.get()), 0U);
+}
+
+TEST(ObjectsTest, StatListsEachObject) {
+  const Object object = Make(12'345);
+  mem_access(object.get(), 678);
+  testing::internal::CaptureStdout();
+  mem_access_stat();
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              testing::ContainsRegex("0x[0-9a-f]+ +12345 +678 +[0-9]+\n"));
+}
+
+// Threads.
+
+TEST(ObjectsThreadTest, NoAccessOfAnyThreadIsLost) {
+  constexpr int kThreads = 4;
+  constexpr int kRounds = 2000;
+  std::vector<Object> objects;
+  for (int i = 0; i < 1500; ++i) objects.push_back(Make(32));
+  {
+    std::vector<std::jthread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&] {
+        for (int i = 0; i < kRounds; ++i) {
+          mem_access(objects[0].get(), 1);  // all at one
+          mem_access(objects[static_cast<std::size_t>(i) % objects.size()].get() + 7, 2);
+        }
+      });
+    }
+  }
+  // The loop passes objects 0 to 499 twice and the others once.
+  EXPECT_EQ(mem_access_count(objects[0].get()), kThreads * (kRounds + 2 * 2));
+  EXPECT_EQ(mem_access_count(objects[499].get()), kThreads * 2 * 2);
+  EXPECT_EQ(mem_access_count(objects[500].get()), kThreads * 2);
+}
+
+TEST(ObjectsThreadTest, CountsOfThreadsThatLiveAreSeenOnceSynchronised) {
+  const Object object = Make(8);
+  std::barrier meet(2);
+  std::jthread other([&] {
+    mem_access(object.get(), 9);
+    meet.arrive_and_wait();
+    meet.arrive_and_wait();
+  });
+  meet.arrive_and_wait();
+  EXPECT_EQ(mem_access_count(object.get()), 9);
+  meet.arrive_and_wait();
+}
+
+TEST(ObjectsThreadTest, ObjectsGoFromThreadToThread) {
+  constexpr int kObjects = 20'000;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<Object> made;
+    std::thread([&] {
+      for (int i = 0; i < kObjects; ++i) {
+        made.push_back(Make(static_cast<std::size_t>(i % 300 + 1)));
+        mem_access(made.back().get(), 1);
+      }
+    }).join();
+    std::thread([&] {
+      for (const Object& object : made) mem_access(object.get(), 2);
+    }).join();
+    for (const Object& object : made) ASSERT_EQ(mem_access_count(object.get()), 3);
+    std::thread([&] { made.clear(); }).join();
+  }
+}
+
+TEST(ObjectsThreadTest, ThreadsAllocateAndFreeAtOnce) {
+  constexpr std::size_t kShared = 256;
+  std::array<std::atomic<char*>, kShared> shared{};
+  {
+    std::vector<std::jthread> threads;
+    for (unsigned t = 0; t < 4; ++t) {
+      threads.emplace_back([&shared, t] {
+        std::minstd_rand random(t + 1);
+        for (int i = 0; i < 20'000; ++i) {
+          const std::size_t bytes = random() % 2 == 0 ? random() % 200 + 1 : random() % 50'000 + 1;
+          char* object = static_cast<char*>(hmalloc(bytes));
+          object[0] = object[bytes - 1] = 'x';
+          mem_access(object, 1);
+          hfree(shared[random() % kShared].exchange(object));
+        }
+      });
+    }
+  }
+  for (std::atomic<char*>& object : shared) hfree(object.load());
+}
+
+TEST(ObjectsThreadTest, AForkedChildAllocatesCountsAndFrees) {
+  const Object object = Make(8);
+  mem_access(object.get(), 4);
+  std::atomic<bool> stop = false;
+  std::jthread busy([&] {
+    while (!stop) Make(100);
+  });
+  for (int i = 0; i < 20; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      mem_access(object.get(), 1);
+      const Object own = Make(100'000);
+      std::_Exit(mem_access_count(object.get()) == 5 && own != nullptr ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0);
+  }
+  stop = true;
+  EXPECT_EQ(mem_access_count(object.get()), 4);
+}
+
+char* signalled = nullptr;
+std::atomic<int> signals = 0;
+
+TEST(ObjectsThreadTest, ASignalHandlerMayCount) {
+  constexpr int kSignals = 200;
+  const Object object = Make(8);
+  const Object others = Make(8);
+  signalled = object.get();
+  signals = 0;
+  struct sigaction action{};
+  action.sa_handler = [](int) {
+    mem_access(signalled, 1);
+    ++signals;
+  };
+  struct sigaction before{};
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
+  // The objects are the main thread's: this one counts the slow way.
+  std::thread counting([&] {
+    while (signals < kSignals) mem_access(others.get(), 1);
+  });
+  for (int sent = 0; sent < kSignals; ++sent) {
+    pthread_kill(counting.native_handle(), SIGUSR1);
+    while (signals <= sent) std::this_thread::yield();
+  }
+  counting.join();
+  sigaction(SIGUSR1, &before, nullptr);
+  EXPECT_EQ(mem_access_count(object.get()), kSignals);
+}
+
+// Misuse.
+
+TEST(ObjectsDeathTest, FreeingTwiceSaysSo) {
+  char* object = static_cast<char*>(hmalloc(24));
+  const Object neighbour = Make(24);
+  hfree(object);
+  EXPECT_DEATH(hfree(object), "tmprof: free or realloc of an object that was freed before: 0x");
+}
+
+TEST(ObjectsDeathTest, FreeingALargeObjectTwiceSaysSo) {
+  char* object = static_cast<char*>(hmalloc(1'000'000));
+  hfree(object);
+  EXPECT_DEATH(hfree(object), "not allocated, or was freed before: 0x");
+}
+
+TEST(ObjectsDeathTest, FreeingWhatIsForeignSaysSo) {
+  int local = 0;
+  EXPECT_DEATH(hfree(&local), "of what was not allocated");
+  EXPECT_DEATH(hrealloc(&local, 10), "of what was not allocated");
+}
+
+TEST(ObjectsDeathTest, FreeingTheInsideOfAnObjectSaysSo) {
+  const Object object = Make(100);
+  EXPECT_DEATH(hfree(object.get() + 16), "an address inside of an object: 0x");
+}
+
+TEST(ObjectsDeathTest, WritingUnderAnObjectIsFoundWhenItIsFreed) {
+  const Object object = Make(kOwnBytes);
+  EXPECT_DEATH(
+      {
+        // NOLINTNEXTLINE: that is the fault to find
+        *(volatile char*)(object.get() - 1) = 'x';
+        hfree(object.get());
+      },
+      "whose header was overwritten: 0x");
+}
+
+TEST(ObjectsDeathTest, WritingOverTheEndIsFoundWhenTheNextIsFreed) {
+  const Object first = Make(24);
+  const Object second = Make(24);
+  char* lower = std::min(first.get(), second.get());
+  char* upper = std::max(first.get(), second.get());
+  if (upper - lower > 128) GTEST_SKIP() << "the two objects are not neighbours";
+  EXPECT_DEATH(
+      {
+        for (volatile char* at = lower; at < upper; ++at) *at = 'x';
+        hfree(upper);
+      },
+      "whose header was overwritten: 0x");
+}
+
+// Memory.
+
+TEST(ObjectsMemoryTest, AnObjectTakesWhatTheHeaderOfTheInterfaceSays) {
+  struct Row {
+    std::size_t bytes;
+    std::ptrdiff_t slot;
+  };
+  for (const Row& row : {Row{1, 48}, Row{16, 48}, Row{24, 64}, Row{32, 64}, Row{480, 512},
+                         Row{481, 576}, Row{992, 1024}}) {
+    std::set<char*> starts;
+    std::vector<Object> kept;
+    for (int i = 0; i < 200; ++i) {
+      kept.push_back(Make(row.bytes));
+      starts.insert(kept.back().get());
+    }
+    std::ptrdiff_t least = PTRDIFF_MAX;
+    for (auto at = starts.begin(); std::next(at) != starts.end(); ++at) {
+      least = std::min(least, *std::next(at) - *at);
+    }
+    EXPECT_EQ(least, row.slot) << row.bytes;
+  }
+}
+
+TEST(ObjectsMemoryTest, FreedMemoryIsUsedAgain) {
+  const auto addresses = [] {
+    std::set<void*> found;
+    for (int i = 0; i < 1000; ++i) {
+      const Object object = Make(200'000);
+      found.insert(object.get());
+    }
+    return found.size();
+  };
+  EXPECT_EQ(addresses(), 1U);
+}
+
+}  // namespace
