@@ -33,6 +33,16 @@ void AddCount(std::optional<std::uint64_t>& sum, std::optional<std::uint64_t> mo
   }
 }
 
+// What one of them does not know is unknown of both.
+void AddDetails(std::vector<NamedCount>& sums, const std::vector<NamedCount>& more) {
+  std::vector<NamedCount> known;
+  for (const NamedCount& sum : sums) {
+    const auto found = std::ranges::find(more, sum.name, &NamedCount::name);
+    if (found != more.end()) known.push_back({sum.name, sum.count + found->count});
+  }
+  sums = std::move(known);
+}
+
 void Add(PageRecord& to, const PageRecord& from) {
   Join(to.accesses, from.accesses);
   if (!to.node) to.node = from.node;
@@ -50,6 +60,7 @@ SourceStatus& SourceOf(EpochProfile& recorded, const SourceStatus& source) {
   if (known != recorded.sources.end()) {
     AddCount(known->observations, source.observations);
     AddCount(known->lost, source.lost);
+    AddDetails(known->details, source.details);
     return *known;
   }
   return recorded.sources.emplace_back(source);

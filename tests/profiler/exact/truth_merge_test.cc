@@ -60,6 +60,23 @@ TEST(AddTruth, AnUnknownLossStaysUnknownWhateverIsAdded) {
   EXPECT_EQ(recorded.sources[0].lost, std::nullopt);
 }
 
+TEST(AddTruth, SumsInstructionsWhereAllEpochsCountedThem) {
+  TruthAssembler assembler(kTiersimSource);
+  TruthEpoch first = Epoch(0, 10, 20, 42, 600, 1);
+  first.instructions = 70;
+  TruthEpoch second = Epoch(1, 20, 30, 42, 600, 1);
+  second.instructions = 5;
+  assembler.Add({.counts_instructions = true}, 0, first);
+  assembler.Add({.counts_instructions = true}, 0, second);
+  assembler.Add({.counts_instructions = false}, 0, Epoch(2, 30, 40, 42, 600, 1));
+  EpochProfile recorded = Recorded();
+  AddTruth(recorded, assembler.Build({}));
+  AddTruth(recorded, assembler.Build({}));
+  EXPECT_THAT(recorded.sources[0].details, ElementsAre(NamedCount{"instructions", 75}));
+  AddTruth(recorded, assembler.Build({}));
+  EXPECT_THAT(recorded.sources[0].details, ElementsAre());
+}
+
 TEST(AddTruth, CountsTheAccessesOfUnknownProcessesAsLost) {
   TruthAssembler assembler(kTiersimSource);
   assembler.Add({}, 0, Epoch(0, 10, 20, 43, 600, 10));
