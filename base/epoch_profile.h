@@ -16,12 +16,24 @@
 
 namespace tmprof {
 
+// Whether a span of so many base pages can be what one page-table entry maps: 4 KiB, 2 MiB or 1
+// GiB. Any other is a region, which was looked at one page at a time.
+constexpr bool IsOneEntry(std::uint64_t span_pages) {
+  return span_pages == 1 || span_pages == 512 || span_pages == 262'144;
+}
+
 // Columns of equal length, strictly ascending by (target, vpn); spans do not overlap.
 //
 // A record exists for each span that a source looked at or sampled in the epoch, or whose accessed
 // bit it found set and could not clear, which says only that the span was accessed at some time. No
 // record means unknown, not cold. `looks` 0 means that no accessed bit was read after a clear:
 // `references` and `first_accesses` then say nothing about the span.
+//
+// Of a region, each look was at one of its pages, chosen at random: `looks` and `references` are
+// those of a page as they would be had each been looked at; `first_accesses` are those seen, of all
+// those pages, and `time_at_risk` is the time in which they were watched for them, divided by the
+// pages of the region. So for every span, first accesses over span x time at risk estimate the rate
+// of a base page, with the error of a count of so many.
 struct PageColumns {
   // Exact counts, by a source of the role kTruth. Where an epoch has them, they hold for all
   // memory: a record's 0 is known, and a page without a record was not accessed.
@@ -40,7 +52,7 @@ struct PageColumns {
   std::vector<std::uint32_t> looks;       // A-bit reads after a clear
   std::vector<std::uint32_t> references;  // looks that found the bit set, <= looks
   std::vector<std::uint32_t> first_accesses;  // clears whose time to first access was seen
-  std::vector<LogDuration> time_at_risk;      // target CPU time watched before those first accesses
+  std::vector<LogDuration> time_at_risk;  // target CPU time watched before those, of a base page
   std::vector<std::uint32_t> load_samples;
   std::vector<std::uint32_t> store_samples;
   std::vector<std::optional<NodeId>> node;  // where it was when last resolved in the epoch

@@ -14,6 +14,7 @@ struct Contribution {
   PageRecord record;
   std::chrono::nanoseconds time_at_risk{0};
   bool seen = false;
+  bool region = false;
 
   PageKey end() const { return {record.key.target, record.key.vpn + record.span}; }
   bool HasEvidence() const {
@@ -35,7 +36,8 @@ Contribution FromReference(const ReferenceRecord& reference) {
                      .first_accesses = reference.first_accesses,
                      .node = reference.node},
           .time_at_risk = reference.time_at_risk,
-          .seen = reference.seen};
+          .seen = reference.seen,
+          .region = reference.region};
 }
 
 Contribution FromSample(const SampleRecord& sample) {
@@ -66,6 +68,24 @@ void Join(Contribution& into, const Contribution& from) {
   into.seen |= from.seen;
   if (from.record.node) into.record.node = from.record.node;
   if (from.end() > into.end()) into.record.span = from.end().vpn - into.record.key.vpn;
+}
+
+// Cuts off the first `pages` of a region, with their share of what was seen.
+Contribution CutFront(Contribution& region, PageCount pages) {
+  Contribution front = region;
+  front.record.span = pages;
+  front.record.first_accesses = static_cast<std::uint32_t>(
+      std::uint64_t{region.record.first_accesses} * pages.value() / region.record.span.value());
+  region.record.first_accesses -= front.record.first_accesses;
+  region.record.key.vpn = region.record.key.vpn + pages;
+  region.record.span = region.record.span - pages;
+  return front;
+}
+
+// Whether `sample` tells of one page what the region's looks at random pages do not.
+bool Parts(const Contribution& sample, const Contribution& region) {
+  return region.region && !sample.region && sample.record.looks == 0 &&
+         sample.record.span == PageCount(1) && !sample.record.accesses;
 }
 
 bool Names(const std::vector<Target>& targets, TargetId id) {
@@ -134,14 +154,31 @@ EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources) {
   }
 
   profile.pages.Reserve(contributions.size());
+  const auto deliver = [&profile](Contribution& whole) {
+    if (!whole.HasEvidence()) return;
+    whole.record.time_at_risk = LogDuration::FromNanoseconds(whole.time_at_risk);
+    Append(profile.pages, whole.record);
+  };
   for (std::size_t i = 0; i < contributions.size();) {
     Contribution joined = contributions[i++];
     while (i < contributions.size() && contributions[i].record.key < joined.end()) {
-      Join(joined, contributions[i++]);
+      if (!Parts(contributions[i], joined)) {
+        Join(joined, contributions[i++]);
+        continue;
+      }
+      const PageKey sampled = contributions[i].record.key;
+      if (joined.record.key < sampled) {
+        Contribution before = CutFront(joined, sampled.vpn - joined.record.key.vpn);
+        deliver(before);
+      }
+      // What is left may be that page itself.
+      Contribution page = CutFront(joined, PageCount(1));
+      while (i < contributions.size() && contributions[i].record.key == sampled)
+        Join(page, contributions[i++]);
+      deliver(page);
+      if (joined.record.span == PageCount(0)) break;
     }
-    if (!joined.HasEvidence()) continue;
-    joined.record.time_at_risk = LogDuration::FromNanoseconds(joined.time_at_risk);
-    Append(profile.pages, joined.record);
+    if (joined.record.span > PageCount(0)) deliver(joined);
   }
   return profile;
 }

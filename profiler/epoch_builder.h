@@ -22,9 +22,10 @@ struct EpochFrame {
 };
 
 // Records of one key add up (saturating). Samples inside a huge or larger span join the span's
-// record; where spans overlap with different bounds (a huge page split within the epoch), the
-// smaller join the larger. Evidence about a target that the frame does not name is dropped and
-// counted as lost in its source's status.
+// record, inside a region they part it: the page has a record of its own, with its share of what
+// was seen of the region. Where spans overlap with different bounds (a huge page split within the
+// epoch), the smaller join the larger. Evidence about a target that the frame does not name is
+// dropped and counted as lost in its source's status.
 EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources);
 
 // Adds the accesses up. Misses that only one of the two knows are the sum's.

@@ -126,6 +126,10 @@ Status Recorder::EndEpoch(MonotonicTime now,
                           const std::function<Status(const EpochProfile&)>& on_epoch) {
   std::vector<SourceEpoch> delivered;
   for (const auto& source : sources_) delivered.push_back(TakeEpochOf(*source));
+  for (const SourceEpoch& epoch : delivered) {
+    if (epoch.samples.empty()) continue;
+    for (const auto& source : sources_) source->SeeSamples(epoch.samples);
+  }
   for (Dropped& dropped : dropped_) delivered.push_back(std::move(dropped.last));
   for (const SourceStatus& status : unavailable_) delivered.push_back({.status = status});
   RetireDropped();

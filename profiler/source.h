@@ -27,6 +27,7 @@ struct ReferenceRecord {
   std::chrono::nanoseconds time_at_risk{0};  // target CPU time
   bool seen = false;  // its bit was set and could not be cleared: it was accessed at some time
   std::optional<NodeId> node;
+  bool region = false;  // looked at one page at a time (PageColumns): samples inside part it
 };
 
 // Address samples of one base page within one epoch.
@@ -90,6 +91,10 @@ class Source {
 
   // Everything since the last call; status counts are for that time only.
   virtual SourceEpoch TakeEpoch() = 0;
+
+  // What other sources sampled in the epoch that ends, for one that looks closer where memory is
+  // known to be accessed.
+  virtual void SeeSamples(const std::vector<SampleRecord>& samples) { (void)samples; }
 
   // A share in [0, 1] of recent target CPU time that went into memory stalls, where the source can
   // tell; feeds the gate on machines without counters.

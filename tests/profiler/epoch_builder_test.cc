@@ -90,7 +90,7 @@ TEST(BuildEpoch, AddsUpWhatSourcesSayOfOnePage) {
 }
 
 TEST(BuildEpoch, JoinsSamplesToTheSpanThatHoldsThem) {
-  // A region of 100 pages, samples at its edges and just outside both.
+  // A span of 100 pages, samples at its edges and just outside both.
   EXPECT_EQ(Text(Pages(1, {{.references = {Reference(0, 1000, 100, 8, 2)}},
                            {.samples = {Sample(0, 999, 1), Sample(0, 1000, 2), Sample(0, 1099, 4),
                                         Sample(0, 1100, 8)}}})),
@@ -315,6 +315,41 @@ TEST(BuildEpoch, AgreesWithAPageByPageImplementationOnRandomEvidence) {
     // Target 2 is named in no frame.
     ASSERT_EQ(Pages(2, sources), Naively(2, sources)) << "round " << round;
   }
+}
+
+ReferenceRecord Region(std::uint64_t vpn, std::uint64_t span, std::uint32_t first_accesses) {
+  ReferenceRecord region = Reference(0, vpn, span, 10, 6);
+  region.first_accesses = first_accesses;
+  region.time_at_risk = milliseconds(2);
+  region.region = true;
+  return region;
+}
+
+TEST(BuildEpoch, ASampleInsideARegionPartsIt) {
+  const PageColumns pages =
+      Pages(1, {{.references = {Region(100, 40, 8)}}, {.samples = {Sample(0, 110, 3, 1)}}});
+  EXPECT_EQ(Text(pages),
+            "0:100+10 10/6 0/0\n"
+            "0:110+1 10/6 3/1\n"
+            "0:111+29 10/6 0/0\n");
+  // 8 x 10 / 40; then 6 x 1 / 30 and the rest.
+  EXPECT_EQ(pages.first_accesses, (std::vector<std::uint32_t>{2, 0, 6}));
+  for (const LogDuration time : pages.time_at_risk)
+    EXPECT_EQ(time, LogDuration::FromNanoseconds(milliseconds(2)));
+}
+
+TEST(BuildEpoch, SamplesAtTheEndsOfARegionAndOnAllOfItPartItToo) {
+  EXPECT_EQ(Text(Pages(1, {{.references = {Region(100, 4, 0)}},
+                           {.samples = {Sample(0, 100, 1), Sample(0, 103, 2)}}})),
+            "0:100+1 10/6 1/0\n"
+            "0:101+2 10/6 0/0\n"
+            "0:103+1 10/6 2/0\n");
+  EXPECT_EQ(Text(Pages(1, {{.references = {Region(100, 2, 0)}},
+                           {.samples = {Sample(0, 100, 1), Sample(0, 101, 2)}},
+                           {.samples = {Sample(0, 101, 5), Sample(0, 102, 9)}}})),
+            "0:100+1 10/6 1/0\n"
+            "0:101+1 10/6 7/0\n"
+            "0:102+1 0/0 9/0\n");
 }
 
 }  // namespace

@@ -47,6 +47,13 @@ class AbitProcess {
   // pages only, as part of one would be split off.
   virtual ClearOutcome Clear(VpnRange range) = 0;
 
+  // The entries of single pages, ascending, into `entries`, as many. The outcome is of all of them;
+  // what was busy or torn is left unread.
+  virtual ReadResult ReadPoints(std::span<const Vpn> pages, std::vector<PointEntry>& entries);
+
+  // As Clear(), for each of many ranges.
+  virtual std::vector<ClearOutcome> ClearEach(std::span<const VpnRange> ranges);
+
   // errno of the latest kRefused, where the kernel gave one.
   virtual std::optional<int> refusal() const { return std::nullopt; }
 
@@ -61,6 +68,12 @@ class AbitProcess {
   // False once the process has exited, also when its number is in use again.
   virtual bool Alive() = 0;
 };
+
+// What is told of a refusal: read or clear what, of which process, and what would help.
+std::string ProcessRefusal(std::string attempt, Pid pid, std::optional<int> system_error);
+
+// `refusals`: of the targets that could not be opened; at least one.
+std::string UnopenedTargets(const std::vector<Error>& refusals);
 
 class AbitKernel {
  public:

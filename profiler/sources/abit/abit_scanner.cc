@@ -22,6 +22,8 @@
 #include "profiler/sources/abit/linux_abit_kernel.h"
 #include "profiler/sources/abit/node_map.h"
 #include "profiler/sources/abit/other_scanners.h"
+#include "profiler/sources/abit/region_engine.h"
+#include "profiler/sources/abit/scan_engine.h"
 
 namespace tmprof::abit {
 namespace {
@@ -32,6 +34,12 @@ using std::chrono::nanoseconds;
 // all processes, at half a percent of a CPU.
 constexpr nanoseconds kLookForOthers = std::chrono::seconds(1);
 constexpr int kLookForOthersRest = 200;  // times what the last one took
+
+// The longest visit to all pages that kAuto takes for a full scan, in CPU time of the targets: ten
+// epochs of a second, the half-life at which evidence fades from a ranking (docs/accuracy.md).
+constexpr nanoseconds kLongestVisit = std::chrono::seconds(10);
+// In a row that it must be too long in: one may be that of a start.
+constexpr int kEpochsTooLong = 2;
 
 std::string_view Name(ScanOptions::Mode mode) {
   return mode == ScanOptions::Mode::kLadder ? "exposure ladder" : "plain, one bit per interval";
@@ -78,7 +86,7 @@ void BePunctual() {
 class AbitScanner::Worker {
  public:
   Worker(std::unique_ptr<AbitKernel> kernel, const ScanOptions& options)
-      : kernel_(std::move(kernel)), engine_(*kernel_, options), thread_([this] { Run(); }) {}
+      : kernel_(std::move(kernel)), options_(options), thread_([this] { Run(); }) {}
 
   // Calls `work` with the engine, between two steps of the thread.
   template <typename Work>
@@ -92,11 +100,45 @@ class AbitScanner::Worker {
       ~Wake() { changed.notify_all(); }
     } wake{changed_};
     changes_++;
-    return work(engine_);
+    return work(*engine_);
+  }
+
+  // What looks at regions takes the place of what looks at every page, where that would take too
+  // long; for good, as it is not known then how long it would take.
+  Harvest TakeEpoch() {
+    return With([this](Engine& engine) {
+      Harvest harvest = engine.TakeEpoch();
+      if (full_ == nullptr || options_.looked != Looked::kAuto) return harvest;
+      const auto visit = full_->visit_cpu_time();
+      if (!visit) return harvest;
+      epochs_too_long_ = *visit > kLongestVisit ? epochs_too_long_ + 1 : 0;
+      if (epochs_too_long_ < kEpochsTooLong) return harvest;
+      full_ = nullptr;
+      engine_ = std::make_unique<RegionEngine>(*kernel_, options_);
+      engine_->SetTargets(tracked_);
+      engine_->SetActive(active_);
+      return harvest;
+    });
+  }
+  void SetActive(bool active) {
+    With([&](Engine& engine) {
+      active_ = active;
+      engine.SetActive(active);
+    });
+  }
+  std::optional<Error> SetTargets(const std::vector<TrackedProcess>& tracked) {
+    return With([&](Engine& engine) {
+      tracked_ = tracked;
+      engine.SetTargets(tracked);
+      return engine.Failure();
+    });
+  }
+  bool looks_at_regions() {
+    return With([&](Engine&) { return full_ == nullptr; });
   }
 
   ~Worker() {
-    With([this](ScanEngine&) { stopping_ = true; });
+    With([this](Engine&) { stopping_ = true; });
     thread_.join();
   }
 
@@ -117,12 +159,12 @@ class AbitScanner::Worker {
     BePunctual();
     std::unique_lock lock(mutex_);
     while (!stopping_) {
-      const MonotonicTime next = engine_.Step();
+      const MonotonicTime next = engine_->Step();
       const std::uint64_t changes = changes_;
       const auto woken = [&] { return changes_ != changes; };
       if (callers_ > 0) {
         changed_.wait(lock, woken);
-      } else if (next == ScanEngine::kNever) {
+      } else if (next == Engine::kNever) {
         changed_.wait(lock, woken);
       } else if (next > kernel_->Now()) {
         changed_.wait_until(lock, std::chrono::steady_clock::time_point(next.time_since_epoch()),
@@ -131,8 +173,21 @@ class AbitScanner::Worker {
     }
   }
 
+  std::unique_ptr<Engine> MakeEngine() {
+    if (options_.looked == Looked::kRegions)
+      return std::make_unique<RegionEngine>(*kernel_, options_);
+    auto full = std::make_unique<ScanEngine>(*kernel_, options_);
+    full_ = full.get();
+    return full;
+  }
+
   std::unique_ptr<AbitKernel> kernel_;
-  ScanEngine engine_;
+  ScanOptions options_;
+  ScanEngine* full_ = nullptr;  // the engine, if it looks at every page
+  std::unique_ptr<Engine> engine_ = MakeEngine();
+  std::vector<TrackedProcess> tracked_;
+  bool active_ = true;
+  int epochs_too_long_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<int> callers_{0};  // waiting for the mutex
@@ -166,10 +221,12 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(const Options& options) {
 
 Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKernel> kernel,
                                                        const SourceKind& kind, ScanOptions scan) {
-  auto cost = Calibrate(*kernel);
+  const bool points = scan.looked != Looked::kFull;
+  auto cost = Calibrate(*kernel, points ? MeasurePoints::kYes : MeasurePoints::kNo);
   if (!cost) return Fail(std::move(cost.error()));
   scan.cost = {.ns_per_set = cost->ns_per_set,
-               .ns_per_look = cost->ns_per_look.value_or(kAssumedNsPerLook)};
+               .ns_per_look = cost->ns_per_look.value_or(kAssumedNsPerLook),
+               .ns_per_point = cost->ns_per_point.value_or(kAssumedNsPerPoint)};
   auto scanner = std::make_unique<AbitScanner>(std::move(kernel), scan, kind);
   scanner->calibration_.ns_per_set = cost->ns_per_set;
   scanner->calibration_.ns_per_look = cost->ns_per_look;
@@ -180,20 +237,15 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKerne
 Status AbitScanner::SetTargets(const std::vector<TrackedProcess>& targets) {
   worker_->targets.clear();
   for (const TrackedProcess& target : targets) worker_->targets.insert(target.pid);
-  auto failure = worker_->With([&](ScanEngine& engine) {
-    engine.SetTargets(targets);
-    return engine.Failure();
-  });
-  if (failure) return Fail(*std::move(failure));
+  if (auto failure = worker_->SetTargets(targets)) return Fail(*std::move(failure));
   return {};
 }
 
-void AbitScanner::SetActive(bool active) {
-  worker_->With([&](ScanEngine& engine) { engine.SetActive(active); });
-}
+void AbitScanner::SetActive(bool active) { worker_->SetActive(active); }
 
 SourceEpoch AbitScanner::TakeEpoch() {
-  Harvest harvest = worker_->With([](ScanEngine& engine) { return engine.TakeEpoch(); });
+  const bool regions = worker_->looks_at_regions();
+  Harvest harvest = worker_->TakeEpoch();
   // In the order that the profile wants: blocks are few, their records many.
   std::ranges::sort(harvest.evidence, {},
                     [](const BlockEvidence& block) { return PageKey{block.target, block.start}; });
@@ -204,10 +256,21 @@ SourceEpoch AbitScanner::TakeEpoch() {
   for (const BlockEvidence& block : harvest.evidence)
     Deliver(block, worker_->nodes, epoch.references);
   for (const HugeSpan& huge : harvest.huge) epoch.huge_spans.push_back(HugeRecord(huge));
+  for (const RegionEvidence& region : harvest.regions) {
+    epoch.references.push_back({.key = {region.target, region.start},
+                                .span = region.span,
+                                .looks = region.looks,
+                                .references = region.references,
+                                .first_accesses = region.first_accesses,
+                                .time_at_risk = region.time_at_risk,
+                                .node = std::nullopt,
+                                .region = true});
+  }
 
   SourceStatus& status = epoch.status;
   status.name = name();
-  status.label = fmt::format("{} ({})", kind_.label, Name(options_.mode));
+  status.label =
+      fmt::format("{} ({}{})", kind_.label, regions ? "regions, " : "", Name(options_.mode));
   status.role = role();
   status.state = harvest.active.count() > 0 ? SourceState::kActive : SourceState::kGated;
   if (harvest.length.count() > 0) {
@@ -229,6 +292,7 @@ SourceEpoch AbitScanner::TakeEpoch() {
                     {"retries_busy", counts.retries_busy},
                     {"torn_tables", counts.torn},
                     {"refused_reads", counts.refused_reads}};
+  status.details.insert(status.details.end(), harvest.details.begin(), harvest.details.end());
   const MonotonicTime now = SystemClock().Now();
   if (now >= worker_->look_for_others) {
     worker_->LookForOthers();
@@ -242,6 +306,10 @@ SourceEpoch AbitScanner::TakeEpoch() {
     status.note += other;
   }
   return epoch;
+}
+
+void AbitScanner::SeeSamples(const std::vector<SampleRecord>& samples) {
+  worker_->With([&](Engine& engine) { engine.SeeSamples(samples); });
 }
 
 Probe ProbeAbit() {

@@ -15,7 +15,7 @@
 #include "profiler/source.h"
 #include "profiler/source_kind.h"
 #include "profiler/sources/abit/abit_kernel.h"
-#include "profiler/sources/abit/scan_engine.h"
+#include "profiler/sources/abit/engine.h"
 
 namespace tmprof::abit {
 
@@ -41,8 +41,9 @@ class AbitScanner final : public Source {
   Status SetTargets(const std::vector<TrackedProcess>& targets) override;
   void SetActive(bool active) override;
   SourceEpoch TakeEpoch() override;
+  void SeeSamples(const std::vector<SampleRecord>& samples) override;
 
-  // As in force: `cost` is what is charged, measured or assumed.
+  // As asked for; `cost` is what is charged, measured or assumed.
   const ScanOptions& options() const { return options_; }
   // ns_per_set and ns_per_look.
   const Calibration& calibration() const { return calibration_; }

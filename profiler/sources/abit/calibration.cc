@@ -37,9 +37,12 @@ constexpr int kFewestPairs = 5;
 // Some ten lines taken from a cache; less cannot be told from noise.
 constexpr double kLeastNsPerLook = 1'000;
 constexpr std::uint64_t kFewestLooks = 10;  // in one pass, for a figure
+constexpr std::uint64_t kPointsAtOnce = 8;
+constexpr std::uint64_t kFewestPoints = 40;  // in one pass
+constexpr double kLeastNsPerPoint = 500;     // a flush of the CPU's own
 
 // What each pass is measured under. A look costs the child something where it sets bits.
-enum class Disturbance : std::uint8_t { kNone, kCleared, kClearedAndLookedAt };
+enum class Disturbance : std::uint8_t { kNone, kCleared, kClearedAndLookedAt, kPointsCleared };
 
 // Shared with the child.
 struct Bench {
@@ -114,25 +117,45 @@ class Experiment {
 
   // CPU time of one pass over the buffer; negative: the child did not answer.
   double Pass(Disturbance disturbance) {
-    if (disturbance != Disturbance::kNone && process_.Clear(buffer_) != ClearOutcome::kDone)
-      return -1;
+    const bool clear =
+        disturbance == Disturbance::kCleared || disturbance == Disturbance::kClearedAndLookedAt;
+    if (clear && process_.Clear(buffer_) != ClearOutcome::kDone) return -1;
     const std::uint32_t pass = bench_.asked.load(std::memory_order_relaxed) + 1;
     bench_.asked.store(pass, std::memory_order_release);
-    looks_ = 0;
+    looks_ = points_ = 0;
     // Between looks the child gets time to write to the lines that the last one took from it;
     // without them it is left alone, as it may have to share its CPU with this thread.
     const bool looking = disturbance == Disturbance::kClearedAndLookedAt;
-    const timespec pause{.tv_sec = 0, .tv_nsec = looking ? 50'000 : 500'000};
+    const bool pointing = disturbance == Disturbance::kPointsCleared;
+    const timespec pause{.tv_sec = 0, .tv_nsec = looking || pointing ? 50'000 : 500'000};
     while (bench_.done.load(std::memory_order_acquire) < pass) {
       if (!process_.Alive()) return -1;
       if (looking) Look();
+      if (pointing) ClearPoints();
       ::nanosleep(&pause, nullptr);
     }
     return static_cast<double>(bench_.cpu_ns.load(std::memory_order_relaxed));
   }
   std::uint64_t looks() const { return looks_; }
+  std::uint64_t points() const { return points_; }
 
  private:
+  // Single pages, far apart.
+  void ClearPoints() {
+    std::vector<VpnRange> pages;
+    std::vector<Vpn> first;
+    const std::uint64_t apart = buffer_.size().value() / kPointsAtOnce;
+    next_point_ = (next_point_ + kStride) % apart;
+    for (std::uint64_t i = 0; i < kPointsAtOnce; ++i) {
+      const Vpn page = buffer_.start + PageCount(i * apart + next_point_);
+      pages.push_back({page, page + PageCount(1)});
+    }
+    first.push_back(pages.front().start);
+    const ReadResult read = process_.ReadPoints(first, entries_);
+    process_.ClearEach(pages);
+    if (read.running_threads > 0) points_ += pages.size();
+  }
+
   void Look() {
     const Vpn start = buffer_.start + PageCount(next_block_ * kBlockPages);
     next_block_ = (next_block_ + 1) % (buffer_.size().value() / kBlockPages);
@@ -147,12 +170,16 @@ class Experiment {
   VpnRange buffer_;
   std::size_t next_block_ = 0;
   std::uint64_t looks_ = 0;
+  std::uint64_t next_point_ = 0;
+  std::uint64_t points_ = 0;
   std::vector<TablePart> parts_;
+  std::vector<PointEntry> entries_;
 };
 
 }  // namespace
 
-Result<MeasuredCost> Calibrate(AbitKernel& kernel, std::chrono::milliseconds time_limit) {
+Result<MeasuredCost> Calibrate(AbitKernel& kernel, MeasurePoints points,
+                               std::chrono::milliseconds time_limit) {
   const auto fail = [](int system_error, std::string reason) {
     Error error = Refused("calibrate the cost of accessed bits", "a child process", system_error);
     if (system_error == 0) error.system_error.reset();
@@ -189,21 +216,30 @@ Result<MeasuredCost> Calibrate(AbitKernel& kernel, std::chrono::milliseconds tim
     return fail(0, "the child process ended");
   std::vector<double> per_set;
   std::vector<double> per_look;
+  std::vector<double> per_point;
   const MonotonicTime deadline = kernel.Now() + time_limit;
   while (kernel.Now() < deadline || static_cast<int>(per_set.size()) < kFewestPairs) {
     const double quiet = experiment.Pass(Disturbance::kNone);
     const double cleared = experiment.Pass(Disturbance::kCleared);
     const double looked_at = experiment.Pass(Disturbance::kClearedAndLookedAt);
+    const std::uint64_t looks = experiment.looks();
     if (std::min({quiet, cleared, looked_at}) < 0)
       return fail(0, "the child process could not be cleared, or ended");
+    if (points == MeasurePoints::kYes) {
+      const double pointed = experiment.Pass(Disturbance::kPointsCleared);
+      if (experiment.points() >= kFewestPoints)
+        per_point.push_back((pointed - quiet) / static_cast<double>(experiment.points()));
+    }
     per_set.push_back((cleared - quiet) / static_cast<double>(pages));
-    if (experiment.looks() >= kFewestLooks)
-      per_look.push_back((looked_at - cleared) / static_cast<double>(experiment.looks()));
+    if (looks >= kFewestLooks)
+      per_look.push_back((looked_at - cleared) / static_cast<double>(looks));
   }
   MeasuredCost cost;
   cost.ns_per_set = std::max(Median(std::move(per_set)), 1.0);
   if (static_cast<int>(per_look.size()) >= kFewestPairs)
     cost.ns_per_look = std::max(Median(std::move(per_look)), kLeastNsPerLook);
+  if (static_cast<int>(per_point.size()) >= kFewestPairs)
+    cost.ns_per_point = std::max(Median(std::move(per_point)), kLeastNsPerPoint);
   return cost;
 }
 

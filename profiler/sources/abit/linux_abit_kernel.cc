@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <string>
 #include <utility>
@@ -32,6 +33,9 @@ using std::chrono::nanoseconds;
 
 // process_madvise() takes fewer than 2 GiB in one call (MAX_RW_COUNT in linux/fs.h).
 constexpr PageCount kMostPagesPerCall{256 * 1024};
+// Each is flushed by itself, some 10 us with the mmap_lock held: writers of it wait no longer than
+// for a clear of 8 MiB.
+constexpr std::size_t kMostRangesPerCall = 16;
 constexpr std::uint64_t kPagemapExclusive = std::uint64_t{1} << 56;
 constexpr std::uint64_t kPagemapFrame = (std::uint64_t{1} << 55) - 1;
 constexpr std::uint64_t kPageFlagLru = std::uint64_t{1} << 5;  // KPF_LRU
@@ -68,6 +72,33 @@ class LinuxProcess final : public AbitProcess {
       at = at + PageCount(static_cast<std::uint64_t>(done) >> kBasePageShift);
     }
     return ClearOutcome::kDone;
+  }
+
+  ReadResult ReadPoints(std::span<const Vpn> pages, std::vector<PointEntry>& entries) override {
+    return reader_.ReadPoints(pid_, pages, entries);
+  }
+
+  // Many in one call. The kernel stops at the first that it refuses.
+  std::vector<ClearOutcome> ClearEach(std::span<const VpnRange> ranges) override {
+    std::vector<ClearOutcome> outcomes;
+    std::array<iovec, kMostRangesPerCall> batch{};
+    while (outcomes.size() < ranges.size()) {
+      const std::span<const VpnRange> left = ranges.subspan(outcomes.size());
+      const std::size_t count = std::min(left.size(), batch.size());
+      for (std::size_t i = 0; i < count; ++i) {
+        batch[i] = {.iov_base = reinterpret_cast<void*>(AddressOf(left[i].start)),
+                    .iov_len = left[i].size().value() << kBasePageShift};
+      }
+      const long done =
+          ::syscall(SYS_process_madvise, watch_.handle(), batch.data(), count, MADV_COLD, 0U);
+      auto bytes = static_cast<std::size_t>(std::max(done, 0L));
+      std::size_t cleared = 0;
+      for (; cleared < count && bytes >= batch[cleared].iov_len; ++cleared)
+        bytes -= batch[cleared].iov_len;
+      outcomes.insert(outcomes.end(), cleared, ClearOutcome::kDone);
+      if (cleared < count) outcomes.push_back(Clear(left[cleared]));
+    }
+    return outcomes;
   }
 
   std::vector<PageStanding> Inspect(std::span<const Vpn> pages,

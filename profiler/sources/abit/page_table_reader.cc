@@ -71,16 +71,16 @@ class MapView {
   ~MapView() {
     if (address_ != nullptr) ::munmap(address_, bytes_);
   }
-  bool Map(int fd, std::size_t bytes) {
-    void* address = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+  bool Map(int fd, std::size_t bytes, int protection = PROT_READ) {
+    void* address = ::mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
     if (address == MAP_FAILED) return false;
     address_ = address;
     bytes_ = bytes;
     return true;
   }
   template <typename T>
-  const T* as() const {
-    return static_cast<const T*>(address_);
+  T* as() const {
+    return static_cast<T*>(address_);
   }
 
  private:
@@ -100,6 +100,7 @@ class Program {
   const volatile tmprof_walk_reply* reply = nullptr;
   int tables_fd = -1;
   int parts_fd = -1;
+  int points_fd = -1;  // -1: it does not read points
 };
 
 class SyscallProgram final : public Program {
@@ -109,6 +110,7 @@ class SyscallProgram final : public Program {
     reply = &skeleton->bss->reply;
     tables_fd = bpf_map__fd(skeleton->maps.tables);
     parts_fd = bpf_map__fd(skeleton->maps.parts);
+    points_fd = bpf_map__fd(skeleton->maps.points);
   }
   ~SyscallProgram() override { page_walk_syscall__destroy(skeleton_); }
 
@@ -235,15 +237,9 @@ class BpfReader final : public PageTableReader {
       if (result.outcome == ReadOutcome::kRefused) result.system_error = -status;
       return result;
     }
-    result.address_space = reply.top_table;
-    result.running_threads = reply.running;
-    result.torn_tables = reply.torn;
-    result.next = VpnOfAddress(reply.next);
-    const std::uint64_t started = reply.started_ns;
-    result.time = MonotonicTime(
-        std::chrono::nanoseconds(started + (std::uint64_t{reply.ended_ns} - started) / 2));
-    const auto* raw = part_view_.as<tmprof_walk_part>();
-    const auto* tables = table_view_.as<std::uint64_t>();
+    TakeReply(result);
+    const auto* raw = part_view_.as<const tmprof_walk_part>();
+    const auto* tables = table_view_.as<const std::uint64_t>();
     for (std::uint32_t i = 0; i < reply.parts; ++i) {
       TablePart part{.start = VpnOfAddress(raw[i].address),
                      .span = raw[i].kind == TMPROF_PART_1G ? kGiantPages : kTablePages,
@@ -258,8 +254,57 @@ class BpfReader final : public PageTableReader {
     return result;
   }
 
+  ReadResult ReadPoints(Pid pid, std::span<const Vpn> pages,
+                        std::vector<PointEntry>& entries) override {
+    if (program_->points_fd < 0) {
+      return ReadOneByOne(pages, entries, [&](VpnRange page, std::vector<TablePart>& parts) {
+        return Read(pid, page, Depth::kEntries, parts);
+      });
+    }
+    ReadResult result;
+    entries.assign(pages.size(), PointEntry{});
+    program_->request->pid = pid.value();
+    program_->request->mode = TMPROF_WALK_POINTS;
+    auto* points = point_view_.as<tmprof_walk_point>();
+    for (std::size_t first = 0; first < pages.size(); first += TMPROF_WALK_MAX_POINTS) {
+      const auto count = std::min<std::size_t>(pages.size() - first, TMPROF_WALK_MAX_POINTS);
+      for (std::size_t i = 0; i < count; ++i) points[i].address = AddressOf(pages[first + i]);
+      program_->request->points = static_cast<std::uint32_t>(count);
+      const int refused = program_->Run();
+      const int status = refused != 0 ? -refused : program_->reply->status;
+      if (status != 0) {
+        result.outcome = OutcomeOf(-status);
+        if (result.outcome == ReadOutcome::kRefused) result.system_error = -status;
+        return result;
+      }
+      TakeReply(result);
+      for (std::size_t i = 0; i < count; ++i) {
+        PointEntry& entry = entries[first + i];
+        entry.read = points[i].status == 0 || points[i].status == -ENOENT;
+        result.busy_retries += points[i].status == -EBUSY;
+        if (points[i].status != 0 || points[i].kind == 0) continue;
+        entry.entry = TableEntry(points[i].entry);
+        entry.unit = points[i].kind == TMPROF_PART_1G   ? kGiantPages
+                     : points[i].kind == TMPROF_PART_2M ? kTablePages
+                                                        : PageCount(1);
+      }
+    }
+    return result;
+  }
+
  private:
   explicit BpfReader(std::unique_ptr<Program> program) : program_(std::move(program)) {}
+
+  void TakeReply(ReadResult& result) const {
+    const volatile tmprof_walk_reply& reply = *program_->reply;
+    result.address_space = reply.top_table;
+    result.running_threads = reply.running;
+    result.torn_tables = reply.torn;
+    result.next = VpnOfAddress(reply.next);
+    const std::uint64_t started = reply.started_ns;
+    result.time = MonotonicTime(
+        std::chrono::nanoseconds(started + (std::uint64_t{reply.ended_ns} - started) / 2));
+  }
 
   static ReadOutcome OutcomeOf(int error) {
     switch (error) {
@@ -310,7 +355,10 @@ class BpfReader final : public PageTableReader {
 
   Status Prepare() {
     if (!table_view_.Map(program_->tables_fd, sizeof(tmprof_table) * TMPROF_WALK_MAX_PARTS) ||
-        !part_view_.Map(program_->parts_fd, sizeof(tmprof_walk_part) * TMPROF_WALK_MAX_PARTS))
+        !part_view_.Map(program_->parts_fd, sizeof(tmprof_walk_part) * TMPROF_WALK_MAX_PARTS) ||
+        (program_->points_fd >= 0 &&
+         !point_view_.Map(program_->points_fd, sizeof(tmprof_walk_point) * TMPROF_WALK_MAX_POINTS,
+                          PROT_READ | PROT_WRITE)))
       return Fail(CannotPrepare(errno, ""));
     tmprof_walk_request& request = *program_->request;
     request.frame_mask = FrameMask();
@@ -369,6 +417,7 @@ class BpfReader final : public PageTableReader {
   std::unique_ptr<Program> program_;
   MapView table_view_;
   MapView part_view_;
+  MapView point_view_;
 };
 
 }  // namespace

@@ -74,6 +74,13 @@ struct ReadResult {
   Vpn next;  // below the end of the range when the walk ran out of room, or the mapping ended
 };
 
+// The entry that maps one page.
+struct PointEntry {
+  bool read = false;  // false: it could not be, and nothing is known
+  TableEntry entry;   // not present: nothing is there
+  PageCount unit{1};  // base pages that it maps
+};
+
 // Not thread-safe; a second reader is independent of the first.
 class PageTableReader {
  public:
@@ -91,6 +98,11 @@ class PageTableReader {
   // ascend, are overwritten, and view memory that the next Read() overwrites.
   virtual ReadResult Read(Pid pid, VpnRange range, Depth depth, std::vector<TablePart>& parts) = 0;
 
+  // The entries of single pages, ascending, in one go where the kernel offers that. kDone: what is
+  // not mapped any more is not present.
+  virtual ReadResult ReadPoints(Pid pid, std::span<const Vpn> pages,
+                                std::vector<PointEntry>& entries) = 0;
+
   virtual KernelWay way() const = 0;
   virtual std::uint64_t frame_mask() const = 0;
   const std::string& fallback_reason() const { return fallback_reason_; }
@@ -98,5 +110,40 @@ class PageTableReader {
  private:
   std::string fallback_reason_;
 };
+
+// ReadPoints() by reads of one page each, for kernels that offer no better.
+template <typename ReadPage>
+ReadResult ReadOneByOne(std::span<const Vpn> pages, std::vector<PointEntry>& entries,
+                        ReadPage read_page) {
+  entries.assign(pages.size(), PointEntry{});
+  std::vector<TablePart> parts;
+  ReadResult all;
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    const ReadResult one = read_page(VpnRange{pages[i], pages[i] + PageCount(1)}, parts);
+    all.busy_retries += one.busy_retries;
+    all.torn_tables += one.torn_tables;
+    all.time = one.time;
+    if (one.outcome == ReadOutcome::kBusy) continue;
+    if (one.outcome == ReadOutcome::kUnmapped) {
+      entries[i].read = true;
+      continue;
+    }
+    if (one.outcome != ReadOutcome::kDone) {
+      all.outcome = one.outcome;
+      all.system_error = one.system_error;
+      return all;
+    }
+    all.address_space = one.address_space;
+    all.running_threads = one.running_threads;
+    entries[i].read = one.torn_tables == 0;
+    for (const TablePart& part : parts) {
+      if (pages[i] < part.start || pages[i] >= part.start + part.span) continue;
+      entries[i].unit = part.huge ? part.span : PageCount(1);
+      entries[i].entry =
+          part.huge ? part.leaf : TableEntry(part.entries[(pages[i] - part.start).value()]);
+    }
+  }
+  return all;
+}
 
 }  // namespace tmprof::abit

@@ -62,6 +62,7 @@ struct {
   __u64 end;
   __u64 middle_table;   /* kernel address of the table of 2 MiB entries … */
   __u64 middle_address; /* … for this GiB, or NEVER */
+  __u32 point;          /* the one being read */
 } walk;
 
 struct {

@@ -9,17 +9,20 @@
 /* One part is 2 MiB of address space or one huge leaf; a table takes 4 KiB, so 2 MiB in all. */
 #define TMPROF_WALK_MAX_PARTS 512
 #define TMPROF_TABLE_ENTRIES 512
+#define TMPROF_WALK_MAX_POINTS 1024
 
 enum tmprof_walk_mode {
   TMPROF_WALK_TABLES = 0, /* parts, and the entries of each last-level table */
   TMPROF_WALK_PARTS = 1,  /* parts only */
   TMPROF_WALK_PEEK = 2,   /* the eight bytes at kernel address `peek_at` */
+  TMPROF_WALK_POINTS = 3, /* the entries that map single addresses; syscall program only */
 };
 
 enum tmprof_part_kind {
   TMPROF_PART_TABLE = 1,
   TMPROF_PART_2M = 2,
   TMPROF_PART_1G = 3,
+  TMPROF_PART_BASE = 4, /* of a point: an entry of a last-level table */
 };
 
 struct tmprof_walk_request {
@@ -32,6 +35,8 @@ struct tmprof_walk_request {
   __u64 direct_map; /* kernel address of physical address 0 */
   __u64 frame_mask; /* the physical-address bits of an entry */
   __u64 peek_at;
+  __u32 points;
+  __u32 reserved2;
 };
 
 struct tmprof_walk_reply {
@@ -53,6 +58,14 @@ struct tmprof_walk_part {
   __u64 entry; /* that points to the table, or is the leaf */
   __u32 kind;
   __u32 reserved;
+};
+
+/* In: the address. Out: the rest. */
+struct tmprof_walk_point {
+  __u64 address;
+  __u64 entry; /* the leaf, or the first entry on the way that is not present */
+  __u32 kind;  /* enum tmprof_part_kind; 0: nothing is mapped there */
+  __s32 status;
 };
 
 struct tmprof_table {

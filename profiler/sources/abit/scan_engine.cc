@@ -28,12 +28,6 @@ constexpr std::uint64_t kLinesPerTable = 64;
 // A clear of 8 MiB takes some 150 us here; a read that falls due meanwhile would be late.
 constexpr nanoseconds kClearTakes = microseconds(200);
 constexpr nanoseconds kPlanStepTakes = microseconds(100);
-constexpr nanoseconds kBudgetWindow = milliseconds(100);  // of CPU time whose share may be saved up
-// What a budget owes at most, as the CPU time that earns it. A target's share is a promise, so that
-// its debt is forgiven only where something must be wrong.
-constexpr nanoseconds kLongestOwnDebt = seconds(1);
-constexpr nanoseconds kLongestTargetDebt = seconds(10);
-constexpr nanoseconds kShortestBudgetWait = milliseconds(5);
 constexpr nanoseconds kLongestBudgetWait = milliseconds(20);
 constexpr nanoseconds kRetryBusy = microseconds(200);
 constexpr nanoseconds kAfterFailedVisit = microseconds(500);
@@ -54,40 +48,10 @@ constexpr nanoseconds kWatchPeriod = seconds(1);
 constexpr std::size_t kLookedAheadInRotation = 16;
 // Less is a contradiction, if pages were accessed in it: the target's clock has not moved yet.
 constexpr nanoseconds kShortestExposure = microseconds(1);
+constexpr std::uint64_t kClearsThatTell = 2048;  // what a page costs
 constexpr double kResetSmoothing = 1.0 / 16;
 
 Vpn AlignDown(Vpn vpn, PageCount span) { return Vpn(vpn.value() / span.value() * span.value()); }
-
-std::uint64_t Ppm(OverheadShare share) {
-  return static_cast<std::uint64_t>(std::llround(share * double{TMPROF_PPM}));
-}
-
-tmprof_budget MakeBudget(OverheadShare share, nanoseconds longest_debt) {
-  const auto share_of = [&](nanoseconds time) {
-    return static_cast<std::int64_t>(static_cast<double>(time.count()) * share);
-  };
-  tmprof_budget budget{};
-  budget.share_ppm = Ppm(share);
-  budget.limit_ns = share_of(kBudgetWindow);
-  budget.floor_ns = -share_of(longest_debt);
-  return budget;
-}
-
-std::string RefusalOf(std::string attempt, Pid pid, std::optional<int> system_error) {
-  Error error = Refused(std::move(attempt), fmt::format("PID {}", pid.value()), 0);
-  error.system_error = system_error;
-  if (system_error == EPERM || system_error == EACCES)
-    error.advice = CapabilityAdvice(kAccessedBitCapabilities);
-  return error.Message();
-}
-
-// While one CPU is in full use; a wake-up costs some 10 us, so not too often.
-nanoseconds WaitToEarn(const tmprof_budget& budget, std::int64_t cost_ns, nanoseconds longest) {
-  if (budget.share_ppm == 0) return longest;
-  const double wait =
-      static_cast<double>(cost_ns) * double{TMPROF_PPM} / static_cast<double>(budget.share_ppm);
-  return std::clamp(nanoseconds(std::llround(wait)), kShortestBudgetWait, longest);
-}
 
 }  // namespace
 
@@ -100,11 +64,9 @@ ScanEngine::ScanEngine(AbitKernel& kernel, const ScanOptions& options)
             .ps_per_line =
                 static_cast<std::uint64_t>(options.cost.ns_per_look * 1e3 / kLinesPerTable)},
       random_(options.seed),
-      own_budget_(MakeBudget(options.own_share, kLongestOwnDebt)),
-      own_wall_(kernel.Now()),
-      epoch_start_(own_wall_),
-      active_since_(own_wall_) {
-  own_budget_.balance_ns = own_budget_.limit_ns;  // for the first plan
+      own_budget_(options.own_share, kernel.Now()),
+      epoch_start_(kernel.Now()),
+      active_since_(epoch_start_) {
   if (options.mode == ScanOptions::Mode::kPlain)
     base_ladder_ = huge_ladder_ = tmprof_ladder_plain(options.plain_interval.count());
 }
@@ -128,7 +90,7 @@ void ScanEngine::SetTargets(const std::vector<TrackedProcess>& processes) {
       targets_.erase(known);
     } else {
       state = std::make_unique<TargetState>(kernel_.Tick());
-      state->budget = MakeBudget(options_.overhead_share, kLongestTargetDebt);
+      state->budget = TargetBudget(options_.overhead_share);
     }
     state->process = process;
     state->mappings_stale = false;
@@ -161,21 +123,20 @@ void ScanEngine::ComplainOf(const std::vector<Error>& refusals) {
   if (refusals.empty()) {
     unopened_.Settle();
   } else {
-    unopened_.Raise(fmt::format("the accessed bits of {} target{} are not seen: {}",
-                                refusals.size(), refusals.size() == 1 ? "" : "s",
-                                refusals.front().Message()));
+    unopened_.Raise(UnopenedTargets(refusals));
   }
 }
 
 // Stands for this epoch only: a read that follows may succeed.
 void ScanEngine::ComplainOfRead(const TargetState& target, const ReadResult& read) {
   ++counts_.refused_reads;
-  unread_.Raise(RefusalOf("read the page tables", target.process.pid, read.system_error));
+  unread_.Raise(ProcessRefusal("read the page tables", target.process.pid, read.system_error));
   unread_.Settle();
 }
 
 void ScanEngine::ComplainOfClear(const TargetState& target) {
-  refused_.Raise(RefusalOf("clear accessed bits", target.process.pid, target.handle->refusal()));
+  refused_.Raise(
+      ProcessRefusal("clear accessed bits", target.process.pid, target.handle->refusal()));
 }
 
 void ScanEngine::SettleRefused() {
@@ -211,7 +172,8 @@ MonotonicTime ScanEngine::Step() {
     return now;
   }
   // What has begun is finished in any case.
-  if (const MonotonicTime affordable = WhenAffordable(now); affordable > now)
+  if (const MonotonicTime affordable = own_budget_.WhenAffordable(now, kernel_.OwnCpuTime());
+      affordable > now)
     return std::min(next_due, affordable);
   const nanoseconds spare = next_due == kNever ? nanoseconds::max() : next_due - now;
   const bool may_clear = now >= next_clear_ && spare > kClearTakes;
@@ -226,21 +188,6 @@ MonotonicTime ScanEngine::Step() {
   ClearSomething(now);
   const MonotonicTime next = to_plan != nullptr ? now : next_clear_;
   return dues_.empty() ? next : std::min(next, dues_.top().time);
-}
-
-// The scanner's own budget.
-MonotonicTime ScanEngine::WhenAffordable(MonotonicTime now) {
-  const nanoseconds own_cpu = kernel_.OwnCpuTime();
-  const nanoseconds spent = own_cpu - own_cpu_.value_or(own_cpu);
-  tmprof_budget_earn(&own_budget_, (now - own_wall_).count());
-  tmprof_budget_charge(&own_budget_, spent.count());
-  own_wall_ = now;
-  own_cpu_ = own_cpu;
-  const auto left = tmprof_budget_free(&own_budget_);
-  if (left >= 0) return now;
-  // As much again as was spent since the last time: waking up costs, too, and where that is dear,
-  // as on an emulated CPU, a wait for the debt alone would end in the same debt for ever.
-  return now + WaitToEarn(own_budget_, spent.count() - left, kBudgetWindow);
 }
 
 void ScanEngine::DropStaleDues() {
@@ -952,6 +899,17 @@ Harvest ScanEngine::TakeEpoch() {
   harvest.active = std::exchange(active_ns_, nanoseconds(0));
   harvest.length = now - epoch_start_;
   epoch_start_ = now;
+  std::uint64_t pages = 0;
+  for (const auto& [id, target] : targets_)
+    for (const BlockPtr& block : target->blocks)
+      if (block->Clearable(now)) pages += block->range.size().value();
+  visit_cpu_time_.reset();
+  if (counts_.clears >= kClearsThatTell) {
+    const double per_page =
+        static_cast<double>(counts_.cost_ns) / static_cast<double>(counts_.clears);
+    visit_cpu_time_ =
+        nanoseconds(std::llround(static_cast<double>(pages) * per_page / options_.overhead_share));
+  }
   harvest.counts = std::exchange(counts_, ScanCounts{});
   harvest.note = TakeNote();
   return harvest;

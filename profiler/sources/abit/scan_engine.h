@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the accessed-bit scanner does, one step at a time and without a thread: which block is
-// cleared or read when, at what price, and what that says about its pages.
+// The engine that looks at every page: which block is cleared or read when, at what price, and what
+// that says about its pages.
 
 #pragma once
 
@@ -23,102 +23,27 @@
 #include "profiler/complaint.h"
 #include "profiler/source.h"
 #include "profiler/sources/abit/abit_kernel.h"
+#include "profiler/sources/abit/budget.h"
 #include "profiler/sources/abit/cpu_clock.h"
+#include "profiler/sources/abit/engine.h"
 
 namespace tmprof::abit {
 
-// What accessed bits cost a target, in its CPU time.
-struct CostModel {
-  double ns_per_set = 0;   // the hardware sets a cleared bit again
-  double ns_per_look = 0;  // another CPU reads the table of one 2 MiB block
-};
-
-struct ScanOptions {
-  enum class Mode : std::uint8_t {
-    kLadder,  // one clear, several reads at growing delays
-    kPlain,   // one clear, one read a scan interval later (TMP)
-  };
-  Mode mode = Mode::kLadder;
-  std::chrono::nanoseconds plain_interval = std::chrono::seconds(1);
-  OverheadShare overhead_share = 0.01;  // of each target's CPU time
-  CostModel cost;
-  // Of one CPU, for the scanner itself: it binds where targets are busier than the scan is cheap.
-  // The recorder's other thread takes 0.8 % with records of 250 000 pages an epoch, and both
-  // together are to stay under 3 % (bench/overhead).
-  OverheadShare own_share = 0.02;
-  // Between two clears, so that writers of the target's mmap_lock get their turn: back-to-back
-  // clears let a loop of mmap and munmap run at a fortieth of its speed. The shorter one holds
-  // while the budget would otherwise be left unused.
-  std::chrono::nanoseconds clear_gap = std::chrono::milliseconds(10);
-  std::chrono::nanoseconds least_clear_gap = std::chrono::milliseconds(1);
-  bool clear_under_pressure = false;
-  std::uint64_t seed = 1;
-};
-
-// Evidence of one epoch about the units of one block.
-struct UnitRecord {
-  tmprof_tally tally{};
-  // Its bit was set, and could not be cleared: it was accessed at some time.
-  bool seen = false;
-  std::uint64_t frame = 0;  // where it was when last looked at or seen
-};
-struct BlockEvidence {
-  TargetId target;
-  Vpn start;
-  PageCount unit{1};
-  std::vector<UnitRecord> units;  // those with no looks and not seen are unknown
-};
-
-struct HugeSpan {
-  TargetId target;
-  Vpn start;
-  PageCount span;
-};
-
-// Counts are of base pages unless they say otherwise.
-struct ScanCounts {
-  std::uint64_t clears = 0;
-  std::uint64_t sets_charged = 0;  // page-table entries
-  std::uint64_t looks = 0;         // reads of one block
-  std::uint64_t observations = 0;  // looks x pages, delivered
-  // Looks x pages that another program in the same process voided, and one for each page of an
-  // exposure that ended unread or cannot be trusted.
-  std::uint64_t lost = 0;
-  std::uint64_t shared = 0;
-  std::uint64_t unsettled = 0;
-  std::uint64_t late = 0;          // reads after more than twice their delay
-  std::uint64_t retries_busy = 0;  // reads
-  std::uint64_t torn = 0;          // tables
-  std::uint64_t refused_reads = 0;
-  std::uint64_t rotations = 0;  // times that all blocks of a target had their turn
-  std::uint64_t cost_ns = 0;    // charged to the targets
-};
-
-struct Harvest {
-  std::vector<BlockEvidence> evidence;
-  std::vector<HugeSpan> huge;
-  ScanCounts counts;
-  std::uint64_t unclearable = 0;  // base pages known at the end of the epoch
-  std::chrono::nanoseconds length{0};
-  std::chrono::nanoseconds active{0};
-  std::string note;
-};
-
 // Not thread-safe.
-class ScanEngine {
+class ScanEngine final : public Engine {
  public:
   ScanEngine(AbitKernel& kernel, const ScanOptions& options);
 
-  void SetTargets(const std::vector<TrackedProcess>& processes);
-  void SetActive(bool active);
-  std::optional<Error> Failure() const { return kernel_.Failure(); }
+  void SetTargets(const std::vector<TrackedProcess>& processes) override;
+  void SetActive(bool active) override;
+  std::optional<Error> Failure() const override { return kernel_.Failure(); }
+  // The longest piece of work takes about a tenth of a millisecond.
+  MonotonicTime Step() override;
+  Harvest TakeEpoch() override;
 
-  static constexpr MonotonicTime kNever = MonotonicTime::max();
-  // Does the most urgent piece of work, if any is due; the longest takes about a tenth of a
-  // millisecond. Returns when to call again.
-  MonotonicTime Step();
-
-  Harvest TakeEpoch();
+  // The CPU time in which the targets earn a visit to all their pages, by what pages cost in the
+  // epoch taken last; nullopt: too few were visited to tell.
+  std::optional<std::chrono::nanoseconds> visit_cpu_time() const { return visit_cpu_time_; }
 
  private:
   static constexpr std::size_t kMostUnits = 512;
@@ -232,7 +157,6 @@ class ScanEngine {
 
   void Earn(TargetState& target);
   BlockPtr NextBlock(TargetState& target, MonotonicTime now);
-  MonotonicTime WhenAffordable(MonotonicTime now);
   void ClearSomething(MonotonicTime now);
   std::vector<BlockPtr> RunAround(TargetState& target, const BlockPtr& block, MonotonicTime now);
   void See(TargetState& target, const BlockPtr& block);
@@ -273,15 +197,14 @@ class ScanEngine {
   std::vector<BlockPtr> touched_;  // with records, or seen
   MonotonicTime next_clear_{};
   MonotonicTime next_watch_{};
-  tmprof_budget own_budget_{};
-  MonotonicTime own_wall_{};
-  std::optional<std::chrono::nanoseconds> own_cpu_;  // of the thread that steps; unset: not yet
+  OwnBudget own_budget_;
 
   bool active_ = true;
   MonotonicTime epoch_start_;
   MonotonicTime active_since_;
   std::chrono::nanoseconds active_ns_{0};
   ScanCounts counts_;
+  std::optional<std::chrono::nanoseconds> visit_cpu_time_;
   Complaint pressure_;  // standing: nothing is cleared
   Complaint unopened_;
   Complaint unread_;

@@ -29,6 +29,7 @@
 #include "profiler/procfs.h"
 #include "profiler/sources/abit/abit_scanner.h"
 #include "profiler/sources/abit/linux_abit_kernel.h"
+#include "profiler/sources/abit/scan_engine.h"
 
 namespace tmprof::abit {
 namespace {
@@ -248,6 +249,45 @@ TEST_P(AbitLive, ExactlyTheTouchedHugePagesAreSeen) {
   ExpectExactlyTheTouched(kHugeBytes, MADV_HUGEPAGE);
 }
 
+TEST_P(AbitLive, SinglePagesAreReadAndClearedByThemselves) {
+  const Arena arena(2 * kHugeBytes, MADV_NOHUGEPAGE);
+  Child child([&](Desk& desk) {
+    for (std::size_t i = 0; i < kHugeBytes; i += kBasePageBytes) arena.start()[i] = 1;
+    desk.done = 1;
+    while (true) ::pause();
+  });
+  child.Order();
+  const auto process = Open(child);
+  // Of the first half, whose pages are on the kernel's lists for sure; and one never touched.
+  std::vector<Vpn> pages;
+  std::vector<VpnRange> cleared;
+  for (std::uint64_t i = 0; i < 256; i += 16) {
+    pages.push_back(arena.range().start + PageCount(i));
+    if (i % 32 == 0) cleared.push_back({pages.back(), pages.back() + PageCount(1)});
+  }
+  pages.push_back(arena.range().start + PageCount(700));
+  for (const ClearOutcome outcome : process->ClearEach(cleared))
+    EXPECT_EQ(outcome, ClearOutcome::kDone);
+  std::vector<PointEntry> entries;
+  ReadResult read;
+  do {
+    read = process->ReadPoints(pages, entries);
+    ASSERT_EQ(read.outcome, ReadOutcome::kDone);
+  } while (!std::ranges::all_of(entries, &PointEntry::read));  // busy
+  EXPECT_NE(read.address_space, 0u);
+  ASSERT_EQ(entries.size(), pages.size());
+  const bool other = OtherAccessedBitClearer().has_value();
+  for (std::size_t i = 0; i + 1 < entries.size(); ++i) {
+    EXPECT_TRUE(entries[i].entry.present()) << i;
+    EXPECT_EQ(entries[i].unit, PageCount(1));
+    const bool was_cleared = i % 2 == 0;
+    if (was_cleared || !other) {
+      EXPECT_EQ(entries[i].entry.accessed(), !was_cleared) << i;
+    }
+  }
+  EXPECT_FALSE(entries.back().entry.present());
+}
+
 TEST_P(AbitLive, PagesSharedByForkAreToldApart) {
   const Arena arena(kHugeBytes, MADV_NOHUGEPAGE);
   for (std::size_t i = 0; i < arena.bytes(); i += kBasePageBytes) arena.start()[i] = 1;
@@ -464,6 +504,52 @@ TEST(AbitScannerLive, HotPagesOfARunningProgramGetReferencesAndColdOnesNone) {
   EXPECT_GE(hot_first, 512u);
   EXPECT_EQ(cold_references, 0u);
 }
+
+class RegionScannerLive : public ::testing::TestWithParam<ScanOptions::Mode> {};
+
+TEST_P(RegionScannerLive, TheHotPartOfARunningProgramStandsOut) {
+  const Arena arena(32 * kHugeBytes, MADV_NOHUGEPAGE);
+  Child child([&](Desk& desk) {
+    for (std::size_t i = 0; i < arena.bytes(); i += kBasePageBytes) arena.start()[i] = 1;
+    desk.done = 1;
+    while (true)
+      for (std::size_t i = 0; i < arena.bytes() / 8; i += kBasePageBytes) arena.start()[i] = 2;
+  });
+  child.Order();
+  AbitScanner::Options options;
+  options.scan.mode = GetParam();
+  options.scan.looked = Looked::kRegions;
+  options.scan.overhead_share = 0.2;
+  options.scan.own_share = 0.2;
+  auto scanner = AbitScanner::Open(options);
+  if (!scanner) GTEST_SKIP() << scanner.error().Message();
+  EXPECT_GT((*scanner)->options().cost.ns_per_point, 0);
+  ASSERT_TRUE((*scanner)->SetTargets({child.Tracked()}).has_value());
+  const Vpn first_cold = arena.range().start + PageCount(arena.range().size().value() / 8);
+  double hot = 0;
+  double cold = 0;
+  SystemClock clock;
+  const MonotonicTime deadline = clock.Now() + seconds(60);
+  while (hot < 300 && clock.Now() < deadline) {
+    for (const ReferenceRecord& record : (*scanner)->TakeEpoch().references) {
+      if (!arena.range().Contains(record.key.vpn)) continue;
+      EXPECT_LE(record.references, record.looks);
+      EXPECT_GT(record.time_at_risk.count(), 0);
+      if (record.key.vpn + record.span <= first_cold) hot += record.first_accesses;
+      if (record.key.vpn >= first_cold) cold += record.first_accesses;
+    }
+    ::poll(nullptr, 0, 50);
+  }
+  EXPECT_GE(hot, 300);
+  // What straddled the two before it was split is in both.
+  EXPECT_LT(cold, hot / 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, RegionScannerLive,
+                         ::testing::Values(ScanOptions::Mode::kLadder, ScanOptions::Mode::kPlain),
+                         [](const auto& mode) {
+                           return mode.param == ScanOptions::Mode::kLadder ? "ladder" : "plain";
+                         });
 
 TEST(AbitScannerLive, HugetlbPagesOfARunningProgramAreSeenAndNotLookedAt) {
   const HugetlbMemory memory(4);

@@ -103,7 +103,7 @@ class SimulatedKernel final : public AbitKernel {
     Handle(SimulatedKernel& kernel, SimulatedProcess& process)
         : kernel_(kernel), process_(process), born_(kernel.now) {}
 
-    ReadResult Read(VpnRange range, PageTableReader::Depth,
+    ReadResult Read(VpnRange range, PageTableReader::Depth depth,
                     std::vector<TablePart>& parts) override {
       kernel_.now += kernel_.read_takes;
       if (kernel_.reads_cost_cpu) kernel_.own_cpu += kernel_.read_takes;
@@ -128,11 +128,30 @@ class SimulatedKernel final : public AbitKernel {
       const Vpn full((range.start.value() / table + kernel_.most_parts_per_read) * table);
       result.next = std::min({range.end, process_.range().end, full});
       tables_.clear();
+      if (depth == PageTableReader::Depth::kShape && process_.unit() == PageCount(1)) {
+        for (std::uint64_t at = range.start.value() / table * table; at < result.next.value();
+             at += table)
+          parts.push_back({.start = Vpn(at), .leaf = {}, .entries = {}});
+        return result;
+      }
       for (std::uint64_t at = range.start.value() / table * table; at < result.next.value();
            at += table)
         parts.push_back(Part(Vpn(at)));
       for (std::size_t i = 0; i < parts.size(); ++i)
         if (!parts[i].huge) parts[i].entries = tables_[i];
+      return result;
+    }
+
+    ReadResult ReadPoints(std::span<const Vpn> pages, std::vector<PointEntry>& entries) override {
+      entries.assign(pages.size(), PointEntry{});
+      std::vector<TablePart> parts;
+      ReadResult result = Read(process_.range(), PageTableReader::Depth::kShape, parts);
+      for (std::size_t i = 0; i < pages.size(); ++i) {
+        if (!process_.range().Contains(pages[i])) continue;
+        auto& page = process_.pages[process_.IndexOf(pages[i])];
+        process_.regained += Touch(page);
+        entries[i] = {.read = true, .entry = TableEntry(Entry(page)), .unit = process_.unit()};
+      }
       return result;
     }
 

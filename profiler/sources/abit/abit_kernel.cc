@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/sources/abit/abit_kernel.h"
+
+#include <cerrno>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "profiler/capabilities.h"
+
+namespace tmprof::abit {
+
+ReadResult AbitProcess::ReadPoints(std::span<const Vpn> pages, std::vector<PointEntry>& entries) {
+  return ReadOneByOne(pages, entries, [this](VpnRange page, std::vector<TablePart>& parts) {
+    return Read(page, PageTableReader::Depth::kEntries, parts);
+  });
+}
+
+std::vector<ClearOutcome> AbitProcess::ClearEach(std::span<const VpnRange> ranges) {
+  std::vector<ClearOutcome> outcomes;
+  for (const VpnRange& range : ranges) {
+    outcomes.push_back(Clear(range));
+    if (outcomes.back() == ClearOutcome::kProcessGone) break;
+  }
+  outcomes.resize(ranges.size(), ClearOutcome::kProcessGone);
+  return outcomes;
+}
+
+std::string ProcessRefusal(std::string attempt, Pid pid, std::optional<int> system_error) {
+  Error error = Refused(std::move(attempt), fmt::format("PID {}", pid.value()), 0);
+  error.system_error = system_error;
+  if (system_error == EPERM || system_error == EACCES)
+    error.advice = CapabilityAdvice(kAccessedBitCapabilities);
+  return error.Message();
+}
+
+std::string UnopenedTargets(const std::vector<Error>& refusals) {
+  return fmt::format("the accessed bits of {} target{} are not seen: {}", refusals.size(),
+                     refusals.size() == 1 ? "" : "s", refusals.front().Message());
+}
+
+}  // namespace tmprof::abit

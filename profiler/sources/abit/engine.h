@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an engine of the accessed-bit scanner is told and gives: it chooses what is cleared and read
+// when, one step at a time and without a thread.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/epoch_profile.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "driver/core/ladder.h"
+#include "driver/core/regions.h"
+#include "profiler/source.h"
+
+namespace tmprof::abit {
+
+// What accessed bits cost a target, in its CPU time.
+struct CostModel {
+  double ns_per_set = 0;    // the hardware sets a cleared bit again
+  double ns_per_look = 0;   // another CPU reads the table of one 2 MiB block
+  double ns_per_point = 0;  // the bit of one page is cleared by itself, and its translation flushed
+};
+
+enum class Looked : std::uint8_t {
+  kFull,     // at every page, as often as the budget allows
+  kRegions,  // at one page of each region: a bounded number, whatever the footprint (Daptrace)
+  kAuto,     // at every page, while the budget lets each have its turn soon enough
+};
+
+struct ScanOptions {
+  enum class Mode : std::uint8_t {
+    kLadder,  // one clear, several reads at growing delays
+    kPlain,   // one clear, one read a scan interval later (TMP)
+  };
+  Mode mode = Mode::kLadder;
+  Looked looked = Looked::kFull;
+  // Bounds, not settings: what is affordable decides between them. Of kPlain, `monitoring_ns` is
+  // the time from a clear to its read.
+  tmprof_region_params regions = tmprof_region_params_default();
+  std::chrono::nanoseconds plain_interval = std::chrono::seconds(1);
+  OverheadShare overhead_share = 0.01;  // of each target's CPU time
+  CostModel cost;
+  // Of one CPU, for the scanner itself: it binds where targets are busier than the scan is cheap.
+  // The recorder's other thread takes 0.8 % with records of 250 000 pages an epoch, and both
+  // together are to stay under 3 % (bench/overhead).
+  OverheadShare own_share = 0.02;
+  // Between two clears, so that writers of the target's mmap_lock get their turn: back-to-back
+  // clears let a loop of mmap and munmap run at a fortieth of its speed. The shorter one holds
+  // while the budget would otherwise be left unused.
+  std::chrono::nanoseconds clear_gap = std::chrono::milliseconds(10);
+  std::chrono::nanoseconds least_clear_gap = std::chrono::milliseconds(1);
+  bool clear_under_pressure = false;
+  std::uint64_t seed = 1;
+};
+
+// Evidence of one epoch about the units of one block.
+struct UnitRecord {
+  tmprof_tally tally{};
+  // Its bit was set, and could not be cleared: it was accessed at some time.
+  bool seen = false;
+  std::uint64_t frame = 0;  // where it was when last looked at or seen
+};
+struct BlockEvidence {
+  TargetId target;
+  Vpn start;
+  PageCount unit{1};
+  std::vector<UnitRecord> units;  // those with no looks and not seen are unknown
+};
+
+struct HugeSpan {
+  TargetId target;
+  Vpn start;
+  PageCount span;
+};
+
+// Of a span that was looked at one page at a time.
+struct RegionEvidence {
+  TargetId target;
+  Vpn start;
+  PageCount span;
+  // Of a look, whichever page it was at.
+  std::uint32_t looks = 0;
+  std::uint32_t references = 0;
+  // Of all those pages.
+  std::uint32_t first_accesses = 0;
+  std::chrono::nanoseconds time_at_risk{0};  // over the pages of the span
+};
+
+// Counts are of base pages unless they say otherwise.
+struct ScanCounts {
+  std::uint64_t clears = 0;
+  std::uint64_t sets_charged = 0;  // page-table entries
+  std::uint64_t looks = 0;         // reads of one block
+  std::uint64_t observations = 0;  // looks x pages, delivered
+  // Looks x pages that another program in the same process voided, and one for each page of an
+  // exposure that ended unread or cannot be trusted.
+  std::uint64_t lost = 0;
+  std::uint64_t shared = 0;
+  std::uint64_t unsettled = 0;
+  std::uint64_t late = 0;          // reads after more than twice their delay
+  std::uint64_t retries_busy = 0;  // reads
+  std::uint64_t torn = 0;          // tables
+  std::uint64_t refused_reads = 0;
+  std::uint64_t rotations = 0;  // times that all blocks of a target had their turn
+  std::uint64_t cost_ns = 0;    // charged to the targets
+};
+
+struct Harvest {
+  std::vector<BlockEvidence> evidence;
+  std::vector<HugeSpan> huge;
+  std::vector<RegionEvidence> regions;
+  ScanCounts counts;
+  std::vector<NamedCount> details;  // that only one of the engines has
+  std::uint64_t unclearable = 0;    // base pages known at the end of the epoch
+  std::chrono::nanoseconds length{0};
+  std::chrono::nanoseconds active{0};
+  std::string note;
+};
+
+// Not thread-safe.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+
+  virtual void SetTargets(const std::vector<TrackedProcess>& processes) = 0;
+  virtual void SetActive(bool active) = 0;
+  virtual std::optional<Error> Failure() const = 0;
+
+  static constexpr MonotonicTime kNever = MonotonicTime::max();
+  // Does the most urgent piece of work, if any is due. Returns when to call again.
+  virtual MonotonicTime Step() = 0;
+
+  // What address samples have shown; of no use to an engine that looks at every page.
+  virtual void SeeSamples(const std::vector<SampleRecord>& samples) { (void)samples; }
+
+  virtual Harvest TakeEpoch() = 0;
+};
+
+}  // namespace tmprof::abit

@@ -1,0 +1,590 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/sources/abit/region_engine.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace tmprof::abit {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+// 0.25 to 64 ms. A page that was not accessed by then says little more by being waited for, and the
+// next page says as much again.
+constexpr nanoseconds kFirstRung = microseconds(250);
+constexpr std::uint32_t kRungs = 5;
+// A ladder's step lasts so long, in target CPU time or on the wall; what is affordable comes on
+// top.
+constexpr nanoseconds kLadderStep = milliseconds(16);
+constexpr nanoseconds kShortestWait = microseconds(16);
+constexpr nanoseconds kIdlePace = milliseconds(5);
+constexpr std::uint32_t kTriesIdle = 4;
+constexpr nanoseconds kRetryBusy = microseconds(500);
+constexpr nanoseconds kLongestBudgetWait = milliseconds(100);
+constexpr nanoseconds kRetryRefused = seconds(60);
+constexpr nanoseconds kWatchPeriod = seconds(1);
+// Pages picked anew where nothing is mapped, within one step.
+constexpr int kPickRounds = 3;
+constexpr int kPicksForAMapping = 8;
+// Fewer regions are kept where an aggregation takes longer, more where it takes half of it or less:
+// a phase change is to show within an epoch of a second.
+constexpr nanoseconds kLongestAggregation = milliseconds(800);
+// Of the greatest number of regions, one in so many sampled pages become regions at a time.
+constexpr std::size_t kSampledShare = 8;
+constexpr nanoseconds kShortestExposure = microseconds(1);
+
+__u64 NextOf(void* engine) { return (*static_cast<std::mt19937_64*>(engine))(); }
+
+std::uint64_t PicosecondsOf(double ns) { return static_cast<std::uint64_t>(ns * 1e3); }
+
+std::span<tmprof_region> RegionsOf(const tmprof_region_set& set) {
+  return {set.regions, set.count};
+}
+
+}  // namespace
+
+RegionEngine::RegionEngine(AbitKernel& kernel, const ScanOptions& options)
+    : kernel_(kernel),
+      options_(options),
+      ladder_(options.mode == ScanOptions::Mode::kLadder
+                  ? tmprof_ladder_geometric(kFirstRung.count(), kRungs)
+                  : tmprof_ladder_plain(options.regions.monitoring_ns)),
+      cost_{.ps_per_set = PicosecondsOf(options.cost.ns_per_set),
+            .ps_per_line = PicosecondsOf(options.cost.ns_per_look / 64)},
+      engine_(options.seed),
+      random_{.next = NextOf, .context = &engine_},
+      own_budget_(options.own_share, kernel.Now()),
+      epoch_start_(kernel.Now()),
+      active_since_(epoch_start_) {
+  TMPROF_CHECK(tmprof_region_params_check(&options.regions, 0).error == 0);
+}
+
+// ---------------------------------------------------------------------------------- the targets
+
+void RegionEngine::SetTargets(const std::vector<TrackedProcess>& processes) {
+  std::map<TargetId, std::unique_ptr<TargetState>> kept;
+  std::vector<Error> refusals;
+  for (const TrackedProcess& process : processes) {
+    std::unique_ptr<TargetState> state;
+    if (const auto known = targets_.find(process.id); known != targets_.end()) {
+      state = std::move(known->second);
+      targets_.erase(known);
+    } else {
+      state = std::make_unique<TargetState>(kernel_.Tick());
+      state->budget = TargetBudget(options_.overhead_share);
+    }
+    state->mappings_changed |= state->process.mappings != process.mappings;
+    state->process = process;
+    state->mappings_stale = false;
+    if (!state->handle && !state->gone) {
+      if (auto refusal = Open(*state)) refusals.push_back(*std::move(refusal));
+    }
+    kept.emplace(process.id, std::move(state));
+  }
+  for (auto& [id, state] : targets_) state->seen.Take(id, state->mapped, departed_);
+  targets_ = std::move(kept);
+  ComplainOf(refusals);
+}
+
+// Returns why it could not be opened, unless it is gone.
+std::optional<Error> RegionEngine::Open(TargetState& target) {
+  auto handle = kernel_.Open(target.process.pid, target.process.start_time_ticks);
+  if (handle) {
+    target.handle = std::move(*handle);
+    target.earned_at = target.handle->CpuTime();
+    return std::nullopt;
+  }
+  target.gone = handle.error().system_error == ESRCH;
+  return target.gone ? std::nullopt : std::optional(std::move(handle.error()));
+}
+
+void RegionEngine::ComplainOf(const std::vector<Error>& refusals) {
+  if (refusals.empty()) {
+    unopened_.Settle();
+  } else {
+    unopened_.Raise(UnopenedTargets(refusals));
+  }
+}
+
+void RegionEngine::SetActive(bool active) {
+  if (active == active_) return;
+  const MonotonicTime now = kernel_.Now();
+  if (active) {
+    active_since_ = now;
+    for (auto& [id, target] : targets_)
+      if (target->watched()) target->earned_at = target->handle->CpuTime();
+  } else {
+    active_ns_ += now - active_since_;
+    // What is watched now would be read at some later time.
+    for (auto& [id, target] : targets_) target->in_step = false;
+  }
+  active_ = active;
+}
+
+void RegionEngine::Watch(MonotonicTime now) {
+  const auto pressure = options_.clear_under_pressure ? std::nullopt : kernel_.MemoryPressure();
+  if (pressure) {
+    pressure_.Raise("no bits are cleared while memory is short: " + *pressure);
+  } else {
+    pressure_.Settle();
+  }
+  next_watch_ = now + kWatchPeriod;
+}
+
+MonotonicTime RegionEngine::Step() {
+  if (!active_) return kNever;
+  const MonotonicTime now = kernel_.Now();
+  if (now >= next_watch_) Watch(now);
+  TargetState* first = nullptr;
+  TargetState* first_read = nullptr;
+  for (auto& [id, target] : targets_) {
+    if (!target->watched()) continue;
+    if (first == nullptr || target->next < first->next) first = target.get();
+    if (target->in_step && (first_read == nullptr || target->next < first_read->next))
+      first_read = target.get();
+  }
+  if (first == nullptr) return kNever;
+  // What has begun is finished in any case.
+  if (first_read != nullptr && first_read->next <= now) {
+    Read(*first_read);
+    return now;
+  }
+  const MonotonicTime next_read = first_read == nullptr ? kNever : first_read->next;
+  if (first->next > now) return std::min(first->next, next_read);
+  if (pressure_.standing()) return std::min(next_read, next_watch_);
+  if (const MonotonicTime affordable = own_budget_.WhenAffordable(now, kernel_.OwnCpuTime());
+      affordable > now)
+    return std::min(next_read, affordable);
+  Begin(*first, now);
+  return now;
+}
+
+// ------------------------------------------------------------------------------------- a step
+
+// False: nothing can be done with the target now.
+bool RegionEngine::Usable(TargetState& target, const ReadResult& read) {
+  counts_.retries_busy += read.busy_retries;
+  counts_.torn += read.torn_tables;
+  if (read.outcome == ReadOutcome::kRefused) {
+    ++counts_.refused_reads;
+    unread_.Raise(ProcessRefusal("read the page tables", target.process.pid, read.system_error));
+    unread_.Settle();
+    target.next = kernel_.Now() + kRetryRefused;
+  }
+  if (read.outcome == ReadOutcome::kProcessGone) target.gone = true;
+  if (read.outcome != ReadOutcome::kDone) {
+    target.in_step = false;
+    return false;
+  }
+  if (read.address_space == 0) return true;  // no page was mapped
+  if (!target.address_space) target.address_space = read.address_space;
+  if (*target.address_space == read.address_space) return true;
+  // It executes another program, and what was seen of the one before is void; or it has exited, and
+  // its number belongs to another.
+  if (target.handle->Alive()) {
+    target.address_space = read.address_space;
+    target.mappings_stale = true;
+  } else {
+    target.gone = true;
+  }
+  Forget(target);
+  return false;
+}
+
+void RegionEngine::Forget(TargetState& target) {
+  target.set.count = 0;
+  target.memory.clear();
+  target.seen.Clear();
+  target.in_step = false;
+  target.samples.clear();
+  target.mappings_changed = true;
+}
+
+// False: there is nothing to look at.
+bool RegionEngine::PrepareRegions(TargetState& target) {
+  if (target.memory.empty()) {
+    const Areas areas = TakeMappings(target);
+    target.memory.resize(tmprof_regions_capacity(options_.regions.max_regions));
+    tmprof_regions_start(&target.set, target.memory.data(), &options_.regions, areas.area.data(),
+                         areas.count);
+    target.seen.Follow(RegionsOf(target.set));
+    target.steps = 0;
+    target.aggregation_began = kernel_.Now();
+  }
+  if (target.set.count > 0) return true;
+  if (target.mappings_changed) target.memory.clear();
+  return false;
+}
+
+// The address space as it is now.
+RegionEngine::Areas RegionEngine::TakeMappings(TargetState& target) {
+  std::vector<tmprof_area> mappings;
+  target.mapped.clear();
+  for (const Mapping& mapping : target.process.mappings) {
+    if (mapping.kind == MappingKind::kSpecial) continue;
+    mappings.push_back({mapping.range.start.value(), mapping.range.end.value()});
+    target.mapped.push_back(mapping.range);
+  }
+  Areas areas;
+  areas.count = tmprof_region_areas(mappings.data(), mappings.size(), areas.area.data());
+  target.mappings_changed = false;
+  return areas;
+}
+
+void RegionEngine::Begin(TargetState& target, MonotonicTime now) {
+  target.next = now + kIdlePace;
+  if (target.mappings_stale || !PrepareRegions(target)) return;
+  const nanoseconds cpu = target.handle->CpuTime();
+  if (cpu > target.earned_at) tmprof_budget_earn(&target.budget, (cpu - target.earned_at).count());
+  target.earned_at = std::max(target.earned_at, cpu);
+  if (const auto left = tmprof_budget_free(&target.budget); left <= 0) {
+    target.next = now + WaitToEarn(target.budget, 1 - left, kLongestBudgetWait);
+    return;
+  }
+  target.began = now;
+  if (!LookUp(target)) return;
+  // Of a target that is off the CPU, the first rungs would have to be waited for.
+  if (target.clock.running_threads() == 0 && target.tries_idle < kTriesIdle) {
+    ++target.tries_idle;
+    return;
+  }
+  target.tries_idle = 0;
+  if (!Clear(target)) return;
+  target.in_step = true;
+  target.rung = 0;
+  target.read_since_clear = false;
+  ScheduleRead(target, target.cleared_at);
+}
+
+// A random page of the region that lies in a mapping, if one is found soon.
+void RegionEngine::Pick(TargetState& target, Probe& probe, tmprof_region& region) {
+  probe = Probe{};
+  for (int tries = 0; tries < kPicksForAMapping; ++tries) {
+    const Vpn page(tmprof_region_pick(&region, &random_));
+    const auto mapping = std::ranges::upper_bound(target.mapped, page, {}, &VpnRange::end);
+    if (mapping == target.mapped.end() || !mapping->Contains(page)) continue;
+    probe.page = page;
+    probe.sampled = true;
+    return;
+  }
+}
+
+// Picks a page for each region and looks it up, before anything is cleared.
+bool RegionEngine::LookUp(TargetState& target) {
+  const std::span<tmprof_region> regions = RegionsOf(target.set);
+  target.probes.assign(regions.size(), Probe{});
+  std::vector<std::uint32_t> wanted(regions.size());
+  for (std::uint32_t i = 0; i < wanted.size(); ++i) wanted[i] = i;
+  for (int round = 0; round < kPickRounds && !wanted.empty(); ++round) {
+    pages_.clear();
+    probe_of_page_.clear();
+    for (const std::uint32_t i : wanted) {
+      Pick(target, target.probes[i], regions[i]);
+      if (!target.probes[i].sampled) continue;
+      pages_.push_back(target.probes[i].page);
+      probe_of_page_.push_back(i);
+    }
+    const ReadResult read = target.handle->ReadPoints(pages_, entries_);
+    if (!Usable(target, read)) return false;
+    const nanoseconds cpu =
+        target.clock.Advance(read.time, target.handle->CpuTime(), read.running_threads);
+    checked_ += pages_.size();
+    ++counts_.looks;
+    wanted.clear();
+    for (std::size_t k = 0; k < pages_.size(); ++k) {
+      Probe& probe = target.probes[probe_of_page_[k]];
+      const TableEntry entry = entries_[k].entry;
+      const bool present = entries_[k].read && entry.present() && !entry.special();
+      probe.state = present ? TMPROF_UNIT_UNSET : TMPROF_UNIT_OUT;
+      probe.cleared = present && entry.accessed();
+      probe.cpu_at = cpu;
+      probe.unit = entries_[k].unit;
+      if (entries_[k].read && !present) wanted.push_back(probe_of_page_[k]);
+    }
+  }
+  return true;
+}
+
+// Clears what is set, so that all bits are unset from now on. False: nothing to watch.
+bool RegionEngine::Clear(TargetState& target) {
+  std::vector<VpnRange> ranges;
+  std::vector<std::uint32_t> probe_of_range;
+  for (std::uint32_t i = 0; i < target.probes.size(); ++i) {
+    Probe& probe = target.probes[i];
+    if (probe.state == TMPROF_UNIT_OUT || !probe.cleared) continue;
+    const std::uint64_t unit = probe.unit.value();
+    const Vpn start(probe.page.value() / unit * unit);
+    const VpnRange range{start, start + probe.unit};
+    const auto mapping = std::ranges::upper_bound(target.mapped, probe.page, {}, &VpnRange::end);
+    // Part of a huge page would be split off; a giant one is hugetlb, which is not cleared.
+    if (probe.unit == kGiantPages || range.start < mapping->start || range.end > mapping->end) {
+      probe.state = TMPROF_UNIT_OUT;
+      continue;
+    }
+    // One entry stands for both.
+    if (!ranges.empty() && range.start < ranges.back().end) {
+      probe.state = TMPROF_UNIT_OUT;
+      continue;
+    }
+    ranges.push_back(range);
+    probe_of_range.push_back(i);
+  }
+  const MonotonicTime before = kernel_.Now();
+  const std::vector<ClearOutcome> outcomes = target.handle->ClearEach(ranges);
+  const MonotonicTime after = kernel_.Now();
+  std::uint64_t points = 0;
+  for (std::size_t k = 0; k < outcomes.size(); ++k) {
+    if (outcomes[k] == ClearOutcome::kDone) {
+      counts_.clears += ranges[k].size().value();
+      ++points;
+      continue;
+    }
+    target.probes[probe_of_range[k]].state = TMPROF_UNIT_OUT;
+    if (outcomes[k] == ClearOutcome::kProcessGone) target.gone = true;
+    if (outcomes[k] == ClearOutcome::kRefused) {
+      unread_.Raise(
+          ProcessRefusal("clear accessed bits", target.process.pid, target.handle->refusal()));
+      unread_.Settle();
+      target.next = after + kRetryRefused;
+      return false;
+    }
+  }
+  Charge(target, points, 0, 0);
+  // A batch takes longer than the first rungs: each page has its own share of it, in order.
+  const nanoseconds cpu_after =
+      target.clock.Advance(after, target.handle->CpuTime(), target.clock.running_threads());
+  const nanoseconds each = ranges.empty() ? nanoseconds(0)
+                                          : (after - before) * target.clock.running_threads() /
+                                                static_cast<std::int64_t>(ranges.size());
+  for (std::size_t k = 0; k < ranges.size(); ++k)
+    target.probes[probe_of_range[k]].cpu_at =
+        cpu_after - each * static_cast<std::int64_t>(ranges.size() - 1 - k) - each / 2;
+  target.cleared_at = after;
+  target.cpu_at = target.cpu_cleared = cpu_after;
+  target.unset = 0;
+  for (const Probe& probe : target.probes) target.unset += probe.state == TMPROF_UNIT_UNSET;
+  return !target.gone;
+}
+
+void RegionEngine::ScheduleRead(TargetState& target, MonotonicTime now) {
+  const bool plain = options_.mode == ScanOptions::Mode::kPlain;
+  const nanoseconds waited = now - target.cleared_at;
+  const nanoseconds exposed = plain ? waited : target.cpu_at - target.cpu_cleared;
+  target.rung =
+      tmprof_ladder_next(&ladder_, target.rung, std::max(exposed, nanoseconds(0)).count());
+  const bool over = !plain && target.rung > 0 && waited >= kLadderStep;
+  if (target.rung == ladder_.rungs || over || target.unset == 0) {
+    EndStep(target, now);
+    return;
+  }
+  nanoseconds wait = nanoseconds(ladder_.delay_ns[target.rung]) - exposed;
+  if (!plain) {
+    wait /= std::max(target.clock.running_threads(), 1u);
+    wait = std::min(wait, std::max(kLadderStep - waited, kFirstRung));
+  }
+  target.next = now + std::max(wait, kShortestWait);
+}
+
+void RegionEngine::Read(TargetState& target) {
+  pages_.clear();
+  probe_of_page_.clear();
+  for (std::uint32_t i = 0; i < target.probes.size(); ++i) {
+    if (target.probes[i].state != TMPROF_UNIT_UNSET) continue;
+    pages_.push_back(target.probes[i].page);
+    probe_of_page_.push_back(i);
+  }
+  const ReadResult read = target.handle->ReadPoints(pages_, entries_);
+  if (!Usable(target, read)) return;
+  ++counts_.looks;
+  const nanoseconds cpu =
+      target.clock.Advance(read.time, target.handle->CpuTime(), read.running_threads);
+  target.cpu_at = cpu;
+  const bool first_read = !std::exchange(target.read_since_clear, true);
+  std::vector<std::uint32_t> set_at_once;
+  for (std::size_t k = 0; k < pages_.size(); ++k) {
+    if (first_read && target.probes[probe_of_page_[k]].cleared && entries_[k].read &&
+        entries_[k].entry.accessed())
+      set_at_once.push_back(probe_of_page_[k]);
+  }
+  RejectUncleared(target, set_at_once);
+  std::uint64_t sets = 0;
+  for (std::size_t k = 0; k < pages_.size(); ++k) {
+    Probe& probe = target.probes[probe_of_page_[k]];
+    if (probe.state == TMPROF_UNIT_OUT) continue;
+    const bool present = entries_[k].entry.present() && entries_[k].unit == probe.unit;
+    const bool accessed = present && entries_[k].entry.accessed();
+    const nanoseconds exposure = std::max(cpu - probe.cpu_at, nanoseconds(0));
+    probe.cpu_at = cpu;
+    sets += accessed;
+    // Accessed in no time at all: the target's clock has not moved yet.
+    if (!entries_[k].read || !present || (accessed && exposure < kShortestExposure)) {
+      probe.state = TMPROF_UNIT_OUT;
+      counts_.lost += probe.unit.value();
+      continue;
+    }
+    tmprof_ladder_fold(&probe.tally, &probe.state, accessed,
+                       static_cast<std::uint64_t>(exposure.count()));
+  }
+  Charge(target, 0, sets, sets);
+  target.unset = 0;
+  for (const Probe& probe : target.probes) target.unset += probe.state == TMPROF_UNIT_UNSET;
+  ScheduleRead(target, read.time);
+}
+
+// The clear passes by pages that are mapped elsewhere too, in silence: their bits would look like
+// the fastest accesses of all.
+void RegionEngine::RejectUncleared(TargetState& target,
+                                   const std::vector<std::uint32_t>& set_at_once) {
+  if (set_at_once.empty()) return;
+  std::vector<Vpn> suspects;
+  for (const std::uint32_t i : set_at_once) suspects.push_back(target.probes[i].page);
+  const std::vector<PageStanding> standing =
+      target.handle->Inspect(suspects, std::vector<bool>(suspects.size()));
+  for (std::size_t k = 0; k < standing.size(); ++k) {
+    if (standing[k] == PageStanding::kClearable) continue;
+    Probe& probe = target.probes[set_at_once[k]];
+    probe.state = TMPROF_UNIT_OUT;
+    probe.tally = tmprof_tally{};
+    (standing[k] == PageStanding::kShared ? counts_.shared : counts_.unsettled) +=
+        probe.unit.value();
+  }
+}
+
+void RegionEngine::EndStep(TargetState& target, MonotonicTime now) {
+  target.in_step = false;
+  target.next = std::max(now, target.began + nanoseconds(options_.regions.monitoring_ns));
+  for (std::uint32_t i = 0; i < target.probes.size(); ++i) {
+    const Probe& probe = target.probes[i];
+    if (probe.tally.looks == 0) continue;
+    tmprof_region& region = target.set.regions[i];
+    region.looks += probe.tally.looks;
+    region.references += probe.tally.references;
+    region.first_accesses += probe.tally.first_accesses;
+    region.at_risk_ns += probe.tally.at_risk_ns * probe.unit.value();
+    target.seen.Add(i, probe.tally, probe.unit);
+    counts_.observations += probe.tally.looks * probe.unit.value();
+  }
+  ++steps_;
+  ++target.steps;
+  const nanoseconds aggregated = now - target.aggregation_began;
+  if (target.steps >= TMPROF_REGION_CHECKS_MIN &&
+      aggregated >= nanoseconds(options_.regions.aggregation_ns))
+    Aggregate(target, now);
+}
+
+// ------------------------------------------------------------------------------ the aggregation
+
+void RegionEngine::Aggregate(TargetState& target, MonotonicTime now) {
+  tmprof_region_set& set = target.set;
+  for (tmprof_region& region : RegionsOf(set)) {
+    region.count =
+        options_.mode == ScanOptions::Mode::kPlain
+            ? tmprof_region_count_checks(&region, TMPROF_REGION_COUNT_MAX)
+            : tmprof_region_count_slots(&region, TMPROF_REGION_COUNT_MAX, kFirstRung.count());
+  }
+  FitBounds(target, now - target.aggregation_began);
+  tmprof_regions_merge(&set);
+  tmprof_regions_reset(&set);
+  if (target.mappings_changed) {
+    const Areas areas = TakeMappings(target);
+    tmprof_regions_update(&set, areas.area.data(), areas.count);
+  }
+  SplitAtSamples(target);
+  tmprof_regions_split(&set, &random_);
+  target.seen.Follow(RegionsOf(set));
+  target.steps = 0;
+  target.aggregation_began = now;
+  ++aggregations_;
+}
+
+void RegionEngine::SeeSamples(const std::vector<SampleRecord>& samples) {
+  for (const SampleRecord& sample : samples) {
+    const auto target = targets_.find(sample.key.target);
+    if (target != targets_.end()) target->second->samples.push_back(sample);
+  }
+}
+
+void RegionEngine::SplitAtSamples(TargetState& target) {
+  std::vector<SampleRecord> samples = std::exchange(target.samples, {});
+  const auto hotter = [](const SampleRecord& a, const SampleRecord& b) {
+    const std::uint64_t of_a = std::uint64_t{a.loads} + a.stores;
+    const std::uint64_t of_b = std::uint64_t{b.loads} + b.stores;
+    return of_a != of_b ? of_a > of_b : a.key < b.key;
+  };
+  std::ranges::sort(samples, hotter);
+  const std::size_t most = target.set.max_regions / kSampledShare;
+  if (samples.size() > most) samples.resize(most);
+  for (const SampleRecord& sample : samples)
+    if (tmprof_regions_split_at(&target.set, sample.key.vpn.value()) == -ENOSPC) return;
+}
+
+// What a step costs is measured: by how long the budgets made its aggregation last.
+void RegionEngine::FitBounds(TargetState& target, nanoseconds took) {
+  std::uint32_t& most = target.set.max_regions;
+  const tmprof_region_params& bounds = options_.regions;
+  // A split takes what is below half.
+  const std::uint32_t least = std::min(4 * bounds.min_regions, bounds.max_regions);
+  if (took > kLongestAggregation) {
+    // Of as many as there may be, that many were there.
+    const double fewer =
+        static_cast<double>(kLongestAggregation.count()) / static_cast<double>(took.count());
+    most =
+        std::max(least, static_cast<std::uint32_t>(fewer * std::min(most, 2 * target.set.count)));
+  } else if (2 * took <= kLongestAggregation) {
+    most = std::min(bounds.max_regions, most + most / 4);
+  }
+}
+
+void RegionEngine::Charge(TargetState& target, std::uint64_t points, std::uint64_t sets,
+                          std::uint64_t lines) {
+  const std::uint64_t cost =
+      tmprof_cost_ns(&cost_, sets, lines) +
+      static_cast<std::uint64_t>(static_cast<double>(points) * options_.cost.ns_per_point);
+  tmprof_budget_charge(&target.budget, cost);
+  counts_.sets_charged += sets;
+  counts_.cost_ns += cost;
+}
+
+// ------------------------------------------------------------------------------------- the epoch
+
+Harvest RegionEngine::TakeEpoch() {
+  const MonotonicTime now = kernel_.Now();
+  Harvest harvest;
+  harvest.regions = std::exchange(departed_, {});
+  std::uint64_t regions = 0;
+  for (const auto& [id, target] : targets_) {
+    target->seen.Take(id, target->mapped, harvest.regions);
+    regions += target->set.count;
+  }
+  if (active_) {
+    active_ns_ += now - active_since_;
+    active_since_ = now;
+  }
+  harvest.active = std::exchange(active_ns_, nanoseconds(0));
+  harvest.length = now - epoch_start_;
+  epoch_start_ = now;
+  harvest.counts = std::exchange(counts_, ScanCounts{});
+  harvest.details = {{"regions", regions},
+                     {"steps", std::exchange(steps_, 0)},
+                     {"pages_checked", std::exchange(checked_, 0)},
+                     {"aggregations", std::exchange(aggregations_, 0)}};
+  for (Complaint* complaint : {&pressure_, &unopened_, &unread_}) {
+    const std::string text = complaint->TakeEpoch();
+    if (!harvest.note.empty() && !text.empty()) harvest.note += "; ";
+    harvest.note += text;
+  }
+  return harvest;
+}
+
+}  // namespace tmprof::abit

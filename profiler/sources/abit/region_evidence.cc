@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/sources/abit/region_evidence.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "profiler/sources/abit/page_table_reader.h"
+
+namespace tmprof::abit {
+namespace {
+
+double PagesIn(VpnRange range) { return static_cast<double>(range.size().value()); }
+
+VpnRange Overlap(VpnRange a, VpnRange b) {
+  const Vpn start = std::max(a.start, b.start);
+  return {start, std::max(start, std::min(a.end, b.end))};
+}
+
+}  // namespace
+
+void RegionEvidenceTable::Add(std::size_t index, const tmprof_tally& tally, PageCount pages) {
+  Row& row = rows_[index];
+  row.looks += tally.looks;
+  row.references += tally.references;
+  row.first_accesses += tally.first_accesses;
+  row.page_seconds += 1e-9 * static_cast<double>(tally.at_risk_ns * pages.value());
+}
+
+void RegionEvidenceTable::Follow(std::span<const tmprof_region> regions) {
+  const std::vector<Row> old = std::exchange(rows_, {});
+  std::size_t at = 0;
+  for (const tmprof_region& region : regions) {
+    Row row{.range = {Vpn(region.start), Vpn(region.end)}};
+    while (at < old.size() && old[at].range.end <= row.range.start) ++at;
+    double known = 0;
+    for (std::size_t i = at; i < old.size() && old[i].range.start < row.range.end; ++i) {
+      const double pages = PagesIn(Overlap(old[i].range, row.range));
+      const double share = pages / PagesIn(old[i].range);
+      row.looks += pages * old[i].looks;
+      row.references += pages * old[i].references;
+      row.first_accesses += share * old[i].first_accesses;
+      row.page_seconds += share * old[i].page_seconds;
+      known += pages;
+    }
+    if (known > 0) {
+      row.looks /= known;
+      row.references /= known;
+    }
+    rows_.push_back(row);
+  }
+}
+
+void RegionEvidenceTable::Take(TargetId target, std::span<const VpnRange> mapped,
+                               std::vector<RegionEvidence>& out) {
+  double carry = 0;
+  std::size_t first = 0;
+  for (Row& row : rows_) {
+    const Row seen = std::exchange(row, Row{.range = row.range});
+    while (first < mapped.size() && mapped[first].end <= seen.range.start) ++first;
+    if (seen.looks <= 0 || seen.page_seconds <= 0) continue;
+    std::vector<VpnRange> pieces;
+    for (std::size_t i = first; i < mapped.size() && mapped[i].start < seen.range.end; ++i) {
+      const VpnRange piece = Overlap(mapped[i], seen.range);
+      if (piece.size() == PageCount(0)) continue;
+      if (piece.size() == kTablePages || piece.size() == kGiantPages) {
+        const Vpn middle = piece.start + PageCount(piece.size().value() / 2);
+        pieces.push_back({piece.start, middle});
+        pieces.push_back({middle, piece.end});
+      } else {
+        pieces.push_back(piece);
+      }
+    }
+    double pages = 0;
+    for (const VpnRange& piece : pieces) pages += PagesIn(piece);
+    for (const VpnRange& piece : pieces) {
+      const double looks = std::max(1.0, std::round(seen.looks));
+      const double exact = seen.first_accesses * PagesIn(piece) / pages + carry;
+      const double whole = std::max(0.0, std::round(exact));
+      carry = exact - whole;
+      const double risk_ns = std::max(1.0, std::round(1e9 * seen.page_seconds / pages));
+      out.push_back(
+          {.target = target,
+           .start = piece.start,
+           .span = piece.size(),
+           .looks = static_cast<std::uint32_t>(looks),
+           .references = static_cast<std::uint32_t>(std::min(looks, std::round(seen.references))),
+           .first_accesses = static_cast<std::uint32_t>(whole),
+           .time_at_risk = std::chrono::nanoseconds(static_cast<std::int64_t>(risk_ns))});
+    }
+  }
+}
+
+}  // namespace tmprof::abit

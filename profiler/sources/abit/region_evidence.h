@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an epoch has shown of regions, while their bounds change.
+
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/page_key.h"
+#include "base/units.h"
+#include "driver/core/regions.h"
+#include "profiler/sources/abit/engine.h"
+
+namespace tmprof::abit {
+
+class RegionEvidenceTable {
+ public:
+  // Of the looks at one page of region `index`, which are `pages` base pages under one entry.
+  void Add(std::size_t index, const tmprof_tally& tally, PageCount pages);
+
+  // The regions have other bounds now. Where an old one is parted, each part was looked at as
+  // often, and has its share, by size, of the first accesses and of the time.
+  void Follow(std::span<const tmprof_region> regions);
+
+  // Delivers and forgets. A region becomes one record for each stretch of `mapped` (ascending) in
+  // it; none, if nothing was seen of it. No record has the size of a huge page, which stands for
+  // one entry. Fractions of a first access go to the next record, so that none is lost.
+  void Take(TargetId target, std::span<const VpnRange> mapped, std::vector<RegionEvidence>& out);
+
+  void Clear() { rows_.clear(); }
+
+ private:
+  struct Row {
+    VpnRange range;
+    double looks = 0;  // of one page, whichever; so are references
+    double references = 0;
+    double first_accesses = 0;
+    double page_seconds = 0;  // at risk
+  };
+  std::vector<Row> rows_;
+};
+
+}  // namespace tmprof::abit

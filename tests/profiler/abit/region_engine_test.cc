@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/sources/abit/region_engine.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "tests/profiler/abit/simulated_kernel.h"
+
+namespace tmprof::abit {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+constexpr Vpn kStart{0x7f0000000};
+constexpr std::uint64_t kTable = 512;
+constexpr CostModel kCost{.ns_per_set = 250, .ns_per_look = 6'400, .ns_per_point = 10'000};
+
+TrackedProcess Identity(std::uint32_t id) {
+  return {.id = TargetId(id),
+          .pid = Pid(static_cast<std::int32_t>(100 + id)),
+          .start_time_ticks = 7,
+          .mappings = {}};
+}
+
+// The pages of [first, end) are hot, the others cold.
+std::vector<double> Rates(std::size_t pages, std::size_t first, std::size_t end, double hot,
+                          double cold) {
+  std::vector<double> rates(pages, cold);
+  std::fill(rates.begin() + static_cast<std::ptrdiff_t>(first),
+            rates.begin() + static_cast<std::ptrdiff_t>(end), hot);
+  return rates;
+}
+
+double Rate(const RegionEvidence& region) {
+  return region.first_accesses / (1e-9 * static_cast<double>(region.time_at_risk.count()) *
+                                  static_cast<double>(region.span.value()));
+}
+
+class RegionEngineTest : public ::testing::TestWithParam<ScanOptions::Mode> {
+ protected:
+  SimulatedProcess& Add(std::vector<double> rates, PageCount unit = PageCount(1)) {
+    const auto id = static_cast<std::uint32_t>(processes_.size());
+    processes_.push_back(
+        std::make_unique<SimulatedProcess>(Identity(id), kStart, unit, std::move(rates)));
+    kernel_.processes[processes_.back()->identity().pid] = processes_.back().get();
+    return *processes_.back();
+  }
+  void Start(double overhead_share = 1) {
+    engine_ = std::make_unique<RegionEngine>(kernel_, ScanOptions{.mode = GetParam(),
+                                                                  .looked = Looked::kRegions,
+                                                                  .overhead_share = overhead_share,
+                                                                  .cost = kCost});
+    Refresh();
+  }
+  void Refresh() {
+    std::vector<TrackedProcess> targets;
+    for (const auto& process : processes_) targets.push_back(process->identity());
+    engine_->SetTargets(targets);
+  }
+  void Run(nanoseconds length) {
+    const MonotonicTime end = kernel_.now + length;
+    while (kernel_.now < end) {
+      const MonotonicTime next = engine_->Step();
+      kernel_.now = std::max(kernel_.now, std::min(next, end));
+    }
+  }
+  std::uint64_t Detail(const Harvest& harvest, std::string_view name) {
+    for (const NamedCount& detail : harvest.details)
+      if (detail.name == name) return detail.count;
+    ADD_FAILURE() << name;
+    return 0;
+  }
+
+  SimulatedKernel kernel_;
+  std::vector<std::unique_ptr<SimulatedProcess>> processes_;
+  std::unique_ptr<RegionEngine> engine_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Modes, RegionEngineTest,
+                         ::testing::Values(ScanOptions::Mode::kLadder, ScanOptions::Mode::kPlain),
+                         [](const auto& mode) {
+                           return mode.param == ScanOptions::Mode::kLadder ? "ladder" : "plain";
+                         });
+
+TEST_P(RegionEngineTest, RecordsCoverTheMemoryOnceAndTheirEstimatesTellHotFromCold) {
+  constexpr std::size_t kPages = 64 * kTable;
+  constexpr std::size_t kHotFirst = 10'000;
+  constexpr std::size_t kHotEnd = 14'096;  // an eighth
+  SimulatedProcess& process = Add(Rates(kPages, kHotFirst, kHotEnd, 2'000, 1));
+  Start();
+  Run(seconds(5));
+  engine_->TakeEpoch();
+  Run(seconds(1));
+  const Harvest harvest = engine_->TakeEpoch();
+  double hot_found = 0;
+  double taken_for_hot = 0;
+  std::uint64_t covered = 0;
+  Vpn at = process.range().start;
+  for (const RegionEvidence& region : harvest.regions) {
+    EXPECT_GE(region.start, at);
+    at = region.start + region.span;
+    EXPECT_GE(region.looks, region.references);
+    covered += region.span.value();
+    if (Rate(region) < 100) continue;
+    taken_for_hot += static_cast<double>(region.span.value());
+    const std::uint64_t first = (region.start - kStart).value();
+    const std::uint64_t end = first + region.span.value();
+    hot_found += static_cast<double>(
+        std::min<std::uint64_t>(end, kHotEnd) -
+        std::min(std::max<std::uint64_t>(first, kHotFirst), std::min<std::uint64_t>(end, kHotEnd)));
+  }
+  EXPECT_LE(at, process.range().end);
+  EXPECT_GE(covered, kPages * 9 / 10);
+  EXPECT_GT(hot_found / (kHotEnd - kHotFirst), 0.9);
+  EXPECT_GT(hot_found / taken_for_hot, 0.8);
+}
+
+TEST_P(RegionEngineTest, OnAverageTheEstimatedRateIsTheTrueRate) {
+  Add(std::vector<double>(16 * kTable, 20.0));
+  Start();
+  double firsts = 0;
+  double at_risk = 0;
+  for (int epoch = 0; epoch < 10; ++epoch) {
+    Run(seconds(1));
+    for (const RegionEvidence& region : engine_->TakeEpoch().regions) {
+      firsts += region.first_accesses;
+      at_risk += 1e-9 * static_cast<double>(region.time_at_risk.count()) *
+                 static_cast<double>(region.span.value());
+    }
+  }
+  EXPECT_GT(firsts, 300);
+  EXPECT_NEAR(firsts / at_risk, 20.0, 4.0);
+}
+
+TEST_P(RegionEngineTest, TheCostOfAStepDoesNotGrowWithTheFootprint) {
+  double per_step[2];
+  for (int large = 0; large < 2; ++large) {
+    processes_.clear();
+    Add(std::vector<double>((large != 0 ? 512 : 16) * kTable, 50.0));
+    Start(0.01);
+    Run(seconds(10));
+    const Harvest harvest = engine_->TakeEpoch();
+    ASSERT_GT(Detail(harvest, "steps"), 20u);
+    per_step[large] = static_cast<double>(Detail(harvest, "pages_checked")) /
+                      static_cast<double>(Detail(harvest, "steps"));
+    EXPECT_LE(Detail(harvest, "regions"), 1000u);
+  }
+  EXPECT_NEAR(per_step[1] / per_step[0], 1, 0.3);
+}
+
+TEST_P(RegionEngineTest, WhatTheTargetPaysStaysWithinItsShare) {
+  SimulatedProcess& process = Add(std::vector<double>(64 * kTable, 1'000.0));
+  Start(0.01);
+  Run(seconds(20));
+  const Harvest harvest = engine_->TakeEpoch();
+  const double paid = 1e-9 * (static_cast<double>(process.clears) * kCost.ns_per_point +
+                              static_cast<double>(process.sets) * kCost.ns_per_set);
+  EXPECT_LE(paid / 20, 0.01 * 1.1);
+  EXPECT_GE(paid / 20, 0.01 * 0.5) << "and uses it";
+  EXPECT_NEAR(1e-9 * static_cast<double>(harvest.counts.cost_ns), paid, paid * 0.1);
+}
+
+TEST_P(RegionEngineTest, WhereClearsAreDearFewerRegionsAreKept) {
+  // Stretches of 128 pages, no two neighbours alike.
+  std::vector<double> rates(64 * kTable);
+  for (std::size_t page = 0; page < rates.size(); ++page)
+    rates[page] = std::pow(10, static_cast<double>(page / 128 % 3));
+  std::uint64_t regions[2];
+  for (int ample = 0; ample < 2; ++ample) {
+    processes_.clear();
+    Add(rates);
+    Start(ample != 0 ? 1 : 0.002);
+    Run(seconds(20));
+    regions[ample] = Detail(engine_->TakeEpoch(), "regions");
+  }
+  EXPECT_LE(regions[0], 60u);
+  EXPECT_GT(regions[1], 150u);
+}
+
+TEST_P(RegionEngineTest, WhatIsNotAccessedIsNotClearedAgain) {
+  SimulatedProcess& process = Add(std::vector<double>(8, 0.0));
+  Start();
+  Run(seconds(2));
+  EXPECT_LE(process.clears, 8u);
+  EXPECT_GT(Detail(engine_->TakeEpoch(), "steps"), 10u);
+}
+
+TEST_P(RegionEngineTest, OfMemoryThatIsNotThereNothingIsKnown) {
+  SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 100.0));
+  for (auto& page : process.pages) page.present = false;
+  Start();
+  Run(seconds(2));
+  EXPECT_THAT(engine_->TakeEpoch().regions, ::testing::IsEmpty());
+}
+
+TEST_P(RegionEngineTest, PagesThatAClearPassesByAreNotTakenForHot) {
+  SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 0.0));
+  for (auto& page : process.pages) page.shared = true;
+  Start();
+  Run(seconds(2));
+  const Harvest harvest = engine_->TakeEpoch();
+  EXPECT_THAT(harvest.regions, ::testing::IsEmpty());
+  EXPECT_GT(harvest.counts.shared, 10u);
+}
+
+TEST_P(RegionEngineTest, AHugePageIsClearedWholeAndItsRateSharedByItsPages) {
+  SimulatedProcess& process = Add(std::vector<double>(64, 50.0), kTablePages);
+  Start();
+  double firsts = 0;
+  double at_risk = 0;
+  for (int epoch = 0; epoch < 10; ++epoch) {
+    Run(seconds(1));
+    for (const RegionEvidence& region : engine_->TakeEpoch().regions) {
+      firsts += region.first_accesses;
+      at_risk += 1e-9 * static_cast<double>(region.time_at_risk.count()) *
+                 static_cast<double>(region.span.value());
+    }
+  }
+  EXPECT_GT(process.clears, 10u);
+  EXPECT_NEAR(firsts / at_risk, 50.0 / kTable, 0.2 * 50.0 / kTable);
+}
+
+TEST_P(RegionEngineTest, TheRegionsFollowTheMappings) {
+  SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 100.0));
+  Start();
+  Run(seconds(2));
+  engine_->TakeEpoch();
+  TrackedProcess half = process.identity();
+  half.mappings[0].range.end = kStart + PageCount(8 * kTable);
+  engine_->SetTargets({half});
+  Run(seconds(2));
+  engine_->TakeEpoch();
+  Run(seconds(1));
+  const Harvest harvest = engine_->TakeEpoch();
+  ASSERT_FALSE(harvest.regions.empty());
+  const RegionEvidence& last = harvest.regions.back();
+  EXPECT_LE(last.start + last.span, half.mappings[0].range.end);
+}
+
+TEST_P(RegionEngineTest, SampledPagesAreLookedAtByThemselves) {
+  constexpr std::uint64_t kSampled = 5'000;
+  Add(Rates(16 * kTable, kSampled, kSampled + 1, 5'000, 0));
+  Start();
+  Run(seconds(1));
+  engine_->SeeSamples({{.key = {TargetId(0), kStart + PageCount(kSampled)}, .loads = 4}});
+  Run(seconds(1));
+  engine_->TakeEpoch();
+  Run(seconds(1));
+  bool found = false;
+  for (const RegionEvidence& region : engine_->TakeEpoch().regions) {
+    if (region.start != kStart + PageCount(kSampled)) continue;
+    found = true;
+    EXPECT_EQ(region.span, PageCount(1));
+    EXPECT_GT(Rate(region), 500);
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST_P(RegionEngineTest, AnotherProgramsEvidenceIsVoid) {
+  SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 100.0));
+  Start();
+  Run(seconds(1));
+  process.address_space += 1;
+  Run(seconds(1));
+  EXPECT_THAT(engine_->TakeEpoch().regions, ::testing::IsEmpty()) << "its mappings are not known";
+  Refresh();
+  Run(seconds(1));
+  EXPECT_FALSE(engine_->TakeEpoch().regions.empty());
+}
+
+TEST_P(RegionEngineTest, OfATargetThatIsNoLongerTrackedTheEvidenceIsDelivered) {
+  Add(std::vector<double>(16 * kTable, 100.0));
+  Start();
+  Run(seconds(1));
+  engine_->SetTargets({});
+  EXPECT_FALSE(engine_->TakeEpoch().regions.empty());
+  EXPECT_THAT(engine_->TakeEpoch().regions, ::testing::IsEmpty());
+}
+
+TEST_P(RegionEngineTest, ATargetThatDiesIsLeft) {
+  SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 100.0));
+  Start();
+  Run(seconds(1));
+  process.alive = false;
+  Run(seconds(1));
+  EXPECT_EQ(engine_->Step(), Engine::kNever);
+}
+
+TEST_P(RegionEngineTest, WhatIsRefusedIsToldAndNotTriedAllTheTime) {
+  SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 100.0));
+  process.refuses = EPERM;
+  Start();
+  Run(seconds(10));
+  EXPECT_LE(process.refusals, 20u * 16);
+  EXPECT_THAT(engine_->TakeEpoch().note, HasSubstr("clear accessed bits"));
+}
+
+TEST_P(RegionEngineTest, WhileInactiveNothingIsCleared) {
+  SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 100.0));
+  Start();
+  Run(seconds(1));
+  engine_->SetActive(false);
+  const std::uint64_t before = process.clears;
+  Run(seconds(1));
+  EXPECT_EQ(process.clears, before);
+  EXPECT_EQ(engine_->Step(), Engine::kNever);
+  engine_->SetActive(true);
+  Run(seconds(1));
+  EXPECT_GT(process.clears, before);
+}
+
+}  // namespace
+}  // namespace tmprof::abit

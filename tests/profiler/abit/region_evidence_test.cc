@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/sources/abit/region_evidence.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+#include "profiler/sources/abit/page_table_reader.h"
+
+namespace tmprof::abit {
+namespace {
+
+using std::chrono::nanoseconds;
+
+tmprof_region Region(std::uint64_t start, std::uint64_t end) {
+  return tmprof_region_make(start, end, 0);
+}
+
+constexpr tmprof_tally kSeen{
+    .looks = 10, .references = 6, .first_accesses = 4, .reserved = 0, .at_risk_ns = 8'000};
+
+class RegionEvidenceTest : public ::testing::Test {
+ protected:
+  void Follow(std::vector<tmprof_region> regions) { table_.Follow(regions); }
+  std::vector<RegionEvidence> Take(std::vector<VpnRange> mapped = {{Vpn(0), Vpn(1 << 30)}}) {
+    std::vector<RegionEvidence> out;
+    table_.Take(TargetId(3), mapped, out);
+    return out;
+  }
+
+  RegionEvidenceTable table_;
+};
+
+TEST_F(RegionEvidenceTest, TimeAtRiskIsThatOfOnePageOverAllOfTheSpan) {
+  Follow({Region(100, 140)});
+  table_.Add(0, kSeen, PageCount(1));
+  const auto records = Take();
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].target, TargetId(3));
+  EXPECT_EQ(records[0].start, Vpn(100));
+  EXPECT_EQ(records[0].span, PageCount(40));
+  EXPECT_EQ(records[0].looks, 10U);
+  EXPECT_EQ(records[0].references, 6U);
+  EXPECT_EQ(records[0].first_accesses, 4U);
+  EXPECT_EQ(records[0].time_at_risk, nanoseconds(200));
+}
+
+TEST_F(RegionEvidenceTest, OfWhatWasNotLookedAtThereIsNoRecord) {
+  Follow({Region(0, 10), Region(10, 20)});
+  table_.Add(1, kSeen, PageCount(1));
+  const auto records = Take();
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].start, Vpn(10));
+  EXPECT_TRUE(Take().empty()) << "what was taken is forgotten";
+}
+
+TEST_F(RegionEvidenceTest, PartsOfARegionShareItsAccessesAndWereLookedAtAsOften) {
+  Follow({Region(0, 40)});
+  table_.Add(0, kSeen, PageCount(1));
+  Follow({Region(0, 10), Region(10, 40)});
+  const auto records = Take();
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_EQ(records[0].looks, 10U);
+  EXPECT_EQ(records[0].references, 6U);
+  EXPECT_EQ(records[0].first_accesses, 1U);
+  EXPECT_EQ(records[0].time_at_risk, nanoseconds(200));
+  EXPECT_EQ(records[1].looks, 10U);
+  EXPECT_EQ(records[1].first_accesses, 3U);
+  EXPECT_EQ(records[1].time_at_risk, nanoseconds(200));
+}
+
+TEST_F(RegionEvidenceTest, JoinedRegionsAddUpTheirAccessesAndWereLookedAtAsOftenAsTheirMean) {
+  Follow({Region(0, 10), Region(10, 40)});
+  table_.Add(0, kSeen, PageCount(1));
+  table_.Add(1, {.looks = 2, .references = 2, .first_accesses = 1, .reserved = 0, .at_risk_ns = 0},
+             PageCount(1));
+  Follow({Region(0, 40)});
+  const auto records = Take();
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].looks, 4U);       // (10 * 10 + 30 * 2) / 40
+  EXPECT_EQ(records[0].references, 3U);  // (10 * 6 + 30 * 2) / 40
+  EXPECT_EQ(records[0].first_accesses, 5U);
+  EXPECT_EQ(records[0].time_at_risk, nanoseconds(200));
+}
+
+TEST_F(RegionEvidenceTest, ARegionIsCutToWhatIsMapped) {
+  Follow({Region(0, 100)});
+  table_.Add(0, kSeen, PageCount(1));
+  const auto records = Take({{Vpn(10), Vpn(20)}, {Vpn(50), Vpn(80)}, {Vpn(90), Vpn(90)}});
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_EQ(records[0].start, Vpn(10));
+  EXPECT_EQ(records[0].span, PageCount(10));
+  EXPECT_EQ(records[0].first_accesses, 1U);
+  EXPECT_EQ(records[0].time_at_risk, nanoseconds(200)) << "over the 40 pages that are mapped";
+  EXPECT_EQ(records[1].start, Vpn(50));
+  EXPECT_EQ(records[1].first_accesses, 3U);
+}
+
+TEST_F(RegionEvidenceTest, NoAccessIsLostToRounding) {
+  std::vector<tmprof_region> parts;
+  for (std::uint64_t i = 0; i < 9; ++i) parts.push_back(Region(10 * i, 10 * (i + 1)));
+  Follow({Region(0, 90)});
+  table_.Add(0, kSeen, PageCount(1));
+  Follow(parts);
+  std::uint32_t sum = 0;
+  for (const RegionEvidence& record : Take()) sum += record.first_accesses;
+  EXPECT_EQ(sum, 4U);
+}
+
+TEST_F(RegionEvidenceTest, NoRecordHasTheSizeOfAHugePage) {
+  Follow({Region(0, 512)});
+  table_.Add(0, kSeen, PageCount(1));
+  const auto records = Take();
+  ASSERT_EQ(records.size(), 2U);
+  EXPECT_EQ(records[0].span, PageCount(256));
+  EXPECT_EQ(records[1].span, PageCount(256));
+}
+
+TEST_F(RegionEvidenceTest, ALookAtAHugePageWatchesAllOfIt) {
+  Follow({Region(0, 1024)});
+  table_.Add(0, kSeen, kTablePages);
+  const auto records = Take();
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_EQ(records[0].time_at_risk, nanoseconds(4'000));
+}
+
+}  // namespace
+}  // namespace tmprof::abit
