@@ -18,6 +18,7 @@
 #include "report/heatmap.h"
 #include "report/hot.h"
 #include "report/moves.h"
+#include "report/nodes.h"
 #include "report/summary.h"
 
 namespace tmprof {
@@ -149,6 +150,17 @@ Result<Rendered> RenderCdf(const Trace& trace, const ViewOptions& options, Forma
   return rendered;
 }
 
+Result<Rendered> RenderNodes(const Trace& trace, const ViewOptions& options, Format format,
+                             bool /*with_png*/) {
+  const Result<NodesOverTime> nodes =
+      MakeNodes(trace, {.model = options.model, .by = options.by, .epochs = options.epochs});
+  if (!nodes) return Fail(nodes.error());
+  if (auto chosen = RequireChosen(nodes->totals, options); !chosen) return Fail(chosen.error());
+  return Rendered{.output = Spell(*nodes, format, NodesText, NodesJson, NodesCsv),
+                  .png = std::nullopt,
+                  .end = nodes->totals.end};
+}
+
 Result<Rendered> RenderMoves(LedgerReader& ledger, const ViewOptions& options, Format format) {
   const MovesSummary summary = SummarizeMoves(
       ledger, {.epochs = options.epochs, .ping_pong_epochs = options.ping_pong_epochs});
@@ -163,6 +175,7 @@ Result<Rendered> RenderMoves(LedgerReader& ledger, const ViewOptions& options, F
 constexpr std::string_view kHotReads[] = {"by", "rank-model", "limit", "pid"};
 constexpr std::string_view kHeatmapReads[] = {"by", "rank-model", "pid", "addresses"};
 constexpr std::string_view kCdfReads[] = {"by", "rank-model"};
+constexpr std::string_view kNodesReads[] = {"by", "rank-model"};
 constexpr std::string_view kMovesReads[] = {"ping-pong"};
 
 constexpr std::array kViews = {
@@ -191,6 +204,11 @@ constexpr std::array kViews = {
          .reads = kCdfReads,
          .has_png = true,
          .render = RenderCdf},
+    View{.name = "nodes",
+         .description = "share of the accesses by the NUMA node that served them, over time",
+         .reads = kNodesReads,
+         .has_png = false,
+         .render = RenderNodes},
     View{.name = "moves",
          .description = "of a ledger: what was moved, what was refused, whether it paid back",
          .reads = kMovesReads,

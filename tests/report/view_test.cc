@@ -163,7 +163,7 @@ TEST(ViewTest, RefusesAddressesOfWhichNothingIsKnown) {
 }
 
 TEST(ViewTest, NamesTheViewsThatReadAnOption) {
-  EXPECT_EQ(ViewsThatRead("by"), "hot, heatmap, cdf");
+  EXPECT_EQ(ViewsThatRead("by"), "hot, heatmap, cdf, nodes");
   EXPECT_EQ(ViewsThatRead("addresses"), "heatmap");
 }
 
@@ -172,7 +172,7 @@ TEST(ViewTest, RefusesAnUnknownNameAndListsTheKnownOnes) {
   ASSERT_FALSE(rendered.has_value());
   EXPECT_EQ(rendered.error().ExitStatus(), 2);
   EXPECT_THAT(rendered.error().Message(),
-              testing::HasSubstr("summary, hot, coverage, heatmap, cdf, moves"));
+              testing::HasSubstr("summary, hot, coverage, heatmap, cdf, nodes, moves"));
 }
 
 TEST(ViewTest, ReadsATraceFileAndKnowsWhetherItWasFinished) {

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which NUMA nodes served the accesses, epoch by epoch.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "rank/rank_model.h"
+#include "report/whole_trace.h"
+
+namespace tmprof {
+
+struct NodesOptions {
+  RankModel model = RankModel::kRate;
+  RankSource by = RankSource::kCombined;
+  EpochRange epochs;
+};
+
+struct NodesOverTime {
+  struct Served {
+    std::optional<NodeId> node;  // unset: nobody resolved where the pages were
+    double score = 0;            // in the unit of ScoreUnit()
+    double page_epochs = 0;      // base pages with a score, added up over epochs
+  };
+  struct Row {
+    std::uint64_t epoch = 0;
+    MonotonicTime start;
+    MonotonicTime end;
+    std::vector<Served> nodes;  // as `nodes` below, the same in each row
+    double score = 0;
+
+    // Of the epoch's score; unknown where that is 0.
+    std::optional<double> Share(std::size_t node) const;
+  };
+  TraceTotals totals;
+  NodesOptions options;
+  std::vector<std::optional<NodeId>> nodes;  // ascending, unset last; those with a score
+  std::vector<Row> rows;
+  Row all;  // from the first epoch to the last; `epoch` means nothing
+};
+
+// A span counts for the node where it was last resolved in the epoch. Reads the trace twice.
+Result<NodesOverTime> MakeNodes(const Trace& trace, const NodesOptions& options);
+
+std::string NodesText(const NodesOverTime& nodes);
+std::string NodesJson(const NodesOverTime& nodes);
+std::string NodesCsv(const NodesOverTime& nodes);
+
+}  // namespace tmprof

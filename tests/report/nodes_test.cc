@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/nodes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/report/traces.h"
+
+namespace tmprof {
+namespace {
+
+constexpr NodesOptions kSum{.model = RankModel::kSum};
+
+// Three of four references from node 0, then two of two from node 1; one page is nowhere.
+Trace TwoNodes() {
+  EpochProfile first = MakeEpoch(0, {MakeTarget(0, 10, "t")});
+  See(first, 0,
+      {{.vpn = 1, .looks = 9, .references = 3},
+       {.vpn = 2, .looks = 9, .references = 1},
+       {.vpn = 3, .looks = 9}});
+  first.pages.node = {NodeId(0), NodeId(1), NodeId(7)};
+  EpochProfile second = MakeEpoch(1, {MakeTarget(0, 10, "t")});
+  See(second, 0, {{.vpn = 1, .looks = 9, .references = 2}, {.vpn = 8, .loads = 2, .span = 512}});
+  second.pages.node = {NodeId(1), std::nullopt};
+  return TraceOf({first, second});
+}
+
+TEST(NodesTest, SharesOutTheScoreByEpochAndInAll) {
+  const Result<NodesOverTime> nodes = MakeNodes(TwoNodes(), kSum);
+  ASSERT_TRUE(nodes.has_value());
+  // Node 7 has a page, but no score.
+  EXPECT_THAT(nodes->nodes, testing::ElementsAre(NodeId(0), NodeId(1), std::nullopt));
+  ASSERT_EQ(nodes->rows.size(), 2u);
+  EXPECT_EQ(nodes->rows[0].Share(0), 0.75);
+  EXPECT_EQ(nodes->rows[0].Share(1), 0.25);
+  EXPECT_EQ(nodes->rows[0].Share(2), 0.0);
+  EXPECT_EQ(nodes->rows[1].Share(0), 0.0);
+  EXPECT_EQ(nodes->rows[1].Share(1), 0.5);
+  EXPECT_EQ(nodes->rows[1].Share(2), 0.5);
+  EXPECT_EQ(nodes->rows[1].nodes[2].page_epochs, 512);
+  EXPECT_EQ(nodes->all.score, 8);
+  EXPECT_EQ(nodes->all.Share(1), 3.0 / 8);
+  EXPECT_EQ(nodes->all.nodes[1].page_epochs, 2);
+}
+
+TEST(NodesTest, IsATableInText) {
+  EXPECT_EQ(NodesText(*MakeNodes(TwoNodes(), kSum)),
+            "share of the references + samples by the NUMA node that held the page, by combined\n"
+            "epoch  seconds  total  node 0  node 1  node unknown\n"
+            "    0    1.000      4    75 %    25 %           0 %\n"
+            "    1    1.000      4     0 %    50 %          50 %\n"
+            "  all    2.000      8  37.5 %  37.5 %          25 %\n");
+}
+
+TEST(NodesTest, DoesNotKnowAShareOfNothing) {
+  const Result<NodesOverTime> nodes =
+      MakeNodes(TwoNodes(), {.model = RankModel::kSum, .by = RankSource::kSamples});
+  ASSERT_TRUE(nodes.has_value());
+  EXPECT_THAT(nodes->nodes, testing::ElementsAre(std::nullopt));
+  EXPECT_EQ(nodes->rows[0].Share(0), std::nullopt);
+  const auto json = nlohmann::json::parse(NodesJson(*nodes));
+  EXPECT_TRUE(json["epochs"][0]["nodes"][0]["share"].is_null());
+  EXPECT_EQ(json["epochs"][1]["nodes"][0]["share"], 1.0);
+  EXPECT_TRUE(json["all"][0]["node"].is_null());
+}
+
+TEST(NodesTest, IsOneLinePerEpochAndNodeInCsv) {
+  EXPECT_THAT(NodesCsv(*MakeNodes(TwoNodes(), kSum)),
+              testing::StartsWith("epoch,start_s,end_s,node,score,share,page_epochs\r\n"
+                                  "0,0,1,0,3,0.75,1\r\n"
+                                  "0,0,1,1,1,0.25,1\r\n"
+                                  "0,0,1,,0,0,0\r\n"));
+}
+
+TEST(NodesTest, RefusesMissesThatNobodyCounted) {
+  const auto nodes = MakeNodes(TwoNodes(), {.by = RankSource::kMisses});
+  ASSERT_FALSE(nodes.has_value());
+  EXPECT_THAT(nodes.error().Message(), testing::HasSubstr("share out misses among nodes"));
+}
+
+}  // namespace
+}  // namespace tmprof
