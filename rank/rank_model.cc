@@ -20,7 +20,9 @@ constexpr std::array kSources = {RankSource::kReferences, RankSource::kSamples,
                                  RankSource::kCombined, RankSource::kTruth, RankSource::kMisses};
 
 // docs/accuracy.md, "Half-life".
-constexpr std::chrono::seconds kDefaultHalfLife{3};
+constexpr std::chrono::seconds kDefaultHalfLife{6};
+// How long a rate is supposed to last; docs/accuracy.md, "Rates that change, as they come in".
+constexpr std::chrono::seconds kPersistence{60};
 
 template <typename Choice, std::size_t n>
 Result<Choice> ParseName(std::string_view text, const char* attempt,
@@ -35,6 +37,25 @@ Result<Choice> ParseName(std::string_view text, const char* attempt,
 
 double Seconds(std::chrono::nanoseconds duration) {
   return std::chrono::duration<double>(duration).count();
+}
+
+struct Moments {
+  double mean;
+  double variance;
+};
+
+Moments MomentsOf(const RateEstimates& rate, std::size_t row) {
+  const double mean = rate.accesses_per_second[row];
+  const double sd = mean * rate.relative_sd[row];
+  return {.mean = mean, .variance = sd * sd};
+}
+
+// One of two, the other with the chance `of_other`.
+Moments Mixed(Moments one, Moments other, double of_other) {
+  const double apart = other.mean - one.mean;
+  return {.mean = one.mean + of_other * apart,
+          .variance = (1 - of_other) * one.variance + of_other * other.variance +
+                      of_other * (1 - of_other) * apart * apart};
 }
 
 }  // namespace
@@ -90,12 +111,20 @@ void Ranker::Absorb(const EpochProfile& profile) {
   }
   last_end_ = profile.end;
   times_.Fade(0, keep);
-  times_.Add(profile);
   if (keep == 0) {
+    times_.Add(profile);
     TakeEvidence(profile, spare_);
   } else {
     TakeEvidence(profile, latest_);
+    if (options_.model == RankModel::kRate) {
+      TargetTimes latest_times;
+      latest_times.Add(profile);
+      changes_.Absorb({table_, times_}, keep, {latest_, latest_times},
+                      -std::expm1(-Seconds(profile.length()) / Seconds(kPersistence)));
+    }
+    times_.Add(profile);
     Join(table_, {.evidence = keep, .accesses = 0}, latest_, spare_);
+    changes_.Forget(spare_);
   }
   std::swap(table_, spare_);
 }
@@ -140,12 +169,29 @@ Estimates Ranker::EstimateByRate(RankSource source) const {
     span_seconds.push_back(pages * time.cpu_seconds);
   }
 
+  const std::size_t lasting = rates.size();
+  const SuspectedChanges& suspected = changes_.suspected();
+  std::vector<std::size_t> suspect_of;  // parallel to `rates` from `lasting` on
+  for (std::size_t s = 0; s < suspected.since.size(); ++s) {
+    if (!view.Sees(suspected.since.evidence[s])) continue;
+    rates.push_back(view.Of(suspected.since.evidence[s], suspected.since.span_pages[s], 0));
+    suspect_of.push_back(s);
+  }
+
   const RateEstimates rate = EstimateRates(rates);
   Estimates estimates = NoEstimates(table_.size());
+  std::size_t next = 0;
   for (std::size_t r = 0; r < row_of.size(); ++r) {
-    const double score = rate.accesses_per_second[r] * span_seconds[r];
+    Moments moments = MomentsOf(rate, r);
+    const PageKey key = table_.key[row_of[r]];
+    while (next < suspect_of.size() && suspected.since.key[suspect_of[next]] < key) ++next;
+    if (next < suspect_of.size() && suspected.since.key[suspect_of[next]] == key &&
+        suspected.since.span_pages[suspect_of[next]] == table_.span_pages[row_of[r]]) {
+      moments = Mixed(moments, MomentsOf(rate, lasting + next), suspected.chance[suspect_of[next]]);
+    }
+    const double score = moments.mean * span_seconds[r];
     estimates.score[row_of[r]] = score;
-    if (score > 0) estimates.relative_sd[row_of[r]] = rate.relative_sd[r];
+    if (score > 0) estimates.relative_sd[row_of[r]] = std::sqrt(moments.variance) / moments.mean;
   }
   return estimates;
 }

@@ -12,6 +12,7 @@
 #include "base/epoch_profile.h"
 #include "base/result.h"
 #include "rank/evidence.h"
+#include "rank/rate_change.h"
 #include "rank/target_times.h"
 
 namespace tmprof {
@@ -97,6 +98,7 @@ class Ranker {
   EvidenceTable spare_;   // the table before; the next one is built in its memory
   EvidenceTable latest_;  // of the last profile alone, where more is remembered
   TargetTimes times_;     // CPU time within the last epoch; watched time remembered like evidence
+  RateChanges changes_;   // kRate with kHalfLife
   std::optional<MonotonicTime> last_end_;
 };
 

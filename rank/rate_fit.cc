@@ -93,6 +93,16 @@ double BitLogLikelihood(const RateKind& kind, double rate,
   return kind.mean.first_accesses * std::log(span_rate) - span_rate * kind.mean.seconds_at_risk;
 }
 
+// `sums` += factor * a * b, point by point.
+void AddProducts(double factor, const std::vector<double>& a, const double* b,
+                 std::vector<double>& sums) {
+  const std::size_t points = sums.size();
+  const double* other = a.data();
+  double* sum = sums.data();
+#pragma omp simd
+  for (std::size_t j = 0; j < points; ++j) sum[j] += factor * other[j] * b[j];
+}
+
 std::vector<double> Powers(const std::vector<double>& rates, double exponent) {
   std::vector<double> result(rates.size());
   std::ranges::transform(rates, result.begin(),
@@ -217,9 +227,7 @@ void Mixture::FitPrior(const std::vector<RateKind>& kinds, bool looked_at_only) 
       if (looked_at_only && !kinds[k].looked_at()) continue;
       const double* likelihood = Likelihood(k).data();
       const double per_mass = kinds[k].pieces / Mass(likelihood);
-      for (std::size_t j = 0; j < rates_.size(); ++j) {
-        weight[j] += per_mass * prior_[j] * likelihood[j];
-      }
+      AddProducts(per_mass, prior_, likelihood, weight);
     }
     double total = 0;
     for (const double w : weight) total += w;
@@ -228,16 +236,28 @@ void Mixture::FitPrior(const std::vector<RateKind>& kinds, bool looked_at_only) 
 }
 
 double Mixture::Mean(std::uint32_t kind, std::span<const double> value) const {
+  const std::size_t points = prior_.size();
+  const double* prior = prior_.data();
   const double* likelihood = Likelihood(kind).data();
+  const double* of = value.data();
   double sum = 0;
-  for (std::size_t j = 0; j < rates_.size(); ++j) sum += prior_[j] * likelihood[j] * value[j];
-  return sum / Mass(likelihood);
+  double mass = 0;
+#pragma omp simd reduction(+ : sum, mass)
+  for (std::size_t j = 0; j < points; ++j) {
+    const double weight = prior[j] * likelihood[j];
+    mass += weight;
+    sum += weight * of[j];
+  }
+  return sum / mass;
 }
 
 // Positive: the prior is positive everywhere and the best point of a row is 1.
 double Mixture::Mass(const double* likelihood) const {
+  const std::size_t points = prior_.size();
+  const double* prior = prior_.data();
   double mass = 0;
-  for (std::size_t j = 0; j < rates_.size(); ++j) mass += prior_[j] * likelihood[j];
+#pragma omp simd reduction(+ : mass)
+  for (std::size_t j = 0; j < points; ++j) mass += prior[j] * likelihood[j];
   return mass;
 }
 

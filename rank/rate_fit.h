@@ -67,10 +67,10 @@ class Mixture {
   }
   // Posterior mean of `value`, a column over the grid.
   double Mean(std::uint32_t kind, std::span<const double> value) const;
-
- private:
+  // Mean of a likelihood, a column over the grid, under the prior.
   double Mass(const double* likelihood) const;
 
+ private:
   std::vector<double> rates_;
   std::vector<double> prior_;
   std::vector<double> likelihood_;  // row-major, a row per kind
