@@ -111,16 +111,16 @@ Result<NodesOverTime> MakeNodes(const Trace& trace, const NodesOptions& options)
 }
 
 std::string NodesText(const NodesOverTime& nodes) {
-  std::string text =
-      fmt::format("share of the {} by the NUMA node that held the page, by {}\n",
-                  ScoreUnit(nodes.totals, nodes.options.model, nodes.options.by),
-                  Name(nodes.options.by));
+  std::string text = fmt::format("share of the {} by the NUMA node that held the page, by {}\n",
+                                 ScoreUnit(nodes.totals, nodes.options.model, nodes.options.by),
+                                 Name(nodes.options.by));
   std::vector<TextTable::Column> columns = {{"epoch"}, {"seconds"}, {"total"}};
   for (const auto& node : nodes.nodes) columns.push_back({Title(node)});
   TextTable table(columns);
   const auto add = [&](std::string epoch, const NodesOverTime::Row& row) {
-    std::vector<std::string> cells = {
-        std::move(epoch), fmt::format("{:.3f}", Seconds(row.end - row.start)), Significant(row.score)};
+    std::vector<std::string> cells = {std::move(epoch),
+                                      fmt::format("{:.3f}", Seconds(row.end - row.start)),
+                                      Significant(row.score)};
     for (std::size_t i = 0; i < row.nodes.size(); ++i) {
       cells.push_back(OrUnknown(row.Share(i), Percent));
     }
@@ -148,6 +148,7 @@ std::string NodesJson(const NodesOverTime& nodes) {
                    {"model", Name(nodes.options.model)},
                    {"by", Name(nodes.options.by)},
                    {"unit", ScoreUnit(nodes.totals, nodes.options.model, nodes.options.by)},
+                   {"start_monotonic_s", Seconds(nodes.totals.start.time_since_epoch())},
                    {"notes", Caveats(nodes.totals, nodes.options.by)},
                    {"all", ServedJson(nodes.all)},
                    {"epochs", std::move(epochs)}});
@@ -158,10 +159,11 @@ std::string NodesCsv(const NodesOverTime& nodes) {
   for (const NodesOverTime::Row& row : nodes.rows) {
     for (std::size_t i = 0; i < row.nodes.size(); ++i) {
       const auto& served = row.nodes[i];
-      csv += CsvLine({fmt::format("{}", row.epoch), Exact(Seconds(row.start - nodes.totals.start)),
-                      Exact(Seconds(row.end - nodes.totals.start)),
-                      served.node ? fmt::format("{}", served.node->value()) : "", Exact(served.score),
-                      OrEmpty(row.Share(i), Exact), Exact(served.page_epochs)});
+      csv +=
+          CsvLine({fmt::format("{}", row.epoch), Exact(Seconds(row.start - nodes.totals.start)),
+                   Exact(Seconds(row.end - nodes.totals.start)),
+                   served.node ? fmt::format("{}", served.node->value()) : "", Exact(served.score),
+                   OrEmpty(row.Share(i), Exact), Exact(served.page_epochs)});
     }
   }
   return csv;

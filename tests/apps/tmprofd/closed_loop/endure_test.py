@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What operators, programs and kernels do to tmprofd; each program knows what its memory must hold.
+
+Usage: endure_test.py KERNEL BUILD [unittest's arguments]
+BUILD is the build folder whose programs the guest gets.
+"""
+
+import errno
+import json
+import sys
+import unittest
+
+import guest_run
+from guest_run import FAST_NODE
+
+OPTIONS = ["--icount", "--time-limit", "1200"]
+
+
+class Scenario(unittest.TestCase):
+    def setUp(self) -> None:
+        self.guest = guest_run.guest
+
+    def text(self, name: str) -> str:
+        return self.guest.text(name)
+
+    def on_fast_node(self, name: str) -> int:
+        return sum(node == FAST_NODE for node in self.guest.nodes(name).values())
+
+    def assert_kept(self, name: str) -> None:
+        """The program found in its memory what it had written, and the daemon ended in order."""
+        self.assertEqual(self.text(f"{name}.program_status"), "0\n", self.text(f"{name}.err"))
+        self.assertIn("all pages hold what was written last", self.text(f"{name}.out"))
+        self.assertEqual(self.text(f"{name}.status"), "0\n", self.text(f"{name}.log"))
+
+    def assert_promoted(self, name: str) -> dict:
+        moves = self.guest.moves(name)
+        self.assertGreater(moves["promotions"]["pages"], 0, self.text(f"{name}.log"))
+        return moves
+
+
+class Operated(Scenario):
+    def test_moves_nothing_while_paused(self) -> None:
+        self.assertEqual(self.text("operated.pause"), "paused\n")
+        self.assertEqual(self.guest.nodes("operated.before"), self.guest.nodes("operated.paused"))
+
+    def test_refuses_a_bad_value_and_takes_a_good_one(self) -> None:
+        self.assertIn("mover.most_pages_per_epoch", self.text("operated.bad_set"))
+        self.assertEqual(self.text("operated.set"), "mover.most_pages_per_epoch=100\n")
+
+    def test_stays_paused_under_another_configuration(self) -> None:
+        self.assertIn("paused", self.text("operated.status_text"))
+
+    def test_keeps_its_configuration_where_the_file_is_bad(self) -> None:
+        self.assertIn("operated.textproto:1:", self.text("operated.log"))
+
+    def test_takes_up_a_file_while_it_moves(self) -> None:
+        self.assertGreaterEqual(self.text("operated.log").count("another configuration"), 3)
+        self.assert_promoted("operated")
+
+    def test_outlives_its_target_and_ends_when_told(self) -> None:
+        self.assertEqual(self.text("operated.resume"), "resumed\n")
+        self.assertEqual(self.text("operated.stop"), "stopping\n")
+        self.assert_kept("operated")
+
+
+class Killed(Scenario):
+    def test_the_next_daemon_goes_on(self) -> None:
+        self.assert_kept("killed")
+        self.assertGreater(self.on_fast_node("killed"), 0)
+
+    def test_the_ledger_before_is_kept_up_to_its_end(self) -> None:
+        before = self.guest.json("report", str(self.guest.folder / "out" / "killed.ledger.old"),
+                                 "--view", "moves")
+        self.assertFalse(before["finished"])
+        self.assertGreater(before["promotions"]["pages"], 0)
+
+
+class Kinds(Scenario):
+    def test_all_is_kept(self) -> None:
+        self.assert_kept("kinds")
+        self.assert_promoted("kinds")
+
+    def test_pages_that_cannot_be_moved_are_told_and_not_tried_for_ever(self) -> None:
+        moves = self.guest.moves("kinds")
+        self.assertGreater(moves["failed"], 0)
+        self.assertLessEqual(set(moves["failures"]), {errno.errorcode[number] for number in
+                                                      (errno.EBUSY, errno.EAGAIN, errno.ENOENT)})
+        # 16 pinned pages, and three attempts at each of their moves.
+        self.assertLessEqual(moves["retries"], 2 * moves["failed"])
+        self.assertLessEqual(moves["failed"], 16 * moves["epochs"])
+
+
+class Full(Scenario):
+    def test_the_program_is_not_harmed(self) -> None:
+        self.assert_kept("full")
+
+    def test_nothing_is_moved_again_and_again_onto_a_full_node(self) -> None:
+        moves = self.guest.moves("full")
+        self.assertLessEqual(moves["failures"].get("ENOMEM", 0), 100 * moves["epochs"])
+
+
+class Dying(Scenario):
+    def test_the_daemon_outlives_them_all(self) -> None:
+        self.assertEqual(self.text("dying.victims").split(), ["1", "2", "3", "4", "5"])
+        self.assertEqual(self.text("dying.status"), "0\n", self.text("dying.log"))
+        self.assert_promoted("dying")
+
+
+class Brief(Scenario):
+    def test_each_of_fifty_kept_its_memory(self) -> None:
+        self.assertEqual(self.text("brief.program_statuses").split(), ["0"] * 50)
+        self.assertEqual(self.text("brief.status"), "0\n", self.text("brief.log"))
+
+
+class Limited(Scenario):
+    def test_moving_kills_nobody_for_memory(self) -> None:
+        events = dict(line.split() for line in self.text("limited.events").splitlines())
+        self.assertEqual(events["oom_kill"], "0")
+        self.assert_kept("limited")
+        self.assertGreater(self.on_fast_node("limited"), 0)
+
+
+class Clock(Scenario):
+    def test_goes_on(self) -> None:
+        self.assert_kept("clock")
+        self.assert_promoted("clock")
+
+
+class Driverless(Scenario):
+    def test_the_module_cannot_be_taken_away(self) -> None:
+        self.assertNotEqual(self.text("driverless.rmmod_status"), "0\n")
+
+    def test_places_without_it(self) -> None:
+        self.assert_kept("driverless")
+        self.assert_promoted("driverless")
+        status = json.loads(self.text("driverless.status_json"))
+        self.assertIn("abit-bpf", [source["name"] for source in status["sources"]])
+
+
+if __name__ == "__main__":
+    sys.exit(guest_run.main("endure", OPTIONS))

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the scripts of the virtual machine share: programs on two nodes of memory, and tmprofd beside them.
+# shellcheck shell=sh disable=SC2034
+set -u
+mkdir -p /root/out
+cd /root/out || exit
+echo 0 >/proc/sys/kernel/numa_balancing
+# The same arguments give the same addresses.
+echo 0 >/proc/sys/kernel/randomize_va_space
+
+SOCKET=/tmp/tmprofd.sock
+GROUP=/sys/fs/cgroup/placed
+echo "+cpuset +memory" >/sys/fs/cgroup/cgroup.subtree_control
+mkdir $GROUP
+
+# COMMAND...: until it succeeds; 1 when it has not within a minute.
+await() {
+  tries=0
+  until "$@"; do
+    tries=$((tries + 1))
+    [ $tries -lt 200 ] || return 1
+    sleep 0.3
+  done
+}
+
+# NAME COMMAND...: starts a program whose memory is all on the slow node and may go anywhere; its number
+# is in $program. Its first line says that its memory is there.
+start_on_slow_node() {
+  name=$1
+  shift
+  echo 1 >$GROUP/cpuset.mems
+  sh -c "echo \$\$ >$GROUP/cgroup.procs; exec $*" >"$name.out" 2>"$name.err" &
+  program=$!
+  await test -s "$name.out" || echo "$name has not begun" >&2
+  echo 0-1 >$GROUP/cpuset.mems
+}
+
+# NAME: ends $program and keeps its status.
+end_program() {
+  kill -TERM "$program"
+  wait "$program"
+  echo $? >"$1.program_status"
+}
+
+# NAME: placed by the node that each page is on, to NAME.nodes.
+save_nodes() {
+  /root/page_nodes "$program" >"$1.nodes"
+}
+
+# NAME: configuration from standard input, beside what all have; the daemon's number is in $daemon.
+start_daemon() {
+  {
+    cat
+    echo "ledger { file: \"/root/out/$1.ledger\" }"
+    echo "control { socket: \"$SOCKET\" }"
+    echo 'log { level: "debug" }'
+  } >"$1.textproto"
+  run_daemon "$1" "$1.log"
+}
+
+# NAME LOG: by the configuration that is there.
+run_daemon() {
+  tmprofd --config "$1.textproto" 2>"$2" &
+  daemon=$!
+  await grep -qs ready "$2" || cat "$2" >&2
+}
+
+# NAME: ends the daemon and keeps its status.
+end_daemon() {
+  kill -TERM "$daemon"
+  wait "$daemon"
+  echo $? >"$1.status"
+}
+
+ask() {
+  tmprof ctl "$@" --socket $SOCKET
+}
+
+# LEDGER EPOCHS: until so many epochs more are in it.
+await_epochs() {
+  epochs=0
+  while [ $epochs -lt "$2" ]; do
+    size=$(stat -c %s "$1")
+    await sh -c "[ \$(stat -c %s $1) -gt $size ]" || return 1
+    epochs=$((epochs + 1))
+  done
+}

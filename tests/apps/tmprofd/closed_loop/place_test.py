@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""tmprofd in the tiered virtual machine: where it places a hot set, by the kernel's word and by the exact truth.
+
+Usage: place_test.py KERNEL BUILD [unittest's arguments]
+BUILD is the build folder whose programs the guest gets.
+"""
+
+import json
+import sys
+import unittest
+
+import guest_run
+from guest_run import FAST_NODE, SLOW_NODE
+
+EPOCH_MS = 500
+PAGES = 8192  # of the program
+CAPACITY_PAGES = 1024
+# Until nine of ten misses come from the fast node, from the daemon's start or from a shift on. Each page
+# is visited every third epoch or so; a page that was cold for long takes two visits to be believed hot.
+EPOCHS_TO_FOLLOW = 10
+OPTIONS = [f"--tiersim=epoch_ms={EPOCH_MS},llc_kib=512", "--truth", "{folder}/exact", "--time-limit", "1200"]
+
+
+def fast_shares(first_s: float, last_s: float) -> list[float]:
+    """Of the LLC misses of each whole epoch between these times of the guest."""
+    trace = str(guest_run.guest.folder / "truth.data")
+    guest_run.guest.run("convert", str(guest_run.guest.folder / "exact"), "--to", "trace", "-o", trace)
+    view = guest_run.guest.json("report", trace, "--view", "nodes", "--by", "misses")
+    start = view["start_monotonic_s"]
+    return [sum(node["share"] for node in epoch["nodes"] if node["node"] == FAST_NODE)
+            for epoch in view["epochs"]
+            if start + epoch["start_s"] >= first_s and start + epoch["end_s"] <= last_s]
+
+
+class Shifting(unittest.TestCase):
+    """A hot set whose memory is all slow at first, and which moves on to other pages after a while."""
+
+    def setUp(self) -> None:
+        self.guest = guest_run.guest
+        self.phases = json.loads(self.guest.text("shifting.truth"))["phases"]
+
+    def hot_pages(self, phase: int) -> set[int]:
+        """A hot page has 0.99 / 512 of the accesses, a cold one 0.01 / 7680."""
+        ranges = self.phases[phase]["ranges"]
+        total = sum(each["weight"] for each in ranges)
+        return {page for each in ranges
+                if each["weight"] / total > 1e-4 * (each["end"] - each["start"]) / 4096
+                for page in range(each["start"] // 4096, each["end"] // 4096)}
+
+    def fast_share(self, phase: int, name: str) -> float:
+        nodes = self.guest.nodes(name)
+        hot = self.hot_pages(phase)
+        self.assertEqual(len(hot), PAGES // 16)
+        return sum(nodes.get(page) == FAST_NODE for page in hot) / len(hot)
+
+    def test_begins_on_the_slow_node(self) -> None:
+        self.assertEqual(self.fast_share(0, "shifting.before"), 0)
+
+    def test_hot_pages_come_to_the_fast_node(self) -> None:
+        self.assertGreaterEqual(self.fast_share(0, "shifting.first"), 0.9)
+
+    def test_the_pages_that_become_hot_follow(self) -> None:
+        self.assertGreaterEqual(self.fast_share(1, "shifting.second"), 0.9)
+
+    def test_the_truth_says_so_and_how_soon(self) -> None:
+        began = float(self.guest.text("shifting.began"))
+        shift, end = (self.phases[1][time] / 1e9 for time in ("t_start_ns", "t_end_ns"))
+        for shares in (fast_shares(began, shift), fast_shares(shift, end)):
+            self.assertGreater(len(shares), EPOCHS_TO_FOLLOW)
+            for share in shares[EPOCHS_TO_FOLLOW:]:
+                self.assertGreaterEqual(share, 0.9, shares)
+
+    def test_the_capacity_holds(self) -> None:
+        before = self.guest.nodes("shifting.before")
+        for name in ("shifting.first", "shifting.second"):
+            moved = [page for page, node in self.guest.nodes(name).items()
+                     if node == FAST_NODE and before.get(page) == SLOW_NODE]
+            self.assertLessEqual(len(moved), CAPACITY_PAGES)
+
+    def test_the_ledger_has_each_move(self) -> None:
+        moves = self.guest.moves("shifting")
+        self.assertGreaterEqual(moves["promotions"]["pages"], 2 * 0.9 * PAGES // 16)
+
+    def test_the_status_tells_of_it(self) -> None:
+        status = json.loads(self.guest.text("shifting.status_json"))
+        self.assertEqual(status["state"], "running")
+        self.assertEqual([target["name"] for target in status["targets"]], ["hotset"])
+        self.assertGreater(status["tier1_hit_ratio"], 0.5)
+
+    def test_daemon_and_program_end_well(self) -> None:
+        self.assertEqual(self.guest.text("shifting.status"), "0\n", self.guest.text("shifting.log"))
+        self.assertEqual(self.guest.text("shifting.program_status"), "0\n", self.guest.text("shifting.err"))
+
+
+if __name__ == "__main__":
+    sys.exit(guest_run.main("place", OPTIONS))
