@@ -19,9 +19,9 @@ constexpr std::array kModels = {RankModel::kSum, RankModel::kRate};
 constexpr std::array kSources = {RankSource::kReferences, RankSource::kSamples,
                                  RankSource::kCombined, RankSource::kTruth, RankSource::kMisses};
 
-// docs/accuracy.md, "Half-life".
+// docs/accuracy.md, "Rates that change, as they come in".
 constexpr std::chrono::seconds kDefaultHalfLife{6};
-// How long a rate is supposed to last; docs/accuracy.md, "Rates that change, as they come in".
+// How long a rate is supposed to last; likewise.
 constexpr std::chrono::seconds kPersistence{60};
 
 template <typename Choice, std::size_t n>
@@ -111,20 +111,18 @@ void Ranker::Absorb(const EpochProfile& profile) {
   }
   last_end_ = profile.end;
   times_.Fade(0, keep);
+  times_.Add(profile);
   if (keep == 0) {
-    times_.Add(profile);
+    changes_ = {};
     TakeEvidence(profile, spare_);
   } else {
     TakeEvidence(profile, latest_);
-    if (options_.model == RankModel::kRate) {
-      TargetTimes latest_times;
-      latest_times.Add(profile);
-      changes_.Absorb({table_, times_}, keep, {latest_, latest_times},
+    if (options_.model == RankModel::kRate && options_.follow_changes) {
+      changes_.Absorb(table_, keep, latest_,
                       -std::expm1(-Seconds(profile.length()) / Seconds(kPersistence)));
     }
-    times_.Add(profile);
     Join(table_, {.evidence = keep, .accesses = 0}, latest_, spare_);
-    changes_.Forget(spare_);
+    changes_.Settle(spare_);
   }
   std::swap(table_, spare_);
 }
@@ -170,24 +168,23 @@ Estimates Ranker::EstimateByRate(RankSource source) const {
   }
 
   const std::size_t lasting = rates.size();
-  const SuspectedChanges& suspected = changes_.suspected();
-  std::vector<std::size_t> suspect_of;  // parallel to `rates` from `lasting` on
+  static const SuspectedChanges kNone;
+  const SuspectedChanges& suspected = source == RankSource::kSamples ? kNone : changes_.suspected();
+  const RateView bits(table_, RankSource::kReferences);
   for (std::size_t s = 0; s < suspected.since.size(); ++s) {
-    if (!view.Sees(suspected.since.evidence[s])) continue;
-    rates.push_back(view.Of(suspected.since.evidence[s], suspected.since.span_pages[s], 0));
-    suspect_of.push_back(s);
+    rates.push_back(
+        bits.Of(suspected.since.evidence[s], suspected.since.span_pages[s], /*watched_seconds=*/0));
   }
 
   const RateEstimates rate = EstimateRates(rates);
   Estimates estimates = NoEstimates(table_.size());
-  std::size_t next = 0;
+  std::size_t next = 0;  // suspects are rows of the table, too
   for (std::size_t r = 0; r < row_of.size(); ++r) {
     Moments moments = MomentsOf(rate, r);
     const PageKey key = table_.key[row_of[r]];
-    while (next < suspect_of.size() && suspected.since.key[suspect_of[next]] < key) ++next;
-    if (next < suspect_of.size() && suspected.since.key[suspect_of[next]] == key &&
-        suspected.since.span_pages[suspect_of[next]] == table_.span_pages[row_of[r]]) {
-      moments = Mixed(moments, MomentsOf(rate, lasting + next), suspected.chance[suspect_of[next]]);
+    while (next < suspected.since.size() && suspected.since.key[next] < key) ++next;
+    if (next < suspected.since.size() && suspected.since.key[next] == key) {
+      moments = Mixed(moments, MomentsOf(rate, lasting + next), suspected.chance[next]);
     }
     const double score = moments.mean * span_seconds[r];
     estimates.score[row_of[r]] = score;

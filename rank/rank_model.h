@@ -68,11 +68,12 @@ class Ranker {
     RankModel model = RankModel::kRate;
     Memory memory = Memory::kThisEpoch;
     std::chrono::nanoseconds half_life{0};  // kHalfLife: > 0
+    bool follow_changes = true;             // kRate with kHalfLife: suspect that rates change
   };
 
-  // Without being told: `rate` remembers with the half-life that docs/accuracy.md ("Half-life")
-  // finds best for a scanner that needs several epochs to visit everything; `sum` has none, as in
-  // the paper.
+  // Without being told: `rate` remembers with the half-life that docs/accuracy.md ("Rates that
+  // change, as they come in") finds good for a scanner that needs several epochs to visit
+  // everything; `sum` has none, as in the paper.
   static Options DefaultOptions(RankModel model);
 
   explicit Ranker(const Options& options);

@@ -2,6 +2,7 @@
 
 #include "rank/rate_change.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -18,25 +19,26 @@ namespace {
 constexpr double kUnlikely = 0.02;
 constexpr double kCertain = 0.95;
 
-Evidence Faded(const Evidence& evidence, double keep) {
-  return {.looks = keep * evidence.looks,
-          .references = keep * evidence.references,
-          .first_accesses = keep * evidence.first_accesses,
-          .page_seconds_at_risk = keep * evidence.page_seconds_at_risk,
-          .load_samples = keep * evidence.load_samples,
-          .store_samples = keep * evidence.store_samples};
+// What accessed bits tell, and nothing else.
+Evidence Bits(const Evidence& evidence, double weight) {
+  return {.looks = weight * evidence.looks,
+          .references = weight * evidence.references,
+          .first_accesses = weight * evidence.first_accesses,
+          .page_seconds_at_risk = weight * evidence.page_seconds_at_risk};
 }
 
-Evidence Sum(Evidence a, const Evidence& b) {
-  a.looks += b.looks;
-  a.references += b.references;
-  a.first_accesses += b.first_accesses;
-  a.page_seconds_at_risk += b.page_seconds_at_risk;
-  a.load_samples += b.load_samples;
-  a.store_samples += b.store_samples;
-  a.accesses += b.accesses;
-  a.misses += b.misses;
-  return a;
+void AddBits(Evidence& sum, const Evidence& evidence) {
+  sum.looks += evidence.looks;
+  sum.references += evidence.references;
+  sum.first_accesses += evidence.first_accesses;
+  sum.page_seconds_at_risk += evidence.page_seconds_at_risk;
+}
+
+void ReplaceBits(Evidence& evidence, const Evidence& bits) {
+  evidence.looks = bits.looks;
+  evidence.references = bits.references;
+  evidence.first_accesses = bits.first_accesses;
+  evidence.page_seconds_at_risk = bits.page_seconds_at_risk;
 }
 
 // The likelihood of one piece of evidence, at the rates that another leaves or at rates drawn anew,
@@ -91,7 +93,8 @@ class RowOf {
 
 }  // namespace
 
-void RateChanges::Absorb(TimedEvidence older, double keep, TimedEvidence newer, double drawn_anew) {
+void RateChanges::Absorb(const EvidenceTable& older, double keep, const EvidenceTable& newer,
+                         double drawn_anew) {
   struct Visit {
     std::size_t row;  // of `newer`
     std::optional<std::size_t> suspect;
@@ -99,26 +102,25 @@ void RateChanges::Absorb(TimedEvidence older, double keep, TimedEvidence newer, 
     std::uint32_t since = 0;
     std::uint32_t now = 0;
   };
-  const RateView view(newer.table, RankSource::kCombined);
+  const RateView view(newer, RankSource::kReferences);
+  const auto bits = [&](const Evidence& evidence, std::uint32_t pages) {
+    return view.Of(evidence, pages, /*watched_seconds=*/0);
+  };
   RateKinds sorter;
-  for (Evidence& since : suspected_.since.evidence) since = Faded(since, keep);
+  for (Evidence& since : suspected_.since.evidence) since = Bits(since, keep);
   std::vector<Visit> visits;
-  RowOf row_before(older.table);
+  RowOf row_before(older);
   RowOf row_suspected(suspected_.since);
-  for (std::size_t row = 0; row < newer.table.size(); ++row) {
-    const PageKey key = newer.table.key[row];
-    const std::uint32_t pages = newer.table.span_pages[row];
+  for (std::size_t row = 0; row < newer.size(); ++row) {
+    const PageKey key = newer.key[row];
+    const std::uint32_t pages = newer.span_pages[row];
     const auto before = row_before(key, pages);
-    if (!before) continue;
+    if (!before || !view.Sees(newer.evidence[row]) || !view.Sees(older.evidence[*before])) continue;
     Visit visit{.row = row, .suspect = row_suspected(key, pages)};
-    visit.before = sorter.Add(view.Of(Faded(older.table.evidence[*before], keep), pages,
-                                      older.times.Of(key.target).watched_seconds));
-    visit.now = sorter.Add(
-        view.Of(newer.table.evidence[row], pages, newer.times.Of(key.target).watched_seconds));
+    visit.before = sorter.Add(bits(Bits(older.evidence[*before], keep), pages));
+    visit.now = sorter.Add(bits(newer.evidence[row], pages));
     if (visit.suspect) {
-      // How long a sampler watched since then is not kept: bits alone speak for it.
-      visit.since = sorter.Add(
-          view.Of(suspected_.since.evidence[*visit.suspect], pages, /*watched_seconds=*/0));
+      visit.since = sorter.Add(bits(suspected_.since.evidence[*visit.suspect], pages));
     }
     visits.push_back(visit);
   }
@@ -138,9 +140,9 @@ void RateChanges::Absorb(TimedEvidence older, double keep, TimedEvidence newer, 
   };
   RowOf next_suspected(suspected_.since);
   for (const Visit& visit : visits) {
-    const PageKey key = newer.table.key[visit.row];
-    const std::uint32_t pages = newer.table.span_pages[visit.row];
-    const Evidence& seen = newer.table.evidence[visit.row];
+    const PageKey key = newer.key[visit.row];
+    const std::uint32_t pages = newer.span_pages[visit.row];
+    const Evidence seen = Bits(newer.evidence[visit.row], 1);
     keep_before(next_suspected.From(key));
     if (visit.suspect) kept = *visit.suspect + 1;
 
@@ -151,9 +153,9 @@ void RateChanges::Absorb(TimedEvidence older, double keep, TimedEvidence newer, 
         visit.suspect ? chance * (1 - drawn_anew) * predicted.Given(visit.since, visit.now) : 0;
     const double just_now = drawn_anew * predicted.DrawnAnew(visit.now);
     const double changed = (since_then + just_now) / (lasted + since_then + just_now);
-    if (!(changed >= kUnlikely)) continue;
-    const Evidence since =
-        since_then > just_now ? Sum(suspected_.since.evidence[*visit.suspect], seen) : seen;
+    if (!(changed >= std::max(kUnlikely, drawn_anew))) continue;
+    Evidence since = seen;
+    if (since_then > just_now) AddBits(since, suspected_.since.evidence[*visit.suspect]);
     if (changed > kCertain) {
       Push(certain_, key, pages, since);
     } else {
@@ -165,13 +167,22 @@ void RateChanges::Absorb(TimedEvidence older, double keep, TimedEvidence newer, 
   suspected_ = std::move(suspected);
 }
 
-void RateChanges::Forget(EvidenceTable& all) const {
-  RowOf row(all);
+void RateChanges::Settle(EvidenceTable& all) {
+  RowOf changed_row(all);
   for (std::size_t i = 0; i < certain_.size(); ++i) {
-    if (const auto at = row(certain_.key[i], certain_.span_pages[i])) {
-      all.evidence[*at] = certain_.evidence[i];
+    if (const auto row = changed_row(certain_.key[i], certain_.span_pages[i])) {
+      ReplaceBits(all.evidence[*row], certain_.evidence[i]);
     }
   }
+  SuspectedChanges there;
+  RowOf suspected_row(all);
+  for (std::size_t i = 0; i < suspected_.since.size(); ++i) {
+    if (!suspected_row(suspected_.since.key[i], suspected_.since.span_pages[i])) continue;
+    Push(there.since, suspected_.since.key[i], suspected_.since.span_pages[i],
+         suspected_.since.evidence[i]);
+    there.chance.push_back(suspected_.chance[i]);
+  }
+  suspected_ = std::move(there);
 }
 
 }  // namespace tmprof

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spans whose access rate is no longer what older evidence tells of. docs/accuracy.md ("Rates that
-// change, as they come in") derives it. Of use within rank/ only.
+// Spans whose access rate is no longer what older accessed bits tell of. docs/accuracy.md ("Rates
+// that change, as they come in") derives it. Of use within rank/ only.
 
 #pragma once
 
 #include <vector>
 
 #include "rank/evidence.h"
-#include "rank/target_times.h"
 
 namespace tmprof {
 
@@ -17,23 +16,20 @@ struct SuspectedChanges {
   std::vector<float> chance;  // that the rate was drawn anew; parallel to `since`
 };
 
-struct TimedEvidence {
-  const EvidenceTable& table;
-  const TargetTimes& times;
-};
-
 // Keeps, for each span, two accounts of it: its rate has lasted, and all evidence is of it; or it
-// was drawn anew at some time, and only what was seen since is.
+// was drawn anew at some time, and only what was seen since is. Accessed bits alone speak for
+// either.
 class RateChanges {
  public:
   // `older`: all evidence so far, which now weighs `keep` beside `newer`. `drawn_anew`: the chance,
   // before anything is seen, that a rate does not last from the one to the other.
-  void Absorb(TimedEvidence older, double keep, TimedEvidence newer, double drawn_anew);
+  void Absorb(const EvidenceTable& older, double keep, const EvidenceTable& newer,
+              double drawn_anew);
+  // `all`: what Absorb() was told of, joined. Where a rate is known to have changed, the bits seen
+  // since then take the place of all. Spans that are no longer in it as they were are no suspects.
+  void Settle(EvidenceTable& all);
 
   const SuspectedChanges& suspected() const { return suspected_; }
-
-  // Of the spans whose rate is known to have changed, replaces all evidence by what was seen since.
-  void Forget(EvidenceTable& all) const;
 
  private:
   SuspectedChanges suspected_;

@@ -121,23 +121,17 @@ TEST_F(RankerWithChanges, LeavesAloneWhatDoesNotChange) {
 class RateChangesTest : public testing::Test {
  protected:
   void Absorb(const std::vector<Look>& older, const std::vector<Look>& newer) {
-    const EpochProfile before = Epoch(0, older);
-    const EpochProfile now = Epoch(1, newer);
-    EvidenceTable older_table;
     EvidenceTable newer_table;
-    TakeEvidence(before, older_table);
-    TakeEvidence(now, newer_table);
-    TargetTimes older_times;
-    TargetTimes newer_times;
-    older_times.Add(before);
-    newer_times.Add(now);
-    changes_.Absorb({older_table, older_times}, 1, {newer_table, newer_times}, 1.0 / 60);
+    TakeEvidence(Epoch(0, older), older_);
+    TakeEvidence(Epoch(1, newer), newer_table);
+    changes_.Absorb(older_, 1, newer_table, 1.0 / 60);
   }
   bool Suspects(std::uint64_t vpn) const {
     return std::ranges::count(changes_.suspected().since.key, PageKey{TargetId(0), Vpn(vpn)}) == 1;
   }
 
   RateChanges changes_;
+  EvidenceTable older_;
 };
 
 TEST_F(RateChangesTest, SuspectsWhatContradictsOlderEvidence) {
@@ -165,18 +159,63 @@ TEST_F(RateChangesTest, ForgetsWhatCameBeforeACertainChange) {
   Absorb(All(false), All(true));
   EXPECT_FALSE(Suspects(kChanging));
   EvidenceTable all;
-  TakeEvidence(Epoch(0, All(false)), all);
-  changes_.Forget(all);
+  EpochProfile sampled = Epoch(0, All(false));
+  sampled.pages.load_samples[kChanging] = 7;
+  TakeEvidence(sampled, all);
+  changes_.Settle(all);
+  EXPECT_EQ(all.evidence[kChanging].samples(), 7);
   EXPECT_NEAR(all.evidence[kChanging].page_seconds_at_risk, 0.002, 1e-4);
   EXPECT_EQ(all.evidence[kChanging].first_accesses, 2);
   EXPECT_NEAR(all.evidence[100].page_seconds_at_risk, 1, 0.05);
 }
 
 TEST_F(RateChangesTest, SaysNothingOfSpansWithOtherBoundsOrOfNewOnes) {
-  Absorb({{.vpn = 0, .hot = false, .span = 512}}, {{.vpn = 0, .hot = true}, {.vpn = 900, .hot = true}});
+  Absorb({{.vpn = 0, .hot = false, .span = 512}},
+         {{.vpn = 0, .hot = true}, {.vpn = 900, .hot = true}});
   EXPECT_TRUE(changes_.suspected().chance.empty());
   Absorb({}, {});
   EXPECT_TRUE(changes_.suspected().chance.empty());
+}
+
+TEST_F(RateChangesTest, SuspectsNoSpanThatIsNotThereAnyMore) {
+  Absorb(All(false), All(true));
+  ASSERT_TRUE(Suspects(kChanging));
+  EvidenceTable same;
+  TakeEvidence(Epoch(0, All(false)), same);
+  changes_.Settle(same);
+  EXPECT_TRUE(Suspects(kChanging));
+  EvidenceTable larger;
+  TakeEvidence(Epoch(0, {{.vpn = kChanging, .hot = false, .span = 16}}), larger);
+  changes_.Settle(larger);
+  EXPECT_TRUE(changes_.suspected().chance.empty());
+}
+
+TEST_F(RateChangesTest, TakesNoSampleAndNoTruthForALook) {
+  EpochProfile older = Epoch(0, All(false));
+  EpochProfile newer = Epoch(1, {});
+  Append(newer.pages, {.key = {TargetId(0), Vpn(kChanging)}, .load_samples = 100});
+  Append(newer.pages,
+         {.key = {TargetId(0), Vpn(kChanging + 1)}, .accesses = AccessCounts{.loads = 1000}});
+  EvidenceTable newer_table;
+  TakeEvidence(older, older_);
+  TakeEvidence(newer, newer_table);
+  changes_.Absorb(older_, 1, newer_table, 1.0 / 60);
+  EXPECT_TRUE(changes_.suspected().chance.empty());
+}
+
+// Of a target that has exited, nothing is kept for ever, and nothing of it enters others' scores.
+TEST_F(RankerWithChanges, ForgetsASuspectThatIsNeverVisitedAgain) {
+  std::vector<Look> others = All(false);
+  std::erase_if(others, [](const Look& look) { return look.vpn == kChanging; });
+  Absorb(All(false), 8);
+  Absorb(All(true));
+  Absorb(others, 300);
+  const double beside_a_suspect = ScoreOf(0);
+  Ranker never_suspected{Ranker::DefaultOptions(RankModel::kRate)};
+  for (int i = 0; i < 309; ++i) never_suspected.Absorb(Epoch(i, others));
+  EXPECT_EQ(ranker_.table().size(), kPages - 1);
+  EXPECT_NEAR(beside_a_suspect, never_suspected.Score(RankSource::kReferences)[0],
+              1e-3 * beside_a_suspect);
 }
 
 }  // namespace

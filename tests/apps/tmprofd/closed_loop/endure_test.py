@@ -86,9 +86,9 @@ class Kinds(Scenario):
         self.assertGreater(moves["failed"], 0)
         self.assertLessEqual(set(moves["failures"]), {errno.errorcode[number] for number in
                                                       (errno.EBUSY, errno.EAGAIN, errno.ENOENT)})
-        # 16 pinned pages, and three attempts at each of their moves.
+        # 16 pinned pages, and three attempts at each of their moves, not in each epoch.
         self.assertLessEqual(moves["retries"], 2 * moves["failed"])
-        self.assertLessEqual(moves["failed"], 16 * moves["epochs"])
+        self.assertLess(moves["failed"], 16 * moves["epochs"])
 
 
 class Full(Scenario):
@@ -97,6 +97,7 @@ class Full(Scenario):
 
     def test_nothing_is_moved_again_and_again_onto_a_full_node(self) -> None:
         moves = self.guest.moves("full")
+        self.assertLess(int(self.text("full.free_kib")), 20 << 10)
         self.assertLessEqual(moves["failures"].get("ENOMEM", 0), 100 * moves["epochs"])
 
 
@@ -124,7 +125,7 @@ class Limited(Scenario):
 class Clock(Scenario):
     def test_goes_on(self) -> None:
         self.assert_kept("clock")
-        self.assert_promoted("clock")
+        self.assertEqual(self.text("clock_later.program_status"), "0\n", self.text("clock_later.err"))
 
 
 class Driverless(Scenario):

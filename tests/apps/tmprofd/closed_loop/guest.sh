@@ -13,12 +13,15 @@ GROUP=/sys/fs/cgroup/placed
 echo "+cpuset +memory" >/sys/fs/cgroup/cgroup.subtree_control
 mkdir $GROUP
 
-# COMMAND...: until it succeeds; 1 when it has not within a minute.
+# COMMAND...: until it succeeds. All is over when it has not within a minute.
 await() {
   tries=0
   until "$@"; do
     tries=$((tries + 1))
-    [ $tries -lt 200 ] || return 1
+    [ $tries -lt 200 ] || {
+      echo "not within a minute: $*" >&2
+      exit 1
+    }
     sleep 0.3
   done
 }
@@ -28,10 +31,11 @@ await() {
 start_on_slow_node() {
   name=$1
   shift
+  : >"$name.out"
   echo 1 >$GROUP/cpuset.mems
   sh -c "echo \$\$ >$GROUP/cgroup.procs; exec $*" >"$name.out" 2>"$name.err" &
   program=$!
-  await test -s "$name.out" || echo "$name has not begun" >&2
+  await test -s "$name.out"
   echo 0-1 >$GROUP/cpuset.mems
 }
 
@@ -62,7 +66,7 @@ start_daemon() {
 run_daemon() {
   tmprofd --config "$1.textproto" 2>"$2" &
   daemon=$!
-  await grep -qs ready "$2" || cat "$2" >&2
+  await grep -qs ready "$2"
 }
 
 # NAME: ends the daemon and keeps its status.
@@ -81,7 +85,7 @@ await_epochs() {
   epochs=0
   while [ $epochs -lt "$2" ]; do
     size=$(stat -c %s "$1")
-    await sh -c "[ \$(stat -c %s $1) -gt $size ]" || return 1
+    await sh -c "[ \$(stat -c %s $1) -gt $size ]"
     epochs=$((epochs + 1))
   done
 }

@@ -22,9 +22,6 @@ class Guest:
         self.folder = folder
         self._out = folder / "out"
 
-    def exists(self, name: str) -> bool:
-        return (self._out / name).exists()
-
     def text(self, name: str) -> str:
         return (self._out / name).read_text(encoding="utf-8")
 

@@ -28,7 +28,8 @@ def fast_shares(first_s: float, last_s: float) -> list[float]:
     guest_run.guest.run("convert", str(guest_run.guest.folder / "exact"), "--to", "trace", "-o", trace)
     view = guest_run.guest.json("report", trace, "--view", "nodes", "--by", "misses")
     start = view["start_monotonic_s"]
-    return [sum(node["share"] for node in epoch["nodes"] if node["node"] == FAST_NODE)
+    return [sum(node["score"] for node in epoch["nodes"] if node["node"] == FAST_NODE)
+            / sum(node["score"] for node in epoch["nodes"])
             for epoch in view["epochs"]
             if start + epoch["start_s"] >= first_s and start + epoch["end_s"] <= last_s]
 
