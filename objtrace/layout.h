@@ -51,9 +51,10 @@ struct Header {
   std::uint8_t generation;
   std::uint8_t alignment_shift;
   std::uint64_t count;                // by the span's owner
-  std::atomic<std::uint64_t> shared;  // by all others
-  std::uint32_t birth_ms;             // since the runtime began
-  std::uint32_t bytes;                // kLargeBytes: see the span
+  std::atomic<std::uint64_t> shared;  // by all others; may still be added to in a free slot
+  // In a free slot both are the link to the next one, low half first.
+  std::uint32_t birth_ms;  // since the runtime began
+  std::uint32_t bytes;     // kLargeBytes: see the span
 };
 static_assert(sizeof(Header) == 32);
 static_assert(offsetof(Header, count) == 8);

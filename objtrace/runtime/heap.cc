@@ -48,17 +48,26 @@ static_assert(kSlotBytes[0] == 16 && kSlotBytes[31] == 512 && kSlotBytes[32] == 
 Header* At(std::uint64_t address) { return reinterpret_cast<Header*>(address); }
 std::uint64_t AddressOf(const Header& header) { return reinterpret_cast<std::uint64_t>(&header); }
 
-Header* Next(const Header& free) { return At(free.shared.load(std::memory_order_relaxed)); }
-void SetNext(Header& free, Header* next) {
-  free.shared.store(next == nullptr ? 0 : AddressOf(*next), std::memory_order_relaxed);
+// Of the header: the birth and the bytes, or the link.
+std::uint64_t LastWord(const Header& header) {
+  return std::uint64_t{Load(header.birth_ms)} | std::uint64_t{Load(header.bytes)} << 32;
 }
 
-// Covers all that does not change, at both ends of the header: what runs over the end of the object
-// before, or under the start of this one, breaks it. Lowest bit: the object lives.
+Header* Next(const Header& free) { return At(LastWord(free)); }
+void SetNext(Header& free, Header* next) {
+  const std::uint64_t address = next == nullptr ? 0 : AddressOf(*next);
+  Store(free.birth_ms, static_cast<std::uint32_t>(address));
+  Store(free.bytes, static_cast<std::uint32_t>(address >> 32));
+}
+
+// Covers all that does not change, of a live object at both ends of the header: what runs over the
+// end of the object before, or under the start of this one, breaks it. Lowest bit: the object
+// lives.
 std::uint16_t SealOf(const Header& header, bool live) {
-  const std::uint64_t first = std::uint64_t{header.stack} | std::uint64_t{header.generation} << 48 |
-                              std::uint64_t{header.alignment_shift} << 56;
-  const std::uint64_t last = std::uint64_t{header.birth_ms} | std::uint64_t{header.bytes} << 32;
+  const std::uint64_t first = std::uint64_t{Load(header.stack)} |
+                              std::uint64_t{Load(header.generation)} << 48 |
+                              std::uint64_t{Load(header.alignment_shift)} << 56;
+  const std::uint64_t last = live ? LastWord(header) : 0;
   const std::uint64_t mixed =
       ((first ^ AddressOf(header)) * 0x9E3779B97F4A7C15) ^ ((last + 1) * 0xC2B2AE3D27D4EB4F);
   return static_cast<std::uint16_t>((mixed >> 48 & ~std::uint64_t{1}) | std::uint64_t{live});
@@ -70,10 +79,17 @@ bool IsFull(const Span& span) {
   return span.free == nullptr && span.bump.load(std::memory_order_relaxed) == span.capacity;
 }
 
+std::uint64_t GenerationOf(const Header& header) {
+  return std::uint64_t{Load(header.generation)} | std::uint64_t{Load(header.birth_ms)} << 8;
+}
+
+std::uint64_t PlaceOf(const Header& header) {
+  const std::uint64_t address = AddressOf(header);
+  return (address >> 5 ^ address >> 14) % Thread::kPending;
+}
+
 bool IsOf(const Pending& pending, const Header& header) {
-  return __atomic_load_n(&pending.header, __ATOMIC_RELAXED) == &header &&
-         Load(pending.generation) ==
-             (std::uint64_t{header.generation} | std::uint64_t{header.birth_ms} << 8);
+  return Load(pending.header) == &header && Load(pending.generation) == GenerationOf(header);
 }
 
 void Enlist(Bin& bin, Span* span) {
@@ -121,11 +137,12 @@ bool Heap::AddSpan(Thread& thread, int size_class) {
   span->bump.store(0, std::memory_order_relaxed);
   span->free = nullptr;
   span->use = SpanUse::kSlots;
-  SpanEntry& entry = pool_.EntryOf(span);
-  entry.reciprocal =
-      static_cast<std::uint32_t>(((std::uint64_t{1} << 32) + slot_bytes - 1) / slot_bytes);
-  entry.slot_units = static_cast<std::uint16_t>(slot_bytes / kSlotUnitBytes);
-  __atomic_store_n(&entry.owner, thread.number, __ATOMIC_RELAXED);
+  Replace(pool_.EntryOf(span),
+          {.origin = pool_.StartOf(span),
+           .reciprocal =
+               static_cast<std::uint32_t>(((std::uint64_t{1} << 32) + slot_bytes - 1) / slot_bytes),
+           .slot_units = static_cast<std::uint16_t>(slot_bytes / kSlotUnitBytes),
+           .owner = thread.number});
   thread.bins[size_class].current = span;
   return true;
 }
@@ -137,11 +154,38 @@ void Heap::PutBack(Thread& thread, Span* span, Header* header) {
   span->free = header;
   --span->used;
   if (span == bin.current) return;
-  if (span->used == 0) {
+  if (span->used == 0 && !IsBeingFlushed(*span)) {
     Delist(bin, span);
     pool_.Give(span);
   } else if (was_full) {
     Enlist(bin, span);
+  }
+}
+
+// By reading and writing both: a thread that begins to flush after this sees that nothing lives.
+bool Heap::IsBeingFlushed(const Span& run) const {
+  const std::uint64_t start = pool_.StartOf(&run);
+  const std::uint64_t bytes =
+      run.use == SpanUse::kLarge ? std::uint64_t{run.length} << kSpanShift : kSpanBytes;
+  bool found = false;
+  registry_.EachThread([&](Thread& thread) {
+    const std::uint64_t header = thread.flushing.fetch_or(0, std::memory_order_acq_rel);
+    found = found || header - start < bytes;
+  });
+  return found;
+}
+
+void Heap::GiveLarge(Thread& thread, Span* run) {
+  run->next = thread.held;
+  thread.held = run;
+  for (Span** at = &thread.held; *at != nullptr;) {
+    Span* held = *at;
+    if (IsBeingFlushed(*held)) {
+      at = &held->next;
+    } else {
+      *at = held->next;
+      pool_.Give(held);
+    }
   }
 }
 
@@ -193,7 +237,7 @@ Header* Heap::TakeLarge(const Thread& thread, std::uint64_t bytes, std::uint64_t
   run->use = SpanUse::kLarge;
   const std::uint64_t start = pool_.StartOf(run);
   for (std::uint32_t i = 0; i < run->length; ++i) {
-    pool_.EntryOf(run + i) = {.origin = start, .owner = thread.number};
+    Replace(pool_.EntryOf(run + i), {.origin = start, .owner = thread.number});
   }
   return At(start);
 }
@@ -204,14 +248,14 @@ void Heap::Begin(Thread& thread, Header& header, std::uint64_t bytes, std::uint6
                  const void* frame) {
   std::uint64_t frames[kMaxFrames];
   const int depth = WalkStack(frame, thread.stack_start, thread.stack_end, frames);
-  header.stack = stacks_.Intern(frames, depth);
-  header.birth_ms = static_cast<std::uint32_t>(NowSinceStart());
-  header.bytes =
-      SpanOf(header)->use == SpanUse::kLarge ? kLargeBytes : static_cast<std::uint32_t>(bytes);
-  header.alignment_shift = static_cast<std::uint8_t>(Log2(alignment));
+  Store(header.stack, stacks_.Intern(frames, depth));
+  Store(header.birth_ms, static_cast<std::uint32_t>(NowSinceStart()));
+  Store(header.bytes,
+        SpanOf(header)->use == SpanUse::kLarge ? kLargeBytes : static_cast<std::uint32_t>(bytes));
+  Store(header.alignment_shift, static_cast<std::uint8_t>(Log2(alignment)));
   Store(header.count, 0);
   header.shared.store(0, std::memory_order_relaxed);
-  header.seal = SealOf(header, true);
+  Store(header.seal, SealOf(header, true));
   SiteTotals& site = thread.sites[header.stack];
   Add(site.objects, 1);
   Add(site.bytes, bytes);
@@ -223,8 +267,8 @@ void Heap::End(Thread& thread, Header& header) {
   Add(site.freed_bytes, BytesOf(header));
   Add(site.freed_accesses, Load(header.count) + header.shared.load(std::memory_order_relaxed));
   Add(site.freed_age_ms, NowSinceStart() - header.birth_ms);
-  ++header.generation;
-  header.seal = SealOf(header, false);
+  Store(header.generation, static_cast<std::uint8_t>(header.generation + 1));
+  Store(header.seal, SealOf(header, false));
 }
 
 void* Heap::AllocateFrom(Thread& thread, std::uint64_t bytes, std::uint64_t alignment, bool zeros,
@@ -254,15 +298,17 @@ Heap::Slot Heap::Look(std::uint64_t address, Header*& header) const {
   const Span* there = pool_.SpanAt(address);
   if (there == nullptr) return Slot::kNone;
   const SpanEntry& entry = pool_.EntryOf(there);
-  const std::uint64_t index = (address - entry.origin) * entry.reciprocal >> 32;
-  header = At(entry.origin + index * entry.slot_units * kSlotUnitBytes);
+  const std::uint64_t origin = Load(entry.origin);
+  const std::uint64_t index = (address - origin) * Load(entry.reciprocal) >> 32;
+  header = At(origin + index * Load(entry.slot_units) * kSlotUnitBytes);
   const Span& span = *SpanOf(*header);
   if (span.use != SpanUse::kLarge &&
       (span.use != SpanUse::kSlots || index >= span.bump.load(std::memory_order_relaxed))) {
     return Slot::kNone;
   }
-  if (header->seal == SealOf(*header, true)) return Slot::kLive;
-  return header->seal == SealOf(*header, false) ? Slot::kFree : Slot::kOverwritten;
+  const std::uint16_t seal = Load(header->seal);
+  if (seal == SealOf(*header, true)) return Slot::kLive;
+  return seal == SealOf(*header, false) ? Slot::kFree : Slot::kOverwritten;
 }
 
 Header* Heap::Find(std::uint64_t address) const {
@@ -294,8 +340,9 @@ void Heap::Free(void* object) {
   if (thread == nullptr) return;  // no memory for this thread's place: the object stays
   Span* span = SpanOf(header);
   if (span->by_element) elements_.Remove(&header);
+  FlushOwn(*thread, header);
   End(*thread, header);
-  if (span->use == SpanUse::kLarge) return pool_.Give(span);
+  if (span->use == SpanUse::kLarge) return GiveLarge(*thread, span);
   if (span->owner == thread->number) return PutBack(*thread, span, &header);
   std::atomic<Header*>& returned = registry_.Get(span->owner)->returned;
   Header* first = returned.load(std::memory_order_relaxed);
@@ -316,20 +363,24 @@ std::uint64_t Heap::UsableBytes(void* object) {
 
 void* Heap::Reallocate(void* object, std::uint64_t bytes, const void* frame) {
   Header& old = RequireLive(object);
+  Thread* thread = registry_.SelfWithStack();
+  if (thread == nullptr) return nullptr;
   const std::uint64_t usable = UsableBytes(object);
   Span* span = SpanOf(old);
   if (bytes <= usable && bytes >= usable / 2 && !span->by_element) {
+    Add(thread->sites[old.stack].bytes, bytes - BytesOf(old));
     if (old.bytes == kLargeBytes) {
       span->large_bytes = bytes;
     } else {
-      old.bytes = static_cast<std::uint32_t>(bytes);
-      old.seal = SealOf(old, true);
+      Store(old.bytes, static_cast<std::uint32_t>(bytes));
+      Store(old.seal, SealOf(old, true));
     }
     return object;
   }
-  void* moved = Allocate(bytes, kAlignment, frame);
+  void* moved = AllocateFrom(*thread, bytes, kAlignment, false, frame);
   if (moved == nullptr) return nullptr;
-  std::memcpy(moved, object, std::min(bytes, BytesOf(old)));
+  std::memcpy(moved, object, std::min(bytes, usable));  // malloc_usable_size(3) offers it all
+  FlushOwn(*thread, old);
   Header& header = *Find(reinterpret_cast<std::uint64_t>(moved));
   Store(header.count, Load(old.count));
   header.shared.store(old.shared.load(std::memory_order_relaxed), std::memory_order_relaxed);
@@ -341,36 +392,43 @@ void* Heap::Reallocate(void* object, std::uint64_t bytes, const void* frame) {
 
 // Counts.
 
+// Another thread may be freeing the object: its slot takes counts then, too (layout.h), and its
+// memory stays the heap's while `flushing` says so.
 void Heap::Flush(Thread& thread, Pending& pending) {
   Header* header = pending.header;
   const std::uint64_t count = Load(pending.count);
+  thread.flushing.exchange(AddressOf(*header), std::memory_order_acq_rel);
   if (Find(AddressOf(*header)) == header && IsOf(pending, *header)) {
     header->shared.fetch_add(count, std::memory_order_relaxed);
   } else {
     Add(thread.sites[pending.stack].freed_accesses, count);
   }
+  thread.flushing.store(0, std::memory_order_release);
   Store(pending.count, 0);
 }
 
+// What the thread counted of another's object.
+void Heap::FlushOwn(Thread& thread, const Header& header) {
+  if (SpanOf(header)->owner == thread.number) return;
+  Pending& pending = thread.pending[PlaceOf(header)];
+  const Within within(thread);
+  if (within.entered() && IsOf(pending, header)) Flush(thread, pending);
+}
+
 void Heap::CountShared(Thread& thread, Header& header, std::uint64_t accesses) {
-  if (thread.busy) {  // a signal handler, amid the below
+  const Within within(thread);
+  if (!within.entered()) {
     header.shared.fetch_add(accesses, std::memory_order_relaxed);
     return;
   }
-  thread.busy = true;
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  const std::uint64_t address = AddressOf(header);
-  Pending& pending = thread.pending[(address >> 5 ^ address >> 14) % Thread::kPending];
+  Pending& pending = thread.pending[PlaceOf(header)];
   if (!IsOf(pending, header)) {
     if (pending.header != nullptr) Flush(thread, pending);
     pending.stack = header.stack;
-    Store(pending.generation,
-          std::uint64_t{header.generation} | std::uint64_t{header.birth_ms} << 8);
-    __atomic_store_n(&pending.header, &header, __ATOMIC_RELAXED);
+    Store(pending.generation, GenerationOf(header));
+    Store(pending.header, &header);
   }
   Add(pending.count, accesses);
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  thread.busy = false;
 }
 
 bool Heap::Count(Thread& thread, std::uint64_t address, std::uint64_t accesses) {
@@ -395,10 +453,8 @@ bool Heap::Count(Thread& thread, std::uint64_t address, std::uint64_t accesses) 
 
 std::uint64_t Heap::CountOf(const Header& header) const {
   std::uint64_t count = Load(header.count) + header.shared.load(std::memory_order_relaxed);
-  const std::uint64_t address = AddressOf(header);
-  const std::uint64_t place = (address >> 5 ^ address >> 14) % Thread::kPending;
   registry_.EachThread([&](const Thread& thread) {
-    const Pending& pending = thread.pending[place];
+    const Pending& pending = thread.pending[PlaceOf(header)];
     if (IsOf(pending, header)) count += Load(pending.count);
   });
   return count;
@@ -440,11 +496,11 @@ Header* Heap::NextFrom(std::uint64_t address) const {
       for (std::uint64_t slot = (address - start + slot_bytes - 1) / slot_bytes;
            slot < span->bump.load(std::memory_order_relaxed); ++slot) {
         Header* header = At(start + slot * slot_bytes);
-        if (header->seal == SealOf(*header, true)) return header;
+        if (Load(header->seal) == SealOf(*header, true)) return header;
       }
     } else if (span->use == SpanUse::kLarge) {
       Header* header = At(start);
-      if (address == start && header->seal == SealOf(*header, true)) return header;
+      if (address == start && Load(header->seal) == SealOf(*header, true)) return header;
       skipped = span->length;
     } else if (span->use == SpanUse::kFree) {
       skipped = span->length;

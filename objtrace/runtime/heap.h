@@ -65,6 +65,9 @@ class Heap {
                     bool& zeros);
   bool AddSpan(Thread& thread, int size_class);
   void PutBack(Thread& thread, Span* span, Header* header);
+  void GiveLarge(Thread& thread, Span* run);
+  // Whether somebody may be adding to a header in it. Precondition: none lives in it.
+  bool IsBeingFlushed(const Span& run) const;
   void DrainReturned(Thread& thread);
   void Begin(Thread& thread, Header& header, std::uint64_t bytes, std::uint64_t alignment,
              const void* frame);
@@ -77,6 +80,7 @@ class Heap {
   Header& RequireLive(void* object);
   void CountShared(Thread& thread, Header& header, std::uint64_t accesses);
   void Flush(Thread& thread, Pending& pending);
+  void FlushOwn(Thread& thread, const Header& header);
   std::uint64_t NowSinceStart();
 
   SpanPool pool_;

@@ -46,7 +46,9 @@ void* Reallocate(void* object, std::size_t bytes, const void* frame) {
 }
 
 void FreeObject(void* object) {
+  const int before = errno;
   if (object != nullptr) heap.Free(object);
+  errno = before;
 }
 
 namespace {
@@ -70,14 +72,21 @@ void Count(const void* p, std::uint64_t accesses) {
   CountElsewhere(*thread, statics, heap.registry(), AddressOf(p), accesses);
 }
 
+sigset_t before_fork;  // under all locks
+
+// The statics' lock is the last: handlers take it that interrupt those who hold the others.
 void LockAll() {
-  statics.lock().Acquire();
+  const sigset_t before = SignalsBlocked::Block();
   heap.LockAll();
+  statics.lock().Acquire();
+  before_fork = before;
 }
 
 void UnlockAll() {
-  heap.UnlockAll();
+  const sigset_t before = before_fork;
   statics.lock().Release();
+  heap.UnlockAll();
+  SignalsBlocked::Restore(before);
 }
 
 void AfterForkInChild() {

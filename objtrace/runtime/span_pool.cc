@@ -121,9 +121,7 @@ Span* SpanPool::Take(std::uint64_t length) {
 void SpanPool::Give(Span* run) {
   const Locked locked(lock_);
   for (std::uint64_t i = 0; i < run->length; ++i) {
-    SpanEntry& entry = EntryOf(run + i);
-    __atomic_store_n(&entry.owner, std::uint16_t{0}, __ATOMIC_RELAXED);
-    entry = {.origin = StartOf(run + i)};
+    Replace(EntryOf(run + i), {.origin = StartOf(run + i)});
     run[i].use = SpanUse::kNone;
   }
   run->dirty = true;

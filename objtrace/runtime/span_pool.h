@@ -21,7 +21,7 @@ enum class SpanUse : std::uint8_t {
 };
 
 struct alignas(64) Span {  // of no two in one cache line
-  SpanUse use;
+  std::atomic<SpanUse> use;
   bool ends_free;  // the first or last of a free run: the pool's, under its lock
   bool dirty;      // a free run: not all zeros
   std::uint8_t size_class;
@@ -32,12 +32,21 @@ struct alignas(64) Span {  // of no two in one cache line
   std::atomic<std::uint32_t> bump;  // slots below were handed out at least once
   // An object in it has its elements counted: nobody counts without the runtime.
   std::atomic<bool> by_element;
-  Header* free;  // linked by `shared`
-  Span* next;    // of a list of the pool, or of the owner's bin
+  Header* free;
+  Span* next;  // of a list of the pool, of the owner's bin, or of runs that a thread holds back
   Span* previous;
   std::uint64_t large_bytes;  // what was asked for
 };
 static_assert(sizeof(Span) == 64);
+
+// While others may read it: nobody counts by it but as it was, or as it is.
+inline void Replace(SpanEntry& entry, const SpanEntry& by) {
+  Store(entry.owner, 0);
+  Store(entry.origin, by.origin);
+  Store(entry.reciprocal, by.reciprocal);
+  Store(entry.slot_units, by.slot_units);
+  Store(entry.owner, by.owner);
+}
 
 class SpanPool {
  public:

@@ -17,13 +17,10 @@ const char* CopyOf(const char* name) {
   return copy != nullptr ? static_cast<const char*>(std::memcpy(copy, name, bytes)) : "";
 }
 
-bool IsOnStack(const Thread& thread, std::uint64_t address) {
-  return address - thread.stack_start < thread.stack_end - thread.stack_start;
-}
-
 }  // namespace
 
 void Statics::Attach(const Module& module, Registry& registry) {
+  const SignalsBlocked blocked;
   const Locked locked(lock_);
   if (records_ == nullptr) {
     records_ = static_cast<StaticRecord*>(MapSparse(kMaxStaticIds * sizeof(StaticRecord)));
@@ -40,6 +37,7 @@ void Statics::Attach(const Module& module, Registry& registry) {
 }
 
 void Statics::Detach(const Module& module) {
+  const SignalsBlocked blocked;
   const Locked locked(lock_);
   const Module** last = std::remove(modules_, modules_ + module_count_, &module);
   module_count_ = static_cast<std::uint64_t>(last - modules_);
@@ -65,6 +63,7 @@ bool Statics::InstrumentedWithin(std::uint64_t start, std::uint64_t end) const {
 
 // The one before stays: somebody may be reading it.
 const Statics::Sorted* Statics::Sort() {
+  const SignalsBlocked blocked;
   const Locked locked(lock_);
   if (const Sorted* made = sorted_.load(std::memory_order_relaxed)) return made;
   auto* sorted =
@@ -97,17 +96,13 @@ void CountElsewhere(Thread& thread, Statics& statics, Registry& registry, std::u
   std::uint64_t id = kElsewhereId;
   if (IsOnStack(thread, address) && address >= top - kRedZoneBytes) {
     id = kOwnStackId;
-  } else if (!thread.busy) {  // else a signal handler, perhaps amid the search
-    thread.busy = true;
-    std::atomic_signal_fence(std::memory_order_seq_cst);
+  } else if (const Within within(thread); within.entered()) {
     id = statics.Find(address);
     if (id == kElsewhereId) {
       registry.EachThread([&](const Thread& other) {
         if (other.in_use && IsOnStack(other, address)) id = other.stack_id;
       });
     }
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    thread.busy = false;
   }
   Add(thread.static_counts[id], accesses);
 }

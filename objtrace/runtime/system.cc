@@ -58,6 +58,22 @@ void* MapSparse(std::uint64_t bytes) {
   return start == MAP_FAILED ? nullptr : start;
 }
 
+void Unmap(void* start, std::uint64_t bytes) {
+  if (start != nullptr) ::munmap(start, bytes);
+}
+
+sigset_t SignalsBlocked::Block() {
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  return before;
+}
+
+void SignalsBlocked::Restore(const sigset_t& before) {
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
 std::uint64_t NowMs() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);

@@ -5,9 +5,11 @@
 #pragma once
 
 #include <pthread.h>
+#include <signal.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace tmprof::objtrace {
 
@@ -22,6 +24,8 @@ std::byte* Reserve(std::uint64_t bytes, std::uint64_t hint = 0);
 bool Commit(void* start, std::uint64_t bytes);
 // Memory that is all zeros and only there where it is written; null where there is none.
 void* MapSparse(std::uint64_t bytes);
+// Takes back what MapSparse() gave; null is nothing.
+void Unmap(void* start, std::uint64_t bytes);
 
 // On CLOCK_MONOTONIC_COARSE.
 std::uint64_t NowMs();
@@ -46,11 +50,30 @@ class Locked {
   Lock& lock_;
 };
 
+// While it lives the calling thread takes no signal. Around locks that counting takes: a handler
+// that counts would wait for the thread that it interrupted.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() : before_(Block()) {}
+  ~SignalsBlocked() { Restore(before_); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+  // The same where it is no scope. Returns what to restore.
+  static sigset_t Block();
+  static void Restore(const sigset_t& before);
+
+ private:
+  sigset_t before_;
+};
+
 // Of words that one thread writes and others read.
-inline std::uint64_t Load(const std::uint64_t& word) {
+template <typename T>
+T Load(const T& word) {
   return __atomic_load_n(&word, __ATOMIC_RELAXED);
 }
-inline void Store(std::uint64_t& word, std::uint64_t value) {
+template <typename T>
+void Store(T& word, std::type_identity_t<T> value) {
   __atomic_store_n(&word, value, __ATOMIC_RELAXED);
 }
 // By the one thread that writes it.

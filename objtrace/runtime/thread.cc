@@ -63,7 +63,12 @@ Thread* Registry::Make() {
   auto* thread = static_cast<Thread*>(MapSparse(sizeof(Thread)));
   auto* counts = static_cast<std::uint64_t*>(MapSparse(kMaxStaticIds * sizeof(std::uint64_t)));
   auto* sites = static_cast<SiteTotals*>(MapSparse(kMaxStacks * sizeof(SiteTotals)));
-  if (thread == nullptr || counts == nullptr || sites == nullptr) return nullptr;
+  if (thread == nullptr || counts == nullptr || sites == nullptr) {
+    Unmap(thread, sizeof(Thread));
+    Unmap(counts, kMaxStaticIds * sizeof(std::uint64_t));
+    Unmap(sites, kMaxStacks * sizeof(SiteTotals));
+    return nullptr;
+  }
   thread->registry = this;
   thread->number = static_cast<std::uint16_t>(count + 1);
   thread->static_counts = counts;
@@ -78,10 +83,14 @@ Thread* Registry::Take() {
   const Locked locked(lock_);
   if (!has_key_) has_key_ = ::pthread_key_create(&key_, &Registry::ReleaseAtExit) == 0;
   const std::uint32_t count = count_.load(std::memory_order_relaxed);
-  Thread** unused = std::find_if(threads_, threads_ + count, [](Thread* t) { return !t->in_use; });
+  Thread** unused =
+      std::find_if(threads_, threads_ + count, [](Thread* t) { return !t->in_use && !t->torn; });
   Thread* thread = unused != threads_ + count ? *unused : Make();
   if (thread == nullptr) return nullptr;
   thread->in_use = true;
+  // As a siglongjmp(3) of the thread before may have left them.
+  thread->busy = 0;
+  thread->flushing = 0;
   ++thread->users;
   return thread;
 }
@@ -89,6 +98,7 @@ Thread* Registry::Take() {
 // A signal handler may be the first to count: it leaves errno alone.
 Thread* Registry::Register() {
   const int error = errno;
+  const SignalsBlocked blocked;
   Thread* thread = Take();
   if (thread == nullptr) return nullptr;
   self = thread;
@@ -106,6 +116,7 @@ Thread* Registry::Self() { return self != nullptr ? self : Register(); }
 // Destructors that run later may allocate: they take the thread a place again.
 void Registry::ReleaseAtExit(void* place) {
   auto* thread = static_cast<Thread*>(place);
+  const SignalsBlocked blocked;
   self = nullptr;
   tmprof_thread = 0;
   tmprof_static_counts = nullptr;
@@ -115,7 +126,12 @@ void Registry::ReleaseAtExit(void* place) {
 
 void Registry::KeepOnlySelf() {
   ++forks_;
-  EachThread([](Thread& thread) { thread.in_use = &thread == self; });
+  EachThread([](Thread& thread) {
+    if (&thread == self) return;
+    thread.torn = thread.torn || thread.in_use;
+    thread.in_use = false;
+    thread.flushing = 0;
+  });
 }
 
 }  // namespace tmprof::objtrace

@@ -52,18 +52,59 @@ struct Thread {
   Registry* registry;
   std::uint16_t number;  // from 1
   bool in_use;           // under the registry's lock
+  bool torn;             // likewise: a fork(2) cut its thread off anywhere; nobody's for ever
   std::uint32_t users;   // threads that had this place, one after the other
-  // Within the runtime: a signal handler that counts now must not touch what is below.
-  volatile bool busy;
+  // Frame of the function that is within what is below (Within), or 0.
+  volatile std::uint64_t busy;
   bool stack_known;  // exactly; before, at most as large as a stack usually is
   std::uint64_t stack_start;
   std::uint64_t stack_end;
-  std::uint64_t stack_id;         // of others' accesses to its stack
-  std::uint64_t* static_counts;   // by ID
-  SiteTotals* sites;              // by stack ID
-  std::atomic<Header*> returned;  // freed by others, linked by `shared`
+  std::uint64_t stack_id;               // of others' accesses to its stack
+  std::uint64_t* static_counts;         // by ID
+  SiteTotals* sites;                    // by stack ID
+  std::atomic<Header*> returned;        // freed by others
+  std::atomic<std::uint64_t> flushing;  // address of the header that it may be adding to, or 0
+  Span* held;                           // free large runs that somebody may be adding to
   Bin bins[kSizeClasses];
   Pending pending[kPending];  // by address; an older one gives way
+};
+
+inline bool IsOnStack(const Thread& thread, std::uint64_t address) {
+  return address - thread.stack_start < thread.stack_end - thread.stack_start;
+}
+
+// Keeps a thread's signal handlers that count out of its pending counts and its searches.
+class Within {
+ public:
+  explicit Within(Thread& thread) : thread_(thread) {
+    const auto frame = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
+    entered_ = !IsInterrupted(thread, frame);
+    if (!entered_) return;
+    thread.busy = frame;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  ~Within() {
+    if (!entered_) return;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    thread_.busy = 0;
+  }
+  Within(const Within&) = delete;
+  Within& operator=(const Within&) = delete;
+
+  // False in a signal handler that interrupted another.
+  bool entered() const { return entered_; }
+
+ private:
+  // A handler's frames are below those it interrupts. One that is not tells that a siglongjmp(3)
+  // left it; where either is on another stack there is no telling.
+  static bool IsInterrupted(const Thread& thread, std::uint64_t frame) {
+    const std::uint64_t busy = thread.busy;
+    if (busy == 0) return false;
+    return !IsOnStack(thread, busy) || !IsOnStack(thread, frame) || frame < busy;
+  }
+
+  Thread& thread_;
+  bool entered_ = false;
 };
 
 class Registry {

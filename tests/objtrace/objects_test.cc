@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,6 +22,8 @@
 #include <set>
 #include <thread>
 #include <vector>
+
+#include "objtrace/runtime/runtime.h"
 
 extern "C" int c_walk(int points);
 
@@ -110,6 +113,41 @@ TEST(ObjectsTest, AMovedObjectKeepsItsContentsAndItsCount) {
     ASSERT_EQ(found.bytes, bytes);
   }
   EXPECT_EQ(hrealloc(object, 0), nullptr);
+}
+
+TEST(ObjectsTest, WhatTheSlotHoldsBeyondTheObjectMovesToo) {
+  for (const std::size_t bytes : {1UL, 100UL, 5'000UL, 40'000UL}) {
+    char* object = static_cast<char*>(hmalloc(bytes));
+    const std::size_t usable = tmprof::objtrace::heap.UsableBytes(object);
+    std::fill_n(object, usable, 'x');
+    object = static_cast<char*>(hrealloc(object, 4 * usable));
+    EXPECT_TRUE(std::all_of(object, object + usable, [](char c) { return c == 'x'; })) << bytes;
+    hfree(object);
+  }
+}
+
+TEST(ObjectsTest, AThreadThatMovesAnothersObjectTakesItsOwnCountAlong) {
+  void* object = hmalloc(100);
+  mem_access(object, 1);
+  std::thread([&] {
+    mem_access(object, 6);
+    object = hrealloc(object, 10'000);
+  }).join();
+  EXPECT_EQ(mem_access_count(object), 7);
+  hfree(object);
+}
+
+TEST(ObjectsTest, FreeingLeavesErrnoAlone) {
+  constexpr std::size_t kBytes = 2'000'000;
+  constexpr std::size_t kLockedBytes = 4096;
+  const Object own = Make(kBytes);
+  char* object = static_cast<char*>(hmalloc(kBytes));
+  // What is locked cannot go back to the system: madvise(2) fails.
+  if (::mlock(object + kBytes / 2, kLockedBytes) != 0) GTEST_SKIP() << "mlock: " << errno;
+  errno = ENOTTY;
+  hfree(object);
+  EXPECT_EQ(errno, ENOTTY);
+  ::munlock(object + kBytes / 2, kLockedBytes);
 }
 
 TEST(ObjectsTest, AlignedObjectsAreAlignedAndResolve) {
@@ -250,6 +288,87 @@ TEST(ObjectsTest, StatListsEachObject) {
 
 // Threads.
 
+// A count may be handed over just when the object is freed, after it was seen to live.
+TEST(ObjectsThreadTest, ACountThatComesLateDoesNotReachTheFreeSlots) {
+  constexpr std::size_t kBytes = 72;
+  std::vector<Object> kept;
+  std::vector<tmprof::objtrace::Header*> headers;
+  for (int i = 0; i < 10; ++i) kept.push_back(Make(kBytes));
+  for (const Object& object : kept) {
+    headers.push_back(tmprof::objtrace::heap.Find(reinterpret_cast<std::uintptr_t>(object.get())));
+    ASSERT_NE(headers.back(), nullptr);
+  }
+  std::set<char*> addresses;
+  for (const Object& object : kept) addresses.insert(object.get());
+  kept.clear();
+  for (tmprof::objtrace::Header* header : headers) header->shared += 12'345;
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    kept.push_back(Make(kBytes));
+    EXPECT_TRUE(addresses.erase(kept.back().get()) == 1) << "its slot is another than was freed";
+    EXPECT_EQ(mem_access_count(kept.back().get()), 0);
+  }
+}
+
+TEST(ObjectsThreadTest, MemoryThatACountMayStillReachIsNotGivenAway) {
+  tmprof::objtrace::Heap& heap = tmprof::objtrace::heap;
+  constexpr std::size_t kBytes = 300'000;
+  char* object = static_cast<char*>(hmalloc(kBytes));
+  const tmprof::objtrace::Header* header = heap.Find(reinterpret_cast<std::uintptr_t>(object));
+  std::barrier meet(2);
+  std::jthread other([&] {
+    heap.registry().Self()->flushing = reinterpret_cast<std::uintptr_t>(header);
+    meet.arrive_and_wait();
+    meet.arrive_and_wait();
+    heap.registry().Self()->flushing = 0;
+    meet.arrive_and_wait();
+  });
+  meet.arrive_and_wait();
+  hfree(object);
+  const Object next = Make(kBytes);
+  EXPECT_NE(next.get(), object);
+  meet.arrive_and_wait();
+  meet.arrive_and_wait();
+  Make(kBytes);  // its end gives back what was held
+  EXPECT_EQ(heap.registry().Self()->held, nullptr);
+}
+
+// Each object is touched by all threads and then freed by one that its maker did not choose, while
+// the others go on to further objects, and so hand over what they counted.
+TEST(ObjectsThreadTest, CountsAreHandedOverWhileOthersFree) {
+  constexpr std::size_t kThreads = 3;
+  constexpr int kRounds = 40;
+  constexpr std::size_t kObjects = 300;
+  std::array<std::vector<char*>, kThreads> made;
+  std::barrier meet(kThreads);
+  std::vector<std::jthread> threads;
+  for (std::size_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&made, &meet, t] {
+      std::minstd_rand random(static_cast<unsigned>(t) + 1);
+      for (int round = 0; round < kRounds; ++round) {
+        for (std::size_t i = 0; i < kObjects; ++i) {
+          const std::size_t bytes = random() % 20 == 0 ? 40'000 : random() % 600 + 1;
+          made[t].push_back(static_cast<char*>(hmalloc(bytes)));
+          made[t].back()[bytes - 1] = made[t].back()[0] = 'x';
+        }
+        meet.arrive_and_wait();
+        for (const auto& objects : made) {
+          for (char* object : objects) mem_access(object, 1);
+        }
+        meet.arrive_and_wait();
+        const std::size_t mine = (t + static_cast<std::size_t>(round)) % kThreads;
+        for (char* object : made[mine]) {
+          EXPECT_EQ(object[0], 'x');
+          hfree(object);
+          const Object other = Make(random() % 600 + 1);
+          std::memset(other.get(), 0x55, 1);
+        }
+        meet.arrive_and_wait();
+        made[t].clear();
+      }
+    });
+  }
+}
+
 TEST(ObjectsThreadTest, NoAccessOfAnyThreadIsLost) {
   constexpr int kThreads = 4;
   constexpr int kRounds = 2000;
@@ -346,6 +465,34 @@ TEST(ObjectsThreadTest, AForkedChildAllocatesCountsAndFrees) {
   EXPECT_EQ(mem_access_count(object.get()), 4);
 }
 
+TEST(ObjectsThreadTest, AForkedChildDoesNotReuseThePlacesOfThreadsThatAreGone) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer starts no threads after such a fork";
+#endif
+  std::barrier meet(2);
+  std::uint32_t place = 0;
+  std::jthread other([&] {
+    const Object object = Make(8);
+    place = tmprof_thread;
+    meet.arrive_and_wait();
+    meet.arrive_and_wait();
+  });
+  meet.arrive_and_wait();
+  const pid_t child = fork();
+  if (child == 0) {
+    std::uint32_t new_place = 0;
+    std::thread([&] {
+      const Object object = Make(8);
+      new_place = tmprof_thread;
+    }).join();
+    std::_Exit(new_place != 0 && new_place != place && new_place != tmprof_thread ? 0 : 1);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  meet.arrive_and_wait();
+}
+
 char* signalled = nullptr;
 std::atomic<int> signals = 0;
 
@@ -373,6 +520,58 @@ TEST(ObjectsThreadTest, ASignalHandlerMayCount) {
   counting.join();
   sigaction(SIGUSR1, &before, nullptr);
   EXPECT_EQ(mem_access_count(object.get()), kSignals);
+}
+
+TEST(ObjectsThreadTest, ASignalHandlersCountMayBeAThreadsFirst) {
+  constexpr std::size_t kThreads = 50;
+  constexpr std::array kSignals{SIGUSR1, SIGUSR2};  // one interrupts the other's handler
+  const Object object = Make(8);
+  signalled = object.get();
+  struct sigaction action{};
+  action.sa_handler = [](int) { mem_access(signalled, 1); };
+  std::array<struct sigaction, kSignals.size()> before{};
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    ASSERT_EQ(sigaction(kSignals[i], &action, &before[i]), 0);
+  }
+  // All of them stay, so that each takes a place that has to be made.
+  std::atomic<bool> stop = false;
+  std::vector<std::thread> threads;
+  while (threads.size() < kThreads) {
+    std::atomic<bool> begun = false;
+    std::atomic<bool> counted = false;
+    threads.emplace_back([&] {
+      begun = true;
+      mem_access(object.get(), 1);
+      counted = true;
+      stop.wait(false);
+    });
+    while (!begun) std::this_thread::yield();
+    while (!counted) {
+      for (const int signal : kSignals) pthread_kill(threads.back().native_handle(), signal);
+    }
+  }
+  stop = true;
+  stop.notify_all();
+  for (std::thread& thread : threads) thread.join();
+  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);
+  EXPECT_GE(mem_access_count64(object.get()), kThreads);
+}
+
+TEST(ObjectsThreadTest, TheRuntimeIsFoundLeftAfterAHandlerJumpedOutOfIt) {
+  tmprof::objtrace::Thread& self = *tmprof::objtrace::heap.registry().SelfWithStack();
+  static int variable = 0;
+  // Of a function that was called from here and has gone, as siglongjmp(3) leaves it.
+  self.busy = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) - 8192;
+  const auto count_further_down = [] {
+    std::array<volatile char, 16'384> deep;
+    deep[0] = 0;
+    mem_access(&variable, 1);
+    return deep[0];
+  };
+  count_further_down();
+  EXPECT_NE(self.busy, 0U) << "it could be a handler's";
+  mem_access(&variable, 1);
+  EXPECT_EQ(self.busy, 0U);
 }
 
 // Misuse.

@@ -26,8 +26,9 @@ extern "C" {
 #endif
 
 /* As malloc(3), calloc(3), realloc(3), aligned_alloc(3) and free(3): NULL and ENOMEM where there is
- * no memory. An object that hrealloc() moves keeps its count. `alignment` is a power of two, else
- * EINVAL. */
+ * no memory. An object that hrealloc() moves keeps its count, but for what other threads have yet
+ * to hand over, which its first allocation's stack is credited with; counts by element end there.
+ * `alignment` is a power of two, else EINVAL. hfree() leaves errno alone. */
 void* hmalloc(size_t bytes);
 void* hcalloc(size_t elements, size_t element_bytes);
 void* hrealloc(void* object, size_t bytes);
@@ -75,7 +76,8 @@ int mem_access_find(const void* p, mem_object* object);
 /* Sets the counts of all objects that live to 0. Other threads must not count meanwhile. */
 void mem_access_reset(void);
 
-/* Writes what is known of all objects to a file that tmprof reads. 0, or an errno. */
+/* Writes what is known of all objects to a file that tmprof reads. 0, or an errno: EFBIG where one
+ * object's counts by element take more than 1 GiB. */
 int mem_access_dump(const char* path);
 
 #ifdef __cplusplus
