@@ -3,6 +3,7 @@
 #include "objtrace/runtime/dump.h"
 
 #include <elf.h>
+#include <fcntl.h>
 #include <link.h>
 #include <unistd.h>
 
@@ -21,6 +22,7 @@ constexpr std::uint32_t kVersion = 1;
 enum Frame : std::uint32_t { kHeader = 1, kPart = 2, kEnd = 3 };
 
 constexpr std::uint64_t kObjectsPerPart = 1 << 16;
+constexpr std::size_t kFullPartBytes = std::size_t{1} << 20;
 constexpr std::uint64_t kNsPerSecond = 1'000'000'000;
 constexpr std::uint64_t kNsPerMs = 1'000'000;
 
@@ -33,7 +35,9 @@ std::uint64_t NowNs(clockid_t clock) {
 
 class Dumper {
  public:
-  explicit Dumper(const char* path) { file_.Create(path, kMagic, kVersion); }
+  Dumper(const char* path, Links links) {
+    file_.Create(path, links == Links::kRefuse ? O_NOFOLLOW : 0, kMagic, kVersion);
+  }
 
   int Run() {
     WriteHeader();
@@ -59,6 +63,9 @@ class Dumper {
     file_.Append(kPart, part_);
     part_.Clear();
     ++parts_;
+  }
+  void FlushFullPart() {
+    if (part_.size() > kFullPartBytes) FlushPart();
   }
 
   FrameFile file_;
@@ -139,6 +146,7 @@ void Dumper::WriteModules() {
         module.Number(5, info->dlpi_addr);
         module.Number(6, statics.InstrumentedWithin(start, end));
         dumper.part_.Nested(1, module);
+        dumper.FlushFullPart();
         return 0;
       },
       this);
@@ -171,7 +179,7 @@ void Dumper::WriteStacks() {
     item_.Number(7, sum.freed_accesses);
     item_.Number(8, sum.freed_age_ms);
     part_.Nested(2, item_);
-    if (part_.size() > std::size_t{1} << 20) FlushPart();
+    FlushFullPart();
   }
 }
 
@@ -183,7 +191,7 @@ void Dumper::WriteStatics() {
     item_.Number(3, record.bytes);
     item_.Number(4, StaticCount(heap.registry(), record.id));
     part_.Nested(3, item_);
-    if (part_.size() > std::size_t{1} << 20) FlushPart();
+    FlushFullPart();
   });
   heap.registry().EachThread([this](const Thread& thread) {
     item_.Clear();
@@ -193,6 +201,7 @@ void Dumper::WriteStatics() {
     item_.Number(4, thread.stack_end);
     item_.Number(5, StackCount(heap.registry(), thread));
     part_.Nested(4, item_);
+    FlushFullPart();
   });
   part_.Number(5, StaticCount(heap.registry(), kElsewhereId));
   FlushPart();
@@ -230,6 +239,7 @@ void Dumper::AddObject(const Header& header) {
     item_.Number(2, elements->element_bytes);
     item_.Nested(3, list_);
     part_.Nested(7, item_);
+    FlushFullPart();
   }
   if (++in_part_ == kObjectsPerPart) FlushObjects();
 }
@@ -251,6 +261,6 @@ void Dumper::WriteEnd() {
 
 }  // namespace
 
-int Dump(const char* path) { return Dumper(path).Run(); }
+int Dump(const char* path, Links links) { return Dumper(path, links).Run(); }
 
 }  // namespace tmprof::objtrace

@@ -5,7 +5,10 @@
 
 namespace tmprof::objtrace {
 
-// 0, or the errno of what failed.
-int Dump(const char* path);
+// A symbolic link at the end of the path: who named the file may mean it.
+enum class Links { kFollow, kRefuse };
+
+// 0, or the errno of what failed: ELOOP for a link that is refused.
+int Dump(const char* path, Links links);
 
 }  // namespace tmprof::objtrace

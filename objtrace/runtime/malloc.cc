@@ -3,11 +3,13 @@
 // when they end. Not in the static library: a program that calls hmalloc() keeps its malloc(3).
 
 #include <malloc.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -54,8 +56,13 @@ TMPROF_EXPORT void* aligned_alloc(size_t alignment, size_t bytes) {
   return AllocateAligned(alignment, bytes, TMPROF_FRAME);
 }
 
+// As the GNU C library does: rounded up to a power of two.
 TMPROF_EXPORT void* memalign(size_t alignment, size_t bytes) {
-  return AllocateAligned(alignment, bytes, TMPROF_FRAME);
+  if (alignment > SIZE_MAX / 2 + 1) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  return AllocateAligned(std::bit_ceil(alignment), bytes, TMPROF_FRAME);
 }
 
 TMPROF_EXPORT int posix_memalign(void** object, size_t alignment, size_t bytes) {
@@ -74,6 +81,7 @@ TMPROF_EXPORT void* valloc(size_t bytes) {
 
 TMPROF_EXPORT void* pvalloc(size_t bytes) {
   const size_t page = PageBytes();
+  if (bytes > SIZE_MAX - (page - 1)) return OrNoMemory(nullptr);
   return AllocateAligned(page, (bytes + page - 1) / page * page, TMPROF_FRAME);
 }
 
@@ -182,13 +190,16 @@ bool ExpandPath(const char* pattern, char (&path)[kMaxPath]) {
   return true;
 }
 
-// After the program's own destructors and atexit(3) functions.
+// After the program's own destructors and atexit(3) functions. Not where a program has more rights
+// than who runs it: neither a variable nor a folder of theirs says where it writes.
 __attribute__((destructor(101))) void DumpAtExit() {
-  const char* pattern = ::secure_getenv(kVariable);
-  if (pattern == nullptr) pattern = kDefaultPath;
+  if (::getauxval(AT_SECURE) != 0) return;
+  const char* named = std::getenv(kVariable);
+  const char* pattern = named != nullptr ? named : kDefaultPath;
   if (*pattern == '\0') return;
   char path[kMaxPath];
-  const int error = ExpandPath(pattern, path) ? Dump(path) : ENAMETOOLONG;
+  const Links links = named != nullptr ? Links::kFollow : Links::kRefuse;
+  const int error = ExpandPath(pattern, path) ? Dump(path, links) : ENAMETOOLONG;
   if (error == 0) return;
   std::fprintf(stderr, "tmprof: cannot write objects file '%s': %s; name another in %s\n",
                error == ENAMETOOLONG ? pattern : path, ::strerror(error), kVariable);

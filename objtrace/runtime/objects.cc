@@ -182,7 +182,7 @@ uint64_t mem_access_element_count(const void* p) {
 
 void mem_access_reset(void) { heap.Reset(); }
 
-int mem_access_dump(const char* path) { return Dump(path); }
+int mem_access_dump(const char* path) { return Dump(path, Links::kFollow); }
 
 void tmprof_count(const void* address, std::uint64_t accesses) { Count(address, accesses); }
 

@@ -16,6 +16,9 @@ namespace {
 
 constexpr std::size_t kFirstCapacity = std::size_t{1} << 16;
 
+// As kMaxMessageBytes of proto/frame.h.
+constexpr std::size_t kMaxMessageBytes = std::size_t{1} << 30;
+
 // Protobuf wire types.
 constexpr std::uint32_t kVarint = 0;
 constexpr std::uint32_t kLengthDelimited = 2;
@@ -153,8 +156,9 @@ void FrameFile::Write(const void* bytes, std::size_t size) {
   }
 }
 
-void FrameFile::Create(const char* path, const char (&magic)[9], std::uint32_t version) {
-  fd_ = ::open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0600);
+void FrameFile::Create(const char* path, int open_flags, const char (&magic)[9],
+                       std::uint32_t version) {
+  fd_ = ::open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY | open_flags, 0600);
   if (fd_ < 0) {
     error_ = errno;
     return;
@@ -169,7 +173,9 @@ void FrameFile::Create(const char* path, const char (&magic)[9], std::uint32_t v
 }
 
 void FrameFile::Append(std::uint32_t kind, const Message& message) {
-  if (message.failed()) error_ = error_ != 0 ? error_ : ENOMEM;
+  if (error_ == 0 && message.failed()) error_ = ENOMEM;
+  if (error_ == 0 && message.size() > kMaxMessageBytes) error_ = EFBIG;
+  if (error_ != 0) return;
   std::size_t payload_bytes = 0;
   EachPiece(message, [&](const void*, std::size_t size) { payload_bytes += size; });
   const std::array<std::uint32_t, 3> header{kind, static_cast<std::uint32_t>(payload_bytes),

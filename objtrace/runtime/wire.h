@@ -47,7 +47,9 @@ class FrameFile {
   FrameFile& operator=(const FrameFile&) = delete;
 
   // After the first error all calls do nothing; error() is its errno, or 0.
-  void Create(const char* path, const char (&magic)[9], std::uint32_t version);
+  // `open_flags`: of open(2), besides those that creating takes.
+  void Create(const char* path, int open_flags, const char (&magic)[9], std::uint32_t version);
+  // EFBIG where proto/frame.h would refuse to read it.
   void Append(std::uint32_t kind, const Message& message);
   void Close();
   int error() const { return error_; }

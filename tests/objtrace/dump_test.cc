@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "objtrace/include/tmprof/objects.h"
+#include "objtrace/runtime/dump.h"
 #include "proto/objects_file.h"
 #include "proto/trace_file.h"
 
@@ -25,6 +26,7 @@ namespace {
 struct Dumped {
   ObjectsInfo info;
   ObjectsPart all;  // the parts together
+  std::uint64_t parts = 0;
   bool finished = false;
 };
 
@@ -42,6 +44,7 @@ Result<Dumped> Read(const std::filesystem::path& path) {
     const Result<bool> more = reader->Next(part);
     if (!more) return Fail(more.error());
     if (!*more) break;
+    ++dumped.parts;
     Append(dumped.all.modules, part.modules);
     Append(dumped.all.sites, part.sites);
     Append(dumped.all.variables, part.variables);
@@ -167,6 +170,69 @@ TEST_F(DumpTest, HasCountsByElement) {
   EXPECT_EQ(elements->element_bytes, 8U);
   EXPECT_THAT(elements->accesses, testing::ElementsAre(0, 0, 3, 0, 0, 0, 0, 0, 0, 200));
   hfree(array);
+}
+
+TEST_F(DumpTest, CountsByElementAreSpreadOverParts) {
+  constexpr std::size_t kArrays = 4;
+  constexpr std::size_t kElements = 2'000'000;  // a byte in the file each
+  std::vector<char*> arrays;
+  for (std::size_t i = 0; i < kArrays; ++i) {
+    arrays.push_back(static_cast<char*>(hmalloc(kElements)));
+    ASSERT_EQ(mem_access_by_element(arrays.back(), 1), 0);
+    mem_access(arrays.back() + i, 5);
+  }
+  const Dumped dumped = DumpAndRead();
+  EXPECT_GT(dumped.parts, kArrays);
+  for (std::size_t i = 0; i < kArrays; ++i) {
+    const auto elements = std::ranges::find(
+        dumped.all.elements, reinterpret_cast<std::uint64_t>(arrays[i]), &ElementCounts::start);
+    ASSERT_NE(elements, dumped.all.elements.end());
+    ASSERT_EQ(elements->accesses.size(), kElements);
+    EXPECT_EQ(elements->accesses[i], 5U);
+    EXPECT_NE(Find(dumped, arrays[i]), nullptr);
+    hfree(arrays[i]);
+  }
+}
+
+TEST_F(DumpTest, AResizedObjectsBytesAreItsSitesBytes) {
+  void* object = AllocateHere(100);
+  mem_object found{};
+  ASSERT_NE(mem_access_find(object, &found), 0);
+  ASSERT_EQ(hrealloc(object, 90), object) << "it is resized in place";
+  const auto site_of = [&](const Dumped& dumped) {
+    const auto site = std::ranges::find(dumped.all.sites, found.stack_id, &AllocationSite::id);
+    return site != dumped.all.sites.end() ? *site : AllocationSite{};
+  };
+  EXPECT_EQ(site_of(DumpAndRead()).bytes, 90U);
+  ASSERT_EQ(hrealloc(object, 96), object);
+  EXPECT_EQ(site_of(DumpAndRead()).bytes, 96U);
+  hfree(object);
+  EXPECT_EQ(site_of(DumpAndRead()).freed_bytes, 96U);
+}
+
+TEST_F(DumpTest, AThreadThatFreesAnothersObjectHandsItsCountOverFirst) {
+  void* object = AllocateHere(100);
+  mem_object found{};
+  ASSERT_NE(mem_access_find(object, &found), 0);
+  std::thread([object] {
+    mem_access(object, 6);
+    hfree(object);
+  }).join();
+  const Dumped dumped = DumpAndRead();
+  const auto site = std::ranges::find(dumped.all.sites, found.stack_id, &AllocationSite::id);
+  ASSERT_NE(site, dumped.all.sites.end());
+  EXPECT_EQ(site->freed_accesses, 7U);
+}
+
+TEST_F(DumpTest, ALinkIsRefusedWhereNobodyNamedTheFile) {
+  const std::filesystem::path target = path_.string() + ".target";
+  std::ofstream(target) << "kept";
+  std::filesystem::create_symlink(target, path_);
+  EXPECT_EQ(objtrace::Dump(path_.c_str(), objtrace::Links::kRefuse), ELOOP);
+  EXPECT_EQ(std::filesystem::file_size(target), 4U);
+  EXPECT_EQ(objtrace::Dump(path_.c_str(), objtrace::Links::kFollow), 0);
+  EXPECT_GT(std::filesystem::file_size(target), 4U);
+  std::filesystem::remove(target);
 }
 
 TEST_F(DumpTest, TellsStacksAndTheRestApart) {
