@@ -46,13 +46,13 @@ Evidence EvidenceAt(const PageColumns& pages, std::size_t i) {
   return evidence;
 }
 
-void Push(EvidenceTable& table, PageKey key, std::uint32_t span, const Evidence& evidence) {
+}  // namespace
+
+void Push(EvidenceTable& table, PageKey key, std::uint32_t span_pages, const Evidence& evidence) {
   table.key.push_back(key);
-  table.span_pages.push_back(span);
+  table.span_pages.push_back(span_pages);
   table.evidence.push_back(evidence);
 }
-
-}  // namespace
 
 void TakeEvidence(const EpochProfile& profile, EvidenceTable& table) {
   const PageColumns& pages = profile.pages;

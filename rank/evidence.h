@@ -36,6 +36,9 @@ struct EvidenceTable {
   std::size_t size() const { return key.size(); }
 };
 
+// Precondition: `key` is at or past the end of the last span.
+void Push(EvidenceTable& table, PageKey key, std::uint32_t span_pages, const Evidence& evidence);
+
 // Overwrites `table`, in its own memory.
 void TakeEvidence(const EpochProfile& profile, EvidenceTable& table);
 

@@ -117,12 +117,11 @@ void Ranker::Absorb(const EpochProfile& profile) {
     TakeEvidence(profile, spare_);
   } else {
     TakeEvidence(profile, latest_);
+    Join(table_, {.evidence = keep, .accesses = 0}, latest_, spare_);
     if (options_.model == RankModel::kRate && options_.follow_changes) {
       changes_.Absorb(table_, keep, latest_,
-                      -std::expm1(-Seconds(profile.length()) / Seconds(kPersistence)));
+                      -std::expm1(-Seconds(profile.length()) / Seconds(kPersistence)), spare_);
     }
-    Join(table_, {.evidence = keep, .accesses = 0}, latest_, spare_);
-    changes_.Settle(spare_);
   }
   std::swap(table_, spare_);
 }

@@ -21,19 +21,17 @@ struct SuspectedChanges {
 // either.
 class RateChanges {
  public:
-  // `older`: all evidence so far, which now weighs `keep` beside `newer`. `drawn_anew`: the chance,
-  // before anything is seen, that a rate does not last from the one to the other.
+  // `older`: all evidence so far, which now weighs `keep` beside `newer`; `joined`: both (Join).
+  // `drawn_anew`: the chance, before anything is seen, that a rate does not last from the one to
+  // the other. Where a rate is known to have changed, the bits seen since then take the place of
+  // all in `joined`; spans that are not in it as they were are no suspects any more.
   void Absorb(const EvidenceTable& older, double keep, const EvidenceTable& newer,
-              double drawn_anew);
-  // `all`: what Absorb() was told of, joined. Where a rate is known to have changed, the bits seen
-  // since then take the place of all. Spans that are no longer in it as they were are no suspects.
-  void Settle(EvidenceTable& all);
+              double drawn_anew, EvidenceTable& joined);
 
   const SuspectedChanges& suspected() const { return suspected_; }
 
  private:
   SuspectedChanges suspected_;
-  EvidenceTable certain_;
 };
 
 }  // namespace tmprof

@@ -120,18 +120,23 @@ TEST_F(RankerWithChanges, LeavesAloneWhatDoesNotChange) {
 
 class RateChangesTest : public testing::Test {
  protected:
-  void Absorb(const std::vector<Look>& older, const std::vector<Look>& newer) {
+  void AbsorbEpochs(const EpochProfile& older, const EpochProfile& newer) {
+    EvidenceTable older_table;
     EvidenceTable newer_table;
-    TakeEvidence(Epoch(0, older), older_);
-    TakeEvidence(Epoch(1, newer), newer_table);
-    changes_.Absorb(older_, 1, newer_table, 1.0 / 60);
+    TakeEvidence(older, older_table);
+    TakeEvidence(newer, newer_table);
+    Join(older_table, {}, newer_table, joined_);
+    changes_.Absorb(older_table, 1, newer_table, 1.0 / 60, joined_);
+  }
+  void Absorb(const std::vector<Look>& older, const std::vector<Look>& newer) {
+    AbsorbEpochs(Epoch(0, older), Epoch(1, newer));
   }
   bool Suspects(std::uint64_t vpn) const {
     return std::ranges::count(changes_.suspected().since.key, PageKey{TargetId(0), Vpn(vpn)}) == 1;
   }
 
   RateChanges changes_;
-  EvidenceTable older_;
+  EvidenceTable joined_;
 };
 
 TEST_F(RateChangesTest, SuspectsWhatContradictsOlderEvidence) {
@@ -154,19 +159,17 @@ TEST_F(RateChangesTest, AVisitThatAgreesAgainMakesTheChangeLessLikely) {
   EXPECT_LT(changes_.suspected().chance[0], once);
 }
 
-TEST_F(RateChangesTest, ForgetsWhatCameBeforeACertainChange) {
-  Absorb(All(false), All(true));
-  Absorb(All(false), All(true));
-  EXPECT_FALSE(Suspects(kChanging));
-  EvidenceTable all;
+TEST_F(RateChangesTest, ForgetsTheBitsBeforeACertainChange) {
   EpochProfile sampled = Epoch(0, All(false));
   sampled.pages.load_samples[kChanging] = 7;
-  TakeEvidence(sampled, all);
-  changes_.Settle(all);
-  EXPECT_EQ(all.evidence[kChanging].samples(), 7);
-  EXPECT_NEAR(all.evidence[kChanging].page_seconds_at_risk, 0.002, 1e-4);
-  EXPECT_EQ(all.evidence[kChanging].first_accesses, 2);
-  EXPECT_NEAR(all.evidence[100].page_seconds_at_risk, 1, 0.05);
+  AbsorbEpochs(sampled, Epoch(1, All(true)));
+  EXPECT_NEAR(joined_.evidence[kChanging].page_seconds_at_risk, 1, 0.05);
+  AbsorbEpochs(sampled, Epoch(1, All(true)));
+  EXPECT_FALSE(Suspects(kChanging));
+  EXPECT_NEAR(joined_.evidence[kChanging].page_seconds_at_risk, 0.002, 1e-4);
+  EXPECT_EQ(joined_.evidence[kChanging].first_accesses, 2);
+  EXPECT_EQ(joined_.evidence[kChanging].samples(), 7);
+  EXPECT_NEAR(joined_.evidence[100].page_seconds_at_risk, 2, 0.1);
 }
 
 TEST_F(RateChangesTest, SaysNothingOfSpansWithOtherBoundsOrOfNewOnes) {
@@ -180,26 +183,18 @@ TEST_F(RateChangesTest, SaysNothingOfSpansWithOtherBoundsOrOfNewOnes) {
 TEST_F(RateChangesTest, SuspectsNoSpanThatIsNotThereAnyMore) {
   Absorb(All(false), All(true));
   ASSERT_TRUE(Suspects(kChanging));
-  EvidenceTable same;
-  TakeEvidence(Epoch(0, All(false)), same);
-  changes_.Settle(same);
+  Absorb(All(false), {});
   EXPECT_TRUE(Suspects(kChanging));
-  EvidenceTable larger;
-  TakeEvidence(Epoch(0, {{.vpn = kChanging, .hot = false, .span = 16}}), larger);
-  changes_.Settle(larger);
+  Absorb({{.vpn = kChanging, .hot = false, .span = 16}}, {});
   EXPECT_TRUE(changes_.suspected().chance.empty());
 }
 
 TEST_F(RateChangesTest, TakesNoSampleAndNoTruthForALook) {
-  EpochProfile older = Epoch(0, All(false));
   EpochProfile newer = Epoch(1, {});
   Append(newer.pages, {.key = {TargetId(0), Vpn(kChanging)}, .load_samples = 100});
   Append(newer.pages,
          {.key = {TargetId(0), Vpn(kChanging + 1)}, .accesses = AccessCounts{.loads = 1000}});
-  EvidenceTable newer_table;
-  TakeEvidence(older, older_);
-  TakeEvidence(newer, newer_table);
-  changes_.Absorb(older_, 1, newer_table, 1.0 / 60);
+  AbsorbEpochs(Epoch(0, All(false)), newer);
   EXPECT_TRUE(changes_.suspected().chance.empty());
 }
 
