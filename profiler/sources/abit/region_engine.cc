@@ -3,12 +3,9 @@
 #include "profiler/sources/abit/region_engine.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <span>
 #include <utility>
-
-#include <fmt/format.h>
 
 #include "base/check.h"
 
@@ -18,7 +15,6 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
-using std::chrono::seconds;
 
 // 0.25 to 64 ms. A page that was not accessed by then says little more by being waited for, and the
 // next page says as much again.
@@ -27,13 +23,8 @@ constexpr std::uint32_t kRungs = 5;
 // A ladder's step lasts so long, in target CPU time or on the wall; what is affordable comes on
 // top.
 constexpr nanoseconds kLadderStep = milliseconds(16);
-constexpr nanoseconds kShortestWait = microseconds(16);
 constexpr nanoseconds kIdlePace = milliseconds(5);
-constexpr std::uint32_t kTriesIdle = 4;
-constexpr nanoseconds kRetryBusy = microseconds(500);
 constexpr nanoseconds kLongestBudgetWait = milliseconds(100);
-constexpr nanoseconds kRetryRefused = seconds(60);
-constexpr nanoseconds kWatchPeriod = seconds(1);
 // Pages picked anew where nothing is mapped, within one step.
 constexpr int kPickRounds = 3;
 constexpr int kPicksForAMapping = 8;
@@ -42,11 +33,8 @@ constexpr int kPicksForAMapping = 8;
 constexpr nanoseconds kLongestAggregation = milliseconds(800);
 // Of the greatest number of regions, one in so many sampled pages become regions at a time.
 constexpr std::size_t kSampledShare = 8;
-constexpr nanoseconds kShortestExposure = microseconds(1);
 
 __u64 NextOf(void* engine) { return (*static_cast<std::mt19937_64*>(engine))(); }
-
-std::uint64_t PicosecondsOf(double ns) { return static_cast<std::uint64_t>(ns * 1e3); }
 
 std::span<tmprof_region> RegionsOf(const tmprof_region_set& set) {
   return {set.regions, set.count};
@@ -55,99 +43,34 @@ std::span<tmprof_region> RegionsOf(const tmprof_region_set& set) {
 }  // namespace
 
 RegionEngine::RegionEngine(AbitKernel& kernel, const ScanOptions& options)
-    : kernel_(kernel),
-      options_(options),
+    : TargetedEngine(kernel, options),
       ladder_(options.mode == ScanOptions::Mode::kLadder
                   ? tmprof_ladder_geometric(kFirstRung.count(), kRungs)
                   : tmprof_ladder_plain(options.regions.monitoring_ns)),
-      cost_{.ps_per_set = PicosecondsOf(options.cost.ns_per_set),
-            .ps_per_line = PicosecondsOf(options.cost.ns_per_look / 64)},
       engine_(options.seed),
-      random_{.next = NextOf, .context = &engine_},
-      own_budget_(options.own_share, kernel.Now()),
-      epoch_start_(kernel.Now()),
-      active_since_(epoch_start_) {
+      random_{.next = NextOf, .context = &engine_} {
   TMPROF_CHECK(tmprof_region_params_check(&options.regions, 0).error == 0);
 }
 
 // ---------------------------------------------------------------------------------- the targets
 
-void RegionEngine::SetTargets(const std::vector<TrackedProcess>& processes) {
-  std::map<TargetId, std::unique_ptr<TargetState>> kept;
-  std::vector<Error> refusals;
-  for (const TrackedProcess& process : processes) {
-    std::unique_ptr<TargetState> state;
-    if (const auto known = targets_.find(process.id); known != targets_.end()) {
-      state = std::move(known->second);
-      targets_.erase(known);
-    } else {
-      state = std::make_unique<TargetState>(kernel_.Tick());
-      state->budget = TargetBudget(options_.overhead_share);
-    }
-    state->mappings_changed |= state->process.mappings != process.mappings;
-    state->process = process;
-    state->mappings_stale = false;
-    if (!state->handle && !state->gone) {
-      if (auto refusal = Open(*state)) refusals.push_back(*std::move(refusal));
-    }
-    kept.emplace(process.id, std::move(state));
-  }
-  for (auto& [id, state] : targets_) state->seen.Take(id, state->mapped, departed_);
-  targets_ = std::move(kept);
-  ComplainOf(refusals);
+void RegionEngine::Refresh(RegionTarget& target, bool mappings_changed) {
+  target.mappings_changed |= mappings_changed;
 }
 
-// Returns why it could not be opened, unless it is gone.
-std::optional<Error> RegionEngine::Open(TargetState& target) {
-  auto handle = kernel_.Open(target.process.pid, target.process.start_time_ticks);
-  if (handle) {
-    target.handle = std::move(*handle);
-    target.earned_at = target.handle->CpuTime();
-    return std::nullopt;
-  }
-  target.gone = handle.error().system_error == ESRCH;
-  return target.gone ? std::nullopt : std::optional(std::move(handle.error()));
+void RegionEngine::Leave(RegionTarget& target) {
+  target.seen.Take(target.process.id, target.mapped, departed_);
 }
 
-void RegionEngine::ComplainOf(const std::vector<Error>& refusals) {
-  if (refusals.empty()) {
-    unopened_.Settle();
-  } else {
-    unopened_.Raise(UnopenedTargets(refusals));
-  }
-}
-
-void RegionEngine::SetActive(bool active) {
-  if (active == active_) return;
-  const MonotonicTime now = kernel_.Now();
-  if (active) {
-    active_since_ = now;
-    for (auto& [id, target] : targets_)
-      if (target->watched()) target->earned_at = target->handle->CpuTime();
-  } else {
-    active_ns_ += now - active_since_;
-    // What is watched now would be read at some later time.
-    for (auto& [id, target] : targets_) target->in_step = false;
-  }
-  active_ = active;
-}
-
-void RegionEngine::Watch(MonotonicTime now) {
-  const auto pressure = options_.clear_under_pressure ? std::nullopt : kernel_.MemoryPressure();
-  if (pressure) {
-    pressure_.Raise("no bits are cleared while memory is short: " + *pressure);
-  } else {
-    pressure_.Settle();
-  }
-  next_watch_ = now + kWatchPeriod;
-}
+// What is watched now would be read at some later time.
+void RegionEngine::Pause(RegionTarget& target) { target.in_step = false; }
 
 MonotonicTime RegionEngine::Step() {
   if (!active_) return kNever;
   const MonotonicTime now = kernel_.Now();
-  if (now >= next_watch_) Watch(now);
-  TargetState* first = nullptr;
-  TargetState* first_read = nullptr;
+  Watch(now);
+  RegionTarget* first = nullptr;
+  RegionTarget* first_read = nullptr;
   for (auto& [id, target] : targets_) {
     if (!target->watched()) continue;
     if (first == nullptr || target->next < first->next) first = target.get();
@@ -173,13 +96,11 @@ MonotonicTime RegionEngine::Step() {
 // ------------------------------------------------------------------------------------- a step
 
 // False: nothing can be done with the target now.
-bool RegionEngine::Usable(TargetState& target, const ReadResult& read) {
+bool RegionEngine::Usable(RegionTarget& target, const ReadResult& read) {
   counts_.retries_busy += read.busy_retries;
   counts_.torn += read.torn_tables;
   if (read.outcome == ReadOutcome::kRefused) {
-    ++counts_.refused_reads;
-    unread_.Raise(ProcessRefusal("read the page tables", target.process.pid, read.system_error));
-    unread_.Settle();
+    ComplainOfRead(target, read);
     target.next = kernel_.Now() + kRetryRefused;
   }
   if (read.outcome == ReadOutcome::kProcessGone) target.gone = true;
@@ -190,19 +111,12 @@ bool RegionEngine::Usable(TargetState& target, const ReadResult& read) {
   if (read.address_space == 0) return true;  // no page was mapped
   if (!target.address_space) target.address_space = read.address_space;
   if (*target.address_space == read.address_space) return true;
-  // It executes another program, and what was seen of the one before is void; or it has exited, and
-  // its number belongs to another.
-  if (target.handle->Alive()) {
-    target.address_space = read.address_space;
-    target.mappings_stale = true;
-  } else {
-    target.gone = true;
-  }
-  Forget(target);
+  target.RunsAnotherProgram(read.address_space);
+  Forget(target);  // what was seen of the one before is void
   return false;
 }
 
-void RegionEngine::Forget(TargetState& target) {
+void RegionEngine::Forget(RegionTarget& target) {
   target.set.count = 0;
   target.memory.clear();
   target.seen.Clear();
@@ -212,7 +126,7 @@ void RegionEngine::Forget(TargetState& target) {
 }
 
 // False: there is nothing to look at.
-bool RegionEngine::PrepareRegions(TargetState& target) {
+bool RegionEngine::PrepareRegions(RegionTarget& target) {
   if (target.memory.empty()) {
     const Areas areas = TakeMappings(target);
     target.memory.resize(tmprof_regions_capacity(options_.regions.max_regions));
@@ -228,7 +142,7 @@ bool RegionEngine::PrepareRegions(TargetState& target) {
 }
 
 // The address space as it is now.
-RegionEngine::Areas RegionEngine::TakeMappings(TargetState& target) {
+RegionEngine::Areas RegionEngine::TakeMappings(RegionTarget& target) {
   std::vector<tmprof_area> mappings;
   target.mapped.clear();
   for (const Mapping& mapping : target.process.mappings) {
@@ -242,12 +156,10 @@ RegionEngine::Areas RegionEngine::TakeMappings(TargetState& target) {
   return areas;
 }
 
-void RegionEngine::Begin(TargetState& target, MonotonicTime now) {
+void RegionEngine::Begin(RegionTarget& target, MonotonicTime now) {
   target.next = now + kIdlePace;
   if (target.mappings_stale || !PrepareRegions(target)) return;
-  const nanoseconds cpu = target.handle->CpuTime();
-  if (cpu > target.earned_at) tmprof_budget_earn(&target.budget, (cpu - target.earned_at).count());
-  target.earned_at = std::max(target.earned_at, cpu);
+  target.Earn();
   if (const auto left = tmprof_budget_free(&target.budget); left <= 0) {
     target.next = now + WaitToEarn(target.budget, 1 - left, kLongestBudgetWait);
     return;
@@ -268,8 +180,8 @@ void RegionEngine::Begin(TargetState& target, MonotonicTime now) {
 }
 
 // A random page of the region that lies in a mapping, if one is found soon.
-void RegionEngine::Pick(TargetState& target, Probe& probe, tmprof_region& region) {
-  probe = Probe{};
+void RegionEngine::Pick(RegionTarget& target, RegionProbe& probe, tmprof_region& region) {
+  probe = RegionProbe{};
   for (int tries = 0; tries < kPicksForAMapping; ++tries) {
     const Vpn page(tmprof_region_pick(&region, &random_));
     const auto mapping = std::ranges::upper_bound(target.mapped, page, {}, &VpnRange::end);
@@ -281,9 +193,9 @@ void RegionEngine::Pick(TargetState& target, Probe& probe, tmprof_region& region
 }
 
 // Picks a page for each region and looks it up, before anything is cleared.
-bool RegionEngine::LookUp(TargetState& target) {
+bool RegionEngine::LookUp(RegionTarget& target) {
   const std::span<tmprof_region> regions = RegionsOf(target.set);
-  target.probes.assign(regions.size(), Probe{});
+  target.probes.assign(regions.size(), RegionProbe{});
   std::vector<std::uint32_t> wanted(regions.size());
   for (std::uint32_t i = 0; i < wanted.size(); ++i) wanted[i] = i;
   for (int round = 0; round < kPickRounds && !wanted.empty(); ++round) {
@@ -303,7 +215,7 @@ bool RegionEngine::LookUp(TargetState& target) {
     ++counts_.looks;
     wanted.clear();
     for (std::size_t k = 0; k < pages_.size(); ++k) {
-      Probe& probe = target.probes[probe_of_page_[k]];
+      RegionProbe& probe = target.probes[probe_of_page_[k]];
       const TableEntry entry = entries_[k].entry;
       const bool present = entries_[k].read && entry.present() && !entry.special();
       probe.state = present ? TMPROF_UNIT_UNSET : TMPROF_UNIT_OUT;
@@ -317,11 +229,11 @@ bool RegionEngine::LookUp(TargetState& target) {
 }
 
 // Clears what is set, so that all bits are unset from now on. False: nothing to watch.
-bool RegionEngine::Clear(TargetState& target) {
+bool RegionEngine::Clear(RegionTarget& target) {
   std::vector<VpnRange> ranges;
   std::vector<std::uint32_t> probe_of_range;
   for (std::uint32_t i = 0; i < target.probes.size(); ++i) {
-    Probe& probe = target.probes[i];
+    RegionProbe& probe = target.probes[i];
     if (probe.state == TMPROF_UNIT_OUT || !probe.cleared) continue;
     const std::uint64_t unit = probe.unit.value();
     const Vpn start(probe.page.value() / unit * unit);
@@ -353,9 +265,8 @@ bool RegionEngine::Clear(TargetState& target) {
     target.probes[probe_of_range[k]].state = TMPROF_UNIT_OUT;
     if (outcomes[k] == ClearOutcome::kProcessGone) target.gone = true;
     if (outcomes[k] == ClearOutcome::kRefused) {
-      unread_.Raise(
-          ProcessRefusal("clear accessed bits", target.process.pid, target.handle->refusal()));
-      unread_.Settle();
+      ComplainOfClear(target);
+      refused_.Settle();
       target.next = after + kRetryRefused;
       return false;
     }
@@ -373,11 +284,11 @@ bool RegionEngine::Clear(TargetState& target) {
   target.cleared_at = after;
   target.cpu_at = target.cpu_cleared = cpu_after;
   target.unset = 0;
-  for (const Probe& probe : target.probes) target.unset += probe.state == TMPROF_UNIT_UNSET;
+  for (const RegionProbe& probe : target.probes) target.unset += probe.state == TMPROF_UNIT_UNSET;
   return !target.gone;
 }
 
-void RegionEngine::ScheduleRead(TargetState& target, MonotonicTime now) {
+void RegionEngine::ScheduleRead(RegionTarget& target, MonotonicTime now) {
   const bool plain = options_.mode == ScanOptions::Mode::kPlain;
   const nanoseconds waited = now - target.cleared_at;
   const nanoseconds exposed = plain ? waited : target.cpu_at - target.cpu_cleared;
@@ -396,7 +307,7 @@ void RegionEngine::ScheduleRead(TargetState& target, MonotonicTime now) {
   target.next = now + std::max(wait, kShortestWait);
 }
 
-void RegionEngine::Read(TargetState& target) {
+void RegionEngine::Read(RegionTarget& target) {
   pages_.clear();
   probe_of_page_.clear();
   for (std::uint32_t i = 0; i < target.probes.size(); ++i) {
@@ -420,7 +331,7 @@ void RegionEngine::Read(TargetState& target) {
   RejectUncleared(target, set_at_once);
   std::uint64_t sets = 0;
   for (std::size_t k = 0; k < pages_.size(); ++k) {
-    Probe& probe = target.probes[probe_of_page_[k]];
+    RegionProbe& probe = target.probes[probe_of_page_[k]];
     if (probe.state == TMPROF_UNIT_OUT) continue;
     const bool present = entries_[k].entry.present() && entries_[k].unit == probe.unit;
     const bool accessed = present && entries_[k].entry.accessed();
@@ -438,13 +349,13 @@ void RegionEngine::Read(TargetState& target) {
   }
   Charge(target, 0, sets, sets);
   target.unset = 0;
-  for (const Probe& probe : target.probes) target.unset += probe.state == TMPROF_UNIT_UNSET;
+  for (const RegionProbe& probe : target.probes) target.unset += probe.state == TMPROF_UNIT_UNSET;
   ScheduleRead(target, read.time);
 }
 
 // The clear passes by pages that are mapped elsewhere too, in silence: their bits would look like
 // the fastest accesses of all.
-void RegionEngine::RejectUncleared(TargetState& target,
+void RegionEngine::RejectUncleared(RegionTarget& target,
                                    const std::vector<std::uint32_t>& set_at_once) {
   if (set_at_once.empty()) return;
   std::vector<Vpn> suspects;
@@ -453,7 +364,7 @@ void RegionEngine::RejectUncleared(TargetState& target,
       target.handle->Inspect(suspects, std::vector<bool>(suspects.size()));
   for (std::size_t k = 0; k < standing.size(); ++k) {
     if (standing[k] == PageStanding::kClearable) continue;
-    Probe& probe = target.probes[set_at_once[k]];
+    RegionProbe& probe = target.probes[set_at_once[k]];
     probe.state = TMPROF_UNIT_OUT;
     probe.tally = tmprof_tally{};
     (standing[k] == PageStanding::kShared ? counts_.shared : counts_.unsettled) +=
@@ -461,11 +372,11 @@ void RegionEngine::RejectUncleared(TargetState& target,
   }
 }
 
-void RegionEngine::EndStep(TargetState& target, MonotonicTime now) {
+void RegionEngine::EndStep(RegionTarget& target, MonotonicTime now) {
   target.in_step = false;
   target.next = std::max(now, target.began + nanoseconds(options_.regions.monitoring_ns));
   for (std::uint32_t i = 0; i < target.probes.size(); ++i) {
-    const Probe& probe = target.probes[i];
+    const RegionProbe& probe = target.probes[i];
     if (probe.tally.looks == 0) continue;
     tmprof_region& region = target.set.regions[i];
     region.looks += probe.tally.looks;
@@ -485,7 +396,7 @@ void RegionEngine::EndStep(TargetState& target, MonotonicTime now) {
 
 // ------------------------------------------------------------------------------ the aggregation
 
-void RegionEngine::Aggregate(TargetState& target, MonotonicTime now) {
+void RegionEngine::Aggregate(RegionTarget& target, MonotonicTime now) {
   tmprof_region_set& set = target.set;
   for (tmprof_region& region : RegionsOf(set)) {
     region.count =
@@ -510,12 +421,12 @@ void RegionEngine::Aggregate(TargetState& target, MonotonicTime now) {
 
 void RegionEngine::SeeSamples(const std::vector<SampleRecord>& samples) {
   for (const SampleRecord& sample : samples) {
-    const auto target = targets_.find(sample.key.target);
-    if (target != targets_.end()) target->second->samples.push_back(sample);
+    RegionTarget* target = Find(sample.key.target);
+    if (target != nullptr) target->samples.push_back(sample);
   }
 }
 
-void RegionEngine::SplitAtSamples(TargetState& target) {
+void RegionEngine::SplitAtSamples(RegionTarget& target) {
   std::vector<SampleRecord> samples = std::exchange(target.samples, {});
   const auto hotter = [](const SampleRecord& a, const SampleRecord& b) {
     const std::uint64_t of_a = std::uint64_t{a.loads} + a.stores;
@@ -530,7 +441,7 @@ void RegionEngine::SplitAtSamples(TargetState& target) {
 }
 
 // What a step costs is measured: by how long the budgets made its aggregation last.
-void RegionEngine::FitBounds(TargetState& target, nanoseconds took) {
+void RegionEngine::FitBounds(RegionTarget& target, nanoseconds took) {
   std::uint32_t& most = target.set.max_regions;
   const tmprof_region_params& bounds = options_.regions;
   // A split takes what is below half.
@@ -546,44 +457,28 @@ void RegionEngine::FitBounds(TargetState& target, nanoseconds took) {
   }
 }
 
-void RegionEngine::Charge(TargetState& target, std::uint64_t points, std::uint64_t sets,
+void RegionEngine::Charge(RegionTarget& target, std::uint64_t points, std::uint64_t sets,
                           std::uint64_t lines) {
   const std::uint64_t cost =
       tmprof_cost_ns(&cost_, sets, lines) +
       static_cast<std::uint64_t>(static_cast<double>(points) * options_.cost.ns_per_point);
-  tmprof_budget_charge(&target.budget, cost);
-  counts_.sets_charged += sets;
-  counts_.cost_ns += cost;
+  ChargeTarget(target, cost, sets);
 }
 
 // ------------------------------------------------------------------------------------- the epoch
 
 Harvest RegionEngine::TakeEpoch() {
-  const MonotonicTime now = kernel_.Now();
-  Harvest harvest;
+  Harvest harvest = EndEpoch(kernel_.Now());
   harvest.regions = std::exchange(departed_, {});
   std::uint64_t regions = 0;
   for (const auto& [id, target] : targets_) {
     target->seen.Take(id, target->mapped, harvest.regions);
     regions += target->set.count;
   }
-  if (active_) {
-    active_ns_ += now - active_since_;
-    active_since_ = now;
-  }
-  harvest.active = std::exchange(active_ns_, nanoseconds(0));
-  harvest.length = now - epoch_start_;
-  epoch_start_ = now;
-  harvest.counts = std::exchange(counts_, ScanCounts{});
   harvest.details = {{"regions", regions},
                      {"steps", std::exchange(steps_, 0)},
                      {"pages_checked", std::exchange(checked_, 0)},
                      {"aggregations", std::exchange(aggregations_, 0)}};
-  for (Complaint* complaint : {&pressure_, &unopened_, &unread_}) {
-    const std::string text = complaint->TakeEpoch();
-    if (!harvest.note.empty() && !text.empty()) harvest.note += "; ";
-    harvest.note += text;
-  }
   return harvest;
 }
 

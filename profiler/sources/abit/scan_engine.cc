@@ -3,13 +3,8 @@
 #include "profiler/sources/abit/scan_engine.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-
-#include <fmt/format.h>
-
-#include "base/check.h"
-#include "profiler/capabilities.h"
+#include <utility>
 
 namespace tmprof::abit {
 namespace {
@@ -24,14 +19,12 @@ constexpr std::uint64_t kHugePagesPerBlock = 32;  // 64 MiB
 // the clear then takes some 150 us, within the first rung.
 constexpr PageCount kClearWindow(4 * kTablePages.value());
 constexpr std::uint64_t kEntriesPerLine = 8;  // 64-byte cache lines of 8-byte entries
-constexpr std::uint64_t kLinesPerTable = 64;
 // A clear of 8 MiB takes some 150 us here; a read that falls due meanwhile would be late.
 constexpr nanoseconds kClearTakes = microseconds(200);
 constexpr nanoseconds kPlanStepTakes = microseconds(100);
 constexpr nanoseconds kLongestBudgetWait = milliseconds(20);
 constexpr nanoseconds kRetryBusy = microseconds(200);
 constexpr nanoseconds kAfterFailedVisit = microseconds(500);
-constexpr std::uint32_t kTriesIdle = 4;
 // How the scanner waits for a target that has left the CPU: at this pace for so many reads, which
 // covers a few time slices of others, then at growing intervals.
 constexpr nanoseconds kIdlePace = milliseconds(1);
@@ -41,13 +34,8 @@ constexpr nanoseconds kIdleWait = milliseconds(256);
 constexpr int kEarly = 16;
 constexpr int kWidestBracket = 8;  // of the exposure before
 constexpr int kOfRung = 8;         // and still is of its rung, by so much
-constexpr nanoseconds kShortestWait = microseconds(16);
 constexpr nanoseconds kRetryUnclearable = seconds(60);
-constexpr nanoseconds kRetryRefused = seconds(60);
-constexpr nanoseconds kWatchPeriod = seconds(1);
 constexpr std::size_t kLookedAheadInRotation = 16;
-// Less is a contradiction, if pages were accessed in it: the target's clock has not moved yet.
-constexpr nanoseconds kShortestExposure = microseconds(1);
 constexpr std::uint64_t kClearsThatTell = 2048;  // what a page costs
 constexpr double kResetSmoothing = 1.0 / 16;
 
@@ -56,87 +44,22 @@ Vpn AlignDown(Vpn vpn, PageCount span) { return Vpn(vpn.value() / span.value() *
 }  // namespace
 
 ScanEngine::ScanEngine(AbitKernel& kernel, const ScanOptions& options)
-    : kernel_(kernel),
-      options_(options),
+    : TargetedEngine(kernel, options),
       base_ladder_(tmprof_ladder_base()),
       huge_ladder_(tmprof_ladder_huge()),
-      cost_{.ps_per_set = static_cast<std::uint64_t>(options.cost.ns_per_set * 1e3),
-            .ps_per_line =
-                static_cast<std::uint64_t>(options.cost.ns_per_look * 1e3 / kLinesPerTable)},
-      random_(options.seed),
-      own_budget_(options.own_share, kernel.Now()),
-      epoch_start_(kernel.Now()),
-      active_since_(epoch_start_) {
+      random_(options.seed) {
   if (options.mode == ScanOptions::Mode::kPlain)
     base_ladder_ = huge_ladder_ = tmprof_ladder_plain(options.plain_interval.count());
-}
-
-ScanEngine::TargetState* ScanEngine::Find(TargetId id) {
-  const auto found = targets_.find(id);
-  return found == targets_.end() ? nullptr : found->second.get();
 }
 
 const tmprof_ladder& ScanEngine::LadderOf(const Block& block) const {
   return block.unit == PageCount(1) ? base_ladder_ : huge_ladder_;
 }
 
-void ScanEngine::SetTargets(const std::vector<TrackedProcess>& processes) {
-  std::map<TargetId, std::unique_ptr<TargetState>> kept;
-  std::vector<Error> refusals;
-  for (const TrackedProcess& process : processes) {
-    std::unique_ptr<TargetState> state;
-    if (const auto known = targets_.find(process.id); known != targets_.end()) {
-      state = std::move(known->second);
-      targets_.erase(known);
-    } else {
-      state = std::make_unique<TargetState>(kernel_.Tick());
-      state->budget = TargetBudget(options_.overhead_share);
-    }
-    state->process = process;
-    state->mappings_stale = false;
-    if (!state->handle && !state->gone) {
-      if (auto refusal = Open(*state)) refusals.push_back(*std::move(refusal));
-    }
-    // A plan under way goes on: begun anew at each refresh, a long one would never end.
-    if (state->watched()) state->plan.running = true;
-    kept.emplace(process.id, std::move(state));
-  }
-  for (auto& [id, state] : targets_) DropAll(*state);
-  targets_ = std::move(kept);
-  ComplainOf(refusals);
-  SettleRefused();
-}
-
-// Returns why it could not be opened, unless it is gone.
-std::optional<Error> ScanEngine::Open(TargetState& target) {
-  auto handle = kernel_.Open(target.process.pid, target.process.start_time_ticks);
-  if (handle) {
-    target.handle = std::move(*handle);
-    target.earned_at = target.handle->CpuTime();
-    return std::nullopt;
-  }
-  target.gone = handle.error().system_error == ESRCH;
-  return target.gone ? std::nullopt : std::optional(std::move(handle.error()));
-}
-
-void ScanEngine::ComplainOf(const std::vector<Error>& refusals) {
-  if (refusals.empty()) {
-    unopened_.Settle();
-  } else {
-    unopened_.Raise(UnopenedTargets(refusals));
-  }
-}
-
-// Stands for this epoch only: a read that follows may succeed.
-void ScanEngine::ComplainOfRead(const TargetState& target, const ReadResult& read) {
-  ++counts_.refused_reads;
-  unread_.Raise(ProcessRefusal("read the page tables", target.process.pid, read.system_error));
-  unread_.Settle();
-}
-
-void ScanEngine::ComplainOfClear(const TargetState& target) {
-  refused_.Raise(
-      ProcessRefusal("clear accessed bits", target.process.pid, target.handle->refusal()));
+// A plan under way goes on: begun anew at each refresh, a long one would never end.
+void ScanEngine::Refresh(ScanTarget& target, bool mappings_changed) {
+  (void)mappings_changed;
+  if (target.watched()) target.plan.running = true;
 }
 
 void ScanEngine::SettleRefused() {
@@ -146,23 +69,10 @@ void ScanEngine::SettleRefused() {
   if (std::ranges::none_of(targets_, refused)) refused_.Settle();
 }
 
-void ScanEngine::SetActive(bool active) {
-  if (active == active_) return;
-  const MonotonicTime now = kernel_.Now();
-  if (active) {
-    active_since_ = now;
-    for (auto& [id, target] : targets_)
-      if (target->watched()) target->earned_at = target->handle->CpuTime();
-  } else {
-    active_ns_ += now - active_since_;
-  }
-  active_ = active;
-}
-
 MonotonicTime ScanEngine::Step() {
   if (!active_ || targets_.empty()) return kNever;
   const MonotonicTime now = kernel_.Now();
-  if (now >= next_watch_) Watch(now);
+  Watch(now);
   DropStaleDues();
   const MonotonicTime next_due = dues_.empty() ? kNever : dues_.top().time;
   if (!dues_.empty() && next_due - dues_.top().slack <= now) {
@@ -177,7 +87,7 @@ MonotonicTime ScanEngine::Step() {
     return std::min(next_due, affordable);
   const nanoseconds spare = next_due == kNever ? nanoseconds::max() : next_due - now;
   const bool may_clear = now >= next_clear_ && spare > kClearTakes;
-  TargetState* to_plan = spare > kPlanStepTakes ? NextToPlan() : nullptr;
+  ScanTarget* to_plan = spare > kPlanStepTakes ? NextToPlan() : nullptr;
   if (to_plan != nullptr && (plans_turn_ || !may_clear)) {
     plans_turn_ = false;
     PlanSome(*to_plan);
@@ -199,20 +109,10 @@ void ScanEngine::DropStaleDues() {
   }
 }
 
-void ScanEngine::Watch(MonotonicTime now) {
-  const auto pressure = options_.clear_under_pressure ? std::nullopt : kernel_.MemoryPressure();
-  if (pressure) {
-    pressure_.Raise("no bits are cleared while memory is short: " + *pressure);
-  } else {
-    pressure_.Settle();
-  }
-  next_watch_ = now + kWatchPeriod;
-}
-
 // ------------------------------------------------------------------------------------- the plan
 
 // The targets take turns, so that a long plan does not hold up the others.
-ScanEngine::TargetState* ScanEngine::NextToPlan() {
+ScanTarget* ScanEngine::NextToPlan() {
   auto next = planned_ ? targets_.upper_bound(*planned_) : targets_.begin();
   for (std::size_t i = 0; i < targets_.size(); ++i, ++next) {
     if (next == targets_.end()) next = targets_.begin();
@@ -221,9 +121,9 @@ ScanEngine::TargetState* ScanEngine::NextToPlan() {
   return nullptr;
 }
 
-void ScanEngine::PlanSome(TargetState& target) {
+void ScanEngine::PlanSome(ScanTarget& target) {
   planned_ = target.process.id;
-  Plan& plan = target.plan;
+  ScanPlan& plan = target.plan;
   // By its address, as the mappings may be others than at the step before.
   const auto& mappings = target.process.mappings;
   auto found = std::ranges::upper_bound(mappings, plan.at, {},
@@ -266,8 +166,8 @@ void ScanEngine::PlanSome(TargetState& target) {
   plan.at = std::max(read.next, plan.at + PageCount(1));
 }
 
-void ScanEngine::PlanParts(TargetState& target, const Mapping& mapping) {
-  Plan& plan = target.plan;
+void ScanEngine::PlanParts(ScanTarget& target, const Mapping& mapping) {
+  ScanPlan& plan = target.plan;
   for (const TablePart& part : parts_) {
     const VpnRange whole{part.start, part.start + part.span};
     const VpnRange inside{std::max(whole.start, mapping.range.start),
@@ -291,7 +191,7 @@ void ScanEngine::PlanParts(TargetState& target, const Mapping& mapping) {
   }
 }
 
-void ScanEngine::AddBlock(TargetState& target, VpnRange range, PageCount unit) {
+void ScanEngine::AddBlock(ScanTarget& target, VpnRange range, PageCount unit) {
   auto block = std::make_shared<Block>();
   block->target = target.process.id;
   block->range = range;
@@ -299,17 +199,17 @@ void ScanEngine::AddBlock(TargetState& target, VpnRange range, PageCount unit) {
   target.plan.blocks.push_back(std::move(block));
 }
 
-void ScanEngine::FlushRun(TargetState& target) {
-  Plan& plan = target.plan;
+void ScanEngine::FlushRun(ScanTarget& target) {
+  ScanPlan& plan = target.plan;
   if (plan.run.empty()) return;
   AddBlock(target, {plan.run.front(), plan.run.back() + kTablePages}, kTablePages);
   plan.run.clear();
 }
 
 // Blocks that are as before keep their state; the others go, and new ones join the rotation.
-void ScanEngine::FinishPlan(TargetState& target) {
+void ScanEngine::FinishPlan(ScanTarget& target) {
   FlushRun(target);
-  Plan plan = std::exchange(target.plan, Plan{});
+  ScanPlan plan = std::exchange(target.plan, ScanPlan{});
   if (target.blocks.empty())
     next_clear_ = std::min(next_clear_, kernel_.Now() + options_.least_clear_gap);
   auto old = target.blocks.begin();
@@ -339,14 +239,8 @@ void ScanEngine::Shuffle(std::vector<BlockPtr>& blocks) {
 
 // ------------------------------------------------------------------------------------- clearing
 
-void ScanEngine::Earn(TargetState& target) {
-  const nanoseconds cpu = target.handle->CpuTime();
-  if (cpu > target.earned_at) tmprof_budget_earn(&target.budget, (cpu - target.earned_at).count());
-  target.earned_at = std::max(target.earned_at, cpu);
-}
-
 // The next of the rotation whose ladder is not running; nullptr: all that is left is being watched.
-ScanEngine::BlockPtr ScanEngine::NextBlock(TargetState& target, MonotonicTime now) {
+BlockPtr ScanEngine::NextBlock(ScanTarget& target, MonotonicTime now) {
   if (target.remaining.empty()) {
     for (const BlockPtr& block : target.blocks)
       if (block->WorthATurn(now)) target.remaining.push_back(block);
@@ -379,9 +273,9 @@ void ScanEngine::ClearSomething(MonotonicTime now) {
   if (pressure_.standing()) return;
   for (std::size_t i = 0; i < targets_.size(); ++i) {
     turn_ = (turn_ + 1) % targets_.size();
-    TargetState& target = *std::next(targets_.begin(), static_cast<std::ptrdiff_t>(turn_))->second;
+    ScanTarget& target = *std::next(targets_.begin(), static_cast<std::ptrdiff_t>(turn_))->second;
     if (!target.watched() || now < target.refused_until) continue;
-    Earn(target);
+    target.Earn();
     if (const auto left = tmprof_budget_free(&target.budget); left <= 0) {
       wait = std::min(wait, WaitToEarn(target.budget, -left, kLongestBudgetWait));
       continue;
@@ -401,8 +295,8 @@ void ScanEngine::ClearSomething(MonotonicTime now) {
 
 // The blocks that are cleared together with this one: those of its window whose turn it is, too.
 // Each clear flushes the target's TLB and paging-structure caches, whatever its length.
-std::vector<ScanEngine::BlockPtr> ScanEngine::RunAround(TargetState& target, const BlockPtr& block,
-                                                        MonotonicTime now) {
+std::vector<BlockPtr> ScanEngine::RunAround(ScanTarget& target, const BlockPtr& block,
+                                            MonotonicTime now) {
   const auto joins = [&](const Block& other) {
     return !other.dropped && !other.in_ladder && other.unit == PageCount(1) &&
            other.Clearable(now) && other.visited_in_rotation != target.rotation &&
@@ -428,7 +322,7 @@ std::vector<ScanEngine::BlockPtr> ScanEngine::RunAround(TargetState& target, con
 }
 
 // Of memory that cannot be cleared a set bit tells only that it was accessed at some time.
-void ScanEngine::See(TargetState& target, const BlockPtr& block) {
+void ScanEngine::See(ScanTarget& target, const BlockPtr& block) {
   if (!Read(target, *block)) return;
   if (view_.shape_changed) {
     Drop(target, *block);
@@ -444,7 +338,7 @@ void ScanEngine::See(TargetState& target, const BlockPtr& block) {
 }
 
 // A last look at a block before its clear. False: it is not to be cleared now.
-bool ScanEngine::LookBeforeClear(TargetState& target, const BlockPtr& block) {
+bool ScanEngine::LookBeforeClear(ScanTarget& target, const BlockPtr& block) {
   const std::optional<ReadResult> read = Read(target, *block);
   if (!read) return false;
   if (block->open) {
@@ -460,7 +354,7 @@ bool ScanEngine::LookBeforeClear(TargetState& target, const BlockPtr& block) {
 }
 
 // True: cleared.
-bool ScanEngine::Visit(TargetState& target, const BlockPtr& block, MonotonicTime now) {
+bool ScanEngine::Visit(ScanTarget& target, const BlockPtr& block, MonotonicTime now) {
   if (!block->Clearable(now)) {
     See(target, block);
     return false;
@@ -500,7 +394,7 @@ bool ScanEngine::Visit(TargetState& target, const BlockPtr& block, MonotonicTime
 
 // Clears adjacent blocks in one go and opens their exposures. False: not cleared, and for a single
 // block its state says why.
-bool ScanEngine::Clear(TargetState& target, const std::vector<BlockPtr>& run) {
+bool ScanEngine::Clear(ScanTarget& target, const std::vector<BlockPtr>& run) {
   const MonotonicTime before = kernel_.Now();
   const ClearOutcome outcome =
       target.handle->Clear({run.front()->range.start, run.back()->range.end});
@@ -558,7 +452,7 @@ void ScanEngine::PrepareExposure(Block& block) {
   block.set_before_count = view_.accessed_count;
 }
 
-void ScanEngine::OpenExposure(TargetState& target, const BlockPtr& block, MonotonicTime cleared,
+void ScanEngine::OpenExposure(ScanTarget& target, const BlockPtr& block, MonotonicTime cleared,
                               nanoseconds cpu) {
   block->unclearable_until = MonotonicTime{};
   block->set = 0;
@@ -580,7 +474,7 @@ void ScanEngine::OpenExposure(TargetState& target, const BlockPtr& block, Monoto
 // ------------------------------------------------------------------------------------- reading
 
 void ScanEngine::ReadDue(const BlockPtr& block) {
-  TargetState* target = Find(block->target);
+  ScanTarget* target = Find(block->target);
   if (target == nullptr || !target->watched()) return;
   const std::optional<ReadResult> read = Read(*target, *block);
   if (!read) {
@@ -609,7 +503,7 @@ nanoseconds ScanEngine::Exposed(const Block& block) const {
              : std::max(block.cpu_at - block.cpu_cleared, nanoseconds(0));
 }
 
-void ScanEngine::ScheduleNextRead(TargetState& target, const BlockPtr& block, MonotonicTime now) {
+void ScanEngine::ScheduleNextRead(ScanTarget& target, const BlockPtr& block, MonotonicTime now) {
   const tmprof_ladder& ladder = LadderOf(*block);
   const nanoseconds exposed = Exposed(*block);
   block->rung = tmprof_ladder_next(&ladder, block->rung, (exposed + exposed / kOfRung).count());
@@ -628,7 +522,7 @@ void ScanEngine::ScheduleNextRead(TargetState& target, const BlockPtr& block, Mo
   dues_.push({now + wait, wait / kEarly, block, block->generation});
 }
 
-void ScanEngine::EndLadder(TargetState& target, Block& block) {
+void ScanEngine::EndLadder(ScanTarget& target, Block& block) {
   block.in_ladder = false;
   if (block.set_before_count > 0) {
     const double share = std::min(1.0, double(block.set) / block.set_before_count);
@@ -638,7 +532,7 @@ void ScanEngine::EndLadder(TargetState& target, Block& block) {
 }
 
 // The view of a block, or nothing if it could not be read: it is busy, or gone and dropped.
-std::optional<ReadResult> ScanEngine::Read(TargetState& target, Block& block) {
+std::optional<ReadResult> ScanEngine::Read(ScanTarget& target, Block& block) {
   const ReadResult read =
       target.handle->Read(block.range, PageTableReader::Depth::kEntries, parts_);
   counts_.retries_busy += read.busy_retries;
@@ -711,7 +605,7 @@ std::vector<UnitRecord>& ScanEngine::RecordsOf(const BlockPtr& block) {
   return block->records;
 }
 
-void ScanEngine::Fold(TargetState& target, const BlockPtr& pointer, const ReadResult& read) {
+void ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadResult& read) {
   Block& block = *pointer;
   const std::size_t count = block.unit_count();
   const nanoseconds cpu =
@@ -768,7 +662,7 @@ void ScanEngine::Fold(TargetState& target, const BlockPtr& pointer, const ReadRe
 // The clear passes by pages that are mapped elsewhere too, in silence. Their bits would look like
 // the fastest accesses of all, so what was set before the clear and is at the first read is
 // checked.
-void ScanEngine::RejectUncleared(TargetState& target, const BlockPtr& pointer) {
+void ScanEngine::RejectUncleared(ScanTarget& target, const BlockPtr& pointer) {
   Block& block = *pointer;
   std::vector<Vpn> suspects;
   std::vector<std::size_t> units;
@@ -798,26 +692,23 @@ void ScanEngine::RejectUncleared(TargetState& target, const BlockPtr& pointer) {
 
 // ------------------------------------------------------------------------------------- the bill
 
-void ScanEngine::Charge(TargetState& target, Block& block, std::uint64_t sets,
-                        std::uint64_t lines) {
+void ScanEngine::Charge(ScanTarget& target, Block& block, std::uint64_t sets, std::uint64_t lines) {
   const std::uint64_t cost = tmprof_cost_ns(&cost_, sets, lines);
   const auto from_reserve =
       std::min(block.reserved_ns, static_cast<std::int64_t>(tmprof_cost_ns(&cost_, sets, 0)));
   block.reserved_ns -= from_reserve;
   tmprof_budget_reserve(&target.budget, -from_reserve);
-  tmprof_budget_charge(&target.budget, cost);
-  counts_.sets_charged += sets;
-  counts_.cost_ns += cost;
+  ChargeTarget(target, cost, sets);
 }
 
-void ScanEngine::Release(TargetState& target, Block& block) {
+void ScanEngine::Release(ScanTarget& target, Block& block) {
   tmprof_budget_reserve(&target.budget, -block.reserved_ns);
   block.reserved_ns = 0;
 }
 
 // ------------------------------------------------------------------------------------- leaving
 
-void ScanEngine::Drop(TargetState& target, Block& block) {
+void ScanEngine::Drop(ScanTarget& target, Block& block) {
   if (block.dropped) return;
   block.dropped = true;
   if (block.open) {
@@ -828,29 +719,22 @@ void ScanEngine::Drop(TargetState& target, Block& block) {
   Release(target, block);
 }
 
-void ScanEngine::DropAll(TargetState& target) {
+void ScanEngine::DropAll(ScanTarget& target) {
   for (const BlockPtr& block : target.blocks) Drop(target, *block);
   target.blocks.clear();
   target.remaining.clear();
   target.huge.clear();
-  target.plan = Plan{};
+  target.plan = ScanPlan{};
 }
 
-// The process executes another program, and what was seen of the one before is void; or it has
-// exited and its number belongs to another.
-void ScanEngine::Replaced(TargetState& target, std::uint64_t address_space) {
-  if (target.handle->Alive()) {
-    VoidEvidence(target);
-    target.address_space = address_space;
-    target.mappings_stale = true;
-  } else {
-    target.gone = true;
-  }
+// What was seen of the program before is void.
+void ScanEngine::Replaced(ScanTarget& target, std::uint64_t address_space) {
+  if (target.RunsAnotherProgram(address_space)) VoidEvidence(target);
   DropAll(target);
 }
 
 // Delivered, it would be taken for evidence about the new program's pages at the same addresses.
-void ScanEngine::VoidEvidence(const TargetState& target) {
+void ScanEngine::VoidEvidence(const ScanTarget& target) {
   for (const BlockPtr& block : touched_) {
     if (block->target != target.process.id) continue;
     for (const UnitRecord& record : block->records) {
@@ -864,22 +748,22 @@ void ScanEngine::VoidEvidence(const TargetState& target) {
 
 // ------------------------------------------------------------------------------------- the epoch
 
-std::string ScanEngine::TakeNote() {
-  std::string note;
-  const auto add = [&note](const std::string& text) {
-    if (!note.empty() && !text.empty()) note += "; ";
-    note += text;
-  };
-  add(pressure_.TakeEpoch());
-  add(unopened_.TakeEpoch());
-  add(unread_.TakeEpoch());
-  add(refused_.TakeEpoch());
-  return note;
-}
-
 Harvest ScanEngine::TakeEpoch() {
   const MonotonicTime now = kernel_.Now();
-  Harvest harvest;
+  std::uint64_t clearable = 0;
+  std::uint64_t unclearable = 0;
+  for (const auto& [id, target] : targets_)
+    for (const BlockPtr& block : target->blocks)
+      (block->Clearable(now) ? clearable : unclearable) += block->range.size().value();
+  visit_cpu_time_.reset();
+  if (counts_.clears >= kClearsThatTell) {
+    const double per_page =
+        static_cast<double>(counts_.cost_ns) / static_cast<double>(counts_.clears);
+    visit_cpu_time_ = nanoseconds(
+        std::llround(static_cast<double>(clearable) * per_page / options_.overhead_share));
+  }
+  Harvest harvest = EndEpoch(now);
+  harvest.unclearable = unclearable;
   for (const BlockPtr& block : touched_) {
     block->seen = false;
     if (block->records.empty()) continue;
@@ -887,31 +771,8 @@ Harvest ScanEngine::TakeEpoch() {
         {block->target, block->range.start, block->unit, std::exchange(block->records, {})});
   }
   touched_.clear();
-  for (const auto& [id, target] : targets_) {
-    harvest.huge.insert(harvest.huge.end(), target->huge.begin(), target->huge.end());
-    for (const BlockPtr& block : target->blocks)
-      if (!block->Clearable(now)) harvest.unclearable += block->range.size().value();
-  }
-  if (active_) {
-    active_ns_ += now - active_since_;
-    active_since_ = now;
-  }
-  harvest.active = std::exchange(active_ns_, nanoseconds(0));
-  harvest.length = now - epoch_start_;
-  epoch_start_ = now;
-  std::uint64_t pages = 0;
   for (const auto& [id, target] : targets_)
-    for (const BlockPtr& block : target->blocks)
-      if (block->Clearable(now)) pages += block->range.size().value();
-  visit_cpu_time_.reset();
-  if (counts_.clears >= kClearsThatTell) {
-    const double per_page =
-        static_cast<double>(counts_.cost_ns) / static_cast<double>(counts_.clears);
-    visit_cpu_time_ =
-        nanoseconds(std::llround(static_cast<double>(pages) * per_page / options_.overhead_share));
-  }
-  harvest.counts = std::exchange(counts_, ScanCounts{});
-  harvest.note = TakeNote();
+    harvest.huge.insert(harvest.huge.end(), target->huge.begin(), target->huge.end());
   return harvest;
 }
 

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the engine that looks at every page keeps of a target.
+
+#pragma once
+
+#include <bitset>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/units.h"
+#include "profiler/sources/abit/engine.h"
+#include "profiler/sources/abit/page_table_reader.h"
+#include "profiler/sources/abit/watched_target.h"
+
+namespace tmprof::abit {
+
+inline constexpr std::size_t kMostUnits = 512;
+using UnitSet = std::bitset<kMostUnits>;
+
+// What is cleared and read as one: the pages of a table, or adjacent huge ones.
+struct Block {
+  TargetId target;
+  VpnRange range;
+  PageCount unit{1};
+
+  bool dropped = false;
+  bool open = false;       // cleared, and watched since
+  bool in_ladder = false;  // with a read to come
+  bool seen = false;       // in this epoch, as it cannot be cleared
+  std::uint64_t visited_in_rotation = 0;
+  MonotonicTime unclearable_until{};
+
+  // Of the open exposure.
+  std::vector<std::uint8_t> units;  // enum tmprof_unit
+  UnitSet set_before;               // at the clear
+  UnitSet settled;                  // outlives the exposure
+  std::uint32_t in_view = 0;
+  std::uint32_t set = 0;
+  std::uint32_t set_before_count = 0;
+  std::uint32_t rung = 0;
+  std::uint32_t generation = 0;
+  bool read_since_clear = false;
+  MonotonicTime cleared_at;
+  MonotonicTime read_at;
+  std::chrono::nanoseconds cpu_cleared{0};
+  std::chrono::nanoseconds cpu_at{0};  // of the last read
+  std::uint32_t idle_reads = 0;        // in a row, that found the target had not run
+  std::int64_t reserved_ns = 0;
+
+  std::vector<UnitRecord> records;  // of this epoch; empty: none
+
+  std::size_t unit_count() const { return range.size().value() / unit.value(); }
+  // A giant page is hugetlb, or device memory that a clear would split.
+  bool Clearable(MonotonicTime now) const {
+    return unit != kGiantPages && unclearable_until <= now;
+  }
+  bool WorthATurn(MonotonicTime now) const { return !dropped && (!seen || Clearable(now)); }
+};
+using BlockPtr = std::shared_ptr<Block>;
+
+// Of the blocks of a target, under way.
+struct ScanPlan {
+  bool running = false;
+  Vpn at;  // all below is planned
+  std::vector<BlockPtr> blocks;
+  std::vector<HugeSpan> huge;
+  std::vector<Vpn> run;  // adjacent huge pages not yet made a block
+};
+
+struct ScanTarget : WatchedTarget {
+  using WatchedTarget::WatchedTarget;
+
+  MonotonicTime refused_until{};    // nothing is cleared before
+  double reset_share = 1;           // of the bits set at a clear, those set again within the ladder
+  std::vector<BlockPtr> blocks;     // ascending
+  std::vector<BlockPtr> remaining;  // of this rotation, last one next
+  std::uint64_t rotation = 1;
+  std::vector<HugeSpan> huge;
+  ScanPlan plan;
+};
+
+}  // namespace tmprof::abit

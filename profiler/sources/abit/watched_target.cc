@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/sources/abit/watched_target.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "profiler/sources/abit/budget.h"
+
+namespace tmprof::abit {
+
+WatchedTarget::WatchedTarget(AbitKernel& kernel, OverheadShare share)
+    : clock(kernel.Tick()), budget(TargetBudget(share)) {}
+
+std::optional<Error> WatchedTarget::Open(AbitKernel& kernel) {
+  auto opened = kernel.Open(process.pid, process.start_time_ticks);
+  if (opened) {
+    handle = std::move(*opened);
+    EarnFromNow();
+    return std::nullopt;
+  }
+  gone = opened.error().system_error == ESRCH;
+  return gone ? std::nullopt : std::optional(std::move(opened.error()));
+}
+
+void WatchedTarget::Earn() {
+  const std::chrono::nanoseconds cpu = handle->CpuTime();
+  if (cpu > earned_at) tmprof_budget_earn(&budget, (cpu - earned_at).count());
+  earned_at = std::max(earned_at, cpu);
+}
+
+bool WatchedTarget::RunsAnotherProgram(std::uint64_t its_address_space) {
+  if (!handle->Alive()) {
+    gone = true;
+    return false;
+  }
+  address_space = its_address_space;
+  mappings_stale = true;
+  return true;
+}
+
+}  // namespace tmprof::abit

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an engine of the accessed-bit scanner keeps of a target, whatever it looks at of it.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "base/result.h"
+#include "driver/core/ladder.h"
+#include "profiler/source.h"
+#include "profiler/sources/abit/abit_kernel.h"
+#include "profiler/sources/abit/cpu_clock.h"
+
+namespace tmprof::abit {
+
+struct WatchedTarget {
+  WatchedTarget(AbitKernel& kernel, OverheadShare share);
+
+  // Returns why it could not be opened, unless it is gone.
+  std::optional<Error> Open(AbitKernel& kernel);
+  bool watched() const { return handle && !gone; }
+
+  // Its share of the CPU time it used since the last time.
+  void Earn();
+  // What it uses from now on earns; what it used unwatched does not.
+  void EarnFromNow() { earned_at = handle->CpuTime(); }
+
+  // A read found another address space. False: the process has exited, and its number belongs to
+  // another. True: it executes another program, whose mappings are not known yet.
+  bool RunsAnotherProgram(std::uint64_t its_address_space);
+
+  TrackedProcess process;
+  std::unique_ptr<AbitProcess> handle;  // null: it could not be opened yet
+  bool gone = false;
+  bool mappings_stale = false;  // of a program that the process ran before
+  std::optional<std::uint64_t> address_space;
+  CpuClock clock;
+  std::chrono::nanoseconds earned_at{0};
+  tmprof_budget budget{};
+  std::uint32_t tries_idle = 0;  // in a row, to clear while the target was off the CPU
+};
+
+}  // namespace tmprof::abit
