@@ -39,6 +39,7 @@ struct SpanEntry {
   std::uint16_t slot_units;  // of kSlotUnitBytes
   std::uint16_t owner;       // number of the thread that counts without the runtime; 0: none
 };
+inline constexpr std::uint16_t kNoThread = UINT16_MAX;  // owns nothing
 static_assert(sizeof(SpanEntry) == 16);
 
 inline constexpr std::uint64_t kTableBytes = (kHeapBytes >> kSpanShift) * sizeof(SpanEntry);
@@ -82,8 +83,9 @@ inline constexpr std::uint64_t kFirstStaticId = 2;
 
 }  // namespace tmprof::objtrace
 
+#pragma GCC visibility push(default)
 extern "C" {
-// Number of the calling thread; 0 before its first allocation or slow count.
+// Number of the calling thread; kNoThread before its first allocation or slow count.
 extern __thread std::uint32_t tmprof_thread __attribute__((tls_model("initial-exec")));
 // Its counts by ID; null likewise.
 extern __thread std::uint64_t* tmprof_static_counts __attribute__((tls_model("initial-exec")));
@@ -93,3 +95,4 @@ void tmprof_count_static(std::uint64_t id, std::uint64_t accesses);
 void tmprof_attach(const tmprof::objtrace::Module* module);
 void tmprof_detach(const tmprof::objtrace::Module* module);
 }
+#pragma GCC visibility pop

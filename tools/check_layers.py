@@ -36,7 +36,7 @@ EDGES = {
     "testbed/vpmu": {"testbed/tiersim/format"},
     "bench/workloads": set(),
     "bench": {"base", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
-              "proto", "report", "bench/workloads"},
+              "proto", "report", "objtrace", "bench/workloads"},
     "tests": {"base", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
               "mover", "proto", "report", "objtrace", "apps", "bench/workloads",
               "testbed/tiersim", "testbed/tiersim/format"},

@@ -25,6 +25,8 @@ inline constexpr std::string_view kDefaultTrace = "tmprof.data";
 // Each registers one command. When it is parsed and run, `exit_status` is set.
 void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_after_dashes,
                       int& exit_status);
+void AddCcCommand(CLI::App& app, const std::vector<std::string>& command_after_dashes,
+                  int& exit_status);
 void AddReportCommand(CLI::App& app, int& exit_status);
 void AddEvalCommand(CLI::App& app, int& exit_status);
 void AddScoreCommand(CLI::App& app, int& exit_status);

@@ -25,6 +25,7 @@ int Run(std::vector<std::string> arguments) {
   app.footer("Run 'tmprof COMMAND --help' for a command's options.");
   int exit_status = tmprof::kDone;
   tmprof::AddRecordCommand(app, command, exit_status);
+  tmprof::AddCcCommand(app, command, exit_status);
   tmprof::AddReportCommand(app, exit_status);
   tmprof::AddEvalCommand(app, exit_status);
   tmprof::AddScoreCommand(app, exit_status);

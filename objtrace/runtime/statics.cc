@@ -11,12 +11,6 @@ namespace {
 // What a leaf function may use below its stack pointer (System V ABI, x86-64, section 3.2.2).
 constexpr std::uint64_t kRedZoneBytes = 128;
 
-const char* CopyOf(const char* name) {
-  const std::size_t bytes = std::strlen(name) + 1;
-  void* copy = MapSparse(bytes);
-  return copy != nullptr ? static_cast<const char*>(std::memcpy(copy, name, bytes)) : "";
-}
-
 }  // namespace
 
 void Statics::Attach(const Module& module, Registry& registry) {
@@ -24,39 +18,55 @@ void Statics::Attach(const Module& module, Registry& registry) {
   const Locked locked(lock_);
   if (records_ == nullptr) {
     records_ = static_cast<StaticRecord*>(MapSparse(kMaxStaticIds * sizeof(StaticRecord)));
-    modules_ = static_cast<const Module**>(MapSparse(kMaxModules * sizeof(const Module*)));
+    modules_ = static_cast<Attached*>(MapSparse(kMaxModules * sizeof(Attached)));
   }
-  if (modules_ != nullptr && module_count_ < kMaxModules) modules_[module_count_++] = &module;
+  if (records_ == nullptr || modules_ == nullptr || module_count_ == kMaxModules) return;
+  Attached& attached = modules_[module_count_++];
+  attached = {.module = &module, .first = count_, .records = 0};
   for (StaticObject* object = module.object; object != module.object + module.objects; ++object) {
-    if (records_ == nullptr || count_ == kMaxStaticIds) return;
-    object->id = registry.NewStaticId();
-    if (object->id == kElsewhereId) return;
-    records_[count_++] = {object->start, object->bytes, object->name, object->id, true};
+    const std::uint64_t id = count_ < kMaxStaticIds ? registry.NewStaticId() : kElsewhereId;
+    if (id == kElsewhereId) break;
+    object->id = id;
+    records_[count_++] = {object->start, object->bytes, object->name, id, true};
+    ++attached.records;
   }
   sorted_.store(nullptr, std::memory_order_release);
+}
+
+const char* Statics::Keep(const char* name) {
+  constexpr std::size_t kRoom = std::size_t{1} << 20;
+  const std::size_t bytes = std::strlen(name) + 1;
+  if (bytes > kRoom) return "";
+  if (names_left_ < bytes) {
+    names_ = static_cast<char*>(MapSparse(kRoom));
+    names_left_ = names_ != nullptr ? kRoom : 0;
+  }
+  if (names_ == nullptr) return "";
+  char* kept = names_;
+  std::memcpy(kept, name, bytes);
+  names_ += bytes;
+  names_left_ -= bytes;
+  return kept;
 }
 
 void Statics::Detach(const Module& module) {
   const SignalsBlocked blocked;
   const Locked locked(lock_);
-  const Module** last = std::remove(modules_, modules_ + module_count_, &module);
-  module_count_ = static_cast<std::uint64_t>(last - modules_);
-  const StaticObject* end = module.object + module.objects;
-  for (std::uint64_t i = 0; i < count_; ++i) {
-    StaticRecord& record = records_[i];
-    const StaticObject* object =
-        std::find_if(module.object, const_cast<StaticObject*>(end),
-                     [&](const StaticObject& candidate) { return candidate.id == record.id; });
-    if (!record.live || object == end) continue;
-    record.live = false;
-    record.name = CopyOf(record.name);
+  for (std::uint64_t i = 0; i < module_count_; ++i) {
+    const Attached& attached = modules_[i];
+    if (attached.module != &module) continue;
+    for (std::uint64_t at = attached.first; at < attached.first + attached.records; ++at) {
+      StaticRecord& record = records_[at];
+      if (record.live) record.name = Keep(record.name);
+      record.live = false;
+    }
   }
   sorted_.store(nullptr, std::memory_order_release);
 }
 
 bool Statics::InstrumentedWithin(std::uint64_t start, std::uint64_t end) const {
-  return std::any_of(modules_, modules_ + module_count_, [&](const Module* module) {
-    const auto address = reinterpret_cast<std::uint64_t>(module);
+  return std::any_of(modules_, modules_ + module_count_, [&](const Attached& attached) {
+    const auto address = reinterpret_cast<std::uint64_t>(attached.module);
     return start <= address && address < end;
   });
 }

@@ -34,7 +34,7 @@ class Statics {
   void EachRecord(Visit visit) const {
     for (std::uint64_t i = 0; i < count_; ++i) visit(records_[i]);
   }
-  // Whether a module that is loaded between these addresses was instrumented.
+  // Whether a module that is, or was, loaded between these addresses was instrumented.
   bool InstrumentedWithin(std::uint64_t start, std::uint64_t end) const;
   Lock& lock() { return lock_; }
 
@@ -55,8 +55,18 @@ class Statics {
   Lock lock_;
   StaticRecord* records_ = nullptr;
   std::uint64_t count_ = 0;
-  const Module** modules_ = nullptr;
+  struct Attached {
+    const Module* module;  // its address alone, once it has gone
+    std::uint64_t first;   // of its records
+    std::uint64_t records;
+  };
+
+  const char* Keep(const char* name);
+
+  Attached* modules_ = nullptr;
   std::uint64_t module_count_ = 0;
+  char* names_ = nullptr;  // room for those of modules that have gone
+  std::size_t names_left_ = 0;
   std::atomic<const Sorted*> sorted_ = nullptr;  // null: to be made
 };
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 
-__thread std::uint32_t tmprof_thread = 0;
+__thread std::uint32_t tmprof_thread = tmprof::objtrace::kNoThread;
 __thread std::uint64_t* tmprof_static_counts = nullptr;
 
 // Of glibc: where the kernel put the main thread's arguments.
@@ -118,7 +118,7 @@ void Registry::ReleaseAtExit(void* place) {
   auto* thread = static_cast<Thread*>(place);
   const SignalsBlocked blocked;
   self = nullptr;
-  tmprof_thread = 0;
+  tmprof_thread = kNoThread;
   tmprof_static_counts = nullptr;
   const Locked locked(thread->registry->lock_);
   thread->in_use = false;

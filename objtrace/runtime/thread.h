@@ -16,7 +16,7 @@
 namespace tmprof::objtrace {
 
 // At once; malloc(3) of one more fails.
-inline constexpr std::uint32_t kMaxThreads = 65'535;
+inline constexpr std::uint32_t kMaxThreads = kNoThread - 1;
 inline constexpr std::uint32_t kMaxStaticIds = 1 << 20;  // kElsewhereId beyond
 
 // Slot bytes: 16, 32 … 512, then eight steps for each doubling up to 32 KiB.

@@ -24,6 +24,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 /* As malloc(3), calloc(3), realloc(3), aligned_alloc(3) and free(3): NULL and ENOMEM where there is
  * no memory. An object that hrealloc() moves keeps its count, but for what other threads have yet
@@ -80,6 +81,7 @@ void mem_access_reset(void);
  * object's counts by element take more than 1 GiB. */
 int mem_access_dump(const char* path);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "apps/tmprof/cc_arguments.h"
+#include "apps/tmprof/cli.h"
+#include "apps/tmprof/launched_command.h"
+
+namespace tmprof {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPlugin = "tmprof_count_objects.so";
+constexpr const char* kRuntime = "libtmprof_objects.so";
+
+// Beside this program's build, or where it was installed.
+Result<fs::path> FindLibraries() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  for (const fs::path& folder :
+       {program.parent_path() / "lib", program.parent_path() / "../lib/tmprof"}) {
+    if (fs::exists(folder / kPlugin, error) && fs::exists(folder / kRuntime, error)) {
+      return folder.lexically_normal();
+    }
+  }
+  return Fail(Error{.attempt = "find the libraries of 'tmprof cc' beside",
+                    .object = program.string(),
+                    .reason = fmt::format("there is no lib/{}", kPlugin),
+                    .advice = "build the targets tmprof_count_objects and tmprof_objects"});
+}
+
+// What `compiler -dumpversion` says; empty where it cannot be run.
+std::string VersionOf(const std::string& compiler) {
+  std::string quoted;
+  for (const char c : compiler) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(
+      ::popen(fmt::format("'{}' -dumpversion 2>/dev/null", quoted).c_str(), "re"), ::pclose);
+  std::array<char, 64> line{};
+  if (pipe == nullptr || std::fgets(line.data(), line.size(), pipe.get()) == nullptr) return {};
+  std::string version = line.data();
+  version.erase(version.find_last_not_of('\n') + 1);
+  return version;
+}
+
+Status CheckCompiler(const std::string& compiler) {
+  const std::string name = fs::path(compiler).filename();
+  const auto refuse = [&](std::string reason) {
+    return Fail(BadInput("instrument with compiler", compiler, std::move(reason),
+                         fmt::format("use clang-{0} or clang++-{0}", kClangMajor)));
+  };
+  if (!name.starts_with("clang")) return refuse("it does not load plugins of clang");
+  // The name of Debian's says the version; asking takes as long as compiling a small file.
+  if (name.ends_with(fmt::format("-{}", kClangMajor))) return {};
+  const std::string version = VersionOf(compiler);
+  if (version.empty() || version.starts_with(fmt::format("{}.", kClangMajor))) return {};
+  return refuse(fmt::format("it is version {}, and the plugin is for {}", version, kClangMajor));
+}
+
+int Compile(const std::vector<std::string>& command) {
+  if (command.empty()) {
+    return ReportError(
+        BadInput("run compiler", "", "there is none",
+                 fmt::format("name it after '--': tmprof cc -- clang-{} -O2 x.c", kClangMajor)));
+  }
+  if (Status status = CheckCompiler(command.front()); !status) return ReportError(status.error());
+  const Result<fs::path> libraries = FindLibraries();
+  if (!libraries) return ReportError(libraries.error());
+  Result<std::vector<std::string>> arguments =
+      InstrumentedCommand(command, *libraries / kPlugin, *libraries);
+  if (!arguments) return ReportError(arguments.error());
+  std::vector<char*> argv;
+  for (std::string& argument : *arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  ::execvp(argv.front(), argv.data());
+  const Error error = Refused("run compiler", command.front(), errno);
+  ReportError(error);
+  return StatusOfFailedExec(error);
+}
+
+}  // namespace
+
+void AddCcCommand(CLI::App& app, const std::vector<std::string>& command_after_dashes,
+                  int& exit_status) {
+  CLI::App* command = app.add_subcommand(
+      "cc", "Compiles or links a C or C++ program whose memory accesses are counted by object");
+  command->footer(fmt::format(
+      "tmprof cc -- COMPILER ARGS... runs the compiler, clang {}, as it is given: CC=\"tmprof cc --"
+      " clang-{}\".\nThe program writes tmprof-PID.objects when it exits; the environment variable"
+      " TMPROF_OBJECTS names\nanother file, with %p for the PID, or none if it is empty.",
+      kClangMajor, kClangMajor));
+  command->callback(
+      [&command_after_dashes, &exit_status] { exit_status = Compile(command_after_dashes); });
+}
+
+}  // namespace tmprof

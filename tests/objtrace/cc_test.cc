@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs that `tmprof cc` builds count what was counted by hand.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "apps/tmprof/cc_arguments.h"
+#include "proto/objects_file.h"
+#include "tests/apps/program.h"
+
+namespace tmprof::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string Source(const std::string& name) {
+  return std::string(TMPROF_SOURCE_DIR) + "/tests/objtrace/programs/" + name;
+}
+
+class CcTest : public ::testing::Test {
+ protected:
+  // Builds in the folder; `arguments` begin with the compiler.
+  Outcome Cc(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {"cc", "--"});
+    arguments.push_back("-I" TMPROF_SOURCE_DIR);
+    return Tmprof(arguments);
+  }
+
+  Outcome Run(const std::string& program, const std::vector<std::string>& arguments = {}) const {
+    std::vector<std::string> argv = {program};
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    const std::string file = File("run.objects");
+    return RunProgram(argv, [&file] { ::setenv("TMPROF_OBJECTS", file.c_str(), 1); });
+  }
+
+  std::string File(const std::string& name) const { return folder_.File(name); }
+
+  // The parts of a file together.
+  static ObjectsPart Read(const std::string& path, ObjectsInfo& info) {
+    ObjectsPart all;
+    Result<ObjectsReader> reader = ObjectsReader::Open(path);
+    EXPECT_TRUE(reader) << reader.error().Message();
+    if (!reader) return all;
+    info = reader->info();
+    ObjectsPart part;
+    while (true) {
+      const Result<bool> more = reader->Next(part);
+      EXPECT_TRUE(more) << more.error().Message();
+      if (!more || !*more) break;
+      std::ranges::copy(part.modules, std::back_inserter(all.modules));
+      std::ranges::copy(part.variables, std::back_inserter(all.variables));
+    }
+    EXPECT_TRUE(reader->finished());
+    return all;
+  }
+
+  static std::uint64_t AccessesTo(const ObjectsPart& part, std::string_view variable) {
+    std::uint64_t sum = 0;
+    for (const VariableCount& candidate : part.variables) {
+      if (candidate.name == variable) sum += candidate.accesses;
+    }
+    return sum;
+  }
+
+  static bool IsInstrumented(const ObjectsPart& part, const std::string& name) {
+    const auto module = std::ranges::find_if(part.modules, [&](const LoadedModule& candidate) {
+      return std::filesystem::path(candidate.path).filename().string().starts_with(name);
+    });
+    EXPECT_NE(module, part.modules.end()) << name;
+    return module != part.modules.end() && module->instrumented;
+  }
+
+  TemporaryFolder folder_;
+};
+
+class KnownProgramTest : public CcTest, public ::testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Levels, KnownProgramTest, ::testing::Values("-O0", "-O2", "-O3"),
+                         [](const auto& level) { return std::string(level.param + 1); });
+
+TEST_P(KnownProgramTest, CountsInCAreThoseMadeByHand) {
+  const Outcome built =
+      Cc({"clang-19", GetParam(), "-pthread", Source("known.c"), "-o", File("x")});
+  ASSERT_EQ(built.status, 0) << built.err;
+  const Outcome ran = Run(File("x"));
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.out,
+            "array-filled 1000\n"
+            "array-summed 2000\n"
+            "array-of-structures 400\n"  // 100 of x read, x written, y written, charge read
+            "structure-of-arrays-x 50\n"
+            "structure-of-arrays-y 50\n"
+            "copied-from 13\n"  // words of 100 bytes
+            "copied-to 13\n"
+            "bumped 20\n"  // read and written 10 times
+            "longjmp 1\n"
+            "threads 80000\n");  // read and written 10 000 times in 4 threads
+}
+
+TEST_P(KnownProgramTest, CountsInCppAreThoseMadeByHand) {
+  const Outcome built =
+      Cc({"clang++-19", GetParam(), "-pthread", Source("containers.cc"), "-o", File("x")});
+  ASSERT_EQ(built.status, 0) << built.err;
+  const Outcome ran = Run(File("x"));
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  // Seven finds in a tree of three levels pass the root, three end at or pass each node of the
+  // second.
+  EXPECT_EQ(ran.out,
+            "vector-filled 1000\n"
+            "vector-summed 2000\n"
+            "virtual 6\n"  // twice: virtual table read, side read and written
+            "exception 2\n"
+            "tree-root 13\n"  // key 7 times, child 6 times
+            "tree-inner 6\n"  // key 3 times, child twice; and key once to print it
+            "tree-leaf 2\n"
+            "threads 4000\n");
+  ObjectsInfo info;
+  const ObjectsPart part = Read(File("run.objects"), info);
+  std::uint64_t global = 0;
+  for (const VariableCount& variable : part.variables) {
+    if (variable.name.find("global_array") != std::string::npos) global += variable.accesses;
+  }
+  EXPECT_EQ(global, 100U);
+}
+
+TEST_F(CcTest, SharedLibrariesCountWhereTheyAreInstrumentedAndAreListedWhereNot) {
+  const std::vector<std::string> whole = {
+      "clang-19",        "-O2",
+      Source("whole.c"), "-o",
+      File("x"),         "-L" + folder_.path().string(),
+      "-lpart",          "-Wl,-rpath," + folder_.path().string()};
+  const std::vector<std::string> part = {"clang-19",       "-O2", "-fPIC",           "-shared",
+                                         Source("part.c"), "-o",  File("libpart.so")};
+  ASSERT_EQ(Cc(part).status, 0);
+  const Outcome built = Cc(whole);
+  ASSERT_EQ(built.status, 0) << built.err;
+  EXPECT_EQ(Run(File("x")).out, "library 40\n");
+  ObjectsInfo info;
+  const ObjectsPart counted = Read(File("run.objects"), info);
+  EXPECT_TRUE(IsInstrumented(counted, "libpart.so"));
+  EXPECT_TRUE(IsInstrumented(counted, ""));
+  EXPECT_FALSE(IsInstrumented(counted, "libc.so"));
+  EXPECT_EQ(AccessesTo(counted, "part_calls"), 3U);
+  EXPECT_EQ(AccessesTo(counted, "whole_calls"), 1U);
+
+  ASSERT_EQ(RunProgram(part).status, 0);
+  EXPECT_EQ(Run(File("x")).out, "library 0\n");
+  EXPECT_FALSE(IsInstrumented(Read(File("run.objects"), info), "libpart.so"));
+}
+
+TEST_F(CcTest, AForkedChildWritesAFileOfItsOwn) {
+  ASSERT_EQ(Cc({"clang-19", "-O2", Source("whole.c"), Source("part.c"), "-o", File("x")}).status,
+            0);
+  ASSERT_EQ(Run(File("x")).status, 0);
+  ObjectsInfo parent;
+  const ObjectsPart parents = Read(File("run.objects"), parent);
+  EXPECT_EQ(AccessesTo(parents, "whole_calls"), 1U);
+  EXPECT_EQ(parent.forks, 0U);
+  std::vector<std::string> children;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("run.objects.")) children.push_back(entry.path());
+  }
+  ASSERT_EQ(children.size(), 1U);
+  ObjectsInfo child;
+  EXPECT_EQ(AccessesTo(Read(children.front(), child), "whole_calls"), 2U)
+      << "the parent's, and its own";
+  EXPECT_EQ(child.forks, 1U);
+  EXPECT_EQ(child.parent, parent.pid);
+}
+
+TEST_F(CcTest, WhatDoesNotCompileIsLeftToTheCompiler) {
+  const Outcome version = Tmprof({"cc", "--", "clang-19", "--version"});
+  EXPECT_EQ(version.status, 0);
+  EXPECT_THAT(version.out, HasSubstr("clang version 19"));
+  WriteFile(File("broken.c"), "int f( {");
+  const Outcome broken = Cc({"clang-19", "-c", File("broken.c"), "-o", File("broken.o")});
+  EXPECT_EQ(broken.status, 1);
+  EXPECT_THAT(broken.err, HasSubstr("error:"));
+}
+
+TEST_F(CcTest, WhatCannotBeInstrumentedIsRefusedByName) {
+  const Outcome gcc = Tmprof({"cc", "--", "gcc", "-c", "x.c"});
+  EXPECT_EQ(gcc.status, 2);
+  EXPECT_THAT(gcc.err, HasSubstr("'gcc': it does not load plugins of clang; use clang-19"));
+  const Outcome fixed = Tmprof({"cc", "--", "clang-19", "-static", "x.c"});
+  EXPECT_EQ(fixed.status, 2);
+  EXPECT_THAT(fixed.err, HasSubstr("'-static': the runtime is a shared library"));
+  EXPECT_EQ(Tmprof({"cc"}).status, 2);
+}
+
+Result<std::vector<std::string>> Instrumented(std::vector<std::string> command) {
+  return InstrumentedCommand(command, "/p.so", "/lib");
+}
+
+TEST(CcArgumentsTest, ThePluginIsAddedToWhatCompilesAndTheRuntimeToWhatLinks) {
+  EXPECT_THAT(*Instrumented({"clang-19", "-c", "x.c", "-o", "x.o"}),
+              ElementsAre("clang-19", "-fpass-plugin=/p.so", "-Qunused-arguments", "-c", "x.c",
+                          "-o", "x.o"));
+  EXPECT_THAT(*Instrumented({"clang-19", "x.o", "-lm"}),
+              ElementsAre("clang-19", "-L/lib", "-Wl,-rpath,/lib",
+                          "-Wl,--push-state,--no-as-needed,-ltmprof_objects,--pop-state",
+                          "-fpass-plugin=/p.so", "-Qunused-arguments", "x.o", "-lm"));
+}
+
+TEST(CcArgumentsTest, WithoutAnInputNothingIsAdded) {
+  const std::vector<std::string> command = {"clang-19", "-v", "-o", "x", "-I", "folder"};
+  EXPECT_EQ(*Instrumented(command), command);
+}
+
+}  // namespace
+}  // namespace tmprof::testing
