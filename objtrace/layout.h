@@ -22,7 +22,8 @@ namespace tmprof::objtrace {
 inline constexpr std::uint32_t kLayoutVersion = 1;
 
 // Where the heap of a program is that `tmprof cc` built. Far from what the kernel gives to
-// programs, libraries, mmap(2) and the sanitizers.
+// programs, libraries and mmap(2) unasked. The sanitizers' shadows may be there: the two do not go
+// together.
 inline constexpr std::uint64_t kHeapStart = std::uint64_t{1} << 44;
 inline constexpr int kHeapShift = 42;
 inline constexpr std::uint64_t kHeapBytes = std::uint64_t{1} << kHeapShift;

@@ -153,6 +153,13 @@ void Dumper::WriteModules() {
 }
 
 void Dumper::WriteStacks() {
+  // By stack. Without memory for it these are left out.
+  constexpr std::uint64_t kUncreditedBytes = kMaxStacks * sizeof(std::uint64_t);
+  auto* uncredited = static_cast<std::uint64_t*>(MapSparse(kUncreditedBytes));
+  if (uncredited != nullptr) {
+    heap.EachPendingOfFreed(
+        [&](std::uint32_t stack, std::uint64_t accesses) { uncredited[stack] += accesses; });
+  }
   for (std::uint32_t id = kUnknownStack; id < heap.stacks().size(); ++id) {
     SiteTotals sum{};
     heap.registry().EachThread([&](const Thread& thread) {
@@ -164,6 +171,7 @@ void Dumper::WriteStacks() {
       sum.freed_accesses += Load(site.freed_accesses);
       sum.freed_age_ms += Load(site.freed_age_ms);
     });
+    if (uncredited != nullptr) sum.freed_accesses += uncredited[id];
     list_.Clear();
     if (id != kUnknownStack) {
       const Stack& stack = heap.stacks().Get(id);
@@ -181,6 +189,7 @@ void Dumper::WriteStacks() {
     part_.Nested(2, item_);
     FlushFullPart();
   }
+  Unmap(uncredited, kUncreditedBytes);
 }
 
 void Dumper::WriteStatics() {

@@ -392,13 +392,18 @@ void* Heap::Reallocate(void* object, std::uint64_t bytes, const void* frame) {
 
 // Counts.
 
+bool Heap::IsOfLive(const Pending& pending) const {
+  const Header* header = Load(pending.header);
+  return Find(reinterpret_cast<std::uint64_t>(header)) == header && IsOf(pending, *header);
+}
+
 // Another thread may be freeing the object: its slot takes counts then, too (layout.h), and its
 // memory stays the heap's while `flushing` says so.
 void Heap::Flush(Thread& thread, Pending& pending) {
   Header* header = pending.header;
   const std::uint64_t count = Load(pending.count);
   thread.flushing.exchange(AddressOf(*header), std::memory_order_acq_rel);
-  if (Find(AddressOf(*header)) == header && IsOf(pending, *header)) {
+  if (IsOfLive(pending)) {
     header->shared.fetch_add(count, std::memory_order_relaxed);
   } else {
     Add(thread.sites[pending.stack].freed_accesses, count);
@@ -424,7 +429,7 @@ void Heap::CountShared(Thread& thread, Header& header, std::uint64_t accesses) {
   Pending& pending = thread.pending[PlaceOf(header)];
   if (!IsOf(pending, header)) {
     if (pending.header != nullptr) Flush(thread, pending);
-    pending.stack = header.stack;
+    Store(pending.stack, header.stack);
     Store(pending.generation, GenerationOf(header));
     Store(pending.header, &header);
   }

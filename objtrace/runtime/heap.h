@@ -37,6 +37,17 @@ class Heap {
   std::uint64_t BytesOf(const Header& header) const;
   std::uint64_t StartOf(const Header& header) const;
   void Reset();
+  // Calls `visit(stack ID, accesses)` for what threads counted of objects that were freed since,
+  // and have yet to credit to the stack.
+  template <typename Visit>
+  void EachPendingOfFreed(Visit visit) const {
+    registry_.EachThread([&](const Thread& thread) {
+      for (const Pending& pending : thread.pending) {
+        const std::uint64_t accesses = Load(pending.count);
+        if (accesses > 0 && !IsOfLive(pending)) visit(Load(pending.stack), accesses);
+      }
+    });
+  }
   int CountByElement(Header& header, std::uint64_t element_bytes);
   const Elements* ElementsOf(const Header& header) const { return elements_.Find(&header); }
 
@@ -78,6 +89,7 @@ class Heap {
   }
   Slot Look(std::uint64_t address, Header*& header) const;
   Header& RequireLive(void* object);
+  bool IsOfLive(const Pending& pending) const;
   void CountShared(Thread& thread, Header& header, std::uint64_t accesses);
   void Flush(Thread& thread, Pending& pending);
   void FlushOwn(Thread& thread, const Header& header);

@@ -74,6 +74,11 @@ void SignalsBlocked::Restore(const sigset_t& before) {
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+bool OnAlternateStack() {
+  stack_t now{};
+  return ::sigaltstack(nullptr, &now) == 0 && (now.ss_flags & SS_ONSTACK) != 0;
+}
+
 std::uint64_t NowMs() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);

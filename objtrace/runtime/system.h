@@ -27,6 +27,9 @@ void* MapSparse(std::uint64_t bytes);
 // Takes back what MapSparse() gave; null is nothing.
 void Unmap(void* start, std::uint64_t bytes);
 
+// Whether the caller runs on what sigaltstack(2) gave for signal handlers.
+bool OnAlternateStack();
+
 // On CLOCK_MONOTONIC_COARSE.
 std::uint64_t NowMs();
 

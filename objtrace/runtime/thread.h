@@ -95,12 +95,15 @@ class Within {
   bool entered() const { return entered_; }
 
  private:
-  // A handler's frames are below those it interrupts. One that is not tells that a siglongjmp(3)
-  // left it; where either is on another stack there is no telling.
+  // A handler's frames are below those it interrupts, or on the alternate stack. On the thread's
+  // own stack, one that is not tells that a siglongjmp(3) left `busy`, wherever that was. On other
+  // stacks there is no telling.
   static bool IsInterrupted(const Thread& thread, std::uint64_t frame) {
     const std::uint64_t busy = thread.busy;
     if (busy == 0) return false;
-    return !IsOnStack(thread, busy) || !IsOnStack(thread, frame) || frame < busy;
+    if (!IsOnStack(thread, frame)) return true;
+    if (IsOnStack(thread, busy) && frame < busy) return true;
+    return OnAlternateStack();  // which may be a part of the thread's own
   }
 
   Thread& thread_;

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <latch>
 #include <string>
 #include <thread>
 #include <vector>
@@ -135,6 +136,27 @@ TEST_F(DumpTest, ASiteSumsUpWhatItFreed) {
   EXPECT_EQ(site->freed_bytes, 900U);
   EXPECT_EQ(site->freed_accesses, 9U);
   hfree(last);
+}
+
+TEST_F(DumpTest, ASiteHasWhatAnotherThreadCountedOfAFreedObjectAndHasYetToHandOver) {
+  void* object = AllocateHere(100);
+  mem_object described{};
+  ASSERT_NE(mem_access_find(object, &described), 0);
+  std::latch counted(1);
+  std::latch dumped(1);
+  std::thread other([&] {
+    mem_access(object, 7);
+    counted.count_down();
+    dumped.wait();
+  });
+  counted.wait();
+  hfree(object);
+  const Dumped read = DumpAndRead();
+  dumped.count_down();
+  other.join();
+  const auto site = std::ranges::find(read.all.sites, described.stack_id, &AllocationSite::id);
+  ASSERT_NE(site, read.all.sites.end());
+  EXPECT_EQ(site->freed_accesses, 8U);
 }
 
 TEST_F(DumpTest, AReturnAddressIsInTheFunctionThatAllocatedAndInAModule) {

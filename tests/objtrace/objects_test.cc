@@ -574,6 +574,43 @@ TEST(ObjectsThreadTest, TheRuntimeIsFoundLeftAfterAHandlerJumpedOutOfIt) {
   EXPECT_EQ(self.busy, 0U);
 }
 
+TEST(ObjectsThreadTest, TheRuntimeIsFoundLeftAfterAHandlerOnAnotherStackJumpedOutOfIt) {
+  tmprof::objtrace::Thread& self = *tmprof::objtrace::heap.registry().SelfWithStack();
+  static std::array<char, 4096> alternate_stack;
+  static int variable = 0;
+  self.busy = reinterpret_cast<std::uintptr_t>(alternate_stack.data());
+  mem_access(&variable, 1);
+  EXPECT_EQ(self.busy, 0U);
+}
+
+TEST(ObjectsThreadTest, AHandlerOnAStackWithinTheThreadsOwnFindsTheRuntimeBusy) {
+  static tmprof::objtrace::Thread& self = *tmprof::objtrace::heap.registry().SelfWithStack();
+  static int variable = 0;
+  static volatile std::uint64_t busy_after = 0;
+  alignas(16) std::array<char, 65'536> alternate_stack;  // above all that main calls
+  const stack_t stack = {.ss_sp = alternate_stack.data(), .ss_flags = 0, .ss_size = 65'536};
+  stack_t stack_before{};
+  ASSERT_EQ(sigaltstack(&stack, &stack_before), 0);
+  struct sigaction action = {};
+  struct sigaction action_before = {};
+  action.sa_flags = SA_ONSTACK;
+  action.sa_handler = [](int) {
+    mem_access(&variable, 1);
+    busy_after = self.busy;
+  };
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &action_before), 0);
+  const auto interrupt_further_down = [] {
+    const auto frame = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+    self.busy = frame;
+    raise(SIGUSR1);
+    EXPECT_EQ(busy_after, frame);
+    self.busy = 0;
+  };
+  interrupt_further_down();
+  sigaction(SIGUSR1, &action_before, nullptr);
+  sigaltstack(&stack_before, nullptr);
+}
+
 // Misuse.
 
 TEST(ObjectsDeathTest, FreeingTwiceSaysSo) {
