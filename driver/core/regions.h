@@ -43,6 +43,8 @@
  * area can cut a region in two, and can have new pages on both sides of old ones. */
 #define TMPROF_REGION_SPARE (4 * TMPROF_REGION_AREAS)
 #define TMPROF_REGION_MAX   (1U << 20)
+/* Of the least number: reaching it takes as many steps as its square. */
+#define TMPROF_REGION_MIN_MAX 1000U
 /* Of a count. Times the pages of an address space of 57 bits, it fits 64. */
 #define TMPROF_REGION_COUNT_MAX (1U << 16)
 /* Counts merge that differ by less than a tenth of their mean. */
@@ -86,8 +88,8 @@ tmprof_region_params_check(const struct tmprof_region_params *params, __u64 chec
 {
 	struct tmprof_params_verdict good = {0, NULL, NULL};
 
-	if (params->min_regions < TMPROF_REGION_AREAS)
-		return tmprof_params_refuse("min_regions", "must be at least 3");
+	if (!tmprof_in_range(params->min_regions, TMPROF_REGION_AREAS, TMPROF_REGION_MIN_MAX))
+		return tmprof_params_refuse("min_regions", "must be from 3 to 1000");
 	if (params->max_regions < params->min_regions || params->max_regions > TMPROF_REGION_MAX)
 		return tmprof_params_refuse("max_regions", "must be from min_regions to 2^20");
 	if (!tmprof_in_range(params->monitoring_ns, 1, TMPROF_INTERVAL_MAX_NS))

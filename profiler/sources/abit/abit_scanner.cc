@@ -68,6 +68,17 @@ void Deliver(const BlockEvidence& block, const NodeMap& nodes,
   }
 }
 
+// Where all of them are.
+std::optional<NodeId> NodeOfAll(const std::vector<std::uint64_t>& frames, const NodeMap& nodes) {
+  std::optional<NodeId> node;
+  for (const std::uint64_t frame : frames) {
+    const auto here = nodes.NodeOf(frame);
+    if (!here || (node && *node != *here)) return std::nullopt;
+    node = here;
+  }
+  return node;
+}
+
 // Reads are due to fractions of a millisecond: a late one merges rungs, and on a machine with more
 // work than CPUs most would be late. Not a real-time class: that would wake the thread on the CPU
 // it ran on last, even if a target runs there now and another CPU is idle. The scanner's own budget
@@ -263,7 +274,7 @@ SourceEpoch AbitScanner::TakeEpoch() {
                                 .references = region.references,
                                 .first_accesses = region.first_accesses,
                                 .time_at_risk = region.time_at_risk,
-                                .node = std::nullopt,
+                                .node = NodeOfAll(region.frames, worker_->nodes),
                                 .region = true});
   }
 

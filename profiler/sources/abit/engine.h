@@ -89,6 +89,7 @@ struct RegionEvidence {
   // Of all those pages.
   std::uint32_t first_accesses = 0;
   std::chrono::nanoseconds time_at_risk{0};  // over the pages of the span
+  std::vector<std::uint64_t> frames;         // of some of the pages that were looked at
 };
 
 // Counts are of base pages unless they say otherwise.

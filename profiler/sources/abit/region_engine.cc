@@ -20,10 +20,16 @@ using std::chrono::nanoseconds;
 // next page says as much again.
 constexpr nanoseconds kFirstRung = microseconds(250);
 constexpr std::uint32_t kRungs = 5;
-// A ladder's step lasts so long, in target CPU time or on the wall; what is affordable comes on
-// top.
+// A ladder's step lasts so long after its last clear; what is affordable comes on top.
 constexpr nanoseconds kLadderStep = milliseconds(16);
 constexpr nanoseconds kIdlePace = milliseconds(5);
+// A target that has not run is asked at growing intervals whether it has.
+constexpr nanoseconds kShortestIdleWait = milliseconds(1);
+constexpr nanoseconds kLongestIdleWait = milliseconds(256);
+constexpr std::uint32_t kMostDoublings = 8;  // of a wait
+// Cleared back to back, under the target's mmap_lock: at some 10 us each they take as long as the
+// full scan's clear of 8 MiB.
+constexpr std::size_t kClearsAtOnce = 16;
 constexpr nanoseconds kLongestBudgetWait = milliseconds(100);
 // Pages picked anew where nothing is mapped, within one step.
 constexpr int kPickRounds = 3;
@@ -35,6 +41,28 @@ constexpr nanoseconds kLongestAggregation = milliseconds(800);
 constexpr std::size_t kSampledShare = 8;
 
 __u64 NextOf(void* engine) { return (*static_cast<std::mt19937_64*>(engine))(); }
+
+// The samples of a page in one, of those pages the `most` that have most.
+void KeepMostSampled(std::vector<SampleRecord>& samples, std::size_t most) {
+  std::ranges::sort(samples, {}, &SampleRecord::key);
+  std::size_t pages = 0;
+  for (const SampleRecord& sample : samples) {
+    if (pages > 0 && samples[pages - 1].key == sample.key) {
+      samples[pages - 1].loads += sample.loads;
+      samples[pages - 1].stores += sample.stores;
+    } else {
+      samples[pages++] = sample;
+    }
+  }
+  samples.resize(pages);
+  const auto more_sampled = [](const SampleRecord& a, const SampleRecord& b) {
+    const std::uint64_t of_a = std::uint64_t{a.loads} + a.stores;
+    const std::uint64_t of_b = std::uint64_t{b.loads} + b.stores;
+    return of_a != of_b ? of_a > of_b : a.key < b.key;
+  };
+  std::ranges::sort(samples, more_sampled);
+  if (samples.size() > most) samples.resize(most);
+}
 
 std::span<tmprof_region> RegionsOf(const tmprof_region_set& set) {
   return {set.regions, set.count};
@@ -63,7 +91,10 @@ void RegionEngine::Leave(RegionTarget& target) {
 }
 
 // What is watched now would be read at some later time.
-void RegionEngine::Pause(RegionTarget& target) { target.in_step = false; }
+void RegionEngine::Pause(RegionTarget& target) {
+  target.in_step = false;
+  target.held_up = true;
+}
 
 MonotonicTime RegionEngine::Step() {
   if (!active_) return kNever;
@@ -73,6 +104,7 @@ MonotonicTime RegionEngine::Step() {
   RegionTarget* first_read = nullptr;
   for (auto& [id, target] : targets_) {
     if (!target->watched()) continue;
+    target->held_up |= pressure_.standing();
     if (first == nullptr || target->next < first->next) first = target.get();
     if (target->in_step && (first_read == nullptr || target->next < first_read->next))
       first_read = target.get();
@@ -80,7 +112,11 @@ MonotonicTime RegionEngine::Step() {
   if (first == nullptr) return kNever;
   // What has begun is finished in any case.
   if (first_read != nullptr && first_read->next <= now) {
-    Read(*first_read);
+    if (first_read->clears_next) {
+      ClearSome(*first_read);
+    } else {
+      Read(*first_read);
+    }
     return now;
   }
   const MonotonicTime next_read = first_read == nullptr ? kNever : first_read->next;
@@ -102,6 +138,7 @@ bool RegionEngine::Usable(RegionTarget& target, const ReadResult& read) {
   if (read.outcome == ReadOutcome::kRefused) {
     ComplainOfRead(target, read);
     target.next = kernel_.Now() + kRetryRefused;
+    target.held_up = true;
   }
   if (read.outcome == ReadOutcome::kProcessGone) target.gone = true;
   if (read.outcome != ReadOutcome::kDone) {
@@ -134,7 +171,8 @@ bool RegionEngine::PrepareRegions(RegionTarget& target) {
                          areas.count);
     target.seen.Follow(RegionsOf(target.set));
     target.steps = 0;
-    target.aggregation_began = kernel_.Now();
+    target.took = nanoseconds(0);
+    target.held_up = true;
   }
   if (target.set.count > 0) return true;
   if (target.mappings_changed) target.memory.clear();
@@ -158,8 +196,20 @@ RegionEngine::Areas RegionEngine::TakeMappings(RegionTarget& target) {
 
 void RegionEngine::Begin(RegionTarget& target, MonotonicTime now) {
   target.next = now + kIdlePace;
-  if (target.mappings_stale || !PrepareRegions(target)) return;
+  if (target.mappings_stale || !PrepareRegions(target)) {
+    target.held_up = true;
+    return;
+  }
+  const nanoseconds had_used = target.earned_at;
   target.Earn();
+  if (target.earned_at == had_used && target.clock.running_threads() == 0) {
+    target.idle_wait = std::clamp(2 * target.idle_wait, kShortestIdleWait, kLongestIdleWait);
+    target.next = now + target.idle_wait;
+    target.held_up = true;
+    return;
+  }
+  target.idle_wait = nanoseconds(0);
+  if (std::exchange(target.held_up, false)) target.ready_at = now;
   if (const auto left = tmprof_budget_free(&target.budget); left <= 0) {
     target.next = now + WaitToEarn(target.budget, 1 - left, kLongestBudgetWait);
     return;
@@ -172,11 +222,10 @@ void RegionEngine::Begin(RegionTarget& target, MonotonicTime now) {
     return;
   }
   target.tries_idle = 0;
-  if (!Clear(target)) return;
   target.in_step = true;
-  target.rung = 0;
-  target.read_since_clear = false;
-  ScheduleRead(target, target.cleared_at);
+  target.idle_reads = 0;
+  PlanClears(target);
+  ClearSome(target);
 }
 
 // A random page of the region that lies in a mapping, if one is found soon.
@@ -222,89 +271,118 @@ bool RegionEngine::LookUp(RegionTarget& target) {
       probe.cleared = present && entry.accessed();
       probe.cpu_at = cpu;
       probe.unit = entries_[k].unit;
+      probe.frame = entry.frame(kernel_.frame_mask());
       if (entries_[k].read && !present) wanted.push_back(probe_of_page_[k]);
     }
   }
   return true;
 }
 
-// Clears what is set, so that all bits are unset from now on. False: nothing to watch.
-bool RegionEngine::Clear(RegionTarget& target) {
-  std::vector<VpnRange> ranges;
-  std::vector<std::uint32_t> probe_of_range;
+// What is set is to be cleared, and out of view until then.
+void RegionEngine::PlanClears(RegionTarget& target) {
+  target.to_clear.clear();
   for (std::uint32_t i = 0; i < target.probes.size(); ++i) {
     RegionProbe& probe = target.probes[i];
     if (probe.state == TMPROF_UNIT_OUT || !probe.cleared) continue;
+    probe.state = TMPROF_UNIT_OUT;
     const std::uint64_t unit = probe.unit.value();
     const Vpn start(probe.page.value() / unit * unit);
     const VpnRange range{start, start + probe.unit};
     const auto mapping = std::ranges::upper_bound(target.mapped, probe.page, {}, &VpnRange::end);
     // Part of a huge page would be split off; a giant one is hugetlb, which is not cleared.
-    if (probe.unit == kGiantPages || range.start < mapping->start || range.end > mapping->end) {
-      probe.state = TMPROF_UNIT_OUT;
+    if (probe.unit == kGiantPages || range.start < mapping->start || range.end > mapping->end)
       continue;
-    }
     // One entry stands for both.
-    if (!ranges.empty() && range.start < ranges.back().end) {
-      probe.state = TMPROF_UNIT_OUT;
-      continue;
-    }
-    ranges.push_back(range);
-    probe_of_range.push_back(i);
+    if (!target.to_clear.empty() && range.start < target.to_clear.back().range.end) continue;
+    target.to_clear.push_back({.range = range, .probe = i});
   }
+}
+
+// Clears the next of those to be cleared: their bits are unset and watched from now on.
+void RegionEngine::ClearSome(RegionTarget& target) {
+  const auto end = target.to_clear.begin() +
+                   static_cast<std::ptrdiff_t>(std::min(kClearsAtOnce, target.to_clear.size()));
+  const std::vector<RegionClear> batch(target.to_clear.begin(), end);
+  target.to_clear.erase(target.to_clear.begin(), end);
+  std::vector<VpnRange> ranges;
+  for (const RegionClear& clear : batch) ranges.push_back(clear.range);
   const MonotonicTime before = kernel_.Now();
   const std::vector<ClearOutcome> outcomes = target.handle->ClearEach(ranges);
   const MonotonicTime after = kernel_.Now();
+  // A batch may take longer than the first rung: each page has its own share of it, in order.
+  const nanoseconds cpu_after =
+      target.clock.Advance(after, target.handle->CpuTime(), target.clock.running_threads());
+  const nanoseconds each = batch.empty() ? nanoseconds(0)
+                                         : (after - before) * target.clock.running_threads() /
+                                               static_cast<std::int64_t>(batch.size());
   std::uint64_t points = 0;
   for (std::size_t k = 0; k < outcomes.size(); ++k) {
-    if (outcomes[k] == ClearOutcome::kDone) {
-      counts_.clears += ranges[k].size().value();
-      ++points;
-      continue;
-    }
-    target.probes[probe_of_range[k]].state = TMPROF_UNIT_OUT;
     if (outcomes[k] == ClearOutcome::kProcessGone) target.gone = true;
     if (outcomes[k] == ClearOutcome::kRefused) {
       ComplainOfClear(target);
       refused_.Settle();
+      target.in_step = false;
+      target.held_up = true;
       target.next = after + kRetryRefused;
-      return false;
+      return;
     }
+    if (outcomes[k] != ClearOutcome::kDone) continue;
+    counts_.clears += batch[k].range.size().value();
+    ++points;
+    RegionProbe& probe = target.probes[batch[k].probe];
+    probe.state = TMPROF_UNIT_UNSET;
+    probe.cpu_at = cpu_after - each * static_cast<std::int64_t>(batch.size() - 1 - k) - each / 2;
   }
   Charge(target, points, 0, 0);
-  // A batch takes longer than the first rungs: each page has its own share of it, in order.
-  const nanoseconds cpu_after =
-      target.clock.Advance(after, target.handle->CpuTime(), target.clock.running_threads());
-  const nanoseconds each = ranges.empty() ? nanoseconds(0)
-                                          : (after - before) * target.clock.running_threads() /
-                                                static_cast<std::int64_t>(ranges.size());
-  for (std::size_t k = 0; k < ranges.size(); ++k)
-    target.probes[probe_of_range[k]].cpu_at =
-        cpu_after - each * static_cast<std::int64_t>(ranges.size() - 1 - k) - each / 2;
+  if (target.gone) {
+    target.in_step = false;
+    return;
+  }
   target.cleared_at = after;
   target.cpu_at = target.cpu_cleared = cpu_after;
-  target.unset = 0;
-  for (const RegionProbe& probe : target.probes) target.unset += probe.state == TMPROF_UNIT_UNSET;
-  return !target.gone;
+  target.rung = 0;
+  CountUnset(target);
+  Proceed(target, after);
 }
 
-void RegionEngine::ScheduleRead(RegionTarget& target, MonotonicTime now) {
+void RegionEngine::CountUnset(RegionTarget& target) {
+  target.unset = static_cast<std::uint32_t>(
+      std::ranges::count(target.probes, std::uint8_t{TMPROF_UNIT_UNSET}, &RegionProbe::state));
+}
+
+// What comes next in a step: a read, more clears, or its end.
+void RegionEngine::Proceed(RegionTarget& target, MonotonicTime now) {
   const bool plain = options_.mode == ScanOptions::Mode::kPlain;
   const nanoseconds waited = now - target.cleared_at;
-  const nanoseconds exposed = plain ? waited : target.cpu_at - target.cpu_cleared;
-  target.rung =
-      tmprof_ladder_next(&ladder_, target.rung, std::max(exposed, nanoseconds(0)).count());
-  const bool over = !plain && target.rung > 0 && waited >= kLadderStep;
-  if (target.rung == ladder_.rungs || over || target.unset == 0) {
+  const nanoseconds exposed =
+      plain ? waited : std::max(target.cpu_at - target.cpu_cleared, nanoseconds(0));
+  target.rung = tmprof_ladder_next(&ladder_, target.rung, exposed.count());
+  // Of a plain check, those are left whose tables were in use.
+  const nanoseconds first = nanoseconds(ladder_.delay_ns[0]);
+  const nanoseconds longest = plain ? first + kLadderStep : kLadderStep;
+  const bool read_all =
+      target.unset == 0 || (!plain && target.rung == ladder_.rungs) || waited >= longest;
+  if (read_all && target.to_clear.empty()) {
     EndStep(target, now);
     return;
   }
-  nanoseconds wait = nanoseconds(ladder_.delay_ns[target.rung]) - exposed;
-  if (!plain) {
-    wait /= std::max(target.clock.running_threads(), 1u);
-    wait = std::min(wait, std::max(kLadderStep - waited, kFirstRung));
+  MonotonicTime next_read = kNever;
+  if (!read_all) {
+    nanoseconds wait = kRetryBusy;
+    if (target.rung < ladder_.rungs) wait = nanoseconds(ladder_.delay_ns[target.rung]) - exposed;
+    if (!plain) {
+      wait /= std::max(target.clock.running_threads(), 1u);
+      if (target.idle_reads > 0)
+        wait = std::max(wait, kFirstRung * (1 << std::min(target.idle_reads, kMostDoublings)));
+      wait = std::min(wait, std::max(kLadderStep - waited, kFirstRung));
+    }
+    next_read = now + std::max(wait, kShortestWait);
   }
-  target.next = now + std::max(wait, kShortestWait);
+  // One bit is read a plain interval after its clear; a ladder's reads see all that is watched.
+  const bool may_clear = !target.to_clear.empty() && (read_all || !plain);
+  const MonotonicTime next_clear = may_clear ? target.cleared_at + ClearGap(target) : kNever;
+  target.clears_next = next_clear <= next_read;
+  target.next = std::max(now, std::min(next_clear, next_read));
 }
 
 void RegionEngine::Read(RegionTarget& target) {
@@ -316,41 +394,47 @@ void RegionEngine::Read(RegionTarget& target) {
     probe_of_page_.push_back(i);
   }
   const ReadResult read = target.handle->ReadPoints(pages_, entries_);
+  if (read.outcome == ReadOutcome::kBusy) {
+    Proceed(target, kernel_.Now());
+    return;
+  }
   if (!Usable(target, read)) return;
   ++counts_.looks;
   const nanoseconds cpu =
       target.clock.Advance(read.time, target.handle->CpuTime(), read.running_threads);
+  target.idle_reads = cpu > target.cpu_at ? 0 : target.idle_reads + 1;
   target.cpu_at = cpu;
-  const bool first_read = !std::exchange(target.read_since_clear, true);
   std::vector<std::uint32_t> set_at_once;
   for (std::size_t k = 0; k < pages_.size(); ++k) {
-    if (first_read && target.probes[probe_of_page_[k]].cleared && entries_[k].read &&
-        entries_[k].entry.accessed())
+    const RegionProbe& probe = target.probes[probe_of_page_[k]];
+    if (probe.cleared && probe.tally.looks == 0 && entries_[k].read && entries_[k].entry.accessed())
       set_at_once.push_back(probe_of_page_[k]);
   }
   RejectUncleared(target, set_at_once);
   std::uint64_t sets = 0;
   for (std::size_t k = 0; k < pages_.size(); ++k) {
     RegionProbe& probe = target.probes[probe_of_page_[k]];
-    if (probe.state == TMPROF_UNIT_OUT) continue;
+    if (probe.state == TMPROF_UNIT_OUT || !entries_[k].read) continue;
     const bool present = entries_[k].entry.present() && entries_[k].unit == probe.unit;
     const bool accessed = present && entries_[k].entry.accessed();
     const nanoseconds exposure = std::max(cpu - probe.cpu_at, nanoseconds(0));
-    probe.cpu_at = cpu;
+    const bool ran = exposure >= kShortestExposure;
     sets += accessed;
-    // Accessed in no time at all: the target's clock has not moved yet.
-    if (!entries_[k].read || !present || (accessed && exposure < kShortestExposure)) {
+    if (!present || (accessed && !ran)) {
       probe.state = TMPROF_UNIT_OUT;
       counts_.lost += probe.unit.value();
       continue;
     }
-    tmprof_ladder_fold(&probe.tally, &probe.state, accessed,
-                       static_cast<std::uint64_t>(exposure.count()));
+    if (ran) {
+      probe.cpu_at = cpu;
+      tmprof_ladder_fold(&probe.tally, &probe.state, accessed,
+                         static_cast<std::uint64_t>(exposure.count()));
+    }
+    if (options_.mode == ScanOptions::Mode::kPlain) probe.state = TMPROF_UNIT_OUT;
   }
   Charge(target, 0, sets, sets);
-  target.unset = 0;
-  for (const RegionProbe& probe : target.probes) target.unset += probe.state == TMPROF_UNIT_UNSET;
-  ScheduleRead(target, read.time);
+  CountUnset(target);
+  Proceed(target, read.time);
 }
 
 // The clear passes by pages that are mapped elsewhere too, in silence: their bits would look like
@@ -374,29 +458,35 @@ void RegionEngine::RejectUncleared(RegionTarget& target,
 
 void RegionEngine::EndStep(RegionTarget& target, MonotonicTime now) {
   target.in_step = false;
-  target.next = std::max(now, target.began + nanoseconds(options_.regions.monitoring_ns));
+  target.next = std::max({now, target.began + nanoseconds(options_.regions.monitoring_ns),
+                          target.cleared_at + ClearGap(target)});
+  target.took += now - target.ready_at;
+  target.ready_at = now;
   for (std::uint32_t i = 0; i < target.probes.size(); ++i) {
     const RegionProbe& probe = target.probes[i];
-    if (probe.tally.looks == 0) continue;
+    if (probe.tally.looks == 0) {
+      if (probe.state == TMPROF_UNIT_UNSET) counts_.lost += probe.unit.value();
+      continue;
+    }
     tmprof_region& region = target.set.regions[i];
     region.looks += probe.tally.looks;
     region.references += probe.tally.references;
     region.first_accesses += probe.tally.first_accesses;
     region.at_risk_ns += probe.tally.at_risk_ns * probe.unit.value();
-    target.seen.Add(i, probe.tally, probe.unit);
+    target.seen.Add(i, probe.tally, probe.unit, probe.frame);
     counts_.observations += probe.tally.looks * probe.unit.value();
   }
   ++steps_;
-  ++target.steps;
-  const nanoseconds aggregated = now - target.aggregation_began;
+  const bool slept = target.idle_reads > 0 && target.cpu_at <= target.cpu_cleared;
+  if (!slept) ++target.steps;
   if (target.steps >= TMPROF_REGION_CHECKS_MIN &&
-      aggregated >= nanoseconds(options_.regions.aggregation_ns))
-    Aggregate(target, now);
+      target.took >= nanoseconds(options_.regions.aggregation_ns))
+    Aggregate(target);
 }
 
 // ------------------------------------------------------------------------------ the aggregation
 
-void RegionEngine::Aggregate(RegionTarget& target, MonotonicTime now) {
+void RegionEngine::Aggregate(RegionTarget& target) {
   tmprof_region_set& set = target.set;
   for (tmprof_region& region : RegionsOf(set)) {
     region.count =
@@ -404,44 +494,36 @@ void RegionEngine::Aggregate(RegionTarget& target, MonotonicTime now) {
             ? tmprof_region_count_checks(&region, TMPROF_REGION_COUNT_MAX)
             : tmprof_region_count_slots(&region, TMPROF_REGION_COUNT_MAX, kFirstRung.count());
   }
-  FitBounds(target, now - target.aggregation_began);
+  FitBounds(target);
   tmprof_regions_merge(&set);
   tmprof_regions_reset(&set);
   if (target.mappings_changed) {
     const Areas areas = TakeMappings(target);
     tmprof_regions_update(&set, areas.area.data(), areas.count);
   }
-  SplitAtSamples(target);
+  KeepMostSampled(target.samples, set.max_regions / kSampledShare);
+  for (const SampleRecord& sample : std::exchange(target.samples, {}))
+    if (tmprof_regions_split_at(&set, sample.key.vpn.value()) == -ENOSPC) break;
   tmprof_regions_split(&set, &random_);
   target.seen.Follow(RegionsOf(set));
   target.steps = 0;
-  target.aggregation_began = now;
+  target.took = nanoseconds(0);
   ++aggregations_;
 }
 
 void RegionEngine::SeeSamples(const std::vector<SampleRecord>& samples) {
+  if (!active_) return;
   for (const SampleRecord& sample : samples) {
     RegionTarget* target = Find(sample.key.target);
-    if (target != nullptr) target->samples.push_back(sample);
+    if (target != nullptr && target->watched()) target->samples.push_back(sample);
   }
-}
-
-void RegionEngine::SplitAtSamples(RegionTarget& target) {
-  std::vector<SampleRecord> samples = std::exchange(target.samples, {});
-  const auto hotter = [](const SampleRecord& a, const SampleRecord& b) {
-    const std::uint64_t of_a = std::uint64_t{a.loads} + a.stores;
-    const std::uint64_t of_b = std::uint64_t{b.loads} + b.stores;
-    return of_a != of_b ? of_a > of_b : a.key < b.key;
-  };
-  std::ranges::sort(samples, hotter);
-  const std::size_t most = target.set.max_regions / kSampledShare;
-  if (samples.size() > most) samples.resize(most);
-  for (const SampleRecord& sample : samples)
-    if (tmprof_regions_split_at(&target.set, sample.key.vpn.value()) == -ENOSPC) return;
+  for (auto& [id, target] : targets_)
+    KeepMostSampled(target->samples, options_.regions.max_regions);
 }
 
 // What a step costs is measured: by how long the budgets made its aggregation last.
-void RegionEngine::FitBounds(RegionTarget& target, nanoseconds took) {
+void RegionEngine::FitBounds(RegionTarget& target) {
+  const nanoseconds took = target.took;
   std::uint32_t& most = target.set.max_regions;
   const tmprof_region_params& bounds = options_.regions;
   // A split takes what is below half.

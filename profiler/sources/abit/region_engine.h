@@ -22,12 +22,14 @@
 namespace tmprof::abit {
 
 // In a step, a random page of each region is looked up; where its bit is set, it is cleared by
-// itself, all in one batch; reads follow at growing delays until the first access (kLadder), or one
-// after the monitoring interval (kPlain). A bit that is unset already needs no clear.
+// itself, some pages at a time, so that writers of the target's mmap_lock get their turn; reads
+// follow at growing delays until the first access (kLadder), or one after the monitoring interval
+// (kPlain). A bit that is unset already needs no clear.
 //
 // What is affordable decides how often there is a step: a target's share of its CPU time, and the
 // scanner's own share of a CPU. An aggregation holds as many steps as it needs to tell rates apart,
-// and takes at least the aggregation interval. Where that gets too long, fewer regions are kept.
+// and takes at least the aggregation interval. Where budgets make that too long, fewer regions are
+// kept.
 class RegionEngine final : public TargetedEngine<RegionTarget> {
  public:
   RegionEngine(AbitKernel& kernel, const ScanOptions& options);
@@ -53,14 +55,15 @@ class RegionEngine final : public TargetedEngine<RegionTarget> {
   static Areas TakeMappings(RegionTarget& target);
   void Pick(RegionTarget& target, RegionProbe& probe, tmprof_region& region);
   bool LookUp(RegionTarget& target);
-  bool Clear(RegionTarget& target);
+  void PlanClears(RegionTarget& target);
+  void ClearSome(RegionTarget& target);
   void Read(RegionTarget& target);
   void RejectUncleared(RegionTarget& target, const std::vector<std::uint32_t>& set_at_once);
-  void ScheduleRead(RegionTarget& target, MonotonicTime now);
+  void CountUnset(RegionTarget& target);
+  void Proceed(RegionTarget& target, MonotonicTime now);
   void EndStep(RegionTarget& target, MonotonicTime now);
-  void Aggregate(RegionTarget& target, MonotonicTime now);
-  static void SplitAtSamples(RegionTarget& target);
-  void FitBounds(RegionTarget& target, std::chrono::nanoseconds took);
+  void Aggregate(RegionTarget& target);
+  void FitBounds(RegionTarget& target);
   void Charge(RegionTarget& target, std::uint64_t points, std::uint64_t sets, std::uint64_t lines);
   void Forget(RegionTarget& target);
 

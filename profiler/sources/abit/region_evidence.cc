@@ -11,6 +11,9 @@
 namespace tmprof::abit {
 namespace {
 
+// They tell which node a region is on, or that it is on several.
+constexpr std::size_t kMostFrames = 16;
+
 double PagesIn(VpnRange range) { return static_cast<double>(range.size().value()); }
 
 VpnRange Overlap(VpnRange a, VpnRange b) {
@@ -20,8 +23,10 @@ VpnRange Overlap(VpnRange a, VpnRange b) {
 
 }  // namespace
 
-void RegionEvidenceTable::Add(std::size_t index, const tmprof_tally& tally, PageCount pages) {
+void RegionEvidenceTable::Add(std::size_t index, const tmprof_tally& tally, PageCount pages,
+                              std::uint64_t frame) {
   Row& row = rows_[index];
+  if (row.frames.size() < kMostFrames) row.frames.push_back(frame);
   row.looks += tally.looks;
   row.references += tally.references;
   row.first_accesses += tally.first_accesses;
@@ -42,13 +47,21 @@ void RegionEvidenceTable::Follow(std::span<const tmprof_region> regions) {
       row.references += pages * old[i].references;
       row.first_accesses += share * old[i].first_accesses;
       row.page_seconds += share * old[i].page_seconds;
+      row.frames.insert(row.frames.end(), old[i].frames.begin(), old[i].frames.end());
       known += pages;
     }
     if (known > 0) {
       row.looks /= known;
       row.references /= known;
     }
-    rows_.push_back(row);
+    // Of each that was joined, some.
+    if (row.frames.size() > kMostFrames) {
+      const std::size_t every = (row.frames.size() + kMostFrames - 1) / kMostFrames;
+      std::size_t kept = 0;
+      for (std::size_t i = 0; i < row.frames.size(); i += every) row.frames[kept++] = row.frames[i];
+      row.frames.resize(kept);
+    }
+    rows_.push_back(std::move(row));
   }
 }
 
@@ -87,7 +100,8 @@ void RegionEvidenceTable::Take(TargetId target, std::span<const VpnRange> mapped
            .looks = static_cast<std::uint32_t>(looks),
            .references = static_cast<std::uint32_t>(std::min(looks, std::round(seen.references))),
            .first_accesses = static_cast<std::uint32_t>(whole),
-           .time_at_risk = std::chrono::nanoseconds(static_cast<std::int64_t>(risk_ns))});
+           .time_at_risk = std::chrono::nanoseconds(static_cast<std::int64_t>(risk_ns)),
+           .frames = seen.frames});
     }
   }
 }

@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -15,8 +17,9 @@ namespace tmprof::abit {
 
 class RegionEvidenceTable {
  public:
-  // Of the looks at one page of region `index`, which are `pages` base pages under one entry.
-  void Add(std::size_t index, const tmprof_tally& tally, PageCount pages);
+  // Of the looks at one page of region `index`, at `frame`, which is `pages` base pages under one
+  // entry.
+  void Add(std::size_t index, const tmprof_tally& tally, PageCount pages, std::uint64_t frame);
 
   // The regions have other bounds now. Where an old one is parted, each part was looked at as
   // often, and has its share, by size, of the first accesses and of the time.
@@ -36,6 +39,7 @@ class RegionEvidenceTable {
     double references = 0;
     double first_accesses = 0;
     double page_seconds = 0;  // at risk
+    std::vector<std::uint64_t> frames;
   };
   std::vector<Row> rows_;
 };

@@ -25,6 +25,13 @@ struct RegionProbe {
   std::uint8_t state = 0;              // enum tmprof_unit
   std::chrono::nanoseconds cpu_at{0};  // of the target, when its bit was last known to be unset
   tmprof_tally tally{};
+  std::uint64_t frame = 0;
+};
+
+// One entry to clear.
+struct RegionClear {
+  VpnRange range;
+  std::uint32_t probe = 0;
 };
 
 struct RegionTarget : WatchedTarget {
@@ -35,21 +42,27 @@ struct RegionTarget : WatchedTarget {
   std::vector<tmprof_region> memory;
   tmprof_region_set set{};
   RegionEvidenceTable seen;           // in this epoch, by region
-  std::vector<SampleRecord> samples;  // since the last aggregation
+  std::vector<SampleRecord> samples;  // the most sampled pages since the last aggregation
 
-  std::vector<RegionProbe> probes;  // of the step, by region
+  std::vector<RegionProbe> probes;    // of the step, by region
+  std::vector<RegionClear> to_clear;  // in this step; ascending
   bool in_step = false;
-  std::uint32_t unset = 0;  // probes
+  bool clears_next = false;  // and does not read
+  std::uint32_t unset = 0;   // probes that are watched
   std::uint32_t rung = 0;
-  bool read_since_clear = false;
-  MonotonicTime next{};        // piece of work
-  MonotonicTime began{};       // the step
-  MonotonicTime cleared_at{};  // the last of the batch
+  std::uint32_t idle_reads = 0;  // in a row, that found the target had not run
+  MonotonicTime next{};          // piece of work
+  MonotonicTime began{};         // the step
+  MonotonicTime cleared_at{};    // the last one of this step so far
   std::chrono::nanoseconds cpu_cleared{0};
   std::chrono::nanoseconds cpu_at{0};  // of the last read
+  std::chrono::nanoseconds idle_wait{0};
 
-  std::uint32_t steps = 0;  // of this aggregation
-  MonotonicTime aggregation_began{};
+  // Of this aggregation.
+  std::uint32_t steps = 0;
+  std::chrono::nanoseconds took{0};  // by steps, and by what they waited for budgets
+  MonotonicTime ready_at{};          // since when the next step waits for budgets alone
+  bool held_up = true;               // by something else
 };
 
 }  // namespace tmprof::abit

@@ -23,7 +23,6 @@ constexpr std::uint64_t kEntriesPerLine = 8;  // 64-byte cache lines of 8-byte e
 constexpr nanoseconds kClearTakes = microseconds(200);
 constexpr nanoseconds kPlanStepTakes = microseconds(100);
 constexpr nanoseconds kLongestBudgetWait = milliseconds(20);
-constexpr nanoseconds kRetryBusy = microseconds(200);
 constexpr nanoseconds kAfterFailedVisit = microseconds(500);
 // How the scanner waits for a target that has left the CPU: at this pace for so many reads, which
 // covers a few time slices of others, then at growing intervals.
@@ -282,12 +281,7 @@ void ScanEngine::ClearSomething(MonotonicTime now) {
     }
     const BlockPtr block = NextBlock(target, now);
     if (!block) continue;
-    if (Visit(target, block, now)) {
-      const bool ample = 2 * tmprof_budget_free(&target.budget) > target.budget.limit_ns;
-      next_clear_ = now + (ample ? options_.least_clear_gap : options_.clear_gap);
-    } else {
-      next_clear_ = now + kAfterFailedVisit;
-    }
+    next_clear_ = now + (Visit(target, block, now) ? ClearGap(target) : kAfterFailedVisit);
     return;
   }
   next_clear_ = now + wait;

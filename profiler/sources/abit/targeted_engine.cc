@@ -65,6 +65,11 @@ bool EngineBase::SwitchActive(bool active) {
   return true;
 }
 
+nanoseconds EngineBase::ClearGap(const WatchedTarget& target) const {
+  const bool ample = 2 * tmprof_budget_free(&target.budget) > target.budget.limit_ns;
+  return ample ? options_.least_clear_gap : options_.clear_gap;
+}
+
 void EngineBase::ChargeTarget(WatchedTarget& target, std::uint64_t cost_ns, std::uint64_t sets) {
   tmprof_budget_charge(&target.budget, cost_ns);
   counts_.sets_charged += sets;

@@ -33,6 +33,8 @@ inline constexpr std::uint32_t kTriesIdle = 4;
 // Less is a contradiction, if pages were accessed in it: the target's clock has not moved yet.
 inline constexpr std::chrono::nanoseconds kShortestExposure = std::chrono::microseconds(1);
 inline constexpr std::chrono::nanoseconds kShortestWait = std::chrono::microseconds(16);  // to read
+// A process whose tables were in use may be read again so much later.
+inline constexpr std::chrono::nanoseconds kRetryBusy = std::chrono::microseconds(200);
 
 class EngineBase : public Engine {
  public:
@@ -50,6 +52,8 @@ class EngineBase : public Engine {
   void ComplainOfClear(const WatchedTarget& target);
   // True: it was the other way before.
   bool SwitchActive(bool active);
+  // From one clear to the next.
+  std::chrono::nanoseconds ClearGap(const WatchedTarget& target) const;
   void ChargeTarget(WatchedTarget& target, std::uint64_t cost_ns, std::uint64_t sets);
   // What is not of targets; the counts begin anew.
   Harvest EndEpoch(MonotonicTime now);

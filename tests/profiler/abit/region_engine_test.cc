@@ -322,5 +322,114 @@ TEST_P(RegionEngineTest, WhileInactiveNothingIsCleared) {
   EXPECT_GT(process.clears, before);
 }
 
+TEST_P(RegionEngineTest, ASleepingTargetIsRarelyAskedAndWatchedAgainWhenItRuns) {
+  SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 100.0));
+  Start();
+  Run(seconds(1));
+  process.cpus = 0;
+  Run(seconds(1));
+  const std::uint64_t reads = process.point_reads;
+  const std::uint64_t clears = process.clears;
+  engine_->TakeEpoch();
+  Run(seconds(20));
+  EXPECT_LE(process.point_reads - reads, 40u);
+  EXPECT_EQ(process.clears, clears);
+  EXPECT_THAT(engine_->TakeEpoch().regions, ::testing::IsEmpty()) << "it did nothing";
+  process.cpus = 1;
+  Run(seconds(2));
+  EXPECT_FALSE(engine_->TakeEpoch().regions.empty());
+}
+
+TEST_P(RegionEngineTest, OfManyClearsNoMoreThanSixteenGoBackToBack) {
+  Add(std::vector<double>(64 * kTable, 5'000.0));
+  Start();
+  Run(seconds(5));
+  ASSERT_GT(kernel_.clears_at.size(), 1'000u);
+  for (std::size_t i = 16; i < kernel_.clears_at.size(); ++i)
+    ASSERT_GE(kernel_.clears_at[i] - kernel_.clears_at[i - 16], milliseconds(1));
+}
+
+TEST_P(RegionEngineTest, PausesDoNotMakeItKeepFewerRegions) {
+  std::vector<double> rates(64 * kTable);
+  for (std::size_t page = 0; page < rates.size(); ++page)
+    rates[page] = std::pow(10, static_cast<double>(page / 128 % 3));
+  Add(rates);
+  Start();
+  Run(seconds(20));
+  const std::uint64_t before = Detail(engine_->TakeEpoch(), "regions");
+  ASSERT_GT(before, 150u);
+  for (int pause = 0; pause < 10; ++pause) {
+    engine_->SetActive(false);
+    Run(seconds(5));
+    engine_->SetActive(true);
+    Run(milliseconds(500));
+  }
+  EXPECT_GE(Detail(engine_->TakeEpoch(), "regions"), before / 2);
+}
+
+TEST_P(RegionEngineTest, WhatIsBusyAtOneReadIsSeenAtTheNext) {
+  SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 20.0));
+  process.busy_points = 5;
+  Start();
+  double firsts = 0;
+  double at_risk = 0;
+  std::uint64_t lost = 0;
+  for (int epoch = 0; epoch < 10; ++epoch) {
+    Run(seconds(1));
+    const Harvest harvest = engine_->TakeEpoch();
+    lost += harvest.counts.lost;
+    for (const RegionEvidence& region : harvest.regions) {
+      firsts += region.first_accesses;
+      at_risk += 1e-9 * static_cast<double>(region.time_at_risk.count()) *
+                 static_cast<double>(region.span.value());
+    }
+  }
+  EXPECT_EQ(lost, 0u);
+  EXPECT_NEAR(firsts / at_risk, 20.0, 4.0);
+}
+
+TEST_P(RegionEngineTest, OfMoreSampledPagesThanHaveRoomTheMostSampledAreTaken) {
+  constexpr std::uint64_t kSampled = 5'000;
+  Add(Rates(16 * kTable, kSampled, kSampled + 1, 5'000, 0));
+  Start();
+  Run(seconds(1));
+  for (std::uint64_t epoch = 0; epoch < 10; ++epoch) {
+    std::vector<SampleRecord> samples;
+    for (std::uint64_t page = 0; page < 90; ++page)
+      samples.push_back({.key = {TargetId(0), kStart + PageCount(90 * epoch + page)}, .loads = 3});
+    samples.push_back({.key = {TargetId(0), kStart + PageCount(kSampled)}, .loads = 2});
+    engine_->SeeSamples(samples);
+  }
+  Run(seconds(1));
+  engine_->TakeEpoch();
+  Run(seconds(1));
+  const std::vector<RegionEvidence> regions = engine_->TakeEpoch().regions;
+  const auto found =
+      std::ranges::find(regions, kStart + PageCount(kSampled), &RegionEvidence::start);
+  ASSERT_NE(found, regions.end());
+  EXPECT_EQ(found->span, PageCount(1));
+}
+
+TEST_P(RegionEngineTest, SamplesOfAnInactiveTimeSplitNothing) {
+  constexpr std::uint64_t kSampled = 5'000;
+  Add(std::vector<double>(16 * kTable, 0.0));
+  Start();
+  Run(seconds(1));
+  engine_->SetActive(false);
+  engine_->SeeSamples({{.key = {TargetId(0), kStart + PageCount(kSampled)}, .loads = 9}});
+  engine_->SetActive(true);
+  Run(milliseconds(300));
+  for (const RegionEvidence& region : engine_->TakeEpoch().regions)
+    EXPECT_FALSE(region.start == kStart + PageCount(kSampled) && region.span == PageCount(1));
+}
+
+TEST_P(RegionEngineTest, ARecordHasTheFramesOfPagesThatWereLookedAt) {
+  Add(std::vector<double>(16 * kTable, 100.0));
+  Start();
+  Run(seconds(1));
+  for (const RegionEvidence& region : engine_->TakeEpoch().regions)
+    EXPECT_THAT(region.frames, ::testing::Not(::testing::IsEmpty()));
+}
+
 }  // namespace
 }  // namespace tmprof::abit

@@ -2,6 +2,7 @@
 
 #include "profiler/sources/abit/region_evidence.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -35,7 +36,7 @@ class RegionEvidenceTest : public ::testing::Test {
 
 TEST_F(RegionEvidenceTest, TimeAtRiskIsThatOfOnePageOverAllOfTheSpan) {
   Follow({Region(100, 140)});
-  table_.Add(0, kSeen, PageCount(1));
+  table_.Add(0, kSeen, PageCount(1), 0);
   const auto records = Take();
   ASSERT_EQ(records.size(), 1U);
   EXPECT_EQ(records[0].target, TargetId(3));
@@ -49,7 +50,7 @@ TEST_F(RegionEvidenceTest, TimeAtRiskIsThatOfOnePageOverAllOfTheSpan) {
 
 TEST_F(RegionEvidenceTest, OfWhatWasNotLookedAtThereIsNoRecord) {
   Follow({Region(0, 10), Region(10, 20)});
-  table_.Add(1, kSeen, PageCount(1));
+  table_.Add(1, kSeen, PageCount(1), 0);
   const auto records = Take();
   ASSERT_EQ(records.size(), 1U);
   EXPECT_EQ(records[0].start, Vpn(10));
@@ -58,7 +59,7 @@ TEST_F(RegionEvidenceTest, OfWhatWasNotLookedAtThereIsNoRecord) {
 
 TEST_F(RegionEvidenceTest, PartsOfARegionShareItsAccessesAndWereLookedAtAsOften) {
   Follow({Region(0, 40)});
-  table_.Add(0, kSeen, PageCount(1));
+  table_.Add(0, kSeen, PageCount(1), 0);
   Follow({Region(0, 10), Region(10, 40)});
   const auto records = Take();
   ASSERT_EQ(records.size(), 2U);
@@ -73,9 +74,9 @@ TEST_F(RegionEvidenceTest, PartsOfARegionShareItsAccessesAndWereLookedAtAsOften)
 
 TEST_F(RegionEvidenceTest, JoinedRegionsAddUpTheirAccessesAndWereLookedAtAsOftenAsTheirMean) {
   Follow({Region(0, 10), Region(10, 40)});
-  table_.Add(0, kSeen, PageCount(1));
+  table_.Add(0, kSeen, PageCount(1), 0);
   table_.Add(1, {.looks = 2, .references = 2, .first_accesses = 1, .reserved = 0, .at_risk_ns = 0},
-             PageCount(1));
+             PageCount(1), 0);
   Follow({Region(0, 40)});
   const auto records = Take();
   ASSERT_EQ(records.size(), 1U);
@@ -87,7 +88,7 @@ TEST_F(RegionEvidenceTest, JoinedRegionsAddUpTheirAccessesAndWereLookedAtAsOften
 
 TEST_F(RegionEvidenceTest, ARegionIsCutToWhatIsMapped) {
   Follow({Region(0, 100)});
-  table_.Add(0, kSeen, PageCount(1));
+  table_.Add(0, kSeen, PageCount(1), 0);
   const auto records = Take({{Vpn(10), Vpn(20)}, {Vpn(50), Vpn(80)}, {Vpn(90), Vpn(90)}});
   ASSERT_EQ(records.size(), 2U);
   EXPECT_EQ(records[0].start, Vpn(10));
@@ -102,7 +103,7 @@ TEST_F(RegionEvidenceTest, NoAccessIsLostToRounding) {
   std::vector<tmprof_region> parts;
   for (std::uint64_t i = 0; i < 9; ++i) parts.push_back(Region(10 * i, 10 * (i + 1)));
   Follow({Region(0, 90)});
-  table_.Add(0, kSeen, PageCount(1));
+  table_.Add(0, kSeen, PageCount(1), 0);
   Follow(parts);
   std::uint32_t sum = 0;
   for (const RegionEvidence& record : Take()) sum += record.first_accesses;
@@ -111,7 +112,7 @@ TEST_F(RegionEvidenceTest, NoAccessIsLostToRounding) {
 
 TEST_F(RegionEvidenceTest, NoRecordHasTheSizeOfAHugePage) {
   Follow({Region(0, 512)});
-  table_.Add(0, kSeen, PageCount(1));
+  table_.Add(0, kSeen, PageCount(1), 0);
   const auto records = Take();
   ASSERT_EQ(records.size(), 2U);
   EXPECT_EQ(records[0].span, PageCount(256));
@@ -120,10 +121,24 @@ TEST_F(RegionEvidenceTest, NoRecordHasTheSizeOfAHugePage) {
 
 TEST_F(RegionEvidenceTest, ALookAtAHugePageWatchesAllOfIt) {
   Follow({Region(0, 1024)});
-  table_.Add(0, kSeen, kTablePages);
+  table_.Add(0, kSeen, kTablePages, 0);
   const auto records = Take();
   ASSERT_EQ(records.size(), 1U);
   EXPECT_EQ(records[0].time_at_risk, nanoseconds(4'000));
+}
+
+TEST_F(RegionEvidenceTest, TheFramesOfItsPagesGoWithARegionHoweverManyAreJoined) {
+  Follow({Region(0, 10), Region(10, 20)});
+  for (std::uint64_t i = 0; i < 100; ++i) {
+    table_.Add(0, kSeen, PageCount(1), 0x1000);
+    table_.Add(1, kSeen, PageCount(1), 0x2000);
+  }
+  Follow({Region(0, 20)});
+  const auto records = Take();
+  ASSERT_EQ(records.size(), 1U);
+  EXPECT_THAT(records[0].frames, ::testing::Contains(0x1000));
+  EXPECT_THAT(records[0].frames, ::testing::Contains(0x2000));
+  EXPECT_LE(records[0].frames.size(), 16U) << "some are enough to tell the node";
 }
 
 }  // namespace

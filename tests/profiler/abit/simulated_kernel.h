@@ -54,12 +54,14 @@ class SimulatedProcess {
   std::optional<int> refuses;       // errno of a clear
   std::optional<int> refuses_read;  // errno
   int busy_reads = 0;               // to come
-  double cpus = 1;                  // that it uses
-  std::uint64_t sets = 0;           // cleared bits that were set again
-  std::uint64_t regained = 0;       // cache lines of entries, got back from a reader to set bits in
-  std::uint64_t clears = 0;         // of a block
-  std::uint64_t refusals = 0;       // of a clear
-  std::uint64_t inspected = 0;      // pages
+  std::uint64_t busy_points = 0;    // one in so many reads of points finds all busy; 0: none
+  std::uint64_t point_reads = 0;
+  double cpus = 1;              // that it uses
+  std::uint64_t sets = 0;       // cleared bits that were set again
+  std::uint64_t regained = 0;   // cache lines of entries, got back from a reader to set bits in
+  std::uint64_t clears = 0;     // of a block
+  std::uint64_t refusals = 0;   // of a clear
+  std::uint64_t inspected = 0;  // pages
 
  private:
   TrackedProcess identity_;
@@ -146,6 +148,9 @@ class SimulatedKernel final : public AbitKernel {
       entries.assign(pages.size(), PointEntry{});
       std::vector<TablePart> parts;
       ReadResult result = Read(process_.range(), PageTableReader::Depth::kShape, parts);
+      ++process_.point_reads;
+      if (process_.busy_points > 0 && process_.point_reads % process_.busy_points == 0)
+        return result;
       for (std::size_t i = 0; i < pages.size(); ++i) {
         if (!process_.range().Contains(pages[i])) continue;
         auto& page = process_.pages[process_.IndexOf(pages[i])];
