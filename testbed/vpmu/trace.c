@@ -90,15 +90,16 @@ static bool is_listed(u64 cr3)
 	return false;
 }
 
-/* Under `spaces`. `task` leads its process and does not go while it is looked at. */
-static void add_space(struct task_struct *task, struct mm_struct *mm, u32 target)
+/* Under `spaces`. `task` leads its process and does not go while it is looked at. -ENOSPC, and
+ * counted, where the table is full. */
+static int add_space(struct task_struct *task, struct mm_struct *mm, u32 target)
 {
 	u32 index = vpmu_shared->space_count;
 	struct tiersim_space *space = &vpmu_shared->spaces[index];
 
 	if (index == TIERSIM_MAX_SPACES) {
 		refused++;
-		return;
+		return -ENOSPC;
 	}
 	/* After vfork() the child lives in its parent's; its accesses count for the parent. */
 	if (!is_listed(cr3_of(mm))) {
@@ -112,6 +113,7 @@ static void add_space(struct task_struct *task, struct mm_struct *mm, u32 target
 	space->state = TIERSIM_SPACE_LIVE;
 	strscpy(space->name, task->comm, sizeof(space->name));
 	smp_store_release(&vpmu_shared->space_count, index + 1);
+	return 0;
 }
 
 static void leave_space(struct tiersim_space *space, u32 state)
@@ -217,7 +219,7 @@ static int trace_process(pid_t number)
 	if (finished)
 		error = -ESHUTDOWN;
 	else if (!space_of(task->tgid))
-		add_space(task, mm, targets++);
+		error = add_space(task, mm, targets++);
 	spin_unlock(&spaces);
 	if (!error && !epoch_start_ns) {
 		WRITE_ONCE(epoch_start_ns, ktime_get_ns());

@@ -380,6 +380,17 @@ class Losses(unittest.TestCase):
 
 
 class Machines(unittest.TestCase):
+    def test_with_more_processes_than_the_table_takes_say_so_and_how_many(self):
+        # The shell is two, before and after its exec, and each subshell one.
+        result = traced_vm("crowd", "--tiersim", "--",
+                           "traced sh -c 'i=0; while [ $i -lt 1030 ]; do (:); i=$((i+1)); done'; traced true; echo $?; "
+                           "cat /sys/kernel/debug/vpmu/status")
+        self.assertEqual(result.returncode, 125, result.stderr)
+        self.assertEqual(result.stdout.splitlines()[0], "125")
+        self.assertRegex(result.stdout, r"spaces 1024\nspaces_refused 9\n")
+        self.assertIn("traced: true: cannot be traced and is not run", result.stderr)
+        self.assertIn("vm: the truth could not be written, or lacks processes beyond the 1024th", result.stderr)
+
     def test_without_the_instruction_clock_are_refused_what_takes_it(self):
         result = traced_vm("refused", "--tiersim", "--no-icount", "--", "true")
         self.assertNotEqual(result.returncode, 0)
