@@ -12,8 +12,8 @@ PLUGIN = "tiersim.so"
 # As in testbed/tiersim/format/shared_page.h.
 SHARED_BYTES = 4 << 20
 # The plugin checks what they are.
-PLUGIN_OPTIONS = ("clock", "dtlb_entries", "dtlb_policy", "dtlb_ways", "l1_kib", "latencies_ns", "llc_kib",
-                  "llc_policy", "llc_ways", "prefetch_lines", "ring_samples", "walk_ns")
+PLUGIN_OPTIONS = ("clock", "dtlb_entries", "dtlb_policy", "dtlb_ways", "l1_kib", "latencies_ns", "line_bytes",
+                  "llc_kib", "llc_policy", "llc_ways", "prefetch_lines", "ring_samples", "walk_ns")
 EPOCH = "epoch_ms"
 NAMES = tuple(sorted((*PLUGIN_OPTIONS, EPOCH)))
 # Of transparent huge pages, as the kernel's argument transparent_hugepage= has them.

@@ -41,8 +41,6 @@
 QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_API;
 
 #define PAGE_SHIFT 12
-#define LINE_SHIFT 6 /* 64 bytes, as in every x86 of today */
-#define LINE_BYTES (1u << LINE_SHIFT)
 #define PAGE_BYTES (1u << PAGE_SHIFT)
 #define HUGE_PAGE_BYTES (1u << 21)
 #define REGISTERS 16
@@ -75,6 +73,7 @@ struct options {
   uint32_t dtlb_ways;
   enum tiersim_policy dtlb_policy;
   uint64_t l1_bytes;
+  uint32_t line_shift;     /* log2 of the bytes of a line, of L1 and LLC */
   uint32_t prefetch_lines; /* 0: no prefetcher */
   uint32_t ring_samples;   /* that a vCPU's ring takes */
   uint32_t walk_ns;
@@ -91,6 +90,7 @@ static struct options options = {
     .dtlb_ways = 12,
     .dtlb_policy = TIERSIM_LRU,
     .l1_bytes = 32 << 10,
+    .line_shift = 6, /* 64 bytes, as in every x86 of today */
     .ring_samples = TIERSIM_RING_SAMPLES,
     .walk_ns = 20,
     .charge = true,
@@ -245,7 +245,7 @@ static uint16_t node_of(uint64_t pfn) {
 
 static void settle(struct vcpu* vcpu, struct line* line) {
   if (!(line->loads | line->stores)) return;
-  const uint64_t vpn = (line->tag - 1) >> (PAGE_SHIFT - LINE_SHIFT);
+  const uint64_t vpn = (line->tag - 1) >> (PAGE_SHIFT - options.line_shift);
   struct tmprof_truth_page* const page =
       tiersim_pages_find(&vcpu->pages, vcpu->target, vpn, line->pfn);
   if (page) {
@@ -282,7 +282,7 @@ static void flush_page(struct vcpu* vcpu, uint64_t address) {
   const uint64_t start = address / PAGE_BYTES * PAGE_BYTES;
   for (uint64_t i = 0; i <= l1_mask; ++i) {
     struct line* const own = &vcpu->l1[i];
-    if (!own->tag || ((own->tag - 1) << LINE_SHIFT) - start >= bytes) continue;
+    if (!own->tag || ((own->tag - 1) << options.line_shift) - start >= bytes) continue;
     settle(vcpu, own);
     own->tag = 0;
   }
@@ -435,7 +435,7 @@ static bool look_up_llc(struct vcpu* vcpu, uint64_t address) {
   if (options.prefetch_lines) {
     uint64_t line = 0;
     int64_t step = 0;
-    for (uint32_t left = tiersim_prefetch(&vcpu->prefetcher, address, LINE_SHIFT,
+    for (uint32_t left = tiersim_prefetch(&vcpu->prefetcher, address, options.line_shift,
                                           options.prefetch_lines, &line, &step);
          left; --left, line += (uint64_t)step)
       tiersim_cache_access(&llc, line);
@@ -454,8 +454,8 @@ static __attribute__((noinline)) void access_slowly(unsigned int index, qemu_plu
   }
   if (qemu_plugin_hwaddr_is_io(place)) return;
   const uint64_t physical = qemu_plugin_hwaddr_phys_addr(place);
-  const uint64_t tag = (address >> LINE_SHIFT) + 1;
-  struct line* const line = &vcpu->l1[(address >> LINE_SHIFT) & l1_mask];
+  const uint64_t tag = (address >> options.line_shift) + 1;
+  struct line* const line = &vcpu->l1[(address >> options.line_shift) & l1_mask];
   struct tiersim_sample sample = {
       .pc = pc,
       .address = address,
@@ -506,8 +506,8 @@ static inline void see_access(unsigned int index, qemu_plugin_meminfo_t info, ui
                               uint64_t pc, bool store) {
   struct vcpu* const vcpu = &vcpus[index];
   if (!vcpu->active) return;
-  struct line* const line = &vcpu->l1[(address >> LINE_SHIFT) & l1_mask];
-  if (__builtin_expect(line->tag == (address >> LINE_SHIFT) + 1 && !vcpu->armed, 1)) {
+  struct line* const line = &vcpu->l1[(address >> options.line_shift) & l1_mask];
+  if (__builtin_expect(line->tag == (address >> options.line_shift) + 1 && !vcpu->armed, 1)) {
     if (store)
       ++line->stores;
     else
@@ -896,6 +896,9 @@ static bool parse_option(char* argument) {
   } else if (!strcmp(name, "l1_kib")) {
     good = parse_number(text, 1, 1 << 10, &number) && tiersim_log2(number) >= 0;
     options.l1_bytes = number << 10;
+  } else if (!strcmp(name, "line_bytes")) {
+    good = parse_number(text, 16, 1 << 10, &number) && tiersim_log2(number) >= 0;
+    options.line_shift = good ? (uint32_t)tiersim_log2(number) : 0;
   } else if (!strcmp(name, "prefetch_lines")) {
     good = parse_number(text, 0, 64, &number);
     options.prefetch_lines = (uint32_t)number;
@@ -958,11 +961,12 @@ static bool open_truth(void) {
 }
 
 static const char* make_models(void) {
-  const char* error = tiersim_cache_init(&llc, options.llc_bytes / LINE_BYTES, options.llc_ways,
-                                         LINE_BYTES, options.llc_policy);
+  const char* error =
+      tiersim_cache_init(&llc, options.llc_bytes >> options.line_shift, options.llc_ways,
+                         1u << options.line_shift, options.llc_policy);
   if (error) return error;
   pthread_spin_init(&llc_lock, PTHREAD_PROCESS_PRIVATE);
-  l1_mask = options.l1_bytes / LINE_BYTES - 1;
+  l1_mask = (options.l1_bytes >> options.line_shift) - 1;
   for (unsigned int i = 0; i < vcpu_count; ++i) {
     struct vcpu* const vcpu = &vcpus[i];
     error = tiersim_cache_init(&vcpu->dtlb, options.dtlb_entries, options.dtlb_ways, PAGE_BYTES,

@@ -380,6 +380,18 @@ class Losses(unittest.TestCase):
 
 
 class Machines(unittest.TestCase):
+    def test_with_lines_of_twice_the_size_have_half_the_misses_of_a_sweep(self):
+        result = traced_vm("long_lines", "--tiersim=line_bytes=128", "--", "traced ./known_accesses pattern")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        truth = read_truth("long_lines")
+        self.assertEqual(truth.llc_model, "8192 x 128 B, 16 ways, LRU; L1 32 KiB; 0 ahead")
+        first = int(result.stdout)
+        swept = [truth.pages[truth.target(0), first + number] for number in range(32, 96)]
+        self.assertEqual([page.loads for page in swept], [LINES_OF_PAGE] * 64)
+        misses = sum(page.llc_misses for page in swept)
+        self.assertLessEqual(misses, LINES_OF_PAGE // 2 * 64)
+        self.assertGreaterEqual(misses, 0.98 * LINES_OF_PAGE // 2 * 64)
+
     def test_with_more_processes_than_the_table_takes_say_so_and_how_many(self):
         # The shell is two, before and after its exec, and each subshell one.
         result = traced_vm("crowd", "--tiersim", "--",
