@@ -8,6 +8,8 @@
 #include <map>
 #include <utility>
 
+#include "base/epoch_profile.h"
+
 namespace tmprof {
 namespace {
 
@@ -54,7 +56,19 @@ std::uint64_t CountCode(double count) {
   return static_cast<std::uint64_t>(std::lround(std::log2(1 + 4 * count) * kBinsPerOctave));
 }
 
-// Per span size, the shortest time to first access that the bits can resolve, seconds; spans of
+// Base pages behind the bit that was read: those of a huge page, or one, of a region as of a page.
+double EntryPages(const RateKind& kind) {
+  const double pages = kind.mean.pages;
+  const auto whole = static_cast<std::uint64_t>(pages);
+  return static_cast<double>(whole) == pages && IsOneEntry(whole) ? pages : 1;
+}
+
+// The time at risk of the entries that were read, one at a time.
+double EntrySeconds(const RateKind& kind) {
+  return kind.mean.seconds_at_risk * kind.mean.pages / EntryPages(kind);
+}
+
+// Per entry size, the shortest time to first access that the bits can resolve, seconds; entries of
 // each size are read on a ladder of their own.
 std::map<double, double> ShortestTimes(const std::vector<RateKind>& kinds) {
   struct Time {
@@ -64,8 +78,8 @@ std::map<double, double> ShortestTimes(const std::vector<RateKind>& kinds) {
   std::map<double, std::vector<Time>> times;
   for (const RateKind& kind : kinds) {
     if (kind.looked_at() && kind.mean.first_accesses > 0) {
-      times[kind.mean.pages].push_back(
-          {kind.mean.seconds_at_risk / kind.mean.first_accesses, kind.pieces});
+      times[EntryPages(kind)].push_back(
+          {EntrySeconds(kind) / kind.mean.first_accesses, kind.pieces});
     }
   }
   std::map<double, double> shortest;
@@ -86,11 +100,11 @@ std::map<double, double> ShortestTimes(const std::vector<RateKind>& kinds) {
 double BitLogLikelihood(const RateKind& kind, double rate,
                         const std::map<double, double>& shortest) {
   if (!kind.looked_at()) return 0;
-  double span_rate = rate * kind.mean.pages;
-  if (const auto it = shortest.find(kind.mean.pages); it != shortest.end()) {
-    span_rate = std::min(span_rate, kSaturatedRate / it->second);
+  double entry_rate = rate * EntryPages(kind);
+  if (const auto it = shortest.find(EntryPages(kind)); it != shortest.end()) {
+    entry_rate = std::min(entry_rate, kSaturatedRate / it->second);
   }
-  return kind.mean.first_accesses * std::log(span_rate) - span_rate * kind.mean.seconds_at_risk;
+  return kind.mean.first_accesses * std::log(entry_rate) - entry_rate * EntrySeconds(kind);
 }
 
 // `sums` += factor * a * b, point by point.
@@ -115,10 +129,10 @@ std::vector<double> Powers(const std::vector<double>& rates, double exponent) {
 SampleResponse LearnResponse(const std::vector<RateKind>& kinds, const Mixture& by_bits,
                              const std::map<double, double>& shortest) {
   const auto unsaturated = [&](const RateKind& kind) {
-    const auto it = shortest.find(kind.mean.pages);
+    const auto it = shortest.find(EntryPages(kind));
     return kind.looked_at() &&
            (it == shortest.end() ||
-            kind.mean.seconds_at_risk > kSaturatedBand * it->second * kind.mean.first_accesses);
+            EntrySeconds(kind) > kSaturatedBand * it->second * kind.mean.first_accesses);
   };
   const auto looked_at = [](const RateKind& kind) { return kind.looked_at(); };
   // Samples seen in all, and the log-likelihood and scale for one exponent, over chosen kinds.

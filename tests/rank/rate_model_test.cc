@@ -229,5 +229,25 @@ TEST(RateModel, ExtremeEvidenceStaysFiniteAndPositive) {
   }
 }
 
+// Of a region one page is watched at a time: its time at risk is a share of that. Each has a size
+// of its own, which says nothing of how fast the ladder's first read is.
+TEST(RateModel, RegionsOfManySizesShareTheLadderOfTheirPages) {
+  std::vector<RateEvidence> evidence;
+  for (int i = 0; i < 100; ++i) {
+    const double cold_pages = 1'000 + i;
+    const double hot_pages = 5'000 + i;
+    evidence.push_back(
+        {.pages = cold_pages, .first_accesses = 4, .seconds_at_risk = 20 / cold_pages});
+    evidence.push_back(
+        {.pages = hot_pages, .first_accesses = 400, .seconds_at_risk = 0.5 / hot_pages});
+  }
+  const RateEstimates estimates = EstimateRates(evidence);
+  for (std::size_t i = 0; i < evidence.size(); i += 2) {
+    EXPECT_NEAR(estimates.accesses_per_second[i], 0.2, 0.1);
+    EXPECT_NEAR(estimates.accesses_per_second[i + 1], 800, 200);
+    EXPECT_LT(estimates.relative_sd[i], 1);
+  }
+}
+
 }  // namespace
 }  // namespace tmprof
