@@ -17,7 +17,7 @@ namespace {
 
 // Of SourceStatus::details, what is a state at the epoch's end and not a number of events in it:
 // the same pages stand there again in the next epoch.
-constexpr std::string_view kLevels[] = {"unclearable_pages"};
+constexpr std::string_view kLevels[] = {"unclearable_pages", "regions", "region_bytes"};
 
 // Whether two texts are the same but for their numbers.
 bool SameButForNumbers(std::string_view a, std::string_view b) {

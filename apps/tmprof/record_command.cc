@@ -119,17 +119,17 @@ std::vector<Setting> SettingsInForce(const RecordOptions& options, const Session
   std::string sources;
   for (const std::string& name : options.sources.names)
     sources += (sources.empty() ? "" : ",") + name;
-  std::vector<Setting> settings{
-      {"source", sources},
-      {"abit", options.sources.abit_mode == AbitMode::kLadder ? "ladder" : "plain"},
-      {"epoch", FormatDuration(options.epoch)},
-      {"max-overhead", FormatShare(options.sources.max_overhead)},
-      {"sample-rate", fmt::format("{}x", options.sources.sample_rate)},
-      {"gate", options.sources.gate},
-      {"process-filter", options.process_filter ? "on" : "off"},
-      {"children", options.follow_children ? "on" : "off"},
-      {"seed", std::to_string(options.sources.seed)}};
-  if (options.sources.abit_mode == AbitMode::kPlain) {
+  std::vector<Setting> settings{{"source", sources},
+                                {"abit", AbitText(options.sources.abit)},
+                                {"epoch", FormatDuration(options.epoch)},
+                                {"max-overhead", FormatShare(options.sources.max_overhead)},
+                                {"sample-rate", fmt::format("{}x", options.sources.sample_rate)},
+                                {"gate", options.sources.gate},
+                                {"process-filter", options.process_filter ? "on" : "off"},
+                                {"children", options.follow_children ? "on" : "off"},
+                                {"seed", std::to_string(options.sources.seed)}};
+  if (options.sources.abit.mode == AbitMode::kPlain &&
+      options.sources.abit.looked != AbitLooked::kRegions) {
     settings.push_back({"scan-interval", FormatDuration(options.sources.scan_interval)});
   }
   if (options.duration) {
@@ -142,6 +142,8 @@ std::vector<Setting> SettingsInForce(const RecordOptions& options, const Session
     settings.push_back(
         {"ns-per-look", fmt::format("{:.0f} (assumed)", *opened.assumed_ns_per_look)});
   }
+  if (opened.ns_per_point)
+    settings.push_back({"ns-per-point", fmt::format("{:.0f}", *opened.ns_per_point)});
   return settings;
 }
 
@@ -587,12 +589,22 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
       ->check(WholeNumber(1));
   AddBytes(*command, "--exact-llc", options->exact_llc_bytes,
            "With --source exact: model a last-level cache of this size, and count its misses");
-  AddChoice<AbitMode>(*command, "--abit", options->sources.abit_mode,
-                      {{"ladder", AbitMode::kLadder}, {"plain", AbitMode::kPlain}},
-                      "Accessed bits: ladder reads each cleared block several times at growing "
-                      "delays; plain reads one bit per scan interval");
+  const auto read_abit = [options](const std::string& words) {
+    const auto parsed = ParseAbit(words);
+    if (!parsed) throw CLI::ValidationError("--abit", parsed.error().Message());
+    options->sources.abit = *parsed;
+  };
+  command
+      ->add_option_function<std::string>(
+          "--abit", read_abit,
+          "Accessed bits of what: full, every page; regions, one page of each region, at a bounded "
+          "cost; auto, every page until that takes too long. And how: ladder reads several times "
+          "after each clear, at growing delays; plain reads one bit, after the scan interval or, "
+          "of regions, 1ms. Both: regions,plain")
+      ->type_name("WORDS")
+      ->default_str(AbitText({}));
   AddDuration(*command, "--scan-interval", options->sources.scan_interval,
-              "Time between scans with --abit plain");
+              "Time between scans with --abit full,plain");
   AddShare(*command, "--max-overhead", options->sources.max_overhead,
            "CPU time the sources together may cost the targets");
   AddChoice<unsigned>(*command, "--sample-rate", options->sources.sample_rate,
@@ -619,6 +631,7 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
       "Examples:\n"
       "  tmprof record -- ./program --its-own-options\n"
       "  tmprof record --duration 30s -o server.data -p $(pidof redis-server)\n"
+      "  tmprof record --abit regions --max-overhead 2% -- ./program-of-many-gigabytes\n"
       "  tmprof record --source exact --exact-llc 8MiB -- ./program");
   command->callback([options, &command_after_dashes, &exit_status] {
     options->command = command_after_dashes;

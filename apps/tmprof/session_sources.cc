@@ -34,6 +34,18 @@ OverheadShare OwnShare(double max_overhead) {
   return of_default * std::max(1.0, max_overhead / abit::ScanOptions{}.overhead_share);
 }
 
+abit::Looked LookedAt(AbitLooked looked) {
+  switch (looked) {
+    case AbitLooked::kFull:
+      return abit::Looked::kFull;
+    case AbitLooked::kRegions:
+      return abit::Looked::kRegions;
+    case AbitLooked::kAuto:
+      break;
+  }
+  return abit::Looked::kAuto;
+}
+
 SourceStatus Unavailable(const SourceKind& kind, const Error& error) {
   return {.name = std::string(kind.name),
           .label = std::string(kind.label),
@@ -83,9 +95,10 @@ class Opening {
 
   // The module where it is loaded; one scanner only, as each would clear the other's bits.
   void OpenAccessedBits(double overhead_share) {
-    const abit::ScanOptions scan{.mode = choice_.abit_mode == AbitMode::kLadder
+    const abit::ScanOptions scan{.mode = choice_.abit.mode == AbitMode::kLadder
                                              ? abit::ScanOptions::Mode::kLadder
                                              : abit::ScanOptions::Mode::kPlain,
+                                 .looked = LookedAt(choice_.abit.looked),
                                  .plain_interval = choice_.scan_interval,
                                  .overhead_share = overhead_share,
                                  .own_share = OwnShare(choice_.max_overhead),
@@ -115,6 +128,8 @@ class Opening {
     session_.calibration.ns_per_look = scanner->calibration().ns_per_look;
     if (!session_.calibration.ns_per_look)
       session_.assumed_ns_per_look = scanner->options().cost.ns_per_look;
+    if (choice_.abit.looked != AbitLooked::kFull)
+      session_.ns_per_point = scanner->options().cost.ns_per_point;
     const auto& warnings = scanner->warnings();
     session_.warnings.insert(session_.warnings.end(), warnings.begin(), warnings.end());
     session_.sources.push_back(std::move(scanner));

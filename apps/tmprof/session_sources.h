@@ -30,6 +30,7 @@ struct SessionSources {
   GateCheck gate;                         // empty: always on
   Calibration calibration;
   std::optional<double> assumed_ns_per_look;  // charged where `calibration` has none
+  std::optional<double> ns_per_point;         // of regions: charged for a page cleared by itself
   std::vector<std::string> warnings;
 };
 

@@ -34,12 +34,7 @@ constexpr std::size_t kMostFaultsTold = 100;
 
 constexpr std::array kLogLevels{LogLevel::kError, LogLevel::kWarning, LogLevel::kInfo,
                                 LogLevel::kDebug};
-constexpr std::array kAbitModes{AbitMode::kLadder, AbitMode::kPlain};
 constexpr std::array kRanks{RankSource::kCombined, RankSource::kReferences, RankSource::kSamples};
-
-constexpr std::string_view Name(AbitMode mode) {
-  return mode == AbitMode::kLadder ? "ladder" : "plain";
-}
 
 std::string Joined(const std::vector<std::string_view>& names) {
   return fmt::format("{}", fmt::join(names, ", "));
@@ -237,7 +232,13 @@ class Building {
                       fmt::format("'{}': {}; use some of {}", name, fault, Joined(online)), i);
     }
     if (wire.has_max_overhead()) sources.max_overhead = wire.max_overhead();
-    if (wire.has_abit()) Choose(wire, "abit", wire.abit(), kAbitModes, sources.abit_mode);
+    if (wire.has_abit()) {
+      if (const auto abit = ParseAbit(wire.abit())) {
+        sources.abit = *abit;
+      } else {
+        reading_.Refuse(wire, "abit", Fault(wire.abit(), abit.error()));
+      }
+    }
     if (wire.has_scan_interval_ms()) {
       sources.scan_interval = std::chrono::milliseconds(wire.scan_interval_ms());
     }
@@ -417,7 +418,7 @@ void Print(const ProfileConfig& profile, wire::Config::Profile& wire) {
   wire.set_epoch_ms(static_cast<std::uint32_t>(In<std::chrono::milliseconds>(profile.epoch)));
   Append(sources.names, *wire.mutable_source());
   wire.set_max_overhead(sources.max_overhead);
-  wire.set_abit(std::string(Name(sources.abit_mode)));
+  wire.set_abit(AbitText(sources.abit));
   wire.set_scan_interval_ms(
       static_cast<std::uint32_t>(In<std::chrono::milliseconds>(sources.scan_interval)));
   wire.set_sample_rate(fmt::format("{}x", sources.sample_rate));

@@ -337,6 +337,23 @@ TEST_F(Recording, OfALaunchedCommandDoesWithoutASourceThatCannotFollowIt) {
   EXPECT_EQ(states["clock"], "unavailable");
 }
 
+TEST_F(Recording, ByRegionsLooksAtOnePageOfEachAndSaysSo) {
+  if (!DoctorRow("abit-bpf", [] {})["usable"].get<bool>())
+    GTEST_SKIP() << "accessed bits cannot be observed here";
+  const Outcome outcome =
+      Tmprof({"record", "--source", "abit-bpf", "--abit", "regions,plain", "-o", trace_, "--",
+              Workload("hotset"), "--footprint", "64MiB", "--duration", "3s"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json summary = Summary(trace_);
+  EXPECT_EQ(summary["settings"]["abit"], "regions,plain");
+  EXPECT_FALSE(summary["settings"].contains("scan-interval")) << "regions have no use for it";
+  const Json& source = summary["sources"][0];
+  EXPECT_THAT(source["label"].get<std::string>(), HasSubstr("regions, plain"));
+  EXPECT_GT(source["details"]["steps"].get<int>(), 0);
+  EXPECT_LE(source["details"]["pages_checked"].get<int>(),
+            1000 * source["details"]["steps"].get<int>());
+}
+
 TEST_F(Recording, OfALaunchedCommandThatNoSourceCanFollowDoesNotRunIt) {
   WriteFile(trace_, "precious");
   const Outcome outcome =

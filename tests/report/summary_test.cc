@@ -170,10 +170,15 @@ TEST(SummaryTest, ANumberOfPagesThatStandsInEveryEpochIsNotAddedUp) {
   for (const std::uint64_t index : {0, 1, 2}) epochs.push_back(MakeEpoch(index, {}));
   const std::uint64_t standing[] = {500, 512, 490};
   for (std::size_t i = 0; i < 3; ++i) {
-    epochs[i].sources[0].details = {{"unclearable_pages", standing[i]}, {"shared_pages", 10}};
+    epochs[i].sources[0].details = {{"unclearable_pages", standing[i]},
+                                    {"shared_pages", 10},
+                                    {"regions", 100 + standing[i]},
+                                    {"region_bytes", 44 * standing[i]}};
   }
   const auto json = nlohmann::json::parse(SummaryJson(*MakeSummary(TraceOf(epochs))));
   EXPECT_EQ(json["sources"][0]["details"]["unclearable_pages"], 512);
+  EXPECT_EQ(json["sources"][0]["details"]["regions"], 612);
+  EXPECT_EQ(json["sources"][0]["details"]["region_bytes"], 22'528);
   EXPECT_EQ(json["sources"][0]["details"]["shared_pages"], 30);  // met anew in each epoch
 }
 

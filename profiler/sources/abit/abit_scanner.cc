@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "profiler/capabilities.h"
+#include "profiler/sources/abit/auto_choice.h"
 #include "profiler/sources/abit/calibration.h"
 #include "profiler/sources/abit/linux_abit_kernel.h"
 #include "profiler/sources/abit/node_map.h"
@@ -34,12 +35,6 @@ using std::chrono::nanoseconds;
 // all processes, at half a percent of a CPU.
 constexpr nanoseconds kLookForOthers = std::chrono::seconds(1);
 constexpr int kLookForOthersRest = 200;  // times what the last one took
-
-// The longest visit to all pages that kAuto takes for a full scan, in CPU time of the targets: ten
-// epochs of a second, the half-life at which evidence fades from a ranking (docs/accuracy.md).
-constexpr nanoseconds kLongestVisit = std::chrono::seconds(10);
-// In a row that it must be too long in: one may be that of a start.
-constexpr int kEpochsTooLong = 2;
 
 std::string_view Name(ScanOptions::Mode mode) {
   return mode == ScanOptions::Mode::kLadder ? "exposure ladder" : "plain, one bit per interval";
@@ -120,10 +115,7 @@ class AbitScanner::Worker {
     return With([this](Engine& engine) {
       Harvest harvest = engine.TakeEpoch();
       if (full_ == nullptr || options_.looked != Looked::kAuto) return harvest;
-      const auto visit = full_->visit_cpu_time();
-      if (!visit) return harvest;
-      epochs_too_long_ = *visit > kLongestVisit ? epochs_too_long_ + 1 : 0;
-      if (epochs_too_long_ < kEpochsTooLong) return harvest;
+      if (!auto_choice_.GoesOver(full_->visit_cpu_time())) return harvest;
       full_ = nullptr;
       engine_ = std::make_unique<RegionEngine>(*kernel_, options_);
       engine_->SetTargets(tracked_);
@@ -198,7 +190,7 @@ class AbitScanner::Worker {
   std::unique_ptr<Engine> engine_ = MakeEngine();
   std::vector<TrackedProcess> tracked_;
   bool active_ = true;
-  int epochs_too_long_ = 0;
+  AutoChoice auto_choice_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<int> callers_{0};  // waiting for the mutex

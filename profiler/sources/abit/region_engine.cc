@@ -261,6 +261,7 @@ bool RegionEngine::LookUp(RegionTarget& target) {
     const nanoseconds cpu =
         target.clock.Advance(read.time, target.handle->CpuTime(), read.running_threads);
     checked_ += pages_.size();
+    entries_read_ += pages_.size();
     ++counts_.looks;
     wanted.clear();
     for (std::size_t k = 0; k < pages_.size(); ++k) {
@@ -399,6 +400,7 @@ void RegionEngine::Read(RegionTarget& target) {
     return;
   }
   if (!Usable(target, read)) return;
+  entries_read_ += pages_.size();
   ++counts_.looks;
   const nanoseconds cpu =
       target.clock.Advance(read.time, target.handle->CpuTime(), read.running_threads);
@@ -553,13 +555,17 @@ Harvest RegionEngine::TakeEpoch() {
   Harvest harvest = EndEpoch(kernel_.Now());
   harvest.regions = std::exchange(departed_, {});
   std::uint64_t regions = 0;
+  std::uint64_t region_bytes = 0;
   for (const auto& [id, target] : targets_) {
     target->seen.Take(id, target->mapped, harvest.regions);
     regions += target->set.count;
+    region_bytes += target->RegionBytes();
   }
   harvest.details = {{"regions", regions},
+                     {"region_bytes", region_bytes},
                      {"steps", std::exchange(steps_, 0)},
                      {"pages_checked", std::exchange(checked_, 0)},
+                     {"entries_read", std::exchange(entries_read_, 0)},
                      {"aggregations", std::exchange(aggregations_, 0)}};
   return harvest;
 }

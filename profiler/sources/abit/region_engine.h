@@ -73,7 +73,8 @@ class RegionEngine final : public TargetedEngine<RegionTarget> {
 
   std::vector<RegionEvidence> departed_;  // of targets that are no longer tracked
   std::uint64_t steps_ = 0;
-  std::uint64_t checked_ = 0;  // probes
+  std::uint64_t checked_ = 0;       // probes
+  std::uint64_t entries_read_ = 0;  // of them, each as often as it was
   std::uint64_t aggregations_ = 0;
 
   std::vector<Vpn> pages_;

@@ -65,6 +65,12 @@ void RegionEvidenceTable::Follow(std::span<const tmprof_region> regions) {
   }
 }
 
+std::uint64_t RegionEvidenceTable::Bytes() const {
+  std::uint64_t bytes = rows_.capacity() * sizeof rows_[0];
+  for (const Row& row : rows_) bytes += row.frames.capacity() * sizeof row.frames[0];
+  return bytes;
+}
+
 void RegionEvidenceTable::Take(TargetId target, std::span<const VpnRange> mapped,
                                std::vector<RegionEvidence>& out) {
   double carry = 0;

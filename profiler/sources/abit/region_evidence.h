@@ -32,6 +32,8 @@ class RegionEvidenceTable {
 
   void Clear() { rows_.clear(); }
 
+  std::uint64_t Bytes() const;  // in memory
+
  private:
   struct Row {
     VpnRange range;

@@ -63,6 +63,13 @@ struct RegionTarget : WatchedTarget {
   std::chrono::nanoseconds took{0};  // by steps, and by what they waited for budgets
   MonotonicTime ready_at{};          // since when the next step waits for budgets alone
   bool held_up = true;               // by something else
+
+  // Of what is kept for regions, in memory.
+  std::uint64_t RegionBytes() const {
+    return memory.capacity() * sizeof memory[0] + probes.capacity() * sizeof probes[0] +
+           to_clear.capacity() * sizeof to_clear[0] + samples.capacity() * sizeof samples[0] +
+           seen.Bytes();
+  }
 };
 
 }  // namespace tmprof::abit

@@ -259,7 +259,7 @@ profile {
   source: "abit-bpf"
   source: "clock"
   max_overhead: 0.003
-  abit: "plain"
+  abit: "regions,plain"
   scan_interval_ms: 20
   sample_rate: "4x"
   gate: "llc,tlb"
@@ -318,7 +318,8 @@ TEST(ParseConfig, EveryFieldArrivesWhereItBelongs) {
   EXPECT_EQ(config.profile.epoch, 250ms);
   EXPECT_THAT(config.profile.sources.names, ElementsAre("abit-bpf", "clock"));
   EXPECT_EQ(config.profile.sources.max_overhead, 0.003);
-  EXPECT_EQ(config.profile.sources.abit_mode, AbitMode::kPlain);
+  EXPECT_EQ(config.profile.sources.abit,
+            (AbitChoice{.looked = AbitLooked::kRegions, .mode = AbitMode::kPlain}));
   EXPECT_EQ(config.profile.sources.scan_interval, 20ms);
   EXPECT_EQ(config.profile.sources.sample_rate, 4);
   EXPECT_EQ(config.profile.sources.gate, "llc,tlb");
@@ -452,7 +453,7 @@ TEST(ParseConfig, RefusesWhatNoDaemonCouldDo) {
            {"placement { rank_model: 'mean' }", "use one of sum, rate"},
            {"placement { track_only: true dry_run: true }",
             "placement.dry_run: track_only decides"},
-           {"profile { abit: 'both' }", "use one of ladder, plain"},
+           {"profile { abit: 'both' }", "use one of full, regions, auto, one of ladder, plain"},
            {"profile { sample_rate: '2x' }", "must be 1x, 4x or 8x"},
            {"profile { gate: 'llc,llc' }", "must be auto, off, or a list of llc and tlb"},
            {"log { level: 'all' }", "use one of error, warning, info, debug"},

@@ -157,6 +157,8 @@ TEST_P(RegionEngineTest, TheCostOfAStepDoesNotGrowWithTheFootprint) {
     per_step[large] = static_cast<double>(Detail(harvest, "pages_checked")) /
                       static_cast<double>(Detail(harvest, "steps"));
     EXPECT_LE(Detail(harvest, "regions"), 1000u);
+    EXPECT_GE(Detail(harvest, "entries_read"), Detail(harvest, "pages_checked"));
+    EXPECT_LE(Detail(harvest, "region_bytes"), 1u << 20);
   }
   EXPECT_NEAR(per_step[1] / per_step[0], 1, 0.3);
 }

@@ -246,6 +246,26 @@ TEST_F(ScanEngineTest, ARotationReachesEveryBlockOnceBeforeAnyTwice) {
   EXPECT_EQ(blocks.size(), 100u);
 }
 
+TEST_F(ScanEngineTest, AVisitToMorePagesTakesMoreCpuTimeOfTheTarget) {
+  // At 1 %: 250 ns a page that is set again, and a line got back each.
+  double per_page[2];
+  for (int large = 0; large < 2; ++large) {
+    kernel_ = SimulatedKernel{};
+    processes_.clear();
+    const std::size_t pages = (large != 0 ? 64 : 16) * kTable;
+    Add(std::vector<double>(pages, 100.0));
+    ScanEngine& engine = Start({.overhead_share = 0.01});
+    EXPECT_FALSE(engine.visit_cpu_time()) << "nothing is known of it yet";
+    Run(seconds(2));
+    engine.TakeEpoch();
+    ASSERT_TRUE(engine.visit_cpu_time());
+    per_page[large] = static_cast<double>(engine.visit_cpu_time()->count()) / double(pages);
+    EXPECT_GT(per_page[large], 100 * 250);
+    EXPECT_LT(per_page[large], 100 * (250 + kCost.ns_per_look / 64));
+  }
+  EXPECT_NEAR(per_page[1] / per_page[0], 1, 0.3);
+}
+
 TEST_F(ScanEngineTest, TheOrderOfTheRotationComesFromTheSeed) {
   const auto order = [&](std::uint64_t seed) {
     kernel_ = SimulatedKernel{};
