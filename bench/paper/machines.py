@@ -23,20 +23,26 @@ BYTES_PER_KEY = 430
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """What is otherwise than in a plain recording: more arguments of the program and of tmprof record. Alone:
-    there is no recorder, and the trace has nothing but the exact accesses, in epochs of a second."""
+    """What is otherwise than in a plain recording: more arguments of the program and of tmprof record, the program's
+    seed, and how many phases there are, in each of which heat stays where it is. Alone: there is no recorder, and the
+    trace has nothing but the exact accesses, in epochs of a second."""
     name: str
     program: tuple[str, ...] = ()
     record: tuple[str, ...] = ()
     alone: bool = False
+    seed: int | None = None
+    phases: int = 4
 
 
 PLAIN = Variant("")
+# As TMP scans (IPDPS 2021): each page's bit is read and cleared once a second. At 1 % of overhead, the default,
+# a page of 64 MiB gets 9 looks in 12 s.
+ONE_LOOK = Variant("one-look", record=("--abit", "plain", "--max-overhead", "10%"))
 
 
-def phase_s(seconds: int) -> int:
+def phase_s(seconds: int, variant: Variant = PLAIN) -> int:
     """How long heat stays where it is in a recording of so many seconds: some whole epochs of 1 s."""
-    return max(3, seconds // 4)
+    return max(3, seconds // variant.phases)
 
 
 def target_name(workload: str) -> str:
@@ -53,10 +59,10 @@ def program(workload: str, footprint_mib: int, seconds: int, seed: int,
             variant: Variant = PLAIN) -> list[str]:
     """The command of a workload that works until it is ended, to be recorded for so long."""
     footprint = ["--footprint", f"{footprint_mib}MiB"]
-    common = ["--duration", "1h", "--seed", str(seed), *variant.program]
+    common = ["--duration", "1h", "--seed", str(variant.seed or seed), *variant.program]
     if workload == "kv":
         return ["redis_load", "--serve", "--keys", str((footprint_mib << 20) // BYTES_PER_KEY), *common]
-    own = {"gups": ["--write"], "hotset": ["--shift", f"{phase_s(seconds)}s"]}
+    own = {"gups": ["--write"], "hotset": ["--shift", f"{phase_s(seconds, variant)}s"]}
     return [workload, *footprint, *own.get(workload, []), *common]
 
 

@@ -3,6 +3,7 @@
 
 import argparse
 import contextlib
+import copy
 import csv
 import dataclasses
 import json
@@ -26,6 +27,7 @@ class Recordings:
     def __init__(self, options):
         self._options = options
         self._machine = machines.MACHINES[options.machine](options)
+        self._variant = machines.PLAIN
         self._scratch = None if options.recordings else tempfile.TemporaryDirectory(
             prefix="tmprof-bench.")
         self._folder = pathlib.Path(self._scratch.name) if self._scratch else options.recordings
@@ -42,8 +44,15 @@ class Recordings:
         if self._scratch:
             self._scratch.cleanup()
 
+    def of(self, variant: machines.Variant) -> "Recordings":
+        """The same ones, to be asked for this variant where none is named. Ends with the whole."""
+        view = copy.copy(self)
+        view._variant = variant
+        return view
+
     def get(self, workload: str, rate: int = 1,
-            variant: machines.Variant = machines.PLAIN) -> machines.Recording:
+            variant: machines.Variant | None = None) -> machines.Recording:
+        variant = variant or self._variant
         folder = self._folder / "-".join(filter(None, (workload, f"{rate}x", variant.name)))
         made = folder / "made.json"  # there when all else is
         settings = {name: getattr(self._options, name)
@@ -96,8 +105,8 @@ def add_rates(parser: argparse.ArgumentParser) -> None:
 def add_ranking(parser: argparse.ArgumentParser) -> None:
     """The options of a command that ranks the pages of such a recording."""
     add_rate(parser)
-    parser.add_argument("--rank-model", choices=("sum", "rate"), default="sum",
-                        help="sum: the paper's, references + samples; rate: estimated accesses")
+    parser.add_argument("--rank-model", choices=("rate", "sum"), default="rate",
+                        help="rate: estimated accesses; sum: references + samples, meant for --record '--abit plain'")
 
 
 def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
@@ -135,9 +144,10 @@ def records(options, recording: machines.Recording):
             yield csv.DictReader(lines)
 
 
-def scores(options, recording: machines.Recording, ratio: str) -> list[dict]:
-    """Of tmprof score, by rank, at k of this ratio."""
-    phase = (["--truth-phase", f"{machines.phase_s(options.seconds)}s"] if recording.truth_in_trace else [])
+def scores(options, recording: machines.Recording, ratio: str,
+           variant: machines.Variant = machines.PLAIN) -> list[dict]:
+    """Of tmprof score, by rank, at k of this ratio. `variant` is the recording's."""
+    phase = (["--truth-phase", f"{machines.phase_s(options.seconds, variant)}s"] if recording.truth_in_trace else [])
     return measure.tmprof_json(options.build, "score", str(recording.trace), "--rank-model",
                                options.rank_model, "--truth", str(recording.truth), *phase,
                                "--k-ratio", ratio)["results"]

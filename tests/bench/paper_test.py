@@ -22,6 +22,7 @@ fig2 = measure.command("paper/fig2")
 fig6 = measure.command("paper/fig6")
 figs = measure.command("paper/figs")
 gate = measure.command("paper/gate")
+modes = measure.command("paper/modes")
 ranking = measure.command("paper/ranking")
 sensitivity = measure.command("paper/sensitivity")
 table4 = measure.command("paper/table4")
@@ -35,6 +36,16 @@ class Programs(unittest.TestCase):
     def test_of_kv_loads_as_many_keys_as_fill_the_footprint(self):
         arguments = machines.program("kv", 430, 10, 1)
         self.assertEqual(arguments[arguments.index("--keys") + 1], str(1 << 20))
+
+    def test_take_the_seed_of_a_variant_that_has_one(self):
+        for variant, seed in ((machines.PLAIN, "7"), (machines.Variant("other", seed=2), "2")):
+            arguments = machines.program("zipf", 64, 10, 7, variant)
+            self.assertEqual(arguments[arguments.index("--seed") + 1], seed)
+
+    def test_move_their_heat_as_often_as_a_variant_has_phases(self):
+        for variant, shift in ((machines.PLAIN, "6s"), (machines.Variant("two", phases=2), "12s")):
+            arguments = machines.program("hotset", 16, 24, 1, variant)
+            self.assertEqual(arguments[arguments.index("--shift") + 1], shift)
 
     def test_take_what_a_variant_adds(self):
         variant = machines.Variant("pausing", ("--busy", "1s", "--idle", "1s"))
@@ -88,6 +99,15 @@ class Recordings(unittest.TestCase):
         with recordings.Recordings(self.options) as kept:
             seen = [kept.get("gups", 4, variant).trace.read_text(encoding="utf-8")
                     for variant in (machines.PLAIN, pausing, machines.PLAIN, pausing)]
+        self.assertEqual(seen, ["1", "2", "1", "2"])
+
+    def test_may_be_asked_of_one_variant_where_none_is_named(self):
+        variant = machines.Variant("one-look")
+        with recordings.Recordings(self.options) as kept:
+            of_variant = kept.of(variant)
+            seen = [recording.trace.read_text(encoding="utf-8") for recording in (
+                of_variant.get("gups", 4), kept.get("gups", 4), kept.get("gups", 4, variant),
+                of_variant.get("gups", 4, machines.PLAIN))]
         self.assertEqual(seen, ["1", "2", "1", "2"])
 
     def test_of_a_variant_that_is_another_by_now_are_refused(self):
@@ -211,6 +231,31 @@ class Ranking(unittest.TestCase):
             "gups", "1/8", "samples", "9", "0.500", "0.250", "0.750", "0.125", "-", "0.062", "-"])
 
 
+class Modes(unittest.TestCase):
+    HIT_RATES = {"references": {"1/8": 0.5, "1/16": 0.25}, "samples": {"1/8": 0.25, "1/16": 0.125},
+                 "combined": {"1/8": 0.5, "1/16": 0.375}}
+
+    def test_surplus_is_the_most_over_the_better_source_of_all_ratios(self):
+        self.assertEqual(modes.best_surplus(self.HIT_RATES), 0.5)
+        worse = {**self.HIT_RATES, "combined": {"1/8": 0.375, "1/16": 0.125}}
+        self.assertEqual(modes.best_surplus(worse), -0.25)
+
+    def test_there_is_no_surplus_over_sources_that_never_hit(self):
+        self.assertIsNone(modes.best_surplus({rank: {"1/8": 0.0} for rank in recordings.SOURCES}))
+
+    def test_claims_are_told_apart_by_policy_and_judge(self):
+        hits = [{"policy": policy, "rank": rank, "judge": judge, "hit_rate": rates}
+                for policy, judge in (("history", "misses"), ("oracle", "combined"))
+                for rank, rates in self.HIT_RATES.items()]
+        hits.append({"policy": "first_touch", "rank": None, "judge": "misses", "hit_rate": {"1/8": 1.0}})
+        self.assertEqual(modes.claims({"gain": 1.25}, hits),
+                         {"gain": 1.25, "surplus": {"history, misses": 0.5, "oracle, combined": 0.5}})
+
+    def test_rank_by_the_sum_where_each_page_is_looked_at_once(self):
+        self.assertEqual([(mode.variant.record[:2], mode.rank_model) for mode in modes.MODES],
+                         [(("--abit", "plain"), "sum"), ((), "rate")])
+
+
 class GuestScript(unittest.TestCase):
     def script(self, workload: str, variant: machines.Variant = machines.PLAIN) -> str:
         options = argparse.Namespace(footprint_mib=16, seconds=6, seed=1, record="--abit plain")
@@ -260,6 +305,22 @@ class Gate(unittest.TestCase):
     def test_loses_nothing_known_where_a_side_has_no_recall(self):
         self.assertIsNone(gate.lost_points({"gated": None, "always-on": 0.5}, gate.GATED))
 
+    def test_records_each_seed_thrice_and_the_control_by_another_order_of_scanning(self):
+        of_two = gate.sides(2)
+        self.assertEqual({variant.seed for variant in of_two.values()}, {2})
+        self.assertNotIn("--gate", of_two["gated"].record)
+        self.assertEqual(of_two["control"].record, (*of_two["always-on"].record, "--seed", "2"))
+        self.assertEqual(len({side.name for seed in (1, 2) for side in gate.sides(seed).values()}), 6)
+
+    def test_shows_the_mean_of_all_seeds_between_the_least_and_the_most(self):
+        self.assertEqual(gate.spread([1.0, -2.0, 4.0]), "+1.0 (-2.0 to +4.0)")
+        self.assertEqual(gate.spread([1.25]), "+1.2")
+        rows = [{"workload": "zipf", "rank": "samples", "ratio": "1/8", "seed": seed, "duty": {"gated": duty},
+                 "recall": {"gated": recall, "always-on": 0.5}, "lost_points": lost, "control_points": None}
+                for seed, duty, recall, lost in ((1, 0.5, 0.25, 25.0), (2, 0.75, None, None))]
+        self.assertEqual(gate.text({"rows": rows}).splitlines()[1].split(),
+                         ["zipf", "samples", "75.0%", "1/8", "0.250", "0.500", "+25.0", "-"])
+
 
 class Sensitivity(unittest.TestCase):
     @staticmethod
@@ -278,6 +339,10 @@ class Sensitivity(unittest.TestCase):
         self.assertEqual(found(sensitivity.samples), [{"a": 2}, {}])
         self.assertEqual(found(sensitivity.accessed), [{"a": 1, "b": 1}, {}])
         self.assertEqual(found(sensitivity.walked), [{"b": 1}, {}])
+
+    def test_takes_page_walks_that_nobody_counted_neither_for_some_nor_for_none(self):
+        with self.assertRaises(measure.Failed):
+            sensitivity.epochs_of([self.record(0, "a", "3", "1", "2", "")], sensitivity.walked)
 
     def test_recall_counts_equals_by_chance(self):
         accesses = collections.Counter({"a": 40, "b": 30, "c": 20, "d": 10})
