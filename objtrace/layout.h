@@ -3,12 +3,13 @@
 //
 // The inserted code finds an address's object by the span that the address lies in:
 //
-//   entry  = table[(address - heap) / 64 KiB]
-//   index  = (address - entry.origin) * entry.reciprocal >> 32
-//   header = entry.origin + index * entry.slot_units * 16
+//   entry  = table[address / 64 KiB]
+//   index  = address % 64 KiB * entry.reciprocal >> 32
+//   header = entry.origin + index * entry.slot_bytes
 //
 // and adds to header.count itself where the span belongs to the thread that runs: no other thread
-// writes there. All else is for the runtime (tmprof_count).
+// writes there. All else is for the runtime (tmprof_count). The table covers all addresses that a
+// program can have; those outside of the heap belong to nobody, and their entries take no memory.
 
 #pragma once
 
@@ -19,7 +20,7 @@
 namespace tmprof::objtrace {
 
 // Raised with every change to this file: a module of another version is refused at start.
-inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kLayoutVersion = 2;
 
 // Where the heap of a program is that `tmprof cc` built. Far from what the kernel gives to
 // programs, libraries and mmap(2) unasked. The sanitizers' shadows may be there: the two do not go
@@ -35,15 +36,17 @@ inline constexpr std::uint64_t kSlotUnitBytes = 16;
 // Of one span, for everybody. Zero but for `origin` where nobody may count: `owner` is then
 // nobody's.
 struct SpanEntry {
-  std::uint64_t origin;      // address of the first slot
+  std::uint64_t origin;      // address of the first slot: the span's own, or of one object's span
   std::uint32_t reciprocal;  // ceil(2^32 / slot bytes), or 0: one object from `origin` on
-  std::uint16_t slot_units;  // of kSlotUnitBytes
-  std::uint16_t owner;       // number of the thread that counts without the runtime; 0: none
+  std::uint16_t slot_bytes;
+  std::uint16_t owner;  // number of the thread that counts without the runtime; 0: none
 };
 inline constexpr std::uint16_t kNoThread = UINT16_MAX;  // owns nothing
 static_assert(sizeof(SpanEntry) == 16);
 
-inline constexpr std::uint64_t kTableBytes = (kHeapBytes >> kSpanShift) * sizeof(SpanEntry);
+// Linux gives no address above to programs that do not ask for one (x86-64: mm/5level-paging).
+inline constexpr std::uint64_t kAddressEnd = std::uint64_t{1} << 47;
+inline constexpr std::uint64_t kTableBytes = (kAddressEnd >> kSpanShift) * sizeof(SpanEntry);
 inline constexpr std::uint64_t kTableStart = kHeapStart - kTableBytes;
 
 // Before each object.

@@ -13,14 +13,11 @@ using namespace tmprof::objtrace;
 
 inline void Count(const void* address) {
   const auto number = reinterpret_cast<std::uint64_t>(address);
-  const std::uint64_t offset = number - kHeapStart;
-  if (offset < kHeapBytes) {
-    const SpanEntry& entry = reinterpret_cast<const SpanEntry*>(kTableStart)[offset >> kSpanShift];
-    if (entry.owner == static_cast<std::uint16_t>(tmprof_thread)) {
-      const std::uint64_t index = (number - entry.origin) * entry.reciprocal >> 32;
-      ++reinterpret_cast<Header*>(entry.origin + index * entry.slot_units * kSlotUnitBytes)->count;
-      return;
-    }
+  const SpanEntry& entry = reinterpret_cast<const SpanEntry*>(kTableStart)[number >> kSpanShift];
+  if (entry.owner == static_cast<std::uint16_t>(tmprof_thread)) {
+    const std::uint64_t index = number % kSpanBytes * entry.reciprocal >> 32;
+    ++reinterpret_cast<Header*>(entry.origin + index * entry.slot_bytes)->count;
+    return;
   }
   tmprof_count(address, 1);
 }

@@ -2,12 +2,18 @@
 // A plugin for clang that counts loads and stores by object (objtrace/layout.h).
 //
 // It runs after all of the optimiser, on the accesses that are left: what the optimiser removed the
-// program does not do. A vector's elements count one each, and 8 bytes of memcpy, memmove and
-// memset. Accesses in one basic block by one pointer are one object's and counted at the first of
-// them, up to the next call that might free it or not return.
+// program does not do. A vector's elements count one each (those that a mask lets through), and 8
+// bytes of memcpy, memmove and memset. Accesses by one pointer are one object's:
+//  - in a loop that calls nothing, by a pointer that it does not change: summed up in a register,
+//    and counted where the loop is left;
+//  - else in one basic block, up to the next call that might free the object or not return: counted
+//    at the first of them. Blocks that follow use the header that this one found.
 
+#include <llvm/ADT/MapVector.h>
 #include <llvm/ADT/PostOrderIterator.h>
+#include <llvm/Analysis/LoopInfo.h>
 #include <llvm/Analysis/ValueTracking.h>
+#include <llvm/IR/Dominators.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/MDBuilder.h>
@@ -16,10 +22,13 @@
 #include <llvm/Passes/PassPlugin.h>
 #include <llvm/Transforms/Utils/BasicBlockUtils.h>
 #include <llvm/Transforms/Utils/ModuleUtils.h>
+#include <llvm/Transforms/Utils/PromoteMemToReg.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "objtrace/layout.h"
@@ -39,13 +48,29 @@ struct Group {
   llvm::Instruction* first;  // of the accesses
   Value* address;            // of that one
   std::uint64_t weight = 0;
-  Value* bytes = nullptr;  // weighs instead, if it is set: known when the program runs
+  Value* late_weight = nullptr;      // instead, if it is set: known when the program runs, may be 0
+  const llvm::Loop* loop = nullptr;  // that it is summed up in
+  const llvm::Loop* quiet_loop = nullptr;  // see QuietLoop()
   // Another group of this pointer that ran before, with nothing in between that might free the
   // object: its header need not be looked for again.
   std::optional<std::size_t> leader = std::nullopt;
+  // The same where control flow meets and the pointer is a PHI: of its incoming values, in order.
+  std::vector<std::optional<std::size_t>> incoming_leaders = {};
+  // Accesses that its incoming leaders leave to it, which runs next if the loop goes on.
+  std::uint64_t left_to_it = 0;
+  bool leaves_accesses = false;  // is such a leader: counts only where control goes elsewhere
   bool leads = false;
   Value* count = nullptr;  // of a leader: the address of the header's count, or null
 };
+
+// Accesses of a loop by one pointer, in variables that become registers.
+struct Sum {
+  llvm::AllocaInst* accesses;
+  llvm::AllocaInst* address;  // of one of them
+};
+
+// That control leaves a loop by: of a terminator, the number of the successor.
+using Edge = std::pair<llvm::Instruction*, unsigned>;
 
 // That an address is made from, also where it is one of two made from the same.
 Value* BaseOf(Value* address, int depth = 0) {
@@ -70,6 +95,18 @@ bool IsBarrier(const llvm::Instruction& instruction) {
   if (call == nullptr || llvm::isa<llvm::IntrinsicInst>(call)) return false;
   return !(call->hasFnAttr(llvm::Attribute::NoFree) &&
            call->hasFnAttr(llvm::Attribute::WillReturn) && call->doesNotThrow());
+}
+
+// Whether other threads may wait for what it did before.
+bool Synchronises(const llvm::Instruction& instruction) {
+  if (llvm::isa<llvm::FenceInst>(instruction)) return true;
+  if (const auto* load = llvm::dyn_cast<llvm::LoadInst>(&instruction)) {
+    return llvm::isStrongerThanMonotonic(load->getOrdering());
+  }
+  if (const auto* store = llvm::dyn_cast<llvm::StoreInst>(&instruction)) {
+    return llvm::isStrongerThanMonotonic(store->getOrdering());
+  }
+  return instruction.isAtomic();
 }
 
 class FunctionCounter;
@@ -110,27 +147,64 @@ class ModuleCounter {
 class FunctionCounter {
  public:
   FunctionCounter(ModuleCounter& module, llvm::Function& function)
-      : module_(module), function_(function) {}
+      : module_(module), function_(function), dominators_(function), loops_(dominators_) {}
 
   void Run();
 
  private:
   void Collect(llvm::BasicBlock& block);
   void Access(llvm::Instruction& instruction, Value* address, std::uint64_t weight);
+  void AccessLate(llvm::Instruction& instruction, Value* address, Value* weight);
   void AccessBytes(llvm::Instruction& instruction, Value* address, Value* bytes);
+  bool AccessIntrinsic(llvm::IntrinsicInst& intrinsic);
+  void AccessMasked(llvm::IntrinsicInst& intrinsic, Value* address, Value* mask);
+  void AccessLanes(llvm::IntrinsicInst& intrinsic, Value* addresses, Value* mask);
+
+  // The outermost loop around a block that does nothing but compute and access memory; null where
+  // there is none.
+  const llvm::Loop* QuietLoop(const llvm::BasicBlock& block);
+  bool IsQuiet(const llvm::Loop& loop);
+  const llvm::Loop* LoopToSumIn(const llvm::Instruction& instruction, const Value* base);
+  void FindIncomingLeaders(Group& group);
+  void LeaveAccesses(Group& group);
+
+  void Prepare(Group& group);
   void Emit(Group& group);
+  void AddToSum(const Group& group, llvm::IRBuilder<>& builder, Value* weight);
   void EmitStatic(llvm::IRBuilder<>& builder, llvm::Instruction* before, Value* id, Value* weight);
-  void EmitDynamic(Group& group, llvm::Instruction* before, Value* weight);
+  // Returns the address of the header's count, or null. Counts there, if not by `slow_alone`.
+  Value* EmitDynamic(llvm::Instruction* before, Value* address, Value* weight, Value* thread,
+                     bool slow_alone);
   void EmitFollower(const Group& group, llvm::Instruction* before, Value* weight);
+  void EmitSums();
+  void EmitLeft();
+  llvm::Instruction* SplitExit(const Edge& edge);
+  void CompleteIncoming(Group& group);
   Value* StaticId(llvm::IRBuilder<>& builder, const Value* base);
+  Value* ThreadNumber(llvm::IRBuilder<>& builder);
+  Value* ThreadNumberIn(llvm::IRBuilder<>& builder, const llvm::Loop* loop);
   void AddTo(llvm::IRBuilder<>& builder, Value* word, Value* weight);
+  llvm::AllocaInst* NewVariable(llvm::Type* type);
+  template <typename Store>
+  void BeforeLoop(const llvm::Loop& loop, Store store);
 
   ModuleCounter& module_;
   llvm::Function& function_;
+  llvm::DominatorTree dominators_;  // of the function as it was
+  llvm::LoopInfo loops_;
+  llvm::DenseMap<const llvm::Loop*, bool> quiet_;
   std::vector<Group> groups_;
   // Groups whose object is still there, those of the block that may still grow among them.
   std::vector<std::size_t> open_;
   llvm::DenseMap<const llvm::BasicBlock*, std::vector<std::size_t>> open_at_end_;
+  bool after_barrier_ = false;  // in the block that is being collected
+
+  llvm::MapVector<std::pair<const llvm::Loop*, Value*>, Sum> sums_;
+  llvm::DenseMap<const llvm::Loop*, std::vector<Edge>> exits_;
+  std::vector<std::pair<Edge, std::size_t>> left_at_;  // of groups that leave their accesses
+  std::map<Edge, llvm::Instruction*> split_exits_;     // the branches at their ends
+  llvm::DenseMap<const llvm::Loop*, llvm::AllocaInst*> thread_numbers_;
+  std::vector<llvm::AllocaInst*> variables_;
 };
 
 // Marks what this pass inserts, for tools that come after it.
@@ -252,7 +326,63 @@ void ModuleCounter::Run() {
 
 void FunctionCounter::Run() {
   for (llvm::BasicBlock* block : llvm::ReversePostOrderTraversal(&function_)) Collect(*block);
+  for (Group& group : groups_) FindIncomingLeaders(group);
+  for (Group& group : groups_) LeaveAccesses(group);
+  for (Group& group : groups_) {
+    if (group.incoming_leaders.empty()) continue;
+    llvm::BasicBlock* block = group.first->getParent();
+    group.count = llvm::PHINode::Create(
+        module_.pointer_, static_cast<unsigned>(group.incoming_leaders.size()), "", block->begin());
+  }
+  for (Group& group : groups_) Prepare(group);
   for (Group& group : groups_) Emit(group);
+  EmitSums();
+  EmitLeft();
+  for (Group& group : groups_) CompleteIncoming(group);
+  if (variables_.empty()) return;
+  llvm::DominatorTree dominators(function_);
+  llvm::PromoteMemToReg(variables_, dominators);
+}
+
+bool FunctionCounter::IsQuiet(const llvm::Loop& loop) {
+  const auto [known, is_new] = quiet_.try_emplace(&loop, true);
+  if (!is_new) return known->second;
+  bool quiet = true;
+  bool is_left = false;
+  for (const llvm::BasicBlock* block : loop.blocks()) {
+    for (const llvm::Instruction& instruction : *block) {
+      quiet = quiet && !IsBarrier(instruction) && !Synchronises(instruction);
+    }
+    const llvm::Instruction* terminator = block->getTerminator();
+    for (const llvm::BasicBlock* successor : llvm::successors(block)) {
+      if (loop.contains(successor)) continue;
+      is_left = true;
+      quiet = quiet && !successor->isEHPad() &&
+              (llvm::isa<llvm::BranchInst>(terminator) || llvm::isa<llvm::SwitchInst>(terminator));
+    }
+  }
+  return quiet_[&loop] = quiet && is_left;
+}
+
+const llvm::Loop* FunctionCounter::QuietLoop(const llvm::BasicBlock& block) {
+  const llvm::Loop* quiet = nullptr;
+  for (const llvm::Loop* loop = loops_.getLoopFor(&block); loop != nullptr && IsQuiet(*loop);
+       loop = loop->getParentLoop()) {
+    quiet = loop;
+  }
+  return quiet;
+}
+
+// The outermost quiet one that does not change the pointer.
+const llvm::Loop* FunctionCounter::LoopToSumIn(const llvm::Instruction& instruction,
+                                               const Value* base) {
+  const llvm::Loop* found = nullptr;
+  for (const llvm::Loop* loop = loops_.getLoopFor(instruction.getParent());
+       loop != nullptr && IsQuiet(*loop) && loop->isLoopInvariant(base);
+       loop = loop->getParentLoop()) {
+    found = loop;
+  }
+  return found;
 }
 
 void FunctionCounter::Access(llvm::Instruction& instruction, Value* address, std::uint64_t weight) {
@@ -266,15 +396,82 @@ void FunctionCounter::Access(llvm::Instruction& instruction, Value* address, std
       group.weight += weight;
       return;
     }
-    if (!group.leader) leader = open;
+    if (!group.leader && group.loop == nullptr) leader = open;
   }
-  if (leader) groups_[*leader].leads = true;
+  Group group{.base = base, .first = &instruction, .address = address, .weight = weight};
+  group.loop = LoopToSumIn(instruction, base);
+  const auto* phi = llvm::dyn_cast<llvm::PHINode>(base);
+  if (group.loop == nullptr && leader) {
+    group.leader = leader;
+    groups_[*leader].leads = true;
+  } else if (group.loop == nullptr && phi != nullptr &&
+             phi->getParent() == instruction.getParent() && !after_barrier_) {
+    group.incoming_leaders.resize(phi->getNumIncomingValues());  // to be found
+  }
   open_.push_back(groups_.size());
-  groups_.push_back({.base = base,
-                     .first = &instruction,
-                     .address = address,
-                     .weight = weight,
-                     .leader = leader});
+  groups_.push_back(std::move(group));
+}
+
+// Needs all blocks' open groups.
+void FunctionCounter::FindIncomingLeaders(Group& group) {
+  if (group.incoming_leaders.empty()) return;
+  const auto* phi = llvm::cast<llvm::PHINode>(group.base);
+  bool is_any = false;
+  for (unsigned i = 0; i < phi->getNumIncomingValues(); ++i) {
+    const Value* base = BaseOf(phi->getIncomingValue(i));
+    if (llvm::isa<llvm::AllocaInst, llvm::GlobalVariable>(base)) continue;
+    for (const std::size_t open : open_at_end_[phi->getIncomingBlock(i)]) {
+      const Group& there = groups_[open];
+      if (there.base != base || there.loop != nullptr) continue;
+      const std::size_t leader = there.leader.value_or(open);
+      group.incoming_leaders[i] = leader;
+      groups_[leader].leads = true;
+      is_any = true;
+      break;
+    }
+  }
+  if (!is_any) group.incoming_leaders.clear();
+}
+
+// One addition for two: those of the block that leads here wait for it.
+void FunctionCounter::LeaveAccesses(Group& group) {
+  if (group.incoming_leaders.empty()) return;
+  const llvm::BasicBlock* block = group.first->getParent();
+  const auto* phi = llvm::cast<llvm::PHINode>(group.base);
+  std::optional<std::uint64_t> accesses;
+  std::vector<Group*> leaders;
+  for (unsigned i = 0; i < phi->getNumIncomingValues(); ++i) {
+    if (!group.incoming_leaders[i]) continue;
+    Group& leader = groups_[*group.incoming_leaders[i]];
+    const llvm::BasicBlock* from = phi->getIncomingBlock(i);
+    const auto* branch = llvm::dyn_cast<llvm::BranchInst>(from->getTerminator());
+    const bool may = leader.first->getParent() == from && branch != nullptr &&
+                     leader.incoming_leaders.empty() && !leader.leaves_accesses &&
+                     accesses.value_or(leader.weight) == leader.weight;
+    if (!may) return;
+    for (const llvm::BasicBlock* to : branch->successors()) {
+      if (to != block && to->isEHPad()) return;
+    }
+    accesses = leader.weight;
+    leaders.push_back(&leader);
+  }
+  for (Group* leader : leaders) {
+    leader->leaves_accesses = true;
+    llvm::Instruction* terminator = leader->first->getParent()->getTerminator();
+    for (unsigned i = 0; i < terminator->getNumSuccessors(); ++i) {
+      if (terminator->getSuccessor(i) == block) continue;
+      left_at_.emplace_back(Edge(terminator, i), static_cast<std::size_t>(leader - &groups_[0]));
+    }
+  }
+  group.left_to_it = *accesses;
+}
+
+void FunctionCounter::AccessLate(llvm::Instruction& instruction, Value* address, Value* weight) {
+  if (address->getType()->getPointerAddressSpace() != 0) return;
+  Group group{
+      .base = BaseOf(address), .first = &instruction, .address = address, .late_weight = weight};
+  group.loop = LoopToSumIn(instruction, group.base);
+  groups_.push_back(std::move(group));
 }
 
 void FunctionCounter::AccessBytes(llvm::Instruction& instruction, Value* address, Value* bytes) {
@@ -283,15 +480,71 @@ void FunctionCounter::AccessBytes(llvm::Instruction& instruction, Value* address
     if (words > 0) Access(instruction, address, words);
     return;
   }
-  if (address->getType()->getPointerAddressSpace() != 0) return;
-  groups_.push_back(
-      {.base = BaseOf(address), .first = &instruction, .address = address, .bytes = bytes});
+  llvm::IRBuilder<> builder(&instruction);
+  Value* wide = builder.CreateZExtOrTrunc(bytes, module_.i64_);
+  AccessLate(instruction, address,
+             builder.CreateLShr(builder.CreateAdd(wide, builder.getInt64(kWordBytes - 1)), 3));
+}
+
+void FunctionCounter::AccessMasked(llvm::IntrinsicInst& intrinsic, Value* address, Value* mask) {
+  llvm::IRBuilder<> builder(&intrinsic);
+  const auto* type = llvm::dyn_cast<llvm::FixedVectorType>(mask->getType());
+  if (type == nullptr) return;
+  Value* bits = builder.CreateBitCast(mask, builder.getIntNTy(type->getNumElements()));
+  Value* lanes = builder.CreateUnaryIntrinsic(llvm::Intrinsic::ctpop, bits);
+  AccessLate(intrinsic, address, builder.CreateZExtOrTrunc(lanes, module_.i64_));
+}
+
+void FunctionCounter::AccessLanes(llvm::IntrinsicInst& intrinsic, Value* addresses, Value* mask) {
+  llvm::IRBuilder<> builder(&intrinsic);
+  const auto* type = llvm::dyn_cast<llvm::FixedVectorType>(mask->getType());
+  if (type == nullptr) return;
+  for (unsigned lane = 0; lane < type->getNumElements(); ++lane) {
+    Value* is_accessed = builder.CreateExtractElement(mask, lane);
+    AccessLate(intrinsic, builder.CreateExtractElement(addresses, lane),
+               builder.CreateZExt(is_accessed, module_.i64_));
+  }
+}
+
+// Whether it accesses memory in a way that is counted.
+bool FunctionCounter::AccessIntrinsic(llvm::IntrinsicInst& intrinsic) {
+  if (auto* memory = llvm::dyn_cast<llvm::MemIntrinsic>(&intrinsic)) {
+    AccessBytes(intrinsic, memory->getRawDest(), memory->getLength());
+    if (auto* transfer = llvm::dyn_cast<llvm::MemTransferInst>(memory)) {
+      AccessBytes(intrinsic, transfer->getRawSource(), transfer->getLength());
+    }
+    return true;
+  }
+  const auto argument = [&](unsigned i) { return intrinsic.getArgOperand(i); };
+  switch (intrinsic.getIntrinsicID()) {
+    case llvm::Intrinsic::masked_load:
+      AccessMasked(intrinsic, argument(0), argument(2));
+      return true;
+    case llvm::Intrinsic::masked_store:
+      AccessMasked(intrinsic, argument(1), argument(3));
+      return true;
+    case llvm::Intrinsic::masked_expandload:
+      AccessMasked(intrinsic, argument(0), argument(1));
+      return true;
+    case llvm::Intrinsic::masked_compressstore:
+      AccessMasked(intrinsic, argument(1), argument(2));
+      return true;
+    case llvm::Intrinsic::masked_gather:
+      AccessLanes(intrinsic, argument(0), argument(2));
+      return true;
+    case llvm::Intrinsic::masked_scatter:
+      AccessLanes(intrinsic, argument(1), argument(3));
+      return true;
+    default:
+      return false;
+  }
 }
 
 void FunctionCounter::Collect(llvm::BasicBlock& block) {
   // What was open where the only way here comes from. A loop's first block has two ways.
   const llvm::BasicBlock* before = block.getSinglePredecessor();
   open_ = before != nullptr ? open_at_end_[before] : std::vector<std::size_t>();
+  after_barrier_ = false;
   for (llvm::Instruction& instruction : block) {
     if (instruction.hasMetadata(llvm::LLVMContext::MD_nosanitize)) continue;
     if (auto* load = llvm::dyn_cast<llvm::LoadInst>(&instruction)) {
@@ -303,16 +556,78 @@ void FunctionCounter::Collect(llvm::BasicBlock& block) {
       Access(instruction, update->getPointerOperand(), 1);
     } else if (auto* exchange = llvm::dyn_cast<llvm::AtomicCmpXchgInst>(&instruction)) {
       Access(instruction, exchange->getPointerOperand(), 1);
-    } else if (auto* memory = llvm::dyn_cast<llvm::MemIntrinsic>(&instruction)) {
-      AccessBytes(instruction, memory->getRawDest(), memory->getLength());
-      if (auto* transfer = llvm::dyn_cast<llvm::MemTransferInst>(memory)) {
-        AccessBytes(instruction, transfer->getRawSource(), transfer->getLength());
-      }
+    } else if (auto* intrinsic = llvm::dyn_cast<llvm::IntrinsicInst>(&instruction);
+               intrinsic != nullptr && AccessIntrinsic(*intrinsic)) {
+      continue;
     } else if (IsBarrier(instruction)) {
       open_.clear();
+      after_barrier_ = true;
     }
   }
   open_at_end_[&block] = open_;
+}
+
+llvm::AllocaInst* FunctionCounter::NewVariable(llvm::Type* type) {
+  llvm::BasicBlock& entry = function_.getEntryBlock();
+  llvm::IRBuilder<> builder(&entry, entry.begin());
+  variables_.push_back(builder.CreateAlloca(type));
+  return variables_.back();
+}
+
+// Calls `store(builder)` on each way into the loop.
+template <typename Store>
+void FunctionCounter::BeforeLoop(const llvm::Loop& loop, Store store) {
+  const std::vector<llvm::BasicBlock*> ways(llvm::pred_begin(loop.getHeader()),
+                                            llvm::pred_end(loop.getHeader()));
+  llvm::SmallPtrSet<llvm::BasicBlock*, 4> done;
+  for (llvm::BasicBlock* way : ways) {
+    if (loop.contains(way) || !done.insert(way).second) continue;
+    llvm::IRBuilder<> builder(way->getTerminator());
+    store(builder);
+  }
+}
+
+// What a group needs outside of its block, while blocks are as the loops know them.
+void FunctionCounter::Prepare(Group& group) {
+  if (group.loop != nullptr) {
+    const auto [sum, is_new] = sums_.insert({{group.loop, group.base}, Sum()});
+    if (is_new) {
+      sum->second = {.accesses = NewVariable(module_.i64_),
+                     .address = NewVariable(module_.pointer_)};
+      BeforeLoop(*group.loop, [&](llvm::IRBuilder<>& builder) {
+        builder.CreateStore(builder.getInt64(0), sum->second.accesses);
+      });
+    }
+    const auto [exits, is_first] = exits_.try_emplace(group.loop);
+    for (llvm::BasicBlock* block : group.loop->blocks()) {
+      llvm::Instruction* terminator = block->getTerminator();
+      for (unsigned i = 0; is_first && i < terminator->getNumSuccessors(); ++i) {
+        if (group.loop->contains(terminator->getSuccessor(i))) continue;
+        exits->second.emplace_back(terminator, i);
+      }
+    }
+  }
+  group.quiet_loop = QuietLoop(*group.first->getParent());
+  if (group.quiet_loop == nullptr || group.quiet_loop == group.loop) return;
+  const auto [number, is_new] = thread_numbers_.try_emplace(group.quiet_loop);
+  if (!is_new) return;
+  number->second = NewVariable(module_.i16_);
+  BeforeLoop(*group.quiet_loop, [&](llvm::IRBuilder<>& builder) {
+    builder.CreateStore(ThreadNumber(builder), number->second);
+  });
+}
+
+Value* FunctionCounter::ThreadNumber(llvm::IRBuilder<>& builder) {
+  Value* number = NoSanitize(
+      builder.CreateLoad(module_.i32_, builder.CreateThreadLocalAddress(module_.thread_)));
+  return builder.CreateTrunc(number, module_.i16_);
+}
+
+// As it was when control came to the loop: one that takes no place in a quiet loop has none later.
+Value* FunctionCounter::ThreadNumberIn(llvm::IRBuilder<>& builder, const llvm::Loop* loop) {
+  const auto number = thread_numbers_.find(loop);
+  return number != thread_numbers_.end() ? builder.CreateLoad(module_.i16_, number->second)
+                                         : ThreadNumber(builder);
 }
 
 Value* FunctionCounter::StaticId(llvm::IRBuilder<>& builder, const Value* base) {
@@ -346,96 +661,163 @@ void FunctionCounter::EmitStatic(llvm::IRBuilder<>& builder, llvm::Instruction* 
 }
 
 // The formula of objtrace/layout.h.
-void FunctionCounter::EmitDynamic(Group& group, llvm::Instruction* before, Value* weight) {
-  Value* address = group.address;
+Value* FunctionCounter::EmitDynamic(llvm::Instruction* before, Value* address, Value* weight,
+                                    Value* thread, bool slow_alone) {
   llvm::BasicBlock* head = before->getParent();
   llvm::BasicBlock* done = llvm::SplitBlock(head, before);
   llvm::LLVMContext& context = module_.context_;
-  llvm::BasicBlock* within = llvm::BasicBlock::Create(context, "", &function_, done);
   llvm::BasicBlock* hit = llvm::BasicBlock::Create(context, "", &function_, done);
   llvm::BasicBlock* slow = llvm::BasicBlock::Create(context, "", &function_, done);
 
   head->getTerminator()->eraseFromParent();
   llvm::IRBuilder<> builder(head);
   Value* number = builder.CreatePtrToInt(address, module_.i64_);
-  Value* offset = builder.CreateSub(number, builder.getInt64(kHeapStart));
-  builder.CreateCondBr(builder.CreateICmpULT(offset, builder.getInt64(kHeapBytes)), within, slow,
-                       module_.likely_);
-
-  builder.SetInsertPoint(within);
-  Value* entry = builder.CreateIntToPtr(
-      builder.CreateAdd(builder.CreateShl(builder.CreateLShr(offset, kSpanShift), 4),
-                        builder.getInt64(kTableStart)),
-      module_.pointer_);
   static_assert(sizeof(SpanEntry) == 1 << 4);
+  Value* place = builder.CreateShl(builder.CreateLShr(number, kSpanShift), 4);
+  Value* entry = builder.CreateIntToPtr(builder.CreateAdd(place, builder.getInt64(kTableStart)),
+                                        module_.pointer_);
   const auto field = [&](std::size_t at, llvm::Type* type) {
     return NoSanitize(builder.CreateLoad(
         type, builder.CreateConstInBoundsGEP1_64(builder.getInt8Ty(), entry, at)));
   };
   Value* owner = field(offsetof(SpanEntry, owner), module_.i16_);
-  Value* self =
-      builder.CreateTrunc(NoSanitize(builder.CreateLoad(
-                              module_.i32_, builder.CreateThreadLocalAddress(module_.thread_))),
-                          module_.i16_);
-  builder.CreateCondBr(builder.CreateICmpEQ(owner, self), hit, slow, module_.likely_);
+  builder.CreateCondBr(builder.CreateICmpEQ(owner, thread), hit, slow, module_.likely_);
 
   builder.SetInsertPoint(hit);
-  Value* origin = field(offsetof(SpanEntry, origin), module_.i64_);
   Value* reciprocal =
       builder.CreateZExt(field(offsetof(SpanEntry, reciprocal), module_.i32_), module_.i64_);
-  Value* units =
-      builder.CreateZExt(field(offsetof(SpanEntry, slot_units), module_.i16_), module_.i64_);
-  Value* index =
-      builder.CreateLShr(builder.CreateMul(builder.CreateSub(number, origin), reciprocal), 32);
-  Value* header = builder.CreateAdd(
-      origin, builder.CreateMul(builder.CreateMul(index, units), builder.getInt64(kSlotUnitBytes)));
+  Value* slot =
+      builder.CreateZExt(field(offsetof(SpanEntry, slot_bytes), module_.i16_), module_.i64_);
+  Value* origin = field(offsetof(SpanEntry, origin), module_.i64_);
+  Value* offset = builder.CreateAnd(number, builder.getInt64(kSpanBytes - 1));
+  Value* index = builder.CreateLShr(builder.CreateMul(offset, reciprocal), 32);
+  Value* header = builder.CreateAdd(origin, builder.CreateMul(index, slot));
   Value* count = builder.CreateIntToPtr(
       builder.CreateAdd(header, builder.getInt64(offsetof(Header, count))), module_.pointer_);
-  AddTo(builder, count, weight);
+  if (!slow_alone) AddTo(builder, count, weight);
   builder.CreateBr(done);
 
   builder.SetInsertPoint(slow);
   builder.CreateCall(module_.count_, {address, weight});
   builder.CreateBr(done);
 
-  if (!group.leads) return;
   builder.SetInsertPoint(done, done->begin());
   llvm::PHINode* found = builder.CreatePHI(module_.pointer_, 2);
   found->addIncoming(count, hit);
   found->addIncoming(llvm::ConstantPointerNull::get(module_.pointer_), slow);
-  group.count = found;
+  return found;
 }
 
 void FunctionCounter::EmitFollower(const Group& group, llvm::Instruction* before, Value* weight) {
   llvm::IRBuilder<> builder(before);
-  Value* count = groups_[*group.leader].count;
+  Value* count = group.leader ? groups_[*group.leader].count : group.count;
   llvm::Instruction* found = nullptr;
   llvm::Instruction* slow = nullptr;
   llvm::SplitBlockAndInsertIfThenElse(builder.CreateIsNotNull(count), before, &found, &slow,
                                       module_.likely_);
   llvm::IRBuilder<> found_builder(found);
-  AddTo(found_builder, count, weight);
-  llvm::IRBuilder<>(slow).CreateCall(module_.count_, {group.address, weight});
+  AddTo(found_builder, count,
+        found_builder.CreateAdd(weight, found_builder.getInt64(group.left_to_it)));
+  llvm::IRBuilder<> slow_builder(slow);
+  if (llvm::is_contained(group.incoming_leaders, std::nullopt)) {
+    EmitDynamic(slow, group.address, weight, ThreadNumberIn(slow_builder, group.quiet_loop), false);
+  } else {
+    slow_builder.CreateCall(module_.count_, {group.address, weight});
+  }
+}
+
+void FunctionCounter::AddToSum(const Group& group, llvm::IRBuilder<>& builder, Value* weight) {
+  const Sum& sum = sums_[{group.loop, group.base}];
+  Value* before = builder.CreateLoad(module_.i64_, sum.accesses);
+  builder.CreateStore(builder.CreateAdd(before, weight), sum.accesses);
+  Value* address = group.address;
+  if (group.late_weight != nullptr) {
+    address = builder.CreateSelect(builder.CreateICmpNE(weight, builder.getInt64(0)), address,
+                                   builder.CreateLoad(module_.pointer_, sum.address));
+  }
+  builder.CreateStore(address, sum.address);
 }
 
 void FunctionCounter::Emit(Group& group) {
   llvm::Instruction* before = group.first;
   llvm::IRBuilder<> builder(before);
-  Value* weight = builder.getInt64(group.weight);
-  if (group.bytes != nullptr) {
-    Value* bytes = builder.CreateZExtOrTrunc(group.bytes, module_.i64_);
-    weight = builder.CreateLShr(builder.CreateAdd(bytes, builder.getInt64(kWordBytes - 1)), 3);
-    // An empty one may have any address.
+  Value* weight = group.late_weight != nullptr ? group.late_weight : builder.getInt64(group.weight);
+  if (group.loop != nullptr) return AddToSum(group, builder, weight);
+  if (group.late_weight != nullptr) {
+    // Without an access, the address may be any.
     before = llvm::SplitBlockAndInsertIfThen(builder.CreateICmpNE(weight, builder.getInt64(0)),
                                              before->getIterator(), false);
     builder.SetInsertPoint(before);
   }
   if (Value* id = StaticId(builder, group.base)) {
     EmitStatic(builder, before, id, weight);
-  } else if (group.leader) {
+  } else if (group.leader || !group.incoming_leaders.empty()) {
     EmitFollower(group, before, weight);
   } else {
-    EmitDynamic(group, before, weight);
+    group.count = EmitDynamic(before, group.address, weight,
+                              ThreadNumberIn(builder, group.quiet_loop), group.leaves_accesses);
+  }
+}
+
+// A block of its own for the edge; returns its end.
+llvm::Instruction* FunctionCounter::SplitExit(const Edge& edge) {
+  llvm::Instruction*& end = split_exits_[edge];
+  if (end != nullptr) return end;
+  const auto [terminator, successor] = edge;
+  llvm::BasicBlock* to = terminator->getSuccessor(successor);
+  llvm::BasicBlock* between = llvm::BasicBlock::Create(module_.context_, "", &function_, to);
+  end = llvm::BranchInst::Create(to, between);
+  terminator->setSuccessor(successor, between);
+  for (llvm::PHINode& phi : to->phis()) {
+    // Of several edges from one block, any: their values are the same. None yet in our own.
+    const int place = phi.getBasicBlockIndex(terminator->getParent());
+    if (place >= 0) phi.setIncomingBlock(static_cast<unsigned>(place), between);
+  }
+  return end;
+}
+
+void FunctionCounter::EmitSums() {
+  for (const auto& [where, sum] : sums_) {
+    const auto& [loop, base] = where;
+    const llvm::Loop* quiet = QuietLoop(*loop->getHeader());
+    for (const Edge& edge : exits_[loop]) {
+      llvm::Instruction* before = SplitExit(edge);
+      llvm::IRBuilder<> builder(before);
+      Value* accesses = builder.CreateLoad(module_.i64_, sum.accesses);
+      if (Value* id = StaticId(builder, base)) {
+        EmitStatic(builder, before, id, accesses);
+        continue;
+      }
+      Value* address = builder.CreateLoad(module_.pointer_, sum.address);
+      Value* any = builder.CreateICmpNE(accesses, builder.getInt64(0));
+      llvm::Instruction* then = llvm::SplitBlockAndInsertIfThen(any, before->getIterator(), false);
+      builder.SetInsertPoint(then);
+      EmitDynamic(then, address, accesses, ThreadNumberIn(builder, quiet), false);
+    }
+  }
+}
+
+void FunctionCounter::EmitLeft() {
+  for (const auto& [edge, leader] : left_at_) {
+    llvm::Instruction* before = SplitExit(edge);
+    llvm::IRBuilder<> builder(before);
+    Value* count = groups_[leader].count;
+    llvm::Instruction* found = llvm::SplitBlockAndInsertIfThen(
+        builder.CreateIsNotNull(count), before->getIterator(), false, module_.likely_);
+    builder.SetInsertPoint(found);
+    AddTo(builder, count, builder.getInt64(groups_[leader].weight));
+  }
+}
+
+void FunctionCounter::CompleteIncoming(Group& group) {
+  if (group.incoming_leaders.empty()) return;
+  auto* count = llvm::cast<llvm::PHINode>(group.count);
+  const auto* base = llvm::cast<llvm::PHINode>(group.base);
+  for (unsigned i = 0; i < base->getNumIncomingValues(); ++i) {
+    const std::optional<std::size_t> leader = group.incoming_leaders[i];
+    count->addIncoming(
+        leader ? groups_[*leader].count : llvm::ConstantPointerNull::get(module_.pointer_),
+        base->getIncomingBlock(i));
   }
 }
 

@@ -137,12 +137,11 @@ bool Heap::AddSpan(Thread& thread, int size_class) {
   span->bump.store(0, std::memory_order_relaxed);
   span->free = nullptr;
   span->use = SpanUse::kSlots;
-  Replace(pool_.EntryOf(span),
-          {.origin = pool_.StartOf(span),
-           .reciprocal =
-               static_cast<std::uint32_t>(((std::uint64_t{1} << 32) + slot_bytes - 1) / slot_bytes),
-           .slot_units = static_cast<std::uint16_t>(slot_bytes / kSlotUnitBytes),
-           .owner = thread.number});
+  Replace(pool_.EntryOf(span), {.origin = pool_.StartOf(span),
+                                .reciprocal = static_cast<std::uint32_t>(
+                                    ((std::uint64_t{1} << 32) + slot_bytes - 1) / slot_bytes),
+                                .slot_bytes = static_cast<std::uint16_t>(slot_bytes),
+                                .owner = thread.number});
   thread.bins[size_class].current = span;
   return true;
 }
@@ -299,8 +298,8 @@ Heap::Slot Heap::Look(std::uint64_t address, Header*& header) const {
   if (there == nullptr) return Slot::kNone;
   const SpanEntry& entry = pool_.EntryOf(there);
   const std::uint64_t origin = Load(entry.origin);
-  const std::uint64_t index = (address - origin) * Load(entry.reciprocal) >> 32;
-  header = At(origin + index * Load(entry.slot_units) * kSlotUnitBytes);
+  const std::uint64_t index = address % kSpanBytes * Load(entry.reciprocal) >> 32;
+  header = At(origin + index * Load(entry.slot_bytes));
   const Span& span = *SpanOf(*header);
   if (span.use != SpanUse::kLarge &&
       (span.use != SpanUse::kSlots || index >= span.bump.load(std::memory_order_relaxed))) {

@@ -22,21 +22,25 @@ int ListOf(std::uint64_t length) { return static_cast<int>(std::bit_width(length
 }  // namespace
 
 bool SpanPool::Begin() {
-  const std::uint64_t span_bytes = (kHeapBytes >> kSpanShift) * sizeof(Span);
   for (int attempt = 0; attempt < kReservations; ++attempt) {
     const std::uint64_t heap_bytes = kHeapBytes >> (2 * attempt);
-    const std::uint64_t part = heap_bytes / (kHeapBytes / kTableBytes);
-    const std::uint64_t slack = kSpanBytes;
-    std::byte* all = Reserve(part + heap_bytes + slack, kHeapStart - part);
+    const std::uint64_t spans_in_heap = heap_bytes >> kSpanShift;
+    // Where the inserted code cannot find the heap anyway, the table has the heap's part alone.
+    const std::uint64_t table_bytes =
+        attempt == 0 ? kTableBytes : spans_in_heap * sizeof(SpanEntry);
+    const std::uint64_t all_bytes = table_bytes + heap_bytes + kSpanBytes;
+    std::byte* all = Reserve(all_bytes, kHeapStart - table_bytes);
     if (all == nullptr) continue;
-    std::byte* spans = Reserve(span_bytes >> (2 * attempt));
-    if (spans == nullptr) {
-      ::munmap(all, part + heap_bytes + slack);
+    std::byte* spans = Reserve(spans_in_heap * sizeof(Span));
+    if (spans == nullptr || (attempt == 0 && !AllowReading(all, table_bytes))) {
+      Unmap(spans, spans_in_heap * sizeof(Span));
+      Unmap(all, all_bytes);
       continue;
     }
-    start_ =
-        (reinterpret_cast<std::uint64_t>(all) + part + kSpanBytes - 1) / kSpanBytes * kSpanBytes;
-    table_ = reinterpret_cast<SpanEntry*>(start_ - part);
+    start_ = (reinterpret_cast<std::uint64_t>(all) + table_bytes + kSpanBytes - 1) / kSpanBytes *
+             kSpanBytes;
+    table_ = reinterpret_cast<SpanEntry*>(start_ - table_bytes);
+    if (attempt == 0) table_ += kHeapStart >> kSpanShift;
     spans_ = reinterpret_cast<Span*>(spans);
     committed_ = start_;
     __atomic_store_n(&end_, start_, __ATOMIC_RELEASE);

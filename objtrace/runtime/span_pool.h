@@ -44,7 +44,7 @@ inline void Replace(SpanEntry& entry, const SpanEntry& by) {
   Store(entry.owner, 0);
   Store(entry.origin, by.origin);
   Store(entry.reciprocal, by.reciprocal);
-  Store(entry.slot_units, by.slot_units);
+  Store(entry.slot_bytes, by.slot_bytes);
   Store(entry.owner, by.owner);
 }
 

@@ -52,6 +52,10 @@ bool Commit(void* start, std::uint64_t bytes) {
   return true;
 }
 
+bool AllowReading(void* start, std::uint64_t bytes) {
+  return ::mprotect(start, bytes, PROT_READ) == 0;
+}
+
 void* MapSparse(std::uint64_t bytes) {
   void* start = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

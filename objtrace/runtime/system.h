@@ -22,9 +22,11 @@ namespace tmprof::objtrace {
 std::byte* Reserve(std::uint64_t bytes, std::uint64_t hint = 0);
 // Gives memory, all zeros, to a part of what was reserved; false where there is none.
 bool Commit(void* start, std::uint64_t bytes);
+// Lets a part of what was reserved be read, as zeros; false where the system refuses.
+bool AllowReading(void* start, std::uint64_t bytes);
 // Memory that is all zeros and only there where it is written; null where there is none.
 void* MapSparse(std::uint64_t bytes);
-// Takes back what MapSparse() gave; null is nothing.
+// Takes back what MapSparse() or Reserve() gave; null is nothing.
 void Unmap(void* start, std::uint64_t bytes);
 
 // Whether the caller runs on what sigaltstack(2) gave for signal handlers.

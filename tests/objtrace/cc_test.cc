@@ -129,6 +129,54 @@ TEST_P(KnownProgramTest, CountsInCppAreThoseMadeByHand) {
   EXPECT_EQ(global, 100U);
 }
 
+constexpr const char* kLoops =
+    "found 100\n"       // up to the one that is found
+    "not-found 1100\n"  // and all
+    "backwards 24\n"
+    "behind 0\n"
+    "which 1000\n"
+    "copied-from 100\n"  // each tenth
+    "copied-to 100\n"
+    "where 1000\n"
+    "gathered 1000\n"
+    "rows 5\n"
+    "row 40\n"  // 20 read and written
+    "one 10\n"
+    "other 20\n"
+    "passed-twice 4\n"  // key and link, twice
+    "found-once 3\n"    // key; and key and link
+    "last 2\n"
+    "first-link 2\n"
+    "left-at 3\n"  // key and link; and key
+    "before-end 2\n"
+    "grown-to 45\n"  // 0 to 9 words
+    "grown-from 45\n"
+    "called-between 20\n"
+    "threads 4000\n"
+    "parsed 31\n";  // 12 outside of the brackets, and 9 twice and 1 within
+
+class LoopsTest : public CcTest, public ::testing::WithParamInterface<std::vector<std::string>> {};
+INSTANTIATE_TEST_SUITE_P(Levels, LoopsTest,
+                         ::testing::Values(std::vector<std::string>{"-O0"},
+                                           std::vector<std::string>{"-O1"},
+                                           std::vector<std::string>{"-O2"},
+                                           std::vector<std::string>{"-O3", "-mavx2"}));
+
+TEST_P(LoopsTest, CountsAreThoseMadeByHand) {
+  if (GetParam().size() > 1 && !__builtin_cpu_supports("avx2")) {
+    GTEST_SKIP() << "this CPU has no AVX2";
+  }
+  std::vector<std::string> command = {"clang-19", "-pthread", Source("loops.c"), "-o", File("x")};
+  command.insert(command.end(), GetParam().begin(), GetParam().end());
+  const Outcome built = Cc(command);
+  ASSERT_EQ(built.status, 0) << built.err;
+  const Outcome ran = Run(File("x"));
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.out, kLoops);
+  ObjectsInfo info;
+  EXPECT_EQ(AccessesTo(Read(File("run.objects"), info), "counters"), 2000U);
+}
+
 TEST_F(CcTest, SharedLibrariesCountWhereTheyAreInstrumentedAndAreListedWhereNot) {
   const std::vector<std::string> whole = {
       "clang-19",        "-O2",
