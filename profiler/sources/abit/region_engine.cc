@@ -93,7 +93,7 @@ void RegionEngine::Leave(RegionTarget& target) {
 // What is watched now would be read at some later time.
 void RegionEngine::Pause(RegionTarget& target) {
   target.in_step = false;
-  target.held_up = true;
+  target.HoldUp(kernel_.Now());
 }
 
 MonotonicTime RegionEngine::Step() {
@@ -104,7 +104,7 @@ MonotonicTime RegionEngine::Step() {
   RegionTarget* first_read = nullptr;
   for (auto& [id, target] : targets_) {
     if (!target->watched()) continue;
-    target->held_up |= pressure_.standing();
+    if (pressure_.standing()) target->HoldUp(now);
     if (first == nullptr || target->next < first->next) first = target.get();
     if (target->in_step && (first_read == nullptr || target->next < first_read->next))
       first_read = target.get();
@@ -138,7 +138,7 @@ bool RegionEngine::Usable(RegionTarget& target, const ReadResult& read) {
   if (read.outcome == ReadOutcome::kRefused) {
     ComplainOfRead(target, read);
     target.next = kernel_.Now() + kRetryRefused;
-    target.held_up = true;
+    target.HoldUp(kernel_.Now());
   }
   if (read.outcome == ReadOutcome::kProcessGone) target.gone = true;
   if (read.outcome != ReadOutcome::kDone) {
@@ -197,7 +197,7 @@ RegionEngine::Areas RegionEngine::TakeMappings(RegionTarget& target) {
 void RegionEngine::Begin(RegionTarget& target, MonotonicTime now) {
   target.next = now + kIdlePace;
   if (target.mappings_stale || !PrepareRegions(target)) {
-    target.held_up = true;
+    target.HoldUp(now);
     return;
   }
   const nanoseconds had_used = target.earned_at;
@@ -205,7 +205,7 @@ void RegionEngine::Begin(RegionTarget& target, MonotonicTime now) {
   if (target.earned_at == had_used && target.clock.running_threads() == 0) {
     target.idle_wait = std::clamp(2 * target.idle_wait, kShortestIdleWait, kLongestIdleWait);
     target.next = now + target.idle_wait;
-    target.held_up = true;
+    target.HoldUp(now);
     return;
   }
   target.idle_wait = nanoseconds(0);
@@ -219,6 +219,7 @@ void RegionEngine::Begin(RegionTarget& target, MonotonicTime now) {
   // Of a target that is off the CPU, the first rungs would have to be waited for.
   if (target.clock.running_threads() == 0 && target.tries_idle < kTriesIdle) {
     ++target.tries_idle;
+    target.HoldUp(now);
     return;
   }
   target.tries_idle = 0;
@@ -299,12 +300,32 @@ void RegionEngine::PlanClears(RegionTarget& target) {
   }
 }
 
+// Since they were looked up, a huge page may have grown where base pages were: clearing part of it
+// would split it. False: nothing can be done with the target now.
+bool RegionEngine::KeepUnchanged(RegionTarget& target, std::vector<RegionClear>& batch) {
+  if (batch.empty()) return true;
+  pages_.clear();
+  for (const RegionClear& clear : batch) pages_.push_back(target.probes[clear.probe].page);
+  const ReadResult read = target.handle->ReadPoints(pages_, entries_);
+  if (!Usable(target, read)) return false;
+  entries_read_ += pages_.size();
+  std::size_t kept = 0;
+  for (std::size_t k = 0; k < batch.size(); ++k) {
+    const bool unchanged = entries_[k].read && entries_[k].entry.present() &&
+                           entries_[k].unit == target.probes[batch[k].probe].unit;
+    if (unchanged) batch[kept++] = batch[k];
+  }
+  batch.resize(kept);
+  return true;
+}
+
 // Clears the next of those to be cleared: their bits are unset and watched from now on.
 void RegionEngine::ClearSome(RegionTarget& target) {
   const auto end = target.to_clear.begin() +
                    static_cast<std::ptrdiff_t>(std::min(kClearsAtOnce, target.to_clear.size()));
-  const std::vector<RegionClear> batch(target.to_clear.begin(), end);
+  std::vector<RegionClear> batch(target.to_clear.begin(), end);
   target.to_clear.erase(target.to_clear.begin(), end);
+  if (!KeepUnchanged(target, batch)) return;
   std::vector<VpnRange> ranges;
   for (const RegionClear& clear : batch) ranges.push_back(clear.range);
   const MonotonicTime before = kernel_.Now();
@@ -323,7 +344,7 @@ void RegionEngine::ClearSome(RegionTarget& target) {
       ComplainOfClear(target);
       refused_.Settle();
       target.in_step = false;
-      target.held_up = true;
+      target.HoldUp(after);
       target.next = after + kRetryRefused;
       return;
     }
@@ -462,7 +483,7 @@ void RegionEngine::EndStep(RegionTarget& target, MonotonicTime now) {
   target.in_step = false;
   target.next = std::max({now, target.began + nanoseconds(options_.regions.monitoring_ns),
                           target.cleared_at + ClearGap(target)});
-  target.took += now - target.ready_at;
+  if (!target.held_up) target.took += now - target.ready_at;
   target.ready_at = now;
   for (std::uint32_t i = 0; i < target.probes.size(); ++i) {
     const RegionProbe& probe = target.probes[i];

@@ -56,6 +56,7 @@ class RegionEngine final : public TargetedEngine<RegionTarget> {
   void Pick(RegionTarget& target, RegionProbe& probe, tmprof_region& region);
   bool LookUp(RegionTarget& target);
   void PlanClears(RegionTarget& target);
+  bool KeepUnchanged(RegionTarget& target, std::vector<RegionClear>& batch);
   void ClearSome(RegionTarget& target);
   void Read(RegionTarget& target);
   void RejectUncleared(RegionTarget& target, const std::vector<std::uint32_t>& set_at_once);

@@ -64,6 +64,11 @@ struct RegionTarget : WatchedTarget {
   MonotonicTime ready_at{};          // since when the next step waits for budgets alone
   bool held_up = true;               // by something else
 
+  void HoldUp(MonotonicTime now) {
+    if (!held_up) took += now - ready_at;
+    held_up = true;
+  }
+
   // Of what is kept for regions, in memory.
   std::uint64_t RegionBytes() const {
     return memory.capacity() * sizeof memory[0] + probes.capacity() * sizeof probes[0] +
