@@ -53,9 +53,7 @@ class Predictions {
     return found->second;
   }
 
-  double DrawnAnew(std::uint32_t piece) const {
-    return mixture_->Mass(mixture_->Likelihood(piece).data());
-  }
+  double DrawnAnew(std::uint32_t piece) const { return mixture_->Mass(piece); }
 
  private:
   const Mixture* mixture_;

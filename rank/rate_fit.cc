@@ -3,12 +3,15 @@
 #include "rank/rate_fit.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numbers>
 #include <utility>
 
 #include "base/epoch_profile.h"
+#include "rank/mixing_weights.h"
 
 namespace tmprof {
 namespace {
@@ -20,14 +23,14 @@ constexpr double kGridPointsPerOctave = 2;
 constexpr double kGridMargin = 4;  // beyond the slowest and fastest rate the evidence can suggest
 constexpr double kLowestRate = 1e-9;
 constexpr double kHighestRate = 1e12;
-// Few iterations from a flat start keep the prior smooth: the fully converged one is a few spikes.
-constexpr int kFitIterations = 40;
 // Flat pseudo-observations: a rate that nobody showed stays possible.
 constexpr double kFlatObservations = 0.5;
+// Rates under which a piece of evidence is e^-30 times as likely as under the best are impossible.
+constexpr double kImpossible = -30;
 
-// Evidence closer than 2^(1/4) = 19 % is one observation. Far below its own uncertainty, and it
+// Evidence within a quarter of an octave is one observation. Far below its own uncertainty, and it
 // bounds the work by the number of distinct outcomes, not by pages.
-constexpr double kBinsPerOctave = 4;
+constexpr int kMantissaBitsKept = 2;
 
 // A ladder cannot tell rates above 1 / its first interval apart. The 0.5 % quantile of the time to
 // first access stands for it: the minimum would follow one mistimed read.
@@ -46,15 +49,14 @@ constexpr double kUselessExponent = 0.2;
 // orders of magnitude.
 constexpr double kBeyondBits = 16;
 
+// A double's exponent and the first bits of its mantissa.
 std::uint64_t LogCode(double value) {
+  constexpr int kMantissaBits = std::numeric_limits<double>::digits - 1;
   return value <= 0 ? 0
-                    : static_cast<std::uint64_t>(
-                          std::lround(std::log2(value * 1e9) * kBinsPerOctave + 1024));
+                    : std::bit_cast<std::uint64_t>(value) >> (kMantissaBits - kMantissaBitsKept);
 }
 // Exact up to 5, logarithmic for more.
-std::uint64_t CountCode(double count) {
-  return static_cast<std::uint64_t>(std::lround(std::log2(1 + 4 * count) * kBinsPerOctave));
-}
+std::uint64_t CountCode(double count) { return LogCode(1 + 4 * count); }
 
 // Base pages behind the bit that was read: those of a huge page, or one, of a region as of a page.
 double EntryPages(const RateKind& kind) {
@@ -96,25 +98,22 @@ std::map<double, double> ShortestTimes(const std::vector<RateKind>& kinds) {
   return shortest;
 }
 
-// The bits' log-likelihood of a span whose pages are each accessed `rate` times a second.
-double BitLogLikelihood(const RateKind& kind, double rate,
-                        const std::map<double, double>& shortest) {
-  if (!kind.looked_at()) return 0;
-  double entry_rate = rate * EntryPages(kind);
-  if (const auto it = shortest.find(EntryPages(kind)); it != shortest.end()) {
-    entry_rate = std::min(entry_rate, kSaturatedRate / it->second);
+// Adds, up to a constant, the bits' log-likelihood of a span each of whose pages is accessed at one
+// rate, for each rate of the grid.
+void AddBitLogLikelihood(const RateKind& kind, const Mixture& mixture,
+                         const std::map<double, double>& shortest, double* log_likelihood) {
+  if (!kind.looked_at()) return;
+  double most = std::numeric_limits<double>::infinity();
+  const double entry_pages = EntryPages(kind);
+  if (const auto it = shortest.find(entry_pages); it != shortest.end()) {
+    most = kSaturatedRate / it->second / entry_pages;
   }
-  return kind.mean.first_accesses * std::log(entry_rate) - entry_rate * EntrySeconds(kind);
-}
-
-// `sums` += factor * a * b, point by point.
-void AddProducts(double factor, const std::vector<double>& a, const double* b,
-                 std::vector<double>& sums) {
-  const std::size_t points = sums.size();
-  const double* other = a.data();
-  double* sum = sums.data();
-#pragma omp simd
-  for (std::size_t j = 0; j < points; ++j) sum[j] += factor * other[j] * b[j];
+  const double page_seconds_at_risk = kind.mean.seconds_at_risk * kind.mean.pages;
+  const double log_most = std::log(most);
+  for (std::size_t j = 0; j < mixture.rates().size(); ++j) {
+    log_likelihood[j] += kind.mean.first_accesses * std::min(mixture.log_rates()[j], log_most) -
+                         std::min(mixture.rates()[j], most) * page_seconds_at_risk;
+  }
 }
 
 std::vector<double> Powers(const std::vector<double>& rates, double exponent) {
@@ -214,50 +213,66 @@ Mixture::Mixture(double lowest, double highest) {
   const auto points =
       static_cast<std::size_t>(std::max(1.0, last - first) * kGridPointsPerOctave) + 1;
   for (std::size_t j = 0; j < points; ++j) {
-    rates_.push_back(std::exp2(first + static_cast<double>(j) / kGridPointsPerOctave));
+    const double octave = first + static_cast<double>(j) / kGridPointsPerOctave;
+    rates_.push_back(std::exp2(octave));
+    log_rates_.push_back(octave * std::numbers::ln2);
   }
   prior_.assign(points, 1 / static_cast<double>(points));
 }
 
-void Mixture::Observe(const std::vector<RateKind>& kinds, const LogLikelihood& log_likelihood) {
-  likelihood_.resize(kinds.size() * rates_.size());
-  double* row = likelihood_.data();
-  for (const RateKind& kind : kinds) {
-    double best = -std::numeric_limits<double>::infinity();
-    for (std::size_t j = 0; j < rates_.size(); ++j) {
-      row[j] = log_likelihood(kind, j);
-      best = std::max(best, row[j]);
-    }
-    for (std::size_t j = 0; j < rates_.size(); ++j) row[j] = std::exp(row[j] - best);
-    row += rates_.size();
+void Mixture::Observe(const std::vector<RateKind>& kinds, const AddLogLikelihood& add) {
+  const std::size_t points = rates_.size();
+  likelihood_.assign(kinds.size() * points, 0.0);
+  possible_.resize(kinds.size());
+  for (std::size_t k = 0; k < kinds.size(); ++k) {
+    double* row = &likelihood_[k * points];
+    add(kinds[k], row);
+    const double best = *std::max_element(row, row + points);
+    const auto possible = [best](double value) { return value - best > kImpossible; };
+    const auto begin = static_cast<std::size_t>(std::find_if(row, row + points, possible) - row);
+    std::size_t end = points;
+    while (!possible(row[end - 1])) --end;
+    std::fill(row, row + begin, 0.0);
+    for (std::size_t j = begin; j < end; ++j) row[j] = std::exp(row[j] - best);
+    std::fill(row + end, row + points, 0.0);
+    possible_[k] = {begin, end};
   }
 }
 
 void Mixture::FitPrior(const std::vector<RateKind>& kinds, bool looked_at_only) {
-  std::vector<double> weight(rates_.size());
-  for (int iteration = 0; iteration < kFitIterations; ++iteration) {
-    std::ranges::fill(weight, kFlatObservations / static_cast<double>(rates_.size()));
-    for (std::uint32_t k = 0; k < kinds.size(); ++k) {
-      if (looked_at_only && !kinds[k].looked_at()) continue;
-      const double* likelihood = Likelihood(k).data();
-      const double per_mass = kinds[k].pieces / Mass(likelihood);
-      AddProducts(per_mass, prior_, likelihood, weight);
-    }
-    double total = 0;
-    for (const double w : weight) total += w;
-    for (std::size_t j = 0; j < rates_.size(); ++j) prior_[j] = weight[j] / total;
+  std::vector<LikelihoodRow> rows;
+  rows.reserve(kinds.size());
+  double pieces = 0;
+  for (std::uint32_t k = 0; k < kinds.size(); ++k) {
+    if (looked_at_only && !kinds[k].looked_at()) continue;
+    rows.push_back({Likelihood(k).data(), possible_[k].begin, possible_[k].end, kinds[k].pieces});
+    pieces += kinds[k].pieces;
+  }
+  prior_ = FitMixingWeights(rows, rates_.size());
+  for (double& share : prior_) {
+    share = (share * pieces + kFlatObservations / static_cast<double>(rates_.size())) /
+            (pieces + kFlatObservations);
+  }
+}
+
+void Mixture::SmoothPrior() {
+  double before = prior_.front();
+  for (std::size_t j = 0; j < prior_.size(); ++j) {
+    const double here = prior_[j];
+    const double after = j + 1 < prior_.size() ? prior_[j + 1] : here;
+    prior_[j] = before / 4 + here / 2 + after / 4;
+    before = here;
   }
 }
 
 double Mixture::Mean(std::uint32_t kind, std::span<const double> value) const {
-  const std::size_t points = prior_.size();
   const double* prior = prior_.data();
   const double* likelihood = Likelihood(kind).data();
   const double* of = value.data();
   double sum = 0;
   double mass = 0;
 #pragma omp simd reduction(+ : sum, mass)
-  for (std::size_t j = 0; j < points; ++j) {
+  for (std::size_t j = possible_[kind].begin; j < possible_[kind].end; ++j) {
     const double weight = prior[j] * likelihood[j];
     mass += weight;
     sum += weight * of[j];
@@ -266,12 +281,14 @@ double Mixture::Mean(std::uint32_t kind, std::span<const double> value) const {
 }
 
 // Positive: the prior is positive everywhere and the best point of a row is 1.
-double Mixture::Mass(const double* likelihood) const {
-  const std::size_t points = prior_.size();
+double Mixture::Mass(std::uint32_t kind) const {
   const double* prior = prior_.data();
+  const double* likelihood = Likelihood(kind).data();
   double mass = 0;
 #pragma omp simd reduction(+ : mass)
-  for (std::size_t j = 0; j < points; ++j) mass += prior[j] * likelihood[j];
+  for (std::size_t j = possible_[kind].begin; j < possible_[kind].end; ++j) {
+    mass += prior[j] * likelihood[j];
+  }
   return mass;
 }
 
@@ -300,8 +317,8 @@ RateFit FitRates(const std::vector<RateKind>& kinds) {
     response = {.scale = 0, .exponent = 0};  // how many would have been due is not known
   } else if (any_bits) {
     Mixture by_bits(slowest / kGridMargin, fastest * kGridMargin);
-    by_bits.Observe(kinds, [&](const RateKind& kind, std::size_t point) {
-      return BitLogLikelihood(kind, by_bits.rates()[point], shortest);
+    by_bits.Observe(kinds, [&](const RateKind& kind, double* log_likelihood) {
+      AddBitLogLikelihood(kind, by_bits, shortest, log_likelihood);
     });
     by_bits.FitPrior(kinds, /*looked_at_only=*/true);
     response = LearnResponse(kinds, by_bits, shortest);
@@ -321,11 +338,13 @@ RateFit FitRates(const std::vector<RateKind>& kinds) {
   }
   Mixture mixture(slowest / kGridMargin, fastest * kGridMargin);
   const std::vector<double> sample_rate = Powers(mixture.rates(), response.exponent);
-  mixture.Observe(kinds, [&](const RateKind& kind, std::size_t point) {
-    const double rate = mixture.rates()[point];
+  mixture.Observe(kinds, [&](const RateKind& kind, double* log_likelihood) {
+    AddBitLogLikelihood(kind, mixture, shortest, log_likelihood);
     const double watched = response.scale * kind.mean.pages * kind.mean.seconds_watched;
-    return BitLogLikelihood(kind, rate, shortest) +
-           kind.mean.samples * response.exponent * std::log(rate) - watched * sample_rate[point];
+    const double exponent = kind.mean.samples * response.exponent;
+    for (std::size_t j = 0; j < mixture.rates().size(); ++j) {
+      log_likelihood[j] += exponent * mixture.log_rates()[j] - watched * sample_rate[j];
+    }
   });
   // Spans that only samples show were chosen for having one: they would make the prior too hot.
   mixture.FitPrior(kinds, /*looked_at_only=*/any_bits);

@@ -50,30 +50,39 @@ class RateKinds {
 // A prior over a logarithmic grid of rates, and how each kind of evidence speaks for each of them.
 class Mixture {
  public:
-  // Up to a constant of the kind's own; `point` is an index into rates().
-  using LogLikelihood = std::function<double(const RateKind&, std::size_t point)>;
+  // To a column over the grid; up to a constant of the kind's own.
+  using AddLogLikelihood = std::function<void(const RateKind&, double* log_likelihood)>;
 
   Mixture(double lowest, double highest);  // a flat prior
 
-  void Observe(const std::vector<RateKind>& kinds, const LogLikelihood& log_likelihood);
-  // Expectation-maximisation over the kinds that were observed.
+  void Observe(const std::vector<RateKind>& kinds, const AddLogLikelihood& add);
+  // To what makes the kinds that were observed the likeliest.
   void FitPrior(const std::vector<RateKind>& kinds, bool looked_at_only);
+  // The fit is of few rates. Neighbours are as likely, which matters to what is drawn anew.
+  void SmoothPrior();
 
   // Columns over the grid.
-  const std::vector<double>& rates() const { return rates_; }     // of one base page, ascending
+  const std::vector<double>& rates() const { return rates_; }  // of one base page, ascending
+  const std::vector<double>& log_rates() const { return log_rates_; }
   const std::vector<double>& prior() const { return prior_; }     // sums to 1
   std::span<const double> Likelihood(std::uint32_t kind) const {  // the best is 1
     return std::span(likelihood_).subspan(kind * rates_.size(), rates_.size());
   }
   // Posterior mean of `value`, a column over the grid.
   double Mean(std::uint32_t kind, std::span<const double> value) const;
-  // Mean of a likelihood, a column over the grid, under the prior.
-  double Mass(const double* likelihood) const;
+  // Likelihood under the prior.
+  double Mass(std::uint32_t kind) const;
 
  private:
   std::vector<double> rates_;
+  std::vector<double> log_rates_;
   std::vector<double> prior_;
   std::vector<double> likelihood_;  // row-major, a row per kind
+  struct Points {
+    std::size_t begin;
+    std::size_t end;
+  };
+  std::vector<Points> possible_;  // outside, a kind's likelihood is 0
 };
 
 struct RateFit {

@@ -211,7 +211,8 @@ AccessEstimates RateHistory::Estimate() && {
   const std::size_t steps = middles_.size();
   if (steps == 1 || spans_.empty()) return EstimateSteady();
   const std::vector<RateKind> kinds = std::move(sorter_).Take();
-  const RateFit fit = FitRates(kinds);
+  RateFit fit = FitRates(kinds);
+  fit.mixture.SmoothPrior();
   Chain chain(fit.mixture, kinds.size(), middles_);
   const double persistence = LearnPersistence(chain, kinds_, middles_);
   if (persistence > 4 * (middles_.back() - middles_.front())) return EstimateSteady();

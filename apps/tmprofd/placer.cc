@@ -141,6 +141,7 @@ bool Placer::LookForTheBest(std::span<const PlacedTarget> targets, PageCount cap
     if (!candidates_.node[row]) unknown.push_back(row);
   }
   std::ranges::sort(unknown);
+  bool found = false;
   const MonotonicTime began = cpu_clock_->Now();
   for (std::size_t i = 0; i < unknown.size();) {
     if (cpu_clock_->Now() - began >= options_.survey_budget) break;
@@ -153,9 +154,11 @@ bool Placer::LookForTheBest(std::span<const PlacedTarget> targets, PageCount cap
     }
     const VpnRange range{first.vpn, end};
     const auto runs = locator_->Locate(Find(targets, first.target)->pid, range);
-    if (runs) map_.Learn(first.target, range, *runs);
+    if (!runs) continue;
+    map_.Learn(first.target, range, *runs);
+    found |= !runs->empty();
   }
-  return !unknown.empty();
+  return found;
 }
 
 PageCount Placer::CapacityNow(std::span<const TargetId> targets,

@@ -85,8 +85,8 @@ class Placer {
  private:
   void FollowTargets(std::span<const PlacedTarget> targets);
   void RankCandidates(std::span<const TargetId> targets);
-  // Of the best, as far as the capacity goes, those whose place is unknown. Returns whether there
-  // were any.
+  // For the best whose place is unknown, as far as the capacity goes. Returns whether any was
+  // found.
   bool LookForTheBest(std::span<const PlacedTarget> targets, PageCount capacity);
   PageCount CapacityNow(std::span<const TargetId> targets, std::span<const MemoryNode> nodes) const;
   std::optional<double> HitRatio(std::span<const PlacedSpan> placed) const;

@@ -88,6 +88,35 @@ TEST_F(PlacementSurveyTest, SeesWhatMovedInTheNextRound) {
   EXPECT_EQ(NodeOf(1, 50), NodeId(0));
 }
 
+TEST_F(PlacementSurveyTest, LooksAgainAtATenthOfTheSpeed) {
+  while (!survey_.LookOn(targets_, milliseconds(2), map_)) {
+  }
+  locator_.looked.clear();
+  for (int call = 0; call < 50; ++call) survey_.LookOn(targets_, milliseconds(2), map_);
+  EXPECT_NEAR(static_cast<double>(locator_.looked.size()), 10, 1);  // each takes 1 ms, of 100
+}
+
+TEST_F(PlacementSurveyTest, PaysBackALookThatTookLonger) {
+  survey_.LookOn(targets_, milliseconds(100), map_);
+  locator_.looked.clear();
+  for (int call = 0; call < 40; ++call) {
+    survey_.LookOn(targets_, std::chrono::microseconds(500), map_);
+  }
+  EXPECT_NEAR(static_cast<double>(locator_.looked.size()), 2, 1);
+}
+
+TEST_F(PlacementSurveyTest, LooksAtANewTargetNextAndAtOnce) {
+  const SurveyedTarget newcomer{TargetId(3), Pid(13), {Pages(5, 6)}};
+  survey_.LookOn(targets_, milliseconds(1), map_);
+  targets_.push_back(newcomer);
+  EXPECT_TRUE(survey_.LookOn(targets_, milliseconds(1), map_));
+  EXPECT_EQ(locator_.looked.back(), Pages(5, 6));
+  EXPECT_FALSE(survey_.complete());  // some of the first one was passed over
+  while (!survey_.LookOn(targets_, milliseconds(1), map_)) {
+  }
+  EXPECT_TRUE(survey_.complete());
+}
+
 TEST_F(PlacementSurveyTest, PassesOverWhatIsGone) {
   locator_.gone = {Pid(11)};
   EXPECT_TRUE(survey_.LookOn(targets_, milliseconds(100), map_));

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "rank/mixing_weights.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+
+namespace tmprof {
+namespace {
+
+// Of the log-likelihood of all observations: less is no difference.
+constexpr double kNothingGained = 0.5;
+// Far more than it takes; each is as good as one of expectation-maximisation at least.
+constexpr int kMostSteps = 60;
+// Against candidates that no observation tells apart.
+constexpr double kRidge = 1e-9;
+constexpr std::size_t kFirstTried = 4;
+constexpr double kHardlyAny = 1e-6;
+constexpr double kShortestStep = 1.0 / 64;
+
+double Dot(const double* a, const double* b, std::size_t begin, std::size_t end) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::size_t j = begin; j < end; ++j) sum += a[j] * b[j];
+  return sum;
+}
+
+// `sum` += factor * a
+void AddTimes(double factor, const double* a, std::size_t begin, std::size_t end, double* sum) {
+#pragma omp simd
+  for (std::size_t j = begin; j < end; ++j) sum[j] += factor * a[j];
+}
+
+// Minimises v'Hv/2 - b'v over v >= 0; Lawson and Hanson, "Solving least squares problems", 1974.
+class NonNegativeQuadratic {
+ public:
+  // `h` is symmetric, row-major, and positive semidefinite.
+  NonNegativeQuadratic(std::vector<double> h, std::vector<double> b)
+      : n_(b.size()), h_(std::move(h)), b_(std::move(b)), v_(n_, 0.0) {
+    for (std::size_t i = 0; i < n_; ++i) h_[i * n_ + i] *= 1 + kRidge;
+  }
+
+  std::vector<double> Minimise() && {
+    for (std::size_t step = 0; step < 3 * n_; ++step) {
+      const std::size_t steepest = Steepest();
+      if (steepest == n_) break;
+      positive_.push_back(steepest);
+      SolveForPositive();
+    }
+    return std::move(v_);
+  }
+
+ private:
+  // Of those at 0, the one by which most is gained; n_: by none.
+  std::size_t Steepest() const {
+    std::size_t steepest = n_;
+    double most = 0;
+    for (std::size_t i = 0; i < n_; ++i) {
+      if (std::ranges::count(positive_, i) > 0) continue;
+      const double slope = b_[i] - Dot(&h_[i * n_], v_.data(), 0, n_);
+      if (slope > std::max(most, kRidge * std::abs(b_[i]))) {
+        most = slope;
+        steepest = i;
+      }
+    }
+    return steepest;
+  }
+
+  void SolveForPositive() {
+    while (!positive_.empty()) {
+      const std::vector<double> there = Solution();
+      double share = 1;
+      for (std::size_t i = 0; i < positive_.size(); ++i) {
+        const double here = v_[positive_[i]];
+        if (there[i] <= 0) share = std::min(share, here / (here - there[i]));
+      }
+      for (std::size_t i = 0; i < positive_.size(); ++i) {
+        double& v = v_[positive_[i]];
+        v += share * (there[i] - v);
+        if (there[i] <= 0 && v <= kRidge) v = 0;
+      }
+      if (share == 1) return;
+      std::erase_if(positive_, [this](std::size_t i) { return v_[i] == 0; });
+    }
+  }
+
+  // Of H v = b among those that are positive: Cholesky.
+  std::vector<double> Solution() const {
+    const std::size_t m = positive_.size();
+    std::vector<double> lower(m * m);
+    std::vector<double> x(m);
+    for (std::size_t i = 0; i < m; ++i) {
+      for (std::size_t j = 0; j <= i; ++j) {
+        const double rest = h_[positive_[i] * n_ + positive_[j]] - Dot(&lower[i * m], &lower[j * m], 0, j);
+        lower[i * m + j] = i == j ? std::sqrt(std::max(rest, kRidge * h_[positive_[i] * (n_ + 1)]))
+                                  : rest / lower[j * m + j];
+      }
+      x[i] = (b_[positive_[i]] - Dot(&lower[i * m], x.data(), 0, i)) / lower[i * m + i];
+    }
+    for (std::size_t i = m; i-- > 0;) {
+      x[i] /= lower[i * m + i];
+      for (std::size_t j = 0; j < i; ++j) x[j] -= lower[i * m + j] * x[i];
+    }
+    return x;
+  }
+
+  std::size_t n_;
+  std::vector<double> h_;
+  std::vector<double> b_;
+  std::vector<double> v_;
+  std::vector<std::size_t> positive_;
+};
+
+// A few candidates, among which the others come in as they prove to be needed; but none is ruled
+// out.
+std::vector<double> StartOf(std::size_t candidates) {
+  std::vector<double> weights(candidates, kHardlyAny);
+  for (std::size_t j = 0; j < candidates; j += kFirstTried) weights[j] = 1;
+  const double total = std::reduce(weights.begin(), weights.end());
+  for (double& weight : weights) weight /= total;
+  return weights;
+}
+
+class Fit {
+ public:
+  Fit(std::span<const LikelihoodRow> rows, std::size_t candidates)
+      : rows_(rows),
+        weights_(StartOf(candidates)),
+        slope_(candidates),
+        mass_(rows.size()) {
+    for (const LikelihoodRow& row : rows) observations_ += row.observations;
+  }
+
+  std::vector<double> Take() && {
+    for (int step = 0; step < kMostSteps; ++step) {
+      FindSlopes();
+      // Lindsay, "The geometry of mixture likelihoods", Annals of Statistics 11, 1983: no weights
+      // gain more than the steepest slope.
+      if (std::ranges::max(slope_) - observations_ < kNothingGained) break;
+      if (!StepByNewton()) StepByExpectation();
+    }
+    return std::move(weights_);
+  }
+
+ private:
+  // Of the log-likelihood, by each candidate's weight.
+  void FindSlopes() {
+    std::ranges::fill(slope_, 0.0);
+    for (std::size_t k = 0; k < rows_.size(); ++k) {
+      const LikelihoodRow& row = rows_[k];
+      mass_[k] = Dot(weights_.data(), row.likelihood, row.begin, row.end);
+      AddTimes(row.observations / mass_[k], row.likelihood, row.begin, row.end, slope_.data());
+    }
+  }
+
+  void StepByExpectation() {
+    for (std::size_t j = 0; j < weights_.size(); ++j) weights_[j] *= slope_[j] / observations_;
+  }
+
+  // Those with a weight, and where one would gain the most.
+  std::vector<std::size_t> Promising() const {
+    std::vector<std::size_t> promising;
+    const std::size_t n = weights_.size();
+    for (std::size_t j = 0; j < n; ++j) {
+      const bool peak = slope_[j] > observations_ && (j == 0 || slope_[j] >= slope_[j - 1]) &&
+                        (j + 1 == n || slope_[j] > slope_[j + 1]);
+      if (weights_[j] > kHardlyAny || peak) promising.push_back(j);
+    }
+    return promising;
+  }
+
+  std::vector<double> Curvature(const std::vector<std::size_t>& of) const {
+    const std::size_t n = of.size();
+    std::vector<double> curvature(n * n);
+    std::vector<double> gathered(n);
+    for (std::size_t k = 0; k < rows_.size(); ++k) {
+      const LikelihoodRow& row = rows_[k];
+      const auto begin = static_cast<std::size_t>(std::ranges::lower_bound(of, row.begin) - of.begin());
+      const auto end = static_cast<std::size_t>(std::ranges::lower_bound(of, row.end) - of.begin());
+      for (std::size_t i = begin; i < end; ++i) gathered[i] = row.likelihood[of[i]];
+      const double factor = row.observations / (mass_[k] * mass_[k]);
+      for (std::size_t i = begin; i < end; ++i) {
+        AddTimes(factor * gathered[i], gathered.data(), begin, i + 1, &curvature[i * n]);
+      }
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t j = 0; j < i; ++j) curvature[j * n + i] = curvature[i * n + j];
+    }
+    return curvature;
+  }
+
+  bool StepByNewton() {
+    const std::vector<std::size_t> of = Promising();
+    std::vector<double> b(of.size());
+    std::ranges::transform(of, b.begin(),
+                           [this](std::size_t j) { return 2 * slope_[j] - observations_; });
+    const std::vector<double> best = NonNegativeQuadratic(Curvature(of), std::move(b)).Minimise();
+    const double total = std::reduce(best.begin(), best.end());
+    if (!(total > 0) || !std::isfinite(total)) return false;
+    std::vector<double> there(weights_.size());
+    for (std::size_t i = 0; i < of.size(); ++i) there[of[i]] = best[i] / total;
+    const double share = ShareOfTheWay(there);
+    if (share == 0) return false;
+    for (std::size_t j = 0; j < weights_.size(); ++j) {
+      weights_[j] += share * (there[j] - weights_[j]);
+    }
+    return true;
+  }
+
+  // As far as all observations become more likely; 0: not even near here.
+  double ShareOfTheWay(const std::vector<double>& there) const {
+    std::vector<double> growth(rows_.size());  // of a row's mass, all the way
+    for (std::size_t k = 0; k < rows_.size(); ++k) {
+      const LikelihoodRow& row = rows_[k];
+      growth[k] = Dot(there.data(), row.likelihood, row.begin, row.end) / mass_[k] - 1;
+    }
+    for (double share = 1; share >= kShortestStep; share /= 2) {
+      double gain = 0;
+      for (std::size_t k = 0; k < rows_.size(); ++k) {
+        gain += rows_[k].observations * std::log1p(share * growth[k]);
+      }
+      if (gain > 0) return share;
+    }
+    return 0;
+  }
+
+  std::span<const LikelihoodRow> rows_;
+  double observations_ = 0;
+  std::vector<double> weights_;
+  std::vector<double> slope_;
+  std::vector<double> mass_;
+};
+
+}  // namespace
+
+std::vector<double> FitMixingWeights(std::span<const LikelihoodRow> rows, std::size_t candidates) {
+  return Fit(rows, candidates).Take();
+}
+
+}  // namespace tmprof

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much there is of each of some candidates, from observations that speak for each of them more
+// or less. Of use within rank/ only.
+
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace tmprof {
+
+// Observations that are alike, as one. Candidates outside [begin, end) are impossible.
+struct LikelihoodRow {
+  const double* likelihood;  // by candidate; up to a factor
+  std::size_t begin;
+  std::size_t end;
+  double observations;
+};
+
+// The weights, adding up to 1, under which all observations are the likeliest, but for a factor of
+// e^(1/2) in their likelihood. Precondition: each row has a positive likelihood. By the constrained
+// Newton method: Wang, "On fast computation of the non-parametric maximum likelihood estimate of a
+// mixing distribution", Journal of the Royal Statistical Society B 69, 2007.
+std::vector<double> FitMixingWeights(std::span<const LikelihoodRow> rows, std::size_t candidates);
+
+}  // namespace tmprof
