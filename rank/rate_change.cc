@@ -8,6 +8,7 @@
 #include <optional>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "rank/rate_fit.h"
 #include "rank/source_view.h"
@@ -45,7 +46,10 @@ void ReplaceBits(Evidence& evidence, const Evidence& bits) {
 // up to a factor of the piece's own.
 class Predictions {
  public:
-  explicit Predictions(const Mixture& mixture) : mixture_(&mixture) {}
+  Predictions(const Mixture& mixture, std::size_t kinds) : mixture_(&mixture) {
+    drawn_anew_.reserve(kinds);
+    for (std::uint32_t kind = 0; kind < kinds; ++kind) drawn_anew_.push_back(mixture.Mass(kind));
+  }
 
   double Given(std::uint32_t known, std::uint32_t piece) {
     const auto [found, is_new] = given_.try_emplace(std::uint64_t{known} << 32 | piece, 0.0);
@@ -53,11 +57,12 @@ class Predictions {
     return found->second;
   }
 
-  double DrawnAnew(std::uint32_t piece) const { return mixture_->Mass(piece); }
+  double DrawnAnew(std::uint32_t piece) const { return drawn_anew_[piece]; }
 
  private:
   const Mixture* mixture_;
   std::unordered_map<std::uint64_t, double> given_;
+  std::vector<double> drawn_anew_;  // by kind
 };
 
 // Walks a table in step with ascending keys.
@@ -117,7 +122,7 @@ void RateChanges::Absorb(const EvidenceTable& older, double keep, const Evidence
   }
   const std::vector<RateKind> kinds = std::move(sorter).Take();
   const RateFit fit = FitRates(kinds);
-  Predictions predicted(fit.mixture);
+  Predictions predicted(fit.mixture, kinds.size());
 
   SuspectedChanges suspected;
   for (const Span& span : spans) {
