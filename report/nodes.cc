@@ -27,7 +27,14 @@ struct Sum {
 };
 using SumsByNode = std::map<std::optional<NodeId>, Sum, UnknownLast>;
 
-SumsByNode SumEpoch(const EpochProfile& epoch, const NodesOptions& options) {
+bool IsChosen(TargetId id, const TraceTotals& totals, const NodesOptions& options) {
+  if (!options.pid) return true;
+  const TargetTotal* target = totals.FindTarget(id);
+  return target != nullptr && target->pid == *options.pid;
+}
+
+SumsByNode SumEpoch(const EpochProfile& epoch, const TraceTotals& totals,
+                    const NodesOptions& options) {
   TotalRanker ranker(options.model);
   ranker.Absorb(epoch);
   const Scores scores = ranker.Score(options.by);
@@ -35,7 +42,7 @@ SumsByNode SumEpoch(const EpochProfile& epoch, const NodesOptions& options) {
   SumsByNode sums;
   std::size_t record = 0;  // both ascend by key
   for (std::size_t row = 0; row < table.size(); ++row) {
-    if (scores[row] <= 0) continue;
+    if (scores[row] <= 0 || !IsChosen(table.key[row].target, totals, options)) continue;
     while (epoch.pages.key(record) < table.key[row]) ++record;
     Sum& sum = sums[epoch.pages.node[record]];
     sum.score += scores[row];
@@ -93,7 +100,7 @@ Result<NodesOverTime> MakeNodes(const Trace& trace, const NodesOptions& options)
   std::vector<SumsByNode> sums;
   SumsByNode found;
   const Result<StreamEnd> end = ReadEpochs(trace, options.epochs, [&](const EpochProfile& epoch) {
-    sums.push_back(SumEpoch(epoch, options));
+    sums.push_back(SumEpoch(epoch, nodes.totals, options));
     found.insert(sums.back().begin(), sums.back().end());
     nodes.rows.push_back({.epoch = epoch.index, .start = epoch.start, .end = epoch.end});
   });
@@ -147,6 +154,7 @@ std::string NodesJson(const NodesOverTime& nodes) {
                    {"trace", nodes.totals.trace},
                    {"model", Name(nodes.options.model)},
                    {"by", Name(nodes.options.by)},
+                   {"pid", nodes.options.pid ? Json(nodes.options.pid->value()) : Json(nullptr)},
                    {"unit", ScoreUnit(nodes.totals, nodes.options.model, nodes.options.by)},
                    {"start_monotonic_s", Seconds(nodes.totals.start.time_since_epoch())},
                    {"notes", Caveats(nodes.totals, nodes.options.by)},

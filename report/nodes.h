@@ -19,6 +19,7 @@ struct NodesOptions {
   RankModel model = RankModel::kRate;
   RankSource by = RankSource::kCombined;
   EpochRange epochs;
+  std::optional<Pid> pid;  // unset: every target
 };
 
 struct NodesOverTime {

@@ -153,7 +153,10 @@ Result<Rendered> RenderCdf(const Trace& trace, const ViewOptions& options, Forma
 Result<Rendered> RenderNodes(const Trace& trace, const ViewOptions& options, Format format,
                              bool /*with_png*/) {
   const Result<NodesOverTime> nodes =
-      MakeNodes(trace, {.model = options.model, .by = options.by, .epochs = options.epochs});
+      MakeNodes(trace, {.model = options.model,
+                        .by = options.by,
+                        .epochs = options.epochs,
+                        .pid = options.pid});
   if (!nodes) return Fail(nodes.error());
   if (auto chosen = RequireChosen(nodes->totals, options); !chosen) return Fail(chosen.error());
   return Rendered{.output = Spell(*nodes, format, NodesText, NodesJson, NodesCsv),
@@ -175,7 +178,7 @@ Result<Rendered> RenderMoves(LedgerReader& ledger, const ViewOptions& options, F
 constexpr std::string_view kHotReads[] = {"by", "rank-model", "limit", "pid"};
 constexpr std::string_view kHeatmapReads[] = {"by", "rank-model", "pid", "addresses"};
 constexpr std::string_view kCdfReads[] = {"by", "rank-model"};
-constexpr std::string_view kNodesReads[] = {"by", "rank-model"};
+constexpr std::string_view kNodesReads[] = {"by", "rank-model", "pid"};
 constexpr std::string_view kMovesReads[] = {"ping-pong"};
 
 constexpr std::array kViews = {

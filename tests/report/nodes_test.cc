@@ -74,6 +74,20 @@ TEST(NodesTest, IsOneLinePerEpochAndNodeInCsv) {
                                   "0,0,1,,0,0,0\r\n"));
 }
 
+TEST(NodesTest, IsOfOneTargetWhereAsked) {
+  EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "t"), MakeTarget(1, 11, "u")});
+  See(epoch, 0, {{.vpn = 1, .looks = 9, .references = 3}});
+  See(epoch, 1, {{.vpn = 1, .looks = 9, .references = 1}});
+  epoch.pages.node = {NodeId(0), NodeId(1)};
+  NodesOptions options = kSum;
+  options.pid = Pid(11);
+  const Result<NodesOverTime> nodes = MakeNodes(TraceOf({epoch}), options);
+  ASSERT_TRUE(nodes.has_value());
+  EXPECT_THAT(nodes->nodes, testing::ElementsAre(NodeId(1)));
+  EXPECT_EQ(nodes->all.score, 1);
+  EXPECT_EQ(nlohmann::json::parse(NodesJson(*nodes))["pid"], 11);
+}
+
 TEST(NodesTest, RefusesMissesThatNobodyCounted) {
   const auto nodes = MakeNodes(TwoNodes(), {.by = RankSource::kMisses});
   ASSERT_FALSE(nodes.has_value());
