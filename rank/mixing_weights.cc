@@ -93,7 +93,8 @@ class NonNegativeQuadratic {
     std::vector<double> x(m);
     for (std::size_t i = 0; i < m; ++i) {
       for (std::size_t j = 0; j <= i; ++j) {
-        const double rest = h_[positive_[i] * n_ + positive_[j]] - Dot(&lower[i * m], &lower[j * m], 0, j);
+        const double rest =
+            h_[positive_[i] * n_ + positive_[j]] - Dot(&lower[i * m], &lower[j * m], 0, j);
         lower[i * m + j] = i == j ? std::sqrt(std::max(rest, kRidge * h_[positive_[i] * (n_ + 1)]))
                                   : rest / lower[j * m + j];
       }
@@ -126,10 +127,7 @@ std::vector<double> StartOf(std::size_t candidates) {
 class Fit {
  public:
   Fit(std::span<const LikelihoodRow> rows, std::size_t candidates)
-      : rows_(rows),
-        weights_(StartOf(candidates)),
-        slope_(candidates),
-        mass_(rows.size()) {
+      : rows_(rows), weights_(StartOf(candidates)), slope_(candidates), mass_(rows.size()) {
     for (const LikelihoodRow& row : rows) observations_ += row.observations;
   }
 
@@ -177,7 +175,8 @@ class Fit {
     std::vector<double> gathered(n);
     for (std::size_t k = 0; k < rows_.size(); ++k) {
       const LikelihoodRow& row = rows_[k];
-      const auto begin = static_cast<std::size_t>(std::ranges::lower_bound(of, row.begin) - of.begin());
+      const auto begin =
+          static_cast<std::size_t>(std::ranges::lower_bound(of, row.begin) - of.begin());
       const auto end = static_cast<std::size_t>(std::ranges::lower_bound(of, row.end) - of.begin());
       for (std::size_t i = begin; i < end; ++i) gathered[i] = row.likelihood[of[i]];
       const double factor = row.observations / (mass_[k] * mass_[k]);

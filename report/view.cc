@@ -152,11 +152,9 @@ Result<Rendered> RenderCdf(const Trace& trace, const ViewOptions& options, Forma
 
 Result<Rendered> RenderNodes(const Trace& trace, const ViewOptions& options, Format format,
                              bool /*with_png*/) {
-  const Result<NodesOverTime> nodes =
-      MakeNodes(trace, {.model = options.model,
-                        .by = options.by,
-                        .epochs = options.epochs,
-                        .pid = options.pid});
+  const Result<NodesOverTime> nodes = MakeNodes(
+      trace,
+      {.model = options.model, .by = options.by, .epochs = options.epochs, .pid = options.pid});
   if (!nodes) return Fail(nodes.error());
   if (auto chosen = RequireChosen(nodes->totals, options); !chosen) return Fail(chosen.error());
   return Rendered{.output = Spell(*nodes, format, NodesText, NodesJson, NodesCsv),

@@ -23,9 +23,9 @@ struct ViewOptions {
   RankModel model = RankModel::kRate;
   RankSource by = RankSource::kCombined;
   EpochRange epochs;
-  std::optional<std::size_t> limit = 20;  // rows of `hot`; unset: all
-  std::optional<Pid> pid;                 // unset: all; `heatmap`: the hottest
-  std::optional<VpnRange> addresses;      // `heatmap`; unset: the hottest
+  std::optional<std::size_t> limit = 20;             // rows of `hot`; unset: all
+  std::optional<Pid> pid;                            // unset: all; `heatmap`: the hottest
+  std::optional<VpnRange> addresses;                 // `heatmap`; unset: the hottest
   std::uint64_t ping_pong_epochs = kPingPongEpochs;  // `moves`
   std::size_t text_columns = 80;                     // width of the terminal
   std::size_t text_rows = 24;                        // rows of a heat map in text

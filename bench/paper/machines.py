@@ -146,6 +146,16 @@ class Virtual:
     def __init__(self, options):
         self._options = options
 
+    @classmethod
+    def boot(cls, build: pathlib.Path, seconds: int, epoch_ms: int, exact: pathlib.Path,
+             arguments: list[str]) -> str:
+        """Runs a machine for so many of its seconds, beside what it takes to begin, and returns what it prints.
+        `arguments`, of testbed/vm, end with the guest's command. Leaves the truth in the file `exact`."""
+        return measure.output([
+            str(measure.ROOT / "testbed" / "vm"), "--kernel", cls.KERNEL, "--driver", "--topology", cls.TOPOLOGY,
+            f"--tiersim=epoch_ms={epoch_ms}", "--truth", str(exact), "--build", str(build),
+            "--time-limit", str(cls.HOST_SECONDS_TO_BE_READY + seconds * cls.HOST_SECONDS_PER_SECOND), *arguments])
+
     def guest_script(self, workload: str, rate: int, variant: Variant) -> str:
         """Runs in the guest; leaves recorded.data there, but for a program that runs alone. The truth then ends
         with the last of the seconds."""
@@ -163,15 +173,9 @@ class Virtual:
     def record(self, workload: str, rate: int, variant: Variant, folder: pathlib.Path) -> Recording:
         options = self._options
         exact, recorded, trace = (folder / name for name in ("exact", "recorded.data", "tmprof.data"))
-        measure.output([
-            str(measure.ROOT / "testbed" / "vm"), "--kernel", self.KERNEL, "--driver",
-            "--topology", self.TOPOLOGY,
-            f"--tiersim=epoch_ms={1000 if variant.alone else self.TRUTH_EPOCH_MS}",
-            "--truth", str(exact),
-            "--build", str(options.build),
-            *([] if variant.alone else ["--get", f"recorded.data:{recorded}"]),
-            "--time-limit", str(self.HOST_SECONDS_TO_BE_READY + options.seconds * self.HOST_SECONDS_PER_SECOND),
-            self.guest_script(workload, rate, variant)])
+        self.boot(options.build, options.seconds, 1000 if variant.alone else self.TRUTH_EPOCH_MS, exact,
+                  [*([] if variant.alone else ["--get", f"recorded.data:{recorded}"]),
+                   self.guest_script(workload, rate, variant)])
         measure.output([str(options.build / "tmprof"), "convert", str(exact), "--to", "trace",
                         *([] if variant.alone else ["--beside", str(recorded)]), "-o", str(trace)])
         exact.unlink()

@@ -85,8 +85,9 @@ class FitMixingWeightsTest : public testing::Test {
 TEST_F(FitMixingWeightsTest, CountsWhatCanBeToldApart) {
   Observe({1, 0, 0}, 600);
   Observe({1}, 300, 2);
-  EXPECT_THAT(Fitted(), ElementsAre(testing::DoubleNear(2.0 / 3, 1e-3), testing::DoubleNear(0, 1e-3),
-                                    testing::DoubleNear(1.0 / 3, 1e-3)));
+  EXPECT_THAT(Fitted(),
+              ElementsAre(testing::DoubleNear(2.0 / 3, 1e-3), testing::DoubleNear(0, 1e-3),
+                          testing::DoubleNear(1.0 / 3, 1e-3)));
 }
 
 TEST_F(FitMixingWeightsTest, OneCandidateHasAll) {
