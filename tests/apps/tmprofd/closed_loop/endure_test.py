@@ -8,6 +8,7 @@ BUILD is the build folder whose programs the guest gets.
 
 import errno
 import json
+import re
 import sys
 import unittest
 
@@ -90,6 +91,21 @@ class Kinds(Scenario):
         self.assertLessEqual(moves["retries"], 2 * moves["failed"])
         self.assertLess(moves["failed"], 16 * moves["epochs"])
 
+    def hot_on_fast_node(self, kind: str) -> int:
+        """Of the eighth that is written all the time."""
+        pages, first = map(int, re.search(rf"^{kind}: (\d+) pages from (\d+)$", self.text("kinds.out"),
+                                          re.MULTILINE).groups())
+        nodes = self.guest.nodes("kinds")
+        return sum(nodes.get(vpn) == FAST_NODE for vpn in range(first, first + pages // 8))
+
+    def test_what_is_the_programs_own_is_placed(self) -> None:
+        for kind in ("anon", "mlocked", "file", "forked"):
+            self.assertGreater(self.hot_on_fast_node(kind), 0, kind)
+
+    def test_what_is_pinned_or_shared_stays(self) -> None:
+        for kind in ("pinned", "shared"):
+            self.assertEqual(self.hot_on_fast_node(kind), 0, kind)
+
 
 class Full(Scenario):
     def test_the_program_is_not_harmed(self) -> None:
@@ -111,6 +127,10 @@ class Brief(Scenario):
     def test_each_of_fifty_kept_its_memory(self) -> None:
         self.assertEqual(self.text("brief.program_statuses").split(), ["0"] * 50)
         self.assertEqual(self.text("brief.status"), "0\n", self.text("brief.log"))
+
+    def test_some_of_them_are_found(self) -> None:
+        found = [int(targets) for targets in re.findall(r"epoch \d+: (\d+) targets", self.text("brief.log"))]
+        self.assertGreater(max(found), 0)
 
 
 class Limited(Scenario):

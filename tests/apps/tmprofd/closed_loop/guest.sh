@@ -46,7 +46,7 @@ end_program() {
   echo $? >"$1.program_status"
 }
 
-# NAME: placed by the node that each page is on, to NAME.nodes.
+# NAME: writes to NAME.nodes which node each page of $program is on.
 save_nodes() {
   /root/page_nodes "$program" >"$1.nodes"
 }
