@@ -102,9 +102,8 @@ class Kinds(Scenario):
         for kind in ("anon", "mlocked", "file", "forked"):
             self.assertGreater(self.hot_on_fast_node(kind), 0, kind)
 
-    def test_what_is_pinned_or_shared_stays(self) -> None:
-        for kind in ("pinned", "shared"):
-            self.assertEqual(self.hot_on_fast_node(kind), 0, kind)
+    def test_what_is_pinned_stays(self) -> None:
+        self.assertEqual(self.hot_on_fast_node("pinned"), 0)
 
 
 class Full(Scenario):

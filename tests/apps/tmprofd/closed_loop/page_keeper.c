@@ -11,8 +11,8 @@
  *   forked   private, and a child still has the pages of the fork
  *   pinned   private; a pipe holds the first pages, so that they cannot be moved
  *
- * Prints a line when the memory is there, and one for each kind: "KIND: PAGES pages from VPN". On SIGTERM all is checked: exit status 0 when every page
- * holds what was written last, 1 when not. */
+ * Prints a line when the memory is there, and one for each kind: "KIND: PAGES pages from VPN". On
+ * SIGTERM all is checked: exit status 0 when every page holds what was written last, 1 when not. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -203,8 +203,8 @@ int main(int argc, char** argv) {
   }
   printf("page_keeper: PID %d, its memory is there\n", (int)getpid());
   for (i = 0; i < count; i++)
-    printf("%.*s: %zu pages from %lu\n", (int)strcspn(argv[i + 1], ":"), argv[i + 1], parts[i].pages,
-           (unsigned long)parts[i].words / PAGE);
+    printf("%.*s: %zu pages from %lu\n", (int)strcspn(argv[i + 1], ":"), argv[i + 1],
+           parts[i].pages, (unsigned long)parts[i].words / PAGE);
   fflush(stdout);
   keep(parts, count);
   for (i = 0; i < forked; i++) {
