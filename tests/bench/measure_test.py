@@ -15,6 +15,7 @@ driver = measure.command("driver")
 exact = measure.command("exact")
 overhead = measure.command("overhead")
 mmap_latency = measure.command("mmap_latency")
+regions = measure.command("regions")
 
 
 class Quartiles(unittest.TestCase):
@@ -122,6 +123,64 @@ class OverheadRow(unittest.TestCase):
         self.assertAlmostEqual(result["loss_with_startup"], 1 - 75 / 90)
         self.assertAlmostEqual(result["control"], 0.2)
         self.assertEqual(result["own_cpu_share"], 0.01)
+
+
+class Regions(unittest.TestCase):
+    @staticmethod
+    def summary(details: dict) -> dict:
+        return {"duration_s": 10.0, "overhead": {"own_cpu_s": 0.2},
+                "targets": [{"cpu_s": 5.0}],
+                "sources": [{"details": {"cost_charged_ns": 50_000_000, **details}}]}
+
+    def test_of_a_scan_checks_every_page_and_ends_when_as_many_were_cleared(self):
+        found = regions.figures(self.summary({"clears": 20_000}), 4000, 5000, 7)
+        self.assertEqual(found["checked_per_step"], 4000)
+        self.assertEqual(found["result_s"], 2)
+        self.assertEqual(found["trace_bytes_per_s"], 500)
+        self.assertEqual(found["charged_share"], 0.01)
+        self.assertEqual(found["own_cpu_share"], 0.02)
+        self.assertEqual(found["recorder_peak_bytes"], 7)
+        self.assertIsNone(found["entries_read_per_step"])
+
+    def test_of_regions_are_per_step_and_per_aggregation(self):
+        found = regions.figures(self.summary({"clears": 1, "steps": 50, "pages_checked": 5000,
+                                              "entries_read": 20_000, "aggregations": 20,
+                                              "regions": 90, "region_bytes": 44}), 4000, 5000, 7)
+        self.assertEqual(found["checked_per_step"], 100)
+        self.assertEqual(found["entries_read_per_step"], 400)
+        self.assertEqual(found["result_s"], 0.5)
+
+    def test_that_did_nothing_are_unknown_and_not_zero(self):
+        found = regions.figures(self.summary({"clears": 0}), 4000, 5000, 7)
+        self.assertIsNone(found["result_s"])
+
+    def test_lose_what_all_turns_together_lost(self):
+        turns = [((100, 1), False), ((90, 1), True), ((300, 3), False), ((0, 0), True), ((0, 0), False)]
+        self.assertAlmostEqual(regions.loss(turns), 0.1)
+
+    def test_are_not_judged_where_the_workload_never_ran(self):
+        with self.assertRaises(measure.Failed):
+            regions.loss([((100, 1), False), ((0, 0), True)])
+
+    def test_count_the_work_between_the_reports_of_a_turn(self):
+        lines = [{"t_ns": t, "accesses": 10 * t, "cpu_ns": t // 2} for t in range(0, 100, 10)]
+        self.assertEqual(regions.work([*lines, {"workload": "gups"}], (15, 55)), (300, 15))
+        self.assertEqual(regions.work(lines, (91, 99)), (0, 0))
+
+    def test_have_the_standard_error_of_a_mean_where_each_group_is_one_value(self):
+        values = [1.0, 2.0, 3.0, 6.0]
+        mean = sum(values) / 4
+        expected = (sum((value - mean) ** 2 for value in values) / 3 / 4) ** 0.5
+        self.assertAlmostEqual(regions.jackknife(values, 4, lambda some: sum(some) / len(some)), expected)
+
+    def test_say_how_many_bytes_a_size_is(self):
+        self.assertEqual([regions.bytes_of("256MiB"), regions.bytes_of("2GiB")], [1 << 28, 1 << 31])
+
+    def test_tell_what_was_not_measured_from_what_was(self):
+        row = {"footprint": "1GiB", "way": "full", "refusal": "not so much free memory"}
+        told = regions.text({"workload": "gups", "record": "", "hold_s": 0.2, "turns": 2, "seconds": 4,
+                             "rows": [row]})
+        self.assertRegex(told, r"1GiB full +-")
 
 
 class MmapLatency(unittest.TestCase):
