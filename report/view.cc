@@ -19,6 +19,7 @@
 #include "report/hot.h"
 #include "report/moves.h"
 #include "report/nodes.h"
+#include "report/objects.h"
 #include "report/summary.h"
 
 namespace tmprof {
@@ -173,16 +174,28 @@ Result<Rendered> RenderMoves(LedgerReader& ledger, const ViewOptions& options, F
                   .end = summary.end};
 }
 
-constexpr std::string_view kHotReads[] = {"by", "rank-model", "limit", "pid"};
-constexpr std::string_view kHeatmapReads[] = {"by", "rank-model", "pid", "addresses"};
-constexpr std::string_view kCdfReads[] = {"by", "rank-model"};
-constexpr std::string_view kNodesReads[] = {"by", "rank-model", "pid"};
-constexpr std::string_view kMovesReads[] = {"ping-pong"};
+Result<Rendered> RenderObjects(ObjectsReader& objects, std::string file, const ViewOptions& options,
+                               Format format) {
+  ObjectsReport report = MakeObjects(objects, std::move(file), options.objects_by);
+  Rendered rendered{.png = std::nullopt, .end = report.end};
+  if (options.folded) rendered.folded = ObjectsFolded(report);
+  if (options.limit) LimitRows(report, *options.limit);
+  rendered.output = Spell(report, format, ObjectsText, ObjectsJson, ObjectsCsv);
+  return rendered;
+}
+
+constexpr std::string_view kEpochsReads[] = {"epochs"};
+constexpr std::string_view kHotReads[] = {"by", "rank-model", "limit", "pid", "epochs"};
+constexpr std::string_view kHeatmapReads[] = {"by", "rank-model", "pid", "addresses", "epochs"};
+constexpr std::string_view kCdfReads[] = {"by", "rank-model", "epochs"};
+constexpr std::string_view kNodesReads[] = {"by", "rank-model", "pid", "epochs"};
+constexpr std::string_view kMovesReads[] = {"ping-pong", "epochs"};
+constexpr std::string_view kObjectsReads[] = {"by", "limit", "folded"};
 
 constexpr std::array kViews = {
     View{.name = "summary",
          .description = "what the trace holds, which sources made it, what it cost",
-         .reads = {},
+         .reads = kEpochsReads,
          .has_png = false,
          .render = RenderSummary},
     View{.name = "hot",
@@ -192,7 +205,7 @@ constexpr std::array kViews = {
          .render = RenderHot},
     View{.name = "coverage",
          .description = "pages detected by references, by samples and by both",
-         .reads = {},
+         .reads = kEpochsReads,
          .has_png = false,
          .render = RenderCoverage},
     View{.name = "heatmap",
@@ -215,6 +228,11 @@ constexpr std::array kViews = {
          .reads = kMovesReads,
          .has_png = false,
          .render_ledger = RenderMoves},
+    View{.name = "objects",
+         .description = "of an object profile: bytes, accesses and lifetimes by what was allocated",
+         .reads = kObjectsReads,
+         .has_png = false,
+         .render_objects = RenderObjects},
 };
 
 }  // namespace
@@ -248,12 +266,24 @@ Status RequirePicture(const View& view) {
                        "heatmap and cdf have one"));
 }
 
+namespace {
+
+Error OfAnotherFile(const View& view, std::string_view file) {
+  const std::string_view its_own = view.render != nullptr          ? "a trace"
+                                   : view.render_ledger != nullptr ? "a ledger"
+                                                                   : "an object profile";
+  return BadInput("show view", std::string(view.name),
+                  fmt::format("it is of {}, not of {}", its_own, file));
+}
+
+}  // namespace
+
 Result<Rendered> RenderView(std::string_view name, const Trace& trace, const ViewOptions& options,
                             Format format, bool with_png) {
   const Result<const View*> view = FindView(name);
   if (!view) return Fail(view.error());
   if ((*view)->render == nullptr) {
-    return Fail(BadInput("show view", std::string(name), "it is of a ledger, not of a trace"));
+    return Fail(OfAnotherFile(**view, "a trace"));
   }
   if (with_png) {
     if (Status picture = RequirePicture(**view); !picture) return Fail(picture.error());
@@ -266,9 +296,19 @@ Result<Rendered> RenderLedgerView(std::string_view name, LedgerReader& ledger,
   const Result<const View*> view = FindView(name);
   if (!view) return Fail(view.error());
   if ((*view)->render_ledger == nullptr) {
-    return Fail(BadInput("show view", std::string(name), "it is of a trace, not of a ledger"));
+    return Fail(OfAnotherFile(**view, "a ledger"));
   }
   return (*view)->render_ledger(ledger, options, format);
+}
+
+Result<Rendered> RenderObjectsView(std::string_view name, ObjectsReader& objects, std::string file,
+                                   const ViewOptions& options, Format format) {
+  const Result<const View*> view = FindView(name);
+  if (!view) return Fail(view.error());
+  if ((*view)->render_objects == nullptr) {
+    return Fail(OfAnotherFile(**view, "an object profile"));
+  }
+  return (*view)->render_objects(objects, std::move(file), options, format);
 }
 
 Status WriteFile(const std::filesystem::path& path, std::string_view bytes) {

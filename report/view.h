@@ -15,6 +15,7 @@
 #include "rank/rank_model.h"
 #include "report/format.h"
 #include "report/moves.h"
+#include "report/objects.h"
 #include "report/trace.h"
 
 namespace tmprof {
@@ -23,10 +24,12 @@ struct ViewOptions {
   RankModel model = RankModel::kRate;
   RankSource by = RankSource::kCombined;
   EpochRange epochs;
-  std::optional<std::size_t> limit = 20;             // rows of `hot`; unset: all
+  std::optional<std::size_t> limit = 20;             // rows of `hot`, `objects`; unset: all
   std::optional<Pid> pid;                            // unset: all; `heatmap`: the hottest
   std::optional<VpnRange> addresses;                 // `heatmap`; unset: the hottest
   std::uint64_t ping_pong_epochs = kPingPongEpochs;  // `moves`
+  ObjectsBy objects_by = ObjectsBy::kSite;           // `objects`
+  bool folded = false;                               // `objects`: the stacks, too
   std::size_t text_columns = 80;                     // width of the terminal
   std::size_t text_rows = 24;                        // rows of a heat map in text
   std::optional<std::size_t> heatmap_columns;  // at most; unset: as many as the output shows well
@@ -35,24 +38,27 @@ struct ViewOptions {
 
 struct Rendered {
   std::string output;
-  std::optional<std::string> png;  // the bytes of the file, where asked for
-  StreamEnd end;                   // of the trace or ledger; the output tells of what came before
+  std::optional<std::string> png;                    // the bytes of the file, where asked for
+  std::optional<std::string> folded = std::nullopt;  // stacks, where asked for
+  StreamEnd end;  // of the file; the output tells of what came before
 };
 
 // What a view may or may not look at in ViewOptions.
-inline constexpr std::string_view kViewOptions[] = {"by",  "rank-model", "limit",
-                                                    "pid", "addresses",  "ping-pong"};
+inline constexpr std::string_view kViewOptions[] = {"by",        "rank-model", "limit",  "pid",
+                                                    "addresses", "ping-pong",  "folded", "epochs"};
 
 struct View {
   std::string_view name;
   std::string_view description;             // one line
-  std::span<const std::string_view> reads;  // of kViewOptions; every view reads `epochs`, too
+  std::span<const std::string_view> reads;  // of kViewOptions
   bool has_png = false;
-  // One of these: a view is of a trace, or of a ledger.
+  // One of these: a view is of a trace, of a ledger, or of an object profile.
   Result<Rendered> (*render)(const Trace& trace, const ViewOptions& options, Format format,
                              bool with_png) = nullptr;
   Result<Rendered> (*render_ledger)(LedgerReader& ledger, const ViewOptions& options,
                                     Format format) = nullptr;
+  Result<Rendered> (*render_objects)(ObjectsReader& objects, std::string file,
+                                     const ViewOptions& options, Format format) = nullptr;
 };
 
 std::span<const View> Views();
@@ -71,6 +77,10 @@ Result<Rendered> RenderView(std::string_view name, const Trace& trace, const Vie
 // Reads what is left of the ledger. Refuses a view of traces, and epochs of which it has nothing.
 Result<Rendered> RenderLedgerView(std::string_view name, LedgerReader& ledger,
                                   const ViewOptions& options, Format format);
+
+// Reads what is left of the object profile, which came from `file`. Refuses a view of others.
+Result<Rendered> RenderObjectsView(std::string_view name, ObjectsReader& objects, std::string file,
+                                   const ViewOptions& options, Format format);
 
 // Creates or truncates `path`.
 Status WriteFile(const std::filesystem::path& path, std::string_view bytes);

@@ -46,6 +46,11 @@ void WarnOfLedgerEnd(const StreamEnd& end, std::string_view path, std::string_vi
          "the daemon still runs, or was stopped before it could finish", done);
 }
 
+void WarnOfObjectsEnd(const StreamEnd& end, std::string_view path, std::string_view done) {
+  WarnOf(end, fmt::format("object profile '{}'", path), "the program was stopped while it wrote it",
+         done);
+}
+
 Error OfOption(std::string_view option, std::string_view value, Error fault) {
   fault.attempt = "use option";
   fault.object = fmt::format("{} {}", option, value);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 
 #include "apps/tmprof/cli.h"
 #include "proto/ledger_file.h"
+#include "proto/objects_file.h"
 #include "report/trace.h"
 #include "report/view.h"
 
@@ -24,10 +26,11 @@ constexpr std::string_view kInput = "--input";
 struct ReportOptions {
   std::string trace{kDefaultTrace};
   std::string view = "summary";
-  std::string by = "combined";
+  std::string by;  // empty: the view's own
   std::string rank_model = "rate";
   std::string format = "text";
   std::string png;
+  std::string folded;
   std::uint64_t limit = 20;
   std::optional<int> pid;
   std::string epochs;
@@ -114,13 +117,48 @@ Status ReportLedger(const CLI::App& command, const ReportOptions& options, const
   return WriteOut(rendered->output);
 }
 
+Status ReportObjects(const CLI::App& command, const ReportOptions& options, const View& view,
+                     const ViewOptions& view_options, Format format) {
+  if (!options.png.empty()) {
+    if (auto status = RequirePicture(view); !status) return status;
+  }
+  if (command.count(std::string(kInput)) == 0) {
+    return Fail(BadInput("use option", fmt::format("--view {}", view.name),
+                         "it is of an object profile",
+                         "name the file that a program of 'tmprof cc' wrote, as in 'tmprof report "
+                         "tmprof-PID.objects --view objects'"));
+  }
+  if (!options.folded.empty()) {
+    if (auto status = RefuseToOverwrite(std::filesystem::path(options.trace), options.folded);
+        !status) {
+      return status;
+    }
+  }
+  Result<ObjectsReader> objects = ObjectsReader::Open(options.trace);
+  if (!objects) return Fail(objects.error());
+  const Result<Rendered> rendered = RenderObjectsView(
+      view.name, *objects, std::filesystem::path(options.trace).filename().string(), view_options,
+      format);
+  if (!rendered) return Fail(rendered.error());
+  WarnOfObjectsEnd(rendered->end, options.trace, "reported");
+  if (rendered->folded) {
+    if (auto status = WriteFile(options.folded, *rendered->folded); !status) return status;
+  }
+  return WriteOut(rendered->output);
+}
+
 Status Report(const CLI::App& command, const ReportOptions& options) {
   const Result<const View*> view = FindView(options.view);
   if (!view) return Fail(view.error());
   if (auto status = RequireRead(command, **view); !status) return status;
   const Result<Format> format = ParseFormat(options.format);
   if (!format) return Fail(format.error());
-  const Result<RankSource> by = ParseRankSource(options.by);
+  const bool of_objects = (*view)->render_objects != nullptr;
+  const Result<ObjectsBy> objects_by =
+      of_objects && !options.by.empty() ? ParseObjectsBy(options.by) : ObjectsBy::kSite;
+  if (!objects_by) return Fail(objects_by.error());
+  const Result<RankSource> by =
+      of_objects || options.by.empty() ? RankSource::kCombined : ParseRankSource(options.by);
   if (!by) return Fail(by.error());
   const Result<RankModel> model = ParseRankModel(options.rank_model);
   if (!model) return Fail(model.error());
@@ -129,6 +167,8 @@ Status Report(const CLI::App& command, const ReportOptions& options) {
                            .by = *by,
                            .limit = options.limit > 0 ? std::optional(options.limit) : std::nullopt,
                            .ping_pong_epochs = options.ping_pong,
+                           .objects_by = *objects_by,
+                           .folded = !options.folded.empty(),
                            .text_columns = TerminalColumns()};
   if (options.pid) view_options.pid = Pid(*options.pid);
   if (!options.epochs.empty()) {
@@ -145,6 +185,7 @@ Status Report(const CLI::App& command, const ReportOptions& options) {
   if ((*view)->render_ledger != nullptr) {
     return ReportLedger(command, options, **view, view_options, *format);
   }
+  if (of_objects) return ReportObjects(command, options, **view, view_options, *format);
   const Result<Trace> trace = OpenTraceFile(options.trace);
   if (!trace) return Fail(trace.error());
   if (!options.png.empty()) {
@@ -163,11 +204,14 @@ Status Report(const CLI::App& command, const ReportOptions& options) {
 }  // namespace
 
 void AddReportCommand(CLI::App& app, int& exit_status) {
-  CLI::App* command = app.add_subcommand("report", "Shows what a trace or a ledger holds");
+  CLI::App* command =
+      app.add_subcommand("report", "Shows what a trace, a ledger or an object profile holds");
   auto options = std::make_shared<ReportOptions>();
   command
-      ->add_option(fmt::format("FILE,-i,{}", kInput), options->trace,
-                   "Trace file; for the moves view a ledger file, which has no default")
+      ->add_option(
+          fmt::format("FILE,-i,{}", kInput), options->trace,
+          "Trace file; for the moves view a ledger file and for the objects view an object "
+          "profile, which have no default")
       ->capture_default_str();
   std::vector<std::string> views;
   std::string explained = "What to show:";
@@ -182,12 +226,23 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
   const auto of_views = [](std::string_view option, std::string_view description) {
     return fmt::format("{} ({})", description, ViewsThatRead(option));
   };
-  command->add_option("--by", options->by, of_views("by", "Evidence that decides what is hot"))
-      ->check(CLI::IsMember({"references", "samples", "combined", "truth", "misses"}))
-      ->capture_default_str();
+  command
+      ->add_option("--by", options->by,
+                   of_views("by",
+                            "Evidence that decides what is hot, else combined; of objects: "
+                            "site, which sums up what was allocated by the same calls, else "
+                            "object"))
+      ->check(CLI::IsMember(
+          {"references", "samples", "combined", "truth", "misses", "site", "object"}));
   AddRankModel(*command, options->rank_model);
   AddFormat(*command, options->format);
   command->add_option("--png", options->png, "Draw the view into this file, too")->type_name("OUT");
+  command
+      ->add_option("--folded", options->folded,
+                   of_views("folded",
+                            "Write stacks with their accesses into this file, too, as "
+                            "tools that draw flame graphs read them"))
+      ->type_name("OUT");
   command->add_option("--limit", options->limit, of_views("limit", "Rows; 0 shows all"))
       ->type_name("N")
       ->check(WholeNumber(0))
@@ -211,7 +266,8 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
       "Examples:\n"
       "  tmprof report --view hot --limit 50\n"
       "  tmprof report server.data --view heatmap --by references --png heat.png\n"
-      "  tmprof report tmprof.ledger --view moves");
+      "  tmprof report tmprof.ledger --view moves\n"
+      "  tmprof report tmprof-1234.objects --view objects --folded stacks.txt");
   command->callback([command, options, &exit_status] {
     const Status status = Report(*command, *options);
     exit_status = status ? kDone : ReportError(status.error());

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "apps/tmprof/cc_arguments.h"
 #include "proto/objects_file.h"
 #include "tests/apps/program.h"
@@ -200,6 +202,55 @@ TEST_F(CcTest, SharedLibrariesCountWhereTheyAreInstrumentedAndAreListedWhereNot)
   ASSERT_EQ(RunProgram(part).status, 0);
   EXPECT_EQ(Run(File("x")).out, "library 0\n");
   EXPECT_FALSE(IsInstrumented(Read(File("run.objects"), info), "libpart.so"));
+}
+
+TEST_F(CcTest, AReportNamesFunctionsAndLinesThatAllocated) {
+  WriteFile(File("sites.c"),
+            "#include <stdlib.h>\n"
+            "static inline __attribute__((always_inline)) int* make(void) {\n"
+            "  return calloc(4, sizeof(int));\n"
+            "}\n"
+            "__attribute__((noinline)) int* outer(void) {\n"
+            "  int* made = make();\n"
+            "  *(volatile int*)made = 1;\n"
+            "  return made;\n"
+            "}\n"
+            "int main(void) {\n"
+            "  int* volatile kept = 0;\n"
+            "  for (int i = 0; i < 3; ++i) kept = outer();\n"
+            "  return kept == 0;\n"
+            "}\n");
+  ASSERT_EQ(Cc({"clang-19", "-O1", "-g", File("sites.c"), "-o", File("x")}).status, 0);
+  ASSERT_EQ(Run(File("x")).status, 0);
+  const Outcome reported = Tmprof({"report", File("run.objects"), "--view", "objects", "--format",
+                                   "json", "--folded", File("folded")});
+  ASSERT_EQ(reported.status, 0) << reported.err;
+  const auto report = nlohmann::json::parse(reported.out);
+  const auto row = std::ranges::find_if(report["rows"], [](const nlohmann::json& candidate) {
+    return candidate["kind"] == "heap" && candidate["objects"] == 3;
+  });
+  ASSERT_NE(row, report["rows"].end()) << reported.out;
+  EXPECT_EQ((*row)["accesses"], 3);
+  EXPECT_EQ((*row)["bytes"], 48);
+  const nlohmann::json& frames = (*row)["frames"];
+  EXPECT_EQ(frames[0]["function"], "make");
+  EXPECT_EQ(frames[0]["line"], 3);
+  EXPECT_EQ(frames[0]["file"], File("sites.c"));
+  EXPECT_EQ(frames[1]["function"], "outer");
+  EXPECT_EQ(frames[1]["line"], 6);
+  EXPECT_EQ(frames[2]["function"], "main");
+  EXPECT_EQ(frames[2]["line"], 12);
+  EXPECT_THAT(ReadFile(File("folded")), HasSubstr(";main;outer;make 3\n"));
+
+  std::filesystem::remove(File("x"));
+  const Outcome without = Tmprof({"report", File("run.objects"), "--view", "objects"});
+  EXPECT_EQ(without.status, 0) << without.err;
+  EXPECT_THAT(without.out, HasSubstr("files are gone or have changed: x"));
+
+  const Outcome by_samples =
+      Tmprof({"report", File("run.objects"), "--view", "objects", "--by", "samples"});
+  EXPECT_EQ(by_samples.status, 2);
+  EXPECT_THAT(by_samples.err, HasSubstr("by site or by object"));
 }
 
 TEST_F(CcTest, AForkedChildWritesAFileOfItsOwn) {

@@ -163,7 +163,7 @@ TEST(ViewTest, RefusesAddressesOfWhichNothingIsKnown) {
 }
 
 TEST(ViewTest, NamesTheViewsThatReadAnOption) {
-  EXPECT_EQ(ViewsThatRead("by"), "hot, heatmap, cdf, nodes");
+  EXPECT_EQ(ViewsThatRead("by"), "hot, heatmap, cdf, nodes, objects");
   EXPECT_EQ(ViewsThatRead("addresses"), "heatmap");
 }
 

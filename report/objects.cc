@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/objects.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/human_units.h"
+#include "report/format.h"
+
+namespace tmprof {
+namespace {
+
+using std::chrono::milliseconds;
+
+std::string_view NameOf(ObjectKind kind) {
+  switch (kind) {
+    case ObjectKind::kHeap:
+      return "heap";
+    case ObjectKind::kVariable:
+      return "variable";
+    case ObjectKind::kStack:
+      return "stack";
+    case ObjectKind::kElsewhere:
+      return "elsewhere";
+  }
+  return "";
+}
+
+std::string_view NameOf(ObjectsBy by) { return by == ObjectsBy::kSite ? "site" : "object"; }
+
+std::string FileName(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
+
+std::string FunctionText(const SourceFrame& frame) {
+  if (!frame.function.empty()) return frame.function;
+  if (frame.module.empty()) return fmt::format("{:#x}", frame.offset);
+  return fmt::format("{}+{:#x}", FileName(frame.module), frame.offset);
+}
+
+// "make_node (tree.c:42)"
+std::string FrameText(const SourceFrame& frame) {
+  std::string text = FunctionText(frame);
+  if (!frame.file.empty()) text += fmt::format(" ({}:{})", FileName(frame.file), frame.line);
+  return text;
+}
+
+std::string WhatText(const ObjectsRow& row) {
+  constexpr std::size_t kFrames = 3;  // as a line takes
+  if (row.kind == ObjectKind::kVariable) return "variable " + Printable(row.name);
+  if (row.kind != ObjectKind::kHeap) return row.name;
+  if (row.frames.empty()) return "stack unknown";
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kFrames, row.frames.size()); ++i) {
+    text += (i == 0 ? "" : " < ") + Printable(FrameText(row.frames[i]));
+  }
+  if (row.frames.size() > kFrames) text += " < ...";
+  return text;
+}
+
+std::string AddressText(const std::optional<std::uint64_t>& start) {
+  return start ? fmt::format("{:#x}", *start) : "";
+}
+
+double Share(std::uint64_t accesses, std::uint64_t all) {
+  return all == 0 ? 0 : static_cast<double>(accesses) / static_cast<double>(all);
+}
+
+std::string FilesText(const std::vector<std::string>& paths) {
+  std::string text;
+  for (const std::string& path : paths) text += (text.empty() ? "" : ", ") + FileName(path);
+  return Printable(text);
+}
+
+bool Before(const ObjectsRow& a, const ObjectsRow& b) {
+  return std::tuple(b.accesses, b.bytes.value_or(0)) < std::tuple(a.accesses, a.bytes.value_or(0));
+}
+
+}  // namespace
+
+Result<ObjectsBy> ParseObjectsBy(std::string_view text) {
+  for (const ObjectsBy by : {ObjectsBy::kSite, ObjectsBy::kObject}) {
+    if (text == NameOf(by)) return by;
+  }
+  return Fail(BadInput("use option", fmt::format("--by {}", text),
+                       "the objects view is by site or by object", "write --by site"));
+}
+
+std::optional<double> ObjectsRow::AccessesPerByte() const {
+  if (bytes.value_or(0) == 0) return std::nullopt;
+  return static_cast<double>(accesses) / static_cast<double>(*bytes);
+}
+
+void ObjectsTally::Add(ObjectsPart part) {
+  std::ranges::move(part.modules, std::back_inserter(modules_));
+  for (AllocationSite& site : part.sites) sites_[site.id] = std::move(site);
+  for (VariableCount& variable : part.variables) {
+    VariableCount& sum = variables_[{variable.start, variable.name}];
+    variable.accesses += sum.accesses;
+    sum = std::move(variable);
+  }
+  std::ranges::move(part.stacks, std::back_inserter(stacks_));
+  elsewhere_ += part.elsewhere;
+  for (const LiveObject& object : part.objects) {
+    Live& live = live_[object.site];
+    ++live.objects;
+    live.bytes += object.bytes;
+    live.accesses += object.accesses;
+    live.births += object.birth;
+  }
+  if (by_ == ObjectsBy::kObject) std::ranges::copy(part.objects, std::back_inserter(objects_));
+}
+
+std::vector<ObjectsRow> ObjectsTally::SiteRows(milliseconds run, const Frames& frames) const {
+  std::vector<ObjectsRow> rows;
+  for (const auto& [id, site] : sites_) {
+    const auto found = live_.find(id);
+    const Live live = found != live_.end() ? found->second : Live();
+    const std::uint64_t objects = std::max(site.objects, site.freed_objects + live.objects);
+    if (objects == 0 && site.freed_accesses == 0) continue;
+    ObjectsRow row{.kind = ObjectKind::kHeap,
+                   .objects = objects,
+                   .live_objects = live.objects,
+                   .bytes = site.bytes,
+                   .live_bytes = live.bytes,
+                   .accesses = site.freed_accesses + live.accesses,
+                   .frames = frames.at(id)};
+    const std::uint64_t timed = site.freed_objects + live.objects;
+    if (timed > 0) {
+      const milliseconds lived =
+          run * static_cast<milliseconds::rep>(live.objects) - live.births + site.freed_age;
+      row.lifetime = lived / static_cast<milliseconds::rep>(timed);
+    }
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::vector<ObjectsRow> ObjectsTally::ObjectRows(milliseconds run, const Frames& frames) const {
+  std::vector<ObjectsRow> rows;
+  for (const LiveObject& object : objects_) {
+    const auto found = frames.find(object.site);
+    rows.push_back({.kind = ObjectKind::kHeap,
+                    .start = object.start,
+                    .objects = 1,
+                    .live_objects = 1,
+                    .bytes = object.bytes,
+                    .live_bytes = object.bytes,
+                    .accesses = object.accesses,
+                    .lifetime = run - object.birth,
+                    .frames = found != frames.end() ? found->second : std::vector<SourceFrame>()});
+  }
+  return rows;
+}
+
+ObjectsReport ObjectsTally::Take(const ObjectsInfo& info, const Symbolize& symbolize) {
+  const auto run = std::chrono::duration_cast<milliseconds>(info.written - info.start);
+  Frames frames;
+  for (const auto& [id, site] : sites_) {
+    std::vector<SourceFrame>& of_site = frames[id];
+    for (const std::uint64_t address : site.return_addresses) {
+      std::ranges::move(symbolize(address), std::back_inserter(of_site));
+    }
+  }
+  ObjectsReport report{.info = info, .by = by_};
+  report.rows = by_ == ObjectsBy::kSite ? SiteRows(run, frames) : ObjectRows(run, frames);
+  for (const auto& [id, site] : sites_) {
+    report.freed_objects += site.freed_objects;
+    report.freed_accesses += site.freed_accesses;
+    report.kinds[ObjectKind::kHeap] += site.freed_accesses;
+  }
+  for (const auto& [id, live] : live_) report.kinds[ObjectKind::kHeap] += live.accesses;
+  for (const auto& [where, variable] : variables_) {
+    report.kinds[ObjectKind::kVariable] += variable.accesses;
+    report.rows.push_back({.kind = ObjectKind::kVariable,
+                           .name = Demangled(variable.name),
+                           .start = variable.start,
+                           .objects = 1,
+                           .live_objects = 1,
+                           .bytes = variable.bytes,
+                           .live_bytes = variable.bytes,
+                           .accesses = variable.accesses});
+  }
+  for (const ThreadStack& stack : stacks_) {
+    report.kinds[ObjectKind::kStack] += stack.accesses;
+    report.rows.push_back({.kind = ObjectKind::kStack,
+                           .name = fmt::format("stack of thread {}", stack.number),
+                           .start = stack.start,
+                           .objects = 1,
+                           .live_objects = 1,
+                           .accesses = stack.accesses});
+  }
+  report.kinds[ObjectKind::kElsewhere] = elsewhere_;
+  if (elsewhere_ > 0) {
+    report.rows.push_back({.kind = ObjectKind::kElsewhere,
+                           .name = "elsewhere: mappings, other modules' variables",
+                           .accesses = elsewhere_});
+  }
+  for (const auto& [kind, accesses] : report.kinds) report.accesses += accesses;
+  for (const LoadedModule& module : modules_) {
+    if (module.instrumented) continue;
+    report.uninstrumented.push_back(module.path.empty() ? info.program : module.path);
+  }
+  std::ranges::stable_sort(report.rows, Before);
+  report.all_rows = report.rows.size();
+  return report;
+}
+
+void LimitRows(ObjectsReport& report, std::size_t rows) {
+  if (rows < report.rows.size()) report.rows.resize(rows);
+}
+
+ObjectsReport MakeObjects(ObjectsReader& reader, std::string file, ObjectsBy by) {
+  ObjectsTally tally(by);
+  StreamEnd end;
+  ObjectsPart part;
+  while (true) {
+    Result<bool> more = reader.Next(part);
+    if (!more) end.damage = std::move(more.error());
+    if (more && !*more) end = reader.End();
+    if (!more || !*more) break;
+    tally.Add(std::move(part));
+  }
+  const Symbols symbols(tally.modules(), reader.info().program);
+  ObjectsReport report =
+      tally.Take(reader.info(), [&](std::uint64_t address) { return symbols.CallBefore(address); });
+  report.file = std::move(file);
+  report.end = std::move(end);
+  report.nameless = symbols.Missing();
+  return report;
+}
+
+std::string ObjectsText(const ObjectsReport& report) {
+  using enum TextTable::Align;
+  const ObjectsInfo& info = report.info;
+  const auto kind = [&](ObjectKind of) {
+    const auto found = report.kinds.find(of);
+    const std::uint64_t accesses = found != report.kinds.end() ? found->second : 0;
+    return Percent(Share(accesses, report.accesses));
+  };
+  std::string text;
+  text +=
+      TitledLine("objects of", fmt::format("{} (PID {}), {:.3f} s from {}", Printable(info.program),
+                                           info.pid.value(), Seconds(info.written - info.start),
+                                           WallTime(info.wall_start)));
+  text += TitledLine(
+      "accesses",
+      fmt::format("{}: heap {}, variables {}, thread stacks {}, elsewhere {}",
+                  Grouped(report.accesses), kind(ObjectKind::kHeap), kind(ObjectKind::kVariable),
+                  kind(ObjectKind::kStack), kind(ObjectKind::kElsewhere)));
+  if (info.forks > 0) {
+    text += TitledLine("forked", fmt::format("{} times: what was counted before is its parent's, "
+                                             "too",
+                                             info.forks));
+  }
+  if (report.by == ObjectsBy::kObject && report.freed_objects > 0) {
+    text += TitledLine("freed",
+                       fmt::format("{} objects with {} accesses, which --by site shows",
+                                   Grouped(report.freed_objects), Grouped(report.freed_accesses)));
+  }
+  if (!report.uninstrumented.empty()) {
+    text += TitledLine("not counted", "code of " + FilesText(report.uninstrumented));
+  }
+  if (!report.nameless.empty()) {
+    text += TitledLine("no names", "files are gone or have changed: " + FilesText(report.nameless));
+  }
+  TextTable table({{"accesses"},
+                   {"share"},
+                   {"bytes"},
+                   {"per byte"},
+                   {"objects"},
+                   {"live"},
+                   {"lifetime"},
+                   {report.by == ObjectsBy::kSite ? "site" : "object", kLeft}});
+  const auto lifetime = [](milliseconds lived) { return fmt::format("{:.3f} s", Seconds(lived)); };
+  for (const ObjectsRow& row : report.rows) {
+    std::string what = WhatText(row);
+    if (report.by == ObjectsBy::kObject && row.start) what = AddressText(row.start) + " " + what;
+    table.AddRow({Grouped(row.accesses), Percent(Share(row.accesses, report.accesses)),
+                  OrUnknown(row.bytes, FormatBytes), OrUnknown(row.AccessesPerByte(), Significant),
+                  Grouped(row.objects), Grouped(row.live_objects),
+                  OrUnknown(row.lifetime, lifetime), std::move(what)});
+  }
+  text += "\n" + table.Text();
+  if (report.rows.size() < report.all_rows) {
+    text += fmt::format("{} of {} rows; --limit 0 shows all\n", Grouped(report.rows.size()),
+                        Grouped(report.all_rows));
+  }
+  return text;
+}
+
+std::string ObjectsJson(const ObjectsReport& report) {
+  const ObjectsInfo& info = report.info;
+  Json rows = Json::array();
+  for (const ObjectsRow& row : report.rows) {
+    Json frames = Json::array();
+    for (const SourceFrame& frame : row.frames) {
+      frames.push_back({{"function", frame.function.empty() ? Json(nullptr) : Json(frame.function)},
+                        {"file", frame.file.empty() ? Json(nullptr) : Json(frame.file)},
+                        {"line", frame.line == 0 ? Json(nullptr) : Json(frame.line)},
+                        {"module", frame.module.empty() ? Json(nullptr) : Json(frame.module)},
+                        {"offset", frame.offset}});
+    }
+    rows.push_back({{"kind", NameOf(row.kind)},
+                    {"name", row.name.empty() ? Json(nullptr) : Json(row.name)},
+                    {"start", OrNull(row.start)},
+                    {"accesses", row.accesses},
+                    {"share", Share(row.accesses, report.accesses)},
+                    {"bytes", OrNull(row.bytes)},
+                    {"accesses_per_byte", OrNull(row.AccessesPerByte())},
+                    {"objects", row.objects},
+                    {"live_objects", row.live_objects},
+                    {"live_bytes", row.live_bytes},
+                    {"lifetime_s", row.lifetime ? Json(Seconds(*row.lifetime)) : Json(nullptr)},
+                    {"frames", std::move(frames)}});
+  }
+  Json kinds = Json::object();
+  for (const auto& [kind, accesses] : report.kinds) kinds[std::string(NameOf(kind))] = accesses;
+  return JsonText({{"objects", report.file},
+                   {"by", NameOf(report.by)},
+                   {"program", info.program},
+                   {"pid", info.pid.value()},
+                   {"forks", info.forks},
+                   {"duration_s", Seconds(info.written - info.start)},
+                   {"finished", report.end.finished ? Json(*report.end.finished) : Json(nullptr)},
+                   {"damage", DamageJson(report.end)},
+                   {"accesses", report.accesses},
+                   {"accesses_by_kind", std::move(kinds)},
+                   {"freed_objects", report.freed_objects},
+                   {"freed_accesses", report.freed_accesses},
+                   {"uninstrumented", report.uninstrumented},
+                   {"without_names", report.nameless},
+                   {"all_rows", report.all_rows},
+                   {"rows", std::move(rows)}});
+}
+
+std::string ObjectsCsv(const ObjectsReport& report) {
+  std::string text = CsvLine({"kind", "start", "accesses", "share", "bytes", "accesses_per_byte",
+                              "objects", "live_objects", "live_bytes", "lifetime_s", "what"});
+  const auto plain = [](auto value) { return fmt::format("{}", value); };
+  for (const ObjectsRow& row : report.rows) {
+    std::string what = row.name;
+    for (const SourceFrame& frame : row.frames) {
+      what += (what.empty() ? "" : " < ") + FrameText(frame);
+    }
+    text += CsvLine(
+        {std::string(NameOf(row.kind)), AddressText(row.start), plain(row.accesses),
+         Exact(Share(row.accesses, report.accesses)), OrEmpty(row.bytes, plain),
+         OrEmpty(row.AccessesPerByte(), Exact), plain(row.objects), plain(row.live_objects),
+         plain(row.live_bytes),
+         OrEmpty(row.lifetime, [](milliseconds lived) { return Exact(Seconds(lived)); }), what});
+  }
+  return text;
+}
+
+std::string ObjectsFolded(const ObjectsReport& report) {
+  const auto element = [](std::string text) {
+    std::ranges::replace(text, ';', ':');
+    return Printable(text);
+  };
+  // Stacks that differ in lines alone are one.
+  std::map<std::string, std::uint64_t> stacks;
+  for (const ObjectsRow& row : report.rows) {
+    std::string stack(NameOf(row.kind));
+    if (row.kind == ObjectKind::kVariable || row.kind == ObjectKind::kStack) {
+      stack += ";" + element(row.name);
+    } else if (row.kind == ObjectKind::kHeap && row.frames.empty()) {
+      stack += ";unknown";
+    }
+    for (auto frame = row.frames.rbegin(); frame != row.frames.rend(); ++frame) {
+      stack += ";" + element(FunctionText(*frame));
+    }
+    stacks[stack] += row.accesses;
+  }
+  std::string text;
+  for (const auto& [stack, accesses] : stacks) {
+    if (accesses > 0) text += fmt::format("{} {}\n", stack, accesses);
+  }
+  return text;
+}
+
+}  // namespace tmprof

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/objects.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+namespace tmprof {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+ObjectsInfo Info() {
+  ObjectsInfo info{.pid = Pid(42), .program = "/bin/tree"};
+  info.start = MonotonicTime(seconds(100));
+  info.written = MonotonicTime(seconds(110));
+  return info;
+}
+
+// 10 s: of the 3 nodes one lived for 2 s, two live since the 4th and the 8th second.
+ObjectsPart Part() {
+  ObjectsPart part;
+  part.modules = {{.path = "", .start = 0x1000, .end = 0x2000, .instrumented = true},
+                  {.path = "/lib/libc.so.6", .start = 0x5000, .end = 0x6000}};
+  part.sites = {{.id = 1,
+                 .return_addresses = {0x1010, 0x1020},
+                 .objects = 3,
+                 .bytes = 300,
+                 .freed_objects = 1,
+                 .freed_bytes = 100,
+                 .freed_accesses = 5,
+                 .freed_age = seconds(2)},
+                {.id = 2, .return_addresses = {0x1030}, .objects = 1, .bytes = 50}};
+  part.variables = {{.name = "_ZN2at4homeE", .start = 0x1800, .bytes = 8, .accesses = 15},
+                    {.name = "_ZN2at4homeE", .start = 0x1800, .bytes = 8, .accesses = 5}};
+  part.stacks = {{.number = 1, .threads = 1, .start = 0x9000, .end = 0x9800, .accesses = 30}};
+  part.elsewhere = 10;
+  part.objects = {{.start = 0x7000, .bytes = 100, .site = 1, .birth = seconds(4), .accesses = 40},
+                  {.start = 0x7100, .bytes = 50, .site = 2, .birth = seconds(0), .accesses = 0},
+                  {.start = 0x7200, .bytes = 100, .site = 1, .birth = seconds(8), .accesses = 95}};
+  return part;
+}
+
+std::vector<SourceFrame> Name(std::uint64_t return_address) {
+  if (return_address == 0x1010) {
+    return {{.function = "make;node", .file = "/src/tree.c", .line = 7, .module = "/bin/tree"}};
+  }
+  if (return_address == 0x1020) return {{.function = "main", .module = "/bin/tree"}};
+  return {{.module = "/bin/tree", .offset = return_address}};
+}
+
+ObjectsReport Report(ObjectsBy by) {
+  ObjectsTally tally(by);
+  // In two parts: it adds up.
+  ObjectsPart first = Part();
+  ObjectsPart second;
+  second.objects.assign(first.objects.begin() + 1, first.objects.end());
+  first.objects.resize(1);
+  tally.Add(std::move(first));
+  tally.Add(std::move(second));
+  return tally.Take(Info(), Name);
+}
+
+TEST(ObjectsReport, BySiteLivingAndFreedObjectsAddUp) {
+  const ObjectsReport report = Report(ObjectsBy::kSite);
+  EXPECT_EQ(report.accesses, 5 + 40 + 95 + 20 + 30 + 10U);
+  ASSERT_EQ(report.rows.size(), 5U);
+  const ObjectsRow& nodes = report.rows[0];
+  EXPECT_EQ(nodes.accesses, 140U);
+  EXPECT_EQ(nodes.objects, 3U);
+  EXPECT_EQ(nodes.live_objects, 2U);
+  EXPECT_EQ(nodes.bytes, 300U);
+  EXPECT_EQ(nodes.live_bytes, 200U);
+  EXPECT_DOUBLE_EQ(*nodes.AccessesPerByte(), 140.0 / 300);
+  EXPECT_EQ(nodes.lifetime, milliseconds(10'000 / 3)) << "of 2, 6 and 2 s";
+  EXPECT_EQ(report.rows[1].name, "stack of thread 1");
+  EXPECT_FALSE(report.rows[1].bytes);
+  EXPECT_EQ(report.rows[2].name, "at::home");
+  EXPECT_EQ(report.rows[2].accesses, 20U) << "of both modules that have it";
+  EXPECT_EQ(report.rows[3].kind, ObjectKind::kElsewhere);
+  EXPECT_EQ(report.rows[4].accesses, 0U);
+  EXPECT_EQ(report.rows[4].lifetime, seconds(10));
+}
+
+TEST(ObjectsReport, ByObjectEachThatLivesHasARow) {
+  const ObjectsReport report = Report(ObjectsBy::kObject);
+  ASSERT_EQ(report.rows.size(), 6U);
+  EXPECT_EQ(report.rows[0].start, 0x7200U);
+  EXPECT_EQ(report.rows[0].lifetime, seconds(2));
+  EXPECT_EQ(report.rows[1].start, 0x7000U);
+  EXPECT_EQ(report.freed_objects, 1U);
+  EXPECT_EQ(report.freed_accesses, 5U);
+  EXPECT_EQ(report.accesses, 200U) << "those of freed objects, too";
+  EXPECT_THAT(ObjectsText(report), HasSubstr("1 objects with 5 accesses, which --by site shows"));
+}
+
+TEST(ObjectsReport, TextNamesCallsAndWhatWasNotCounted) {
+  ObjectsReport report = Report(ObjectsBy::kSite);
+  const std::string text = ObjectsText(report);
+  EXPECT_THAT(text, HasSubstr("make;node (tree.c:7) < main"));
+  EXPECT_THAT(text, HasSubstr("tree+0x1030"));
+  EXPECT_THAT(text, HasSubstr("code of libc.so.6"));
+  EXPECT_THAT(text, HasSubstr("heap 70 %, variables 10 %, thread stacks 15 %, elsewhere 5 %"));
+  EXPECT_THAT(text, Not(HasSubstr("rows;")));
+  LimitRows(report, 1);
+  EXPECT_THAT(ObjectsText(report), HasSubstr("1 of 5 rows"));
+}
+
+TEST(ObjectsReport, JsonHasAllFramesAndNullForWhatIsUnknown) {
+  const auto json = nlohmann::json::parse(ObjectsJson(Report(ObjectsBy::kSite)));
+  EXPECT_EQ(json["rows"][0]["frames"][0]["line"], 7);
+  EXPECT_EQ(json["rows"][0]["frames"][1]["function"], "main");
+  EXPECT_TRUE(json["rows"][0]["frames"][1]["line"].is_null());
+  EXPECT_TRUE(json["rows"][1]["lifetime_s"].is_null());
+  EXPECT_TRUE(json["rows"][3]["bytes"].is_null());
+  EXPECT_EQ(json["accesses_by_kind"]["heap"], 140);
+}
+
+TEST(ObjectsReport, CsvHasALineForEachRow) {
+  EXPECT_THAT(ObjectsCsv(Report(ObjectsBy::kSite)),
+              HasSubstr("heap,,140,0.7,300,0.4666666666666667,3,2,200,3.333,make;node (tree.c:7) "
+                        "< main\r\n"));
+}
+
+TEST(ObjectsReport, FoldedStacksGoFromTheOutermostCallInwards) {
+  EXPECT_EQ(ObjectsFolded(Report(ObjectsBy::kSite)),
+            "elsewhere 10\n"
+            "heap;main;make:node 140\n"
+            "stack;stack of thread 1 30\n"
+            "variable;at::home 20\n");
+}
+
+TEST(ObjectsReport, LeavesOutWhatASiteLacksInADamagedFile) {
+  ObjectsTally tally(ObjectsBy::kObject);
+  ObjectsPart part;
+  part.objects = {{.start = 0x7000, .bytes = 100, .site = 9, .accesses = 40}};
+  tally.Add(std::move(part));
+  const ObjectsReport report = tally.Take(Info(), Name);
+  EXPECT_THAT(ObjectsText(report), HasSubstr("0x7000 stack unknown"));
+}
+
+TEST(ParseObjectsBy, RefusesWhatIsEvidenceOfPages) {
+  EXPECT_EQ(*ParseObjectsBy("object"), ObjectsBy::kObject);
+  EXPECT_FALSE(ParseObjectsBy("samples"));
+}
+
+TEST(Demangled, LeavesWhatIsNotMangled) {
+  EXPECT_EQ(Demangled("main"), "main");
+  EXPECT_EQ(Demangled("_Z4findPKi"), "find(int const*)");
+}
+
+}  // namespace
+}  // namespace tmprof
