@@ -141,9 +141,15 @@ Status Recorder::EndEpoch(MonotonicTime now,
                                            .targets = environment_.targets.EndEpoch(),
                                            .profiler_cpu_time = own_cpu - own_cpu_at_epoch_start_},
                                           std::move(delivered));
-  epoch_start_ = now;
   own_cpu_at_epoch_start_ = own_cpu;
-  return on_epoch(profile);
+  const Status taken = on_epoch(profile);
+  BeginEpoch(now);
+  return taken;
+}
+
+void Recorder::BeginEpoch(MonotonicTime now) {
+  epoch_start_ = now;
+  epoch_length_ = environment_.epoch_length ? environment_.epoch_length() : options_.epoch;
 }
 
 Result<Recorder::StopReason> Recorder::Run(
@@ -153,7 +159,7 @@ Result<Recorder::StopReason> Recorder::Run(
   RetireDropped();
   (void)environment_.targets.EndEpoch();
   const MonotonicTime start = environment_.clock.Now();
-  epoch_start_ = start;
+  BeginEpoch(start);
   own_cpu_at_epoch_start_ = environment_.own_cpu_time();
   MonotonicTime next_refresh = start + options_.refresh;
   MonotonicTime next_gate = start + options_.gate_period;
@@ -182,13 +188,13 @@ Result<Recorder::StopReason> Recorder::Run(
       stopped = StopReason::kTargetsGone;
     }
     if (stopped && now == epoch_start_) return *stopped;
-    if (stopped || now - epoch_start_ >= options_.epoch) {
+    if (stopped || now - epoch_start_ >= epoch_length_) {
       if (auto status = EndEpoch(now, on_epoch); !status) return Fail(status.error());
       if (stopped) return *stopped;
     }
 
     MonotonicTime wake =
-        std::min({now + kServicePeriod, next_refresh, epoch_start_ + options_.epoch});
+        std::min({now + kServicePeriod, next_refresh, epoch_start_ + epoch_length_});
     if (environment_.gate) wake = std::min(wake, next_gate);
     if (options_.duration) wake = std::min(wake, start + *options_.duration);
     std::vector<int> fds = environment_.stop_fds;

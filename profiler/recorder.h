@@ -60,6 +60,8 @@ class Recorder {
     std::function<bool()> stop_requested;  // asked after every wait
     std::vector<int> stop_fds;             // readable when it is time to ask
     GateCheck gate;                        // empty: always on
+    // Asked as each epoch begins, for its length instead of that of Options; may be empty.
+    std::function<std::chrono::nanoseconds()> epoch_length;
     // To name targets or have them followed, before `targets` is refreshed; may be empty.
     std::function<void(MonotonicTime now)> find_targets;
     // Told of the targets each time that they have been looked for; may be empty.
@@ -95,6 +97,7 @@ class Recorder {
   void RetireDropped();
   void ConsultGate();
   SourceEpoch TakeEpochOf(Source& source) const;
+  void BeginEpoch(MonotonicTime now);
   Status EndEpoch(MonotonicTime now, const std::function<Status(const EpochProfile&)>& on_epoch);
 
   Options options_;
@@ -106,6 +109,7 @@ class Recorder {
   MonotonicTime next_find_;
   std::uint64_t next_index_ = 0;
   MonotonicTime epoch_start_;
+  std::chrono::nanoseconds epoch_length_{0};
   std::chrono::nanoseconds own_cpu_at_epoch_start_{0};
 };
 

@@ -218,6 +218,7 @@ class Building {
 
   void Profile(const wire::Config::Profile& wire, ProfileConfig& profile) {
     if (wire.has_epoch_ms()) profile.epoch = std::chrono::milliseconds(wire.epoch_ms());
+    if (wire.has_max_cpu_share()) profile.max_cpu_share = wire.max_cpu_share();
     SourceChoice& sources = profile.sources;
     if (wire.source_size() != 0) sources.names.assign(wire.source().begin(), wire.source().end());
     const auto online = OnlineSources();
@@ -416,6 +417,7 @@ void Print(const TierConfig& tiers, wire::Config::Tiers& wire) {
 void Print(const ProfileConfig& profile, wire::Config::Profile& wire) {
   const SourceChoice& sources = profile.sources;
   wire.set_epoch_ms(static_cast<std::uint32_t>(In<std::chrono::milliseconds>(profile.epoch)));
+  wire.set_max_cpu_share(profile.max_cpu_share);
   Append(sources.names, *wire.mutable_source());
   wire.set_max_overhead(sources.max_overhead);
   wire.set_abit(AbitText(sources.abit));

@@ -88,6 +88,7 @@ PlacementSession::PlacementSession(Config config, Tiers tiers, SessionSources so
       log_(log),
       status_(status),
       board_(board),
+      pacer_(config_.profile.epoch, config_.profile.max_cpu_share),
       finder_(procfs_, ProcessCpuTime, RulesOf(config_.targets), Pid(::getpid())),
       placer_(OptionsOf(config_, tiers_), locator_, cpu_clock_),
       mover_(std::make_unique<MoveThread>(config_.mover.limits, call_, clock_,
@@ -132,11 +133,13 @@ Status PlacementSession::Run(const std::function<bool()>& stop_requested,
        .stop_requested = stop_requested,
        .stop_fds = std::move(stop_fds),
        .gate = sources_.gate,
+       .epoch_length = [this] { return pacer_.Next(); },
        .find_targets = [&](MonotonicTime now) { FindTargets(tracker, now); },
        .on_targets = [this](const std::vector<TrackedProcess>& now) { FollowTargets(now); },
        .on_source_failure =
            [this](const Error& error) { log_(LogLevel::kWarning, error.Message()); }},
       std::move(sources_.sources), std::move(sources_.unavailable));
+  cpu_at_epoch_end_ = cpu_clock_.Now();
   const auto ended = recorder.Run([this](const EpochProfile& epoch) { return EndEpoch(epoch); });
   mover_->Pause();
   if (const Status status = ledger_->End(); !status) {
@@ -192,6 +195,14 @@ std::vector<PlacedTarget> PlacementSession::PlacedTargets() {
 }
 
 Status PlacementSession::EndEpoch(const EpochProfile& epoch) {
+  Status placed = Place(epoch);
+  const MonotonicTime cpu_now = cpu_clock_.Now();
+  pacer_.Note(cpu_now - cpu_at_epoch_end_);
+  cpu_at_epoch_end_ = cpu_now;
+  return placed;
+}
+
+Status PlacementSession::Place(const EpochProfile& epoch) {
   std::vector<MoveOutcome> outcomes = mover_->TakeOutcomes();
   CountMoves(outcomes, placer_.Learn(outcomes, epoch.index));
   const auto topology = ReadNodeTopology();

@@ -13,6 +13,7 @@
 #include "apps/tmprof/session_sources.h"
 #include "apps/tmprofd/config.h"
 #include "apps/tmprofd/daemon_status.h"
+#include "apps/tmprofd/epoch_pacer.h"
 #include "apps/tmprofd/ledger_keeper.h"
 #include "apps/tmprofd/live_targets.h"
 #include "apps/tmprofd/log.h"
@@ -63,6 +64,7 @@ class PlacementSession {
   std::vector<PlacedTarget> PlacedTargets();
   const MemoryBinding* BindingOf(TargetId target, Pid pid, MonotonicTime now);
   Status EndEpoch(const EpochProfile& epoch);
+  Status Place(const EpochProfile& epoch);
   DaemonState StateNow() const;
   void CountMoves(const std::vector<MoveOutcome>& outcomes, std::uint64_t undone);
   void UpdateStatus(const EpochProfile& epoch, const NodeTopology& topology,
@@ -75,7 +77,9 @@ class PlacementSession {
   DaemonStatus& status_;
   StatusBoard& board_;
   SystemClock clock_;
-  ThreadCpuClock cpu_clock_;
+  ThreadCpuClock cpu_clock_;  // of the thread that calls Run()
+  EpochPacer pacer_;
+  MonotonicTime cpu_at_epoch_end_;
   ProcFs procfs_;
   MovePagesCall call_;
   LinuxPageLocator locator_{call_};

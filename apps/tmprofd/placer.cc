@@ -16,8 +16,8 @@ constexpr std::uint64_t kEpochsLetBe = 60;
 // Pages looked for together although not all of them are asked for: one more costs less than a
 // call.
 constexpr std::uint64_t kGapWorthLooking = 64;
-// A move pays when the accesses of so many epochs make up for it ...
-constexpr double kEpochsToPayBack = 10;
+// A move pays when the accesses of so much time make up for it ...
+constexpr double kSecondsToPayBack = 10;
 // ... each by what tier 2 takes longer: CXL memory some 170 ns (80 and 250 ns, testbed/topologies).
 // Most accesses hit caches.
 constexpr double kNsGainedPerAccess = 100;
@@ -100,7 +100,7 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
   for (const MemoryNode& node : nodes) room.push_back({node.id, RoomOn(node, options_.reserve)});
   const MoveRules rules{.capacity = decision.capacity,
                         .most_pages = options_.most_pages,
-                        .cost_of_move = CostOfMove(),
+                        .cost_of_move = CostOfMove(epoch.length()),
                         .hysteresis = options_.hysteresis,
                         .cool_down_epochs = options_.cool_down_epochs};
   const MoveDecision moves =
@@ -237,11 +237,12 @@ std::vector<Move> Placer::LeafByLeaf(std::span<const Move> moves) const {
   return leaves;
 }
 
-double Placer::CostOfMove() const {
+double Placer::CostOfMove(std::chrono::nanoseconds epoch_length) const {
   if (options_.cost_of_move) return *options_.cost_of_move;
   const double ns_per_page =
       (moving_ns_ + kSupposedNsPerPage * kSupposedPages) / (moved_pages_ + kSupposedPages);
-  return ns_per_page / (kNsGainedPerAccess * kEpochsToPayBack);
+  const double epochs = kSecondsToPayBack / std::chrono::duration<double>(epoch_length).count();
+  return ns_per_page / (kNsGainedPerAccess * epochs);
 }
 
 std::uint64_t Placer::Learn(std::span<const MoveOutcome> outcomes, std::uint64_t epoch) {

@@ -94,7 +94,8 @@ class Placer {
   std::vector<PlacedSpan> PlacedSpans(std::span<const PlacedTarget> targets, std::uint64_t epoch);
   // Moves of leaves from moves of pieces that hold several.
   std::vector<Move> LeafByLeaf(std::span<const Move> moves) const;
-  double CostOfMove() const;
+  // In accesses of an epoch.
+  double CostOfMove(std::chrono::nanoseconds epoch_length) const;
 
   PlacerOptions options_;
   PageLocator* locator_;

@@ -173,6 +173,13 @@ TEST_F(RecorderTest, JoinsEpochsWithoutAGapAndNumbersThem) {
   }
 }
 
+TEST_F(RecorderTest, AsksForTheLengthOfEachEpochAsItBegins) {
+  Recorder::Environment world = World();
+  world.epoch_length = [this] { return 1s * (epochs_.size() + 1); };
+  ASSERT_TRUE(RunIn(std::move(world), {.duration = 6s}, OneSource()).has_value());
+  EXPECT_THAT(Lengths(), ElementsAre(1s, 2s, 3s));
+}
+
 TEST_F(RecorderTest, DeliversALastShorterEpoch) {
   EXPECT_EQ(Run({.duration = 2300ms}).value(), Recorder::StopReason::kDuration);
   EXPECT_THAT(Lengths(), ElementsAre(1s, 1s, 300ms));

@@ -264,6 +264,7 @@ profile {
   sample_rate: "4x"
   gate: "llc,tlb"
   seed: 42
+  max_cpu_share: 0.01
 }
 placement {
   rank_model: "sum"
@@ -324,6 +325,7 @@ TEST(ParseConfig, EveryFieldArrivesWhereItBelongs) {
   EXPECT_EQ(config.profile.sources.sample_rate, 4);
   EXPECT_EQ(config.profile.sources.gate, "llc,tlb");
   EXPECT_EQ(config.profile.sources.seed, 42);
+  EXPECT_EQ(config.profile.max_cpu_share, 0.01);
   EXPECT_EQ(config.placement.ranker.model, RankModel::kSum);
   EXPECT_EQ(config.placement.ranker.memory, Ranker::Memory::kHalfLife);
   EXPECT_EQ(config.placement.ranker.half_life, 1500ms);
@@ -388,7 +390,8 @@ metrics: 80
               ElementsAre("c:2:13: profile.epoch_ms: a whole number from 100 to 3600000 is needed, "
                           "not '99'",
                           "c:3:3: profile.epoch: there is no such field; profile has epoch_ms, "
-                          "source, max_overhead, abit, scan_interval_ms, sample_rate, gate, seed",
+                          "source, max_overhead, abit, scan_interval_ms, sample_rate, gate, seed, "
+                          "max_cpu_share",
                           "c:4:17: profile.max_overhead: a number from 1e-06 to 1 is needed, not "
                           "'\"little\"'",
                           "c:6:9: tiers.tier: node 0: is named twice",

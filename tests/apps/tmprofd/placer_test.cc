@@ -217,6 +217,16 @@ TEST_F(PlacerTest, LearnsWhatMovesCost) {
       << "10 accesses do not make up for it";
 }
 
+TEST_F(PlacerTest, LooksAtWhatAPageGainsInTimeNotInAnEpoch) {
+  options_.cost_of_move.reset();
+  memory_.Put(0, 1000, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  EpochProfile epoch = Epoch(Hot(0, 10));
+  epoch.end = epoch.start + seconds(10);
+  EXPECT_THAT(Decide(placer, epoch).moves, IsEmpty()) << "an access a second";
+  EXPECT_THAT(Decide(placer, Epoch(Hot(500, 10))).moves, SizeIs(10)) << "ten a second";
+}
+
 TEST_F(PlacerTest, MovesNothingUnderFirstTouch) {
   options_.policy = *FindPolicy("first_touch");
   memory_.Put(0, 1000, kSlow);
