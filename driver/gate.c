@@ -75,14 +75,17 @@ static void end_period(struct tmprof_session *session, enum tmprof_source source
 {
 	struct tmprof_gate_counter *counter = session->gate_counter[source];
 	struct tmprof_gate_decision decision;
+	u32 threshold = session->params.gate[source].threshold_permille;
 	u64 count = 0;
 	bool known = counter->counting && tmprof_cpu_events_read(&counter->events, &count);
 
 	count = tmprof_gate_count_of_period(count, session->params.gate_period_ns,
 					    now_ns - counter->began_ns);
 	counter->began_ns = now_ns;
-	decision = tmprof_gate_decide(counter->state, known, count,
-				      session->params.gate[source].threshold_permille);
+	if (session->gate_open[source])
+		decision = tmprof_gate_decide(counter->state, known, count, threshold);
+	else
+		decision = tmprof_gate_decide_part(counter->state, known, count, threshold);
 	counter->state = decision.next;
 	note(session, source, known, count, &decision);
 	if (session->gate_open[source] == decision.active)
@@ -91,6 +94,13 @@ static void end_period(struct tmprof_session *session, enum tmprof_source source
 	tmprof_count_duty(session, source);
 	if (source == TMPROF_SAMPLER)
 		tmprof_sampler_switch(session);
+}
+
+static u64 time_to_next(const struct tmprof_session *session, enum tmprof_source source)
+{
+	u64 period_ns = session->params.gate_period_ns;
+
+	return session->gate_open[source] ? period_ns : period_ns / TMPROF_GATE_PARTS;
 }
 
 u64 tmprof_gate_step(struct tmprof_session *session)
@@ -105,7 +115,7 @@ u64 tmprof_gate_step(struct tmprof_session *session)
 			continue;
 		if (counter->next_ns <= now_ns) {
 			end_period(session, source, now_ns);
-			counter->next_ns = now_ns + session->params.gate_period_ns;
+			counter->next_ns = now_ns + time_to_next(session, source);
 		}
 		next_ns = min(next_ns, counter->next_ns);
 	}

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "driver/core/gate.h"
 #include "profiler/epoch_builder.h"
 
 namespace tmprof {
@@ -17,6 +18,9 @@ namespace {
 // The promise of Source::PollFds(). A third of the time in which the clock sampler fills a ring of
 // 512 KiB at its highest rate: 20 000 records of 176 bytes a second, 149 ms.
 constexpr std::chrono::milliseconds kServicePeriod{50};
+
+// While a role is off, what begins is looked for in parts of a gate period.
+constexpr int kGateParts = TMPROF_GATE_PARTS;
 
 timespec ToTimespec(std::chrono::nanoseconds duration) {
   const auto seconds = std::chrono::floor<std::chrono::seconds>(duration);
@@ -102,12 +106,12 @@ void Recorder::RetireDropped() {
   dropped_.clear();
 }
 
-void Recorder::ConsultGate() {
+void Recorder::ConsultGate(GateLook look) {
   std::optional<double> stall_share;
   for (const auto& source : sources_) {
     if (!stall_share) stall_share = source->MemoryStallShare();
   }
-  verdict_ = environment_.gate(stall_share);
+  verdict_ = environment_.gate(look, stall_share);
   for (const auto& source : sources_) {
     source->SetActive(source->role() == SourceRole::kReferences ? verdict_.references_active
                                                                 : verdict_.samples_active);
@@ -163,6 +167,7 @@ Result<Recorder::StopReason> Recorder::Run(
   own_cpu_at_epoch_start_ = environment_.own_cpu_time();
   MonotonicTime next_refresh = start + options_.refresh;
   MonotonicTime next_gate = start + options_.gate_period;
+  MonotonicTime gate_period_end = next_gate;
 
   std::optional<StopReason> stopped;
   while (true) {
@@ -176,8 +181,12 @@ Result<Recorder::StopReason> Recorder::Run(
     }
     for (const auto& source : sources_) source->Service();
     if (environment_.gate && now >= next_gate) {
-      ConsultGate();
-      next_gate = now + options_.gate_period;
+      const bool period_over = now >= gate_period_end;
+      ConsultGate(period_over ? GateLook::kPeriod : GateLook::kWhatIsOff);
+      if (period_over) gate_period_end = now + options_.gate_period;
+      const bool all_on = verdict_.references_active && verdict_.samples_active;
+      next_gate = all_on ? gate_period_end
+                         : std::min(gate_period_end, now + options_.gate_period / kGateParts);
     }
 
     if (environment_.stop_requested()) {

@@ -31,14 +31,16 @@ class PollWaiter final : public Waiter {
   void Wait(const std::vector<int>& fds, std::chrono::nanoseconds timeout) override;
 };
 
-// Asked once per gate period which roles may be on.
+// Which roles may be on: asked once per gate period, and four times as often while one is off.
 struct GateVerdict {
   bool references_active = true;
   bool samples_active = true;
   std::string references_basis;  // what it rests on, for people; goes into the sources' notes
   std::string samples_basis;
 };
-using GateCheck = std::function<GateVerdict(std::optional<double> memory_stall_share)>;
+enum class GateLook : std::uint8_t { kPeriod, kWhatIsOff };
+using GateCheck =
+    std::function<GateVerdict(GateLook look, std::optional<double> memory_stall_share)>;
 
 class Recorder {
  public:
@@ -95,7 +97,7 @@ class Recorder {
   Status RefreshTargets(MonotonicTime now);
   void Drop(Source& source, const Error& error);
   void RetireDropped();
-  void ConsultGate();
+  void ConsultGate(GateLook look);
   SourceEpoch TakeEpochOf(Source& source) const;
   void BeginEpoch(MonotonicTime now);
   Status EndEpoch(MonotonicTime now, const std::function<Status(const EpochProfile&)>& on_epoch);

@@ -209,8 +209,9 @@ class Opening {
     auto gate = Gate::Create(*session_.perf, encode_, gate_mode_);
     if (!gate) return Fail(gate.error());
     session_.gate = [by_driver, gate = std::make_shared<Gate>(*std::move(gate))](
-                        std::optional<double> memory_stall_share) -> GateVerdict {
-      GateDecision decision = gate->Decide(memory_stall_share);
+                        GateLook look, std::optional<double> memory_stall_share) -> GateVerdict {
+      GateDecision decision = look == GateLook::kPeriod ? gate->Decide(memory_stall_share)
+                                                        : gate->DecideWhatIsOff(memory_stall_share);
       return {.references_active = decision.references.active,
               .samples_active = decision.samples.active,
               .references_basis = std::move(decision.references.basis),

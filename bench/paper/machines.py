@@ -24,7 +24,7 @@ BYTES_PER_KEY = 430
 @dataclasses.dataclass(frozen=True)
 class Variant:
     """What is otherwise than in a plain recording: more arguments of the program and of tmprof record, the program's
-    seed, and how many phases there are, in each of which heat stays where it is. Alone: there is no recorder, and the
+    seed, and how many phases there are, in each of which heat stays where it is; in one, it stays for good. Alone: there is no recorder, and the
     trace has nothing but the exact accesses, in epochs of a second."""
     name: str
     program: tuple[str, ...] = ()
@@ -62,7 +62,8 @@ def program(workload: str, footprint_mib: int, seconds: int, seed: int,
     common = ["--duration", "1h", "--seed", str(variant.seed or seed), *variant.program]
     if workload == "kv":
         return ["redis_load", "--serve", "--keys", str((footprint_mib << 20) // BYTES_PER_KEY), *common]
-    own = {"gups": ["--write"], "hotset": ["--shift", f"{phase_s(seconds, variant)}s"]}
+    shift = "1h" if variant.phases == 1 else f"{phase_s(seconds, variant)}s"
+    own = {"gups": ["--write"], "hotset": ["--shift", shift]}
     return [workload, *footprint, *own.get(workload, []), *common]
 
 

@@ -18,15 +18,20 @@
 /* The paper's threshold: 20 % of the running maximum. */
 #define TMPROF_GATE_THRESHOLD_PERMILLE 200U
 
-/* A period that ended later than this share of itself counts for one that was on time. */
-#define TMPROF_GATE_LATE_SHARE 8U
+/* A period that ended later or earlier by this share of itself counts for one that was on time. */
+#define TMPROF_GATE_SLACK_SHARE 8U
+
+/* While a source is off, what would open its gate is looked for so often in a period. */
+#define TMPROF_GATE_PARTS 4U
 
 /* Pure. What `count` of `elapsed_ns` is for a period, so that one that ended late, as on a busy
  * machine, does not set a maximum that none reaches again. Precondition: period_ns is not 0. */
 static inline uint64_t tmprof_gate_count_of_period(uint64_t count, uint64_t period_ns,
 						   uint64_t elapsed_ns)
 {
-	if (elapsed_ns <= period_ns + period_ns / TMPROF_GATE_LATE_SHARE)
+	uint64_t slack_ns = period_ns / TMPROF_GATE_SLACK_SHARE;
+
+	if (elapsed_ns >= period_ns - slack_ns && elapsed_ns <= period_ns + slack_ns)
 		return count;
 	return tmprof_scaled_count(count, period_ns, elapsed_ns);
 }
@@ -59,6 +64,21 @@ static inline struct tmprof_gate_decision tmprof_gate_decide(struct tmprof_gate_
 	threshold = max / 1000U * threshold_permille + max % 1000U * threshold_permille / 1000U;
 	decision.next.max_count = max;
 	decision.active = count > threshold;
+	return decision;
+}
+
+/*
+ * Pure. The same for part of a period in which the source was off: the rate of so short a time
+ * opens the gate, and is no maximum that whole periods could be held against.
+ */
+static inline struct tmprof_gate_decision tmprof_gate_decide_part(struct tmprof_gate_state state,
+								  bool known, uint64_t count,
+								  uint32_t threshold_permille)
+{
+	struct tmprof_gate_decision decision =
+		tmprof_gate_decide(state, known, count, threshold_permille);
+
+	decision.next = state;
 	return decision;
 }
 

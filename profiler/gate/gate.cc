@@ -112,8 +112,10 @@ Result<NamedEvent> SampleGateEvent(PerfApi& api, const EventEncoder& encode) {
 }
 
 RoleDecision Gate::DecideByRate(Role& role, std::optional<std::uint64_t> rate) {
-  const tmprof_gate_decision decision = tmprof_gate_decide(
-      role.state, rate.has_value(), rate.value_or(0), TMPROF_GATE_THRESHOLD_PERMILLE);
+  // Of what is off the count begins anew at each look, so that a period has its last part only.
+  const auto decide = role.last.active ? tmprof_gate_decide : tmprof_gate_decide_part;
+  const tmprof_gate_decision decision =
+      decide(role.state, rate.has_value(), rate.value_or(0), TMPROF_GATE_THRESHOLD_PERMILLE);
   role.state = decision.next;
   RoleDecision result{.active = decision.active, .basis = {}, .refused = role.refused};
   result.basis = decision.known
@@ -147,25 +149,34 @@ RoleDecision Gate::DecideReferencesByStall(std::optional<double> memory_stall_sh
 }
 
 GateDecision Gate::Decide(std::optional<double> memory_stall_share) {
-  const auto always_on = [](const Role& role, const char* basis) {
-    return RoleDecision{.active = true, .basis = basis, .refused = role.refused};
+  DecideSamples();
+  DecideReferences(memory_stall_share);
+  return {.samples = samples_.last, .references = references_.last};
+}
+
+GateDecision Gate::DecideWhatIsOff(std::optional<double> memory_stall_share) {
+  if (!samples_.last.active) DecideSamples();
+  if (!references_.last.active) DecideReferences(memory_stall_share);
+  return {.samples = samples_.last, .references = references_.last};
+}
+
+void Gate::DecideSamples() {
+  const auto always_on = [this](const char* basis) {
+    return RoleDecision{.active = true, .basis = basis, .refused = samples_.refused};
   };
-  GateDecision decision;
-  if (!samples_.gated) {
-    decision.samples = always_on(samples_, "not gated");
-  } else if (samples_.counter) {
-    decision.samples = DecideByRate(samples_, samples_.counter->TakeRate());
-  } else {
-    decision.samples = always_on(samples_, "no LLC counter: always on");
-  }
+  samples_.last = !samples_.gated    ? always_on("not gated")
+                  : samples_.counter ? DecideByRate(samples_, samples_.counter->TakeRate())
+                                     : always_on("no LLC counter: always on");
+}
+
+void Gate::DecideReferences(std::optional<double> memory_stall_share) {
   if (!references_.gated) {
-    decision.references = always_on(references_, "not gated");
+    references_.last = {.active = true, .basis = "not gated", .refused = references_.refused};
   } else if (references_.counter) {
-    decision.references = DecideByRate(references_, references_.counter->TakeRate());
+    references_.last = DecideByRate(references_, references_.counter->TakeRate());
   } else {
-    decision.references = DecideReferencesByStall(memory_stall_share);
+    references_.last = DecideReferencesByStall(memory_stall_share);
   }
-  return decision;
 }
 
 std::vector<Probe> ProbeGate(PerfApi& api, const EventEncoder& encode) {

@@ -71,6 +71,8 @@ class Gate {
   // dTLB counter it gates the scan. It never gates the sampler, which measures it: once off, that
   // could not know when to come back.
   GateDecision Decide(std::optional<double> memory_stall_share);
+  // Within a period: whether what is off comes on.
+  GateDecision DecideWhatIsOff(std::optional<double> memory_stall_share);
 
  private:
   struct Role {
@@ -79,10 +81,13 @@ class Gate {
     std::optional<SystemCounter> counter;
     std::optional<Error> refused;
     tmprof_gate_state state{};
+    RoleDecision last;
   };
 
   static RoleDecision DecideByRate(Role& role, std::optional<std::uint64_t> rate);
   RoleDecision DecideReferencesByStall(std::optional<double> memory_stall_share);
+  void DecideSamples();
+  void DecideReferences(std::optional<double> memory_stall_share);
 
   Role samples_;
   Role references_;

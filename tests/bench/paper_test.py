@@ -43,7 +43,8 @@ class Programs(unittest.TestCase):
             self.assertEqual(arguments[arguments.index("--seed") + 1], seed)
 
     def test_move_their_heat_as_often_as_a_variant_has_phases(self):
-        for variant, shift in ((machines.PLAIN, "6s"), (machines.Variant("two", phases=2), "12s")):
+        for variant, shift in ((machines.PLAIN, "6s"), (machines.Variant("two", phases=2), "12s"),
+                               (machines.Variant("one", phases=1), "1h")):
             arguments = machines.program("hotset", 16, 24, 1, variant)
             self.assertEqual(arguments[arguments.index("--shift") + 1], shift)
 

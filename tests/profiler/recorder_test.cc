@@ -351,26 +351,43 @@ TEST_F(RecorderTest, SwitchesEachRoleByTheGatesVerdict) {
   sources.push_back(std::make_unique<FakeSource>(clock_, SourceRole::kSamples, log_, 0.25));
   Recorder::Environment world = World();
   std::vector<std::optional<double>> shares;
-  world.gate = [&](std::optional<double> share) -> GateVerdict {
-    shares.push_back(share);
+  world.gate = [&](GateLook look, std::optional<double> share) -> GateVerdict {
+    if (look == GateLook::kPeriod) shares.push_back(share);
     return {.references_active = shares.size() == 1, .samples_active = shares.size() != 1};
   };
   ASSERT_TRUE(RunIn(world, {.duration = 200ms}, std::move(sources)).has_value());
-  EXPECT_THAT(scanner.active, ElementsAre(true, false));
-  EXPECT_THAT(log_.active, ElementsAre(false, true));
+  EXPECT_EQ(scanner.active.front(), true);
+  EXPECT_EQ(scanner.active.back(), false);
+  EXPECT_EQ(log_.active.front(), false);
+  EXPECT_EQ(log_.active.back(), true);
   EXPECT_THAT(shares, ElementsAre(0.25, 0.25));  // of the source that can tell
 }
 
 TEST_F(RecorderTest, AsksTheGateOncePerPeriod) {
   Recorder::Environment world = World();
   std::vector<MonotonicTime> asked;
-  world.gate = [&](std::optional<double> share) -> GateVerdict {
+  world.gate = [&](GateLook look, std::optional<double> share) -> GateVerdict {
+    EXPECT_EQ(look, GateLook::kPeriod);
     EXPECT_EQ(share, std::nullopt);
     asked.push_back(clock_.now);
     return {};
   };
   ASSERT_TRUE(RunIn(world, {.duration = 100ms, .gate_period = 30ms}, OneSource()).has_value());
   EXPECT_THAT(asked, ElementsAre(kStart + 30ms, kStart + 60ms, kStart + 90ms));
+}
+
+TEST_F(RecorderTest, AsksTheGateMoreOftenWhileARoleIsOff) {
+  Recorder::Environment world = World();
+  std::vector<std::pair<nanoseconds, GateLook>> asked;
+  world.gate = [&](GateLook look, std::optional<double>) -> GateVerdict {
+    asked.emplace_back(clock_.now - kStart, look);
+    return {.samples_active = asked.size() != 1 && asked.size() != 2};
+  };
+  ASSERT_TRUE(RunIn(world, {.duration = 100ms, .gate_period = 40ms}, OneSource()).has_value());
+  EXPECT_THAT(
+      asked,
+      ElementsAre(std::pair(40ms, GateLook::kPeriod), std::pair(50ms, GateLook::kWhatIsOff),
+                  std::pair(60ms, GateLook::kWhatIsOff), std::pair(80ms, GateLook::kPeriod)));
 }
 
 TEST_F(RecorderTest, LeavesSourcesAloneWithoutAGate) {

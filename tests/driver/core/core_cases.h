@@ -331,6 +331,8 @@ struct late_case {
 static const struct late_case late_cases[] = {
     {"on time", 900, 1000, 900},
     {"an eighth late", 900, 1125, 900},
+    {"an eighth early", 900, 875, 900},
+    {"a part of it", 200, 250, 800},
     {"later", 900, 1200, 750},
     {"ten times as long", 905, 10000, 90}, /* rounded down */
     {"nothing in a long time", 0, 10000, 0},

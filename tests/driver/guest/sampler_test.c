@@ -323,7 +323,8 @@ static void sampling_follows_cpus_that_go_and_come(void) {
   close(session);
 }
 
-/* Has each period count that much from now on, and waits until the source's gate has judged one. */
+/* Has each look of a gate count that much from now on, and waits until the source's gate has judged
+ * one. */
 static struct tmprof_stats next_count_of(int session, enum tmprof_source source, __u64 count) {
   struct tmprof_stats stats;
 
@@ -507,7 +508,8 @@ static void a_quiet_gate_stops_scans_and_a_busy_one_resumes_them(void) {
   EXPECT_EQ(next_count_of(session, TMPROF_ABIT, 1000).gate_open[TMPROF_ABIT], 1);
   EXPECT_EQ(shown("gate_open[TMPROF_ABIT] "), 1);
   wait_for_passes(session, 3);
-  quiet = next_count_of(session, TMPROF_ABIT, 200);
+  /* While it is off each quarter of a period counts that much, which makes a fifth of 1000. */
+  quiet = next_count_of(session, TMPROF_ABIT, 50);
   EXPECT_EQ(quiet.gate_open[TMPROF_ABIT], 0);
   EXPECT_EQ(shown("gate_open[TMPROF_ABIT] "), 0);
   EXPECT_EQ(shown("gate_open[TMPROF_SAMPLER] "), quiet.gate_open[TMPROF_SAMPLER]);

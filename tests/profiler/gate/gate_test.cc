@@ -44,6 +44,14 @@ TEST(GateDecide, StaysOnAndSaysSoWhereTheCountIsUnknown) {
   EXPECT_EQ(decision.next.max_count, 1000u);
 }
 
+TEST(GateDecide, OpensByPartOfAPeriodAndTakesItForNoMaximum) {
+  const tmprof_gate_state before{.max_count = 1000};
+  EXPECT_TRUE(tmprof_gate_decide_part(before, true, 201, 200).active);
+  EXPECT_FALSE(tmprof_gate_decide_part(before, true, 200, 200).active);
+  EXPECT_TRUE(tmprof_gate_decide_part(before, false, 0, 200).active);
+  EXPECT_EQ(tmprof_gate_decide_part(before, true, 5000, 200).next.max_count, 1000U);
+}
+
 TEST(GateDecide, DoesNotOverflowAtTheLargestCount) {
   constexpr std::uint64_t kLargest = std::numeric_limits<std::uint64_t>::max();
   EXPECT_FALSE(ActiveAt(kLargest, kLargest / 5));
@@ -158,6 +166,25 @@ TEST(Gate, StaysOnWhileACounterCannotBeRead) {
   EXPECT_THAT(decision.samples.basis, HasSubstr("could not be read"));
 }
 
+TEST(Gate, LooksWithinAPeriodAtWhatIsOffAlone) {
+  FakePerfApi api;
+  auto gate = Gate::Create(api, kEncode, GateMode{});
+  ASSERT_TRUE(gate.has_value());
+  // The scan stays on. The sampler is off after the second period, and comes on at the second look
+  // after it, in 25 ms of ten times the rate that was the most, which it is not held against.
+  api.readings[FdOf(api, 1)] = {At(100, 1000), At(200, 1000), At(225, 1000),
+                                At(250, 3500), At(350, 4000), At(450, 4000)};
+  api.readings[FdOf(api, 2)] = {At(100, 100), At(200, 200), At(350, 300), At(450, 400)};
+  (void)gate->Decide(std::nullopt);
+  EXPECT_FALSE(gate->Decide(std::nullopt).samples.active);
+  EXPECT_FALSE(gate->DecideWhatIsOff(std::nullopt).samples.active);
+  const GateDecision opened = gate->DecideWhatIsOff(std::nullopt);
+  EXPECT_TRUE(opened.samples.active);
+  EXPECT_THAT(opened.references.basis, HasSubstr("1000 dTLB misses/s"));
+  EXPECT_TRUE(gate->Decide(std::nullopt).samples.active) << "half of the most";
+  EXPECT_FALSE(gate->Decide(std::nullopt).samples.active);
+}
+
 FakePerfApi WithoutPmu() {
   FakePerfApi api;
   api.refuse = [](const perf_event_attr&, std::optional<Tid>) { return ENOENT; };
@@ -177,7 +204,7 @@ TEST(Gate, GatesTheScanByStallShareWithoutAPmuButNeverTheSamplerThatMeasuresIt) 
   EXPECT_TRUE(decision.samples.active);
   EXPECT_THAT(decision.samples.basis, HasSubstr("always on"));
   EXPECT_EQ(decision.samples.refused->system_error, ENOENT);
-  EXPECT_TRUE(gate->Decide(0.17).references.active);
+  EXPECT_TRUE(gate->DecideWhatIsOff(0.17).references.active);
 }
 
 TEST(Gate, IsAlwaysOnAndSaysSoWithNothingToGoBy) {
