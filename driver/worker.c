@@ -14,8 +14,8 @@
 #include "driver/session.h"
 #include "driver/worker.h"
 
-/* Wake-ups may come this much later, so that the timers of several sessions share interrupts: an
- * eighth of the shortest interval that parameters may name. */
+/* Wake-ups may come this much later, so that the timers of several sessions share interrupts: half
+ * of the shortest wait that parameters may lead to. */
 #define SLACK_NS 125000
 
 /* One piece of all work that is due. Returns when to come again. */

@@ -21,46 +21,64 @@ Vpn EndOfStep(Vpn from, Vpn end) {
 PlacementSurvey::PlacementSurvey(PageLocator& locator, const Clock& cpu_clock)
     : locator_(&locator), cpu_clock_(&cpu_clock) {}
 
-bool PlacementSurvey::LookOn(std::span<const SurveyedTarget> targets,
+void PlacementSurvey::LookOn(std::span<const SurveyedTarget> targets,
                              std::chrono::nanoseconds budget, PlacementMap& map) {
-  GoToNewTarget(targets);
-  left_ = std::min(left_ + (complete_ ? budget / kAgainIsSlower : budget), budget);
-  MonotonicTime before = cpu_clock_->Now();
-  auto target = std::ranges::lower_bound(targets, next_.target, {}, &SurveyedTarget::id);
-  for (; target != targets.end(); ++target) {
-    if (target->id != next_.target) next_ = {target->id, Vpn(0)};
-    auto range = std::ranges::upper_bound(target->mapped, next_.vpn, {}, &VpnRange::end);
-    for (; range != target->mapped.end(); ++range) {
-      next_.vpn = std::max(next_.vpn, range->start);
-      while (next_.vpn < range->end) {
-        if (left_ <= std::chrono::nanoseconds(0)) return false;
-        const VpnRange step{next_.vpn, EndOfStep(next_.vpn, range->end)};
-        if (const auto runs = locator_->Locate(target->pid, step))
-          map.Learn(target->id, step, *runs);
-        next_.vpn = step.end;
-        const MonotonicTime now = cpu_clock_->Now();
-        left_ -= now - before;
-        before = now;
-      }
-    }
+  FindNewTargets(targets);
+  left_ = std::min(left_ + (complete() ? budget / kAgainIsSlower : budget), budget);
+  if (complete()) {
+    LookAgain(targets, map);
+  } else {
+    LookAtNewTargets(targets, map);
   }
-  next_ = {};
-  complete_ = whole_round_;
-  whole_round_ = true;
-  return true;
 }
 
-void PlacementSurvey::GoToNewTarget(std::span<const SurveyedTarget> targets) {
-  const auto newcomer = std::ranges::find_if(targets, [this](const SurveyedTarget& target) {
-    return !std::ranges::binary_search(known_, target.id);
-  });
-  if (newcomer != targets.end()) {
-    whole_round_ = next_ == PageKey{} && newcomer == targets.begin();
-    next_ = {newcomer->id, Vpn(0)};
-    complete_ = false;
+void PlacementSurvey::FindNewTargets(std::span<const SurveyedTarget> targets) {
+  const auto is_there = [targets](TargetId id) {
+    return std::ranges::binary_search(targets, id, {}, &SurveyedTarget::id);
+  };
+  if (!new_.empty() && !is_there(new_.front())) next_of_new_ = Vpn(0);
+  std::erase_if(new_, [&](TargetId id) { return !is_there(id); });
+  for (const SurveyedTarget& target : targets) {
+    if (!std::ranges::binary_search(known_, target.id)) new_.push_back(target.id);
   }
   known_.clear();
   for (const SurveyedTarget& target : targets) known_.push_back(target.id);
+}
+
+void PlacementSurvey::LookAtNewTargets(std::span<const SurveyedTarget> targets, PlacementMap& map) {
+  while (!new_.empty()) {
+    const auto target = std::ranges::lower_bound(targets, new_.front(), {}, &SurveyedTarget::id);
+    if (!LookAt(*target, next_of_new_, map)) return;
+    new_.pop_front();
+    next_of_new_ = Vpn(0);
+  }
+}
+
+void PlacementSurvey::LookAgain(std::span<const SurveyedTarget> targets, PlacementMap& map) {
+  auto target = std::ranges::lower_bound(targets, next_again_.target, {}, &SurveyedTarget::id);
+  for (; target != targets.end(); ++target) {
+    if (target->id != next_again_.target) next_again_ = {target->id, Vpn(0)};
+    if (!LookAt(*target, next_again_.vpn, map)) return;
+  }
+  next_again_ = {};
+}
+
+bool PlacementSurvey::LookAt(const SurveyedTarget& target, Vpn& next, PlacementMap& map) {
+  MonotonicTime before = cpu_clock_->Now();
+  auto range = std::ranges::upper_bound(target.mapped, next, {}, &VpnRange::end);
+  for (; range != target.mapped.end(); ++range) {
+    next = std::max(next, range->start);
+    while (next < range->end) {
+      if (left_ <= std::chrono::nanoseconds(0)) return false;
+      const VpnRange step{next, EndOfStep(next, range->end)};
+      if (const auto runs = locator_->Locate(target.pid, step)) map.Learn(target.id, step, *runs);
+      next = step.end;
+      const MonotonicTime now = cpu_clock_->Now();
+      left_ -= now - before;
+      before = now;
+    }
+  }
+  return true;
 }
 
 }  // namespace tmprof

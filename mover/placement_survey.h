@@ -5,7 +5,7 @@
 #pragma once
 
 #include <chrono>
-#include <optional>
+#include <deque>
 #include <span>
 #include <vector>
 
@@ -28,25 +28,29 @@ class PlacementSurvey {
   // `cpu_clock` is the calling thread's CPU time. All must outlive the survey.
   PlacementSurvey(PageLocator& locator, const Clock& cpu_clock);
 
-  // Looks on from where it was, at most to the end of a round, and returns whether it came there.
-  // As an average over calls, it uses the budget of CPU time while there is something that was
-  // never looked at, and a tenth of it to look again. What cannot be looked at is passed over.
+  // Looks on from where it was: first at the targets that are new, then round and round at all of
+  // them, to the end of a round at most. As an average over calls it uses the budget of CPU time
+  // for what is new, and a tenth of it to look again. What cannot be looked at is passed over.
   // `targets` ascend by id.
-  bool LookOn(std::span<const SurveyedTarget> targets, std::chrono::nanoseconds budget,
+  void LookOn(std::span<const SurveyedTarget> targets, std::chrono::nanoseconds budget,
               PlacementMap& map);
 
-  // Whether all has been looked at that the targets had when they appeared.
-  bool complete() const { return complete_; }
+  // Whether all targets have been looked at, each with the memory it had then.
+  bool complete() const { return new_.empty(); }
 
  private:
-  void GoToNewTarget(std::span<const SurveyedTarget> targets);
+  void FindNewTargets(std::span<const SurveyedTarget> targets);
+  void LookAtNewTargets(std::span<const SurveyedTarget> targets, PlacementMap& map);
+  void LookAgain(std::span<const SurveyedTarget> targets, PlacementMap& map);
+  // From `next` on; true: to its end.
+  bool LookAt(const SurveyedTarget& target, Vpn& next, PlacementMap& map);
 
   PageLocator* locator_;
   const Clock* cpu_clock_;
   std::vector<TargetId> known_;
-  PageKey next_;
-  bool whole_round_ = true;  // since its start, nothing was passed over to look at a new target
-  bool complete_ = false;
+  std::deque<TargetId> new_;  // in the order in which they appeared
+  Vpn next_of_new_;           // of the first of them
+  PageKey next_again_;
   std::chrono::nanoseconds left_{0};  // of the budgets so far; one look may overdraw them
 };
 

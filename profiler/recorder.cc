@@ -106,16 +106,23 @@ void Recorder::RetireDropped() {
   dropped_.clear();
 }
 
-void Recorder::ConsultGate(GateLook look) {
+bool Recorder::ConsultGate(GateLook look) {
   std::optional<double> stall_share;
   for (const auto& source : sources_) {
     if (!stall_share) stall_share = source->MemoryStallShare();
   }
-  verdict_ = environment_.gate(look, stall_share);
+  const GateVerdict before = std::exchange(verdict_, environment_.gate(look, stall_share));
+  const auto is_on = [](const GateVerdict& verdict, SourceRole role) {
+    return role == SourceRole::kReferences ? verdict.references_active : verdict.samples_active;
+  };
+  bool came_on = false;
   for (const auto& source : sources_) {
-    source->SetActive(source->role() == SourceRole::kReferences ? verdict_.references_active
-                                                                : verdict_.samples_active);
+    const bool on = is_on(verdict_, source->role());
+    if (on == is_on(before, source->role())) continue;
+    source->SetActive(on);
+    came_on |= on;
   }
+  return came_on;
 }
 
 SourceEpoch Recorder::TakeEpochOf(Source& source) const {
@@ -182,8 +189,9 @@ Result<Recorder::StopReason> Recorder::Run(
     for (const auto& source : sources_) source->Service();
     if (environment_.gate && now >= next_gate) {
       const bool period_over = now >= gate_period_end;
-      ConsultGate(period_over ? GateLook::kPeriod : GateLook::kWhatIsOff);
-      if (period_over) gate_period_end = now + options_.gate_period;
+      const bool came_on = ConsultGate(period_over ? GateLook::kPeriod : GateLook::kWhatIsOff);
+      // What has come on is judged by a whole period.
+      if (period_over || came_on) gate_period_end = now + options_.gate_period;
       const bool all_on = verdict_.references_active && verdict_.samples_active;
       next_gate = all_on ? gate_period_end
                          : std::min(gate_period_end, now + options_.gate_period / kGateParts);

@@ -97,7 +97,8 @@ class Recorder {
   Status RefreshTargets(MonotonicTime now);
   void Drop(Source& source, const Error& error);
   void RetireDropped();
-  void ConsultGate(GateLook look);
+  // True: a role has come on.
+  bool ConsultGate(GateLook look);
   SourceEpoch TakeEpochOf(Source& source) const;
   void BeginEpoch(MonotonicTime now);
   Status EndEpoch(MonotonicTime now, const std::function<Status(const EpochProfile&)>& on_epoch);

@@ -12,13 +12,21 @@ namespace {
 
 // Of the log-likelihood of all observations: less is no difference.
 constexpr double kNothingGained = 0.5;
-// Far more than it takes; each is as good as one of expectation-maximisation at least.
+// Some ten are usual.
 constexpr int kMostSteps = 60;
-// Against candidates that no observation tells apart.
+// Of a quadratic's diagonal, added to it: candidates may be such that no observation tells them
+// apart.
 constexpr double kRidge = 1e-9;
+// Relative: less is rounding.
+constexpr double kRounding = 1e-9;
+// Each fourth candidate of a smooth family is near enough to any other to find where to go, and the
+// curvature of a fourth of them costs a sixteenth.
 constexpr std::size_t kFirstTried = 4;
+// Nothing that could be seen, and not ruled out either.
 constexpr double kHardlyAny = 1e-6;
 constexpr double kShortestStep = 1.0 / 64;
+// Of what the slope promises; a step that gains less has gone too far (Armijo).
+constexpr double kLeastGain = 0.1;
 
 double Dot(const double* a, const double* b, std::size_t begin, std::size_t end) {
   double sum = 0;
@@ -48,6 +56,8 @@ class NonNegativeQuadratic {
       if (steepest == n_) break;
       positive_.push_back(steepest);
       SolveForPositive();
+      // By rounding alone.
+      if (v_[steepest] == 0) useless_.push_back(steepest);
     }
     return std::move(v_);
   }
@@ -58,9 +68,9 @@ class NonNegativeQuadratic {
     std::size_t steepest = n_;
     double most = 0;
     for (std::size_t i = 0; i < n_; ++i) {
-      if (std::ranges::count(positive_, i) > 0) continue;
+      if (std::ranges::count(positive_, i) > 0 || std::ranges::count(useless_, i) > 0) continue;
       const double slope = b_[i] - Dot(&h_[i * n_], v_.data(), 0, n_);
-      if (slope > std::max(most, kRidge * std::abs(b_[i]))) {
+      if (slope > std::max(most, kRounding * std::abs(b_[i]))) {
         most = slope;
         steepest = i;
       }
@@ -74,12 +84,12 @@ class NonNegativeQuadratic {
       double share = 1;
       for (std::size_t i = 0; i < positive_.size(); ++i) {
         const double here = v_[positive_[i]];
-        if (there[i] <= 0) share = std::min(share, here / (here - there[i]));
+        if (there[i] <= 0) share = std::min(share, here > 0 ? here / (here - there[i]) : 0);
       }
       for (std::size_t i = 0; i < positive_.size(); ++i) {
         double& v = v_[positive_[i]];
         v += share * (there[i] - v);
-        if (there[i] <= 0 && v <= kRidge) v = 0;
+        if (there[i] <= 0 && v <= kRounding) v = 0;
       }
       if (share == 1) return;
       std::erase_if(positive_, [this](std::size_t i) { return v_[i] == 0; });
@@ -95,8 +105,9 @@ class NonNegativeQuadratic {
       for (std::size_t j = 0; j <= i; ++j) {
         const double rest =
             h_[positive_[i] * n_ + positive_[j]] - Dot(&lower[i * m], &lower[j * m], 0, j);
-        lower[i * m + j] = i == j ? std::sqrt(std::max(rest, kRidge * h_[positive_[i] * (n_ + 1)]))
-                                  : rest / lower[j * m + j];
+        lower[i * m + j] = i == j
+                               ? std::sqrt(std::max(rest, kRounding * h_[positive_[i] * (n_ + 1)]))
+                               : rest / lower[j * m + j];
       }
       x[i] = (b_[positive_[i]] - Dot(&lower[i * m], x.data(), 0, i)) / lower[i * m + i];
     }
@@ -112,6 +123,7 @@ class NonNegativeQuadratic {
   std::vector<double> b_;
   std::vector<double> v_;
   std::vector<std::size_t> positive_;
+  std::vector<std::size_t> useless_;
 };
 
 // A few candidates, among which the others come in as they prove to be needed; but none is ruled
@@ -208,19 +220,22 @@ class Fit {
     return true;
   }
 
-  // As far as all observations become more likely; 0: not even near here.
+  // As far as all observations become enough more likely; 0: not even near here.
   double ShareOfTheWay(const std::vector<double>& there) const {
     std::vector<double> growth(rows_.size());  // of a row's mass, all the way
+    double promised = 0;
     for (std::size_t k = 0; k < rows_.size(); ++k) {
       const LikelihoodRow& row = rows_[k];
       growth[k] = Dot(there.data(), row.likelihood, row.begin, row.end) / mass_[k] - 1;
+      promised += row.observations * growth[k];
     }
+    if (!(promised > 0)) return 0;
     for (double share = 1; share >= kShortestStep; share /= 2) {
       double gain = 0;
       for (std::size_t k = 0; k < rows_.size(); ++k) {
         gain += rows_[k].observations * std::log1p(share * growth[k]);
       }
-      if (gain > 0) return share;
+      if (gain >= kLeastGain * share * promised) return share;
     }
     return 0;
   }

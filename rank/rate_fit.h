@@ -58,7 +58,8 @@ class Mixture {
   void Observe(const std::vector<RateKind>& kinds, const AddLogLikelihood& add);
   // To what makes the kinds that were observed the likeliest.
   void FitPrior(const std::vector<RateKind>& kinds, bool looked_at_only);
-  // The fit is of few rates. Neighbours are as likely, which matters to what is drawn anew.
+  // The fit is of few rates. Where a rate may be drawn anew in each of many steps, those between
+  // them count; where it may be once (rate_change.h) they change nothing.
   void SmoothPrior();
 
   // Columns over the grid.

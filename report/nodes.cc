@@ -67,6 +67,10 @@ void Add(NodesOverTime::Row& row, const SumsByNode& sums) {
   }
 }
 
+std::string OfProcess(std::optional<Pid> pid) {
+  return pid ? fmt::format(", of PID {}", pid->value()) : "";
+}
+
 std::string Title(const std::optional<NodeId>& node) {
   return node ? fmt::format("node {}", node->value()) : "node unknown";
 }
@@ -118,9 +122,9 @@ Result<NodesOverTime> MakeNodes(const Trace& trace, const NodesOptions& options)
 }
 
 std::string NodesText(const NodesOverTime& nodes) {
-  std::string text = fmt::format("share of the {} by the NUMA node that held the page, by {}\n",
+  std::string text = fmt::format("share of the {} by the NUMA node that held the page, by {}{}\n",
                                  ScoreUnit(nodes.totals, nodes.options.model, nodes.options.by),
-                                 Name(nodes.options.by));
+                                 Name(nodes.options.by), OfProcess(nodes.options.pid));
   std::vector<TextTable::Column> columns = {{"epoch"}, {"seconds"}, {"total"}};
   for (const auto& node : nodes.nodes) columns.push_back({Title(node)});
   TextTable table(columns);

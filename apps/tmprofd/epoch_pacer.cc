@@ -7,22 +7,32 @@
 #include "base/check.h"
 
 namespace tmprof {
+namespace {
 
-EpochPacer::EpochPacer(std::chrono::nanoseconds shortest, double cpu_share)
+using std::chrono::nanoseconds;
+
+nanoseconds Times(nanoseconds time, double factor) {
+  return nanoseconds(static_cast<nanoseconds::rep>(static_cast<double>(time.count()) * factor));
+}
+
+}  // namespace
+
+EpochPacer::EpochPacer(nanoseconds shortest, double cpu_share)
     : shortest_(shortest), cpu_share_(cpu_share) {
   TMPROF_CHECK(shortest.count() > 0 && cpu_share > 0);
 }
 
-void EpochPacer::Note(std::chrono::nanoseconds cpu_time) {
-  // One that took long is followed by a long one at once; back it goes by halves.
-  expected_ = std::max(cpu_time, (expected_ + cpu_time) / 2);
+void EpochPacer::Note(nanoseconds epoch_length, nanoseconds cpu_time) {
+  const nanoseconds most = Times(Longest(), cpu_share_);
+  owed_ = std::max(owed_ - Times(epoch_length, cpu_share_), nanoseconds(0)) + cpu_time;
+  overdrawn_ = owed_ > most;
+  owed_ = std::min(owed_, most);
 }
 
-std::chrono::nanoseconds EpochPacer::Next() const {
-  const std::chrono::duration<double, std::nano> affordable = expected_ / cpu_share_;
-  const auto longest = std::max(shortest_, kLongest);
-  if (affordable >= longest) return longest;
-  return std::max(shortest_, std::chrono::duration_cast<std::chrono::nanoseconds>(affordable));
+nanoseconds EpochPacer::Next() const {
+  return std::clamp(Times(owed_, 1 / cpu_share_), shortest_, Longest());
 }
+
+nanoseconds EpochPacer::Longest() const { return std::max(shortest_, kLongest); }
 
 }  // namespace tmprof

@@ -16,14 +16,19 @@ class EpochPacer {
   // Preconditions: shortest > 0, cpu_share > 0.
   EpochPacer(std::chrono::nanoseconds shortest, double cpu_share);
 
-  // That another epoch took so much CPU time.
-  void Note(std::chrono::nanoseconds cpu_time);
+  // That another epoch is over, and what its end took.
+  void Note(std::chrono::nanoseconds epoch_length, std::chrono::nanoseconds cpu_time);
   std::chrono::nanoseconds Next() const;
+  // More than the longest of epochs earns was taken: the share is not kept to.
+  bool overdrawn() const { return overdrawn_; }
 
  private:
+  std::chrono::nanoseconds Longest() const;
+
   std::chrono::nanoseconds shortest_;
   double cpu_share_;
-  std::chrono::nanoseconds expected_{0};  // CPU time of an epoch
+  std::chrono::nanoseconds owed_{0};  // CPU time that was taken and not yet earned
+  bool overdrawn_ = false;
 };
 
 }  // namespace tmprof

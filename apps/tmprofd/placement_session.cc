@@ -40,7 +40,7 @@ PlacerOptions OptionsOf(const Config& config, const Tiers& tiers) {
           .hysteresis = config.mover.hysteresis,
           .cool_down_epochs = config.mover.cool_down_epochs,
           .cost_of_move = config.mover.cost_of_move,
-          .survey_budget = config.profile.epoch / 100};
+          .survey_share = 0.01};
 }
 
 std::string Text(const Tiers& tiers) {
@@ -139,7 +139,6 @@ Status PlacementSession::Run(const std::function<bool()>& stop_requested,
        .on_source_failure =
            [this](const Error& error) { log_(LogLevel::kWarning, error.Message()); }},
       std::move(sources_.sources), std::move(sources_.unavailable));
-  cpu_at_epoch_end_ = cpu_clock_.Now();
   const auto ended = recorder.Run([this](const EpochProfile& epoch) { return EndEpoch(epoch); });
   mover_->Pause();
   if (const Status status = ledger_->End(); !status) {
@@ -195,10 +194,15 @@ std::vector<PlacedTarget> PlacementSession::PlacedTargets() {
 }
 
 Status PlacementSession::EndEpoch(const EpochProfile& epoch) {
+  const MonotonicTime before = cpu_clock_.Now();
   Status placed = Place(epoch);
-  const MonotonicTime cpu_now = cpu_clock_.Now();
-  pacer_.Note(cpu_now - cpu_at_epoch_end_);
-  cpu_at_epoch_end_ = cpu_now;
+  pacer_.Note(epoch.length(), cpu_clock_.Now() - before);
+  if (pacer_.overdrawn() && !std::exchange(told_overdrawn_, true)) {
+    log_(LogLevel::kWarning,
+         fmt::format("ranking and deciding take more than profile.max_cpu_share, {}, of a CPU even "
+                     "in epochs of a minute",
+                     config_.profile.max_cpu_share));
+  }
   return placed;
 }
 

@@ -79,7 +79,7 @@ class PlacementSession {
   SystemClock clock_;
   ThreadCpuClock cpu_clock_;  // of the thread that calls Run()
   EpochPacer pacer_;
-  MonotonicTime cpu_at_epoch_end_;
+  bool told_overdrawn_ = false;
   ProcFs procfs_;
   MovePagesCall call_;
   LinuxPageLocator locator_{call_};

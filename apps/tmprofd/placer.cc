@@ -82,14 +82,16 @@ Placer::Placer(PlacerOptions options, PageLocator& locator, const Clock& cpu_clo
 
 PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const PlacedTarget> targets,
                                  std::span<const MemoryNode> nodes) {
-  FollowTargets(targets);
+  const auto look_for =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(epoch.length() * options_.survey_share);
+  FollowTargets(targets, look_for);
   ranker_.Absorb(epoch);
   ranker_.Score(options_.rank, scores_);
   const std::vector<TargetId> ids = IdsOf(targets);
   RankCandidates(ids);
   PlacementDecision decision;
   decision.capacity = CapacityNow(ids, nodes);
-  if (LookForTheBest(targets, decision.capacity)) RankCandidates(ids);
+  if (LookForTheBest(targets, decision.capacity, look_for)) RankCandidates(ids);
 
   const CandidateResidency residency(candidates_, options_.tiers);
   const Plan plan = MakePlan(*policy_, candidates_.key, ranking_, residency, decision.capacity);
@@ -110,7 +112,8 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
   return decision;
 }
 
-void Placer::FollowTargets(std::span<const PlacedTarget> targets) {
+void Placer::FollowTargets(std::span<const PlacedTarget> targets,
+                           std::chrono::nanoseconds look_for) {
   for (const TargetId id : known_targets_) {
     if (Find(targets, id) != nullptr) continue;
     map_.Forget(id);
@@ -123,7 +126,7 @@ void Placer::FollowTargets(std::span<const PlacedTarget> targets) {
     map_.KeepOnly(target.id, target.mapped);
     surveyed.push_back({target.id, target.pid, target.mapped});
   }
-  survey_.LookOn(surveyed, options_.survey_budget, map_);
+  survey_.LookOn(surveyed, look_for, map_);
 }
 
 void Placer::RankCandidates(std::span<const TargetId> targets) {
@@ -131,7 +134,8 @@ void Placer::RankCandidates(std::span<const TargetId> targets) {
   ranking_.Reset({candidates_.span_pages, candidates_.score});
 }
 
-bool Placer::LookForTheBest(std::span<const PlacedTarget> targets, PageCount capacity) {
+bool Placer::LookForTheBest(std::span<const PlacedTarget> targets, PageCount capacity,
+                            std::chrono::nanoseconds look_for) {
   std::vector<std::size_t> unknown;
   PageCount best;
   for (std::size_t place = 0; best < capacity; ++place) {
@@ -144,7 +148,7 @@ bool Placer::LookForTheBest(std::span<const PlacedTarget> targets, PageCount cap
   bool found = false;
   const MonotonicTime began = cpu_clock_->Now();
   for (std::size_t i = 0; i < unknown.size();) {
-    if (cpu_clock_->Now() - began >= options_.survey_budget) break;
+    if (cpu_clock_->Now() - began >= look_for) break;
     const PageKey first = candidates_.key[unknown[i]];
     Vpn end = first.vpn;
     for (; i < unknown.size(); ++i) {

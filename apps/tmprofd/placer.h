@@ -44,8 +44,8 @@ struct PlacerOptions {
   std::uint64_t cool_down_epochs = 0;
   // Of MoveRules; nothing: learnt from what moves take.
   std::optional<double> cost_of_move;
-  // CPU time for looking where pages are, in an epoch.
-  std::chrono::nanoseconds survey_budget{std::chrono::milliseconds(10)};
+  // Of one CPU, for looking where pages are.
+  double survey_share = 0.01;
 };
 
 struct PlacedTarget {
@@ -83,11 +83,12 @@ class Placer {
   const Scores& scores() const { return scores_; }
 
  private:
-  void FollowTargets(std::span<const PlacedTarget> targets);
+  void FollowTargets(std::span<const PlacedTarget> targets, std::chrono::nanoseconds look_for);
   void RankCandidates(std::span<const TargetId> targets);
   // For the best whose place is unknown, as far as the capacity goes. Returns whether any was
   // found.
-  bool LookForTheBest(std::span<const PlacedTarget> targets, PageCount capacity);
+  bool LookForTheBest(std::span<const PlacedTarget> targets, PageCount capacity,
+                      std::chrono::nanoseconds look_for);
   PageCount CapacityNow(std::span<const TargetId> targets, std::span<const MemoryNode> nodes) const;
   std::optional<double> HitRatio(std::span<const PlacedSpan> placed) const;
   bool IsBound(const PlacedTarget& target, const PlacedSpan& span) const;

@@ -52,6 +52,12 @@ class PlacementSurveyTest : public testing::Test {
     return run ? std::optional(run->node) : std::nullopt;
   }
 
+  void LookAtAll(milliseconds budget) {
+    do {
+      survey_.LookOn(targets_, budget, map_);
+    } while (!survey_.complete());
+  }
+
   FakeClock clock_;
   FakeLocator locator_{clock_};
   PlacementSurvey survey_{locator_, clock_};
@@ -62,9 +68,8 @@ class PlacementSurveyTest : public testing::Test {
   };
 };
 
-TEST_F(PlacementSurveyTest, LooksAtAllOnceInARound) {
-  EXPECT_FALSE(survey_.complete());
-  EXPECT_TRUE(survey_.LookOn(targets_, milliseconds(100), map_));
+TEST_F(PlacementSurveyTest, LooksAtAllOfWhatIsNew) {
+  survey_.LookOn(targets_, milliseconds(100), map_);
   EXPECT_TRUE(survey_.complete());
   EXPECT_THAT(locator_.looked, ElementsAre(Pages(0, 100), Pages(16000, 16384), Pages(16384, 32768),
                                            Pages(32768, 40000), Pages(7, 9)));
@@ -73,15 +78,17 @@ TEST_F(PlacementSurveyTest, LooksAtAllOnceInARound) {
 }
 
 TEST_F(PlacementSurveyTest, GoesOnWhereTheBudgetEnded) {
-  EXPECT_FALSE(survey_.LookOn(targets_, milliseconds(2), map_));
-  EXPECT_FALSE(survey_.LookOn(targets_, milliseconds(2), map_));
+  survey_.LookOn(targets_, milliseconds(2), map_);
+  survey_.LookOn(targets_, milliseconds(2), map_);
+  EXPECT_FALSE(survey_.complete());
   EXPECT_THAT(locator_.looked, ElementsAre(Pages(0, 100), Pages(16000, 16384), Pages(16384, 32768),
                                            Pages(32768, 40000)));
-  EXPECT_TRUE(survey_.LookOn(targets_, milliseconds(2), map_));
+  survey_.LookOn(targets_, milliseconds(2), map_);
+  EXPECT_TRUE(survey_.complete());
   EXPECT_EQ(locator_.looked.size(), 5U);
 }
 
-TEST_F(PlacementSurveyTest, SeesWhatMovedInTheNextRound) {
+TEST_F(PlacementSurveyTest, SeesWhatMovedWhenItLooksAgain) {
   survey_.LookOn(targets_, milliseconds(100), map_);
   locator_.node = NodeId(0);
   survey_.LookOn(targets_, milliseconds(100), map_);
@@ -89,8 +96,7 @@ TEST_F(PlacementSurveyTest, SeesWhatMovedInTheNextRound) {
 }
 
 TEST_F(PlacementSurveyTest, LooksAgainAtATenthOfTheSpeed) {
-  while (!survey_.LookOn(targets_, milliseconds(2), map_)) {
-  }
+  LookAtAll(milliseconds(2));
   locator_.looked.clear();
   for (int call = 0; call < 50; ++call) survey_.LookOn(targets_, milliseconds(2), map_);
   EXPECT_NEAR(static_cast<double>(locator_.looked.size()), 10, 1);  // each takes 1 ms, of 100
@@ -105,21 +111,33 @@ TEST_F(PlacementSurveyTest, PaysBackALookThatTookLonger) {
   EXPECT_NEAR(static_cast<double>(locator_.looked.size()), 2, 1);
 }
 
-TEST_F(PlacementSurveyTest, LooksAtANewTargetNextAndAtOnce) {
-  const SurveyedTarget newcomer{TargetId(3), Pid(13), {Pages(5, 6)}};
+TEST_F(PlacementSurveyTest, LooksAtNewTargetsInTheOrderInWhichTheyAppear) {
   survey_.LookOn(targets_, milliseconds(1), map_);
-  targets_.push_back(newcomer);
-  EXPECT_TRUE(survey_.LookOn(targets_, milliseconds(1), map_));
-  EXPECT_EQ(locator_.looked.back(), Pages(5, 6));
-  EXPECT_FALSE(survey_.complete());  // some of the first one was passed over
-  while (!survey_.LookOn(targets_, milliseconds(1), map_)) {
+  targets_.insert(targets_.begin(), {TargetId(0), Pid(10), {Pages(1, 2)}});
+  for (std::uint32_t id = 3; !survey_.complete(); ++id) {
+    ASSERT_LT(id, 20U) << "each round has a new one, and the first is never done";
+    if (id < 6) targets_.push_back({TargetId(id), Pid(13), {Pages(id, id + 1)}});
+    survey_.LookOn(targets_, milliseconds(1), map_);
   }
-  EXPECT_TRUE(survey_.complete());
+  EXPECT_THAT(locator_.looked, ElementsAre(Pages(0, 100), Pages(16000, 16384), Pages(16384, 32768),
+                                           Pages(32768, 40000), Pages(7, 9), Pages(1, 2),
+                                           Pages(3, 4), Pages(4, 5), Pages(5, 6)));
+}
+
+TEST_F(PlacementSurveyTest, ANewTargetDoesNotBeginTheRoundAnew) {
+  LookAtAll(milliseconds(1));
+  locator_.looked.clear();
+  while (locator_.looked.size() < 2) survey_.LookOn(targets_, milliseconds(1), map_);
+  targets_.push_back({TargetId(3), Pid(13), {Pages(5, 6)}});
+  while (locator_.looked.size() < 4) survey_.LookOn(targets_, milliseconds(1), map_);
+  EXPECT_THAT(locator_.looked,
+              ElementsAre(Pages(0, 100), Pages(16000, 16384), Pages(5, 6), Pages(16384, 32768)));
 }
 
 TEST_F(PlacementSurveyTest, PassesOverWhatIsGone) {
   locator_.gone = {Pid(11)};
-  EXPECT_TRUE(survey_.LookOn(targets_, milliseconds(100), map_));
+  survey_.LookOn(targets_, milliseconds(100), map_);
+  EXPECT_TRUE(survey_.complete());
   EXPECT_EQ(NodeOf(1, 50), std::nullopt);
   EXPECT_EQ(NodeOf(2, 8), NodeId(1));
 }
@@ -127,12 +145,14 @@ TEST_F(PlacementSurveyTest, PassesOverWhatIsGone) {
 TEST_F(PlacementSurveyTest, GoesOnBehindATargetAndMemoryThatWentMeanwhile) {
   survey_.LookOn(targets_, milliseconds(2), map_);
   targets_.erase(targets_.begin());
-  EXPECT_TRUE(survey_.LookOn(targets_, milliseconds(2), map_));
+  survey_.LookOn(targets_, milliseconds(2), map_);
+  EXPECT_TRUE(survey_.complete());
   EXPECT_EQ(locator_.looked.back(), Pages(7, 9));
 }
 
-TEST_F(PlacementSurveyTest, IsAtItsEndAtOnceWithoutTargets) {
-  EXPECT_TRUE(survey_.LookOn({}, milliseconds(2), map_));
+TEST_F(PlacementSurveyTest, LooksAtNothingWithoutTargets) {
+  survey_.LookOn({}, milliseconds(2), map_);
+  EXPECT_TRUE(survey_.complete());
   EXPECT_THAT(locator_.looked, IsEmpty());
 }
 

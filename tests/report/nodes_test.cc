@@ -86,6 +86,7 @@ TEST(NodesTest, IsOfOneTargetWhereAsked) {
   EXPECT_THAT(nodes->nodes, testing::ElementsAre(NodeId(1)));
   EXPECT_EQ(nodes->all.score, 1);
   EXPECT_EQ(nlohmann::json::parse(NodesJson(*nodes))["pid"], 11);
+  EXPECT_THAT(NodesText(*nodes), testing::HasSubstr("by combined, of PID 11\n"));
 }
 
 TEST(NodesTest, RefusesMissesThatNobodyCounted) {

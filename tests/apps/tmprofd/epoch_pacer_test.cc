@@ -10,37 +10,53 @@ namespace {
 using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::minutes;
+using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
 TEST(EpochPacerTest, KeepsToTheShortestWhereThatCostsLittle) {
-  EpochPacer pacer(seconds(1), 0.03);
+  EpochPacer pacer(seconds(1), 0.05);
   EXPECT_EQ(pacer.Next(), seconds(1));
-  pacer.Note(milliseconds(30));
+  for (int epoch = 0; epoch < 10; ++epoch) pacer.Note(seconds(1), milliseconds(50));
   EXPECT_EQ(pacer.Next(), seconds(1));
+  EXPECT_FALSE(pacer.overdrawn());
 }
 
 TEST(EpochPacerTest, LengthensEpochsUntilTheyAreAffordable) {
-  EpochPacer pacer(seconds(1), 0.03);
-  pacer.Note(milliseconds(120));
-  EXPECT_EQ(pacer.Next(), seconds(4));
+  constexpr nanoseconds kCpuTime = milliseconds(330);
+  EpochPacer pacer(seconds(1), 0.05);
+  nanoseconds time{0};
+  for (int epoch = 0; epoch < 100; ++epoch) {
+    const nanoseconds length = pacer.Next();
+    time += length;
+    pacer.Note(length, kCpuTime);
+  }
+  EXPECT_EQ(pacer.Next(), milliseconds(6600));
+  EXPECT_NEAR(static_cast<double>((100 * kCpuTime).count()) / static_cast<double>(time.count()),
+              0.05, 0.001);
 }
 
-TEST(EpochPacerTest, ComesBackByHalves) {
-  EpochPacer pacer(seconds(1), 0.01);
-  pacer.Note(milliseconds(80));
-  pacer.Note(milliseconds(40));
-  EXPECT_EQ(pacer.Next(), seconds(6));
-  for (int epoch = 0; epoch < 20; ++epoch) pacer.Note(milliseconds(1));
+TEST(EpochPacerTest, PaysForWhatTookLongWithOneLongEpoch) {
+  EpochPacer pacer(seconds(1), 0.1);
+  pacer.Note(seconds(1), seconds(3));
+  EXPECT_EQ(pacer.Next(), seconds(30));
+  pacer.Note(seconds(30), milliseconds(1));
   EXPECT_EQ(pacer.Next(), seconds(1));
 }
 
-TEST(EpochPacerTest, GoesOnWhereEvenAMinuteIsTooShort) {
-  EpochPacer pacer(seconds(1), 0.01);
-  pacer.Note(hours(1));
+TEST(EpochPacerTest, SaysWhereEvenAMinuteIsTooShort) {
+  EpochPacer pacer(seconds(1), 0.05);
+  pacer.Note(seconds(1), seconds(4));
   EXPECT_EQ(pacer.Next(), minutes(1));
-  EpochPacer rare(hours(1), 0.01);
-  rare.Note(minutes(2));
-  EXPECT_EQ(rare.Next(), hours(1));
+  EXPECT_TRUE(pacer.overdrawn());
+  pacer.Note(minutes(1), milliseconds(1));
+  EXPECT_EQ(pacer.Next(), seconds(1)) << "what cannot be earned is forgiven";
+  EXPECT_FALSE(pacer.overdrawn());
+}
+
+TEST(EpochPacerTest, NeverShortensAnEpoch) {
+  EpochPacer pacer(hours(1), 0.05);
+  pacer.Note(hours(1), minutes(2));
+  EXPECT_EQ(pacer.Next(), hours(1));
 }
 
 }  // namespace

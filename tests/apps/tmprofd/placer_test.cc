@@ -235,7 +235,7 @@ TEST_F(PlacerTest, MovesNothingUnderFirstTouch) {
 }
 
 TEST_F(PlacerTest, LooksForTheBestBeforeItsSurveyComesBy) {
-  options_.survey_budget = milliseconds(1);
+  options_.survey_share = 0.001;
   memory_.Put(90'000, 10, kSlow);
   Placer placer(options_, memory_, cpu_clock_);
   cpu_clock_.now = MonotonicTime(seconds(1));
