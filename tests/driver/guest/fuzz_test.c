@@ -18,6 +18,7 @@
 #define SESSIONS 3
 #define BUFFER_BYTES (1 << 18)
 #define CHILDREN 3
+#define LOWEST_MAPPED 65536 /* vm.mmap_min_addr */
 
 static unsigned long wanted_calls = 120000;
 
@@ -62,6 +63,8 @@ static __u64 number(struct fuzzer* fuzzer) {
 }
 
 static __u64 pointer(struct fuzzer* fuzzer) {
+  __u64 anything;
+
   switch (below(fuzzer, 12)) {
     case 0:
       return 0;
@@ -72,7 +75,9 @@ static __u64 pointer(struct fuzzer* fuzzer) {
     case 3:
       return 0xffff888000000000ULL + below(fuzzer, 1 << 20);
     case 4:
-      return number(fuzzer);
+      anything = number(fuzzer);
+      /* But for the program's own memory, where what is written would be its end. */
+      return anything < LOWEST_MAPPED ? anything : anything | 1ULL << 63;
     default:
       return (unsigned long)fuzzer->buffer;
   }
