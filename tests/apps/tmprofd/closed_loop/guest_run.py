@@ -39,8 +39,8 @@ class Guest:
     def run(self, *command: str) -> None:
         subprocess.run([self._tmprof, *command], capture_output=True, text=True, check=True)
 
-    def moves(self, name: str) -> dict:
-        return self.json("report", str(self._out / f"{name}.ledger"), "--view", "moves")
+    def moves(self, name: str, *options: str) -> dict:
+        return self.json("report", str(self._out / f"{name}.ledger"), "--view", "moves", *options)
 
 
 # Made by main(), for the tests.

@@ -94,5 +94,25 @@ class Shifting(unittest.TestCase):
         self.assertEqual(self.guest.text("shifting.program_status"), "0\n", self.guest.text("shifting.err"))
 
 
+class Uniform(unittest.TestCase):
+    """Where no page is hotter than the others, nothing moves."""
+
+    # Evidence by then says that what looked hot was chance.
+    WARM_EPOCHS = 6
+
+    def setUp(self) -> None:
+        self.guest = guest_run.guest
+
+    def test_hardly_anything_moves_after_warming_up(self) -> None:
+        moves = self.guest.moves("uniform", "--epochs", f"{self.WARM_EPOCHS}:")
+        moved = moves["promotions"]["pages"] + moves["demotions"]["pages"]
+        self.assertGreaterEqual(moves["epochs"], 8)
+        self.assertLess(moved / moves["epochs"], 0.01 * PAGES)
+
+    def test_daemon_and_program_end_well(self) -> None:
+        self.assertEqual(self.guest.text("uniform.status"), "0\n", self.guest.text("uniform.log"))
+        self.assertEqual(self.guest.text("uniform.program_status"), "0\n", self.guest.text("uniform.err"))
+
+
 if __name__ == "__main__":
     sys.exit(guest_run.main("place", OPTIONS))
