@@ -64,8 +64,14 @@ Result<std::vector<std::string>> InstrumentedCommand(const std::vector<std::stri
       has_input = has_input || !argument->starts_with('-') || *argument == "-";
     }
   }
-  std::vector<std::string> instrumented = command;
-  if (!has_input) return instrumented;
+  if (!has_input) return command;
+  std::vector<std::string> instrumented;
+  for (const std::string& argument : command) {
+    instrumented.push_back(argument);
+    // The linker would optimise what is counted already.
+    if (argument == "-flto" || argument.starts_with("-flto="))
+      instrumented.emplace_back("-fno-lto");
+  }
   // First, so that a "--" among the arguments does not hide it; unused where only objects are
   // linked.
   instrumented.insert(instrumented.begin() + 1,

@@ -15,6 +15,7 @@
 #include <llvm/Analysis/ValueTracking.h>
 #include <llvm/IR/Dominators.h>
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/InlineAsm.h>
 #include <llvm/IR/IntrinsicInst.h>
 #include <llvm/IR/MDBuilder.h>
 #include <llvm/IR/Module.h>
@@ -100,6 +101,10 @@ bool IsBarrier(const llvm::Instruction& instruction) {
 // Whether other threads may wait for what it did before.
 bool Synchronises(const llvm::Instruction& instruction) {
   if (llvm::isa<llvm::FenceInst>(instruction)) return true;
+  if (const auto* call = llvm::dyn_cast<llvm::CallBase>(&instruction);
+      call != nullptr && !llvm::isa<llvm::AnyMemIntrinsic>(call)) {
+    return !call->hasFnAttr(llvm::Attribute::NoSync) && call->mayWriteToMemory();
+  }
   if (const auto* load = llvm::dyn_cast<llvm::LoadInst>(&instruction)) {
     return llvm::isStrongerThanMonotonic(load->getOrdering());
   }
@@ -107,6 +112,14 @@ bool Synchronises(const llvm::Instruction& instruction) {
     return llvm::isStrongerThanMonotonic(store->getOrdering());
   }
   return instruction.isAtomic();
+}
+
+// Whether any from `first` on does, up to the end of its block or to `end` in it.
+bool AnySynchronises(const llvm::Instruction& first, const llvm::Instruction* end) {
+  for (const llvm::Instruction* at = &first; at != end; at = at->getNextNode()) {
+    if (Synchronises(*at)) return true;
+  }
+  return false;
 }
 
 class FunctionCounter;
@@ -138,6 +151,7 @@ class ModuleCounter {
   llvm::GlobalVariable* static_counts_;
   llvm::FunctionCallee count_;
   llvm::FunctionCallee count_static_;
+  llvm::InlineAsm* add_;
   llvm::MDNode* likely_;
   llvm::DenseMap<const llvm::GlobalVariable*, unsigned> places_;  // in `objects_`
   std::vector<llvm::GlobalVariable*> variables_;
@@ -157,7 +171,8 @@ class FunctionCounter {
   void AccessLate(llvm::Instruction& instruction, Value* address, Value* weight);
   void AccessBytes(llvm::Instruction& instruction, Value* address, Value* bytes);
   bool AccessIntrinsic(llvm::IntrinsicInst& intrinsic);
-  void AccessMasked(llvm::IntrinsicInst& intrinsic, Value* address, Value* mask);
+  void AccessMasked(llvm::IntrinsicInst& intrinsic, Value* address, Value* mask,
+                    const llvm::Type* in_place);
   void AccessLanes(llvm::IntrinsicInst& intrinsic, Value* addresses, Value* mask);
 
   // The outermost loop around a block that does nothing but compute and access memory; null where
@@ -228,6 +243,9 @@ ModuleCounter::ModuleCounter(llvm::Module& module)
                                         i64_)),
       count_static_(module.getOrInsertFunction("tmprof_count_static",
                                                llvm::Type::getVoidTy(context_), i64_, i64_)),
+      add_(llvm::InlineAsm::get(llvm::FunctionType::get(llvm::Type::getVoidTy(context_),
+                                                        {pointer_, i64_, pointer_}, false),
+                                "addq $1, $0", "=*m,er,*m,~{dirflag},~{fpsr},~{flags}", true)),
       likely_(llvm::MDBuilder(context_).createBranchWeights(kLikely, 1)) {
   for (llvm::FunctionCallee callee : {count_, count_static_}) {
     llvm::cast<llvm::Function>(callee.getCallee())->setDoesNotThrow();
@@ -437,6 +455,7 @@ void FunctionCounter::FindIncomingLeaders(Group& group) {
 void FunctionCounter::LeaveAccesses(Group& group) {
   if (group.incoming_leaders.empty()) return;
   const llvm::BasicBlock* block = group.first->getParent();
+  if (AnySynchronises(block->front(), group.first)) return;
   const auto* phi = llvm::cast<llvm::PHINode>(group.base);
   std::optional<std::uint64_t> accesses;
   std::vector<Group*> leaders;
@@ -447,7 +466,8 @@ void FunctionCounter::LeaveAccesses(Group& group) {
     const auto* branch = llvm::dyn_cast<llvm::BranchInst>(from->getTerminator());
     const bool may = leader.first->getParent() == from && branch != nullptr &&
                      leader.incoming_leaders.empty() && !leader.leaves_accesses &&
-                     accesses.value_or(leader.weight) == leader.weight;
+                     accesses.value_or(leader.weight) == leader.weight &&
+                     !AnySynchronises(*leader.first, nullptr);
     if (!may) return;
     for (const llvm::BasicBlock* to : branch->successors()) {
       if (to != block && to->isEHPad()) return;
@@ -486,12 +506,23 @@ void FunctionCounter::AccessBytes(llvm::Instruction& instruction, Value* address
              builder.CreateLShr(builder.CreateAdd(wide, builder.getInt64(kWordBytes - 1)), 3));
 }
 
-void FunctionCounter::AccessMasked(llvm::IntrinsicInst& intrinsic, Value* address, Value* mask) {
+// `in_place`: the vector's type, where each element has its place in memory whatever the mask; null
+// where those accessed adjoin.
+void FunctionCounter::AccessMasked(llvm::IntrinsicInst& intrinsic, Value* address, Value* mask,
+                                   const llvm::Type* in_place) {
   llvm::IRBuilder<> builder(&intrinsic);
   const auto* type = llvm::dyn_cast<llvm::FixedVectorType>(mask->getType());
   if (type == nullptr) return;
   Value* bits = builder.CreateBitCast(mask, builder.getIntNTy(type->getNumElements()));
   Value* lanes = builder.CreateUnaryIntrinsic(llvm::Intrinsic::ctpop, bits);
+  if (in_place != nullptr) {  // the first element may be another object's
+    Value* before = builder.CreateZExtOrTrunc(
+        builder.CreateBinaryIntrinsic(llvm::Intrinsic::cttz, bits, builder.getFalse()),
+        module_.i64_);
+    const std::uint64_t bytes =
+        module_.module_.getDataLayout().getTypeAllocSize(in_place->getScalarType()).getFixedValue();
+    address = builder.CreatePtrAdd(address, builder.CreateMul(before, builder.getInt64(bytes)));
+  }
   AccessLate(intrinsic, address, builder.CreateZExtOrTrunc(lanes, module_.i64_));
 }
 
@@ -518,16 +549,16 @@ bool FunctionCounter::AccessIntrinsic(llvm::IntrinsicInst& intrinsic) {
   const auto argument = [&](unsigned i) { return intrinsic.getArgOperand(i); };
   switch (intrinsic.getIntrinsicID()) {
     case llvm::Intrinsic::masked_load:
-      AccessMasked(intrinsic, argument(0), argument(2));
+      AccessMasked(intrinsic, argument(0), argument(2), intrinsic.getType());
       return true;
     case llvm::Intrinsic::masked_store:
-      AccessMasked(intrinsic, argument(1), argument(3));
+      AccessMasked(intrinsic, argument(1), argument(3), argument(0)->getType());
       return true;
     case llvm::Intrinsic::masked_expandload:
-      AccessMasked(intrinsic, argument(0), argument(1));
+      AccessMasked(intrinsic, argument(0), argument(1), nullptr);
       return true;
     case llvm::Intrinsic::masked_compressstore:
-      AccessMasked(intrinsic, argument(1), argument(2));
+      AccessMasked(intrinsic, argument(1), argument(2), nullptr);
       return true;
     case llvm::Intrinsic::masked_gather:
       AccessLanes(intrinsic, argument(0), argument(2));
@@ -642,9 +673,14 @@ Value* FunctionCounter::StaticId(llvm::IRBuilder<>& builder, const Value* base) 
   return NoSanitize(builder.CreateLoad(module_.i64_, id));
 }
 
+// One instruction, of which clang assures no other way: a signal handler that adds, too, runs
+// before it or after it.
 void FunctionCounter::AddTo(llvm::IRBuilder<>& builder, Value* word, Value* weight) {
-  Value* sum = builder.CreateAdd(NoSanitize(builder.CreateLoad(module_.i64_, word)), weight);
-  NoSanitize(builder.CreateStore(sum, word));
+  llvm::CallInst* add = builder.CreateCall(module_.add_, {word, weight, word});
+  for (const unsigned operand : {0U, 2U}) {
+    add->addParamAttr(operand, llvm::Attribute::get(module_.context_, llvm::Attribute::ElementType,
+                                                    module_.i64_));
+  }
 }
 
 void FunctionCounter::EmitStatic(llvm::IRBuilder<>& builder, llvm::Instruction* before, Value* id,

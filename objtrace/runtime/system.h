@@ -81,7 +81,10 @@ template <typename T>
 void Store(T& word, std::type_identity_t<T> value) {
   __atomic_store_n(&word, value, __ATOMIC_RELAXED);
 }
-// By the one thread that writes it.
-inline void Add(std::uint64_t& word, std::uint64_t more) { Store(word, Load(word) + more); }
+// By the one thread that writes it. One instruction: a signal handler that adds, too, runs before
+// it or after it.
+inline void Add(std::uint64_t& word, std::uint64_t more) {
+  asm("addq %1, %0" : "+m"(word) : "er"(more) : "cc");
+}
 
 }  // namespace tmprof::objtrace

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -176,7 +178,52 @@ TEST_P(LoopsTest, CountsAreThoseMadeByHand) {
   EXPECT_EQ(ran.status, 0) << ran.err;
   EXPECT_EQ(ran.out, kLoops);
   ObjectsInfo info;
-  EXPECT_EQ(AccessesTo(Read(File("run.objects"), info), "counters"), 2000U);
+  const ObjectsPart part = Read(File("run.objects"), info);
+  EXPECT_EQ(AccessesTo(part, "counters"), 2000U);
+  EXPECT_EQ(AccessesTo(part, "shifted"), 6U);
+}
+
+class SignalsTest : public CcTest, public ::testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Levels, SignalsTest, ::testing::Values("-O0", "-O2"),
+                         [](const auto& level) { return std::string(level.param + 1); });
+
+TEST_P(SignalsTest, AHandlerAmidACountLosesNone) {
+  const Outcome built =
+      Cc({"clang-19", GetParam(), "-pthread", Source("signals.c"), "-o", File("x")});
+  ASSERT_EQ(built.status, 0) << built.err;
+  const Outcome ran = Run(File("x"));
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  std::map<std::string, std::uint64_t> said;
+  std::istringstream lines(ran.out);
+  std::string name;
+  for (std::uint64_t count = 0; lines >> name >> count;) said[name] = count;
+  constexpr std::uint64_t kRounds = 10;
+  EXPECT_GT(said["steps"], kRounds) << "the processor does not step";
+  EXPECT_EQ(said["own"], kRounds + said["steps"]);
+  EXPECT_EQ(said["others"], kRounds + said["steps"]);
+  EXPECT_EQ(said["elements"], kRounds + said["steps"]);
+  ObjectsInfo info;
+  EXPECT_EQ(AccessesTo(Read(File("run.objects"), info), "stepped_variable"),
+            kRounds + said["steps"]);
+}
+
+TEST_F(CcTest, WhatOthersMayWaitForIsCountedBefore) {
+  const Outcome built =
+      Cc({"clang-19", "-O1", Source("steps.ll"), Source("steps.c"), "-o", File("x")});
+  ASSERT_EQ(built.status, 0) << built.err;
+  EXPECT_EQ(Run(File("x")).out,
+            "publish 1 2 3\n"
+            "walk 1 1\n"  // of each next node its key
+            "walk-late 0 1\n");
+}
+
+TEST_F(CcTest, LinkTimeOptimisationIsLeftOut) {
+  const Outcome built =
+      Cc({"clang-19", "-O2", "-flto=thin", "-pthread", Source("known.c"), "-c", "-o", File("x.o")});
+  ASSERT_EQ(built.status, 0) << built.err;
+  EXPECT_TRUE(ReadFile(File("x.o"))
+                  .starts_with("\x7f"
+                               "ELF"));
 }
 
 TEST_F(CcTest, SharedLibrariesCountWhereTheyAreInstrumentedAndAreListedWhereNot) {
@@ -306,6 +353,12 @@ TEST(CcArgumentsTest, ThePluginIsAddedToWhatCompilesAndTheRuntimeToWhatLinks) {
               ElementsAre("clang-19", "-L/lib", "-Wl,-rpath,/lib",
                           "-Wl,--push-state,--no-as-needed,-ltmprof_objects,--pop-state",
                           "-fpass-plugin=/p.so", "-Qunused-arguments", "x.o", "-lm"));
+}
+
+TEST(CcArgumentsTest, LinkTimeOptimisationIsTakenBack) {
+  EXPECT_THAT(*Instrumented({"clang-19", "-flto=thin", "-c", "x.c"}),
+              ElementsAre("clang-19", "-fpass-plugin=/p.so", "-Qunused-arguments", "-flto=thin",
+                          "-fno-lto", "-c", "x.c"));
 }
 
 TEST(CcArgumentsTest, WithoutAnInputNothingIsAdded) {

@@ -43,6 +43,16 @@ NOINLINE static int gather(const int* where, const int* from, int count) {
   return total;
 }
 
+/* Reads and writes the first `count - late`: vectors whose first elements are masked lie before it.
+ */
+NOINLINE static void bump_late(int* array, int count, int late) {
+  for (int i = 0; i < count; ++i) {
+    if (i >= late) array[i - late] += 1;
+  }
+}
+static int shifted[1024]; /* an address before it is not in its slot */
+static int* volatile shifted_by_pointer = shifted;
+
 /* Each row read once and written once; the table of rows read. */
 NOINLINE static void scale(volatile int** rows, int height, int width) {
   for (int y = 0; y < height; ++y) {
@@ -156,6 +166,8 @@ int main(void) {
   if (gather(array, beside, COUNT) != 0) return 1;
   say("where", array);
   say("gathered", beside);
+
+  bump_late(shifted_by_pointer, 1024, 1021); /* which the test reads in the file */
 
   volatile int** rows = malloc(5 * sizeof(*rows));
   for (int y = 0; y < 5; ++y) rows[y] = calloc(20, sizeof(int));
