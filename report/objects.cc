@@ -103,6 +103,7 @@ void ObjectsTally::Add(ObjectsPart part) {
   for (VariableCount& variable : part.variables) {
     VariableCount& sum = variables_[{variable.start, variable.name}];
     variable.accesses += sum.accesses;
+    variable.bytes = std::max(variable.bytes, sum.bytes);  // 0: of a module that knows no size
     sum = std::move(variable);
   }
   std::ranges::move(part.stacks, std::back_inserter(stacks_));

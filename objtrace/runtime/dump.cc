@@ -206,8 +206,9 @@ void Dumper::WriteStatics() {
     item_.Clear();
     item_.Number(1, thread.number);
     item_.Number(2, thread.users);
-    item_.Number(3, thread.stack_start);
-    item_.Number(4, thread.stack_end);
+    const StackBounds stack = thread.stack.Get();
+    item_.Number(3, stack.start);
+    item_.Number(4, stack.end);
     item_.Number(5, StackCount(heap.registry(), thread));
     part_.Nested(4, item_);
     FlushFullPart();

@@ -246,7 +246,8 @@ Header* Heap::TakeLarge(const Thread& thread, std::uint64_t bytes, std::uint64_t
 void Heap::Begin(Thread& thread, Header& header, std::uint64_t bytes, std::uint64_t alignment,
                  const void* frame) {
   std::uint64_t frames[kMaxFrames];
-  const int depth = WalkStack(frame, thread.stack_start, thread.stack_end, frames);
+  const StackBounds stack = thread.stack.Get();
+  const int depth = WalkStack(frame, stack.start, stack.end, frames);
   Store(header.stack, stacks_.Intern(frames, depth));
   Store(header.birth_ms, static_cast<std::uint32_t>(NowSinceStart()));
   Store(header.bytes,

@@ -80,10 +80,14 @@ const Statics::Sorted* Statics::Sort() {
       static_cast<Sorted*>(MapSparse(sizeof(Sorted) + count_ * sizeof(const StaticRecord*)));
   if (sorted == nullptr) return nullptr;
   for (std::uint64_t i = 0; i < count_; ++i) {
-    if (records_[i].live) sorted->records()[sorted->count++] = &records_[i];
+    const bool has_place = records_[i].live && records_[i].bytes > 0;
+    if (has_place) sorted->records()[sorted->count++] = &records_[i];
   }
   std::sort(sorted->records(), sorted->records() + sorted->count,
-            [](const StaticRecord* a, const StaticRecord* b) { return a->start < b->start; });
+            [](const StaticRecord* a, const StaticRecord* b) {
+              if (a->start != b->start) return a->start < b->start;
+              return a->bytes != b->bytes ? a->bytes < b->bytes : a->id < b->id;
+            });
   sorted_.store(sorted, std::memory_order_release);
   return sorted;
 }
@@ -109,8 +113,13 @@ void CountElsewhere(Thread& thread, Statics& statics, Registry& registry, std::u
   } else if (const Within within(thread); within.entered()) {
     id = statics.Find(address);
     if (id == kElsewhereId) {
+      // Where one's stack starts may be a guess; where it ends is known.
+      std::uint64_t nearest_end = UINT64_MAX;
       registry.EachThread([&](const Thread& other) {
-        if (other.in_use && IsOnStack(other, address)) id = other.stack_id;
+        const StackBounds stack = other.stack.Get();
+        if (!Load(other.in_use) || !stack.Hold(address) || stack.end >= nearest_end) return;
+        nearest_end = stack.end;
+        id = other.stack_id;
       });
     }
   }

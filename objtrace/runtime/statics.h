@@ -29,7 +29,8 @@ class Statics {
   // none.
   std::uint64_t Find(std::uint64_t address);
   // Calls `visit(record)` for each, also of modules that have gone. A variable that several modules
-  // have registered has as many records, which differ in their IDs alone.
+  // have registered has as many records, which differ in their IDs, and in their bytes: 0 where it
+  // was declared without.
   template <typename Visit>
   void EachRecord(Visit visit) const {
     for (std::uint64_t i = 0; i < count_; ++i) visit(records_[i]);

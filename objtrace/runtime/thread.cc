@@ -31,9 +31,9 @@ void GuessStack(Thread& thread) {
   }
   const bool is_main = ::getpid() == ::gettid();
   thread.stack_known = is_main;
-  thread.stack_end = is_main ? reinterpret_cast<std::uint64_t>(__libc_stack_end)
-                             : static_cast<std::uint64_t>(::pthread_self());
-  thread.stack_start = thread.stack_end - bytes;
+  const auto end = is_main ? reinterpret_cast<std::uint64_t>(__libc_stack_end)
+                           : static_cast<std::uint64_t>(::pthread_self());
+  thread.stack.Set({.start = end - bytes, .end = end});
 }
 
 }  // namespace
@@ -46,8 +46,8 @@ void Registry::FindStack(Thread& thread) {
   void* start = nullptr;
   std::size_t bytes = 0;
   if (::pthread_attr_getstack(&attributes, &start, &bytes) == 0) {
-    thread.stack_start = reinterpret_cast<std::uint64_t>(start);
-    thread.stack_end = thread.stack_start + bytes;
+    const auto address = reinterpret_cast<std::uint64_t>(start);
+    thread.stack.Set({.start = address, .end = address + bytes});
   }
   ::pthread_attr_destroy(&attributes);
 }
@@ -87,7 +87,8 @@ Thread* Registry::Take() {
       std::find_if(threads_, threads_ + count, [](Thread* t) { return !t->in_use && !t->torn; });
   Thread* thread = unused != threads_ + count ? *unused : Make();
   if (thread == nullptr) return nullptr;
-  thread->in_use = true;
+  GuessStack(*thread);
+  Store(thread->in_use, true);
   // As a siglongjmp(3) of the thread before may have left them.
   thread->busy = 0;
   thread->flushing = 0;
@@ -103,7 +104,6 @@ Thread* Registry::Register() {
   if (thread == nullptr) return nullptr;
   self = thread;
   tmprof_static_counts = thread->static_counts;
-  GuessStack(*thread);
   // Without a key its place is not used again.
   if (has_key_) ::pthread_setspecific(key_, thread);
   tmprof_thread = thread->number;
@@ -121,7 +121,7 @@ void Registry::ReleaseAtExit(void* place) {
   tmprof_thread = kNoThread;
   tmprof_static_counts = nullptr;
   const Locked locked(thread->registry->lock_);
-  thread->in_use = false;
+  Store(thread->in_use, false);
 }
 
 void Registry::KeepOnlySelf() {
@@ -129,7 +129,7 @@ void Registry::KeepOnlySelf() {
   EachThread([](Thread& thread) {
     if (&thread == self) return;
     thread.torn = thread.torn || thread.in_use;
-    thread.in_use = false;
+    Store(thread.in_use, false);
     thread.flushing = 0;
   });
 }

@@ -44,6 +44,35 @@ struct SiteTotals {
   std::uint64_t freed_age_ms;  // summed
 };
 
+struct StackBounds {
+  std::uint64_t start;
+  std::uint64_t end;
+
+  bool Hold(std::uint64_t address) const { return address - start < end - start; }
+};
+
+// One thread sets them while others read.
+class SharedBounds {
+ public:
+  // Both as they once were together; empty where they are being set.
+  StackBounds Get() const {
+    const std::uint32_t version = __atomic_load_n(&version_, __ATOMIC_ACQUIRE);
+    const StackBounds bounds{.start = __atomic_load_n(&bounds_.start, __ATOMIC_ACQUIRE),
+                             .end = __atomic_load_n(&bounds_.end, __ATOMIC_ACQUIRE)};
+    return version % 2 == 0 && version == Load(version_) ? bounds : StackBounds{};
+  }
+  void Set(const StackBounds& bounds) {
+    Store(version_, version_ + 1);
+    __atomic_store_n(&bounds_.start, bounds.start, __ATOMIC_RELEASE);
+    __atomic_store_n(&bounds_.end, bounds.end, __ATOMIC_RELEASE);
+    __atomic_store_n(&version_, version_ + 1, __ATOMIC_RELEASE);
+  }
+
+ private:
+  std::uint32_t version_;  // odd while they are being set
+  StackBounds bounds_;
+};
+
 class Registry;
 
 struct Thread {
@@ -51,14 +80,13 @@ struct Thread {
 
   Registry* registry;
   std::uint16_t number;  // from 1
-  bool in_use;           // under the registry's lock
+  bool in_use;           // set under the registry's lock
   bool torn;             // likewise: a fork(2) cut its thread off anywhere; nobody's for ever
   std::uint32_t users;   // threads that had this place, one after the other
   // Frame of the function that is within what is below (Within), or 0.
   volatile std::uint64_t busy;
   bool stack_known;  // exactly; before, at most as large as a stack usually is
-  std::uint64_t stack_start;
-  std::uint64_t stack_end;
+  SharedBounds stack;
   std::uint64_t stack_id;               // of others' accesses to its stack
   std::uint64_t* static_counts;         // by ID
   SiteTotals* sites;                    // by stack ID
@@ -70,7 +98,7 @@ struct Thread {
 };
 
 inline bool IsOnStack(const Thread& thread, std::uint64_t address) {
-  return address - thread.stack_start < thread.stack_end - thread.stack_start;
+  return thread.stack.Get().Hold(address);
 }
 
 // Keeps a thread's signal handlers that count out of its pending counts and its searches.

@@ -217,6 +217,34 @@ TEST_F(CcTest, WhatOthersMayWaitForIsCountedBefore) {
             "walk-late 0 1\n");
 }
 
+TEST_F(CcTest, AVariableOfUnknownSizeElsewhereIsOne) {
+  WriteFile(File("table.c"), "int table[100];\n");
+  WriteFile(File("reads.c"),
+            "extern volatile int table[];\n"
+            "int NAME(void) { return table[0]; }\n");
+  WriteFile(File("main.c"),
+            "extern int table[];\n"
+            "int before(void);\n"
+            "int after(void);\n"
+            "__attribute__((noinline)) static int sum(const volatile int* all) {\n"
+            "  int total = 0;\n"
+            "  for (int i = 0; i < 100; ++i) total += all[i];\n"
+            "  return total;\n"
+            "}\n"
+            "static int* volatile by_pointer = table;\n"
+            "int main(void) { return before() + after() + sum(by_pointer); }\n");
+  ASSERT_EQ(Cc({"clang-19", "-c", "-DNAME=before", File("reads.c"), "-o", File("before.o")}).status,
+            0);
+  ASSERT_EQ(Cc({"clang-19", "-c", "-DNAME=after", File("reads.c"), "-o", File("after.o")}).status,
+            0);
+  const Outcome built = Cc({"clang-19", "-O1", File("before.o"), File("table.c"), File("main.c"),
+                            File("after.o"), "-o", File("x")});
+  ASSERT_EQ(built.status, 0) << built.err;
+  ASSERT_EQ(Run(File("x")).status, 0);
+  ObjectsInfo info;
+  EXPECT_EQ(AccessesTo(Read(File("run.objects"), info), "table"), 102U);
+}
+
 TEST_F(CcTest, LinkTimeOptimisationIsLeftOut) {
   const Outcome built =
       Cc({"clang-19", "-O2", "-flto=thin", "-pthread", Source("known.c"), "-c", "-o", File("x.o")});

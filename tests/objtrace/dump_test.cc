@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <link.h>
+#include <pthread.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -275,6 +277,61 @@ TEST_F(DumpTest, TellsStacksAndTheRestApart) {
   EXPECT_EQ(accesses(after, 1) - accesses(before, 1), 16U);
   EXPECT_EQ(accesses(after, 2) - accesses(before, 2), 7U);
   EXPECT_EQ(after.all.elsewhere - before.all.elsewhere, 13U);
+}
+
+// Neither allocates before it counts: nobody told where its stack is.
+TEST_F(DumpTest, AnAccessToOneOfTwoAdjoiningStacksIsThatOnes) {
+  constexpr std::size_t kStackBytes = std::size_t{1} << 18;
+  void* stacks =
+      ::mmap(nullptr, 2 * kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(stacks, MAP_FAILED);
+  struct Shared {
+    std::latch lower_counted{1};
+    std::latch upper_counted{1};
+    std::latch done{1};
+    void* lower_local = nullptr;
+  } shared;
+  const auto start = [&](std::size_t which, void* (*run)(void*)) {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstack(&attributes, static_cast<std::byte*>(stacks) + which * kStackBytes,
+                          kStackBytes);
+    pthread_t thread{};
+    EXPECT_EQ(pthread_create(&thread, &attributes, run, &shared), 0);
+    pthread_attr_destroy(&attributes);
+    return thread;
+  };
+  const pthread_t lower = start(0, [](void* context) -> void* {
+    auto& with = *static_cast<Shared*>(context);
+    int local = 0;
+    with.lower_local = &local;
+    mem_access(&local, 1);
+    with.lower_counted.count_down();
+    with.done.wait();
+    return nullptr;
+  });
+  shared.lower_counted.wait();
+  const pthread_t upper = start(1, [](void* context) -> void* {
+    auto& with = *static_cast<Shared*>(context);
+    int local = 0;
+    mem_access(&local, 1);
+    with.upper_counted.count_down();
+    with.done.wait();
+    return nullptr;
+  });
+  shared.upper_counted.wait();
+  mem_access(shared.lower_local, 1000);
+  const Dumped dumped = DumpAndRead();
+  shared.done.count_down();
+  pthread_join(lower, nullptr);
+  pthread_join(upper, nullptr);
+  const auto lower_end = reinterpret_cast<std::uint64_t>(stacks) + kStackBytes;
+  const auto found = std::ranges::find_if(dumped.all.stacks, [&](const ThreadStack& stack) {
+    return lower_end - kStackBytes < stack.end && stack.end <= lower_end;
+  });
+  ASSERT_NE(found, dumped.all.stacks.end());
+  EXPECT_GE(found->accesses, 1001U);
+  ::munmap(stacks, 2 * kStackBytes);
 }
 
 TEST_F(DumpTest, HoldsMoreObjectsThanAPart) {

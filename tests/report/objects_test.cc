@@ -67,6 +67,18 @@ ObjectsReport Report(ObjectsBy by) {
   return tally.Take(Info(), Name);
 }
 
+TEST(ObjectsReport, AVariableHasTheSizeThatOneModuleKnows) {
+  for (const bool known_last : {false, true}) {
+    ObjectsTally tally(ObjectsBy::kSite);
+    tally.Add({.variables = {{.name = "table", .start = 0x1800, .bytes = known_last ? 0U : 400U},
+                             {.name = "table", .start = 0x1800, .bytes = known_last ? 400U : 0U}}});
+    const ObjectsReport report = tally.Take(Info(), Name);
+    ASSERT_EQ(report.rows.size(), 1U);
+    EXPECT_EQ(report.rows[0].bytes, 400U);
+    EXPECT_EQ(report.rows[0].live_bytes, 400U);
+  }
+}
+
 TEST(ObjectsReport, BySiteLivingAndFreedObjectsAddUp) {
   const ObjectsReport report = Report(ObjectsBy::kSite);
   EXPECT_EQ(report.accesses, 5 + 40 + 95 + 20 + 30 + 10U);
