@@ -32,12 +32,24 @@ struct Refusal {
   std::string_view option;  // or the start of it, up to '='
   std::string_view reason;
 };
-constexpr std::array<Refusal, 4> kRefused = {{
+constexpr std::array<Refusal, 3> kRefused = {{
     {"-static", "the runtime is a shared library"},
     {"-static-pie", "the runtime is a shared library"},
     {"-fsanitize=", "sanitizers bring their own allocator"},
-    {"-nostdlib", "the runtime needs the C library"},
 }};
+
+// Nothing is generated that a plugin could instrument.
+constexpr std::array<std::string_view, 4> kNotCompiled = {"-E", "-M", "-MM", "-fsyntax-only"};
+
+// Of what clang generates code from. Others are assembler's, or the linker's.
+constexpr std::array<std::string_view, 16> kSources = {
+    ".c",   ".i",  ".cc", ".cp", ".cpp", ".cxx", ".C", ".CPP",
+    ".c++", ".ii", ".m",  ".mm", ".ll",  ".bc",  ".M", ".cppm"};
+
+bool IsSource(std::string_view input) {
+  return input == "-" ||
+         std::ranges::find(kSources, std::filesystem::path(input).extension()) != kSources.end();
+}
 
 bool Matches(std::string_view argument, std::string_view option) {
   return option.ends_with('=') ? argument.starts_with(option) : argument == option;
@@ -49,7 +61,10 @@ Result<std::vector<std::string>> InstrumentedCommand(const std::vector<std::stri
                                                      const std::filesystem::path& plugin,
                                                      const std::filesystem::path& library_folder) {
   bool has_input = false;
+  bool compiles = false;
+  bool of_language = false;  // -x: whatever the inputs' names
   bool links = true;
+  bool generates = true;
   for (auto argument = command.begin() + 1; argument != command.end(); ++argument) {
     const auto refused = std::ranges::find_if(
         kRefused, [&](const Refusal& refusal) { return Matches(*argument, refusal.option); });
@@ -58,10 +73,14 @@ Result<std::vector<std::string>> InstrumentedCommand(const std::vector<std::stri
                            "leave it out"));
     }
     links = links && std::ranges::find(kNotLinked, *argument) == kNotLinked.end();
+    generates = generates && std::ranges::find(kNotCompiled, *argument) == kNotCompiled.end();
+    of_language = of_language || argument->starts_with("-x");
     if (std::ranges::find(kWithValue, *argument) != kWithValue.end()) {
       if (argument + 1 != command.end()) ++argument;
     } else {
-      has_input = has_input || !argument->starts_with('-') || *argument == "-";
+      const bool is_input = !argument->starts_with('-') || *argument == "-";
+      has_input = has_input || is_input;
+      compiles = compiles || (is_input && (of_language || IsSource(*argument)));
     }
   }
   if (!has_input) return command;
@@ -72,10 +91,11 @@ Result<std::vector<std::string>> InstrumentedCommand(const std::vector<std::stri
     if (argument == "-flto" || argument.starts_with("-flto="))
       instrumented.emplace_back("-fno-lto");
   }
-  // First, so that a "--" among the arguments does not hide it; unused where only objects are
-  // linked.
-  instrumented.insert(instrumented.begin() + 1,
-                      {"-fpass-plugin=" + plugin.string(), "-Qunused-arguments"});
+  // First, so that a "--" among the arguments does not hide it. Where it is of no use clang would
+  // warn of it, and -Werror make that an error.
+  if (compiles && generates) {
+    instrumented.insert(instrumented.begin() + 1, "-fpass-plugin=" + plugin.string());
+  }
   if (links) {
     instrumented.insert(instrumented.begin() + 1,
                         {"-L" + library_folder.string(), "-Wl,-rpath," + library_folder.string(),

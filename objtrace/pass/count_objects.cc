@@ -62,6 +62,7 @@ struct Group {
   bool leaves_accesses = false;  // is such a leader: counts only where control goes elsewhere
   bool leads = false;
   Value* count = nullptr;  // of a leader: the address of the header's count, or null
+  llvm::PHINode* incoming_count = nullptr;  // its incoming leaders'
 };
 
 // Accesses of a loop by one pointer, in variables that become registers.
@@ -190,7 +191,7 @@ class FunctionCounter {
   // Returns the address of the header's count, or null. Counts there, if not by `slow_alone`.
   Value* EmitDynamic(llvm::Instruction* before, Value* address, Value* weight, Value* thread,
                      bool slow_alone);
-  void EmitFollower(const Group& group, llvm::Instruction* before, Value* weight);
+  void EmitFollower(Group& group, llvm::Instruction* before, Value* weight);
   void EmitSums();
   void EmitLeft();
   llvm::Instruction* SplitExit(const Edge& edge);
@@ -349,7 +350,7 @@ void FunctionCounter::Run() {
   for (Group& group : groups_) {
     if (group.incoming_leaders.empty()) continue;
     llvm::BasicBlock* block = group.first->getParent();
-    group.count = llvm::PHINode::Create(
+    group.incoming_count = llvm::PHINode::Create(
         module_.pointer_, static_cast<unsigned>(group.incoming_leaders.size()), "", block->begin());
   }
   for (Group& group : groups_) Prepare(group);
@@ -744,9 +745,10 @@ Value* FunctionCounter::EmitDynamic(llvm::Instruction* before, Value* address, V
   return found;
 }
 
-void FunctionCounter::EmitFollower(const Group& group, llvm::Instruction* before, Value* weight) {
+void FunctionCounter::EmitFollower(Group& group, llvm::Instruction* before, Value* weight) {
   llvm::IRBuilder<> builder(before);
-  Value* count = group.leader ? groups_[*group.leader].count : group.count;
+  Value* count = group.leader ? groups_[*group.leader].count : group.incoming_count;
+  group.count = count;
   llvm::Instruction* found = nullptr;
   llvm::Instruction* slow = nullptr;
   llvm::SplitBlockAndInsertIfThenElse(builder.CreateIsNotNull(count), before, &found, &slow,
@@ -756,7 +758,13 @@ void FunctionCounter::EmitFollower(const Group& group, llvm::Instruction* before
         found_builder.CreateAdd(weight, found_builder.getInt64(group.left_to_it)));
   llvm::IRBuilder<> slow_builder(slow);
   if (llvm::is_contained(group.incoming_leaders, std::nullopt)) {
-    EmitDynamic(slow, group.address, weight, ThreadNumberIn(slow_builder, group.quiet_loop), false);
+    Value* looked_for = EmitDynamic(slow, group.address, weight,
+                                    ThreadNumberIn(slow_builder, group.quiet_loop), false);
+    llvm::BasicBlock* after = before->getParent();
+    llvm::PHINode* either = llvm::PHINode::Create(module_.pointer_, 2, "", after->begin());
+    either->addIncoming(count, found->getParent());
+    either->addIncoming(looked_for, slow->getParent());
+    group.count = either;
   } else {
     slow_builder.CreateCall(module_.count_, {group.address, weight});
   }
@@ -847,11 +855,10 @@ void FunctionCounter::EmitLeft() {
 
 void FunctionCounter::CompleteIncoming(Group& group) {
   if (group.incoming_leaders.empty()) return;
-  auto* count = llvm::cast<llvm::PHINode>(group.count);
   const auto* base = llvm::cast<llvm::PHINode>(group.base);
   for (unsigned i = 0; i < base->getNumIncomingValues(); ++i) {
     const std::optional<std::size_t> leader = group.incoming_leaders[i];
-    count->addIncoming(
+    group.incoming_count->addIncoming(
         leader ? groups_[*leader].count : llvm::ConstantPointerNull::get(module_.pointer_),
         base->getIncomingBlock(i));
   }
