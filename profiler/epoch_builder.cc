@@ -3,6 +3,7 @@
 #include "profiler/epoch_builder.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -15,6 +16,7 @@ struct Contribution {
   std::chrono::nanoseconds time_at_risk{0};
   bool seen = false;
   bool region = false;
+  double owed = 0;  // of its first accesses, what parts cut off should have had
 
   PageKey end() const { return {record.key.target, record.key.vpn + record.span}; }
   bool HasEvidence() const {
@@ -70,12 +72,19 @@ void Join(Contribution& into, const Contribution& from) {
   if (from.end() > into.end()) into.record.span = from.end().vpn - into.record.key.vpn;
 }
 
-// Cuts off the first `pages` of a region, with their share of what was seen.
+// Cuts off the first `pages` of a region, with their share of what was seen. All that is cut off so
+// far has its share of the first accesses to the nearest whole one, however small the parts.
 Contribution CutFront(Contribution& region, PageCount pages) {
   Contribution front = region;
   front.record.span = pages;
-  front.record.first_accesses = static_cast<std::uint32_t>(
-      std::uint64_t{region.record.first_accesses} * pages.value() / region.record.span.value());
+  const double left = region.record.first_accesses - region.owed;
+  const double share =
+      left * static_cast<double>(pages.value()) / static_cast<double>(region.record.span.value()) +
+      region.owed;
+  const double whole =
+      std::clamp(std::round(share), 0.0, static_cast<double>(region.record.first_accesses));
+  front.record.first_accesses = static_cast<std::uint32_t>(whole);
+  region.owed = share - whole;
   region.record.first_accesses -= front.record.first_accesses;
   region.record.key.vpn = region.record.key.vpn + pages;
   region.record.span = region.record.span - pages;

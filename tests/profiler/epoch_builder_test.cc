@@ -338,6 +338,39 @@ TEST(BuildEpoch, ASampleInsideARegionPartsIt) {
     EXPECT_EQ(time, LogDuration::FromNanoseconds(milliseconds(2)));
 }
 
+TEST(BuildEpoch, NoPartOfARegionGetsMoreThanItsShareOfTheFirstAccesses) {
+  // 6 x 38 / 40 = 5.7 before the sampled page, 5.85 with it, and one page after it.
+  EXPECT_EQ(Pages(1, {{.references = {Region(100, 40, 6)}}, {.samples = {Sample(0, 138, 3, 1)}}})
+                .first_accesses,
+            (std::vector<std::uint32_t>{6, 0, 0}));
+  // Parts of 1 page each have 0.15: in all 0.15, 0.3, 0.45, 0.6 (one), 0.75 ... 6.
+  EXPECT_EQ(Pages(1, {{.references = {Region(100, 40, 6)}},
+                      {.samples = {Sample(0, 100, 1), Sample(0, 101, 1), Sample(0, 102, 1),
+                                   Sample(0, 103, 1), Sample(0, 104, 1)}}})
+                .first_accesses,
+            (std::vector<std::uint32_t>{0, 0, 0, 1, 0, 5}));
+}
+
+TEST(BuildEpoch, EachPartOfARegionHasItsShareOfTheFirstAccessesToAHalf) {
+  std::mt19937 random(20261122);
+  for (int round = 0; round < 200; ++round) {
+    const std::uint32_t span = 2 + static_cast<std::uint32_t>(random() % 200);
+    const std::uint32_t first_accesses = static_cast<std::uint32_t>(random() % 50);
+    SourceEpoch samples;
+    for (int i = 0; i < 6; ++i) samples.samples.push_back(Sample(0, 100 + random() % span, 1));
+    const PageColumns pages =
+        Pages(1, {{.references = {Region(100, span, first_accesses)}}, samples});
+    std::uint32_t in_all = 0;
+    for (std::size_t i = 0; i < pages.size(); ++i) {
+      in_all += pages.first_accesses[i];
+      const double end =
+          static_cast<double>((pages.vpn[i] + RecordAt(pages, i).span).value()) - 100;
+      EXPECT_NEAR(in_all, first_accesses * end / span, 0.5 + 1e-9) << "round " << round;
+    }
+    EXPECT_EQ(in_all, first_accesses);
+  }
+}
+
 TEST(BuildEpoch, SamplesAtTheEndsOfARegionAndOnAllOfItPartItToo) {
   EXPECT_EQ(Text(Pages(1, {{.references = {Region(100, 4, 0)}},
                            {.samples = {Sample(0, 100, 1), Sample(0, 103, 2)}}})),
