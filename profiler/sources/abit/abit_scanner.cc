@@ -266,6 +266,7 @@ SourceEpoch AbitScanner::TakeEpoch() {
                                 .references = region.references,
                                 .first_accesses = region.first_accesses,
                                 .time_at_risk = region.time_at_risk,
+                                .seen = region.seen,
                                 .node = NodeOfAll(region.frames, worker_->nodes),
                                 .region = true});
   }

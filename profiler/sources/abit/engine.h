@@ -89,7 +89,8 @@ struct RegionEvidence {
   // Of all those pages.
   std::uint32_t first_accesses = 0;
   std::chrono::nanoseconds time_at_risk{0};  // over the pages of the span
-  std::vector<std::uint64_t> frames;         // of some of the pages that were looked at
+  bool seen = false;  // a bit was set, and could not be cleared: it was accessed at some time
+  std::vector<std::uint64_t> frames;  // of some of the pages that were looked at
 };
 
 // Counts are of base pages unless they say otherwise.

@@ -34,6 +34,10 @@ constexpr nanoseconds kLongestBudgetWait = milliseconds(100);
 // Pages picked anew where nothing is mapped, within one step.
 constexpr int kPickRounds = 3;
 constexpr int kPicksForAMapping = 8;
+// Of a page whose table is in use each time that it is to be cleared.
+constexpr std::uint32_t kMostUnread = 8;
+// What the kernel refuses to clear, as it does mlocked memory, is tried again so much later.
+constexpr nanoseconds kRetryUnclearable = std::chrono::seconds(60);
 // Fewer regions are kept where an aggregation takes longer, more where it takes half of it or less:
 // a phase change is to show within an epoch of a second.
 constexpr nanoseconds kLongestAggregation = milliseconds(800);
@@ -68,6 +72,13 @@ std::span<tmprof_region> RegionsOf(const tmprof_region_set& set) {
   return {set.regions, set.count};
 }
 
+// What the page's entry maps.
+VpnRange EntryOf(const RegionProbe& probe) {
+  const std::uint64_t unit = probe.unit.value();
+  const Vpn start(probe.page.value() / unit * unit);
+  return {start, start + probe.unit};
+}
+
 }  // namespace
 
 RegionEngine::RegionEngine(AbitKernel& kernel, const ScanOptions& options)
@@ -87,12 +98,13 @@ void RegionEngine::Refresh(RegionTarget& target, bool mappings_changed) {
 }
 
 void RegionEngine::Leave(RegionTarget& target) {
-  target.seen.Take(target.process.id, target.mapped, departed_);
+  AbandonStep(target);
+  TakeEvidence(target, departed_);
 }
 
 // What is watched now would be read at some later time.
 void RegionEngine::Pause(RegionTarget& target) {
-  target.in_step = false;
+  AbandonStep(target);
   target.HoldUp(kernel_.Now());
 }
 
@@ -137,29 +149,63 @@ bool RegionEngine::Usable(RegionTarget& target, const ReadResult& read) {
   counts_.torn += read.torn_tables;
   if (read.outcome == ReadOutcome::kRefused) {
     ComplainOfRead(target, read);
+    target.read_refused = true;
     target.next = kernel_.Now() + kRetryRefused;
     target.HoldUp(kernel_.Now());
   }
   if (read.outcome == ReadOutcome::kProcessGone) target.gone = true;
   if (read.outcome != ReadOutcome::kDone) {
-    target.in_step = false;
+    AbandonStep(target);
     return false;
   }
+  if (std::exchange(target.read_refused, false)) SettleRefused();
   if (read.address_space == 0) return true;  // no page was mapped
   if (!target.address_space) target.address_space = read.address_space;
   if (*target.address_space == read.address_space) return true;
-  target.RunsAnotherProgram(read.address_space);
-  Forget(target);  // what was seen of the one before is void
+  const bool replaced = target.RunsAnotherProgram(read.address_space);
+  AbandonStep(target);
+  if (replaced) Forget(target);
   return false;
 }
 
+// What was seen of the program before is void: delivered, it would be taken for evidence about the
+// new one's pages at the same addresses.
 void RegionEngine::Forget(RegionTarget& target) {
+  counts_.observations -= target.observations;
+  counts_.lost += std::exchange(target.observations, 0);
   target.set.count = 0;
   target.memory.clear();
   target.seen.Clear();
-  target.in_step = false;
   target.samples.clear();
+  target.mapped.clear();
   target.mappings_changed = true;
+}
+
+// The step will not be finished: what was read of it counts, what is watched will not be read.
+void RegionEngine::AbandonStep(RegionTarget& target) {
+  if (!std::exchange(target.in_step, false)) return;
+  for (const RegionProbe& probe : target.probes)
+    if (probe.state == TMPROF_UNIT_UNSET) counts_.lost += probe.unit.value();
+  Fold(target);
+}
+
+// Adds what the step has shown to what is known of the regions.
+void RegionEngine::Fold(RegionTarget& target) {
+  for (std::uint32_t i = 0; i < target.probes.size(); ++i) {
+    const RegionProbe& probe = target.probes[i];
+    checked_ += probe.sampled;
+    if (probe.seen) target.seen.See(i, probe.frame);
+    if (probe.tally.looks == 0) continue;
+    tmprof_region& region = target.set.regions[i];
+    region.looks += probe.tally.looks;
+    region.references += probe.tally.references;
+    region.first_accesses += probe.tally.first_accesses;
+    region.at_risk_ns += probe.tally.at_risk_ns * probe.unit.value();
+    target.seen.Add(i, probe.tally, probe.unit, probe.frame);
+    const std::uint64_t observations = probe.tally.looks * probe.unit.value();
+    target.observations += observations;
+    counts_.observations += observations;
+  }
 }
 
 // False: there is nothing to look at.
@@ -182,11 +228,14 @@ bool RegionEngine::PrepareRegions(RegionTarget& target) {
 // The address space as it is now.
 RegionEngine::Areas RegionEngine::TakeMappings(RegionTarget& target) {
   std::vector<tmprof_area> mappings;
-  target.mapped.clear();
+  const std::vector<RegionMapping> known = std::exchange(target.mapped, {});
   for (const Mapping& mapping : target.process.mappings) {
     if (mapping.kind == MappingKind::kSpecial) continue;
     mappings.push_back({mapping.range.start.value(), mapping.range.end.value()});
-    target.mapped.push_back(mapping.range);
+    RegionMapping& now = target.mapped.emplace_back(RegionMapping{.range = mapping.range});
+    const auto before = std::ranges::lower_bound(
+        known, now.range.start, {}, [](const RegionMapping& other) { return other.range.start; });
+    if (before != known.end() && before->range == now.range) now = *before;
   }
   Areas areas;
   areas.count = tmprof_region_areas(mappings.data(), mappings.size(), areas.area.data());
@@ -229,13 +278,18 @@ void RegionEngine::Begin(RegionTarget& target, MonotonicTime now) {
   ClearSome(target);
 }
 
+RegionMapping* RegionEngine::MappingOf(RegionTarget& target, Vpn page) {
+  const auto mapping = std::ranges::upper_bound(
+      target.mapped, page, {}, [](const RegionMapping& other) { return other.range.end; });
+  return mapping == target.mapped.end() || !mapping->range.Contains(page) ? nullptr : &*mapping;
+}
+
 // A random page of the region that lies in a mapping, if one is found soon.
 void RegionEngine::Pick(RegionTarget& target, RegionProbe& probe, tmprof_region& region) {
   probe = RegionProbe{};
   for (int tries = 0; tries < kPicksForAMapping; ++tries) {
     const Vpn page(tmprof_region_pick(&region, &random_));
-    const auto mapping = std::ranges::upper_bound(target.mapped, page, {}, &VpnRange::end);
-    if (mapping == target.mapped.end() || !mapping->Contains(page)) continue;
+    if (MappingOf(target, page) == nullptr) continue;
     probe.page = page;
     probe.sampled = true;
     return;
@@ -257,11 +311,11 @@ bool RegionEngine::LookUp(RegionTarget& target) {
       pages_.push_back(target.probes[i].page);
       probe_of_page_.push_back(i);
     }
+    if (pages_.empty()) break;
     const ReadResult read = target.handle->ReadPoints(pages_, entries_);
     if (!Usable(target, read)) return false;
     const nanoseconds cpu =
         target.clock.Advance(read.time, target.handle->CpuTime(), read.running_threads);
-    checked_ += pages_.size();
     entries_read_ += pages_.size();
     ++counts_.looks;
     wanted.clear();
@@ -269,15 +323,29 @@ bool RegionEngine::LookUp(RegionTarget& target) {
       RegionProbe& probe = target.probes[probe_of_page_[k]];
       const TableEntry entry = entries_[k].entry;
       const bool present = entries_[k].read && entry.present() && !entry.special();
-      probe.state = present ? TMPROF_UNIT_UNSET : TMPROF_UNIT_OUT;
-      probe.cleared = present && entry.accessed();
-      probe.cpu_at = cpu;
       probe.unit = entries_[k].unit;
       probe.frame = entry.frame(kernel_.frame_mask());
+      const bool clearable = present && Clearable(target, probe, read.time);
+      probe.seen = present && !clearable && entry.accessed();
+      probe.state = clearable ? TMPROF_UNIT_UNSET : TMPROF_UNIT_OUT;
+      probe.cleared = clearable && entry.accessed();
+      probe.cpu_at = cpu;
       if (entries_[k].read && !present) wanted.push_back(probe_of_page_[k]);
     }
   }
   return true;
+}
+
+// Whether it could be cleared if it were set: what is told by unset bits alone, where set ones tell
+// nothing, is that all is cold.
+bool RegionEngine::Clearable(RegionTarget& target, const RegionProbe& probe, MonotonicTime now) {
+  RegionMapping& mapping = *MappingOf(target, probe.page);
+  // A giant one is hugetlb, or device memory that a clear would split.
+  if (probe.unit == kGiantPages) mapping.unclearable_until = now + kRetryUnclearable;
+  if (mapping.unclearable_until > now) return false;
+  // Part of a huge page would be split off.
+  const VpnRange entry = EntryOf(probe);
+  return mapping.range.start <= entry.start && entry.end <= mapping.range.end;
 }
 
 // What is set is to be cleared, and out of view until then.
@@ -287,36 +355,77 @@ void RegionEngine::PlanClears(RegionTarget& target) {
     RegionProbe& probe = target.probes[i];
     if (probe.state == TMPROF_UNIT_OUT || !probe.cleared) continue;
     probe.state = TMPROF_UNIT_OUT;
-    const std::uint64_t unit = probe.unit.value();
-    const Vpn start(probe.page.value() / unit * unit);
-    const VpnRange range{start, start + probe.unit};
-    const auto mapping = std::ranges::upper_bound(target.mapped, probe.page, {}, &VpnRange::end);
-    // Part of a huge page would be split off; a giant one is hugetlb, which is not cleared.
-    if (probe.unit == kGiantPages || range.start < mapping->start || range.end > mapping->end)
-      continue;
-    // One entry stands for both.
-    if (!target.to_clear.empty() && range.start < target.to_clear.back().range.end) continue;
-    target.to_clear.push_back({.range = range, .probe = i});
+    const VpnRange range = EntryOf(probe);
+    if (!target.to_clear.empty() && target.to_clear.back().range == range) {
+      target.to_clear.back().end = i + 1;
+    } else {
+      target.to_clear.push_back({.range = range, .first = i, .end = i + 1});
+    }
   }
 }
 
+// Those of them that are to be cleared, by index, of which some in between are not.
+template <typename Do>
+void RegionEngine::ForProbesOf(RegionTarget& target, const RegionClear& clear, Do act) {
+  for (std::uint32_t i = clear.first; i < clear.end; ++i)
+    if (target.probes[i].cleared && clear.range.Contains(target.probes[i].page))
+      act(target.probes[i]);
+}
+
 // Since they were looked up, a huge page may have grown where base pages were: clearing part of it
-// would split it. False: nothing can be done with the target now.
+// would split it. What is in use has its turn later. False: nothing can be done with the target
+// now.
 bool RegionEngine::KeepUnchanged(RegionTarget& target, std::vector<RegionClear>& batch) {
   if (batch.empty()) return true;
   pages_.clear();
-  for (const RegionClear& clear : batch) pages_.push_back(target.probes[clear.probe].page);
+  for (const RegionClear& clear : batch) pages_.push_back(target.probes[clear.first].page);
   const ReadResult read = target.handle->ReadPoints(pages_, entries_);
-  if (!Usable(target, read)) return false;
-  entries_read_ += pages_.size();
+  const bool busy = read.outcome == ReadOutcome::kBusy;
+  if (!busy && !Usable(target, read)) return false;
+  if (!busy) entries_read_ += pages_.size();
+  std::vector<RegionClear> later;
   std::size_t kept = 0;
   for (std::size_t k = 0; k < batch.size(); ++k) {
-    const bool unchanged = entries_[k].read && entries_[k].entry.present() &&
-                           entries_[k].unit == target.probes[batch[k].probe].unit;
-    if (unchanged) batch[kept++] = batch[k];
+    RegionClear clear = batch[k];
+    if (busy || !entries_[k].read) {
+      if (++clear.unread < kMostUnread) {
+        later.push_back(clear);
+      } else {
+        CountLost(target, clear);
+      }
+    } else if (entries_[k].entry.present() && entries_[k].unit == target.probes[clear.first].unit) {
+      batch[kept++] = clear;
+    } else {
+      CountLost(target, clear);
+    }
   }
   batch.resize(kept);
+  target.to_clear.insert(target.to_clear.end(), later.begin(), later.end());
   return true;
+}
+
+void RegionEngine::CountLost(RegionTarget& target, const RegionClear& clear) {
+  ForProbesOf(target, clear, [&](const RegionProbe& probe) { counts_.lost += probe.unit.value(); });
+}
+
+// The kernel refused to clear memory of this mapping. Of what is set there nothing is known, so
+// what is unset must not speak for it either.
+void RegionEngine::LeaveUnclearable(RegionTarget& target, RegionMapping& mapping,
+                                    MonotonicTime now) {
+  mapping.unclearable_until = now + kRetryUnclearable;
+  for (RegionProbe& probe : target.probes) {
+    if (!probe.sampled || !mapping.range.Contains(probe.page)) continue;
+    if (probe.cleared) {
+      probe.seen = true;
+    } else if (probe.state != TMPROF_UNIT_OUT || probe.tally.looks > 0) {
+      counts_.lost += probe.unit.value();
+    }
+    probe.state = TMPROF_UNIT_OUT;
+    probe.tally = tmprof_tally{};
+  }
+  std::erase_if(target.to_clear, [&](const RegionClear& clear) {
+    return mapping.range.Contains(clear.range.start);
+  });
 }
 
 // Clears the next of those to be cleared: their bits are unset and watched from now on.
@@ -325,6 +434,7 @@ void RegionEngine::ClearSome(RegionTarget& target) {
                    static_cast<std::ptrdiff_t>(std::min(kClearsAtOnce, target.to_clear.size()));
   std::vector<RegionClear> batch(target.to_clear.begin(), end);
   target.to_clear.erase(target.to_clear.begin(), end);
+  std::ranges::sort(batch, {}, &RegionClear::first);
   if (!KeepUnchanged(target, batch)) return;
   std::vector<VpnRange> ranges;
   for (const RegionClear& clear : batch) ranges.push_back(clear.range);
@@ -338,26 +448,47 @@ void RegionEngine::ClearSome(RegionTarget& target) {
                                          : (after - before) * target.clock.running_threads() /
                                                static_cast<std::int64_t>(batch.size());
   std::uint64_t points = 0;
+  bool refused = false;
   for (std::size_t k = 0; k < outcomes.size(); ++k) {
-    if (outcomes[k] == ClearOutcome::kProcessGone) target.gone = true;
-    if (outcomes[k] == ClearOutcome::kRefused) {
-      ComplainOfClear(target);
-      refused_.Settle();
-      target.in_step = false;
-      target.HoldUp(after);
-      target.next = after + kRetryRefused;
-      return;
+    const RegionClear& clear = batch[k];
+    RegionMapping* mapping = MappingOf(target, clear.range.start);
+    switch (outcomes[k]) {
+      case ClearOutcome::kDone:
+        break;
+      case ClearOutcome::kUnclearable:
+        if (mapping != nullptr) LeaveUnclearable(target, *mapping, after);
+        continue;
+      case ClearOutcome::kProcessGone:
+        target.gone = true;
+        continue;
+      case ClearOutcome::kRefused:
+        refused = true;
+        continue;
+      case ClearOutcome::kUnmapped:
+        CountLost(target, clear);
+        continue;
     }
-    if (outcomes[k] != ClearOutcome::kDone) continue;
-    counts_.clears += batch[k].range.size().value();
+    counts_.clears += clear.range.size().value();
     ++points;
-    RegionProbe& probe = target.probes[batch[k].probe];
-    probe.state = TMPROF_UNIT_UNSET;
-    probe.cpu_at = cpu_after - each * static_cast<std::int64_t>(batch.size() - 1 - k) - each / 2;
+    if (mapping != nullptr) mapping->unclearable_until = MonotonicTime{};
+    const nanoseconds cpu =
+        cpu_after - each * static_cast<std::int64_t>(batch.size() - 1 - k) - each / 2;
+    ForProbesOf(target, clear, [&](RegionProbe& probe) {
+      probe.state = TMPROF_UNIT_UNSET;
+      probe.cpu_at = cpu;
+    });
   }
-  Charge(target, points, 0, 0);
-  if (target.gone) {
-    target.in_step = false;
+  Charge(target, points);
+  if (refused) {
+    ComplainOfClear(target);
+    target.refused_until = after + kRetryRefused;
+    target.next = target.refused_until;
+    target.HoldUp(after);
+  } else if (points > 0 && std::exchange(target.refused_until, {}) != MonotonicTime{}) {
+    SettleRefused();
+  }
+  if (target.gone || refused) {
+    AbandonStep(target);
     return;
   }
   target.cleared_at = after;
@@ -434,7 +565,6 @@ void RegionEngine::Read(RegionTarget& target) {
       set_at_once.push_back(probe_of_page_[k]);
   }
   RejectUncleared(target, set_at_once);
-  std::uint64_t sets = 0;
   for (std::size_t k = 0; k < pages_.size(); ++k) {
     RegionProbe& probe = target.probes[probe_of_page_[k]];
     if (probe.state == TMPROF_UNIT_OUT || !entries_[k].read) continue;
@@ -442,7 +572,6 @@ void RegionEngine::Read(RegionTarget& target) {
     const bool accessed = present && entries_[k].entry.accessed();
     const nanoseconds exposure = std::max(cpu - probe.cpu_at, nanoseconds(0));
     const bool ran = exposure >= kShortestExposure;
-    sets += accessed;
     if (!present || (accessed && !ran)) {
       probe.state = TMPROF_UNIT_OUT;
       counts_.lost += probe.unit.value();
@@ -455,7 +584,6 @@ void RegionEngine::Read(RegionTarget& target) {
     }
     if (options_.mode == ScanOptions::Mode::kPlain) probe.state = TMPROF_UNIT_OUT;
   }
-  Charge(target, 0, sets, sets);
   CountUnset(target);
   Proceed(target, read.time);
 }
@@ -466,14 +594,14 @@ void RegionEngine::RejectUncleared(RegionTarget& target,
                                    const std::vector<std::uint32_t>& set_at_once) {
   if (set_at_once.empty()) return;
   std::vector<Vpn> suspects;
-  for (const std::uint32_t i : set_at_once) suspects.push_back(target.probes[i].page);
+  for (const std::uint32_t i : set_at_once) suspects.push_back(EntryOf(target.probes[i]).start);
   const std::vector<PageStanding> standing =
       target.handle->Inspect(suspects, std::vector<bool>(suspects.size()));
   for (std::size_t k = 0; k < standing.size(); ++k) {
     if (standing[k] == PageStanding::kClearable) continue;
     RegionProbe& probe = target.probes[set_at_once[k]];
     probe.state = TMPROF_UNIT_OUT;
-    probe.tally = tmprof_tally{};
+    probe.seen = true;
     (standing[k] == PageStanding::kShared ? counts_.shared : counts_.unsettled) +=
         probe.unit.value();
   }
@@ -485,20 +613,10 @@ void RegionEngine::EndStep(RegionTarget& target, MonotonicTime now) {
                           target.cleared_at + ClearGap(target)});
   if (!target.held_up) target.took += now - target.ready_at;
   target.ready_at = now;
-  for (std::uint32_t i = 0; i < target.probes.size(); ++i) {
-    const RegionProbe& probe = target.probes[i];
-    if (probe.tally.looks == 0) {
-      if (probe.state == TMPROF_UNIT_UNSET) counts_.lost += probe.unit.value();
-      continue;
-    }
-    tmprof_region& region = target.set.regions[i];
-    region.looks += probe.tally.looks;
-    region.references += probe.tally.references;
-    region.first_accesses += probe.tally.first_accesses;
-    region.at_risk_ns += probe.tally.at_risk_ns * probe.unit.value();
-    target.seen.Add(i, probe.tally, probe.unit, probe.frame);
-    counts_.observations += probe.tally.looks * probe.unit.value();
-  }
+  for (const RegionProbe& probe : target.probes)
+    if (probe.tally.looks == 0 && probe.state == TMPROF_UNIT_UNSET)
+      counts_.lost += probe.unit.value();
+  Fold(target);
   ++steps_;
   const bool slept = target.idle_reads > 0 && target.cpu_at <= target.cpu_cleared;
   if (!slept) ++target.steps;
@@ -562,15 +680,25 @@ void RegionEngine::FitBounds(RegionTarget& target) {
   }
 }
 
-void RegionEngine::Charge(RegionTarget& target, std::uint64_t points, std::uint64_t sets,
-                          std::uint64_t lines) {
+// For the clears of so many entries, each of which the hardware will set again, whether that is
+// seen or not, in a cache line that it gets back from the reader.
+void RegionEngine::Charge(RegionTarget& target, std::uint64_t points) {
   const std::uint64_t cost =
-      tmprof_cost_ns(&cost_, sets, lines) +
+      tmprof_cost_ns(&cost_, points, points) +
       static_cast<std::uint64_t>(static_cast<double>(points) * options_.cost.ns_per_point);
-  ChargeTarget(target, cost, sets);
+  ChargeTarget(target, cost, points);
 }
 
 // ------------------------------------------------------------------------------------- the epoch
+
+void RegionEngine::TakeEvidence(RegionTarget& target, std::vector<RegionEvidence>& out) {
+  std::vector<VpnRange> clearable;
+  std::vector<VpnRange> unclearable;
+  for (const RegionMapping& mapping : target.mapped)
+    (mapping.Unclearable() ? unclearable : clearable).push_back(mapping.range);
+  target.seen.Take(target.process.id, clearable, unclearable, out);
+  target.observations = 0;
+}
 
 Harvest RegionEngine::TakeEpoch() {
   Harvest harvest = EndEpoch(kernel_.Now());
@@ -578,7 +706,9 @@ Harvest RegionEngine::TakeEpoch() {
   std::uint64_t regions = 0;
   std::uint64_t region_bytes = 0;
   for (const auto& [id, target] : targets_) {
-    target->seen.Take(id, target->mapped, harvest.regions);
+    TakeEvidence(*target, harvest.regions);
+    for (const RegionMapping& mapping : target->mapped)
+      if (mapping.Unclearable()) harvest.unclearable += mapping.range.size().value();
     regions += target->set.count;
     region_bytes += target->RegionBytes();
   }

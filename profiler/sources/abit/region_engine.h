@@ -49,14 +49,23 @@ class RegionEngine final : public TargetedEngine<RegionTarget> {
   void Leave(RegionTarget& target) override;
   void Pause(RegionTarget& target) override;
   bool Usable(RegionTarget& target, const ReadResult& read);
+  void AbandonStep(RegionTarget& target);
+  void Fold(RegionTarget& target);
+  void TakeEvidence(RegionTarget& target, std::vector<RegionEvidence>& out);
 
   void Begin(RegionTarget& target, MonotonicTime now);
   bool PrepareRegions(RegionTarget& target);
   static Areas TakeMappings(RegionTarget& target);
+  static RegionMapping* MappingOf(RegionTarget& target, Vpn page);
   void Pick(RegionTarget& target, RegionProbe& probe, tmprof_region& region);
+  static bool Clearable(RegionTarget& target, const RegionProbe& probe, MonotonicTime now);
   bool LookUp(RegionTarget& target);
   void PlanClears(RegionTarget& target);
   bool KeepUnchanged(RegionTarget& target, std::vector<RegionClear>& batch);
+  template <typename Do>
+  static void ForProbesOf(RegionTarget& target, const RegionClear& clear, Do act);
+  void CountLost(RegionTarget& target, const RegionClear& clear);
+  void LeaveUnclearable(RegionTarget& target, RegionMapping& mapping, MonotonicTime now);
   void ClearSome(RegionTarget& target);
   void Read(RegionTarget& target);
   void RejectUncleared(RegionTarget& target, const std::vector<std::uint32_t>& set_at_once);
@@ -65,7 +74,7 @@ class RegionEngine final : public TargetedEngine<RegionTarget> {
   void EndStep(RegionTarget& target, MonotonicTime now);
   void Aggregate(RegionTarget& target);
   void FitBounds(RegionTarget& target);
-  void Charge(RegionTarget& target, std::uint64_t points, std::uint64_t sets, std::uint64_t lines);
+  void Charge(RegionTarget& target, std::uint64_t points);
   void Forget(RegionTarget& target);
 
   tmprof_ladder ladder_;
@@ -74,8 +83,8 @@ class RegionEngine final : public TargetedEngine<RegionTarget> {
 
   std::vector<RegionEvidence> departed_;  // of targets that are no longer tracked
   std::uint64_t steps_ = 0;
-  std::uint64_t checked_ = 0;       // probes
-  std::uint64_t entries_read_ = 0;  // of them, each as often as it was
+  std::uint64_t checked_ = 0;       // pages, each once a step
+  std::uint64_t entries_read_ = 0;  // of them, as often as each was read
   std::uint64_t aggregations_ = 0;
 
   std::vector<Vpn> pages_;

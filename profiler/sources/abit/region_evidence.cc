@@ -21,6 +21,24 @@ VpnRange Overlap(VpnRange a, VpnRange b) {
   return {start, std::max(start, std::min(a.end, b.end))};
 }
 
+// Of a region, what lies in `mapped`, in pieces that no one takes for a huge page.
+std::vector<VpnRange> PiecesOf(VpnRange region, std::span<const VpnRange> mapped) {
+  std::vector<VpnRange> pieces;
+  auto at = std::ranges::upper_bound(mapped, region.start, {}, &VpnRange::end);
+  for (; at != mapped.end() && at->start < region.end; ++at) {
+    const VpnRange piece = Overlap(*at, region);
+    if (piece.size() == PageCount(0)) continue;
+    if (piece.size() != kTablePages && piece.size() != kGiantPages) {
+      pieces.push_back(piece);
+      continue;
+    }
+    const Vpn middle = piece.start + PageCount(piece.size().value() / 2);
+    pieces.push_back({piece.start, middle});
+    pieces.push_back({middle, piece.end});
+  }
+  return pieces;
+}
+
 }  // namespace
 
 void RegionEvidenceTable::Add(std::size_t index, const tmprof_tally& tally, PageCount pages,
@@ -31,6 +49,12 @@ void RegionEvidenceTable::Add(std::size_t index, const tmprof_tally& tally, Page
   row.references += tally.references;
   row.first_accesses += tally.first_accesses;
   row.page_seconds += 1e-9 * static_cast<double>(tally.at_risk_ns * pages.value());
+}
+
+void RegionEvidenceTable::See(std::size_t index, std::uint64_t frame) {
+  Row& row = rows_[index];
+  if (row.frames.size() < kMostFrames) row.frames.push_back(frame);
+  row.seen = true;
 }
 
 void RegionEvidenceTable::Follow(std::span<const tmprof_region> regions) {
@@ -47,6 +71,7 @@ void RegionEvidenceTable::Follow(std::span<const tmprof_region> regions) {
       row.references += pages * old[i].references;
       row.first_accesses += share * old[i].first_accesses;
       row.page_seconds += share * old[i].page_seconds;
+      row.seen |= old[i].seen;
       row.frames.insert(row.frames.end(), old[i].frames.begin(), old[i].frames.end());
       known += pages;
     }
@@ -71,44 +96,49 @@ std::uint64_t RegionEvidenceTable::Bytes() const {
   return bytes;
 }
 
-void RegionEvidenceTable::Take(TargetId target, std::span<const VpnRange> mapped,
+void RegionEvidenceTable::Take(TargetId target, std::span<const VpnRange> clearable,
+                               std::span<const VpnRange> unclearable,
                                std::vector<RegionEvidence>& out) {
   double carry = 0;
-  std::size_t first = 0;
   for (Row& row : rows_) {
-    const Row seen = std::exchange(row, Row{.range = row.range});
-    while (first < mapped.size() && mapped[first].end <= seen.range.start) ++first;
-    if (seen.looks <= 0 || seen.page_seconds <= 0) continue;
-    std::vector<VpnRange> pieces;
-    for (std::size_t i = first; i < mapped.size() && mapped[i].start < seen.range.end; ++i) {
-      const VpnRange piece = Overlap(mapped[i], seen.range);
-      if (piece.size() == PageCount(0)) continue;
-      if (piece.size() == kTablePages || piece.size() == kGiantPages) {
-        const Vpn middle = piece.start + PageCount(piece.size().value() / 2);
-        pieces.push_back({piece.start, middle});
-        pieces.push_back({middle, piece.end});
-      } else {
-        pieces.push_back(piece);
+    const Row of = std::exchange(row, Row{.range = row.range});
+    const bool looked_at = of.looks > 0 && of.page_seconds > 0;
+    const auto first = static_cast<std::ptrdiff_t>(out.size());
+    if (of.seen) {
+      for (const VpnRange& piece : PiecesOf(of.range, unclearable)) {
+        out.push_back({.target = target,
+                       .start = piece.start,
+                       .span = piece.size(),
+                       .seen = true,
+                       .frames = of.frames});
       }
     }
+    const bool seen_here = of.seen && out.size() == static_cast<std::size_t>(first);
+    if (!looked_at && !seen_here) continue;
+    const std::vector<VpnRange> pieces = PiecesOf(of.range, clearable);
     double pages = 0;
     for (const VpnRange& piece : pieces) pages += PagesIn(piece);
     for (const VpnRange& piece : pieces) {
-      const double looks = std::max(1.0, std::round(seen.looks));
-      const double exact = seen.first_accesses * PagesIn(piece) / pages + carry;
-      const double whole = std::max(0.0, std::round(exact));
-      carry = exact - whole;
-      const double risk_ns = std::max(1.0, std::round(1e9 * seen.page_seconds / pages));
-      out.push_back(
-          {.target = target,
-           .start = piece.start,
-           .span = piece.size(),
-           .looks = static_cast<std::uint32_t>(looks),
-           .references = static_cast<std::uint32_t>(std::min(looks, std::round(seen.references))),
-           .first_accesses = static_cast<std::uint32_t>(whole),
-           .time_at_risk = std::chrono::nanoseconds(static_cast<std::int64_t>(risk_ns)),
-           .frames = seen.frames});
+      RegionEvidence record{.target = target,
+                            .start = piece.start,
+                            .span = piece.size(),
+                            .seen = seen_here,
+                            .frames = of.frames};
+      if (looked_at) {
+        const double looks = std::max(1.0, std::round(of.looks));
+        const double exact = of.first_accesses * PagesIn(piece) / pages + carry;
+        const double whole = std::max(0.0, std::round(exact));
+        carry = exact - whole;
+        record.looks = static_cast<std::uint32_t>(looks);
+        record.references = static_cast<std::uint32_t>(std::min(looks, std::round(of.references)));
+        record.first_accesses = static_cast<std::uint32_t>(whole);
+        const double risk_ns = std::max(1.0, std::round(1e9 * of.page_seconds / pages));
+        record.time_at_risk = std::chrono::nanoseconds(static_cast<std::int64_t>(risk_ns));
+      }
+      out.push_back(std::move(record));
     }
+    std::sort(out.begin() + first, out.end(),
+              [](const RegionEvidence& a, const RegionEvidence& b) { return a.start < b.start; });
   }
 }
 

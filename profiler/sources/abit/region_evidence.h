@@ -21,14 +21,20 @@ class RegionEvidenceTable {
   // entry.
   void Add(std::size_t index, const tmprof_tally& tally, PageCount pages, std::uint64_t frame);
 
+  // Of a page of region `index` that was accessed at some time, as its bit is set, and of which
+  // nothing more is known, as it cannot be cleared.
+  void See(std::size_t index, std::uint64_t frame);
+
   // The regions have other bounds now. Where an old one is parted, each part was looked at as
   // often, and has its share, by size, of the first accesses and of the time.
   void Follow(std::span<const tmprof_region> regions);
 
-  // Delivers and forgets. A region becomes one record for each stretch of `mapped` (ascending) in
-  // it; none, if nothing was seen of it. No record has the size of a huge page, which stands for
-  // one entry. Fractions of a first access go to the next record, so that none is lost.
-  void Take(TargetId target, std::span<const VpnRange> mapped, std::vector<RegionEvidence>& out);
+  // Delivers and forgets. A region becomes one record for each stretch of `clearable` and of
+  // `unclearable` in it (each ascending); none, if nothing was seen of it. Looks are of what can be
+  // cleared. No record has the size of a huge page, which stands for one entry. Fractions of a
+  // first access go to the next record, so that none is lost.
+  void Take(TargetId target, std::span<const VpnRange> clearable,
+            std::span<const VpnRange> unclearable, std::vector<RegionEvidence>& out);
 
   void Clear() { rows_.clear(); }
 
@@ -41,6 +47,7 @@ class RegionEvidenceTable {
     double references = 0;
     double first_accesses = 0;
     double page_seconds = 0;  // at risk
+    bool seen = false;
     std::vector<std::uint64_t> frames;
   };
   std::vector<Row> rows_;

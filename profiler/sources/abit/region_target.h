@@ -23,25 +23,37 @@ struct RegionProbe {
   bool sampled = false;                // it lies in a mapping, and its entry was read
   bool cleared = false;                // its bit was set before; else that was not needed
   std::uint8_t state = 0;              // enum tmprof_unit
+  bool seen = false;                   // its bit was set, and could not be cleared
   std::chrono::nanoseconds cpu_at{0};  // of the target, when its bit was last known to be unset
   tmprof_tally tally{};
   std::uint64_t frame = 0;
 };
 
-// One entry to clear.
+// One entry to clear, and the probes that it stands for: regions within one huge page have several.
 struct RegionClear {
   VpnRange range;
-  std::uint32_t probe = 0;
+  std::uint32_t first = 0;
+  std::uint32_t end = 0;
+  std::uint32_t unread = 0;  // times in a row that its table was in use
+};
+
+// Memory that is a program's.
+struct RegionMapping {
+  VpnRange range;
+  MonotonicTime unclearable_until{};  // the kernel refuses to clear it: mlocked, hugetlb or device
+
+  bool Unclearable() const { return unclearable_until != MonotonicTime{}; }
 };
 
 struct RegionTarget : WatchedTarget {
   using WatchedTarget::WatchedTarget;
 
   bool mappings_changed = true;
-  std::vector<VpnRange> mapped;  // whose memory is a program's; adjacent ones joined
+  std::vector<RegionMapping> mapped;  // ascending
   std::vector<tmprof_region> memory;
   tmprof_region_set set{};
   RegionEvidenceTable seen;           // in this epoch, by region
+  std::uint64_t observations = 0;     // of them, looks x pages
   std::vector<SampleRecord> samples;  // the most sampled pages since the last aggregation
 
   std::vector<RegionProbe> probes;    // of the step, by region

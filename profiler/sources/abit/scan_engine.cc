@@ -61,13 +61,6 @@ void ScanEngine::Refresh(ScanTarget& target, bool mappings_changed) {
   if (target.watched()) target.plan.running = true;
 }
 
-void ScanEngine::SettleRefused() {
-  const auto refused = [](const auto& entry) {
-    return entry.second->watched() && entry.second->refused_until != MonotonicTime{};
-  };
-  if (std::ranges::none_of(targets_, refused)) refused_.Settle();
-}
-
 MonotonicTime ScanEngine::Step() {
   if (!active_ || targets_.empty()) return kNever;
   const MonotonicTime now = kernel_.Now();
@@ -148,6 +141,7 @@ void ScanEngine::PlanSome(ScanTarget& target) {
       return;
     case ReadOutcome::kRefused:
       ComplainOfRead(target, read);
+      unread_.Settle();      // a read that follows may succeed
       plan.running = false;  // until the next refresh
       return;
     case ReadOutcome::kUnmapped:
@@ -536,6 +530,7 @@ std::optional<ReadResult> ScanEngine::Read(ScanTarget& target, Block& block) {
       return std::nullopt;
     case ReadOutcome::kRefused:
       ComplainOfRead(target, read);
+      unread_.Settle();  // a read that follows may succeed
       Drop(target, block);
       return std::nullopt;
     case ReadOutcome::kUnmapped:

@@ -55,9 +55,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   };
 
   void Refresh(ScanTarget& target, bool mappings_changed) override;
-  void AfterRefresh() override { SettleRefused(); }
   void Leave(ScanTarget& target) override { DropAll(target); }
-  void SettleRefused();
   const tmprof_ladder& LadderOf(const Block& block) const;
   void DropStaleDues();
 

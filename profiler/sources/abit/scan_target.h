@@ -73,7 +73,6 @@ struct ScanPlan {
 struct ScanTarget : WatchedTarget {
   using WatchedTarget::WatchedTarget;
 
-  MonotonicTime refused_until{};    // nothing is cleared before
   double reset_share = 1;           // of the bits set at a clear, those set again within the ladder
   std::vector<BlockPtr> blocks;     // ascending
   std::vector<BlockPtr> remaining;  // of this rotation, last one next

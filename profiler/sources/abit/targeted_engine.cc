@@ -45,7 +45,6 @@ void EngineBase::ComplainOf(const std::vector<Error>& refusals) {
 void EngineBase::ComplainOfRead(const WatchedTarget& target, const ReadResult& read) {
   ++counts_.refused_reads;
   unread_.Raise(ProcessRefusal("read the page tables", target.process.pid, read.system_error));
-  unread_.Settle();
 }
 
 void EngineBase::ComplainOfClear(const WatchedTarget& target) {

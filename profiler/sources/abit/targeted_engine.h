@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <map>
@@ -47,7 +48,6 @@ class EngineBase : public Engine {
   void Watch(MonotonicTime now);
   // `refusals`: of the targets that could not be opened.
   void ComplainOf(const std::vector<Error>& refusals);
-  // Stands for this epoch only: a read that follows may succeed.
   void ComplainOfRead(const WatchedTarget& target, const ReadResult& read);
   void ComplainOfClear(const WatchedTarget& target);
   // True: it was the other way before.
@@ -67,13 +67,13 @@ class EngineBase : public Engine {
   ScanCounts counts_;
   Complaint pressure_;  // standing: nothing is cleared
   Complaint refused_;   // standing: nothing of some target is cleared
+  Complaint unread_;    // standing: nothing of some target is read
 
  private:
   MonotonicTime epoch_start_;
   MonotonicTime active_since_;
   std::chrono::nanoseconds active_ns_{0};
   Complaint unopened_;
-  Complaint unread_;
 };
 
 // `Target` is a WatchedTarget, made from what that is made from.
@@ -99,7 +99,7 @@ class TargetedEngine : public EngineBase {
     for (auto& [id, target] : targets_) Leave(*target);
     targets_ = std::move(kept);
     ComplainOf(refusals);
-    AfterRefresh();
+    SettleRefused();
   }
 
   void SetActive(bool active) final {
@@ -118,10 +118,20 @@ class TargetedEngine : public EngineBase {
 
   // What is known of a target has just been brought up to date.
   virtual void Refresh(Target& target, bool mappings_changed) = 0;
-  // Of all of them; those that are no longer tracked have left.
-  virtual void AfterRefresh() {}
   virtual void Leave(Target& target) = 0;
   virtual void Pause(Target& target) { (void)target; }
+
+  // Unless some target is refused to us still.
+  void SettleRefused() {
+    const auto none = [this](auto refused) {
+      return std::ranges::none_of(targets_, [&](const auto& entry) {
+        return entry.second->watched() && refused(*entry.second);
+      });
+    };
+    if (none([](const Target& target) { return target.refused_until != MonotonicTime{}; }))
+      refused_.Settle();
+    if (none([](const Target& target) { return target.read_refused; })) unread_.Settle();
+  }
 
   Target* Find(TargetId id) {
     const auto found = targets_.find(id);

@@ -40,7 +40,9 @@ struct WatchedTarget {
   CpuClock clock;
   std::chrono::nanoseconds earned_at{0};
   tmprof_budget budget{};
-  std::uint32_t tries_idle = 0;  // in a row, to clear while the target was off the CPU
+  std::uint32_t tries_idle = 0;   // in a row, to clear while the target was off the CPU
+  MonotonicTime refused_until{};  // nothing is cleared before
+  bool read_refused = false;      // at the last try
 };
 
 }  // namespace tmprof::abit

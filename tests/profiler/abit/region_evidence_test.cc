@@ -25,9 +25,10 @@ constexpr tmprof_tally kSeen{
 class RegionEvidenceTest : public ::testing::Test {
  protected:
   void Follow(std::vector<tmprof_region> regions) { table_.Follow(regions); }
-  std::vector<RegionEvidence> Take(std::vector<VpnRange> mapped = {{Vpn(0), Vpn(1 << 30)}}) {
+  std::vector<RegionEvidence> Take(std::vector<VpnRange> clearable = {{Vpn(0), Vpn(1 << 30)}},
+                                   std::vector<VpnRange> unclearable = {}) {
     std::vector<RegionEvidence> out;
-    table_.Take(TargetId(3), mapped, out);
+    table_.Take(TargetId(3), clearable, unclearable, out);
     return out;
   }
 
@@ -97,6 +98,35 @@ TEST_F(RegionEvidenceTest, ARegionIsCutToWhatIsMapped) {
   EXPECT_EQ(records[0].time_at_risk, nanoseconds(200)) << "over the 40 pages that are mapped";
   EXPECT_EQ(records[1].start, Vpn(50));
   EXPECT_EQ(records[1].first_accesses, 3U);
+}
+
+TEST_F(RegionEvidenceTest, OfMemoryThatCannotBeClearedARecordTellsOnlyThatItWasAccessed) {
+  Follow({Region(0, 100)});
+  table_.Add(0, kSeen, PageCount(1), 0x1000);
+  table_.See(0, 0x2000);
+  const auto records = Take({{Vpn(0), Vpn(10)}, {Vpn(30), Vpn(100)}}, {{Vpn(10), Vpn(30)}});
+  ASSERT_EQ(records.size(), 3U);
+  EXPECT_EQ(records[0].looks, 10U);
+  EXPECT_FALSE(records[0].seen);
+  EXPECT_EQ(records[1].start, Vpn(10));
+  EXPECT_EQ(records[1].span, PageCount(20));
+  EXPECT_TRUE(records[1].seen);
+  EXPECT_EQ(records[1].looks, 0U);
+  EXPECT_EQ(records[1].time_at_risk, nanoseconds(0));
+  EXPECT_EQ(records[2].time_at_risk, nanoseconds(100)) << "over the 80 pages that can be cleared";
+}
+
+TEST_F(RegionEvidenceTest, ThatAPageWasAccessedAtSomeTimeGoesWithItsRegion) {
+  Follow({Region(0, 40), Region(40, 60)});
+  table_.See(0, 0x2000);
+  Follow({Region(0, 20), Region(20, 60)});
+  const auto records = Take();
+  ASSERT_EQ(records.size(), 2U);
+  for (const RegionEvidence& record : records) {
+    EXPECT_TRUE(record.seen);
+    EXPECT_EQ(record.looks, 0U);
+  }
+  EXPECT_TRUE(Take().empty());
 }
 
 TEST_F(RegionEvidenceTest, NoAccessIsLostToRounding) {

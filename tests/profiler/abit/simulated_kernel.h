@@ -30,6 +30,7 @@ class SimulatedProcess {
     double rate = 0;
     bool present = true;
     bool shared = false;      // the clear passes it by
+    bool mlocked = false;     // a clear of it is refused
     bool accessed = true;     // as after its first touch
     Seconds next_access = 0;  // in CPU time, while not accessed
   };
@@ -50,12 +51,15 @@ class SimulatedProcess {
   bool alive = true;
   bool is_another = false;  // the one that was opened has exited, and this has its number
   bool unmapped = false;
-  bool mlocked = false;
+  bool mlocked = false;             // all of it
   std::optional<int> refuses;       // errno of a clear
   std::optional<int> refuses_read;  // errno
   int busy_reads = 0;               // to come
   std::uint64_t busy_points = 0;    // one in so many reads of points finds all busy; 0: none
   std::uint64_t point_reads = 0;
+  std::optional<std::uint64_t> collapses_after;  // reads of points, which find huge pages from then
+  std::uint64_t splits = 0;                      // clears of part of such a page
+  bool collapsed() const { return collapses_after && point_reads > *collapses_after; }
   double cpus = 1;              // that it uses
   std::uint64_t sets = 0;       // cleared bits that were set again
   std::uint64_t regained = 0;   // cache lines of entries, got back from a reader to set bits in
@@ -123,9 +127,7 @@ class SimulatedKernel final : public AbitKernel {
       }
       if (process_.unmapped || !process_.range().Contains(range.start))
         return Failed(ReadOutcome::kUnmapped);
-      result.address_space = process_.address_space;
-      result.time = kernel_.now;
-      result.running_threads = static_cast<std::uint32_t>(process_.cpus);
+      result = Mapped();
       const std::uint64_t table = std::max(process_.unit(), kTablePages).value();
       const Vpn full((range.start.value() / table + kernel_.most_parts_per_read) * table);
       result.next = std::min({range.end, process_.range().end, full});
@@ -148,14 +150,17 @@ class SimulatedKernel final : public AbitKernel {
       entries.assign(pages.size(), PointEntry{});
       std::vector<TablePart> parts;
       ReadResult result = Read(process_.range(), PageTableReader::Depth::kShape, parts);
+      if (result.outcome == ReadOutcome::kUnmapped) result = Mapped();
       ++process_.point_reads;
       if (process_.busy_points > 0 && process_.point_reads % process_.busy_points == 0)
         return result;
       for (std::size_t i = 0; i < pages.size(); ++i) {
-        if (!process_.range().Contains(pages[i])) continue;
+        entries[i].read = true;
+        if (process_.unmapped || !process_.range().Contains(pages[i])) continue;
         auto& page = process_.pages[process_.IndexOf(pages[i])];
         process_.regained += Touch(page);
-        entries[i] = {.read = true, .entry = TableEntry(Entry(page)), .unit = process_.unit()};
+        entries[i].entry = TableEntry(Entry(page));
+        entries[i].unit = process_.collapsed() ? kTablePages : process_.unit();
       }
       return result;
     }
@@ -167,12 +172,13 @@ class SimulatedKernel final : public AbitKernel {
         ++process_.refusals;
         return ClearOutcome::kRefused;
       }
-      if (process_.mlocked) {
+      if (process_.mlocked || process_.pages[process_.IndexOf(range.start)].mlocked) {
         ++process_.refusals;
         return ClearOutcome::kUnclearable;
       }
       if (process_.unmapped) return ClearOutcome::kUnmapped;
       ++process_.clears;
+      process_.splits += process_.collapsed() && range.size() < kTablePages;
       kernel_.clears_at.push_back(kernel_.now);
       for (Vpn vpn = range.start; vpn < range.end; vpn = vpn + process_.unit()) {
         auto& page = process_.pages[process_.IndexOf(vpn)];
@@ -192,7 +198,9 @@ class SimulatedKernel final : public AbitKernel {
                                       const std::vector<bool>&) override {
       std::vector<PageStanding> standing;
       for (const Vpn vpn : pages) {
-        const bool shared = process_.pages[process_.IndexOf(vpn)].shared;
+        // As the driver keeps them: an entry by its first page.
+        const bool first = (vpn - process_.range().start).value() % process_.unit().value() == 0;
+        const bool shared = process_.pages[process_.IndexOf(vpn)].shared && first;
         standing.push_back(shared ? PageStanding::kShared : PageStanding::kClearable);
       }
       process_.inspected += pages.size();
@@ -205,6 +213,13 @@ class SimulatedKernel final : public AbitKernel {
     bool Alive() override { return process_.alive && !process_.is_another; }
 
    private:
+    ReadResult Mapped() {
+      ReadResult result;
+      result.address_space = process_.address_space;
+      result.time = kernel_.now;
+      result.running_threads = static_cast<std::uint32_t>(process_.cpus);
+      return result;
+    }
     static ReadResult Failed(ReadOutcome outcome) {
       ReadResult result;
       result.outcome = outcome;
