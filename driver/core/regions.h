@@ -17,8 +17,8 @@
  * than the greatest.
  *
  * Freestanding C11, no floating point, no allocation: memory and random numbers are the caller's.
- * Pages are page numbers, ranges half-open. Compiled by the kernel module, by user space and by the
- * tests.
+ * Pages are page numbers, ranges half-open. Compiled by user space, by its tests and by the kernel's
+ * (tests/driver/kunit); tmprof.ko does not keep regions itself.
  */
 #ifndef TMPROF_CORE_REGIONS_H
 #define TMPROF_CORE_REGIONS_H
@@ -49,6 +49,7 @@
 #define TMPROF_REGION_COUNT_MAX (1U << 16)
 /* Counts merge that differ by less than a tenth of their mean. */
 #define TMPROF_REGION_ALIKE 10U
+#define TMPROF_REGION_ANY   (~0ULL)
 /* "Well below": an aggregation holds at least so many monitoring intervals. */
 #define TMPROF_REGION_CHECKS_MIN 10U
 #define TMPROF_REGION_NO_PAGE	 (~0U)
@@ -354,7 +355,11 @@ static inline void tmprof_region_join(struct tmprof_region *into, const struct t
 	__u64 weighted =
 		into->count * tmprof_region_pages(into) + from->count * tmprof_region_pages(from);
 
-	into->count = (__u32)((weighted + pages / 2) / pages);
+	/* Where only one was looked at, its count is what is known. */
+	if (!into->looks == !from->looks)
+		into->count = (__u32)((weighted + pages / 2) / pages);
+	else if (from->looks)
+		into->count = from->count;
 	into->end = from->end;
 	into->at_risk_ns += from->at_risk_ns;
 	into->looks = tmprof_region_sum(into->looks, from->looks);
@@ -363,8 +368,21 @@ static inline void tmprof_region_join(struct tmprof_region *into, const struct t
 	into->sampled = TMPROF_REGION_NO_PAGE;
 }
 
+/* Nothing is known of the one that was not looked at: it is like none that was, and not cold. */
+static inline bool tmprof_region_alike(const struct tmprof_region *a, const struct tmprof_region *b,
+				       __u64 part)
+{
+	__u64 apart = a->count > b->count ? a->count - b->count : b->count - a->count;
+	__u64 mean_twice = (__u64)a->count + b->count;
+
+	if (!a->looks != !b->looks)
+		return false;
+	return !apart || 2 * apart * TMPROF_REGION_ALIKE < part * mean_twice;
+}
+
 /* Joins neighbours, from the lowest on, whose counts differ by less than `part` / 10 of their mean,
- * or not at all, into regions of at most `most_pages`, while there are more than `least`. */
+ * or not at all, into regions of at most `most_pages`, while there are more than `least`. With
+ * TMPROF_REGION_ANY, any neighbours. */
 static inline void tmprof_regions_join_alike(struct tmprof_region_set *set, __u64 part,
 					     __u64 most_pages, __u32 least)
 {
@@ -376,12 +394,9 @@ static inline void tmprof_regions_join_alike(struct tmprof_region_set *set, __u6
 	for (i = 1; i < set->count; i++) {
 		struct tmprof_region *before = &set->regions[last];
 		const struct tmprof_region *region = &set->regions[i];
-		__u64 apart = before->count > region->count ? before->count - region->count
-							    : region->count - before->count;
-		__u64 mean_twice = (__u64)before->count + region->count;
 
 		if (joins && before->end == region->start &&
-		    (!apart || 2 * apart * TMPROF_REGION_ALIKE < part * mean_twice) &&
+		    (part == TMPROF_REGION_ANY || tmprof_region_alike(before, region, part)) &&
 		    region->end - before->start <= most_pages) {
 			tmprof_region_join(before, region);
 			joins--;
@@ -402,13 +417,15 @@ static inline void tmprof_regions_reach_max(struct tmprof_region_set *set)
 	/* Counts differ by at most twice their mean. */
 	for (part = 2; part <= 4 * TMPROF_REGION_ALIKE; part *= 2)
 		tmprof_regions_join_alike(set, part, share, set->max_regions);
-	tmprof_regions_join_alike(set, part, ~0ULL, set->max_regions);
+	tmprof_regions_join_alike(set, TMPROF_REGION_ANY, share, set->max_regions);
+	tmprof_regions_join_alike(set, TMPROF_REGION_ANY, ~0ULL, set->max_regions);
 }
 
 /*
  * Makes one region of neighbours whose counts differ by less than a tenth of their mean; its count
- * is their mean by size. No region grows beyond an equal share of the least number, so that the
- * lowest addresses do not take all the joins that this number allows.
+ * is their mean by size. One that was not looked at joins others of that kind only. No region grows
+ * beyond an equal share of the least number, so that the lowest addresses do not take all the joins
+ * that this number allows.
  */
 static inline void tmprof_regions_merge(struct tmprof_region_set *set)
 {
