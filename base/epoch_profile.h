@@ -135,6 +135,7 @@ struct Mapping {
   // The file of kFile and kShared, the name of kSpecial ("[vdso]") and of anonymous memory that the
   // program named ("[anon:arena]"), else empty.
   std::string path;
+  bool accessible = true;  // false: PROT_NONE, reserved or a guard; not kept in traces
   friend bool operator==(const Mapping&, const Mapping&) = default;
 };
 

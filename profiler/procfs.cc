@@ -179,7 +179,8 @@ std::optional<Mapping> ParseMapsLine(std::string_view line) {
   const std::string_view path = line.substr(std::min(line.find_first_not_of(' '), line.size()));
   return Mapping{.range = {VpnOfAddress(start), VpnOfAddress(end)},
                  .kind = KindOf(path, shared),
-                 .path = path == "[heap]" || path.starts_with("[stack") ? "" : std::string(path)};
+                 .path = path == "[heap]" || path.starts_with("[stack") ? "" : std::string(path),
+                 .accessible = !permissions.starts_with("---")};
 }
 
 fs::path ProcFs::OfProcess(Pid pid, std::string_view file) const {

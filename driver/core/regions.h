@@ -17,8 +17,8 @@
  * than the greatest.
  *
  * Freestanding C11, no floating point, no allocation: memory and random numbers are the caller's.
- * Pages are page numbers, ranges half-open. Compiled by user space, by its tests and by the kernel's
- * (tests/driver/kunit); tmprof.ko does not keep regions itself.
+ * Pages are page numbers, ranges half-open. Compiled by user space, by its tests and by the
+ *kernel's (tests/driver/kunit); tmprof.ko does not keep regions itself.
  */
 #ifndef TMPROF_CORE_REGIONS_H
 #define TMPROF_CORE_REGIONS_H

@@ -61,6 +61,17 @@ TEST(ParseMapsLine, TellsEveryKindByTheKernelsLabels) {
   }
 }
 
+TEST(ParseMapsLine, TellsWhatNobodyMayAccess) {
+  const auto accessible = [](const std::string& permissions) {
+    return ParseMapsLine("1000-5000 " + permissions + " 00000000 00:00 0 ")->accessible;
+  };
+  EXPECT_FALSE(accessible("---p"));
+  EXPECT_FALSE(accessible("---s"));
+  EXPECT_TRUE(accessible("r--p"));
+  EXPECT_TRUE(accessible("-w-p"));
+  EXPECT_TRUE(accessible("--xp"));
+}
+
 TEST(ParseMapsLine, ReadsAddressesOfTheWholeSpace) {
   const auto mapping =
       ParseMapsLine("ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]");

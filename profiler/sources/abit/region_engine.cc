@@ -194,6 +194,7 @@ void RegionEngine::Fold(RegionTarget& target) {
   for (std::uint32_t i = 0; i < target.probes.size(); ++i) {
     const RegionProbe& probe = target.probes[i];
     checked_ += probe.sampled;
+    target.seen.Pick(i, probe.present, probe.absent);
     if (probe.seen) target.seen.See(i, probe.frame);
     if (probe.tally.looks == 0) continue;
     tmprof_region& region = target.set.regions[i];
@@ -230,7 +231,7 @@ RegionEngine::Areas RegionEngine::TakeMappings(RegionTarget& target) {
   std::vector<tmprof_area> mappings;
   const std::vector<RegionMapping> known = std::exchange(target.mapped, {});
   for (const Mapping& mapping : target.process.mappings) {
-    if (mapping.kind == MappingKind::kSpecial) continue;
+    if (mapping.kind == MappingKind::kSpecial || !mapping.accessible) continue;
     mappings.push_back({mapping.range.start.value(), mapping.range.end.value()});
     RegionMapping& now = target.mapped.emplace_back(RegionMapping{.range = mapping.range});
     const auto before = std::ranges::lower_bound(
@@ -286,7 +287,7 @@ RegionMapping* RegionEngine::MappingOf(RegionTarget& target, Vpn page) {
 
 // A random page of the region that lies in a mapping, if one is found soon.
 void RegionEngine::Pick(RegionTarget& target, RegionProbe& probe, tmprof_region& region) {
-  probe = RegionProbe{};
+  probe = RegionProbe{.absent = probe.absent};
   for (int tries = 0; tries < kPicksForAMapping; ++tries) {
     const Vpn page(tmprof_region_pick(&region, &random_));
     if (MappingOf(target, page) == nullptr) continue;
@@ -323,6 +324,8 @@ bool RegionEngine::LookUp(RegionTarget& target) {
       RegionProbe& probe = target.probes[probe_of_page_[k]];
       const TableEntry entry = entries_[k].entry;
       const bool present = entries_[k].read && entry.present() && !entry.special();
+      probe.present = present;
+      probe.absent += entries_[k].read && !present;
       probe.unit = entries_[k].unit;
       probe.frame = entry.frame(kernel_.frame_mask());
       const bool clearable = present && Clearable(target, probe, read.time);

@@ -14,6 +14,9 @@ namespace {
 // They tell which node a region is on, or that it is on several.
 constexpr std::size_t kMostFrames = 16;
 
+// By then the older ones weigh half.
+constexpr double kMostPicks = 64;
+
 double PagesIn(VpnRange range) { return static_cast<double>(range.size().value()); }
 
 VpnRange Overlap(VpnRange a, VpnRange b) {
@@ -51,6 +54,16 @@ void RegionEvidenceTable::Add(std::size_t index, const tmprof_tally& tally, Page
   row.page_seconds += 1e-9 * static_cast<double>(tally.at_risk_ns * pages.value());
 }
 
+void RegionEvidenceTable::Pick(std::size_t index, std::uint32_t present, std::uint32_t absent) {
+  Row& row = rows_[index];
+  if (row.picks > kMostPicks) {
+    row.picks /= 2;
+    row.present /= 2;
+  }
+  row.picks += present + absent;
+  row.present += present;
+}
+
 void RegionEvidenceTable::See(std::size_t index, std::uint64_t frame) {
   Row& row = rows_[index];
   if (row.frames.size() < kMostFrames) row.frames.push_back(frame);
@@ -64,6 +77,7 @@ void RegionEvidenceTable::Follow(std::span<const tmprof_region> regions) {
     Row row{.range = {Vpn(region.start), Vpn(region.end)}};
     while (at < old.size() && old[at].range.end <= row.range.start) ++at;
     double known = 0;
+    double present_pages = 0;
     for (std::size_t i = at; i < old.size() && old[i].range.start < row.range.end; ++i) {
       const double pages = PagesIn(Overlap(old[i].range, row.range));
       const double share = pages / PagesIn(old[i].range);
@@ -72,12 +86,16 @@ void RegionEvidenceTable::Follow(std::span<const tmprof_region> regions) {
       row.first_accesses += share * old[i].first_accesses;
       row.page_seconds += share * old[i].page_seconds;
       row.seen |= old[i].seen;
+      row.picks += pages * old[i].picks;
+      present_pages += pages * old[i].PresentShare();
       row.frames.insert(row.frames.end(), old[i].frames.begin(), old[i].frames.end());
       known += pages;
     }
     if (known > 0) {
       row.looks /= known;
       row.references /= known;
+      row.picks /= known;
+      row.present = row.picks * present_pages / known;
     }
     // Of each that was joined, some.
     if (row.frames.size() > kMostFrames) {
@@ -101,7 +119,8 @@ void RegionEvidenceTable::Take(TargetId target, std::span<const VpnRange> cleara
                                std::vector<RegionEvidence>& out) {
   double carry = 0;
   for (Row& row : rows_) {
-    const Row of = std::exchange(row, Row{.range = row.range});
+    const Row of =
+        std::exchange(row, Row{.range = row.range, .picks = row.picks, .present = row.present});
     const bool looked_at = of.looks > 0 && of.page_seconds > 0;
     const auto first = static_cast<std::ptrdiff_t>(out.size());
     if (of.seen) {
@@ -132,7 +151,8 @@ void RegionEvidenceTable::Take(TargetId target, std::span<const VpnRange> cleara
         record.looks = static_cast<std::uint32_t>(looks);
         record.references = static_cast<std::uint32_t>(std::min(looks, std::round(of.references)));
         record.first_accesses = static_cast<std::uint32_t>(whole);
-        const double risk_ns = std::max(1.0, std::round(1e9 * of.page_seconds / pages));
+        const double risk_ns =
+            std::max(1.0, std::round(1e9 * of.page_seconds / (pages * of.PresentShare())));
         record.time_at_risk = std::chrono::nanoseconds(static_cast<std::int64_t>(risk_ns));
       }
       out.push_back(std::move(record));

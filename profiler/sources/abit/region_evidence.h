@@ -21,6 +21,10 @@ class RegionEvidenceTable {
   // entry.
   void Add(std::size_t index, const tmprof_tally& tally, PageCount pages, std::uint64_t frame);
 
+  // Of pages of region `index`, picked at random, that are there or not. Outlasts the epoch: a
+  // region has too few picks in one to tell its share.
+  void Pick(std::size_t index, std::uint32_t present, std::uint32_t absent);
+
   // Of a page of region `index` that was accessed at some time, as its bit is set, and of which
   // nothing more is known, as it cannot be cleared.
   void See(std::size_t index, std::uint64_t frame);
@@ -31,8 +35,9 @@ class RegionEvidenceTable {
 
   // Delivers and forgets. A region becomes one record for each stretch of `clearable` and of
   // `unclearable` in it (each ascending); none, if nothing was seen of it. Looks are of what can be
-  // cleared. No record has the size of a huge page, which stands for one entry. Fractions of a
-  // first access go to the next record, so that none is lost.
+  // cleared; pages that are not there, of which there is an estimate, count as not accessed. No
+  // record has the size of a huge page, which stands for one entry. Fractions of a first access go
+  // to the next record, so that none is lost.
   void Take(TargetId target, std::span<const VpnRange> clearable,
             std::span<const VpnRange> unclearable, std::vector<RegionEvidence>& out);
 
@@ -48,6 +53,9 @@ class RegionEvidenceTable {
     double first_accesses = 0;
     double page_seconds = 0;  // at risk
     bool seen = false;
+    double picks = 0;
+    double present = 0;  // of them
+    double PresentShare() const { return present > 0 ? present / picks : 1; }
     std::vector<std::uint64_t> frames;
   };
   std::vector<Row> rows_;

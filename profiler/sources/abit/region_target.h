@@ -20,7 +20,9 @@ namespace tmprof::abit {
 struct RegionProbe {
   Vpn page;
   PageCount unit{1};
-  bool sampled = false;                // it lies in a mapping, and its entry was read
+  bool sampled = false;  // it lies in a mapping, and its entry was read
+  bool present = false;
+  std::uint32_t absent = 0;            // pages picked before in this step, that are not there
   bool cleared = false;                // its bit was set before; else that was not needed
   std::uint8_t state = 0;              // enum tmprof_unit
   bool seen = false;                   // its bit was set, and could not be cleared

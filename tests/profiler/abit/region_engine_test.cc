@@ -208,6 +208,38 @@ TEST_P(RegionEngineTest, OfMemoryThatIsNotThereNothingIsKnown) {
   EXPECT_THAT(engine_->TakeEpoch().regions, ::testing::IsEmpty());
 }
 
+TEST_P(RegionEngineTest, TheAccessesOfARegionAreThoseOfThePagesThatAreThere) {
+  SimulatedProcess& process = Add(std::vector<double>(64 * kTable, 50.0));
+  for (std::size_t i = 0; i < process.pages.size(); ++i) process.pages[i].present = i % 4 == 0;
+  Start();
+  Run(seconds(1));
+  engine_->TakeEpoch();
+  double accesses = 0;  // a second
+  constexpr int kEpochs = 10;
+  for (int epoch = 0; epoch < kEpochs; ++epoch) {
+    Run(seconds(1));
+    for (const RegionEvidence& region : engine_->TakeEpoch().regions)
+      accesses += Rate(region) * static_cast<double>(region.span.value());
+  }
+  EXPECT_NEAR(accesses / kEpochs / (16 * kTable * 50.0), 1, 0.25);
+}
+
+TEST_P(RegionEngineTest, OfWhatNobodyMayAccessThereIsNoRegion) {
+  SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 50.0));
+  const Vpn middle = kStart + PageCount(8 * kTable);
+  Start();
+  TrackedProcess tracked = process.identity();
+  tracked.mappings = {
+      {{kStart, middle}, MappingKind::kAnonymous, ""},
+      {{middle, process.range().end}, MappingKind::kAnonymous, "", /*accessible=*/false}};
+  engine_->SetTargets({tracked});
+  Run(seconds(1));
+  const Harvest harvest = engine_->TakeEpoch();
+  EXPECT_GE(harvest.regions.size(), 10u);
+  for (const RegionEvidence& region : harvest.regions)
+    EXPECT_LE(region.start + region.span, middle);
+}
+
 TEST_P(RegionEngineTest, PagesThatAClearPassesByAreNotTakenForHot) {
   SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 0.0));
   for (auto& page : process.pages) page.shared = true;

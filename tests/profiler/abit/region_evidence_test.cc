@@ -100,6 +100,23 @@ TEST_F(RegionEvidenceTest, ARegionIsCutToWhatIsMapped) {
   EXPECT_EQ(records[1].first_accesses, 3U);
 }
 
+TEST_F(RegionEvidenceTest, PagesThatAreNotThereCountAsNotAccessed) {
+  Follow({Region(0, 40)});
+  table_.Add(0, kSeen, PageCount(1), 0);
+  table_.Pick(0, 2, 6);
+  EXPECT_EQ(Take()[0].time_at_risk, nanoseconds(800)) << "8000 ns over 10 pages";
+}
+
+TEST_F(RegionEvidenceTest, TheShareOfPagesThatAreThereGoesWithTheRegions) {
+  Follow({Region(0, 10), Region(10, 40)});
+  table_.Add(0, kSeen, PageCount(1), 0);
+  table_.Pick(0, 5, 0);
+  table_.Pick(1, 1, 2);
+  Follow({Region(0, 40)});
+  // 10 pages, and a third of 30.
+  EXPECT_EQ(Take()[0].time_at_risk, nanoseconds(400)) << "8000 ns over 20 pages";
+}
+
 TEST_F(RegionEvidenceTest, OfMemoryThatCannotBeClearedARecordTellsOnlyThatItWasAccessed) {
   Follow({Region(0, 100)});
   table_.Add(0, kSeen, PageCount(1), 0x1000);
