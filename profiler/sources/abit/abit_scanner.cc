@@ -18,7 +18,7 @@
 
 #include "base/clock.h"
 #include "profiler/capabilities.h"
-#include "profiler/sources/abit/auto_choice.h"
+#include "profiler/sources/abit/auto_engine.h"
 #include "profiler/sources/abit/calibration.h"
 #include "profiler/sources/abit/linux_abit_kernel.h"
 #include "profiler/sources/abit/node_map.h"
@@ -38,6 +38,18 @@ constexpr int kLookForOthersRest = 200;  // times what the last one took
 
 std::string_view Name(ScanOptions::Mode mode) {
   return mode == ScanOptions::Mode::kLadder ? "exposure ladder" : "plain, one bit per interval";
+}
+
+std::unique_ptr<Engine> MakeEngine(AbitKernel& kernel, const ScanOptions& options) {
+  switch (options.looked) {
+    case Looked::kFull:
+      return std::make_unique<ScanEngine>(kernel, options);
+    case Looked::kRegions:
+      return std::make_unique<RegionEngine>(kernel, options);
+    case Looked::kAuto:
+      return std::make_unique<AutoEngine>(kernel, options);
+  }
+  return nullptr;
 }
 
 ReferenceRecord HugeRecord(const HugeSpan& huge) {
@@ -92,7 +104,9 @@ void BePunctual() {
 class AbitScanner::Worker {
  public:
   Worker(std::unique_ptr<AbitKernel> kernel, const ScanOptions& options)
-      : kernel_(std::move(kernel)), options_(options), thread_([this] { Run(); }) {}
+      : kernel_(std::move(kernel)),
+        engine_(MakeEngine(*kernel_, options)),
+        thread_([this] { Run(); }) {}
 
   // Calls `work` with the engine, between two steps of the thread.
   template <typename Work>
@@ -109,35 +123,17 @@ class AbitScanner::Worker {
     return work(*engine_);
   }
 
-  // What looks at regions takes the place of what looks at every page, where that would take too
-  // long; for good, as it is not known then how long it would take.
   Harvest TakeEpoch() {
-    return With([this](Engine& engine) {
-      Harvest harvest = engine.TakeEpoch();
-      if (full_ == nullptr || options_.looked != Looked::kAuto) return harvest;
-      if (!auto_choice_.GoesOver(full_->visit_cpu_time())) return harvest;
-      full_ = nullptr;
-      engine_ = std::make_unique<RegionEngine>(*kernel_, options_);
-      engine_->SetTargets(tracked_);
-      engine_->SetActive(active_);
-      return harvest;
-    });
+    return With([](Engine& engine) { return engine.TakeEpoch(); });
   }
   void SetActive(bool active) {
-    With([&](Engine& engine) {
-      active_ = active;
-      engine.SetActive(active);
-    });
+    With([&](Engine& engine) { engine.SetActive(active); });
   }
   std::optional<Error> SetTargets(const std::vector<TrackedProcess>& tracked) {
     return With([&](Engine& engine) {
-      tracked_ = tracked;
       engine.SetTargets(tracked);
       return engine.Failure();
     });
-  }
-  bool looks_at_regions() {
-    return With([&](Engine&) { return full_ == nullptr; });
   }
 
   ~Worker() {
@@ -176,21 +172,8 @@ class AbitScanner::Worker {
     }
   }
 
-  std::unique_ptr<Engine> MakeEngine() {
-    if (options_.looked == Looked::kRegions)
-      return std::make_unique<RegionEngine>(*kernel_, options_);
-    auto full = std::make_unique<ScanEngine>(*kernel_, options_);
-    full_ = full.get();
-    return full;
-  }
-
   std::unique_ptr<AbitKernel> kernel_;
-  ScanOptions options_;
-  ScanEngine* full_ = nullptr;  // the engine, if it looks at every page
-  std::unique_ptr<Engine> engine_ = MakeEngine();
-  std::vector<TrackedProcess> tracked_;
-  bool active_ = true;
-  AutoChoice auto_choice_;
+  std::unique_ptr<Engine> engine_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<int> callers_{0};  // waiting for the mutex
@@ -247,7 +230,6 @@ Status AbitScanner::SetTargets(const std::vector<TrackedProcess>& targets) {
 void AbitScanner::SetActive(bool active) { worker_->SetActive(active); }
 
 SourceEpoch AbitScanner::TakeEpoch() {
-  const bool regions = worker_->looks_at_regions();
   Harvest harvest = worker_->TakeEpoch();
   // In the order that the profile wants: blocks are few, their records many.
   std::ranges::sort(harvest.evidence, {},
@@ -273,8 +255,8 @@ SourceEpoch AbitScanner::TakeEpoch() {
 
   SourceStatus& status = epoch.status;
   status.name = name();
-  status.label =
-      fmt::format("{} ({}{})", kind_.label, regions ? "regions, " : "", Name(options_.mode));
+  status.label = fmt::format("{} ({}{})", kind_.label, harvest.by_regions ? "regions, " : "",
+                             Name(options_.mode));
   status.role = role();
   status.state = harvest.active.count() > 0 ? SourceState::kActive : SourceState::kGated;
   if (harvest.length.count() > 0) {

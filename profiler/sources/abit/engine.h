@@ -113,6 +113,7 @@ struct ScanCounts {
 };
 
 struct Harvest {
+  bool by_regions = false;  // what was looked at
   std::vector<BlockEvidence> evidence;
   std::vector<HugeSpan> huge;
   std::vector<RegionEvidence> regions;

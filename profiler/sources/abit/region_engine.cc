@@ -705,6 +705,7 @@ void RegionEngine::TakeEvidence(RegionTarget& target, std::vector<RegionEvidence
 
 Harvest RegionEngine::TakeEpoch() {
   Harvest harvest = EndEpoch(kernel_.Now());
+  harvest.by_regions = true;
   harvest.regions = std::exchange(departed_, {});
   std::uint64_t regions = 0;
   std::uint64_t region_bytes = 0;

@@ -35,7 +35,7 @@ constexpr int kWidestBracket = 8;  // of the exposure before
 constexpr int kOfRung = 8;         // and still is of its rung, by so much
 constexpr nanoseconds kRetryUnclearable = seconds(60);
 constexpr std::size_t kLookedAheadInRotation = 16;
-constexpr std::uint64_t kClearsThatTell = 2048;  // what a page costs
+constexpr std::uint64_t kClearsThatTell = 2048;  // what a visit takes
 constexpr double kResetSmoothing = 1.0 / 16;
 
 Vpn AlignDown(Vpn vpn, PageCount span) { return Vpn(vpn.value() / span.value() * span.value()); }
@@ -268,7 +268,7 @@ void ScanEngine::ClearSomething(MonotonicTime now) {
     turn_ = (turn_ + 1) % targets_.size();
     ScanTarget& target = *std::next(targets_.begin(), static_cast<std::ptrdiff_t>(turn_))->second;
     if (!target.watched() || now < target.refused_until) continue;
-    target.Earn();
+    visits_.cpu_time += target.Earn();
     if (const auto left = tmprof_budget_free(&target.budget); left <= 0) {
       wait = std::min(wait, WaitToEarn(target.budget, -left, kLongestBudgetWait));
       continue;
@@ -737,6 +737,19 @@ void ScanEngine::VoidEvidence(const ScanTarget& target) {
 
 // ------------------------------------------------------------------------------------- the epoch
 
+// By what pages have cost the targets, and by how many were visited, which the scanner's own budget
+// may limit more.
+void ScanEngine::EstimateVisit(std::uint64_t clearable, bool hindered) {
+  visit_cpu_time_.reset();
+  visits_.hindered |= hindered;
+  if (visits_.clears < kClearsThatTell) return;
+  const Visits visits = std::exchange(visits_, Visits{});
+  const double rest = static_cast<double>(clearable) / static_cast<double>(visits.clears);
+  const double earned = static_cast<double>(visits.cost_ns) / options_.overhead_share;
+  const double took = visits.hindered ? 0 : static_cast<double>(visits.cpu_time.count());
+  visit_cpu_time_ = nanoseconds(std::llround(rest * std::max(earned, took)));
+}
+
 Harvest ScanEngine::TakeEpoch() {
   const MonotonicTime now = kernel_.Now();
   std::uint64_t clearable = 0;
@@ -744,14 +757,10 @@ Harvest ScanEngine::TakeEpoch() {
   for (const auto& [id, target] : targets_)
     for (const BlockPtr& block : target->blocks)
       (block->Clearable(now) ? clearable : unclearable) += block->range.size().value();
-  visit_cpu_time_.reset();
-  if (counts_.clears >= kClearsThatTell) {
-    const double per_page =
-        static_cast<double>(counts_.cost_ns) / static_cast<double>(counts_.clears);
-    visit_cpu_time_ = nanoseconds(
-        std::llround(static_cast<double>(clearable) * per_page / options_.overhead_share));
-  }
+  visits_.clears += counts_.clears;
+  visits_.cost_ns += counts_.cost_ns;
   Harvest harvest = EndEpoch(now);
+  EstimateVisit(clearable, /*hindered=*/!harvest.note.empty());
   harvest.unclearable = unclearable;
   for (const BlockPtr& block : touched_) {
     block->seen = false;

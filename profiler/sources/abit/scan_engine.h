@@ -31,8 +31,8 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   MonotonicTime Step() override;
   Harvest TakeEpoch() override;
 
-  // The CPU time in which the targets earn a visit to all their pages, by what pages cost in the
-  // epoch taken last; nullopt: too few were visited to tell.
+  // The CPU time of the targets that a visit to all their pages takes, by the epochs since it was
+  // told last; nullopt: too few were visited to tell.
   std::optional<std::chrono::nanoseconds> visit_cpu_time() const { return visit_cpu_time_; }
 
  private:
@@ -92,6 +92,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   void DropAll(ScanTarget& target);
   void Replaced(ScanTarget& target, std::uint64_t address_space);
   void VoidEvidence(const ScanTarget& target);
+  void EstimateVisit(std::uint64_t clearable, bool hindered);
 
   tmprof_ladder base_ladder_;
   tmprof_ladder huge_ladder_;
@@ -103,6 +104,14 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   std::priority_queue<Due> dues_;
   std::vector<BlockPtr> touched_;  // with records, or seen
   MonotonicTime next_clear_{};
+  // Since the last estimate of a visit.
+  struct Visits {
+    std::uint64_t clears = 0;  // pages
+    std::uint64_t cost_ns = 0;
+    std::chrono::nanoseconds cpu_time{0};  // of the targets
+    bool hindered = false;                 // something forbade clears for a time
+  };
+  Visits visits_;
   std::optional<std::chrono::nanoseconds> visit_cpu_time_;
 
   View view_;

@@ -24,10 +24,12 @@ std::optional<Error> WatchedTarget::Open(AbitKernel& kernel) {
   return gone ? std::nullopt : std::optional(std::move(opened.error()));
 }
 
-void WatchedTarget::Earn() {
+std::chrono::nanoseconds WatchedTarget::Earn() {
   const std::chrono::nanoseconds cpu = handle->CpuTime();
-  if (cpu > earned_at) tmprof_budget_earn(&budget, (cpu - earned_at).count());
-  earned_at = std::max(earned_at, cpu);
+  const std::chrono::nanoseconds used = std::max(cpu - earned_at, std::chrono::nanoseconds(0));
+  tmprof_budget_earn(&budget, static_cast<std::uint64_t>(used.count()));
+  earned_at += used;
+  return used;
 }
 
 bool WatchedTarget::RunsAnotherProgram(std::uint64_t its_address_space) {

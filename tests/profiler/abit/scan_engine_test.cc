@@ -266,6 +266,35 @@ TEST_F(ScanEngineTest, AVisitToMorePagesTakesMoreCpuTimeOfTheTarget) {
   EXPECT_NEAR(per_page[1] / per_page[0], 1, 0.3);
 }
 
+TEST_F(ScanEngineTest, AVisitTakesLongerWhereTheScannersOwnBudgetBinds) {
+  const auto visit = [&](OverheadShare own_share) {
+    kernel_ = SimulatedKernel{};
+    kernel_.reads_cost_cpu = true;
+    kernel_.read_takes = microseconds(20);
+    processes_.clear();
+    Add(std::vector<double>(256 * kTable, 100.0));
+    ScanEngine& engine = Start({.overhead_share = 1, .own_share = own_share});
+    Run(seconds(4));
+    engine.TakeEpoch();
+    return engine.visit_cpu_time().value_or(nanoseconds(0));
+  };
+  const nanoseconds ample = visit(1);
+  // 256 tables read twice at least, 20 us each: 10 ms, of which 1 % is affordable.
+  EXPECT_GT(visit(0.01), seconds(1));
+  EXPECT_LT(ample, milliseconds(500));
+}
+
+TEST_F(ScanEngineTest, AVisitIsToldBySeveralEpochsWhereOneHasTooFewClears) {
+  Add(std::vector<double>(1'500, 100.0));
+  ScanEngine& engine = Start({.mode = ScanOptions::Mode::kPlain, .overhead_share = 1});
+  Run(milliseconds(500));
+  engine.TakeEpoch();
+  EXPECT_FALSE(engine.visit_cpu_time());
+  Run(seconds(1));
+  engine.TakeEpoch();
+  EXPECT_TRUE(engine.visit_cpu_time());
+}
+
 TEST_F(ScanEngineTest, TheOrderOfTheRotationComesFromTheSeed) {
   const auto order = [&](std::uint64_t seed) {
     kernel_ = SimulatedKernel{};
