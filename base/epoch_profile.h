@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/allocations.h"
 #include "base/log_duration.h"
 #include "base/page_key.h"
 #include "base/units.h"
@@ -160,6 +161,7 @@ struct EpochProfile {
   std::vector<SourceStatus> sources;
   std::vector<Target> targets;  // ascending by id; every target that `pages` names
   std::chrono::nanoseconds profiler_cpu_time{0};  // the profiler's own, user + system
+  std::optional<Allocations> allocations;         // nullopt: nobody tracked them
 
   std::chrono::nanoseconds length() const { return end - start; }
   friend bool operator==(const EpochProfile&, const EpochProfile&) = default;

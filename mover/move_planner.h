@@ -41,7 +41,7 @@ struct MoveRules {
   // the two of a swap: what they cost, in the unit of the scores.
   double cost_of_move = 0;
   // A page must beat what gives way to it by this factor, too: what is about as hot stays.
-  double hysteresis = 1;
+  double hysteresis = 1.25;
   std::uint64_t cool_down_epochs = 0;  // that a span stays where it was moved to
 };
 

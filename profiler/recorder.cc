@@ -20,7 +20,6 @@ namespace {
 constexpr std::chrono::milliseconds kServicePeriod{50};
 
 // While a role is off, what begins is looked for in parts of a gate period.
-constexpr int kGateParts = TMPROF_GATE_PARTS;
 
 timespec ToTimespec(std::chrono::nanoseconds duration) {
   const auto seconds = std::chrono::floor<std::chrono::seconds>(duration);
@@ -146,13 +145,14 @@ Status Recorder::EndEpoch(MonotonicTime now,
   RetireDropped();
 
   const auto own_cpu = environment_.own_cpu_time();
-  const EpochProfile profile = BuildEpoch({.index = next_index_++,
-                                           .start = epoch_start_,
-                                           .end = now,
-                                           .targets = environment_.targets.EndEpoch(),
-                                           .profiler_cpu_time = own_cpu - own_cpu_at_epoch_start_},
-                                          std::move(delivered));
+  EpochProfile profile = BuildEpoch({.index = next_index_++,
+                                     .start = epoch_start_,
+                                     .end = now,
+                                     .targets = environment_.targets.EndEpoch(),
+                                     .profiler_cpu_time = own_cpu - own_cpu_at_epoch_start_},
+                                    std::move(delivered));
   own_cpu_at_epoch_start_ = own_cpu;
+  if (environment_.complete_epoch) environment_.complete_epoch(profile);
   const Status taken = on_epoch(profile);
   BeginEpoch(now);
   return taken;
@@ -187,14 +187,16 @@ Result<Recorder::StopReason> Recorder::Run(
       next_refresh = now + options_.refresh;
     }
     for (const auto& source : sources_) source->Service();
+    if (environment_.service) environment_.service();
     if (environment_.gate && now >= next_gate) {
       const bool period_over = now >= gate_period_end;
       const bool came_on = ConsultGate(period_over ? GateLook::kPeriod : GateLook::kWhatIsOff);
       // What has come on is judged by a whole period.
       if (period_over || came_on) gate_period_end = now + options_.gate_period;
       const bool all_on = verdict_.references_active && verdict_.samples_active;
-      next_gate = all_on ? gate_period_end
-                         : std::min(gate_period_end, now + options_.gate_period / kGateParts);
+      next_gate = all_on
+                      ? gate_period_end
+                      : std::min(gate_period_end, now + options_.gate_period / TMPROF_GATE_PARTS);
     }
 
     if (environment_.stop_requested()) {

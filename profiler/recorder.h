@@ -68,6 +68,10 @@ class Recorder {
     std::function<void(MonotonicTime now)> find_targets;
     // Told of the targets each time that they have been looked for; may be empty.
     std::function<void(const std::vector<TrackedProcess>&)> on_targets;
+    // Called as often as sources are serviced; may be empty.
+    std::function<void()> service;
+    // Asked to add to each epoch, after all sources; may be empty.
+    std::function<void(EpochProfile&)> complete_epoch;
     // Told of each source that fails while another works; may be empty.
     std::function<void(const Error&)> on_source_failure;
   };

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <numeric>
 
 namespace tmprof {
@@ -22,8 +21,12 @@ constexpr double kRounding = 1e-9;
 // Each fourth candidate of a smooth family is near enough to any other to find where to go, and the
 // curvature of a fourth of them costs a sixteenth.
 constexpr std::size_t kFirstTried = 4;
+// Of the log-likelihood, for a candidate to be believed in: chance alone gives as much once in
+// e^kLeastEvidence fits.
+constexpr double kLeastEvidence = 5;
 // Nothing that could be seen, and not ruled out either.
 constexpr double kHardlyAny = 1e-6;
+// A step that must be shorter gains less than one by expectation.
 constexpr double kShortestStep = 1.0 / 64;
 // Of what the slope promises; a step that gains less has gone too far (Armijo).
 constexpr double kLeastGain = 0.1;
@@ -160,7 +163,7 @@ class Fit {
     std::ranges::fill(slope_, 0.0);
     for (std::size_t k = 0; k < rows_.size(); ++k) {
       const LikelihoodRow& row = rows_[k];
-      mass_[k] = Dot(weights_.data(), row.likelihood, row.begin, row.end);
+      mass_[k] = Mass(row, weights_);
       AddTimes(row.observations / mass_[k], row.likelihood, row.begin, row.end, slope_.data());
     }
   }
@@ -226,7 +229,7 @@ class Fit {
     double promised = 0;
     for (std::size_t k = 0; k < rows_.size(); ++k) {
       const LikelihoodRow& row = rows_[k];
-      growth[k] = Dot(there.data(), row.likelihood, row.begin, row.end) / mass_[k] - 1;
+      growth[k] = Mass(row, there) / mass_[k] - 1;
       promised += row.observations * growth[k];
     }
     if (!(promised > 0)) return 0;
@@ -247,10 +250,68 @@ class Fit {
   std::vector<double> mass_;
 };
 
+class Pruning {
+ public:
+  Pruning(std::span<const LikelihoodRow> rows, std::vector<double> weights)
+      : rows_(rows), weights_(std::move(weights)) {
+    for (const LikelihoodRow& row : rows) {
+      mass_.push_back(Mass(row, weights_));
+      observations_ += row.observations;
+    }
+  }
+
+  std::vector<double> Take() && {
+    std::vector<std::size_t> lightest_first(weights_.size());
+    std::iota(lightest_first.begin(), lightest_first.end(), std::size_t{0});
+    std::ranges::stable_sort(lightest_first, {}, [this](std::size_t j) { return weights_[j]; });
+    for (const std::size_t j : lightest_first) {
+      if (weights_[j] > 0 && LossWithout(j) < kLeastEvidence) Drop(j);
+    }
+    return std::move(weights_);
+  }
+
+ private:
+  // Of the log-likelihood. Not a number where there is nothing else.
+  double LossWithout(std::size_t j) const {
+    double loss = observations_ * std::log1p(-weights_[j]);
+    for (std::size_t k = 0; k < rows_.size(); ++k) {
+      const LikelihoodRow& row = rows_[k];
+      if (j < row.begin || j >= row.end) continue;
+      loss -= row.observations * std::log1p(-weights_[j] * row.likelihood[j] / mass_[k]);
+    }
+    return loss;
+  }
+
+  void Drop(std::size_t j) {
+    const double others = 1 - weights_[j];
+    for (std::size_t k = 0; k < rows_.size(); ++k) {
+      const LikelihoodRow& row = rows_[k];
+      if (j >= row.begin && j < row.end) mass_[k] -= weights_[j] * row.likelihood[j];
+      mass_[k] /= others;
+    }
+    weights_[j] = 0;
+    for (double& weight : weights_) weight /= others;
+  }
+
+  std::span<const LikelihoodRow> rows_;
+  double observations_ = 0;
+  std::vector<double> weights_;
+  std::vector<double> mass_;
+};
+
 }  // namespace
+
+double Mass(const LikelihoodRow& row, std::span<const double> weights) {
+  return Dot(weights.data(), row.likelihood, row.begin, row.end);
+}
 
 std::vector<double> FitMixingWeights(std::span<const LikelihoodRow> rows, std::size_t candidates) {
   return Fit(rows, candidates).Take();
+}
+
+std::vector<double> WithoutChance(std::span<const LikelihoodRow> rows,
+                                  std::vector<double> weights) {
+  return Pruning(rows, std::move(weights)).Take();
 }
 
 }  // namespace tmprof

@@ -18,11 +18,18 @@ struct LikelihoodRow {
   double observations;
 };
 
+// How likely one of the observations is under weights.
+double Mass(const LikelihoodRow& row, std::span<const double> weights);
+
 // The weights, adding up to 1, under which all observations are the likeliest, but for a factor of
 // e^(1/2) in their likelihood, unless that is not reached in far more steps than it should take.
 // Preconditions: there is a candidate, and each row has a positive likelihood. By the constrained
 // Newton method: Wang, "On fast computation of the non-parametric maximum likelihood estimate of a
 // mixing distribution", Journal of the Royal Statistical Society B 69, 2007.
 std::vector<double> FitMixingWeights(std::span<const LikelihoodRow> rows, std::size_t candidates);
+
+// The likeliest weights explain each accident, too. Takes away those of candidates without which
+// the observations are less likely by a factor of less than e^5, the lightest first.
+std::vector<double> WithoutChance(std::span<const LikelihoodRow> rows, std::vector<double> weights);
 
 }  // namespace tmprof

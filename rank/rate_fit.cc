@@ -11,15 +11,14 @@
 #include <utility>
 
 #include "base/epoch_profile.h"
-#include "rank/mixing_weights.h"
 
 namespace tmprof {
 namespace {
 
-// The prior over rates is a weight per point of a logarithmic grid. Half an octave is finer than
-// any page is known: one first access leaves a factor of e (facts: variance of ln rate
-// trigamma(n)).
-constexpr double kGridPointsPerOctave = 2;
+// The prior over rates is a weight per point of a logarithmic grid. A rate between two points is
+// shared out to both, and equal pages then seem to differ by as much as the points do: a daemon
+// that swaps pages takes smaller differences for none (mover/move_planner.h, MoveRules).
+constexpr int kGridPointsPerOctave = 4;
 constexpr double kGridMargin = 4;  // beyond the slowest and fastest rate the evidence can suggest
 constexpr double kLowestRate = 1e-9;
 constexpr double kHighestRate = 1e12;
@@ -245,10 +244,10 @@ void Mixture::FitPrior(const std::vector<RateKind>& kinds, bool looked_at_only) 
   double pieces = 0;
   for (std::uint32_t k = 0; k < kinds.size(); ++k) {
     if (looked_at_only && !kinds[k].looked_at()) continue;
-    rows.push_back({Likelihood(k).data(), possible_[k].begin, possible_[k].end, kinds[k].pieces});
+    rows.push_back(Row(k, kinds[k].pieces));
     pieces += kinds[k].pieces;
   }
-  prior_ = FitMixingWeights(rows, rates_.size());
+  prior_ = WithoutChance(rows, FitMixingWeights(rows, rates_.size()));
   for (double& share : prior_) {
     share = (share * pieces + kFlatObservations / static_cast<double>(rates_.size())) /
             (pieces + kFlatObservations);
@@ -256,12 +255,16 @@ void Mixture::FitPrior(const std::vector<RateKind>& kinds, bool looked_at_only) 
 }
 
 void Mixture::SmoothPrior() {
-  double before = prior_.front();
-  for (std::size_t j = 0; j < prior_.size(); ++j) {
-    const double here = prior_[j];
-    const double after = j + 1 < prior_.size() ? prior_[j + 1] : here;
-    prior_[j] = before / 4 + here / 2 + after / 4;
-    before = here;
+  // Each pass widens a spike by half the square of a grid step: to a third of an octave in all.
+  constexpr int kPasses = kGridPointsPerOctave * kGridPointsPerOctave / 4;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    double before = prior_.front();
+    for (std::size_t j = 0; j < prior_.size(); ++j) {
+      const double here = prior_[j];
+      const double after = j + 1 < prior_.size() ? prior_[j + 1] : here;
+      prior_[j] = before / 4 + here / 2 + after / 4;
+      before = here;
+    }
   }
 }
 
@@ -281,15 +284,10 @@ double Mixture::Mean(std::uint32_t kind, std::span<const double> value) const {
 }
 
 // Positive: the prior is positive everywhere and the best point of a row is 1.
-double Mixture::Mass(std::uint32_t kind) const {
-  const double* prior = prior_.data();
-  const double* likelihood = Likelihood(kind).data();
-  double mass = 0;
-#pragma omp simd reduction(+ : mass)
-  for (std::size_t j = possible_[kind].begin; j < possible_[kind].end; ++j) {
-    mass += prior[j] * likelihood[j];
-  }
-  return mass;
+double Mixture::Mass(std::uint32_t kind) const { return tmprof::Mass(Row(kind), prior_); }
+
+LikelihoodRow Mixture::Row(std::uint32_t kind, double observations) const {
+  return {Likelihood(kind).data(), possible_[kind].begin, possible_[kind].end, observations};
 }
 
 RateFit FitRates(const std::vector<RateKind>& kinds) {

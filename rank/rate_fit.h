@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "rank/mixing_weights.h"
 #include "rank/rate_model.h"
 
 namespace tmprof {
@@ -75,6 +76,8 @@ class Mixture {
   double Mass(std::uint32_t kind) const;
 
  private:
+  LikelihoodRow Row(std::uint32_t kind, double observations = 1) const;
+
   std::vector<double> rates_;
   std::vector<double> log_rates_;
   std::vector<double> prior_;

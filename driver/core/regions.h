@@ -97,7 +97,7 @@ tmprof_region_params_check(const struct tmprof_region_params *params, __u64 chec
 		return tmprof_params_refuse("monitoring_ns", "must be above 0 and at most 1 h");
 	if (check_ns > params->monitoring_ns / params->max_regions)
 		return tmprof_params_refuse("monitoring_ns",
-					    "is too short to check max_regions regions");
+					    "is too short for that many checks: max_regions");
 	if (!tmprof_in_range(params->aggregation_ns,
 			     TMPROF_REGION_CHECKS_MIN * params->monitoring_ns,
 			     TMPROF_INTERVAL_MAX_NS))

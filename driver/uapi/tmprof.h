@@ -398,10 +398,11 @@ struct tmprof_stats {
 	__u64 records_dropped; /* of epochs that were ended over unread records */
 
 	/* out: sources and their gates */
-	__u64 started_ns[TMPROF_SOURCE_COUNT];		 /* time started */
-	__u64 active_ns[TMPROF_SOURCE_COUNT];		 /* of it: not paused, gate open */
-	__u64 gate_count[TMPROF_SOURCE_COUNT];		 /* for a period, as of late; UNKNOWN */
-	__u64 gate_max[TMPROF_SOURCE_COUNT];		 /* largest so far; UNKNOWN */
+	__u64 started_ns[TMPROF_SOURCE_COUNT]; /* time started */
+	__u64 active_ns[TMPROF_SOURCE_COUNT];  /* of it: not paused, gate open */
+	__u64 gate_count[TMPROF_SOURCE_COUNT]; /* scaled to a period; of the latest reading; UNKNOWN
+						*/
+	__u64 gate_max[TMPROF_SOURCE_COUNT];   /* largest so far; UNKNOWN */
 	__u64 gate_periods_unknown[TMPROF_SOURCE_COUNT]; /* whose count could not be read */
 	/* 1: the source takes evidence unless it is stopped or paused; 0: it waits, or was not
 	 * started yet. */

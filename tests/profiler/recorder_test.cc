@@ -212,6 +212,20 @@ TEST_F(RecorderTest, GivesEachEpochWhatItsSourcesTookInIt) {
   }
 }
 
+TEST_F(RecorderTest, HasOthersServedLikeSourcesAndEachEpochCompleted) {
+  Recorder::Environment world = World();
+  std::vector<MonotonicTime> services;
+  world.service = [&] { services.push_back(clock_.now); };
+  world.complete_epoch = [&](EpochProfile& epoch) {
+    ASSERT_EQ(epoch.pages.size(), 1U) << "after the sources";
+    epoch.allocations.emplace().lost = epoch.index;
+  };
+  ASSERT_TRUE(RunIn(std::move(world), {.duration = 2500ms}, OneSource()).has_value());
+  EXPECT_EQ(services, log_.services);
+  ASSERT_EQ(epochs_.size(), 3U);
+  for (const EpochProfile& epoch : epochs_) EXPECT_EQ(epoch.allocations->lost, epoch.index);
+}
+
 TEST_F(RecorderTest, EndsWhenAskedWithWhatTheOpenEpochHolds) {
   waiter_.at_wake = [&](MonotonicTime now) { stop_ = now >= kStart + 1200ms; };
   EXPECT_EQ(Run({}).value(), Recorder::StopReason::kRequested);

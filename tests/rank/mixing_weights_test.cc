@@ -128,10 +128,24 @@ TEST_F(FitMixingWeightsTest, FindsNoSpreadAmongEquals) {
   EXPECT_GT(weights[kMeanIs16], 0.9);
 }
 
+TEST_F(FitMixingWeightsTest, NoCandidateIsLeftThatOnlyChanceSpeaksFor) {
+  ObserveCounts({16}, 3000);
+  const std::vector<double> fitted = Fitted();
+  const std::vector<double> weights = WithoutChance(rows_, fitted);
+  EXPECT_GT(std::ranges::count_if(fitted, [](double weight) { return weight > 0; }), 1);
+  EXPECT_EQ(std::ranges::count_if(weights, [](double weight) { return weight > 0; }), 1);
+  EXPECT_NEAR(std::accumulate(weights.begin(), weights.end(), 0.0), 1, 1e-9);
+}
+
+TEST_F(FitMixingWeightsTest, TheOnlyCandidateIsNoChance) {
+  Observe({0.5}, 3);
+  EXPECT_THAT(WithoutChance(rows_, Fitted()), ElementsAre(1.0));
+}
+
 TEST_F(FitMixingWeightsTest, OutliersAreKept) {
   ObserveCounts({16}, 3000);
   ObserveCounts({8000}, 3);
-  const std::vector<double> weights = Fitted();
+  const std::vector<double> weights = WithoutChance(rows_, Fitted());
   EXPECT_NEAR(std::accumulate(weights.begin() + 30, weights.end(), 0.0), 0.001, 1e-5);
 }
 

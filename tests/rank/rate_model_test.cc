@@ -4,11 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <functional>
+#include <random>
 #include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "tests/rank/simulation.h"
 
@@ -200,6 +204,26 @@ TEST(RateModel, MoreVisitsMakeAnEstimateMoreCertain) {
 }
 
 // Taken for proportion of 1, the samples that did not come would outweigh all bits.
+// A daemon that swaps pages asks for a quarter more (mover/move_planner.h).
+TEST(RateModel, EqualPagesHardlySeemToDiffer) {
+  constexpr std::size_t kEqualPages = 4096;
+  std::mt19937_64 random(kSeed);
+  for (const int visits : {1, 4, 16, 64}) {
+    for (const double rate : {600.0, 680.0, 760.0}) {  // between the points of any grid
+      SCOPED_TRACE(fmt::format("{} visits, {} accesses a second", visits, rate));
+      std::exponential_distribution<double> first_access(rate);
+      std::vector<RateEvidence> evidence(kEqualPages);
+      for (RateEvidence& page : evidence) {
+        page.first_accesses = visits;
+        for (int visit = 0; visit < visits; ++visit) page.seconds_at_risk += first_access(random);
+      }
+      std::vector<double> estimates = EstimateRates(evidence).accesses_per_second;
+      std::ranges::sort(estimates);
+      EXPECT_LT(estimates[kEqualPages * 95 / 100], 1.25 * estimates[kEqualPages * 5 / 100]);
+    }
+  }
+}
+
 TEST(RateModel, ASamplerThatNeverSampledSaysNothing) {
   std::vector<RateEvidence> unwatched;
   for (int page = 0; page < 64; ++page)

@@ -216,6 +216,7 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKerne
   auto scanner = std::make_unique<AbitScanner>(std::move(kernel), scan, kind);
   scanner->calibration_.ns_per_set = cost->ns_per_set;
   scanner->calibration_.ns_per_look = cost->ns_per_look;
+  scanner->assumes_ns_per_point_ = !cost->ns_per_point;
   if (auto other = OtherAccessedBitClearer()) scanner->warnings_.push_back(std::move(*other));
   return scanner;
 }

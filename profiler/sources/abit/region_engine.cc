@@ -193,7 +193,6 @@ void RegionEngine::AbandonStep(RegionTarget& target) {
 void RegionEngine::Fold(RegionTarget& target) {
   for (std::uint32_t i = 0; i < target.probes.size(); ++i) {
     const RegionProbe& probe = target.probes[i];
-    checked_ += probe.sampled;
     target.seen.Pick(i, probe.present, probe.absent);
     if (probe.seen) target.seen.See(i, probe.frame);
     if (probe.tally.looks == 0) continue;
@@ -210,9 +209,10 @@ void RegionEngine::Fold(RegionTarget& target) {
 }
 
 // False: there is nothing to look at.
-bool RegionEngine::PrepareRegions(RegionTarget& target) {
+bool RegionEngine::PrepareRegions(RegionTarget& target, MonotonicTime now) {
   if (target.memory.empty()) {
     const Areas areas = TakeMappings(target);
+    target.updated_at = now;
     target.memory.resize(tmprof_regions_capacity(options_.regions.max_regions));
     tmprof_regions_start(&target.set, target.memory.data(), &options_.regions, areas.area.data(),
                          areas.count);
@@ -246,7 +246,7 @@ RegionEngine::Areas RegionEngine::TakeMappings(RegionTarget& target) {
 
 void RegionEngine::Begin(RegionTarget& target, MonotonicTime now) {
   target.next = now + kIdlePace;
-  if (target.mappings_stale || !PrepareRegions(target)) {
+  if (target.mappings_stale || !PrepareRegions(target, now)) {
     target.HoldUp(now);
     return;
   }
@@ -620,28 +620,32 @@ void RegionEngine::EndStep(RegionTarget& target, MonotonicTime now) {
     if (probe.tally.looks == 0 && probe.state == TMPROF_UNIT_UNSET)
       counts_.lost += probe.unit.value();
   Fold(target);
+  checked_ +=
+      static_cast<std::uint64_t>(std::ranges::count(target.probes, true, &RegionProbe::sampled));
   ++steps_;
   const bool slept = target.idle_reads > 0 && target.cpu_at <= target.cpu_cleared;
   if (!slept) ++target.steps;
   if (target.steps >= TMPROF_REGION_CHECKS_MIN &&
       target.took >= nanoseconds(options_.regions.aggregation_ns))
-    Aggregate(target);
+    Aggregate(target, now);
 }
 
 // ------------------------------------------------------------------------------ the aggregation
 
-void RegionEngine::Aggregate(RegionTarget& target) {
+void RegionEngine::Aggregate(RegionTarget& target, MonotonicTime now) {
   tmprof_region_set& set = target.set;
   for (tmprof_region& region : RegionsOf(set)) {
-    region.count =
-        options_.mode == ScanOptions::Mode::kPlain
-            ? tmprof_region_count_checks(&region, TMPROF_REGION_COUNT_MAX)
-            : tmprof_region_count_slots(&region, TMPROF_REGION_COUNT_MAX, kFirstRung.count());
+    region.count = options_.mode == ScanOptions::Mode::kPlain
+                       ? tmprof_region_count_checks(&region, TMPROF_REGION_COUNT_MAX)
+                       : tmprof_region_count_slots(&region, TMPROF_REGION_COUNT_MAX,
+                                                   options_.regions.monitoring_ns);
   }
   FitBounds(target);
   tmprof_regions_merge(&set);
   tmprof_regions_reset(&set);
-  if (target.mappings_changed) {
+  if (target.mappings_changed &&
+      now - target.updated_at >= nanoseconds(options_.regions.update_ns)) {
+    target.updated_at = now;
     const Areas areas = TakeMappings(target);
     tmprof_regions_update(&set, areas.area.data(), areas.count);
   }
@@ -668,17 +672,18 @@ void RegionEngine::SeeSamples(const std::vector<SampleRecord>& samples) {
 // What a step costs is measured: by how long the budgets made its aggregation last.
 void RegionEngine::FitBounds(RegionTarget& target) {
   const nanoseconds took = target.took;
+  const nanoseconds longest =
+      std::max(kLongestAggregation, 2 * nanoseconds(options_.regions.aggregation_ns));
   std::uint32_t& most = target.set.max_regions;
   const tmprof_region_params& bounds = options_.regions;
   // A split takes what is below half.
   const std::uint32_t least = std::min(4 * bounds.min_regions, bounds.max_regions);
-  if (took > kLongestAggregation) {
+  if (took > longest) {
     // Of as many as there may be, that many were there.
-    const double fewer =
-        static_cast<double>(kLongestAggregation.count()) / static_cast<double>(took.count());
+    const double fewer = static_cast<double>(longest.count()) / static_cast<double>(took.count());
     most =
         std::max(least, static_cast<std::uint32_t>(fewer * std::min(most, 2 * target.set.count)));
-  } else if (2 * took <= kLongestAggregation) {
+  } else if (2 * took <= longest) {
     most = std::min(bounds.max_regions, most + most / 4);
   }
 }

@@ -54,7 +54,7 @@ class RegionEngine final : public TargetedEngine<RegionTarget> {
   void TakeEvidence(RegionTarget& target, std::vector<RegionEvidence>& out);
 
   void Begin(RegionTarget& target, MonotonicTime now);
-  bool PrepareRegions(RegionTarget& target);
+  bool PrepareRegions(RegionTarget& target, MonotonicTime now);
   static Areas TakeMappings(RegionTarget& target);
   static RegionMapping* MappingOf(RegionTarget& target, Vpn page);
   void Pick(RegionTarget& target, RegionProbe& probe, tmprof_region& region);
@@ -72,7 +72,7 @@ class RegionEngine final : public TargetedEngine<RegionTarget> {
   void CountUnset(RegionTarget& target);
   void Proceed(RegionTarget& target, MonotonicTime now);
   void EndStep(RegionTarget& target, MonotonicTime now);
-  void Aggregate(RegionTarget& target);
+  void Aggregate(RegionTarget& target, MonotonicTime now);
   void FitBounds(RegionTarget& target);
   void Charge(RegionTarget& target, std::uint64_t points);
   void Forget(RegionTarget& target);
@@ -83,7 +83,7 @@ class RegionEngine final : public TargetedEngine<RegionTarget> {
 
   std::vector<RegionEvidence> departed_;  // of targets that are no longer tracked
   std::uint64_t steps_ = 0;
-  std::uint64_t checked_ = 0;       // pages, each once a step
+  std::uint64_t checked_ = 0;       // pages, each once, of steps that were finished
   std::uint64_t entries_read_ = 0;  // of them, as often as each was read
   std::uint64_t aggregations_ = 0;
 

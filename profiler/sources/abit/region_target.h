@@ -73,6 +73,7 @@ struct RegionTarget : WatchedTarget {
   std::chrono::nanoseconds idle_wait{0};
 
   // Of this aggregation.
+  MonotonicTime updated_at{};  // to its mappings
   std::uint32_t steps = 0;
   std::chrono::nanoseconds took{0};  // by steps, and by what they waited for budgets
   MonotonicTime ready_at{};          // since when the next step waits for budgets alone

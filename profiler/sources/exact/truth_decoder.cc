@@ -167,11 +167,15 @@ Status TruthDecoder::ReadPages(std::span<const char> record) {
     tmprof_truth_page page{};
     Read(record.subspan(std::size_t{i} * pages.entry_bytes), page);
     if (page.vpn >= kVpnEnd) return Refuse(fmt::format("the page {:#x}", page.vpn));
+    const bool knows_frame = (page.flags & TMPROF_TRUTH_PAGE_KNOWS_PFN) != 0;
+    if (knows_frame && page.pfn >= kVpnEnd)
+      return Refuse(fmt::format("the page frame {:#x}", page.pfn));
     if (!targets_.contains(page.target))
       return Refuse(fmt::format("a page of target {}, of which nothing was said", page.target));
     TruthPage& read = open_.pages.emplace_back();
     read.target = page.target;
     read.vpn = Vpn(page.vpn);
+    if (knows_frame) read.frame = Pfn(page.pfn);
     read.counts = {.loads = page.loads, .stores = page.stores};
     if (!origin_->llc_model.empty()) read.counts.llc_misses = page.llc_misses;
     if (!origin_->dtlb_model.empty()) read.counts.dtlb_misses = page.dtlb_misses;

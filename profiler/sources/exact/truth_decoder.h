@@ -37,9 +37,13 @@ struct TruthTarget {
   std::vector<Mapping> mappings;  // ascending, disjoint; no stream tells them
 };
 
+// A page frame of physical memory.
+using Pfn = StrongInt<struct PfnTag, std::uint64_t>;
+
 struct TruthPage {
   std::uint32_t target = 0;  // TruthTarget::number
   Vpn vpn;
+  std::optional<Pfn> frame;  // below the end of virtual pages
   AccessCounts counts;
   std::optional<NodeId> node;
 };

@@ -10,10 +10,11 @@
 #include <utility>
 
 #include "profiler/source_kind.h"
+#include "profiler/sources/exact/truth_frames.h"
 
 namespace tmprof::exact {
 
-Result<TruthFile> TruthFile::Open(const std::filesystem::path& path) {
+Result<TruthFile> TruthFile::Open(const std::filesystem::path& path, PagesOf pages) {
   UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd) return Fail(Refused("open truth stream", path.string(), errno));
   TruthFile file(std::move(fd), path);
@@ -26,6 +27,10 @@ Result<TruthFile> TruthFile::Open(const std::filesystem::path& path) {
       return Fail(BadInput("read truth stream", path.string(), "it ends within its header"));
     }
   }
+  if (pages == PagesOf::kPhysicalMemory && !file.origin().of_virtual_machine)
+    return Fail(BadInput("read truth stream", path.string(),
+                         "it knows no physical memory: its program ran in no virtual machine"));
+  file.pages_ = pages;
   file.assembler_ = std::make_unique<TruthAssembler>(
       file.origin().of_virtual_machine ? kTiersimSource : kExactSource);
   return file;
@@ -50,7 +55,8 @@ Result<bool> TruthFile::ReadMore() {
 Result<bool> TruthFile::Next(EpochProfile& epoch) {
   while (true) {
     if (auto next = decoder_.Next()) {
-      assembler_->Add(origin(), 0, *std::move(next));
+      const bool by_frame = pages_ == PagesOf::kPhysicalMemory;
+      assembler_->Add(origin(), 0, by_frame ? ByFrame(*std::move(next)) : *std::move(next));
       epoch = assembler_->Build({});
       return true;
     }

@@ -15,10 +15,15 @@
 
 namespace tmprof::exact {
 
+enum class PagesOf {
+  kProcesses,       // virtual pages
+  kPhysicalMemory,  // frames, of all processes together; of a virtual machine's stream alone
+};
+
 class TruthFile final : public EpochStream {
  public:
-  // Fails on a file that is no truth stream.
-  static Result<TruthFile> Open(const std::filesystem::path& path);
+  // Fails on a file that is no truth stream, or has no such pages.
+  static Result<TruthFile> Open(const std::filesystem::path& path, PagesOf pages);
 
   const TruthOrigin& origin() const { return *decoder_.origin(); }
 
@@ -32,6 +37,7 @@ class TruthFile final : public EpochStream {
 
   UniqueFd fd_;
   std::filesystem::path path_;
+  PagesOf pages_ = PagesOf::kProcesses;
   TruthDecoder decoder_;
   std::unique_ptr<TruthAssembler> assembler_;
   std::optional<Error> error_;

@@ -528,19 +528,22 @@ TEST_P(RegionScannerLive, TheHotPartOfARunningProgramStandsOut) {
   const Vpn first_cold = arena.range().start + PageCount(arena.range().size().value() / 8);
   double hot = 0;
   double cold = 0;
+  double without_risk = 0;
   SystemClock clock;
   const MonotonicTime deadline = clock.Now() + seconds(60);
   while (hot < 300 && clock.Now() < deadline) {
     for (const ReferenceRecord& record : (*scanner)->TakeEpoch().references) {
       if (!arena.range().Contains(record.key.vpn)) continue;
       EXPECT_LE(record.references, record.looks);
-      EXPECT_GT(record.time_at_risk.count(), 0);
+      // On a busy machine the child may not run at all between two looks.
+      if (record.time_at_risk.count() == 0) without_risk += record.first_accesses;
       if (record.key.vpn + record.span <= first_cold) hot += record.first_accesses;
       if (record.key.vpn >= first_cold) cold += record.first_accesses;
     }
     ::poll(nullptr, 0, 50);
   }
   EXPECT_GE(hot, 300);
+  EXPECT_LT(without_risk, hot / 50);
   // What straddled the two before it was split is in both.
   EXPECT_LT(cold, hot / 2);
 }

@@ -192,6 +192,19 @@ TEST_P(RegionEngineTest, WhereClearsAreDearFewerRegionsAreKept) {
   EXPECT_GT(regions[1], 150u);
 }
 
+// Each page of it in most monitoring intervals, some 0.3 ms after a clear: what the first rungs
+// tell apart is chance.
+TEST_P(RegionEngineTest, OfAHotObjectFewRegionsAreKept) {
+  Add(Rates(64 * kTable, 8 * kTable, 16 * kTable, 3'000, 0));
+  Start(0.05);
+  std::uint64_t most = 0;
+  for (int epoch = 0; epoch < 10; ++epoch) {
+    Run(seconds(1));
+    most = std::max(most, Detail(engine_->TakeEpoch(), "regions"));
+  }
+  EXPECT_LE(most, 64u);
+}
+
 TEST_P(RegionEngineTest, WhatIsNotAccessedIsNotClearedAgain) {
   SimulatedProcess& process = Add(std::vector<double>(8, 0.0));
   Start();
@@ -391,6 +404,32 @@ TEST_P(RegionEngineTest, TheRegionsFollowTheMappings) {
   EXPECT_LE(last.start + last.span, half.mappings[0].range.end);
 }
 
+TEST_P(RegionEngineTest, TheMappingsAreLookedAtNoMoreOftenThanTheUpdateInterval) {
+  SimulatedProcess& process = Add(std::vector<double>(16 * kTable, 100.0));
+  tmprof_region_params regions = tmprof_region_params_default();
+  regions.update_ns = 20'000'000'000;
+  engine_ = std::make_unique<RegionEngine>(kernel_, ScanOptions{.mode = GetParam(),
+                                                                .looked = Looked::kRegions,
+                                                                .regions = regions,
+                                                                .overhead_share = 1,
+                                                                .cost = kCost});
+  Refresh();
+  const auto end = [&](std::uint64_t tables) {
+    TrackedProcess tracked = process.identity();
+    tracked.mappings[0].range.end = kStart + PageCount(tables * kTable);
+    engine_->SetTargets({tracked});
+    Run(seconds(5));
+    engine_->TakeEpoch();
+    Run(seconds(5));
+    const RegionEvidence last = engine_->TakeEpoch().regions.back();
+    return last.start + last.span;
+  };
+  EXPECT_EQ(end(8), kStart + PageCount(8 * kTable));
+  EXPECT_GT(end(4), kStart + PageCount(4 * kTable)) << "20 s have not passed";
+  Run(seconds(10));
+  EXPECT_LE(end(4), kStart + PageCount(4 * kTable));
+}
+
 TEST_P(RegionEngineTest, SampledPagesAreLookedAtByThemselves) {
   constexpr std::uint64_t kSampled = 5'000;
   Add(Rates(16 * kTable, kSampled, kSampled + 1, 5'000, 0));
@@ -471,7 +510,10 @@ INSTANTIATE_TEST_SUITE_P(Modes, OpenStepTest,
 TEST_P(OpenStepTest, WhatAPauseLeavesUnreadIsLost) {
   OpenAStep();
   engine_->SetActive(false);
-  EXPECT_EQ(engine_->TakeEpoch().counts.lost, 10u);
+  const Harvest harvest = engine_->TakeEpoch();
+  EXPECT_EQ(harvest.counts.lost, 10u);
+  EXPECT_EQ(Detail(harvest, "steps"), 0u);
+  EXPECT_EQ(Detail(harvest, "pages_checked"), 0u) << "of no step";
 }
 
 TEST_P(OpenStepTest, WhatIsUnreadOfATargetThatIsNoLongerTrackedIsLost) {

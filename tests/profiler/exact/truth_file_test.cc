@@ -29,9 +29,9 @@ class TruthFileTest : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   std::filesystem::path path() const { return folder_ / "truth"; }
-  Result<TruthFile> Open(const std::string& bytes) {
+  Result<TruthFile> Open(const std::string& bytes, PagesOf pages = PagesOf::kProcesses) {
     std::ofstream(path(), std::ios::binary) << bytes;
-    return TruthFile::Open(path());
+    return TruthFile::Open(path(), pages);
   }
 
   std::filesystem::path folder_;
@@ -83,6 +83,24 @@ TEST_F(TruthFileTest, OfAVirtualMachineNamesIt) {
   EXPECT_EQ(ReadAll(*file)[0].sources[0].name, "tiersim");
 }
 
+TEST_F(TruthFileTest, OfAVirtualMachineMayBeReadByPageFrame) {
+  tmprof_truth_page page = PageEntry(9, 3, 1);
+  page.pfn = 0x123;
+  page.flags = TMPROF_TRUTH_PAGE_KNOWS_PFN;
+  std::string bytes =
+      StreamBytes().Header().Target(0, 42, "cmd").Pages({page}).End(4, 100, 200, 3, 1).bytes;
+  EXPECT_THAT(Open(bytes, PagesOf::kPhysicalMemory).error().Message(),
+              HasSubstr("its program ran in no virtual machine"));
+  reinterpret_cast<tmprof_truth_header*>(bytes.data())->maker = TMPROF_TRUTH_MAKER_TIERSIM;
+  Result<TruthFile> file = Open(bytes, PagesOf::kPhysicalMemory);
+  ASSERT_TRUE(file.has_value()) << file.error().Message();
+  const std::vector<EpochProfile> epochs = ReadAll(*file);
+  ASSERT_EQ(epochs.size(), 1u);
+  EXPECT_EQ(epochs[0].targets[0].name, "memory");
+  ASSERT_EQ(epochs[0].pages.size(), 1u);
+  EXPECT_EQ(RecordAt(epochs[0].pages, 0).key.vpn, Vpn(0x123));
+}
+
 TEST_F(TruthFileTest, ThatWasCutEndsWithItsLastWholeEpochAndSaysWhere) {
   const std::string whole = TwoEpochs().bytes;
   Result<TruthFile> file = Open(whole + TwoEpochs().bytes.substr(0, 4));
@@ -123,7 +141,7 @@ TEST_F(TruthFileTest, ThatIsNoneIsRefused) {
   EXPECT_THAT(Open(StreamBytes().Header().bytes.substr(0, 20)).error().Message(),
               HasSubstr("ends within its header"));
   EXPECT_THAT(Open("").error().Message(), HasSubstr("ends within its header"));
-  EXPECT_EQ(TruthFile::Open(folder_ / "none").error().system_error, ENOENT);
+  EXPECT_EQ(TruthFile::Open(folder_ / "none", PagesOf::kProcesses).error().system_error, ENOENT);
 }
 
 }  // namespace
