@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fetches Debian packages of one suite without installing them or touching the host's apt.
+"""Fetches Debian packages, or their sources, of one suite without installing them or touching the host's apt.
 
 apt runs with a source list and state of its own, so it checks signatures and checksums as ever. The
 mirror is the one that the host's own apt uses.
@@ -32,10 +32,11 @@ def run(command: list[str | pathlib.Path], advice: str = "", **options) -> str:
 class Suite:
     """The packages of one suite. A suite by itself leaves apt one candidate for each name."""
 
-    def __init__(self, suite: str, state: pathlib.Path) -> None:
-        """Asks the mirror what the suite has. state: a folder for apt's own files, made here."""
+    def __init__(self, suite: str, state: pathlib.Path, kind: str = "deb") -> None:
+        """Asks the mirror what the suite has. state: a folder for apt's own files, made here. kind: "deb", or "deb-src" for
+        source()."""
         self._state = state.absolute()
-        self._configuration = _configure(suite, self._state)
+        self._configuration = _configure(suite, self._state, kind)
         run(["apt-get", "-c", self._configuration, "update"], FETCHING)
 
     def record(self, package: str) -> str:
@@ -47,6 +48,11 @@ class Suite:
         """The packages as .deb files in the state folder."""
         run(["apt-get", "-c", self._configuration, "download", *packages], FETCHING, cwd=self._state)
         return sorted(self._state.glob("*.deb"))
+
+    def source(self, package: str) -> pathlib.Path:
+        """Its sources as the distribution has them; returns the .dsc file, beside which the others lie."""
+        run(["apt-get", "-c", self._configuration, "source", "--download-only", package], FETCHING, cwd=self._state)
+        return next(self._state.glob(f"{package}_*.dsc"))
 
 
 def _mirror() -> str:
@@ -66,7 +72,7 @@ def _mirror() -> str:
                       "would tell where Debian's archive is. Run this on a Debian system.")
 
 
-def _configure(suite: str, state: pathlib.Path) -> pathlib.Path:
+def _configure(suite: str, state: pathlib.Path, kind: str) -> pathlib.Path:
     """Writes a configuration that shares nothing with the host's apt but its options."""
     if not KEYRING.exists():
         raise Unavailable(f"{KEYRING} is missing: install debian-archive-keyring")
@@ -74,7 +80,7 @@ def _configure(suite: str, state: pathlib.Path) -> pathlib.Path:
     (state / "archives/partial").mkdir(parents=True)
     (state / "status").touch()
     (state / "debian.sources").write_text(
-        f"Types: deb\nURIs: {_mirror()}\nSuites: {suite}\nComponents: main\n"
+        f"Types: {kind}\nURIs: {_mirror()}\nSuites: {suite}\nComponents: main\n"
         f"Architectures: amd64\nSigned-By: {KEYRING}\n", encoding="utf-8")
     configuration = state / "apt.conf"
     # The host's hooks would act on the host. Sandbox: apt's own user may not reach our folder.

@@ -17,6 +17,13 @@ enum tiersim_policy {
   TIERSIM_ROUND_ROBIN, /* evicts the line that was filled first */
 };
 
+/* In the order of enum tiersim_policy. */
+static const struct tiersim_policy_name {
+  const char* option;
+  const char* text;
+} tiersim_policy_names[] = {{"lru", "LRU"}, {"round-robin", "round robin"}};
+
+#define TIERSIM_POLICIES (sizeof(tiersim_policy_names) / sizeof(*tiersim_policy_names))
 #define TIERSIM_MAX_WAYS 64u
 
 struct tiersim_cache {
@@ -118,7 +125,7 @@ static inline void tiersim_cache_describe(const struct tiersim_cache* cache, cha
   snprintf(text, text_bytes, "%llu x %llu B, %u ways, %s",
            (unsigned long long)((cache->set_mask + 1) * cache->ways),
            (unsigned long long)granule_bytes, cache->ways,
-           cache->policy == TIERSIM_LRU ? "LRU" : "round robin");
+           tiersim_policy_names[cache->policy].text);
 }
 
 #endif /* TMPROF_TESTBED_TIERSIM_CACHE_MODEL_H */

@@ -58,8 +58,10 @@ QEMU_PLUGIN_EXPORT int qemu_plugin_version = QEMU_PLUGIN_API;
 #define MAX_VCPUS 65536u
 #define NS_PER_S 1000000000ull
 
-/* Lines (with a model of the LLC) or pages (without) whose counters are found at once. 512 lines of
- * 64 bytes are the L1 cache of 32 KiB that the LLC stands behind. */
+/* Leaves that are found without the index: pages all over 1 GiB. */
+#define RECENT_LEAVES 512u
+/* Lines whose counters are found at once where an LLC is modelled. 512 of 64 bytes are the L1 cache
+ * of 32 KiB that the LLC stands behind. */
 #define FILTER_ENTRIES 512u
 #define LINE_SHIFT 6
 
@@ -81,7 +83,7 @@ struct leaf {
 };
 
 struct filter_entry {
-  uint64_t tag; /* line or page, + 1; 0 empty */
+  uint64_t tag; /* line + 1; 0 empty */
   struct counts* counts;
 };
 
@@ -91,6 +93,7 @@ struct leaf_place {
 };
 
 struct arena {
+  struct leaf_place recent[RECENT_LEAVES]; /* by the low bits of the number */
   struct filter_entry filter[FILTER_ENTRIES];
   uint64_t instructions;       /* executed: the vCPU's */
   uint64_t instructions_check; /* when to look at the epoch again */
@@ -128,7 +131,6 @@ static struct {
   struct tiersim_cache llc;
   pthread_spinlock_t llc_lock;
   bool has_llc;
-  uint32_t filter_shift;
 
   uint64_t memory_used; /* atomic */
   bool stopped;         /* atomic: nobody reads us any more, or we are not followed */
@@ -593,51 +595,67 @@ static inline void increment(uint64_t* counter) {
   __atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + 1, __ATOMIC_RELAXED);
 }
 
-/* NULL where there is no room for its page. */
-static __attribute__((noinline)) struct counts* look_up(struct arena* arena, uint64_t vaddr,
-                                                        struct filter_entry* entry) {
-  const uint64_t vpn = vaddr >> PAGE_SHIFT;
-  const uint64_t number = vpn >> LEAF_SHIFT;
+/* NULL where there is no room for it. */
+static __attribute__((noinline)) struct leaf* find_leaf(struct arena* arena, uint64_t number) {
   struct leaf* leaf = place_of(arena, number)->leaf;
   if (!leaf) leaf = make_leaf(arena, number);
   if (!leaf) {
     increment(&arena->lost);
     return NULL;
   }
-  struct counts* const counts = &leaf->now[vpn & (LEAF_PAGES - 1)];
-  entry->tag = (vaddr >> tracer.filter_shift) + 1;
-  entry->counts = counts;
-  if (tracer.has_llc) {
-    pthread_spin_lock(&tracer.llc_lock);
-    const bool hit = tiersim_cache_access(&tracer.llc, vaddr);
-    pthread_spin_unlock(&tracer.llc_lock);
-    if (!hit) increment(&counts->llc_misses);
-  }
-  return counts;
+  arena->recent[number & (RECENT_LEAVES - 1)] = (struct leaf_place){number, leaf};
+  return leaf;
 }
 
-static inline void count(struct arena* arena, qemu_plugin_meminfo_t info, uint64_t vaddr,
-                         uint32_t shift) {
-  const uint64_t granule = vaddr >> shift;
-  struct filter_entry* const entry = &arena->filter[granule & (FILTER_ENTRIES - 1)];
-  struct counts* counts = entry->counts;
-  if (__builtin_expect(entry->tag != granule + 1, 0)) {
-    counts = look_up(arena, vaddr, entry);
-    if (!counts) return;
+/* Of the page. NULL where there is no room for it, and the access then is counted as lost. */
+static inline struct counts* counts_of(struct arena* arena, uint64_t vaddr) {
+  const uint64_t vpn = vaddr >> PAGE_SHIFT;
+  const uint64_t number = vpn >> LEAF_SHIFT;
+  const struct leaf_place* const recent = &arena->recent[number & (RECENT_LEAVES - 1)];
+  struct leaf* leaf = recent->leaf;
+  if (__builtin_expect(!leaf || recent->number != number, 0)) {
+    leaf = find_leaf(arena, number);
+    if (!leaf) return NULL;
   }
+  return &leaf->now[vpn & (LEAF_PAGES - 1)];
+}
+
+static inline void count(struct counts* counts, qemu_plugin_meminfo_t info) {
   increment(qemu_plugin_mem_is_store(info) ? &counts->stores : &counts->loads);
 }
 
 static void on_access(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr,
                       void* userdata) {
   (void)userdata;
-  count(arena_of_vcpu[vcpu], info, vaddr, PAGE_SHIFT);
+  struct counts* const counts = counts_of(arena_of_vcpu[vcpu], vaddr);
+  if (counts) count(counts, info);
+}
+
+/* Of the page of a line that is not in the filter. NULL as with counts_of(). */
+static __attribute__((noinline)) struct counts* fetch_line(struct arena* arena, uint64_t vaddr,
+                                                           struct filter_entry* entry) {
+  struct counts* const counts = counts_of(arena, vaddr);
+  if (!counts) return NULL;
+  *entry = (struct filter_entry){(vaddr >> LINE_SHIFT) + 1, counts};
+  pthread_spin_lock(&tracer.llc_lock);
+  const bool hit = tiersim_cache_access(&tracer.llc, vaddr);
+  pthread_spin_unlock(&tracer.llc_lock);
+  if (!hit) increment(&counts->llc_misses);
+  return counts;
 }
 
 static void on_access_with_llc(unsigned int vcpu, qemu_plugin_meminfo_t info, uint64_t vaddr,
                                void* userdata) {
   (void)userdata;
-  count(arena_of_vcpu[vcpu], info, vaddr, LINE_SHIFT);
+  struct arena* const arena = arena_of_vcpu[vcpu];
+  const uint64_t line = vaddr >> LINE_SHIFT;
+  struct filter_entry* const entry = &arena->filter[line & (FILTER_ENTRIES - 1)];
+  struct counts* counts = entry->counts;
+  if (__builtin_expect(entry->tag != line + 1, 0)) {
+    counts = fetch_line(arena, vaddr, entry);
+    if (!counts) return;
+  }
+  count(counts, info);
 }
 
 static __attribute__((noinline)) void check_instructions(struct arena* arena) {
@@ -752,6 +770,7 @@ static void after_fork_in_parent(void) {
 /* What was counted before is the parent's. */
 static void forget_counts(void) {
   for (struct arena* arena = tracer.arenas; arena; arena = arena->next_arena) {
+    memset(arena->recent, 0, sizeof(arena->recent));
     memset(arena->filter, 0, sizeof(arena->filter));
     memset(arena->index, 0, arena->index_size * sizeof(*arena->index));
     for (size_t i = 0; i < arena->leaf_count; ++i) munmap(arena->leaves[i], sizeof(struct leaf));
@@ -1048,7 +1067,6 @@ static bool read_options(int argc, char** argv) {
     tracer.has_llc = true;
     pthread_spin_init(&tracer.llc_lock, PTHREAD_PROCESS_PRIVATE);
   }
-  tracer.filter_shift = tracer.has_llc ? LINE_SHIFT : PAGE_SHIFT;
   return true;
 }
 

@@ -574,7 +574,8 @@ static void write_targets(void) {
         .pid = space->pid,
         .start_time_ticks = space->start_time_ticks,
     };
-    if (state == TIERSIM_SPACE_EXITED) record.flags |= TMPROF_TRUTH_TARGET_EXITED;
+    if (state == TIERSIM_SPACE_EXITED || state == TIERSIM_SPACE_STOPPED)
+      record.flags |= TMPROF_TRUTH_TARGET_EXITED;
     memcpy(record.name, space->name, sizeof(record.name));
     write_bytes(&record, sizeof(record));
   }
@@ -850,14 +851,12 @@ static bool parse_latencies(const char* text) {
 }
 
 static bool parse_policy(const char* text, enum tiersim_policy* policy) {
-  if (!strcmp(text, "lru")) {
-    *policy = TIERSIM_LRU;
-  } else if (!strcmp(text, "round-robin")) {
-    *policy = TIERSIM_ROUND_ROBIN;
-  } else {
-    return false;
+  for (size_t i = 0; i < TIERSIM_POLICIES; ++i) {
+    if (strcmp(text, tiersim_policy_names[i].option)) continue;
+    *policy = (enum tiersim_policy)i;
+    return true;
   }
-  return true;
+  return false;
 }
 
 static bool parse_option(char* argument) {

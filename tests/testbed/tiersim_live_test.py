@@ -24,18 +24,22 @@ HERE = pathlib.Path(__file__).resolve().parent
 GUEST_SCRIPT = HERE / "tiersim/guest/trace_in_guest"
 KERNEL, BUILD = sys.argv[1:3]
 TMPROF = pathlib.Path(BUILD, "tmprof")
+OF_PLUGIN_ALONE = unittest.skipUnless(KERNEL == "6.12", "does not depend on the kernel; 6.12 stands for all")
 # For a host that does a lot besides.
 TIME_LIMIT_S = 400
 
 # Of known_accesses.c.
+WALK_PAGES = 8192
 WALK_LOADS = 400_000
 SAMPLE_LOADS = 2 * WALK_LOADS
 # Of trace_in_guest.
 SAMPLE_PERIOD = 4096
 MISS_PERIOD = 64
 THREAD_LOADS = 100_000
-# Of topologies/dram-cxl.json and of --tiersim.
+# Of topologies/ and of --tiersim: by node, and on two sockets of CPU 1.
 LATENCY_NS = {0: 80, 1: 250}
+THREE_TIER_LATENCY_NS = {0: 80, 1: 140, 2: 400}
+SECOND_SOCKET_LATENCY_NS = {0: 140, 1: 80, 2: 250}
 WALK_NS = 20
 LINES_OF_PAGE = 64
 # A sixteenth of hotset's hot pages.
@@ -92,6 +96,12 @@ class Truth:
         page.dtlb_misses += counts[3]
         assert flags == 3, "frame and node are known"
         page.nodes.add(node)
+
+    def misses(self, target: int) -> Page:
+        """Of all pages of a target, those of the LLC and of the dTLB."""
+        own = [page for (of, _), page in self.pages.items() if of == target]
+        return Page(llc_misses=sum(page.llc_misses for page in own),
+                    dtlb_misses=sum(page.dtlb_misses for page in own))
 
     def target(self, number: int) -> int:
         """Of the processes that were known_accesses at their end, in the order of their start."""
@@ -236,40 +246,51 @@ class TruthOfPages(Machine):
         self.assertEqual(len(forked), 2)
 
 
+def charged_ns(misses: Page, latency_ns: int) -> int:
+    """Of a walk, from when its clock is read on: its first touch misses a line and a translation of each page."""
+    return ((misses.llc_misses - WALK_PAGES) * latency_ns + (misses.dtlb_misses - WALK_PAGES) * WALK_NS)
+
+
 class GuestTime(Machine):
-    def misses(self, run: int) -> Page:
-        total = Page()
-        for (target, _), page in self.truth.pages.items():
-            if target == self.truth.target(run):
-                total.llc_misses += page.llc_misses
-                total.dtlb_misses += page.dtlb_misses
-        return total
+    def assert_longer_by_what_is_charged(self, times_ns: list[int], charges_ns: list[int]):
+        """Of walks that differ in nothing else, each beside the first."""
+        for time_ns, charge_ns in zip(times_ns[1:], charges_ns[1:]):
+            self.assertGreater(time_ns, charge_ns)
+            self.assertAlmostEqual((time_ns - times_ns[0]) / (charge_ns - charges_ns[0]), 1, delta=0.02)
 
     def test_is_longer_on_slow_memory_by_the_latency_of_its_misses(self):
         times_ns = [int(self.output(f"walk_{node}")) for node in (0, 1)]
-        misses = [self.misses(node) for node in (0, 1)]
-        # The walk's memory is 512 times the LLC, its pages five times the dTLB; its first touch,
-        # before the clock is read, misses one line each of 8 192 pages.
+        misses = [self.truth.misses(self.truth.target(node)) for node in (0, 1)]
+        # The walk's memory is 512 times the LLC, its pages five times the dTLB.
         for counts in misses:
             self.assertGreater(counts.llc_misses, 0.95 * WALK_LOADS)
             self.assertGreater(counts.dtlb_misses, 0.7 * WALK_LOADS)
-        charged_ns = [(counts.llc_misses - 8192) * LATENCY_NS[node] +
-                      (counts.dtlb_misses - 8192) * WALK_NS for node, counts in enumerate(misses)]
-        for time_ns, charge_ns in zip(times_ns, charged_ns):
-            self.assertGreater(time_ns, charge_ns)
-        self.assertAlmostEqual((times_ns[1] - times_ns[0]) / (charged_ns[1] - charged_ns[0]), 1,
-                               delta=0.02)
+        self.assert_longer_by_what_is_charged(
+            times_ns, [charged_ns(counts, LATENCY_NS[node]) for node, counts in enumerate(misses)])
         self.assertGreater(times_ns[1] / times_ns[0], 2)
 
-    def test_is_the_same_in_another_machine_to_a_thousandth(self):
+    def test_goes_by_as_the_kernel_moves_pages_by_their_number(self):
+        of_512, of_2048 = (int(self.output(f"move_{pages}")) for pages in (512, 2048))
+        # A page is copied by no fewer instructions than it has words of 8 bytes, of 1 ns each.
+        self.assertGreater(of_512, 512 * 512)
+        self.assertAlmostEqual((of_2048 - of_512) / of_512, 3, delta=0.9)
+
+    @OF_PLUGIN_ALONE
+    def test_is_that_of_each_of_three_tiers_and_the_same_in_another_machine_to_a_thousandth(self):
         twins = []
         for name in ("one", "another"):
-            result = traced_vm(name, "--tiersim", "--", "sleep 5; traced ./known_accesses walk 1")
+            result = traced_vm(name, "--topology", "three-tier", "--tiersim", "--",
+                               "sleep 5; for node in 0 1 2; do traced ./known_accesses walk $node; done")
             self.assertEqual(result.returncode, 0, result.stderr)
             truth = read_truth(name)
-            twins.append((int(result.stdout), *truth.finish[2:6]))
-        for one, other in zip(*twins):
-            self.assertAlmostEqual(one / other, 1, delta=0.001)
+            twins.append(([int(line) for line in result.stdout.splitlines()], truth))
+        times_ns, truth = twins[0]
+        misses = [truth.misses(truth.target(node)) for node in (0, 1, 2)]
+        self.assert_longer_by_what_is_charged(
+            times_ns, [charged_ns(counts, THREE_TIER_LATENCY_NS[node]) for node, counts in enumerate(misses)])
+        one, other = ((*times, *truth.finish[2:6]) for times, truth in twins)
+        for of_one, of_other in zip(one, other):
+            self.assertAlmostEqual(of_one / of_other, 1, delta=0.001)
 
 
 class Samples(Machine):
@@ -348,9 +369,25 @@ class Recordings(Machine):
                           for source in summary["sources"]],
                          [("tiersim", "truth", sum(self.truth.finish[2:4]))])
         self.assertEqual(summary["epochs"], len(self.truth.epochs))
-        # It has all that was traced, of which the recording's program is the last but one.
+        physical = folder / "physical.data"
+        subprocess.run([TMPROF, "convert", folder / "truth", "--to", "trace", "--pages", "physical", "-o", physical],
+                       capture_output=True, check=True)
+        by_frame = tmprof_json("report", str(physical), "--view", "summary")
+        self.assertEqual([target["name"] for target in by_frame["targets"]], ["memory"])
+        self.assertEqual([(source["observations"], source["lost"]) for source in by_frame["sources"]],
+                         [(sum(self.truth.finish[2:4]), summary["sources"][0]["lost"])])
+        # It has all that was traced, of which the recording's program is but one.
         rows = tmprof_json("score", str(out / "driver.data"), "--truth", str(trace))["results"]
         self.assertIn("samples", [row["rank"] for row in rows])
+
+    def test_of_a_program_that_works_half_of_the_time_have_both_gates_closed_in_its_pauses(self):
+        self.output("paused")
+        summary = tmprof_json("report", str(out / "paused.data"), "--view", "summary")
+        duty = {source["role"]: source["active_ratio"] for source in summary["sources"]}
+        self.assertEqual(set(duty), {"references", "samples"})
+        for role, ratio in duty.items():
+            self.assertGreater(ratio, 0.4, role)
+            self.assertLess(ratio, 0.6, role)
 
     def test_have_the_gate_read_the_virtual_counters(self):
         notes = "; ".join(note["text"] for note in self.sampler("driver")["notes"])
@@ -379,6 +416,7 @@ class Losses(unittest.TestCase):
                 self.assertGreater(sampler["lost"], 0.8 * lost)
 
 
+@OF_PLUGIN_ALONE
 class Machines(unittest.TestCase):
     def test_with_lines_of_twice_the_size_have_half_the_misses_of_a_sweep(self):
         result = traced_vm("long_lines", "--tiersim=line_bytes=128", "--", "traced ./known_accesses pattern")
@@ -408,22 +446,55 @@ class Machines(unittest.TestCase):
         self.assertNotEqual(result.returncode, 0)
         self.assertIn("tiersim: refused: 0 pointers to QEMU's instruction clock", result.stderr)
 
-    def test_with_two_cpus_count_what_two_threads_do_and_may_prefetch(self):
-        result = traced_vm("threads", "--tiersim=clock=report,prefetch_lines=8", "--cpus", "2", "--",
+
+class TwoSockets(unittest.TestCase):
+    """A machine with two CPUs and a prefetcher, where charged time is told and not added."""
+
+    @classmethod
+    def setUpClass(cls):
+        result = traced_vm("sockets", "--tiersim=clock=report,prefetch_lines=8", "--cpus", "2", "--topology",
+                           "two-socket-cxl", "--",
+                           "charged() { sleep 1; sed -n 's/^charged_ns //p' /sys/kernel/debug/vpmu/status; }; "
                            "traced ./known_accesses threads && traced ./known_accesses pattern && "
-                           "cat /sys/kernel/debug/vpmu/status")
-        self.assertEqual(result.returncode, 0, result.stderr)
-        shared, first = (int(word) for word in result.stdout.split()[:2])
-        truth = read_truth("threads")
-        loads = [truth.pages[truth.target(0), shared + number].loads for number in range(3)]
-        self.assertEqual(loads, [2 * THREAD_LOADS, THREAD_LOADS, THREAD_LOADS])
-        self.assertGreater(int(re.search(r"charged_ns (\d+)", result.stdout).group(1)), 0)
+                           "traced ./known_accesses stop && charged && "
+                           "for node in 0 1 2; do taskset 2 traced ./known_accesses walk $node > /dev/null && charged; "
+                           "done; echo -1 > /sys/kernel/debug/vpmu/trace || cat /sys/kernel/debug/vpmu/trace")
+        assert result.returncode == 0, result.stderr
+        lines = result.stdout.splitlines()
+        cls.shared, cls.swept, cls.stopped, *cls.charged = (int(line) for line in lines[:7])
+        cls.listed, cls.complaints = lines[7:], result.stderr
+        cls.truth = read_truth("sockets")
+
+    def loads(self, program: int, first: int, pages: int) -> list[int]:
+        return [self.truth.pages[self.truth.target(program), first + number].loads for number in range(pages)]
+
+    def test_count_what_two_threads_do(self):
+        self.assertEqual(self.loads(0, self.shared, 3), [2 * THREAD_LOADS, THREAD_LOADS, THREAD_LOADS])
+
+    def test_charge_by_cpu_and_node(self):
+        for node, (before, after) in enumerate(zip(self.charged, self.charged[1:])):
+            walk = self.truth.misses(self.truth.target(3 + node))
+            self.assertGreater(walk.llc_misses, 0.95 * WALK_LOADS)
+            # The first touch, which faults, is charged as is the walk.
+            self.assertAlmostEqual((after - before) / (walk.llc_misses * SECOND_SOCKET_LATENCY_NS[node] +
+                                                       walk.dtlb_misses * WALK_NS), 1, delta=0.02, msg=node)
+
+    def test_prefetch_a_sweep(self):
         # A stream is one from the third line of a page on; some lines may be in the LLC already.
-        swept = [truth.pages[truth.target(1), first + number] for number in range(32, 96)]
+        swept = [self.truth.pages[self.truth.target(1), self.swept + number] for number in range(32, 96)]
         self.assertEqual([page.loads for page in swept], [LINES_OF_PAGE] * 64)
         misses = sum(page.llc_misses for page in swept)
         self.assertLessEqual(misses, 3 * 64)
         self.assertGreater(misses, 2 * 64)
+
+    def test_count_nothing_of_a_process_once_it_is_told_to_stop(self):
+        before, after, of_thread, of_thread_after = self.loads(2, self.stopped, 4)
+        self.assertEqual((before, after, of_thread_after), (1000, 0, 0))
+        self.assertGreater(of_thread, 0)
+        self.assertTrue(self.truth.exited[self.truth.target(2)], "nothing more is known of it")
+        listed = [line.split()[4] for line in self.listed if line.startswith(f"target {self.truth.target(2)} ")]
+        self.assertEqual(listed, ["left", "stopped"], "by exec, and by request")
+        self.assertIn("No such process", self.complaints)
 
 
 OPTIONS = f"llc_kib={LLC_KIB},epoch_ms=100"

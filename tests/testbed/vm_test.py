@@ -105,6 +105,12 @@ class CommandLine(unittest.TestCase):
                 (("--kernel", "6.1", "--tiersim=llc=1", "--", "true"), "vm: --tiersim: 'llc=1': not"),
                 (("--kernel", "6.1", "--tiersim", "--build", "/", "--", "true"),
                  "vm: /tiersim.so: there is none"),
+                (("--kernel", "6.1", "--tiersim", "--truth", "/nowhere/t", "--", "true"),
+                 "vm: --truth /nowhere/t: no file can be written there"),
+                (("--kernel", "6.1", "--tiersim", "--truth", "/tmp", "--", "true"),
+                 "vm: --truth /tmp: no file can be written there"),
+                (("--kernel", "6.1", "--tiersim", "--build", "/", "--truth", "t.data", "--", "true"),
+                 "vm: --truth t.data: /tmprof makes a trace of it, and is no program"),
                 (("--kernel", "6.1", "--memory", "much", "--", "true"), "vm: memory size 'much'")):
             with self.subTest(arguments):
                 status, said = self.run_vm("--qemu", "/bin/true", *arguments)
@@ -166,6 +172,78 @@ class Folder(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
+
+
+class TruthAsATrace(Folder):
+    def boot(self, converter: str, status: int | None, console: bytes = b"", end: End = End.FINISHED,
+             stream: str = "counts") -> int:
+        """With a machine that ends so and leaves this stream, and a shell script for tmprof."""
+        build = self.folder / "build"
+        build.mkdir()
+        (build / "tiersim.so").touch()
+        (build / "tmprof").write_text(f"#!/bin/sh\n{converter}\n")
+        (build / "tmprof").chmod(0o755)
+        some_file = self.folder / "some_file"
+        some_file.touch()
+        self.trace = self.folder / "truth.data"
+
+        def run_machine(machine, _follower, _patience) -> Outcome:
+            plugin = next(word for word in machine.machine_arguments if "tiersim.so" in word)
+            pathlib.Path(plugin.partition(",truth=")[2].partition(",")[0]).write_text(stream)
+            watch = Watch()
+            watch.feed(console)
+            return Outcome(end, status, [], [], watch, [], "")
+
+        arguments = ["vm", "--kernel", "6.1", "--tiersim", "--qemu", "/bin/true", "--build", str(build), "--cache",
+                     str(self.folder), "--truth", str(self.trace), "--", "true"]
+        errors = self.folder / "errors"
+        with (unittest.mock.patch("sys.argv", arguments),
+              unittest.mock.patch.object(vm.kernels, "find", return_value=argparse.Namespace(
+                  name="6.1", modules=[], image=some_file)),
+              unittest.mock.patch.object(vm.modules, "build", return_value=some_file),
+              unittest.mock.patch.object(vm.initramfs, "cached_base", return_value=some_file),
+              unittest.mock.patch.object(vm.run, "run", run_machine),
+              open(errors, "w", encoding="utf-8") as written, contextlib.redirect_stderr(written)):
+            ended_with = vm.boot(vm.parse_arguments())
+        self.said = errors.read_text(encoding="utf-8")
+        return ended_with
+
+    def stream(self) -> pathlib.Path:
+        return self.folder / "truth.data.stream"
+
+    def test_is_made_of_the_stream(self):
+        self.assertEqual(self.boot('cp "$2" "$6"', status=0), 0)
+        self.assertEqual(self.trace.read_text(), "counts")
+        self.assertFalse(self.stream().exists())
+
+    def test_that_cannot_be_made_leaves_the_stream(self):
+        self.assertEqual(self.boot("echo what is wrong >&2; exit 2", status=0), 125)
+        self.assertIn("what is wrong\n", self.said)
+        self.assertIn("convert ended with status 2; the stream that it was to read is "
+                      f"{self.stream()}\n", self.said)
+        self.assertEqual(self.stream().read_text(), "counts")
+
+    def test_that_cannot_be_made_hides_no_status(self):
+        self.assertEqual(self.boot("exit 2", status=3), 3)
+        self.assertIn("convert ended with status 2", self.said)
+
+    def test_that_cannot_be_made_hides_no_complaint(self):
+        self.assertEqual(self.boot("exit 2", status=0, console=WARNING), 120)
+        self.assertIn("vm: the kernel complained: WARNING", self.said)
+
+    def test_of_a_run_that_did_not_end_is_left_as_its_stream(self):
+        self.assertEqual(self.boot('cp "$2" "$6"', status=None, end=End.TIME_LIMIT), 124)
+        self.assertFalse(self.trace.exists())
+        self.assertEqual(self.stream().read_text(), "counts")
+        self.assertIn(f"for tmprof convert, is {self.stream()}\n", self.said)
+
+    def test_of_a_run_that_is_interrupted_leaves_the_stream(self):
+        def interrupt(*_):
+            raise KeyboardInterrupt
+
+        with unittest.mock.patch.object(vm, "conclude", interrupt), self.assertRaises(KeyboardInterrupt):
+            self.boot('cp "$2" "$6"', status=0)
+        self.assertEqual(self.stream().read_text(), "counts")
 
 
 class FilesIn(Folder):

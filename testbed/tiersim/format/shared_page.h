@@ -101,8 +101,9 @@ struct tiersim_node {
 
 enum tiersim_space_state {
   TIERSIM_SPACE_LIVE = 1,
-  TIERSIM_SPACE_LEFT = 2,   /* for another, by exec */
-  TIERSIM_SPACE_EXITED = 3, /* with its process */
+  TIERSIM_SPACE_LEFT = 2,    /* for another, by exec */
+  TIERSIM_SPACE_EXITED = 3,  /* with its process */
+  TIERSIM_SPACE_STOPPED = 4, /* no longer traced: its process lives on */
 };
 
 struct tiersim_space {

@@ -84,7 +84,8 @@ enum {
 
 /*
  * One process. It comes before the first page of that target, and again when it changes (exec,
- * exit): the last one of an epoch or before counts. One that has exited may have pages in the
+ * exit): the last one of an epoch or before counts. One whose tracing was ended has exited as far
+ * as this stream goes: nothing is known of it any more. One that has exited may have pages in the
  * epoch after, too, which another CPU had not handed in; the first epoch without any is its end.
  * command_bytes bytes of text follow, not terminated: the arguments joined by spaces.
  */

@@ -5,7 +5,11 @@
  *
  * - pattern: fixed counts on PATTERN_PAGES pages; prints the first page's number
  * - threads: two threads on one page and on one page each; prints the same
+ * - stop: ends its own tracing while a thread of it runs on another CPU; prints the first page's
+ *   number: 1000 loads from it before, 1000 from the second after; the thread loads from the third
+ *   until then, and 1000 times from the fourth
  * - walk NODE: random loads from memory of that node; prints what they took in ns
+ * - move PAGES: moves so many pages from node 0 to node 1; prints what the call took in ns
  * - sample EVENT PERIOD: has itself sampled while another process runs; prints what came
  * - flood: has itself sampled faster than samples are taken away
  * - refused: prints errno of events that are none
@@ -103,6 +107,31 @@ static int threads(void) {
   return 0;
 }
 
+static volatile int others_turn;
+
+static void* load_until_stopped(void* pages) {
+  const char* memory = pages;
+  others_turn = 1;
+  while (others_turn == 1) load(memory + 2 * PAGE_BYTES);
+  for (int i = 0; i < 1000; ++i) load(memory + 3 * PAGE_BYTES);
+  return NULL;
+}
+
+static int stop(void) {
+  pthread_t other;
+  char* memory = map(4);
+  if (pthread_create(&other, NULL, load_until_stopped, memory)) fail("pthread_create");
+  while (!others_turn) usleep(1000);
+  for (int i = 0; i < 1000; ++i) load(memory);
+  FILE* trace = fopen("/sys/kernel/debug/vpmu/trace", "w");
+  if (!trace || fprintf(trace, "%d", -getpid()) < 0 || fclose(trace)) fail("trace");
+  for (int i = 0; i < 1000; ++i) load(memory + PAGE_BYTES);
+  others_turn = 2;
+  pthread_join(other, NULL);
+  printf("%lu\n", (unsigned long)memory / PAGE_BYTES);
+  return 0;
+}
+
 /* Marsaglia, "Xorshift RNGs", 2003. */
 static uint64_t next_random(uint64_t* state) {
   *state ^= *state << 13;
@@ -125,17 +154,43 @@ static uint64_t now_ns(void) {
   return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static int walk(int node) {
+static char* map_on(int node, size_t pages) {
   unsigned long nodes = 1ul << node;
-  char* memory = mmap(NULL, WALK_PAGES * PAGE_BYTES, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char* memory =
+      mmap(NULL, pages * PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) fail("mmap");
-  if (syscall(SYS_mbind, memory, WALK_PAGES * PAGE_BYTES, MPOL_BIND, &nodes, 64, 0)) fail("mbind");
-  madvise(memory, WALK_PAGES * PAGE_BYTES, MADV_NOHUGEPAGE);
-  for (int page = 0; page < WALK_PAGES; ++page) store(memory + page * PAGE_BYTES);
+  if (syscall(SYS_mbind, memory, pages * PAGE_BYTES, MPOL_BIND, &nodes, 64, 0)) fail("mbind");
+  madvise(memory, pages * PAGE_BYTES, MADV_NOHUGEPAGE);
+  for (size_t page = 0; page < pages; ++page) store(memory + page * PAGE_BYTES);
+  return memory;
+}
+
+static int walk(int node) {
+  const char* memory = map_on(node, WALK_PAGES);
   const uint64_t start_ns = now_ns();
   walk_over(memory, WALK_PAGES, WALK_LOADS);
   printf("%lu\n", (unsigned long)(now_ns() - start_ns));
+  return 0;
+}
+
+static int move(size_t count) {
+  char* memory = map_on(0, count);
+  void** pages = malloc(count * sizeof(*pages));
+  int* nodes = malloc(count * sizeof(*nodes));
+  int* status = malloc(count * sizeof(*status));
+  if (!pages || !nodes || !status) fail("malloc");
+  for (size_t i = 0; i < count; ++i) {
+    pages[i] = memory + i * PAGE_BYTES;
+    nodes[i] = 1;
+    status[i] = -1;
+  }
+  const uint64_t start_ns = now_ns();
+  if (syscall(SYS_move_pages, 0, count, pages, nodes, status, MPOL_MF_MOVE)) fail("move_pages");
+  const uint64_t end_ns = now_ns();
+  for (size_t i = 0; i < count; ++i) {
+    if (status[i] != 1) return 1;
+  }
+  printf("%lu\n", (unsigned long)(end_ns - start_ns));
   return 0;
 }
 
@@ -249,11 +304,13 @@ static int refused(void) {
 
 int main(int argc, char** argv) {
   if (argc == 3 && !strcmp(argv[1], "walk")) return walk(atoi(argv[2]));
+  if (argc == 3 && !strcmp(argv[1], "move")) return move(strtoul(argv[2], NULL, 10));
   if (argc == 4 && !strcmp(argv[1], "sample"))
     return sample(strtoul(argv[2], NULL, 10), strtoul(argv[3], NULL, 10));
   if (argc != 2) return 2;
   if (!strcmp(argv[1], "pattern")) return pattern();
   if (!strcmp(argv[1], "threads")) return threads();
+  if (!strcmp(argv[1], "stop")) return stop();
   if (!strcmp(argv[1], "flood")) return flood();
   if (!strcmp(argv[1], "refused")) return refused();
   return 2;
