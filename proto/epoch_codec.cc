@@ -40,6 +40,13 @@ constexpr std::pair<MappingKind, wire::MappingKind> kMappingKinds[] = {
     {MappingKind::kSpecial, wire::MAPPING_KIND_SPECIAL},
 };
 
+constexpr std::pair<AllocationKind, wire::AllocationKind> kAllocationKinds[] = {
+    {AllocationKind::kAllocated, wire::ALLOCATION_KIND_ALLOCATED},
+    {AllocationKind::kFreed, wire::ALLOCATION_KIND_FREED},
+    {AllocationKind::kMapped, wire::ALLOCATION_KIND_MAPPED},
+    {AllocationKind::kUnmapped, wire::ALLOCATION_KIND_UNMAPPED},
+};
+
 void EncodeSource(const SourceStatus& source, wire::SourceStatus& message) {
   message.set_name(source.name);
   message.set_label(source.label);
@@ -365,6 +372,93 @@ Verdict DecodePages(const wire::PageColumns& message, std::size_t message_bytes,
   return CheckReferences(pages);
 }
 
+// Differences wrap around, as those of unsigned numbers do.
+std::int64_t Step(std::uint64_t from, std::uint64_t to) {
+  return static_cast<std::int64_t>(to - from);
+}
+
+std::uint64_t Nanoseconds(MonotonicTime time) {
+  return static_cast<std::uint64_t>(time.time_since_epoch().count());
+}
+
+void EncodeAllocations(const EpochProfile& epoch, wire::Allocations& message) {
+  for (const ObjectSite& site : epoch.allocations->sites) {
+    wire::ObjectSite& wired = *message.add_sites();
+    wired.set_id(site.id);
+    for (const SourceFrame& frame : site.frames) {
+      wire::ObjectFrame& wired_frame = *wired.add_frames();
+      wired_frame.set_function(frame.function);
+      wired_frame.set_file(frame.file);
+      wired_frame.set_line(static_cast<std::uint32_t>(frame.line));
+      wired_frame.set_module(frame.module);
+      wired_frame.set_offset(frame.offset);
+    }
+  }
+  std::uint64_t address = 0;
+  std::uint64_t time = Nanoseconds(epoch.start);
+  for (const AllocationEvent& event : epoch.allocations->events) {
+    TMPROF_CHECK(std::ranges::binary_search(epoch.targets, event.target, {}, &Target::id));
+    message.add_target(event.target.value());
+    message.add_kind(WireOf(kAllocationKinds, event.kind));
+    message.add_address_step(Step(address, event.address));
+    message.add_bytes(event.bytes);
+    message.add_time_step_ns(Step(time, Nanoseconds(event.time)));
+    message.add_site(event.site);
+    message.add_weight(event.weight);
+    address = event.address;
+    time = Nanoseconds(event.time);
+  }
+  message.set_lost(epoch.allocations->lost);
+}
+
+Verdict DecodeAllocations(const wire::Allocations& message, EpochProfile& epoch) {
+  Allocations& allocations = epoch.allocations.emplace();
+  for (const wire::ObjectSite& wired : message.sites()) {
+    if (wired.id() == kUnknownSite) return Wrong("a site has the ID of unknown ones");
+    ObjectSite& site = allocations.sites.emplace_back(ObjectSite{.id = wired.id()});
+    for (const wire::ObjectFrame& frame : wired.frames()) {
+      if (frame.line() > static_cast<std::uint32_t>(std::numeric_limits<int>::max())) {
+        return Wrong(fmt::format("site {} has the line {}", site.id, frame.line()));
+      }
+      site.frames.push_back({.function = frame.function(),
+                             .file = frame.file(),
+                             .line = static_cast<int>(frame.line()),
+                             .module = frame.module(),
+                             .offset = frame.offset()});
+    }
+  }
+  const int count = message.target_size();
+  for (const int size : {message.kind_size(), message.address_step_size(), message.bytes_size(),
+                         message.time_step_ns_size(), message.site_size(), message.weight_size()}) {
+    if (size != count) return Wrong(fmt::format("columns of {} and {} allocations", count, size));
+  }
+  std::uint64_t address = 0;
+  std::uint64_t time = Nanoseconds(epoch.start);
+  for (int i = 0; i < count; ++i) {
+    AllocationEvent event{.target = TargetId(message.target(i)),
+                          .bytes = message.bytes(i),
+                          .site = message.site(i),
+                          .weight = message.weight(i)};
+    if (!std::ranges::binary_search(epoch.targets, event.target, {}, &Target::id)) {
+      return Wrong(
+          fmt::format("allocations of target {}, which is not listed", event.target.value()));
+    }
+    if (!FromWire(kAllocationKinds, message.kind(i), event.kind)) {
+      return Wrong(fmt::format("allocation {} is of the unknown kind {}", i,
+                               static_cast<int>(message.kind(i))));
+    }
+    event.address = address += static_cast<std::uint64_t>(message.address_step(i));
+    time += static_cast<std::uint64_t>(message.time_step_ns(i));
+    if (time > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+      return Wrong(fmt::format("allocation {} is before the machine's start", i));
+    }
+    event.time = MonotonicTime(std::chrono::nanoseconds(time));
+    allocations.events.push_back(event);
+  }
+  allocations.lost = message.lost();
+  return {};
+}
+
 }  // namespace
 
 void EncodeSettings(const std::vector<Setting>& settings, WireSettings& message) {
@@ -444,6 +538,7 @@ void EncodeEpoch(const EpochProfile& epoch, MappingMemory& memory, wire::Epoch& 
     EncodeTarget(target, memory, *message.add_targets());
   }
   EncodePages(epoch, *message.mutable_pages());
+  if (epoch.allocations) EncodeAllocations(epoch, *message.mutable_allocations());
   Remember(epoch.targets, memory);
 }
 
@@ -473,6 +568,12 @@ Verdict DecodeEpoch(const wire::Epoch& message, std::size_t message_bytes, Mappi
     }
   }
   Remember(epoch.targets, memory);
+  epoch.allocations.reset();
+  if (message.has_allocations()) {
+    if (Verdict verdict = DecodeAllocations(message.allocations(), epoch); !verdict) {
+      return verdict;
+    }
+  }
   if (!message.has_pages()) return Wrong("the page columns are missing");
   return DecodePages(message.pages(), message_bytes, epoch.targets, epoch.pages);
 }

@@ -4,7 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <fstream>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include "proto/framed_file.h"
@@ -134,6 +137,15 @@ ObjectsReader::ObjectsReader(std::unique_ptr<State> state) : state_(std::move(st
 ObjectsReader::ObjectsReader(ObjectsReader&&) noexcept = default;
 ObjectsReader& ObjectsReader::operator=(ObjectsReader&&) noexcept = default;
 ObjectsReader::~ObjectsReader() = default;
+
+bool IsObjectProfile(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  std::ifstream file(path, std::ios::binary);
+  std::array<char, kMagicBytes> magic{};
+  return file.read(magic.data(), magic.size()) &&
+         std::string_view(magic.data(), magic.size()) == kObjectsFormat.magic;
+}
 
 Result<ObjectsReader> ObjectsReader::Open(const std::filesystem::path& path) {
   ObjectsInfo info;

@@ -91,6 +91,9 @@ struct ObjectsPart {
   std::vector<ElementCounts> elements;
 };
 
+// Whether the file begins as one. A pipe, of which that takes the beginning away, does not.
+bool IsObjectProfile(const std::filesystem::path& path);
+
 // Streams: memory is bounded by the largest part. Not thread-safe.
 class ObjectsReader {
  public:

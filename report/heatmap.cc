@@ -37,8 +37,7 @@ std::optional<TargetId> HottestTarget(const EvidenceTable& table, const Scores& 
   };
   std::map<TargetId, Heat> heat;
   for (std::size_t i = 0; i < table.size(); ++i) {
-    const TargetTotal* target = totals.FindTarget(table.key[i].target);
-    if (pid && (target == nullptr || target->pid != *pid)) continue;
+    if (!totals.IsOf(table.key[i].target, pid)) continue;
     Heat& of_target = heat[table.key[i].target];
     of_target.score += scores[i];
     of_target.pages += table.span_pages[i];

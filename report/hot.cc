@@ -4,26 +4,69 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "base/human_units.h"
 #include "report/format.h"
+#include "report/object_map.h"
+#include "report/objects.h"
 
 namespace tmprof {
 namespace {
 
-// Gives each row the mapping that held it in the latest epoch that has one.
-Status FindMappings(const Trace& trace, HotList& list) {
+// Gives each row the mapping and the object that held it in the latest epoch that has one.
+class Holders : public ObjectMap::Visitor {
+ public:
+  explicit Holders(HotList& list) : list_(list) {}
+
+  void See(const EpochProfile& epoch) {
+    if (epoch.allocations) {
+      list_.has_objects = true;
+      for (const ObjectSite& site : epoch.allocations->sites) sites_[site.id] = site.frames;
+    }
+    map_.See(epoch, false);
+  }
+
+  bool Follows(const Target& target) override {
+    return std::ranges::any_of(list_.rows,
+                               [&](const HotList::Row& row) { return row.target.id == target.id; });
+  }
+  void Begin(const Target& /*target*/, TracedObject& /*object*/) override {}
+  void End(const TracedObject& /*object*/, MonotonicTime /*end*/) override {}
+  void Share(const PageColumns& /*pages*/, std::size_t /*record*/, const TracedObject& /*object*/,
+             double /*share*/) override {}
+  void EndEpoch(const EpochProfile& epoch) override {
+    if (!list_.options.epochs.Contains(epoch.index)) return;
+    for (HotList::Row& row : list_.rows) {
+      const auto target = std::ranges::lower_bound(epoch.targets, row.target.id, {}, &Target::id);
+      if (target == epoch.targets.end() || target->id != row.target.id) continue;
+      if (const Mapping* mapping = FindMapping(*target, row.start)) row.mapping = *mapping;
+      const std::uint64_t start = row.start.value() * kBasePageBytes;
+      const TracedObject* object =
+          map_.Largest(target->id, start, start + row.span.value() * kBasePageBytes);
+      if (object == nullptr) continue;
+      row.object = HotObject{.start = object->start, .bytes = object->bytes};
+      if (const auto site = sites_.find(object->site); site != sites_.end()) {
+        row.object->frames = site->second;
+      }
+    }
+  }
+
+ private:
+  HotList& list_;
+  ObjectMap map_{*this};
+  std::map<std::uint32_t, std::vector<SourceFrame>> sites_;
+};
+
+Status FindHolders(const Trace& trace, HotList& list) {
+  Holders holders(list);
+  // What holds a page in the epochs that are chosen may be older.
+  const EpochRange until{.first = 0, .end = list.options.epochs.end};
   const Result<StreamEnd> end =
-      ReadEpochs(trace, list.options.epochs, [&list](const EpochProfile& epoch) {
-        for (HotList::Row& row : list.rows) {
-          const auto target =
-              std::ranges::lower_bound(epoch.targets, row.target.id, {}, &Target::id);
-          if (target == epoch.targets.end() || target->id != row.target.id) continue;
-          if (const Mapping* mapping = FindMapping(*target, row.start)) row.mapping = *mapping;
-        }
-      });
+      ReadEpochs(trace, until, [&](const EpochProfile& epoch) { holders.See(epoch); });
   if (!end) return Fail(end.error());
   return {};
 }
@@ -34,6 +77,20 @@ std::string Count(double value) {
 
 std::string Samples(const HotList::Row& row) {
   return fmt::format("{}+{}", Count(row.load_samples), Count(row.store_samples));
+}
+
+// "64 KiB by make (a.c:7) < main (a.c:30)"
+std::string ObjectText(const HotList::Row& row, std::size_t frames = 2) {
+  if (!row.object) return "unknown";
+  return fmt::format("{} by {}", FormatBytes(row.object->bytes),
+                     FramesText(row.object->frames, frames));
+}
+
+Json ObjectJson(const HotList::Row& row) {
+  if (!row.object) return nullptr;
+  return {{"start", row.object->start},
+          {"bytes", row.object->bytes},
+          {"frames", FramesJson(row.object->frames)}};
 }
 
 }  // namespace
@@ -52,8 +109,7 @@ Result<HotList> MakeHotList(const Trace& trace, const HotOptions& options) {
 
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < table.size(); ++i) {
-    const TargetTotal* target = list.totals.FindTarget(table.key[i].target);
-    if (options.pid && (target == nullptr || target->pid != *options.pid)) continue;
+    if (!list.totals.IsOf(table.key[i].target, options.pid)) continue;
     if (scores[i] <= 0) continue;
     order.push_back(i);
     list.total_score += scores[i];
@@ -87,28 +143,30 @@ Result<HotList> MakeHotList(const Trace& trace, const HotOptions& options) {
     list.rows.push_back(std::move(row));
   }
   if (list.total_score > 0) list.shown_share = shown_score / list.total_score;
-  if (const Status found = FindMappings(trace, list); !found) return Fail(found.error());
+  if (const Status found = FindHolders(trace, list); !found) return Fail(found.error());
   return list;
 }
 
 std::string HotText(const HotList& list) {
   using enum TextTable::Align;
-  TextTable table({{"rank"},
-                   {"pid"},
-                   {"target", kLeft},
-                   {"start"},
-                   {"span"},
-                   {"references"},
-                   {"loads+stores"},
-                   {"score"},
-                   {"+-"},
-                   {"mapping", kLeft}});
+  std::vector<TextTable::Column> columns{{"rank"}, {"pid"},           {"target", kLeft}, {"start"},
+                                         {"span"}, {"references"},    {"loads+stores"},  {"score"},
+                                         {"+-"},   {"mapping", kLeft}};
+  if (list.has_objects) columns.push_back({"object", kLeft});
+  TextTable table(std::move(columns));
   for (const HotList::Row& row : list.rows) {
-    table.AddRow({fmt::format("{}", row.rank), fmt::format("{}", row.target.pid.value()),
-                  Printable(row.target.name), Address(row.start), HumanSize(row.span),
-                  OrUnknown(row.references, Count), Samples(row), Significant(row.score),
-                  Percent(row.relative_sd),
-                  row.mapping ? Printable(Describe(*row.mapping)) : "unknown"});
+    std::vector<std::string> cells{fmt::format("{}", row.rank),
+                                   fmt::format("{}", row.target.pid.value()),
+                                   Printable(row.target.name),
+                                   Address(row.start),
+                                   HumanSize(row.span),
+                                   OrUnknown(row.references, Count),
+                                   Samples(row),
+                                   Significant(row.score),
+                                   Percent(row.relative_sd),
+                                   row.mapping ? Printable(Describe(*row.mapping)) : "unknown"};
+    if (list.has_objects) cells.push_back(ObjectText(row));
+    table.AddRow(std::move(cells));
   }
   std::string text = fmt::format(
       "hottest spans by {}; score: {} over {} epochs\n", Name(list.options.by),
@@ -142,7 +200,8 @@ std::string HotJson(const HotList& list) {
                     {"store_samples", row.store_samples},
                     {"score", row.score},
                     {"relative_sd", row.relative_sd},
-                    {"mapping", std::move(mapping)}});
+                    {"mapping", std::move(mapping)},
+                    {"object", ObjectJson(row)}});
   }
   return JsonText({{"view", "hot"},
                    {"trace", list.totals.trace},
@@ -160,7 +219,7 @@ std::string HotJson(const HotList& list) {
 std::string HotCsv(const HotList& list) {
   std::string csv = CsvLine({"rank", "target", "pid", "name", "start", "span", "references",
                              "samples", "load_samples", "store_samples", "score", "relative_sd",
-                             "mapping", "mapping_kind", "mapping_path"});
+                             "mapping", "mapping_kind", "mapping_path", "object"});
   for (const HotList::Row& row : list.rows) {
     csv += CsvLine({fmt::format("{}", row.rank), fmt::format("{}", row.target.id.value()),
                     fmt::format("{}", row.target.pid.value()), row.target.name, Address(row.start),
@@ -169,7 +228,8 @@ std::string HotCsv(const HotList& list) {
                     Exact(row.store_samples), Exact(row.score), Exact(row.relative_sd),
                     row.mapping ? Describe(*row.mapping) : "",
                     row.mapping ? std::string(Name(row.mapping->kind)) : "",
-                    row.mapping ? row.mapping->path : ""});
+                    row.mapping ? row.mapping->path : "",
+                    row.object ? ObjectText(row, row.object->frames.size()) : ""});
   }
   return csv;
 }

@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/allocations.h"
 #include "base/result.h"
 #include "base/units.h"
 #include "rank/rank_model.h"
@@ -23,6 +25,12 @@ struct HotOptions {
   std::optional<std::size_t> limit = 20;  // unset: every span with a score
 };
 
+struct HotObject {
+  std::uint64_t start = 0;
+  std::uint64_t bytes = 0;
+  std::vector<SourceFrame> frames;  // that allocated it, innermost first; empty: unknown
+};
+
 struct HotList {
   struct Row {
     std::size_t rank = 0;  // from 1
@@ -32,12 +40,14 @@ struct HotList {
     std::optional<double> references;  // unknown where no accessed bit was read
     double load_samples = 0;
     double store_samples = 0;
-    double score = 0;                // of the whole span; the order is by score per base page
-    double relative_sd = 0;          // standard deviation of the score, relative to it
-    std::optional<Mapping> mapping;  // that held the span when it was last seen
+    double score = 0;                 // of the whole span; the order is by score per base page
+    double relative_sd = 0;           // standard deviation of the score, relative to it
+    std::optional<Mapping> mapping;   // that held the span when it was last seen
+    std::optional<HotObject> object;  // that had most of it then; unset: unknown
   };
   TraceTotals totals;
   HotOptions options;
+  bool has_objects = false;  // somebody told of allocations
   std::vector<Row> rows;
   std::size_t spans = 0;              // with a score, shown or not
   double total_score = 0;             // of those

@@ -27,12 +27,6 @@ struct Sum {
 };
 using SumsByNode = std::map<std::optional<NodeId>, Sum, UnknownLast>;
 
-bool IsChosen(TargetId id, const TraceTotals& totals, const NodesOptions& options) {
-  if (!options.pid) return true;
-  const TargetTotal* target = totals.FindTarget(id);
-  return target != nullptr && target->pid == *options.pid;
-}
-
 SumsByNode SumEpoch(const EpochProfile& epoch, const TraceTotals& totals,
                     const NodesOptions& options) {
   TotalRanker ranker(options.model);
@@ -42,7 +36,7 @@ SumsByNode SumEpoch(const EpochProfile& epoch, const TraceTotals& totals,
   SumsByNode sums;
   std::size_t record = 0;  // both ascend by key
   for (std::size_t row = 0; row < table.size(); ++row) {
-    if (scores[row] <= 0 || !IsChosen(table.key[row].target, totals, options)) continue;
+    if (scores[row] <= 0 || !totals.IsOf(table.key[row].target, options.pid)) continue;
     while (epoch.pages.key(record) < table.key[row]) ++record;
     Sum& sum = sums[epoch.pages.node[record]];
     sum.score += scores[row];

@@ -3,6 +3,7 @@
 #include "report/objects.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <tuple>
@@ -32,8 +33,6 @@ std::string_view NameOf(ObjectKind kind) {
   return "";
 }
 
-std::string_view NameOf(ObjectsBy by) { return by == ObjectsBy::kSite ? "site" : "object"; }
-
 std::string FileName(const std::string& path) {
   return std::filesystem::path(path).filename().string();
 }
@@ -52,16 +51,9 @@ std::string FrameText(const SourceFrame& frame) {
 }
 
 std::string WhatText(const ObjectsRow& row) {
-  constexpr std::size_t kFrames = 3;  // as a line takes
   if (row.kind == ObjectKind::kVariable) return "variable " + Printable(row.name);
-  if (row.kind != ObjectKind::kHeap) return row.name;
-  if (row.frames.empty()) return "stack unknown";
-  std::string text;
-  for (std::size_t i = 0; i < std::min(kFrames, row.frames.size()); ++i) {
-    text += (i == 0 ? "" : " < ") + Printable(FrameText(row.frames[i]));
-  }
-  if (row.frames.size() > kFrames) text += " < ...";
-  return text;
+  if (!row.name.empty()) return Printable(row.name);
+  return FramesText(row.frames);
 }
 
 std::string AddressText(const std::optional<std::uint64_t>& start) {
@@ -82,14 +74,117 @@ bool Before(const ObjectsRow& a, const ObjectsRow& b) {
   return std::tuple(b.accesses, b.bytes.value_or(0)) < std::tuple(a.accesses, a.bytes.value_or(0));
 }
 
+std::string FoldedElement(std::string text) {
+  std::ranges::replace(text, ';', ':');
+  return Printable(text);
+}
+
+// The first argument of the template whose arguments begin at `from`: "Node" of "<Node, int>".
+std::string FirstArgument(std::string_view text, std::size_t from) {
+  int depth = 0;
+  for (std::size_t i = from; i < text.size(); ++i) {
+    if (text[i] == '<') ++depth;
+    if (text[i] == '>') --depth;
+    if (depth == 0 || (depth == 1 && text[i] == ',')) {
+      return std::string(text.substr(from + 1, i - from - 1));
+    }
+  }
+  return {};
+}
+
+bool IsOfLibrary(std::string_view function) {
+  return function.empty() || function.starts_with("std::") ||
+         function.starts_with("operator new") || function.starts_with("__gnu_cxx::") ||
+         function.starts_with("void* std::");
+}
+
+// One row of each type instead of rows of sites.
+std::vector<ObjectsRow> ByType(std::vector<ObjectsRow> sites) {
+  std::map<std::string, ObjectsRow> types;
+  std::map<std::string, double> lived_ms;
+  for (const ObjectsRow& site : sites) {
+    const std::string name = TypeText(site.frames);
+    ObjectsRow& type = types[name];
+    type.name = name;
+    type.objects += site.objects;
+    type.live_objects += site.live_objects;
+    type.bytes = type.bytes.value_or(0) + site.bytes.value_or(0);
+    type.live_bytes += site.live_bytes;
+    type.accesses += site.accesses;
+    if (!site.lifetime) continue;
+    double& lived = lived_ms[name] +=
+        static_cast<double>(site.lifetime->count()) * static_cast<double>(site.objects);
+    type.lifetime = milliseconds(std::llround(lived / static_cast<double>(type.objects)));
+  }
+  std::vector<ObjectsRow> rows;
+  for (auto& [name, type] : types) rows.push_back(std::move(type));
+  return rows;
+}
+
 }  // namespace
 
+std::string_view NameOf(ObjectsBy by) {
+  switch (by) {
+    case ObjectsBy::kSite:
+      return "site";
+    case ObjectsBy::kType:
+      return "type";
+    case ObjectsBy::kObject:
+      break;
+  }
+  return "object";
+}
+
+std::string TypeText(const std::vector<SourceFrame>& frames) {
+  for (const SourceFrame& frame : frames) {
+    const std::size_t allocator = frame.function.find("allocator<");
+    if (allocator == std::string::npos) continue;
+    if (std::string type = FirstArgument(frame.function, frame.function.find('<', allocator));
+        !type.empty()) {
+      return type;
+    }
+  }
+  const auto own = std::ranges::find_if_not(frames, IsOfLibrary, &SourceFrame::function);
+  return own != frames.end() ? "by " + own->function : "unknown";
+}
+
+std::string FoldedFrames(const std::vector<SourceFrame>& frames) {
+  if (frames.empty()) return "unknown";
+  std::string stack;
+  for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
+    stack += (stack.empty() ? "" : ";") + FoldedElement(FunctionText(*frame));
+  }
+  return stack;
+}
+
+std::string FramesText(const std::vector<SourceFrame>& frames, std::size_t most) {
+  if (frames.empty()) return "stack unknown";
+  std::string text;
+  for (std::size_t i = 0; i < std::min(most, frames.size()); ++i) {
+    text += (i == 0 ? "" : " < ") + Printable(FrameText(frames[i]));
+  }
+  if (frames.size() > most) text += " < ...";
+  return text;
+}
+
+Json FramesJson(const std::vector<SourceFrame>& frames) {
+  Json json = Json::array();
+  for (const SourceFrame& frame : frames) {
+    json.push_back({{"function", frame.function.empty() ? Json(nullptr) : Json(frame.function)},
+                    {"file", frame.file.empty() ? Json(nullptr) : Json(frame.file)},
+                    {"line", frame.line == 0 ? Json(nullptr) : Json(frame.line)},
+                    {"module", frame.module.empty() ? Json(nullptr) : Json(frame.module)},
+                    {"offset", frame.offset}});
+  }
+  return json;
+}
+
 Result<ObjectsBy> ParseObjectsBy(std::string_view text) {
-  for (const ObjectsBy by : {ObjectsBy::kSite, ObjectsBy::kObject}) {
+  for (const ObjectsBy by : {ObjectsBy::kSite, ObjectsBy::kType, ObjectsBy::kObject}) {
     if (text == NameOf(by)) return by;
   }
   return Fail(BadInput("use option", fmt::format("--by {}", text),
-                       "the objects view is by site or by object", "write --by site"));
+                       "the objects view is by site, type or object", "write --by site"));
 }
 
 std::optional<double> ObjectsRow::AccessesPerByte() const {
@@ -170,7 +265,8 @@ ObjectsReport ObjectsTally::Take(const ObjectsInfo& info, const Symbolize& symbo
     }
   }
   ObjectsReport report{.info = info, .by = by_};
-  report.rows = by_ == ObjectsBy::kSite ? SiteRows(run, frames) : ObjectRows(run, frames);
+  report.rows = by_ == ObjectsBy::kObject ? ObjectRows(run, frames) : SiteRows(run, frames);
+  if (by_ == ObjectsBy::kType) report.rows = ByType(std::move(report.rows));
   for (const auto& [id, site] : sites_) {
     report.freed_objects += site.freed_objects;
     report.freed_accesses += site.freed_accesses;
@@ -278,7 +374,7 @@ std::string ObjectsText(const ObjectsReport& report) {
                    {"objects"},
                    {"live"},
                    {"lifetime"},
-                   {report.by == ObjectsBy::kSite ? "site" : "object", kLeft}});
+                   {std::string(NameOf(report.by)), kLeft}});
   const auto lifetime = [](milliseconds lived) { return fmt::format("{:.3f} s", Seconds(lived)); };
   for (const ObjectsRow& row : report.rows) {
     std::string what = WhatText(row);
@@ -300,14 +396,6 @@ std::string ObjectsJson(const ObjectsReport& report) {
   const ObjectsInfo& info = report.info;
   Json rows = Json::array();
   for (const ObjectsRow& row : report.rows) {
-    Json frames = Json::array();
-    for (const SourceFrame& frame : row.frames) {
-      frames.push_back({{"function", frame.function.empty() ? Json(nullptr) : Json(frame.function)},
-                        {"file", frame.file.empty() ? Json(nullptr) : Json(frame.file)},
-                        {"line", frame.line == 0 ? Json(nullptr) : Json(frame.line)},
-                        {"module", frame.module.empty() ? Json(nullptr) : Json(frame.module)},
-                        {"offset", frame.offset}});
-    }
     rows.push_back({{"kind", NameOf(row.kind)},
                     {"name", row.name.empty() ? Json(nullptr) : Json(row.name)},
                     {"start", OrNull(row.start)},
@@ -319,7 +407,7 @@ std::string ObjectsJson(const ObjectsReport& report) {
                     {"live_objects", row.live_objects},
                     {"live_bytes", row.live_bytes},
                     {"lifetime_s", row.lifetime ? Json(Seconds(*row.lifetime)) : Json(nullptr)},
-                    {"frames", std::move(frames)}});
+                    {"frames", FramesJson(row.frames)}});
   }
   Json kinds = Json::object();
   for (const auto& [kind, accesses] : report.kinds) kinds[std::string(NameOf(kind))] = accesses;
@@ -361,21 +449,12 @@ std::string ObjectsCsv(const ObjectsReport& report) {
 }
 
 std::string ObjectsFolded(const ObjectsReport& report) {
-  const auto element = [](std::string text) {
-    std::ranges::replace(text, ';', ':');
-    return Printable(text);
-  };
   // Stacks that differ in lines alone are one.
   std::map<std::string, std::uint64_t> stacks;
   for (const ObjectsRow& row : report.rows) {
     std::string stack(NameOf(row.kind));
-    if (row.kind == ObjectKind::kVariable || row.kind == ObjectKind::kStack) {
-      stack += ";" + element(row.name);
-    } else if (row.kind == ObjectKind::kHeap && row.frames.empty()) {
-      stack += ";unknown";
-    }
-    for (auto frame = row.frames.rbegin(); frame != row.frames.rend(); ++frame) {
-      stack += ";" + element(FunctionText(*frame));
+    if (row.kind != ObjectKind::kElsewhere) {
+      stack += ";" + (row.name.empty() ? FoldedFrames(row.frames) : FoldedElement(row.name));
     }
     stacks[stack] += row.accesses;
   }

@@ -17,21 +17,23 @@
 #include "base/epoch_stream.h"
 #include "base/result.h"
 #include "proto/objects_file.h"
+#include "report/format.h"
 #include "report/symbols.h"
 
 namespace tmprof {
 
 enum class ObjectsBy : std::uint8_t {
   kSite,    // all allocations by one stack of calls; each variable; each thread stack
+  kType,    // all allocations for one C++ type, else by one function (TypeText())
   kObject,  // each object that lived at the end; each variable; each thread stack
 };
-Result<ObjectsBy> ParseObjectsBy(std::string_view text);  // "site", "object"
+Result<ObjectsBy> ParseObjectsBy(std::string_view text);  // "site", "type", "object"
 
 enum class ObjectKind : std::uint8_t { kHeap, kVariable, kStack, kElsewhere };
 
 struct ObjectsRow {
   ObjectKind kind = ObjectKind::kHeap;
-  std::string name;                    // of a variable, or a thread stack; empty: see the frames
+  std::string name;                    // of what is not one site or object; empty: see the frames
   std::optional<std::uint64_t> start;  // unset: of several objects
   std::uint64_t objects = 0;           // ever
   std::uint64_t live_objects = 0;      // when the file was written
@@ -101,6 +103,14 @@ class ObjectsTally {
 
 // Reads what is left of the file, and the names of its frames from the programs' files.
 ObjectsReport MakeObjects(ObjectsReader& reader, std::string file, ObjectsBy by);
+// "make_node (tree.c:42) < main (tree.c:99)", innermost first; as many as a line takes.
+std::string FramesText(const std::vector<SourceFrame>& frames, std::size_t most = 3);
+// What the calls allocate for: the type that a C++ allocator was made for, else "by make_node": the
+// innermost function that is not of the C++ library.
+std::string TypeText(const std::vector<SourceFrame>& frames);
+std::string_view NameOf(ObjectsBy by);
+Json FramesJson(const std::vector<SourceFrame>& frames);
+
 // Keeps the first ones.
 void LimitRows(ObjectsReport& report, std::size_t rows);
 
@@ -109,5 +119,7 @@ std::string ObjectsJson(const ObjectsReport& report);
 std::string ObjectsCsv(const ObjectsReport& report);
 // A line for each row, "outermost;...;innermost accesses", as flame graphs are made of.
 std::string ObjectsFolded(const ObjectsReport& report);
+// "main;make_node", outermost first.
+std::string FoldedFrames(const std::vector<SourceFrame>& frames);
 
 }  // namespace tmprof

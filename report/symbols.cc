@@ -124,7 +124,7 @@ struct Symbols::State {
   std::vector<Dwfl_Module*> found;  // of `modules`; null where the file is not there
 };
 
-Symbols::Symbols(std::vector<LoadedModule> modules, std::string program)
+Symbols::Symbols(std::vector<LoadedModule> modules, std::string program, CheckFiles check)
     : state_(std::make_unique<State>()) {
   state_->modules = std::move(modules);
   ::dwfl_report_begin(state_->dwfl);
@@ -139,7 +139,10 @@ Symbols::Symbols(std::vector<LoadedModule> modules, std::string program)
   ::dwfl_report_end(state_->dwfl, nullptr, nullptr);
   for (std::size_t i = 0; i < state_->modules.size(); ++i) {
     Dwfl_Module*& found = state_->found[i];
-    if (found != nullptr && !IsTheOneLoaded(found, state_->modules[i])) found = nullptr;
+    if (check == CheckFiles::kBuildIds && found != nullptr &&
+        !IsTheOneLoaded(found, state_->modules[i])) {
+      found = nullptr;
+    }
   }
 }
 

@@ -9,24 +9,23 @@
 #include <string_view>
 #include <vector>
 
+#include "base/allocations.h"
 #include "proto/objects_file.h"
 
 namespace tmprof {
 
-struct SourceFrame {
-  std::string function;      // demangled; empty: unknown
-  std::string file;          // empty: unknown
-  int line = 0;              // 0: unknown
-  std::string module;        // path; empty: the address is in none
-  std::uint64_t offset = 0;  // in the module's symbol table's addresses, or the address itself
+enum class CheckFiles : std::uint8_t {
+  kBuildIds,  // that they are still those that were loaded
+  kNo,        // they were loaded just now
 };
 
 // Not thread-safe.
 class Symbols {
  public:
-  // Reads the files that are still those that were loaded, by their build IDs; of others there are
-  // no names. `program` is the path of the module that has none.
-  Symbols(std::vector<LoadedModule> modules, std::string program);
+  // Of files that fail the check there are no names. `program` is the path of the module that has
+  // none.
+  Symbols(std::vector<LoadedModule> modules, std::string program,
+          CheckFiles check = CheckFiles::kBuildIds);
   ~Symbols();
   Symbols(const Symbols&) = delete;
   Symbols& operator=(const Symbols&) = delete;

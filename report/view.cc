@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,6 +22,7 @@
 #include "report/nodes.h"
 #include "report/objects.h"
 #include "report/summary.h"
+#include "report/traced_objects.h"
 
 namespace tmprof {
 namespace {
@@ -50,15 +52,19 @@ Status RequireEpochs(std::uint64_t found, const EpochRange& chosen, std::string_
       fmt::format("the {} has none of them", file), "without --epochs, all that it has are shown"));
 }
 
+// A process that was chosen is one of these.
+Status RequireProcess(const std::optional<Pid>& chosen, const std::set<Pid>& profiled) {
+  if (!chosen || profiled.contains(*chosen)) return {};
+  return Fail(BadInput("show process", fmt::format("PID {}", chosen->value()),
+                       "it was not profiled in these epochs", "the summary lists the targets"));
+}
+
 // What was chosen to be shown is in the trace.
 Status RequireChosen(const TraceTotals& totals, const ViewOptions& options) {
   if (Status epochs = RequireEpochs(totals.epochs, options.epochs, "trace"); !epochs) return epochs;
-  if (options.pid &&
-      std::ranges::find(totals.targets, *options.pid, &TargetTotal::pid) == totals.targets.end()) {
-    return Fail(BadInput("show process", fmt::format("PID {}", options.pid->value()),
-                         "it was not profiled in these epochs", "the summary lists the targets"));
-  }
-  return {};
+  std::set<Pid> pids;
+  for (const TargetTotal& target : totals.targets) pids.insert(target.pid);
+  return RequireProcess(options.pid, pids);
 }
 
 Result<Rendered> RenderSummary(const Trace& trace, const ViewOptions& options, Format format,
@@ -184,13 +190,33 @@ Result<Rendered> RenderObjects(ObjectsReader& objects, std::string file, const V
   return rendered;
 }
 
+Result<Rendered> RenderTracedObjects(const Trace& trace, const ViewOptions& options, Format format,
+                                     bool /*with_png*/) {
+  Result<TracedObjects> objects = MakeTracedObjects(trace, {.by = options.objects_by,
+                                                            .epochs = options.epochs,
+                                                            .pid = options.pid,
+                                                            .page = options.page});
+  if (!objects) return Fail(objects.error());
+  if (Status epochs = RequireEpochs(objects->epochs, options.epochs, "trace"); !epochs) {
+    return Fail(epochs.error());
+  }
+  if (Status found = RequireProcess(options.pid, objects->pids); !found) {
+    return Fail(found.error());
+  }
+  Rendered rendered{.png = std::nullopt, .end = objects->end};
+  if (options.folded) rendered.folded = TracedObjectsFolded(*objects);
+  if (options.limit) LimitRows(*objects, *options.limit);
+  rendered.output = Spell(*objects, format, TracedObjectsText, TracedObjectsJson, TracedObjectsCsv);
+  return rendered;
+}
+
 constexpr std::string_view kEpochsReads[] = {"epochs"};
 constexpr std::string_view kHotReads[] = {"by", "rank-model", "limit", "pid", "epochs"};
 constexpr std::string_view kHeatmapReads[] = {"by", "rank-model", "pid", "addresses", "epochs"};
 constexpr std::string_view kCdfReads[] = {"by", "rank-model", "epochs"};
 constexpr std::string_view kNodesReads[] = {"by", "rank-model", "pid", "epochs"};
 constexpr std::string_view kMovesReads[] = {"ping-pong", "epochs"};
-constexpr std::string_view kObjectsReads[] = {"by", "limit", "folded"};
+constexpr std::string_view kObjectsReads[] = {"by", "limit", "folded", "page", "pid", "epochs"};
 
 constexpr std::array kViews = {
     View{.name = "summary",
@@ -229,9 +255,11 @@ constexpr std::array kViews = {
          .has_png = false,
          .render_ledger = RenderMoves},
     View{.name = "objects",
-         .description = "of an object profile: bytes, accesses and lifetimes by what was allocated",
+         .description = "by what was allocated: of a trace, references and samples; of an object "
+                        "profile, accesses",
          .reads = kObjectsReads,
          .has_png = false,
+         .render = RenderTracedObjects,
          .render_objects = RenderObjects},
 };
 

@@ -29,6 +29,7 @@ struct ViewOptions {
   std::optional<VpnRange> addresses;                 // `heatmap`; unset: the hottest
   std::uint64_t ping_pong_epochs = kPingPongEpochs;  // `moves`
   ObjectsBy objects_by = ObjectsBy::kSite;           // `objects`
+  std::optional<Vpn> page;                           // `objects` of a trace; unset: all
   bool folded = false;                               // `objects`: the stacks, too
   std::size_t text_columns = 80;                     // width of the terminal
   std::size_t text_rows = 24;                        // rows of a heat map in text
@@ -44,15 +45,15 @@ struct Rendered {
 };
 
 // What a view may or may not look at in ViewOptions.
-inline constexpr std::string_view kViewOptions[] = {"by",        "rank-model", "limit",  "pid",
-                                                    "addresses", "ping-pong",  "folded", "epochs"};
+inline constexpr std::string_view kViewOptions[] = {
+    "by", "rank-model", "limit", "pid", "addresses", "page", "ping-pong", "folded", "epochs"};
 
 struct View {
   std::string_view name;
   std::string_view description;             // one line
   std::span<const std::string_view> reads;  // of kViewOptions
   bool has_png = false;
-  // One of these: a view is of a trace, of a ledger, or of an object profile.
+  // Of what it is: a trace, a ledger, an object profile; one of these, or the first and the last.
   Result<Rendered> (*render)(const Trace& trace, const ViewOptions& options, Format format,
                              bool with_png) = nullptr;
   Result<Rendered> (*render_ledger)(LedgerReader& ledger, const ViewOptions& options,

@@ -152,6 +152,12 @@ const TargetTotal* TraceTotals::FindTarget(TargetId id) const {
   return found != targets.end() && found->id == id ? &*found : nullptr;
 }
 
+bool TraceTotals::IsOf(TargetId id, std::optional<Pid> pid) const {
+  if (!pid) return true;
+  const TargetTotal* target = FindTarget(id);
+  return target != nullptr && target->pid == *pid;
+}
+
 bool TraceTotals::Delivered(SourceRole role) const {
   return std::ranges::any_of(sources, [role](const SourceTotal& source) {
     return source.role == role && source.state == SourceState::kActive;

@@ -37,7 +37,8 @@ TEST(ParseDuration, RefusesWhatIsNotANumberAndAUnit) {
 }
 
 TEST(ParseDuration, RefusesANumberTooLargeForAnyType) {
-  EXPECT_FALSE(ParseDuration(std::string(400, '9') + "s").has_value());
+  std::string digits(400, '9');
+  EXPECT_FALSE(ParseDuration(digits.append("s")).has_value());
 }
 
 TEST(ParseBytes, ReadsWholeNumbersOfBinaryUnits) {

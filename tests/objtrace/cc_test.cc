@@ -17,6 +17,7 @@
 #include "apps/tmprof/cc_arguments.h"
 #include "proto/objects_file.h"
 #include "tests/apps/program.h"
+#include "tests/folders.h"
 
 namespace tmprof::testing {
 namespace {
@@ -327,7 +328,7 @@ TEST_F(CcTest, AReportNamesFunctionsAndLinesThatAllocated) {
   const Outcome by_samples =
       Tmprof({"report", File("run.objects"), "--view", "objects", "--by", "samples"});
   EXPECT_EQ(by_samples.status, 2);
-  EXPECT_THAT(by_samples.err, HasSubstr("by site or by object"));
+  EXPECT_THAT(by_samples.err, HasSubstr("by site, type or object"));
 }
 
 TEST_F(CcTest, AForkedChildWritesAFileOfItsOwn) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "proto/trace_file.h"
+#include "tests/folders.h"
 
 namespace tmprof {
 namespace {

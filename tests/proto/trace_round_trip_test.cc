@@ -48,6 +48,45 @@ TEST_F(TraceRoundTrip, UnknownStaysApartFromZero) {
   EXPECT_EQ(back.epochs, epochs);
 }
 
+TEST_F(TraceRoundTrip, AllocationsComeBackAndNoneStayUnknown) {
+  std::vector<EpochProfile> epochs(3);
+  for (std::size_t i = 0; i < epochs.size(); ++i) {
+    epochs[i].index = i;
+    epochs[i].start = MonotonicTime(std::chrono::seconds(10 + i));
+    epochs[i].end = epochs[i].start + std::chrono::seconds(1);
+    epochs[i].targets.resize(1);
+  }
+  const std::uint64_t far = 0x7fff'ffff'f000;
+  epochs[1].allocations = {
+      .sites = {{.id = 3,
+                 .frames = {{.function = "make", .file = "/a.c", .line = 7, .module = "/a"},
+                            {.module = "/lib/b.so", .offset = 0x10}}},
+                {.id = 4, .frames = {}}},
+      .events = {{.kind = AllocationKind::kMapped,
+                  .address = far,
+                  .bytes = 4096,
+                  .time = MonotonicTime(std::chrono::seconds(2)),  // before it was a target
+                  .site = 3,
+                  .weight = 1},
+                 {.kind = AllocationKind::kAllocated,
+                  .address = 0x1000,
+                  .bytes = 24,
+                  .time = epochs[1].start,
+                  .site = kUnknownSite,
+                  .weight = 100},
+                 {.kind = AllocationKind::kFreed, .address = 0x1000, .time = epochs[1].end},
+                 {.kind = AllocationKind::kUnmapped,
+                  .address = far,
+                  .bytes = 4096,
+                  .time = epochs[1].end}},
+      .lost = 5};
+  epochs[2].allocations.emplace();
+  WriteTrace(path(), TraceInfo(), epochs);
+  const ReadBack back = ReadTrace(path());
+  EXPECT_EQ(back.error, "");
+  EXPECT_EQ(back.epochs, epochs);
+}
+
 TEST_F(TraceRoundTrip, ExactAccessesComeBackBesideSamplesOrAlone) {
   std::vector<EpochProfile> epochs(4);
   for (std::size_t i = 0; i < epochs.size(); ++i) {

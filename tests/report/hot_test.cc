@@ -102,7 +102,7 @@ TEST(HotListTest, ShowsTheSamplersBlindSpotsOnlyBesideItsOwnRankings) {
 
 TEST(HotListTest, QuotesPathsInCsvAndKeepsUnknownEmpty) {
   const std::string csv = HotCsv(*MakeHotList(Ranked(), kSum));
-  EXPECT_THAT(csv, testing::HasSubstr(",file,\"/lib/a,\"\"b\"\".so\"\r\n"));
+  EXPECT_THAT(csv, testing::HasSubstr(",file,\"/lib/a,\"\"b\"\".so\",\r\n"));
   EXPECT_THAT(csv, testing::HasSubstr("2,1,11,second,0x10000,1,,2,0,2,2,"));
 }
 
@@ -158,6 +158,40 @@ TEST(HotListTest, GivesTargetsThatEndedEarlyTheirAccessesOverTheWholeTrace) {
   ASSERT_EQ(list->rows.size(), 2u);
   EXPECT_EQ(list->rows[0].target.pid, Pid(11));
   EXPECT_GT(list->rows[1].score, 0);
+}
+
+TEST(HotListTest, NamesTheObjectThatHasMostOfASpanWhenItWasLastSeen) {
+  constexpr std::uint64_t kPage = 4096;
+  const auto allocated = [](std::uint64_t address, std::uint64_t bytes, std::uint32_t site) {
+    return AllocationEvent{.kind = AllocationKind::kAllocated,
+                           .address = address,
+                           .bytes = bytes,
+                           .time = kTraceStart,
+                           .site = site,
+                           .weight = 1};
+  };
+  EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "t")});
+  epoch.targets[0].exited = true;
+  See(epoch, 0,
+      {{.vpn = 16, .looks = 5, .references = 3}, {.vpn = 20, .looks = 5, .references = 2}});
+  EXPECT_THAT(HotText(*MakeHotList(TraceOf({epoch}), kSum)),
+              testing::Not(testing::HasSubstr("object")));
+
+  epoch.allocations = {
+      .sites = {{.id = 1, .frames = {{.function = "small"}}},
+                {.id = 2, .frames = {{.function = "large"}}}},
+      .events = {allocated(15 * kPage, kPage + 1000, 1), allocated(16 * kPage + 1000, 3000, 2)}};
+  const Result<HotList> list = MakeHotList(TraceOf({epoch}), kSum);
+  ASSERT_TRUE(list.has_value());
+  ASSERT_EQ(list->rows.size(), 2U);
+  ASSERT_TRUE(list->rows[0].object.has_value());
+  EXPECT_EQ(list->rows[0].object->start, 16 * kPage + 1000);
+  EXPECT_EQ(list->rows[0].object->frames.at(0).function, "large");
+  EXPECT_FALSE(list->rows[1].object.has_value());
+  EXPECT_THAT(HotText(*list), testing::HasSubstr("2.93 KiB by large"));
+  const auto json = nlohmann::json::parse(HotJson(*list));
+  EXPECT_EQ(json["rows"][0]["object"]["bytes"], 3000);
+  EXPECT_EQ(json["rows"][1]["object"], nullptr);
 }
 
 TEST(HotListTest, OfAnEmptyTraceIsEmpty) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "report/view.h"
+#include "tests/folders.h"
 #include "tests/proto/ledgers.h"
 
 namespace tmprof {

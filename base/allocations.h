@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// What processes allocated and freed in an epoch, as a tracker within them told it.
+
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/page_key.h"
+#include "base/units.h"
+
+namespace tmprof {
+
+// A call in a program's code.
+struct SourceFrame {
+  std::string function;      // demangled; empty: unknown
+  std::string file;          // empty: unknown
+  int line = 0;              // 0: unknown
+  std::string module;        // path; empty: the address is in none
+  std::uint64_t offset = 0;  // in the module's symbol table's addresses, or the address itself
+
+  friend auto operator<=>(const SourceFrame&, const SourceFrame&) = default;
+};
+
+inline constexpr std::uint32_t kUnknownSite = 0;
+
+// Where a program allocates: the same in all its processes.
+struct ObjectSite {
+  std::uint32_t id = kUnknownSite;  // within a trace
+  std::vector<SourceFrame> frames;  // innermost first
+  friend bool operator==(const ObjectSite&, const ObjectSite&) = default;
+};
+
+enum class AllocationKind : std::uint8_t {
+  kAllocated,  // malloc(3) and its family
+  kFreed,      // by address: what was allocated there
+  kMapped,     // mmap(2)
+  kUnmapped,   // by range: what is mapped there, or a part of it
+};
+
+struct AllocationEvent {
+  TargetId target;
+  AllocationKind kind = AllocationKind::kAllocated;
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;  // 0 of what is freed
+  MonotonicTime time;       // may lie before the epoch, where the target was not yet one
+  std::uint32_t site = kUnknownSite;
+  std::uint64_t weight = 0;  // allocations that this one stands for; 1: all such are told
+  friend bool operator==(const AllocationEvent&, const AllocationEvent&) = default;
+};
+
+// Of a target, the events are in order. What is allocated where something lives ends that: its end
+// was lost.
+struct Allocations {
+  std::vector<ObjectSite> sites;  // that no epoch before had
+  std::vector<AllocationEvent> events;
+  std::uint64_t lost = 0;  // events
+  friend bool operator==(const Allocations&, const Allocations&) = default;
+};
+
+}  // namespace tmprof

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a preloaded program's allocation tracker and the recorder share: a file of each process, in
+// memory, mapped by both. Freestanding.
+//
+// The tracker adds events, from any thread and without a lock; the recorder takes them. Where it
+// takes them too slowly, or is gone, they are counted as lost. Sites and modules are only ever
+// added. All memory is allocated when the file is made: neither side can run out of it later.
+
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace tmprof::objtrace {
+
+// "THRESHOLD INTERVAL FOLDER", in the environment: bytes, bytes, path.
+inline constexpr char kTrackVariable[] = "TMPROF_TRACK_OBJECTS";
+// In that folder: locked (flock) as long as somebody takes events.
+inline constexpr char kTrackLock[] = "lock";
+// Logs are PID-BEGIN.log; BEGIN is CLOCK_MONOTONIC in ns: an exec(2) begins another one.
+inline constexpr char kLogSuffix[] = ".log";
+
+inline constexpr std::uint64_t kLogMagic = 0x31474F4C4A424FU;  // "OBJLOG1"
+inline constexpr std::uint32_t kLogEvents = 1 << 15;
+inline constexpr std::uint32_t kLogSites = 1 << 12;
+inline constexpr std::uint32_t kLogModules = 1 << 8;
+inline constexpr std::uint32_t kLogFrames = 16;
+inline constexpr std::size_t kLogPathBytes = 488;
+
+enum class LogEventKind : std::uint32_t {
+  kAllocated = 1,
+  kFreed = 2,     // by address; bytes are 0
+  kMapped = 3,    // by mmap(2)
+  kUnmapped = 4,  // a range, of which any part may have been mapped
+};
+
+struct LogEvent {
+  // Of the n-th event: n where it may be written, n + 1 where it may be read.
+  std::atomic<std::uint64_t> turn;
+  std::uint64_t address;
+  std::uint64_t bytes;
+  std::uint64_t time_ns;  // CLOCK_MONOTONIC
+  LogEventKind kind;
+  std::uint32_t site;
+  std::uint64_t weight;  // allocations that this one stands for; 1: all such are recorded
+};
+
+struct LogModule {
+  std::uint64_t start;
+  std::uint64_t end;
+  std::uint64_t bias;
+  char path[kLogPathBytes];
+};
+
+// Ready where `ready` says so: one thread may be writing it while another adds the next one.
+struct LogSite {
+  std::atomic<std::uint32_t> ready;
+  std::uint32_t depth;
+  std::uint64_t frames[kLogFrames];  // return addresses, innermost first
+};
+
+struct AllocationLog {
+  std::atomic<std::uint64_t> magic;  // last: what is below is set
+  std::int32_t pid;
+  std::uint32_t has_parents_objects;   // forked without exec(2): what it inherited is not in here
+  std::uint64_t begin_ns;              // CLOCK_MONOTONIC
+  std::atomic<std::uint64_t> written;  // events, taken or not
+  std::atomic<std::uint64_t> lost;     // events
+  std::atomic<std::uint64_t> unknown_sites;  // allocations whose stack had no room left
+  std::atomic<std::uint32_t> sites;          // from 1: ID 0 is an unknown stack
+  std::atomic<std::uint32_t> modules;
+  std::atomic<std::uint32_t> modules_lock;  // of the tracker
+  std::uint32_t unused;
+  LogModule module[kLogModules];
+  LogSite site[kLogSites];
+  LogEvent event[kLogEvents];
+};
+
+// Many processes may begin before the recorder takes their logs: each leaves room for others in the
+// folder's file system.
+constexpr bool HasRoomForLog(std::uint64_t blocks, std::uint64_t free_blocks,
+                             std::uint64_t block_bytes) {
+  constexpr std::uint64_t kEnoughBytes = 256 << 20;
+  return free_blocks >= blocks / 4 || free_blocks >= kEnoughBytes / block_bytes;
+}
+
+}  // namespace tmprof::objtrace

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "objtrace/tracker/log_reader.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace tmprof {
+
+namespace fs = std::filesystem;
+using objtrace::AllocationLog;
+using objtrace::LogEvent;
+using objtrace::LogEventKind;
+
+void ProcessLog::Unmap::operator()(AllocationLog* log) const {
+  ::munmap(log, sizeof(AllocationLog));
+}
+
+Pid ProcessLog::pid() const { return Pid(log_->pid); }
+MonotonicTime ProcessLog::begin() const {
+  return MonotonicTime(std::chrono::nanoseconds(log_->begin_ns));
+}
+bool ProcessLog::has_parents_objects() const { return log_->has_parents_objects != 0; }
+
+std::uint32_t ProcessLog::sites() const {
+  return std::min(log_->sites.load(std::memory_order_acquire), objtrace::kLogSites);
+}
+
+std::span<const std::uint64_t> ProcessLog::Frames(std::uint32_t site) const {
+  if (site == 0 || site >= sites()) return {};
+  const objtrace::LogSite& found = log_->site[site];
+  if (found.ready.load(std::memory_order_acquire) == 0) return {};
+  return {&found.frames[0], std::min(found.depth, objtrace::kLogFrames)};
+}
+
+std::vector<LoggedModule> ProcessLog::Modules() const {
+  const std::uint32_t count =
+      std::min(log_->modules.load(std::memory_order_acquire), objtrace::kLogModules);
+  std::vector<LoggedModule> modules;
+  for (const objtrace::LogModule& module : std::span(log_->module).first(count)) {
+    modules.push_back(
+        {.path = std::string(&module.path[0], ::strnlen(&module.path[0], sizeof(module.path))),
+         .start = module.start,
+         .end = module.end,
+         .bias = module.bias});
+  }
+  return modules;
+}
+
+std::uint64_t ProcessLog::lost() const {
+  return log_->lost.load(std::memory_order_relaxed) + torn_;
+}
+std::uint64_t ProcessLog::unknown_sites() const {
+  return log_->unknown_sites.load(std::memory_order_relaxed);
+}
+
+Result<AllocationLogs> AllocationLogs::Create(const Options& options) {
+  std::string folder = (options.parent / "tmprof-objects-XXXXXX").string();
+  if (::mkdtemp(folder.data()) == nullptr) {
+    return Fail(Refused("create folder", folder, errno, "allocations are handed over there"));
+  }
+  AllocationLogs logs;
+  logs.folder_ = std::make_unique<fs::path>(folder);
+  const std::string lock = (*logs.folder_ / objtrace::kTrackLock).string();
+  logs.lock_ = UniqueFd(::open(lock.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!logs.lock_ || ::flock(logs.lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    return Fail(Refused("lock", lock, errno));
+  }
+  logs.request_ = fmt::format("{} {} {}", options.threshold_bytes, options.interval_bytes, folder);
+  return logs;
+}
+
+AllocationLogs::~AllocationLogs() {
+  std::error_code ignored;  // there is nothing else to do
+  if (folder_ != nullptr) fs::remove_all(*folder_, ignored);
+}
+
+// Its name goes at once: it is gone with the last of the two that map it.
+void AllocationLogs::FindNew() {
+  std::error_code error;
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::directory_iterator(*folder_, error)) {
+    if (entry.path().extension() == objtrace::kLogSuffix) paths.push_back(entry.path());
+  }
+  std::ranges::sort(paths);
+  for (const fs::path& path : paths) {
+    const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    struct stat status{};
+    if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+        static_cast<std::uint64_t>(status.st_size) < sizeof(AllocationLog)) {
+      continue;  // it is being made
+    }
+    void* mapped =
+        ::mmap(nullptr, sizeof(AllocationLog), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+    if (mapped == MAP_FAILED) continue;
+    auto log = std::make_shared<ProcessLog>();
+    log->log_.reset(static_cast<AllocationLog*>(mapped));
+    if (log->log_->magic.load(std::memory_order_acquire) != objtrace::kLogMagic) continue;
+    fs::remove(path, error);
+    logs_.push_back(std::move(log));
+  }
+}
+
+void AllocationLogs::TakeOf(const Log& taken, bool is_gone, const Visit& visit) {
+  ProcessLog& log = *taken;
+  const std::uint64_t written = log.log_->written.load(std::memory_order_acquire);
+  for (; log.next_ < written && written - log.next_ <= objtrace::kLogEvents; ++log.next_) {
+    LogEvent& event = log.log_->event[log.next_ % objtrace::kLogEvents];
+    if (event.turn.load(std::memory_order_acquire) == log.next_ + 1) {
+      visit(taken, {.kind = event.kind,
+                    .address = event.address,
+                    .bytes = event.bytes,
+                    .time = MonotonicTime(std::chrono::nanoseconds(event.time_ns)),
+                    .site = event.site,
+                    .weight = event.weight});
+    } else if (is_gone) {
+      ++log.torn_;
+    } else {
+      return;  // it is being written
+    }
+    event.turn.store(log.next_ + objtrace::kLogEvents, std::memory_order_release);
+  }
+}
+
+void AllocationLogs::Take(const Visit& visit, const After& after) {
+  FindNew();
+  std::vector<Log> left;
+  for (std::size_t i = 0; i < logs_.size(); ++i) {
+    const Log& log = logs_[i];
+    const bool has_ended = ::kill(log->pid().value(), 0) != 0 && errno == ESRCH;
+    // An exec(2) has begun another log.
+    const bool was_replaced =
+        std::any_of(logs_.begin() + static_cast<std::ptrdiff_t>(i) + 1, logs_.end(),
+                    [&](const Log& later) { return later->pid() == log->pid(); });
+    const bool is_gone = has_ended || was_replaced;
+    TakeOf(log, is_gone, visit);
+    after(log, is_gone);
+    if (!is_gone) left.push_back(log);
+  }
+  logs_ = std::move(left);
+}
+
+}  // namespace tmprof

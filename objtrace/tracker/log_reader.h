@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// The recorder's side of allocation logs (objtrace/tracker/log.h). What processes write there is
+// checked before it is used.
+
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "base/units.h"
+#include "objtrace/tracker/log.h"
+
+namespace tmprof {
+
+struct LoggedModule {
+  std::string path;
+  std::uint64_t start = 0;
+  std::uint64_t end = 0;
+  std::uint64_t bias = 0;
+};
+
+struct LoggedEvent {
+  objtrace::LogEventKind kind = objtrace::LogEventKind::kAllocated;
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+  MonotonicTime time;
+  std::uint32_t site = 0;
+  std::uint64_t weight = 0;
+};
+
+// Of one process, from its begin or its exec(2) on.
+class ProcessLog {
+ public:
+  Pid pid() const;
+  MonotonicTime begin() const;
+  // Forked from one with a log, without exec(2): what it inherited is not in this one.
+  bool has_parents_objects() const;
+
+  // IDs below are, or are being written.
+  std::uint32_t sites() const;
+  // Return addresses, innermost first; empty: unknown, or not written yet.
+  std::span<const std::uint64_t> Frames(std::uint32_t site) const;
+  std::vector<LoggedModule> Modules() const;
+
+  // Events that were not recorded, and allocations whose stack was not, so far.
+  std::uint64_t lost() const;
+  std::uint64_t unknown_sites() const;
+
+ private:
+  friend class AllocationLogs;
+  struct Unmap {
+    void operator()(objtrace::AllocationLog* log) const;
+  };
+
+  std::unique_ptr<objtrace::AllocationLog, Unmap> log_;
+  std::uint64_t next_ = 0;
+  std::uint64_t torn_ = 0;  // events that a process died in
+};
+
+class AllocationLogs {
+ public:
+  struct Options {
+    std::uint64_t threshold_bytes = 4096;       // of each allocation that is recorded
+    std::uint64_t interval_bytes = 512 * 1024;  // of smaller ones, between those recorded; 0: none
+    std::filesystem::path parent = "/dev/shm";  // a folder in memory
+  };
+  // Makes a folder that nobody else may read, which goes with this object.
+  static Result<AllocationLogs> Create(const Options& options);
+  AllocationLogs(AllocationLogs&&) noexcept = default;
+  AllocationLogs& operator=(AllocationLogs&&) noexcept = default;
+  ~AllocationLogs();
+
+  // Of objtrace::kTrackVariable, for programs that preload the tracker.
+  const std::string& request() const { return request_; }
+
+  using Log = std::shared_ptr<ProcessLog>;
+  using Visit = std::function<void(const Log& log, const LoggedEvent& event)>;
+  // After each process's events; `is_gone`: it has ended or begun another log, and is forgotten
+  // now.
+  using After = std::function<void(const Log& log, bool is_gone)>;
+  // Hands over what has been logged since the last call: for each process in the order of its log.
+  void Take(const Visit& visit, const After& after);
+
+ private:
+  AllocationLogs() = default;
+  void FindNew();
+  static void TakeOf(const Log& log, bool is_gone, const Visit& visit);
+
+  // Moved from: empty.
+  std::unique_ptr<std::filesystem::path> folder_;
+  UniqueFd lock_;
+  std::string request_;
+  std::vector<Log> logs_;
+};
+
+}  // namespace tmprof

@@ -1,0 +1,809 @@
+// SPDX-License-Identifier: Apache-2.0
+// Preloaded into unmodified programs: tells the recorder of allocations and of what frees them
+// (objtrace/tracker/log.h). All from a threshold up, and of smaller ones one in each interval of
+// allocated bytes.
+//
+// What is tracked is known by its address, so that a free(3) of anything else is cheap: one byte
+// says that no tracked address is like it. No lock is taken, and nothing allocated: it works
+// within the dynamic linker, signal handlers and children of fork(2). There all that it knows is
+// wiped by the kernel, and the child begins a log of its own.
+//
+// With an advice file (objtrace/tracker/advice.h) it also places what the sites that are named
+// there allocate in arenas.
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
+#include <malloc.h>
+#include <sys/auxv.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <unwind.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+#include "objtrace/tracker/advice.h"
+#include "objtrace/tracker/arenas.h"
+#include "objtrace/tracker/log.h"
+
+#define TMPROF_EXPORT __attribute__((visibility("default")))
+
+namespace tmprof::objtrace {
+namespace {
+
+constexpr std::uint64_t kHashFactor = 0x9E3779B97F4A7C15;  // 2^64 / the golden ratio
+constexpr int kFilterShift = 16;
+constexpr int kBucketsShift = 17;
+constexpr int kBucketSlots = 8;  // of a cache line
+constexpr std::uint64_t kKnownSets = 512;
+constexpr std::uint32_t kKnownWays = 4;
+constexpr int kOwnFrames = 2;  // Record() and the function that the program called
+
+std::uint64_t HashOf(std::uint64_t value) {
+  value *= kHashFactor;
+  return value ^ value >> 32;
+}
+
+// The next ones in the order of libraries. Found at the first call, before there are threads.
+struct NextFunctions {
+  void* (*malloc)(std::size_t);
+  void* (*calloc)(std::size_t, std::size_t);
+  void* (*realloc)(void*, std::size_t);
+  void (*free)(void*);
+  int (*posix_memalign)(void**, std::size_t, std::size_t);
+  void* (*aligned_alloc)(std::size_t, std::size_t);
+  void* (*memalign)(std::size_t, std::size_t);
+  void* (*mmap)(void*, std::size_t, int, int, int, off_t);
+  int (*munmap)(void*, std::size_t);
+  void* (*mremap)(void*, std::size_t, std::size_t, int, ...);
+  std::size_t (*usable)(void*);
+};
+NextFunctions next;
+bool finding_next = false;
+
+// What finding them allocates.
+alignas(16) std::byte early[1 << 16];
+std::size_t early_used = 0;
+
+void* AllocateEarly(std::size_t bytes) {
+  const std::size_t rounded = (bytes + 15) / 16 * 16;
+  if (rounded < bytes || rounded > sizeof(early) - early_used) return nullptr;
+  void* object = early + early_used;
+  early_used += rounded;
+  return object;
+}
+
+bool IsEarly(const void* object) { return object >= early && object < early + sizeof(early); }
+
+template <typename Function>
+void Find(Function& function, const char* name) {
+  function = reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));
+}
+
+// False while it is at it.
+bool FindNext() {
+  if (finding_next) return false;
+  finding_next = true;
+  NextFunctions found{};
+  Find(found.malloc, "malloc");
+  Find(found.calloc, "calloc");
+  Find(found.realloc, "realloc");
+  Find(found.free, "free");
+  Find(found.posix_memalign, "posix_memalign");
+  Find(found.aligned_alloc, "aligned_alloc");
+  Find(found.memalign, "memalign");
+  Find(found.mmap, "mmap");
+  Find(found.munmap, "munmap");
+  Find(found.mremap, "mremap");
+  Find(found.usable, "malloc_usable_size");
+  next = found;
+  finding_next = false;
+  return true;
+}
+
+bool HasNext() { return __builtin_expect(next.malloc != nullptr, 1) || FindNext(); }
+
+// What the environment asks for; the same in forked children.
+struct Request {
+  std::uint64_t threshold = UINT64_MAX;  // nothing is asked for
+  std::uint64_t interval = 0;
+  char folder[256] = {};
+} request;
+bool is_child_image = false;  // of a process that began as one with a log
+
+// A stack that was unwound: where its return addresses lay, from the frame of Record() up. The same
+// ones in the same places are the same stack: what is read next lies in the frame of the call that
+// was just found again.
+struct KnownStack {
+  std::atomic<std::uint32_t> turn;  // odd: it is being written
+  std::atomic<std::uint32_t> site;
+  std::atomic<std::uint32_t> depth;  // 0: none
+  std::atomic<std::uint32_t> offset[kLogFrames];
+  std::atomic<std::uint64_t> base;
+  std::atomic<std::uint64_t> frame[kLogFrames];
+};
+
+// Wiped in a forked child.
+struct State {
+  enum : std::uint32_t { kClosed, kOpening, kOpen, kRefused };
+  std::atomic<std::uint32_t> phase;
+  AllocationLog* log;
+  std::atomic<std::uint32_t> site_buckets[2 * kLogSites];  // IDs by hash; open addressing
+  KnownStack known[kKnownSets][kKnownWays];
+  std::atomic<std::uint8_t> filter[1 << kFilterShift];  // tracked addresses of a hash; 255 stays
+  alignas(64) std::atomic<std::uint64_t> tracked[1 << kBucketsShift][kBucketSlots];
+};
+State* state = nullptr;
+
+__thread bool within __attribute__((tls_model("initial-exec"))) = false;
+__thread std::int64_t bytes_to_sample __attribute__((tls_model("initial-exec"))) = 0;
+__thread std::uint64_t random_state __attribute__((tls_model("initial-exec"))) = 0;
+
+// What the tracker itself calls is not tracked.
+class Within {
+ public:
+  Within() { within = true; }
+  ~Within() { within = false; }
+  Within(const Within&) = delete;
+  Within& operator=(const Within&) = delete;
+};
+
+std::uint64_t NowNs() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+// Whether somebody takes events.
+bool IsRecorded() {
+  char path[sizeof(Request::folder) + sizeof(kTrackLock) + 1];
+  std::snprintf(path, sizeof(path), "%s/%s", request.folder, kTrackLock);
+  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool locked = ::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(fd);
+  return locked;
+}
+
+bool HasRoom() {
+  struct statvfs filesystem{};
+  return ::statvfs(request.folder, &filesystem) == 0 && filesystem.f_frsize != 0 &&
+         HasRoomForLog(filesystem.f_blocks, filesystem.f_bavail, filesystem.f_frsize);
+}
+
+AllocationLog* MakeLog() {
+  if (!IsRecorded() || !HasRoom()) return nullptr;
+  const std::uint64_t now = NowNs();
+  char path[sizeof(Request::folder) + 64];
+  std::snprintf(path, sizeof(path), "%s/%d-%llu%s", request.folder, static_cast<int>(::getpid()),
+                static_cast<unsigned long long>(now), kLogSuffix);
+  const int fd = ::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return nullptr;
+  void* mapped = MAP_FAILED;
+  if (::posix_fallocate(fd, 0, sizeof(AllocationLog)) == 0) {
+    mapped = next.mmap(nullptr, sizeof(AllocationLog), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  }
+  ::close(fd);
+  if (mapped == MAP_FAILED) {
+    ::unlink(path);
+    return nullptr;
+  }
+  auto* log = static_cast<AllocationLog*>(mapped);
+  for (std::uint64_t i = 0; i < kLogEvents; ++i) {
+    log->event[i].turn.store(i, std::memory_order_relaxed);
+  }
+  log->pid = ::getpid();
+  log->has_parents_objects = is_child_image ? 1 : 0;
+  log->begin_ns = now;
+  log->sites.store(1, std::memory_order_relaxed);
+  log->magic.store(kLogMagic, std::memory_order_release);
+  return log;
+}
+
+// Null where nobody takes events, or while another thread opens it.
+AllocationLog* Log() {
+  const std::uint32_t phase = state->phase.load(std::memory_order_acquire);
+  if (__builtin_expect(phase == State::kOpen, 1)) return state->log;
+  std::uint32_t closed = State::kClosed;
+  if (phase != State::kClosed || !state->phase.compare_exchange_strong(closed, State::kOpening)) {
+    return nullptr;
+  }
+  const int error = errno;
+  state->log = MakeLog();
+  is_child_image = true;  // whoever finds it closed after this was forked
+  state->phase.store(state->log != nullptr ? State::kOpen : State::kRefused,
+                     std::memory_order_release);
+  errno = error;
+  return state->log;
+}
+
+void AddEvent(AllocationLog& log, LogEventKind kind, std::uint64_t address, std::uint64_t bytes,
+              std::uint32_t site, std::uint64_t weight) {
+  std::uint64_t at = log.written.load(std::memory_order_relaxed);
+  LogEvent* event = nullptr;
+  while (true) {
+    event = &log.event[at % kLogEvents];
+    const std::uint64_t turn = event->turn.load(std::memory_order_acquire);
+    if (turn == at) {
+      if (log.written.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) break;
+    } else if (turn < at) {
+      log.lost.fetch_add(1, std::memory_order_relaxed);
+      return;
+    } else {
+      at = log.written.load(std::memory_order_relaxed);
+    }
+  }
+  event->address = address;
+  event->bytes = bytes;
+  event->time_ns = NowNs();
+  event->kind = kind;
+  event->site = site;
+  event->weight = weight;
+  event->turn.store(at + 1, std::memory_order_release);
+}
+
+// Modules and sites.
+
+// The dynamic linker calls the program itself nothing.
+void CopyPath(const link_map& from, char (&path)[kLogPathBytes]) {
+  if (from.l_name[0] == '\0') {
+    const ssize_t length = ::readlink("/proc/self/exe", path, kLogPathBytes - 1);
+    path[std::max<ssize_t>(length, 0)] = '\0';
+  } else {
+    std::strncpy(path, from.l_name, kLogPathBytes - 1);
+  }
+}
+
+// Without the dynamic linker's lock, which the caller may hold (glibc 2.35).
+void KeepModule(AllocationLog& log, std::uint64_t address) {
+  dl_find_object found{};
+  if (::_dl_find_object(reinterpret_cast<void*>(address), &found) != 0) return;
+  const auto start = reinterpret_cast<std::uint64_t>(found.dlfo_map_start);
+  const std::uint64_t bias = found.dlfo_link_map->l_addr;
+  char path[kLogPathBytes] = {};
+  CopyPath(*found.dlfo_link_map, path);
+  const auto is_known = [&] {
+    const std::uint32_t count = log.modules.load(std::memory_order_acquire);
+    return std::any_of(log.module, log.module + count, [&](const LogModule& module) {
+      return module.start == start && module.bias == bias && std::strcmp(module.path, path) == 0;
+    });
+  };
+  if (is_known()) return;
+  // A signal handler that finds it taken leaves its module for the next site.
+  if (log.modules_lock.exchange(1, std::memory_order_acquire) != 0) return;
+  const std::uint32_t at = log.modules.load(std::memory_order_relaxed);
+  if (!is_known() && at < kLogModules) {
+    LogModule& module = log.module[at];
+    module.start = start;
+    module.end = reinterpret_cast<std::uint64_t>(found.dlfo_map_end);
+    module.bias = bias;
+    std::memcpy(module.path, path, sizeof(path));
+    log.modules.store(at + 1, std::memory_order_release);
+  }
+  log.modules_lock.store(0, std::memory_order_release);
+}
+
+std::uint32_t AddSite(AllocationLog& log, const std::uint64_t* frames, std::uint32_t depth) {
+  std::uint32_t id = log.sites.load(std::memory_order_relaxed);
+  do {
+    if (id == kLogSites) return 0;
+  } while (!log.sites.compare_exchange_weak(id, id + 1, std::memory_order_relaxed));
+  LogSite& site = log.site[id];
+  site.depth = depth;
+  std::memcpy(site.frames, frames, depth * sizeof(*frames));
+  for (std::uint32_t i = 0; i < depth; ++i) KeepModule(log, frames[i] - 1);
+  site.ready.store(1, std::memory_order_release);
+  return id;
+}
+
+std::uint32_t InternSite(AllocationLog& log, const std::uint64_t* frames, std::uint32_t depth) {
+  std::uint64_t hash = depth;
+  for (std::uint32_t i = 0; i < depth; ++i) hash = HashOf(hash ^ frames[i]);
+  const auto is = [&](std::uint32_t id) {
+    const LogSite& site = log.site[id];
+    return site.ready.load(std::memory_order_acquire) != 0 && site.depth == depth &&
+           std::memcmp(site.frames, frames, depth * sizeof(*frames)) == 0;
+  };
+  constexpr std::uint64_t kBuckets = 2 * kLogSites;
+  for (std::uint64_t probe = 0; probe < kBuckets; ++probe) {
+    std::atomic<std::uint32_t>& bucket = state->site_buckets[(hash + probe) % kBuckets];
+    std::uint32_t id = bucket.load(std::memory_order_acquire);
+    if (id == 0) {
+      const std::uint32_t added = AddSite(log, frames, depth);
+      if (added == 0) break;
+      if (bucket.compare_exchange_strong(id, added, std::memory_order_release)) return added;
+      // Another thread's is there; this ID stays without a bucket.
+    }
+    if (is(id)) return id;
+  }
+  log.unknown_sites.fetch_add(1, std::memory_order_relaxed);
+  return 0;
+}
+
+struct Walk {
+  static constexpr int kMost = kOwnFrames + kLogFrames;
+  std::uint64_t address[kMost];
+  std::uint64_t place[kMost];  // on the stack
+  int depth = 0;
+};
+
+_Unwind_Reason_Code AddFrame(_Unwind_Context* context, void* into) {
+  auto& walk = *static_cast<Walk*>(into);
+  const std::uint64_t address = _Unwind_GetIP(context);
+  if (walk.depth == Walk::kMost || address == 0) return _URC_END_OF_STACK;
+  walk.address[walk.depth] = address;
+  walk.place[walk.depth] = _Unwind_GetCFA(context) - sizeof(address);
+  ++walk.depth;
+  return _URC_NO_REASON;
+}
+
+std::uint64_t ReadStack(std::uint64_t place) {
+  std::uint64_t value = 0;
+  std::memcpy(&value, reinterpret_cast<const void*>(place), sizeof(value));
+  return value;
+}
+
+// 0: it is another one.
+std::uint32_t SiteIfSame(const KnownStack& known, std::uint64_t base) {
+  const std::uint32_t turn = known.turn.load(std::memory_order_acquire);
+  if (turn % 2 != 0 || known.base.load(std::memory_order_relaxed) != base) return 0;
+  const std::uint32_t depth = known.depth.load(std::memory_order_relaxed);
+  const std::uint32_t site = known.site.load(std::memory_order_relaxed);
+  std::uint32_t offset[kLogFrames];
+  std::uint64_t frame[kLogFrames];
+  for (std::uint32_t i = 0; i < std::min(depth, kLogFrames); ++i) {
+    offset[i] = known.offset[i].load(std::memory_order_relaxed);
+    frame[i] = known.frame[i].load(std::memory_order_relaxed);
+  }
+  std::atomic_thread_fence(std::memory_order_acquire);
+  if (depth == 0 || known.turn.load(std::memory_order_relaxed) != turn) return 0;
+  for (std::uint32_t i = 0; i < depth; ++i) {
+    if (ReadStack(base + offset[i]) != frame[i]) return 0;
+  }
+  return site;
+}
+
+void Know(KnownStack& known, std::uint64_t base, const Walk& walk, std::uint32_t site) {
+  const int depth = walk.depth - kOwnFrames;
+  for (int i = kOwnFrames; i < walk.depth; ++i) {
+    const std::uint64_t offset = walk.place[i] - base;  // wraps around where it lies below
+    if (offset > UINT32_MAX || ReadStack(walk.place[i]) != walk.address[i]) return;
+  }
+  std::uint32_t turn = known.turn.load(std::memory_order_relaxed);
+  if (turn % 2 != 0 ||
+      !known.turn.compare_exchange_strong(turn, turn + 1, std::memory_order_acquire)) {
+    return;
+  }
+  std::atomic_thread_fence(std::memory_order_release);
+  known.base.store(base, std::memory_order_relaxed);
+  known.depth.store(static_cast<std::uint32_t>(depth), std::memory_order_relaxed);
+  known.site.store(site, std::memory_order_relaxed);
+  for (int i = 0; i < depth; ++i) {
+    known.offset[i].store(static_cast<std::uint32_t>(walk.place[kOwnFrames + i] - base),
+                          std::memory_order_relaxed);
+    known.frame[i].store(walk.address[kOwnFrames + i], std::memory_order_relaxed);
+  }
+  known.turn.store(turn + 2, std::memory_order_release);
+}
+
+// A part of Record(): kOwnFrames.
+__attribute__((always_inline)) inline std::uint32_t SiteOfCaller(AllocationLog& log,
+                                                                 const void* caller) {
+  const auto base = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
+  const std::uint64_t hash = HashOf(base ^ reinterpret_cast<std::uint64_t>(caller) << 16);
+  KnownStack* known = state->known[hash % kKnownSets];
+  for (std::uint32_t way = 0; way < kKnownWays; ++way) {
+    if (const std::uint32_t site = SiteIfSame(known[way], base); site != 0) return site;
+  }
+  Walk walk;
+  _Unwind_Backtrace(AddFrame, &walk);
+  if (walk.depth <= kOwnFrames) return 0;
+  const std::uint32_t site = InternSite(log, walk.address + kOwnFrames,
+                                        static_cast<std::uint32_t>(walk.depth - kOwnFrames));
+  if (site != 0) Know(known[site % kKnownWays], base, walk, site);
+  return site;
+}
+
+// Tracked addresses.
+
+std::atomic<std::uint8_t>& FilterOf(std::uint64_t address) {
+  return state->filter[HashOf(address) >> 8 & ((1 << kFilterShift) - 1)];
+}
+
+// What is near has buckets that are near, so that few pages of them are ever used.
+std::atomic<std::uint64_t>* BucketOf(std::uint64_t address) {
+  const std::uint64_t page = address >> 12;
+  const std::uint64_t region = address >> 21;
+  return state->tracked[(page + HashOf(region)) & ((1 << kBucketsShift) - 1)];
+}
+
+// False where there is no room.
+bool Track(std::uint64_t address) {
+  std::atomic<std::uint64_t>* bucket = BucketOf(address);
+  for (int i = 0; i < kBucketSlots; ++i) {
+    std::uint64_t none = 0;
+    if (bucket[i].load(std::memory_order_relaxed) != 0 ||
+        !bucket[i].compare_exchange_strong(none, address, std::memory_order_relaxed)) {
+      continue;
+    }
+    std::atomic<std::uint8_t>& filter = FilterOf(address);
+    std::uint8_t count = filter.load(std::memory_order_relaxed);
+    while (count != UINT8_MAX && !filter.compare_exchange_weak(count, count + 1)) continue;
+    return true;
+  }
+  return false;
+}
+
+bool Untrack(std::uint64_t address) {
+  std::atomic<std::uint64_t>* bucket = BucketOf(address);
+  for (int i = 0; i < kBucketSlots; ++i) {
+    std::uint64_t there = address;
+    if (bucket[i].load(std::memory_order_relaxed) != address ||
+        !bucket[i].compare_exchange_strong(there, 0, std::memory_order_relaxed)) {
+      continue;
+    }
+    std::atomic<std::uint8_t>& filter = FilterOf(address);
+    std::uint8_t count = filter.load(std::memory_order_relaxed);
+    while (count != UINT8_MAX && !filter.compare_exchange_weak(count, count - 1)) continue;
+    return true;
+  }
+  return false;
+}
+
+// Distances are uniform up to twice the interval: an allocation is as likely as its share of it.
+bool IsSampled(std::uint64_t bytes) {
+  if (request.interval == 0) return false;
+  bytes_to_sample -= static_cast<std::int64_t>(bytes);
+  if (__builtin_expect(bytes_to_sample > 0, 1)) return false;
+  const bool is_first = random_state == 0;
+  if (is_first) random_state = HashOf(NowNs() ^ reinterpret_cast<std::uint64_t>(&within)) | 1;
+  random_state ^= random_state << 13;
+  random_state ^= random_state >> 7;
+  random_state ^= random_state << 17;
+  bytes_to_sample = static_cast<std::int64_t>(random_state % (2 * request.interval));
+  return !is_first;
+}
+
+// `caller` is a return address of the program.
+__attribute__((noinline)) void Record(void* object, std::uint64_t bytes, LogEventKind kind,
+                                      std::uint64_t weight, const void* caller) {
+  const Within here;
+  AllocationLog* log = Log();
+  if (log == nullptr) return;
+  const auto address = reinterpret_cast<std::uint64_t>(object);
+  if (kind == LogEventKind::kAllocated && !Track(address)) {
+    log->lost.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  const int error = errno;
+  AddEvent(*log, kind, address, bytes, SiteOfCaller(*log, caller), weight);
+  errno = error;
+}
+
+// Inlined into each function that the program calls: kOwnFrames.
+__attribute__((always_inline)) inline void* Allocated(void* object, std::uint64_t bytes) {
+  if (state == nullptr || within || object == nullptr) return object;
+  std::uint64_t weight = 1;
+  if (__builtin_expect(bytes < request.threshold, 1)) {
+    if (__builtin_expect(!IsSampled(bytes), 1)) return object;
+    weight = std::max<std::uint64_t>(request.interval / std::max<std::uint64_t>(bytes, 1), 1);
+  }
+  Record(object, bytes, LogEventKind::kAllocated, weight, __builtin_return_address(0));
+  asm volatile("");  // no tail call: its frame is counted
+  return object;
+}
+
+// Before it is freed: afterwards another thread may have it.
+bool Freeing(void* object) {
+  const auto address = reinterpret_cast<std::uint64_t>(object);
+  if (state == nullptr || object == nullptr) return false;
+  if (__builtin_expect(FilterOf(address).load(std::memory_order_relaxed) == 0, 1)) return false;
+  if (within || !Untrack(address)) return false;
+  const Within here;
+  if (AllocationLog* log = Log()) AddEvent(*log, LogEventKind::kFreed, address, 0, 0, 0);
+  return true;
+}
+
+void Unmapped(const void* start, std::uint64_t bytes) {
+  if (state == nullptr || within) return;
+  const Within here;
+  if (AllocationLog* log = Log()) {
+    AddEvent(*log, LogEventKind::kUnmapped, reinterpret_cast<std::uint64_t>(start), bytes, 0, 0);
+  }
+}
+
+// Placing.
+
+Advice* advice = nullptr;  // null: everything stays where malloc(3) has it
+Arenas arenas;
+
+// Of an allocation by the call that returns to `caller`, which several sites share.
+__attribute__((noinline)) std::int32_t LookDeeper(Advice::Place place, std::uint64_t caller) {
+  const Within here;
+  Walk walk;
+  _Unwind_Backtrace(AddFrame, &walk);
+  int at = 0;
+  while (at < walk.depth && walk.address[at] != caller) ++at;
+  for (++at; at < walk.depth; ++at) {
+    if (walk.address[at] == walk.address[at - 1]) continue;  // recursion: the file has it once
+    if (!advice->Descend(place, walk.address[at])) return Advice::kStay;
+    const std::int32_t verdict = advice->VerdictOf(place);
+    if (verdict != Advice::kLookDeeper) return verdict;
+  }
+  return Advice::kStay;
+}
+
+std::int32_t ArenaOf(const void* caller) {
+  const auto address = reinterpret_cast<std::uint64_t>(caller);
+  const Advice::Place place = advice->First(address);
+  if (__builtin_expect(place == Advice::kOutermost, 1)) return Advice::kStay;
+  const std::int32_t verdict = advice->VerdictOf(place);
+  return verdict == Advice::kLookDeeper ? LookDeeper(place, address) : verdict;
+}
+
+// Null where malloc(3) is to do it.
+__attribute__((always_inline)) inline void* Placed(std::uint64_t bytes, const void* caller,
+                                                   bool zeros = false) {
+  if (__builtin_expect(advice == nullptr, 1) || within) return nullptr;
+  const std::int32_t arena = ArenaOf(caller);
+  if (arena < 0) return nullptr;
+  const auto number = static_cast<std::uint32_t>(arena);
+  return zeros ? arenas.AllocateZeros(number, bytes) : arenas.Allocate(number, bytes);
+}
+
+void* MovePlaced(void* object, std::uint64_t bytes) {
+  void* moved = arenas.Allocate(arenas.ArenaOf(object), bytes);
+  if (moved == nullptr) moved = next.malloc(bytes);
+  if (moved == nullptr) return nullptr;
+  std::memcpy(moved, object, std::min<std::uint64_t>(bytes, arenas.UsableBytes(object)));
+  return moved;
+}
+
+void Bind(std::uint64_t start, std::uint64_t bytes, std::uint64_t nodes) {
+  constexpr int kPreferred = 1;      // MPOL_PREFERRED
+  constexpr int kPreferredMany = 5;  // MPOL_PREFERRED_MANY, from Linux 5.15 on
+  constexpr unsigned long kMaskBits = 65;
+  if (nodes == 0) return;
+  if (::syscall(SYS_mbind, start, bytes, kPreferredMany, &nodes, kMaskBits, 0) != 0) {
+    ::syscall(SYS_mbind, start, bytes, kPreferred, &nodes, kMaskBits, 0);
+  }
+}
+
+// The file, ending in a zero; null: it cannot be read.
+char* ReadAll(const char* path) {
+  const int fd = ::open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return nullptr;
+  struct stat status{};
+  char* text = nullptr;
+  if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
+    const auto bytes = static_cast<std::size_t>(status.st_size);
+    void* memory =
+        next.mmap(nullptr, bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory != MAP_FAILED) {
+      text = static_cast<char*>(memory);
+      std::size_t read = 0;
+      ssize_t now = 0;
+      while (read < bytes && (now = ::read(fd, text + read, bytes - read)) > 0) {
+        read += static_cast<std::size_t>(now);
+      }
+    }
+  }
+  ::close(fd);
+  return text;
+}
+
+void Complain(const char* path, std::uint32_t line, const char* wrong) {
+  char text[512];
+  const int length =
+      std::snprintf(text, sizeof(text), "tmprof: advice '%s', line %u: %s; nothing is placed\n",
+                    path, line, wrong);
+  [[maybe_unused]] const ssize_t ignored =
+      ::write(STDERR_FILENO, text, std::min<std::size_t>(length, sizeof(text) - 1));
+}
+
+void BeginPlacing() {
+  const char* path = std::getenv(kAdviceVariable);
+  if (path == nullptr || *path == '\0') return;
+  char* text = ReadAll(path);
+  if (text == nullptr) return Complain(path, 0, "it cannot be read");
+  void* memory = next.mmap(nullptr, sizeof(Advice), PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return Complain(path, 0, "there is no memory for it");
+  auto* made = static_cast<Advice*>(memory);
+  std::uint32_t line = 0;
+  if (const char* wrong = made->Parse(text, line)) return Complain(path, line, wrong);
+  if (made->arenas() == 0) return;  // all is as it was
+  if (!arenas.Reserve(made->arenas())) {
+    return Complain(path, 0, "there are no addresses for its arenas, which take 64 GiB each");
+  }
+  for (std::uint32_t arena = 0; arena < made->arenas(); ++arena) {
+    Bind(reinterpret_cast<std::uint64_t>(arenas.StartOf(arena)), kArenaBytes, made->NodesOf(arena));
+  }
+  advice = made;
+}
+
+void BeginTracking() {
+  const char* asked = std::getenv(kTrackVariable);
+  if (asked == nullptr) return;
+  Request made;
+  char* end = nullptr;
+  made.threshold = std::strtoull(asked, &end, 10);
+  made.interval = std::strtoull(end, &end, 10);
+  if (*end++ != ' ' || std::strlen(end) >= sizeof(made.folder)) return;
+  std::strcpy(made.folder, end);
+  void* memory = next.mmap(nullptr, sizeof(State), PROT_READ | PROT_WRITE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return;
+  if (::madvise(memory, sizeof(State), MADV_WIPEONFORK) != 0) {
+    next.munmap(memory, sizeof(State));
+    return;
+  }
+  ::madvise(memory, sizeof(State), MADV_NOHUGEPAGE);
+  request = made;
+  state = static_cast<State*>(memory);
+  Log();
+}
+
+// Not where a program has more rights than who runs it.
+__attribute__((constructor)) void Begin() {
+  if (::getauxval(AT_SECURE) != 0 || !HasNext()) return;
+  const Within here;
+  Walk walk;
+  _Unwind_Backtrace(AddFrame, &walk);  // finds what it needs, which may allocate
+  BeginPlacing();
+  BeginTracking();
+}
+
+}  // namespace
+}  // namespace tmprof::objtrace
+
+using namespace tmprof::objtrace;
+
+// NOLINTBEGIN(readability-identifier-naming): their names are not ours
+extern "C" {
+
+TMPROF_EXPORT void* malloc(size_t bytes) {
+  if (!HasNext()) return AllocateEarly(bytes);
+  void* placed = Placed(bytes, __builtin_return_address(0));
+  return Allocated(placed != nullptr ? placed : next.malloc(bytes), bytes);
+}
+
+TMPROF_EXPORT void* calloc(size_t elements, size_t element_bytes) {
+  if (!HasNext()) return AllocateEarly(elements * element_bytes);  // zeros, as it is never freed
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(elements, element_bytes, &bytes)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  void* placed = Placed(bytes, __builtin_return_address(0), true);
+  return Allocated(placed != nullptr ? placed : next.calloc(elements, element_bytes), bytes);
+}
+
+TMPROF_EXPORT void free(void* object) {
+  if (IsEarly(object)) return;
+  if (!HasNext()) return;
+  Freeing(object);
+  if (arenas.Has(object)) return arenas.Free(object);
+  next.free(object);
+}
+
+TMPROF_EXPORT void* realloc(void* object, size_t bytes) {
+  if (!HasNext()) return AllocateEarly(bytes);
+  if (IsEarly(object)) {
+    void* moved = next.malloc(bytes);
+    const auto room = static_cast<size_t>(early + sizeof(early) - static_cast<std::byte*>(object));
+    if (moved != nullptr) std::memcpy(moved, object, std::min(bytes, room));
+    return moved;
+  }
+  if (arenas.Has(object)) {
+    const std::uint64_t room = arenas.UsableBytes(object);
+    const bool stays = bytes > 0 && bytes <= room && bytes > room / 2;
+    void* moved = stays ? object : bytes > 0 ? MovePlaced(object, bytes) : nullptr;
+    if (moved == nullptr && bytes > 0) return nullptr;
+    Freeing(object);
+    if (!stays) arenas.Free(object);
+    return Allocated(moved, bytes);
+  }
+  if (void* placed = bytes > 0 ? Placed(bytes, __builtin_return_address(0)) : nullptr) {
+    if (object != nullptr) {
+      std::memcpy(placed, object, std::min(bytes, next.usable(object)));
+      Freeing(object);
+      next.free(object);
+    }
+    return Allocated(placed, bytes);
+  }
+  const bool was_tracked = Freeing(object);
+  void* moved = next.realloc(object, bytes);
+  if (moved == nullptr && was_tracked && bytes > 0) {  // it is still there
+    Allocated(object, next.usable(object));
+    return nullptr;
+  }
+  return Allocated(moved, bytes);
+}
+
+TMPROF_EXPORT void* reallocarray(void* object, size_t elements, size_t element_bytes) {
+  size_t bytes = 0;
+  if (__builtin_mul_overflow(elements, element_bytes, &bytes)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  return realloc(object, bytes);
+}
+
+TMPROF_EXPORT size_t malloc_usable_size(void* object) {
+  if (object == nullptr || IsEarly(object) || !HasNext()) return 0;
+  return arenas.Has(object) ? arenas.UsableBytes(object) : next.usable(object);
+}
+
+TMPROF_EXPORT int posix_memalign(void** object, size_t alignment, size_t bytes) {
+  if (!HasNext()) return ENOMEM;
+  const int error = next.posix_memalign(object, alignment, bytes);
+  if (error == 0) Allocated(*object, bytes);
+  return error;
+}
+
+TMPROF_EXPORT void* aligned_alloc(size_t alignment, size_t bytes) {
+  if (!HasNext()) return nullptr;
+  return Allocated(next.aligned_alloc(alignment, bytes), bytes);
+}
+
+TMPROF_EXPORT void* memalign(size_t alignment, size_t bytes) {
+  if (!HasNext()) return nullptr;
+  return Allocated(next.memalign(alignment, bytes), bytes);
+}
+
+TMPROF_EXPORT void* mmap(void* hint, size_t bytes, int protection, int flags, int fd, off_t from) {
+  if (!HasNext()) {
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  void* mapped = next.mmap(hint, bytes, protection, flags, fd, from);
+  if (mapped != MAP_FAILED && state != nullptr && !within) {
+    Record(mapped, bytes, LogEventKind::kMapped, 1, __builtin_return_address(0));
+  }
+  return mapped;
+}
+
+TMPROF_EXPORT int munmap(void* start, size_t bytes) {
+  if (!HasNext()) {
+    errno = EINVAL;
+    return -1;
+  }
+  Unmapped(start, bytes);
+  return next.munmap(start, bytes);
+}
+
+TMPROF_EXPORT void* mremap(void* old, size_t old_bytes, size_t bytes, int flags, ...) {
+  if (!HasNext()) {
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  va_list rest;
+  va_start(rest, flags);
+  void* wanted = (flags & MREMAP_FIXED) != 0 ? va_arg(rest, void*) : nullptr;
+  va_end(rest);
+  void* mapped = next.mremap(old, old_bytes, bytes, flags, wanted);
+  if (mapped != MAP_FAILED && state != nullptr && !within) {
+    if (old_bytes > 0) Unmapped(old, old_bytes);
+    Record(mapped, bytes, LogEventKind::kMapped, 1, __builtin_return_address(0));
+  }
+  return mapped;
+}
+}
+// NOLINTEND(readability-identifier-naming)
+
+extern "C" TMPROF_EXPORT void* mmap64(void* hint, size_t bytes, int protection, int flags, int fd,
+                                      off_t from) __attribute__((alias("mmap")));

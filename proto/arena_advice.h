@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Advice files: text that programs read which preload libtmprof_allocations. Its manual is
+// objtrace/tracker/advice.h.
+
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/arena_advice.h"
+#include "base/result.h"
+
+namespace tmprof {
+
+// Where an allocation was called from, in one build of a module.
+struct AdvisedCall {
+  std::string module;        // path
+  std::uint64_t offset = 0;  // in the addresses of the module's symbols
+  friend auto operator<=>(const AdvisedCall&, const AdvisedCall&) = default;
+};
+
+struct AdvisedSite {
+  std::optional<std::uint32_t> arena;  // unset: its objects stay where malloc(3) puts them
+  std::vector<AdvisedCall> calls;      // innermost first; never empty
+  friend bool operator==(const AdvisedSite&, const AdvisedSite&) = default;
+};
+
+struct ArenaAdvice {
+  std::map<std::uint32_t, std::vector<std::uint32_t>> nodes;  // by arena
+  std::vector<AdvisedSite> sites;
+  friend bool operator==(const ArenaAdvice&, const ArenaAdvice&) = default;
+};
+
+// Keeps advice within what a program that reads it has room for.
+class AdviceRoom {
+ public:
+  // Takes what the site needs. False: there is not that much, or its calls cannot be spelt.
+  bool Take(const std::vector<AdvisedCall>& calls);
+
+ private:
+  std::map<std::string, std::uint32_t> modules_;
+  // By the call that they lead to, which is 0 for the innermost.
+  std::map<std::pair<std::uint32_t, AdvisedCall>, std::uint32_t> calls_;
+};
+
+// Precondition: all sites are within AdviceRoom. `comments` are lines without line feeds.
+std::string AdviceText(const ArenaAdvice& advice, const std::vector<std::string>& comments = {});
+
+// Errors name the file and the line.
+Result<ArenaAdvice> ReadAdvice(const std::filesystem::path& path);
+
+}  // namespace tmprof

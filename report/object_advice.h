@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which allocation sites' objects to place together, from a trace that has allocations, and what
+// that would gain.
+//
+// A page tells how hot it is, not which of its objects are. So a site's heat is known from pages
+// that hold its objects alone; a site that has too few of them is to be told apart first: it gets
+// an arena of its own, and the next recording knows.
+//
+// Memory follows the footprint, some 130 bytes a page, beside that of ReadWholeTrace().
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/allocations.h"
+#include "base/ratio.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "proto/arena_advice.h"
+#include "rank/rank_model.h"
+#include "report/trace.h"
+#include "report/whole_trace.h"
+
+namespace tmprof {
+
+struct ObjectAdviceOptions {
+  RankModel model = RankModel::kRate;
+  RankSource by = RankSource::kCombined;
+  // The sites of most accesses a byte that have this share of the known sites' accesses are packed
+  // together, without those that have far fewer a byte than the first.
+  double hot_share = 0.9;
+  std::vector<Ratio> ratios;                // tier 1 : pages accessed
+  std::vector<std::uint32_t> cold_nodes;    // empty: cold objects lie where the kernel has them
+  std::optional<ArenaAdvice> placed_under;  // what the recorded program was placed by
+};
+
+enum class SiteVerdict : std::uint8_t { kHot, kCold, kApart, kStays };
+
+struct ObjectAdvice {
+  struct Site {
+    SiteVerdict verdict = SiteVerdict::kStays;
+    std::vector<SourceFrame> frames;
+    double accesses = 0;        // as ScoreUnit() says; of its share of its pages, where not known
+    bool was_seen = false;      // any page of it was looked at
+    double known_share = 0;     // of its bytes in such pages, those by which its heat is known
+    double peak_bytes = 0;      // that lived at once
+    std::uint64_t objects = 0;  // ever, by estimate
+    double AccessesPerByte() const { return peak_bytes > 0 ? accesses / peak_bytes : 0; }
+  };
+  struct HitRate {
+    Ratio ratio;
+    double now = 0;
+    std::optional<double> advised;  // unset: not known before sites are told apart
+  };
+  TraceTotals totals;
+  ObjectAdviceOptions options;
+  bool tracked = false;     // false: nobody told of allocations in this trace
+  std::uint64_t lost = 0;   // allocations and frees
+  std::vector<Site> sites;  // by verdict, then accesses a byte, descending
+  double accesses = 0;      // of all pages
+  std::uint64_t pages = 0;  // accessed
+  // Pages that the hot share of all accesses goes to, at least.
+  std::uint64_t hot_pages = 0;
+  std::optional<std::uint64_t> hot_pages_advised;  // as HitRate::advised
+  std::vector<HitRate> hit_rates;  // of the hottest pages over the whole trace, by ratio
+  std::uint64_t unplaced = 0;      // sites that an advice file cannot name, or has no room for
+  ArenaAdvice advice;
+
+  std::uint64_t Count(SiteVerdict verdict) const;
+};
+
+Result<ObjectAdvice> MakeObjectAdvice(const Trace& trace, const ObjectAdviceOptions& options);
+
+std::string_view Name(SiteVerdict verdict);  // "hot", "cold", "apart", "stays"
+std::string ObjectAdviceText(const ObjectAdvice& advice);
+std::string ObjectAdviceJson(const ObjectAdvice& advice);
+// For programs to read, with each site's calls spelt out.
+std::string ObjectAdviceFile(const ObjectAdvice& advice);
+
+}  // namespace tmprof

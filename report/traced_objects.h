@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the pages of a trace hold: references and samples by what was allocated there.
+//
+// Each of an object's pages gives it the share of its bytes that the object has, for as long of the
+// epoch as it lived. What was mapped gets what is left by allocations within it. Of small
+// allocations a share is recorded: each stands for as many as its weight says, whose pages are
+// taken to be as its own, so that sums of them are estimates.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/allocations.h"
+#include "base/result.h"
+#include "base/units.h"
+#include "report/object_map.h"
+#include "report/objects.h"
+#include "report/trace.h"
+
+namespace tmprof {
+
+struct TracedObjectsOptions {
+  ObjectsBy by = ObjectsBy::kSite;
+  EpochRange epochs;
+  std::optional<Pid> pid;   // unset: every target
+  std::optional<Vpn> page;  // unset: all pages
+};
+
+struct TracedObjects {
+  struct Row {
+    TracedKind kind = TracedKind::kAllocated;
+    std::string type;                    // by type alone
+    std::vector<SourceFrame> frames;     // empty: unknown, or of several sites
+    std::optional<Pid> pid;              // unset: of several processes
+    std::optional<std::uint64_t> start;  // unset: of several objects
+    double objects = 0;                  // that lived in these epochs
+    double bytes = 0;                    // of all of them
+    double live_bytes = 0;               // when the last epoch ended
+    bool estimated = false;              // some stand for others
+    double references = 0;
+    double samples = 0;
+    // Mean, in these epochs or before; of what lives, until the last one ended.
+    std::chrono::nanoseconds lifetime{0};
+  };
+  std::string trace;
+  StreamEnd end;
+  TracedObjectsOptions options;
+  std::uint64_t epochs = 0;
+  std::set<Pid> pids;     // of targets in these epochs
+  bool tracked = false;   // false: nobody told of allocations in this trace
+  double references = 0;  // of all pages of these targets
+  double samples = 0;
+  std::uint64_t lost = 0;  // allocations and frees
+  std::size_t all_rows = 0;
+  // By references and samples together, then bytes, descending; then as first seen.
+  std::vector<Row> rows;
+};
+
+// Reads the trace once, from its begin.
+Result<TracedObjects> MakeTracedObjects(const Trace& trace, const TracedObjectsOptions& options);
+
+std::string TracedObjectsText(const TracedObjects& objects);
+std::string TracedObjectsJson(const TracedObjects& objects);
+std::string TracedObjectsCsv(const TracedObjects& objects);
+// A line for each row, "outermost;...;innermost n", n the references and samples, rounded.
+std::string TracedObjectsFolded(const TracedObjects& objects);
+// Keeps the first ones.
+void LimitRows(TracedObjects& objects, std::size_t rows);
+
+}  // namespace tmprof

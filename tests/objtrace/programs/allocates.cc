@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Allocations that a tracker must tell of: built without frame pointers and without tmprof.
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace {
+
+void* volatile kept = nullptr;
+
+__attribute__((noinline)) void* Make(std::size_t bytes) {
+  void* made = std::malloc(bytes);
+  kept = made;
+  return made;
+}
+
+void Kinds() {
+  std::free(Make(100'001));
+  kept = std::calloc(10, 10'002);
+  kept = std::realloc(kept, 200'003);
+  kept = std::aligned_alloc(4096, 102'400);
+  kept = new char[100'005];
+  void* mapped =
+      ::mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ::munmap(mapped, 1 << 20);
+}
+
+void Small() {
+  for (int i = 0; i < 100'000; ++i) std::free(Make(1000));
+}
+
+void Threads() {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([] {
+      for (int i = 0; i < 1000; ++i) std::free(Make(50'000));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Alike but for the calls that lead there.
+__attribute__((noinline)) void Left() {
+  std::free(Make(100'001));
+  asm volatile("");
+}
+__attribute__((noinline)) void Right() {
+  std::free(Make(100'002));
+  asm volatile("");
+}
+
+void Fork(const char* self) {
+  Make(100'001);
+  const pid_t forked = ::fork();
+  if (forked == 0) {
+    Make(100'002);
+    ::_exit(0);
+  }
+  ::waitpid(forked, nullptr, 0);
+  Make(100'003);
+  ::execl(self, self, "kinds", nullptr);
+}
+
+void Load(const char* library) {
+  for (int i = 0; i < 2; ++i) {
+    void* loaded = ::dlopen(library, RTLD_NOW);
+    if (loaded == nullptr) std::exit(2);
+    reinterpret_cast<void* (*)(std::size_t)>(::dlsym(loaded, "library_make"))(100'001);
+    ::dlclose(loaded);
+  }
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const std::string_view what = arguments[1];
+  if (what == "kinds") Kinds();
+  if (what == "small") Small();
+  if (what == "threads") Threads();
+  if (what == "many") {
+    for (int i = 0; i < 200'000; ++i) std::free(Make(5000));
+  }
+  if (what == "turns") {
+    for (int i = 0; i < 100; ++i) {
+      Left();
+      Right();
+    }
+  }
+  if (what == "twice") {
+    void* made = Make(100'001);
+    std::free(made);
+    std::free(made);
+  }
+  if (what == "fork") Fork(arguments[0]);
+  if (what == "load" && count == 3) Load(arguments[2]);
+  return 0;
+}

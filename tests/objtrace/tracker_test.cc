@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+// Unmodified programs tell of what they allocate.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "objtrace/tracker/advice.h"
+#include "objtrace/tracker/arenas.h"
+#include "objtrace/tracker/log_reader.h"
+#include "proto/arena_advice.h"
+#include "tests/apps/program.h"
+#include "tests/folders.h"
+
+namespace tmprof::testing {
+namespace {
+
+using objtrace::LogEventKind;
+using ::testing::IsSupersetOf;
+
+const std::string kLibrary = std::string(TMPROF_BINARY_DIR) + "/lib/libtmprof_allocations.so";
+
+struct Told {
+  int pid = 0;
+  LoggedEvent event;
+  std::vector<std::uint64_t> frames;
+};
+
+class TrackerTest : public ::testing::Test {
+ protected:
+  static AllocationLogs Logs(std::uint64_t interval_bytes = 0,
+                             const std::filesystem::path& parent = ::testing::TempDir()) {
+    auto logs = AllocationLogs::Create({.interval_bytes = interval_bytes, .parent = parent});
+    EXPECT_TRUE(logs) << logs.error().Message();
+    return *std::move(logs);
+  }
+
+  static Outcome Run(const std::string& request, std::vector<std::string> arguments,
+                     const std::string& advice = "") {
+    arguments.insert(arguments.begin(),
+                     std::string(TMPROF_BINARY_DIR) + "/tests/objects_allocates");
+    return RunProgram(arguments, [&] {
+      ::setenv("LD_PRELOAD", kLibrary.c_str(), 1);
+      ::setenv(objtrace::kTrackVariable, request.c_str(), 1);
+      if (!advice.empty()) ::setenv(objtrace::kAdviceVariable, advice.c_str(), 1);
+    });
+  }
+
+  // Of ended processes.
+  void Take(AllocationLogs& logs) {
+    logs.Take(
+        [&](const AllocationLogs::Log& log, const LoggedEvent& event) {
+          const auto frames = log->Frames(event.site);
+          told_.push_back({log->pid().value(), event, {frames.begin(), frames.end()}});
+        },
+        [&](const AllocationLogs::Log& log, bool is_gone) {
+          EXPECT_TRUE(is_gone);
+          lost_ += log->lost();
+          for (const LoggedModule& module : log->Modules()) modules_.push_back(module);
+        });
+  }
+
+  std::vector<const LoggedEvent*> Allocated(std::uint64_t bytes) const {
+    std::vector<const LoggedEvent*> found;
+    for (const Told& told : told_) {
+      if (told.event.kind == LogEventKind::kAllocated && told.event.bytes == bytes) {
+        found.push_back(&told.event);
+      }
+    }
+    return found;
+  }
+
+  // A file that places allocations of these bytes, by the calls that were told.
+  std::string Advice(const std::map<std::uint64_t, std::uint32_t>& arenas) const {
+    ArenaAdvice advice;
+    for (const Told& told : told_) {
+      const auto arena = arenas.find(told.event.bytes);
+      if (arena == arenas.end() || told.event.kind != LogEventKind::kAllocated) continue;
+      AdvisedSite site{.arena = arena->second, .calls = {}};
+      for (const std::uint64_t address : told.frames) {
+        const auto module = std::ranges::find_if(modules_, [&](const LoggedModule& candidate) {
+          return candidate.start < address && address <= candidate.end;
+        });
+        if (module == modules_.end()) {
+          ADD_FAILURE() << "a call in no module";
+          continue;
+        }
+        site.calls.push_back({.module = module->path, .offset = address - 1 - module->bias});
+      }
+      advice.sites.push_back(std::move(site));
+    }
+    const std::string file = folder_.File("advice");
+    WriteFile(file, AdviceText(advice, {"of a test"}));
+    return file;
+  }
+
+  TemporaryFolder folder_;
+  std::vector<Told> told_;
+  std::vector<LoggedModule> modules_;
+  std::uint64_t lost_ = 0;
+};
+
+TEST_F(TrackerTest, EachWayToAllocateIsTold) {
+  AllocationLogs logs = Logs();
+  const Outcome ran = Run(logs.request(), {"kinds"});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.err, "");
+  Take(logs);
+  EXPECT_EQ(lost_, 0U);
+  for (const std::uint64_t bytes : {100'001, 100'020, 200'003, 102'400, 100'005}) {
+    ASSERT_EQ(Allocated(bytes).size(), 1U) << bytes;
+    EXPECT_EQ(Allocated(bytes)[0]->weight, 1U);
+  }
+  const auto freed = [&](std::uint64_t address) {
+    return std::ranges::count_if(told_, [&](const Told& told) {
+      return told.event.kind == LogEventKind::kFreed && told.event.address == address;
+    });
+  };
+  EXPECT_GE(freed(Allocated(100'001)[0]->address), 1);
+  EXPECT_GE(freed(Allocated(100'020)[0]->address), 1) << "it was resized";
+  const auto mapped = std::ranges::find_if(told_, [](const Told& told) {
+    return told.event.kind == LogEventKind::kMapped && told.event.bytes == 1 << 20;
+  });
+  ASSERT_NE(mapped, told_.end());
+  const auto unmapped = std::ranges::find_if(mapped, told_.end(), [&](const Told& told) {
+    return told.event.kind == LogEventKind::kUnmapped &&
+           told.event.address == mapped->event.address && told.event.bytes == 1 << 20;
+  });
+  EXPECT_NE(unmapped, told_.end());
+  EXPECT_TRUE(std::ranges::is_sorted(told_, {}, [](const Told& told) { return told.event.time; }));
+}
+
+TEST_F(TrackerTest, AStackLeadsFromTheCallerOfMallocToMain) {
+  AllocationLogs logs = Logs();
+  ASSERT_EQ(Run(logs.request(), {"kinds"}).status, 0);
+  Take(logs);
+  const auto told = std::ranges::find_if(
+      told_, [](const Told& candidate) { return candidate.event.bytes == 100'001; });
+  ASSERT_NE(told, told_.end());
+  ASSERT_GE(told->frames.size(), 3U) << "Make, Kinds or main, and the C library";
+  const auto module_of = [&](std::uint64_t address) {
+    const auto found = std::ranges::find_if(modules_, [&](const LoggedModule& module) {
+      return module.start <= address && address < module.end;
+    });
+    return found != modules_.end() ? found->path : "none";
+  };
+  EXPECT_THAT(module_of(told->frames.front()), ::testing::EndsWith("objects_allocates"))
+      << "not the tracker";
+  EXPECT_THAT(
+      module_of(told->frames.back()),
+      ::testing::AnyOf(::testing::EndsWith("objects_allocates"), ::testing::HasSubstr("libc.so")));
+}
+
+TEST_F(TrackerTest, AStackThatIsKnownAgainIsNoOtherOfTheSameDepth) {
+  AllocationLogs logs = Logs();
+  ASSERT_EQ(Run(logs.request(), {"turns"}).status, 0);
+  Take(logs);
+  std::map<std::uint64_t, std::set<std::vector<std::uint64_t>>> stacks;  // by bytes
+  for (const Told& told : told_) {
+    if (told.event.kind == LogEventKind::kAllocated) stacks[told.event.bytes].insert(told.frames);
+  }
+  EXPECT_EQ(Allocated(100'001).size(), 100U);
+  EXPECT_EQ(Allocated(100'002).size(), 100U);
+  ASSERT_EQ(stacks[100'001].size(), 1U);
+  ASSERT_EQ(stacks[100'002].size(), 1U);
+  const std::vector<std::uint64_t>& left = *stacks[100'001].begin();
+  const std::vector<std::uint64_t>& right = *stacks[100'002].begin();
+  EXPECT_EQ(left.at(0), right.at(0)) << "in Make";
+  EXPECT_NE(left.at(1), right.at(1)) << "in Left and Right";
+}
+
+TEST_F(TrackerTest, OfSmallOnesAShareIsToldThatStandsForAll) {
+  AllocationLogs logs = Logs(100'000);
+  ASSERT_EQ(Run(logs.request(), {"small"}).status, 0);
+  Take(logs);
+  EXPECT_EQ(lost_, 0U);
+  std::uint64_t stood_for = 0;
+  for (const LoggedEvent* event : Allocated(1000)) stood_for += event->weight;
+  // 100 000 were; some 1000 are told, the distances of which have a standard deviation of 58 %.
+  EXPECT_GT(stood_for, 100'000 * 0.8);
+  EXPECT_LT(stood_for, 100'000 * 1.2);
+}
+
+TEST_F(TrackerTest, ThreadsLoseNothing) {
+  AllocationLogs logs = Logs();
+  ASSERT_EQ(Run(logs.request(), {"threads"}).status, 0);
+  Take(logs);
+  EXPECT_EQ(lost_, 0U);
+  EXPECT_EQ(Allocated(50'000).size(), 4000U);
+  std::map<std::uint64_t, int> live;
+  for (const Told& told : told_) {
+    if (told.event.kind == LogEventKind::kAllocated) {
+      EXPECT_EQ(++live[told.event.address], 1) << "freed before it is allocated again";
+    } else if (told.event.kind == LogEventKind::kFreed) {
+      EXPECT_EQ(--live[told.event.address], 0);
+    }
+  }
+}
+
+TEST_F(TrackerTest, WhatDoesNotFitIsCounted) {
+  AllocationLogs logs = Logs();
+  ASSERT_EQ(Run(logs.request(), {"many"}).status, 0);  // nobody takes events meanwhile
+  Take(logs);
+  EXPECT_EQ(told_.size(), objtrace::kLogEvents);
+  EXPECT_GE(lost_, 400'000 - objtrace::kLogEvents);
+}
+
+// A file system in memory that only this process and its children see.
+class SmallFilesystem {
+ public:
+  explicit SmallFilesystem(const std::string& size) {
+    is_mounted_ =
+        ::unshare(CLONE_NEWNS) == 0 &&
+        ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+        ::mount("tmprof-test", folder_.path().c_str(), "tmpfs", 0, ("size=" + size).c_str()) == 0;
+  }
+  ~SmallFilesystem() {
+    if (is_mounted_) ::umount(folder_.path().c_str());
+  }
+  SmallFilesystem(const SmallFilesystem&) = delete;
+  SmallFilesystem& operator=(const SmallFilesystem&) = delete;
+
+  bool is_mounted() const { return is_mounted_; }
+  const std::filesystem::path& path() const { return folder_.path(); }
+
+ private:
+  TemporaryFolder folder_;
+  bool is_mounted_ = false;
+};
+
+TEST_F(TrackerTest, AQuarterOfASmallFileSystemIsLeftToOthers) {
+  const SmallFilesystem small("12m");
+  if (!small.is_mounted()) GTEST_SKIP() << "may not mount";
+  AllocationLogs logs = Logs(0, small.path());
+  for (int i = 0; i < 8; ++i) {
+    const Outcome ran = Run(logs.request(), {"kinds"});
+    ASSERT_EQ(ran.status, 0);
+    EXPECT_EQ(ran.err, "");
+  }
+  const auto space = std::filesystem::space(small.path());
+  EXPECT_GT(space.available, space.capacity / 4 - sizeof(objtrace::AllocationLog));
+  Take(logs);
+  const std::size_t tracked = Allocated(100'001).size();
+  EXPECT_EQ(tracked, (space.capacity - space.capacity / 4) / sizeof(objtrace::AllocationLog) + 1);
+  told_.clear();
+  EXPECT_EQ(Run(logs.request(), {"kinds"}).status, 0);
+  Take(logs);
+  EXPECT_EQ(Allocated(100'001).size(), 1U) << "there is room again";
+}
+
+TEST(HasRoomForLog, WhereAQuarterIsFreeOr256MiB) {
+  constexpr std::uint64_t kMib = 256;  // blocks
+  EXPECT_TRUE(objtrace::HasRoomForLog(12 * kMib, 3 * kMib, 4096));
+  EXPECT_FALSE(objtrace::HasRoomForLog(12 * kMib, 3 * kMib - 1, 4096));
+  EXPECT_TRUE(objtrace::HasRoomForLog(2000 * kMib, 256 * kMib, 4096));
+  EXPECT_FALSE(objtrace::HasRoomForLog(2000 * kMib, 256 * kMib - 1, 4096));
+  EXPECT_FALSE(objtrace::HasRoomForLog(2000 * kMib, 256 * kMib, 2048));
+  EXPECT_FALSE(objtrace::HasRoomForLog(2000 * kMib, 0, 4096));
+}
+
+TEST_F(TrackerTest, AForkedChildAndAnExecHaveLogsOfTheirOwn) {
+  AllocationLogs logs = Logs();
+  const Outcome ran = Run(logs.request(), {"fork"});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  Take(logs);
+  std::map<int, std::set<std::uint64_t>> by_process;
+  for (const Told& told : told_) {
+    if (told.event.kind == LogEventKind::kAllocated) by_process[told.pid].insert(told.event.bytes);
+  }
+  ASSERT_EQ(by_process.size(), 2U);
+  for (const auto& [pid, bytes] : by_process) {
+    if (bytes.contains(100'002)) {
+      EXPECT_EQ(bytes, std::set<std::uint64_t>{100'002});
+    } else {
+      EXPECT_THAT(bytes, IsSupersetOf(std::set<std::uint64_t>{100'001, 100'003, 200'003}));
+    }
+  }
+}
+
+TEST_F(TrackerTest, WithoutARecorderNothingIsWrittenOrSaid) {
+  std::string request;
+  std::filesystem::path folder;
+  {
+    const AllocationLogs logs = Logs();
+    request = logs.request();
+    folder = request.substr(request.find('/'));
+    EXPECT_TRUE(std::filesystem::exists(folder));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder));
+  const Outcome gone = Run(request, {"kinds"});
+  EXPECT_EQ(gone.status, 0);
+  EXPECT_EQ(gone.err, "");
+
+  // As one that was killed leaves it.
+  std::filesystem::create_directory(folder);
+  WriteFile(folder / objtrace::kTrackLock, "");
+  EXPECT_EQ(Run(request, {"kinds"}).status, 0);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(TrackerTest, AdviceTellsSitesApartByTheCallsAround) {
+  AllocationLogs logs = Logs();
+  ASSERT_EQ(Run(logs.request(), {"turns"}).status, 0);
+  Take(logs);
+  const std::string advice = Advice({{100'001, 0}, {100'002, 1}});
+  told_.clear();
+  const Outcome ran = Run(logs.request(), {"turns"}, advice);
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.err, "");
+  Take(logs);
+  std::set<std::uint64_t> left;
+  std::set<std::uint64_t> right;
+  for (const LoggedEvent* event : Allocated(100'001)) left.insert(event->address);
+  for (const LoggedEvent* event : Allocated(100'002)) right.insert(event->address);
+  ASSERT_EQ(left.size(), 1U) << "what is freed is used again";
+  ASSERT_EQ(right.size(), 1U);
+  EXPECT_EQ(*right.begin() - *left.begin(), objtrace::kArenaBytes);
+}
+
+TEST_F(TrackerTest, EachWayToAllocateCanBePlaced) {
+  AllocationLogs logs = Logs();
+  ASSERT_EQ(Run(logs.request(), {"kinds"}).status, 0);
+  Take(logs);
+  const std::string advice =
+      Advice({{100'001, 5}, {100'020, 5}, {200'003, 5}, {100'005, 5}, {102'400, 5}});
+  told_.clear();
+  const Outcome ran = Run(logs.request(), {"kinds"}, advice);
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.err, "");
+  Take(logs);
+  const auto address_of = [&](std::uint64_t bytes) {
+    const auto events = Allocated(bytes);
+    EXPECT_EQ(events.size(), 1U) << bytes;
+    return events.empty() ? 0 : events[0]->address;
+  };
+  const std::uint64_t first = address_of(100'001);
+  for (const std::uint64_t bytes : {100'020, 200'003, 100'005}) {
+    EXPECT_LT(address_of(bytes) - first, std::uint64_t{1} << 20) << bytes;
+  }
+  EXPECT_GT(address_of(102'400) - first, objtrace::kArenaBytes) << "aligned ones stay";
+}
+
+TEST_F(TrackerTest, ThreadsAndForkedChildrenShareArenas) {
+  AllocationLogs logs = Logs();
+  ASSERT_EQ(Run(logs.request(), {"threads"}).status, 0);
+  ASSERT_EQ(Run(logs.request(), {"fork"}).status, 0);
+  Take(logs);
+  const std::string advice = Advice({{50'000, 0}, {100'001, 1}, {100'002, 1}, {100'003, 2}});
+  told_.clear();
+  EXPECT_EQ(Run(logs.request(), {"fork"}, advice).status, 0);
+  EXPECT_EQ(Run(logs.request(), {"threads"}, advice).status, 0);
+  Take(logs);
+  std::set<std::uint64_t> live;
+  for (const Told& told : told_) {
+    if (told.event.kind == LogEventKind::kAllocated && told.event.bytes == 50'000) {
+      EXPECT_TRUE(live.insert(told.event.address).second) << "freed before it is allocated again";
+    } else if (told.event.kind == LogEventKind::kFreed) {
+      live.erase(told.event.address);
+    }
+  }
+  EXPECT_EQ(Allocated(50'000).size(), 4000U);
+}
+
+TEST_F(TrackerTest, WhatIsPlacedIsNotFreedTwice) {
+  AllocationLogs logs = Logs();
+  ASSERT_EQ(Run(logs.request(), {"kinds"}).status, 0);
+  ASSERT_NE(Run(logs.request(), {"twice"}).status, 0) << "malloc(3) finds out itself";
+  Take(logs);
+  const std::string advice = Advice({{100'001, 0}});
+  const Outcome ran = Run(logs.request(), {"twice"}, advice);
+  EXPECT_EQ(ran.status, 128 + SIGABRT);
+  EXPECT_EQ(ran.err, "tmprof: a pointer was freed twice\n");
+}
+
+TEST_F(TrackerTest, AdviceThatIsNotUnderstoodIsSaidAndNothingIsPlaced) {
+  const std::string file = folder_.File("wrong");
+  const std::string first = std::string(kAdviceFirstLine) + "\n";
+  for (const auto& [text, wrong] : std::map<std::string, std::string>{
+           {"", "line 0: it is empty"},
+           {"other\n", "line 1: it is not 'tmprof-advice 1'"},
+           {first + "place 3\n", "line 2: it is none of"},
+           {first + "# all is well\n\nsite 0 1+0x10\n", "line 4: a call is MODULE+0xOFFSET"},
+           {first + "module 1 /a\nsite 64 1+0x10\n", "line 3: an arena is a number"},
+           {first + "module 1 /a\nsite 0\n", "line 3: a site has calls"},
+           {first + "module 0 /a\n", "line 2: a module has a number"},
+           {first + "module 1\n", "line 2: a module has a path"},
+           {first + "bind 1 x\n", "line 2: nodes are numbers"}}) {
+    WriteFile(file, text);
+    const Outcome ran = Run("", {"kinds"}, file);
+    EXPECT_EQ(ran.status, 0);
+    EXPECT_THAT(ran.err, ::testing::HasSubstr(wrong)) << text;
+    EXPECT_THAT(ran.err, ::testing::EndsWith("nothing is placed\n"));
+  }
+  EXPECT_THAT(Run("", {"kinds"}, "/nowhere").err, ::testing::HasSubstr("it cannot be read"));
+}
+
+TEST_F(TrackerTest, LibrariesThatWereLoadedAgainAreKnown) {
+  AllocationLogs logs = Logs();
+  const std::string library = std::string(TMPROF_BINARY_DIR) + "/lib/libobjects_made.so";
+  const Outcome ran = Run(logs.request(), {"load", library});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  Take(logs);
+  EXPECT_EQ(Allocated(100'001).size(), 2U);
+  EXPECT_TRUE(std::ranges::any_of(
+      modules_, [&](const LoggedModule& module) { return module.path == library; }));
+}
+
+}  // namespace
+}  // namespace tmprof::testing

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/object_advice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "tests/report/traces.h"
+
+namespace tmprof {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kHalf = kPage / 2;
+
+// Scores are references and samples, added up.
+ObjectAdviceOptions Options() { return {.model = RankModel::kSum, .ratios = {{1, 2}}}; }
+
+// One epoch of a program whose sites are numbered from 1 on; site n is called from offset 0x100 n.
+class Program {
+ public:
+  Program() : epoch_(MakeEpoch(0, {MakeTarget(0, 42, "program")})) {
+    epoch_.allocations.emplace();
+    for (std::uint32_t site = 1; site <= 4; ++site) {
+      epoch_.allocations->sites.push_back({.id = site,
+                                           .frames = {{.function = "make" + std::to_string(site),
+                                                       .module = "/bin/program",
+                                                       .offset = 0x100 * site}}});
+    }
+  }
+
+  // Pages are given in ascending order.
+  Program& Page(std::uint64_t page, std::uint32_t references) {
+    See(epoch_, 0, {{.vpn = page, .looks = 1000, .references = references}});
+    return *this;
+  }
+  Program& Object(std::uint32_t site, std::uint64_t address, std::uint64_t bytes,
+                  std::uint64_t weight = 1) {
+    epoch_.allocations->events.push_back({.target = TargetId(0),
+                                          .kind = AllocationKind::kAllocated,
+                                          .address = address,
+                                          .bytes = bytes,
+                                          .time = epoch_.start,
+                                          .site = site,
+                                          .weight = weight});
+    return *this;
+  }
+  // `pages` pages that each hold half a page of site 1 and half a page of site 2.
+  Program& Mixed(std::uint64_t first, std::uint64_t pages, std::uint32_t references) {
+    for (std::uint64_t page = first; page < first + pages; ++page) {
+      Object(1, page * kPage, kHalf).Object(2, page * kPage + kHalf, kHalf).Page(page, references);
+    }
+    return *this;
+  }
+  Program& Own(std::uint32_t site, std::uint64_t first, std::uint64_t pages,
+               std::uint32_t references) {
+    for (std::uint64_t page = first; page < first + pages; ++page) {
+      Object(site, page * kPage, kPage).Page(page, references);
+    }
+    return *this;
+  }
+
+  ObjectAdvice Advise(const ObjectAdviceOptions& options = Options()) const {
+    Result<ObjectAdvice> advice = MakeObjectAdvice(TraceOf({epoch_}), options);
+    if (!advice) {
+      ADD_FAILURE() << advice.error().Message();
+      return {};
+    }
+    return *std::move(advice);
+  }
+
+  EpochProfile epoch_;
+};
+
+const ObjectAdvice::Site& SiteOf(const ObjectAdvice& advice, const std::string& function) {
+  for (const ObjectAdvice::Site& site : advice.sites) {
+    if (site.frames.at(0).function == function) return site;
+  }
+  ADD_FAILURE() << function;
+  static const ObjectAdvice::Site none{};
+  return none;
+}
+
+AdvisedSite Advised(std::optional<std::uint32_t> arena, std::uint32_t site) {
+  return {.arena = arena, .calls = {{"/bin/program", 0x100 * site}}};
+}
+
+TEST(ObjectAdvice, SitesThatMixAreKnownByThePagesThatAreTheirOwn) {
+  // Site 1 has 6 pages' worth, 2 of them its own, with 20 each: 120. Site 2 likewise, with 1: 6.
+  const ObjectAdvice advice =
+      Program().Mixed(16, 8, 10).Own(1, 32, 2, 20).Own(2, 48, 2, 1).Advise();
+  const ObjectAdvice::Site& hot = SiteOf(advice, "make1");
+  EXPECT_EQ(hot.verdict, SiteVerdict::kHot);
+  EXPECT_DOUBLE_EQ(hot.accesses, 120);
+  EXPECT_DOUBLE_EQ(hot.known_share, 1.0 / 3);
+  EXPECT_DOUBLE_EQ(hot.peak_bytes, 6 * kPage);
+  EXPECT_EQ(hot.objects, 10U);
+  const ObjectAdvice::Site& cold = SiteOf(advice, "make2");
+  EXPECT_EQ(cold.verdict, SiteVerdict::kCold);
+  EXPECT_DOUBLE_EQ(cold.accesses, 6);
+  EXPECT_THAT(advice.advice.sites, ElementsAre(Advised(kHotArena, 1), Advised(kColdArena, 2)));
+}
+
+TEST(ObjectAdvice, PredictsWhatPackingGains) {
+  const ObjectAdvice advice =
+      Program().Mixed(16, 8, 10).Own(1, 32, 2, 20).Own(2, 48, 2, 1).Advise();
+  EXPECT_EQ(advice.pages, 12U);
+  EXPECT_DOUBLE_EQ(advice.accesses, 122);
+  // 2 pages of 20 and 4 of 10; packed, 6 of the 7 pages that 10 headers of 16 bytes make of 6.
+  ASSERT_EQ(advice.hit_rates.size(), 1U);
+  EXPECT_DOUBLE_EQ(advice.hit_rates[0].now, 80.0 / 122);
+  EXPECT_DOUBLE_EQ(advice.hit_rates[0].advised.value(), 120.0 * 6 / 7 / 126);
+  EXPECT_EQ(advice.hot_pages, 9U) << "109.8: 2 pages of 20, and of 10 another 7";
+  EXPECT_EQ(advice.hot_pages_advised, 7U) << "113.4 of 120 in 7 pages";
+}
+
+TEST(ObjectAdvice, SitesThatShareAllTheirPagesAreSetApartAndThenKnown) {
+  const ObjectAdvice first = Program().Mixed(16, 16, 10).Own(3, 64, 16, 0).Advise();
+  EXPECT_EQ(SiteOf(first, "make1").verdict, SiteVerdict::kApart);
+  EXPECT_EQ(SiteOf(first, "make2").verdict, SiteVerdict::kApart);
+  EXPECT_EQ(SiteOf(first, "make3").verdict, SiteVerdict::kCold) << "nothing of it was accessed";
+  EXPECT_FALSE(first.hot_pages_advised.has_value()) << "what is apart may be hot or cold";
+  EXPECT_FALSE(first.hit_rates.at(0).advised.has_value());
+  EXPECT_THAT(ObjectAdviceText(first), HasSubstr("record again with this advice"));
+  EXPECT_THAT(first.advice.sites, testing::UnorderedElementsAre(Advised(kFirstApartArena, 1),
+                                                                Advised(kFirstApartArena + 1, 2),
+                                                                Advised(kColdArena, 3)));
+
+  // Of site 4 there is nothing in the file.
+  ObjectAdviceOptions options = Options();
+  options.placed_under = first.advice;
+  Program placed;
+  placed.Own(1, 16, 8, 100).Own(2, 32, 8, 1).Own(3, 64, 16, 0);
+  placed.Own(4, 80, 8, 0);
+  const ObjectAdvice second = placed.Advise(options);
+  EXPECT_EQ(SiteOf(second, "make1").verdict, SiteVerdict::kHot);
+  EXPECT_EQ(SiteOf(second, "make2").verdict, SiteVerdict::kCold);
+  EXPECT_EQ(SiteOf(second, "make3").verdict, SiteVerdict::kCold);
+  EXPECT_EQ(SiteOf(second, "make4").verdict, SiteVerdict::kCold);
+  EXPECT_TRUE(second.hot_pages_advised.has_value());
+  EXPECT_THAT(ObjectAdviceText(second), Not(HasSubstr("record again")));
+}
+
+TEST(ObjectAdvice, WhatWasJudgedStaysJudgedThoughItSharesItsPagesNow) {
+  ObjectAdviceOptions options = Options();
+  options.placed_under =
+      ArenaAdvice{.nodes = {}, .sites = {Advised(kHotArena, 1), Advised(kHotArena, 2)}};
+  const ObjectAdvice advice = Program().Mixed(16, 16, 10).Own(3, 64, 16, 1).Advise(options);
+  EXPECT_EQ(SiteOf(advice, "make1").verdict, SiteVerdict::kHot);
+  EXPECT_EQ(SiteOf(advice, "make2").verdict, SiteVerdict::kHot);
+  EXPECT_EQ(SiteOf(advice, "make3").verdict, SiteVerdict::kCold);
+}
+
+TEST(ObjectAdvice, SitesInPagesThatAreNotHotAreColdWhateverTheyShare) {
+  const ObjectAdvice advice = Program().Mixed(16, 16, 1).Own(3, 64, 4, 1000).Advise();
+  EXPECT_EQ(SiteOf(advice, "make1").verdict, SiteVerdict::kCold);
+  EXPECT_EQ(SiteOf(advice, "make2").verdict, SiteVerdict::kCold);
+  EXPECT_EQ(SiteOf(advice, "make3").verdict, SiteVerdict::kHot);
+}
+
+TEST(ObjectAdvice, OfASampledSiteNoPageIsItsOwnUntilItHasAnArena) {
+  // One of 64 bytes that stands for 2048 of them: others of them may lie anywhere.
+  Program program;
+  program.Object(1, 16 * kPage, 64, 2048).Page(16, 1000).Own(3, 64, 16, 1);
+  const ObjectAdvice first = program.Advise();
+  EXPECT_EQ(SiteOf(first, "make1").verdict, SiteVerdict::kApart);
+  ObjectAdviceOptions options = Options();
+  options.placed_under = ArenaAdvice{.nodes = {}, .sites = {Advised(kFirstApartArena, 1)}};
+  const ObjectAdvice second = program.Advise(options);
+  EXPECT_EQ(SiteOf(second, "make1").verdict, SiteVerdict::kHot);
+  EXPECT_DOUBLE_EQ(SiteOf(second, "make1").accesses, 1000.0 / 64 * 2048);
+}
+
+TEST(ObjectAdvice, WhereSomeAllocationsAreUnknownAPageIsOwnOnlyIfAllOfItIs) {
+  const auto verdicts = [](Program program) {
+    const ObjectAdvice advice = program.Advise();
+    return std::pair(SiteOf(advice, "make1").verdict, SiteOf(advice, "make2").verdict);
+  };
+  Program program;
+  for (std::uint64_t page = 16; page < 32; ++page) {
+    program.Object(1, page * kPage, kPage * 3 / 4).Page(page, 100);
+  }
+  program.Own(2, 32, 16, 80);
+  EXPECT_EQ(verdicts(program), std::pair(SiteVerdict::kHot, SiteVerdict::kHot));
+  Program lost = program;
+  lost.epoch_.allocations->lost = 1;
+  EXPECT_EQ(verdicts(lost), std::pair(SiteVerdict::kApart, SiteVerdict::kHot));
+  Program sampled = program;
+  sampled.Object(3, 16 * kPage + 3072, 48, 80);
+  EXPECT_EQ(verdicts(sampled), std::pair(SiteVerdict::kApart, SiteVerdict::kHot));
+  Program unknown = program;
+  unknown.Object(kUnknownSite, 16 * kPage + 3072, 1024);
+  EXPECT_EQ(verdicts(unknown), std::pair(SiteVerdict::kApart, SiteVerdict::kHot));
+}
+
+TEST(ObjectAdvice, ASiteThatIsNotAloneWhereItsArenaIsIsNotKnownByIt) {
+  ObjectAdviceOptions options = Options();
+  options.placed_under = ArenaAdvice{.nodes = {}, .sites = {Advised(kFirstApartArena, 1)}};
+  const ObjectAdvice advice = Program().Mixed(16, 16, 10).Own(3, 64, 16, 0).Advise(options);
+  EXPECT_EQ(SiteOf(advice, "make1").verdict, SiteVerdict::kApart)
+      << "as aligned ones are not placed";
+}
+
+TEST(ObjectAdvice, StacksThatTheTrackerCannotTellApartAreOneSite) {
+  Program program;
+  program.Own(1, 16, 16, 100).Own(2, 32, 16, 0);
+  auto& sites = program.epoch_.allocations->sites;
+  const SourceFrame main = sites[0].frames[0];
+  const SourceFrame recursive{.function = "grow", .module = "/bin/program", .offset = 0x20};
+  sites[0].frames = {recursive, main};
+  sites[1].frames = {recursive, recursive, main};
+  const ObjectAdvice advice = program.Advise();
+  ASSERT_EQ(advice.sites.size(), 1U);
+  EXPECT_DOUBLE_EQ(advice.sites[0].peak_bytes, 32 * kPage);
+  EXPECT_DOUBLE_EQ(advice.sites[0].accesses, 1600);
+  EXPECT_EQ(advice.advice.sites.size(), 1U);
+}
+
+TEST(ObjectAdvice, WhatWasJudgedAndIsNotSeenThisTimeKeepsItsPlace) {
+  ObjectAdviceOptions options = Options();
+  options.placed_under = ArenaAdvice{
+      .nodes = {{kColdArena, {2}}},
+      .sites = {Advised(kColdArena, 3), Advised(std::nullopt, 4), Advised(kFirstApartArena, 2)}};
+  const ObjectAdvice advice = Program().Own(1, 16, 16, 100).Advise(options);
+  EXPECT_THAT(advice.advice.sites,
+              ElementsAre(Advised(kHotArena, 1), Advised(kColdArena, 3), Advised(std::nullopt, 4)));
+  EXPECT_EQ(advice.advice.nodes, options.placed_under->nodes);
+}
+
+TEST(ObjectAdvice, OfASiteThatNobodyLookedAtNothingIsKnown) {
+  Program program;
+  program.Own(1, 16, 16, 100).Object(2, 64 * kPage, 16 * kPage);
+  const ObjectAdvice advice = program.Advise();
+  EXPECT_EQ(SiteOf(advice, "make2").verdict, SiteVerdict::kStays);
+  EXPECT_THAT(ObjectAdviceText(advice), HasSubstr("nothing"));
+}
+
+TEST(ObjectAdvice, OneHotObjectMakesAPageHotWhoeverHasTheRest) {
+  Program program;
+  for (std::uint64_t page = 16; page < 48; ++page) {
+    program.Object(1, page * kPage, 128).Object(2, page * kPage + 128, kPage - 128).Page(page, 10);
+  }
+  const ObjectAdvice advice = program.Own(3, 64, 32, 0).Advise();
+  EXPECT_EQ(SiteOf(advice, "make2").verdict, SiteVerdict::kApart);
+}
+
+TEST(ObjectAdvice, AHugeColdSiteIsNotHotForTheSakeOfItsShare) {
+  // 100 a page, and 1 a page that make a fifth of all accesses.
+  const ObjectAdvice advice = Program().Own(1, 16, 8, 100).Own(2, 32, 200, 1).Advise();
+  EXPECT_EQ(SiteOf(advice, "make1").verdict, SiteVerdict::kHot);
+  EXPECT_EQ(SiteOf(advice, "make2").verdict, SiteVerdict::kCold);
+}
+
+TEST(ObjectAdvice, WhereAllIsAlikeNothingIsCold) {
+  const ObjectAdvice advice = Program().Own(1, 16, 16, 10).Own(2, 32, 16, 10).Advise();
+  EXPECT_EQ(advice.Count(SiteVerdict::kCold), 0U);
+}
+
+TEST(ObjectAdvice, SmallSitesStay) {
+  const ObjectAdvice advice = Program().Own(1, 16, 3, 1000).Own(2, 32, 16, 1).Advise();
+  EXPECT_EQ(SiteOf(advice, "make1").verdict, SiteVerdict::kStays);
+  EXPECT_THAT(advice.advice.sites, testing::Contains(Advised(std::nullopt, 1)))
+      << "so that it is told apart from others";
+}
+
+TEST(ObjectAdvice, CallsAreSpeltAsTheTrackerLooksThemUp) {
+  Program program;
+  program.Own(1, 16, 16, 10);
+  program.epoch_.allocations->sites[0].frames = {
+      {.function = "inlined", .module = "/lib/a.so", .offset = 0x10},
+      {.function = "around", .module = "/lib/a.so", .offset = 0x10},
+      {.function = "recursive", .module = "/bin/program", .offset = 0x20},
+      {.function = "recursive", .module = "/bin/program", .offset = 0x20},
+      {.function = "", .module = "", .offset = 0x7f0000},
+      {.function = "main", .module = "/bin/program", .offset = 0x30}};
+  const ObjectAdvice advice = program.Advise();
+  ASSERT_EQ(advice.advice.sites.size(), 1U);
+  EXPECT_THAT(advice.advice.sites[0].calls,
+              ElementsAre(AdvisedCall{"/lib/a.so", 0x10}, AdvisedCall{"/bin/program", 0x20}));
+
+  program.epoch_.allocations->sites[0].frames = {{.function = "", .module = "", .offset = 0x7f0}};
+  const ObjectAdvice unnamed = program.Advise();
+  EXPECT_THAT(unnamed.advice.sites, testing::IsEmpty());
+  EXPECT_EQ(unnamed.unplaced, 1U);
+  EXPECT_THAT(ObjectAdviceText(unnamed), HasSubstr("cannot name"));
+}
+
+TEST(ObjectAdvice, ColdObjectsCanBeBoundToNodes) {
+  ObjectAdviceOptions options = Options();
+  options.cold_nodes = {2, 3};
+  const std::string file =
+      ObjectAdviceFile(Program().Own(1, 16, 16, 100).Own(2, 32, 16, 1).Advise(options));
+  EXPECT_THAT(file, HasSubstr("\nbind 1 2,3\n"));
+  EXPECT_THAT(file, HasSubstr("\nsite 0 1+0x100\nsite 1 1+0x200\n"));
+  EXPECT_THAT(file, HasSubstr("\n# hot make1\n"));
+}
+
+TEST(ObjectAdvice, OfATraceWithoutAllocationsSaysSo) {
+  Program program;
+  program.Page(16, 10);
+  program.epoch_.allocations.reset();
+  const ObjectAdvice advice = program.Advise();
+  EXPECT_TRUE(advice.sites.empty());
+  EXPECT_FALSE(advice.hot_pages_advised.has_value());
+  EXPECT_THAT(ObjectAdviceText(advice), HasSubstr("record it with --objects"));
+}
+
+TEST(ObjectAdvice, AsJsonHasNullForWhatIsNotKnownYet) {
+  const auto json = nlohmann::json::parse(ObjectAdviceJson(Program().Mixed(16, 16, 10).Advise()));
+  EXPECT_TRUE(json["hot_pages_advised"].is_null());
+  EXPECT_TRUE(json["hit_rates"][0]["advised"].is_null());
+  EXPECT_EQ(json["hit_rates"][0]["ratio"], "1/2");
+  EXPECT_EQ(json["sites"][0]["advice"], "apart");
+}
+
+}  // namespace
+}  // namespace tmprof

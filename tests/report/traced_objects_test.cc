@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/traced_objects.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/report/traces.h"
+
+namespace tmprof {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t kPage = 4096;
+
+// In the first second, unless it is said.
+AllocationEvent Event(AllocationKind kind, std::uint64_t address, std::uint64_t bytes,
+                      std::uint32_t site, milliseconds at = milliseconds(0),
+                      std::uint64_t weight = 1) {
+  return {.target = TargetId(0),
+          .kind = kind,
+          .address = address,
+          .bytes = bytes,
+          .time = kTraceStart + at,
+          .site = site,
+          .weight = weight};
+}
+
+EpochProfile Epoch(std::uint64_t index, std::vector<AllocationEvent> events) {
+  EpochProfile epoch = MakeEpoch(index, {MakeTarget(0, 42, "program")});
+  epoch.sources = {ReferenceSource(10), SampleSource(10)};
+  epoch.allocations.emplace().events = std::move(events);
+  if (index == 0) {
+    epoch.allocations->sites = {{.id = 1, .frames = {{.function = "make"}}},
+                                {.id = 2, .frames = {{.function = "map"}}}};
+  }
+  return epoch;
+}
+
+void AddPage(EpochProfile& epoch, std::uint64_t page, std::uint32_t references,
+             std::uint32_t samples, std::uint64_t span = 1) {
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(page)},
+                       .span = PageCount(span),
+                       .looks = 1000,
+                       .references = references,
+                       .load_samples = samples});
+}
+
+TracedObjects Objects(std::vector<EpochProfile> epochs, TracedObjectsOptions options = {}) {
+  const Result<TracedObjects> objects = MakeTracedObjects(TraceOf(std::move(epochs)), options);
+  if (!objects) {
+    ADD_FAILURE() << objects.error().Message();
+    return {};
+  }
+  return *objects;
+}
+
+TEST(TracedObjects, APageIsSharedByBytes) {
+  // All of page 16 and a quarter of page 17.
+  EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, 5120, 1)});
+  AddPage(epoch, 15, 100, 100);
+  AddPage(epoch, 16, 8, 40);
+  AddPage(epoch, 17, 4, 20);
+  const TracedObjects objects = Objects({epoch});
+  ASSERT_EQ(objects.rows.size(), 1U);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references, 8 + 1);
+  EXPECT_DOUBLE_EQ(objects.rows[0].samples, 40 + 5);
+  EXPECT_DOUBLE_EQ(objects.references, 112);
+  EXPECT_EQ(objects.rows[0].frames[0].function, "make");
+  EXPECT_FALSE(objects.rows[0].estimated);
+}
+
+TEST(TracedObjects, AnEpochIsSharedByTimeAndTheNextOneToo) {
+  EpochProfile first =
+      Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1, milliseconds(250))});
+  AddPage(first, 16, 8, 0);
+  EpochProfile second =
+      Epoch(1, {Event(AllocationKind::kFreed, 16 * kPage, 0, 0, milliseconds(1500))});
+  AddPage(second, 16, 100, 0);
+  EpochProfile third = Epoch(2, {});
+  AddPage(third, 16, 1000, 0);
+  const TracedObjects objects = Objects({first, second, third});
+  ASSERT_EQ(objects.rows.size(), 1U);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references, 6 + 50);
+  EXPECT_DOUBLE_EQ(objects.rows[0].live_bytes, 0);
+  EXPECT_EQ(objects.rows[0].lifetime, milliseconds(1250));
+}
+
+TEST(TracedObjects, AHugePageIsSharedByWhatOfItIsTheObjects) {
+  EpochProfile epoch = Epoch(0, {Event(AllocationKind::kMapped, 512 * kPage, 128 * kPage, 2)});
+  AddPage(epoch, 512, 8, 80, 512);
+  const TracedObjects objects = Objects({epoch});
+  EXPECT_DOUBLE_EQ(objects.rows.at(0).references, 2);
+  EXPECT_DOUBLE_EQ(objects.rows.at(0).samples, 20);
+}
+
+TEST(TracedObjects, AMappingHasWhatAllocationsInItLeave) {
+  EpochProfile epoch = Epoch(0, {Event(AllocationKind::kMapped, 16 * kPage, 4 * kPage, 2),
+                                 Event(AllocationKind::kAllocated, 16 * kPage, kPage / 4, 1)});
+  AddPage(epoch, 16, 8, 0);
+  AddPage(epoch, 17, 1, 0);
+  const TracedObjects objects = Objects({epoch});
+  ASSERT_EQ(objects.rows.size(), 2U);
+  EXPECT_EQ(objects.rows[0].kind, TracedKind::kMapped);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references, 6 + 1);
+  EXPECT_DOUBLE_EQ(objects.rows[1].references, 2);
+}
+
+TEST(TracedObjects, APartThatIsUnmappedIsNoMore) {
+  EpochProfile first = Epoch(0, {Event(AllocationKind::kMapped, 16 * kPage, 3 * kPage, 2),
+                                 Event(AllocationKind::kUnmapped, 17 * kPage, kPage, 0)});
+  for (const std::uint64_t page : {16, 17, 18}) AddPage(first, page, 1, 0);
+  const TracedObjects objects = Objects({first});
+  ASSERT_EQ(objects.rows.size(), 1U);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references, 2);
+  EXPECT_DOUBLE_EQ(objects.rows[0].live_bytes, 2 * kPage);
+  EXPECT_DOUBLE_EQ(objects.rows[0].objects, 1);
+}
+
+TEST(TracedObjects, ASampledOneStandsForOthers) {
+  EpochProfile epoch =
+      Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, 1024, 1, milliseconds(0), 100)});
+  AddPage(epoch, 16, 4, 0);
+  const TracedObjects objects = Objects({epoch});
+  ASSERT_EQ(objects.rows.size(), 1U);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references, 100);
+  EXPECT_DOUBLE_EQ(objects.rows[0].objects, 100);
+  EXPECT_DOUBLE_EQ(objects.rows[0].bytes, 102'400);
+  EXPECT_TRUE(objects.rows[0].estimated);
+}
+
+TEST(TracedObjects, WhatIsAllocatedWhereSomethingLivesEndsIt) {
+  EpochProfile epoch =
+      Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
+                Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1, milliseconds(500))});
+  AddPage(epoch, 16, 8, 0);
+  const TracedObjects objects = Objects({epoch}, {.by = ObjectsBy::kObject});
+  ASSERT_EQ(objects.rows.size(), 2U);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references, 4);
+  EXPECT_DOUBLE_EQ(objects.rows[1].references, 4);
+  EXPECT_EQ(objects.rows[1].start, 16 * kPage);
+  EXPECT_EQ(objects.rows[1].pid, Pid(42));
+}
+
+TEST(TracedObjects, EpochsAndProcessesCanBeChosenAndWhatIsOlderStillLives) {
+  EpochProfile first = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1)});
+  AddPage(first, 16, 8, 0);
+  EpochProfile second = Epoch(1, {});
+  AddPage(second, 16, 3, 0);
+  const TracedObjects objects = Objects({first, second}, {.epochs = {.first = 1}});
+  EXPECT_DOUBLE_EQ(objects.rows.at(0).references, 3);
+  EXPECT_DOUBLE_EQ(objects.references, 3);
+  const TracedObjects others = Objects({first, second}, {.pid = Pid(7)});
+  EXPECT_TRUE(others.rows.empty());
+}
+
+TEST(TracedObjects, WhatLivesEndsWithItsProcess) {
+  EpochProfile epoch =
+      Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1, milliseconds(250))});
+  epoch.targets[0].exited = true;
+  const TracedObjects objects = Objects({epoch});
+  EXPECT_EQ(objects.rows.at(0).lifetime, milliseconds(750));
+  EXPECT_DOUBLE_EQ(objects.rows.at(0).live_bytes, 0);
+}
+
+TEST(TracedObjects, OfOnePageAreThatPagesSharesAndWhatItHeldAlone) {
+  EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, 5120, 1),
+                                 Event(AllocationKind::kMapped, 20 * kPage, kPage, 2)});
+  AddPage(epoch, 16, 8, 40);
+  AddPage(epoch, 17, 4, 20);
+  AddPage(epoch, 20, 7, 7);
+  const TracedObjects objects = Objects({epoch}, {.page = Vpn(17)});
+  ASSERT_EQ(objects.rows.size(), 1U);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references, 1);
+  EXPECT_DOUBLE_EQ(objects.rows[0].samples, 5);
+  EXPECT_DOUBLE_EQ(objects.references, 4);
+  EXPECT_THAT(TracedObjectsText(objects), HasSubstr("page 0x11000"));
+}
+
+TEST(TracedObjects, SitesOfOneTypeAreOneRow) {
+  EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
+                                 Event(AllocationKind::kAllocated, 17 * kPage, kPage, 2),
+                                 Event(AllocationKind::kAllocated, 18 * kPage, kPage, 3)});
+  epoch.allocations->sites = {
+      {.id = 1, .frames = {{.function = "operator new(unsigned long)"}, {.function = "make"}}},
+      {.id = 2, .frames = {{.function = "make"}, {.function = "main"}}},
+      {.id = 3, .frames = {{.function = "std::allocator<Node<int>, 5>::allocate(unsigned long)"}}}};
+  for (const std::uint64_t page : {16, 17, 18}) AddPage(epoch, page, page == 18 ? 1 : 8, 0);
+  const TracedObjects objects = Objects({epoch}, {.by = ObjectsBy::kType});
+  ASSERT_EQ(objects.rows.size(), 2U);
+  EXPECT_EQ(objects.rows[0].type, "by make");
+  EXPECT_DOUBLE_EQ(objects.rows[0].objects, 2);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references, 16);
+  EXPECT_EQ(objects.rows[0].lifetime, milliseconds(1000));
+  EXPECT_EQ(objects.rows[1].type, "Node<int>");
+}
+
+TEST(TracedObjects, FoldedStacksLeadFromTheOutermostCall) {
+  EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
+                                 Event(AllocationKind::kAllocated, 17 * kPage, kPage, 2),
+                                 Event(AllocationKind::kMapped, 18 * kPage, kPage, 9)});
+  epoch.allocations->sites = {
+      {.id = 1, .frames = {{.function = "make", .line = 1}, {.function = "main"}}},
+      {.id = 2, .frames = {{.function = "make", .line = 2}, {.function = "main"}}}};
+  for (const std::uint64_t page : {16, 17, 18}) AddPage(epoch, page, 8, 1);
+  EXPECT_EQ(TracedObjectsFolded(Objects({epoch})), "allocated;main;make 18\nmapped;unknown 9\n");
+}
+
+TEST(TracedObjects, ATraceWithoutAllocationsSaysSo) {
+  const TracedObjects objects = Objects({MakeEpoch(0, {MakeTarget(0, 42, "program")})});
+  EXPECT_FALSE(objects.tracked);
+  EXPECT_THAT(TracedObjectsText(objects), HasSubstr("record it with --objects"));
+}
+
+TEST(TracedObjects, TextTellsOfWhatWasLost) {
+  EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1)});
+  epoch.allocations->lost = 3;
+  const std::string text = TracedObjectsText(Objects({epoch}));
+  EXPECT_THAT(text, HasSubstr("make"));
+  EXPECT_THAT(text, HasSubstr("3 allocations and frees were lost"));
+}
+
+}  // namespace
+}  // namespace tmprof
