@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -16,6 +15,7 @@
 #include "apps/tmprof/cc_arguments.h"
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/launched_command.h"
+#include "apps/tmprof/own_libraries.h"
 
 namespace tmprof {
 namespace {
@@ -24,22 +24,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPlugin = "tmprof_count_objects.so";
 constexpr const char* kRuntime = "libtmprof_objects.so";
-
-// Beside this program's build, or where it was installed.
-Result<fs::path> FindLibraries() {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  for (const fs::path& folder :
-       {program.parent_path() / "lib", program.parent_path() / "../lib/tmprof"}) {
-    if (fs::exists(folder / kPlugin, error) && fs::exists(folder / kRuntime, error)) {
-      return folder.lexically_normal();
-    }
-  }
-  return Fail(Error{.attempt = "find the libraries of 'tmprof cc' beside",
-                    .object = program.string(),
-                    .reason = fmt::format("there is no lib/{}", kPlugin),
-                    .advice = "build the targets tmprof_count_objects and tmprof_objects"});
-}
 
 // What `compiler -dumpversion` says; empty where it cannot be run.
 std::string VersionOf(const std::string& compiler) {
@@ -75,7 +59,7 @@ int Compile(const std::vector<std::string>& command) {
                  fmt::format("name it after '--': tmprof cc -- clang-{} -O2 x.c", kClangMajor)));
   }
   if (Status status = CheckCompiler(command.front()); !status) return ReportError(status.error());
-  const Result<fs::path> libraries = FindLibraries();
+  const Result<fs::path> libraries = FindOwnLibraries("tmprof cc", {kPlugin, kRuntime});
   if (!libraries) return ReportError(libraries.error());
   Result<std::vector<std::string>> arguments =
       InstrumentedCommand(command, *libraries / kPlugin, *libraries);

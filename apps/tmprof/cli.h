@@ -29,6 +29,7 @@ void AddCcCommand(CLI::App& app, const std::vector<std::string>& command_after_d
                   int& exit_status);
 void AddReportCommand(CLI::App& app, int& exit_status);
 void AddEvalCommand(CLI::App& app, int& exit_status);
+void AddAdviseCommand(CLI::App& app, int& exit_status);
 void AddScoreCommand(CLI::App& app, int& exit_status);
 void AddConvertCommand(CLI::App& app, int& exit_status);
 void AddDoctorCommand(CLI::App& app, int& exit_status);

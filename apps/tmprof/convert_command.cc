@@ -23,12 +23,18 @@ struct ConvertOptions {
   std::string to;
   std::string output;
   std::string beside;
+  std::string pages = "virtual";
   std::string rank_model = "rate";
 };
 
 // A truth stream as a trace of its own, or beside the recording of the same run.
 Status ConvertTruth(const ConvertOptions& options) {
-  auto truth = exact::TruthFile::Open(options.trace);
+  const bool physical = options.pages == "physical";
+  if (physical && !options.beside.empty())
+    return Fail(BadInput("use option", "--pages physical",
+                         "a recording, as --beside names, has virtual pages"));
+  auto truth = exact::TruthFile::Open(
+      options.trace, physical ? exact::PagesOf::kPhysicalMemory : exact::PagesOf::kProcesses);
   if (!truth) return Fail(truth.error());
   const std::string output = options.output.empty() ? options.trace + ".data" : options.output;
   if (auto status = RefuseToOverwrite(std::filesystem::path(options.trace), output); !status)
@@ -97,6 +103,8 @@ Status Convert(const ConvertOptions& options) {
   if (options.to == "trace") return ConvertTruth(options);
   if (!options.beside.empty())
     return Fail(BadInput("use option", "--beside", "it is for --to trace"));
+  if (options.pages != "virtual")
+    return Fail(BadInput("use option", "--pages physical", "it is for --to trace"));
   const Result<RankModel> model = ParseRankModel(options.rank_model);
   if (!model) return Fail(model.error());
   const Result<Trace> trace = OpenTraceFile(options.trace);
@@ -136,6 +144,13 @@ void AddConvertCommand(CLI::App& app, int& exit_status) {
                    "With --to trace: a recording of the same run, on the same clock, that gets the "
                    "exact accesses of its targets")
       ->type_name("TRACE");
+  command
+      ->add_option("--pages", options->pages,
+                   "With --to trace: virtual, those of each process; physical: page frames, of all "
+                   "processes together, as "
+                   "pages of a target 'memory', of a virtual machine's stream")
+      ->check(CLI::IsMember({"virtual", "physical"}))
+      ->capture_default_str();
   command
       ->add_option("--rank-model", options->rank_model,
                    "What orders the requests of an epoch in oracleGeneral")

@@ -28,6 +28,7 @@ int Run(std::vector<std::string> arguments) {
   tmprof::AddCcCommand(app, command, exit_status);
   tmprof::AddReportCommand(app, exit_status);
   tmprof::AddEvalCommand(app, exit_status);
+  tmprof::AddAdviseCommand(app, exit_status);
   tmprof::AddScoreCommand(app, exit_status);
   tmprof::AddConvertCommand(app, exit_status);
   tmprof::AddDoctorCommand(app, exit_status);

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <memory>
@@ -20,12 +22,15 @@
 
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/launched_command.h"
+#include "apps/tmprof/object_recorder.h"
+#include "apps/tmprof/own_libraries.h"
 #include "apps/tmprof/session_sources.h"
 #include "apps/tmprof/signal_queue.h"
 #include "apps/tmprof/source_choice.h"
 #include "apps/tmprof/trace_output.h"
 #include "apps/tmprof/version.h"
 #include "base/human_units.h"
+#include "objtrace/tracker/advice.h"
 #include "profiler/own_cpus.h"
 #include "profiler/procfs.h"
 #include "profiler/recorder.h"
@@ -33,6 +38,7 @@
 #include "profiler/sources/exact/exact_launch.h"
 #include "profiler/sources/exact/truth_server.h"
 #include "profiler/target_tracker.h"
+#include "proto/arena_advice.h"
 #include "proto/trace_file.h"
 
 namespace tmprof {
@@ -50,6 +56,10 @@ struct RecordOptions {
   std::optional<std::size_t> max_targets;
   std::vector<int> pids;
   std::vector<std::string> command;
+  bool objects = false;
+  std::optional<std::uint64_t> objects_from_bytes = AllocationLogs::Options().threshold_bytes;
+  std::optional<std::uint64_t> objects_interval_bytes = AllocationLogs::Options().interval_bytes;
+  std::string advice;  // file; empty: objects lie where malloc(3) puts them
   bool quiet = false;
 
   bool exact() const {
@@ -128,13 +138,27 @@ std::vector<Setting> SettingsInForce(const RecordOptions& options, const Session
                                 {"process-filter", options.process_filter ? "on" : "off"},
                                 {"children", options.follow_children ? "on" : "off"},
                                 {"seed", std::to_string(options.sources.seed)}};
-  if (options.sources.abit.mode == AbitMode::kPlain &&
-      options.sources.abit.looked != AbitLooked::kRegions) {
+  if (options.sources.abit.mode == abit::ScanOptions::Mode::kPlain &&
+      options.sources.abit.looked != abit::Looked::kRegions) {
     settings.push_back({"scan-interval", FormatDuration(options.sources.scan_interval)});
+  }
+  if (options.sources.abit.looked != abit::Looked::kFull) {
+    const RegionBounds& regions = options.sources.regions;
+    settings.push_back({"region-monitoring", FormatDuration(regions.monitoring)});
+    settings.push_back({"region-aggregation", FormatDuration(regions.aggregation)});
+    settings.push_back({"region-update", FormatDuration(regions.update)});
+    settings.push_back({"min-regions", std::to_string(regions.min_regions)});
+    settings.push_back({"max-regions", std::to_string(regions.max_regions)});
   }
   if (options.duration) {
     settings.push_back({"duration", FormatDuration(*options.duration)});
   }
+  if (options.objects) {
+    settings.push_back({"objects", "on"});
+    settings.push_back({"objects-from", FormatBytes(*options.objects_from_bytes)});
+    settings.push_back({"objects-interval", FormatBytes(*options.objects_interval_bytes)});
+  }
+  if (!options.advice.empty()) settings.push_back({"advice", options.advice});
   if (options.max_targets) {
     settings.push_back({"max-targets", std::to_string(*options.max_targets)});
   }
@@ -142,8 +166,11 @@ std::vector<Setting> SettingsInForce(const RecordOptions& options, const Session
     settings.push_back(
         {"ns-per-look", fmt::format("{:.0f} (assumed)", *opened.assumed_ns_per_look)});
   }
-  if (opened.ns_per_point)
-    settings.push_back({"ns-per-point", fmt::format("{:.0f}", *opened.ns_per_point)});
+  if (opened.ns_per_point) {
+    settings.push_back(
+        {"ns-per-point", fmt::format("{:.0f}{}", *opened.ns_per_point,
+                                     opened.ns_per_point_assumed ? " (assumed)" : "")});
+  }
   return settings;
 }
 
@@ -157,6 +184,7 @@ std::vector<Setting> ExactSettingsInForce(const RecordOptions& options) {
   if (options.exact_llc_bytes)
     settings.push_back({"exact-llc", FormatBytes(*options.exact_llc_bytes)});
   if (options.duration) settings.push_back({"duration", FormatDuration(*options.duration)});
+  if (!options.advice.empty()) settings.push_back({"advice", options.advice});
   return settings;
 }
 
@@ -287,6 +315,7 @@ class RecordSession {
       if (auto status = tracker.AddNamed(Pid(pid)); !status) return status;
     }
 
+    if (auto status = PreloadTracker(); !status) return status;
     OwnCpus own_cpus(procfs_);
     own_cpus.MakeWayFor(tracker.tracked());  // costs are measured now, which takes CPU time
     Result<SessionSources> sources = OpenSources(options_.sources);
@@ -307,20 +336,24 @@ class RecordSession {
     if (on_terminal) PrintSettings(*sources);
     Progress progress(on_terminal);
     PollWaiter waiter;
-    Recorder recorder(RecorderOptions(),
-                      {.clock = clock_,
-                       .waiter = waiter,
-                       .targets = tracker,
-                       .own_cpu_time = OwnCpuTime,
-                       .stop_requested = [this] { return ShouldStop(); },
-                       .stop_fds = {signals_.fd()},
-                       .gate = sources->gate,
-                       .on_targets =
-                           [&own_cpus](const std::vector<TrackedProcess>& targets) {
-                             own_cpus.MakeWayFor(targets);
-                           },
-                       .on_source_failure = [](const Error& error) { Warn(error.Message()); }},
-                      std::move(sources->sources), std::move(sources->unavailable));
+    Recorder recorder(
+        RecorderOptions(),
+        {.clock = clock_,
+         .waiter = waiter,
+         .targets = tracker,
+         .own_cpu_time = OwnCpuTime,
+         .stop_requested = [this] { return ShouldStop(); },
+         .stop_fds = {signals_.fd()},
+         .gate = sources->gate,
+         .on_targets =
+             [&own_cpus](const std::vector<TrackedProcess>& targets) {
+               own_cpus.MakeWayFor(targets);
+             },
+         .service = objects_ ? [this] { objects_->Service(); } : std::function<void()>(),
+         .complete_epoch = objects_ ? [this](EpochProfile& epoch) { objects_->Complete(epoch); }
+                                    : std::function<void(EpochProfile&)>(),
+         .on_source_failure = [](const Error& error) { Warn(error.Message()); }},
+        std::move(sources->sources), std::move(sources->unavailable));
     if (auto status = Begin(tracker, recorder); !status) {
       command_.reset();  // a child that is still held would never end by itself
       output->Restore();
@@ -350,6 +383,7 @@ class RecordSession {
     if (!tools) return Fail(tools.error());
     auto server = exact::TruthServer::Listen(procfs_);
     if (!server) return Fail(server.error());
+    if (auto status = PreloadTracker(); !status) return status;
     const MonotonicTime start = clock_.Now();
     auto arguments = exact::ArgumentsToTrace(options_.command, *tools, options, server->socket(),
                                              start, exact::TakeLoaderVariables());
@@ -385,6 +419,39 @@ class RecordSession {
                       .object = options_.command.front(),
                       .reason = "it ended before its tracer was heard of",
                       .advice = "run tmprof doctor, and see what QEMU has said above"});
+  }
+
+  // What all programs that this process starts from now on preload: it tells of allocations, and
+  // places them. To be called before there are threads.
+  Status PreloadTracker() {
+    if (!options_.objects && options_.advice.empty()) return {};
+    constexpr const char* kTracker = "libtmprof_allocations.so";
+    const auto libraries = FindOwnLibraries(
+        options_.objects ? "tmprof record --objects" : "tmprof record --advice", {kTracker});
+    if (!libraries) return Fail(libraries.error());
+    if (options_.objects) {
+      Result<ObjectRecorder> objects =
+          ObjectRecorder::Create({.threshold_bytes = *options_.objects_from_bytes,
+                                  .interval_bytes = *options_.objects_interval_bytes});
+      if (!objects) return Fail(objects.error());
+      objects_ = *std::move(objects);
+      setenv(objtrace::kTrackVariable, objects_->request().c_str(), 1);
+    }
+    if (!options_.advice.empty()) {
+      // The program may begin in another folder.
+      const auto path = std::filesystem::absolute(options_.advice).string();
+      setenv(objtrace::kAdviceVariable, path.c_str(), 1);
+    }
+    Preload(*libraries / kTracker);
+    return {};
+  }
+
+  static void Preload(const std::filesystem::path& library) {
+    constexpr const char* kPreload = "LD_PRELOAD";
+    const char* before = std::getenv(kPreload);
+    const std::string others =
+        before != nullptr && *before != '\0' ? ":" + std::string(before) : "";
+    setenv(kPreload, (library.string() + others).c_str(), 1);
   }
 
   Status Launch(std::vector<std::string> arguments) {
@@ -475,6 +542,7 @@ class RecordSession {
   Signals signals_;
   SystemClock clock_;
   ProcFs procfs_;
+  std::optional<ObjectRecorder> objects_;
   std::optional<LaunchedCommand> command_;
   std::optional<Error> exec_failure_;
 };
@@ -524,6 +592,19 @@ Status Validate(const RecordOptions& options) {
         options.command.empty() ? "no target was given" : "both -p and a command were given",
         "give -p PID... or -- CMD ARGS..."));
   }
+  if (options.objects && (options.command.empty() || options.exact())) {
+    return Fail(BadInput("use option", "--objects",
+                         options.exact() ? "a program traced exactly preloads nothing"
+                                         : "a program that already runs preloads nothing",
+                         "let tmprof start it: tmprof record --objects -- CMD ARGS..."));
+  }
+  if (!options.advice.empty()) {
+    if (options.command.empty()) {
+      return Fail(BadInput("use option", "--advice", "a program that already runs preloads nothing",
+                           "let tmprof start it: tmprof record --advice FILE -- CMD ARGS..."));
+    }
+    if (auto advice = ReadAdvice(options.advice); !advice) return Fail(advice.error());
+  }
   if (options.epoch < std::chrono::milliseconds(10)) {
     return Fail(BadInput("use option", "--epoch " + FormatDuration(options.epoch),
                          "an epoch is at least 10ms"));
@@ -540,6 +621,8 @@ Status Validate(const RecordOptions& options) {
                          "--scan-interval " + FormatDuration(options.sources.scan_interval),
                          "a scan interval is at least 1ms"));
   }
+  if (auto regions = RegionParams(options.sources.regions); !regions)
+    return Fail(std::move(regions.error()));
   if (options.sources.max_overhead < kLeastOverhead) {
     return Fail(BadInput("use option",
                          "--max-overhead " + FormatShare(options.sources.max_overhead),
@@ -600,11 +683,32 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
           "Accessed bits of what: full, every page; regions, one page of each region, at a bounded "
           "cost; auto, every page until that takes too long. And how: ladder reads several times "
           "after each clear, at growing delays; plain reads one bit, after the scan interval or, "
-          "of regions, 1ms. Both: regions,plain")
+          "of regions, the monitoring interval. Both: regions,plain")
       ->type_name("WORDS")
       ->default_str(AbitText({}));
   AddDuration(*command, "--scan-interval", options->sources.scan_interval,
               "Time between scans with --abit full,plain");
+  AddDuration(*command, "--region-monitoring", options->sources.regions.monitoring,
+              "With --abit regions: least time between two steps, each a look at all regions");
+  AddDuration(*command, "--region-aggregation", options->sources.regions.aggregation,
+              "With --abit regions: least time between two adaptations; 10 monitoring intervals or "
+              "more");
+  AddDuration(*command, "--region-update", options->sources.regions.update,
+              "With --abit regions: least time between two looks at the mappings; an aggregation "
+              "interval or more");
+  command
+      ->add_option("--min-regions", options->sources.regions.min_regions,
+                   "With --abit regions: least regions of a process, from 3 to 1000")
+      ->type_name("N")
+      ->check(WholeNumber(1))
+      ->capture_default_str();
+  command
+      ->add_option("--max-regions", options->sources.regions.max_regions,
+                   "With --abit regions: most regions of a process; a monitoring interval has 1us "
+                   "or more for each")
+      ->type_name("N")
+      ->check(WholeNumber(1))
+      ->capture_default_str();
   AddShare(*command, "--max-overhead", options->sources.max_overhead,
            "CPU time the sources together may cost the targets");
   AddChoice<unsigned>(*command, "--sample-rate", options->sources.sample_rate,
@@ -626,11 +730,26 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
   command->add_option("--seed", options->sources.seed, "Seed of the scan order")
       ->check(WholeNumber(0))
       ->capture_default_str();
+  command->add_flag("--objects", options->objects,
+                    "Track what the command and its children allocate, with the calls that do, by "
+                    "a library that they preload");
+  AddBytes(*command, "--objects-from", options->objects_from_bytes,
+           "With --objects: track each allocation from this size up")
+      ->default_str(FormatBytes(*options->objects_from_bytes));
+  AddBytes(*command, "--objects-interval", options->objects_interval_bytes,
+           "With --objects: of smaller ones, track one in this many bytes of them")
+      ->default_str(FormatBytes(*options->objects_interval_bytes));
+  command
+      ->add_option("--advice", options->advice,
+                   "Have the command and its children place what they allocate by this file of "
+                   "tmprof advise, by a library that they preload")
+      ->type_name("FILE");
   command->add_flag("-q,--quiet", options->quiet, "No progress line");
   command->footer(
       "Examples:\n"
       "  tmprof record -- ./program --its-own-options\n"
       "  tmprof record --duration 30s -o server.data -p $(pidof redis-server)\n"
+      "  tmprof record --objects -- ./program\n"
       "  tmprof record --abit regions --max-overhead 2% -- ./program-of-many-gigabytes\n"
       "  tmprof record --source exact --exact-llc 8MiB -- ./program");
   command->callback([options, &command_after_dashes, &exit_status] {

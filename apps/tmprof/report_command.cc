@@ -35,6 +35,7 @@ struct ReportOptions {
   std::optional<int> pid;
   std::string epochs;
   std::string addresses;
+  std::string page;
   std::uint64_t ping_pong = kPingPongEpochs;
 };
 
@@ -67,20 +68,29 @@ Result<EpochRange> ParseEpochs(const std::string& text) {
   return range;
 }
 
+// With 0x before it or without, as /proc/PID/maps writes addresses.
+bool ParseAddress(std::string_view digits, std::uint64_t& address) {
+  if (digits.starts_with("0x")) digits.remove_prefix(2);
+  const auto [stop, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), address, 16);
+  return error == std::errc{} && stop == digits.data() + digits.size();
+}
+
+Result<Vpn> ParsePage(const std::string& text) {
+  std::uint64_t address = 0;
+  if (ParseAddress(text, address)) return VpnOfAddress(address);
+  return Fail(BadInput("use option", "--page " + text, "it is not an address",
+                       "write 0x7f0000012345, as the hot view shows"));
+}
+
 // "0x7f0000000000-0x7f0040000000", as /proc/PID/maps writes ranges.
 Result<VpnRange> ParseAddresses(const std::string& text) {
   std::uint64_t start = 0;
   std::uint64_t end = 0;
-  const auto parse = [](std::string_view digits, std::uint64_t& value) {
-    if (digits.starts_with("0x")) digits.remove_prefix(2);
-    const auto [stop, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
-    return error == std::errc{} && stop == digits.data() + digits.size();
-  };
   const std::string_view all = text;
   const std::size_t dash = text.find('-');
-  if (dash == std::string::npos || !parse(all.substr(0, dash), start) ||
-      !parse(all.substr(dash + 1), end) || VpnOfAddress(start) >= VpnOfAddress(end)) {
+  if (dash == std::string::npos || !ParseAddress(all.substr(0, dash), start) ||
+      !ParseAddress(all.substr(dash + 1), end) || VpnOfAddress(start) >= VpnOfAddress(end)) {
     return Fail(BadInput("use option", "--addresses " + text, "it is not a range of addresses",
                          "write START-END in hexadecimal, as in /proc/PID/maps"));
   }
@@ -117,16 +127,24 @@ Status ReportLedger(const CLI::App& command, const ReportOptions& options, const
   return WriteOut(rendered->output);
 }
 
-Status ReportObjects(const CLI::App& command, const ReportOptions& options, const View& view,
+// Options of traces that an object profile does not have.
+Status RequireOfObjectProfile(const ReportOptions& options) {
+  for (const auto& [option, given] :
+       {std::pair("--pid", options.pid.has_value()), std::pair("--epochs", !options.epochs.empty()),
+        std::pair("--page", !options.page.empty())}) {
+    if (given) {
+      return Fail(BadInput("use option", option, "an object profile is of one process as it ended",
+                           "it is for traces of 'tmprof record --objects'"));
+    }
+  }
+  return {};
+}
+
+Status ReportObjects(const ReportOptions& options, const View& view,
                      const ViewOptions& view_options, Format format) {
+  if (auto status = RequireOfObjectProfile(options); !status) return status;
   if (!options.png.empty()) {
     if (auto status = RequirePicture(view); !status) return status;
-  }
-  if (command.count(std::string(kInput)) == 0) {
-    return Fail(BadInput("use option", fmt::format("--view {}", view.name),
-                         "it is of an object profile",
-                         "name the file that a program of 'tmprof cc' wrote, as in 'tmprof report "
-                         "tmprof-PID.objects --view objects'"));
   }
   if (!options.folded.empty()) {
     if (auto status = RefuseToOverwrite(std::filesystem::path(options.trace), options.folded);
@@ -153,12 +171,12 @@ Status Report(const CLI::App& command, const ReportOptions& options) {
   if (auto status = RequireRead(command, **view); !status) return status;
   const Result<Format> format = ParseFormat(options.format);
   if (!format) return Fail(format.error());
-  const bool of_objects = (*view)->render_objects != nullptr;
+  const bool by_objects = (*view)->render_objects != nullptr;
   const Result<ObjectsBy> objects_by =
-      of_objects && !options.by.empty() ? ParseObjectsBy(options.by) : ObjectsBy::kSite;
+      by_objects && !options.by.empty() ? ParseObjectsBy(options.by) : ObjectsBy::kSite;
   if (!objects_by) return Fail(objects_by.error());
   const Result<RankSource> by =
-      of_objects || options.by.empty() ? RankSource::kCombined : ParseRankSource(options.by);
+      by_objects || options.by.empty() ? RankSource::kCombined : ParseRankSource(options.by);
   if (!by) return Fail(by.error());
   const Result<RankModel> model = ParseRankModel(options.rank_model);
   if (!model) return Fail(model.error());
@@ -182,14 +200,23 @@ Status Report(const CLI::App& command, const ReportOptions& options) {
     view_options.addresses = *range;
   }
 
+  if (!options.page.empty()) {
+    const Result<Vpn> page = ParsePage(options.page);
+    if (!page) return Fail(page.error());
+    view_options.page = *page;
+  }
+
   if ((*view)->render_ledger != nullptr) {
     return ReportLedger(command, options, **view, view_options, *format);
   }
-  if (of_objects) return ReportObjects(command, options, **view, view_options, *format);
+  if (by_objects && IsObjectProfile(options.trace)) {
+    return ReportObjects(options, **view, view_options, *format);
+  }
   const Result<Trace> trace = OpenTraceFile(options.trace);
   if (!trace) return Fail(trace.error());
-  if (!options.png.empty()) {
-    if (auto status = RefuseToOverwrite(*trace, options.png); !status) return status;
+  for (const std::string& output : {options.png, options.folded}) {
+    if (output.empty()) continue;
+    if (auto status = RefuseToOverwrite(*trace, output); !status) return status;
   }
   const Result<Rendered> rendered =
       RenderView(options.view, *trace, view_options, *format, !options.png.empty());
@@ -197,6 +224,9 @@ Status Report(const CLI::App& command, const ReportOptions& options) {
   WarnOfEnd(rendered->end, options.trace, "reported");
   if (rendered->png) {
     if (auto status = WriteFile(options.png, *rendered->png); !status) return status;
+  }
+  if (rendered->folded) {
+    if (auto status = WriteFile(options.folded, *rendered->folded); !status) return status;
   }
   return WriteOut(rendered->output);
 }
@@ -210,8 +240,8 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
   command
       ->add_option(
           fmt::format("FILE,-i,{}", kInput), options->trace,
-          "Trace file; for the moves view a ledger file and for the objects view an object "
-          "profile, which have no default")
+          "Trace file; for the moves view a ledger file, which has no default, and for the objects "
+          "view a trace of record --objects or an object profile")
       ->capture_default_str();
   std::vector<std::string> views;
   std::string explained = "What to show:";
@@ -231,17 +261,18 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
                    of_views("by",
                             "Evidence that decides what is hot, else combined; of objects: "
                             "site, which sums up what was allocated by the same calls, else "
-                            "object"))
+                            "type, which does for one C++ type or function, or object"))
       ->check(CLI::IsMember(
-          {"references", "samples", "combined", "truth", "misses", "site", "object"}));
+          {"references", "samples", "combined", "truth", "misses", "site", "type", "object"}));
   AddRankModel(*command, options->rank_model);
   AddFormat(*command, options->format);
   command->add_option("--png", options->png, "Draw the view into this file, too")->type_name("OUT");
   command
       ->add_option("--folded", options->folded,
                    of_views("folded",
-                            "Write stacks with their accesses into this file, too, as "
-                            "tools that draw flame graphs read them"))
+                            "Write stacks with their accesses, of traces references and "
+                            "samples, into this file, too, as tools that draw flame graphs "
+                            "read them"))
       ->type_name("OUT");
   command->add_option("--limit", options->limit, of_views("limit", "Rows; 0 shows all"))
       ->type_name("N")
@@ -255,6 +286,10 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
   command->add_option("--addresses", options->addresses, of_views("addresses", "This range only"))
       ->type_name("START-END");
   command
+      ->add_option("--page", options->page,
+                   of_views("page", "What this page of a trace held, by any address in it"))
+      ->type_name("ADDRESS");
+  command
       ->add_option("--ping-pong", options->ping_pong,
                    of_views("ping-pong",
                             "A move that undoes one of at most N epochs before counts "
@@ -267,6 +302,8 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
       "  tmprof report --view hot --limit 50\n"
       "  tmprof report server.data --view heatmap --by references --png heat.png\n"
       "  tmprof report tmprof.ledger --view moves\n"
+      "  tmprof report server.data --view objects --by object\n"
+      "  tmprof report server.data --view objects --page 0x7f0000012345\n"
       "  tmprof report tmprof-1234.objects --view objects --folded stacks.txt");
   command->callback([command, options, &exit_status] {
     const Status status = Report(*command, *options);

@@ -34,18 +34,6 @@ OverheadShare OwnShare(double max_overhead) {
   return of_default * std::max(1.0, max_overhead / abit::ScanOptions{}.overhead_share);
 }
 
-abit::Looked LookedAt(AbitLooked looked) {
-  switch (looked) {
-    case AbitLooked::kFull:
-      return abit::Looked::kFull;
-    case AbitLooked::kRegions:
-      return abit::Looked::kRegions;
-    case AbitLooked::kAuto:
-      break;
-  }
-  return abit::Looked::kAuto;
-}
-
 SourceStatus Unavailable(const SourceKind& kind, const Error& error) {
   return {.name = std::string(kind.name),
           .label = std::string(kind.label),
@@ -64,6 +52,9 @@ class Opening {
     auto mode = ParseGateMode(choice_.gate);
     if (!mode) return Fail(OfOption("--gate", choice_.gate, mode.error()));
     gate_mode_ = *mode;
+    auto regions = RegionParams(choice_.regions);
+    if (!regions) return Fail(std::move(regions.error()));
+    regions_ = *regions;
     // What will run beside the scanner decides what it may spend.
     auto hardware = OpenHardware();
     // The clock is the rung below the hardware sampler: taken where that is refused, or asked for.
@@ -95,10 +86,9 @@ class Opening {
 
   // The module where it is loaded; one scanner only, as each would clear the other's bits.
   void OpenAccessedBits(double overhead_share) {
-    const abit::ScanOptions scan{.mode = choice_.abit.mode == AbitMode::kLadder
-                                             ? abit::ScanOptions::Mode::kLadder
-                                             : abit::ScanOptions::Mode::kPlain,
-                                 .looked = LookedAt(choice_.abit.looked),
+    const abit::ScanOptions scan{.mode = choice_.abit.mode,
+                                 .looked = choice_.abit.looked,
+                                 .regions = regions_,
                                  .plain_interval = choice_.scan_interval,
                                  .overhead_share = overhead_share,
                                  .own_share = OwnShare(choice_.max_overhead),
@@ -128,8 +118,10 @@ class Opening {
     session_.calibration.ns_per_look = scanner->calibration().ns_per_look;
     if (!session_.calibration.ns_per_look)
       session_.assumed_ns_per_look = scanner->options().cost.ns_per_look;
-    if (choice_.abit.looked != AbitLooked::kFull)
+    if (choice_.abit.looked != abit::Looked::kFull) {
       session_.ns_per_point = scanner->options().cost.ns_per_point;
+      session_.ns_per_point_assumed = scanner->assumes_ns_per_point();
+    }
     const auto& warnings = scanner->warnings();
     session_.warnings.insert(session_.warnings.end(), warnings.begin(), warnings.end());
     session_.sources.push_back(std::move(scanner));
@@ -230,6 +222,7 @@ class Opening {
   const SourceChoice& choice_;
   bool any_;  // the best of each kind that works here, besides those that were named
   const EventEncoder encode_ = WithVirtualPmu(kPmuDevices, EncodeWithPfm);
+  tmprof_region_params regions_{};
   GateMode gate_mode_;
   bool samples_gated_by_driver_ = false;
   SessionSources session_;

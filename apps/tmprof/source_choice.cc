@@ -9,17 +9,19 @@
 
 #include <fmt/format.h>
 
+#include "base/human_units.h"
+
 namespace tmprof {
 namespace {
 
+using Mode = abit::ScanOptions::Mode;
 template <typename Value>
 using Word = std::pair<std::string_view, Value>;
 
-constexpr std::array kLooked{Word<AbitLooked>{"full", AbitLooked::kFull},
-                             Word<AbitLooked>{"regions", AbitLooked::kRegions},
-                             Word<AbitLooked>{"auto", AbitLooked::kAuto}};
-constexpr std::array kModes{Word<AbitMode>{"ladder", AbitMode::kLadder},
-                            Word<AbitMode>{"plain", AbitMode::kPlain}};
+constexpr std::array kLooked{Word<abit::Looked>{"full", abit::Looked::kFull},
+                             Word<abit::Looked>{"regions", abit::Looked::kRegions},
+                             Word<abit::Looked>{"auto", abit::Looked::kAuto}};
+constexpr std::array kModes{Word<Mode>{"ladder", Mode::kLadder}, Word<Mode>{"plain", Mode::kPlain}};
 
 // Takes `word` if it is one of `words`, and no other of them was before.
 template <typename Words, typename Value>
@@ -38,8 +40,8 @@ std::string_view NameIn(const Words& words, Value value) {
 }  // namespace
 
 Result<AbitChoice> ParseAbit(std::string_view text) {
-  std::optional<AbitLooked> looked;
-  std::optional<AbitMode> mode;
+  std::optional<abit::Looked> looked;
+  std::optional<Mode> mode;
   std::string_view left = text;
   while (true) {
     const std::size_t comma = std::min(left.find(','), left.size());
@@ -59,6 +61,48 @@ Result<AbitChoice> ParseAbit(std::string_view text) {
 
 std::string AbitText(const AbitChoice& choice) {
   return fmt::format("{},{}", NameIn(kLooked, choice.looked), NameIn(kModes, choice.mode));
+}
+
+RegionBounds::RegionBounds() {
+  const tmprof_region_params published = tmprof_region_params_default();
+  monitoring = std::chrono::nanoseconds(published.monitoring_ns);
+  aggregation = std::chrono::nanoseconds(published.aggregation_ns);
+  update = std::chrono::nanoseconds(published.update_ns);
+  min_regions = published.min_regions;
+  max_regions = published.max_regions;
+}
+
+Result<tmprof_region_params> RegionParams(const RegionBounds& bounds) {
+  // The published 1000 regions are then just in time for the published 1 ms. Where more are dearer,
+  // the budget makes steps rarer.
+  constexpr std::uint64_t kCheckNs = 1'000;
+  const tmprof_region_params params{
+      .monitoring_ns = static_cast<std::uint64_t>(bounds.monitoring.count()),
+      .aggregation_ns = static_cast<std::uint64_t>(bounds.aggregation.count()),
+      .update_ns = static_cast<std::uint64_t>(bounds.update.count()),
+      .min_regions = bounds.min_regions,
+      .max_regions = bounds.max_regions};
+  const tmprof_params_verdict verdict = tmprof_region_params_check(&params, kCheckNs);
+  if (verdict.error == 0) return params;
+  struct Option {
+    std::string_view field;
+    std::string_view name;
+    std::string value;
+  };
+  const Option options[] = {
+      {"monitoring_ns", "--region-monitoring", FormatDuration(bounds.monitoring)},
+      {"aggregation_ns", "--region-aggregation", FormatDuration(bounds.aggregation)},
+      {"update_ns", "--region-update", FormatDuration(bounds.update)},
+      {"min_regions", "--min-regions", std::to_string(bounds.min_regions)},
+      {"max_regions", "--max-regions", std::to_string(bounds.max_regions)}};
+  std::string given = verdict.field;
+  std::string reason = verdict.reason;
+  for (const Option& option : options) {
+    if (option.field == verdict.field) given = fmt::format("{} {}", option.name, option.value);
+    if (const auto at = reason.find(option.field); at != std::string::npos)
+      reason.replace(at, option.field.size(), fmt::format("{} {}", option.name, option.value));
+  }
+  return Fail(BadInput("use option", given, reason));
 }
 
 }  // namespace tmprof

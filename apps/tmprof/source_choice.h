@@ -10,15 +10,14 @@
 #include <vector>
 
 #include "base/result.h"
+#include "driver/core/regions.h"
+#include "profiler/sources/abit/engine.h"
 
 namespace tmprof {
 
-enum class AbitMode : std::uint8_t { kLadder, kPlain };           // how bits are read
-enum class AbitLooked : std::uint8_t { kFull, kRegions, kAuto };  // at which pages
-
 struct AbitChoice {
-  AbitLooked looked = AbitLooked::kFull;
-  AbitMode mode = AbitMode::kLadder;
+  abit::Looked looked = abit::Looked::kFull;
+  abit::ScanOptions::Mode mode = abit::ScanOptions::Mode::kLadder;
   friend bool operator==(const AbitChoice&, const AbitChoice&) = default;
 };
 
@@ -28,12 +27,26 @@ Result<AbitChoice> ParseAbit(std::string_view text);
 // Both words; the inverse.
 std::string AbitText(const AbitChoice& choice);
 
+// Of --abit regions and auto; the defaults are the published ones.
+struct RegionBounds {
+  std::chrono::nanoseconds monitoring;   // between two steps, at least; of plain, to the read
+  std::chrono::nanoseconds aggregation;  // between two results, at least
+  std::chrono::nanoseconds update;       // between two looks at the mappings, at least
+  std::uint32_t min_regions;
+  std::uint32_t max_regions;
+  RegionBounds();
+};
+
+// The published rules, at 1 us a check; the error names the option at fault.
+Result<tmprof_region_params> RegionParams(const RegionBounds& bounds);
+
 // The scanner counts its budget in parts per million (driver/core/ladder.h).
 inline constexpr double kLeastOverhead = 1e-6;
 
 struct SourceChoice {
   std::vector<std::string> names{"auto"};  // "auto", and those of kSourceKinds
   AbitChoice abit;
+  RegionBounds regions;
   std::chrono::nanoseconds scan_interval{std::chrono::seconds(1)};  // of kPlain, at every page
   double max_overhead = 0.01;  // share of the targets' CPU time
   unsigned sample_rate = 1;    // of the hardware sampler: 1, 4 or 8 times the default

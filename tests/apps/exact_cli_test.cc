@@ -19,6 +19,7 @@
 #include "base/check.h"
 #include "proto/trace_file.h"
 #include "tests/apps/program.h"
+#include "tests/folders.h"
 
 namespace tmprof::testing {
 namespace {
@@ -181,6 +182,20 @@ TEST_F(Exact, CountsOfThreadsAddUp) {
   EXPECT_THAT(LoadsOf(trace, 0x10000), ElementsAre(4 * 20 * 5000));
   for (std::uint64_t vpn = 0x10001; vpn <= 0x10004; ++vpn)
     EXPECT_THAT(LoadsOf(trace, vpn), ElementsAre(20 * 5000));
+}
+
+// A GiB apart: they share a place in the tracer's list of tables that were used last, and are more
+// than its index has room for at first.
+TEST_F(Exact, PagesFarApartAreToldApart) {
+  const Outcome outcome = Record({}, {Program("exact_many"), "sparse"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const auto sum = Sum(Read(trace_));
+  std::map<std::uint64_t, std::uint64_t> loads;
+  for (const auto& [key, counts] : sum) loads[key.second] += counts.loads;
+  for (std::uint64_t i = 0; i < 700; ++i) {
+    const std::uint64_t vpn = 0x100000000 + (i << 18);
+    EXPECT_EQ(loads[vpn], 3 * (1 + i % 7) + (i < 2 ? 1000 : 0)) << "page " << i;
+  }
 }
 
 TEST_F(Exact, EachForkedProcessIsATargetOfItsOwn) {

@@ -13,6 +13,7 @@
 #include <iterator>
 
 #include "base/check.h"
+#include "tests/folders.h"
 
 namespace tmprof::testing {
 namespace {

@@ -9,12 +9,13 @@ namespace tmprof {
 namespace {
 
 TEST(AbitChoice, EitherWordMayBeLeftOutAndTheirOrderIsFree) {
-  using enum AbitLooked;
-  EXPECT_EQ(ParseAbit("regions,plain").value(), (AbitChoice{kRegions, AbitMode::kPlain}));
-  EXPECT_EQ(ParseAbit("plain,auto").value(), (AbitChoice{kAuto, AbitMode::kPlain}));
-  EXPECT_EQ(ParseAbit("regions").value(), (AbitChoice{kRegions, AbitMode::kLadder}));
-  EXPECT_EQ(ParseAbit("ladder").value(), (AbitChoice{kFull, AbitMode::kLadder}));
-  EXPECT_EQ(ParseAbit("plain").value(), (AbitChoice{kFull, AbitMode::kPlain}));
+  using enum abit::Looked;
+  EXPECT_EQ(ParseAbit("regions,plain").value(),
+            (AbitChoice{kRegions, abit::ScanOptions::Mode::kPlain}));
+  EXPECT_EQ(ParseAbit("plain,auto").value(), (AbitChoice{kAuto, abit::ScanOptions::Mode::kPlain}));
+  EXPECT_EQ(ParseAbit("regions").value(), (AbitChoice{kRegions, abit::ScanOptions::Mode::kLadder}));
+  EXPECT_EQ(ParseAbit("ladder").value(), (AbitChoice{kFull, abit::ScanOptions::Mode::kLadder}));
+  EXPECT_EQ(ParseAbit("plain").value(), (AbitChoice{kFull, abit::ScanOptions::Mode::kPlain}));
 }
 
 TEST(AbitChoice, WhatIsNoWordOrSaidTwiceIsRefused) {
@@ -27,13 +28,36 @@ TEST(AbitChoice, WhatIsNoWordOrSaidTwiceIsRefused) {
 }
 
 TEST(AbitChoice, ItsTextIsReadBackTheSame) {
-  for (const AbitLooked looked : {AbitLooked::kFull, AbitLooked::kRegions, AbitLooked::kAuto}) {
-    for (const AbitMode mode : {AbitMode::kLadder, AbitMode::kPlain}) {
+  for (const abit::Looked looked :
+       {abit::Looked::kFull, abit::Looked::kRegions, abit::Looked::kAuto}) {
+    for (const abit::ScanOptions::Mode mode :
+         {abit::ScanOptions::Mode::kLadder, abit::ScanOptions::Mode::kPlain}) {
       const AbitChoice choice{looked, mode};
       EXPECT_EQ(ParseAbit(AbitText(choice)).value(), choice);
     }
   }
   EXPECT_EQ(AbitText({}), "full,ladder");
+}
+
+TEST(RegionParams, AreThePublishedOnesUnlessSaidOtherwise) {
+  const auto params = RegionParams({});
+  ASSERT_TRUE(params);
+  EXPECT_EQ(params->monitoring_ns, 1'000'000u);
+  EXPECT_EQ(params->aggregation_ns, 100'000'000u);
+  EXPECT_EQ(params->update_ns, 1'000'000'000u);
+  EXPECT_EQ(params->min_regions, 10u);
+  EXPECT_EQ(params->max_regions, 1'000u);
+}
+
+TEST(RegionParams, MoreRegionsTakeALongerMonitoringInterval) {
+  RegionBounds bounds;
+  bounds.max_regions = 4'000;
+  ASSERT_FALSE(RegionParams(bounds));
+  EXPECT_THAT(RegionParams(bounds).error().Message(),
+              testing::HasSubstr("--region-monitoring 1ms"));
+  bounds.monitoring = std::chrono::milliseconds(4);
+  ASSERT_TRUE(RegionParams(bounds));
+  EXPECT_EQ(RegionParams(bounds)->max_regions, 4'000u);
 }
 
 }  // namespace

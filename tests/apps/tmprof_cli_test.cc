@@ -15,6 +15,7 @@
 #include "proto/frame.h"
 #include "proto/trace_file.h"
 #include "tests/apps/program.h"
+#include "tests/folders.h"
 
 namespace tmprof::testing {
 namespace {
@@ -72,13 +73,14 @@ std::vector<std::vector<std::string>> Readers(const TemporaryFolder& folder,
   return {{"report", trace},
           {"eval", trace},
           {"score", trace, "--truth", WriteGoldenTruth(folder)},
+          {"advise", "--objects", trace},
           {"convert", trace, "--to", "csv"},
           {"convert", trace, "--to", "oracleGeneral", "-o", folder.File("requests")}};
 }
 
 TEST(CommandLine, EveryCommandHasHelp) {
   for (const std::string command :
-       {"record", "report", "eval", "score", "convert", "doctor", "ctl"}) {
+       {"record", "report", "eval", "score", "advise", "convert", "doctor", "ctl"}) {
     const Outcome outcome = Tmprof({command, "--help"});
     EXPECT_EQ(outcome.status, 0) << command;
     EXPECT_THAT(outcome.out, HasSubstr("--help")) << command;
@@ -162,7 +164,7 @@ TEST(CommandLine, AFullDiskIsNamedByEveryCommandThatPrints) {
   const TemporaryFolder folder;
   const std::string truth = WriteGoldenTruth(folder);
   for (const std::string& command :
-       {"report " + GoldenTrace(), "eval " + GoldenTrace(),
+       {"report " + GoldenTrace(), "eval " + GoldenTrace(), "advise --objects " + GoldenTrace(),
         "score " + GoldenTrace() + " --truth " + truth, "convert --to csv " + GoldenTrace(),
         "convert --to csv " + GoldenTrace() + " -o " + folder.File("csv"), std::string("doctor"),
         std::string("--help"), std::string("record --help")}) {
@@ -236,8 +238,9 @@ TEST(CommandLine, APipeInPlaceOfATraceIsRefusedAsAPipe) {
 TEST(CommandLine, GeneratesAManualPageForEachCommand) {
   const TemporaryFolder folder;
   ASSERT_EQ(Tmprof({"generate", folder.File("man")}).status, 0);
-  for (const std::string page : {"tmprof", "tmprof-record", "tmprof-report", "tmprof-eval",
-                                 "tmprof-score", "tmprof-convert", "tmprof-doctor", "tmprof-ctl"}) {
+  for (const std::string page :
+       {"tmprof", "tmprof-record", "tmprof-report", "tmprof-eval", "tmprof-score", "tmprof-advise",
+        "tmprof-convert", "tmprof-doctor", "tmprof-ctl"}) {
     EXPECT_THAT(ReadFile(folder.File("man/" + page + ".1")), HasSubstr(".SH OPTIONS")) << page;
   }
   const std::string completion = ReadFile(folder.File("man/tmprof.bash"));
@@ -516,6 +519,60 @@ TEST(Score, AMissingTruthIsTheWorldsRefusal) {
   const Outcome outcome = Tmprof({"score", GoldenTrace(), "--truth", "no-such-file"});
   EXPECT_EQ(outcome.status, 1);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("no-such-file"), HasSubstr("ENOENT")));
+}
+
+TEST(Advise, NeedsToBeToldOnWhat) {
+  const Outcome outcome = Tmprof({"advise", GoldenTrace()});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("--objects"));
+}
+
+TEST(Advise, OnATraceWithoutAllocationsSaysHowToRecordThem) {
+  const TemporaryFolder folder;
+  const std::string advice = folder.File("program.advice");
+  const Outcome outcome = Tmprof({"advise", "--objects", GoldenTrace(), "-o", advice});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("record it with --objects"));
+  EXPECT_THAT(ReadFile(advice), StartsWith("tmprof-advice 1\n"));
+}
+
+TEST(Advise, SaysWhereTheTraceAndTheAdviceBeforeDoNotGoTogether) {
+  const TemporaryFolder folder;
+  const std::string before = folder.File("before.advice");
+  WriteFile(before, "tmprof-advice 1\n");
+  const std::string placed = folder.File("placed.data");
+  auto writer = TraceWriter::Create(placed, TraceInfo{.settings = {{"advice", "x.advice"}}});
+  ASSERT_TRUE(writer.has_value() && writer->Finish().has_value());
+  EXPECT_THAT(Tmprof({"advise", "--objects", placed}).err, HasSubstr("--advice 'x.advice'"));
+  EXPECT_THAT(Tmprof({"advise", "--objects", placed, "--advice", before}).err, IsEmpty());
+  EXPECT_THAT(Tmprof({"advise", "--objects", GoldenTrace(), "--advice", before}).err,
+              HasSubstr("does not say"));
+}
+
+TEST(Advise, InPlaceOfTheTraceIsRefused) {
+  const TemporaryFolder folder;
+  const std::string trace = folder.File("a.data");
+  std::filesystem::copy_file(GoldenTrace(), trace);
+  const std::string before = ReadFile(trace);
+  EXPECT_EQ(Tmprof({"advise", "--objects", trace, "-o", trace}).status, 2);
+  EXPECT_EQ(ReadFile(trace), before);
+}
+
+TEST(Advise, RefusesWhatItCannotTake) {
+  for (const auto& [option, value] :
+       std::vector<std::pair<std::string, std::string>>{{"--ratio", "2"},
+                                                        {"--hot", "0%"},
+                                                        {"--hot", "x"},
+                                                        {"--cold-nodes", "64"},
+                                                        {"--by", "truth"},
+                                                        {"--format", "csv"}}) {
+    const Outcome outcome = Tmprof({"advise", "--objects", GoldenTrace(), option, value});
+    EXPECT_NE(outcome.status, 0) << option;
+    EXPECT_THAT(outcome.err, HasSubstr(option));
+  }
+  const Outcome before = Tmprof({"advise", "--objects", GoldenTrace(), "--advice", GoldenLedger()});
+  EXPECT_EQ(before.status, 2);
+  EXPECT_THAT(before.err, HasSubstr("line 1"));
 }
 
 TEST(Doctor, TellsOfEveryJob) {

@@ -12,13 +12,18 @@
  * becomes `many loads`.
  * many survivor FIFO: the parent ends with status 3; then its child interrupts whoever started the
  * parent, and stays until somebody writes to the FIFO.
+ * many sparse: from each of 700 pages, 1 GiB apart from page 0x100000000 on, 1 to 7 loads in turn,
+ * and that three times over; then 1000 times one load from the first and one from the second of
+ * them.
  */
+#define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -76,6 +81,24 @@ static int run_forks(void) {
   return 0;
 }
 
+static int run_sparse(void) {
+  enum { PAGES = 700 };
+  static const char* page[PAGES];
+  for (uint64_t i = 0; i < PAGES; ++i) {
+    char* const there = (char*)((0x100000000ull << 12) + (i << 30));
+    page[i] = mmap(there, PAGE, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    if (page[i] != there) return 1;
+  }
+  for (int round = 0; round < 3; ++round)
+    for (int i = 0; i < PAGES; ++i) load(page[i], 1 + i % 7);
+  for (int i = 0; i < 1000; ++i) {
+    load(page[0], 1);
+    load(page[1], 1);
+  }
+  return 0;
+}
+
 static int run_killed(void) {
   const pid_t child = fork();
   if (child == 0) {
@@ -130,6 +153,7 @@ static int run_execs(char* program) {
 int main(int argc, char** argv) {
   if (argc == 2 && !strcmp(argv[1], "threads")) return run_threads();
   if (argc == 2 && !strcmp(argv[1], "forks")) return run_forks();
+  if (argc == 2 && !strcmp(argv[1], "sparse")) return run_sparse();
   if (argc == 2 && !strcmp(argv[1], "killed")) return run_killed();
   if (argc == 2 && !strcmp(argv[1], "orphan")) return run_orphan(argv[0]);
   if (argc == 2 && !strcmp(argv[1], "execs")) return run_execs(argv[0]);

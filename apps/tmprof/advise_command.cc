@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "apps/tmprof/cli.h"
+#include "base/ratio.h"
+#include "proto/arena_advice.h"
+#include "report/format.h"
+#include "report/object_advice.h"
+#include "report/trace.h"
+#include "report/view.h"
+
+namespace tmprof {
+namespace {
+
+struct AdviseOptions {
+  std::string trace{kDefaultTrace};
+  bool objects = false;
+  std::string output;
+  std::string placed_under;
+  std::vector<std::string> ratios{"1/8", "1/16", "1/32", "1/64", "1/128"};
+  double hot_share = ObjectAdviceOptions().hot_share;
+  std::vector<std::uint32_t> cold_nodes;
+  std::string by = "combined";
+  std::string rank_model = "rate";
+  std::string format = "text";
+};
+
+Result<ObjectAdviceOptions> ObjectOptions(const AdviseOptions& options) {
+  ObjectAdviceOptions advise{.hot_share = options.hot_share, .cold_nodes = options.cold_nodes};
+  for (const std::string& text : options.ratios) {
+    const Result<Ratio> ratio = ParseRatio(text);
+    if (!ratio) return Fail(OfOption("--ratio", text, ratio.error()));
+    advise.ratios.push_back(*ratio);
+  }
+  const Result<RankModel> model = ParseRankModel(options.rank_model);
+  if (!model) return Fail(model.error());
+  advise.model = *model;
+  const Result<RankSource> by = ParseRankSource(options.by);
+  if (!by) return Fail(by.error());
+  advise.by = *by;
+  if (!options.placed_under.empty()) {
+    Result<ArenaAdvice> before = ReadAdvice(options.placed_under);
+    if (!before) return Fail(before.error());
+    advise.placed_under = *std::move(before);
+  }
+  return advise;
+}
+
+// What the recording says it was placed by has to be known, too: packed with its like, no site can
+// be told from them.
+void WarnOfPlacing(const TraceInfo& info, const AdviseOptions& options) {
+  const auto recorded = std::ranges::find(info.settings, "advice", &Setting::name);
+  if (recorded != info.settings.end() && options.placed_under.empty()) {
+    Warn(fmt::format("'{}' was recorded with record --advice '{}': give that file with --advice",
+                     options.trace, recorded->value));
+  }
+  if (recorded == info.settings.end() && !options.placed_under.empty()) {
+    Warn(
+        fmt::format("'{}' does not say that it was recorded with record --advice; what '{}' set "
+                    "apart is taken to lie apart",
+                    options.trace, options.placed_under));
+  }
+}
+
+Status Advise(const AdviseOptions& options) {
+  if (!options.objects) {
+    return Fail(BadInput("advise", "", "it was not said on what",
+                         "--objects advises on which allocations to place together"));
+  }
+  if (options.hot_share <= 0) {
+    return Fail(BadInput("use option", "--hot 0",
+                         "it is a share of the accesses, above 0 and up to 100 %"));
+  }
+  const Result<Format> format = ParseFormat(options.format);
+  if (!format) return Fail(format.error());
+  const Result<ObjectAdviceOptions> advise = ObjectOptions(options);
+  if (!advise) return Fail(advise.error());
+  if (IsObjectProfile(options.trace)) {
+    return Fail(BadInput("advise on", options.trace,
+                         "its program was built to count accesses, and another build's calls are "
+                         "elsewhere",
+                         "record the program as it is: tmprof record --objects -- CMD"));
+  }
+  const Result<Trace> trace = OpenTraceFile(options.trace);
+  if (!trace) return Fail(trace.error());
+  if (!options.output.empty()) {
+    if (auto status = RefuseToOverwrite(*trace, options.output); !status) return status;
+  }
+  WarnOfPlacing(trace->info, options);
+  const Result<ObjectAdvice> advice = MakeObjectAdvice(*trace, *advise);
+  if (!advice) return Fail(advice.error());
+  WarnOfEnd(advice->totals.end, options.trace, "advised on");
+  if (!options.output.empty()) {
+    if (auto status = WriteFile(options.output, ObjectAdviceFile(*advice)); !status) return status;
+  }
+  return WriteOut(*format == Format::kJson ? ObjectAdviceJson(*advice) : ObjectAdviceText(*advice));
+}
+
+}  // namespace
+
+void AddAdviseCommand(CLI::App& app, int& exit_status) {
+  CLI::App* command =
+      app.add_subcommand("advise", "Advises what to place together, and what that would gain");
+  auto options = std::make_shared<AdviseOptions>();
+  command->add_option("FILE,-i,--input", options->trace, "Trace of record --objects")
+      ->capture_default_str();
+  command->add_flag("--objects", options->objects,
+                    "On allocation sites: whose objects to pack together as hot, and as cold");
+  command
+      ->add_option("-o,--output", options->output,
+                   "Write the advice into this file, for record --advice and for programs that "
+                   "preload libtmprof_allocations")
+      ->type_name("FILE");
+  command
+      ->add_option("--advice", options->placed_under,
+                   "The advice that the recorded program was placed by: what it judged stands, and "
+                   "what it set apart is known now")
+      ->type_name("FILE");
+  command
+      ->add_option("--ratio", options->ratios,
+                   "Predict hit rates with so much of the accessed pages in tier 1")
+      ->delimiter(',')
+      ->capture_default_str();
+  AddShare(*command, "--hot", options->hot_share,
+           "The hottest sites that have this share of the accesses are packed together");
+  command
+      ->add_option("--cold-nodes", options->cold_nodes,
+                   "Put cold objects on these NUMA nodes while they have room")
+      ->delimiter(',')
+      ->type_name("NODE")
+      ->check(CLI::Range(0u, kMaxAdvisedNode));
+  command->add_option("--by", options->by, "Evidence of what is hot")
+      ->check(CLI::IsMember({"references", "samples", "combined"}))
+      ->capture_default_str();
+  AddRankModel(*command, options->rank_model);
+  command->add_option("--format", options->format, "How to show it")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->capture_default_str();
+  command->footer(
+      "A page tells how hot it is, not which of its objects are: sites that share their pages are\n"
+      "set apart first, and are known from the second recording on.\n\n"
+      "Example:\n"
+      "  tmprof record --objects --objects-interval 4KiB -o first.data -- ./program\n"
+      "  tmprof advise --objects first.data -o first.advice\n"
+      "  tmprof record --objects --objects-interval 4KiB --advice first.advice -o second.data -- "
+      "./program\n"
+      "  tmprof advise --objects second.data --advice first.advice -o program.advice\n"
+      "  tmprof record --advice program.advice -- ./program");
+  command->callback([options, &exit_status] {
+    const Status status = Advise(*options);
+    exit_status = status ? kDone : ReportError(status.error());
+  });
+}
+
+}  // namespace tmprof
