@@ -86,10 +86,7 @@ Status LedgerKeeper::Note(const EpochProfile& epoch, const NotMoved& not_moved,
   if (!writer_) return {};
   LedgerEpoch entry{.index = epoch.index, .start = epoch.start, .end = epoch.end};
   TellTargets(epoch, entry.targets);
-  std::erase_if(outcomes, [this](const MoveOutcome& outcome) {
-    return !told_.contains(outcome.move.key.target);
-  });
-  for (const MoveOutcome& outcome : outcomes) payback_.Note(outcome, epoch.index);
+  TakeIn(outcomes, epoch.index);
   Observe(epoch, table, scores);
   for (const Target& target : epoch.targets) {
     if (target.exited) payback_.Forget(target.id);
@@ -109,12 +106,22 @@ Status LedgerKeeper::Note(const EpochProfile& epoch, const NotMoved& not_moved,
   return written;
 }
 
-Status LedgerKeeper::End() {
+void LedgerKeeper::TakeIn(std::vector<MoveOutcome>& outcomes, std::uint64_t epoch) {
+  std::erase_if(outcomes, [this](const MoveOutcome& outcome) {
+    return !told_.contains(outcome.move.key.target);
+  });
+  for (const MoveOutcome& outcome : outcomes) payback_.Note(outcome, epoch);
+}
+
+Status LedgerKeeper::End(std::vector<MoveOutcome> outcomes, std::uint64_t dropped) {
   if (!writer_) return {};
+  LedgerEpoch last{.index = next_index_, .start = last_end_, .end = last_end_, .replaced = dropped};
+  TakeIn(outcomes, last.index);
+  last.moves = std::move(outcomes);
   payback_.End();
-  LedgerEpoch last{.index = next_index_, .start = last_end_, .end = last_end_};
   last.settled = payback_.TakeSettled();
-  Status written = last.settled.empty() ? Status{} : writer_->Write(last);
+  const bool empty = last.settled.empty() && last.moves.empty() && last.replaced == 0;
+  Status written = empty ? Status{} : writer_->Write(last);
   if (written) written = writer_->Finish();
   writer_.reset();
   return written;

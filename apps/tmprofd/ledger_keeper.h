@@ -26,13 +26,16 @@ class LedgerKeeper {
   // which the ledger has ended, once; it is kept no longer then.
   Status Note(const EpochProfile& epoch, const NotMoved& not_moved, std::uint64_t replaced,
               std::vector<MoveOutcome> outcomes, const EvidenceTable& table, const Scores& scores);
-  // Settles what is still watched, and closes the file.
-  Status End();
+  // Settles what is still watched, and closes the file. `outcomes` and `dropped` are of moves since
+  // the last epoch: those that are over, and how many will not be tried.
+  Status End(std::vector<MoveOutcome> outcomes, std::uint64_t dropped);
 
  private:
   LedgerKeeper(LedgerConfig config, LedgerInfo info);
 
   Status Open();
+  // Leaves those of targets that the ledger knows, and watches them.
+  void TakeIn(std::vector<MoveOutcome>& outcomes, std::uint64_t epoch);
   void TellTargets(const EpochProfile& epoch, std::vector<LedgerTarget>& news);
   void Observe(const EpochProfile& epoch, const EvidenceTable& table, const Scores& scores);
 

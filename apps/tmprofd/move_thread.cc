@@ -24,37 +24,50 @@ MoveThread::MoveThread(const MoverLimits& limits, MoveCall& call, const Clock& c
 MoveThread::~MoveThread() = default;
 
 std::vector<Move> MoveThread::Replace(std::vector<Move> moves) {
-  const std::scoped_lock lock(mutex_);
+  const std::unique_lock lock = Enter();
   changed_since_ = true;
   changed_.notify_all();
   return mover_.Replace(std::move(moves));
 }
 
 std::vector<MoveOutcome> MoveThread::TakeOutcomes() {
-  const std::scoped_lock lock(mutex_);
+  const std::unique_lock lock = Enter();
   return std::exchange(outcomes_, {});
 }
 
 void MoveThread::Pause() {
-  const std::scoped_lock lock(mutex_);
+  const std::unique_lock lock = Enter();
   paused_ = true;
 }
 
 void MoveThread::Resume() {
-  const std::scoped_lock lock(mutex_);
+  const std::unique_lock lock = Enter();
   paused_ = false;
   changed_since_ = true;
   changed_.notify_all();
 }
 
 bool MoveThread::paused() const {
-  const std::scoped_lock lock(mutex_);
+  const std::unique_lock lock = Enter();
   return paused_;
 }
 
 std::size_t MoveThread::pending() const {
-  const std::scoped_lock lock(mutex_);
+  const std::unique_lock lock = Enter();
   return mover_.pending();
+}
+
+// A mutex that is free for a moment only goes to the thread that had it, time and again.
+void MoveThread::LetCallersIn() const {
+  for (int callers = callers_; callers > 0; callers = callers_) callers_.wait(callers);
+}
+
+std::unique_lock<std::mutex> MoveThread::Enter() const {
+  ++callers_;
+  std::unique_lock lock(mutex_);
+  --callers_;
+  callers_.notify_one();
+  return lock;
 }
 
 void MoveThread::Run(const std::stop_token& stop) {
@@ -74,8 +87,8 @@ void MoveThread::Run(const std::stop_token& stop) {
       std::vector<MoveOutcome> over = mover_.MoveChunk();
       outcomes_.insert(outcomes_.end(), std::make_move_iterator(over.begin()),
                        std::make_move_iterator(over.end()));
-      lock.unlock();  // between calls, whoever waits is served first
-      std::this_thread::yield();
+      lock.unlock();
+      LetCallersIn();
       lock.lock();
     }
   }

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <mutex>
@@ -31,7 +32,7 @@ class MoveThread {
   MoveThread(const MoveThread&) = delete;
   MoveThread& operator=(const MoveThread&) = delete;
 
-  // As of PageMover. Waits for the call that is under way, as all of these do.
+  // As of PageMover. Waits for the call that is under way, as all of these do, and for no other.
   std::vector<Move> Replace(std::vector<Move> moves);
   // Those that are over since the last time.
   std::vector<MoveOutcome> TakeOutcomes();
@@ -42,10 +43,13 @@ class MoveThread {
   std::size_t pending() const;
 
  private:
+  std::unique_lock<std::mutex> Enter() const;
+  void LetCallersIn() const;
   void Run(const std::stop_token& stop);
 
   ThreadCpuClock cpu_clock_;
-  mutable std::mutex mutex_;  // of all below, held through each call
+  mutable std::atomic<int> callers_{0};  // that want the mutex
+  mutable std::mutex mutex_;             // of all below, held through each call
   std::condition_variable_any changed_;
   PageMover mover_;
   std::vector<MoveOutcome> outcomes_;

@@ -39,8 +39,7 @@ PlacerOptions OptionsOf(const Config& config, const Tiers& tiers) {
           .most_pages = config.mover.most_pages_per_epoch,
           .hysteresis = config.mover.hysteresis,
           .cool_down_epochs = config.mover.cool_down_epochs,
-          .cost_of_move = config.mover.cost_of_move,
-          .survey_share = 0.01};
+          .cost_of_move = config.mover.cost_of_move};
 }
 
 std::string Text(const Tiers& tiers) {
@@ -140,12 +139,20 @@ Status PlacementSession::Run(const std::function<bool()>& stop_requested,
            [this](const Error& error) { log_(LogLevel::kWarning, error.Message()); }},
       std::move(sources_.sources), std::move(sources_.unavailable));
   const auto ended = recorder.Run([this](const EpochProfile& epoch) { return EndEpoch(epoch); });
-  mover_->Pause();
-  if (const Status status = ledger_->End(); !status) {
-    log_(LogLevel::kError, status.error().Message());
-  }
+  EndMoving();
   if (!ended) return Fail(ended.error());
   return {};
+}
+
+// What was moved since the last epoch's end has been moved, too.
+void PlacementSession::EndMoving() {
+  mover_->Pause();
+  const std::uint64_t dropped = mover_->Replace({}).size();
+  std::vector<MoveOutcome> outcomes = mover_->TakeOutcomes();
+  CountMoves(outcomes, placer_.Learn(outcomes, status_.epoch ? status_.epoch->index + 1 : 0));
+  if (const Status status = ledger_->End(std::move(outcomes), dropped); !status) {
+    log_(LogLevel::kError, status.error().Message());
+  }
 }
 
 void PlacementSession::FindTargets(TargetTracker& tracker, MonotonicTime now) {
@@ -238,6 +245,7 @@ DaemonState PlacementSession::StateNow() const {
 }
 
 void PlacementSession::PublishState() {
+  const std::scoped_lock lock(publishing_);
   DaemonStatus status = *board_.Read().status;
   status.state = StateNow();
   board_.Publish(std::move(status));
@@ -251,7 +259,6 @@ void PlacementSession::CountMoves(const std::vector<MoveOutcome>& outcomes, std:
 void PlacementSession::UpdateStatus(const EpochProfile& epoch, const NodeTopology& topology,
                                     const std::vector<PlacedTarget>& targets,
                                     const PlacementDecision& decision) {
-  status_.state = StateNow();
   status_.epoch = EpochStatus{.index = epoch.index, .length = epoch.length()};
   ++status_.epochs_total;
   status_.targets.clear();
@@ -299,6 +306,8 @@ void PlacementSession::UpdateStatus(const EpochProfile& epoch, const NodeTopolog
   status_.pending_moves = mover_->pending();
   status_.own_cpu_time = OwnCpuTime();
   status_.tier1_hit_ratio = decision.hit_ratio;
+  const std::scoped_lock lock(publishing_);
+  status_.state = StateNow();
   board_.Publish(status_);
 }
 

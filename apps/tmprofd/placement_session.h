@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -65,6 +66,7 @@ class PlacementSession {
   const MemoryBinding* BindingOf(TargetId target, Pid pid, MonotonicTime now);
   Status EndEpoch(const EpochProfile& epoch);
   Status Place(const EpochProfile& epoch);
+  void EndMoving();
   DaemonState StateNow() const;
   void CountMoves(const std::vector<MoveOutcome>& outcomes, std::uint64_t undone);
   void UpdateStatus(const EpochProfile& epoch, const NodeTopology& topology,
@@ -76,6 +78,7 @@ class PlacementSession {
   const Log& log_;
   DaemonStatus& status_;
   StatusBoard& board_;
+  std::mutex publishing_;  // so that what is told last is the state as it is
   SystemClock clock_;
   ThreadCpuClock cpu_clock_;  // of the thread that calls Run()
   EpochPacer pacer_;

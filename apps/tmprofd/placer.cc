@@ -11,7 +11,8 @@ namespace {
 
 // Far longer than any cool-down that helps, so that pages that go to and fro are noticed.
 constexpr std::uint64_t kLeastEpochsRemembered = 60;
-// What is shared, mapped by others or not the process's own now may be later.
+// What is shared, mapped by others or not the process's own now may be later. What is busy time and
+// again, as pinned memory is, is let be twice as long each time, up to that.
 constexpr std::uint64_t kEpochsLetBe = 60;
 // Pages looked for together although not all of them are asked for: one more costs less than a
 // call.
@@ -107,7 +108,7 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
                         .cool_down_epochs = options_.cool_down_epochs};
   const MoveDecision moves =
       DecideMoves(options_.tiers, rules, plan, placed, room, history_, epoch.index);
-  decision.moves = LeafByLeaf(moves.moves);
+  decision.moves = LeafByLeaf(moves.moves, epoch.index);
   decision.not_moved = moves.not_moved;
   return decision;
 }
@@ -118,7 +119,7 @@ void Placer::FollowTargets(std::span<const PlacedTarget> targets,
     if (Find(targets, id) != nullptr) continue;
     map_.Forget(id);
     history_.Forget(id);
-    std::erase_if(let_be_until_, [id](const auto& page) { return page.first.target == id; });
+    std::erase_if(let_be_, [id](const auto& page) { return page.first.target == id; });
   }
   known_targets_ = IdsOf(targets);
   std::vector<SurveyedTarget> surveyed;
@@ -210,7 +211,8 @@ bool Placer::IsBound(const PlacedTarget& target, const PlacedSpan& span) const {
 
 std::vector<PlacedSpan> Placer::PlacedSpans(std::span<const PlacedTarget> targets,
                                             std::uint64_t epoch) {
-  std::erase_if(let_be_until_, [epoch](const auto& page) { return page.second <= epoch; });
+  std::erase_if(let_be_,
+                [epoch](const auto& page) { return page.second.until + kEpochsLetBe <= epoch; });
   std::vector<PlacedSpan> placed;
   placed.reserve(candidates_.size());
   const PlacedTarget* target = nullptr;
@@ -221,12 +223,12 @@ std::vector<PlacedSpan> Placer::PlacedSpans(std::span<const PlacedTarget> target
     PlacedSpan& span = placed.emplace_back(key, PageCount(candidates_.span_pages[row]),
                                            *candidates_.node[row], candidates_.score[row]);
     if (candidates_.leaf[row] < span.span) span.leaf = candidates_.leaf[row];
-    span.bound = let_be_until_.contains(key) || IsBound(*target, span);
+    span.bound = IsLetBe(key, epoch) || IsBound(*target, span);
   }
   return placed;
 }
 
-std::vector<Move> Placer::LeafByLeaf(std::span<const Move> moves) const {
+std::vector<Move> Placer::LeafByLeaf(std::span<const Move> moves, std::uint64_t epoch) const {
   std::vector<Move> leaves;
   for (const Move& move : moves) {
     const std::optional<PlacedRun> run = map_.Find(move.key);
@@ -236,7 +238,9 @@ std::vector<Move> Placer::LeafByLeaf(std::span<const Move> moves) const {
     one.score =
         move.score * static_cast<double>(leaf.value()) / static_cast<double>(move.span.value());
     const Vpn end = move.key.vpn + move.span;
-    for (; one.key.vpn < end; one.key.vpn = one.key.vpn + leaf) leaves.push_back(one);
+    for (; one.key.vpn < end; one.key.vpn = one.key.vpn + leaf) {
+      if (!IsLetBe(one.key, epoch)) leaves.push_back(one);
+    }
   }
   return leaves;
 }
@@ -249,6 +253,24 @@ double Placer::CostOfMove(std::chrono::nanoseconds epoch_length) const {
   return ns_per_page / (kNsGainedPerAccess * epochs);
 }
 
+void Placer::LearnRefusal(const MoveOutcome& refused, std::uint64_t epoch) {
+  const bool is_busy = refused.error == EBUSY || refused.error == EAGAIN;
+  if (!is_busy && MayMoveSoon(refused.error)) return;
+  const auto [known, is_first] = let_be_.try_emplace(refused.move.key);
+  LetBe& let_be = known->second;
+  if (!is_busy) {
+    let_be.epochs = kEpochsLetBe;
+  } else if (!is_first) {
+    let_be.epochs = std::clamp<std::uint64_t>(2 * let_be.epochs, 1, kEpochsLetBe);
+  }
+  let_be.until = epoch + let_be.epochs;
+}
+
+bool Placer::IsLetBe(PageKey leaf, std::uint64_t epoch) const {
+  const auto found = let_be_.find(leaf);
+  return found != let_be_.end() && epoch < found->second.until;
+}
+
 std::uint64_t Placer::Learn(std::span<const MoveOutcome> outcomes, std::uint64_t epoch) {
   std::uint64_t undone = 0;
   moving_ns_ *= kRemembered;
@@ -256,9 +278,10 @@ std::uint64_t Placer::Learn(std::span<const MoveOutcome> outcomes, std::uint64_t
   for (const MoveOutcome& outcome : outcomes) {
     const Move& move = outcome.move;
     if (outcome.error != 0) {
-      if (!MayMoveSoon(outcome.error)) let_be_until_[move.key] = epoch + kEpochsLetBe;
+      LearnRefusal(outcome, epoch);
       continue;
     }
+    let_be_.erase(move.key);
     if (std::ranges::binary_search(known_targets_, move.key.target)) {
       const VpnRange range{move.key.vpn, move.key.vpn + move.span};
       map_.Learn(move.key.target, range, std::vector{PlacedRun{range, move.to, move.span}});

@@ -40,7 +40,7 @@ struct PlacerOptions {
   RankSource rank = RankSource::kCombined;
   const PolicyEntry* policy = nullptr;
   PageCount most_pages;  // moved for one epoch
-  double hysteresis = 1;
+  double hysteresis = MoveRules{}.hysteresis;
   std::uint64_t cool_down_epochs = 0;
   // Of MoveRules; nothing: learnt from what moves take.
   std::optional<double> cost_of_move;
@@ -93,8 +93,10 @@ class Placer {
   std::optional<double> HitRatio(std::span<const PlacedSpan> placed) const;
   bool IsBound(const PlacedTarget& target, const PlacedSpan& span) const;
   std::vector<PlacedSpan> PlacedSpans(std::span<const PlacedTarget> targets, std::uint64_t epoch);
-  // Moves of leaves from moves of pieces that hold several.
-  std::vector<Move> LeafByLeaf(std::span<const Move> moves) const;
+  // Moves of leaves from moves of pieces that hold several, but for what is let be.
+  std::vector<Move> LeafByLeaf(std::span<const Move> moves, std::uint64_t epoch) const;
+  void LearnRefusal(const MoveOutcome& refused, std::uint64_t epoch);
+  bool IsLetBe(PageKey leaf, std::uint64_t epoch) const;
   // In accesses of an epoch.
   double CostOfMove(std::chrono::nanoseconds epoch_length) const;
 
@@ -110,7 +112,12 @@ class Placer {
   PlacementSurvey survey_;
   MoveHistory history_;
   std::vector<TargetId> known_targets_;
-  std::map<PageKey, std::uint64_t> let_be_until_;  // epoch, of what the kernel would not move
+  // Of what the kernel would not move.
+  struct LetBe {
+    std::uint64_t until = 0;  // epoch
+    std::uint64_t epochs = 0;
+  };
+  std::map<PageKey, LetBe> let_be_;
   // Of moves, older ones weighing less.
   double moving_ns_ = 0;
   double moved_pages_ = 0;

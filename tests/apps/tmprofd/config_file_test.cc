@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tests/apps/program.h"
+#include "tests/folders.h"
 
 namespace tmprof::testing {
 namespace {
@@ -319,8 +320,8 @@ TEST(ParseConfig, EveryFieldArrivesWhereItBelongs) {
   EXPECT_EQ(config.profile.epoch, 250ms);
   EXPECT_THAT(config.profile.sources.names, ElementsAre("abit-bpf", "clock"));
   EXPECT_EQ(config.profile.sources.max_overhead, 0.003);
-  EXPECT_EQ(config.profile.sources.abit,
-            (AbitChoice{.looked = AbitLooked::kRegions, .mode = AbitMode::kPlain}));
+  EXPECT_EQ(config.profile.sources.abit, (AbitChoice{.looked = abit::Looked::kRegions,
+                                                     .mode = abit::ScanOptions::Mode::kPlain}));
   EXPECT_EQ(config.profile.sources.scan_interval, 20ms);
   EXPECT_EQ(config.profile.sources.sample_rate, 4);
   EXPECT_EQ(config.profile.sources.gate, "llc,tlb");

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <latch>
+#include <thread>
 
 namespace tmprof {
 namespace {
@@ -20,6 +22,8 @@ class FakeCall final : public MoveCall {
  public:
   int operator()(Pid /*pid*/, std::span<const Vpn> pages, std::span<const NodeId> nodes,
                  std::span<int> status) override {
+    ++calls;
+    std::this_thread::sleep_for(takes.load());
     if (held) {
       entered.count_down();
       release.wait();
@@ -30,6 +34,8 @@ class FakeCall final : public MoveCall {
   }
 
   std::atomic<bool> held = false;
+  std::atomic<std::chrono::nanoseconds> takes{std::chrono::nanoseconds(0)};
+  std::atomic<int> calls = 0;
   std::latch entered{1};
   std::latch release{1};
   std::atomic<std::size_t> pages_moved = 0;
@@ -90,6 +96,23 @@ TEST_F(MoveThreadTest, HasNoCallUnderWayOncePaused) {
   EXPECT_GT(moved, 0U);
   for (int i = 0; i < 100; ++i) std::this_thread::yield();
   EXPECT_EQ(call_.pages_moved, moved);
+}
+
+// A pause that waits for calls to come is none.
+TEST_F(MoveThreadTest, PausesAfterTheCallThatIsUnderWay) {
+  call_.takes = std::chrono::milliseconds(1);
+  thread_.Replace(Moves(1'000'000));
+  int late = 0;
+  for (int pause = 0; pause < 21; ++pause) {
+    while (call_.calls == 0) std::this_thread::yield();
+    const int before = call_.calls;
+    thread_.Pause();
+    // More than the one under way may pass until a busy machine lets this thread come to Pause().
+    late += call_.calls - before > 20;
+    call_.calls = 0;
+    thread_.Resume();
+  }
+  EXPECT_LE(late, 3);
 }
 
 TEST_F(MoveThreadTest, ReturnsWhatItHadNotDone) {

@@ -193,6 +193,33 @@ TEST_F(PlacerTest, TriesAgainWhatWasBusy) {
   EXPECT_THAT(Decide(placer, Epoch({{5, 10}})).moves, SizeIs(1));
 }
 
+TEST_F(PlacerTest, LetsWhatIsBusyTimeAndAgainBeForLongerAndLonger) {
+  memory_.Put(0, 100, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  std::vector<std::uint64_t> tried;
+  while (next_epoch_ < 100) {
+    const std::uint64_t epoch = next_epoch_;
+    const PlacementDecision decision = Decide(placer, Epoch({{5, 10}}));
+    if (decision.moves.empty()) continue;
+    tried.push_back(epoch);
+    placer.Learn(std::vector<MoveOutcome>{{.move = decision.moves[0], .error = EBUSY}},
+                 next_epoch_);
+  }
+  EXPECT_THAT(tried, testing::ElementsAre(0, 1, 3, 6, 11, 20, 37, 70));
+}
+
+TEST_F(PlacerTest, MovesTheOthersOfAPieceOfWhichOneIsRefused) {
+  memory_.Put(0, 200, kFast);  // twice the capacity, none of it accessed
+  Placer placer(options_, memory_, cpu_clock_);
+  const PlacementDecision decision = Decide(placer, Epoch({}));
+  ASSERT_FALSE(decision.moves.empty());
+  const Move pinned = decision.moves[decision.moves.size() / 2];
+  placer.Learn(std::vector<MoveOutcome>{{.move = pinned, .error = EACCES}}, next_epoch_);
+  const PlacementDecision next = Decide(placer, Epoch({}));
+  EXPECT_THAT(next.moves, testing::Not(testing::Contains(testing::Field(&Move::key, pinned.key))));
+  EXPECT_GE(next.moves.size(), decision.moves.size() - 1);
+}
+
 TEST_F(PlacerTest, LeavesWhatDoesNotPay) {
   options_.cost_of_move = 20;
   memory_.Put(0, 100, kSlow);

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "apps/tmprofd/ledger_keeper.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/apps/program.h"
+#include "tests/proto/ledgers.h"
+
+namespace tmprof {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class LedgerKeeperTest : public ::testing::Test {
+ protected:
+  LedgerKeeperTest() { config_.file = folder_.File("ledger"); }
+
+  LedgerKeeper Begin() {
+    Result<LedgerKeeper> keeper = LedgerKeeper::Begin(config_, SmallLedgerInfo());
+    EXPECT_TRUE(keeper) << keeper.error().Message();
+    return *std::move(keeper);
+  }
+  // Of target 0 alone.
+  static EpochProfile Epoch(std::uint64_t index) {
+    const LedgerEpoch times = LedgerEpochAt(index);
+    EpochProfile epoch{.index = index, .start = times.start, .end = times.end};
+    epoch.targets.push_back({.id = TargetId(0), .pid = Pid(4711), .name = "redis-server"});
+    return epoch;
+  }
+  static Status Note(LedgerKeeper& keeper, std::uint64_t index, std::vector<MoveOutcome> outcomes) {
+    return keeper.Note(Epoch(index), {}, 0, std::move(outcomes), {}, {});
+  }
+  static std::vector<LedgerEpoch> Read(const std::filesystem::path& path) {
+    std::vector<LedgerEpoch> epochs;
+    Result<LedgerReader> reader = LedgerReader::Open(path);
+    EXPECT_TRUE(reader) << reader.error().Message();
+    for (LedgerEpoch epoch; reader && reader->Next(epoch).value_or(false);) epochs.push_back(epoch);
+    return epochs;
+  }
+
+  testing::TemporaryFolder folder_;
+  LedgerConfig config_;
+};
+
+TEST_F(LedgerKeeperTest, HasTheMovesOfEachEpoch) {
+  LedgerKeeper keeper = Begin();
+  ASSERT_TRUE(Note(keeper, 0, {}));
+  ASSERT_TRUE(Note(keeper, 1, {Moved(0, 5, 1, 0)}));
+  ASSERT_TRUE(keeper.End({}, 0));
+  const std::vector<LedgerEpoch> epochs = Read(*config_.file);
+  ASSERT_THAT(epochs, SizeIs(3));
+  EXPECT_THAT(epochs[0].targets, SizeIs(1));
+  EXPECT_THAT(epochs[1].moves, ElementsAre(Moved(0, 5, 1, 0)));
+  EXPECT_THAT(epochs[2].settled, SizeIs(1)) << "what is watched still";
+}
+
+TEST_F(LedgerKeeperTest, HasWhatWasOverAndWhatWasDroppedAfterTheLastEpoch) {
+  LedgerKeeper keeper = Begin();
+  ASSERT_TRUE(Note(keeper, 0, {}));
+  ASSERT_TRUE(keeper.End({Moved(0, 5, 1, 0), Moved(0, 6, 1, 0)}, 3));
+  const std::vector<LedgerEpoch> epochs = Read(*config_.file);
+  ASSERT_THAT(epochs, SizeIs(2));
+  EXPECT_THAT(epochs[1].moves, ElementsAre(Moved(0, 5, 1, 0), Moved(0, 6, 1, 0)));
+  EXPECT_EQ(epochs[1].replaced, 3U);
+  EXPECT_THAT(epochs[1].settled, SizeIs(2));
+}
+
+TEST_F(LedgerKeeperTest, HasNoLastEpochWhereNothingIsToBeTold) {
+  LedgerKeeper keeper = Begin();
+  ASSERT_TRUE(Note(keeper, 0, {}));
+  ASSERT_TRUE(keeper.End({}, 0));
+  EXPECT_THAT(Read(*config_.file), SizeIs(1));
+}
+
+TEST_F(LedgerKeeperTest, TellsOfNoTargetThatItDoesNotKnow) {
+  LedgerKeeper keeper = Begin();
+  ASSERT_TRUE(Note(keeper, 0, {Moved(7, 5, 1, 0)}));
+  ASSERT_TRUE(keeper.End({Moved(7, 6, 1, 0)}, 0));
+  const std::vector<LedgerEpoch> epochs = Read(*config_.file);
+  ASSERT_THAT(epochs, SizeIs(1));
+  EXPECT_THAT(epochs[0].moves, IsEmpty());
+}
+
+TEST_F(LedgerKeeperTest, SetsAFullFileAsideAndTellsTheNextOneAll) {
+  config_.most_bytes = 1;
+  LedgerKeeper keeper = Begin();
+  ASSERT_TRUE(Note(keeper, 0, {}));
+  ASSERT_TRUE(Note(keeper, 1, {Moved(0, 5, 1, 0)}));
+  const std::vector<LedgerEpoch> aside = Read(folder_.File("ledger.old"));
+  ASSERT_THAT(aside, SizeIs(1));
+  EXPECT_EQ(aside[0].index, 1U);
+  EXPECT_THAT(aside[0].targets, SizeIs(1));
+}
+
+TEST_F(LedgerKeeperTest, KeepsNothingWithoutAFile) {
+  config_.file.reset();
+  LedgerKeeper keeper = Begin();
+  EXPECT_TRUE(Note(keeper, 0, {Moved(0, 5, 1, 0)}));
+  EXPECT_TRUE(keeper.End({}, 0));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+}
+
+}  // namespace
+}  // namespace tmprof
