@@ -7,6 +7,7 @@ ratio therefore come from one process on one machine within seconds of each othe
 
 import argparse
 import contextlib
+import dataclasses
 import functools
 import importlib.machinery
 import importlib.util
@@ -51,6 +52,17 @@ def command(path: str):
     return module
 
 
+@functools.cache
+def commit() -> str:
+    """Of this project's tree, with "-dirty" where it differs; "unknown" outside a repository."""
+    try:
+        found = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*"],
+                               capture_output=True, text=True, check=False)
+    except OSError:
+        return "unknown"
+    return found.stdout.strip() or "unknown"
+
+
 def machine() -> dict:
     """What a figure must be read with."""
     cpu_model = "unknown"
@@ -58,12 +70,12 @@ def machine() -> dict:
         models = [line.split(":", 1)[1].strip() for line in cpuinfo if line.startswith("model name")]
         cpu_model = models[0] if models else cpu_model
     return {"cpu_model": cpu_model, "cpus": os.cpu_count(), "kernel": platform.release(),
-            "load_1min_at_start": os.getloadavg()[0]}
+            "commit": commit(), "load_1min_at_start": os.getloadavg()[0]}
 
 
 def machine_text(info: dict) -> str:
     return (f"{info['cpu_model']}, {info['cpus']} CPUs, Linux {info['kernel']}, "
-            f"load {info['load_1min_at_start']:.2f} at the start")
+            f"commit {info['commit']}, load {info['load_1min_at_start']:.2f} at the start")
 
 
 def quartiles(values: list[float]) -> dict:
@@ -199,6 +211,11 @@ def alternate(workload: Workload, build: pathlib.Path, record_arguments: list[st
             before = after
 
 
+def frame_text(frame: dict) -> str:
+    """Of a stack that tmprof report gives as JSON: the function, else where it is in which file."""
+    return frame["function"] or f"{pathlib.Path(frame['module'] or 'nowhere').name}+{frame['offset']:#x}"
+
+
 def table(header: list[str], rows: list[list[str]]) -> str:
     """Columns padded to their widest cell; the first is flush left, the others flush right."""
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
@@ -213,6 +230,18 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 def cell(value: float | None, form: str = ".3f") -> str:
     """A figure for table(); "-" where it is unknown."""
     return "-" if value is None else format(value, form)
+
+
+@dataclasses.dataclass
+class Goal:
+    """What figures are to reach. missed: those that do not, and of what they are. unknown: of what there is none."""
+    name: str
+    missed: list[str]
+    unknown: list[str] = dataclasses.field(default_factory=list)
+
+    def text(self) -> str:
+        lacking = [f"{word}: {', '.join(of)}" for word, of in (("missed", self.missed), ("unknown", self.unknown)) if of]
+        return f"{self.name}: " + ("; ".join(lacking) or "met")
 
 
 def show(result: dict, form: str, to_text) -> None:

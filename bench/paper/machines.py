@@ -16,22 +16,22 @@ sys.path.insert(0, str(BENCH))
 import measure
 
 WORKLOADS = ("gups", "zipf", "hotset", "xslookup", "bfs", "stencil", "kv")
-WITH_TRUTH_FILE = ("gups", "zipf", "hotset")
+WITH_TRUTH_FILE = ("gups", "zipf", "hotset", "bfs", "stencil")
 # RssAnon of redis-server 7.0.15 under redis_load --serve: 435 per key of 131 072, 420 of 1 048 576.
 BYTES_PER_KEY = 430
 
 
 @dataclasses.dataclass(frozen=True)
 class Variant:
-    """What is otherwise than in a plain recording: more arguments of the program and of tmprof record, the program's
-    seed, and how many phases there are, in each of which heat stays where it is; in one, it stays for good. Alone: there is no recorder, and the
-    trace has nothing but the exact accesses, in epochs of a second."""
+    """What is otherwise than in a plain recording. program, record: more arguments of the program and of tmprof
+    record. alone: there is no recorder, and the trace has nothing but the exact accesses, in epochs of a second.
+    seed: the program's. phases: of a recording, in each of which heat stays where it is; None: it stays for good."""
     name: str
     program: tuple[str, ...] = ()
     record: tuple[str, ...] = ()
     alone: bool = False
     seed: int | None = None
-    phases: int = 4
+    phases: int | None = 4
 
 
 PLAIN = Variant("")
@@ -42,7 +42,7 @@ ONE_LOOK = Variant("one-look", record=("--abit", "plain", "--max-overhead", "10%
 
 def phase_s(seconds: int, variant: Variant = PLAIN) -> int:
     """How long heat stays where it is in a recording of so many seconds: some whole epochs of 1 s."""
-    return max(3, seconds // variant.phases)
+    return max(3, seconds // (variant.phases or 1))
 
 
 def target_name(workload: str) -> str:
@@ -59,10 +59,10 @@ def program(workload: str, footprint_mib: int, seconds: int, seed: int,
             variant: Variant = PLAIN) -> list[str]:
     """The command of a workload that works until it is ended, to be recorded for so long."""
     footprint = ["--footprint", f"{footprint_mib}MiB"]
-    common = ["--duration", "1h", "--seed", str(variant.seed or seed), *variant.program]
+    common = ["--duration", "1h", "--seed", str(seed if variant.seed is None else variant.seed), *variant.program]
     if workload == "kv":
         return ["redis_load", "--serve", "--keys", str((footprint_mib << 20) // BYTES_PER_KEY), *common]
-    shift = "1h" if variant.phases == 1 else f"{phase_s(seconds, variant)}s"
+    shift = "1h" if variant.phases is None else f"{phase_s(seconds, variant)}s"
     own = {"gups": ["--write"], "hotset": ["--shift", shift]}
     return [workload, *footprint, *own.get(workload, []), *common]
 
@@ -130,7 +130,7 @@ class Virtual:
     name = "virtual"
     counts_exactly = True
     footprint_mib = 64
-    seconds = 30
+    seconds = 12
     quick_footprint_mib = 16
     quick_seconds = 6
 
@@ -149,12 +149,14 @@ class Virtual:
 
     @classmethod
     def boot(cls, build: pathlib.Path, seconds: int, epoch_ms: int, exact: pathlib.Path,
-             arguments: list[str]) -> str:
+             arguments: list[str], topology: str = TOPOLOGY, tiersim: str = "") -> str:
         """Runs a machine for so many of its seconds, beside what it takes to begin, and returns what it prints.
-        `arguments`, of testbed/vm, end with the guest's command. Leaves the truth in the file `exact`."""
+        `arguments`, of testbed/vm, end with the guest's command; `tiersim`: more of its --tiersim. Leaves the truth
+        in the file `exact`."""
         return measure.output([
-            str(measure.ROOT / "testbed" / "vm"), "--kernel", cls.KERNEL, "--driver", "--topology", cls.TOPOLOGY,
-            f"--tiersim=epoch_ms={epoch_ms}", "--truth", str(exact), "--build", str(build),
+            str(measure.ROOT / "testbed" / "vm"), "--kernel", cls.KERNEL, "--driver", "--topology", topology,
+            f"--tiersim={','.join(filter(None, (f'epoch_ms={epoch_ms}', tiersim)))}", "--truth", str(exact),
+            "--build", str(build),
             "--time-limit", str(cls.HOST_SECONDS_TO_BE_READY + seconds * cls.HOST_SECONDS_PER_SECOND), *arguments])
 
     def guest_script(self, workload: str, rate: int, variant: Variant) -> str:
@@ -176,7 +178,7 @@ class Virtual:
         exact, recorded, trace = (folder / name for name in ("exact", "recorded.data", "tmprof.data"))
         self.boot(options.build, options.seconds, 1000 if variant.alone else self.TRUTH_EPOCH_MS, exact,
                   [*([] if variant.alone else ["--get", f"recorded.data:{recorded}"]),
-                   self.guest_script(workload, rate, variant)])
+                   self.guest_script(workload, rate, variant)], options.topology, options.tiersim)
         measure.output([str(options.build / "tmprof"), "convert", str(exact), "--to", "trace",
                         *([] if variant.alone else ["--beside", str(recorded)]), "-o", str(trace)])
         exact.unlink()

@@ -18,7 +18,16 @@ import measure
 RATES = (1, 4, 8)
 # The tier-1 ratios of TMP's Fig. 6.
 RATIOS = ("1/8", "1/16", "1/32", "1/64", "1/128")
+# Options of the virtual machine, and what they are where nobody says otherwise.
+OF_VIRTUAL = {"topology": machines.Virtual.TOPOLOGY, "tiersim": ""}
 SOURCES = ("references", "samples", "combined")
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """Of recordings, where nobody asks for another."""
+    footprint_mib: int
+    seconds: int
 
 
 class Recordings:
@@ -31,6 +40,8 @@ class Recordings:
         self._scratch = None if options.recordings else tempfile.TemporaryDirectory(
             prefix="tmprof-bench.")
         self._folder = pathlib.Path(self._scratch.name) if self._scratch else options.recordings
+        # Of this project, at which those were made that were asked for.
+        self.commits: set[str] = set()
 
     @property
     def exact(self) -> bool:
@@ -56,7 +67,7 @@ class Recordings:
         folder = self._folder / "-".join(filter(None, (workload, f"{rate}x", variant.name)))
         made = folder / "made.json"  # there when all else is
         settings = {name: getattr(self._options, name)
-                    for name in ("machine", "footprint_mib", "seconds", "seed", "record")}
+                    for name in ("machine", "footprint_mib", "seconds", "seed", "record", *OF_VIRTUAL)}
         if variant != machines.PLAIN:
             settings |= {"variant": json.loads(json.dumps(dataclasses.asdict(variant)))}
         if made.exists():
@@ -64,14 +75,17 @@ class Recordings:
             if kept["settings"] != settings:
                 raise measure.Failed(f"{folder} was recorded with {kept['settings']}, not {settings}; "
                                      "name another folder for --recordings")
+            self.commits.add(kept.get("commit", "unknown"))
             truth = kept["truth"] and folder / kept["truth"]
             return machines.Recording(workload, rate, folder / kept["trace"], truth)
         folder.mkdir(parents=True, exist_ok=True)
         print(f"recording {folder.name} ...", file=sys.stderr, flush=True)
         recording = self._machine.record(workload, rate, variant, folder)
-        made.write_text(json.dumps({"settings": settings, "trace": recording.trace.name,
+        commit = measure.commit()
+        made.write_text(json.dumps({"settings": settings, "commit": commit, "trace": recording.trace.name,
                                     "truth": recording.truth and recording.truth.name}),
                         encoding="utf-8")
+        self.commits.add(commit)
         return recording
 
 
@@ -85,6 +99,10 @@ def arguments(description: str) -> argparse.ArgumentParser:
                         help="memory of each workload; None: as large as the machine's runs are")
     parser.add_argument("--seconds", type=int, help="length of a recording; None: the machine's")
     parser.add_argument("--seed", type=int, default=1, help="of the workloads")
+    parser.add_argument("--topology", metavar="NAME", default=OF_VIRTUAL["topology"],
+                        help="of the virtual machine: of testbed/topologies")
+    parser.add_argument("--tiersim", metavar="OPTIONS", default=OF_VIRTUAL["tiersim"],
+                        help="more of the virtual machine's, as prefetch_lines=8 (testbed/README.md)")
     parser.add_argument("--recordings", type=pathlib.Path, metavar="DIR",
                         help="keep recordings there, and use those that are there already")
     return parser
@@ -102,6 +120,12 @@ def add_rates(parser: argparse.ArgumentParser) -> None:
                         help="multiples of the sampling rate")
 
 
+def add_seeds(parser: argparse.ArgumentParser) -> None:
+    """The option of a command whose figures differ by chance."""
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], metavar="N",
+                        help="of the programs of gate and modes, each with recordings of its own")
+
+
 def add_ranking(parser: argparse.ArgumentParser) -> None:
     """The options of a command that ranks the pages of such a recording."""
     add_rate(parser)
@@ -109,28 +133,42 @@ def add_ranking(parser: argparse.ArgumentParser) -> None:
                         help="rate: estimated accesses; sum: references + samples, meant for --record '--abit plain'")
 
 
-def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
+def parse(parser: argparse.ArgumentParser, own: Size | None = None) -> argparse.Namespace:
     """The options, footprint and length filled in."""
     options = parser.parse_args()
-    machine = machines.MACHINES[options.machine]
-    if options.footprint_mib is None:
-        options.footprint_mib = machine.quick_footprint_mib if options.quick else machine.footprint_mib
-    if options.seconds is None:
-        options.seconds = machine.quick_seconds if options.quick else machine.seconds
-    if options.footprint_mib < 1 or options.seconds < 2:
+    for name, usual in OF_VIRTUAL.items():
+        if options.machine != machines.Virtual.name and getattr(options, name) != usual:
+            parser.error(f"--{name}: needs --machine {machines.Virtual.name}")
+    filled = sized(options, own)
+    if filled.footprint_mib < 1 or filled.seconds < 2:
         parser.error("at least 1 MiB and 2 seconds")
-    return options
+    return filled
+
+
+def sized(asked: argparse.Namespace, own: Size | None = None) -> argparse.Namespace:
+    """What was asked for, also as `asked`, with a size: where none was asked for, the command's own or the machine's
+    usual one, and with --quick the machine's short one."""
+    machine = machines.MACHINES[asked.machine]
+    usual = (Size(machine.quick_footprint_mib, machine.quick_seconds) if asked.quick
+             else own or Size(machine.footprint_mib, machine.seconds))
+    return argparse.Namespace(**{
+        **vars(asked), "asked": asked,
+        "footprint_mib": usual.footprint_mib if asked.footprint_mib is None else asked.footprint_mib,
+        "seconds": usual.seconds if asked.seconds is None else asked.seconds})
 
 
 def made_as(options) -> dict:
     """What a result says of its recordings."""
     return {"recorded_on": options.machine, "footprint_mib": options.footprint_mib,
-            "seconds": options.seconds}
+            "seconds": options.seconds, **{name: getattr(options, name) for name in OF_VIRTUAL}}
 
 
 def made_text(result: dict) -> str:
-    return (f"recorded on {result['recorded_on']}: {result['footprint_mib']} MiB, "
-            f"{result['seconds']} s each")
+    virtual = ""
+    if result["recorded_on"] == machines.Virtual.name:
+        virtual = f", {result['topology']}" + (f", --tiersim={result['tiersim']}" if result["tiersim"] else "")
+    return (f"recorded on {result['recorded_on']}{virtual}, at {', '.join(result['commits']) or 'no commit'}: "
+            f"{result['footprint_mib']} MiB, {result['seconds']} s each")
 
 
 @contextlib.contextmanager
@@ -145,19 +183,24 @@ def records(options, recording: machines.Recording):
 
 
 def scores(options, recording: machines.Recording, ratio: str,
-           variant: machines.Variant = machines.PLAIN) -> list[dict]:
-    """Of tmprof score, by rank, at k of this ratio. `variant` is the recording's."""
+           variant: machines.Variant = machines.PLAIN, by: str = "accesses") -> list[dict]:
+    """Of tmprof score, by rank, at k of this ratio. `variant` is the recording's; `by`: what makes a page hot."""
     phase = (["--truth-phase", f"{machines.phase_s(options.seconds, variant)}s"] if recording.truth_in_trace else [])
     return measure.tmprof_json(options.build, "score", str(recording.trace), "--rank-model",
                                options.rank_model, "--truth", str(recording.truth), *phase,
-                               "--k-ratio", ratio)["results"]
+                               "--by", by, "--k-ratio", ratio)["results"]
 
 
-def run(rows, to_text, options) -> int:
+def goals(judged, rows: list[dict]) -> dict:
+    """What a result says of the goals that `judged`, if there is such a function, finds in its rows."""
+    return {"goals": [dataclasses.asdict(goal) for goal in judged(rows)]} if judged else {}
+
+
+def run(rows, to_text, options, judged=None) -> int:
     """The main part of a command: rows(workload, recordings, options) gives those of one workload."""
     def measured(_) -> dict:
         with Recordings(options) as kept:
-            return {**made_as(options), "rows": [row for workload in options.workloads
-                                                 for row in rows(workload, kept, options)]}
+            found = [row for workload in options.workloads for row in rows(workload, kept, options)]
+            return {**made_as(options), "commits": sorted(kept.commits), "rows": found, **goals(judged, found)}
 
     return measure.run(measured, lambda result: f"{made_text(result)}\n{to_text(result)}", options)

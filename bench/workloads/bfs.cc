@@ -18,6 +18,7 @@ using tmprof::workload::Arena;
 using tmprof::workload::BreadthFirstSearch;
 using tmprof::workload::CsrGraph;
 using tmprof::workload::GraphSize;
+using tmprof::workload::PageCounts;
 using tmprof::workload::ParseInteger;
 using tmprof::workload::Progress;
 
@@ -71,6 +72,13 @@ class Bfs final : public tmprof::workload::Computation {
     search_->Start(roots_[searches_ % roots_.size()]);
     progress.units = 1;
     return progress;
+  }
+  bool Counts() const override { return true; }
+  void CountUnit(PageCounts& counts) override {
+    std::uint64_t accesses = 0;
+    while (search_->Step(accesses)) {
+    }
+    search_->Count(counts);
   }
   std::uint64_t checksum() const override { return checksum_; }
   std::string Figures() const override {

@@ -8,11 +8,14 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "bench/workloads/print.h"
 #include "bench/workloads/run.h"
 #include "bench/workloads/timing.h"
+#include "bench/workloads/truth.h"
 
 namespace tmprof::workload {
 namespace {
@@ -45,6 +48,7 @@ class Steps final : public Task {
 
   // After Run.
   const Progress& progress() const { return progress_; }
+  const std::vector<PhaseRun>& stretches() const { return stretches_; }
   nanoseconds cpu_time() const { return cpu_time_; }
   double seconds() const { return std::chrono::duration<double>(end_ - start_).count(); }
 
@@ -54,13 +58,17 @@ class Steps final : public Task {
   bool done() const { return units_ && progress_.units >= *units_; }
 
   void RunStretch(Instant end, const Stop& stop) {
+    PhaseRun run{.start = Now()};
+    const std::uint64_t accesses_before = progress_.accesses;
     while (Now() < end && !stop.requested() && !done()) {
       const Progress step = computation_.Step(units_ ? *units_ - progress_.units : kNoLimit);
       progress_.units += step.units;
       progress_.accesses += step.accesses;
       Publish(progress_.accesses);
     }
-    end_ = Now();
+    end_ = run.end = Now();
+    run.accesses = progress_.accesses - accesses_before;
+    if (run.accesses > 0) stretches_.push_back(std::move(run));
   }
 
   Computation& computation_;
@@ -68,6 +76,7 @@ class Steps final : public Task {
   const std::optional<std::uint64_t> units_;
   const EndSignals& signals_;
   Progress progress_;
+  std::vector<PhaseRun> stretches_;
   Instant start_{0};
   Instant end_{0};
   nanoseconds cpu_time_{0};
@@ -91,12 +100,19 @@ void PrintSummary(const Computation& computation, const RunMemory& run, const St
         computation.Figures(), computation.checksum());
 }
 
-Ended Run(Computation& computation, const RunOptions& options, std::optional<std::uint64_t> units) {
+Ended Run(Computation& computation, const RunOptions& options, std::optional<std::uint64_t> units,
+          const std::string& truth_path) {
   const auto needed_bytes = computation.Fit(options.footprint_bytes);
   if (!needed_bytes) return BadInput(needed_bytes.error());
   const std::uint64_t page_bytes = options.page_bytes();
   const std::uint64_t footprint_bytes = (*needed_bytes + page_bytes - 1) / page_bytes * page_bytes;
 
+  std::optional<AtomicFile> truth;
+  if (!truth_path.empty()) {
+    std::expected<AtomicFile, std::string> file = AtomicFile::Open(truth_path);
+    if (!file) return Refused(file.error());
+    truth.emplace(*std::move(file));
+  }
   const EndSignals signals;
   const auto run = MapForRun(computation.name(), footprint_bytes, options.huge);
   if (!run) return std::unexpected(run.error());
@@ -107,6 +123,12 @@ Ended Run(Computation& computation, const RunOptions& options, std::optional<std
   Steps steps(computation, timeline, units, signals);
   Task* const tasks[] = {&steps};
   RunTasks(tasks, timeline, options.report_interval, signals);
+  if (truth) {
+    PageCounts counts(run->memory.start_address(), footprint_bytes);
+    computation.CountUnit(counts);
+    WriteTruth(truth->stream(), ::getpid(), run->memory.start_address(), counts, steps.stretches());
+    if (const auto written = truth->Commit(); !written) return Refused(written.error());
+  }
   PrintSummary(computation, *run, steps);
   return {};
 }
@@ -122,9 +144,15 @@ int RunComputation(Computation& computation, int argc, char** argv) {
   computation.AddOptions(app);
   AddOptional(app, fmt::format("--{}", computation.unit()), units, ParseInteger,
               "End after so many, if --duration is not over before");
+  std::string truth_path;
+  if (computation.Counts()) {
+    app.add_option("--truth", truth_path,
+                   "JSON file for what was accessed how often: by page, as counted of one of the "
+                   "units at the end");
+  }
   return RunProgram(app, argc, argv, [&]() -> Ended {
     if (units == 0) return BadInput(fmt::format("--{} must be above 0", computation.unit()));
-    return Run(computation, options, units);
+    return Run(computation, options, units, truth_path);
   });
 }
 

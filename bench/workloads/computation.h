@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the workloads that compute something share: options, memory, the loop and its reports. They
-// have one thread, and no truth by construction: which page is accessed how often follows from
-// their data, and only a machine that sees every access knows it.
+// have one thread. Which page is accessed how often follows from their data; some count it by them.
 
 #pragma once
 
@@ -16,6 +15,7 @@
 
 #include "bench/workloads/memory.h"
 #include "bench/workloads/program.h"
+#include "bench/workloads/truth.h"
 
 namespace tmprof::workload {
 
@@ -67,6 +67,12 @@ class Computation {
 
   // Goes on for some 10 to 1000 us, and completes at most `most_units`, which is above 0.
   virtual Progress Step(std::uint64_t most_units) = 0;
+
+  // Whether CountUnit() can be called.
+  virtual bool Counts() const { return false; }
+  // Completes what is under way, and counts the accesses of one unit by page, of loads and stores
+  // of elements as Step() does. All units are alike, or nearly so.
+  virtual void CountUnit(PageCounts& counts) { (void)counts; }
 
   // Of all results so far.
   virtual std::uint64_t checksum() const = 0;

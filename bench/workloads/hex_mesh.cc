@@ -205,4 +205,25 @@ void HexMesh::Energies(std::uint64_t row) {
   }
 }
 
+void HexMesh::Count(PageCounts& counts) const {
+  for (int axis = 0; axis < 3; ++axis) {
+    counts.AddEach(forces_[axis], 1 + 1);  // cleared, and used by the motion
+    counts.AddEach(velocities_[axis], 2);
+    counts.AddEach(positions_[axis], 2);
+  }
+  counts.AddEach(masses_, 1);
+  for (const auto& corners : nodes_) {
+    counts.Add(corners, 2 * 8);  // by forces and by energies
+    for (const std::uint32_t node : corners) {
+      for (int axis = 0; axis < 3; ++axis) {
+        counts.Add(positions_[axis][node], 2);
+        counts.Add(forces_[axis][node], 2);
+      }
+    }
+  }
+  counts.AddEach(pressures_, 1 + 2);
+  counts.AddEach(energies_, 2);
+  counts.AddEach(volumes_, 2);
+}
+
 }  // namespace tmprof::workload

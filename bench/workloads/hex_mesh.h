@@ -16,6 +16,7 @@
 #include <span>
 
 #include "bench/workloads/computation.h"
+#include "bench/workloads/truth.h"
 
 namespace tmprof::workload {
 
@@ -34,6 +35,9 @@ class HexMesh {
   // Goes on by one row of nodes or elements. Adds the array elements it accessed to `accesses`;
   // true when that completes a sweep: forces, motion and new energies of all the mesh.
   bool Step(std::uint64_t& accesses);
+
+  // The accesses of a sweep, by page.
+  void Count(PageCounts& counts) const;
 
   // By node, x fastest. Between sweeps.
   using Vectors = std::array<std::span<double>, 3>;  // x, y, z

@@ -113,4 +113,22 @@ bool BreadthFirstSearch::Step(std::uint64_t& accesses) {
   return head_ < tail_;
 }
 
+void CsrGraph::CountRow(std::uint32_t vertex, PageCounts& counts) const {
+  counts.AddEach(starts_.subspan(vertex, 2), 1);
+  counts.AddEach(NeighboursOf(vertex), 1);
+}
+
+void BreadthFirstSearch::Count(PageCounts& counts) const {
+  counts.AddEach(parents_, 1);  // forgotten
+  for (const std::uint32_t& place : queue_.first(tail_)) {
+    counts.Add(place, 1);
+    graph_.CountRow(place, counts);
+    for (const std::uint32_t neighbour : graph_.NeighboursOf(place))
+      counts.Add(parents_[neighbour], 1);
+    if (place == root_) continue;
+    counts.Add(place, 1);
+    counts.Add(parents_[place], 1);
+  }
+}
+
 }  // namespace tmprof::workload

@@ -12,6 +12,7 @@
 
 #include "bench/workloads/computation.h"
 #include "bench/workloads/pattern.h"
+#include "bench/workloads/truth.h"
 
 namespace tmprof::workload {
 
@@ -60,6 +61,8 @@ class CsrGraph {
   std::span<const std::uint32_t> NeighboursOf(std::uint32_t vertex) const {
     return neighbours_.subspan(starts_[vertex], starts_[vertex + 1] - starts_[vertex]);
   }
+  // The accesses of NeighboursOf() and to all that it gives.
+  void CountRow(std::uint32_t vertex, PageCounts& counts) const;
 
  private:
   std::span<std::uint64_t> starts_;
@@ -83,6 +86,9 @@ class BreadthFirstSearch {
   // Goes on for a few thousand edges. Adds the elements it accessed to `accesses`; false once the
   // search is complete.
   bool Step(std::uint64_t& accesses);
+
+  // Of a complete search: the accesses that Step() told of, by page.
+  void Count(PageCounts& counts) const;
 
   // Of a complete search: each vertex's parent in the tree, a root being its own.
   std::span<const std::uint32_t> parents() const { return parents_; }

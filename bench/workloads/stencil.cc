@@ -13,6 +13,7 @@ namespace {
 
 using tmprof::workload::Arena;
 using tmprof::workload::HexMesh;
+using tmprof::workload::PageCounts;
 using tmprof::workload::Progress;
 
 class Stencil final : public tmprof::workload::Computation {
@@ -41,6 +42,13 @@ class Stencil final : public tmprof::workload::Computation {
     checksum_ += std::bit_cast<std::uint64_t>(mesh_->energies()[mesh_->energies().size() / 2]);
     progress.units = 1;
     return progress;
+  }
+  bool Counts() const override { return true; }
+  void CountUnit(PageCounts& counts) override {
+    std::uint64_t accesses = 0;
+    while (!mesh_->Step(accesses)) {
+    }
+    mesh_->Count(counts);
   }
   std::uint64_t checksum() const override { return checksum_; }
   std::string Figures() const override { return fmt::format("\"side_elements\":{}", side_); }

@@ -22,7 +22,56 @@ std::unexpected<std::string> Refused(std::string_view attempt, std::string_view 
                                      strerrorname_np(errno), std::strerror(errno)));
 }
 
+template <typename RangesOf>
+void WritePhases(std::FILE* out, std::int64_t pid, std::uint64_t start_address,
+                 std::uint64_t span_bytes, const std::vector<PhaseRun>& phases,
+                 RangesOf ranges_of) {
+  Print(out, R"({{"pid":{},"phases":[)", pid);
+  const char* before_phase = "";
+  for (const PhaseRun& phase : phases) {
+    Print(out, R"({}
+{{"t_start_ns":{},"t_end_ns":{},"accesses":{},"ranges":[)",
+          std::exchange(before_phase, ","), phase.start.count(), phase.end.count(), phase.accesses);
+    const char* before_range = "";
+    for (const SpanRange& range : ranges_of(phase)) {
+      // Nine digits: a million ranges still sum to 1 within 1e-9.
+      Print(out, R"({}{{"start":{},"end":{},"weight":{:.9g})", std::exchange(before_range, ",\n"),
+            start_address + range.start * span_bytes, start_address + range.end * span_bytes,
+            range.weight);
+      if (!phase.span_accesses.empty()) {
+        const auto counts = phase.span_accesses.begin();
+        Print(out, R"(,"accesses":{})",
+              std::accumulate(counts + static_cast<std::ptrdiff_t>(range.start),
+                              counts + static_cast<std::ptrdiff_t>(range.end), std::uint64_t{0}));
+      }
+      Print(out, "}}");
+    }
+    Print(out, "]}}");
+  }
+  Print(out, "\n]}}\n");
+}
+
 }  // namespace
+
+PageCounts::PageCounts(std::uint64_t start_address, std::uint64_t bytes)
+    : start_address_(start_address), counts_(bytes / kBasePageBytes) {}
+
+std::uint64_t PageCounts::total() const {
+  return std::accumulate(counts_.begin(), counts_.end(), std::uint64_t{0});
+}
+
+std::vector<SpanRange> PageCounts::Ranges() const {
+  const auto all = static_cast<double>(total());
+  std::vector<SpanRange> ranges;
+  for (std::uint64_t start = 0; start < counts_.size();) {
+    std::uint64_t end = start;
+    while (end < counts_.size() && counts_[end] == counts_[start]) ++end;
+    const auto accesses = static_cast<double>(counts_[start] * (end - start));
+    ranges.push_back({.start = start, .end = end, .weight = accesses / all});
+    start = end;
+  }
+  return ranges;
+}
 
 std::vector<PhaseRun> MergePhases(const std::vector<std::vector<PhaseRun>>& threads) {
   std::size_t common = threads.front().size();
@@ -72,29 +121,15 @@ std::expected<void, std::string> AtomicFile::Commit() {
 
 void WriteTruth(std::FILE* out, std::int64_t pid, std::uint64_t start_address,
                 std::uint64_t span_bytes, const Heat& heat, const std::vector<PhaseRun>& phases) {
-  Print(out, R"({{"pid":{},"phases":[)", pid);
-  const char* before_phase = "";
-  for (const PhaseRun& phase : phases) {
-    Print(out, R"({}
-{{"t_start_ns":{},"t_end_ns":{},"accesses":{},"ranges":[)",
-          std::exchange(before_phase, ","), phase.start.count(), phase.end.count(), phase.accesses);
-    const char* before_range = "";
-    for (const SpanRange& range : heat.Ranges(heat.AtPhase(phase.index))) {
-      // Nine digits: a million ranges still sum to 1 within 1e-9.
-      Print(out, R"({}{{"start":{},"end":{},"weight":{:.9g})", std::exchange(before_range, ",\n"),
-            start_address + range.start * span_bytes, start_address + range.end * span_bytes,
-            range.weight);
-      if (!phase.span_accesses.empty()) {
-        const auto counts = phase.span_accesses.begin();
-        Print(out, R"(,"accesses":{})",
-              std::accumulate(counts + static_cast<std::ptrdiff_t>(range.start),
-                              counts + static_cast<std::ptrdiff_t>(range.end), std::uint64_t{0}));
-      }
-      Print(out, "}}");
-    }
-    Print(out, "]}}");
-  }
-  Print(out, "\n]}}\n");
+  WritePhases(out, pid, start_address, span_bytes, phases,
+              [&](const PhaseRun& phase) { return heat.Ranges(heat.AtPhase(phase.index)); });
+}
+
+void WriteTruth(std::FILE* out, std::int64_t pid, std::uint64_t start_address,
+                const PageCounts& counts, const std::vector<PhaseRun>& phases) {
+  const std::vector<SpanRange> ranges = counts.Ranges();
+  WritePhases(out, pid, start_address, kBasePageBytes, phases,
+              [&](const PhaseRun&) { return ranges; });
 }
 
 }  // namespace tmprof::workload

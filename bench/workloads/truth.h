@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <cstdio>
 #include <expected>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "bench/workloads/memory.h"
 #include "bench/workloads/pattern.h"
 #include "bench/workloads/timing.h"
 
@@ -23,6 +25,33 @@ struct PhaseRun {
   Instant end{0};
   std::uint64_t accesses = 0;
   std::vector<std::uint64_t> span_accesses;  // counted per span; empty where they were not counted
+};
+
+// How often each page of a memory is accessed, as counted by what accesses it.
+class PageCounts {
+ public:
+  // Precondition: whole pages.
+  PageCounts(std::uint64_t start_address, std::uint64_t bytes);
+
+  // Precondition: elements lie in the memory, each within one page.
+  template <typename T>
+  void Add(const T& element, std::uint64_t accesses) {
+    counts_[(reinterpret_cast<std::uintptr_t>(&element) - start_address_) / kBasePageBytes] +=
+        accesses;
+  }
+  template <typename T>
+  void AddEach(std::span<T> elements, std::uint64_t accesses) {
+    for (const T& element : elements) Add(element, accesses);
+  }
+
+  std::uint64_t total() const;
+  // Ascending, covering the memory, neighbours of equal counts joined; the weights sum to 1.
+  // Precondition: something was added.
+  std::vector<SpanRange> Ranges() const;
+
+ private:
+  std::uint64_t start_address_;
+  std::vector<std::uint64_t> counts_;
 };
 
 // The phases that every thread ran: each from the last thread's start to the first one's end, the
@@ -55,5 +84,8 @@ class AtomicFile {
 // Where spans were counted each range has its "accesses" as well.
 void WriteTruth(std::FILE* out, std::int64_t pid, std::uint64_t start_address,
                 std::uint64_t span_bytes, const Heat& heat, const std::vector<PhaseRun>& phases);
+// The same where all phases are alike.
+void WriteTruth(std::FILE* out, std::int64_t pid, std::uint64_t start_address,
+                const PageCounts& counts, const std::vector<PhaseRun>& phases);
 
 }  // namespace tmprof::workload

@@ -143,6 +143,20 @@ struct NaiveMesh {
   }
 };
 
+TEST_F(CubeOfThree, SweepsAccessEachPageAsOftenAsTheySayInAll) {
+  std::uint64_t accesses = 0;
+  while (!mesh_.Step(accesses)) {
+  }
+  PageCounts counts(memory_.start_address(), memory_.footprint_bytes());
+  mesh_.Count(counts);
+  EXPECT_EQ(counts.total(), accesses);
+  // Its arrays have a page each; the last three are those of elements.
+  const std::vector<SpanRange> ranges = counts.Ranges();
+  ASSERT_GE(ranges.size(), 2u);
+  EXPECT_EQ(ranges.back().end, HexMesh::Bytes(kSide) / kBasePageBytes);
+  EXPECT_NEAR(ranges.back().weight * static_cast<double>(accesses), 2 * kElements, 1e-6);
+}
+
 TEST_F(CubeOfThree, SweepsAsAComputationByNodesDoes) {
   NaiveMesh naive;
   for (int node = 0; node < kNodes; ++node) {

@@ -85,6 +85,19 @@ TEST_F(Graph, SearchesGiveEachVertexAParentOneLevelUp) {
   }
 }
 
+TEST_F(Graph, SearchesAccessEachPageAsOftenAsTheySayInAll) {
+  BreadthFirstSearch search(arena_, graph_);
+  for (const std::uint32_t root : SampleRoots(graph_, 3, 9)) {
+    std::uint64_t accesses = 0;
+    search.Start(root);
+    while (search.Step(accesses)) {
+    }
+    PageCounts counts(memory_.start_address(), memory_.footprint_bytes());
+    search.Count(counts);
+    EXPECT_EQ(counts.total(), accesses);
+  }
+}
+
 TEST_F(Graph, RootsDifferAndHaveEdges) {
   const auto roots = SampleRoots(graph_, 64, 1);
   EXPECT_EQ(std::set<std::uint32_t>(roots.begin(), roots.end()).size(), 64u);

@@ -4,7 +4,9 @@
 
 import pathlib
 import sys
+import types
 import unittest
+import unittest.mock
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
@@ -15,6 +17,10 @@ driver = measure.command("driver")
 exact = measure.command("exact")
 overhead = measure.command("overhead")
 mmap_latency = measure.command("mmap_latency")
+objects = measure.command("objects")
+objects_built = measure.command("objects_built")
+objects_recorded = measure.command("objects_recorded")
+objects_advised = measure.command("objects_advised")
 regions = measure.command("regions")
 
 
@@ -49,6 +55,121 @@ class Output(unittest.TestCase):
 class Cell(unittest.TestCase):
     def test_tells_unknown_from_zero(self):
         self.assertEqual([measure.cell(None), measure.cell(0), measure.cell(12, "d")], ["-", "0.000", "12"])
+
+
+class Objects(unittest.TestCase):
+    @staticmethod
+    def said(nanoseconds: float) -> dict[str, float]:
+        return {phase: nanoseconds for phase in objects.PHASES}
+
+    def test_compares_each_way_with_the_program_alone_in_the_same_turn(self):
+        rows = objects.rows_of(2500, {objects.PLAIN: [self.said(10), self.said(20), self.said(50)],
+                                      "tmprof cc": [self.said(15), self.said(40), self.said(60)],
+                                      objects.PAGES: [self.said(1000)]})
+        self.assertEqual([(row["way"], row["create"], row["create_ratio"]) for row in rows],
+                         [(objects.PLAIN, 20, 1), ("tmprof cc", 40, 1.5), (objects.PAGES, 1000, 100)])
+
+    def test_shows_a_row_of_each_way(self):
+        rows = objects.rows_of(2500, {objects.PLAIN: [self.said(10)], "tmprof cc": [self.said(15)]})
+        lines = objects.text({"rows": rows, "reads": 1, "updates": 2}).splitlines()
+        self.assertEqual(lines[-1].split(), ["2500", "tmprof", "cc", *["15.0", "(1.50x)"] * 4])
+
+
+class ObjectsBuilt(unittest.TestCase):
+    VIEW = {"rows": [{"kind": "variable", "accesses": 9e9, "frames": []},
+                     *({"kind": "heap", "accesses": 10 - n, "frames": [{"function": f"f{n}"}, {"function": "main"}]}
+                       for n in range(6)),
+                     {"kind": "heap", "accesses": 1, "frames": []}]}
+    TURNS = [{"clang": 1.0, "tmprof cc": 1.5}, {"clang": 2.0, "tmprof cc": 5.0}]
+
+    def test_compares_the_builds_within_a_turn_and_lists_allocation_sites_alone(self):
+        row = objects_built.row("zstd", "1.5", self.TURNS, self.VIEW)
+        self.assertEqual((row["turns"], row["times"]["median"], row["sites"]), (2, 2.0, 7))
+        self.assertEqual(row["first_sites"][0], {"accesses": 10, "stack": "f0 < main"})
+        self.assertEqual(len(row["first_sites"]), 5)
+
+    def test_shows_a_row_of_each_program_and_its_sites(self):
+        lines = objects_built.text({"rows": [objects_built.row("zstd", "1.5", self.TURNS, self.VIEW)]}).splitlines()
+        self.assertRegex(lines[2], r"^zstd +1\.5 +2 +1\.50 +3\.25 +2\.00 \(1\.75 to 2\.25\) +7$")
+        self.assertEqual(lines[3], "zstd: 10 accesses: f0 < main")
+
+    def test_takes_nothing_from_its_surroundings_that_changes_a_build(self):
+        with unittest.mock.patch.dict("os.environ", {"CFLAGS": "-O0", "HOME": "/h"}), \
+                unittest.mock.patch.object(objects_built, "run") as run:
+            built = object.__new__(objects_built.Built)
+            built._program, built._source = objects_built.PROGRAMS["re2"], pathlib.Path("/s")
+            built._words = {"cc": "c", "cxx": "cx", "flags": "-O2", "input": "/i"}
+            built.work("/objects")
+        command, folder, environment = run.call_args.args
+        self.assertEqual((command, folder), (["obj/test/exhaustive1_test"], pathlib.Path("/s")))
+        self.assertEqual((environment["TMPROF_OBJECTS"], environment["HOME"]), ("/objects", "/h"))
+        self.assertNotIn("CFLAGS", environment)
+
+
+class ObjectsRecorded(unittest.TestCase):
+    SITE = {"frames": [{"function": "make", "module": "/bin/a", "offset": 1},
+                       {"function": None, "module": "/lib/libb.so.1", "offset": 0x20},
+                       {"function": None, "module": None, "offset": 0x30}]}
+    UNKNOWN = {"frames": []}
+
+    def turn(self, alone: float, recorded: float, with_objects: float, lost: int) -> dict:
+        return {"alone": objects_recorded.Ran(alone), "record": objects_recorded.Ran(recorded),
+                "record --objects": objects_recorded.Ran(
+                    with_objects, {"all_rows": 7, "lost": lost, "rows": [self.SITE, self.UNKNOWN]})}
+
+    def test_adds_up_the_times_of_all_statements(self):
+        self.assertAlmostEqual(objects_recorded.sqlite_cpu_s(
+            "Run Time: real 9.000 user 1.250000 sys 0.500000\n5|7\n"
+            "Run Time: real 9.000 user 0.250000 sys 0.000000\n"), 2.0)
+        with self.assertRaises(measure.Failed):
+            objects_recorded.sqlite_cpu_s("5|7\n")
+
+    def test_adds_up_what_a_server_used_itself(self):
+        self.assertEqual(objects_recorded.redis_cpu_s(
+            "# CPU\r\nused_cpu_sys:0.500000\r\nused_cpu_user:1.250000\r\nused_cpu_sys_children:8.000000\r\n"
+            "used_cpu_user_main_thread:8.000000\r\n"), 1.75)
+        with self.assertRaises(measure.Failed):
+            objects_recorded.redis_cpu_s("used_cpu_sys:0.500000\r\n")
+
+    def test_compares_the_ways_within_a_turn(self):
+        row = objects_recorded.row("sqlite3", [self.turn(1.0, 1.25, 1.5, 3), self.turn(2.0, 2.5, 2.5, 0)])
+        self.assertAlmostEqual(row["tracker"]["median"], 0.1)
+        self.assertAlmostEqual(row["recording"]["median"], 0.25)
+        self.assertAlmostEqual(row["both"]["median"], 0.375)
+        self.assertEqual((row["turns"], row["sites"], row["lost"]), (2, 7, 3))
+        self.assertEqual(row["first_sites"], ["make < libb.so.1+0x20 < nowhere+0x30", "stack unknown"])
+
+    def test_shows_a_row_of_each_program_and_its_sites(self):
+        row = objects_recorded.row("sqlite3", [self.turn(1.0, 1.0, 1.01, 0)])
+        lines = objects_recorded.text({"rows": [row]}).splitlines()
+        self.assertRegex(lines[2], r"^sqlite3 .* 1\.0% \(1\.0% to 1\.0%\) .* 7 +0$")
+        self.assertEqual(lines[3], "sqlite3: make < libb.so.1+0x20 < nowhere+0x30")
+
+    def test_puts_the_recorder_before_the_program(self):
+        options = types.SimpleNamespace(build=pathlib.Path("/b"), record="--abit off")
+        command = ["sqlite3", ":memory:"]
+        self.assertEqual(objects_recorded.recorded(command, "alone", pathlib.Path("/t"), options), command)
+        self.assertEqual(objects_recorded.recorded(command, "record --objects", pathlib.Path("/t"), options),
+                         ["/b/tmprof", "record", "--quiet", "-o", "/t", "--objects", "--abit", "off", "--", *command])
+
+
+class ObjectsAdvised(unittest.TestCase):
+    def test_counts_the_pages_of_a_share_from_the_hottest_on(self):
+        rows = [{"score": 60, "span": 1}, {"score": 20, "span": 512}, {"score": 20, "span": 1}]
+        self.assertEqual([objects_advised.pages_of_share(rows, share) for share in (0.6, 0.61, 0.9)], [1, 513, 514])
+
+    def test_shows_each_policy_as_it_is_and_as_advised(self):
+        rates = [{"policy": policy, "ratio": ratio, "hit_rate": 0.25}
+                 for policy in objects_advised.POLICIES for ratio in objects_advised.RATIOS]
+        turn = {"verdicts": {"hot": 2, "cold": 0, "apart": 1, "stays": 0},
+                "hit_rates": [{"ratio": "1/8", "advised": 0.5}]}
+        lines = objects_advised.text({
+            "records": 7, "turns": [turn],
+            "rows": [{"way": way, "pages_touched": 10, "hot_pages": 5, "hit_rates": rates}
+                     for way in ("as it is", "as advised")]}).splitlines()
+        self.assertEqual(lines[1], "advice 1: 2 hot, 1 apart")
+        self.assertEqual(len([line for line in lines if "25.0%" in line]), 6)
+        self.assertEqual(lines[-1], "promised by the last advice: 1/8 50.0%")
 
 
 class Exact(unittest.TestCase):
@@ -158,6 +279,35 @@ class Regions(unittest.TestCase):
         turns = [((100, 1), False), ((90, 1), True), ((300, 3), False), ((0, 0), True), ((0, 0), False)]
         self.assertAlmostEqual(regions.loss(turns), 0.1)
 
+    def test_lag_until_their_recall_is_as_high_and_stays_so(self):
+        at = [(0.5, None), (1.0, 0.9), (1.5, 0.4), (2.0, 0.8), (2.5, 0.9)]
+        self.assertEqual(regions.lag_s(at, 0.8), 2.0)
+        self.assertIsNone(regions.lag_s(at, 0.95))
+        self.assertEqual(regions.lag_s(at[1:], 0.1), 1.0)
+
+    def test_of_damon_are_ranked_by_the_counts_of_a_phase(self):
+        traced = """
+ kdamond.0-77  [000] .....  1.000000: damon_aggregated: target_id=0 nr_regions=2 0-32768: 9 3
+ kdamond.0-77  [000] .....  2.100000: damon_aggregated: target_id=0 nr_regions=2 0-16384: 1 0
+ kdamond.0-77  [000] .....  2.100000: damon_aggregated: target_id=0 nr_regions=2 16384-65536: 4 0
+"""
+        seen = regions.damon_regions(traced)
+        self.assertEqual(seen[0], (1.0, 0, 32768, 9))
+        hot = [{"start": 0, "end": 16384, "weight": 0.1}, {"start": 16384, "end": 24576, "weight": 0.9},
+               {"start": 24576, "end": 65536, "weight": 0}]
+        phase = {"t_start_ns": 2_000_000_000, "t_end_ns": 3_000_000_000, "ranges": hot}
+        # The twelve pages that are alike have room for two; two of them are hot, with all but a tenth.
+        recall, coverage = regions.damon_scores(seen, {"phases": [phase]})
+        self.assertAlmostEqual(recall, 2 / 12)
+        self.assertAlmostEqual(coverage, 2 / 12)
+        self.assertIsNone(regions.damon_scores(seen, {"phases": [{**phase, "t_end_ns": 2_000_000_001}]}))
+
+    def test_are_asked_for_what_was_seen_since_each_change_of_phase(self):
+        truth = {"pid": 1, "phases": [{"t_start_ns": 0, "t_end_ns": 10}, {"t_start_ns": 10, "t_end_ns": 20},
+                                      {"t_start_ns": 20, "t_end_ns": 24}]}
+        self.assertEqual(regions.since_change(truth, 5),
+                         {"pid": 1, "phases": [{"t_start_ns": 10, "t_end_ns": 15}]})
+
     def test_are_not_judged_where_the_workload_never_ran(self):
         with self.assertRaises(measure.Failed):
             regions.loss([((100, 1), False), ((0, 0), True)])
@@ -179,8 +329,18 @@ class Regions(unittest.TestCase):
     def test_tell_what_was_not_measured_from_what_was(self):
         row = {"footprint": "1GiB", "way": "full", "refusal": "not so much free memory"}
         told = regions.text({"workload": "gups", "record": "", "hold_s": 0.2, "turns": 2, "seconds": 4,
-                             "rows": [row]})
+                             "rows": [row], "found": []})
         self.assertRegex(told, r"1GiB full +-")
+
+    def test_tell_what_was_found_without_lag_where_no_phase_changes(self):
+        row = {"program": "bfs", "way": "full", "recall": 0.5, "coverage_of_ideal": 0.75, "lag_aggregations": None,
+               "own_cpu_share": 0.02, "trace_bytes": 4096}
+        told = regions.text({"rows": [], "found": [row, {**row, "program": "steps",
+                                                         "lag_aggregations": 15.0}],
+                             "record": "", "virtual": False, "found_footprint": "1GiB",
+                             "phase_s": 10})
+        self.assertRegex(told, r"bfs full +0.50 +0.75 +- +2.00% +4\n")
+        self.assertRegex(told, r"steps full +0.50 +0.75 +15 +2.00% +4$")
 
 
 class MmapLatency(unittest.TestCase):

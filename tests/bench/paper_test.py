@@ -4,11 +4,14 @@
 
 import argparse
 import collections
+import io
 import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
+import unittest.mock
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench" / "paper"))
@@ -38,13 +41,15 @@ class Programs(unittest.TestCase):
         self.assertEqual(arguments[arguments.index("--keys") + 1], str(1 << 20))
 
     def test_take_the_seed_of_a_variant_that_has_one(self):
-        for variant, seed in ((machines.PLAIN, "7"), (machines.Variant("other", seed=2), "2")):
+        for variant, seed in ((machines.PLAIN, "7"), (machines.Variant("other", seed=2), "2"),
+                              (machines.Variant("none", seed=0), "0")):
             arguments = machines.program("zipf", 64, 10, 7, variant)
             self.assertEqual(arguments[arguments.index("--seed") + 1], seed)
 
     def test_move_their_heat_as_often_as_a_variant_has_phases(self):
         for variant, shift in ((machines.PLAIN, "6s"), (machines.Variant("two", phases=2), "12s"),
-                               (machines.Variant("one", phases=1), "1h")):
+                               (machines.Variant("one", phases=1), "24s"),
+                               (machines.Variant("none", phases=None), "1h")):
             arguments = machines.program("hotset", 16, 24, 1, variant)
             self.assertEqual(arguments[arguments.index("--shift") + 1], shift)
 
@@ -81,7 +86,8 @@ class Recordings(unittest.TestCase):
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
         self.options = argparse.Namespace(machine="counting", footprint_mib=1, seconds=2, seed=3,
-                                          record="", recordings=pathlib.Path(scratch.name))
+                                          record="", topology="dram-cxl", tiersim="",
+                                          recordings=pathlib.Path(scratch.name))
 
     def test_are_made_once_per_workload_and_rate(self):
         with recordings.Recordings(self.options) as kept:
@@ -123,6 +129,15 @@ class Recordings(unittest.TestCase):
         self.options.seed = 4
         with recordings.Recordings(self.options) as kept, self.assertRaises(measure.Failed):
             kept.get("gups", 4)
+
+    def test_tell_at_which_commits_they_were_made(self):
+        with unittest.mock.patch.object(measure, "commit", lambda: "abc"), recordings.Recordings(self.options) as kept:
+            kept.get("gups", 4)
+        with unittest.mock.patch.object(measure, "commit", lambda: "def"), recordings.Recordings(self.options) as kept:
+            self.assertEqual(kept.commits, set())
+            kept.get("gups", 4)
+            kept.of(machines.Variant("one-look")).get("gups", 4)
+            self.assertEqual(kept.commits, {"abc", "def"})
 
     def test_that_failed_are_made_again(self):
         folder = self.options.recordings / "gups-4x"
@@ -225,11 +240,11 @@ class Ranking(unittest.TestCase):
 
 
     def test_shows_what_is_unknown_as_such(self):
-        row = {"workload": "gups", "ratio": "1/8", "rank": "samples", "k_pages": 9, "precision": 0.5,
-               "recall": 0.25, "coverage_of_ideal": 0.75, "spearman_rho": 0.125, "kendall_tau_b": None,
-               "regret": {"truth": 0.0625, "misses": None}}
+        row = {"workload": "gups", "by": "misses", "ratio": "1/8", "rank": "samples", "k_pages": 9,
+               "precision": 0.5, "recall": 0.25, "coverage_of_ideal": 0.75, "spearman_rho": 0.125,
+               "kendall_tau_b": None, "regret": 0.0625}
         self.assertEqual(ranking.text({"rows": [row]}).splitlines()[1].split(), [
-            "gups", "1/8", "samples", "9", "0.500", "0.250", "0.750", "0.125", "-", "0.062", "-"])
+            "gups", "misses", "1/8", "samples", "9", "0.500", "0.250", "0.750", "0.125", "-", "0.062"])
 
 
 class Modes(unittest.TestCase):
@@ -252,9 +267,74 @@ class Modes(unittest.TestCase):
         self.assertEqual(modes.claims({"gain": 1.25}, hits),
                          {"gain": 1.25, "surplus": {"history, misses": 0.5, "oracle, combined": 0.5}})
 
+    def test_claims_are_medians_over_seeds_with_the_least_and_the_most(self):
+        found = [{"gain": gain, "surplus": {"history, misses": surplus}}
+                 for gain, surplus in ((1.5, None), (1.0, 0.25), (1.25, -0.5))]
+        of = modes.over_seeds(found)
+        self.assertEqual(of["gain"], {"median": 1.25, "least": 1.0, "most": 1.5})
+        self.assertEqual(of["surplus"]["history, misses"], {"median": -0.125, "least": -0.5, "most": 0.25})
+        self.assertEqual(modes.claim_cell(of["gain"], ".3f"), "1.250 (1.000 to 1.500)")
+        self.assertEqual(modes.claim_cell({"median": 1.0, "least": 1.0, "most": 1.0}, ".3f"), "1.000")
+        self.assertEqual(modes.claim_cell(None, ".3f"), "-")
+        self.assertEqual(modes.over_seeds([{"gain": None, "surplus": {}}])["gain"]["median"], None)
+
+    def test_have_recordings_of_their_own_for_another_seed(self):
+        options = argparse.Namespace(seed=1)
+        self.assertIs(modes.seeded(machines.PLAIN, 1, options), machines.PLAIN)
+        self.assertEqual(modes.seeded(machines.PLAIN, 2, options), machines.Variant("seed2", seed=2))
+        other = modes.seeded(machines.ONE_LOOK, 2, options)
+        self.assertEqual((other.name, other.seed, other.record), ("one-look-seed2", 2, machines.ONE_LOOK.record))
+
+    def test_looks_are_those_of_accessed_bits_by_page_and_second(self):
+        summary = {"duration_s": 4.0, "pages_looked_at": 10, "sources": [
+            {"role": "references", "observations": 60}, {"role": "samples", "observations": 7}]}
+        self.assertEqual(modes.looks_per_page_s(summary), 1.5)
+        self.assertIsNone(modes.looks_per_page_s({**summary, "sources": summary["sources"][1:]}))
+
+    def test_refuse_a_way_of_looking_that_would_be_that_of_both(self):
+        with self.assertRaisesRegex(measure.Failed, "--record '--abit regions'"):
+            modes.rows("zipf", None, argparse.Namespace(record="--abit regions"))
+
     def test_rank_by_the_sum_where_each_page_is_looked_at_once(self):
         self.assertEqual([(mode.variant.record[:2], mode.rank_model) for mode in modes.MODES],
                          [(("--abit", "plain"), "sum"), ((), "rate")])
+
+
+class Options(unittest.TestCase):
+    def parse(self, *arguments: str) -> argparse.Namespace:
+        with unittest.mock.patch("sys.argv", ["fig6", *arguments]):
+            return recordings.parse(recordings.arguments("What for."))
+
+    def test_of_the_virtual_machine_reach_it_and_its_recordings(self):
+        options = self.parse("--machine", "virtual", "--topology", "three-tier", "--tiersim", "prefetch_lines=8")
+        with (tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(measure, "output") as output,
+              unittest.mock.patch.object(pathlib.Path, "unlink")):
+            machines.Virtual(options).record("gups", 1, machines.PLAIN, pathlib.Path(folder))
+        command = output.call_args_list[0].args[0]
+        self.assertEqual(command[command.index("--topology") + 1], "three-tier")
+        self.assertIn("--tiersim=epoch_ms=100,prefetch_lines=8", command)
+        self.assertEqual(recordings.made_text({**recordings.made_as(options), "commits": ["abc", "def-dirty"]}),
+                         "recorded on virtual, three-tier, --tiersim=prefetch_lines=8, at abc, def-dirty: "
+                         "64 MiB, 12 s each")
+
+    def test_have_the_size_asked_for_or_the_commands_own_or_the_machines(self):
+        own = recordings.Size(footprint_mib=3, seconds=5)
+        for arguments, expected in (((), (3, 5)), (("--seconds", "7"), (3, 7)), (("--footprint-mib", "9"), (9, 5)),
+                                    (("--quick",), (16, 6)), (("--quick", "--seconds", "7"), (16, 7))):
+            asked = self.parse("--machine", "virtual", *arguments).asked
+            options = recordings.sized(asked, own)
+            self.assertEqual((options.footprint_mib, options.seconds), expected, arguments)
+        options = recordings.sized(self.parse("--machine", "virtual").asked)
+        self.assertEqual((options.footprint_mib, options.seconds), (64, 12))
+
+    def test_that_record_nothing_are_refused(self):
+        for arguments in (("--footprint-mib", "0"), ("--seconds", "0"), ("--seconds", "1")):
+            with self.assertRaises(SystemExit), unittest.mock.patch("sys.stderr"):
+                self.parse(*arguments)
+
+    def test_of_the_virtual_machine_are_none_of_the_hosts(self):
+        with self.assertRaises(SystemExit), unittest.mock.patch("sys.stderr"):
+            self.parse("--tiersim", "prefetch_lines=8")
 
 
 class GuestScript(unittest.TestCase):
@@ -317,10 +397,33 @@ class Gate(unittest.TestCase):
         self.assertEqual(gate.spread([1.0, -2.0, 4.0]), "+1.0 (-2.0 to +4.0)")
         self.assertEqual(gate.spread([1.25]), "+1.2")
         rows = [{"workload": "zipf", "rank": "samples", "ratio": "1/8", "seed": seed, "duty": {"gated": duty},
-                 "recall": {"gated": recall, "always-on": 0.5}, "lost_points": lost, "control_points": None}
-                for seed, duty, recall, lost in ((1, 0.5, 0.25, 25.0), (2, 0.75, None, None))]
-        self.assertEqual(gate.text({"rows": rows}).splitlines()[1].split(),
+                 "recall": {"gated": recall, "always-on": always_on}, "lost_points": lost, "control_points": None}
+                for seed, duty, recall, always_on, lost in ((1, 0.5, 0.25, 0.5, 25.0), (2, 0.75, None, 0.875, None))]
+        self.assertEqual(gate.text({"rows": rows, "goals": []}).splitlines()[1].split(),
                          ["zipf", "samples", "75.0%", "1/8", "0.250", "0.500", "+25.0", "-"])
+
+    @staticmethod
+    def row(rank: str, ratio: str, seed: int, duty: float | None, lost: float | None) -> dict:
+        return {"workload": "zipf", "rank": rank, "ratio": ratio, "seed": seed, "duty": {"gated": duty},
+                "recall": {"gated": 0.5, "always-on": 0.5}, "lost_points": lost, "control_points": None}
+
+    def test_meets_its_goals_by_the_mean_of_recall_and_the_most_of_duty(self):
+        rows = [self.row("samples", "1/8", 1, 0.55, 3.5), self.row("samples", "1/8", 2, 0.59, 0.5),
+                self.row("combined", "1/8", 1, None, 0)]
+        self.assertEqual([goal.text() for goal in gate.judged(rows)],
+                         ["on for less than 60% of the time: met", "recall within 2 points: met"])
+
+    def test_meets_no_goal_of_which_nothing_is_known(self):
+        self.assertEqual([goal.text() for goal in gate.judged([self.row("samples", "1/8", 1, None, None)])],
+                         ["on for less than 60% of the time: unknown: zipf samples",
+                          "recall within 2 points: unknown: zipf samples 1/8"])
+        self.assertEqual([goal.unknown for goal in gate.judged([])], [["nothing was recorded"]] * 2)
+
+    def test_misses_a_goal_by_any_rank_or_ratio(self):
+        rows = [self.row("samples", "1/8", 1, 0.625, 0), self.row("samples", "1/16", 1, 0.625, 3),
+                self.row("samples", "1/16", 2, 0.5, 2)]
+        self.assertEqual([goal.missed for goal in gate.judged(rows)],
+                         [["zipf samples (62.5%)"], ["zipf samples 1/16 (+2.5 (+2.0 to +3.0); control -)"]])
 
 
 class Sensitivity(unittest.TestCase):
@@ -373,6 +476,27 @@ class Sensitivity(unittest.TestCase):
         self.assertEqual(figures["recall"]["1/8"], 0.5)
 
 
+class Csv(unittest.TestCase):
+    def test_has_the_fields_of_fields_as_columns_of_their_own(self):
+        rows = every.lists_of({"name": "fig6", "rows": [{"workload": "zipf", "hit_rate": {"1/8": 0.5, "1/16": 0.25}}]})
+        self.assertEqual(rows, {"fig6": [{"workload": "zipf", "hit_rate 1/8": 0.5, "hit_rate 1/16": 0.25}]})
+
+    def test_has_lists_of_its_own_for_parts_that_have_rows(self):
+        rows = every.lists_of({"name": "modes", "rows": [
+            {"workload": "zipf", "mode": "paper", "claims": {"gain": 1.0}, "pictures": ["a"],
+             "ranking": [{"workload": "zipf", "recall": 0.5}]}]})
+        self.assertEqual(rows, {"modes": [{"workload": "zipf", "mode": "paper", "claims gain": 1.0}],
+                                "modes_ranking": [{"workload": "zipf", "mode": "paper", "recall": 0.5}]})
+
+    def test_of_a_section_without_rows_is_none(self):
+        self.assertEqual(every.lists_of({"name": "fig2", "rows": []}), {})
+
+    def test_leaves_empty_what_a_row_does_not_know(self):
+        file = io.StringIO()
+        every.write_csv([{"a": 1, "b": None}, {"a": 1 / 3, "c": "x"}], file)
+        self.assertEqual(file.getvalue(), "a,b,c\n1,,\n0.333333,,x\n")
+
+
 class Section(unittest.TestCase):
     def test_goes_on_after_a_workload_that_failed(self):
         def rows(workload: str, kept, options) -> list[dict]:
@@ -388,6 +512,26 @@ class Section(unittest.TestCase):
         part = every.section("gate", lambda workload, *_: [{"workload": workload}], None,
                              argparse.Namespace(workloads=["gups", "zipf", "kv"]))
         self.assertEqual(part["rows"], [{"workload": "zipf"}])
+
+    def test_has_the_workloads_in_their_order_however_many_are_done_at_a_time(self):
+        started = threading.Barrier(2, timeout=60)
+
+        def rows(workload: str, kept, options) -> list[dict]:
+            started.wait()  # two are under way at a time
+            return [{"workload": workload, "at": f"{options.footprint_mib} MiB"}]
+
+        with tempfile.TemporaryDirectory() as folder:
+            options = recordings.sized(argparse.Namespace(
+                machine="virtual", quick=False, footprint_mib=None, seconds=None, workloads=["zipf", "hotset"],
+                recordings=pathlib.Path(folder), output=pathlib.Path(folder), sections=["gate", "fig2"], jobs=2,
+                topology="dram-cxl", tiersim="", seed=1, record=""))
+            with unittest.mock.patch.multiple(gate, rows=rows, text=str, judged=None), \
+                    unittest.mock.patch.multiple(fig2, rows=rows, text=str):
+                sections = every.run(options)["sections"]
+        self.assertEqual([part["rows"] for part in sections],
+                         [[{"workload": name, "at": size} for name in ("zipf", "hotset")]
+                          for size in ("16 MiB", "64 MiB")])
+        self.assertEqual([part["seconds"] for part in sections], [24, 12])
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/folders.h"
+
 namespace {
 
 using nlohmann::json;
@@ -225,11 +227,36 @@ TEST_P(EachComputation, RefusesBadInputWithStatus2) {
   for (const std::vector<std::string>& arguments : {std::vector<std::string>{"--footprint", "1B"},
                                                     {"--duration", "0s"},
                                                     {"--busy", "1s"},
-                                                    {"--" + unit_, "0"},
-                                                    {"--truth", "file"}}) {
+                                                    {"--" + unit_, "0"}}) {
     EXPECT_EQ(Process(program_, arguments).Finish().exit_status, 2)
         << testing::PrintToString(arguments);
   }
+}
+
+TEST_F(Programs, ComputationsCountOfOneUnitWhatTheirPagesAreAccessed) {
+  for (const auto& [program, unit] : {std::pair("bfs", "--searches"), {"stencil", "--sweeps"}}) {
+    const Outcome outcome = Process(program, {"--footprint", "2MiB", "--duration", "10min", unit,
+                                              "2", "--truth", truth_path_})
+                                .Finish();
+    ASSERT_EQ(outcome.exit_status, 0) << outcome.out;
+    const json truth = Truth();
+    const json summary = outcome.Summary();
+    EXPECT_EQ(truth["pid"], summary["pid"]);
+    ASSERT_EQ(truth["phases"].size(), 1u) << program;
+    const json& phase = truth["phases"][0];
+    EXPECT_EQ(phase["accesses"], summary["accesses"]);
+    double weight = 0;
+    std::uint64_t next = phase["ranges"].front()["start"];
+    for (const json& range : phase["ranges"]) {
+      EXPECT_EQ(range["start"], next);
+      next = range["end"];
+      weight += range["weight"].get<double>();
+    }
+    EXPECT_EQ(next - phase["ranges"].front()["start"].get<std::uint64_t>(),
+              summary["footprint_bytes"]);
+    EXPECT_NEAR(weight, 1, 1e-6);
+  }
+  EXPECT_EQ(Process("xslookup", {"--truth", truth_path_}).Finish().exit_status, 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EachComputation,

@@ -110,5 +110,22 @@ TEST_F(WriteTruthTest, WritesPhasesWithByteRangesWeightsAndCounts) {
 )");
 }
 
+TEST(PageCounts, JoinPagesThatAreAccessedAlike) {
+  const Memory memory = *Memory::Map(4 * kBasePageBytes, false);
+  const std::span<std::uint64_t> words(memory.words(), 4 * kBasePageBytes / 8);
+  PageCounts counts(memory.start_address(), memory.footprint_bytes());
+  counts.AddEach(words.first(kBasePageBytes / 4), 3);
+  counts.Add(words[kBasePageBytes / 4], 1024);
+  EXPECT_EQ(counts.total(), 4096u);
+  const std::vector<SpanRange> ranges = counts.Ranges();
+  ASSERT_EQ(ranges.size(), 3u);
+  EXPECT_EQ(ranges[0].end, 2u);
+  EXPECT_EQ(ranges[0].weight, 0.75);
+  EXPECT_EQ(ranges[1].start, 2u);
+  EXPECT_EQ(ranges[1].weight, 0.25);
+  EXPECT_EQ(ranges[2].end, 4u);
+  EXPECT_EQ(ranges[2].weight, 0);
+}
+
 }  // namespace
 }  // namespace tmprof::workload

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What bench/closed_loop makes of what its boots find, on figures worked out by hand."""
+
+import argparse
+import contextlib
+import io
+import pathlib
+import sys
+import tempfile
+import unittest
+import unittest.mock
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+
+import measure
+
+closed_loop = measure.command("closed_loop")
+
+
+def row(speed_up: float = 1.2, hits: float = 0.5, balancing: float = 0.4, damon: float = 0.3,
+        predicted: float = 0.5) -> dict:
+    return {"workload": "zipf", "ratio": "1/8", "predicted_hit_ratio": predicted,
+            "systems": {"first_touch": {"hit_ratio": 0.1, "speed_up": 1},
+                        "numa_balancing": {"hit_ratio": balancing, "speed_up": 1},
+                        "damon": {"hit_ratio": damon, "speed_up": 1},
+                        "tmprofd": {"hit_ratio": hits, "speed_up": 2 * speed_up, "least": {"speed_up": speed_up}}}}
+
+
+class Goals(unittest.TestCase):
+    def missed(self, found: dict, mean_speed_up: float = 1.2) -> list[str]:
+        return [goal.text() for goal in closed_loop.judged([found], mean_speed_up) if goal.missed]
+
+    def test_are_five_and_met_where_all_is_reached(self):
+        goals = closed_loop.judged([row(speed_up=0.98, hits=0.45, balancing=0.45, damon=0.45)], 1.13)
+        self.assertEqual(len(goals), 5)
+        self.assertTrue(all(goal.text().endswith(": met") for goal in goals))
+
+    def test_each_is_missed_by_itself_with_its_figure(self):
+        self.assertEqual(self.missed(row(), mean_speed_up=1.129),
+                         ["geometric mean of the speed-ups 1.13: missed: 1.129"])
+        self.assertEqual(self.missed(row(speed_up=0.979)),
+                         ["no speed-up below 0.98, of any seed: missed: zipf 1/8 (0.979)"])
+        self.assertEqual(self.missed(row(balancing=0.51)),
+                         ["hits at least those of numa_balancing: missed: zipf 1/8 (0.500 and 0.510)"])
+        self.assertEqual(self.missed(row(damon=0.51)),
+                         ["hits at least those of damon: missed: zipf 1/8 (0.500 and 0.510)"])
+        self.assertEqual(self.missed(row(predicted=0.6)),
+                         ["hits at least 0.90 of what replay predicts: missed: zipf 1/8 (0.83)"])
+
+
+class Run(unittest.TestCase):
+    """With boots that find what they are told to."""
+
+    FOUND = {"first_touch": 100, "numa_balancing": 90, "damon": 110, "tmprofd": 200}
+
+    def setUp(self):
+        self.booted = []
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        for name in ("tiersim.so", "gups", "tmprof", "tmprofd"):
+            (pathlib.Path(folder.name) / name).touch()
+        self.options = argparse.Namespace(
+            quick=False, workloads=["gups"], ratios=["1/8", "1/4"], footprint_mib=128, seconds=20, seeds=[1], jobs=1,
+            build=pathlib.Path(folder.name), keep=pathlib.Path(folder.name) / "kept")
+
+    def boot(self, system: str, workload: str, ratio: str, seed: int, _options, _folder):
+        self.booted.append((system, workload, ratio))
+        return unittest.mock.Mock(
+            result=lambda: {"accesses_per_s": self.FOUND[system] * seed, "hit_ratio": 0.5 / seed, "pages_moved": 1,
+                            "cpu_share": 0.01},
+            predicted_hit_ratios=lambda: {"1/8": 0.4, "1/4": 0.5})
+
+    def run_it(self) -> dict:
+        with (unittest.mock.patch.object(closed_loop, "Boot", self.boot),
+              contextlib.redirect_stderr(io.StringIO())):
+            return closed_loop.run(self.options)
+
+    def test_has_a_row_for_each_ratio_and_speeds_by_first_touch(self):
+        result = self.run_it()
+        self.assertEqual([(found["ratio"], found["predicted_hit_ratio"]) for found in result["rows"]],
+                         [("1/8", 0.4), ("1/4", 0.5)])
+        self.assertEqual({system: found["speed_up"]
+                          for system, found in result["rows"][0]["systems"].items()},
+                         {"first_touch": 1, "numa_balancing": 0.9, "damon": 1.1, "tmprofd": 2})
+        self.assertAlmostEqual(result["geometric_mean_speed_up"]["tmprofd"], 2)
+
+    def test_profiles_a_program_once(self):
+        self.run_it()
+        self.assertEqual(len(self.booted), 9)
+        self.assertEqual([system for system, _, _ in self.booted].count("profile"), 1)
+
+    def test_boots_nothing_again_that_is_kept(self):
+        first = self.run_it()
+        self.booted.clear()
+        self.assertEqual(self.run_it(), first)
+        self.assertEqual(self.booted, [])
+        self.options.seeds = [2]
+        self.run_it()
+        self.assertEqual(len(self.booted), 9)
+
+    def test_boots_again_what_another_build_found(self):
+        self.run_it()
+        everything = list(self.booted)
+        self.assertEqual(len(everything), 9)
+        for name, runs in (("tmprofd", [("tmprofd", "gups", "1/8"), ("tmprofd", "gups", "1/4")]),
+                           ("tmprof", [("profile", "gups", "1/8")]),
+                           ("gups", everything), ("tiersim.so", everything)):
+            self.booted.clear()
+            (self.options.build / name).write_bytes(b"another")
+            self.run_it()
+            self.assertEqual(self.booted, runs, name)
+
+    def test_boots_all_again_where_what_reads_the_truth_has_changed(self):
+        self.run_it()
+        self.booted.clear()
+        with unittest.mock.patch.object(closed_loop, "readers_of_truth", lambda _root: [self.options.build / "gups",
+                                                                                        self.options.build / "tmprof"]):
+            self.run_it()
+        self.assertEqual(len(self.booted), 9)
+
+    def test_knows_what_reads_the_truth(self):
+        names = {file.name for file in closed_loop.readers_of_truth(measure.ROOT)}
+        self.assertLessEqual({"truth_decoder.cc", "nodes.cc", "epoch_codec.cc", "convert_command.cc"}, names)
+        with self.assertRaisesRegex(measure.Failed, "named anew"):
+            closed_loop.readers_of_truth(self.options.build)
+
+    def test_refuses_a_folder_without_a_build(self):
+        (self.options.build / "tmprof").unlink()
+        with self.assertRaisesRegex(measure.Failed, "build it first"):
+            self.run_it()
+
+    def test_has_the_median_over_seeds_with_the_least_and_the_most(self):
+        self.options.seeds = [1, 2, 5]
+        result = self.run_it()
+        self.assertEqual(len(self.booted), 27)
+        found = result["rows"][0]["systems"]["tmprofd"]
+        self.assertEqual((found["hit_ratio"], found["least"]["hit_ratio"], found["most"]["hit_ratio"]),
+                         (0.25, 0.1, 0.5))
+        self.assertEqual(found["speed_up"], 2, "each seed's beside its own first touch")
+        self.assertIn("0.250 (0.100 to 0.500)", closed_loop.text(result))
+
+    def test_keeps_nothing_unless_it_is_told_to(self):
+        self.options.keep = None
+        self.run_it()
+        self.run_it()
+        self.assertEqual(len(self.booted), 18)
+
+
+if __name__ == "__main__":
+    unittest.main()

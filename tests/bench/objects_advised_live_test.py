@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""bench/objects_advised in short: advice on a program that allocates hot keys and cold payloads in turn.
+
+Usage: objects_advised_live_test.py BUILD [unittest's arguments]
+Bounds are wide: recordings are short, and of a loaded host. Exact counts are of instructions, and the same anywhere.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import unittest
+
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench" / "objects_advised"
+BUILD = sys.argv[1]
+
+result: dict = {}
+
+
+def recording_refused() -> str:
+    """Why nothing can be recorded here; empty where it can."""
+    tried = subprocess.run([f"{BUILD}/tmprof", "record", "--quiet", "-o", "/dev/null", "--objects", "--", "true"],
+                           capture_output=True, text=True, check=False)
+    return tried.stderr if tried.returncode else ""
+
+
+class Advised(unittest.TestCase):
+    def rate(self, way: str, ratio: str) -> float:
+        rates = next(row["hit_rates"] for row in result["rows"] if row["way"] == way)
+        return next(rate["hit_rate"] for rate in rates if (rate["policy"], rate["ratio"]) == ("history", ratio))
+
+    def test_sets_keys_and_payloads_apart_and_then_knows_them(self):
+        first, last = result["turns"][0], result["turns"][-1]
+        self.assertGreaterEqual(first["verdicts"]["apart"], 1)
+        self.assertIsNone(first["hot_pages_advised"])
+        self.assertEqual(last["verdicts"]["apart"], 0)
+        verdicts = {site["frames"][0]["function"]: site["advice"] for site in result["sites"] if site["frames"]}
+        self.assertEqual((verdicts["make_key"], verdicts["make_payload"]), ("hot", "cold"))
+
+    def test_makes_hot_pages_few(self):
+        plain, advised = result["rows"]
+        self.assertLess(advised["hot_pages"], plain["hot_pages"] / 4)
+        self.assertLess(advised["pages_touched"], plain["pages_touched"] / 3)
+
+    def test_makes_an_eighth_of_the_pages_enough(self):
+        self.assertLess(self.rate("as it is", "1/8"), 0.5)
+        self.assertGreater(self.rate("as advised", "1/8"), 0.9)
+
+    def test_promises_no_more_than_it_gains(self):
+        promised = {rate["ratio"]: rate["advised"] for rate in result["turns"][-1]["hit_rates"]}
+        self.assertGreater(promised["1/8"], 0.5)
+        self.assertLess(promised["1/8"], self.rate("as advised", "1/8") + 0.05)
+
+
+def main() -> int:
+    if refused := recording_refused():
+        print(f"[  SKIPPED ] nothing can be recorded here: {refused}")
+        return 0
+    done = subprocess.run([str(BENCH), "--quick", "--format", "json", "--build", BUILD], capture_output=True, text=True,
+                          check=False)
+    print(done.stderr, file=sys.stderr, end="")
+    if done.returncode:
+        return done.returncode
+    result.update(json.loads(done.stdout))
+    program = unittest.main(argv=[sys.argv[0], *sys.argv[2:]], exit=False)
+    if not program.result.wasSuccessful():
+        print(done.stdout)
+    return not program.result.wasSuccessful()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
