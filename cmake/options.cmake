@@ -12,6 +12,10 @@ target_compile_definitions(tmprof_flags INTERFACE _GNU_SOURCE)
 target_compile_options(tmprof_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
                                               -Wno-sign-conversion
                                               -Wno-missing-field-initializers)
+# In KiB. GCC looks for garbage when its heap has grown to 128 MiB, which libraries' headers alone come to: of
+# report/hot.cc's compile time that was a tenth.
+target_compile_options(tmprof_flags INTERFACE
+                       $<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=524288>)
 if(TMPROF_WERROR)
   target_compile_options(tmprof_flags INTERFACE -Werror)
 endif()
@@ -20,4 +24,12 @@ if(TMPROF_SANITIZE)
                                                 -fno-omit-frame-pointer
                                                 -fno-sanitize-recover=all)
   target_link_options(tmprof_flags INTERFACE -fsanitize=${TMPROF_SANITIZE})
+endif()
+
+# A test's own code runs a few times: less of the optimiser, and fewer of the checks that GoogleTest's
+# references multiply, save a third of its compile time. To be linked after all else: what comes last counts.
+add_library(tmprof_test_flags INTERFACE)
+target_compile_options(tmprof_test_flags INTERFACE $<$<CONFIG:RelWithDebInfo>:-O1>)
+if(TMPROF_SANITIZE MATCHES undefined)
+  target_compile_options(tmprof_test_flags INTERFACE -fno-sanitize=vptr,object-size)
 endif()
