@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 
 namespace tmprof::abit {
@@ -39,6 +40,11 @@ constexpr std::uint64_t kClearsThatTell = 2048;  // what a visit takes
 constexpr double kResetSmoothing = 1.0 / 16;
 
 Vpn AlignDown(Vpn vpn, PageCount span) { return Vpn(vpn.value() / span.value() * span.value()); }
+
+bool AreOfOneWindow(const Block& one, const Block& other) {
+  return one.unit == PageCount(1) && other.unit == PageCount(1) &&
+         AlignDown(one.range.start, kClearWindow) == AlignDown(other.range.start, kClearWindow);
+}
 
 }  // namespace
 
@@ -189,6 +195,9 @@ void ScanEngine::AddBlock(ScanTarget& target, VpnRange range, PageCount unit) {
   block->target = target.process.id;
   block->range = range;
   block->unit = unit;
+  const std::vector<BlockPtr>& before = target.plan.blocks;
+  block->turn = !before.empty() && AreOfOneWindow(*before.back(), *block) ? before.back()->turn
+                                                                          : anywhere_(random_);
   target.plan.blocks.push_back(std::move(block));
 }
 
@@ -222,12 +231,31 @@ void ScanEngine::FinishPlan(ScanTarget& target) {
   target.remaining.clear();
   for (const BlockPtr& block : target.blocks)
     if (block->visited_in_rotation != target.rotation) target.remaining.push_back(block);
-  Shuffle(target.remaining);
+  InOrder(target.remaining);
 }
 
-void ScanEngine::Shuffle(std::vector<BlockPtr>& blocks) {
-  for (std::size_t left = blocks.size(); left > 1; --left)
-    std::swap(blocks[left - 1], blocks[random_() % left]);
+void ScanEngine::InOrder(std::vector<BlockPtr>& blocks) {
+  std::ranges::sort(blocks, std::ranges::greater{}, [](const BlockPtr& block) {
+    return std::pair(block->turn, block->range.start);
+  });
+}
+
+// Each window keeps its place but for a little, so that none waits for much longer than a rotation:
+// of places drawn anew the last of one rotation may be the first of another and the reverse. Places
+// that never moved would meet a target that does as much in each rotation at the same thing always.
+// `blocks`: ascending.
+void ScanEngine::MoveTurns(std::vector<BlockPtr>& blocks) {
+  const Block* before = nullptr;
+  for (const BlockPtr& block : blocks) {
+    block->turn = before != nullptr && AreOfOneWindow(*before, *block)
+                      ? before->turn
+                      : block->turn + turn_moves_by_(random_);
+    before = block.get();
+  }
+  InOrder(blocks);
+  const auto count = static_cast<double>(blocks.size());
+  for (std::size_t i = 0; i < blocks.size(); ++i)
+    blocks[i]->turn = (count - static_cast<double>(i + 1)) / count;
 }
 
 // ------------------------------------------------------------------------------------- clearing
@@ -240,7 +268,7 @@ BlockPtr ScanEngine::NextBlock(ScanTarget& target, MonotonicTime now) {
     if (target.remaining.empty()) return nullptr;
     ++counts_.rotations;
     ++target.rotation;
-    Shuffle(target.remaining);
+    MoveTurns(target.remaining);
   }
   std::size_t watched = 0;
   while (watched < std::min(kLookedAheadInRotation, target.remaining.size())) {
@@ -288,8 +316,7 @@ std::vector<BlockPtr> ScanEngine::RunAround(ScanTarget& target, const BlockPtr& 
   const auto joins = [&](const Block& other) {
     return !other.dropped && !other.in_ladder && other.unit == PageCount(1) &&
            other.Clearable(now) && other.visited_in_rotation != target.rotation &&
-           AlignDown(other.range.start, kClearWindow) ==
-               AlignDown(block->range.start, kClearWindow);
+           AreOfOneWindow(other, *block);
   };
   std::vector<BlockPtr> run{block};
   if (block->unit != PageCount(1)) return run;

@@ -62,10 +62,11 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   ScanTarget* NextToPlan();
   void PlanSome(ScanTarget& target);
   void PlanParts(ScanTarget& target, const Mapping& mapping);
-  static void AddBlock(ScanTarget& target, VpnRange range, PageCount unit);
+  void AddBlock(ScanTarget& target, VpnRange range, PageCount unit);
   void FlushRun(ScanTarget& target);
   void FinishPlan(ScanTarget& target);
-  void Shuffle(std::vector<BlockPtr>& blocks);
+  static void InOrder(std::vector<BlockPtr>& blocks);
+  void MoveTurns(std::vector<BlockPtr>& blocks);
 
   BlockPtr NextBlock(ScanTarget& target, MonotonicTime now);
   void ClearSomething(MonotonicTime now);
@@ -97,6 +98,8 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   tmprof_ladder base_ladder_;
   tmprof_ladder huge_ladder_;
   std::mt19937_64 random_;
+  std::uniform_real_distribution<double> anywhere_{0, 1};
+  std::uniform_real_distribution<double> turn_moves_by_{0, 0.25};
 
   std::size_t turn_ = 0;             // among the targets, to clear
   std::optional<TargetId> planned_;  // the last that had its turn

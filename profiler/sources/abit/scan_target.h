@@ -30,6 +30,7 @@ struct Block {
   bool open = false;       // cleared, and watched since
   bool in_ladder = false;  // with a read to come
   bool seen = false;       // in this epoch, as it cannot be cleared
+  double turn = 0;         // in a rotation, from 0 to 1
   std::uint64_t visited_in_rotation = 0;
   MonotonicTime unclearable_until{};
 

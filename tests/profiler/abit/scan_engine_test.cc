@@ -246,6 +246,24 @@ TEST_F(ScanEngineTest, ARotationReachesEveryBlockOnceBeforeAnyTwice) {
   EXPECT_EQ(blocks.size(), 100u);
 }
 
+TEST_F(ScanEngineTest, NoBlockWaitsForMuchLongerThanARotation) {
+  constexpr std::size_t kWindows = 40;
+  // The reads of a visit are over before the next rotation.
+  Add(std::vector<double>(4 * kWindows * kTable, 1'000.0));
+  Start({.overhead_share = 0.01});
+  Run(seconds(60));
+  std::map<Vpn, std::vector<std::size_t>> visits;
+  for (std::size_t i = 0; i < kernel_.cleared.size(); ++i) visits[kernel_.cleared[i]].push_back(i);
+  ASSERT_EQ(visits.size(), kWindows);
+  std::set<std::size_t> gaps;
+  for (const auto& [window, at] : visits) {
+    ASSERT_GT(at.size(), 10u);
+    for (std::size_t i = 1; i < at.size(); ++i) gaps.insert(at[i] - at[i - 1]);
+  }
+  EXPECT_LE(*gaps.rbegin(), kWindows * 5 / 4);
+  EXPECT_GT(gaps.size(), 5u) << "the same order in each rotation";
+}
+
 TEST_F(ScanEngineTest, AVisitToMorePagesTakesMoreCpuTimeOfTheTarget) {
   // At 1 %: 250 ns a page that is set again, and a line got back each.
   double per_page[2];

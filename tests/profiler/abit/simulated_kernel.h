@@ -81,6 +81,7 @@ class SimulatedKernel final : public AbitKernel {
   std::map<Pid, SimulatedProcess*> processes;
   std::optional<std::string> pressure;
   std::vector<MonotonicTime> clears_at;
+  std::vector<Vpn> cleared;       // where each clear began
   std::optional<int> open_error;  // errno: no process can be opened
 
   Result<std::unique_ptr<AbitProcess>> Open(Pid pid, std::uint64_t start_time_ticks) override {
@@ -180,6 +181,7 @@ class SimulatedKernel final : public AbitKernel {
       ++process_.clears;
       process_.splits += process_.collapsed() && range.size() < kTablePages;
       kernel_.clears_at.push_back(kernel_.now);
+      kernel_.cleared.push_back(range.start);
       for (Vpn vpn = range.start; vpn < range.end; vpn = vpn + process_.unit()) {
         auto& page = process_.pages[process_.IndexOf(vpn)];
         Touch(page);
