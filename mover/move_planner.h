@@ -27,7 +27,7 @@ struct PlacedSpan {
   PageCount leaf{0};
 };
 
-// What may still be put on a node: its free pages less what is kept in reserve.
+// What may still be put on a node.
 struct NodeRoom {
   NodeId node;
   PageCount free;

@@ -78,7 +78,6 @@ MemoryNode ReadNode(NodeId id, const fs::path& folder, const std::map<NodeId, fs
   MemoryNode node{.id = id};
   const std::string meminfo = Contents(folder / "meminfo");
   node.total = PagesOf(meminfo, "MemTotal").value_or(PageCount(0));
-  node.free = PagesOf(meminfo, "MemFree").value_or(PageCount(0));
   node.has_cpus = !NodesIn(folder / "cpulist").empty();
   const auto latency =
       ToInteger<std::int64_t>(Contents(folder / "access0/initiators/read_latency"));

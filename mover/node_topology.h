@@ -22,7 +22,6 @@ struct MemoryNode {
   NodeId id;
   bool has_cpus = false;
   PageCount total;
-  PageCount free;
   // For its nearest CPUs, of the firmware (ACPI HMAT); nothing where that does not say.
   std::optional<std::chrono::nanoseconds> read_latency;
   std::map<NodeId, std::uint32_t> distance;  // ACPI SLIT: 10 is the node itself

@@ -23,13 +23,15 @@ constexpr PageCount kLargestChunk{16384};
 constexpr std::size_t kWindow = 4096;
 // What keeps a page busy, such as a write to disk, takes milliseconds.
 constexpr std::chrono::milliseconds kRetryAfter{100};
-// Reclaim (kswapd) or an exiting process must make room first.
+// Reclaim (kswapd) or an exiting process must make room first. Finding out that there is still none
+// takes the kernel some 30 ms of looking for memory to free, so it is tried ever more rarely.
 constexpr std::chrono::seconds kFullFor{1};
+constexpr std::chrono::seconds kFullForLongest{60};
 
 // No node and no errno.
 constexpr int kUntold = std::numeric_limits<int>::min();
 
-bool MayYetMove(int error) { return error == EBUSY || error == EAGAIN || error == ENOMEM; }
+bool MayYetMove(int error) { return error == EBUSY || error == EAGAIN; }
 
 }  // namespace
 
@@ -70,9 +72,9 @@ std::vector<Move> PageMover::Replace(std::vector<Move> moves) {
 }
 
 MonotonicTime PageMover::DueOf(const Pending& pending) const {
-  const auto full = full_until_.find(pending.move.to);
-  if (full == full_until_.end()) return pending.not_before;
-  return std::max(pending.not_before, full->second);
+  const auto full = full_.find(pending.move.to);
+  if (full == full_.end()) return pending.not_before;
+  return std::max(pending.not_before, full->second.until);
 }
 
 PageCount PageMover::Most(MonotonicTime now) {
@@ -113,15 +115,18 @@ std::vector<int> PageMover::Call(const std::vector<Pending>& chunk) {
   const std::vector<NodeId> nodes(chunk.size(), first.to);
   std::vector<int> status(chunk.size(), kUntold);
   const int moved = (*call_)(*pid, pages, nodes, status);
-  if (moved < 0) return std::vector<int>(chunk.size(), -moved);
-  if (std::ranges::find(status, kUntold) != status.end()) {
+  // Out of memory some way into the chunk, the kernel tells only that.
+  const bool is_full = moved == -ENOMEM;
+  if (moved < 0 && !is_full) return std::vector<int>(chunk.size(), -moved);
+  if (is_full || std::ranges::find(status, kUntold) != status.end()) {
     const int asked = (*call_)(*pid, pages, {}, status);
     if (asked < 0) return std::vector<int>(chunk.size(), -asked);
   }
   std::vector<int> errors(chunk.size());
   std::ranges::transform(status, errors.begin(), [&](int told) {
     if (told < 0) return -told;
-    return told == first.to.value() ? 0 : EBUSY;
+    if (told == first.to.value()) return 0;
+    return is_full ? ENOMEM : EBUSY;
   });
   return errors;
 }
@@ -147,6 +152,7 @@ std::vector<MoveOutcome> PageMover::MoveChunk() {
     if (errors[i] == 0) moved += chunk[i].move.span;
   }
   if (moved > PageCount(0)) Learn(tried, ended - began);  // refusals are quick
+  LearnRoom(chunk, errors, ended);
   bandwidth_.Spend(moved.value() * kBasePageBytes);
   cpu_.Spend(static_cast<std::uint64_t>((cpu_clock_->Now() - cpu_began).count()));
   for (std::size_t i = 0; i < chunk.size(); ++i) {
@@ -170,8 +176,25 @@ void PageMover::Learn(PageCount pages, std::chrono::nanoseconds took) {
       std::clamp<std::uint64_t>(fits, 1, std::min(chunk_.value() * 2, kLargestChunk.value())));
 }
 
+// What leaves a node makes room there.
+void PageMover::LearnRoom(const std::vector<Pending>& chunk, const std::vector<int>& errors,
+                          MonotonicTime now) {
+  const NodeId to = chunk.front().move.to;
+  if (std::ranges::find(errors, ENOMEM) != errors.end()) {
+    Full& full = full_[to];
+    full.length = std::clamp<std::chrono::nanoseconds>(2 * full.length, kFullFor, kFullForLongest);
+    full.until = now + full.length;
+  } else if (std::ranges::find(errors, 0) != errors.end()) {
+    full_.erase(to);
+  }
+  for (std::size_t i = 0; i < chunk.size(); ++i) {
+    if (errors[i] != 0) continue;
+    const auto left = full_.find(chunk[i].move.from);
+    if (left != full_.end()) left->second.until = now;
+  }
+}
+
 bool PageMover::IsOver(const Pending& tried, int error, MonotonicTime now) {
-  if (error == ENOMEM) full_until_[tried.move.to] = now + kFullFor;
   if (!MayYetMove(error) || tried.attempts >= limits_.attempts) return true;
   pending_.push_back(tried);
   pending_.back().not_before = now + kRetryAfter;

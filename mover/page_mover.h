@@ -91,6 +91,8 @@ class PageMover {
   // The error of each, 0 where it moved.
   std::vector<int> Call(const std::vector<Pending>& chunk);
   void Learn(PageCount pages, std::chrono::nanoseconds took);
+  void LearnRoom(const std::vector<Pending>& chunk, const std::vector<int>& errors,
+                 MonotonicTime now);
   // Where it may yet move, puts it back and returns false.
   bool IsOver(const Pending& tried, int error, MonotonicTime now);
 
@@ -103,7 +105,12 @@ class PageMover {
   RateLimit cpu_;
   std::deque<Pending> pending_;
   PageCount chunk_;
-  std::map<NodeId, MonotonicTime> full_until_;  // nodes that were out of memory
+  // Of nodes that were out of memory.
+  struct Full {
+    MonotonicTime until;
+    std::chrono::nanoseconds length{0};
+  };
+  std::map<NodeId, Full> full_;
 };
 
 }  // namespace tmprof

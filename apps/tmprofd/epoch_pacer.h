@@ -16,8 +16,9 @@ class EpochPacer {
   // Preconditions: shortest > 0, cpu_share > 0.
   EpochPacer(std::chrono::nanoseconds shortest, double cpu_share);
 
-  // That another epoch is over, and what its end took.
-  void Note(std::chrono::nanoseconds epoch_length, std::chrono::nanoseconds cpu_time);
+  // That another epoch is over, what its end took, and whether it was worth that. While it is not,
+  // the share goes down to a quarter.
+  void Note(std::chrono::nanoseconds epoch_length, std::chrono::nanoseconds cpu_time, bool paid);
   std::chrono::nanoseconds Next() const;
   // More than the longest of epochs earns was taken: the share is not kept to.
   bool overdrawn() const { return overdrawn_; }
@@ -27,6 +28,7 @@ class EpochPacer {
 
   std::chrono::nanoseconds shortest_;
   double cpu_share_;
+  double share_now_;
   std::chrono::nanoseconds owed_{0};  // CPU time that was taken and not yet earned
   bool overdrawn_ = false;
 };

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "apps/tmprof/version.h"
+#include "mover/node_memory.h"
 #include "mover/node_topology.h"
 #include "profiler/recorder.h"
 
@@ -19,6 +20,8 @@ namespace {
 // Reading what binds memory walks all of its page tables (mover/memory_binding.h), and policies are
 // set at a program's start.
 constexpr std::chrono::seconds kBindingAge{60};
+// Of the hit ratio: moves that would raise it by less are not worth ranking all pages for.
+constexpr double kGainWorthLooking = 0.01;
 
 TargetRules RulesOf(const TargetConfig& config) {
   TargetRules rules{.commands = config.commands,
@@ -202,40 +205,44 @@ std::vector<PlacedTarget> PlacementSession::PlacedTargets() {
 
 Status PlacementSession::EndEpoch(const EpochProfile& epoch) {
   const MonotonicTime before = cpu_clock_.Now();
-  Status placed = Place(epoch);
-  pacer_.Note(epoch.length(), cpu_clock_.Now() - before);
+  const std::optional<double> gain = Place(epoch);
+  pacer_.Note(epoch.length(), cpu_clock_.Now() - before, !gain || *gain >= kGainWorthLooking);
   if (pacer_.overdrawn() && !std::exchange(told_overdrawn_, true)) {
     log_(LogLevel::kWarning,
          fmt::format("ranking and deciding take more than profile.max_cpu_share, {}, of a CPU even "
                      "in epochs of a minute",
                      config_.profile.max_cpu_share));
   }
-  return placed;
+  return {};
 }
 
-Status PlacementSession::Place(const EpochProfile& epoch) {
+std::optional<double> PlacementSession::Place(const EpochProfile& epoch) {
   std::vector<MoveOutcome> outcomes = mover_->TakeOutcomes();
   CountMoves(outcomes, placer_.Learn(outcomes, epoch.index));
-  const auto topology = ReadNodeTopology();
-  if (!topology) {
-    log_(LogLevel::kError, topology.error().Message());
-    return {};
+  const auto memory = ReadNodeMemory();
+  if (!memory) {
+    log_(LogLevel::kError, memory.error().Message());
+    return std::nullopt;
   }
   const std::vector<PlacedTarget> targets = PlacedTargets();
-  PlacementDecision decision = placer_.Decide(epoch, targets, topology->nodes);
-  UpdateStatus(epoch, *topology, targets, decision);
+  PlacementDecision decision = placer_.Decide(epoch, targets, *memory);
+  UpdateStatus(epoch, *memory, targets, decision);
+  const std::optional<double> gain =
+      decision.hit_ratio ? std::optional(decision.gain) : std::nullopt;
   std::uint64_t replaced = 0;
   if (!config_.placement.track_only) {
     log_(LogLevel::kDebug,
-         fmt::format("epoch {}: {} targets, {} pages wanted of {}, {} moves decided, {} over",
-                     epoch.index, targets.size(), decision.wanted.value(),
-                     decision.capacity.value(), decision.moves.size(), outcomes.size()));
+         fmt::format(
+             "epoch {}: {} targets, {} pages wanted of {}, {} moves decided to gain {:.3f} of "
+             "the accesses, {} over",
+             epoch.index, targets.size(), decision.wanted.value(), decision.capacity.value(),
+             decision.moves.size(), decision.gain, outcomes.size()));
     replaced = mover_->Replace(std::move(decision.moves)).size();
   }
   const Status kept = ledger_->Note(epoch, decision.not_moved, replaced, std::move(outcomes),
                                     placer_.table(), placer_.scores());
   if (!kept) log_(LogLevel::kError, kept.error().Message() + "; moving goes on without a ledger");
-  return {};
+  return gain;
 }
 
 DaemonState PlacementSession::StateNow() const {
@@ -256,7 +263,7 @@ void PlacementSession::CountMoves(const std::vector<MoveOutcome>& outcomes, std:
   status_.totals.ping_pong += undone;
 }
 
-void PlacementSession::UpdateStatus(const EpochProfile& epoch, const NodeTopology& topology,
+void PlacementSession::UpdateStatus(const EpochProfile& epoch, std::span<const NodeMemory> memory,
                                     const std::vector<PlacedTarget>& targets,
                                     const PlacementDecision& decision) {
   status_.epoch = EpochStatus{.index = epoch.index, .length = epoch.length()};
@@ -285,7 +292,7 @@ void PlacementSession::UpdateStatus(const EpochProfile& epoch, const NodeTopolog
     }
     tier.used = used;
     PageCount free;
-    for (const MemoryNode& node : topology.nodes) {
+    for (const NodeMemory& node : memory) {
       if (tiers_.TierOf(node.id) == tier.tier) free += node.free;
     }
     tier.free = free;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "apps/tmprof/session_sources.h"
@@ -23,7 +24,7 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "mover/memory_binding.h"
-#include "mover/node_topology.h"
+#include "mover/node_memory.h"
 #include "mover/page_locator.h"
 #include "profiler/own_cpus.h"
 #include "profiler/procfs.h"
@@ -65,11 +66,12 @@ class PlacementSession {
   std::vector<PlacedTarget> PlacedTargets();
   const MemoryBinding* BindingOf(TargetId target, Pid pid, MonotonicTime now);
   Status EndEpoch(const EpochProfile& epoch);
-  Status Place(const EpochProfile& epoch);
+  // Returns by how much what was decided would raise the hit ratio; nothing: it could not be told.
+  std::optional<double> Place(const EpochProfile& epoch);
   void EndMoving();
   DaemonState StateNow() const;
   void CountMoves(const std::vector<MoveOutcome>& outcomes, std::uint64_t undone);
-  void UpdateStatus(const EpochProfile& epoch, const NodeTopology& topology,
+  void UpdateStatus(const EpochProfile& epoch, std::span<const NodeMemory> memory,
                     const std::vector<PlacedTarget>& targets, const PlacementDecision& decision);
 
   Config config_;

@@ -29,10 +29,6 @@ constexpr double kSupposedPages = 1000;
 // Weight of what was seen, an epoch later.
 constexpr double kRemembered = 0.9;
 
-PageCount RoomOn(const MemoryNode& node, PageCount reserve) {
-  return node.free > reserve ? node.free - reserve : PageCount(0);
-}
-
 // A page that is busy or out of room may be moved soon; what else is refused stays so.
 bool MayMoveSoon(int error) {
   return error == EBUSY || error == EAGAIN || error == ENOMEM || error == ECANCELED ||
@@ -79,10 +75,11 @@ Placer::Placer(PlacerOptions options, PageLocator& locator, const Clock& cpu_clo
       policy_(options_.policy->make()),
       ranker_(options_.ranker),
       survey_(locator, cpu_clock),
+      rooms_(options_.reserve),
       history_(std::max(options_.cool_down_epochs + 1, kLeastEpochsRemembered)) {}
 
 PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const PlacedTarget> targets,
-                                 std::span<const MemoryNode> nodes) {
+                                 std::span<const NodeMemory> memory) {
   const auto look_for =
       std::chrono::duration_cast<std::chrono::nanoseconds>(epoch.length() * options_.survey_share);
   FollowTargets(targets, look_for);
@@ -91,7 +88,8 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
   const std::vector<TargetId> ids = IdsOf(targets);
   RankCandidates(ids);
   PlacementDecision decision;
-  decision.capacity = CapacityNow(ids, nodes);
+  const std::vector<NodeRoom> rooms = rooms_.At(memory, epoch.index);
+  decision.capacity = CapacityNow(ids, rooms);
   if (LookForTheBest(targets, decision.capacity, look_for)) RankCandidates(ids);
 
   const CandidateResidency residency(candidates_, options_.tiers);
@@ -99,16 +97,15 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
   for (const PlannedSpan& span : plan.wanted) decision.wanted += span.span;
   const std::vector<PlacedSpan> placed = PlacedSpans(targets, epoch.index);
   decision.hit_ratio = HitRatio(placed);
-  std::vector<NodeRoom> room;
-  for (const MemoryNode& node : nodes) room.push_back({node.id, RoomOn(node, options_.reserve)});
   const MoveRules rules{.capacity = decision.capacity,
                         .most_pages = options_.most_pages,
                         .cost_of_move = CostOfMove(epoch.length()),
                         .hysteresis = options_.hysteresis,
                         .cool_down_epochs = options_.cool_down_epochs};
   const MoveDecision moves =
-      DecideMoves(options_.tiers, rules, plan, placed, room, history_, epoch.index);
+      DecideMoves(options_.tiers, rules, plan, placed, rooms, history_, epoch.index);
   decision.moves = LeafByLeaf(moves.moves, epoch.index);
+  decision.gain = Gain(decision.moves, placed);
   decision.not_moved = moves.not_moved;
   return decision;
 }
@@ -167,7 +164,7 @@ bool Placer::LookForTheBest(std::span<const PlacedTarget> targets, PageCount cap
 }
 
 PageCount Placer::CapacityNow(std::span<const TargetId> targets,
-                              std::span<const MemoryNode> nodes) const {
+                              std::span<const NodeRoom> rooms) const {
   if (const auto* pages = std::get_if<PageCount>(&options_.capacity)) return *pages;
   if (const auto* ratio = std::get_if<Ratio>(&options_.capacity)) {
     PageCount footprint;
@@ -178,8 +175,8 @@ PageCount Placer::CapacityNow(std::span<const TargetId> targets,
   }
   PageCount capacity;
   for (const TargetId target : targets) capacity += map_.PagesIn(target, options_.tiers, kTier1);
-  for (const MemoryNode& node : nodes) {
-    if (options_.tiers.TierOf(node.id) == kTier1) capacity += RoomOn(node, options_.reserve);
+  for (const NodeRoom& room : rooms) {
+    if (options_.tiers.TierOf(room.node) == kTier1) capacity += room.free;
   }
   return capacity;
 }
@@ -193,6 +190,17 @@ std::optional<double> Placer::HitRatio(std::span<const PlacedSpan> placed) const
   }
   if (all > 0) return hit / all;
   return std::nullopt;
+}
+
+double Placer::Gain(std::span<const Move> moves, std::span<const PlacedSpan> placed) const {
+  double all = 0;
+  for (const PlacedSpan& span : placed) all += span.score;
+  double gained = 0;
+  for (const Move& move : moves) {
+    if (options_.tiers.TierOf(move.to) == kTier1) gained += move.score;
+    if (options_.tiers.TierOf(move.from) == kTier1) gained -= move.score;
+  }
+  return all > 0 ? gained / all : 0;
 }
 
 // Bound, too, where only some of the nodes that a move might go to are allowed.
@@ -278,6 +286,7 @@ std::uint64_t Placer::Learn(std::span<const MoveOutcome> outcomes, std::uint64_t
   for (const MoveOutcome& outcome : outcomes) {
     const Move& move = outcome.move;
     if (outcome.error != 0) {
+      if (outcome.error == ENOMEM) rooms_.Refuse(move.to);
       LearnRefusal(outcome, epoch);
       continue;
     }

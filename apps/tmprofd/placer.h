@@ -22,7 +22,8 @@
 #include "base/units.h"
 #include "mover/memory_binding.h"
 #include "mover/move_planner.h"
-#include "mover/node_topology.h"
+#include "mover/node_memory.h"
+#include "mover/node_rooms.h"
 #include "mover/page_locator.h"
 #include "mover/placement_map.h"
 #include "mover/placement_survey.h"
@@ -63,6 +64,8 @@ struct PlacementDecision {
   // Of the score of what is known to be somewhere, the share in tier 1, before the moves; nothing:
   // no score at all.
   std::optional<double> hit_ratio;
+  // By which the moves would raise it.
+  double gain = 0;
 };
 
 class Placer {
@@ -70,10 +73,10 @@ class Placer {
   // `cpu_clock` is the calling thread's CPU time. All must outlive the placer.
   Placer(PlacerOptions options, PageLocator& locator, const Clock& cpu_clock);
 
-  // After each epoch. `targets` ascend by id: those that are alive. `nodes` are the machine's as of
-  // now.
+  // After each epoch. `targets` ascend by id: those that are alive. `memory` is the machine's as
+  // of now.
   PlacementDecision Decide(const EpochProfile& epoch, std::span<const PlacedTarget> targets,
-                           std::span<const MemoryNode> nodes);
+                           std::span<const NodeMemory> memory);
   // What became of moves. Returns how many of them undid an earlier one.
   std::uint64_t Learn(std::span<const MoveOutcome> outcomes, std::uint64_t epoch);
 
@@ -89,8 +92,9 @@ class Placer {
   // found.
   bool LookForTheBest(std::span<const PlacedTarget> targets, PageCount capacity,
                       std::chrono::nanoseconds look_for);
-  PageCount CapacityNow(std::span<const TargetId> targets, std::span<const MemoryNode> nodes) const;
+  PageCount CapacityNow(std::span<const TargetId> targets, std::span<const NodeRoom> rooms) const;
   std::optional<double> HitRatio(std::span<const PlacedSpan> placed) const;
+  double Gain(std::span<const Move> moves, std::span<const PlacedSpan> placed) const;
   bool IsBound(const PlacedTarget& target, const PlacedSpan& span) const;
   std::vector<PlacedSpan> PlacedSpans(std::span<const PlacedTarget> targets, std::uint64_t epoch);
   // Moves of leaves from moves of pieces that hold several, but for what is let be.
@@ -110,6 +114,7 @@ class Placer {
   Ranking ranking_;
   PlacementMap map_;
   PlacementSurvey survey_;
+  NodeRooms rooms_;
   MoveHistory history_;
   std::vector<TargetId> known_targets_;
   // Of what the kernel would not move.

@@ -66,7 +66,6 @@ TEST_F(NodeTopologyTest, ReadsWhatEachNodeSays) {
   EXPECT_EQ(first.id, NodeId(0));
   EXPECT_TRUE(first.has_cpus);
   EXPECT_EQ(first.total, PageCount(1024));
-  EXPECT_EQ(first.free, PageCount(256));
   EXPECT_EQ(first.read_latency, std::nullopt) << "not told is not 0";
   EXPECT_THAT(first.distance, ElementsAre(Pair(NodeId(0), 10), Pair(NodeId(1), 20)));
   EXPECT_FALSE(topology.nodes[1].has_cpus);

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <map>
+#include <optional>
 #include <set>
 
 namespace tmprof {
@@ -16,7 +17,10 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
+using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::Field;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -44,6 +48,7 @@ class FakeKernel final : public MoveCall {
     if (refusal != 0) return -refusal;
     int left = 0;
     for (std::size_t i = 0; i < pages.size(); ++i) {
+      if (room && (*room)-- == 0) return -ENOMEM;
       if (stuck.contains(pages[i]) || full.contains(nodes[i])) {
         ++left;
       } else if (!error.contains(pages[i])) {
@@ -57,6 +62,7 @@ class FakeKernel final : public MoveCall {
 
   nanoseconds per_page{1000};
   int refusal = 0;
+  std::optional<std::uint64_t> room;  // for so many pages on all nodes
   std::set<Vpn> stuck;
   std::set<NodeId> full;
   std::map<Vpn, int> error;
@@ -202,20 +208,65 @@ TEST_F(PageMoverTest, ARefusalOfTheWholeCallIsEachPages) {
   EXPECT_EQ(over[1].error, EPERM);
 }
 
+// What stops a call of 64 pages at once is told; the rest, of as many as a call holds, waits.
 TEST_F(PageMoverTest, ANodeThatIsOutOfMemoryIsLeftAloneForASecond) {
   PageMover mover = Make();
   kernel_.refusal = ENOMEM;
-  Move elsewhere = Promotion(9);
-  elsewhere.to = NodeId(2);
-  mover.Replace({Promotion(1), elsewhere});
-  EXPECT_THAT(mover.MoveChunk(), IsEmpty());
+  std::vector<Move> moves = Promotions(65);
+  moves.push_back(Promotion(1000));
+  moves.back().to = NodeId(2);
+  mover.Replace(moves);
+  EXPECT_THAT(mover.MoveChunk(), AllOf(SizeIs(64), Each(Field(&MoveOutcome::error, ENOMEM))));
   EXPECT_EQ(mover.Wait(), nanoseconds(0)) << "node 2 is another";
   kernel_.refusal = 0;
   EXPECT_THAT(mover.MoveChunk(), SizeIs(1));
   EXPECT_EQ(mover.Wait(), seconds(1) - microseconds(1)) << "the call to node 2 took 1 us";
   EXPECT_THAT(mover.MoveChunk(), IsEmpty());
   clock_.now += seconds(1);
+  EXPECT_THAT(mover.MoveChunk(), ElementsAre(Field(&MoveOutcome::error, 0)));
+}
+
+TEST_F(PageMoverTest, ANodeThatStaysFullIsTriedEverMoreRarely) {
+  PageMover mover = Make();
+  kernel_.refusal = ENOMEM;
+  for (const int wait : {1, 2, 4, 8, 16, 32, 60, 60}) {
+    mover.Replace(Promotions(2));
+    EXPECT_THAT(mover.MoveChunk(), SizeIs(2));
+    mover.Replace(Promotions(2));
+    EXPECT_EQ(mover.Wait(), seconds(wait));
+    clock_.now += seconds(wait);
+  }
+  kernel_.refusal = 0;
+  EXPECT_THAT(mover.MoveChunk(), SizeIs(2));
+  kernel_.refusal = ENOMEM;
+  mover.Replace(Promotions(4));
+  EXPECT_THAT(mover.MoveChunk(), SizeIs(4));
+  mover.Replace(Promotions(1));
+  EXPECT_EQ(mover.Wait(), seconds(1)) << "as at first, once something was moved there";
+}
+
+TEST_F(PageMoverTest, WhatLeavesAFullNodeMakesRoomThere) {
+  PageMover mover = Make();
+  kernel_.refusal = ENOMEM;
+  mover.Replace({Promotion(1)});
   EXPECT_THAT(mover.MoveChunk(), SizeIs(1));
+  kernel_.refusal = 0;
+  Move demotion = Promotion(5);
+  demotion.from = NodeId(0);
+  demotion.to = NodeId(1);
+  mover.Replace({demotion, Promotion(1)});
+  EXPECT_THAT(mover.MoveChunk(), SizeIs(1));
+  EXPECT_EQ(mover.Wait(), nanoseconds(0));
+}
+
+TEST_F(PageMoverTest, OfACallThatRanOutOfMemoryWhatDidMoveIsTold) {
+  PageMover mover = Make();
+  kernel_.room = 3;
+  mover.Replace(Promotions(5));
+  const std::vector<MoveOutcome> over = mover.MoveChunk();
+  std::vector<int> errors;
+  for (const MoveOutcome& outcome : over) errors.push_back(outcome.error);
+  EXPECT_THAT(errors, ElementsAre(0, 0, 0, ENOMEM, ENOMEM));
 }
 
 TEST_F(PageMoverTest, BandwidthIsHeldOnTheWhole) {

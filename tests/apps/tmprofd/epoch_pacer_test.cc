@@ -16,7 +16,7 @@ using std::chrono::seconds;
 TEST(EpochPacerTest, KeepsToTheShortestWhereThatCostsLittle) {
   EpochPacer pacer(seconds(1), 0.05);
   EXPECT_EQ(pacer.Next(), seconds(1));
-  for (int epoch = 0; epoch < 10; ++epoch) pacer.Note(seconds(1), milliseconds(50));
+  for (int epoch = 0; epoch < 10; ++epoch) pacer.Note(seconds(1), milliseconds(50), true);
   EXPECT_EQ(pacer.Next(), seconds(1));
   EXPECT_FALSE(pacer.overdrawn());
 }
@@ -28,7 +28,7 @@ TEST(EpochPacerTest, LengthensEpochsUntilTheyAreAffordable) {
   for (int epoch = 0; epoch < 100; ++epoch) {
     const nanoseconds length = pacer.Next();
     time += length;
-    pacer.Note(length, kCpuTime);
+    pacer.Note(length, kCpuTime, true);
   }
   EXPECT_EQ(pacer.Next(), milliseconds(6600));
   EXPECT_NEAR(static_cast<double>((100 * kCpuTime).count()) / static_cast<double>(time.count()),
@@ -37,25 +37,41 @@ TEST(EpochPacerTest, LengthensEpochsUntilTheyAreAffordable) {
 
 TEST(EpochPacerTest, PaysForWhatTookLongWithOneLongEpoch) {
   EpochPacer pacer(seconds(1), 0.1);
-  pacer.Note(seconds(1), seconds(3));
+  pacer.Note(seconds(1), seconds(3), true);
   EXPECT_EQ(pacer.Next(), seconds(30));
-  pacer.Note(seconds(30), milliseconds(1));
+  pacer.Note(seconds(30), milliseconds(1), true);
   EXPECT_EQ(pacer.Next(), seconds(1));
 }
 
 TEST(EpochPacerTest, SaysWhereEvenAMinuteIsTooShort) {
   EpochPacer pacer(seconds(1), 0.05);
-  pacer.Note(seconds(1), seconds(4));
+  pacer.Note(seconds(1), seconds(4), true);
   EXPECT_EQ(pacer.Next(), minutes(1));
   EXPECT_TRUE(pacer.overdrawn());
-  pacer.Note(minutes(1), milliseconds(1));
+  pacer.Note(minutes(1), milliseconds(1), true);
   EXPECT_EQ(pacer.Next(), seconds(1)) << "what cannot be earned is forgiven";
   EXPECT_FALSE(pacer.overdrawn());
 }
 
+TEST(EpochPacerTest, TakesLessWhileThatIsWorthNothing) {
+  EpochPacer pacer(seconds(1), 0.05);
+  pacer.Note(seconds(1), milliseconds(100), false);
+  EXPECT_EQ(pacer.Next(), seconds(4));
+  for (int epoch = 0; epoch < 10; ++epoch) pacer.Note(pacer.Next(), milliseconds(100), false);
+  EXPECT_EQ(pacer.Next(), seconds(8)) << "and no less than a quarter";
+  pacer.Note(pacer.Next(), milliseconds(100), true);
+  EXPECT_EQ(pacer.Next(), seconds(2));
+}
+
+TEST(EpochPacerTest, WhereItCostsLittleTheShortestIsKeptThoughItIsWorthNothing) {
+  EpochPacer pacer(seconds(1), 0.05);
+  for (int epoch = 0; epoch < 10; ++epoch) pacer.Note(seconds(1), milliseconds(10), false);
+  EXPECT_EQ(pacer.Next(), seconds(1));
+}
+
 TEST(EpochPacerTest, NeverShortensAnEpoch) {
   EpochPacer pacer(hours(1), 0.05);
-  pacer.Note(hours(1), minutes(2));
+  pacer.Note(hours(1), minutes(2), true);
   EXPECT_EQ(pacer.Next(), hours(1));
 }
 

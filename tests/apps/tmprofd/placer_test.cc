@@ -80,9 +80,9 @@ class PlacerTest : public testing::Test {
   PlacementDecision Decide(Placer& placer, const EpochProfile& epoch) {
     const std::vector<PlacedTarget> targets{
         {TargetId(0), kPid, {{Vpn(0), Vpn(100'000)}}, &binding_}};
-    const std::vector<MemoryNode> nodes{
-        {.id = kFast, .has_cpus = true, .total = PageCount(1000), .free = free_},
-        {.id = kSlow, .total = PageCount(100'000), .free = PageCount(50'000)}};
+    const std::vector<NodeMemory> nodes{
+        {.id = kFast, .free = free_, .allocatable = free_},
+        {.id = kSlow, .free = PageCount(50'000), .allocatable = PageCount(50'000)}};
     return placer.Decide(epoch, targets, nodes);
   }
   // Carries the moves out and tells.
@@ -124,6 +124,23 @@ TEST_F(PlacerTest, LetsWhatNobodyAccessesGiveWay) {
   Play(placer, Decide(placer, Epoch(Hot(500, 80))));
   EXPECT_EQ(memory_.PagesOn(kFast), PageCount(100));
   for (std::uint64_t vpn = 500; vpn < 580; ++vpn) EXPECT_EQ(memory_.node[Vpn(vpn)], kFast) << vpn;
+}
+
+TEST_F(PlacerTest, WhatSeemedFreeAndWasRefusedIsNoRoom) {
+  memory_.Put(0, 1000, kSlow);
+  free_ = PageCount(60);
+  options_.capacity = FreeCapacity{};
+  Placer placer(options_, memory_, cpu_clock_);
+  const PlacementDecision decision = Decide(placer, Epoch(Hot(500, 50)));
+  EXPECT_EQ(decision.capacity, PageCount(60));
+  EXPECT_EQ(decision.gain, 1);
+  std::vector<MoveOutcome> outcomes;
+  for (const Move& move : decision.moves) outcomes.push_back({.move = move, .error = ENOMEM});
+  placer.Learn(outcomes, next_epoch_);
+  const PlacementDecision next = Decide(placer, Epoch(Hot(500, 50)));
+  EXPECT_EQ(next.capacity, PageCount(0));
+  EXPECT_THAT(next.moves, IsEmpty());
+  EXPECT_THAT(Decide(placer, Epoch(Hot(500, 50))).moves, SizeIs(50)) << "it is tried again";
 }
 
 TEST_F(PlacerTest, FollowsAShift) {

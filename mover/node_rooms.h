@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What may still be put on each node, by what the kernel says is free and by what it refused.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "base/units.h"
+#include "mover/move_planner.h"
+#include "mover/node_memory.h"
+
+namespace tmprof {
+
+class NodeRooms {
+ public:
+  // `reserve` is kept on each node.
+  explicit NodeRooms(PageCount reserve) : reserve_(reserve) {}
+
+  // That a move to this node failed as it was out of memory. What seemed free there is counted on
+  // again after some epochs, twice as many each time that it is refused anew.
+  void Refuse(NodeId node) { refused_.insert(node); }
+
+  // In the order of `nodes`, which are as of now.
+  std::vector<NodeRoom> At(std::span<const NodeMemory> nodes, std::uint64_t epoch);
+
+ private:
+  struct Shortage {
+    PageCount missing;
+    std::uint64_t until = 0;  // epoch
+    std::uint64_t epochs = 0;
+  };
+
+  PageCount reserve_;
+  std::set<NodeId> refused_;
+  std::map<NodeId, Shortage> shortages_;
+};
+
+}  // namespace tmprof

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mover/node_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+namespace tmprof {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class ReadNodeMemoryTest : public testing::Test {
+ protected:
+  Result<std::vector<NodeMemory>> ReadFrom(const std::string& text) const {
+    std::ofstream(file_) << text;
+    return ReadNodeMemory(file_);
+  }
+  void TearDown() override { fs::remove(file_); }
+
+  fs::path file_ = fs::path(testing::TempDir()) /
+                   ("zoneinfo." + std::string(testing::UnitTest::GetInstance()
+                                                  ->current_test_info()
+                                                  ->name()));
+};
+
+// As mm/vmstat.c prints a zone, with what is not read here before and behind.
+std::string Zone(int node, const std::string& name, int free, int high, int managed,
+                 const std::string& protection) {
+  std::string text = "Node " + std::to_string(node) + ", zone " + std::string(8 - name.size(), ' ') +
+                     name + "\n";
+  text += "  per-node stats\n      nr_inactive_anon 1\n";
+  text += "  pages free     " + std::to_string(free) + "\n        boost    0\n        min      7\n";
+  text += "        high     " + std::to_string(high) + "\n        spanned  9999\n        present  9998\n";
+  text += "        managed  " + std::to_string(managed) + "\n        cma      0\n";
+  text += "        protection: (" + protection + ")\n      nr_free_pages 1\n";
+  text += "  pagesets\n    cpu: 0\n              count:    5\n              high:     55\n";
+  return text;
+}
+
+TEST_F(ReadNodeMemoryTest, CountsWhatProgramsMayStillHave) {
+  const auto nodes = ReadFrom(Zone(0, "DMA", 3712, 175, 3840, "0, 991, 991, 991, 991") +
+                              Zone(0, "DMA32", 20000, 5000, 250000, "0, 0, 0, 0, 0") +
+                              Zone(0, "Movable", 0, 32, 0, "0, 0, 0, 0, 0") +
+                              Zone(3, "Normal", 500, 100, 1000, "0, 0, 0, 7, 0") +
+                              Zone(3, "Movable", 40, 10, 50, "0, 0, 0, 0, 0"));
+  ASSERT_TRUE(nodes) << nodes.error().Message();
+  ASSERT_EQ(nodes->size(), 2U);
+  EXPECT_EQ((*nodes)[0].id, NodeId(0));
+  EXPECT_EQ((*nodes)[0].free, PageCount(3712 + 20000));
+  EXPECT_EQ((*nodes)[0].allocatable, PageCount(3712 - 175 - 991 + 20000 - 5000));
+  EXPECT_EQ((*nodes)[1].id, NodeId(3));
+  EXPECT_EQ((*nodes)[1].free, PageCount(540));
+}
+
+TEST_F(ReadNodeMemoryTest, AZoneThatOthersAreSparedByGivesNothing) {
+  const auto nodes = ReadFrom(Zone(0, "DMA32", 400'000, 2'000, 400'000, "0, 0, 500000, 500000") +
+                              Zone(0, "Normal", 90, 100, 1'000'000, "0, 0, 0, 0") +
+                              Zone(0, "Movable", 0, 0, 0, "0, 0, 0, 0"));
+  ASSERT_TRUE(nodes);
+  EXPECT_EQ(nodes->front().free, PageCount(400'090));
+  EXPECT_EQ(nodes->front().allocatable, PageCount(0));
+}
+
+TEST_F(ReadNodeMemoryTest, NodesWithoutMemoryAndDevicesAreNoPlace) {
+  const auto nodes = ReadFrom(Zone(0, "Normal", 50, 10, 100, "0, 0, 0") +
+                              Zone(1, "Normal", 0, 0, 0, "0, 0, 0") +
+                              Zone(2, "Device", 50, 0, 100, "0, 0, 0"));
+  ASSERT_TRUE(nodes);
+  ASSERT_EQ(nodes->size(), 1U);
+  EXPECT_EQ(nodes->front().allocatable, PageCount(40));
+}
+
+TEST_F(ReadNodeMemoryTest, WhatSaysNothingIsRefused) {
+  EXPECT_THAT(ReadFrom("").error().Message(), HasSubstr("no zone"));
+  EXPECT_THAT(ReadNodeMemory(file_.parent_path() / "none").error().Message(), HasSubstr("none"));
+}
+
+TEST(ReadNodeMemoryHere, TheRunningKernelIsUnderstood) {
+  const auto nodes = ReadNodeMemory();
+  ASSERT_TRUE(nodes) << nodes.error().Message();
+  for (const NodeMemory& node : *nodes) {
+    EXPECT_GT(node.free, PageCount(0));
+    EXPECT_LE(node.allocatable, node.free);
+  }
+}
+
+}  // namespace
+}  // namespace tmprof

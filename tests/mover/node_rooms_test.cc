@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mover/node_rooms.h"
+
+#include <gtest/gtest.h>
+
+namespace tmprof {
+namespace {
+
+constexpr NodeId kFast(0);
+constexpr NodeId kSlow(1);
+
+class NodeRoomsTest : public testing::Test {
+ protected:
+  std::uint64_t RoomOfFast(std::uint64_t epoch) {
+    const std::vector<NodeMemory> nodes{
+        {.id = kFast, .free = PageCount(900), .allocatable = PageCount(allocatable_)},
+        {.id = kSlow, .free = PageCount(900), .allocatable = PageCount(500)}};
+    const std::vector<NodeRoom> rooms = rooms_.At(nodes, epoch);
+    EXPECT_EQ(rooms.size(), 2U);
+    EXPECT_EQ(rooms[1].node, kSlow);
+    EXPECT_EQ(rooms[1].free, PageCount(400)) << "nothing was refused there";
+    return rooms[0].free.value();
+  }
+
+  NodeRooms rooms_{PageCount(100)};
+  std::uint64_t allocatable_ = 800;
+};
+
+TEST_F(NodeRoomsTest, IsWhatIsAllocatableBeyondTheReserve) {
+  EXPECT_EQ(RoomOfFast(0), 700U);
+  allocatable_ = 99;
+  EXPECT_EQ(RoomOfFast(1), 0U);
+}
+
+TEST_F(NodeRoomsTest, WhatTheKernelRefusedIsNotCountedOnForAnEpoch) {
+  RoomOfFast(4);
+  rooms_.Refuse(kFast);
+  EXPECT_EQ(RoomOfFast(5), 0U);
+  EXPECT_EQ(RoomOfFast(6), 700U);
+}
+
+TEST_F(NodeRoomsTest, WhatIsFreedThereMeanwhileIsRoom) {
+  rooms_.Refuse(kFast);
+  EXPECT_EQ(RoomOfFast(5), 0U);
+  rooms_.Refuse(kFast);
+  EXPECT_EQ(RoomOfFast(6), 0U);
+  allocatable_ += 30;
+  EXPECT_EQ(RoomOfFast(7), 30U);
+}
+
+TEST_F(NodeRoomsTest, ForTwiceAsLongEachTimeUpToAMinuteOfEpochs) {
+  std::uint64_t epoch = 10;
+  for (const std::uint64_t epochs : {1, 2, 4, 8, 16, 32, 60, 60}) {
+    rooms_.Refuse(kFast);
+    for (std::uint64_t i = 0; i < epochs; ++i) EXPECT_EQ(RoomOfFast(epoch++), 0U) << epochs;
+    EXPECT_EQ(RoomOfFast(epoch), 700U) << epochs;
+  }
+}
+
+TEST_F(NodeRoomsTest, ARefusalOfLongAgoIsForgotten) {
+  rooms_.Refuse(kFast);
+  RoomOfFast(0);
+  rooms_.Refuse(kFast);
+  RoomOfFast(1);
+  rooms_.Refuse(kFast);
+  EXPECT_EQ(RoomOfFast(100), 0U);
+  EXPECT_EQ(RoomOfFast(101), 700U);
+}
+
+}  // namespace
+}  // namespace tmprof
