@@ -274,7 +274,9 @@ void Heap::End(Thread& thread, Header& header) {
 void* Heap::AllocateFrom(Thread& thread, std::uint64_t bytes, std::uint64_t alignment, bool zeros,
                          const void* frame) {
   if (bytes > kHeapBytes || alignment > kHeapBytes) return nullptr;
-  const std::uint64_t slot_bytes = sizeof(Header) + bytes + (alignment - kAlignment);
+  // An object of no bytes, too, has an address that is no other's.
+  const std::uint64_t slot_bytes =
+      sizeof(Header) + std::max<std::uint64_t>(bytes, 1) + (alignment - kAlignment);
   Header* header = slot_bytes <= kMaxSlotBytes ? TakeSlot(thread, ClassOf(slot_bytes))
                                                : TakeLarge(thread, bytes, slot_bytes, zeros);
   if (header == nullptr) return nullptr;

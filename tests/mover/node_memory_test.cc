@@ -22,20 +22,20 @@ class ReadNodeMemoryTest : public testing::Test {
   }
   void TearDown() override { fs::remove(file_); }
 
-  fs::path file_ = fs::path(testing::TempDir()) /
-                   ("zoneinfo." + std::string(testing::UnitTest::GetInstance()
-                                                  ->current_test_info()
-                                                  ->name()));
+  fs::path file_ =
+      fs::path(testing::TempDir()) /
+      ("zoneinfo." + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
 };
 
 // As mm/vmstat.c prints a zone, with what is not read here before and behind.
 std::string Zone(int node, const std::string& name, int free, int high, int managed,
                  const std::string& protection) {
-  std::string text = "Node " + std::to_string(node) + ", zone " + std::string(8 - name.size(), ' ') +
-                     name + "\n";
+  std::string text =
+      "Node " + std::to_string(node) + ", zone " + std::string(8 - name.size(), ' ') + name + "\n";
   text += "  per-node stats\n      nr_inactive_anon 1\n";
   text += "  pages free     " + std::to_string(free) + "\n        boost    0\n        min      7\n";
-  text += "        high     " + std::to_string(high) + "\n        spanned  9999\n        present  9998\n";
+  text += "        high     " + std::to_string(high) +
+          "\n        spanned  9999\n        present  9998\n";
   text += "        managed  " + std::to_string(managed) + "\n        cma      0\n";
   text += "        protection: (" + protection + ")\n      nr_free_pages 1\n";
   text += "  pagesets\n    cpu: 0\n              count:    5\n              high:     55\n";
@@ -67,9 +67,9 @@ TEST_F(ReadNodeMemoryTest, AZoneThatOthersAreSparedByGivesNothing) {
 }
 
 TEST_F(ReadNodeMemoryTest, NodesWithoutMemoryAndDevicesAreNoPlace) {
-  const auto nodes = ReadFrom(Zone(0, "Normal", 50, 10, 100, "0, 0, 0") +
-                              Zone(1, "Normal", 0, 0, 0, "0, 0, 0") +
-                              Zone(2, "Device", 50, 0, 100, "0, 0, 0"));
+  const auto nodes =
+      ReadFrom(Zone(0, "Normal", 50, 10, 100, "0, 0, 0") + Zone(1, "Normal", 0, 0, 0, "0, 0, 0") +
+               Zone(2, "Device", 50, 0, 100, "0, 0, 0"));
   ASSERT_TRUE(nodes);
   ASSERT_EQ(nodes->size(), 1U);
   EXPECT_EQ(nodes->front().allocatable, PageCount(40));

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
+#include <new>
 
 #include "objtrace/include/tmprof/objects.h"
 
@@ -22,6 +24,25 @@ TEST(MallocTest, GivesObjectsThatCount) {
   mem_access(object, 3);
   EXPECT_EQ(mem_access_count(object), 3);
   std::free(object);
+}
+
+TEST(MallocTest, ObjectsOfNoBytesAreOnesOfTheirOwn) {
+  const volatile std::size_t none = 0;
+  void* const objects[] = {std::malloc(none),           std::malloc(none),    std::calloc(none, 8),
+                           std::realloc(nullptr, none), ::memalign(64, none), ::operator new(none)};
+  for (void* const& object : objects) {
+    ASSERT_NE(object, nullptr);
+    EXPECT_EQ(std::count(std::begin(objects), std::end(objects), object), 1);
+  }
+  mem_access(objects[1], 2);
+  EXPECT_EQ(mem_access_count(objects[0]), 0);
+  EXPECT_EQ(mem_access_count(objects[1]), 2);
+  void* grown = std::realloc(objects[0], 1'000);
+  EXPECT_EQ(mem_access_count(objects[1]), 2);
+  std::free(grown);
+  for (void* const* object = objects + 1; object != std::end(objects) - 1; ++object)
+    std::free(*object);
+  ::operator delete(objects[5]);
 }
 
 TEST(MallocTest, AllOfTheUsableSizeSurvivesARealloc) {
