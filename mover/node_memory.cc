@@ -4,70 +4,69 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdint>
 #include <fstream>
 #include <map>
 #include <optional>
-#include <sstream>
 #include <string>
+#include <string_view>
 
 namespace tmprof {
 namespace {
 
+constexpr const char* kAttempt = "read what NUMA nodes have free";
+
 struct Zone {
   NodeId node;
   std::string name;
-  std::uint64_t managed = 0;
-  std::uint64_t free = 0;
-  std::uint64_t high = 0;
+  std::optional<std::uint64_t> managed;
+  std::optional<std::uint64_t> free;
+  std::optional<std::uint64_t> high;
   std::vector<std::uint64_t> protection;  // by the highest zone that a request may be served from
 };
 
+// Taken off the front of `text`; empty at its end.
+std::string_view TakeWord(std::string_view& text) {
+  const std::size_t begin = std::min(text.find_first_not_of(" \t(,)"), text.size());
+  const std::size_t end = std::min(text.find_first_of(" \t(,)", begin), text.size());
+  const std::string_view word = text.substr(begin, end - begin);
+  text.remove_prefix(end);
+  return word;
+}
+
+std::optional<std::uint64_t> TakeNumber(std::string_view& text) {
+  const std::string_view word = TakeWord(text);
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
+  return number;
+}
+
 // Of "Node 0, zone   Normal".
-std::optional<Zone> ZoneBegunBy(const std::string& line) {
-  std::istringstream words(line);
-  std::string node;
-  std::string zone;
-  std::uint16_t number = 0;
-  char comma = 0;
-  Zone begun;
-  if (!(words >> node >> number >> comma >> zone >> begun.name)) return std::nullopt;
-  if (node != "Node" || zone != "zone") return std::nullopt;
-  begun.node = NodeId(number);
-  return begun;
+std::optional<Zone> ZoneBegunBy(std::string_view line) {
+  if (TakeWord(line) != "Node") return std::nullopt;
+  const auto number = TakeNumber(line);
+  if (!number || TakeWord(line) != "zone") return std::nullopt;
+  return Zone{.node = NodeId(static_cast<std::uint16_t>(*number)),
+              .name = std::string(TakeWord(line)),
+              .managed = {},
+              .free = {},
+              .high = {},
+              .protection = {}};
 }
 
-// Of "(0, 991, 991)".
-std::vector<std::uint64_t> NumbersIn(std::string list) {
-  std::ranges::replace_if(list, [](char c) { return c < '0' || c > '9'; }, ' ');
-  std::istringstream words(list);
-  std::vector<std::uint64_t> numbers;
-  for (std::uint64_t number = 0; words >> number;) numbers.push_back(number);
-  return numbers;
-}
-
-void Read(const std::string& line, Zone& zone) {
-  std::istringstream words(line);
-  std::string name;
-  words >> name;
-  if (name == "pages") {
-    words >> name >> zone.free;
-  } else if (name == "high") {
-    words >> zone.high;
-  } else if (name == "managed") {
-    words >> zone.managed;
-  } else if (name == "protection:") {
-    std::string list;
-    std::getline(words, list);
-    zone.protection = NumbersIn(list);
+void Read(std::string_view line, Zone& zone) {
+  const std::string_view field = TakeWord(line);
+  if (field == "pages" && TakeWord(line) == "free") {
+    zone.free = TakeNumber(line);
+  } else if (field == "high") {
+    zone.high = TakeNumber(line);
+  } else if (field == "managed") {
+    zone.managed = TakeNumber(line);
+  } else if (field == "protection:") {
+    while (const auto kept = TakeNumber(line)) zone.protection.push_back(*kept);
   }
-}
-
-// What programs use is movable: any zone may serve it, up to ZONE_MOVABLE.
-std::uint64_t Allocatable(const Zone& zone, std::size_t movable) {
-  const std::uint64_t kept =
-      zone.high + (movable < zone.protection.size() ? zone.protection[movable] : 0);
-  return zone.free > kept ? zone.free - kept : 0;
 }
 
 // By the zone's place among those of its node, which is the kernel's number for it.
@@ -81,33 +80,51 @@ std::size_t PlaceOfMovable(const std::vector<Zone>& zones, NodeId node) {
   return place;
 }
 
+// What programs use is movable: any zone may serve it, up to ZONE_MOVABLE. Nothing where that is
+// not told.
+std::optional<std::uint64_t> Allocatable(const Zone& zone, std::size_t movable) {
+  if (!zone.free || !zone.high || movable >= zone.protection.size()) return std::nullopt;
+  const std::uint64_t kept = *zone.high + zone.protection[movable];
+  return *zone.free > kept ? *zone.free - kept : 0;
+}
+
+Error Unreadable(const std::filesystem::path& zoneinfo, std::string reason) {
+  return {
+      .attempt = kAttempt, .object = zoneinfo.string(), .reason = std::move(reason), .advice = ""};
+}
+
 }  // namespace
 
 Result<std::vector<NodeMemory>> ReadNodeMemory(const std::filesystem::path& zoneinfo) {
-  constexpr const char* kAttempt = "read what NUMA nodes have free";
   std::ifstream stream(zoneinfo);
   if (!stream) return Fail(Refused(kAttempt, zoneinfo.string(), errno));
   std::vector<Zone> zones;
+  bool in_zone = false;  // and not in what it says of each CPU
   for (std::string line; std::getline(stream, line);) {
-    if (auto begun = ZoneBegunBy(line)) {
-      zones.push_back(*std::move(begun));
-    } else if (!zones.empty()) {
+    if (line.starts_with("Node ")) {
+      auto begun = ZoneBegunBy(line);
+      in_zone = begun.has_value();
+      if (begun) zones.push_back(*std::move(begun));
+    } else if (line.starts_with("  pagesets")) {
+      in_zone = false;
+    } else if (in_zone) {
       Read(line, zones.back());
     }
   }
+  if (stream.bad()) return Fail(Refused(kAttempt, zoneinfo.string(), EIO));
   std::map<NodeId, NodeMemory> nodes;
   for (const Zone& zone : zones) {
-    if (zone.managed == 0 || zone.name == "Device") continue;
+    if (zone.managed == 0U || zone.name == "Device") continue;
+    const auto allocatable = Allocatable(zone, PlaceOfMovable(zones, zone.node));
+    if (!allocatable) {
+      return Fail(Unreadable(zoneinfo, "it does not say what is kept free in zone " + zone.name +
+                                           " of node " + std::to_string(zone.node.value())));
+    }
     NodeMemory& node = nodes.try_emplace(zone.node, NodeMemory{.id = zone.node}).first->second;
-    node.free += PageCount(zone.free);
-    node.allocatable += PageCount(Allocatable(zone, PlaceOfMovable(zones, zone.node)));
+    node.free += PageCount(*zone.free);
+    node.allocatable += PageCount(*allocatable);
   }
-  if (nodes.empty()) {
-    return Fail(Error{.attempt = kAttempt,
-                      .object = zoneinfo.string(),
-                      .reason = "it names no zone that has memory",
-                      .advice = ""});
-  }
+  if (nodes.empty()) return Fail(Unreadable(zoneinfo, "it names no zone that has memory"));
   std::vector<NodeMemory> all;
   for (const auto& [id, node] : nodes) all.push_back(node);
   return all;

@@ -8,7 +8,8 @@
 namespace tmprof {
 namespace {
 
-constexpr std::uint64_t kMostEpochs = 60;
+constexpr std::chrono::seconds kShortest{1};
+constexpr std::chrono::seconds kLongest{60};
 
 PageCount Less(PageCount pages, PageCount kept) {
   return pages > kept ? pages - kept : PageCount(0);
@@ -16,10 +17,9 @@ PageCount Less(PageCount pages, PageCount kept) {
 
 }  // namespace
 
-std::vector<NodeRoom> NodeRooms::At(std::span<const NodeMemory> nodes, std::uint64_t epoch) {
-  std::erase_if(shortages_, [epoch](const auto& shortage) {
-    return shortage.second.until + kMostEpochs <= epoch;
-  });
+std::vector<NodeRoom> NodeRooms::At(std::span<const NodeMemory> nodes, MonotonicTime now) {
+  std::erase_if(shortages_,
+                [now](const auto& shortage) { return shortage.second.until + kLongest <= now; });
   const std::set<NodeId> refused = std::exchange(refused_, {});
   std::vector<NodeRoom> rooms;
   for (const NodeMemory& node : nodes) {
@@ -27,11 +27,12 @@ std::vector<NodeRoom> NodeRooms::At(std::span<const NodeMemory> nodes, std::uint
     if (refused.contains(node.id)) {
       Shortage& shortage = shortages_[node.id];
       shortage.missing = room;
-      shortage.epochs = std::clamp<std::uint64_t>(2 * shortage.epochs, 1, kMostEpochs);
-      shortage.until = epoch + shortage.epochs;
+      shortage.length =
+          std::clamp<std::chrono::nanoseconds>(2 * shortage.length, kShortest, kLongest);
+      shortage.until = now + shortage.length;
     }
     const auto shortage = shortages_.find(node.id);
-    if (shortage != shortages_.end() && epoch < shortage->second.until) {
+    if (shortage != shortages_.end() && now < shortage->second.until) {
       room = Less(room, shortage->second.missing);
     }
     rooms.push_back({node.id, room});

@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include <cstdint>
+#include <chrono>
 #include <map>
 #include <set>
 #include <span>
@@ -21,17 +21,17 @@ class NodeRooms {
   explicit NodeRooms(PageCount reserve) : reserve_(reserve) {}
 
   // That a move to this node failed as it was out of memory. What seemed free there is counted on
-  // again after some epochs, twice as many each time that it is refused anew.
+  // again after a second; after twice as long each time that it is refused anew, a minute at most.
   void Refuse(NodeId node) { refused_.insert(node); }
 
-  // In the order of `nodes`, which are as of now.
-  std::vector<NodeRoom> At(std::span<const NodeMemory> nodes, std::uint64_t epoch);
+  // In the order of `nodes`, which are as of `now`.
+  std::vector<NodeRoom> At(std::span<const NodeMemory> nodes, MonotonicTime now);
 
  private:
   struct Shortage {
     PageCount missing;
-    std::uint64_t until = 0;  // epoch
-    std::uint64_t epochs = 0;
+    MonotonicTime until;
+    std::chrono::nanoseconds length{0};
   };
 
   PageCount reserve_;

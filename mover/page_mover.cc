@@ -23,10 +23,8 @@ constexpr PageCount kLargestChunk{16384};
 constexpr std::size_t kWindow = 4096;
 // What keeps a page busy, such as a write to disk, takes milliseconds.
 constexpr std::chrono::milliseconds kRetryAfter{100};
-// Reclaim (kswapd) or an exiting process must make room first. Finding out that there is still none
-// takes the kernel some 30 ms of looking for memory to free, so it is tried ever more rarely.
+// Reclaim (kswapd) or an exiting process must make room first.
 constexpr std::chrono::seconds kFullFor{1};
-constexpr std::chrono::seconds kFullForLongest{60};
 
 // No node and no errno.
 constexpr int kUntold = std::numeric_limits<int>::min();
@@ -34,6 +32,10 @@ constexpr int kUntold = std::numeric_limits<int>::min();
 bool MayYetMove(int error) { return error == EBUSY || error == EAGAIN; }
 
 }  // namespace
+
+bool IsOutOfMemory(const Move& move, int error) {
+  return error == ENOMEM && move.span == PageCount(1);
+}
 
 int MovePagesCall::operator()(Pid pid, std::span<const Vpn> pages, std::span<const NodeId> nodes,
                               std::span<int> status) {
@@ -72,9 +74,9 @@ std::vector<Move> PageMover::Replace(std::vector<Move> moves) {
 }
 
 MonotonicTime PageMover::DueOf(const Pending& pending) const {
-  const auto full = full_.find(pending.move.to);
-  if (full == full_.end()) return pending.not_before;
-  return std::max(pending.not_before, full->second.until);
+  const auto full = full_until_.find(pending.move.to);
+  if (full == full_until_.end()) return pending.not_before;
+  return std::max(pending.not_before, full->second);
 }
 
 PageCount PageMover::Most(MonotonicTime now) {
@@ -91,8 +93,9 @@ std::vector<PageMover::Pending> PageMover::TakeChunk(MonotonicTime now) {
     if (DueOf(pending) > now) return false;
     if (chunk.empty()) return true;
     const Move& first = chunk.front().move;
+    // A huge page that finds no room ends a call, whatever else is in it.
     return pending.move.key.target == first.key.target && pending.move.to == first.to &&
-           pages + pending.move.span <= most;
+           pending.move.span == first.span && pages + pending.move.span <= most;
   };
   const auto left =
       std::remove_if(pending_.begin(), pending_.begin() + window, [&](const Pending& pending) {
@@ -151,7 +154,10 @@ std::vector<MoveOutcome> PageMover::MoveChunk() {
     tried += chunk[i].move.span;
     if (errors[i] == 0) moved += chunk[i].move.span;
   }
-  if (moved > PageCount(0)) Learn(tried, ended - began);  // refusals are quick
+  // Refusals are quick, but for want of memory, which the kernel then looks for.
+  if (moved > PageCount(0) && std::ranges::find(errors, ENOMEM) == errors.end()) {
+    Learn(tried, ended - began);
+  }
   LearnRoom(chunk, errors, ended);
   bandwidth_.Spend(moved.value() * kBasePageBytes);
   cpu_.Spend(static_cast<std::uint64_t>((cpu_clock_->Now() - cpu_began).count()));
@@ -179,18 +185,10 @@ void PageMover::Learn(PageCount pages, std::chrono::nanoseconds took) {
 // What leaves a node makes room there.
 void PageMover::LearnRoom(const std::vector<Pending>& chunk, const std::vector<int>& errors,
                           MonotonicTime now) {
-  const NodeId to = chunk.front().move.to;
-  if (std::ranges::find(errors, ENOMEM) != errors.end()) {
-    Full& full = full_[to];
-    full.length = std::clamp<std::chrono::nanoseconds>(2 * full.length, kFullFor, kFullForLongest);
-    full.until = now + full.length;
-  } else if (std::ranges::find(errors, 0) != errors.end()) {
-    full_.erase(to);
-  }
   for (std::size_t i = 0; i < chunk.size(); ++i) {
-    if (errors[i] != 0) continue;
-    const auto left = full_.find(chunk[i].move.from);
-    if (left != full_.end()) left->second.until = now;
+    const Move& move = chunk[i].move;
+    if (IsOutOfMemory(move, errors[i])) full_until_[move.to] = now + kFullFor;
+    if (errors[i] == 0) full_until_.erase(move.from);
   }
 }
 

@@ -50,6 +50,10 @@ struct MoverLimits {
   bool dry_run = false;  // everything but the call: each move is over with the error ECANCELED
 };
 
+// Whether `error` says so of the node that the move was to. A huge page needs its room in one
+// piece, or, of hugetlb, in a pool of its own.
+bool IsOutOfMemory(const Move& move, int error);
+
 class PageMover {
  public:
   // Nothing for a target that is gone. The process must be the one that the target was, whoever has
@@ -105,12 +109,7 @@ class PageMover {
   RateLimit cpu_;
   std::deque<Pending> pending_;
   PageCount chunk_;
-  // Of nodes that were out of memory.
-  struct Full {
-    MonotonicTime until;
-    std::chrono::nanoseconds length{0};
-  };
-  std::map<NodeId, Full> full_;
+  std::map<NodeId, MonotonicTime> full_until_;  // nodes that were out of memory
 };
 
 }  // namespace tmprof

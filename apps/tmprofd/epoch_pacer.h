@@ -17,7 +17,7 @@ class EpochPacer {
   EpochPacer(std::chrono::nanoseconds shortest, double cpu_share);
 
   // That another epoch is over, what its end took, and whether it was worth that. While it is not,
-  // the share goes down to a quarter.
+  // epochs become up to four times as long as the share asks for.
   void Note(std::chrono::nanoseconds epoch_length, std::chrono::nanoseconds cpu_time, bool paid);
   std::chrono::nanoseconds Next() const;
   // More than the longest of epochs earns was taken: the share is not kept to.
@@ -28,7 +28,7 @@ class EpochPacer {
 
   std::chrono::nanoseconds shortest_;
   double cpu_share_;
-  double share_now_;
+  double stretch_ = 1;
   std::chrono::nanoseconds owed_{0};  // CPU time that was taken and not yet earned
   bool overdrawn_ = false;
 };

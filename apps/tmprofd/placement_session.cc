@@ -205,8 +205,8 @@ std::vector<PlacedTarget> PlacementSession::PlacedTargets() {
 
 Status PlacementSession::EndEpoch(const EpochProfile& epoch) {
   const MonotonicTime before = cpu_clock_.Now();
-  const std::optional<double> gain = Place(epoch);
-  pacer_.Note(epoch.length(), cpu_clock_.Now() - before, !gain || *gain >= kGainWorthLooking);
+  const bool paid = Place(epoch);
+  pacer_.Note(epoch.length(), cpu_clock_.Now() - before, paid);
   if (pacer_.overdrawn() && !std::exchange(told_overdrawn_, true)) {
     log_(LogLevel::kWarning,
          fmt::format("ranking and deciding take more than profile.max_cpu_share, {}, of a CPU even "
@@ -216,33 +216,33 @@ Status PlacementSession::EndEpoch(const EpochProfile& epoch) {
   return {};
 }
 
-std::optional<double> PlacementSession::Place(const EpochProfile& epoch) {
+bool PlacementSession::Place(const EpochProfile& epoch) {
   std::vector<MoveOutcome> outcomes = mover_->TakeOutcomes();
   CountMoves(outcomes, placer_.Learn(outcomes, epoch.index));
   const auto memory = ReadNodeMemory();
   if (!memory) {
     log_(LogLevel::kError, memory.error().Message());
-    return std::nullopt;
+    return true;
   }
   const std::vector<PlacedTarget> targets = PlacedTargets();
   PlacementDecision decision = placer_.Decide(epoch, targets, *memory);
   UpdateStatus(epoch, *memory, targets, decision);
-  const std::optional<double> gain =
-      decision.hit_ratio ? std::optional(decision.gain) : std::nullopt;
+  const bool paid =
+      !decision.gain || *decision.gain >= kGainWorthLooking || decision.not_moved.over_quota > 0;
   std::uint64_t replaced = 0;
   if (!config_.placement.track_only) {
-    log_(LogLevel::kDebug,
-         fmt::format(
-             "epoch {}: {} targets, {} pages wanted of {}, {} moves decided to gain {:.3f} of "
-             "the accesses, {} over",
-             epoch.index, targets.size(), decision.wanted.value(), decision.capacity.value(),
-             decision.moves.size(), decision.gain, outcomes.size()));
+    log_(
+        LogLevel::kDebug,
+        fmt::format("epoch {}: {} targets, {} pages wanted of {}, {} moves decided, for {:.3f} of "
+                    "the accesses, {} over",
+                    epoch.index, targets.size(), decision.wanted.value(), decision.capacity.value(),
+                    decision.moves.size(), decision.gain.value_or(0), outcomes.size()));
     replaced = mover_->Replace(std::move(decision.moves)).size();
   }
   const Status kept = ledger_->Note(epoch, decision.not_moved, replaced, std::move(outcomes),
                                     placer_.table(), placer_.scores());
   if (!kept) log_(LogLevel::kError, kept.error().Message() + "; moving goes on without a ledger");
-  return gain;
+  return paid;
 }
 
 DaemonState PlacementSession::StateNow() const {

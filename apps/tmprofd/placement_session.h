@@ -66,8 +66,8 @@ class PlacementSession {
   std::vector<PlacedTarget> PlacedTargets();
   const MemoryBinding* BindingOf(TargetId target, Pid pid, MonotonicTime now);
   Status EndEpoch(const EpochProfile& epoch);
-  // Returns by how much what was decided would raise the hit ratio; nothing: it could not be told.
-  std::optional<double> Place(const EpochProfile& epoch);
+  // Returns whether what was decided is worth what deciding takes, as far as can be told.
+  bool Place(const EpochProfile& epoch);
   void EndMoving();
   DaemonState StateNow() const;
   void CountMoves(const std::vector<MoveOutcome>& outcomes, std::uint64_t undone);

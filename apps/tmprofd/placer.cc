@@ -88,7 +88,7 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
   const std::vector<TargetId> ids = IdsOf(targets);
   RankCandidates(ids);
   PlacementDecision decision;
-  const std::vector<NodeRoom> rooms = rooms_.At(memory, epoch.index);
+  const std::vector<NodeRoom> rooms = rooms_.At(memory, epoch.end);
   decision.capacity = CapacityNow(ids, rooms);
   if (LookForTheBest(targets, decision.capacity, look_for)) RankCandidates(ids);
 
@@ -192,7 +192,8 @@ std::optional<double> Placer::HitRatio(std::span<const PlacedSpan> placed) const
   return std::nullopt;
 }
 
-double Placer::Gain(std::span<const Move> moves, std::span<const PlacedSpan> placed) const {
+std::optional<double> Placer::Gain(std::span<const Move> moves,
+                                   std::span<const PlacedSpan> placed) const {
   double all = 0;
   for (const PlacedSpan& span : placed) all += span.score;
   double gained = 0;
@@ -200,7 +201,8 @@ double Placer::Gain(std::span<const Move> moves, std::span<const PlacedSpan> pla
     if (options_.tiers.TierOf(move.to) == kTier1) gained += move.score;
     if (options_.tiers.TierOf(move.from) == kTier1) gained -= move.score;
   }
-  return all > 0 ? gained / all : 0;
+  if (all > 0) return gained / all;
+  return std::nullopt;
 }
 
 // Bound, too, where only some of the nodes that a move might go to are allowed.
@@ -262,7 +264,9 @@ double Placer::CostOfMove(std::chrono::nanoseconds epoch_length) const {
 }
 
 void Placer::LearnRefusal(const MoveOutcome& refused, std::uint64_t epoch) {
-  const bool is_busy = refused.error == EBUSY || refused.error == EAGAIN;
+  // A huge page may find no room in one piece where there is enough for base pages.
+  const bool is_busy = refused.error == EBUSY || refused.error == EAGAIN ||
+                       (refused.error == ENOMEM && !IsOutOfMemory(refused.move, refused.error));
   if (!is_busy && MayMoveSoon(refused.error)) return;
   const auto [known, is_first] = let_be_.try_emplace(refused.move.key);
   LetBe& let_be = known->second;
@@ -286,7 +290,7 @@ std::uint64_t Placer::Learn(std::span<const MoveOutcome> outcomes, std::uint64_t
   for (const MoveOutcome& outcome : outcomes) {
     const Move& move = outcome.move;
     if (outcome.error != 0) {
-      if (outcome.error == ENOMEM) rooms_.Refuse(move.to);
+      if (IsOutOfMemory(move, outcome.error)) rooms_.Refuse(move.to);
       LearnRefusal(outcome, epoch);
       continue;
     }

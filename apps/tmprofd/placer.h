@@ -25,6 +25,7 @@
 #include "mover/node_memory.h"
 #include "mover/node_rooms.h"
 #include "mover/page_locator.h"
+#include "mover/page_mover.h"
 #include "mover/placement_map.h"
 #include "mover/placement_survey.h"
 #include "policy/policy.h"
@@ -64,8 +65,8 @@ struct PlacementDecision {
   // Of the score of what is known to be somewhere, the share in tier 1, before the moves; nothing:
   // no score at all.
   std::optional<double> hit_ratio;
-  // By which the moves would raise it.
-  double gain = 0;
+  // By which the moves would raise it; likewise.
+  std::optional<double> gain;
 };
 
 class Placer {
@@ -94,7 +95,7 @@ class Placer {
                       std::chrono::nanoseconds look_for);
   PageCount CapacityNow(std::span<const TargetId> targets, std::span<const NodeRoom> rooms) const;
   std::optional<double> HitRatio(std::span<const PlacedSpan> placed) const;
-  double Gain(std::span<const Move> moves, std::span<const PlacedSpan> placed) const;
+  std::optional<double> Gain(std::span<const Move> moves, std::span<const PlacedSpan> placed) const;
   bool IsBound(const PlacedTarget& target, const PlacedSpan& span) const;
   std::vector<PlacedSpan> PlacedSpans(std::span<const PlacedTarget> targets, std::uint64_t epoch);
   // Moves of leaves from moves of pieces that hold several, but for what is let be.

@@ -4,6 +4,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 
@@ -53,7 +54,8 @@ int ElementTable::Add(const Header* header, std::uint64_t start, std::uint64_t b
   Elements& place = places[at % kPlaces];
   place.start = start;
   place.element_bytes = element_bytes;
-  place.elements = (bytes + element_bytes - 1) / element_bytes;
+  // An object of no bytes has one as well: no memory is not to be had.
+  place.elements = (std::max<std::uint64_t>(bytes, 1) + element_bytes - 1) / element_bytes;
   place.counts = static_cast<std::atomic<std::uint64_t>*>(MapSparse(BytesOfCounts(place)));
   if (place.counts == nullptr) return ENOMEM;
   place.header.store(header, std::memory_order_release);

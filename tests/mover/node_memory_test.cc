@@ -46,7 +46,7 @@ TEST_F(ReadNodeMemoryTest, CountsWhatProgramsMayStillHave) {
   const auto nodes = ReadFrom(Zone(0, "DMA", 3712, 175, 3840, "0, 991, 991, 991, 991") +
                               Zone(0, "DMA32", 20000, 5000, 250000, "0, 0, 0, 0, 0") +
                               Zone(0, "Movable", 0, 32, 0, "0, 0, 0, 0, 0") +
-                              Zone(3, "Normal", 500, 100, 1000, "0, 0, 0, 7, 0") +
+                              Zone(3, "Normal", 500, 100, 1000, "0, 0, 0, 0, 0") +
                               Zone(3, "Movable", 40, 10, 50, "0, 0, 0, 0, 0"));
   ASSERT_TRUE(nodes) << nodes.error().Message();
   ASSERT_EQ(nodes->size(), 2U);
@@ -55,6 +55,7 @@ TEST_F(ReadNodeMemoryTest, CountsWhatProgramsMayStillHave) {
   EXPECT_EQ((*nodes)[0].allocatable, PageCount(3712 - 175 - 991 + 20000 - 5000));
   EXPECT_EQ((*nodes)[1].id, NodeId(3));
   EXPECT_EQ((*nodes)[1].free, PageCount(540));
+  EXPECT_EQ((*nodes)[1].allocatable, PageCount(500 - 100 + 40 - 10));
 }
 
 TEST_F(ReadNodeMemoryTest, AZoneThatOthersAreSparedByGivesNothing) {
@@ -64,6 +65,27 @@ TEST_F(ReadNodeMemoryTest, AZoneThatOthersAreSparedByGivesNothing) {
   ASSERT_TRUE(nodes);
   EXPECT_EQ(nodes->front().free, PageCount(400'090));
   EXPECT_EQ(nodes->front().allocatable, PageCount(0));
+}
+
+// By the zone that requests of programs may be served from at most, whatever its number is here.
+TEST_F(ReadNodeMemoryTest, WhatIsKeptIsOfRequestsForMovableMemory) {
+  const auto nodes = ReadFrom(Zone(0, "DMA", 1000, 100, 2000, "0, 1, 20, 300, 500") +
+                              Zone(0, "DMA32", 0, 0, 0, "0, 0, 20, 300, 500") +
+                              Zone(0, "Normal", 0, 10, 100, "0, 0, 0, 300, 500") +
+                              Zone(0, "Movable", 0, 10, 100, "0, 0, 0, 0, 0"));
+  ASSERT_TRUE(nodes);
+  EXPECT_EQ(nodes->front().allocatable, PageCount(1000 - 100 - 300));
+}
+
+TEST_F(ReadNodeMemoryTest, WhatIsNotToldIsNotZero) {
+  for (const std::string field : {"pages free", "  high ", "protection:"}) {
+    std::string text =
+        Zone(2, "Normal", 500, 100, 1000, "0, 0") + Zone(2, "Movable", 0, 0, 0, "0, 0");
+    const std::size_t at = text.find(field);
+    ASSERT_NE(at, std::string::npos);
+    text.replace(at, field.size(), "  another ");
+    EXPECT_THAT(ReadFrom(text).error().Message(), HasSubstr("zone Normal of node 2")) << field;
+  }
 }
 
 TEST_F(ReadNodeMemoryTest, NodesWithoutMemoryAndDevicesAreNoPlace) {
@@ -84,7 +106,15 @@ TEST(ReadNodeMemoryHere, TheRunningKernelIsUnderstood) {
   const auto nodes = ReadNodeMemory();
   ASSERT_TRUE(nodes) << nodes.error().Message();
   for (const NodeMemory& node : *nodes) {
-    EXPECT_GT(node.free, PageCount(0));
+    const fs::path folder = "/sys/devices/system/node/node" + std::to_string(node.id.value());
+    std::ifstream meminfo(folder / "meminfo");
+    if (!meminfo) GTEST_SKIP() << "no " << folder;
+    double free_kib = -1;
+    for (std::string word; meminfo >> word;) {
+      if (word == "MemFree:") meminfo >> free_kib;
+    }
+    // Other programs run meanwhile.
+    EXPECT_NEAR(static_cast<double>(node.free.value()) * 4, free_kib, 0.2 * free_kib + 65'536);
     EXPECT_LE(node.allocatable, node.free);
   }
 }

@@ -12,11 +12,12 @@ constexpr NodeId kSlow(1);
 
 class NodeRoomsTest : public testing::Test {
  protected:
-  std::uint64_t RoomOfFast(std::uint64_t epoch) {
+  std::uint64_t RoomOfFast(int second) {
     const std::vector<NodeMemory> nodes{
         {.id = kFast, .free = PageCount(900), .allocatable = PageCount(allocatable_)},
         {.id = kSlow, .free = PageCount(900), .allocatable = PageCount(500)}};
-    const std::vector<NodeRoom> rooms = rooms_.At(nodes, epoch);
+    const std::vector<NodeRoom> rooms =
+        rooms_.At(nodes, MonotonicTime(std::chrono::seconds(second)));
     EXPECT_EQ(rooms.size(), 2U);
     EXPECT_EQ(rooms[1].node, kSlow);
     EXPECT_EQ(rooms[1].free, PageCount(400)) << "nothing was refused there";
@@ -33,7 +34,7 @@ TEST_F(NodeRoomsTest, IsWhatIsAllocatableBeyondTheReserve) {
   EXPECT_EQ(RoomOfFast(1), 0U);
 }
 
-TEST_F(NodeRoomsTest, WhatTheKernelRefusedIsNotCountedOnForAnEpoch) {
+TEST_F(NodeRoomsTest, WhatTheKernelRefusedIsNotCountedOnForASecond) {
   RoomOfFast(4);
   rooms_.Refuse(kFast);
   EXPECT_EQ(RoomOfFast(5), 0U);
@@ -49,12 +50,12 @@ TEST_F(NodeRoomsTest, WhatIsFreedThereMeanwhileIsRoom) {
   EXPECT_EQ(RoomOfFast(7), 30U);
 }
 
-TEST_F(NodeRoomsTest, ForTwiceAsLongEachTimeUpToAMinuteOfEpochs) {
-  std::uint64_t epoch = 10;
-  for (const std::uint64_t epochs : {1, 2, 4, 8, 16, 32, 60, 60}) {
+TEST_F(NodeRoomsTest, ForTwiceAsLongEachTimeUpToAMinute) {
+  int second = 10;
+  for (const int length : {1, 2, 4, 8, 16, 32, 60, 60}) {
     rooms_.Refuse(kFast);
-    for (std::uint64_t i = 0; i < epochs; ++i) EXPECT_EQ(RoomOfFast(epoch++), 0U) << epochs;
-    EXPECT_EQ(RoomOfFast(epoch), 700U) << epochs;
+    for (int i = 0; i < length; ++i) EXPECT_EQ(RoomOfFast(second++), 0U) << length;
+    EXPECT_EQ(RoomOfFast(second), 700U) << length;
   }
 }
 
@@ -64,8 +65,8 @@ TEST_F(NodeRoomsTest, ARefusalOfLongAgoIsForgotten) {
   rooms_.Refuse(kFast);
   RoomOfFast(1);
   rooms_.Refuse(kFast);
-  EXPECT_EQ(RoomOfFast(100), 0U);
-  EXPECT_EQ(RoomOfFast(101), 700U);
+  EXPECT_EQ(RoomOfFast(200), 0U);
+  EXPECT_EQ(RoomOfFast(201), 700U);
 }
 
 }  // namespace

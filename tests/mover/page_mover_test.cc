@@ -226,23 +226,23 @@ TEST_F(PageMoverTest, ANodeThatIsOutOfMemoryIsLeftAloneForASecond) {
   EXPECT_THAT(mover.MoveChunk(), ElementsAre(Field(&MoveOutcome::error, 0)));
 }
 
-TEST_F(PageMoverTest, ANodeThatStaysFullIsTriedEverMoreRarely) {
+TEST_F(PageMoverTest, AHugePageWithoutRoomInOnePieceDoesNotHoldUpBasePages) {
   PageMover mover = Make();
-  kernel_.refusal = ENOMEM;
-  for (const int wait : {1, 2, 4, 8, 16, 32, 60, 60}) {
-    mover.Replace(Promotions(2));
-    EXPECT_THAT(mover.MoveChunk(), SizeIs(2));
-    mover.Replace(Promotions(2));
-    EXPECT_EQ(mover.Wait(), seconds(wait));
-    clock_.now += seconds(wait);
-  }
-  kernel_.refusal = 0;
-  EXPECT_THAT(mover.MoveChunk(), SizeIs(2));
-  kernel_.refusal = ENOMEM;
-  mover.Replace(Promotions(4));
-  EXPECT_THAT(mover.MoveChunk(), SizeIs(4));
-  mover.Replace(Promotions(1));
-  EXPECT_EQ(mover.Wait(), seconds(1)) << "as at first, once something was moved there";
+  kernel_.error[Vpn(512)] = ENOMEM;
+  mover.Replace({Promotion(512, 1, PageCount(512)), Promotion(5), Promotion(6)});
+  EXPECT_THAT(mover.MoveChunk(), ElementsAre(Field(&MoveOutcome::error, ENOMEM)));
+  EXPECT_EQ(mover.Wait(), nanoseconds(0));
+  EXPECT_THAT(mover.MoveChunk(), AllOf(SizeIs(2), Each(Field(&MoveOutcome::error, 0))));
+}
+
+TEST_F(PageMoverTest, WhatTheKernelTakesToLookForMemoryDoesNotShortenCalls) {
+  PageMover mover = Make();
+  const PageCount chunk = mover.chunk();
+  kernel_.room = 3;
+  kernel_.per_page = milliseconds(1);
+  mover.Replace(Promotions(40));
+  EXPECT_THAT(mover.MoveChunk(), SizeIs(40));
+  EXPECT_EQ(mover.chunk(), chunk);
 }
 
 TEST_F(PageMoverTest, WhatLeavesAFullNodeMakesRoomThere) {

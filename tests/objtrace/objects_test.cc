@@ -137,6 +137,16 @@ TEST(ObjectsTest, AThreadThatMovesAnothersObjectTakesItsOwnCountAlong) {
   hfree(object);
 }
 
+TEST(ObjectsTest, AnObjectOfNoBytesCanBeCountedByElement) {
+  const Object object(static_cast<char*>(hmalloc(0)));
+  const Object other(static_cast<char*>(hmalloc(0)));
+  EXPECT_NE(object.get(), other.get());
+  EXPECT_EQ(mem_access_by_element(object.get(), 4), 0);
+  mem_access(object.get(), 2);
+  EXPECT_EQ(mem_access_count(object.get()), 2);
+  EXPECT_EQ(mem_access_count(other.get()), 0);
+}
+
 TEST(ObjectsTest, FreeingLeavesErrnoAlone) {
   constexpr std::size_t kBytes = 2'000'000;
   constexpr std::size_t kLockedBytes = 4096;

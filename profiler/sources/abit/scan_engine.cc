@@ -41,6 +41,8 @@ constexpr double kResetSmoothing = 1.0 / 16;
 
 Vpn AlignDown(Vpn vpn, PageCount span) { return Vpn(vpn.value() / span.value() * span.value()); }
 
+double TurnOf(const BlockPtr& block) { return block->turn; }
+
 bool AreOfOneWindow(const Block& one, const Block& other) {
   return one.unit == PageCount(1) && other.unit == PageCount(1) &&
          AlignDown(one.range.start, kClearWindow) == AlignDown(other.range.start, kClearWindow);
@@ -195,9 +197,6 @@ void ScanEngine::AddBlock(ScanTarget& target, VpnRange range, PageCount unit) {
   block->target = target.process.id;
   block->range = range;
   block->unit = unit;
-  const std::vector<BlockPtr>& before = target.plan.blocks;
-  block->turn = !before.empty() && AreOfOneWindow(*before.back(), *block) ? before.back()->turn
-                                                                          : anywhere_(random_);
   target.plan.blocks.push_back(std::move(block));
 }
 
@@ -214,30 +213,43 @@ void ScanEngine::FinishPlan(ScanTarget& target) {
   ScanPlan plan = std::exchange(target.plan, ScanPlan{});
   if (target.blocks.empty())
     next_clear_ = std::min(next_clear_, kernel_.Now() + options_.least_clear_gap);
+  const double turn_now = target.remaining.empty() ? 0 : target.remaining.back()->turn;
+  std::vector<BlockPtr> added;
+  const Block* before = nullptr;
   auto old = target.blocks.begin();
   for (BlockPtr& block : plan.blocks) {
     while (old != target.blocks.end() && (*old)->range.start < block->range.start)
       Drop(target, **old++);
-    if (old == target.blocks.end() || (*old)->range.start != block->range.start) continue;
-    if (!(*old)->dropped && (*old)->range == block->range && (*old)->unit == block->unit) {
+    const bool was_there = old != target.blocks.end() && (*old)->range.start == block->range.start;
+    if (was_there && !(*old)->dropped && (*old)->range == block->range &&
+        (*old)->unit == block->unit) {
       block = *old++;
     } else {
-      Drop(target, **old++);
+      if (was_there) {
+        block->turn = (*old)->turn;
+        Drop(target, **old++);
+      } else if (before != nullptr && AreOfOneWindow(*before, *block)) {
+        block->turn = before->turn;
+      } else {
+        block->turn = turn_now + (1 - turn_now) * anywhere_(random_);
+      }
+      added.push_back(block);
     }
+    before = block.get();
   }
   for (; old != target.blocks.end(); ++old) Drop(target, **old);
   target.blocks = std::move(plan.blocks);
   target.huge = std::move(plan.huge);
-  target.remaining.clear();
-  for (const BlockPtr& block : target.blocks)
-    if (block->visited_in_rotation != target.rotation) target.remaining.push_back(block);
-  InOrder(target.remaining);
+  std::erase_if(target.remaining, [&target](const BlockPtr& block) {
+    return block->dropped || block->visited_in_rotation == target.rotation;
+  });
+  InOrder(added);
+  const auto middle = target.remaining.insert(target.remaining.end(), added.begin(), added.end());
+  std::ranges::inplace_merge(target.remaining, middle, std::ranges::greater{}, &TurnOf);
 }
 
 void ScanEngine::InOrder(std::vector<BlockPtr>& blocks) {
-  std::ranges::sort(blocks, std::ranges::greater{}, [](const BlockPtr& block) {
-    return std::pair(block->turn, block->range.start);
-  });
+  std::ranges::sort(blocks, std::ranges::greater{}, &TurnOf);
 }
 
 // Each window keeps its place but for a little, so that none waits for much longer than a rotation:
@@ -278,8 +290,8 @@ BlockPtr ScanEngine::NextBlock(ScanTarget& target, MonotonicTime now) {
       ++watched;
       continue;
     }
-    BlockPtr block = std::exchange(candidate, target.remaining.back());
-    target.remaining.pop_back();
+    BlockPtr block = std::move(candidate);
+    target.remaining.erase(target.remaining.end() - 1 - static_cast<std::ptrdiff_t>(watched));
     if (had_its_turn) continue;
     block->visited_in_rotation = target.rotation;
     if (block->WorthATurn(now)) return block;
@@ -393,8 +405,11 @@ bool ScanEngine::Visit(ScanTarget& target, const BlockPtr& block, MonotonicTime 
       break;
     }
   }
-  if (block->visited_in_rotation != target.rotation && !block->dropped)
+  if (block->visited_in_rotation != target.rotation && !block->dropped) {
+    if (!target.remaining.empty())
+      block->turn = std::min(block->turn, target.remaining.back()->turn);
     target.remaining.push_back(block);
+  }
   // A read may have found that the process is gone, or another program.
   std::erase_if(ready, [](const BlockPtr& member) { return member->dropped; });
   if (ready.empty()) return false;

@@ -62,7 +62,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   ScanTarget* NextToPlan();
   void PlanSome(ScanTarget& target);
   void PlanParts(ScanTarget& target, const Mapping& mapping);
-  void AddBlock(ScanTarget& target, VpnRange range, PageCount unit);
+  static void AddBlock(ScanTarget& target, VpnRange range, PageCount unit);
   void FlushRun(ScanTarget& target);
   void FinishPlan(ScanTarget& target);
   static void InOrder(std::vector<BlockPtr>& blocks);
@@ -99,6 +99,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   tmprof_ladder huge_ladder_;
   std::mt19937_64 random_;
   std::uniform_real_distribution<double> anywhere_{0, 1};
+  // A quarter of a rotation: what a rotation does at one time, none does for some dozens.
   std::uniform_real_distribution<double> turn_moves_by_{0, 0.25};
 
   std::size_t turn_ = 0;             // among the targets, to clear

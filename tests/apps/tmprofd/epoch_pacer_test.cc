@@ -63,6 +63,17 @@ TEST(EpochPacerTest, TakesLessWhileThatIsWorthNothing) {
   EXPECT_EQ(pacer.Next(), seconds(2));
 }
 
+TEST(EpochPacerTest, WhatIsWorthNothingIsNotOverdrawnWhileTheShareIsKept) {
+  EpochPacer pacer(seconds(1), 0.05);
+  for (int epoch = 0; epoch < 10; ++epoch) {
+    pacer.Note(pacer.Next(), seconds(2), false);
+    EXPECT_FALSE(pacer.overdrawn()) << epoch;
+  }
+  EXPECT_EQ(pacer.Next(), minutes(1));
+  pacer.Note(minutes(1), seconds(2), true);
+  EXPECT_EQ(pacer.Next(), seconds(40)) << "no debt is left";
+}
+
 TEST(EpochPacerTest, WhereItCostsLittleTheShortestIsKeptThoughItIsWorthNothing) {
   EpochPacer pacer(seconds(1), 0.05);
   for (int epoch = 0; epoch < 10; ++epoch) pacer.Note(seconds(1), milliseconds(10), false);

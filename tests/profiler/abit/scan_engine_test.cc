@@ -264,6 +264,28 @@ TEST_F(ScanEngineTest, NoBlockWaitsForMuchLongerThanARotation) {
   EXPECT_GT(gaps.size(), 5u) << "the same order in each rotation";
 }
 
+TEST_F(ScanEngineTest, MemoryThatGrowsAtEachPlanDoesNotHoldUpTheRest) {
+  constexpr std::size_t kWindows = 40;
+  SimulatedProcess& process = Add(std::vector<double>(4 * kWindows * kTable, 1'000.0));
+  const Vpn end = process.range().end;
+  Start({.overhead_share = 0.01});
+  for (int i = 0; i < 200; ++i) {
+    Run(milliseconds(100));
+    process.Grow(kTable / 4, 1'000.0);
+    Refresh();
+  }
+  std::map<Vpn, std::vector<std::size_t>> visits;
+  std::size_t clears = 0;  // of what was there at first
+  for (const Vpn start : kernel_.cleared)
+    if (start < end) visits[start].push_back(clears++);
+  ASSERT_EQ(visits.size(), kWindows);
+  for (const auto& [window, at] : visits) {
+    ASSERT_GT(at.size(), 2u);
+    for (std::size_t i = 1; i < at.size(); ++i) EXPECT_LE(at[i] - at[i - 1], kWindows * 5 / 4);
+  }
+  EXPECT_LT(kernel_.cleared.size() - clears, clears);
+}
+
 TEST_F(ScanEngineTest, AVisitToMorePagesTakesMoreCpuTimeOfTheTarget) {
   // At 1 %: 250 ns a page that is set again, and a line got back each.
   double per_page[2];

@@ -41,6 +41,11 @@ class SimulatedProcess {
     identity_.mappings = {{.range = range(), .kind = MappingKind::kAnonymous, .path = ""}};
   }
 
+  void Grow(std::size_t more, double rate) {
+    for (std::size_t i = 0; i < more; ++i) pages.push_back({.rate = rate});
+    identity_.mappings.front().range = range();
+  }
+
   VpnRange range() const { return {start_, start_ + PageCount(pages.size() * unit_.value())}; }
   const TrackedProcess& identity() const { return identity_; }
   PageCount unit() const { return unit_; }
