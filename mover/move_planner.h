@@ -21,7 +21,8 @@ struct PlacedSpan {
   PageKey key;
   PageCount span{1};
   NodeId node;
-  double score = 0;    // of the whole span; 0: nobody has seen it accessed
+  double score = 0;       // of the whole span; 0: nobody has seen it accessed
+  bool supposed = false;  // the score: nobody has looked
   bool bound = false;  // to its node: by memory policy or cpuset, or as earlier moves were refused
   // A span of several leaves may give way in part, the highest first; 0: it is one leaf.
   PageCount leaf{0};

@@ -26,14 +26,17 @@ struct Candidates {
   std::vector<double> score;                // of the whole span; 0: nobody has seen it accessed
   std::vector<std::optional<NodeId>> node;  // nullopt: nobody has seen it anywhere
   std::vector<PageCount> leaf;              // what moves whole, where it is known; else the span
+  // 1: nobody has looked at it yet, and the score is what pages without samples have on average.
+  std::vector<std::uint8_t> supposed;
 
   std::size_t size() const { return key.size(); }
 };
 
 // Overwrites `found`, in its own memory, with the spans of `table` that have a score, cut where
 // their place changes and joined where they are parts of one huge page; and with what else is in
-// tier 1, in pieces of at most a huge page. `scores` is parallel to the table; `targets` ascend,
-// and rows of others are left out.
+// tier 1, in pieces of at most a huge page, of which what was not looked at is no colder than
+// others until it is, where anybody looks. `scores` is parallel to the table; `targets` ascend, and
+// rows of others are left out.
 void FindCandidates(const EvidenceTable& table, const Scores& scores, const PlacementMap& map,
                     std::span<const TargetId> targets, const Tiers& tiers, Candidates& found);
 

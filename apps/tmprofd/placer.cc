@@ -185,6 +185,7 @@ std::optional<double> Placer::HitRatio(std::span<const PlacedSpan> placed) const
   double all = 0;
   double hit = 0;
   for (const PlacedSpan& span : placed) {
+    if (span.supposed) continue;
     all += span.score;
     if (options_.tiers.TierOf(span.node) == kTier1) hit += span.score;
   }
@@ -195,7 +196,7 @@ std::optional<double> Placer::HitRatio(std::span<const PlacedSpan> placed) const
 std::optional<double> Placer::Gain(std::span<const Move> moves,
                                    std::span<const PlacedSpan> placed) const {
   double all = 0;
-  for (const PlacedSpan& span : placed) all += span.score;
+  for (const PlacedSpan& span : placed) all += span.supposed ? 0 : span.score;
   double gained = 0;
   for (const Move& move : moves) {
     if (options_.tiers.TierOf(move.to) == kTier1) gained += move.score;
@@ -233,6 +234,7 @@ std::vector<PlacedSpan> Placer::PlacedSpans(std::span<const PlacedTarget> target
     PlacedSpan& span = placed.emplace_back(key, PageCount(candidates_.span_pages[row]),
                                            *candidates_.node[row], candidates_.score[row]);
     if (candidates_.leaf[row] < span.span) span.leaf = candidates_.leaf[row];
+    span.supposed = candidates_.supposed[row] != 0;
     span.bound = IsLetBe(key, epoch) || IsBound(*target, span);
   }
   return placed;

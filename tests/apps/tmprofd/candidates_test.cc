@@ -73,6 +73,34 @@ TEST_F(CandidatesTest, LeavesOutRowsWithoutAScore) {
   EXPECT_THAT(Found(), ElementsAre("11+1=3@1"));
 }
 
+// Two pages that were looked at, 4 and 0 hot, and one that was sampled, too.
+TEST_F(CandidatesTest, SupposesOfWhatNobodyLookedAtThatItIsLikeTheRest) {
+  Score(1, {{10, 1, 4}, {12, 1, 0}, {13, 1, 50}});
+  for (Evidence& evidence : table_.evidence) evidence.looks = 3;
+  table_.evidence[2].load_samples = 1;
+  Place(1, 8, 15, 0);
+  Place(1, 20, 30, 1);
+  EXPECT_THAT(Found(),
+              ElementsAre("8+2=4@0", "10+1=4@0", "11+1=2@0", "12+1=0@0", "13+1=50@0", "14+1=2@0"));
+  EXPECT_THAT(found_.supposed, ElementsAre(1, 0, 1, 0, 0, 1));
+}
+
+TEST_F(CandidatesTest, SupposesNothingWhereNobodyLooks) {
+  Score(1, {{10, 1, 4}});
+  table_.evidence[0].load_samples = 1;
+  Place(1, 8, 11, 0);
+  EXPECT_THAT(Found(), ElementsAre("8+2=0@0", "10+1=4@0"));
+  EXPECT_THAT(found_.supposed, ElementsAre(0, 0));
+}
+
+TEST_F(CandidatesTest, SupposesOfAHugePageThatNobodyLookedAt) {
+  Score(1, {{512, 512, 512}});
+  table_.evidence[0].looks = 1;
+  Place(1, 512, 1536, 0, 512);
+  EXPECT_THAT(Found(), ElementsAre("512+512=512@0", "1024+512=512@0"));
+  EXPECT_THAT(found_.supposed, ElementsAre(0, 1));
+}
+
 TEST_F(CandidatesTest, HasWhatNobodyAccessesInTier1Only) {
   Score(1, {{10, 1, 5}});
   Place(1, 8, 13, 0);
