@@ -24,10 +24,14 @@ constexpr std::size_t kFirstTried = 4;
 // Of the log-likelihood, for a candidate to be believed in: chance alone gives as much once in
 // e^kLeastEvidence fits.
 constexpr double kLeastEvidence = 5;
+// Far from the right weights these gain about as much as Newton's, and need no curvature.
+constexpr int kFirstByExpectation = 4;
 // Nothing that could be seen, and not ruled out either.
 constexpr double kHardlyAny = 1e-6;
 // A step that must be shorter gains less than one by expectation.
 constexpr double kShortestStep = 1.0 / 64;
+// Of a row's mass in one step: Newton's method only doubles what is far too little.
+constexpr double kMostLost = 0.9;
 // Of what the slope promises; a step that gains less has gone too far (Armijo).
 constexpr double kLeastGain = 0.1;
 
@@ -152,7 +156,7 @@ class Fit {
       // Lindsay, "The geometry of mixture likelihoods", Annals of Statistics 11, 1983: no weights
       // gain more than the steepest slope.
       if (std::ranges::max(slope_) - observations_ < kNothingGained) break;
-      if (!StepByNewton()) StepByExpectation();
+      if (step < kFirstByExpectation || !StepByNewton()) StepByExpectation();
     }
     return std::move(weights_);
   }
@@ -233,7 +237,9 @@ class Fit {
       promised += row.observations * growth[k];
     }
     if (!(promised > 0)) return 0;
-    for (double share = 1; share >= kShortestStep; share /= 2) {
+    const double least = std::ranges::min(growth);
+    const double most = least < -kMostLost ? kMostLost / -least : 1;
+    for (double share = most; share >= kShortestStep; share /= 2) {
       double gain = 0;
       for (std::size_t k = 0; k < rows_.size(); ++k) {
         gain += rows_[k].observations * std::log1p(share * growth[k]);

@@ -49,7 +49,7 @@ struct TierConfig {
 
 struct ProfileConfig {
   std::chrono::nanoseconds epoch = Recorder::Options{}.epoch;  // the shortest
-  double max_cpu_share = 0.05;                                 // of one CPU, at the end of epochs
+  double max_cpu_share = 0.03;                                 // of one CPU, at the end of epochs
   SourceChoice sources;
 };
 
