@@ -131,7 +131,24 @@ std::vector<int> PageMover::Call(const std::vector<Pending>& chunk) {
     if (told == first.to.value()) return 0;
     return is_full ? ENOMEM : EBUSY;
   });
+  if (first.span > PageCount(1)) FindParts(*pid, chunk, status, errors);
   return errors;
+}
+
+// Since Linux 6.3 a huge page that finds no room in one piece is split, and goes as far as there is
+// room (mm/migrate.c, migrate_pages_batch()). Or it was split before by someone else.
+void PageMover::FindParts(Pid pid, const std::vector<Pending>& chunk, std::span<const int> heads,
+                          std::vector<int>& errors) {
+  std::vector<Vpn> tails;
+  tails.reserve(chunk.size());
+  for (const Pending& pending : chunk) {
+    tails.push_back(pending.move.key.vpn + PageCount(pending.move.span.value() - 1));
+  }
+  std::vector<int> status(chunk.size(), kUntold);
+  if ((*call_)(pid, tails, {}, status) < 0) return;
+  for (std::size_t i = 0; i < chunk.size(); ++i) {
+    if (heads[i] >= 0 && status[i] >= 0 && heads[i] != status[i]) errors[i] = ENOMEM;
+  }
 }
 
 std::vector<MoveOutcome> PageMover::MoveChunk() {

@@ -94,6 +94,9 @@ class PageMover {
   std::vector<Pending> TakeChunk(MonotonicTime now);
   // The error of each, 0 where it moved.
   std::vector<int> Call(const std::vector<Pending>& chunk);
+  // ENOMEM where only a part of a huge page went. `heads` is where their first pages are.
+  void FindParts(Pid pid, const std::vector<Pending>& chunk, std::span<const int> heads,
+                 std::vector<int>& errors);
   void Learn(PageCount pages, std::chrono::nanoseconds took);
   void LearnRoom(const std::vector<Pending>& chunk, const std::vector<int>& errors,
                  MonotonicTime now);

@@ -124,7 +124,16 @@ void Placer::FollowTargets(std::span<const PlacedTarget> targets,
     map_.KeepOnly(target.id, target.mapped);
     surveyed.push_back({target.id, target.pid, target.mapped});
   }
+  LookAgain(targets);
   survey_.LookOn(surveyed, look_for, map_);
+}
+
+void Placer::LookAgain(std::span<const PlacedTarget> targets) {
+  for (const auto& [id, range] : std::exchange(look_again_, {})) {
+    const PlacedTarget* target = Find(targets, id);
+    if (target == nullptr) continue;
+    if (const auto runs = locator_->Locate(target->pid, range)) map_.Learn(id, range, *runs);
+  }
 }
 
 void Placer::RankCandidates(std::span<const TargetId> targets) {
@@ -291,14 +300,18 @@ std::uint64_t Placer::Learn(std::span<const MoveOutcome> outcomes, std::uint64_t
   moved_pages_ *= kRemembered;
   for (const MoveOutcome& outcome : outcomes) {
     const Move& move = outcome.move;
+    const VpnRange range{move.key.vpn, move.key.vpn + move.span};
     if (outcome.error != 0) {
-      if (IsOutOfMemory(move, outcome.error)) rooms_.Refuse(move.to);
+      if (IsOutOfMemory(move, outcome.error)) {
+        rooms_.Refuse(move.to);
+      } else if (outcome.error == ENOMEM) {
+        look_again_.emplace_back(move.key.target, range);
+      }
       LearnRefusal(outcome, epoch);
       continue;
     }
     let_be_.erase(move.key);
     if (std::ranges::binary_search(known_targets_, move.key.target)) {
-      const VpnRange range{move.key.vpn, move.key.vpn + move.span};
       map_.Learn(move.key.target, range, std::vector{PlacedRun{range, move.to, move.span}});
     }
     const std::optional<Tier> from = options_.tiers.TierOf(move.from);

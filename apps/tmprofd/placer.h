@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "apps/tmprofd/candidates.h"
@@ -88,6 +89,7 @@ class Placer {
 
  private:
   void FollowTargets(std::span<const PlacedTarget> targets, std::chrono::nanoseconds look_for);
+  void LookAgain(std::span<const PlacedTarget> targets);
   void RankCandidates(std::span<const TargetId> targets);
   // For the best whose place is unknown, as far as the capacity goes. Returns whether any was
   // found.
@@ -118,6 +120,8 @@ class Placer {
   NodeRooms rooms_;
   MoveHistory history_;
   std::vector<TargetId> known_targets_;
+  // Huge pages that may have been split, and have moved in part.
+  std::vector<std::pair<TargetId, VpnRange>> look_again_;
   // Of what the kernel would not move.
   struct LetBe {
     std::uint64_t until = 0;  // epoch

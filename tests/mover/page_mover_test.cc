@@ -235,6 +235,18 @@ TEST_F(PageMoverTest, AHugePageWithoutRoomInOnePieceDoesNotHoldUpBasePages) {
   EXPECT_THAT(mover.MoveChunk(), AllOf(SizeIs(2), Each(Field(&MoveOutcome::error, 0))));
 }
 
+// Pages 512 to 599 went, and 2048 to 2559 as a whole.
+TEST_F(PageMoverTest, AHugePageOfWhichAPartWentHasNotMoved) {
+  PageMover mover = Make();
+  mover.Replace({Promotion(512, 1, PageCount(512)), Promotion(2048, 1, PageCount(512))});
+  kernel_.node[Vpn(2559)] = NodeId(0);
+  std::vector<MoveOutcome> over = mover.MoveChunk();
+  EXPECT_THAT(over, ElementsAre(Field(&MoveOutcome::error, ENOMEM)));
+  over = mover.MoveChunk();
+  EXPECT_THAT(over, ElementsAre(Field(&MoveOutcome::error, 0)));
+  EXPECT_EQ(mover.Wait(), std::nullopt);
+}
+
 TEST_F(PageMoverTest, WhatTheKernelTakesToLookForMemoryDoesNotShortenCalls) {
   PageMover mover = Make();
   const PageCount chunk = mover.chunk();

@@ -29,8 +29,11 @@ class FakeClock final : public Clock {
 // A machine of two nodes on which moves can be played.
 class FakeMemory final : public PageLocator {
  public:
+  explicit FakeMemory(FakeClock& cpu_clock) : cpu_clock_(&cpu_clock) {}
+
   Result<std::vector<PlacedRun>> Locate(Pid /*pid*/, VpnRange range) override {
     ++looks;
+    cpu_clock_->now += per_look;
     std::vector<PlacedRun> runs;
     for (auto page = node.lower_bound(range.start); page != node.end() && page->first < range.end;
          ++page) {
@@ -48,6 +51,10 @@ class FakeMemory final : public PageLocator {
 
   std::map<Vpn, NodeId> node;
   int looks = 0;
+  std::chrono::nanoseconds per_look{0};
+
+ private:
+  FakeClock* cpu_clock_;
 };
 
 class PlacerTest : public testing::Test {
@@ -97,8 +104,8 @@ class PlacerTest : public testing::Test {
   }
 
   PlacerOptions options_{.tiers = *Tiers::Make({{kFast}, {kSlow}})};
-  FakeMemory memory_;
   FakeClock cpu_clock_;
+  FakeMemory memory_{cpu_clock_};
   MemoryBinding binding_{std::nullopt, std::nullopt, {}};
   PageCount free_{1000};
   std::uint64_t next_epoch_ = 0;
@@ -199,6 +206,19 @@ TEST_F(PlacerTest, LetsBeWhatTheKernelRefuses) {
   const PlacementDecision next = Decide(placer, Epoch({{5, 10}}));
   EXPECT_THAT(next.moves, IsEmpty());
   EXPECT_EQ(next.not_moved.bound, 1U);
+}
+
+TEST_F(PlacerTest, LooksAgainAtAHugePageThatFoundNoRoomInOnePiece) {
+  memory_.Put(51'200, 512, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  Decide(placer, Epoch({}));
+  memory_.Put(51'200, 100, kFast);
+  const Move huge{
+      .key = {TargetId(0), Vpn(51'200)}, .span = PageCount(512), .from = kSlow, .to = kFast};
+  placer.Learn(std::vector{MoveOutcome{.move = huge, .error = ENOMEM}}, next_epoch_);
+  memory_.per_look = seconds(1);  // the survey does not come by
+  Decide(placer, Epoch({}));
+  EXPECT_EQ(placer.map().PagesIn(TargetId(0), options_.tiers, kTier1), PageCount(100));
 }
 
 TEST_F(PlacerTest, TriesAgainWhatWasBusy) {
