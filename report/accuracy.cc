@@ -387,30 +387,66 @@ std::optional<RankCorrelation> CorrelationOf(const RankedRows& ranked, const Tru
   return Correlate(std::move(pairs));
 }
 
-PhaseAccuracy Judge(const PhaseSum& sum, RankSource source, const TruthPhase& phase,
-                    const Ideal& ideal) {
-  const RankedRows ranked(sum, source);
-  TruthSearch search(phase);
-  PageCount left = ideal.k;
-  double relevant = 0;
-  double weight = 0;
-  ranked.ForEach([&](std::optional<Pid> pid, VpnRange pages, double /*score*/) {
-    if (left == PageCount(0)) return false;
-    const PageCount taken = std::min(left, pages.size());
-    search.Find(pid, {pages.start, pages.start + taken}, [&](double page_weight, double found) {
-      weight += found * page_weight;
-      if (page_weight >= ideal.threshold && page_weight > 0) relevant += found;
+// The pages ranked best, up to k.
+class Listed {
+ public:
+  Listed(const TruthPhase& phase, const Ideal& ideal)
+      : search_(phase), ideal_(&ideal), left_(static_cast<double>(ideal.k.value())) {}
+
+  bool full() const { return left_ <= 0; }
+  double pages() const { return static_cast<double>(ideal_->k.value()) - left_; }
+  double relevant() const { return relevant_; }
+  double weight() const { return weight_; }
+
+  void Add(std::optional<Pid> pid, VpnRange pages) {
+    const auto whole = static_cast<double>(pages.size().value());
+    if (whole > left_) pages.end = pages.start + PageCount(static_cast<std::uint64_t>(left_));
+    search_.Find(pid, pages,
+                 [this](double page_weight, double found) { Count(page_weight, found); });
+    left_ -= std::min(whole, left_);
+  }
+
+  // As much of it as the truth has.
+  void AddKnown(std::optional<Pid> pid, VpnRange pages) {
+    search_.Find(pid, pages, [this](double page_weight, double found) {
+      const double listed = std::min(found, left_);
+      Count(page_weight, listed);
+      left_ -= listed;
     });
-    left -= taken;
+  }
+
+ private:
+  void Count(double page_weight, double pages) {
+    weight_ += pages * page_weight;
+    if (page_weight >= ideal_->threshold && page_weight > 0) relevant_ += pages;
+  }
+
+  TruthSearch search_;
+  const Ideal* ideal_;
+  double left_;
+  double relevant_ = 0;
+  double weight_ = 0;
+};
+
+PhaseAccuracy Judge(const PhaseSum& sum, RankSource source, const TruthPhase& phase,
+                    const Ideal& ideal, bool among_truth) {
+  const RankedRows ranked(sum, source);
+  Listed best(phase, ideal);
+  ranked.ForEach([&](std::optional<Pid> pid, VpnRange pages, double /*score*/) {
+    if (best.full()) return false;
+    if (among_truth) {
+      best.AddKnown(pid, pages);
+    } else {
+      best.Add(pid, pages);
+    }
     return true;
   });
   const auto k = static_cast<double>(ideal.k.value());
-  const auto listed = static_cast<double>((ideal.k - left).value());
-  PhaseAccuracy accuracy{.recall = relevant / std::min(k, ideal.relevant),
-                         .coverage = weight / ideal.total,
-                         .coverage_of_ideal = weight / ideal.weight,
+  PhaseAccuracy accuracy{.recall = best.relevant() / std::min(k, ideal.relevant),
+                         .coverage = best.weight() / ideal.total,
+                         .coverage_of_ideal = best.weight() / ideal.weight,
                          .correlation = CorrelationOf(ranked, phase)};
-  if (listed > 0) accuracy.precision = relevant / listed;
+  if (best.pages() > 0) accuracy.precision = best.relevant() / best.pages();
   return accuracy;
 }
 
@@ -425,7 +461,7 @@ class Averages {
     if (sum.epochs() == 0) return;
     const Ideal ideal = IdealOf(phase, options_.k_ratio);
     for (std::size_t i = 0; i < kRanked.size(); ++i) {
-      const PhaseAccuracy accuracy = Judge(sum, kRanked[i], phase, ideal);
+      const PhaseAccuracy accuracy = Judge(sum, kRanked[i], phase, ideal, options_.among_truth);
       AccuracyRow& row = rows_[i];
       if (row.phases++ == 0) row.k = ideal.k;
       if (accuracy.precision) {

@@ -64,6 +64,8 @@ bool IsTraceOrLedger(const std::filesystem::path& path);
 struct AccuracyOptions {
   Ratio k_ratio{1, 16};  // k: this part of the pages of the truth, at least 1
   RankModel model = RankModel::kRate;
+  // Pages that are not of the truth take no place among the k ranked best.
+  bool among_truth = false;
 };
 
 // Averages over the phases that hold at least one whole epoch.

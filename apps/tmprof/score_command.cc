@@ -25,6 +25,7 @@ struct ScoreOptions {
   std::string by = "accesses";
   std::string k_ratio = "1/16";
   std::string rank_model = "rate";
+  bool among_truth = false;
   std::string format = "text";
 };
 
@@ -109,8 +110,8 @@ Status Score(const ScoreOptions& options) {
   const auto epochs = trace->open();
   if (!epochs) return Fail(epochs.error());
 
-  const Result<AccuracyOutcome> outcome =
-      ScoreAgainstTruth(**epochs, *truth, {.k_ratio = *k_ratio, .model = *model});
+  const Result<AccuracyOutcome> outcome = ScoreAgainstTruth(
+      **epochs, *truth, {.k_ratio = *k_ratio, .model = *model, .among_truth = options.among_truth});
   if (!outcome) return Fail(outcome.error());
   WarnOfEnd(outcome->end, options.trace, "scored");
   switch (*format) {
@@ -154,6 +155,10 @@ void AddScoreCommand(CLI::App& app, int& exit_status) {
       ->capture_default_str();
   command->add_option("--k-ratio", options->k_ratio, "k as a ratio of the pages of the truth")
       ->capture_default_str();
+  command->add_flag(
+      "--among-truth", options->among_truth,
+      "Rank the pages of the truth alone: others, as those of libraries that it leaves "
+      "out, take no place among the k best");
   AddRankModel(*command, options->rank_model);
   AddFormat(*command, options->format);
   command->footer(

@@ -310,6 +310,32 @@ TEST(ScoreAgainstTruth, SpansAreRankedByDensityAndCutAtK) {
   EXPECT_DOUBLE_EQ(outcome->rows[0].coverage, 18.0 / 20);
 }
 
+// Pages 0 to 3 weigh 4 3 2 1, k = 2; five that the truth leaves out are ranked before them.
+TEST(ScoreAgainstTruth, AmongTheTruthOthersTakeNoPlace) {
+  EpochProfile epoch = Epoch(0, 10, {{0, 5}, {2, 6}, {8, 9}, {9, 9}});
+  epoch.pages.span_pages.back() = 4;
+  VectorEpochStream stream({epoch});
+  const auto outcome =
+      ScoreAgainstTruth(stream, TruthOf({Phase(0, 10, {4, 3, 2, 1})}),
+                        {.k_ratio = {1, 2}, .model = RankModel::kSum, .among_truth = true});
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_DOUBLE_EQ(outcome->rows[0].recall, 0.5);
+  EXPECT_DOUBLE_EQ(outcome->rows[0].precision.value(), 0.5);
+  EXPECT_DOUBLE_EQ(outcome->rows[0].coverage, 0.6);
+}
+
+// A span of pages 2 to 9, of which 2 and 3 are of the truth: one of them has a place beside page 0.
+TEST(ScoreAgainstTruth, AmongTheTruthASpanCountsAsFarAsItIsOfIt) {
+  EpochProfile epoch = Epoch(0, 10, {{0, 9}, {2, 24}});
+  epoch.pages.span_pages.back() = 8;
+  VectorEpochStream stream({epoch});
+  const auto outcome =
+      ScoreAgainstTruth(stream, TruthOf({Phase(0, 10, {4, 3, 2, 1})}),
+                        {.k_ratio = {1, 2}, .model = RankModel::kSum, .among_truth = true});
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_DOUBLE_EQ(outcome->rows[0].coverage, 0.6);
+}
+
 TEST(ScoreAgainstTruth, WithoutAWholeEpochSaysHowLongTheyWere) {
   const auto outcome =
       Score({Epoch(0, 3'000'000, {{0, 5}})}, TruthOf({Phase(0, 2'000'000, {1})}), {1, 2});
