@@ -9,15 +9,9 @@
 #include <map>
 #include <numeric>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
-#include <fmt/format.h>
-
-#include "base/human_units.h"
-#include "report/format.h"
-#include "report/object_map.h"
-#include "report/objects.h"
+#include "report/site_uses.h"
 
 namespace tmprof {
 namespace {
@@ -38,25 +32,10 @@ constexpr double kColdDensity = 1.0 / 4;
 // Less is in no page that matters.
 constexpr double kLeastPlacedBytes = 4 * kPageBytes;
 
-struct SiteUse {
-  double objects = 0;
-  double live_objects = 0;
-  double live_bytes = 0;
-  double peak_bytes = 0;
-  double peak_headers = 0;  // bytes, when the objects had most
-};
-
-struct SiteShare {
-  std::uint32_t site = 0;      // of the trace; then its place in the advice
-  double recorded = 0;         // of the objects that were recorded
-  double with_unrecorded = 0;  // and those that they stand for, which lie elsewhere
-};
-
-// What a span of pages held, on average over the epochs, each by its evidence.
-struct SpanUse {
-  double weight = 0;
-  std::vector<SiteShare> shares;  // ascending by site
-  double heat = 0;
+// What the sites of a trace had of a span of pages, whose accesses these are.
+struct HeatedSpan {
+  std::vector<SiteShare> shares;  // ascending by site, that is by its place in the advice
+  double accesses = 0;
   double pages = 1;
 
   double Allocated() const {
@@ -64,95 +43,6 @@ struct SpanUse {
     for (const SiteShare& share : shares) all += share.recorded;
     return all;
   }
-};
-
-void AddTo(std::vector<SiteShare>& shares, const SiteShare& added) {
-  const auto at = std::ranges::lower_bound(shares, added.site, {}, &SiteShare::site);
-  if (at == shares.end() || at->site != added.site) {
-    shares.insert(at, added);
-    return;
-  }
-  at->recorded += added.recorded;
-  at->with_unrecorded += added.with_unrecorded;
-}
-
-// Follows what malloc(3) and its like gave out: what was mapped has pages of its own.
-class Uses : public ObjectMap::Visitor {
- public:
-  void See(const EpochProfile& epoch) {
-    if (epoch.allocations) {
-      tracked = true;
-      lost += epoch.allocations->lost;
-      all_are_recorded = all_are_recorded && epoch.allocations->lost == 0;
-      for (const ObjectSite& site : epoch.allocations->sites) frames[site.id] = site.frames;
-    }
-    const PageColumns& pages = epoch.pages;
-    for (std::size_t i = 0; i < pages.size(); ++i) {
-      SpanUse& use = spans[pages.key(i)];
-      use.pages = pages.span_pages[i];
-      use.weight += WeightOf(pages, i);
-    }
-    map_.See(epoch, true);
-  }
-
-  bool Follows(const Target& /*target*/) override { return true; }
-
-  void Begin(const Target& /*target*/, TracedObject& object) override {
-    if (object.kind == TracedKind::kMapped) return;
-    all_are_recorded = all_are_recorded && object.weight == 1 && object.site != kUnknownSite;
-    if (!IsPlaceable(object)) return;
-    SiteUse& site = sites[object.site];
-    const auto weight = static_cast<double>(object.weight);
-    site.objects += weight;
-    site.live_objects += weight;
-    site.live_bytes += static_cast<double>(object.bytes) * weight;
-    if (site.live_bytes <= site.peak_bytes) return;
-    site.peak_bytes = site.live_bytes;
-    site.peak_headers = site.live_objects * kHeaderBytes;
-  }
-
-  void End(const TracedObject& object, MonotonicTime /*end*/) override {
-    if (!IsPlaceable(object)) return;
-    SiteUse& site = sites[object.site];
-    const auto weight = static_cast<double>(object.weight);
-    site.live_objects -= weight;
-    site.live_bytes -= static_cast<double>(object.bytes) * weight;
-  }
-
-  void Share(const PageColumns& pages, std::size_t record, const TracedObject& object,
-             double share) override {
-    if (!IsPlaceable(object)) return;
-    const double weighed = share * WeightOf(pages, record);
-    AddTo(spans[pages.key(record)].shares,
-          {.site = object.site,
-           .recorded = weighed,
-           .with_unrecorded = weighed * static_cast<double>(object.weight)});
-  }
-
-  // By PageKey: a span is looked up by where it begins.
-  struct Hash {
-    std::size_t operator()(const PageKey& key) const {
-      return std::hash<std::uint64_t>{}(key.vpn.value() * 64 + key.target.value());
-    }
-  };
-  std::unordered_map<PageKey, SpanUse, Hash> spans;
-  std::map<std::uint32_t, SiteUse> sites;
-  std::map<std::uint32_t, std::vector<SourceFrame>> frames;
-  bool tracked = false;
-  bool all_are_recorded = true;
-  std::uint64_t lost = 0;
-
- private:
-  static bool IsPlaceable(const TracedObject& object) {
-    return object.kind == TracedKind::kAllocated && object.site != kUnknownSite;
-  }
-  // Epochs in which nothing was seen count where there are no others.
-  static double WeightOf(const PageColumns& pages, std::size_t record) {
-    constexpr double kNothingSeen = 1e-9;
-    return pages.references[record] + SamplesOf(pages, record) + kNothingSeen;
-  }
-
-  ObjectMap map_{*this};
 };
 
 // The calls of a stack, as the tracker looks them up: those that were inlined are one with their
@@ -202,12 +92,12 @@ std::uint64_t PagesOfShare(const std::vector<Heat>& heats, double share, double 
 
 class Adviser {
  public:
-  Adviser(const WholeTrace& whole, Uses& uses, const ObjectAdviceOptions& options)
+  Adviser(const WholeTrace& whole, SiteUses& uses, const ObjectAdviceOptions& options)
       : uses_(uses),
         options_(options),
-        all_are_recorded_(uses.all_are_recorded && whole.totals.lost_epochs == 0) {
+        all_are_recorded_(uses.all_are_recorded() && whole.totals.lost_epochs == 0) {
     FindSites();
-    GiveHeat(whole.ranker.table(), whole.ranker.Score(options.by));
+    FindSpans(whole.ranker.table(), whole.ranker.Score(options.by));
     RecallPlaces();
     Measure();
     Judge();
@@ -215,8 +105,8 @@ class Adviser {
 
   ObjectAdvice Take() {
     ObjectAdvice advice{.options = options_,
-                        .tracked = uses_.tracked,
-                        .lost = uses_.lost,
+                        .tracked = uses_.tracked(),
+                        .lost = uses_.lost(),
                         .accesses = all_,
                         .unplaced = unplaced_};
     Predict(advice);
@@ -229,9 +119,9 @@ class Adviser {
   // Stacks that a tracker cannot tell apart, as those of a recursion, are one site.
   void FindSites() {
     std::map<std::vector<AdvisedCall>, std::size_t> by_calls;
-    for (const auto& [site, use] : uses_.sites) {
-      const auto frames = uses_.frames.find(site);
-      if (frames == uses_.frames.end()) continue;
+    for (const auto& [site, use] : uses_.sites()) {
+      const auto frames = uses_.frames().find(site);
+      if (frames == uses_.frames().end()) continue;
       std::vector<AdvisedCall> calls = CallsOf(frames->second);
       std::size_t place = sites_.size();
       if (!calls.empty()) place = by_calls.try_emplace(calls, place).first->second;
@@ -243,45 +133,48 @@ class Adviser {
       }
       sites_[place].peak_bytes += use.peak_bytes;
       sites_[place].objects += static_cast<std::uint64_t>(std::llround(use.objects));
-      arena_bytes_[place] += use.peak_bytes + use.peak_headers;
+      arena_bytes_[place] += use.peak_bytes + use.objects_at_peak * kHeaderBytes;
     }
   }
 
   // Shares by site become shares by place.
-  void Rename(SpanUse& use) const {
-    std::vector<SiteShare> renamed;
+  std::vector<SiteShare> SharesByPlace(const SpanUse& use) const {
+    std::vector<SiteShare> shares;
     for (SiteShare share : use.shares) {
       const auto place = place_of_.find(share.site);
       share.site = place != place_of_.end() ? static_cast<std::uint32_t>(place->second) : kNoPlace;
       share.recorded /= use.weight;
       share.with_unrecorded /= use.weight;
-      AddTo(renamed, share);
+      AddTo(shares, share);
     }
-    use.shares = std::move(renamed);
+    return shares;
   }
 
-  // A span's heat is what rows of the table have there.
-  void GiveHeat(const EvidenceTable& table, const Scores& scores) {
-    std::map<TargetId, std::vector<std::size_t>> rows;
-    for (std::size_t i = 0; i < table.size(); ++i) {
-      rows[table.key[i].target].push_back(i);
-      all_ += scores[i];
-    }
-    for (auto& [key, use] : uses_.spans) {
-      const std::vector<std::size_t>& of_target = rows[key.target];
-      const std::uint64_t end = key.vpn.value() + static_cast<std::uint64_t>(use.pages);
-      auto row = std::ranges::upper_bound(of_target, key.vpn, {},
-                                          [&](std::size_t i) { return table.key[i].vpn; });
-      if (row != of_target.begin()) --row;
-      for (; row != of_target.end() && table.key[*row].vpn.value() < end; ++row) {
-        const std::uint64_t start = table.key[*row].vpn.value();
-        const std::uint64_t from = std::max(start, key.vpn.value());
-        const std::uint64_t to = std::min(start + table.span_pages[*row], end);
-        if (from >= to) continue;
-        use.heat += scores[*row] * static_cast<double>(to - from) / table.span_pages[*row];
+  // A span's accesses are what rows of the table have there; both ascend.
+  void FindSpans(const EvidenceTable& table, const Scores& scores) {
+    all_ = std::reduce(scores.begin(), scores.end());
+    const std::vector<SpanUse> uses = uses_.TakeSpans();
+    spans_.reserve(uses.size());
+    std::size_t first = 0;
+    for (const SpanUse& use : uses) {
+      HeatedSpan& span = spans_.emplace_back();
+      span.shares = SharesByPlace(use);
+      span.pages = use.page_count();
+      while (first < table.size() && EndOf(table, first) <= PageKey{use.target, use.pages.start}) {
+        ++first;
       }
-      Rename(use);
+      for (std::size_t row = first;
+           row < table.size() && table.key[row] < PageKey{use.target, use.pages.end}; ++row) {
+        const Vpn from = std::max(table.key[row].vpn, use.pages.start);
+        const Vpn to = std::min(EndOf(table, row).vpn, use.pages.end);
+        span.accesses +=
+            scores[row] * static_cast<double>((to - from).value()) / table.span_pages[row];
+      }
     }
+  }
+
+  static PageKey EndOf(const EvidenceTable& table, std::size_t row) {
+    return {table.key[row].target, table.key[row].vpn + PageCount(table.span_pages[row])};
   }
 
   // What the recorded program was placed by.
@@ -317,18 +210,18 @@ class Adviser {
     std::vector<Sum> sums(sites_.size());
     is_cold_.resize(sites_.size());
     double accessed_pages = 0;
-    for (const auto& [key, use] : uses_.spans) {
-      if (use.heat > 0) accessed_pages += use.pages;
-      for (const SiteShare& share : use.shares) {
+    for (const HeatedSpan& span : spans_) {
+      if (span.accesses > 0) accessed_pages += span.pages;
+      for (const SiteShare& share : span.shares) {
         if (share.site == kNoPlace) continue;
         Sum& sum = sums[share.site];
-        const double bytes = share.with_unrecorded * use.pages * kPageBytes;
-        sum.heat += use.heat * share.with_unrecorded;
+        const double bytes = share.with_unrecorded * span.pages * kPageBytes;
+        sum.heat += span.accesses * share.with_unrecorded;
         sum.bytes += bytes;
-        sum.most_heat += use.heat;
-        sum.recorded_bytes += share.recorded * use.pages * kPageBytes;
-        if (!IsOwn(use, share)) continue;
-        sum.own_heat += use.heat * share.with_unrecorded;
+        sum.most_heat += span.accesses;
+        sum.recorded_bytes += share.recorded * span.pages * kPageBytes;
+        if (!IsOwn(span, share)) continue;
+        sum.own_heat += span.accesses * share.with_unrecorded;
         sum.own_bytes += bytes;
       }
     }
@@ -345,8 +238,8 @@ class Adviser {
     }
   }
 
-  bool IsOwn(const SpanUse& use, const SiteShare& share) const {
-    const double allocated = use.Allocated();
+  bool IsOwn(const HeatedSpan& span, const SiteShare& share) const {
+    const double allocated = span.Allocated();
     if (share.recorded < kOwnShare * allocated) return false;
     return alone_[share.site] ||
            allocated >= (all_are_recorded_ ? kLeastAllocated : kLeastAllocatedOfSome);
@@ -370,6 +263,7 @@ class Adviser {
     JudgeKnown(known);
     std::ranges::stable_sort(unknown, std::greater{},
                              [&](std::size_t i) { return sites_[i].accesses; });
+    all_are_known_ = unknown.empty();
     unknown.resize(std::min<std::size_t>(unknown.size(), kArenas - kFirstApartArena));
     for (const std::size_t i : unknown) sites_[i].verdict = SiteVerdict::kApart;
     FitRoom();
@@ -401,10 +295,7 @@ class Adviser {
   void FitRoom() {
     order_.resize(sites_.size());
     std::iota(order_.begin(), order_.end(), 0);
-    std::ranges::sort(order_, [&](std::size_t a, std::size_t b) {
-      return std::tuple(sites_[a].verdict, -sites_[a].AccessesPerByte(), a) <
-             std::tuple(sites_[b].verdict, -sites_[b].AccessesPerByte(), b);
-    });
+    SortByVerdict();
     AdviceRoom room;
     has_room_.resize(sites_.size());
     for (const std::size_t i : order_) {
@@ -413,6 +304,13 @@ class Adviser {
       ++unplaced_;
       sites_[i].verdict = SiteVerdict::kStays;
     }
+    SortByVerdict();
+  }
+
+  void SortByVerdict() {
+    std::ranges::sort(order_, {}, [&](std::size_t i) {
+      return std::tuple(sites_[i].verdict, -sites_[i].AccessesPerByte(), i);
+    });
   }
 
   void Predict(ObjectAdvice& advice) const {
@@ -420,14 +318,16 @@ class Adviser {
     std::vector<Heat> left;
     double pages = 0;
     double all_left = 0;
-    for (const auto& [key, use] : uses_.spans) {
-      if (use.heat <= 0) continue;
-      pages += use.pages;
-      now.push_back({.accesses = use.heat, .pages = use.pages});
+    for (const HeatedSpan& span : spans_) {
+      if (span.accesses <= 0) continue;
+      pages += span.pages;
+      now.push_back({.accesses = span.accesses, .pages = span.pages});
       double leaves = 0;
-      for (const SiteShare& share : use.shares) leaves += IsPacked(share.site) ? share.recorded : 0;
-      if (leaves > 0 && leaves >= kOwnShare * use.Allocated()) continue;
-      left.push_back({.accesses = use.heat * (1 - std::min(leaves, 1.0)), .pages = use.pages});
+      for (const SiteShare& share : span.shares)
+        leaves += IsPacked(share.site) ? share.recorded : 0;
+      if (leaves > 0 && leaves >= kOwnShare * span.Allocated()) continue;
+      left.push_back(
+          {.accesses = span.accesses * (1 - std::min(leaves, 1.0)), .pages = span.pages});
       all_left += left.back().accesses;
     }
     std::vector<Heat> advised = ArenaHeats();
@@ -442,7 +342,7 @@ class Adviser {
     }
     SortByHeat(now);
     SortByHeat(advised);
-    const bool is_known = advice.tracked && !AnyApart();
+    const bool is_known = advice.tracked && all_are_known_;
     advice.pages = static_cast<std::uint64_t>(pages);
     advice.hot_pages = PagesOfShare(now, options_.hot_share, all_);
     if (is_known) advice.hot_pages_advised = PagesOfShare(advised, options_.hot_share, all_advised);
@@ -472,10 +372,6 @@ class Adviser {
     return heats;
   }
 
-  bool AnyApart() const {
-    return std::ranges::any_of(
-        sites_, [](const auto& site) { return site.verdict == SiteVerdict::kApart; });
-  }
   bool IsPackedAt(std::size_t i) const {
     return sites_[i].verdict == SiteVerdict::kHot || sites_[i].verdict == SiteVerdict::kCold;
   }
@@ -521,10 +417,11 @@ class Adviser {
 
   static constexpr std::uint32_t kNoPlace = std::numeric_limits<std::uint32_t>::max();
 
-  Uses& uses_;
+  SiteUses& uses_;
   ObjectAdviceOptions options_;
   bool all_are_recorded_ = false;
   double all_ = 0;
+  std::vector<HeatedSpan> spans_;
   std::vector<ObjectAdvice::Site> sites_;
   std::vector<double> arena_bytes_;                // at their peak
   std::map<std::uint32_t, std::size_t> place_of_;  // by site
@@ -535,6 +432,7 @@ class Adviser {
   std::vector<bool> has_room_;
   std::vector<std::size_t> order_;
   std::uint64_t unplaced_ = 0;
+  bool all_are_known_ = true;  // of those that matter
 };
 
 }  // namespace
@@ -543,139 +441,19 @@ std::uint64_t ObjectAdvice::Count(SiteVerdict verdict) const {
   return static_cast<std::uint64_t>(std::ranges::count(sites, verdict, &Site::verdict));
 }
 
-std::string_view Name(SiteVerdict verdict) {
-  switch (verdict) {
-    case SiteVerdict::kHot:
-      return "hot";
-    case SiteVerdict::kCold:
-      return "cold";
-    case SiteVerdict::kApart:
-      return "apart";
-    case SiteVerdict::kStays:
-      break;
-  }
-  return "stays";
-}
-
 Result<ObjectAdvice> MakeObjectAdvice(const Trace& trace, const ObjectAdviceOptions& options) {
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, {});
   if (!whole) return Fail(std::move(whole.error()));
   if (auto known = whole->known.Require(options.by, "advise on objects", trace.name); !known) {
     return Fail(std::move(known.error()));
   }
-  Uses uses;
+  SiteUses uses;
   const Result<StreamEnd> end =
       ReadEpochs(trace, {}, [&](const EpochProfile& epoch) { uses.See(epoch); });
   if (!end) return Fail(end.error());
   ObjectAdvice advice = Adviser(*whole, uses, options).Take();
   advice.totals = std::move(whole->totals);
   return advice;
-}
-
-std::string ObjectAdviceText(const ObjectAdvice& advice) {
-  using enum TextTable::Align;
-  std::string text = fmt::format(
-      "allocation sites of {}: {} hot, {} cold, {} to be told apart, {} stay\naccesses: {}\n",
-      Printable(advice.totals.trace), advice.Count(SiteVerdict::kHot),
-      advice.Count(SiteVerdict::kCold), advice.Count(SiteVerdict::kApart),
-      advice.Count(SiteVerdict::kStays),
-      ScoreUnit(advice.totals, advice.options.model, advice.options.by));
-  TextTable table({{"advice", kLeft},
-                   {"accesses"},
-                   {"share"},
-                   {"peak bytes"},
-                   {"a KiB"},
-                   {"objects"},
-                   {"known by"},
-                   {"site", kLeft}});
-  for (const ObjectAdvice::Site& site : advice.sites) {
-    table.AddRow({std::string(Name(site.verdict)), Significant(site.accesses),
-                  Percent(advice.accesses > 0 ? site.accesses / advice.accesses : 0),
-                  FormatBytes(static_cast<std::uint64_t>(site.peak_bytes)),
-                  Significant(site.AccessesPerByte() * 1024), Grouped(site.objects),
-                  site.was_seen ? Percent(site.known_share) : "nothing", FramesText(site.frames)});
-  }
-  text += table.Text();
-  const auto advised_count = [](const std::optional<std::uint64_t>& count) {
-    return OrUnknown(count, Grouped);
-  };
-  text += fmt::format("pages that {} of the accesses go to: now {}, with the advice {}; of {}\n",
-                      Percent(advice.options.hot_share), Grouped(advice.hot_pages),
-                      advised_count(advice.hot_pages_advised), Grouped(advice.pages));
-  std::vector<TextTable::Column> columns{{"hit rate, tier 1 : pages accessed", kLeft}};
-  std::vector<std::string> now{"now"};
-  std::vector<std::string> advised{"with the advice"};
-  for (const ObjectAdvice::HitRate& rate : advice.hit_rates) {
-    columns.push_back({ToString(rate.ratio)});
-    now.push_back(Percent(rate.now));
-    advised.push_back(OrUnknown(rate.advised, Percent));
-  }
-  TextTable rates(std::move(columns));
-  rates.AddRow(std::move(now));
-  rates.AddRow(std::move(advised));
-  if (!advice.hit_rates.empty()) text += rates.Text();
-  if (!advice.tracked) {
-    text += "note: nobody tracked allocations in this trace; record it with --objects\n";
-  }
-  if (advice.lost > 0) {
-    text += fmt::format(
-        "note: {} allocations and frees were lost: what they began or ended is missing here, and "
-        "only "
-        "sites that were apart are known; --objects-from and --objects-interval tell of fewer\n",
-        Grouped(advice.lost));
-  }
-  if (advice.unplaced > 0) {
-    text += fmt::format("note: {} sites stay: the file cannot name them, or has no room\n",
-                        Grouped(advice.unplaced));
-  }
-  if (advice.Count(SiteVerdict::kApart) > 0) {
-    text +=
-        "note: sites to be told apart share their pages with others; record again with this "
-        "advice, and advise again\n";
-  }
-  for (const std::string& caveat : Caveats(advice.totals, advice.options.by)) {
-    text += "note: " + caveat + "\n";
-  }
-  return text;
-}
-
-std::string ObjectAdviceJson(const ObjectAdvice& advice) {
-  Json sites = Json::array();
-  for (const ObjectAdvice::Site& site : advice.sites) {
-    sites.push_back({{"advice", Name(site.verdict)},
-                     {"accesses", site.accesses},
-                     {"peak_bytes", site.peak_bytes},
-                     {"objects", site.objects},
-                     {"known_share", site.was_seen ? Json(site.known_share) : Json(nullptr)},
-                     {"frames", FramesJson(site.frames)}});
-  }
-  Json rates = Json::array();
-  for (const ObjectAdvice::HitRate& rate : advice.hit_rates) {
-    rates.push_back(
-        {{"ratio", ToString(rate.ratio)}, {"now", rate.now}, {"advised", OrNull(rate.advised)}});
-  }
-  return JsonText({{"trace", advice.totals.trace},
-                   {"tracked", advice.tracked},
-                   {"lost", advice.lost},
-                   {"unplaced", advice.unplaced},
-                   {"accesses", advice.accesses},
-                   {"pages", advice.pages},
-                   {"hot_share", advice.options.hot_share},
-                   {"hot_pages", advice.hot_pages},
-                   {"hot_pages_advised", OrNull(advice.hot_pages_advised)},
-                   {"hit_rates", std::move(rates)},
-                   {"sites", std::move(sites)}});
-}
-
-std::string ObjectAdviceFile(const ObjectAdvice& advice) {
-  std::vector<std::string> comments{
-      fmt::format("of {}; arena {} is hot, {} cold, each from {} on one site's that is to be told "
-                  "apart",
-                  Printable(advice.totals.trace), kHotArena, kColdArena, kFirstApartArena)};
-  for (const ObjectAdvice::Site& site : advice.sites) {
-    comments.push_back(fmt::format("{} {}", Name(site.verdict), FramesText(site.frames)));
-  }
-  return AdviceText(advice.advice, comments);
 }
 
 }  // namespace tmprof

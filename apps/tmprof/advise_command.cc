@@ -98,6 +98,10 @@ Status Advise(const AdviseOptions& options) {
   if (!advice) return Fail(advice.error());
   WarnOfEnd(advice->totals.end, options.trace, "advised on");
   if (!options.output.empty()) {
+    if (!advice->tracked) {
+      return Fail(BadInput("advise on", options.trace, "nobody tracked allocations in it",
+                           "record the program with tmprof record --objects"));
+    }
     if (auto status = WriteFile(options.output, ObjectAdviceFile(*advice)); !status) return status;
   }
   return WriteOut(*format == Format::kJson ? ObjectAdviceJson(*advice) : ObjectAdviceText(*advice));

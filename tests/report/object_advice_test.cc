@@ -263,6 +263,35 @@ TEST(ObjectAdvice, WhereAllIsAlikeNothingIsCold) {
   EXPECT_EQ(advice.Count(SiteVerdict::kCold), 0U);
 }
 
+// Pages 16 to 19 were one span of 20 references, and are four of 10, 10, 0 and 0 an epoch later.
+TEST(ObjectAdvice, PagesWhoseSpanChangesCountOnce) {
+  EpochProfile first = MakeEpoch(0, {MakeTarget(0, 42, "program")});
+  first.allocations.emplace();
+  first.allocations->sites.push_back(
+      {.id = 1, .frames = {{.function = "make1", .module = "/bin/program", .offset = 0x100}}});
+  for (std::uint64_t page = 16; page < 20; ++page) {
+    first.allocations->events.push_back({.target = TargetId(0),
+                                         .kind = AllocationKind::kAllocated,
+                                         .address = page * kPage,
+                                         .bytes = kPage,
+                                         .time = first.start,
+                                         .site = 1,
+                                         .weight = 1});
+  }
+  EpochProfile second = MakeEpoch(1, {MakeTarget(0, 42, "program")});
+  second.allocations.emplace();
+  See(first, 0, {{.vpn = 16, .looks = 20, .references = 20, .span = 4}});
+  See(second, 0,
+      {{.vpn = 16, .looks = 10, .references = 10}, {.vpn = 17, .looks = 10, .references = 10}});
+  const Result<ObjectAdvice> advice = MakeObjectAdvice(TraceOf({first, second}), Options());
+  ASSERT_TRUE(advice.has_value());
+  EXPECT_EQ(advice->pages, 4U);
+  EXPECT_DOUBLE_EQ(advice->accesses, 40);
+  EXPECT_DOUBLE_EQ(advice->hit_rates.at(0).now, 30.0 / 40);
+  EXPECT_DOUBLE_EQ(SiteOf(*advice, "make1").accesses, 40);
+  EXPECT_DOUBLE_EQ(SiteOf(*advice, "make1").known_share, 1);
+}
+
 TEST(ObjectAdvice, SmallSitesStay) {
   const ObjectAdvice advice = Program().Own(1, 16, 3, 1000).Own(2, 32, 16, 1).Advise();
   EXPECT_EQ(SiteOf(advice, "make1").verdict, SiteVerdict::kStays);

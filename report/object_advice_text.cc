@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/human_units.h"
+#include "report/format.h"
+#include "report/object_advice.h"
+#include "report/objects.h"
+
+namespace tmprof {
+
+std::string_view Name(SiteVerdict verdict) {
+  switch (verdict) {
+    case SiteVerdict::kHot:
+      return "hot";
+    case SiteVerdict::kCold:
+      return "cold";
+    case SiteVerdict::kApart:
+      return "apart";
+    case SiteVerdict::kStays:
+      break;
+  }
+  return "stays";
+}
+
+std::string ObjectAdviceText(const ObjectAdvice& advice) {
+  using enum TextTable::Align;
+  std::string text = fmt::format(
+      "allocation sites of {}: {} hot, {} cold, {} to be told apart, {} stay\naccesses: {}\n",
+      Printable(advice.totals.trace), advice.Count(SiteVerdict::kHot),
+      advice.Count(SiteVerdict::kCold), advice.Count(SiteVerdict::kApart),
+      advice.Count(SiteVerdict::kStays),
+      ScoreUnit(advice.totals, advice.options.model, advice.options.by));
+  TextTable table({{"advice", kLeft},
+                   {"accesses"},
+                   {"share"},
+                   {"peak bytes"},
+                   {"a KiB"},
+                   {"objects"},
+                   {"known by"},
+                   {"site", kLeft}});
+  for (const ObjectAdvice::Site& site : advice.sites) {
+    table.AddRow({std::string(Name(site.verdict)), Significant(site.accesses),
+                  Percent(advice.accesses > 0 ? site.accesses / advice.accesses : 0),
+                  FormatBytes(static_cast<std::uint64_t>(site.peak_bytes)),
+                  Significant(site.AccessesPerByte() * 1024), Grouped(site.objects),
+                  site.was_seen ? Percent(site.known_share) : "nothing", FramesText(site.frames)});
+  }
+  text += table.Text();
+  const auto advised_count = [](const std::optional<std::uint64_t>& count) {
+    return OrUnknown(count, Grouped);
+  };
+  text += fmt::format("pages that {} of the accesses go to: now {}, with the advice {}; of {}\n",
+                      Percent(advice.options.hot_share), Grouped(advice.hot_pages),
+                      advised_count(advice.hot_pages_advised), Grouped(advice.pages));
+  std::vector<TextTable::Column> columns{{"hit rate, tier 1 : pages accessed", kLeft}};
+  std::vector<std::string> now{"now"};
+  std::vector<std::string> advised{"with the advice"};
+  for (const ObjectAdvice::HitRate& rate : advice.hit_rates) {
+    columns.push_back({ToString(rate.ratio)});
+    now.push_back(Percent(rate.now));
+    advised.push_back(OrUnknown(rate.advised, Percent));
+  }
+  TextTable rates(std::move(columns));
+  rates.AddRow(std::move(now));
+  rates.AddRow(std::move(advised));
+  if (!advice.hit_rates.empty()) text += rates.Text();
+  if (!advice.tracked) {
+    text += "note: nobody tracked allocations in this trace; record it with --objects\n";
+  }
+  if (advice.lost > 0) {
+    text += fmt::format(
+        "note: {} allocations and frees were lost: what they began or ended is missing here, and "
+        "only "
+        "sites that were apart are known; --objects-from and --objects-interval tell of fewer\n",
+        Grouped(advice.lost));
+  }
+  if (advice.unplaced > 0) {
+    text += fmt::format("note: {} sites stay: the file cannot name them, or has no room\n",
+                        Grouped(advice.unplaced));
+  }
+  if (advice.Count(SiteVerdict::kApart) > 0) {
+    text +=
+        "note: sites to be told apart share their pages with others; record again with this "
+        "advice, and advise again\n";
+  }
+  for (const std::string& caveat : Caveats(advice.totals, advice.options.by)) {
+    text += "note: " + caveat + "\n";
+  }
+  return text;
+}
+
+std::string ObjectAdviceJson(const ObjectAdvice& advice) {
+  Json sites = Json::array();
+  for (const ObjectAdvice::Site& site : advice.sites) {
+    sites.push_back({{"advice", Name(site.verdict)},
+                     {"accesses", site.accesses},
+                     {"peak_bytes", site.peak_bytes},
+                     {"objects", site.objects},
+                     {"known_share", site.was_seen ? Json(site.known_share) : Json(nullptr)},
+                     {"frames", FramesJson(site.frames)}});
+  }
+  Json rates = Json::array();
+  for (const ObjectAdvice::HitRate& rate : advice.hit_rates) {
+    rates.push_back(
+        {{"ratio", ToString(rate.ratio)}, {"now", rate.now}, {"advised", OrNull(rate.advised)}});
+  }
+  return JsonText({{"trace", advice.totals.trace},
+                   {"tracked", advice.tracked},
+                   {"lost", advice.lost},
+                   {"unplaced", advice.unplaced},
+                   {"accesses", advice.accesses},
+                   {"pages", advice.pages},
+                   {"hot_share", advice.options.hot_share},
+                   {"hot_pages", advice.hot_pages},
+                   {"hot_pages_advised", OrNull(advice.hot_pages_advised)},
+                   {"hit_rates", std::move(rates)},
+                   {"sites", std::move(sites)}});
+}
+
+std::string ObjectAdviceFile(const ObjectAdvice& advice) {
+  std::vector<std::string> comments{
+      fmt::format("of {}; arena {} is hot, {} cold, each from {} on one site's that is to be told "
+                  "apart",
+                  Printable(advice.totals.trace), kHotArena, kColdArena, kFirstApartArena)};
+  for (const ObjectAdvice::Site& site : advice.sites) {
+    comments.push_back(fmt::format("{} {}", Name(site.verdict), FramesText(site.frames)));
+  }
+  return AdviceText(advice.advice, comments);
+}
+
+}  // namespace tmprof
