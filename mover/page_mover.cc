@@ -108,10 +108,13 @@ std::vector<PageMover::Pending> PageMover::TakeChunk(MonotonicTime now) {
   return chunk;
 }
 
-std::vector<int> PageMover::Call(const std::vector<Pending>& chunk) {
+std::vector<PageMover::Told> PageMover::Call(const std::vector<Pending>& chunk) {
   const Move& first = chunk.front().move;
+  const auto all = [&chunk](int error) {
+    return std::vector<Told>(chunk.size(), Told{.error = error, .moved = PageCount(0)});
+  };
   const std::optional<Pid> pid = find_pid_(first.key.target);
-  if (!pid) return std::vector<int>(chunk.size(), ESRCH);
+  if (!pid) return all(ESRCH);
   std::vector<Vpn> pages;
   pages.reserve(chunk.size());
   for (const Pending& pending : chunk) pages.push_back(pending.move.key.vpn);
@@ -120,34 +123,44 @@ std::vector<int> PageMover::Call(const std::vector<Pending>& chunk) {
   const int moved = (*call_)(*pid, pages, nodes, status);
   // Out of memory some way into the chunk, the kernel tells only that.
   const bool is_full = moved == -ENOMEM;
-  if (moved < 0 && !is_full) return std::vector<int>(chunk.size(), -moved);
+  if (moved < 0 && !is_full) return all(-moved);
   if (is_full || std::ranges::find(status, kUntold) != status.end()) {
     const int asked = (*call_)(*pid, pages, {}, status);
-    if (asked < 0) return std::vector<int>(chunk.size(), -asked);
+    if (asked < 0) return all(-asked);
   }
-  std::vector<int> errors(chunk.size());
-  std::ranges::transform(status, errors.begin(), [&](int told) {
-    if (told < 0) return -told;
-    if (told == first.to.value()) return 0;
-    return is_full ? ENOMEM : EBUSY;
-  });
-  if (first.span > PageCount(1)) FindParts(*pid, chunk, status, errors);
-  return errors;
+  std::vector<Told> told;
+  told.reserve(chunk.size());
+  for (std::size_t i = 0; i < chunk.size(); ++i) {
+    const int error = status[i] < 0                   ? -status[i]
+                      : status[i] == first.to.value() ? 0
+                      : is_full                       ? ENOMEM
+                                                      : EBUSY;
+    told.push_back({error, error == 0 ? chunk[i].move.span : PageCount(0)});
+  }
+  if (first.span > PageCount(1)) FindParts(*pid, chunk, told);
+  return told;
 }
 
-// Since Linux 6.3 a huge page that finds no room in one piece is split, and goes as far as there is
-// room (mm/migrate.c, migrate_pages_batch()). Or it was split before by someone else.
-void PageMover::FindParts(Pid pid, const std::vector<Pending>& chunk, std::span<const int> heads,
-                          std::vector<int>& errors) {
-  std::vector<Vpn> tails;
-  tails.reserve(chunk.size());
+// A huge page that finds no room in one piece is split, and then goes as far as there is room, in
+// an order of the kernel's own (mm/migrate.c, try_split_folio()).
+void PageMover::FindParts(Pid pid, const std::vector<Pending>& chunk, std::vector<Told>& told) {
+  std::vector<Vpn> pages;
   for (const Pending& pending : chunk) {
-    tails.push_back(pending.move.key.vpn + PageCount(pending.move.span.value() - 1));
+    for (PageCount i; i < pending.move.span; i += PageCount(1)) {
+      pages.push_back(pending.move.key.vpn + i);
+    }
   }
-  std::vector<int> status(chunk.size(), kUntold);
-  if ((*call_)(pid, tails, {}, status) < 0) return;
+  std::vector<int> status(pages.size(), kUntold);
+  if ((*call_)(pid, pages, {}, status) < 0) return;
+  auto next = status.begin();
   for (std::size_t i = 0; i < chunk.size(); ++i) {
-    if (heads[i] >= 0 && status[i] >= 0 && heads[i] != status[i]) errors[i] = ENOMEM;
+    const Move& move = chunk[i].move;
+    const auto end = next + static_cast<std::ptrdiff_t>(move.span.value());
+    told[i].moved = PageCount(static_cast<std::uint64_t>(std::count(next, end, move.to.value())));
+    const bool is_elsewhere =
+        std::any_of(next, end, [&move](int node) { return node >= 0 && node != move.to.value(); });
+    if (told[i].moved > PageCount(0)) told[i].error = is_elsewhere ? ENOMEM : 0;
+    next = end;
   }
 }
 
@@ -163,19 +176,19 @@ std::vector<MoveOutcome> PageMover::MoveChunk() {
     for (const Pending& pending : chunk) over.push_back({.move = pending.move, .error = ECANCELED});
     return over;
   }
-  const std::vector<int> errors = Call(chunk);
+  const std::vector<Told> told = Call(chunk);
   const MonotonicTime ended = clock_->Now();
   PageCount tried;
   PageCount moved;
   for (std::size_t i = 0; i < chunk.size(); ++i) {
     tried += chunk[i].move.span;
-    if (errors[i] == 0) moved += chunk[i].move.span;
+    moved += told[i].moved;
   }
   // Refusals are quick, but for want of memory, which the kernel then looks for.
-  if (moved > PageCount(0) && std::ranges::find(errors, ENOMEM) == errors.end()) {
+  if (moved > PageCount(0) && std::ranges::find(told, ENOMEM, &Told::error) == told.end()) {
     Learn(tried, ended - began);
   }
-  LearnRoom(chunk, errors, ended);
+  LearnRoom(chunk, told, ended);
   bandwidth_.Spend(moved.value() * kBasePageBytes);
   cpu_.Spend(static_cast<std::uint64_t>((cpu_clock_->Now() - cpu_began).count()));
   for (std::size_t i = 0; i < chunk.size(); ++i) {
@@ -183,8 +196,8 @@ std::vector<MoveOutcome> PageMover::MoveChunk() {
     ++after.attempts;
     after.latency += (ended - began) * static_cast<std::int64_t>(after.move.span.value()) /
                      static_cast<std::int64_t>(tried.value());
-    if (IsOver(after, errors[i], ended)) {
-      over.push_back({after.move, errors[i], after.attempts, after.latency});
+    if (IsOver(after, told[i].error, ended)) {
+      over.push_back({after.move, told[i].error, after.attempts, after.latency});
     }
   }
   return over;
@@ -200,12 +213,12 @@ void PageMover::Learn(PageCount pages, std::chrono::nanoseconds took) {
 }
 
 // What leaves a node makes room there.
-void PageMover::LearnRoom(const std::vector<Pending>& chunk, const std::vector<int>& errors,
+void PageMover::LearnRoom(const std::vector<Pending>& chunk, const std::vector<Told>& told,
                           MonotonicTime now) {
   for (std::size_t i = 0; i < chunk.size(); ++i) {
     const Move& move = chunk[i].move;
-    if (IsOutOfMemory(move, errors[i])) full_until_[move.to] = now + kFullFor;
-    if (errors[i] == 0) full_until_.erase(move.from);
+    if (IsOutOfMemory(move, told[i].error)) full_until_[move.to] = now + kFullFor;
+    if (told[i].moved > PageCount(0)) full_until_.erase(move.from);
   }
 }
 

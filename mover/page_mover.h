@@ -92,13 +92,14 @@ class PageMover {
   // What the next call may hold as of now, of all budgets.
   PageCount Most(MonotonicTime now);
   std::vector<Pending> TakeChunk(MonotonicTime now);
-  // The error of each, 0 where it moved.
-  std::vector<int> Call(const std::vector<Pending>& chunk);
-  // ENOMEM where only a part of a huge page went. `heads` is where their first pages are.
-  void FindParts(Pid pid, const std::vector<Pending>& chunk, std::span<const int> heads,
-                 std::vector<int>& errors);
+  struct Told {
+    int error = 0;    // errno; 0: it has moved whole
+    PageCount moved;  // of a huge page it may be a part
+  };
+  std::vector<Told> Call(const std::vector<Pending>& chunk);
+  void FindParts(Pid pid, const std::vector<Pending>& chunk, std::vector<Told>& told);
   void Learn(PageCount pages, std::chrono::nanoseconds took);
-  void LearnRoom(const std::vector<Pending>& chunk, const std::vector<int>& errors,
+  void LearnRoom(const std::vector<Pending>& chunk, const std::vector<Told>& told,
                  MonotonicTime now);
   // Where it may yet move, puts it back and returns false.
   bool IsOver(const Pending& tried, int error, MonotonicTime now);

@@ -74,8 +74,8 @@ class SiteUses : private ObjectMap::Visitor {
   };
   struct Hash {
     std::size_t operator()(const SpanKey& key) const {
-      return std::hash<std::uint64_t>{}((key.first.vpn.value() * 64 + key.first.target.value()) * 31 +
-                                        key.pages);
+      return std::hash<std::uint64_t>{}(
+          (key.first.vpn.value() * 64 + key.first.target.value()) * 31 + key.pages);
     }
   };
   SpanUse& SpanOf(const PageColumns& pages, std::size_t record);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <fmt/format.h>
-#include <malloc.h>
 #include <sys/prctl.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -12,7 +11,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,6 +19,7 @@
 #include <vector>
 
 #include "apps/tmprof/cli.h"
+#include "apps/tmprof/freed_memory.h"
 #include "apps/tmprof/launched_command.h"
 #include "apps/tmprof/object_recorder.h"
 #include "apps/tmprof/own_libraries.h"
@@ -76,14 +75,6 @@ struct StopRequest {
   int signal = 0;
   bool from_terminal = false;  // which has sent it to the whole foreground job
 };
-
-// The records of one epoch take the memory of those before. Given back to the kernel in between, it
-// is faulted in and zeroed each time: 40 % of what this thread costs at 200 000 pages an epoch
-// (perf record -e cpu-clock, `gups --footprint 1GiB`).
-void KeepFreedMemory() {
-  ::mallopt(M_MMAP_MAX, 0);
-  ::mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
-}
 
 // SIGINT, SIGTERM and SIGCHLD.
 class Signals {

@@ -3,6 +3,7 @@
 #include "apps/tmprofd/candidates.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace tmprof {
 namespace {
@@ -59,64 +60,94 @@ class ScoredRows {
   Vpn start_;
 };
 
-// Which pages of one target have a row at all, scored or not; asked about in ascending order.
-class KnownPages {
+// Which pages of one target were looked at, as far as that is remembered; asked about in ascending
+// order.
+class LookedAt {
  public:
-  KnownPages(const EvidenceTable& table, TargetId target)
-      : table_(&table), target_(target), row_(FirstRow(table, target)) {}
+  LookedAt(const EvidenceTable& table, TargetId target)
+      : table_(&table), target_(target), row_(FirstRow(table, target)) {
+    FindRun();
+  }
 
   struct Stretch {
-    bool known;
+    bool looked_at;
     Vpn end;
   };
-  // From `vpn` on, all alike.
+  // From `vpn` on, as far as it is alike.
   Stretch At(Vpn vpn) {
-    while (IsOfTarget() && End() <= vpn) ++row_;
-    if (!IsOfTarget()) return {false, Vpn(UINT64_MAX)};
-    const Vpn start = table_->key[row_].vpn;
-    return start <= vpn ? Stretch{true, End()} : Stretch{false, start};
+    while (run_ && run_->end <= vpn) FindRun();
+    if (!run_) return {false, Vpn(std::numeric_limits<Vpn::rep>::max())};
+    return run_->start <= vpn ? Stretch{true, run_->end} : Stretch{false, run_->start};
   }
 
  private:
   bool IsOfTarget() const { return row_ < table_->size() && table_->key[row_].target == target_; }
-  Vpn End() const { return table_->key[row_].vpn + PageCount(table_->span_pages[row_]); }
+  bool HasLooks() const { return table_->evidence[row_].looks > 0; }
+  Vpn Start() const { return table_->key[row_].vpn; }
+  Vpn End() const { return Start() + PageCount(table_->span_pages[row_]); }
+
+  void FindRun() {
+    while (IsOfTarget() && !HasLooks()) ++row_;
+    if (!IsOfTarget()) {
+      run_.reset();
+      return;
+    }
+    run_ = {Start(), End()};
+    for (++row_; IsOfTarget() && HasLooks() && Start() == run_->end; ++row_) run_->end = End();
+  }
 
   const EvidenceTable* table_;
   TargetId target_;
   std::size_t row_;
+  std::optional<VpnRange> run_;
 };
 
-// Of a page that nobody has looked at: by those that were looked at and not sampled either, if
-// there are any. 0 where nobody looks at pages: then it is just one that was not sampled.
-double SupposedScore(const EvidenceTable& table, const Scores& scores, TargetId target) {
+// What is supposed of a page that nobody has looked at: the mean of those that were looked at and
+// hardly sampled, as it was not; or, where all were, of all that were looked at.
+class SupposedScore {
+ public:
+  void Add(const EvidenceTable& table, const Scores& scores, TargetId target) {
+    for (std::size_t row = FirstRow(table, target);
+         row < table.size() && table.key[row].target == target; ++row) {
+      const Evidence& evidence = table.evidence[row];
+      if (!(evidence.looks > 0)) continue;
+      looked_at_.Add(scores[row], table.span_pages[row]);
+      if (evidence.samples() < kHardlyAnySample) unsampled_.Add(scores[row], table.span_pages[row]);
+    }
+  }
+
+  // Nothing: nobody looks.
+  std::optional<double> OfAPage() const {
+    if (unsampled_.pages > 0) return unsampled_.score / unsampled_.pages;
+    if (looked_at_.pages > 0) return looked_at_.score / looked_at_.pages;
+    return std::nullopt;
+  }
+
+ private:
+  // What is remembered of one sample after a half-life.
+  static constexpr double kHardlyAnySample = 0.5;
+
   struct Sum {
     double score = 0;
     double pages = 0;
-    double mean() const { return pages > 0 ? score / pages : 0; }
-  };
-  Sum looked_at;
-  Sum unsampled;
-  for (std::size_t row = FirstRow(table, target);
-       row < table.size() && table.key[row].target == target; ++row) {
-    const Evidence& evidence = table.evidence[row];
-    if (!(evidence.looks > 0)) continue;
-    for (Sum* sum : {&looked_at, &unsampled}) {
-      if (sum == &unsampled && evidence.samples() > 0) continue;
-      sum->score += scores[row];
-      sum->pages += table.span_pages[row];
+    void Add(double of_span, double span_pages) {
+      score += of_span;
+      pages += span_pages;
     }
-  }
-  return unsampled.pages > 0 ? unsampled.mean() : looked_at.mean();
-}
+  };
+  Sum looked_at_;
+  Sum unsampled_;
+};
 
 class Finder {
  public:
-  Finder(TargetId target, const EvidenceTable& table, const Scores& scores, const Tiers& tiers,
-         Candidates& found)
+  // `supposed_score`: of a page that nobody has looked at; nothing: nobody looks.
+  Finder(TargetId target, const EvidenceTable& table, const Scores& scores,
+         std::optional<double> supposed_score, const Tiers& tiers, Candidates& found)
       : target_(target),
         rows_(table, scores, target),
-        known_(table, target),
-        supposed_score_(SupposedScore(table, scores, target)),
+        looked_at_(table, target),
+        supposed_score_(supposed_score),
         tiers_(&tiers),
         found_(&found) {}
 
@@ -140,11 +171,6 @@ class Finder {
     found_->node.push_back(node);
     found_->leaf.push_back(leaf);
     found_->supposed.push_back(0);
-  }
-
-  void AddUnknown(VpnRange pages, NodeId node, PageCount leaf) {
-    Add(pages, supposed_score_ * static_cast<double>(pages.size().value()), node, leaf);
-    found_->supposed.back() = supposed_score_ > 0 ? 1 : 0;
   }
 
   void TakeUnplaced(std::optional<Vpn> until) {
@@ -186,18 +212,20 @@ class Finder {
 
   void AddUnscored(VpnRange pages, NodeId node, PageCount leaf) {
     if (tiers_->TierOf(node) != kTier1) return;
-    if (known_.At(pages.start).known) {
+    if (!supposed_score_ || looked_at_.At(pages.start).looked_at) {
       Add(pages, 0, node, leaf);
-    } else {
-      AddUnknown(pages, node, leaf);
+      return;
     }
+    Add(pages, *supposed_score_ * static_cast<double>(pages.size().value()), node, leaf);
+    found_->supposed.back() = 1;
   }
 
   // Pieces end at multiples of their size, so that they stay the same as their neighbours change.
   void AddUnscoredPieces(VpnRange pages, NodeId node) {
     if (tiers_->TierOf(node) != kTier1) return;
     for (Vpn start = pages.start; start < pages.end;) {
-      const Vpn end = std::min({EndOfPiece(start, kLargestPiece), pages.end, known_.At(start).end});
+      const Vpn end =
+          std::min({EndOfPiece(start, kLargestPiece), pages.end, looked_at_.At(start).end});
       AddUnscored({start, end}, node, PageCount(1));
       start = end;
     }
@@ -205,8 +233,8 @@ class Finder {
 
   TargetId target_;
   ScoredRows rows_;
-  KnownPages known_;
-  double supposed_score_;
+  LookedAt looked_at_;
+  std::optional<double> supposed_score_;
   const Tiers* tiers_;
   Candidates* found_;
 };
@@ -221,8 +249,14 @@ void FindCandidates(const EvidenceTable& table, const Scores& scores, const Plac
   found.node.clear();
   found.leaf.clear();
   found.supposed.clear();
+  SupposedScore of_all;
+  for (const TargetId target : targets) of_all.Add(table, scores, target);
   for (const TargetId target : targets) {
-    Finder(target, table, scores, tiers, found).Find(map.RunsOf(target));
+    SupposedScore of_target;
+    of_target.Add(table, scores, target);
+    const std::optional<double> supposed =
+        of_target.OfAPage() ? of_target.OfAPage() : of_all.OfAPage();
+    Finder(target, table, scores, supposed, tiers, found).Find(map.RunsOf(target));
   }
 }
 

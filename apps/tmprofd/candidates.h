@@ -26,7 +26,8 @@ struct Candidates {
   std::vector<double> score;                // of the whole span; 0: nobody has seen it accessed
   std::vector<std::optional<NodeId>> node;  // nullopt: nobody has seen it anywhere
   std::vector<PageCount> leaf;              // what moves whole, where it is known; else the span
-  // 1: nobody has looked at it yet, and the score is what pages without samples have on average.
+  // 1: nobody has looked at it lately, and the score is what such pages without samples have that
+  // were looked at, on average.
   std::vector<std::uint8_t> supposed;
 
   std::size_t size() const { return key.size(); }

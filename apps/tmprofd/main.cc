@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <fmt/format.h>
-#include <malloc.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <optional>
 #include <string>
 
+#include "apps/tmprof/freed_memory.h"
 #include "apps/tmprof/manual.h"
 #include "apps/tmprof/messages.h"
 #include "apps/tmprof/version.h"
@@ -19,12 +19,6 @@ namespace {
 
 constexpr int kDone = 0;
 constexpr int kBadInput = 2;
-
-// Each epoch takes as much memory as the one before: what it gives back to the kernel comes back by
-// a page fault for each page, an eighth of all that an epoch takes (cpu-clock samples, 32 768 pages
-// ranked).
-constexpr int kMemoryKept = 256 << 20;
-constexpr int kLargestFromHeap = 32 << 20;  // no more is allowed
 
 struct Options {
   std::optional<std::string> config;
@@ -96,8 +90,7 @@ int Run(int argc, char** argv) {
   }
   const Result<Config> config = options.config ? LoadConfig(*options.config) : Config{};
   if (!config) return Report(config.error());
-  (void)mallopt(M_MMAP_THRESHOLD, kLargestFromHeap);
-  (void)mallopt(M_TRIM_THRESHOLD, kMemoryKept);
+  KeepFreedMemory();
   const Status done =
       options.check_config ? WriteOut(PrintConfig(*config)) : RunDaemon(*config, options.config);
   return done ? kDone : Report(done.error());

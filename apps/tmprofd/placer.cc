@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 namespace tmprof {
@@ -124,16 +125,30 @@ void Placer::FollowTargets(std::span<const PlacedTarget> targets,
     map_.KeepOnly(target.id, target.mapped);
     surveyed.push_back({target.id, target.pid, target.mapped});
   }
-  LookAgain(targets);
+  LookAgain(targets, look_for);
   survey_.LookOn(surveyed, look_for, map_);
 }
 
-void Placer::LookAgain(std::span<const PlacedTarget> targets) {
-  for (const auto& [id, range] : std::exchange(look_again_, {})) {
-    const PlacedTarget* target = Find(targets, id);
+// What is not looked at now is with the next epoch's.
+void Placer::LookAgain(std::span<const PlacedTarget> targets, std::chrono::nanoseconds look_for) {
+  const auto key = [](const MovedWhole& moved) { return PageKey{moved.target, moved.pages.start}; };
+  std::ranges::sort(look_again_, {}, key);
+  const MonotonicTime began = cpu_clock_->Now();
+  auto next = look_again_.begin();
+  while (next != look_again_.end() && cpu_clock_->Now() - began < look_for) {
+    MovedWhole both = *next++;
+    for (; next != look_again_.end() && next->target == both.target &&
+           next->pages.start <= both.pages.end + PageCount(kGapWorthLooking);
+         ++next) {
+      both.pages.end = std::max(both.pages.end, next->pages.end);
+    }
+    const PlacedTarget* target = Find(targets, both.target);
     if (target == nullptr) continue;
-    if (const auto runs = locator_->Locate(target->pid, range)) map_.Learn(id, range, *runs);
+    if (const auto runs = locator_->Locate(target->pid, both.pages)) {
+      map_.Learn(both.target, both.pages, *runs);
+    }
   }
+  look_again_.erase(look_again_.begin(), next);
 }
 
 void Placer::RankCandidates(std::span<const TargetId> targets) {
@@ -208,6 +223,9 @@ std::optional<double> Placer::Gain(std::span<const Move> moves,
   for (const PlacedSpan& span : placed) all += span.supposed ? 0 : span.score;
   double gained = 0;
   for (const Move& move : moves) {
+    // The last that begins at or before it: spans are disjoint.
+    const auto span = std::prev(std::ranges::upper_bound(placed, move.key, {}, &PlacedSpan::key));
+    if (span->supposed) continue;
     if (options_.tiers.TierOf(move.to) == kTier1) gained += move.score;
     if (options_.tiers.TierOf(move.from) == kTier1) gained -= move.score;
   }
@@ -301,12 +319,11 @@ std::uint64_t Placer::Learn(std::span<const MoveOutcome> outcomes, std::uint64_t
   for (const MoveOutcome& outcome : outcomes) {
     const Move& move = outcome.move;
     const VpnRange range{move.key.vpn, move.key.vpn + move.span};
+    if (move.span > PageCount(1) && outcome.attempts > 0) {
+      look_again_.push_back({move.key.target, range});
+    }
     if (outcome.error != 0) {
-      if (IsOutOfMemory(move, outcome.error)) {
-        rooms_.Refuse(move.to);
-      } else if (outcome.error == ENOMEM) {
-        look_again_.emplace_back(move.key.target, range);
-      }
+      if (IsOutOfMemory(move, outcome.error)) rooms_.Refuse(move.to);
       LearnRefusal(outcome, epoch);
       continue;
     }

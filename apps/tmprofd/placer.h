@@ -10,7 +10,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "apps/tmprofd/candidates.h"
@@ -64,7 +63,7 @@ struct PlacementDecision {
   PageCount wanted;
   PageCount capacity;
   // Of the score of what is known to be somewhere, the share in tier 1, before the moves; nothing:
-  // no score at all.
+  // no score at all. What is only supposed of pages counts for neither.
   std::optional<double> hit_ratio;
   // By which the moves would raise it; likewise.
   std::optional<double> gain;
@@ -89,7 +88,7 @@ class Placer {
 
  private:
   void FollowTargets(std::span<const PlacedTarget> targets, std::chrono::nanoseconds look_for);
-  void LookAgain(std::span<const PlacedTarget> targets);
+  void LookAgain(std::span<const PlacedTarget> targets, std::chrono::nanoseconds look_for);
   void RankCandidates(std::span<const TargetId> targets);
   // For the best whose place is unknown, as far as the capacity goes. Returns whether any was
   // found.
@@ -120,8 +119,12 @@ class Placer {
   NodeRooms rooms_;
   MoveHistory history_;
   std::vector<TargetId> known_targets_;
-  // Huge pages that may have been split, and have moved in part.
-  std::vector<std::pair<TargetId, VpnRange>> look_again_;
+  // Huge pages are split where they find no room in one piece, and may then move in part.
+  struct MovedWhole {
+    TargetId target;
+    VpnRange pages;
+  };
+  std::vector<MovedWhole> look_again_;
   // Of what the kernel would not move.
   struct LetBe {
     std::uint64_t until = 0;  // epoch

@@ -52,7 +52,7 @@ class FakeKernel final : public MoveCall {
       if (stuck.contains(pages[i]) || full.contains(nodes[i])) {
         ++left;
       } else if (!error.contains(pages[i])) {
-        node[pages[i]] = nodes[i];
+        left += LeftOf(pages[i], nodes[i]);
       }
     }
     if (left > 0) return left;
@@ -65,11 +65,23 @@ class FakeKernel final : public MoveCall {
   std::optional<std::uint64_t> room;  // for so many pages on all nodes
   std::set<Vpn> stuck;
   std::set<NodeId> full;
+  std::map<Vpn, PageCount> huge;  // that begin there
+  // Of huge pages there that are split, so many pages go, the second first and the first last.
+  std::map<Vpn, std::uint64_t> goes_in_part;
   std::map<Vpn, int> error;
   std::map<Vpn, NodeId> node;
   std::vector<std::pair<Pid, std::vector<Vpn>>> calls;
 
  private:
+  int LeftOf(Vpn page, NodeId to) {
+    const PageCount pages = huge.contains(page) ? huge.at(page) : PageCount(1);
+    const auto part = goes_in_part.find(page);
+    for (std::uint64_t i = 1; i <= pages.value(); ++i) {
+      if (part != goes_in_part.end() && i > part->second) return 1;
+      node[page + PageCount(i % pages.value())] = to;
+    }
+    return 0;
+  }
   int NodeOrError(Vpn page) const {
     const auto refused = error.find(page);
     if (refused != error.end()) return -refused->second;
@@ -235,16 +247,64 @@ TEST_F(PageMoverTest, AHugePageWithoutRoomInOnePieceDoesNotHoldUpBasePages) {
   EXPECT_THAT(mover.MoveChunk(), AllOf(SizeIs(2), Each(Field(&MoveOutcome::error, 0))));
 }
 
-// Pages 512 to 599 went, and 2048 to 2559 as a whole.
-TEST_F(PageMoverTest, AHugePageOfWhichAPartWentHasNotMoved) {
+TEST_F(PageMoverTest, AHugePageThatMovesWholeHasMoved) {
   PageMover mover = Make();
-  mover.Replace({Promotion(512, 1, PageCount(512)), Promotion(2048, 1, PageCount(512))});
-  kernel_.node[Vpn(2559)] = NodeId(0);
+  kernel_.huge[Vpn(512)] = PageCount(512);
+  mover.Replace({Promotion(512, 1, PageCount(512))});
+  EXPECT_THAT(mover.MoveChunk(), ElementsAre(Field(&MoveOutcome::error, 0)));
+  EXPECT_EQ(mover.Wait(), std::nullopt);
+}
+
+TEST_F(PageMoverTest, AHugePageThatIsSplitAndMovesInAllItsPartsHasMoved) {
+  PageMover mover = Make();
+  kernel_.huge[Vpn(512)] = PageCount(512);
+  kernel_.goes_in_part[Vpn(512)] = 512;
+  mover.Replace({Promotion(512, 1, PageCount(512))});
+  EXPECT_THAT(mover.MoveChunk(), ElementsAre(Field(&MoveOutcome::error, 0)));
+}
+
+TEST_F(PageMoverTest, AHugePageOfWhichAPartMovesIsOverAndHasNotMoved) {
+  PageMover mover = Make();
+  kernel_.huge[Vpn(512)] = PageCount(512);
+  kernel_.goes_in_part[Vpn(512)] = 100;
+  mover.Replace({Promotion(512, 1, PageCount(512))});
+  EXPECT_THAT(mover.MoveChunk(), ElementsAre(Field(&MoveOutcome::error, ENOMEM)));
+  EXPECT_EQ(mover.Wait(), std::nullopt);
+}
+
+TEST_F(PageMoverTest, OfSeveralHugePagesEachIsToldByItself) {
+  PageMover mover = Make();
+  mover.Replace(Promotions(1000));  // calls grow
+  while (mover.chunk() < PageCount(1024)) mover.MoveChunk();
+  for (const std::uint64_t first : {512, 1024, 1536}) kernel_.huge[Vpn(first)] = PageCount(512);
+  kernel_.goes_in_part[Vpn(1024)] = 0;
+  kernel_.error[Vpn(1537)] = ENOENT;  // a page that nobody has touched
+  std::vector<Move> moves;
+  for (const std::uint64_t first : {512, 1024, 1536}) {
+    moves.push_back(Promotion(first, 1, PageCount(512)));
+  }
+  mover.Replace(moves);
+  kernel_.calls.clear();
   std::vector<MoveOutcome> over = mover.MoveChunk();
-  EXPECT_THAT(over, ElementsAre(Field(&MoveOutcome::error, ENOMEM)));
+  EXPECT_THAT(kernel_.calls, ElementsAre(Field(&std::pair<Pid, std::vector<Vpn>>::second,
+                                               ElementsAre(Vpn(512), Vpn(1024)))));
+  EXPECT_THAT(over, ElementsAre(Field(&MoveOutcome::error, 0)));
   over = mover.MoveChunk();
   EXPECT_THAT(over, ElementsAre(Field(&MoveOutcome::error, 0)));
-  EXPECT_EQ(mover.Wait(), std::nullopt);
+  EXPECT_EQ(over[0].move.key.vpn, Vpn(1536));
+}
+
+TEST_F(PageMoverTest, WhatMovedInPartCountsForTheBandwidth) {
+  PageMover mover = Make({.bytes_per_second = 512 * 4096});
+  kernel_.huge[Vpn(512)] = PageCount(512);
+  kernel_.goes_in_part[Vpn(512)] = 511;
+  mover.Replace({Promotion(512, 1, PageCount(512)), Promotion(5)});
+  clock_.now += seconds(1);
+  MoveAll(mover);
+  const MonotonicTime began = clock_.now;
+  mover.Replace(Promotions(512));
+  MoveAll(mover);
+  EXPECT_GE(clock_.now - began, milliseconds(500));
 }
 
 TEST_F(PageMoverTest, WhatTheKernelTakesToLookForMemoryDoesNotShortenCalls) {

@@ -85,6 +85,39 @@ TEST_F(CandidatesTest, SupposesOfWhatNobodyLookedAtThatItIsLikeTheRest) {
   EXPECT_THAT(found_.supposed, ElementsAre(1, 0, 1, 0, 0, 1));
 }
 
+// Samples of long ago fade, and are never quite gone.
+TEST_F(CandidatesTest, WhatWasSampledLongAgoIsAnExampleOfWhatIsNot) {
+  Score(1, {{10, 1, 4}, {12, 1, 0}});
+  for (Evidence& evidence : table_.evidence) evidence.looks = 3;
+  table_.evidence[0].load_samples = 1e-9;
+  Place(1, 11, 12, 0);
+  EXPECT_THAT(Found(), ElementsAre("10+1=4@-", "11+1=2@0"));
+}
+
+// As of memory that is locked, whose bit is read and never cleared.
+TEST_F(CandidatesTest, ARowWithoutLooksIsNotLookedAt) {
+  Score(1, {{10, 1, 4}, {11, 1, 0}});
+  table_.evidence[0].looks = 1;
+  Place(1, 10, 12, 0);
+  EXPECT_THAT(Found(), ElementsAre("10+1=4@0", "11+1=4@0"));
+  EXPECT_THAT(found_.supposed, ElementsAre(0, 1));
+}
+
+TEST_F(CandidatesTest, SupposesByOthersOfATargetThatNobodyHasLookedAtYet) {
+  Score(1, {{10, 1, 4}});
+  table_.evidence[0].looks = 1;
+  Place(2, 10, 12, 0);
+  EXPECT_THAT(Found({kTarget, TargetId(2)}), ElementsAre("10+1=4@-", "10+2=8@0"));
+}
+
+TEST_F(CandidatesTest, WhatWasLookedAtAndIsColdIsOnePiece) {
+  Score(1, {{10, 1, 0}, {11, 1, 0}, {12, 4, 0}, {17, 1, 0}});
+  for (Evidence& evidence : table_.evidence) evidence.looks = 1;
+  Place(1, 8, 20, 0);
+  EXPECT_THAT(Found(), ElementsAre("8+2=0@0", "10+6=0@0", "16+1=0@0", "17+1=0@0", "18+2=0@0"));
+  EXPECT_THAT(found_.supposed, ElementsAre(1, 0, 1, 0, 1));
+}
+
 TEST_F(CandidatesTest, SupposesNothingWhereNobodyLooks) {
   Score(1, {{10, 1, 4}});
   table_.evidence[0].load_samples = 1;

@@ -215,10 +215,31 @@ TEST_F(PlacerTest, LooksAgainAtAHugePageThatFoundNoRoomInOnePiece) {
   memory_.Put(51'200, 100, kFast);
   const Move huge{
       .key = {TargetId(0), Vpn(51'200)}, .span = PageCount(512), .from = kSlow, .to = kFast};
-  placer.Learn(std::vector{MoveOutcome{.move = huge, .error = ENOMEM}}, next_epoch_);
+  placer.Learn(std::vector{MoveOutcome{.move = huge, .error = ENOMEM, .attempts = 1}}, next_epoch_);
   memory_.per_look = seconds(1);  // the survey does not come by
   Decide(placer, Epoch({}));
   EXPECT_EQ(placer.map().PagesIn(TargetId(0), options_.tiers, kTier1), PageCount(100));
+}
+
+// Pages 0 to 99 are in tier 1 and were not looked at; of the others 50 are accessed.
+TEST_F(PlacerTest, SendsAwayWhatNobodyLookedAtOnlyForMore) {
+  memory_.Put(0, 100, kFast);
+  memory_.Put(100, 100, kSlow);
+  for (const std::uint32_t references : {1U, 10U}) {
+    EpochProfile epoch = Epoch({});
+    for (std::uint64_t vpn = 100; vpn < 200; ++vpn) {
+      Append(
+          epoch.pages,
+          {.key = {TargetId(0), Vpn(vpn)}, .looks = 10, .references = vpn < 150 ? references : 1});
+    }
+    Placer placer(options_, memory_, cpu_clock_);
+    const PlacementDecision decision = Decide(placer, epoch);
+    EXPECT_EQ(decision.hit_ratio, 0.0) << "what is supposed is left out";
+    EXPECT_EQ(decision.moves.empty(), references == 1);
+    if (references == 1) continue;
+    EXPECT_THAT(decision.moves, SizeIs(100)) << "50 of 10 for 50 of 5.5";
+    EXPECT_NEAR(decision.gain.value(), 500.0 / 550, 1e-9);
+  }
 }
 
 TEST_F(PlacerTest, TriesAgainWhatWasBusy) {
