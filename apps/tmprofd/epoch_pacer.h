@@ -20,6 +20,8 @@ class EpochPacer {
   // epochs become up to four times as long as the share asks for.
   void Note(std::chrono::nanoseconds epoch_length, std::chrono::nanoseconds cpu_time, bool paid);
   std::chrono::nanoseconds Next() const;
+  // The part of what finding moves may cost that it is worth now: 1, or down to a quarter.
+  double worth() const { return 1 / stretch_; }
   // More than the longest of epochs earns was taken: the share is not kept to.
   bool overdrawn() const { return overdrawn_; }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "apps/tmprof/version.h"
@@ -22,6 +23,9 @@ namespace {
 constexpr std::chrono::seconds kBindingAge{60};
 // Of the hit ratio: moves that would raise it by less are not worth ranking all pages for.
 constexpr double kGainWorthLooking = 0.01;
+// Of the pages in use, those that must have been looked at before it is believed that none of them
+// would be worth a move.
+constexpr double kEnoughLookedAt = 0.9;
 
 TargetRules RulesOf(const TargetConfig& config) {
   TargetRules rules{.commands = config.commands,
@@ -134,7 +138,8 @@ Status PlacementSession::Run(const std::function<bool()>& stop_requested,
        .own_cpu_time = OwnCpuTime,
        .stop_requested = stop_requested,
        .stop_fds = std::move(stop_fds),
-       .gate = sources_.gate,
+       .gate = [this](GateLook look,
+                      std::optional<double> stall_share) { return Gate(look, stall_share); },
        .epoch_length = [this] { return pacer_.Next(); },
        .find_targets = [&](MonotonicTime now) { FindTargets(tracker, now); },
        .on_targets = [this](const std::vector<TrackedProcess>& now) { FollowTargets(now); },
@@ -145,6 +150,20 @@ Status PlacementSession::Run(const std::function<bool()>& stop_requested,
   EndMoving();
   if (!ended) return Fail(ended.error());
   return {};
+}
+
+// By whole seconds, in which the ladder of exposures gets some way.
+GateVerdict PlacementSession::Gate(GateLook look, std::optional<double> memory_stall_share) {
+  GateVerdict verdict = sources_.gate ? sources_.gate(look, memory_stall_share) : GateVerdict{};
+  if (!may_rest_ || !verdict.references_active) return verdict;
+  const auto seconds_of_one_active = std::lround(1 / pacer_.worth());
+  const auto second =
+      std::chrono::floor<std::chrono::seconds>(clock_.Now().time_since_epoch()).count();
+  if (second % seconds_of_one_active == 0) return verdict;
+  verdict.references_active = false;
+  verdict.references_basis =
+      fmt::format("active one second of {}, as no moves that pay are found", seconds_of_one_active);
+  return verdict;
 }
 
 // What was moved since the last epoch's end has been moved, too.
@@ -230,6 +249,7 @@ bool PlacementSession::Place(const EpochProfile& epoch) {
   const bool paid =
       !decision.gain || *decision.gain >= kGainWorthLooking || decision.not_moved.over_quota > 0;
   std::uint64_t replaced = 0;
+  may_rest_ = !config_.placement.track_only && decision.looked_at >= kEnoughLookedAt;
   if (!config_.placement.track_only) {
     log_(
         LogLevel::kDebug,

@@ -28,6 +28,7 @@
 #include "mover/page_locator.h"
 #include "profiler/own_cpus.h"
 #include "profiler/procfs.h"
+#include "profiler/recorder.h"
 #include "profiler/target_finder.h"
 #include "profiler/target_tracker.h"
 
@@ -69,6 +70,9 @@ class PlacementSession {
   // Returns whether what was decided is worth what deciding takes, as far as can be told.
   bool Place(const EpochProfile& epoch);
   void EndMoving();
+  // What the counters say; and accessed bits are read for a part of the time only while that finds
+  // no moves that pay.
+  GateVerdict Gate(GateLook look, std::optional<double> memory_stall_share);
   DaemonState StateNow() const;
   void CountMoves(const std::vector<MoveOutcome>& outcomes, std::uint64_t undone);
   void UpdateStatus(const EpochProfile& epoch, std::span<const NodeMemory> memory,
@@ -85,6 +89,7 @@ class PlacementSession {
   ThreadCpuClock cpu_clock_;  // of the thread that calls Run()
   EpochPacer pacer_;
   bool told_overdrawn_ = false;
+  bool may_rest_ = false;  // the sources have seen enough to know that there is nothing to gain
   ProcFs procfs_;
   MovePagesCall call_;
   LinuxPageLocator locator_{call_};

@@ -107,6 +107,7 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
       DecideMoves(options_.tiers, rules, plan, placed, rooms, history_, epoch.index);
   decision.moves = LeafByLeaf(moves.moves, epoch.index);
   decision.gain = Gain(decision.moves, placed);
+  decision.looked_at = LookedAt(ids);
   decision.not_moved = moves.not_moved;
   return decision;
 }
@@ -231,6 +232,25 @@ std::optional<double> Placer::Gain(std::span<const Move> moves,
   }
   if (all > 0) return gained / all;
   return std::nullopt;
+}
+
+double Placer::LookedAt(std::span<const TargetId> targets) const {
+  PageCount placed;
+  for (const TargetId target : targets) {
+    for (const auto& [start, run] : map_.RunsOf(target)) placed += run.pages.size();
+  }
+  if (placed == PageCount(0)) return 0;
+  const EvidenceTable& table = ranker_.table();
+  PageCount looked_at;
+  for (std::size_t row = 0; row < table.size(); ++row) {
+    if (table.evidence[row].looks > 0 &&
+        std::ranges::binary_search(targets, table.key[row].target)) {
+      looked_at += PageCount(table.span_pages[row]);
+    }
+  }
+  // Pages that have gone since are remembered for a while.
+  return std::min(1.0,
+                  static_cast<double>(looked_at.value()) / static_cast<double>(placed.value()));
 }
 
 // Bound, too, where only some of the nodes that a move might go to are allowed.

@@ -67,6 +67,9 @@ struct PlacementDecision {
   std::optional<double> hit_ratio;
   // By which the moves would raise it; likewise.
   std::optional<double> gain;
+  // Of the pages that are known to be somewhere, those with accessed bits that were read lately; 0
+  // where there are no pages.
+  double looked_at = 0;
 };
 
 class Placer {
@@ -97,6 +100,7 @@ class Placer {
   PageCount CapacityNow(std::span<const TargetId> targets, std::span<const NodeRoom> rooms) const;
   std::optional<double> HitRatio(std::span<const PlacedSpan> placed) const;
   std::optional<double> Gain(std::span<const Move> moves, std::span<const PlacedSpan> placed) const;
+  double LookedAt(std::span<const TargetId> targets) const;
   bool IsBound(const PlacedTarget& target, const PlacedSpan& span) const;
   std::vector<PlacedSpan> PlacedSpans(std::span<const PlacedTarget> targets, std::uint64_t epoch);
   // Moves of leaves from moves of pieces that hold several, but for what is let be.

@@ -59,7 +59,9 @@ TEST(EpochPacerTest, TakesLessWhileThatIsWorthNothing) {
   EXPECT_EQ(pacer.Next(), seconds(4));
   for (int epoch = 0; epoch < 10; ++epoch) pacer.Note(pacer.Next(), milliseconds(100), false);
   EXPECT_EQ(pacer.Next(), seconds(8)) << "and no less than a quarter";
+  EXPECT_EQ(pacer.worth(), 0.25);
   pacer.Note(pacer.Next(), milliseconds(100), true);
+  EXPECT_EQ(pacer.worth(), 1);
   EXPECT_EQ(pacer.Next(), seconds(2));
 }
 

@@ -235,6 +235,7 @@ TEST_F(PlacerTest, SendsAwayWhatNobodyLookedAtOnlyForMore) {
     Placer placer(options_, memory_, cpu_clock_);
     const PlacementDecision decision = Decide(placer, epoch);
     EXPECT_EQ(decision.hit_ratio, 0.0) << "what is supposed is left out";
+    EXPECT_EQ(decision.looked_at, 0.5);
     EXPECT_EQ(decision.moves.empty(), references == 1);
     if (references == 1) continue;
     EXPECT_THAT(decision.moves, SizeIs(100)) << "50 of 10 for 50 of 5.5";
