@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 
 namespace tmprof {
 
@@ -20,8 +21,8 @@ class EpochPacer {
   // epochs become up to four times as long as the share asks for.
   void Note(std::chrono::nanoseconds epoch_length, std::chrono::nanoseconds cpu_time, bool paid);
   std::chrono::nanoseconds Next() const;
-  // The part of what finding moves may cost that it is worth now: 1, or down to a quarter.
-  double worth() const { return 1 / stretch_; }
+  // Many epochs on end were worth nothing.
+  bool futile() const;
   // More than the longest of epochs earns was taken: the share is not kept to.
   bool overdrawn() const { return overdrawn_; }
 
@@ -31,6 +32,7 @@ class EpochPacer {
   std::chrono::nanoseconds shortest_;
   double cpu_share_;
   double stretch_ = 1;
+  std::uint64_t futile_epochs_ = 0;   // on end
   std::chrono::nanoseconds owed_{0};  // CPU time that was taken and not yet earned
   bool overdrawn_ = false;
 };

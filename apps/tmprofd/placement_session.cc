@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "apps/tmprof/version.h"
@@ -26,6 +25,8 @@ constexpr double kGainWorthLooking = 0.01;
 // Of the pages in use, those that must have been looked at before it is believed that none of them
 // would be worth a move.
 constexpr double kEnoughLookedAt = 0.9;
+// What becomes hot is then found some seconds later.
+constexpr int kActiveSecondOf = 4;
 
 TargetRules RulesOf(const TargetConfig& config) {
   TargetRules rules{.commands = config.commands,
@@ -155,14 +156,12 @@ Status PlacementSession::Run(const std::function<bool()>& stop_requested,
 // By whole seconds, in which the ladder of exposures gets some way.
 GateVerdict PlacementSession::Gate(GateLook look, std::optional<double> memory_stall_share) {
   GateVerdict verdict = sources_.gate ? sources_.gate(look, memory_stall_share) : GateVerdict{};
-  if (!may_rest_ || !verdict.references_active) return verdict;
-  const auto seconds_of_one_active = std::lround(1 / pacer_.worth());
-  const auto second =
-      std::chrono::floor<std::chrono::seconds>(clock_.Now().time_since_epoch()).count();
-  if (second % seconds_of_one_active == 0) return verdict;
+  if (!may_rest_ || !pacer_.futile() || !verdict.references_active) return verdict;
+  const auto now = std::chrono::floor<std::chrono::seconds>(clock_.Now().time_since_epoch());
+  if (now.count() % kActiveSecondOf == 0) return verdict;
   verdict.references_active = false;
   verdict.references_basis =
-      fmt::format("active one second of {}, as no moves that pay are found", seconds_of_one_active);
+      fmt::format("active one second of {}, as no moves that pay are found", kActiveSecondOf);
   return verdict;
 }
 

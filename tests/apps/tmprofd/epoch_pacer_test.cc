@@ -59,10 +59,20 @@ TEST(EpochPacerTest, TakesLessWhileThatIsWorthNothing) {
   EXPECT_EQ(pacer.Next(), seconds(4));
   for (int epoch = 0; epoch < 10; ++epoch) pacer.Note(pacer.Next(), milliseconds(100), false);
   EXPECT_EQ(pacer.Next(), seconds(8)) << "and no less than a quarter";
-  EXPECT_EQ(pacer.worth(), 0.25);
   pacer.Note(pacer.Next(), milliseconds(100), true);
-  EXPECT_EQ(pacer.worth(), 1);
   EXPECT_EQ(pacer.Next(), seconds(2));
+}
+
+TEST(EpochPacerTest, EightEpochsOnEndThatAreWorthNothingAreFutile) {
+  EpochPacer pacer(seconds(1), 0.05);
+  for (const bool paid : {false, false, true}) pacer.Note(seconds(1), milliseconds(1), paid);
+  for (int epoch = 0; epoch < 8; ++epoch) {
+    EXPECT_FALSE(pacer.futile());
+    pacer.Note(seconds(1), milliseconds(1), false);
+  }
+  EXPECT_TRUE(pacer.futile());
+  pacer.Note(seconds(1), milliseconds(1), true);
+  EXPECT_FALSE(pacer.futile());
 }
 
 TEST(EpochPacerTest, WhatIsWorthNothingIsNotOverdrawnWhileTheShareIsKept) {
