@@ -271,13 +271,16 @@ class Pruning {
     std::iota(lightest_first.begin(), lightest_first.end(), std::size_t{0});
     std::ranges::stable_sort(lightest_first, {}, [this](std::size_t j) { return weights_[j]; });
     for (const std::size_t j : lightest_first) {
-      if (weights_[j] > 0 && LossWithout(j) < kLeastEvidence) Drop(j);
+      if (weights_[j] > 0 && !HasAll(j) && LossWithout(j) < kLeastEvidence) Drop(j);
     }
     return std::move(weights_);
   }
 
  private:
-  // Of the log-likelihood. Not a number where there is nothing else.
+  // But for what rounding leaves to others.
+  bool HasAll(std::size_t j) const { return 1 - weights_[j] <= kRounding; }
+
+  // Of the log-likelihood.
   double LossWithout(std::size_t j) const {
     double loss = observations_ * std::log1p(-weights_[j]);
     for (std::size_t k = 0; k < rows_.size(); ++k) {

@@ -142,6 +142,20 @@ TEST_F(FitMixingWeightsTest, TheOnlyCandidateIsNoChance) {
   EXPECT_THAT(WithoutChance(rows_, Fitted()), ElementsAre(1.0));
 }
 
+TEST_F(FitMixingWeightsTest, WhatRoundingLeavesToOthersDoesNotCostTheOneThatHasAll) {
+  std::mt19937_64 random(7);
+  std::uniform_real_distribution<double> likelihood(0, 1);
+  for (int fit = 0; fit < 100; ++fit) {
+    likelihoods_.clear();
+    rows_.clear();
+    for (int row = 0; row < 5; ++row)
+      Observe({likelihood(random), 1e-3 * likelihood(random), 1e-3 * likelihood(random)});
+    for (std::size_t k = 0; k < rows_.size(); ++k) rows_[k].likelihood = likelihoods_[k].data();
+    EXPECT_THAT(WithoutChance(rows_, {0.99, 0.007, 0.003}),
+                ElementsAre(testing::DoubleNear(1, 1e-9), 0, 0));
+  }
+}
+
 TEST_F(FitMixingWeightsTest, OutliersAreKept) {
   ObserveCounts({16}, 3000);
   ObserveCounts({8000}, 3);
