@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A pass goes through one target's address space in chunks. Targets take turns chunk by chunk, so
- * that a large one does not keep the others waiting, and a pass that runs out of budget goes on
+ * A pass goes through one target's address space in chunks; one that runs out of budget goes on
  * where it was. What a chunk finds is gathered under the mmap lock and counted after it, since
  * counting may allocate.
  */
@@ -54,25 +53,7 @@ static void gather(struct tmprof_walk *walk, const struct tmprof_block *block)
 	}
 }
 
-/* Each target's first pass begins at once; what has exited does not come back. */
-static void reset_passes(struct tmprof_session *session)
-{
-	struct tmprof_target *target;
-	unsigned long index;
-
-	mutex_lock(&session->targets);
-	xa_for_each (&session->by_id, index, target) {
-		bool gone = target->pass.due_ns == U64_MAX;
-
-		target->pass = (struct tmprof_pass){
-			.number = target->pass.number,
-			.due_ns = gone ? U64_MAX : 0,
-		};
-	}
-	mutex_unlock(&session->targets);
-}
-
-int tmprof_scan_prepare(struct tmprof_session *session)
+int tmprof_abit_prepare(struct tmprof_session *session)
 {
 	u32 capacity = session->params.scan_chunk_entries + TMPROF_BLOCK_UNITS;
 	struct tmprof_scan_buffers *buffers;
@@ -84,43 +65,13 @@ int tmprof_scan_prepare(struct tmprof_session *session)
 	buffers->walk.flags = TMPROF_WALK_CLEAR | TMPROF_WALK_NODES;
 	buffers->walk.emit = gather;
 	session->scan_buffers = buffers;
-	session->scan_budget = (struct tmprof_budget){
-		.share_ppm = max_t(u64, session->params.scan_budget_ns / 1000, 1),
-		.limit_ns = session->params.scan_budget_ns,
-		.floor_ns = -(s64)NSEC_PER_SEC,
-		.balance_ns = session->params.scan_budget_ns,
-	};
-	session->scan_budget_at_ns = ktime_get_ns();
-	reset_passes(session);
 	return 0;
 }
 
-void tmprof_scan_free(struct tmprof_session *session)
+void tmprof_abit_free(struct tmprof_session *session)
 {
 	kvfree(session->scan_buffers);
 	session->scan_buffers = NULL;
-}
-
-static bool unlimited(const struct tmprof_session *session)
-{
-	return session->params.scan_budget_ns == NSEC_PER_SEC;
-}
-
-/* 0: there is budget; else when there will be. */
-static u64 budget_wait(struct tmprof_session *session, u64 now_ns)
-{
-	struct tmprof_budget *budget = &session->scan_budget;
-	u64 elapsed_ns = min_t(u64, now_ns - session->scan_budget_at_ns, NSEC_PER_SEC);
-
-	if (unlimited(session))
-		return 0;
-	tmprof_budget_earn(budget, elapsed_ns);
-	session->scan_budget_at_ns = now_ns;
-	if (budget->balance_ns > 0)
-		return 0;
-	return now_ns + min_t(u64,
-			      div64_u64((1 - budget->balance_ns) * TMPROF_PPM, budget->share_ppm),
-			      NSEC_PER_SEC);
 }
 
 static void count_found(struct tmprof_session *session, struct tmprof_target *target)
@@ -191,15 +142,15 @@ static void end_pass(struct tmprof_session *session, struct tmprof_target *targe
 	spin_unlock(&session->stats_lock);
 }
 
-/* It has exited. */
-static void give_up(struct tmprof_session *session, struct tmprof_target *target)
+/* It has exited. Returns when its next turn is: never. */
+static u64 give_up(struct tmprof_session *session, struct tmprof_target *target)
 {
 	target->pass.under_way = false;
-	target->pass.due_ns = U64_MAX;
 	spin_lock(&session->stats_lock);
 	session->stats.passes_failed++;
 	session->stats.targets_gone++;
 	spin_unlock(&session->stats_lock);
+	return U64_MAX;
 }
 
 static void begin_pass(struct tmprof_session *session, struct tmprof_target *target, u64 now_ns)
@@ -259,7 +210,7 @@ static u64 scan_chunk(struct tmprof_session *session, struct tmprof_target *targ
 	return pass->due_ns;
 }
 
-static u64 take_turn(struct tmprof_session *session, struct tmprof_target *target, u64 now_ns)
+u64 tmprof_abit_turn(struct tmprof_session *session, struct tmprof_target *target, u64 now_ns)
 {
 	struct tmprof_pass *pass = &target->pass;
 	u32 address_space;
@@ -269,10 +220,8 @@ static u64 take_turn(struct tmprof_session *session, struct tmprof_target *targe
 	if (!pass->under_way)
 		begin_pass(session, target, now_ns);
 	mm = tmprof_target_mm(target, &address_space);
-	if (!mm) {
-		give_up(session, target);
-		return pass->due_ns;
-	}
+	if (!mm)
+		return give_up(session, target);
 	if (address_space != pass->address_space) {
 		/* Another program: the pass begins anew. */
 		pass->address_space = address_space;
@@ -282,65 +231,4 @@ static u64 take_turn(struct tmprof_session *session, struct tmprof_target *targe
 	next_ns = scan_chunk(session, target, mm, now_ns);
 	mmput_async(mm);
 	return next_ns;
-}
-
-static u64 due_of(const struct tmprof_target *target)
-{
-	return target->pass.under_way ? target->pass.retry_ns : target->pass.due_ns;
-}
-
-/* The next target in turn that is due, with a reference; NULL: none, and `next_ns` is lowered to
- * when one will be. */
-static struct tmprof_target *next_due(struct tmprof_session *session, u64 now_ns, u64 *next_ns)
-{
-	struct tmprof_target *target, *found = NULL;
-	unsigned long index;
-
-	mutex_lock(&session->targets);
-	xa_for_each_start (&session->by_id, index, target, session->scan_turn + 1UL) {
-		if (due_of(target) <= now_ns) {
-			found = target;
-			goto out;
-		}
-		*next_ns = min(*next_ns, due_of(target));
-	}
-	xa_for_each (&session->by_id, index, target) {
-		if (target->id > session->scan_turn)
-			break;
-		if (due_of(target) <= now_ns) {
-			found = target;
-			goto out;
-		}
-		*next_ns = min(*next_ns, due_of(target));
-	}
-out:
-	if (found)
-		kref_get(&found->ref);
-	mutex_unlock(&session->targets);
-	return found;
-}
-
-u64 tmprof_scan_step(struct tmprof_session *session)
-{
-	u64 now_ns = ktime_get_ns(), next_ns = U64_MAX, spent_ns, wait_ns;
-	struct tmprof_target *target;
-
-	if (!tmprof_session_active(session, TMPROF_ABIT))
-		return U64_MAX;
-	target = next_due(session, now_ns, &next_ns);
-	if (!target)
-		return next_ns;
-	wait_ns = budget_wait(session, now_ns);
-	if (!wait_ns) {
-		session->scan_turn = target->id;
-		target->pass.retry_ns = take_turn(session, target, now_ns);
-		spent_ns = ktime_get_ns() - now_ns;
-		tmprof_budget_charge(&session->scan_budget, spent_ns);
-		spin_lock(&session->stats_lock);
-		session->stats.scan_ns += spent_ns;
-		spin_unlock(&session->stats_lock);
-		wait_ns = now_ns;
-	}
-	tmprof_target_put(target);
-	return wait_ns;
 }

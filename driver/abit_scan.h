@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The driver's own periodic scan (TMP, IPDPS 2021): test, save and clear every accessed bit. */
+/* The full scan (TMP, IPDPS 2021): test, save and clear every accessed bit. */
 #ifndef TMPROF_ABIT_SCAN_H
 #define TMPROF_ABIT_SCAN_H
 
 #include <linux/types.h>
 
 struct tmprof_session;
+struct tmprof_target;
 
 /* What the scan needs while it is started; under control and step. 0 or -ENOMEM. */
-int tmprof_scan_prepare(struct tmprof_session *session);
-void tmprof_scan_free(struct tmprof_session *session);
+int tmprof_abit_prepare(struct tmprof_session *session);
+void tmprof_abit_free(struct tmprof_session *session);
 
-/* Scans one chunk of one target if one is due and the budget allows. Returns when to come again, in
- * ns of CLOCK_MONOTONIC; U64_MAX: not before something changes. Worker, under step. */
-u64 tmprof_scan_step(struct tmprof_session *session);
+/* Scans one chunk of the target. Returns when it wants its next turn; U64_MAX: it has exited.
+ * Worker, under step. */
+u64 tmprof_abit_turn(struct tmprof_session *session, struct tmprof_target *target, u64 now_ns);
 
 #endif /* TMPROF_ABIT_SCAN_H */

@@ -21,6 +21,7 @@
 #include "driver/epoch.h"
 #include "driver/page_walk.h"
 #include "driver/range_scan.h"
+#include "driver/region_scan.h"
 #include "driver/sampler.h"
 #include "driver/session.h"
 #include "driver/stats.h"
@@ -60,6 +61,7 @@ union request {
 	struct tmprof_epoch epoch;
 	struct tmprof_scan_range range;
 	struct tmprof_read_samples samples;
+	struct tmprof_read_regions regions;
 	struct tmprof_stats stats;
 	struct tmprof_lock_holds lock_holds;
 };
@@ -79,7 +81,7 @@ static int do_info(struct tmprof_session *session, union request *request)
 
 	if (!tmprof_all_zero(info->reserved, ARRAY_SIZE(info->reserved)))
 		return -EINVAL;
-	info->features = TMPROF_FEATURE_ABIT |
+	info->features = TMPROF_FEATURE_ABIT | TMPROF_FEATURE_REGIONS |
 			 (tmprof_has_perf() ? TMPROF_FEATURE_SAMPLER | TMPROF_FEATURE_GATE : 0) |
 			 (tmprof_keeps_young() ? TMPROF_FEATURE_KEEPS_YOUNG : 0) |
 			 (tmprof_can_flush() ? TMPROF_FEATURE_FLUSH : 0);
@@ -158,10 +160,13 @@ static int do_read_samples(struct tmprof_session *session, union request *reques
 	return tmprof_sampler_read(session, &request->samples);
 }
 
+static int do_read_regions(struct tmprof_session *session, union request *request)
+{
+	return tmprof_region_read(session, &request->regions);
+}
+
 static int do_stats(struct tmprof_session *session, union request *request)
 {
-	if (!tmprof_all_zero(request->stats.reserved, ARRAY_SIZE(request->stats.reserved)))
-		return -EINVAL;
 	return tmprof_stats_get(session, &request->stats);
 }
 
@@ -196,6 +201,7 @@ static const struct call calls[] = {
 	{TMPROF_IOC_EPOCH_END, 0, do_epoch_end},
 	{TMPROF_IOC_GET_EPOCH, 0, do_get_epoch},
 	{TMPROF_IOC_READ_SAMPLES, 0, do_read_samples},
+	{TMPROF_IOC_READ_REGIONS, 0, do_read_regions},
 	{TMPROF_IOC_STATS, 0, do_stats},
 	{TMPROF_IOC_LOCK_HOLDS, 0, do_lock_holds},
 	{TMPROF_IOC_SCAN_RANGE,

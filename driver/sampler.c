@@ -28,6 +28,7 @@
 #include "driver/core/sample_ring.h"
 #include "driver/cpu_events.h"
 #include "driver/page_walk.h"
+#include "driver/region_scan.h"
 #include "driver/sampler.h"
 #include "driver/session.h"
 #include "driver/stats.h"
@@ -456,6 +457,7 @@ static void count_samples(struct tmprof_sampler *sampler, u32 count, unsigned in
 		tally->samples_unmapped += folding->walked && !folding->mapped;
 		if (target->removed)
 			continue;
+		tmprof_region_see_sample(target, folding->found.vpn);
 		if (tmprof_store_add(&target->counts, &folding->found))
 			tally->pages_refused++;
 		else

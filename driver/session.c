@@ -9,14 +9,15 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 
-#include "driver/abit_scan.h"
 #include "driver/compat/compat.h"
 #include "driver/core/params_check.h"
 #include "driver/epoch.h"
 #include "driver/gate.h"
 #include "driver/page_walk.h"
 #include "driver/range_scan.h"
+#include "driver/region_scan.h"
 #include "driver/sampler.h"
+#include "driver/scan_turns.h"
 #include "driver/session.h"
 #include "driver/stats.h"
 #include "driver/target.h"
@@ -111,6 +112,7 @@ int tmprof_session_set_params(struct tmprof_session *session, const struct tmpro
 		session->memory.limit_bytes = params->memory_limit_bytes;
 		mutex_unlock(&session->counters);
 		tmprof_sampler_drop_log(session);
+		tmprof_region_drop_log(session);
 	}
 	mutex_unlock(&session->control);
 	return error;
@@ -280,6 +282,7 @@ void tmprof_session_destroy(struct tmprof_session *session)
 	tmprof_targets_remove_all(session);
 	tmprof_range_free(session);
 	tmprof_sampler_drop_log(session);
+	tmprof_region_drop_log(session);
 	tmprof_memcg_put(session->memcg);
 	mutex_destroy(&session->targets);
 	mutex_destroy(&session->counters);

@@ -42,6 +42,7 @@ struct mem_cgroup;
 struct task_struct;
 struct tmprof_gate_counter;
 struct tmprof_range_buffers;
+struct tmprof_region_buffers;
 struct tmprof_sampler;
 struct tmprof_scan_buffers;
 struct tmprof_target;
@@ -85,6 +86,15 @@ struct tmprof_sample_log {
 	struct tmprof_sample *samples; /* NULL: none is kept */
 };
 
+/* Regions of aggregations that have ended, since the scan's latest start. Under counters. */
+struct tmprof_region_log {
+	u64 start;	 /* as those of tmprof_sample_log */
+	u64 end;
+	u64 overwritten;
+	u32 capacity;
+	struct tmprof_region_record *records; /* NULL: none is kept */
+};
+
 struct tmprof_session {
 	u32 number; /* names its folder in debugfs */
 
@@ -98,10 +108,12 @@ struct tmprof_session {
 	struct tmprof_range_buffers *range_buffers; /* NULL until the first SCAN_RANGE */
 
 	struct mutex step;
-	struct tmprof_scan_buffers *scan_buffers; /* while accessed bits are started */
+	struct tmprof_scan_buffers *scan_buffers; /* while the full scan is started */
+	struct tmprof_region_buffers *region_buffers; /* while the scan by regions is */
 	struct tmprof_budget scan_budget;
 	u64 scan_budget_at_ns;
-	u32 scan_turn; /* the target that had the latest turn */
+	u32 scan_turn;	/* the target that had the latest turn */
+	bool scan_held; /* it was not active at the latest step */
 	u64 next_epoch_ns;
 	bool gate_open[TMPROF_SOURCE_COUNT];
 	struct tmprof_gate_counter *gate_counter[TMPROF_SOURCE_COUNT]; /* NULL: not counted */
@@ -116,6 +128,7 @@ struct tmprof_session {
 	struct tmprof_memory memory;
 	struct mem_cgroup *memcg; /* that pays for it; NULL: none */
 	struct tmprof_sample_log log;
+	struct tmprof_region_log region_log;
 	u64 epoch_start_ns;
 	struct tmprof_stats epoch_start; /* the totals then */
 	bool pass_cut;			 /* a pass was under way when the running epoch began */

@@ -191,6 +191,10 @@ static const struct line lines[] = {
 	LINE(gate_open[TMPROF_ABIT]),
 	LINE(gate_open[TMPROF_SAMPLER]),
 	LINE(targets_gone),
+	LINE(region_steps),
+	LINE(region_checks),
+	LINE(region_checks_lost),
+	LINE(region_aggregations),
 };
 
 static int stats_show(struct seq_file *file, void *unused)

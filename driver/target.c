@@ -15,6 +15,7 @@ static void release_target(struct kref *ref)
 
 	if (target->known)
 		mmdrop(target->known);
+	tmprof_region_forget(target);
 	put_pid(target->pid);
 	kfree(target);
 }
@@ -101,6 +102,22 @@ u32 tmprof_target_running(const struct tmprof_target *target)
 	}
 	rcu_read_unlock();
 	return running;
+}
+
+u64 tmprof_target_cpu_ns(const struct tmprof_target *target)
+{
+	struct task_struct *leader, *thread;
+	u64 cpu_ns = 0;
+
+	rcu_read_lock();
+	leader = pid_task(target->pid, PIDTYPE_TGID);
+	if (leader) {
+		cpu_ns = READ_ONCE(leader->signal->sum_sched_runtime);
+		for_each_thread (leader, thread)
+			cpu_ns += READ_ONCE(thread->se.sum_exec_runtime);
+	}
+	rcu_read_unlock();
+	return cpu_ns;
 }
 
 static u64 ticks_of(u64 start_boottime_ns)

@@ -9,6 +9,7 @@
 #include <linux/types.h>
 
 #include "driver/core/counter_store.h"
+#include "driver/region_scan.h"
 #include "driver/uapi/tmprof.h"
 
 /* Linux' default pid_max on 64 bits is 4 Mi; 4096 observed at a time are beyond any tree of
@@ -19,13 +20,12 @@ struct mm_struct;
 struct pid;
 struct tmprof_session;
 
-/* One pass of the scan, or the wait for the next. Of the worker, under session->step. */
+/* One pass of the full scan, or the wait for the next. Of the worker, under session->step. */
 struct tmprof_pass {
 	bool under_way;
 	u32 address_space;
 	u64 number;   /* of passes that have ended */
-	u64 due_ns;   /* when the next begins; U64_MAX: never */
-	u64 retry_ns; /* when this one goes on */
+	u64 due_ns;   /* when the next begins */
 	u64 present_pages;
 	bool flushed;	  /* no bit was cleared since the latest flush */
 	unsigned long at; /* address to go on with */
@@ -43,7 +43,10 @@ struct tmprof_target {
 	u64 scanned_pages;
 	u64 passes;
 
+	/* Of the worker, under session->step. */
+	u64 turn_ns; /* when the scan is to go on; U64_MAX: never */
 	struct tmprof_pass pass;
+	struct tmprof_region_watch watch;
 
 	/* Of the running epoch; under session->counters, as is `removed`: counts no more. */
 	struct tmprof_store counts;
@@ -73,5 +76,9 @@ struct mm_struct *tmprof_target_mm(struct tmprof_target *target, u32 *address_sp
 
 /* Threads of it that are on a CPU. */
 u32 tmprof_target_running(const struct tmprof_target *target);
+
+/* CPU time of all its threads, those that have ended too; that of a running one as of its latest
+ * tick. */
+u64 tmprof_target_cpu_ns(const struct tmprof_target *target);
 
 #endif /* TMPROF_TARGET_H */

@@ -6,11 +6,11 @@
 #include <linux/ktime.h>
 #include <linux/sched.h>
 
-#include "driver/abit_scan.h"
 #include "driver/compat/compat.h"
 #include "driver/epoch.h"
 #include "driver/gate.h"
 #include "driver/sampler.h"
+#include "driver/scan_turns.h"
 #include "driver/session.h"
 #include "driver/worker.h"
 

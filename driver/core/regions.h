@@ -17,8 +17,8 @@
  * than the greatest.
  *
  * Freestanding C11, no floating point, no allocation: memory and random numbers are the caller's.
- * Pages are page numbers, ranges half-open. Compiled by user space, by its tests and by the
- *kernel's (tests/driver/kunit); tmprof.ko does not keep regions itself.
+ * Pages are page numbers, ranges half-open. Compiled by the driver, by user space and by the tests
+ * of both.
  */
 #ifndef TMPROF_CORE_REGIONS_H
 #define TMPROF_CORE_REGIONS_H
@@ -35,24 +35,17 @@
 #include <string.h>
 #endif
 
-#include "driver/core/params_check.h"
+#include "driver/core/region_params.h"
 
-/* The address space without its two largest gaps: program and heap, mappings, stack. */
-#define TMPROF_REGION_AREAS 3U
 /* Capacity beyond the greatest number of regions, which an update may need before it merges: each
  * area can cut a region in two, and can have new pages on both sides of old ones. */
 #define TMPROF_REGION_SPARE (4 * TMPROF_REGION_AREAS)
-#define TMPROF_REGION_MAX   (1U << 20)
-/* Of the least number: reaching it takes as many steps as its square. */
-#define TMPROF_REGION_MIN_MAX 1000U
 /* Of a count. Times the pages of an address space of 57 bits, it fits 64. */
 #define TMPROF_REGION_COUNT_MAX (1U << 16)
 /* Counts merge that differ by less than a tenth of their mean. */
-#define TMPROF_REGION_ALIKE 10U
-#define TMPROF_REGION_ANY   (~0ULL)
-/* "Well below": an aggregation holds at least so many monitoring intervals. */
-#define TMPROF_REGION_CHECKS_MIN 10U
-#define TMPROF_REGION_NO_PAGE	 (~0U)
+#define TMPROF_REGION_ALIKE   10U
+#define TMPROF_REGION_ANY     (~0ULL)
+#define TMPROF_REGION_NO_PAGE (~0U)
 /* A page is remembered by its distance from the start of its region. */
 #define TMPROF_REGION_REACH 0xfffffffeULL
 
@@ -60,53 +53,6 @@ struct tmprof_area {
 	__u64 start;
 	__u64 end;
 };
-
-struct tmprof_region_params {
-	__u64 monitoring_ns;  /* between two checks of a region */
-	__u64 aggregation_ns; /* between two results */
-	__u64 update_ns;      /* between two looks at the address space */
-	__u32 min_regions;
-	__u32 max_regions;
-};
-
-/* As published. */
-static inline struct tmprof_region_params tmprof_region_params_default(void)
-{
-	struct tmprof_region_params params = {
-		.monitoring_ns = 1000000,
-		.aggregation_ns = 100000000,
-		.update_ns = 1000000000,
-		.min_regions = 10,
-		.max_regions = 1000,
-	};
-
-	return params;
-}
-
-/* `check_ns`: what checking one region takes; 0: not known. */
-static inline struct tmprof_params_verdict
-tmprof_region_params_check(const struct tmprof_region_params *params, __u64 check_ns)
-{
-	struct tmprof_params_verdict good = {0, NULL, NULL};
-
-	if (!tmprof_in_range(params->min_regions, TMPROF_REGION_AREAS, TMPROF_REGION_MIN_MAX))
-		return tmprof_params_refuse("min_regions", "must be from 3 to 1000");
-	if (params->max_regions < params->min_regions || params->max_regions > TMPROF_REGION_MAX)
-		return tmprof_params_refuse("max_regions", "must be from min_regions to 2^20");
-	if (!tmprof_in_range(params->monitoring_ns, 1, TMPROF_INTERVAL_MAX_NS))
-		return tmprof_params_refuse("monitoring_ns", "must be above 0 and at most 1 h");
-	if (check_ns > params->monitoring_ns / params->max_regions)
-		return tmprof_params_refuse("monitoring_ns",
-					    "is too short for that many checks: max_regions");
-	if (!tmprof_in_range(params->aggregation_ns,
-			     TMPROF_REGION_CHECKS_MIN * params->monitoring_ns,
-			     TMPROF_INTERVAL_MAX_NS))
-		return tmprof_params_refuse("aggregation_ns",
-					    "must be from 10 monitoring intervals to 1 h");
-	if (!tmprof_in_range(params->update_ns, params->aggregation_ns, TMPROF_INTERVAL_MAX_NS))
-		return tmprof_params_refuse("update_ns", "must be from aggregation_ns to 1 h");
-	return good;
-}
 
 /* The evidence is of the pages that were looked at, one at a time, since the last reset. */
 struct tmprof_region {
@@ -537,6 +483,41 @@ static inline void tmprof_regions_update(struct tmprof_region_set *set,
 	if (set->count)
 		tmprof_regions_reach_max(set);
 	tmprof_regions_reach_min(set);
+}
+
+/* A phase change is to show within an epoch of a second. */
+#define TMPROF_REGION_AGGREGATION_LONGEST_NS 800000000ULL
+
+/*
+ * Fewer regions are kept where an aggregation takes longer than is of use, as budgets make it wait;
+ * more where it takes half of that or less. What a step costs is measured by that alone. `took_ns`:
+ * by the aggregation that has just ended.
+ */
+static inline void tmprof_regions_fit(struct tmprof_region_set *set,
+				      const struct tmprof_region_params *bounds, __u64 took_ns)
+{
+	__u64 longest_ns = TMPROF_REGION_AGGREGATION_LONGEST_NS;
+	/* A split takes what is below half. */
+	__u32 least = 4 * bounds->min_regions;
+	__u32 most = set->max_regions;
+
+	if (least > bounds->max_regions)
+		least = bounds->max_regions;
+	if (longest_ns < 2 * bounds->aggregation_ns)
+		longest_ns = 2 * bounds->aggregation_ns;
+	if (took_ns > longest_ns) {
+		/* Of as many as there may be, that many were there. */
+		__u64 there = most < 2 * set->count ? most : 2 * set->count;
+		/* In ppm, so that a long interval times many regions fits. */
+		__u64 fewer = there * (longest_ns * 1000 / (took_ns / 1000 + 1)) / 1000000;
+
+		set->max_regions = fewer > least ? (__u32)fewer : least;
+	} else if (2 * took_ns <= longest_ns) {
+		__u64 more = (__u64)most + most / 4;
+
+		set->max_regions =
+			more < bounds->max_regions ? (__u32)more : bounds->max_regions;
+	}
 }
 
 #endif /* TMPROF_CORE_REGIONS_H */

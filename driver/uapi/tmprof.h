@@ -9,8 +9,8 @@
  *   EINVAL  head.size is not the structure's size, a flag is unknown, a reserved field is not zero,
  *           or a value is out of its range;
  *   EFAULT  it, or memory that it points to, cannot be read or written.
- * Where only its answer could not be written, what EPOCH_END, SCAN_RANGE and READ_SAMPLES have done
- * stays done.
+ * Where only its answer could not be written, what EPOCH_END, SCAN_RANGE, READ_SAMPLES and
+ * READ_REGIONS have done stays done.
  *
  * open() fails with EPERM without CAP_PERFMON or CAP_SYS_ADMIN or under lockdown, with EUSERS when
  * the module's option max_sessions are open.
@@ -73,6 +73,7 @@ enum tmprof_features {
 	TMPROF_FEATURE_KEEPS_YOUNG = 1 << 3, /* reclaim still sees a bit that a scan has cleared */
 	TMPROF_FEATURE_FLUSH =
 		1 << 4, /* TLBs can be flushed; where not, asking for it is EOPNOTSUPP */
+	TMPROF_FEATURE_REGIONS = 1 << 5, /* params.abit_mode, READ_REGIONS */
 };
 
 /*
@@ -147,6 +148,22 @@ struct tmprof_gate {
 				    * TLB misses for accessed bits. Others: zero */
 };
 
+/* What the driver's own scan looks at. */
+enum tmprof_abit_mode {
+	TMPROF_ABIT_FULL = 0,	 /* every page: test, save, clear; into the page counters */
+	TMPROF_ABIT_REGIONS = 1, /* one page of each region at a time (Daptrace); for READ_REGIONS
+				  */
+};
+
+/* Of ABIT_REGIONS; in a user-space scanner over SCAN_RANGE they mean the same. */
+struct tmprof_region_params {
+	__u64 monitoring_ns;  /* between two checks of a region */
+	__u64 aggregation_ns; /* between two results */
+	__u64 update_ns;      /* between two looks at the address space */
+	__u32 min_regions;
+	__u32 max_regions; /* of a target; fewer are kept where the budgets do not pay for them */
+};
+
 /*
  * GET_PARAMS, SET_PARAMS. Set: EBUSY while a source is started (pausing is not enough), as there is
  * no moment at which half of the sources could change; EDQUOT memory_limit_bytes is more than the
@@ -155,16 +172,16 @@ struct tmprof_gate {
 struct tmprof_params {
 	struct tmprof_head head;
 
-	/* The driver's own periodic scan: test, save, clear. */
-	__u64 scan_interval_ns;	  /* between the starts of two passes of a target */
+	/* The driver's own periodic scan. */
+	__u64 scan_interval_ns;	  /* FULL: between the starts of two passes of a target */
 	__u64 scan_budget_ns;	  /* of scanning per second, over all targets; a pass that runs out
-				   * goes on where it was. In whole microseconds;
-				   * 1e9: no limit */
+				   * goes on where it was, regions wait to be cleared and are read
+				   * in any case. In whole microseconds; 1e9: no limit */
 	__u32 scan_chunk_entries; /* page-table entries looked at in one hold of the mmap lock, or
 				   * fewer when another task wants the CPU */
-	__u32 flush_policy;	  /* enum tmprof_flush_policy */
+	__u32 flush_policy;	  /* enum tmprof_flush_policy; REGIONS: NEVER */
 	__u32 flush_every;	  /* FLUSH_EVERY_NTH: at least 1; others: 0 */
-	__u32 reserved0;
+	__u32 abit_mode;	  /* enum tmprof_abit_mode */
 
 	/* Counters. */
 	__u64 epoch_ns;		  /* the driver ends an epoch this often; 0: EPOCH_END only */
@@ -180,7 +197,13 @@ struct tmprof_params {
 	__u64 gate_period_ns;
 	struct tmprof_gate gate[TMPROF_SOURCE_COUNT];
 
-	__u64 reserved[8];
+	/* Regions; checked in any mode. */
+	struct tmprof_region_params regions;
+	__u32 region_clears; /* bits cleared at most for each second of CPU time that a target uses;
+			      * 0: no limit */
+	__u32 region_log;    /* records kept for READ_REGIONS; 0: none are kept */
+
+	__u64 reserved[3];
 };
 
 /* CONTROL. Errors: ENXIO the sampler has no sample_event; whatever errno perf gave for the event;
@@ -343,11 +366,43 @@ struct tmprof_read_samples {
 			    * START or SET_PARAMS dropped unread, too */
 };
 
+/*
+ * One region of one target, as an aggregation found it. An aggregation's records follow one another
+ * in the log, ascend and do not overlap; they cover the address space without its two largest gaps,
+ * holes inside included.
+ */
+struct tmprof_region_record {
+	__u64 start_vpn;
+	__u64 end_vpn;
+	__u64 time_ns; /* end of the aggregation; the same in all of its records */
+	/* CPU time of the target, between clears and reads, before the page's first access: half of
+	 * it where one was found; times the pages under one entry. */
+	__u64 at_risk_ns;
+	__u32 target_id;
+	__u32 address_space;
+	__u32 looks; /* of one page each, absent ones included; 0: the rest is not known */
+	__u32 references;
+	__u32 regions; /* of this aggregation, in all */
+	__u32 reserved0;
+};
+
+/* READ_REGIONS: takes the oldest records from the log, which stays when the scan is stopped, until
+ * it is started again or SET_PARAMS succeeds. ENXIO: region_log is 0, or no scan by regions was
+ * started since it was set. */
+struct tmprof_read_regions {
+	struct tmprof_head head;
+	__u64 regions; /* struct tmprof_region_record */
+	__u32 capacity;
+	__u32 count;	   /* out */
+	__u64 overwritten; /* out: records that the log lost, since the session began; those that
+			    * START or SET_PARAMS dropped unread, too */
+};
+
 /* STATS, of the session since it was opened. */
 struct tmprof_stats {
 	struct tmprof_head head;
 
-	/* out: the driver's own scan */
+	/* out: the driver's own scan; scan_ns by regions, too */
 	__u64 passes;
 	__u64 chunks;
 	__u64 scan_ns;
@@ -410,7 +465,12 @@ struct tmprof_stats {
 	__u64 targets_gone;
 	__u64 samples_pmu_lost; /* as far as the PMU told perf (PERF_FORMAT_LOST); real ones do not
 				 */
-	__u64 reserved[4];
+
+	/* out: the scan by regions */
+	__u64 region_steps;  /* each clears, and later reads, one page of each region of a target */
+	__u64 region_checks; /* pages that were read, or were not there to be cleared */
+	__u64 region_checks_lost; /* cleared, and not read in time or at all */
+	__u64 region_aggregations;
 };
 
 /*
@@ -444,6 +504,7 @@ struct tmprof_lock_holds {
 #define TMPROF_IOC_READ_SAMPLES	 _IOWR(TMPROF_IOC_MAGIC, 0x4a, struct tmprof_read_samples)
 #define TMPROF_IOC_STATS	 _IOWR(TMPROF_IOC_MAGIC, 0x4b, struct tmprof_stats)
 #define TMPROF_IOC_LOCK_HOLDS	 _IOWR(TMPROF_IOC_MAGIC, 0x4c, struct tmprof_lock_holds)
+#define TMPROF_IOC_READ_REGIONS	 _IOWR(TMPROF_IOC_MAGIC, 0x4d, struct tmprof_read_regions)
 
 /* The layout is the same for every caller, 32-bit ones included: no padding that a compiler chose,
  * and every __u64 at a multiple of 8. */
@@ -457,6 +518,7 @@ TMPROF_ASSERT_SIZE(tmprof_info, 72);
 TMPROF_ASSERT_SIZE(tmprof_target_request, 72);
 TMPROF_ASSERT_SIZE(tmprof_event, 32);
 TMPROF_ASSERT_SIZE(tmprof_gate, 40);
+TMPROF_ASSERT_SIZE(tmprof_region_params, 32);
 TMPROF_ASSERT_SIZE(tmprof_params, 264);
 TMPROF_ASSERT_SIZE(tmprof_control, 24);
 TMPROF_ASSERT_SIZE(tmprof_epoch, 144);
@@ -465,6 +527,8 @@ TMPROF_ASSERT_SIZE(tmprof_scan_leaf, 16);
 TMPROF_ASSERT_SIZE(tmprof_scan_range, 160);
 TMPROF_ASSERT_SIZE(tmprof_sample, 56);
 TMPROF_ASSERT_SIZE(tmprof_read_samples, 40);
+TMPROF_ASSERT_SIZE(tmprof_region_record, 56);
+TMPROF_ASSERT_SIZE(tmprof_read_regions, 40);
 TMPROF_ASSERT_SIZE(tmprof_stats, 472);
 TMPROF_ASSERT_SIZE(tmprof_lock_holds, 800);
 #undef TMPROF_ASSERT_SIZE

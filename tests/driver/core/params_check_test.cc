@@ -24,11 +24,6 @@ TEST(ParamsCheckTest, ZeroesAreRefused) {
 }
 
 TEST(ParamsCheckTest, NoBitOfAReservedFieldMayBeSet) {
-  for (int bit = 0; bit < 32; ++bit) {
-    tmprof_params params = Defaults();
-    params.reserved0 = 1U << bit;
-    EXPECT_STREQ(tmprof_params_check(&params).field, "reserved0");
-  }
   for (std::size_t word = 0; word < std::size(tmprof_params{}.reserved); ++word) {
     for (int bit = 0; bit < 64; ++bit) {
       tmprof_params params = Defaults();
@@ -36,6 +31,33 @@ TEST(ParamsCheckTest, NoBitOfAReservedFieldMayBeSet) {
       EXPECT_STREQ(tmprof_params_check(&params).field, "reserved");
     }
   }
+}
+
+TEST(ParamsCheckTest, RegionsAreRefusedThatCannotBeCheckedInTimeOrFlushed) {
+  tmprof_params params = Defaults();
+  params.abit_mode = 2;
+  EXPECT_STREQ(tmprof_params_check(&params).field, "abit_mode");
+  params.abit_mode = TMPROF_ABIT_REGIONS;
+  EXPECT_EQ(tmprof_params_check(&params).field, nullptr);
+  params.flush_policy = TMPROF_FLUSH_PASS_END;
+  EXPECT_STREQ(tmprof_params_check(&params).field, "flush_policy");
+  params = Defaults();
+  params.regions.monitoring_ns = 99'999;
+  params.regions.max_regions = 10;
+  EXPECT_STREQ(tmprof_params_check(&params).field, "monitoring_ns");
+  params.regions.monitoring_ns = 100'000;
+  EXPECT_EQ(tmprof_params_check(&params).field, nullptr);
+  // 100 ns a check.
+  params.regions.max_regions = 1000;
+  EXPECT_EQ(tmprof_params_check(&params).field, nullptr);
+  params.regions.max_regions = 1001;
+  EXPECT_STREQ(tmprof_params_check(&params).field, "monitoring_ns");
+  params = Defaults();
+  params.regions.aggregation_ns = 9'999'999;
+  EXPECT_STREQ(tmprof_params_check(&params).field, "aggregation_ns");
+  params = Defaults();
+  params.region_log = (1U << 20) + 1;
+  EXPECT_STREQ(tmprof_params_check(&params).field, "region_log");
 }
 
 TEST(ParamsCheckTest, NoUnknownBitOfAnEventsFlagsIsTaken) {

@@ -194,6 +194,34 @@ static void scan_and_epochs(void) {
   EXPECT_EQ(mine, PAGES);
 }
 
+static void regions(void) {
+  static struct tmprof_params params = {.head = HEAD(struct tmprof_params)};
+  static struct tmprof_control control = {.head = HEAD(struct tmprof_control),
+                                          .sources = TMPROF_MASK_ABIT};
+  static struct tmprof_region_record records[64];
+  static struct tmprof_read_regions read = {.head = HEAD(struct tmprof_read_regions),
+                                            .capacity = 64};
+  __u32 i;
+
+  EXPECT_EQ(call(TMPROF_IOC_GET_PARAMS, &params), 0);
+  params.abit_mode = TMPROF_ABIT_REGIONS;
+  params.regions.max_regions = 64;
+  EXPECT_EQ(call(TMPROF_IOC_SET_PARAMS, &params), 0);
+  control.command = TMPROF_START;
+  EXPECT_EQ(call(TMPROF_IOC_CONTROL, &control), 0);
+  read.regions = (unsigned long)records;
+  do {
+    touch(1);
+    EXPECT_EQ(call(TMPROF_IOC_READ_REGIONS, &read), 0);
+  } while (!read.count);
+  control.command = TMPROF_STOP;
+  EXPECT_EQ(call(TMPROF_IOC_CONTROL, &control), 0);
+  for (i = 0; i < read.count; i++) {
+    EXPECT_EQ(records[i].target_id, target);
+    EXPECT(records[i].start_vpn < records[i].end_vpn);
+  }
+}
+
 static void the_rest(void) {
   static struct tmprof_lock_holds holds = {.head = HEAD(struct tmprof_lock_holds)};
   static struct tmprof_read_samples samples = {.head = HEAD(struct tmprof_read_samples)};
@@ -217,6 +245,7 @@ __attribute__((force_align_arg_pointer)) void _start(void) {
   targets_and_info();
   ranges();
   scan_and_epochs();
+  regions();
   the_rest();
   EXPECT_EQ(invoke(SYS_CLOSE, session, 0, 0), 0);
   say("ok every_call_from_32_bits\n");

@@ -132,6 +132,18 @@ static void random_params(struct fuzzer* fuzzer, int session, struct tmprof_para
       params->sample_event.flags & TMPROF_EVENT_PRESENT ? 10000000 + below(fuzzer, 10000000) : 0;
   params->ring_samples = 16U << below(fuzzer, 8);
   params->log_samples = below(fuzzer, 1000);
+  params->abit_mode = below(fuzzer, 2);
+  if (params->abit_mode == TMPROF_ABIT_REGIONS) {
+    params->flush_policy = TMPROF_FLUSH_NEVER;
+    params->flush_every = 0;
+    params->regions.monitoring_ns = 100000ULL << below(fuzzer, 6);
+    params->regions.aggregation_ns = (10 + below(fuzzer, 10)) * params->regions.monitoring_ns;
+    params->regions.update_ns = (1 + below(fuzzer, 4)) * params->regions.aggregation_ns;
+    params->regions.min_regions = 3 + below(fuzzer, 30);
+    params->regions.max_regions = params->regions.min_regions + below(fuzzer, 500);
+    params->region_clears = once_in(fuzzer, 2) ? 0 : below(fuzzer, 100000);
+    params->region_log = below(fuzzer, 3000);
+  }
   params->gate_period_ns = 1000000ULL << below(fuzzer, 10);
   params->gate[below(fuzzer, 2)] = (struct tmprof_gate){
       .mode = below(fuzzer, 3), .threshold_permille = below(fuzzer, 1001), .event = event(fuzzer)};
@@ -211,13 +223,14 @@ static int random_call(struct fuzzer* fuzzer, int session) {
     struct tmprof_epoch epoch;
     struct tmprof_scan_range range;
     struct tmprof_read_samples samples;
+    struct tmprof_read_regions regions;
     struct tmprof_stats stats;
     struct tmprof_lock_holds holds;
     char bytes[1024];
   } request;
 
   memset(&request, 0, sizeof(request));
-  switch (below(fuzzer, 14)) {
+  switch (below(fuzzer, 15)) {
     case 0:
       request.info.head = head(fuzzer, sizeof(request.info));
       return call(fuzzer, session, TMPROF_IOC_INFO, &request, none);
@@ -274,6 +287,11 @@ static int random_call(struct fuzzer* fuzzer, int session) {
       EXPECT(ready == 0 || (ready == 1 && wait.revents == POLLIN));
       return ready;
     }
+    case 13:
+      request.regions.head = head(fuzzer, sizeof(request.regions));
+      request.regions.regions = pointer(fuzzer);
+      request.regions.capacity = number(fuzzer);
+      return call(fuzzer, session, TMPROF_IOC_READ_REGIONS, &request, samples_errors);
     default:
       random_range(fuzzer, &request.range);
       return call(fuzzer, session, TMPROF_IOC_SCAN_RANGE, &request, range_errors);

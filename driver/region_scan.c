@@ -1,0 +1,651 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A step of a target clears one page of each region and, a monitoring interval later, reads them;
+ * then the next step begins, if the budgets allow. Two passes, as regions within one huge page
+ * share a bit: none may be cleared anew before all of them are read. TLBs are not flushed.
+ *
+ * A page that is not there counts as looked at and not accessed, so that a region's figures are of
+ * all its pages. Time at risk is gathered in wall time, and becomes the target's CPU time at the end
+ * of the aggregation: the scheduler brings that up to date by ticks only, of which a monitoring
+ * interval may have none.
+ */
+
+#include <linux/ktime.h>
+#include <linux/math64.h>
+#include <linux/mm.h>
+#include <linux/random.h>
+#include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "driver/compat/compat.h"
+#include "driver/page_walk.h"
+#include "driver/region_scan.h"
+#include "driver/session.h"
+#include "driver/stats.h"
+#include "driver/target.h"
+
+/* Walks of a page each in one hold of the mmap lock. */
+#define CHECKS_PER_HOLD	  64
+#define MAPPINGS_PER_HOLD 1024
+/* See abit_scan.c. */
+#define BUSY_RETRY_NS 100000
+/* A target that has not run is looked up so often. */
+#define IDLE_WAIT_NS (10 * NSEC_PER_MSEC)
+#define NO_MEMORY_WAIT_NS NSEC_PER_SEC
+/* Between two looks at what a target has earned for clears; it holds no more than that, and owes no
+ * more than so many seconds of its CPU time. */
+#define LONGEST_EARN_WAIT_NS (100 * NSEC_PER_MSEC)
+#define MOST_DEBT_NS	     (10 * (s64)NSEC_PER_SEC)
+/* Of the greatest number of regions, one in so many sampled pages become regions at a time. */
+#define SAMPLED_SHARE 8
+#define READ_BATCH    16
+
+struct tmprof_region_buffers {
+	struct tmprof_walk walk;
+	/* Of the latest look. */
+	bool present;
+	bool accessed;
+	u32 span_pages;
+	/* In this hold of the mmap lock. */
+	u32 checked;
+	u32 lost;
+};
+
+static void note(struct tmprof_walk *walk, const struct tmprof_block *block)
+{
+	struct tmprof_region_buffers *buffers =
+		container_of(walk, struct tmprof_region_buffers, walk);
+
+	buffers->present = true;
+	buffers->accessed = !bitmap_empty(block->accessed, block->units);
+	buffers->span_pages = block->span_pages;
+}
+
+/* Looks at one page; `clear`: and clears its bit. */
+static void look(struct tmprof_region_buffers *buffers, struct mm_struct *mm, u64 vpn, bool clear)
+{
+	unsigned long address = vpn << PAGE_SHIFT;
+
+	buffers->walk.flags = clear ? TMPROF_WALK_CLEAR : 0;
+	buffers->present = false;
+	tmprof_walk(&buffers->walk, mm, address, address + PAGE_SIZE, LONG_MAX);
+}
+
+/* ---------------------------------------------------------------- the log */
+
+/* An empty log takes the place of the one there is. `records`: NULL for none. */
+static void replace_log(struct tmprof_session *session, struct tmprof_region_record *records,
+			u32 capacity)
+{
+	struct tmprof_region_log *log = &session->region_log;
+	struct tmprof_region_record *dropped;
+
+	mutex_lock(&session->counters);
+	dropped = log->records;
+	log->overwritten += log->end - log->start;
+	log->start = 0;
+	log->end = 0;
+	log->capacity = capacity;
+	log->records = records;
+	mutex_unlock(&session->counters);
+	kvfree(dropped);
+}
+
+void tmprof_region_drop_log(struct tmprof_session *session)
+{
+	replace_log(session, NULL, 0);
+}
+
+/* Under counters. */
+static void log_record(struct tmprof_region_log *log, const struct tmprof_region_record *record)
+{
+	if (!log->records)
+		return;
+	if (log->end - log->start == log->capacity) {
+		log->start++;
+		log->overwritten++;
+	}
+	log->records[log->end++ % log->capacity] = *record;
+}
+
+static int take_batch(struct tmprof_session *session, struct tmprof_region_record *batch,
+		      u32 limit, u64 *overwritten)
+{
+	struct tmprof_region_log *log = &session->region_log;
+	u32 count = 0;
+
+	mutex_lock(&session->counters);
+	if (!log->records) {
+		mutex_unlock(&session->counters);
+		return -ENXIO;
+	}
+	while (count < limit && log->start < log->end)
+		batch[count++] = log->records[log->start++ % log->capacity];
+	*overwritten = log->overwritten;
+	mutex_unlock(&session->counters);
+	return count;
+}
+
+int tmprof_region_read(struct tmprof_session *session, struct tmprof_read_regions *request)
+{
+	struct tmprof_region_record __user *to = u64_to_user_ptr(request->regions);
+	struct tmprof_region_record batch[READ_BATCH];
+	int count;
+
+	request->count = 0;
+	do {
+		u32 limit = min_t(u32, request->capacity - request->count, READ_BATCH);
+
+		count = take_batch(session, batch, limit, &request->overwritten);
+		if (count < 0)
+			return count;
+		if (copy_to_user(to + request->count, batch, count * sizeof(batch[0])))
+			return -EFAULT;
+		request->count += count;
+	} while (count == READ_BATCH && !fatal_signal_pending(current));
+	return 0;
+}
+
+/* ---------------------------------------------------------------- start and end */
+
+int tmprof_region_prepare(struct tmprof_session *session)
+{
+	u32 capacity = session->params.region_log;
+	struct tmprof_region_record *records = NULL;
+	struct tmprof_region_buffers *buffers;
+
+	buffers = kvzalloc(sizeof(*buffers), GFP_KERNEL_ACCOUNT);
+	if (!buffers)
+		return -ENOMEM;
+	if (capacity) {
+		records = kvcalloc(capacity, sizeof(*records), GFP_KERNEL_ACCOUNT);
+		if (!records) {
+			kvfree(buffers);
+			return -ENOMEM;
+		}
+	}
+	buffers->walk.emit = note;
+	session->region_buffers = buffers;
+	replace_log(session, records, capacity);
+	return 0;
+}
+
+void tmprof_region_free(struct tmprof_session *session)
+{
+	struct tmprof_target *target;
+	unsigned long index;
+
+	if (!session->region_buffers)
+		return;
+	kvfree(session->region_buffers);
+	session->region_buffers = NULL;
+	mutex_lock(&session->targets);
+	xa_for_each (&session->by_id, index, target)
+		tmprof_region_forget(target);
+	mutex_unlock(&session->targets);
+}
+
+void tmprof_region_forget(struct tmprof_target *target)
+{
+	kvfree(target->watch.set.regions);
+	memset(&target->watch, 0, sizeof(target->watch));
+}
+
+void tmprof_region_see_sample(struct tmprof_target *target, u64 vpn)
+{
+	struct tmprof_region_watch *watch = &target->watch;
+
+	if (watch->set.regions)
+		watch->sampled[watch->sampled_count++ % TMPROF_REGION_SAMPLED] = vpn;
+}
+
+/* ---------------------------------------------------------------- the address space */
+
+static bool is_program_memory(const struct vm_area_struct *vma)
+{
+	return !(vma->vm_flags & (VM_PFNMAP | VM_IO)) &&
+	       vma->vm_flags & (VM_READ | VM_WRITE | VM_EXEC);
+}
+
+/* Adds the mappings from `start` on, joined where they touch, until MAPPINGS_PER_HOLD were met or
+ * there is no more room. Returns where to go on; 0: those were all. */
+static unsigned long add_mappings(struct mm_struct *mm, unsigned long start,
+				  struct tmprof_area *mappings, size_t capacity, size_t *count)
+{
+	unsigned int met;
+
+	for (met = 0; met < MAPPINGS_PER_HOLD; met++) {
+		struct vm_area_struct *vma = find_vma(mm, start);
+		u64 first, end;
+
+		if (!vma || vma->vm_start >= TASK_SIZE_MAX)
+			return 0;
+		start = vma->vm_end;
+		if (!is_program_memory(vma))
+			continue;
+		first = vma->vm_start >> PAGE_SHIFT;
+		end = vma->vm_end >> PAGE_SHIFT;
+		if (*count && mappings[*count - 1].end == first) {
+			mappings[*count - 1].end = end;
+			continue;
+		}
+		if (*count == capacity)
+			return 0;
+		mappings[(*count)++] = (struct tmprof_area){.start = first, .end = end};
+	}
+	return start;
+}
+
+/* Of the address space without its largest gaps; 0: it has no mappings, or -errno: -EBUSY a writer
+ * holds the mmap lock, -ENOMEM. */
+static int find_areas(struct tmprof_session *session, struct mm_struct *mm,
+		      struct tmprof_area *areas)
+{
+	size_t capacity = (size_t)READ_ONCE(mm->map_count) + MAPPINGS_PER_HOLD, count = 0;
+	struct tmprof_area *mappings;
+	unsigned long at = 0;
+	int found = -EBUSY;
+
+	mappings = kvmalloc_array(capacity, sizeof(*mappings), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!mappings)
+		return -ENOMEM;
+	do {
+		u64 locked_ns;
+
+		if (!mmap_read_trylock(mm)) {
+			tmprof_count_busy(session);
+			goto out;
+		}
+		locked_ns = ktime_get_ns();
+		at = add_mappings(mm, at, mappings, capacity, &count);
+		mmap_read_unlock(mm);
+		tmprof_count_lock(session, ktime_get_ns() - locked_ns);
+		cond_resched();
+	} while (at);
+	found = tmprof_region_areas(mappings, count, areas);
+out:
+	kvfree(mappings);
+	return found;
+}
+
+/* ---------------------------------------------------------------- an aggregation */
+
+static __u64 next_random(void *context)
+{
+	struct rnd_state *random = context;
+	u64 high = prandom_u32_state(random);
+
+	return high << 32 | prandom_u32_state(random);
+}
+
+/* What the aggregation has taken so far, and that of it the target used. */
+static void sum_took(struct tmprof_region_watch *watch, u64 now_ns, u64 cpu_ns)
+{
+	if (watch->started_ns) {
+		watch->took_ns += now_ns - watch->started_ns;
+		/* Threads that exit while they are summed up may be missed. */
+		if (cpu_ns > watch->started_cpu_ns)
+			watch->took_cpu_ns += cpu_ns - watch->started_cpu_ns;
+	}
+	watch->started_ns = now_ns;
+	watch->started_cpu_ns = cpu_ns;
+}
+
+static void begin_aggregation(struct tmprof_region_watch *watch)
+{
+	watch->steps = 0;
+	watch->took_ns = 0;
+	watch->took_cpu_ns = 0;
+}
+
+static void emit(struct tmprof_session *session, const struct tmprof_target *target, u64 now_ns)
+{
+	const struct tmprof_region_watch *watch = &target->watch;
+	u32 i;
+
+	mutex_lock(&session->counters);
+	for (i = 0; i < watch->set.count && !target->removed; i++) {
+		const struct tmprof_region *region = &watch->set.regions[i];
+		struct tmprof_region_record record = {
+			.start_vpn = region->start,
+			.end_vpn = region->end,
+			.time_ns = now_ns,
+			.at_risk_ns = mul_u64_u64_div_u64(region->at_risk_ns, watch->took_cpu_ns,
+							  watch->took_ns),
+			.target_id = target->id,
+			.address_space = watch->address_space,
+			.looks = region->looks,
+			.references = region->references,
+			.regions = watch->set.count,
+		};
+
+		log_record(&session->region_log, &record);
+	}
+	mutex_unlock(&session->counters);
+	spin_lock(&session->stats_lock);
+	session->stats.region_aggregations++;
+	spin_unlock(&session->stats_lock);
+}
+
+static void split_at_samples(struct tmprof_region_watch *watch)
+{
+	u32 most = min_t(u32, TMPROF_REGION_SAMPLED, watch->set.max_regions / SAMPLED_SHARE);
+	u32 count = min(watch->sampled_count, most), i;
+
+	for (i = 0; i < count; i++) {
+		if (tmprof_regions_split_at(&watch->set, watch->sampled[i]) == -ENOSPC)
+			break;
+	}
+	watch->sampled_count = 0;
+}
+
+static void aggregate(struct tmprof_session *session, struct tmprof_target *target,
+		      struct mm_struct *mm, u64 now_ns)
+{
+	struct tmprof_region_watch *watch = &target->watch;
+	const struct tmprof_region_params *params = &session->params.regions;
+	struct tmprof_random random = {.next = next_random, .context = &watch->random};
+	struct tmprof_area areas[TMPROF_REGION_AREAS];
+	u32 i;
+
+	/* Of a target that has not run, unset bits say nothing. */
+	if (!watch->took_cpu_ns) {
+		tmprof_regions_reset(&watch->set);
+		begin_aggregation(watch);
+		return;
+	}
+	for (i = 0; i < watch->set.count; i++)
+		watch->set.regions[i].count = tmprof_region_count_checks(
+			&watch->set.regions[i], TMPROF_REGION_COUNT_MAX);
+	tmprof_regions_fit(&watch->set, params, watch->took_ns);
+	tmprof_regions_merge(&watch->set);
+	emit(session, target, now_ns);
+	tmprof_regions_reset(&watch->set);
+	if (now_ns - watch->updated_ns >= params->update_ns) {
+		int found = find_areas(session, mm, areas);
+
+		/* Else it is tried again with the next one. */
+		if (found > 0) {
+			tmprof_regions_update(&watch->set, areas, found);
+			watch->updated_ns = now_ns;
+		}
+	}
+	split_at_samples(watch);
+	tmprof_regions_split(&watch->set, &random);
+	begin_aggregation(watch);
+}
+
+/* ---------------------------------------------------------------- a step */
+
+static void abandon_step(struct tmprof_session *session, struct tmprof_region_watch *watch)
+{
+	u32 lost = 0, i;
+
+	for (i = 0; i < watch->set.count && watch->phase != TMPROF_REGIONS_IDLE; i++) {
+		lost += watch->set.regions[i].sampled != TMPROF_REGION_NO_PAGE;
+		watch->set.regions[i].sampled = TMPROF_REGION_NO_PAGE;
+	}
+	watch->phase = TMPROF_REGIONS_IDLE;
+	watch->at = 0;
+	spin_lock(&session->stats_lock);
+	session->stats.region_checks_lost += lost;
+	spin_unlock(&session->stats_lock);
+}
+
+void tmprof_region_hold(struct tmprof_session *session, struct tmprof_target *target)
+{
+	struct tmprof_region_watch *watch = &target->watch;
+
+	abandon_step(session, watch);
+	if (watch->started_ns)
+		sum_took(watch, ktime_get_ns(), tmprof_target_cpu_ns(target));
+	watch->started_ns = 0;
+}
+
+/* 0, or -errno of find_areas(). */
+static int begin_regions(struct tmprof_session *session, struct tmprof_target *target,
+			 struct mm_struct *mm, u64 now_ns)
+{
+	const struct tmprof_region_params *params = &session->params.regions;
+	struct tmprof_region_watch *watch = &target->watch;
+	struct tmprof_area areas[TMPROF_REGION_AREAS];
+	struct tmprof_region *regions;
+	u64 seed;
+	int found = find_areas(session, mm, areas);
+
+	if (found < 0)
+		return found;
+	regions = kvcalloc(tmprof_regions_capacity(params->max_regions), sizeof(*regions),
+			   GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!regions)
+		return -ENOMEM;
+	tmprof_regions_start(&watch->set, regions, params, areas, found);
+	get_random_bytes(&seed, sizeof(seed));
+	prandom_seed_state(&watch->random, seed);
+	watch->updated_ns = now_ns;
+	watch->earned_cpu_ns = tmprof_target_cpu_ns(target);
+	watch->clears = (struct tmprof_budget){
+		.share_ppm = TMPROF_PPM,
+		.limit_ns = LONGEST_EARN_WAIT_NS,
+		.floor_ns = -MOST_DEBT_NS,
+		.balance_ns = LONGEST_EARN_WAIT_NS,
+	};
+	return 0;
+}
+
+/* 0: what the target has used of CPU time pays for another step's clears; else when to ask again.
+ * A step may owe for some: which of its regions it clears is not to depend on that. */
+static u64 clears_wait(const struct tmprof_session *session, struct tmprof_region_watch *watch,
+		       u64 now_ns, u64 cpu_ns)
+{
+	s64 balance_ns;
+
+	if (!session->params.region_clears)
+		return 0;
+	if (cpu_ns > watch->earned_cpu_ns)
+		tmprof_budget_earn(&watch->clears, cpu_ns - watch->earned_cpu_ns);
+	watch->earned_cpu_ns = cpu_ns;
+	balance_ns = watch->clears.balance_ns;
+	if (balance_ns > 0)
+		return 0;
+	return now_ns + clamp_t(u64, 1 - balance_ns, session->params.regions.monitoring_ns,
+				LONGEST_EARN_WAIT_NS);
+}
+
+/* 0: a step has begun; else when to ask again. */
+static u64 begin_step(struct tmprof_session *session, struct tmprof_target *target, u64 now_ns)
+{
+	struct tmprof_region_watch *watch = &target->watch;
+	u64 cpu_ns = tmprof_target_cpu_ns(target), wait_ns;
+	bool idle = cpu_ns == watch->cpu_ns && !tmprof_target_running(target);
+
+	watch->cpu_ns = cpu_ns;
+	if (idle) {
+		tmprof_region_hold(session, target);
+		return now_ns + IDLE_WAIT_NS;
+	}
+	if (!watch->started_ns) {
+		watch->started_ns = now_ns;
+		watch->started_cpu_ns = cpu_ns;
+	}
+	wait_ns = clears_wait(session, watch, now_ns, cpu_ns);
+	if (wait_ns)
+		return wait_ns;
+	watch->phase = TMPROF_REGIONS_CLEARING;
+	watch->at = 0;
+	watch->cleared_ns = now_ns;
+	return 0;
+}
+
+static void clear_sampled(struct tmprof_session *session, struct tmprof_region_watch *watch,
+		       struct tmprof_region *region, struct mm_struct *mm)
+{
+	struct tmprof_random random = {.next = next_random, .context = &watch->random};
+
+	look(session->region_buffers, mm, tmprof_region_pick(region, &random), true);
+	if (session->region_buffers->present)
+		return;
+	region->sampled = TMPROF_REGION_NO_PAGE;
+	region->looks++;
+	region->at_risk_ns += session->params.regions.monitoring_ns;
+	session->region_buffers->checked++;
+}
+
+static void read_sampled(struct tmprof_session *session, const struct tmprof_region_watch *watch,
+		      struct tmprof_region *region, struct mm_struct *mm)
+{
+	struct tmprof_region_buffers *buffers = session->region_buffers;
+	u64 exposure_ns = watch->read_ns - watch->cleared_ns;
+
+	if (region->sampled == TMPROF_REGION_NO_PAGE)
+		return;
+	look(buffers, mm, region->start + region->sampled, false);
+	region->sampled = TMPROF_REGION_NO_PAGE;
+	if (!buffers->present) {
+		buffers->lost++;
+		return;
+	}
+	buffers->checked++;
+	region->looks++;
+	region->references += buffers->accessed;
+	region->at_risk_ns +=
+		(buffers->accessed ? exposure_ns / 2 : exposure_ns) * buffers->span_pages;
+}
+
+/* With the mmap lock held for reading. */
+static void look_at_some(struct tmprof_session *session, struct tmprof_region_watch *watch,
+			 struct mm_struct *mm)
+{
+	u32 end = min(watch->at + CHECKS_PER_HOLD, watch->set.count);
+
+	for (; watch->at < end; watch->at++) {
+		struct tmprof_region *region = &watch->set.regions[watch->at];
+
+		if (watch->phase == TMPROF_REGIONS_CLEARING)
+			clear_sampled(session, watch, region, mm);
+		else
+			read_sampled(session, watch, region, mm);
+	}
+}
+
+static void count_looks(struct tmprof_session *session, struct tmprof_region_watch *watch,
+			u64 held_ns)
+{
+	struct tmprof_region_buffers *buffers = session->region_buffers;
+
+	tmprof_count_walk(session, &buffers->walk.counts);
+	tmprof_count_lock(session, held_ns);
+	spin_lock(&session->stats_lock);
+	session->stats.region_checks += buffers->checked;
+	session->stats.region_checks_lost += buffers->lost;
+	spin_unlock(&session->stats_lock);
+	if (session->params.region_clears)
+		tmprof_budget_charge(&watch->clears, buffers->walk.counts.cleared *
+							     NSEC_PER_SEC /
+							     session->params.region_clears);
+	memset(&buffers->walk.counts, 0, sizeof(buffers->walk.counts));
+	buffers->checked = 0;
+	buffers->lost = 0;
+}
+
+static void end_step(struct tmprof_session *session, struct tmprof_target *target,
+		     struct mm_struct *mm, u64 now_ns)
+{
+	struct tmprof_region_watch *watch = &target->watch;
+
+	watch->phase = TMPROF_REGIONS_IDLE;
+	watch->steps++;
+	spin_lock(&session->stats_lock);
+	session->stats.region_steps++;
+	spin_unlock(&session->stats_lock);
+	if (watch->steps < TMPROF_REGION_CHECKS_MIN)
+		return;
+	sum_took(watch, now_ns, tmprof_target_cpu_ns(target));
+	if (watch->took_ns >= session->params.regions.aggregation_ns)
+		aggregate(session, target, mm, now_ns);
+}
+
+/* A hold of the mmap lock. Returns when the next is wanted. */
+static u64 go_on(struct tmprof_session *session, struct tmprof_target *target, struct mm_struct *mm,
+		 u64 now_ns)
+{
+	struct tmprof_region_watch *watch = &target->watch;
+	u64 locked_ns;
+
+	if (!mmap_read_trylock(mm)) {
+		tmprof_count_busy(session);
+		return now_ns + BUSY_RETRY_NS;
+	}
+	locked_ns = ktime_get_ns();
+	if (watch->phase == TMPROF_REGIONS_READING && !watch->at)
+		watch->read_ns = locked_ns;
+	look_at_some(session, watch, mm);
+	mmap_read_unlock(mm);
+	count_looks(session, watch, ktime_get_ns() - locked_ns);
+	if (watch->at < watch->set.count)
+		return now_ns;
+	watch->at = 0;
+	if (watch->phase == TMPROF_REGIONS_CLEARING) {
+		watch->phase = TMPROF_REGIONS_READING;
+		return watch->cleared_ns + session->params.regions.monitoring_ns;
+	}
+	end_step(session, target, mm, ktime_get_ns());
+	return now_ns;
+}
+
+static u64 take_turn(struct tmprof_session *session, struct tmprof_target *target,
+		     struct mm_struct *mm, u64 now_ns)
+{
+	struct tmprof_region_watch *watch = &target->watch;
+	u64 wait_ns;
+
+	if (!watch->set.regions) {
+		switch (begin_regions(session, target, mm, now_ns)) {
+		case -EBUSY:
+			return now_ns + BUSY_RETRY_NS;
+		case -ENOMEM:
+			return now_ns + NO_MEMORY_WAIT_NS;
+		}
+	}
+	if (!watch->set.count) {
+		tmprof_region_forget(target);
+		return now_ns + session->params.regions.update_ns;
+	}
+	if (watch->phase == TMPROF_REGIONS_IDLE) {
+		wait_ns = begin_step(session, target, now_ns);
+		if (wait_ns)
+			return wait_ns;
+	}
+	return go_on(session, target, mm, now_ns);
+}
+
+/* It has exited, or executes another program. */
+static void leave_program(struct tmprof_session *session, struct tmprof_target *target)
+{
+	abandon_step(session, &target->watch);
+	tmprof_region_forget(target);
+}
+
+u64 tmprof_region_turn(struct tmprof_session *session, struct tmprof_target *target, u64 now_ns)
+{
+	u32 address_space;
+	struct mm_struct *mm = tmprof_target_mm(target, &address_space);
+	u64 next_ns;
+
+	if (!mm) {
+		leave_program(session, target);
+		spin_lock(&session->stats_lock);
+		session->stats.targets_gone++;
+		spin_unlock(&session->stats_lock);
+		return U64_MAX;
+	}
+	if (address_space != target->watch.address_space) {
+		leave_program(session, target);
+		target->watch.address_space = address_space;
+	}
+	next_ns = take_turn(session, target, mm, now_ns);
+	mmput_async(mm);
+	return next_ns;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The scan by regions (Daptrace, Middleware 2019): one page of each, whatever the footprint. */
+#ifndef TMPROF_REGION_SCAN_H
+#define TMPROF_REGION_SCAN_H
+
+#include <linux/prandom.h>
+#include <linux/types.h>
+
+#include "driver/core/ladder.h"
+#include "driver/core/regions.h"
+
+struct tmprof_read_regions;
+struct tmprof_session;
+struct tmprof_target;
+
+/* Sampled pages that wait to become regions of their own; the latest are kept. */
+#define TMPROF_REGION_SAMPLED 32
+
+enum tmprof_region_phase {
+	TMPROF_REGIONS_IDLE = 0,
+	TMPROF_REGIONS_CLEARING, /* a page of each */
+	TMPROF_REGIONS_READING,	 /* they were cleared */
+};
+
+/* The regions of a target. Of the worker, under session->step; all zero: none yet. */
+struct tmprof_region_watch {
+	struct tmprof_region_set set; /* its regions: NULL, none yet */
+	u32 address_space;
+	enum tmprof_region_phase phase;
+	u32 at;		/* region to go on with */
+	u64 cleared_ns; /* when the clears of this step began */
+	u64 read_ns;	/* and its reads */
+	u64 cpu_ns;	/* of the target, when the latest step was to begin */
+
+	/* Of this aggregation. */
+	u32 steps;
+	u64 started_ns;	    /* since when it waits for nothing but its pages and budgets; 0: it does
+			     * not */
+	u64 started_cpu_ns; /* of the target */
+	u64 took_ns;	    /* before that */
+	u64 took_cpu_ns;
+
+	u64 updated_ns;
+	struct tmprof_budget clears; /* a second of the target's CPU time pays region_clears */
+	u64 earned_cpu_ns;	     /* up to here */
+	struct rnd_state random;
+	u32 sampled_count; /* ever since the aggregation began */
+	u64 sampled[TMPROF_REGION_SAMPLED];
+};
+
+/* What the scan needs while it is started; under control and step. 0 or -ENOMEM. */
+int tmprof_region_prepare(struct tmprof_session *session);
+void tmprof_region_free(struct tmprof_session *session);
+
+/* Clears or reads the pages of some regions. Returns when the target wants its next turn; U64_MAX:
+ * it has exited. Worker, under step. */
+u64 tmprof_region_turn(struct tmprof_session *session, struct tmprof_target *target, u64 now_ns);
+
+/* No turns come for a while: what was cleared is not read. Under step. */
+void tmprof_region_hold(struct tmprof_session *session, struct tmprof_target *target);
+
+/* Gives up what is kept of a target's regions. Under step, or with the last reference. */
+void tmprof_region_forget(struct tmprof_target *target);
+
+/* An address sample of the target. Under step. */
+void tmprof_region_see_sample(struct tmprof_target *target, u64 vpn);
+
+/* READ_REGIONS. */
+int tmprof_region_read(struct tmprof_session *session, struct tmprof_read_regions *request);
+/* Those that are unread count as overwritten. Under control. */
+void tmprof_region_drop_log(struct tmprof_session *session);
+
+#endif /* TMPROF_REGION_SCAN_H */
