@@ -47,10 +47,13 @@ struct tmprof_region_buffers {
 	/* Of the latest look. */
 	bool present;
 	bool accessed;
+	u64 frame; /* with TMPROF_WALK_FRAMES: the first of what its entry maps */
 	u32 span_pages;
 	/* In this hold of the mmap lock. */
 	u32 checked;
 	u32 lost;
+
+	u64 frames[]; /* of a page of each region */
 };
 
 static void note(struct tmprof_walk *walk, const struct tmprof_block *block)
@@ -61,14 +64,17 @@ static void note(struct tmprof_walk *walk, const struct tmprof_block *block)
 	buffers->present = true;
 	buffers->accessed = !bitmap_empty(block->accessed, block->units);
 	buffers->span_pages = block->span_pages;
+	if (walk->flags & TMPROF_WALK_FRAMES)
+		buffers->frame = block->frame[find_first_bit(block->present, block->units)];
 }
 
-/* Looks at one page; `clear`: and clears its bit. */
-static void look(struct tmprof_region_buffers *buffers, struct mm_struct *mm, u64 vpn, bool clear)
+/* Looks at one page, for what TMPROF_WALK_* say. */
+static void look(struct tmprof_region_buffers *buffers, struct mm_struct *mm, u64 vpn,
+		 unsigned int flags)
 {
 	unsigned long address = vpn << PAGE_SHIFT;
 
-	buffers->walk.flags = clear ? TMPROF_WALK_CLEAR : 0;
+	buffers->walk.flags = flags;
 	buffers->present = false;
 	tmprof_walk(&buffers->walk, mm, address, address + PAGE_SIZE, LONG_MAX);
 }
@@ -156,7 +162,8 @@ int tmprof_region_prepare(struct tmprof_session *session)
 	struct tmprof_region_record *records = NULL;
 	struct tmprof_region_buffers *buffers;
 
-	buffers = kvzalloc(sizeof(*buffers), GFP_KERNEL_ACCOUNT);
+	buffers = kvzalloc(struct_size(buffers, frames, session->params.regions.max_regions),
+			   GFP_KERNEL_ACCOUNT);
 	if (!buffers)
 		return -ENOMEM;
 	if (capacity) {
@@ -300,6 +307,39 @@ static void begin_aggregation(struct tmprof_region_watch *watch)
 	watch->took_cpu_ns = 0;
 }
 
+/* Where a writer holds the mmap lock, they are not known. */
+static void find_frames(struct tmprof_session *session, struct tmprof_region_watch *watch,
+			struct mm_struct *mm)
+{
+	struct tmprof_random random = {.next = next_random, .context = &watch->random};
+	struct tmprof_region_buffers *buffers = session->region_buffers;
+	u32 i = 0, end;
+
+	while (i < watch->set.count) {
+		bool locked = mmap_read_trylock(mm);
+		u64 locked_ns = ktime_get_ns();
+
+		for (end = min(i + CHECKS_PER_HOLD, watch->set.count); i < end; i++) {
+			struct tmprof_region *region = &watch->set.regions[i];
+
+			buffers->present = false;
+			if (locked)
+				look(buffers, mm, tmprof_region_pick(region, &random),
+				     TMPROF_WALK_FRAMES);
+			region->sampled = TMPROF_REGION_NO_PAGE;
+			buffers->frames[i] = buffers->present ? buffers->frame : TMPROF_UNKNOWN;
+		}
+		if (!locked) {
+			tmprof_count_busy(session);
+			continue;
+		}
+		mmap_read_unlock(mm);
+		tmprof_count_lock(session, ktime_get_ns() - locked_ns);
+		cond_resched();
+	}
+	memset(&buffers->walk.counts, 0, sizeof(buffers->walk.counts));
+}
+
 static void emit(struct tmprof_session *session, const struct tmprof_target *target, u64 now_ns)
 {
 	const struct tmprof_region_watch *watch = &target->watch;
@@ -314,6 +354,7 @@ static void emit(struct tmprof_session *session, const struct tmprof_target *tar
 			.time_ns = now_ns,
 			.at_risk_ns = mul_u64_u64_div_u64(region->at_risk_ns, watch->took_cpu_ns,
 							  watch->took_ns),
+			.frame = session->region_buffers->frames[i],
 			.target_id = target->id,
 			.address_space = watch->address_space,
 			.looks = region->looks,
@@ -361,6 +402,7 @@ static void aggregate(struct tmprof_session *session, struct tmprof_target *targ
 			&watch->set.regions[i], TMPROF_REGION_COUNT_MAX);
 	tmprof_regions_fit(&watch->set, params, watch->took_ns);
 	tmprof_regions_merge(&watch->set);
+	find_frames(session, watch, mm);
 	emit(session, target, now_ns);
 	tmprof_regions_reset(&watch->set);
 	if (now_ns - watch->updated_ns >= params->update_ns) {
@@ -484,7 +526,8 @@ static void clear_sampled(struct tmprof_session *session, struct tmprof_region_w
 {
 	struct tmprof_random random = {.next = next_random, .context = &watch->random};
 
-	look(session->region_buffers, mm, tmprof_region_pick(region, &random), true);
+	look(session->region_buffers, mm, tmprof_region_pick(region, &random),
+	     TMPROF_WALK_CLEAR);
 	if (session->region_buffers->present)
 		return;
 	region->sampled = TMPROF_REGION_NO_PAGE;
@@ -501,7 +544,7 @@ static void read_sampled(struct tmprof_session *session, const struct tmprof_reg
 
 	if (region->sampled == TMPROF_REGION_NO_PAGE)
 		return;
-	look(buffers, mm, region->start + region->sampled, false);
+	look(buffers, mm, region->start + region->sampled, 0);
 	region->sampled = TMPROF_REGION_NO_PAGE;
 	if (!buffers->present) {
 		buffers->lost++;

@@ -13,6 +13,7 @@
 #include "profiler/sources/abit/abit_scanner.h"
 #include "profiler/sources/clock/clock_sampler.h"
 #include "profiler/sources/driver/driver_abit_kernel.h"
+#include "profiler/sources/driver/driver_region_engine.h"
 #include "profiler/sources/driver/driver_sampler.h"
 #include "profiler/sources/driver/module_probe.h"
 #include "profiler/sources/exact/exact_launch.h"
@@ -107,10 +108,22 @@ class Opening {
   static Result<std::unique_ptr<abit::AbitScanner>> OpenDriver(const abit::ScanOptions& scan) {
     auto device = driver::OpenDevice();
     if (!device) return Fail(std::move(device.error()));
-    auto session = driver::Session::Open(*std::move(device), driver::Purpose::kAccessedBits);
+    // One bit a monitoring interval is what the driver looks at by itself.
+    const bool by_itself = scan.looked == abit::Looked::kRegions &&
+                           scan.mode == abit::ScanOptions::Mode::kPlain;
+    auto session = driver::Session::Open(
+        *std::move(device),
+        by_itself ? driver::Purpose::kRegions : driver::Purpose::kAccessedBits);
     if (!session) return Fail(std::move(session.error()));
-    return abit::AbitScanner::Open(driver::MakeDriverAbitKernel(*std::move(session)), kDriverSource,
-                                   scan);
+    abit::AbitScanner::EngineMaker make_engine;
+    if (by_itself) {
+      make_engine = [session = *session](abit::AbitKernel& kernel, const abit::ScanOptions& costed)
+          -> Result<std::unique_ptr<abit::Engine>> {
+        return driver::DriverRegionEngine::Start(session, kernel, costed);
+      };
+    }
+    return abit::AbitScanner::Open(driver::MakeDriverAbitKernel(*session), kDriverSource, scan,
+                                   make_engine);
   }
 
   void TakeScanner(std::unique_ptr<abit::AbitScanner> scanner) {

@@ -189,8 +189,8 @@ static inline void tmprof_params_defaults(struct tmprof_params *params)
 	params->ring_samples = 1024;
 	params->gate_period_ns = TMPROF_SECOND_NS;
 	params->regions = tmprof_region_params_default();
-	/* 1.6 s of one target with the most regions, in 0.9 MB. */
-	params->region_log = 16384;
+	/* 4 MiB, as Daptrace's buffer: 6.5 s of one target with the most regions. */
+	params->region_log = 65536;
 }
 
 #endif /* TMPROF_CORE_PARAMS_CHECK_H */

@@ -378,6 +378,8 @@ struct tmprof_region_record {
 	/* CPU time of the target, between clears and reads, before the page's first access: half of
 	 * it where one was found; times the pages under one entry. */
 	__u64 at_risk_ns;
+	__u64 frame; /* physical, of one of its pages, now, or of the huge page
+		      * that it is in; TMPROF_UNKNOWN: it was not present */
 	__u32 target_id;
 	__u32 address_space;
 	__u32 looks; /* of one page each, absent ones included; 0: the rest is not known */
@@ -527,7 +529,7 @@ TMPROF_ASSERT_SIZE(tmprof_scan_leaf, 16);
 TMPROF_ASSERT_SIZE(tmprof_scan_range, 160);
 TMPROF_ASSERT_SIZE(tmprof_sample, 56);
 TMPROF_ASSERT_SIZE(tmprof_read_samples, 40);
-TMPROF_ASSERT_SIZE(tmprof_region_record, 56);
+TMPROF_ASSERT_SIZE(tmprof_region_record, 64);
 TMPROF_ASSERT_SIZE(tmprof_read_regions, 40);
 TMPROF_ASSERT_SIZE(tmprof_stats, 472);
 TMPROF_ASSERT_SIZE(tmprof_lock_holds, 800);

@@ -103,9 +103,9 @@ void BePunctual() {
 // Owns the thread that scans. The engine and the kernel belong to whoever holds the mutex.
 class AbitScanner::Worker {
  public:
-  Worker(std::unique_ptr<AbitKernel> kernel, const ScanOptions& options)
+  Worker(std::unique_ptr<AbitKernel> kernel, std::unique_ptr<Engine> engine)
       : kernel_(std::move(kernel)),
-        engine_(MakeEngine(*kernel_, options)),
+        engine_(std::move(engine)),
         thread_([this] { Run(); }) {}
 
   // Calls `work` with the engine, between two steps of the thread.
@@ -183,10 +183,11 @@ class AbitScanner::Worker {
 };
 
 AbitScanner::AbitScanner(std::unique_ptr<AbitKernel> kernel, const ScanOptions& options,
-                         const SourceKind& kind)
-    : kind_(kind),
-      options_(options),
-      worker_(std::make_unique<Worker>(std::move(kernel), options)) {}
+                         const SourceKind& kind, std::unique_ptr<Engine> engine)
+    : kind_(kind), options_(options) {
+  if (!engine) engine = MakeEngine(*kernel, options);
+  worker_ = std::make_unique<Worker>(std::move(kernel), std::move(engine));
+}
 
 AbitScanner::~AbitScanner() = default;
 
@@ -206,14 +207,21 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(const Options& options) {
 }
 
 Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKernel> kernel,
-                                                       const SourceKind& kind, ScanOptions scan) {
+                                                       const SourceKind& kind, ScanOptions scan,
+                                                       const EngineMaker& make_engine) {
   const bool points = scan.looked != Looked::kFull;
   auto cost = Calibrate(*kernel, points ? MeasurePoints::kYes : MeasurePoints::kNo);
   if (!cost) return Fail(std::move(cost.error()));
   scan.cost = {.ns_per_set = cost->ns_per_set,
                .ns_per_look = cost->ns_per_look.value_or(kAssumedNsPerLook),
                .ns_per_point = cost->ns_per_point.value_or(kAssumedNsPerPoint)};
-  auto scanner = std::make_unique<AbitScanner>(std::move(kernel), scan, kind);
+  std::unique_ptr<Engine> engine;
+  if (make_engine) {
+    auto made = make_engine(*kernel, scan);
+    if (!made) return Fail(std::move(made.error()));
+    engine = *std::move(made);
+  }
+  auto scanner = std::make_unique<AbitScanner>(std::move(kernel), scan, kind, std::move(engine));
   scanner->calibration_.ns_per_set = cost->ns_per_set;
   scanner->calibration_.ns_per_look = cost->ns_per_look;
   scanner->assumes_ns_per_point_ = !cost->ns_per_point;

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,12 +29,16 @@ class AbitScanner final : public Source {
 
   // Takes about a quarter of a second, for the calibration. Fails where doctor says so.
   static Result<std::unique_ptr<AbitScanner>> Open(const Options& options);
-  // The same over a kernel of the caller's.
+  // An engine of the caller's, over that kernel, at costs that were measured.
+  using EngineMaker =
+      std::function<Result<std::unique_ptr<Engine>>(AbitKernel& kernel, const ScanOptions& scan)>;
+  // The same over a kernel of the caller's. `make_engine` is empty: by `scan.looked`.
   static Result<std::unique_ptr<AbitScanner>> Open(std::unique_ptr<AbitKernel> kernel,
-                                                   const SourceKind& kind, ScanOptions scan);
-  // No calibration: `options.cost` counts.
+                                                   const SourceKind& kind, ScanOptions scan,
+                                                   const EngineMaker& make_engine = {});
+  // No calibration: `options.cost` counts. `engine` is over `kernel`; null: by `options.looked`.
   AbitScanner(std::unique_ptr<AbitKernel> kernel, const ScanOptions& options,
-              const SourceKind& kind = kAbitBpfSource);
+              const SourceKind& kind = kAbitBpfSource, std::unique_ptr<Engine> engine = nullptr);
   ~AbitScanner() override;
 
   std::string_view name() const override { return kind_.name; }

@@ -38,9 +38,6 @@ constexpr int kPicksForAMapping = 8;
 constexpr std::uint32_t kMostUnread = 8;
 // What the kernel refuses to clear, as it does mlocked memory, is tried again so much later.
 constexpr nanoseconds kRetryUnclearable = std::chrono::seconds(60);
-// Fewer regions are kept where an aggregation takes longer, more where it takes half of it or less:
-// a phase change is to show within an epoch of a second.
-constexpr nanoseconds kLongestAggregation = milliseconds(800);
 // Of the greatest number of regions, one in so many sampled pages become regions at a time.
 constexpr std::size_t kSampledShare = 8;
 
@@ -640,7 +637,7 @@ void RegionEngine::Aggregate(RegionTarget& target, MonotonicTime now) {
                        : tmprof_region_count_slots(&region, TMPROF_REGION_COUNT_MAX,
                                                    options_.regions.monitoring_ns);
   }
-  FitBounds(target);
+  tmprof_regions_fit(&set, &options_.regions, static_cast<std::uint64_t>(target.took.count()));
   tmprof_regions_merge(&set);
   tmprof_regions_reset(&set);
   if (target.mappings_changed &&
@@ -667,25 +664,6 @@ void RegionEngine::SeeSamples(const std::vector<SampleRecord>& samples) {
   }
   for (auto& [id, target] : targets_)
     KeepMostSampled(target->samples, options_.regions.max_regions);
-}
-
-// What a step costs is measured: by how long the budgets made its aggregation last.
-void RegionEngine::FitBounds(RegionTarget& target) {
-  const nanoseconds took = target.took;
-  const nanoseconds longest =
-      std::max(kLongestAggregation, 2 * nanoseconds(options_.regions.aggregation_ns));
-  std::uint32_t& most = target.set.max_regions;
-  const tmprof_region_params& bounds = options_.regions;
-  // A split takes what is below half.
-  const std::uint32_t least = std::min(4 * bounds.min_regions, bounds.max_regions);
-  if (took > longest) {
-    // Of as many as there may be, that many were there.
-    const double fewer = static_cast<double>(longest.count()) / static_cast<double>(took.count());
-    most =
-        std::max(least, static_cast<std::uint32_t>(fewer * std::min(most, 2 * target.set.count)));
-  } else if (2 * took <= longest) {
-    most = std::min(bounds.max_regions, most + most / 4);
-  }
 }
 
 // For the clears of so many entries, each of which the hardware will set again, whether that is

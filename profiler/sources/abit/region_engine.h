@@ -73,7 +73,6 @@ class RegionEngine final : public TargetedEngine<RegionTarget> {
   void Proceed(RegionTarget& target, MonotonicTime now);
   void EndStep(RegionTarget& target, MonotonicTime now);
   void Aggregate(RegionTarget& target, MonotonicTime now);
-  void FitBounds(RegionTarget& target);
   void Charge(RegionTarget& target, std::uint64_t points);
   void Forget(RegionTarget& target);
 

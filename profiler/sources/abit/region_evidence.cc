@@ -45,9 +45,9 @@ std::vector<VpnRange> PiecesOf(VpnRange region, std::span<const VpnRange> mapped
 }  // namespace
 
 void RegionEvidenceTable::Add(std::size_t index, const tmprof_tally& tally, PageCount pages,
-                              std::uint64_t frame) {
+                              std::optional<std::uint64_t> frame) {
   Row& row = rows_[index];
-  if (row.frames.size() < kMostFrames) row.frames.push_back(frame);
+  if (frame && row.frames.size() < kMostFrames) row.frames.push_back(*frame);
   row.looks += tally.looks;
   row.references += tally.references;
   row.first_accesses += tally.first_accesses;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,8 +19,9 @@ namespace tmprof::abit {
 class RegionEvidenceTable {
  public:
   // Of the looks at one page of region `index`, at `frame`, which is `pages` base pages under one
-  // entry.
-  void Add(std::size_t index, const tmprof_tally& tally, PageCount pages, std::uint64_t frame);
+  // entry; nullopt: where they are is not known.
+  void Add(std::size_t index, const tmprof_tally& tally, PageCount pages,
+           std::optional<std::uint64_t> frame);
 
   // Of pages of region `index`, picked at random, that are there or not. Outlasts the epoch: a
   // region has too few picks in one to tell its share.

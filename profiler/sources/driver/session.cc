@@ -24,6 +24,10 @@ Status CheckFeatures(const tmprof_info& info, Purpose purpose) {
       if (has(TMPROF_FEATURE_ABIT | TMPROF_FEATURE_FLUSH) && info.max_scan_pages > 0) return {};
       return Fail(Unsuitable("on this kernel it cannot clear accessed bits and flush them",
                              "--source abit-bpf does without the module"));
+    case Purpose::kRegions:
+      if (has(TMPROF_FEATURE_ABIT | TMPROF_FEATURE_REGIONS)) return {};
+      return Fail(Unsuitable("the loaded module does not look at regions by itself",
+                             "--abit regions,ladder does without that"));
     case Purpose::kSamples:
       if (has(TMPROF_FEATURE_SAMPLER | TMPROF_FEATURE_GATE) &&
           info.page_record_bytes == sizeof(tmprof_page_record)) {

@@ -17,6 +17,7 @@ namespace tmprof::driver {
 
 enum class Purpose : std::uint8_t {
   kAccessedBits,  // to clear them and flush them
+  kRegions,       // and to look at one page of each region by itself
   kSamples,       // to sample a PMU's event, gated
 };
 

@@ -76,7 +76,7 @@ static const struct params_case params_cases[] = {
     PARAMS_TWO("flush at the end and every 5th", flush_policy, TMPROF_FLUSH_PASS_END, flush_every,
                5, -EINVAL, "flush_every"),
     PARAMS_ONE("never flush, every 5th", flush_every, 5, -EINVAL, "flush_every"),
-    PARAMS_ONE("reserved0", reserved0, 1, -EINVAL, "reserved0"),
+    PARAMS_ONE("unknown scan mode", abit_mode, 2, -EINVAL, "abit_mode"),
 
     PARAMS_ONE("epochs of 1 ms", epoch_ns, 1000000, 0, NULL),
     PARAMS_ONE("epochs of 1 ns", epoch_ns, 1, -EINVAL, "epoch_ns"),
@@ -147,7 +147,7 @@ static const struct params_case params_cases[] = {
                gate[TMPROF_ABIT].event.flags, 0x9, -EINVAL, "gate[ABIT].event"),
 
     PARAMS_ONE("the first reserved word", reserved[0], 1, -EINVAL, "reserved"),
-    PARAMS_ONE("the last reserved word", reserved[7], 1ULL << 63, -EINVAL, "reserved"),
+    PARAMS_ONE("the last reserved word", reserved[2], 1ULL << 63, -EINVAL, "reserved"),
     PARAMS_TWO("two faults: the first field is named", scan_budget_ns, 0, reserved[0], 1, -EINVAL,
                "scan_budget_ns"),
 };

@@ -136,6 +136,7 @@ static __u32 check_aggregation(__u32 first, __u32 count, __u32 target) {
     EXPECT(records[i].start_vpn < records[i].end_vpn);
     EXPECT(i == first || records[i - 1].end_vpn <= records[i].start_vpn);
     EXPECT(records[i].references <= records[i].looks);
+    EXPECT(records[i].frame == TMPROF_UNKNOWN || records[i].frame < 1ULL << 40);
   }
   return regions;
 }

@@ -56,13 +56,17 @@ struct FakeDriver {
   std::vector<tmprof_page_record> ended;
   tmprof_epoch epoch{};  // the header of the next one
   tmprof_stats stats{};
+  // What READ_REGIONS gives, a few at a time, and what it says was lost.
+  std::deque<tmprof_region_record> regions;
+  std::uint64_t regions_overwritten = 0;
+  int regions_error = 0;
   std::vector<tmprof_scan_range> scans;  // as they were asked
   bool open = false;
 
   FakeDriver() {
     info.features = TMPROF_FEATURE_ABIT | TMPROF_FEATURE_FLUSH | TMPROF_FEATURE_KEEPS_YOUNG;
     info.max_targets = 4;
-    info.features |= TMPROF_FEATURE_SAMPLER | TMPROF_FEATURE_GATE;
+    info.features |= TMPROF_FEATURE_SAMPLER | TMPROF_FEATURE_GATE | TMPROF_FEATURE_REGIONS;
     info.max_scan_pages = 16384;
     info.page_record_bytes = sizeof(tmprof_page_record);
     tmprof_params_defaults(&params);
@@ -98,6 +102,8 @@ class FakeDevice final : public Device {
         return Give(driver_.epoch, argument);
       case TMPROF_IOC_STATS:
         return Give(driver_.stats, argument);
+      case TMPROF_IOC_READ_REGIONS:
+        return ReadRegions(reinterpret_cast<tmprof_read_regions&>(argument));
       case TMPROF_IOC_SCAN_RANGE:
         return Scan(reinterpret_cast<tmprof_scan_range&>(argument));
       default:
@@ -131,6 +137,18 @@ class FakeDevice final : public Device {
     if (driver_.params_error != 0) return driver_.params_error;
     if (const int error = tmprof_params_check(&params).error; error != 0) return -error;
     driver_.params = params;
+    return 0;
+  }
+
+  int ReadRegions(tmprof_read_regions& request) {
+    if (driver_.regions_error != 0) return driver_.regions_error;
+    auto* records = reinterpret_cast<tmprof_region_record*>(request.regions);
+    request.overwritten = driver_.regions_overwritten;
+    for (request.count = 0; request.count < request.capacity && !driver_.regions.empty();
+         ++request.count) {
+      records[request.count] = driver_.regions.front();
+      driver_.regions.pop_front();
+    }
     return 0;
   }
 

@@ -61,8 +61,8 @@ def sources(name: str) -> dict:
     return {source["name"]: source for source in summary(name)["sources"]}
 
 
-def recall(name: str, truth: str) -> float:
-    rows = tmprof_json("score", str(out / f"{name}.data"), "--truth", str(out / f"{truth}.truth"))
+def recall(name: str, truth: str, *arguments: str) -> float:
+    rows = tmprof_json("score", str(out / f"{name}.data"), "--truth", str(out / f"{truth}.truth"), *arguments)
     return next(row["recall"] for row in rows["results"] if row["rank"] == "references")
 
 
@@ -95,6 +95,16 @@ class Recording(unittest.TestCase):
         self.assertEqual(status("plain"), 0, text("plain.err"))
         self.assert_finds_hot_pages("plain", "plain")
         self.assertIn("(plain, one bit per interval)", sources("plain")["driver"]["label"])
+
+    def test_by_regions_of_its_own_thread_finds_the_hot_pages(self):
+        self.assertEqual(status("regions"), 0, text("regions.err"))
+        driver = sources("regions")["driver"]
+        self.assertEqual(driver["state"], "active")
+        self.assertIn("(regions, plain, one bit per interval)", driver["label"])
+        for detail in ("aggregations", "steps", "pages_checked", "driver_ns", "clears"):
+            self.assertGreater(driver["details"][detail], 0, detail)
+        # Regions are of the whole address space, of which the truth knows the program's array.
+        self.assertGreaterEqual(recall("regions", "regions", "--among-truth"), LEAST_RECALL)
 
     def test_takes_the_driver_where_it_is_loaded(self):
         self.assertEqual(status("auto"), 0, text("auto.err"))
