@@ -5,8 +5,8 @@
  * share a bit: none may be cleared anew before all of them are read. TLBs are not flushed.
  *
  * A page that is not there counts as looked at and not accessed, so that a region's figures are of
- * all its pages. Time at risk is gathered in wall time, and becomes the target's CPU time at the end
- * of the aggregation: the scheduler brings that up to date by ticks only, of which a monitoring
+ * all its pages. Time at risk is gathered in wall time, and becomes the target's CPU time at the
+ * end of the aggregation: the scheduler brings that up to date by ticks only, of which a monitoring
  * interval may have none.
  */
 
@@ -32,7 +32,7 @@
 /* See abit_scan.c. */
 #define BUSY_RETRY_NS 100000
 /* A target that has not run is looked up so often. */
-#define IDLE_WAIT_NS (10 * NSEC_PER_MSEC)
+#define IDLE_WAIT_NS	  (10 * NSEC_PER_MSEC)
 #define NO_MEMORY_WAIT_NS NSEC_PER_SEC
 /* Between two looks at what a target has earned for clears; it holds no more than that, and owes no
  * more than so many seconds of its CPU time. */
@@ -116,8 +116,8 @@ static void log_record(struct tmprof_region_log *log, const struct tmprof_region
 	log->records[log->end++ % log->capacity] = *record;
 }
 
-static int take_batch(struct tmprof_session *session, struct tmprof_region_record *batch,
-		      u32 limit, u64 *overwritten)
+static int take_batch(struct tmprof_session *session, struct tmprof_region_record *batch, u32 limit,
+		      u64 *overwritten)
 {
 	struct tmprof_region_log *log = &session->region_log;
 	u32 count = 0;
@@ -398,8 +398,8 @@ static void aggregate(struct tmprof_session *session, struct tmprof_target *targ
 		return;
 	}
 	for (i = 0; i < watch->set.count; i++)
-		watch->set.regions[i].count = tmprof_region_count_checks(
-			&watch->set.regions[i], TMPROF_REGION_COUNT_MAX);
+		watch->set.regions[i].count =
+			tmprof_region_count_checks(&watch->set.regions[i], TMPROF_REGION_COUNT_MAX);
 	tmprof_regions_fit(&watch->set, params, watch->took_ns);
 	tmprof_regions_merge(&watch->set);
 	find_frames(session, watch, mm);
@@ -522,12 +522,11 @@ static u64 begin_step(struct tmprof_session *session, struct tmprof_target *targ
 }
 
 static void clear_sampled(struct tmprof_session *session, struct tmprof_region_watch *watch,
-		       struct tmprof_region *region, struct mm_struct *mm)
+			  struct tmprof_region *region, struct mm_struct *mm)
 {
 	struct tmprof_random random = {.next = next_random, .context = &watch->random};
 
-	look(session->region_buffers, mm, tmprof_region_pick(region, &random),
-	     TMPROF_WALK_CLEAR);
+	look(session->region_buffers, mm, tmprof_region_pick(region, &random), TMPROF_WALK_CLEAR);
 	if (session->region_buffers->present)
 		return;
 	region->sampled = TMPROF_REGION_NO_PAGE;
@@ -537,7 +536,7 @@ static void clear_sampled(struct tmprof_session *session, struct tmprof_region_w
 }
 
 static void read_sampled(struct tmprof_session *session, const struct tmprof_region_watch *watch,
-		      struct tmprof_region *region, struct mm_struct *mm)
+			 struct tmprof_region *region, struct mm_struct *mm)
 {
 	struct tmprof_region_buffers *buffers = session->region_buffers;
 	u64 exposure_ns = watch->read_ns - watch->cleared_ns;
@@ -585,8 +584,7 @@ static void count_looks(struct tmprof_session *session, struct tmprof_region_wat
 	session->stats.region_checks_lost += buffers->lost;
 	spin_unlock(&session->stats_lock);
 	if (session->params.region_clears)
-		tmprof_budget_charge(&watch->clears, buffers->walk.counts.cleared *
-							     NSEC_PER_SEC /
+		tmprof_budget_charge(&watch->clears, buffers->walk.counts.cleared * NSEC_PER_SEC /
 							     session->params.region_clears);
 	memset(&buffers->walk.counts, 0, sizeof(buffers->walk.counts));
 	buffers->checked = 0;

@@ -38,8 +38,8 @@ static void reset_turns(struct tmprof_session *session)
 
 int tmprof_scan_prepare(struct tmprof_session *session)
 {
-	int error = by_regions(session) ? tmprof_region_prepare(session)
-					: tmprof_abit_prepare(session);
+	int error =
+		by_regions(session) ? tmprof_region_prepare(session) : tmprof_abit_prepare(session);
 
 	if (error)
 		return error;
@@ -81,7 +81,7 @@ static u64 affordable_ns(struct tmprof_session *session, u64 now_ns)
 static u64 due_of(const struct tmprof_target *target, u64 affordable_ns)
 {
 	return target->watch.phase == TMPROF_REGIONS_IDLE ? max(target->turn_ns, affordable_ns)
-							 : target->turn_ns;
+							  : target->turn_ns;
 }
 
 /* The next target in turn that is due, with a reference; NULL: none, and `next_ns` is lowered to

@@ -88,7 +88,7 @@ struct tmprof_sample_log {
 
 /* Regions of aggregations that have ended, since the scan's latest start. Under counters. */
 struct tmprof_region_log {
-	u64 start;	 /* as those of tmprof_sample_log */
+	u64 start; /* as those of tmprof_sample_log */
 	u64 end;
 	u64 overwritten;
 	u32 capacity;
@@ -108,7 +108,7 @@ struct tmprof_session {
 	struct tmprof_range_buffers *range_buffers; /* NULL until the first SCAN_RANGE */
 
 	struct mutex step;
-	struct tmprof_scan_buffers *scan_buffers; /* while the full scan is started */
+	struct tmprof_scan_buffers *scan_buffers;     /* while the full scan is started */
 	struct tmprof_region_buffers *region_buffers; /* while the scan by regions is */
 	struct tmprof_budget scan_budget;
 	u64 scan_budget_at_ns;

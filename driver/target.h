@@ -24,8 +24,8 @@ struct tmprof_session;
 struct tmprof_pass {
 	bool under_way;
 	u32 address_space;
-	u64 number;   /* of passes that have ended */
-	u64 due_ns;   /* when the next begins */
+	u64 number; /* of passes that have ended */
+	u64 due_ns; /* when the next begins */
 	u64 present_pages;
 	bool flushed;	  /* no bit was cleared since the latest flush */
 	unsigned long at; /* address to go on with */

@@ -109,16 +109,16 @@ class Opening {
     auto device = driver::OpenDevice();
     if (!device) return Fail(std::move(device.error()));
     // One bit a monitoring interval is what the driver looks at by itself.
-    const bool by_itself = scan.looked == abit::Looked::kRegions &&
-                           scan.mode == abit::ScanOptions::Mode::kPlain;
+    const bool by_itself =
+        scan.looked == abit::Looked::kRegions && scan.mode == abit::ScanOptions::Mode::kPlain;
     auto session = driver::Session::Open(
-        *std::move(device),
-        by_itself ? driver::Purpose::kRegions : driver::Purpose::kAccessedBits);
+        *std::move(device), by_itself ? driver::Purpose::kRegions : driver::Purpose::kAccessedBits);
     if (!session) return Fail(std::move(session.error()));
     abit::AbitScanner::EngineMaker make_engine;
     if (by_itself) {
-      make_engine = [session = *session](abit::AbitKernel& kernel, const abit::ScanOptions& costed)
-          -> Result<std::unique_ptr<abit::Engine>> {
+      make_engine = [session = *session](
+                        abit::AbitKernel& kernel,
+                        const abit::ScanOptions& costed) -> Result<std::unique_ptr<abit::Engine>> {
         return driver::DriverRegionEngine::Start(session, kernel, costed);
       };
     }

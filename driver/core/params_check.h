@@ -38,7 +38,7 @@
 #define TMPROF_MONITORING_MIN_NS 100000ULL
 /* At least, a read and a clear of one page: two walks of four levels whose tables are cached. */
 #define TMPROF_REGION_CHECK_NS 100U
-#define TMPROF_PERMILLE_MAX	1000U
+#define TMPROF_PERMILLE_MAX    1000U
 
 static inline bool tmprof_event_is_zero(const struct tmprof_event *event)
 {
@@ -110,7 +110,8 @@ static inline struct tmprof_params_verdict tmprof_params_check(const struct tmpr
 	if (params->abit_mode > TMPROF_ABIT_REGIONS)
 		return tmprof_params_refuse("abit_mode", "is unknown");
 	if (params->abit_mode == TMPROF_ABIT_REGIONS && params->flush_policy != TMPROF_FLUSH_NEVER)
-		return tmprof_params_refuse("flush_policy", "must be FLUSH_NEVER with ABIT_REGIONS");
+		return tmprof_params_refuse("flush_policy",
+					    "must be FLUSH_NEVER with ABIT_REGIONS");
 
 	if (params->epoch_ns &&
 	    !tmprof_in_range(params->epoch_ns, TMPROF_INTERVAL_MIN_NS, TMPROF_INTERVAL_MAX_NS))

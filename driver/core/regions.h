@@ -515,8 +515,7 @@ static inline void tmprof_regions_fit(struct tmprof_region_set *set,
 	} else if (2 * took_ns <= longest_ns) {
 		__u64 more = (__u64)most + most / 4;
 
-		set->max_regions =
-			more < bounds->max_regions ? (__u32)more : bounds->max_regions;
+		set->max_regions = more < bounds->max_regions ? (__u32)more : bounds->max_regions;
 	}
 }
 

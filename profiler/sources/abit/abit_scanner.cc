@@ -104,9 +104,7 @@ void BePunctual() {
 class AbitScanner::Worker {
  public:
   Worker(std::unique_ptr<AbitKernel> kernel, std::unique_ptr<Engine> engine)
-      : kernel_(std::move(kernel)),
-        engine_(std::move(engine)),
-        thread_([this] { Run(); }) {}
+      : kernel_(std::move(kernel)), engine_(std::move(engine)), thread_([this] { Run(); }) {}
 
   // Calls `work` with the engine, between two steps of the thread.
   template <typename Work>

@@ -267,8 +267,7 @@ abit::Harvest DriverRegionEngine::TakeEpoch() {
   counts.lost += stats.region_checks_lost - before.region_checks_lost;
   counts.clears = stats.cleared_bits - before.cleared_bits;
   counts.sets_charged = counts.clears;
-  const double ns_per_clear =
-      options_.cost.ns_per_set + options_.cost.ns_per_look / kLinesPerTable;
+  const double ns_per_clear = options_.cost.ns_per_set + options_.cost.ns_per_look / kLinesPerTable;
   counts.cost_ns =
       static_cast<std::uint64_t>(std::llround(static_cast<double>(counts.clears) * ns_per_clear));
   counts.torn = stats.races - before.races;

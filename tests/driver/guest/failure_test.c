@@ -190,6 +190,31 @@ static int read_samples(void) {
   return ioctl(session, TMPROF_IOC_READ_SAMPLES, &request);
 }
 
+/* A session that looks at regions; started, it takes memory for their log. */
+static int by_regions = -1;
+
+static void open_by_regions(void) {
+  struct tmprof_params regions = {.head = HEAD(struct tmprof_params)};
+
+  by_regions = open_session();
+  add_target(by_regions, getpid());
+  EXPECT(ioctl(by_regions, TMPROF_IOC_GET_PARAMS, &regions) == 0);
+  regions.abit_mode = TMPROF_ABIT_REGIONS;
+  EXPECT(ioctl(by_regions, TMPROF_IOC_SET_PARAMS, &regions) == 0);
+}
+
+static int start_regions(void) { return control(by_regions, TMPROF_MASK_ABIT, TMPROF_START); }
+
+static void stop_regions(void) { EXPECT(control(by_regions, TMPROF_MASK_ABIT, TMPROF_STOP) == 0); }
+
+static int read_regions(void) {
+  static struct tmprof_region_record records[8];
+  struct tmprof_read_regions request = {
+      .head = HEAD(struct tmprof_read_regions), .regions = (unsigned long)records, .capacity = 8};
+
+  return ioctl(by_regions, TMPROF_IOC_READ_REGIONS, &request);
+}
+
 static void nothing(void) {}
 
 /* Tries every n; returns how many of them failed. */
@@ -223,7 +248,7 @@ static int fail_each(const struct attempt* attempt) {
 }
 
 static void every_call_survives_each_fault(void) {
-  /* READ_SAMPLES and reading need a source at work, and come last. */
+  /* What needs a source at work comes last. */
   const struct attempt attempts[] = {
       {"open", open_one, close_one},
       {"INFO", get_info, nothing},
@@ -232,6 +257,7 @@ static void every_call_survives_each_fault(void) {
       {"GET_PARAMS", get_params, nothing},
       {"SET_PARAMS", set_params, nothing},
       {"CONTROL start", start_all, stop_all},
+      {"CONTROL start of regions", start_regions, stop_regions},
       {"EPOCH_END", end_epoch, nothing},
       {"GET_EPOCH", get_epoch, nothing},
       {"read", read_records, nothing},
@@ -242,9 +268,11 @@ static void every_call_survives_each_fault(void) {
       {"LOCK_HOLDS", get_lock_holds, nothing},
   };
   const struct attempt sampled = {"READ_SAMPLES", read_samples, nothing};
+  const struct attempt regions = {"READ_REGIONS", read_regions, nothing};
   size_t i;
 
   open_fresh();
+  open_by_regions();
   added.pid = fork();
   if (added.pid == 0) {
     for (;;) pause();
@@ -259,6 +287,10 @@ static void every_call_survives_each_fault(void) {
   EXPECT(start_all() == 0);
   fail_each(&sampled);
   stop_all();
+  EXPECT(start_regions() == 0);
+  EXPECT(fail_each(&regions) > 0);
+  stop_regions();
+  close(by_regions);
   kill(added.pid, SIGKILL);
   EXPECT(waitpid(added.pid, NULL, 0) == added.pid);
   close(fresh);

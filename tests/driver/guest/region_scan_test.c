@@ -3,13 +3,12 @@
 
 #include <sys/prctl.h>
 
-#include "tests/driver/guest/guest.h"
+#include "tests/driver/guest/fake_sampler.h"
 
 #define MS 1000000ULL
 #define SECOND (1000 * MS)
 #define MOST_RECORDS 16384
 #define PAGES 16384UL
-/* An emulated TLB holds thousands of translations, whose pages' bits are not set again. */
 #define HOT_FIRST 4096UL
 #define HOT_PAGES 4096UL
 
@@ -53,16 +52,38 @@ static void wait_for_aggregations(int session, __u64 aggregations) {
   }
 }
 
-/* Writes its hot pages again and again. */
-static pid_t start_program(void) {
+/* An emulated TLB keeps what it has, and sets no bit of that again, until another process has its
+ * CPU: this one, each millisecond. */
+static pid_t start_switcher(int cpu) {
   pid_t child = fork();
 
   EXPECT(child >= 0);
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    run_on_cpu(cpu);
+    for (;;) usleep(1000);
+  }
+  return child;
+}
+
+/* Writes its hot pages again and again. Returns once it has all its memory. */
+static pid_t start_program(void) {
+  volatile char* ready =
+      mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  pid_t child;
+
+  EXPECT(ready != MAP_FAILED);
+  child = fork();
+  EXPECT(child >= 0);
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    run_on_cpu(1);
     touch(memory, PAGES, 1);
+    *ready = 1;
     for (;;) touch(memory + HOT_FIRST * PAGE, HOT_PAGES, 1);
   }
+  while (!*ready) usleep(1000);
+  munmap((char*)ready, PAGE);
   return child;
 }
 
@@ -202,15 +223,18 @@ static unsigned int percent_accessed(__u32 count, __u64 vpn, __u64 pages) {
 static void hot_memory_is_accessed_more_often_than_the_rest(void) {
   int session = open_session();
   struct tmprof_params params = region_params(session);
-  pid_t child = start_program();
+  pid_t child = start_program(), switcher = start_switcher(1);
   __u64 start_vpn = (unsigned long)memory / PAGE;
   unsigned int hot, cold;
   __u32 count;
 
+  /* Long enough for the program to come round, on a host that does much besides. */
+  params.regions.monitoring_ns = 20 * MS;
+  params.regions.aggregation_ns = 200 * MS;
   add_target(session, child);
   set_params(session, &params);
   start(session);
-  wait_for_aggregations(session, 30);
+  wait_for_aggregations(session, 20);
   stop(session);
   count = read_some(session, MOST_RECORDS).count;
   hot = percent_accessed(count, start_vpn + HOT_FIRST, HOT_PAGES);
@@ -218,6 +242,7 @@ static void hot_memory_is_accessed_more_often_than_the_rest(void) {
   printf("   hot %u %%, cold %u %%\n", hot, cold);
   EXPECT(hot >= 20);
   EXPECT(cold <= hot / 4);
+  end_program(switcher);
   end_program(child);
   close(session);
 }
@@ -366,12 +391,23 @@ static void another_program_has_regions_of_its_own(void) {
   close(session);
 }
 
+static pid_t start_small_program(void) {
+  pid_t child = fork();
+
+  EXPECT(child >= 0);
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) touch(memory, 1024, 1);
+  }
+  return child;
+}
+
 /* While steps are under way, with one of three targets dying, leaving or being joined each time. */
 static void targets_come_and_go(void) {
   int session = open_session(), i;
   struct tmprof_params params = region_params(session);
   struct tmprof_target_request request = {.head = HEAD(struct tmprof_target_request)};
-  pid_t stays = start_program();
+  pid_t stays = start_small_program();
 
   params.regions.monitoring_ns = MS;
   params.regions.aggregation_ns = 20 * MS;
@@ -379,7 +415,7 @@ static void targets_come_and_go(void) {
   add_target(session, stays);
   start(session);
   for (i = 0; i < 12; i++) {
-    pid_t child = start_program();
+    pid_t child = start_small_program();
 
     request.target_id = add_target(session, child);
     usleep(30000 + 7000 * i);
@@ -397,6 +433,72 @@ static void targets_come_and_go(void) {
   }
   wait_for_aggregations(session, stats_of(session).region_aggregations + 2);
   end_program(stays);
+  close(session);
+}
+
+/* Mappings come and go, and huge pages with them, faster than the regions can follow. */
+static void mappings_change_under_it(void) {
+  int session = open_session();
+  struct tmprof_params params = region_params(session);
+  pid_t child = fork();
+  __u32 target, count, first;
+
+  EXPECT(child >= 0);
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (;;) {
+      volatile char* piece = map_aligned(2048 * PAGE, MADV_HUGEPAGE);
+
+      touch(piece, 2048, 1);
+      munmap((char*)piece + 300 * PAGE, 1000 * PAGE);
+      touch(memory, PAGES, 3);
+      munmap((char*)piece, 2048 * PAGE);
+      madvise((char*)memory, 1000 * PAGE, MADV_DONTNEED);
+    }
+  }
+  params.regions.monitoring_ns = MS;
+  params.regions.aggregation_ns = 20 * MS;
+  params.regions.update_ns = 20 * MS;
+  set_params(session, &params);
+  target = add_target(session, child);
+  start(session);
+  wait_for_aggregations(session, 40);
+  stop(session);
+  count = read_some(session, MOST_RECORDS).count;
+  for (first = 0; first < count; first += records[first].regions)
+    check_aggregation(first, count, target);
+  EXPECT_EQ(first, count);
+  end_program(child);
+  close(session);
+}
+
+/* In the middle of memory that is cold alike, where no split is likely to fall. */
+static void a_sampled_page_becomes_a_region(void) {
+  int session = open_session(), found = 0;
+  struct tmprof_params params = region_params(session);
+  unsigned long vpn = (unsigned long)memory / PAGE + PAGES - 1000;
+  __u64 deadline_ns = now_ns() + 30 * SECOND;
+  __u32 count, i;
+
+  params.sample_event.type = fake_type;
+  params.sample_event.flags = TMPROF_EVENT_PRESENT | TMPROF_EVENT_DATA_SRC;
+  params.sample_period = 1000;
+  set_params(session, &params);
+  touch(memory, PAGES, 1);
+  add_target(session, getpid());
+  EXPECT(control(session, TMPROF_MASK_ALL, TMPROF_START) == 0);
+  while (!found) {
+    struct script_record sample = {KIND_SAMPLE, vpn * PAGE, FROM_MEMORY(LOAD), 0};
+
+    EXPECT(now_ns() < deadline_ns);
+    write_script(&sample, 1);
+    touch(memory + vpn % 7 * PAGE, 3000, 1);
+    count = read_some(session, MOST_RECORDS).count;
+    /* It is written between aggregations; the next one may have joined it with its like. */
+    for (i = 0; i < count; i++)
+      found |= records[i].start_vpn == vpn || records[i].end_vpn == vpn + 1;
+    memory[(vpn - (unsigned long)memory / PAGE) * PAGE] = 1;
+  }
   close(session);
 }
 
@@ -418,5 +520,9 @@ int main(int count, char** arguments) {
   RUN(a_full_log_loses_the_oldest_and_says_so);
   RUN(another_program_has_regions_of_its_own);
   RUN(targets_come_and_go);
+  RUN(mappings_change_under_it);
+  load_fake_sampler();
+  RUN(a_sampled_page_becomes_a_region);
+  unload_fake_sampler();
   return 0;
 }

@@ -40,8 +40,7 @@ class DriverRegionEngineTest : public testing::Test {
   }
   // The process 1, PID 5, whose program has those mappings.
   void Watch(const std::vector<std::pair<std::uint64_t, std::uint64_t>>& mappings) {
-    TrackedProcess process{
-        .id = TargetId(1), .pid = Pid(5), .start_time_ticks = 7, .mappings = {}};
+    TrackedProcess process{.id = TargetId(1), .pid = Pid(5), .start_time_ticks = 7, .mappings = {}};
     for (const auto& [start, end] : mappings) {
       Mapping mapping;
       mapping.range = {Vpn(start), Vpn(end)};
@@ -111,8 +110,8 @@ TEST_F(DriverRegionEngineTest, AggregationsOfAnEpochAddUp) {
   Aggregation({Region(100, 150, 10, 9, 5'000'000), Region(150, 200, 10, 0, 500'000'000)});
   const abit::Harvest harvest = engine_->TakeEpoch();
   EXPECT_TRUE(harvest.by_regions);
-  EXPECT_THAT(Rows(harvest), ElementsAre(Row(100, 150, 20, 19, 200'000),
-                                         Row(150, 200, 20, 1, 20'000'000)));
+  EXPECT_THAT(Rows(harvest),
+              ElementsAre(Row(100, 150, 20, 19, 200'000), Row(150, 200, 20, 1, 20'000'000)));
   EXPECT_EQ(harvest.counts.observations, 40);
   EXPECT_EQ(harvest.counts.lost, 0);
   EXPECT_THAT(engine_->TakeEpoch().regions, IsEmpty());
