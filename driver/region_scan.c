@@ -300,6 +300,14 @@ static void sum_took(struct tmprof_region_watch *watch, u64 now_ns, u64 cpu_ns)
 	watch->started_cpu_ns = cpu_ns;
 }
 
+/* value * by / of, at most U64_MAX: dividing traps where a quotient does not fit. */
+static u64 scaled(u64 value, u64 by, u64 of)
+{
+	if (by > of && value > U64_MAX / DIV_ROUND_UP_ULL(by, of))
+		return U64_MAX;
+	return mul_u64_u64_div_u64(value, by, of);
+}
+
 static void begin_aggregation(struct tmprof_region_watch *watch)
 {
 	watch->steps = 0;
@@ -352,8 +360,8 @@ static void emit(struct tmprof_session *session, const struct tmprof_target *tar
 			.start_vpn = region->start,
 			.end_vpn = region->end,
 			.time_ns = now_ns,
-			.at_risk_ns = mul_u64_u64_div_u64(region->at_risk_ns, watch->took_cpu_ns,
-							  watch->took_ns),
+			.at_risk_ns =
+				scaled(region->at_risk_ns, watch->took_cpu_ns, watch->took_ns),
 			.frame = session->region_buffers->frames[i],
 			.target_id = target->id,
 			.address_space = watch->address_space,
