@@ -101,7 +101,7 @@ class ObjectsBuilt(unittest.TestCase):
             built._words = {"cc": "c", "cxx": "cx", "flags": "-O2", "input": "/i"}
             built.work("/objects")
         command, folder, environment = run.call_args.args
-        self.assertEqual((command, folder), (["obj/test/exhaustive1_test"], pathlib.Path("/s")))
+        self.assertEqual((command, folder), (["obj/test/dfa_test"], pathlib.Path("/s")))
         self.assertEqual((environment["TMPROF_OBJECTS"], environment["HOME"]), ("/objects", "/h"))
         self.assertNotIn("CFLAGS", environment)
 
@@ -271,6 +271,18 @@ class Regions(unittest.TestCase):
         self.assertEqual(found["entries_read_per_step"], 400)
         self.assertEqual(found["result_s"], 0.5)
 
+    def test_of_the_drivers_thread_count_its_time_too(self):
+        found = regions.figures(self.summary({"clears": 1, "steps": 50, "pages_checked": 5000, "aggregations": 20,
+                                              "driver_ns": 300_000_000}), 4000, 5000, None)
+        self.assertAlmostEqual(found["own_cpu_share"], 0.05)
+        self.assertIsNone(found["entries_read_per_step"])
+
+    def test_progress_is_between_the_first_and_the_last_report_within(self):
+        lines = [{"t_ns": n * 10**9, "accesses": n * n} for n in range(10)] + [{"workload": "gups"}]
+        self.assertEqual(regions.progress(lines, 1.5, 6.5), (36 - 4) / 4)
+        with self.assertRaises(measure.Failed):
+            regions.progress(lines, 1.5, 2.5)
+
     def test_that_did_nothing_are_unknown_and_not_zero(self):
         found = regions.figures(self.summary({"clears": 0}), 4000, 5000, 7)
         self.assertIsNone(found["result_s"])
@@ -329,13 +341,13 @@ class Regions(unittest.TestCase):
     def test_tell_what_was_not_measured_from_what_was(self):
         row = {"footprint": "1GiB", "way": "full", "refusal": "not so much free memory"}
         told = regions.text({"workload": "gups", "record": "", "hold_s": 0.2, "turns": 2, "seconds": 4,
-                             "rows": [row], "found": []})
+                             "rows": [row], "guest_rows": [], "found": []})
         self.assertRegex(told, r"1GiB full +-")
 
     def test_tell_what_was_found_without_lag_where_no_phase_changes(self):
         row = {"program": "bfs", "way": "full", "recall": 0.5, "coverage_of_ideal": 0.75, "lag_aggregations": None,
                "own_cpu_share": 0.02, "trace_bytes": 4096}
-        told = regions.text({"rows": [], "found": [row, {**row, "program": "steps",
+        told = regions.text({"rows": [], "guest_rows": [], "found": [row, {**row, "program": "steps",
                                                          "lag_aggregations": 15.0}],
                              "record": "", "virtual": False, "found_footprint": "1GiB",
                              "phase_s": 10})
