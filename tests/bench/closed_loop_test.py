@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import io
 import pathlib
+import shutil
 import sys
 import tempfile
 import unittest
@@ -69,7 +70,7 @@ class Run(unittest.TestCase):
         self.booted.append((system, workload, ratio))
         return unittest.mock.Mock(
             result=lambda: {"accesses_per_s": self.FOUND[system] * seed, "hit_ratio": 0.5 / seed, "pages_moved": 1,
-                            "cpu_share": 0.01},
+                            "cpu_share": 0.01, "held_kib": 16384, "held_at_end_kib": 16000},
             predicted_hit_ratios=lambda: {"1/8": 0.4, "1/4": 0.5})
 
     def run_it(self) -> dict:
@@ -112,19 +113,21 @@ class Run(unittest.TestCase):
             self.run_it()
             self.assertEqual(self.booted, runs, name)
 
-    def test_boots_all_again_where_what_reads_the_truth_has_changed(self):
+    def test_boots_all_again_where_the_machine_or_what_reads_its_truth_has_changed(self):
         self.run_it()
         self.booted.clear()
-        with unittest.mock.patch.object(closed_loop, "readers_of_truth", lambda _root: [self.options.build / "gups",
-                                                                                        self.options.build / "tmprof"]):
+        root = pathlib.Path(self.options.build) / "tree"
+        for folder in ("bench", "driver", "testbed"):
+            shutil.copytree(measure.ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        with unittest.mock.patch.object(measure, "ROOT", root):
             self.run_it()
-        self.assertEqual(len(self.booted), 9)
-
-    def test_knows_what_reads_the_truth(self):
-        names = {file.name for file in closed_loop.readers_of_truth(measure.ROOT)}
-        self.assertLessEqual({"truth_decoder.cc", "nodes.cc", "epoch_codec.cc", "convert_command.cc"}, names)
-        with self.assertRaisesRegex(measure.Failed, "named anew"):
-            closed_loop.readers_of_truth(self.options.build)
+            self.assertEqual(self.booted, [], "the same files elsewhere")
+            for name in ("testbed/machine/truth_stream.py", "testbed/machine/guest_init", "bench/closed_loop_in_guest"):
+                with open(root / name, "a", encoding="utf-8") as file:
+                    file.write("\n")
+                self.booted.clear()
+                self.run_it()
+                self.assertEqual(len(self.booted), 9, name)
 
     def test_refuses_a_folder_without_a_build(self):
         (self.options.build / "tmprof").unlink()
@@ -146,6 +149,56 @@ class Run(unittest.TestCase):
         self.run_it()
         self.run_it()
         self.assertEqual(len(self.booted), 18)
+
+    def test_boots_again_what_was_unfit_and_gives_up_at_the_third_time(self):
+        unfit = [measure.Failed("18000 KiB")] * 2
+        boot = unittest.mock.Mock(result=lambda: {"held_kib": 16384})
+        with contextlib.redirect_stderr(io.StringIO()):
+            with unittest.mock.patch.object(closed_loop, "Boot", side_effect=[*unfit, boot]):
+                self.assertEqual(closed_loop.fit_boot("damon", "gups", "1/8", 1, self.options), {"held_kib": 16384})
+            with (unittest.mock.patch.object(closed_loop, "Boot", side_effect=[*unfit, measure.Failed("19000 KiB")]),
+                  self.assertRaisesRegex(measure.Failed, "gups damon 1/8: 3 boots, and none was fit; the last: 19000 KiB")):
+                closed_loop.fit_boot("damon", "gups", "1/8", 1, self.options)
+
+
+class Boot(unittest.TestCase):
+    """Beside a machine that prints what it is told to."""
+
+    def boot(self, held_kib: int, ratio: str = "1/8"):
+        said = f"pid 7\nheld_kib {held_kib}\nheld_at_end_kib 16000\nstart_s 9\nend_s 19\npages_moved 5\nbusy_s 50e-2\n"
+        options = argparse.Namespace(build=pathlib.Path("build"), footprint_mib=128, seconds=10)
+        with unittest.mock.patch.object(closed_loop.machines.Virtual, "boot", return_value=said) as machine:
+            found = closed_loop.Boot("tmprofd", "gups", ratio, 1, options, pathlib.Path("folder"))
+        self.arguments = machine.call_args.args[-1]
+        return found
+
+    def test_is_refused_where_it_began_with_64th_more_or_less_of_fast_memory(self):
+        for held_kib, ratio in ((16384 - 256, "1/8"), (16384 + 256, "1/8"), (32768 + 512, "1/4")):
+            self.boot(held_kib, ratio)
+        for held_kib, ratio in ((16384 - 260, "1/8"), (16384 + 260, "1/8"), (32768 - 516, "1/4")):
+            with self.assertRaisesRegex(measure.Failed, f"began with {held_kib} KiB of fast memory instead of"):
+                self.boot(held_kib, ratio)
+
+    def test_has_a_root_file_system_that_nothing_moves(self):
+        self.boot(16384)
+        self.assertEqual(self.arguments[:2], ["--append", "rootfstype=ramfs"])
+
+    def result(self, misses: dict) -> dict:
+        window = closed_loop.truth_stream.Window(10, 500, misses)
+        with unittest.mock.patch.object(closed_loop.truth_stream, "window", return_value=window) as read:
+            found = self.boot(16384).result()
+        read.assert_called_once_with(pathlib.Path("folder") / "exact", 7, 9, 19)
+        return found
+
+    def test_finds_the_share_of_misses_on_fast_frames(self):
+        self.assertEqual(self.result({0: 300, 1: 700}),
+                         {"accesses_per_s": 50, "hit_ratio": 0.3, "pages_moved": 5, "cpu_share": 0.05,
+                          "held_kib": 16384, "held_at_end_kib": 16000})
+
+    def test_is_refused_where_a_thousandth_went_to_no_known_node(self):
+        self.result({0: 300, 1: 699, None: 1})
+        with self.assertRaisesRegex(measure.Failed, "0.20% of the misses went to no known node"):
+            self.result({0: 300, 1: 698, None: 2})
 
 
 if __name__ == "__main__":
