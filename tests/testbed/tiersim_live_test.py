@@ -383,11 +383,11 @@ class Recordings(Machine):
     def test_of_a_program_that_works_half_of_the_time_have_both_gates_closed_in_its_pauses(self):
         self.output("paused")
         summary = tmprof_json("report", str(out / "paused.data"), "--view", "summary")
-        duty = {source["role"]: source["active_ratio"] for source in summary["sources"]}
-        self.assertEqual(set(duty), {"references", "samples"})
-        for role, ratio in duty.items():
-            self.assertGreater(ratio, 0.4, role)
-            self.assertLess(ratio, 0.6, role)
+        self.assertEqual({source["role"] for source in summary["sources"]}, {"references", "samples"})
+        for source in summary["sources"]:
+            told = f"{source['role']}: {source['notes']}"
+            self.assertGreater(source["active_ratio"], 0.4, told)
+            self.assertLess(source["active_ratio"], 0.6, told)
 
     def test_have_the_gate_read_the_virtual_counters(self):
         notes = "; ".join(note["text"] for note in self.sampler("driver")["notes"])
