@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <ctime>
 
@@ -152,6 +153,29 @@ void Dumper::WriteModules() {
       this);
 }
 
+// Other threads go on allocating and freeing. What is freed is read first, of all of them: all of
+// that has been allocated when it is asked what was.
+SiteTotals TotalsOf(std::uint32_t stack) {
+  SiteTotals sum{};
+  heap.registry().EachThread([&](const Thread& thread) {
+    const SiteTotals& site = thread.sites[stack];
+    sum.freed_objects += __atomic_load_n(&site.freed_objects, __ATOMIC_ACQUIRE);
+    sum.freed_bytes += Load(site.freed_bytes);
+    sum.freed_accesses += Load(site.freed_accesses);
+    sum.freed_age_ms += Load(site.freed_age_ms);
+  });
+  std::atomic_thread_fence(std::memory_order_acquire);
+  heap.registry().EachThread([&](const Thread& thread) {
+    const SiteTotals& site = thread.sites[stack];
+    sum.objects += Load(site.objects);
+    sum.bytes += Load(site.bytes);
+  });
+  // fork(2) copies a page that others write to, and then the next one: the child may have got the
+  // end of an allocation without its begin.
+  sum.objects = std::max(sum.objects, sum.freed_objects);
+  return sum;
+}
+
 void Dumper::WriteStacks() {
   // By stack. Without memory for it these are left out.
   constexpr std::uint64_t kUncreditedBytes = kMaxStacks * sizeof(std::uint64_t);
@@ -161,16 +185,7 @@ void Dumper::WriteStacks() {
         [&](std::uint32_t stack, std::uint64_t accesses) { uncredited[stack] += accesses; });
   }
   for (std::uint32_t id = kUnknownStack; id < heap.stacks().size(); ++id) {
-    SiteTotals sum{};
-    heap.registry().EachThread([&](const Thread& thread) {
-      const SiteTotals& site = thread.sites[id];
-      sum.objects += Load(site.objects);
-      sum.bytes += Load(site.bytes);
-      sum.freed_objects += Load(site.freed_objects);
-      sum.freed_bytes += Load(site.freed_bytes);
-      sum.freed_accesses += Load(site.freed_accesses);
-      sum.freed_age_ms += Load(site.freed_age_ms);
-    });
+    SiteTotals sum = TotalsOf(id);
     if (uncredited != nullptr) sum.freed_accesses += uncredited[id];
     list_.Clear();
     if (id != kUnknownStack) {

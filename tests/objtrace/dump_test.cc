@@ -9,8 +9,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <latch>
@@ -20,6 +22,7 @@
 
 #include "objtrace/include/tmprof/objects.h"
 #include "objtrace/runtime/dump.h"
+#include "objtrace/runtime/runtime.h"
 #include "proto/objects_file.h"
 #include "proto/trace_file.h"
 
@@ -138,6 +141,93 @@ TEST_F(DumpTest, ASiteSumsUpWhatItFreed) {
   EXPECT_EQ(site->freed_bytes, 900U);
   EXPECT_EQ(site->freed_accesses, 9U);
   hfree(last);
+}
+
+// One of 2^turns stacks.
+__attribute__((noinline)) void* AllocateBy(unsigned path, int turns) {
+  if (turns == 0) return AllocateHere(24);
+  if (path % 2 == 0) {
+    void* object = AllocateBy(path / 2, turns - 1);
+    asm volatile("");  // no tail call
+    return object;
+  }
+  void* object = AllocateBy(path / 2, turns - 1);
+  asm volatile("nop");  // not the same call
+  return object;
+}
+
+std::uint32_t StackIdOf(void* object) {
+  mem_object found{};
+  return mem_access_find(object, &found) != 0 ? found.stack_id : 0;
+}
+
+// The dump stops between what one thread allocated and what it freed of a stack, which lie in two
+// pages, until another has allocated and that one freed.
+struct Meanwhile {
+  static constexpr int kTurns = 10;
+  static constexpr std::size_t kPageBytes = 4096;
+
+  // Whether a page ends between the two.
+  static bool IsParted(std::uint32_t stack) {
+    return stack * sizeof(objtrace::SiteTotals) % kPageBytes ==
+           kPageBytes - offsetof(objtrace::SiteTotals, freed_objects);
+  }
+
+  std::atomic<void*> object = nullptr;
+  void* stopped_at = nullptr;
+  std::latch is_ready{3};
+  std::atomic<bool> is_read = false;
+  std::atomic<bool> is_freed = false;
+
+  void Allocate() {
+    bool is_found = false;
+    for (unsigned path = 0; path < 1U << kTurns; path += is_found ? 0 : 1) {
+      void* made = AllocateBy(path, kTurns);  // one call: it is in the stack
+      if (!is_found && !IsParted(StackIdOf(made))) {
+        hfree(made);
+        continue;
+      }
+      object = made;
+      if (is_found) return;
+      is_found = true;
+      is_ready.arrive_and_wait();
+      while (!is_read) continue;
+    }
+  }
+  void Free() {
+    const std::uint32_t stack = StackIdOf(object);
+    hfree(object.exchange(nullptr));
+    stopped_at = &objtrace::heap.registry().Self()->sites[stack].freed_objects;
+    is_ready.arrive_and_wait();
+    while (object == nullptr) continue;
+    hfree(object.exchange(nullptr));
+    is_freed = true;
+  }
+};
+Meanwhile* meanwhile = nullptr;
+
+TEST_F(DumpTest, ASiteHasFreedNoMoreThanItAllocatedWhileThreadsGoOn) {
+  Meanwhile threads;
+  meanwhile = &threads;
+  std::thread allocates([&] { threads.Allocate(); });
+  while (threads.object == nullptr) continue;  // its place is the first
+  std::thread frees([&] { threads.Free(); });
+  threads.is_ready.arrive_and_wait();
+  struct sigaction stop{};
+  struct sigaction before{};
+  stop.sa_handler = [](int) {
+    ::mprotect(meanwhile->stopped_at, Meanwhile::kPageBytes, PROT_READ | PROT_WRITE);
+    meanwhile->is_read = true;
+    while (!meanwhile->is_freed) continue;
+  };
+  ASSERT_EQ(::sigaction(SIGSEGV, &stop, &before), 0);
+  ASSERT_EQ(::mprotect(threads.stopped_at, Meanwhile::kPageBytes, PROT_NONE), 0);
+  const Dumped dumped = DumpAndRead();
+  ::sigaction(SIGSEGV, &before, nullptr);
+  EXPECT_TRUE(threads.is_freed);
+  EXPECT_TRUE(dumped.finished) << "nothing of it is refused";
+  allocates.join();
+  frees.join();
 }
 
 TEST_F(DumpTest, ASiteHasWhatAnotherThreadCountedOfAFreedObjectAndHasYetToHandOver) {
