@@ -26,8 +26,6 @@
 #include "driver/stats.h"
 #include "driver/target.h"
 
-/* Walks of a page each in one hold of the mmap lock. */
-#define CHECKS_PER_HOLD	  64
 #define MAPPINGS_PER_HOLD 1024
 /* See abit_scan.c. */
 #define BUSY_RETRY_NS 100000
@@ -197,6 +195,7 @@ void tmprof_region_free(struct tmprof_session *session)
 void tmprof_region_forget(struct tmprof_target *target)
 {
 	kvfree(target->watch.set.regions);
+	kvfree(target->watch.cleared_ns);
 	memset(&target->watch, 0, sizeof(target->watch));
 }
 
@@ -327,7 +326,7 @@ static void find_frames(struct tmprof_session *session, struct tmprof_region_wat
 		bool locked = mmap_read_trylock(mm);
 		u64 locked_ns = ktime_get_ns();
 
-		for (end = min(i + CHECKS_PER_HOLD, watch->set.count); i < end; i++) {
+		for (end = min(i + TMPROF_REGION_HOLD, watch->set.count); i < end; i++) {
 			struct tmprof_region *region = &watch->set.regions[i];
 
 			buffers->present = false;
@@ -461,16 +460,23 @@ static int begin_regions(struct tmprof_session *session, struct tmprof_target *t
 	const struct tmprof_region_params *params = &session->params.regions;
 	struct tmprof_region_watch *watch = &target->watch;
 	struct tmprof_area areas[TMPROF_REGION_AREAS];
+	const u32 capacity = tmprof_regions_capacity(params->max_regions);
 	struct tmprof_region *regions;
+	u64 *cleared_ns;
 	u64 seed;
 	int found = find_areas(session, mm, areas);
 
 	if (found < 0)
 		return found;
-	regions = kvcalloc(tmprof_regions_capacity(params->max_regions), sizeof(*regions),
-			   GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
-	if (!regions)
+	regions = kvcalloc(capacity, sizeof(*regions), GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	cleared_ns = kvcalloc(tmprof_region_holds(capacity), sizeof(*cleared_ns),
+			      GFP_KERNEL_ACCOUNT | __GFP_NOWARN);
+	if (!regions || !cleared_ns) {
+		kvfree(regions);
+		kvfree(cleared_ns);
 		return -ENOMEM;
+	}
+	watch->cleared_ns = cleared_ns;
 	tmprof_regions_start(&watch->set, regions, params, areas, found);
 	get_random_bytes(&seed, sizeof(seed));
 	prandom_seed_state(&watch->random, seed);
@@ -525,7 +531,6 @@ static u64 begin_step(struct tmprof_session *session, struct tmprof_target *targ
 		return wait_ns;
 	watch->phase = TMPROF_REGIONS_CLEARING;
 	watch->at = 0;
-	watch->cleared_ns = now_ns;
 	return 0;
 }
 
@@ -547,10 +552,13 @@ static void read_sampled(struct tmprof_session *session, const struct tmprof_reg
 			 struct tmprof_region *region, struct mm_struct *mm)
 {
 	struct tmprof_region_buffers *buffers = session->region_buffers;
-	u64 exposure_ns = watch->read_ns - watch->cleared_ns;
+	u64 exposure_ns;
 
 	if (region->sampled == TMPROF_REGION_NO_PAGE)
 		return;
+	/* Between two reads of one hold, too, the CPU may have been another task's. */
+	exposure_ns = tmprof_region_exposure(watch->cleared_ns, region - watch->set.regions,
+					     ktime_get_ns());
 	look(buffers, mm, region->start + region->sampled, 0);
 	region->sampled = TMPROF_REGION_NO_PAGE;
 	if (!buffers->present) {
@@ -568,7 +576,7 @@ static void read_sampled(struct tmprof_session *session, const struct tmprof_reg
 static void look_at_some(struct tmprof_session *session, struct tmprof_region_watch *watch,
 			 struct mm_struct *mm)
 {
-	u32 end = min(watch->at + CHECKS_PER_HOLD, watch->set.count);
+	u32 first = watch->at, end = min(first + TMPROF_REGION_HOLD, watch->set.count);
 
 	for (; watch->at < end; watch->at++) {
 		struct tmprof_region *region = &watch->set.regions[watch->at];
@@ -578,6 +586,8 @@ static void look_at_some(struct tmprof_session *session, struct tmprof_region_wa
 		else
 			read_sampled(session, watch, region, mm);
 	}
+	if (watch->phase == TMPROF_REGIONS_CLEARING)
+		tmprof_region_cleared(watch->cleared_ns, first, ktime_get_ns());
 }
 
 static void count_looks(struct tmprof_session *session, struct tmprof_region_watch *watch,
@@ -628,8 +638,6 @@ static u64 go_on(struct tmprof_session *session, struct tmprof_target *target, s
 		return now_ns + BUSY_RETRY_NS;
 	}
 	locked_ns = ktime_get_ns();
-	if (watch->phase == TMPROF_REGIONS_READING && !watch->at)
-		watch->read_ns = locked_ns;
 	look_at_some(session, watch, mm);
 	mmap_read_unlock(mm);
 	count_looks(session, watch, ktime_get_ns() - locked_ns);
@@ -638,7 +646,8 @@ static u64 go_on(struct tmprof_session *session, struct tmprof_target *target, s
 	watch->at = 0;
 	if (watch->phase == TMPROF_REGIONS_CLEARING) {
 		watch->phase = TMPROF_REGIONS_READING;
-		return watch->cleared_ns + session->params.regions.monitoring_ns;
+		return tmprof_region_read_due(watch->cleared_ns, watch->set.count,
+					      session->params.regions.monitoring_ns);
 	}
 	end_step(session, target, mm, ktime_get_ns());
 	return now_ns;

@@ -7,6 +7,7 @@
 #include <linux/types.h>
 
 #include "driver/core/ladder.h"
+#include "driver/core/region_exposure.h"
 #include "driver/core/regions.h"
 
 struct tmprof_read_regions;
@@ -27,10 +28,9 @@ struct tmprof_region_watch {
 	struct tmprof_region_set set; /* its regions: NULL, none yet */
 	u32 address_space;
 	enum tmprof_region_phase phase;
-	u32 at;		/* region to go on with */
-	u64 cleared_ns; /* when the clears of this step began */
-	u64 read_ns;	/* and its reads */
-	u64 cpu_ns;	/* of the target, when the latest step was to begin */
+	u32 at;		 /* region to go on with */
+	u64 *cleared_ns; /* of this step: see region_exposure.h */
+	u64 cpu_ns;	 /* of the target, when the latest step was to begin */
 
 	/* Of this aggregation. */
 	u32 steps;
