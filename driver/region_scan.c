@@ -4,10 +4,10 @@
  * then the next step begins, if the budgets allow. Two passes, as regions within one huge page
  * share a bit: none may be cleared anew before all of them are read. TLBs are not flushed.
  *
- * A page that is not there counts as looked at and not accessed, so that a region's figures are of
- * all its pages. Time at risk is gathered in wall time, and becomes the target's CPU time at the
- * end of the aggregation: the scheduler brings that up to date by ticks only, of which a monitoring
- * interval may have none.
+ * A page of a mapping that is not there counts as looked at and not accessed, so that a region's
+ * figures are of all pages that are mapped in it; holes between mappings are not looked at. Time at
+ * risk is gathered in wall time, and becomes the target's CPU time at the end of the aggregation:
+ * the scheduler brings that up to date by ticks only, of which a monitoring interval may have none.
  */
 
 #include <linux/ktime.h>
@@ -27,6 +27,8 @@
 #include "driver/target.h"
 
 #define MAPPINGS_PER_HOLD 1024
+/* Pages picked, in vain, before a region is taken to have no mapping in this step. */
+#define PICKS_FOR_A_MAPPING 8
 /* See abit_scan.c. */
 #define BUSY_RETRY_NS 100000
 /* A target that has not run is looked up so often. */
@@ -215,6 +217,26 @@ static bool is_program_memory(const struct vm_area_struct *vma)
 	       vma->vm_flags & (VM_READ | VM_WRITE | VM_EXEC);
 }
 
+/* A random page of the region that is of a mapping, if one is found soon: from holes nothing is
+ * known, and they are not to thin out what is told of the rest. With the mmap lock held for
+ * reading. */
+static bool pick_mapped(struct mm_struct *mm, struct tmprof_region *region,
+			const struct tmprof_random *random, u64 *vpn)
+{
+	int tries;
+
+	for (tries = 0; tries < PICKS_FOR_A_MAPPING; tries++) {
+		struct vm_area_struct *vma;
+
+		*vpn = tmprof_region_pick(region, random);
+		vma = find_vma(mm, *vpn << PAGE_SHIFT);
+		if (vma && vma->vm_start <= *vpn << PAGE_SHIFT && is_program_memory(vma))
+			return true;
+	}
+	region->sampled = TMPROF_REGION_NO_PAGE;
+	return false;
+}
+
 /* Adds the mappings from `start` on, joined where they touch, until MAPPINGS_PER_HOLD were met or
  * there is no more room. Returns where to go on; 0: those were all. */
 static unsigned long add_mappings(struct mm_struct *mm, unsigned long start,
@@ -328,11 +350,11 @@ static void find_frames(struct tmprof_session *session, struct tmprof_region_wat
 
 		for (end = min(i + TMPROF_REGION_HOLD, watch->set.count); i < end; i++) {
 			struct tmprof_region *region = &watch->set.regions[i];
+			u64 vpn;
 
 			buffers->present = false;
-			if (locked)
-				look(buffers, mm, tmprof_region_pick(region, &random),
-				     TMPROF_WALK_FRAMES);
+			if (locked && pick_mapped(mm, region, &random, &vpn))
+				look(buffers, mm, vpn, TMPROF_WALK_FRAMES);
 			region->sampled = TMPROF_REGION_NO_PAGE;
 			buffers->frames[i] = buffers->present ? buffers->frame : TMPROF_UNKNOWN;
 		}
@@ -538,8 +560,11 @@ static void clear_sampled(struct tmprof_session *session, struct tmprof_region_w
 			  struct tmprof_region *region, struct mm_struct *mm)
 {
 	struct tmprof_random random = {.next = next_random, .context = &watch->random};
+	u64 vpn;
 
-	look(session->region_buffers, mm, tmprof_region_pick(region, &random), TMPROF_WALK_CLEAR);
+	if (!pick_mapped(mm, region, &random, &vpn))
+		return;
+	look(session->region_buffers, mm, vpn, TMPROF_WALK_CLEAR);
 	if (session->region_buffers->present)
 		return;
 	region->sampled = TMPROF_REGION_NO_PAGE;

@@ -382,7 +382,8 @@ struct tmprof_region_record {
 		      * that it is in; TMPROF_UNKNOWN: it was not present */
 	__u32 target_id;
 	__u32 address_space;
-	__u32 looks; /* of one page each, absent ones included; 0: the rest is not known */
+	__u32 looks; /* of one page of a mapping each, absent ones included; 0: the rest is not
+		      * known */
 	__u32 references;
 	__u32 regions; /* of this aggregation, in all */
 	__u32 reserved0;

@@ -247,6 +247,42 @@ static void hot_memory_is_accessed_more_often_than_the_rest(void) {
   close(session);
 }
 
+/* One page in sixteen is left of the memory, and all that is left is hot. */
+static void holes_do_not_thin_out_what_is_hot_between_them(void) {
+  int session = open_session();
+  struct tmprof_params params = region_params(session);
+  pid_t child = fork(), switcher;
+  unsigned int accessed;
+  __u32 count;
+
+  EXPECT(child >= 0);
+  if (child == 0) {
+    unsigned long page;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    run_on_cpu(1);
+    for (page = 0; page < PAGES; page += 16)
+      EXPECT(munmap((char*)memory + (page + 1) * PAGE, 15 * PAGE) == 0);
+    for (;;)
+      for (page = 0; page < PAGES; page += 16) memory[page * PAGE] = 1;
+  }
+  switcher = start_switcher(1);
+  params.regions.monitoring_ns = 20 * MS;
+  params.regions.aggregation_ns = 200 * MS;
+  add_target(session, child);
+  set_params(session, &params);
+  start(session);
+  wait_for_aggregations(session, 20);
+  stop(session);
+  count = read_some(session, MOST_RECORDS).count;
+  accessed = percent_accessed(count, (unsigned long)memory / PAGE, PAGES);
+  printf("   %u %%\n", accessed);
+  EXPECT(accessed >= 20);
+  end_program(switcher);
+  end_program(child);
+  close(session);
+}
+
 static void clears_stay_within_what_the_target_may_lose(void) {
   int session = open_session();
   struct tmprof_params params = region_params(session);
@@ -513,6 +549,7 @@ int main(int count, char** arguments) {
   RUN(there_is_nothing_to_read_before_a_scan_by_regions_keeps_a_log);
   RUN(regions_cover_the_memory_and_stay_within_their_bounds);
   RUN(hot_memory_is_accessed_more_often_than_the_rest);
+  RUN(holes_do_not_thin_out_what_is_hot_between_them);
   RUN(clears_stay_within_what_the_target_may_lose);
   RUN(the_budget_bounds_the_scans_time);
   RUN(of_an_idle_target_nothing_is_said);
