@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "policy/pieces.h"
 #include "policy/replay/footprint.h"
 #include "policy/replay/page_bits.h"
 
@@ -76,6 +77,7 @@ class Replayer {
  public:
   Replayer(const Footprint& footprint, const ReplayOptions& options)
       : footprint_(footprint),
+        piece_(PieceOf(footprint.size())),
         counts_only_(options.ranker.model == RankModel::kSum &&
                      options.ranker.memory == Ranker::Memory::kThisEpoch),
         ranker_(options.ranker),
@@ -122,6 +124,7 @@ class Replayer {
       FindPages(pages.span_pages, [&pages](std::size_t row) { return pages.key(row); });
       for (std::size_t s = 0; s < sources_.size(); ++s) {
         ScoreByCounts(epoch, sources_[s], present_.score[s]);
+        ShareOut(pages.span_pages, present_.score[s]);
       }
     } else {
       ranker_.Absorb(epoch);
@@ -129,6 +132,7 @@ class Replayer {
       FindPages(table.span_pages, [&table](std::size_t row) { return table.key[row]; });
       for (std::size_t s = 0; s < sources_.size(); ++s) {
         ranker_.Score(sources_[s], present_.score[s]);
+        ShareOut(table.span_pages, present_.score[s]);
       }
     }
     present_.ranking.resize(sources_.size());
@@ -139,20 +143,60 @@ class Replayer {
     }
   }
 
+  // Rows are spans, or the pieces of those that may be placed in part.
   template <typename KeyOfRow>
   void FindPages(const std::vector<std::uint32_t>& span_pages, KeyOfRow key) {
-    present_.first_page.resize(span_pages.size());
     outside_.clear();
+    whole_of_.clear();
     bool base_pages_only = true;
-    Footprint::Walk walk(footprint_);
-    for (std::size_t row = 0; row < span_pages.size(); ++row) {
-      base_pages_only &= span_pages[row] == 1;
-      const auto index = walk.IndexOf(key(row), span_pages[row]);
-      present_.first_page[row] = index ? static_cast<PageIndex>(*index) : kOutside;
-      if (!index) outside_.push_back(row);
+    bool in_pieces = false;
+    for (const std::uint32_t pages : span_pages) {
+      base_pages_only &= pages == 1;
+      in_pieces |= IsInPieces(PageCount(pages), piece_);
     }
     present_.span_pages.clear();
+    if (in_pieces) {
+      FindPieces(span_pages, key);
+      return;
+    }
+    present_.first_page.resize(span_pages.size());
+    Footprint::Walk walk(footprint_);
+    for (std::size_t row = 0; row < span_pages.size(); ++row)
+      present_.first_page[row] = Place(row, walk.IndexOf(key(row), span_pages[row]));
     if (!base_pages_only) present_.span_pages = span_pages;
+  }
+
+  template <typename KeyOfRow>
+  void FindPieces(const std::vector<std::uint32_t>& span_pages, KeyOfRow key) {
+    present_.first_page.clear();
+    Footprint::Walk walk(footprint_);
+    for (std::size_t row = 0; row < span_pages.size(); ++row) {
+      const PageKey whole = key(row);
+      ForEachPiece(
+          {whole.vpn, whole.vpn + PageCount(span_pages[row])}, piece_, [&](VpnRange piece) {
+            const std::uint64_t pages = piece.size().value();
+            present_.first_page.push_back(Place(present_.first_page.size(),
+                                                walk.IndexOf({whole.target, piece.start}, pages)));
+            present_.span_pages.push_back(static_cast<std::uint32_t>(pages));
+            whole_of_.push_back(row);
+          });
+    }
+  }
+
+  PageIndex Place(std::size_t row, std::optional<std::uint64_t> index) {
+    if (!index) outside_.push_back(row);
+    return index ? static_cast<PageIndex>(*index) : kOutside;
+  }
+
+  // From the scores of the profile's spans to those of the rows.
+  void ShareOut(const std::vector<std::uint32_t>& span_pages, Scores& score) {
+    if (whole_of_.empty()) return;
+    std::swap(score, score_of_wholes_);
+    score.resize(whole_of_.size());
+    for (std::size_t row = 0; row < whole_of_.size(); ++row) {
+      const std::size_t whole = whole_of_[row];
+      score[row] = score_of_wholes_[whole] * present_.span_pages[row] / span_pages[whole];
+    }
   }
 
   // What the policy of a lane knows now; nullptr: nothing.
@@ -306,6 +350,7 @@ class Replayer {
   }
 
   const Footprint& footprint_;
+  PageCount piece_;
   bool counts_only_;  // a profile's scores are its own counts: no evidence is kept
   Ranker ranker_;
   std::vector<RankSource> sources_;  // the ranks, and the judge if it is none of them
@@ -322,6 +367,9 @@ class Replayer {
   PageBits refilled_;
   std::vector<double> weight_;        // by footprint index
   std::vector<std::size_t> outside_;  // rows of the present that are not of the footprint
+  // By row of the present, the profile's span that it is a piece of; empty: the spans are the rows.
+  std::vector<std::size_t> whole_of_;
+  Scores score_of_wholes_;
   std::vector<std::uint64_t> new_pages_;
   std::uint64_t epochs_ = 0;
   double weight_total_ = 0;

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "policy/pieces.h"
 #include "policy/replay/footprint.h"
 #include "tests/base/hand_made.h"
 #include "tests/policy/naive_replay.h"
@@ -167,6 +168,52 @@ TEST(Replay, SpansRankByDensityAndMoveWhole) {
   EXPECT_EQ(One(rows, "oracle", {4, 6}).weight_hit, 3 + 1);
   // First touch in order of keys: the span fits, nothing else.
   EXPECT_EQ(One(rows, "first_touch", {4, 6}).weight_hit, 8);
+}
+
+// 8192 pages: pieces are of 8. A hot region of 20 pages, 12 samples each, next to 8172 that were
+// seen once, of which tier 1 holds 16 pages: the pieces [4, 8), [8, 16), not [16, 24), and four
+// pages of the others.
+TEST(Replay, ARegionLargerThanTier1IsPlacedInPart) {
+  std::vector<Row> rows = {{4, 0, 240, 20}};
+  for (std::uint64_t vpn = 24; vpn < 24 + 8172; ++vpn) rows.push_back({vpn, 1});
+  EXPECT_EQ(One({rows}, "oracle", {1, 512}).weight_hit, 12 * 12 + 4);
+  EXPECT_EQ(One({rows}, "oracle", {1, 512}).weight_total, 240 + 8172);
+  EXPECT_EQ(One({rows, rows}, "history", {1, 512}).weight_hit, 2 * (12 * 12 + 4));
+  EXPECT_EQ(One({rows, rows}, "history", {1, 512}).moved_pages, PageCount(0));
+  EXPECT_EQ(One({rows}, "first_touch", {1, 512}).weight_hit, 12 * 12 + 4);
+}
+
+// The same as a span of one page-table entry does not fit, and 16 pages of the others are there.
+TEST(Replay, AHugePageIsPlacedWholeOrNotAtAll) {
+  std::vector<Row> rows = {{512, 0, 512 * 12, 512}};
+  for (std::uint64_t vpn = 1024; vpn < 1024 + 7680; ++vpn) rows.push_back({vpn, 1});
+  EXPECT_EQ(One({rows}, "oracle", {1, 512}).weight_hit, 16);
+  EXPECT_EQ(One({rows}, "oracle", {1, 16}).weight_hit, 512 * 12);
+}
+
+TEST(Pieces, AreAThousandthOfTheMemoryUpToAHugePage) {
+  EXPECT_EQ(PieceOf(PageCount(1)), PageCount(8));
+  EXPECT_EQ(PieceOf(PageCount(16383)), PageCount(8));
+  EXPECT_EQ(PieceOf(PageCount(16384)), PageCount(16));
+  EXPECT_EQ(PieceOf(PageCount(524287)), PageCount(256));
+  EXPECT_EQ(PieceOf(PageCount(524288)), PageCount(512));
+  EXPECT_EQ(PieceOf(PageCount(std::uint64_t{1} << 40)), PageCount(512));
+}
+
+std::vector<std::string> PiecesOf(std::uint64_t start, std::uint64_t pages, std::uint64_t piece) {
+  std::vector<std::string> found;
+  ForEachPiece({Vpn(start), Vpn(start + pages)}, PageCount(piece), [&found](VpnRange part) {
+    found.push_back(std::to_string(part.start.value()) + "+" + std::to_string(part.size().value()));
+  });
+  return found;
+}
+
+TEST(Pieces, EndAtMultiplesOfTheirSizeAndLeaveEntriesWhole) {
+  EXPECT_EQ(PiecesOf(60, 80, 64), (std::vector<std::string>{"60+4", "64+64", "128+12"}));
+  EXPECT_EQ(PiecesOf(64, 64, 64), (std::vector<std::string>{"64+64"}));
+  EXPECT_EQ(PiecesOf(60, 40, 64), (std::vector<std::string>{"60+40"}));  // no larger than one
+  EXPECT_EQ(PiecesOf(60, 512, 64), (std::vector<std::string>{"60+512"}));
+  EXPECT_EQ(PiecesOf(512, 262144, 512), (std::vector<std::string>{"512+262144"}));
 }
 
 TEST(Replay, TheJudgeMayDifferFromTheRank) {
