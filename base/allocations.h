@@ -5,6 +5,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,7 +48,7 @@ struct AllocationEvent {
   std::uint64_t bytes = 0;  // 0 of what is freed
   MonotonicTime time;       // may lie before the epoch, where the target was not yet one
   std::uint32_t site = kUnknownSite;
-  std::uint64_t weight = 0;  // allocations that this one stands for; 1: all such are told
+  double weight = 0;  // allocations that this one stands for, on average; 1: all such are told
   friend bool operator==(const AllocationEvent&, const AllocationEvent&) = default;
 };
 
@@ -56,7 +57,13 @@ struct AllocationEvent {
 struct Allocations {
   std::vector<ObjectSite> sites;  // that no epoch before had
   std::vector<AllocationEvent> events;
+  // Of this many bytes or more, each allocation is told; of smaller ones a share, or none. Unset:
+  // unknown.
+  std::optional<std::uint64_t> all_from_bytes;
   std::uint64_t lost = 0;  // events
+
+  // Whether what has no event was not allocated.
+  bool IsComplete() const { return all_from_bytes && *all_from_bytes <= 1 && lost == 0; }
   friend bool operator==(const Allocations&, const Allocations&) = default;
 };
 

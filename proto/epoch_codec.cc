@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <span>
@@ -381,6 +382,14 @@ std::uint64_t Nanoseconds(MonotonicTime time) {
   return static_cast<std::uint64_t>(time.time_since_epoch().count());
 }
 
+// 0, of what was freed, stays.
+std::uint64_t WholeWeight(double weight) {
+  return weight > 0 ? std::max<std::uint64_t>(static_cast<std::uint64_t>(std::llround(weight)), 1)
+                    : 0;
+}
+
+bool IsWhole(double weight) { return static_cast<double>(WholeWeight(weight)) == weight; }
+
 void EncodeAllocations(const EpochProfile& epoch, wire::Allocations& message) {
   for (const ObjectSite& site : epoch.allocations->sites) {
     wire::ObjectSite& wired = *message.add_sites();
@@ -404,10 +413,15 @@ void EncodeAllocations(const EpochProfile& epoch, wire::Allocations& message) {
     message.add_bytes(event.bytes);
     message.add_time_step_ns(Step(time, Nanoseconds(event.time)));
     message.add_site(event.site);
-    message.add_weight(event.weight);
+    message.add_weight(WholeWeight(event.weight));
     address = event.address;
     time = Nanoseconds(event.time);
   }
+  const std::vector<AllocationEvent>& events = epoch.allocations->events;
+  if (!std::ranges::all_of(events, IsWhole, &AllocationEvent::weight)) {
+    for (const AllocationEvent& event : events) message.add_exact_weight(event.weight);
+  }
+  if (const auto from = epoch.allocations->all_from_bytes) message.set_all_from_bytes(*from);
   message.set_lost(epoch.allocations->lost);
 }
 
@@ -432,13 +446,21 @@ Verdict DecodeAllocations(const wire::Allocations& message, EpochProfile& epoch)
                          message.time_step_ns_size(), message.site_size(), message.weight_size()}) {
     if (size != count) return Wrong(fmt::format("columns of {} and {} allocations", count, size));
   }
+  const bool has_exact_weights = message.exact_weight_size() > 0;
+  if (has_exact_weights && message.exact_weight_size() != count) {
+    return Wrong(fmt::format("{} weights of {} allocations", message.exact_weight_size(), count));
+  }
   std::uint64_t address = 0;
   std::uint64_t time = Nanoseconds(epoch.start);
   for (int i = 0; i < count; ++i) {
     AllocationEvent event{.target = TargetId(message.target(i)),
                           .bytes = message.bytes(i),
                           .site = message.site(i),
-                          .weight = message.weight(i)};
+                          .weight = has_exact_weights ? message.exact_weight(i)
+                                                      : static_cast<double>(message.weight(i))};
+    if (!std::isfinite(event.weight) || event.weight < 0) {
+      return Wrong(fmt::format("allocation {} has the weight {}", i, event.weight));
+    }
     if (!std::ranges::binary_search(epoch.targets, event.target, {}, &Target::id)) {
       return Wrong(
           fmt::format("allocations of target {}, which is not listed", event.target.value()));
@@ -455,6 +477,7 @@ Verdict DecodeAllocations(const wire::Allocations& message, EpochProfile& epoch)
     event.time = MonotonicTime(std::chrono::nanoseconds(time));
     allocations.events.push_back(event);
   }
+  if (message.has_all_from_bytes()) allocations.all_from_bytes = message.all_from_bytes();
   allocations.lost = message.lost();
   return {};
 }

@@ -84,7 +84,7 @@ void ObjectMap::Begin(const EpochProfile& epoch, const Target& target, const All
                       .target = event.target,
                       .start = event.address,
                       .bytes = event.bytes,
-                      .weight = std::max<std::uint64_t>(event.weight, 1),
+                      .weight = std::max(event.weight, 1.0),
                       .site = event.site,
                       .birth = event.time,
                       .since = event.time};

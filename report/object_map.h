@@ -21,7 +21,7 @@ struct TracedObject {
   TargetId target;
   std::uint64_t start = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t weight = 1;  // objects that it stands for
+  double weight = 1;  // objects that it stands for, on average; above 1: others are not known
   std::uint32_t site = kUnknownSite;
   MonotonicTime birth;
   MonotonicTime since;    // it has these bytes

@@ -64,7 +64,7 @@ void SiteUses::See(const EpochProfile& epoch) {
   if (epoch.allocations) {
     tracked_ = true;
     lost_ += epoch.allocations->lost;
-    all_are_recorded_ = all_are_recorded_ && epoch.allocations->lost == 0;
+    all_are_recorded_ = all_are_recorded_ && epoch.allocations->IsComplete();
     for (const ObjectSite& site : epoch.allocations->sites) frames_[site.id] = site.frames;
   }
   for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
@@ -85,13 +85,12 @@ SpanUse& SiteUses::SpanOf(const PageColumns& pages, std::size_t record) {
 
 void SiteUses::Begin(const Target& /*target*/, TracedObject& object) {
   if (object.kind == TracedKind::kMapped) return;
-  all_are_recorded_ = all_are_recorded_ && object.weight == 1 && object.site != kUnknownSite;
+  all_are_recorded_ = all_are_recorded_ && object.site != kUnknownSite;
   if (!IsPlaceable(object)) return;
   SiteUse& site = sites_[object.site];
-  const auto weight = static_cast<double>(object.weight);
-  site.objects += weight;
-  site.live_objects += weight;
-  site.live_bytes += static_cast<double>(object.bytes) * weight;
+  site.objects += object.weight;
+  site.live_objects += object.weight;
+  site.live_bytes += static_cast<double>(object.bytes) * object.weight;
   if (site.live_bytes <= site.peak_bytes) return;
   site.peak_bytes = site.live_bytes;
   site.objects_at_peak = site.live_objects;
@@ -100,9 +99,8 @@ void SiteUses::Begin(const Target& /*target*/, TracedObject& object) {
 void SiteUses::End(const TracedObject& object, MonotonicTime /*end*/) {
   if (!IsPlaceable(object)) return;
   SiteUse& site = sites_[object.site];
-  const auto weight = static_cast<double>(object.weight);
-  site.live_objects -= weight;
-  site.live_bytes -= static_cast<double>(object.bytes) * weight;
+  site.live_objects -= object.weight;
+  site.live_bytes -= static_cast<double>(object.bytes) * object.weight;
 }
 
 void SiteUses::Share(const PageColumns& pages, std::size_t record, const TracedObject& object,
@@ -110,9 +108,7 @@ void SiteUses::Share(const PageColumns& pages, std::size_t record, const TracedO
   if (!IsPlaceable(object)) return;
   const double weighed = share * WeightOf(pages, record);
   AddTo(SpanOf(pages, record).shares,
-        {.site = object.site,
-         .recorded = weighed,
-         .with_unrecorded = weighed * static_cast<double>(object.weight)});
+        {.site = object.site, .recorded = weighed, .with_unrecorded = weighed * object.weight});
 }
 
 std::vector<SpanUse> SiteUses::TakeSpans() {

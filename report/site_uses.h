@@ -57,6 +57,7 @@ class SiteUses : private ObjectMap::Visitor {
   const std::map<std::uint32_t, SiteUse>& sites() const { return sites_; }
   const std::map<std::uint32_t, std::vector<SourceFrame>>& frames() const { return frames_; }
   bool tracked() const { return tracked_; }
+  // Whether what is not known to be allocated was not.
   bool all_are_recorded() const { return all_are_recorded_; }
   std::uint64_t lost() const { return lost_; }
 

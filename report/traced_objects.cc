@@ -69,7 +69,7 @@ class Tally : public ObjectMap::Visitor {
 
   TracedObjects Take(std::string name) {
     map_.Each([&](const TracedObject& object) {
-      rows_[object.label].live_bytes += static_cast<double>(object.bytes * object.weight);
+      rows_[object.label].live_bytes += static_cast<double>(object.bytes) * object.weight;
       End(object, last_);
     });
     for (std::size_t i = 0; i < rows_.size(); ++i) {
@@ -98,15 +98,13 @@ class Tally : public ObjectMap::Visitor {
   void Begin(const Target& target, TracedObject& object) override {
     object.label = RowOf(target, object);
     TracedObjects::Row& row = rows_[object.label];
-    const auto weight = static_cast<double>(object.weight);
-    row.objects += weight;
-    row.bytes += static_cast<double>(object.bytes) * weight;
+    row.objects += object.weight;
+    row.bytes += static_cast<double>(object.bytes) * object.weight;
     row.estimated = row.estimated || object.weight > 1;
   }
 
   void End(const TracedObject& object, MonotonicTime end) override {
-    ages_[object.label] +=
-        static_cast<double>((end - object.birth).count()) * static_cast<double>(object.weight);
+    ages_[object.label] += static_cast<double>((end - object.birth).count()) * object.weight;
   }
 
   void Share(const PageColumns& pages, std::size_t record, const TracedObject& object,
@@ -114,7 +112,7 @@ class Tally : public ObjectMap::Visitor {
     if (!IsShown(pages, record)) return;
     if (options_.page && !Holds(object, *options_.page)) return;
     TracedObjects::Row& row = rows_[object.label];
-    const double counted = share * static_cast<double>(object.weight);
+    const double counted = share * object.weight;
     row.references += pages.references[record] * counted;
     row.samples += SamplesOf(pages, record) * counted;
     at_page_[object.label] = true;

@@ -35,7 +35,7 @@ std::optional<AllocationKind> KindOf(LogEventKind kind) {
 Result<ObjectRecorder> ObjectRecorder::Create(const AllocationLogs::Options& options) {
   Result<AllocationLogs> logs = AllocationLogs::Create(options);
   if (!logs) return Fail(logs.error());
-  return ObjectRecorder(*std::move(logs));
+  return ObjectRecorder(*std::move(logs), options.threshold_bytes);
 }
 
 const Target* ObjectRecorder::FindTarget(const EpochProfile& epoch, Pid pid) {
@@ -162,6 +162,7 @@ void ObjectRecorder::Service() {
 void ObjectRecorder::Complete(EpochProfile& epoch) {
   Service();
   Allocations& into = epoch.allocations.emplace();
+  into.all_from_bytes = all_from_bytes_;
   for (auto& [key, process] : processes_) {
     const ProcessLog& log = *process.log;
     const Target* target = FindTarget(epoch, log.pid());

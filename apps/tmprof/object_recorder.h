@@ -48,7 +48,8 @@ class ObjectRecorder {
   };
   using ProcessKey = std::pair<Pid, MonotonicTime>;
 
-  explicit ObjectRecorder(AllocationLogs logs) : logs_(std::move(logs)) {}
+  ObjectRecorder(AllocationLogs logs, std::uint64_t all_from_bytes)
+      : logs_(std::move(logs)), all_from_bytes_(all_from_bytes) {}
 
   static const Target* FindTarget(const EpochProfile& epoch, Pid pid);
   void TellWhatLives(Process& process, const ProcessLog& log, const Target& target,
@@ -65,6 +66,7 @@ class ObjectRecorder {
   std::vector<SourceFrame> FramesOf(const ProcessLog& log, std::uint32_t site);
 
   AllocationLogs logs_;
+  std::uint64_t all_from_bytes_;
   std::map<ProcessKey, Process> processes_;
   std::map<std::vector<SourceFrame>, std::uint32_t> sites_;
   // Of calls, by the module's path and the offset in it.

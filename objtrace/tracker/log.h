@@ -21,7 +21,7 @@ inline constexpr char kTrackLock[] = "lock";
 // Logs are PID-BEGIN.log; BEGIN is CLOCK_MONOTONIC in ns: an exec(2) begins another one.
 inline constexpr char kLogSuffix[] = ".log";
 
-inline constexpr std::uint64_t kLogMagic = 0x31474F4C4A424FU;  // "OBJLOG1"
+inline constexpr std::uint64_t kLogMagic = 0x32474F4C4A424FU;  // "OBJLOG2"
 inline constexpr std::uint32_t kLogEvents = 1 << 15;
 inline constexpr std::uint32_t kLogSites = 1 << 12;
 inline constexpr std::uint32_t kLogModules = 1 << 8;
@@ -43,7 +43,7 @@ struct LogEvent {
   std::uint64_t time_ns;  // CLOCK_MONOTONIC
   LogEventKind kind;
   std::uint32_t site;
-  std::uint64_t weight;  // allocations that this one stands for; 1: all such are recorded
+  std::uint64_t is_sampled;  // 1: of a small allocation, of which not all are recorded
 };
 
 struct LogModule {
@@ -62,13 +62,11 @@ struct LogSite {
 
 struct AllocationLog {
   std::atomic<std::uint64_t> magic;  // last: what is below is set
-  std::int32_t pid;
-  std::uint32_t has_parents_objects;   // forked without exec(2): what it inherited is not in here
+  std::uint64_t pid;
   std::uint64_t begin_ns;              // CLOCK_MONOTONIC
   std::atomic<std::uint64_t> written;  // events, taken or not
   std::atomic<std::uint64_t> lost;     // events
-  std::atomic<std::uint64_t> unknown_sites;  // allocations whose stack had no room left
-  std::atomic<std::uint32_t> sites;          // from 1: ID 0 is an unknown stack
+  std::atomic<std::uint32_t> sites;    // from 1: ID 0 is an unknown stack
   std::atomic<std::uint32_t> modules;
   std::atomic<std::uint32_t> modules_lock;  // of the tracker
   std::uint32_t unused;

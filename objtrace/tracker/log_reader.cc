@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -27,11 +28,10 @@ void ProcessLog::Unmap::operator()(AllocationLog* log) const {
   ::munmap(log, sizeof(AllocationLog));
 }
 
-Pid ProcessLog::pid() const { return Pid(log_->pid); }
+Pid ProcessLog::pid() const { return Pid(static_cast<pid_t>(log_->pid)); }
 MonotonicTime ProcessLog::begin() const {
   return MonotonicTime(std::chrono::nanoseconds(log_->begin_ns));
 }
-bool ProcessLog::has_parents_objects() const { return log_->has_parents_objects != 0; }
 
 std::uint32_t ProcessLog::sites() const {
   return std::min(log_->sites.load(std::memory_order_acquire), objtrace::kLogSites);
@@ -61,9 +61,6 @@ std::vector<LoggedModule> ProcessLog::Modules() const {
 std::uint64_t ProcessLog::lost() const {
   return log_->lost.load(std::memory_order_relaxed) + torn_;
 }
-std::uint64_t ProcessLog::unknown_sites() const {
-  return log_->unknown_sites.load(std::memory_order_relaxed);
-}
 
 Result<AllocationLogs> AllocationLogs::Create(const Options& options) {
   std::string folder = (options.parent / "tmprof-objects-XXXXXX").string();
@@ -77,6 +74,7 @@ Result<AllocationLogs> AllocationLogs::Create(const Options& options) {
   if (!logs.lock_ || ::flock(logs.lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     return Fail(Refused("lock", lock, errno));
   }
+  logs.interval_bytes_ = options.interval_bytes;
   logs.request_ = fmt::format("{} {} {}", options.threshold_bytes, options.interval_bytes, folder);
   return logs;
 }
@@ -112,18 +110,29 @@ void AllocationLogs::FindNew() {
   }
 }
 
-void AllocationLogs::TakeOf(const Log& taken, bool is_gone, const Visit& visit) {
+// One that the tracker's sampling takes with the chance p (IsSampled() there) stands for 1 / p.
+LoggedEvent AllocationLogs::Checked(const LogEvent& event) const {
+  LoggedEvent checked{.kind = event.kind,
+                      .address = event.address,
+                      .bytes = event.bytes,
+                      .time = MonotonicTime(std::chrono::nanoseconds(event.time_ns)),
+                      .site = event.site,
+                      .weight = 1};
+  if (event.is_sampled != 0 && event.bytes > 0 && interval_bytes_ > 0) {
+    const double intervals =
+        static_cast<double>(event.bytes) / static_cast<double>(interval_bytes_);
+    checked.weight = -1 / std::expm1(-intervals);
+  }
+  return checked;
+}
+
+void AllocationLogs::TakeOf(const Log& taken, bool is_gone, const Visit& visit) const {
   ProcessLog& log = *taken;
   const std::uint64_t written = log.log_->written.load(std::memory_order_acquire);
   for (; log.next_ < written && written - log.next_ <= objtrace::kLogEvents; ++log.next_) {
     LogEvent& event = log.log_->event[log.next_ % objtrace::kLogEvents];
     if (event.turn.load(std::memory_order_acquire) == log.next_ + 1) {
-      visit(taken, {.kind = event.kind,
-                    .address = event.address,
-                    .bytes = event.bytes,
-                    .time = MonotonicTime(std::chrono::nanoseconds(event.time_ns)),
-                    .site = event.site,
-                    .weight = event.weight});
+      visit(taken, Checked(event));
     } else if (is_gone) {
       ++log.torn_;
     } else {

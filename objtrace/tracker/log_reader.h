@@ -32,7 +32,7 @@ struct LoggedEvent {
   std::uint64_t bytes = 0;
   MonotonicTime time;
   std::uint32_t site = 0;
-  std::uint64_t weight = 0;
+  double weight = 0;  // allocations that this one stands for, on average; 1: all such are recorded
 };
 
 // Of one process, from its begin or its exec(2) on.
@@ -40,8 +40,6 @@ class ProcessLog {
  public:
   Pid pid() const;
   MonotonicTime begin() const;
-  // Forked from one with a log, without exec(2): what it inherited is not in this one.
-  bool has_parents_objects() const;
 
   // IDs below are, or are being written.
   std::uint32_t sites() const;
@@ -49,9 +47,8 @@ class ProcessLog {
   std::span<const std::uint64_t> Frames(std::uint32_t site) const;
   std::vector<LoggedModule> Modules() const;
 
-  // Events that were not recorded, and allocations whose stack was not, so far.
+  // Events that were not recorded, so far.
   std::uint64_t lost() const;
-  std::uint64_t unknown_sites() const;
 
  private:
   friend class AllocationLogs;
@@ -67,8 +64,9 @@ class ProcessLog {
 class AllocationLogs {
  public:
   struct Options {
-    std::uint64_t threshold_bytes = 4096;       // of each allocation that is recorded
-    std::uint64_t interval_bytes = 512 * 1024;  // of smaller ones, between those recorded; 0: none
+    std::uint64_t threshold_bytes = 4096;  // of each allocation that is recorded
+    // Of smaller ones, on average between those recorded; 0: none is.
+    std::uint64_t interval_bytes = 512 * 1024;
     std::filesystem::path parent = "/dev/shm";  // a folder in memory
   };
   // Makes a folder that nobody else may read, which goes with this object.
@@ -91,12 +89,14 @@ class AllocationLogs {
  private:
   AllocationLogs() = default;
   void FindNew();
-  static void TakeOf(const Log& log, bool is_gone, const Visit& visit);
+  LoggedEvent Checked(const objtrace::LogEvent& event) const;
+  void TakeOf(const Log& log, bool is_gone, const Visit& visit) const;
 
   // Moved from: empty.
   std::unique_ptr<std::filesystem::path> folder_;
   UniqueFd lock_;
   std::string request_;
+  std::uint64_t interval_bytes_ = 0;
   std::vector<Log> logs_;
 };
 

@@ -121,7 +121,6 @@ struct Request {
   std::uint64_t interval = 0;
   char folder[256] = {};
 } request;
-bool is_child_image = false;  // of a process that began as one with a log
 
 // A stack that was unwound: where its return addresses lay, from the frame of Record() up. The same
 // ones in the same places are the same stack: what is read next lies in the frame of the call that
@@ -205,8 +204,7 @@ AllocationLog* MakeLog() {
   for (std::uint64_t i = 0; i < kLogEvents; ++i) {
     log->event[i].turn.store(i, std::memory_order_relaxed);
   }
-  log->pid = ::getpid();
-  log->has_parents_objects = is_child_image ? 1 : 0;
+  log->pid = static_cast<std::uint64_t>(::getpid());
   log->begin_ns = now;
   log->sites.store(1, std::memory_order_relaxed);
   log->magic.store(kLogMagic, std::memory_order_release);
@@ -223,7 +221,6 @@ AllocationLog* Log() {
   }
   const int error = errno;
   state->log = MakeLog();
-  is_child_image = true;  // whoever finds it closed after this was forked
   state->phase.store(state->log != nullptr ? State::kOpen : State::kRefused,
                      std::memory_order_release);
   errno = error;
@@ -231,7 +228,7 @@ AllocationLog* Log() {
 }
 
 void AddEvent(AllocationLog& log, LogEventKind kind, std::uint64_t address, std::uint64_t bytes,
-              std::uint32_t site, std::uint64_t weight) {
+              std::uint32_t site, bool is_sampled) {
   std::uint64_t at = log.written.load(std::memory_order_relaxed);
   LogEvent* event = nullptr;
   while (true) {
@@ -251,7 +248,7 @@ void AddEvent(AllocationLog& log, LogEventKind kind, std::uint64_t address, std:
   event->time_ns = NowNs();
   event->kind = kind;
   event->site = site;
-  event->weight = weight;
+  event->is_sampled = is_sampled ? 1 : 0;
   event->turn.store(at + 1, std::memory_order_release);
 }
 
@@ -329,7 +326,6 @@ std::uint32_t InternSite(AllocationLog& log, const std::uint64_t* frames, std::u
     }
     if (is(id)) return id;
   }
-  log.unknown_sites.fetch_add(1, std::memory_order_relaxed);
   return 0;
 }
 
@@ -463,23 +459,56 @@ bool Untrack(std::uint64_t address) {
   return false;
 }
 
-// Distances are uniform up to twice the interval: an allocation is as likely as its share of it.
+// xorshift64 (Marsaglia, "Xorshift RNGs", Journal of Statistical Software 8(14), 2003).
+std::uint64_t NextRandom() {
+  random_state ^= random_state << 13;
+  random_state ^= random_state >> 7;
+  random_state ^= random_state << 17;
+  return random_state;
+}
+
+// Exponential, with the interval as its mean, rounded up: by von Neumann's comparisons of uniform
+// numbers (Knuth, TAOCP 2, 3.4.1, "Exponential distribution"), which need no logarithm: the first
+// one of a descending run of odd length is the fraction, the runs of even length before it are the
+// whole part.
+std::int64_t DrawDistance() {
+  std::uint64_t whole = 0;
+  while (true) {
+    const std::uint64_t first = NextRandom();
+    std::uint64_t last = first;
+    bool is_odd = true;
+    for (std::uint64_t next = NextRandom(); next < last; next = NextRandom()) {
+      last = next;
+      is_odd = !is_odd;
+    }
+    if (is_odd) {
+      const auto part = static_cast<std::uint64_t>(
+          static_cast<unsigned __int128>(first) * request.interval >> 64);
+      return static_cast<std::int64_t>(whole * request.interval + part + 1);
+    }
+    ++whole;
+  }
+}
+
+// Points lie in the bytes that a thread allocates at exponential distances; an allocation that has
+// one, of b bytes 1 - exp(-b / interval) of all, is recorded. What is left of it says nothing of
+// where the next point lies: the distance is drawn from its end on.
 bool IsSampled(std::uint64_t bytes) {
   if (request.interval == 0) return false;
   bytes_to_sample -= static_cast<std::int64_t>(bytes);
   if (__builtin_expect(bytes_to_sample > 0, 1)) return false;
-  const bool is_first = random_state == 0;
-  if (is_first) random_state = HashOf(NowNs() ^ reinterpret_cast<std::uint64_t>(&within)) | 1;
-  random_state ^= random_state << 13;
-  random_state ^= random_state >> 7;
-  random_state ^= random_state << 17;
-  bytes_to_sample = static_cast<std::int64_t>(random_state % (2 * request.interval));
-  return !is_first;
+  if (random_state == 0) {  // the thread's first
+    random_state = HashOf(NowNs() ^ reinterpret_cast<std::uint64_t>(&within)) | 1;
+    bytes_to_sample += DrawDistance();
+    if (bytes_to_sample > 0) return false;
+  }
+  bytes_to_sample = DrawDistance();
+  return true;
 }
 
 // `caller` is a return address of the program.
 __attribute__((noinline)) void Record(void* object, std::uint64_t bytes, LogEventKind kind,
-                                      std::uint64_t weight, const void* caller) {
+                                      bool is_sampled, const void* caller) {
   const Within here;
   AllocationLog* log = Log();
   if (log == nullptr) return;
@@ -489,19 +518,16 @@ __attribute__((noinline)) void Record(void* object, std::uint64_t bytes, LogEven
     return;
   }
   const int error = errno;
-  AddEvent(*log, kind, address, bytes, SiteOfCaller(*log, caller), weight);
+  AddEvent(*log, kind, address, bytes, SiteOfCaller(*log, caller), is_sampled);
   errno = error;
 }
 
 // Inlined into each function that the program calls: kOwnFrames.
 __attribute__((always_inline)) inline void* Allocated(void* object, std::uint64_t bytes) {
   if (state == nullptr || within || object == nullptr) return object;
-  std::uint64_t weight = 1;
-  if (__builtin_expect(bytes < request.threshold, 1)) {
-    if (__builtin_expect(!IsSampled(bytes), 1)) return object;
-    weight = std::max<std::uint64_t>(request.interval / std::max<std::uint64_t>(bytes, 1), 1);
-  }
-  Record(object, bytes, LogEventKind::kAllocated, weight, __builtin_return_address(0));
+  const bool is_small = bytes < request.threshold;
+  if (__builtin_expect(is_small, 1) && __builtin_expect(!IsSampled(bytes), 1)) return object;
+  Record(object, bytes, LogEventKind::kAllocated, is_small, __builtin_return_address(0));
   asm volatile("");  // no tail call: its frame is counted
   return object;
 }
@@ -513,7 +539,7 @@ bool Freeing(void* object) {
   if (__builtin_expect(FilterOf(address).load(std::memory_order_relaxed) == 0, 1)) return false;
   if (within || !Untrack(address)) return false;
   const Within here;
-  if (AllocationLog* log = Log()) AddEvent(*log, LogEventKind::kFreed, address, 0, 0, 0);
+  if (AllocationLog* log = Log()) AddEvent(*log, LogEventKind::kFreed, address, 0, 0, false);
   return true;
 }
 
@@ -521,7 +547,8 @@ void Unmapped(const void* start, std::uint64_t bytes) {
   if (state == nullptr || within) return;
   const Within here;
   if (AllocationLog* log = Log()) {
-    AddEvent(*log, LogEventKind::kUnmapped, reinterpret_cast<std::uint64_t>(start), bytes, 0, 0);
+    AddEvent(*log, LogEventKind::kUnmapped, reinterpret_cast<std::uint64_t>(start), bytes, 0,
+             false);
   }
 }
 
@@ -772,7 +799,7 @@ TMPROF_EXPORT void* mmap(void* hint, size_t bytes, int protection, int flags, in
   }
   void* mapped = next.mmap(hint, bytes, protection, flags, fd, from);
   if (mapped != MAP_FAILED && state != nullptr && !within) {
-    Record(mapped, bytes, LogEventKind::kMapped, 1, __builtin_return_address(0));
+    Record(mapped, bytes, LogEventKind::kMapped, false, __builtin_return_address(0));
   }
   return mapped;
 }
@@ -798,7 +825,7 @@ TMPROF_EXPORT void* mremap(void* old, size_t old_bytes, size_t bytes, int flags,
   void* mapped = next.mremap(old, old_bytes, bytes, flags, wanted);
   if (mapped != MAP_FAILED && state != nullptr && !within) {
     if (old_bytes > 0) Unmapped(old, old_bytes);
-    Record(mapped, bytes, LogEventKind::kMapped, 1, __builtin_return_address(0));
+    Record(mapped, bytes, LogEventKind::kMapped, false, __builtin_return_address(0));
   }
   return mapped;
 }

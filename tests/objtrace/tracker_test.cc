@@ -183,15 +183,44 @@ TEST_F(TrackerTest, AStackThatIsKnownAgainIsNoOtherOfTheSameDepth) {
 }
 
 TEST_F(TrackerTest, OfSmallOnesAShareIsToldThatStandsForAll) {
-  AllocationLogs logs = Logs(100'000);
-  ASSERT_EQ(Run(logs.request(), {"small"}).status, 0);
+  struct Case {
+    std::uint64_t bytes;
+    std::uint64_t interval_bytes;
+    double told;  // of 100 000: 1 - exp(-bytes / interval_bytes)
+  };
+  for (const Case& each : {Case{.bytes = 1000, .interval_bytes = 100'000, .told = 995},
+                           Case{.bytes = 2500, .interval_bytes = 4096, .told = 45'683},
+                           Case{.bytes = 4000, .interval_bytes = 1000, .told = 98'168}}) {
+    AllocationLogs logs = Logs(each.interval_bytes);
+    // As many as the log has room for: nobody takes events meanwhile.
+    const double fits = std::min(1.0, objtrace::kLogEvents / 2 / each.told);
+    const auto count = static_cast<std::uint64_t>(100'000 * fits * 0.9);
+    ASSERT_EQ(
+        Run(logs.request(), {"small", std::to_string(each.bytes), std::to_string(count)}).status,
+        0);
+    told_.clear();
+    lost_ = 0;
+    Take(logs);
+    EXPECT_EQ(lost_, 0U);
+    double stood_for = 0;
+    for (const LoggedEvent* event : Allocated(each.bytes)) {
+      stood_for += event->weight;
+      EXPECT_GT(event->weight, 1) << "others like it are not told";
+    }
+    // The sum's standard deviation is that of a binomial's, sqrt((1 - p) / (p n)): 3.3 % at most.
+    EXPECT_NEAR(stood_for / static_cast<double>(count), 1, each.told < 1000 ? 0.2 : 0.05)
+        << each.bytes;
+  }
+}
+
+TEST_F(TrackerTest, AThreadsFirstAllocationIsToldAsOftenAsOthers) {
+  AllocationLogs logs = Logs(4096);
+  ASSERT_EQ(Run(logs.request(), {"brief"}).status, 0);
   Take(logs);
   EXPECT_EQ(lost_, 0U);
-  std::uint64_t stood_for = 0;
-  for (const LoggedEvent* event : Allocated(1000)) stood_for += event->weight;
-  // 100 000 were; some 1000 are told, the distances of which have a standard deviation of 58 %.
-  EXPECT_GT(stood_for, 100'000 * 0.8);
-  EXPECT_LT(stood_for, 100'000 * 1.2);
+  double stood_for = 0;
+  for (const LoggedEvent* event : Allocated(2500)) stood_for += event->weight;
+  EXPECT_NEAR(stood_for, 2000, 300);  // of a standard deviation of 49
 }
 
 TEST_F(TrackerTest, ThreadsLoseNothing) {

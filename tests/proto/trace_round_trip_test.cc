@@ -74,13 +74,26 @@ TEST_F(TraceRoundTrip, AllocationsComeBackAndNoneStayUnknown) {
                   .time = epochs[1].start,
                   .site = kUnknownSite,
                   .weight = 100},
+                 {.kind = AllocationKind::kAllocated,
+                  .address = 0x2000,
+                  .bytes = 2500,
+                  .time = epochs[1].start,
+                  .site = kUnknownSite,
+                  .weight = 1.25},
                  {.kind = AllocationKind::kFreed, .address = 0x1000, .time = epochs[1].end},
                  {.kind = AllocationKind::kUnmapped,
                   .address = far,
                   .bytes = 4096,
                   .time = epochs[1].end}},
       .lost = 5};
-  epochs[2].allocations.emplace();
+  epochs[2].allocations = {.sites = {},
+                           .events = {{.kind = AllocationKind::kAllocated,
+                                       .address = 0x3000,
+                                       .bytes = 8192,
+                                       .time = epochs[2].start,
+                                       .site = 3,
+                                       .weight = 1}},
+                           .all_from_bytes = 4096};
   WriteTrace(path(), TraceInfo(), epochs);
   const ReadBack back = ReadTrace(path());
   EXPECT_EQ(back.error, "");

@@ -27,7 +27,7 @@ ObjectAdviceOptions Options() { return {.model = RankModel::kSum, .ratios = {{1,
 class Program {
  public:
   Program() : epoch_(MakeEpoch(0, {MakeTarget(0, 42, "program")})) {
-    epoch_.allocations.emplace();
+    epoch_.allocations.emplace().all_from_bytes = 1;
     for (std::uint32_t site = 1; site <= 4; ++site) {
       epoch_.allocations->sites.push_back({.id = site,
                                            .frames = {{.function = "make" + std::to_string(site),
@@ -42,7 +42,7 @@ class Program {
     return *this;
   }
   Program& Object(std::uint32_t site, std::uint64_t address, std::uint64_t bytes,
-                  std::uint64_t weight = 1) {
+                  double weight = 1) {
     epoch_.allocations->events.push_back({.target = TargetId(0),
                                           .kind = AllocationKind::kAllocated,
                                           .address = address,
@@ -192,9 +192,12 @@ TEST(ObjectAdvice, WhereSomeAllocationsAreUnknownAPageIsOwnOnlyIfAllOfItIs) {
   Program lost = program;
   lost.epoch_.allocations->lost = 1;
   EXPECT_EQ(verdicts(lost), std::pair(SiteVerdict::kApart, SiteVerdict::kHot));
-  Program sampled = program;
-  sampled.Object(3, 16 * kPage + 3072, 48, 80);
-  EXPECT_EQ(verdicts(sampled), std::pair(SiteVerdict::kApart, SiteVerdict::kHot));
+  for (const std::optional<std::uint64_t> from : {std::optional<std::uint64_t>(2), {}}) {
+    Program smaller = program;
+    smaller.epoch_.allocations->all_from_bytes = from;
+    EXPECT_EQ(verdicts(smaller), std::pair(SiteVerdict::kApart, SiteVerdict::kHot))
+        << "though none of them happened to be recorded";
+  }
   Program unknown = program;
   unknown.Object(kUnknownSite, 16 * kPage + 3072, 1024);
   EXPECT_EQ(verdicts(unknown), std::pair(SiteVerdict::kApart, SiteVerdict::kHot));

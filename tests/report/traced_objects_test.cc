@@ -18,7 +18,7 @@ constexpr std::uint64_t kPage = 4096;
 // In the first second, unless it is said.
 AllocationEvent Event(AllocationKind kind, std::uint64_t address, std::uint64_t bytes,
                       std::uint32_t site, milliseconds at = milliseconds(0),
-                      std::uint64_t weight = 1) {
+                      double weight = 1) {
   return {.target = TargetId(0),
           .kind = kind,
           .address = address,

@@ -33,8 +33,12 @@ void Kinds() {
   ::munmap(mapped, 1 << 20);
 }
 
-void Small() {
-  for (int i = 0; i < 100'000; ++i) std::free(Make(1000));
+void Small(std::size_t bytes, std::size_t times) {
+  for (std::size_t i = 0; i < times; ++i) std::free(Make(bytes));
+}
+
+void Brief() {
+  for (int i = 0; i < 2000; ++i) std::thread([] { std::free(Make(2500)); }).join();
 }
 
 void Threads() {
@@ -83,7 +87,10 @@ void Load(const char* library) {
 int main(int count, char** arguments) {
   const std::string_view what = arguments[1];
   if (what == "kinds") Kinds();
-  if (what == "small") Small();
+  if (what == "small" && count == 4) {
+    Small(std::strtoul(arguments[2], nullptr, 10), std::strtoul(arguments[3], nullptr, 10));
+  }
+  if (what == "brief") Brief();
   if (what == "threads") Threads();
   if (what == "many") {
     for (int i = 0; i < 200'000; ++i) std::free(Make(5000));
