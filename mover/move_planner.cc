@@ -115,9 +115,17 @@ class Decider {
 
   bool IsInTier1(std::size_t row) const { return tiers_->TierOf(placed_[row].node) == kTier1; }
 
+  // Where any of its leaves is: spans are cut and joined from one epoch to the next.
   bool IsCooling(std::size_t row) const {
-    const std::optional<std::uint64_t> since = history_->EpochsSince(placed_[row].key, epoch_);
-    return since && *since < rules_->cool_down_epochs;
+    if (rules_->cool_down_epochs == 0) return false;
+    const PlacedSpan& span = placed_[row];
+    const PageCount step = span.leaf == PageCount(0) ? span.span : span.leaf;
+    for (PageCount at; at < span.span; at += step) {
+      const std::optional<std::uint64_t> since =
+          history_->EpochsSince({span.key.target, span.key.vpn + at}, epoch_);
+      if (since && *since < rules_->cool_down_epochs) return true;
+    }
+    return false;
   }
 
   // Of what is wanted, in the plan's order.

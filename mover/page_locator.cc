@@ -3,10 +3,13 @@
 #include "mover/page_locator.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -26,6 +29,50 @@ constexpr std::uint64_t kTransparentHuge = std::uint64_t{1} << 22;
 constexpr std::uint64_t kHugeLeafPages = 512;
 // Read and asked for at a time: 128 KiB of entries.
 constexpr std::uint64_t kPagesAtATime = 16384;
+
+// Of PAGEMAP_SCAN, as include/uapi/linux/fs.h has them since Linux 6.7.
+struct ScannedRegion {
+  std::uint64_t start;  // addresses
+  std::uint64_t end;
+  std::uint64_t categories;
+};
+struct ScanArguments {
+  std::uint64_t size;
+  std::uint64_t flags;
+  std::uint64_t start;
+  std::uint64_t end;
+  std::uint64_t walk_end;
+  std::uint64_t regions;
+  std::uint64_t most_regions;
+  std::uint64_t most_pages;
+  std::uint64_t category_inverted;
+  std::uint64_t category_mask;
+  std::uint64_t category_anyof_mask;
+  std::uint64_t return_mask;
+};
+constexpr std::uint64_t kIsHuge = std::uint64_t{1} << 6;
+constexpr unsigned long kScan = _IOWR('f', 16, ScanArguments);
+// Parts of what is read at a time that are apart have a base page between them.
+constexpr std::size_t kMostHugeParts = kPagesAtATime / kHugeLeafPages;
+
+// What huge entries map. Nothing: the kernel does not tell.
+std::optional<std::vector<VpnRange>> HugeParts(int pagemap, VpnRange range) {
+  std::array<ScannedRegion, kMostHugeParts> regions;
+  ScanArguments arguments{.size = sizeof(ScanArguments),
+                          .start = AddressOf(range.start),
+                          .end = AddressOf(range.end),
+                          .regions = reinterpret_cast<std::uintptr_t>(regions.data()),
+                          .most_regions = regions.size(),
+                          .category_mask = kIsHuge,
+                          .return_mask = kIsHuge};
+  const int found = ::ioctl(pagemap, kScan, &arguments);
+  if (found < 0) return std::nullopt;
+  std::vector<VpnRange> parts;
+  for (const ScannedRegion& region : std::span(regions).first(static_cast<std::size_t>(found))) {
+    parts.push_back({VpnOfAddress(region.start), VpnOfAddress(region.end)});
+  }
+  return parts;
+}
 
 // Joins what is alike.
 void Append(std::vector<PlacedRun>& runs, const PlacedRun& run) {
@@ -49,7 +96,7 @@ LinuxPageLocator::LinuxPageLocator(MoveCall& call, std::filesystem::path proc_ro
       page_flags_(::open((proc_root_ / "kpageflags").c_str(), O_RDONLY | O_CLOEXEC)) {}
 
 // Precondition: `entries` are of kHugeLeafPages pages, the first one aligned.
-bool LinuxPageLocator::IsHugeLeaf(const std::uint64_t* entries) const {
+bool LinuxPageLocator::IsHugeByFrames(const std::uint64_t* entries) const {
   const std::uint64_t frame = entries[0] & kFrameMask;
   const std::uint64_t last = entries[kHugeLeafPages - 1];
   if (!page_flags_ || frame == 0 || frame % kHugeLeafPages != 0 ||
@@ -62,8 +109,19 @@ bool LinuxPageLocator::IsHugeLeaf(const std::uint64_t* entries) const {
   return (flags & (kHugetlb | kTransparentHuge)) != 0;
 }
 
-void LinuxPageLocator::FindLeaves(Vpn first, const std::vector<std::uint64_t>& entries,
+void LinuxPageLocator::FindLeaves(int pagemap, Vpn first, const std::vector<std::uint64_t>& entries,
                                   std::vector<Leaf>& leaves) const {
+  bool asked = false;
+  std::optional<std::vector<VpnRange>> huge;
+  const auto is_huge = [&](Vpn vpn, const std::uint64_t* of_leaf) {
+    if (!std::exchange(asked, true)) {
+      huge = HugeParts(pagemap, {first, first + PageCount(entries.size())});
+    }
+    if (!huge) return IsHugeByFrames(of_leaf);
+    return std::ranges::any_of(*huge, [vpn](const VpnRange& part) {
+      return part.start <= vpn && vpn + PageCount(kHugeLeafPages) <= part.end;
+    });
+  };
   leaves.clear();
   for (std::size_t i = 0; i < entries.size();) {
     if ((entries[i] & kOwn) != kOwn) {
@@ -73,7 +131,7 @@ void LinuxPageLocator::FindLeaves(Vpn first, const std::vector<std::uint64_t>& e
     const Vpn vpn = first + PageCount(i);
     const bool may_be_huge =
         vpn.value() % kHugeLeafPages == 0 && i + kHugeLeafPages <= entries.size();
-    const PageCount pages(may_be_huge && IsHugeLeaf(&entries[i]) ? kHugeLeafPages : 1);
+    const PageCount pages(may_be_huge && is_huge(vpn, &entries[i]) ? kHugeLeafPages : 1);
     leaves.push_back({vpn, pages});
     i += pages.value();
   }
@@ -100,7 +158,7 @@ Result<std::vector<PlacedRun>> LinuxPageLocator::Locate(Pid pid, VpnRange range)
     if (read < 0) return Fail(CannotLocate(pid, errno));
     if (read == 0) return Fail(CannotLocate(pid, ESRCH));  // its memory is gone
     entries.resize(static_cast<std::size_t>(read) / sizeof(entries[0]));
-    FindLeaves(from, entries, leaves);
+    FindLeaves(pagemap.get(), from, entries, leaves);
     asked.clear();
     for (const Leaf& leaf : leaves) asked.push_back(leaf.first);
     status.assign(asked.size(), -ENOENT);

@@ -25,8 +25,8 @@ class PageLocator {
 };
 
 // By /proc/PID/pagemap, which tells what is there, and move_pages(2), which tells where. Leaves are
-// told by /proc/kpageflags, which takes CAP_SYS_ADMIN; without it each page is taken for a base
-// page.
+// told by pagemap, too, since Linux 6.7 (PAGEMAP_SCAN(2const)), before by /proc/kpageflags, which
+// takes CAP_SYS_ADMIN; with neither each page is taken for a base page.
 class LinuxPageLocator final : public PageLocator {
  public:
   explicit LinuxPageLocator(MoveCall& call, std::filesystem::path proc_root = "/proc");
@@ -39,8 +39,8 @@ class LinuxPageLocator final : public PageLocator {
     PageCount pages;
   };
 
-  bool IsHugeLeaf(const std::uint64_t* entries) const;
-  void FindLeaves(Vpn first, const std::vector<std::uint64_t>& entries,
+  bool IsHugeByFrames(const std::uint64_t* entries) const;
+  void FindLeaves(int pagemap, Vpn first, const std::vector<std::uint64_t>& entries,
                   std::vector<Leaf>& leaves) const;
 
   MoveCall* call_;

@@ -102,6 +102,28 @@ class LookedAt {
   std::optional<VpnRange> run_;
 };
 
+// Where another memory policy begins than the one before; asked about in ascending order.
+class PolicyBounds {
+ public:
+  explicit PolicyBounds(const MemoryBinding* binding) {
+    if (binding == nullptr) return;
+    for (const MemoryBinding::Range& range : binding->exceptions()) {
+      bounds_.push_back(range.pages.start);
+      bounds_.push_back(range.pages.end);
+    }
+  }
+
+  // The first one behind `vpn`.
+  Vpn After(Vpn vpn) {
+    while (next_ < bounds_.size() && bounds_[next_] <= vpn) ++next_;
+    return next_ < bounds_.size() ? bounds_[next_] : Vpn(std::numeric_limits<Vpn::rep>::max());
+  }
+
+ private:
+  std::vector<Vpn> bounds_;  // ascending
+  std::size_t next_ = 0;
+};
+
 // What is supposed of a page that nobody has looked at: the mean of those that were looked at and
 // hardly sampled, as it was not; or, where all were, of all that were looked at.
 class SupposedScore {
@@ -142,11 +164,12 @@ class SupposedScore {
 class Finder {
  public:
   // `supposed_score`: of a page that nobody has looked at; nothing: nobody looks.
-  Finder(TargetId target, const EvidenceTable& table, const Scores& scores,
+  Finder(const PlacedTarget& target, const EvidenceTable& table, const Scores& scores,
          std::optional<double> supposed_score, const Tiers& tiers, Candidates& found)
-      : target_(target),
-        rows_(table, scores, target),
-        looked_at_(table, target),
+      : target_(target.id),
+        rows_(table, scores, target.id),
+        looked_at_(table, target.id),
+        policy_bounds_(target.binding),
         supposed_score_(supposed_score),
         tiers_(&tiers),
         found_(&found) {}
@@ -189,8 +212,8 @@ class Finder {
         return;
       }
       const Vpn start = rows_.start();
-      const Vpn end = std::min(rows_.end(), run.pages.end);
       AddUnscoredPieces({done, start}, run.node);
+      const Vpn end = std::min({rows_.end(), run.pages.end, policy_bounds_.After(start)});
       Add({start, end}, rows_.TakeUntil(end), run.node, run.leaf);
       done = end;
     }
@@ -224,8 +247,8 @@ class Finder {
   void AddUnscoredPieces(VpnRange pages, NodeId node) {
     if (tiers_->TierOf(node) != kTier1) return;
     for (Vpn start = pages.start; start < pages.end;) {
-      const Vpn end =
-          std::min({EndOfPiece(start, kLargestPiece), pages.end, looked_at_.At(start).end});
+      const Vpn end = std::min({EndOfPiece(start, kLargestPiece), pages.end,
+                                looked_at_.At(start).end, policy_bounds_.After(start)});
       AddUnscored({start, end}, node, PageCount(1));
       start = end;
     }
@@ -234,6 +257,7 @@ class Finder {
   TargetId target_;
   ScoredRows rows_;
   LookedAt looked_at_;
+  PolicyBounds policy_bounds_;
   std::optional<double> supposed_score_;
   const Tiers* tiers_;
   Candidates* found_;
@@ -242,7 +266,7 @@ class Finder {
 }  // namespace
 
 void FindCandidates(const EvidenceTable& table, const Scores& scores, const PlacementMap& map,
-                    std::span<const TargetId> targets, const Tiers& tiers, Candidates& found) {
+                    std::span<const PlacedTarget> targets, const Tiers& tiers, Candidates& found) {
   found.key.clear();
   found.span_pages.clear();
   found.score.clear();
@@ -250,13 +274,13 @@ void FindCandidates(const EvidenceTable& table, const Scores& scores, const Plac
   found.leaf.clear();
   found.supposed.clear();
   SupposedScore of_all;
-  for (const TargetId target : targets) of_all.Add(table, scores, target);
-  for (const TargetId target : targets) {
+  for (const PlacedTarget& target : targets) of_all.Add(table, scores, target.id);
+  for (const PlacedTarget& target : targets) {
     SupposedScore of_target;
-    of_target.Add(table, scores, target);
+    of_target.Add(table, scores, target.id);
     const std::optional<double> supposed =
         of_target.OfAPage() ? of_target.OfAPage() : of_all.OfAPage();
-    Finder(target, table, scores, supposed, tiers, found).Find(map.RunsOf(target));
+    Finder(target, table, scores, supposed, tiers, found).Find(map.RunsOf(target.id));
   }
 }
 

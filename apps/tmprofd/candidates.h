@@ -12,14 +12,22 @@
 #include "base/page_key.h"
 #include "base/tiers.h"
 #include "base/units.h"
+#include "mover/memory_binding.h"
 #include "mover/placement_map.h"
 #include "rank/evidence.h"
 #include "rank/rank_model.h"
 
 namespace tmprof {
 
+struct PlacedTarget {
+  TargetId id;
+  Pid pid;
+  std::vector<VpnRange> mapped;            // ascending, disjoint
+  const MemoryBinding* binding = nullptr;  // unknown: nothing of it is moved
+};
+
 // Columns of equal length, strictly ascending by key; spans do not overlap. A span lies in one leaf
-// or holds whole leaves, all of them on one node.
+// or holds whole leaves, all of them on one node and under one memory policy.
 struct Candidates {
   std::vector<PageKey> key;
   std::vector<std::uint32_t> span_pages;
@@ -34,11 +42,12 @@ struct Candidates {
 };
 
 // Overwrites `found`, in its own memory, with the spans of `table` that have a score, cut where
-// their place changes and joined where they are parts of one huge page; and with what else is in
+// their place or their memory policy changes and joined where they are parts of one huge page; and
+// with what else is in
 // tier 1, in pieces of at most a huge page, of which what was not looked at is no colder than
 // others until it is, where anybody looks. `scores` is parallel to the table; `targets` ascend, and
 // rows of others are left out.
 void FindCandidates(const EvidenceTable& table, const Scores& scores, const PlacementMap& map,
-                    std::span<const TargetId> targets, const Tiers& tiers, Candidates& found);
+                    std::span<const PlacedTarget> targets, const Tiers& tiers, Candidates& found);
 
 }  // namespace tmprof

@@ -72,7 +72,8 @@ struct MoverConfig {
 
 struct LedgerConfig {
   std::optional<std::filesystem::path> file;  // absolute
-  std::optional<std::uint64_t> most_bytes;    // then it becomes FILE.old
+  std::optional<std::uint64_t> most_bytes;    // then it becomes FILE.1
+  std::uint32_t kept = 8;                     // of those before: FILE.1, the latest, to FILE.8
 };
 
 // On the loopback interface.

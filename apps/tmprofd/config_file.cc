@@ -321,8 +321,8 @@ class Building {
 
   void LedgerOf(const wire::Config::Ledger& wire, LedgerConfig& ledger) {
     if (wire.has_file() && Absolute(wire, "file", wire.file())) ledger.file = wire.file();
-    if (!wire.has_most_mib()) return;
-    ledger.most_bytes = wire.most_mib() * kBytesPerMib;
+    if (wire.has_most_mib()) ledger.most_bytes = wire.most_mib() * kBytesPerMib;
+    if (wire.has_kept()) ledger.kept = wire.kept();
   }
 
   void Metrics(const wire::Config::Metrics& wire) {
@@ -574,6 +574,7 @@ std::string PrintConfig(const Config& config) {
     wire.mutable_ledger()->set_most_mib(
         static_cast<std::uint32_t>(*config.ledger.most_bytes / kBytesPerMib));
   }
+  wire.mutable_ledger()->set_kept(config.ledger.kept);
   wire.mutable_control()->set_socket(config.control_socket.string());
   if (const auto& metrics = config.metrics) {
     const bool v6 = metrics->host.contains(':');

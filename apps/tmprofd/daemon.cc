@@ -6,7 +6,9 @@
 #include <sys/eventfd.h>
 
 #include <cerrno>
+#include <condition_variable>
 #include <csignal>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -24,6 +26,17 @@
 namespace tmprof {
 namespace {
 
+// For a configuration that was set to be in force, before whoever set it gets no answer
+// (ctl_command.cc). Sources are opened and measured meanwhile.
+constexpr std::chrono::seconds kPatience{4};
+
+Error NotInForce(std::string reason, std::string advice) {
+  return {.attempt = "set",
+          .object = "the configuration",
+          .reason = std::move(reason),
+          .advice = std::move(advice)};
+}
+
 // One session after another, until told to stop. Signals come on its own thread, operators on the
 // control server's.
 class Daemon {
@@ -38,38 +51,47 @@ class Daemon {
   }
 
   Status Run() {
-    std::optional<Config> before;  // the configuration of the session that ran last
     while (true) {
       const Log log(config_.log_level);
-      auto session = Begin(log);
-      if (session) {
-        if (auto ran = Serve(**session, log); !ran) return ran;
-        before = config_;
+      auto ran = BeginAndServe(log);
+      if (ran) {
+        before_ = config_;
+        status_.refusal.clear();
         const std::scoped_lock lock(mutex_);
         if (stop_) return {};
         config_ = *std::exchange(next_, std::nullopt);
-      } else if (before) {
-        log(LogLevel::kError, session.error().Message() + "; goes on by the configuration before");
+        tried_ = asked_;
+      } else if (before_) {
+        status_.refusal = ran.error().Message() + "; goes on by the configuration before";
+        log(LogLevel::kError, status_.refusal);
+        board_.Publish(status_);
         const std::scoped_lock lock(mutex_);
-        config_ = *std::exchange(before, std::nullopt);
+        config_ = *std::exchange(before_, std::nullopt);
+        Answer(Fail(ran.error()));
       } else {
-        return Fail(session.error());
+        return ran;
       }
     }
   }
 
  private:
-  Result<std::unique_ptr<PlacementSession>> Begin(const Log& log) {
+  // An error: what refused the session before it came to the end of an epoch, or ended it later.
+  Status BeginAndServe(const Log& log) {
     auto session = PlacementSession::Open(config_, log, status_, board_);
-    if (!session) return session;
-    if (auto status = OpenToQuestions(); !status) return Fail(status.error());
-    return session;
+    if (!session) return Fail(session.error());
+    if (auto status = OpenToQuestions(); !status) return status;
+    if (auto status = (*session)->BeginLedger(); !status) return status;
+    return Serve(**session, log);
   }
 
   // Whoever asks is answered from one session to the next, unless another place to ask was set.
   Status OpenToQuestions() {
     const std::string socket = config_.control_socket.string();
     if (!control_ || socket != served_socket_) {
+      {
+        const std::scoped_lock lock(mutex_);
+        Answer({});  // who waits for it holds up the server's end
+      }
       control_.reset();
       auto started = ControlServer::Start(socket, board_, Handlers());
       if (!started) return Fail(started.error());
@@ -90,10 +112,16 @@ class Daemon {
 
   Status Serve(PlacementSession& session, const Log& log) {
     SetSession(&session);
+    {
+      const std::scoped_lock lock(mutex_);
+      Answer({});
+    }
     log(LogLevel::kInfo, "ready");
     manager_.Ready("profiling and placing");
     const Status ran = session.Run([&] { return ShouldEnd(log); }, {signals_.fd(), wake_.get()});
     SetSession(nullptr);
+    if (!ran && session.has_ended_an_epoch())
+      before_.reset();  // the fault is not the configuration's
     const std::scoped_lock lock(mutex_);
     if (stop_ || !ran) {
       manager_.Stopping();
@@ -120,8 +148,7 @@ class Daemon {
       if (info->ssi_signo == SIGHUP) {
         ReadAgain(log);
       } else {
-        const std::scoped_lock lock(mutex_);
-        stop_ = true;
+        Stop();
       }
     }
     const std::scoped_lock lock(mutex_);
@@ -147,6 +174,8 @@ class Daemon {
     }
     const std::scoped_lock lock(mutex_);
     next_ = *std::move(config);
+    tried_ = asked_;
+    Answer(Fail(NotInForce("its file was read again meanwhile", "set it again")));
   }
 
   ControlHandlers Handlers() {
@@ -154,11 +183,17 @@ class Daemon {
             .resume = [this] { return SetPaused(false); },
             .set = [this](const std::vector<Setting>& settings) { return Set(settings); },
             .stop = [this]() -> Status {
-              const std::scoped_lock lock(mutex_);
-              stop_ = true;
+              Stop();
               (void)eventfd_write(wake_.get(), 1);
               return {};
             }};
+  }
+
+  void Stop() {
+    const std::scoped_lock lock(mutex_);
+    stop_ = true;
+    tried_ = asked_;
+    Answer(Fail(NotInForce("the daemon is to end", "")));
   }
 
   Status SetPaused(bool paused) {
@@ -176,12 +211,23 @@ class Daemon {
 
   // From the next session on, which begins at once; until the file is read again.
   Status Set(const std::vector<Setting>& settings) {
-    const std::scoped_lock lock(mutex_);
+    std::unique_lock lock(mutex_);
     auto config = WithSettings(next_ ? *next_ : config_, settings);
     if (!config) return Fail(config.error());
     next_ = *std::move(config);
+    const std::uint64_t mine = ++asked_;
     (void)eventfd_write(wake_.get(), 1);
-    return {};
+    if (!answered_.wait_for(lock, kPatience, [&] { return answered_up_to_ >= mine; })) {
+      return Fail(NotInForce("it is not in force yet", "ask for the status"));
+    }
+    return answer_;
+  }
+
+  // To all whose settings are in the configuration that was tried. The mutex is held.
+  void Answer(Status answer) {
+    answer_ = std::move(answer);
+    answered_up_to_ = tried_;
+    answered_.notify_all();
   }
 
   SignalQueue signals_;
@@ -191,13 +237,21 @@ class Daemon {
   MonotonicTime alive_again_;
   DaemonStatus status_;  // the session's, and what lasts from one to the next
   StatusBoard board_{clock_, DaemonStatus{.version = kVersion}};
-  std::mutex mutex_;  // of all below
-  Config config_;     // written by the daemon's own thread
+  std::mutex mutex_;              // of all below
+  Config config_;                 // written by the daemon's own thread
+  std::optional<Config> before_;  // of the session that ran last; by the daemon's thread alone
   std::optional<std::string> file_;
   std::optional<Config> next_;
   bool stop_ = false;
   bool paused_ = false;
   PlacementSession* session_ = nullptr;  // the one that runs
+  // Settings that were asked for, by number, up to which they are part of what is or was tried, and
+  // up to which they are answered.
+  std::uint64_t asked_ = 0;
+  std::uint64_t tried_ = 0;
+  std::uint64_t answered_up_to_ = 0;
+  Status answer_;
+  std::condition_variable answered_;
   // The last, as operators use all of the above.
   std::string served_socket_;
   std::optional<ListenAddress> served_metrics_;

@@ -177,6 +177,13 @@ void StatusBoard::Publish(DaemonStatus status) {
   published_ = now;
 }
 
+void StatusBoard::SetState(DaemonState state) {
+  const std::lock_guard lock(mutex_);
+  auto next = std::make_shared<DaemonStatus>(*status_);
+  next->state = state;
+  status_ = std::move(next);
+}
+
 StatusReading StatusBoard::Read() const {
   const std::lock_guard lock(mutex_);
   const MonotonicTime now = clock_->Now();
@@ -193,8 +200,6 @@ std::string_view Name(DaemonState state) {
       return "track-only";
     case DaemonState::kDryRun:
       return "dry-run";
-    case DaemonState::kStopping:
-      return "stopping";
   }
   TMPROF_CHECK(false);
 }
@@ -243,7 +248,8 @@ Json AsJson(const StatusReading& reading) {
           {"pending_moves", status.pending_moves},
           {"own_cpu_time_s", Seconds(status.own_cpu_time)},
           {"tier1_hit_ratio", OrNull(status.tier1_hit_ratio)},
-          {"warnings", status.warnings}};
+          {"warnings", status.warnings},
+          {"refusal", status.refusal.empty() ? Json() : Json(status.refusal)}};
 }
 
 std::string TargetsAsText(const DaemonStatus& status) {
@@ -262,6 +268,9 @@ std::string AsText(const StatusReading& reading) {
   std::string text =
       fmt::format("tmprofd {}: {}, up {}, as of {} ago\n", status.version, Name(status.state),
                   LongTime(reading.uptime), SecondsText(reading.age));
+  if (!status.refusal.empty()) {
+    text += fmt::format("what was configured last was refused: {}\n", Printable(status.refusal));
+  }
   for (const std::string& warning : status.warnings) {
     text += fmt::format("warning: {}\n", Printable(warning));
   }

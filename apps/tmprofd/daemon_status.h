@@ -28,7 +28,6 @@ enum class DaemonState : std::uint8_t {
   kPaused,     // by the operator: observes, and moves nothing
   kTrackOnly,  // decides no moves, by its configuration
   kDryRun,     // decides moves and makes none, by its configuration
-  kStopping,
 };
 
 struct EpochStatus {
@@ -97,6 +96,8 @@ struct DaemonStatus {
   std::chrono::nanoseconds own_cpu_time{0};  // user + system, all threads
   std::optional<double> tier1_hit_ratio;     // estimated, of the last epoch
   std::vector<std::string> warnings;
+  // Why what was configured last is not in force; empty: it is.
+  std::string refusal;
 };
 
 struct StatusReading {
@@ -113,6 +114,8 @@ class StatusBoard {
   StatusBoard(const Clock& clock, DaemonStatus first);
 
   void Publish(DaemonStatus status);
+  // Leaves all else, and its age, as it was published.
+  void SetState(DaemonState state);
   StatusReading Read() const;
 
  private:
@@ -123,8 +126,7 @@ class StatusBoard {
   MonotonicTime published_;
 };
 
-std::string_view Name(
-    DaemonState state);  // "running", "paused", "track-only", "dry-run", "stopping"
+std::string_view Name(DaemonState state);  // "running", "paused", "track-only", "dry-run"
 
 Json AsJson(const StatusReading& reading);
 std::string AsText(const StatusReading& reading);

@@ -2,17 +2,57 @@
 
 #include "apps/tmprofd/ledger_keeper.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
+#include "base/unique_fd.h"
+
 namespace tmprof {
 namespace {
 
 // Some 128 bytes each.
 constexpr std::size_t kMostMovesWatched = 1'000'000;
+
+namespace fs = std::filesystem;
+
+fs::path Aside(const fs::path& file, std::uint32_t number) {
+  fs::path aside = file;
+  aside += fmt::format(".{}", number);
+  return aside;
+}
+
+// A ledger that lies there becomes FILE.1, that one FILE.2, and so on to the first that is missing
+// or to the last that is kept, which is lost. One that is being written stays, and is the error
+// EWOULDBLOCK.
+Status SetAside(const fs::path& file, std::uint32_t kept) {
+  const auto refused = [](const fs::path& what, int error, std::string advice = {}) {
+    return Fail(Refused("set the ledger before aside", what.string(), error, std::move(advice)));
+  };
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return {};
+  const UniqueFd before(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!before) return refused(file, errno);
+  // File systems without locks are no reason not to keep a ledger.
+  if (::flock(before.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    return refused(file, EWOULDBLOCK, "another tmprofd writes it; name another file (ledger.file)");
+  }
+  std::uint32_t last = 1;
+  while (last < kept && fs::exists(fs::symlink_status(Aside(file, last), error))) ++last;
+  for (; last > 1; --last) {
+    fs::rename(Aside(file, last - 1), Aside(file, last), error);
+    if (error) return refused(Aside(file, last - 1), error.value());
+  }
+  fs::rename(file, Aside(file, 1), error);
+  if (error) return refused(file, error.value());
+  return {};
+}
 
 // Whether a page without a record was not accessed: hardware samples all memory, where it is on.
 Payback::Elsewhere WhatNoRecordMeans(const EpochProfile& epoch) {
@@ -36,13 +76,7 @@ Result<LedgerKeeper> LedgerKeeper::Begin(const LedgerConfig& config, LedgerInfo 
 }
 
 Status LedgerKeeper::Open() {
-  std::error_code error;
-  std::filesystem::path old = *config_.file;
-  old += ".old";
-  std::filesystem::rename(*config_.file, old, error);
-  if (error && error.value() != ENOENT) {
-    return Fail(Refused("set the ledger before aside", config_.file->string(), error.value()));
-  }
+  if (auto status = SetAside(*config_.file, config_.kept); !status) return status;
   auto writer = LedgerWriter::Create(*config_.file, info_);
   if (!writer) return Fail(writer.error());
   writer_ = *std::move(writer);
@@ -50,17 +84,28 @@ Status LedgerKeeper::Open() {
   return {};
 }
 
-// A new file is told of targets that are gone, too: moves of theirs may yet be settled.
+// A new file is told of targets that have just gone, too: moves of theirs are yet to be settled.
 void LedgerKeeper::TellTargets(const EpochProfile& epoch, std::vector<LedgerTarget>& news) {
   for (const Target& target : epoch.targets) {
     LedgerTarget now{target.id, target.pid, target.start_time_ticks, target.name, target.command};
-    const auto [known, is_new] = told_.try_emplace(target.id, now);
-    if (!is_new && known->second == now) continue;
-    known->second = now;
+    const auto [known, is_new] = told_.try_emplace(target.id, Told{now, epoch.index});
+    known->second.last_alive = target.exited ? known->second.last_alive : epoch.index;
+    if (!is_new && known->second.target == now) continue;
+    known->second.target = now;
     if (!tell_all_) news.push_back(std::move(now));
   }
   if (!std::exchange(tell_all_, false)) return;
-  for (const auto& [id, target] : told_) news.push_back(target);
+  for (const auto& [id, told] : told_) news.push_back(told.target);
+}
+
+// Of those that have ended, or that nobody observes any more, the last moves are over by the next
+// epoch's end.
+void LedgerKeeper::ForgetTargets(std::uint64_t epoch) {
+  std::erase_if(told_, [&](const auto& known) {
+    if (known.second.last_alive == epoch) return false;
+    payback_.Forget(known.first);
+    return known.second.last_alive + 1 < epoch;
+  });
 }
 
 void LedgerKeeper::Observe(const EpochProfile& epoch, const EvidenceTable& table,
@@ -88,9 +133,7 @@ Status LedgerKeeper::Note(const EpochProfile& epoch, const NotMoved& not_moved,
   TellTargets(epoch, entry.targets);
   TakeIn(outcomes, epoch.index);
   Observe(epoch, table, scores);
-  for (const Target& target : epoch.targets) {
-    if (target.exited) payback_.Forget(target.id);
-  }
+  ForgetTargets(epoch.index);
   entry.not_moved = not_moved;
   entry.replaced = replaced;
   entry.moves = std::move(outcomes);
@@ -100,6 +143,7 @@ Status LedgerKeeper::Note(const EpochProfile& epoch, const NotMoved& not_moved,
   Status written = writer_->Write(entry);
   if (written && config_.most_bytes && writer_->bytes_written() >= *config_.most_bytes) {
     written = writer_->Finish();
+    writer_.reset();  // and with it its lock
     if (written) written = Open();
   }
   if (!written) writer_.reset();

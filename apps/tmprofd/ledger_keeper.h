@@ -19,7 +19,8 @@ namespace tmprof {
 
 class LedgerKeeper {
  public:
-  // A ledger that lies there already becomes FILE.old. Fails where it cannot be written.
+  // A ledger that lies there already becomes FILE.1. Fails where it cannot be written, or where
+  // another daemon writes it.
   static Result<LedgerKeeper> Begin(const LedgerConfig& config, LedgerInfo info);
 
   // After each epoch: what became of moves in it, and what is known of pages. Returns the error by
@@ -37,14 +38,19 @@ class LedgerKeeper {
   // Leaves those of targets that the ledger knows, and watches them.
   void TakeIn(std::vector<MoveOutcome>& outcomes, std::uint64_t epoch);
   void TellTargets(const EpochProfile& epoch, std::vector<LedgerTarget>& news);
+  void ForgetTargets(std::uint64_t epoch);
   void Observe(const EpochProfile& epoch, const EvidenceTable& table, const Scores& scores);
 
   LedgerConfig config_;
   LedgerInfo info_;
   std::optional<LedgerWriter> writer_;  // none: it has ended
   Payback payback_;
-  std::map<TargetId, LedgerTarget> told_;  // as it was told last
-  bool tell_all_ = false;                  // with the next epoch
+  struct Told {
+    LedgerTarget target;           // as it was told last
+    std::uint64_t last_alive = 0;  // epoch
+  };
+  std::map<TargetId, Told> told_;
+  bool tell_all_ = false;  // with the next epoch
   std::uint64_t next_index_ = 0;
   MonotonicTime last_end_;
 };

@@ -20,6 +20,9 @@ namespace {
 // Reading what binds memory walks all of its page tables (mover/memory_binding.h), and policies are
 // set at a program's start.
 constexpr std::chrono::seconds kBindingAge{60};
+// ... or so many times what reading took, where that is more: whoever maps in the target waits for
+// it. Of a 100 GiB mapping it takes some 2 s.
+constexpr int kBindingRarity = 1000;
 // Of the hit ratio: moves that would raise it by less are not worth ranking all pages for.
 constexpr double kGainWorthLooking = 0.01;
 // Of the pages in use, those that must have been looked at before it is believed that none of them
@@ -80,7 +83,6 @@ Result<std::unique_ptr<PlacementSession>> PlacementSession::Open(Config config, 
   for (const std::string& warning : sources->warnings) log(LogLevel::kWarning, warning);
   std::unique_ptr<PlacementSession> session(new PlacementSession(
       std::move(config), *std::move(tiers), *std::move(sources), log, status, board));
-  if (auto begun = session->BeginLedger(); !begun) return Fail(begun.error());
   for (const Pid pid : session->finder_.missing()) {
     log(LogLevel::kWarning, fmt::format("no process has the number {}", pid.value()));
   }
@@ -189,14 +191,18 @@ void PlacementSession::FollowTargets(const std::vector<TrackedProcess>& targets)
   tracked_ = targets;
 }
 
-const MemoryBinding* PlacementSession::BindingOf(TargetId target, Pid pid, MonotonicTime now) {
+const MemoryBinding* PlacementSession::BindingOf(TargetId target, Pid pid) {
+  const MonotonicTime now = clock_.Now();
   const auto known = bindings_.find(target);
-  if (known == bindings_.end() || now - known->second.read >= kBindingAge) {
+  if (known == bindings_.end() || now >= known->second.stale) {
     auto memory = ReadMemoryBinding(pid);
     if (!memory) {
       log_(LogLevel::kDebug, memory.error().Message());
     }
-    bindings_[target] = {memory ? std::optional(*std::move(memory)) : std::nullopt, now};
+    const std::chrono::nanoseconds took = clock_.Now() - now;
+    bindings_[target] = {
+        memory ? std::optional(*std::move(memory)) : std::nullopt,
+        now + std::max<std::chrono::nanoseconds>(kBindingAge, took * kBindingRarity)};
   }
   const std::optional<MemoryBinding>& memory = bindings_[target].memory;
   return memory ? &*memory : nullptr;
@@ -205,7 +211,6 @@ const MemoryBinding* PlacementSession::BindingOf(TargetId target, Pid pid, Monot
 // Those that are alive now. A number that has become another's in between tells nothing that is
 // used: what moves asks for the process itself.
 std::vector<PlacedTarget> PlacementSession::PlacedTargets() {
-  const MonotonicTime now = clock_.Now();
   std::vector<PlacedTarget> placed;
   for (const TrackedProcess& target : tracked_) {
     if (!live_.Find(target.id)) continue;
@@ -213,7 +218,7 @@ std::vector<PlacedTarget> PlacementSession::PlacedTargets() {
     for (const Mapping& mapping : target.mappings) {
       if (mapping.kind != MappingKind::kSpecial) added.mapped.push_back(mapping.range);
     }
-    added.binding = BindingOf(target.id, target.pid, now);
+    added.binding = BindingOf(target.id, target.pid);
   }
   std::erase_if(bindings_, [&placed](const auto& binding) {
     return !std::ranges::binary_search(placed, binding.first, {}, &PlacedTarget::id);
@@ -222,6 +227,7 @@ std::vector<PlacedTarget> PlacementSession::PlacedTargets() {
 }
 
 Status PlacementSession::EndEpoch(const EpochProfile& epoch) {
+  has_ended_an_epoch_ = true;
   const MonotonicTime before = cpu_clock_.Now();
   const bool paid = Place(epoch);
   pacer_.Note(epoch.length(), cpu_clock_.Now() - before, paid);
@@ -235,19 +241,20 @@ Status PlacementSession::EndEpoch(const EpochProfile& epoch) {
 }
 
 bool PlacementSession::Place(const EpochProfile& epoch) {
+  // Nothing moves while it is decided what is to: all that was moved is known.
+  const std::uint64_t replaced = mover_->Replace({}).size();
   std::vector<MoveOutcome> outcomes = mover_->TakeOutcomes();
   CountMoves(outcomes, placer_.Learn(outcomes, epoch.index));
-  const auto memory = ReadNodeMemory();
-  if (!memory) {
-    log_(LogLevel::kError, memory.error().Message());
-    return true;
+  std::vector<NodeMemory> memory;
+  if (auto read = ReadNodeMemory()) {
+    memory = *std::move(read);
+  } else {
+    log_(LogLevel::kError, read.error().Message() + "; no node is taken to have room meanwhile");
   }
   const std::vector<PlacedTarget> targets = PlacedTargets();
-  PlacementDecision decision = placer_.Decide(epoch, targets, *memory);
-  UpdateStatus(epoch, *memory, targets, decision);
+  PlacementDecision decision = placer_.Decide(epoch, targets, memory);
   const bool paid =
       !decision.gain || *decision.gain >= kGainWorthLooking || decision.not_moved.over_quota > 0;
-  std::uint64_t replaced = 0;
   may_rest_ = !config_.placement.track_only && decision.looked_at >= kEnoughLookedAt;
   if (!config_.placement.track_only) {
     log_(
@@ -256,11 +263,15 @@ bool PlacementSession::Place(const EpochProfile& epoch) {
                     "the accesses, {} over",
                     epoch.index, targets.size(), decision.wanted.value(), decision.capacity.value(),
                     decision.moves.size(), decision.gain.value_or(0), outcomes.size()));
-    replaced = mover_->Replace(std::move(decision.moves)).size();
+    mover_->Replace(decision.moves);
   }
   const Status kept = ledger_->Note(epoch, decision.not_moved, replaced, std::move(outcomes),
                                     placer_.table(), placer_.scores());
-  if (!kept) log_(LogLevel::kError, kept.error().Message() + "; moving goes on without a ledger");
+  if (!kept) {
+    status_.warnings.push_back(kept.error().Message() + "; moving goes on without a ledger");
+    log_(LogLevel::kError, status_.warnings.back());
+  }
+  UpdateStatus(epoch, memory, targets, decision);
   return paid;
 }
 
@@ -272,9 +283,7 @@ DaemonState PlacementSession::StateNow() const {
 
 void PlacementSession::PublishState() {
   const std::scoped_lock lock(publishing_);
-  DaemonStatus status = *board_.Read().status;
-  status.state = StateNow();
-  board_.Publish(std::move(status));
+  board_.SetState(StateNow());
 }
 
 void PlacementSession::CountMoves(const std::vector<MoveOutcome>& outcomes, std::uint64_t undone) {
@@ -310,11 +319,10 @@ void PlacementSession::UpdateStatus(const EpochProfile& epoch, std::span<const N
       used += placer_.map().PagesIn(target.id, tiers_, tier.tier);
     }
     tier.used = used;
-    PageCount free;
     for (const NodeMemory& node : memory) {
-      if (tiers_.TierOf(node.id) == tier.tier) free += node.free;
+      if (tiers_.TierOf(node.id) != tier.tier) continue;
+      tier.free = tier.free.value_or(PageCount(0)) + node.free;
     }
-    tier.free = free;
   }
   std::vector<ObservingSource> sources;
   for (const SourceStatus& source : epoch.sources) {

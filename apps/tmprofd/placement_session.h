@@ -43,9 +43,15 @@ class PlacementSession {
   static Result<std::unique_ptr<PlacementSession>> Open(Config config, const Log& log,
                                                         DaemonStatus& status, StatusBoard& board);
 
+  // Sets the ledger that lies there aside and begins another. To be called when nothing else can
+  // refuse the session any more, before Run().
+  Status BeginLedger();
   // `stop_requested` is asked many times a second and as soon as one of `stop_fds` is readable. An
   // error ends it: no source works any more.
   Status Run(const std::function<bool()>& stop_requested, std::vector<int> stop_fds);
+
+  // Whether Run() has come to the end of an epoch.
+  bool has_ended_an_epoch() const { return has_ended_an_epoch_; }
 
   MoveThread& mover() { return *mover_; }
   // Once it was paused or goes on; any thread may.
@@ -55,17 +61,16 @@ class PlacementSession {
   // What memory policies and cpusets say of a target, and when they were asked.
   struct Binding {
     std::optional<MemoryBinding> memory;  // nullopt: it could not be read
-    MonotonicTime read;
+    MonotonicTime stale;                  // from then on
   };
 
   PlacementSession(Config config, Tiers tiers, SessionSources sources, const Log& log,
                    DaemonStatus& status, StatusBoard& board);
 
-  Status BeginLedger();
   void FindTargets(TargetTracker& tracker, MonotonicTime now);
   void FollowTargets(const std::vector<TrackedProcess>& targets);
   std::vector<PlacedTarget> PlacedTargets();
-  const MemoryBinding* BindingOf(TargetId target, Pid pid, MonotonicTime now);
+  const MemoryBinding* BindingOf(TargetId target, Pid pid);
   Status EndEpoch(const EpochProfile& epoch);
   // Returns whether what was decided is worth what deciding takes, as far as can be told.
   bool Place(const EpochProfile& epoch);
@@ -89,6 +94,7 @@ class PlacementSession {
   ThreadCpuClock cpu_clock_;  // of the thread that calls Run()
   EpochPacer pacer_;
   bool told_overdrawn_ = false;
+  bool has_ended_an_epoch_ = false;
   bool may_rest_ = false;  // the sources have seen enough to know that there is nothing to gain
   ProcFs procfs_;
   MovePagesCall call_;

@@ -87,11 +87,11 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
   ranker_.Absorb(epoch);
   ranker_.Score(options_.rank, scores_);
   const std::vector<TargetId> ids = IdsOf(targets);
-  RankCandidates(ids);
+  RankCandidates(targets);
   PlacementDecision decision;
   const std::vector<NodeRoom> rooms = rooms_.At(memory, epoch.end);
   decision.capacity = CapacityNow(ids, rooms);
-  if (LookForTheBest(targets, decision.capacity, look_for)) RankCandidates(ids);
+  if (LookForTheBest(targets, decision.capacity, look_for)) RankCandidates(targets);
 
   const CandidateResidency residency(candidates_, options_.tiers);
   const Plan plan = MakePlan(*policy_, candidates_.key, ranking_, residency, decision.capacity);
@@ -152,7 +152,7 @@ void Placer::LookAgain(std::span<const PlacedTarget> targets, std::chrono::nanos
   look_again_.erase(look_again_.begin(), next);
 }
 
-void Placer::RankCandidates(std::span<const TargetId> targets) {
+void Placer::RankCandidates(std::span<const PlacedTarget> targets) {
   FindCandidates(ranker_.table(), scores_, map_, targets, options_.tiers, candidates_);
   ranking_.Reset({candidates_.span_pages, candidates_.score});
 }

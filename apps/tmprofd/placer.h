@@ -20,7 +20,6 @@
 #include "base/move_history.h"
 #include "base/tiers.h"
 #include "base/units.h"
-#include "mover/memory_binding.h"
 #include "mover/move_planner.h"
 #include "mover/node_memory.h"
 #include "mover/node_rooms.h"
@@ -48,13 +47,6 @@ struct PlacerOptions {
   std::optional<double> cost_of_move;
   // Of one CPU, for looking where pages are.
   double survey_share = 0.01;
-};
-
-struct PlacedTarget {
-  TargetId id;
-  Pid pid;
-  std::vector<VpnRange> mapped;            // ascending, disjoint
-  const MemoryBinding* binding = nullptr;  // unknown: nothing of it is moved
 };
 
 struct PlacementDecision {
@@ -92,7 +84,7 @@ class Placer {
  private:
   void FollowTargets(std::span<const PlacedTarget> targets, std::chrono::nanoseconds look_for);
   void LookAgain(std::span<const PlacedTarget> targets, std::chrono::nanoseconds look_for);
-  void RankCandidates(std::span<const TargetId> targets);
+  void RankCandidates(std::span<const PlacedTarget> targets);
   // For the best whose place is unknown, as far as the capacity goes. Returns whether any was
   // found.
   bool LookForTheBest(std::span<const PlacedTarget> targets, PageCount capacity,

@@ -117,6 +117,19 @@ TEST_F(DecideMovesTest, WhatHasMovedLatelyStaysWhereItIs) {
   EXPECT_THAT(Decide({2}).moves, IsEmpty()) << "what would give way has just come";
 }
 
+// A page that has come lately, and is part of a cold piece by now.
+TEST_F(DecideMovesTest, APieceOfWhichAPageHasMovedLatelyStays) {
+  rules_.capacity = PageCount(8);
+  rules_.cool_down_epochs = 5;
+  placed_ = {At(kFast, 1, 0), At(kSlow, 20, 9)};
+  placed_[0].span = PageCount(8);
+  placed_[0].leaf = PageCount(1);
+  history_.Note(Key(6), Tier(2), kTier1, kEpoch - 1);
+  EXPECT_THAT(Decide({20}).moves, IsEmpty());
+  rules_.cool_down_epochs = 1;
+  EXPECT_EQ(Decide({20}).moves.size(), 2U);
+}
+
 TEST_F(DecideMovesTest, WhatIsBoundToItsNodeIsCountedAndStays) {
   rules_.capacity = PageCount(1);
   placed_ = {At(kFast, 1, 1), At(kSlow, 2, 9), At(kSlow, 3, 8)};

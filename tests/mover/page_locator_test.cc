@@ -4,7 +4,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -199,6 +201,56 @@ TEST(LinuxPageLocator, FindsMemoryThatWasTouchedAndNoOther) {
   }
   EXPECT_THAT(found, ElementsAre(3, 4, 9));
   ::munmap(memory, kPages * kBasePageBytes);
+}
+
+// Of the calling thread, as a service without it has them.
+class WithoutSysAdmin {
+ public:
+  WithoutSysAdmin() {
+    EXPECT_EQ(::syscall(SYS_capget, &header_, before_), 0);
+    __user_cap_data_struct fewer[2] = {before_[0], before_[1]};
+    fewer[0].effective &= ~(1U << CAP_SYS_ADMIN);
+    EXPECT_EQ(::syscall(SYS_capset, &header_, fewer), 0);
+  }
+  ~WithoutSysAdmin() { EXPECT_EQ(::syscall(SYS_capset, &header_, before_), 0); }
+
+ private:
+  __user_cap_header_struct header_{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  __user_cap_data_struct before_[2]{};
+};
+
+// Three huge pages, of which the second one is split.
+TEST(LinuxPageLocator, TellsHugePagesToThoseWhoMayNotSeeFrames) {
+  constexpr std::size_t kHugeBytes = 512 * kBasePageBytes;
+  void* memory =
+      ::mmap(nullptr, 4 * kHugeBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  auto* const start = reinterpret_cast<char*>(
+      (reinterpret_cast<std::uintptr_t>(memory) + kHugeBytes - 1) / kHugeBytes * kHugeBytes);
+  ::madvise(start, 3 * kHugeBytes, MADV_HUGEPAGE);
+  for (std::size_t page = 0; page < 3; ++page) {
+    static_cast<volatile char*>(start)[page * kHugeBytes] = 1;
+  }
+  ASSERT_EQ(::munmap(start + 2 * kHugeBytes - kBasePageBytes, kBasePageBytes), 0);
+  const Vpn first = VpnOfAddress(reinterpret_cast<std::uintptr_t>(start));
+  const WithoutSysAdmin without;
+  MovePagesCall call;
+  LinuxPageLocator locator(call);
+  const auto runs = locator.Locate(Pid(::getpid()), {first, first + PageCount(3 * 512)});
+  ::munmap(memory, 4 * kHugeBytes);
+  ASSERT_TRUE(runs) << runs.error().Message();
+  ASSERT_FALSE(runs->empty());
+  if (runs->front().pages.size() < PageCount(512) || runs->back().pages.size() < PageCount(512)) {
+    GTEST_SKIP() << "the kernel has no huge pages to give";
+  }
+  if (runs->front().leaf == PageCount(1))
+    GTEST_SKIP() << "Linux 6.7 tells huge pages, this one not";
+  ASSERT_EQ(runs->size(), 3U);
+  EXPECT_EQ((*runs)[0].leaf, PageCount(512));
+  EXPECT_EQ((*runs)[0].pages, (VpnRange{first, first + PageCount(512)}));
+  EXPECT_EQ((*runs)[1].leaf, PageCount(1));
+  EXPECT_EQ((*runs)[1].pages, (VpnRange{first + PageCount(512), first + PageCount(1023)}));
+  EXPECT_EQ((*runs)[2].leaf, PageCount(512));
 }
 
 }  // namespace

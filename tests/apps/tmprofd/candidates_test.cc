@@ -37,7 +37,9 @@ class CandidatesTest : public testing::Test {
                std::vector{PlacedRun{range, NodeId(node), PageCount(leaf)}});
   }
   std::vector<std::string> Found(std::vector<TargetId> targets = {kTarget}) {
-    FindCandidates(table_, scores_, map_, targets, tiers_, found_);
+    std::vector<PlacedTarget> placed;
+    for (const TargetId target : targets) placed.push_back({.id = target, .binding = binding_});
+    FindCandidates(table_, scores_, map_, placed, tiers_, found_);
     std::vector<std::string> texts;
     for (std::size_t i = 0; i < found_.size(); ++i) {
       texts.push_back(std::to_string(found_.key[i].vpn.value()) + "+" +
@@ -52,6 +54,7 @@ class CandidatesTest : public testing::Test {
   Scores scores_;
   PlacementMap map_;
   Tiers tiers_ = *Tiers::Make({{NodeId(0)}, {NodeId(1)}});
+  const MemoryBinding* binding_ = nullptr;
   Candidates found_;
 };
 
@@ -152,6 +155,18 @@ TEST_F(CandidatesTest, CutsASpanWhereItsPlaceChanges) {
   Place(1, 700, 1000, 1);
   EXPECT_THAT(Found(),
               ElementsAre("512+88=88@-", "600+100=100@0", "700+300=300@1", "1000+24=24@-"));
+}
+
+TEST_F(CandidatesTest, CutsSpansWhereTheirMemoryPolicyChanges) {
+  const MemoryBinding binding(std::nullopt, std::nullopt,
+                              {{{Vpn(12), Vpn(14)}, std::vector{NodeId(0)}},
+                               {{Vpn(104), Vpn(108)}, std::vector{NodeId(1)}}});
+  binding_ = &binding;
+  Score(1, {{100, 16, 32}});
+  Place(1, 8, 20, 0);
+  Place(1, 100, 116, 1);
+  EXPECT_THAT(Found(), ElementsAre("8+4=0@0", "12+2=0@0", "14+6=0@0", "100+4=8@1", "104+4=8@1",
+                                   "108+8=16@1"));
 }
 
 TEST_F(CandidatesTest, JoinsPartsOfAHugePage) {

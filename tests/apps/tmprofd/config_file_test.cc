@@ -288,6 +288,7 @@ mover {
 ledger {
   file: "/var/log/\"moves\" \303\244"
   most_mib: 10
+  kept: 3
 }
 control {
   socket: "/run/other.sock"
@@ -344,6 +345,7 @@ TEST(ParseConfig, EveryFieldArrivesWhereItBelongs) {
   EXPECT_EQ(config.mover.cool_down_epochs, 4);
   EXPECT_EQ(config.ledger.file, "/var/log/\"moves\" ä");
   EXPECT_EQ(config.ledger.most_bytes, 10485760);
+  EXPECT_EQ(config.ledger.kept, 3U);
   EXPECT_EQ(config.control_socket, "/run/other.sock");
   EXPECT_EQ(config.metrics, (ListenAddress{.host = "::1", .port = 9101}));
   EXPECT_EQ(config.log_level, LogLevel::kDebug);

@@ -39,6 +39,18 @@ TEST(StatusBoard, TellsHowOldWhatItShowsIs) {
   EXPECT_EQ(reading.uptime, seconds(7));
 }
 
+TEST(StatusBoard, IsAsOldAsItWasWhereOnlyTheStateChanges) {
+  ManualClock clock;
+  StatusBoard board(clock, NewStatus());
+  board.Publish(FullStatus());
+  clock.now += seconds(2);
+  board.SetState(DaemonState::kPaused);
+  const StatusReading reading = board.Read();
+  EXPECT_EQ(reading.age, seconds(2));
+  EXPECT_EQ(reading.status->state, DaemonState::kPaused);
+  EXPECT_EQ(reading.status->epochs_total, 8U);
+}
+
 TEST(StatusBoard, LeavesReadersWhatTheyHaveRead) {
   const ManualClock clock;
   StatusBoard board(clock, NewStatus());
@@ -105,6 +117,14 @@ TEST(StatusAsJson, HasAllThatIsKnown) {
   EXPECT_EQ(json["own_cpu_time_s"], 12.5);
   EXPECT_EQ(json["tier1_hit_ratio"], 0.875);
   EXPECT_EQ(json["warnings"], Json({"reclaim is at work on node 0"}));
+  EXPECT_TRUE(json["refusal"].is_null());
+}
+
+TEST(StatusAsText, SaysWhyWhatWasConfiguredLastIsNotInForce) {
+  DaemonStatus status = FullStatus();
+  status.refusal = "cannot bind; goes on";
+  EXPECT_THAT(AsText(ReadingOf(status)), HasSubstr("refused: cannot bind; goes on\n"));
+  EXPECT_EQ(AsJson(ReadingOf(status))["refusal"], "cannot bind; goes on");
 }
 
 TEST(StatusAsJson, SaysNullOfWhatIsUnknown) {

@@ -94,10 +94,75 @@ TEST_F(LedgerKeeperTest, SetsAFullFileAsideAndTellsTheNextOneAll) {
   LedgerKeeper keeper = Begin();
   ASSERT_TRUE(Note(keeper, 0, {}));
   ASSERT_TRUE(Note(keeper, 1, {Moved(0, 5, 1, 0)}));
-  const std::vector<LedgerEpoch> aside = Read(folder_.File("ledger.old"));
+  const std::vector<LedgerEpoch> aside = Read(folder_.File("ledger.1"));
   ASSERT_THAT(aside, SizeIs(1));
   EXPECT_EQ(aside[0].index, 1U);
   EXPECT_THAT(aside[0].targets, SizeIs(1));
+}
+
+TEST_F(LedgerKeeperTest, KeepsSoManyOfBeforeAndTheLatestAtTheFront) {
+  config_.kept = 2;
+  for (std::uint64_t run = 0; run < 4; ++run) {
+    LedgerKeeper keeper = Begin();
+    ASSERT_TRUE(Note(keeper, run, {}));
+    ASSERT_TRUE(keeper.End({}, 0));
+  }
+  EXPECT_EQ(Read(*config_.file).front().index, 3U);
+  EXPECT_EQ(Read(folder_.File("ledger.1")).front().index, 2U);
+  EXPECT_EQ(Read(folder_.File("ledger.2")).front().index, 1U);
+  EXPECT_FALSE(std::filesystem::exists(folder_.File("ledger.3")));
+}
+
+TEST_F(LedgerKeeperTest, SetsAsideNoMoreThanItMustWhereOneIsMissing) {
+  for (std::uint64_t run = 0; run < 3; ++run) {
+    LedgerKeeper keeper = Begin();
+    ASSERT_TRUE(Note(keeper, run, {}));
+    ASSERT_TRUE(keeper.End({}, 0));
+  }
+  std::filesystem::remove(folder_.File("ledger.1"));
+  LedgerKeeper keeper = Begin();
+  EXPECT_EQ(Read(folder_.File("ledger.1")).front().index, 2U);
+  EXPECT_EQ(Read(folder_.File("ledger.2")).front().index, 0U);
+}
+
+TEST_F(LedgerKeeperTest, LeavesTheLedgerThatAnotherDaemonWrites) {
+  LedgerKeeper running = Begin();
+  const Result<LedgerKeeper> second = LedgerKeeper::Begin(config_, SmallLedgerInfo());
+  ASSERT_FALSE(second);
+  EXPECT_THAT(second.error().Message(), ::testing::HasSubstr("another tmprofd writes it"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.File("ledger.1")));
+  ASSERT_TRUE(Note(running, 0, {Moved(0, 5, 1, 0)}));
+  EXPECT_THAT(Read(*config_.file).front().moves, SizeIs(1));
+}
+
+TEST_F(LedgerKeeperTest, SettlesTheMovesOfATargetThatIsNoLongerObserved) {
+  LedgerKeeper keeper = Begin();
+  ASSERT_TRUE(Note(keeper, 0, {Moved(0, 5, 1, 0)}));
+  EpochProfile without = Epoch(1);
+  without.targets.clear();
+  ASSERT_TRUE(keeper.Note(without, {}, 0, {}, {}, {}));
+  const std::vector<LedgerEpoch> epochs = Read(*config_.file);
+  ASSERT_THAT(epochs, SizeIs(2));
+  ASSERT_THAT(epochs[1].settled, SizeIs(1));
+  EXPECT_EQ(epochs[1].settled[0].cause, SettledCause::kGone);
+}
+
+// Its last moves are told after its last epoch; what is kept of targets is bounded.
+TEST_F(LedgerKeeperTest, KnowsATargetForTwoEpochsAfterItsLast) {
+  LedgerKeeper keeper = Begin();
+  ASSERT_TRUE(Note(keeper, 0, {}));
+  EpochProfile without = Epoch(1);
+  without.targets.clear();
+  ASSERT_TRUE(keeper.Note(without, {}, 0, {Moved(0, 5, 1, 0)}, {}, {}));
+  without.index = 2;
+  ASSERT_TRUE(keeper.Note(without, {}, 0, {Moved(0, 6, 1, 0)}, {}, {}));
+  without.index = 3;
+  ASSERT_TRUE(keeper.Note(without, {}, 0, {Moved(0, 7, 1, 0)}, {}, {}));
+  const std::vector<LedgerEpoch> epochs = Read(*config_.file);
+  ASSERT_THAT(epochs, SizeIs(4));
+  EXPECT_THAT(epochs[1].moves, SizeIs(1));
+  EXPECT_THAT(epochs[2].moves, SizeIs(1));
+  EXPECT_THAT(epochs[3].moves, IsEmpty()) << "of a target that is not known any more";
 }
 
 TEST_F(LedgerKeeperTest, KeepsNothingWithoutAFile) {

@@ -161,6 +161,7 @@ class Driverless(Scenario):
 
     def test_places_without_it(self) -> None:
         self.assert_kept("driverless")
+        self.assert_kept("driverless_again")
         self.assert_promoted("driverless")
         status = json.loads(self.text("driverless.status_json"))
         self.assertIn("abit-bpf", [source["name"] for source in status["sources"]])
