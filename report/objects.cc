@@ -98,6 +98,44 @@ bool IsOfLibrary(std::string_view function) {
          function.starts_with("void* std::");
 }
 
+ElementsRow Summarize(const ElementCounts& counts) {
+  ElementsRow row{.element_bytes = counts.element_bytes, .elements = counts.accesses.size()};
+  for (std::uint64_t i = 0; i < row.elements; ++i) {
+    const std::uint64_t accesses = counts.accesses[i];
+    if (accesses == 0) continue;
+    ++row.accessed;
+    const auto place = std::ranges::find_if(
+        row.hottest, [&](const ElementsRow::Element& e) { return e.accesses < accesses; });
+    row.hottest.insert(place, {.index = i, .accesses = accesses});
+    if (row.hottest.size() > ElementsRow::kHottest) row.hottest.pop_back();
+  }
+  return row;
+}
+
+// "100 elements of 8 B, 3 accessed: [7] 40, [2] 9, [0] 1"
+std::string ElementsText(const ElementsRow& row) {
+  std::string text = fmt::format("{} elements of {}, {} accessed", Grouped(row.elements),
+                                 FormatBytes(row.element_bytes), Grouped(row.accessed));
+  for (std::size_t i = 0; i < row.hottest.size(); ++i) {
+    text += fmt::format("{} [{}] {}", i == 0 ? ":" : ",", row.hottest[i].index,
+                        Grouped(row.hottest[i].accesses));
+  }
+  if (row.accessed > row.hottest.size()) text += ", ...";
+  return text;
+}
+
+Json ElementsJson(const std::optional<ElementsRow>& row) {
+  if (!row) return nullptr;
+  Json hottest = Json::array();
+  for (const ElementsRow::Element& element : row->hottest) {
+    hottest.push_back({{"index", element.index}, {"accesses", element.accesses}});
+  }
+  return {{"element_bytes", row->element_bytes},
+          {"elements", row->elements},
+          {"accessed", row->accessed},
+          {"hottest", std::move(hottest)}};
+}
+
 // One row of each type instead of rows of sites.
 std::vector<ObjectsRow> ByType(std::vector<ObjectsRow> sites) {
   std::map<std::string, ObjectsRow> types;
@@ -210,7 +248,9 @@ void ObjectsTally::Add(ObjectsPart part) {
     live.accesses += object.accesses;
     live.births += object.birth;
   }
-  if (by_ == ObjectsBy::kObject) std::ranges::copy(part.objects, std::back_inserter(objects_));
+  if (by_ != ObjectsBy::kObject) return;
+  for (const LiveObject& object : part.objects) objects_.Add(object, objects_.all());
+  for (const ElementCounts& counts : part.elements) elements_[counts.start] = Summarize(counts);
 }
 
 std::vector<ObjectsRow> ObjectsTally::SiteRows(milliseconds run, const Frames& frames) const {
@@ -238,21 +278,44 @@ std::vector<ObjectsRow> ObjectsTally::SiteRows(milliseconds run, const Frames& f
   return rows;
 }
 
-std::vector<ObjectsRow> ObjectsTally::ObjectRows(milliseconds run, const Frames& frames) const {
+std::vector<ObjectsRow> ObjectsTally::ObjectRows(milliseconds run, const Frames& frames) {
   std::vector<ObjectsRow> rows;
-  for (const LiveObject& object : objects_) {
+  for (const LiveObject& object : objects_.Take()) {
     const auto found = frames.find(object.site);
-    rows.push_back({.kind = ObjectKind::kHeap,
-                    .start = object.start,
-                    .objects = 1,
-                    .live_objects = 1,
-                    .bytes = object.bytes,
-                    .live_bytes = object.bytes,
-                    .accesses = object.accesses,
-                    .lifetime = run - object.birth,
-                    .frames = found != frames.end() ? found->second : std::vector<SourceFrame>()});
+    const auto elements = elements_.find(object.start);
+    rows.push_back(
+        {.kind = ObjectKind::kHeap,
+         .start = object.start,
+         .objects = 1,
+         .live_objects = 1,
+         .bytes = object.bytes,
+         .live_bytes = object.bytes,
+         .accesses = object.accesses,
+         .lifetime = run - object.birth,
+         .frames = found != frames.end() ? found->second : std::vector<SourceFrame>(),
+         .elements = elements != elements_.end() ? std::optional(elements->second) : std::nullopt});
   }
   return rows;
+}
+
+void ObjectsTally::AddStacks(ObjectsReport& report, const Frames& frames) const {
+  for (const ObjectsRow& row : report.rows) {
+    // Not all objects have rows.
+    if (row.kind == ObjectKind::kHeap && by_ == ObjectsBy::kObject) continue;
+    std::string stack(NameOf(row.kind));
+    if (row.kind != ObjectKind::kElsewhere) {
+      stack += ";" + (row.name.empty() ? FoldedFrames(row.frames) : FoldedElement(row.name));
+    }
+    report.stacks[stack] += row.accesses;
+  }
+  if (by_ != ObjectsBy::kObject) return;
+  for (const auto& [site, live] : live_) {
+    const auto found = frames.find(site);
+    report.stacks[fmt::format(
+        "{};{}", NameOf(ObjectKind::kHeap),
+        FoldedFrames(found != frames.end() ? found->second : std::vector<SourceFrame>()))] +=
+        live.accesses;
+  }
 }
 
 ObjectsReport ObjectsTally::Take(const ObjectsInfo& info, const Symbolize& symbolize) {
@@ -266,6 +329,8 @@ ObjectsReport ObjectsTally::Take(const ObjectsInfo& info, const Symbolize& symbo
   }
   ObjectsReport report{.info = info, .by = by_};
   report.rows = by_ == ObjectsBy::kObject ? ObjectRows(run, frames) : SiteRows(run, frames);
+  const std::size_t without_rows =
+      by_ == ObjectsBy::kObject ? objects_.all() - report.rows.size() : 0;
   if (by_ == ObjectsBy::kType) report.rows = ByType(std::move(report.rows));
   for (const auto& [id, site] : sites_) {
     report.freed_objects += site.freed_objects;
@@ -304,8 +369,9 @@ ObjectsReport ObjectsTally::Take(const ObjectsInfo& info, const Symbolize& symbo
     if (module.instrumented) continue;
     report.uninstrumented.push_back(module.path.empty() ? info.program : module.path);
   }
+  AddStacks(report, frames);
   std::ranges::stable_sort(report.rows, Before);
-  report.all_rows = report.rows.size();
+  report.all_rows = report.rows.size() + without_rows;
   return report;
 }
 
@@ -313,8 +379,9 @@ void LimitRows(ObjectsReport& report, std::size_t rows) {
   if (rows < report.rows.size()) report.rows.resize(rows);
 }
 
-ObjectsReport MakeObjects(ObjectsReader& reader, std::string file, ObjectsBy by) {
-  ObjectsTally tally(by);
+ObjectsReport MakeObjects(ObjectsReader& reader, std::string file, ObjectsBy by,
+                          std::optional<std::size_t> most_objects) {
+  ObjectsTally tally(by, most_objects);
   StreamEnd end;
   ObjectsPart part;
   while (true) {
@@ -385,6 +452,10 @@ std::string ObjectsText(const ObjectsReport& report) {
                   OrUnknown(row.lifetime, lifetime), std::move(what)});
   }
   text += "\n" + table.Text();
+  for (const ObjectsRow& row : report.rows) {
+    if (!row.elements) continue;
+    text += fmt::format("{}: {}\n", AddressText(row.start), ElementsText(*row.elements));
+  }
   if (report.rows.size() < report.all_rows) {
     text += fmt::format("{} of {} rows; --limit 0 shows all\n", Grouped(report.rows.size()),
                         Grouped(report.all_rows));
@@ -407,6 +478,7 @@ std::string ObjectsJson(const ObjectsReport& report) {
                     {"live_objects", row.live_objects},
                     {"live_bytes", row.live_bytes},
                     {"lifetime_s", row.lifetime ? Json(Seconds(*row.lifetime)) : Json(nullptr)},
+                    {"elements", ElementsJson(row.elements)},
                     {"frames", FramesJson(row.frames)}});
   }
   Json kinds = Json::object();
@@ -449,17 +521,8 @@ std::string ObjectsCsv(const ObjectsReport& report) {
 }
 
 std::string ObjectsFolded(const ObjectsReport& report) {
-  // Stacks that differ in lines alone are one.
-  std::map<std::string, std::uint64_t> stacks;
-  for (const ObjectsRow& row : report.rows) {
-    std::string stack(NameOf(row.kind));
-    if (row.kind != ObjectKind::kElsewhere) {
-      stack += ";" + (row.name.empty() ? FoldedFrames(row.frames) : FoldedElement(row.name));
-    }
-    stacks[stack] += row.accesses;
-  }
   std::string text;
-  for (const auto& [stack, accesses] : stacks) {
+  for (const auto& [stack, accesses] : report.stacks) {
     if (accesses > 0) text += fmt::format("{} {}\n", stack, accesses);
   }
   return text;

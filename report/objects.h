@@ -17,6 +17,7 @@
 #include "base/epoch_stream.h"
 #include "base/result.h"
 #include "proto/objects_file.h"
+#include "report/first_rows.h"
 #include "report/format.h"
 #include "report/symbols.h"
 
@@ -31,6 +32,20 @@ Result<ObjectsBy> ParseObjectsBy(std::string_view text);  // "site", "type", "ob
 
 enum class ObjectKind : std::uint8_t { kHeap, kVariable, kStack, kElsewhere };
 
+// Of an array that the program asked to have counted by element.
+struct ElementsRow {
+  struct Element {
+    std::uint64_t index = 0;
+    std::uint64_t accesses = 0;
+  };
+  static constexpr std::size_t kHottest = 5;
+
+  std::uint64_t element_bytes = 0;
+  std::uint64_t elements = 0;
+  std::uint64_t accessed = 0;    // of them
+  std::vector<Element> hottest;  // by accesses, descending, then by index; none of 0
+};
+
 struct ObjectsRow {
   ObjectKind kind = ObjectKind::kHeap;
   std::string name;                    // of what is not one site or object; empty: see the frames
@@ -43,7 +58,8 @@ struct ObjectsRow {
   // Mean; of objects that live, until the file was written. Unset: not known of what was not
   // allocated.
   std::optional<std::chrono::milliseconds> lifetime;
-  std::vector<SourceFrame> frames;  // of an allocation, innermost first
+  std::vector<SourceFrame> frames;      // of an allocation, innermost first
+  std::optional<ElementsRow> elements;  // by object alone
 
   std::optional<double> AccessesPerByte() const;
 };
@@ -59,6 +75,9 @@ struct ObjectsReport {
   std::uint64_t freed_accesses = 0;         // no row of an object by itself has them
   std::vector<std::string> uninstrumented;  // modules, by path
   std::vector<std::string> nameless;        // modules whose files are gone or changed
+  // Accesses by stacks, or by types, of all rows: "heap;outermost;...;innermost". Those that differ
+  // in lines alone are one.
+  std::map<std::string, std::uint64_t> stacks;
   std::size_t all_rows = 0;
   // By accesses, then bytes, descending; then as the file has them.
   std::vector<ObjectsRow> rows;
@@ -67,10 +86,18 @@ struct ObjectsReport {
 // The call that returns to an address, and those that it is inlined in.
 using Symbolize = std::function<std::vector<SourceFrame>(std::uint64_t return_address)>;
 
+struct HotterObject {
+  bool operator()(const LiveObject& a, const LiveObject& b) const {
+    return a.accesses != b.accesses ? a.accesses > b.accesses : a.bytes > b.bytes;
+  }
+};
+
 // The parts of a file, in order.
 class ObjectsTally {
  public:
-  explicit ObjectsTally(ObjectsBy by) : by_(by) {}
+  // By object, so many of those that live have rows; unset: all. Memory follows them, and sites.
+  explicit ObjectsTally(ObjectsBy by, std::optional<std::size_t> most_objects = std::nullopt)
+      : by_(by), objects_(most_objects) {}
 
   void Add(ObjectsPart part);
   // What it adds up to. Once, at the end.
@@ -89,7 +116,8 @@ class ObjectsTally {
   using Frames = std::map<std::uint32_t, std::vector<SourceFrame>>;  // by site
 
   std::vector<ObjectsRow> SiteRows(std::chrono::milliseconds run, const Frames& frames) const;
-  std::vector<ObjectsRow> ObjectRows(std::chrono::milliseconds run, const Frames& frames) const;
+  std::vector<ObjectsRow> ObjectRows(std::chrono::milliseconds run, const Frames& frames);
+  void AddStacks(ObjectsReport& report, const Frames& frames) const;
 
   ObjectsBy by_;
   std::vector<LoadedModule> modules_;
@@ -98,11 +126,14 @@ class ObjectsTally {
   std::map<std::pair<std::uint64_t, std::string>, VariableCount> variables_;
   std::vector<ThreadStack> stacks_;
   std::uint64_t elsewhere_ = 0;
-  std::vector<LiveObject> objects_;  // by object alone
+  FirstRows<LiveObject, HotterObject> objects_;    // by object alone
+  std::map<std::uint64_t, ElementsRow> elements_;  // by their object's start
 };
 
 // Reads what is left of the file, and the names of its frames from the programs' files.
-ObjectsReport MakeObjects(ObjectsReader& reader, std::string file, ObjectsBy by);
+// By object, `most_objects` as ObjectsTally has it.
+ObjectsReport MakeObjects(ObjectsReader& reader, std::string file, ObjectsBy by,
+                          std::optional<std::size_t> most_objects = std::nullopt);
 // "make_node (tree.c:42) < main (tree.c:99)", innermost first; as many as a line takes.
 std::string FramesText(const std::vector<SourceFrame>& frames, std::size_t most = 3);
 // What the calls allocate for: the type that a C++ allocator was made for, else "by make_node": the
@@ -117,7 +148,7 @@ void LimitRows(ObjectsReport& report, std::size_t rows);
 std::string ObjectsText(const ObjectsReport& report);
 std::string ObjectsJson(const ObjectsReport& report);
 std::string ObjectsCsv(const ObjectsReport& report);
-// A line for each row, "outermost;...;innermost accesses", as flame graphs are made of.
+// A line for each of the stacks, "outermost;...;innermost accesses", as flame graphs are made of.
 std::string ObjectsFolded(const ObjectsReport& report);
 // "main;make_node", outermost first.
 std::string FoldedFrames(const std::vector<SourceFrame>& frames);

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <iterator>
 #include <map>
+#include <numeric>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -14,6 +15,8 @@
 
 #include "base/epoch_profile.h"
 #include "base/human_units.h"
+#include "rank/total_ranker.h"
+#include "report/first_rows.h"
 #include "report/format.h"
 
 namespace tmprof {
@@ -22,12 +25,32 @@ namespace {
 using std::chrono::nanoseconds;
 using Kind = TracedKind;
 
+using Row = TracedObjects::Row;
+
+// A row, before its frames are looked up.
+struct Found {
+  Row row;
+  std::uint32_t site = kUnknownSite;
+};
+
+struct Before {
+  bool operator()(const Found& a, const Found& b) const {
+    return std::tuple(b.row.references + b.row.samples, b.row.bytes) <
+           std::tuple(a.row.references + a.row.samples, a.row.bytes);
+  }
+};
+
+void AddHeats(std::vector<double>& heats, const std::vector<double>& more) {
+  heats.resize(std::max(heats.size(), more.size()));
+  for (std::size_t node = 0; node < more.size(); ++node) heats[node] += more[node];
+}
+
 // One row of each type and kind instead of rows of sites.
-std::vector<TracedObjects::Row> ByType(std::vector<TracedObjects::Row> sites) {
-  std::map<std::pair<Kind, std::string>, TracedObjects::Row> types;
-  for (const TracedObjects::Row& site : sites) {
+std::vector<Row> ByType(const std::vector<Row>& sites) {
+  std::map<std::pair<Kind, std::string>, Row> types;
+  for (const Row& site : sites) {
     std::string name = TypeText(site.frames);
-    TracedObjects::Row& type = types[{site.kind, name}];
+    Row& type = types[{site.kind, name}];
     type.kind = site.kind;
     type.type = std::move(name);
     const double objects = type.objects + site.objects;
@@ -42,11 +65,15 @@ std::vector<TracedObjects::Row> ByType(std::vector<TracedObjects::Row> sites) {
     type.estimated = type.estimated || site.estimated;
     type.references += site.references;
     type.samples += site.samples;
+    type.accesses += site.accesses;
+    AddHeats(type.heats, site.heats);
   }
-  std::vector<TracedObjects::Row> rows;
+  std::vector<Row> rows;
   for (auto& [key, type] : types) rows.push_back(std::move(type));
   return rows;
 }
+
+std::string KindName(Kind kind) { return kind == Kind::kAllocated ? "allocated" : "mapped"; }
 
 class Tally : public ObjectMap::Visitor {
  public:
@@ -59,35 +86,40 @@ class Tally : public ObjectMap::Visitor {
       for (const ObjectSite& site : epoch.allocations->sites) sites_[site.id] = site.frames;
       if (is_shown) result_.lost += epoch.allocations->lost;
     }
+    if (is_shown) {
+      ++result_.epochs;
+      last_ = epoch.end;
+      for (const Target& target : epoch.targets) result_.pids.insert(target.pid);
+      Estimate(epoch);
+      AddTotals(epoch);
+      if (!was_shown_) map_.Each([&](const TracedObject& object) { Count(object); });
+      was_shown_ = true;
+    }
     map_.See(epoch, is_shown);
-    if (!is_shown) return;
-    ++result_.epochs;
-    last_ = epoch.end;
-    for (const Target& target : epoch.targets) result_.pids.insert(target.pid);
-    AddTotals(epoch);
   }
 
   TracedObjects Take(std::string name) {
     map_.Each([&](const TracedObject& object) {
-      rows_[object.label].live_bytes += static_cast<double>(object.bytes) * object.weight;
-      End(object, last_);
+      sums_[object.label].row.live_bytes += static_cast<double>(object.bytes) * object.weight;
+      AddAge(object, last_);
     });
-    for (std::size_t i = 0; i < rows_.size(); ++i) {
-      TracedObjects::Row& row = rows_[i];
-      if (options_.page && !at_page_[i]) continue;
-      if (row.objects > 0) row.lifetime = nanoseconds(std::llround(ages_[i] / row.objects));
-      const auto site = sites_.find(row_sites_[i]);
-      if (site != sites_.end()) row.frames = site->second;
-      result_.rows.push_back(std::move(row));
+    for (std::size_t label = 0; label < sums_.size(); ++label) {
+      if (sums_[label].is_used) Finish(sums_[label]);
     }
-    if (options_.by == ObjectsBy::kType) result_.rows = ByType(std::move(result_.rows));
-    std::ranges::stable_sort(result_.rows, [](const auto& a, const auto& b) {
-      return std::tuple(b.references + b.samples, b.bytes) <
-             std::tuple(a.references + a.samples, a.bytes);
-    });
-    result_.all_rows = result_.rows.size();
+    std::vector<Row> rows;
+    for (Found& found : found_.Take()) {
+      found.row.frames = FramesOf(found.site);
+      rows.push_back(std::move(found.row));
+    }
+    result_.all_rows = found_.all();
+    result_.rows = options_.by == ObjectsBy::kType ? FirstTypes(ByType(rows)) : std::move(rows);
+    for (const auto& [where, heat] : heat_of_sites_) {
+      if (options_.by == ObjectsBy::kType) break;
+      result_.stacks[KindName(where.first) + ";" + FoldedFrames(FramesOf(where.second))] += heat;
+    }
     result_.trace = std::move(name);
     result_.options = options_;
+    SortNodes();
     return std::move(result_);
   }
 
@@ -96,29 +128,59 @@ class Tally : public ObjectMap::Visitor {
   }
 
   void Begin(const Target& target, TracedObject& object) override {
-    object.label = RowOf(target, object);
-    TracedObjects::Row& row = rows_[object.label];
-    row.objects += object.weight;
-    row.bytes += static_cast<double>(object.bytes) * object.weight;
-    row.estimated = row.estimated || object.weight > 1;
+    object.label = LabelOf(target, object);
+    if (was_shown_) Count(object);
   }
 
   void End(const TracedObject& object, MonotonicTime end) override {
-    ages_[object.label] += static_cast<double>((end - object.birth).count()) * object.weight;
+    if (was_shown_) AddAge(object, end);
+    // A mapping of which a part went may have others.
+    if (IsByObject() && object.kind == Kind::kAllocated) ended_.push_back(object.label);
+  }
+
+  // What ended had its share until then.
+  void EndEpoch(const EpochProfile& /*epoch*/) override {
+    for (const std::size_t label : ended_) {
+      Finish(sums_[label]);
+      sums_[label] = Sum();
+      unused_.push_back(label);
+    }
+    ended_.clear();
   }
 
   void Share(const PageColumns& pages, std::size_t record, const TracedObject& object,
              double share) override {
     if (!IsShown(pages, record)) return;
     if (options_.page && !Holds(object, *options_.page)) return;
-    TracedObjects::Row& row = rows_[object.label];
-    const double counted = share * object.weight;
-    row.references += pages.references[record] * counted;
-    row.samples += SamplesOf(pages, record) * counted;
-    at_page_[object.label] = true;
+    Sum& sum = sums_[object.label];
+    // Those that it stands for lie elsewhere.
+    const double counted = share * (options_.page ? 1 : object.weight);
+    sum.row.references += pages.references[record] * counted;
+    sum.row.samples += SamplesOf(pages, record) * counted;
+    if (!scores_.empty()) sum.row.accesses += scores_[record] * counted;
+    const double heat = (pages.references[record] + SamplesOf(pages, record)) * counted;
+    if (heat > 0) {
+      const std::size_t node = node_of_.at(pages.node[record]);
+      sum.row.heats.resize(std::max(sum.row.heats.size(), node + 1));
+      sum.row.heats[node] += heat;
+      heat_of_sites_[{object.kind, object.site}] += heat;
+    }
+    sum.is_at_page = true;
   }
 
  private:
+  // Of a site, or of an object.
+  struct Sum {
+    Row row;
+    std::uint32_t site = kUnknownSite;
+    std::size_t number = 0;  // in the order in which they were seen
+    double age_ns = 0;
+    bool is_at_page = false;
+    bool is_used = false;
+  };
+
+  bool IsByObject() const { return options_.by == ObjectsBy::kObject; }
+
   static bool Holds(const TracedObject& object, Vpn page) {
     return object.start < (page.value() + 1) * kBasePageBytes &&
            object.end() > page.value() * kBasePageBytes;
@@ -130,54 +192,156 @@ class Tally : public ObjectMap::Visitor {
             options_.page->value() < pages.vpn[record].value() + pages.span_pages[record]);
   }
 
+  // By record; none where no accessed bit was read, which alone ties the scale to accesses.
+  void Estimate(const EpochProfile& epoch) {
+    scores_.clear();
+    const PageColumns& pages = epoch.pages;
+    if (std::ranges::none_of(pages.looks, [](auto looks) { return looks > 0; })) return;
+    TotalRanker ranker(RankModel::kRate);
+    ranker.Absorb(epoch);
+    const Scores scores = ranker.Score(RankSource::kCombined);
+    scores_.resize(pages.size());
+    std::size_t record = 0;  // both ascend by key
+    for (std::size_t row = 0; row < scores.size(); ++row) {
+      while (pages.key(record) < ranker.table().key[row]) ++record;
+      scores_[record] = scores[row];
+    }
+  }
+
   void AddTotals(const EpochProfile& epoch) {
     const PageColumns& pages = epoch.pages;
+    if (!scores_.empty()) result_.accesses = result_.accesses.value_or(0);
     for (std::size_t i = 0; i < pages.size(); ++i) {
       const auto target = std::ranges::lower_bound(epoch.targets, pages.target[i], {}, &Target::id);
       if (!Follows(*target) || !IsShown(pages, i)) continue;
       result_.references += pages.references[i];
       result_.samples += SamplesOf(pages, i);
+      if (!scores_.empty()) *result_.accesses += scores_[i];
+      if (pages.references[i] + SamplesOf(pages, i) > 0) {
+        const auto [node, is_new] = node_of_.try_emplace(pages.node[i], result_.nodes.size());
+        if (is_new) result_.nodes.push_back(pages.node[i]);
+      }
     }
   }
 
-  std::size_t RowOf(const Target& target, const TracedObject& object) {
-    const bool by_object = options_.by == ObjectsBy::kObject;
-    if (!by_object) {
-      const auto [row, is_new] = row_of_.try_emplace({object.kind, object.site}, rows_.size());
-      if (!is_new) return row->second;
+  // As the order of `nodes` has it, in each row.
+  void SortNodes() {
+    std::vector<std::size_t> order(result_.nodes.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::sort(order, {}, [&](std::size_t node) {
+      const std::optional<NodeId> id = result_.nodes[node];
+      return std::tuple(!id, id);
+    });
+    std::vector<std::optional<NodeId>> nodes;
+    for (const std::size_t node : order) nodes.push_back(result_.nodes[node]);
+    result_.nodes = std::move(nodes);
+    for (Row& row : result_.rows) {
+      row.heats.resize(order.size());
+      std::vector<double> heats;
+      for (const std::size_t node : order) heats.push_back(row.heats[node]);
+      row.heats = std::move(heats);
     }
-    TracedObjects::Row& row = rows_.emplace_back(TracedObjects::Row{.kind = object.kind});
-    if (by_object) {
-      row.start = object.start;
-      row.pid = target.pid;
+  }
+
+  // In an epoch that is shown.
+  void Count(const TracedObject& object) {
+    Row& row = sums_[object.label].row;
+    row.objects += object.weight;
+    row.bytes += static_cast<double>(object.bytes) * object.weight;
+    row.estimated = row.estimated || object.weight > 1;
+  }
+
+  void AddAge(const TracedObject& object, MonotonicTime end) {
+    sums_[object.label].age_ns += static_cast<double>((end - object.birth).count()) * object.weight;
+  }
+
+  std::size_t LabelOf(const Target& target, const TracedObject& object) {
+    if (!IsByObject()) {
+      const auto [label, is_new] = label_of_.try_emplace({object.kind, object.site}, sums_.size());
+      if (!is_new) return label->second;
     }
-    row_sites_.push_back(object.site);
-    ages_.push_back(0);
-    at_page_.push_back(false);
-    return rows_.size() - 1;
+    std::size_t label = sums_.size();
+    if (unused_.empty()) {
+      sums_.emplace_back();
+    } else {
+      label = unused_.back();
+      unused_.pop_back();
+    }
+    Sum& sum = sums_[label];
+    sum.is_used = true;
+    sum.number = next_number_++;
+    sum.site = object.site;
+    sum.row.kind = object.kind;
+    if (IsByObject()) {
+      sum.row.start = object.start;
+      sum.row.pid = target.pid;
+    }
+    return label;
+  }
+
+  void Finish(Sum& sum) {
+    Row& row = sum.row;
+    if (row.objects <= 0 || (options_.page && !sum.is_at_page)) return;
+    row.lifetime = nanoseconds(std::llround(sum.age_ns / row.objects));
+    found_.Add({.row = std::move(row), .site = sum.site}, sum.number);
+  }
+
+  std::vector<Row> FirstTypes(std::vector<Row> types) {
+    FirstRows<Found, Before> first(options_.limit);
+    for (std::size_t i = 0; i < types.size(); ++i) {
+      result_.stacks[KindName(types[i].kind) + ";" + Printable(types[i].type)] +=
+          types[i].references + types[i].samples;
+      first.Add({.row = std::move(types[i])}, i);
+    }
+    result_.all_rows = first.all();
+    std::vector<Row> rows;
+    for (Found& found : first.Take()) rows.push_back(std::move(found.row));
+    return rows;
+  }
+
+  std::vector<SourceFrame> FramesOf(std::uint32_t site) const {
+    const auto found = sites_.find(site);
+    return found != sites_.end() ? found->second : std::vector<SourceFrame>();
   }
 
   TracedObjectsOptions options_;
   ObjectMap map_{*this};
   TracedObjects result_;
   MonotonicTime last_;
+  bool was_shown_ = false;  // an epoch
+  Scores scores_;           // of this epoch
   std::map<std::uint32_t, std::vector<SourceFrame>> sites_;
-  std::vector<TracedObjects::Row> rows_;
-  std::map<std::pair<Kind, std::uint32_t>, std::size_t> row_of_;  // by site
-  std::vector<std::uint32_t> row_sites_;
-  std::vector<double> ages_;  // ns by row, summed
-  std::vector<bool> at_page_;
+  std::map<std::optional<NodeId>, std::size_t> node_of_;  // place
+  std::vector<Sum> sums_;                                 // by label
+  std::vector<std::size_t> unused_;
+  std::vector<std::size_t> ended_;  // in this epoch
+  std::size_t next_number_ = 0;
+  std::map<std::pair<Kind, std::uint32_t>, std::size_t> label_of_;  // by site
+  std::map<std::pair<Kind, std::uint32_t>, double> heat_of_sites_;
+  FirstRows<Found, Before> found_{options_.by == ObjectsBy::kType ? std::nullopt : options_.limit};
 };
-
-std::string KindName(Kind kind) { return kind == Kind::kAllocated ? "allocated" : "mapped"; }
 
 double ShareOf(double part, double all) { return all > 0 ? part / all : 0; }
 
-std::string Rounded(const TracedObjects::Row& row, double value) {
-  return (row.estimated ? "~" : "") + Grouped(static_cast<std::uint64_t>(value + 0.5));
+// What stands for others is an estimate.
+std::string Marked(const Row& row, std::string text) {
+  return row.estimated ? "~" + std::move(text) : text;
+}
+
+std::string Title(const std::optional<NodeId>& node) {
+  return node ? fmt::format("node {}", node->value()) : "node unknown";
 }
 
 }  // namespace
+
+std::optional<double> TracedObjects::Row::AccessesPerByte() const {
+  return bytes > 0 ? std::optional(accesses / bytes) : std::nullopt;
+}
+
+std::optional<double> TracedObjects::Row::ShareOnNode(std::size_t node) const {
+  const double all = references + samples;
+  return all > 0 ? std::optional(heats[node] / all) : std::nullopt;
+}
 
 Result<TracedObjects> MakeTracedObjects(const Trace& trace, const TracedObjectsOptions& options) {
   Tally tally(options);
@@ -197,25 +361,41 @@ std::string TracedObjectsText(const TracedObjects& objects) {
       "objects in {} epochs, by references and samples of {}\n", Grouped(objects.epochs),
       objects.options.page ? fmt::format("page {}", Address(*objects.options.page))
                            : "their pages");
-  TextTable table({{"references"},
-                   {"share"},
-                   {"samples"},
-                   {"share"},
-                   {"bytes"},
-                   {"objects"},
-                   {"live bytes"},
-                   {"lifetime"},
-                   {"kind", kLeft},
-                   {std::string(NameOf(objects.options.by)), kLeft}});
-  for (const TracedObjects::Row& row : objects.rows) {
+  std::vector<TextTable::Column> columns{{"references"}, {"share"}, {"samples"}, {"share"}};
+  if (objects.accesses) columns.insert(columns.end(), {{"accesses"}, {"per byte"}});
+  columns.insert(columns.end(), {{"bytes"}, {"objects"}, {"live bytes"}, {"lifetime"}});
+  const std::size_t nodes = objects.nodes.size() > 1 ? objects.nodes.size() : 0;
+  for (std::size_t node = 0; node < nodes; ++node) columns.push_back({Title(objects.nodes[node])});
+  columns.push_back({"kind", kLeft});
+  columns.push_back({std::string(NameOf(objects.options.by)), kLeft});
+  TextTable table(std::move(columns));
+  for (const Row& row : objects.rows) {
+    const auto bytes = [&](double count) {
+      return Marked(row, FormatBytes(static_cast<std::uint64_t>(count)));
+    };
+    // Of a page, no others are counted.
+    const auto heat = [&](double count) {
+      return objects.options.page ? Significant(count) : Marked(row, Significant(count));
+    };
+    std::vector<std::string> cells{
+        heat(row.references), Percent(ShareOf(row.references, objects.references)),
+        heat(row.samples), Percent(ShareOf(row.samples, objects.samples))};
+    if (objects.accesses) {
+      cells.push_back(heat(row.accesses));
+      cells.push_back(OrUnknown(row.AccessesPerByte(), Significant));
+    }
+    cells.push_back(bytes(row.bytes));
+    cells.push_back(Marked(row, Grouped(static_cast<std::uint64_t>(row.objects + 0.5))));
+    cells.push_back(bytes(row.live_bytes));
+    cells.push_back(fmt::format("{:.3f} s", Seconds(row.lifetime)));
+    for (std::size_t node = 0; node < nodes; ++node) {
+      cells.push_back(OrUnknown(row.ShareOnNode(node), Percent));
+    }
+    cells.push_back(KindName(row.kind));
     std::string what = row.type.empty() ? FramesText(row.frames) : Printable(row.type);
     if (row.start) what = fmt::format("{:#x} {}", *row.start, what);
-    table.AddRow({Significant(row.references), Percent(ShareOf(row.references, objects.references)),
-                  Significant(row.samples), Percent(ShareOf(row.samples, objects.samples)),
-                  FormatBytes(static_cast<std::uint64_t>(row.bytes)), Rounded(row, row.objects),
-                  FormatBytes(static_cast<std::uint64_t>(row.live_bytes)),
-                  fmt::format("{:.3f} s", Seconds(row.lifetime)), KindName(row.kind),
-                  std::move(what)});
+    cells.push_back(std::move(what));
+    table.AddRow(std::move(cells));
   }
   text += table.Text();
   if (objects.rows.size() < objects.all_rows) {
@@ -237,20 +417,30 @@ std::string TracedObjectsText(const TracedObjects& objects) {
 std::string TracedObjectsJson(const TracedObjects& objects) {
   Json rows = Json::array();
   for (const TracedObjects::Row& row : objects.rows) {
-    rows.push_back({{"kind", KindName(row.kind)},
-                    {"type", row.type.empty() ? Json(nullptr) : Json(row.type)},
-                    {"pid", row.pid ? Json(row.pid->value()) : Json(nullptr)},
-                    {"start", row.start ? Json(*row.start) : Json(nullptr)},
-                    {"references", row.references},
-                    {"references_share", ShareOf(row.references, objects.references)},
-                    {"samples", row.samples},
-                    {"samples_share", ShareOf(row.samples, objects.samples)},
-                    {"objects", row.objects},
-                    {"bytes", row.bytes},
-                    {"live_bytes", row.live_bytes},
-                    {"estimated", row.estimated},
-                    {"lifetime_s", Seconds(row.lifetime)},
-                    {"frames", FramesJson(row.frames)}});
+    Json nodes = Json::array();
+    for (std::size_t node = 0; node < objects.nodes.size(); ++node) {
+      const std::optional<NodeId> id = objects.nodes[node];
+      nodes.push_back({{"node", id ? Json(id->value()) : Json(nullptr)},
+                       {"share", OrNull(row.ShareOnNode(node))}});
+    }
+    rows.push_back(
+        {{"kind", KindName(row.kind)},
+         {"type", row.type.empty() ? Json(nullptr) : Json(row.type)},
+         {"pid", row.pid ? Json(row.pid->value()) : Json(nullptr)},
+         {"start", row.start ? Json(*row.start) : Json(nullptr)},
+         {"references", row.references},
+         {"references_share", ShareOf(row.references, objects.references)},
+         {"samples", row.samples},
+         {"samples_share", ShareOf(row.samples, objects.samples)},
+         {"accesses", objects.accesses ? Json(row.accesses) : Json(nullptr)},
+         {"accesses_per_byte", objects.accesses ? OrNull(row.AccessesPerByte()) : Json(nullptr)},
+         {"nodes", std::move(nodes)},
+         {"objects", row.objects},
+         {"bytes", row.bytes},
+         {"live_bytes", row.live_bytes},
+         {"estimated", row.estimated},
+         {"lifetime_s", Seconds(row.lifetime)},
+         {"frames", FramesJson(row.frames)}});
   }
   return JsonText({{"view", "objects"},
                    {"trace", objects.trace},
@@ -259,43 +449,52 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
                    {"tracked", objects.tracked},
                    {"references", objects.references},
                    {"samples", objects.samples},
+                   {"accesses", OrNull(objects.accesses)},
                    {"lost", objects.lost},
                    {"all_rows", objects.all_rows},
                    {"rows", std::move(rows)}});
 }
 
 std::string TracedObjectsCsv(const TracedObjects& objects) {
-  std::string csv =
-      CsvLine({"kind", "pid", "start", "references", "references_share", "samples", "samples_share",
-               "objects", "bytes", "live_bytes", "estimated", "lifetime_s", "what"});
+  std::vector<std::string> columns{
+      "kind",      "pid",           "start",   "references", "references_share",
+      "samples",   "samples_share", "objects", "bytes",      "live_bytes",
+      "estimated", "lifetime_s",    "what",    "accesses",   "accesses_per_byte"};
+  for (const std::optional<NodeId>& node : objects.nodes) {
+    columns.push_back(node ? fmt::format("node_{}_share", node->value()) : "node_unknown_share");
+  }
+  std::string csv = CsvLine(columns);
   for (const TracedObjects::Row& row : objects.rows) {
-    csv += CsvLine({KindName(row.kind), row.pid ? fmt::format("{}", row.pid->value()) : "",
-                    row.start ? fmt::format("{:#x}", *row.start) : "", Exact(row.references),
-                    Exact(ShareOf(row.references, objects.references)), Exact(row.samples),
-                    Exact(ShareOf(row.samples, objects.samples)), Exact(row.objects),
-                    Exact(row.bytes), Exact(row.live_bytes), row.estimated ? "true" : "false",
-                    Exact(Seconds(row.lifetime)),
-                    row.type.empty() ? FramesText(row.frames, row.frames.size()) : row.type});
+    std::vector<std::string> cells{
+        KindName(row.kind),
+        row.pid ? fmt::format("{}", row.pid->value()) : "",
+        row.start ? fmt::format("{:#x}", *row.start) : "",
+        Exact(row.references),
+        Exact(ShareOf(row.references, objects.references)),
+        Exact(row.samples),
+        Exact(ShareOf(row.samples, objects.samples)),
+        Exact(row.objects),
+        Exact(row.bytes),
+        Exact(row.live_bytes),
+        row.estimated ? "true" : "false",
+        Exact(Seconds(row.lifetime)),
+        row.type.empty() ? FramesText(row.frames, row.frames.size()) : row.type};
+    cells.push_back(objects.accesses ? Exact(row.accesses) : "");
+    cells.push_back(objects.accesses ? OrEmpty(row.AccessesPerByte(), Exact) : "");
+    for (std::size_t node = 0; node < objects.nodes.size(); ++node) {
+      cells.push_back(OrEmpty(row.ShareOnNode(node), Exact));
+    }
+    csv += CsvLine(cells);
   }
   return csv;
 }
 
 std::string TracedObjectsFolded(const TracedObjects& objects) {
-  // Stacks that differ in lines alone are one.
-  std::map<std::string, double> stacks;
-  for (const TracedObjects::Row& row : objects.rows) {
-    const std::string what = row.type.empty() ? FoldedFrames(row.frames) : Printable(row.type);
-    stacks[KindName(row.kind) + ";" + what] += row.references + row.samples;
-  }
   std::string text;
-  for (const auto& [stack, heat] : stacks) {
+  for (const auto& [stack, heat] : objects.stacks) {
     if (heat >= 0.5) text += fmt::format("{} {}\n", stack, std::llround(heat));
   }
   return text;
-}
-
-void LimitRows(TracedObjects& objects, std::size_t rows) {
-  if (rows < objects.rows.size()) objects.rows.resize(rows);
 }
 
 }  // namespace tmprof

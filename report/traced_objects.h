@@ -9,7 +9,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -27,8 +29,9 @@ namespace tmprof {
 struct TracedObjectsOptions {
   ObjectsBy by = ObjectsBy::kSite;
   EpochRange epochs;
-  std::optional<Pid> pid;   // unset: every target
-  std::optional<Vpn> page;  // unset: all pages
+  std::optional<Pid> pid;                           // unset: every target
+  std::optional<Vpn> page;                          // unset: all pages
+  std::optional<std::size_t> limit = std::nullopt;  // rows that are kept; unset: all
 };
 
 struct TracedObjects {
@@ -42,10 +45,18 @@ struct TracedObjects {
     double bytes = 0;                    // of all of them
     double live_bytes = 0;               // when the last epoch ended
     bool estimated = false;              // some stand for others
+    // Of its pages; of one page without what others that it stands for have of theirs.
     double references = 0;
     double samples = 0;
+    double accesses = 0;        // estimated; see TracedObjects::accesses
+    std::vector<double> heats;  // references and samples together, by node; as `nodes` below
     // Mean, in these epochs or before; of what lives, until the last one ended.
     std::chrono::nanoseconds lifetime{0};
+
+    // Unset: of no bytes.
+    std::optional<double> AccessesPerByte() const;
+    // Of its references and samples, those of pages that were on the node; unset: it has none.
+    std::optional<double> ShareOnNode(std::size_t node) const;
   };
   std::string trace;
   StreamEnd end;
@@ -55,21 +66,28 @@ struct TracedObjects {
   bool tracked = false;   // false: nobody told of allocations in this trace
   double references = 0;  // of all pages of these targets
   double samples = 0;
+  // Estimated, in epochs in which accessed bits were read; unset: there are none.
+  std::optional<double> accesses;
+  // That held pages with references or samples, ascending; unset, last: not known of some.
+  std::vector<std::optional<NodeId>> nodes;
   std::uint64_t lost = 0;  // allocations and frees
+  // References and samples together by stacks, or by types, whatever the limit:
+  // "allocated;outermost;...;innermost". Those that differ in lines alone are one.
+  std::map<std::string, double> stacks;
   std::size_t all_rows = 0;
   // By references and samples together, then bytes, descending; then as first seen.
   std::vector<Row> rows;
 };
 
-// Reads the trace once, from its begin.
+// Reads the trace once, from its begin. Memory is bounded by what lives at once, mappings ever
+// made, sites and rows.
 Result<TracedObjects> MakeTracedObjects(const Trace& trace, const TracedObjectsOptions& options);
 
 std::string TracedObjectsText(const TracedObjects& objects);
 std::string TracedObjectsJson(const TracedObjects& objects);
 std::string TracedObjectsCsv(const TracedObjects& objects);
-// A line for each row, "outermost;...;innermost n", n the references and samples, rounded.
+// A line for each of the stacks, "outermost;...;innermost n", n the references and samples,
+// rounded.
 std::string TracedObjectsFolded(const TracedObjects& objects);
-// Keeps the first ones.
-void LimitRows(TracedObjects& objects, std::size_t rows);
 
 }  // namespace tmprof

@@ -182,7 +182,7 @@ Result<Rendered> RenderMoves(LedgerReader& ledger, const ViewOptions& options, F
 
 Result<Rendered> RenderObjects(ObjectsReader& objects, std::string file, const ViewOptions& options,
                                Format format) {
-  ObjectsReport report = MakeObjects(objects, std::move(file), options.objects_by);
+  ObjectsReport report = MakeObjects(objects, std::move(file), options.objects_by, options.limit);
   Rendered rendered{.png = std::nullopt, .end = report.end};
   if (options.folded) rendered.folded = ObjectsFolded(report);
   if (options.limit) LimitRows(report, *options.limit);
@@ -195,7 +195,8 @@ Result<Rendered> RenderTracedObjects(const Trace& trace, const ViewOptions& opti
   Result<TracedObjects> objects = MakeTracedObjects(trace, {.by = options.objects_by,
                                                             .epochs = options.epochs,
                                                             .pid = options.pid,
-                                                            .page = options.page});
+                                                            .page = options.page,
+                                                            .limit = options.limit});
   if (!objects) return Fail(objects.error());
   if (Status epochs = RequireEpochs(objects->epochs, options.epochs, "trace"); !epochs) {
     return Fail(epochs.error());
@@ -205,7 +206,6 @@ Result<Rendered> RenderTracedObjects(const Trace& trace, const ViewOptions& opti
   }
   Rendered rendered{.png = std::nullopt, .end = objects->end};
   if (options.folded) rendered.folded = TracedObjectsFolded(*objects);
-  if (options.limit) LimitRows(*objects, *options.limit);
   rendered.output = Spell(*objects, format, TracedObjectsText, TracedObjectsJson, TracedObjectsCsv);
   return rendered;
 }

@@ -55,8 +55,8 @@ std::vector<SourceFrame> Name(std::uint64_t return_address) {
   return {{.module = "/bin/tree", .offset = return_address}};
 }
 
-ObjectsReport Report(ObjectsBy by) {
-  ObjectsTally tally(by);
+ObjectsReport Report(ObjectsBy by, std::optional<std::size_t> most_objects = std::nullopt) {
+  ObjectsTally tally(by, most_objects);
   // In two parts: it adds up.
   ObjectsPart first = Part();
   ObjectsPart second;
@@ -110,6 +110,37 @@ TEST(ObjectsReport, ByObjectEachThatLivesHasARow) {
   EXPECT_EQ(report.freed_accesses, 5U);
   EXPECT_EQ(report.accesses, 200U) << "those of freed objects, too";
   EXPECT_THAT(ObjectsText(report), HasSubstr("1 objects with 5 accesses, which --by site shows"));
+}
+
+TEST(ObjectsReport, AsManyObjectsAsAreShownAreKeptAndAllAreCounted) {
+  const ObjectsReport report = Report(ObjectsBy::kObject, 2);
+  ASSERT_EQ(report.rows.size(), 5U) << "with a variable, a stack and elsewhere";
+  EXPECT_EQ(report.rows[0].start, 0x7200U);
+  EXPECT_EQ(report.rows[1].start, 0x7000U);
+  EXPECT_NE(report.rows[4].start, 0x7100U);
+  EXPECT_EQ(report.all_rows, 6U);
+  EXPECT_EQ(report.accesses, 200U);
+  EXPECT_EQ(ObjectsFolded(report), ObjectsFolded(Report(ObjectsBy::kObject)));
+  EXPECT_THAT(ObjectsFolded(report), HasSubstr("heap;main;make:node 135\n"));
+}
+
+TEST(ObjectsReport, AnArraysHottestElementsAreShownWithIt) {
+  ObjectsTally tally(ObjectsBy::kObject);
+  tally.Add({.elements = {
+                 {.start = 0x7000, .element_bytes = 8, .accesses = {0, 3, 9, 0, 3, 1, 2, 40, 1}}}});
+  tally.Add(Part());
+  const ObjectsReport report = tally.Take(Info(), Name);
+  ASSERT_EQ(report.rows.at(1).start, 0x7000U);
+  ASSERT_TRUE(report.rows[1].elements);
+  EXPECT_FALSE(report.rows[0].elements);
+  EXPECT_THAT(
+      ObjectsText(report),
+      HasSubstr("0x7000: 9 elements of 8 B, 7 accessed: [7] 40, [2] 9, [1] 3, [4] 3, [6] 2, "
+                "...\n"));
+  const auto json = nlohmann::json::parse(ObjectsJson(report));
+  EXPECT_EQ(json["rows"][1]["elements"]["accessed"], 7);
+  EXPECT_EQ(json["rows"][1]["elements"]["hottest"][1]["index"], 2);
+  EXPECT_TRUE(json["rows"][0]["elements"].is_null());
 }
 
 TEST(ObjectsReport, TextNamesCallsAndWhatWasNotCounted) {

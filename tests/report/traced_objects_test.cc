@@ -17,8 +17,7 @@ constexpr std::uint64_t kPage = 4096;
 
 // In the first second, unless it is said.
 AllocationEvent Event(AllocationKind kind, std::uint64_t address, std::uint64_t bytes,
-                      std::uint32_t site, milliseconds at = milliseconds(0),
-                      double weight = 1) {
+                      std::uint32_t site, milliseconds at = milliseconds(0), double weight = 1) {
   return {.target = TargetId(0),
           .kind = kind,
           .address = address,
@@ -156,6 +155,101 @@ TEST(TracedObjects, EpochsAndProcessesCanBeChosenAndWhatIsOlderStillLives) {
   EXPECT_TRUE(others.rows.empty());
 }
 
+TEST(TracedObjects, WhatDidNotLiveInTheseEpochsIsNotCounted) {
+  EpochProfile first =
+      Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
+                Event(AllocationKind::kAllocated, 17 * kPage, 2 * kPage, 1),
+                Event(AllocationKind::kMapped, 32 * kPage, kPage, 2),
+                Event(AllocationKind::kUnmapped, 32 * kPage, kPage, 0, milliseconds(400)),
+                Event(AllocationKind::kFreed, 16 * kPage, 0, 0, milliseconds(500))});
+  EpochProfile second =
+      Epoch(1, {Event(AllocationKind::kAllocated, 20 * kPage, 4 * kPage, 1, milliseconds(1250)),
+                Event(AllocationKind::kFreed, 20 * kPage, 0, 0, milliseconds(1500))});
+  AddPage(second, 17, 3, 0);
+  for (const ObjectsBy by : {ObjectsBy::kSite, ObjectsBy::kObject}) {
+    const TracedObjects objects = Objects({first, second}, {.by = by, .epochs = {.first = 1}});
+    ASSERT_EQ(objects.rows.size(), by == ObjectsBy::kSite ? 1U : 2U) << "without the mapping";
+    double all = 0;
+    double bytes = 0;
+    for (const TracedObjects::Row& row : objects.rows) {
+      all += row.objects;
+      bytes += row.bytes;
+    }
+    EXPECT_DOUBLE_EQ(all, 2);
+    EXPECT_DOUBLE_EQ(bytes, 6 * kPage);
+  }
+}
+
+// 3 of 4 objects of one size, that are freed in the epoch in which they have references.
+TEST(TracedObjects, AsManyRowsAsAreShownAreKeptAndAllAreCounted) {
+  EpochProfile first = Epoch(0, {});
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    first.allocations->events.push_back(
+        Event(AllocationKind::kAllocated, (16 + i) * kPage, kPage, 1));
+    if (i != 2) {
+      first.allocations->events.push_back(
+          Event(AllocationKind::kFreed, (16 + i) * kPage, 0, 0, milliseconds(500)));
+    }
+    AddPage(first, 16 + i, i == 0 ? 2 : 20, 0);
+  }
+  const TracedObjectsOptions by_object{.by = ObjectsBy::kObject};
+  const TracedObjects all = Objects({first}, by_object);
+  ASSERT_EQ(all.rows.size(), 4U);
+  TracedObjectsOptions limited = by_object;
+  limited.limit = 2;
+  const TracedObjects objects = Objects({first}, limited);
+  ASSERT_EQ(objects.rows.size(), 2U);
+  EXPECT_EQ(objects.rows[0].start, 18 * kPage) << "which lived all of the epoch";
+  EXPECT_EQ(objects.rows[1].start, 17 * kPage) << "before the one alike that came later";
+  EXPECT_EQ(objects.rows[1].frames.at(0).function, "make");
+  EXPECT_DOUBLE_EQ(objects.rows[1].references, 10);
+  EXPECT_EQ(objects.rows[1].lifetime, milliseconds(500));
+  EXPECT_EQ(objects.all_rows, 4U);
+  EXPECT_THAT(TracedObjectsText(objects), HasSubstr("2 of 4 rows"));
+  EXPECT_EQ(TracedObjectsFolded(objects), "allocated;make 41\n");
+  EXPECT_EQ(TracedObjectsFolded(objects), TracedObjectsFolded(all));
+}
+
+TEST(TracedObjects, NodesThatHeldThePagesHaveTheirShares) {
+  EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, 3 * kPage, 1),
+                                 Event(AllocationKind::kAllocated, 20 * kPage, kPage, 2)});
+  const auto add = [&](std::uint64_t page, std::uint32_t references, std::optional<NodeId> node) {
+    Append(
+        epoch.pages,
+        {.key = {TargetId(0), Vpn(page)}, .looks = 1000, .references = references, .node = node});
+  };
+  add(16, 30, NodeId(2));
+  add(17, 10, std::nullopt);
+  add(18, 60, NodeId(0));
+  add(20, 5, NodeId(2));
+  const TracedObjects objects = Objects({epoch});
+  EXPECT_THAT(objects.nodes, ::testing::ElementsAre(NodeId(0), NodeId(2), std::nullopt));
+  ASSERT_EQ(objects.rows.size(), 2U);
+  EXPECT_DOUBLE_EQ(*objects.rows[0].ShareOnNode(0), 0.6);
+  EXPECT_DOUBLE_EQ(*objects.rows[0].ShareOnNode(1), 0.3);
+  EXPECT_DOUBLE_EQ(*objects.rows[0].ShareOnNode(2), 0.1);
+  EXPECT_DOUBLE_EQ(*objects.rows[1].ShareOnNode(1), 1);
+  EXPECT_THAT(TracedObjectsText(objects), HasSubstr("node unknown"));
+}
+
+TEST(TracedObjects, AccessesAreEstimatedWhereBitsWereRead) {
+  EpochProfile seen = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
+                                Event(AllocationKind::kAllocated, 17 * kPage, kPage / 2, 2)});
+  AddPage(seen, 16, 800, 0);
+  AddPage(seen, 17, 8, 0);
+  const TracedObjects objects = Objects({seen});
+  ASSERT_TRUE(objects.accesses);
+  ASSERT_EQ(objects.rows.size(), 2U);
+  EXPECT_GT(objects.rows[0].accesses, 100 * objects.rows[1].accesses);
+  EXPECT_NEAR(objects.rows[0].accesses + 2 * objects.rows[1].accesses, *objects.accesses,
+              *objects.accesses * 1e-9);
+  EXPECT_DOUBLE_EQ(*objects.rows[0].AccessesPerByte(), objects.rows[0].accesses / kPage);
+
+  EpochProfile sampled = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1)});
+  Append(sampled.pages, {.key = {TargetId(0), Vpn(16)}, .load_samples = 7});
+  EXPECT_FALSE(Objects({sampled}).accesses);
+}
+
 TEST(TracedObjects, WhatLivesEndsWithItsProcess) {
   EpochProfile epoch =
       Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1, milliseconds(250))});
@@ -177,6 +271,17 @@ TEST(TracedObjects, OfOnePageAreThatPagesSharesAndWhatItHeldAlone) {
   EXPECT_DOUBLE_EQ(objects.rows[0].samples, 5);
   EXPECT_DOUBLE_EQ(objects.references, 4);
   EXPECT_THAT(TracedObjectsText(objects), HasSubstr("page 0x11000"));
+}
+
+TEST(TracedObjects, OfOnePageNothingIsCountedThatOthersStandForElsewhere) {
+  EpochProfile epoch =
+      Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, 1024, 1, milliseconds(0), 32'768)});
+  AddPage(epoch, 16, 8, 40);
+  const TracedObjects objects = Objects({epoch}, {.page = Vpn(16)});
+  ASSERT_EQ(objects.rows.size(), 1U);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references, 2);
+  EXPECT_DOUBLE_EQ(objects.rows[0].samples, 10);
+  EXPECT_THAT(TracedObjectsText(objects), HasSubstr("~32 768"));
 }
 
 TEST(TracedObjects, SitesOfOneTypeAreOneRow) {
