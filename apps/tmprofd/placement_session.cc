@@ -64,6 +64,17 @@ std::string Text(const Tiers& tiers) {
   return text;
 }
 
+// "12 (active 50 %)", of the source that has accessed bits; "unknown" without one.
+std::string ReferencesOf(const EpochProfile& epoch) {
+  for (const SourceStatus& source : epoch.sources) {
+    if (source.role != SourceRole::kReferences) continue;
+    return fmt::format(
+        "{} (active {})", source.observations ? fmt::format("{}", *source.observations) : "unknown",
+        source.duty_cycle ? fmt::format("{:.0f} %", 100 * *source.duty_cycle) : "unknown");
+  }
+  return "unknown";
+}
+
 }  // namespace
 
 Result<std::unique_ptr<PlacementSession>> PlacementSession::Open(Config config, const Log& log,
@@ -257,12 +268,13 @@ bool PlacementSession::Place(const EpochProfile& epoch) {
       !decision.gain || *decision.gain >= kGainWorthLooking || decision.not_moved.over_quota > 0;
   may_rest_ = !config_.placement.track_only && decision.looked_at >= kEnoughLookedAt;
   if (!config_.placement.track_only) {
-    log_(
-        LogLevel::kDebug,
-        fmt::format("epoch {}: {} targets, {} pages wanted of {}, {} moves decided, for {:.3f} of "
-                    "the accesses, {} over",
-                    epoch.index, targets.size(), decision.wanted.value(), decision.capacity.value(),
-                    decision.moves.size(), decision.gain.value_or(0), outcomes.size()));
+    log_(LogLevel::kDebug,
+         fmt::format(
+             "epoch {}: {} targets, {} pages wanted of {}, {} moves decided, for {:.3f} of "
+             "the accesses, {} over; {:.2f} of the pages were looked at lately, references {}",
+             epoch.index, targets.size(), decision.wanted.value(), decision.capacity.value(),
+             decision.moves.size(), decision.gain.value_or(0), outcomes.size(), decision.looked_at,
+             ReferencesOf(epoch)));
     mover_->Replace(decision.moves);
   }
   const Status kept = ledger_->Note(epoch, decision.not_moved, replaced, std::move(outcomes),

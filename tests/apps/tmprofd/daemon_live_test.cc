@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// The built tmprofd, which observes a program here and moves nothing: what becomes of its ledger and of those
+// who ask it when its configuration changes.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "apps/tmprofd/control_client.h"
+#include "base/unique_fd.h"
+#include "proto/ledger_file.h"
+#include "tests/apps/program.h"
+
+namespace tmprof::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using ::testing::HasSubstr;
+
+constexpr std::chrono::seconds kDeadline{30};
+
+bool Await(const std::function<bool()>& holds) {
+  for (const auto until = steady_clock::now() + kDeadline; steady_clock::now() < until;) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  return false;
+}
+
+class Child {
+ public:
+  Child(const std::vector<std::string>& argv, const std::string& log) {
+    std::vector<char*> words;
+    for (const std::string& word : argv) words.push_back(const_cast<char*>(word.c_str()));
+    words.push_back(nullptr);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+      ::dup2(out, STDOUT_FILENO);
+      ::dup2(out, STDERR_FILENO);
+      ::execv(words[0], words.data());
+      ::_exit(127);
+    }
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() {
+    if (pid_ > 0) End(SIGKILL);
+  }
+
+  // Its exit status, or 128 + signal.
+  int End(int signal) {
+    ::kill(pid_, signal);
+    int status = 0;
+    ::waitpid(std::exchange(pid_, -1), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+ private:
+  pid_t pid_ = -1;
+};
+
+// A port of the loopback interface that somebody has.
+class TakenPort {
+ public:
+  TakenPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof address;
+    EXPECT_EQ(::bind(fd_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    EXPECT_EQ(::listen(fd_.get(), 1), 0);
+    EXPECT_EQ(::getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+    port_ = ntohs(address.sin_port);
+  }
+  std::string Address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+ private:
+  UniqueFd fd_;
+  int port_ = 0;
+};
+
+std::size_t EpochsOf(const std::string& ledger) {
+  auto reader = LedgerReader::Open(ledger);
+  if (!reader) return 0;
+  std::size_t epochs = 0;
+  for (LedgerEpoch epoch; reader->Next(epoch).value_or(false);) ++epochs;
+  return epochs;
+}
+
+class DaemonLiveTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "placing takes root";
+    WriteFile(config_, "targets { command: \"tmprofd-gups\" }\n"
+                       "tiers { tier { node: 0 } tier { node: 1 } capacity_mib: 4 }\n"
+                       "profile { epoch_ms: 100 source: \"clock\" }\n"
+                       "placement { track_only: true }\n"
+                       "ledger { file: \"" + ledger_ + "\" }\n"
+                       "control { socket: \"" + socket_ + "\" }\n");
+    const std::filesystem::path programs = std::filesystem::path(TmprofPath()).parent_path();
+    daemon_path_ = programs / "tmprofd";
+    const std::string target = folder_.File("tmprofd-gups");
+    std::filesystem::copy_file(programs / "gups", target);
+    target_ = std::make_unique<Child>(
+        std::vector<std::string>{target, "--footprint", "4MiB", "--duration", "1h"}, "/dev/null");
+    daemon_ = std::make_unique<Child>(std::vector{daemon_path_, std::string("--config"), config_}, log_);
+    ASSERT_TRUE(Await([this] { return EpochsOf(ledger_) >= 2; })) << ReadFile(log_);
+  }
+
+  Outcome Ctl(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "ctl");
+    arguments.insert(arguments.end(), {"--socket", socket_});
+    return Tmprof(arguments);
+  }
+  Json Status() { return Json::parse(Ctl({"status", "--format", "json"}).out); }
+
+  TemporaryFolder folder_;
+  const std::string config_ = folder_.File("config");
+  const std::string ledger_ = folder_.File("ledger");
+  const std::string socket_ = folder_.File("socket");
+  const std::string log_ = folder_.File("log");
+  std::string daemon_path_;
+  std::unique_ptr<Child> target_;
+  std::unique_ptr<Child> daemon_;
+};
+
+TEST_F(DaemonLiveTest, WhatIsSetIsInForceAndTheLedgerBeforeIsKept) {
+  const Outcome set = Ctl({"set", "profile.epoch_ms=130"});
+  ASSERT_EQ(set.status, 0) << set.err;
+  ASSERT_TRUE(Await([this] { return EpochsOf(ledger_ + ".1") >= 2 && EpochsOf(ledger_) >= 1; }));
+  EXPECT_TRUE(Status()["refusal"].is_null());
+  EXPECT_EQ(daemon_->End(SIGTERM), 0) << ReadFile(log_);
+}
+
+TEST_F(DaemonLiveTest, WhatCannotBeInForceIsRefusedAndTheDaemonGoesOn) {
+  const TakenPort taken;
+  const Outcome set = Ctl({"set", "metrics.listen=" + taken.Address()});
+  EXPECT_EQ(set.status, 1);
+  EXPECT_THAT(set.err, HasSubstr(taken.Address()));
+  EXPECT_THAT(Status()["refusal"].get<std::string>(), HasSubstr("goes on by the configuration before"));
+  ASSERT_TRUE(Await([this] { return EpochsOf(ledger_ + ".1") >= 2 && EpochsOf(ledger_) >= 1; }));
+  EXPECT_FALSE(std::filesystem::exists(ledger_ + ".2")) << "what was refused has a ledger";
+  EXPECT_EQ(daemon_->End(SIGTERM), 0) << ReadFile(log_);
+}
+
+TEST_F(DaemonLiveTest, ASecondDaemonLeavesTheLedgerOfTheFirst) {
+  const Outcome second = RunProgram({daemon_path_, "--config", config_});
+  EXPECT_EQ(second.status, 1);
+  EXPECT_THAT(second.err, HasSubstr("serves it"));
+  EXPECT_FALSE(std::filesystem::exists(ledger_ + ".1"));
+  const std::size_t epochs = EpochsOf(ledger_);
+  EXPECT_TRUE(Await([&] { return EpochsOf(ledger_) > epochs; }));
+}
+
+// Issued while sources are opened and closed; the median, as this machine has other work.
+TEST_F(DaemonLiveTest, AnswersForItsStatusWithinATenthOfASecondWhateverItDoes) {
+  std::vector<milliseconds> took;
+  std::jthread changes([this](const std::stop_token& stop) {
+    for (int epoch_ms = 100; !stop.stop_requested(); ++epoch_ms) {
+      Ctl({"set", "profile.epoch_ms=" + std::to_string(epoch_ms)});
+    }
+  });
+  for (int i = 0; i < 40; ++i) {
+    const auto asked = steady_clock::now();
+    const auto answer = AskDaemon(socket_, {{"command", "status"}}, milliseconds(5000));
+    took.push_back(std::chrono::ceil<milliseconds>(steady_clock::now() - asked));
+    EXPECT_TRUE(answer) << answer.error().Message();
+    std::this_thread::sleep_for(milliseconds(50));
+  }
+  changes.request_stop();
+  std::ranges::nth_element(took, took.begin() + 20);
+  EXPECT_LT(took[20].count(), 100);
+}
+
+}  // namespace
+}  // namespace tmprof::testing
