@@ -117,6 +117,7 @@ struct TargetSum {
   void Add(const Target& target) {
     total.id = target.id;
     total.pid = target.pid;
+    total.start_time_ticks = target.start_time_ticks;
     total.name = target.name;
     total.command = target.command;
     total.exited = target.exited;

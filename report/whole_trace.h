@@ -48,6 +48,7 @@ struct SourceTotal {
 struct TargetTotal {
   TargetId id;
   Pid pid;
+  std::uint64_t start_time_ticks = 0;  // with pid, names the process
   std::string name;
   std::string command;
   bool exited = false;

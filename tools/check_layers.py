@@ -23,11 +23,12 @@ EDGES = {
     "policy": {"base"},
     "policy/replay": {"base", "policy", "proto", "rank"},
     "mover": {"base"},
+    "locker": {"base"},
     "proto": {"base"},
     "report": {"base", "proto", "rank"},
     "objtrace": {"base"},
     "apps": {"base", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
-             "mover", "proto", "report", "objtrace"},
+             "mover", "locker", "proto", "report", "objtrace"},
     "testbed": {"driver/uapi"},
     # Runs inside QEMU; the stream that it writes is all that tmprof knows of it.
     "testbed/tiersim": {"testbed/tiersim/format"},
@@ -38,7 +39,7 @@ EDGES = {
     "bench": {"base", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
               "proto", "report", "objtrace", "bench/workloads"},
     "tests": {"base", "driver/uapi", "driver/core", "rank", "profiler", "policy", "policy/replay",
-              "mover", "proto", "report", "objtrace", "apps", "bench/workloads",
+              "mover", "locker", "proto", "report", "objtrace", "apps", "bench/workloads",
               "testbed/tiersim", "testbed/tiersim/format"},
 }
 

@@ -3,15 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "apps/tmprof/applied_locks.h"
 #include "apps/tmprof/cli.h"
+#include "base/human_units.h"
 #include "base/ratio.h"
 #include "proto/arena_advice.h"
 #include "report/format.h"
+#include "report/lock_advice.h"
 #include "report/object_advice.h"
 #include "report/trace.h"
 #include "report/view.h"
@@ -22,6 +27,11 @@ namespace {
 struct AdviseOptions {
   std::string trace{kDefaultTrace};
   bool objects = false;
+  bool mlock = false;
+  std::string limit = "50%";
+  std::int32_t pid = 0;  // 0: the one with the most accesses
+  bool apply = false;
+  bool undo = false;
   std::string output;
   std::string placed_under;
   std::vector<std::string> ratios{"1/8", "1/16", "1/32", "1/64", "1/128"};
@@ -69,10 +79,44 @@ void WarnOfPlacing(const TraceInfo& info, const AdviseOptions& options) {
   }
 }
 
+// "200MiB" or "50%".
+Result<std::variant<std::uint64_t, double>> ParseLimit(const std::string& text) {
+  if (const Result<std::uint64_t> bytes = ParseBytes(text)) return *bytes;
+  const Result<double> share = ParseShare(text);
+  if (share) return *share;
+  return Fail(BadInput("use option", fmt::format("--limit {}", text),
+                       "it is a size, such as 200MiB, or a share of the accessed memory, such as "
+                       "50%"));
+}
+
+Status AdviseOnLocks(const AdviseOptions& options, const Trace& trace, Format format) {
+  LockAdviceOptions wanted;
+  auto limit = ParseLimit(options.limit);
+  if (!limit) return Fail(std::move(limit.error()));
+  wanted.limit = *limit;
+  const Result<RankModel> model = ParseRankModel(options.rank_model);
+  if (!model) return Fail(model.error());
+  wanted.model = *model;
+  const Result<RankSource> by = ParseRankSource(options.by);
+  if (!by) return Fail(by.error());
+  wanted.by = *by;
+  if (options.pid != 0) wanted.pid = Pid(options.pid);
+  Result<LockAdvice> advice = MakeLockAdvice(trace, wanted);
+  if (!advice) return Fail(std::move(advice.error()));
+  WarnOfEnd(advice->totals.end, options.trace, "advised on");
+  if (options.apply || options.undo) {
+    auto applied = ApplyLocks(*advice, options.undo ? LockChange::kUnlock : LockChange::kLock);
+    if (!applied) return Fail(std::move(applied.error()));
+    advice->applied = *std::move(applied);
+  }
+  return WriteOut(format == Format::kJson ? LockAdviceJson(*advice) : LockAdviceText(*advice));
+}
+
 Status Advise(const AdviseOptions& options) {
-  if (!options.objects) {
+  if (!options.objects && !options.mlock) {
     return Fail(BadInput("advise", "", "it was not said on what",
-                         "--objects advises on which allocations to place together"));
+                         "--objects advises on which allocations to place together, --mlock on "
+                         "which memory to lock"));
   }
   if (options.hot_share <= 0) {
     return Fail(BadInput("use option", "--hot 0",
@@ -80,6 +124,11 @@ Status Advise(const AdviseOptions& options) {
   }
   const Result<Format> format = ParseFormat(options.format);
   if (!format) return Fail(format.error());
+  if (options.mlock) {
+    const Result<Trace> trace = OpenTraceFile(options.trace);
+    if (!trace) return Fail(trace.error());
+    return AdviseOnLocks(options, *trace, *format);
+  }
   const Result<ObjectAdviceOptions> advise = ObjectOptions(options);
   if (!advise) return Fail(advise.error());
   if (IsObjectProfile(options.trace)) {
@@ -110,18 +159,46 @@ Status Advise(const AdviseOptions& options) {
 }  // namespace
 
 void AddAdviseCommand(CLI::App& app, int& exit_status) {
-  CLI::App* command =
-      app.add_subcommand("advise", "Advises what to place together, and what that would gain");
+  CLI::App* command = app.add_subcommand(
+      "advise", "Advises what to place together or to lock, and what that would gain");
   auto options = std::make_shared<AdviseOptions>();
-  command->add_option("FILE,-i,--input", options->trace, "Trace of record --objects")
+  command
+      ->add_option("FILE,-i,--input", options->trace, "Trace; with --objects, of record --objects")
       ->capture_default_str();
-  command->add_flag("--objects", options->objects,
-                    "On allocation sites: whose objects to pack together as hot, and as cold");
+  CLI::Option* objects =
+      command->add_flag("--objects", options->objects,
+                        "On allocation sites: whose objects to pack together as hot, and as cold");
+  CLI::Option* mlock =
+      command
+          ->add_flag("--mlock", options->mlock,
+                     "On memory: which of a process's to keep in RAM when that gets scarce")
+          ->excludes(objects);
+  command
+      ->add_option("--limit", options->limit,
+                   "Lock no more: a size, or a share of the accessed memory")
+      ->type_name("SIZE|SHARE")
+      ->capture_default_str()
+      ->needs(mlock);
+  command
+      ->add_option("--pid", options->pid,
+                   "Of this process (default: the one with the most accesses)")
+      ->type_name("PID")
+      ->check(CLI::PositiveNumber)
+      ->needs(mlock);
+  CLI::Option* apply = command->add_flag(
+      "--apply", options->apply,
+      "Lock it now in the recorded process, which has to run still: a thread of it is stopped for "
+      "some ms to make the calls");
+  apply->needs(mlock);
+  command->add_flag("--undo", options->undo, "Unlock what --apply locks")
+      ->needs(mlock)
+      ->excludes(apply);
   command
       ->add_option("-o,--output", options->output,
                    "Write the advice into this file, for record --advice and for programs that "
                    "preload libtmprof_allocations")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->excludes(mlock);
   command
       ->add_option("--advice", options->placed_under,
                    "The advice that the recorded program was placed by: what it judged stands, and "
@@ -156,7 +233,9 @@ void AddAdviseCommand(CLI::App& app, int& exit_status) {
       "  tmprof record --objects --objects-interval 4KiB --advice first.advice -o second.data -- "
       "./program\n"
       "  tmprof advise --objects second.data --advice first.advice -o program.advice\n"
-      "  tmprof record --advice program.advice -- ./program");
+      "  tmprof record --advice program.advice -- ./program\n"
+      "  tmprof record --abit regions --duration 10s -p 4711\n"
+      "  tmprof advise --mlock --limit 30% --apply");
   command->callback([options, &exit_status] {
     const Status status = Advise(*options);
     exit_status = status ? kDone : ReportError(status.error());
