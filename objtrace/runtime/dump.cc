@@ -145,7 +145,7 @@ void Dumper::WriteModules() {
         module.Number(3, start);
         module.Number(4, end);
         module.Number(5, info->dlpi_addr);
-        module.Number(6, statics.InstrumentedWithin(start, end));
+        module.Number(6, statics.IsInstrumented(start, end, info->dlpi_name));
         dumper.part_.Nested(1, module);
         dumper.FlushFullPart();
         return 0;

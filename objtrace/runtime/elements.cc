@@ -67,9 +67,20 @@ void ElementTable::Remove(const Header* header) {
   const Locked locked(lock_);
   Elements* place = Find(header);
   if (place == nullptr) return;
+  Elements* places = places_.load(std::memory_order_relaxed);
+  // What is looked for past this one may be in the next place: else nothing is, and the removed
+  // ones before it need not be passed either.
   place->header.store(kRemoved, std::memory_order_release);
   ::munmap(place->counts, BytesOfCounts(*place));
   --taken_;
+  auto at = static_cast<std::uint64_t>(place - places);
+  const auto header_at = [&](std::uint64_t i) -> std::atomic<const Header*>& {
+    return places[i % kPlaces].header;
+  };
+  if (header_at(at + 1).load(std::memory_order_relaxed) != nullptr) return;
+  for (; header_at(at).load(std::memory_order_relaxed) == kRemoved; at += kPlaces - 1) {
+    header_at(at).store(nullptr, std::memory_order_release);
+  }
 }
 
 }  // namespace tmprof::objtrace

@@ -338,7 +338,8 @@ Header& Heap::RequireLive(void* object) {
 
 void Heap::Free(void* object) {
   Header& header = RequireLive(object);
-  Thread* thread = registry_.Self();
+  const Registry::ToFree place(registry_);
+  Thread* thread = place.thread();
   if (thread == nullptr) return;  // no memory for this thread's place: the object stays
   Span* span = SpanOf(header);
   if (span->by_element) elements_.Remove(&header);

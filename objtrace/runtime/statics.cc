@@ -2,6 +2,9 @@
 
 #include "objtrace/runtime/statics.h"
 
+#include <dlfcn.h>
+#include <link.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -10,6 +13,22 @@ namespace {
 
 // What a leaf function may use below its stack pointer (System V ABI, x86-64, section 3.2.2).
 constexpr std::uint64_t kRedZoneBytes = 128;
+
+// FNV-1a (RFC 9923), of 64 bits.
+std::uint64_t HashOf(const char* text) {
+  std::uint64_t hash = 0xCBF29CE484222325;
+  for (; *text != '\0'; ++text) {
+    hash = (hash ^ static_cast<unsigned char>(*text)) * 0x00000100000001B3;
+  }
+  return hash;
+}
+
+std::uint64_t NameOf(const Module& module) {
+  dl_find_object found{};
+  // It only reads.
+  auto* address = const_cast<Module*>(&module);
+  return ::_dl_find_object(address, &found) == 0 ? HashOf(found.dlfo_link_map->l_name) : 0;
+}
 
 }  // namespace
 
@@ -22,7 +41,7 @@ void Statics::Attach(const Module& module, Registry& registry) {
   }
   if (records_ == nullptr || modules_ == nullptr || module_count_ == kMaxModules) return;
   Attached& attached = modules_[module_count_++];
-  attached = {.module = &module, .first = count_, .records = 0};
+  attached = {.module = &module, .name = NameOf(module), .first = count_, .records = 0};
   for (StaticObject* object = module.object; object != module.object + module.objects; ++object) {
     const std::uint64_t id = count_ < kMaxStaticIds ? registry.NewStaticId() : kElsewhereId;
     if (id == kElsewhereId) break;
@@ -64,10 +83,11 @@ void Statics::Detach(const Module& module) {
   sorted_.store(nullptr, std::memory_order_release);
 }
 
-bool Statics::InstrumentedWithin(std::uint64_t start, std::uint64_t end) const {
+bool Statics::IsInstrumented(std::uint64_t start, std::uint64_t end, const char* name) const {
+  const std::uint64_t hash = HashOf(name);
   return std::any_of(modules_, modules_ + module_count_, [&](const Attached& attached) {
     const auto address = reinterpret_cast<std::uint64_t>(attached.module);
-    return start <= address && address < end;
+    return start <= address && address < end && attached.name == hash;
   });
 }
 

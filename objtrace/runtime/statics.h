@@ -35,8 +35,9 @@ class Statics {
   void EachRecord(Visit visit) const {
     for (std::uint64_t i = 0; i < count_; ++i) visit(records_[i]);
   }
-  // Whether a module that is, or was, loaded between these addresses was instrumented.
-  bool InstrumentedWithin(std::uint64_t start, std::uint64_t end) const;
+  // Whether the module that is loaded between these addresses, of this name to the dynamic linker,
+  // is instrumented. Another may have been there before it.
+  bool IsInstrumented(std::uint64_t start, std::uint64_t end, const char* name) const;
   Lock& lock() { return lock_; }
 
  private:
@@ -58,6 +59,7 @@ class Statics {
   std::uint64_t count_ = 0;
   struct Attached {
     const Module* module;  // its address alone, once it has gone
+    std::uint64_t name;    // of what it is a part of, to the dynamic linker; hashed
     std::uint64_t first;   // of its records
     std::uint64_t records;
   };

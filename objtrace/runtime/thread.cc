@@ -18,6 +18,8 @@ namespace tmprof::objtrace {
 namespace {
 
 __thread Thread* self __attribute__((tls_model("initial-exec"))) = nullptr;
+// The thread is ending: its place may have been released for the last time.
+__thread bool is_ending __attribute__((tls_model("initial-exec"))) = false;
 
 // How far a stack may reach if it is not limited.
 constexpr std::uint64_t kUnlimitedStackBytes = std::uint64_t{1} << 30;
@@ -92,12 +94,12 @@ Thread* Registry::Take() {
   // As a siglongjmp(3) of the thread before may have left them.
   thread->busy = 0;
   thread->flushing = 0;
-  ++thread->users;
+  if (!is_ending) ++thread->users;
   return thread;
 }
 
 // A signal handler may be the first to count: it leaves errno alone.
-Thread* Registry::Register() {
+Thread* Registry::Register(Until until) {
   const int error = errno;
   const SignalsBlocked blocked;
   Thread* thread = Take();
@@ -105,23 +107,36 @@ Thread* Registry::Register() {
   self = thread;
   tmprof_static_counts = thread->static_counts;
   // Without a key its place is not used again.
-  if (has_key_) ::pthread_setspecific(key_, thread);
+  if (has_key_ && until == Until::kExit) ::pthread_setspecific(key_, thread);
   tmprof_thread = thread->number;
   errno = error;
   return thread;
 }
 
-Thread* Registry::Self() { return self != nullptr ? self : Register(); }
+Thread* Registry::Self() { return self != nullptr ? self : Register(Until::kExit); }
 
-// Destructors that run later may allocate: they take the thread a place again.
+Registry::ToFree::ToFree(Registry& registry) : is_lent_(self == nullptr && is_ending) {
+  thread_ = is_lent_ ? registry.Register(Until::kReturned) : registry.Self();
+}
+
+Registry::ToFree::~ToFree() {
+  if (is_lent_ && thread_ != nullptr) Release(*thread_);
+}
+
+// Destructors that run later may allocate: they take the thread a place again, and it is released
+// again.
 void Registry::ReleaseAtExit(void* place) {
-  auto* thread = static_cast<Thread*>(place);
+  is_ending = true;
+  Release(*static_cast<Thread*>(place));
+}
+
+void Registry::Release(Thread& thread) {
   const SignalsBlocked blocked;
   self = nullptr;
   tmprof_thread = kNoThread;
   tmprof_static_counts = nullptr;
-  const Locked locked(thread->registry->lock_);
-  Store(thread->in_use, false);
+  const Locked locked(thread.registry->lock_);
+  Store(thread.in_use, false);
 }
 
 void Registry::KeepOnlySelf() {

@@ -148,6 +148,22 @@ class Registry {
     if (thread != nullptr && !thread->stack_known) FindStack(*thread);
     return thread;
   }
+  // The caller's place, for free(3) alone: the C library calls that, too, after a thread's last
+  // destructor has run (glibc 2.36, nptl/allocatestack.c: a detached thread frees the TLS of others
+  // where more than 40 MiB of stacks wait to be used again). There it has a place for so long only.
+  class ToFree {
+   public:
+    explicit ToFree(Registry& registry);
+    ~ToFree();
+    ToFree(const ToFree&) = delete;
+    ToFree& operator=(const ToFree&) = delete;
+
+    Thread* thread() const { return thread_; }  // null: as Self()
+
+   private:
+    bool is_lent_;
+    Thread* thread_;
+  };
   // Calls `visit(thread)` for each place that was ever taken.
   template <typename Visit>
   void EachThread(Visit visit) const {
@@ -164,11 +180,14 @@ class Registry {
   std::uint64_t forks() const { return forks_; }
 
  private:
-  Thread* Register();
+  enum class Until : std::uint8_t { kExit, kReturned };
+
+  Thread* Register(Until until);
   Thread* Take();
   Thread* Make();
   static void FindStack(Thread& thread);
   static void ReleaseAtExit(void* place);
+  static void Release(Thread& thread);
 
   Lock lock_;
   std::uint64_t forks_ = 0;

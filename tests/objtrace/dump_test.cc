@@ -338,6 +338,37 @@ TEST_F(DumpTest, AThreadThatFreesAnothersObjectHandsItsCountOverFirst) {
   EXPECT_EQ(site->freed_accesses, 7U);
 }
 
+// As the C library does where a thread has no destructors left.
+TEST_F(DumpTest, AThreadThatFreesAfterItsLastDestructorLeavesItsPlaceToOthers) {
+  hfree(hmalloc(8));  // the runtime's destructor comes first
+  static pthread_key_t key;
+  struct Last {
+    int rounds_left = PTHREAD_DESTRUCTOR_ITERATIONS - 1;
+    void* object = nullptr;
+  };
+  ASSERT_EQ(::pthread_key_create(&key,
+                                 [](void* context) {
+                                   auto& last = *static_cast<Last*>(context);
+                                   if (last.rounds_left-- > 0) {
+                                     ::pthread_setspecific(key, context);
+                                   } else {
+                                     hfree(last.object);
+                                   }
+                                 }),
+            0);
+  const std::size_t places = DumpAndRead().all.stacks.size();
+  for (int i = 0; i < 10; ++i) {
+    Last last;
+    std::thread([&last] {
+      last.object = hmalloc(8);
+      ::pthread_setspecific(key, &last);
+    }).join();
+    EXPECT_EQ(last.rounds_left, -1);
+  }
+  ::pthread_key_delete(key);
+  EXPECT_LE(DumpAndRead().all.stacks.size(), places + 1);
+}
+
 TEST_F(DumpTest, ALinkIsRefusedWhereNobodyNamedTheFile) {
   const std::filesystem::path target = path_.string() + ".target";
   std::ofstream(target) << "kept";
