@@ -44,7 +44,9 @@ const Target* ObjectRecorder::FindTarget(const EpochProfile& epoch, Pid pid) {
 }
 
 std::vector<SourceFrame> ObjectRecorder::FramesOf(const ProcessLog& log, std::uint32_t site) {
-  const std::vector<LoggedModule> modules = log.Modules();
+  std::vector<LoggedModule> modules = log.Modules();
+  modules.resize(std::min(modules.size(), log.ModulesOf(site)));
+  std::ranges::reverse(modules);  // what lay at an address last comes first
   std::unique_ptr<Symbols> symbols;
   std::vector<SourceFrame> frames;
   for (const std::uint64_t address : log.Frames(site)) {

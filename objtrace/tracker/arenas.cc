@@ -6,6 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -29,8 +31,11 @@ void* Map(std::uint64_t bytes) {
   return mapped == -1 ? nullptr : reinterpret_cast<void*>(mapped);
 }
 
-[[noreturn]] void Refuse(const char* what) {
-  [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, what, std::strlen(what));
+[[noreturn]] void Refuse(const char* what, const void* block) {
+  char text[128];
+  const int bytes = std::snprintf(text, sizeof(text), "tmprof: %s: %p\n", what, block);
+  [[maybe_unused]] const ssize_t ignored =
+      ::write(STDERR_FILENO, text, std::min<std::size_t>(bytes, sizeof(text) - 1));
   std::abort();
 }
 
@@ -122,7 +127,7 @@ void* Arenas::AllocateZeros(std::uint32_t arena, std::uint64_t bytes) {
 std::uint64_t Arenas::UsableBytes(const void* block) const {
   const Header* header = HeaderOf(block);
   if (header->state.load(std::memory_order_relaxed) != kLive) {
-    Refuse("tmprof: a pointer was asked about that is not allocated\n");
+    Refuse("a pointer was asked about that is not allocated", block);
   }
   return UnitsOf(header->size_class) * kUnitBytes;
 }
@@ -131,8 +136,9 @@ void Arenas::Free(void* block) {
   Header* header = HeaderOf(block);
   std::uint32_t live = kLive;
   if (!header->state.compare_exchange_strong(live, kFreed, std::memory_order_relaxed)) {
-    Refuse(live == kFreed ? "tmprof: a pointer was freed twice\n"
-                          : "tmprof: a pointer was freed that was never allocated\n");
+    Refuse(live == kFreed ? "a pointer was freed twice"
+                          : "a pointer was freed that was never allocated",
+           block);
   }
   const std::uint64_t bytes = UnitsOf(header->size_class) * kUnitBytes;
   const auto address = reinterpret_cast<std::uint64_t>(block);

@@ -57,6 +57,9 @@ struct LogModule {
 struct LogSite {
   std::atomic<std::uint32_t> ready;
   std::uint32_t depth;
+  // That were known when it was found: of two that lay at one address, the later one of these.
+  std::uint32_t modules;
+  std::uint32_t unused;
   std::uint64_t frames[kLogFrames];  // return addresses, innermost first
 };
 

@@ -44,6 +44,10 @@ std::span<const std::uint64_t> ProcessLog::Frames(std::uint32_t site) const {
   return {&found.frames[0], std::min(found.depth, objtrace::kLogFrames)};
 }
 
+std::size_t ProcessLog::ModulesOf(std::uint32_t site) const {
+  return Frames(site).empty() ? 0 : log_->site[site].modules;
+}
+
 std::vector<LoggedModule> ProcessLog::Modules() const {
   const std::uint32_t count =
       std::min(log_->modules.load(std::memory_order_acquire), objtrace::kLogModules);

@@ -45,7 +45,10 @@ class ProcessLog {
   std::uint32_t sites() const;
   // Return addresses, innermost first; empty: unknown, or not written yet.
   std::span<const std::uint64_t> Frames(std::uint32_t site) const;
-  std::vector<LoggedModule> Modules() const;
+  std::vector<LoggedModule> Modules() const;  // in the order in which they were found
+  // As many of Modules() as were there when the site was found. Where libraries lay at one address,
+  // one after the other, the last of these is the site's.
+  std::size_t ModulesOf(std::uint32_t site) const;
 
   // Events that were not recorded, so far.
   std::uint64_t lost() const;

@@ -44,9 +44,12 @@ namespace tmprof::objtrace {
 namespace {
 
 constexpr std::uint64_t kHashFactor = 0x9E3779B97F4A7C15;  // 2^64 / the golden ratio
+// A byte each: 64 KiB, which a level-2 cache holds beside the program's data.
 constexpr int kFilterShift = 16;
+// 2^17 x 8 slots: the million objects at once that docs/objects.md promises, 8 MiB at most.
 constexpr int kBucketsShift = 17;
 constexpr int kBucketSlots = 8;  // of a cache line
+// As many as half of a log's sites (kLogSites); 4 ways as in first-level caches.
 constexpr std::uint64_t kKnownSets = 512;
 constexpr std::uint32_t kKnownWays = 4;
 constexpr int kOwnFrames = 2;  // Record() and the function that the program called
@@ -269,14 +272,18 @@ void KeepModule(AllocationLog& log, std::uint64_t address) {
   dl_find_object found{};
   if (::_dl_find_object(reinterpret_cast<void*>(address), &found) != 0) return;
   const auto start = reinterpret_cast<std::uint64_t>(found.dlfo_map_start);
+  const auto end = reinterpret_cast<std::uint64_t>(found.dlfo_map_end);
   const std::uint64_t bias = found.dlfo_link_map->l_addr;
   char path[kLogPathBytes] = {};
   CopyPath(*found.dlfo_link_map, path);
   const auto is_known = [&] {
-    const std::uint32_t count = log.modules.load(std::memory_order_acquire);
-    return std::any_of(log.module, log.module + count, [&](const LogModule& module) {
+    // Of those that lay there, the last one.
+    for (std::uint32_t i = log.modules.load(std::memory_order_acquire); i > 0; --i) {
+      const LogModule& module = log.module[i - 1];
+      if (module.start >= end || module.end <= start) continue;
       return module.start == start && module.bias == bias && std::strcmp(module.path, path) == 0;
-    });
+    }
+    return false;
   };
   if (is_known()) return;
   // A signal handler that finds it taken leaves its module for the next site.
@@ -285,7 +292,7 @@ void KeepModule(AllocationLog& log, std::uint64_t address) {
   if (!is_known() && at < kLogModules) {
     LogModule& module = log.module[at];
     module.start = start;
-    module.end = reinterpret_cast<std::uint64_t>(found.dlfo_map_end);
+    module.end = end;
     module.bias = bias;
     std::memcpy(module.path, path, sizeof(path));
     log.modules.store(at + 1, std::memory_order_release);
@@ -302,6 +309,7 @@ std::uint32_t AddSite(AllocationLog& log, const std::uint64_t* frames, std::uint
   site.depth = depth;
   std::memcpy(site.frames, frames, depth * sizeof(*frames));
   for (std::uint32_t i = 0; i < depth; ++i) KeepModule(log, frames[i] - 1);
+  site.modules = log.modules.load(std::memory_order_acquire);
   site.ready.store(1, std::memory_order_release);
   return id;
 }
@@ -599,14 +607,16 @@ void* MovePlaced(void* object, std::uint64_t bytes) {
   return moved;
 }
 
-void Bind(std::uint64_t start, std::uint64_t bytes, std::uint64_t nodes) {
+// errno's value, or 0.
+int Bind(std::uint64_t start, std::uint64_t bytes, std::uint64_t nodes) {
   constexpr int kPreferred = 1;      // MPOL_PREFERRED
   constexpr int kPreferredMany = 5;  // MPOL_PREFERRED_MANY, from Linux 5.15 on
   constexpr unsigned long kMaskBits = 65;
-  if (nodes == 0) return;
-  if (::syscall(SYS_mbind, start, bytes, kPreferredMany, &nodes, kMaskBits, 0) != 0) {
-    ::syscall(SYS_mbind, start, bytes, kPreferred, &nodes, kMaskBits, 0);
+  if (nodes == 0 || ::syscall(SYS_mbind, start, bytes, kPreferredMany, &nodes, kMaskBits, 0) == 0 ||
+      ::syscall(SYS_mbind, start, bytes, kPreferred, &nodes, kMaskBits, 0) == 0) {
+    return 0;
   }
+  return errno;
 }
 
 // The file, ending in a zero; null: it cannot be read.
@@ -641,6 +651,24 @@ void Complain(const char* path, std::uint32_t line, const char* wrong) {
       ::write(STDERR_FILENO, text, std::min<std::size_t>(length, sizeof(text) - 1));
 }
 
+void ComplainOfNodes(const char* path, std::uint32_t arena, std::uint64_t nodes, int error) {
+  char list[64 * 3 + 1] = "";
+  int length = 0;
+  for (int node = 0; node < 64; ++node) {
+    if ((nodes >> node & 1) == 0) continue;
+    length += std::snprintf(list + length, sizeof(list) - static_cast<std::size_t>(length), "%s%d",
+                            length > 0 ? "," : "", node);
+  }
+  char text[512];
+  const int bytes = std::snprintf(
+      text, sizeof(text),
+      "tmprof: advice '%s': arena %u cannot be bound to nodes %s: %s; its objects lie where the "
+      "kernel puts them\n",
+      path, arena, list, ::strerrorname_np(error));
+  [[maybe_unused]] const ssize_t ignored =
+      ::write(STDERR_FILENO, text, std::min<std::size_t>(bytes, sizeof(text) - 1));
+}
+
 void BeginPlacing() {
   const char* path = std::getenv(kAdviceVariable);
   if (path == nullptr || *path == '\0') return;
@@ -657,7 +685,10 @@ void BeginPlacing() {
     return Complain(path, 0, "there are no addresses for its arenas, which take 64 GiB each");
   }
   for (std::uint32_t arena = 0; arena < made->arenas(); ++arena) {
-    Bind(reinterpret_cast<std::uint64_t>(arenas.StartOf(arena)), kArenaBytes, made->NodesOf(arena));
+    const std::uint64_t nodes = made->NodesOf(arena);
+    const int error =
+        Bind(reinterpret_cast<std::uint64_t>(arenas.StartOf(arena)), kArenaBytes, nodes);
+    if (error != 0) ComplainOfNodes(path, arena, nodes, error);
   }
   advice = made;
 }
@@ -822,10 +853,15 @@ TMPROF_EXPORT void* mremap(void* old, size_t old_bytes, size_t bytes, int flags,
   va_start(rest, flags);
   void* wanted = (flags & MREMAP_FIXED) != 0 ? va_arg(rest, void*) : nullptr;
   va_end(rest);
+  // Before it is moved: afterwards another thread may be given its addresses.
+  if (old_bytes > 0) Unmapped(old, old_bytes);
   void* mapped = next.mremap(old, old_bytes, bytes, flags, wanted);
-  if (mapped != MAP_FAILED && state != nullptr && !within) {
-    if (old_bytes > 0) Unmapped(old, old_bytes);
-    Record(mapped, bytes, LogEventKind::kMapped, false, __builtin_return_address(0));
+  if (state != nullptr && !within) {
+    const bool has_stayed = mapped == MAP_FAILED;
+    if (!has_stayed || old_bytes > 0) {
+      Record(has_stayed ? old : mapped, has_stayed ? old_bytes : bytes, LogEventKind::kMapped,
+             false, __builtin_return_address(0));
+    }
   }
   return mapped;
 }

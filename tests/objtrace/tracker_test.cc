@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,6 +38,7 @@ struct Told {
   int pid = 0;
   LoggedEvent event;
   std::vector<std::uint64_t> frames;
+  std::size_t modules = 0;  // known when its site was found
 };
 
 class TrackerTest : public ::testing::Test {
@@ -64,7 +66,10 @@ class TrackerTest : public ::testing::Test {
     logs.Take(
         [&](const AllocationLogs::Log& log, const LoggedEvent& event) {
           const auto frames = log->Frames(event.site);
-          told_.push_back({log->pid().value(), event, {frames.begin(), frames.end()}});
+          told_.push_back({log->pid().value(),
+                           event,
+                           {frames.begin(), frames.end()},
+                           log->ModulesOf(event.site)});
         },
         [&](const AllocationLogs::Log& log, bool is_gone) {
           EXPECT_TRUE(is_gone);
@@ -84,8 +89,8 @@ class TrackerTest : public ::testing::Test {
   }
 
   // A file that places allocations of these bytes, by the calls that were told.
-  std::string Advice(const std::map<std::uint64_t, std::uint32_t>& arenas) const {
-    ArenaAdvice advice;
+  std::string Advice(const std::map<std::uint64_t, std::uint32_t>& arenas,
+                     ArenaAdvice advice = {}) const {
     for (const Told& told : told_) {
       const auto arena = arenas.find(told.event.bytes);
       if (arena == arenas.end() || told.event.kind != LogEventKind::kAllocated) continue;
@@ -412,7 +417,25 @@ TEST_F(TrackerTest, WhatIsPlacedIsNotFreedTwice) {
   const std::string advice = Advice({{100'001, 0}});
   const Outcome ran = Run(logs.request(), {"twice"}, advice);
   EXPECT_EQ(ran.status, 128 + SIGABRT);
-  EXPECT_EQ(ran.err, "tmprof: a pointer was freed twice\n");
+  EXPECT_THAT(ran.err, ::testing::MatchesRegex("tmprof: a pointer was freed twice: 0x[0-9a-f]+\n"));
+}
+
+TEST_F(TrackerTest, AnArenaThatCannotBeBoundIsSaidAndUsed) {
+  AllocationLogs logs = Logs();
+  ASSERT_EQ(Run(logs.request(), {"turns"}).status, 0);
+  Take(logs);
+  ArenaAdvice bound{.nodes = {{1, {63}}}, .sites = {}};  // the highest that a file can name
+  const std::string advice = Advice({{100'001, 0}, {100'002, 1}}, std::move(bound));
+  told_.clear();
+  const Outcome ran = Run(logs.request(), {"turns"}, advice);
+  EXPECT_EQ(ran.status, 0);
+  if (ran.err.empty()) GTEST_SKIP() << "there is a node 63";
+  EXPECT_EQ(ran.err, "tmprof: advice '" + advice +
+                         "': arena 1 cannot be bound to nodes 63: EINVAL; its objects lie where "
+                         "the kernel puts them\n");
+  Take(logs);
+  EXPECT_EQ(Allocated(100'002).at(0)->address - Allocated(100'001).at(0)->address,
+            objtrace::kArenaBytes);
 }
 
 TEST_F(TrackerTest, AdviceThatIsNotUnderstoodIsSaidAndNothingIsPlaced) {
@@ -440,12 +463,41 @@ TEST_F(TrackerTest, AdviceThatIsNotUnderstoodIsSaidAndNothingIsPlaced) {
 TEST_F(TrackerTest, LibrariesThatWereLoadedAgainAreKnown) {
   AllocationLogs logs = Logs();
   const std::string library = std::string(TMPROF_BINARY_DIR) + "/lib/libobjects_made.so";
-  const Outcome ran = Run(logs.request(), {"load", library});
+  const Outcome ran = Run(logs.request(), {"load", library, library});
   ASSERT_EQ(ran.status, 0) << ran.err;
   Take(logs);
   EXPECT_EQ(Allocated(100'001).size(), 2U);
   EXPECT_TRUE(std::ranges::any_of(
       modules_, [&](const LoggedModule& module) { return module.path == library; }));
+}
+
+TEST_F(TrackerTest, ASiteIsInTheLibraryThatIsThereWhenItIsFound) {
+  AllocationLogs logs = Logs();
+  const auto library = [](const char* name) {
+    return std::string(TMPROF_BINARY_DIR) + "/lib/libobjects_" + name + ".so";
+  };
+  const std::vector<std::string> loaded = {library("made"), library("made_later"),
+                                           library("made_last")};
+  ASSERT_EQ(Run(logs.request(), {"load", loaded[0], loaded[1], loaded[2]}).status, 0);
+  Take(logs);
+  const std::set<std::uint64_t> starts = [&] {
+    std::set<std::uint64_t> found;
+    for (const LoggedModule& module : modules_) {
+      if (std::ranges::find(loaded, module.path) != loaded.end()) found.insert(module.start);
+    }
+    return found;
+  }();
+  if (starts.size() != 1) GTEST_SKIP() << "they were not loaded at one address";
+  std::vector<std::string> paths;
+  for (const Told& told : told_) {
+    if (told.event.bytes != 100'001) continue;
+    const auto known = std::span(modules_).first(told.modules);
+    const auto module = std::find_if(known.rbegin(), known.rend(), [&](const auto& candidate) {
+      return candidate.start < told.frames.at(0) && told.frames[0] <= candidate.end;
+    });
+    paths.push_back(module != known.rend() ? module->path : "none");
+  }
+  EXPECT_EQ(paths, loaded);
 }
 
 }  // namespace

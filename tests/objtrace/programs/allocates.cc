@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -73,8 +74,9 @@ void Fork(const char* self) {
   ::execl(self, self, "kinds", nullptr);
 }
 
-void Load(const char* library) {
-  for (int i = 0; i < 2; ++i) {
+// One after the other.
+void Load(std::span<char*> libraries) {
+  for (const char* library : libraries) {
     void* loaded = ::dlopen(library, RTLD_NOW);
     if (loaded == nullptr) std::exit(2);
     reinterpret_cast<void* (*)(std::size_t)>(::dlsym(loaded, "library_make"))(100'001);
@@ -107,6 +109,6 @@ int main(int count, char** arguments) {
     std::free(made);
   }
   if (what == "fork") Fork(arguments[0]);
-  if (what == "load" && count == 3) Load(arguments[2]);
+  if (what == "load") Load(std::span(arguments + 2, static_cast<std::size_t>(count - 2)));
   return 0;
 }

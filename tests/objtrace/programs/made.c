@@ -3,6 +3,11 @@
 
 #include <stdlib.h>
 
+/* Where the next one begins depends on it. */
+#ifdef BYTES_BEFORE
+__attribute__((used)) static void before(void) { __asm__ volatile(".skip " BYTES_BEFORE ", 0x90"); }
+#endif
+
 void* library_make(size_t bytes);
 void* library_make(size_t bytes) {
   void* volatile made = malloc(bytes);
