@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built tmprofd, which observes a program here and moves nothing: what becomes of its ledger and of those
-// who ask it when its configuration changes.
+// The built tmprofd, which observes a program here and moves nothing: what becomes of its ledger
+// and of those who ask it when its configuration changes.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -104,19 +104,24 @@ class DaemonLiveTest : public ::testing::Test {
  protected:
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "placing takes root";
-    WriteFile(config_, "targets { command: \"tmprofd-gups\" }\n"
-                       "tiers { tier { node: 0 } tier { node: 1 } capacity_mib: 4 }\n"
-                       "profile { epoch_ms: 100 source: \"clock\" }\n"
-                       "placement { track_only: true }\n"
-                       "ledger { file: \"" + ledger_ + "\" }\n"
-                       "control { socket: \"" + socket_ + "\" }\n");
+    WriteFile(config_,
+              "targets { command: \"tmprofd-gups\" }\n"
+              "tiers { tier { node: 0 } tier { node: 1 } capacity_mib: 4 }\n"
+              "profile { epoch_ms: 100 source: \"clock\" }\n"
+              "placement { track_only: true }\n"
+              "ledger { file: \"" +
+                  ledger_ +
+                  "\" }\n"
+                  "control { socket: \"" +
+                  socket_ + "\" }\n");
     const std::filesystem::path programs = std::filesystem::path(TmprofPath()).parent_path();
     daemon_path_ = programs / "tmprofd";
     const std::string target = folder_.File("tmprofd-gups");
     std::filesystem::copy_file(programs / "gups", target);
     target_ = std::make_unique<Child>(
         std::vector<std::string>{target, "--footprint", "4MiB", "--duration", "1h"}, "/dev/null");
-    daemon_ = std::make_unique<Child>(std::vector{daemon_path_, std::string("--config"), config_}, log_);
+    daemon_ =
+        std::make_unique<Child>(std::vector{daemon_path_, std::string("--config"), config_}, log_);
     ASSERT_TRUE(Await([this] { return EpochsOf(ledger_) >= 2; })) << ReadFile(log_);
   }
 
@@ -150,7 +155,8 @@ TEST_F(DaemonLiveTest, WhatCannotBeInForceIsRefusedAndTheDaemonGoesOn) {
   const Outcome set = Ctl({"set", "metrics.listen=" + taken.Address()});
   EXPECT_EQ(set.status, 1);
   EXPECT_THAT(set.err, HasSubstr(taken.Address()));
-  EXPECT_THAT(Status()["refusal"].get<std::string>(), HasSubstr("goes on by the configuration before"));
+  EXPECT_THAT(Status()["refusal"].get<std::string>(),
+              HasSubstr("goes on by the configuration before"));
   ASSERT_TRUE(Await([this] { return EpochsOf(ledger_ + ".1") >= 2 && EpochsOf(ledger_) >= 1; }));
   EXPECT_FALSE(std::filesystem::exists(ledger_ + ".2")) << "what was refused has a ledger";
   EXPECT_EQ(daemon_->End(SIGTERM), 0) << ReadFile(log_);

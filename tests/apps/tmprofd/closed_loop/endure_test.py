@@ -13,7 +13,7 @@ import sys
 import unittest
 
 import guest_run
-from guest_run import FAST_NODE
+from guest_run import FAST_NODE, SLOW_NODE
 
 OPTIONS = ["--icount", "--time-limit", "1200"]
 
@@ -111,6 +111,34 @@ class Kinds(Scenario):
 
     def test_what_is_pinned_stays(self) -> None:
         self.assertEqual(self.hot_on_fast_node("pinned"), 0)
+
+    def test_what_a_memory_policy_binds_stays_and_is_counted(self) -> None:
+        self.assertEqual(self.hot_on_fast_node("bound"), 0)
+        self.assertGreater(self.guest.moves("kinds")["not_moved"]["bound"], 0)
+
+    def test_what_others_map_too_stays(self) -> None:
+        """The upper half, which the child has touched; the part that is told is the lower one."""
+        pages, first = map(int, re.search(r"^shared: (\d+) pages from (\d+)$", self.text("kinds.out"),
+                                          re.MULTILINE).groups())
+        nodes = self.guest.nodes("kinds")
+        upper = range(first + pages, first + 2 * pages)
+        self.assertEqual({nodes.get(vpn) for vpn in upper}, {SLOW_NODE})
+
+
+class Huge(Scenario):
+    """Of a program whose memory is huge pages, the hot eighth is one of them."""
+
+    def test_moves_whole_pages_and_no_others(self) -> None:
+        self.assert_kept("huge")
+        self.assertIn("16384 kB", self.text("huge.smaps"))
+        pages, first = map(int, re.search(r"^huge: (\d+) pages from (\d+)$", self.text("huge.out"),
+                                          re.MULTILINE).groups())
+        nodes = self.guest.nodes("huge")
+        for huge in range(first, first + pages, 512):
+            self.assertEqual(len({nodes.get(vpn) for vpn in range(huge, huge + 512)}), 1, huge)
+        self.assertEqual(nodes[first], FAST_NODE)
+        moves = self.guest.moves("huge")
+        self.assertGreaterEqual(moves["promotions"]["pages"], 512)
 
 
 class Full(Scenario):

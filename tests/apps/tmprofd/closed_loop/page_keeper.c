@@ -10,6 +10,8 @@
  *   shared   shared with a child, which keeps the upper half
  *   forked   private, and a child still has the pages of the fork
  *   pinned   private; a pipe holds the first pages, so that they cannot be moved
+ *   bound    private; a memory policy binds the first half to node 1, where it has to be
+ *   huge     private, in transparent huge pages as far as there are any
  *
  * Prints a line when the memory is there, and one for each kind: "KIND: PAGES pages from VPN". On
  * SIGTERM all is checked: exit status 0 when every page holds what was written last, 1 when not. */
@@ -24,6 +26,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,6 +35,9 @@
 #define WORDS (PAGE / sizeof(uint64_t))
 #define KINDS_AT_MOST 16
 #define PIPE_PAGES 16
+#define HUGE_PAGE (512 * PAGE)
+/* include/uapi/linux/mempolicy.h; the nodes stay the same whatever becomes of the cpuset. */
+#define MPOL_BIND_STATIC (2 | 1 << 15)
 #define PAUSE_US 10000 /* between two passes over the hot pages, so that others get the CPU */
 
 struct part {
@@ -166,6 +172,35 @@ static void pin(const struct part* part) {
     die("vmsplice");
 }
 
+static void bind_first_half(void* memory, size_t pages) {
+  unsigned long nodes = 1UL << 1;
+
+  if (syscall(SYS_mbind, memory, pages / 2 * PAGE, MPOL_BIND_STATIC, &nodes, 8 * sizeof(nodes),
+              0) != 0)
+    die("mbind");
+}
+
+static void* map_huge(size_t pages) {
+  char* memory = mmap(NULL, pages * PAGE + HUGE_PAGE, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char* aligned;
+
+  if (memory == MAP_FAILED) die("memory");
+  aligned = (char*)(((uintptr_t)memory + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+  if (madvise(aligned, pages * PAGE, MADV_HUGEPAGE) != 0) die("MADV_HUGEPAGE");
+  return aligned;
+}
+
+static void* map_private(const char* kind, size_t pages) {
+  void* memory;
+
+  if (strncmp(kind, "file:", 5) == 0) return map_file(pages);
+  if (strncmp(kind, "huge:", 5) == 0) return map_huge(pages);
+  memory = map(pages, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+  if (memory != MAP_FAILED && strncmp(kind, "bound:", 6) == 0) bind_first_half(memory, pages);
+  return memory;
+}
+
 int main(int argc, char** argv) {
   static struct part parts[KINDS_AT_MOST];
   static pid_t children[KINDS_AT_MOST];
@@ -195,8 +230,7 @@ int main(int argc, char** argv) {
       children[forked++] = fork_keeper(&upper);
       continue;
     }
-    parts[count] = make_part(
-        IS("file") ? map_file(pages) : map(pages, MAP_PRIVATE | MAP_ANONYMOUS, -1), pages, salt);
+    parts[count] = make_part(map_private(kind, pages), pages, salt);
     if (IS("mlocked") && mlock(parts[count].words, pages * PAGE) != 0) die("mlock");
     if (IS("forked")) children[forked++] = fork_reader(&parts[count]);
     if (IS("pinned")) pin(&parts[count]);

@@ -19,6 +19,8 @@ CAPACITY_PAGES = 1024
 # Until nine of ten misses come from the fast node, from the daemon's start or from a shift on. Each page
 # is visited every third epoch or so; a page that was cold for long takes two visits to be believed hot.
 EPOCHS_TO_FOLLOW = 10
+# Further ones after a shift: while no moves pay, accessed bits are read in one second of four (docs/daemon.md).
+EPOCHS_AT_REST = 6
 OPTIONS = [f"--tiersim=epoch_ms={EPOCH_MS},llc_kib=512", "--truth", "{folder}/exact", "--time-limit", "1200"]
 
 
@@ -67,10 +69,11 @@ class Shifting(unittest.TestCase):
     def test_the_truth_says_so_and_how_soon(self) -> None:
         began = float(self.guest.text("shifting.began"))
         shift, end = (self.phases[1][time] / 1e9 for time in ("t_start_ns", "t_end_ns"))
-        for shares in (fast_shares(began, shift), fast_shares(shift, end)):
-            self.assertGreater(len(shares), EPOCHS_TO_FOLLOW)
-            for share in shares[EPOCHS_TO_FOLLOW:]:
-                self.assertGreaterEqual(share, 0.9, shares)
+        for shares, epochs in ((fast_shares(began, shift), EPOCHS_TO_FOLLOW),
+                               (fast_shares(shift, end), EPOCHS_TO_FOLLOW + EPOCHS_AT_REST)):
+            self.assertGreater(len(shares), epochs)
+            for share in shares[epochs:]:
+                self.assertGreaterEqual(share, 0.9, (shares, self.guest.text("shifting.log")))
 
     def test_the_capacity_holds(self) -> None:
         before = self.guest.nodes("shifting.before")
