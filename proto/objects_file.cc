@@ -102,7 +102,38 @@ Verdict Decode(const pb::ObjectsPart& from, ObjectsPart& part) {
                              .element_bytes = elements.element_bytes(),
                              .accesses = {elements.accesses().begin(), elements.accesses().end()}});
   }
+  for (const pb::NamedCall& wired : from.calls()) {
+    NamedCall& call = part.calls.emplace_back(NamedCall{.return_address = wired.return_address()});
+    for (const pb::CallFrame& frame : wired.frames()) {
+      if (frame.line() > static_cast<std::uint32_t>(std::numeric_limits<int>::max())) {
+        return Wrong(
+            fmt::format("the call to {:#x} has the line {}", call.return_address, frame.line()));
+      }
+      call.frames.push_back({.function = frame.function(),
+                             .file = frame.file(),
+                             .line = static_cast<int>(frame.line()),
+                             .module = frame.module(),
+                             .offset = frame.offset()});
+    }
+  }
   return {};
+}
+
+pb::ObjectsPart PartOf(const std::vector<NamedCall>& calls) {
+  pb::ObjectsPart part;
+  for (const NamedCall& call : calls) {
+    pb::NamedCall& wired = *part.add_calls();
+    wired.set_return_address(call.return_address);
+    for (const SourceFrame& frame : call.frames) {
+      pb::CallFrame& wired_frame = *wired.add_frames();
+      wired_frame.set_function(frame.function);
+      wired_frame.set_file(frame.file);
+      wired_frame.set_line(static_cast<std::uint32_t>(frame.line));
+      wired_frame.set_module(frame.module);
+      wired_frame.set_offset(frame.offset);
+    }
+  }
+  return part;
 }
 
 }  // namespace
@@ -167,6 +198,36 @@ Result<bool> ObjectsReader::Next(ObjectsPart& part) {
   return state_->file.Next(
       [this, &part](const Frame& frame) { return state_->ReadPart(frame, part); },
       [this](const Frame& frame) { return state_->ReadEnd(frame); });
+}
+
+Status CopyObjects(const std::filesystem::path& from, const std::filesystem::path& to,
+                   const std::vector<NamedCall>& calls) {
+  pb::ObjectsHeader header;
+  Result<FramedFileReader> reader = FramedFileReader::Open(
+      kObjectsFormat, from, [&](const Frame& frame) { return Parse(frame, "header", header); });
+  if (!reader) return Fail(reader.error());
+  Result<FramedFileWriter> writer = FramedFileWriter::Create(kObjectsFormat, to, header);
+  if (!writer) return Fail(writer.error());
+  std::uint64_t parts = 0;
+  const auto write = [&](const pb::ObjectsPart& part) {
+    return writer->AppendEpoch(parts++, part);
+  };
+  if (!calls.empty()) {
+    if (Status status = write(PartOf(calls)); !status) return status;
+  }
+  pb::ObjectsEnd end;
+  while (true) {
+    pb::ObjectsPart part;
+    const Result<bool> more =
+        reader->Next([&](const Frame& frame) { return Parse(frame, "part", part); },
+                     [&](const Frame& frame) { return Parse(frame, "end", end); });
+    if (!more) return Fail(more.error());
+    if (!*more) break;
+    if (Status status = write(part); !status) return status;
+  }
+  if (!reader->finished()) return {};
+  end.set_parts(parts);
+  return writer->Finish(end);
 }
 
 bool ObjectsReader::finished() const { return state_->file.finished(); }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/allocations.h"
 #include "base/epoch_stream.h"
 #include "base/result.h"
 #include "base/units.h"
@@ -80,6 +81,11 @@ struct ElementCounts {
   std::vector<std::uint64_t> accesses;
 };
 
+struct NamedCall {
+  std::uint64_t return_address = 0;
+  std::vector<SourceFrame> frames;  // innermost first
+};
+
 // The file's parts together say it all.
 struct ObjectsPart {
   std::vector<LoadedModule> modules;
@@ -89,6 +95,7 @@ struct ObjectsPart {
   std::uint64_t elsewhere = 0;      // accesses to what is none of these
   std::vector<LiveObject> objects;  // ascending by address through the file
   std::vector<ElementCounts> elements;
+  std::vector<NamedCall> calls;  // by whom converted the file
 };
 
 // Whether the file begins as one. A pipe, of which that takes the beginning away, does not.
@@ -119,5 +126,10 @@ class ObjectsReader {
   explicit ObjectsReader(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
+
+// Writes all that `from` has to `to`, compressed, and the names of calls. An error of `from` leaves
+// `to` without an end; so does the end that `from` lacks.
+Status CopyObjects(const std::filesystem::path& from, const std::filesystem::path& to,
+                   const std::vector<NamedCall>& calls);
 
 }  // namespace tmprof

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <iterator>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -241,6 +242,7 @@ void ObjectsTally::Add(ObjectsPart part) {
   }
   std::ranges::move(part.stacks, std::back_inserter(stacks_));
   elsewhere_ += part.elsewhere;
+  for (NamedCall& call : part.calls) calls_[call.return_address] = std::move(call.frames);
   for (const LiveObject& object : part.objects) {
     Live& live = live_[object.site];
     ++live.objects;
@@ -318,6 +320,11 @@ void ObjectsTally::AddStacks(ObjectsReport& report, const Frames& frames) const 
   }
 }
 
+std::vector<SourceFrame> ObjectsTally::CallBefore(std::uint64_t return_address) const {
+  const auto found = calls_.find(return_address);
+  return found != calls_.end() ? found->second : std::vector<SourceFrame>();
+}
+
 ObjectsReport ObjectsTally::Take(const ObjectsInfo& info, const Symbolize& symbolize) {
   const auto run = std::chrono::duration_cast<milliseconds>(info.written - info.start);
   Frames frames;
@@ -392,12 +399,46 @@ ObjectsReport MakeObjects(ObjectsReader& reader, std::string file, ObjectsBy by,
     tally.Add(std::move(part));
   }
   const Symbols symbols(tally.modules(), reader.info().program);
-  ObjectsReport report =
-      tally.Take(reader.info(), [&](std::uint64_t address) { return symbols.CallBefore(address); });
+  bool has_all_names = true;
+  ObjectsReport report = tally.Take(reader.info(), [&](std::uint64_t address) {
+    std::vector<SourceFrame> named = tally.CallBefore(address);
+    if (!named.empty()) return named;
+    has_all_names = false;
+    return symbols.CallBefore(address);
+  });
   report.file = std::move(file);
   report.end = std::move(end);
-  report.nameless = symbols.Missing();
+  if (!has_all_names) report.nameless = symbols.Missing();
   return report;
+}
+
+Result<StreamEnd> NameObjects(const std::filesystem::path& from, const std::filesystem::path& to) {
+  Result<ObjectsReader> reader = ObjectsReader::Open(from);
+  if (!reader) return Fail(reader.error());
+  std::vector<LoadedModule> modules;
+  std::set<std::uint64_t> addresses;
+  std::set<std::uint64_t> named;
+  ObjectsPart part;
+  while (true) {
+    const Result<bool> more = reader->Next(part);
+    if (!more) return Fail(more.error());
+    if (!*more) break;
+    std::ranges::move(part.modules, std::back_inserter(modules));
+    for (const AllocationSite& site : part.sites) {
+      addresses.insert(site.return_addresses.begin(), site.return_addresses.end());
+    }
+    for (const NamedCall& call : part.calls) named.insert(call.return_address);
+  }
+  const Symbols symbols(std::move(modules), reader->info().program);
+  std::vector<NamedCall> calls;
+  for (const std::uint64_t address : addresses) {
+    if (named.contains(address)) continue;
+    std::vector<SourceFrame> frames = symbols.CallBefore(address);
+    if (std::ranges::all_of(frames, &std::string::empty, &SourceFrame::function)) continue;
+    calls.push_back({.return_address = address, .frames = std::move(frames)});
+  }
+  if (Status status = CopyObjects(from, to, calls); !status) return Fail(status.error());
+  return reader->End();
 }
 
 std::string ObjectsText(const ObjectsReport& report) {

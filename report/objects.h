@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
@@ -104,6 +105,8 @@ class ObjectsTally {
   ObjectsReport Take(const ObjectsInfo& info, const Symbolize& symbolize);
 
   const std::vector<LoadedModule>& modules() const { return modules_; }
+  // Of calls that the file names; empty of others.
+  std::vector<SourceFrame> CallBefore(std::uint64_t return_address) const;
 
  private:
   struct Live {
@@ -125,6 +128,7 @@ class ObjectsTally {
   std::map<std::uint32_t, Live> live_;
   std::map<std::pair<std::uint64_t, std::string>, VariableCount> variables_;
   std::vector<ThreadStack> stacks_;
+  std::map<std::uint64_t, std::vector<SourceFrame>> calls_;  // by return address
   std::uint64_t elsewhere_ = 0;
   FirstRows<LiveObject, HotterObject> objects_;    // by object alone
   std::map<std::uint64_t, ElementsRow> elements_;  // by their object's start
@@ -134,6 +138,10 @@ class ObjectsTally {
 // By object, `most_objects` as ObjectsTally has it.
 ObjectsReport MakeObjects(ObjectsReader& reader, std::string file, ObjectsBy by,
                           std::optional<std::size_t> most_objects = std::nullopt);
+// Writes `from` with the names of its calls, as far as the programs' and libraries' files have
+// them, so that a report needs none of these. What it has been given before it keeps.
+Result<StreamEnd> NameObjects(const std::filesystem::path& from, const std::filesystem::path& to);
+
 // "make_node (tree.c:42) < main (tree.c:99)", innermost first; as many as a line takes.
 std::string FramesText(const std::vector<SourceFrame>& frames, std::size_t most = 3);
 // What the calls allocate for: the type that a C++ allocator was made for, else "by make_node": the

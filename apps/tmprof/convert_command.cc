@@ -13,6 +13,7 @@
 #include "profiler/sources/exact/truth_merge.h"
 #include "proto/trace_file.h"
 #include "report/convert.h"
+#include "report/objects.h"
 #include "report/trace.h"
 
 namespace tmprof {
@@ -99,12 +100,24 @@ Status ConvertTruth(const ConvertOptions& options) {
   return WriteOut(fmt::format("{}: {} epochs\n", output, epochs));
 }
 
+// An object profile with the names of its calls.
+Status ConvertObjects(const ConvertOptions& options) {
+  const std::string output = options.output.empty() ? options.trace + ".named" : options.output;
+  if (auto status = RefuseToOverwrite(std::filesystem::path(options.trace), output); !status)
+    return status;
+  const Result<StreamEnd> end = NameObjects(options.trace, output);
+  if (!end) return Fail(end.error());
+  WarnOfObjectsEnd(*end, options.trace, "converted");
+  return WriteOut(fmt::format("{}\n", output));
+}
+
 Status Convert(const ConvertOptions& options) {
   if (options.to == "trace") return ConvertTruth(options);
   if (!options.beside.empty())
     return Fail(BadInput("use option", "--beside", "it is for --to trace"));
   if (options.pages != "virtual")
     return Fail(BadInput("use option", "--pages physical", "it is for --to trace"));
+  if (options.to == "objects") return ConvertObjects(options);
   const Result<RankModel> model = ParseRankModel(options.rank_model);
   if (!model) return Fail(model.error());
   const Result<Trace> trace = OpenTraceFile(options.trace);
@@ -131,13 +144,15 @@ void AddConvertCommand(CLI::App& app, int& exit_status) {
   command
       ->add_option("--to", options->to,
                    "csv: a line per page record; oracleGeneral: libCacheSim's binary requests; "
-                   "trace: FILE is a truth stream of the testbed's, and becomes a trace")
+                   "trace: FILE is a truth stream of the testbed's, and becomes a trace; "
+                   "objects: FILE is an object profile, and gets the functions and lines of its "
+                   "calls, compressed, to be reported where the program is not")
       ->required()
-      ->check(CLI::IsMember({"csv", "oracleGeneral", "trace"}));
+      ->check(CLI::IsMember({"csv", "oracleGeneral", "trace", "objects"}));
   command
       ->add_option("-o,--output", options->output,
-                   "Where to write it; standard output for csv, else FILE.oracleGeneral or "
-                   "FILE.data")
+                   "Where to write it; standard output for csv, else FILE.oracleGeneral, "
+                   "FILE.data or FILE.named")
       ->type_name("OUT");
   command
       ->add_option("--beside", options->beside,

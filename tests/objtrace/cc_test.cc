@@ -320,7 +320,32 @@ TEST_F(CcTest, AReportNamesFunctionsAndLinesThatAllocated) {
   EXPECT_EQ(frames[2]["line"], 12);
   EXPECT_THAT(ReadFile(File("folded")), HasSubstr(";main;outer;make 3\n"));
 
+  const Outcome named =
+      Tmprof({"convert", File("run.objects"), "--to", "objects", "-o", File("named.objects")});
+  ASSERT_EQ(named.status, 0) << named.err;
+  EXPECT_EQ(named.out, File("named.objects") + "\n");
+  const auto shown = [&] {
+    const Outcome outcome =
+        Tmprof({"report", File("named.objects"), "--view", "objects", "--format", "json"});
+    auto json = nlohmann::json::parse(outcome.out);
+    json.erase("objects");  // the file's name
+    json.erase("without_names");
+    return json;
+  };
+  const auto with_files = shown();
+  EXPECT_EQ(with_files["rows"], report["rows"]);
+  EXPECT_EQ(with_files["finished"], true);
+
   std::filesystem::remove(File("x"));
+  EXPECT_EQ(shown(), with_files);
+  // What cannot be named any more keeps its names.
+  ASSERT_EQ(
+      Tmprof({"convert", File("named.objects"), "--to", "objects", "-o", File("twice")}).status, 0);
+  std::filesystem::rename(File("twice"), File("named.objects"));
+  EXPECT_EQ(shown(), with_files);
+  EXPECT_EQ(
+      Tmprof({"convert", File("run.objects"), "--to", "objects", "-o", File("run.objects")}).status,
+      2);
   const Outcome without = Tmprof({"report", File("run.objects"), "--view", "objects"});
   EXPECT_EQ(without.status, 0) << without.err;
   EXPECT_THAT(without.out, HasSubstr("files are gone or have changed: x"));
