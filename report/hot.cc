@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -61,6 +62,60 @@ class Holders : public ObjectMap::Visitor {
   std::map<std::uint32_t, std::vector<SourceFrame>> sites_;
 };
 
+// Where the pages are of which objects that have an address had a part.
+class PagesOfObject : public ObjectMap::Visitor {
+ public:
+  PagesOfObject(const TraceTotals& totals, const HotOptions& options)
+      : totals_(totals), options_(options) {}
+
+  void See(const EpochProfile& epoch) { map_.See(epoch, options_.epochs.Contains(epoch.index)); }
+
+  bool Has(const PageKey& key, PageCount span) const {
+    return std::ranges::any_of(ranges_, [&](const Range& range) {
+      return range.target == key.target &&
+             range.start < (key.vpn + span).value() * kBasePageBytes &&
+             range.end > key.vpn.value() * kBasePageBytes;
+    });
+  }
+  bool has_any() const { return !ranges_.empty(); }
+
+  bool Follows(const Target& target) override { return totals_.IsOf(target.id, options_.pid); }
+  void Begin(const Target& /*target*/, TracedObject& /*object*/) override {}
+  void End(const TracedObject& /*object*/, MonotonicTime /*end*/) override {}
+  void Share(const PageColumns& /*pages*/, std::size_t /*record*/, const TracedObject& object,
+             double /*share*/) override {
+    if (object.start <= *options_.object && *options_.object < object.end()) {
+      ranges_.insert({.target = object.target, .start = object.start, .end = object.end()});
+    }
+  }
+
+ private:
+  struct Range {
+    TargetId target;
+    std::uint64_t start = 0;
+    std::uint64_t end = 0;
+    auto operator<=>(const Range&) const = default;
+  };
+
+  const TraceTotals& totals_;
+  const HotOptions& options_;
+  std::set<Range> ranges_;
+  ObjectMap map_{*this};
+};
+
+Status FindPages(const Trace& trace, PagesOfObject& pages, const HotOptions& options) {
+  // What has the address in the epochs that are chosen may be older.
+  const EpochRange until{.first = 0, .end = options.epochs.end};
+  const Result<StreamEnd> end =
+      ReadEpochs(trace, until, [&](const EpochProfile& epoch) { pages.See(epoch); });
+  if (!end) return Fail(end.error());
+  if (pages.has_any()) return {};
+  return Fail(
+      BadInput("show object", fmt::format("{:#x}", *options.object),
+               "nothing is known to have been allocated there that had pages in these epochs",
+               "'--view objects --by object' lists what was"));
+}
+
 Status FindHolders(const Trace& trace, HotList& list) {
   Holders holders(list);
   // What holds a page in the epochs that are chosen may be older.
@@ -107,10 +162,15 @@ Result<HotList> MakeHotList(const Trace& trace, const HotOptions& options) {
   const Scores& scores = estimates.score;
   HotList list{.totals = whole->totals, .options = options};
 
+  PagesOfObject pages(list.totals, list.options);
+  if (options.object) {
+    if (Status found = FindPages(trace, pages, list.options); !found) return Fail(found.error());
+  }
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < table.size(); ++i) {
     if (!list.totals.IsOf(table.key[i].target, options.pid)) continue;
     if (scores[i] <= 0) continue;
+    if (options.object && !pages.Has(table.key[i], PageCount(table.span_pages[i]))) continue;
     order.push_back(i);
     list.total_score += scores[i];
   }
@@ -169,8 +229,10 @@ std::string HotText(const HotList& list) {
     table.AddRow(std::move(cells));
   }
   std::string text = fmt::format(
-      "hottest spans by {}; score: {} over {} epochs\n", Name(list.options.by),
-      ScoreUnit(list.totals, list.options.model, list.options.by), Grouped(list.totals.epochs));
+      "hottest spans{} by {}; score: {} over {} epochs\n",
+      list.options.object ? fmt::format(" of the object at {:#x}", *list.options.object) : "",
+      Name(list.options.by), ScoreUnit(list.totals, list.options.model, list.options.by),
+      Grouped(list.totals.epochs));
   text += table.Text();
   text += fmt::format("{} of {} spans shown, holding {} of the score\n", Grouped(list.rows.size()),
                       Grouped(list.spans), OrUnknown(list.shown_share, Percent));

@@ -23,6 +23,8 @@ struct HotOptions {
   EpochRange epochs;
   std::optional<Pid> pid;                 // unset: every target
   std::optional<std::size_t> limit = 20;  // unset: every span with a score
+  // Only spans of which objects that had this address in these epochs had a part then.
+  std::optional<std::uint64_t> object = std::nullopt;
 };
 
 struct HotObject {
@@ -54,7 +56,8 @@ struct HotList {
   std::optional<double> shown_share;  // of the total score; unknown when that is 0
 };
 
-// Order: score per base page descending, then ascending key. Reads the trace twice.
+// Order: score per base page descending, then ascending key. Reads the trace twice, of an object
+// once more. Refuses an address that nothing had of which the trace tells.
 Result<HotList> MakeHotList(const Trace& trace, const HotOptions& options);
 
 std::string HotText(const HotList& list);

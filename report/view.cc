@@ -85,7 +85,8 @@ Result<Rendered> RenderHot(const Trace& trace, const ViewOptions& options, Forma
                                                    .by = options.by,
                                                    .epochs = options.epochs,
                                                    .pid = options.pid,
-                                                   .limit = options.limit});
+                                                   .limit = options.limit,
+                                                   .object = options.object});
   if (!list) return Fail(list.error());
   if (auto chosen = RequireChosen(list->totals, options); !chosen) return Fail(chosen.error());
   return Rendered{.output = Spell(*list, format, HotText, HotJson, HotCsv),
@@ -211,7 +212,7 @@ Result<Rendered> RenderTracedObjects(const Trace& trace, const ViewOptions& opti
 }
 
 constexpr std::string_view kEpochsReads[] = {"epochs"};
-constexpr std::string_view kHotReads[] = {"by", "rank-model", "limit", "pid", "epochs"};
+constexpr std::string_view kHotReads[] = {"by", "rank-model", "limit", "pid", "object", "epochs"};
 constexpr std::string_view kHeatmapReads[] = {"by", "rank-model", "pid", "addresses", "epochs"};
 constexpr std::string_view kCdfReads[] = {"by", "rank-model", "epochs"};
 constexpr std::string_view kNodesReads[] = {"by", "rank-model", "pid", "epochs"};

@@ -30,6 +30,7 @@ struct ViewOptions {
   std::uint64_t ping_pong_epochs = kPingPongEpochs;  // `moves`
   ObjectsBy objects_by = ObjectsBy::kSite;           // `objects`
   std::optional<Vpn> page;                           // `objects` of a trace; unset: all
+  std::optional<std::uint64_t> object;               // `hot`: by an address of it; unset: all pages
   bool folded = false;                               // `objects`: the stacks, too
   std::size_t text_columns = 80;                     // width of the terminal
   std::size_t text_rows = 24;                        // rows of a heat map in text
@@ -46,7 +47,8 @@ struct Rendered {
 
 // What a view may or may not look at in ViewOptions.
 inline constexpr std::string_view kViewOptions[] = {
-    "by", "rank-model", "limit", "pid", "addresses", "page", "ping-pong", "folded", "epochs"};
+    "by",   "rank-model", "limit",     "pid",    "addresses",
+    "page", "object",     "ping-pong", "folded", "epochs"};
 
 struct View {
   std::string_view name;

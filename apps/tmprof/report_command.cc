@@ -36,6 +36,7 @@ struct ReportOptions {
   std::string epochs;
   std::string addresses;
   std::string page;
+  std::string object;
   std::uint64_t ping_pong = kPingPongEpochs;
 };
 
@@ -76,10 +77,10 @@ bool ParseAddress(std::string_view digits, std::uint64_t& address) {
   return error == std::errc{} && stop == digits.data() + digits.size();
 }
 
-Result<Vpn> ParsePage(const std::string& text) {
+Result<std::uint64_t> ParseAddressOf(std::string_view option, const std::string& text) {
   std::uint64_t address = 0;
-  if (ParseAddress(text, address)) return VpnOfAddress(address);
-  return Fail(BadInput("use option", "--page " + text, "it is not an address",
+  if (ParseAddress(text, address)) return address;
+  return Fail(BadInput("use option", fmt::format("{} {}", option, text), "it is not an address",
                        "write 0x7f0000012345, as the hot view shows"));
 }
 
@@ -201,9 +202,14 @@ Status Report(const CLI::App& command, const ReportOptions& options) {
   }
 
   if (!options.page.empty()) {
-    const Result<Vpn> page = ParsePage(options.page);
-    if (!page) return Fail(page.error());
-    view_options.page = *page;
+    const Result<std::uint64_t> address = ParseAddressOf("--page", options.page);
+    if (!address) return Fail(address.error());
+    view_options.page = VpnOfAddress(*address);
+  }
+  if (!options.object.empty()) {
+    const Result<std::uint64_t> address = ParseAddressOf("--object", options.object);
+    if (!address) return Fail(address.error());
+    view_options.object = *address;
   }
 
   if ((*view)->render_ledger != nullptr) {
@@ -288,6 +294,10 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
   command
       ->add_option("--page", options->page,
                    of_views("page", "What this page of a trace held, by any address in it"))
+      ->type_name("ADDRESS");
+  command
+      ->add_option("--object", options->object,
+                   of_views("object", "The pages of what was allocated at this address, any in it"))
       ->type_name("ADDRESS");
   command
       ->add_option("--ping-pong", options->ping_pong,

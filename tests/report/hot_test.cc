@@ -194,6 +194,38 @@ TEST(HotListTest, NamesTheObjectThatHasMostOfASpanWhenItWasLastSeen) {
   EXPECT_EQ(json["rows"][1]["object"], nullptr);
 }
 
+TEST(HotListTest, OfAnObjectAreThePagesThatItHadAPartOf) {
+  constexpr std::uint64_t kPage = 4096;
+  EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "t"), MakeTarget(1, 11, "u")});
+  for (const std::uint32_t target : {0U, 1U}) {
+    See(epoch, target,
+        {{.vpn = 16, .looks = 5, .references = 3},
+         {.vpn = 17, .looks = 5, .references = 4},
+         {.vpn = 18, .looks = 5, .references = 5}});
+  }
+  epoch.allocations.emplace().events = {{.target = TargetId(0),
+                                         .kind = AllocationKind::kAllocated,
+                                         .address = 16 * kPage + 100,
+                                         .bytes = kPage,
+                                         .time = kTraceStart,
+                                         .weight = 1}};
+  HotOptions options = kSum;
+  for (const std::uint64_t address : {16 * kPage + 100, 17 * kPage + 99}) {
+    options.object = address;
+    const Result<HotList> list = MakeHotList(TraceOf({epoch}), options);
+    ASSERT_TRUE(list.has_value());
+    ASSERT_EQ(list->rows.size(), 2U);
+    EXPECT_EQ(list->rows[0].start, Vpn(17));
+    EXPECT_EQ(list->rows[1].start, Vpn(16));
+    EXPECT_EQ(list->rows[1].target.pid, Pid(10));
+    EXPECT_EQ(list->total_score, 7);
+  }
+  options.object = 17 * kPage + 100;
+  const Result<HotList> none = MakeHotList(TraceOf({epoch}), options);
+  ASSERT_FALSE(none.has_value());
+  EXPECT_THAT(none.error().Message(), testing::HasSubstr("0x11064"));
+}
+
 TEST(HotListTest, OfAnEmptyTraceIsEmpty) {
   const Result<HotList> list = MakeHotList(TraceOf({}), {});
   ASSERT_TRUE(list.has_value());
