@@ -28,6 +28,10 @@ double Density(const PlacedSpan& span) {
   return span.score / static_cast<double>(span.span.value());
 }
 
+bool MayGo(const PlacedSpan& span, NodeId to) {
+  return span.binding == nullptr || span.binding->MayMove(span.key.vpn, span.node, to);
+}
+
 // What is left to fill, as moves are decided.
 class Room {
  public:
@@ -39,21 +43,26 @@ class Room {
   }
 
   void AddCapacity(PageCount pages) { capacity_left_ += pages; }
-  std::optional<NodeId> InTier1(PageCount pages) const {
-    if (capacity_left_ < pages) return std::nullopt;
-    return RoomiestOf(kTier1, pages);
+  std::optional<NodeId> InTier1(const PlacedSpan& span) const {
+    if (IsShortOfCapacity(span.span)) return std::nullopt;
+    return RoomiestOf(kTier1, span, span.span);
   }
-  // What must at least leave tier 1 before so much fits in.
-  PageCount ShortOf(PageCount pages) const {
+  bool IsShortOfCapacity(PageCount pages) const { return capacity_left_ < pages; }
+  // What must at least leave tier 1 before it fits in.
+  PageCount ShortOf(const PlacedSpan& span) const {
     PageCount most_free;
     for (const NodeId node : tiers_->NodesOf(kTier1)) {
-      if (node.value() < free_.size()) most_free = std::max(most_free, free_[node.value()]);
+      if (node.value() < free_.size() && MayGo(span, node)) {
+        most_free = std::max(most_free, free_[node.value()]);
+      }
     }
-    return std::max(LessOrNone(pages, capacity_left_), LessOrNone(pages, most_free));
+    return std::max(LessOrNone(span.span, capacity_left_), LessOrNone(span.span, most_free));
   }
-  std::optional<NodeId> BelowTier1(PageCount pages) const {
+  // For so many pages of it.
+  std::optional<NodeId> BelowTier1(const PlacedSpan& span, PageCount pages) const {
     for (std::size_t tier = 2; tier <= tiers_->size(); ++tier) {
-      const std::optional<NodeId> node = RoomiestOf(Tier(static_cast<std::uint8_t>(tier)), pages);
+      const std::optional<NodeId> node =
+          RoomiestOf(Tier(static_cast<std::uint8_t>(tier)), span, pages);
       if (node) return node;
     }
     return std::nullopt;
@@ -74,10 +83,11 @@ class Room {
     if (free_.size() <= node.value()) free_.resize(node.value() + std::size_t{1});
     return free_[node.value()];
   }
-  std::optional<NodeId> RoomiestOf(Tier tier, PageCount pages) const {
+  std::optional<NodeId> RoomiestOf(Tier tier, const PlacedSpan& span, PageCount pages) const {
     std::optional<NodeId> best;
     for (const NodeId node : tiers_->NodesOf(tier)) {
       if (node.value() >= free_.size() || free_[node.value()] < pages) continue;
+      if (!MayGo(span, node)) continue;
       const bool more = !best || free_[node.value()] > free_[best->value()] ||
                         (free_[node.value()] == free_[best->value()] && node < *best);
       if (more) best = node;
@@ -128,6 +138,20 @@ class Decider {
     return false;
   }
 
+  bool MayComeToTier1(const PlacedSpan& span) const {
+    return std::ranges::any_of(tiers_->NodesOf(kTier1),
+                               [&span](NodeId node) { return MayGo(span, node); });
+  }
+
+  bool MayLeaveTier1(const PlacedSpan& span) const {
+    for (std::size_t tier = 2; tier <= tiers_->size(); ++tier) {
+      for (const NodeId node : tiers_->NodesOf(Tier(static_cast<std::uint8_t>(tier)))) {
+        if (MayGo(span, node)) return true;
+      }
+    }
+    return false;
+  }
+
   // Of what is wanted, in the plan's order.
   std::vector<std::size_t> RowsOf(const Plan& plan) const {
     std::vector<std::size_t> by_key(plan.wanted.size());
@@ -152,7 +176,8 @@ class Decider {
     for (std::size_t row = 0; row < placed_.size(); ++row) {
       if (!IsInTier1(row)) continue;
       used_ += placed_[row].span;
-      if (wanted[row] || placed_[row].bound || IsCooling(row)) continue;
+      if (wanted[row] || placed_[row].bound || !MayLeaveTier1(placed_[row]) || IsCooling(row))
+        continue;
       residents_.push_back({row, placed_[row].span});
     }
     std::ranges::sort(residents_, [&](const Resident& a, const Resident& b) {
@@ -187,7 +212,7 @@ class Decider {
       Resident& last = residents_.back();
       const PageCount quota = LessOrNone(rules_->most_pages, pages_moved_);
       const PageCount pages = GivenBy(last, std::min(used_ - rules_->capacity, quota));
-      const std::optional<NodeId> to = room_.BelowTier1(pages);
+      const std::optional<NodeId> to = room_.BelowTier1(placed_[last.row], pages);
       if (!to || pages == PageCount(0) || pages > quota) break;
       decision_.moves.push_back(GivingWay(last, pages, *to, MoveReason::kOverCapacity));
       room_.Demote(decision_.moves.back());
@@ -205,7 +230,7 @@ class Decider {
       return;
     }
     if (IsInTier1(row)) return;
-    if (placed_[row].bound) {
+    if (placed_[row].bound || !MayComeToTier1(placed_[row])) {
       ++decision_.not_moved.bound;
       return;
     }
@@ -234,38 +259,50 @@ class Decider {
            Density(span) >= rules_->hysteresis * Density(other);
   }
 
+  // Where tier 1 may have more, only what leaves a node that the span may go to.
+  bool MakesRoom(const Resident& resident, const PlacedSpan& span, const Room& room) const {
+    return room.IsShortOfCapacity(span.span) || MayGo(span, placed_[resident.row].node);
+  }
+
   // All or nothing: what would give way stays where not enough of it can.
   Verdict TryToPromote(const PlacedSpan& span) {
     if (Density(span) < rules_->cost_of_move) return Verdict::kWithoutGain;
     Room room = room_;
     PageCount pages = pages_moved_ + span.span;
     std::vector<Move> giving_way;
-    std::size_t staying = residents_.size();  // and of the last of these, so much:
-    PageCount left = staying > 0 ? residents_.back().left : PageCount(0);
-    std::optional<NodeId> to = room.InTier1(span.span);
+    struct Given {
+      std::size_t place;  // among the residents
+      PageCount left;     // of it, afterwards
+    };
+    std::vector<Given> giving;
+    std::size_t place = residents_.size();
+    Resident next{.row = kUnplaced, .left = PageCount(0)};
+    std::optional<NodeId> to = room.InTier1(span);
     while (!to) {
-      if (staying == 0) return Verdict::kWithoutRoom;
-      const Resident next{residents_[staying - 1].row, left};
+      while (next.left == PageCount(0) || !MakesRoom(next, span, room)) {
+        if (place == 0) return Verdict::kWithoutRoom;
+        next = residents_[--place];
+      }
       if (!Beats(span, placed_[next.row])) return Verdict::kWithoutGain;
-      const PageCount given = GivenBy(next, room.ShortOf(span.span));
-      const std::optional<NodeId> below = room.BelowTier1(given);
+      const PageCount given = GivenBy(next, room.ShortOf(span));
+      const std::optional<NodeId> below = room.BelowTier1(placed_[next.row], given);
       if (!below) return Verdict::kWithoutRoom;
       pages += given;
       giving_way.push_back(GivingWay(next, given, *below, MoveReason::kRoom));
       room.Demote(giving_way.back());
-      left -= given;
-      if (left == PageCount(0)) {
-        --staying;
-        if (staying > 0) left = residents_[staying - 1].left;
-      }
-      to = room.InTier1(span.span);
+      next.left -= given;
+      giving.push_back({place, next.left});
+      to = room.InTier1(span);
     }
     if (pages > rules_->most_pages) return Verdict::kOverQuota;
     promotions_.push_back({span.key, span.span, span.node, *to, span.score, MoveReason::kWanted});
     room.Promote(promotions_.back());
     decision_.moves.insert(decision_.moves.end(), giving_way.begin(), giving_way.end());
-    residents_.resize(staying);
-    if (staying > 0) residents_.back().left = left;
+    for (const Given& given : giving) residents_[given.place].left = given.left;
+    residents_.erase(
+        std::remove_if(residents_.begin() + static_cast<std::ptrdiff_t>(place), residents_.end(),
+                       [](const Resident& r) { return r.left == PageCount(0); }),
+        residents_.end());
     room_ = room;
     pages_moved_ = pages;
     return Verdict::kTaken;

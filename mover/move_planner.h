@@ -13,6 +13,7 @@
 #include "base/plan.h"
 #include "base/tiers.h"
 #include "base/units.h"
+#include "mover/memory_binding.h"
 
 namespace tmprof {
 
@@ -23,7 +24,10 @@ struct PlacedSpan {
   NodeId node;
   double score = 0;       // of the whole span; 0: nobody has seen it accessed
   bool supposed = false;  // the score: nobody has looked
-  bool bound = false;  // to its node: by memory policy or cpuset, or as earlier moves were refused
+  bool bound = false;     // to its node, as that is unknown or earlier moves were refused
+  // Where memory policy and cpuset, which are the same for the whole span, let it go; null:
+  // anywhere.
+  const MemoryBinding* binding = nullptr;
   // A span of several leaves may give way in part, the highest first; 0: it is one leaf.
   PageCount leaf{0};
 };
@@ -55,7 +59,8 @@ struct MoveDecision {
 // `placed` ascends by key and holds each span that is wanted or in tier 1 as far as it is known;
 // `room` has each node of `tiers` once. Demotions go to the next tier below that has room, on the
 // node with the most of it, the lower number on a tie; so do promotions within tier 1. Of what
-// could give way goes first what has the lowest score per base page, then the highest key.
+// could give way goes first what has the lowest score per base page, then the highest key. What
+// may go to some nodes of a tier only goes to one of these, and is bound where it may go to none.
 MoveDecision DecideMoves(const Tiers& tiers, const MoveRules& rules, const Plan& plan,
                          std::span<const PlacedSpan> placed, std::span<const NodeRoom> room,
                          const MoveHistory& history, std::uint64_t epoch);

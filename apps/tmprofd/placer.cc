@@ -253,20 +253,6 @@ double Placer::LookedAt(std::span<const TargetId> targets) const {
                   static_cast<double>(looked_at.value()) / static_cast<double>(placed.value()));
 }
 
-// Bound, too, where only some of the nodes that a move might go to are allowed.
-bool Placer::IsBound(const PlacedTarget& target, const PlacedSpan& span) const {
-  if (target.binding == nullptr) return true;
-  const bool promotes = options_.tiers.TierOf(span.node) != kTier1;
-  for (std::size_t number = 1; number <= options_.tiers.size(); ++number) {
-    const Tier tier(static_cast<Tier::rep>(number));
-    if ((tier == kTier1) != promotes) continue;
-    for (const NodeId node : options_.tiers.NodesOf(tier)) {
-      if (!target.binding->MayMove(span.key.vpn, span.node, node)) return true;
-    }
-  }
-  return false;
-}
-
 std::vector<PlacedSpan> Placer::PlacedSpans(std::span<const PlacedTarget> targets,
                                             std::uint64_t epoch) {
   std::erase_if(let_be_,
@@ -282,7 +268,8 @@ std::vector<PlacedSpan> Placer::PlacedSpans(std::span<const PlacedTarget> target
                                            *candidates_.node[row], candidates_.score[row]);
     if (candidates_.leaf[row] < span.span) span.leaf = candidates_.leaf[row];
     span.supposed = candidates_.supposed[row] != 0;
-    span.bound = IsLetBe(key, epoch) || IsBound(*target, span);
+    span.bound = IsLetBe(key, epoch) || target->binding == nullptr;
+    span.binding = target->binding;
   }
   return placed;
 }

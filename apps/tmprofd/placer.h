@@ -93,7 +93,6 @@ class Placer {
   std::optional<double> HitRatio(std::span<const PlacedSpan> placed) const;
   std::optional<double> Gain(std::span<const Move> moves, std::span<const PlacedSpan> placed) const;
   double LookedAt(std::span<const TargetId> targets) const;
-  bool IsBound(const PlacedTarget& target, const PlacedSpan& span) const;
   std::vector<PlacedSpan> PlacedSpans(std::span<const PlacedTarget> targets, std::uint64_t epoch);
   // Moves of leaves from moves of pieces that hold several, but for what is let be.
   std::vector<Move> LeafByLeaf(std::span<const Move> moves, std::uint64_t epoch) const;

@@ -141,6 +141,71 @@ TEST_F(DecideMovesTest, WhatIsBoundToItsNodeIsCountedAndStays) {
   EXPECT_EQ(Decide({3}).not_moved.without_room, 1U);
 }
 
+// Two sockets, each with fast and slow memory, and what a cpuset keeps to one of them.
+class TwoSocketsTest : public DecideMovesTest {
+ protected:
+  static constexpr NodeId kFarFast{2};
+  static constexpr NodeId kFarSlow{3};
+
+  TwoSocketsTest() {
+    tiers_ = Tiers::Make({{kFast, kFarFast}, {kSlow, kFarSlow}}).value();
+    room_ = {{kFast, PageCount(5)},
+             {kSlow, PageCount(50)},
+             {kFarFast, PageCount(9)},
+             {kFarSlow, PageCount(90)}};
+  }
+  PlacedSpan Near(NodeId node, std::uint64_t vpn, double score) const {
+    PlacedSpan span = At(node, vpn, score);
+    span.binding = &near_;
+    return span;
+  }
+
+  const MemoryBinding near_{std::vector{kFast, kSlow}, std::nullopt, {}};
+};
+
+TEST_F(TwoSocketsTest, GoesToTheNodeThatItMayGoToAndNotToTheRoomiest) {
+  placed_ = {Near(kSlow, 1, 5), At(kSlow, 2, 4)};
+  Move near = Promotion(1, 5);
+  Move far = Promotion(2, 4);
+  far.to = kFarFast;
+  EXPECT_THAT(Decide({1, 2}).moves, ElementsAre(near, far));
+}
+
+TEST_F(TwoSocketsTest, GivesWayToWhereItMayGo) {
+  rules_.capacity = PageCount(1);
+  placed_ = {Near(kFast, 1, 1), Near(kSlow, 2, 9)};
+  EXPECT_THAT(Decide({2}).moves, ElementsAre(Demotion(1, 1), Promotion(2, 9)));
+}
+
+TEST_F(TwoSocketsTest, WhatMayGoToNoNodeOfTheTierIsBound) {
+  const MemoryBinding slow_only(std::vector{kSlow, kFarSlow}, std::nullopt, {});
+  const MemoryBinding fast_only(std::vector{kFast, kFarFast}, std::nullopt, {});
+  rules_.capacity = PageCount(1);
+  placed_ = {At(kFast, 1, 1), At(kSlow, 2, 9), At(kSlow, 3, 9)};
+  placed_[1].binding = &slow_only;
+  EXPECT_EQ(Decide({2}).not_moved.bound, 1U);
+  placed_[0].binding = &fast_only;
+  EXPECT_EQ(Decide({3}).not_moved.without_room, 1U) << "nothing may give way";
+}
+
+// The coldest page of tier 1 is on the node that the hot page may not go to.
+TEST_F(TwoSocketsTest, OnlyWhatLeavesItsNodeMakesRoomWhereTheTierHasSome) {
+  rules_.capacity = PageCount(10);
+  room_[0].free = PageCount(0);
+  placed_ = {At(kFarFast, 1, 1), At(kFast, 2, 2), Near(kSlow, 3, 9)};
+  Move demoted = Demotion(2, 2);
+  demoted.to = kFarSlow;
+  EXPECT_THAT(Decide({3}).moves, ElementsAre(demoted, Promotion(3, 9)));
+  placed_[1].score = 8;  // too hot to give way
+  EXPECT_EQ(Decide({3}).not_moved.without_gain, 1U);
+  rules_.capacity = PageCount(2);
+  placed_[1].score = 2;
+  Move far = Demotion(1, 1);
+  far.from = kFarFast;
+  far.to = kFarSlow;
+  EXPECT_THAT(Decide({3}).moves, ElementsAre(far, demoted, Promotion(3, 9)));
+}
+
 TEST_F(DecideMovesTest, WhatNobodyHasPlacedIsCounted) {
   placed_ = {At(NodeId(7), 1, 5)};
   const MoveDecision decision = Decide({1, 2});
