@@ -163,10 +163,19 @@ EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources) {
   }
 
   profile.pages.Reserve(contributions.size());
-  const auto deliver = [&profile](Contribution& whole) {
+  const auto append = [&profile](Contribution& whole) {
     if (!whole.HasEvidence()) return;
     whole.record.time_at_risk = LogDuration::FromNanoseconds(whole.time_at_risk);
     Append(profile.pages, whole.record);
+  };
+  const auto deliver = [&append](Contribution& whole) {
+    const std::uint64_t pages = whole.record.span.value();
+    // Part of a region that has the size of a huge page would be taken for one.
+    if (whole.region && pages > 1 && IsOneEntry(pages)) {
+      Contribution half = CutFront(whole, PageCount(pages / 2));
+      append(half);
+    }
+    append(whole);
   };
   for (std::size_t i = 0; i < contributions.size();) {
     Contribution joined = contributions[i++];

@@ -338,6 +338,22 @@ TEST(BuildEpoch, ASampleInsideARegionPartsIt) {
     EXPECT_EQ(time, LogDuration::FromNanoseconds(milliseconds(2)));
 }
 
+// Page 612 of a region of 1025 pages is sampled: on either side 512 are left, which are no huge
+// page's.
+TEST(BuildEpoch, NoPartOfARegionHasTheSizeOfAHugePage) {
+  const PageColumns pages =
+      Pages(1, {{.references = {Region(100, 1025, 4)}}, {.samples = {Sample(0, 612, 3, 1)}}});
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> spans;
+  std::uint32_t first_accesses = 0;
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    spans.emplace_back(pages.vpn[i].value(), pages.span_pages[i]);
+    first_accesses += pages.first_accesses[i];
+  }
+  EXPECT_EQ(spans, (std::vector<std::pair<std::uint64_t, std::uint32_t>>{
+                       {100, 256}, {356, 256}, {612, 1}, {613, 256}, {869, 256}}));
+  EXPECT_EQ(first_accesses, 4u);
+}
+
 TEST(BuildEpoch, NoPartOfARegionGetsMoreThanItsShareOfTheFirstAccesses) {
   // 6 x 38 / 40 = 5.7 before the sampled page, 5.85 with it, and one page after it.
   EXPECT_EQ(Pages(1, {{.references = {Region(100, 40, 6)}}, {.samples = {Sample(0, 138, 3, 1)}}})
