@@ -55,6 +55,12 @@ Error Lost(int system_error) {
                  "the kernel's log may say more; --source abit-bpf does without the module");
 }
 
+std::uint64_t LooksOf(const std::vector<tmprof_region_record>& records) {
+  std::uint64_t looks = 0;
+  for (const tmprof_region_record& record : records) looks += record.looks;
+  return looks;
+}
+
 std::vector<VpnRange> ProgramMemory(const TrackedProcess& process) {
   std::vector<VpnRange> ranges;
   for (const Mapping& mapping : process.mappings)
@@ -169,26 +175,29 @@ void DriverRegionEngine::Drain() {
       failure_ = Lost(error);
       return;
     }
-    lost_ += request.overwritten - std::exchange(overwritten_, request.overwritten);
     for (std::uint32_t i = 0; i < request.count; ++i) {
       const tmprof_region_record& record = batch_[i];
+      ++records_read_;
+      looks_read_ += record.looks;
       // The first of the next one: of the one before, the log has lost some.
       if (!aggregation_.empty() && (record.time_ns != aggregation_.front().time_ns ||
                                     record.target_id != aggregation_.front().target_id)) {
-        lost_ += aggregation_.size();
-        aggregation_.clear();
+        lost_ += LooksOf(std::exchange(aggregation_, {}));
       }
       aggregation_.push_back(record);
       if (aggregation_.size() == record.regions) Take(aggregation_);
     }
+    // What nobody has read is taken to hold as much as what was.
+    const std::uint64_t overwritten =
+        request.overwritten - std::exchange(overwritten_, request.overwritten);
+    lost_ += records_read_ == 0 ? overwritten : overwritten * looks_read_ / records_read_;
   } while (request.count == batch_.size());
 }
 
 // Empties `aggregation`, all of whose records are there.
 void DriverRegionEngine::Take(std::vector<tmprof_region_record>& aggregation) {
   const std::vector<tmprof_region_record> records = std::exchange(aggregation, {});
-  std::uint64_t looks = 0;
-  for (const tmprof_region_record& record : records) looks += record.looks;
+  const std::uint64_t looks = LooksOf(records);
   Target* target = Named(records.front().target_id);
   if (target == nullptr) {
     lost_ += looks;

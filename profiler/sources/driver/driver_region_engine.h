@@ -64,7 +64,9 @@ class DriverRegionEngine final : public abit::Engine {
   std::vector<tmprof_region_record> batch_;
   std::vector<tmprof_region_record> aggregation_;  // of which not all has come yet
   std::vector<abit::RegionEvidence> delivered_;    // of targets that have left
-  std::uint64_t overwritten_ = 0;                  // so far
+  std::uint64_t overwritten_ = 0;                  // so far; so are the next two
+  std::uint64_t records_read_ = 0;
+  std::uint64_t looks_read_ = 0;  // in those records
   std::uint64_t observations_ = 0;
   std::uint64_t lost_ = 0;
   tmprof_stats before_;  // at the latest epoch's end
