@@ -46,12 +46,11 @@ std::vector<HeatedRange> BlocksOf(std::span<const HeatedRange> known, std::uint6
   return blocks;
 }
 
-LockChoice ChooseBlocks(std::vector<HeatedRange> blocks, PageCount limit, double average,
-                        std::uint64_t grain) {
+LockChoice ChooseBlocks(std::vector<HeatedRange> blocks, PageCount limit, std::uint64_t grain) {
   const auto density = [](const HeatedRange& block) {
     return block.accesses / PagesIn(block.pages);
   };
-  std::erase_if(blocks, [&](const HeatedRange& block) { return density(block) <= average; });
+  std::erase_if(blocks, [](const HeatedRange& block) { return !(block.accesses > 0); });
   std::ranges::sort(blocks, [&](const HeatedRange& a, const HeatedRange& b) {
     return density(a) != density(b) ? density(a) > density(b) : a.pages.start < b.pages.start;
   });
@@ -104,15 +103,8 @@ double LockChoice::accesses() const {
 
 LockChoice ChooseLocked(std::span<const HeatedRange> known, PageCount limit,
                         std::size_t most_ranges) {
-  double accesses = 0;
-  double pages = 0;
-  for (const HeatedRange& range : known) {
-    accesses += range.accesses;
-    pages += PagesIn(range.pages);
-  }
-  const double average = pages > 0 ? accesses / pages : 0;
   for (std::uint64_t grain = 1;; grain *= kCoarser) {
-    LockChoice choice = ChooseBlocks(BlocksOf(known, grain), limit, average, grain);
+    LockChoice choice = ChooseBlocks(BlocksOf(known, grain), limit, grain);
     if (choice.ranges.size() <= most_ranges || grain >= kCoarsest) return choice;
   }
 }

@@ -40,9 +40,9 @@ struct LockChoice {
   double accesses() const;
 };
 
-// The most accessed pages, by accesses a page, then ascending, of those that have more than the
-// average one: at most `limit` and in at most `most_ranges`. `known` ascending, disjoint; each
-// holds its accesses evenly.
+// The most accessed pages, by accesses a page, then ascending: at most `limit` and in at most
+// `most_ranges`. Of a sweep, all of whose pages are alike, some are better than none: the kernel
+// evicts each shortly before its turn. `known` ascending, disjoint; each holds its accesses evenly.
 LockChoice ChooseLocked(std::span<const HeatedRange> known, PageCount limit,
                         std::size_t most_ranges);
 
