@@ -206,7 +206,7 @@ void tmprof_region_see_sample(struct tmprof_target *target, u64 vpn)
 	struct tmprof_region_watch *watch = &target->watch;
 
 	if (watch->set.regions)
-		watch->sampled[watch->sampled_count++ % TMPROF_REGION_SAMPLED] = vpn;
+		tmprof_region_sample(&watch->samples, vpn);
 }
 
 /* ---------------------------------------------------------------- the address space */
@@ -401,14 +401,14 @@ static void emit(struct tmprof_session *session, const struct tmprof_target *tar
 
 static void split_at_samples(struct tmprof_region_watch *watch)
 {
-	u32 most = min_t(u32, TMPROF_REGION_SAMPLED, watch->set.max_regions / SAMPLED_SHARE);
-	u32 count = min(watch->sampled_count, most), i;
+	u32 most = watch->set.max_regions / SAMPLED_SHARE, i;
+	u64 vpn;
 
-	for (i = 0; i < count; i++) {
-		if (tmprof_regions_split_at(&watch->set, watch->sampled[i]) == -ENOSPC)
+	for (i = 0; i < most && tmprof_region_most_sampled(&watch->samples, &vpn); i++) {
+		if (tmprof_regions_split_at(&watch->set, vpn) == -ENOSPC)
 			break;
 	}
-	watch->sampled_count = 0;
+	watch->samples.count = 0;
 }
 
 static void aggregate(struct tmprof_session *session, struct tmprof_target *target,

@@ -8,14 +8,12 @@
 
 #include "driver/core/ladder.h"
 #include "driver/core/region_exposure.h"
+#include "driver/core/region_samples.h"
 #include "driver/core/regions.h"
 
 struct tmprof_read_regions;
 struct tmprof_session;
 struct tmprof_target;
-
-/* Sampled pages that wait to become regions of their own; the latest are kept. */
-#define TMPROF_REGION_SAMPLED 32
 
 enum tmprof_region_phase {
 	TMPROF_REGIONS_IDLE = 0,
@@ -44,8 +42,7 @@ struct tmprof_region_watch {
 	struct tmprof_budget clears; /* a second of the target's CPU time pays region_clears */
 	u64 earned_cpu_ns;	     /* up to here */
 	struct rnd_state random;
-	u32 sampled_count; /* ever since the aggregation began */
-	u64 sampled[TMPROF_REGION_SAMPLED];
+	struct tmprof_region_samples samples; /* since the aggregation began */
 };
 
 /* What the scan needs while it is started; under control and step. 0 or -ENOMEM. */
