@@ -28,6 +28,9 @@ class ObjectRecorder {
   // that it is to be called often.
   void Service();
 
+  // Processes that are not tracked, for want of room in the folder in memory.
+  std::uint64_t refused() const { return logs_.refused(); }
+
   // Adds what the epoch's targets have allocated and freed since the last call. What lives in a
   // process that becomes a target comes first.
   void Complete(EpochProfile& epoch);

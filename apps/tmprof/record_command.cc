@@ -357,6 +357,10 @@ class RecordSession {
       return {};
     });
     const Status finished = writer->Finish();  // whatever has ended the recording
+    if (objects_ && objects_->refused() > 0) {
+      Warn(fmt::format("{} processes' allocations were not tracked: {} has no room for 2 MiB each",
+                       objects_->refused(), AllocationLogs::Options().parent.string()));
+    }
     if (!stopped) return Fail(stopped.error());
     if (!finished) return finished;
     progress.Close(options_.output, writer->bytes_written());

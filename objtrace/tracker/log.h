@@ -21,6 +21,9 @@ inline constexpr char kTrackLock[] = "lock";
 // Logs are PID-BEGIN.log; BEGIN is CLOCK_MONOTONIC in ns: an exec(2) begins another one.
 inline constexpr char kLogSuffix[] = ".log";
 
+// Empty, in a log's place: there was no room for one, so that the process is not tracked.
+inline constexpr char kRefusedSuffix[] = ".refused";
+
 inline constexpr std::uint64_t kLogMagic = 0x32474F4C4A424FU;  // "OBJLOG2"
 inline constexpr std::uint32_t kLogEvents = 1 << 15;
 inline constexpr std::uint32_t kLogSites = 1 << 12;

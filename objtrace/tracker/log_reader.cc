@@ -92,9 +92,12 @@ AllocationLogs::~AllocationLogs() {
 void AllocationLogs::FindNew() {
   std::error_code error;
   std::vector<fs::path> paths;
+  std::vector<fs::path> refused;
   for (const auto& entry : fs::directory_iterator(*folder_, error)) {
     if (entry.path().extension() == objtrace::kLogSuffix) paths.push_back(entry.path());
+    if (entry.path().extension() == objtrace::kRefusedSuffix) refused.push_back(entry.path());
   }
+  for (const fs::path& path : refused) refused_ += fs::remove(path, error) ? 1 : 0;
   std::ranges::sort(paths);
   for (const fs::path& path : paths) {
     const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));

@@ -89,6 +89,9 @@ class AllocationLogs {
   // Hands over what has been logged since the last call: for each process in the order of its log.
   void Take(const Visit& visit, const After& after);
 
+  // Processes that had no room for a log, as far as Take() has seen.
+  std::uint64_t refused() const { return refused_; }
+
  private:
   AllocationLogs() = default;
   void FindNew();
@@ -100,6 +103,7 @@ class AllocationLogs {
   UniqueFd lock_;
   std::string request_;
   std::uint64_t interval_bytes_ = 0;
+  std::uint64_t refused_ = 0;
   std::vector<Log> logs_;
 };
 

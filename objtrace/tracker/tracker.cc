@@ -186,13 +186,32 @@ bool HasRoom() {
          HasRoomForLog(filesystem.f_blocks, filesystem.f_bavail, filesystem.f_frsize);
 }
 
-AllocationLog* MakeLog() {
-  if (!IsRecorded() || !HasRoom()) return nullptr;
-  const std::uint64_t now = NowNs();
+// Of a file of this process in the folder; below 0: it cannot be made.
+struct Created {
   char path[sizeof(Request::folder) + 64];
-  std::snprintf(path, sizeof(path), "%s/%d-%llu%s", request.folder, static_cast<int>(::getpid()),
-                static_cast<unsigned long long>(now), kLogSuffix);
-  const int fd = ::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  int fd;
+
+  Created(std::uint64_t now, const char* suffix) {
+    std::snprintf(path, sizeof(path), "%s/%d-%llu%s", request.folder, static_cast<int>(::getpid()),
+                  static_cast<unsigned long long>(now), suffix);
+    fd = ::open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  }
+};
+
+// For the recorder to say: the program's own output is not ours.
+void TellOfNoRoom(std::uint64_t now) {
+  const Created told(now, kRefusedSuffix);
+  if (told.fd >= 0) ::close(told.fd);
+}
+
+AllocationLog* MakeLog() {
+  if (!IsRecorded()) return nullptr;
+  const std::uint64_t now = NowNs();
+  if (!HasRoom()) {
+    TellOfNoRoom(now);
+    return nullptr;
+  }
+  const auto [path, fd] = Created(now, kLogSuffix);
   if (fd < 0) return nullptr;
   void* mapped = MAP_FAILED;
   if (::posix_fallocate(fd, 0, sizeof(AllocationLog)) == 0) {
@@ -201,6 +220,7 @@ AllocationLog* MakeLog() {
   ::close(fd);
   if (mapped == MAP_FAILED) {
     ::unlink(path);
+    TellOfNoRoom(now);
     return nullptr;
   }
   auto* log = static_cast<AllocationLog*>(mapped);

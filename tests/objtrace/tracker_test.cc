@@ -13,9 +13,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -289,10 +291,12 @@ TEST_F(TrackerTest, AQuarterOfASmallFileSystemIsLeftToOthers) {
   Take(logs);
   const std::size_t tracked = Allocated(100'001).size();
   EXPECT_EQ(tracked, (space.capacity - space.capacity / 4) / sizeof(objtrace::AllocationLog) + 1);
+  EXPECT_EQ(logs.refused(), 8 - tracked);
   told_.clear();
   EXPECT_EQ(Run(logs.request(), {"kinds"}).status, 0);
   Take(logs);
   EXPECT_EQ(Allocated(100'001).size(), 1U) << "there is room again";
+  EXPECT_EQ(logs.refused(), 8 - tracked);
 }
 
 TEST(HasRoomForLog, WhereAQuarterIsFreeOr256MiB) {
@@ -458,6 +462,85 @@ TEST_F(TrackerTest, AdviceThatIsNotUnderstoodIsSaidAndNothingIsPlaced) {
     EXPECT_THAT(ran.err, ::testing::EndsWith("nothing is placed\n"));
   }
   EXPECT_THAT(Run("", {"kinds"}, "/nowhere").err, ::testing::HasSubstr("it cannot be read"));
+}
+
+TEST_F(TrackerTest, WhatCannotBeAllocatedIsNotTold) {
+  AllocationLogs logs = Logs();
+  const Outcome ran = Run(logs.request(), {"refused"});
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.out, "bad_alloc\n");
+  Take(logs);
+  EXPECT_EQ(lost_, 0U);
+  const std::uint64_t most = std::uint64_t{1} << 61;
+  EXPECT_TRUE(
+      std::ranges::all_of(told_, [&](const Told& told) { return told.event.bytes < most; }));
+  // What realloc(3) could not grow is told again, with all that it may use.
+  const auto grown = std::ranges::find_if(told_, [](const Told& told) {
+    return told.event.kind == LogEventKind::kAllocated && told.event.bytes == 50'007;
+  });
+  ASSERT_NE(grown, told_.end());
+  const auto again = std::ranges::find_if(std::next(grown), told_.end(), [&](const Told& told) {
+    return told.event.kind == LogEventKind::kAllocated &&
+           told.event.address == grown->event.address;
+  });
+  ASSERT_NE(again, told_.end());
+  EXPECT_GE(again->event.bytes, 50'007U);
+  EXPECT_EQ(Allocated(100'007).size(), 1U);
+}
+
+TEST_F(TrackerTest, StacksThatAreLeftByJumpsAndExceptionsAreThoseOfTheirCalls) {
+  AllocationLogs logs = Logs();
+  const Outcome ran = Run(logs.request(), {"leaves"});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  Take(logs);
+  std::map<std::uint64_t, std::set<std::vector<std::uint64_t>>> stacks;  // by bytes
+  for (const Told& told : told_) stacks[told.event.bytes].insert(told.frames);
+  for (const std::uint64_t bytes : {100'001, 100'002, 100'003}) {
+    EXPECT_EQ(Allocated(bytes).size(), 100U) << bytes;
+    EXPECT_EQ(stacks[bytes].size(), 1U) << bytes;
+  }
+  EXPECT_NE(stacks[100'001], stacks[100'002]);
+  EXPECT_NE(stacks[100'002], stacks[100'003]);
+}
+
+TEST_F(TrackerTest, OfAProgramWithAnAllocatorOfItsOwnTheMappingsAreTold) {
+  AllocationLogs logs = Logs();
+  const Outcome ran =
+      RunProgram({std::string(TMPROF_BINARY_DIR) + "/tests/objects_own_allocator"}, [&] {
+        ::setenv("LD_PRELOAD", kLibrary.c_str(), 1);
+        ::setenv(objtrace::kTrackVariable, logs.request().c_str(), 1);
+      });
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.out, "100 of its own\n");
+  Take(logs);
+  EXPECT_TRUE(Allocated(100'001).empty()) << "the program's malloc() comes first";
+  EXPECT_EQ(std::ranges::count_if(told_,
+                                  [](const Told& told) {
+                                    return told.event.kind == LogEventKind::kMapped &&
+                                           told.event.bytes == 16 << 20;
+                                  }),
+            1);
+}
+
+TEST_F(TrackerTest, AProgramOutlivesItsRecorder) {
+  int go[2];
+  int ready[2];
+  ASSERT_EQ(::pipe(go), 0);
+  ASSERT_EQ(::pipe(ready), 0);
+  std::optional<AllocationLogs> logs = Logs();
+  Outcome ran;
+  std::thread runs([&] {
+    ran = Run(logs->request(), {"outlives", std::to_string(ready[1]), std::to_string(go[0])});
+  });
+  char byte = 0;
+  ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+  logs.reset();
+  ASSERT_EQ(::write(go[1], "g", 1), 1);
+  runs.join();
+  EXPECT_EQ(ran.status, 0);
+  EXPECT_EQ(ran.out, "300000\n");
+  EXPECT_EQ(ran.err, "");
+  for (const int fd : {go[0], go[1], ready[0], ready[1]}) ::close(fd);
 }
 
 TEST_F(TrackerTest, LibrariesThatWereLoadedAgainAreKnown) {

@@ -6,8 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csetjmp>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <span>
 #include <string_view>
 #include <thread>
@@ -84,6 +88,65 @@ void Load(std::span<char*> libraries) {
   }
 }
 
+void Refused() {
+  try {
+    kept = new char[std::size_t{1} << 62];
+  } catch (const std::bad_alloc&) {
+    std::puts("bad_alloc");
+  }
+  volatile std::size_t huge = std::size_t{1} << 62;
+  if (std::malloc(huge) != nullptr || std::calloc(huge, 2) != nullptr) std::exit(3);
+  void* object = Make(50'007);
+  if (std::realloc(object, huge) != nullptr) std::exit(3);
+  std::memset(object, 1, 50'007);  // it is still there
+  std::free(object);
+  std::free(Make(100'007));
+}
+
+jmp_buf back;
+
+__attribute__((noinline)) void Jump() {
+  std::free(Make(100'001));
+  std::longjmp(back, 1);
+}
+__attribute__((noinline)) void Throw() {
+  std::free(Make(100'002));
+  throw 1;
+}
+__attribute__((noinline)) void Handle(int /*signal*/) {
+  // Of a signal that is raised: nothing is amid an allocation.
+  std::free(Make(100'003));
+  ::siglongjmp(back, 1);
+}
+
+void Leaves() {
+  std::signal(SIGUSR1, Handle);
+  static int turn;  // jumps leave what is not in memory undefined
+  for (turn = 0; turn < 100; ++turn) {
+    if (setjmp(back) == 0) Jump();
+    try {
+      Throw();
+    } catch (int) {
+    }
+    if (sigsetjmp(back, 1) == 0) ::raise(SIGUSR1);
+  }
+}
+
+void Outlives(int ready, int go) {
+  int made = 0;
+  const auto make = [&](int times) {
+    for (int i = 0; i < times; ++i) {
+      std::free(Make(5000));
+      ++made;
+    }
+  };
+  make(1000);
+  char byte = 'r';
+  if (::write(ready, &byte, 1) != 1 || ::read(go, &byte, 1) != 1) std::exit(2);
+  make(299'000);
+  std::printf("%d\n", made);
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -93,6 +156,9 @@ int main(int count, char** arguments) {
     Small(std::strtoul(arguments[2], nullptr, 10), std::strtoul(arguments[3], nullptr, 10));
   }
   if (what == "brief") Brief();
+  if (what == "refused") Refused();
+  if (what == "leaves") Leaves();
+  if (what == "outlives" && count == 4) Outlives(std::atoi(arguments[2]), std::atoi(arguments[3]));
   if (what == "threads") Threads();
   if (what == "many") {
     for (int i = 0; i < 200'000; ++i) std::free(Make(5000));
