@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""bench/objects --live in short: objects that live at once, the file of them and its views.
+
+Usage: objects_test.py BUILD [unittest's arguments]
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import unittest
+
+BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench" / "objects"
+BUILD = sys.argv[1]
+OBJECTS = 300_000
+
+result: dict = {}
+
+
+class Live(unittest.TestCase):
+    def test_counts_each_access(self):
+        for by, view in result["views"].items():
+            # Each node's two words are written once and read once.
+            self.assertEqual(view["accesses"], 4 * OBJECTS, by)
+
+    def test_takes_a_header_of_32_bytes_each(self):
+        # 48 with the object; the program itself takes some 5 MiB, 17 bytes each.
+        self.assertGreaterEqual(result["bytes_per_object"], 48)
+        self.assertLess(result["bytes_per_object"], 48 + 24)
+
+    def test_shows_the_first_of_all_rows_without_memory_for_all(self):
+        by_site, by_object = result["views"]["site"], result["views"]["object"]
+        self.assertGreaterEqual(by_object["rows"], OBJECTS)
+        # A row of each object with its frames would take 200 bytes and more.
+        self.assertLess(by_object["peak_bytes"], by_site["peak_bytes"] + 20 * OBJECTS)
+
+
+def main() -> int:
+    done = subprocess.run([str(BENCH), "--live", str(OBJECTS), "--format", "json", "--build", BUILD],
+                          capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        print(done.stdout + done.stderr)
+        return 1
+    result.update(json.loads(done.stdout))
+    sys.argv[1:] = sys.argv[2:]
+    return 0 if unittest.main(exit=False).result.wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
