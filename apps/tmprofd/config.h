@@ -85,6 +85,13 @@ struct ListenAddress {
 
 enum class LogLevel : std::uint8_t { kError, kWarning, kInfo, kDebug };
 std::string_view Name(LogLevel level);  // "error", "warning", "info", "debug"
+enum class LogFormat : std::uint8_t { kText, kJson };
+std::string_view Name(LogFormat format);  // "text", "json"
+
+struct LogConfig {
+  LogLevel level = LogLevel::kInfo;
+  LogFormat format = LogFormat::kText;
+};
 
 struct Config {
   TargetConfig targets;
@@ -95,7 +102,7 @@ struct Config {
   LedgerConfig ledger;
   std::filesystem::path control_socket{kDefaultControlSocket};
   std::optional<ListenAddress> metrics;  // nothing: not served
-  LogLevel log_level = LogLevel::kInfo;
+  LogConfig log;
 };
 
 }  // namespace tmprof

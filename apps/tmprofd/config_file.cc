@@ -34,6 +34,7 @@ constexpr std::size_t kMostFaultsTold = 100;
 
 constexpr std::array kLogLevels{LogLevel::kError, LogLevel::kWarning, LogLevel::kInfo,
                                 LogLevel::kDebug};
+constexpr std::array kLogFormats{LogFormat::kText, LogFormat::kJson};
 constexpr std::array kRanks{RankSource::kCombined, RankSource::kReferences, RankSource::kSamples};
 
 std::string Joined(const std::vector<std::string_view>& names) {
@@ -113,7 +114,10 @@ class Building {
     }
     if (wire_.metrics().has_listen()) Metrics(wire_.metrics());
     if (wire_.log().has_level()) {
-      Choose(wire_.log(), "level", wire_.log().level(), kLogLevels, config_.log_level);
+      Choose(wire_.log(), "level", wire_.log().level(), kLogLevels, config_.log.level);
+    }
+    if (wire_.log().has_format()) {
+      Choose(wire_.log(), "format", wire_.log().format(), kLogFormats, config_.log.format);
     }
     return std::move(config_);
   }
@@ -516,6 +520,16 @@ std::expected<void, std::string> SetField(wire::Config& config, const Setting& s
 
 }  // namespace
 
+std::string_view Name(LogFormat format) {
+  switch (format) {
+    case LogFormat::kText:
+      return "text";
+    case LogFormat::kJson:
+      return "json";
+  }
+  return "invalid";
+}
+
 std::string_view Name(LogLevel level) {
   switch (level) {
     case LogLevel::kError:
@@ -581,7 +595,8 @@ std::string PrintConfig(const Config& config) {
     const std::string host = v6 ? "[" + metrics->host + "]" : metrics->host;
     wire.mutable_metrics()->set_listen(fmt::format("{}:{}", host, metrics->port));
   }
-  wire.mutable_log()->set_level(std::string(Name(config.log_level)));
+  wire.mutable_log()->set_level(std::string(Name(config.log.level)));
+  wire.mutable_log()->set_format(std::string(Name(config.log.format)));
 
   google::protobuf::TextFormat::Printer printer;
   printer.SetUseUtf8StringEscaping(true);

@@ -52,7 +52,7 @@ class Daemon {
 
   Status Run() {
     while (true) {
-      const Log log(config_.log_level);
+      const Log log(config_.log);
       auto ran = BeginAndServe(log);
       if (ran) {
         before_ = config_;

@@ -3,20 +3,34 @@
 
 #pragma once
 
+#include <chrono>
+#include <string>
 #include <string_view>
 
 #include "apps/tmprofd/config.h"
+#include "report/format.h"
 
 namespace tmprof {
 
-// "tmprofd: warning: TEXT"; where the journal reads it, with the level as sd-daemon(3) marks it.
+struct LogEvent {
+  LogLevel level = LogLevel::kInfo;
+  std::string_view text;
+  Json figures = Json::object();  // by name; what the text says of them, for programs
+};
+
+// With its line feed. "tmprofd: warning: TEXT", or an object on one line; where the journal reads
+// it, with the level as sd-daemon(3) marks it, on each line of the text.
+std::string LogLines(const LogEvent& event, LogFormat format, bool to_journal,
+                     std::chrono::system_clock::time_point now);
+
 class Log {
  public:
-  explicit Log(LogLevel level);
+  explicit Log(const LogConfig& config);
   void operator()(LogLevel level, std::string_view text) const;
+  void operator()(const LogEvent& event) const;
 
  private:
-  LogLevel level_;
+  LogConfig config_;
   bool to_journal_;
 };
 

@@ -268,13 +268,7 @@ bool PlacementSession::Place(const EpochProfile& epoch) {
       !decision.gain || *decision.gain >= kGainWorthLooking || decision.not_moved.over_quota > 0;
   may_rest_ = !config_.placement.track_only && decision.looked_at >= kEnoughLookedAt;
   if (!config_.placement.track_only) {
-    log_(LogLevel::kDebug,
-         fmt::format(
-             "epoch {}: {} targets, {} pages wanted of {}, {} moves decided, for {:.3f} of "
-             "the accesses, {} over; {:.2f} of the pages were looked at lately, references {}",
-             epoch.index, targets.size(), decision.wanted.value(), decision.capacity.value(),
-             decision.moves.size(), decision.gain.value_or(0), outcomes.size(), decision.looked_at,
-             ReferencesOf(epoch)));
+    LogDecision(epoch, targets.size(), decision, outcomes.size());
     mover_->Replace(decision.moves);
   }
   const Status kept = ledger_->Note(epoch, decision.not_moved, replaced, std::move(outcomes),
@@ -285,6 +279,27 @@ bool PlacementSession::Place(const EpochProfile& epoch) {
   }
   UpdateStatus(epoch, memory, targets, decision);
   return paid;
+}
+
+void PlacementSession::LogDecision(const EpochProfile& epoch, std::size_t targets,
+                                   const PlacementDecision& decision, std::size_t over) const {
+  const std::string text = fmt::format(
+      "epoch {}: {} targets, {} pages wanted of {}, {} moves decided, for {:.3f} of the accesses, "
+      "{} "
+      "over; {:.2f} of the pages were looked at lately, references {}",
+      epoch.index, targets, decision.wanted.value(), decision.capacity.value(),
+      decision.moves.size(), decision.gain.value_or(0), over, decision.looked_at,
+      ReferencesOf(epoch));
+  log_({.level = LogLevel::kDebug,
+        .text = text,
+        .figures = {{"epoch", epoch.index},
+                    {"targets", targets},
+                    {"wanted_pages", decision.wanted.value()},
+                    {"capacity_pages", decision.capacity.value()},
+                    {"moves", decision.moves.size()},
+                    {"gain", OrNull(decision.gain)},
+                    {"moves_over", over},
+                    {"looked_at", decision.looked_at}}});
 }
 
 DaemonState PlacementSession::StateNow() const {

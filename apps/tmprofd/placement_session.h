@@ -74,6 +74,8 @@ class PlacementSession {
   Status EndEpoch(const EpochProfile& epoch);
   // Returns whether what was decided is worth what deciding takes, as far as can be told.
   bool Place(const EpochProfile& epoch);
+  void LogDecision(const EpochProfile& epoch, std::size_t targets,
+                   const PlacementDecision& decision, std::size_t over) const;
   void EndMoving();
   // What the counters say; and accessed bits are read for a part of the time only while that finds
   // no moves that pay.

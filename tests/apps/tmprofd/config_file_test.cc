@@ -225,7 +225,7 @@ TEST(ParseConfig, TheEmptyTextHoldsEveryDefaultOfTheCodeItConfigures) {
   EXPECT_FALSE(config.ledger.file);
   EXPECT_EQ(config.control_socket, "/run/tmprofd/control");
   EXPECT_FALSE(config.metrics);
-  EXPECT_EQ(config.log_level, LogLevel::kInfo);
+  EXPECT_EQ(config.log.level, LogLevel::kInfo);
 }
 
 // Each field with a value that is not its default, as PrintConfig() writes it.
@@ -298,6 +298,7 @@ metrics {
 }
 log {
   level: "debug"
+  format: "json"
 }
 )";
 
@@ -348,7 +349,8 @@ TEST(ParseConfig, EveryFieldArrivesWhereItBelongs) {
   EXPECT_EQ(config.ledger.kept, 3U);
   EXPECT_EQ(config.control_socket, "/run/other.sock");
   EXPECT_EQ(config.metrics, (ListenAddress{.host = "::1", .port = 9101}));
-  EXPECT_EQ(config.log_level, LogLevel::kDebug);
+  EXPECT_EQ(config.log.level, LogLevel::kDebug);
+  EXPECT_EQ(config.log.format, LogFormat::kJson);
 }
 
 TEST(PrintConfig, WhatItPrintsSaysTheSameWhenFedBack) {
@@ -610,7 +612,7 @@ TEST(WithSettings, SetsWhatIsNamed) {
   ASSERT_TRUE(config) << config.error().Message();
   EXPECT_EQ(config->mover.most_pages_per_epoch, PageCount(100));
   EXPECT_EQ(config->placement.ranker.model, RankModel::kSum);
-  EXPECT_EQ(config->log_level, LogLevel::kDebug);
+  EXPECT_EQ(config->log.level, LogLevel::kDebug);
 }
 
 TEST(WithSettings, KeepsTheRest) {
