@@ -282,6 +282,106 @@ TEST_F(CcTest, SharedLibrariesCountWhereTheyAreInstrumentedAndAreListedWhereNot)
   EXPECT_FALSE(IsInstrumented(Read(File("run.objects"), info), "libpart.so"));
 }
 
+TEST_F(CcTest, ALibraryWhereAnInstrumentedOneWasIsNotCalledInstrumented) {
+  WriteFile(File("library.c"),
+            "#include <stdlib.h>\n"
+            "int VARIABLE;\n"
+            "int enter(void) {\n"
+            "  int* volatile made = malloc(sizeof(int));\n"
+            "  *made = ++VARIABLE;\n"
+            "  const int entered = *made;\n"
+            "  free(made);\n"
+            "  return entered;\n"
+            "}\n");
+  WriteFile(File("loads.c"),
+            "#include <dlfcn.h>\n"
+            "#include <stdio.h>\n"
+            "int main(int count, char** names) {\n"
+            "  for (int i = 1; i < count; ++i) {\n"
+            "    void* library = dlopen(names[i], RTLD_NOW);\n"
+            "    if (library == NULL) return 2;\n"
+            "    printf(\"%d\\n\", ((int (*)(void))dlsym(library, \"enter\"))());\n"
+            "    if (i + 1 < count) dlclose(library);\n"
+            "  }\n"
+            "  return 0;\n"
+            "}\n");
+  const auto library = [&](const std::string& name) {
+    return std::vector<std::string>{
+        "clang-19",        "-O1", "-fPIC",   "-shared", "-DVARIABLE=of_" + name,
+        File("library.c"), "-o",  File(name)};
+  };
+  ASSERT_EQ(Cc(library("first")).status, 0);
+  ASSERT_EQ(RunProgram(library("second")).status, 0);
+  ASSERT_EQ(Cc({"clang-19", "-O1", File("loads.c"), "-o", File("x")}).status, 0);
+  // The first one twice: what it counted before stays, and its variable begins anew.
+  const Outcome ran = Run(File("x"), {File("first"), File("first"), File("second")});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.out, "1\n1\n1\n");
+  ObjectsInfo info;
+  const ObjectsPart counted = Read(File("run.objects"), info);
+  EXPECT_FALSE(IsInstrumented(counted, "second"));
+  EXPECT_TRUE(IsInstrumented(counted, ""));
+  EXPECT_EQ(AccessesTo(counted, "of_first"), 4U) << "read and written twice";
+  EXPECT_EQ(AccessesTo(counted, "of_second"), 0U);
+
+  ASSERT_EQ(Run(File("x"), {File("second"), File("first")}).status, 0);
+  EXPECT_TRUE(IsInstrumented(Read(File("run.objects"), info), "first"));
+}
+
+TEST_F(CcTest, AnExecEndsWhatWasCountedAndTheNextProgramBegins) {
+  WriteFile(File("becomes.c"),
+            "#include <unistd.h>\n"
+            "int counted;\n"
+            "int main(int count, char** next) {\n"
+            "  for (int i = 0; i < count; ++i) ++*(volatile int*)&counted;\n"
+            "  if (count > 1) execv(next[1], next + 1);\n"
+            "  return count;\n"
+            "}\n");
+  ASSERT_EQ(Cc({"clang-19", "-O1", File("becomes.c"), "-o", File("x")}).status, 0);
+  EXPECT_EQ(Run(File("x"), {File("x"), File("x")}).status, 1);
+  ObjectsInfo info;
+  EXPECT_EQ(AccessesTo(Read(File("run.objects"), info), "counted"), 2U) << "of the last one alone";
+  std::size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+    files += entry.path().filename().string().starts_with("run.objects") ? 1 : 0;
+  }
+  EXPECT_EQ(files, 1U);
+}
+
+TEST_F(CcTest, CmakeBuildsAProgramAndItsLibrary) {
+  if (RunProgram({"cmake", "--version"}).status != 0) GTEST_SKIP() << "there is no cmake";
+  WriteFile(File("CMakeLists.txt"),
+            "cmake_minimum_required(VERSION 3.20)\n"
+            "project(known C CXX)\n"
+            "set(CMAKE_BUILD_TYPE Release)\n"
+            "add_library(part SHARED \"" +
+                Source("part.c") +
+                "\")\n"
+                "add_executable(whole \"" +
+                Source("whole.c") +
+                "\")\n"
+                "target_include_directories(whole PRIVATE \"" TMPROF_SOURCE_DIR
+                "\")\n"
+                "target_include_directories(part PRIVATE \"" TMPROF_SOURCE_DIR
+                "\")\n"
+                "target_link_libraries(whole PRIVATE part)\n");
+  const std::string tmprof = std::string(TMPROF_BINARY_DIR) + "/tmprof cc -- ";
+  const Outcome configured =
+      RunProgram({"cmake", "-S", folder_.path().string(), "-B", File("built")}, [&] {
+        ::setenv("CC", (tmprof + "clang-19").c_str(), 1);
+        ::setenv("CXX", (tmprof + "clang++-19").c_str(), 1);
+      });
+  ASSERT_EQ(configured.status, 0) << configured.out << configured.err;
+  const Outcome built = RunProgram({"cmake", "--build", File("built")});
+  ASSERT_EQ(built.status, 0) << built.out << built.err;
+  EXPECT_EQ(Run(File("built/whole")).out, "library 40\n");
+  ObjectsInfo info;
+  const ObjectsPart counted = Read(File("run.objects"), info);
+  EXPECT_TRUE(IsInstrumented(counted, "libpart.so"));
+  EXPECT_TRUE(IsInstrumented(counted, ""));
+  EXPECT_EQ(AccessesTo(counted, "part_calls"), 3U);
+}
+
 TEST_F(CcTest, AReportNamesFunctionsAndLinesThatAllocated) {
   WriteFile(File("sites.c"),
             "#include <stdlib.h>\n"
