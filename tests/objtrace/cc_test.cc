@@ -286,6 +286,7 @@ TEST_F(CcTest, ALibraryWhereAnInstrumentedOneWasIsNotCalledInstrumented) {
   WriteFile(File("library.c"),
             "#include <stdlib.h>\n"
             "int VARIABLE;\n"
+            "int room[ROOM] = {1};\n"
             "int enter(void) {\n"
             "  int* volatile made = malloc(sizeof(int));\n"
             "  *made = ++VARIABLE;\n"
@@ -297,31 +298,35 @@ TEST_F(CcTest, ALibraryWhereAnInstrumentedOneWasIsNotCalledInstrumented) {
             "#include <dlfcn.h>\n"
             "#include <stdio.h>\n"
             "int main(int count, char** names) {\n"
+            "  int entered = 0;\n"
             "  for (int i = 1; i < count; ++i) {\n"
             "    void* library = dlopen(names[i], RTLD_NOW);\n"
             "    if (library == NULL) return 2;\n"
-            "    printf(\"%d\\n\", ((int (*)(void))dlsym(library, \"enter\"))());\n"
+            "    entered = entered * 10 + ((int (*)(void))dlsym(library, \"enter\"))();\n"
             "    if (i + 1 < count) dlclose(library);\n"
             "  }\n"
+            "  printf(\"%d\\n\", entered);\n"
             "  return 0;\n"
             "}\n");
-  const auto library = [&](const std::string& name) {
+  const auto library = [&](const std::string& name, const std::string& room) {
     return std::vector<std::string>{
-        "clang-19",        "-O1", "-fPIC",   "-shared", "-DVARIABLE=of_" + name,
+        "clang-19",        "-O1", "-fPIC",   "-shared", "-DVARIABLE=of_" + name, "-DROOM=" + room,
         File("library.c"), "-o",  File(name)};
   };
-  ASSERT_EQ(Cc(library("first")).status, 0);
-  ASSERT_EQ(RunProgram(library("second")).status, 0);
+  ASSERT_EQ(Cc(library("first", "1")).status, 0);
+  // Large enough to lie where the first one's part of the runtime was.
+  ASSERT_EQ(RunProgram(library("second", "200")).status, 0);
   ASSERT_EQ(Cc({"clang-19", "-O1", File("loads.c"), "-o", File("x")}).status, 0);
-  // The first one twice: what it counted before stays, and its variable begins anew.
-  const Outcome ran = Run(File("x"), {File("first"), File("first"), File("second")});
+  // Where the first one is for the third time, the second is next. What the first counted stays,
+  // and its variable begins anew.
+  const Outcome ran = Run(File("x"), {File("first"), File("first"), File("first"), File("second")});
   ASSERT_EQ(ran.status, 0) << ran.err;
-  EXPECT_EQ(ran.out, "1\n1\n1\n");
+  EXPECT_EQ(ran.out, "1111\n");
   ObjectsInfo info;
   const ObjectsPart counted = Read(File("run.objects"), info);
   EXPECT_FALSE(IsInstrumented(counted, "second"));
   EXPECT_TRUE(IsInstrumented(counted, ""));
-  EXPECT_EQ(AccessesTo(counted, "of_first"), 4U) << "read and written twice";
+  EXPECT_EQ(AccessesTo(counted, "of_first"), 6U) << "read and written three times";
   EXPECT_EQ(AccessesTo(counted, "of_second"), 0U);
 
   ASSERT_EQ(Run(File("x"), {File("second"), File("first")}).status, 0);
