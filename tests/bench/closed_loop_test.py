@@ -142,6 +142,7 @@ class Run(unittest.TestCase):
         self.assertEqual((found["hit_ratio"], found["least"]["hit_ratio"], found["most"]["hit_ratio"]),
                          (0.25, 0.1, 0.5))
         self.assertEqual(found["speed_up"], 2, "each seed's beside its own first touch")
+        self.assertAlmostEqual(found["speed_up_apart"], 2 / 0.99, msg="of the 99 % that the daemon leaves")
         self.assertIn("0.250 (0.100 to 0.500)", closed_loop.text(result))
 
     def test_keeps_nothing_unless_it_is_told_to(self):
