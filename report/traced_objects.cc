@@ -323,9 +323,9 @@ class Tally : public ObjectMap::Visitor {
 
 double ShareOf(double part, double all) { return all > 0 ? part / all : 0; }
 
-// What stands for others is an estimate.
-std::string Marked(const Row& row, std::string text) {
-  return row.estimated ? "~" + std::move(text) : text;
+// What stands for others is an estimate; nothing is not.
+std::string Marked(const Row& row, double value, std::string text) {
+  return row.estimated && value > 0 ? "~" + std::move(text) : text;
 }
 
 std::string Title(const std::optional<NodeId>& node) {
@@ -371,11 +371,11 @@ std::string TracedObjectsText(const TracedObjects& objects) {
   TextTable table(std::move(columns));
   for (const Row& row : objects.rows) {
     const auto bytes = [&](double count) {
-      return Marked(row, FormatBytes(static_cast<std::uint64_t>(count)));
+      return Marked(row, count, FormatBytes(static_cast<std::uint64_t>(count)));
     };
     // Of a page, no others are counted.
     const auto heat = [&](double count) {
-      return objects.options.page ? Significant(count) : Marked(row, Significant(count));
+      return objects.options.page ? Significant(count) : Marked(row, count, Significant(count));
     };
     std::vector<std::string> cells{
         heat(row.references), Percent(ShareOf(row.references, objects.references)),
@@ -385,7 +385,8 @@ std::string TracedObjectsText(const TracedObjects& objects) {
       cells.push_back(OrUnknown(row.AccessesPerByte(), Significant));
     }
     cells.push_back(bytes(row.bytes));
-    cells.push_back(Marked(row, Grouped(static_cast<std::uint64_t>(row.objects + 0.5))));
+    cells.push_back(
+        Marked(row, row.objects, Grouped(static_cast<std::uint64_t>(row.objects + 0.5))));
     cells.push_back(bytes(row.live_bytes));
     cells.push_back(fmt::format("{:.3f} s", Seconds(row.lifetime)));
     for (std::size_t node = 0; node < nodes; ++node) {

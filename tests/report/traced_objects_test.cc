@@ -128,6 +128,10 @@ TEST(TracedObjects, ASampledOneStandsForOthers) {
   EXPECT_DOUBLE_EQ(objects.rows[0].objects, 100);
   EXPECT_DOUBLE_EQ(objects.rows[0].bytes, 102'400);
   EXPECT_TRUE(objects.rows[0].estimated);
+  const std::string text = TracedObjectsText(objects);
+  for (const char* estimate : {"~100 KiB", "~100 ", " 0 "}) {
+    EXPECT_THAT(text, HasSubstr(estimate)) << "no samples are none";
+  }
 }
 
 TEST(TracedObjects, WhatIsAllocatedWhereSomethingLivesEndsIt) {
