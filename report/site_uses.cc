@@ -14,7 +14,8 @@ bool IsPlaceable(const TracedObject& object) {
   return object.kind == TracedKind::kAllocated && object.site != kUnknownSite;
 }
 
-// Epochs in which nothing was seen count where there are no others.
+// Epochs in which nothing was seen count where there are no others: less than a single reference by
+// more than epochs of a recording can add up to.
 double WeightOf(const PageColumns& pages, std::size_t record) {
   constexpr double kNothingSeen = 1e-9;
   return pages.references[record] + SamplesOf(pages, record) + kNothingSeen;
