@@ -32,6 +32,12 @@ bool MayGo(const PlacedSpan& span, NodeId to) {
   return span.binding == nullptr || span.binding->MayMove(span.key.vpn, span.node, to);
 }
 
+// Of a node of tier 1, the first to give way last.
+struct Stack {
+  NodeId node;
+  std::vector<Resident> residents;
+};
+
 // What is left to fill, as moves are decided.
 class Room {
  public:
@@ -44,19 +50,18 @@ class Room {
 
   void AddCapacity(PageCount pages) { capacity_left_ += pages; }
   std::optional<NodeId> InTier1(const PlacedSpan& span) const {
-    if (IsShortOfCapacity(span.span)) return std::nullopt;
+    if (capacity_left_ < span.span) return std::nullopt;
     return RoomiestOf(kTier1, span, span.span);
   }
-  bool IsShortOfCapacity(PageCount pages) const { return capacity_left_ < pages; }
-  // What must at least leave tier 1 before it fits in.
-  PageCount ShortOf(const PlacedSpan& span) const {
-    PageCount most_free;
-    for (const NodeId node : tiers_->NodesOf(kTier1)) {
-      if (node.value() < free_.size() && MayGo(span, node)) {
-        most_free = std::max(most_free, free_[node.value()]);
-      }
-    }
-    return std::max(LessOrNone(span.span, capacity_left_), LessOrNone(span.span, most_free));
+  // Whether no node that it may go to has room, whatever the capacity.
+  bool IsShortOfNode(const PlacedSpan& span) const { return !RoomiestOf(kTier1, span, span.span); }
+  // What must at least leave this node, or tier 1 where that alone is short of capacity, before the
+  // span fits in.
+  PageCount ShortOf(const PlacedSpan& span, NodeId node) const {
+    const PageCount capacity = LessOrNone(span.span, capacity_left_);
+    if (!IsShortOfNode(span)) return capacity;
+    const PageCount free = node.value() < free_.size() ? free_[node.value()] : PageCount(0);
+    return std::max(capacity, LessOrNone(span.span, free));
   }
   // For so many pages of it.
   std::optional<NodeId> BelowTier1(const PlacedSpan& span, PageCount pages) const {
@@ -123,6 +128,11 @@ class Decider {
  private:
   enum class Verdict { kTaken, kWithoutGain, kWithoutRoom, kOverQuota };
 
+  std::vector<Resident>& StackOf(NodeId node) {
+    const auto known = std::ranges::find(residents_, node, &Stack::node);
+    return (known != residents_.end() ? *known : residents_.emplace_back(node)).residents;
+  }
+
   bool IsInTier1(std::size_t row) const { return tiers_->TierOf(placed_[row].node) == kTier1; }
 
   // Where any of its leaves is: spans are cut and joined from one epoch to the next.
@@ -178,14 +188,52 @@ class Decider {
       used_ += placed_[row].span;
       if (wanted[row] || placed_[row].bound || !MayLeaveTier1(placed_[row]) || IsCooling(row))
         continue;
-      residents_.push_back({row, placed_[row].span});
+      StackOf(placed_[row].node).push_back({row, placed_[row].span});
     }
-    std::ranges::sort(residents_, [&](const Resident& a, const Resident& b) {
-      const double left = Density(placed_[a.row]);
-      const double right = Density(placed_[b.row]);
-      return left != right ? left > right : placed_[a.row].key < placed_[b.row].key;
-    });
+    for (Stack& stack : residents_) {
+      std::ranges::sort(stack.residents, [this](const Resident& a, const Resident& b) {
+        return GoesBefore(placed_[b.row], placed_[a.row]);
+      });
+    }
   }
+
+  static bool GoesBefore(const PlacedSpan& span, const PlacedSpan& other) {
+    const double left = Density(span);
+    const double right = Density(other);
+    return left != right ? left < right : other.key < span.key;
+  }
+
+  // Of each node, how many stay, and of the last of these, how much.
+  struct Depth {
+    std::size_t staying;
+    PageCount left;
+  };
+  std::vector<Depth> Depths() const {
+    std::vector<Depth> depths;
+    for (const Stack& stack : residents_) depths.push_back(DepthOf(stack, stack.residents.size()));
+    return depths;
+  }
+  static Depth DepthOf(const Stack& stack, std::size_t staying) {
+    return {staying, staying > 0 ? stack.residents[staying - 1].left : PageCount(0)};
+  }
+
+  // The stack whose next one is the first to give way, of those whose nodes are asked for.
+  template <typename IsAskedFor>
+  std::optional<std::size_t> FirstToGo(const std::vector<Depth>& depths,
+                                       IsAskedFor is_asked_for) const {
+    std::optional<std::size_t> first;
+    for (std::size_t i = 0; i < residents_.size(); ++i) {
+      if (depths[i].staying == 0 || !is_asked_for(residents_[i].node)) continue;
+      if (!first || GoesBefore(NextOf(i, depths[i]), NextOf(*first, depths[*first]))) first = i;
+    }
+    return first;
+  }
+  const PlacedSpan& NextOf(std::size_t stack, const Depth& depth) const {
+    return placed_[residents_[stack].residents[depth.staying - 1].row];
+  }
+
+  // What finds no room below is out of the question for this decision: there only comes to be less.
+  void Drop(std::size_t stack) { residents_[stack].residents.pop_back(); }
 
   // How much of a resident gives way where so much is to: whole leaves.
   PageCount GivenBy(const Resident& resident, PageCount needed) const {
@@ -208,20 +256,34 @@ class Decider {
   }
 
   void LowerToCapacity() {
-    while (used_ > rules_->capacity && !residents_.empty()) {
-      Resident& last = residents_.back();
+    const auto any_node = [](NodeId) { return true; };
+    while (used_ > rules_->capacity) {
+      const std::optional<std::size_t> first = FirstToGo(Depths(), any_node);
+      if (!first) {
+        too_full_ = Verdict::kWithoutRoom;
+        return;
+      }
+      std::vector<Resident>& stack = residents_[*first].residents;
+      Resident& last = stack.back();
       const PageCount quota = LessOrNone(rules_->most_pages, pages_moved_);
       const PageCount pages = GivenBy(last, std::min(used_ - rules_->capacity, quota));
+      if (pages == PageCount(0) || pages > quota) {
+        too_full_ = Verdict::kOverQuota;
+        return;
+      }
       const std::optional<NodeId> to = room_.BelowTier1(placed_[last.row], pages);
-      if (!to || pages == PageCount(0) || pages > quota) break;
+      if (!to) {
+        Drop(*first);
+        continue;
+      }
       decision_.moves.push_back(GivingWay(last, pages, *to, MoveReason::kOverCapacity));
       room_.Demote(decision_.moves.back());
       pages_moved_ += pages;
       used_ -= pages;
       last.left -= pages;
-      if (last.left == PageCount(0)) residents_.pop_back();
+      if (last.left == PageCount(0)) stack.pop_back();
     }
-    if (used_ < rules_->capacity) room_.AddCapacity(rules_->capacity - used_);
+    room_.AddCapacity(rules_->capacity - used_);
   }
 
   void Promote(std::size_t row) {
@@ -259,50 +321,49 @@ class Decider {
            Density(span) >= rules_->hysteresis * Density(other);
   }
 
-  // Where tier 1 may have more, only what leaves a node that the span may go to.
-  bool MakesRoom(const Resident& resident, const PlacedSpan& span, const Room& room) const {
-    return room.IsShortOfCapacity(span.span) || MayGo(span, placed_[resident.row].node);
-  }
-
   // All or nothing: what would give way stays where not enough of it can.
   Verdict TryToPromote(const PlacedSpan& span) {
     if (Density(span) < rules_->cost_of_move) return Verdict::kWithoutGain;
+    if (too_full_) return *too_full_;
     Room room = room_;
     PageCount pages = pages_moved_ + span.span;
     std::vector<Move> giving_way;
-    struct Given {
-      std::size_t place;  // among the residents
-      PageCount left;     // of it, afterwards
-    };
-    std::vector<Given> giving;
-    std::size_t place = residents_.size();
-    Resident next{.row = kUnplaced, .left = PageCount(0)};
+    std::vector<Depth> depths = Depths();
     std::optional<NodeId> to = room.InTier1(span);
     while (!to) {
-      while (next.left == PageCount(0) || !MakesRoom(next, span, room)) {
-        if (place == 0) return Verdict::kWithoutRoom;
-        next = residents_[--place];
+      const bool is_short_of_node = room.IsShortOfNode(span);
+      const std::optional<std::size_t> first =
+          FirstToGo(depths, [&](NodeId node) { return !is_short_of_node || MayGo(span, node); });
+      if (!first) return Verdict::kWithoutRoom;
+      Depth& depth = depths[*first];
+      const PlacedSpan& next = NextOf(*first, depth);
+      if (!Beats(span, next)) return Verdict::kWithoutGain;
+      const Resident resident{residents_[*first].residents[depth.staying - 1].row, depth.left};
+      const PageCount given = GivenBy(resident, room.ShortOf(span, next.node));
+      const std::optional<NodeId> below = room.BelowTier1(next, given);
+      if (!below) {
+        if (room_.BelowTier1(next, given)) return Verdict::kWithoutRoom;
+        if (depth.staying < residents_[*first].residents.size()) return Verdict::kWithoutRoom;
+        Drop(*first);
+        depth = DepthOf(residents_[*first], depth.staying - 1);
+        continue;
       }
-      if (!Beats(span, placed_[next.row])) return Verdict::kWithoutGain;
-      const PageCount given = GivenBy(next, room.ShortOf(span));
-      const std::optional<NodeId> below = room.BelowTier1(placed_[next.row], given);
-      if (!below) return Verdict::kWithoutRoom;
       pages += given;
-      giving_way.push_back(GivingWay(next, given, *below, MoveReason::kRoom));
+      giving_way.push_back(GivingWay(resident, given, *below, MoveReason::kRoom));
       room.Demote(giving_way.back());
-      next.left -= given;
-      giving.push_back({place, next.left});
+      depth.left -= given;
+      if (depth.left == PageCount(0)) depth = DepthOf(residents_[*first], depth.staying - 1);
       to = room.InTier1(span);
     }
     if (pages > rules_->most_pages) return Verdict::kOverQuota;
     promotions_.push_back({span.key, span.span, span.node, *to, span.score, MoveReason::kWanted});
     room.Promote(promotions_.back());
     decision_.moves.insert(decision_.moves.end(), giving_way.begin(), giving_way.end());
-    for (const Given& given : giving) residents_[given.place].left = given.left;
-    residents_.erase(
-        std::remove_if(residents_.begin() + static_cast<std::ptrdiff_t>(place), residents_.end(),
-                       [](const Resident& r) { return r.left == PageCount(0); }),
-        residents_.end());
+    for (std::size_t i = 0; i < depths.size(); ++i) {
+      std::vector<Resident>& stack = residents_[i].residents;
+      stack.resize(depths[i].staying);
+      if (!stack.empty()) stack.back().left = depths[i].left;
+    }
     room_ = room;
     pages_moved_ = pages;
     return Verdict::kTaken;
@@ -315,8 +376,9 @@ class Decider {
   std::uint64_t epoch_;
   Room room_;
   PageCount used_;                   // of tier 1
+  std::optional<Verdict> too_full_;  // why tier 1 stays above its capacity, where it does
   PageCount pages_moved_;            // as decided so far
-  std::vector<Resident> residents_;  // the first to give way last
+  std::vector<Stack> residents_;     // of each node of tier 1
   std::vector<Move> promotions_;
   MoveDecision decision_;
 };

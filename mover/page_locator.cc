@@ -117,10 +117,11 @@ void LinuxPageLocator::FindLeaves(int pagemap, Vpn first, const std::vector<std:
     if (!std::exchange(asked, true)) {
       huge = HugeParts(pagemap, {first, first + PageCount(entries.size())});
     }
-    if (!huge) return IsHugeByFrames(of_leaf);
-    return std::ranges::any_of(*huge, [vpn](const VpnRange& part) {
+    const auto holds = [vpn](const VpnRange& part) {
       return part.start <= vpn && vpn + PageCount(kHugeLeafPages) <= part.end;
-    });
+    };
+    // One that base entries map moves whole, too.
+    return (huge && std::ranges::any_of(*huge, holds)) || IsHugeByFrames(of_leaf);
   };
   leaves.clear();
   for (std::size_t i = 0; i < entries.size();) {

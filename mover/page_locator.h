@@ -25,8 +25,8 @@ class PageLocator {
 };
 
 // By /proc/PID/pagemap, which tells what is there, and move_pages(2), which tells where. Leaves are
-// told by pagemap, too, since Linux 6.7 (PAGEMAP_SCAN(2const)), before by /proc/kpageflags, which
-// takes CAP_SYS_ADMIN; with neither each page is taken for a base page.
+// told by pagemap, too, since Linux 6.7 (PAGEMAP_SCAN(2const)), and by /proc/kpageflags, which
+// takes CAP_SYS_ADMIN; what neither tells of is taken for base pages.
 class LinuxPageLocator final : public PageLocator {
  public:
   explicit LinuxPageLocator(MoveCall& call, std::filesystem::path proc_root = "/proc");

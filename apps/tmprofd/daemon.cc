@@ -30,6 +30,9 @@ namespace {
 // (ctl_command.cc). Sources are opened and measured meanwhile.
 constexpr std::chrono::seconds kPatience{4};
 
+// The service manager only shows it to those who ask.
+constexpr std::chrono::seconds kTellAgain{10};
+
 Error NotInForce(std::string reason, std::string advice) {
   return {.attempt = "set",
           .object = "the configuration",
@@ -51,31 +54,38 @@ class Daemon {
   }
 
   Status Run() {
+    const Status ended = ServeSessions();
+    const std::scoped_lock lock(mutex_);
+    RefuseSettings("the daemon ends");
+    return ended;
+  }
+
+ private:
+  Status ServeSessions() {
     while (true) {
       const Log log(config_.log);
-      auto ran = BeginAndServe(log);
+      const Status ran = BeginAndServe(log);
+      const std::scoped_lock lock(mutex_);
+      if (stop_) return ran;
       if (ran) {
-        before_ = config_;
-        status_.refusal.clear();
-        const std::scoped_lock lock(mutex_);
-        if (stop_) return {};
         config_ = *std::exchange(next_, std::nullopt);
         tried_ = asked_;
       } else if (before_) {
-        status_.refusal = ran.error().Message() + "; goes on by the configuration before";
-        log(LogLevel::kError, status_.refusal);
-        board_.Publish(status_);
-        const std::scoped_lock lock(mutex_);
+        TellRefusal(ran.error(), "goes on by the configuration before", log);
+        Answer(ran);
         config_ = *std::exchange(before_, std::nullopt);
-        Answer(Fail(ran.error()));
+        if (next_ && !next_is_from_file_) {  // set on top of what was refused
+          next_.reset();
+          tried_ = asked_;
+          Answer(ran);
+        }
       } else {
         return ran;
       }
     }
   }
 
- private:
-  // An error: what refused the session before it came to the end of an epoch, or ended it later.
+  // An error: what refused the session before it had observed anything, or ended it later.
   Status BeginAndServe(const Log& log) {
     auto session = PlacementSession::Open(config_, log, status_, board_);
     if (!session) return Fail(session.error());
@@ -85,26 +95,31 @@ class Daemon {
   }
 
   // Whoever asks is answered from one session to the next, unless another place to ask was set.
+  // What is refused leaves the places as they were.
   Status OpenToQuestions() {
-    const std::string socket = config_.control_socket.string();
-    if (!control_ || socket != served_socket_) {
-      {
-        const std::scoped_lock lock(mutex_);
-        Answer({});  // who waits for it holds up the server's end
-      }
-      control_.reset();
-      auto started = ControlServer::Start(socket, board_, Handlers());
-      if (!started) return Fail(started.error());
-      control_ = *std::move(started);
-      served_socket_ = socket;
-    }
-    if (config_.metrics != served_metrics_) {
-      metrics_.reset();
-      served_metrics_.reset();
-      if (!config_.metrics) return {};
+    std::unique_ptr<MetricsServer> metrics;
+    const bool metrics_move = config_.metrics != served_metrics_;
+    if (metrics_move && config_.metrics) {
       auto started = MetricsServer::Start(config_.metrics->host, config_.metrics->port, board_);
       if (!started) return Fail(started.error());
-      metrics_ = *std::move(started);
+      metrics = *std::move(started);
+    }
+    const std::string socket = config_.control_socket.string();
+    if (!control_ || socket != served_socket_) {
+      auto started = ControlServer::Start(socket, board_, Handlers());
+      if (!started) return Fail(started.error());
+      {
+        const std::scoped_lock lock(mutex_);
+        Answer({});  // where it is read still; the server's end waits for all who wait
+        RefuseSettings("the daemon answers at another socket from now on");
+      }
+      control_ = *std::move(started);
+      served_socket_ = socket;
+      const std::scoped_lock lock(mutex_);
+      refuses_settings_.clear();
+    }
+    if (metrics_move) {
+      metrics_ = std::move(metrics);
       served_metrics_ = config_.metrics;
     }
     return {};
@@ -112,16 +127,14 @@ class Daemon {
 
   Status Serve(PlacementSession& session, const Log& log) {
     SetSession(&session);
-    {
-      const std::scoped_lock lock(mutex_);
-      Answer({});
-    }
     log(LogLevel::kInfo, "ready");
     manager_.Ready("profiling and placing");
     const Status ran = session.Run([&] { return ShouldEnd(log); }, {signals_.fd(), wake_.get()});
     SetSession(nullptr);
-    if (!ran && session.has_ended_an_epoch())
-      before_.reset();  // the fault is not the configuration's
+    if (session.has_observed()) {
+      before_.reset();
+      if (ran) before_ = config_;
+    }
     const std::scoped_lock lock(mutex_);
     if (stop_ || !ran) {
       manager_.Stopping();
@@ -132,6 +145,12 @@ class Daemon {
     return ran;
   }
 
+  void TellRefusal(const Error& error, std::string_view consequence, const Log& log) {
+    status_.refusal = fmt::format("{}; {}", error.Message(), consequence);
+    log(LogLevel::kError, *status_.refusal);
+    board_.Amend([this](DaemonStatus& status) { status.refusal = status_.refusal; });
+  }
+
   void SetSession(PlacementSession* session) {
     const std::scoped_lock lock(mutex_);
     session_ = session;
@@ -140,8 +159,14 @@ class Daemon {
     session_->PublishState();
   }
 
+  // Asked for the first time when the sources of targets that are there are attached.
   bool ShouldEnd(const Log& log) {
+    {
+      const std::scoped_lock lock(mutex_);
+      Answer({});
+    }
     KeepWatchdogQuiet();
+    TellWhatItDoes();
     eventfd_t ignored = 0;
     (void)eventfd_read(wake_.get(), &ignored);
     while (const auto info = signals_.Next()) {
@@ -162,6 +187,12 @@ class Daemon {
     alive_again_ = clock_.Now() + *period / 4;
   }
 
+  void TellWhatItDoes() {
+    if (clock_.Now() < tell_again_) return;
+    tell_again_ = clock_.Now() + kTellAgain;
+    manager_.Say(Summary(*board_.Read().status));
+  }
+
   void ReadAgain(const Log& log) {
     if (!file_) {
       log(LogLevel::kWarning, "SIGHUP: there is no configuration file to read again");
@@ -169,11 +200,13 @@ class Daemon {
     }
     auto config = LoadConfig(*file_);
     if (!config) {
-      log(LogLevel::kError, config.error().Message() + "; the configuration before stays in force");
+      TellRefusal(config.error(), "the configuration before stays in force", log);
       return;
     }
+    status_.refusal.reset();
     const std::scoped_lock lock(mutex_);
     next_ = *std::move(config);
+    next_is_from_file_ = true;
     tried_ = asked_;
     Answer(Fail(NotInForce("its file was read again meanwhile", "set it again")));
   }
@@ -192,8 +225,7 @@ class Daemon {
   void Stop() {
     const std::scoped_lock lock(mutex_);
     stop_ = true;
-    tried_ = asked_;
-    Answer(Fail(NotInForce("the daemon is to end", "")));
+    RefuseSettings("the daemon ends");
   }
 
   Status SetPaused(bool paused) {
@@ -212,8 +244,10 @@ class Daemon {
   // From the next session on, which begins at once; until the file is read again.
   Status Set(const std::vector<Setting>& settings) {
     std::unique_lock lock(mutex_);
+    if (!refuses_settings_.empty()) return Fail(NotInForce(refuses_settings_, ""));
     auto config = WithSettings(next_ ? *next_ : config_, settings);
     if (!config) return Fail(config.error());
+    if (!next_) next_is_from_file_ = false;
     next_ = *std::move(config);
     const std::uint64_t mine = ++asked_;
     (void)eventfd_write(wake_.get(), 1);
@@ -223,11 +257,19 @@ class Daemon {
     return answer_;
   }
 
-  // To all whose settings are in the configuration that was tried. The mutex is held.
-  void Answer(Status answer) {
-    answer_ = std::move(answer);
+  // To all whose settings are in the configuration that was tried, and who wait. The mutex is held.
+  void Answer(const Status& answer) {
+    if (answered_up_to_ == tried_) return;
+    answer_ = answer;
     answered_up_to_ = tried_;
     answered_.notify_all();
+  }
+
+  // Those that wait, and those to come. The mutex is held.
+  void RefuseSettings(std::string why) {
+    refuses_settings_ = std::move(why);
+    tried_ = asked_;
+    Answer(Fail(NotInForce(refuses_settings_, "")));
   }
 
   SignalQueue signals_;
@@ -235,13 +277,16 @@ class Daemon {
   SystemClock clock_;
   ServiceManager manager_ = ServiceManager::FromEnvironment();
   MonotonicTime alive_again_;
+  MonotonicTime tell_again_;
   DaemonStatus status_;  // the session's, and what lasts from one to the next
   StatusBoard board_{clock_, DaemonStatus{.version = kVersion}};
   std::mutex mutex_;              // of all below
   Config config_;                 // written by the daemon's own thread
-  std::optional<Config> before_;  // of the session that ran last; by the daemon's thread alone
+  std::optional<Config> before_;  // of the last session that observed; by the daemon's thread alone
   std::optional<std::string> file_;
   std::optional<Config> next_;
+  bool next_is_from_file_ = false;  // with what was set since
+  std::string refuses_settings_;    // why; empty: it takes them
   bool stop_ = false;
   bool paused_ = false;
   PlacementSession* session_ = nullptr;  // the one that runs

@@ -177,10 +177,10 @@ void StatusBoard::Publish(DaemonStatus status) {
   published_ = now;
 }
 
-void StatusBoard::SetState(DaemonState state) {
+void StatusBoard::Amend(const std::function<void(DaemonStatus&)>& change) {
   const std::lock_guard lock(mutex_);
   auto next = std::make_shared<DaemonStatus>(*status_);
-  next->state = state;
+  change(*next);
   status_ = std::move(next);
 }
 
@@ -249,7 +249,7 @@ Json AsJson(const StatusReading& reading) {
           {"own_cpu_time_s", Seconds(status.own_cpu_time)},
           {"tier1_hit_ratio", OrNull(status.tier1_hit_ratio)},
           {"warnings", status.warnings},
-          {"refusal", status.refusal.empty() ? Json() : Json(status.refusal)}};
+          {"refusal", OrNull(status.refusal)}};
 }
 
 std::string TargetsAsText(const DaemonStatus& status) {
@@ -263,13 +263,21 @@ std::string TargetsAsText(const DaemonStatus& status) {
   return table.Text();
 }
 
+std::string Summary(const DaemonStatus& status) {
+  PageCount moved;
+  for (const auto& [way, pages] : status.totals.moved) moved += pages;
+  return fmt::format("{}: {} targets, {} of the accesses hit tier 1 by estimate, {} pages moved",
+                     Name(status.state), status.targets.size(),
+                     OrUnknown(status.tier1_hit_ratio, Percent), PagesText(moved));
+}
+
 std::string AsText(const StatusReading& reading) {
   const DaemonStatus& status = *reading.status;
   std::string text =
       fmt::format("tmprofd {}: {}, up {}, as of {} ago\n", status.version, Name(status.state),
                   LongTime(reading.uptime), SecondsText(reading.age));
-  if (!status.refusal.empty()) {
-    text += fmt::format("what was configured last was refused: {}\n", Printable(status.refusal));
+  if (status.refusal) {
+    text += fmt::format("what was configured last was refused: {}\n", Printable(*status.refusal));
   }
   for (const std::string& warning : status.warnings) {
     text += fmt::format("warning: {}\n", Printable(warning));

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -96,8 +97,7 @@ struct DaemonStatus {
   std::chrono::nanoseconds own_cpu_time{0};  // user + system, all threads
   std::optional<double> tier1_hit_ratio;     // estimated, of the last epoch
   std::vector<std::string> warnings;
-  // Why what was configured last is not in force; empty: it is.
-  std::string refusal;
+  std::optional<std::string> refusal;  // of what was configured last; nothing: it is in force
 };
 
 struct StatusReading {
@@ -115,7 +115,7 @@ class StatusBoard {
 
   void Publish(DaemonStatus status);
   // Leaves all else, and its age, as it was published.
-  void SetState(DaemonState state);
+  void Amend(const std::function<void(DaemonStatus&)>& change);
   StatusReading Read() const;
 
  private:
@@ -130,6 +130,8 @@ std::string_view Name(DaemonState state);  // "running", "paused", "track-only",
 
 Json AsJson(const StatusReading& reading);
 std::string AsText(const StatusReading& reading);
+// In a line: "running: 2 targets, 81 % of the accesses hit tier 1 by estimate, 4 096 pages moved".
+std::string Summary(const DaemonStatus& status);
 // Of the targets alone.
 Json TargetsAsJson(const DaemonStatus& status);
 std::string TargetsAsText(const DaemonStatus& status);

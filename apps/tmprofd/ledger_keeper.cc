@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -42,6 +43,13 @@ Status SetAside(const fs::path& file, std::uint32_t kept) {
   // File systems without locks are no reason not to keep a ledger.
   if (::flock(before.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return refused(file, EWOULDBLOCK, "another tmprofd writes it; name another file (ledger.file)");
+  }
+  // Another daemon that begins at the same time may have set it aside meanwhile.
+  struct stat named{};
+  struct stat locked{};
+  if (::stat(file.c_str(), &named) != 0 || ::fstat(before.get(), &locked) != 0 ||
+      named.st_dev != locked.st_dev || named.st_ino != locked.st_ino) {
+    return refused(file, EWOULDBLOCK, "another tmprofd begins it; name another file (ledger.file)");
   }
   std::uint32_t last = 1;
   while (last < kept && fs::exists(fs::symlink_status(Aside(file, last), error))) ++last;
@@ -85,11 +93,18 @@ Status LedgerKeeper::Open() {
 }
 
 // A new file is told of targets that have just gone, too: moves of theirs are yet to be settled.
-void LedgerKeeper::TellTargets(const EpochProfile& epoch, std::vector<LedgerTarget>& news) {
+void LedgerKeeper::TellTargets(const EpochProfile& epoch, std::span<const TargetId> observed,
+                               std::vector<LedgerTarget>& news) {
   for (const Target& target : epoch.targets) {
     LedgerTarget now{target.id, target.pid, target.start_time_ticks, target.name, target.command};
-    const auto [known, is_new] = told_.try_emplace(target.id, Told{now, epoch.index});
-    known->second.last_alive = target.exited ? known->second.last_alive : epoch.index;
+    const bool is_observed = !target.exited && std::ranges::binary_search(observed, target.id);
+    auto known = told_.find(target.id);
+    const bool is_new = known == told_.end();
+    if (is_new) {
+      if (!is_observed) continue;  // nothing of it moves
+      known = told_.emplace(target.id, Told{.target = now}).first;
+    }
+    if (is_observed) known->second.last_observed = epoch.index;
     if (!is_new && known->second.target == now) continue;
     known->second.target = now;
     if (!tell_all_) news.push_back(std::move(now));
@@ -102,9 +117,9 @@ void LedgerKeeper::TellTargets(const EpochProfile& epoch, std::vector<LedgerTarg
 // epoch's end.
 void LedgerKeeper::ForgetTargets(std::uint64_t epoch) {
   std::erase_if(told_, [&](const auto& known) {
-    if (known.second.last_alive == epoch) return false;
+    if (known.second.last_observed == epoch) return false;
     payback_.Forget(known.first);
-    return known.second.last_alive + 1 < epoch;
+    return known.second.last_observed + 1 < epoch;
   });
 }
 
@@ -125,12 +140,13 @@ void LedgerKeeper::Observe(const EpochProfile& epoch, const EvidenceTable& table
   payback_.Observe(epoch.index, seen, WhatNoRecordMeans(epoch));
 }
 
-Status LedgerKeeper::Note(const EpochProfile& epoch, const NotMoved& not_moved,
-                          std::uint64_t replaced, std::vector<MoveOutcome> outcomes,
-                          const EvidenceTable& table, const Scores& scores) {
+Status LedgerKeeper::Note(const EpochProfile& epoch, std::span<const TargetId> observed,
+                          const NotMoved& not_moved, std::uint64_t replaced,
+                          std::vector<MoveOutcome> outcomes, const EvidenceTable& table,
+                          const Scores& scores) {
   if (!writer_) return {};
   LedgerEpoch entry{.index = epoch.index, .start = epoch.start, .end = epoch.end};
-  TellTargets(epoch, entry.targets);
+  TellTargets(epoch, observed, entry.targets);
   TakeIn(outcomes, epoch.index);
   Observe(epoch, table, scores);
   ForgetTargets(epoch.index);

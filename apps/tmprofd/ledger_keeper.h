@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "apps/tmprofd/config.h"
@@ -23,10 +24,12 @@ class LedgerKeeper {
   // another daemon writes it.
   static Result<LedgerKeeper> Begin(const LedgerConfig& config, LedgerInfo info);
 
-  // After each epoch: what became of moves in it, and what is known of pages. Returns the error by
-  // which the ledger has ended, once; it is kept no longer then.
-  Status Note(const EpochProfile& epoch, const NotMoved& not_moved, std::uint64_t replaced,
-              std::vector<MoveOutcome> outcomes, const EvidenceTable& table, const Scores& scores);
+  // After each epoch: what became of moves in it, and what is known of pages. `observed` are those
+  // of its targets whose memory is being looked at, ascending. Returns the error by which the
+  // ledger has ended, once; it is kept no longer then.
+  Status Note(const EpochProfile& epoch, std::span<const TargetId> observed,
+              const NotMoved& not_moved, std::uint64_t replaced, std::vector<MoveOutcome> outcomes,
+              const EvidenceTable& table, const Scores& scores);
   // Settles what is still watched, and closes the file. `outcomes` and `dropped` are of moves since
   // the last epoch: those that are over, and how many will not be tried.
   Status End(std::vector<MoveOutcome> outcomes, std::uint64_t dropped);
@@ -37,7 +40,8 @@ class LedgerKeeper {
   Status Open();
   // Leaves those of targets that the ledger knows, and watches them.
   void TakeIn(std::vector<MoveOutcome>& outcomes, std::uint64_t epoch);
-  void TellTargets(const EpochProfile& epoch, std::vector<LedgerTarget>& news);
+  void TellTargets(const EpochProfile& epoch, std::span<const TargetId> observed,
+                   std::vector<LedgerTarget>& news);
   void ForgetTargets(std::uint64_t epoch);
   void Observe(const EpochProfile& epoch, const EvidenceTable& table, const Scores& scores);
 
@@ -46,8 +50,8 @@ class LedgerKeeper {
   std::optional<LedgerWriter> writer_;  // none: it has ended
   Payback payback_;
   struct Told {
-    LedgerTarget target;           // as it was told last
-    std::uint64_t last_alive = 0;  // epoch
+    LedgerTarget target;              // as it was told last
+    std::uint64_t last_observed = 0;  // epoch
   };
   std::map<TargetId, Told> told_;
   bool tell_all_ = false;  // with the next epoch

@@ -21,8 +21,9 @@ namespace {
 // set at a program's start.
 constexpr std::chrono::seconds kBindingAge{60};
 // ... or so many times what reading took, where that is more: whoever maps in the target waits for
-// it. Of a 100 GiB mapping it takes some 2 s.
+// it, some 2 s where 100 GiB are mapped by base pages.
 constexpr int kBindingRarity = 1000;
+constexpr std::chrono::minutes kLongestBindingAge{10};
 // Of the hit ratio: moves that would raise it by less are not worth ranking all pages for.
 constexpr double kGainWorthLooking = 0.01;
 // Of the pages in use, those that must have been looked at before it is believed that none of them
@@ -62,6 +63,15 @@ std::string Text(const Tiers& tiers) {
     }
   }
   return text;
+}
+
+// Whether any source could be attached to any target.
+bool Observed(const EpochProfile& epoch) {
+  return std::ranges::any_of(epoch.sources,
+                             [](const SourceStatus& source) {
+                               return source.state != SourceState::kUnavailable;
+                             }) &&
+         std::ranges::any_of(epoch.targets, [](const Target& target) { return !target.exited; });
 }
 
 // "12 (active 50 %)", of the source that has accessed bits; "unknown" without one.
@@ -211,9 +221,11 @@ const MemoryBinding* PlacementSession::BindingOf(TargetId target, Pid pid) {
       log_(LogLevel::kDebug, memory.error().Message());
     }
     const std::chrono::nanoseconds took = clock_.Now() - now;
-    bindings_[target] = {
-        memory ? std::optional(*std::move(memory)) : std::nullopt,
-        now + std::max<std::chrono::nanoseconds>(kBindingAge, took * kBindingRarity)};
+    const std::chrono::nanoseconds age =
+        memory ? std::clamp<std::chrono::nanoseconds>(took * kBindingRarity, kBindingAge,
+                                                      kLongestBindingAge)
+               : kBindingAge;
+    bindings_[target] = {memory ? std::optional(*std::move(memory)) : std::nullopt, now + age};
   }
   const std::optional<MemoryBinding>& memory = bindings_[target].memory;
   return memory ? &*memory : nullptr;
@@ -238,7 +250,7 @@ std::vector<PlacedTarget> PlacementSession::PlacedTargets() {
 }
 
 Status PlacementSession::EndEpoch(const EpochProfile& epoch) {
-  has_ended_an_epoch_ = true;
+  has_observed_ = has_observed_ || Observed(epoch);
   const MonotonicTime before = cpu_clock_.Now();
   const bool paid = Place(epoch);
   pacer_.Note(epoch.length(), cpu_clock_.Now() - before, paid);
@@ -271,8 +283,10 @@ bool PlacementSession::Place(const EpochProfile& epoch) {
     LogDecision(epoch, targets.size(), decision, outcomes.size());
     mover_->Replace(decision.moves);
   }
-  const Status kept = ledger_->Note(epoch, decision.not_moved, replaced, std::move(outcomes),
-                                    placer_.table(), placer_.scores());
+  std::vector<TargetId> observed;
+  for (const TrackedProcess& target : tracked_) observed.push_back(target.id);
+  const Status kept = ledger_->Note(epoch, observed, decision.not_moved, replaced,
+                                    std::move(outcomes), placer_.table(), placer_.scores());
   if (!kept) {
     status_.warnings.push_back(kept.error().Message() + "; moving goes on without a ledger");
     log_(LogLevel::kError, status_.warnings.back());
@@ -285,8 +299,7 @@ void PlacementSession::LogDecision(const EpochProfile& epoch, std::size_t target
                                    const PlacementDecision& decision, std::size_t over) const {
   const std::string text = fmt::format(
       "epoch {}: {} targets, {} pages wanted of {}, {} moves decided, for {:.3f} of the accesses, "
-      "{} "
-      "over; {:.2f} of the pages were looked at lately, references {}",
+      "{} over; {:.2f} of the pages were looked at lately, references {}",
       epoch.index, targets, decision.wanted.value(), decision.capacity.value(),
       decision.moves.size(), decision.gain.value_or(0), over, decision.looked_at,
       ReferencesOf(epoch));
@@ -310,7 +323,7 @@ DaemonState PlacementSession::StateNow() const {
 
 void PlacementSession::PublishState() {
   const std::scoped_lock lock(publishing_);
-  board_.SetState(StateNow());
+  board_.Amend([state = StateNow()](DaemonStatus& status) { status.state = state; });
 }
 
 void PlacementSession::CountMoves(const std::vector<MoveOutcome>& outcomes, std::uint64_t undone) {

@@ -50,15 +50,16 @@ class PlacementSession {
   // error ends it: no source works any more.
   Status Run(const std::function<bool()>& stop_requested, std::vector<int> stop_fds);
 
-  // Whether Run() has come to the end of an epoch.
-  bool has_ended_an_epoch() const { return has_ended_an_epoch_; }
+  // Whether an epoch has ended in which a source observed a target: what ends Run() afterwards is
+  // not the configuration's fault.
+  bool has_observed() const { return has_observed_; }
 
   MoveThread& mover() { return *mover_; }
   // Once it was paused or goes on; any thread may.
   void PublishState();
 
  private:
-  // What memory policies and cpusets say of a target, and when they were asked.
+  // What memory policies and cpusets say of a target.
   struct Binding {
     std::optional<MemoryBinding> memory;  // nullopt: it could not be read
     MonotonicTime stale;                  // from then on
@@ -96,7 +97,7 @@ class PlacementSession {
   ThreadCpuClock cpu_clock_;  // of the thread that calls Run()
   EpochPacer pacer_;
   bool told_overdrawn_ = false;
-  bool has_ended_an_epoch_ = false;
+  bool has_observed_ = false;
   bool may_rest_ = false;  // the sources have seen enough to know that there is nothing to gain
   ProcFs procfs_;
   MovePagesCall call_;

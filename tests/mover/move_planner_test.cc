@@ -200,10 +200,24 @@ TEST_F(TwoSocketsTest, OnlyWhatLeavesItsNodeMakesRoomWhereTheTierHasSome) {
   EXPECT_EQ(Decide({3}).not_moved.without_gain, 1U);
   rules_.capacity = PageCount(2);
   placed_[1].score = 2;
-  Move far = Demotion(1, 1);
-  far.from = kFarFast;
-  far.to = kFarSlow;
-  EXPECT_THAT(Decide({3}).moves, ElementsAre(far, demoted, Promotion(3, 9)));
+  EXPECT_THAT(Decide({3}).moves, ElementsAre(demoted, Promotion(3, 9)))
+      << "it makes both kinds of room";
+}
+
+TEST_F(TwoSocketsTest, WhatFindsNoRoomBelowHoldsUpNoOther) {
+  rules_.capacity = PageCount(2);
+  room_[1].free = PageCount(0);  // of near slow memory
+  placed_ = {Near(kFast, 1, 1), At(kFast, 2, 2), At(kSlow, 3, 9), At(kSlow, 4, 8)};
+  Move demoted = Demotion(2, 2);
+  demoted.to = kFarSlow;
+  Move promoted = Promotion(3, 9);
+  promoted.to = kFarFast;
+  const MoveDecision decision = Decide({3, 4});
+  EXPECT_THAT(decision.moves, ElementsAre(demoted, promoted));
+  EXPECT_EQ(decision.not_moved.without_room, 1U);
+  rules_.capacity = PageCount(1);
+  demoted.reason = MoveReason::kOverCapacity;
+  EXPECT_THAT(Decide({}).moves, ElementsAre(demoted));
 }
 
 TEST_F(DecideMovesTest, WhatNobodyHasPlacedIsCounted) {

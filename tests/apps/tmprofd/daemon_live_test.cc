@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -62,6 +63,7 @@ class Child {
     if (pid_ > 0) End(SIGKILL);
   }
 
+  void Signal(int signal) const { ::kill(pid_, signal); }
   // Its exit status, or 128 + signal.
   int End(int signal) {
     ::kill(pid_, signal);
@@ -162,6 +164,30 @@ TEST_F(DaemonLiveTest, WhatCannotBeInForceIsRefusedAndTheDaemonGoesOn) {
   EXPECT_EQ(daemon_->End(SIGTERM), 0) << ReadFile(log_);
 }
 
+TEST_F(DaemonLiveTest, TheStatusSaysThatAFileWasRefusedUntilOneIsTaken) {
+  const std::string good = ReadFile(config_);
+  WriteFile(config_, "nonsense");
+  daemon_->Signal(SIGHUP);
+  ASSERT_TRUE(Await([this] { return !Status()["refusal"].is_null(); }));
+  EXPECT_THAT(Status()["refusal"].get<std::string>(), HasSubstr(config_ + ":1:"));
+  WriteFile(config_, good);
+  daemon_->Signal(SIGHUP);
+  EXPECT_TRUE(Await([this] { return Status()["refusal"].is_null(); }));
+  EXPECT_EQ(daemon_->End(SIGTERM), 0) << ReadFile(log_);
+}
+
+TEST_F(DaemonLiveTest, AMovedControlSocketAnswersAndRefusesWhatCannotMove) {
+  const Outcome nowhere = Ctl({"set", "control.socket=/proc/nowhere/socket"});
+  EXPECT_EQ(nowhere.status, 1);
+  EXPECT_TRUE(Await([this] { return !Status()["refusal"].is_null(); })) << "the old one answers on";
+  const std::string other = folder_.File("other");
+  EXPECT_EQ(Ctl({"set", "control.socket=" + other}).status, 0);
+  ASSERT_TRUE(Await([&] { return Tmprof({"ctl", "status", "--socket", other}).status == 0; }))
+      << ReadFile(log_);
+  EXPECT_FALSE(std::filesystem::exists(socket_));
+  EXPECT_EQ(daemon_->End(SIGTERM), 0) << ReadFile(log_);
+}
+
 TEST_F(DaemonLiveTest, ASecondDaemonLeavesTheLedgerOfTheFirst) {
   const Outcome second = RunProgram({daemon_path_, "--config", config_});
   EXPECT_EQ(second.status, 1);
@@ -174,9 +200,10 @@ TEST_F(DaemonLiveTest, ASecondDaemonLeavesTheLedgerOfTheFirst) {
 // Issued while sources are opened and closed; the median, as this machine has other work.
 TEST_F(DaemonLiveTest, AnswersForItsStatusWithinATenthOfASecondWhateverItDoes) {
   std::vector<milliseconds> took;
-  std::jthread changes([this](const std::stop_token& stop) {
+  std::atomic<int> changed = 0;
+  std::jthread changes([this, &changed](const std::stop_token& stop) {
     for (int epoch_ms = 100; !stop.stop_requested(); ++epoch_ms) {
-      Ctl({"set", "profile.epoch_ms=" + std::to_string(epoch_ms)});
+      changed += Ctl({"set", "profile.epoch_ms=" + std::to_string(epoch_ms)}).status == 0;
     }
   });
   for (int i = 0; i < 40; ++i) {
@@ -187,6 +214,8 @@ TEST_F(DaemonLiveTest, AnswersForItsStatusWithinATenthOfASecondWhateverItDoes) {
     std::this_thread::sleep_for(milliseconds(50));
   }
   changes.request_stop();
+  changes.join();
+  EXPECT_GT(changed, 0);
   std::ranges::nth_element(took, took.begin() + 20);
   EXPECT_LT(took[20].count(), 100);
 }

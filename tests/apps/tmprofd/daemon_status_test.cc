@@ -39,12 +39,12 @@ TEST(StatusBoard, TellsHowOldWhatItShowsIs) {
   EXPECT_EQ(reading.uptime, seconds(7));
 }
 
-TEST(StatusBoard, IsAsOldAsItWasWhereOnlyTheStateChanges) {
+TEST(StatusBoard, IsAsOldAsItWasWhereAPartIsAmended) {
   ManualClock clock;
   StatusBoard board(clock, NewStatus());
   board.Publish(FullStatus());
   clock.now += seconds(2);
-  board.SetState(DaemonState::kPaused);
+  board.Amend([](DaemonStatus& status) { status.state = DaemonState::kPaused; });
   const StatusReading reading = board.Read();
   EXPECT_EQ(reading.age, seconds(2));
   EXPECT_EQ(reading.status->state, DaemonState::kPaused);
@@ -169,6 +169,13 @@ TEST(StatusAsText, SaysUnknownOfWhatIsUnknown) {
         "last decision: none yet", "pages moved since the start: none\n", "failed: none\n"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
+}
+
+TEST(StatusSummary, IsALine) {
+  EXPECT_EQ(Summary(NewStatus()),
+            "running: 0 targets, unknown of the accesses hit tier 1 by estimate, 0 pages moved");
+  EXPECT_THAT(Summary(FullStatus()),
+              HasSubstr("running: 1 targets, 87.5 % of the accesses hit tier 1 by estimate, "));
 }
 
 TEST(StatusAsText, LetsNoNameActOnTheTerminal) {

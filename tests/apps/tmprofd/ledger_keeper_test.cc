@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ class LedgerKeeperTest : public ::testing::Test {
     EXPECT_TRUE(keeper) << keeper.error().Message();
     return *std::move(keeper);
   }
+  static constexpr std::array kObserved{TargetId(0)};
+
   // Of target 0 alone.
   static EpochProfile Epoch(std::uint64_t index) {
     const LedgerEpoch times = LedgerEpochAt(index);
@@ -36,7 +39,7 @@ class LedgerKeeperTest : public ::testing::Test {
     return epoch;
   }
   static Status Note(LedgerKeeper& keeper, std::uint64_t index, std::vector<MoveOutcome> outcomes) {
-    return keeper.Note(Epoch(index), {}, 0, std::move(outcomes), {}, {});
+    return keeper.Note(Epoch(index), kObserved, {}, 0, std::move(outcomes), {}, {});
   }
   static std::vector<LedgerEpoch> Read(const std::filesystem::path& path) {
     std::vector<LedgerEpoch> epochs;
@@ -140,11 +143,19 @@ TEST_F(LedgerKeeperTest, SettlesTheMovesOfATargetThatIsNoLongerObserved) {
   ASSERT_TRUE(Note(keeper, 0, {Moved(0, 5, 1, 0)}));
   EpochProfile without = Epoch(1);
   without.targets.clear();
-  ASSERT_TRUE(keeper.Note(without, {}, 0, {}, {}, {}));
+  ASSERT_TRUE(keeper.Note(without, {}, {}, 0, {}, {}, {}));
   const std::vector<LedgerEpoch> epochs = Read(*config_.file);
   ASSERT_THAT(epochs, SizeIs(2));
   ASSERT_THAT(epochs[1].settled, SizeIs(1));
   EXPECT_EQ(epochs[1].settled[0].cause, SettledCause::kGone);
+}
+
+// As a child is that does not pass the process filter.
+TEST_F(LedgerKeeperTest, SettlesTheMovesOfATargetWhoseMemoryIsNoLongerLookedAt) {
+  LedgerKeeper keeper = Begin();
+  ASSERT_TRUE(Note(keeper, 0, {Moved(0, 5, 1, 0)}));
+  ASSERT_TRUE(keeper.Note(Epoch(1), {}, {}, 0, {}, {}, {}));
+  EXPECT_THAT(Read(*config_.file)[1].settled, SizeIs(1));
 }
 
 // Its last moves are told after its last epoch; what is kept of targets is bounded.
@@ -153,11 +164,11 @@ TEST_F(LedgerKeeperTest, KnowsATargetForTwoEpochsAfterItsLast) {
   ASSERT_TRUE(Note(keeper, 0, {}));
   EpochProfile without = Epoch(1);
   without.targets.clear();
-  ASSERT_TRUE(keeper.Note(without, {}, 0, {Moved(0, 5, 1, 0)}, {}, {}));
+  ASSERT_TRUE(keeper.Note(without, {}, {}, 0, {Moved(0, 5, 1, 0)}, {}, {}));
   without.index = 2;
-  ASSERT_TRUE(keeper.Note(without, {}, 0, {Moved(0, 6, 1, 0)}, {}, {}));
+  ASSERT_TRUE(keeper.Note(without, {}, {}, 0, {Moved(0, 6, 1, 0)}, {}, {}));
   without.index = 3;
-  ASSERT_TRUE(keeper.Note(without, {}, 0, {Moved(0, 7, 1, 0)}, {}, {}));
+  ASSERT_TRUE(keeper.Note(without, {}, {}, 0, {Moved(0, 7, 1, 0)}, {}, {}));
   const std::vector<LedgerEpoch> epochs = Read(*config_.file);
   ASSERT_THAT(epochs, SizeIs(4));
   EXPECT_THAT(epochs[1].moves, SizeIs(1));

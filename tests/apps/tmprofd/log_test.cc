@@ -11,8 +11,8 @@ namespace {
 constexpr std::chrono::system_clock::time_point kNow{std::chrono::milliseconds(1795554184250)};
 
 std::string Lines(std::string_view text, LogFormat format, bool to_journal) {
-  return LogLines({.level = LogLevel::kWarning, .text = text, .figures = {{"moves", 7}}}, format, to_journal,
-                  kNow);
+  return LogLines({.level = LogLevel::kWarning, .text = text, .figures = {{"moves", 7}}}, format,
+                  to_journal, kNow);
 }
 
 TEST(LogLines, SayTheirLevelToPeople) {
@@ -24,9 +24,10 @@ TEST(LogLines, MarkEachLineForTheJournal) {
 }
 
 TEST(LogLines, AreOneObjectForPrograms) {
-  EXPECT_EQ(Lines("two\nlines", LogFormat::kJson, false),
-            R"({"time":"2026-11-24T21:03:04.250Z","level":"warning","message":"two\nlines","moves":7})"
-            "\n");
+  EXPECT_EQ(
+      Lines("two\nlines", LogFormat::kJson, false),
+      R"({"time":"2026-11-24T21:03:04.250Z","level":"warning","message":"two\nlines","moves":7})"
+      "\n");
   EXPECT_EQ(Lines("x", LogFormat::kJson, true).substr(0, 4), "<4>{");
 }
 
