@@ -28,8 +28,8 @@ struct AdviseOptions {
   std::string trace{kDefaultTrace};
   bool objects = false;
   bool mlock = false;
-  std::string limit = "50%";
-  std::int32_t pid = 0;  // 0: the one with the most accesses
+  std::string limit = "25%";  // with half, some programs lost by the locks (bench/mlock)
+  std::int32_t pid = 0;       // 0: the one with the most accesses
   bool apply = false;
   bool undo = false;
   std::string output;

@@ -84,7 +84,7 @@ Trace TwoProcesses() {
   return TraceOf({epoch});
 }
 
-LockAdviceOptions Sum() { return {.model = RankModel::kSum}; }
+LockAdviceOptions Sum() { return {.model = RankModel::kSum, .limit = 0.5}; }
 
 TEST(LockAdviceTest, IsOfTheProcessWithTheMostAccesses) {
   const Result<LockAdvice> advice = MakeLockAdvice(TwoProcesses(), Sum());

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""bench/mlock in short: a program that sweeps over more memory than it is left.
+
+Usage: mlock_live_test.py BUILD [unittest's arguments]
+Bounds are wide: windows are of seconds, and of a loaded host.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+import measure  # pylint: disable=wrong-import-position
+
+BENCH = measure.ROOT / "bench" / "mlock"
+BUILD = sys.argv[1]
+
+result: dict = {}
+
+
+def refused() -> str:
+    """Why it cannot be measured here; empty where it can."""
+    zram = pathlib.Path("/sys/block/zram0/initstate")
+    if not zram.exists() or zram.read_text(encoding="ascii").strip() != "0":
+        return "/dev/zram0 is not there, or in use"
+    try:
+        measure.command("mlock").Cgroup("try").remove()
+    except measure.Failed as failure:
+        return str(failure)
+    tried = subprocess.run([f"{BUILD}/tmprof", "record", "--quiet", "--abit", "regions", "-o", "/dev/null", "--", "true"],
+                           capture_output=True, text=True, check=False)
+    return tried.stderr if tried.returncode else ""
+
+
+class Gains(unittest.TestCase):
+    def test_holds_each_window_against_the_mean_of_its_neighbours(self):
+        windows = [{"per_s": speed} for speed in (10, 30, 20, 50, 30)]
+        self.assertEqual(measure.command("mlock").gains(windows, "per_s"), [2, 2])
+
+
+class Locked(unittest.TestCase):
+    def setUp(self):
+        self.of = result["results"][0]
+
+    def test_locks_all_that_is_advised_within_half_of_what_was_accessed(self):
+        self.assertEqual(self.of["refused"], 0)
+        self.assertLessEqual(self.of["ranges"], 1024)
+        self.assertGreater(self.of["locked_bytes"], 0.9 * self.of["advised_bytes"])
+        self.assertLess(self.of["locked_bytes"], self.of["limit_bytes"])
+
+    def test_a_sweep_is_slowed_down_by_the_limit_and_less_with_the_locks(self):
+        self.assertLess(self.of["slowed_to"], 0.8)
+        self.assertGreater(self.of["speed_up"]["median"], 1)
+
+    def test_leaves_no_swap_and_no_cgroup(self):
+        self.assertNotIn("zram0", pathlib.Path("/proc/swaps").read_text(encoding="ascii"))
+        self.assertEqual(list(pathlib.Path("/sys/fs/cgroup").glob("**/tmprof_bench_*")), [])
+
+
+def main() -> int:
+    if why := refused():
+        print(f"[  SKIPPED ] {why}")
+        return 0
+    done = subprocess.run([str(BENCH), "--quick", "--format", "json", "--build", BUILD], capture_output=True, text=True,
+                          check=False)
+    print(done.stderr, file=sys.stderr, end="")
+    if done.returncode:
+        return done.returncode
+    result.update(json.loads(done.stdout))
+    program = unittest.main(argv=[sys.argv[0], *sys.argv[2:]], exit=False)
+    if not program.result.wasSuccessful():
+        print(done.stdout)
+    return not program.result.wasSuccessful()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
