@@ -213,7 +213,8 @@ class Finder {
       }
       const Vpn start = rows_.start();
       AddUnscoredPieces({done, start}, run.node);
-      const Vpn end = std::min({rows_.end(), run.pages.end, policy_bounds_.After(start)});
+      const Vpn end = std::min({rows_.end(), run.pages.end, policy_bounds_.After(start),
+                                EndOfPiece(start, kLargestPiece)});
       Add({start, end}, rows_.TakeUntil(end), run.node, run.leaf);
       done = end;
     }

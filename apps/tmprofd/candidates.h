@@ -42,8 +42,8 @@ struct Candidates {
 };
 
 // Overwrites `found`, in its own memory, with the spans of `table` that have a score, cut where
-// their place or their memory policy changes and joined where they are parts of one huge page; and
-// with what else is in
+// their place or their memory policy changes and at multiples of a huge page, as regions may be
+// larger than tier 1, and joined where they are parts of one huge page; and with what else is in
 // tier 1, in pieces of at most a huge page, of which what was not looked at is no colder than
 // others until it is, where anybody looks. `scores` is parallel to the table; `targets` ascend, and
 // rows of others are left out.

@@ -157,6 +157,13 @@ TEST_F(CandidatesTest, CutsASpanWhereItsPlaceChanges) {
               ElementsAre("512+88=88@-", "600+100=100@0", "700+300=300@1", "1000+24=24@-"));
 }
 
+// It may be larger than tier 1, and would stay away from it as a whole.
+TEST_F(CandidatesTest, CutsARegionAtMultiplesOfAHugePage) {
+  Score(1, {{500, 1100, 1100}});
+  Place(1, 0, 4096, 1);
+  EXPECT_THAT(Found(), ElementsAre("500+12=12@1", "512+512=512@1", "1024+512=512@1", "1536+64=64@1"));
+}
+
 TEST_F(CandidatesTest, CutsSpansWhereTheirMemoryPolicyChanges) {
   const MemoryBinding binding(std::nullopt, std::nullopt,
                               {{{Vpn(12), Vpn(14)}, std::vector{NodeId(0)}},
