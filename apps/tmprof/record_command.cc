@@ -43,6 +43,9 @@
 namespace tmprof {
 namespace {
 
+// Distances between sampled bytes are drawn with it as their mean, in 63 bits.
+constexpr std::uint64_t kMostObjectsInterval = std::uint64_t{1} << 48;
+
 struct RecordOptions {
   std::string output{kDefaultTrace};
   std::chrono::nanoseconds epoch{std::chrono::seconds(1)};
@@ -732,7 +735,11 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
            "With --objects: track each allocation from this size up")
       ->default_str(FormatBytes(*options->objects_from_bytes));
   AddBytes(*command, "--objects-interval", options->objects_interval_bytes,
-           "With --objects: of smaller ones, track one in this many bytes of them")
+           "With --objects: of smaller ones, track one in this many bytes of them; 0: none")
+      ->check([](const std::string& word) -> std::string {
+        const auto bytes = ParseBytes(word);
+        return bytes && *bytes > kMostObjectsInterval ? "use 256 TiB at most" : "";
+      })
       ->default_str(FormatBytes(*options->objects_interval_bytes));
   command
       ->add_option("--advice", options->advice,

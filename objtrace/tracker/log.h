@@ -56,11 +56,14 @@ struct LogModule {
   char path[kLogPathBytes];
 };
 
+inline constexpr std::uint32_t kAllModulesThereWillBe = UINT32_MAX;
+
 // Ready where `ready` says so: one thread may be writing it while another adds the next one.
 struct LogSite {
   std::atomic<std::uint32_t> ready;
   std::uint32_t depth;
-  // That were known when it was found: of two that lay at one address, the later one of these.
+  // That were known when it was found: of two that lay at one address, the later one of these. Or
+  // all that there will be, where its own may have been missing.
   std::uint32_t modules;
   std::uint32_t unused;
   std::uint64_t frames[kLogFrames];  // return addresses, innermost first

@@ -287,10 +287,11 @@ void CopyPath(const link_map& from, char (&path)[kLogPathBytes]) {
   }
 }
 
-// Without the dynamic linker's lock, which the caller may hold (glibc 2.35).
-void KeepModule(AllocationLog& log, std::uint64_t address) {
+// Without the dynamic linker's lock, which the caller may hold (glibc 2.35). False: the module of
+// this address may not be there yet.
+bool KeepModule(AllocationLog& log, std::uint64_t address) {
   dl_find_object found{};
-  if (::_dl_find_object(reinterpret_cast<void*>(address), &found) != 0) return;
+  if (::_dl_find_object(reinterpret_cast<void*>(address), &found) != 0) return true;
   const auto start = reinterpret_cast<std::uint64_t>(found.dlfo_map_start);
   const auto end = reinterpret_cast<std::uint64_t>(found.dlfo_map_end);
   const std::uint64_t bias = found.dlfo_link_map->l_addr;
@@ -305,9 +306,9 @@ void KeepModule(AllocationLog& log, std::uint64_t address) {
     }
     return false;
   };
-  if (is_known()) return;
-  // A signal handler that finds it taken leaves its module for the next site.
-  if (log.modules_lock.exchange(1, std::memory_order_acquire) != 0) return;
+  if (is_known()) return true;
+  // A signal handler must not wait for what it has interrupted.
+  if (log.modules_lock.exchange(1, std::memory_order_acquire) != 0) return false;
   const std::uint32_t at = log.modules.load(std::memory_order_relaxed);
   if (!is_known() && at < kLogModules) {
     LogModule& module = log.module[at];
@@ -318,6 +319,7 @@ void KeepModule(AllocationLog& log, std::uint64_t address) {
     log.modules.store(at + 1, std::memory_order_release);
   }
   log.modules_lock.store(0, std::memory_order_release);
+  return true;
 }
 
 std::uint32_t AddSite(AllocationLog& log, const std::uint64_t* frames, std::uint32_t depth) {
@@ -328,8 +330,10 @@ std::uint32_t AddSite(AllocationLog& log, const std::uint64_t* frames, std::uint
   LogSite& site = log.site[id];
   site.depth = depth;
   std::memcpy(site.frames, frames, depth * sizeof(*frames));
-  for (std::uint32_t i = 0; i < depth; ++i) KeepModule(log, frames[i] - 1);
-  site.modules = log.modules.load(std::memory_order_acquire);
+  bool all_are_there = true;
+  for (std::uint32_t i = 0; i < depth; ++i) all_are_there &= KeepModule(log, frames[i] - 1);
+  site.modules =
+      all_are_there ? log.modules.load(std::memory_order_acquire) : kAllModulesThereWillBe;
   site.ready.store(1, std::memory_order_release);
   return id;
 }
@@ -580,6 +584,20 @@ void Unmapped(const void* start, std::uint64_t bytes) {
   }
 }
 
+// What stays is nobody else's meanwhile; only what is cut off is told of before it goes.
+void* RemapInPlace(void* old, std::uint64_t old_bytes, std::uint64_t bytes, int flags,
+                   const void* caller) {
+  constexpr std::uint64_t kPageBytes = 4096;
+  const std::uint64_t kept = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  if (kept < old_bytes) Unmapped(static_cast<char*>(old) + kept, old_bytes - kept);
+  void* mapped = next.mremap(old, old_bytes, bytes, flags, nullptr);
+  if (mapped != MAP_FAILED && bytes > old_bytes && state != nullptr && !within) {
+    Unmapped(old, old_bytes);
+    Record(mapped, bytes, LogEventKind::kMapped, false, caller);
+  }
+  return mapped;
+}
+
 // Placing.
 
 Advice* advice = nullptr;  // null: everything stays where malloc(3) has it
@@ -732,6 +750,8 @@ void BeginTracking() {
   ::madvise(memory, sizeof(State), MADV_NOHUGEPAGE);
   request = made;
   state = static_cast<State*>(memory);
+  // Or children of one process would all sample the same of what they do alike.
+  ::pthread_atfork(nullptr, nullptr, [] { bytes_to_sample = 0, random_state = 0; });
   Log();
 }
 
@@ -873,6 +893,9 @@ TMPROF_EXPORT void* mremap(void* old, size_t old_bytes, size_t bytes, int flags,
   va_start(rest, flags);
   void* wanted = (flags & MREMAP_FIXED) != 0 ? va_arg(rest, void*) : nullptr;
   va_end(rest);
+  if ((flags & MREMAP_MAYMOVE) == 0) {
+    return RemapInPlace(old, old_bytes, bytes, flags, __builtin_return_address(0));
+  }
   // Before it is moved: afterwards another thread may be given its addresses.
   if (old_bytes > 0) Unmapped(old, old_bytes);
   void* mapped = next.mremap(old, old_bytes, bytes, flags, wanted);

@@ -147,6 +147,14 @@ void Outlives(int ready, int go) {
   std::printf("%d\n", made);
 }
 
+// In place: a growth that there is no room for, and a part cut off.
+void Remaps() {
+  constexpr std::size_t kBytes = 3 << 20;
+  void* mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mremap(mapped, kBytes, std::size_t{1} << 46, 0) != MAP_FAILED) std::abort();
+  if (mremap(mapped, kBytes, 1 << 20, 0) != mapped) std::abort();
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -155,6 +163,7 @@ int main(int count, char** arguments) {
   if (what == "small" && count == 4) {
     Small(std::strtoul(arguments[2], nullptr, 10), std::strtoul(arguments[3], nullptr, 10));
   }
+  if (what == "remaps") Remaps();
   if (what == "brief") Brief();
   if (what == "refused") Refused();
   if (what == "leaves") Leaves();
