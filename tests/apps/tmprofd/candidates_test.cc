@@ -161,7 +161,8 @@ TEST_F(CandidatesTest, CutsASpanWhereItsPlaceChanges) {
 TEST_F(CandidatesTest, CutsARegionAtMultiplesOfAHugePage) {
   Score(1, {{500, 1100, 1100}});
   Place(1, 0, 4096, 1);
-  EXPECT_THAT(Found(), ElementsAre("500+12=12@1", "512+512=512@1", "1024+512=512@1", "1536+64=64@1"));
+  EXPECT_THAT(Found(),
+              ElementsAre("500+12=12@1", "512+512=512@1", "1024+512=512@1", "1536+64=64@1"));
 }
 
 TEST_F(CandidatesTest, CutsSpansWhereTheirMemoryPolicyChanges) {
