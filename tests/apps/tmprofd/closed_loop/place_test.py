@@ -7,6 +7,7 @@ BUILD is the build folder whose programs the guest gets.
 """
 
 import json
+import statistics
 import sys
 import unittest
 
@@ -24,16 +25,26 @@ EPOCHS_AT_REST = 6
 OPTIONS = [f"--tiersim=epoch_ms={EPOCH_MS},llc_kib=512", "--truth", "{folder}/exact", "--time-limit", "1200"]
 
 
-def fast_shares(first_s: float, last_s: float) -> list[float]:
-    """Of the LLC misses of each whole epoch between these times of the guest."""
+def epochs_of_truth(judge: str, first_s: float, last_s: float) -> list[dict]:
+    """What each node served in each whole epoch between these times of the guest, by the exact truth."""
     trace = str(guest_run.guest.folder / "truth.data")
     guest_run.guest.run("convert", str(guest_run.guest.folder / "exact"), "--to", "trace", "-o", trace)
-    view = guest_run.guest.json("report", trace, "--view", "nodes", "--by", "misses")
+    view = guest_run.guest.json("report", trace, "--view", "nodes", "--by", judge)
     start = view["start_monotonic_s"]
+    return [epoch for epoch in view["epochs"]
+            if start + epoch["start_s"] >= first_s and start + epoch["end_s"] <= last_s]
+
+
+def fast_shares(first_s: float, last_s: float) -> list[float]:
+    """Of the LLC misses of each epoch."""
     return [sum(node["score"] for node in epoch["nodes"] if node["node"] == FAST_NODE)
             / sum(node["score"] for node in epoch["nodes"])
-            for epoch in view["epochs"]
-            if start + epoch["start_s"] >= first_s and start + epoch["end_s"] <= last_s]
+            for epoch in epochs_of_truth("misses", first_s, last_s)]
+
+
+def accesses_per_epoch(first_s: float, last_s: float) -> float:
+    return statistics.mean(sum(node["score"] for node in epoch["nodes"])
+                           for epoch in epochs_of_truth("truth", first_s, last_s))
 
 
 class Shifting(unittest.TestCase):
@@ -97,11 +108,13 @@ class Shifting(unittest.TestCase):
         self.assertEqual(self.guest.text("shifting.program_status"), "0\n", self.guest.text("shifting.err"))
 
 
+@unittest.skipIf(sys.argv[1:2] == ["6.1"], "decisions are the same on each kernel, and this takes long")
 class Uniform(unittest.TestCase):
     """Where no page is hotter than the others, nothing moves."""
 
     # Evidence by then says that what looked hot was chance.
     WARM_EPOCHS = 6
+    PAGES = 4096
 
     def setUp(self) -> None:
         self.guest = guest_run.guest
@@ -110,7 +123,14 @@ class Uniform(unittest.TestCase):
         moves = self.guest.moves("uniform", "--epochs", f"{self.WARM_EPOCHS}:")
         moved = moves["promotions"]["pages"] + moves["demotions"]["pages"]
         self.assertGreaterEqual(moves["epochs"], 8)
-        self.assertLess(moved / moves["epochs"], 0.01 * PAGES)
+        self.assertLess(moved / moves["epochs"], 0.01 * self.PAGES)
+
+    def test_the_program_hardly_loses_time_then(self) -> None:
+        """The one CPU is the daemon's, too. It lost 1.7 % when this was written; the bound leaves room for where in its
+        seconds of rest the measured ones begin."""
+        rests, alone, ends = (float(self.guest.text(f"uniform.{when}")) for when in ("rests", "alone", "ends"))
+        beside = accesses_per_epoch(rests, alone - 0.1)  # before the daemon is told to end
+        self.assertGreater(beside / accesses_per_epoch(alone + 0.1, ends), 0.97)
 
     def test_daemon_and_program_end_well(self) -> None:
         self.assertEqual(self.guest.text("uniform.status"), "0\n", self.guest.text("uniform.log"))
