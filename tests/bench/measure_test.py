@@ -58,21 +58,23 @@ class Cell(unittest.TestCase):
 
 
 class Objects(unittest.TestCase):
+    SIZE = {"nodes": 2500, "reads": 1, "updates": 2}
+
     @staticmethod
     def said(nanoseconds: float) -> dict[str, float]:
         return {phase: nanoseconds for phase in objects.PHASES}
 
     def test_compares_each_way_with_the_program_alone_in_the_same_turn(self):
-        rows = objects.rows_of(2500, {objects.PLAIN: [self.said(10), self.said(20), self.said(50)],
-                                      "tmprof cc": [self.said(15), self.said(40), self.said(60)],
-                                      objects.PAGES: [self.said(1000)]})
+        rows = objects.rows_of(self.SIZE, {objects.PLAIN: [self.said(10), self.said(20), self.said(50)],
+                                           "tmprof cc": [self.said(15), self.said(40), self.said(60)],
+                                           objects.PAGES: [self.said(1000)]})
         self.assertEqual([(row["way"], row["create"], row["create_ratio"]) for row in rows],
                          [(objects.PLAIN, 20, 1), ("tmprof cc", 40, 1.5), (objects.PAGES, 1000, 100)])
 
     def test_shows_a_row_of_each_way(self):
-        rows = objects.rows_of(2500, {objects.PLAIN: [self.said(10)], "tmprof cc": [self.said(15)]})
-        lines = objects.text({"rows": rows, "reads": 1, "updates": 2}).splitlines()
-        self.assertEqual(lines[-1].split(), ["2500", "tmprof", "cc", *["15.0", "(1.50x)"] * 4])
+        rows = objects.rows_of(self.SIZE, {objects.PLAIN: [self.said(10)], "tmprof cc": [self.said(15)]})
+        lines = objects.text({"rows": rows}).splitlines()
+        self.assertEqual(lines[-1].split(), ["2500", "1", "2", "tmprof", "cc", *["15.0", "(1.50x)"] * 4])
 
 
 class ObjectsBuilt(unittest.TestCase):
