@@ -4,6 +4,7 @@
 
 #include <signal.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -33,15 +34,24 @@ constexpr std::chrono::seconds kLongestWait(5);
 constexpr std::chrono::microseconds kPoll(100);
 // include/uapi/linux/ptrace.h: PTRACE_EVENT_STOP is an enumerator of <sys/ptrace.h>, these two may
 // be newer than the C library.
-constexpr int kGetRseqConfiguration = 0x420f;   // Linux 5.13
+constexpr int kGetRseqConfiguration = 0x420f;   // Linux 5.13, with CONFIG_RSEQ
 constexpr int kGetSyscallDispatcher = 0x4211;   // Linux 6.4
 constexpr std::uint64_t kCodeSegment64 = 0x33;  // arch/x86/include/asm/segment.h, __USER_CS
+constexpr std::uint64_t kSingleStep = 0x100;    // Intel SDM 1, 3.4.3.3, TF of EFLAGS
 constexpr std::uint64_t kNoSyscall = ~std::uint64_t{0};
 constexpr std::uint64_t kMaskBytes = 8;  // of the kernel's sigset_t
 constexpr std::uint64_t kAllSignals = ~std::uint64_t{0};
 constexpr int kSyscallStop = SIGTRAP | 0x80;  // with PTRACE_O_TRACESYSGOOD
 constexpr int kTriesOutsideCriticalSection = 100;
-constexpr std::size_t kMostCodeSearched = std::size_t{1} << 22;
+constexpr std::size_t kMostCodeSearched = std::size_t{1} << 20;  // [vdso] is of some pages
+
+// Which end with EINTR when their thread was stopped, even without a handler (signal(7)); of those
+// on sockets, the ones with a timeout (SO_RCVTIMEO), which nobody tells from outside.
+constexpr std::array kNotRestarted{
+    SYS_epoll_wait, SYS_epoll_pwait,  SYS_epoll_pwait2,  SYS_rt_sigtimedwait, SYS_semop,
+    SYS_semtimedop, SYS_io_getevents, SYS_io_pgetevents, SYS_io_uring_enter,  SYS_recvfrom,
+    SYS_recvmsg,    SYS_recvmmsg,     SYS_sendto,        SYS_sendmsg,         SYS_sendmmsg,
+    SYS_accept,     SYS_accept4,      SYS_connect};
 
 // include/uapi/linux/ptrace.h, struct ptrace_rseq_configuration.
 struct RseqConfiguration {
@@ -79,10 +89,20 @@ long Ptrace(int request, pid_t thread, std::uint64_t value = 0) {
 
 bool IsEventStop(int status) { return WIFSTOPPED(status) && status >> 16 == PTRACE_EVENT_STOP; }
 
+// That is about to be delivered; 0: the stop is for another reason.
+int SignalOf(int status) {
+  return status >> 16 == 0 && WSTOPSIG(status) != kSyscallStop ? WSTOPSIG(status) : 0;
+}
+
 bool ReadMemory(pid_t thread, std::uint64_t address, void* to, std::size_t bytes) {
   iovec local{.iov_base = to, .iov_len = bytes};
   iovec remote{.iov_base = reinterpret_cast<void*>(address), .iov_len = bytes};
   return process_vm_readv(thread, &local, 1, &remote, 1, 0) == static_cast<ssize_t>(bytes);
+}
+
+void Pause() {
+  const timespec poll{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(kPoll).count()};
+  nanosleep(&poll, nullptr);
 }
 
 // A line of /proc/PID/status; nullopt: there is none.
@@ -96,8 +116,23 @@ std::optional<std::string> StatusLine(pid_t thread, std::string_view title) {
   return std::nullopt;
 }
 
-// One with memory that is not likely to sleep for long: the main one, unless it has exited.
-pid_t ThreadOf(Pid pid) {
+// How much stopping a thread would be noticed.
+enum class Aptness : std::uint8_t { kUnnoticed, kSeesAnError, kSleepsDeeply, kHasEnded };
+
+Aptness AptnessOf(Pid pid, pid_t thread) {
+  const std::string state = StatusLine(thread, "State:").value_or("X");
+  if (state.starts_with('Z') || state.starts_with('X')) return Aptness::kHasEnded;
+  if (state.starts_with('D')) return Aptness::kSleepsDeeply;
+  std::ifstream file(fmt::format("/proc/{}/task/{}/syscall", pid.value(), thread));
+  long call = 0;
+  // Of one that runs it says so in words.
+  const bool waits = static_cast<bool>(file >> call);
+  const bool restarted = std::ranges::find(kNotRestarted, call) == kNotRestarted.end();
+  return waits && !restarted ? Aptness::kSeesAnError : Aptness::kUnnoticed;
+}
+
+// The one that notices least, the main one by preference; nullopt: none has memory.
+std::optional<pid_t> ThreadOf(Pid pid) {
   std::vector<pid_t> threads;
   std::error_code ignored;
   for (const auto& entry :
@@ -108,22 +143,26 @@ pid_t ThreadOf(Pid pid) {
     if (thread > 0) threads.push_back(thread);
   }
   std::ranges::sort(threads);
-  pid_t asleep = 0;
+  std::optional<pid_t> chosen;
+  Aptness least = Aptness::kHasEnded;
   for (const pid_t thread : threads) {
-    const std::string state = StatusLine(thread, "State:").value_or("X");
-    if (state.starts_with('D') && asleep == 0) asleep = thread;
-    if (!state.starts_with('D') && !state.starts_with('Z') && !state.starts_with('X'))
-      return thread;
+    const Aptness aptness = AptnessOf(pid, thread);
+    if (aptness >= least) continue;
+    least = aptness;
+    chosen = thread;
+    if (least == Aptness::kUnnoticed) break;
   }
-  return asleep;
+  return chosen;
 }
 
-// The address of a SYSCALL instruction in code that nobody writes; 0: there is none. The kernel's
-// own code for programs, [vdso], has one.
-std::uint64_t FindSyscall(pid_t thread) {
+// The address of a SYSCALL instruction in [vdso], the kernel's own code for programs, which nobody
+// unmaps; nullopt: there is none. In other code a thread could unmap it meanwhile, and ours would
+// fault.
+std::optional<std::uint64_t> FindSyscall(pid_t thread) {
   std::ifstream maps(fmt::format("/proc/{}/maps", thread));
-  std::vector<std::pair<std::uint64_t, std::size_t>> code;
+  constexpr std::string_view kSyscall("\x0f\x05");
   for (std::string line; std::getline(maps, line);) {
+    if (!line.ends_with("[vdso]")) continue;
     std::uint64_t start = 0;
     std::uint64_t end = 0;
     const char* const last = line.data() + line.size();
@@ -131,22 +170,12 @@ std::uint64_t FindSyscall(pid_t thread) {
     if (bad != std::errc() || dash == last || *dash != '-') continue;
     const auto [blank, worse] = std::from_chars(dash + 1, last, end, 16);
     if (worse != std::errc() || !std::string_view(blank, last).starts_with(" r-x")) continue;
-    if (line.ends_with("[vsyscall]")) continue;
-    const std::pair found{start, std::min<std::size_t>(end - start, kMostCodeSearched)};
-    if (line.ends_with("[vdso]")) {
-      code.insert(code.begin(), found);
-    } else {
-      code.push_back(found);
-    }
+    std::string text(std::min<std::size_t>(end - start, kMostCodeSearched), '\0');
+    if (!ReadMemory(thread, start, text.data(), text.size())) continue;
+    const std::size_t found = text.find(kSyscall);
+    if (found != std::string::npos) return start + found;
   }
-  constexpr std::array<unsigned char, 2> kSyscall{0x0f, 0x05};
-  for (const auto& [start, bytes] : code) {
-    std::vector<unsigned char> text(bytes);
-    if (!ReadMemory(thread, start, text.data(), bytes)) continue;
-    const auto found = std::ranges::search(text, kSyscall);
-    if (!found.empty()) return start + static_cast<std::uint64_t>(found.begin() - text.begin());
-  }
-  return 0;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -165,23 +194,22 @@ Error StoppedThread::Unfit(std::string reason, std::string advice) const {
 }
 
 Result<StoppedThread> StoppedThread::Stop(Pid pid) {
-  StoppedThread thread(pid, 0);
-  const pid_t id = ThreadOf(pid);
-  if (id == 0) return Fail(thread.Gone(ESRCH));
-  if (StatusLine(id, "Seccomp:").value_or("0") == "2") {
-    return Fail(thread.Unfit("a seccomp filter judges its system calls, and may kill it for ours",
-                             std::string(kByItself)));
-  }
-  if (Ptrace(PTRACE_SEIZE, id, PTRACE_O_TRACESYSGOOD) != 0) {
+  StoppedThread thread(pid);
+  const std::optional<pid_t> id = ThreadOf(pid);
+  if (!id) return Fail(thread.Gone(ESRCH));
+  if (Ptrace(PTRACE_SEIZE, *id, PTRACE_O_TRACESYSGOOD) != 0) {
     const int refused = errno;
-    if (refused == ESRCH) return Fail(thread.Gone(ESRCH));
-    const std::string tracer = StatusLine(id, "TracerPid:").value_or("0");
+    // One that is ending may not be traced.
+    if (refused == ESRCH || AptnessOf(pid, *id) == Aptness::kHasEnded)
+      return Fail(thread.Gone(ESRCH));
+    const std::string tracer = StatusLine(*id, "TracerPid:").value_or("0");
     return Fail(Refused(std::string(kAttempt), fmt::format("PID {}", pid.value()), refused,
                         tracer != "0" ? "PID " + tracer + " traces it: end that first"
                                       : "run as the same user or with CAP_SYS_PTRACE; "
                                         "kernel.yama.ptrace_scope may forbid it"));
   }
-  thread.thread_ = id;
+  thread.thread_ = *id;
+  thread.running_ = true;
   if (Status stopped = thread.Interrupt(); !stopped) return Fail(std::move(stopped.error()));
   if (Status prepared = thread.Prepare(); !prepared) return Fail(std::move(prepared.error()));
   return thread;
@@ -189,7 +217,8 @@ Result<StoppedThread> StoppedThread::Stop(Pid pid) {
 
 StoppedThread::StoppedThread(StoppedThread&& other) noexcept
     : pid_(other.pid_),
-      thread_(std::exchange(other.thread_, 0)),
+      thread_(std::exchange(other.thread_, std::nullopt)),
+      running_(other.running_),
       masked_(other.masked_),
       called_(other.called_),
       registers_(other.registers_),
@@ -198,114 +227,140 @@ StoppedThread::StoppedThread(StoppedThread&& other) noexcept
 
 StoppedThread::~StoppedThread() { (void)Release(); }
 
-// The next stop, or end, that it comes to.
-Result<int> StoppedThread::Wait() const {
+// The next stop that it comes to. With registers of ours it is waited for as long as it takes:
+// nobody may let go of it there.
+Result<int> StoppedThread::Wait() {
   const auto deadline = std::chrono::steady_clock::now() + kLongestWait;
   while (true) {
     int status = 0;
-    const pid_t found = waitpid(thread_, &status, __WALL | WNOHANG);
-    if (found < 0 && errno != EINTR) return Fail(Gone(ESRCH));
-    if (found == thread_) {
-      if (!WIFSTOPPED(status)) return Fail(Gone(ESRCH));
+    const pid_t found = waitpid(*thread_, &status, called_ ? __WALL : __WALL | WNOHANG);
+    if (found < 0 && errno == EINTR) continue;
+    if (found < 0 || (found > 0 && !WIFSTOPPED(status))) {
+      thread_.reset();
+      return Fail(Gone(ESRCH));
+    }
+    if (found > 0) {
+      running_ = false;
       return status;
     }
     if (std::chrono::steady_clock::now() >= deadline) {
+      // While it runs it cannot be let go; it is when this thread ends.
+      thread_.reset();
       return Fail(Unfit("it sleeps and cannot be interrupted", "try again when its disk answers"));
     }
-    const timespec poll{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(kPoll).count()};
-    nanosleep(&poll, nullptr);
+    Pause();
   }
 }
 
-Result<int> StoppedThread::Resume(int request) const {
-  if (Ptrace(request, thread_) != 0) return Fail(Gone(errno));
-  return Wait();
+Status StoppedThread::Resume(int request, int signal) {
+  if (Ptrace(request, *thread_, static_cast<std::uint64_t>(signal)) != 0) return Fail(Gone(errno));
+  running_ = true;
+  return {};
 }
 
-// Until the stop that is asked for; passes by others, which a SIGSTOP makes.
-Status StoppedThread::ResumeTo(int request, int stop) const {
+// Until the stop that is asked for. What signals it gets on the way are its own; with a mask of
+// ours that is SIGSTOP, which stops the others of its process, and it when it is let go.
+Status StoppedThread::RunTo(int request, int stop) {
+  int signal = 0;
   while (true) {
-    const Result<int> status = Resume(request);
+    if (!running_) {
+      if (Status resumed = Resume(request, signal); !resumed) return resumed;
+    }
+    const Result<int> status = Wait();
     if (!status) return Fail(status.error());
-    if (stop == PTRACE_EVENT_STOP ? IsEventStop(*status) : WSTOPSIG(*status) == stop) return {};
+    if (stop == PTRACE_EVENT_STOP ? IsEventStop(*status)
+                                  : *status >> 16 == 0 && WSTOPSIG(*status) == stop)
+      return {};
+    signal = SignalOf(*status);
+    if (masked_ && signal != 0 && signal != SIGSTOP) {
+      // A fault of ours, not its own.
+      if (stop != PTRACE_EVENT_STOP)
+        return Fail(Unfit(fmt::format("the call met signal {}", signal), std::string(kByItself)));
+      signal = 0;
+    }
   }
 }
 
 // Where the kernel is about to deliver signals, and has not yet decided whether to restart the
 // system call that this interrupted.
 Status StoppedThread::Interrupt() {
-  for (int tries = 0; tries < kTriesOutsideCriticalSection; ++tries) {
-    if (Ptrace(PTRACE_INTERRUPT, thread_) != 0) {
+  for (int tries = 1;; ++tries) {
+    if (Ptrace(PTRACE_INTERRUPT, *thread_) != 0) {
       const int error = errno;
-      thread_ = 0;
+      thread_.reset();
       return Fail(Gone(error));
     }
-    Result<int> status = Wait();
-    while (status && !IsEventStop(*status)) {
-      // A signal that came first is its own.
-      if (Ptrace(PTRACE_CONT, thread_, static_cast<std::uint64_t>(WSTOPSIG(*status))) != 0) {
-        status = Fail(Gone(errno));
-      } else {
-        status = Wait();
-      }
-    }
-    if (!status) {
-      // Not stopped, it cannot be detached; it is when this process ends.
-      thread_ = 0;
-      return Fail(std::move(status.error()));
-    }
-    if (WSTOPSIG(*status) != SIGTRAP) {
+    if (Status stopped = RunTo(PTRACE_CONT, PTRACE_EVENT_STOP); !stopped) return stopped;
+    siginfo_t cause{};
+    if (Ptrace(PTRACE_GETSIGINFO, *thread_, 0, &cause) != 0 || cause.si_signo != SIGTRAP) {
       // Let go, it stays stopped.
       return Fail(Unfit("a signal has stopped it", "continue it first: kill -CONT"));
     }
     const Result<bool> inside = InCriticalSection();
     if (!inside) return Fail(inside.error());
     if (!*inside) return {};
-    if (Ptrace(PTRACE_CONT, thread_) != 0) return Fail(Gone(errno));
+    if (tries == kTriesOutsideCriticalSection)
+      return Fail(Unfit("it is in a restartable sequence whenever it is looked at", "try again"));
+    if (Status resumed = Resume(PTRACE_CONT, 0); !resumed) return resumed;
+    Pause();  // it comes out of it
   }
-  thread_ = 0;
-  return Fail(Unfit("it is in a restartable sequence whenever it is looked at", "try again"));
 }
 
-// Away from a restartable sequence and back, it would not be told to restart it (rseq(2)).
+// Away from a restartable sequence and back, it would not be told to restart it (rseq(2)). Without
+// an answer to the request the kernel has no such sequences: Prepare() refuses those that are too
+// old to be asked.
 Result<bool> StoppedThread::InCriticalSection() const {
   user_regs_struct registers{};
-  if (Ptrace(PTRACE_GETREGS, thread_, 0, &registers) != 0) return Fail(Gone(errno));
+  if (Ptrace(PTRACE_GETREGS, *thread_, 0, &registers) != 0) return Fail(Gone(errno));
   RseqConfiguration rseq{};
-  if (Ptrace(kGetRseqConfiguration, thread_, sizeof rseq, &rseq) < 0 || rseq.address == 0)
+  if (Ptrace(kGetRseqConfiguration, *thread_, sizeof rseq, &rseq) < 0 || rseq.address == 0)
     return false;
   std::uint64_t address = 0;
-  if (!ReadMemory(thread_, rseq.address + kCriticalSectionInRseq, &address, sizeof address) ||
-      address == 0)
-    return false;
+  if (!ReadMemory(*thread_, rseq.address + kCriticalSectionInRseq, &address, sizeof address))
+    return true;  // unknown
+  if (address == 0) return false;
   CriticalSection section{};
-  if (!ReadMemory(thread_, address, &section, sizeof section)) return false;
+  if (!ReadMemory(*thread_, address, &section, sizeof section)) return true;
   return registers.rip - section.start < section.length;
 }
 
-// Remembers what it is to have again.
+// Looks for what forbids a call, and remembers what it is to have again.
 Status StoppedThread::Prepare() {
-  if (Ptrace(PTRACE_GETREGS, thread_, 0, &registers_) != 0 ||
-      Ptrace(PTRACE_GETSIGMASK, thread_, kMaskBytes, &signal_mask_) != 0)
-    return Fail(Gone(errno));
-  if (registers_.cs != kCodeSegment64)
-    return Fail(Unfit("it runs 32-bit code", std::string(kByItself)));
+  const std::string seccomp = StatusLine(*thread_, "Seccomp:").value_or("0");
+  const std::optional<std::uint64_t> syscall = FindSyscall(*thread_);
   SyscallDispatcher dispatcher{};
-  if (Ptrace(kGetSyscallDispatcher, thread_, sizeof dispatcher, &dispatcher) == 0 &&
-      dispatcher.mode != 0)
-    return Fail(Unfit("it dispatches its system calls itself (PR_SET_SYSCALL_USER_DISPATCH)",
-                      std::string(kByItself)));
-  syscall_address_ = FindSyscall(thread_);
-  if (syscall_address_ == 0)
-    return Fail(Unfit("there is no SYSCALL instruction in its code", std::string(kByItself)));
+  const bool knows_dispatcher =
+      Ptrace(kGetSyscallDispatcher, *thread_, sizeof dispatcher, &dispatcher) == 0;
+  // Answered, it still was alive when that was read.
+  if (Ptrace(PTRACE_GETREGS, *thread_, 0, &registers_) != 0 ||
+      Ptrace(PTRACE_GETSIGMASK, *thread_, kMaskBytes, &signal_mask_) != 0)
+    return Fail(Gone(errno));
+  const std::string by_itself(kByItself);
+  if (seccomp != "0") {
+    return Fail(Unfit("seccomp judges its system calls, and may kill it for ours", by_itself));
+  }
+  if (registers_.cs != kCodeSegment64) return Fail(Unfit("it runs 32-bit code", by_itself));
+  if (!knows_dispatcher) {
+    return Fail(
+        Unfit("before Linux 6.4 the kernel does not tell whether a program may be made to "
+              "call (restartable sequences, dispatched system calls)",
+              by_itself));
+  }
+  if (dispatcher.mode != 0) {
+    return Fail(
+        Unfit("it dispatches its system calls itself (PR_SET_SYSCALL_USER_DISPATCH)", by_itself));
+  }
+  if (!syscall) return Fail(Unfit("there is no SYSCALL instruction in its [vdso]", by_itself));
+  syscall_address_ = *syscall;
   // Or a handler of it would run with registers of ours.
-  if (Ptrace(PTRACE_SETSIGMASK, thread_, kMaskBytes, &kAllSignals) != 0) return Fail(Gone(errno));
+  if (Ptrace(PTRACE_SETSIGMASK, *thread_, kMaskBytes, &kAllSignals) != 0) return Fail(Gone(errno));
   masked_ = true;
   return {};
 }
 
 Result<std::int64_t> StoppedThread::Call(std::int64_t number,
                                          std::array<std::uint64_t, 3> arguments) {
+  if (!thread_) return Fail(Gone(ESRCH));
   user_regs_struct registers = registers_;
   registers.rip = syscall_address_;
   registers.rax = static_cast<std::uint64_t>(number);
@@ -313,33 +368,35 @@ Result<std::int64_t> StoppedThread::Call(std::int64_t number,
   registers.rsi = arguments[1];
   registers.rdx = arguments[2];
   registers.orig_rax = kNoSyscall;  // that is to be restarted
+  registers.eflags &= ~kSingleStep;
   called_ = true;
-  if (Ptrace(PTRACE_SETREGS, thread_, 0, &registers) != 0) return Fail(Gone(errno));
+  if (Ptrace(PTRACE_SETREGS, *thread_, 0, &registers) != 0) return Fail(Gone(errno));
   for (int stop = 0; stop < 2; ++stop) {  // before the call, and after it
-    if (Status status = ResumeTo(PTRACE_SYSCALL, kSyscallStop); !status)
+    if (Status status = RunTo(PTRACE_SYSCALL, kSyscallStop); !status)
       return Fail(std::move(status.error()));
   }
-  if (Ptrace(PTRACE_GETREGS, thread_, 0, &registers) != 0) return Fail(Gone(errno));
+  if (Ptrace(PTRACE_GETREGS, *thread_, 0, &registers) != 0) return Fail(Gone(errno));
   return static_cast<std::int64_t>(registers.rax);
 }
 
 Status StoppedThread::Release() {
-  if (thread_ == 0) return {};
+  if (!thread_) return {};
   const auto lost = [this](Error error) {
-    thread_ = 0;
+    thread_.reset();
     return Fail(std::move(error));
   };
-  if (called_) {
-    // From the end of a system call to where a restart is decided; no instruction lies between.
-    if (Ptrace(PTRACE_INTERRUPT, thread_) != 0) return lost(Gone(errno));
-    if (Status status = ResumeTo(PTRACE_CONT, PTRACE_EVENT_STOP); !status)
+  if (running_ || called_) {
+    // From the end of a system call, or wherever it runs, to where a restart is decided; from the
+    // former no instruction lies between.
+    if (Ptrace(PTRACE_INTERRUPT, *thread_) != 0) return lost(Gone(errno));
+    if (Status status = RunTo(PTRACE_CONT, PTRACE_EVENT_STOP); !status)
       return lost(std::move(status.error()));
-    if (Ptrace(PTRACE_SETREGS, thread_, 0, &registers_) != 0) return lost(Gone(errno));
   }
-  if ((masked_ && Ptrace(PTRACE_SETSIGMASK, thread_, kMaskBytes, &signal_mask_) != 0) ||
-      Ptrace(PTRACE_DETACH, thread_) != 0)
+  if ((called_ && Ptrace(PTRACE_SETREGS, *thread_, 0, &registers_) != 0) ||
+      (masked_ && Ptrace(PTRACE_SETSIGMASK, *thread_, kMaskBytes, &signal_mask_) != 0) ||
+      Ptrace(PTRACE_DETACH, *thread_) != 0)
     return lost(Gone(errno));
-  thread_ = 0;
+  thread_.reset();
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -28,8 +29,8 @@ struct AdviseOptions {
   std::string trace{kDefaultTrace};
   bool objects = false;
   bool mlock = false;
-  std::string limit = "25%";  // with half, some programs lost by the locks (bench/mlock)
-  std::int32_t pid = 0;       // 0: the one with the most accesses
+  std::string limit = "25%";        // with half, some programs lost by the locks (bench/mlock)
+  std::optional<std::int32_t> pid;  // unset: the one with the most accesses
   bool apply = false;
   bool undo = false;
   std::string output;
@@ -100,16 +101,23 @@ Status AdviseOnLocks(const AdviseOptions& options, const Trace& trace, Format fo
   const Result<RankSource> by = ParseRankSource(options.by);
   if (!by) return Fail(by.error());
   wanted.by = *by;
-  if (options.pid != 0) wanted.pid = Pid(options.pid);
+  if (options.pid) wanted.pid = Pid(*options.pid);
   Result<LockAdvice> advice = MakeLockAdvice(trace, wanted);
   if (!advice) return Fail(std::move(advice.error()));
   WarnOfEnd(advice->totals.end, options.trace, "advised on");
+  std::optional<Error> cut_short;
   if (options.apply || options.undo) {
-    auto applied = ApplyLocks(*advice, options.undo ? LockChange::kUnlock : LockChange::kLock);
+    auto applied =
+        ApplyLocks(*advice, options.trace, options.undo ? LockChange::kUnlock : LockChange::kLock);
     if (!applied) return Fail(std::move(applied.error()));
-    advice->applied = *std::move(applied);
+    advice->applied = std::move(applied->done);
+    cut_short = std::move(applied->cut_short);
   }
-  return WriteOut(format == Format::kJson ? LockAdviceJson(*advice) : LockAdviceText(*advice));
+  Status written =
+      WriteOut(format == Format::kJson ? LockAdviceJson(*advice) : LockAdviceText(*advice));
+  // What was done before that stays, and is said.
+  if (written && cut_short) return Fail(*std::move(cut_short));
+  return written;
 }
 
 Status Advise(const AdviseOptions& options) {
@@ -190,7 +198,7 @@ void AddAdviseCommand(CLI::App& app, int& exit_status) {
       "Lock it now in the recorded process, which has to run still: a thread of it is stopped for "
       "some ms to make the calls");
   apply->needs(mlock);
-  command->add_flag("--undo", options->undo, "Unlock what --apply locks")
+  command->add_flag("--undo", options->undo, "Unlock what --apply locked by this trace")
       ->needs(mlock)
       ->excludes(apply);
   command

@@ -3,13 +3,25 @@
 
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "base/result.h"
 #include "locker/memory_lock.h"
 #include "report/lock_advice.h"
 
 namespace tmprof {
 
-// What of the advice the process still has mapped. Fails as ChangeLocks().
-Result<LockAdvice::Applied> ApplyLocks(const LockAdvice& advice, LockChange change);
+struct AppliedLocks {
+  LockAdvice::Applied done;
+  std::optional<Error> cut_short;  // what kept it from the rest; unset: nothing did
+};
+
+// Locks what of the advice the process has mapped still and has not locked, and keeps beside the
+// trace a record of it (TRACE.PID.locks), which is written first. Unlocking is of what the record
+// holds, as far as that is mapped, and of nothing else: what the program has locked stays so. Fails
+// as ChangeLocks(), where the record cannot be written, and to unlock without one.
+Result<AppliedLocks> ApplyLocks(const LockAdvice& advice, const std::string& trace,
+                                LockChange change);
 
 }  // namespace tmprof

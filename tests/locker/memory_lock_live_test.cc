@@ -15,20 +15,25 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "locker/stopped_thread.h"
 
 namespace tmprof {
 namespace {
@@ -62,6 +67,31 @@ std::uint64_t StartTime(pid_t pid) {
   return std::stoull(field);
 }
 
+// Empty: children may be traced here, by a kernel that can be asked what forbids it.
+std::string WhyNotTraced() {
+  const pid_t child = fork();
+  TMPROF_CHECK(child >= 0);
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    while (true) pause();
+  }
+  std::string why;
+  if (ptrace(PTRACE_SEIZE, child, nullptr, nullptr) != 0) {
+    why = "ptrace() is forbidden: errno " + std::to_string(errno);
+  } else {
+    int status = 0;
+    ptrace(PTRACE_INTERRUPT, child, nullptr, nullptr);
+    TMPROF_CHECK(waitpid(child, &status, __WALL) == child);
+    constexpr auto kGetSyscallDispatcher = static_cast<__ptrace_request>(0x4211);
+    std::uint64_t dispatcher[4];
+    if (ptrace(kGetSyscallDispatcher, child, sizeof dispatcher, dispatcher) != 0)
+      why = "the kernel is older than Linux 6.4";
+  }
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, __WALL);
+  return why;
+}
+
 class MemoryLockTest : public testing::Test {
  public:
   MemoryLockTest() {
@@ -85,21 +115,40 @@ class MemoryLockTest : public testing::Test {
     close(pipe_[1]);
   }
 
+  void SetUp() override {
+    static const std::string why = WhyNotTraced();
+    if (!why.empty()) GTEST_SKIP() << why;
+  }
+
   // Runs `program` in a child, which says that it is ready; its value is the exit status.
   void Start(const std::function<int()>& program) {
     child_ = fork();
     TMPROF_CHECK(child_ >= 0);
     if (child_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
+      prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);  // by other children of the test, too
       for (std::size_t page = 0; page < kPages; ++page) memory_[page * 4096] = 1;
       _exit(program());
     }
-    while (shared_->ready == 0) sched_yield();
+    while (shared_->ready == 0) {
+      ASSERT_FALSE(HasEnded()) << "the child cannot do what it should";
+      sched_yield();
+    }
+  }
+  // It stays to be waited for.
+  bool HasEnded() const {
+    siginfo_t ended{};
+    return waitid(P_PID, static_cast<id_t>(child_), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+           ended.si_pid == child_;
+  }
+  void AwaitState(const std::string& state) const {
+    while (StatusLine(child_, "State:").find(state) == std::string::npos) {
+      ASSERT_FALSE(HasEnded());
+      sched_yield();
+    }
   }
   // Until it sleeps in a system call.
-  void AwaitSleep() const {
-    while (StatusLine(child_, "State:").find('S') == std::string::npos) sched_yield();
-  }
+  void AwaitSleep() const { AwaitState("S (sleeping)"); }
   void SayReady() { shared_->ready = 1; }
   bool AwaitByte() {
     char byte = 0;
@@ -119,6 +168,16 @@ class MemoryLockTest : public testing::Test {
   Result<LockOutcome> Lock(const std::vector<VpnRange>& ranges,
                            LockChange change = LockChange::kLock) {
     return ChangeLocks(Pid(child_), StartTime(child_), ranges, change);
+  }
+
+  std::vector<VpnRange> SinglePages() const {
+    std::vector<VpnRange> pages;
+    for (std::size_t page = 0; page < kPages; ++page) pages.push_back(Pages(page, page + 1));
+    return pages;
+  }
+  // nullopt: nothing kept it from anything.
+  static std::optional<Error> WhyNotAll(const Result<LockOutcome>& outcome) {
+    return outcome ? outcome->cut_short : outcome.error();
   }
 
   Shared* shared_;
@@ -241,7 +300,7 @@ TEST_F(MemoryLockTest, OneWhoseMainThreadHasExitedIsLockedByAnother) {
     syscall(SYS_exit, 0);
     return 1;
   });
-  while (StatusLine(child_, "State:").find('Z') == std::string::npos) sched_yield();
+  AwaitState("Z (zombie)");
   const auto outcome = Lock({Pages(0, 10)});
   ASSERT_TRUE(outcome.has_value()) << outcome.error().Message();
   EXPECT_EQ(outcome->changed, PageCount(10));
@@ -270,11 +329,11 @@ TEST_F(MemoryLockTest, OneThatASignalHasStoppedIsRefusedAndStaysStopped) {
     return AwaitByte() ? 7 : 1;
   });
   kill(child_, SIGSTOP);
-  while (StatusLine(child_, "State:").find('T') == std::string::npos) sched_yield();
+  AwaitState("T (stopped)");
   const auto outcome = Lock({Pages(0, 10)});
   ASSERT_FALSE(outcome.has_value());
   EXPECT_THAT(outcome.error().Message(), HasSubstr("kill -CONT"));
-  while (StatusLine(child_, "State:").find("T (stopped)") == std::string::npos) sched_yield();
+  AwaitState("T (stopped)");
   EXPECT_EQ(LockedKib(child_), 0u);
   kill(child_, SIGCONT);
   SendByte();
@@ -298,6 +357,194 @@ TEST_F(MemoryLockTest, OneWithASeccompFilterIsNotTouched) {
   const auto outcome = Lock({Pages(0, 10)});
   ASSERT_FALSE(outcome.has_value());
   EXPECT_THAT(outcome.error().Message(), HasSubstr("seccomp"));
+  SendByte();
+  EXPECT_EQ(AwaitExit(), 7);
+}
+
+// Which allows read(), write(), and exit() only.
+TEST_F(MemoryLockTest, OneInSeccompsStrictModeIsNotTouched) {
+  Start([this] {
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) return 1;
+    SayReady();
+    const bool good = AwaitByte();
+    syscall(SYS_exit, good ? 7 : 1);
+    return 1;
+  });
+  const auto outcome = Lock({Pages(0, 10)});
+  ASSERT_FALSE(outcome.has_value());
+  EXPECT_THAT(outcome.error().Message(), HasSubstr("seccomp"));
+  SendByte();
+  EXPECT_EQ(AwaitExit(), 7);
+}
+
+// Computes until it is told to end; 7: with right results.
+int ComputesRight(Shared& shared) {
+  constexpr std::uint64_t kSteps = 10'007;
+  const std::uint64_t expected = Sum(kSteps);
+  shared.ready = 1;
+  while (shared.go == 0)
+    if (Sum(kSteps) != expected) return 1;
+  return 7;
+}
+
+// Longer than a stop is waited for before the call.
+TEST_F(MemoryLockTest, ACallIsWaitedForAsLongAsItTakes) {
+  Start([this] {
+    *reinterpret_cast<timespec*>(memory_) = {.tv_sec = 6, .tv_nsec = 0};
+    return ComputesRight(*shared_);
+  });
+  {
+    auto thread = StoppedThread::Stop(Pid(child_));
+    ASSERT_TRUE(thread.has_value()) << thread.error().Message();
+    const auto slept =
+        thread->Call(SYS_nanosleep, {reinterpret_cast<std::uint64_t>(memory_), 0, 0});
+    ASSERT_TRUE(slept.has_value()) << slept.error().Message();
+    EXPECT_EQ(*slept, 0);
+    EXPECT_TRUE(thread->Release().has_value());
+  }
+  shared_->go = 1;
+  EXPECT_EQ(AwaitExit(), 7);
+}
+
+TEST_F(MemoryLockTest, OneThatIsStoppedWhileItIsHeldIsStoppedWhenItIsReleased) {
+  Start([this] { return ComputesRight(*shared_); });
+  for (int i = 0; i < 20; ++i) {
+    auto thread = StoppedThread::Stop(Pid(child_));
+    ASSERT_TRUE(thread.has_value()) << thread.error().Message();
+    kill(child_, SIGSTOP);
+    for (int call = 0; call < 3; ++call) EXPECT_EQ(thread->Call(SYS_getpid, {}).value(), child_);
+    // Before the release, or between two calls.
+    if (i % 2 == 1) {
+      kill(child_, SIGSTOP);
+      EXPECT_EQ(thread->Call(SYS_getpid, {}).value(), child_);
+    }
+    ASSERT_TRUE(thread->Release().has_value());
+    AwaitState("T (stopped)");
+    kill(child_, SIGCONT);
+    AwaitState("R (running)");
+  }
+  shared_->go = 1;
+  EXPECT_EQ(AwaitExit(), 7);
+}
+
+TEST_F(MemoryLockTest, AStopAtAnyTimeOfABatchStaysOne) {
+  Start([this] { return ComputesRight(*shared_); });
+  const std::vector<VpnRange> ranges = SinglePages();
+  for (int i = 0; i < 50; ++i) {
+    const pid_t stopper = fork();
+    TMPROF_CHECK(stopper >= 0);
+    if (stopper == 0) {
+      (void)Sum(static_cast<std::uint64_t>(i) * 20'000);
+      kill(child_, SIGSTOP);
+      _exit(0);
+    }
+    // Were the stop lost, this would go on.
+    std::optional<Error> error;
+    while (!error) error = WhyNotAll(Lock(ranges));
+    EXPECT_THAT(error->Message(), HasSubstr("kill -CONT"));
+    AwaitState("T (stopped)");
+    TMPROF_CHECK(waitpid(stopper, nullptr, 0) > 0);
+    kill(child_, SIGCONT);
+    AwaitState("R (running)");
+  }
+  shared_->go = 1;
+  EXPECT_EQ(AwaitExit(), 7);
+}
+
+// As tmprof by Ctrl-C, kill or the end of its terminal.
+TEST_F(MemoryLockTest, AProgramComputesRightWhenWhoeverLocksItsMemoryIsEndedAtAnyTime) {
+  Start([this] { return ComputesRight(*shared_); });
+  const std::vector<VpnRange> ranges = SinglePages();
+  const std::vector<int> signals{SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGALRM};
+  constexpr std::uint64_t kWorks = 1;
+  constexpr std::uint64_t kFails = 2;
+  for (int i = 0; i < 200; ++i) {
+    const int signal = signals[static_cast<std::size_t>(i) % signals.size()];
+    const pid_t locker = fork();
+    TMPROF_CHECK(locker >= 0);
+    if (locker == 0) {
+      const rlimit no_core{};
+      setrlimit(RLIMIT_CORE, &no_core);
+      shared_->result = Lock(ranges).has_value() ? kWorks : kFails;
+      while (Lock(ranges)) continue;
+      _exit(1);
+    }
+    while (shared_->result == 0) sched_yield();
+    ASSERT_EQ(shared_->result.exchange(0), kWorks);
+    (void)Sum(static_cast<std::uint64_t>(i) * 10'000);
+    kill(locker, signal);
+    int status = 0;
+    TMPROF_CHECK(waitpid(locker, &status, 0) > 0);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == signal) << status;
+    ASSERT_FALSE(HasEnded());
+    EXPECT_THAT(StatusLine(child_, "TracerPid:"), testing::EndsWith("\t0"));
+  }
+  EXPECT_EQ(LockedKib(child_), kPages * 4);
+  shared_->go = 1;
+  EXPECT_EQ(AwaitExit(), 7);
+}
+
+TEST_F(MemoryLockTest, AThreadThatWouldSeeAnErrorIsSparedWhereAnotherIsThere) {
+  Start([this] {
+    pthread_t other{};
+    const auto wait = [](void* test) -> void* {
+      _exit(static_cast<MemoryLockTest*>(test)->AwaitByte() ? 7 : 1);
+    };
+    pthread_create(&other, nullptr, wait, this);
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGUSR2);
+    sigprocmask(SIG_BLOCK, &signals, nullptr);
+    SayReady();
+    sigwaitinfo(&signals, nullptr);  // ends with EINTR when its thread is stopped
+    return 1;
+  });
+  AwaitSleep();
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(Lock({Pages(0, 10)}).has_value());
+  SendByte();
+  EXPECT_EQ(AwaitExit(), 7);
+}
+
+// Calls are of 16 MiB at most.
+TEST_F(MemoryLockTest, AHugeRangeIsLockedWholeAndRefusedAsOne) {
+  constexpr std::size_t kBytes = std::size_t{40} << 20;
+  void* const huge = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(huge, MAP_FAILED);
+  const Vpn start = VpnOfAddress(reinterpret_cast<std::uint64_t>(huge));
+  const VpnRange range{start, start + PageCount(kBytes / 4096)};
+  Start([&] {
+    SayReady();
+    const bool good = AwaitByte();
+    munmap(huge, kBytes);
+    shared_->result = 1;
+    return good && AwaitByte() ? 7 : 1;
+  });
+  munmap(huge, kBytes);
+  const auto outcome = Lock({range});
+  ASSERT_TRUE(outcome.has_value()) << outcome.error().Message();
+  EXPECT_EQ(outcome->changed, range.size());
+  EXPECT_EQ(LockedKib(child_), kBytes / 1024);
+  SendByte();
+  while (shared_->result == 0) sched_yield();
+  const auto refused = Lock({range});
+  ASSERT_TRUE(refused.has_value()) << refused.error().Message();
+  ASSERT_EQ(refused->refused.size(), 1u);
+  EXPECT_EQ(refused->refused[0].range, range);
+  SendByte();
+  EXPECT_EQ(AwaitExit(), 7);
+}
+
+TEST_F(MemoryLockTest, WhatAProgramHasLockedItselfIsTold) {
+  Start([this] {
+    if (mlock(memory_ + 30 * 4096, 5 * 4096) != 0) return 1;
+    SayReady();
+    return AwaitByte() ? 7 : 1;
+  });
+  ASSERT_TRUE(Lock({Pages(10, 12), Pages(35, 37)}).has_value());
+  const auto locked = LockedRanges(Pid(child_));
+  ASSERT_TRUE(locked.has_value()) << locked.error().Message();
+  EXPECT_THAT(*locked, testing::ElementsAre(Pages(10, 12), Pages(30, 37)));
   SendByte();
   EXPECT_EQ(AwaitExit(), 7);
 }
@@ -328,26 +575,33 @@ TEST_F(MemoryLockTest, OneThatHasEndedIsSaidToHaveEnded) {
 }
 
 TEST_F(MemoryLockTest, OneThatIsKilledAtAnyTimeIsReportedAndNothingHangs) {
+  const std::vector<VpnRange> ranges = SinglePages();
   for (int i = 0; i < 50; ++i) {
     shared_->ready = 0;
+    shared_->go = 0;
     Start([this] {
       SayReady();
       while (true) (void)Sum(1000);
       return 1;
     });
+    const std::uint64_t start_time = StartTime(child_);
     const pid_t killer = fork();
     TMPROF_CHECK(killer >= 0);
     if (killer == 0) {
+      while (shared_->go == 0) sched_yield();
       (void)Sum(static_cast<std::uint64_t>(i) * 40'000);
       kill(child_, SIGKILL);
       _exit(0);
     }
-    const std::uint64_t start_time = StartTime(child_);
-    const std::vector<VpnRange> ranges(64, Pages(0, 10));
-    while (ChangeLocks(Pid(child_), start_time, ranges, LockChange::kLock)) continue;
+    std::optional<Error> error = WhyNotAll(Lock(ranges));
+    EXPECT_FALSE(error.has_value()) << error->Message();
+    shared_->go = 1;
+    while (!error)
+      error = WhyNotAll(ChangeLocks(Pid(child_), start_time, ranges, LockChange::kLock));
+    EXPECT_EQ(error->system_error, ESRCH) << error->Message();
     TMPROF_CHECK(waitpid(killer, nullptr, 0) > 0);
-    waitpid(child_, nullptr, 0);
-    child_ = 0;
+    // Its tracer, this process, may have been told of its end.
+    waitpid(std::exchange(child_, 0), nullptr, 0);
   }
 }
 
@@ -393,7 +647,9 @@ TEST_F(MemoryLockTest, ALimitThatMayNotBeRaisedIsNamedAndNothingIsLocked) {
 }
 
 TEST_F(MemoryLockTest, TheLimitOfAProcessWithTheCapabilityStays) {
-  if (getuid() != 0) GTEST_SKIP() << "CAP_IPC_LOCK is root's";
+  const bool may_lock =
+      (std::stoull(StatusLine(getpid(), "CapEff:"), nullptr, 16) >> CAP_IPC_LOCK & 1) != 0;
+  if (!may_lock) GTEST_SKIP() << "without CAP_IPC_LOCK";
   Start([this] {
     const rlimit limit{.rlim_cur = 8192, .rlim_max = 8192};
     if (setrlimit(RLIMIT_MEMLOCK, &limit) != 0) return 1;
