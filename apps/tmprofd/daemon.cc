@@ -68,6 +68,7 @@ class Daemon {
       const std::scoped_lock lock(mutex_);
       if (stop_) return ran;
       if (ran) {
+        status_.refusal.reset();  // of what is tried now nothing is known yet
         config_ = *std::exchange(next_, std::nullopt);
         tried_ = asked_;
       } else if (before_) {
@@ -116,7 +117,7 @@ class Daemon {
       control_ = *std::move(started);
       served_socket_ = socket;
       const std::scoped_lock lock(mutex_);
-      refuses_settings_.clear();
+      refuses_settings_.reset();
     }
     if (metrics_move) {
       metrics_ = std::move(metrics);
@@ -203,7 +204,6 @@ class Daemon {
       TellRefusal(config.error(), "the configuration before stays in force", log);
       return;
     }
-    status_.refusal.reset();
     const std::scoped_lock lock(mutex_);
     next_ = *std::move(config);
     next_is_from_file_ = true;
@@ -244,7 +244,7 @@ class Daemon {
   // From the next session on, which begins at once; until the file is read again.
   Status Set(const std::vector<Setting>& settings) {
     std::unique_lock lock(mutex_);
-    if (!refuses_settings_.empty()) return Fail(NotInForce(refuses_settings_, ""));
+    if (refuses_settings_) return Fail(NotInForce(*refuses_settings_, ""));
     auto config = WithSettings(next_ ? *next_ : config_, settings);
     if (!config) return Fail(config.error());
     if (!next_) next_is_from_file_ = false;
@@ -269,7 +269,7 @@ class Daemon {
   void RefuseSettings(std::string why) {
     refuses_settings_ = std::move(why);
     tried_ = asked_;
-    Answer(Fail(NotInForce(refuses_settings_, "")));
+    Answer(Fail(NotInForce(*refuses_settings_, "")));
   }
 
   SignalQueue signals_;
@@ -285,8 +285,8 @@ class Daemon {
   std::optional<Config> before_;  // of the last session that observed; by the daemon's thread alone
   std::optional<std::string> file_;
   std::optional<Config> next_;
-  bool next_is_from_file_ = false;  // with what was set since
-  std::string refuses_settings_;    // why; empty: it takes them
+  bool next_is_from_file_ = false;               // with what was set since
+  std::optional<std::string> refuses_settings_;  // why; nothing: it takes them
   bool stop_ = false;
   bool paused_ = false;
   PlacementSession* session_ = nullptr;  // the one that runs

@@ -161,6 +161,8 @@ TEST_F(DaemonLiveTest, WhatCannotBeInForceIsRefusedAndTheDaemonGoesOn) {
               HasSubstr("goes on by the configuration before"));
   ASSERT_TRUE(Await([this] { return EpochsOf(ledger_ + ".1") >= 2 && EpochsOf(ledger_) >= 1; }));
   EXPECT_FALSE(std::filesystem::exists(ledger_ + ".2")) << "what was refused has a ledger";
+  EXPECT_EQ(Ctl({"set", "profile.epoch_ms=130"}).status, 0);
+  EXPECT_TRUE(Await([this] { return Status()["refusal"].is_null(); })) << "that is in force";
   EXPECT_EQ(daemon_->End(SIGTERM), 0) << ReadFile(log_);
 }
 
