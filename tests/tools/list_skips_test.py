@@ -64,7 +64,12 @@ class ListSkips(unittest.TestCase):
     def test_sums_up_and_names_the_failed_with_their_build(self):
         result = self.run_tool(PASSED, PASSED, FAILED, skipped("x"), options=("--summary",))
         self.assertEqual(result.stdout,
-                         "failed: a: A.Fails (release)\n2 passed, 1 failed, 1 skipped\n")
+                         "failed: a: A.Fails (release)\n  no\n2 passed, 1 failed, 1 skipped\n")
+
+    def test_shows_the_end_of_a_failed_tests_output(self):
+        long = FAILED.replace(">no<", ">" + "".join(f"line {i}\n" for i in range(100)) + "<")
+        lines = self.run_tool(long, options=("--summary",)).stdout.splitlines()
+        self.assertEqual(lines[1:-1], [f"  line {i}" for i in range(70, 100)])
 
 
 if __name__ == "__main__":

@@ -24,6 +24,9 @@
 #define PAGE 4096UL
 #define PAGES_PER_HUGE 512UL
 
+/* What a test printed comes before its failure, or before the kernel's end. */
+__attribute__((constructor)) static void print_by_line(void) { setvbuf(stdout, NULL, _IOLBF, 0); }
+
 #define FAIL(...)                                   \
   do {                                              \
     fprintf(stderr, "%s:%d: ", __FILE__, __LINE__); \
