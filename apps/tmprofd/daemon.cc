@@ -40,6 +40,13 @@ Error NotInForce(std::string reason, std::string advice) {
           .advice = std::move(advice)};
 }
 
+constexpr int kDone = 0;
+
+int Fatal(const Error& error, const Log& log) {
+  log(LogLevel::kError, error.Message());
+  return error.ExitStatus();
+}
+
 // One session after another, until told to stop. Signals come on its own thread, operators on the
 // control server's.
 class Daemon {
@@ -53,11 +60,11 @@ class Daemon {
     status_.config_file = file_.value_or("");
   }
 
-  Status Run() {
+  int Run() {
     const Status ended = ServeSessions();
     const std::scoped_lock lock(mutex_);
     RefuseSettings("the daemon ends");
-    return ended;
+    return ended ? kDone : Fatal(ended.error(), Log(config_.log));
   }
 
  private:
@@ -306,11 +313,12 @@ class Daemon {
 
 }  // namespace
 
-Status RunDaemon(Config config, const std::optional<std::string>& file) {
+int RunDaemon(Config config, const std::optional<std::string>& file) {
+  const Log log(config.log);
   auto signals = SignalQueue::Catch({SIGTERM, SIGINT, SIGHUP});
-  if (!signals) return Fail(signals.error());
+  if (!signals) return Fatal(signals.error(), log);
   UniqueFd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake) return Fail(Refused("make an event", "", errno));
+  if (!wake) return Fatal(Refused("make an event", "", errno), log);
   return Daemon(*std::move(signals), std::move(wake), std::move(config), file).Run();
 }
 

@@ -7,12 +7,12 @@
 #include <string>
 
 #include "apps/tmprofd/config.h"
-#include "base/result.h"
 
 namespace tmprof {
 
 // Until SIGTERM or SIGINT. SIGHUP reads the file again: a good one takes the place of the
-// configuration, a bad one is logged.
-Status RunDaemon(Config config, const std::optional<std::string>& file);
+// configuration, a bad one is logged. So is what else ends it, as the configuration then in force
+// says. Returns the exit status.
+int RunDaemon(Config config, const std::optional<std::string>& file);
 
 }  // namespace tmprof

@@ -90,10 +90,12 @@ int Run(int argc, char** argv) {
   }
   const Result<Config> config = options.config ? LoadConfig(*options.config) : Config{};
   if (!config) return Report(config.error());
+  if (options.check_config) {
+    const Status printed = WriteOut(PrintConfig(*config));
+    return printed ? kDone : Report(printed.error());
+  }
   KeepFreedMemory();
-  const Status done =
-      options.check_config ? WriteOut(PrintConfig(*config)) : RunDaemon(*config, options.config);
-  return done ? kDone : Report(done.error());
+  return RunDaemon(*config, options.config);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <csignal>
 #include <filesystem>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -197,6 +198,20 @@ TEST_F(DaemonLiveTest, ASecondDaemonLeavesTheLedgerOfTheFirst) {
   EXPECT_FALSE(std::filesystem::exists(ledger_ + ".1"));
   const std::size_t epochs = EpochsOf(ledger_);
   EXPECT_TRUE(Await([&] { return EpochsOf(ledger_) > epochs; }));
+}
+
+TEST_F(DaemonLiveTest, WhatEndsItIsAnObjectOfTheLogWhereThatIsToHaveObjects) {
+  WriteFile(config_, ReadFile(config_) + "log { format: \"json\" }\n");
+  const Outcome second = RunProgram({daemon_path_, "--config", config_});
+  EXPECT_EQ(second.status, 1);
+  std::istringstream lines(second.err);
+  Json last;
+  for (std::string line; std::getline(lines, line);) {
+    last = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    EXPECT_TRUE(last.is_object()) << line;
+  }
+  EXPECT_EQ(last.value("level", ""), "error") << second.err;
+  EXPECT_THAT(last.value("message", ""), HasSubstr("serves it"));
 }
 
 // Issued while sources are opened and closed; the median, as this machine has other work.
