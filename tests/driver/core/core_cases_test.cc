@@ -38,6 +38,7 @@ void PrintTo(const budget_case& tried, std::ostream* out) { *out << tried.name; 
 void PrintTo(const region_case& tried, std::ostream* out) { *out << tried.name; }
 void PrintTo(const region_params_case& tried, std::ostream* out) { *out << tried.name; }
 void PrintTo(const region_count_case& tried, std::ostream* out) { *out << tried.name; }
+void PrintTo(const region_fit_case& tried, std::ostream* out) { *out << tried.name; }
 
 namespace tmprof {
 namespace {
@@ -141,6 +142,13 @@ TEST_P(RegionCountCaseTest, Holds) { EXPECT_TRUE(region_count_case_holds(&GetPar
 
 INSTANTIATE_TEST_SUITE_P(Table, RegionCountCaseTest, testing::ValuesIn(region_count_cases),
                          CaseName<region_count_case>);
+
+class RegionFitCaseTest : public testing::TestWithParam<region_fit_case> {};
+
+TEST_P(RegionFitCaseTest, Holds) { EXPECT_TRUE(region_fit_case_holds(&GetParam())); }
+
+INSTANTIATE_TEST_SUITE_P(Table, RegionFitCaseTest, testing::ValuesIn(region_fit_cases),
+                         CaseName<region_fit_case>);
 
 }  // namespace
 }  // namespace tmprof

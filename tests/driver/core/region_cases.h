@@ -284,4 +284,49 @@ static inline bool region_count_case_holds(const struct region_count_case* tried
          tmprof_region_count_slots(&region, 400, 250000) == tried->of_400_slots;
 }
 
+/* How many regions there may be from now on, by how long an aggregation took. */
+struct region_fit_case {
+  const char* name;
+  __u32 min_regions; /* the bounds */
+  __u32 max_regions;
+  __u64 aggregation_ms;
+  __u32 most; /* so far */
+  __u32 there;
+  __u64 took_ms;
+  __u32 after;
+};
+
+/* An aggregation takes 0.8 s at most, or two of its intervals. Of a time t above that, the part
+ * longest / t is kept, t in whole microseconds and one more: 1.6 s keep 0.499999. */
+static const struct region_fit_case region_fit_cases[] = {
+    {"as long as may be", 10, 1000, 100, 500, 300, 800, 500},
+    {"above half of that", 10, 1000, 100, 500, 300, 401, 500},
+    {"half of that: a quarter more", 10, 1000, 100, 500, 300, 400, 625},
+    {"a quarter more than the bound", 10, 1000, 100, 900, 300, 1, 1000},
+    {"at the bound", 10, 1000, 100, 1000, 300, 1, 1000},
+    {"twice as long: half of as many as there were", 10, 1000, 100, 500, 500, 1600, 249},
+    {"no more than half were there: half of twice those", 10, 1000, 100, 500, 100, 1600, 99},
+    {"four times the least number stay", 10, 1000, 100, 500, 25, 80000, 40},
+    {"or the bound, if that is less", 10, 20, 100, 20, 20, 80000, 20},
+    {"a paused machine: hours", 10, 1000, 100, 1000, 1000, 36000000, 40},
+    {"two intervals of 2 s are not too long", 10, 1000, 2000, 500, 300, 4000, 500},
+    {"twice as long as those", 10, 1000, 2000, 500, 500, 8000, 249},
+    {"half as long", 10, 1000, 2000, 500, 500, 2000, 625},
+    {"the longest interval, the most regions", 10, 1 << 20, 3600000, 1 << 20, 1 << 20, 14400000,
+     524286},
+    {"no more than one", 3, 3, 100, 3, 3, 80000, 3},
+    {"of so few, one more", 3, 1000, 100, 12, 12, 1, 15},
+};
+
+static inline bool region_fit_case_holds(const struct region_fit_case* tried) {
+  struct tmprof_region_params bounds = tmprof_region_params_default();
+  struct tmprof_region_set set = {NULL, tried->there, tried->min_regions, tried->most};
+
+  bounds.min_regions = tried->min_regions;
+  bounds.max_regions = tried->max_regions;
+  bounds.aggregation_ns = tried->aggregation_ms * 1000000;
+  tmprof_regions_fit(&set, &bounds, tried->took_ms * 1000000);
+  return set.max_regions == tried->after;
+}
+
 #endif /* TMPROF_TESTS_REGION_CASES_H */

@@ -212,6 +212,53 @@ TEST_F(RegionsTest, NarrowDownToWhatIsAccessed) {
   EXPECT_GE(hot_pages / pages, 0.9) << "of the pages taken for accessed";
 }
 
+// Ten steps of a price per region each, as where a budget is what they wait for. No two neighbours
+// are alike, so that as many regions are kept as there may be.
+TEST_F(RegionsTest, AreAsManyAsThereIsTimeForWhileThePriceChanges) {
+  constexpr std::uint64_t kChecks = 10;
+  constexpr std::uint64_t kLongest = 800'000'000;
+  Start(10, 1000, {{0x10000, 0x110000}});
+  const auto aggregate = [&](std::uint64_t price_ns) {
+    const std::uint64_t took_ns = kChecks * set_.count * price_ns;
+    for (std::uint32_t i = 0; i < set_.count; ++i) {
+      regions_[i].looks = kChecks;
+      regions_[i].count = 1U << (4 * (i % 3));
+    }
+    tmprof_regions_fit(&set_, &params_, took_ns);
+    tmprof_regions_merge(&set_);
+    tmprof_regions_reset(&set_);
+    tmprof_regions_split(&set_, &random_);
+    return took_ns;
+  };
+  // In ns: 100 us, a millisecond, ten, and back again.
+  for (const std::uint64_t price_ns : {100'000, 1'000'000, 10'000'000, 1'000'000, 100'000}) {
+    // A quarter more each time: from 40 to 1000 in 15.
+    for (int aggregation = 0; aggregation < 16; ++aggregation) aggregate(price_ns);
+    for (int aggregation = 0; aggregation < 20; ++aggregation) {
+      const std::uint64_t took_ns = aggregate(price_ns);
+      const bool least = set_.max_regions == 4 * params_.min_regions;
+      EXPECT_TRUE(took_ns <= kLongest || least) << price_ns;
+      // What is above half of the greatest number is not split: a quarter of the time may be left.
+      const bool most = set_.max_regions == params_.max_regions;
+      EXPECT_TRUE(took_ns >= kLongest / 4 || most) << price_ns;
+    }
+  }
+}
+
+// The aggregation that a change falls into is long; the next one is as it should be.
+TEST_F(RegionsTest, AreFewEnoughWithTheAggregationAfterOneThatTookTooLong) {
+  Start(10, 1000, {{0x10000, 0x110000}});
+  while (set_.count < 500) tmprof_regions_split(&set_, &random_);
+  const std::uint32_t before = set_.count;
+  for (std::uint32_t i = 0; i < set_.count; ++i) regions_[i].looks = regions_[i].count = 1 + i % 7;
+  tmprof_regions_fit(&set_, &params_, 8'000'000'000);  // ten times too long
+  tmprof_regions_merge(&set_);
+  EXPECT_LE(set_.count, before / 5) << "a split makes two of each";
+  tmprof_regions_reset(&set_);
+  tmprof_regions_split(&set_, &random_);
+  EXPECT_LE(set_.count, before / 5);
+}
+
 TEST_F(RegionsTest, TakeNoMoreMemoryThanPublished) {
   EXPECT_LE(sizeof(tmprof_region), 44U);
   EXPECT_LE(tmprof_regions_capacity(1000) * sizeof(tmprof_region), 45'000U);

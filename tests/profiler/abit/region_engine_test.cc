@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -190,6 +191,116 @@ TEST_P(RegionEngineTest, WhereClearsAreDearFewerRegionsAreKept) {
   }
   EXPECT_LE(regions[0], 60u);
   EXPECT_GT(regions[1], 150u);
+}
+
+// What a load makes of an engine, while it lasts.
+struct UnderLoad {
+  double paid = 0;  // of the target's CPU time
+  double own = 0;   // of a CPU
+  double result_s = 0;
+  double regions = 0;  // at an epoch's end, on average
+};
+
+class ChangingLoadTest : public RegionEngineTest {
+ protected:
+  // Stretches of 128 pages, no two neighbours alike, each page busy.
+  void StartBusy() {
+    std::vector<double> rates(64 * kTable);
+    for (std::size_t page = 0; page < rates.size(); ++page)
+      rates[page] = 10 * std::pow(10, static_cast<double>(page / 128 % 3));
+    process_ = &Add(rates);
+    Start(0.01);
+  }
+  // After ten seconds, in which it may adapt, but not cost more.
+  UnderLoad Under(const std::function<void()>& load) {
+    load();
+    const double settling = Measure(10).paid;
+    EXPECT_LE(settling, 0.01 * 1.1) << "while it adapts";
+    return Measure(20);
+  }
+  UnderLoad Measure(int length_s) {
+    engine_->TakeEpoch();
+    const std::uint64_t clears = process_->clears;
+    const std::uint64_t sets = process_->sets;
+    const nanoseconds own = kernel_.own_cpu;
+    double regions = 0;
+    double results = 0;
+    for (int epoch = 0; epoch < length_s; ++epoch) {
+      Run(seconds(1));
+      const Harvest harvest = engine_->TakeEpoch();
+      regions += static_cast<double>(Detail(harvest, "regions")) / length_s;
+      results += static_cast<double>(Detail(harvest, "aggregations"));
+    }
+    const double cost_s =
+        1e-9 * (static_cast<double>(process_->clears - clears) * kCost.ns_per_point +
+                static_cast<double>(process_->sets - sets) * kCost.ns_per_set);
+    return {.paid = cost_s / (length_s * process_->cpus),
+            .own = 1e-9 * static_cast<double>((kernel_.own_cpu - own).count()) / length_s,
+            .result_s = length_s / results,
+            .regions = regions};
+  }
+
+  SimulatedProcess* process_ = nullptr;
+};
+
+INSTANTIATE_TEST_SUITE_P(Modes, ChangingLoadTest,
+                         ::testing::Values(ScanOptions::Mode::kLadder, ScanOptions::Mode::kPlain),
+                         [](const auto& mode) {
+                           return mode.param == ScanOptions::Mode::kLadder ? "ladder" : "plain";
+                         });
+
+// A share of four CPUs pays for four times as many clears as of one.
+TEST_P(ChangingLoadTest, TheShareIsKeptAndUsedWhenTheTargetTakesMoreOrFewerCpus) {
+  StartBusy();
+  const UnderLoad four = Under([&] { process_->cpus = 4; });
+  const UnderLoad one = Under([&] { process_->cpus = 1; });
+  const UnderLoad again = Under([&] { process_->cpus = 4; });
+  for (const UnderLoad& load : {four, one, again}) {
+    EXPECT_LE(load.paid, 0.01 * 1.05);
+    EXPECT_GE(load.paid, 0.01 * 0.4) << "and used";
+    EXPECT_LE(load.result_s, 0.9) << "a change is to show within an epoch of a second";
+  }
+  EXPECT_LT(one.regions, four.regions / 1.5);
+  EXPECT_NEAR(again.regions / four.regions, 1, 0.25);
+}
+
+TEST_P(ChangingLoadTest, WhatIsIdleCostsNothingAndThereAreAsManyRegionsWhenItIsBusyAgain) {
+  StartBusy();
+  const UnderLoad busy = Under([] {});
+  const UnderLoad idle = Under([&] {
+    for (auto& page : process_->pages) {
+      page.rate = 0;
+      page.accessed = false;
+      page.next_access = 1e18;
+    }
+  });
+  const UnderLoad again = Under([&] {
+    for (std::size_t i = 0; i < process_->pages.size(); ++i) {
+      process_->pages[i].rate = 10 * std::pow(10, static_cast<double>(i / 128 % 3));
+      process_->pages[i].accessed = true;
+    }
+  });
+  EXPECT_LT(idle.paid, 0.001);
+  EXPECT_LT(idle.result_s, busy.result_s) << "what costs nothing is looked at more often";
+  EXPECT_LE(again.paid, 0.01 * 1.05);
+  EXPECT_LE(again.result_s, 0.9);
+  EXPECT_NEAR(again.regions / busy.regions, 1, 0.25);
+}
+
+// As on a machine that has come to be busy with something else: its own share of a CPU is 2 %.
+TEST_P(ChangingLoadTest, ItsOwnTimeIsBoundedWhenReadsBecomeDear) {
+  StartBusy();
+  kernel_.reads_cost_cpu = true;
+  const UnderLoad cheap = Under([] {});
+  const UnderLoad dear = Under([&] { kernel_.read_takes = microseconds(200); });
+  const UnderLoad again = Under([&] { kernel_.read_takes = microseconds(2); });
+  for (const UnderLoad& load : {cheap, dear, again}) {
+    EXPECT_LE(load.own, 0.02 * 1.1);
+    EXPECT_LE(load.paid, 0.01 * 1.05);
+  }
+  EXPECT_GE(dear.own, 0.02 * 0.5) << "it is what binds";
+  EXPECT_LE(again.result_s, 0.9);
+  EXPECT_NEAR(again.regions / cheap.regions, 1, 0.25);
 }
 
 // Each page of it in most monitoring intervals, some 0.3 ms after a clear: what the first rungs

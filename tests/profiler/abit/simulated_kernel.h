@@ -113,7 +113,7 @@ class SimulatedKernel final : public AbitKernel {
   class Handle final : public AbitProcess {
    public:
     Handle(SimulatedKernel& kernel, SimulatedProcess& process)
-        : kernel_(kernel), process_(process), born_(kernel.now) {}
+        : kernel_(kernel), process_(process), counted_to_(kernel.now) {}
 
     ReadResult Read(VpnRange range, PageTableReader::Depth depth,
                     std::vector<TablePart>& parts) override {
@@ -232,8 +232,11 @@ class SimulatedKernel final : public AbitKernel {
       result.outcome = outcome;
       return result;
     }
-    double CpuSeconds() const {
-      return process_.cpus * std::chrono::duration<double>(kernel_.now - born_).count();
+    // Since it was opened. What `cpus` has become holds from the last call on.
+    double CpuSeconds() {
+      const MonotonicTime before = std::exchange(counted_to_, kernel_.now);
+      cpu_seconds_ += process_.cpus * std::chrono::duration<double>(kernel_.now - before).count();
+      return cpu_seconds_;
     }
     bool Touch(SimulatedProcess::Page& page) {
       if (page.accessed || page.next_access > CpuSeconds()) return false;
@@ -273,7 +276,8 @@ class SimulatedKernel final : public AbitKernel {
 
     SimulatedKernel& kernel_;
     SimulatedProcess& process_;
-    MonotonicTime born_;
+    double cpu_seconds_ = 0;
+    MonotonicTime counted_to_;
     std::vector<std::vector<std::uint64_t>> tables_;
   };
 };
