@@ -348,13 +348,16 @@ class Regions(unittest.TestCase):
 
     def test_tell_what_was_found_without_lag_where_no_phase_changes(self):
         row = {"program": "bfs", "way": "full", "recall": 0.5, "coverage_of_ideal": 0.75, "lag_aggregations": None,
-               "own_cpu_share": 0.02, "trace_bytes": 4096}
-        told = regions.text({"rows": [], "guest_rows": [], "found": [row, {**row, "program": "steps",
+               "own_cpu_share": 0.02, "region_bytes": None, "trace_bytes": 4096}
+        told = regions.text({"rows": [], "guest_rows": [], "found": [row, {**row, "program": "steps", "region_bytes": 45056,
                                                          "lag_aggregations": 15.0}],
                              "record": "", "virtual": False, "found_footprint": "1GiB",
                              "phase_s": 10})
-        self.assertRegex(told, r"bfs full +0.50 +0.75 +- +2.00% +4\n")
-        self.assertRegex(told, r"steps full +0.50 +0.75 +15 +2.00% +4$")
+        self.assertRegex(told, r"bfs full +0.50 +0.75 +- +2.00% +- +4\n")
+        self.assertRegex(told, r"steps full +0.50 +0.75 +15 +2.00% +44 +4$")
+
+    def test_each_way_to_find_is_one_that_records_or_damon(self):
+        self.assertEqual(set(regions.VIRTUAL_WAYS) - set(regions.FOUND_WAYS), {regions.DAMON})
 
 
 class MmapLatency(unittest.TestCase):
