@@ -23,6 +23,7 @@ import sys
 import tempfile
 import threading
 import time
+import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -242,6 +243,23 @@ class Goal:
     def text(self) -> str:
         lacking = [f"{word}: {', '.join(of)}" for word, of in (("missed", self.missed), ("unknown", self.unknown)) if of]
         return f"{self.name}: " + ("; ".join(lacking) or "met")
+
+
+def test(bench: pathlib.Path, arguments_: list[str], refused: str, result: dict, unittest_arguments: list[str]) -> int:
+    """The main part of a command's test: the exit status of running the command, filling `result` with what it
+    gives as JSON, and of the caller's test cases. `refused` says why it cannot run here; empty where it can."""
+    if refused:
+        print(f"[  SKIPPED ] {refused}")
+        return 0
+    done = subprocess.run([str(bench), *arguments_, "--format", "json"], capture_output=True, text=True, check=False)
+    print(done.stderr, file=sys.stderr, end="")
+    if done.returncode:
+        return done.returncode
+    result.update(json.loads(done.stdout))
+    program = unittest.main(argv=[sys.argv[0], *unittest_arguments], exit=False)
+    if not program.result.wasSuccessful():
+        print(done.stdout)
+    return not program.result.wasSuccessful()
 
 
 def show(result: dict, form: str, to_text) -> None:

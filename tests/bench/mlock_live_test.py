@@ -6,7 +6,6 @@ Usage: mlock_live_test.py BUILD [unittest's arguments]
 What is locked is checked, not what that gains: windows of seconds on a loaded host do not tell.
 """
 
-import json
 import pathlib
 import subprocess
 import sys
@@ -71,21 +70,5 @@ class Locked(unittest.TestCase):
         self.assertEqual(list(pathlib.Path("/sys/fs/cgroup").glob("**/tmprof_bench_*")), [])
 
 
-def main() -> int:
-    if why := refused():
-        print(f"[  SKIPPED ] {why}")
-        return 0
-    done = subprocess.run([str(BENCH), "--quick", "--format", "json", "--build", BUILD], capture_output=True, text=True,
-                          check=False)
-    print(done.stderr, file=sys.stderr, end="")
-    if done.returncode:
-        return done.returncode
-    result.update(json.loads(done.stdout))
-    program = unittest.main(argv=[sys.argv[0], *sys.argv[2:]], exit=False)
-    if not program.result.wasSuccessful():
-        print(done.stdout)
-    return not program.result.wasSuccessful()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(measure.test(BENCH, ["--quick", "--build", BUILD], refused(), result, sys.argv[2:]))

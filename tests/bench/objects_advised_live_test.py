@@ -6,13 +6,15 @@ Usage: objects_advised_live_test.py BUILD [unittest's arguments]
 Bounds are wide: recordings are short, and of a loaded host. Exact counts are of instructions, and the same anywhere.
 """
 
-import json
 import pathlib
 import subprocess
 import sys
 import unittest
 
-BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench" / "objects_advised"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+import measure  # pylint: disable=wrong-import-position
+
+BENCH = measure.ROOT / "bench" / "objects_advised"
 BUILD = sys.argv[1]
 
 result: dict = {}
@@ -22,7 +24,7 @@ def recording_refused() -> str:
     """Why nothing can be recorded here; empty where it can."""
     tried = subprocess.run([f"{BUILD}/tmprof", "record", "--quiet", "-o", "/dev/null", "--objects", "--", "true"],
                            capture_output=True, text=True, check=False)
-    return tried.stderr if tried.returncode else ""
+    return f"nothing can be recorded here: {tried.stderr}" if tried.returncode else ""
 
 
 class Advised(unittest.TestCase):
@@ -53,21 +55,5 @@ class Advised(unittest.TestCase):
         self.assertLess(promised["1/8"], self.rate("as advised", "1/8") + 0.05)
 
 
-def main() -> int:
-    if refused := recording_refused():
-        print(f"[  SKIPPED ] nothing can be recorded here: {refused}")
-        return 0
-    done = subprocess.run([str(BENCH), "--quick", "--format", "json", "--build", BUILD], capture_output=True, text=True,
-                          check=False)
-    print(done.stderr, file=sys.stderr, end="")
-    if done.returncode:
-        return done.returncode
-    result.update(json.loads(done.stdout))
-    program = unittest.main(argv=[sys.argv[0], *sys.argv[2:]], exit=False)
-    if not program.result.wasSuccessful():
-        print(done.stdout)
-    return not program.result.wasSuccessful()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(measure.test(BENCH, ["--quick", "--build", BUILD], recording_refused(), result, sys.argv[2:]))

@@ -5,13 +5,14 @@
 Usage: objects_test.py BUILD [unittest's arguments]
 """
 
-import json
 import pathlib
-import subprocess
 import sys
 import unittest
 
-BENCH = pathlib.Path(__file__).resolve().parents[2] / "bench" / "objects"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+import measure  # pylint: disable=wrong-import-position
+
+BENCH = measure.ROOT / "bench" / "objects"
 BUILD = sys.argv[1]
 OBJECTS = 300_000
 
@@ -36,16 +37,5 @@ class Live(unittest.TestCase):
         self.assertLess(by_object["peak_bytes"], by_site["peak_bytes"] + 20 * OBJECTS)
 
 
-def main() -> int:
-    done = subprocess.run([str(BENCH), "--live", str(OBJECTS), "--format", "json", "--build", BUILD],
-                          capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        print(done.stdout + done.stderr)
-        return 1
-    result.update(json.loads(done.stdout))
-    sys.argv[1:] = sys.argv[2:]
-    return 0 if unittest.main(exit=False).result.wasSuccessful() else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(measure.test(BENCH, ["--live", str(OBJECTS), "--build", BUILD], "", result, sys.argv[2:]))
