@@ -679,7 +679,8 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
       ->add_option_function<std::string>(
           "--abit", read_abit,
           "Accessed bits of what: full, every page; regions, one page of each region, at a bounded "
-          "cost; auto, every page until that takes too long. And how: ladder reads several times "
+          "cost; auto, every page until that takes too long, then regions, the driver's where it "
+          "is loaded. And how: ladder reads several times "
           "after each clear, at growing delays; plain reads one bit, after the scan interval or, "
           "of regions, the monitoring interval. Both: regions,plain")
       ->type_name("WORDS")

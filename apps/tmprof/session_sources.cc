@@ -11,6 +11,7 @@
 #include "profiler/gate/gate.h"
 #include "profiler/source_kind.h"
 #include "profiler/sources/abit/abit_scanner.h"
+#include "profiler/sources/abit/auto_engine.h"
 #include "profiler/sources/clock/clock_sampler.h"
 #include "profiler/sources/driver/driver_abit_kernel.h"
 #include "profiler/sources/driver/driver_region_engine.h"
@@ -114,12 +115,19 @@ class Opening {
     auto session = driver::Session::Open(
         *std::move(device), by_itself ? driver::Purpose::kRegions : driver::Purpose::kAccessedBits);
     if (!session) return Fail(std::move(session.error()));
-    abit::AbitScanner::EngineMaker make_engine;
-    if (by_itself) {
-      make_engine = [session = *session](
+    const abit::EngineMaker regions =
+        [session = *session](
+            abit::AbitKernel& kernel,
+            const abit::ScanOptions& costed) -> Result<std::unique_ptr<abit::Engine>> {
+      return driver::DriverRegionEngine::Start(session, kernel, costed);
+    };
+    abit::EngineMaker make_engine;
+    if (by_itself) make_engine = regions;
+    if (scan.looked == abit::Looked::kAuto) {
+      make_engine = [regions](
                         abit::AbitKernel& kernel,
                         const abit::ScanOptions& costed) -> Result<std::unique_ptr<abit::Engine>> {
-        return driver::DriverRegionEngine::Start(session, kernel, costed);
+        return std::make_unique<abit::AutoEngine>(kernel, costed, regions);
       };
     }
     return abit::AbitScanner::Open(driver::MakeDriverAbitKernel(*session), kDriverSource, scan,

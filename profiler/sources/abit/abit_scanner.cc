@@ -263,7 +263,7 @@ SourceEpoch AbitScanner::TakeEpoch() {
   SourceStatus& status = epoch.status;
   status.name = name();
   status.label = fmt::format("{} ({}{})", kind_.label, harvest.by_regions ? "regions, " : "",
-                             Name(options_.mode));
+                             Name(harvest.mode.value_or(options_.mode)));
   status.role = role();
   status.state = harvest.active.count() > 0 ? SourceState::kActive : SourceState::kGated;
   if (harvest.length.count() > 0) {

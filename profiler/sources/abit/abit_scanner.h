@@ -3,7 +3,6 @@
 
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,10 +28,8 @@ class AbitScanner final : public Source {
 
   // Takes about a quarter of a second, for the calibration. Fails where doctor says so.
   static Result<std::unique_ptr<AbitScanner>> Open(const Options& options);
-  // An engine of the caller's, over that kernel, at costs that were measured.
-  using EngineMaker =
-      std::function<Result<std::unique_ptr<Engine>>(AbitKernel& kernel, const ScanOptions& scan)>;
-  // The same over a kernel of the caller's. `make_engine` is empty: by `scan.looked`.
+  // The same over a kernel of the caller's. `make_engine` is called with costs that were measured;
+  // empty: by `scan.looked`.
   static Result<std::unique_ptr<AbitScanner>> Open(std::unique_ptr<AbitKernel> kernel,
                                                    const SourceKind& kind, ScanOptions scan,
                                                    const EngineMaker& make_engine = {});

@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "profiler/source.h"
@@ -20,7 +21,9 @@ namespace tmprof::abit {
 // would take.
 class AutoEngine final : public Engine {
  public:
-  AutoEngine(AbitKernel& kernel, const ScanOptions& options);
+  // `make_regions`: over the kernel, what it goes over to; where that fails, or if it is empty, to
+  // a RegionEngine.
+  AutoEngine(AbitKernel& kernel, const ScanOptions& options, EngineMaker make_regions = {});
 
   void SetTargets(const std::vector<TrackedProcess>& processes) override;
   void SetActive(bool active) override;
@@ -32,8 +35,12 @@ class AutoEngine final : public Engine {
   Harvest TakeEpoch() override;
 
  private:
+  std::unique_ptr<Engine> MakeRegions();
+
   AbitKernel& kernel_;
   ScanOptions options_;
+  EngineMaker make_regions_;
+  std::string refused_;  // why the engine is not that of `make_regions_`
   std::unique_ptr<Engine> engine_;
   ScanEngine* full_;  // the engine; null: it looks at regions
   std::vector<TrackedProcess> tracked_;

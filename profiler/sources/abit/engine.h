@@ -6,6 +6,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +20,8 @@
 #include "profiler/source.h"
 
 namespace tmprof::abit {
+
+class AbitKernel;
 
 // What accessed bits cost a target, in its CPU time.
 struct CostModel {
@@ -113,7 +117,8 @@ struct ScanCounts {
 };
 
 struct Harvest {
-  bool by_regions = false;  // what was looked at
+  bool by_regions = false;                // what was looked at
+  std::optional<ScanOptions::Mode> mode;  // how; unset: as the options say
   std::vector<BlockEvidence> evidence;
   std::vector<HugeSpan> huge;
   std::vector<RegionEvidence> regions;
@@ -143,5 +148,9 @@ class Engine {
 
   virtual Harvest TakeEpoch() = 0;
 };
+
+// An engine of the caller's over that kernel.
+using EngineMaker =
+    std::function<Result<std::unique_ptr<Engine>>(AbitKernel& kernel, const ScanOptions& scan)>;
 
 }  // namespace tmprof::abit

@@ -269,6 +269,7 @@ abit::Harvest DriverRegionEngine::TakeEpoch() {
   if (failure_) return harvest;
   if (const int error = Call(session_->device(), TMPROF_IOC_STATS, stats); error != 0) {
     failure_ = Lost(error);
+  harvest.mode = abit::ScanOptions::Mode::kPlain;
     return harvest;
   }
   const tmprof_stats before = std::exchange(before_, stats);

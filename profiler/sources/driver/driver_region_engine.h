@@ -18,7 +18,7 @@
 
 namespace tmprof::driver {
 
-// The papers' one bit per monitoring interval (ScanOptions::Mode::kPlain). The driver bounds its
+// The papers' one bit per monitoring interval, whatever `options.mode` says. The driver bounds its
 // time by `options.own_share` of a CPU, over all targets, and its clears by
 // `options.overhead_share` of each target's CPU time at `options.cost`.
 class DriverRegionEngine final : public abit::Engine {

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "tests/profiler/abit/simulated_kernel.h"
@@ -18,6 +20,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr CostModel kCost{.ns_per_set = 250, .ns_per_look = 6'400, .ns_per_point = 10'000};
@@ -25,11 +28,12 @@ constexpr CostModel kCost{.ns_per_set = 250, .ns_per_look = 6'400, .ns_per_point
 class AutoEngineTest : public ::testing::Test {
  protected:
   // A visit to 65 536 pages at some 350 ns each takes 23 ms of the budget.
-  void Start(double overhead_share) {
+  void Start(double overhead_share, EngineMaker make_regions = {}) {
     kernel_.processes[process_.identity().pid] = &process_;
     engine_ = std::make_unique<AutoEngine>(
         kernel_,
-        ScanOptions{.looked = Looked::kAuto, .overhead_share = overhead_share, .cost = kCost});
+        ScanOptions{.looked = Looked::kAuto, .overhead_share = overhead_share, .cost = kCost},
+        std::move(make_regions));
     engine_->SetTargets({process_.identity()});
   }
   Harvest Epoch() {
@@ -77,6 +81,65 @@ TEST_F(AutoEngineTest, LooksAtRegionsOfTheSameTargetsWhereItIsNot) {
   engine_->SetTargets({});
   engine_->TakeEpoch();
   EXPECT_THAT(Epoch().regions, IsEmpty());
+}
+
+// Of a driver, say: it tells its targets and whether it is active, and one region an epoch.
+class AnothersEngine final : public Engine {
+ public:
+  struct Told {
+    std::size_t targets = 0;
+    bool active = false;
+  };
+  explicit AnothersEngine(Told& told) : told_(told) {}
+
+  void SetTargets(const std::vector<TrackedProcess>& processes) override {
+    told_.targets = processes.size();
+  }
+  void SetActive(bool active) override { told_.active = active; }
+  std::optional<Error> Failure() const override { return std::nullopt; }
+  MonotonicTime Step() override { return kNever; }
+  Harvest TakeEpoch() override {
+    Harvest harvest;
+    harvest.by_regions = true;
+    harvest.mode = ScanOptions::Mode::kPlain;
+    harvest.regions.push_back({.target = TargetId(0), .start = Vpn(1), .span = PageCount(3)});
+    return harvest;
+  }
+
+ private:
+  Told& told_;
+};
+
+TEST_F(AutoEngineTest, GoesOverToTheEngineOfTheCallersWithItsTargets) {
+  AnothersEngine::Told told;
+  double overhead_share = 0;
+  Start(0.001,
+        [&](AbitKernel& kernel, const ScanOptions& options) -> Result<std::unique_ptr<Engine>> {
+          EXPECT_EQ(&kernel, &kernel_);
+          overhead_share = options.overhead_share;
+          return std::make_unique<AnothersEngine>(told);
+        });
+  Epoch();
+  EXPECT_EQ(overhead_share, 0) << "while every page is looked at";
+  const Harvest harvest = FirstOfRegions();
+  EXPECT_EQ(overhead_share, 0.001);
+  EXPECT_EQ(told.targets, 1u);
+  EXPECT_TRUE(told.active);
+  ASSERT_EQ(harvest.regions.size(), 1u);
+  EXPECT_EQ(harvest.regions[0].span, PageCount(3));
+  EXPECT_EQ(harvest.note, "");
+}
+
+TEST_F(AutoEngineTest, WhereTheCallersEngineIsRefusedItLooksAtRegionsItselfAndSaysWhy) {
+  Start(0.001, [](AbitKernel&, const ScanOptions&) -> Result<std::unique_ptr<Engine>> {
+    return Fail(BadInput("have the driver look", "it", "it is too old"));
+  });
+  const Harvest harvest = FirstOfRegions();
+  EXPECT_GE(harvest.regions.size(), 10u);
+  EXPECT_FALSE(harvest.mode.has_value());
+  EXPECT_THAT(harvest.note, HasSubstr("from user space"));
+  EXPECT_THAT(harvest.note, HasSubstr("it is too old"));
+  EXPECT_EQ(of_pages_.note, "");
 }
 
 TEST_F(AutoEngineTest, WhatTheFullScanHadOpenThenIsLost) {

@@ -110,6 +110,7 @@ TEST_F(DriverRegionEngineTest, AggregationsOfAnEpochAddUp) {
   Aggregation({Region(100, 150, 10, 9, 5'000'000), Region(150, 200, 10, 0, 500'000'000)});
   const abit::Harvest harvest = engine_->TakeEpoch();
   EXPECT_TRUE(harvest.by_regions);
+  EXPECT_EQ(harvest.mode, abit::ScanOptions::Mode::kPlain) << "whatever was asked for";
   EXPECT_THAT(Rows(harvest),
               ElementsAre(Row(100, 150, 20, 19, 200'000), Row(150, 200, 20, 1, 20'000'000)));
   EXPECT_EQ(harvest.counts.observations, 40);
