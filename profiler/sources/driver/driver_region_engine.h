@@ -53,6 +53,7 @@ class DriverRegionEngine final : public abit::Engine {
   void Drain();
   void Take(std::vector<tmprof_region_record>& aggregation);
   void Deliver(Target& target);
+  std::uint64_t RegionBytes() const;
 
   std::shared_ptr<Session> session_;
   abit::AbitKernel& kernel_;

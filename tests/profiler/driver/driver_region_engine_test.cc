@@ -180,6 +180,29 @@ TEST_F(DriverRegionEngineTest, ClearsAreChargedAtWhatTheyCost) {
   EXPECT_EQ(engine_->TakeEpoch().counts.clears, 0);
 }
 
+std::uint64_t RegionBytes(const abit::Harvest& harvest) {
+  for (const NamedCount& detail : harvest.details)
+    if (detail.name == "region_bytes") return detail.count;
+  ADD_FAILURE() << "not told";
+  return 0;
+}
+
+TEST_F(DriverRegionEngineTest, WhatIsKeptForRegionsIsCountedWithTheLogAndLessThanPublished) {
+  Start();
+  const std::uint64_t log = RegionBytes(engine_->TakeEpoch());
+  EXPECT_GE(log, driver_.params.region_log * sizeof(tmprof_region_record));
+  std::vector<tmprof_region_record> all;
+  Watch({{1000, 3000}});
+  for (std::uint64_t i = 0; i < 1000; ++i)
+    all.push_back(Region(1000 + 2 * i, 1002 + 2 * i, 10, 5, 1'000));
+  for (int aggregation = 0; aggregation < 10; ++aggregation) Aggregation(all);
+  const std::uint64_t whole = RegionBytes(engine_->TakeEpoch());
+  // Room for 1012 regions of 44 bytes and for the times of 16 holds.
+  EXPECT_GE(whole - log, 1012 * 44 + 16 * 8);
+  // Daptrace: 44 B for each of 1000 regions, and a buffer of 4 MB.
+  EXPECT_LE(whole, 4'044'000);
+}
+
 TEST_F(DriverRegionEngineTest, TheGatePausesTheDriver) {
   Start();
   engine_->SetActive(false);
