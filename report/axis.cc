@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 
 #include "base/check.h"
 
@@ -17,6 +18,8 @@ constexpr double kWantedShare = 0.99;
 constexpr std::uint64_t kBlocks = 512;   // the grain of the choice: 1/512 of the pages observed
 constexpr std::uint64_t kGapBudget = 4;  // kept gaps: at most 1/4 of the chosen blocks
 constexpr std::size_t kMaxSegments = 8;
+constexpr std::size_t kCuts = 2;              // Daptrace's
+constexpr std::uint64_t kLeastCutShare = 32;  // of the pages shown
 constexpr double kLogFromRatio = 10;
 constexpr double kMaxDecades = 4;
 
@@ -109,6 +112,28 @@ void DropLightest(std::vector<Run>& runs, std::size_t most) {
 
 std::uint64_t CeilDivide(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
 
+// As many rows as there may be, of the smallest size that they can have. Precondition: no more
+// segments than rows.
+void LayRows(AddressAxis& axis, std::size_t max_rows) {
+  std::uint64_t extent = 0;
+  for (const auto& segment : axis.segments) extent += segment.range.size().value();
+  const auto rows_at = [&axis](std::uint64_t row_pages) {
+    std::uint64_t rows = 0;
+    for (const auto& segment : axis.segments) {
+      rows += CeilDivide(segment.range.size().value(), row_pages);
+    }
+    return rows;
+  };
+  std::uint64_t row_pages = CeilDivide(extent, max_rows);
+  while (rows_at(row_pages) > max_rows) row_pages += 1 + row_pages / 64;
+  axis.row_pages = PageCount(row_pages);
+  for (auto& segment : axis.segments) {
+    segment.first_row = axis.rows;
+    segment.rows = CeilDivide(segment.range.size().value(), row_pages);
+    axis.rows += segment.rows;
+  }
+}
+
 }  // namespace
 
 VpnRange AddressAxis::RowRange(std::size_t row) const {
@@ -141,7 +166,6 @@ AddressAxis ChooseAddresses(std::span<const WeightedSpan> spans, std::optional<V
 
   // To the pages that were observed, not to the grain of the choice.
   double shown = 0;
-  std::uint64_t extent = 0;
   auto span = spans.begin();
   for (const Run& run : runs) {
     const VpnRange bounds =
@@ -156,25 +180,50 @@ AddressAxis ChooseAddresses(std::span<const WeightedSpan> spans, std::optional<V
       if (RangeOf(*span).end > bounds.end) break;  // the next run may hold the rest of it
     }
     axis.segments.push_back({.range = *range});
-    extent += range->size().value();
   }
   if (total > 0) axis.shown_share = std::min(1.0, shown / total);
+  LayRows(axis, max_rows);
+  return axis;
+}
 
-  const auto rows_at = [&axis](std::uint64_t row_pages) {
-    std::uint64_t rows = 0;
-    for (const auto& segment : axis.segments) {
-      rows += CeilDivide(segment.range.size().value(), row_pages);
-    }
-    return rows;
+AddressAxis AllAddresses(std::span<const WeightedSpan> spans, std::optional<VpnRange> wanted,
+                         std::size_t max_rows) {
+  TMPROF_CHECK(max_rows > 0);
+  AddressAxis axis;
+  if (spans.empty()) return axis;
+  const VpnRange within = wanted.value_or(VpnRange{spans.front().start, RangeOf(spans.back()).end});
+  struct Gap {
+    std::uint64_t pages = 0;
+    std::size_t before = 0;  // the part
   };
-  std::uint64_t row_pages = CeilDivide(extent, max_rows);
-  while (rows_at(row_pages) > max_rows) row_pages += 1 + row_pages / 64;
-  axis.row_pages = PageCount(row_pages);
-  for (auto& segment : axis.segments) {
-    segment.first_row = axis.rows;
-    segment.rows = CeilDivide(segment.range.size().value(), row_pages);
-    axis.rows += segment.rows;
+  std::vector<VpnRange> parts;
+  std::vector<Gap> gaps;
+  double total = 0;
+  double shown = 0;
+  std::uint64_t pages = 0;
+  for (const WeightedSpan& span : spans) {
+    total += span.weight;
+    const VpnRange part = Overlap(RangeOf(span), within);
+    if (part.size() == PageCount(0)) continue;
+    if (!parts.empty()) {
+      gaps.push_back({.pages = (part.start - parts.back().end).value(), .before = parts.size()});
+    }
+    parts.push_back(part);
+    pages += part.size().value();
+    shown += span.weight * static_cast<double>(part.size().value()) /
+             static_cast<double>(span.span.value());
   }
+  if (parts.empty()) return axis;
+  std::erase_if(gaps, [&](const Gap& gap) { return kLeastCutShare * gap.pages < pages; });
+  std::ranges::stable_sort(gaps, std::greater{}, &Gap::pages);
+  if (gaps.size() > std::min(kCuts, max_rows - 1)) gaps.resize(std::min(kCuts, max_rows - 1));
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const bool cut = std::ranges::find(gaps, i, &Gap::before) != gaps.end();
+    if (i == 0 || cut) axis.segments.push_back({.range = parts[i]});
+    axis.segments.back().range.end = parts[i].end;
+  }
+  if (total > 0) axis.shown_share = std::min(1.0, shown / total);
+  LayRows(axis, max_rows);
   return axis;
 }
 
@@ -209,6 +258,12 @@ double ValueScale::Position(double value) const {
 
 double ValueScale::ValueAt(double position) const {
   return logarithmic_ ? low_ * std::pow(high_ / low_, position) : low_ + (high_ - low_) * position;
+}
+
+Colour DarkColour(double position) {
+  constexpr double kLightest = 0.88;
+  const double grey = kLightest * (1 - std::clamp(position, 0.0, 1.0));
+  return {.red = grey, .green = grey, .blue = grey};
 }
 
 Colour HeatColour(double position) {

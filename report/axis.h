@@ -41,6 +41,13 @@ struct AddressAxis {
 AddressAxis ChooseAddresses(std::span<const WeightedSpan> spans, std::optional<VpnRange> wanted,
                             std::size_t max_rows);
 
+// All of the spans (of `wanted`, where that is set) with what lies between them, but for the two
+// largest gaps, of equal ones those at the lowest addresses, which are cut: program and heap,
+// mappings, stack (Daptrace, Middleware 2019). A gap below a 32nd of what the spans hold is kept.
+// `spans` and `max_rows` as above.
+AddressAxis AllAddresses(std::span<const WeightedSpan> spans, std::optional<VpnRange> wanted,
+                         std::size_t max_rows);
+
 // 1, 2 or 5 times a power of ten: the smallest that gives at most `max_ticks` steps over `extent`.
 // Precondition: extent > 0.
 double TickStep(double extent, std::size_t max_ticks);
@@ -69,6 +76,9 @@ struct Colour {
   double green = 0;
   double blue = 0;
 };
+
+// Grey, black at 1: what is darker is hotter. Lighter than any is the paper.
+Colour DarkColour(double position);
 
 // The viridis map: luminance rises with the position, also for colour-blind readers and in grey.
 Colour HeatColour(double position);

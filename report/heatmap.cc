@@ -3,6 +3,7 @@
 #include "report/heatmap.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <utility>
@@ -192,7 +193,28 @@ std::string TimeAxisText(const Heatmap& heatmap, std::size_t width) {
   return margin + ticks + "\n" + margin + labels + "  time, s\n";
 }
 
+// A result of regions in any epoch.
+bool ByRegions(const TraceTotals& totals) {
+  return std::ranges::any_of(totals.sources, [](const SourceTotal& source) {
+    return source.role == SourceRole::kReferences && source.Detail("regions").value_or(0) > 0;
+  });
+}
+
+constexpr std::array kStyles{std::pair(std::string_view("hottest"), HeatmapStyle::kHottest),
+                             std::pair(std::string_view("whole"), HeatmapStyle::kWhole)};
+
 }  // namespace
+
+std::string_view Name(HeatmapStyle style) {
+  return std::ranges::find(kStyles, style, [](const auto& entry) { return entry.second; })->first;
+}
+
+Result<HeatmapStyle> ParseHeatmapStyle(std::string_view name) {
+  const auto* found =
+      std::ranges::find(kStyles, name, [](const auto& entry) { return entry.first; });
+  if (found != kStyles.end()) return found->second;
+  return Fail(BadInput("choose a style", std::string(name), "use one of hottest, whole"));
+}
 
 std::string Heatmap::Unit() const {
   return ScoreUnit(totals, options.model, options.by) + " per page per second";
@@ -231,7 +253,10 @@ Result<Heatmap> MakeHeatmap(const Trace& trace, const HeatmapOptions& options) {
       spans.push_back(
           {.start = table.key[i].vpn, .span = PageCount(table.span_pages[i]), .weight = scores[i]});
     }
-    heatmap.addresses = ChooseAddresses(spans, options.addresses, options.max_rows);
+    heatmap.style = options.style.value_or(ByRegions(heatmap.totals) ? HeatmapStyle::kWhole
+                                                                     : HeatmapStyle::kHottest);
+    const auto choose = heatmap.style == HeatmapStyle::kWhole ? AllAddresses : ChooseAddresses;
+    heatmap.addresses = choose(spans, options.addresses, options.max_rows);
   }
   if (heatmap.addresses.rows == 0) return heatmap;
 
@@ -321,6 +346,7 @@ std::string HeatmapJson(const Heatmap& heatmap) {
                    {"by", Name(heatmap.options.by)},
                    {"model", Name(heatmap.options.model)},
                    {"unit", heatmap.Unit()},
+                   {"style", Name(heatmap.style)},
                    {"start_s", Seconds(heatmap.start)},
                    {"column_s", Seconds(heatmap.column_length)},
                    {"columns", heatmap.columns},

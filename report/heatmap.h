@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heat of one target over time and address (TMP, IPDPS 2021, Fig. 3 and 4).
+// Heat of one target over time and address (TMP, IPDPS 2021, Fig. 3 and 4; Daptrace, Middleware
+// 2019).
 
 #pragma once
 
@@ -7,6 +8,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -17,12 +19,20 @@
 
 namespace tmprof {
 
+enum class HeatmapStyle {
+  kHottest,  // the addresses that hold the heat; bright is hot
+  kWhole,    // all that was observed, without the two largest gaps; dark is hot (Daptrace)
+};
+std::string_view Name(HeatmapStyle style);
+Result<HeatmapStyle> ParseHeatmapStyle(std::string_view name);
+
 struct HeatmapOptions {
   RankModel model = RankModel::kRate;
   RankSource by = RankSource::kCombined;
   EpochRange epochs;
   std::optional<Pid> pid;             // unset: the target with the highest score
-  std::optional<VpnRange> addresses;  // unset: the hottest (ChooseAddresses)
+  std::optional<VpnRange> addresses;  // unset: by style
+  std::optional<HeatmapStyle> style;  // unset: kWhole where accessed bits were looked at by regions
   std::size_t max_columns = 240;      // > 0
   std::size_t max_rows = 200;         // > 0
 };
@@ -37,6 +47,7 @@ struct HeatmapOptions {
 struct Heatmap {
   TraceTotals totals;
   HeatmapOptions options;
+  HeatmapStyle style = HeatmapStyle::kHottest;
   std::optional<TargetTotal> target;  // unset: no target has a page
   AddressAxis addresses;              // rows
   std::size_t epochs_per_column = 1;

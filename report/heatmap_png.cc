@@ -24,8 +24,15 @@ constexpr double kSmall = 12;
 constexpr double kTickLength = 6;
 constexpr double kCut = 16;       // height of a cut's band
 constexpr double kTickRoom = 34;  // between address ticks
-constexpr Colour kZeroColour{0, 0, 0};
 using enum Canvas::Across;
+
+// Of the style's: bright on black, or dark on the paper.
+Colour ColourOf(const Heatmap& heatmap, double position) {
+  return heatmap.style == HeatmapStyle::kWhole ? DarkColour(position) : HeatColour(position);
+}
+Colour ZeroColour(const Heatmap& heatmap) {
+  return heatmap.style == HeatmapStyle::kWhole ? kPaper : Colour{};
+}
 
 // Where the segments lie in the plot, lowest addresses at the bottom.
 class Layout {
@@ -76,7 +83,7 @@ void DrawCells(Canvas& canvas, const Heatmap& heatmap, const Layout& layout,
         const std::optional<double> value = heatmap.At(row, column);
         if (value) {
           canvas.Fill(layout.Cell(s, row, column),
-                      *value > 0 ? HeatColour(scale.Position(*value)) : kZeroColour);
+                      *value > 0 ? ColourOf(heatmap, scale.Position(*value)) : ZeroColour(heatmap));
         }
       }
     }
@@ -171,7 +178,7 @@ void DrawColourBar(Canvas& canvas, const Heatmap& heatmap, const ValueScale& sca
   if (!scale.empty()) {
     for (double y = 0; y < kBar.height; ++y) {
       canvas.Fill({.left = kBar.left, .top = kBar.top + y, .width = kBar.width, .height = 1},
-                  HeatColour(1 - y / (kBar.height - 1)));
+                  ColourOf(heatmap, 1 - y / (kBar.height - 1)));
     }
     canvas.Frame(kBar);
     for (const double tick : BarTicks(scale)) {
@@ -186,7 +193,7 @@ void DrawColourBar(Canvas& canvas, const Heatmap& heatmap, const ValueScale& sca
   const double top = kBar.bottom() + 24;
   const Box zero{.left = kBar.left, .top = top, .width = kBar.width, .height = 16};
   const Box unknown{.left = kBar.left, .top = top + 28, .width = kBar.width, .height = 16};
-  canvas.Fill(zero, kZeroColour);
+  canvas.Fill(zero, ZeroColour(heatmap));
   canvas.Frame(zero);
   canvas.Text(zero.right() + 11, zero.top + 8, "0", kTick, kLeft);
   canvas.Hatch(unknown);

@@ -113,6 +113,7 @@ Result<Rendered> RenderHeatmap(const Trace& trace, const ViewOptions& options, F
                                .epochs = options.epochs,
                                .pid = options.pid,
                                .addresses = options.addresses,
+                               .style = options.heatmap_style,
                                .max_columns = options.heatmap_columns.value_or(columns),
                                .max_rows = options.heatmap_rows.value_or(rows)});
   };
@@ -213,7 +214,8 @@ Result<Rendered> RenderTracedObjects(const Trace& trace, const ViewOptions& opti
 
 constexpr std::string_view kEpochsReads[] = {"epochs"};
 constexpr std::string_view kHotReads[] = {"by", "rank-model", "limit", "pid", "object", "epochs"};
-constexpr std::string_view kHeatmapReads[] = {"by", "rank-model", "pid", "addresses", "epochs"};
+constexpr std::string_view kHeatmapReads[] = {"by",        "rank-model", "pid",
+                                              "addresses", "style",      "epochs"};
 constexpr std::string_view kCdfReads[] = {"by", "rank-model", "epochs"};
 constexpr std::string_view kNodesReads[] = {"by", "rank-model", "pid", "epochs"};
 constexpr std::string_view kMovesReads[] = {"ping-pong", "epochs"};

@@ -14,6 +14,7 @@
 #include "proto/ledger_file.h"
 #include "rank/rank_model.h"
 #include "report/format.h"
+#include "report/heatmap.h"
 #include "report/moves.h"
 #include "report/objects.h"
 #include "report/trace.h"
@@ -26,7 +27,8 @@ struct ViewOptions {
   EpochRange epochs;
   std::optional<std::size_t> limit = 20;             // rows of `hot`, `objects`; unset: all
   std::optional<Pid> pid;                            // unset: all; `heatmap`: the hottest
-  std::optional<VpnRange> addresses;                 // `heatmap`; unset: the hottest
+  std::optional<VpnRange> addresses;                 // `heatmap`; unset: by its style
+  std::optional<HeatmapStyle> heatmap_style;         // unset: by how the trace was recorded
   std::uint64_t ping_pong_epochs = kPingPongEpochs;  // `moves`
   ObjectsBy objects_by = ObjectsBy::kSite;           // `objects`
   std::optional<Vpn> page;                           // `objects` of a trace; unset: all
@@ -47,7 +49,7 @@ struct Rendered {
 
 // What a view may or may not look at in ViewOptions.
 inline constexpr std::string_view kViewOptions[] = {
-    "by",   "rank-model", "limit",     "pid",    "addresses",
+    "by",   "rank-model", "limit",     "pid",    "addresses", "style",
     "page", "object",     "ping-pong", "folded", "epochs"};
 
 struct View {

@@ -35,6 +35,7 @@ struct ReportOptions {
   std::optional<int> pid;
   std::string epochs;
   std::string addresses;
+  std::string style = "auto";
   std::string page;
   std::string object;
   std::uint64_t ping_pong = kPingPongEpochs;
@@ -202,6 +203,12 @@ Status Report(const CLI::App& command, const ReportOptions& options) {
   }
 
   if (!options.page.empty()) {
+  if (options.style != "auto") {
+    const Result<HeatmapStyle> style = ParseHeatmapStyle(options.style);
+    if (!style) return Fail(style.error());
+    view_options.heatmap_style = *style;
+  }
+
     const Result<std::uint64_t> address = ParseAddressOf("--page", options.page);
     if (!address) return Fail(address.error());
     view_options.page = VpnOfAddress(*address);
@@ -302,6 +309,14 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
   command
       ->add_option("--ping-pong", options->ping_pong,
                    of_views("ping-pong",
+  command
+      ->add_option("--style", options->style,
+                   of_views("style",
+                            "Addresses and colours: hottest, those that hold 99 % of the heat, "
+                            "bright where hot; whole, all that were observed without the two "
+                            "largest gaps, dark where hot; auto, whole of --abit regions"))
+      ->check(CLI::IsMember({"auto", "hottest", "whole"}))
+      ->capture_default_str();
                             "A move that undoes one of at most N epochs before counts "
                             "as ping-pong"))
       ->type_name("N")

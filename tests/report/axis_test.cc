@@ -70,6 +70,54 @@ TEST(ChooseAddressesTest, KeepsASmallGapInsideAHotRange) {
             (std::vector{VpnRange{Vpn(1000), Vpn(1208)}}));
 }
 
+TEST(AllAddressesTest, ShowsWhatIsColdTooWithoutTheTwoLargestGaps) {
+  // Program, heap with a hole, mappings, stack: the gaps have 60, 5, 1000 and 70 pages.
+  const Spans spans{{.start = Vpn(100), .span = PageCount(40), .weight = 1},
+                    {.start = Vpn(200), .span = PageCount(10), .weight = 0},
+                    {.start = Vpn(215), .span = PageCount(5), .weight = 0},
+                    {.start = Vpn(1220), .span = PageCount(30), .weight = 1},
+                    {.start = Vpn(1320), .span = PageCount(4), .weight = 0}};
+  const AddressAxis axis = AllAddresses(spans, std::nullopt, 254);
+  EXPECT_EQ(Ranges(axis), (std::vector{VpnRange{Vpn(100), Vpn(220)}, VpnRange{Vpn(1220), Vpn(1250)},
+                                       VpnRange{Vpn(1320), Vpn(1324)}}));
+  EXPECT_EQ(axis.shown_share, 1.0);
+  EXPECT_EQ(axis.row_pages, PageCount(1));
+  EXPECT_EQ(axis.rows, 154u);
+  EXPECT_EQ(axis.RowRange(120), (VpnRange{Vpn(1220), Vpn(1221)}));
+}
+
+TEST(AllAddressesTest, CutsOfEqualGapsTheLowestAndNoneThatIsSmall) {
+  Spans spans;
+  for (std::uint64_t i = 0; i < 4; ++i) AddPages(spans, 200 * i, 100, 1);
+  EXPECT_EQ(Ranges(AllAddresses(spans, std::nullopt, 50)),
+            (std::vector{VpnRange{Vpn(0), Vpn(100)}, VpnRange{Vpn(200), Vpn(300)},
+                         VpnRange{Vpn(400), Vpn(700)}}));
+  // 640 pages, of which a 32nd is 20.
+  spans = {{.start = Vpn(0), .span = PageCount(500)},
+           {.start = Vpn(519), .span = PageCount(100)},
+           {.start = Vpn(639), .span = PageCount(40)}};
+  EXPECT_EQ(Ranges(AllAddresses(spans, std::nullopt, 50)),
+            (std::vector{VpnRange{Vpn(0), Vpn(619)}, VpnRange{Vpn(639), Vpn(679)}}));
+}
+
+TEST(AllAddressesTest, IsOfTheRangeAskedForAndHasNoMoreStretchesThanRows) {
+  Spans spans;
+  for (std::uint64_t i = 0; i < 3; ++i) AddPages(spans, 200 * i, 100, 1);
+  const AddressAxis part = AllAddresses(spans, VpnRange{Vpn(50), Vpn(250)}, 50);
+  EXPECT_EQ(Ranges(part), (std::vector{VpnRange{Vpn(50), Vpn(100)}, VpnRange{Vpn(200), Vpn(250)}}));
+  EXPECT_EQ(part.shown_share, 100.0 / 300);
+  EXPECT_EQ(Ranges(AllAddresses(spans, std::nullopt, 1)),
+            (std::vector{VpnRange{Vpn(0), Vpn(500)}}));
+  EXPECT_EQ(AllAddresses(spans, VpnRange{Vpn(120), Vpn(180)}, 9).rows, 0u);
+  EXPECT_EQ(AllAddresses({}, std::nullopt, 9).rows, 0u);
+}
+
+TEST(ColourTest, OfDarkAndOfHeatTheLastIsTheHottest) {
+  EXPECT_EQ(DarkColour(1).red, 0);
+  EXPECT_LT(DarkColour(0).green, 1) << "what is accessed at all is not as the paper";
+  for (int i = 1; i <= 10; ++i) EXPECT_LT(DarkColour(0.1 * i).blue, DarkColour(0.1 * (i - 1)).blue);
+}
+
 TEST(ChooseAddressesTest, ShowsAtMostEightStretchesTheHeaviest) {
   Spans spans;
   for (std::uint64_t i = 0; i < 20; ++i) {

@@ -131,6 +131,83 @@ TEST(HeatmapTest, IsDrawnWithCharactersInText) {
             "a row is 4 KiB, a column 1 s; shown: 100 % of the score of this target\n");
 }
 
+// As a recording by regions: program, mappings and stack, of which each epoch looked at every
+// region, in other bounds. Of the mappings' first 24 pages 16 are hot, in epoch 1 the last 8 are.
+Trace ByRegions() {
+  const std::vector targets = {MakeTarget(0, 10, "swept")};
+  EpochProfile zero = MakeEpoch(0, targets);
+  See(zero, 0,
+      {{.vpn = 0x400, .looks = 10, .span = 8},
+       {.vpn = 0x7f000, .looks = 10, .references = 8, .span = 16},
+       {.vpn = 0x7f010, .looks = 10, .span = 16},
+       {.vpn = 0x90000, .looks = 10, .references = 1, .span = 8}});
+  EpochProfile one = MakeEpoch(1, targets);
+  See(one, 0,
+      {{.vpn = 0x400, .looks = 10, .span = 8},
+       {.vpn = 0x7f000, .looks = 10, .span = 24},
+       {.vpn = 0x7f018, .looks = 10, .references = 8, .span = 8},
+       {.vpn = 0x90000, .looks = 10, .span = 8}});
+  for (EpochProfile* epoch : {&zero, &one}) epoch->sources[0].details = {{"regions", 4}};
+  return TraceOf({zero, one});
+}
+
+TEST(HeatmapTest, OfRegionsIsOfTheWholeAddressSpaceWithoutItsTwoLargestGaps) {
+  const Result<Heatmap> map = MakeHeatmap(ByRegions(), Sum(RankSource::kReferences, 6));
+  ASSERT_TRUE(map.has_value());
+  EXPECT_EQ(map->style, HeatmapStyle::kWhole);
+  // A region's references are spread over its pages: 8 over 16 are half as much a page as 8 over 8,
+  // and 1 over 8 an eighth. The gaps: 0x7f000 - 0x408 pages and 0x90000 - 0x7f020.
+  EXPECT_EQ(HeatmapText(*map, 36),
+            "test.data: swept (PID 10), by references\n"
+            "       address\n"
+            "    0x90000000 |----------..........|\n"
+            "~~~~~~~~~~ cut: 271.9 MiB ~~~~~~~~~~~\n"
+            "    0x7f018000 |..........@@@@@@@@@@|\n"
+            "    0x7f010000 |....................|\n"
+            "    0x7f008000 |**********..........|\n"
+            "    0x7f000000 |**********..........|\n"
+            "~~~~~~~~~~~ cut: 1.98 GiB ~~~~~~~~~~~\n"
+            "      0x400000 |....................|\n"
+            "               +---------+---------+\n"
+            "               0         1         2  time, s\n"
+            "scale: blank not observed, '.' 0, ':-=+*#%@' 0 to 1 references per page per second\n"
+            "a row is 32 KiB, a column 1 s; shown: 100 % of the score of this target\n");
+}
+
+TEST(HeatmapTest, IsInTheStyleThatIsAskedFor) {
+  HeatmapOptions options = Sum(RankSource::kReferences, 6);
+  options.style = HeatmapStyle::kHottest;
+  const Result<Heatmap> hottest = MakeHeatmap(ByRegions(), options);
+  ASSERT_EQ(hottest->addresses.segments.size(), 2u) << "the program is cold";
+  EXPECT_EQ(hottest->addresses.segments[0].range.start, Vpn(0x7f000));
+  options.style = HeatmapStyle::kWhole;
+  EXPECT_EQ(MakeHeatmap(Small(), options)->style, HeatmapStyle::kWhole);
+  EXPECT_EQ(MakeHeatmap(Small(), Sum(RankSource::kReferences, 6))->style, HeatmapStyle::kHottest)
+      << "it is of every page";
+  EXPECT_EQ(nlohmann::json::parse(HeatmapJson(*hottest))["style"], "hottest");
+  EXPECT_EQ(ParseHeatmapStyle(Name(HeatmapStyle::kWhole)), HeatmapStyle::kWhole);
+  EXPECT_FALSE(ParseHeatmapStyle("dark").has_value());
+}
+
+TEST(HeatmapTest, OfRegionsIsPaintedDarkOnThePaperAndItsCutsAreNot) {
+  const Result<std::string> png =
+      HeatmapPng(*MakeHeatmap(ByRegions(), Sum(RankSource::kReferences, 6)));
+  ASSERT_TRUE(png.has_value());
+  const Picture picture(*png);
+  // Six rows of 88 pixels, one of the program, four of the mappings and one of the stack, and two
+  // cuts of 16: from below 0x400, a cut, 0x7f000 to 0x7f018, a cut, 0x90000. A column is 440 wide.
+  const auto row = [](int from_below, int cuts) { return 640 - 88 * from_below - 44 - 16 * cuts; };
+  const int first = 190 + 220;
+  const int second = first + 440;
+  EXPECT_EQ(picture.At(first, row(0, 0)), kWhite) << "not accessed";
+  EXPECT_LE(Difference(picture.At(second, row(4, 1)), Rgb(DarkColour(1))), 2u) << "the hottest";
+  const std::uint32_t warm = picture.At(first, row(1, 1));
+  EXPECT_LT(warm, Rgb(DarkColour(0)));
+  EXPECT_GT(warm, Rgb(DarkColour(1)));
+  EXPECT_EQ(picture.At(second, row(1, 1)), kWhite);
+  EXPECT_EQ(picture.At(first, 640 - 88 - 8), kWhite) << "a cut";
+}
+
 TEST(HeatmapTest, IsAMatrixInJsonAndALinePerCellInCsv) {
   const Result<Heatmap> map = MakeHeatmap(Small(), Sum(RankSource::kReferences, 10));
   const auto json = nlohmann::json::parse(HeatmapJson(*map));
