@@ -236,29 +236,34 @@ Status AbitScanner::SetTargets(const std::vector<TrackedProcess>& targets) {
 
 void AbitScanner::SetActive(bool active) { worker_->SetActive(active); }
 
-SourceEpoch AbitScanner::TakeEpoch() {
-  Harvest harvest = worker_->TakeEpoch();
+std::vector<ReferenceRecord> ReferencesOf(Harvest& harvest, const NodeMap& nodes) {
   // In the order that the profile wants: blocks are few, their records many.
   std::ranges::sort(harvest.evidence, {},
                     [](const BlockEvidence& block) { return PageKey{block.target, block.start}; });
-  SourceEpoch epoch;
-  std::size_t most = 0;
+  std::vector<ReferenceRecord> records;
+  std::size_t most = harvest.regions.size();
   for (const BlockEvidence& block : harvest.evidence) most += block.units.size();
-  epoch.references.reserve(most);
-  for (const BlockEvidence& block : harvest.evidence)
-    Deliver(block, worker_->nodes, epoch.references);
-  for (const HugeSpan& huge : harvest.huge) epoch.huge_spans.push_back(HugeRecord(huge));
+  records.reserve(most);
+  for (const BlockEvidence& block : harvest.evidence) Deliver(block, nodes, records);
   for (const RegionEvidence& region : harvest.regions) {
-    epoch.references.push_back({.key = {region.target, region.start},
-                                .span = region.span,
-                                .looks = region.looks,
-                                .references = region.references,
-                                .first_accesses = region.first_accesses,
-                                .time_at_risk = region.time_at_risk,
-                                .seen = region.seen,
-                                .node = NodeOfAll(region.frames, worker_->nodes),
-                                .region = true});
+    records.push_back({.key = {region.target, region.start},
+                       .span = region.span,
+                       .looks = region.looks,
+                       .references = region.references,
+                       .first_accesses = region.first_accesses,
+                       .time_at_risk = region.time_at_risk,
+                       .seen = region.seen,
+                       .node = NodeOfAll(region.frames, nodes),
+                       .region = true});
   }
+  return records;
+}
+
+SourceEpoch AbitScanner::TakeEpoch() {
+  Harvest harvest = worker_->TakeEpoch();
+  SourceEpoch epoch;
+  epoch.references = ReferencesOf(harvest, worker_->nodes);
+  for (const HugeSpan& huge : harvest.huge) epoch.huge_spans.push_back(HugeRecord(huge));
 
   SourceStatus& status = epoch.status;
   status.name = name();

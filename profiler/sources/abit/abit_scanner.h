@@ -16,8 +16,12 @@
 #include "profiler/source_kind.h"
 #include "profiler/sources/abit/abit_kernel.h"
 #include "profiler/sources/abit/engine.h"
+#include "profiler/sources/abit/node_map.h"
 
 namespace tmprof::abit {
+
+// What the profile is given of an epoch's evidence, of pages in ascending order.
+std::vector<ReferenceRecord> ReferencesOf(Harvest& harvest, const NodeMap& nodes);
 
 class AbitScanner final : public Source {
  public:
