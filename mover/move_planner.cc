@@ -41,33 +41,35 @@ struct Stack {
 // What is left to fill, as moves are decided.
 class Room {
  public:
-  Room(const Tiers& tiers, std::span<const NodeRoom> room) : tiers_(&tiers) {
+  Room(const Tiers& tiers, std::span<const NodeRoom> room) : tiers_(&tiers), left_(tiers.size()) {
     for (const NodeRoom& node : room) {
       if (free_.size() <= node.node.value()) free_.resize(node.node.value() + std::size_t{1});
       free_[node.node.value()] = node.free;
     }
   }
 
-  void AddCapacity(PageCount pages) { capacity_left_ += pages; }
+  // Of a tier that has a capacity at all.
+  void SetCapacityLeft(Tier tier, PageCount pages) { Left(tier) = pages; }
   std::optional<NodeId> InTier1(const PlacedSpan& span) const {
-    if (capacity_left_ < span.span) return std::nullopt;
-    return RoomiestOf(kTier1, span, span.span);
+    return HasCapacity(kTier1, span.span) ? RoomiestOf(kTier1, span, span.span) : std::nullopt;
   }
   // Whether no node that it may go to has room, whatever the capacity.
   bool IsShortOfNode(const PlacedSpan& span) const { return !RoomiestOf(kTier1, span, span.span); }
   // What must at least leave this node, or tier 1 where that alone is short of capacity, before the
   // span fits in.
   PageCount ShortOf(const PlacedSpan& span, NodeId node) const {
-    const PageCount capacity = LessOrNone(span.span, capacity_left_);
+    const PageCount capacity = LessOrNone(span.span, left_.front().value_or(span.span));
     if (!IsShortOfNode(span)) return capacity;
     const PageCount free = node.value() < free_.size() ? free_[node.value()] : PageCount(0);
     return std::max(capacity, LessOrNone(span.span, free));
   }
-  // For so many pages of it.
-  std::optional<NodeId> BelowTier1(const PlacedSpan& span, PageCount pages) const {
-    for (std::size_t tier = 2; tier <= tiers_->size(); ++tier) {
-      const std::optional<NodeId> node =
-          RoomiestOf(Tier(static_cast<std::uint8_t>(tier)), span, pages);
+  // Below its own tier, for so many pages of it.
+  std::optional<NodeId> Below(const PlacedSpan& span, PageCount pages) const {
+    for (std::size_t number = tiers_->TierOf(span.node)->value() + std::size_t{1};
+         number <= tiers_->size(); ++number) {
+      const Tier tier(static_cast<Tier::rep>(number));
+      if (!HasCapacity(tier, pages)) continue;
+      const std::optional<NodeId> node = RoomiestOf(tier, span, pages);
       if (node) return node;
     }
     return std::nullopt;
@@ -75,15 +77,24 @@ class Room {
   void Demote(const Move& move) {
     Of(move.to) -= move.span;
     Of(move.from) += move.span;
-    if (move.reason == MoveReason::kRoom) capacity_left_ += move.span;
+    Take(*tiers_->TierOf(move.to), move.span);
+    if (move.reason == MoveReason::kRoom) *left_.front() += move.span;
   }
   // What a promotion leaves is free only after all demotions.
   void Promote(const Move& move) {
     Of(move.to) -= move.span;
-    capacity_left_ -= move.span;
+    Take(kTier1, move.span);
   }
 
  private:
+  std::optional<PageCount>& Left(Tier tier) { return left_[tier.value() - 1U]; }
+  bool HasCapacity(Tier tier, PageCount pages) const {
+    const std::optional<PageCount>& left = left_[tier.value() - 1U];
+    return !left || *left >= pages;
+  }
+  void Take(Tier tier, PageCount pages) {
+    if (std::optional<PageCount>& left = Left(tier)) *left -= pages;
+  }
   PageCount& Of(NodeId node) {
     if (free_.size() <= node.value()) free_.resize(node.value() + std::size_t{1});
     return free_[node.value()];
@@ -101,8 +112,8 @@ class Room {
   }
 
   const Tiers* tiers_;
-  PageCount capacity_left_;      // of tier 1
-  std::vector<PageCount> free_;  // by node number
+  std::vector<std::optional<PageCount>> left_;  // of the capacity of each tier; nothing: no limit
+  std::vector<PageCount> free_;                 // by node number
 };
 
 class Decider {
@@ -118,8 +129,10 @@ class Decider {
 
   MoveDecision Decide(const Plan& plan) {
     const std::vector<std::size_t> rows = RowsOf(plan);
-    FindResidents(rows);
-    LowerToCapacity();
+    SumUp();
+    for (std::size_t tier = tiers_->size(); tier-- > 1;) {
+      LowerToCapacity(Tier(static_cast<Tier::rep>(tier)), rows);
+    }
     for (const std::size_t row : rows) Promote(row);
     decision_.moves.insert(decision_.moves.end(), promotions_.begin(), promotions_.end());
     return std::move(decision_);
@@ -153,8 +166,8 @@ class Decider {
                                [&span](NodeId node) { return MayGo(span, node); });
   }
 
-  bool MayLeaveTier1(const PlacedSpan& span) const {
-    for (std::size_t tier = 2; tier <= tiers_->size(); ++tier) {
+  bool MayGoBelow(const PlacedSpan& span, Tier from) const {
+    for (std::size_t tier = from.value() + std::size_t{1}; tier <= tiers_->size(); ++tier) {
       for (const NodeId node : tiers_->NodesOf(Tier(static_cast<std::uint8_t>(tier)))) {
         if (MayGo(span, node)) return true;
       }
@@ -177,18 +190,39 @@ class Decider {
     return rows;
   }
 
-  // What is in tier 1 and may give way, the first to go last.
-  void FindResidents(const std::vector<std::size_t>& wanted_rows) {
+  // Of a tier; nothing: no limit of its own.
+  std::optional<PageCount> CapacityOf(Tier tier) const {
+    if (tier == kTier1) return rules_->capacity;
+    const std::size_t i = tier.value() - 2U;
+    return i < rules_->lower_capacities.size() ? rules_->lower_capacities[i] : std::nullopt;
+  }
+
+  // What is used of each tier; what is left of its capacity, before anything leaves it.
+  void SumUp() {
+    used_.resize(tiers_->size());
+    for (const PlacedSpan& span : placed_) {
+      if (const auto tier = tiers_->TierOf(span.node)) used_[tier->value() - 1U] += span.span;
+    }
+    for (std::size_t i = 0; i + 1 < tiers_->size(); ++i) {
+      const Tier tier(static_cast<Tier::rep>(i + 1));
+      const std::optional<PageCount> capacity = CapacityOf(tier);
+      if (capacity) room_.SetCapacityLeft(tier, LessOrNone(*capacity, used_[i]));
+    }
+  }
+
+  // What is in the tier and may give way, the first to go last.
+  void FindResidents(Tier tier, const std::vector<std::size_t>& wanted_rows) {
     std::vector<bool> wanted(placed_.size());
     for (const std::size_t row : wanted_rows) {
       if (row != kUnplaced) wanted[row] = true;
     }
+    residents_.clear();
     for (std::size_t row = 0; row < placed_.size(); ++row) {
-      if (!IsInTier1(row)) continue;
-      used_ += placed_[row].span;
-      if (wanted[row] || placed_[row].bound || !MayLeaveTier1(placed_[row]) || IsCooling(row))
-        continue;
-      StackOf(placed_[row].node).push_back({row, placed_[row].span});
+      const PlacedSpan& span = placed_[row];
+      if (tiers_->TierOf(span.node) != tier || wanted[row] || span.bound) continue;
+      if (tier != kTier1 && span.supposed) continue;
+      if (!MayGoBelow(span, tier) || IsCooling(row)) continue;
+      StackOf(span.node).push_back({row, span.span});
     }
     for (Stack& stack : residents_) {
       std::ranges::sort(stack.residents, [this](const Resident& a, const Resident& b) {
@@ -255,9 +289,14 @@ class Decider {
             .reason = reason};
   }
 
-  void LowerToCapacity() {
+  void LowerToCapacity(Tier tier, const std::vector<std::size_t>& wanted_rows) {
+    const std::optional<PageCount> capacity = CapacityOf(tier);
+    PageCount& used = used_[tier.value() - 1U];
+    if (tier != kTier1 && (!capacity || used <= *capacity)) return;
+    FindResidents(tier, wanted_rows);
+    too_full_.reset();
     const auto any_node = [](NodeId) { return true; };
-    while (used_ > rules_->capacity) {
+    while (used > *capacity) {
       const std::optional<std::size_t> first = FirstToGo(Depths(), any_node);
       if (!first) {
         too_full_ = Verdict::kWithoutRoom;
@@ -266,12 +305,12 @@ class Decider {
       std::vector<Resident>& stack = residents_[*first].residents;
       Resident& last = stack.back();
       const PageCount quota = LessOrNone(rules_->most_pages, pages_moved_);
-      const PageCount pages = GivenBy(last, std::min(used_ - rules_->capacity, quota));
+      const PageCount pages = GivenBy(last, std::min(used - *capacity, quota));
       if (pages == PageCount(0) || pages > quota) {
         too_full_ = Verdict::kOverQuota;
         return;
       }
-      const std::optional<NodeId> to = room_.BelowTier1(placed_[last.row], pages);
+      const std::optional<NodeId> to = room_.Below(placed_[last.row], pages);
       if (!to) {
         Drop(*first);
         continue;
@@ -279,11 +318,11 @@ class Decider {
       decision_.moves.push_back(GivingWay(last, pages, *to, MoveReason::kOverCapacity));
       room_.Demote(decision_.moves.back());
       pages_moved_ += pages;
-      used_ -= pages;
+      used -= pages;
       last.left -= pages;
       if (last.left == PageCount(0)) stack.pop_back();
     }
-    room_.AddCapacity(rules_->capacity - used_);
+    room_.SetCapacityLeft(tier, *capacity - used);
   }
 
   void Promote(std::size_t row) {
@@ -340,9 +379,9 @@ class Decider {
       if (!Beats(span, next)) return Verdict::kWithoutGain;
       const Resident resident{residents_[*first].residents[depth.staying - 1].row, depth.left};
       const PageCount given = GivenBy(resident, room.ShortOf(span, next.node));
-      const std::optional<NodeId> below = room.BelowTier1(next, given);
+      const std::optional<NodeId> below = room.Below(next, given);
       if (!below) {
-        if (room_.BelowTier1(next, given)) return Verdict::kWithoutRoom;
+        if (room_.Below(next, given)) return Verdict::kWithoutRoom;
         if (depth.staying < residents_[*first].residents.size()) return Verdict::kWithoutRoom;
         Drop(*first);
         depth = DepthOf(residents_[*first], depth.staying - 1);
@@ -375,10 +414,10 @@ class Decider {
   const MoveHistory* history_;
   std::uint64_t epoch_;
   Room room_;
-  PageCount used_;                   // of tier 1
+  std::vector<PageCount> used_;      // of each tier
   std::optional<Verdict> too_full_;  // why tier 1 stays above its capacity, where it does
   PageCount pages_moved_;            // as decided so far
-  std::vector<Stack> residents_;     // of each node of tier 1
+  std::vector<Stack> residents_;     // of each node of one tier; at the end, of tier 1
   std::vector<Move> promotions_;
   MoveDecision decision_;
 };

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -40,7 +41,10 @@ struct NodeRoom {
 
 // Scores are per base page here, of whatever unit the rank model's have.
 struct MoveRules {
-  PageCount capacity;    // of tier 1, for all targets together
+  PageCount capacity;  // of tier 1, for all targets together
+  // Likewise of tiers 2, 3 and so on; nothing, or fewer than there are: what their nodes have room
+  // for. The slowest tier's is not asked: nothing can leave it.
+  std::vector<std::optional<PageCount>> lower_capacities;
   PageCount most_pages;  // to be moved at all, demotions included
   // By how much a page must beat nothing at all, for its one move, and what gives way to it, for
   // the two of a swap: what they cost, in the unit of the scores.
@@ -56,11 +60,13 @@ struct MoveDecision {
   NotMoved not_moved;
 };
 
-// `placed` ascends by key and holds each span that is wanted or in tier 1 as far as it is known;
-// `room` has each node of `tiers` once. Demotions go to the next tier below that has room, on the
+// `placed` ascends by key and holds each span that is wanted, or in a tier with a capacity, as far
+// as it is known; `room` has each node of `tiers` once. What a tier has beyond its capacity leaves
+// it first, from the slowest tier up. Demotions go to the next tier below that has room, on the
 // node with the most of it, the lower number on a tie; so do promotions within tier 1. Of what
-// could give way goes first what has the lowest score per base page, then the highest key. What
-// may go to some nodes of a tier only goes to one of these, and is bound where it may go to none.
+// could give way goes first what has the lowest score per base page, then the highest key; below
+// tier 1 only what somebody has looked at. What may go to some nodes of a tier only goes to one of
+// these, and is bound where it may go to none.
 MoveDecision DecideMoves(const Tiers& tiers, const MoveRules& rules, const Plan& plan,
                          std::span<const PlacedSpan> placed, std::span<const NodeRoom> room,
                          const MoveHistory& history, std::uint64_t epoch);

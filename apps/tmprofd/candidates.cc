@@ -165,13 +165,15 @@ class Finder {
  public:
   // `supposed_score`: of a page that nobody has looked at; nothing: nobody looks.
   Finder(const PlacedTarget& target, const EvidenceTable& table, const Scores& scores,
-         std::optional<double> supposed_score, const Tiers& tiers, Candidates& found)
+         std::optional<double> supposed_score, const Tiers& tiers, const TierSet& limited,
+         Candidates& found)
       : target_(target.id),
         rows_(table, scores, target.id),
         looked_at_(table, target.id),
         policy_bounds_(target.binding),
         supposed_score_(supposed_score),
         tiers_(&tiers),
+        limited_(&limited),
         found_(&found) {}
 
   void Find(const PlacementMap::Runs& runs) {
@@ -234,19 +236,25 @@ class Finder {
     }
   }
 
+  bool IsLimited(NodeId node) const {
+    const std::optional<Tier> tier = tiers_->TierOf(node);
+    return tier && limited_->test(tier->value());
+  }
+
   void AddUnscored(VpnRange pages, NodeId node, PageCount leaf) {
-    if (tiers_->TierOf(node) != kTier1) return;
+    if (!IsLimited(node)) return;
     if (!supposed_score_ || looked_at_.At(pages.start).looked_at) {
       Add(pages, 0, node, leaf);
       return;
     }
-    Add(pages, *supposed_score_ * static_cast<double>(pages.size().value()), node, leaf);
+    const double of_a_page = tiers_->TierOf(node) == kTier1 ? *supposed_score_ : 0;
+    Add(pages, of_a_page * static_cast<double>(pages.size().value()), node, leaf);
     found_->supposed.back() = 1;
   }
 
   // Pieces end at multiples of their size, so that they stay the same as their neighbours change.
   void AddUnscoredPieces(VpnRange pages, NodeId node) {
-    if (tiers_->TierOf(node) != kTier1) return;
+    if (!IsLimited(node)) return;
     for (Vpn start = pages.start; start < pages.end;) {
       const Vpn end = std::min({EndOfPiece(start, kLargestPiece), pages.end,
                                 looked_at_.At(start).end, policy_bounds_.After(start)});
@@ -261,13 +269,15 @@ class Finder {
   PolicyBounds policy_bounds_;
   std::optional<double> supposed_score_;
   const Tiers* tiers_;
+  const TierSet* limited_;
   Candidates* found_;
 };
 
 }  // namespace
 
 void FindCandidates(const EvidenceTable& table, const Scores& scores, const PlacementMap& map,
-                    std::span<const PlacedTarget> targets, const Tiers& tiers, Candidates& found) {
+                    std::span<const PlacedTarget> targets, const Tiers& tiers,
+                    const TierSet& limited, Candidates& found) {
   found.key.clear();
   found.span_pages.clear();
   found.score.clear();
@@ -281,7 +291,7 @@ void FindCandidates(const EvidenceTable& table, const Scores& scores, const Plac
     of_target.Add(table, scores, target.id);
     const std::optional<double> supposed =
         of_target.OfAPage() ? of_target.OfAPage() : of_all.OfAPage();
-    Finder(target, table, scores, supposed, tiers, found).Find(map.RunsOf(target.id));
+    Finder(target, table, scores, supposed, tiers, limited, found).Find(map.RunsOf(target.id));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -18,6 +19,9 @@
 #include "rank/rank_model.h"
 
 namespace tmprof {
+
+// By number.
+using TierSet = std::bitset<Tiers::kMost + 1>;
 
 struct PlacedTarget {
   TargetId id;
@@ -35,7 +39,7 @@ struct Candidates {
   std::vector<std::optional<NodeId>> node;  // nullopt: nobody has seen it anywhere
   std::vector<PageCount> leaf;              // what moves whole, where it is known; else the span
   // 1: nobody has looked at it lately, and the score is what such pages without samples have that
-  // were looked at, on average.
+  // were looked at, on average; below tier 1, where nothing is wanted for what is only supposed, 0.
   std::vector<std::uint8_t> supposed;
 
   std::size_t size() const { return key.size(); }
@@ -44,10 +48,11 @@ struct Candidates {
 // Overwrites `found`, in its own memory, with the spans of `table` that have a score, cut where
 // their place or their memory policy changes and at multiples of a huge page, as regions may be
 // larger than tier 1, and joined where they are parts of one huge page; and with what else is in
-// tier 1, in pieces of at most a huge page, of which what was not looked at is no colder than
-// others until it is, where anybody looks. `scores` is parallel to the table; `targets` ascend, and
-// rows of others are left out.
+// `limited` tiers, tier 1 among them, in pieces of at most a huge page, of which what was not
+// looked at is no colder than others until it is, where anybody looks. `scores` is parallel to the
+// table; `targets` ascend, and rows of others are left out.
 void FindCandidates(const EvidenceTable& table, const Scores& scores, const PlacementMap& map,
-                    std::span<const PlacedTarget> targets, const Tiers& tiers, Candidates& found);
+                    std::span<const PlacedTarget> targets, const Tiers& tiers,
+                    const TierSet& limited, Candidates& found);
 
 }  // namespace tmprof

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much of tier 1 the targets may have together.
+// How much of a tier the targets may have together.
 
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace tmprof {
 
-// What the targets have in tier 1, and what is free there beyond the reserve.
+// What the targets have there, and what is free beyond the reserve.
 struct FreeCapacity {
   friend bool operator==(const FreeCapacity&, const FreeCapacity&) = default;
 };

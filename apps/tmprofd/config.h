@@ -44,6 +44,8 @@ struct TierConfig {
   std::optional<Tiers> given;  // nothing: to be discovered
   // Of tier 1, for all targets together; a ratio is of their footprint.
   Capacity capacity;
+  // Of tiers 2, 3 and so on, of those given.
+  std::vector<Capacity> lower_capacities;
   PageCount reserve{512ULL * 256};  // 512 MiB, kept free on each node that pages are moved to
 };
 

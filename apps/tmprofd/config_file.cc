@@ -206,18 +206,41 @@ class Building {
                         fmt::format("{}: {}", made.error().object, made.error().reason));
       }
     }
-    if (wire.has_capacity_mib()) {
-      tiers.capacity = PageCount(wire.capacity_mib() * kPagesPerMib);
-    }
-    if (wire.has_footprint_ratio()) {
-      const auto ratio = ParseRatio(wire.footprint_ratio());
-      if (ratio) {
-        tiers.capacity = *ratio;
-      } else {
-        reading_.Refuse(wire, "footprint_ratio", Fault(wire.footprint_ratio(), ratio.error()));
-      }
-    }
+    tiers.capacity = CapacityOf(wire);
+    for (int i = 0; i < wire.tier_size(); ++i) OwnCapacity(wire, i, tiers);
     if (wire.has_reserve_mib()) tiers.reserve = PageCount(wire.reserve_mib() * kPagesPerMib);
+  }
+
+  // Of a group with a capacity.
+  template <typename Wire>
+  Capacity CapacityOf(const Wire& wire) {
+    if (wire.has_capacity_mib()) return PageCount(wire.capacity_mib() * kPagesPerMib);
+    if (!wire.has_footprint_ratio()) return FreeCapacity{};
+    const auto ratio = ParseRatio(wire.footprint_ratio());
+    if (ratio) return *ratio;
+    reading_.Refuse(wire, "footprint_ratio", Fault(wire.footprint_ratio(), ratio.error()));
+    return FreeCapacity{};
+  }
+
+  void OwnCapacity(const wire::Config::Tiers& wire, int i, TierConfig& tiers) {
+    const auto& tier = wire.tier(i);
+    if (tier.capacity_case() == wire::Config::Tiers::Tier::CAPACITY_NOT_SET) {
+      if (i > 0) tiers.lower_capacities.emplace_back(FreeCapacity{});
+      return;
+    }
+    const char* field = tier.has_capacity_mib() ? "capacity_mib" : "footprint_ratio";
+    const Capacity capacity = CapacityOf(tier);
+    if (i == 0) {
+      if (wire.capacity_case() != wire::Config::Tiers::CAPACITY_NOT_SET) {
+        reading_.Refuse(tier, field, "tiers has a capacity, too, and that is tier 1's");
+      }
+      tiers.capacity = capacity;
+      return;
+    }
+    if (i + 1 == wire.tier_size()) {
+      reading_.Refuse(tier, field, "what is beyond it would have no tier to go to");
+    }
+    tiers.lower_capacities.push_back(capacity);
   }
 
   void Profile(const wire::Config::Profile& wire, ProfileConfig& profile) {
@@ -403,18 +426,24 @@ void Print(const TargetConfig& targets, wire::Config::Targets& wire) {
   }
 }
 
+template <typename Wire>
+void Print(const Capacity& capacity, Wire& wire) {
+  if (const auto* pages = std::get_if<PageCount>(&capacity)) {
+    wire.set_capacity_mib(pages->value() / kPagesPerMib);
+  } else if (const auto* ratio = std::get_if<Ratio>(&capacity)) {
+    wire.set_footprint_ratio(ToString(*ratio));
+  }
+}
+
 void Print(const TierConfig& tiers, wire::Config::Tiers& wire) {
   for (std::size_t i = 1; tiers.given && i <= tiers.given->size(); ++i) {
     auto& tier = *wire.add_tier();
     for (const NodeId node : tiers.given->NodesOf(Tier(static_cast<Tier::rep>(i)))) {
       tier.add_node(node.value());
     }
+    if (i >= 2 && i - 2 < tiers.lower_capacities.size()) Print(tiers.lower_capacities[i - 2], tier);
   }
-  if (const auto* pages = std::get_if<PageCount>(&tiers.capacity)) {
-    wire.set_capacity_mib(pages->value() / kPagesPerMib);
-  } else if (const auto* ratio = std::get_if<Ratio>(&tiers.capacity)) {
-    wire.set_footprint_ratio(ToString(*ratio));
-  }
+  Print(tiers.capacity, wire);
   wire.set_reserve_mib(tiers.reserve.value() / kPagesPerMib);
 }
 

@@ -44,6 +44,7 @@ TargetRules RulesOf(const TargetConfig& config) {
 PlacerOptions OptionsOf(const Config& config, const Tiers& tiers) {
   return {.tiers = tiers,
           .capacity = config.tiers.capacity,
+          .lower_capacities = config.tiers.lower_capacities,
           .reserve = config.tiers.reserve,
           .ranker = config.placement.ranker,
           .rank = config.placement.rank,
@@ -353,7 +354,11 @@ void PlacementSession::UpdateStatus(const EpochProfile& epoch, std::span<const N
     TierStatus& tier = status_.tiers.emplace_back(Tier(static_cast<Tier::rep>(number)));
     const std::span<const NodeId> nodes = tiers_.NodesOf(tier.tier);
     tier.nodes.assign(nodes.begin(), nodes.end());
-    if (tier.tier == kTier1) tier.capacity = decision.capacity;
+    if (tier.tier == kTier1) {
+      tier.capacity = decision.capacity;
+    } else if (number - 2 < decision.lower_capacities.size()) {
+      tier.capacity = decision.lower_capacities[number - 2];
+    }
     PageCount used;
     for (const PlacedTarget& target : targets) {
       used += placer_.map().PagesIn(target.id, tiers_, tier.tier);

@@ -43,6 +43,23 @@ std::vector<TargetId> IdsOf(std::span<const PlacedTarget> targets) {
   return ids;
 }
 
+// Of such a footprint; nothing: whatever is free.
+std::optional<PageCount> FixedCapacity(const Capacity& capacity, PageCount footprint) {
+  if (const auto* pages = std::get_if<PageCount>(&capacity)) return *pages;
+  if (const auto* ratio = std::get_if<Ratio>(&capacity)) return CapacityAt(*ratio, footprint);
+  return std::nullopt;
+}
+
+// Those whose pages may have to give way.
+TierSet Limited(const PlacerOptions& options) {
+  TierSet limited;
+  limited.set(kTier1.value());
+  for (std::size_t i = 0; i < options.lower_capacities.size(); ++i) {
+    limited[i + 2] = !std::holds_alternative<FreeCapacity>(options.lower_capacities[i]);
+  }
+  return limited;
+}
+
 const PlacedTarget* Find(std::span<const PlacedTarget> targets, TargetId id) {
   const auto found = std::ranges::lower_bound(targets, id, {}, &PlacedTarget::id);
   return found != targets.end() && found->id == id ? &*found : nullptr;
@@ -91,6 +108,7 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
   PlacementDecision decision;
   const std::vector<NodeRoom> rooms = rooms_.At(memory, epoch.end);
   decision.capacity = CapacityNow(ids, rooms);
+  decision.lower_capacities = LowerCapacities(ids);
   if (LookForTheBest(targets, decision.capacity, look_for)) RankCandidates(targets);
 
   const CandidateResidency residency(candidates_, options_.tiers);
@@ -99,6 +117,7 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
   const std::vector<PlacedSpan> placed = PlacedSpans(targets, epoch.index);
   decision.hit_ratio = HitRatio(placed);
   const MoveRules rules{.capacity = decision.capacity,
+                        .lower_capacities = decision.lower_capacities,
                         .most_pages = options_.most_pages,
                         .cost_of_move = CostOfMove(epoch.length()),
                         .hysteresis = options_.hysteresis,
@@ -153,7 +172,8 @@ void Placer::LookAgain(std::span<const PlacedTarget> targets, std::chrono::nanos
 }
 
 void Placer::RankCandidates(std::span<const PlacedTarget> targets) {
-  FindCandidates(ranker_.table(), scores_, map_, targets, options_.tiers, candidates_);
+  FindCandidates(ranker_.table(), scores_, map_, targets, options_.tiers, Limited(options_),
+                 candidates_);
   ranking_.Reset({candidates_.span_pages, candidates_.score});
 }
 
@@ -190,20 +210,31 @@ bool Placer::LookForTheBest(std::span<const PlacedTarget> targets, PageCount cap
 
 PageCount Placer::CapacityNow(std::span<const TargetId> targets,
                               std::span<const NodeRoom> rooms) const {
-  if (const auto* pages = std::get_if<PageCount>(&options_.capacity)) return *pages;
-  if (const auto* ratio = std::get_if<Ratio>(&options_.capacity)) {
-    PageCount footprint;
-    for (const TargetId target : targets) {
-      for (const auto& [start, run] : map_.RunsOf(target)) footprint += run.pages.size();
-    }
-    return CapacityAt(*ratio, footprint);
-  }
+  if (const auto fixed = FixedCapacity(options_.capacity, Footprint(targets))) return *fixed;
   PageCount capacity;
   for (const TargetId target : targets) capacity += map_.PagesIn(target, options_.tiers, kTier1);
   for (const NodeRoom& room : rooms) {
     if (options_.tiers.TierOf(room.node) == kTier1) capacity += room.free;
   }
   return capacity;
+}
+
+PageCount Placer::Footprint(std::span<const TargetId> targets) const {
+  PageCount footprint;
+  for (const TargetId target : targets) {
+    for (const auto& [start, run] : map_.RunsOf(target)) footprint += run.pages.size();
+  }
+  return footprint;
+}
+
+std::vector<std::optional<PageCount>> Placer::LowerCapacities(
+    std::span<const TargetId> targets) const {
+  const PageCount footprint = Footprint(targets);
+  std::vector<std::optional<PageCount>> capacities;
+  for (const Capacity& capacity : options_.lower_capacities) {
+    capacities.push_back(FixedCapacity(capacity, footprint));
+  }
+  return capacities;
 }
 
 std::optional<double> Placer::HitRatio(std::span<const PlacedSpan> placed) const {
@@ -235,10 +266,7 @@ std::optional<double> Placer::Gain(std::span<const Move> moves,
 }
 
 double Placer::LookedAt(std::span<const TargetId> targets) const {
-  PageCount placed;
-  for (const TargetId target : targets) {
-    for (const auto& [start, run] : map_.RunsOf(target)) placed += run.pages.size();
-  }
+  const PageCount placed = Footprint(targets);
   if (placed == PageCount(0)) return 0;
   const EvidenceTable& table = ranker_.table();
   PageCount looked_at;

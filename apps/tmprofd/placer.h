@@ -35,8 +35,9 @@ namespace tmprof {
 
 struct PlacerOptions {
   Tiers tiers;
-  Capacity capacity;
-  PageCount reserve;  // kept free on each node
+  Capacity capacity;                       // of tier 1
+  std::vector<Capacity> lower_capacities;  // of tiers 2, 3 and so on, as far as they have their own
+  PageCount reserve;                       // kept free on each node
   Ranker::Options ranker;
   RankSource rank = RankSource::kCombined;
   const PolicyEntry* policy = nullptr;
@@ -53,7 +54,8 @@ struct PlacementDecision {
   std::vector<Move> moves;  // in the order in which they find room
   NotMoved not_moved;
   PageCount wanted;
-  PageCount capacity;
+  PageCount capacity;                                      // of tier 1
+  std::vector<std::optional<PageCount>> lower_capacities;  // as of MoveRules
   // Of the score of what is known to be somewhere, the share in tier 1, before the moves; nothing:
   // no score at all. What is only supposed of pages counts for neither.
   std::optional<double> hit_ratio;
@@ -90,6 +92,8 @@ class Placer {
   bool LookForTheBest(std::span<const PlacedTarget> targets, PageCount capacity,
                       std::chrono::nanoseconds look_for);
   PageCount CapacityNow(std::span<const TargetId> targets, std::span<const NodeRoom> rooms) const;
+  PageCount Footprint(std::span<const TargetId> targets) const;
+  std::vector<std::optional<PageCount>> LowerCapacities(std::span<const TargetId> targets) const;
   std::optional<double> HitRatio(std::span<const PlacedSpan> placed) const;
   std::optional<double> Gain(std::span<const Move> moves, std::span<const PlacedSpan> placed) const;
   double LookedAt(std::span<const TargetId> targets) const;

@@ -317,6 +317,60 @@ TEST_F(DecideMovesTest, TheRoomiestNodeIsChosenAndTheNextTierBelow) {
   EXPECT_EQ(moves[3].to, NodeId(1)) << "three pages against one";
 }
 
+// Three tiers of a node each, of which the middle one may be small.
+class ThreeTiersTest : public DecideMovesTest {
+ protected:
+  static constexpr NodeId kFar{2};
+
+  ThreeTiersTest() {
+    tiers_ = Tiers::Make({{kFast}, {kSlow}, {kFar}}).value();
+    room_.push_back({kFar, PageCount(100)});
+  }
+  static Move ToFar(NodeId from, std::uint64_t vpn, double score, MoveReason reason) {
+    return {Key(vpn), PageCount(1), from, kFar, score, reason};
+  }
+};
+
+TEST_F(ThreeTiersTest, WhatATierBelowHasTooMuchGoesDownTheColdestFirst) {
+  rules_.lower_capacities = {PageCount(2)};
+  placed_ = {At(kFast, 1, 9), At(kSlow, 2, 5), At(kSlow, 3, 1), At(kSlow, 4, 4), At(kSlow, 5, 0)};
+  EXPECT_THAT(Decide({}).moves, ElementsAre(ToFar(kSlow, 5, 0, MoveReason::kOverCapacity),
+                                            ToFar(kSlow, 3, 1, MoveReason::kOverCapacity)));
+  rules_.lower_capacities = {std::nullopt};
+  EXPECT_THAT(Decide({}).moves, IsEmpty()) << "its node has room";
+}
+
+TEST_F(ThreeTiersTest, WhatIsWantedOrNobodyHasLookedAtDoesNotGoFurtherDown) {
+  rules_.lower_capacities = {PageCount(1)};
+  placed_ = {At(kSlow, 2, 3), At(kSlow, 3, 0), At(kSlow, 4, 7)};
+  placed_[1].supposed = true;
+  EXPECT_THAT(Decide({2}).moves,
+              ElementsAre(ToFar(kSlow, 4, 7, MoveReason::kOverCapacity), Promotion(2, 3)));
+}
+
+TEST_F(ThreeTiersTest, WhatGivesWayFillsTheTierBelowUpToItsCapacity) {
+  rules_.capacity = PageCount(2);
+  rules_.lower_capacities = {PageCount(2)};
+  placed_ = {At(kFast, 1, 1), At(kFast, 2, 2), At(kSlow, 3, 0), At(kFar, 4, 9), At(kFar, 5, 8)};
+  Move hottest = Promotion(4, 9);
+  Move next = Promotion(5, 8);
+  hottest.from = next.from = kFar;
+  EXPECT_THAT(Decide({4, 5}).moves,
+              ElementsAre(Demotion(1, 1), ToFar(kFast, 2, 2, MoveReason::kRoom), hottest, next));
+}
+
+TEST_F(ThreeTiersTest, WhatLeavesATierBelowMakesRoomForWhatLeavesTier1) {
+  rules_.capacity = PageCount(1);
+  rules_.lower_capacities = {PageCount(1)};
+  room_[1].free = PageCount(0);
+  placed_ = {At(kFast, 1, 1), At(kFast, 2, 2), At(kSlow, 3, 0), At(kSlow, 4, 3)};
+  EXPECT_THAT(Decide({}).moves, ElementsAre(ToFar(kSlow, 3, 0, MoveReason::kOverCapacity),
+                                            ToFar(kFast, 1, 1, MoveReason::kOverCapacity)))
+      << "the tier is full: its node has room, its capacity has none";
+  rules_.lower_capacities = {PageCount(2)};
+  EXPECT_THAT(Decide({}).moves, ElementsAre(ToFar(kFast, 1, 1, MoveReason::kOverCapacity)));
+}
+
 // Whatever is asked, what is decided can be carried out in its order.
 TEST_F(DecideMovesTest, EveryMoveFindsRoomInTheOrderGiven) {
   std::mt19937 random(7);
@@ -325,6 +379,7 @@ TEST_F(DecideMovesTest, EveryMoveFindsRoomInTheOrderGiven) {
   for (int round = 0; round < 500; ++round) {
     placed_.clear();
     PageCount used;
+    PageCount used_below;  // of tier 2
     std::vector<std::uint64_t> wanted;
     for (std::uint64_t i = 0; i < 40; ++i) {
       const PageCount span = random() % 8 == 0 ? kHuge : PageCount(1);
@@ -333,6 +388,7 @@ TEST_F(DecideMovesTest, EveryMoveFindsRoomInTheOrderGiven) {
       placed_.back().bound = random() % 10 == 0;
       if (random() % 2 == 0) wanted.push_back(i * 512);
       if (node.value() < 2) used += span;
+      if (node.value() == 2) used_below += span;
     }
     std::ranges::sort(wanted, std::greater{}, [&](std::uint64_t vpn) {
       const PlacedSpan& span = placed_[vpn / 512];
@@ -344,6 +400,10 @@ TEST_F(DecideMovesTest, EveryMoveFindsRoomInTheOrderGiven) {
     }
     rules_.capacity = PageCount(random() % 3000);
     rules_.most_pages = PageCount(random() % 2000);
+    rules_.lower_capacities.assign(random() % 2, PageCount(random() % 3000));
+    const PageCount most_below = rules_.lower_capacities.empty()
+                                     ? PageCount(40 * kHuge.value())
+                                     : std::max(used_below, *rules_.lower_capacities.front());
 
     std::unordered_map<int, std::int64_t> free;
     for (const NodeRoom& node : room_) {
@@ -359,7 +419,11 @@ TEST_F(DecideMovesTest, EveryMoveFindsRoomInTheOrderGiven) {
       ASSERT_GE(free[move.to.value()], 0);
       free[move.from.value()] += span;
       pages += move.span;
-      used = promoting ? used + move.span : used - move.span;
+      if (promoting) used += move.span;
+      if (move.from.value() < 2) used -= move.span;
+      if (move.to.value() == 2) used_below += move.span;
+      if (move.from.value() == 2) used_below -= move.span;
+      ASSERT_LE(used_below, most_below);
       ASSERT_TRUE(!promoting || used <= rules_.capacity);
       ++moved;
     }

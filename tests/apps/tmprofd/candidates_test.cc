@@ -39,7 +39,7 @@ class CandidatesTest : public testing::Test {
   std::vector<std::string> Found(std::vector<TargetId> targets = {kTarget}) {
     std::vector<PlacedTarget> placed;
     for (const TargetId target : targets) placed.push_back({.id = target, .binding = binding_});
-    FindCandidates(table_, scores_, map_, placed, tiers_, found_);
+    FindCandidates(table_, scores_, map_, placed, tiers_, limited_, found_);
     std::vector<std::string> texts;
     for (std::size_t i = 0; i < found_.size(); ++i) {
       texts.push_back(std::to_string(found_.key[i].vpn.value()) + "+" +
@@ -54,6 +54,7 @@ class CandidatesTest : public testing::Test {
   Scores scores_;
   PlacementMap map_;
   Tiers tiers_ = *Tiers::Make({{NodeId(0)}, {NodeId(1)}});
+  TierSet limited_ = TierSet().set(kTier1.value());
   const MemoryBinding* binding_ = nullptr;
   Candidates found_;
 };
@@ -74,6 +75,17 @@ TEST_F(CandidatesTest, LeavesOutRowsWithoutAScore) {
   Score(1, {{10, 1, 0}, {11, 1, 3}});
   Place(1, 0, 100, 1);
   EXPECT_THAT(Found(), ElementsAre("11+1=3@1"));
+}
+
+TEST_F(CandidatesTest, HasAllOfATierWithACapacityAndSupposesNothingBelowTier1) {
+  tiers_ = *Tiers::Make({{NodeId(0)}, {NodeId(1)}, {NodeId(2)}});
+  limited_.set(2);
+  Score(1, {{10, 1, 4}, {11, 1, 0}});
+  for (Evidence& evidence : table_.evidence) evidence.looks = 3;
+  Place(1, 10, 14, 1);
+  Place(1, 20, 24, 2);
+  EXPECT_THAT(Found(), ElementsAre("10+1=4@1", "11+1=0@1", "12+2=0@1"));
+  EXPECT_THAT(found_.supposed, ElementsAre(0, 0, 1));
 }
 
 // Two pages that were looked at, 4 and 0 hot, and one that was sampled, too.

@@ -248,6 +248,7 @@ tiers {
   }
   tier {
     node: [1]
+    capacity_mib: 96
   }
   tier {
     node: [1023]
@@ -318,6 +319,8 @@ TEST(ParseConfig, EveryFieldArrivesWhereItBelongs) {
   EXPECT_THAT(config.tiers.given->NodesOf(kTier1), ElementsAre(NodeId(0), NodeId(2)));
   EXPECT_EQ(config.tiers.given->TierOf(NodeId(1023)), Tier(3));
   EXPECT_EQ(std::get<Ratio>(config.tiers.capacity), (Ratio{1, 8}));
+  EXPECT_THAT(config.tiers.lower_capacities,
+              ElementsAre(Capacity(PageCount(24576)), Capacity(FreeCapacity{})));
   EXPECT_EQ(config.tiers.reserve, PageCount(16384));  // 64 MiB of 4 KiB
   EXPECT_EQ(config.profile.epoch, 250ms);
   EXPECT_THAT(config.profile.sources.names, ElementsAre("abit-bpf", "clock"));
@@ -368,6 +371,23 @@ TEST(PrintConfig, WhatItPrintsSaysTheSameWhenFedBack) {
     EXPECT_EQ(PrintConfig(Parsed(printed)), printed) << text;
     EXPECT_NE(printed, defaults) << text;
   }
+}
+
+TEST(ParseConfig, EachTierButTheSlowestMayHaveACapacity) {
+  const Config config = Parsed(
+      "tiers { tier { node: 0 capacity_mib: 1 } tier { node: 1 footprint_ratio: '1/4' } "
+      "tier { node: 2 } }");
+  EXPECT_EQ(config.tiers.capacity, Capacity(PageCount(256)));
+  EXPECT_THAT(config.tiers.lower_capacities,
+              ElementsAre(Capacity(Ratio{1, 4}), Capacity(FreeCapacity{})));
+  EXPECT_EQ(PrintConfig(Parsed(PrintConfig(config))), PrintConfig(config));
+  EXPECT_EQ(OnlyFault("tiers { tier { node: 0 } tier {\nnode: 1 capacity_mib: 5 } }"),
+            "c:2:23: tiers.tier.capacity_mib: what is beyond it would have no tier to go to");
+  EXPECT_EQ(OnlyFault("tiers { tier { node: 0\nfootprint_ratio: '1/2' } tier { node: 1 } "
+                      "capacity_mib: 4 }"),
+            "c:2:18: tiers.tier.footprint_ratio: tiers has a capacity, too, and that is tier 1's");
+  EXPECT_THAT(OnlyFault("tiers { tier { node: 0 footprint_ratio: '2' } tier { node: 1 } }"),
+              HasSubstr("a ratio cannot be above 1"));
 }
 
 TEST(ParseConfig, TheHalfLifeIsThatOfTheRankModelUnlessGiven) {

@@ -13,11 +13,13 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 constexpr NodeId kFast{0};
 constexpr NodeId kSlow{1};
+constexpr NodeId kFar{2};  // where there are three tiers
 constexpr Pid kPid{100};
 
 class FakeClock final : public Clock {
@@ -89,7 +91,8 @@ class PlacerTest : public testing::Test {
         {TargetId(0), kPid, {{Vpn(0), Vpn(100'000)}}, &binding_}};
     const std::vector<NodeMemory> nodes{
         {.id = kFast, .free = free_, .allocatable = free_},
-        {.id = kSlow, .free = PageCount(50'000), .allocatable = PageCount(50'000)}};
+        {.id = kSlow, .free = PageCount(50'000), .allocatable = PageCount(50'000)},
+        {.id = kFar, .free = PageCount(50'000), .allocatable = PageCount(50'000)}};
     return placer.Decide(epoch, targets, nodes);
   }
   // Carries the moves out and tells.
@@ -185,6 +188,20 @@ TEST_F(PlacerTest, HasAShareOfTheMemoryAsCapacity) {
   memory_.Put(0, 800, kSlow);
   Placer placer(options_, memory_, cpu_clock_);
   EXPECT_EQ(Decide(placer, Epoch({})).capacity, PageCount(100));
+}
+
+TEST_F(PlacerTest, ATierBelowHasACapacityToo) {
+  options_.tiers = *Tiers::Make({{kFast}, {kSlow}, {kFar}});
+  options_.lower_capacities = {Ratio{1, 8}};
+  memory_.Put(0, 80, kFast);
+  memory_.Put(100, 720, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  const PlacementDecision decision = Decide(placer, Epoch(Hot(100, 10)));
+  EXPECT_THAT(decision.lower_capacities, ElementsAre(PageCount(100)));
+  Play(placer, decision);
+  EXPECT_EQ(memory_.PagesOn(kSlow), PageCount(90)) << "100 of 800, 10 of which went up";
+  EXPECT_EQ(memory_.PagesOn(kFar), PageCount(620));
+  EXPECT_EQ(memory_.PagesOn(kFast), PageCount(90));
 }
 
 TEST_F(PlacerTest, LeavesWhatIsBound) {
