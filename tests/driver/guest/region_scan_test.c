@@ -547,9 +547,11 @@ static void mappings_change_under_it(void) {
   close(session);
 }
 
-/* In the middle of memory that is cold alike, where no split is likely to fall. */
+/* In the middle of memory that is cold alike, where no split is likely to fall. That it is accessed
+ * keeps the page from being joined with that memory before it is told. */
 static void a_sampled_page_becomes_a_region(void) {
   int session = open_session(), found = 0;
+  pid_t switcher = start_switcher(1);
   struct tmprof_params params = region_params(session);
   unsigned long vpn = (unsigned long)memory / PAGE + PAGES - 1000;
   __u64 deadline_ns = now_ns() + 30 * SECOND;
@@ -559,6 +561,7 @@ static void a_sampled_page_becomes_a_region(void) {
   params.sample_event.flags = TMPROF_EVENT_PRESENT | TMPROF_EVENT_DATA_SRC;
   params.sample_period = 1000;
   set_params(session, &params);
+  run_on_cpu(1);
   touch(memory, PAGES, 1);
   add_target(session, getpid());
   EXPECT(control(session, TMPROF_MASK_ALL, TMPROF_START) == 0);
@@ -569,11 +572,11 @@ static void a_sampled_page_becomes_a_region(void) {
     write_script(&sample, 1);
     touch(memory + vpn % 7 * PAGE, 3000, 1);
     count = read_some(session, MOST_RECORDS).count;
-    /* It is written between aggregations; the next one may have joined it with its like. */
     for (i = 0; i < count; i++)
       found |= records[i].start_vpn == vpn || records[i].end_vpn == vpn + 1;
     memory[(vpn - (unsigned long)memory / PAGE) * PAGE] = 1;
   }
+  end_program(switcher);
   close(session);
 }
 
