@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What processes allocated and freed in an epoch, as a tracker within them told it.
+// What processes allocated and freed in an epoch, as a tracker within them told it, and what lay on
+// their accessed pages without having been allocated.
 
 #pragma once
 
@@ -27,10 +28,16 @@ struct SourceFrame {
 
 inline constexpr std::uint32_t kUnknownSite = 0;
 
-// Where a program allocates: the same in all its processes.
+// Where a program allocates: the same in all its processes. Or what is not allocated, by its name.
 struct ObjectSite {
   std::uint32_t id = kUnknownSite;  // within a trace
-  std::vector<SourceFrame> frames;  // innermost first
+  // Calls, innermost first. Of a variable or a part of a file, its place in there alone; of a stack
+  // none.
+  std::vector<SourceFrame> frames;
+  // Of a variable its symbol, demangled; of other data its section; of a stack its thread's name;
+  // empty of what is allocated.
+  std::string name = {};
+  std::optional<Tid> thread = std::nullopt;  // of a stack
   friend bool operator==(const ObjectSite&, const ObjectSite&) = default;
 };
 
@@ -52,11 +59,31 @@ struct AllocationEvent {
   friend bool operator==(const AllocationEvent&, const AllocationEvent&) = default;
 };
 
+enum class FixedKind : std::uint8_t {
+  kVariable,  // of a loaded file, by its symbol
+  kData,      // of a loaded file's section, where no variable's symbol is
+  kStack,     // of a thread
+};
+
+// What has memory that it did not allocate: told when its pages are first accessed. One that is
+// told again, by its site and where some of it lay, has grown or shrunk.
+struct FixedEvent {
+  TargetId target;
+  FixedKind kind = FixedKind::kVariable;
+  bool ends = false;  // by address: what was there is no more
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;  // 0 of what ends
+  MonotonicTime time;       // since then; may lie before the epoch
+  std::uint32_t site = kUnknownSite;
+  friend bool operator==(const FixedEvent&, const FixedEvent&) = default;
+};
+
 // Of a target, the events are in order. What is allocated where something lives ends that: its end
 // was lost.
 struct Allocations {
   std::vector<ObjectSite> sites;  // that no epoch before had
   std::vector<AllocationEvent> events;
+  std::vector<FixedEvent> fixed = {};
   // Of this many bytes or more, each allocation is told; of smaller ones a share, or none. Unset:
   // unknown.
   std::optional<std::uint64_t> all_from_bytes;

@@ -200,6 +200,11 @@ std::vector<Tid> ProcFs::Threads(Pid pid) const {
   return threads;
 }
 
+std::optional<std::string> ProcFs::ThreadName(Pid pid, Tid thread) const {
+  const auto stat = ReadStat(OfThread(pid, thread, "stat"));
+  return stat ? std::optional(stat->stat.name) : std::nullopt;
+}
+
 std::set<CpuId> ProcFs::CpusInUse(Pid pid) const {
   constexpr std::size_t kMostAsked = 64;  // some 5 us each
   std::set<CpuId> cpus;

@@ -69,6 +69,8 @@ class ProcFs {
   Result<std::vector<Mapping>> Mappings(Pid pid) const;
   // Ascending; empty for a process that does not exist (any more).
   std::vector<Tid> Threads(Pid pid) const;
+  // comm; nullopt for a thread that does not exist (any more).
+  std::optional<std::string> ThreadName(Pid pid, Tid thread) const;
   // Where its threads are running now. Of a process with many threads, some are asked.
   std::set<CpuId> CpusInUse(Pid pid) const;
   // Direct children, ascending.

@@ -48,6 +48,12 @@ constexpr std::pair<AllocationKind, wire::AllocationKind> kAllocationKinds[] = {
     {AllocationKind::kUnmapped, wire::ALLOCATION_KIND_UNMAPPED},
 };
 
+constexpr std::pair<FixedKind, wire::FixedKind> kFixedKinds[] = {
+    {FixedKind::kVariable, wire::FIXED_KIND_VARIABLE},
+    {FixedKind::kData, wire::FIXED_KIND_DATA},
+    {FixedKind::kStack, wire::FIXED_KIND_STACK},
+};
+
 void EncodeSource(const SourceStatus& source, wire::SourceStatus& message) {
   message.set_name(source.name);
   message.set_label(source.label);
@@ -390,10 +396,24 @@ std::uint64_t WholeWeight(double weight) {
 
 bool IsWhole(double weight) { return static_cast<double>(WholeWeight(weight)) == weight; }
 
+void EncodeFixed(const EpochProfile& epoch, const FixedEvent& event, wire::Allocations& into) {
+  TMPROF_CHECK(std::ranges::binary_search(epoch.targets, event.target, {}, &Target::id));
+  wire::FixedObject& wired = *into.add_fixed();
+  wired.set_target(event.target.value());
+  wired.set_kind(WireOf(kFixedKinds, event.kind));
+  wired.set_ends(event.ends);
+  wired.set_address(event.address);
+  wired.set_bytes(event.bytes);
+  wired.set_time_ns(Step(Nanoseconds(epoch.start), Nanoseconds(event.time)));
+  wired.set_site(event.site);
+}
+
 void EncodeAllocations(const EpochProfile& epoch, wire::Allocations& message) {
   for (const ObjectSite& site : epoch.allocations->sites) {
     wire::ObjectSite& wired = *message.add_sites();
     wired.set_id(site.id);
+    wired.set_name(site.name);
+    if (site.thread) wired.set_thread(site.thread->value());
     for (const SourceFrame& frame : site.frames) {
       wire::ObjectFrame& wired_frame = *wired.add_frames();
       wired_frame.set_function(frame.function);
@@ -423,13 +443,40 @@ void EncodeAllocations(const EpochProfile& epoch, wire::Allocations& message) {
   }
   if (const auto from = epoch.allocations->all_from_bytes) message.set_all_from_bytes(*from);
   message.set_lost(epoch.allocations->lost);
+  for (const FixedEvent& event : epoch.allocations->fixed) EncodeFixed(epoch, event, message);
+}
+
+Verdict DecodeFixed(const wire::FixedObject& message, EpochProfile& epoch) {
+  FixedEvent event{.target = TargetId(message.target()),
+                   .ends = message.ends(),
+                   .address = message.address(),
+                   .bytes = message.bytes(),
+                   .site = message.site()};
+  if (!std::ranges::binary_search(epoch.targets, event.target, {}, &Target::id)) {
+    return Wrong(
+        fmt::format("variables or stacks of target {}, which is not listed", event.target.value()));
+  }
+  if (!FromWire(kFixedKinds, message.kind(), event.kind)) {
+    return Wrong(fmt::format("a variable or stack is of the unknown kind {}",
+                             static_cast<int>(message.kind())));
+  }
+  const std::uint64_t time =
+      Nanoseconds(epoch.start) + static_cast<std::uint64_t>(message.time_ns());
+  if (time > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+    return Wrong("a variable or stack is before the machine's start");
+  }
+  event.time = MonotonicTime(std::chrono::nanoseconds(time));
+  epoch.allocations->fixed.push_back(event);
+  return {};
 }
 
 Verdict DecodeAllocations(const wire::Allocations& message, EpochProfile& epoch) {
   Allocations& allocations = epoch.allocations.emplace();
   for (const wire::ObjectSite& wired : message.sites()) {
     if (wired.id() == kUnknownSite) return Wrong("a site has the ID of unknown ones");
-    ObjectSite& site = allocations.sites.emplace_back(ObjectSite{.id = wired.id()});
+    ObjectSite& site =
+        allocations.sites.emplace_back(ObjectSite{.id = wired.id(), .name = wired.name()});
+    if (wired.has_thread()) site.thread = Tid(wired.thread());
     for (const wire::ObjectFrame& frame : wired.frames()) {
       if (frame.line() > static_cast<std::uint32_t>(std::numeric_limits<int>::max())) {
         return Wrong(fmt::format("site {} has the line {}", site.id, frame.line()));
@@ -479,6 +526,9 @@ Verdict DecodeAllocations(const wire::Allocations& message, EpochProfile& epoch)
   }
   if (message.has_all_from_bytes()) allocations.all_from_bytes = message.all_from_bytes();
   allocations.lost = message.lost();
+  for (const wire::FixedObject& fixed : message.fixed()) {
+    if (Verdict verdict = DecodeFixed(fixed, epoch); !verdict) return verdict;
+  }
   return {};
 }
 

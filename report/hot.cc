@@ -26,7 +26,7 @@ class Holders : public ObjectMap::Visitor {
   void See(const EpochProfile& epoch) {
     if (epoch.allocations) {
       list_.has_objects = true;
-      for (const ObjectSite& site : epoch.allocations->sites) sites_[site.id] = site.frames;
+      for (const ObjectSite& site : epoch.allocations->sites) sites_[site.id] = site;
     }
     map_.See(epoch, false);
   }
@@ -49,9 +49,10 @@ class Holders : public ObjectMap::Visitor {
       const TracedObject* object =
           map_.Largest(target->id, start, start + row.span.value() * kBasePageBytes);
       if (object == nullptr) continue;
-      row.object = HotObject{.start = object->start, .bytes = object->bytes};
+      row.object = HotObject{
+          .start = object->start, .bytes = object->bytes, .kind = object->kind, .site = {}};
       if (const auto site = sites_.find(object->site); site != sites_.end()) {
-        row.object->frames = site->second;
+        row.object->site = site->second;
       }
     }
   }
@@ -59,7 +60,7 @@ class Holders : public ObjectMap::Visitor {
  private:
   HotList& list_;
   ObjectMap map_{*this};
-  std::map<std::uint32_t, std::vector<SourceFrame>> sites_;
+  std::map<std::uint32_t, ObjectSite> sites_;
 };
 
 // Where the pages are of which objects that have an address had a part.
@@ -134,18 +135,22 @@ std::string Samples(const HotList::Row& row) {
   return fmt::format("{}+{}", Count(row.load_samples), Count(row.store_samples));
 }
 
-// "64 KiB by make (a.c:7) < main (a.c:30)"
+// "64 KiB by make (a.c:7) < main (a.c:30)", "8 KiB variable table of program"
 std::string ObjectText(const HotList::Row& row, std::size_t frames = 2) {
   if (!row.object) return "unknown";
-  return fmt::format("{} by {}", FormatBytes(row.object->bytes),
-                     FramesText(row.object->frames, frames));
+  const TracedKind kind = row.object->kind;
+  const bool was_allocated = kind == TracedKind::kAllocated || kind == TracedKind::kMapped;
+  return fmt::format("{} {} {}", FormatBytes(row.object->bytes),
+                     was_allocated ? "by" : NameOf(kind), SiteText(kind, row.object->site, frames));
 }
 
 Json ObjectJson(const HotList::Row& row) {
   if (!row.object) return nullptr;
   return {{"start", row.object->start},
           {"bytes", row.object->bytes},
-          {"frames", FramesJson(row.object->frames)}};
+          {"kind", NameOf(row.object->kind)},
+          {"name", row.object->site.name.empty() ? Json(nullptr) : Json(row.object->site.name)},
+          {"frames", FramesJson(row.object->site.frames)}};
 }
 
 }  // namespace
@@ -291,7 +296,7 @@ std::string HotCsv(const HotList& list) {
                     row.mapping ? Describe(*row.mapping) : "",
                     row.mapping ? std::string(Name(row.mapping->kind)) : "",
                     row.mapping ? row.mapping->path : "",
-                    row.object ? ObjectText(row, row.object->frames.size()) : ""});
+                    row.object ? ObjectText(row, row.object->site.frames.size()) : ""});
   }
   return csv;
 }

@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "rank/rank_model.h"
+#include "report/object_map.h"
 #include "report/whole_trace.h"
 
 namespace tmprof {
@@ -30,7 +31,8 @@ struct HotOptions {
 struct HotObject {
   std::uint64_t start = 0;
   std::uint64_t bytes = 0;
-  std::vector<SourceFrame> frames;  // that allocated it, innermost first; empty: unknown
+  TracedKind kind = TracedKind::kAllocated;
+  ObjectSite site;  // no frames and no name: unknown
 };
 
 struct HotList {

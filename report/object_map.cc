@@ -6,6 +6,12 @@
 #include <chrono>
 #include <iterator>
 #include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "report/format.h"
+#include "report/objects.h"
 
 namespace tmprof {
 namespace {
@@ -17,6 +23,36 @@ std::uint64_t StartOf(const PageColumns& pages, std::size_t record) {
 std::uint64_t EndOf(const PageColumns& pages, std::size_t record) {
   return (pages.vpn[record].value() + pages.span_pages[record]) * kBasePageBytes;
 }
+
+TracedKind KindOf(FixedKind kind) {
+  switch (kind) {
+    case FixedKind::kVariable:
+      return TracedKind::kVariable;
+    case FixedKind::kData:
+      return TracedKind::kData;
+    case FixedKind::kStack:
+      break;
+  }
+  return TracedKind::kStack;
+}
+
+TracedObject ObjectOf(const AllocationEvent& event, TracedKind kind) {
+  return {.kind = kind,
+          .target = event.target,
+          .start = event.address,
+          .bytes = event.bytes,
+          .weight = std::max(event.weight, 1.0),
+          .site = event.site,
+          .birth = event.time,
+          .since = event.time};
+}
+
+// What lies within memory of the next layer has its share first.
+int LayerOf(TracedKind kind) {
+  if (kind == TracedKind::kMapped) return 2;
+  return kind == TracedKind::kAllocated ? 1 : 0;
+}
+constexpr int kLayers = 3;
 
 // The first record of the target whose span ends above `address`.
 std::size_t FirstFrom(const PageColumns& pages, TargetId target, std::uint64_t address) {
@@ -33,6 +69,33 @@ std::size_t FirstFrom(const PageColumns& pages, TargetId target, std::uint64_t a
 
 }  // namespace
 
+std::string_view NameOf(TracedKind kind) {
+  switch (kind) {
+    case TracedKind::kAllocated:
+      return "allocated";
+    case TracedKind::kMapped:
+      return "mapped";
+    case TracedKind::kVariable:
+      return "variable";
+    case TracedKind::kData:
+      return "data";
+    case TracedKind::kStack:
+      break;
+  }
+  return "stack";
+}
+
+std::string SiteText(TracedKind kind, const ObjectSite& site, std::size_t most_frames) {
+  const std::string name = Printable(site.name);
+  if (kind == TracedKind::kStack) {
+    return site.thread ? fmt::format("thread {} {}", site.thread->value(), name) : "thread unknown";
+  }
+  if (name.empty()) return FramesText(site.frames, most_frames);
+  const std::string file = site.frames.empty() ? "unknown" : FileName(site.frames[0].module);
+  return fmt::format("{} of {}{}", name, Printable(file),
+                     kind == TracedKind::kData ? ", no symbol" : "");
+}
+
 double SamplesOf(const PageColumns& pages, std::size_t record) {
   return static_cast<double>(pages.load_samples[record]) +
          static_cast<double>(pages.store_samples[record]);
@@ -46,6 +109,11 @@ void ObjectMap::See(const EpochProfile& epoch, bool to_be_shared) {
       if (target == epoch.targets.end() || target->id != event.target) continue;
       if (visitor_.Follows(*target)) Apply(epoch, *target, event);
     }
+    for (const FixedEvent& event : epoch.allocations->fixed) {
+      const auto target = std::ranges::lower_bound(epoch.targets, event.target, {}, &Target::id);
+      if (target == epoch.targets.end() || target->id != event.target) continue;
+      if (visitor_.Follows(*target)) Apply(epoch, *target, event);
+    }
   }
   if (to_be_shared) {
     Each([&](const TracedObject& object) { Stay(epoch, object, epoch.end); });
@@ -55,9 +123,7 @@ void ObjectMap::See(const EpochProfile& epoch, bool to_be_shared) {
   for (const Target& target : epoch.targets) {
     const auto living = live_.find(target.id);
     if (!target.exited || living == live_.end()) continue;
-    for (const Objects* objects : {&living->second.allocated, &living->second.mapped}) {
-      for (const auto& [address, object] : *objects) visitor_.End(object, epoch.end);
-    }
+    living->second.Each([&](const TracedObject& object) { visitor_.End(object, epoch.end); });
     live_.erase(living);
   }
 }
@@ -66,30 +132,53 @@ void ObjectMap::Apply(const EpochProfile& epoch, const Target& target,
                       const AllocationEvent& event) {
   switch (event.kind) {
     case AllocationKind::kAllocated:
-      return Begin(epoch, target, event, TracedKind::kAllocated);
+      return Begin(epoch, target, ObjectOf(event, TracedKind::kAllocated));
     case AllocationKind::kFreed:
       return End(epoch, event.target, TracedKind::kAllocated, event.address, event.time);
     case AllocationKind::kMapped:
       Unmap(epoch, event);  // as MAP_FIXED does
-      return Begin(epoch, target, event, TracedKind::kMapped);
+      return Begin(epoch, target, ObjectOf(event, TracedKind::kMapped));
     case AllocationKind::kUnmapped:
       return Unmap(epoch, event);
   }
 }
 
-void ObjectMap::Begin(const EpochProfile& epoch, const Target& target, const AllocationEvent& event,
-                      TracedKind kind) {
-  End(epoch, event.target, kind, event.address, event.time);
+void ObjectMap::Apply(const EpochProfile& epoch, const Target& target, const FixedEvent& event) {
+  const TracedKind kind = KindOf(event.kind);
+  if (event.ends) return End(epoch, event.target, kind, event.address, event.time);
   TracedObject object{.kind = kind,
                       .target = event.target,
                       .start = event.address,
                       .bytes = event.bytes,
-                      .weight = std::max(event.weight, 1.0),
                       .site = event.site,
                       .birth = event.time,
                       .since = event.time};
+  const TracedObject* found = FindFixed(event);
+  if (found == nullptr) return Begin(epoch, target, object);
+  const TracedObject before = *found;
+  Stay(epoch, before, event.time);
+  object.birth = before.birth;
+  object.label = before.label;
+  Objects& fixed = live_[event.target].fixed;
+  fixed.erase(before.start);
+  fixed.insert_or_assign(object.start, object);
+  visitor_.Resize(before, object);
+}
+
+TracedObject* ObjectMap::FindFixed(const FixedEvent& event) {
+  Objects& fixed = live_[event.target].fixed;
+  auto at = fixed.upper_bound(event.address);
+  if (at != fixed.begin() && std::prev(at)->second.end() > event.address) --at;
+  for (; at != fixed.end() && at->first < event.address + event.bytes; ++at) {
+    if (at->second.site == event.site && at->second.kind == KindOf(event.kind)) return &at->second;
+  }
+  return nullptr;
+}
+
+void ObjectMap::Begin(const EpochProfile& epoch, const Target& target, TracedObject object) {
+  End(epoch, object.target, object.kind, object.start, object.since);
   visitor_.Begin(target, object);
-  live_[event.target].Of(kind)[event.address] = object;
+  live_[object.target].Of(object.kind)[object.start] = object;
 }
 
 void ObjectMap::End(const EpochProfile& epoch, TargetId target, TracedKind kind,
@@ -139,9 +228,9 @@ void ObjectMap::Stay(const EpochProfile& epoch, const TracedObject& object, Mono
 
 void ObjectMap::ShareAll(const EpochProfile& epoch) {
   std::vector<double> taken(epoch.pages.size());
-  for (const TracedKind kind : {TracedKind::kAllocated, TracedKind::kMapped}) {
+  for (int layer = 0; layer < kLayers; ++layer) {
     for (const Presence& presence : present_) {
-      if (presence.object.kind == kind) ShareOf(presence, epoch, taken);
+      if (LayerOf(presence.object.kind) == layer) ShareOf(presence, epoch, taken);
     }
   }
 }
@@ -168,9 +257,11 @@ const TracedObject* ObjectMap::Largest(TargetId target, std::uint64_t start,
                                        std::uint64_t end) const {
   const auto living = live_.find(target);
   if (living == live_.end()) return nullptr;
-  for (const Objects* objects : {&living->second.allocated, &living->second.mapped}) {
-    const TracedObject* largest = nullptr;
-    std::uint64_t most = 0;
+  const TracedObject* largest = nullptr;
+  std::uint64_t most = 0;
+  for (const Objects* objects :
+       {&living->second.fixed, &living->second.allocated, &living->second.mapped}) {
+    if (objects == &living->second.mapped && largest != nullptr) break;
     auto at = objects->upper_bound(start);
     if (at != objects->begin()) --at;
     for (; at != objects->end() && at->first < end; ++at) {
@@ -181,9 +272,8 @@ const TracedObject* ObjectMap::Largest(TargetId target, std::uint64_t start,
       most = to - from;
       largest = &object;
     }
-    if (largest != nullptr) return largest;
   }
-  return nullptr;
+  return largest;
 }
 
 }  // namespace tmprof

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/allocations.h"
@@ -14,7 +16,12 @@
 
 namespace tmprof {
 
-enum class TracedKind : std::uint8_t { kAllocated, kMapped };
+enum class TracedKind : std::uint8_t { kAllocated, kMapped, kVariable, kData, kStack };
+
+std::string_view NameOf(TracedKind kind);  // "allocated", "mapped", "variable", "data", "stack"
+// "make (a.c:7) < main (a.c:30)", of as many frames as a line takes, "table of program", ".bss of
+// program, no symbol" or "thread 42 worker".
+std::string SiteText(TracedKind kind, const ObjectSite& site, std::size_t most_frames = 3);
 
 struct TracedObject {
   TracedKind kind = TracedKind::kAllocated;
@@ -40,6 +47,10 @@ class ObjectMap {
     virtual bool Follows(const Target& target) = 0;
     virtual void Begin(const Target& target, TracedObject& object) = 0;
     virtual void End(const TracedObject& object, MonotonicTime end) = 0;
+    // A stack, which is what it was.
+    virtual void Resize(const TracedObject& before, const TracedObject& after) {
+      (void)before, (void)after;
+    }
     // `share` is what is the object's of a page record: of its bytes, for as long of the epoch as
     // it was there. Only in epochs that are to be shared.
     virtual void Share(const PageColumns& pages, std::size_t record, const TracedObject& object,
@@ -51,25 +62,34 @@ class ObjectMap {
   explicit ObjectMap(Visitor& visitor) : visitor_(visitor) {}
 
   void See(const EpochProfile& epoch, bool to_be_shared);
-  // Of all that live now: mappings after what was allocated.
+  // Of all that live now.
   template <typename Visit>
   void Each(Visit visit) const {
     for (const auto& [target, living] : live_) {
-      for (const Objects* objects : {&living.allocated, &living.mapped}) {
-        for (const auto& [address, object] : *objects) visit(object);
-      }
+      living.Each(visit);
     }
   }
-  // The one that lives now and has most of these bytes, of what was allocated before what was
-  // mapped. Null: nothing is known there.
+  // The one that lives now and has most of these bytes; what was mapped only where there is nothing
+  // else. Null: nothing is known there.
   const TracedObject* Largest(TargetId target, std::uint64_t start, std::uint64_t end) const;
 
  private:
   using Objects = std::map<std::uint64_t, TracedObject>;  // by address, disjoint
   struct Living {
+    Objects fixed;
     Objects allocated;
     Objects mapped;
-    Objects& Of(TracedKind kind) { return kind == TracedKind::kAllocated ? allocated : mapped; }
+
+    Objects& Of(TracedKind kind) {
+      if (kind == TracedKind::kAllocated) return allocated;
+      return kind == TracedKind::kMapped ? mapped : fixed;
+    }
+    template <typename Visit>
+    void Each(Visit visit) const {
+      for (const Objects* objects : {&fixed, &allocated, &mapped}) {
+        for (const auto& [address, object] : *objects) visit(object);
+      }
+    }
   };
   struct Presence {
     TracedObject object;
@@ -78,8 +98,10 @@ class ObjectMap {
   };
 
   void Apply(const EpochProfile& epoch, const Target& target, const AllocationEvent& event);
-  void Begin(const EpochProfile& epoch, const Target& target, const AllocationEvent& event,
-             TracedKind kind);
+  void Apply(const EpochProfile& epoch, const Target& target, const FixedEvent& event);
+  void Begin(const EpochProfile& epoch, const Target& target, TracedObject object);
+  // Of the same site, where some of it lay.
+  TracedObject* FindFixed(const FixedEvent& event);
   void End(const EpochProfile& epoch, TargetId target, TracedKind kind, std::uint64_t address,
            MonotonicTime end);
   void Unmap(const EpochProfile& epoch, const AllocationEvent& event);

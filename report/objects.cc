@@ -34,10 +34,6 @@ std::string_view NameOf(ObjectKind kind) {
   return "";
 }
 
-std::string FileName(const std::string& path) {
-  return std::filesystem::path(path).filename().string();
-}
-
 std::string FunctionText(const SourceFrame& frame) {
   if (!frame.function.empty()) return frame.function;
   if (frame.module.empty()) return fmt::format("{:#x}", frame.offset);
@@ -73,11 +69,6 @@ std::string FilesText(const std::vector<std::string>& paths) {
 
 bool Before(const ObjectsRow& a, const ObjectsRow& b) {
   return std::tuple(b.accesses, b.bytes.value_or(0)) < std::tuple(a.accesses, a.bytes.value_or(0));
-}
-
-std::string FoldedElement(std::string text) {
-  std::ranges::replace(text, ';', ':');
-  return Printable(text);
 }
 
 // The first argument of the template whose arguments begin at `from`: "Node" of "<Node, int>".
@@ -161,6 +152,15 @@ std::vector<ObjectsRow> ByType(std::vector<ObjectsRow> sites) {
 }
 
 }  // namespace
+
+std::string FoldedElement(std::string text) {
+  std::ranges::replace(text, ';', ':');
+  return Printable(text);
+}
+
+std::string FileName(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
 
 std::string_view NameOf(ObjectsBy by) {
   switch (by) {

@@ -148,6 +148,7 @@ std::string FramesText(const std::vector<SourceFrame>& frames, std::size_t most 
 // innermost function that is not of the C++ library.
 std::string TypeText(const std::vector<SourceFrame>& frames);
 std::string_view NameOf(ObjectsBy by);
+std::string FileName(const std::string& path);  // without its folders
 Json FramesJson(const std::vector<SourceFrame>& frames);
 
 // Keeps the first ones.
@@ -158,6 +159,7 @@ std::string ObjectsJson(const ObjectsReport& report);
 std::string ObjectsCsv(const ObjectsReport& report);
 // A line for each of the stacks, "outermost;...;innermost accesses", as flame graphs are made of.
 std::string ObjectsFolded(const ObjectsReport& report);
+std::string FoldedElement(std::string text);  // of a stack that is folded
 // "main;make_node", outermost first.
 std::string FoldedFrames(const std::vector<SourceFrame>& frames);
 

@@ -85,7 +85,7 @@ SpanUse& SiteUses::SpanOf(const PageColumns& pages, std::size_t record) {
 }
 
 void SiteUses::Begin(const Target& /*target*/, TracedObject& object) {
-  if (object.kind == TracedKind::kMapped) return;
+  if (object.kind != TracedKind::kAllocated) return;
   all_are_recorded_ = all_are_recorded_ && object.site != kUnknownSite;
   if (!IsPlaceable(object)) return;
   SiteUse& site = sites_[object.site];

@@ -114,7 +114,7 @@ struct Symbols::State {
   ~State() { ::dwfl_end(dwfl); }
 
   char* debug_path = nullptr;
-  // Of the file, beside it by its debug link, or below /usr/lib/debug; nothing is fetched.
+  // Of the file, or by its build ID below /usr/lib/debug.
   const Dwfl_Callbacks callbacks = {.find_elf = ::dwfl_build_id_find_elf,
                                     .find_debuginfo = ::dwfl_build_id_find_debuginfo,
                                     .section_address = ::dwfl_offline_section_address,

@@ -45,11 +45,17 @@ void AddHeats(std::vector<double>& heats, const std::vector<double>& more) {
   for (std::size_t node = 0; node < more.size(); ++node) heats[node] += more[node];
 }
 
+// Of threads of one name, the stacks are one; so are data of one name in several files.
+std::string TypeOf(const Row& row) {
+  if (row.kind == Kind::kAllocated || row.kind == Kind::kMapped) return TypeText(row.site.frames);
+  return row.site.name.empty() ? "unknown" : row.site.name;
+}
+
 // One row of each type and kind instead of rows of sites.
 std::vector<Row> ByType(const std::vector<Row>& sites) {
   std::map<std::pair<Kind, std::string>, Row> types;
   for (const Row& site : sites) {
-    std::string name = TypeText(site.frames);
+    std::string name = TypeOf(site);
     Row& type = types[{site.kind, name}];
     type.kind = site.kind;
     type.type = std::move(name);
@@ -73,7 +79,12 @@ std::vector<Row> ByType(const std::vector<Row>& sites) {
   return rows;
 }
 
-std::string KindName(Kind kind) { return kind == Kind::kAllocated ? "allocated" : "mapped"; }
+std::string FoldedSite(Kind kind, const ObjectSite& site) {
+  const std::string stack = kind == Kind::kAllocated || kind == Kind::kMapped
+                                ? FoldedFrames(site.frames)
+                                : FoldedElement(SiteText(kind, site));
+  return fmt::format("{};{}", NameOf(kind), stack);
+}
 
 class Tally : public ObjectMap::Visitor {
  public:
@@ -83,7 +94,7 @@ class Tally : public ObjectMap::Visitor {
     const bool is_shown = options_.epochs.Contains(epoch.index);
     if (epoch.allocations) {
       result_.tracked = true;
-      for (const ObjectSite& site : epoch.allocations->sites) sites_[site.id] = site.frames;
+      for (const ObjectSite& site : epoch.allocations->sites) sites_[site.id] = site;
       if (is_shown) result_.lost += epoch.allocations->lost;
     }
     if (is_shown) {
@@ -108,14 +119,14 @@ class Tally : public ObjectMap::Visitor {
     }
     std::vector<Row> rows;
     for (Found& found : found_.Take()) {
-      found.row.frames = FramesOf(found.site);
+      found.row.site = SiteOf(found.site);
       rows.push_back(std::move(found.row));
     }
     result_.all_rows = found_.all();
     result_.rows = options_.by == ObjectsBy::kType ? FirstTypes(ByType(rows)) : std::move(rows);
     for (const auto& [where, heat] : heat_of_sites_) {
       if (options_.by == ObjectsBy::kType) break;
-      result_.stacks[KindName(where.first) + ";" + FoldedFrames(FramesOf(where.second))] += heat;
+      result_.stacks[FoldedSite(where.first, SiteOf(where.second))] += heat;
     }
     result_.trace = std::move(name);
     result_.options = options_;
@@ -135,7 +146,13 @@ class Tally : public ObjectMap::Visitor {
   void End(const TracedObject& object, MonotonicTime end) override {
     if (was_shown_) AddAge(object, end);
     // A mapping of which a part went may have others.
-    if (IsByObject() && object.kind == Kind::kAllocated) ended_.push_back(object.label);
+    if (IsByObject() && object.kind != Kind::kMapped) ended_.push_back(object.label);
+  }
+
+  void Resize(const TracedObject& before, const TracedObject& after) override {
+    if (!was_shown_) return;
+    sums_[after.label].row.bytes +=
+        static_cast<double>(after.bytes) - static_cast<double>(before.bytes);
   }
 
   // What ended had its share until then.
@@ -252,7 +269,9 @@ class Tally : public ObjectMap::Visitor {
   }
 
   void AddAge(const TracedObject& object, MonotonicTime end) {
-    sums_[object.label].age_ns += static_cast<double>((end - object.birth).count()) * object.weight;
+    // Times of two threads may be out of order by some us.
+    const nanoseconds age = std::max(end - object.birth, nanoseconds(0));
+    sums_[object.label].age_ns += static_cast<double>(age.count()) * object.weight;
   }
 
   std::size_t LabelOf(const Target& target, const TracedObject& object) {
@@ -289,7 +308,7 @@ class Tally : public ObjectMap::Visitor {
   std::vector<Row> FirstTypes(std::vector<Row> types) {
     FirstRows<Found, Before> first(options_.limit);
     for (std::size_t i = 0; i < types.size(); ++i) {
-      result_.stacks[KindName(types[i].kind) + ";" + Printable(types[i].type)] +=
+      result_.stacks[fmt::format("{};{}", NameOf(types[i].kind), Printable(types[i].type))] +=
           types[i].references + types[i].samples;
       first.Add({.row = std::move(types[i])}, i);
     }
@@ -299,9 +318,9 @@ class Tally : public ObjectMap::Visitor {
     return rows;
   }
 
-  std::vector<SourceFrame> FramesOf(std::uint32_t site) const {
-    const auto found = sites_.find(site);
-    return found != sites_.end() ? found->second : std::vector<SourceFrame>();
+  ObjectSite SiteOf(std::uint32_t id) const {
+    const auto found = sites_.find(id);
+    return found != sites_.end() ? found->second : ObjectSite();
   }
 
   TracedObjectsOptions options_;
@@ -310,7 +329,7 @@ class Tally : public ObjectMap::Visitor {
   MonotonicTime last_;
   bool was_shown_ = false;  // an epoch
   Scores scores_;           // of this epoch
-  std::map<std::uint32_t, std::vector<SourceFrame>> sites_;
+  std::map<std::uint32_t, ObjectSite> sites_;
   std::map<std::optional<NodeId>, std::size_t> node_of_;  // place
   std::vector<Sum> sums_;                                 // by label
   std::vector<std::size_t> unused_;
@@ -392,8 +411,8 @@ std::string TracedObjectsText(const TracedObjects& objects) {
     for (std::size_t node = 0; node < nodes; ++node) {
       cells.push_back(OrUnknown(row.ShareOnNode(node), Percent));
     }
-    cells.push_back(KindName(row.kind));
-    std::string what = row.type.empty() ? FramesText(row.frames) : Printable(row.type);
+    cells.emplace_back(NameOf(row.kind));
+    std::string what = row.type.empty() ? SiteText(row.kind, row.site) : Printable(row.type);
     if (row.start) what = fmt::format("{:#x} {}", *row.start, what);
     cells.push_back(std::move(what));
     table.AddRow(std::move(cells));
@@ -425,7 +444,9 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
                        {"share", OrNull(row.ShareOnNode(node))}});
     }
     rows.push_back(
-        {{"kind", KindName(row.kind)},
+        {{"kind", NameOf(row.kind)},
+         {"name", row.site.name.empty() ? Json(nullptr) : Json(row.site.name)},
+         {"thread", row.site.thread ? Json(row.site.thread->value()) : Json(nullptr)},
          {"type", row.type.empty() ? Json(nullptr) : Json(row.type)},
          {"pid", row.pid ? Json(row.pid->value()) : Json(nullptr)},
          {"start", row.start ? Json(*row.start) : Json(nullptr)},
@@ -441,7 +462,7 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
          {"live_bytes", row.live_bytes},
          {"estimated", row.estimated},
          {"lifetime_s", Seconds(row.lifetime)},
-         {"frames", FramesJson(row.frames)}});
+         {"frames", FramesJson(row.site.frames)}});
   }
   return JsonText({{"view", "objects"},
                    {"trace", objects.trace},
@@ -467,7 +488,7 @@ std::string TracedObjectsCsv(const TracedObjects& objects) {
   std::string csv = CsvLine(columns);
   for (const TracedObjects::Row& row : objects.rows) {
     std::vector<std::string> cells{
-        KindName(row.kind),
+        std::string(NameOf(row.kind)),
         row.pid ? fmt::format("{}", row.pid->value()) : "",
         row.start ? fmt::format("{:#x}", *row.start) : "",
         Exact(row.references),
@@ -479,7 +500,7 @@ std::string TracedObjectsCsv(const TracedObjects& objects) {
         Exact(row.live_bytes),
         row.estimated ? "true" : "false",
         Exact(Seconds(row.lifetime)),
-        row.type.empty() ? FramesText(row.frames, row.frames.size()) : row.type};
+        row.type.empty() ? SiteText(row.kind, row.site, row.site.frames.size()) : row.type};
     cells.push_back(objects.accesses ? Exact(row.accesses) : "");
     cells.push_back(objects.accesses ? OrEmpty(row.AccessesPerByte(), Exact) : "");
     for (std::size_t node = 0; node < objects.nodes.size(); ++node) {

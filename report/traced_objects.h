@@ -38,7 +38,7 @@ struct TracedObjects {
   struct Row {
     TracedKind kind = TracedKind::kAllocated;
     std::string type;                    // by type alone
-    std::vector<SourceFrame> frames;     // empty: unknown, or of several sites
+    ObjectSite site;                     // no ID; without frames and name: unknown, or of several
     std::optional<Pid> pid;              // unset: of several processes
     std::optional<std::uint64_t> start;  // unset: of several objects
     double objects = 0;                  // that lived in these epochs

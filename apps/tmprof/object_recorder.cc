@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <span>
 
 #include "report/symbols.h"
@@ -26,8 +27,29 @@ std::optional<AllocationKind> KindOf(LogEventKind kind) {
       return AllocationKind::kMapped;
     case LogEventKind::kUnmapped:
       return AllocationKind::kUnmapped;
+    case LogEventKind::kThreadBegan:
+    case LogEventKind::kThreadEnded:
+    case LogEventKind::kGoing:
+    case LogEventKind::kGone:
+    case LogEventKind::kStayed:
+      break;
   }
   return std::nullopt;
+}
+
+// Of a range that may go.
+bool IsOfGoing(const LoggedEvent& event) {
+  return event.kind == LogEventKind::kGoing || event.kind == LogEventKind::kGone ||
+         event.kind == LogEventKind::kStayed;
+}
+
+bool IsOfThread(const LoggedEvent& event) {
+  return event.kind == LogEventKind::kThreadBegan || event.kind == LogEventKind::kThreadEnded;
+}
+
+bool WasAccessed(const PageColumns& pages, std::size_t record) {
+  return pages.references[record] > 0 || pages.load_samples[record] > 0 ||
+         pages.store_samples[record] > 0;
 }
 
 }  // namespace
@@ -79,9 +101,8 @@ std::uint32_t ObjectRecorder::SiteOf(Process& process, const ProcessLog& log, st
   if (!is_new) return known->second;
   std::vector<SourceFrame> frames = FramesOf(log, site);
   if (frames.empty()) return kUnknownSite;
-  const auto id = static_cast<std::uint32_t>(sites_.size() + 1);
-  const auto [place, is_first] = sites_.try_emplace(std::move(frames), id);
-  if (is_first) into.sites.push_back({.id = id, .frames = place->first});
+  const auto [place, is_first] = sites_.try_emplace(std::move(frames), last_site_ + 1);
+  if (is_first) into.sites.push_back({.id = ++last_site_, .frames = place->first});
   return known->second = place->second;
 }
 
@@ -96,6 +117,42 @@ void ObjectRecorder::Add(Process& process, const ProcessLog& log, const LoggedEv
                          .weight = event.weight});
 }
 
+std::vector<LoggedEvent> ObjectRecorder::Settle(Process& process, const LoggedEvent& event) {
+  // More than as many threads have in hand: those before were lost.
+  constexpr std::size_t kMostGoing = 1024;
+  const auto gone = [&](LoggedEvent going) {
+    going.kind = LogEventKind::kUnmapped;
+    return going;
+  };
+  std::vector<LoggedEvent>& all = process.going;
+  if (event.kind == LogEventKind::kGoing) {
+    if (all.size() == kMostGoing) all.erase(all.begin());
+    all.push_back(event);
+    return {};
+  }
+  if (IsOfGoing(event)) {
+    const auto going = std::ranges::find_if(all, [&](const LoggedEvent& candidate) {
+      return candidate.address == event.address && candidate.bytes == event.bytes;
+    });
+    if (going == all.end()) return {};  // something was mapped there meanwhile
+    std::vector<LoggedEvent> settled;
+    if (event.kind == LogEventKind::kGone) settled.push_back(gone(*going));
+    all.erase(going);
+    return settled;
+  }
+  std::vector<LoggedEvent> settled;
+  if (event.kind == LogEventKind::kMapped) {
+    std::erase_if(all, [&](const LoggedEvent& going) {
+      const bool overlaps = going.address < event.address + event.bytes &&
+                            event.address < going.address + going.bytes;
+      if (overlaps) settled.push_back(gone(going));
+      return overlaps;
+    });
+  }
+  settled.push_back(event);
+  return settled;
+}
+
 bool ObjectRecorder::Apply(Process& process, const LoggedEvent& event) {
   switch (event.kind) {
     case LogEventKind::kAllocated:
@@ -107,6 +164,11 @@ bool ObjectRecorder::Apply(Process& process, const LoggedEvent& event) {
       process.mapped.insert_or_assign(event.address, event);
       return true;
     case LogEventKind::kUnmapped:
+    case LogEventKind::kThreadBegan:
+    case LogEventKind::kThreadEnded:
+    case LogEventKind::kGoing:
+    case LogEventKind::kGone:
+    case LogEventKind::kStayed:
       break;
   }
   const std::uint64_t end = event.address + event.bytes;
@@ -145,18 +207,196 @@ void ObjectRecorder::End(const Process& process, TargetId target, Allocations& i
                            .bytes = event.bytes,
                            .time = process.last});
   }
+  const auto end = [&](FixedKind kind, std::uint64_t address) {
+    into.fixed.push_back(
+        {.target = target, .kind = kind, .ends = true, .address = address, .time = process.last});
+  };
+  for (const LoadedData::Change& change : loaded_.Forget(target)) {
+    end(change.datum.kind, change.start);
+  }
+  for (const auto& [thread, stack] : process.stacks) {
+    if (stack.site != kUnknownSite) end(FixedKind::kStack, stack.start);
+  }
+  const Stack& main = fixed_[target].main;
+  if (main.site != kUnknownSite) end(FixedKind::kStack, main.start);
+  fixed_.erase(target);
+}
+
+// What the target writes, which may be anything, is taken for what it says.
+void ObjectRecorder::FollowThread(Process& process, const LoggedEvent& event) {
+  const auto end = [&](auto stack) {
+    stack->second.end = event.time;
+    process.ended.push_back(std::move(stack->second));
+    return process.stacks.erase(stack);
+  };
+  if (event.kind == LogEventKind::kThreadEnded) {
+    const auto stack = process.stacks.find(event.site);
+    if (stack == process.stacks.end()) return;
+    stack->second.name = ThreadNameOf(event);
+    end(stack);
+    return;
+  }
+  if (event.bytes == 0 || event.address + event.bytes < event.address) return;
+  // The ends of those that had the number or the memory before were lost.
+  for (auto at = process.stacks.begin(); at != process.stacks.end();) {
+    const Stack& stack = at->second;
+    const bool overlaps =
+        stack.start < event.address + event.bytes && event.address < stack.start + stack.bytes;
+    at = at->first == event.site || overlaps ? end(at) : std::next(at);
+  }
+  process.stacks[event.site] = {.thread = Tid(static_cast<std::int32_t>(event.site)),
+                                .start = event.address,
+                                .bytes = event.bytes,
+                                .begin = event.time};
+}
+
+std::uint32_t ObjectRecorder::SiteOf(const LoadedData::Change& change, Allocations& into) {
+  const FileDatum& datum = change.datum;
+  // All that a section has without a symbol is one.
+  const std::uint64_t offset = datum.kind == FixedKind::kVariable ? datum.start : 0;
+  const auto [site, is_first] = data_sites_.try_emplace(
+      std::tuple(datum.kind, datum.name, change.file, offset), last_site_ + 1);
+  if (is_first) {
+    into.sites.push_back({.id = ++last_site_,
+                          .frames = {{.module = change.file, .offset = datum.start}},
+                          .name = datum.name});
+  }
+  return site->second;
+}
+
+void ObjectRecorder::AddData(const EpochProfile& epoch, const Target& target,
+                             std::span<const Mapping> mappings, std::optional<MonotonicTime> begin,
+                             std::span<const VpnRange> accessed, Allocations& into) {
+  std::map<std::string, MonotonicTime>& files = fixed_[target.id].files;
+  const bool is_first = files.empty();
+  std::map<std::string, MonotonicTime> still;
+  for (const Mapping& mapping : mappings) {
+    if (mapping.kind != MappingKind::kFile || still.contains(mapping.path)) continue;
+    const auto before = files.find(mapping.path);
+    still[mapping.path] = before != files.end() ? before->second
+                          : is_first && begin   ? *begin
+                                                : epoch.start;
+  }
+  files = std::move(still);
+  for (const LoadedData::Change& change : loaded_.See(target.id, mappings, accessed)) {
+    const auto since = files.find(change.file);
+    into.fixed.push_back({.target = target.id,
+                          .kind = change.datum.kind,
+                          .ends = change.ends,
+                          .address = change.start,
+                          .bytes = change.ends ? 0 : change.datum.bytes,
+                          .time = change.ends || since == files.end() ? epoch.start : since->second,
+                          .site = change.ends ? kUnknownSite : SiteOf(change, into)});
+  }
+}
+
+void ObjectRecorder::AddStack(TargetId target, Stack& stack, std::string name, Allocations& into) {
+  if (stack.site == kUnknownSite) {
+    stack.site = ++last_site_;
+    into.sites.push_back(
+        {.id = stack.site, .frames = {}, .name = std::move(name), .thread = stack.thread});
+  }
+  into.fixed.push_back({.target = target,
+                        .kind = FixedKind::kStack,
+                        .address = stack.start,
+                        .bytes = stack.bytes,
+                        .time = stack.begin,
+                        .site = stack.site});
+}
+
+void ObjectRecorder::AddMainStack(const EpochProfile& epoch, const Target& target,
+                                  std::span<const Mapping> mappings,
+                                  std::optional<MonotonicTime> begin,
+                                  std::span<const VpnRange> accessed, Allocations& into) {
+  const auto mapping = std::ranges::find(mappings, MappingKind::kStack, &Mapping::kind);
+  if (mapping == mappings.end()) return;
+  Stack& main = fixed_[target.id].main;
+  const std::uint64_t start = mapping->range.start.value() * kBasePageBytes;
+  const std::uint64_t bytes = mapping->range.size().value() * kBasePageBytes;
+  const bool was_told = main.site != kUnknownSite;
+  if (was_told && main.start == start && main.bytes == bytes) return;
+  if (!was_told && !Overlaps(accessed, mapping->range)) return;
+  if (was_told && (start >= main.start + main.bytes || main.start >= start + bytes)) {
+    into.fixed.push_back({.target = target.id,
+                          .kind = FixedKind::kStack,
+                          .ends = true,
+                          .address = main.start,
+                          .time = epoch.start});
+    main = Stack();
+  }
+  main.thread = Tid(target.pid.value());
+  main.begin = main.site == kUnknownSite ? begin.value_or(epoch.start) : epoch.start;
+  main.start = start;
+  main.bytes = bytes;
+  AddStack(target.id, main, target.name, into);
+}
+
+void ObjectRecorder::AddFixed(const EpochProfile& epoch, const Target& target, Process* process,
+                              std::span<const VpnRange> accessed, Allocations& into) {
+  std::span<const Mapping> mappings = target.mappings;
+  std::optional<MonotonicTime> begin;
+  if (process != nullptr) {
+    begin = process->log->begin();
+    if (!process->is_gone) {
+      if (auto read = procfs_.Mappings(target.pid); read && !read->empty()) {
+        process->mappings = *std::move(read);
+      }
+    }
+    if (!process->mappings.empty()) mappings = process->mappings;
+  }
+  if (mappings.empty()) return;
+  AddData(epoch, target, mappings, begin, accessed, into);
+  AddMainStack(epoch, target, mappings, begin, accessed, into);
+  if (process == nullptr) return;
+  for (Stack& stack : process->ended) {
+    const bool was_told = stack.site != kUnknownSite;
+    if (!was_told && !Overlaps(accessed, stack.pages())) continue;
+    if (!was_told) AddStack(target.id, stack, stack.name, into);
+    into.fixed.push_back({.target = target.id,
+                          .kind = FixedKind::kStack,
+                          .ends = true,
+                          .address = stack.start,
+                          .time = *stack.end});
+  }
+  for (auto& [number, stack] : process->stacks) {
+    if (stack.site != kUnknownSite || !Overlaps(accessed, stack.pages())) continue;
+    // A thread that has ended meanwhile has told its name by the next epoch.
+    const auto name = procfs_.ThreadName(target.pid, *stack.thread);
+    if (name || process->is_gone) AddStack(target.id, stack, name.value_or(target.name), into);
+  }
+}
+
+ObjectRecorder::Accessed ObjectRecorder::AccessedPages(const PageColumns& pages) {
+  Accessed accessed;
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    if (!WasAccessed(pages, i)) continue;
+    std::vector<VpnRange>& ranges = accessed[pages.target[i]];
+    const VpnRange span{pages.vpn[i], pages.vpn[i] + PageCount(pages.span_pages[i])};
+    if (!ranges.empty() && ranges.back().end == span.start) {
+      ranges.back().end = span.end;
+    } else {
+      ranges.push_back(span);
+    }
+  }
+  return accessed;
 }
 
 ObjectRecorder::Process& ObjectRecorder::ProcessOf(const AllocationLogs::Log& log) {
-  Process& process = processes_[{log->pid(), log->begin()}];
+  const auto [known, is_new] = processes_.try_emplace({log->pid(), log->begin()});
+  Process& process = known->second;
   process.log = log;
+  // What it was started with, should it end before the epoch does.
+  if (is_new) {
+    if (auto mappings = procfs_.Mappings(log->pid())) process.mappings = *std::move(mappings);
+  }
   return process;
 }
 
 void ObjectRecorder::Service() {
   logs_.Take(
       [&](const AllocationLogs::Log& log, const LoggedEvent& event) {
-        if (KindOf(event.kind)) ProcessOf(log).waiting.push_back(event);
+        if (KindOf(event.kind) || IsOfThread(event) || IsOfGoing(event))
+          ProcessOf(log).waiting.push_back(event);
       },
       [&](const AllocationLogs::Log& log, bool is_gone) { ProcessOf(log).is_gone = is_gone; });
 }
@@ -165,18 +405,45 @@ void ObjectRecorder::Complete(EpochProfile& epoch) {
   Service();
   Allocations& into = epoch.allocations.emplace();
   into.all_from_bytes = all_from_bytes_;
+  const Accessed accessed = AccessedPages(epoch.pages);
+  const auto pages_of = [&](TargetId target) -> std::span<const VpnRange> {
+    const auto pages = accessed.find(target);
+    if (pages == accessed.end()) return {};
+    return pages->second;
+  };
+  std::set<TargetId> tracked;
   for (auto& [key, process] : processes_) {
     const ProcessLog& log = *process.log;
     const Target* target = FindTarget(epoch, log.pid());
     if (target != nullptr) TellWhatLives(process, log, *target, into);
     for (const LoggedEvent& event : std::exchange(process.waiting, {})) {
       process.last = std::max(process.last, event.time);
-      if (Apply(process, event) && target != nullptr) Add(process, log, event, target->id, into);
+      if (IsOfThread(event)) {
+        FollowThread(process, event);
+        continue;
+      }
+      for (const LoggedEvent& settled : Settle(process, event)) {
+        if (!Apply(process, settled) || target == nullptr) continue;
+        Add(process, log, settled, target->id, into);
+      }
     }
     const std::uint64_t lost = log.lost();
     into.lost += lost - std::exchange(process.lost, lost);
+    if (target != nullptr) {
+      tracked.insert(target->id);
+      AddFixed(epoch, *target, &process, pages_of(target->id), into);
+    }
+    process.ended.clear();
     // Another program may run in the process from now on.
     if (process.is_gone && target != nullptr) End(process, target->id, into);
+  }
+  for (const Target& target : epoch.targets) {
+    if (!tracked.contains(target.id)) {
+      AddFixed(epoch, target, nullptr, pages_of(target.id), into);
+    }
+    if (!target.exited) continue;
+    loaded_.Forget(target.id);
+    fixed_.erase(target.id);
   }
   std::erase_if(processes_, [](const auto& process) { return process.second.is_gone; });
 }

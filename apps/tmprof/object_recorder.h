@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tmprof record --objects`: what the recorded processes allocate, into the epochs of a trace.
+// `tmprof record --objects`: what the recorded processes allocate, into the epochs of a trace, and
+// which variables and stacks lie on their accessed pages.
 
 #pragma once
 
@@ -7,13 +8,17 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/epoch_profile.h"
 #include "base/result.h"
 #include "objtrace/tracker/log_reader.h"
+#include "profiler/procfs.h"
+#include "report/loaded_data.h"
 
 namespace tmprof {
 
@@ -31,16 +36,38 @@ class ObjectRecorder {
   // Processes that are not tracked, for want of room in the folder in memory.
   std::uint64_t refused() const { return logs_.refused(); }
 
-  // Adds what the epoch's targets have allocated and freed since the last call. What lives in a
-  // process that becomes a target comes first.
+  // Adds what the epoch's targets have allocated and freed since the last call, and the variables
+  // and stacks on pages that it saw accessed and none before it did. What lives in a process that
+  // becomes a target comes first.
   void Complete(EpochProfile& epoch);
 
  private:
   using LiveEvents = std::map<std::uint64_t, LoggedEvent>;  // by address
 
+  struct Stack {
+    std::optional<Tid> thread;
+    std::uint64_t start = 0;
+    std::uint64_t bytes = 0;
+    MonotonicTime begin;
+    std::optional<MonotonicTime> end;
+    std::string name;                   // of a thread that has ended
+    std::uint32_t site = kUnknownSite;  // unknown: not told of
+
+    VpnRange pages() const {
+      return {VpnOfAddress(start), Vpn(VpnOfAddress(start + bytes - 1).value() + 1)};
+    }
+  };
+
+  // Of a target, whether or not its allocations are tracked.
+  struct Fixed {
+    Stack main;
+    std::map<std::string, MonotonicTime> files;  // that are mapped, and since when
+  };
+
   struct Process {
     AllocationLogs::Log log;
     std::vector<LoggedEvent> waiting;  // for the end of the epoch
+    std::vector<LoggedEvent> going;    // kGoing
     bool is_gone = false;
     LiveEvents allocated;
     LiveEvents mapped;
@@ -48,19 +75,39 @@ class ObjectRecorder {
     MonotonicTime last;                            // event
     std::map<std::uint32_t, std::uint32_t> sites;  // IDs of its log, and of the trace
     std::uint64_t lost = 0;
+    std::vector<Mapping> mappings;          // as last read
+    std::map<std::uint32_t, Stack> stacks;  // of threads but the main one, by TID
+    std::vector<Stack> ended;               // in this epoch
   };
   using ProcessKey = std::pair<Pid, MonotonicTime>;
 
   ObjectRecorder(AllocationLogs logs, std::uint64_t all_from_bytes)
       : logs_(std::move(logs)), all_from_bytes_(all_from_bytes) {}
 
+  using Accessed = std::map<TargetId, std::vector<VpnRange>>;  // pages, ascending, disjoint
+
+  static Accessed AccessedPages(const PageColumns& pages);
   static const Target* FindTarget(const EpochProfile& epoch, Pid pid);
   void TellWhatLives(Process& process, const ProcessLog& log, const Target& target,
                      Allocations& into);
   Process& ProcessOf(const AllocationLogs::Log& log);
   // All that lives in a process that is gone.
-  static void End(const Process& process, TargetId target, Allocations& into);
-  // Whether it ends anything that lives.
+  void End(const Process& process, TargetId target, Allocations& into);
+  static void FollowThread(Process& process, const LoggedEvent& event);
+  // Of a process whose allocations are not tracked, null.
+  void AddFixed(const EpochProfile& epoch, const Target& target, Process* process,
+                std::span<const VpnRange> accessed, Allocations& into);
+  void AddData(const EpochProfile& epoch, const Target& target, std::span<const Mapping> mappings,
+               std::optional<MonotonicTime> begin, std::span<const VpnRange> accessed,
+               Allocations& into);
+  void AddMainStack(const EpochProfile& epoch, const Target& target,
+                    std::span<const Mapping> mappings, std::optional<MonotonicTime> begin,
+                    std::span<const VpnRange> accessed, Allocations& into);
+  void AddStack(TargetId target, Stack& stack, std::string name, Allocations& into);
+  std::uint32_t SiteOf(const LoadedData::Change& change, Allocations& into);
+  // Those that have come true, in order: what is about to go has, or has not, by a later one.
+  static std::vector<LoggedEvent> Settle(Process& process, const LoggedEvent& event);
+  // Whether it begins, or ends anything that lives.
   static bool Apply(Process& process, const LoggedEvent& event);
   void Add(Process& process, const ProcessLog& log, const LoggedEvent& event, TargetId target,
            Allocations& into);
@@ -72,6 +119,12 @@ class ObjectRecorder {
   std::uint64_t all_from_bytes_;
   std::map<ProcessKey, Process> processes_;
   std::map<std::vector<SourceFrame>, std::uint32_t> sites_;
+  std::map<std::tuple<FixedKind, std::string, std::string, std::uint64_t>, std::uint32_t>
+      data_sites_;  // by name, file and place
+  std::uint32_t last_site_ = kUnknownSite;
+  ProcFs procfs_;
+  LoadedData loaded_;
+  std::map<TargetId, Fixed> fixed_;
   // Of calls, by the module's path and the offset in it.
   std::map<std::pair<std::string, std::uint64_t>, std::vector<SourceFrame>> calls_;
 };

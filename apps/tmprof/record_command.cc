@@ -731,7 +731,8 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
       ->capture_default_str();
   command->add_flag("--objects", options->objects,
                     "Track what the command and its children allocate, with the calls that do, by "
-                    "a library that they preload");
+                    "a library that they preload, and name the variables and thread stacks on "
+                    "pages that they access");
   AddBytes(*command, "--objects-from", options->objects_from_bytes,
            "With --objects: track each allocation from this size up")
       ->default_str(FormatBytes(*options->objects_from_bytes));

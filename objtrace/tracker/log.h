@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace tmprof::objtrace {
 
@@ -24,7 +25,7 @@ inline constexpr char kLogSuffix[] = ".log";
 // Empty, in a log's place: there was no room for one, so that the process is not tracked.
 inline constexpr char kRefusedSuffix[] = ".refused";
 
-inline constexpr std::uint64_t kLogMagic = 0x32474F4C4A424FU;  // "OBJLOG2"
+inline constexpr std::uint64_t kLogMagic = 0x33474F4C4A424FU;  // "OBJLOG3"
 inline constexpr std::uint32_t kLogEvents = 1 << 15;
 inline constexpr std::uint32_t kLogSites = 1 << 12;
 inline constexpr std::uint32_t kLogModules = 1 << 8;
@@ -36,6 +37,14 @@ enum class LogEventKind : std::uint32_t {
   kFreed = 2,     // by address; bytes are 0
   kMapped = 3,    // by mmap(2)
   kUnmapped = 4,  // a range, of which any part may have been mapped
+  // Of a thread, which `site` names by its TID: address and bytes are its stack's.
+  kThreadBegan = 5,
+  kThreadEnded = 6,  // they are the thread's name, ended by a zero (SetThreadName())
+  // A range is about to go, as kUnmapped, and no longer is, or still is: what is mapped there in
+  // between, by another thread, says that it has gone.
+  kGoing = 7,
+  kGone = 8,
+  kStayed = 9,
 };
 
 struct LogEvent {
@@ -43,11 +52,27 @@ struct LogEvent {
   std::atomic<std::uint64_t> turn;
   std::uint64_t address;
   std::uint64_t bytes;
-  std::uint64_t time_ns;  // CLOCK_MONOTONIC
+  std::uint64_t time_ns;  // CLOCK_MONOTONIC; up to some 66 us early
   LogEventKind kind;
   std::uint32_t site;
   std::uint64_t is_sampled;  // 1: of a small allocation, of which not all are recorded
 };
+
+// Of Linux's prctl(2), PR_GET_NAME: with the zero.
+inline constexpr std::size_t kThreadNameBytes = 16;
+
+inline void SetThreadName(const char (&name)[kThreadNameBytes], std::uint64_t& address,
+                          std::uint64_t& bytes) {
+  std::memcpy(&address, name, sizeof(address));
+  std::memcpy(&bytes, name + sizeof(address), sizeof(bytes));
+}
+
+inline void GetThreadName(std::uint64_t address, std::uint64_t bytes,
+                          char (&name)[kThreadNameBytes]) {
+  std::memcpy(name, &address, sizeof(address));
+  std::memcpy(name + sizeof(address), &bytes, sizeof(bytes));
+  name[kThreadNameBytes - 1] = '\0';
+}
 
 struct LogModule {
   std::uint64_t start;

@@ -24,6 +24,12 @@ using objtrace::AllocationLog;
 using objtrace::LogEvent;
 using objtrace::LogEventKind;
 
+std::string ThreadNameOf(const LoggedEvent& ended) {
+  char name[objtrace::kThreadNameBytes];
+  objtrace::GetThreadName(ended.address, ended.bytes, name);
+  return name;
+}
+
 void ProcessLog::Unmap::operator()(AllocationLog* log) const {
   ::munmap(log, sizeof(AllocationLog));
 }

@@ -31,9 +31,11 @@ struct LoggedEvent {
   std::uint64_t address = 0;
   std::uint64_t bytes = 0;
   MonotonicTime time;
-  std::uint32_t site = 0;
+  std::uint32_t site = 0;  // of a thread, its TID
   double weight = 0;  // allocations that this one stands for, on average; 1: all such are recorded
 };
+
+std::string ThreadNameOf(const LoggedEvent& ended);
 
 // Of one process, from its begin or its exec(2) on.
 class ProcessLog {

@@ -15,9 +15,11 @@
 #include <fcntl.h>
 #include <link.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <sys/auxv.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -72,6 +74,7 @@ struct NextFunctions {
   int (*munmap)(void*, std::size_t);
   void* (*mremap)(void*, std::size_t, std::size_t, int, ...);
   std::size_t (*usable)(void*);
+  int (*pthread_create)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
 };
 NextFunctions next;
 bool finding_next = false;
@@ -111,6 +114,7 @@ bool FindNext() {
   Find(found.munmap, "munmap");
   Find(found.mremap, "mremap");
   Find(found.usable, "malloc_usable_size");
+  Find(found.pthread_create, "pthread_create");
   next = found;
   finding_next = false;
   return true;
@@ -575,12 +579,11 @@ bool Freeing(void* object) {
   return true;
 }
 
-void Unmapped(const void* start, std::uint64_t bytes) {
-  if (state == nullptr || within) return;
+void TellOfRange(LogEventKind kind, const void* start, std::uint64_t bytes) {
+  if (state == nullptr || within || bytes == 0) return;
   const Within here;
   if (AllocationLog* log = Log()) {
-    AddEvent(*log, LogEventKind::kUnmapped, reinterpret_cast<std::uint64_t>(start), bytes, 0,
-             false);
+    AddEvent(*log, kind, reinterpret_cast<std::uint64_t>(start), bytes, 0, false);
   }
 }
 
@@ -589,13 +592,61 @@ void* RemapInPlace(void* old, std::uint64_t old_bytes, std::uint64_t bytes, int 
                    const void* caller) {
   constexpr std::uint64_t kPageBytes = 4096;
   const std::uint64_t kept = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
-  if (kept < old_bytes) Unmapped(static_cast<char*>(old) + kept, old_bytes - kept);
+  const char* cut = static_cast<char*>(old) + kept;
+  const std::uint64_t cut_bytes = kept < old_bytes ? old_bytes - kept : 0;
+  TellOfRange(LogEventKind::kGoing, cut, cut_bytes);
   void* mapped = next.mremap(old, old_bytes, bytes, flags, nullptr);
+  TellOfRange(mapped == MAP_FAILED ? LogEventKind::kStayed : LogEventKind::kGone, cut, cut_bytes);
   if (mapped != MAP_FAILED && bytes > old_bytes && state != nullptr && !within) {
-    Unmapped(old, old_bytes);
+    TellOfRange(LogEventKind::kUnmapped, old, old_bytes);
     Record(mapped, bytes, LogEventKind::kMapped, false, caller);
   }
   return mapped;
+}
+
+// Stacks of threads.
+
+pthread_key_t thread_ends;  // its destructor tells
+bool tells_of_threads = false;
+
+struct ThreadStart {
+  void* (*function)(void*);
+  void* argument;
+};
+
+void TellThreadBegins() {
+  const Within here;
+  AllocationLog* log = Log();
+  pthread_attr_t attributes;
+  if (log == nullptr || ::pthread_getattr_np(::pthread_self(), &attributes) != 0) return;
+  void* start = nullptr;
+  std::size_t bytes = 0;
+  if (::pthread_attr_getstack(&attributes, &start, &bytes) == 0 &&
+      ::pthread_setspecific(thread_ends, &thread_ends) == 0) {
+    AddEvent(*log, LogEventKind::kThreadBegan, reinterpret_cast<std::uint64_t>(start), bytes,
+             static_cast<std::uint32_t>(::gettid()), false);
+  }
+  ::pthread_attr_destroy(&attributes);
+}
+
+void TellThreadEnds(void* /*any*/) {
+  const Within here;
+  AllocationLog* log = Log();
+  char name[kThreadNameBytes] = {};
+  if (log == nullptr || ::prctl(PR_GET_NAME, name) != 0) return;
+  std::uint64_t address = 0;
+  std::uint64_t bytes = 0;
+  SetThreadName(name, address, bytes);
+  AddEvent(*log, LogEventKind::kThreadEnded, address, bytes, static_cast<std::uint32_t>(::gettid()),
+           false);
+}
+
+// Leaves no frame below the thread's function: the stacks of what it allocates are what they were.
+__attribute__((optimize("optimize-sibling-calls"))) void* BeginThread(void* from) {
+  const ThreadStart start = *static_cast<ThreadStart*>(from);
+  next.free(from);
+  TellThreadBegins();
+  return start.function(start.argument);
 }
 
 // Placing.
@@ -750,6 +801,7 @@ void BeginTracking() {
   ::madvise(memory, sizeof(State), MADV_NOHUGEPAGE);
   request = made;
   state = static_cast<State*>(memory);
+  tells_of_threads = ::pthread_key_create(&thread_ends, TellThreadEnds) == 0;
   // Or children of one process would all sample the same of what they do alike.
   ::pthread_atfork(nullptr, nullptr, [] { bytes_to_sample = 0, random_state = 0; });
   Log();
@@ -863,6 +915,17 @@ TMPROF_EXPORT void* memalign(size_t alignment, size_t bytes) {
   return Allocated(next.memalign(alignment, bytes), bytes);
 }
 
+TMPROF_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                                 void* (*function)(void*), void* argument) {
+  if (!HasNext()) return EAGAIN;
+  void* start = tells_of_threads ? next.malloc(sizeof(ThreadStart)) : nullptr;
+  if (start == nullptr) return next.pthread_create(thread, attributes, function, argument);
+  *static_cast<ThreadStart*>(start) = {.function = function, .argument = argument};
+  const int error = next.pthread_create(thread, attributes, BeginThread, start);
+  if (error != 0) next.free(start);
+  return error;
+}
+
 TMPROF_EXPORT void* mmap(void* hint, size_t bytes, int protection, int flags, int fd, off_t from) {
   if (!HasNext()) {
     errno = ENOMEM;
@@ -880,7 +943,7 @@ TMPROF_EXPORT int munmap(void* start, size_t bytes) {
     errno = EINVAL;
     return -1;
   }
-  Unmapped(start, bytes);
+  TellOfRange(LogEventKind::kUnmapped, start, bytes);
   return next.munmap(start, bytes);
 }
 
@@ -893,18 +956,17 @@ TMPROF_EXPORT void* mremap(void* old, size_t old_bytes, size_t bytes, int flags,
   va_start(rest, flags);
   void* wanted = (flags & MREMAP_FIXED) != 0 ? va_arg(rest, void*) : nullptr;
   va_end(rest);
-  if ((flags & MREMAP_MAYMOVE) == 0) {
+  const bool stays = (flags & (MREMAP_FIXED | MREMAP_DONTUNMAP)) == 0 && bytes <= old_bytes;
+  if ((flags & MREMAP_MAYMOVE) == 0 || stays) {
     return RemapInPlace(old, old_bytes, bytes, flags, __builtin_return_address(0));
   }
   // Before it is moved: afterwards another thread may be given its addresses.
-  if (old_bytes > 0) Unmapped(old, old_bytes);
+  TellOfRange(LogEventKind::kGoing, old, old_bytes);
   void* mapped = next.mremap(old, old_bytes, bytes, flags, wanted);
-  if (state != nullptr && !within) {
-    const bool has_stayed = mapped == MAP_FAILED;
-    if (!has_stayed || old_bytes > 0) {
-      Record(has_stayed ? old : mapped, has_stayed ? old_bytes : bytes, LogEventKind::kMapped,
-             false, __builtin_return_address(0));
-    }
+  const bool has_gone = mapped != MAP_FAILED && (flags & MREMAP_DONTUNMAP) == 0;
+  TellOfRange(has_gone ? LogEventKind::kGone : LogEventKind::kStayed, old, old_bytes);
+  if (mapped != MAP_FAILED && state != nullptr && !within) {
+    Record(mapped, bytes, LogEventKind::kMapped, false, __builtin_return_address(0));
   }
   return mapped;
 }

@@ -34,6 +34,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
@@ -156,6 +157,49 @@ TEST_F(Recording, OfObjectsTellsWhichOfTwoAllocationsIsHot) {
   const double hot = heat_of("make_hot");
   EXPECT_GT(hot, 0);
   EXPECT_GT(hot, 3 * heat_of("make_cold"));
+}
+
+TEST_F(Recording, OfObjectsNamesVariablesOfFilesAndStacksOfThreads) {
+  const std::string library = std::string(TMPROF_BINARY_DIR) + "/lib/libobjects_made.so";
+  const Outcome outcome = Tmprof(
+      {"record", "--objects", "-o", trace_, "--", Workload("tests/objects_statics"), library});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Outcome report =
+      Tmprof({"report", trace_, "--view", "objects", "--limit", "0", "--format", "json"});
+  ASSERT_EQ(report.status, 0) << report.err;
+  const Json objects = Json::parse(report.out);
+  const auto row_of = [&](const std::string& kind, const std::string& name) -> Json {
+    for (const Json& row : objects["rows"]) {
+      if (row["kind"] == kind && row["name"] == name) return row;
+    }
+    ADD_FAILURE() << "no " << kind << " " << name << " in " << report.out;
+    return {{"references", 0}, {"samples", 0}};
+  };
+  const auto heat = [](const Json& row) {
+    return row["references"].get<double>() + row["samples"].get<double>();
+  };
+  const Json hot = row_of("variable", "hot_table");
+  EXPECT_EQ(hot["bytes"], 4 << 20);
+  EXPECT_THAT(hot["frames"][0]["module"].get<std::string>(), EndsWith("objects_statics"));
+  EXPECT_GT(hot["lifetime_s"], 1.5);
+  const Json of_library = row_of("variable", "library_table");
+  EXPECT_EQ(of_library["bytes"], 1 << 20);
+  EXPECT_EQ(of_library["frames"][0]["module"], library);
+  const Json stack = row_of("stack", "hot thread");
+  EXPECT_GT(stack["thread"], 0);
+  EXPECT_GT(stack["lifetime_s"], 1.5);
+  EXPECT_GT(heat(hot), 0);
+  EXPECT_GT(heat(of_library), 0);
+  EXPECT_GT(heat(stack), 0);
+  EXPECT_GT(heat(hot), 3 * heat(row_of("variable", "cold_table")));
+  EXPECT_GT(heat(stack), 3 * heat(row_of("stack", "cold thread")));
+  // Of all that the pages had, little is nobody's.
+  double shared = 0;
+  for (const Json& row : objects["rows"]) shared += heat(row);
+  EXPECT_GT(shared, 0.8 * heat(objects));
+  const Outcome of_pages = Tmprof({"report", trace_, "--view", "hot", "--limit", "0"});
+  EXPECT_THAT(of_pages.out, HasSubstr("4 MiB variable hot_table of objects_statics"));
+  EXPECT_THAT(of_pages.out, HasSubstr("stack thread"));
 }
 
 TEST_F(Recording, TracksObjectsOnlyOfWhatItStarts) {

@@ -48,7 +48,10 @@ class TrackerTest : public ::testing::Test {
  protected:
   static AllocationLogs Logs(std::uint64_t interval_bytes = 0,
                              const std::filesystem::path& parent = ::testing::TempDir()) {
-    auto logs = AllocationLogs::Create({.interval_bytes = interval_bytes, .parent = parent});
+    return Logs({.interval_bytes = interval_bytes, .parent = parent});
+  }
+  static AllocationLogs Logs(const AllocationLogs::Options& options) {
+    auto logs = AllocationLogs::Create(options);
     EXPECT_TRUE(logs) << logs.error().Message();
     return *std::move(logs);
   }
@@ -439,9 +442,74 @@ TEST_F(TrackerTest, AMappingThatStaysWhereItIsStaysTheSame) {
     const auto& event = told->event;
     if (event.address < start || event.address >= start + (3 << 20)) continue;
     later.push_back(std::to_string(event.address - start) + "+" + std::to_string(event.bytes));
-    EXPECT_EQ(event.kind, LogEventKind::kUnmapped);
+    EXPECT_EQ(event.kind, later.size() == 1 ? LogEventKind::kGoing : LogEventKind::kGone);
   }
-  EXPECT_THAT(later, ::testing::ElementsAre("1048576+2097152")) << "what was cut off";
+  EXPECT_THAT(later, ::testing::ElementsAre("1048576+2097152", "1048576+2097152"))
+      << "what was cut off";
+}
+
+TEST_F(TrackerTest, AMappingIsToldToGoBeforeItDoesAndToHaveGoneOrStayed) {
+  AllocationLogs logs = Logs();
+  ASSERT_EQ(Run(logs.request(), {"moves"}).status, 0);
+  Take(logs);
+  const auto mapped = std::ranges::find_if(told_, [](const Told& told) {
+    return told.event.kind == LogEventKind::kMapped && told.event.bytes == 3 << 20;
+  });
+  ASSERT_NE(mapped, told_.end());
+  const auto wanted = std::find_if(std::next(mapped), told_.end(), [](const Told& told) {
+    return told.event.kind == LogEventKind::kMapped && told.event.bytes == 5 << 20;
+  });
+  ASSERT_NE(wanted, told_.end());
+  std::vector<std::string> later;
+  for (auto told = std::next(mapped); told != told_.end(); ++told) {
+    const LoggedEvent& event = told->event;
+    const std::map<LogEventKind, std::string> kinds = {{LogEventKind::kMapped, "mapped"},
+                                                       {LogEventKind::kGoing, "going"},
+                                                       {LogEventKind::kGone, "gone"},
+                                                       {LogEventKind::kStayed, "stayed"}};
+    const auto kind = kinds.find(event.kind);
+    if (kind == kinds.end()) continue;
+    const std::string which = event.address == mapped->event.address   ? "first"
+                              : event.address == wanted->event.address ? "second"
+                                                                       : "part";
+    later.push_back(fmt::format("{} {} {}", which, kind->second, event.bytes >> 20));
+  }
+  EXPECT_THAT(later, ::testing::ElementsAre("first going 3", "first stayed 3", "second mapped 5",
+                                            "first going 3", "first gone 3", "second mapped 5",
+                                            "part going 4", "part gone 4"));
+}
+
+TEST_F(TrackerTest, ThreadsTellOfTheirStacksAndNames) {
+  AllocationLogs logs = Logs();
+  const Outcome ran = Run(logs.request(), {"stacks"});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  Take(logs);
+  std::vector<const LoggedEvent*> began;
+  std::vector<const LoggedEvent*> ended;
+  for (const Told& told : told_) {
+    if (told.event.kind == LogEventKind::kThreadBegan) began.push_back(&told.event);
+    if (told.event.kind == LogEventKind::kThreadEnded) ended.push_back(&told.event);
+  }
+  ASSERT_EQ(began.size(), 2U);
+  ASSERT_EQ(ended.size(), 2U) << "also of one that pthread_exit(3) ends";
+  EXPECT_EQ(ended[0]->site, began[0]->site);
+  EXPECT_NE(began[0]->site, began[1]->site);
+  EXPECT_EQ(ThreadNameOf(*ended[0]), "with buffer");
+  EXPECT_EQ(ThreadNameOf(*ended[1]), "objects_allocat") << "15 bytes of the program's";
+  EXPECT_LE(began[0]->bytes, 1U << 20);
+  EXPECT_GT(began[0]->bytes, (1U << 20) - (64U << 10)) << "but for its guard";
+  // The tracker, which begins the thread, is not in the stacks of what it allocates.
+  const auto made =
+      std::ranges::find_if(told_, [](const Told& told) { return told.event.bytes == 100'001; });
+  ASSERT_NE(made, told_.end());
+  ASSERT_FALSE(made->frames.empty());
+  for (const LoggedModule& module : modules_) {
+    if (!module.path.ends_with("libtmprof_allocations.so")) continue;
+    for (const std::uint64_t frame : made->frames) {
+      EXPECT_FALSE(module.start <= frame && frame < module.end);
+    }
+  }
+  EXPECT_LE(made->frames.size(), 4U) << "Make, Buffer, and two of the C library";
 }
 
 TEST_F(TrackerTest, AnArenaThatCannotBeBoundIsSaidAndUsed) {

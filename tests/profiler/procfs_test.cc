@@ -165,6 +165,8 @@ TEST_F(ProcFsTest, LooksThroughALivingThreadWhereTheMainOneHasExited) {
   EXPECT_EQ(stat->name, "server");
   EXPECT_EQ(stat->resident, PageCount(77));
   EXPECT_EQ(procfs_.ThreadWithMemory(Pid(42)), Tid(57));
+  EXPECT_EQ(procfs_.ThreadName(Pid(42), Tid(57)), "io");
+  EXPECT_EQ(procfs_.ThreadName(Pid(42), Tid(58)), std::nullopt);
   EXPECT_EQ(procfs_.Command(Pid(42)), "worker --fast");
   const auto mappings = procfs_.Mappings(Pid(42));
   ASSERT_TRUE(mappings.has_value());

@@ -186,12 +186,39 @@ TEST(HotListTest, NamesTheObjectThatHasMostOfASpanWhenItWasLastSeen) {
   ASSERT_EQ(list->rows.size(), 2U);
   ASSERT_TRUE(list->rows[0].object.has_value());
   EXPECT_EQ(list->rows[0].object->start, 16 * kPage + 1000);
-  EXPECT_EQ(list->rows[0].object->frames.at(0).function, "large");
+  EXPECT_EQ(list->rows[0].object->site.frames.at(0).function, "large");
   EXPECT_FALSE(list->rows[1].object.has_value());
   EXPECT_THAT(HotText(*list), testing::HasSubstr("2.93 KiB by large"));
   const auto json = nlohmann::json::parse(HotJson(*list));
   EXPECT_EQ(json["rows"][0]["object"]["bytes"], 3000);
   EXPECT_EQ(json["rows"][1]["object"], nullptr);
+}
+
+TEST(HotListTest, NamesVariablesAndStacksBeforeMappings) {
+  constexpr std::uint64_t kPage = 4096;
+  EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "t")});
+  See(epoch, 0,
+      {{.vpn = 16, .looks = 5, .references = 3}, {.vpn = 20, .looks = 5, .references = 2}});
+  epoch.allocations = {.sites = {{.id = 1, .frames = {{.module = "/bin/t"}}, .name = "table"},
+                                 {.id = 2, .frames = {}, .name = "worker", .thread = Tid(11)}},
+                       .events = {{.kind = AllocationKind::kMapped,
+                                   .address = 20 * kPage,
+                                   .bytes = kPage,
+                                   .time = kTraceStart,
+                                   .weight = 1}},
+                       .fixed = {{.kind = FixedKind::kVariable,
+                                  .address = 16 * kPage,
+                                  .bytes = 640,
+                                  .time = kTraceStart,
+                                  .site = 1},
+                                 {.kind = FixedKind::kStack,
+                                  .address = 20 * kPage,
+                                  .bytes = 512,
+                                  .time = kTraceStart,
+                                  .site = 2}}};
+  const std::string text = HotText(*MakeHotList(TraceOf({epoch}), kSum));
+  EXPECT_THAT(text, testing::HasSubstr("640 B variable table of t"));
+  EXPECT_THAT(text, testing::HasSubstr("512 B stack thread 11 worker"));
 }
 
 TEST(HotListTest, OfAnObjectAreThePagesThatItHadAPartOf) {

@@ -67,7 +67,7 @@ TEST(TracedObjects, APageIsSharedByBytes) {
   EXPECT_DOUBLE_EQ(objects.rows[0].references, 8 + 1);
   EXPECT_DOUBLE_EQ(objects.rows[0].samples, 40 + 5);
   EXPECT_DOUBLE_EQ(objects.references, 112);
-  EXPECT_EQ(objects.rows[0].frames[0].function, "make");
+  EXPECT_EQ(objects.rows[0].site.frames[0].function, "make");
   EXPECT_FALSE(objects.rows[0].estimated);
 }
 
@@ -205,7 +205,7 @@ TEST(TracedObjects, AsManyRowsAsAreShownAreKeptAndAllAreCounted) {
   ASSERT_EQ(objects.rows.size(), 2U);
   EXPECT_EQ(objects.rows[0].start, 18 * kPage) << "which lived all of the epoch";
   EXPECT_EQ(objects.rows[1].start, 17 * kPage) << "before the one alike that came later";
-  EXPECT_EQ(objects.rows[1].frames.at(0).function, "make");
+  EXPECT_EQ(objects.rows[1].site.frames.at(0).function, "make");
   EXPECT_DOUBLE_EQ(objects.rows[1].references, 10);
   EXPECT_EQ(objects.rows[1].lifetime, milliseconds(500));
   EXPECT_EQ(objects.all_rows, 4U);
@@ -315,6 +315,93 @@ TEST(TracedObjects, FoldedStacksLeadFromTheOutermostCall) {
       {.id = 2, .frames = {{.function = "make", .line = 2}, {.function = "main"}}}};
   for (const std::uint64_t page : {16, 17, 18}) AddPage(epoch, page, 8, 1);
   EXPECT_EQ(TracedObjectsFolded(Objects({epoch})), "allocated;main;make 18\nmapped;unknown 9\n");
+}
+
+FixedEvent Fixed(FixedKind kind, std::uint64_t address, std::uint64_t bytes, std::uint32_t site,
+                 milliseconds at = milliseconds(0)) {
+  return {.target = TargetId(0),
+          .kind = kind,
+          .ends = bytes == 0,
+          .address = address,
+          .bytes = bytes,
+          .time = kTraceStart + at,
+          .site = site};
+}
+
+// Sites 3 to 5: a variable, other data of its file and a stack.
+EpochProfile FixedEpoch(std::vector<FixedEvent> events) {
+  EpochProfile epoch = Epoch(0, {});
+  epoch.allocations->sites.push_back(
+      {.id = 3, .frames = {{.module = "/bin/program"}}, .name = "table"});
+  epoch.allocations->sites.push_back(
+      {.id = 4, .frames = {{.module = "/bin/program"}}, .name = ".bss"});
+  epoch.allocations->sites.push_back({.id = 5, .frames = {}, .name = "worker", .thread = Tid(43)});
+  epoch.allocations->fixed = std::move(events);
+  return epoch;
+}
+
+TEST(TracedObjects, VariablesAndStacksHaveTheirNamesAndSharePagesByBytes) {
+  EpochProfile epoch = FixedEpoch({Fixed(FixedKind::kVariable, 16 * kPage, kPage / 4, 3),
+                                   Fixed(FixedKind::kData, 16 * kPage + kPage / 2, kPage / 2, 4),
+                                   Fixed(FixedKind::kStack, 32 * kPage, 2 * kPage, 5)});
+  AddPage(epoch, 16, 8, 0);
+  AddPage(epoch, 33, 7, 0);
+  const TracedObjects objects = Objects({epoch});
+  ASSERT_EQ(objects.rows.size(), 3U);
+  EXPECT_EQ(objects.rows[0].kind, TracedKind::kStack);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references, 7);
+  EXPECT_EQ(objects.rows[1].kind, TracedKind::kData);
+  EXPECT_DOUBLE_EQ(objects.rows[1].references, 4);
+  EXPECT_EQ(objects.rows[2].kind, TracedKind::kVariable);
+  EXPECT_DOUBLE_EQ(objects.rows[2].references, 2);
+  const std::string text = TracedObjectsText(objects);
+  EXPECT_THAT(text, HasSubstr("stack     thread 43 worker"));
+  EXPECT_THAT(text, HasSubstr("variable  table of program"));
+  EXPECT_THAT(text, HasSubstr("data      .bss of program, no symbol"));
+  EXPECT_THAT(TracedObjectsJson(objects), HasSubstr("\"name\": \"table\""));
+  EXPECT_THAT(TracedObjectsFolded(objects), HasSubstr("variable;table of program 2\n"));
+}
+
+TEST(TracedObjects, AStackInAMappingHasItsPartAndEndsWithItsThread) {
+  EpochProfile epoch = FixedEpoch({Fixed(FixedKind::kStack, 17 * kPage, kPage, 5),
+                                   Fixed(FixedKind::kStack, 17 * kPage, 0, 0, milliseconds(250))});
+  epoch.allocations->events = {Event(AllocationKind::kMapped, 16 * kPage, 4 * kPage, 2)};
+  AddPage(epoch, 17, 8, 0);
+  const TracedObjects objects = Objects({epoch}, {.by = ObjectsBy::kObject});
+  ASSERT_EQ(objects.rows.size(), 2U);
+  EXPECT_EQ(objects.rows[0].kind, TracedKind::kMapped);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references, 6);
+  EXPECT_EQ(objects.rows[1].kind, TracedKind::kStack);
+  EXPECT_DOUBLE_EQ(objects.rows[1].references, 2);
+  EXPECT_EQ(objects.rows[1].lifetime, milliseconds(250));
+  EXPECT_DOUBLE_EQ(objects.rows[1].live_bytes, 0);
+}
+
+TEST(TracedObjects, AStackThatGrewIsTheSameOne) {
+  EpochProfile first = FixedEpoch({Fixed(FixedKind::kStack, 17 * kPage, kPage, 5)});
+  EpochProfile second = Epoch(1, {});
+  second.allocations->fixed = {
+      Fixed(FixedKind::kStack, 15 * kPage, 3 * kPage, 5, milliseconds(1000))};
+  AddPage(first, 16, 8, 0);
+  AddPage(second, 16, 4, 0);
+  const TracedObjects objects = Objects({first, second});
+  ASSERT_EQ(objects.rows.size(), 1U);
+  EXPECT_DOUBLE_EQ(objects.rows[0].objects, 1);
+  EXPECT_DOUBLE_EQ(objects.rows[0].bytes, 3 * kPage);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references, 4);
+  EXPECT_EQ(objects.rows[0].lifetime, milliseconds(2000));
+}
+
+TEST(TracedObjects, ByTypeStacksOfOneNameAreOne) {
+  EpochProfile epoch = FixedEpoch({Fixed(FixedKind::kStack, 16 * kPage, kPage, 5),
+                                   Fixed(FixedKind::kStack, 17 * kPage, kPage, 6)});
+  epoch.allocations->sites.push_back({.id = 6, .frames = {}, .name = "worker", .thread = Tid(44)});
+  for (const std::uint64_t page : {16, 17}) AddPage(epoch, page, 8, 0);
+  EXPECT_EQ(Objects({epoch}).rows.size(), 2U);
+  const TracedObjects objects = Objects({epoch}, {.by = ObjectsBy::kType});
+  ASSERT_EQ(objects.rows.size(), 1U);
+  EXPECT_EQ(objects.rows[0].type, "worker");
+  EXPECT_DOUBLE_EQ(objects.rows[0].references, 16);
 }
 
 TEST(TracedObjects, ATraceWithoutAllocationsSaysSo) {

@@ -2,7 +2,9 @@
 // Allocations that a tracker must tell of: built without frame pointers and without tmprof.
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -147,6 +149,34 @@ void Outlives(int ready, int go) {
   std::printf("%d\n", made);
 }
 
+void* Buffer(void* bytes) {
+  ::prctl(PR_SET_NAME, "with buffer");
+  std::free(Make(100'001));
+  return bytes;
+}
+
+void Stacks() {
+  pthread_attr_t attributes;
+  ::pthread_attr_init(&attributes);
+  ::pthread_attr_setstacksize(&attributes, 1 << 20);
+  pthread_t thread;
+  ::pthread_create(&thread, &attributes, Buffer, nullptr);
+  ::pthread_join(thread, nullptr);
+  ::pthread_create(&thread, &attributes, [](void*) -> void* { ::pthread_exit(nullptr); }, nullptr);
+  ::pthread_join(thread, nullptr);
+}
+
+// Anywhere: a growth that there is no room for, one that is moved, and a part cut off.
+void Moves() {
+  constexpr std::size_t kBytes = 3 << 20;
+  void* mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mremap(mapped, kBytes, std::size_t{1} << 46, MREMAP_MAYMOVE) != MAP_FAILED) std::abort();
+  void* wanted = mmap(nullptr, 5 << 20, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* moved = mremap(mapped, kBytes, 5 << 20, MREMAP_MAYMOVE | MREMAP_FIXED, wanted);
+  if (moved != wanted) std::abort();
+  if (mremap(moved, 5 << 20, 1 << 20, MREMAP_MAYMOVE) != moved) std::abort();
+}
+
 // In place: a growth that there is no room for, and a part cut off.
 void Remaps() {
   constexpr std::size_t kBytes = 3 << 20;
@@ -164,6 +194,8 @@ int main(int count, char** arguments) {
     Small(std::strtoul(arguments[2], nullptr, 10), std::strtoul(arguments[3], nullptr, 10));
   }
   if (what == "remaps") Remaps();
+  if (what == "moves") Moves();
+  if (what == "stacks") Stacks();
   if (what == "brief") Brief();
   if (what == "refused") Refused();
   if (what == "leaves") Leaves();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A library that allocates. */
+/* A library that allocates, and has a variable. */
 
 #include <stdlib.h>
 
@@ -7,6 +7,10 @@
 #ifdef BYTES_BEFORE
 __attribute__((used)) static void before(void) { __asm__ volatile(".skip " BYTES_BEFORE ", 0x90"); }
 #endif
+
+extern char library_table[1 << 20];
+char library_table[1 << 20];
+__attribute__((used)) static char hidden_table[1 << 16];
 
 void* library_make(size_t bytes);
 void* library_make(size_t bytes) {

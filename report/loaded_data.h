@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// What lies on a process's accessed pages of the program and the libraries that it has loaded, by
+// the symbols and sections of their files.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/allocations.h"
+#include "base/epoch_profile.h"
+#include "base/result.h"
+#include "base/units.h"
+
+namespace tmprof {
+
+struct FileDatum {
+  FixedKind kind = FixedKind::kVariable;  // or kData
+  std::string name;                       // a variable's symbol, demangled, or the section's name
+  std::uint64_t start = 0;                // in the symbol table's addresses
+  std::uint64_t bytes = 0;
+
+  std::uint64_t end() const { return start + bytes; }
+  friend bool operator==(const FileDatum&, const FileDatum&) = default;
+};
+
+struct ElfData {
+  struct Segment {
+    std::uint64_t start = 0;     // in the symbol table's addresses
+    std::uint64_t file_end = 0;  // from here on there are zeros, of no file
+    std::uint64_t end = 0;
+    std::uint32_t flags = 0;  // PF_R, PF_W, PF_X
+  };
+  std::vector<Segment> segments;  // that are loaded; ascending
+  // Ascending, disjoint. Of several symbols of one place, the one that looks least internal; of one
+  // within another, the other. Between them are the sections, but for gaps as alignment leaves.
+  std::vector<FileDatum> data;
+};
+
+// Symbols may be in a file of their own, .build-id/XX/YYYY.debug in the folder, an absolute path.
+Result<ElfData> ReadElfData(const std::string& path, std::string debug_folder = "/usr/lib/debug");
+
+// Of a recording.
+class LoadedData {
+ public:
+  struct Change {
+    bool ends = false;
+    std::uint64_t start = 0;  // the process's address
+    FileDatum datum;
+    std::string file;
+  };
+  // What lies on these pages and was not told of the target before, and of what was told that whose
+  // file is no longer mapped. `accessed` ascends, disjoint.
+  std::vector<Change> See(TargetId target, std::span<const Mapping> mappings,
+                          std::span<const VpnRange> accessed);
+  // All of the target that was told.
+  std::vector<Change> Forget(TargetId target);
+
+ private:
+  using FileKey = std::tuple<std::string, std::uint64_t, std::uint64_t, std::int64_t>;
+  struct Module {
+    std::shared_ptr<const ElfData> file;
+    std::uint64_t bias = 0;
+    std::vector<bool> told;  // of the file's data
+    bool is_there = false;
+  };
+  // By the file's path and the start of its lowest mapping.
+  using Modules = std::map<std::pair<std::string, Vpn>, Module>;
+
+  // Null: it is none, or not there.
+  std::shared_ptr<const ElfData> FileAt(const std::string& path);
+  Module* FindModule(Modules& modules, std::span<const Mapping* const> parts);
+  static void Tell(const std::string& path, Module& module, VpnRange accessed,
+                   std::vector<Change>& changes);
+  static void End(const std::string& path, const Module& module, std::vector<Change>& changes);
+
+  std::map<FileKey, std::shared_ptr<const ElfData>> files_;
+  std::map<TargetId, Modules> targets_;
+};
+
+// Whether the ranges, which ascend and are disjoint, have any of these pages.
+bool Overlaps(std::span<const VpnRange> ranges, VpnRange pages);
+
+}  // namespace tmprof
