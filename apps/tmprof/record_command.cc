@@ -734,7 +734,7 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
                     "a library that they preload, and name the variables and thread stacks on "
                     "pages that they access");
   AddBytes(*command, "--objects-from", options->objects_from_bytes,
-           "With --objects: track each allocation from this size up")
+           "With --objects: track each allocation from this size up, a million at once")
       ->default_str(FormatBytes(*options->objects_from_bytes));
   AddBytes(*command, "--objects-interval", options->objects_interval_bytes,
            "With --objects: of smaller ones, track one in this many bytes of them; 0: none")

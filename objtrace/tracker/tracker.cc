@@ -46,11 +46,15 @@ namespace tmprof::objtrace {
 namespace {
 
 constexpr std::uint64_t kHashFactor = 0x9E3779B97F4A7C15;  // 2^64 / the golden ratio
-// A byte each: 64 KiB, which a level-2 cache holds beside the program's data.
+// A byte for each page of 4 KiB, modulo 256 MiB: 64 KiB, of which a cache holds what the program's
+// own memory needs.
 constexpr int kFilterShift = 16;
 // 2^17 x 8 slots: the million objects at once that docs/objects.md promises, 8 MiB at most.
 constexpr int kBucketsShift = 17;
 constexpr int kBucketSlots = 8;  // of a cache line
+// A page has so many buckets that it may use: with 128 objects, as many as malloc(3) puts into 4
+// KiB, it fills 16, and others may be there before.
+constexpr std::uint64_t kPageBuckets = 64;
 // As many as half of a log's sites (kLogSites); 4 ways as in first-level caches.
 constexpr std::uint64_t kKnownSets = 512;
 constexpr std::uint32_t kKnownWays = 4;
@@ -91,7 +95,10 @@ void* AllocateEarly(std::size_t bytes) {
   return object;
 }
 
-bool IsEarly(const void* object) { return object >= early && object < early + sizeof(early); }
+bool IsEarly(const void* object) {
+  return reinterpret_cast<std::uintptr_t>(object) - reinterpret_cast<std::uintptr_t>(early) <
+         sizeof(early);
+}
 
 template <typename Function>
 void Find(Function& function, const char* name) {
@@ -148,14 +155,25 @@ struct State {
   AllocationLog* log;
   std::atomic<std::uint32_t> site_buckets[2 * kLogSites];  // IDs by hash; open addressing
   KnownStack known[kKnownSets][kKnownWays];
-  std::atomic<std::uint8_t> filter[1 << kFilterShift];  // tracked addresses of a hash; 255 stays
+  std::atomic<std::uint8_t> filter[1 << kFilterShift];  // tracked addresses of a page; 255 stays
+  // That found the bucket full, and lie in their page's next ones; 255 stays.
+  std::atomic<std::uint8_t> passed[1 << kBucketsShift];
   alignas(64) std::atomic<std::uint64_t> tracked[1 << kBucketsShift][kBucketSlots];
 };
 State* state = nullptr;
 
+// What most calls need to know, which then end in the next function, without a frame of their own.
+// Set where programs are tracked and nothing is placed.
+std::uint64_t small_below = 0;  // bytes: of smaller ones a share is recorded
+// State::filter. Null: each call has more to look at.
+const std::atomic<std::uint8_t>* tracked_pages = nullptr;
+#define TMPROF_SHORT __attribute__((optimize("omit-frame-pointer", "optimize-sibling-calls")))
+
 __thread bool within __attribute__((tls_model("initial-exec"))) = false;
 __thread std::int64_t bytes_to_sample __attribute__((tls_model("initial-exec"))) = 0;
 __thread std::uint64_t random_state __attribute__((tls_model("initial-exec"))) = 0;
+__thread std::uint64_t recent_ticks __attribute__((tls_model("initial-exec"))) = 0;
+__thread std::uint64_t recent_ns __attribute__((tls_model("initial-exec"))) = 0;
 
 // What the tracker itself calls is not tracked.
 class Within {
@@ -171,6 +189,18 @@ std::uint64_t NowNs() {
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
          static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+// Of events: a clock costs more than all else of one (bench/objects_calls). It may be early by so
+// many ticks of the processor's counter, 16 to 66 us at 4 to 1 GHz.
+std::uint64_t RecentNs() {
+  constexpr std::uint64_t kRecentTicks = 1 << 16;
+  const std::uint64_t ticks = __builtin_ia32_rdtsc();
+  if (ticks - recent_ticks < kRecentTicks)
+    return recent_ns;  // false also where it has stepped back
+  recent_ns = NowNs();
+  recent_ticks = ticks;  // last: a signal handler may come between
+  return recent_ns;
 }
 
 // Whether somebody takes events.
@@ -272,7 +302,7 @@ void AddEvent(AllocationLog& log, LogEventKind kind, std::uint64_t address, std:
   }
   event->address = address;
   event->bytes = bytes;
-  event->time_ns = NowNs();
+  event->time_ns = RecentNs();
   event->kind = kind;
   event->site = site;
   event->is_sampled = is_sampled ? 1 : 0;
@@ -451,46 +481,73 @@ __attribute__((always_inline)) inline std::uint32_t SiteOfCaller(AllocationLog& 
 
 // Tracked addresses.
 
-std::atomic<std::uint8_t>& FilterOf(std::uint64_t address) {
-  return state->filter[HashOf(address) >> 8 & ((1 << kFilterShift) - 1)];
+std::uint64_t FilterIndex(std::uint64_t address) {
+  return address >> 12 & ((1 << kFilterShift) - 1);
 }
 
-// What is near has buckets that are near, so that few pages of them are ever used.
-std::atomic<std::uint64_t>* BucketOf(std::uint64_t address) {
+std::atomic<std::uint8_t>& FilterOf(std::uint64_t address) {
+  return state->filter[FilterIndex(address)];
+}
+
+// Of the n-th bucket of the address's page. What is near has buckets that are near, so that few
+// pages of them are ever used.
+std::uint64_t BucketOf(std::uint64_t address, std::uint64_t n) {
   const std::uint64_t page = address >> 12;
   const std::uint64_t region = address >> 21;
-  return state->tracked[(page + HashOf(region)) & ((1 << kBucketsShift) - 1)];
+  return (page + HashOf(region + n * kHashFactor)) & ((1 << kBucketsShift) - 1);
 }
 
-// False where there is no room.
-bool Track(std::uint64_t address) {
-  std::atomic<std::uint64_t>* bucket = BucketOf(address);
-  for (int i = 0; i < kBucketSlots; ++i) {
-    std::uint64_t none = 0;
-    if (bucket[i].load(std::memory_order_relaxed) != 0 ||
-        !bucket[i].compare_exchange_strong(none, address, std::memory_order_relaxed)) {
-      continue;
+// Counts that have reached 255 stay, as they may be more.
+void Increment(std::atomic<std::uint8_t>& counter) {
+  std::uint8_t count = counter.load(std::memory_order_relaxed);
+  while (count != UINT8_MAX && !counter.compare_exchange_weak(count, count + 1)) continue;
+}
+
+void Decrement(std::atomic<std::uint8_t>& counter) {
+  std::uint8_t count = counter.load(std::memory_order_relaxed);
+  while (count != UINT8_MAX && !counter.compare_exchange_weak(count, count - 1)) continue;
+}
+
+// Of the address's first `buckets`, each of which it has passed.
+void ComeBack(std::uint64_t address, std::uint64_t buckets) {
+  for (std::uint64_t n = 0; n < buckets; ++n) Decrement(state->passed[BucketOf(address, n)]);
+}
+
+// Whether `from` was in the bucket, and is `to` now.
+bool Replace(std::uint64_t bucket, std::uint64_t from, std::uint64_t to) {
+  for (std::atomic<std::uint64_t>& slot : state->tracked[bucket]) {
+    std::uint64_t there = from;
+    if (slot.load(std::memory_order_relaxed) == from &&
+        slot.compare_exchange_strong(there, to, std::memory_order_relaxed)) {
+      return true;
     }
-    std::atomic<std::uint8_t>& filter = FilterOf(address);
-    std::uint8_t count = filter.load(std::memory_order_relaxed);
-    while (count != UINT8_MAX && !filter.compare_exchange_weak(count, count + 1)) continue;
-    return true;
   }
   return false;
 }
 
-bool Untrack(std::uint64_t address) {
-  std::atomic<std::uint64_t>* bucket = BucketOf(address);
-  for (int i = 0; i < kBucketSlots; ++i) {
-    std::uint64_t there = address;
-    if (bucket[i].load(std::memory_order_relaxed) != address ||
-        !bucket[i].compare_exchange_strong(there, 0, std::memory_order_relaxed)) {
-      continue;
+// False where there is no room.
+bool Track(std::uint64_t address) {
+  for (std::uint64_t n = 0; n < kPageBuckets; ++n) {
+    const std::uint64_t bucket = BucketOf(address, n);
+    if (Replace(bucket, 0, address)) {
+      Increment(FilterOf(address));
+      return true;
     }
-    std::atomic<std::uint8_t>& filter = FilterOf(address);
-    std::uint8_t count = filter.load(std::memory_order_relaxed);
-    while (count != UINT8_MAX && !filter.compare_exchange_weak(count, count - 1)) continue;
-    return true;
+    Increment(state->passed[bucket]);
+  }
+  ComeBack(address, kPageBuckets);
+  return false;
+}
+
+bool Untrack(std::uint64_t address) {
+  for (std::uint64_t n = 0; n < kPageBuckets; ++n) {
+    const std::uint64_t bucket = BucketOf(address, n);
+    if (Replace(bucket, address, 0)) {
+      Decrement(FilterOf(address));
+      ComeBack(address, n);
+      return true;
+    }
+    if (state->passed[bucket].load(std::memory_order_relaxed) == 0) return false;
   }
   return false;
 }
@@ -529,10 +586,18 @@ std::int64_t DrawDistance() {
 // Points lie in the bytes that a thread allocates at exponential distances; an allocation that has
 // one, of b bytes 1 - exp(-b / interval) of all, is recorded. What is left of it says nothing of
 // where the next point lies: the distance is drawn from its end on.
-bool IsSampled(std::uint64_t bytes) {
-  if (request.interval == 0) return false;
+//
+// True: no point lies in these bytes. Else IsSampled() says whether one does.
+bool IsPassed(std::uint64_t bytes) {
   bytes_to_sample -= static_cast<std::int64_t>(bytes);
-  if (__builtin_expect(bytes_to_sample > 0, 1)) return false;
+  return __builtin_expect(bytes_to_sample > 0, 1);
+}
+
+bool IsSampled() {
+  if (request.interval == 0) {
+    bytes_to_sample = INT64_MAX;
+    return false;
+  }
   if (random_state == 0) {  // the thread's first
     random_state = HashOf(NowNs() ^ reinterpret_cast<std::uint64_t>(&within)) | 1;
     bytes_to_sample += DrawDistance();
@@ -559,10 +624,16 @@ __attribute__((noinline)) void Record(void* object, std::uint64_t bytes, LogEven
 }
 
 // Inlined into each function that the program calls: kOwnFrames.
-__attribute__((always_inline)) inline void* Allocated(void* object, std::uint64_t bytes) {
-  if (state == nullptr || within || object == nullptr) return object;
+// `is_counted`: IsPassed() was asked.
+__attribute__((always_inline)) inline void* Allocated(void* object, std::uint64_t bytes,
+                                                      bool is_counted = false) {
+  if (state == nullptr || object == nullptr) return object;
+  if (within) {
+    if (is_counted) bytes_to_sample += static_cast<std::int64_t>(bytes);
+    return object;
+  }
   const bool is_small = bytes < request.threshold;
-  if (__builtin_expect(is_small, 1) && __builtin_expect(!IsSampled(bytes), 1)) return object;
+  if (is_small && ((!is_counted && IsPassed(bytes)) || !IsSampled())) return object;
   Record(object, bytes, LogEventKind::kAllocated, is_small, __builtin_return_address(0));
   asm volatile("");  // no tail call: its frame is counted
   return object;
@@ -572,7 +643,7 @@ __attribute__((always_inline)) inline void* Allocated(void* object, std::uint64_
 bool Freeing(void* object) {
   const auto address = reinterpret_cast<std::uint64_t>(object);
   if (state == nullptr || object == nullptr) return false;
-  if (__builtin_expect(FilterOf(address).load(std::memory_order_relaxed) == 0, 1)) return false;
+  if (FilterOf(address).load(std::memory_order_relaxed) == 0) return false;
   if (within || !Untrack(address)) return false;
   const Within here;
   if (AllocationLog* log = Log()) AddEvent(*log, LogEventKind::kFreed, address, 0, 0, false);
@@ -696,6 +767,75 @@ void* MovePlaced(void* object, std::uint64_t bytes) {
   return moved;
 }
 
+// What the program calls ends in these, which take the place of its frame: kOwnFrames.
+
+__attribute__((noinline)) void* AnyMalloc(std::size_t bytes, bool is_counted) {
+  if (!HasNext()) return AllocateEarly(bytes);
+  void* placed = Placed(bytes, __builtin_return_address(0));
+  return Allocated(placed != nullptr ? placed : next.malloc(bytes), bytes, is_counted);
+}
+
+// Their product is known to be no more than fits.
+__attribute__((noinline)) void* AnyCalloc(std::size_t elements, std::size_t element_bytes,
+                                          bool is_counted) {
+  const std::size_t bytes = elements * element_bytes;
+  if (!HasNext()) return AllocateEarly(bytes);  // zeros, as it is never freed
+  void* placed = Placed(bytes, __builtin_return_address(0), true);
+  return Allocated(placed != nullptr ? placed : next.calloc(elements, element_bytes), bytes,
+                   is_counted);
+}
+
+__attribute__((noinline)) void AnyFree(void* object) {
+  if (IsEarly(object)) return;
+  if (!HasNext()) return;
+  Freeing(object);
+  if (arenas.Has(object)) return arenas.Free(object);
+  next.free(object);
+}
+
+__attribute__((noinline)) void* AnyRealloc(void* object, std::size_t bytes, bool is_counted) {
+  if (!HasNext()) return AllocateEarly(bytes);
+  if (IsEarly(object)) {
+    void* moved = next.malloc(bytes);
+    const auto room = static_cast<size_t>(early + sizeof(early) - static_cast<std::byte*>(object));
+    if (moved != nullptr) std::memcpy(moved, object, std::min(bytes, room));
+    return moved;
+  }
+  if (arenas.Has(object)) {
+    const std::uint64_t room = arenas.UsableBytes(object);
+    const bool stays = bytes > 0 && bytes <= room && bytes > room / 2;
+    void* moved = stays ? object : bytes > 0 ? MovePlaced(object, bytes) : nullptr;
+    if (moved == nullptr && bytes > 0) return nullptr;
+    Freeing(object);
+    if (!stays) arenas.Free(object);
+    return Allocated(moved, bytes, is_counted);
+  }
+  if (void* placed = bytes > 0 ? Placed(bytes, __builtin_return_address(0)) : nullptr) {
+    if (object != nullptr) {
+      std::memcpy(placed, object, std::min(bytes, next.usable(object)));
+      Freeing(object);
+      next.free(object);
+    }
+    return Allocated(placed, bytes, is_counted);
+  }
+  const bool was_tracked = Freeing(object);
+  void* moved = next.realloc(object, bytes);
+  if (moved == nullptr && was_tracked && bytes > 0) {  // it is still there
+    Allocated(object, next.usable(object));
+    return nullptr;
+  }
+  return Allocated(moved, bytes, is_counted);
+}
+
+// Whether it is none of those that need more than the next free(3), which nothing is where that is
+// not known.
+bool IsUntracked(const void* object) {
+  const auto address = reinterpret_cast<std::uint64_t>(object);
+  return tracked_pages != nullptr && !IsEarly(object) &&
+         __builtin_expect(tracked_pages[FilterIndex(address)].load(std::memory_order_relaxed) == 0,
+                          1);
+}
+
 // errno's value, or 0.
 int Bind(std::uint64_t start, std::uint64_t bytes, std::uint64_t nodes) {
   constexpr int kPreferred = 1;      // MPOL_PREFERRED
@@ -801,6 +941,10 @@ void BeginTracking() {
   ::madvise(memory, sizeof(State), MADV_NOHUGEPAGE);
   request = made;
   state = static_cast<State*>(memory);
+  if (advice == nullptr) {
+    small_below = request.threshold;
+    tracked_pages = state->filter;
+  }
   tells_of_threads = ::pthread_key_create(&thread_ends, TellThreadEnds) == 0;
   // Or children of one process would all sample the same of what they do alike.
   ::pthread_atfork(nullptr, nullptr, [] { bytes_to_sample = 0, random_state = 0; });
@@ -825,65 +969,33 @@ using namespace tmprof::objtrace;
 // NOLINTBEGIN(readability-identifier-naming): their names are not ours
 extern "C" {
 
-TMPROF_EXPORT void* malloc(size_t bytes) {
-  if (!HasNext()) return AllocateEarly(bytes);
-  void* placed = Placed(bytes, __builtin_return_address(0));
-  return Allocated(placed != nullptr ? placed : next.malloc(bytes), bytes);
+TMPROF_SHORT TMPROF_EXPORT void* malloc(size_t bytes) {
+  if (__builtin_expect(bytes >= small_below, 0)) return AnyMalloc(bytes, false);
+  if (IsPassed(bytes)) return next.malloc(bytes);
+  return AnyMalloc(bytes, true);
 }
 
-TMPROF_EXPORT void* calloc(size_t elements, size_t element_bytes) {
-  if (!HasNext()) return AllocateEarly(elements * element_bytes);  // zeros, as it is never freed
+TMPROF_SHORT TMPROF_EXPORT void* calloc(size_t elements, size_t element_bytes) {
   size_t bytes = 0;
   if (__builtin_mul_overflow(elements, element_bytes, &bytes)) {
     errno = ENOMEM;
     return nullptr;
   }
-  void* placed = Placed(bytes, __builtin_return_address(0), true);
-  return Allocated(placed != nullptr ? placed : next.calloc(elements, element_bytes), bytes);
+  if (__builtin_expect(bytes >= small_below, 0)) return AnyCalloc(elements, element_bytes, false);
+  if (IsPassed(bytes)) return next.calloc(elements, element_bytes);
+  return AnyCalloc(elements, element_bytes, true);
 }
 
-TMPROF_EXPORT void free(void* object) {
-  if (IsEarly(object)) return;
-  if (!HasNext()) return;
-  Freeing(object);
-  if (arenas.Has(object)) return arenas.Free(object);
-  next.free(object);
+TMPROF_SHORT TMPROF_EXPORT void free(void* object) {
+  if (IsUntracked(object)) return next.free(object);
+  return AnyFree(object);
 }
 
-TMPROF_EXPORT void* realloc(void* object, size_t bytes) {
-  if (!HasNext()) return AllocateEarly(bytes);
-  if (IsEarly(object)) {
-    void* moved = next.malloc(bytes);
-    const auto room = static_cast<size_t>(early + sizeof(early) - static_cast<std::byte*>(object));
-    if (moved != nullptr) std::memcpy(moved, object, std::min(bytes, room));
-    return moved;
-  }
-  if (arenas.Has(object)) {
-    const std::uint64_t room = arenas.UsableBytes(object);
-    const bool stays = bytes > 0 && bytes <= room && bytes > room / 2;
-    void* moved = stays ? object : bytes > 0 ? MovePlaced(object, bytes) : nullptr;
-    if (moved == nullptr && bytes > 0) return nullptr;
-    Freeing(object);
-    if (!stays) arenas.Free(object);
-    return Allocated(moved, bytes);
-  }
-  if (void* placed = bytes > 0 ? Placed(bytes, __builtin_return_address(0)) : nullptr) {
-    if (object != nullptr) {
-      std::memcpy(placed, object, std::min(bytes, next.usable(object)));
-      Freeing(object);
-      next.free(object);
-    }
-    return Allocated(placed, bytes);
-  }
-  const bool was_tracked = Freeing(object);
-  void* moved = next.realloc(object, bytes);
-  if (moved == nullptr && was_tracked && bytes > 0) {  // it is still there
-    Allocated(object, next.usable(object));
-    return nullptr;
-  }
-  return Allocated(moved, bytes);
+TMPROF_SHORT TMPROF_EXPORT void* realloc(void* object, size_t bytes) {
+  if (!IsUntracked(object) || bytes >= small_below) return AnyRealloc(object, bytes, false);
+  if (IsPassed(bytes)) return next.realloc(object, bytes);
+  return AnyRealloc(object, bytes, true);
 }
-
 TMPROF_EXPORT void* reallocarray(void* object, size_t elements, size_t element_bytes) {
   size_t bytes = 0;
   if (__builtin_mul_overflow(elements, element_bytes, &bytes)) {

@@ -19,6 +19,7 @@ overhead = measure.command("overhead")
 mmap_latency = measure.command("mmap_latency")
 objects = measure.command("objects")
 objects_built = measure.command("objects_built")
+objects_calls = measure.command("objects_calls")
 objects_recorded = measure.command("objects_recorded")
 objects_advised = measure.command("objects_advised")
 regions = measure.command("regions")
@@ -106,6 +107,17 @@ class ObjectsBuilt(unittest.TestCase):
         self.assertEqual((command, folder), (["obj/test/dfa_test"], pathlib.Path("/s")))
         self.assertEqual((environment["TMPROF_OBJECTS"], environment["HOME"]), ("/objects", "/h"))
         self.assertNotIn("CFLAGS", environment)
+
+
+class ObjectsCalls(unittest.TestCase):
+    def test_what_is_added_is_that_of_a_turn(self):
+        row = objects_calls.row("small", [{"alone": 10.0, "preloaded": 11.0, "tracked": 13.0},
+                                          {"alone": 20.0, "preloaded": 23.0, "tracked": 25.0},
+                                          {"alone": 90.0, "preloaded": 92.0, "tracked": 94.0}])
+        self.assertEqual(row["added_ns"]["preloaded"]["median"], 2.0)
+        self.assertEqual(row["added_ns"]["tracked"]["median"], 4.0)
+        self.assertEqual(row["ns"]["tracked"]["median"], 25.0)
+        self.assertIn("4.0 (3.5 to 4.5)", objects_calls.text({"rows": [row]}))
 
 
 class ObjectsRecorded(unittest.TestCase):

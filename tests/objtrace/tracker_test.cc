@@ -512,6 +512,21 @@ TEST_F(TrackerTest, ThreadsTellOfTheirStacksAndNames) {
   EXPECT_LE(made->frames.size(), 4U) << "Make, Buffer, and two of the C library";
 }
 
+TEST_F(TrackerTest, AsManySmallOnesLiveInAPageAsItHolds) {
+  AllocationLogs logs = Logs({.threshold_bytes = 1, .parent = ::testing::TempDir()});
+  ASSERT_EQ(Run(logs.request(), {"crowd"}).status, 0);
+  Take(logs);
+  EXPECT_EQ(lost_, 0U);
+  const std::vector<const LoggedEvent*> made = Allocated(24);
+  EXPECT_EQ(made.size(), 10'000U);
+  std::set<std::uint64_t> live;
+  for (const LoggedEvent* event : made) live.insert(event->address);
+  for (const Told& told : told_) {
+    if (told.event.kind == LogEventKind::kFreed) live.erase(told.event.address);
+  }
+  EXPECT_TRUE(live.empty()) << "all were freed";
+}
+
 TEST_F(TrackerTest, AnArenaThatCannotBeBoundIsSaidAndUsed) {
   AllocationLogs logs = Logs();
   ASSERT_EQ(Run(logs.request(), {"turns"}).status, 0);

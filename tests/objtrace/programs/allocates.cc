@@ -149,6 +149,13 @@ void Outlives(int ready, int go) {
   std::printf("%d\n", made);
 }
 
+// Small ones that live at once, as many as fit.
+void Crowd(std::size_t bytes, std::size_t objects) {
+  std::vector<void*> made(objects);
+  for (void*& object : made) object = Make(bytes);
+  for (void* object : made) std::free(object);
+}
+
 void* Buffer(void* bytes) {
   ::prctl(PR_SET_NAME, "with buffer");
   std::free(Make(100'001));
@@ -196,6 +203,7 @@ int main(int count, char** arguments) {
   if (what == "remaps") Remaps();
   if (what == "moves") Moves();
   if (what == "stacks") Stacks();
+  if (what == "crowd") Crowd(24, 10'000);
   if (what == "brief") Brief();
   if (what == "refused") Refused();
   if (what == "leaves") Leaves();
