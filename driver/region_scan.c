@@ -38,9 +38,7 @@
  * more than so many seconds of its CPU time. */
 #define LONGEST_EARN_WAIT_NS (100 * NSEC_PER_MSEC)
 #define MOST_DEBT_NS	     (10 * (s64)NSEC_PER_SEC)
-/* Of the greatest number of regions, one in so many sampled pages become regions at a time. */
-#define SAMPLED_SHARE 8
-#define READ_BATCH    16
+#define READ_BATCH	     16
 
 struct tmprof_region_buffers {
 	struct tmprof_walk walk;
@@ -399,18 +397,6 @@ static void emit(struct tmprof_session *session, const struct tmprof_target *tar
 	spin_unlock(&session->stats_lock);
 }
 
-static void split_at_samples(struct tmprof_region_watch *watch)
-{
-	u32 most = watch->set.max_regions / SAMPLED_SHARE, i;
-	u64 vpn;
-
-	for (i = 0; i < most && tmprof_region_most_sampled(&watch->samples, &vpn); i++) {
-		if (tmprof_regions_split_at(&watch->set, vpn) == -ENOSPC)
-			break;
-	}
-	watch->samples.count = 0;
-}
-
 static void aggregate(struct tmprof_session *session, struct tmprof_target *target,
 		      struct mm_struct *mm, u64 now_ns)
 {
@@ -418,7 +404,9 @@ static void aggregate(struct tmprof_session *session, struct tmprof_target *targ
 	const struct tmprof_region_params *params = &session->params.regions;
 	struct tmprof_random random = {.next = next_random, .context = &watch->random};
 	struct tmprof_area areas[TMPROF_REGION_AREAS];
-	u32 i;
+	__u64 sampled[TMPROF_REGION_SAMPLED];
+	int area_count = 0;
+	u32 sampled_count, i;
 
 	/* Of a target that has not run, unset bits say nothing. */
 	if (!watch->took_cpu_ns) {
@@ -429,22 +417,18 @@ static void aggregate(struct tmprof_session *session, struct tmprof_target *targ
 	for (i = 0; i < watch->set.count; i++)
 		watch->set.regions[i].count =
 			tmprof_region_count_checks(&watch->set.regions[i], TMPROF_REGION_COUNT_MAX);
-	tmprof_regions_fit(&watch->set, params, watch->took_ns);
-	tmprof_regions_merge(&watch->set);
+	tmprof_regions_conclude(&watch->set, params, watch->took_ns);
 	find_frames(session, watch, mm);
 	emit(session, target, now_ns);
-	tmprof_regions_reset(&watch->set);
 	if (now_ns - watch->updated_ns >= params->update_ns) {
-		int found = find_areas(session, mm, areas);
-
+		area_count = find_areas(session, mm, areas);
 		/* Else it is tried again with the next one. */
-		if (found > 0) {
-			tmprof_regions_update(&watch->set, areas, found);
+		if (area_count > 0)
 			watch->updated_ns = now_ns;
-		}
 	}
-	split_at_samples(watch);
-	tmprof_regions_split(&watch->set, &random);
+	sampled_count = tmprof_region_take_samples(&watch->samples, sampled);
+	tmprof_regions_renew(&watch->set, area_count > 0 ? areas : NULL, area_count, sampled,
+			     sampled_count, &random);
 	begin_aggregation(watch);
 }
 

@@ -61,4 +61,14 @@ static inline bool tmprof_region_most_sampled(struct tmprof_region_samples *kept
 	return true;
 }
 
+/* Takes out all, in that order. `pages` has room for TMPROF_REGION_SAMPLED. Returns how many. */
+static inline __u32 tmprof_region_take_samples(struct tmprof_region_samples *kept, __u64 *pages)
+{
+	__u32 count = 0;
+
+	while (tmprof_region_most_sampled(kept, &pages[count]))
+		count++;
+	return count;
+}
+
 #endif /* TMPROF_CORE_REGION_SAMPLES_H */

@@ -3,14 +3,8 @@
  * Regions of an address space, each judged by one page of it at a time (Daptrace, Middleware 2019):
  * what is looked at in a step is bounded by the number of regions, whatever the footprint.
  *
- * At the end of an aggregation interval, in this order:
- *
- *	tmprof_regions_merge()	 adjacent regions that are accessed alike become one
- *	                         … the caller takes the regions: this is the result
- *	tmprof_regions_reset()	 what was seen is forgotten
- *	tmprof_regions_update()	 every update interval: the address space is another one
- *	tmprof_regions_split_at() pages that address samples found
- *	tmprof_regions_split()	 each region in two, where there is room for it
+ * An aggregation interval ends with tmprof_regions_conclude(), which joins regions that are
+ * accessed alike: then the caller takes the result. The next begins with tmprof_regions_renew().
  *
  * Regions ascend, do not overlap and cover all areas of the address space, holes inside an area
  * included. They are never fewer than the least number, as far as there are pages, and never more
@@ -517,6 +511,38 @@ static inline void tmprof_regions_fit(struct tmprof_region_set *set,
 
 		set->max_regions = more < bounds->max_regions ? (__u32)more : bounds->max_regions;
 	}
+}
+
+/* Of the greatest number of regions, one in so many sampled pages become regions at a time. */
+#define TMPROF_REGION_SAMPLED_SHARE 8
+
+/* The regions, with their counts, become the result of the aggregation, which took so long. */
+static inline void tmprof_regions_conclude(struct tmprof_region_set *set,
+					   const struct tmprof_region_params *bounds, __u64 took_ns)
+{
+	tmprof_regions_fit(set, bounds, took_ns);
+	tmprof_regions_merge(set);
+}
+
+/*
+ * What the next aggregation looks at. `areas`: of the address space, if that is another one since
+ * the last time; NULL: it is not. `sampled`: pages that address samples found, those that matter
+ * most first.
+ */
+static inline void tmprof_regions_renew(struct tmprof_region_set *set,
+					const struct tmprof_area *areas, __u32 area_count,
+					const __u64 *sampled, __u32 sampled_count,
+					const struct tmprof_random *random)
+{
+	__u32 most = set->max_regions / TMPROF_REGION_SAMPLED_SHARE, i;
+
+	tmprof_regions_reset(set);
+	if (areas)
+		tmprof_regions_update(set, areas, area_count);
+	for (i = 0; i < sampled_count && i < most; i++)
+		if (tmprof_regions_split_at(set, sampled[i]) == -ENOSPC)
+			break;
+	tmprof_regions_split(set, random);
 }
 
 #endif /* TMPROF_CORE_REGIONS_H */

@@ -3,7 +3,7 @@
 #include "profiler/sources/abit/region_engine.h"
 
 #include <algorithm>
-#include <cerrno>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -38,8 +38,6 @@ constexpr int kPicksForAMapping = 8;
 constexpr std::uint32_t kMostUnread = 8;
 // What the kernel refuses to clear, as it does mlocked memory, is tried again so much later.
 constexpr nanoseconds kRetryUnclearable = std::chrono::seconds(60);
-// Of the greatest number of regions, one in so many sampled pages become regions at a time.
-constexpr std::size_t kSampledShare = 8;
 
 __u64 NextOf(void* engine) { return (*static_cast<std::mt19937_64*>(engine))(); }
 
@@ -637,19 +635,18 @@ void RegionEngine::Aggregate(RegionTarget& target, MonotonicTime now) {
                        : tmprof_region_count_slots(&region, TMPROF_REGION_COUNT_MAX,
                                                    options_.regions.monitoring_ns);
   }
-  tmprof_regions_fit(&set, &options_.regions, static_cast<std::uint64_t>(target.took.count()));
-  tmprof_regions_merge(&set);
-  tmprof_regions_reset(&set);
+  tmprof_regions_conclude(&set, &options_.regions, static_cast<std::uint64_t>(target.took.count()));
+  std::optional<Areas> areas;
   if (target.mappings_changed &&
       now - target.updated_at >= nanoseconds(options_.regions.update_ns)) {
     target.updated_at = now;
-    const Areas areas = TakeMappings(target);
-    tmprof_regions_update(&set, areas.area.data(), areas.count);
+    areas = TakeMappings(target);
   }
-  KeepMostSampled(target.samples, set.max_regions / kSampledShare);
+  std::vector<__u64> sampled;
   for (const SampleRecord& sample : std::exchange(target.samples, {}))
-    if (tmprof_regions_split_at(&set, sample.key.vpn.value()) == -ENOSPC) break;
-  tmprof_regions_split(&set, &random_);
+    sampled.push_back(sample.key.vpn.value());
+  tmprof_regions_renew(&set, areas ? areas->area.data() : nullptr, areas ? areas->count : 0,
+                       sampled.data(), static_cast<std::uint32_t>(sampled.size()), &random_);
   target.seen.Follow(RegionsOf(set));
   target.steps = 0;
   target.took = nanoseconds(0);

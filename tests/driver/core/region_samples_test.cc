@@ -19,8 +19,9 @@ tmprof_region_samples Sampled(const std::vector<__u64>& pages) {
 }
 
 std::vector<__u64> Order(tmprof_region_samples kept) {
-  std::vector<__u64> pages;
-  for (__u64 page = 0; tmprof_region_most_sampled(&kept, &page);) pages.push_back(page);
+  std::vector<__u64> pages(TMPROF_REGION_SAMPLED);
+  pages.resize(tmprof_region_take_samples(&kept, pages.data()));
+  EXPECT_EQ(kept.count, 0U);
   return pages;
 }
 

@@ -224,10 +224,8 @@ TEST_F(RegionsTest, AreAsManyAsThereIsTimeForWhileThePriceChanges) {
       regions_[i].looks = kChecks;
       regions_[i].count = 1U << (4 * (i % 3));
     }
-    tmprof_regions_fit(&set_, &params_, took_ns);
-    tmprof_regions_merge(&set_);
-    tmprof_regions_reset(&set_);
-    tmprof_regions_split(&set_, &random_);
+    tmprof_regions_conclude(&set_, &params_, took_ns);
+    tmprof_regions_renew(&set_, nullptr, 0, nullptr, 0, &random_);
     return took_ns;
   };
   // In ns: 100 us, a millisecond, ten, and back again.
@@ -251,12 +249,36 @@ TEST_F(RegionsTest, AreFewEnoughWithTheAggregationAfterOneThatTookTooLong) {
   while (set_.count < 500) tmprof_regions_split(&set_, &random_);
   const std::uint32_t before = set_.count;
   for (std::uint32_t i = 0; i < set_.count; ++i) regions_[i].looks = regions_[i].count = 1 + i % 7;
-  tmprof_regions_fit(&set_, &params_, 8'000'000'000);  // ten times too long
-  tmprof_regions_merge(&set_);
+  tmprof_regions_conclude(&set_, &params_, 8'000'000'000);  // ten times too long
   EXPECT_LE(set_.count, before / 5) << "a split makes two of each";
-  tmprof_regions_reset(&set_);
-  tmprof_regions_split(&set_, &random_);
+  tmprof_regions_renew(&set_, nullptr, 0, nullptr, 0, &random_);
   EXPECT_LE(set_.count, before / 5);
+}
+
+// Three regions of at most eight: a sampled page takes two more, and then five are too many to
+// split each.
+TEST_F(RegionsTest, TheNextBeginInTheAddressSpaceAsItIsThenAtSampledPagesAndSplitWithTheRoomLeft) {
+  using Pages = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+  const auto renewed = [&](bool moved, const std::vector<std::uint64_t>& sampled) {
+    Start(3, 8, {{100, 110}, {200, 210}, {300, 310}});
+    for (std::uint32_t i = 0; i < set_.count; ++i) regions_[i].looks = 7;
+    FindAreas({{100, 110}, {200, 210}, {400, 410}});
+    const std::vector<__u64> pages(sampled.begin(), sampled.end());
+    tmprof_regions_renew(&set_, moved ? areas_.data() : nullptr, moved ? 3 : 0, pages.data(),
+                         static_cast<__u32>(pages.size()), &random_);
+    Pages found;
+    for (const tmprof_region& region : std::span(set_.regions, set_.count)) {
+      EXPECT_EQ(region.looks, 0U) << "what was seen is forgotten";
+      found.emplace_back(region.start, region.end);
+    }
+    return found;
+  };
+  EXPECT_EQ(renewed(false, {205}),
+            (Pages{{100, 110}, {200, 205}, {205, 206}, {206, 210}, {300, 310}}));
+  EXPECT_EQ(renewed(false, {205, 105}), renewed(false, {205})) << "one in eight of the regions";
+  EXPECT_EQ(renewed(true, {405}),
+            (Pages{{100, 110}, {200, 210}, {400, 405}, {405, 406}, {406, 410}}));
+  EXPECT_EQ(renewed(true, {}).size(), 6U) << "and else each is split";
 }
 
 TEST_F(RegionsTest, TakeNoMoreMemoryThanPublished) {
