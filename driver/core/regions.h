@@ -37,9 +37,11 @@
 /* Of a count. Times the pages of an address space of 57 bits, it fits 64. */
 #define TMPROF_REGION_COUNT_MAX (1U << 16)
 /* Counts merge that differ by less than a tenth of their mean. */
-#define TMPROF_REGION_ALIKE   10U
-#define TMPROF_REGION_ANY     (~0ULL)
-#define TMPROF_REGION_NO_PAGE (~0U)
+#define TMPROF_REGION_ALIKE 10U
+#define TMPROF_REGION_ANY   (~0ULL)
+/* Of trials that are counted, so that the products of tmprof_region_by_chance() fit. */
+#define TMPROF_REGION_TRIALS_MAX (1U << 15)
+#define TMPROF_REGION_NO_PAGE	 (~0U)
 /* A page is remembered by its distance from the start of its region. */
 #define TMPROF_REGION_REACH 0xfffffffeULL
 
@@ -120,6 +122,9 @@ struct tmprof_region_set {
 	__u32 count;
 	__u32 min_regions;
 	__u32 max_regions;
+	/* What a count's trials are: looks, or, if this is not 0, slots of that length, as
+	 * tmprof_region_count_slots() has them. */
+	__u64 slot_ns;
 };
 
 static inline __u32 tmprof_regions_capacity(__u32 max_regions)
@@ -266,6 +271,7 @@ static inline void tmprof_regions_start(struct tmprof_region_set *set,
 
 	set->regions = regions;
 	set->count = 0;
+	set->slot_ns = 0;
 	set->min_regions = params->min_regions;
 	set->max_regions = params->max_regions;
 	for (i = 0; i < area_count; i++) {
@@ -308,8 +314,39 @@ static inline void tmprof_region_join(struct tmprof_region *into, const struct t
 	into->sampled = TMPROF_REGION_NO_PAGE;
 }
 
+static inline __u64 tmprof_region_trials(const struct tmprof_region_set *set,
+					 const struct tmprof_region *region)
+{
+	__u64 trials = set->slot_ns ? region->first_accesses + region->at_risk_ns / set->slot_ns
+				    : region->looks;
+
+	if (!trials)
+		return 1;
+	return trials < TMPROF_REGION_TRIALS_MAX ? trials : TMPROF_REGION_TRIALS_MAX;
+}
+
+/*
+ * Whether the counts of two that are alike differ as much by chance: by `part` standard deviations
+ * at most. Each is the share of its trials that found an access, whose variance is p (1 - p) /
+ * trials. Of p both tell, and a trial that says half: where all trials agree, the next one might
+ * not.
+ */
+static inline bool tmprof_region_by_chance(const struct tmprof_region_set *set,
+					   const struct tmprof_region *a,
+					   const struct tmprof_region *b, __u64 apart, __u64 part)
+{
+	__u64 of_a = tmprof_region_trials(set, a), of_b = tmprof_region_trials(set, b);
+	__u64 share = (a->count * of_a + b->count * of_b + TMPROF_REGION_COUNT_MAX / 2) /
+		      (of_a + of_b + 1);
+	__u64 variance =
+		share * (TMPROF_REGION_COUNT_MAX - share); /* times of_a of_b / their sum */
+
+	return apart * apart * of_a * of_b <= part * part * variance * (of_a + of_b);
+}
+
 /* Nothing is known of the one that was not looked at: it is like none that was, and not cold. */
-static inline bool tmprof_region_alike(const struct tmprof_region *a, const struct tmprof_region *b,
+static inline bool tmprof_region_alike(const struct tmprof_region_set *set,
+				       const struct tmprof_region *a, const struct tmprof_region *b,
 				       __u64 part)
 {
 	__u64 apart = a->count > b->count ? a->count - b->count : b->count - a->count;
@@ -317,12 +354,13 @@ static inline bool tmprof_region_alike(const struct tmprof_region *a, const stru
 
 	if (!a->looks != !b->looks)
 		return false;
-	return !apart || 2 * apart * TMPROF_REGION_ALIKE < part * mean_twice;
+	return !apart || 2 * apart * TMPROF_REGION_ALIKE < part * mean_twice ||
+	       (a->looks && tmprof_region_by_chance(set, a, b, apart, part));
 }
 
 /* Joins neighbours, from the lowest on, whose counts differ by less than `part` / 10 of their mean,
- * or not at all, into regions of at most `most_pages`, while there are more than `least`. With
- * TMPROF_REGION_ANY, any neighbours. */
+ * by no more than `part` times what chance makes, or not at all, into regions of at most
+ * `most_pages`, while there are more than `least`. With TMPROF_REGION_ANY, any neighbours. */
 static inline void tmprof_regions_join_alike(struct tmprof_region_set *set, __u64 part,
 					     __u64 most_pages, __u32 least)
 {
@@ -336,7 +374,7 @@ static inline void tmprof_regions_join_alike(struct tmprof_region_set *set, __u6
 		const struct tmprof_region *region = &set->regions[i];
 
 		if (joins && before->end == region->start &&
-		    (part == TMPROF_REGION_ANY || tmprof_region_alike(before, region, part)) &&
+		    (part == TMPROF_REGION_ANY || tmprof_region_alike(set, before, region, part)) &&
 		    region->end - before->start <= most_pages) {
 			tmprof_region_join(before, region);
 			joins--;
@@ -362,10 +400,10 @@ static inline void tmprof_regions_reach_max(struct tmprof_region_set *set)
 }
 
 /*
- * Makes one region of neighbours whose counts differ by less than a tenth of their mean; its count
- * is their mean by size. One that was not looked at joins others of that kind only. No region grows
- * beyond an equal share of the least number, so that the lowest addresses do not take all the joins
- * that this number allows.
+ * Makes one region of neighbours whose counts differ by less than a tenth of their mean, or by no
+ * more than chance makes; its count is their mean by size. One that was not looked at joins others
+ * of that kind only. No region grows beyond an equal share of the least number, so that the lowest
+ * addresses do not take all the joins that this number allows.
  */
 static inline void tmprof_regions_merge(struct tmprof_region_set *set)
 {

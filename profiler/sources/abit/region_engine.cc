@@ -214,6 +214,8 @@ bool RegionEngine::PrepareRegions(RegionTarget& target, MonotonicTime now) {
     target.seen.Follow(RegionsOf(target.set));
     target.steps = 0;
     target.took = nanoseconds(0);
+    if (options_.mode == ScanOptions::Mode::kLadder)
+      target.set.slot_ns = options_.regions.monitoring_ns;
     target.held_up = true;
   }
   if (target.set.count > 0) return true;

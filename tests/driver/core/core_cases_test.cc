@@ -38,6 +38,7 @@ void PrintTo(const budget_case& tried, std::ostream* out) { *out << tried.name; 
 void PrintTo(const region_case& tried, std::ostream* out) { *out << tried.name; }
 void PrintTo(const region_params_case& tried, std::ostream* out) { *out << tried.name; }
 void PrintTo(const region_count_case& tried, std::ostream* out) { *out << tried.name; }
+void PrintTo(const region_chance_case& tried, std::ostream* out) { *out << tried.name; }
 void PrintTo(const region_fit_case& tried, std::ostream* out) { *out << tried.name; }
 
 namespace tmprof {
@@ -142,6 +143,13 @@ TEST_P(RegionCountCaseTest, Holds) { EXPECT_TRUE(region_count_case_holds(&GetPar
 
 INSTANTIATE_TEST_SUITE_P(Table, RegionCountCaseTest, testing::ValuesIn(region_count_cases),
                          CaseName<region_count_case>);
+
+class RegionChanceCaseTest : public testing::TestWithParam<region_chance_case> {};
+
+TEST_P(RegionChanceCaseTest, Holds) { EXPECT_TRUE(region_chance_case_holds(&GetParam())); }
+
+INSTANTIATE_TEST_SUITE_P(Table, RegionChanceCaseTest, testing::ValuesIn(region_chance_cases),
+                         CaseName<region_chance_case>);
 
 class RegionFitCaseTest : public testing::TestWithParam<region_fit_case> {};
 

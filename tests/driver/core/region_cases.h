@@ -3,9 +3,9 @@
  * Cases of driver/core/regions.h as pictures, for GoogleTest and KUnit alike. A character is a
  *page.
  *
- *	eee|f  33	regions: each page shows the count of its region in hexadecimal, '?' one
- *			that was not looked at; '|' parts neighbours; a blank is a page outside all
- *			areas
+ *	eee|f  33	regions: each page shows the count of its region, in sixteenths of the
+ *			greatest, in hexadecimal, '?' one that was not looked at; '|' parts
+ *			neighbours; a blank is a page outside all areas
  *	## #  #		an address space: '#' is mapped
  *
  * What comes out is worked out by hand.
@@ -18,6 +18,8 @@
 #define REGION_CASE_FIRST 0x7f000ULL /* the page of the first character */
 #define REGION_CASE_MAX 32U
 #define REGION_CASE_PICTURE 96U
+
+#define REGION_CASE_COUNT (TMPROF_REGION_COUNT_MAX / 16)
 
 static inline __u32 region_case_areas(const char* picture, struct tmprof_area* areas) {
   __u64 page = REGION_CASE_FIRST;
@@ -44,8 +46,10 @@ static inline void region_case_parse(const char* picture, struct tmprof_region_s
       if (before == ' ' || before == '|') {
         struct tmprof_region* region = &set->regions[set->count++];
 
-        *region = tmprof_region_make(page, page + 1, *picture == '?' ? 0 : count);
-        region->looks = *picture != '?';
+        *region =
+            tmprof_region_make(page, page + 1, *picture == '?' ? 0 : count * REGION_CASE_COUNT);
+        /* Often enough that nothing is left to chance. */
+        region->looks = *picture != '?' ? 1U << 30 : 0;
       } else {
         set->regions[set->count - 1].end++;
       }
@@ -66,7 +70,11 @@ static inline void region_case_print(const struct tmprof_region_set* set, bool m
     if (i > 0 && region->start == page) picture[at++] = '|';
     for (; page < region->start; page++) picture[at++] = ' ';
     for (; page < region->end && at < REGION_CASE_PICTURE - 2; page++)
-      picture[at++] = merged && !region->looks ? '?' : "0123456789abcdef"[region->count & 15];
+      picture[at++] =
+          merged && !region->looks
+              ? '?'
+              : "0123456789abcdef"[(region->count + REGION_CASE_COUNT / 2) / REGION_CASE_COUNT &
+                                   15];
   }
   picture[at] = 0;
 }
@@ -119,8 +127,8 @@ static const struct region_case region_cases[] = {
     REGION_MERGES("1 from 9.5 is more", 3, 32, "99|aa  0000000  0", "99|aa  0000000  0"),
     REGION_MERGES("the mean is by size: (14 * 3 + 15) / 4 = 14.25", 3, 32, "eee|f  0000000  0",
                   "eeee  0000000  0"),
-    REGION_MERGES("the mean of a join counts for the next", 3, 32, "ee|ff|e  000000000  0",
-                  "fffff  000000000  0"),
+    REGION_MERGES("the mean of a join counts for the next: (14.5 * 4 + 14) / 5 = 14.4", 3, 32,
+                  "ee|ff|e  000000000  0", "eeeee  000000000  0"),
     REGION_MERGES("nothing joins over a gap", 3, 32, "5|5 5|5 5555", "55 55 5555"),
     REGION_MERGES("no region beyond its share of the least number", 3, 32, "5|5|5|5|5|5",
                   "55|55|55"),
@@ -175,7 +183,7 @@ static inline bool region_case_run(const struct region_case* tried, char* pictur
   struct tmprof_area mappings[REGION_CASE_PICTURE / 2], areas[TMPROF_REGION_AREAS];
   __u64 number = tried->number;
   struct tmprof_random random = {region_case_counted, &number};
-  struct tmprof_region_set set = {regions, 0, tried->min_regions, tried->max_regions};
+  struct tmprof_region_set set = {regions, 0, tried->min_regions, tried->max_regions, 0};
   struct tmprof_region_params params = tmprof_region_params_default();
   int error = 0;
 
@@ -284,6 +292,61 @@ static inline bool region_count_case_holds(const struct region_count_case* tried
          tmprof_region_count_slots(&region, 400, 250000) == tried->of_400_slots;
 }
 
+/* Two neighbours, each by its trials and those of them that found an access: looks, and slots of a
+ * ladder. Whether they join as differing by chance: (a - b)^2 <= p (1 - p) (1 / n + 1 / m), of
+ * p = (found + 1/2) / (n + m + 1). */
+struct region_chance_case {
+  const char* name;
+  __u32 trials[2];
+  __u32 found[2];
+  bool joined;
+};
+
+static const struct region_chance_case region_chance_cases[] = {
+    {"3 and 5 of 10: 0.04 <= 0.048", {10, 10}, {3, 5}, true},
+    {"3 and 6 of 10: 0.09 > 0.049", {10, 10}, {3, 6}, false},
+    {"the same shares of 100: 0.04 > 0.0048", {100, 100}, {30, 50}, false},
+    {"0 and 1 of 10: 0.01 <= 0.013", {10, 10}, {0, 1}, true},
+    {"0 and 2 of 10: 0.04 > 0.021", {10, 10}, {0, 2}, false},
+    {"0 and 10 of 1000: 0.0001 > 0.00001", {1000, 1000}, {0, 10}, false},
+    {"few beside many: 0.0025 <= 0.013", {10, 1000}, {2, 150}, true},
+    {"and 0.04 > 0.0093", {10, 1000}, {3, 100}, false},
+    {"all and none", {10, 10}, {10, 0}, false},
+    {"all and nearly all: 0.01 <= 0.013", {10, 10}, {10, 9}, true},
+    {"as many as are counted, 2^15: 9.5e-7 > 8.9e-8",
+     {1 << 20, 1 << 20},
+     {1 << 10, 1 << 11},
+     false},
+    {"and 6.0e-8 <= 6.7e-8", {1 << 20, 1 << 20}, {1 << 10, (1 << 10) + (1 << 8)}, true},
+};
+
+static inline bool region_chance_case_holds(const struct region_chance_case* tried) {
+  bool holds = true;
+  __u64 slot_ns;
+  int i;
+
+  for (slot_ns = 0; slot_ns <= 1000; slot_ns += 1000) {
+    struct tmprof_region regions[4];
+    struct tmprof_region_set set = {regions, 4, 3, 4, slot_ns};
+
+    for (i = 0; i < 4; i++) {
+      __u32 trials = tried->trials[i & 1], found = tried->found[i & 1];
+
+      regions[i] = tmprof_region_make(i < 2 ? i : 10 * i, i < 2 ? i + 1 : 10 * i + 8, 0);
+      regions[i].looks = slot_ns ? 7 : trials;
+      regions[i].references = found;
+      regions[i].first_accesses = found;
+      regions[i].at_risk_ns = 1000ULL * (trials - found);
+      regions[i].count =
+          slot_ns ? tmprof_region_count_slots(&regions[i], TMPROF_REGION_COUNT_MAX, slot_ns)
+                  : tmprof_region_count_checks(&regions[i], TMPROF_REGION_COUNT_MAX);
+    }
+    tmprof_regions_merge(&set);
+    holds = holds && (set.count == 3) == tried->joined;
+  }
+  return holds;
+}
+
 /* How many regions there may be from now on, by how long an aggregation took. */
 struct region_fit_case {
   const char* name;
@@ -320,7 +383,7 @@ static const struct region_fit_case region_fit_cases[] = {
 
 static inline bool region_fit_case_holds(const struct region_fit_case* tried) {
   struct tmprof_region_params bounds = tmprof_region_params_default();
-  struct tmprof_region_set set = {NULL, tried->there, tried->min_regions, tried->most};
+  struct tmprof_region_set set = {NULL, tried->there, tried->min_regions, tried->most, 0};
 
   bounds.min_regions = tried->min_regions;
   bounds.max_regions = tried->max_regions;

@@ -84,7 +84,8 @@ class RegionsTest : public ::testing::Test {
       region.references = static_cast<std::uint32_t>(Below(region.looks + 1));
       region.first_accesses = region.references;
       region.at_risk_ns = Below(1'000'000'000);
-      region.count = Below(2) == 0 ? 0 : tmprof_region_count_checks(&region, 100);
+      region.count =
+          Below(2) == 0 ? 0 : tmprof_region_count_checks(&region, TMPROF_REGION_COUNT_MAX);
     }
   }
 
@@ -196,12 +197,12 @@ TEST_F(RegionsTest, NarrowDownToWhatIsAccessed) {
         ++region.looks;
         region.references += is_hot(tmprof_region_pick(&region, &random_));
       }
-      region.count = tmprof_region_count_checks(&region, kChecks);
+      region.count = tmprof_region_count_checks(&region, TMPROF_REGION_COUNT_MAX);
     }
     tmprof_regions_merge(&set_);
     hot_pages = pages = 0;
     for (const tmprof_region& region : std::span(set_.regions, set_.count)) {
-      if (2 * region.count < kChecks) continue;
+      if (2 * region.count < TMPROF_REGION_COUNT_MAX) continue;
       pages += static_cast<double>(region.end - region.start);
       for (std::uint64_t page = region.start; page < region.end; ++page) hot_pages += is_hot(page);
     }
@@ -221,8 +222,8 @@ TEST_F(RegionsTest, AreAsManyAsThereIsTimeForWhileThePriceChanges) {
   const auto aggregate = [&](std::uint64_t price_ns) {
     const std::uint64_t took_ns = kChecks * set_.count * price_ns;
     for (std::uint32_t i = 0; i < set_.count; ++i) {
-      regions_[i].looks = kChecks;
-      regions_[i].count = 1U << (4 * (i % 3));
+      regions_[i].looks = TMPROF_REGION_TRIALS_MAX;
+      regions_[i].count = (1 + 2 * (i % 3)) * TMPROF_REGION_COUNT_MAX / 8;
     }
     tmprof_regions_conclude(&set_, &params_, took_ns);
     tmprof_regions_renew(&set_, nullptr, 0, nullptr, 0, &random_);
@@ -248,7 +249,10 @@ TEST_F(RegionsTest, AreFewEnoughWithTheAggregationAfterOneThatTookTooLong) {
   Start(10, 1000, {{0x10000, 0x110000}});
   while (set_.count < 500) tmprof_regions_split(&set_, &random_);
   const std::uint32_t before = set_.count;
-  for (std::uint32_t i = 0; i < set_.count; ++i) regions_[i].looks = regions_[i].count = 1 + i % 7;
+  for (std::uint32_t i = 0; i < set_.count; ++i) {
+    regions_[i].looks = TMPROF_REGION_TRIALS_MAX;
+    regions_[i].count = (1 + 2 * (i % 3)) * TMPROF_REGION_COUNT_MAX / 8;
+  }
   tmprof_regions_conclude(&set_, &params_, 8'000'000'000);  // ten times too long
   EXPECT_LE(set_.count, before / 5) << "a split makes two of each";
   tmprof_regions_renew(&set_, nullptr, 0, nullptr, 0, &random_);

@@ -179,6 +179,17 @@ static void regions_count_in_proportion_to_what_was_watched(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, region_count_case_holds(test->param_value));
 }
 
+static void describe_region_chance(const struct region_chance_case *tried, char *text)
+{
+	strscpy(text, tried->name, KUNIT_PARAM_DESC_SIZE);
+}
+KUNIT_ARRAY_PARAM(region_chance, region_chance_cases, describe_region_chance);
+
+static void regions_join_that_differ_by_chance(struct kunit *test)
+{
+	KUNIT_EXPECT_TRUE(test, region_chance_case_holds(test->param_value));
+}
+
 static void describe_region_fit(const struct region_fit_case *tried, char *text)
 {
 	strscpy(text, tried->name, KUNIT_PARAM_DESC_SIZE);
@@ -204,6 +215,7 @@ static struct kunit_case core_cases[] = {
 	KUNIT_CASE_PARAM(region_params_are_refused_for_the_field_at_fault,
 			 region_params_gen_params),
 	KUNIT_CASE_PARAM(regions_count_in_proportion_to_what_was_watched, region_count_gen_params),
+	KUNIT_CASE_PARAM(regions_join_that_differ_by_chance, region_chance_gen_params),
 	KUNIT_CASE_PARAM(regions_are_as_many_as_there_is_time_for, region_fit_gen_params),
 	{},
 };

@@ -180,7 +180,7 @@ TEST_P(RegionEngineTest, WhereClearsAreDearFewerRegionsAreKept) {
   // Stretches of 128 pages, no two neighbours alike.
   std::vector<double> rates(64 * kTable);
   for (std::size_t page = 0; page < rates.size(); ++page)
-    rates[page] = std::pow(10, static_cast<double>(page / 128 % 3));
+    rates[page] = 10 * std::pow(10, static_cast<double>(page / 128 % 3));
   std::uint64_t regions[2];
   for (int ample = 0; ample < 2; ++ample) {
     processes_.clear();
@@ -739,7 +739,7 @@ TEST_P(RegionEngineTest, OfManyClearsNoMoreThanSixteenGoBackToBack) {
 TEST_P(RegionEngineTest, PausesDoNotMakeItKeepFewerRegions) {
   std::vector<double> rates(64 * kTable);
   for (std::size_t page = 0; page < rates.size(); ++page)
-    rates[page] = std::pow(10, static_cast<double>(page / 128 % 3));
+    rates[page] = 10 * std::pow(10, static_cast<double>(page / 128 % 3));
   Add(rates);
   Start();
   Run(seconds(20));
