@@ -39,6 +39,9 @@ constexpr std::uint32_t kMostUnread = 8;
 // What the kernel refuses to clear, as it does mlocked memory, is tried again so much later.
 constexpr nanoseconds kRetryUnclearable = std::chrono::seconds(60);
 
+// That single a page out: of a hot range each page has one now and then.
+constexpr std::uint64_t kLeastSamples = 2;
+
 __u64 NextOf(void* engine) { return (*static_cast<std::mt19937_64*>(engine))(); }
 
 // The samples of a page in one, of those pages the `most` that have most.
@@ -646,7 +649,8 @@ void RegionEngine::Aggregate(RegionTarget& target, MonotonicTime now) {
   }
   std::vector<__u64> sampled;
   for (const SampleRecord& sample : std::exchange(target.samples, {}))
-    sampled.push_back(sample.key.vpn.value());
+    if (std::uint64_t{sample.loads} + sample.stores >= kLeastSamples)
+      sampled.push_back(sample.key.vpn.value());
   tmprof_regions_renew(&set, areas ? areas->area.data() : nullptr, areas ? areas->count : 0,
                        sampled.data(), static_cast<std::uint32_t>(sampled.size()), &random_);
   target.seen.Follow(RegionsOf(set));
