@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From regions that are looked at to all that reads their trace: a simulated process is recorded
-// into a file, of which replay and the views of reports must tell what it
+// into a file, of which replay, the views of reports and the daemon's candidates must tell what it
 // did.
 
 #include <unistd.h>
@@ -11,9 +11,12 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
+#include "apps/tmprofd/candidates.h"
 #include "policy/replay/replay.h"
 #include "profiler/epoch_builder.h"
 #include "profiler/sources/abit/abit_scanner.h"
@@ -211,6 +214,46 @@ TEST_F(RegionTraceTest, TheHeatmapIsOfAllMemoryAndDarkWhereItWasHot) {
       EXPECT_GE(column[3], 0) << epoch << ": and looked at";
     }
   }
+}
+
+TEST_F(RegionTraceTest, TheDaemonsCandidatesAreItsPagesOnceInPiecesTheHotOnesFirst) {
+  Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+  ASSERT_TRUE(ReadEpochs(Recorded(), {.first = 0, .end = kPhase}, [&](const EpochProfile& epoch) {
+                ranker.Absorb(epoch);
+              }).has_value());
+  const Scores scores = ranker.Score(RankSource::kReferences);
+  const VpnRange all{kStart, kStart + PageCount(kPages)};
+  PlacementMap map;
+  map.Learn(kTarget, all, std::array{PlacedRun{.pages = all, .node = NodeId(1)}});
+  const Tiers tiers = *Tiers::Make({{NodeId(0)}, {NodeId(1)}});
+  const MemoryBinding binding({}, {}, {});
+  const std::vector<VpnRange> mapped{all};
+  const std::array placed{
+      PlacedTarget{.id = kTarget, .pid = Pid(100), .mapped = mapped, .binding = &binding}};
+  Candidates found;
+  FindCandidates(ranker.table(), scores, map, placed, tiers, TierSet().set(kTier1.value()), found);
+  Vpn at = kStart;
+  std::vector<std::size_t> order(found.size());
+  std::iota(order.begin(), order.end(), 0);
+  for (const std::size_t i : order) {
+    EXPECT_GE(found.key[i].vpn, at) << "once";
+    at = found.key[i].vpn + PageCount(found.span_pages[i]);
+    EXPECT_LE(found.span_pages[i], 512u) << "larger ones may not fit";
+    EXPECT_EQ(found.node[i], NodeId(1));
+  }
+  EXPECT_LE(at, all.end);
+  const auto of_a_page = [&](std::size_t i) { return found.score[i] / found.span_pages[i]; };
+  std::ranges::stable_sort(order, std::greater{}, of_a_page);
+  std::uint64_t taken = 0;
+  std::uint64_t hot = 0;
+  for (const std::size_t i : order) {
+    if (taken >= kEighth) break;
+    const VpnRange pages{found.key[i].vpn, found.key[i].vpn + PageCount(found.span_pages[i])};
+    taken += pages.size().value();
+    hot += PagesWithin(pages, Hot(0));
+  }
+  EXPECT_GE(taken, kEighth);
+  EXPECT_GT(hot, kEighth * 8 / 10);
 }
 
 }  // namespace
