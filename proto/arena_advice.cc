@@ -47,8 +47,9 @@ class Parser {
     if (word.empty()) return {};
     if (word == "module") return Module(line);
     if (word == "bind") return Bind(line);
+    if (word == "room") return Room(line);
     if (word == "site") return Site(line);
-    return "it is none of module, bind and site";
+    return "it is none of module, bind, room and site";
   }
 
   ArenaAdvice Take() { return std::move(advice_); }
@@ -76,6 +77,15 @@ class Parser {
       if (!node) return "nodes are numbers from 0 to 63 with commas between";
       nodes.push_back(*node);
     } while (!words.empty());
+    return {};
+  }
+
+  std::string_view Room(std::string_view rest) {
+    const auto arena = NumberBelow(TakeWord(rest), kArenas);
+    if (!arena) return "an arena is a number from 0 to 63";
+    const auto bytes = Number(TakeWord(rest));
+    if (!bytes || *bytes == 0) return "room is a number of bytes";
+    advice_.room_bytes[*arena] = *bytes;
     return {};
   }
 
@@ -140,6 +150,9 @@ std::string AdviceText(const ArenaAdvice& advice, const std::vector<std::string>
   }
   for (const auto& [arena, nodes] : advice.nodes) {
     text += fmt::format("bind {} {}\n", arena, fmt::join(nodes, ","));
+  }
+  for (const auto& [arena, bytes] : advice.room_bytes) {
+    text += fmt::format("room {} {}\n", arena, bytes);
   }
   for (const AdvisedSite& site : advice.sites) {
     text += "site " + (site.arena ? fmt::format("{}", *site.arena) : "-");

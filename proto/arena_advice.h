@@ -34,6 +34,7 @@ struct AdvisedSite {
 
 struct ArenaAdvice {
   std::map<std::uint32_t, std::vector<std::uint32_t>> nodes;  // by arena
+  std::map<std::uint32_t, std::uint64_t> room_bytes;          // by arena; others have no bound
   std::vector<AdvisedSite> sites;
   friend bool operator==(const ArenaAdvice&, const ArenaAdvice&) = default;
 };

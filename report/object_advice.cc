@@ -103,6 +103,7 @@ class Adviser {
     FindSpans(whole.ranker.table(), whole.ranker.Score(options.by));
     RecallPlaces();
     Measure();
+    FindRoom();
     Judge();
   }
 
@@ -111,6 +112,8 @@ class Adviser {
                         .tracked = uses_.tracked(),
                         .lost = uses_.lost(),
                         .accesses = all_,
+                        .hot_room_bytes = hot_room_,
+                        .hot_bytes = static_cast<std::uint64_t>(BytesOf(SiteVerdict::kHot)),
                         .unplaced = unplaced_};
     Predict(advice);
     Write(advice.advice);
@@ -212,9 +215,8 @@ class Adviser {
     };
     std::vector<Sum> sums(sites_.size());
     is_cold_.resize(sites_.size());
-    double accessed_pages = 0;
     for (const HeatedSpan& span : spans_) {
-      if (span.accesses > 0) accessed_pages += span.pages;
+      if (span.accesses > 0) accessed_pages_ += span.pages;
       for (const SiteShare& share : span.shares) {
         if (share.site == kNoPlace) continue;
         Sum& sum = sums[share.site];
@@ -228,7 +230,7 @@ class Adviser {
         sum.own_bytes += bytes;
       }
     }
-    const double mean_density = accessed_pages > 0 ? all_ / (accessed_pages * kPageBytes) : 0;
+    const double mean_density = accessed_pages_ > 0 ? all_ / (accessed_pages_ * kPageBytes) : 0;
     for (std::size_t i = 0; i < sites_.size(); ++i) {
       const Sum& sum = sums[i];
       ObjectAdvice::Site& site = sites_[i];
@@ -250,6 +252,28 @@ class Adviser {
 
   static bool IsKnown(const ObjectAdvice::Site& site) {
     return site.known_share >= kLeastKnownShare;
+  }
+
+  void FindRoom() {
+    if (!options_.hot_room) return;
+    if (const auto* bytes = std::get_if<std::uint64_t>(&*options_.hot_room)) {
+      hot_room_ = *bytes;
+      return;
+    }
+    const PageCount pages(static_cast<std::uint64_t>(accessed_pages_));
+    hot_room_ = CapacityAt(std::get<Ratio>(*options_.hot_room), pages).value() * kBasePageBytes;
+  }
+
+  bool HasRoomBeyond(double arena_bytes) const {
+    return !hot_room_ || arena_bytes < static_cast<double>(*hot_room_);
+  }
+
+  double BytesOf(SiteVerdict verdict) const {
+    double bytes = 0;
+    for (std::size_t i = 0; i < sites_.size(); ++i) {
+      if (sites_[i].verdict == verdict) bytes += arena_bytes_[i];
+    }
+    return bytes;
   }
 
   void Judge() {
@@ -278,6 +302,7 @@ class Adviser {
     for (const std::size_t i : known) of_known += sites_[i].accesses;
     double hot = 0;
     double hot_bytes = 0;
+    double in_arena = 0;
     for (const std::size_t i : known) {
       ObjectAdvice::Site& site = sites_[i];
       if (WasJudged(i)) {
@@ -285,12 +310,13 @@ class Adviser {
         site.verdict = *placed_[i] == kHotArena ? SiteVerdict::kHot : SiteVerdict::kCold;
       } else if (is_cold_[i] || site.accesses * hot_bytes < kColdDensity * hot * site.peak_bytes) {
         site.verdict = SiteVerdict::kCold;
-      } else if (hot < options_.hot_share * of_known) {
+      } else if (hot < options_.hot_share * of_known && HasRoomBeyond(in_arena)) {
         site.verdict = SiteVerdict::kHot;
       }
       if (site.verdict == SiteVerdict::kHot) {
         hot += site.accesses;
         hot_bytes += site.peak_bytes;
+        in_arena += arena_bytes_[i];
       }
     }
   }
@@ -308,6 +334,8 @@ class Adviser {
       sites_[i].verdict = SiteVerdict::kStays;
     }
     SortByVerdict();
+    const double hot_bytes = BytesOf(SiteVerdict::kHot);
+    if (!HasRoomBeyond(hot_bytes)) packed_of_hot_ = static_cast<double>(*hot_room_) / hot_bytes;
   }
 
   void SortByVerdict() {
@@ -319,15 +347,12 @@ class Adviser {
   void Predict(ObjectAdvice& advice) const {
     std::vector<Heat> now;
     std::vector<Heat> left;
-    double pages = 0;
     double all_left = 0;
     for (const HeatedSpan& span : spans_) {
       if (span.accesses <= 0) continue;
-      pages += span.pages;
       now.push_back({.accesses = span.accesses, .pages = span.pages});
       double leaves = 0;
-      for (const SiteShare& share : span.shares)
-        leaves += IsPacked(share.site) ? share.recorded : 0;
+      for (const SiteShare& share : span.shares) leaves += PackedShare(share.site) * share.recorded;
       if (leaves > 0 && leaves >= kOwnShare * span.Allocated()) continue;
       left.push_back(
           {.accesses = span.accesses * (1 - std::min(leaves, 1.0)), .pages = span.pages});
@@ -346,7 +371,7 @@ class Adviser {
     SortByHeat(now);
     SortByHeat(advised);
     const bool is_known = advice.tracked && all_are_known_;
-    advice.pages = static_cast<std::uint64_t>(pages);
+    advice.pages = static_cast<std::uint64_t>(accessed_pages_);
     advice.hot_pages = PagesOfShare(now, options_.hot_share, all_);
     if (is_known) advice.hot_pages_advised = PagesOfShare(advised, options_.hot_share, all_advised);
     for (const Ratio ratio : options_.ratios) {
@@ -364,8 +389,8 @@ class Adviser {
     for (std::size_t i = 0; i < sites_.size(); ++i) {
       if (!IsPackedAt(i)) continue;
       Heat& arena = sites_[i].verdict == SiteVerdict::kHot ? hot : cold;
-      arena.accesses += sites_[i].accesses;
-      arena.pages += arena_bytes_[i] / kPageBytes;
+      arena.accesses += sites_[i].accesses * PackedShareAt(i);
+      arena.pages += arena_bytes_[i] * PackedShareAt(i) / kPageBytes;
     }
     std::vector<Heat> heats;
     for (Heat& arena : {std::ref(hot), std::ref(cold)}) {
@@ -378,7 +403,13 @@ class Adviser {
   bool IsPackedAt(std::size_t i) const {
     return sites_[i].verdict == SiteVerdict::kHot || sites_[i].verdict == SiteVerdict::kCold;
   }
-  bool IsPacked(std::uint32_t place) const { return place != kNoPlace && IsPackedAt(place); }
+  double PackedShareAt(std::size_t i) const {
+    if (!IsPackedAt(i)) return 0;
+    return sites_[i].verdict == SiteVerdict::kHot ? packed_of_hot_ : 1;
+  }
+  double PackedShare(std::uint32_t place) const {
+    return place != kNoPlace ? PackedShareAt(place) : 0;
+  }
 
   void Write(ArenaAdvice& advice) const {
     std::uint32_t apart = kFirstApartArena;
@@ -402,6 +433,7 @@ class Adviser {
     }
     if (options_.placed_under) Keep(*options_.placed_under, advice);
     if (!options_.cold_nodes.empty()) advice.nodes[kColdArena] = options_.cold_nodes;
+    if (hot_room_) advice.room_bytes[kHotArena] = *hot_room_;
   }
 
   // What was judged before and was not seen this time.
@@ -424,6 +456,10 @@ class Adviser {
   ObjectAdviceOptions options_;
   bool all_are_recorded_ = false;
   double all_ = 0;
+  double accessed_pages_ = 0;
+  std::optional<std::uint64_t> hot_room_;  // bytes
+  double packed_of_hot_ =
+      1;  // of hot sites' objects, the share in their arena: whichever came first
   std::vector<HeatedSpan> spans_;
   std::vector<ObjectAdvice::Site> sites_;
   std::vector<double> arena_bytes_;                // at their peak

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/allocations.h"
@@ -33,6 +34,9 @@ struct ObjectAdviceOptions {
   // The sites of most accesses a byte that have this share of the known sites' accesses are packed
   // together, without those that have far fewer a byte than the first.
   double hot_share = 0.9;
+  // Of the hot arena: bytes, or tier 1 : pages accessed. Sites are hot while there is some left; of
+  // the last one a part lies elsewhere. Unset: as much as they take.
+  std::optional<std::variant<std::uint64_t, Ratio>> hot_room = std::nullopt;
   std::vector<Ratio> ratios;                // tier 1 : pages accessed
   std::vector<std::uint32_t> cold_nodes;    // empty: cold objects lie where the kernel has them
   std::optional<ArenaAdvice> placed_under;  // what the recorded program was placed by
@@ -67,7 +71,9 @@ struct ObjectAdvice {
   std::uint64_t hot_pages = 0;
   std::optional<std::uint64_t> hot_pages_advised;  // as HitRate::advised
   std::vector<HitRate> hit_rates;  // of the hottest pages over the whole trace, by ratio
-  std::uint64_t unplaced = 0;      // sites that an advice file cannot name, or has no room for
+  std::optional<std::uint64_t> hot_room_bytes;  // of the hot arena; unset: it has no bound
+  std::uint64_t hot_bytes = 0;  // that hot sites' objects take there at their peak, if they may
+  std::uint64_t unplaced = 0;   // sites that an advice file cannot name, or has no room for
   ArenaAdvice advice;
 
   std::uint64_t Count(SiteVerdict verdict) const;

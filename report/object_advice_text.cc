@@ -69,6 +69,14 @@ std::string ObjectAdviceText(const ObjectAdvice& advice) {
   rates.AddRow(std::move(now));
   rates.AddRow(std::move(advised));
   if (!advice.hit_rates.empty()) text += rates.Text();
+  if (advice.hot_room_bytes) {
+    text += fmt::format("hot sites take {} at their peak; their arena has room for {}\n",
+                        FormatBytes(advice.hot_bytes), FormatBytes(*advice.hot_room_bytes));
+    if (advice.hot_bytes > *advice.hot_room_bytes) {
+      text +=
+          "note: when it is full, malloc has the rest of their objects; --room makes it larger\n";
+    }
+  }
   if (!advice.tracked) {
     text += "note: nobody tracked allocations in this trace; record it with --objects\n";
   }
@@ -118,6 +126,8 @@ std::string ObjectAdviceJson(const ObjectAdvice& advice) {
                    {"hot_share", advice.options.hot_share},
                    {"hot_pages", advice.hot_pages},
                    {"hot_pages_advised", OrNull(advice.hot_pages_advised)},
+                   {"hot_room_bytes", OrNull(advice.hot_room_bytes)},
+                   {"hot_bytes", advice.hot_bytes},
                    {"hit_rates", std::move(rates)},
                    {"sites", std::move(sites)}});
 }

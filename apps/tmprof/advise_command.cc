@@ -37,11 +37,23 @@ struct AdviseOptions {
   std::string placed_under;
   std::vector<std::string> ratios{"1/8", "1/16", "1/32", "1/64", "1/128"};
   double hot_share = ObjectAdviceOptions().hot_share;
+  std::string room;  // empty: what the advice that it was placed by has, else kDefaultRoom
   std::vector<std::uint32_t> cold_nodes;
   std::string by = "combined";
   std::string rank_model = "rate";
   std::string format = "text";
 };
+
+constexpr Ratio kDefaultRoom{.numerator = 1, .denominator = 8};  // the largest --ratio
+
+// "200MiB" or "1/8".
+Result<std::variant<std::uint64_t, Ratio>> ParseRoom(const std::string& text) {
+  if (const Result<std::uint64_t> bytes = ParseBytes(text); bytes && *bytes > 0) return *bytes;
+  if (const Result<Ratio> ratio = ParseRatio(text)) return *ratio;
+  return Fail(BadInput("use option", fmt::format("--room {}", text),
+                       "it is a size, such as 200MiB, or a part of the accessed pages, such as "
+                       "1/8"));
+}
 
 Result<ObjectAdviceOptions> ObjectOptions(const AdviseOptions& options) {
   ObjectAdviceOptions advise{.hot_share = options.hot_share, .cold_nodes = options.cold_nodes};
@@ -60,6 +72,16 @@ Result<ObjectAdviceOptions> ObjectOptions(const AdviseOptions& options) {
     Result<ArenaAdvice> before = ReadAdvice(options.placed_under);
     if (!before) return Fail(before.error());
     advise.placed_under = *std::move(before);
+  }
+  // Packed, a program accesses fewer pages: a part of those would shrink from one turn to the next.
+  if (!options.room.empty()) {
+    const auto room = ParseRoom(options.room);
+    if (!room) return Fail(room.error());
+    advise.hot_room = *room;
+  } else if (advise.placed_under && advise.placed_under->room_bytes.contains(kHotArena)) {
+    advise.hot_room = advise.placed_under->room_bytes.at(kHotArena);
+  } else {
+    advise.hot_room = kDefaultRoom;
   }
   return advise;
 }
@@ -219,6 +241,11 @@ void AddAdviseCommand(CLI::App& app, int& exit_status) {
       ->capture_default_str();
   AddShare(*command, "--hot", options->hot_share,
            "The hottest sites that have this share of the accesses are packed together");
+  command
+      ->add_option("--room", options->room,
+                   "How much of tier 1 hot sites may take, as a size or a part of the accessed "
+                   "pages, else 1/8, or what --advice has; malloc has what is beyond")
+      ->type_name("SIZE|RATIO");
   command
       ->add_option("--cold-nodes", options->cold_nodes,
                    "Put cold objects on these NUMA nodes while they have room")

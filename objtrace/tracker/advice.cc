@@ -75,6 +75,17 @@ const char* Advice::ParseBind(char* rest) {
   return nodes_[arena] != 0 ? nullptr : "nodes are missing";
 }
 
+const char* Advice::ParseRoom(char* rest) {
+  std::uint64_t arena = 0;
+  if (!ParseArena(TakeWord(rest), arena)) return "an arena is a number from 0 to 63";
+  const char* word = TakeWord(rest);
+  const char* end = nullptr;
+  if (word == nullptr || !ParseNumber(word, "", 10, room_[arena], &end) || room_[arena] == 0) {
+    return "room is a number of bytes";
+  }
+  return nullptr;
+}
+
 const char* Advice::ParseSite(char* rest) {
   const char* word = TakeWord(rest);
   std::uint64_t arena = 0;
@@ -126,9 +137,10 @@ const char* Advice::Parse(char* text, std::uint32_t& line) {
     }
     const char* word = *rest == '#' ? nullptr : TakeWord(rest);
     if (word == nullptr) continue;
-    const char* wrong = "it is none of module, bind and site";
+    const char* wrong = "it is none of module, bind, room and site";
     if (std::strcmp(word, "module") == 0) wrong = ParseModule(rest);
     if (std::strcmp(word, "bind") == 0) wrong = ParseBind(rest);
+    if (std::strcmp(word, "room") == 0) wrong = ParseRoom(rest);
     if (std::strcmp(word, "site") == 0) wrong = ParseSite(rest);
     if (wrong != nullptr) return wrong;
   }

@@ -8,6 +8,7 @@
 //   module NUMBER PATH                  from 1 on
 //   bind ARENA NODE,NODE...             the memory of an arena goes to these nodes while they have
 //                                       some free
+//   room ARENA BYTES                    an arena takes no more of addresses: malloc(3) has the rest
 //   site ARENA MODULE+0xOFFSET ...      calls, innermost first; offsets as in the module's symbols
 // ARENA is a number from 0 to 63, or - for sites that stay where malloc(3) puts them. Each site
 // that is known has a line, so that as few calls as tell them apart are looked at.
@@ -46,6 +47,8 @@ class Advice {
   std::uint32_t arenas() const { return arenas_; }
   // As a mask; 0: where the kernel has it.
   std::uint64_t NodesOf(std::uint32_t arena) const { return nodes_[arena]; }
+  // In bytes; 0: no bound but the arena's own.
+  std::uint64_t RoomOf(std::uint32_t arena) const { return room_[arena]; }
 
  private:
   static constexpr std::uint32_t kCacheEntries = 1 << 12;
@@ -61,6 +64,7 @@ class Advice {
 
   const char* ParseModule(char* rest);
   const char* ParseBind(char* rest);
+  const char* ParseRoom(char* rest);
   const char* ParseSite(char* rest);
   Place CallerOf(Place place, std::uint32_t module, std::uint64_t offset) const;
   // 0: in none that the file names.
@@ -69,6 +73,7 @@ class Advice {
   const char* path_[kMaxAdvisedModules];  // by number
   char program_[4096];
   std::uint64_t nodes_[kArenas];
+  std::uint64_t room_[kArenas];
   Call call_[kMaxAdvisedCalls];
   std::uint32_t calls_;
   std::uint32_t arenas_;

@@ -68,10 +68,20 @@ bool Arenas::Reserve(std::uint32_t arenas) {
   arenas_ = static_cast<Arena*>(table);
   for (std::uint32_t i = 0; i < arenas; ++i) {
     arenas_[i].used.store(kFirstBytes, std::memory_order_relaxed);
+    arenas_[i].room = kArenaBytes;
   }
   start_ = reinterpret_cast<std::uint64_t>(range);
   bytes_ = arenas * kArenaBytes;
   return true;
+}
+
+void Arenas::Bound(std::uint32_t arena, std::uint64_t bytes) {
+  arenas_[arena].room = std::min(bytes, kArenaBytes);
+}
+
+bool Arenas::IsNewlyFull(std::uint32_t arena) {
+  Fill was = Fill::kFull;
+  return arenas_[arena].fill.compare_exchange_strong(was, Fill::kSaid, std::memory_order_relaxed);
 }
 
 Arenas::Header* Arenas::HeaderOf(const void* block) {
@@ -97,10 +107,15 @@ void* Arenas::Pop(std::uint32_t arena, std::uint32_t size_class) {
 
 void* Arenas::Cut(std::uint32_t arena, std::uint32_t size_class) {
   const std::uint64_t bytes = UnitsOf(size_class) * kUnitBytes + sizeof(Header);
-  std::atomic<std::uint64_t>& used = arenas_[arena].used;
+  Arena& of = arenas_[arena];
+  std::atomic<std::uint64_t>& used = of.used;
   std::uint64_t at = used.load(std::memory_order_relaxed);
   do {
-    if (bytes > kArenaBytes - at) return nullptr;
+    if (at > of.room || bytes > of.room - at) {
+      Fill was = Fill::kRoom;
+      of.fill.compare_exchange_strong(was, Fill::kFull, std::memory_order_relaxed);
+      return nullptr;
+    }
   } while (!used.compare_exchange_weak(at, at + bytes, std::memory_order_relaxed));
   auto* header = reinterpret_cast<Header*>(start_ + arena * kArenaBytes + at);
   header->size_class = size_class;

@@ -23,6 +23,9 @@ class Arenas {
   // Reserves addresses alone, of the first ones of kArenas. False: there are not that many.
   bool Reserve(std::uint32_t arenas);
 
+  // Before anything is allocated there: it is full when so many bytes of it were cut off.
+  void Bound(std::uint32_t arena, std::uint64_t bytes);
+
   // Null: that arena is full, or the block too large. Aligned to 16 bytes.
   void* Allocate(std::uint32_t arena, std::uint64_t bytes);
   // The same, of zeros.
@@ -35,6 +38,8 @@ class Arenas {
     return static_cast<std::uint32_t>((reinterpret_cast<std::uint64_t>(block) - start_) /
                                       kArenaBytes);
   }
+  // The first time that it is asked after an arena was full.
+  bool IsNewlyFull(std::uint32_t arena);
   // Of a block that it has. The program is ended where it was freed before, or never was one.
   std::uint64_t UsableBytes(const void* block) const;
   void Free(void* block);
@@ -46,9 +51,12 @@ class Arenas {
  private:
   // Units of 16 bytes: 1 to 8, then four classes to each doubling.
   static constexpr std::uint32_t kClasses = 8 + 4 * 28;
+  enum class Fill : std::uint8_t { kRoom, kFull, kSaid };
   struct Header;
   struct Arena {
     std::atomic<std::uint64_t> used;  // bytes
+    std::uint64_t room;               // likewise
+    std::atomic<Fill> fill;
     // Freed blocks: the first one's unit in the arena below, how often it was changed above.
     std::atomic<std::uint64_t> freed[kClasses];
   };

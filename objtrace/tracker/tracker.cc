@@ -749,6 +749,19 @@ std::int32_t ArenaOf(const void* caller) {
   return verdict == Advice::kLookDeeper ? LookDeeper(place, address) : verdict;
 }
 
+// Once for each arena. In any thread, or a signal handler.
+__attribute__((noinline)) void TellIfFull(std::uint32_t arena) {
+  if (!arenas.IsNewlyFull(arena)) return;
+  const int error = errno;
+  char text[128];
+  const int bytes = std::snprintf(
+      text, sizeof(text), "tmprof: advice: arena %u is full; malloc has the rest of its objects\n",
+      arena);
+  [[maybe_unused]] const ssize_t ignored =
+      ::write(STDERR_FILENO, text, std::min<std::size_t>(bytes, sizeof(text) - 1));
+  errno = error;
+}
+
 // Null where malloc(3) is to do it.
 __attribute__((always_inline)) inline void* Placed(std::uint64_t bytes, const void* caller,
                                                    bool zeros = false) {
@@ -756,12 +769,18 @@ __attribute__((always_inline)) inline void* Placed(std::uint64_t bytes, const vo
   const std::int32_t arena = ArenaOf(caller);
   if (arena < 0) return nullptr;
   const auto number = static_cast<std::uint32_t>(arena);
-  return zeros ? arenas.AllocateZeros(number, bytes) : arenas.Allocate(number, bytes);
+  void* placed = zeros ? arenas.AllocateZeros(number, bytes) : arenas.Allocate(number, bytes);
+  if (__builtin_expect(placed == nullptr, 0)) TellIfFull(number);
+  return placed;
 }
 
 void* MovePlaced(void* object, std::uint64_t bytes) {
-  void* moved = arenas.Allocate(arenas.ArenaOf(object), bytes);
-  if (moved == nullptr) moved = next.malloc(bytes);
+  const std::uint32_t arena = arenas.ArenaOf(object);
+  void* moved = arenas.Allocate(arena, bytes);
+  if (moved == nullptr) {
+    TellIfFull(arena);
+    moved = next.malloc(bytes);
+  }
   if (moved == nullptr) return nullptr;
   std::memcpy(moved, object, std::min<std::uint64_t>(bytes, arenas.UsableBytes(object)));
   return moved;
@@ -825,6 +844,11 @@ __attribute__((noinline)) void* AnyRealloc(void* object, std::size_t bytes, bool
     return nullptr;
   }
   return Allocated(moved, bytes, is_counted);
+}
+
+__attribute__((noinline)) std::size_t AnyUsableBytes(void* object) {
+  if (object == nullptr || IsEarly(object) || !HasNext()) return 0;
+  return arenas.Has(object) ? arenas.UsableBytes(object) : next.usable(object);
 }
 
 // Whether it is none of those that need more than the next free(3), which nothing is where that is
@@ -918,6 +942,7 @@ void BeginPlacing() {
     const int error =
         Bind(reinterpret_cast<std::uint64_t>(arenas.StartOf(arena)), kArenaBytes, nodes);
     if (error != 0) ComplainOfNodes(path, arena, nodes, error);
+    if (made->RoomOf(arena) > 0) arenas.Bound(arena, made->RoomOf(arena));
   }
   advice = made;
 }
@@ -1005,9 +1030,9 @@ TMPROF_EXPORT void* reallocarray(void* object, size_t elements, size_t element_b
   return realloc(object, bytes);
 }
 
-TMPROF_EXPORT size_t malloc_usable_size(void* object) {
-  if (object == nullptr || IsEarly(object) || !HasNext()) return 0;
-  return arenas.Has(object) ? arenas.UsableBytes(object) : next.usable(object);
+TMPROF_SHORT TMPROF_EXPORT size_t malloc_usable_size(void* object) {
+  if (tracked_pages != nullptr && !IsEarly(object)) return next.usable(object);
+  return AnyUsableBytes(object);
 }
 
 TMPROF_EXPORT int posix_memalign(void** object, size_t alignment, size_t bytes) {

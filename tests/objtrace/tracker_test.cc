@@ -396,6 +396,35 @@ TEST_F(TrackerTest, EachWayToAllocateCanBePlaced) {
   EXPECT_GT(address_of(102'400) - first, objtrace::kArenaBytes) << "aligned ones stay";
 }
 
+TEST_F(TrackerTest, AnArenaThatIsFullLeavesTheRestToMalloc) {
+  AllocationLogs logs = Logs();
+  ASSERT_EQ(Run(logs.request(), {"kinds"}).status, 0);
+  Take(logs);
+  // For one block of 100 000 bytes, which is used three times, and not for one of 200 003.
+  ArenaAdvice bounded{.room_bytes = {{5, 200'000}}, .sites = {}};
+  const std::string advice = Advice({{100'001, 5}, {100'020, 5}, {100'005, 5}}, std::move(bounded));
+  told_.clear();
+  const Outcome ran = Run(logs.request(), {"kinds"}, advice);
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.err, "tmprof: advice: arena 5 is full; malloc has the rest of its objects\n");
+  Take(logs);
+  const auto address_of = [&](std::uint64_t bytes) { return Allocated(bytes).at(0)->address; };
+  EXPECT_EQ(address_of(100'020), address_of(100'001));
+  EXPECT_EQ(address_of(100'005), address_of(100'001));
+  EXPECT_GT(address_of(200'003) - address_of(100'001), objtrace::kArenaBytes);
+}
+
+TEST_F(TrackerTest, ThatAnArenaIsFullIsSaidOnce) {
+  AllocationLogs logs = Logs();
+  ASSERT_EQ(Run(logs.request(), {"turns"}).status, 0);
+  Take(logs);
+  ArenaAdvice bounded{.room_bytes = {{0, 1000}}, .sites = {}};
+  const std::string advice = Advice({{100'001, 0}, {100'002, 0}}, std::move(bounded));
+  const Outcome ran = Run(logs.request(), {"turns"}, advice);
+  EXPECT_EQ(ran.status, 0);
+  EXPECT_EQ(ran.err, "tmprof: advice: arena 0 is full; malloc has the rest of its objects\n");
+}
+
 TEST_F(TrackerTest, ThreadsAndForkedChildrenShareArenas) {
   AllocationLogs logs = Logs();
   ASSERT_EQ(Run(logs.request(), {"threads"}).status, 0);

@@ -31,6 +31,7 @@ class AdviceFile : public TraceTest {
 TEST_F(AdviceFile, IsReadAsItWasWritten) {
   const ArenaAdvice advice{
       .nodes = {{1, {2, 3}}},
+      .room_bytes = {{0, 1 << 20}, {63, std::uint64_t{1} << 40}},
       .sites = {{.arena = 0, .calls = {{"/usr/bin/a program", 0x124d}, {"/lib/libc.so", 0x88}}},
                 {.arena = 63, .calls = {{"/lib/libc.so", 0x88}}},
                 {.arena = std::nullopt, .calls = {{"/usr/bin/a program", 0}}}}};
@@ -41,10 +42,11 @@ TEST_F(AdviceFile, IsReadAsItWasWritten) {
 
 TEST_F(AdviceFile, IsTextOfALineEach) {
   const ArenaAdvice advice{.nodes = {{1, {2, 3}}},
+                           .room_bytes = {{0, 4096}},
                            .sites = {{.arena = 0, .calls = {{"/a", 0x10}, {"/b", 0xff}}},
                                      {.arena = std::nullopt, .calls = {{"/b", 1}}}}};
   EXPECT_EQ(AdviceText(advice, {"why"}),
-            "tmprof-advice 1\n# why\nmodule 1 /a\nmodule 2 /b\nbind 1 2,3\n"
+            "tmprof-advice 1\n# why\nmodule 1 /a\nmodule 2 /b\nbind 1 2,3\nroom 0 4096\n"
             "site 0 1+0x10 2+0xff\nsite - 2+0x1\n");
 }
 
@@ -58,6 +60,9 @@ TEST_F(AdviceFile, ThatIsNotUnderstoodIsRefusedWithItsLine) {
            {"module 1\n", "line 2: a module has a path"},
            {"bind 64 1\n", "line 2: an arena is a number"},
            {"bind 1 x\n", "line 2: nodes are numbers"},
+           {"room 64 1\n", "line 2: an arena is a number"},
+           {"room 1 0\n", "line 2: room is a number of bytes"},
+           {"room 1\n", "line 2: room is a number of bytes"},
            {"bind 1 64\n", "line 2: nodes are numbers"},
            {"bind 1\n", "line 2: nodes are numbers"},
            {"module 1 /a\nsite 64 1+0x1\n", "line 3: an arena is a number"},

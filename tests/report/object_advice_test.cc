@@ -121,6 +121,46 @@ TEST(ObjectAdvice, PredictsWhatPackingGains) {
   EXPECT_EQ(advice.hot_pages_advised, 7U) << "113.4 of 120 in 7 pages";
 }
 
+TEST(ObjectAdvice, HotSitesHaveTheRoomOfTier1) {
+  // Of 16 pages accessed, each of these has 4 of its own, one less hot than the other.
+  Program program;
+  program.Own(1, 16, 4, 30).Own(2, 32, 4, 20).Own(3, 48, 4, 19).Own(4, 64, 4, 18);
+  ObjectAdviceOptions options = Options();
+  options.hot_share = 1;
+  const ObjectAdvice all = program.Advise(options);
+  EXPECT_EQ(all.Count(SiteVerdict::kHot), 4U);
+  EXPECT_FALSE(all.hot_room_bytes.has_value());
+  EXPECT_TRUE(all.advice.room_bytes.empty());
+
+  options.hot_room = Ratio{.numerator = 3, .denominator = 8};
+  const ObjectAdvice some = program.Advise(options);
+  EXPECT_EQ(some.hot_room_bytes, 6 * kPage);
+  EXPECT_EQ(SiteOf(some, "make1").verdict, SiteVerdict::kHot);
+  EXPECT_EQ(SiteOf(some, "make2").verdict, SiteVerdict::kHot) << "half of it has room";
+  EXPECT_EQ(SiteOf(some, "make3").verdict, SiteVerdict::kStays);
+  EXPECT_EQ(SiteOf(some, "make4").verdict, SiteVerdict::kStays);
+  EXPECT_THAT(some.advice.room_bytes, ElementsAre(std::pair(kHotArena, 6 * kPage)));
+  EXPECT_EQ(some.hot_bytes, 8 * (kPage + 16)) << "a header each";
+  EXPECT_THAT(ObjectAdviceText(some), HasSubstr("malloc has the rest of their objects"));
+
+  options.hot_room = std::uint64_t{9 * kPage};
+  const ObjectAdvice bytes = program.Advise(options);
+  EXPECT_EQ(SiteOf(bytes, "make3").verdict, SiteVerdict::kHot);
+  EXPECT_EQ(SiteOf(bytes, "make4").verdict, SiteVerdict::kStays);
+}
+
+TEST(ObjectAdvice, PredictsThatWhatHasNoRoomGainsNothing) {
+  // As above, with room for half of what site 1 takes.
+  ObjectAdviceOptions options = Options();
+  options.hot_room = std::uint64_t{6 * kPage + 10 * 16} / 2;
+  const ObjectAdvice advice =
+      Program().Mixed(16, 8, 10).Own(1, 32, 2, 20).Own(2, 48, 2, 1).Advise(options);
+  ASSERT_EQ(advice.hit_rates.size(), 1U);
+  const double packed = advice.hit_rates[0].advised.value();
+  EXPECT_GT(packed, advice.hit_rates[0].now);
+  EXPECT_LT(packed, 120.0 * 6 / 7 / 126) << "of all of it packed";
+}
+
 TEST(ObjectAdvice, SitesThatShareAllTheirPagesAreSetApartAndThenKnown) {
   const ObjectAdvice first = Program().Mixed(16, 16, 10).Own(3, 64, 16, 0).Advise();
   EXPECT_EQ(SiteOf(first, "make1").verdict, SiteVerdict::kApart);
