@@ -18,8 +18,10 @@ constexpr double kWantedShare = 0.99;
 constexpr std::uint64_t kBlocks = 512;   // the grain of the choice: 1/512 of the pages observed
 constexpr std::uint64_t kGapBudget = 4;  // kept gaps: at most 1/4 of the chosen blocks
 constexpr std::size_t kMaxSegments = 8;
-constexpr std::size_t kCuts = 2;              // Daptrace's
-constexpr std::uint64_t kLeastCutShare = 32;  // of the pages shown
+constexpr std::size_t kCuts = 2;  // Daptrace's
+// Of the pages shown, in shares of one: the least gap to be one of those, and to be another.
+constexpr std::uint64_t kLeastCutShare = 32;
+constexpr std::uint64_t kFurtherCutShare = 2;
 constexpr double kLogFromRatio = 10;
 constexpr double kMaxDecades = 4;
 
@@ -216,7 +218,11 @@ AddressAxis AllAddresses(std::span<const WeightedSpan> spans, std::optional<VpnR
   if (parts.empty()) return axis;
   std::erase_if(gaps, [&](const Gap& gap) { return kLeastCutShare * gap.pages < pages; });
   std::ranges::stable_sort(gaps, std::greater{}, &Gap::pages);
-  if (gaps.size() > std::min(kCuts, max_rows - 1)) gaps.resize(std::min(kCuts, max_rows - 1));
+  std::size_t cuts = 0;
+  while (cuts < gaps.size() && cuts < std::min(kMaxSegments, max_rows) - 1 &&
+         (cuts < kCuts || kFurtherCutShare * gaps[cuts].pages > pages))
+    ++cuts;
+  gaps.resize(cuts);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const bool cut = std::ranges::find(gaps, i, &Gap::before) != gaps.end();
     if (i == 0 || cut) axis.segments.push_back({.range = parts[i]});

@@ -43,7 +43,8 @@ AddressAxis ChooseAddresses(std::span<const WeightedSpan> spans, std::optional<V
 
 // All of the spans (of `wanted`, where that is set) with what lies between them, but for the two
 // largest gaps, of equal ones those at the lowest addresses, which are cut: program and heap,
-// mappings, stack (Daptrace, Middleware 2019). A gap below a 32nd of what the spans hold is kept.
+// mappings, stack (Daptrace, Middleware 2019). A gap below a 32nd of what the spans hold is kept;
+// of more than half of it others are cut, too, as between program and heap, seven in all at most.
 // `spans` and `max_rows` as above.
 AddressAxis AllAddresses(std::span<const WeightedSpan> spans, std::optional<VpnRange> wanted,
                          std::size_t max_rows);

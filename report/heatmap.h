@@ -21,7 +21,7 @@ namespace tmprof {
 
 enum class HeatmapStyle {
   kHottest,  // the addresses that hold the heat; bright is hot
-  kWhole,    // all that was observed, without the two largest gaps; dark is hot (Daptrace)
+  kWhole,    // all that was observed, without the largest gaps; dark is hot (Daptrace)
 };
 std::string_view Name(HeatmapStyle style);
 Result<HeatmapStyle> ParseHeatmapStyle(std::string_view name);

@@ -313,6 +313,14 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
       ->add_option("--style", options->style,
                    of_views("style",
                             "Addresses and colours: hottest, those that hold 99 % of the heat, "
+                            "bright where hot; whole, all that were observed without the largest "
+                            "gaps, dark where hot; auto, whole of --abit regions"))
+      ->check(CLI::IsMember({"auto", "hottest", "whole"}))
+      ->capture_default_str();
+  command
+      ->add_option("--style", options->style,
+                   of_views("style",
+                            "Addresses and colours: hottest, those that hold 99 % of the heat, "
                             "bright where hot; whole, all that were observed without the two "
                             "largest gaps, dark where hot; auto, whole of --abit regions"))
       ->check(CLI::IsMember({"auto", "hottest", "whole"}))

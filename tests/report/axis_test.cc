@@ -71,19 +71,33 @@ TEST(ChooseAddressesTest, KeepsASmallGapInsideAHotRange) {
 }
 
 TEST(AllAddressesTest, ShowsWhatIsColdTooWithoutTheTwoLargestGaps) {
-  // Program, heap with a hole, mappings, stack: the gaps have 60, 5, 1000 and 70 pages.
+  // Program, heap with a hole, mappings, stack: the gaps have 40, 5, 1020 and 70 pages.
   const Spans spans{{.start = Vpn(100), .span = PageCount(40), .weight = 1},
-                    {.start = Vpn(200), .span = PageCount(10), .weight = 0},
-                    {.start = Vpn(215), .span = PageCount(5), .weight = 0},
+                    {.start = Vpn(180), .span = PageCount(10), .weight = 0},
+                    {.start = Vpn(195), .span = PageCount(5), .weight = 0},
                     {.start = Vpn(1220), .span = PageCount(30), .weight = 1},
                     {.start = Vpn(1320), .span = PageCount(4), .weight = 0}};
   const AddressAxis axis = AllAddresses(spans, std::nullopt, 254);
-  EXPECT_EQ(Ranges(axis), (std::vector{VpnRange{Vpn(100), Vpn(220)}, VpnRange{Vpn(1220), Vpn(1250)},
+  EXPECT_EQ(Ranges(axis), (std::vector{VpnRange{Vpn(100), Vpn(200)}, VpnRange{Vpn(1220), Vpn(1250)},
                                        VpnRange{Vpn(1320), Vpn(1324)}}));
   EXPECT_EQ(axis.shown_share, 1.0);
   EXPECT_EQ(axis.row_pages, PageCount(1));
-  EXPECT_EQ(axis.rows, 154u);
-  EXPECT_EQ(axis.RowRange(120), (VpnRange{Vpn(1220), Vpn(1221)}));
+  EXPECT_EQ(axis.rows, 134u);
+  EXPECT_EQ(axis.RowRange(100), (VpnRange{Vpn(1220), Vpn(1221)}));
+}
+
+TEST(AllAddressesTest, CutsFurtherGapsThatAreLargerThanHalfOfWhatIsShown) {
+  // 89 pages: a gap of 45 is above half, of 44 it is not.
+  Spans spans{{.start = Vpn(100), .span = PageCount(40)},
+              {.start = Vpn(185), .span = PageCount(15)},
+              {.start = Vpn(1220), .span = PageCount(30)},
+              {.start = Vpn(1320), .span = PageCount(4)}};
+  EXPECT_EQ(AllAddresses(spans, std::nullopt, 254).segments.size(), 4u);
+  spans[0].start = Vpn(101);
+  EXPECT_EQ(AllAddresses(spans, std::nullopt, 254).segments.size(), 3u);
+  spans.clear();
+  for (std::uint64_t i = 0; i < 20; ++i) AddPages(spans, 1000 * i, 10, 1);
+  EXPECT_EQ(AllAddresses(spans, std::nullopt, 254).segments.size(), 8u);
 }
 
 TEST(AllAddressesTest, CutsOfEqualGapsTheLowestAndNoneThatIsSmall) {
