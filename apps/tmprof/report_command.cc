@@ -202,13 +202,13 @@ Status Report(const CLI::App& command, const ReportOptions& options) {
     view_options.addresses = *range;
   }
 
-  if (!options.page.empty()) {
   if (options.style != "auto") {
     const Result<HeatmapStyle> style = ParseHeatmapStyle(options.style);
     if (!style) return Fail(style.error());
     view_options.heatmap_style = *style;
   }
 
+  if (!options.page.empty()) {
     const Result<std::uint64_t> address = ParseAddressOf("--page", options.page);
     if (!address) return Fail(address.error());
     view_options.page = VpnOfAddress(*address);
@@ -299,6 +299,14 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
   command->add_option("--addresses", options->addresses, of_views("addresses", "This range only"))
       ->type_name("START-END");
   command
+      ->add_option("--style", options->style,
+                   of_views("style",
+                            "Addresses and colours: hottest, those that hold 99 % of the heat, "
+                            "bright where hot; whole, all that were observed without the largest "
+                            "gaps, dark where hot; auto, whole of --abit regions"))
+      ->check(CLI::IsMember({"auto", "hottest", "whole"}))
+      ->capture_default_str();
+  command
       ->add_option("--page", options->page,
                    of_views("page", "What this page of a trace held, by any address in it"))
       ->type_name("ADDRESS");
@@ -309,22 +317,6 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
   command
       ->add_option("--ping-pong", options->ping_pong,
                    of_views("ping-pong",
-  command
-      ->add_option("--style", options->style,
-                   of_views("style",
-                            "Addresses and colours: hottest, those that hold 99 % of the heat, "
-                            "bright where hot; whole, all that were observed without the largest "
-                            "gaps, dark where hot; auto, whole of --abit regions"))
-      ->check(CLI::IsMember({"auto", "hottest", "whole"}))
-      ->capture_default_str();
-  command
-      ->add_option("--style", options->style,
-                   of_views("style",
-                            "Addresses and colours: hottest, those that hold 99 % of the heat, "
-                            "bright where hot; whole, all that were observed without the two "
-                            "largest gaps, dark where hot; auto, whole of --abit regions"))
-      ->check(CLI::IsMember({"auto", "hottest", "whole"}))
-      ->capture_default_str();
                             "A move that undoes one of at most N epochs before counts "
                             "as ping-pong"))
       ->type_name("N")
