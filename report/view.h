@@ -48,9 +48,9 @@ struct Rendered {
 };
 
 // What a view may or may not look at in ViewOptions.
-inline constexpr std::string_view kViewOptions[] = {
-    "by",   "rank-model", "limit",     "pid",    "addresses", "style",
-    "page", "object",     "ping-pong", "folded", "epochs"};
+inline constexpr std::string_view kViewOptions[] = {"by",        "rank-model", "limit", "pid",
+                                                    "addresses", "style",      "page",  "object",
+                                                    "ping-pong", "folded",     "epochs"};
 
 struct View {
   std::string_view name;
