@@ -65,7 +65,8 @@ Verdict Decode(const pb::ObjectsPart& from, ObjectsPart& part) {
                             .start = module.start(),
                             .end = module.end(),
                             .bias = module.bias(),
-                            .instrumented = module.instrumented()});
+                            .instrumented = module.instrumented(),
+                            .closed = module.closed()});
   }
   for (const pb::AllocationSite& site : from.sites()) {
     if (site.freed_objects() > site.objects()) {

@@ -374,7 +374,11 @@ ObjectsReport ObjectsTally::Take(const ObjectsInfo& info, const Symbolize& symbo
   for (const auto& [kind, accesses] : report.kinds) report.accesses += accesses;
   for (const LoadedModule& module : modules_) {
     if (module.instrumented) continue;
-    report.uninstrumented.push_back(module.path.empty() ? info.program : module.path);
+    const std::string& path = module.path.empty() ? info.program : module.path;
+    // Closed and loaded again elsewhere, it is there twice.
+    if (std::ranges::find(report.uninstrumented, path) == report.uninstrumented.end()) {
+      report.uninstrumented.push_back(path);
+    }
   }
   AddStacks(report, frames);
   std::ranges::stable_sort(report.rows, Before);

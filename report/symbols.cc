@@ -7,6 +7,7 @@
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
@@ -151,9 +152,13 @@ Symbols::~Symbols() = default;
 std::vector<SourceFrame> Symbols::CallBefore(std::uint64_t return_address) const {
   const std::uint64_t call = return_address - 1;
   SourceFrame frame{.offset = call};
+  const auto holds = [call](const LoadedModule& module) {
+    return module.start <= call && call < module.end;
+  };
+  if (std::ranges::count_if(state_->modules, holds) > 1) return {frame};
   for (std::size_t i = 0; i < state_->modules.size(); ++i) {
     const LoadedModule& module = state_->modules[i];
-    if (call < module.start || call >= module.end) continue;
+    if (!holds(module)) continue;
     frame.module = module.path;
     frame.offset = call - module.bias;
     Dwfl_Module* found = state_->found[i];

@@ -32,6 +32,7 @@ class Symbols {
 
   // Of the call that returns to `return_address`, at least one: where the compiler inlined, the
   // functions that it made one, innermost first.
+  // Without a module where several had the address, one after the other.
   std::vector<SourceFrame> CallBefore(std::uint64_t return_address) const;
   // Paths of modules whose files are not there, or others by now.
   std::vector<std::string> Missing() const;

@@ -2,14 +2,11 @@
 
 #include "objtrace/runtime/dump.h"
 
-#include <elf.h>
 #include <fcntl.h>
-#include <link.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <ctime>
 
 #include "objtrace/runtime/runtime.h"
@@ -54,6 +51,7 @@ class Dumper {
  private:
   void WriteHeader();
   void WriteModules();
+  void AddModule(const LoadedImage& image, bool is_closed);
   void WriteStacks();
   void WriteStatics();
   void WriteObjects();
@@ -103,52 +101,26 @@ void Dumper::WriteHeader() {
   file_.Append(kHeader, item_);
 }
 
-// The GNU build ID among a module's notes.
-void AddBuildId(const dl_phdr_info& info, Message& module) {
-  for (int i = 0; i < info.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = info.dlpi_phdr[i];
-    if (segment.p_type != PT_NOTE) continue;
-    std::uint64_t at = info.dlpi_addr + segment.p_vaddr;
-    const std::uint64_t end = at + segment.p_memsz;
-    while (at + sizeof(ElfW(Nhdr)) <= end) {
-      const auto* note = reinterpret_cast<const ElfW(Nhdr)*>(at);
-      const std::uint64_t name = at + sizeof(*note);
-      const std::uint64_t contents = name + (note->n_namesz + 3U) / 4 * 4;
-      if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == sizeof(ELF_NOTE_GNU) &&
-          std::memcmp(reinterpret_cast<const void*>(name), ELF_NOTE_GNU, sizeof(ELF_NOTE_GNU)) ==
-              0) {
-        module.Bytes(2, reinterpret_cast<const void*>(contents), note->n_descsz);
-        return;
-      }
-      at = contents + (note->n_descsz + 3U) / 4 * 4;
-    }
-  }
+void Dumper::AddModule(const LoadedImage& image, bool is_closed) {
+  item_.Clear();
+  item_.Text(1, image.name);
+  if (image.build_id != nullptr) item_.Bytes(2, image.build_id, image.build_id_bytes);
+  item_.Number(3, image.start);
+  item_.Number(4, image.end);
+  item_.Number(5, image.bias);
+  item_.Number(6, statics.IsInstrumented(image.start, image.end, image.name));
+  item_.Number(7, is_closed);
+  part_.Nested(1, item_);
+  FlushFullPart();
 }
 
 void Dumper::WriteModules() {
-  ::dl_iterate_phdr(
-      [](dl_phdr_info* info, std::size_t, void* context) {
-        auto& dumper = *static_cast<Dumper*>(context);
-        std::uint64_t start = ~std::uint64_t{0};
-        std::uint64_t end = 0;
-        for (int i = 0; i < info->dlpi_phnum; ++i) {
-          const ElfW(Phdr)& segment = info->dlpi_phdr[i];
-          if (segment.p_type != PT_LOAD) continue;
-          start = std::min(start, info->dlpi_addr + segment.p_vaddr);
-          end = std::max(end, info->dlpi_addr + segment.p_vaddr + segment.p_memsz);
-        }
-        if (start >= end) return 0;
-        Message& module = dumper.item_;
-        module.Clear();
-        module.Text(1, info->dlpi_name);
-        AddBuildId(*info, module);
-        module.Number(3, start);
-        module.Number(4, end);
-        module.Number(5, info->dlpi_addr);
-        module.Number(6, statics.IsInstrumented(start, end, info->dlpi_name));
-        dumper.part_.Nested(1, module);
-        dumper.FlushFullPart();
-        return 0;
+  EachLoaded([](const LoadedImage& image,
+                void* dumper) { static_cast<Dumper*>(dumper)->AddModule(image, false); },
+             this);
+  closed_images.EachClosed(
+      [](const LoadedImage& image, void* dumper) {
+        static_cast<Dumper*>(dumper)->AddModule(image, true);
       },
       this);
 }

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C library's allocator and C++'s operators, for programs that load the library, and the dump
-// when they end. Not in the static library: a program that calls hmalloc() keeps its malloc(3).
+// The C library's allocator and C++'s operators, for programs that load the library, what they
+// close, and the dump when they end. Not in the static library: a program that calls hmalloc()
+// keeps its malloc(3).
 
+#include <dlfcn.h>
 #include <malloc.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cstdint>
@@ -31,6 +34,13 @@ std::size_t PageBytes() { return static_cast<std::size_t>(::sysconf(_SC_PAGESIZE
 
 // NOLINTBEGIN(readability-identifier-naming): their names are not ours
 extern "C" {
+
+TMPROF_EXPORT int dlclose(void* handle) {
+  static std::atomic<int (*)(void*)> next = nullptr;
+  if (next == nullptr) next = reinterpret_cast<int (*)(void*)>(::dlsym(RTLD_NEXT, "dlclose"));
+  closed_images.NoteLoaded();
+  return next.load()(handle);
+}
 
 TMPROF_EXPORT void* malloc(size_t bytes) {
   return OrNoMemory(heap.Allocate(bytes, kAlignment, TMPROF_FRAME));

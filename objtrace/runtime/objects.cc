@@ -16,6 +16,7 @@
 namespace tmprof::objtrace {
 
 constinit Statics statics;
+constinit ClosedImages closed_images;
 
 void* OrNoMemory(void* object) {
   if (object == nullptr) errno = ENOMEM;
@@ -78,6 +79,7 @@ sigset_t before_fork;  // under all locks
 void LockAll() {
   const sigset_t before = SignalsBlocked::Block();
   heap.LockAll();
+  closed_images.lock().Acquire();
   statics.lock().Acquire();
   before_fork = before;
 }
@@ -85,6 +87,7 @@ void LockAll() {
 void UnlockAll() {
   const sigset_t before = before_fork;
   statics.lock().Release();
+  closed_images.lock().Release();
   heap.UnlockAll();
   SignalsBlocked::Restore(before);
 }

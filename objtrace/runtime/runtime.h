@@ -6,11 +6,13 @@
 #include <cstddef>
 
 #include "objtrace/runtime/heap.h"
+#include "objtrace/runtime/modules.h"
 #include "objtrace/runtime/statics.h"
 
 namespace tmprof::objtrace {
 
 extern Statics statics;
+extern ClosedImages closed_images;
 
 // Each sets errno where it returns null. `frame` is that of the function that the program called.
 void* OrNoMemory(void* object);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -331,6 +332,51 @@ TEST_F(CcTest, ALibraryWhereAnInstrumentedOneWasIsNotCalledInstrumented) {
 
   ASSERT_EQ(Run(File("x"), {File("second"), File("first")}).status, 0);
   EXPECT_TRUE(IsInstrumented(Read(File("run.objects"), info), "first"));
+}
+
+TEST_F(CcTest, LibrariesThatWereClosedAreListedAsTheOthers) {
+  WriteFile(File("library.c"),
+            "#include <stdlib.h>\n"
+            "int enter(void) {\n"
+            "  int* volatile made = malloc(sizeof(int));\n"
+            "  *made = 1;\n"
+            "  return *made;\n"
+            "}\n");
+  WriteFile(File("loads.c"),
+            "#include <dlfcn.h>\n"
+            "#include <stdio.h>\n"
+            "int main(int count, char** names) {\n"
+            "  int entered = 0;\n"
+            "  for (int i = 1; i < count; ++i) {\n"
+            "    void* library = dlopen(names[i], RTLD_NOW);\n"
+            "    if (library == NULL) return 2;\n"
+            "    entered += ((int (*)(void))dlsym(library, \"enter\"))();\n"
+            "    if (dlclose(library) != 0) return 3;\n"
+            "  }\n"
+            "  printf(\"%d\\n\", entered);\n"
+            "  return 0;\n"
+            "}\n");
+  const auto library = [&](const std::string& name) {
+    return std::vector<std::string>{"clang-19",        "-O1", "-g",      "-fPIC", "-shared",
+                                    File("library.c"), "-o",  File(name)};
+  };
+  ASSERT_EQ(Cc(library("counted")).status, 0);
+  ASSERT_EQ(RunProgram(library("prebuilt")).status, 0);
+  ASSERT_EQ(Cc({"clang-19", "-O1", File("loads.c"), "-o", File("x")}).status, 0);
+  const auto states = [&](const std::string& name) {
+    ObjectsInfo info;
+    std::multiset<std::pair<bool, bool>> found;  // closed, instrumented
+    for (const LoadedModule& module : Read(File("run.objects"), info).modules) {
+      if (module.path == File(name)) found.emplace(module.closed, module.instrumented);
+    }
+    return found;
+  };
+  using States = std::multiset<std::pair<bool, bool>>;
+  ASSERT_EQ(Run(File("x"), {File("counted")}).out, "1\n");
+  EXPECT_EQ(states("counted"), (States{{true, true}}));
+  ASSERT_EQ(Run(File("x"), {File("prebuilt")}).out, "1\n");
+  EXPECT_EQ(states("prebuilt"), (States{{true, false}}));
+  EXPECT_EQ(states("x"), States()) << "the program has no path";
 }
 
 TEST_F(CcTest, AnExecEndsWhatWasCountedAndTheNextProgramBegins) {
