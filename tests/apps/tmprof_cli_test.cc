@@ -106,6 +106,7 @@ TEST(CommandLine, AValueThatAnOptionCannotTakeIsRefusedByName) {
       {"report", "--epochs", "5:5"},
       {"report", "--epochs", "5-6"},
       {"report", "--view=heatmap", "--addresses", "9-8"},
+      {"report", "--view=heatmap", "--style", "dark"},
       {"eval", "--rank", "magic"},
       {"eval", "--judge", "magic"},
       {"eval", "--half-life", "0s"},
@@ -353,6 +354,7 @@ TEST(Report, AnOptionThatTheViewDoesNotReadIsRefusedByName) {
       {"coverage", "--by", "samples"},
       {"hot", "--addresses", "0-1000"},
       {"heatmap", "--limit", "5"},
+      {"hot", "--style", "whole"},
       {"cdf", "--ping-pong", "3"},
       {"cdf", "--pid", "1"},
       {"cdf", "--limit", "20"},  // though it is the default
