@@ -10,6 +10,10 @@
 // and adds to header.count itself where the span belongs to the thread that runs: no other thread
 // writes there. All else is for the runtime (tmprof_count). The table covers all addresses that a
 // program can have; those outside of the heap belong to nobody, and their entries take no memory.
+//
+// Fields are as wide as what they are added to or multiplied by, so that each takes one instruction
+// with an operand in memory: what counts cost a program that searches a tree is mostly that fewer
+// of its instructions are in flight at once (docs/results.md).
 
 #pragma once
 
@@ -20,7 +24,7 @@
 namespace tmprof::objtrace {
 
 // Raised with every change to this file: a module of another version is refused at start.
-inline constexpr std::uint32_t kLayoutVersion = 2;
+inline constexpr std::uint32_t kLayoutVersion = 3;
 
 // Where the heap of a program is that `tmprof cc` built. Far from what the kernel gives to
 // programs, libraries and mmap(2) unasked. The sanitizers' shadows may be there: the two do not go
@@ -36,13 +40,13 @@ inline constexpr std::uint64_t kSlotUnitBytes = 16;
 // Of one span, for everybody. Zero but for `origin` where nobody may count: `owner` is then
 // nobody's.
 struct SpanEntry {
+  std::uint32_t owner;       // number of the thread that counts without the runtime; 0: none
   std::uint64_t origin;      // address of the first slot: the span's own, or of one object's span
-  std::uint32_t reciprocal;  // ceil(2^32 / slot bytes), or 0: one object from `origin` on
-  std::uint16_t slot_bytes;
-  std::uint16_t owner;  // number of the thread that counts without the runtime; 0: none
+  std::uint64_t reciprocal;  // ceil(2^32 / slot bytes), or 0: one object from `origin` on
+  std::uint64_t slot_bytes;
 };
 inline constexpr std::uint16_t kNoThread = UINT16_MAX;  // owns nothing
-static_assert(sizeof(SpanEntry) == 16);
+static_assert(sizeof(SpanEntry) == 32);
 
 // Linux gives no address above to programs that do not ask for one (x86-64: mm/5level-paging).
 inline constexpr std::uint64_t kAddressEnd = std::uint64_t{1} << 47;

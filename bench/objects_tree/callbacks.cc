@@ -14,7 +14,7 @@ using namespace tmprof::objtrace;
 inline void Count(const void* address) {
   const auto number = reinterpret_cast<std::uint64_t>(address);
   const SpanEntry& entry = reinterpret_cast<const SpanEntry*>(kTableStart)[number >> kSpanShift];
-  if (entry.owner == static_cast<std::uint16_t>(tmprof_thread)) {
+  if (entry.owner == tmprof_thread) {
     const std::uint64_t index = number % kSpanBytes * entry.reciprocal >> 32;
     ++reinterpret_cast<Header*>(entry.origin + index * entry.slot_bytes)->count;
     return;

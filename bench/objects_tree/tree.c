@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The binary search tree of Tracer's evaluation: creation, random reads, updates, traversal.
  *
- * Usage: tree NODES READS UPDATES ROUNDS
+ * Usage: tree NODES READS UPDATES ROUNDS [SEQUENCE]
+ * Each round's tree is another. Keys to read and update are drawn at random; with SEQUENCE, so many
+ * that come again and again in the same order, which processors learn.
  * Prints a JSON object: nanoseconds per operation of each phase, the least of ROUNDS rounds, and a
  * sum that is the same for the same arguments. */
 
@@ -18,12 +20,36 @@ struct node {
   struct node *left, *right;
 };
 
-static uint64_t state = 88172645463325252ULL;
+static const uint64_t seed = 88172645463325252ULL;
+static uint64_t state;
+static uint64_t first_key; /* of this round's tree */
 static uint64_t next_random(void) {
   state ^= state << 13;
   state ^= state >> 7;
   state ^= state << 17;
   return state;
+}
+
+/* The finalizer of splitmix64 (Steele, Lea and Flood, OOPSLA 2014). */
+static uint64_t mixed(uint64_t number) {
+  number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9ULL;
+  number = (number ^ number >> 27) * 0x94d049bb133111ebULL;
+  return number ^ number >> 31;
+}
+
+/* Of 32 random bits, without a division, which would hide what a search costs. */
+static long below(uint64_t random, long end) {
+  return (long)((random & UINT32_MAX) * (uint64_t)end >> 32);
+}
+
+/* Of the i-th node: in no order, and each once. */
+static long key_of(long i, long nodes) {
+  return below(mixed(first_key + (uint64_t)i), nodes) * nodes + i;
+}
+
+static long any_key(long done, long sequence, long nodes) {
+  if (sequence > 0 && done % sequence == 0) state = seed;
+  return key_of(below(next_random(), nodes), nodes);
 }
 
 /* Of this process: neighbours take the CPU, too. */
@@ -64,44 +90,34 @@ static void release(struct node* at) {
 enum { CREATE, READ, UPDATE, TRAVERSE, PHASES };
 
 int main(int argc, char** argv) {
-  if (argc != 5) return 2;
+  if (argc != 5 && argc != 6) return 2;
   const long nodes = atol(argv[1]);
   const long reads = atol(argv[2]);
   const long updates = atol(argv[3]);
   const int rounds = atoi(argv[4]);
+  const long sequence = argc == 6 ? atol(argv[5]) : 0;
   double least[PHASES] = {1e300, 1e300, 1e300, 1e300};
   long check = 0;
   for (int round = 0; round < rounds; ++round) {
-    state = 88172645463325252ULL;
+    state = seed;
+    first_key = 1 + (uint64_t)round * (uint64_t)nodes;
     struct node* root = NULL;
     double start = now_ns();
     for (long i = 0; i < nodes; ++i) {
-      insert(&root, (long)(next_random() % (uint64_t)nodes) * nodes + i);
+      insert(&root, key_of(i, nodes));
     }
     double taken[PHASES];
     taken[CREATE] = (now_ns() - start) / (double)nodes;
 
-    /* Random keys that are there: of the same sequence. */
-    const uint64_t seed = 88172645463325252ULL;
-    long i = nodes;
     start = now_ns();
-    for (long done = 0; done < reads; ++done, ++i) {
-      if (i >= nodes) {
-        i = 0;
-        state = seed;
-      }
-      check += find(root, (long)(next_random() % (uint64_t)nodes) * nodes + i)->value;
+    for (long done = 0; done < reads; ++done) {
+      check += find(root, any_key(done, sequence, nodes))->value;
     }
     taken[READ] = (now_ns() - start) / (double)reads;
 
-    i = nodes;
     start = now_ns();
-    for (long done = 0; done < updates; ++done, ++i) {
-      if (i >= nodes) {
-        i = 0;
-        state = seed;
-      }
-      struct node* found = find(root, (long)(next_random() % (uint64_t)nodes) * nodes + i);
+    for (long done = 0; done < updates; ++done) {
+      struct node* found = find(root, any_key(done, sequence, nodes));
       ++found->value;
     }
     taken[UPDATE] = (now_ns() - start) / (double)updates;

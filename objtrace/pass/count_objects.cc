@@ -61,8 +61,8 @@ struct Group {
   std::uint64_t left_to_it = 0;
   bool leaves_accesses = false;  // is such a leader: counts only where control goes elsewhere
   bool leads = false;
-  Value* count = nullptr;  // of a leader: the address of the header's count, or null
-  llvm::PHINode* incoming_count = nullptr;  // its incoming leaders'
+  Value* header = nullptr;                   // of a leader: the object's, or null
+  llvm::PHINode* incoming_header = nullptr;  // its incoming leaders'
 };
 
 // Accesses of a loop by one pointer, in variables that become registers.
@@ -143,7 +143,6 @@ class ModuleCounter {
 
   llvm::Module& module_;
   llvm::LLVMContext& context_;
-  llvm::Type* i16_;
   llvm::Type* i32_;
   llvm::Type* i64_;
   llvm::PointerType* pointer_;
@@ -188,7 +187,7 @@ class FunctionCounter {
   void Emit(Group& group);
   void AddToSum(const Group& group, llvm::IRBuilder<>& builder, Value* weight);
   void EmitStatic(llvm::IRBuilder<>& builder, llvm::Instruction* before, Value* id, Value* weight);
-  // Returns the address of the header's count, or null. Counts there, if not by `slow_alone`.
+  // Returns the header, or null. Counts there, if not by `slow_alone`.
   Value* EmitDynamic(llvm::Instruction* before, Value* address, Value* weight, Value* thread,
                      bool slow_alone);
   void EmitFollower(Group& group, llvm::Instruction* before, Value* weight);
@@ -200,6 +199,7 @@ class FunctionCounter {
   Value* ThreadNumber(llvm::IRBuilder<>& builder);
   Value* ThreadNumberIn(llvm::IRBuilder<>& builder, const llvm::Loop* loop);
   void AddTo(llvm::IRBuilder<>& builder, Value* word, Value* weight);
+  void AddToCount(llvm::IRBuilder<>& builder, Value* header, Value* weight);
   llvm::AllocaInst* NewVariable(llvm::Type* type);
   template <typename Store>
   void BeforeLoop(const llvm::Loop& loop, Store store);
@@ -233,7 +233,6 @@ T* NoSanitize(T* instruction) {
 ModuleCounter::ModuleCounter(llvm::Module& module)
     : module_(module),
       context_(module.getContext()),
-      i16_(llvm::Type::getInt16Ty(context_)),
       i32_(llvm::Type::getInt32Ty(context_)),
       i64_(llvm::Type::getInt64Ty(context_)),
       pointer_(llvm::PointerType::getUnqual(context_)),
@@ -350,7 +349,7 @@ void FunctionCounter::Run() {
   for (Group& group : groups_) {
     if (group.incoming_leaders.empty()) continue;
     llvm::BasicBlock* block = group.first->getParent();
-    group.incoming_count = llvm::PHINode::Create(
+    group.incoming_header = llvm::PHINode::Create(
         module_.pointer_, static_cast<unsigned>(group.incoming_leaders.size()), "", block->begin());
   }
   for (Group& group : groups_) Prepare(group);
@@ -643,22 +642,21 @@ void FunctionCounter::Prepare(Group& group) {
   if (group.quiet_loop == nullptr || group.quiet_loop == group.loop) return;
   const auto [number, is_new] = thread_numbers_.try_emplace(group.quiet_loop);
   if (!is_new) return;
-  number->second = NewVariable(module_.i16_);
+  number->second = NewVariable(module_.i32_);
   BeforeLoop(*group.quiet_loop, [&](llvm::IRBuilder<>& builder) {
     builder.CreateStore(ThreadNumber(builder), number->second);
   });
 }
 
 Value* FunctionCounter::ThreadNumber(llvm::IRBuilder<>& builder) {
-  Value* number = NoSanitize(
+  return NoSanitize(
       builder.CreateLoad(module_.i32_, builder.CreateThreadLocalAddress(module_.thread_)));
-  return builder.CreateTrunc(number, module_.i16_);
 }
 
 // As it was when control came to the loop: one that takes no place in a quiet loop has none later.
 Value* FunctionCounter::ThreadNumberIn(llvm::IRBuilder<>& builder, const llvm::Loop* loop) {
   const auto number = thread_numbers_.find(loop);
-  return number != thread_numbers_.end() ? builder.CreateLoad(module_.i16_, number->second)
+  return number != thread_numbers_.end() ? builder.CreateLoad(module_.i32_, number->second)
                                          : ThreadNumber(builder);
 }
 
@@ -682,6 +680,12 @@ void FunctionCounter::AddTo(llvm::IRBuilder<>& builder, Value* word, Value* weig
     add->addParamAttr(operand, llvm::Attribute::get(module_.context_, llvm::Attribute::ElementType,
                                                     module_.i64_));
   }
+}
+
+void FunctionCounter::AddToCount(llvm::IRBuilder<>& builder, Value* header, Value* weight) {
+  AddTo(builder,
+        builder.CreateConstInBoundsGEP1_64(builder.getInt8Ty(), header, offsetof(Header, count)),
+        weight);
 }
 
 void FunctionCounter::EmitStatic(llvm::IRBuilder<>& builder, llvm::Instruction* before, Value* id,
@@ -709,29 +713,27 @@ Value* FunctionCounter::EmitDynamic(llvm::Instruction* before, Value* address, V
   head->getTerminator()->eraseFromParent();
   llvm::IRBuilder<> builder(head);
   Value* number = builder.CreatePtrToInt(address, module_.i64_);
-  static_assert(sizeof(SpanEntry) == 1 << 4);
-  Value* place = builder.CreateShl(builder.CreateLShr(number, kSpanShift), 4);
+  constexpr unsigned kEntryShift = 5;
+  static_assert(sizeof(SpanEntry) == 1 << kEntryShift);
+  Value* place = builder.CreateShl(builder.CreateLShr(number, kSpanShift), kEntryShift);
   Value* entry = builder.CreateIntToPtr(builder.CreateAdd(place, builder.getInt64(kTableStart)),
                                         module_.pointer_);
   const auto field = [&](std::size_t at, llvm::Type* type) {
     return NoSanitize(builder.CreateLoad(
         type, builder.CreateConstInBoundsGEP1_64(builder.getInt8Ty(), entry, at)));
   };
-  Value* owner = field(offsetof(SpanEntry, owner), module_.i16_);
+  Value* owner = field(offsetof(SpanEntry, owner), module_.i32_);
   builder.CreateCondBr(builder.CreateICmpEQ(owner, thread), hit, slow, module_.likely_);
 
   builder.SetInsertPoint(hit);
-  Value* reciprocal =
-      builder.CreateZExt(field(offsetof(SpanEntry, reciprocal), module_.i32_), module_.i64_);
-  Value* slot =
-      builder.CreateZExt(field(offsetof(SpanEntry, slot_bytes), module_.i16_), module_.i64_);
+  Value* reciprocal = field(offsetof(SpanEntry, reciprocal), module_.i64_);
+  Value* slot = field(offsetof(SpanEntry, slot_bytes), module_.i64_);
   Value* origin = field(offsetof(SpanEntry, origin), module_.i64_);
   Value* offset = builder.CreateAnd(number, builder.getInt64(kSpanBytes - 1));
   Value* index = builder.CreateLShr(builder.CreateMul(offset, reciprocal), 32);
-  Value* header = builder.CreateAdd(origin, builder.CreateMul(index, slot));
-  Value* count = builder.CreateIntToPtr(
-      builder.CreateAdd(header, builder.getInt64(offsetof(Header, count))), module_.pointer_);
-  if (!slow_alone) AddTo(builder, count, weight);
+  Value* header = builder.CreateIntToPtr(builder.CreateAdd(origin, builder.CreateMul(index, slot)),
+                                         module_.pointer_);
+  if (!slow_alone) AddToCount(builder, header, weight);
   builder.CreateBr(done);
 
   builder.SetInsertPoint(slow);
@@ -740,31 +742,31 @@ Value* FunctionCounter::EmitDynamic(llvm::Instruction* before, Value* address, V
 
   builder.SetInsertPoint(done, done->begin());
   llvm::PHINode* found = builder.CreatePHI(module_.pointer_, 2);
-  found->addIncoming(count, hit);
+  found->addIncoming(header, hit);
   found->addIncoming(llvm::ConstantPointerNull::get(module_.pointer_), slow);
   return found;
 }
 
 void FunctionCounter::EmitFollower(Group& group, llvm::Instruction* before, Value* weight) {
   llvm::IRBuilder<> builder(before);
-  Value* count = group.leader ? groups_[*group.leader].count : group.incoming_count;
-  group.count = count;
+  Value* header = group.leader ? groups_[*group.leader].header : group.incoming_header;
+  group.header = header;
   llvm::Instruction* found = nullptr;
   llvm::Instruction* slow = nullptr;
-  llvm::SplitBlockAndInsertIfThenElse(builder.CreateIsNotNull(count), before, &found, &slow,
+  llvm::SplitBlockAndInsertIfThenElse(builder.CreateIsNotNull(header), before, &found, &slow,
                                       module_.likely_);
   llvm::IRBuilder<> found_builder(found);
-  AddTo(found_builder, count,
-        found_builder.CreateAdd(weight, found_builder.getInt64(group.left_to_it)));
+  AddToCount(found_builder, header,
+             found_builder.CreateAdd(weight, found_builder.getInt64(group.left_to_it)));
   llvm::IRBuilder<> slow_builder(slow);
   if (llvm::is_contained(group.incoming_leaders, std::nullopt)) {
     Value* looked_for = EmitDynamic(slow, group.address, weight,
                                     ThreadNumberIn(slow_builder, group.quiet_loop), false);
     llvm::BasicBlock* after = before->getParent();
     llvm::PHINode* either = llvm::PHINode::Create(module_.pointer_, 2, "", after->begin());
-    either->addIncoming(count, found->getParent());
+    either->addIncoming(header, found->getParent());
     either->addIncoming(looked_for, slow->getParent());
-    group.count = either;
+    group.header = either;
   } else {
     slow_builder.CreateCall(module_.count_, {group.address, weight});
   }
@@ -798,8 +800,8 @@ void FunctionCounter::Emit(Group& group) {
   } else if (group.leader || !group.incoming_leaders.empty()) {
     EmitFollower(group, before, weight);
   } else {
-    group.count = EmitDynamic(before, group.address, weight,
-                              ThreadNumberIn(builder, group.quiet_loop), group.leaves_accesses);
+    group.header = EmitDynamic(before, group.address, weight,
+                               ThreadNumberIn(builder, group.quiet_loop), group.leaves_accesses);
   }
 }
 
@@ -845,11 +847,11 @@ void FunctionCounter::EmitLeft() {
   for (const auto& [edge, leader] : left_at_) {
     llvm::Instruction* before = SplitExit(edge);
     llvm::IRBuilder<> builder(before);
-    Value* count = groups_[leader].count;
+    Value* header = groups_[leader].header;
     llvm::Instruction* found = llvm::SplitBlockAndInsertIfThen(
-        builder.CreateIsNotNull(count), before->getIterator(), false, module_.likely_);
+        builder.CreateIsNotNull(header), before->getIterator(), false, module_.likely_);
     builder.SetInsertPoint(found);
-    AddTo(builder, count, builder.getInt64(groups_[leader].weight));
+    AddToCount(builder, header, builder.getInt64(groups_[leader].weight));
   }
 }
 
@@ -858,8 +860,8 @@ void FunctionCounter::CompleteIncoming(Group& group) {
   const auto* base = llvm::cast<llvm::PHINode>(group.base);
   for (unsigned i = 0; i < base->getNumIncomingValues(); ++i) {
     const std::optional<std::size_t> leader = group.incoming_leaders[i];
-    group.incoming_count->addIncoming(
-        leader ? groups_[*leader].count : llvm::ConstantPointerNull::get(module_.pointer_),
+    group.incoming_header->addIncoming(
+        leader ? groups_[*leader].header : llvm::ConstantPointerNull::get(module_.pointer_),
         base->getIncomingBlock(i));
   }
 }

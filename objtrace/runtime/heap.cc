@@ -137,11 +137,11 @@ bool Heap::AddSpan(Thread& thread, int size_class) {
   span->bump.store(0, std::memory_order_relaxed);
   span->free = nullptr;
   span->use = SpanUse::kSlots;
-  Replace(pool_.EntryOf(span), {.origin = pool_.StartOf(span),
-                                .reciprocal = static_cast<std::uint32_t>(
-                                    ((std::uint64_t{1} << 32) + slot_bytes - 1) / slot_bytes),
-                                .slot_bytes = static_cast<std::uint16_t>(slot_bytes),
-                                .owner = thread.number});
+  Replace(pool_.EntryOf(span),
+          {.owner = thread.number,
+           .origin = pool_.StartOf(span),
+           .reciprocal = ((std::uint64_t{1} << 32) + slot_bytes - 1) / slot_bytes,
+           .slot_bytes = slot_bytes});
   thread.bins[size_class].current = span;
   return true;
 }
@@ -236,7 +236,7 @@ Header* Heap::TakeLarge(const Thread& thread, std::uint64_t bytes, std::uint64_t
   run->use = SpanUse::kLarge;
   const std::uint64_t start = pool_.StartOf(run);
   for (std::uint32_t i = 0; i < run->length; ++i) {
-    Replace(pool_.EntryOf(run + i), {.origin = start, .owner = thread.number});
+    Replace(pool_.EntryOf(run + i), {.owner = thread.number, .origin = start});
   }
   return At(start);
 }
@@ -476,7 +476,7 @@ int Heap::CountByElement(Header& header, std::uint64_t element_bytes) {
   span->by_element = true;
   const std::uint32_t spans = span->use == SpanUse::kLarge ? span->length : 1;
   for (std::uint32_t i = 0; i < spans; ++i) {
-    __atomic_store_n(&pool_.EntryOf(span + i).owner, std::uint16_t{0}, __ATOMIC_RELAXED);
+    __atomic_store_n(&pool_.EntryOf(span + i).owner, std::uint32_t{0}, __ATOMIC_RELAXED);
   }
   return 0;
 }

@@ -10,7 +10,7 @@
 namespace tmprof::objtrace {
 namespace {
 
-// Of memory at a time: its table entries are a page, its spans four.
+// Of memory at a time: its table entries are two pages, its spans four.
 constexpr std::uint64_t kCommitBytes = std::uint64_t{256} << kSpanShift;
 // Free runs of this length go back to the system. Shorter ones are worth more than their memory.
 constexpr std::uint64_t kReleasedSpans = 16;

@@ -33,9 +33,12 @@ bool StackTable::Begin() {
 bool StackTable::Is(std::uint32_t id, std::uint64_t hash, const std::uint64_t* frames,
                     int depth) const {
   const Stack& stack = *stacks_[id];
-  return stack.hash == hash && stack.depth == static_cast<std::uint64_t>(depth) &&
-         std::memcmp(stack.frames(), frames, static_cast<std::size_t>(depth) * sizeof(*frames)) ==
-             0;
+  if (stack.hash != hash || stack.depth != static_cast<std::uint64_t>(depth)) return false;
+  // Few: a call of memcmp(3) costs more.
+  for (int i = 0; i < depth; ++i) {
+    if (stack.frames()[i] != frames[i]) return false;
+  }
+  return true;
 }
 
 std::uint32_t StackTable::Intern(const std::uint64_t* frames, int depth) {

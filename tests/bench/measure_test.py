@@ -74,8 +74,10 @@ class Objects(unittest.TestCase):
 
     def test_shows_a_row_of_each_way(self):
         rows = objects.rows_of(self.SIZE, {objects.PLAIN: [self.said(10)], "tmprof cc": [self.said(15)]})
-        lines = objects.text({"rows": rows}).splitlines()
+        lines = objects.text({"sequence": 0, "rows": rows}).splitlines()
         self.assertEqual(lines[-1].split(), ["2500", "1", "2", "tmprof", "cc", *["15.0", "(1.50x)"] * 4])
+        self.assertIn("at random;", lines[0])
+        self.assertIn("of 40 keys, again and again;", objects.text({"sequence": 40, "rows": rows}))
 
 
 class ObjectsBuilt(unittest.TestCase):
