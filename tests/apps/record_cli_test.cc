@@ -183,7 +183,7 @@ TEST_F(Recording, OfObjectsNamesVariablesOfFilesAndStacksOfThreads) {
   EXPECT_THAT(hot["frames"][0]["module"].get<std::string>(), EndsWith("objects_statics"));
   EXPECT_GT(hot["lifetime_s"], 1.5);
   const Json of_library = row_of("variable", "library_table");
-  EXPECT_EQ(of_library["bytes"], 1 << 20);
+  EXPECT_EQ(of_library["bytes"], 4 << 20);
   EXPECT_EQ(of_library["frames"][0]["module"], library);
   const Json stack = row_of("stack", "hot thread");
   EXPECT_GT(stack["thread"], 0);

@@ -162,7 +162,7 @@ TEST(ElfData, OfAStrippedFileIsItsSectionsAndWithItsDebugFileItsVariables) {
     return found != file->data.end() ? *found : FileDatum();
   };
   EXPECT_EQ(named(stripped, "hidden_table").bytes, 0U) << "it is in no dynamic symbol table";
-  EXPECT_EQ(named(stripped, "library_table").bytes, 1U << 20);
+  EXPECT_EQ(named(stripped, "library_table").bytes, 4U << 20);
   EXPECT_EQ(named(stripped, ".bss").kind, FixedKind::kData);
   EXPECT_GE(named(stripped, ".bss").bytes, 1U << 16);
   EXPECT_EQ(named(stripped, "hidden_table", folder.path().string()).bytes, 1U << 16);

@@ -8,8 +8,8 @@
 __attribute__((used)) static void before(void) { __asm__ volatile(".skip " BYTES_BEFORE ", 0x90"); }
 #endif
 
-extern char library_table[1 << 20];
-char library_table[1 << 20];
+extern char library_table[4 << 20];
+char library_table[4 << 20];
 __attribute__((used)) static char hidden_table[1 << 16];
 
 void* library_make(size_t bytes);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { BYTES = 4 << 20, LIBRARY_BYTES = 1 << 20, LINE_BYTES = 64, SECONDS = 3 };
+enum { BYTES = 4 << 20, LINE_BYTES = 64, SECONDS = 3 };
 
 static volatile char hot_table[BYTES];
 static volatile char cold_table[BYTES];
@@ -56,7 +56,7 @@ int main(int count, char** arguments) {
   while (!is_over()) {
     touch(hot_table, BYTES);
     touch(allocated, BYTES);
-    touch(library_table, LIBRARY_BYTES);
+    touch(library_table, BYTES);
   }
   for (int i = 0; i < 2; ++i) pthread_join(threads[i], NULL);
   return 0;
