@@ -357,6 +357,11 @@ std::optional<double> TracedObjects::Row::AccessesPerByte() const {
   return bytes > 0 ? std::optional(accesses / bytes) : std::nullopt;
 }
 
+std::optional<double> TracedObjects::CountedShare(const Row& row) const {
+  if (!row.counted || counted->accesses == 0) return std::nullopt;
+  return static_cast<double>(*row.counted) / static_cast<double>(counted->accesses);
+}
+
 std::optional<double> TracedObjects::Row::ShareOnNode(std::size_t node) const {
   const double all = references + samples;
   return all > 0 ? std::optional(heats[node] / all) : std::nullopt;
@@ -382,6 +387,14 @@ std::string TracedObjectsText(const TracedObjects& objects) {
                            : "their pages");
   std::vector<TextTable::Column> columns{{"references"}, {"share"}, {"samples"}, {"share"}};
   if (objects.accesses) columns.insert(columns.end(), {{"accesses"}, {"per byte"}});
+  if (objects.counted) {
+    columns.insert(columns.end(), {{"counted"}, {"share"}});
+    text += fmt::format(
+        "counted by the programs themselves, in all their runs: {} accesses, {} of them in rows\n",
+        Grouped(objects.counted->accesses),
+        Percent(ShareOf(static_cast<double>(objects.counted->in_rows),
+                        static_cast<double>(objects.counted->accesses))));
+  }
   columns.insert(columns.end(), {{"bytes"}, {"objects"}, {"live bytes"}, {"lifetime"}});
   const std::size_t nodes = objects.nodes.size() > 1 ? objects.nodes.size() : 0;
   for (std::size_t node = 0; node < nodes; ++node) columns.push_back({Title(objects.nodes[node])});
@@ -403,6 +416,10 @@ std::string TracedObjectsText(const TracedObjects& objects) {
       cells.push_back(heat(row.accesses));
       cells.push_back(OrUnknown(row.AccessesPerByte(), Significant));
     }
+    if (objects.counted) {
+      cells.push_back(OrUnknown(row.counted, Grouped));
+      cells.push_back(OrUnknown(objects.CountedShare(row), Percent));
+    }
     cells.push_back(bytes(row.bytes));
     cells.push_back(
         Marked(row, row.objects, Grouped(static_cast<std::uint64_t>(row.objects + 0.5))));
@@ -421,6 +438,10 @@ std::string TracedObjectsText(const TracedObjects& objects) {
   if (objects.rows.size() < objects.all_rows) {
     text += fmt::format("{} of {} rows; --limit 0 shows all\n", Grouped(objects.rows.size()),
                         Grouped(objects.all_rows));
+  }
+  if (objects.counted && objects.counted->freed_accesses > 0) {
+    text += fmt::format("note: {} of the counted accesses were to objects that were freed since\n",
+                        Grouped(objects.counted->freed_accesses));
   }
   if (!objects.tracked) {
     text += "note: nobody tracked allocations in this trace; record it with --objects\n";
@@ -456,6 +477,8 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
          {"samples_share", ShareOf(row.samples, objects.samples)},
          {"accesses", objects.accesses ? Json(row.accesses) : Json(nullptr)},
          {"accesses_per_byte", objects.accesses ? OrNull(row.AccessesPerByte()) : Json(nullptr)},
+         {"counted", OrNull(row.counted)},
+         {"counted_share", OrNull(objects.CountedShare(row))},
          {"nodes", std::move(nodes)},
          {"objects", row.objects},
          {"bytes", row.bytes},
@@ -464,24 +487,28 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
          {"lifetime_s", Seconds(row.lifetime)},
          {"frames", FramesJson(row.site.frames)}});
   }
-  return JsonText({{"view", "objects"},
-                   {"trace", objects.trace},
-                   {"by", NameOf(objects.options.by)},
-                   {"epochs", objects.epochs},
-                   {"tracked", objects.tracked},
-                   {"references", objects.references},
-                   {"samples", objects.samples},
-                   {"accesses", OrNull(objects.accesses)},
-                   {"lost", objects.lost},
-                   {"all_rows", objects.all_rows},
-                   {"rows", std::move(rows)}});
+  return JsonText(
+      {{"view", "objects"},
+       {"trace", objects.trace},
+       {"by", NameOf(objects.options.by)},
+       {"epochs", objects.epochs},
+       {"tracked", objects.tracked},
+       {"references", objects.references},
+       {"samples", objects.samples},
+       {"accesses", OrNull(objects.accesses)},
+       {"counted", objects.counted ? Json(objects.counted->accesses) : Json(nullptr)},
+       {"counted_freed", objects.counted ? Json(objects.counted->freed_accesses) : Json(nullptr)},
+       {"lost", objects.lost},
+       {"all_rows", objects.all_rows},
+       {"rows", std::move(rows)}});
 }
 
 std::string TracedObjectsCsv(const TracedObjects& objects) {
   std::vector<std::string> columns{
       "kind",      "pid",           "start",   "references", "references_share",
       "samples",   "samples_share", "objects", "bytes",      "live_bytes",
-      "estimated", "lifetime_s",    "what",    "accesses",   "accesses_per_byte"};
+      "estimated", "lifetime_s",    "what",    "accesses",   "accesses_per_byte",
+      "counted"};
   for (const std::optional<NodeId>& node : objects.nodes) {
     columns.push_back(node ? fmt::format("node_{}_share", node->value()) : "node_unknown_share");
   }
@@ -503,6 +530,7 @@ std::string TracedObjectsCsv(const TracedObjects& objects) {
         row.type.empty() ? SiteText(row.kind, row.site, row.site.frames.size()) : row.type};
     cells.push_back(objects.accesses ? Exact(row.accesses) : "");
     cells.push_back(objects.accesses ? OrEmpty(row.AccessesPerByte(), Exact) : "");
+    cells.push_back(OrEmpty(row.counted, [](std::uint64_t n) { return fmt::format("{}", n); }));
     for (std::size_t node = 0; node < objects.nodes.size(); ++node) {
       cells.push_back(OrEmpty(row.ShareOnNode(node), Exact));
     }

@@ -50,6 +50,8 @@ struct TracedObjects {
     double samples = 0;
     double accesses = 0;        // estimated; see TracedObjects::accesses
     std::vector<double> heats;  // references and samples together, by node; as `nodes` below
+    // By the program itself, each, in all its run (ObjectProfiles); unset: unknown.
+    std::optional<std::uint64_t> counted = std::nullopt;
     // Mean, in these epochs or before; of what lives, until the last one ended.
     std::chrono::nanoseconds lifetime{0};
 
@@ -71,12 +73,22 @@ struct TracedObjects {
   // That held pages with references or samples, ascending; unset, last: not known of some.
   std::vector<std::optional<NodeId>> nodes;
   std::uint64_t lost = 0;  // allocations and frees
+  // By programs themselves, in all their runs; unset: nobody gave what they counted.
+  struct Counted {
+    std::uint64_t accesses = 0;
+    std::uint64_t freed_accesses = 0;  // of them, to objects that were freed since
+    std::uint64_t in_rows = 0;         // of them
+  };
+  std::optional<Counted> counted = std::nullopt;
   // References and samples together by stacks, or by types, whatever the limit:
   // "allocated;outermost;...;innermost". Those that differ in lines alone are one.
   std::map<std::string, double> stacks;
   std::size_t all_rows = 0;
   // By references and samples together, then bytes, descending; then as first seen.
   std::vector<Row> rows;
+
+  // Of all that was counted; unset: unknown.
+  std::optional<double> CountedShare(const Row& row) const;
 };
 
 // Reads the trace once, from its begin. Memory is bounded by what lives at once, mappings ever

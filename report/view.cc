@@ -81,12 +81,13 @@ Result<Rendered> RenderSummary(const Trace& trace, const ViewOptions& options, F
 
 Result<Rendered> RenderHot(const Trace& trace, const ViewOptions& options, Format format,
                            bool /*with_png*/) {
-  const Result<HotList> list = MakeHotList(trace, {.model = options.model,
-                                                   .by = options.by,
-                                                   .epochs = options.epochs,
-                                                   .pid = options.pid,
-                                                   .limit = options.limit,
-                                                   .object = options.object});
+  const Trace joined = options.counts.empty() ? trace : options.counts.Beside(trace);
+  const Result<HotList> list = MakeHotList(joined, {.model = options.model,
+                                                    .by = options.by,
+                                                    .epochs = options.epochs,
+                                                    .pid = options.pid,
+                                                    .limit = options.limit,
+                                                    .object = options.object});
   if (!list) return Fail(list.error());
   if (auto chosen = RequireChosen(list->totals, options); !chosen) return Fail(chosen.error());
   return Rendered{.output = Spell(*list, format, HotText, HotJson, HotCsv),
@@ -194,12 +195,20 @@ Result<Rendered> RenderObjects(ObjectsReader& objects, std::string file, const V
 
 Result<Rendered> RenderTracedObjects(const Trace& trace, const ViewOptions& options, Format format,
                                      bool /*with_png*/) {
-  Result<TracedObjects> objects = MakeTracedObjects(trace, {.by = options.objects_by,
-                                                            .epochs = options.epochs,
-                                                            .pid = options.pid,
-                                                            .page = options.page,
-                                                            .limit = options.limit});
+  const bool is_counted = !options.counts.empty();
+  Result<TracedObjects> objects =
+      MakeTracedObjects(is_counted ? options.counts.Beside(trace) : trace,
+                        {.by = options.objects_by,
+                         .epochs = options.epochs,
+                         .pid = options.pid,
+                         .page = options.page,
+                         .limit = is_counted ? std::nullopt : options.limit});
   if (!objects) return Fail(objects.error());
+  if (is_counted) {
+    options.counts.Count(*objects);
+    if (options.limit && *options.limit < objects->rows.size())
+      objects->rows.resize(*options.limit);
+  }
   if (Status epochs = RequireEpochs(objects->epochs, options.epochs, "trace"); !epochs) {
     return Fail(epochs.error());
   }
@@ -213,13 +222,15 @@ Result<Rendered> RenderTracedObjects(const Trace& trace, const ViewOptions& opti
 }
 
 constexpr std::string_view kEpochsReads[] = {"epochs"};
-constexpr std::string_view kHotReads[] = {"by", "rank-model", "limit", "pid", "object", "epochs"};
+constexpr std::string_view kHotReads[] = {"by",     "rank-model", "limit", "pid",
+                                          "object", "epochs",     "counts"};
 constexpr std::string_view kHeatmapReads[] = {"by",        "rank-model", "pid",
                                               "addresses", "style",      "epochs"};
 constexpr std::string_view kCdfReads[] = {"by", "rank-model", "epochs"};
 constexpr std::string_view kNodesReads[] = {"by", "rank-model", "pid", "epochs"};
 constexpr std::string_view kMovesReads[] = {"ping-pong", "epochs"};
-constexpr std::string_view kObjectsReads[] = {"by", "limit", "folded", "page", "pid", "epochs"};
+constexpr std::string_view kObjectsReads[] = {"by",  "limit",  "folded", "page",
+                                              "pid", "epochs", "counts"};
 
 constexpr std::array kViews = {
     View{.name = "summary",

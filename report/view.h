@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "proto/ledger_file.h"
 #include "rank/rank_model.h"
+#include "report/counted_objects.h"
 #include "report/format.h"
 #include "report/heatmap.h"
 #include "report/moves.h"
@@ -33,6 +34,7 @@ struct ViewOptions {
   ObjectsBy objects_by = ObjectsBy::kSite;           // `objects`
   std::optional<Vpn> page;                           // `objects` of a trace; unset: all
   std::optional<std::uint64_t> object;               // `hot`: by an address of it; unset: all pages
+  ObjectProfiles counts;                             // `hot`, `objects` of a trace
   bool folded = false;                               // `objects`: the stacks, too
   std::size_t text_columns = 80;                     // width of the terminal
   std::size_t text_rows = 24;                        // rows of a heat map in text
@@ -48,9 +50,9 @@ struct Rendered {
 };
 
 // What a view may or may not look at in ViewOptions.
-inline constexpr std::string_view kViewOptions[] = {"by",        "rank-model", "limit", "pid",
-                                                    "addresses", "style",      "page",  "object",
-                                                    "ping-pong", "folded",     "epochs"};
+inline constexpr std::string_view kViewOptions[] = {"by",        "rank-model", "limit",  "pid",
+                                                    "addresses", "style",      "page",   "object",
+                                                    "ping-pong", "folded",     "epochs", "counts"};
 
 struct View {
   std::string_view name;

@@ -38,6 +38,7 @@ struct ReportOptions {
   std::string style = "auto";
   std::string page;
   std::string object;
+  std::vector<std::string> counts;
   std::uint64_t ping_pong = kPingPongEpochs;
 };
 
@@ -219,10 +220,21 @@ Status Report(const CLI::App& command, const ReportOptions& options) {
     view_options.object = *address;
   }
 
+  for (const std::string& file : options.counts) {
+    const Result<StreamEnd> end = view_options.counts.Add(file);
+    if (!end) return Fail(end.error());
+    WarnOfObjectsEnd(*end, file, "reported");
+  }
+
   if ((*view)->render_ledger != nullptr) {
     return ReportLedger(command, options, **view, view_options, *format);
   }
   if (by_objects && IsObjectProfile(options.trace)) {
+    if (!options.counts.empty()) {
+      return Fail(BadInput("use option", "--counts",
+                           "it is for a trace, and FILE has counts itself",
+                           "name the trace as FILE"));
+    }
     return ReportObjects(options, **view, view_options, *format);
   }
   const Result<Trace> trace = OpenTraceFile(options.trace);
@@ -315,6 +327,13 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
                    of_views("object", "The pages of what was allocated at this address, any in it"))
       ->type_name("ADDRESS");
   command
+      ->add_option(
+          "--counts", options->counts,
+          of_views("counts",
+                   "Object profiles of processes in the trace, built by tmprof cc: what they "
+                   "counted of each object, and where that lay"))
+      ->type_name("FILE");
+  command
       ->add_option("--ping-pong", options->ping_pong,
                    of_views("ping-pong",
                             "A move that undoes one of at most N epochs before counts "
@@ -329,6 +348,7 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
       "  tmprof report tmprof.ledger --view moves\n"
       "  tmprof report server.data --view objects --by object\n"
       "  tmprof report server.data --view objects --page 0x7f0000012345\n"
+      "  tmprof report server.data --view objects --counts tmprof-1234.objects\n"
       "  tmprof report tmprof-1234.objects --view objects --folded stacks.txt");
   command->callback([command, options, &exit_status] {
     const Status status = Report(*command, *options);

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/counted_objects.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "proto/objects_file.h"
+#include "report/objects.h"
+#include "report/symbols.h"
+
+namespace tmprof {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Of a tracker that was preloaded, too: to the profile, it is what allocates.
+constexpr std::string_view kTracker = "libtmprof_allocations.so";
+
+// Where calls are in their modules, innermost first.
+using Place = std::vector<std::pair<std::string, std::uint64_t>>;
+
+Place PlaceOf(const std::vector<SourceFrame>& frames) {
+  Place place;
+  for (const SourceFrame& frame : frames) place.emplace_back(frame.module, frame.offset);
+  return place;
+}
+
+bool BeginsWith(const Place& place, const Place& begin) {
+  return begin.size() <= place.size() &&
+         std::ranges::equal(begin, std::span(place).first(begin.size()));
+}
+
+const Target* FindTarget(const EpochProfile& epoch, const ObjectsInfo& info) {
+  if (epoch.end <= info.start || epoch.start >= info.written) return nullptr;
+  const auto found = std::ranges::find(epoch.targets, info.pid, &Target::pid);
+  return found != epoch.targets.end() ? &*found : nullptr;
+}
+
+}  // namespace
+
+struct ObjectProfiles::Profile {
+  struct Site {
+    std::vector<SourceFrame> frames;
+    std::uint64_t accesses = 0;
+  };
+  struct Variable {
+    std::string name;                 // demangled
+    std::vector<SourceFrame> frames;  // its place in its module alone; empty: in none
+    std::uint64_t start = 0;
+    std::uint64_t bytes = 0;
+    std::uint64_t accesses = 0;
+  };
+
+  ObjectsInfo info;
+  std::map<std::uint32_t, Site> sites;
+  std::vector<Variable> variables;
+  std::vector<LiveObject> live;  // by birth
+  std::uint64_t accesses = 0;    // to all there is
+  std::uint64_t freed_accesses = 0;
+};
+
+// Adds to the epochs of a trace what lived, each as it was born.
+class ObjectProfiles::Stream : public EpochStream {
+ public:
+  Stream(std::unique_ptr<EpochStream> trace, std::vector<std::shared_ptr<const Profile>> profiles)
+      : trace_(std::move(trace)), profiles_(std::move(profiles)), told_(profiles_.size()) {
+    std::uint32_t site = kUnknownSite;
+    for (const auto& profile : profiles_) {
+      first_site_.push_back(site + 1);
+      site += static_cast<std::uint32_t>(profile->sites.size() + profile->variables.size());
+    }
+  }
+
+  Result<bool> Next(EpochProfile& epoch) override {
+    Result<bool> more = trace_->Next(epoch);
+    if (!more || !*more) return more;
+    is_tracked_ = is_tracked_ || epoch.allocations.has_value();
+    if (is_tracked_) return more;
+    for (std::size_t i = 0; i < profiles_.size(); ++i) {
+      if (const Target* target = FindTarget(epoch, profiles_[i]->info)) Tell(i, target->id, epoch);
+    }
+    return more;
+  }
+
+  StreamEnd End() const override { return trace_->End(); }
+
+ private:
+  // Of a profile.
+  struct Told {
+    bool fixed = false;
+    std::size_t live = 0;
+  };
+
+  void Tell(std::size_t i, TargetId target, EpochProfile& epoch) {
+    const Profile& profile = *profiles_[i];
+    Told& told = told_[i];
+    if (!epoch.allocations) epoch.allocations.emplace();
+    Allocations& allocations = *epoch.allocations;
+    std::uint32_t site = first_site_[i];
+    if (!told.fixed) {
+      for (const auto& [id, of] : profile.sites) {
+        number_[{i, id}] = site;
+        allocations.sites.push_back({.id = site++, .frames = of.frames});
+      }
+      for (const Profile::Variable& variable : profile.variables) {
+        allocations.fixed.push_back({.target = target,
+                                     .kind = FixedKind::kVariable,
+                                     .address = variable.start,
+                                     .bytes = variable.bytes,
+                                     .time = profile.info.start,
+                                     .site = site});
+        allocations.sites.push_back(
+            {.id = site++, .frames = variable.frames, .name = variable.name});
+      }
+    }
+    told.fixed = true;
+    for (; told.live < profile.live.size(); ++told.live) {
+      const LiveObject& object = profile.live[told.live];
+      const MonotonicTime birth = profile.info.start + object.birth;
+      if (birth >= epoch.end) break;
+      const auto number = number_.find({i, object.site});
+      allocations.events.push_back({.target = target,
+                                    .kind = AllocationKind::kAllocated,
+                                    .address = object.start,
+                                    .bytes = object.bytes,
+                                    .time = birth,
+                                    .site = number != number_.end() ? number->second : kUnknownSite,
+                                    .weight = 1});
+    }
+  }
+
+  std::unique_ptr<EpochStream> trace_;
+  std::vector<std::shared_ptr<const Profile>> profiles_;
+  std::vector<Told> told_;                                                 // by profile
+  std::vector<std::uint32_t> first_site_;                                  // likewise
+  std::map<std::pair<std::size_t, std::uint32_t>, std::uint32_t> number_;  // by profile and site
+  bool is_tracked_ = false;
+};
+
+Result<StreamEnd> ObjectProfiles::Add(const std::filesystem::path& file) {
+  Result<ObjectsReader> reader = ObjectsReader::Open(file);
+  if (!reader) return Fail(std::move(reader.error()));
+  ObjectsPart all;
+  StreamEnd end;
+  ObjectsPart part;
+  while (true) {
+    Result<bool> more = reader->Next(part);
+    if (!more) end.damage = std::move(more.error());
+    if (more && !*more) end = reader->End();
+    if (!more || !*more) break;
+    std::ranges::move(part.modules, std::back_inserter(all.modules));
+    std::ranges::move(part.sites, std::back_inserter(all.sites));
+    std::ranges::move(part.variables, std::back_inserter(all.variables));
+    std::ranges::move(part.stacks, std::back_inserter(all.stacks));
+    std::ranges::move(part.objects, std::back_inserter(all.objects));
+    std::ranges::move(part.calls, std::back_inserter(all.calls));
+    all.elsewhere += part.elsewhere;
+  }
+  std::map<std::uint64_t, std::vector<SourceFrame>> calls;
+  for (NamedCall& call : all.calls) calls[call.return_address] = std::move(call.frames);
+  const Symbols symbols(all.modules, reader->info().program);
+  Add(reader->info(), std::move(all), [&](std::uint64_t return_address) {
+    const auto named = calls.find(return_address);
+    return named != calls.end() ? named->second : symbols.CallBefore(return_address);
+  });
+  return end;
+}
+
+void ObjectProfiles::Add(const ObjectsInfo& info, ObjectsPart all, const Symbolize& symbolize) {
+  auto profile = std::make_shared<Profile>();
+  profile->info = info;
+  for (const AllocationSite& counted : all.sites) {
+    Profile::Site& site = profile->sites[counted.id];
+    site.accesses += counted.freed_accesses;
+    profile->freed_accesses += counted.freed_accesses;
+    for (const std::uint64_t address : counted.return_addresses) {
+      std::vector<SourceFrame> frames = symbolize(address);
+      if (site.frames.empty() && FileName(frames[0].module) == kTracker) continue;
+      std::ranges::move(frames, std::back_inserter(site.frames));
+    }
+  }
+  profile->accesses = profile->freed_accesses + all.elsewhere;
+  for (const ThreadStack& stack : all.stacks) profile->accesses += stack.accesses;
+  for (const LiveObject& object : all.objects) {
+    profile->sites[object.site].accesses += object.accesses;
+    profile->accesses += object.accesses;
+  }
+  profile->live = std::move(all.objects);
+  std::ranges::stable_sort(profile->live, {}, &LiveObject::birth);
+
+  std::map<std::pair<std::uint64_t, std::string>, Profile::Variable> variables;
+  for (const VariableCount& counted : all.variables) {
+    Profile::Variable& variable = variables[{counted.start, counted.name}];
+    variable.bytes = std::max(variable.bytes, counted.bytes);  // 0: of a module that knows no size
+    variable.accesses += counted.accesses;
+    profile->accesses += counted.accesses;
+  }
+  for (auto& [where, variable] : variables) {
+    variable.start = where.first;
+    variable.name = Demangled(where.second);
+    const auto module = std::ranges::find_if(all.modules, [&](const LoadedModule& candidate) {
+      return !candidate.closed && candidate.start <= where.first && where.first < candidate.end;
+    });
+    if (module != all.modules.end()) {
+      variable.frames = {{.module = module->path.empty() ? info.program : module->path,
+                          .offset = where.first - module->bias}};
+    }
+    if (variable.bytes > 0) profile->variables.push_back(std::move(variable));
+  }
+  profiles_.push_back(std::move(profile));
+}
+
+Trace ObjectProfiles::Beside(const Trace& trace) const {
+  Trace joined = trace;
+  joined.open = [open = trace.open,
+                 profiles = profiles_]() -> Result<std::unique_ptr<EpochStream>> {
+    auto epochs = open();
+    if (!epochs) return Fail(std::move(epochs.error()));
+    return std::make_unique<Stream>(*std::move(epochs), profiles);
+  };
+  return joined;
+}
+
+void ObjectProfiles::Count(TracedObjects& objects) const {
+  using Row = TracedObjects::Row;
+  const ObjectsBy by = objects.options.by;
+  TracedObjects::Counted& counted = objects.counted.emplace();
+  const auto add = [&](Row& row, std::uint64_t accesses) {
+    row.counted = row.counted.value_or(0) + accesses;
+    counted.in_rows += accesses;
+  };
+  std::map<std::string, Row*> types;      // allocated
+  std::map<std::string, Row*> variables;  // by name
+  std::map<std::pair<Pid, std::uint64_t>, Row*> starts;
+  std::map<Place, Row*> places;           // null: of several rows
+  std::map<Place, Row*> variable_places;  // likewise
+  for (Row& row : objects.rows) {
+    const auto note = [&](auto& rows, auto key) {
+      const auto [at, is_new] = rows.try_emplace(std::move(key), &row);
+      if (!is_new) at->second = nullptr;
+    };
+    const bool is_allocated = row.kind == TracedKind::kAllocated;
+    if (!is_allocated && row.kind != TracedKind::kVariable) continue;
+    if (by == ObjectsBy::kType) {
+      note(is_allocated ? types : variables, row.type);
+    } else if (by == ObjectsBy::kObject) {
+      note(starts, std::pair(*row.pid, *row.start));
+    } else {
+      note(is_allocated ? places : variable_places, PlaceOf(row.site.frames));
+    }
+  }
+  for (const auto& profile : profiles_) {
+    if (objects.options.pid && *objects.options.pid != profile->info.pid) continue;
+    if (!objects.pids.contains(profile->info.pid)) continue;
+    counted.accesses += profile->accesses;
+    counted.freed_accesses += profile->freed_accesses;
+    const auto add_at = [&](const auto& rows, const auto& key, std::uint64_t accesses) {
+      const auto found = rows.find(key);
+      if (found != rows.end() && found->second != nullptr) add(*found->second, accesses);
+    };
+    if (by == ObjectsBy::kObject) {
+      for (const LiveObject& object : profile->live) {
+        add_at(starts, std::pair(profile->info.pid, object.start), object.accesses);
+      }
+    }
+    for (const auto& [id, site] : profile->sites) {
+      if (by == ObjectsBy::kType) add_at(types, TypeText(site.frames), site.accesses);
+      if (by != ObjectsBy::kSite || site.frames.empty()) continue;
+      // A tracker unwinds further out than frame pointers lead.
+      const Place place = PlaceOf(site.frames);
+      auto found = places.lower_bound(place);
+      if (found == places.end() || !BeginsWith(found->first, place)) continue;
+      const auto next = std::next(found);
+      if (next != places.end() && BeginsWith(next->first, place) && found->first != place) continue;
+      if (found->second != nullptr) add(*found->second, site.accesses);
+    }
+    for (const Profile::Variable& variable : profile->variables) {
+      if (by == ObjectsBy::kType) add_at(variables, variable.name, variable.accesses);
+      if (by == ObjectsBy::kSite) {
+        add_at(variable_places, PlaceOf(variable.frames), variable.accesses);
+      }
+      if (by == ObjectsBy::kObject) {
+        add_at(starts, std::pair(profile->info.pid, variable.start), variable.accesses);
+      }
+    }
+  }
+}
+
+}  // namespace tmprof

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Object profiles beside a trace of the same programs: exact counts and the heat of pages in one
+// report.
+//
+// A profile has the places of what lived when it was written, and of the rest the counts alone.
+// Where a tracker told the trace of allocations (record --objects), it also knows where those were
+// that are gone; else what lived is all that has places.
+
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "proto/objects_file.h"
+#include "report/objects.h"
+#include "report/trace.h"
+#include "report/traced_objects.h"
+
+namespace tmprof {
+
+class ObjectProfiles {
+ public:
+  // Reads the whole file: memory follows what lived when it was written. What comes before damage
+  // counts; `damage` is the reader's.
+  Result<StreamEnd> Add(const std::filesystem::path& file);
+  // The same of all its parts in one.
+  void Add(const ObjectsInfo& info, ObjectsPart all, const Symbolize& symbolize);
+  bool empty() const { return profiles_.empty(); }
+
+  // The trace with what lived, and with variables, in its processes' allocations: of the process of
+  // the same PID while the profile was made. A trace that has allocations is as it is.
+  Trace Beside(const Trace& trace) const;
+
+  // Sets what the rows' objects were counted. Of a site, those that its allocations had; several
+  // rows that may be the same site have none. Precondition: `objects` has all its rows.
+  void Count(TracedObjects& objects) const;
+
+ private:
+  struct Profile;
+  class Stream;
+
+  std::vector<std::shared_ptr<const Profile>> profiles_;
+};
+
+}  // namespace tmprof

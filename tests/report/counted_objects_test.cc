@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/counted_objects.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "report/hot.h"
+#include "tests/report/traces.h"
+
+namespace tmprof {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t kPage = 4096;
+
+// Of a process that began with the trace and wrote its profile after 3 s: two nodes, of which one
+// came in the second second and another was freed; a buffer; a variable.
+ObjectProfiles Profiles(Pid pid = Pid(42)) {
+  ObjectsInfo info{.pid = pid, .program = "/bin/tree"};
+  info.start = kTraceStart;
+  info.written = kTraceStart + std::chrono::seconds(3);
+  ObjectsPart all;
+  all.modules = {{.path = "", .start = 100 * kPage, .end = 110 * kPage, .bias = 100 * kPage}};
+  all.sites = {{.id = 7, .return_addresses = {0x1010, 0x1020}, .freed_accesses = 5},
+               {.id = 8, .return_addresses = {0x1030, 0x1020}}};
+  all.variables = {{.name = "_ZN2at4homeE", .start = 104 * kPage, .bytes = kPage, .accesses = 15}};
+  all.stacks = {{.number = 1, .accesses = 30}};
+  all.elsewhere = 10;
+  all.objects = {
+      {.start = 16 * kPage, .bytes = kPage, .site = 7, .birth = milliseconds(0), .accesses = 40},
+      {.start = 17 * kPage, .bytes = kPage, .site = 8, .birth = milliseconds(0), .accesses = 200},
+      {.start = 18 * kPage,
+       .bytes = kPage,
+       .site = 7,
+       .birth = milliseconds(1500),
+       .accesses = 95}};
+  ObjectProfiles profiles;
+  profiles.Add(info, std::move(all), [](std::uint64_t return_address) {
+    const char* name = return_address == 0x1010   ? "make_node"
+                       : return_address == 0x1030 ? "make_buffer"
+                                                  : "main";
+    return std::vector<SourceFrame>{
+        {.function = name, .module = "/bin/tree", .offset = return_address}};
+  });
+  return profiles;
+}
+
+// Two epochs in which all pages that the profile knows have references, ten times their number.
+std::vector<EpochProfile> Epochs() {
+  std::vector<EpochProfile> epochs;
+  for (std::uint64_t index = 0; index < 2; ++index) {
+    EpochProfile epoch = MakeEpoch(index, {MakeTarget(0, 42, "tree")});
+    epoch.sources = {ReferenceSource(10), SampleSource(10)};
+    for (const std::uint64_t page : {16, 17, 18, 104}) {
+      Append(epoch.pages, {.key = {TargetId(0), Vpn(page)},
+                           .looks = 5000,
+                           .references = static_cast<std::uint32_t>(10 * page)});
+    }
+    epochs.push_back(std::move(epoch));
+  }
+  return epochs;
+}
+
+TracedObjects Counted(const ObjectProfiles& profiles, std::vector<EpochProfile> epochs,
+                      TracedObjectsOptions options = {}) {
+  Result<TracedObjects> objects =
+      MakeTracedObjects(profiles.Beside(TraceOf(std::move(epochs))), options);
+  if (!objects) {
+    ADD_FAILURE() << objects.error().Message();
+    return {};
+  }
+  profiles.Count(*objects);
+  return *std::move(objects);
+}
+
+const TracedObjects::Row& RowOf(const TracedObjects& objects, const std::string& name) {
+  for (const TracedObjects::Row& row : objects.rows) {
+    if (row.site.name == name || row.type == name) return row;
+    if (!row.site.frames.empty() && row.site.frames[0].function == name) return row;
+  }
+  ADD_FAILURE() << name;
+  static const TracedObjects::Row none{};
+  return none;
+}
+
+TEST(CountedObjects, HaveTheHeatOfTheirPagesAndWhatTheProgramCounted) {
+  const TracedObjects objects = Counted(Profiles(), Epochs());
+  ASSERT_EQ(objects.rows.size(), 3U);
+  const TracedObjects::Row& nodes = RowOf(objects, "make_node");
+  EXPECT_DOUBLE_EQ(nodes.references, 160 + 160 + 180 / 2.0) << "the third came amid the second";
+  EXPECT_DOUBLE_EQ(nodes.objects, 2);
+  EXPECT_EQ(nodes.counted, 40U + 95 + 5);
+  EXPECT_EQ(RowOf(objects, "make_buffer").counted, 200U);
+  EXPECT_DOUBLE_EQ(RowOf(objects, "make_buffer").references, 340);
+  const TracedObjects::Row& variable = RowOf(objects, "at::home");
+  EXPECT_EQ(variable.kind, TracedKind::kVariable);
+  EXPECT_EQ(variable.counted, 15U);
+  EXPECT_DOUBLE_EQ(variable.references, 2080);
+  EXPECT_EQ(objects.counted->accesses, 5U + 15 + 30 + 10 + 40 + 200 + 95);
+  EXPECT_EQ(objects.counted->in_rows, 5U + 15 + 40 + 200 + 95);
+  EXPECT_EQ(objects.counted->freed_accesses, 5U);
+  EXPECT_DOUBLE_EQ(objects.CountedShare(nodes).value(), 140.0 / 395);
+  EXPECT_THAT(TracedObjectsText(objects), HasSubstr("395 accesses, 89.9 % of them in rows"));
+}
+
+TEST(CountedObjects, ByObjectAndTypeAreTheirOwn) {
+  const TracedObjects objects = Counted(Profiles(), Epochs(), {.by = ObjectsBy::kObject});
+  std::map<std::uint64_t, std::optional<std::uint64_t>> counted;
+  for (const TracedObjects::Row& row : objects.rows) counted[row.start.value()] = row.counted;
+  using Counts = std::map<std::uint64_t, std::optional<std::uint64_t>>;
+  EXPECT_EQ(counted,
+            (Counts{{16 * kPage, 40}, {17 * kPage, 200}, {18 * kPage, 95}, {104 * kPage, 15}}));
+
+  const TracedObjects types = Counted(Profiles(), Epochs(), {.by = ObjectsBy::kType});
+  EXPECT_EQ(RowOf(types, "by make_node").counted, 140U);
+  EXPECT_EQ(RowOf(types, "at::home").counted, 15U);
+}
+
+TEST(CountedObjects, OfAnotherProcessAreNotInTheTrace) {
+  const TracedObjects objects = Counted(Profiles(Pid(43)), Epochs());
+  EXPECT_TRUE(objects.rows.empty());
+  EXPECT_EQ(objects.counted->accesses, 0U);
+}
+
+TEST(CountedObjects, WhereATrackerToldItsSitesAreKnownByTheirInnermostCalls) {
+  // It unwinds further than frame pointers lead, and told of the node that is gone.
+  std::vector<EpochProfile> epochs = Epochs();
+  const auto frame = [](const char* function, std::uint64_t offset) {
+    return SourceFrame{.function = function, .module = "/bin/tree", .offset = offset};
+  };
+  epochs[0].allocations.emplace().sites = {
+      {.id = 1, .frames = {frame("make_node", 0x1010), frame("main", 0x1020), frame("start", 1)}},
+      {.id = 2, .frames = {frame("make_buffer", 0x1030), frame("main", 0x1020), frame("start", 1)}},
+      {.id = 3,
+       .frames = {frame("make_buffer", 0x1030), frame("main", 0x1020), frame("start", 2)}}};
+  for (const std::uint32_t site : {1, 2, 3}) {
+    epochs[0].allocations->events.push_back({.target = TargetId(0),
+                                             .kind = AllocationKind::kAllocated,
+                                             .address = (15 + site) * kPage,
+                                             .bytes = kPage,
+                                             .time = kTraceStart,
+                                             .site = site,
+                                             .weight = 1});
+  }
+  const TracedObjects objects = Counted(Profiles(), epochs);
+  ASSERT_EQ(objects.rows.size(), 3U) << "nothing is there twice";
+  EXPECT_EQ(RowOf(objects, "make_node").counted, 140U);
+  EXPECT_FALSE(RowOf(objects, "make_buffer").counted.has_value()) << "it may be either";
+  const auto json = nlohmann::json::parse(TracedObjectsJson(objects));
+  EXPECT_EQ(json["counted"], 395);
+  EXPECT_EQ(json["rows"][0]["counted"].is_null(), true);
+}
+
+TEST(CountedObjects, NameWhatHotPagesHold) {
+  const Result<HotList> list = MakeHotList(Profiles().Beside(TraceOf(Epochs())), {});
+  ASSERT_TRUE(list) << list.error().Message();
+  const std::string text = HotText(*list);
+  EXPECT_THAT(text, HasSubstr("make_buffer"));
+  EXPECT_THAT(text, HasSubstr("at::home of tree"));
+}
+
+}  // namespace
+}  // namespace tmprof
