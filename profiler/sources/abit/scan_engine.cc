@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <utility>
 
 namespace tmprof::abit {
@@ -82,7 +83,11 @@ MonotonicTime ScanEngine::Step() {
     return now;
   }
   // What has begun is finished in any case.
-  if (const MonotonicTime affordable = own_budget_.WhenAffordable(now, kernel_.OwnCpuTime());
+  const bool first_visit = std::ranges::any_of(targets_, [](const auto& target) {
+    return target.second->watched() && target.second->InFirstRotation();
+  });
+  if (const MonotonicTime affordable =
+          own_budget_.WhenAffordable(now, kernel_.OwnCpuTime(), first_visit);
       affordable > now)
     return std::min(next_due, affordable);
   const nanoseconds spare = next_due == kNever ? nanoseconds::max() : next_due - now;
@@ -308,8 +313,16 @@ void ScanEngine::ClearSomething(MonotonicTime now) {
     turn_ = (turn_ + 1) % targets_.size();
     ScanTarget& target = *std::next(targets_.begin(), static_cast<std::ptrdiff_t>(turn_))->second;
     if (!target.watched() || now < target.refused_until) continue;
-    visits_.cpu_time += target.Earn();
-    if (const auto left = tmprof_budget_free(&target.budget); left <= 0) {
+    const nanoseconds used = target.Earn();
+    visits_.cpu_time += used;
+    const auto balance = tmprof_budget_free(&target.budget);
+    if (target.InFirstRotation()) {
+      target.loan.Take(used, std::numeric_limits<std::int64_t>::max());
+    } else if (!target.blocks.empty()) {
+      target.loan.PayBack(used, -target.budget.balance_ns);
+    }
+    const auto left = balance + target.loan.owed_ns();
+    if (left <= 0) {
       wait = std::min(wait, WaitToEarn(target.budget, -left, kLongestBudgetWait));
       continue;
     }

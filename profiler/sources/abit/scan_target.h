@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/units.h"
+#include "profiler/sources/abit/budget.h"
 #include "profiler/sources/abit/engine.h"
 #include "profiler/sources/abit/page_table_reader.h"
 #include "profiler/sources/abit/watched_target.h"
@@ -74,10 +75,14 @@ struct ScanPlan {
 struct ScanTarget : WatchedTarget {
   using WatchedTarget::WatchedTarget;
 
+  static constexpr std::uint64_t kFirstRotation = 1;
+  bool InFirstRotation() const { return rotation == kFirstRotation && !remaining.empty(); }
+
   double reset_share = 1;           // of the bits set at a clear, those set again within the ladder
   std::vector<BlockPtr> blocks;     // ascending
   std::vector<BlockPtr> remaining;  // of this rotation, last one next
-  std::uint64_t rotation = 1;
+  std::uint64_t rotation = kFirstRotation;
+  FirstVisitLoan loan{budget, kTargetLoan};
   std::vector<HugeSpan> huge;
   ScanPlan plan;
 };
