@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the scripts of the virtual machine share: programs on two nodes of memory, and tmprofd beside them.
+# What the scripts of the virtual machine share: programs on some nodes of memory, and tmprofd beside them.
 # shellcheck shell=sh disable=SC2034
 set -u
 mkdir -p /root/out
@@ -26,17 +26,24 @@ await() {
   done
 }
 
-# NAME COMMAND...: starts a program whose memory is all on the slow node and may go anywhere; its number
-# is in $program. Its first line says that its memory is there.
-start_on_slow_node() {
-  name=$1
-  shift
+# NODE NODES NAME COMMAND...: starts a program whose memory is all on NODE and may go to NODES; its number is in
+# $program. Its first line says that its memory is there.
+start_on_node() {
+  node=$1
+  nodes=$2
+  name=$3
+  shift 3
   : >"$name.out"
-  echo 1 >$GROUP/cpuset.mems
+  echo "$node" >"$GROUP/cpuset.mems"
   sh -c "echo \$\$ >$GROUP/cgroup.procs; exec $*" >"$name.out" 2>"$name.err" &
   program=$!
   await test -s "$name.out"
-  echo 0-1 >$GROUP/cpuset.mems
+  echo "$nodes" >"$GROUP/cpuset.mems"
+}
+
+# NAME COMMAND...: of two nodes, the slow one.
+start_on_slow_node() {
+  start_on_node 1 0-1 "$@"
 }
 
 # NAME: ends $program and keeps its status.

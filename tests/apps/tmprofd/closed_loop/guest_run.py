@@ -30,6 +30,24 @@ class Guest:
         return {int(vpn): int(node) for vpn, node in
                 (line.split() for line in self.text(f"{name}.nodes").splitlines())}
 
+    def phases(self, name: str) -> list[dict]:
+        """What a workload says of itself."""
+        return json.loads(self.text(f"{name}.truth"))["phases"]
+
+    def hot_pages(self, name: str, phase: int) -> set[int]:
+        """Of hotset with --hot-share 0.99: a hot page has some thousand times the accesses of a cold one."""
+        ranges = self.phases(name)[phase]["ranges"]
+        total = sum(each["weight"] for each in ranges)
+        pages = sum(each["end"] - each["start"] for each in ranges) // 4096
+        return {page for each in ranges
+                if each["weight"] / total > (each["end"] - each["start"]) / 4096 / pages
+                for page in range(each["start"] // 4096, each["end"] // 4096)}
+
+    def share_on(self, node: int, nodes: str, pages: set[int]) -> float:
+        """Of these pages, by what was saved under that name."""
+        where = self.nodes(nodes)
+        return sum(where.get(page) == node for page in pages) / len(pages)
+
     def json(self, *command: str) -> dict:
         told = subprocess.run([self._tmprof, *command, "--format", "json"], capture_output=True, text=True,
                               check=False)
@@ -47,7 +65,7 @@ class Guest:
 guest: Guest
 
 
-def main(script: str, options: list[str]) -> int:
+def main(script: str, options: list[str], topology: str = "dram-cxl") -> int:
     """Runs `script` with further options of testbed/vm, then the tests of the module __main__. Where there is
     no such machine to be had all is skipped, as GoogleTest would say it. A word {folder} in the options
     becomes the run's own."""
@@ -62,7 +80,7 @@ def main(script: str, options: list[str]) -> int:
             put += ["--put", folder / program]
         boot = subprocess.run(
             [ROOT / "testbed" / "vm", "--kernel", kernel, "--build", build, "--driver", "--topology",
-             "dram-cxl", *[option.format(folder=folder) for option in options], *put,
+             topology, *[option.format(folder=folder) for option in options], *put,
              "--get", f"/root/out:{folder}/out", "--", f"sh {script}"],
             capture_output=True, text=True, check=False)
         if boot.returncode == 119:

@@ -52,21 +52,12 @@ class Shifting(unittest.TestCase):
 
     def setUp(self) -> None:
         self.guest = guest_run.guest
-        self.phases = json.loads(self.guest.text("shifting.truth"))["phases"]
-
-    def hot_pages(self, phase: int) -> set[int]:
-        """A hot page has 0.99 / 512 of the accesses, a cold one 0.01 / 7680."""
-        ranges = self.phases[phase]["ranges"]
-        total = sum(each["weight"] for each in ranges)
-        return {page for each in ranges
-                if each["weight"] / total > 1e-4 * (each["end"] - each["start"]) / 4096
-                for page in range(each["start"] // 4096, each["end"] // 4096)}
+        self.phases = self.guest.phases("shifting")
 
     def fast_share(self, phase: int, name: str) -> float:
-        nodes = self.guest.nodes(name)
-        hot = self.hot_pages(phase)
+        hot = self.guest.hot_pages("shifting", phase)
         self.assertEqual(len(hot), PAGES // 16)
-        return sum(nodes.get(page) == FAST_NODE for page in hot) / len(hot)
+        return self.guest.share_on(FAST_NODE, name, hot)
 
     def test_begins_on_the_slow_node(self) -> None:
         self.assertEqual(self.fast_share(0, "shifting.before"), 0)
