@@ -182,6 +182,8 @@ void ObjectProfiles::Add(const ObjectsInfo& info, ObjectsPart all, const Symboli
     profile->freed_accesses += counted.freed_accesses;
     for (const std::uint64_t address : counted.return_addresses) {
       std::vector<SourceFrame> frames = symbolize(address);
+      // A damaged file may name a call that has no frames.
+      if (frames.empty()) continue;
       if (site.frames.empty() && FileName(frames[0].module) == kTracker) continue;
       std::ranges::move(frames, std::back_inserter(site.frames));
     }

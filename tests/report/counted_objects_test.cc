@@ -157,6 +157,21 @@ TEST(CountedObjects, WhereATrackerToldItsSitesAreKnownByTheirInnermostCalls) {
   EXPECT_EQ(json["rows"][0]["counted"].is_null(), true);
 }
 
+TEST(CountedObjects, CallsWithoutFramesAreLeftOut) {
+  ObjectsInfo info{.pid = Pid(42), .program = "/bin/tree"};
+  info.start = kTraceStart;
+  info.written = kTraceStart + std::chrono::seconds(3);
+  ObjectsPart all;
+  all.sites = {{.id = 7, .return_addresses = {0x1010}}};
+  all.objects = {{.start = 16 * kPage, .bytes = kPage, .site = 7, .accesses = 40}};
+  ObjectProfiles profiles;
+  profiles.Add(info, std::move(all), [](std::uint64_t) { return std::vector<SourceFrame>(); });
+  const TracedObjects objects = Counted(profiles, Epochs());
+  ASSERT_EQ(objects.rows.size(), 1U);
+  EXPECT_TRUE(objects.rows[0].site.frames.empty());
+  EXPECT_EQ(objects.counted->accesses, 40U);
+}
+
 TEST(CountedObjects, NameWhatHotPagesHold) {
   const Result<HotList> list = MakeHotList(Profiles().Beside(TraceOf(Epochs())), {});
   ASSERT_TRUE(list) << list.error().Message();
