@@ -159,6 +159,38 @@ TEST_F(Recording, OfObjectsTellsWhichOfTwoAllocationsIsHot) {
   EXPECT_GT(hot, 3 * heat_of("make_cold"));
 }
 
+TEST_F(Recording, HasWhatAProgramCountedItselfBesideTheHeatOfItsPages) {
+  const std::string program = folder_.File("heats");
+  const std::string counts = folder_.File("heats.objects");
+  const Outcome built =
+      Tmprof({"cc", "--", "clang-19", "-O2", "-g",
+              TMPROF_SOURCE_DIR "/tests/objtrace/programs/heats.c", "-o", program});
+  ASSERT_EQ(built.status, 0) << built.err;
+  const Outcome outcome =
+      Tmprof({"record", "-o", trace_, "--", "env", "TMPROF_OBJECTS=" + counts, program});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Outcome report =
+      Tmprof({"report", trace_, "--view", "objects", "--counts", counts, "--format", "json"});
+  ASSERT_EQ(report.status, 0) << report.err;
+  const Json objects = Json::parse(report.out);
+  const auto row_of = [&](const std::string& function) -> Json {
+    for (const Json& row : objects["rows"]) {
+      if (!row["frames"].empty() && row["frames"][0]["function"] == function) return row;
+    }
+    ADD_FAILURE() << "no row of " << function << " in " << report.out;
+    return {{"references", 0}, {"counted", 0}};
+  };
+  const Json hot = row_of("make_hot");
+  const Json cold = row_of("make_cold");
+  // memset(3) counts a word each; each round over the hot one reads and writes each line.
+  constexpr int kBytes = 32 << 20;
+  constexpr int kRound = kBytes / 64 * 2;
+  EXPECT_EQ(cold["counted"], kBytes / 8);
+  EXPECT_GT(hot["counted"], kBytes / 8);
+  EXPECT_EQ((hot["counted"].get<std::uint64_t>() - kBytes / 8) % kRound, 0u);
+  EXPECT_GT(hot["references"].get<double>(), 3 * cold["references"].get<double>());
+}
+
 TEST_F(Recording, OfObjectsNamesVariablesOfFilesAndStacksOfThreads) {
   const std::string library = std::string(TMPROF_BINARY_DIR) + "/lib/libobjects_made.so";
   const Outcome outcome = Tmprof(
