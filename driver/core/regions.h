@@ -125,6 +125,7 @@ struct tmprof_region_set {
 	/* What a count's trials are: looks, or, if this is not 0, slots of that length, as
 	 * tmprof_region_count_slots() has them. */
 	__u64 slot_ns;
+	bool tenth_alone; /* neighbours join by the papers' rule, whatever chance makes */
 };
 
 static inline __u32 tmprof_regions_capacity(__u32 max_regions)
@@ -272,6 +273,7 @@ static inline void tmprof_regions_start(struct tmprof_region_set *set,
 	set->regions = regions;
 	set->count = 0;
 	set->slot_ns = 0;
+	set->tenth_alone = false;
 	set->min_regions = params->min_regions;
 	set->max_regions = params->max_regions;
 	for (i = 0; i < area_count; i++) {
@@ -355,7 +357,7 @@ static inline bool tmprof_region_alike(const struct tmprof_region_set *set,
 	if (!a->looks != !b->looks)
 		return false;
 	return !apart || 2 * apart * TMPROF_REGION_ALIKE < part * mean_twice ||
-	       (a->looks && tmprof_region_by_chance(set, a, b, apart, part));
+	       (a->looks && !set->tenth_alone && tmprof_region_by_chance(set, a, b, apart, part));
 }
 
 /* Joins neighbours, from the lowest on, whose counts differ by less than `part` / 10 of their mean,

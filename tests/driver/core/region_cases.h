@@ -183,7 +183,7 @@ static inline bool region_case_run(const struct region_case* tried, char* pictur
   struct tmprof_area mappings[REGION_CASE_PICTURE / 2], areas[TMPROF_REGION_AREAS];
   __u64 number = tried->number;
   struct tmprof_random random = {region_case_counted, &number};
-  struct tmprof_region_set set = {regions, 0, tried->min_regions, tried->max_regions, 0};
+  struct tmprof_region_set set = {regions, 0, tried->min_regions, tried->max_regions, 0, false};
   struct tmprof_region_params params = tmprof_region_params_default();
   int error = 0;
 
@@ -327,7 +327,7 @@ static inline bool region_chance_case_holds(const struct region_chance_case* tri
 
   for (slot_ns = 0; slot_ns <= 1000; slot_ns += 1000) {
     struct tmprof_region regions[4];
-    struct tmprof_region_set set = {regions, 4, 3, 4, slot_ns};
+    struct tmprof_region_set set = {regions, 4, 3, 4, slot_ns, false};
 
     for (i = 0; i < 4; i++) {
       __u32 trials = tried->trials[i & 1], found = tried->found[i & 1];
@@ -383,7 +383,7 @@ static const struct region_fit_case region_fit_cases[] = {
 
 static inline bool region_fit_case_holds(const struct region_fit_case* tried) {
   struct tmprof_region_params bounds = tmprof_region_params_default();
-  struct tmprof_region_set set = {NULL, tried->there, tried->min_regions, tried->most, 0};
+  struct tmprof_region_set set = {NULL, tried->there, tried->min_regions, tried->most, 0, false};
 
   bounds.min_regions = tried->min_regions;
   bounds.max_regions = tried->max_regions;
