@@ -1080,8 +1080,11 @@ TMPROF_EXPORT int munmap(void* start, size_t bytes) {
     errno = EINVAL;
     return -1;
   }
-  TellOfRange(LogEventKind::kUnmapped, start, bytes);
-  return next.munmap(start, bytes);
+  // Before it is unmapped: afterwards another thread may be given its addresses.
+  TellOfRange(LogEventKind::kGoing, start, bytes);
+  const int result = next.munmap(start, bytes);
+  TellOfRange(result == 0 ? LogEventKind::kGone : LogEventKind::kStayed, start, bytes);
+  return result;
 }
 
 TMPROF_EXPORT void* mremap(void* old, size_t old_bytes, size_t bytes, int flags, ...) {

@@ -147,7 +147,7 @@ TEST_F(TrackerTest, EachWayToAllocateIsTold) {
   });
   ASSERT_NE(mapped, told_.end());
   const auto unmapped = std::ranges::find_if(mapped, told_.end(), [&](const Told& told) {
-    return told.event.kind == LogEventKind::kUnmapped &&
+    return told.event.kind == LogEventKind::kGone &&
            told.event.address == mapped->event.address && told.event.bytes == 1 << 20;
   });
   EXPECT_NE(unmapped, told_.end());
@@ -505,7 +505,8 @@ TEST_F(TrackerTest, AMappingIsToldToGoBeforeItDoesAndToHaveGoneOrStayed) {
   }
   EXPECT_THAT(later, ::testing::ElementsAre("first going 3", "first stayed 3", "second mapped 5",
                                             "first going 3", "first gone 3", "second mapped 5",
-                                            "part going 4", "part gone 4"));
+                                            "part going 4", "part gone 4", "part going 1",
+                                            "part stayed 1", "second going 1", "second gone 1"));
 }
 
 TEST_F(TrackerTest, ThreadsTellOfTheirStacksAndNames) {

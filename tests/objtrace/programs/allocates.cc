@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csetjmp>
 #include <csignal>
 #include <cstdio>
@@ -173,7 +174,8 @@ void Stacks() {
   ::pthread_join(thread, nullptr);
 }
 
-// Anywhere: a growth that there is no room for, one that is moved, and a part cut off.
+// Anywhere: a growth that there is no room for, one that is moved, and a part cut off; then what is
+// no page is unmapped, and all of it.
 void Moves() {
   constexpr std::size_t kBytes = 3 << 20;
   void* mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -182,6 +184,8 @@ void Moves() {
   void* moved = mremap(mapped, kBytes, 5 << 20, MREMAP_MAYMOVE | MREMAP_FIXED, wanted);
   if (moved != wanted) std::abort();
   if (mremap(moved, 5 << 20, 1 << 20, MREMAP_MAYMOVE) != moved) std::abort();
+  if (munmap(static_cast<char*>(moved) + 1, 1 << 20) == 0 || errno != EINVAL) std::abort();
+  if (munmap(moved, 1 << 20) != 0) std::abort();
 }
 
 // In place: a growth that there is no room for, and a part cut off.
