@@ -147,8 +147,8 @@ TEST_F(TrackerTest, EachWayToAllocateIsTold) {
   });
   ASSERT_NE(mapped, told_.end());
   const auto unmapped = std::ranges::find_if(mapped, told_.end(), [&](const Told& told) {
-    return told.event.kind == LogEventKind::kGone &&
-           told.event.address == mapped->event.address && told.event.bytes == 1 << 20;
+    return told.event.kind == LogEventKind::kGone && told.event.address == mapped->event.address &&
+           told.event.bytes == 1 << 20;
   });
   EXPECT_NE(unmapped, told_.end());
   EXPECT_TRUE(std::ranges::is_sorted(told_, {}, [](const Told& told) { return told.event.time; }));
