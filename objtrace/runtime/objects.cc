@@ -75,11 +75,14 @@ void Count(const void* p, std::uint64_t accesses) {
 
 sigset_t before_fork;  // under all locks
 
-// The statics' lock is the last: handlers take it that interrupt those who hold the others.
+// Locks are taken in this order: of closed images, the dynamic linker's own, the heap's, the
+// statics'. Who notes what is loaded asks the linker under the first; the linker frees, and calls
+// what may allocate (dl_iterate_phdr(3), constructors), under its own; handlers that interrupt
+// those who hold the others take the last.
 void LockAll() {
   const sigset_t before = SignalsBlocked::Block();
-  heap.LockAll();
   closed_images.lock().Acquire();
+  heap.LockAll();
   statics.lock().Acquire();
   before_fork = before;
 }
@@ -87,8 +90,8 @@ void LockAll() {
 void UnlockAll() {
   const sigset_t before = before_fork;
   statics.lock().Release();
-  closed_images.lock().Release();
   heap.UnlockAll();
+  closed_images.lock().Release();
   SignalsBlocked::Restore(before);
 }
 

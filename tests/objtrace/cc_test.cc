@@ -379,6 +379,54 @@ TEST_F(CcTest, LibrariesThatWereClosedAreListedAsTheOthers) {
   EXPECT_EQ(states("x"), States()) << "the program has no path";
 }
 
+TEST_F(CcTest, ForksDoNotWaitForeverForWhoClosesALibrary) {
+  WriteFile(File("library.c"), "int entered;\n");
+  WriteFile(File("forks.c"),
+            "#define _GNU_SOURCE\n"
+            "#include <dlfcn.h>\n"
+            "#include <link.h>\n"
+            "#include <pthread.h>\n"
+            "#include <stdatomic.h>\n"
+            "#include <stdlib.h>\n"
+            "#include <sys/wait.h>\n"
+            "#include <unistd.h>\n"
+            "static atomic_int is_over;\n"
+            "static void* closes(void* name) {\n"
+            "  while (!is_over) dlclose(dlopen(name, RTLD_NOW));\n"
+            "  return NULL;\n"
+            "}\n"
+            // Large enough for the lock that all threads' memory is under.
+            "static int allocate(struct dl_phdr_info* info, size_t size, void* unused) {\n"
+            "  void* volatile made = malloc(1 << 20);\n"
+            "  free(made);\n"
+            "  return 0;\n"
+            "}\n"
+            "static void* allocates(void* unused) {\n"
+            "  while (!is_over) dl_iterate_phdr(allocate, NULL);\n"
+            "  return NULL;\n"
+            "}\n"
+            "int main(int count, char** names) {\n"
+            "  alarm(60);\n"  // ends a program that waits forever
+            "  pthread_t threads[2];\n"
+            "  pthread_create(&threads[0], NULL, closes, names[1]);\n"
+            "  pthread_create(&threads[1], NULL, allocates, NULL);\n"
+            "  for (int i = 0; i < 300; ++i) {\n"
+            "    const pid_t child = fork();\n"
+            "    if (child == 0) _exit(0);\n"
+            "    if (child < 0 || waitpid(child, NULL, 0) != child) return 2;\n"
+            "  }\n"
+            "  is_over = 1;\n"
+            "  for (int i = 0; i < 2; ++i) pthread_join(threads[i], NULL);\n"
+            "  return 0;\n"
+            "}\n");
+  ASSERT_EQ(
+      RunProgram({"clang-19", "-O1", "-fPIC", "-shared", File("library.c"), "-o", File("library")})
+          .status,
+      0);
+  ASSERT_EQ(Cc({"clang-19", "-O1", "-pthread", File("forks.c"), "-o", File("x")}).status, 0);
+  EXPECT_EQ(Run(File("x"), {File("library")}).status, 0);
+}
+
 TEST_F(CcTest, AnExecEndsWhatWasCountedAndTheNextProgramBegins) {
   WriteFile(File("becomes.c"),
             "#include <unistd.h>\n"
