@@ -293,6 +293,9 @@ class Decider {
     const std::optional<PageCount> capacity = CapacityOf(tier);
     PageCount& used = used_[tier.value() - 1U];
     if (tier != kTier1 && (!capacity || used <= *capacity)) return;
+    // Promotions are not to wait until a tier below is down to its capacity.
+    const PageCount most =
+        tier == kTier1 ? rules_->most_pages : PageCount(rules_->most_pages.value() / 2);
     FindResidents(tier, wanted_rows);
     too_full_.reset();
     const auto any_node = [](NodeId) { return true; };
@@ -304,7 +307,7 @@ class Decider {
       }
       std::vector<Resident>& stack = residents_[*first].residents;
       Resident& last = stack.back();
-      const PageCount quota = LessOrNone(rules_->most_pages, pages_moved_);
+      const PageCount quota = LessOrNone(most, pages_moved_);
       const PageCount pages = GivenBy(last, std::min(used - *capacity, quota));
       if (pages == PageCount(0) || pages > quota) {
         too_full_ = Verdict::kOverQuota;

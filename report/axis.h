@@ -41,11 +41,11 @@ struct AddressAxis {
 AddressAxis ChooseAddresses(std::span<const WeightedSpan> spans, std::optional<VpnRange> wanted,
                             std::size_t max_rows);
 
-// All of the spans (of `wanted`, where that is set) with what lies between them, but for the two
-// largest gaps, of equal ones those at the lowest addresses, which are cut: program and heap,
-// mappings, stack (Daptrace, Middleware 2019). A gap below a 32nd of what the spans hold is kept;
-// of more than half of it others are cut, too, as between program and heap, seven in all at most.
-// `spans` and `max_rows` as above.
+// All of the spans (of `wanted`, where that is set) with what lies between them, but for gaps that
+// are cut: the two largest, from a 32nd of what the spans hold up (program and heap, mappings,
+// stack: Daptrace, Middleware 2019), and others of more than half of it (program and heap lie
+// apart, too), seven at most in all. Of equal gaps the one at the lower address goes first. `spans`
+// and `max_rows` as above.
 AddressAxis AllAddresses(std::span<const WeightedSpan> spans, std::optional<VpnRange> wanted,
                          std::size_t max_rows);
 

@@ -371,6 +371,15 @@ TEST_F(ThreeTiersTest, WhatLeavesATierBelowMakesRoomForWhatLeavesTier1) {
   EXPECT_THAT(Decide({}).moves, ElementsAre(ToFar(kFast, 1, 1, MoveReason::kOverCapacity)));
 }
 
+TEST_F(ThreeTiersTest, LoweringATierBelowLeavesHalfOfTheMovesToPromotions) {
+  rules_.lower_capacities = {PageCount(1)};
+  rules_.most_pages = PageCount(4);
+  placed_ = {At(kSlow, 1, 9), At(kSlow, 2, 8), At(kSlow, 3, 1), At(kSlow, 4, 2), At(kSlow, 5, 3)};
+  EXPECT_THAT(Decide({1, 2}).moves, ElementsAre(ToFar(kSlow, 3, 1, MoveReason::kOverCapacity),
+                                                ToFar(kSlow, 4, 2, MoveReason::kOverCapacity),
+                                                Promotion(1, 9), Promotion(2, 8)));
+}
+
 // Whatever is asked, what is decided can be carried out in its order.
 TEST_F(DecideMovesTest, EveryMoveFindsRoomInTheOrderGiven) {
   std::mt19937 random(7);
