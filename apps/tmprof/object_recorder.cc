@@ -194,22 +194,21 @@ void ObjectRecorder::TellWhatLives(Process& process, const ProcessLog& log, cons
 }
 
 void ObjectRecorder::End(const Process& process, TargetId target, Allocations& into) {
+  const MonotonicTime time = std::max(process.last, process.end.value_or(process.last));
   for (const auto& [address, event] : process.allocated) {
-    into.events.push_back({.target = target,
-                           .kind = AllocationKind::kFreed,
-                           .address = address,
-                           .time = process.last});
+    into.events.push_back(
+        {.target = target, .kind = AllocationKind::kFreed, .address = address, .time = time});
   }
   for (const auto& [address, event] : process.mapped) {
     into.events.push_back({.target = target,
                            .kind = AllocationKind::kUnmapped,
                            .address = address,
                            .bytes = event.bytes,
-                           .time = process.last});
+                           .time = time});
   }
   const auto end = [&](FixedKind kind, std::uint64_t address) {
     into.fixed.push_back(
-        {.target = target, .kind = kind, .ends = true, .address = address, .time = process.last});
+        {.target = target, .kind = kind, .ends = true, .address = address, .time = time});
   };
   for (const LoadedData::Change& change : loaded_.Forget(target)) {
     end(change.datum.kind, change.start);
@@ -337,16 +336,13 @@ void ObjectRecorder::AddFixed(const EpochProfile& epoch, const Target& target, P
   std::optional<MonotonicTime> begin;
   if (process != nullptr) {
     begin = process->log->begin();
-    if (!process->is_gone) {
-      if (auto read = procfs_.Mappings(target.pid); read && !read->empty()) {
-        process->mappings = *std::move(read);
-      }
-    }
-    if (!process->mappings.empty()) mappings = process->mappings;
+    const bool are_its = process->mappings.empty() && process->log->IsMappedIn(mappings);
+    if (!are_its) mappings = process->mappings;  // the target's may be of the next program already
   }
-  if (mappings.empty()) return;
-  AddData(epoch, target, mappings, begin, accessed, into);
-  AddMainStack(epoch, target, mappings, begin, accessed, into);
+  if (!mappings.empty()) {
+    AddData(epoch, target, mappings, begin, accessed, into);
+    AddMainStack(epoch, target, mappings, begin, accessed, into);
+  }
   if (process == nullptr) return;
   for (Stack& stack : process->ended) {
     const bool was_told = stack.site != kUnknownSite;
@@ -362,7 +358,7 @@ void ObjectRecorder::AddFixed(const EpochProfile& epoch, const Target& target, P
     if (stack.site != kUnknownSite || !Overlaps(accessed, stack.pages())) continue;
     // A thread that has ended meanwhile has told its name by the next epoch.
     const auto name = procfs_.ThreadName(target.pid, *stack.thread);
-    if (name || process->is_gone) AddStack(target.id, stack, name.value_or(target.name), into);
+    if (name || process->end) AddStack(target.id, stack, name.value_or(target.name), into);
   }
 }
 
@@ -386,10 +382,22 @@ ObjectRecorder::Process& ObjectRecorder::ProcessOf(const AllocationLogs::Log& lo
   Process& process = known->second;
   process.log = log;
   // What it was started with, should it end before the epoch does.
-  if (is_new) {
-    if (auto mappings = procfs_.Mappings(log->pid())) process.mappings = *std::move(mappings);
-  }
+  if (is_new) LookAtMappings(process);
   return process;
+}
+
+void ObjectRecorder::LookAtMappings(Process& process) {
+  const ProcessLog& log = *process.log;
+  auto mappings = procfs_.Mappings(log.pid());
+  if (!mappings || mappings->empty()) {
+    // Refused, which says nothing, unless nobody has waited for it yet.
+    const auto stat = procfs_.Stat(log.pid());
+    if (stat && !stat->alive()) AllocationLogs::Leave(process.log);
+  } else if (log.IsMappedIn(*mappings)) {
+    process.mappings = *std::move(mappings);
+  } else {
+    AllocationLogs::Leave(process.log);
+  }
 }
 
 void ObjectRecorder::Service() {
@@ -398,11 +406,16 @@ void ObjectRecorder::Service() {
         if (KindOf(event.kind) || IsOfThread(event) || IsOfGoing(event))
           ProcessOf(log).waiting.push_back(event);
       },
-      [&](const AllocationLogs::Log& log, bool is_gone) { ProcessOf(log).is_gone = is_gone; });
+      [&](const AllocationLogs::Log& log, std::optional<MonotonicTime> end) {
+        ProcessOf(log).end = end;
+      });
 }
 
 void ObjectRecorder::Complete(EpochProfile& epoch) {
-  Service();
+  for (auto& [key, process] : processes_) {
+    if (!process.end) LookAtMappings(process);
+  }
+  Service();  // what was written until then
   Allocations& into = epoch.allocations.emplace();
   into.all_from_bytes = all_from_bytes_;
   const Accessed accessed = AccessedPages(epoch.pages);
@@ -435,7 +448,7 @@ void ObjectRecorder::Complete(EpochProfile& epoch) {
     }
     process.ended.clear();
     // Another program may run in the process from now on.
-    if (process.is_gone && target != nullptr) End(process, target->id, into);
+    if (process.end && target != nullptr) End(process, target->id, into);
   }
   for (const Target& target : epoch.targets) {
     if (!tracked.contains(target.id)) {
@@ -445,7 +458,7 @@ void ObjectRecorder::Complete(EpochProfile& epoch) {
     loaded_.Forget(target.id);
     fixed_.erase(target.id);
   }
-  std::erase_if(processes_, [](const auto& process) { return process.second.is_gone; });
+  std::erase_if(processes_, [](const auto& process) { return process.second.end.has_value(); });
 }
 
 }  // namespace tmprof

@@ -68,14 +68,14 @@ class ObjectRecorder {
     AllocationLogs::Log log;
     std::vector<LoggedEvent> waiting;  // for the end of the epoch
     std::vector<LoggedEvent> going;    // kGoing
-    bool is_gone = false;
+    std::optional<MonotonicTime> end;  // it is gone: when that was, or was seen
     LiveEvents allocated;
     LiveEvents mapped;
     std::optional<TargetId> told;                  // what lives is known of it
     MonotonicTime last;                            // event
     std::map<std::uint32_t, std::uint32_t> sites;  // IDs of its log, and of the trace
     std::uint64_t lost = 0;
-    std::vector<Mapping> mappings;          // as last read
+    std::vector<Mapping> mappings;          // of the program that writes the log, as last read
     std::map<std::uint32_t, Stack> stacks;  // of threads but the main one, by TID
     std::vector<Stack> ended;               // in this epoch
   };
@@ -91,6 +91,9 @@ class ObjectRecorder {
   void TellWhatLives(Process& process, const ProcessLog& log, const Target& target,
                      Allocations& into);
   Process& ProcessOf(const AllocationLogs::Log& log);
+  // Takes its mappings, unless they are no longer those of the program that began its log: then
+  // that has ended.
+  void LookAtMappings(Process& process);
   // All that lives in a process that is gone.
   void End(const Process& process, TargetId target, Allocations& into);
   static void FollowThread(Process& process, const LoggedEvent& event);

@@ -17,6 +17,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace tmprof {
 
 namespace fs = std::filesystem;
@@ -72,6 +74,12 @@ std::uint64_t ProcessLog::lost() const {
   return log_->lost.load(std::memory_order_relaxed) + torn_;
 }
 
+bool ProcessLog::IsMappedIn(std::span<const Mapping> mappings) const {
+  return std::ranges::any_of(mappings, [&](const Mapping& mapping) {
+    return mapping.kind == MappingKind::kShared && mapping.path.contains(name_);
+  });
+}
+
 Result<AllocationLogs> AllocationLogs::Create(const Options& options) {
   std::string folder = (options.parent / "tmprof-objects-XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr) {
@@ -118,6 +126,7 @@ void AllocationLogs::FindNew() {
     auto log = std::make_shared<ProcessLog>();
     log->log_.reset(static_cast<AllocationLog*>(mapped));
     if (log->log_->magic.load(std::memory_order_acquire) != objtrace::kLogMagic) continue;
+    log->name_ = ("/" / folder_->filename() / path.filename()).string();
     fs::remove(path, error);
     logs_.push_back(std::move(log));
   }
@@ -162,13 +171,17 @@ void AllocationLogs::Take(const Visit& visit, const After& after) {
     const Log& log = logs_[i];
     const bool has_ended = ::kill(log->pid().value(), 0) != 0 && errno == ESRCH;
     // An exec(2) has begun another log.
-    const bool was_replaced =
-        std::any_of(logs_.begin() + static_cast<std::ptrdiff_t>(i) + 1, logs_.end(),
-                    [&](const Log& later) { return later->pid() == log->pid(); });
-    const bool is_gone = has_ended || was_replaced;
-    TakeOf(log, is_gone, visit);
-    after(log, is_gone);
-    if (!is_gone) left.push_back(log);
+    const auto next = std::find_if(logs_.begin() + static_cast<std::ptrdiff_t>(i) + 1, logs_.end(),
+                                   [&](const Log& later) { return later->pid() == log->pid(); });
+    std::optional<MonotonicTime> end;
+    if (next != logs_.end()) {
+      end = (*next)->begin();
+    } else if (has_ended || log->is_left_) {
+      end = SystemClock().Now();
+    }
+    TakeOf(log, end.has_value(), visit);
+    after(log, end);
+    if (!end) left.push_back(log);
   }
   logs_ = std::move(left);
 }

@@ -8,10 +8,12 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/epoch_profile.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "base/units.h"
@@ -55,6 +57,9 @@ class ProcessLog {
   // Events that were not recorded, so far.
   std::uint64_t lost() const;
 
+  // Whether these are of the program that writes it: an exec(2) unmaps it.
+  bool IsMappedIn(std::span<const Mapping> mappings) const;
+
  private:
   friend class AllocationLogs;
   struct Unmap {
@@ -64,6 +69,9 @@ class ProcessLog {
   std::unique_ptr<objtrace::AllocationLog, Unmap> log_;
   std::uint64_t next_ = 0;
   std::uint64_t torn_ = 0;  // events that a process died in
+  // The end of its path, of which there is one: what leads to it may be named by links.
+  std::string name_;
+  bool is_left_ = false;
 };
 
 class AllocationLogs {
@@ -85,11 +93,15 @@ class AllocationLogs {
 
   using Log = std::shared_ptr<ProcessLog>;
   using Visit = std::function<void(const Log& log, const LoggedEvent& event)>;
-  // After each process's events; `is_gone`: it has ended or begun another log, and is forgotten
-  // now.
-  using After = std::function<void(const Log& log, bool is_gone)>;
+  // After each process's events; `end`: it has begun another log then, or ended or left this one,
+  // as is seen then, and is forgotten now.
+  using After = std::function<void(const Log& log, std::optional<MonotonicTime> end)>;
   // Hands over what has been logged since the last call: for each process in the order of its log.
   void Take(const Visit& visit, const After& after);
+
+  // Of a process that runs no program any more, or one that writes no log: it ends with the next
+  // Take().
+  static void Leave(const Log& log) { log->is_left_ = true; }
 
   // Processes that had no room for a log, as far as Take() has seen.
   std::uint64_t refused() const { return refused_; }

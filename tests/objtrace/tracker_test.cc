@@ -77,8 +77,8 @@ class TrackerTest : public ::testing::Test {
                            {frames.begin(), frames.end()},
                            log->ModulesOf(event.site)});
         },
-        [&](const AllocationLogs::Log& log, bool is_gone) {
-          EXPECT_TRUE(is_gone);
+        [&](const AllocationLogs::Log& log, std::optional<MonotonicTime> end) {
+          EXPECT_TRUE(end) << "it has ended";
           lost_ += log->lost();
           for (const LoggedModule& module : log->Modules()) modules_.push_back(module);
         });
