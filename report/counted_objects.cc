@@ -66,7 +66,7 @@ struct ObjectProfiles::Profile {
   std::uint64_t freed_accesses = 0;
 };
 
-// Adds to the epochs of a trace what lived, each as it was born.
+// Adds to the epochs of a trace what lived, each as it was born, until its profile was written.
 class ObjectProfiles::Stream : public EpochStream {
  public:
   Stream(std::unique_ptr<EpochStream> trace, std::vector<std::shared_ptr<const Profile>> profiles)
@@ -85,6 +85,7 @@ class ObjectProfiles::Stream : public EpochStream {
     if (is_tracked_) return more;
     for (std::size_t i = 0; i < profiles_.size(); ++i) {
       if (const Target* target = FindTarget(epoch, profiles_[i]->info)) Tell(i, target->id, epoch);
+      if (epoch.end >= profiles_[i]->info.written) End(i, epoch);
     }
     return more;
   }
@@ -94,6 +95,7 @@ class ObjectProfiles::Stream : public EpochStream {
  private:
   // Of a profile.
   struct Told {
+    std::optional<TargetId> to;  // unset: nobody yet, or no longer
     bool fixed = false;
     std::size_t live = 0;
   };
@@ -120,6 +122,7 @@ class ObjectProfiles::Stream : public EpochStream {
             {.id = site++, .frames = variable.frames, .name = variable.name});
       }
     }
+    told.to = target;
     told.fixed = true;
     for (; told.live < profile.live.size(); ++told.live) {
       const LiveObject& object = profile.live[told.live];
@@ -133,6 +136,30 @@ class ObjectProfiles::Stream : public EpochStream {
                                     .time = birth,
                                     .site = number != number_.end() ? number->second : kUnknownSite,
                                     .weight = 1});
+    }
+  }
+
+  // Nothing is known of what there is later. What exits in this epoch had all of its heat before,
+  // and ends with it.
+  void End(std::size_t i, EpochProfile& epoch) {
+    const std::optional<TargetId> to = std::exchange(told_[i].to, std::nullopt);
+    const auto target = std::ranges::find(epoch.targets, to, &Target::id);
+    if (target == epoch.targets.end() || target->exited) return;
+    const Profile& profile = *profiles_[i];
+    if (!epoch.allocations) epoch.allocations.emplace();
+    Allocations& allocations = *epoch.allocations;
+    for (const Profile::Variable& variable : profile.variables) {
+      allocations.fixed.push_back({.target = *to,
+                                   .kind = FixedKind::kVariable,
+                                   .ends = true,
+                                   .address = variable.start,
+                                   .time = profile.info.written});
+    }
+    for (std::size_t live = 0; live < told_[i].live; ++live) {
+      allocations.events.push_back({.target = *to,
+                                    .kind = AllocationKind::kFreed,
+                                    .address = profile.live[live].start,
+                                    .time = profile.info.written});
     }
   }
 

@@ -19,12 +19,12 @@ using ::testing::HasSubstr;
 
 constexpr std::uint64_t kPage = 4096;
 
-// Of a process that began with the trace and wrote its profile after 3 s: two nodes, of which one
-// came in the second second and another was freed; a buffer; a variable.
-ObjectProfiles Profiles(Pid pid = Pid(42)) {
+// Of a process that began with the trace and wrote its profile some time later: two nodes, of which
+// one came in the second second and another was freed; a buffer; a variable.
+ObjectProfiles Profiles(Pid pid = Pid(42), milliseconds written = milliseconds(3000)) {
   ObjectsInfo info{.pid = pid, .program = "/bin/tree"};
   info.start = kTraceStart;
-  info.written = kTraceStart + std::chrono::seconds(3);
+  info.written = kTraceStart + written;
   ObjectsPart all;
   all.modules = {{.path = "", .start = 100 * kPage, .end = 110 * kPage, .bias = 100 * kPage}};
   all.sites = {{.id = 7, .return_addresses = {0x1010, 0x1020}, .freed_accesses = 5},
@@ -51,10 +51,10 @@ ObjectProfiles Profiles(Pid pid = Pid(42)) {
   return profiles;
 }
 
-// Two epochs in which all pages that the profile knows have references, ten times their number.
-std::vector<EpochProfile> Epochs() {
+// Epochs in which all pages that the profile knows have references, ten times their number.
+std::vector<EpochProfile> Epochs(std::uint64_t number = 2) {
   std::vector<EpochProfile> epochs;
-  for (std::uint64_t index = 0; index < 2; ++index) {
+  for (std::uint64_t index = 0; index < number; ++index) {
     EpochProfile epoch = MakeEpoch(index, {MakeTarget(0, 42, "tree")});
     epoch.sources = {ReferenceSource(10), SampleSource(10)};
     for (const std::uint64_t page : {16, 17, 18, 104}) {
@@ -120,6 +120,33 @@ TEST(CountedObjects, ByObjectAndTypeAreTheirOwn) {
   const TracedObjects types = Counted(Profiles(), Epochs(), {.by = ObjectsBy::kType});
   EXPECT_EQ(RowOf(types, "by make_node").counted, 140U);
   EXPECT_EQ(RowOf(types, "at::home").counted, 15U);
+}
+
+TEST(CountedObjects, HaveNoHeatOfWhatCameAfterTheirProfile) {
+  const ObjectProfiles profiles = Profiles(Pid(42), milliseconds(1750));
+  const TracedObjects objects = Counted(profiles, Epochs(3));
+  EXPECT_DOUBLE_EQ(RowOf(objects, "make_buffer").references, 170 + 170 * 0.75);
+  EXPECT_DOUBLE_EQ(RowOf(objects, "make_node").references, 160 + 160 * 0.75 + 180 * 0.25);
+  EXPECT_DOUBLE_EQ(RowOf(objects, "at::home").references, 1040 + 1040 * 0.75);
+  EXPECT_EQ(RowOf(objects, "make_buffer").lifetime, milliseconds(1750));
+  EXPECT_DOUBLE_EQ(RowOf(objects, "make_buffer").live_bytes, 0);
+
+  const TracedObjects whole = Counted(Profiles(Pid(42), milliseconds(2000)), Epochs(3));
+  EXPECT_DOUBLE_EQ(RowOf(whole, "make_buffer").references, 340) << "of one epoch less";
+
+  std::vector<EpochProfile> gap = Epochs(3);
+  gap.erase(gap.begin() + 1);
+  EXPECT_DOUBLE_EQ(RowOf(Counted(profiles, gap), "make_buffer").references, 170);
+}
+
+TEST(CountedObjects, HaveAllHeatOfTheEpochInWhichTheirProcessExits) {
+  std::vector<EpochProfile> epochs = Epochs();
+  epochs[1].targets[0].exited = true;
+  const ObjectProfiles profiles = Profiles(Pid(42), milliseconds(1750));
+  EXPECT_DOUBLE_EQ(RowOf(Counted(profiles, epochs), "make_buffer").references, 340);
+  const Result<HotList> list = MakeHotList(profiles.Beside(TraceOf({epochs[1]})), {});
+  ASSERT_TRUE(list) << list.error().Message();
+  EXPECT_THAT(HotText(*list), HasSubstr("make_buffer"));
 }
 
 TEST(CountedObjects, OfAnotherProcessAreNotInTheTrace) {
