@@ -74,6 +74,8 @@ struct NextFunctions {
   int (*posix_memalign)(void**, std::size_t, std::size_t);
   void* (*aligned_alloc)(std::size_t, std::size_t);
   void* (*memalign)(std::size_t, std::size_t);
+  void* (*valloc)(std::size_t);
+  void* (*pvalloc)(std::size_t);
   void* (*mmap)(void*, std::size_t, int, int, int, off_t);
   int (*munmap)(void*, std::size_t);
   void* (*mremap)(void*, std::size_t, std::size_t, int, ...);
@@ -117,6 +119,8 @@ bool FindNext() {
   Find(found.posix_memalign, "posix_memalign");
   Find(found.aligned_alloc, "aligned_alloc");
   Find(found.memalign, "memalign");
+  Find(found.valloc, "valloc");
+  Find(found.pvalloc, "pvalloc");
   Find(found.mmap, "mmap");
   Find(found.munmap, "munmap");
   Find(found.mremap, "mremap");
@@ -860,6 +864,13 @@ bool IsUntracked(const void* object) {
                           1);
 }
 
+// Inlined into what the program calls, which it would be the caller of else.
+__attribute__((always_inline)) inline void* ReallocForCaller(void* object, std::size_t bytes) {
+  if (!IsUntracked(object) || bytes >= small_below) return AnyRealloc(object, bytes, false);
+  if (IsPassed(bytes)) return next.realloc(object, bytes);
+  return AnyRealloc(object, bytes, true);
+}
+
 // errno's value, or 0.
 int Bind(std::uint64_t start, std::uint64_t bytes, std::uint64_t nodes) {
   constexpr int kPreferred = 1;      // MPOL_PREFERRED
@@ -1017,17 +1028,16 @@ TMPROF_SHORT TMPROF_EXPORT void free(void* object) {
 }
 
 TMPROF_SHORT TMPROF_EXPORT void* realloc(void* object, size_t bytes) {
-  if (!IsUntracked(object) || bytes >= small_below) return AnyRealloc(object, bytes, false);
-  if (IsPassed(bytes)) return next.realloc(object, bytes);
-  return AnyRealloc(object, bytes, true);
+  return ReallocForCaller(object, bytes);
 }
-TMPROF_EXPORT void* reallocarray(void* object, size_t elements, size_t element_bytes) {
+
+TMPROF_SHORT TMPROF_EXPORT void* reallocarray(void* object, size_t elements, size_t element_bytes) {
   size_t bytes = 0;
   if (__builtin_mul_overflow(elements, element_bytes, &bytes)) {
     errno = ENOMEM;
     return nullptr;
   }
-  return realloc(object, bytes);
+  return ReallocForCaller(object, bytes);
 }
 
 TMPROF_SHORT TMPROF_EXPORT size_t malloc_usable_size(void* object) {
@@ -1050,6 +1060,16 @@ TMPROF_EXPORT void* aligned_alloc(size_t alignment, size_t bytes) {
 TMPROF_EXPORT void* memalign(size_t alignment, size_t bytes) {
   if (!HasNext()) return nullptr;
   return Allocated(next.memalign(alignment, bytes), bytes);
+}
+
+TMPROF_EXPORT void* valloc(size_t bytes) {
+  if (!HasNext()) return nullptr;
+  return Allocated(next.valloc(bytes), bytes);
+}
+
+TMPROF_EXPORT void* pvalloc(size_t bytes) {
+  if (!HasNext()) return nullptr;
+  return Allocated(next.pvalloc(bytes), bytes);
 }
 
 TMPROF_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,

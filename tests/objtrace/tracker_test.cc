@@ -94,6 +94,13 @@ class TrackerTest : public ::testing::Test {
     return found;
   }
 
+  std::string ModuleOf(std::uint64_t address) const {
+    const auto found = std::ranges::find_if(modules_, [&](const LoggedModule& module) {
+      return module.start <= address && address < module.end;
+    });
+    return found != modules_.end() ? found->path : "none";
+  }
+
   // A file that places allocations of these bytes, by the calls that were told.
   std::string Advice(const std::map<std::uint64_t, std::uint32_t>& arenas,
                      ArenaAdvice advice = {}) const {
@@ -131,7 +138,8 @@ TEST_F(TrackerTest, EachWayToAllocateIsTold) {
   EXPECT_EQ(ran.err, "");
   Take(logs);
   EXPECT_EQ(lost_, 0U);
-  for (const std::uint64_t bytes : {100'001, 100'020, 200'003, 102'400, 100'005}) {
+  for (const std::uint64_t bytes : {100'001, 100'020, 200'003, 102'400, 100'005, 100'060, 200'070,
+                                    100'008, 100'009, 100'010, 100'011}) {
     ASSERT_EQ(Allocated(bytes).size(), 1U) << bytes;
     EXPECT_EQ(Allocated(bytes)[0]->weight, 1U);
   }
@@ -152,6 +160,16 @@ TEST_F(TrackerTest, EachWayToAllocateIsTold) {
   });
   EXPECT_NE(unmapped, told_.end());
   EXPECT_TRUE(std::ranges::is_sorted(told_, {}, [](const Told& told) { return told.event.time; }));
+  for (const Told& told : told_) {
+    const bool is_ours = told.event.bytes > 100'000;
+    const bool allocates = told.event.kind == LogEventKind::kAllocated;
+    if (!is_ours || (!allocates && told.event.kind != LogEventKind::kMapped)) continue;
+    const char* caller =
+        allocates && told.event.bytes == 100'005 ? "libstdc++" : "/objects_allocates";
+    EXPECT_THAT(told.frames.empty() ? "none" : ModuleOf(told.frames.front()),
+                ::testing::HasSubstr(caller))
+        << told.event.bytes;
+  }
 }
 
 TEST_F(TrackerTest, AStackLeadsFromTheCallerOfMallocToMain) {
@@ -162,16 +180,10 @@ TEST_F(TrackerTest, AStackLeadsFromTheCallerOfMallocToMain) {
       told_, [](const Told& candidate) { return candidate.event.bytes == 100'001; });
   ASSERT_NE(told, told_.end());
   ASSERT_GE(told->frames.size(), 3U) << "Make, Kinds or main, and the C library";
-  const auto module_of = [&](std::uint64_t address) {
-    const auto found = std::ranges::find_if(modules_, [&](const LoggedModule& module) {
-      return module.start <= address && address < module.end;
-    });
-    return found != modules_.end() ? found->path : "none";
-  };
-  EXPECT_THAT(module_of(told->frames.front()), ::testing::EndsWith("objects_allocates"))
+  EXPECT_THAT(ModuleOf(told->frames.front()), ::testing::EndsWith("objects_allocates"))
       << "not the tracker";
   EXPECT_THAT(
-      module_of(told->frames.back()),
+      ModuleOf(told->frames.back()),
       ::testing::AnyOf(::testing::EndsWith("objects_allocates"), ::testing::HasSubstr("libc.so")));
 }
 

@@ -2,6 +2,7 @@
 // Allocations that a tracker must tell of: built without frame pointers and without tmprof.
 
 #include <dlfcn.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -36,6 +37,13 @@ void Kinds() {
   kept = std::realloc(kept, 200'003);
   kept = std::aligned_alloc(4096, 102'400);
   kept = new char[100'005];
+  kept = ::reallocarray(nullptr, 10, 10'006);
+  kept = ::reallocarray(kept, 10, 20'007);
+  void* aligned = nullptr;
+  if (::posix_memalign(&aligned, 64, 100'008) != 0) std::abort();
+  kept = ::memalign(64, 100'009);
+  kept = ::valloc(100'010);
+  kept = ::pvalloc(100'011);
   void* mapped =
       ::mmap(nullptr, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ::munmap(mapped, 1 << 20);
