@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <malloc.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/auxv.h>
 #include <sys/file.h>
@@ -29,6 +30,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
@@ -753,16 +755,61 @@ std::int32_t ArenaOf(const void* caller) {
   return verdict == Advice::kLookDeeper ? LookDeeper(place, address) : verdict;
 }
 
-// Once for each arena. In any thread, or a signal handler.
+struct Stderr {
+  bool is_known = false;
+  dev_t device = 0;
+  ino_t inode = 0;
+
+  static Stderr Now() {
+    struct stat status{};
+    if (::fstat(STDERR_FILENO, &status) != 0) return {};
+    return {.is_known = true, .device = status.st_dev, .inode = status.st_ino};
+  }
+  bool Is(const Stderr& other) const {
+    return is_known && other.is_known && device == other.device && inode == other.inode;
+  }
+} stderr_at_begin;
+
+// A bit for each arena that is said to be full, shared with forked children. Null: there is no
+// memory for it.
+std::atomic<std::uint64_t>* said_full = nullptr;
+
+// On descriptor 2, unless it would wait. A pipe that nobody reads ends nobody by a signal.
+void Say(const char* text, std::size_t bytes) {
+  pollfd place{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  if (::poll(&place, 1, 0) != 1 || place.revents != POLLOUT) return;
+  sigset_t pipes;
+  sigset_t before;
+  sigset_t pending;
+  ::sigemptyset(&pipes);
+  ::sigaddset(&pipes, SIGPIPE);
+  ::sigpending(&pending);
+  ::pthread_sigmask(SIG_BLOCK, &pipes, &before);
+  // As much as fits into a pipe that is ready (PIPE_BUF).
+  if (::write(STDERR_FILENO, text, bytes) < 0 && errno == EPIPE &&
+      ::sigismember(&pending, SIGPIPE) == 0) {
+    const timespec at_once{};
+    ::sigtimedwait(&pipes, nullptr, &at_once);
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+// Once for each arena, by the process or a forked child. In any thread, or a signal handler.
 __attribute__((noinline)) void TellIfFull(std::uint32_t arena) {
   if (!arenas.IsNewlyFull(arena)) return;
   const int error = errno;
+  const std::uint64_t bit = std::uint64_t{1} << arena;
+  // What the program has opened there since is not ours.
+  if (!Stderr::Now().Is(stderr_at_begin) ||
+      (said_full != nullptr && (said_full->fetch_or(bit) & bit) != 0)) {
+    errno = error;
+    return;
+  }
   char text[128];
   const int bytes = std::snprintf(
       text, sizeof(text), "tmprof: advice: arena %u is full; malloc has the rest of its objects\n",
       arena);
-  [[maybe_unused]] const ssize_t ignored =
-      ::write(STDERR_FILENO, text, std::min<std::size_t>(bytes, sizeof(text) - 1));
+  Say(text, std::min<std::size_t>(bytes, sizeof(text) - 1));
   errno = error;
 }
 
@@ -911,8 +958,7 @@ void Complain(const char* path, std::uint32_t line, const char* wrong) {
   const int length =
       std::snprintf(text, sizeof(text), "tmprof: advice '%s', line %u: %s; nothing is placed\n",
                     path, line, wrong);
-  [[maybe_unused]] const ssize_t ignored =
-      ::write(STDERR_FILENO, text, std::min<std::size_t>(length, sizeof(text) - 1));
+  Say(text, std::min<std::size_t>(length, sizeof(text) - 1));
 }
 
 void ComplainOfNodes(const char* path, std::uint32_t arena, std::uint64_t nodes, int error) {
@@ -929,8 +975,7 @@ void ComplainOfNodes(const char* path, std::uint32_t arena, std::uint64_t nodes,
       "tmprof: advice '%s': arena %u cannot be bound to nodes %s: %s; its objects lie where the "
       "kernel puts them\n",
       path, arena, list, ::strerrorname_np(error));
-  [[maybe_unused]] const ssize_t ignored =
-      ::write(STDERR_FILENO, text, std::min<std::size_t>(bytes, sizeof(text) - 1));
+  Say(text, std::min<std::size_t>(bytes, sizeof(text) - 1));
 }
 
 void BeginPlacing() {
@@ -955,6 +1000,10 @@ void BeginPlacing() {
     if (error != 0) ComplainOfNodes(path, arena, nodes, error);
     if (made->RoomOf(arena) > 0) arenas.Bound(arena, made->RoomOf(arena));
   }
+  void* shared = next.mmap(nullptr, sizeof(*said_full), PROT_READ | PROT_WRITE,
+                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared != MAP_FAILED) said_full = static_cast<std::atomic<std::uint64_t>*>(shared);
+  stderr_at_begin = Stderr::Now();
   advice = made;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Unmodified programs tell of what they allocate.
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +14,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -37,6 +39,8 @@ using ::testing::IsSupersetOf;
 
 const std::string kLibrary = std::string(TMPROF_BINARY_DIR) + "/lib/libtmprof_allocations.so";
 
+const char* const kFull = "tmprof: advice: arena 0 is full; malloc has the rest of its objects\n";
+
 struct Told {
   int pid = 0;
   LoggedEvent event;
@@ -56,11 +60,13 @@ class TrackerTest : public ::testing::Test {
     return *std::move(logs);
   }
 
-  static Outcome Run(const std::string& request, std::vector<std::string> arguments,
-                     const std::string& advice = "") {
+  static Outcome Run(
+      const std::string& request, std::vector<std::string> arguments,
+      const std::string& advice = "", const std::function<void()>& before = [] {}) {
     arguments.insert(arguments.begin(),
                      std::string(TMPROF_BINARY_DIR) + "/tests/objects_allocates");
     return RunProgram(arguments, [&] {
+      before();
       ::setenv("LD_PRELOAD", kLibrary.c_str(), 1);
       ::setenv(objtrace::kTrackVariable, request.c_str(), 1);
       if (!advice.empty()) ::setenv(objtrace::kAdviceVariable, advice.c_str(), 1);
@@ -123,6 +129,15 @@ class TrackerTest : public ::testing::Test {
     const std::string file = folder_.File("advice");
     WriteFile(file, AdviceText(advice, {"of a test"}));
     return file;
+  }
+
+  // With no room for what "spill" allocates.
+  std::string AdviceThatSpills() {
+    AllocationLogs logs = Logs();
+    EXPECT_EQ(Run(logs.request(), {"spill"}).status, 0);
+    Take(logs);
+    ArenaAdvice bounded{.room_bytes = {{0, 1000}}, .sites = {}};
+    return Advice({{100'001, 0}}, std::move(bounded));
   }
 
   TemporaryFolder folder_;
@@ -434,7 +449,49 @@ TEST_F(TrackerTest, ThatAnArenaIsFullIsSaidOnce) {
   const std::string advice = Advice({{100'001, 0}, {100'002, 0}}, std::move(bounded));
   const Outcome ran = Run(logs.request(), {"turns"}, advice);
   EXPECT_EQ(ran.status, 0);
-  EXPECT_EQ(ran.err, "tmprof: advice: arena 0 is full; malloc has the rest of its objects\n");
+  EXPECT_EQ(ran.err, kFull);
+}
+
+TEST_F(TrackerTest, ThatAnArenaIsFullIsNotSaidAgainByAChild) {
+  const std::string advice = AdviceThatSpills();
+  const Outcome ran = Run("", {"spill in each"}, advice);
+  EXPECT_EQ(ran.status, 0);
+  EXPECT_EQ(ran.err, kFull);
+}
+
+TEST_F(TrackerTest, ThatAnArenaIsFullIsNotWrittenToWhatTheProgramOpened) {
+  const std::string advice = AdviceThatSpills();
+  const std::string own = folder_.File("own");
+  const Outcome ran = Run("", {"spill elsewhere", own}, advice);
+  EXPECT_EQ(ran.status, 0);
+  EXPECT_EQ(ran.err, "");
+  EXPECT_TRUE(std::filesystem::exists(own));
+  EXPECT_EQ(ReadFile(own), "");
+}
+
+TEST_F(TrackerTest, ThatAnArenaIsFullIsNoSignalToAProgramThatNobodyListensTo) {
+  const std::string advice = AdviceThatSpills();
+  const Outcome ran = Run("", {"spill"}, advice, [] {
+    int ends[2];
+    if (::pipe(ends) != 0) ::_exit(126);
+    ::dup2(ends[1], STDERR_FILENO);
+    ::close(ends[0]);
+    ::close(ends[1]);
+  });
+  EXPECT_EQ(ran.status, 0);
+}
+
+TEST_F(TrackerTest, ThatAnArenaIsFullWaitsForNoReader) {
+  const std::string advice = AdviceThatSpills();
+  const Outcome ran = Run("", {"spill"}, advice, [] {
+    int ends[2];
+    if (::pipe2(ends, O_NONBLOCK) != 0) ::_exit(126);
+    while (::write(ends[1], "full", 1) == 1) continue;
+    ::fcntl(ends[1], F_SETFL, 0);
+    ::dup2(ends[1], STDERR_FILENO);
+    ::alarm(20);  // ends it where it waits
+  });
+  EXPECT_EQ(ran.status, 0);
 }
 
 TEST_F(TrackerTest, ThreadsAndForkedChildrenShareArenas) {

@@ -2,6 +2,7 @@
 // Allocations that a tracker must tell of: built without frame pointers and without tmprof.
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -165,6 +166,25 @@ void Crowd(std::size_t bytes, std::size_t objects) {
   for (void* object : made) std::free(object);
 }
 
+__attribute__((noinline)) void Spill() {
+  std::free(Make(100'001));
+  asm volatile("");
+}
+
+void SpillInEach() {
+  const pid_t forked = ::fork();
+  Spill();
+  if (forked == 0) ::_exit(0);
+  ::waitpid(forked, nullptr, 0);
+}
+
+// With a file of its own where messages went.
+void SpillElsewhere(const char* file) {
+  ::close(STDERR_FILENO);
+  if (::open(file, O_WRONLY | O_CREAT, 0600) != STDERR_FILENO) std::abort();
+  Spill();
+}
+
 void* Buffer(void* bytes) {
   ::prctl(PR_SET_NAME, "with buffer");
   std::free(Make(100'001));
@@ -214,6 +234,9 @@ int main(int count, char** arguments) {
   }
   if (what == "remaps") Remaps();
   if (what == "moves") Moves();
+  if (what == "spill") Spill();
+  if (what == "spill in each") SpillInEach();
+  if (what == "spill elsewhere" && count == 3) SpillElsewhere(arguments[2]);
   if (what == "stacks") Stacks();
   if (what == "crowd") Crowd(24, 10'000);
   if (what == "brief") Brief();
