@@ -11,7 +11,10 @@
 #include <string_view>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "proto/objects_file.h"
+#include "report/format.h"
 #include "report/objects.h"
 #include "report/symbols.h"
 
@@ -37,8 +40,12 @@ bool BeginsWith(const Place& place, const Place& begin) {
          std::ranges::equal(begin, std::span(place).first(begin.size()));
 }
 
+bool Overlap(const ObjectsInfo& info, MonotonicTime start, MonotonicTime end) {
+  return start < info.written && info.start < end;
+}
+
 const Target* FindTarget(const EpochProfile& epoch, const ObjectsInfo& info) {
-  if (epoch.end <= info.start || epoch.start >= info.written) return nullptr;
+  if (!Overlap(info, epoch.start, epoch.end)) return nullptr;
   const auto found = std::ranges::find(epoch.targets, info.pid, &Target::pid);
   return found != epoch.targets.end() ? &*found : nullptr;
 }
@@ -58,6 +65,7 @@ struct ObjectProfiles::Profile {
     std::uint64_t accesses = 0;
   };
 
+  std::string file;
   ObjectsInfo info;
   std::map<std::uint32_t, Site> sites;
   std::vector<Variable> variables;
@@ -193,15 +201,17 @@ Result<StreamEnd> ObjectProfiles::Add(const std::filesystem::path& file) {
   std::map<std::uint64_t, std::vector<SourceFrame>> calls;
   for (NamedCall& call : all.calls) calls[call.return_address] = std::move(call.frames);
   const Symbols symbols(all.modules, reader->info().program);
-  Add(reader->info(), std::move(all), [&](std::uint64_t return_address) {
+  Add(file.string(), reader->info(), std::move(all), [&](std::uint64_t return_address) {
     const auto named = calls.find(return_address);
     return named != calls.end() ? named->second : symbols.CallBefore(return_address);
   });
   return end;
 }
 
-void ObjectProfiles::Add(const ObjectsInfo& info, ObjectsPart all, const Symbolize& symbolize) {
+void ObjectProfiles::Add(std::string file, const ObjectsInfo& info, ObjectsPart all,
+                         const Symbolize& symbolize) {
   auto profile = std::make_shared<Profile>();
+  profile->file = std::move(file);
   profile->info = info;
   for (const AllocationSite& counted : all.sites) {
     Profile::Site& site = profile->sites[counted.id];
@@ -246,6 +256,30 @@ void ObjectProfiles::Add(const ObjectsInfo& info, ObjectsPart all, const Symboli
   profiles_.push_back(std::move(profile));
 }
 
+Status ObjectProfiles::RequireProcesses(const Trace& trace) const {
+  std::vector<std::shared_ptr<const Profile>> missing = profiles_;
+  if (missing.empty()) return {};
+  const auto epochs = trace.open();
+  if (!epochs) return Fail(epochs.error());
+  EpochProfile epoch;
+  while (!missing.empty()) {
+    const Result<bool> more = (*epochs)->Next(epoch);
+    if (!more) return {};  // who reports it tells of the damage
+    if (!*more) break;
+    std::erase_if(missing,
+                  [&](const auto& profile) { return FindTarget(epoch, profile->info) != nullptr; });
+  }
+  if (missing.empty()) return {};
+  const ObjectsInfo& info = missing[0]->info;
+  const auto ran =
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(info.written - info.start);
+  return Fail(BadInput(
+      "use object profile", missing[0]->file,
+      fmt::format("it is of PID {} from {} to {}, of which the trace has nothing", info.pid.value(),
+                  WallTime(info.wall_start), WallTime(info.wall_start + ran)),
+      "name the profile that the recorded run wrote"));
+}
+
 Trace ObjectProfiles::Beside(const Trace& trace) const {
   Trace joined = trace;
   joined.open = [open = trace.open,
@@ -287,7 +321,9 @@ void ObjectProfiles::Count(TracedObjects& objects) const {
   }
   for (const auto& profile : profiles_) {
     if (objects.options.pid && *objects.options.pid != profile->info.pid) continue;
-    if (!objects.pids.contains(profile->info.pid)) continue;
+    const auto seen = objects.seen.find(profile->info.pid);
+    if (seen == objects.seen.end()) continue;
+    if (!Overlap(profile->info, seen->second.start, seen->second.end)) continue;
     counted.accesses += profile->accesses;
     counted.freed_accesses += profile->freed_accesses;
     const auto add_at = [&](const auto& rows, const auto& key, std::uint64_t accesses) {

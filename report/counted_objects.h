@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -27,15 +28,20 @@ class ObjectProfiles {
   // counts; `damage` is the reader's.
   Result<StreamEnd> Add(const std::filesystem::path& file);
   // The same of all its parts in one.
-  void Add(const ObjectsInfo& info, ObjectsPart all, const Symbolize& symbolize);
+  void Add(std::string file, const ObjectsInfo& info, ObjectsPart all, const Symbolize& symbolize);
   bool empty() const { return profiles_.empty(); }
+
+  // Refuses a profile of whose process the trace has nothing: of its PID while it was made. Of a
+  // trace that is damaged before it has one, that is unknown. Reads it until all are found.
+  Status RequireProcesses(const Trace& trace) const;
 
   // The trace with what lived, and with variables, in its processes' allocations: of the process of
   // the same PID while the profile was made. A trace that has allocations is as it is.
   Trace Beside(const Trace& trace) const;
 
   // Sets what the rows' objects were counted. Of a site, those that its allocations had; several
-  // rows that may be the same site have none. Precondition: `objects` has all its rows.
+  // rows that may be the same site have none. Those of processes that are not in its epochs do not
+  // count. Precondition: `objects` has all its rows.
   void Count(TracedObjects& objects) const;
 
  private:

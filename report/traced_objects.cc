@@ -100,7 +100,10 @@ class Tally : public ObjectMap::Visitor {
     if (is_shown) {
       ++result_.epochs;
       last_ = epoch.end;
-      for (const Target& target : epoch.targets) result_.pids.insert(target.pid);
+      for (const Target& target : epoch.targets) {
+        const TracedObjects::Seen seen{.start = epoch.start, .end = epoch.end};
+        result_.seen.try_emplace(target.pid, seen).first->second.end = epoch.end;
+      }
       Estimate(epoch);
       AddTotals(epoch);
       if (!was_shown_) map_.Each([&](const TracedObject& object) { Count(object); });

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -64,9 +63,13 @@ struct TracedObjects {
   StreamEnd end;
   TracedObjectsOptions options;
   std::uint64_t epochs = 0;
-  std::set<Pid> pids;     // of targets in these epochs
-  bool tracked = false;   // false: nobody told of allocations in this trace
-  double references = 0;  // of all pages of these targets
+  struct Seen {
+    MonotonicTime start;  // of the first epoch with it
+    MonotonicTime end;    // of the last one
+  };
+  std::map<Pid, Seen> seen;  // targets in these epochs
+  bool tracked = false;      // false: nobody told of allocations in this trace
+  double references = 0;     // of all pages of these targets
   double samples = 0;
   // Estimated, in epochs in which accessed bits were read; unset: there are none.
   std::optional<double> accesses;

@@ -53,7 +53,8 @@ Status RequireEpochs(std::uint64_t found, const EpochRange& chosen, std::string_
 }
 
 // A process that was chosen is one of these.
-Status RequireProcess(const std::optional<Pid>& chosen, const std::set<Pid>& profiled) {
+template <typename Pids>
+Status RequireProcess(const std::optional<Pid>& chosen, const Pids& profiled) {
   if (!chosen || profiled.contains(*chosen)) return {};
   return Fail(BadInput("show process", fmt::format("PID {}", chosen->value()),
                        "it was not profiled in these epochs", "the summary lists the targets"));
@@ -81,6 +82,7 @@ Result<Rendered> RenderSummary(const Trace& trace, const ViewOptions& options, F
 
 Result<Rendered> RenderHot(const Trace& trace, const ViewOptions& options, Format format,
                            bool /*with_png*/) {
+  if (Status known = options.counts.RequireProcesses(trace); !known) return Fail(known.error());
   const Trace joined = options.counts.empty() ? trace : options.counts.Beside(trace);
   const Result<HotList> list = MakeHotList(joined, {.model = options.model,
                                                     .by = options.by,
@@ -195,6 +197,7 @@ Result<Rendered> RenderObjects(ObjectsReader& objects, std::string file, const V
 
 Result<Rendered> RenderTracedObjects(const Trace& trace, const ViewOptions& options, Format format,
                                      bool /*with_png*/) {
+  if (Status known = options.counts.RequireProcesses(trace); !known) return Fail(known.error());
   const bool is_counted = !options.counts.empty();
   Result<TracedObjects> objects =
       MakeTracedObjects(is_counted ? options.counts.Beside(trace) : trace,
@@ -212,7 +215,7 @@ Result<Rendered> RenderTracedObjects(const Trace& trace, const ViewOptions& opti
   if (Status epochs = RequireEpochs(objects->epochs, options.epochs, "trace"); !epochs) {
     return Fail(epochs.error());
   }
-  if (Status found = RequireProcess(options.pid, objects->pids); !found) {
+  if (Status found = RequireProcess(options.pid, objects->seen); !found) {
     return Fail(found.error());
   }
   Rendered rendered{.png = std::nullopt, .end = objects->end};

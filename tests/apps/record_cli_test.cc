@@ -189,6 +189,11 @@ TEST_F(Recording, HasWhatAProgramCountedItselfBesideTheHeatOfItsPages) {
   EXPECT_GT(hot["counted"], kBytes / 8);
   EXPECT_EQ((hot["counted"].get<std::uint64_t>() - kBytes / 8) % kRound, 0u);
   EXPECT_GT(hot["references"].get<double>(), 3 * cold["references"].get<double>());
+
+  const Outcome another = Tmprof({"report", TMPROF_SOURCE_DIR "/tests/golden/v1.tmprof.data",
+                                  "--view", "objects", "--counts", counts});
+  EXPECT_EQ(another.status, 2);
+  EXPECT_THAT(another.err, AllOf(HasSubstr(counts), HasSubstr("the trace has nothing")));
 }
 
 TEST_F(Recording, OfObjectsNamesVariablesOfFilesAndStacksOfThreads) {

@@ -9,15 +9,18 @@
 #include <nlohmann/json.hpp>
 
 #include "report/hot.h"
+#include "report/view.h"
 #include "tests/report/traces.h"
 
 namespace tmprof {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr std::uint64_t kPage = 4096;
+constexpr std::chrono::system_clock::time_point kWallStart{std::chrono::hours(500'000)};
 
 // Of a process that began with the trace and wrote its profile some time later: two nodes, of which
 // one came in the second second and another was freed; a buffer; a variable.
@@ -25,6 +28,7 @@ ObjectProfiles Profiles(Pid pid = Pid(42), milliseconds written = milliseconds(3
   ObjectsInfo info{.pid = pid, .program = "/bin/tree"};
   info.start = kTraceStart;
   info.written = kTraceStart + written;
+  info.wall_start = kWallStart;
   ObjectsPart all;
   all.modules = {{.path = "", .start = 100 * kPage, .end = 110 * kPage, .bias = 100 * kPage}};
   all.sites = {{.id = 7, .return_addresses = {0x1010, 0x1020}, .freed_accesses = 5},
@@ -41,7 +45,7 @@ ObjectProfiles Profiles(Pid pid = Pid(42), milliseconds written = milliseconds(3
        .birth = milliseconds(1500),
        .accesses = 95}};
   ObjectProfiles profiles;
-  profiles.Add(info, std::move(all), [](std::uint64_t return_address) {
+  profiles.Add("tree.objects", info, std::move(all), [](std::uint64_t return_address) {
     const char* name = return_address == 0x1010   ? "make_node"
                        : return_address == 0x1030 ? "make_buffer"
                                                   : "main";
@@ -155,6 +159,35 @@ TEST(CountedObjects, OfAnotherProcessAreNotInTheTrace) {
   EXPECT_EQ(objects.counted->accesses, 0U);
 }
 
+TEST(CountedObjects, OfAnotherProcessThatHadThePidBeforeAreNotInTheTrace) {
+  std::vector<EpochProfile> epochs = Epochs();
+  for (EpochProfile& epoch : epochs) {
+    epoch.start += std::chrono::seconds(3);
+    epoch.end += std::chrono::seconds(3);
+  }
+  const TracedObjects objects = Counted(Profiles(), epochs);
+  EXPECT_TRUE(objects.rows.empty());
+  EXPECT_EQ(objects.counted->accesses, 0U);
+}
+
+TEST(CountedObjects, AProfileOfNoProcessInTheTraceIsRefusedByName) {
+  EXPECT_TRUE(Profiles().RequireProcesses(TraceOf(Epochs())));
+  EXPECT_TRUE(ObjectProfiles().RequireProcesses(TraceOf({})));
+  const Trace damaged = TraceOf({}, BadInput("read trace file", "test.data", "damaged"));
+  EXPECT_TRUE(Profiles().RequireProcesses(damaged)) << "unknown";
+
+  const ViewOptions options{.counts = Profiles(Pid(43))};
+  for (const char* view : {"objects", "hot"}) {
+    const Result<Rendered> refused = RenderView(view, TraceOf(Epochs()), options, Format::kText);
+    ASSERT_FALSE(refused) << view;
+    EXPECT_EQ(refused.error().kind, ErrorKind::kBadInput);
+    EXPECT_THAT(refused.error().Message(),
+                AllOf(HasSubstr("tree.objects"), HasSubstr("PID 43"),
+                      HasSubstr(WallTime(kWallStart) + " to " +
+                                WallTime(kWallStart + std::chrono::seconds(3)))));
+  }
+}
+
 TEST(CountedObjects, WhereATrackerToldItsSitesAreKnownByTheirInnermostCalls) {
   // It unwinds further than frame pointers lead, and told of the node that is gone.
   std::vector<EpochProfile> epochs = Epochs();
@@ -192,7 +225,8 @@ TEST(CountedObjects, CallsWithoutFramesAreLeftOut) {
   all.sites = {{.id = 7, .return_addresses = {0x1010}}};
   all.objects = {{.start = 16 * kPage, .bytes = kPage, .site = 7, .accesses = 40}};
   ObjectProfiles profiles;
-  profiles.Add(info, std::move(all), [](std::uint64_t) { return std::vector<SourceFrame>(); });
+  profiles.Add("tree.objects", info, std::move(all),
+               [](std::uint64_t) { return std::vector<SourceFrame>(); });
   const TracedObjects objects = Counted(profiles, Epochs());
   ASSERT_EQ(objects.rows.size(), 1U);
   EXPECT_TRUE(objects.rows[0].site.frames.empty());
