@@ -24,6 +24,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <threads.h>
 #include <unistd.h>
 #include <unwind.h>
 
@@ -83,6 +84,7 @@ struct NextFunctions {
   void* (*mremap)(void*, std::size_t, std::size_t, int, ...);
   std::size_t (*usable)(void*);
   int (*pthread_create)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  int (*thrd_create)(thrd_t*, thrd_start_t, void*);
 };
 NextFunctions next;
 bool finding_next = false;
@@ -128,6 +130,7 @@ bool FindNext() {
   Find(found.mremap, "mremap");
   Find(found.usable, "malloc_usable_size");
   Find(found.pthread_create, "pthread_create");
+  Find(found.thrd_create, "thrd_create");
   next = found;
   finding_next = false;
   return true;
@@ -686,8 +689,10 @@ void* RemapInPlace(void* old, std::uint64_t old_bytes, std::uint64_t bytes, int 
 pthread_key_t thread_ends;  // its destructor tells
 bool tells_of_threads = false;
 
+// Of POSIX, with a pointer as its result, or of C11, with a number.
+template <typename Result>
 struct ThreadStart {
-  void* (*function)(void*);
+  Result (*function)(void*);
   void* argument;
 };
 
@@ -719,11 +724,23 @@ void TellThreadEnds(void* /*any*/) {
 }
 
 // Leaves no frame below the thread's function: the stacks of what it allocates are what they were.
-__attribute__((optimize("optimize-sibling-calls"))) void* BeginThread(void* from) {
-  const ThreadStart start = *static_cast<ThreadStart*>(from);
+template <typename Result>
+__attribute__((optimize("optimize-sibling-calls"))) Result BeginThread(void* from) {
+  const auto start = *static_cast<ThreadStart<Result>*>(from);
   next.free(from);
   TellThreadBegins();
   return start.function(start.argument);
+}
+
+// By `create`, of a function and its argument: 0, or what is wrong.
+template <typename Result, typename Create>
+int CreateThread(Result (*function)(void*), void* argument, Create create) {
+  void* start = tells_of_threads ? next.malloc(sizeof(ThreadStart<Result>)) : nullptr;
+  if (start == nullptr) return create(function, argument);
+  *static_cast<ThreadStart<Result>*>(start) = {.function = function, .argument = argument};
+  const int error = create(BeginThread<Result>, start);
+  if (error != 0) next.free(start);
+  return error;
 }
 
 // Placing.
@@ -1124,12 +1141,16 @@ TMPROF_EXPORT void* pvalloc(size_t bytes) {
 TMPROF_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                                  void* (*function)(void*), void* argument) {
   if (!HasNext()) return EAGAIN;
-  void* start = tells_of_threads ? next.malloc(sizeof(ThreadStart)) : nullptr;
-  if (start == nullptr) return next.pthread_create(thread, attributes, function, argument);
-  *static_cast<ThreadStart*>(start) = {.function = function, .argument = argument};
-  const int error = next.pthread_create(thread, attributes, BeginThread, start);
-  if (error != 0) next.free(start);
-  return error;
+  return CreateThread(function, argument, [&](void* (*begin)(void*), void* start) {
+    return next.pthread_create(thread, attributes, begin, start);
+  });
+}
+
+TMPROF_EXPORT int thrd_create(thrd_t* thread, thrd_start_t function, void* argument) {
+  if (!HasNext()) return thrd_error;
+  return CreateThread(function, argument, [&](thrd_start_t begin, void* start) {
+    return next.thrd_create(thread, begin, start);
+  });
 }
 
 TMPROF_EXPORT void* mmap(void* hint, size_t bytes, int protection, int flags, int fd, off_t from) {

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <threads.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -191,6 +192,12 @@ void* Buffer(void* bytes) {
   return bytes;
 }
 
+int OfC11(void* argument) {
+  ::prctl(PR_SET_NAME, "of C11");
+  std::free(Make(100'002));
+  return argument != nullptr ? 11 : 0;
+}
+
 void Stacks() {
   pthread_attr_t attributes;
   ::pthread_attr_init(&attributes);
@@ -200,6 +207,10 @@ void Stacks() {
   ::pthread_join(thread, nullptr);
   ::pthread_create(&thread, &attributes, [](void*) -> void* { ::pthread_exit(nullptr); }, nullptr);
   ::pthread_join(thread, nullptr);
+  int result = 0;
+  thrd_t of_c11;
+  ::thrd_create(&of_c11, OfC11, &attributes);
+  if (::thrd_join(of_c11, &result) != thrd_success || result != 11) std::abort();
 }
 
 // Anywhere: a growth that there is no room for, one that is moved, and a part cut off; then what is
