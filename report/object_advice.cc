@@ -307,7 +307,10 @@ class Adviser {
       ObjectAdvice::Site& site = sites_[i];
       if (WasJudged(i)) {
         // Its pages are those of its like, and tell nothing of it: what it was judged by stands.
-        site.verdict = *placed_[i] == kHotArena ? SiteVerdict::kHot : SiteVerdict::kCold;
+        site.verdict = SiteVerdict::kCold;
+        if (*placed_[i] == kHotArena) {
+          site.verdict = HasRoomBeyond(in_arena) ? SiteVerdict::kHot : SiteVerdict::kStays;
+        }
       } else if (is_cold_[i] || site.accesses * hot_bytes < kColdDensity * hot * site.peak_bytes) {
         site.verdict = SiteVerdict::kCold;
       } else if (hot < options_.hot_share * of_known && HasRoomBeyond(in_arena)) {

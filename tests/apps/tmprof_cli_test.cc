@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -555,6 +556,60 @@ TEST(Advise, SaysWhereTheTraceAndTheAdviceBeforeDoNotGoTogether) {
   EXPECT_THAT(Tmprof({"advise", "--objects", placed, "--advice", before}).err, IsEmpty());
   EXPECT_THAT(Tmprof({"advise", "--objects", GoldenTrace(), "--advice", before}).err,
               HasSubstr("does not say"));
+}
+
+TEST(Advise, HotSitesHaveTheRoomThatIsSaid) {
+  // Two sites of ten hot pages each, one hotter than the other; and what they were judged before.
+  const TemporaryFolder folder;
+  EpochProfile epoch;
+  epoch.end = epoch.start + std::chrono::seconds(1);
+  epoch.targets = {{.id = TargetId(0), .pid = Pid(42), .name = "program"}};
+  Allocations& allocations = epoch.allocations.emplace();
+  allocations.all_from_bytes = 1;
+  for (const std::uint32_t site : {1, 2}) {
+    allocations.sites.push_back(
+        {.id = site, .frames = {{.module = "/bin/program", .offset = 0x100 * site}}});
+    for (std::uint64_t page = 100 * site; page < 100 * site + 10; ++page) {
+      allocations.events.push_back({.target = TargetId(0),
+                                    .kind = AllocationKind::kAllocated,
+                                    .address = page * kBasePageBytes,
+                                    .bytes = kBasePageBytes,
+                                    .site = site,
+                                    .weight = 1});
+      Append(epoch.pages, {.key = {TargetId(0), Vpn(page)}, .looks = 50, .references = 10 * site});
+    }
+  }
+  const std::string trace = folder.File("program.data");
+  auto writer = TraceWriter::Create(trace, TraceInfo{});
+  ASSERT_TRUE(writer && writer->Write(epoch) && writer->Finish());
+  const std::string before = folder.File("before.advice");
+  WriteFile(before, "tmprof-advice 1\nmodule 1 /bin/program\nsite 0 1+0x100\nsite 0 1+0x200\n");
+  const auto verdicts = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), {"advise", "--objects", trace, "--hot", "100%", "--rank-model",
+                                     "sum", "--format", "json"});
+    const Outcome outcome = Tmprof(options);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    std::map<std::uint64_t, std::string> of;
+    const Json advice = Json::parse(outcome.out);
+    for (const Json& site : advice["sites"]) {
+      of[site["frames"][0]["offset"]] = site["advice"];
+    }
+    return of;
+  };
+  using Verdicts = std::map<std::uint64_t, std::string>;
+  const Verdicts both{{0x100, "hot"}, {0x200, "hot"}};
+  const Verdicts hotter{{0x100, "stays"}, {0x200, "hot"}};
+  EXPECT_EQ(verdicts({"--room", "1MiB"}), both);
+  EXPECT_EQ(verdicts({"--room", "1/1"}), both);
+  EXPECT_EQ(verdicts({"--room", "40KiB"}), hotter);
+  EXPECT_EQ(verdicts({"--room", "1/2"}), hotter);
+  EXPECT_EQ(verdicts({"--room", "1MiB", "--advice", before}), both);
+  EXPECT_EQ(verdicts({"--room", "40KiB", "--advice", before}), hotter);
+  for (const char* none : {"0", "x", "2/1"}) {
+    const Outcome refused = Tmprof({"advise", "--objects", trace, "--room", none});
+    EXPECT_EQ(refused.status, 2) << none;
+    EXPECT_THAT(refused.err, HasSubstr("--room"));
+  }
 }
 
 TEST(Advise, InPlaceOfTheTraceIsRefused) {

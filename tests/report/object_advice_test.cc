@@ -198,6 +198,21 @@ TEST(ObjectAdvice, WhatWasJudgedStaysJudgedThoughItSharesItsPagesNow) {
   EXPECT_EQ(SiteOf(advice, "make3").verdict, SiteVerdict::kCold);
 }
 
+TEST(ObjectAdvice, OfWhatWasJudgedHotTheDensestHaveTheRoom) {
+  Program program;
+  program.Own(1, 16, 4, 18).Own(2, 32, 4, 30).Own(3, 48, 4, 20).Own(4, 64, 4, 1);
+  ObjectAdviceOptions options = Options();
+  options.placed_under = ArenaAdvice{.sites = {Advised(kHotArena, 1), Advised(kHotArena, 2),
+                                               Advised(kHotArena, 3), Advised(kColdArena, 4)}};
+  EXPECT_EQ(program.Advise(options).Count(SiteVerdict::kHot), 3U);
+  options.hot_room = std::uint64_t{6 * kPage};
+  const ObjectAdvice some = program.Advise(options);
+  EXPECT_EQ(SiteOf(some, "make2").verdict, SiteVerdict::kHot);
+  EXPECT_EQ(SiteOf(some, "make3").verdict, SiteVerdict::kHot) << "half of it has room";
+  EXPECT_EQ(SiteOf(some, "make1").verdict, SiteVerdict::kStays);
+  EXPECT_EQ(SiteOf(some, "make4").verdict, SiteVerdict::kCold);
+}
+
 TEST(ObjectAdvice, SitesInPagesThatAreNotHotAreColdWhateverTheyShare) {
   const ObjectAdvice advice = Program().Mixed(16, 16, 1).Own(3, 64, 4, 1000).Advise();
   EXPECT_EQ(SiteOf(advice, "make1").verdict, SiteVerdict::kCold);
