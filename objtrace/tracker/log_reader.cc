@@ -113,6 +113,7 @@ void AllocationLogs::FindNew() {
   }
   for (const fs::path& path : refused) refused_ += fs::remove(path, error) ? 1 : 0;
   std::ranges::sort(paths);
+  const auto known = static_cast<std::ptrdiff_t>(logs_.size());
   for (const fs::path& path : paths) {
     const UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     struct stat status{};
@@ -130,6 +131,9 @@ void AllocationLogs::FindNew() {
     fs::remove(path, error);
     logs_.push_back(std::move(log));
   }
+  // Of one process, the last one that it began comes last: by name 1-9.log comes after 1-10.log.
+  std::ranges::stable_sort(logs_.begin() + known, logs_.end(), {},
+                           [](const Log& log) { return log->begin(); });
 }
 
 // One that the tracker's sampling takes with the chance p (IsSampled() there) stands for 1 / p.

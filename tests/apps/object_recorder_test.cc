@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cstring>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/unique_fd.h"
@@ -253,6 +254,16 @@ TEST_F(ObjectRecorderTest, WhatAProgramLeavesEndsWhereItsProcessBeginsAnotherLog
   EXPECT_THAT(Text(then.events), ElementsAre("unmapped 0x10000+4096"));
   EXPECT_EQ(then.events.at(0).time, kBegin + milliseconds(500));
   ::munmap(next, sizeof(*next));
+}
+
+TEST_F(ObjectRecorderTest, OfTwoLogsOfAProcessTheOneThatBeganLastIsItsOwn) {
+  objtrace::AllocationLog* next = MakeLog("1-10.log", kBegin + milliseconds(500));
+  objtrace::AllocationLog* before = MakeLog("1-9.log", kBegin + milliseconds(400));
+  Complete();
+  std::swap(log_, next);
+  Log(LogEventKind::kMapped, 16 * kPage, kPage);
+  EXPECT_THAT(Text(Complete().events), ElementsAre("mapped 0x10000+4096"));
+  for (objtrace::AllocationLog* log : {next, before}) ::munmap(log, sizeof(*log));
 }
 
 TEST_F(ObjectRecorderTest, WhatAProgramLeavesEndsWhereItsProcessRunsOneThatWritesNoLog) {
