@@ -3,9 +3,11 @@
 #include "report/counted_objects.h"
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +27,11 @@ using std::chrono::milliseconds;
 
 // Of a tracker that was preloaded, too: to the profile, it is what allocates.
 constexpr std::string_view kTracker = "libtmprof_allocations.so";
+
+// By which births of one object differ, between whom a profile has it from and a tracker: a tick of
+// 10 ms at most (CONFIG_HZ=100, kernel/Kconfig.hz), the millisecond that is cut off, and that a
+// thread may have to wait for its CPU between the two.
+constexpr milliseconds kSameBirth{20};
 
 // Where calls are in their modules, innermost first.
 using Place = std::vector<std::pair<std::string, std::uint64_t>>;
@@ -299,9 +306,10 @@ void ObjectProfiles::Count(TracedObjects& objects) const {
     row.counted = row.counted.value_or(0) + accesses;
     counted.in_rows += accesses;
   };
-  std::map<std::string, Row*> types;      // allocated
-  std::map<std::string, Row*> variables;  // by name
-  std::map<std::pair<Pid, std::uint64_t>, Row*> starts;
+  std::map<std::string, Row*> types;                                  // allocated
+  std::map<std::string, Row*> variables;                              // by name
+  std::map<std::pair<Pid, std::uint64_t>, std::vector<Row*>> starts;  // of allocated objects
+  std::map<std::pair<Pid, std::uint64_t>, Row*> variable_starts;
   std::map<Place, Row*> places;           // null: of several rows
   std::map<Place, Row*> variable_places;  // likewise
   for (Row& row : objects.rows) {
@@ -314,16 +322,40 @@ void ObjectProfiles::Count(TracedObjects& objects) const {
     if (by == ObjectsBy::kType) {
       note(is_allocated ? types : variables, row.type);
     } else if (by == ObjectsBy::kObject) {
-      note(starts, std::pair(*row.pid, *row.start));
+      const std::pair start(*row.pid, *row.start);
+      if (is_allocated) {
+        starts[start].push_back(&row);
+      } else {
+        note(variable_starts, start);
+      }
     } else {
       note(is_allocated ? places : variable_places, PlaceOf(row.site.frames));
     }
   }
+  std::vector<std::shared_ptr<const Profile>> profiles;
+  std::set<Place> own_places;  // of their sites
   for (const auto& profile : profiles_) {
     if (objects.options.pid && *objects.options.pid != profile->info.pid) continue;
     const auto seen = objects.seen.find(profile->info.pid);
     if (seen == objects.seen.end()) continue;
     if (!Overlap(profile->info, seen->second.start, seen->second.end)) continue;
+    profiles.push_back(profile);
+    if (by != ObjectsBy::kSite) continue;
+    for (const auto& [id, site] : profile->sites) own_places.insert(PlaceOf(site.frames));
+  }
+  // The row of a site: a tracker unwinds further out than frame pointers lead. Null: it may be one
+  // of several. Those that begin as it does and are sites of their own are not it, as it is
+  // another.
+  const auto row_at = [&](const Place& place) -> Row* {
+    const auto first = places.lower_bound(place);
+    if (first == places.end() || !BeginsWith(first->first, place)) return nullptr;
+    for (auto other = std::next(first); other != places.end() && BeginsWith(other->first, place);
+         ++other) {
+      if (first->first != place || !own_places.contains(other->first)) return nullptr;
+    }
+    return first->second;
+  };
+  for (const auto& profile : profiles) {
     counted.accesses += profile->accesses;
     counted.freed_accesses += profile->freed_accesses;
     const auto add_at = [&](const auto& rows, const auto& key, std::uint64_t accesses) {
@@ -332,19 +364,20 @@ void ObjectProfiles::Count(TracedObjects& objects) const {
     };
     if (by == ObjectsBy::kObject) {
       for (const LiveObject& object : profile->live) {
-        add_at(starts, std::pair(profile->info.pid, object.start), object.accesses);
+        const auto found = starts.find({profile->info.pid, object.start});
+        if (found == starts.end()) continue;
+        const auto is_it = [birth = profile->info.start + object.birth](const Row* row) {
+          return std::chrono::abs(*row->birth - birth) <= kSameBirth;
+        };
+        const std::vector<Row*>& rows = found->second;
+        if (std::ranges::count_if(rows, is_it) != 1) continue;
+        add(**std::ranges::find_if(rows, is_it), object.accesses);
       }
     }
     for (const auto& [id, site] : profile->sites) {
       if (by == ObjectsBy::kType) add_at(types, TypeText(site.frames), site.accesses);
       if (by != ObjectsBy::kSite || site.frames.empty()) continue;
-      // A tracker unwinds further out than frame pointers lead.
-      const Place place = PlaceOf(site.frames);
-      auto found = places.lower_bound(place);
-      if (found == places.end() || !BeginsWith(found->first, place)) continue;
-      const auto next = std::next(found);
-      if (next != places.end() && BeginsWith(next->first, place) && found->first != place) continue;
-      if (found->second != nullptr) add(*found->second, site.accesses);
+      if (Row* row = row_at(PlaceOf(site.frames))) add(*row, site.accesses);
     }
     for (const Profile::Variable& variable : profile->variables) {
       if (by == ObjectsBy::kType) add_at(variables, variable.name, variable.accesses);
@@ -352,7 +385,7 @@ void ObjectProfiles::Count(TracedObjects& objects) const {
         add_at(variable_places, PlaceOf(variable.frames), variable.accesses);
       }
       if (by == ObjectsBy::kObject) {
-        add_at(starts, std::pair(profile->info.pid, variable.start), variable.accesses);
+        add_at(variable_starts, std::pair(profile->info.pid, variable.start), variable.accesses);
       }
     }
   }

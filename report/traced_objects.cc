@@ -296,6 +296,7 @@ class Tally : public ObjectMap::Visitor {
     sum.row.kind = object.kind;
     if (IsByObject()) {
       sum.row.start = object.start;
+      sum.row.birth = object.birth;
       sum.row.pid = target.pid;
     }
     return label;
@@ -511,7 +512,7 @@ std::string TracedObjectsCsv(const TracedObjects& objects) {
       "kind",      "pid",           "start",   "references", "references_share",
       "samples",   "samples_share", "objects", "bytes",      "live_bytes",
       "estimated", "lifetime_s",    "what",    "accesses",   "accesses_per_byte",
-      "counted"};
+      "counted",   "counted_share"};
   for (const std::optional<NodeId>& node : objects.nodes) {
     columns.push_back(node ? fmt::format("node_{}_share", node->value()) : "node_unknown_share");
   }
@@ -534,6 +535,7 @@ std::string TracedObjectsCsv(const TracedObjects& objects) {
     cells.push_back(objects.accesses ? Exact(row.accesses) : "");
     cells.push_back(objects.accesses ? OrEmpty(row.AccessesPerByte(), Exact) : "");
     cells.push_back(OrEmpty(row.counted, [](std::uint64_t n) { return fmt::format("{}", n); }));
+    cells.push_back(OrEmpty(objects.CountedShare(row), Exact));
     for (std::size_t node = 0; node < objects.nodes.size(); ++node) {
       cells.push_back(OrEmpty(row.ShareOnNode(node), Exact));
     }

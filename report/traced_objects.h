@@ -40,6 +40,7 @@ struct TracedObjects {
     ObjectSite site;                     // no ID; without frames and name: unknown, or of several
     std::optional<Pid> pid;              // unset: of several processes
     std::optional<std::uint64_t> start;  // unset: of several objects
+    std::optional<MonotonicTime> birth;  // likewise
     double objects = 0;                  // that lived in these epochs
     double bytes = 0;                    // of all of them
     double live_bytes = 0;               // when the last epoch ended

@@ -111,6 +111,8 @@ TEST(CountedObjects, HaveTheHeatOfTheirPagesAndWhatTheProgramCounted) {
   EXPECT_EQ(objects.counted->freed_accesses, 5U);
   EXPECT_DOUBLE_EQ(objects.CountedShare(nodes).value(), 140.0 / 395);
   EXPECT_THAT(TracedObjectsText(objects), HasSubstr("395 accesses, 89.9 % of them in rows"));
+  EXPECT_THAT(TracedObjectsCsv(objects),
+              AllOf(HasSubstr("counted,counted_share"), HasSubstr(",200," + Exact(200.0 / 395))));
 }
 
 TEST(CountedObjects, ByObjectAndTypeAreTheirOwn) {
@@ -215,6 +217,80 @@ TEST(CountedObjects, WhereATrackerToldItsSitesAreKnownByTheirInnermostCalls) {
   const auto json = nlohmann::json::parse(TracedObjectsJson(objects));
   EXPECT_EQ(json["counted"], 395);
   EXPECT_EQ(json["rows"][0]["counted"].is_null(), true);
+}
+
+// As a tracker tells them.
+AllocationEvent Event(AllocationKind kind, std::uint64_t page, milliseconds time,
+                      std::uint32_t site = kUnknownSite) {
+  return {.target = TargetId(0),
+          .kind = kind,
+          .address = page * kPage,
+          .bytes = kPage,
+          .time = kTraceStart + time,
+          .site = site,
+          .weight = 1};
+}
+
+TEST(CountedObjects, OfObjectsThatHadOneAddressAreThoseThatWereBornWhenTheyWere) {
+  using enum AllocationKind;
+  std::vector<EpochProfile> epochs = Epochs();
+  epochs[0].allocations.emplace().events = {
+      Event(kAllocated, 16, milliseconds(500)),  // not the one that the profile has there
+      Event(kAllocated, 17, milliseconds(1)), Event(kFreed, 17, milliseconds(4)),
+      Event(kAllocated, 17, milliseconds(6)), Event(kAllocated, 18, milliseconds(100))};
+  epochs[1].allocations.emplace().events = {Event(kFreed, 18, milliseconds(1200)),
+                                            Event(kAllocated, 18, milliseconds(1504))};
+  const TracedObjects objects = Counted(Profiles(), epochs, {.by = ObjectsBy::kObject});
+  std::map<std::pair<std::uint64_t, MonotonicTime>, std::optional<std::uint64_t>> counted;
+  for (const TracedObjects::Row& row : objects.rows) {
+    counted[{*row.start / kPage, *row.birth}] = row.counted;
+  }
+  const auto at = [](std::uint64_t page, int time) {
+    return std::pair(page, MonotonicTime(kTraceStart + milliseconds(time)));
+  };
+  const decltype(counted) expected{{at(16, 500), std::nullopt},
+                                   {at(17, 1), std::nullopt},
+                                   {at(17, 6), std::nullopt},
+                                   {at(18, 100), std::nullopt},
+                                   {at(18, 1504), 95}};
+  EXPECT_EQ(counted, expected);
+}
+
+TEST(CountedObjects, OfASiteThatIsARowAndWhereAnotherBeginsAreOfEither) {
+  std::vector<EpochProfile> epochs = Epochs();
+  const auto frame = [](const char* function, std::uint64_t offset) {
+    return SourceFrame{.function = function, .module = "/bin/tree", .offset = offset};
+  };
+  const std::vector<SourceFrame> known = {frame("make_node", 0x1010), frame("main", 0x1020)};
+  std::vector<SourceFrame> further = known;
+  further.push_back(frame("start", 1));
+  epochs[0].allocations.emplace().sites = {{.id = 1, .frames = known},
+                                           {.id = 2, .frames = further}};
+  epochs[0].allocations->events = {Event(AllocationKind::kAllocated, 16, milliseconds(0), 1),
+                                   Event(AllocationKind::kAllocated, 17, milliseconds(0), 2)};
+  const TracedObjects objects = Counted(Profiles(), epochs);
+  ASSERT_EQ(objects.rows.size(), 2U);
+  for (const TracedObjects::Row& row : objects.rows) EXPECT_FALSE(row.counted.has_value());
+}
+
+TEST(CountedObjects, OfASiteThatBeginsAsAnotherOfItsOwnAreItsOwn) {
+  ObjectsInfo info{.pid = Pid(42), .program = "/bin/tree"};
+  info.start = kTraceStart;
+  info.written = kTraceStart + std::chrono::seconds(3);
+  ObjectsPart all;
+  all.sites = {{.id = 7, .return_addresses = {0x1010}},
+               {.id = 8, .return_addresses = {0x1010, 0x1020}}};
+  all.objects = {{.start = 16 * kPage, .bytes = kPage, .site = 7, .accesses = 40},
+                 {.start = 17 * kPage, .bytes = kPage, .site = 8, .accesses = 50}};
+  ObjectProfiles profiles;
+  profiles.Add("tree.objects", info, std::move(all), [](std::uint64_t return_address) {
+    return std::vector<SourceFrame>{{.module = "/bin/tree", .offset = return_address}};
+  });
+  const TracedObjects objects = Counted(profiles, Epochs());
+  ASSERT_EQ(objects.rows.size(), 2U);
+  for (const TracedObjects::Row& row : objects.rows) {
+    EXPECT_EQ(row.counted, row.site.frames.size() == 1 ? 40U : 50U);
+  }
 }
 
 TEST(CountedObjects, CallsWithoutFramesAreLeftOut) {
