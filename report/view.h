@@ -76,8 +76,8 @@ Result<const View*> FindView(std::string_view name);
 // Refuses a picture of a view that has none.
 Status RequirePicture(const View& view);
 
-// Refuses a view of ledgers; a picture of a view that has none; epochs, a process or addresses of
-// which the trace has nothing.
+// Refuses a view of ledgers; a picture of a view that has none; epochs, a process, addresses or
+// object profiles of which the trace has nothing.
 Result<Rendered> RenderView(std::string_view name, const Trace& trace, const ViewOptions& options,
                             Format format, bool with_png = false);
 
