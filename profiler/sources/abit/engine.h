@@ -51,7 +51,8 @@ struct ScanOptions {
   CostModel cost;
   // Of one CPU, for the scanner itself: it binds where targets are busier than the scan is cheap.
   // The recorder's other thread takes 0.8 % with records of 250 000 pages an epoch, and both
-  // together are to stay under 3 % (bench/overhead).
+  // together are to stay under 3 % (bench/overhead). First visits take up to a tenth for what 10 s
+  // earn, which is saved afterwards; what is not yet is beyond these 3 %.
   OverheadShare own_share = 0.02;
   // Between two clears, so that writers of the target's mmap_lock get their turn: back-to-back
   // clears let a loop of mmap and munmap run at a fortieth of its speed. The shorter one holds

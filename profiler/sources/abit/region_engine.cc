@@ -132,7 +132,8 @@ MonotonicTime RegionEngine::Step() {
   const MonotonicTime next_read = first_read == nullptr ? kNever : first_read->next;
   if (first->next > now) return std::min(first->next, next_read);
   if (pressure_.standing()) return std::min(next_read, next_watch_);
-  if (const MonotonicTime affordable = own_budget_.WhenAffordable(now, kernel_.OwnCpuTime());
+  if (const MonotonicTime affordable =
+          own_budget_.WhenAffordable(now, kernel_.OwnCpuTime(), FirstVisits::kNone);
       affordable > now)
     return std::min(next_read, affordable);
   Begin(*first, now);
@@ -251,7 +252,7 @@ void RegionEngine::Begin(RegionTarget& target, MonotonicTime now) {
     return;
   }
   const nanoseconds had_used = target.earned_at;
-  target.Earn();
+  target.Earn(target.TakeUsed());
   if (target.earned_at == had_used && target.clock.running_threads() == 0) {
     target.idle_wait = std::clamp(2 * target.idle_wait, kShortestIdleWait, kLongestIdleWait);
     target.next = now + target.idle_wait;
@@ -261,7 +262,7 @@ void RegionEngine::Begin(RegionTarget& target, MonotonicTime now) {
   target.idle_wait = nanoseconds(0);
   if (std::exchange(target.held_up, false)) target.ready_at = now;
   if (const auto left = tmprof_budget_free(&target.budget); left <= 0) {
-    target.next = now + WaitToEarn(target.budget, 1 - left, kLongestBudgetWait);
+    target.next = now + WaitToEarn(target.budget.share_ppm, 1 - left, kLongestBudgetWait);
     return;
   }
   target.began = now;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <utility>
 
 namespace tmprof::abit {
@@ -35,6 +34,8 @@ constexpr nanoseconds kIdleWait = milliseconds(256);
 constexpr int kEarly = 16;
 constexpr int kWidestBracket = 8;  // of the exposure before
 constexpr int kOfRung = 8;         // and still is of its rung, by so much
+// A target that has used CPU time runs for so much longer, as far as is known.
+constexpr nanoseconds kRunsStill = milliseconds(500);
 constexpr nanoseconds kRetryUnclearable = seconds(60);
 constexpr std::size_t kLookedAheadInRotation = 16;
 constexpr std::uint64_t kClearsThatTell = 2048;  // what a visit takes
@@ -55,6 +56,7 @@ ScanEngine::ScanEngine(AbitKernel& kernel, const ScanOptions& options)
     : TargetedEngine(kernel, options),
       base_ladder_(tmprof_ladder_base()),
       huge_ladder_(tmprof_ladder_huge()),
+      loan_(options.overhead_share, kTargetsLoan),
       random_(options.seed) {
   if (options.mode == ScanOptions::Mode::kPlain)
     base_ladder_ = huge_ladder_ = tmprof_ladder_plain(options.plain_interval.count());
@@ -83,11 +85,8 @@ MonotonicTime ScanEngine::Step() {
     return now;
   }
   // What has begun is finished in any case.
-  const bool first_visit = std::ranges::any_of(targets_, [](const auto& target) {
-    return target.second->watched() && target.second->InFirstRotation();
-  });
   if (const MonotonicTime affordable =
-          own_budget_.WhenAffordable(now, kernel_.OwnCpuTime(), first_visit);
+          own_budget_.WhenAffordable(now, kernel_.OwnCpuTime(), UnderWay(now));
       affordable > now)
     return std::min(next_due, affordable);
   const nanoseconds spare = next_due == kNever ? nanoseconds::max() : next_due - now;
@@ -304,6 +303,34 @@ BlockPtr ScanEngine::NextBlock(ScanTarget& target, MonotonicTime now) {
   return nullptr;
 }
 
+// Of a target that sleeps, or may not be looked at, the first visit does not go on.
+FirstVisits ScanEngine::UnderWay(MonotonicTime now) const {
+  const bool any = !pressure_.standing() && std::ranges::any_of(targets_, [now](const auto& entry) {
+    const ScanTarget& target = *entry.second;
+    return target.watched() && now >= target.refused_until && !target.visit.over &&
+           !target.remaining.empty() && now - target.ran_at < kRunsStill;
+  });
+  return any ? FirstVisits::kUnderWay : FirstVisits::kNone;
+}
+
+void ScanEngine::Earn(ScanTarget& target, MonotonicTime now) {
+  const nanoseconds used = target.TakeUsed();
+  visits_.cpu_time += used;
+  if (used > nanoseconds(0)) target.ran_at = now;
+  target.visit.over |= target.VisitedWholly();
+  target.budget.balance_ns -= loan_.PayBack(target.visit, used);
+  target.Earn(used);
+  // A visit begins while more than nothing is left.
+  target.budget.balance_ns +=
+      loan_.Lend(target.visit, used, 1 - tmprof_budget_free(&target.budget));
+}
+
+// What is reserved counts as spent: nobody will see which of its cleared bits it sets again.
+void ScanEngine::Leave(ScanTarget& target) {
+  loan_.TakeOver(tmprof_budget_free(&target.budget));
+  DropAll(target);
+}
+
 // Tries one block, if the targets' budgets allow, and says when to try the next.
 void ScanEngine::ClearSomething(MonotonicTime now) {
   nanoseconds wait = kLongestBudgetWait;
@@ -313,17 +340,10 @@ void ScanEngine::ClearSomething(MonotonicTime now) {
     turn_ = (turn_ + 1) % targets_.size();
     ScanTarget& target = *std::next(targets_.begin(), static_cast<std::ptrdiff_t>(turn_))->second;
     if (!target.watched() || now < target.refused_until) continue;
-    const nanoseconds used = target.Earn();
-    visits_.cpu_time += used;
-    const auto balance = tmprof_budget_free(&target.budget);
-    if (target.InFirstRotation()) {
-      target.loan.Take(used, std::numeric_limits<std::int64_t>::max());
-    } else if (!target.blocks.empty()) {
-      target.loan.PayBack(used, -target.budget.balance_ns);
-    }
-    const auto left = balance + target.loan.owed_ns();
+    Earn(target, now);
+    const auto left = tmprof_budget_free(&target.budget);
     if (left <= 0) {
-      wait = std::min(wait, WaitToEarn(target.budget, -left, kLongestBudgetWait));
+      wait = std::min(wait, WaitToEarn(loan_.most_ppm(target.visit), -left, kLongestBudgetWait));
       continue;
     }
     const BlockPtr block = NextBlock(target, now);

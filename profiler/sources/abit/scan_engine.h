@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "driver/core/ladder.h"
 #include "profiler/sources/abit/abit_kernel.h"
+#include "profiler/sources/abit/budget.h"
 #include "profiler/sources/abit/engine.h"
 #include "profiler/sources/abit/scan_target.h"
 #include "profiler/sources/abit/targeted_engine.h"
@@ -55,7 +56,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   };
 
   void Refresh(ScanTarget& target, bool mappings_changed) override;
-  void Leave(ScanTarget& target) override { DropAll(target); }
+  void Leave(ScanTarget& target) override;
   const tmprof_ladder& LadderOf(const Block& block) const;
   void DropStaleDues();
 
@@ -69,6 +70,8 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   void MoveTurns(std::vector<BlockPtr>& blocks);
 
   BlockPtr NextBlock(ScanTarget& target, MonotonicTime now);
+  FirstVisits UnderWay(MonotonicTime now) const;
+  void Earn(ScanTarget& target, MonotonicTime now);
   void ClearSomething(MonotonicTime now);
   std::vector<BlockPtr> RunAround(ScanTarget& target, const BlockPtr& block, MonotonicTime now);
   void See(ScanTarget& target, const BlockPtr& block);
@@ -97,6 +100,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
 
   tmprof_ladder base_ladder_;
   tmprof_ladder huge_ladder_;
+  FirstVisitLoan loan_;
   std::mt19937_64 random_;
   std::uniform_real_distribution<double> anywhere_{0, 1};
   // A quarter of a rotation: what a rotation does at one time, none does for some dozens.

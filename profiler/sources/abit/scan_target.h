@@ -76,13 +76,16 @@ struct ScanTarget : WatchedTarget {
   using WatchedTarget::WatchedTarget;
 
   static constexpr std::uint64_t kFirstRotation = 1;
-  bool InFirstRotation() const { return rotation == kFirstRotation && !remaining.empty(); }
+  bool VisitedWholly() const {
+    return rotation > kFirstRotation || (!blocks.empty() && remaining.empty());
+  }
 
   double reset_share = 1;           // of the bits set at a clear, those set again within the ladder
   std::vector<BlockPtr> blocks;     // ascending
   std::vector<BlockPtr> remaining;  // of this rotation, last one next
   std::uint64_t rotation = kFirstRotation;
-  FirstVisitLoan loan{budget, kTargetLoan};
+  FirstVisit visit;
+  MonotonicTime ran_at{};  // had used CPU time when it earned
   std::vector<HugeSpan> huge;
   ScanPlan plan;
 };

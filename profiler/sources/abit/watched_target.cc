@@ -24,12 +24,15 @@ std::optional<Error> WatchedTarget::Open(AbitKernel& kernel) {
   return gone ? std::nullopt : std::optional(std::move(opened.error()));
 }
 
-std::chrono::nanoseconds WatchedTarget::Earn() {
+std::chrono::nanoseconds WatchedTarget::TakeUsed() {
   const std::chrono::nanoseconds cpu = handle->CpuTime();
   const std::chrono::nanoseconds used = std::max(cpu - earned_at, std::chrono::nanoseconds(0));
-  tmprof_budget_earn(&budget, static_cast<std::uint64_t>(used.count()));
   earned_at += used;
   return used;
+}
+
+void WatchedTarget::Earn(std::chrono::nanoseconds used) {
+  tmprof_budget_earn(&budget, static_cast<std::uint64_t>(used.count()));
 }
 
 bool WatchedTarget::RunsAnotherProgram(std::uint64_t its_address_space) {

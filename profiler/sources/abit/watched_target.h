@@ -23,8 +23,10 @@ struct WatchedTarget {
   std::optional<Error> Open(AbitKernel& kernel);
   bool watched() const { return handle && !gone; }
 
-  // Its share of the CPU time it used since the last time, which is returned.
-  std::chrono::nanoseconds Earn();
+  // The CPU time it used since the last time.
+  std::chrono::nanoseconds TakeUsed();
+  // Its share of that.
+  void Earn(std::chrono::nanoseconds used);
   // What it uses from now on earns; what it used unwatched does not.
   void EarnFromNow() { earned_at = handle->CpuTime(); }
 

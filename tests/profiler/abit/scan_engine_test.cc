@@ -45,6 +45,12 @@ std::vector<double> Rates(std::size_t pages, std::size_t one_hot_in, double hot,
   return rates;
 }
 
+// What the target really paid, in seconds.
+double PaidBy(const SimulatedProcess& process) {
+  return 1e-9 * (static_cast<double>(process.sets) * kCost.ns_per_set +
+                 static_cast<double>(process.regained) * kCost.ns_per_look / 64);
+}
+
 struct Sum {
   std::uint64_t looks = 0;
   std::uint64_t references = 0;
@@ -64,8 +70,9 @@ class ScanEngineTest : public ::testing::Test {
     kernel_.processes[processes_.back()->identity().pid] = processes_.back().get();
     return *processes_.back();
   }
-  ScanEngine& Start(ScanOptions options = {}) {
-    options.cost = kCost;
+  ScanEngine& Start(ScanOptions options = {}) { return StartAt(kCost, options); }
+  ScanEngine& StartAt(const CostModel& cost, ScanOptions options) {
+    options.cost = cost;
     engine_ = std::make_unique<ScanEngine>(kernel_, options);
     Refresh();
     return *engine_;
@@ -160,8 +167,7 @@ TEST_F(ScanEngineTest, WhatTheTargetPaysStaysWithinItsShare) {
   Start({.overhead_share = 0.006});
   Run(seconds(20));
   const Harvest& harvest = Take();
-  const double paid = 1e-9 * (static_cast<double>(process.sets) * kCost.ns_per_set +
-                              static_cast<double>(process.regained) * kCost.ns_per_look / 64);
+  const double paid = PaidBy(process);
   EXPECT_LE(paid / 20, 0.006 * 1.05);
   EXPECT_GE(paid / 20, 0.006 * 0.90) << "and uses it";
   EXPECT_NEAR(1e-9 * static_cast<double>(harvest.counts.cost_ns), paid, paid * 0.05);
@@ -171,16 +177,96 @@ TEST_F(ScanEngineTest, WhatTheTargetPaysStaysWithinItsShare) {
 TEST_F(ScanEngineTest, TheFirstVisitToAllPagesIsOnALoanThatIsPaidBack) {
   SimulatedProcess& process = Add(std::vector<double>(256 * kTable, 1'000.0));
   Start({.overhead_share = 0.01});
-  const auto paid = [&process] {
-    return 1e-9 * (static_cast<double>(process.sets) * kCost.ns_per_set +
-                   static_cast<double>(process.regained) * kCost.ns_per_look / 64);
-  };
   Run(seconds(1));
   Take();
   EXPECT_GE(sums_.size(), process.pages.size() * 99 / 100);
-  EXPECT_LE(paid(), 0.1) << "a tenth of its time at most";
+  EXPECT_LE(PaidBy(process), 0.1) << "a tenth of its time at most";
   Run(seconds(9));
-  EXPECT_LE(paid() / 10, 0.01 * 1.05);
+  EXPECT_LE(PaidBy(process) / 10, 0.01 * 1.05);
+}
+
+// 50 targets of which none lives long enough to pay back: 0.05 s are lent to all of them together.
+TEST_F(ScanEngineTest, ManyShortTargetsInARowPayNoMoreThanTheirShareAndOneLoan) {
+  constexpr int kTargets = 50;
+  Start({.overhead_share = 0.01});
+  double paid = 0;
+  for (int i = 0; i < kTargets; ++i) {
+    SimulatedProcess& process = Add(std::vector<double>(256 * kTable, 1'000.0));
+    engine_->SetTargets({process.identity()});
+    Run(seconds(1));
+    paid += PaidBy(process);
+  }
+  EXPECT_LE(paid / kTargets, 0.01 * 1.05 + 0.05 / kTargets);
+  EXPECT_GE(paid / kTargets, 0.01 * 0.8) << "and are looked at";
+}
+
+TEST_F(ScanEngineTest, TheDebtOfATargetThatLeavesIsPaidBackByTheOthers) {
+  SimulatedProcess& stays = Add(std::vector<double>(16 * kTable, 1'000.0));
+  Start({.overhead_share = 0.01});
+  Run(seconds(20));
+  const double at_first = PaidBy(stays);
+  const SimulatedProcess& leaves = Add(std::vector<double>(512 * kTable, 1'000.0));
+  Refresh();
+  Run(seconds(1));
+  engine_->SetTargets({stays.identity()});
+  Run(seconds(11));
+  EXPECT_GE(PaidBy(leaves), 0.025) << "of 0.01 that are its share";
+  EXPECT_LE(PaidBy(leaves) + PaidBy(stays) - at_first, 0.01 * (1 + 12) * 1.05);
+}
+
+// It has borrowed all there is, and its first rotation never ends.
+TEST_F(ScanEngineTest, ATargetThatGrowsAllTheTimePaysBackEvenSo) {
+  SimulatedProcess& process = Add(std::vector<double>(512 * kTable, 1'000.0));
+  Start({.overhead_share = 0.01});
+  for (int i = 0; i < 40; ++i) {
+    Run(milliseconds(500));
+    process.Grow(256 * kTable, 1'000.0);
+    Refresh();
+  }
+  EXPECT_EQ(Take().counts.rotations, 0u);
+  EXPECT_LE(PaidBy(process) / 20, 0.01 * 1.05);
+}
+
+TEST_F(ScanEngineTest, WhatATargetGrowsByAfterItsFirstVisitWaitsForItsTurn) {
+  SimulatedProcess& process = Add(std::vector<double>(64 * kTable, 1'000.0));
+  Start({.overhead_share = 0.01});
+  Run(milliseconds(300));
+  Take();
+  ASSERT_GE(sums_.size(), process.pages.size()) << "a first visit, and some of the loan is left";
+  const double before = PaidBy(process);
+  process.Grow(1024 * kTable, 1'000.0);
+  Refresh();
+  Run(seconds(2));
+  EXPECT_LE((PaidBy(process) - before) / 2, 0.01 * 1.2);
+}
+
+// Nothing is lent for 10 s in which nothing could be visited: 0.05 s would be visits without a
+// pause, as many as the gap of 10 ms admits.
+TEST_F(ScanEngineTest, AfterMemoryPressureNoMoreIsLentThanBefore) {
+  SimulatedProcess& process = Add(std::vector<double>(1024 * kTable, 1'000.0));
+  CostModel dear = kCost;
+  dear.ns_per_set *= 10;  // 2048 pages are 5 ms, for which a tenth pays in 50 ms
+  StartAt(dear, {.overhead_share = 0.01});
+  Run(milliseconds(50));
+  kernel_.pressure = "little is free";
+  Run(seconds(10));
+  kernel_.pressure.reset();
+  Run(seconds(1));  // until that is seen
+  const std::uint64_t before = process.clears;
+  EXPECT_LE(before, 3u + 20u);
+  Run(milliseconds(100));
+  EXPECT_LE(process.clears, before + 3);
+}
+
+// Bits are set again only within a second or two, so that when the visit is over most of its price
+// is reserved, not paid.
+TEST_F(ScanEngineTest, AfterAFirstVisitHalfOfWhatIsEarnedGoesOnBeingUsed) {
+  SimulatedProcess& process = Add(std::vector<double>(128 * kTable, 0.7));
+  Start({.overhead_share = 0.01});
+  while (process.clears < 32) Run(milliseconds(10));
+  const std::uint64_t first = process.clears;
+  Run(milliseconds(600));  // 3 ms, for 6 visits; ladders go on for 1 s
+  EXPECT_GE(process.clears, first + 2);
 }
 
 // ... and goes no further than half of what may be owed: 0.05 s for 1 048 576 pages, at 250 ns.
@@ -189,6 +275,42 @@ TEST_F(ScanEngineTest, TheLoanForTheFirstVisitHasALimit) {
   Start({.overhead_share = 0.01});
   Run(seconds(2));
   EXPECT_LE(1e-9 * static_cast<double>(process.sets) * kCost.ns_per_set, 0.05 + 2 * 0.01 + 0.005);
+}
+
+// Of four that come minutes apart, each is looked at as fast. Together they take more than 0.2 s.
+TEST_F(ScanEngineTest, TheScannerBorrowsAnewForATargetThatComesLater) {
+  kernel_.reads_cost_cpu = true;
+  kernel_.read_takes = microseconds(100);
+  Start({.overhead_share = 1, .own_share = 0.02});
+  std::vector<std::size_t> seen;
+  for (int i = 0; i < 4; ++i) {
+    const SimulatedProcess& process = Add(std::vector<double>(384 * kTable, 1'000.0));
+    engine_->SetTargets({process.identity()});
+    sums_.clear();
+    Run(seconds(2));
+    Take();
+    seen.push_back(sums_.size());
+    Run(seconds(120));
+    Take();
+  }
+  EXPECT_GE(seen[0], 384 * kTable * 9 / 10);
+  EXPECT_GE(std::ranges::min(seen), seen[0] * 95 / 100);
+}
+
+// It sleeps before all of it was visited, and what others need of the scanner then is no loan.
+TEST_F(ScanEngineTest, ASleepingTargetDoesNotKeepTheScannerBorrowing) {
+  kernel_.reads_cost_cpu = true;
+  kernel_.read_takes = microseconds(100);
+  Add(std::vector<double>(64 * kTable, 1'000.0));
+  Start({.overhead_share = 0.05, .own_share = 0.02});
+  Run(seconds(30));
+  SimulatedProcess& sleeps = Add(std::vector<double>(2048 * kTable, 1'000.0));
+  Refresh();
+  Run(milliseconds(100));
+  sleeps.cpus = 0;
+  const nanoseconds before = kernel_.own_cpu;
+  Run(seconds(5));
+  EXPECT_LE(kernel_.own_cpu - before, milliseconds(100 + 60)) << "of 200 that it might";
 }
 
 // 512 tables, each read several times at 100 us: the first visit alone takes more than 0.15 s.
