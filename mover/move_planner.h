@@ -62,11 +62,11 @@ struct MoveDecision {
 
 // `placed` ascends by key and holds each span that is wanted, or in a tier with a capacity, as far
 // as it is known; `room` has each node of `tiers` once. What a tier has beyond its capacity leaves
-// it first, from the slowest tier up, below tier 1 with half of the moves at most. Demotions go to the next tier below that has room, on the
-// node with the most of it, the lower number on a tie; so do promotions within tier 1. Of what
-// could give way goes first what has the lowest score per base page, then the highest key; below
-// tier 1 only what somebody has looked at. What may go to some nodes of a tier only goes to one of
-// these, and is bound where it may go to none.
+// it first, from the slowest tier up, below tier 1 with half of the moves at most. Demotions go to
+// the next tier below that has room, on the node with the most of it, the lower number on a tie; so
+// do promotions within tier 1. Of what could give way goes first what has the lowest score per base
+// page, then the highest key; below tier 1 only what somebody has looked at. What may go to some
+// nodes of a tier only goes to one of these, and is bound where it may go to none.
 MoveDecision DecideMoves(const Tiers& tiers, const MoveRules& rules, const Plan& plan,
                          std::span<const PlacedSpan> placed, std::span<const NodeRoom> room,
                          const MoveHistory& history, std::uint64_t epoch);
