@@ -106,14 +106,6 @@ class Recording(unittest.TestCase):
         # Regions are of the whole address space, of which the truth knows the program's array.
         self.assertGreaterEqual(recall("regions", "regions", "--among-truth"), LEAST_RECALL)
 
-    def test_goes_over_from_a_full_scan_to_regions_of_its_own_thread(self):
-        self.assertEqual(status("goes_over"), 0, text("goes_over.err"))
-        driver = sources("goes_over")["driver"]
-        self.assertEqual(driver["state"], "active")
-        self.assertIn("(regions, plain, one bit per interval)", driver["label"])
-        for detail in ("aggregations", "driver_ns", "looks"):  # the last one is of the full scan
-            self.assertGreater(driver["details"][detail], 0, detail)
-
     def test_takes_the_driver_where_it_is_loaded(self):
         self.assertEqual(status("auto"), 0, text("auto.err"))
         used = sources("auto")
