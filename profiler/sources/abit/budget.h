@@ -40,7 +40,7 @@ inline tmprof_budget TargetBudget(OverheadShare share) {
   return MakeBudget(share, std::chrono::seconds(10));
 }
 // What all targets together may owe for first visits, and the scanner itself, as the time that
-// earns it. With both the daemon hit tier 1 with 0.71 of the accesses of xslookup, and with 0.57
+// earns it. With both the daemon hit tier 1 with 0.67 of the accesses of xslookup, and with 0.57
 // without (bench/closed_loop --workloads xslookup --ratios 1/4).
 inline constexpr std::chrono::nanoseconds kTargetsLoan = std::chrono::seconds(5);
 inline constexpr std::chrono::nanoseconds kOwnLoan = std::chrono::seconds(10);
