@@ -122,9 +122,6 @@ struct tmprof_region_set {
 	__u32 count;
 	__u32 min_regions;
 	__u32 max_regions;
-	/* What a count's trials are: looks, or, if this is not 0, slots of that length, as
-	 * tmprof_region_count_slots() has them. */
-	__u64 slot_ns;
 	bool tenth_alone; /* neighbours join by the papers' rule, whatever chance makes */
 };
 
@@ -272,7 +269,6 @@ static inline void tmprof_regions_start(struct tmprof_region_set *set,
 
 	set->regions = regions;
 	set->count = 0;
-	set->slot_ns = 0;
 	set->tenth_alone = false;
 	set->min_regions = params->min_regions;
 	set->max_regions = params->max_regions;
@@ -316,15 +312,11 @@ static inline void tmprof_region_join(struct tmprof_region *into, const struct t
 	into->sampled = TMPROF_REGION_NO_PAGE;
 }
 
-static inline __u64 tmprof_region_trials(const struct tmprof_region_set *set,
-					 const struct tmprof_region *region)
+static inline __u64 tmprof_region_trials(const struct tmprof_region *region)
 {
-	__u64 trials = set->slot_ns ? region->first_accesses + region->at_risk_ns / set->slot_ns
-				    : region->looks;
-
-	if (!trials)
+	if (!region->looks)
 		return 1;
-	return trials < TMPROF_REGION_TRIALS_MAX ? trials : TMPROF_REGION_TRIALS_MAX;
+	return region->looks < TMPROF_REGION_TRIALS_MAX ? region->looks : TMPROF_REGION_TRIALS_MAX;
 }
 
 /*
@@ -333,11 +325,10 @@ static inline __u64 tmprof_region_trials(const struct tmprof_region_set *set,
  * trials. Of p both tell, and a trial that says half: where all trials agree, the next one might
  * not.
  */
-static inline bool tmprof_region_by_chance(const struct tmprof_region_set *set,
-					   const struct tmprof_region *a,
+static inline bool tmprof_region_by_chance(const struct tmprof_region *a,
 					   const struct tmprof_region *b, __u64 apart, __u64 part)
 {
-	__u64 of_a = tmprof_region_trials(set, a), of_b = tmprof_region_trials(set, b);
+	__u64 of_a = tmprof_region_trials(a), of_b = tmprof_region_trials(b);
 	__u64 share = (a->count * of_a + b->count * of_b + TMPROF_REGION_COUNT_MAX / 2) /
 		      (of_a + of_b + 1);
 	__u64 variance =
@@ -357,7 +348,7 @@ static inline bool tmprof_region_alike(const struct tmprof_region_set *set,
 	if (!a->looks != !b->looks)
 		return false;
 	return !apart || 2 * apart * TMPROF_REGION_ALIKE < part * mean_twice ||
-	       (a->looks && !set->tenth_alone && tmprof_region_by_chance(set, a, b, apart, part));
+	       (a->looks && !set->tenth_alone && tmprof_region_by_chance(a, b, apart, part));
 }
 
 /* Joins neighbours, from the lowest on, whose counts differ by less than `part` / 10 of their mean,

@@ -218,7 +218,8 @@ bool RegionEngine::PrepareRegions(RegionTarget& target, MonotonicTime now) {
     target.seen.Follow(RegionsOf(target.set));
     target.steps = 0;
     target.took = nanoseconds(0);
-    // One run in five of a hot range found little where regions joined by chance, on a busy host.
+    // Two runs of seven found little of a hot range where regions joined by chance
+    // (docs/results.md).
     target.set.tenth_alone = true;
     target.held_up = true;
   }

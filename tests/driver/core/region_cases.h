@@ -183,7 +183,7 @@ static inline bool region_case_run(const struct region_case* tried, char* pictur
   struct tmprof_area mappings[REGION_CASE_PICTURE / 2], areas[TMPROF_REGION_AREAS];
   __u64 number = tried->number;
   struct tmprof_random random = {region_case_counted, &number};
-  struct tmprof_region_set set = {regions, 0, tried->min_regions, tried->max_regions, 0, false};
+  struct tmprof_region_set set = {regions, 0, tried->min_regions, tried->max_regions, false};
   struct tmprof_region_params params = tmprof_region_params_default();
   int error = 0;
 
@@ -321,30 +321,18 @@ static const struct region_chance_case region_chance_cases[] = {
 };
 
 static inline bool region_chance_case_holds(const struct region_chance_case* tried) {
-  bool holds = true;
-  __u64 slot_ns;
+  struct tmprof_region regions[4];
+  struct tmprof_region_set set = {regions, 4, 3, 4, false};
   int i;
 
-  for (slot_ns = 0; slot_ns <= 1000; slot_ns += 1000) {
-    struct tmprof_region regions[4];
-    struct tmprof_region_set set = {regions, 4, 3, 4, slot_ns, false};
-
-    for (i = 0; i < 4; i++) {
-      __u32 trials = tried->trials[i & 1], found = tried->found[i & 1];
-
-      regions[i] = tmprof_region_make(i < 2 ? i : 10 * i, i < 2 ? i + 1 : 10 * i + 8, 0);
-      regions[i].looks = slot_ns ? 7 : trials;
-      regions[i].references = found;
-      regions[i].first_accesses = found;
-      regions[i].at_risk_ns = 1000ULL * (trials - found);
-      regions[i].count =
-          slot_ns ? tmprof_region_count_slots(&regions[i], TMPROF_REGION_COUNT_MAX, slot_ns)
-                  : tmprof_region_count_checks(&regions[i], TMPROF_REGION_COUNT_MAX);
-    }
-    tmprof_regions_merge(&set);
-    holds = holds && (set.count == 3) == tried->joined;
+  for (i = 0; i < 4; i++) {
+    regions[i] = tmprof_region_make(i < 2 ? i : 10 * i, i < 2 ? i + 1 : 10 * i + 8, 0);
+    regions[i].looks = tried->trials[i & 1];
+    regions[i].references = tried->found[i & 1];
+    regions[i].count = tmprof_region_count_checks(&regions[i], TMPROF_REGION_COUNT_MAX);
   }
-  return holds;
+  tmprof_regions_merge(&set);
+  return (set.count == 3) == tried->joined;
 }
 
 /* How many regions there may be from now on, by how long an aggregation took. */
@@ -383,7 +371,7 @@ static const struct region_fit_case region_fit_cases[] = {
 
 static inline bool region_fit_case_holds(const struct region_fit_case* tried) {
   struct tmprof_region_params bounds = tmprof_region_params_default();
-  struct tmprof_region_set set = {NULL, tried->there, tried->min_regions, tried->most, 0, false};
+  struct tmprof_region_set set = {NULL, tried->there, tried->min_regions, tried->most, false};
 
   bounds.min_regions = tried->min_regions;
   bounds.max_regions = tried->max_regions;
