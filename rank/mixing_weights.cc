@@ -133,11 +133,16 @@ class NonNegativeQuadratic {
   std::vector<std::size_t> useless_;
 };
 
-// A few candidates, among which the others come in as they prove to be needed; but none is ruled
-// out.
-std::vector<double> StartOf(std::size_t candidates) {
+// `near`, or a few candidates, among which the others come in as they prove to be needed; but none
+// is ruled out.
+std::vector<double> StartOf(std::size_t candidates, std::span<const double> near) {
   std::vector<double> weights(candidates, kHardlyAny);
-  for (std::size_t j = 0; j < candidates; j += kFirstTried) weights[j] = 1;
+  for (std::size_t j = 0; j < std::min(candidates, near.size()); ++j) {
+    weights[j] = std::max(near[j], kHardlyAny);
+  }
+  if (near.empty()) {
+    for (std::size_t j = 0; j < candidates; j += kFirstTried) weights[j] = 1;
+  }
   const double total = std::reduce(weights.begin(), weights.end());
   for (double& weight : weights) weight /= total;
   return weights;
@@ -145,8 +150,12 @@ std::vector<double> StartOf(std::size_t candidates) {
 
 class Fit {
  public:
-  Fit(std::span<const LikelihoodRow> rows, std::size_t candidates)
-      : rows_(rows), weights_(StartOf(candidates)), slope_(candidates), mass_(rows.size()) {
+  Fit(std::span<const LikelihoodRow> rows, std::size_t candidates, std::span<const double> near)
+      : rows_(rows),
+        first_by_expectation_(near.empty() ? kFirstByExpectation : 0),
+        weights_(StartOf(candidates, near)),
+        slope_(candidates),
+        mass_(rows.size()) {
     for (const LikelihoodRow& row : rows) observations_ += row.observations;
   }
 
@@ -156,7 +165,7 @@ class Fit {
       // Lindsay, "The geometry of mixture likelihoods", Annals of Statistics 11, 1983: no weights
       // gain more than the steepest slope.
       if (std::ranges::max(slope_) - observations_ < kNothingGained) break;
-      if (step < kFirstByExpectation || !StepByNewton()) StepByExpectation();
+      if (step < first_by_expectation_ || !StepByNewton()) StepByExpectation();
     }
     return std::move(weights_);
   }
@@ -250,6 +259,7 @@ class Fit {
   }
 
   std::span<const LikelihoodRow> rows_;
+  int first_by_expectation_;
   double observations_ = 0;
   std::vector<double> weights_;
   std::vector<double> slope_;
@@ -314,8 +324,9 @@ double Mass(const LikelihoodRow& row, std::span<const double> weights) {
   return Dot(weights.data(), row.likelihood, row.begin, row.end);
 }
 
-std::vector<double> FitMixingWeights(std::span<const LikelihoodRow> rows, std::size_t candidates) {
-  return Fit(rows, candidates).Take();
+std::vector<double> FitMixingWeights(std::span<const LikelihoodRow> rows, std::size_t candidates,
+                                     std::span<const double> near) {
+  return Fit(rows, candidates, near).Take();
 }
 
 std::vector<double> WithoutChance(std::span<const LikelihoodRow> rows,

@@ -25,8 +25,10 @@ double Mass(const LikelihoodRow& row, std::span<const double> weights);
 // e^(1/2) in their likelihood, unless that is not reached in far more steps than it should take.
 // Preconditions: there is a candidate, and each row has a positive likelihood. By the constrained
 // Newton method: Wang, "On fast computation of the non-parametric maximum likelihood estimate of a
-// mixing distribution", Journal of the Royal Statistical Society B 69, 2007.
-std::vector<double> FitMixingWeights(std::span<const LikelihoodRow> rows, std::size_t candidates);
+// mixing distribution", Journal of the Royal Statistical Society B 69, 2007. `near`: weights of the
+// first candidates that are likely to be near these, which saves steps; empty: nothing is known.
+std::vector<double> FitMixingWeights(std::span<const LikelihoodRow> rows, std::size_t candidates,
+                                     std::span<const double> near = {});
 
 // The likeliest weights explain each accident, too. Takes away those of candidates without which
 // the observations are less likely by a factor of less than e^5, the lightest first.

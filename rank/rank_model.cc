@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 
 #include "base/check.h"
+#include "rank/rate_fit.h"
 #include "rank/rate_model.h"
 #include "rank/source_view.h"
 
@@ -39,19 +42,8 @@ double Seconds(std::chrono::nanoseconds duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-struct Moments {
-  double mean;
-  double variance;
-};
-
-Moments MomentsOf(const RateEstimates& rate, std::size_t row) {
-  const double mean = rate.accesses_per_second[row];
-  const double sd = mean * rate.relative_sd[row];
-  return {.mean = mean, .variance = sd * sd};
-}
-
 // One of two, the other with the chance `of_other`.
-Moments Mixed(Moments one, Moments other, double of_other) {
+RateMoments Mixed(RateMoments one, RateMoments other, double of_other) {
   const double apart = other.mean - one.mean;
   return {.mean = one.mean + of_other * apart,
           .variance = (1 - of_other) * one.variance + of_other * other.variance +
@@ -134,62 +126,67 @@ Scores Ranker::Score(RankSource source) const {
 
 void Ranker::Score(RankSource source, Scores& scores) const {
   if (options_.model == RankModel::kRate && !IsExact(source)) {
-    scores = EstimateByRate(source).score;
+    EstimateByRate(source, scores, nullptr);
   } else {
     ScoreByCounts(table_, source, scores);
   }
 }
 
 Estimates Ranker::Estimate(RankSource source) const {
-  return options_.model == RankModel::kRate && !IsExact(source) ? EstimateByRate(source)
-                                                                : EstimateByCounts(table_, source);
+  if (options_.model != RankModel::kRate || IsExact(source)) {
+    return EstimateByCounts(table_, source);
+  }
+  Estimates estimates;
+  EstimateByRate(source, estimates.score, &estimates.relative_sd);
+  return estimates;
 }
 
-Estimates Ranker::EstimateByRate(RankSource source) const {
+void Ranker::EstimateByRate(RankSource source, Scores& scores,
+                            std::vector<double>* relative_sd) const {
+  constexpr std::uint32_t kUnseen = std::numeric_limits<std::uint32_t>::max();
   const RateView view(table_, source);
-  std::vector<RateEvidence> rates;
-  std::vector<std::uint32_t> row_of;
-  std::vector<double> span_seconds;  // pages x CPU time of the epoch: rate per page -> score
-  rates.reserve(table_.size());
-  row_of.reserve(table_.size());
-  span_seconds.reserve(table_.size());
+  RateKinds sorter;
+  std::vector<std::uint32_t> kind_of_row(table_.size(), kUnseen);
   TargetTime time;
-  for (std::size_t i = 0; i < table_.size(); ++i) {
-    if (!view.Sees(table_.evidence[i])) continue;
-    if (row_of.empty() || time.target != table_.key[i].target) {
-      time = times_.Of(table_.key[i].target);
-      time.target = table_.key[i].target;
+  bool any_time = false;
+  scores.assign(table_.size(), 0.0);  // first: pages x CPU time of the epoch, from rate to score
+  for (std::size_t row = 0; row < table_.size(); ++row) {
+    if (!view.Sees(table_.evidence[row])) continue;
+    if (!any_time || time.target != table_.key[row].target) {
+      time = times_.Of(table_.key[row].target);
+      time.target = table_.key[row].target;
+      any_time = true;
     }
-    const double pages = table_.span_pages[i];
-    rates.push_back(view.Of(table_.evidence[i], pages, time.watched_seconds));
-    row_of.push_back(static_cast<std::uint32_t>(i));
-    span_seconds.push_back(pages * time.cpu_seconds);
+    const double pages = table_.span_pages[row];
+    kind_of_row[row] = sorter.Add(view.Of(table_.evidence[row], pages, time.watched_seconds));
+    scores[row] = pages * time.cpu_seconds;
   }
 
-  const std::size_t lasting = rates.size();
   static const SuspectedChanges kNone;
   const SuspectedChanges& suspected = source == RankSource::kSamples ? kNone : changes_.suspected();
   const RateView bits(table_, RankSource::kReferences);
+  std::vector<std::uint32_t> kind_since(suspected.since.size());
   for (std::size_t s = 0; s < suspected.since.size(); ++s) {
-    rates.push_back(
+    kind_since[s] = sorter.Add(
         bits.Of(suspected.since.evidence[s], suspected.since.span_pages[s], /*watched_seconds=*/0));
   }
 
-  const RateEstimates rate = EstimateRates(rates);
-  Estimates estimates = NoEstimates(table_.size());
+  if (relative_sd) relative_sd->assign(table_.size(), std::numeric_limits<double>::infinity());
+  const std::vector<RateKind> kinds = std::move(sorter).Take();
+  if (kinds.empty()) return;
+  const std::vector<RateMoments> moments = MomentsOf(FitRates(kinds).mixture, kinds.size());
   std::size_t next = 0;  // suspects are rows of the table, too
-  for (std::size_t r = 0; r < row_of.size(); ++r) {
-    Moments moments = MomentsOf(rate, r);
-    const PageKey key = table_.key[row_of[r]];
+  for (std::size_t row = 0; row < table_.size(); ++row) {
+    if (kind_of_row[row] == kUnseen) continue;
+    RateMoments rate = moments[kind_of_row[row]];
+    const PageKey key = table_.key[row];
     while (next < suspected.since.size() && suspected.since.key[next] < key) ++next;
     if (next < suspected.since.size() && suspected.since.key[next] == key) {
-      moments = Mixed(moments, MomentsOf(rate, lasting + next), suspected.chance[next]);
+      rate = Mixed(rate, moments[kind_since[next]], suspected.chance[next]);
     }
-    const double score = moments.mean * span_seconds[r];
-    estimates.score[row_of[r]] = score;
-    if (score > 0) estimates.relative_sd[row_of[r]] = std::sqrt(moments.variance) / moments.mean;
+    scores[row] *= rate.mean;
+    if (relative_sd && scores[row] > 0) (*relative_sd)[row] = std::sqrt(rate.variance) / rate.mean;
   }
-  return estimates;
 }
 
 }  // namespace tmprof

@@ -92,7 +92,8 @@ class Ranker {
   Estimates Estimate(RankSource source) const;
 
  private:
-  Estimates EstimateByRate(RankSource source) const;
+  // `relative_sd`: null where nobody asks.
+  void EstimateByRate(RankSource source, Scores& scores, std::vector<double>* relative_sd) const;
 
   Options options_;
   EvidenceTable table_;

@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "rank/flat_table.h"
 #include "rank/rate_fit.h"
 #include "rank/source_view.h"
 
@@ -52,16 +52,25 @@ class Predictions {
   }
 
   double Given(std::uint32_t known, std::uint32_t piece) {
-    const auto [found, is_new] = given_.try_emplace(std::uint64_t{known} << 32 | piece, 0.0);
-    if (is_new) found->second = mixture_->Mean(known, mixture_->Likelihood(piece));
-    return found->second;
+    const auto [likelihood, is_new] = given_.TryEmplace({known, piece}, 0.0);
+    if (is_new) *likelihood = mixture_->Mean(known, mixture_->Likelihood(piece));
+    return *likelihood;
   }
 
   double DrawnAnew(std::uint32_t piece) const { return drawn_anew_[piece]; }
 
  private:
+  struct Kinds {
+    std::uint32_t known;
+    std::uint32_t piece;
+    bool operator==(const Kinds&) const = default;
+    std::uint64_t Hash() const {
+      return (std::uint64_t{known} << 32 | piece) * 0x9E3779B97F4A7C15u;
+    }
+  };
+
   const Mixture* mixture_;
-  std::unordered_map<std::uint64_t, double> given_;
+  FlatTable<Kinds, double> given_;
   std::vector<double> drawn_anew_;  // by kind
 };
 
@@ -98,7 +107,10 @@ void RateChanges::Absorb(const EvidenceTable& older, double keep, const Evidence
   const RateView view(newer, RankSource::kReferences);
   RateKinds sorter;
   const auto kind = [&](const Evidence& evidence, double weight, std::uint32_t pages) {
-    return sorter.Add(view.Of(Bits(evidence, weight), pages, /*watched_seconds=*/0));
+    RateEvidence rate = view.Of(evidence, pages, /*watched_seconds=*/0);
+    rate.first_accesses *= weight;
+    rate.seconds_at_risk *= weight;
+    return sorter.Add(rate);
   };
   std::vector<Span> spans;
   RowOf row_before(older);

@@ -57,6 +57,38 @@ std::uint64_t LogCode(double value) {
 // Exact up to 5, logarithmic for more.
 std::uint64_t CountCode(double count) { return LogCode(1 + 4 * count); }
 
+// x[i] = e^x[i] for -1000 < x[i] <= 0, to within 1e-10 of it. What a library's function takes, one
+// call for each, would be most of the work of a fit.
+void Exponentiate(std::span<double> x) {
+  // Of 2^f - 1 = f * (c[0] + f * (c[1] + ...)): ln(2)^(n + 1) / (n + 1)!
+  constexpr double c[] = {6.931471805599453e-01, 2.402265069591007e-01, 5.550410866482158e-02,
+                          9.618129107628477e-03, 1.333355814642844e-03, 1.540353039338161e-04,
+                          1.525273380405984e-05, 1.321548679014431e-06, 1.017808600923970e-07};
+  // A double that large has no room for fractions: adding it rounds, and leaves the whole number in
+  // its last bits.
+  constexpr double kRounds = 0x1.8p52;
+  constexpr int kMantissaBits = std::numeric_limits<double>::digits - 1;
+  double* const values = x.data();
+#pragma omp simd
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const double octaves = values[i] * std::numbers::log2e;
+    const double rounded = octaves + kRounds;
+    const double f = octaves - (rounded - kRounds);
+    double power = c[8];
+    power = power * f + c[7];
+    power = power * f + c[6];
+    power = power * f + c[5];
+    power = power * f + c[4];
+    power = power * f + c[3];
+    power = power * f + c[2];
+    power = power * f + c[1];
+    power = power * f + c[0];
+    power = power * f + 1;
+    values[i] = std::bit_cast<double>(std::bit_cast<std::uint64_t>(power) +
+                                      (std::bit_cast<std::uint64_t>(rounded) << kMantissaBits));
+  }
+}
+
 // Base pages behind the bit that was read: those of a huge page, or one, of a region as of a page.
 double EntryPages(const RateKind& kind) {
   const double pages = kind.mean.pages;
@@ -185,15 +217,15 @@ std::uint32_t RateKinds::Add(const RateEvidence& evidence) {
       CountCode(evidence.first_accesses) << 40 | CountCode(evidence.samples) << 20 |
           LogCode(evidence.seconds_at_risk),
       static_cast<std::uint64_t>(evidence.pages) << 16 | LogCode(evidence.seconds_watched)};
-  const auto [at, is_new] = number_.try_emplace(code, static_cast<std::uint32_t>(kinds_.size()));
+  const auto [at, is_new] = number_.TryEmplace(code, static_cast<std::uint32_t>(kinds_.size()));
   if (is_new) kinds_.push_back({.pieces = 0, .mean = {.pages = evidence.pages}});
-  RateKind& kind = kinds_[at->second];
+  RateKind& kind = kinds_[*at];
   kind.pieces += 1;
   kind.mean.first_accesses += evidence.first_accesses;
   kind.mean.seconds_at_risk += evidence.seconds_at_risk;
   kind.mean.samples += evidence.samples;
   kind.mean.seconds_watched += evidence.seconds_watched;
-  return at->second;
+  return *at;
 }
 
 std::vector<RateKind> RateKinds::Take() && {
@@ -232,13 +264,15 @@ void Mixture::Observe(const std::vector<RateKind>& kinds, const AddLogLikelihood
     std::size_t end = points;
     while (!possible(row[end - 1])) --end;
     std::fill(row, row + begin, 0.0);
-    for (std::size_t j = begin; j < end; ++j) row[j] = std::exp(row[j] - best);
+    for (std::size_t j = begin; j < end; ++j) row[j] -= best;
+    Exponentiate({row + begin, row + end});
     std::fill(row + end, row + points, 0.0);
     possible_[k] = {begin, end};
   }
 }
 
-void Mixture::FitPrior(const std::vector<RateKind>& kinds, bool looked_at_only) {
+void Mixture::FitPrior(const std::vector<RateKind>& kinds, bool looked_at_only,
+                       std::span<const double> near) {
   std::vector<LikelihoodRow> rows;
   rows.reserve(kinds.size());
   double pieces = 0;
@@ -247,7 +281,7 @@ void Mixture::FitPrior(const std::vector<RateKind>& kinds, bool looked_at_only) 
     rows.push_back(Row(k, kinds[k].pieces));
     pieces += kinds[k].pieces;
   }
-  prior_ = WithoutChance(rows, FitMixingWeights(rows, rates_.size()));
+  prior_ = WithoutChance(rows, FitMixingWeights(rows, rates_.size(), near));
   for (double& share : prior_) {
     share = (share * pieces + kFlatObservations / static_cast<double>(rates_.size())) /
             (pieces + kFlatObservations);
@@ -311,6 +345,7 @@ RateFit FitRates(const std::vector<RateKind>& kinds) {
   }
 
   SampleResponse response;
+  std::vector<double> by_bits_alone;
   if (any_bits && samples <= 0) {
     response = {.scale = 0, .exponent = 0};  // how many would have been due is not known
   } else if (any_bits) {
@@ -320,6 +355,7 @@ RateFit FitRates(const std::vector<RateKind>& kinds) {
     });
     by_bits.FitPrior(kinds, /*looked_at_only=*/true);
     response = LearnResponse(kinds, by_bits, shortest);
+    by_bits_alone = by_bits.prior();
   }
 
   // What the samples can suggest beyond it.
@@ -345,8 +381,20 @@ RateFit FitRates(const std::vector<RateKind>& kinds) {
     }
   });
   // Spans that only samples show were chosen for having one: they would make the prior too hot.
-  mixture.FitPrior(kinds, /*looked_at_only=*/any_bits);
+  mixture.FitPrior(kinds, /*looked_at_only=*/any_bits, by_bits_alone);
   return {.mixture = std::move(mixture), .response = response};
+}
+
+std::vector<RateMoments> MomentsOf(const Mixture& mixture, std::size_t kinds) {
+  std::vector<double> squares = mixture.rates();
+  for (double& rate : squares) rate *= rate;
+  std::vector<RateMoments> moments;
+  moments.reserve(kinds);
+  for (std::uint32_t kind = 0; kind < kinds; ++kind) {
+    const double mean = mixture.Mean(kind, mixture.rates());
+    moments.push_back({mean, std::max(0.0, mixture.Mean(kind, squares) - mean * mean)});
+  }
+  return moments;
 }
 
 }  // namespace tmprof

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
+#include "rank/flat_table.h"
 #include "rank/mixing_weights.h"
 #include "rank/rate_model.h"
 
@@ -36,16 +36,13 @@ class RateKinds {
     std::uint64_t counts_and_times;
     std::uint64_t pages_and_watched;
     bool operator==(const Code&) const = default;
-  };
-  struct Hash {
-    std::size_t operator()(const Code& code) const {
-      return (code.counts_and_times * 0x9E3779B97F4A7C15u) ^
-             (code.pages_and_watched * 0xC2B2AE3D27D4EB4Fu);
+    std::uint64_t Hash() const {
+      return (counts_and_times * 0x9E3779B97F4A7C15u) ^ (pages_and_watched * 0xC2B2AE3D27D4EB4Fu);
     }
   };
 
   std::vector<RateKind> kinds_;  // `mean` holds sums
-  std::unordered_map<Code, std::uint32_t, Hash> number_;
+  FlatTable<Code, std::uint32_t> number_;
 };
 
 // A prior over a logarithmic grid of rates, and how each kind of evidence speaks for each of them.
@@ -57,8 +54,10 @@ class Mixture {
   Mixture(double lowest, double highest);  // a flat prior
 
   void Observe(const std::vector<RateKind>& kinds, const AddLogLikelihood& add);
-  // To what makes the kinds that were observed the likeliest.
-  void FitPrior(const std::vector<RateKind>& kinds, bool looked_at_only);
+  // To what makes the kinds that were observed the likeliest. `near`: what is likely to be near
+  // that, a prior from the same lowest rate on; empty: nothing is known.
+  void FitPrior(const std::vector<RateKind>& kinds, bool looked_at_only,
+                std::span<const double> near = {});
   // The fit is of few rates. Where a rate may be drawn anew in each of many steps, those between
   // them count; where it may be once (rate_change.h) they change nothing.
   void SmoothPrior();
@@ -94,5 +93,13 @@ struct RateFit {
   SampleResponse response;
 };
 RateFit FitRates(const std::vector<RateKind>& kinds);
+
+// Of the rate of one base page, accesses per second: the posterior's.
+struct RateMoments {
+  double mean;
+  double variance;
+};
+// Parallel to the kinds.
+std::vector<RateMoments> MomentsOf(const Mixture& mixture, std::size_t kinds);
 
 }  // namespace tmprof

@@ -2,7 +2,6 @@
 
 #include "rank/rate_model.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <utility>
@@ -22,20 +21,13 @@ RateEstimates EstimateRates(std::span<const RateEvidence> evidence) {
   const RateFit fit = FitRates(kinds);
   result.response = fit.response;
 
-  std::vector<double> squares = fit.mixture.rates();
-  for (double& rate : squares) rate *= rate;
-  std::vector<double> mean(kinds.size());
-  std::vector<double> relative_sd(kinds.size());
-  for (std::uint32_t k = 0; k < kinds.size(); ++k) {
-    mean[k] = fit.mixture.Mean(k, fit.mixture.rates());
-    const double variance = fit.mixture.Mean(k, squares) - mean[k] * mean[k];
-    relative_sd[k] = std::sqrt(std::max(0.0, variance)) / mean[k];
-  }
+  const std::vector<RateMoments> moments = MomentsOf(fit.mixture, kinds.size());
   result.accesses_per_second.reserve(evidence.size());
   result.relative_sd.reserve(evidence.size());
   for (const std::uint32_t kind : kind_of_row) {
-    result.accesses_per_second.push_back(mean[kind]);
-    result.relative_sd.push_back(relative_sd[kind]);
+    const RateMoments& rate = moments[kind];
+    result.accesses_per_second.push_back(rate.mean);
+    result.relative_sd.push_back(std::sqrt(rate.variance) / rate.mean);
   }
   return result;
 }

@@ -76,17 +76,4 @@ RateView::RateView(const EvidenceTable& table, RankSource source)
         return evidence.page_seconds_at_risk > 0;
       })) {}
 
-RateEvidence RateView::Of(const Evidence& evidence, double pages, double watched_seconds) const {
-  RateEvidence rate{.pages = pages};
-  if (use_bits_) {
-    rate.first_accesses = timed_ ? evidence.first_accesses : evidence.references;
-    rate.seconds_at_risk = (timed_ ? evidence.page_seconds_at_risk : evidence.looks) / pages;
-  }
-  if (use_samples_) {
-    rate.samples = evidence.samples();
-    rate.seconds_watched = watched_seconds;
-  }
-  return rate;
-}
-
 }  // namespace tmprof

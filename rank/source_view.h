@@ -28,7 +28,18 @@ class RateView {
   bool Sees(const Evidence& evidence) const {
     return (use_bits_ && evidence.looks > 0) || (use_samples_ && evidence.samples() > 0);
   }
-  RateEvidence Of(const Evidence& evidence, double pages, double watched_seconds) const;
+  RateEvidence Of(const Evidence& evidence, double pages, double watched_seconds) const {
+    RateEvidence rate{.pages = pages};
+    if (use_bits_) {
+      rate.first_accesses = timed_ ? evidence.first_accesses : evidence.references;
+      rate.seconds_at_risk = (timed_ ? evidence.page_seconds_at_risk : evidence.looks) / pages;
+    }
+    if (use_samples_) {
+      rate.samples = evidence.samples();
+      rate.seconds_watched = watched_seconds;
+    }
+    return rate;
+  }
 
  private:
   bool use_bits_;

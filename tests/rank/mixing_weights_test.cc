@@ -26,9 +26,9 @@ class FitMixingWeightsTest : public testing::Test {
     likelihoods_.push_back(std::move(likelihood));
     rows_.push_back({nullptr, begin, columns_, observations});
   }
-  std::vector<double> Fitted() {
+  std::vector<double> Fitted(const std::vector<double>& near = {}) {
     for (std::size_t k = 0; k < rows_.size(); ++k) rows_[k].likelihood = likelihoods_[k].data();
-    return FitMixingWeights(rows_, columns_);
+    return FitMixingWeights(rows_, columns_, near);
   }
   double LogLikelihood(const std::vector<double>& weights) const {
     double sum = 0;
@@ -117,6 +117,21 @@ TEST_F(FitMixingWeightsTest, IsAsLikelyAsWhatIsSlowAndSure) {
   EXPECT_GE(LogLikelihood(weights), LogLikelihood(ByExpectationMaximisation(5000)) - 0.5);
   EXPECT_NEAR(std::accumulate(weights.begin(), weights.end(), 0.0), 1, 1e-9);
   EXPECT_THAT(weights, Each(Ge(0)));
+}
+
+TEST_F(FitMixingWeightsTest, WhereItBeginsDoesNotDecideWhereItEnds) {
+  ObserveCounts({0.1, 3, 3, 40, 200}, 300);
+  const double best = LogLikelihood(ByExpectationMaximisation(5000));
+  const std::vector<double> right = Fitted();
+  std::vector<double> all_wrong(columns_, 0.0);
+  all_wrong.front() = 1;
+  const std::vector<double> of_the_first_ones(columns_ / 2, 2.0 / static_cast<double>(columns_));
+  for (const std::vector<double>& near : {right, all_wrong, of_the_first_ones}) {
+    const std::vector<double> weights = Fitted(near);
+    EXPECT_GE(LogLikelihood(weights), best - 0.5);
+    EXPECT_NEAR(std::accumulate(weights.begin(), weights.end(), 0.0), 1, 1e-9);
+    EXPECT_THAT(weights, Each(Ge(0)));
+  }
 }
 
 // A spread that is not there would be taken for hot pages among cold ones.
