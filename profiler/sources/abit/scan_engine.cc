@@ -7,6 +7,8 @@
 #include <functional>
 #include <utility>
 
+#include "profiler/sources/abit/auto_choice.h"
+
 namespace tmprof::abit {
 namespace {
 
@@ -39,6 +41,8 @@ constexpr nanoseconds kRunsStill = milliseconds(500);
 constexpr nanoseconds kRetryUnclearable = seconds(60);
 constexpr std::size_t kLookedAheadInRotation = 16;
 constexpr std::uint64_t kClearsThatTell = 2048;  // what a visit takes
+// Of CPU time of the targets, in which fewer were cleared: what was saved up is spent by then.
+constexpr nanoseconds kTimeThatTells = 10 * kBudgetWindow;
 constexpr double kResetSmoothing = 1.0 / 16;
 
 Vpn AlignDown(Vpn vpn, PageCount span) { return Vpn(vpn.value() / span.value() * span.value()); }
@@ -813,29 +817,45 @@ void ScanEngine::VoidEvidence(const ScanTarget& target) {
 // ------------------------------------------------------------------------------------- the epoch
 
 // By what pages have cost the targets, and by how many were visited, which the scanner's own budget
-// may limit more.
-void ScanEngine::EstimateVisit(std::uint64_t clearable, bool hindered) {
+// may limit more. The less a budget pays for, the longer it would take until enough were visited to
+// tell. But fewer than are cleared `at_once` in all that time say how long it takes at least.
+void ScanEngine::EstimateVisit(std::uint64_t clearable, std::uint64_t at_once, bool hindered) {
   visit_cpu_time_.reset();
   visits_.hindered |= hindered;
-  if (visits_.clears < kClearsThatTell) return;
-  const Visits visits = std::exchange(visits_, Visits{});
-  const double rest = static_cast<double>(clearable) / static_cast<double>(visits.clears);
-  const double earned = static_cast<double>(visits.cost_ns) / options_.overhead_share;
-  const double took = visits.hindered ? 0 : static_cast<double>(visits.cpu_time.count());
-  visit_cpu_time_ = nanoseconds(std::llround(rest * std::max(earned, took)));
+  const double pages = static_cast<double>(clearable);
+  const double took = visits_.hindered ? 0 : static_cast<double>(visits_.cpu_time.count());
+  nanoseconds visit;
+  if (visits_.clears >= kClearsThatTell) {
+    const double earned = static_cast<double>(visits_.cost_ns) / options_.overhead_share;
+    const double visited = static_cast<double>(visits_.clears);
+    visit = nanoseconds(std::llround(pages / visited * std::max(earned, took)));
+  } else {
+    const double most = static_cast<double>(std::max(at_once, kClearsThatTell));
+    visit = nanoseconds(std::llround(pages / most * took));
+    if (visits_.cpu_time < kTimeThatTells || visit <= kLongestVisit) return;
+  }
+  visits_ = Visits{};
+  visit_cpu_time_ = visit;
 }
 
 Harvest ScanEngine::TakeEpoch() {
   const MonotonicTime now = kernel_.Now();
   std::uint64_t clearable = 0;
   std::uint64_t unclearable = 0;
-  for (const auto& [id, target] : targets_)
-    for (const BlockPtr& block : target->blocks)
-      (block->Clearable(now) ? clearable : unclearable) += block->range.size().value();
+  std::uint64_t at_once = 0;  // of all targets
+  for (const auto& [id, target] : targets_) {
+    std::uint64_t most = 0;
+    for (const BlockPtr& block : target->blocks) {
+      const std::uint64_t pages = block->range.size().value();
+      (block->Clearable(now) ? clearable : unclearable) += pages;
+      most = std::max(most, block->unit == PageCount(1) ? kClearWindow.value() : pages);
+    }
+    at_once += most;
+  }
   visits_.clears += counts_.clears;
   visits_.cost_ns += counts_.cost_ns;
   Harvest harvest = EndEpoch(now);
-  EstimateVisit(clearable, /*hindered=*/!harvest.note.empty());
+  EstimateVisit(clearable, at_once, /*hindered=*/!harvest.note.empty());
   harvest.unclearable = unclearable;
   for (const BlockPtr& block : touched_) {
     block->seen = false;

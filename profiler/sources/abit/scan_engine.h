@@ -33,7 +33,8 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   Harvest TakeEpoch() override;
 
   // The CPU time of the targets that a visit to all their pages takes, by the epochs since it was
-  // told last; nullopt: too few were visited to tell.
+  // told last, or the least that it takes, where that is longer than kLongestVisit; nullopt: too
+  // few were visited to tell.
   std::optional<std::chrono::nanoseconds> visit_cpu_time() const { return visit_cpu_time_; }
 
  private:
@@ -96,7 +97,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   void DropAll(ScanTarget& target);
   void Replaced(ScanTarget& target, std::uint64_t address_space);
   void VoidEvidence(const ScanTarget& target);
-  void EstimateVisit(std::uint64_t clearable, bool hindered);
+  void EstimateVisit(std::uint64_t clearable, std::uint64_t at_once, bool hindered);
 
   tmprof_ladder base_ladder_;
   tmprof_ladder huge_ladder_;

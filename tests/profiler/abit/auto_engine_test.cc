@@ -83,6 +83,14 @@ TEST_F(AutoEngineTest, LooksAtRegionsOfTheSameTargetsWhereItIsNot) {
   EXPECT_THAT(Epoch().regions, IsEmpty());
 }
 
+// 2048 pages a visit, for which it pays in 7 s, or in 14 while the first visits are paid back.
+TEST_F(AutoEngineTest, GoesOverAsSoonWhereTheBudgetPaysForNextToNothing) {
+  Start(0.0001);
+  int of_pages = 0;
+  while (of_pages < 60 && !Epoch().by_regions) ++of_pages;
+  EXPECT_LE(of_pages, 6);
+}
+
 // Of a driver, say: it tells its targets and whether it is active, and one region an epoch.
 class AnothersEngine final : public Engine {
  public:

@@ -14,6 +14,7 @@
 #include <set>
 #include <vector>
 
+#include "profiler/sources/abit/auto_choice.h"
 #include "tests/profiler/abit/simulated_kernel.h"
 
 namespace tmprof::abit {
@@ -495,6 +496,45 @@ TEST_F(ScanEngineTest, AVisitIsToldBySeveralEpochsWhereOneHasTooFewClears) {
   Run(seconds(1));
   engine.TakeEpoch();
   EXPECT_TRUE(engine.visit_cpu_time());
+}
+
+// At 0.02 % a second pays for 600 pages of 98 304, or for half of that while the loan is paid back.
+TEST_F(ScanEngineTest, ThatAVisitIsTooLongIsToldByASecondOfTooFewClears) {
+  Add(std::vector<double>(192 * kTable, 100.0));
+  ScanEngine& engine = Start({.overhead_share = 0.0002});
+  Run(seconds(3));
+  engine.TakeEpoch();  // of the first visits
+  Run(milliseconds(900));
+  engine.TakeEpoch();
+  EXPECT_FALSE(engine.visit_cpu_time());
+  Run(milliseconds(200));
+  EXPECT_LT(engine.TakeEpoch().counts.clears, 2048u);
+  ASSERT_TRUE(engine.visit_cpu_time());
+  EXPECT_GT(*engine.visit_cpu_time(), kLongestVisit);
+}
+
+// Two windows: 2.2 s without a visit tell that both take 4.4 s at least, which is not too long.
+TEST_F(ScanEngineTest, OfLittleMemoryASecondOfTooFewClearsTellsNothing) {
+  Add(std::vector<double>(8 * kTable, 100.0));
+  ScanEngine& engine = Start({.overhead_share = 0.0002});
+  Run(seconds(3));
+  engine.TakeEpoch();
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    Run(milliseconds(1'100));
+    ASSERT_LT(engine.TakeEpoch().counts.clears, 2048u);
+    EXPECT_FALSE(engine.visit_cpu_time());
+  }
+}
+
+TEST_F(ScanEngineTest, TimeInWhichNothingMayBeClearedTellsNothingOfAVisit) {
+  Add(std::vector<double>(192 * kTable, 100.0));
+  kernel_.pressure = "little is free";
+  ScanEngine& engine = Start({.overhead_share = 0.0002});
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    Run(seconds(2));
+    engine.TakeEpoch();
+    EXPECT_FALSE(engine.visit_cpu_time());
+  }
 }
 
 TEST_F(ScanEngineTest, TheOrderOfTheRotationComesFromTheSeed) {
