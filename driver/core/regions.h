@@ -122,7 +122,7 @@ struct tmprof_region_set {
 	__u32 count;
 	__u32 min_regions;
 	__u32 max_regions;
-	bool tenth_alone; /* neighbours join by the papers' rule, whatever chance makes */
+	bool join_by_chance; /* neighbours that differ by no more; else by the papers' rule alone */
 };
 
 static inline __u32 tmprof_regions_capacity(__u32 max_regions)
@@ -269,7 +269,7 @@ static inline void tmprof_regions_start(struct tmprof_region_set *set,
 
 	set->regions = regions;
 	set->count = 0;
-	set->tenth_alone = false;
+	set->join_by_chance = true;
 	set->min_regions = params->min_regions;
 	set->max_regions = params->max_regions;
 	for (i = 0; i < area_count; i++) {
@@ -348,7 +348,7 @@ static inline bool tmprof_region_alike(const struct tmprof_region_set *set,
 	if (!a->looks != !b->looks)
 		return false;
 	return !apart || 2 * apart * TMPROF_REGION_ALIKE < part * mean_twice ||
-	       (a->looks && !set->tenth_alone && tmprof_region_by_chance(a, b, apart, part));
+	       (a->looks && set->join_by_chance && tmprof_region_by_chance(a, b, apart, part));
 }
 
 /* Joins neighbours, from the lowest on, whose counts differ by less than `part` / 10 of their mean,

@@ -220,7 +220,7 @@ bool RegionEngine::PrepareRegions(RegionTarget& target, MonotonicTime now) {
     target.took = nanoseconds(0);
     // Two runs of seven found little of a hot range where regions joined by chance
     // (docs/results.md).
-    target.set.tenth_alone = true;
+    target.set.join_by_chance = false;
     target.held_up = true;
   }
   if (target.set.count > 0) return true;

@@ -183,7 +183,7 @@ static inline bool region_case_run(const struct region_case* tried, char* pictur
   struct tmprof_area mappings[REGION_CASE_PICTURE / 2], areas[TMPROF_REGION_AREAS];
   __u64 number = tried->number;
   struct tmprof_random random = {region_case_counted, &number};
-  struct tmprof_region_set set = {regions, 0, tried->min_regions, tried->max_regions, false};
+  struct tmprof_region_set set = {regions, 0, tried->min_regions, tried->max_regions, true};
   struct tmprof_region_params params = tmprof_region_params_default();
   int error = 0;
 
@@ -292,12 +292,12 @@ static inline bool region_count_case_holds(const struct region_count_case* tried
          tmprof_region_count_slots(&region, 400, 250000) == tried->of_400_slots;
 }
 
-/* Two neighbours, each by its trials and those of them that found an access: looks, and slots of a
- * ladder. Whether they join as differing by chance: (a - b)^2 <= p (1 - p) (1 / n + 1 / m), of
- * p = (found + 1/2) / (n + m + 1). */
+/* Two neighbours, each by its looks and those of them that found an access. Whether they join as
+ * differing by chance: (a - b)^2 <= p (1 - p) (1 / n + 1 / m), of p = (found + 1/2) / (n + m + 1).
+ * By a tenth of their mean none of them is alike. */
 struct region_chance_case {
   const char* name;
-  __u32 trials[2];
+  __u32 looks[2];
   __u32 found[2];
   bool joined;
 };
@@ -320,19 +320,25 @@ static const struct region_chance_case region_chance_cases[] = {
     {"and 6.0e-8 <= 6.7e-8", {1 << 20, 1 << 20}, {1 << 10, (1 << 10) + (1 << 8)}, true},
 };
 
-static inline bool region_chance_case_holds(const struct region_chance_case* tried) {
+static inline bool region_chance_case_joins(const struct region_chance_case* tried,
+                                            bool join_by_chance) {
   struct tmprof_region regions[4];
-  struct tmprof_region_set set = {regions, 4, 3, 4, false};
+  struct tmprof_region_set set = {regions, 4, 3, 4, join_by_chance};
   int i;
 
   for (i = 0; i < 4; i++) {
     regions[i] = tmprof_region_make(i < 2 ? i : 10 * i, i < 2 ? i + 1 : 10 * i + 8, 0);
-    regions[i].looks = tried->trials[i & 1];
+    regions[i].looks = tried->looks[i & 1];
     regions[i].references = tried->found[i & 1];
     regions[i].count = tmprof_region_count_checks(&regions[i], TMPROF_REGION_COUNT_MAX);
   }
   tmprof_regions_merge(&set);
-  return (set.count == 3) == tried->joined;
+  return set.count == 3;
+}
+
+static inline bool region_chance_case_holds(const struct region_chance_case* tried) {
+  return region_chance_case_joins(tried, true) == tried->joined &&
+         !region_chance_case_joins(tried, false);
 }
 
 /* How many regions there may be from now on, by how long an aggregation took. */
@@ -371,7 +377,7 @@ static const struct region_fit_case region_fit_cases[] = {
 
 static inline bool region_fit_case_holds(const struct region_fit_case* tried) {
   struct tmprof_region_params bounds = tmprof_region_params_default();
-  struct tmprof_region_set set = {NULL, tried->there, tried->min_regions, tried->most, false};
+  struct tmprof_region_set set = {NULL, tried->there, tried->min_regions, tried->most, true};
 
   bounds.min_regions = tried->min_regions;
   bounds.max_regions = tried->max_regions;
