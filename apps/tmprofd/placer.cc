@@ -210,9 +210,10 @@ bool Placer::LookForTheBest(std::span<const PlacedTarget> targets, PageCount cap
 
 PageCount Placer::CapacityNow(std::span<const TargetId> targets,
                               std::span<const NodeRoom> rooms) const {
-  if (const auto fixed = FixedCapacity(options_.capacity, Footprint(targets))) return *fixed;
-  PageCount capacity;
-  for (const TargetId target : targets) capacity += map_.PagesIn(target, options_.tiers, kTier1);
+  if (const auto fixed = FixedCapacity(options_.capacity, Footprint(targets))) {
+    return WhileFindingPages(*fixed, targets, kTier1);
+  }
+  PageCount capacity = PagesIn(targets, kTier1);
   for (const NodeRoom& room : rooms) {
     if (options_.tiers.TierOf(room.node) == kTier1) capacity += room.free;
   }
@@ -232,9 +233,22 @@ std::vector<std::optional<PageCount>> Placer::LowerCapacities(
   const PageCount footprint = Footprint(targets);
   std::vector<std::optional<PageCount>> capacities;
   for (const Capacity& capacity : options_.lower_capacities) {
-    capacities.push_back(FixedCapacity(capacity, footprint));
+    const Tier tier(static_cast<Tier::rep>(capacities.size() + 2));
+    const std::optional<PageCount> fixed = FixedCapacity(capacity, footprint);
+    capacities.push_back(fixed ? std::optional(WhileFindingPages(*fixed, targets, tier)) : fixed);
   }
   return capacities;
+}
+
+PageCount Placer::WhileFindingPages(PageCount capacity, std::span<const TargetId> targets,
+                                    Tier tier) const {
+  return survey_.complete() ? capacity : std::max(capacity, PagesIn(targets, tier));
+}
+
+PageCount Placer::PagesIn(std::span<const TargetId> targets, Tier tier) const {
+  PageCount pages;
+  for (const TargetId target : targets) pages += map_.PagesIn(target, options_.tiers, tier);
+  return pages;
 }
 
 std::optional<double> Placer::HitRatio(std::span<const PlacedSpan> placed) const {

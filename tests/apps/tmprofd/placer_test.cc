@@ -136,6 +136,35 @@ TEST_F(PlacerTest, LetsWhatNobodyAccessesGiveWay) {
   for (std::uint64_t vpn = 500; vpn < 580; ++vpn) EXPECT_EQ(memory_.node[Vpn(vpn)], kFast) << vpn;
 }
 
+// What was touched first lies in tier 1, and is what is found first.
+TEST_F(PlacerTest, NothingLeavesATierForAShareOfWhatIsFoundSoFar) {
+  memory_.Put(0, 1000, kFast);
+  memory_.Put(20'000, 40'000, kSlow);
+  options_.capacity = Ratio{1, 8};
+  memory_.per_look = milliseconds(10);  // all that an epoch pays for
+  Placer placer(options_, memory_, cpu_clock_);
+  PageCount found;
+  for (int epoch = 0; epoch < 10; ++epoch) {
+    const PlacementDecision decision = Decide(placer, Epoch(Hot(0, 10)));
+    EXPECT_THAT(decision.moves, IsEmpty()) << "epoch " << epoch;
+    if (epoch == 0) {
+      EXPECT_EQ(decision.capacity, PageCount(1000)) << "of what is found";
+    }
+    found = decision.capacity;
+  }
+  EXPECT_EQ(found, PageCount(41'000 / 8));
+}
+
+TEST_F(PlacerTest, ACapacityHoldsOnceAllPagesAreFound) {
+  memory_.Put(0, 1000, kFast);
+  memory_.Put(20'000, 1000, kSlow);
+  options_.capacity = Ratio{1, 8};
+  memory_.per_look = milliseconds(10);
+  Placer placer(options_, memory_, cpu_clock_);
+  for (int epoch = 0; epoch < 10; ++epoch) Play(placer, Decide(placer, Epoch(Hot(0, 10))));
+  EXPECT_EQ(memory_.PagesOn(kFast), PageCount(2000 / 8));
+}
+
 TEST_F(PlacerTest, WhatSeemedFreeAndWasRefusedIsNoRoom) {
   memory_.Put(0, 1000, kSlow);
   free_ = PageCount(60);
