@@ -3,7 +3,10 @@
 """The arithmetic of the measuring commands, on lines worked out by hand."""
 
 import pathlib
+import shlex
+import subprocess
 import sys
+import tempfile
 import types
 import unittest
 import unittest.mock
@@ -157,16 +160,92 @@ class ObjectsRecorded(unittest.TestCase):
 
     def test_shows_a_row_of_each_program_and_its_sites(self):
         row = objects_recorded.row("sqlite3", [self.turn(1.0, 1.0, 1.01, 0)])
-        lines = objects_recorded.text({"rows": [row]}).splitlines()
+        lines = objects_recorded.text({"virtual": False, "rows": [row]}).splitlines()
         self.assertRegex(lines[2], r"^sqlite3 .* 1\.0% \(1\.0% to 1\.0%\) .* 7 +0$")
         self.assertEqual(lines[3], "sqlite3: make < libb.so.1+0x20 < nowhere+0x30")
 
+    def test_shows_whose_seconds_they_are(self):
+        row = objects_recorded.row("sqlite3", [self.turn(1.0, 1.0, 1.01, 0)])
+        virtual, host = (objects_recorded.text({"virtual": virtual, "rows": [row]}).splitlines()[0]
+                         for virtual in (True, False))
+        self.assertIn("in the virtual machine", virtual)
+        self.assertNotIn("virtual", host)
+
     def test_puts_the_recorder_before_the_program(self):
-        options = types.SimpleNamespace(build=pathlib.Path("/b"), record="--abit off")
         command = ["sqlite3", ":memory:"]
-        self.assertEqual(objects_recorded.recorded(command, "alone", pathlib.Path("/t"), options), command)
-        self.assertEqual(objects_recorded.recorded(command, "record --objects", pathlib.Path("/t"), options),
-                         ["/b/tmprof", "record", "--quiet", "-o", "/t", "--objects", "--abit", "off", "--", *command])
+        self.assertEqual(objects_recorded.recorded(command, "alone", "/b/tmprof", ""), command)
+        self.assertEqual(
+            objects_recorded.recorded(command, "record --objects", "/b/tmprof", "--abit off"),
+            ["/b/tmprof", "record", "--quiet", "-o", "tmprof.data", "--objects", "--abit", "off", "--", *command])
+
+    def test_begins_each_turn_with_the_next_way(self):
+        self.assertEqual([objects_recorded.order(turn)[0] for turn in range(4)],
+                         ["alone", "record", "record --objects", "alone"])
+        for turn in range(3):
+            self.assertEqual(sorted(objects_recorded.order(turn)), sorted(objects_recorded.WAYS))
+
+    def test_has_the_virtual_machine_do_each_run_in_a_folder_of_its_own(self):
+        options = types.SimpleNamespace(turns=2, programs=["redis-server", "sqlite3"], requests=7, keys=3, record="")
+        lines = [shlex.split(line.removesuffix(" &&")) for line in objects_recorded.guest_script(options).splitlines()]
+        runs = [line[1:] for line in lines if line[0] == "sh"]
+        folders = [run[1] for run in runs]
+        self.assertEqual(folders, [f"/root/runs/{program}/{turn}/{way}" for turn in range(2) for program in options.programs
+                                   for way in objects_recorded.order(turn)])
+        self.assertEqual([line[2] for line in lines if line[0] == "mkdir"], folders)
+        self.assertEqual([line[1:] for line in lines if line[0] == "cp"], [["script.sql", folder] for folder in folders])
+        self.assertEqual(runs[0][4:6], ["redis-server", "--port"])
+        self.assertIn("-n 7 -r 3 ", runs[0][3])
+        self.assertEqual(runs[-1], ["objects_recorded_once", "/root/runs/sqlite3/1/alone", "", "", "sqlite3", ":memory:",
+                                    ".read script.sql"])
+        self.assertEqual(runs[-2][4:10], ["tmprof", "record", "--quiet", "-o", "tmprof.data", "--objects"])
+
+
+class ObjectsRecordedOnce(unittest.TestCase):
+    """Beside a client and a load of the shell's: each leaves a line of what it was asked."""
+
+    def setUp(self):
+        self.scratch = tempfile.TemporaryDirectory(prefix="tmprof-test.")
+        self.addCleanup(self.scratch.cleanup)
+        self.folder = pathlib.Path(self.scratch.name)
+        self.tell("client", 'echo "client $*" >>calls; [ "$1" != shutdown ] || touch down; echo "$1 $(wc -l <calls)"')
+        self.tell("load", 'echo "load $*" >>calls')
+
+    def tell(self, name: str, script: str) -> None:
+        (self.folder / name).write_text(f"#!/bin/sh\n{script}\n", encoding="ascii")
+        (self.folder / name).chmod(0o755)
+
+    def run_once(self, client: str, load: str, *command: str) -> subprocess.CompletedProcess:
+        return subprocess.run(["sh", str(objects_recorded.ONCE), str(self.folder), client, load, *command],
+                              capture_output=True, text=True, check=False)
+
+    def test_keeps_what_a_program_that_ends_by_itself_says(self):
+        done = self.run_once("", "", "sh", "-c", "echo in $(pwd); exit 7")
+        self.assertEqual(done.returncode, 7)
+        self.assertEqual((self.folder / "said").read_text(encoding="ascii"), f"in {self.folder.resolve()}\n")
+
+    def test_asks_a_server_before_and_after_its_load_and_ends_it(self):
+        done = self.run_once("./client", "./load of all", "sh", "-c", "until [ -e down ]; do sleep 0.01; done")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual((self.folder / "calls").read_text(encoding="ascii").splitlines(),
+                         ["client ping", "client info cpu", "load of all", "client info cpu", "client shutdown nosave"])
+        self.assertEqual((self.folder / "before").read_text(encoding="ascii"), "info 2\n")
+        self.assertEqual((self.folder / "after").read_text(encoding="ascii"), "info 4\n")
+
+    def test_fails_with_a_server_that_fails_in_the_end(self):
+        done = self.run_once("./client", "./load", "sh", "-c", "until [ -e down ]; do sleep 0.01; done; exit 3")
+        self.assertEqual(done.returncode, 3)
+
+    def test_refuses_a_server_that_does_not_begin(self):
+        self.tell("client", "exit 1")
+        done = self.run_once("./client", "./load", "sh", "-c", "echo no room")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("the server is gone\nno room\n", done.stderr)
+
+    def test_leaves_no_server_behind_when_the_load_fails(self):
+        self.tell("load", "exit 1")
+        done = self.run_once("./client", "./load", "sh", "-c", "trap 'touch ended; exit' TERM; while :; do sleep 0.01; done")
+        self.assertEqual(done.returncode, 1)
+        self.assertTrue((self.folder / "ended").exists())
 
 
 class ObjectsAdvised(unittest.TestCase):
