@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -40,8 +41,6 @@ Error NotInForce(std::string reason, std::string advice) {
           .advice = std::move(advice)};
 }
 
-constexpr int kDone = 0;
-
 int Fatal(const Error& error, const Log& log) {
   log(LogLevel::kError, error.Message());
   return error.ExitStatus();
@@ -64,7 +63,7 @@ class Daemon {
     const Status ended = ServeSessions();
     const std::scoped_lock lock(mutex_);
     RefuseSettings("the daemon ends");
-    return ended ? kDone : Fatal(ended.error(), Log(config_.log));
+    return ended ? EXIT_SUCCESS : Fatal(ended.error(), Log(config_.log));
   }
 
  private:

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <string>
 
@@ -17,7 +18,6 @@
 namespace tmprof {
 namespace {
 
-constexpr int kDone = 0;
 constexpr int kBadInput = 2;
 
 struct Options {
@@ -86,13 +86,13 @@ int Run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (app.exit(error) != 0) return kBadInput;
     const Status shown = WriteOut("");  // help went there
-    return shown ? kDone : Report(shown.error());
+    return shown ? EXIT_SUCCESS : Report(shown.error());
   }
   const Result<Config> config = options.config ? LoadConfig(*options.config) : Config{};
   if (!config) return Report(config.error());
   if (options.check_config) {
     const Status printed = WriteOut(PrintConfig(*config));
-    return printed ? kDone : Report(printed.error());
+    return printed ? EXIT_SUCCESS : Report(printed.error());
   }
   KeepFreedMemory();
   return RunDaemon(*config, options.config);
