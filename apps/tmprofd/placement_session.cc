@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "apps/tmprof/version.h"
+#include "mover/automatic_balancing.h"
 #include "mover/node_memory.h"
 #include "mover/node_topology.h"
 #include "profiler/recorder.h"
@@ -102,6 +103,9 @@ Result<std::unique_ptr<PlacementSession>> PlacementSession::Open(Config config, 
   }
   auto sources = OpenSources(config.profile.sources);
   if (!sources) return Fail(sources.error());
+  if (!config.placement.track_only) {
+    if (auto rival = WarningOfAutomaticBalancing()) sources->warnings.push_back(*std::move(rival));
+  }
   for (const std::string& warning : sources->warnings) log(LogLevel::kWarning, warning);
   std::unique_ptr<PlacementSession> session(new PlacementSession(
       std::move(config), *std::move(tiers), *std::move(sources), log, status, board));
