@@ -109,7 +109,11 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
   const std::vector<NodeRoom> rooms = rooms_.At(memory, epoch.end);
   decision.capacity = CapacityNow(ids, rooms);
   decision.lower_capacities = LowerCapacities(ids);
-  if (LookForTheBest(targets, decision.capacity, look_for)) RankCandidates(targets);
+  if (LookForTheBest(targets, decision.capacity, look_for)) {
+    decision.capacity = CapacityNow(ids, rooms);
+    decision.lower_capacities = LowerCapacities(ids);
+    RankCandidates(targets);
+  }
 
   const CandidateResidency residency(candidates_, options_.tiers);
   const Plan plan = MakePlan(*policy_, candidates_.key, ranking_, residency, decision.capacity);

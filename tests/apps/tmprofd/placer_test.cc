@@ -155,6 +155,18 @@ TEST_F(PlacerTest, NothingLeavesATierForAShareOfWhatIsFoundSoFar) {
   EXPECT_EQ(found, PageCount(41'000 / 8));
 }
 
+TEST_F(PlacerTest, NothingLeavesATierForWhatIsFoundWhileLookingForTheBest) {
+  memory_.Put(0, 1000, kFast);
+  memory_.Put(55'000, 30'000, kSlow);
+  memory_.Put(90'000, 500, kFast);  // far behind what is surveyed
+  options_.capacity = Ratio{1, 8};
+  memory_.per_look = milliseconds(4);
+  Placer placer(options_, memory_, cpu_clock_);
+  for (int epoch = 0; epoch < 10; ++epoch) {
+    EXPECT_THAT(Decide(placer, Epoch(Hot(90'000, 400))).moves, IsEmpty()) << "epoch " << epoch;
+  }
+}
+
 TEST_F(PlacerTest, ACapacityHoldsOnceAllPagesAreFound) {
   memory_.Put(0, 1000, kFast);
   memory_.Put(20'000, 1000, kSlow);
