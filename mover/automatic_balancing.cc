@@ -12,7 +12,7 @@ std::optional<std::string> WarningOfAutomaticBalancing(const std::filesystem::pa
   if (!(file >> mode) || mode == 0) return std::nullopt;
   return "the kernel moves pages between nodes, too (kernel.numa_balancing is " +
          std::to_string(mode) +
-         "), and each undoes what the other does; 'sysctl kernel.numa_balancing=0' ends that";
+         "), and may undo what this does; 'sysctl kernel.numa_balancing=0' ends that";
 }
 
 }  // namespace tmprof
