@@ -21,10 +21,12 @@ void Exponentiate(std::span<double> x) {
   constexpr double kRounds = 0x1.8p52;
   constexpr int kMantissaBits = std::numeric_limits<double>::digits - 1;
   constexpr double kLeast = -700;  // less is no double but a denormal one
+  // A loop of its own: a comparison that might trap keeps a loop from the processor's lanes.
+  for (double& value : x) value = std::max(value, kLeast);
   double* const values = x.data();
 #pragma omp simd
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const double octaves = std::max(values[i], kLeast) * std::numbers::log2e;
+    const double octaves = values[i] * std::numbers::log2e;
     const double rounded = octaves + kRounds;
     const double f = octaves - (rounded - kRounds);
     double power = c[8];

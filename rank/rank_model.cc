@@ -12,7 +12,6 @@
 
 #include "base/check.h"
 #include "rank/rate_fit.h"
-#include "rank/rate_model.h"
 #include "rank/source_view.h"
 
 namespace tmprof {

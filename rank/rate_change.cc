@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "rank/flat_table.h"
 #include "rank/rate_fit.h"
 #include "rank/source_view.h"
 
@@ -52,25 +52,16 @@ class Predictions {
   }
 
   double Given(std::uint32_t known, std::uint32_t piece) {
-    const auto [likelihood, is_new] = given_.TryEmplace({known, piece}, 0.0);
-    if (is_new) *likelihood = mixture_->Mean(known, mixture_->Likelihood(piece));
-    return *likelihood;
+    const auto [found, is_new] = given_.try_emplace(std::uint64_t{known} << 32 | piece, 0.0);
+    if (is_new) found->second = mixture_->Mean(known, mixture_->Likelihood(piece));
+    return found->second;
   }
 
   double DrawnAnew(std::uint32_t piece) const { return drawn_anew_[piece]; }
 
  private:
-  struct Kinds {
-    std::uint32_t known;
-    std::uint32_t piece;
-    bool operator==(const Kinds&) const = default;
-    std::uint64_t Hash() const {
-      return (std::uint64_t{known} << 32 | piece) * 0x9E3779B97F4A7C15u;
-    }
-  };
-
   const Mixture* mixture_;
-  FlatTable<Kinds, double> given_;
+  std::unordered_map<std::uint64_t, double> given_;
   std::vector<double> drawn_anew_;  // by kind
 };
 

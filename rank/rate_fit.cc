@@ -186,15 +186,15 @@ std::uint32_t RateKinds::Add(const RateEvidence& evidence) {
       CountCode(evidence.first_accesses) << 40 | CountCode(evidence.samples) << 20 |
           LogCode(evidence.seconds_at_risk),
       static_cast<std::uint64_t>(evidence.pages) << 16 | LogCode(evidence.seconds_watched)};
-  const auto [at, is_new] = number_.TryEmplace(code, static_cast<std::uint32_t>(kinds_.size()));
+  const auto [at, is_new] = number_.try_emplace(code, static_cast<std::uint32_t>(kinds_.size()));
   if (is_new) kinds_.push_back({.pieces = 0, .mean = {.pages = evidence.pages}});
-  RateKind& kind = kinds_[*at];
+  RateKind& kind = kinds_[at->second];
   kind.pieces += 1;
   kind.mean.first_accesses += evidence.first_accesses;
   kind.mean.seconds_at_risk += evidence.seconds_at_risk;
   kind.mean.samples += evidence.samples;
   kind.mean.seconds_watched += evidence.seconds_watched;
-  return *at;
+  return at->second;
 }
 
 std::vector<RateKind> RateKinds::Take() && {

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
-#include "rank/flat_table.h"
 #include "rank/mixing_weights.h"
 #include "rank/rate_model.h"
 
@@ -36,13 +36,16 @@ class RateKinds {
     std::uint64_t counts_and_times;
     std::uint64_t pages_and_watched;
     bool operator==(const Code&) const = default;
-    std::uint64_t Hash() const {
-      return (counts_and_times * 0x9E3779B97F4A7C15u) ^ (pages_and_watched * 0xC2B2AE3D27D4EB4Fu);
+  };
+  struct Hash {
+    std::size_t operator()(const Code& code) const {
+      return (code.counts_and_times * 0x9E3779B97F4A7C15u) ^
+             (code.pages_and_watched * 0xC2B2AE3D27D4EB4Fu);
     }
   };
 
   std::vector<RateKind> kinds_;  // `mean` holds sums
-  FlatTable<Code, std::uint32_t> number_;
+  std::unordered_map<Code, std::uint32_t, Hash> number_;
 };
 
 // A prior over a logarithmic grid of rates, and how each kind of evidence speaks for each of them.
