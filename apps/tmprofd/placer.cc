@@ -43,13 +43,6 @@ std::vector<TargetId> IdsOf(std::span<const PlacedTarget> targets) {
   return ids;
 }
 
-// Of such a footprint; nothing: whatever is free.
-std::optional<PageCount> FixedCapacity(const Capacity& capacity, PageCount footprint) {
-  if (const auto* pages = std::get_if<PageCount>(&capacity)) return *pages;
-  if (const auto* ratio = std::get_if<Ratio>(&capacity)) return CapacityAt(*ratio, footprint);
-  return std::nullopt;
-}
-
 // Those whose pages may have to give way.
 TierSet Limited(const PlacerOptions& options) {
   TierSet limited;
@@ -214,9 +207,7 @@ bool Placer::LookForTheBest(std::span<const PlacedTarget> targets, PageCount cap
 
 PageCount Placer::CapacityNow(std::span<const TargetId> targets,
                               std::span<const NodeRoom> rooms) const {
-  if (const auto fixed = FixedCapacity(options_.capacity, Footprint(targets))) {
-    return WhileFindingPages(*fixed, targets, kTier1);
-  }
+  if (const auto limit = LimitOf(options_.capacity, targets, kTier1)) return *limit;
   PageCount capacity = PagesIn(targets, kTier1);
   for (const NodeRoom& room : rooms) {
     if (options_.tiers.TierOf(room.node) == kTier1) capacity += room.free;
@@ -234,19 +225,21 @@ PageCount Placer::Footprint(std::span<const TargetId> targets) const {
 
 std::vector<std::optional<PageCount>> Placer::LowerCapacities(
     std::span<const TargetId> targets) const {
-  const PageCount footprint = Footprint(targets);
   std::vector<std::optional<PageCount>> capacities;
   for (const Capacity& capacity : options_.lower_capacities) {
     const Tier tier(static_cast<Tier::rep>(capacities.size() + 2));
-    const std::optional<PageCount> fixed = FixedCapacity(capacity, footprint);
-    capacities.push_back(fixed ? std::optional(WhileFindingPages(*fixed, targets, tier)) : fixed);
+    capacities.push_back(LimitOf(capacity, targets, tier));
   }
   return capacities;
 }
 
-PageCount Placer::WhileFindingPages(PageCount capacity, std::span<const TargetId> targets,
-                                    Tier tier) const {
-  return survey_.complete() ? capacity : std::max(capacity, PagesIn(targets, tier));
+std::optional<PageCount> Placer::LimitOf(const Capacity& capacity,
+                                         std::span<const TargetId> targets, Tier tier) const {
+  if (const auto* pages = std::get_if<PageCount>(&capacity)) return *pages;
+  const auto* ratio = std::get_if<Ratio>(&capacity);
+  if (ratio == nullptr) return std::nullopt;
+  const PageCount share = CapacityAt(*ratio, Footprint(targets));
+  return survey_.complete() ? share : std::max(share, PagesIn(targets, tier));
 }
 
 PageCount Placer::PagesIn(std::span<const TargetId> targets, Tier tier) const {

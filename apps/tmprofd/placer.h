@@ -93,10 +93,10 @@ class Placer {
                       std::chrono::nanoseconds look_for);
   PageCount CapacityNow(std::span<const TargetId> targets, std::span<const NodeRoom> rooms) const;
   PageCount Footprint(std::span<const TargetId> targets) const;
-  // At least what is in the tier, until all pages were found once: a share of a part of them is too
-  // little, and nothing is to leave a tier for that.
-  PageCount WhileFindingPages(PageCount capacity, std::span<const TargetId> targets,
-                              Tier tier) const;
+  // Nothing: whatever is free. A share is at least what is in the tier, until all pages were found
+  // once: that of a part of them is too little, and nothing is to leave the tier for it.
+  std::optional<PageCount> LimitOf(const Capacity& capacity, std::span<const TargetId> targets,
+                                   Tier tier) const;
   PageCount PagesIn(std::span<const TargetId> targets, Tier tier) const;
   std::vector<std::optional<PageCount>> LowerCapacities(std::span<const TargetId> targets) const;
   std::optional<double> HitRatio(std::span<const PlacedSpan> placed) const;

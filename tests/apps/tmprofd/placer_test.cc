@@ -167,6 +167,16 @@ TEST_F(PlacerTest, NothingLeavesATierForWhatIsFoundWhileLookingForTheBest) {
   }
 }
 
+TEST_F(PlacerTest, AnAmountHoldsWhilePagesAreBeingFound) {
+  memory_.Put(0, 1000, kFast);
+  memory_.Put(55'000, 1000, kSlow);
+  options_.capacity = PageCount(300);
+  memory_.per_look = milliseconds(10);
+  Placer placer(options_, memory_, cpu_clock_);
+  Play(placer, Decide(placer, Epoch(Hot(0, 10))));
+  EXPECT_EQ(memory_.PagesOn(kFast), PageCount(300));
+}
+
 TEST_F(PlacerTest, ACapacityHoldsOnceAllPagesAreFound) {
   memory_.Put(0, 1000, kFast);
   memory_.Put(20'000, 1000, kSlow);
