@@ -68,11 +68,8 @@ static void gather_huge(struct tmprof_range_buffers *buffers, const struct tmpro
 	u32 i;
 
 	bitmap_set(buffers->present, index, pages);
-	if (test_bit(0, block->accessed)) {
+	if (test_bit(0, block->accessed))
 		bitmap_set(buffers->accessed, index, pages);
-		request->accessed_pages += pages;
-	}
-	request->present_pages += pages;
 	for (i = 0; i < pages; i++) {
 		if (request->frames)
 			buffers->frames[index + i] = block->frame[0] + (first - block->vpn) + i;
@@ -111,8 +108,6 @@ static void gather_table(struct tmprof_range_buffers *buffers, const struct tmpr
 		lay_bits(buffers->present, request->start_vpn, vpn, block->present[word]);
 		lay_bits(buffers->accessed, request->start_vpn, vpn, block->accessed[word]);
 	}
-	request->present_pages += bitmap_weight(block->present, TMPROF_BLOCK_UNITS);
-	request->accessed_pages += bitmap_weight(block->accessed, TMPROF_BLOCK_UNITS);
 	if (!request->frames && !request->nodes)
 		return;
 	for_each_set_bit (unit, block->present, TMPROF_BLOCK_UNITS) {
@@ -300,6 +295,9 @@ static int scan(struct tmprof_session *session, struct tmprof_target *target,
 	}
 	request->end_ns = ktime_get_ns();
 	mmput_async(mm);
+	/* Of the bitmaps, as base pages that collapse behind the walk are met again in a huge leaf. */
+	request->present_pages = bitmap_weight(buffers->present, request->pages);
+	request->accessed_pages = bitmap_weight(buffers->accessed, request->pages);
 	request->cleared_bits = buffers->walk.counts.cleared;
 	request->races = buffers->walk.counts.races;
 
