@@ -31,9 +31,10 @@ struct Move {
 // What became of a move, once it is over.
 struct MoveOutcome {
   Move move;
-  int error = 0;                        // errno, positive; 0: it is on `move.to` now
-  std::uint32_t attempts = 0;           // 0: it was never tried
-  std::chrono::nanoseconds latency{0};  // its share, by pages, of the calls that tried it
+  int error = 0;               // errno, positive; 0: it is on `move.to` now
+  std::uint32_t attempts = 0;  // 0: it was never tried
+  // Its share, by pages, of the calls that tried it; what a refusal takes is of the refused.
+  std::chrono::nanoseconds latency{0};
   friend bool operator==(const MoveOutcome&, const MoveOutcome&) = default;
 };
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <ranges>
 #include <utility>
 
 #include "base/check.h"
@@ -25,6 +26,12 @@ constexpr std::size_t kWindow = 4096;
 constexpr std::chrono::milliseconds kRetryAfter{100};
 // Reclaim (kswapd) or an exiting process must make room first.
 constexpr std::chrono::seconds kFullFor{1};
+
+// What a page is supposed to take until calls tell: 1.35 page faults of 1.4 us (above).
+constexpr double kSupposedNsPerPage = 2000;
+constexpr double kSupposedPages = 64;
+// Weight of what calls took, a call later.
+constexpr double kRemembered = 0.9;
 
 // No node and no errno.
 constexpr int kUntold = std::numeric_limits<int>::min();
@@ -191,16 +198,72 @@ std::vector<MoveOutcome> PageMover::MoveChunk() {
   LearnRoom(chunk, told, ended);
   bandwidth_.Spend(moved.value() * kBasePageBytes);
   cpu_.Spend(static_cast<std::uint64_t>((cpu_clock_->Now() - cpu_began).count()));
+  const Shares shares = SharesOf(ended - began, tried, moved);
+  NotMadeRoom not_made;
   for (std::size_t i = 0; i < chunk.size(); ++i) {
     Pending after = chunk[i];
     ++after.attempts;
-    after.latency += (ended - began) * static_cast<std::int64_t>(after.move.span.value()) /
-                     static_cast<std::int64_t>(tried.value());
-    if (IsOver(after, told[i].error, ended)) {
-      over.push_back({after.move, told[i].error, after.attempts, after.latency});
+    const PageCount stayed = after.move.span - told[i].moved;
+    after.latency += shares.OfMoved(told[i].moved) + shares.OfRefused(stayed);
+    const bool is_over = IsOver(after, told[i].error, ended);
+    if (is_over) over.push_back({after.move, told[i].error, after.attempts, after.latency});
+    if (after.move.reason == MoveReason::kRoom && stayed > PageCount(0)) {
+      (is_over ? not_made.ever : not_made.yet)[after.move.from] += stayed;
     }
   }
+  HoldBack(not_made, ended, over);
   return over;
+}
+
+// The kernel tries what it refuses several times, or looks for memory, and pages of the same call
+// have no part in that.
+PageMover::Shares PageMover::SharesOf(std::chrono::nanoseconds took, PageCount tried,
+                                      PageCount moved) {
+  const auto ns = static_cast<double>(took.count());
+  const auto pages_tried = static_cast<double>(tried.value());
+  const double alike = ns / pages_tried;
+  if (moved == tried) {
+    alone_.ns = kRemembered * alone_.ns + ns;
+    alone_.pages = kRemembered * alone_.pages + pages_tried;
+    return {alike, alike};
+  }
+  const double of_moved = std::min(
+      alike, (alone_.ns + kSupposedNsPerPage * kSupposedPages) / (alone_.pages + kSupposedPages));
+  const auto pages_moved = static_cast<double>(moved.value());
+  return {of_moved, (ns - of_moved * pages_moved) / (pages_tried - pages_moved)};
+}
+
+// Promotions were decided for the room that demotions make. Where one stays, as many pages of the
+// last promotions would only find the node full, which takes the kernel long to tell.
+void PageMover::HoldBack(NotMadeRoom& not_made, MonotonicTime now, std::vector<MoveOutcome>& over) {
+  if (not_made.ever.empty() && not_made.yet.empty()) return;
+  std::deque<Pending> kept;
+  std::deque<Pending> held_back;
+  const auto takes = [](std::map<NodeId, PageCount>& missing, const Move& move) {
+    const auto of_node = missing.find(move.to);
+    if (of_node == missing.end()) return false;
+    if (of_node->second <= move.span) {
+      missing.erase(of_node);
+    } else {
+      of_node->second -= move.span;
+    }
+    return true;
+  };
+  for (Pending& pending : pending_ | std::views::reverse) {
+    if (pending.move.reason != MoveReason::kWanted) {
+      kept.push_front(pending);
+    } else if (takes(not_made.ever, pending.move)) {
+      const int error = pending.attempts == 0 ? ENOMEM : EBUSY;
+      over.push_back({pending.move, error, pending.attempts, pending.latency});
+    } else if (takes(not_made.yet, pending.move)) {
+      pending.not_before = std::max(pending.not_before, now + kRetryAfter);
+      held_back.push_front(pending);
+    } else {
+      kept.push_front(pending);
+    }
+  }
+  kept.insert(kept.end(), held_back.begin(), held_back.end());
+  pending_ = std::move(kept);
 }
 
 // Halved at once where a call was too long; doubled at most, as a short call may have been luck.

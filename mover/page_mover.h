@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -69,7 +70,8 @@ class PageMover {
   std::vector<Move> Replace(std::vector<Move> moves);
 
   // Makes one call, if the budgets have anything left: of the first move to be done and what
-  // behind it goes the same way for the same target. Returns the moves that are over by it.
+  // behind it goes the same way for the same target. Returns the moves that are over by it: those
+  // tried, and promotions without room, as what was to make it stays (ENOMEM, untried).
   std::vector<MoveOutcome> MoveChunk();
 
   // How long until MoveChunk() will do something; nothing: there is nothing to be done.
@@ -101,6 +103,26 @@ class PageMover {
   void Learn(PageCount pages, std::chrono::nanoseconds took);
   void LearnRoom(const std::vector<Pending>& chunk, const std::vector<Told>& told,
                  MonotonicTime now);
+  // Of a call, what a page took that moved, and one that was refused.
+  struct Shares {
+    double ns_moved;
+    double ns_refused;
+    std::chrono::nanoseconds OfMoved(PageCount pages) const { return Of(ns_moved, pages); }
+    std::chrono::nanoseconds OfRefused(PageCount pages) const { return Of(ns_refused, pages); }
+
+   private:
+    static std::chrono::nanoseconds Of(double ns, PageCount pages) {
+      return std::chrono::nanoseconds(std::llround(ns * static_cast<double>(pages.value())));
+    }
+  };
+  Shares SharesOf(std::chrono::nanoseconds took, PageCount tried, PageCount moved);
+  // By node, what was to leave it for promotions to come and did not: for good, or so far.
+  struct NotMadeRoom {
+    std::map<NodeId, PageCount> ever;
+    std::map<NodeId, PageCount> yet;
+  };
+  // The last promotions that were decided for that room: they are over, or wait for it.
+  void HoldBack(NotMadeRoom& not_made, MonotonicTime now, std::vector<MoveOutcome>& over);
   // Where it may yet move, puts it back and returns false.
   bool IsOver(const Pending& tried, int error, MonotonicTime now);
 
@@ -114,6 +136,10 @@ class PageMover {
   std::deque<Pending> pending_;
   PageCount chunk_;
   std::map<NodeId, MonotonicTime> full_until_;  // nodes that were out of memory
+  struct {
+    double ns = 0;
+    double pages = 0;
+  } alone_;  // of calls that refused nothing, the older the less
 };
 
 }  // namespace tmprof

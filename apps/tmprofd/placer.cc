@@ -342,7 +342,7 @@ void Placer::LearnRefusal(const MoveOutcome& refused, std::uint64_t epoch) {
   // A huge page may find no room in one piece where there is enough for base pages.
   const bool is_busy = refused.error == EBUSY || refused.error == EAGAIN ||
                        (refused.error == ENOMEM && !IsOutOfMemory(refused.move, refused.error));
-  if (!is_busy && MayMoveSoon(refused.error)) return;
+  if (refused.attempts == 0 || (!is_busy && MayMoveSoon(refused.error))) return;
   const auto [known, is_first] = let_be_.try_emplace(refused.move.key);
   LetBe& let_be = known->second;
   if (!is_busy) {
@@ -369,7 +369,8 @@ std::uint64_t Placer::Learn(std::span<const MoveOutcome> outcomes, std::uint64_t
       look_again_.push_back({move.key.target, range});
     }
     if (outcome.error != 0) {
-      if (IsOutOfMemory(move, outcome.error)) rooms_.Refuse(move.to);
+      const bool tried = outcome.attempts > 0;
+      if (tried && IsOutOfMemory(move, outcome.error)) rooms_.Refuse(move.to);
       LearnRefusal(outcome, epoch);
       continue;
     }

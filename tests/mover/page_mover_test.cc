@@ -50,6 +50,7 @@ class FakeKernel final : public MoveCall {
     for (std::size_t i = 0; i < pages.size(); ++i) {
       if (room && (*room)-- == 0) return -ENOMEM;
       if (stuck.contains(pages[i]) || full.contains(nodes[i])) {
+        clock_->now += per_refusal;
         ++left;
       } else if (!error.contains(pages[i])) {
         left += LeftOf(pages[i], nodes[i]);
@@ -61,6 +62,7 @@ class FakeKernel final : public MoveCall {
   }
 
   nanoseconds per_page{1000};
+  nanoseconds per_refusal{0};  // beyond that
   int refusal = 0;
   std::optional<std::uint64_t> room;  // for so many pages on all nodes
   std::set<Vpn> stuck;
@@ -95,6 +97,10 @@ class FakeKernel final : public MoveCall {
 
 Move Promotion(std::uint64_t vpn, std::uint32_t target = 1, PageCount span = PageCount(1)) {
   return {{TargetId(target), Vpn(vpn)}, span, NodeId(1), NodeId(0), 1.0, MoveReason::kWanted};
+}
+
+Move Demotion(std::uint64_t vpn) {
+  return {{TargetId(1), Vpn(vpn)}, PageCount(1), NodeId(0), NodeId(1), 0.5, MoveReason::kRoom};
 }
 
 std::vector<Move> Promotions(std::uint64_t count) {
@@ -339,6 +345,81 @@ TEST_F(PageMoverTest, OfACallThatRanOutOfMemoryWhatDidMoveIsTold) {
   std::vector<int> errors;
   for (const MoveOutcome& outcome : over) errors.push_back(outcome.error);
   EXPECT_THAT(errors, ElementsAre(0, 0, 0, ENOMEM, ENOMEM));
+}
+
+// 64 pages in 64 us; then 10 pages in 10 us and 990 us, in which the kernel tried one of them
+// again.
+TEST_F(PageMoverTest, WhatARefusalTakesIsOfTheRefused) {
+  PageMover mover = Make({.attempts = 1});
+  mover.Replace(Promotions(64));
+  EXPECT_THAT(mover.MoveChunk(), Each(Field(&MoveOutcome::latency, microseconds(1))));
+  kernel_.stuck = {Vpn(103)};
+  kernel_.per_refusal = microseconds(990);
+  std::vector<Move> moves;
+  for (std::uint64_t vpn = 100; vpn < 110; ++vpn) moves.push_back(Promotion(vpn));
+  mover.Replace(moves);
+  const std::vector<MoveOutcome> over = mover.MoveChunk();
+  ASSERT_THAT(over, SizeIs(10));
+  for (const MoveOutcome& outcome : over) {
+    if (outcome.error == 0) {
+      // Half of what is known was supposed: 2 us.
+      EXPECT_GE(outcome.latency, microseconds(1));
+      EXPECT_LE(outcome.latency, microseconds(2));
+    } else {
+      EXPECT_EQ(outcome.move.key.vpn, Vpn(103));
+      EXPECT_GE(outcome.latency, microseconds(980));
+    }
+  }
+}
+
+// A node that has room for what leaves it, and one of the three pages does not.
+TEST_F(PageMoverTest, WhereADemotionIsRefusedAPromotionIsNotTried) {
+  PageMover mover = Make();
+  kernel_.node = {{Vpn(50), NodeId(0)}, {Vpn(51), NodeId(0)}, {Vpn(52), NodeId(0)}};
+  kernel_.error = {{Vpn(51), EACCES}};
+  mover.Replace(
+      {Demotion(50), Demotion(51), Demotion(52), Promotion(1), Promotion(2), Promotion(3)});
+  const std::vector<MoveOutcome> over = MoveAll(mover);
+  ASSERT_THAT(over, SizeIs(6));
+  EXPECT_EQ(over[1].error, EACCES);
+  EXPECT_EQ(over[3].move.key.vpn, Vpn(3)) << "the last of the promotions";
+  EXPECT_EQ(over[3].error, ENOMEM);
+  EXPECT_EQ(over[3].attempts, 0U);
+  EXPECT_EQ(over[4].error, 0);
+  EXPECT_EQ(over[5].error, 0);
+  EXPECT_THAT(
+      kernel_.calls,
+      ElementsAre(Field(&std::pair<Pid, std::vector<Vpn>>::second, SizeIs(3)),
+                  Field(&std::pair<Pid, std::vector<Vpn>>::second, ElementsAre(Vpn(1), Vpn(2)))));
+}
+
+TEST_F(PageMoverTest, AHugePromotionIsNotTriedForWantOfAPart) {
+  PageMover mover = Make();
+  kernel_.node = {{Vpn(50), NodeId(0)}};
+  kernel_.error = {{Vpn(50), EACCES}};
+  mover.Replace({Demotion(50), Promotion(1), Promotion(512, 1, PageCount(512))});
+  const std::vector<MoveOutcome> over = MoveAll(mover);
+  ASSERT_THAT(over, SizeIs(3));
+  EXPECT_EQ(over[1].move.key.vpn, Vpn(512));
+  EXPECT_EQ(over[1].error, ENOMEM);
+  EXPECT_EQ(over[2].error, 0);
+}
+
+TEST_F(PageMoverTest, WhereADemotionIsToBeTriedAgainAPromotionWaits) {
+  PageMover mover = Make({.attempts = 2});
+  kernel_.node = {{Vpn(50), NodeId(0)}, {Vpn(51), NodeId(0)}};
+  kernel_.stuck = {Vpn(51)};
+  mover.Replace({Demotion(50), Demotion(51), Promotion(1), Promotion(2)});
+  EXPECT_THAT(mover.MoveChunk(), SizeIs(1));
+  const std::vector<MoveOutcome> first = mover.MoveChunk();
+  EXPECT_THAT(first, ElementsAre(Field(&MoveOutcome::error, 0)));
+  EXPECT_EQ(first[0].move.key.vpn, Vpn(1));
+  EXPECT_GT(*mover.Wait(), milliseconds(99)) << "the other one waits for the demotion";
+  kernel_.stuck.clear();
+  clock_.now += *mover.Wait();
+  EXPECT_EQ(mover.MoveChunk()[0].move.key.vpn, Vpn(51));
+  EXPECT_EQ(mover.MoveChunk()[0].move.key.vpn, Vpn(2));
+  EXPECT_EQ(mover.pending(), 0U);
 }
 
 TEST_F(PageMoverTest, BandwidthIsHeldOnTheWhole) {

@@ -196,7 +196,8 @@ TEST_F(PlacerTest, WhatSeemedFreeAndWasRefusedIsNoRoom) {
   EXPECT_EQ(decision.capacity, PageCount(60));
   EXPECT_EQ(decision.gain, 1);
   std::vector<MoveOutcome> outcomes;
-  for (const Move& move : decision.moves) outcomes.push_back({.move = move, .error = ENOMEM});
+  for (const Move& move : decision.moves)
+    outcomes.push_back({.move = move, .error = ENOMEM, .attempts = 1});
   placer.Learn(outcomes, next_epoch_);
   const PlacementDecision next = Decide(placer, Epoch(Hot(500, 50)));
   EXPECT_EQ(next.capacity, PageCount(0));
@@ -264,12 +265,28 @@ TEST_F(PlacerTest, LeavesWhatIsBound) {
   EXPECT_EQ(decision.not_moved.bound, 10U);
 }
 
+// Another page stayed that was to make room for it: that says nothing of the node, nor of the page.
+TEST_F(PlacerTest, WhatWasNotTriedForWantOfRoomIsDecidedAgain) {
+  memory_.Put(0, 1000, kSlow);
+  options_.capacity = FreeCapacity{};
+  Placer placer(options_, memory_, cpu_clock_);
+  const PlacementDecision decision = Decide(placer, Epoch(Hot(500, 50)));
+  ASSERT_THAT(decision.moves, SizeIs(50));
+  std::vector<MoveOutcome> outcomes;
+  for (const Move& move : decision.moves) outcomes.push_back({.move = move, .error = ENOMEM});
+  placer.Learn(outcomes, next_epoch_);
+  const PlacementDecision next = Decide(placer, Epoch(Hot(500, 50)));
+  EXPECT_EQ(next.capacity, PageCount(1000));
+  EXPECT_THAT(next.moves, SizeIs(50));
+}
+
 TEST_F(PlacerTest, LetsBeWhatTheKernelRefuses) {
   memory_.Put(0, 100, kSlow);
   Placer placer(options_, memory_, cpu_clock_);
   const PlacementDecision decision = Decide(placer, Epoch({{5, 10}}));
   ASSERT_THAT(decision.moves, SizeIs(1));
-  const std::vector<MoveOutcome> refused{{.move = decision.moves[0], .error = EACCES}};
+  const std::vector<MoveOutcome> refused{
+      {.move = decision.moves[0], .error = EACCES, .attempts = 1}};
   placer.Learn(refused, next_epoch_);
   const PlacementDecision next = Decide(placer, Epoch({{5, 10}}));
   EXPECT_THAT(next.moves, IsEmpty());
@@ -315,7 +332,8 @@ TEST_F(PlacerTest, TriesAgainWhatWasBusy) {
   memory_.Put(0, 100, kSlow);
   Placer placer(options_, memory_, cpu_clock_);
   const PlacementDecision decision = Decide(placer, Epoch({{5, 10}}));
-  const std::vector<MoveOutcome> busy{{.move = decision.moves.at(0), .error = EBUSY}};
+  const std::vector<MoveOutcome> busy{
+      {.move = decision.moves.at(0), .error = EBUSY, .attempts = 1}};
   placer.Learn(busy, next_epoch_);
   EXPECT_THAT(Decide(placer, Epoch({{5, 10}})).moves, SizeIs(1));
 }
@@ -329,8 +347,9 @@ TEST_F(PlacerTest, LetsWhatIsBusyTimeAndAgainBeForLongerAndLonger) {
     const PlacementDecision decision = Decide(placer, Epoch({{5, 10}}));
     if (decision.moves.empty()) continue;
     tried.push_back(epoch);
-    placer.Learn(std::vector<MoveOutcome>{{.move = decision.moves[0], .error = EBUSY}},
-                 next_epoch_);
+    placer.Learn(
+        std::vector<MoveOutcome>{{.move = decision.moves[0], .error = EBUSY, .attempts = 1}},
+        next_epoch_);
   }
   EXPECT_THAT(tried, testing::ElementsAre(0, 1, 3, 6, 11, 20, 37, 70));
 }
@@ -341,7 +360,8 @@ TEST_F(PlacerTest, MovesTheOthersOfAPieceOfWhichOneIsRefused) {
   const PlacementDecision decision = Decide(placer, Epoch({}));
   ASSERT_FALSE(decision.moves.empty());
   const Move pinned = decision.moves[decision.moves.size() / 2];
-  placer.Learn(std::vector<MoveOutcome>{{.move = pinned, .error = EACCES}}, next_epoch_);
+  placer.Learn(std::vector<MoveOutcome>{{.move = pinned, .error = EACCES, .attempts = 1}},
+               next_epoch_);
   const PlacementDecision next = Decide(placer, Epoch({}));
   EXPECT_THAT(next.moves, testing::Not(testing::Contains(testing::Field(&Move::key, pinned.key))));
   EXPECT_GE(next.moves.size(), decision.moves.size() - 1);
