@@ -34,7 +34,10 @@ constexpr std::uint32_t kPatientReads = 20;
 constexpr nanoseconds kIdleWait = milliseconds(256);
 // A read may be early by this part of its delay, if the scanner is awake: waking up costs it most.
 constexpr int kEarly = 16;
-constexpr int kWidestBracket = 8;  // of the exposure before
+constexpr int kWidestBracket = 8;  // of the exposure before ...
+// ... or, as the clear may have been shortly before the target left the CPU, a time slice: it ends
+// with a timer tick, of which Debian's kernels have 250 a second.
+constexpr nanoseconds kSlice = milliseconds(4);
 constexpr int kOfRung = 8;         // and still is of its rung, by so much
 // A target that has used CPU time runs for so much longer, as far as is known.
 constexpr nanoseconds kRunsStill = milliseconds(500);
@@ -684,7 +687,8 @@ void ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
   // first accessed somewhere in there says next to nothing of its rate; that it was not, says a
   // lot.
   const bool bracketed =
-      first_read || exposure <= kWidestBracket * (block.cpu_at - block.cpu_cleared);
+      first_read ||
+      exposure <= std::max(kWidestBracket * (block.cpu_at - block.cpu_cleared), kSlice);
   block.cpu_at = cpu;
   block.read_at = read.time;
 

@@ -139,6 +139,27 @@ TEST_F(ScanEngineTest, TheEstimatedRateTellsHotPagesFromColdOnes) {
   EXPECT_GT(Recall(process, 16), 0.95);
 }
 
+// Three programs that want one CPU: a slice that began before the clear may end just behind it, and
+// what is hot is then first accessed somewhere in the next one.
+TEST_F(ScanEngineTest, WhatIsHotIsToldWhereTheTargetRunsInSlices) {
+  SimulatedProcess& process = Add(Rates(16 * kTable, 16, 30'000, 22));
+  Start({.overhead_share = 0.01});
+  for (int slice = 0; slice < 700; ++slice) {
+    process.cpus = 1;
+    Run(milliseconds(3));
+    process.cpus = 0;
+    Run(milliseconds(6));
+  }
+  const Harvest& harvest = Take();
+  std::uint64_t told = 0;
+  for (const auto& [key, sum] : sums_) {
+    if (process.IndexOf(key.vpn) % 16 == 0) told += sum.firsts;
+  }
+  EXPECT_GE(harvest.counts.clears, 2 * 16 * kTable);
+  EXPECT_GE(static_cast<double>(told), 0.95 * static_cast<double>(harvest.counts.clears) / 16);
+  EXPECT_GT(Recall(process, 16), 0.95);
+}
+
 TEST_F(ScanEngineTest, OnAverageTheEstimatedRateIsTheTrueRate) {
   // Slow enough for intervals to be short against the time between accesses.
   Add(std::vector<double>(16 * kTable, 2.0));
