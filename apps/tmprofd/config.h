@@ -58,6 +58,7 @@ struct ProfileConfig {
 struct PlacementConfig {
   Ranker::Options ranker = Ranker::DefaultOptions(Ranker::Options{}.model);
   RankSource rank = RankSource::kCombined;             // never exact
+  bool half_life_given = false;                        // else it is the rank model's own
   const PolicyEntry* policy = *FindPolicy("history");  // never `replay_only`
   bool track_only = false;  // `limits.dry_run` of the mover is the other one
 };

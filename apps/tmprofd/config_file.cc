@@ -296,6 +296,7 @@ class Building {
         reading_.Refuse(wire, "rank_model", Fault(wire.rank_model(), model.error()));
       }
     }
+    placement.half_life_given = wire.has_half_life_ms();
     if (wire.has_half_life_ms()) {
       placement.ranker.memory =
           wire.half_life_ms() == 0 ? Ranker::Memory::kThisEpoch : Ranker::Memory::kHalfLife;
@@ -650,3 +651,5 @@ Result<Config> WithSettings(const Config& config, const std::vector<Setting>& se
 }
 
 }  // namespace tmprof
+  // What follows from another field follows from what that is set to.
+  if (!config.placement.half_life_given) wire.mutable_placement()->clear_half_life_ms();

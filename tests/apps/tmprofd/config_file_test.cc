@@ -663,6 +663,21 @@ TEST(CheckConfig, HasAManualPageAndCompletion) {
                               HasSubstr("\\-\\-check\\-config"), HasSubstr("config.proto")));
   EXPECT_THAT(Tmprofd({"--generate", "bash"}).out, HasSubstr("--check-config"));
 }
+TEST(WithSettings, TheHalfLifeFollowsTheRankModelUnlessItWasGiven) {
+  const auto sum = WithSettings(Config{}, {{"placement.rank_model", "sum"}});
+  ASSERT_TRUE(sum) << sum.error().Message();
+  EXPECT_EQ(sum->placement.ranker.memory, Ranker::Memory::kThisEpoch);
+  const auto back = WithSettings(*sum, {{"placement.rank_model", "rate"}});
+  EXPECT_EQ(back->placement.ranker.half_life, 6s);
+  const auto set = WithSettings(*back, {{"placement.half_life_ms", "6000"}});
+  const auto kept = WithSettings(*set, {{"placement.rank_model", "sum"}});
+  EXPECT_EQ(kept->placement.ranker.memory, Ranker::Memory::kHalfLife);
+  EXPECT_EQ(kept->placement.ranker.half_life, 6s);
+  const auto of_file =
+      WithSettings(Parsed("placement { half_life_ms: 9000 }"), {{"placement.rank_model", "sum"}});
+  EXPECT_EQ(of_file->placement.ranker.half_life, 9s);
+}
+
 
 }  // namespace
 }  // namespace tmprof::testing
