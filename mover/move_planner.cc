@@ -29,7 +29,8 @@ double Density(const PlacedSpan& span) {
 }
 
 bool MayGo(const PlacedSpan& span, NodeId to) {
-  return span.binding == nullptr || span.binding->MayMove(span.key.vpn, span.node, to);
+  return span.binding == nullptr ||
+         span.binding->MayMove({span.key.vpn, span.key.vpn + span.span}, span.node, to);
 }
 
 // Of a node of tier 1, the first to give way last.

@@ -52,12 +52,13 @@ int MovePagesCall::operator()(Pid pid, std::span<const Vpn> pages, std::span<con
 }
 
 PageMover::PageMover(MoverLimits limits, MoveCall& call, const Clock& clock, const Clock& cpu_clock,
-                     FindPid find_pid)
+                     FindPid find_pid, FindBinding find_binding)
     : limits_(limits),
       call_(&call),
       clock_(&clock),
       cpu_clock_(&cpu_clock),
       find_pid_(std::move(find_pid)),
+      find_binding_(std::move(find_binding)),
       bandwidth_(limits.bytes_per_second, clock.Now()),
       cpu_(limits.cpu_ns_per_second, clock.Now()),
       chunk_(kFirstChunk) {
@@ -81,6 +82,7 @@ MonotonicTime PageMover::DueOf(const Pending& pending) const {
 
 PageCount PageMover::Most(MonotonicTime now) {
   const std::optional<std::uint64_t> bytes = bandwidth_.Left(now);
+  unread_.reset();
   return bytes ? std::min(chunk_, PageCount(*bytes / kBasePageBytes)) : chunk_;
 }
 
@@ -120,6 +122,32 @@ std::vector<PageMover::Told> PageMover::Call(const std::vector<Pending>& chunk) 
   for (const Pending& pending : chunk) pages.push_back(pending.move.key.vpn);
   const std::vector<NodeId> nodes(chunk.size(), first.to);
   std::vector<int> status(chunk.size(), kUntold);
+bool PageMover::KnowsWhatBinds(MonotonicTime now) {
+  unread_.reset();
+  const auto window = static_cast<std::ptrdiff_t>(std::min(pending_.size(), kWindow));
+  const auto first = std::find_if(pending_.begin(), pending_.begin() + window,
+                                  [&](const Pending& pending) { return DueOf(pending) <= now; });
+  if (first == pending_.begin() + window) return true;
+  const TargetId target = first->move.key.target;
+  if (find_pid_(target) && !find_binding_(target)) unread_ = target;
+  return !unread_;
+}
+
+std::vector<MoveOutcome> PageMover::TakeBound(std::vector<Pending>& chunk) const {
+  std::vector<MoveOutcome> bound;
+  const TargetId target = chunk.front().move.key.target;
+  if (!find_pid_(target)) return bound;  // there is nothing to be bound
+  const auto binding = find_binding_(target);
+  std::erase_if(chunk, [&](const Pending& pending) {
+    const Move& move = pending.move;
+    const VpnRange pages{move.key.vpn, move.key.vpn + move.span};
+    if (binding && *binding && (*binding)->MayMove(pages, move.from, move.to)) return false;
+    bound.push_back({move, kPolicyChanged, pending.attempts, pending.latency});
+    return true;
+  });
+  return bound;
+}
+
   const int moved = (*call_)(*pid, pages, nodes, status);
   // Out of memory some way into the chunk, the kernel tells only that.
   const bool is_full = moved == -ENOMEM;
@@ -168,10 +196,13 @@ std::vector<MoveOutcome> PageMover::MoveChunk() {
   const MonotonicTime began = clock_->Now();
   if (!bandwidth_.HasAny(began) || !cpu_.HasAny(began)) return {};
   const MonotonicTime cpu_began = cpu_clock_->Now();
-  const std::vector<Pending> chunk = TakeChunk(began);
+  if (find_binding_ && !KnowsWhatBinds(began)) return {};
+  std::vector<Pending> chunk = TakeChunk(began);
   if (chunk.empty()) return {};
   std::vector<MoveOutcome> over;
-  over.reserve(chunk.size());
+  if (find_binding_) over = TakeBound(chunk);
+  if (chunk.empty()) return over;
+  over.reserve(over.size() + chunk.size());
   if (limits_.dry_run) {
     for (const Pending& pending : chunk) over.push_back({.move = pending.move, .error = ECANCELED});
     return over;

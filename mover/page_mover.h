@@ -3,12 +3,14 @@
 
 #pragma once
 
+#include <cerrno>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -16,6 +18,7 @@
 #include "base/clock.h"
 #include "base/move.h"
 #include "base/units.h"
+#include "mover/memory_binding.h"
 #include "mover/rate_limit.h"
 
 namespace tmprof {
@@ -51,6 +54,10 @@ struct MoverLimits {
 };
 
 // Whether `error` says so of the node that the move was to. A huge page needs its room in one
+// Of a move that was not tried: by the time of it a memory policy or cpuset was against it, or it
+// was not known what these say.
+inline constexpr int kPolicyChanged = ESTALE;
+
 // piece, or, of hugetlb, in a pool of its own.
 bool IsOutOfMemory(const Move& move, int error);
 
@@ -60,18 +67,28 @@ class PageMover {
   // its number now.
   using FindPid = std::function<std::optional<Pid>(TargetId)>;
 
+  // What memory policies and cpusets say as of now, null where that cannot be known; nothing: it
+  // has to be read first.
+  using FindBinding = std::function<std::optional<std::shared_ptr<const MemoryBinding>>(TargetId)>;
   // `clock` is wall time, `cpu_clock` the moving thread's CPU time. All must outlive the mover.
   PageMover(MoverLimits limits, MoveCall& call, const Clock& clock, const Clock& cpu_clock,
-            FindPid find_pid);
+  // Without `find_binding` nothing is bound.
+            FindPid find_pid, FindBinding find_binding = {});
+
+  // From now on, for what is still to be done as well. What calls take it has learnt already.
+  void Configure(const MoverLimits& limits);
 
   // Puts these in the place of what is still to be done, which is dropped and returned: it was
   // decided from older knowledge.
   std::vector<Move> Replace(std::vector<Move> moves);
 
   // Makes one call, if the budgets have anything left: of the first move to be done and what
-  // behind it goes the same way for the same target. Returns the moves that are over by it.
+  // behind it goes the same way for the same target, as far as nothing binds it by now. Returns the
+  // moves that are over by it.
   std::vector<MoveOutcome> MoveChunk();
 
+  // Whose binding MoveChunk() did nothing for want of, the last time.
+  std::optional<TargetId> unread() const { return unread_; }
   // How long until MoveChunk() will do something; nothing: there is nothing to be done.
   std::optional<std::chrono::nanoseconds> Wait();
 
@@ -93,6 +110,10 @@ class PageMover {
   PageCount Most(MonotonicTime now);
   std::vector<Pending> TakeChunk(MonotonicTime now);
   struct Told {
+  // Notes whose binding has to be read first.
+  bool KnowsWhatBinds(MonotonicTime now);
+  // Takes those that are bound off the chunk, over as they are.
+  std::vector<MoveOutcome> TakeBound(std::vector<Pending>& chunk) const;
     int error = 0;    // errno; 0: it has moved whole
     PageCount moved;  // of a huge page it may be a part
   };
@@ -110,6 +131,8 @@ class PageMover {
   const Clock* cpu_clock_;
   FindPid find_pid_;
   RateLimit bandwidth_;
+  FindBinding find_binding_;
+  std::optional<TargetId> unread_;
   RateLimit cpu_;
   std::deque<Pending> pending_;
   PageCount chunk_;

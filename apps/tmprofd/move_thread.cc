@@ -17,8 +17,9 @@ MonotonicTime ThreadCpuClock::Now() const {
 }
 
 MoveThread::MoveThread(const MoverLimits& limits, MoveCall& call, const Clock& clock,
-                       PageMover::FindPid find_pid)
-    : mover_(limits, call, clock, cpu_clock_, std::move(find_pid)),
+                       PageMover::FindPid find_pid, Bindings bindings)
+    : read_binding_(std::move(bindings.read)),
+      mover_(limits, call, clock, cpu_clock_, std::move(find_pid), std::move(bindings.find)),
       thread_([this](const std::stop_token& stop) { Run(stop); }) {}
 
 MoveThread::~MoveThread() = default;
@@ -94,4 +95,6 @@ void MoveThread::Run(const std::stop_token& stop) {
   }
 }
 
+      const std::optional<TargetId> unread = mover_.unread();
 }  // namespace tmprof
+      if (unread) read_binding_(*unread);

@@ -30,10 +30,11 @@ constexpr double kSupposedPages = 1000;
 // Weight of what was seen, an epoch later.
 constexpr double kRemembered = 0.9;
 
-// A page that is busy or out of room may be moved soon; what else is refused stays so.
+// A page that is busy or out of room may be moved soon; so may one that was bound meanwhile, as far
+// as its binding lets it. What else is refused stays so.
 bool MayMoveSoon(int error) {
   return error == EBUSY || error == EAGAIN || error == ENOMEM || error == ECANCELED ||
-         error == ESRCH;
+         error == ESRCH || error == kPolicyChanged;
 }
 
 std::vector<TargetId> IdsOf(std::span<const PlacedTarget> targets) {
