@@ -308,7 +308,11 @@ std::vector<PlacedSpan> Placer::PlacedSpans(std::span<const PlacedTarget> target
                                            *candidates_.node[row], candidates_.score[row]);
     if (candidates_.leaf[row] < span.span) span.leaf = candidates_.leaf[row];
     span.supposed = candidates_.supposed[row] != 0;
-    span.bound = IsLetBe(key, epoch) || target->binding == nullptr;
+    if (target->binding == nullptr || target->binding->IsUnread(key.vpn)) {
+      span.held = Held::kUnread;
+    } else if (IsLetBe(key, epoch)) {
+      span.held = Held::kLetBe;
+    }
     span.binding = target->binding;
   }
   return placed;
