@@ -295,7 +295,8 @@ static int scan(struct tmprof_session *session, struct tmprof_target *target,
 	}
 	request->end_ns = ktime_get_ns();
 	mmput_async(mm);
-	/* Of the bitmaps, as base pages that collapse behind the walk are met again in a huge leaf. */
+	/* Of the bitmaps, as base pages that collapse behind the walk are met again in a huge leaf.
+	 */
 	request->present_pages = bitmap_weight(buffers->present, request->pages);
 	request->accessed_pages = bitmap_weight(buffers->accessed, request->pages);
 	request->cleared_bits = buffers->walk.counts.cleared;

@@ -65,11 +65,24 @@ PageMover::PageMover(MoverLimits limits, MoveCall& call, const Clock& clock, con
   TMPROF_CHECK(limits.attempts > 0);
 }
 
+void PageMover::Configure(const MoverLimits& limits) {
+  TMPROF_CHECK(limits.attempts > 0);
+  const MoverLimits before = std::exchange(limits_, limits);
+  const MonotonicTime now = clock_->Now();
+  if (limits.bytes_per_second != before.bytes_per_second) {
+    bandwidth_ = RateLimit(limits.bytes_per_second, now);
+  }
+  if (limits.cpu_ns_per_second != before.cpu_ns_per_second) {
+    cpu_ = RateLimit(limits.cpu_ns_per_second, now);
+  }
+}
+
 std::vector<Move> PageMover::Replace(std::vector<Move> moves) {
   std::vector<Move> dropped;
   dropped.reserve(pending_.size());
   for (const Pending& pending : pending_) dropped.push_back(pending.move);
   pending_.clear();
+  unread_.reset();
   for (const Move& move : moves) pending_.push_back({.move = move});
   return dropped;
 }
@@ -82,7 +95,6 @@ MonotonicTime PageMover::DueOf(const Pending& pending) const {
 
 PageCount PageMover::Most(MonotonicTime now) {
   const std::optional<std::uint64_t> bytes = bandwidth_.Left(now);
-  unread_.reset();
   return bytes ? std::min(chunk_, PageCount(*bytes / kBasePageBytes)) : chunk_;
 }
 
@@ -110,18 +122,6 @@ std::vector<PageMover::Pending> PageMover::TakeChunk(MonotonicTime now) {
   return chunk;
 }
 
-std::vector<PageMover::Told> PageMover::Call(const std::vector<Pending>& chunk) {
-  const Move& first = chunk.front().move;
-  const auto all = [&chunk](int error) {
-    return std::vector<Told>(chunk.size(), Told{.error = error, .moved = PageCount(0)});
-  };
-  const std::optional<Pid> pid = find_pid_(first.key.target);
-  if (!pid) return all(ESRCH);
-  std::vector<Vpn> pages;
-  pages.reserve(chunk.size());
-  for (const Pending& pending : chunk) pages.push_back(pending.move.key.vpn);
-  const std::vector<NodeId> nodes(chunk.size(), first.to);
-  std::vector<int> status(chunk.size(), kUntold);
 bool PageMover::KnowsWhatBinds(MonotonicTime now) {
   unread_.reset();
   const auto window = static_cast<std::ptrdiff_t>(std::min(pending_.size(), kWindow));
@@ -148,6 +148,18 @@ std::vector<MoveOutcome> PageMover::TakeBound(std::vector<Pending>& chunk) const
   return bound;
 }
 
+std::vector<PageMover::Told> PageMover::Call(const std::vector<Pending>& chunk) {
+  const Move& first = chunk.front().move;
+  const auto all = [&chunk](int error) {
+    return std::vector<Told>(chunk.size(), Told{.error = error, .moved = PageCount(0)});
+  };
+  const std::optional<Pid> pid = find_pid_(first.key.target);
+  if (!pid) return all(ESRCH);
+  std::vector<Vpn> pages;
+  pages.reserve(chunk.size());
+  for (const Pending& pending : chunk) pages.push_back(pending.move.key.vpn);
+  const std::vector<NodeId> nodes(chunk.size(), first.to);
+  std::vector<int> status(chunk.size(), kUntold);
   const int moved = (*call_)(*pid, pages, nodes, status);
   // Out of memory some way into the chunk, the kernel tells only that.
   const bool is_full = moved == -ENOMEM;

@@ -51,13 +51,14 @@ struct MoverLimits {
   std::optional<std::uint64_t> cpu_ns_per_second;  // of the thread that moves
   std::uint32_t attempts = 3;                      // at one move, in as many rounds
   bool dry_run = false;  // everything but the call: each move is over with the error ECANCELED
+  friend bool operator==(const MoverLimits&, const MoverLimits&) = default;
 };
 
-// Whether `error` says so of the node that the move was to. A huge page needs its room in one
 // Of a move that was not tried: by the time of it a memory policy or cpuset was against it, or it
 // was not known what these say.
 inline constexpr int kPolicyChanged = ESTALE;
 
+// Whether `error` says so of the node that the move was to. A huge page needs its room in one
 // piece, or, of hugetlb, in a pool of its own.
 bool IsOutOfMemory(const Move& move, int error);
 
@@ -66,13 +67,13 @@ class PageMover {
   // Nothing for a target that is gone. The process must be the one that the target was, whoever has
   // its number now.
   using FindPid = std::function<std::optional<Pid>(TargetId)>;
-
   // What memory policies and cpusets say as of now, null where that cannot be known; nothing: it
   // has to be read first.
   using FindBinding = std::function<std::optional<std::shared_ptr<const MemoryBinding>>(TargetId)>;
+
   // `clock` is wall time, `cpu_clock` the moving thread's CPU time. All must outlive the mover.
-  PageMover(MoverLimits limits, MoveCall& call, const Clock& clock, const Clock& cpu_clock,
   // Without `find_binding` nothing is bound.
+  PageMover(MoverLimits limits, MoveCall& call, const Clock& clock, const Clock& cpu_clock,
             FindPid find_pid, FindBinding find_binding = {});
 
   // From now on, for what is still to be done as well. What calls take it has learnt already.
@@ -86,9 +87,9 @@ class PageMover {
   // behind it goes the same way for the same target, as far as nothing binds it by now. Returns the
   // moves that are over by it.
   std::vector<MoveOutcome> MoveChunk();
-
   // Whose binding MoveChunk() did nothing for want of, the last time.
   std::optional<TargetId> unread() const { return unread_; }
+
   // How long until MoveChunk() will do something; nothing: there is nothing to be done.
   std::optional<std::chrono::nanoseconds> Wait();
 
@@ -109,11 +110,11 @@ class PageMover {
   // What the next call may hold as of now, of all budgets.
   PageCount Most(MonotonicTime now);
   std::vector<Pending> TakeChunk(MonotonicTime now);
-  struct Told {
   // Notes whose binding has to be read first.
   bool KnowsWhatBinds(MonotonicTime now);
   // Takes those that are bound off the chunk, over as they are.
   std::vector<MoveOutcome> TakeBound(std::vector<Pending>& chunk) const;
+  struct Told {
     int error = 0;    // errno; 0: it has moved whole
     PageCount moved;  // of a huge page it may be a part
   };
@@ -130,9 +131,9 @@ class PageMover {
   const Clock* clock_;
   const Clock* cpu_clock_;
   FindPid find_pid_;
-  RateLimit bandwidth_;
   FindBinding find_binding_;
   std::optional<TargetId> unread_;
+  RateLimit bandwidth_;
   RateLimit cpu_;
   std::deque<Pending> pending_;
   PageCount chunk_;

@@ -24,6 +24,13 @@ MoveThread::MoveThread(const MoverLimits& limits, MoveCall& call, const Clock& c
 
 MoveThread::~MoveThread() = default;
 
+void MoveThread::Configure(const MoverLimits& limits) {
+  const std::unique_lock lock = Enter();
+  mover_.Configure(limits);
+  changed_since_ = true;
+  changed_.notify_all();
+}
+
 std::vector<Move> MoveThread::Replace(std::vector<Move> moves) {
   const std::unique_lock lock = Enter();
   changed_since_ = true;
@@ -88,13 +95,13 @@ void MoveThread::Run(const std::stop_token& stop) {
       std::vector<MoveOutcome> over = mover_.MoveChunk();
       outcomes_.insert(outcomes_.end(), std::make_move_iterator(over.begin()),
                        std::make_move_iterator(over.end()));
+      const std::optional<TargetId> unread = mover_.unread();
       lock.unlock();
+      if (unread) read_binding_(*unread);
       LetCallersIn();
       lock.lock();
     }
   }
 }
 
-      const std::optional<TargetId> unread = mover_.unread();
 }  // namespace tmprof
-      if (unread) read_binding_(*unread);

@@ -41,7 +41,9 @@ class MoveThread {
   MoveThread(const MoveThread&) = delete;
   MoveThread& operator=(const MoveThread&) = delete;
 
-  // As of PageMover. Waits for the call that is under way, as all of these do, and for no other.
+  // As of PageMover, both. Waits for the call that is under way, as all of these do, and for no
+  // other.
+  void Configure(const MoverLimits& limits);
   std::vector<Move> Replace(std::vector<Move> moves);
   // Those that are over since the last time.
   std::vector<MoveOutcome> TakeOutcomes();

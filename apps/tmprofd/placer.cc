@@ -7,6 +7,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/check.h"
+
 namespace tmprof {
 namespace {
 
@@ -42,6 +44,10 @@ std::vector<TargetId> IdsOf(std::span<const PlacedTarget> targets) {
   ids.reserve(targets.size());
   for (const PlacedTarget& target : targets) ids.push_back(target.id);
   return ids;
+}
+
+std::uint64_t EpochsRemembered(const PlacerOptions& options) {
+  return std::max(options.cool_down_epochs + 1, kLeastEpochsRemembered);
 }
 
 // Those whose pages may have to give way.
@@ -88,7 +94,16 @@ Placer::Placer(PlacerOptions options, PageLocator& locator, const Clock& cpu_clo
       ranker_(options_.ranker),
       survey_(locator, cpu_clock),
       rooms_(options_.reserve),
-      history_(std::max(options_.cool_down_epochs + 1, kLeastEpochsRemembered)) {}
+      history_(EpochsRemembered(options_)) {}
+
+void Placer::Configure(PlacerOptions options) {
+  TMPROF_CHECK(options.tiers == options_.tiers);
+  if (options.policy != options_.policy) policy_ = options.policy->make();
+  options_ = std::move(options);
+  ranker_.Configure(options_.ranker);
+  rooms_.SetReserve(options_.reserve);
+  history_.Remember(EpochsRemembered(options_));
+}
 
 PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const PlacedTarget> targets,
                                  std::span<const NodeMemory> memory) {

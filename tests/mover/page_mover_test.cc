@@ -213,6 +213,20 @@ TEST_F(PageMoverTest, MovesWhatItIsTold) {
   EXPECT_EQ(mover.Wait(), std::nullopt);
 }
 
+TEST_F(PageMoverTest, GoesOnByOtherLimitsWithWhatItHasLearnt) {
+  PageMover mover = Make({.call_latency = milliseconds(5)});
+  mover.Replace(Promotions(20'000));
+  while (mover.pending() > 10'000) mover.MoveChunk();
+  ASSERT_EQ(mover.chunk(), PageCount(5000)) << "at 1 us a page";
+  mover.Configure({.call_latency = milliseconds(5), .bytes_per_second = 100 * kBasePageBytes});
+  EXPECT_EQ(mover.chunk(), PageCount(5000));
+  kernel_.per_page = nanoseconds(0);
+  EXPECT_THAT(mover.MoveChunk(), SizeIs(100));
+  EXPECT_THAT(mover.MoveChunk(), IsEmpty()) << "the second is not over";
+  mover.Configure({.dry_run = true});
+  EXPECT_THAT(mover.MoveChunk(), Each(Field(&MoveOutcome::error, ECANCELED)));
+}
+
 TEST_F(PageMoverTest, ACallIsOfOneTargetAndOneNodeInTheOrderGiven) {
   PageMover mover = Make();
   Move demotion = Promotion(3);
