@@ -3,9 +3,11 @@
 
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "base/page_key.h"
 #include "base/units.h"
@@ -41,7 +43,9 @@ struct MoveOutcome {
 // Of the spans wanted in tier 1 that are not there, those that no move was decided for, by the
 // first reason that held.
 struct NotMoved {
-  std::uint64_t bound = 0;
+  std::uint64_t bound = 0;            // by a memory policy or cpuset, to where it is
+  std::uint64_t binding_unknown = 0;  // what binds it could not be read, or not yet
+  std::uint64_t let_be = 0;           // for a while, as moves of it were refused
   std::uint64_t cooling = 0;
   std::uint64_t without_gain = 0;  // too little over what would give way, or over their cost
   std::uint64_t without_room = 0;  // in tier 1, or below it for what would give way
@@ -49,6 +53,19 @@ struct NotMoved {
   std::uint64_t unplaced = 0;      // nobody knows where they are, or they are in no tier
   friend bool operator==(const NotMoved&, const NotMoved&) = default;
 };
+
+// By the names that people and programs are told, in that order.
+inline constexpr std::array<std::pair<std::string_view, std::uint64_t NotMoved::*>, 8>
+    kReasonsNotMoved = {{
+        {"bound", &NotMoved::bound},
+        {"binding_unknown", &NotMoved::binding_unknown},
+        {"let_be", &NotMoved::let_be},
+        {"cooling", &NotMoved::cooling},
+        {"without_gain", &NotMoved::without_gain},
+        {"without_room", &NotMoved::without_room},
+        {"over_quota", &NotMoved::over_quota},
+        {"unplaced", &NotMoved::unplaced},
+    }};
 
 enum class SettledCause : std::uint8_t {
   kMoved,      // it, or a part of it, moved again

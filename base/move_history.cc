@@ -11,8 +11,11 @@ std::size_t MoveHistory::HashKey::operator()(PageKey key) const noexcept {
   return (key.vpn.value() + (std::uint64_t{key.target.value()} << 40)) * 0x9E3779B97F4A7C15U;
 }
 
-MoveHistory::MoveHistory(std::uint64_t epochs_remembered) : epochs_remembered_(epochs_remembered) {
-  TMPROF_CHECK(epochs_remembered > 0);
+MoveHistory::MoveHistory(std::uint64_t epochs_remembered) { Remember(epochs_remembered); }
+
+void MoveHistory::Remember(std::uint64_t epochs) {
+  TMPROF_CHECK(epochs > 0);
+  epochs_remembered_ = epochs;
 }
 
 bool MoveHistory::Note(PageKey key, Tier from, Tier to, std::uint64_t epoch) {

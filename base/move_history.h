@@ -19,6 +19,9 @@ class MoveHistory {
   // Moves are remembered for so many epochs, the current one included. Precondition: not 0.
   explicit MoveHistory(std::uint64_t epochs_remembered);
 
+  // From now on; what was forgotten stays so. Precondition: not 0.
+  void Remember(std::uint64_t epochs);
+
   // `epoch` never steps back from call to call. True: within what is remembered it had been moved
   // from `to`'s tier to `from`'s, and this move undoes that.
   bool Note(PageKey key, Tier from, Tier to, std::uint64_t epoch);
@@ -41,7 +44,7 @@ class MoveHistory {
     std::size_t operator()(PageKey key) const noexcept;
   };
 
-  std::uint64_t epochs_remembered_;
+  std::uint64_t epochs_remembered_ = 1;
   std::unordered_map<PageKey, Last, HashKey> moved_;
 };
 

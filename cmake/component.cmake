@@ -8,6 +8,30 @@ function(tmprof_component name)
   tmprof_precompile(tmprof_${name} tmprof_library_headers)
 endfunction()
 
+# tmprof_bpf_skeleton(PROGRAM DEPENDS … SKELETON VARIABLE): compiles PROGRAM.bpf.c of this folder; the variable gets the
+# header that loads it, in the folder skeleton/ of the build. BPF programs carry the few kernel structures they touch,
+# relocated when they are loaded: the build host needs no BTF.
+function(tmprof_bpf_skeleton program)
+  cmake_parse_arguments(ARG "" "SKELETON" "DEPENDS" ${ARGN})
+  set(object ${CMAKE_CURRENT_BINARY_DIR}/${program}.bpf.o)
+  set(skeleton ${CMAKE_CURRENT_BINARY_DIR}/skeleton/${program}.skel.h)
+  add_custom_command(
+    OUTPUT ${object}
+    COMMAND ${BPF_CLANG} -g -O2 -target bpf -mcpu=v3 -D__TARGET_ARCH_x86 -Wall -Werror
+            -I/usr/include/${CMAKE_LIBRARY_ARCHITECTURE}
+            -c ${CMAKE_CURRENT_SOURCE_DIR}/${program}.bpf.c -o ${object}
+    DEPENDS ${program}.bpf.c ${ARG_DEPENDS}
+    COMMENT "BPF ${program}"
+    VERBATIM)
+  add_custom_command(
+    OUTPUT ${skeleton}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${CMAKE_CURRENT_BINARY_DIR}/skeleton
+    COMMAND sh -c "'${BPFTOOL}' gen skeleton '${object}' name ${program} > '${skeleton}'"
+    DEPENDS ${object}
+    VERBATIM)
+  set(${ARG_SKELETON} ${skeleton} PARENT_SCOPE)
+endfunction()
+
 # tmprof_test(NAME SOURCES … [LINK …] [LABELS …]): one GoogleTest program, registered with CTest case by
 # case. A case that cannot run here calls GTEST_SKIP() with its reason; CTest then lists it as skipped.
 # Labels, by which ./check selects: `live` tests measure this machine; `plain` ones have to pass without sanitizers,

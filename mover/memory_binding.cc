@@ -132,13 +132,14 @@ std::vector<Range> RangesUnlike(const Destinations& own, std::vector<MappingPoli
         ranges.back().destinations == policies[i].destinations) {
       ranges.back().pages.end = end;
     } else {
-      ranges.push_back({{start, end}, std::move(policies[i].destinations)});
+      ranges.push_back(
+          {.pages = {start, end}, .destinations = std::move(policies[i].destinations)});
     }
   }
   return ranges;
 }
 
-Result<Destinations> ReadCpuset(const fs::path& folder) {
+Result<Destinations> ReadCpusetIn(const fs::path& folder) {
   constexpr const char* kAttempt = "read the nodes allowed to a process";
   constexpr std::string_view kField = "Mems_allowed_list:";
   const fs::path path = folder / "status";
@@ -195,13 +196,62 @@ MemoryBinding::MemoryBinding(Destinations cpuset, Destinations otherwise,
   TMPROF_CHECK(overlap == exceptions_.end());
 }
 
-bool MemoryBinding::MayMove(Vpn vpn, NodeId from, NodeId to) const {
+std::vector<Range>::const_iterator MemoryBinding::FirstBehind(Vpn vpn) const {
+  return std::ranges::upper_bound(exceptions_, vpn, {},
+                                  [](const Range& range) { return range.pages.end; });
+}
+
+bool MemoryBinding::MayMove(VpnRange pages, NodeId from, NodeId to) const {
   if (from == to) return true;
   if (!Allows(cpuset_, to)) return false;
-  const auto after = std::ranges::upper_bound(exceptions_, vpn, {},
-                                              [](const Range& range) { return range.pages.start; });
-  const bool excepted = after != exceptions_.begin() && std::prev(after)->pages.Contains(vpn);
-  return Allows(excepted ? std::prev(after)->destinations : otherwise_, to);
+  Vpn done = pages.start;
+  for (auto range = FirstBehind(done); range != exceptions_.end() && done < pages.end; ++range) {
+    if (range->pages.start >= pages.end) break;
+    if (done < range->pages.start && !Allows(otherwise_, to)) return false;
+    if (!Allows(range->destinations, to)) return false;
+    done = range->pages.end;
+  }
+  return done >= pages.end || Allows(otherwise_, to);
+}
+
+bool MemoryBinding::IsUnread(Vpn vpn) const {
+  const auto range = FirstBehind(vpn);
+  return range != exceptions_.end() && range->unread && range->pages.Contains(vpn);
+}
+
+MemoryBinding MemoryBinding::WithUnread(std::span<const VpnRange> ranges) const {
+  std::vector<Range> all;
+  for (const Range& known : exceptions_) {
+    Vpn from = known.pages.start;
+    for (const VpnRange& unread : ranges) {
+      if (unread.end <= from || unread.start >= known.pages.end) continue;
+      if (from < unread.start)
+        all.push_back({{from, unread.start}, known.destinations, known.unread});
+      from = std::min(unread.end, known.pages.end);
+    }
+    if (from < known.pages.end)
+      all.push_back({{from, known.pages.end}, known.destinations, known.unread});
+  }
+  for (const VpnRange& unread : ranges) {
+    if (unread.start < unread.end) all.push_back({unread, std::vector<NodeId>{}, true});
+  }
+  std::ranges::sort(all, {}, [](const Range& range) { return range.pages.start; });
+  return {cpuset_, otherwise_, std::move(all)};
+}
+
+std::vector<VpnRange> NewerThan(std::span<const VpnRange> before, std::span<const VpnRange> now) {
+  std::vector<VpnRange> newer;
+  auto known = before.begin();
+  for (const VpnRange& mapping : now) {
+    while (known != before.end() && known->start < mapping.start) ++known;
+    Vpn from = mapping.start;
+    for (; known != before.end() && known->end <= mapping.end; ++known) {
+      if (from < known->start) newer.push_back({from, known->start});
+      from = known->end;
+    }
+    if (from < mapping.end) newer.push_back({from, mapping.end});
+  }
+  return newer;
 }
 
 Result<MemoryBinding> ReadMemoryBinding(Pid pid, const fs::path& proc_root) {
@@ -221,7 +271,7 @@ Result<MemoryBinding> ReadMemoryBinding(Pid pid, const fs::path& proc_root) {
     // The mappings last: one that is not there any more has no pages to be moved.
     const Result<std::string> maps = ReadWhole(folder / "maps", kAttempt);
     if (!maps) return Fail(maps.error());
-    Result<Destinations> cpuset = ReadCpuset(folder);
+    Result<Destinations> cpuset = ReadCpusetIn(folder);
     if (!cpuset) return Fail(cpuset.error());
 
     std::vector<MappingPolicy> policies = ParsePolicies(*numa_maps);
@@ -231,6 +281,21 @@ Result<MemoryBinding> ReadMemoryBinding(Pid pid, const fs::path& proc_root) {
                          RangesUnlike(own, std::move(policies), ParseMappings(*maps)));
   }
   return Fail(std::move(refusal));
+}
+
+Result<std::vector<VpnRange>> ReadMappings(Pid pid, const fs::path& proc_root) {
+  constexpr const char* kAttempt = "read mappings";
+  const fs::path process = proc_root / std::to_string(pid.value());
+  for (const fs::path& folder : FoldersOfThreads(process)) {
+    const Result<std::string> maps = ReadWhole(folder / "maps", kAttempt);
+    if (!maps && maps.error().system_error != ESRCH) return Fail(maps.error());
+    if (maps && !maps->empty()) return ParseMappings(*maps);
+  }
+  return Fail(Refused(kAttempt, process.string(), ESRCH));
+}
+
+Result<Destinations> ReadCpuset(Pid pid, const fs::path& proc_root) {
+  return ReadCpusetIn(proc_root / std::to_string(pid.value()));
 }
 
 }  // namespace tmprof

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -21,20 +22,28 @@ class MemoryBinding {
   struct Range {
     VpnRange pages;
     Destinations destinations;
+    bool unread = false;  // what holds there is not known: to be moved nowhere
     friend bool operator==(const Range&, const Range&) = default;
   };
 
   // Precondition: `exceptions` ascend and do not overlap. `otherwise` holds for all other pages.
   MemoryBinding(Destinations cpuset, Destinations otherwise, std::vector<Range> exceptions);
 
-  // Whether neither the cpuset nor the policy of the page's mapping is against it. A page may
-  // always be where it is. O(log n) for n ranges.
-  bool MayMove(Vpn vpn, NodeId from, NodeId to) const;
+  // Whether neither the cpuset nor the policy of any of these pages' mappings is against it. Pages
+  // may always be where they are. O(log n) for n ranges, and as many more as the pages lie in.
+  bool MayMove(VpnRange pages, NodeId from, NodeId to) const;
+  bool IsUnread(Vpn vpn) const;
+
+  // The same, but for these ranges, of which nothing is known any more. They ascend and do not
+  // overlap.
+  MemoryBinding WithUnread(std::span<const VpnRange> ranges) const;
 
   // Those in which the policy is not the process's own, ascending; ranges that touch differ.
   const std::vector<Range>& exceptions() const { return exceptions_; }
 
  private:
+  std::vector<Range>::const_iterator FirstBehind(Vpn vpn) const;
+
   Destinations cpuset_;
   Destinations otherwise_;
   std::vector<Range> exceptions_;
@@ -53,12 +62,24 @@ class MemoryBinding {
 // The kernel walks all page tables for it: some 70 ns for each resident page, 18 ms for 1 GiB (3.5
 // ns where huge pages map it; Linux 6.18 in a virtual machine on an AMD EPYC, reading
 // /proc/self/numa_maps of 1 GiB, the best of 7). Meanwhile whoever maps or unmaps in the process
-// waits, a mapping at a time. To be asked seldom, as when a process becomes a target and each
-// minute.
+// waits, a mapping at a time.
 //
 // Fails with ESRCH where the process or its memory is gone, with EACCES where ptrace access is
 // refused. Whose number it is now is the caller's to check, after the call.
 Result<MemoryBinding> ReadMemoryBinding(Pid pid, const std::filesystem::path& proc_root = "/proc");
+
+// The mappings of a process, as of now: each by itself, in the order of addresses. No page table is
+// walked for them. Fails as ReadMemoryBinding() does.
+Result<std::vector<VpnRange>> ReadMappings(Pid pid,
+                                           const std::filesystem::path& proc_root = "/proc");
+
+// Nodes that the cpuset of a process allows. Fails likewise.
+Result<MemoryBinding::Destinations> ReadCpuset(Pid pid,
+                                               const std::filesystem::path& proc_root = "/proc");
+
+// What is in `now` and in no mapping of `before` that is still there, whole or as a part of a
+// larger one: mbind(2) of a part of a mapping splits it. Both as ReadMappings() has them.
+std::vector<VpnRange> NewerThan(std::span<const VpnRange> before, std::span<const VpnRange> now);
 
 // Where a policy lets pages be moved, as the kernel prints it: "bind=static:0-1".
 MemoryBinding::Destinations DestinationsUnder(std::string_view policy);

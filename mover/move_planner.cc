@@ -29,7 +29,8 @@ double Density(const PlacedSpan& span) {
 }
 
 bool MayGo(const PlacedSpan& span, NodeId to) {
-  return span.binding == nullptr || span.binding->MayMove(span.key.vpn, span.node, to);
+  return span.binding == nullptr ||
+         span.binding->MayMove({span.key.vpn, span.key.vpn + span.span}, span.node, to);
 }
 
 // Of a node of tier 1, the first to give way last.
@@ -219,7 +220,7 @@ class Decider {
     residents_.clear();
     for (std::size_t row = 0; row < placed_.size(); ++row) {
       const PlacedSpan& span = placed_[row];
-      if (tiers_->TierOf(span.node) != tier || wanted[row] || span.bound) continue;
+      if (tiers_->TierOf(span.node) != tier || wanted[row] || span.held != Held::kNot) continue;
       if (tier != kTier1 && span.supposed) continue;
       if (!MayGoBelow(span, tier) || IsCooling(row)) continue;
       StackOf(span.node).push_back({row, span.span});
@@ -334,8 +335,16 @@ class Decider {
       return;
     }
     if (IsInTier1(row)) return;
-    if (placed_[row].bound || !MayComeToTier1(placed_[row])) {
+    if (placed_[row].held == Held::kUnread) {
+      ++decision_.not_moved.binding_unknown;
+      return;
+    }
+    if (!MayComeToTier1(placed_[row])) {
       ++decision_.not_moved.bound;
+      return;
+    }
+    if (placed_[row].held == Held::kLetBe) {
+      ++decision_.not_moved.let_be;
       return;
     }
     if (IsCooling(row)) {

@@ -18,6 +18,13 @@
 
 namespace tmprof {
 
+// Why a span stays on its node, whatever its score.
+enum class Held : std::uint8_t {
+  kNot,
+  kUnread,  // nobody knows what binds it
+  kLetBe,   // earlier moves were refused
+};
+
 // A span that is known to be somewhere.
 struct PlacedSpan {
   PageKey key;
@@ -25,7 +32,7 @@ struct PlacedSpan {
   NodeId node;
   double score = 0;       // of the whole span; 0: nobody has seen it accessed
   bool supposed = false;  // the score: nobody has looked
-  bool bound = false;     // to its node, as that is unknown or earlier moves were refused
+  Held held = Held::kNot;
   // Where memory policy and cpuset, which are the same for the whole span, let it go; null:
   // anywhere.
   const MemoryBinding* binding = nullptr;

@@ -20,6 +20,8 @@ class NodeRooms {
   // `reserve` is kept on each node.
   explicit NodeRooms(PageCount reserve) : reserve_(reserve) {}
 
+  void SetReserve(PageCount reserve) { reserve_ = reserve; }
+
   // That a move to this node failed as it was out of memory. What seemed free there is counted on
   // again after a second; after twice as long each time that it is refused anew, a minute at most.
   void Refuse(NodeId node) { refused_.insert(node); }

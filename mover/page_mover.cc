@@ -59,16 +59,29 @@ int MovePagesCall::operator()(Pid pid, std::span<const Vpn> pages, std::span<con
 }
 
 PageMover::PageMover(MoverLimits limits, MoveCall& call, const Clock& clock, const Clock& cpu_clock,
-                     FindPid find_pid)
+                     FindPid find_pid, FindBinding find_binding)
     : limits_(limits),
       call_(&call),
       clock_(&clock),
       cpu_clock_(&cpu_clock),
       find_pid_(std::move(find_pid)),
+      find_binding_(std::move(find_binding)),
       bandwidth_(limits.bytes_per_second, clock.Now()),
       cpu_(limits.cpu_ns_per_second, clock.Now()),
       chunk_(kFirstChunk) {
   TMPROF_CHECK(limits.attempts > 0);
+}
+
+void PageMover::Configure(const MoverLimits& limits) {
+  TMPROF_CHECK(limits.attempts > 0);
+  const MoverLimits before = std::exchange(limits_, limits);
+  const MonotonicTime now = clock_->Now();
+  if (limits.bytes_per_second != before.bytes_per_second) {
+    bandwidth_ = RateLimit(limits.bytes_per_second, now);
+  }
+  if (limits.cpu_ns_per_second != before.cpu_ns_per_second) {
+    cpu_ = RateLimit(limits.cpu_ns_per_second, now);
+  }
 }
 
 std::vector<Move> PageMover::Replace(std::vector<Move> moves) {
@@ -76,6 +89,7 @@ std::vector<Move> PageMover::Replace(std::vector<Move> moves) {
   dropped.reserve(pending_.size());
   for (const Pending& pending : pending_) dropped.push_back(pending.move);
   pending_.clear();
+  unread_.reset();
   for (const Move& move : moves) pending_.push_back({.move = move});
   return dropped;
 }
@@ -113,6 +127,32 @@ std::vector<PageMover::Pending> PageMover::TakeChunk(MonotonicTime now) {
       });
   pending_.erase(left, pending_.begin() + window);
   return chunk;
+}
+
+bool PageMover::KnowsWhatBinds(MonotonicTime now) {
+  unread_.reset();
+  const auto window = static_cast<std::ptrdiff_t>(std::min(pending_.size(), kWindow));
+  const auto first = std::find_if(pending_.begin(), pending_.begin() + window,
+                                  [&](const Pending& pending) { return DueOf(pending) <= now; });
+  if (first == pending_.begin() + window) return true;
+  const TargetId target = first->move.key.target;
+  if (find_pid_(target) && !find_binding_(target)) unread_ = target;
+  return !unread_;
+}
+
+std::vector<MoveOutcome> PageMover::TakeBound(std::vector<Pending>& chunk) const {
+  std::vector<MoveOutcome> bound;
+  const TargetId target = chunk.front().move.key.target;
+  if (!find_pid_(target)) return bound;  // there is nothing to be bound
+  const auto binding = find_binding_(target);
+  std::erase_if(chunk, [&](const Pending& pending) {
+    const Move& move = pending.move;
+    const VpnRange pages{move.key.vpn, move.key.vpn + move.span};
+    if (binding && *binding && (*binding)->MayMove(pages, move.from, move.to)) return false;
+    bound.push_back({move, kPolicyChanged, pending.attempts, pending.latency});
+    return true;
+  });
+  return bound;
 }
 
 std::vector<PageMover::Told> PageMover::Call(const std::vector<Pending>& chunk) {
@@ -175,10 +215,22 @@ std::vector<MoveOutcome> PageMover::MoveChunk() {
   const MonotonicTime began = clock_->Now();
   if (!bandwidth_.HasAny(began) || !cpu_.HasAny(began)) return {};
   const MonotonicTime cpu_began = cpu_clock_->Now();
-  const std::vector<Pending> chunk = TakeChunk(began);
+  if (find_binding_ && !KnowsWhatBinds(began)) return {};
+  std::vector<Pending> chunk = TakeChunk(began);
   if (chunk.empty()) return {};
   std::vector<MoveOutcome> over;
-  over.reserve(chunk.size());
+  NotMadeRoom not_made;
+  if (find_binding_) {
+    over = TakeBound(chunk);
+    for (const MoveOutcome& bound : over) {
+      not_made.Note(bound.move, bound.move.span, /*for_good=*/true);
+    }
+  }
+  if (chunk.empty()) {
+    HoldBack(not_made, began, over);
+    return over;
+  }
+  over.reserve(over.size() + chunk.size());
   if (limits_.dry_run) {
     for (const Pending& pending : chunk) over.push_back({.move = pending.move, .error = ECANCELED});
     return over;
@@ -199,7 +251,6 @@ std::vector<MoveOutcome> PageMover::MoveChunk() {
   bandwidth_.Spend(moved.value() * kBasePageBytes);
   cpu_.Spend(static_cast<std::uint64_t>((cpu_clock_->Now() - cpu_began).count()));
   const Shares shares = SharesOf(ended - began, tried, moved);
-  NotMadeRoom not_made;
   for (std::size_t i = 0; i < chunk.size(); ++i) {
     Pending after = chunk[i];
     ++after.attempts;
@@ -207,9 +258,7 @@ std::vector<MoveOutcome> PageMover::MoveChunk() {
     after.latency += shares.OfMoved(told[i].moved) + shares.OfRefused(stayed);
     const bool is_over = IsOver(after, told[i].error, ended);
     if (is_over) over.push_back({after.move, told[i].error, after.attempts, after.latency});
-    if (after.move.reason == MoveReason::kRoom && stayed > PageCount(0)) {
-      (is_over ? not_made.ever : not_made.yet)[after.move.from] += stayed;
-    }
+    not_made.Note(after.move, stayed, is_over);
   }
   HoldBack(not_made, ended, over);
   return over;

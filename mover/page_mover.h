@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -10,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -17,6 +19,7 @@
 #include "base/clock.h"
 #include "base/move.h"
 #include "base/units.h"
+#include "mover/memory_binding.h"
 #include "mover/rate_limit.h"
 
 namespace tmprof {
@@ -49,7 +52,12 @@ struct MoverLimits {
   std::optional<std::uint64_t> cpu_ns_per_second;  // of the thread that moves
   std::uint32_t attempts = 3;                      // at one move, in as many rounds
   bool dry_run = false;  // everything but the call: each move is over with the error ECANCELED
+  friend bool operator==(const MoverLimits&, const MoverLimits&) = default;
 };
+
+// Of a move that was not tried: by the time of it a memory policy or cpuset was against it, or it
+// was not known what these say.
+inline constexpr int kPolicyChanged = ESTALE;
 
 // Whether `error` says so of the node that the move was to. A huge page needs its room in one
 // piece, or, of hugetlb, in a pool of its own.
@@ -60,19 +68,29 @@ class PageMover {
   // Nothing for a target that is gone. The process must be the one that the target was, whoever has
   // its number now.
   using FindPid = std::function<std::optional<Pid>(TargetId)>;
+  // What memory policies and cpusets say as of now, null where that cannot be known; nothing: it
+  // has to be read first.
+  using FindBinding = std::function<std::optional<std::shared_ptr<const MemoryBinding>>(TargetId)>;
 
   // `clock` is wall time, `cpu_clock` the moving thread's CPU time. All must outlive the mover.
+  // Without `find_binding` nothing is bound.
   PageMover(MoverLimits limits, MoveCall& call, const Clock& clock, const Clock& cpu_clock,
-            FindPid find_pid);
+            FindPid find_pid, FindBinding find_binding = {});
+
+  // From now on, for what is still to be done as well. What calls take it has learnt already.
+  void Configure(const MoverLimits& limits);
 
   // Puts these in the place of what is still to be done, which is dropped and returned: it was
   // decided from older knowledge.
   std::vector<Move> Replace(std::vector<Move> moves);
 
   // Makes one call, if the budgets have anything left: of the first move to be done and what
-  // behind it goes the same way for the same target. Returns the moves that are over by it: those
-  // tried, and promotions without room, as what was to make it stays (ENOMEM, untried).
+  // behind it goes the same way for the same target, as far as nothing binds it by now. Returns the
+  // moves that are over by it: those tried or bound, and promotions without room, as what was to
+  // make it stays (ENOMEM, untried).
   std::vector<MoveOutcome> MoveChunk();
+  // Whose binding MoveChunk() did nothing for want of, the last time.
+  std::optional<TargetId> unread() const { return unread_; }
 
   // How long until MoveChunk() will do something; nothing: there is nothing to be done.
   std::optional<std::chrono::nanoseconds> Wait();
@@ -94,6 +112,10 @@ class PageMover {
   // What the next call may hold as of now, of all budgets.
   PageCount Most(MonotonicTime now);
   std::vector<Pending> TakeChunk(MonotonicTime now);
+  // Notes whose binding has to be read first.
+  bool KnowsWhatBinds(MonotonicTime now);
+  // Takes those that are bound off the chunk, over as they are.
+  std::vector<MoveOutcome> TakeBound(std::vector<Pending>& chunk) const;
   struct Told {
     int error = 0;    // errno; 0: it has moved whole
     PageCount moved;  // of a huge page it may be a part
@@ -120,6 +142,10 @@ class PageMover {
   struct NotMadeRoom {
     std::map<NodeId, PageCount> ever;
     std::map<NodeId, PageCount> yet;
+    void Note(const Move& move, PageCount stayed, bool for_good) {
+      if (move.reason != MoveReason::kRoom || stayed == PageCount(0)) return;
+      (for_good ? ever : yet)[move.from] += stayed;
+    }
   };
   // The last promotions that were decided for that room: they are over, or wait for it.
   void HoldBack(NotMadeRoom& not_made, MonotonicTime now, std::vector<MoveOutcome>& over);
@@ -131,6 +157,8 @@ class PageMover {
   const Clock* clock_;
   const Clock* cpu_clock_;
   FindPid find_pid_;
+  FindBinding find_binding_;
+  std::optional<TargetId> unread_;
   RateLimit bandwidth_;
   RateLimit cpu_;
   std::deque<Pending> pending_;

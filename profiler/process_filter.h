@@ -19,6 +19,7 @@ struct ProcessFilter {
   // Memory of unknown size is no share.
   bool Passes(double cpu_share, std::optional<PageCount> resident,
               std::optional<PageCount> total_memory) const;
+  friend bool operator==(const ProcessFilter&, const ProcessFilter&) = default;
 };
 
 // A process's share of one CPU, over periods of a second or more: TMP judges once a second.

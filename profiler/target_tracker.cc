@@ -14,6 +14,14 @@ TargetTracker::TargetTracker(const ProcFs& procfs, CpuTimeOf cpu_time_of, Option
       options_(options),
       total_memory_(procfs.TotalMemory()) {}
 
+void TargetTracker::Configure(const Options& options) {
+  options_ = options;
+  for (Process& process : processes_) {
+    if (!options_.follow_children) process.child = false;
+    if (!options_.filter) process.passes_filter = true;
+  }
+}
+
 TargetTracker::Process* TargetTracker::Find(Pid pid, std::uint64_t start_time_ticks) {
   const auto found = std::ranges::find_if(processes_, [&](const Process& process) {
     return process.target.pid == pid && process.target.start_time_ticks == start_time_ticks;

@@ -30,9 +30,13 @@ class TargetTracker {
     std::optional<Pid> observer;  // this process, which never is a target of its own
     // The observer is the subreaper of what it launched (prctl(2)): its children are followed, too.
     bool observer_adopts_orphans = false;
+    friend bool operator==(const Options&, const Options&) = default;
   };
 
   TargetTracker(const ProcFs& procfs, CpuTimeOf cpu_time_of, Options options);
+
+  // From now on. Which processes it has found stays known, and so do their ids.
+  void Configure(const Options& options);
 
   // Names a process. Fails with ESRCH where there is none, and EPERM/EACCES where its memory map
   // may not be read.

@@ -386,6 +386,8 @@ void EncodeLedgerEpoch(const LedgerEpoch& epoch, KnownTargets& known, wire::Ledg
   EncodeTargets(epoch.targets, message);
   Remember(epoch.targets, known);
   message.set_bound(epoch.not_moved.bound);
+  message.set_binding_unknown(epoch.not_moved.binding_unknown);
+  message.set_let_be(epoch.not_moved.let_be);
   message.set_cooling(epoch.not_moved.cooling);
   message.set_without_gain(epoch.not_moved.without_gain);
   message.set_without_room(epoch.not_moved.without_room);
@@ -407,6 +409,8 @@ Verdict DecodeLedgerEpoch(const wire::LedgerEpoch& message, KnownTargets& known,
   if (Verdict verdict = DecodeTargets(message, epoch.targets); !verdict) return verdict;
   Remember(epoch.targets, known);
   epoch.not_moved = {.bound = message.bound(),
+                     .binding_unknown = message.binding_unknown(),
+                     .let_be = message.let_be(),
                      .cooling = message.cooling(),
                      .without_gain = message.without_gain(),
                      .without_room = message.without_room(),

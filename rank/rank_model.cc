@@ -90,8 +90,14 @@ Ranker::Options Ranker::DefaultOptions(RankModel model) {
   return {.model = model, .memory = Memory::kHalfLife, .half_life = kDefaultHalfLife};
 }
 
-Ranker::Ranker(const Options& options) : options_(options) {
+Ranker::Ranker(const Options& options) { Configure(options); }
+
+void Ranker::Configure(const Options& options) {
   TMPROF_CHECK(options.memory != Memory::kHalfLife || options.half_life.count() > 0);
+  options_ = options;
+  const bool suspects = options.model == RankModel::kRate && options.memory == Memory::kHalfLife &&
+                        options.follow_changes;
+  if (!suspects) changes_ = {};
 }
 
 void Ranker::Absorb(const EpochProfile& profile) {

@@ -78,6 +78,9 @@ class Ranker {
 
   explicit Ranker(const Options& options);
 
+  // From now on; what is known so far is ranked and forgotten by these, too.
+  void Configure(const Options& options);
+
   // Oldest first. Where spans' bounds change, evidence follows its pages (Join, evidence.h).
   void Absorb(const EpochProfile& profile);
 

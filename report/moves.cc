@@ -108,12 +108,7 @@ class Summing {
     next_index_ = epoch.index + 1;
     s.stop = epoch.end;
     ++s.epochs;
-    s.not_moved.bound += epoch.not_moved.bound;
-    s.not_moved.cooling += epoch.not_moved.cooling;
-    s.not_moved.without_gain += epoch.not_moved.without_gain;
-    s.not_moved.without_room += epoch.not_moved.without_room;
-    s.not_moved.over_quota += epoch.not_moved.over_quota;
-    s.not_moved.unplaced += epoch.not_moved.unplaced;
+    for (const auto& [name, count] : kReasonsNotMoved) s.not_moved.*count += epoch.not_moved.*count;
     s.replaced += epoch.replaced;
   }
 
@@ -175,15 +170,6 @@ class Summing {
 };
 
 constexpr auto kPlain = [](auto value) { return fmt::format("{}", value); };
-
-constexpr std::array<std::pair<std::string_view, std::uint64_t NotMoved::*>, 6> kNotMoved = {{
-    {"bound", &NotMoved::bound},
-    {"cooling", &NotMoved::cooling},
-    {"without_gain", &NotMoved::without_gain},
-    {"without_room", &NotMoved::without_room},
-    {"over_quota", &NotMoved::over_quota},
-    {"unplaced", &NotMoved::unplaced},
-}};
 
 // Promotions without a record of what became of them: still watched when the ledger ended.
 std::uint64_t Unsettled(const MoveTally& moves, const PaybackTally& payback) {
@@ -361,7 +347,7 @@ std::string MovesText(const MovesSummary& summary) {
   text += TitledLine("payback", "of promotions: " + PaybackText(summary.promoted));
   text += TitledLine("", "of demotions: " + PaybackText(summary.demoted));
   std::string stayed;
-  for (const auto& [name, count] : kNotMoved) {
+  for (const auto& [name, count] : kReasonsNotMoved) {
     std::string words(name);
     std::ranges::replace(words, '_', ' ');
     stayed += fmt::format("{} {}, ", words, Grouped(summary.not_moved.*count));
@@ -388,7 +374,7 @@ std::string MovesJson(const MovesSummary& summary) {
   Json failures = Json::object();
   for (const auto& [error, count] : summary.failures) failures[ErrnoName(error)] = count;
   Json not_moved = Json::object();
-  for (const auto& [name, count] : kNotMoved)
+  for (const auto& [name, count] : kReasonsNotMoved)
     not_moved[std::string(name)] = summary.not_moved.*count;
   not_moved["replaced"] = summary.replaced;
   Json latency(nullptr);
@@ -497,7 +483,7 @@ std::string MovesCsv(const MovesSummary& summary) {
   add("wasted_ratio", OrEmpty(summary.Wasted(), Exact));
   add_payback("payback.promotions", summary.promotions, summary.promoted);
   add_payback("payback.demotions", summary.demotions, summary.demoted);
-  for (const auto& [name, count] : kNotMoved) {
+  for (const auto& [name, count] : kReasonsNotMoved) {
     add("not_moved." + std::string(name), kPlain(summary.not_moved.*count));
   }
   add("not_moved.replaced", kPlain(summary.replaced));

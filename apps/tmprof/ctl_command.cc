@@ -98,7 +98,8 @@ void AddCtlCommand(CLI::App& app, int& exit_status) {
       ->add_option(
           "COMMAND", options->command,
           "status: all that it does; targets: the processes that it places; pause: move "
-          "nothing until resume; set: change the named quantities until it ends; stop: end")
+          "nothing until resume; set: change the named quantities until it ends or reads its "
+          "file again (SIGHUP); stop: end")
       ->check(CLI::IsMember({"status", "targets", "pause", "resume", "set", "stop"}))
       ->required();
   command->add_option("SETTING", options->settings, "Of set: what to set to what")

@@ -38,6 +38,7 @@ struct TargetConfig {
   bool Everything() const {
     return commands.empty() && executables.empty() && cgroups.empty() && pids.empty();
   }
+  friend bool operator==(const TargetConfig&, const TargetConfig&) = default;
 };
 
 struct TierConfig {
@@ -57,6 +58,7 @@ struct ProfileConfig {
 
 struct PlacementConfig {
   Ranker::Options ranker = Ranker::DefaultOptions(Ranker::Options{}.model);
+  bool half_life_given = false;                        // else it is the rank model's own
   RankSource rank = RankSource::kCombined;             // never exact
   const PolicyEntry* policy = *FindPolicy("history");  // never `replay_only`
   bool track_only = false;  // `limits.dry_run` of the mover is the other one
@@ -76,6 +78,7 @@ struct LedgerConfig {
   std::optional<std::filesystem::path> file;  // absolute
   std::optional<std::uint64_t> most_bytes;    // then it becomes FILE.1
   std::uint32_t kept = 8;                     // of those before: FILE.1, the latest, to FILE.8
+  friend bool operator==(const LedgerConfig&, const LedgerConfig&) = default;
 };
 
 // On the loopback interface.

@@ -296,6 +296,7 @@ class Building {
         reading_.Refuse(wire, "rank_model", Fault(wire.rank_model(), model.error()));
       }
     }
+    placement.half_life_given = wire.has_half_life_ms();
     if (wire.has_half_life_ms()) {
       placement.ranker.memory =
           wire.half_life_ms() == 0 ? Ranker::Memory::kThisEpoch : Ranker::Memory::kHalfLife;
@@ -635,10 +636,28 @@ std::string PrintConfig(const Config& config) {
   return text;
 }
 
+bool ObserveAlike(const Config& a, const Config& b) {
+  const auto observation = [](const Config& config) {
+    wire::Config wire;
+    Print(config.tiers, *wire.mutable_tiers());
+    Print(config.profile, *wire.mutable_profile());
+    // What follows from pages, and when.
+    wire.mutable_tiers()->clear_capacity();
+    for (auto& tier : *wire.mutable_tiers()->mutable_tier()) tier.clear_capacity();
+    wire.mutable_tiers()->clear_reserve_mib();
+    wire.mutable_profile()->clear_epoch_ms();
+    wire.mutable_profile()->clear_max_cpu_share();
+    return wire.SerializeAsString();
+  };
+  return observation(a) == observation(b);
+}
+
 Result<Config> WithSettings(const Config& config, const std::vector<Setting>& settings) {
   constexpr std::string_view kName = "set";
   wire::Config wire;
   google::protobuf::TextFormat::ParseFromString(PrintConfig(config), &wire);
+  // What follows from another field follows from what that is set to.
+  if (!config.placement.half_life_given) wire.mutable_placement()->clear_half_life_ms();
   for (const Setting& setting : settings) {
     if (auto status = SetField(wire, setting); !status) {
       return Fail(BadInput(std::string(kName), setting.name, status.error()));

@@ -69,7 +69,7 @@ class Daemon {
  private:
   Status ServeSessions() {
     while (true) {
-      const Log log(config_.log);
+      Log log(config_.log);
       const Status ran = BeginAndServe(log);
       const std::scoped_lock lock(mutex_);
       if (stop_) return ran;
@@ -93,7 +93,7 @@ class Daemon {
   }
 
   // An error: what refused the session before it had observed anything, or ended it later.
-  Status BeginAndServe(const Log& log) {
+  Status BeginAndServe(Log& log) {
     auto session = PlacementSession::Open(config_, log, status_, board_);
     if (!session) return Fail(session.error());
     if (auto status = OpenToQuestions(); !status) return status;
@@ -132,11 +132,12 @@ class Daemon {
     return {};
   }
 
-  Status Serve(PlacementSession& session, const Log& log) {
+  Status Serve(PlacementSession& session, Log& log) {
     SetSession(&session);
     log(LogLevel::kInfo, "ready");
     manager_.Ready("profiling and placing");
-    const Status ran = session.Run([&] { return ShouldEnd(log); }, {signals_.fd(), wake_.get()});
+    const Status ran =
+        session.Run([&] { return ShouldEnd(session, log); }, {signals_.fd(), wake_.get()});
     SetSession(nullptr);
     if (session.has_observed()) {
       before_.reset();
@@ -167,7 +168,7 @@ class Daemon {
   }
 
   // Asked for the first time when the sources of targets that are there are attached.
-  bool ShouldEnd(const Log& log) {
+  bool ShouldEnd(PlacementSession& session, Log& log) {
     {
       const std::scoped_lock lock(mutex_);
       Answer({});
@@ -183,8 +184,49 @@ class Daemon {
         Stop();
       }
     }
-    const std::scoped_lock lock(mutex_);
-    return stop_ || next_;
+    {
+      const std::scoped_lock lock(mutex_);
+      if (stop_ || !next_) return stop_;
+      if (!ObserveAlike(config_, *next_)) return true;
+    }
+    Adopt(session, log);
+    return false;
+  }
+
+  // What is next takes its place in the session that runs; or, where it is refused, leaves it as it
+  // was.
+  void Adopt(PlacementSession& session, Log& log) {
+    const Config before = config_;
+    {
+      const std::scoped_lock lock(mutex_);
+      config_ = *std::exchange(next_, std::nullopt);
+      tried_ = asked_;
+    }
+    manager_.Reloading(clock_.Now());
+    Status adopted = OpenToQuestions();
+    if (adopted) adopted = session.Adopt(config_);
+    if (adopted) {
+      log = Log(config_.log);
+      log(LogLevel::kInfo, "goes on by another configuration");
+      status_.refusal.reset();
+      board_.Amend([](DaemonStatus& status) { status.refusal.reset(); });
+    } else {
+      TellRefusal(adopted.error(), "goes on by the configuration before", log);
+    }
+    manager_.Ready("profiling and placing");
+    {
+      const std::scoped_lock lock(mutex_);
+      if (!adopted) {
+        config_ = before;
+        if (!next_is_from_file_) next_.reset();  // set on top of what was refused
+      }
+      if (!next_) tried_ = asked_;
+      Answer(adopted);
+    }
+    if (adopted) return;
+    if (const Status reopened = OpenToQuestions(); !reopened) {
+      log(LogLevel::kError, reopened.error().Message());
+    }
   }
 
   void KeepWatchdogQuiet() {

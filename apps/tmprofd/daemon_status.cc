@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -34,12 +35,9 @@ std::string LongTime(nanoseconds duration) {
 std::string PagesText(PageCount pages) { return Grouped(pages.value()); }
 
 Json AsJson(const NotMoved& not_moved) {
-  return {{"bound", not_moved.bound},
-          {"cooling", not_moved.cooling},
-          {"without_gain", not_moved.without_gain},
-          {"without_room", not_moved.without_room},
-          {"over_quota", not_moved.over_quota},
-          {"unplaced", not_moved.unplaced}};
+  Json json;
+  for (const auto& [name, count] : kReasonsNotMoved) json[std::string(name)] = not_moved.*count;
+  return json;
 }
 
 Json AsJson(const TierStatus& tier) {
@@ -115,13 +113,15 @@ std::string SourcesAsText(const DaemonStatus& status) {
 }
 
 std::string DecisionAsText(const DecisionStatus& decision) {
-  const NotMoved& stay = decision.not_moved;
-  return fmt::format(
-      "last decision: {} pages wanted in tier 1, {} moves; not moved: {} bound, {} cooling, "
-      "{} without gain, {} without room, {} over quota, {} unplaced\n",
-      PagesText(decision.wanted), Grouped(decision.moves), Grouped(stay.bound),
-      Grouped(stay.cooling), Grouped(stay.without_gain), Grouped(stay.without_room),
-      Grouped(stay.over_quota), Grouped(stay.unplaced));
+  std::string text = fmt::format("last decision: {} pages wanted in tier 1, {} moves; not moved:",
+                                 PagesText(decision.wanted), Grouped(decision.moves));
+  for (const auto& [name, count] : kReasonsNotMoved) {
+    std::string words(name);
+    std::ranges::replace(words, '_', ' ');
+    text += fmt::format(" {} {},", Grouped(decision.not_moved.*count), words);
+  }
+  text.back() = '\n';
+  return text;
 }
 
 std::string TotalsAsText(const DaemonStatus& status) {

@@ -23,9 +23,12 @@ nanoseconds Times(nanoseconds time, double factor) {
 
 }  // namespace
 
-EpochPacer::EpochPacer(nanoseconds shortest, double cpu_share)
-    : shortest_(shortest), cpu_share_(cpu_share) {
+EpochPacer::EpochPacer(nanoseconds shortest, double cpu_share) { Configure(shortest, cpu_share); }
+
+void EpochPacer::Configure(nanoseconds shortest, double cpu_share) {
   TMPROF_CHECK(shortest.count() > 0 && cpu_share > 0);
+  shortest_ = shortest;
+  cpu_share_ = cpu_share;
 }
 
 void EpochPacer::Note(nanoseconds epoch_length, nanoseconds cpu_time, bool paid) {

@@ -17,6 +17,9 @@ class EpochPacer {
   // Preconditions: shortest > 0, cpu_share > 0.
   EpochPacer(std::chrono::nanoseconds shortest, double cpu_share);
 
+  // From now on; what is owed stays so. Preconditions as above.
+  void Configure(std::chrono::nanoseconds shortest, double cpu_share);
+
   // That another epoch is over, what its end took, and whether it was worth that. While it is not,
   // epochs become up to four times as long as the share asks for.
   void Note(std::chrono::nanoseconds epoch_length, std::chrono::nanoseconds cpu_time, bool paid);
@@ -29,8 +32,8 @@ class EpochPacer {
  private:
   std::chrono::nanoseconds Longest() const;
 
-  std::chrono::nanoseconds shortest_;
-  double cpu_share_;
+  std::chrono::nanoseconds shortest_{1};
+  double cpu_share_ = 1;
   double stretch_ = 1;
   std::uint64_t futile_epochs_ = 0;   // on end
   std::chrono::nanoseconds owed_{0};  // CPU time that was taken and not yet earned

@@ -88,7 +88,7 @@ void CollectMoves(const MoveTotals& totals, std::vector<MetricFamily>& families)
                                       {"reason", std::string(Name(way.reason))}});
   }
   moved.To(families);
-  Family failures = Counter("tmprof_move_failures_total", "Moves that the kernel refused");
+  Family failures = Counter("tmprof_move_failures_total", "Moves that were given up");
   for (const auto& [error, moves] : totals.failures) {
     failures.Add(Number(moves), {{"errno", ErrnoName(error)}});
   }
@@ -123,6 +123,15 @@ void CollectTiers(const DaemonStatus& status, std::vector<MetricFamily>& familie
   used.To(families);
 }
 
+void CollectDecision(const DecisionStatus& decision, std::vector<MetricFamily>& families) {
+  Family not_moved = Gauge("tmprof_spans_not_moved",
+                           "Spans that the last decision wanted in tier 1 and let stay below");
+  for (const auto& [name, count] : kReasonsNotMoved) {
+    not_moved.Add(Number(decision.not_moved.*count), {{"reason", std::string(name)}});
+  }
+  not_moved.To(families);
+}
+
 class StatusCollector final : public prometheus::Collectable {
  public:
   explicit StatusCollector(const StatusBoard& board) : board_(&board) {}
@@ -132,6 +141,7 @@ class StatusCollector final : public prometheus::Collectable {
     const DaemonStatus& status = *reading.status;
     std::vector<MetricFamily> families;
     CollectMoves(status.totals, families);
+    if (status.decision) CollectDecision(*status.decision, families);
     CollectSources(status, families);
     CollectTiers(status, families);
     Gauge("tmprof_targets", "Processes whose memory is placed")

@@ -17,11 +17,19 @@ MonotonicTime ThreadCpuClock::Now() const {
 }
 
 MoveThread::MoveThread(const MoverLimits& limits, MoveCall& call, const Clock& clock,
-                       PageMover::FindPid find_pid)
-    : mover_(limits, call, clock, cpu_clock_, std::move(find_pid)),
+                       PageMover::FindPid find_pid, Bindings bindings)
+    : read_binding_(std::move(bindings.read)),
+      mover_(limits, call, clock, cpu_clock_, std::move(find_pid), std::move(bindings.find)),
       thread_([this](const std::stop_token& stop) { Run(stop); }) {}
 
 MoveThread::~MoveThread() = default;
+
+void MoveThread::Configure(const MoverLimits& limits) {
+  const std::unique_lock lock = Enter();
+  mover_.Configure(limits);
+  changed_since_ = true;
+  changed_.notify_all();
+}
 
 std::vector<Move> MoveThread::Replace(std::vector<Move> moves) {
   const std::unique_lock lock = Enter();
@@ -87,7 +95,9 @@ void MoveThread::Run(const std::stop_token& stop) {
       std::vector<MoveOutcome> over = mover_.MoveChunk();
       outcomes_.insert(outcomes_.end(), std::make_move_iterator(over.begin()),
                        std::make_move_iterator(over.end()));
+      const std::optional<TargetId> unread = mover_.unread();
       lock.unlock();
+      if (unread) read_binding_(*unread);
       LetCallersIn();
       lock.lock();
     }

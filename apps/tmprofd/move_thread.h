@@ -6,6 +6,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -24,15 +25,25 @@ class ThreadCpuClock final : public Clock {
 
 class MoveThread {
  public:
-  // `call` and `clock` must outlive the thread. `find_pid` is called by it.
+  // What binds a target: found as of PageMover, or read, which may take long. Without either
+  // nothing is bound.
+  struct Bindings {
+    PageMover::FindBinding find;
+    std::function<void(TargetId)> read;
+  };
+
+  // `call` and `clock` must outlive the thread. `find_pid` and `bindings` are called by it, and
+  // nobody waits for what is read.
   MoveThread(const MoverLimits& limits, MoveCall& call, const Clock& clock,
-             PageMover::FindPid find_pid);
+             PageMover::FindPid find_pid, Bindings bindings = {});
   // Ends after the call that is under way.
   ~MoveThread();
   MoveThread(const MoveThread&) = delete;
   MoveThread& operator=(const MoveThread&) = delete;
 
-  // As of PageMover. Waits for the call that is under way, as all of these do, and for no other.
+  // As of PageMover, both. Waits for the call that is under way, as all of these do, and for no
+  // other.
+  void Configure(const MoverLimits& limits);
   std::vector<Move> Replace(std::vector<Move> moves);
   // Those that are over since the last time.
   std::vector<MoveOutcome> TakeOutcomes();
@@ -49,7 +60,8 @@ class MoveThread {
 
   ThreadCpuClock cpu_clock_;
   mutable std::atomic<int> callers_{0};  // that want the mutex
-  mutable std::mutex mutex_;             // of all below, held through each call
+  std::function<void(TargetId)> read_binding_;
+  mutable std::mutex mutex_;  // of all below, held through each call
   std::condition_variable_any changed_;
   PageMover mover_;
   std::vector<MoveOutcome> outcomes_;

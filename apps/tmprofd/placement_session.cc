@@ -10,21 +10,17 @@
 #include <utility>
 
 #include "apps/tmprof/version.h"
+#include "apps/tmprofd/config_file.h"
+#include "base/check.h"
 #include "mover/automatic_balancing.h"
 #include "mover/node_memory.h"
 #include "mover/node_topology.h"
+#include "mover/policy_iterator.h"
 #include "profiler/recorder.h"
 
 namespace tmprof {
 namespace {
 
-// Reading what binds memory walks all of its page tables (mover/memory_binding.h), and policies are
-// set at a program's start.
-constexpr std::chrono::seconds kBindingAge{60};
-// ... or so many times what reading took, where that is more: whoever maps in the target waits for
-// it, some 2 s where 100 GiB are mapped by base pages.
-constexpr int kBindingRarity = 1000;
-constexpr std::chrono::minutes kLongestBindingAge{10};
 // Of the hit ratio: moves that would raise it by less are not worth ranking all pages for.
 constexpr double kGainWorthLooking = 0.01;
 // Of the pages in use, those that must have been looked at before it is believed that none of them
@@ -40,6 +36,13 @@ TargetRules RulesOf(const TargetConfig& config) {
                     .pids = config.pids};
   if (config.Everything()) rules.any = config.tracking.filter;
   return rules;
+}
+
+TargetTracker::Options TrackingOf(const TargetConfig& config) {
+  TargetTracker::Options tracking = config.tracking;
+  tracking.observer = Pid(::getpid());
+  if (config.Everything()) tracking.follow_children = false;  // the finder finds them, too
+  return tracking;
 }
 
 PlacerOptions OptionsOf(const Config& config, const Tiers& tiers) {
@@ -65,6 +68,13 @@ std::string Text(const Tiers& tiers) {
     }
   }
   return text;
+}
+
+std::unique_ptr<PolicyReader> OpenPolicyReader(const Log& log) {
+  auto iterator = OpenPolicyIterator();
+  if (iterator) return *std::move(iterator);
+  log(LogLevel::kInfo, iterator.error().Message() + "; /proc/PID/numa_maps is read instead");
+  return std::make_unique<NumaMapsReader>();
 }
 
 // Whether any source could be attached to any target.
@@ -107,16 +117,16 @@ Result<std::unique_ptr<PlacementSession>> PlacementSession::Open(Config config, 
     if (auto rival = WarningOfAutomaticBalancing()) sources->warnings.push_back(*std::move(rival));
   }
   for (const std::string& warning : sources->warnings) log(LogLevel::kWarning, warning);
-  std::unique_ptr<PlacementSession> session(new PlacementSession(
-      std::move(config), *std::move(tiers), *std::move(sources), log, status, board));
-  for (const Pid pid : session->finder_.missing()) {
-    log(LogLevel::kWarning, fmt::format("no process has the number {}", pid.value()));
-  }
+  std::unique_ptr<PolicyReader> policies = OpenPolicyReader(log);
+  std::unique_ptr<PlacementSession> session(
+      new PlacementSession(std::move(config), *std::move(tiers), *std::move(sources),
+                           std::move(policies), log, status, board));
   return session;
 }
 
 PlacementSession::PlacementSession(Config config, Tiers tiers, SessionSources sources,
-                                   const Log& log, DaemonStatus& status, StatusBoard& board)
+                                   std::unique_ptr<PolicyReader> policies, const Log& log,
+                                   DaemonStatus& status, StatusBoard& board)
     : config_(std::move(config)),
       tiers_(std::move(tiers)),
       sources_(std::move(sources)),
@@ -124,53 +134,125 @@ PlacementSession::PlacementSession(Config config, Tiers tiers, SessionSources so
       status_(status),
       board_(board),
       pacer_(config_.profile.epoch, config_.profile.max_cpu_share),
-      finder_(procfs_, ProcessCpuTime, RulesOf(config_.targets), Pid(::getpid())),
+      policies_(std::move(policies)),
+      tracker_(procfs_, ProcessCpuTime, TrackingOf(config_.targets)),
       placer_(OptionsOf(config_, tiers_), locator_, cpu_clock_),
-      mover_(std::make_unique<MoveThread>(config_.mover.limits, call_, clock_,
-                                          [this](TargetId target) { return live_.Find(target); })) {
+      mover_(std::make_unique<MoveThread>(
+          config_.mover.limits, call_, clock_,
+          [this](TargetId target) { return live_.Find(target); },
+          MoveThread::Bindings{
+              .find = [this](TargetId target) { return bindings_.ForMoving(target); },
+              .read =
+                  [this](TargetId target) {
+                    if (const auto pid = live_.Find(target)) {
+                      bindings_.Read(target, *pid);
+                    }
+                  }})) {
   status_.warnings = sources_.warnings;
+  FindBy(config_.targets);
+}
+
+void PlacementSession::FindBy(const TargetConfig& targets) {
+  finder_.emplace(procfs_, ProcessCpuTime, RulesOf(targets), Pid(::getpid()));
+  for (const Pid pid : finder_->missing()) {
+    log_(LogLevel::kWarning, fmt::format("no process has the number {}", pid.value()));
+  }
+}
+
+LedgerInfo PlacementSession::LedgerInfoFor(const Config& config) const {
+  utsname system{};
+  uname(&system);
+  return {.tool_version = std::string("tmprof ") + kVersion,
+          .kernel_release = system.release,
+          .wall_start = std::chrono::time_point_cast<std::chrono::system_clock::duration>(
+              std::chrono::system_clock::now()),
+          .start = clock_.Now(),
+          .epoch_length = config.profile.epoch,
+          .tiers = tiers_,
+          .rank_model = std::string(Name(config.placement.ranker.model)),
+          .policy = std::string(config.placement.policy->name),
+          .dry_run = config.mover.limits.dry_run,
+          .warnings = sources_.warnings};
 }
 
 Status PlacementSession::BeginLedger() {
-  utsname system{};
-  uname(&system);
-  auto ledger = LedgerKeeper::Begin(
-      config_.ledger,
-      {.tool_version = std::string("tmprof ") + kVersion,
-       .kernel_release = system.release,
-       .wall_start = std::chrono::time_point_cast<std::chrono::system_clock::duration>(
-           std::chrono::system_clock::now()),
-       .start = clock_.Now(),
-       .epoch_length = config_.profile.epoch,
-       .tiers = tiers_,
-       .rank_model = std::string(Name(config_.placement.ranker.model)),
-       .policy = std::string(config_.placement.policy->name),
-       .dry_run = config_.mover.limits.dry_run,
-       .warnings = sources_.warnings});
+  auto ledger = LedgerKeeper::Begin(config_.ledger, LedgerInfoFor(config_));
   if (!ledger) return Fail(ledger.error());
   ledger_ = *std::move(ledger);
   return {};
 }
 
+// Where another one cannot be begun, that of the configuration that is in force is, anew.
+Status PlacementSession::RenewLedger(const Config& config) {
+  LedgerInfo info = LedgerInfoFor(config);
+  const LedgerInfo before = LedgerInfoFor(config_);
+  info.wall_start = before.wall_start;
+  info.start = before.start;
+  if (info == before && config.ledger == config_.ledger) return {};
+  std::optional<LedgerKeeper> another;
+  // Beside the one that is written, where it is another file: what cannot be written ends nothing.
+  if (config.ledger.file != config_.ledger.file) {
+    auto begun = LedgerKeeper::Begin(config.ledger, info);
+    if (!begun) return Fail(begun.error());
+    another = *std::move(begun);
+  }
+  std::vector<MoveOutcome> outcomes = mover_->TakeOutcomes();
+  CountMoves(outcomes, placer_.Learn(outcomes, status_.epoch ? status_.epoch->index + 1 : 0));
+  if (const Status ended = ledger_->End(std::move(outcomes), std::exchange(dropped_, 0)); !ended) {
+    log_(LogLevel::kError, ended.error().Message());
+  }
+  if (another) {
+    ledger_ = *std::move(another);
+    return {};
+  }
+  auto begun = LedgerKeeper::Begin(config.ledger, std::move(info));
+  if (begun) {
+    ledger_ = *std::move(begun);
+    return {};
+  }
+  if (const Status again = BeginLedger(); !again) {
+    status_.warnings.push_back(again.error().Message() + "; moving goes on without a ledger");
+    log_(LogLevel::kError, status_.warnings.back());
+  }
+  return Fail(begun.error());
+}
+
+Status PlacementSession::Adopt(Config config) {
+  TMPROF_CHECK(ObserveAlike(config_, config));
+  if (Status renewed = RenewLedger(config); !renewed) return renewed;
+  const Config before = std::exchange(config_, std::move(config));
+  if (config_.targets != before.targets) {
+    FindBy(config_.targets);
+    tracker_.Configure(TrackingOf(config_.targets));
+  }
+  pacer_.Configure(config_.profile.epoch, config_.profile.max_cpu_share);
+  told_overdrawn_ = false;
+  placer_.Configure(OptionsOf(config_, tiers_));
+  mover_->Configure(config_.mover.limits);
+  // What was decided to be moved, or not to be, was decided by what was in force.
+  if (config_.mover.limits.dry_run != before.mover.limits.dry_run ||
+      config_.placement.track_only != before.placement.track_only) {
+    dropped_ += mover_->Replace({}).size();
+  }
+  PublishState();
+  return {};
+}
+
 Status PlacementSession::Run(const std::function<bool()>& stop_requested,
                              std::vector<int> stop_fds) {
-  TargetTracker::Options tracking = config_.targets.tracking;
-  tracking.observer = Pid(::getpid());
-  if (config_.targets.Everything()) tracking.follow_children = false;  // the finder finds them, too
-  TargetTracker tracker(procfs_, ProcessCpuTime, tracking);
   PollWaiter waiter;
   Recorder recorder(
       {.epoch = config_.profile.epoch, .wait_for_targets = true},
       {.clock = clock_,
        .waiter = waiter,
-       .targets = tracker,
+       .targets = tracker_,
        .own_cpu_time = OwnCpuTime,
        .stop_requested = stop_requested,
        .stop_fds = std::move(stop_fds),
        .gate = [this](GateLook look,
                       std::optional<double> stall_share) { return Gate(look, stall_share); },
        .epoch_length = [this] { return pacer_.Next(); },
-       .find_targets = [&](MonotonicTime now) { FindTargets(tracker, now); },
+       .find_targets = [this](MonotonicTime now) { FindTargets(now); },
        .on_targets = [this](const std::vector<TrackedProcess>& now) { FollowTargets(now); },
        .on_source_failure =
            [this](const Error& error) { log_(LogLevel::kWarning, error.Message()); }},
@@ -196,7 +278,7 @@ GateVerdict PlacementSession::Gate(GateLook look, std::optional<double> memory_s
 // What was moved since the last epoch's end has been moved, too.
 void PlacementSession::EndMoving() {
   mover_->Pause();
-  const std::uint64_t dropped = mover_->Replace({}).size();
+  const std::uint64_t dropped = mover_->Replace({}).size() + dropped_;
   std::vector<MoveOutcome> outcomes = mover_->TakeOutcomes();
   CountMoves(outcomes, placer_.Learn(outcomes, status_.epoch ? status_.epoch->index + 1 : 0));
   if (const Status status = ledger_->End(std::move(outcomes), dropped); !status) {
@@ -204,9 +286,9 @@ void PlacementSession::EndMoving() {
   }
 }
 
-void PlacementSession::FindTargets(TargetTracker& tracker, MonotonicTime now) {
-  const TargetFinder::Findings found = finder_.Look(now);
-  for (const Error& error : tracker.Follow(found.targets)) {
+void PlacementSession::FindTargets(MonotonicTime now) {
+  const TargetFinder::Findings found = finder_->Look(now);
+  for (const Error& error : tracker_.Follow(found.targets)) {
     log_(LogLevel::kWarning, error.Message());
   }
 }
@@ -217,40 +299,37 @@ void PlacementSession::FollowTargets(const std::vector<TrackedProcess>& targets)
   tracked_ = targets;
 }
 
-const MemoryBinding* PlacementSession::BindingOf(TargetId target, Pid pid) {
-  const MonotonicTime now = clock_.Now();
-  const auto known = bindings_.find(target);
-  if (known == bindings_.end() || now >= known->second.stale) {
-    auto memory = ReadMemoryBinding(pid);
-    if (!memory) {
-      log_(LogLevel::kDebug, memory.error().Message());
-    }
-    const std::chrono::nanoseconds took = clock_.Now() - now;
-    const std::chrono::nanoseconds age =
-        memory ? std::clamp<std::chrono::nanoseconds>(took * kBindingRarity, kBindingAge,
-                                                      kLongestBindingAge)
-               : kBindingAge;
-    bindings_[target] = {memory ? std::optional(*std::move(memory)) : std::nullopt, now + age};
+LiveBindings::Shared PlacementSession::BindingOf(TargetId target, Pid pid) {
+  auto binding = bindings_.ForDeciding(target, pid);
+  if (binding) {
+    unreadable_.erase(target);
+    return *std::move(binding);
   }
-  const std::optional<MemoryBinding>& memory = bindings_[target].memory;
-  return memory ? &*memory : nullptr;
+  const Error& refusal = binding.error();
+  if (refusal.system_error != ESRCH && unreadable_.insert(target).second) {
+    log_(LogLevel::kWarning, refusal.Message() + "; none of its pages is moved meanwhile");
+  }
+  return nullptr;
 }
 
 // Those that are alive now. A number that has become another's in between tells nothing that is
 // used: what moves asks for the process itself.
 std::vector<PlacedTarget> PlacementSession::PlacedTargets() {
   std::vector<PlacedTarget> placed;
+  decided_by_.clear();
   for (const TrackedProcess& target : tracked_) {
     if (!live_.Find(target.id)) continue;
     PlacedTarget& added = placed.emplace_back(target.id, target.pid);
     for (const Mapping& mapping : target.mappings) {
       if (mapping.kind != MappingKind::kSpecial) added.mapped.push_back(mapping.range);
     }
-    added.binding = BindingOf(target.id, target.pid);
+    added.binding = decided_by_.emplace_back(BindingOf(target.id, target.pid)).get();
   }
-  std::erase_if(bindings_, [&placed](const auto& binding) {
-    return !std::ranges::binary_search(placed, binding.first, {}, &PlacedTarget::id);
-  });
+  std::vector<TargetId> ids;
+  for (const PlacedTarget& target : placed) ids.push_back(target.id);
+  bindings_.KeepOnly(ids);
+  std::erase_if(unreadable_,
+                [&ids](TargetId known) { return !std::ranges::binary_search(ids, known); });
   return placed;
 }
 
@@ -270,7 +349,7 @@ Status PlacementSession::EndEpoch(const EpochProfile& epoch) {
 
 bool PlacementSession::Place(const EpochProfile& epoch) {
   // Nothing moves while it is decided what is to: all that was moved is known.
-  const std::uint64_t replaced = mover_->Replace({}).size();
+  const std::uint64_t replaced = mover_->Replace({}).size() + std::exchange(dropped_, 0);
   std::vector<MoveOutcome> outcomes = mover_->TakeOutcomes();
   CountMoves(outcomes, placer_.Learn(outcomes, epoch.index));
   std::vector<NodeMemory> memory;

@@ -5,10 +5,10 @@
 
 #include <chrono>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -23,9 +23,11 @@
 #include "apps/tmprofd/placer.h"
 #include "base/clock.h"
 #include "base/result.h"
+#include "mover/live_bindings.h"
 #include "mover/memory_binding.h"
 #include "mover/node_memory.h"
 #include "mover/page_locator.h"
+#include "mover/policy_reader.h"
 #include "profiler/own_cpus.h"
 #include "profiler/procfs.h"
 #include "profiler/recorder.h"
@@ -50,6 +52,10 @@ class PlacementSession {
   // error ends it: no source works any more.
   Status Run(const std::function<bool()>& stop_requested, std::vector<int> stop_fds);
 
+  // Goes on by another configuration, all that was learnt of pages kept, from within
+  // `stop_requested` of Run(). What is refused leaves it as it was. Precondition: ObserveAlike().
+  Status Adopt(Config config);
+
   // Whether an epoch has ended in which a source observed a target: what ends Run() afterwards is
   // not the configuration's fault.
   bool has_observed() const { return has_observed_; }
@@ -59,19 +65,18 @@ class PlacementSession {
   void PublishState();
 
  private:
-  // What memory policies and cpusets say of a target.
-  struct Binding {
-    std::optional<MemoryBinding> memory;  // nullopt: it could not be read
-    MonotonicTime stale;                  // from then on
-  };
+  PlacementSession(Config config, Tiers tiers, SessionSources sources,
+                   std::unique_ptr<PolicyReader> policies, const Log& log, DaemonStatus& status,
+                   StatusBoard& board);
 
-  PlacementSession(Config config, Tiers tiers, SessionSources sources, const Log& log,
-                   DaemonStatus& status, StatusBoard& board);
-
-  void FindTargets(TargetTracker& tracker, MonotonicTime now);
+  LedgerInfo LedgerInfoFor(const Config& config) const;
+  Status RenewLedger(const Config& config);
+  void FindTargets(MonotonicTime now);
+  void FindBy(const TargetConfig& targets);
   void FollowTargets(const std::vector<TrackedProcess>& targets);
   std::vector<PlacedTarget> PlacedTargets();
-  const MemoryBinding* BindingOf(TargetId target, Pid pid);
+  // Null: it cannot be read.
+  LiveBindings::Shared BindingOf(TargetId target, Pid pid);
   Status EndEpoch(const EpochProfile& epoch);
   // Returns whether what was decided is worth what deciding takes, as far as can be told.
   bool Place(const EpochProfile& epoch);
@@ -103,13 +108,18 @@ class PlacementSession {
   MovePagesCall call_;
   LinuxPageLocator locator_{call_};
   LiveTargets live_{procfs_};
+  std::unique_ptr<PolicyReader> policies_;
+  LiveBindings bindings_{*policies_, clock_};
   OwnCpus own_cpus_{procfs_};
-  TargetFinder finder_;
+  std::optional<TargetFinder> finder_;  // always one
+  TargetTracker tracker_;
   Placer placer_;
   std::unique_ptr<MoveThread> mover_;
   std::optional<LedgerKeeper> ledger_;
+  std::uint64_t dropped_ = 0;  // moves that a configuration has replaced, since the last epoch
   std::vector<TrackedProcess> tracked_;
-  std::map<TargetId, Binding> bindings_;
+  std::vector<LiveBindings::Shared> decided_by_;  // bindings that targets of the decision refer to
+  std::set<TargetId> unreadable_;                 // whose policies cannot be read, as was told
 };
 
 }  // namespace tmprof

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/check.h"
+
 namespace tmprof {
 namespace {
 
@@ -30,10 +32,11 @@ constexpr double kSupposedPages = 1000;
 // Weight of what was seen, an epoch later.
 constexpr double kRemembered = 0.9;
 
-// A page that is busy or out of room may be moved soon; what else is refused stays so.
+// A page that is busy or out of room may be moved soon; so may one that was bound meanwhile, as far
+// as its binding lets it. What else is refused stays so.
 bool MayMoveSoon(int error) {
   return error == EBUSY || error == EAGAIN || error == ENOMEM || error == ECANCELED ||
-         error == ESRCH;
+         error == ESRCH || error == kPolicyChanged;
 }
 
 std::vector<TargetId> IdsOf(std::span<const PlacedTarget> targets) {
@@ -41,6 +44,10 @@ std::vector<TargetId> IdsOf(std::span<const PlacedTarget> targets) {
   ids.reserve(targets.size());
   for (const PlacedTarget& target : targets) ids.push_back(target.id);
   return ids;
+}
+
+std::uint64_t EpochsRemembered(const PlacerOptions& options) {
+  return std::max(options.cool_down_epochs + 1, kLeastEpochsRemembered);
 }
 
 // Those whose pages may have to give way.
@@ -87,7 +94,16 @@ Placer::Placer(PlacerOptions options, PageLocator& locator, const Clock& cpu_clo
       ranker_(options_.ranker),
       survey_(locator, cpu_clock),
       rooms_(options_.reserve),
-      history_(std::max(options_.cool_down_epochs + 1, kLeastEpochsRemembered)) {}
+      history_(EpochsRemembered(options_)) {}
+
+void Placer::Configure(PlacerOptions options) {
+  TMPROF_CHECK(options.tiers == options_.tiers);
+  if (options.policy != options_.policy) policy_ = options.policy->make();
+  options_ = std::move(options);
+  ranker_.Configure(options_.ranker);
+  rooms_.SetReserve(options_.reserve);
+  history_.Remember(EpochsRemembered(options_));
+}
 
 PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const PlacedTarget> targets,
                                  std::span<const NodeMemory> memory) {
@@ -307,7 +323,11 @@ std::vector<PlacedSpan> Placer::PlacedSpans(std::span<const PlacedTarget> target
                                            *candidates_.node[row], candidates_.score[row]);
     if (candidates_.leaf[row] < span.span) span.leaf = candidates_.leaf[row];
     span.supposed = candidates_.supposed[row] != 0;
-    span.bound = IsLetBe(key, epoch) || target->binding == nullptr;
+    if (target->binding == nullptr || target->binding->IsUnread(key.vpn)) {
+      span.held = Held::kUnread;
+    } else if (IsLetBe(key, epoch)) {
+      span.held = Held::kLetBe;
+    }
     span.binding = target->binding;
   }
   return placed;

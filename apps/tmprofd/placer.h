@@ -71,6 +71,9 @@ class Placer {
   // `cpu_clock` is the calling thread's CPU time. All must outlive the placer.
   Placer(PlacerOptions options, PageLocator& locator, const Clock& cpu_clock);
 
+  // From now on. All that is known of pages stays so. Precondition: the tiers are the same.
+  void Configure(PlacerOptions options);
+
   // After each epoch. `targets` ascend by id: those that are alive. `memory` is the machine's as
   // of now.
   PlacementDecision Decide(const EpochProfile& epoch, std::span<const PlacedTarget> targets,

@@ -103,6 +103,8 @@ class ReadMemoryBindingTest : public testing::Test {
   fs::path root_;
 };
 
+VpnRange Page(std::uint64_t page) { return {Vpn(page), Vpn(page + 1)}; }
+
 std::string Mapping(const std::string& bounds, const std::string& path = "") {
   return bounds + " rw-p 00000000 00:00 0 " + path + "\n";
 }
@@ -112,19 +114,19 @@ TEST_F(ReadMemoryBindingTest, BindsNothingByDefault) {
       Mapping("1000-3000") + Mapping("7000-8000", "[stack]"));
   const MemoryBinding binding = Read().value();
   EXPECT_THAT(binding.exceptions(), IsEmpty());
-  EXPECT_TRUE(binding.MayMove(Vpn(1), kNode0, kNode1));
-  EXPECT_TRUE(binding.MayMove(Vpn(1), kNode1, kNode0));
+  EXPECT_TRUE(binding.MayMove(Page(1), kNode0, kNode1));
+  EXPECT_TRUE(binding.MayMove(Page(1), kNode1, kNode0));
 }
 
 TEST_F(ReadMemoryBindingTest, LetsBoundPagesMoveAmongTheirNodesOnly) {
   Put("1000 bind:0,2 anon=2 N0=2 kernelpagesize_kB=4\n", Mapping("1000-3000"));
   const MemoryBinding binding = Read().value();
-  EXPECT_TRUE(binding.MayMove(Vpn(1), kNode0, kNode2));
-  EXPECT_TRUE(binding.MayMove(Vpn(2), kNode2, kNode0));
-  EXPECT_TRUE(binding.MayMove(Vpn(2), kNode1, kNode0)) << "to where it belongs";
-  EXPECT_FALSE(binding.MayMove(Vpn(1), kNode0, kNode1));
-  EXPECT_TRUE(binding.MayMove(Vpn(3), kNode0, kNode1)) << "the first page behind the mapping";
-  EXPECT_TRUE(binding.MayMove(Vpn(0), kNode0, kNode1)) << "the last page before it";
+  EXPECT_TRUE(binding.MayMove(Page(1), kNode0, kNode2));
+  EXPECT_TRUE(binding.MayMove(Page(2), kNode2, kNode0));
+  EXPECT_TRUE(binding.MayMove(Page(2), kNode1, kNode0)) << "to where it belongs";
+  EXPECT_FALSE(binding.MayMove(Page(1), kNode0, kNode1));
+  EXPECT_TRUE(binding.MayMove(Page(3), kNode0, kNode1)) << "the first page behind the mapping";
+  EXPECT_TRUE(binding.MayMove(Page(0), kNode0, kNode1)) << "the last page before it";
 }
 
 TEST_F(ReadMemoryBindingTest, LeavesPagesThatTheUserPlacedWhereTheyAre) {
@@ -135,10 +137,10 @@ TEST_F(ReadMemoryBindingTest, LeavesPagesThatTheUserPlacedWhereTheyAre) {
       Mapping("1000-2000") + Mapping("3000-4000") + Mapping("5000-6000") + Mapping("7000-8000"));
   const MemoryBinding binding = Read().value();
   for (const std::uint64_t page : {1, 3, 5, 7}) {
-    EXPECT_FALSE(binding.MayMove(Vpn(page), kNode0, kNode1)) << page;
-    EXPECT_FALSE(binding.MayMove(Vpn(page), kNode1, kNode0)) << page;
-    EXPECT_TRUE(binding.MayMove(Vpn(page), kNode0, kNode0)) << page;
-    EXPECT_TRUE(binding.MayMove(Vpn(page + 1), kNode0, kNode1)) << page;
+    EXPECT_FALSE(binding.MayMove(Page(page), kNode0, kNode1)) << page;
+    EXPECT_FALSE(binding.MayMove(Page(page), kNode1, kNode0)) << page;
+    EXPECT_TRUE(binding.MayMove(Page(page), kNode0, kNode0)) << page;
+    EXPECT_TRUE(binding.MayMove(Page(page + 1), kNode0, kNode1)) << page;
   }
 }
 
@@ -165,15 +167,15 @@ TEST_F(ReadMemoryBindingTest, TakesWhatItIsNotToldOfForBoundAsTheStackIs) {
       Mapping("1000-2000", "[heap]") + Mapping("3000-4000") + Mapping("7000-8000", "[stack]"));
   const MemoryBinding binding = Read().value();
   EXPECT_THAT(binding.exceptions(), testing::ElementsAre(Range{{Vpn(3), Vpn(4)}, kAnywhere}));
-  EXPECT_FALSE(binding.MayMove(Vpn(1), kNode1, kNode0));
-  EXPECT_FALSE(binding.MayMove(Vpn(2), kNode1, kNode0)) << "where the heap grows to";
-  EXPECT_TRUE(binding.MayMove(Vpn(3), kNode1, kNode0));
-  EXPECT_TRUE(binding.MayMove(Vpn(2), kNode0, kNode1));
+  EXPECT_FALSE(binding.MayMove(Page(1), kNode1, kNode0));
+  EXPECT_FALSE(binding.MayMove(Page(2), kNode1, kNode0)) << "where the heap grows to";
+  EXPECT_TRUE(binding.MayMove(Page(3), kNode1, kNode0));
+  EXPECT_TRUE(binding.MayMove(Page(2), kNode0, kNode1));
 }
 
 TEST_F(ReadMemoryBindingTest, DoesNotTakeAFileForTheStack) {
   Put("1000 bind:1 file=/tmp/the\\040stack anon=1\n", Mapping("1000-2000", "/tmp/the stack"));
-  EXPECT_TRUE(Read()->MayMove(Vpn(5), kNode1, kNode0));
+  EXPECT_TRUE(Read()->MayMove(Page(5), kNode1, kNode0));
 }
 
 TEST_F(ReadMemoryBindingTest, MovesNothingOutOfTheCpuset) {
@@ -181,15 +183,15 @@ TEST_F(ReadMemoryBindingTest, MovesNothingOutOfTheCpuset) {
       /*allowed=*/"0-1");
   const MemoryBinding binding = Read().value();
   for (const std::uint64_t page : {1, 3}) {
-    EXPECT_TRUE(binding.MayMove(Vpn(page), kNode2, kNode1)) << page;
-    EXPECT_FALSE(binding.MayMove(Vpn(page), kNode0, kNode2)) << page;
+    EXPECT_TRUE(binding.MayMove(Page(page), kNode2, kNode1)) << page;
+    EXPECT_FALSE(binding.MayMove(Page(page), kNode0, kNode2)) << page;
   }
 }
 
 TEST_F(ReadMemoryBindingTest, KnowsNoCpusetWhereTheKernelHasNone) {
   Put("1000 default anon=1\n", Mapping("1000-2000"));
   Write("42/status", "Name:\tworker\n");
-  EXPECT_TRUE(Read()->MayMove(Vpn(1), kNode0, NodeId(9)));
+  EXPECT_TRUE(Read()->MayMove(Page(1), kNode0, NodeId(9)));
 }
 
 TEST_F(ReadMemoryBindingTest, RefusesACpusetThatIsNoListOfNodes) {
@@ -249,7 +251,71 @@ TEST_F(ReadMemoryBindingTest, LooksThroughALivingThreadWhereTheMainOneHasExited)
   Put("", "");
   Put("", "", "0-2", "42/task/42");
   Put("1000 bind:0\n", Mapping("1000-2000"), "0-2", "42/task/57");
-  EXPECT_FALSE(Read()->MayMove(Vpn(1), kNode0, kNode1));
+  EXPECT_FALSE(Read()->MayMove(Page(1), kNode0, kNode1));
+}
+
+TEST(MemoryBinding, MovesAHugePageOnlyWhereNoneOfItsPartsIsBoundElsewhere) {
+  const MemoryBinding binding(kAnywhere, kAnywhere,
+                              {{{Vpn(4), Vpn(6)}, On({kNode0})}, {{Vpn(6), Vpn(7)}, On({kNode1})}});
+  EXPECT_TRUE(binding.MayMove({Vpn(0), Vpn(4)}, kNode0, kNode1));
+  EXPECT_FALSE(binding.MayMove({Vpn(0), Vpn(5)}, kNode0, kNode1));
+  EXPECT_TRUE(binding.MayMove({Vpn(0), Vpn(6)}, kNode1, kNode0));
+  EXPECT_FALSE(binding.MayMove({Vpn(0), Vpn(8)}, kNode1, kNode0)) << "page 6";
+  EXPECT_TRUE(binding.MayMove({Vpn(7), Vpn(9)}, kNode0, kNode1));
+}
+
+TEST(MemoryBinding, FollowsTheProcessBetweenAndBehindItsExceptions) {
+  const MemoryBinding binding(kAnywhere, On({kNode1}),
+                              {{{Vpn(4), Vpn(6)}, kAnywhere}, {{Vpn(8), Vpn(9)}, kAnywhere}});
+  EXPECT_TRUE(binding.MayMove({Vpn(4), Vpn(6)}, kNode1, kNode0));
+  EXPECT_FALSE(binding.MayMove({Vpn(4), Vpn(9)}, kNode1, kNode0)) << "6 and 7";
+  EXPECT_FALSE(binding.MayMove({Vpn(8), Vpn(10)}, kNode1, kNode0)) << "9";
+  EXPECT_FALSE(binding.MayMove({Vpn(3), Vpn(5)}, kNode1, kNode0)) << "3";
+}
+
+TEST(MemoryBinding, WhatIsUnreadMovesNowhere) {
+  const MemoryBinding known(kAnywhere, kAnywhere, {{{Vpn(4), Vpn(8)}, On({kNode0})}});
+  const std::vector<VpnRange> unread{{Vpn(1), Vpn(2)}, {Vpn(5), Vpn(6)}, {Vpn(7), Vpn(10)}};
+  const MemoryBinding binding = known.WithUnread(unread);
+  EXPECT_THAT(binding.exceptions(),
+              testing::ElementsAre(Range{{Vpn(1), Vpn(2)}, kNowhereElse, true},
+                                   Range{{Vpn(4), Vpn(5)}, On({kNode0})},
+                                   Range{{Vpn(5), Vpn(6)}, kNowhereElse, true},
+                                   Range{{Vpn(6), Vpn(7)}, On({kNode0})},
+                                   Range{{Vpn(7), Vpn(10)}, kNowhereElse, true}));
+  EXPECT_FALSE(binding.MayMove(Page(1), kNode1, kNode0));
+  EXPECT_TRUE(binding.MayMove(Page(2), kNode1, kNode0));
+  EXPECT_TRUE(binding.IsUnread(Vpn(9)));
+  EXPECT_FALSE(binding.IsUnread(Vpn(10)));
+  EXPECT_FALSE(binding.IsUnread(Vpn(4)));
+}
+
+TEST(NewerThan, IsWhatNoMappingOfBeforeHolds) {
+  const std::vector<VpnRange> before{{Vpn(10), Vpn(20)}, {Vpn(30), Vpn(40)}, {Vpn(50), Vpn(60)}};
+  const struct {
+    const char* what;
+    std::vector<VpnRange> now;
+    std::vector<VpnRange> expected;
+  } cases[] = {
+      {"nothing has changed", before, {}},
+      {"one is gone", {{Vpn(10), Vpn(20)}, {Vpn(50), Vpn(60)}}, {}},
+      {"one is new", {{Vpn(10), Vpn(20)}, {Vpn(22), Vpn(25)}}, {{Vpn(22), Vpn(25)}}},
+      {"one has grown", {{Vpn(10), Vpn(23)}}, {{Vpn(20), Vpn(23)}}},
+      {"two were joined by what is between", {{Vpn(10), Vpn(40)}}, {{Vpn(20), Vpn(30)}}},
+      {"one was split",
+       {{Vpn(30), Vpn(35)}, {Vpn(35), Vpn(40)}},
+       {{Vpn(30), Vpn(35)}, {Vpn(35), Vpn(40)}}},
+      {"one has shrunk", {{Vpn(50), Vpn(55)}}, {{Vpn(50), Vpn(55)}}},
+  };
+  for (const auto& [what, now, expected] : cases)
+    EXPECT_EQ(NewerThan(before, now), expected) << what;
+}
+
+TEST_F(ReadMemoryBindingTest, ReadsMappingsEachByItself) {
+  Put("1000 default\n", Mapping("1000-2000") + Mapping("2000-4000"));
+  EXPECT_THAT(ReadMappings(Pid(42), root_).value(),
+              testing::ElementsAre(VpnRange{Vpn(1), Vpn(2)}, VpnRange{Vpn(2), Vpn(4)}));
+  EXPECT_EQ(ReadMappings(Pid(43), root_).error().system_error, ESRCH);
 }
 
 TEST(LiveMemoryBinding, FindsAMappingOfThisProcessThatWasBound) {

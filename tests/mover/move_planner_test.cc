@@ -130,14 +130,20 @@ TEST_F(DecideMovesTest, APieceOfWhichAPageHasMovedLatelyStays) {
   EXPECT_EQ(Decide({20}).moves.size(), 2U);
 }
 
-TEST_F(DecideMovesTest, WhatIsBoundToItsNodeIsCountedAndStays) {
+TEST_F(DecideMovesTest, WhatIsHeldOnItsNodeIsCountedByTheReasonAndStays) {
   rules_.capacity = PageCount(1);
   placed_ = {At(kFast, 1, 1), At(kSlow, 2, 9), At(kSlow, 3, 8)};
-  placed_[1].bound = true;
+  placed_[1].held = Held::kLetBe;
   const MoveDecision decision = Decide({2, 3});
-  EXPECT_EQ(decision.not_moved.bound, 1U);
+  EXPECT_EQ(decision.not_moved, NotMoved{.let_be = 1});
   EXPECT_THAT(decision.moves, ElementsAre(Demotion(1, 1), Promotion(3, 8)));
-  placed_[0].bound = true;
+  placed_[1].held = Held::kUnread;
+  EXPECT_EQ(Decide({2, 3}).not_moved, NotMoved{.binding_unknown = 1});
+  const MemoryBinding bound(std::nullopt, std::vector{kSlow}, {});
+  placed_[1].held = Held::kNot;
+  placed_[1].binding = &bound;
+  EXPECT_EQ(Decide({2, 3}).not_moved, NotMoved{.bound = 1});
+  placed_[0].held = Held::kLetBe;
   EXPECT_EQ(Decide({3}).not_moved.without_room, 1U);
 }
 
@@ -394,7 +400,7 @@ TEST_F(DecideMovesTest, EveryMoveFindsRoomInTheOrderGiven) {
       const PageCount span = random() % 8 == 0 ? kHuge : PageCount(1);
       const NodeId node(static_cast<std::uint16_t>(random() % 4));
       placed_.push_back(At(node, i * 512, static_cast<double>(random() % 4000), span));
-      placed_.back().bound = random() % 10 == 0;
+      if (random() % 10 == 0) placed_.back().held = Held::kLetBe;
       if (random() % 2 == 0) wanted.push_back(i * 512);
       if (node.value() < 2) used += span;
       if (node.value() == 2) used_below += span;

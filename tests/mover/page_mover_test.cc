@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 
@@ -129,11 +130,81 @@ class PageMoverTest : public testing::Test {
     return over;
   }
 
+  // What binds the targets, as far as it is known.
+  PageMover MakeBound(MoverLimits limits = {}) {
+    return {limits,
+            kernel_,
+            clock_,
+            cpu_clock_,
+            [this](TargetId target) -> std::optional<Pid> {
+              if (gone_.contains(target)) return std::nullopt;
+              return Pid(100);
+            },
+            [this](TargetId) { return binding_; }};
+  }
+  void Bind(Vpn first, Vpn end) {
+    binding_ = std::make_shared<const MemoryBinding>(
+        std::nullopt, std::nullopt,
+        std::vector<MemoryBinding::Range>{{{first, end}, std::vector{NodeId(1)}}});
+  }
+
   FakeClock clock_;
   FakeClock cpu_clock_;
   FakeKernel kernel_{clock_, cpu_clock_};
   std::set<TargetId> gone_;
+  std::optional<std::shared_ptr<const MemoryBinding>> binding_;
 };
+
+TEST_F(PageMoverTest, WhatIsBoundByNowIsNotMoved) {
+  PageMover mover = MakeBound();
+  Bind(Vpn(100), Vpn(101));
+  mover.Replace(Promotions(3));
+  Bind(Vpn(1), Vpn(2));  // after it was decided
+  const std::vector<MoveOutcome> over = mover.MoveChunk();
+  ASSERT_THAT(over, SizeIs(3));
+  EXPECT_EQ(over[0].move.key.vpn, Vpn(1));
+  EXPECT_EQ(over[0].error, kPolicyChanged);
+  EXPECT_EQ(over[0].attempts, 0U);
+  EXPECT_EQ(over[1].error, 0);
+  EXPECT_EQ(over[2].error, 0);
+  EXPECT_THAT(kernel_.calls, ElementsAre(std::pair(Pid(100), std::vector{Vpn(0), Vpn(2)})));
+}
+
+TEST_F(PageMoverTest, AHugePageOfWhichAPartIsBoundByNowIsNotMoved) {
+  PageMover mover = MakeBound();
+  Bind(Vpn(511), Vpn(512));
+  mover.Replace({Promotion(0, 1, PageCount(512))});
+  EXPECT_THAT(mover.MoveChunk(), ElementsAre(Field(&MoveOutcome::error, kPolicyChanged)));
+  EXPECT_THAT(kernel_.calls, IsEmpty());
+}
+
+TEST_F(PageMoverTest, AsksForWhatBindsATargetBeforeItMovesAnyOfIt) {
+  PageMover mover = MakeBound();
+  mover.Replace(Promotions(3));
+  EXPECT_THAT(mover.MoveChunk(), IsEmpty());
+  EXPECT_EQ(mover.unread(), TargetId(1));
+  EXPECT_THAT(kernel_.calls, IsEmpty());
+  EXPECT_EQ(mover.pending(), 3U);
+  Bind(Vpn(100), Vpn(101));
+  EXPECT_THAT(mover.MoveChunk(), SizeIs(3));
+  EXPECT_EQ(mover.unread(), std::nullopt);
+}
+
+TEST_F(PageMoverTest, MovesNothingWhereItCannotBeKnownWhatBindsIt) {
+  PageMover mover = MakeBound();
+  binding_ = nullptr;
+  mover.Replace(Promotions(2));
+  EXPECT_THAT(mover.MoveChunk(),
+              AllOf(SizeIs(2), Each(Field(&MoveOutcome::error, kPolicyChanged))));
+  EXPECT_THAT(kernel_.calls, IsEmpty());
+}
+
+TEST_F(PageMoverTest, DoesNotAskWhatBindsATargetThatIsGone) {
+  PageMover mover = MakeBound();
+  gone_ = {TargetId(1)};
+  mover.Replace(Promotions(2));
+  EXPECT_THAT(mover.MoveChunk(), AllOf(SizeIs(2), Each(Field(&MoveOutcome::error, ESRCH))));
+}
 
 TEST_F(PageMoverTest, MovesWhatItIsTold) {
   PageMover mover = Make();
@@ -146,6 +217,20 @@ TEST_F(PageMoverTest, MovesWhatItIsTold) {
   EXPECT_EQ(kernel_.node.at(Vpn(7)), NodeId(0));
   EXPECT_EQ(kernel_.calls[0].first, Pid(101));
   EXPECT_EQ(mover.Wait(), std::nullopt);
+}
+
+TEST_F(PageMoverTest, GoesOnByOtherLimitsWithWhatItHasLearnt) {
+  PageMover mover = Make({.call_latency = milliseconds(5)});
+  mover.Replace(Promotions(20'000));
+  while (mover.pending() > 10'000) mover.MoveChunk();
+  ASSERT_EQ(mover.chunk(), PageCount(5000)) << "at 1 us a page";
+  mover.Configure({.call_latency = milliseconds(5), .bytes_per_second = 100 * kBasePageBytes});
+  EXPECT_EQ(mover.chunk(), PageCount(5000));
+  kernel_.per_page = nanoseconds(0);
+  EXPECT_THAT(mover.MoveChunk(), SizeIs(100));
+  EXPECT_THAT(mover.MoveChunk(), IsEmpty()) << "the second is not over";
+  mover.Configure({.dry_run = true});
+  EXPECT_THAT(mover.MoveChunk(), Each(Field(&MoveOutcome::error, ECANCELED)));
 }
 
 TEST_F(PageMoverTest, ACallIsOfOneTargetAndOneNodeInTheOrderGiven) {

@@ -139,6 +139,24 @@ TEST_F(TargetTrackerTest, LeavesChildrenAloneWhenToldSo) {
   EXPECT_THAT(Tracked(tracker), ElementsAre(10));
 }
 
+TEST_F(TargetTrackerTest, KeepsIdsAndWhatStaysATargetWhenItIsConfiguredAnew) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10});
+  tree_.SetChildren(10, 10, {11});
+  TargetTracker tracker = Make({.filter = std::nullopt});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  ASSERT_THAT(Tracked(tracker), ElementsAre(10, 11));
+  const TargetId child = tracker.tracked()[1].id;
+  tracker.Configure({.follow_children = false, .filter = std::nullopt});
+  tracker.Refresh(At(101s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10));
+  tracker.Configure({.filter = std::nullopt});
+  tracker.Refresh(At(102s));
+  ASSERT_THAT(Tracked(tracker), ElementsAre(10, 11));
+  EXPECT_EQ(tracker.tracked()[1].id, child);
+}
+
 TEST_F(TargetTrackerTest, KeepsAChildWhoseParentExits) {
   Start({.pid = 10});
   Start({.pid = 11, .parent = 10});

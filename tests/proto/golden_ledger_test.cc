@@ -53,7 +53,12 @@ TEST_F(GoldenLedger, MovesOfVersion1AreReadAsTheyWere) {
   EXPECT_EQ(epoch.end.time_since_epoch(), nanoseconds(501'001'000'000));
   EXPECT_THAT(epoch.targets, ElementsAre(LedgerTarget{TargetId(0), Pid(1234), 49'000, "server",
                                                       "server --port 1"}));
-  EXPECT_EQ(epoch.not_moved, (NotMoved{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(epoch.not_moved, (NotMoved{.bound = 1,
+                                       .cooling = 2,
+                                       .without_gain = 3,
+                                       .without_room = 4,
+                                       .over_quota = 5,
+                                       .unplaced = 6}));
   EXPECT_EQ(epoch.replaced, 7u);
   EXPECT_TRUE(epoch.settled.empty());
   ASSERT_EQ(epoch.moves.size(), 302u);

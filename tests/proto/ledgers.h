@@ -55,6 +55,8 @@ inline std::vector<LedgerEpoch> SmallLedgerEpochs() {
                     .command = "redis-server *:6379"},
                    {.id = TargetId(3), .pid = Pid(4712), .name = "caf\xe9", .command = ""}};
   first.not_moved = {.bound = 1,
+                     .binding_unknown = 8,
+                     .let_be = 9,
                      .cooling = 2,
                      .without_gain = 3,
                      .without_room = 4,

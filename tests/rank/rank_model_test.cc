@@ -74,6 +74,20 @@ TEST(Memory, WithAHalfLifeHalvesEvidencePerHalfLife) {
   EXPECT_THAT(ranker.Score(RankSource::kReferences), ElementsAre(2, 1 + 1, 2));
 }
 
+TEST(Memory, KeepsWhatItKnowsWhenItIsConfiguredAnew) {
+  Ranker ranker(Sum(Ranker::Memory::kHalfLife));
+  ranker.Absorb(Epoch(0, {Counts(1, 8, 0)}));
+  Ranker::Options slower = Sum(Ranker::Memory::kHalfLife);
+  slower.half_life = std::chrono::seconds(2);
+  ranker.Configure(slower);
+  EXPECT_THAT(ranker.Score(RankSource::kReferences), ElementsAre(8));
+  ranker.Absorb(Epoch(2, {}));  // one half-life later
+  EXPECT_THAT(ranker.Score(RankSource::kReferences), ElementsAre(4));
+  ranker.Configure(Ranker::DefaultOptions(RankModel::kRate));
+  ranker.Absorb(Epoch(3, {Counts(2, 1, 0)}));
+  EXPECT_THAT(ranker.table().key, ElementsAre(Key(0, 1), Key(0, 2)));
+}
+
 TEST(Memory, WithAHalfLifeDropsWhatIsLongGone) {
   Ranker ranker(Sum(Ranker::Memory::kHalfLife));
   ranker.Absorb(Epoch(0, {Counts(1, 1, 0)}));

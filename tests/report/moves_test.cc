@@ -52,6 +52,15 @@ LedgerEpoch EpochOf(std::uint64_t index, std::vector<MoveOutcome> moves) {
   return epoch;
 }
 
+TEST(MovesTest, TellsWhatIsBoundFromWhatIsLetBeOrUnknown) {
+  std::vector<LedgerEpoch> epochs{EpochOf(0, {}), EpochOf(1, {})};
+  epochs[0].not_moved = {.bound = 1, .binding_unknown = 20, .let_be = 300};
+  epochs[1].not_moved = {.bound = 4, .binding_unknown = 50, .let_be = 600};
+  const MovesSummary summary = SummaryOf(epochs);
+  EXPECT_EQ(summary.not_moved, (NotMoved{.bound = 5, .binding_unknown = 70, .let_be = 900}));
+  EXPECT_THAT(MovesText(summary), HasSubstr("bound 5, binding unknown 70, let be 900,"));
+}
+
 // What make_golden_ledger.cc puts there.
 TEST(MovesTest, AddsUpALedger) {
   const MovesSummary summary = Golden();
@@ -64,7 +73,12 @@ TEST(MovesTest, AddsUpALedger) {
   EXPECT_EQ(summary.demotions.pages, PageCount(2));
   EXPECT_THAT(summary.failures, ElementsAre(Pair(EBUSY, 1)));
   EXPECT_EQ(summary.retries, 100u + 2u);
-  EXPECT_EQ(summary.not_moved, (NotMoved{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(summary.not_moved, (NotMoved{.bound = 1,
+                                         .cooling = 2,
+                                         .without_gain = 3,
+                                         .without_room = 4,
+                                         .over_quota = 5,
+                                         .unplaced = 6}));
   EXPECT_EQ(summary.replaced, 7u);
   EXPECT_EQ(summary.ping_pongs, 1u);
   ASSERT_EQ(summary.targets.size(), 2u);

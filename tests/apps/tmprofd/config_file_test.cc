@@ -625,6 +625,25 @@ TEST(CheckConfig, IsAmongTheOptions) {
   EXPECT_THAT(version.out, ::testing::StartsWith("tmprofd "));
 }
 
+TEST(ObserveAlike, IsSoWhereSourcesAndTiersAreTheSame) {
+  const std::string base =
+      "tiers { tier { node: 0 } tier { node: 1 capacity_mib: 9 } tier { node: 2 } } "
+      "profile { source: 'clock' }";
+  for (const char* other :
+       {"targets { command: 'a' }", "tiers { capacity_mib: 8 reserve_mib: 7 }",
+        "profile { epoch_ms: 300 max_cpu_share: 0.5 }", "placement { policy: 'first_touch' }",
+        "mover { most_pages_per_epoch: 5 }", "ledger { file: '/a' }", "log { level: 'debug' }"}) {
+    EXPECT_TRUE(ObserveAlike(Config{}, Parsed(other))) << other;
+  }
+  for (const char* other : {"profile { source: 'clock' }", "profile { max_overhead: 0.02 }",
+                            "profile { gate: 'off' }", "profile { abit: 'regions' }",
+                            "profile { seed: 2 }", "tiers { tier { node: 0 } tier { node: 1 } }"}) {
+    EXPECT_FALSE(ObserveAlike(Config{}, Parsed(other))) << other;
+  }
+  EXPECT_TRUE(ObserveAlike(Parsed(base), Parsed("tiers { tier { node: 0 } tier { node: 1 } "
+                                                "tier { node: 2 } } profile { source: 'clock' }")));
+}
+
 TEST(WithSettings, SetsWhatIsNamed) {
   const auto config = WithSettings(Config{}, {{"mover.most_pages_per_epoch", "100"},
                                               {"placement.rank_model", "sum"},
@@ -642,6 +661,21 @@ TEST(WithSettings, KeepsTheRest) {
   ASSERT_TRUE(changed) << changed.error().Message();
   EXPECT_THAT(changed->targets.commands, ::testing::ElementsAre("redis*"));
   EXPECT_EQ(changed->mover.hysteresis, 3);
+}
+
+TEST(WithSettings, TheHalfLifeFollowsTheRankModelUnlessItWasGiven) {
+  const auto sum = WithSettings(Config{}, {{"placement.rank_model", "sum"}});
+  ASSERT_TRUE(sum) << sum.error().Message();
+  EXPECT_EQ(sum->placement.ranker.memory, Ranker::Memory::kThisEpoch);
+  const auto back = WithSettings(*sum, {{"placement.rank_model", "rate"}});
+  EXPECT_EQ(back->placement.ranker.half_life, 6s);
+  const auto set = WithSettings(*back, {{"placement.half_life_ms", "6000"}});
+  const auto kept = WithSettings(*set, {{"placement.rank_model", "sum"}});
+  EXPECT_EQ(kept->placement.ranker.memory, Ranker::Memory::kHalfLife);
+  EXPECT_EQ(kept->placement.ranker.half_life, 6s);
+  const auto of_file =
+      WithSettings(Parsed("placement { half_life_ms: 9000 }"), {{"placement.rank_model", "sum"}});
+  EXPECT_EQ(of_file->placement.ranker.half_life, 9s);
 }
 
 TEST(WithSettings, RefusesWhatAFileCouldNotHave) {

@@ -43,6 +43,15 @@ TEST(EpochPacerTest, PaysForWhatTookLongWithOneLongEpoch) {
   EXPECT_EQ(pacer.Next(), seconds(1));
 }
 
+TEST(EpochPacerTest, OwesWhatItOwedWhenItIsConfiguredAnew) {
+  EpochPacer pacer(seconds(1), 0.1);
+  pacer.Note(seconds(1), seconds(3), true);
+  pacer.Configure(seconds(2), 0.3);
+  EXPECT_EQ(pacer.Next(), seconds(10)) << "3 s at 30 %";
+  pacer.Note(seconds(10), milliseconds(1), true);
+  EXPECT_EQ(pacer.Next(), seconds(2));
+}
+
 TEST(EpochPacerTest, SaysWhereEvenAMinuteIsTooShort) {
   EpochPacer pacer(seconds(1), 0.05);
   pacer.Note(seconds(1), seconds(4), true);

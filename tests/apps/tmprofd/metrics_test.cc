@@ -67,7 +67,9 @@ TEST_F(MetricsTest, HasAllThatIsKnown) {
         "tmprof_tier_capacity_bytes{tier=\"1\"} 2097152",
         "tmprof_tier_used_bytes{tier=\"1\"} 1048576", "tmprof_tier_used_bytes{tier=\"2\"} 3145728",
         "tmprof_targets 1", "tmprof_epochs_total 8", "tmprof_own_cpu_seconds_total 12.5",
-        "tmprof_paused 0"}) {
+        "tmprof_paused 0", "tmprof_spans_not_moved{reason=\"bound\"} 1",
+        "tmprof_spans_not_moved{reason=\"binding_unknown\"} 7",
+        "tmprof_spans_not_moved{reason=\"let_be\"} 8"}) {
     EXPECT_THAT(scraped, HasSubstr(std::string("\n") + line + "\n"));
   }
   // The second tier has no capacity of its own.
@@ -107,8 +109,8 @@ class NewMetricsTest : public MetricsTest {
 TEST_F(NewMetricsTest, LeavesOutWhatIsUnknown) {
   const std::string scraped = Scrape();
   EXPECT_THAT(scraped, HasSubstr("\ntmprof_epochs_total 0\n"));
-  for (const char* name :
-       {"tmprof_tier", "tmprof_source", "tmprof_samples", "tmprof_pages", "tmprof_move_failures"}) {
+  for (const char* name : {"tmprof_tier", "tmprof_source", "tmprof_samples", "tmprof_pages",
+                           "tmprof_move_failures", "tmprof_spans"}) {
     EXPECT_THAT(scraped, Not(HasSubstr(name)));
   }
 }

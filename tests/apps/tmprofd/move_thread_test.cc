@@ -9,6 +9,8 @@
 #include <atomic>
 #include <chrono>
 #include <latch>
+#include <memory>
+#include <optional>
 #include <thread>
 
 namespace tmprof {
@@ -113,6 +115,37 @@ TEST_F(MoveThreadTest, PausesAfterTheCallThatIsUnderWay) {
     thread_.Resume();
   }
   EXPECT_LE(late, 3);
+}
+
+// Reading takes long where much memory is mapped; whoever pauses does not wait for it.
+TEST_F(MoveThreadTest, ReadsWhatBindsATargetWhileOthersPause) {
+  std::atomic<bool> is_read = false;
+  std::latch reading{1};
+  std::latch paused{1};
+  MoveThread thread{{},
+                    call_,
+                    clock_,
+                    [](TargetId) { return Pid(1); },
+                    {.find = [&](TargetId) -> std::optional<std::shared_ptr<const MemoryBinding>> {
+                       if (!is_read) return std::nullopt;
+                       return std::make_shared<const MemoryBinding>(
+                           std::nullopt, std::nullopt, std::vector<MemoryBinding::Range>{});
+                     },
+                     .read =
+                         [&](TargetId) {
+                           reading.count_down();
+                           paused.wait();
+                           is_read = true;
+                         }}};
+  thread.Replace(Moves(10));
+  reading.wait();
+  thread.Pause();
+  paused.count_down();
+  EXPECT_EQ(call_.pages_moved, 0U);
+  thread.Resume();
+  std::size_t over = 0;
+  while (over < 10) over += thread.TakeOutcomes().size();
+  EXPECT_EQ(call_.pages_moved, 10U);
 }
 
 TEST_F(MoveThreadTest, ReturnsWhatItHadNotDone) {

@@ -262,7 +262,36 @@ TEST_F(PlacerTest, LeavesWhatIsBound) {
   Placer placer(options_, memory_, cpu_clock_);
   const PlacementDecision decision = Decide(placer, Epoch(Hot(0, 10)));
   EXPECT_THAT(decision.moves, IsEmpty());
-  EXPECT_EQ(decision.not_moved.bound, 10U);
+  EXPECT_EQ(decision.not_moved, NotMoved{.bound = 10});
+}
+
+TEST_F(PlacerTest, KeepsWhatItKnowsWhenItIsConfiguredAnew) {
+  options_.capacity = PageCount(10);
+  options_.ranker.memory = Ranker::Memory::kHalfLife;
+  options_.ranker.half_life = seconds(100);
+  memory_.Put(0, 1000, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  Play(placer, Decide(placer, Epoch(Hot(500, 20))));
+  ASSERT_EQ(memory_.PagesOn(kFast), PageCount(10));
+  const int looks = memory_.looks;
+  options_.capacity = PageCount(15);
+  options_.cool_down_epochs = 5;
+  placer.Configure(options_);
+  memory_.per_look = seconds(1);  // the survey finds nothing more
+  Play(placer, Decide(placer, Epoch({})));
+  EXPECT_EQ(memory_.PagesOn(kFast), PageCount(15)) << "of the 20 that were hot before";
+  EXPECT_LE(memory_.looks, looks + 1);
+  options_.capacity = PageCount(0);
+  placer.Configure(options_);
+  EXPECT_THAT(Decide(placer, Epoch({})).moves, IsEmpty()) << "all of them moved lately";
+}
+
+TEST_F(PlacerTest, AnotherPolicyDecidesOnceItIsConfigured) {
+  memory_.Put(0, 1000, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  options_.policy = *FindPolicy("first_touch");
+  placer.Configure(options_);
+  EXPECT_THAT(Decide(placer, Epoch(Hot(0, 10))).moves, IsEmpty());
 }
 
 // Another page stayed that was to make room for it: that says nothing of the node, nor of the page.
@@ -290,7 +319,26 @@ TEST_F(PlacerTest, LetsBeWhatTheKernelRefuses) {
   placer.Learn(refused, next_epoch_);
   const PlacementDecision next = Decide(placer, Epoch({{5, 10}}));
   EXPECT_THAT(next.moves, IsEmpty());
-  EXPECT_EQ(next.not_moved.bound, 1U);
+  EXPECT_EQ(next.not_moved, NotMoved{.let_be = 1});
+}
+
+TEST_F(PlacerTest, LeavesWhatNobodyKnowsTheBindingOf) {
+  memory_.Put(0, 100, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  binding_ = binding_.WithUnread(std::vector<VpnRange>{{Vpn(5), Vpn(8)}});
+  const PlacementDecision decision = Decide(placer, Epoch(Hot(0, 10)));
+  EXPECT_THAT(decision.moves, SizeIs(7));
+  EXPECT_EQ(decision.not_moved, NotMoved{.binding_unknown = 3});
+}
+
+TEST_F(PlacerTest, TriesAgainWhatWasBoundForAWhile) {
+  memory_.Put(0, 100, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  const PlacementDecision decision = Decide(placer, Epoch({{5, 10}}));
+  ASSERT_THAT(decision.moves, SizeIs(1));
+  placer.Learn(std::vector<MoveOutcome>{{.move = decision.moves[0], .error = kPolicyChanged}},
+               next_epoch_);
+  EXPECT_THAT(Decide(placer, Epoch({{5, 10}})).moves, SizeIs(1));
 }
 
 TEST_F(PlacerTest, LooksAgainAtAHugePageThatFoundNoRoomInOnePiece) {

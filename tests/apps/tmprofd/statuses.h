@@ -57,6 +57,8 @@ inline DaemonStatus FullStatus() {
   status.decision = DecisionStatus{.wanted = PageCount(12),
                                    .moves = 5,
                                    .not_moved = {.bound = 1,
+                                                 .binding_unknown = 7,
+                                                 .let_be = 8,
                                                  .cooling = 2,
                                                  .without_gain = 3,
                                                  .without_room = 4,

@@ -11,7 +11,9 @@
  *   forked   private, and a child still has the pages of the fork
  *   pinned   private; a pipe holds the first pages, so that they cannot be moved
  *   bound    private; a memory policy binds the first half to node 1, where it has to be
- *   huge     private, in transparent huge pages as far as there are any
+ *   late     private and cold; upon SIGUSR1 a memory policy binds all of it to node 1, where it has
+ * to be, and then its last eighth is rewritten all the time huge     private, in transparent huge
+ * pages as far as there are any
  *
  * Prints a line when the memory is there, and one for each kind: "KIND: PAGES pages from VPN". On
  * SIGTERM all is checked: exit status 0 when every page holds what was written last, 1 when not. */
@@ -45,13 +47,21 @@ struct part {
   uint32_t* version; /* of each page */
   size_t pages;
   uint64_t salt; /* no two parts have the same contents */
+  size_t hot;    /* the first page of the eighth that is rewritten all the time */
+  bool late;
 };
 
 static volatile sig_atomic_t asked_to_end;
+static volatile sig_atomic_t asked_to_bind;
 
 static void on_sigterm(int signal) {
   (void)signal;
   asked_to_end = 1;
+}
+
+static void on_sigusr1(int signal) {
+  (void)signal;
+  asked_to_bind = 1;
 }
 
 static void die(const char* what) {
@@ -89,14 +99,34 @@ static void check_all(const struct part* parts, size_t count) {
     for (page = 0; page < parts[part].pages; page++) check_page(&parts[part], page);
 }
 
+/* The pages stay where they are. */
+static void bind_pages(void* memory, size_t pages) {
+  unsigned long nodes = 1UL << 1;
+
+  if (syscall(SYS_mbind, memory, pages * PAGE, MPOL_BIND_STATIC, &nodes, 8 * sizeof(nodes), 0) != 0)
+    die("mbind");
+}
+
+static void bind_late(struct part* parts, size_t count) {
+  size_t part;
+
+  for (part = 0; part < count; part++) {
+    if (!parts[part].late) continue;
+    bind_pages(parts[part].words, parts[part].pages);
+    parts[part].late = false;
+  }
+}
+
 static void keep(struct part* parts, size_t count) {
   size_t part, page, cold = 0;
 
   while (!asked_to_end) {
+    if (asked_to_bind) bind_late(parts, count);
     for (part = 0; part < count; part++) {
       struct part* now = &parts[part];
 
-      for (page = 0; page < (now->pages + 7) / 8 && !asked_to_end; page++) {
+      if (now->late) continue;
+      for (page = now->hot; page < now->hot + (now->pages + 7) / 8 && !asked_to_end; page++) {
         check_page(now, page);
         now->version[page]++;
         write_page(now, page);
@@ -172,14 +202,6 @@ static void pin(const struct part* part) {
     die("vmsplice");
 }
 
-static void bind_first_half(void* memory, size_t pages) {
-  unsigned long nodes = 1UL << 1;
-
-  if (syscall(SYS_mbind, memory, pages / 2 * PAGE, MPOL_BIND_STATIC, &nodes, 8 * sizeof(nodes),
-              0) != 0)
-    die("mbind");
-}
-
 static void* map_huge(size_t pages) {
   char* memory = mmap(NULL, pages * PAGE + HUGE_PAGE, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -197,7 +219,7 @@ static void* map_private(const char* kind, size_t pages) {
   if (strncmp(kind, "file:", 5) == 0) return map_file(pages);
   if (strncmp(kind, "huge:", 5) == 0) return map_huge(pages);
   memory = map(pages, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-  if (memory != MAP_FAILED && strncmp(kind, "bound:", 6) == 0) bind_first_half(memory, pages);
+  if (memory != MAP_FAILED && strncmp(kind, "bound:", 6) == 0) bind_pages(memory, pages / 2);
   return memory;
 }
 
@@ -209,6 +231,8 @@ int main(int argc, char** argv) {
   int status, failed = 0;
 
   sigaction(SIGTERM, &action, NULL);
+  action.sa_handler = on_sigusr1;
+  sigaction(SIGUSR1, &action, NULL);
   for (count = 0; (int)count + 1 < argc && count < KINDS_AT_MOST; count++) {
     const char* kind = argv[count + 1];
     const char* colon = strchr(kind, ':');
@@ -234,6 +258,9 @@ int main(int argc, char** argv) {
     if (IS("mlocked") && mlock(parts[count].words, pages * PAGE) != 0) die("mlock");
     if (IS("forked")) children[forked++] = fork_reader(&parts[count]);
     if (IS("pinned")) pin(&parts[count]);
+    parts[count].late = IS("late");
+    /* What is cold, and alike, is placed from the lowest page on. */
+    if (parts[count].late) parts[count].hot = pages - (pages + 7) / 8;
   }
   printf("page_keeper: PID %d, its memory is there\n", (int)getpid());
   for (i = 0; i < count; i++)
