@@ -45,8 +45,8 @@ class PartedEvidence {
  private:
   // What samples of one epoch tell of those before it.
   struct Repeats {
-    double seen = 0;       // pages sampled that were told apart already
-    double by_chance = 0;  // of them, if a region's pages were all alike
+    double seen = 0;        // pages sampled that were told apart already
+    double by_chance = 0;   // of them, if a region's pages were all alike
     double per_spread = 0;  // how many more there are for each unit of Spread()
   };
 

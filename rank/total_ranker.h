@@ -26,6 +26,7 @@ class TotalRanker {
 
   // All evidence, added up.
   const EvidenceTable& table() const { return evidence_.table(); }
+  const PartedEvidence& evidence() const { return evidence_; }
 
   // As of Ranker, but over all that was absorbed. kRate: estimated accesses, each target's within
   // the epochs that list it; a rate may change on the way (rate_history.h).

@@ -52,9 +52,8 @@ TEST(PagesWithinRegions, KeepTheirSamplesInATotal) {
 
 // An epoch is a half-life.
 TEST(PagesWithinRegions, KeepTheirSamplesInARankingThatFades) {
-  Ranker ranker({.model = RankModel::kSum,
-                 .memory = Ranker::Memory::kHalfLife,
-                 .half_life = seconds(1)});
+  Ranker ranker(
+      {.model = RankModel::kSum, .memory = Ranker::Memory::kHalfLife, .half_life = seconds(1)});
   ranker.Absorb(Epoch(0, kSampledJoinedAndSplit[0]));
   ranker.Absorb(Epoch(1, kSampledJoinedAndSplit[1]));
   EXPECT_THAT(ranker.table().span_pages, ElementsAre(2, 1, 7));
@@ -84,8 +83,8 @@ void ExpectSampledPagesFirst(AnyRanker ranker) {
   ranker.Absorb(Epoch(0, {Visited(2, 0, milliseconds(1), 3), Visited(7, 0, milliseconds(1), 3)}));
   ranker.Absorb(Epoch(1, {Region(0, 10, 20, milliseconds(20))}));
   ranker.Absorb(Epoch(2, {Region(0, 5, 20, milliseconds(40)), Region(5, 5, 20, milliseconds(40))}));
-  EXPECT_THAT(ranker.table().key, ElementsAre(Key(0, 0), Key(0, 2), Key(0, 3), Key(0, 5),
-                                              Key(0, 7), Key(0, 8)));
+  EXPECT_THAT(ranker.table().key,
+              ElementsAre(Key(0, 0), Key(0, 2), Key(0, 3), Key(0, 5), Key(0, 7), Key(0, 8)));
   const Scores scores = ranker.Score(RankSource::kCombined);
   const double sampled = std::min(scores[1], scores[4]);
   for (const std::size_t row : {0, 2, 3, 5}) EXPECT_GT(sampled, 1.2 * scores[row] / 2);
@@ -194,9 +193,8 @@ TEST(PartedEvidence, ThatOfAHugePageIsAllOfIt) {
 // One sample, and a region that is looked at in each half-life: after four a sixteenth is left,
 // which is then its page's last.
 TEST(PartedEvidence, GivesARegionTheSamplesThatAreNextToNothing) {
-  Ranker ranker({.model = RankModel::kSum,
-                 .memory = Ranker::Memory::kHalfLife,
-                 .half_life = seconds(1)});
+  Ranker ranker(
+      {.model = RankModel::kSum, .memory = Ranker::Memory::kHalfLife, .half_life = seconds(1)});
   ranker.Absorb(Epoch(0, {Counts(5, 0, 1)}));
   for (std::uint64_t epoch = 1; epoch <= 4; ++epoch) {
     ranker.Absorb(Epoch(epoch, {Counts(0, 1, 0, 10)}));
@@ -245,8 +243,8 @@ Recall RecallOf(const Program& program) {
       const double mean = std::accumulate(&rates[start], &rates[start] + (end - start), 0.0) / span;
       // Of the time in which ten are due.
       const std::uint32_t seen = std::poisson_distribution<std::uint32_t>(10)(random);
-      const auto at_risk = std::chrono::nanoseconds(
-          static_cast<std::int64_t>(1e9 * 10 / mean / span));
+      const auto at_risk =
+          std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 * 10 / mean / span));
       // As the epoch builder parts it, the first accesses but for their rounding.
       for (std::uint64_t vpn = start; vpn < end;) {
         std::uint64_t stop = vpn + 1;
@@ -254,8 +252,9 @@ Recall RecallOf(const Program& program) {
           while (stop < end && samples[stop] == 0) ++stop;
         }
         const auto share = [&](std::uint64_t at) { return seen * (at - start) / (end - start); };
-        PageRecord part = Region(vpn, stop - vpn, static_cast<std::uint32_t>(share(stop) - share(vpn)),
-                                 at_risk, samples[vpn]);
+        PageRecord part =
+            Region(vpn, stop - vpn, static_cast<std::uint32_t>(share(stop) - share(vpn)), at_risk,
+                   samples[vpn]);
         part.references = seen;
         records.push_back(part);
         vpn = stop;
@@ -294,8 +293,8 @@ Recall RecallOf(const Program& program) {
 
 TEST(PagesWithinRegionsMonteCarlo, AreFoundWhereHeatIsScatteredAsWellAsBySamplesAlone) {
   const Recall recall = RecallOf({.hot = kPages / 8, .scattered = true});
-  std::printf("scattered: bits %.2f, combined %.2f, counts %.2f\n", recall.by_bits,
-              recall.combined, recall.by_counts);
+  std::printf("scattered: bits %.2f, combined %.2f, counts %.2f\n", recall.by_bits, recall.combined,
+              recall.by_counts);
   EXPECT_LT(recall.by_bits, 0.5);
   EXPECT_GT(recall.by_counts, 0.8);
   EXPECT_GT(recall.combined, recall.by_counts - 0.02);
