@@ -80,6 +80,15 @@ std::string TargetsText(const Coverage& coverage) {
   return table.Text();
 }
 
+// Empty where no page was cleared by itself.
+std::string PricePerPoint(const Calibration& calibration) {
+  const bool measured = calibration.ns_per_point.has_value();
+  const auto price = measured ? calibration.ns_per_point : calibration.assumed_ns_per_point;
+  if (!price) return "";
+  return fmt::format(", {} ns a page of a region cleared by itself ({})", Significant(*price),
+                     measured ? "measured" : "assumed");
+}
+
 Json SourceJson(const SourceTotal& source) {
   Json details = Json::object();
   for (const NamedCount& detail : source.details) details[detail.name] = detail.count;
@@ -168,7 +177,8 @@ std::string SummaryText(const Summary& summary) {
                  fmt::format("{} a bit that is set again, {} a 2 MiB block read, {} a clock sample",
                              OrUnknown(info.calibration.ns_per_set, nanoseconds),
                              OrUnknown(info.calibration.ns_per_look, nanoseconds),
-                             OrUnknown(info.calibration.ns_per_sample, nanoseconds)));
+                             OrUnknown(info.calibration.ns_per_sample, nanoseconds)) +
+                     PricePerPoint(info.calibration));
   for (const std::string& warning : info.warnings)
     text += TitledLine("warning", Printable(warning));
   for (const std::string& caveat : Caveats(totals, RankSource::kCombined)) {
@@ -212,6 +222,8 @@ std::string SummaryJson(const Summary& summary) {
                     {{"calibrated_ns_per_bit", OrNull(info.calibration.ns_per_set)},
                      {"calibrated_ns_per_look", OrNull(info.calibration.ns_per_look)},
                      {"calibrated_ns_per_sample", OrNull(info.calibration.ns_per_sample)},
+                     {"calibrated_ns_per_point", OrNull(info.calibration.ns_per_point)},
+                     {"assumed_ns_per_point", OrNull(info.calibration.assumed_ns_per_point)},
                      {"clears", OrNull(summary.Clears())},
                      {"own_cpu_s", Seconds(totals.profiler_cpu_time)}}},
                    {"host",
@@ -255,6 +267,9 @@ std::string SummaryCsv(const Summary& summary) {
   add("overhead.calibrated_ns_per_bit", OrEmpty(totals.info.calibration.ns_per_set, Exact));
   add("overhead.calibrated_ns_per_look", OrEmpty(totals.info.calibration.ns_per_look, Exact));
   add("overhead.calibrated_ns_per_sample", OrEmpty(totals.info.calibration.ns_per_sample, Exact));
+  add("overhead.calibrated_ns_per_point", OrEmpty(totals.info.calibration.ns_per_point, Exact));
+  add("overhead.assumed_ns_per_point",
+      OrEmpty(totals.info.calibration.assumed_ns_per_point, Exact));
   add("overhead.clears", OrEmpty(summary.Clears(), kPlain));
   add("overhead.own_cpu_s", Exact(Seconds(totals.profiler_cpu_time)));
   return csv;

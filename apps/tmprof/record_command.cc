@@ -160,10 +160,8 @@ std::vector<Setting> SettingsInForce(const RecordOptions& options, const Session
     settings.push_back(
         {"ns-per-look", fmt::format("{:.0f} (assumed)", *opened.assumed_ns_per_look)});
   }
-  if (opened.ns_per_point) {
-    settings.push_back(
-        {"ns-per-point", fmt::format("{:.0f}{}", *opened.ns_per_point,
-                                     opened.ns_per_point_assumed ? " (assumed)" : "")});
+  if (const auto assumed = opened.calibration.assumed_ns_per_point) {
+    settings.push_back({"ns-per-point", fmt::format("{:.0f} (assumed)", *assumed)});
   }
   return settings;
 }
@@ -533,6 +531,7 @@ class RecordSession {
     measured("ns-per-set", sources.calibration.ns_per_set);
     measured("ns-per-look", sources.calibration.ns_per_look);
     measured("ns-per-sample", sources.calibration.ns_per_sample);
+    measured("ns-per-point", sources.calibration.ns_per_point);
     fmt::print(stderr, "recording:{}\n", line);
   }
 

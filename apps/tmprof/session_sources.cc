@@ -135,14 +135,9 @@ class Opening {
   }
 
   void TakeScanner(std::unique_ptr<abit::AbitScanner> scanner) {
-    session_.calibration.ns_per_set = scanner->calibration().ns_per_set;
-    session_.calibration.ns_per_look = scanner->calibration().ns_per_look;
+    session_.calibration = scanner->calibration();  // the clock's comes later
     if (!session_.calibration.ns_per_look)
       session_.assumed_ns_per_look = scanner->options().cost.ns_per_look;
-    if (choice_.abit.looked != abit::Looked::kFull) {
-      session_.ns_per_point = scanner->options().cost.ns_per_point;
-      session_.ns_per_point_assumed = scanner->assumes_ns_per_point();
-    }
     const auto& warnings = scanner->warnings();
     session_.warnings.insert(session_.warnings.end(), warnings.begin(), warnings.end());
     session_.sources.push_back(std::move(scanner));

@@ -30,8 +30,6 @@ struct SessionSources {
   GateCheck gate;                         // empty: always on
   Calibration calibration;
   std::optional<double> assumed_ns_per_look;  // charged where `calibration` has none
-  std::optional<double> ns_per_point;         // of regions: charged for a page cleared by itself
-  bool ns_per_point_assumed = false;
   std::vector<std::string> warnings;
 };
 
