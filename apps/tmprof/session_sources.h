@@ -29,6 +29,7 @@ struct SessionSources {
   std::vector<SourceStatus> unavailable;  // asked for, or the better rung, and refused
   GateCheck gate;                         // empty: always on
   Calibration calibration;
+  AbitChoice abit;                            // as chosen, where there is a scanner
   std::optional<double> assumed_ns_per_look;  // charged where `calibration` has none
   std::vector<std::string> warnings;
 };
