@@ -18,6 +18,9 @@ struct Calibration {
   std::optional<double> ns_per_set;     // target CPU: hardware sets a cleared accessed bit again
   std::optional<double> ns_per_look;    // target CPU: disturbance per 2 MiB block read
   std::optional<double> ns_per_sample;  // target CPU: one clock interrupt
+  std::optional<double> ns_per_point;   // target CPU: the bit of one page cleared by itself
+  // What was charged for that where it could not be measured. Both absent: none was cleared so.
+  std::optional<double> assumed_ns_per_point;
   friend bool operator==(const Calibration&, const Calibration&) = default;
 };
 

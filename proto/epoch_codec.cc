@@ -574,6 +574,9 @@ void EncodeInfo(const TraceInfo& info, wire::TraceHeader& message) {
   if (calibration.ns_per_set) message.set_ns_per_set(*calibration.ns_per_set);
   if (calibration.ns_per_look) message.set_ns_per_look(*calibration.ns_per_look);
   if (calibration.ns_per_sample) message.set_ns_per_sample(*calibration.ns_per_sample);
+  if (calibration.ns_per_point) message.set_ns_per_point(*calibration.ns_per_point);
+  if (calibration.assumed_ns_per_point)
+    message.set_assumed_ns_per_point(*calibration.assumed_ns_per_point);
   EncodeSettings(info.settings, *message.mutable_settings());
   for (const std::string& warning : info.warnings) message.add_warnings(warning);
 }
@@ -592,6 +595,9 @@ TraceInfo DecodeInfo(const wire::TraceHeader& message) {
   if (message.has_ns_per_set()) calibration.ns_per_set = message.ns_per_set();
   if (message.has_ns_per_look()) calibration.ns_per_look = message.ns_per_look();
   if (message.has_ns_per_sample()) calibration.ns_per_sample = message.ns_per_sample();
+  if (message.has_ns_per_point()) calibration.ns_per_point = message.ns_per_point();
+  if (message.has_assumed_ns_per_point())
+    calibration.assumed_ns_per_point = message.assumed_ns_per_point();
   info.settings = DecodeSettings(message.settings());
   info.warnings.assign(message.warnings().begin(), message.warnings().end());
   return info;

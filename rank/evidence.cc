@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace tmprof {
 namespace {
@@ -48,6 +49,24 @@ Evidence EvidenceAt(const PageColumns& pages, std::size_t i) {
 
 }  // namespace
 
+void Evidence::Add(const Evidence& more, double part, double part_of_accesses) {
+  looks += part * more.looks;
+  references += part * more.references;
+  first_accesses += part * more.first_accesses;
+  page_seconds_at_risk += part * more.page_seconds_at_risk;
+  load_samples += part * more.load_samples;
+  store_samples += part * more.store_samples;
+  accesses += part_of_accesses * more.accesses;
+  misses += part_of_accesses * more.misses;
+}
+
+Evidence Evidence::TakeOwn() {
+  return {.load_samples = std::exchange(load_samples, 0),
+          .store_samples = std::exchange(store_samples, 0),
+          .accesses = std::exchange(accesses, 0),
+          .misses = std::exchange(misses, 0)};
+}
+
 void Push(EvidenceTable& table, PageKey key, std::uint32_t span_pages, const Evidence& evidence) {
   table.key.push_back(key);
   table.span_pages.push_back(span_pages);
@@ -66,8 +85,8 @@ void TakeEvidence(const EpochProfile& profile, EvidenceTable& table) {
   }
 }
 
-void Join(const EvidenceTable& older, Keep keep, const EvidenceTable& newer,
-          EvidenceTable& joined) {
+void Join(const EvidenceTable& older, Keep keep, const EvidenceTable& newer, EvidenceTable& joined,
+          EvidenceTable& apart) {
   const std::size_t rows = older.size() + newer.size();
   joined.key.clear();
   joined.key.reserve(rows);
@@ -79,7 +98,8 @@ void Join(const EvidenceTable& older, Keep keep, const EvidenceTable& newer,
   for (std::size_t i = 0; i < newer.size(); ++i) {
     Evidence evidence = newer.evidence[i];
     old.EmitBefore(newer.key[i], joined);
-    old.AddWithin(newer.key[i], newer.span_pages[i], evidence);
+    const bool is_region = !IsOneEntry(newer.span_pages[i]);
+    old.AddWithin(newer.key[i], newer.span_pages[i], evidence, is_region ? &apart : nullptr);
     Push(joined, newer.key[i], newer.span_pages[i], evidence);
   }
   old.EmitBefore(kPastAll, joined);
@@ -100,25 +120,27 @@ void EvidenceWalk::EmitBefore(PageKey until, EvidenceTable& out) {
   }
 }
 
-void EvidenceWalk::AddWithin(PageKey key, std::uint64_t span_pages, Evidence& evidence) {
+void EvidenceWalk::AddWithin(PageKey key, std::uint64_t span_pages, Evidence& evidence,
+                             EvidenceTable* apart) {
   const Vpn end = key.vpn + PageCount(span_pages);
   while (!AtEnd() && Start().target == key.target && Start().vpn < end) {
-    Take(std::min(PagesLeft(), (end - Start().vpn).value()), evidence);
+    const std::uint64_t pages = std::min(PagesLeft(), (end - Start().vpn).value());
+    if (apart == nullptr || table_->span_pages[row_] > 1) {
+      Take(pages, evidence);
+      continue;
+    }
+    const PageKey page = Start();
+    Evidence of_page;
+    Take(pages, of_page);
+    const Evidence own = of_page.TakeOwn();
+    if (own.samples() + own.accesses > 0) Push(*apart, page, 1, own);
+    evidence.Add(of_page, 1, 1);
   }
 }
 
 void EvidenceWalk::Take(std::uint64_t pages, Evidence& to) {
-  const Evidence& from = table_->evidence[row_];
   const double share = static_cast<double>(pages) / table_->span_pages[row_];
-  const double part = share * keep_.evidence;
-  to.looks += part * from.looks;
-  to.references += part * from.references;
-  to.first_accesses += part * from.first_accesses;
-  to.page_seconds_at_risk += part * from.page_seconds_at_risk;
-  to.load_samples += part * from.load_samples;
-  to.store_samples += part * from.store_samples;
-  to.accesses += share * keep_.accesses * from.accesses;
-  to.misses += share * keep_.accesses * from.misses;
+  to.Add(table_->evidence[row_], share * keep_.evidence, share * keep_.accesses);
   taken_ += pages;
   if (taken_ == table_->span_pages[row_]) {
     ++row_;

@@ -25,6 +25,12 @@ struct Evidence {
   double misses = 0;    // of the accesses, in the modelled LLC; 0, too, where none was modelled
 
   double samples() const { return load_samples + store_samples; }
+
+  // Exact counts may keep another part than the rest.
+  void Add(const Evidence& more, double part, double part_of_accesses);
+  // What is of just the page that it was seen on, in a region, too: samples and exact counts. They
+  // are gone from here.
+  Evidence TakeOwn();
 };
 
 // Spans with evidence, strictly ascending by key, not overlapping.
@@ -50,8 +56,10 @@ struct Keep {
 
 // Overwrites `joined` with the sum of both. Where a newer span overlaps older spans of other bounds
 // (a huge page split or collapsed), the old evidence is spread evenly over its pages and follows
-// them. Faded evidence is dropped where next to nothing of it is left.
-void Join(const EvidenceTable& older, Keep keep, const EvidenceTable& newer, EvidenceTable& joined);
+// them. Where the newer one is a region, what is of single older pages themselves goes to `apart`,
+// behind what is there. Faded evidence is dropped where next to nothing of it is left.
+void Join(const EvidenceTable& older, Keep keep, const EvidenceTable& newer, EvidenceTable& joined,
+          EvidenceTable& apart);
 
 // Walks a table in step with ascending ranges of pages, handing out shares of its evidence. The
 // table must stay.
@@ -63,7 +71,9 @@ class EvidenceWalk {
   void EmitBefore(PageKey until, EvidenceTable& out);
   // What lies within [key, key + span_pages) is added to `evidence`. Precondition: nothing lies
   // before.
-  void AddWithin(PageKey key, std::uint64_t span_pages, Evidence& evidence);
+  // `apart`: null, or where to push what is of single pages themselves.
+  void AddWithin(PageKey key, std::uint64_t span_pages, Evidence& evidence,
+                 EvidenceTable* apart = nullptr);
 
  private:
   bool AtEnd() const { return row_ == table_->size(); }

@@ -111,16 +111,18 @@ void Ranker::Absorb(const EpochProfile& profile) {
   times_.Add(profile);
   if (keep == 0) {
     changes_ = {};
-    TakeEvidence(profile, spare_);
+    spare_.Take(profile);
   } else {
-    TakeEvidence(profile, latest_);
-    Join(table_, {.evidence = keep, .accesses = 0}, latest_, spare_);
+    latest_.Take(profile);
+    spare_.Join(evidence_, {.evidence = keep, .accesses = 0}, latest_);
     if (options_.model == RankModel::kRate && options_.follow_changes) {
-      changes_.Absorb(table_, keep, latest_,
-                      -std::expm1(-Seconds(profile.length()) / Seconds(kPersistence)), spare_);
+      changes_.Absorb(evidence_.spans(), keep, latest_.spans(),
+                      -std::expm1(-Seconds(profile.length()) / Seconds(kPersistence)),
+                      spare_.spans());
     }
   }
-  std::swap(table_, spare_);
+  spare_.Part();
+  std::swap(evidence_, spare_);
 }
 
 Scores Ranker::Score(RankSource source) const {
@@ -133,13 +135,13 @@ void Ranker::Score(RankSource source, Scores& scores) const {
   if (options_.model == RankModel::kRate && !IsExact(source)) {
     EstimateByRate(source, scores, nullptr);
   } else {
-    ScoreByCounts(table_, source, scores);
+    ScoreByCounts(table(), source, scores);
   }
 }
 
 Estimates Ranker::Estimate(RankSource source) const {
   if (options_.model != RankModel::kRate || IsExact(source)) {
-    return EstimateByCounts(table_, source);
+    return EstimateByCounts(table(), source);
   }
   Estimates estimates;
   EstimateByRate(source, estimates.score, &estimates.relative_sd);
@@ -148,43 +150,54 @@ Estimates Ranker::Estimate(RankSource source) const {
 
 void Ranker::EstimateByRate(RankSource source, Scores& scores,
                             std::vector<double>* relative_sd) const {
+  // Samples alone know no regions.
+  if (!evidence_.is_parted() || source == RankSource::kSamples) {
+    EstimateByRate(table(), source, scores, relative_sd);
+    return;
+  }
+  EstimateByRate(evidence_.WholeSpans(), source, scores, relative_sd);
+  evidence_.ShareOut(SharedBy(source), scores, relative_sd);
+}
+
+void Ranker::EstimateByRate(const EvidenceTable& table, RankSource source, Scores& scores,
+                            std::vector<double>* relative_sd) const {
   constexpr std::uint32_t kUnseen = std::numeric_limits<std::uint32_t>::max();
-  const RateView view(table_, source);
+  const RateView view(table, source);
   RateKinds sorter;
-  std::vector<std::uint32_t> kind_of_row(table_.size(), kUnseen);
+  std::vector<std::uint32_t> kind_of_row(table.size(), kUnseen);
   TargetTime time;
   bool any_time = false;
-  scores.assign(table_.size(), 0.0);  // first: pages x CPU time of the epoch, from rate to score
-  for (std::size_t row = 0; row < table_.size(); ++row) {
-    if (!view.Sees(table_.evidence[row])) continue;
-    if (!any_time || time.target != table_.key[row].target) {
-      time = times_.Of(table_.key[row].target);
-      time.target = table_.key[row].target;
+  scores.assign(table.size(), 0.0);  // first: pages x CPU time of the epoch, from rate to score
+  for (std::size_t row = 0; row < table.size(); ++row) {
+    if (!view.Sees(table.evidence[row])) continue;
+    if (!any_time || time.target != table.key[row].target) {
+      time = times_.Of(table.key[row].target);
+      time.target = table.key[row].target;
       any_time = true;
     }
-    const double pages = table_.span_pages[row];
-    kind_of_row[row] = sorter.Add(view.Of(table_.evidence[row], pages, time.watched_seconds));
+    const double pages = table.span_pages[row];
+    kind_of_row[row] = sorter.Add(view.Of(table.evidence[row], pages, time.watched_seconds));
     scores[row] = pages * time.cpu_seconds;
   }
 
   static const SuspectedChanges kNone;
   const SuspectedChanges& suspected = source == RankSource::kSamples ? kNone : changes_.suspected();
-  const RateView bits(table_, RankSource::kReferences);
+  const RateView bits(table, RankSource::kReferences);
   std::vector<std::uint32_t> kind_since(suspected.since.size());
   for (std::size_t s = 0; s < suspected.since.size(); ++s) {
     kind_since[s] = sorter.Add(
         bits.Of(suspected.since.evidence[s], suspected.since.span_pages[s], /*watched_seconds=*/0));
   }
 
-  if (relative_sd) relative_sd->assign(table_.size(), std::numeric_limits<double>::infinity());
+  if (relative_sd) relative_sd->assign(table.size(), std::numeric_limits<double>::infinity());
   const std::vector<RateKind> kinds = std::move(sorter).Take();
   if (kinds.empty()) return;
   const std::vector<RateMoments> moments = MomentsOf(FitRates(kinds).mixture, kinds.size());
   std::size_t next = 0;  // suspects are rows of the table, too
-  for (std::size_t row = 0; row < table_.size(); ++row) {
+  for (std::size_t row = 0; row < table.size(); ++row) {
     if (kind_of_row[row] == kUnseen) continue;
     RateMoments rate = moments[kind_of_row[row]];
-    const PageKey key = table_.key[row];
+    const PageKey key = table.key[row];
     while (next < suspected.since.size() && suspected.since.key[next] < key) ++next;
     if (next < suspected.since.size() && suspected.since.key[next] == key) {
       rate = Mixed(rate, moments[kind_since[next]], suspected.chance[next]);

@@ -12,6 +12,7 @@
 #include "base/epoch_profile.h"
 #include "base/result.h"
 #include "rank/evidence.h"
+#include "rank/parted_evidence.h"
 #include "rank/rate_change.h"
 #include "rank/target_times.h"
 
@@ -81,11 +82,11 @@ class Ranker {
   // From now on; what is known so far is ranked and forgotten by these, too.
   void Configure(const Options& options);
 
-  // Oldest first. Where spans' bounds change, evidence follows its pages (Join, evidence.h).
+  // Oldest first. Where spans' bounds change, evidence follows its pages (PartedEvidence).
   void Absorb(const EpochProfile& profile);
 
   // Stays where it is, untouched, until the call of Absorb() after the next one.
-  const EvidenceTable& table() const { return table_; }
+  const EvidenceTable& table() const { return evidence_.table(); }
 
   // kRate: estimated accesses within the last absorbed epoch, or expected samples where no bit was
   // ever read. kSum: plain counts. Exact sources: their counts, which a half-life does not carry
@@ -97,13 +98,15 @@ class Ranker {
  private:
   // `relative_sd`: null where nobody asks.
   void EstimateByRate(RankSource source, Scores& scores, std::vector<double>* relative_sd) const;
+  void EstimateByRate(const EvidenceTable& table, RankSource source, Scores& scores,
+                      std::vector<double>* relative_sd) const;
 
   Options options_;
-  EvidenceTable table_;
-  EvidenceTable spare_;   // the table before; the next one is built in its memory
-  EvidenceTable latest_;  // of the last profile alone, where more is remembered
-  TargetTimes times_;     // CPU time within the last epoch; watched time remembered like evidence
-  RateChanges changes_;   // kRate with kHalfLife
+  PartedEvidence evidence_;
+  PartedEvidence spare_;   // that before; the next one is built in its memory
+  PartedEvidence latest_;  // of the last profile alone, where more is remembered
+  TargetTimes times_;      // CPU time within the last epoch; watched time remembered like evidence
+  RateChanges changes_;    // kRate with kHalfLife
   std::optional<MonotonicTime> last_end_;
 };
 

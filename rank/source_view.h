@@ -6,6 +6,7 @@
 #include <cstddef>
 
 #include "rank/evidence.h"
+#include "rank/parted_evidence.h"
 #include "rank/rank_model.h"
 #include "rank/rate_model.h"
 
@@ -14,6 +15,12 @@ namespace tmprof {
 // Plain counts as scores: RankModel::kSum, and exact sources under any model.
 void ScoreByCounts(const EvidenceTable& table, RankSource source, Scores& scores);
 Estimates EstimateByCounts(const EvidenceTable& table, RankSource source);
+
+// What tells the pages of a region apart. Not for exact sources.
+constexpr PartedEvidence::By SharedBy(RankSource source) {
+  return source == RankSource::kReferences ? PartedEvidence::By::kPages
+                                           : PartedEvidence::By::kPagesAndSamples;
+}
 
 // No row is a candidate.
 Estimates NoEstimates(std::size_t rows);

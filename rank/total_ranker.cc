@@ -20,6 +20,10 @@ constexpr std::size_t kMostSteps = 32;
 // one n-th of a step, so a budget of rows leaves it the steps that its evidence can tell apart.
 constexpr std::size_t kMostRowsPerSpan = 12;
 
+std::size_t RowsOf(const PartedEvidence& evidence) {
+  return evidence.spans().size() + evidence.pages().size();
+}
+
 double SecondsSince(MonotonicTime origin, MonotonicTime time) {
   return std::chrono::duration<double>(time - origin).count();
 }
@@ -28,9 +32,10 @@ double SecondsSince(MonotonicTime origin, MonotonicTime time) {
 
 void TotalRanker::Absorb(const EpochProfile& profile) {
   Step step{.start = profile.start, .end = profile.end, .epochs = 1};
-  TakeEvidence(profile, step.evidence);
-  Join(table_, {}, step.evidence, spare_);
-  std::swap(table_, spare_);
+  step.evidence.Take(profile);
+  spare_.Join(evidence_, {}, step.evidence);
+  spare_.Part();
+  std::swap(evidence_, spare_);
   if (model_ != RankModel::kRate) return;
   step.times.Add(profile);
   if (!steps_.empty() && steps_.back().epochs < epochs_per_step_) {
@@ -40,18 +45,18 @@ void TotalRanker::Absorb(const EpochProfile& profile) {
   }
   const auto rows = [this] {
     std::size_t sum = 0;
-    for (const Step& each : steps_) sum += each.evidence.size();
+    for (const Step& each : steps_) sum += RowsOf(each.evidence);
     return sum;
   };
   while (steps_.size() > kMostSteps ||
-         (steps_.size() > 1 && rows() > kMostRowsPerSpan * table_.size())) {
+         (steps_.size() > 1 && rows() > kMostRowsPerSpan * RowsOf(evidence_))) {
     DoubleSteps();
   }
 }
 
 void TotalRanker::Append(Step& step, Step&& next) {
-  EvidenceTable both;
-  Join(step.evidence, {}, next.evidence, both);
+  PartedEvidence both;
+  both.Join(step.evidence, {}, next.evidence);
   step.evidence = std::move(both);
   step.times.Add(next.times);
   step.end = next.end;
@@ -73,21 +78,33 @@ void TotalRanker::DoubleSteps() {
 
 Estimates TotalRanker::Estimate(RankSource source) const {
   return model_ == RankModel::kRate && !IsExact(source) ? EstimateByRate(source)
-                                                        : EstimateByCounts(table_, source);
+                                                        : EstimateByCounts(table(), source);
 }
 
 Estimates TotalRanker::EstimateByRate(RankSource source) const {
-  Estimates estimates = NoEstimates(table_.size());
+  // Samples alone know no regions.
+  if (!evidence_.is_parted() || source == RankSource::kSamples) {
+    return EstimateByRate(table(), source);
+  }
+  Estimates estimates = EstimateByRate(evidence_.WholeSpans(), source);
+  evidence_.ShareOut(SharedBy(source), estimates.score, &estimates.relative_sd);
+  return estimates;
+}
+
+Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource source) const {
+  Estimates estimates = NoEstimates(table.size());
   if (steps_.empty()) return estimates;
-  const RateView view(table_, source);
+  const RateView view(table, source);
   TargetTimes all_times;
   std::vector<double> middles;
   std::vector<EvidenceWalk> walks;
+  std::vector<EvidenceWalk> pages_apart;
   for (const Step& step : steps_) {
     middles.push_back((SecondsSince(steps_.front().start, step.start) +
                        SecondsSince(steps_.front().start, step.end)) /
                       2);
-    walks.emplace_back(step.evidence);
+    walks.emplace_back(step.evidence.spans());
+    pages_apart.emplace_back(step.evidence.pages());
     all_times.Add(step.times);
   }
   RateHistory history(std::move(middles));
@@ -96,8 +113,8 @@ Estimates TotalRanker::EstimateByRate(RankSource source) const {
   std::vector<double> watched(steps_.size());
   std::vector<RateEvidence> seen(steps_.size());
   std::vector<std::uint32_t> row_of;
-  for (std::size_t i = 0; i < table_.size(); ++i) {
-    const PageKey key = table_.key[i];
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const PageKey key = table.key[i];
     if (target != key.target) {
       target = key.target;
       std::vector<double> cpu_seconds;
@@ -111,13 +128,14 @@ Estimates TotalRanker::EstimateByRate(RankSource source) const {
       }
       history.BeginTarget(std::move(cpu_seconds));
     }
-    const std::uint32_t pages = table_.span_pages[i];
+    const std::uint32_t pages = table.span_pages[i];
     for (std::size_t s = 0; s < steps_.size(); ++s) {
       Evidence evidence;
       walks[s].AddWithin(key, pages, evidence);
+      pages_apart[s].AddWithin(key, pages, evidence);
       seen[s] = view.Of(evidence, pages, watched[s]);
     }
-    if (!view.Sees(table_.evidence[i])) continue;
+    if (!view.Sees(table.evidence[i])) continue;
     history.AddSpan(seen);
     row_of.push_back(static_cast<std::uint32_t>(i));
   }
@@ -125,7 +143,7 @@ Estimates TotalRanker::EstimateByRate(RankSource source) const {
   const AccessEstimates per_page = std::move(history).Estimate();
   for (std::size_t r = 0; r < row_of.size(); ++r) {
     const std::uint32_t row = row_of[r];
-    const double score = per_page.accesses[r] * table_.span_pages[row];
+    const double score = per_page.accesses[r] * table.span_pages[row];
     estimates.score[row] = score;
     if (score > 0) estimates.relative_sd[row] = per_page.relative_sd[r];
   }

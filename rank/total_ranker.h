@@ -9,6 +9,7 @@
 #include "base/epoch_profile.h"
 #include "base/units.h"
 #include "rank/evidence.h"
+#include "rank/parted_evidence.h"
 #include "rank/rank_model.h"
 #include "rank/target_times.h"
 
@@ -20,11 +21,12 @@ class TotalRanker {
  public:
   explicit TotalRanker(RankModel model) : model_(model) {}
 
-  // Oldest first. Where spans' bounds change, evidence follows its pages (Join, evidence.h).
+  // Oldest first. Where spans' bounds change, evidence follows its pages (PartedEvidence).
   void Absorb(const EpochProfile& profile);
 
   // All evidence, added up.
-  const EvidenceTable& table() const { return table_; }
+  const EvidenceTable& table() const { return evidence_.table(); }
+  const PartedEvidence& evidence() const { return evidence_; }
 
   // As of Ranker, but over all that was absorbed. kRate: estimated accesses, each target's within
   // the epochs that list it; a rate may change on the way (rate_history.h).
@@ -37,17 +39,18 @@ class TotalRanker {
     MonotonicTime start;
     MonotonicTime end;
     std::size_t epochs = 0;
-    EvidenceTable evidence;
+    PartedEvidence evidence;
     TargetTimes times;
   };
 
   static void Append(Step& step, Step&& next);
   void DoubleSteps();
   Estimates EstimateByRate(RankSource source) const;
+  Estimates EstimateByRate(const EvidenceTable& table, RankSource source) const;
 
   RankModel model_;
-  EvidenceTable table_;
-  EvidenceTable spare_;
+  PartedEvidence evidence_;
+  PartedEvidence spare_;
   std::vector<Step> steps_;  // kRate
   std::size_t epochs_per_step_ = 1;
 };

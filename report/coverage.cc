@@ -16,10 +16,20 @@ struct Counts {
   PageCount references_only;
   PageCount samples_only;
   PageCount both;
+  PageCount footprint;
+  PageCount most_looked_at;
+  PageCount sampled_in_regions;
+  bool by_regions = false;
+  bool samples_of_regions = false;  // that are of no known page of them
 
   void Add(const Evidence& evidence, PageCount span, bool truth_alone) {
     const bool referenced = evidence.references > 0;
     const bool sampled = evidence.samples() > 0 || (truth_alone && evidence.accesses > 0);
+    if (evidence.looks > 0) most_looked_at += span;
+    if (!IsOneEntry(span.value()) && evidence.looks > 0) {
+      samples_of_regions |= sampled;
+      return;
+    }
     if (evidence.looks > 0) looked_at += span;
     if (referenced && sampled) {
       both += span;
@@ -29,15 +39,34 @@ struct Counts {
       samples_only += span;
     }
   }
+
+  void Add(const Counts& other) {
+    looked_at += other.looked_at;
+    references_only += other.references_only;
+    samples_only += other.samples_only;
+    both += other.both;
+    footprint += other.footprint;
+    most_looked_at += other.most_looked_at;
+    sampled_in_regions += other.sampled_in_regions;
+    by_regions |= other.by_regions;
+    samples_of_regions |= other.samples_of_regions;
+  }
 };
 
 PagesSeen Seen(const Counts& counts, bool references_known, bool samples_known) {
   PagesSeen seen;
+  if (references_known || samples_known) seen.footprint = counts.footprint;
+  if (samples_known && !counts.samples_of_regions) {
+    seen.samples = counts.samples_only + counts.both + counts.sampled_in_regions;
+  }
+  if (counts.by_regions) {
+    seen.most_looked_at = counts.most_looked_at;
+    return seen;
+  }
   if (references_known) {
     seen.looked_at = counts.looked_at;
     seen.references = counts.references_only + counts.both;
   }
-  if (samples_known) seen.samples = counts.samples_only + counts.both;
   if (references_known && samples_known) {
     seen.references_only = counts.references_only;
     seen.samples_only = counts.samples_only;
@@ -59,31 +88,49 @@ Json SeenJson(const PagesSeen& seen) {
           {"references_only", OrNull(seen.references_only)},
           {"samples_only", OrNull(seen.samples_only)},
           {"both", OrNull(seen.both)},
-          {"either", OrNull(seen.either)}};
+          {"either", OrNull(seen.either)},
+          {"footprint", OrNull(seen.footprint)},
+          {"most_looked_at", OrNull(seen.most_looked_at)}};
 }
 
 }  // namespace
 
 Coverage CoverageOf(const WholeTrace& whole) {
-  const EvidenceTable& table = whole.ranker.table();
   const bool references_known = whole.totals.Delivered(SourceRole::kReferences);
   // Exact counts stand in the place of samples where there is nothing else to be compared.
   const bool truth_alone = whole.totals.Delivered(SourceRole::kTruth) && !references_known &&
                            !whole.totals.Delivered(SourceRole::kSamples);
   const bool samples_known = whole.totals.Delivered(SourceRole::kSamples) || truth_alone;
-  Counts all;
   std::map<TargetId, Counts> by_target;
+  const EvidenceTable& spans = whole.ranker.evidence().spans();
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    by_target[spans.key[i].target].Add(spans.evidence[i], PageCount(spans.span_pages[i]),
+                                       truth_alone);
+  }
+  const EvidenceTable& pages = whole.ranker.evidence().pages();
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    if (pages.evidence[i].samples() > 0) {
+      by_target[pages.key[i].target].sampled_in_regions += PageCount(1);
+    }
+  }
+  const EvidenceTable& table = whole.ranker.table();
   for (std::size_t i = 0; i < table.size(); ++i) {
-    const PageCount span(table.span_pages[i]);
-    all.Add(table.evidence[i], span, truth_alone);
-    by_target[table.key[i].target].Add(table.evidence[i], span, truth_alone);
+    const Evidence& evidence = table.evidence[i];
+    if (evidence.references > 0 || evidence.samples() > 0 ||
+        (truth_alone && evidence.accesses > 0)) {
+      by_target[table.key[i].target].footprint += PageCount(table.span_pages[i]);
+    }
   }
-  Coverage coverage{
-      .totals = whole.totals, .rows = {}, .all = Seen(all, references_known, samples_known)};
+  Counts all;
+  Coverage coverage{.totals = whole.totals, .rows = {}, .all = {}};
   for (const TargetTotal& target : whole.totals.targets) {
+    Counts& counts = by_target[target.id];
+    counts.by_regions = target.by_regions;
     coverage.rows.push_back(
-        {.target = target, .seen = Seen(by_target[target.id], references_known, samples_known)});
+        {.target = target, .seen = Seen(counts, references_known, samples_known)});
+    all.Add(counts);
   }
+  coverage.all = Seen(all, references_known, samples_known);
   return coverage;
 }
 
@@ -106,7 +153,14 @@ std::string CoverageText(const Coverage& coverage) {
     add(fmt::format("{}", row.target.pid.value()), Printable(row.target.name), row.seen);
   }
   add("", "all targets", coverage.all);
-  return "pages detected (distinct 4 KiB pages over the trace)\n" + table.Text();
+  std::string text = "pages detected (distinct 4 KiB pages over the trace)\n" + table.Text();
+  if (coverage.all.most_looked_at) {
+    text += fmt::format(
+        "note: of {} pages those that were looked at are unknown, one at a time of each region; {} "
+        "pages were sampled\n",
+        kPages(*coverage.all.most_looked_at), OrUnknown(coverage.all.samples, kPages));
+  }
+  return text;
 }
 
 std::string CoverageJson(const Coverage& coverage) {
@@ -125,14 +179,16 @@ std::string CoverageJson(const Coverage& coverage) {
 }
 
 std::string CoverageCsv(const Coverage& coverage) {
-  std::string csv = CsvLine({"target", "pid", "name", "looked_at", "references", "samples",
-                             "references_only", "samples_only", "both", "either"});
+  std::string csv =
+      CsvLine({"target", "pid", "name", "looked_at", "references", "samples", "references_only",
+               "samples_only", "both", "either", "footprint", "most_looked_at"});
   const auto add = [&](std::string id, std::string pid, const std::string& name,
                        const PagesSeen& seen) {
     csv += CsvLine({std::move(id), std::move(pid), name, OrEmpty(seen.looked_at, kPlain),
                     OrEmpty(seen.references, kPlain), OrEmpty(seen.samples, kPlain),
                     OrEmpty(seen.references_only, kPlain), OrEmpty(seen.samples_only, kPlain),
-                    OrEmpty(seen.both, kPlain), OrEmpty(seen.either, kPlain)});
+                    OrEmpty(seen.both, kPlain), OrEmpty(seen.either, kPlain),
+                    OrEmpty(seen.footprint, kPlain), OrEmpty(seen.most_looked_at, kPlain)});
   };
   for (const Coverage::Row& row : coverage.rows) {
     add(fmt::format("{}", row.target.id.value()), fmt::format("{}", row.target.pid.value()),

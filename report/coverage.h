@@ -13,8 +13,9 @@
 
 namespace tmprof {
 
-// Distinct base pages; a span counts all of its pages. A kind of source that never delivered leaves
-// its own counts, and what depends on them, unknown.
+// Distinct base pages; a huge page counts as all of its pages. A kind of source that never
+// delivered leaves its own counts, and what depends on them, unknown, and so do accessed bits that
+// were looked at by regions: which pages of a region they were of is not known.
 struct PagesSeen {
   std::optional<PageCount> looked_at;   // an accessed bit was read, whatever it said
   std::optional<PageCount> references;  // a bit was found set
@@ -22,7 +23,12 @@ struct PagesSeen {
   std::optional<PageCount> references_only;
   std::optional<PageCount> samples_only;
   std::optional<PageCount> both;
-  std::optional<PageCount> either;  // the footprint
+  std::optional<PageCount> either;
+  // Of the spans in which anything was found, whatever it was of: as replays count. Of regions it
+  // is `either` or more.
+  std::optional<PageCount> footprint;
+  // Of regions, where `looked_at` is unknown: all pages of which one or another was looked at.
+  std::optional<PageCount> most_looked_at;
 };
 
 struct Coverage {

@@ -72,12 +72,21 @@ std::string TargetsText(const Coverage& coverage) {
       {{"pid"}, {"target", kLeft}, {"pages"}, {"CPU s"}, {"", kLeft}, {"command", kLeft}});
   for (const Coverage::Row& row : coverage.rows) {
     table.AddRow({fmt::format("{}", row.target.pid.value()), Printable(row.target.name),
-                  OrUnknown(row.seen.either, kPages),
+                  OrUnknown(row.seen.footprint, kPages),
                   OrUnknown(row.target.cpu_time,
                             [](auto time) { return fmt::format("{:.2f}", Seconds(time)); }),
                   row.target.exited ? "exited" : "", Printable(row.target.command)});
   }
   return table.Text();
+}
+
+// Empty where no page was cleared by itself.
+std::string PricePerPoint(const Calibration& calibration) {
+  const bool measured = calibration.ns_per_point.has_value();
+  const auto price = measured ? calibration.ns_per_point : calibration.assumed_ns_per_point;
+  if (!price) return "";
+  return fmt::format(", {} ns a page of a region cleared by itself ({})", Significant(*price),
+                     measured ? "measured" : "assumed");
 }
 
 Json SourceJson(const SourceTotal& source) {
@@ -109,7 +118,7 @@ Json TargetJson(const Coverage::Row& row) {
           {"command", target.command},
           {"exited", target.exited},
           {"cpu_s", target.cpu_time ? Json(Seconds(*target.cpu_time)) : Json(nullptr)},
-          {"footprint_pages", OrNull(row.seen.either)}};
+          {"footprint_pages", OrNull(row.seen.footprint)}};
 }
 
 }  // namespace
@@ -143,16 +152,21 @@ std::string SummaryText(const Summary& summary) {
       TitledLine("epochs", fmt::format("{} in {:.3f} s, {} lost", Grouped(totals.epochs),
                                        Seconds(totals.duration()), Grouped(totals.lost_epochs)));
   text +=
-      TitledLine("footprint", OrUnknown(seen.either, [](PageCount pages) {
-                   return fmt::format("{} pages ({})", Grouped(pages.value()), HumanSize(pages));
+      TitledLine("footprint", OrUnknown(seen.footprint, [&seen](PageCount pages) {
+                   return fmt::format("{} pages ({}){}", Grouped(pages.value()), HumanSize(pages),
+                                      seen.most_looked_at ? ", with all of its regions'" : "");
                  }));
   text += TitledLine(
       "pages seen",
       fmt::format("by references {}, by samples {}, by both {}", OrUnknown(seen.references, kPages),
                   OrUnknown(seen.samples, kPages), OrUnknown(seen.both, kPages)));
-  text += TitledLine("looked at", OrUnknown(seen.looked_at, [](PageCount pages) {
-                       return fmt::format("{} pages", Grouped(pages.value()));
-                     }));
+  text +=
+      TitledLine("looked at", seen.most_looked_at
+                                  ? fmt::format("at most {} pages: one at a time of each region",
+                                                kPages(*seen.most_looked_at))
+                                  : OrUnknown(seen.looked_at, [](PageCount pages) {
+                                      return fmt::format("{} pages", Grouped(pages.value()));
+                                    }));
   text += TitledLine(
       "cost", fmt::format("{} accessed bits cleared; own CPU {:.3f} s ({} of one CPU)",
                           OrUnknown(summary.Clears(), kCount), Seconds(totals.profiler_cpu_time),
@@ -163,7 +177,8 @@ std::string SummaryText(const Summary& summary) {
                  fmt::format("{} a bit that is set again, {} a 2 MiB block read, {} a clock sample",
                              OrUnknown(info.calibration.ns_per_set, nanoseconds),
                              OrUnknown(info.calibration.ns_per_look, nanoseconds),
-                             OrUnknown(info.calibration.ns_per_sample, nanoseconds)));
+                             OrUnknown(info.calibration.ns_per_sample, nanoseconds)) +
+                     PricePerPoint(info.calibration));
   for (const std::string& warning : info.warnings)
     text += TitledLine("warning", Printable(warning));
   for (const std::string& caveat : Caveats(totals, RankSource::kCombined)) {
@@ -194,18 +209,21 @@ std::string SummaryJson(const Summary& summary) {
                    {"duration_s", Seconds(totals.duration())},
                    {"epoch_length_s", Seconds(info.epoch_length)},
                    {"targets", std::move(targets)},
-                   {"footprint_pages", OrNull(seen.either)},
+                   {"footprint_pages", OrNull(seen.footprint)},
                    {"pages_seen",
                     {{"references", OrNull(seen.references)},
                      {"samples", OrNull(seen.samples)},
                      {"both", OrNull(seen.both)},
                      {"either", OrNull(seen.either)}}},
                    {"pages_looked_at", OrNull(seen.looked_at)},
+                   {"pages_looked_at_at_most", OrNull(seen.most_looked_at)},
                    {"sources", std::move(sources)},
                    {"overhead",
                     {{"calibrated_ns_per_bit", OrNull(info.calibration.ns_per_set)},
                      {"calibrated_ns_per_look", OrNull(info.calibration.ns_per_look)},
                      {"calibrated_ns_per_sample", OrNull(info.calibration.ns_per_sample)},
+                     {"calibrated_ns_per_point", OrNull(info.calibration.ns_per_point)},
+                     {"assumed_ns_per_point", OrNull(info.calibration.assumed_ns_per_point)},
                      {"clears", OrNull(summary.Clears())},
                      {"own_cpu_s", Seconds(totals.profiler_cpu_time)}}},
                    {"host",
@@ -231,12 +249,13 @@ std::string SummaryCsv(const Summary& summary) {
   add("lost_epochs", kPlain(totals.lost_epochs));
   add("duration_s", Exact(Seconds(totals.duration())));
   add("targets", kPlain(totals.targets.size()));
-  add("footprint_pages", OrEmpty(seen.either, kPlainPages));
+  add("footprint_pages", OrEmpty(seen.footprint, kPlainPages));
   add("pages_seen.references", OrEmpty(seen.references, kPlainPages));
   add("pages_seen.samples", OrEmpty(seen.samples, kPlainPages));
   add("pages_seen.both", OrEmpty(seen.both, kPlainPages));
   add("pages_seen.either", OrEmpty(seen.either, kPlainPages));
   add("pages_looked_at", OrEmpty(seen.looked_at, kPlainPages));
+  add("pages_looked_at_at_most", OrEmpty(seen.most_looked_at, kPlainPages));
   for (const SourceTotal& source : totals.sources) {
     const std::string prefix = "sources." + source.name + ".";
     add(prefix + "state", std::string(Name(source.state)));
@@ -248,6 +267,9 @@ std::string SummaryCsv(const Summary& summary) {
   add("overhead.calibrated_ns_per_bit", OrEmpty(totals.info.calibration.ns_per_set, Exact));
   add("overhead.calibrated_ns_per_look", OrEmpty(totals.info.calibration.ns_per_look, Exact));
   add("overhead.calibrated_ns_per_sample", OrEmpty(totals.info.calibration.ns_per_sample, Exact));
+  add("overhead.calibrated_ns_per_point", OrEmpty(totals.info.calibration.ns_per_point, Exact));
+  add("overhead.assumed_ns_per_point",
+      OrEmpty(totals.info.calibration.assumed_ns_per_point, Exact));
   add("overhead.clears", OrEmpty(summary.Clears(), kPlain));
   add("overhead.own_cpu_s", Exact(Seconds(totals.profiler_cpu_time)));
   return csv;

@@ -223,8 +223,9 @@ class Tally : public ObjectMap::Visitor {
     scores_.resize(pages.size());
     std::size_t record = 0;  // both ascend by key
     for (std::size_t row = 0; row < scores.size(); ++row) {
-      while (pages.key(record) < ranker.table().key[row]) ++record;
-      scores_[record] = scores[row];
+      const PageKey key = ranker.table().key[row];
+      while (record + 1 < pages.size() && pages.key(record + 1) <= key) ++record;
+      scores_[record] += scores[row];
     }
   }
 

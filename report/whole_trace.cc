@@ -199,6 +199,11 @@ Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRang
       sources[at].Add(status, epoch);
     }
     for (const Target& target : epoch.targets) targets[target.id].Add(target);
+    for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
+      if (epoch.pages.looks[i] > 0 && !IsOneEntry(epoch.pages.span_pages[i])) {
+        targets[epoch.pages.target[i]].total.by_regions = true;
+      }
+    }
     whole.ranker.Absorb(epoch);
     whole.known.Look(epoch);
   });

@@ -53,6 +53,7 @@ struct TargetTotal {
   std::string command;
   bool exited = false;
   std::optional<std::chrono::nanoseconds> cpu_time;
+  bool by_regions = false;  // in some epoch: which of a region's pages were looked at is unknown
 };
 
 struct TraceTotals {

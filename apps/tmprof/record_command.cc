@@ -6,14 +6,18 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -124,7 +128,7 @@ std::vector<Setting> SettingsInForce(const RecordOptions& options, const Session
   for (const std::string& name : options.sources.names)
     sources += (sources.empty() ? "" : ",") + name;
   std::vector<Setting> settings{{"source", sources},
-                                {"abit", AbitText(options.sources.abit)},
+                                {"abit", AbitText(opened.abit)},
                                 {"epoch", FormatDuration(options.epoch)},
                                 {"max-overhead", FormatShare(options.sources.max_overhead)},
                                 {"sample-rate", fmt::format("{}x", options.sources.sample_rate)},
@@ -160,10 +164,8 @@ std::vector<Setting> SettingsInForce(const RecordOptions& options, const Session
     settings.push_back(
         {"ns-per-look", fmt::format("{:.0f} (assumed)", *opened.assumed_ns_per_look)});
   }
-  if (opened.ns_per_point) {
-    settings.push_back(
-        {"ns-per-point", fmt::format("{:.0f}{}", *opened.ns_per_point,
-                                     opened.ns_per_point_assumed ? " (assumed)" : "")});
+  if (const auto assumed = opened.calibration.assumed_ns_per_point) {
+    settings.push_back({"ns-per-point", fmt::format("{:.0f} (assumed)", *assumed)});
   }
   return settings;
 }
@@ -527,12 +529,18 @@ class RecordSession {
     for (const Setting& setting : SettingsInForce(options_, sources)) {
       line += fmt::format(" {}={}", setting.name, setting.value);
     }
+    std::string chosen;
+    for (const auto& source : sources.sources) {
+      chosen += (chosen.empty() ? "" : ",") + std::string(source->name());
+    }
+    if (!chosen.empty()) line += " chosen=" + chosen;
     const auto measured = [&line](std::string_view name, std::optional<double> ns) {
       if (ns) line += fmt::format(" {}={:.0f}", name, *ns);
     };
     measured("ns-per-set", sources.calibration.ns_per_set);
     measured("ns-per-look", sources.calibration.ns_per_look);
     measured("ns-per-sample", sources.calibration.ns_per_sample);
+    measured("ns-per-point", sources.calibration.ns_per_point);
     fmt::print(stderr, "recording:{}\n", line);
   }
 
@@ -582,8 +590,57 @@ Status ValidateExact(const RecordOptions& options) {
   return {};
 }
 
-Status Validate(const RecordOptions& options) {
+// What would change nothing is refused: who gives it expects that it does. `given`: whether an
+// option stands on the command line.
+Status ValidateEffect(const RecordOptions& options,
+                      const std::function<bool(const char* option)>& given) {
+  const auto names_any = [&](std::initializer_list<std::string_view> names) {
+    return std::ranges::any_of(options.sources.names, [&](const std::string& name) {
+      return name == "auto" || std::ranges::find(names, name) != names.end();
+    });
+  };
+  const auto refuse = [](std::string option, std::string reason, std::string fix) {
+    return Fail(BadInput("use option", std::move(option), std::move(reason), std::move(fix)));
+  };
+  constexpr std::array kOfRegions = {"--region-monitoring", "--region-aggregation",
+                                     "--region-update", "--min-regions", "--max-regions"};
+  const AbitChoice& abit = options.sources.abit;
+  if (!names_any({kAbitBpfSource.name, kDriverSource.name})) {
+    std::vector<const char*> of_bits{"--abit", "--scan-interval"};
+    of_bits.insert(of_bits.end(), kOfRegions.begin(), kOfRegions.end());
+    for (const char* option : of_bits) {
+      if (!given(option)) continue;
+      return refuse(option,
+                    fmt::format("no source of --source {} reads accessed bits",
+                                fmt::join(options.sources.names, ",")),
+                    fmt::format("leave it out, or add {} or {} to --source", kAbitBpfSource.name,
+                                kDriverSource.name));
+    }
+  }
+  if (abit.looked == abit::Looked::kFull) {
+    for (const char* option : kOfRegions) {
+      if (!given(option)) continue;
+      return refuse(option, fmt::format("--abit {} has no regions", AbitText(abit)),
+                    "give --abit regions or --abit auto, too, or leave it out");
+    }
+  }
+  const bool scans_plainly =
+      abit.looked != abit::Looked::kRegions && abit.mode == abit::ScanOptions::Mode::kPlain;
+  if (given("--scan-interval") && !scans_plainly) {
+    return refuse("--scan-interval",
+                  fmt::format("--abit {} makes no scan at an interval", AbitText(abit)),
+                  abit.looked == abit::Looked::kRegions
+                      ? "of regions, --region-monitoring is the interval"
+                      : fmt::format("give --abit {},plain, too, or leave it out",
+                                    abit.looked == abit::Looked::kAuto ? "auto" : "full"));
+  }
+  return {};
+}
+
+Status Validate(const RecordOptions& options,
+                const std::function<bool(const char* option)>& given) {
   if (auto status = ValidateExact(options); !status) return status;
+  if (auto status = ValidateEffect(options, given); !status) return status;
   if (options.pids.empty() == options.command.empty()) {
     return Fail(BadInput(
         "record", "",
@@ -682,7 +739,9 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
           "cost; auto, every page until that takes too long, then regions, the driver's where it "
           "is loaded. And how: ladder reads several times "
           "after each clear, at growing delays; plain reads one bit, after the scan interval or, "
-          "of regions, the monitoring interval. Both: regions,plain")
+          "of regions, the monitoring interval. Both: regions,plain. regions alone is plain by the "
+          "driver's own thread where it is loaded, else ladder; the first line says which was "
+          "chosen")
       ->type_name("WORDS")
       ->default_str(AbitText({}));
   AddDuration(*command, "--scan-interval", options->sources.scan_interval,
@@ -757,9 +816,10 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
       "  tmprof record --objects -- ./program\n"
       "  tmprof record --abit regions --max-overhead 2% -- ./program-of-many-gigabytes\n"
       "  tmprof record --source exact --exact-llc 8MiB -- ./program");
-  command->callback([options, &command_after_dashes, &exit_status] {
+  command->callback([command, options, &command_after_dashes, &exit_status] {
     options->command = command_after_dashes;
-    if (auto status = Validate(*options); !status) {
+    const auto given = [command](const char* option) { return command->count(option) > 0; };
+    if (auto status = Validate(*options, given); !status) {
       exit_status = ReportError(status.error());
       return;
     }

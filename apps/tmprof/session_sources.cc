@@ -88,22 +88,27 @@ class Opening {
 
   // The module where it is loaded; one scanner only, as each would clear the other's bits.
   void OpenAccessedBits(double overhead_share) {
-    const abit::ScanOptions scan{.mode = choice_.abit.mode,
-                                 .looked = choice_.abit.looked,
-                                 .regions = regions_,
-                                 .plain_interval = choice_.scan_interval,
-                                 .overhead_share = overhead_share,
-                                 .own_share = OwnShare(choice_.max_overhead),
-                                 .seed = choice_.seed};
+    session_.abit = choice_.abit;
+    abit::ScanOptions scan{.looked = choice_.abit.looked,
+                           .regions = regions_,
+                           .plain_interval = choice_.scan_interval,
+                           .overhead_share = overhead_share,
+                           .own_share = OwnShare(choice_.max_overhead),
+                           .seed = choice_.seed};
+    using Mode = abit::ScanOptions::Mode;
     if (Wants(kDriverSource) || (any_ && !Wants(kAbitBpfSource))) {
+      // The driver's own thread looks at regions by one bit, and finds more for less
+      // (docs/results.md).
+      scan.mode = choice_.abit.mode.value_or(Mode::kPlain);
       auto scanner = OpenDriver(scan);
-      if (scanner) return TakeScanner(*std::move(scanner));
+      if (scanner) return TakeScanner(*std::move(scanner), scan.mode);
       Refuse(kDriverSource, scanner.error());
     }
     if (!any_ && !Wants(kAbitBpfSource)) return;
+    scan.mode = choice_.abit.mode.value_or(Mode::kLadder);
     auto scanner = abit::AbitScanner::Open({.scan = scan});
     if (!scanner) return Refuse(kAbitBpfSource, scanner.error());
-    TakeScanner(*std::move(scanner));
+    TakeScanner(*std::move(scanner), scan.mode);
   }
 
   static Result<std::unique_ptr<abit::AbitScanner>> OpenDriver(const abit::ScanOptions& scan) {
@@ -134,15 +139,11 @@ class Opening {
                                    make_engine);
   }
 
-  void TakeScanner(std::unique_ptr<abit::AbitScanner> scanner) {
-    session_.calibration.ns_per_set = scanner->calibration().ns_per_set;
-    session_.calibration.ns_per_look = scanner->calibration().ns_per_look;
+  void TakeScanner(std::unique_ptr<abit::AbitScanner> scanner, abit::ScanOptions::Mode mode) {
+    session_.abit.mode = mode;
+    session_.calibration = scanner->calibration();  // the clock's comes later
     if (!session_.calibration.ns_per_look)
       session_.assumed_ns_per_look = scanner->options().cost.ns_per_look;
-    if (choice_.abit.looked != abit::Looked::kFull) {
-      session_.ns_per_point = scanner->options().cost.ns_per_point;
-      session_.ns_per_point_assumed = scanner->assumes_ns_per_point();
-    }
     const auto& warnings = scanner->warnings();
     session_.warnings.insert(session_.warnings.end(), warnings.begin(), warnings.end());
     session_.sources.push_back(std::move(scanner));

@@ -29,9 +29,8 @@ struct SessionSources {
   std::vector<SourceStatus> unavailable;  // asked for, or the better rung, and refused
   GateCheck gate;                         // empty: always on
   Calibration calibration;
+  AbitChoice abit;                            // as chosen, where there is a scanner
   std::optional<double> assumed_ns_per_look;  // charged where `calibration` has none
-  std::optional<double> ns_per_point;         // of regions: charged for a page cleared by itself
-  bool ns_per_point_assumed = false;
   std::vector<std::string> warnings;
 };
 

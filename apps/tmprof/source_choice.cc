@@ -54,13 +54,16 @@ Result<AbitChoice> ParseAbit(std::string_view text) {
     if (comma == left.size()) break;
     left.remove_prefix(comma + 1);
   }
-  const AbitChoice by_default;
-  return AbitChoice{.looked = looked.value_or(by_default.looked),
-                    .mode = mode.value_or(by_default.mode)};
+  AbitChoice choice;
+  choice.looked = looked.value_or(choice.looked);
+  if (mode || choice.looked == abit::Looked::kRegions) choice.mode = mode;
+  return choice;
 }
 
 std::string AbitText(const AbitChoice& choice) {
-  return fmt::format("{},{}", NameIn(kLooked, choice.looked), NameIn(kModes, choice.mode));
+  const std::string_view looked = NameIn(kLooked, choice.looked);
+  if (!choice.mode) return std::string(looked);
+  return fmt::format("{},{}", looked, NameIn(kModes, *choice.mode));
 }
 
 RegionBounds::RegionBounds() {

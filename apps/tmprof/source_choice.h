@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,14 +18,16 @@ namespace tmprof {
 
 struct AbitChoice {
   abit::Looked looked = abit::Looked::kFull;
-  abit::ScanOptions::Mode mode = abit::ScanOptions::Mode::kLadder;
+  // Of regions alone it may be unset: the best there is, one bit by the driver's own thread, else
+  // the ladder in user space.
+  std::optional<abit::ScanOptions::Mode> mode = abit::ScanOptions::Mode::kLadder;
   friend bool operator==(const AbitChoice&, const AbitChoice&) = default;
 };
 
 // "regions,plain": what is looked at (full, regions, auto), how (ladder, plain), or both; what is
-// not said is as by default.
+// not said is as by default, but the way of regions, which is then unset.
 Result<AbitChoice> ParseAbit(std::string_view text);
-// Both words; the inverse.
+// The inverse: both words, or "regions".
 std::string AbitText(const AbitChoice& choice);
 
 // Of --abit regions and auto; the defaults are the published ones.

@@ -130,12 +130,15 @@ void LedgerKeeper::Observe(const EpochProfile& epoch, const EvidenceTable& table
   for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
     const PageRecord record = RecordAt(epoch.pages, i);
     while (row < table.size() && table.key[row] < record.key) ++row;
-    const bool scored = row < table.size() && table.key[row] == record.key;
+    // A region may be told apart into several rows.
+    const PageKey end{record.key.target, record.key.vpn + record.span};
+    double score = 0;
+    for (; row < table.size() && table.key[row] < end; ++row) score += scores[row];
     seen.push_back({.key = record.key,
                     .span = record.span,
                     .seen = static_cast<double>(record.references) + record.load_samples +
                             record.store_samples,
-                    .score = scored ? scores[row] : 0});
+                    .score = score});
   }
   payback_.Observe(epoch.index, seen, WhatNoRecordMeans(epoch));
 }

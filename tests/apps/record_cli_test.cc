@@ -692,6 +692,84 @@ TEST(RecordArguments, WithBoundsOfRegionsThatDoNotGoTogetherAreRefused) {
   }
 }
 
+TEST(RecordArguments, ThatWouldHaveNoEffectAreRefusedWithWhatWouldHaveOne) {
+  struct Case {
+    std::vector<std::string> given;
+    std::string option;
+    std::string reason;
+    std::string fix;
+  };
+  std::vector<Case> cases = {
+      {{"--abit", "regions", "--scan-interval", "2s"},
+       "--scan-interval",
+       "--abit regions makes no scan",
+       "--region-monitoring"},
+      {{"--abit", "regions,plain", "--scan-interval", "2s"},
+       "--scan-interval",
+       "--abit regions,plain makes no scan",
+       "--region-monitoring"},
+      {{"--scan-interval", "2s"},
+       "--scan-interval",
+       "--abit full,ladder makes no scan",
+       "--abit full,plain"},
+      {{"--abit", "auto", "--scan-interval", "2s"},
+       "--scan-interval",
+       "--abit auto,ladder makes no scan",
+       "--abit auto,plain"},
+      {{"--source", "clock,ibs", "--abit", "full"},
+       "--abit",
+       "no source of --source clock,ibs reads",
+       "add abit-bpf or driver"},
+      {{"--source", "exact", "--abit", "plain"}, "--abit", "--source exact reads", "leave it out"},
+      {{"--source", "clock", "--scan-interval", "2s"},
+       "--scan-interval",
+       "--source clock reads",
+       "leave it out"}};
+  for (const auto& [option, value] :
+       {std::pair("--region-monitoring", "2ms"), std::pair("--region-aggregation", "200ms"),
+        std::pair("--region-update", "2s"), std::pair("--min-regions", "20"),
+        std::pair("--max-regions", "500")}) {
+    cases.push_back({{option, value}, option, "--abit full,ladder has no regions", "--abit auto"});
+    cases.push_back({{"--abit", "full,plain", option, value},
+                     option,
+                     "--abit full,plain has no regions",
+                     "--abit regions"});
+    cases.push_back(
+        {{"--source", "clock", option, value}, option, "--source clock reads", "leave it out"});
+  }
+  const TemporaryFolder folder;
+  const std::string trace = folder.File("t.data");
+  for (const Case& refused : cases) {
+    std::vector<std::string> arguments{"record", "-o", trace};
+    arguments.insert(arguments.end(), refused.given.begin(), refused.given.end());
+    arguments.insert(arguments.end(), {"--", "true"});
+    const Outcome outcome = Tmprof(arguments);
+    EXPECT_EQ(outcome.status, 2) << refused.option;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("'" + refused.option + "'"), HasSubstr(refused.reason),
+                                   HasSubstr(refused.fix)));
+    EXPECT_FALSE(std::filesystem::exists(trace));
+  }
+}
+
+// The same options where they do have one: what is then refused is the process that is not there.
+TEST(RecordArguments, ThatHaveAnEffectAreTaken) {
+  for (const std::vector<std::string>& given : std::vector<std::vector<std::string>>{
+           {"--abit", "full,plain", "--scan-interval", "2s"},
+           {"--abit", "auto,plain", "--scan-interval", "2s"},
+           {"--abit", "auto", "--max-regions", "500"},
+           {"--abit", "regions", "--min-regions", "20", "--region-monitoring", "2ms",
+            "--region-aggregation", "200ms", "--region-update", "2s"},
+           {"--source", "abit-bpf", "--abit", "regions", "--max-regions", "500"},
+           {"--source", "driver,clock", "--abit", "plain"},
+           {"--source", "clock,auto", "--abit", "plain"}}) {
+    std::vector<std::string> arguments{"record", "-p", "4194304"};
+    arguments.insert(arguments.end(), given.begin(), given.end());
+    const Outcome outcome = Tmprof(arguments);
+    EXPECT_EQ(outcome.status, 1) << given.back();
+    EXPECT_THAT(outcome.err, HasSubstr("ESRCH"));
+  }
+}
+
 TEST(RecordArguments, WithAnUnknownSourceNameTheKnownOnes) {
   const Outcome outcome = Tmprof({"record", "--source", "magic", "--", "true"});
   EXPECT_EQ(outcome.status, 2);

@@ -177,12 +177,14 @@ TEST_F(RegionTraceTest, TheHottestPagesOfAPhaseAreThoseThatWereHotInIt) {
   }
 }
 
-TEST_F(RegionTraceTest, EveryPageCountsAsLookedAtOnce) {
+TEST_F(RegionTraceTest, EveryPageCountsOnceAsOneOfARegion) {
   const Result<Coverage> coverage = MakeCoverage(Recorded(), {});
   ASSERT_TRUE(coverage.has_value());
-  EXPECT_EQ(coverage->all.looked_at, PageCount(kPages));
-  EXPECT_LE(coverage->all.references, PageCount(kPages));
-  EXPECT_GE(coverage->all.references, PageCount(kPages * 9 / 10));
+  EXPECT_EQ(coverage->all.most_looked_at, PageCount(kPages));
+  EXPECT_LE(coverage->all.footprint, PageCount(kPages));
+  EXPECT_GE(coverage->all.footprint, PageCount(kPages * 9 / 10));
+  EXPECT_EQ(coverage->all.looked_at, std::nullopt) << "which ones is not known";
+  EXPECT_EQ(coverage->all.references, std::nullopt);
   EXPECT_EQ(coverage->all.samples, std::nullopt) << "nobody took any";
 }
 

@@ -13,9 +13,16 @@ TEST(AbitChoice, EitherWordMayBeLeftOutAndTheirOrderIsFree) {
   EXPECT_EQ(ParseAbit("regions,plain").value(),
             (AbitChoice{kRegions, abit::ScanOptions::Mode::kPlain}));
   EXPECT_EQ(ParseAbit("plain,auto").value(), (AbitChoice{kAuto, abit::ScanOptions::Mode::kPlain}));
-  EXPECT_EQ(ParseAbit("regions").value(), (AbitChoice{kRegions, abit::ScanOptions::Mode::kLadder}));
+  EXPECT_EQ(ParseAbit("auto").value(), (AbitChoice{kAuto, abit::ScanOptions::Mode::kLadder}));
   EXPECT_EQ(ParseAbit("ladder").value(), (AbitChoice{kFull, abit::ScanOptions::Mode::kLadder}));
   EXPECT_EQ(ParseAbit("plain").value(), (AbitChoice{kFull, abit::ScanOptions::Mode::kPlain}));
+}
+
+TEST(AbitChoice, OfRegionsTheWayIsTheBestThereIsUnlessSaid) {
+  EXPECT_EQ(ParseAbit("regions").value(), (AbitChoice{abit::Looked::kRegions, std::nullopt}));
+  EXPECT_EQ(AbitText({abit::Looked::kRegions, std::nullopt}), "regions");
+  EXPECT_EQ(ParseAbit("regions,ladder").value(),
+            (AbitChoice{abit::Looked::kRegions, abit::ScanOptions::Mode::kLadder}));
 }
 
 TEST(AbitChoice, WhatIsNoWordOrSaidTwiceIsRefused) {

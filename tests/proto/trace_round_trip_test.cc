@@ -35,11 +35,14 @@ TEST_F(TraceRoundTrip, UnknownStaysApartFromZero) {
   Append(epochs[1].pages, {.node = NodeId(0)});
   TraceInfo info;
   info.calibration.ns_per_sample = 0.0;
+  info.calibration.assumed_ns_per_point = 0.0;
   WriteTrace(path(), info, epochs);
   const ReadBack back = ReadTrace(path());
   ASSERT_EQ(back.epochs.size(), 2u) << back.error;
   EXPECT_EQ(back.info.calibration.ns_per_set, std::nullopt);
   EXPECT_EQ(back.info.calibration.ns_per_sample, 0.0);
+  EXPECT_EQ(back.info.calibration.ns_per_point, std::nullopt);
+  EXPECT_EQ(back.info.calibration.assumed_ns_per_point, 0.0);
   EXPECT_EQ(back.epochs[0].sources[0].duty_cycle, std::nullopt);
   EXPECT_EQ(back.epochs[0].sources[0].observations, std::nullopt);
   EXPECT_EQ(back.epochs[0].sources[0].lost, std::nullopt);

@@ -125,7 +125,8 @@ class RateChangesTest : public testing::Test {
     EvidenceTable newer_table;
     TakeEvidence(older, older_table);
     TakeEvidence(newer, newer_table);
-    Join(older_table, {}, newer_table, joined_);
+    EvidenceTable apart;
+    Join(older_table, {}, newer_table, joined_, apart);
     changes_.Absorb(older_table, 1, newer_table, 1.0 / 60, joined_);
   }
   void Absorb(const std::vector<Look>& older, const std::vector<Look>& newer) {

@@ -10,7 +10,8 @@
 namespace tmprof {
 namespace {
 
-// Target 0: pages 1 (bit), 2 (both, over two epochs), 3 (looked at, cold), 8..15 a span with a bit.
+// Target 0: pages 1 (bit), 2 (both, over two epochs), 3 (looked at, cold), 512..1023 a huge page
+// with a bit.
 // Target 1: page 1 (sample).
 Trace TwoTargets() {
   const std::vector targets = {MakeTarget(0, 10, "first"), MakeTarget(1, 11, "second")};
@@ -19,7 +20,7 @@ Trace TwoTargets() {
       {{.vpn = 1, .looks = 1, .references = 1},
        {.vpn = 2, .looks = 1, .references = 1},
        {.vpn = 3, .looks = 1},
-       {.vpn = 8, .looks = 2, .references = 1, .span = 8}});
+       {.vpn = 512, .looks = 2, .references = 1, .span = 512}});
   EpochProfile two = MakeEpoch(1, targets);
   See(two, 0, {{.vpn = 2, .loads = 1}});
   See(two, 1, {{.vpn = 1, .stores = 4}});
@@ -29,15 +30,17 @@ Trace TwoTargets() {
 TEST(CoverageTest, CountsDistinctBasePagesOverTheTrace) {
   const Result<Coverage> coverage = MakeCoverage(TwoTargets());
   ASSERT_TRUE(coverage.has_value());
-  EXPECT_EQ(coverage->all.looked_at, PageCount(11));
-  EXPECT_EQ(coverage->all.references, PageCount(10));
+  EXPECT_EQ(coverage->all.looked_at, PageCount(515));
+  EXPECT_EQ(coverage->all.references, PageCount(514));
   EXPECT_EQ(coverage->all.samples, PageCount(2));
-  EXPECT_EQ(coverage->all.references_only, PageCount(9));
+  EXPECT_EQ(coverage->all.references_only, PageCount(513));
   EXPECT_EQ(coverage->all.samples_only, PageCount(1));
   EXPECT_EQ(coverage->all.both, PageCount(1));
-  EXPECT_EQ(coverage->all.either, PageCount(11));
+  EXPECT_EQ(coverage->all.either, PageCount(515));
+  EXPECT_EQ(coverage->all.footprint, PageCount(515));
+  EXPECT_EQ(coverage->all.most_looked_at, std::nullopt);
   ASSERT_EQ(coverage->rows.size(), 2u);
-  EXPECT_EQ(coverage->rows[0].seen.either, PageCount(10));
+  EXPECT_EQ(coverage->rows[0].seen.either, PageCount(514));
   EXPECT_EQ(coverage->rows[1].seen.samples_only, PageCount(1));
 }
 
@@ -45,18 +48,78 @@ TEST(CoverageTest, IsASmallTableInText) {
   EXPECT_EQ(CoverageText(*MakeCoverage(TwoTargets())),
             "pages detected (distinct 4 KiB pages over the trace)\n"
             "pid  target       references only  samples only  both  either\n"
-            " 10  first                      9             0     1      10\n"
+            " 10  first                    513             0     1     514\n"
             " 11  second                     0             1     0       1\n"
-            "     all targets                9             1     1      11\n");
+            "     all targets              513             1     1     515\n");
 }
 
 TEST(CoverageTest, IsOneLinePerTargetInCsv) {
   EXPECT_EQ(CoverageCsv(*MakeCoverage(TwoTargets())),
             "target,pid,name,looked_at,references,samples,references_only,samples_only,both,"
-            "either\r\n"
-            "0,10,first,11,10,1,9,0,1,10\r\n"
-            "1,11,second,0,0,1,0,1,0,1\r\n"
-            ",,all targets,11,10,2,9,1,1,11\r\n");
+            "either,footprint,most_looked_at\r\n"
+            "0,10,first,515,514,1,513,0,1,514,514,\r\n"
+            "1,11,second,0,0,1,0,1,0,1,1,\r\n"
+            ",,all targets,515,514,2,513,1,1,515,515,\r\n");
+}
+
+// Target 0: a region [0, 100) in which a bit was found and pages 7 and 20 were sampled, 20 in a
+// later epoch with a wider region; a region [300, 400) where nothing was found, and page 500, which
+// was looked at by itself. Target 1: page 1, by itself.
+Trace WithRegions() {
+  const std::vector targets = {MakeTarget(0, 10, "first"), MakeTarget(1, 11, "second")};
+  EpochProfile one = MakeEpoch(0, targets);
+  See(one, 0,
+      {{.vpn = 0, .looks = 9, .references = 2, .span = 7},
+       {.vpn = 7, .looks = 9, .references = 2, .loads = 1},
+       {.vpn = 8, .looks = 9, .references = 2, .span = 92},
+       {.vpn = 300, .looks = 9, .span = 100},
+       {.vpn = 500, .looks = 3, .references = 1}});
+  EpochProfile two = MakeEpoch(1, targets);
+  See(two, 0,
+      {{.vpn = 0, .looks = 5, .references = 1, .span = 20},
+       {.vpn = 20, .looks = 5, .references = 1, .loads = 1},
+       {.vpn = 21, .looks = 5, .references = 1, .span = 129}});
+  See(two, 1, {{.vpn = 1, .looks = 1, .references = 1}});
+  return TraceOf({one, two});
+}
+
+TEST(CoverageTest, DoesNotTakeARegionForPagesThatWereLookedAtOrSampled) {
+  const Result<Coverage> coverage = MakeCoverage(WithRegions());
+  ASSERT_TRUE(coverage.has_value());
+  EXPECT_EQ(coverage->all.samples, PageCount(2));
+  for (const auto& unknown :
+       {coverage->all.looked_at, coverage->all.references, coverage->all.references_only,
+        coverage->all.samples_only, coverage->all.both, coverage->all.either}) {
+    EXPECT_EQ(unknown, std::nullopt);
+  }
+  EXPECT_EQ(coverage->all.most_looked_at, PageCount(150 + 100 + 1 + 1));
+  EXPECT_EQ(coverage->all.footprint, PageCount(150 + 1 + 1));
+  const PagesSeen& second = coverage->rows[1].seen;
+  EXPECT_EQ(second.looked_at, PageCount(1)) << "of a process without regions all is known";
+  EXPECT_EQ(second.most_looked_at, std::nullopt);
+  EXPECT_NE(CoverageText(*coverage).find(
+                "note: of 252 pages those that were looked at are unknown, one at a time of each "
+                "region; 2 pages were sampled\n"),
+            std::string::npos);
+  const auto json = nlohmann::json::parse(CoverageJson(*coverage));
+  EXPECT_TRUE(json["all"]["looked_at"].is_null());
+  EXPECT_EQ(json["all"]["samples"], 2);
+  EXPECT_EQ(json["all"]["most_looked_at"], 252);
+  EXPECT_TRUE(json["targets"][1]["pages"]["most_looked_at"].is_null());
+}
+
+// A full scan that came later does not make it known.
+TEST(CoverageTest, DoesNotForgetThatARegionWasThere) {
+  const std::vector targets = {MakeTarget(0, 10, "first")};
+  EpochProfile one = MakeEpoch(0, targets);
+  See(one, 0, {{.vpn = 0, .looks = 9, .references = 2, .span = 2}});
+  EpochProfile two = MakeEpoch(1, targets);
+  See(two, 0, {{.vpn = 0, .looks = 1}, {.vpn = 1, .loads = 1}});
+  const Result<Coverage> coverage = MakeCoverage(TraceOf({one, two}));
+  ASSERT_TRUE(coverage.has_value());
+  EXPECT_EQ(coverage->all.looked_at, std::nullopt);
+  EXPECT_EQ(coverage->all.samples, PageCount(1));
+  EXPECT_EQ(coverage->all.most_looked_at, PageCount(2));
 }
 
 TEST(CoverageTest, DoesNotKnowWhatASourceThatNeverDeliveredWouldHaveSeen) {

@@ -71,6 +71,30 @@ TEST(SummaryTest, IsWhatJsonReadersExpect) {
   EXPECT_EQ(json["warnings"][0], "another scanner clears bits");
 }
 
+// A price that was measured is told from one that was assumed, and either from none.
+TEST(SummaryTest, TellsWhatAPageClearedByItselfCosts) {
+  Trace trace = ThreeEpochs();
+  EXPECT_EQ(SummaryText(*MakeSummary(trace)).find("cleared by itself"), std::string::npos);
+  trace.info.calibration.assumed_ns_per_point = 12'000;
+  EXPECT_NE(SummaryText(*MakeSummary(trace))
+                .find("sample, 1.2e+04 ns a page of a region cleared by itself (assumed)\n"),
+            std::string::npos);
+  auto json = nlohmann::json::parse(SummaryJson(*MakeSummary(trace)));
+  EXPECT_TRUE(json["overhead"]["calibrated_ns_per_point"].is_null());
+  EXPECT_EQ(json["overhead"]["assumed_ns_per_point"], 12'000);
+
+  trace.info.calibration.assumed_ns_per_point.reset();
+  trace.info.calibration.ns_per_point = 3400;
+  EXPECT_NE(SummaryText(*MakeSummary(trace))
+                .find("sample, 3400 ns a page of a region cleared by itself (measured)\n"),
+            std::string::npos);
+  json = nlohmann::json::parse(SummaryJson(*MakeSummary(trace)));
+  EXPECT_EQ(json["overhead"]["calibrated_ns_per_point"], 3400);
+  EXPECT_TRUE(json["overhead"]["assumed_ns_per_point"].is_null());
+  EXPECT_NE(SummaryCsv(*MakeSummary(trace)).find("overhead.calibrated_ns_per_point,3400\r\n"),
+            std::string::npos);
+}
+
 TEST(SummaryTest, ReadsLikeAPage) {
   EXPECT_EQ(
       SummaryText(*MakeSummary(ThreeEpochs())),

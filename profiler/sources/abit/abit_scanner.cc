@@ -207,7 +207,9 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(const Options& options) {
 Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKernel> kernel,
                                                        const SourceKind& kind, ScanOptions scan,
                                                        const EngineMaker& make_engine) {
-  const bool points = scan.looked != Looked::kFull;
+  // An engine of the caller's that looks at regions from the start clears no page by itself.
+  const bool points =
+      scan.looked == Looked::kAuto || (scan.looked == Looked::kRegions && !make_engine);
   auto cost = Calibrate(*kernel, points ? MeasurePoints::kYes : MeasurePoints::kNo);
   if (!cost) return Fail(std::move(cost.error()));
   scan.cost = {.ns_per_set = cost->ns_per_set,
@@ -222,7 +224,9 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKerne
   auto scanner = std::make_unique<AbitScanner>(std::move(kernel), scan, kind, std::move(engine));
   scanner->calibration_.ns_per_set = cost->ns_per_set;
   scanner->calibration_.ns_per_look = cost->ns_per_look;
-  scanner->assumes_ns_per_point_ = !cost->ns_per_point;
+  scanner->calibration_.ns_per_point = cost->ns_per_point;
+  if (points && !cost->ns_per_point)
+    scanner->calibration_.assumed_ns_per_point = kAssumedNsPerPoint;
   if (auto other = OtherAccessedBitClearer()) scanner->warnings_.push_back(std::move(*other));
   return scanner;
 }

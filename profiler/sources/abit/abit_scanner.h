@@ -51,8 +51,7 @@ class AbitScanner final : public Source {
 
   // As asked for; `cost` is what is charged, measured or assumed.
   const ScanOptions& options() const { return options_; }
-  bool assumes_ns_per_point() const { return assumes_ns_per_point_; }
-  // ns_per_set and ns_per_look.
+  // But for ns_per_sample.
   const Calibration& calibration() const { return calibration_; }
   // What a reader of the trace must know: the way that was fallen back to and why, another clearer.
   const std::vector<std::string>& warnings() const { return warnings_; }
@@ -63,7 +62,6 @@ class AbitScanner final : public Source {
   SourceKind kind_;
   ScanOptions options_;
   Calibration calibration_;
-  bool assumes_ns_per_point_ = true;
   std::vector<std::string> warnings_;
   std::unique_ptr<Worker> worker_;
 };

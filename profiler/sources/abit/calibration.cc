@@ -2,6 +2,7 @@
 
 #include "profiler/sources/abit/calibration.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -38,8 +39,13 @@ constexpr int kFewestPairs = 5;
 constexpr double kLeastNsPerLook = 1'000;
 constexpr std::uint64_t kFewestLooks = 10;  // in one pass, for a figure
 constexpr std::uint64_t kPointsAtOnce = 8;
-constexpr std::uint64_t kFewestPoints = 40;  // in one pass
-constexpr double kLeastNsPerPoint = 500;     // a flush of the CPU's own
+constexpr std::uint64_t kFewestPoints = 40;  // for a figure, of as many passes as that takes
+constexpr int kFewestPointFigures = 9;
+constexpr std::uint32_t kSweepsToPoint = 8;  // in a pass: some 10 ms
+// Points are measured for as long as the rest, and for up to so many times as long if there are
+// few.
+constexpr int kPointsPatience = 8;
+constexpr double kLeastNsPerPoint = 500;  // a flush of the CPU's own
 
 // What each pass is measured under. A look costs the child something where it sets bits.
 enum class Disturbance : std::uint8_t { kNone, kCleared, kClearedAndLookedAt, kPointsCleared };
@@ -48,7 +54,8 @@ enum class Disturbance : std::uint8_t { kNone, kCleared, kClearedAndLookedAt, kP
 struct Bench {
   std::atomic<std::uint32_t> asked{0};  // number of the pass wanted
   std::atomic<std::uint32_t> done{0};
-  std::atomic<std::int64_t> cpu_ns{0};  // that it took
+  std::atomic<std::uint32_t> sweeps{1};  // in a pass
+  std::atomic<std::int64_t> cpu_ns{0};   // that it took
 };
 
 std::int64_t ThreadCpuNs() {
@@ -70,8 +77,9 @@ std::int64_t ThreadCpuNs() {
       if (::getppid() != parent) ::_exit(0);
       ::nanosleep(&pause, nullptr);
     }
+    const std::size_t updates = pages * bench.sweeps.load(std::memory_order_relaxed);
     const std::int64_t start = ThreadCpuNs();
-    for (std::size_t i = 0, page = 0; i < pages; ++i, page = (page + kStride) % pages) {
+    for (std::size_t i = 0, page = 0; i < updates; ++i, page = (page + kStride) % pages) {
       state ^= state << 13;  // Marsaglia, "Xorshift RNGs", J. Stat. Softw. 8 (2003)
       state ^= state >> 7;
       state ^= state << 17;
@@ -110,13 +118,50 @@ std::size_t PagesToSweep() {
   return std::clamp(wanted / kBlockPages * kBlockPages, kFewestPages, kMostPages);
 }
 
+// Holds this thread and the child on CPUs of their own, where there are two: on a busy machine they
+// would share one, and what the one does while the other is off it costs something else.
+class CpusApart {
+ public:
+  explicit CpusApart(pid_t child) {
+    if (::sched_getaffinity(0, sizeof(before_), &before_) != 0) return;
+    std::vector<int> allowed;
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &before_)) allowed.push_back(cpu);
+    }
+    const auto here = std::ranges::find(allowed, ::sched_getcpu());
+    if (allowed.size() < 2 || here == allowed.end()) return;
+    const auto at = static_cast<std::size_t>(here - allowed.begin());
+    // Half of them away, as neighbours may be threads of one core.
+    const int there = allowed[(at + allowed.size() / 2) % allowed.size()];
+    apart_ = Hold(child, there) && Hold(0, *here);
+  }
+  CpusApart(const CpusApart&) = delete;
+  CpusApart& operator=(const CpusApart&) = delete;
+  ~CpusApart() {
+    if (apart_) ::sched_setaffinity(0, sizeof(before_), &before_);
+  }
+  explicit operator bool() const { return apart_; }
+
+ private:
+  static bool Hold(pid_t thread, int cpu) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    return ::sched_setaffinity(thread, sizeof(one), &one) == 0;
+  }
+
+  cpu_set_t before_{};
+  bool apart_ = false;
+};
+
 class Experiment {
  public:
-  Experiment(AbitProcess& process, Bench& bench, VpnRange buffer)
-      : process_(process), bench_(bench), buffer_(buffer) {}
+  Experiment(AbitProcess& process, Bench& bench, VpnRange buffer, bool apart)
+      : process_(process), bench_(bench), buffer_(buffer), apart_(apart) {}
 
-  // CPU time of one pass over the buffer; negative: the child did not answer.
-  double Pass(Disturbance disturbance) {
+  // CPU time of one pass, so many times over the buffer; negative: the child did not answer.
+  double Pass(Disturbance disturbance, std::uint32_t sweeps = 1) {
+    bench_.sweeps.store(sweeps, std::memory_order_relaxed);
     const bool clear =
         disturbance == Disturbance::kCleared || disturbance == Disturbance::kClearedAndLookedAt;
     if (clear && process_.Clear(buffer_) != ClearOutcome::kDone) return -1;
@@ -140,7 +185,8 @@ class Experiment {
   std::uint64_t points() const { return points_; }
 
  private:
-  // Single pages, far apart.
+  // Single pages, far apart. A child that is not on a CPU is not interrupted; where it may share
+  // one with this thread it hardly ever is, and what a clear costs then is that.
   void ClearPoints() {
     std::vector<VpnRange> pages;
     std::vector<Vpn> first;
@@ -152,8 +198,9 @@ class Experiment {
     }
     first.push_back(pages.front().start);
     const ReadResult read = process_.ReadPoints(first, entries_);
+    if (read.running_threads == 0 && apart_) return;
     process_.ClearEach(pages);
-    if (read.running_threads > 0) points_ += pages.size();
+    points_ += pages.size();
   }
 
   void Look() {
@@ -168,6 +215,7 @@ class Experiment {
   AbitProcess& process_;
   Bench& bench_;
   VpnRange buffer_;
+  bool apart_;
   std::size_t next_block_ = 0;
   std::uint64_t looks_ = 0;
   std::uint64_t next_point_ = 0;
@@ -175,6 +223,34 @@ class Experiment {
   std::vector<TablePart> parts_;
   std::vector<PointEntry> entries_;
 };
+
+// What a clear of one page adds, what it costs to set the bit again left out; nullopt: the child
+// was hardly ever on a CPU while there was one to clear from, or is no more.
+std::optional<double> NsPerPoint(AbitKernel& kernel, Experiment& experiment, double ns_per_set,
+                                 nanoseconds time_limit) {
+  const MonotonicTime start = kernel.Now();
+  std::vector<double> per_point;
+  double cost = 0;
+  std::uint64_t points = 0;
+  const auto go_on = [&] {
+    const nanoseconds took = kernel.Now() - start;
+    return took < time_limit || (static_cast<int>(per_point.size()) < kFewestPointFigures &&
+                                 took < time_limit * kPointsPatience);
+  };
+  while (go_on()) {
+    const double quiet = experiment.Pass(Disturbance::kNone, kSweepsToPoint);
+    const double pointed = experiment.Pass(Disturbance::kPointsCleared, kSweepsToPoint);
+    if (std::min(quiet, pointed) < 0) return std::nullopt;
+    cost += pointed - quiet;
+    points += experiment.points();
+    if (points < kFewestPoints) continue;
+    per_point.push_back(cost / static_cast<double>(points));
+    cost = 0;
+    points = 0;
+  }
+  if (static_cast<int>(per_point.size()) < kFewestPointFigures) return std::nullopt;
+  return std::max(Median(std::move(per_point)) - ns_per_set, kLeastNsPerPoint);
+}
 
 }  // namespace
 
@@ -205,18 +281,18 @@ Result<MeasuredCost> Calibrate(AbitKernel& kernel, MeasurePoints points,
     Sweep(bench, {reinterpret_cast<std::uint64_t*>(AddressOf(buffer.start)), pages * kWordsPerPage},
           parent);
   const ChildProcess child(pid);
+  const CpusApart apart(pid);
   const auto stat = ProcFs().Stat(Pid(pid));
   if (!stat) return Fail(stat.error());
   auto process = kernel.Open(Pid(pid), stat->start_time_ticks);
   if (!process) return Fail(process.error());
 
-  Experiment experiment(**process, bench, buffer);
+  Experiment experiment(**process, bench, buffer, static_cast<bool>(apart));
   // The first pass takes the page faults, the second fills caches.
   if (experiment.Pass(Disturbance::kNone) < 0 || experiment.Pass(Disturbance::kNone) < 0)
     return fail(0, "the child process ended");
   std::vector<double> per_set;
   std::vector<double> per_look;
-  std::vector<double> per_point;
   const MonotonicTime deadline = kernel.Now() + time_limit;
   while (kernel.Now() < deadline || static_cast<int>(per_set.size()) < kFewestPairs) {
     const double quiet = experiment.Pass(Disturbance::kNone);
@@ -225,11 +301,6 @@ Result<MeasuredCost> Calibrate(AbitKernel& kernel, MeasurePoints points,
     const std::uint64_t looks = experiment.looks();
     if (std::min({quiet, cleared, looked_at}) < 0)
       return fail(0, "the child process could not be cleared, or ended");
-    if (points == MeasurePoints::kYes) {
-      const double pointed = experiment.Pass(Disturbance::kPointsCleared);
-      if (experiment.points() >= kFewestPoints)
-        per_point.push_back((pointed - quiet) / static_cast<double>(experiment.points()));
-    }
     per_set.push_back((cleared - quiet) / static_cast<double>(pages));
     if (looks >= kFewestLooks)
       per_look.push_back((looked_at - cleared) / static_cast<double>(looks));
@@ -238,8 +309,8 @@ Result<MeasuredCost> Calibrate(AbitKernel& kernel, MeasurePoints points,
   cost.ns_per_set = std::max(Median(std::move(per_set)), 1.0);
   if (static_cast<int>(per_look.size()) >= kFewestPairs)
     cost.ns_per_look = std::max(Median(std::move(per_look)), kLeastNsPerLook);
-  if (static_cast<int>(per_point.size()) >= kFewestPairs)
-    cost.ns_per_point = std::max(Median(std::move(per_point)), kLeastNsPerPoint);
+  if (points == MeasurePoints::kYes)
+    cost.ns_per_point = NsPerPoint(kernel, experiment, cost.ns_per_set, time_limit);
   return cost;
 }
 

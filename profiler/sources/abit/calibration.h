@@ -16,7 +16,8 @@ struct MeasuredCost {
   // Absent where the child was hardly ever on a CPU at the same time as a look: one CPU, or a busy
   // machine.
   std::optional<double> ns_per_look;
-  // Absent likewise, and where it was not asked for.
+  // Beside that of the bit that is set again. Absent where it was not asked for, and where the
+  // child was hardly ever on a CPU for seconds.
   std::optional<double> ns_per_point;
 };
 
@@ -32,7 +33,8 @@ enum class MeasurePoints : bool { kNo, kYes };
 
 // Runs a child process that sweeps a buffer of its own out of order, and takes the difference that
 // clears make, and that looks make to a cleared buffer; medians of many passes. Takes about
-// `time_limit`. The child is gone on return.
+// `time_limit`, with points twice that, and up to nine times on a busy machine. The child is gone
+// on return.
 Result<MeasuredCost> Calibrate(
     AbitKernel& kernel, MeasurePoints points = MeasurePoints::kNo,
     std::chrono::milliseconds time_limit = std::chrono::milliseconds(250));

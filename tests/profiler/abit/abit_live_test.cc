@@ -523,7 +523,12 @@ TEST_P(RegionScannerLive, TheHotPartOfARunningProgramStandsOut) {
   options.scan.own_share = 0.2;
   auto scanner = AbitScanner::Open(options);
   if (!scanner) GTEST_SKIP() << scanner.error().Message();
-  EXPECT_GT((*scanner)->options().cost.ns_per_point, 0);
+  const std::optional<double> ns_per_point = (*scanner)->calibration().ns_per_point;
+  ASSERT_TRUE(ns_per_point.has_value()) << "the price of a clear was assumed, not measured";
+  EXPECT_EQ((*scanner)->options().cost.ns_per_point, *ns_per_point);
+  // A system call with a flush, and not a time slice.
+  EXPECT_GE(*ns_per_point, 500);
+  EXPECT_LT(*ns_per_point, 1e6);
   ASSERT_TRUE((*scanner)->SetTargets({child.Tracked()}).has_value());
   const Vpn first_cold = arena.range().start + PageCount(arena.range().size().value() / 8);
   double hot = 0;

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Evidence of spans, and apart from it that of single pages within the regions among them: a
+// region's accessed bits are of all of it, a sample is of its page, whichever regions come and go
+// around that. docs/accuracy.md ("Pages within regions") derives how both make a score.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/epoch_profile.h"
+#include "rank/evidence.h"
+
+namespace tmprof {
+
+class PartedEvidence {
+ public:
+  // Both overwrite what there was, in its own memory, and leave the parts to Part().
+  void Take(const EpochProfile& profile);
+  // The sum of both, neither of which is this. Pages of a huge page or of a record of their own are
+  // told apart no longer; faded to next to nothing, their samples are the region's.
+  void Join(const PartedEvidence& older, Keep keep, const PartedEvidence& newer);
+  // Once spans() are as they shall be.
+  void Part();
+
+  // As records came, without what is in pages().
+  const EvidenceTable& spans() const { return spans_; }
+  EvidenceTable& spans() { return spans_; }
+  // Of single pages, each within a region of spans(): their samples and exact counts, no bits.
+  const EvidenceTable& pages() const { return pages_; }
+  // Spans, but for regions with pages told apart: those pages and what lies between them, each with
+  // its share of the region's bits.
+  const EvidenceTable& table() const { return is_parted() ? parted_ : spans_; }
+  bool is_parted() const { return pages_.size() > 0; }
+
+  // spans() with what is in pages() added to them.
+  EvidenceTable WholeSpans() const;
+
+  enum class By : std::uint8_t { kPages, kPagesAndSamples };
+  // Shares out the scores of whole spans, and their deviations unless null, to the rows of table().
+  // Precondition: is_parted().
+  void ShareOut(By by, std::vector<double>& scores, std::vector<double>* relative_sd) const;
+
+ private:
+  // What samples of one epoch tell of those before it.
+  struct Repeats {
+    double seen = 0;        // pages sampled that were told apart already
+    double by_chance = 0;   // of them, if a region's pages were all alike
+    double per_spread = 0;  // how many more there are for each unit of Spread()
+  };
+
+  void JoinPages(const PartedEvidence& older, Keep keep, const PartedEvidence& newer);
+  double Spread() const;
+
+  EvidenceTable spans_;
+  EvidenceTable pages_;
+  EvidenceTable parted_;
+  std::vector<std::uint32_t> span_of_;  // by row of parted_
+  EvidenceTable apart_;                 // pages that regions of the last Join() have come to cover
+  Repeats repeats_;                     // of all that was joined, faded
+};
+
+}  // namespace tmprof
