@@ -156,31 +156,16 @@ class Adviser {
     return shares;
   }
 
-  // A span's accesses are what rows of the table have there; both ascend.
   void FindSpans(const EvidenceTable& table, const Scores& scores) {
     all_ = std::reduce(scores.begin(), scores.end());
     const std::vector<SpanUse> uses = uses_.TakeSpans();
+    const std::vector<double> accesses = SpanAccesses(uses, table, scores);
     spans_.reserve(uses.size());
-    std::size_t first = 0;
-    for (const SpanUse& use : uses) {
-      HeatedSpan& span = spans_.emplace_back();
-      span.shares = SharesByPlace(use);
-      span.pages = use.page_count();
-      while (first < table.size() && EndOf(table, first) <= PageKey{use.target, use.pages.start}) {
-        ++first;
-      }
-      for (std::size_t row = first;
-           row < table.size() && table.key[row] < PageKey{use.target, use.pages.end}; ++row) {
-        const Vpn from = std::max(table.key[row].vpn, use.pages.start);
-        const Vpn to = std::min(EndOf(table, row).vpn, use.pages.end);
-        span.accesses +=
-            scores[row] * static_cast<double>((to - from).value()) / table.span_pages[row];
-      }
+    for (std::size_t i = 0; i < uses.size(); ++i) {
+      spans_.push_back({.shares = SharesByPlace(uses[i]),
+                        .accesses = accesses[i],
+                        .pages = uses[i].page_count()});
     }
-  }
-
-  static PageKey EndOf(const EvidenceTable& table, std::size_t row) {
-    return {table.key[row].target, table.key[row].vpn + PageCount(table.span_pages[row])};
   }
 
   // What the recorded program was placed by.
