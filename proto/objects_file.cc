@@ -75,6 +75,7 @@ Verdict Decode(const pb::ObjectsPart& from, ObjectsPart& part) {
     part.sites.push_back(
         {.id = site.id(),
          .return_addresses = {site.return_addresses().begin(), site.return_addresses().end()},
+         .is_cut = site.cut(),
          .objects = site.objects(),
          .bytes = site.bytes(),
          .freed_objects = site.freed_objects(),

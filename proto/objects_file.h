@@ -44,6 +44,7 @@ struct LoadedModule {
 struct AllocationSite {
   std::uint32_t id = 0;                         // 0: stack unknown
   std::vector<std::uint64_t> return_addresses;  // innermost first
+  bool is_cut = false;                          // who called the outermost of them is not known
   std::uint64_t objects = 0;
   std::uint64_t bytes = 0;
   std::uint64_t freed_objects = 0;

@@ -60,6 +60,7 @@ struct ObjectsRow {
   // allocated.
   std::optional<std::chrono::milliseconds> lifetime;
   std::vector<SourceFrame> frames;      // of an allocation, innermost first
+  bool stack_cut = false;               // who called the outermost of these is not known
   std::optional<ElementsRow> elements;  // by object alone
 
   std::optional<double> AccessesPerByte() const;
@@ -121,6 +122,7 @@ class ObjectsTally {
   std::vector<ObjectsRow> SiteRows(std::chrono::milliseconds run, const Frames& frames) const;
   std::vector<ObjectsRow> ObjectRows(std::chrono::milliseconds run, const Frames& frames);
   void AddStacks(ObjectsReport& report, const Frames& frames) const;
+  bool IsCut(std::uint32_t site) const;
 
   ObjectsBy by_;
   std::vector<LoadedModule> modules_;

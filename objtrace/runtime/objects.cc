@@ -97,6 +97,7 @@ void UnlockAll() {
 
 void AfterForkInChild() {
   heap.registry().KeepOnlySelf();
+  unwinder.KeepOnlySelf();
   UnlockAll();
 }
 

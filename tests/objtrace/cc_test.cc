@@ -555,6 +555,199 @@ TEST_F(CcTest, AReportNamesFunctionsAndLinesThatAllocated) {
   EXPECT_THAT(by_samples.err, HasSubstr("by site, type or object"));
 }
 
+// Functions of the stack that allocated objects of so many bytes, of one site alone, innermost
+// first.
+class StackTest : public CcTest {
+ protected:
+  nlohmann::json SiteOf(std::uint64_t bytes, std::uint64_t objects) const {
+    const Outcome reported = Tmprof(
+        {"report", File("run.objects"), "--view", "objects", "--limit", "0", "--format", "json"});
+    EXPECT_EQ(reported.status, 0) << reported.err;
+    nlohmann::json found;
+    const auto report = nlohmann::json::parse(reported.out);
+    for (const nlohmann::json& row : report["rows"]) {
+      if (row["kind"] != "heap" || row["objects"] != objects || row["bytes"] != bytes * objects) {
+        continue;
+      }
+      EXPECT_TRUE(found.is_null()) << "two sites of " << bytes << " bytes";
+      found = row;
+    }
+    EXPECT_FALSE(found.is_null()) << reported.out;
+    return found;
+  }
+
+  // Up to main().
+  static std::vector<std::string> Functions(const nlohmann::json& site) {
+    std::vector<std::string> functions;
+    for (const nlohmann::json& frame : site["frames"]) {
+      functions.push_back(frame["function"].is_null() ? "" : frame["function"]);
+      if (functions.back() == "main") break;
+    }
+    return functions;
+  }
+
+  // prebuilt.c as others build it.
+  void BuildLibrary(const std::vector<std::string>& options) const {
+    std::vector<std::string> command = {
+        "clang-19", "-O2", "-fomit-frame-pointer", "-fPIC",
+        "-shared",  "-o",  File("libprebuilt.so"), Source("prebuilt.c")};
+    command.insert(command.end(), options.begin(), options.end());
+    const Outcome built = RunProgram(command);
+    ASSERT_EQ(built.status, 0) << built.err;
+  }
+  Outcome BuildCaller(std::vector<std::string> options) const {
+    options.insert(options.begin(),
+                   {"clang-19", "-O2", "-g", Source("calls_prebuilt.c"), "-L" + File(""),
+                    "-lprebuilt", "-Wl,-rpath," + File(""), "-o", File("x")});
+    return Cc(options);
+  }
+};
+
+class PrebuiltTest : public StackTest, public ::testing::WithParamInterface<const char*> {};
+// As ever, and without unwind tables: code of tmprof cc has frame pointers.
+INSTANTIATE_TEST_SUITE_P(Tables, PrebuiltTest,
+                         ::testing::Values("-fasynchronous-unwind-tables",
+                                           "-fno-asynchronous-unwind-tables"),
+                         [](const auto& option) {
+                           return std::string(option.param).starts_with("-fno") ? "Without"
+                                                                                : "With";
+                         });
+
+TEST_P(PrebuiltTest, StacksLeadThroughCodeWithoutFramePointers) {
+  ASSERT_NO_FATAL_FAILURE(BuildLibrary({}));
+  const Outcome built = BuildCaller({GetParam()});
+  ASSERT_EQ(built.status, 0) << built.err;
+  ASSERT_EQ(Run(File("x")).status, 0);
+  const auto site = SiteOf(1001, 3);
+  EXPECT_THAT(Functions(site), ElementsAre("prebuilt_make", "plainly", "main"));
+  EXPECT_EQ(site["stack_cut"], false);
+  EXPECT_THAT(Functions(SiteOf(1002, 3)), ElementsAre("prebuilt_make_busy", "busily", "main"));
+  EXPECT_THAT(Functions(SiteOf(1003, 3)), ElementsAre("prebuilt_make_false", "falsely", "main"));
+  EXPECT_THAT(Functions(SiteOf(1004, 3)), ElementsAre("back", "prebuilt_call", "forth", "main"));
+}
+
+TEST_F(StackTest, WhereNothingTellsWhoCalledTheStackIsCutAndSaysSo) {
+  ASSERT_NO_FATAL_FAILURE(BuildLibrary({"-fno-asynchronous-unwind-tables", "-fno-unwind-tables"}));
+  ASSERT_EQ(BuildCaller({}).status, 0);
+  ASSERT_EQ(Run(File("x")).status, 0);
+  const std::pair<std::uint64_t, std::vector<std::string>> stacks[] = {
+      {1001, {"prebuilt_make"}},
+      {1002, {"prebuilt_make_busy"}},
+      {1003, {"prebuilt_make_false"}},
+      {1004, {"back", "prebuilt_call"}}};
+  for (const auto& [bytes, functions] : stacks) {
+    const auto site = SiteOf(bytes, 3);
+    EXPECT_EQ(Functions(site), functions) << bytes;
+    EXPECT_EQ(site["stack_cut"], true) << bytes;
+  }
+}
+
+TEST_F(StackTest, OfStringsLeadToWhoMakesThem) {
+  WriteFile(File("strings.cc"),
+            "#include <string>\n"
+            "__attribute__((noinline)) void grow(std::string& text) {\n"
+            "  text.resize(5000, 'x');\n"
+            "  __asm__ volatile(\"\");\n"
+            "}\n"
+            "__attribute__((noinline)) void copy(const std::string& text) {\n"
+            "  volatile char last = std::string(text).back();\n"
+            "  (void)last;\n"
+            "}\n"
+            "int main() {\n"
+            "  for (int i = 0; i < 7; ++i) {\n"
+            "    std::string text;\n"
+            "    grow(text);\n"
+            "    copy(text);\n"
+            "  }\n"
+            "}\n");
+  ASSERT_EQ(Cc({"clang++-19", "-O1", "-g", File("strings.cc"), "-o", File("x")}).status, 0);
+  ASSERT_EQ(Run(File("x")).status, 0);
+  const Outcome folded = Tmprof({"report", File("run.objects"), "--view", "objects", "--folded",
+                                 File("folded"), "--format", "json", "--limit", "0"});
+  ASSERT_EQ(folded.status, 0) << folded.err;
+  int grown = 0;
+  int copied = 0;
+  const auto report = nlohmann::json::parse(folded.out);
+  for (const nlohmann::json& row : report["rows"]) {
+    if (row["kind"] != "heap" || row["objects"] != 7) continue;
+    const std::vector<std::string> functions = Functions(row);
+    if (functions.size() < 2 || functions.back() != "main") continue;
+    const std::string& caller = functions[functions.size() - 2];
+    grown += caller.starts_with("grow") ? 1 : 0;
+    copied += caller.starts_with("copy") ? 1 : 0;
+    EXPECT_EQ(row["stack_cut"], false);
+  }
+  EXPECT_EQ(grown, 1) << folded.out;
+  EXPECT_EQ(copied, 1) << folded.out;
+}
+
+// A library is closed, and another one comes to where it lay.
+TEST_F(StackTest, OfALibraryThatComesToAnothersAddressesAreItsOwn) {
+  const auto library = [&](const std::string& name, const std::string& body) {
+    WriteFile(File(name + ".c"), "#include <alloca.h>\n#include <stdlib.h>\n" + body);
+    const Outcome built = RunProgram({"clang-19", "-O1", "-fomit-frame-pointer", "-fPIC", "-shared",
+                                      File(name + ".c"), "-o", File(name + ".so")});
+    ASSERT_EQ(built.status, 0) << built.err;
+  };
+  // The same call, of frames that differ: return addresses are alike, what lies between is not.
+  library("one",
+          "void* make(long n) { long a[1]; a[0] = n; __asm__ volatile(\"\" :: \"r\"(a) : "
+          "\"memory\"); void* p = malloc(a[0]); __asm__ volatile(\"\"); return p; }\n");
+  library("two",
+          "void* make(long n) { long a[9]; a[0] = n; __asm__ volatile(\"\" :: \"r\"(a) : "
+          "\"memory\"); void* p = malloc(a[0]); __asm__ volatile(\"\"); return p; }\n");
+  WriteFile(File("loads.c"),
+            "#include <dlfcn.h>\n"
+            "static void* volatile kept;\n"
+            "__attribute__((noinline)) int use(const char* path, long bytes) {\n"
+            "  void* library = dlopen(path, RTLD_NOW);\n"
+            "  if (!library) return 1;\n"
+            "  void* (*make)(long) = (void* (*)(long))dlsym(library, \"make\");\n"
+            "  kept = make(bytes);\n"
+            "  return dlclose(library);\n"
+            "}\n"
+            "int main(int count, char** of) {\n"
+            "  (void)count;\n"
+            "  return use(of[1], 2001) + use(of[2], 2002);\n"
+            "}\n");
+  ASSERT_EQ(Cc({"clang-19", "-O1", "-g", File("loads.c"), "-o", File("x")}).status, 0);
+  ASSERT_EQ(Run(File("x"), {File("one.so"), File("two.so")}).status, 0);
+  for (const std::uint64_t bytes : {2001, 2002}) {
+    const auto site = SiteOf(bytes, 1);
+    const std::vector<std::string> functions = Functions(site);
+    ASSERT_EQ(functions.size(), 3U) << site;
+    EXPECT_EQ(functions[1], "use");
+    EXPECT_EQ(functions[2], "main");
+    EXPECT_EQ(site["stack_cut"], false);
+  }
+}
+
+// A stack that the C library gave to nobody: the innermost call alone is known.
+TEST_F(StackTest, OnAStackOfTheProgramsOwnTheInnermostCallIsKnown) {
+  WriteFile(File("coroutine.c"),
+            "#include <stdlib.h>\n"
+            "#include <ucontext.h>\n"
+            "static ucontext_t own, other;\n"
+            "static void* volatile kept;\n"
+            "static char stack[1 << 16];\n"
+            "static void body(void) {\n"
+            "  kept = malloc(3001);\n"
+            "  swapcontext(&other, &own);\n"
+            "}\n"
+            "int main(void) {\n"
+            "  if (getcontext(&other)) return 1;\n"
+            "  other.uc_stack.ss_sp = stack;\n"
+            "  other.uc_stack.ss_size = sizeof stack;\n"
+            "  makecontext(&other, body, 0);\n"
+            "  return swapcontext(&own, &other);\n"
+            "}\n");
+  ASSERT_EQ(Cc({"clang-19", "-O1", "-g", File("coroutine.c"), "-o", File("x")}).status, 0);
+  ASSERT_EQ(Run(File("x")).status, 0);
+  const auto site = SiteOf(3001, 1);
+  EXPECT_THAT(Functions(site), ElementsAre("body"));
+  EXPECT_EQ(site["stack_cut"], true);
+}
+
 TEST_F(CcTest, AForkedChildWritesAFileOfItsOwn) {
   ASSERT_EQ(Cc({"clang-19", "-O2", Source("whole.c"), Source("part.c"), "-o", File("x")}).status,
             0);
