@@ -66,7 +66,8 @@ Verdict Decode(const pb::ObjectsPart& from, ObjectsPart& part) {
                             .end = module.end(),
                             .bias = module.bias(),
                             .instrumented = module.instrumented(),
-                            .closed = module.closed()});
+                            .closed = module.closed(),
+                            .uncounted = {module.uncounted().begin(), module.uncounted().end()}});
   }
   for (const pb::AllocationSite& site : from.sites()) {
     if (site.freed_objects() > site.objects()) {

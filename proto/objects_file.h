@@ -38,6 +38,7 @@ struct LoadedModule {
   std::uint64_t bias = 0;  // an address less this is the one in the file's symbol table
   bool instrumented = false;
   bool closed = false;  // before the file was written: another may have come to its addresses
+  std::vector<std::string> uncounted = {};  // parts of it that were not instrumented
 };
 
 // All allocations of one stack, with those that live.

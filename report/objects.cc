@@ -391,11 +391,17 @@ ObjectsReport ObjectsTally::Take(const ObjectsInfo& info, const Symbolize& symbo
   }
   for (const auto& [kind, accesses] : report.kinds) report.accesses += accesses;
   for (const LoadedModule& module : modules_) {
-    if (module.instrumented) continue;
     const std::string& path = module.path.empty() ? info.program : module.path;
     // Closed and loaded again elsewhere, it is there twice.
-    if (std::ranges::find(report.uninstrumented, path) == report.uninstrumented.end()) {
-      report.uninstrumented.push_back(path);
+    const auto add_new = [](std::vector<std::string>& to, std::string name) {
+      if (std::ranges::find(to, name) == to.end()) to.push_back(std::move(name));
+    };
+    if (!module.instrumented) {
+      add_new(report.uninstrumented, path);
+      continue;
+    }
+    for (const std::string& part : module.uncounted) {
+      add_new(report.uncounted_parts, fmt::format("{} of {}", part, FileName(path)));
     }
   }
   AddStacks(report, frames);
@@ -491,8 +497,12 @@ std::string ObjectsText(const ObjectsReport& report) {
                        fmt::format("{} objects with {} accesses, which --by site shows",
                                    Grouped(report.freed_objects), Grouped(report.freed_accesses)));
   }
-  if (!report.uninstrumented.empty()) {
-    text += TitledLine("not counted", "code of " + FilesText(report.uninstrumented));
+  if (!report.uninstrumented.empty() || !report.uncounted_parts.empty()) {
+    std::string files = FilesText(report.uninstrumented);
+    for (const std::string& part : report.uncounted_parts) {
+      files += (files.empty() ? "" : ", ") + Printable(part);
+    }
+    text += TitledLine("not counted", "code of " + files);
   }
   if (!report.nameless.empty()) {
     text += TitledLine("no names", "files are gone or have changed: " + FilesText(report.nameless));
@@ -560,6 +570,7 @@ std::string ObjectsJson(const ObjectsReport& report) {
                    {"freed_objects", report.freed_objects},
                    {"freed_accesses", report.freed_accesses},
                    {"uninstrumented", report.uninstrumented},
+                   {"uncounted_parts", report.uncounted_parts},
                    {"without_names", report.nameless},
                    {"all_rows", report.all_rows},
                    {"rows", std::move(rows)}});

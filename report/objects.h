@@ -76,7 +76,9 @@ struct ObjectsReport {
   std::uint64_t freed_objects = 0;
   std::uint64_t freed_accesses = 0;         // no row of an object by itself has them
   std::vector<std::string> uninstrumented;  // modules, by path
-  std::vector<std::string> nameless;        // modules whose files are gone or changed
+  // Linked into others, but built without counting: "libpart.a(one.o) of program".
+  std::vector<std::string> uncounted_parts;
+  std::vector<std::string> nameless;  // modules whose files are gone or changed
   // Accesses by stacks, or by types, of all rows: "heap;outermost;...;innermost". Those that differ
   // in lines alone are one.
   std::map<std::string, std::uint64_t> stacks;

@@ -110,6 +110,8 @@ void Dumper::AddModule(const LoadedImage& image, bool is_closed) {
   item_.Number(5, image.bias);
   item_.Number(6, statics.IsInstrumented(image.start, image.end, image.name));
   item_.Number(7, is_closed);
+  statics.EachUncounted(image.start, image.end, image.name,
+                        [this](const char* part) { item_.Text(8, part); });
   part_.Nested(1, item_);
   FlushFullPart();
 }

@@ -40,8 +40,8 @@ struct FrameRule {
 inline constexpr FrameRule kFramePointerRule{
     .kind = FrameKind::kByRbp, .rbp = RbpKind::kAtCfa, .cfa_offset = 16, .rbp_offset = -16};
 
-// `table`: a loaded module's PT_GNU_EH_FRAME. The rule holds while `address` is to be executed; of a
-// call that is to return, that is the call itself, one byte before its return address. Allocates
+// `table`: a loaded module's PT_GNU_EH_FRAME. The rule holds while `address` is to be executed; of
+// a call that is to return, that is the call itself, one byte before its return address. Allocates
 // nothing, and takes no longer than what the module says of one function.
 FrameRule RuleAt(const void* table, std::uint64_t address);
 

@@ -212,4 +212,6 @@ void tmprof_attach(const Module* module) {
 }
 
 void tmprof_detach(const Module* module) { statics.Detach(*module); }
+
+void tmprof_uncounted(const char* names) { statics.NoteUncounted(names); }
 }

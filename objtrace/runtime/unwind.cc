@@ -45,10 +45,13 @@ bool IsExecutable(const dl_find_object& file, std::uint64_t address) {
   return false;
 }
 
-bool IsInstrumented(const dl_find_object& file) {
-  return statics.IsInstrumented(reinterpret_cast<std::uint64_t>(file.dlfo_map_start),
-                                reinterpret_cast<std::uint64_t>(file.dlfo_map_end),
-                                file.dlfo_link_map->l_name);
+bool IsAllInstrumented(const dl_find_object& file) {
+  const auto start = reinterpret_cast<std::uint64_t>(file.dlfo_map_start);
+  const auto end = reinterpret_cast<std::uint64_t>(file.dlfo_map_end);
+  const char* name = file.dlfo_link_map->l_name;
+  bool has_other_parts = false;
+  statics.EachUncounted(start, end, name, [&](const char*) { has_other_parts = true; });
+  return !has_other_parts && statics.IsInstrumented(start, end, name);
 }
 
 struct Registers {
@@ -125,10 +128,9 @@ __attribute__((no_sanitize("address", "thread"))) void Unwinder::Walk(const void
     if (return_address == 0) return;  // as some let a thread begin
     const Place* place =
         before != nullptr ? before->caller.load(std::memory_order_acquire) : nullptr;
-    if (__builtin_expect(
-            place == nullptr ||
-                place->return_address.load(std::memory_order_acquire) != return_address,
-            0)) {
+    if (__builtin_expect(place == nullptr || place->return_address.load(
+                                                 std::memory_order_acquire) != return_address,
+                         0)) {
       const bool is_first = place == nullptr;
       place = Find(return_address);
       if (place == nullptr) {
@@ -172,7 +174,7 @@ __attribute__((noinline)) bool Unwinder::Learn(std::uint64_t return_address, Way
   if (way.rule.kind == FrameKind::kUnknown) {
     if (!IsExecutable(file, return_address - 1)) return false;
     // Code that the compiler pass has been over keeps frame pointers, with tables or without.
-    if (IsInstrumented(file)) way = {.rule = kFramePointerRule, .is_guess = true};
+    if (IsAllInstrumented(file)) way = {.rule = kFramePointerRule, .is_guess = true};
   }
   // Who is interrupted here, or forked off, leaves it to others to keep theirs, or to nobody.
   if (adding_.exchange(true, std::memory_order_acquire)) return true;

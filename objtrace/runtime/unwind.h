@@ -40,7 +40,8 @@ struct CallChain {
 class Unwinder {
  public:
   // From the frame of a function that has a frame pointer, `frame` (__builtin_frame_address(0)), as
-  // far as it lies on `stack`; elsewhere, its own caller alone. Takes no lock, and allocates nothing.
+  // far as it lies on `stack`; elsewhere, its own caller alone. Takes no lock, and allocates
+  // nothing.
   void Walk(const void* frame, const StackBounds& stack, CallChain& chain);
 
   // Calls from files that have been closed are known no more: others may come to their addresses.
@@ -58,7 +59,7 @@ class Unwinder {
   };
   struct Place {
     std::atomic<std::uint64_t> return_address;  // 0: free; kForgotten: free, but was in use
-    std::atomic<const Place*> caller;  // that the first walk went on to; null: none yet
+    std::atomic<const Place*> caller;           // that the first walk went on to; null: none yet
     Way way;
     const void* table;  // of its module; null: it has none
   };

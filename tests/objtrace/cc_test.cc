@@ -283,6 +283,116 @@ TEST_F(CcTest, SharedLibrariesCountWhereTheyAreInstrumentedAndAreListedWhereNot)
   EXPECT_FALSE(IsInstrumented(Read(File("run.objects"), info), "libpart.so"));
 }
 
+// whole.c and a static library of part.c and another, of which each may have been built before.
+class StaticLibraryTest : public CcTest {
+ protected:
+  void MakeLibrary(const std::vector<std::string>& counted,
+                   const std::vector<std::string>& others) {
+    WriteFile(File("other.c"), "int other_calls;\nvoid other(void) { ++other_calls; }\n");
+    std::vector<std::string> archive = {"ar", "rcs", File("libpart.a")};
+    for (const std::vector<std::string>* sources : {&counted, &others}) {
+      for (const std::string& source : *sources) {
+        const std::string object = File(std::filesystem::path(source).stem().string() + ".o");
+        const std::vector<std::string> command = {"clang-19", "-O2", "-fPIC", "-c",
+                                                  source,     "-o",  object};
+        const Outcome built = sources == &counted ? Cc(command) : RunProgram(command);
+        ASSERT_EQ(built.status, 0) << built.err;
+        archive.push_back(object);
+      }
+    }
+    ASSERT_EQ(RunProgram(archive).status, 0);
+  }
+
+  Outcome Link(const std::vector<std::string>& library) const {
+    std::vector<std::string> command = {"clang-19", "-Werror",         "-O2", "-g",     "-std=c11",
+                                        "-DX=1",    Source("whole.c"), "-o",  File("x")};
+    command.insert(command.end(), library.begin(), library.end());
+    return Cc(command);
+  }
+
+  nlohmann::json UncountedParts() const {
+    const Outcome reported =
+        Tmprof({"report", File("run.objects"), "--view", "objects", "--format", "json"});
+    EXPECT_EQ(reported.status, 0) << reported.err;
+    return nlohmann::json::parse(reported.out)["uncounted_parts"];
+  }
+};
+
+TEST_F(StaticLibraryTest, CountsWhereItWasBuiltToAndNobodySaysAnything) {
+  ASSERT_NO_FATAL_FAILURE(MakeLibrary({Source("part.c"), File("other.c")}, {}));
+  const Outcome built = Link({File("libpart.a")});
+  ASSERT_EQ(built.status, 0) << built.err;
+  EXPECT_EQ(built.err, "");
+  EXPECT_EQ(Run(File("x")).out, "library 40\n");
+  ObjectsInfo info;
+  EXPECT_EQ(AccessesTo(Read(File("run.objects"), info), "part_calls"), 3U);
+  EXPECT_TRUE(UncountedParts().empty());
+}
+
+TEST_F(StaticLibraryTest, ThatWasPrebuiltIsSaidWhenItIsLinkedAndInTheProfile) {
+  ASSERT_NO_FATAL_FAILURE(MakeLibrary({}, {Source("part.c"), File("other.c")}));
+  for (const std::vector<std::string>& way :
+       {std::vector<std::string>{File("libpart.a")},
+        std::vector<std::string>{"-L" + File(""), "-lpart"},
+        std::vector<std::string>{"-L" + File(""), "-Wl,-Bstatic,-lpart,-Bdynamic"}}) {
+    std::filesystem::remove(File("x"));
+    const Outcome built = Link(way);
+    ASSERT_EQ(built.status, 0) << built.err;
+    EXPECT_EQ(built.err, "tmprof: not counted, as 'tmprof cc' did not build it: libpart.a\n");
+    EXPECT_EQ(Run(File("x")).out, "library 0\n");
+    EXPECT_THAT(UncountedParts(), ElementsAre("libpart.a of x"));
+    const Outcome text = Tmprof({"report", File("run.objects"), "--view", "objects"});
+    EXPECT_THAT(text.out, HasSubstr(", libpart.a of x\n"));
+    ObjectsInfo info;
+    const ObjectsPart counted = Read(File("run.objects"), info);
+    EXPECT_TRUE(IsInstrumented(counted, ""));
+    EXPECT_EQ(AccessesTo(counted, "whole_calls"), 1U);
+  }
+}
+
+TEST_F(StaticLibraryTest, OfWhichAPartWasPrebuiltNamesThatPart) {
+  ASSERT_NO_FATAL_FAILURE(MakeLibrary({Source("part.c")}, {File("other.c")}));
+  WriteFile(File("by_hand.S"),
+            "  .globl by_hand\nby_hand:\n  ret\n"
+            "  .section .note.GNU-stack,\"\",@progbits\n");
+  WriteFile(File("link"), File("libpart.a") + " '" + File("by_hand.S") + "'");
+  const Outcome built = Link({"@" + File("link")});
+  ASSERT_EQ(built.status, 0) << built.err;
+  EXPECT_THAT(built.err, HasSubstr(": libpart.a(other.o), by_hand.S\n"));
+  EXPECT_EQ(Run(File("x")).out, "library 40\n");
+  EXPECT_THAT(UncountedParts(), ElementsAre("libpart.a(other.o) of x", "by_hand.S of x"));
+}
+
+TEST_F(StaticLibraryTest, InASharedLibraryIsListedAsAPartOfThat) {
+  ASSERT_NO_FATAL_FAILURE(MakeLibrary({}, {File("other.c")}));
+  const Outcome library =
+      Cc({"clang-19", "-O2", "-fPIC", "-shared", Source("part.c"), "-o", File("libshared.so"),
+          "-Wl,--whole-archive", File("libpart.a"), "-Wl,--no-whole-archive"});
+  ASSERT_EQ(library.status, 0) << library.err;
+  EXPECT_THAT(library.err, HasSubstr("libpart.a"));
+  const Outcome built = Link({File("libshared.so")});
+  ASSERT_EQ(built.status, 0) << built.err;
+  EXPECT_EQ(built.err, "") << "a shared library tells of itself";
+  EXPECT_EQ(Run(File("x")).out, "library 40\n");
+  EXPECT_THAT(UncountedParts(), ElementsAre("libpart.a of libshared.so"));
+}
+
+TEST_F(CcTest, SourcesCountWhateverTheyAreCalled) {
+  for (const std::string name : {"x.CC", "x.CXX", "x.C++", "x.cp", "x.c++"}) {
+    WriteFile(File(name),
+              "int table[10];\n"
+              "int main() {\n"
+              "  for (int i = 0; i < 10; ++i) *(volatile int*)&table[i] = i;\n"
+              "}\n");
+    WriteFile(File("arguments"), "-O2\n" + File(name) + "\n-o " + File("x"));
+    const Outcome built = Cc({"clang++-19", "@" + File("arguments")});
+    ASSERT_EQ(built.status, 0) << built.err;
+    ASSERT_EQ(Run(File("x")).status, 0);
+    ObjectsInfo info;
+    EXPECT_EQ(AccessesTo(Read(File("run.objects"), info), "table"), 10U) << name;
+  }
+}
+
 TEST_F(CcTest, ALibraryWhereAnInstrumentedOneWasIsNotCalledInstrumented) {
   WriteFile(File("library.c"),
             "#include <stdlib.h>\n"
@@ -836,6 +946,66 @@ TEST(CcArgumentsTest, WhatGeneratesNoCodeGetsNoPlugin) {
   EXPECT_EQ(*Instrumented(assemble), assemble);
   EXPECT_THAT(*Instrumented({"clang-19", "-c", "-x", "c", "x.in"}),
               Contains("-fpass-plugin=/p.so"));
+}
+
+TEST(CcArgumentsTest, AllThatClangCompilesGetsThePlugin) {
+  for (const char* source : {"x.c", "x.cc", "x.cp", "x.cpp", "x.cxx", "x.c++", "x.C", "x.CC",
+                             "x.CPP", "x.CXX", "x.C++", "x.ccm", "x.cxxm", "x.c++m", "x.ii"}) {
+    EXPECT_THAT(*Instrumented({"clang++-19", "-c", source}), Contains("-fpass-plugin=/p.so"))
+        << source;
+  }
+  const std::vector<std::string> assemble = {"clang-19", "-c", "-xassembler-with-cpp", "x.c"};
+  EXPECT_EQ(*Instrumented(assemble), assemble);
+  EXPECT_THAT(*Instrumented({"clang-19", "-c", "-x", "assembler", "a", "-x", "none", "x.c"}),
+              Contains("-fpass-plugin=/p.so"));
+}
+
+class ResponseFileTest : public ::testing::Test {
+ protected:
+  std::string Written(const std::string& name, const std::string& text) const {
+    WriteFile(folder_.File(name), text);
+    return "@" + folder_.File(name);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(ResponseFileTest, WhatItHasIsTakenAsIfItWereSaid) {
+  const std::string compile = Written("compile", "-c\n -o x.o 'x y.CC'");
+  EXPECT_THAT(*Instrumented({"clang++-19", compile}),
+              ElementsAre("clang++-19", "-fpass-plugin=/p.so", compile));
+  const std::string nested = Written("nested", "-O2 " + compile);
+  EXPECT_THAT(*Instrumented({"clang++-19", nested}), Contains("-fpass-plugin=/p.so"));
+  const std::string link = Written("link", "x.o -lm");
+  EXPECT_THAT(*Instrumented({"clang++-19", link}), Contains("-Wl,-rpath,/lib"));
+  const std::string late = Written("late", "-flto -c x.c");
+  EXPECT_THAT(*Instrumented({"clang-19", late}),
+              ElementsAre("clang-19", "-fpass-plugin=/p.so", late, "-fno-lto"));
+  const auto refused = Instrumented({"clang-19", Written("static", "x.c -static")});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().Message(), HasSubstr("'-static'"));
+  const std::vector<std::string> version = {"clang-19", Written("version", "--version")};
+  EXPECT_EQ(*Instrumented(version), version);
+}
+
+TEST_F(ResponseFileTest, WordsAreThoseThatClangReads) {
+  const std::string file = Written(
+      "words", "-DA=\\\"b\\\"\t'-D C=d e'\n\"f\\\"g\" h\\ i.c @" + folder_.File("none") + "\n");
+  EXPECT_THAT(ParseCompilerCommand({"clang-19", file}).arguments,
+              ElementsAre("-DA=\"b\"", "-D C=d e", "f\"g", "h i.c", "@" + folder_.File("none")));
+}
+
+TEST(CcArgumentsTest, InputsOfTheLinkerAreThoseItIsGiven) {
+  const CompilerCommand command = ParseCompilerCommand(
+      {"clang-19", "a.o", "-L/one", "-L", "/two", "-Wl,-Bstatic,--whole-archive,b.a", "-lc",
+       "-Wl,-Bdynamic", "-l", "d", "e.S", "-Xlinker", "-lf", "--", "g.c"});
+  std::vector<std::string> said;
+  for (const CompilerInput& input : command.inputs) {
+    said.push_back(std::to_string(static_cast<int>(input.kind)) + input.name +
+                   (input.prefers_archive ? " archive" : ""));
+  }
+  EXPECT_THAT(said, ElementsAre("2a.o", "2b.a", "3c archive", "3d", "1e.S", "3f", "0g.c"));
+  EXPECT_THAT(command.library_folders, ElementsAre("/one", "/two"));
+  EXPECT_TRUE(command.links);
 }
 
 TEST(CcArgumentsTest, LinkTimeOptimisationIsTakenBack) {

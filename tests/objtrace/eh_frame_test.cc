@@ -42,8 +42,7 @@ std::vector<Image> Loaded() {
         if (image.path.empty()) image.path = "/proc/self/exe";
         for (int i = 0; i < info->dlpi_phnum; ++i) {
           if (info->dlpi_phdr[i].p_type != PT_GNU_EH_FRAME) continue;
-          image.table =
-              reinterpret_cast<const void*>(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+          image.table = reinterpret_cast<const void*>(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
         }
         static_cast<std::vector<Image>*>(into)->push_back(image);
         return 0;
@@ -117,8 +116,8 @@ std::set<std::pair<std::uint64_t, std::uint64_t>> FunctionsOf(Elf* elf) {
     Elf_Data* data = ::elf_getdata(section, nullptr);
     for (int i = 0; i < static_cast<int>(header.sh_size / header.sh_entsize); ++i) {
       GElf_Sym symbol;
-      if (::gelf_getsym(data, i, &symbol) != nullptr &&
-          GELF_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_size > 0 && symbol.st_shndx != 0) {
+      if (::gelf_getsym(data, i, &symbol) != nullptr && GELF_ST_TYPE(symbol.st_info) == STT_FUNC &&
+          symbol.st_size > 0 && symbol.st_shndx != 0) {
         functions.insert({symbol.st_value, symbol.st_size});
       }
     }
@@ -160,8 +159,8 @@ TEST(EhFrame, RulesAreThoseThatElfutilsReads) {
   }
   EXPECT_EQ(wrong, 0U);
   EXPECT_GT(compared, 10'000U);
-  EXPECT_THAT(kinds, ::testing::IsSupersetOf(
-                         {FrameKind::kEnd, FrameKind::kByRsp, FrameKind::kByRbp}));
+  EXPECT_THAT(kinds,
+              ::testing::IsSupersetOf({FrameKind::kEnd, FrameKind::kByRsp, FrameKind::kByRbp}));
 }
 
 TEST(EhFrame, WhatHasNoTableOrIsNoCodeIsUnknown) {
