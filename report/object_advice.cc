@@ -176,6 +176,7 @@ class Adviser {
     std::map<std::vector<AdvisedCall>, std::optional<std::uint32_t>> arenas;
     std::map<std::uint32_t, std::size_t> inhabitants;
     for (const AdvisedSite& site : options_.placed_under->sites) {
+      if (options_.placed_under->IsOfOtherBuild(site, uses_.build_ids())) continue;
       arenas[site.calls] = site.arena;
       if (site.arena) ++inhabitants[*site.arena];
     }
@@ -419,6 +420,12 @@ class Adviser {
       }
       advice.sites.push_back(std::move(site));
     }
+    for (const AdvisedSite& site : advice.sites) {
+      for (const AdvisedCall& call : site.calls) {
+        const auto build = uses_.build_ids().find(call.module);
+        if (build != uses_.build_ids().end()) advice.build_ids.insert(*build);
+      }
+    }
     if (options_.placed_under) Keep(*options_.placed_under, advice);
     if (!options_.cold_nodes.empty()) advice.nodes[kColdArena] = options_.cold_nodes;
     if (hot_room_) advice.room_bytes[kHotArena] = *hot_room_;
@@ -433,8 +440,14 @@ class Adviser {
     for (const AdvisedSite& site : advice.sites) room.Take(site.calls);
     for (const AdvisedSite& site : before.sites) {
       if (site.arena && *site.arena >= kFirstApartArena) continue;
+      if (before.IsOfOtherBuild(site, uses_.build_ids())) continue;
       const bool is_there = std::ranges::find(calls_, site.calls) != calls_.end();
-      if (!is_there && room.Take(site.calls)) advice.sites.push_back(site);
+      if (is_there || !room.Take(site.calls)) continue;
+      advice.sites.push_back(site);
+      for (const AdvisedCall& call : site.calls) {
+        const auto build = before.build_ids.find(call.module);
+        if (build != before.build_ids.end()) advice.build_ids.insert(*build);
+      }
     }
   }
 

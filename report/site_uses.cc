@@ -17,6 +17,7 @@ void SiteUses::See(const EpochProfile& epoch) {
     lost_ += epoch.allocations->lost;
     all_are_recorded_ = all_are_recorded_ && epoch.allocations->IsComplete();
     for (const ObjectSite& site : epoch.allocations->sites) frames_[site.id] = site.frames;
+    for (const CodeFile& file : epoch.allocations->files) build_ids_[file.path] = file.build_id;
   }
   spans_.See(epoch);
   map_.See(epoch, true);

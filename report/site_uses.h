@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "base/allocations.h"
@@ -36,6 +37,8 @@ class SiteUses : private ObjectMap::Visitor {
 
   const std::map<std::uint32_t, SiteUse>& sites() const { return sites_; }
   const std::map<std::uint32_t, std::vector<SourceFrame>>& frames() const { return frames_; }
+  // Build IDs by path.
+  const std::map<std::string, std::string>& build_ids() const { return build_ids_; }
   bool tracked() const { return tracked_; }
   // Whether what is not known to be allocated was not.
   bool all_are_recorded() const { return all_are_recorded_; }
@@ -51,6 +54,7 @@ class SiteUses : private ObjectMap::Visitor {
   SpanUses spans_;
   std::map<std::uint32_t, SiteUse> sites_;
   std::map<std::uint32_t, std::vector<SourceFrame>> frames_;
+  std::map<std::string, std::string> build_ids_;
   bool tracked_ = false;
   bool all_are_recorded_ = true;
   std::uint64_t lost_ = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Code that `tmprof cc` links and has not built: it counts nothing, though it is a part of a program
-// that does.
+// Code that `tmprof cc` links and has not built: it counts nothing, though it is a part of a
+// program that does.
 
 #pragma once
 

@@ -764,14 +764,6 @@ __attribute__((noinline)) std::int32_t LookDeeper(Advice::Place place, std::uint
   return Advice::kStay;
 }
 
-std::int32_t ArenaOf(const void* caller) {
-  const auto address = reinterpret_cast<std::uint64_t>(caller);
-  const Advice::Place place = advice->First(address);
-  if (__builtin_expect(place == Advice::kOutermost, 1)) return Advice::kStay;
-  const std::int32_t verdict = advice->VerdictOf(place);
-  return verdict == Advice::kLookDeeper ? LookDeeper(place, address) : verdict;
-}
-
 struct Stderr {
   bool is_known = false;
   dev_t device = 0;
@@ -809,6 +801,31 @@ void Say(const char* text, std::size_t bytes) {
     ::sigtimedwait(&pipes, nullptr, &at_once);
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+// Once for each module and process. In any thread, or a signal handler.
+__attribute__((noinline)) void TellOfOtherBuilds() {
+  const int error = errno;
+  while (const char* module = advice->TakeOtherBuild()) {
+    // What the program has opened there since is not ours.
+    if (!Stderr::Now().Is(stderr_at_begin)) continue;
+    char text[512];
+    const int bytes = std::snprintf(text, sizeof(text),
+                                    "tmprof: advice: '%s' is not the build that the advice is of; "
+                                    "nothing that it calls is placed\n",
+                                    module);
+    Say(text, std::min<std::size_t>(bytes, sizeof(text) - 1));
+  }
+  errno = error;
+}
+
+std::int32_t ArenaOf(const void* caller) {
+  const auto address = reinterpret_cast<std::uint64_t>(caller);
+  const Advice::Place place = advice->First(address);
+  if (__builtin_expect(advice->HasOtherBuild(), 0)) TellOfOtherBuilds();
+  if (__builtin_expect(place == Advice::kOutermost, 1)) return Advice::kStay;
+  const std::int32_t verdict = advice->VerdictOf(place);
+  return verdict == Advice::kLookDeeper ? LookDeeper(place, address) : verdict;
 }
 
 // Once for each arena, by the process or a forked child. In any thread, or a signal handler.
