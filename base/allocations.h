@@ -26,6 +26,13 @@ struct SourceFrame {
   friend auto operator<=>(const SourceFrame&, const SourceFrame&) = default;
 };
 
+// A program or library, by what its linker noted in it.
+struct CodeFile {
+  std::string path;
+  std::string build_id;  // bytes; never empty
+  friend bool operator==(const CodeFile&, const CodeFile&) = default;
+};
+
 inline constexpr std::uint32_t kUnknownSite = 0;
 
 // Where a program allocates: the same in all its processes. Or what is not allocated, by its name.
@@ -88,6 +95,9 @@ struct Allocations {
   // unknown.
   std::optional<std::uint64_t> all_from_bytes;
   std::uint64_t lost = 0;  // events
+  // That sites' calls are in, as they were when the first of these was told. Those that have no
+  // build ID are not there.
+  std::vector<CodeFile> files = {};
 
   // Whether what has no event was not allocated.
   bool IsComplete() const { return all_from_bytes && *all_from_bytes <= 1 && lost == 0; }

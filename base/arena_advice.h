@@ -18,5 +18,6 @@ inline constexpr std::uint32_t kFirstApartArena = 2;  // of sites that are to be
 inline constexpr std::uint32_t kMaxAdvisedModules = 64;     // numbers, of which 0 is none
 inline constexpr std::uint32_t kMaxAdvisedCalls = 1 << 14;  // likewise
 inline constexpr std::uint32_t kMaxAdvisedNode = 63;
+inline constexpr std::uint32_t kMaxBuildIdBytes = 64;  // linkers write 16 or 20
 
 }  // namespace tmprof

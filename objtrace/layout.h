@@ -102,5 +102,8 @@ void tmprof_count(const void* address, std::uint64_t accesses);
 void tmprof_count_static(std::uint64_t id, std::uint64_t accesses);
 void tmprof_attach(const tmprof::objtrace::Module* module);
 void tmprof_detach(const tmprof::objtrace::Module* module);
+// Of a module, parts that the pass has not been over: names that end in a zero each, the last one
+// empty. `tmprof cc` has them told where it links them.
+void tmprof_uncounted(const char* names);
 }
 #pragma GCC visibility pop

@@ -38,6 +38,8 @@ std::optional<std::uint32_t> NumberBelow(std::string_view word, std::uint32_t li
   return static_cast<std::uint32_t>(*number);
 }
 
+constexpr std::string_view kNoBuildId = "a build ID is up to 64 bytes, as pairs of digits";
+
 class Parser {
  public:
   // Empty: it was understood; else what was not.
@@ -46,10 +48,11 @@ class Parser {
     const std::string_view word = TakeWord(line);
     if (word.empty()) return {};
     if (word == "module") return Module(line);
+    if (word == "build") return Build(line);
     if (word == "bind") return Bind(line);
     if (word == "room") return Room(line);
     if (word == "site") return Site(line);
-    return "it is none of module, bind, room and site";
+    return "it is none of module, build, bind, room and site";
   }
 
   ArenaAdvice Take() { return std::move(advice_); }
@@ -62,6 +65,22 @@ class Parser {
     }
     if (rest.empty()) return "a module has a path";
     modules_[*number] = rest;
+    return {};
+  }
+
+  std::string_view Build(std::string_view rest) {
+    const auto number = NumberBelow(TakeWord(rest), kMaxAdvisedModules);
+    const auto module = modules_.find(number.value_or(0));
+    if (module == modules_.end()) return "a build ID is of a module above";
+    const std::string_view digits = TakeWord(rest);
+    std::string build_id;
+    for (std::size_t i = 0; i < digits.size(); i += 2) {
+      const auto byte = Number(digits.substr(i, 2), 16);
+      if (!byte || digits.size() % 2 != 0) return kNoBuildId;
+      build_id += static_cast<char>(*byte);
+    }
+    if (build_id.empty() || build_id.size() > kMaxBuildIdBytes) return kNoBuildId;
+    advice_.build_ids[module->second] = std::move(build_id);
     return {};
   }
 
@@ -120,6 +139,15 @@ class Parser {
 
 }  // namespace
 
+bool ArenaAdvice::IsOfOtherBuild(const AdvisedSite& site,
+                                 const std::map<std::string, std::string>& of_others) const {
+  return std::ranges::any_of(site.calls, [&](const AdvisedCall& call) {
+    const auto own = build_ids.find(call.module);
+    const auto other = of_others.find(call.module);
+    return own != build_ids.end() && other != of_others.end() && own->second != other->second;
+  });
+}
+
 bool AdviceRoom::Take(const std::vector<AdvisedCall>& calls) {
   std::size_t new_modules = 0;
   std::map<std::string, std::uint32_t> modules = modules_;
@@ -145,7 +173,15 @@ std::string AdviceText(const ArenaAdvice& advice, const std::vector<std::string>
   for (const AdvisedSite& site : advice.sites) {
     for (const AdvisedCall& call : site.calls) {
       const auto [module, is_new] = modules.try_emplace(call.module, modules.size() + 1);
-      if (is_new) text += fmt::format("module {} {}\n", module->second, call.module);
+      if (!is_new) continue;
+      text += fmt::format("module {} {}\n", module->second, call.module);
+      const auto build = advice.build_ids.find(call.module);
+      if (build == advice.build_ids.end()) continue;
+      text += fmt::format("build {} ", module->second);
+      for (const char byte : build->second) {
+        text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+      }
+      text += "\n";
     }
   }
   for (const auto& [arena, nodes] : advice.nodes) {

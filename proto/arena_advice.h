@@ -36,6 +36,12 @@ struct ArenaAdvice {
   std::map<std::uint32_t, std::vector<std::uint32_t>> nodes;  // by arena
   std::map<std::uint32_t, std::uint64_t> room_bytes;          // by arena; others have no bound
   std::vector<AdvisedSite> sites;
+  std::map<std::string, std::string> build_ids =
+      {};  // bytes, by the module's path; others: unknown
+
+  // Whether it is known that calls of the site are in a build of their module other than these.
+  bool IsOfOtherBuild(const AdvisedSite& site,
+                      const std::map<std::string, std::string>& of_others) const;
   friend bool operator==(const ArenaAdvice&, const ArenaAdvice&) = default;
 };
 

@@ -444,6 +444,11 @@ void EncodeAllocations(const EpochProfile& epoch, wire::Allocations& message) {
   if (const auto from = epoch.allocations->all_from_bytes) message.set_all_from_bytes(*from);
   message.set_lost(epoch.allocations->lost);
   for (const FixedEvent& event : epoch.allocations->fixed) EncodeFixed(epoch, event, message);
+  for (const CodeFile& file : epoch.allocations->files) {
+    wire::CodeFile& wired = *message.add_files();
+    wired.set_path(file.path);
+    wired.set_build_id(file.build_id);
+  }
 }
 
 Verdict DecodeFixed(const wire::FixedObject& message, EpochProfile& epoch) {
@@ -528,6 +533,10 @@ Verdict DecodeAllocations(const wire::Allocations& message, EpochProfile& epoch)
   allocations.lost = message.lost();
   for (const wire::FixedObject& fixed : message.fixed()) {
     if (Verdict verdict = DecodeFixed(fixed, epoch); !verdict) return verdict;
+  }
+  for (const wire::CodeFile& file : message.files()) {
+    if (file.build_id().empty()) return Wrong("a file has no build ID");
+    allocations.files.push_back({.path = file.path(), .build_id = file.build_id()});
   }
   return {};
 }

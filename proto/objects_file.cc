@@ -66,7 +66,8 @@ Verdict Decode(const pb::ObjectsPart& from, ObjectsPart& part) {
                             .end = module.end(),
                             .bias = module.bias(),
                             .instrumented = module.instrumented(),
-                            .closed = module.closed()});
+                            .closed = module.closed(),
+                            .uncounted = {module.uncounted().begin(), module.uncounted().end()}});
   }
   for (const pb::AllocationSite& site : from.sites()) {
     if (site.freed_objects() > site.objects()) {
@@ -75,6 +76,7 @@ Verdict Decode(const pb::ObjectsPart& from, ObjectsPart& part) {
     part.sites.push_back(
         {.id = site.id(),
          .return_addresses = {site.return_addresses().begin(), site.return_addresses().end()},
+         .is_cut = site.cut(),
          .objects = site.objects(),
          .bytes = site.bytes(),
          .freed_objects = site.freed_objects(),

@@ -38,12 +38,14 @@ struct LoadedModule {
   std::uint64_t bias = 0;  // an address less this is the one in the file's symbol table
   bool instrumented = false;
   bool closed = false;  // before the file was written: another may have come to its addresses
+  std::vector<std::string> uncounted = {};  // parts of it that were not instrumented
 };
 
 // All allocations of one stack, with those that live.
 struct AllocationSite {
   std::uint32_t id = 0;                         // 0: stack unknown
   std::vector<std::uint64_t> return_addresses;  // innermost first
+  bool is_cut = false;                          // who called the outermost of them is not known
   std::uint64_t objects = 0;
   std::uint64_t bytes = 0;
   std::uint64_t freed_objects = 0;

@@ -156,31 +156,16 @@ class Adviser {
     return shares;
   }
 
-  // A span's accesses are what rows of the table have there; both ascend.
   void FindSpans(const EvidenceTable& table, const Scores& scores) {
     all_ = std::reduce(scores.begin(), scores.end());
     const std::vector<SpanUse> uses = uses_.TakeSpans();
+    const std::vector<double> accesses = SpanAccesses(uses, table, scores);
     spans_.reserve(uses.size());
-    std::size_t first = 0;
-    for (const SpanUse& use : uses) {
-      HeatedSpan& span = spans_.emplace_back();
-      span.shares = SharesByPlace(use);
-      span.pages = use.page_count();
-      while (first < table.size() && EndOf(table, first) <= PageKey{use.target, use.pages.start}) {
-        ++first;
-      }
-      for (std::size_t row = first;
-           row < table.size() && table.key[row] < PageKey{use.target, use.pages.end}; ++row) {
-        const Vpn from = std::max(table.key[row].vpn, use.pages.start);
-        const Vpn to = std::min(EndOf(table, row).vpn, use.pages.end);
-        span.accesses +=
-            scores[row] * static_cast<double>((to - from).value()) / table.span_pages[row];
-      }
+    for (std::size_t i = 0; i < uses.size(); ++i) {
+      spans_.push_back({.shares = SharesByPlace(uses[i]),
+                        .accesses = accesses[i],
+                        .pages = uses[i].page_count()});
     }
-  }
-
-  static PageKey EndOf(const EvidenceTable& table, std::size_t row) {
-    return {table.key[row].target, table.key[row].vpn + PageCount(table.span_pages[row])};
   }
 
   // What the recorded program was placed by.
@@ -191,6 +176,7 @@ class Adviser {
     std::map<std::vector<AdvisedCall>, std::optional<std::uint32_t>> arenas;
     std::map<std::uint32_t, std::size_t> inhabitants;
     for (const AdvisedSite& site : options_.placed_under->sites) {
+      if (options_.placed_under->IsOfOtherBuild(site, uses_.build_ids())) continue;
       arenas[site.calls] = site.arena;
       if (site.arena) ++inhabitants[*site.arena];
     }
@@ -434,6 +420,12 @@ class Adviser {
       }
       advice.sites.push_back(std::move(site));
     }
+    for (const AdvisedSite& site : advice.sites) {
+      for (const AdvisedCall& call : site.calls) {
+        const auto build = uses_.build_ids().find(call.module);
+        if (build != uses_.build_ids().end()) advice.build_ids.insert(*build);
+      }
+    }
     if (options_.placed_under) Keep(*options_.placed_under, advice);
     if (!options_.cold_nodes.empty()) advice.nodes[kColdArena] = options_.cold_nodes;
     if (hot_room_) advice.room_bytes[kHotArena] = *hot_room_;
@@ -448,8 +440,14 @@ class Adviser {
     for (const AdvisedSite& site : advice.sites) room.Take(site.calls);
     for (const AdvisedSite& site : before.sites) {
       if (site.arena && *site.arena >= kFirstApartArena) continue;
+      if (before.IsOfOtherBuild(site, uses_.build_ids())) continue;
       const bool is_there = std::ranges::find(calls_, site.calls) != calls_.end();
-      if (!is_there && room.Take(site.calls)) advice.sites.push_back(site);
+      if (is_there || !room.Take(site.calls)) continue;
+      advice.sites.push_back(site);
+      for (const AdvisedCall& call : site.calls) {
+        const auto build = before.build_ids.find(call.module);
+        if (build != before.build_ids.end()) advice.build_ids.insert(*build);
+      }
     }
   }
 

@@ -47,10 +47,20 @@ std::string FrameText(const SourceFrame& frame) {
   return text;
 }
 
+// Who called the last of the frames that are shown is not known.
+constexpr const char* kCut = " < unknown";
+constexpr std::size_t kFramesOfALine = 3;
+
 std::string WhatText(const ObjectsRow& row) {
   if (row.kind == ObjectKind::kVariable) return "variable " + Printable(row.name);
   if (!row.name.empty()) return Printable(row.name);
-  return FramesText(row.frames);
+  return FramesText(row.frames) +
+         (row.stack_cut && row.frames.size() <= kFramesOfALine ? kCut : "");
+}
+
+// "unknown;outermost;...;innermost" of a stack that was cut.
+std::string FoldedStack(const std::vector<SourceFrame>& frames, bool is_cut) {
+  return (is_cut && !frames.empty() ? "unknown;" : "") + FoldedFrames(frames);
 }
 
 std::string AddressText(const std::optional<std::uint64_t>& start) {
@@ -268,7 +278,8 @@ std::vector<ObjectsRow> ObjectsTally::SiteRows(milliseconds run, const Frames& f
                    .bytes = site.bytes,
                    .live_bytes = live.bytes,
                    .accesses = site.freed_accesses + live.accesses,
-                   .frames = frames.at(id)};
+                   .frames = frames.at(id),
+                   .stack_cut = site.is_cut};
     const std::uint64_t timed = site.freed_objects + live.objects;
     if (timed > 0) {
       const milliseconds lived =
@@ -295,6 +306,7 @@ std::vector<ObjectsRow> ObjectsTally::ObjectRows(milliseconds run, const Frames&
          .accesses = object.accesses,
          .lifetime = run - object.birth,
          .frames = found != frames.end() ? found->second : std::vector<SourceFrame>(),
+         .stack_cut = IsCut(object.site),
          .elements = elements != elements_.end() ? std::optional(elements->second) : std::nullopt});
   }
   return rows;
@@ -306,7 +318,8 @@ void ObjectsTally::AddStacks(ObjectsReport& report, const Frames& frames) const 
     if (row.kind == ObjectKind::kHeap && by_ == ObjectsBy::kObject) continue;
     std::string stack(NameOf(row.kind));
     if (row.kind != ObjectKind::kElsewhere) {
-      stack += ";" + (row.name.empty() ? FoldedFrames(row.frames) : FoldedElement(row.name));
+      stack += ";" + (row.name.empty() ? FoldedStack(row.frames, row.stack_cut)
+                                       : FoldedElement(row.name));
     }
     report.stacks[stack] += row.accesses;
   }
@@ -315,9 +328,14 @@ void ObjectsTally::AddStacks(ObjectsReport& report, const Frames& frames) const 
     const auto found = frames.find(site);
     report.stacks[fmt::format(
         "{};{}", NameOf(ObjectKind::kHeap),
-        FoldedFrames(found != frames.end() ? found->second : std::vector<SourceFrame>()))] +=
-        live.accesses;
+        FoldedStack(found != frames.end() ? found->second : std::vector<SourceFrame>(),
+                    IsCut(site)))] += live.accesses;
   }
+}
+
+bool ObjectsTally::IsCut(std::uint32_t site) const {
+  const auto found = sites_.find(site);
+  return found == sites_.end() || found->second.is_cut;
 }
 
 std::vector<SourceFrame> ObjectsTally::CallBefore(std::uint64_t return_address) const {
@@ -373,11 +391,17 @@ ObjectsReport ObjectsTally::Take(const ObjectsInfo& info, const Symbolize& symbo
   }
   for (const auto& [kind, accesses] : report.kinds) report.accesses += accesses;
   for (const LoadedModule& module : modules_) {
-    if (module.instrumented) continue;
     const std::string& path = module.path.empty() ? info.program : module.path;
     // Closed and loaded again elsewhere, it is there twice.
-    if (std::ranges::find(report.uninstrumented, path) == report.uninstrumented.end()) {
-      report.uninstrumented.push_back(path);
+    const auto add_new = [](std::vector<std::string>& to, std::string name) {
+      if (std::ranges::find(to, name) == to.end()) to.push_back(std::move(name));
+    };
+    if (!module.instrumented) {
+      add_new(report.uninstrumented, path);
+      continue;
+    }
+    for (const std::string& part : module.uncounted) {
+      add_new(report.uncounted_parts, fmt::format("{} of {}", part, FileName(path)));
     }
   }
   AddStacks(report, frames);
@@ -473,8 +497,12 @@ std::string ObjectsText(const ObjectsReport& report) {
                        fmt::format("{} objects with {} accesses, which --by site shows",
                                    Grouped(report.freed_objects), Grouped(report.freed_accesses)));
   }
-  if (!report.uninstrumented.empty()) {
-    text += TitledLine("not counted", "code of " + FilesText(report.uninstrumented));
+  if (!report.uninstrumented.empty() || !report.uncounted_parts.empty()) {
+    std::string files = FilesText(report.uninstrumented);
+    for (const std::string& part : report.uncounted_parts) {
+      files += (files.empty() ? "" : ", ") + Printable(part);
+    }
+    text += TitledLine("not counted", "code of " + files);
   }
   if (!report.nameless.empty()) {
     text += TitledLine("no names", "files are gone or have changed: " + FilesText(report.nameless));
@@ -524,7 +552,8 @@ std::string ObjectsJson(const ObjectsReport& report) {
                     {"live_bytes", row.live_bytes},
                     {"lifetime_s", row.lifetime ? Json(Seconds(*row.lifetime)) : Json(nullptr)},
                     {"elements", ElementsJson(row.elements)},
-                    {"frames", FramesJson(row.frames)}});
+                    {"frames", FramesJson(row.frames)},
+                    {"stack_cut", row.stack_cut}});
   }
   Json kinds = Json::object();
   for (const auto& [kind, accesses] : report.kinds) kinds[std::string(NameOf(kind))] = accesses;
@@ -541,6 +570,7 @@ std::string ObjectsJson(const ObjectsReport& report) {
                    {"freed_objects", report.freed_objects},
                    {"freed_accesses", report.freed_accesses},
                    {"uninstrumented", report.uninstrumented},
+                   {"uncounted_parts", report.uncounted_parts},
                    {"without_names", report.nameless},
                    {"all_rows", report.all_rows},
                    {"rows", std::move(rows)}});
@@ -555,6 +585,7 @@ std::string ObjectsCsv(const ObjectsReport& report) {
     for (const SourceFrame& frame : row.frames) {
       what += (what.empty() ? "" : " < ") + FrameText(frame);
     }
+    if (row.stack_cut && !row.frames.empty()) what += kCut;
     text += CsvLine(
         {std::string(NameOf(row.kind)), AddressText(row.start), plain(row.accesses),
          Exact(Share(row.accesses, report.accesses)), OrEmpty(row.bytes, plain),

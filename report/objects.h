@@ -60,6 +60,7 @@ struct ObjectsRow {
   // allocated.
   std::optional<std::chrono::milliseconds> lifetime;
   std::vector<SourceFrame> frames;      // of an allocation, innermost first
+  bool stack_cut = false;               // who called the outermost of these is not known
   std::optional<ElementsRow> elements;  // by object alone
 
   std::optional<double> AccessesPerByte() const;
@@ -75,7 +76,9 @@ struct ObjectsReport {
   std::uint64_t freed_objects = 0;
   std::uint64_t freed_accesses = 0;         // no row of an object by itself has them
   std::vector<std::string> uninstrumented;  // modules, by path
-  std::vector<std::string> nameless;        // modules whose files are gone or changed
+  // Linked into others, but built without counting: "libpart.a(one.o) of program".
+  std::vector<std::string> uncounted_parts;
+  std::vector<std::string> nameless;  // modules whose files are gone or changed
   // Accesses by stacks, or by types, of all rows: "heap;outermost;...;innermost". Those that differ
   // in lines alone are one.
   std::map<std::string, std::uint64_t> stacks;
@@ -121,6 +124,7 @@ class ObjectsTally {
   std::vector<ObjectsRow> SiteRows(std::chrono::milliseconds run, const Frames& frames) const;
   std::vector<ObjectsRow> ObjectRows(std::chrono::milliseconds run, const Frames& frames);
   void AddStacks(ObjectsReport& report, const Frames& frames) const;
+  bool IsCut(std::uint32_t site) const;
 
   ObjectsBy by_;
   std::vector<LoadedModule> modules_;

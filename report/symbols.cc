@@ -5,12 +5,16 @@
 #include <cxxabi.h>
 #include <dwarf.h>
 #include <elfutils/libdw.h>
+#include <elfutils/libdwelf.h>
 #include <elfutils/libdwfl.h>
+#include <fcntl.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
+
+#include "base/unique_fd.h"
 
 namespace tmprof {
 namespace {
@@ -180,6 +184,20 @@ std::vector<std::string> Symbols::Missing() const {
     if (state_->found[i] == nullptr && IsFile(module)) missing.push_back(module.path);
   }
   return missing;
+}
+
+std::string BuildIdOf(const std::string& path) {
+  ::elf_version(EV_CURRENT);
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return {};
+  Elf* elf = ::elf_begin(fd.get(), ELF_C_READ, nullptr);
+  if (elf == nullptr) return {};
+  const void* bytes = nullptr;
+  const ssize_t size = ::dwelf_elf_gnu_build_id(elf, &bytes);
+  std::string build_id;
+  if (size > 0) build_id.assign(static_cast<const char*>(bytes), static_cast<std::size_t>(size));
+  ::elf_end(elf);
+  return build_id;
 }
 
 std::string Demangled(std::string_view symbol) {

@@ -42,6 +42,9 @@ class Symbols {
   std::unique_ptr<State> state_;
 };
 
+// Bytes of the note that its linker wrote; empty: it has none, or cannot be read.
+std::string BuildIdOf(const std::string& path);
+
 // As the compiler's source has it; as it is where it is no mangled name.
 std::string Demangled(std::string_view symbol);
 

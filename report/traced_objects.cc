@@ -18,6 +18,7 @@
 #include "rank/total_ranker.h"
 #include "report/first_rows.h"
 #include "report/format.h"
+#include "report/span_uses.h"
 
 namespace tmprof {
 namespace {
@@ -33,12 +34,19 @@ struct Found {
   std::uint32_t site = kUnknownSite;
 };
 
+double HeatOf(const Row& row) { return row.references.value_or(0) + row.samples.value_or(0); }
+
 struct Before {
   bool operator()(const Found& a, const Found& b) const {
-    return std::tuple(b.row.references + b.row.samples, b.row.bytes) <
-           std::tuple(a.row.references + a.row.samples, a.row.bytes);
+    return std::tuple(b.row.accesses, HeatOf(b.row), b.row.bytes) <
+           std::tuple(a.row.accesses, HeatOf(a.row), a.row.bytes);
   }
 };
+
+// What is unknown adds nothing to what is known.
+void AddKnown(std::optional<double>& sum, const std::optional<double>& more) {
+  if (more) sum = sum.value_or(0) + *more;
+}
 
 void AddHeats(std::vector<double>& heats, const std::vector<double>& more) {
   heats.resize(std::max(heats.size(), more.size()));
@@ -69,9 +77,9 @@ std::vector<Row> ByType(const std::vector<Row>& sites) {
     type.bytes += site.bytes;
     type.live_bytes += site.live_bytes;
     type.estimated = type.estimated || site.estimated;
-    type.references += site.references;
-    type.samples += site.samples;
-    type.accesses += site.accesses;
+    AddKnown(type.references, site.references);
+    AddKnown(type.samples, site.samples);
+    AddKnown(type.accesses, site.accesses);
     AddHeats(type.heats, site.heats);
   }
   std::vector<Row> rows;
@@ -86,9 +94,45 @@ std::string FoldedSite(Kind kind, const ObjectSite& site) {
   return fmt::format("{};{}", NameOf(kind), stack);
 }
 
+// What all epochs that are shown have together.
+class Observed {
+ public:
+  void See(const EpochProfile& epoch) {
+    ranker_.Absorb(epoch);
+    spans_.See(epoch);
+    has_looks_ =
+        has_looks_ || std::ranges::any_of(epoch.pages.looks, [](auto looks) { return looks > 0; });
+    has_samplers_ =
+        has_samplers_ || std::ranges::any_of(epoch.sources, [](const auto& source) {
+          return source.role == SourceRole::kSamples && source.state == SourceState::kActive;
+        });
+  }
+
+  // Accessed bits alone tie the scale to accesses.
+  bool has_looks() const { return has_looks_; }
+  bool has_samplers() const { return has_samplers_; }
+  // Once.
+  EpochAccesses TakeAccesses() {
+    return {spans_, ranker_.table(), ranker_.Score(RankSource::kCombined)};
+  }
+
+ private:
+  TotalRanker ranker_{RankModel::kRate};
+  SpanUses spans_;
+  bool has_looks_ = false;
+  bool has_samplers_ = false;
+};
+
 class Tally : public ObjectMap::Visitor {
  public:
-  explicit Tally(const TracedObjectsOptions& options) : options_(options) {}
+  Tally(const TracedObjectsOptions& options, Observed observed)
+      : options_(options),
+        has_looks_(observed.has_looks()),
+        has_samplers_(observed.has_samplers()),
+        accesses_(observed.TakeAccesses()) {
+    if (has_looks_) result_.references = result_.accesses = 0;
+    if (has_samplers_) result_.samples = 0;
+  }
 
   void See(const EpochProfile& epoch) {
     const bool is_shown = options_.epochs.Contains(epoch.index);
@@ -104,7 +148,6 @@ class Tally : public ObjectMap::Visitor {
         const TracedObjects::Seen seen{.start = epoch.start, .end = epoch.end};
         result_.seen.try_emplace(target.pid, seen).first->second.end = epoch.end;
       }
-      Estimate(epoch);
       AddTotals(epoch);
       if (!was_shown_) map_.Each([&](const TracedObject& object) { Count(object); });
       was_shown_ = true;
@@ -131,6 +174,7 @@ class Tally : public ObjectMap::Visitor {
       if (options_.by == ObjectsBy::kType) break;
       result_.stacks[FoldedSite(where.first, SiteOf(where.second))] += heat;
     }
+    result_.elsewhere = Elsewhere();
     result_.trace = std::move(name);
     result_.options = options_;
     SortNodes();
@@ -154,8 +198,9 @@ class Tally : public ObjectMap::Visitor {
 
   void Resize(const TracedObject& before, const TracedObject& after) override {
     if (!was_shown_) return;
-    sums_[after.label].row.bytes +=
-        static_cast<double>(after.bytes) - static_cast<double>(before.bytes);
+    Sum& sum = sums_[after.label];
+    sum.row.bytes += static_cast<double>(after.bytes) - static_cast<double>(before.bytes);
+    sum.is_at_page = sum.is_at_page || (options_.page && Holds(after, *options_.page));
   }
 
   // What ended had its share until then.
@@ -175,17 +220,29 @@ class Tally : public ObjectMap::Visitor {
     Sum& sum = sums_[object.label];
     // Those that it stands for lie elsewhere.
     const double counted = share * (options_.page ? 1 : object.weight);
-    sum.row.references += pages.references[record] * counted;
-    sum.row.samples += SamplesOf(pages, record) * counted;
-    if (!scores_.empty()) sum.row.accesses += scores_[record] * counted;
     const double heat = (pages.references[record] + SamplesOf(pages, record)) * counted;
+    const double accesses = has_looks_ ? AccessesOf(pages, record) * counted : 0;
+    if (pages.looks[record] > 0) {
+      AddKnown(sum.row.references, pages.references[record] * counted);
+      in_objects_.references += pages.references[record] * counted;
+    }
+    if (has_samplers_) {
+      AddKnown(sum.row.samples, SamplesOf(pages, record) * counted);
+      in_objects_.samples += SamplesOf(pages, record) * counted;
+    }
+    if (has_looks_ && IsObserved(pages, record)) {
+      AddKnown(sum.row.accesses, accesses);
+      in_objects_.accesses += accesses;
+    }
+    in_objects_.estimated = in_objects_.estimated || counted > share;
     if (heat > 0) {
       const std::size_t node = node_of_.at(pages.node[record]);
       sum.row.heats.resize(std::max(sum.row.heats.size(), node + 1));
       sum.row.heats[node] += heat;
-      heat_of_sites_[{object.kind, object.site}] += heat;
     }
-    sum.is_at_page = true;
+    if (heat > 0 || accesses > 0) {
+      heat_of_sites_[{object.kind, object.site}] += has_looks_ ? accesses : heat;
+    }
   }
 
  private:
@@ -212,37 +269,43 @@ class Tally : public ObjectMap::Visitor {
             options_.page->value() < pages.vpn[record].value() + pages.span_pages[record]);
   }
 
-  // By record; none where no accessed bit was read, which alone ties the scale to accesses.
-  void Estimate(const EpochProfile& epoch) {
-    scores_.clear();
-    const PageColumns& pages = epoch.pages;
-    if (std::ranges::none_of(pages.looks, [](auto looks) { return looks > 0; })) return;
-    TotalRanker ranker(RankModel::kRate);
-    ranker.Absorb(epoch);
-    const Scores scores = ranker.Score(RankSource::kCombined);
-    scores_.resize(pages.size());
-    std::size_t record = 0;  // both ascend by key
-    for (std::size_t row = 0; row < scores.size(); ++row) {
-      const PageKey key = ranker.table().key[row];
-      while (record + 1 < pages.size() && pages.key(record + 1) <= key) ++record;
-      scores_[record] += scores[row];
-    }
+  // Else nobody knows whether it was accessed.
+  static bool IsObserved(const PageColumns& pages, std::size_t record) {
+    return pages.looks[record] > 0 || SamplesOf(pages, record) > 0;
+  }
+
+  double AccessesOf(const PageColumns& pages, std::size_t record) const {
+    return accesses_.Of(pages, record);
   }
 
   void AddTotals(const EpochProfile& epoch) {
     const PageColumns& pages = epoch.pages;
-    if (!scores_.empty()) result_.accesses = result_.accesses.value_or(0);
     for (std::size_t i = 0; i < pages.size(); ++i) {
       const auto target = std::ranges::lower_bound(epoch.targets, pages.target[i], {}, &Target::id);
       if (!Follows(*target) || !IsShown(pages, i)) continue;
-      result_.references += pages.references[i];
-      result_.samples += SamplesOf(pages, i);
-      if (!scores_.empty()) *result_.accesses += scores_[i];
+      result_.page_observed = result_.page_observed || (options_.page && IsObserved(pages, i));
+      if (has_looks_) {
+        if (pages.looks[i] > 0) *result_.references += pages.references[i];
+        *result_.accesses += AccessesOf(pages, i);
+      }
+      if (has_samplers_) *result_.samples += SamplesOf(pages, i);
       if (pages.references[i] + SamplesOf(pages, i) > 0) {
         const auto [node, is_new] = node_of_.try_emplace(pages.node[i], result_.nodes.size());
         if (is_new) result_.nodes.push_back(pages.node[i]);
       }
     }
+  }
+
+  TracedObjects::Elsewhere Elsewhere() const {
+    const auto left = [](const std::optional<double>& all, double taken) -> std::optional<double> {
+      constexpr double kRounding = 1e-9;
+      if (!all || *all - taken < -kRounding * *all) return std::nullopt;
+      return *all - taken > kRounding * *all ? *all - taken : 0;
+    };
+    return {.references = left(result_.references, in_objects_.references),
+            .samples = left(result_.samples, in_objects_.samples),
+            .accesses = left(result_.accesses, in_objects_.accesses),
+            .estimated = in_objects_.estimated};
   }
 
   // As the order of `nodes` has it, in each row.
@@ -266,10 +329,11 @@ class Tally : public ObjectMap::Visitor {
 
   // In an epoch that is shown.
   void Count(const TracedObject& object) {
-    Row& row = sums_[object.label].row;
-    row.objects += object.weight;
-    row.bytes += static_cast<double>(object.bytes) * object.weight;
-    row.estimated = row.estimated || object.weight > 1;
+    Sum& sum = sums_[object.label];
+    sum.row.objects += object.weight;
+    sum.row.bytes += static_cast<double>(object.bytes) * object.weight;
+    sum.row.estimated = sum.row.estimated || object.weight > 1;
+    sum.is_at_page = sum.is_at_page || (options_.page && Holds(object, *options_.page));
   }
 
   void AddAge(const TracedObject& object, MonotonicTime end) {
@@ -307,6 +371,8 @@ class Tally : public ObjectMap::Visitor {
     Row& row = sum.row;
     if (row.objects <= 0 || (options_.page && !sum.is_at_page)) return;
     row.lifetime = nanoseconds(std::llround(sum.age_ns / row.objects));
+    // A sampler looks everywhere: where it has no sample there was none.
+    if (has_samplers_) row.samples = row.samples.value_or(0);
     found_.Add({.row = std::move(row), .site = sum.site}, sum.number);
   }
 
@@ -314,7 +380,7 @@ class Tally : public ObjectMap::Visitor {
     FirstRows<Found, Before> first(options_.limit);
     for (std::size_t i = 0; i < types.size(); ++i) {
       result_.stacks[fmt::format("{};{}", NameOf(types[i].kind), Printable(types[i].type))] +=
-          types[i].references + types[i].samples;
+          has_looks_ ? types[i].accesses.value_or(0) : HeatOf(types[i]);
       first.Add({.row = std::move(types[i])}, i);
     }
     result_.all_rows = first.all();
@@ -329,11 +395,19 @@ class Tally : public ObjectMap::Visitor {
   }
 
   TracedObjectsOptions options_;
+  bool has_looks_ = false;
+  bool has_samplers_ = false;
+  EpochAccesses accesses_;
   ObjectMap map_{*this};
   TracedObjects result_;
   MonotonicTime last_;
   bool was_shown_ = false;  // an epoch
-  Scores scores_;           // of this epoch
+  struct {
+    double references = 0;
+    double samples = 0;
+    double accesses = 0;
+    bool estimated = false;
+  } in_objects_;
   std::map<std::uint32_t, ObjectSite> sites_;
   std::map<std::optional<NodeId>, std::size_t> node_of_;  // place
   std::vector<Sum> sums_;                                 // by label
@@ -341,16 +415,24 @@ class Tally : public ObjectMap::Visitor {
   std::vector<std::size_t> ended_;  // in this epoch
   std::size_t next_number_ = 0;
   std::map<std::pair<Kind, std::uint32_t>, std::size_t> label_of_;  // by site
-  std::map<std::pair<Kind, std::uint32_t>, double> heat_of_sites_;
+  std::map<std::pair<Kind, std::uint32_t>, double> heat_of_sites_;  // as TracedObjects::stacks
   FirstRows<Found, Before> found_{options_.by == ObjectsBy::kType ? std::nullopt : options_.limit};
 };
 
 double ShareOf(double part, double all) { return all > 0 ? part / all : 0; }
 
-// What stands for others is an estimate; nothing is not.
-std::string Marked(const Row& row, double value, std::string text) {
-  return row.estimated && value > 0 ? "~" + std::move(text) : text;
+std::optional<double> ShareOf(const std::optional<double>& part, const std::optional<double>& all) {
+  if (!part || !all) return std::nullopt;
+  return ShareOf(*part, *all);
 }
+
+// What stands for others is an estimate; nothing is not.
+std::string Marked(bool is_estimated, double value, std::string text) {
+  return is_estimated && value > 0 ? "~" + std::move(text) : text;
+}
+
+// Beside the names of kinds.
+constexpr std::string_view kElsewhere = "elsewhere";
 
 std::string Title(const std::optional<NodeId>& node) {
   return node ? fmt::format("node {}", node->value()) : "node unknown";
@@ -359,7 +441,7 @@ std::string Title(const std::optional<NodeId>& node) {
 }  // namespace
 
 std::optional<double> TracedObjects::Row::AccessesPerByte() const {
-  return bytes > 0 ? std::optional(accesses / bytes) : std::nullopt;
+  return accesses && bytes > 0 ? std::optional(*accesses / bytes) : std::nullopt;
 }
 
 std::optional<double> TracedObjects::CountedShare(const Row& row) const {
@@ -368,12 +450,16 @@ std::optional<double> TracedObjects::CountedShare(const Row& row) const {
 }
 
 std::optional<double> TracedObjects::Row::ShareOnNode(std::size_t node) const {
-  const double all = references + samples;
+  const double all = references.value_or(0) + samples.value_or(0);
   return all > 0 ? std::optional(heats[node] / all) : std::nullopt;
 }
 
 Result<TracedObjects> MakeTracedObjects(const Trace& trace, const TracedObjectsOptions& options) {
-  Tally tally(options);
+  Observed observed;
+  const Result<StreamEnd> seen =
+      ReadEpochs(trace, options.epochs, [&](const EpochProfile& epoch) { observed.See(epoch); });
+  if (!seen) return Fail(seen.error());
+  Tally tally(options, std::move(observed));
   // What lives in the epochs that are chosen may be older.
   const EpochRange until{.first = 0, .end = options.epochs.end};
   Result<StreamEnd> end =
@@ -386,12 +472,14 @@ Result<TracedObjects> MakeTracedObjects(const Trace& trace, const TracedObjectsO
 
 std::string TracedObjectsText(const TracedObjects& objects) {
   using enum TextTable::Align;
-  std::string text = fmt::format(
-      "objects in {} epochs, by references and samples of {}\n", Grouped(objects.epochs),
-      objects.options.page ? fmt::format("page {}", Address(*objects.options.page))
-                           : "their pages");
-  std::vector<TextTable::Column> columns{{"references"}, {"share"}, {"samples"}, {"share"}};
-  if (objects.accesses) columns.insert(columns.end(), {{"accesses"}, {"per byte"}});
+  std::string text =
+      fmt::format("objects in {} epochs, by {} of {}\n", Grouped(objects.epochs),
+                  objects.accesses ? "accesses (estimated)" : "references and samples",
+                  objects.options.page ? fmt::format("page {}", Address(*objects.options.page))
+                                       : "their pages");
+  std::vector<TextTable::Column> columns;
+  if (objects.accesses) columns = {{"accesses"}, {"share"}, {"per byte"}};
+  columns.insert(columns.end(), {{"references"}, {"share"}, {"samples"}, {"share"}});
   if (objects.counted) {
     columns.insert(columns.end(), {{"counted"}, {"share"}});
     text += fmt::format(
@@ -405,29 +493,34 @@ std::string TracedObjectsText(const TracedObjects& objects) {
   for (std::size_t node = 0; node < nodes; ++node) columns.push_back({Title(objects.nodes[node])});
   columns.push_back({"kind", kLeft});
   columns.push_back({std::string(NameOf(objects.options.by)), kLeft});
+  const std::size_t column_count = columns.size();
   TextTable table(std::move(columns));
+  const auto add_heat = [&](std::vector<std::string>& cells, const std::optional<double>& heat,
+                            const std::optional<double>& all, bool is_estimated) {
+    cells.push_back(OrUnknown(heat, [&](double count) {
+      // Of a page, no others are counted.
+      return Marked(is_estimated && !objects.options.page, count, Significant(count));
+    }));
+    cells.push_back(OrUnknown(ShareOf(heat, all), Percent));
+  };
   for (const Row& row : objects.rows) {
     const auto bytes = [&](double count) {
-      return Marked(row, count, FormatBytes(static_cast<std::uint64_t>(count)));
+      return Marked(row.estimated, count, FormatBytes(static_cast<std::uint64_t>(count)));
     };
-    // Of a page, no others are counted.
-    const auto heat = [&](double count) {
-      return objects.options.page ? Significant(count) : Marked(row, count, Significant(count));
-    };
-    std::vector<std::string> cells{
-        heat(row.references), Percent(ShareOf(row.references, objects.references)),
-        heat(row.samples), Percent(ShareOf(row.samples, objects.samples))};
+    std::vector<std::string> cells;
     if (objects.accesses) {
-      cells.push_back(heat(row.accesses));
+      add_heat(cells, row.accesses, objects.accesses, row.estimated);
       cells.push_back(OrUnknown(row.AccessesPerByte(), Significant));
     }
+    add_heat(cells, row.references, objects.references, row.estimated);
+    add_heat(cells, row.samples, objects.samples, row.estimated);
     if (objects.counted) {
       cells.push_back(OrUnknown(row.counted, Grouped));
       cells.push_back(OrUnknown(objects.CountedShare(row), Percent));
     }
     cells.push_back(bytes(row.bytes));
     cells.push_back(
-        Marked(row, row.objects, Grouped(static_cast<std::uint64_t>(row.objects + 0.5))));
+        Marked(row.estimated, row.objects, Grouped(static_cast<std::uint64_t>(row.objects + 0.5))));
     cells.push_back(bytes(row.live_bytes));
     cells.push_back(fmt::format("{:.3f} s", Seconds(row.lifetime)));
     for (std::size_t node = 0; node < nodes; ++node) {
@@ -439,6 +532,20 @@ std::string TracedObjectsText(const TracedObjects& objects) {
     cells.push_back(std::move(what));
     table.AddRow(std::move(cells));
   }
+  if (objects.tracked) {
+    const TracedObjects::Elsewhere& elsewhere = objects.elsewhere;
+    std::vector<std::string> cells;
+    if (objects.accesses) {
+      add_heat(cells, elsewhere.accesses, objects.accesses, elsewhere.estimated);
+      cells.emplace_back();
+    }
+    add_heat(cells, elsewhere.references, objects.references, elsewhere.estimated);
+    add_heat(cells, elsewhere.samples, objects.samples, elsewhere.estimated);
+    cells.resize(column_count - 2);
+    cells.emplace_back(kElsewhere);
+    cells.emplace_back("in no object that is known");
+    table.AddRow(std::move(cells));
+  }
   text += table.Text();
   if (objects.rows.size() < objects.all_rows) {
     text += fmt::format("{} of {} rows; --limit 0 shows all\n", Grouped(objects.rows.size()),
@@ -447,6 +554,11 @@ std::string TracedObjectsText(const TracedObjects& objects) {
   if (objects.counted && objects.counted->freed_accesses > 0) {
     text += fmt::format("note: {} of the counted accesses were to objects that were freed since\n",
                         Grouped(objects.counted->freed_accesses));
+  }
+  if (objects.options.page && !objects.page_observed) {
+    text +=
+        "note: the page was not observed in these epochs: none of its accessed bits was read, and "
+        "no sample fell there\n";
   }
   if (!objects.tracked) {
     text += "note: nobody tracked allocations in this trace; record it with --objects\n";
@@ -461,6 +573,7 @@ std::string TracedObjectsText(const TracedObjects& objects) {
 }
 
 std::string TracedObjectsJson(const TracedObjects& objects) {
+  const TracedObjects::Elsewhere& elsewhere = objects.elsewhere;
   Json rows = Json::array();
   for (const TracedObjects::Row& row : objects.rows) {
     Json nodes = Json::array();
@@ -469,28 +582,28 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
       nodes.push_back({{"node", id ? Json(id->value()) : Json(nullptr)},
                        {"share", OrNull(row.ShareOnNode(node))}});
     }
-    rows.push_back(
-        {{"kind", NameOf(row.kind)},
-         {"name", row.site.name.empty() ? Json(nullptr) : Json(row.site.name)},
-         {"thread", row.site.thread ? Json(row.site.thread->value()) : Json(nullptr)},
-         {"type", row.type.empty() ? Json(nullptr) : Json(row.type)},
-         {"pid", row.pid ? Json(row.pid->value()) : Json(nullptr)},
-         {"start", row.start ? Json(*row.start) : Json(nullptr)},
-         {"references", row.references},
-         {"references_share", ShareOf(row.references, objects.references)},
-         {"samples", row.samples},
-         {"samples_share", ShareOf(row.samples, objects.samples)},
-         {"accesses", objects.accesses ? Json(row.accesses) : Json(nullptr)},
-         {"accesses_per_byte", objects.accesses ? OrNull(row.AccessesPerByte()) : Json(nullptr)},
-         {"counted", OrNull(row.counted)},
-         {"counted_share", OrNull(objects.CountedShare(row))},
-         {"nodes", std::move(nodes)},
-         {"objects", row.objects},
-         {"bytes", row.bytes},
-         {"live_bytes", row.live_bytes},
-         {"estimated", row.estimated},
-         {"lifetime_s", Seconds(row.lifetime)},
-         {"frames", FramesJson(row.site.frames)}});
+    rows.push_back({{"kind", NameOf(row.kind)},
+                    {"name", row.site.name.empty() ? Json(nullptr) : Json(row.site.name)},
+                    {"thread", row.site.thread ? Json(row.site.thread->value()) : Json(nullptr)},
+                    {"type", row.type.empty() ? Json(nullptr) : Json(row.type)},
+                    {"pid", row.pid ? Json(row.pid->value()) : Json(nullptr)},
+                    {"start", row.start ? Json(*row.start) : Json(nullptr)},
+                    {"references", OrNull(row.references)},
+                    {"references_share", OrNull(ShareOf(row.references, objects.references))},
+                    {"samples", OrNull(row.samples)},
+                    {"samples_share", OrNull(ShareOf(row.samples, objects.samples))},
+                    {"accesses", OrNull(row.accesses)},
+                    {"accesses_share", OrNull(ShareOf(row.accesses, objects.accesses))},
+                    {"accesses_per_byte", OrNull(row.AccessesPerByte())},
+                    {"counted", OrNull(row.counted)},
+                    {"counted_share", OrNull(objects.CountedShare(row))},
+                    {"nodes", std::move(nodes)},
+                    {"objects", row.objects},
+                    {"bytes", row.bytes},
+                    {"live_bytes", row.live_bytes},
+                    {"estimated", row.estimated},
+                    {"lifetime_s", Seconds(row.lifetime)},
+                    {"frames", FramesJson(row.site.frames)}});
   }
   return JsonText(
       {{"view", "objects"},
@@ -498,9 +611,18 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
        {"by", NameOf(objects.options.by)},
        {"epochs", objects.epochs},
        {"tracked", objects.tracked},
-       {"references", objects.references},
-       {"samples", objects.samples},
+       {"references", OrNull(objects.references)},
+       {"samples", OrNull(objects.samples)},
        {"accesses", OrNull(objects.accesses)},
+       {"elsewhere",
+        {{"references", OrNull(elsewhere.references)},
+         {"references_share", OrNull(ShareOf(elsewhere.references, objects.references))},
+         {"samples", OrNull(elsewhere.samples)},
+         {"samples_share", OrNull(ShareOf(elsewhere.samples, objects.samples))},
+         {"accesses", OrNull(elsewhere.accesses)},
+         {"accesses_share", OrNull(ShareOf(elsewhere.accesses, objects.accesses))},
+         {"estimated", elsewhere.estimated}}},
+       {"page_observed", objects.options.page ? Json(objects.page_observed) : Json(nullptr)},
        {"counted", objects.counted ? Json(objects.counted->accesses) : Json(nullptr)},
        {"counted_freed", objects.counted ? Json(objects.counted->freed_accesses) : Json(nullptr)},
        {"lost", objects.lost},
@@ -509,11 +631,24 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
 }
 
 std::string TracedObjectsCsv(const TracedObjects& objects) {
-  std::vector<std::string> columns{
-      "kind",      "pid",           "start",   "references", "references_share",
-      "samples",   "samples_share", "objects", "bytes",      "live_bytes",
-      "estimated", "lifetime_s",    "what",    "accesses",   "accesses_per_byte",
-      "counted",   "counted_share"};
+  std::vector<std::string> columns{"kind",
+                                   "pid",
+                                   "start",
+                                   "references",
+                                   "references_share",
+                                   "samples",
+                                   "samples_share",
+                                   "objects",
+                                   "bytes",
+                                   "live_bytes",
+                                   "estimated",
+                                   "lifetime_s",
+                                   "what",
+                                   "accesses",
+                                   "accesses_share",
+                                   "accesses_per_byte",
+                                   "counted",
+                                   "counted_share"};
   for (const std::optional<NodeId>& node : objects.nodes) {
     columns.push_back(node ? fmt::format("node_{}_share", node->value()) : "node_unknown_share");
   }
@@ -523,23 +658,39 @@ std::string TracedObjectsCsv(const TracedObjects& objects) {
         std::string(NameOf(row.kind)),
         row.pid ? fmt::format("{}", row.pid->value()) : "",
         row.start ? fmt::format("{:#x}", *row.start) : "",
-        Exact(row.references),
-        Exact(ShareOf(row.references, objects.references)),
-        Exact(row.samples),
-        Exact(ShareOf(row.samples, objects.samples)),
+        OrEmpty(row.references, Exact),
+        OrEmpty(ShareOf(row.references, objects.references), Exact),
+        OrEmpty(row.samples, Exact),
+        OrEmpty(ShareOf(row.samples, objects.samples), Exact),
         Exact(row.objects),
         Exact(row.bytes),
         Exact(row.live_bytes),
         row.estimated ? "true" : "false",
         Exact(Seconds(row.lifetime)),
         row.type.empty() ? SiteText(row.kind, row.site, row.site.frames.size()) : row.type};
-    cells.push_back(objects.accesses ? Exact(row.accesses) : "");
-    cells.push_back(objects.accesses ? OrEmpty(row.AccessesPerByte(), Exact) : "");
+    cells.push_back(OrEmpty(row.accesses, Exact));
+    cells.push_back(OrEmpty(ShareOf(row.accesses, objects.accesses), Exact));
+    cells.push_back(OrEmpty(row.AccessesPerByte(), Exact));
     cells.push_back(OrEmpty(row.counted, [](std::uint64_t n) { return fmt::format("{}", n); }));
     cells.push_back(OrEmpty(objects.CountedShare(row), Exact));
     for (std::size_t node = 0; node < objects.nodes.size(); ++node) {
       cells.push_back(OrEmpty(row.ShareOnNode(node), Exact));
     }
+    csv += CsvLine(cells);
+  }
+  if (objects.tracked) {
+    const TracedObjects::Elsewhere& elsewhere = objects.elsewhere;
+    std::map<std::string_view, std::string> cell_of = {
+        {"kind", std::string(kElsewhere)},
+        {"references", OrEmpty(elsewhere.references, Exact)},
+        {"references_share", OrEmpty(ShareOf(elsewhere.references, objects.references), Exact)},
+        {"samples", OrEmpty(elsewhere.samples, Exact)},
+        {"samples_share", OrEmpty(ShareOf(elsewhere.samples, objects.samples), Exact)},
+        {"estimated", elsewhere.estimated ? "true" : "false"},
+        {"accesses", OrEmpty(elsewhere.accesses, Exact)},
+        {"accesses_share", OrEmpty(ShareOf(elsewhere.accesses, objects.accesses), Exact)}};
+    std::vector<std::string> cells;
+    for (const std::string& column : columns) cells.push_back(cell_of[column]);
     csv += CsvLine(cells);
   }
   return csv;

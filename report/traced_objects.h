@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the pages of a trace hold: references and samples by what was allocated there.
+// What the pages of a trace hold: accesses, references and samples by what was allocated there.
 //
 // Each of an object's pages gives it the share of its bytes that the object has, for as long of the
-// epoch as it lived. What was mapped gets what is left by allocations within it. Of small
+// epoch as it lived. Accesses are those of the hot view, and of advice on objects: estimated over
+// all epochs together (report/span_uses.h). What was mapped gets what is left by allocations within
+// it, and `elsewhere` has what no object has. Of small
 // allocations a share is recorded: each stands for as many as its weight says, whose pages are
 // taken to be as its own, so that sums of them are estimates.
 
@@ -45,17 +47,18 @@ struct TracedObjects {
     double bytes = 0;                    // of all of them
     double live_bytes = 0;               // when the last epoch ended
     bool estimated = false;              // some stand for others
-    // Of its pages; of one page without what others that it stands for have of theirs.
-    double references = 0;
-    double samples = 0;
-    double accesses = 0;        // estimated; see TracedObjects::accesses
-    std::vector<double> heats;  // references and samples together, by node; as `nodes` below
+    // Of its pages; of one page without what others that it stands for have of theirs. Unset: of
+    // none of them an accessed bit was read.
+    std::optional<double> references;
+    std::optional<double> samples;   // unset: no sampler was on
+    std::optional<double> accesses;  // unset: none of its pages was observed, or all are unset
+    std::vector<double> heats;       // references and samples together, by node; as `nodes` below
     // By the program itself, each, in all its run (ObjectProfiles); unset: unknown.
     std::optional<std::uint64_t> counted = std::nullopt;
     // Mean, in these epochs or before; of what lives, until the last one ended.
     std::chrono::nanoseconds lifetime{0};
 
-    // Unset: of no bytes.
+    // Unset: unknown, or of no bytes.
     std::optional<double> AccessesPerByte() const;
     // Of its references and samples, those of pages that were on the node; unset: it has none.
     std::optional<double> ShareOnNode(std::size_t node) const;
@@ -70,10 +73,20 @@ struct TracedObjects {
   };
   std::map<Pid, Seen> seen;  // targets in these epochs
   bool tracked = false;      // false: nobody told of allocations in this trace
-  double references = 0;     // of all pages of these targets
-  double samples = 0;
-  // Estimated, in epochs in which accessed bits were read; unset: there are none.
-  std::optional<double> accesses;
+  // Of all pages of these targets. Unset: no accessed bit was read in these epochs.
+  std::optional<double> references;
+  std::optional<double> samples;   // unset: no sampler was on
+  std::optional<double> accesses;  // estimated; unset where references are
+  // Of them, what is of no object. Unset: unknown, also where what stands for others adds up to
+  // more than all.
+  struct Elsewhere {
+    std::optional<double> references;
+    std::optional<double> samples;
+    std::optional<double> accesses;
+    bool estimated = false;  // some objects stand for others
+  };
+  Elsewhere elsewhere;
+  bool page_observed = false;  // of options.page
   // That held pages with references or samples, ascending; unset, last: not known of some.
   std::vector<std::optional<NodeId>> nodes;
   std::uint64_t lost = 0;  // allocations and frees
@@ -84,26 +97,26 @@ struct TracedObjects {
     std::uint64_t in_rows = 0;         // of them
   };
   std::optional<Counted> counted = std::nullopt;
-  // References and samples together by stacks, or by types, whatever the limit:
-  // "allocated;outermost;...;innermost". Those that differ in lines alone are one.
+  // Accesses by stacks, or by types, whatever the limit: "allocated;outermost;...;innermost". Those
+  // that differ in lines alone are one. References and samples together where `accesses` is unset.
   std::map<std::string, double> stacks;
   std::size_t all_rows = 0;
-  // By references and samples together, then bytes, descending; then as first seen.
+  // By accesses, those that are unknown last, then references and samples together, then bytes,
+  // descending; then as first seen.
   std::vector<Row> rows;
 
   // Of all that was counted; unset: unknown.
   std::optional<double> CountedShare(const Row& row) const;
 };
 
-// Reads the trace once, from its begin. Memory is bounded by what lives at once, mappings ever
-// made, sites and rows.
+// Reads the trace twice, from its begin. Memory is bounded by the footprint, what lives at once,
+// mappings ever made, sites and rows.
 Result<TracedObjects> MakeTracedObjects(const Trace& trace, const TracedObjectsOptions& options);
 
 std::string TracedObjectsText(const TracedObjects& objects);
 std::string TracedObjectsJson(const TracedObjects& objects);
 std::string TracedObjectsCsv(const TracedObjects& objects);
-// A line for each of the stacks, "outermost;...;innermost n", n the references and samples,
-// rounded.
+// A line for each of the stacks, "outermost;...;innermost n", n rounded.
 std::string TracedObjectsFolded(const TracedObjects& objects);
 
 }  // namespace tmprof

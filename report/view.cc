@@ -195,6 +195,17 @@ Result<Rendered> RenderObjects(ObjectsReader& objects, std::string file, const V
   return rendered;
 }
 
+// Of a page that was not observed there is an answer where something is known to have been there.
+Status RequirePage(const TracedObjects& objects) {
+  const std::optional<Vpn>& page = objects.options.page;
+  if (!page || objects.page_observed || !objects.rows.empty()) return {};
+  return Fail(BadInput("show page", Address(*page),
+                       "it was not observed in these epochs, and nothing is known to have been "
+                       "allocated there",
+                       "'--view hot' lists pages that were, '--view objects --by object' what was "
+                       "allocated"));
+}
+
 Result<Rendered> RenderTracedObjects(const Trace& trace, const ViewOptions& options, Format format,
                                      bool /*with_png*/) {
   if (Status known = options.counts.RequireProcesses(trace); !known) return Fail(known.error());
@@ -218,6 +229,7 @@ Result<Rendered> RenderTracedObjects(const Trace& trace, const ViewOptions& opti
   if (Status found = RequireProcess(options.pid, objects->seen); !found) {
     return Fail(found.error());
   }
+  if (Status known = RequirePage(*objects); !known) return Fail(known.error());
   Rendered rendered{.png = std::nullopt, .end = objects->end};
   if (options.folded) rendered.folded = TracedObjectsFolded(*objects);
   rendered.output = Spell(*objects, format, TracedObjectsText, TracedObjectsJson, TracedObjectsCsv);
@@ -272,8 +284,9 @@ constexpr std::array kViews = {
          .has_png = false,
          .render_ledger = RenderMoves},
     View{.name = "objects",
-         .description = "by what was allocated: of a trace, references and samples; of an object "
-                        "profile, accesses",
+         .description =
+             "by what was allocated: of a trace, estimated accesses; of an object profile, "
+             "counted ones",
          .reads = kObjectsReads,
          .has_png = false,
          .render = RenderTracedObjects,

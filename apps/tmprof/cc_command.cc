@@ -1,21 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "apps/tmprof/cc_arguments.h"
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/launched_command.h"
 #include "apps/tmprof/own_libraries.h"
+#include "apps/tmprof/uncounted_code.h"
 
 namespace tmprof {
 namespace {
@@ -52,6 +58,43 @@ Status CheckCompiler(const std::string& compiler) {
   return refuse(fmt::format("it is version {}, and the plugin is for {}", version, kClangMajor));
 }
 
+// Where linkers look, after the folders that they are told of.
+std::vector<fs::path> SystemFolders() {
+  std::vector<fs::path> folders;
+  std::error_code ignored;
+  for (const auto& version : fs::directory_iterator("/usr/lib/gcc/x86_64-linux-gnu", ignored)) {
+    folders.push_back(version.path());
+  }
+  std::ranges::sort(folders, std::greater{});
+  for (const char* folder : {"/usr/local/lib", "/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu",
+                             "/usr/lib", "/lib"}) {
+    folders.emplace_back(folder);
+  }
+  return folders;
+}
+
+// A file without a name, of this process and those that it becomes or starts; empty: there is none.
+std::string MakePassedOnFile(std::string_view text) {
+  const int fd = ::memfd_create("tmprof-uncounted", 0);
+  if (fd < 0 || ::write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    return {};
+  }
+  return fmt::format("/proc/self/fd/{}", fd);
+}
+
+// Says what the linker takes that does not count, here and in what the program writes.
+void NoteUncounted(const std::vector<std::string>& command, std::vector<std::string>& arguments) {
+  const CompilerCommand parsed = ParseCompilerCommand(command);
+  if (!parsed.links) return;
+  const std::vector<std::string> uncounted = UncountedCode(parsed, SystemFolders());
+  if (uncounted.empty()) return;
+  fmt::print(stderr, "tmprof: not counted, as 'tmprof cc' did not build it: {}\n",
+             fmt::join(uncounted, ", "));
+  const std::string note = MakePassedOnFile(UncountedNote(uncounted));
+  if (note.empty()) return;  // it was said here
+  arguments.insert(arguments.begin() + 1, {"-x", "assembler", note, "-x", "none"});
+}
+
 int Compile(const std::vector<std::string>& command) {
   if (command.empty()) {
     return ReportError(
@@ -64,6 +107,7 @@ int Compile(const std::vector<std::string>& command) {
   Result<std::vector<std::string>> arguments =
       InstrumentedCommand(command, *libraries / kPlugin, *libraries);
   if (!arguments) return ReportError(arguments.error());
+  NoteUncounted(command, *arguments);
   std::vector<char*> argv;
   for (std::string& argument : *arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);

@@ -102,8 +102,18 @@ std::uint32_t ObjectRecorder::SiteOf(Process& process, const ProcessLog& log, st
   std::vector<SourceFrame> frames = FramesOf(log, site);
   if (frames.empty()) return kUnknownSite;
   const auto [place, is_first] = sites_.try_emplace(std::move(frames), last_site_ + 1);
-  if (is_first) into.sites.push_back({.id = ++last_site_, .frames = place->first});
+  if (is_first) {
+    into.sites.push_back({.id = ++last_site_, .frames = place->first});
+    for (const SourceFrame& frame : place->first) TellFile(frame.module, into);
+  }
   return known->second = place->second;
+}
+
+void ObjectRecorder::TellFile(const std::string& path, Allocations& into) {
+  if (path.empty() || !told_files_.insert(path).second) return;
+  if (std::string build_id = BuildIdOf(path); !build_id.empty()) {
+    into.files.push_back({.path = path, .build_id = std::move(build_id)});
+  }
 }
 
 void ObjectRecorder::Add(Process& process, const ProcessLog& log, const LoggedEvent& event,

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <tuple>
@@ -117,6 +118,7 @@ class ObjectRecorder {
   std::uint32_t SiteOf(Process& process, const ProcessLog& log, std::uint32_t site,
                        Allocations& into);
   std::vector<SourceFrame> FramesOf(const ProcessLog& log, std::uint32_t site);
+  void TellFile(const std::string& path, Allocations& into);
 
   AllocationLogs logs_;
   std::uint64_t all_from_bytes_;
@@ -125,6 +127,7 @@ class ObjectRecorder {
   std::map<std::tuple<FixedKind, std::string, std::string, std::uint64_t>, std::uint32_t>
       data_sites_;  // by name, file and place
   std::uint32_t last_site_ = kUnknownSite;
+  std::set<std::string> told_files_;
   ProcFs procfs_;
   LoadedData loaded_;
   std::map<TargetId, Fixed> fixed_;

@@ -110,6 +110,8 @@ void Dumper::AddModule(const LoadedImage& image, bool is_closed) {
   item_.Number(5, image.bias);
   item_.Number(6, statics.IsInstrumented(image.start, image.end, image.name));
   item_.Number(7, is_closed);
+  statics.EachUncounted(image.start, image.end, image.name,
+                        [this](const char* part) { item_.Text(8, part); });
   part_.Nested(1, item_);
   FlushFullPart();
 }
@@ -160,8 +162,10 @@ void Dumper::WriteStacks() {
     SiteTotals sum = TotalsOf(id);
     if (uncredited != nullptr) sum.freed_accesses += uncredited[id];
     list_.Clear();
+    bool is_cut = true;
     if (id != kUnknownStack) {
       const Stack& stack = heap.stacks().Get(id);
+      is_cut = stack.is_cut;
       for (std::uint64_t i = 0; i < stack.depth; ++i) list_.Packed(stack.frames()[i]);
     }
     item_.Clear();
@@ -173,6 +177,7 @@ void Dumper::WriteStacks() {
     item_.Number(6, sum.freed_bytes);
     item_.Number(7, sum.freed_accesses);
     item_.Number(8, sum.freed_age_ms);
+    item_.Number(9, is_cut);
     part_.Nested(2, item_);
     FlushFullPart();
   }

@@ -243,12 +243,24 @@ Header* Heap::TakeLarge(const Thread& thread, std::uint64_t bytes, std::uint64_t
 
 // Objects.
 
+std::uint32_t Heap::StackOf(Thread& thread, const void* frame) {
+  const std::uint32_t known =
+      thread.known_stacks.Find(frame, thread.stack.Get(), unwinder.generation());
+  return __builtin_expect(known != kUnknownStack, 1) ? known : WalkStack(thread, frame);
+}
+
+__attribute__((noinline)) std::uint32_t Heap::WalkStack(Thread& thread, const void* frame) {
+  const std::uint32_t generation = unwinder.generation();
+  CallChain callers;
+  unwinder.Walk(frame, thread.stack.Get(), callers);
+  const std::uint32_t stack = stacks_.Intern(callers);
+  if (stack != kUnknownStack) thread.known_stacks.Keep(frame, callers, stack, generation);
+  return stack;
+}
+
 void Heap::Begin(Thread& thread, Header& header, std::uint64_t bytes, std::uint64_t alignment,
                  const void* frame) {
-  std::uint64_t frames[kMaxFrames];
-  const StackBounds stack = thread.stack.Get();
-  const int depth = WalkStack(frame, stack.start, stack.end, frames);
-  Store(header.stack, stacks_.Intern(frames, depth));
+  Store(header.stack, StackOf(thread, frame));
   Store(header.birth_ms, static_cast<std::uint32_t>(NowSinceStart()));
   Store(header.bytes,
         SpanOf(header)->use == SpanUse::kLarge ? kLargeBytes : static_cast<std::uint32_t>(bytes));

@@ -80,6 +80,8 @@ class Heap {
   // Whether somebody may be adding to a header in it. Precondition: none lives in it.
   bool IsBeingFlushed(const Span& run) const;
   void DrainReturned(Thread& thread);
+  std::uint32_t StackOf(Thread& thread, const void* frame);
+  std::uint32_t WalkStack(Thread& thread, const void* frame);
   void Begin(Thread& thread, Header& header, std::uint64_t bytes, std::uint64_t alignment,
              const void* frame);
   void End(Thread& thread, Header& header);

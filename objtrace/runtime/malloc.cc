@@ -39,7 +39,9 @@ TMPROF_EXPORT int dlclose(void* handle) {
   static std::atomic<int (*)(void*)> next = nullptr;
   if (next == nullptr) next = reinterpret_cast<int (*)(void*)>(::dlsym(RTLD_NEXT, "dlclose"));
   closed_images.NoteLoaded();
-  return next.load()(handle);
+  const int result = next.load()(handle);
+  unwinder.ForgetClosed();
+  return result;
 }
 
 TMPROF_EXPORT void* malloc(size_t bytes) {

@@ -97,6 +97,7 @@ void UnlockAll() {
 
 void AfterForkInChild() {
   heap.registry().KeepOnlySelf();
+  unwinder.KeepOnlySelf();
   UnlockAll();
 }
 
@@ -211,4 +212,6 @@ void tmprof_attach(const Module* module) {
 }
 
 void tmprof_detach(const Module* module) { statics.Detach(*module); }
+
+void tmprof_uncounted(const char* names) { statics.NoteUncounted(names); }
 }

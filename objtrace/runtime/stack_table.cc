@@ -9,9 +9,9 @@ namespace {
 
 constexpr std::uint64_t kHashFactor = 0x9E3779B97F4A7C15;  // 2^64 / the golden ratio
 
-std::uint64_t HashOf(const std::uint64_t* frames, int depth) {
-  std::uint64_t hash = static_cast<std::uint64_t>(depth);
-  for (int i = 0; i < depth; ++i) hash = (hash ^ frames[i]) * kHashFactor;
+std::uint64_t HashOf(const CallChain& chain) {
+  std::uint64_t hash = static_cast<std::uint64_t>(chain.depth) << 1 | std::uint64_t{chain.is_cut};
+  for (int i = 0; i < chain.depth; ++i) hash = (hash ^ chain.frames[i]) * kHashFactor;
   return hash ^ (hash >> 32);
 }
 
@@ -30,25 +30,27 @@ bool StackTable::Begin() {
   return true;
 }
 
-bool StackTable::Is(std::uint32_t id, std::uint64_t hash, const std::uint64_t* frames,
-                    int depth) const {
+bool StackTable::Is(std::uint32_t id, std::uint64_t hash, const CallChain& chain) const {
   const Stack& stack = *stacks_[id];
-  if (stack.hash != hash || stack.depth != static_cast<std::uint64_t>(depth)) return false;
+  if (stack.hash != hash || stack.depth != static_cast<std::uint32_t>(chain.depth) ||
+      stack.is_cut != chain.is_cut) {
+    return false;
+  }
   // Few: a call of memcmp(3) costs more.
-  for (int i = 0; i < depth; ++i) {
-    if (stack.frames()[i] != frames[i]) return false;
+  for (int i = 0; i < chain.depth; ++i) {
+    if (stack.frames()[i] != chain.frames[i]) return false;
   }
   return true;
 }
 
-std::uint32_t StackTable::Intern(const std::uint64_t* frames, int depth) {
-  if (depth == 0) return kUnknownStack;
-  const std::uint64_t hash = HashOf(frames, depth);
+std::uint32_t StackTable::Intern(const CallChain& chain) {
+  if (chain.depth == 0) return kUnknownStack;
+  const std::uint64_t hash = HashOf(chain);
   if (auto* buckets = buckets_.load(std::memory_order_acquire)) {
     for (std::uint64_t at = hash;; ++at) {
       const std::uint32_t id = buckets[at % kBuckets].load(std::memory_order_acquire);
       if (id == kUnknownStack) break;
-      if (Is(id, hash, frames, depth)) return id;
+      if (Is(id, hash, chain)) return id;
     }
   }
   const Locked locked(lock_);
@@ -56,39 +58,67 @@ std::uint32_t StackTable::Intern(const std::uint64_t* frames, int depth) {
   auto* buckets = buckets_.load(std::memory_order_relaxed);
   std::uint64_t at = hash;
   while (const std::uint32_t id = buckets[at % kBuckets].load(std::memory_order_relaxed)) {
-    if (Is(id, hash, frames, depth)) return id;
+    if (Is(id, hash, chain)) return id;
     ++at;
   }
   const std::uint32_t id = size_.load(std::memory_order_relaxed);
   if (id == kMaxStacks) return kUnknownStack;
   auto* stack = reinterpret_cast<Stack*>(arena_);
-  const std::size_t frame_bytes = static_cast<std::size_t>(depth) * sizeof(*frames);
+  const std::size_t frame_bytes = static_cast<std::size_t>(chain.depth) * sizeof(*chain.frames);
   arena_ += sizeof(Stack) + frame_bytes;
   stack->hash = hash;
-  stack->depth = static_cast<std::uint64_t>(depth);
-  std::memcpy(stack->frames(), frames, frame_bytes);
+  stack->depth = static_cast<std::uint32_t>(chain.depth);
+  stack->is_cut = chain.is_cut;
+  std::memcpy(stack->frames(), chain.frames, frame_bytes);
   stacks_[id] = stack;
   buckets[at % kBuckets].store(id, std::memory_order_release);
   size_.store(id + 1, std::memory_order_release);
   return id;
 }
 
-// Reads only its own thread's stack, which is there up to its end.
-__attribute__((no_sanitize("address", "thread"))) int WalkStack(
-    const void* frame, std::uint64_t stack_start, std::uint64_t stack_end,
-    std::uint64_t (&frames)[kMaxFrames]) {
-  auto at = reinterpret_cast<std::uint64_t>(frame);
-  if (at < stack_start) return 0;
-  int depth = 0;
-  while (depth < kMaxFrames && at % sizeof(std::uint64_t) == 0 &&
-         at + 2 * sizeof(std::uint64_t) <= stack_end) {
-    const auto* saved = reinterpret_cast<const std::uint64_t*>(at);
-    if (saved[1] == 0) break;
-    frames[depth++] = saved[1];
-    if (saved[0] <= at) break;
-    at = saved[0];
+// Both read the calling thread's own stack.
+__attribute__((no_sanitize("address", "thread"))) std::uint32_t KnownStacks::Find(
+    const void* frame, const StackBounds& stack, std::uint32_t generation) {
+  const auto at = reinterpret_cast<std::uint64_t>(frame);
+  const auto* words = static_cast<const std::uint64_t*>(frame);
+  Known& known = Of(at, words[1]);
+  // Of a thread that had this place before, the stack may have ended elsewhere.
+  if (known.frame != at || known.generation != generation ||
+      at + known.highest + sizeof(std::uint64_t) > stack.end) {
+    return kUnknownStack;
   }
-  return depth;
+  for (std::uint32_t i = 0; i < known.words; ++i) {
+    if (words[known.offset[i] / sizeof(*words)] != known.value[i]) return kUnknownStack;
+  }
+  known.was_found = true;
+  return known.id;
+}
+
+__attribute__((no_sanitize("address", "thread"))) void KnownStacks::Keep(const void* frame,
+                                                                         const CallChain& chain,
+                                                                         std::uint32_t id,
+                                                                         std::uint32_t generation) {
+  const auto at = reinterpret_cast<std::uint64_t>(frame);
+  const auto* words = static_cast<const std::uint64_t*>(frame);
+  Known& known = Of(at, words[1]);
+  if (known.was_found) {  // may be of use again
+    known.was_found = false;
+    return;
+  }
+  known.frame = 0;
+  if (chain.word_count == 0) return;  // nothing tells it from others
+  known.words = static_cast<std::uint32_t>(chain.word_count);
+  known.highest = 0;
+  for (int i = 0; i < chain.word_count; ++i) {
+    const std::uint64_t offset = chain.words[i] - at;
+    if (offset > UINT32_MAX) return;
+    known.offset[i] = static_cast<std::uint32_t>(offset);
+    known.value[i] = words[offset / sizeof(*words)];
+    if (known.highest < offset) known.highest = known.offset[i];
+  }
+  known.id = id;
+  known.generation = generation;
+  known.frame = at;
 }
 
 }  // namespace tmprof::objtrace

@@ -8,16 +8,17 @@
 #include <cstdint>
 
 #include "objtrace/runtime/system.h"
+#include "objtrace/runtime/unwind.h"
 
 namespace tmprof::objtrace {
 
-inline constexpr int kMaxFrames = 16;
 inline constexpr std::uint32_t kUnknownStack = 0;
 inline constexpr std::uint32_t kMaxStacks = 1 << 18;  // ID kUnknownStack beyond
 
 struct Stack {
   std::uint64_t hash;
-  std::uint64_t depth;
+  std::uint32_t depth;
+  bool is_cut;  // as CallChain::is_cut
 
   // Return addresses, innermost first.
   std::uint64_t* frames() { return reinterpret_cast<std::uint64_t*>(this + 1); }
@@ -26,7 +27,7 @@ struct Stack {
 
 class StackTable {
  public:
-  std::uint32_t Intern(const std::uint64_t* frames, int depth);
+  std::uint32_t Intern(const CallChain& chain);
   // Of an ID that Intern() returned, but kUnknownStack.
   const Stack& Get(std::uint32_t id) const { return *stacks_[id]; }
   std::uint32_t size() const { return size_.load(std::memory_order_acquire); }  // IDs below it are
@@ -36,7 +37,7 @@ class StackTable {
   static constexpr std::uint32_t kBuckets = kMaxStacks * 2;
 
   bool Begin();
-  bool Is(std::uint32_t id, std::uint64_t hash, const std::uint64_t* frames, int depth) const;
+  bool Is(std::uint32_t id, std::uint64_t hash, const CallChain& chain) const;
 
   Lock lock_;
   std::atomic<std::atomic<std::uint32_t>*> buckets_ = nullptr;  // IDs; open addressing
@@ -45,10 +46,32 @@ class StackTable {
   std::atomic<std::uint32_t> size_ = 1;
 };
 
-// Follows frame pointers from the caller's `frame` (__builtin_frame_address(0)) while they stay
-// within [frame, stack_end): code without frame pointers cuts the stack short, or leaves a caller
-// out.
-int WalkStack(const void* frame, std::uint64_t stack_start, std::uint64_t stack_end,
-              std::uint64_t (&frames)[kMaxFrames]);
+// Stacks that one thread has walked: of a frame whose callers are the same again, the ID.
+class KnownStacks {
+ public:
+  // kUnknownStack: it has to be walked.
+  std::uint32_t Find(const void* frame, const StackBounds& stack, std::uint32_t generation);
+  void Keep(const void* frame, const CallChain& chain, std::uint32_t id, std::uint32_t generation);
+
+ private:
+  static constexpr int kShift = 7;
+
+  struct Known {
+    std::uint64_t frame;  // 0: none
+    std::uint32_t id;
+    std::uint32_t generation;  // of the unwinder
+    std::uint32_t words;
+    std::uint32_t highest;                       // offset
+    bool was_found;                              // since it was last sought in vain
+    std::uint32_t offset[CallChain::kMaxWords];  // from the frame
+    std::uint64_t value[CallChain::kMaxWords];
+  };
+
+  Known& Of(std::uint64_t frame, std::uint64_t caller) {
+    return known_[((frame >> 4 ^ caller) * 0x9E3779B97F4A7C15) >> (64 - kShift)];
+  }
+
+  Known known_[1 << kShift];
+};
 
 }  // namespace tmprof::objtrace

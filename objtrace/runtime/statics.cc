@@ -23,11 +23,13 @@ std::uint64_t HashOf(const char* text) {
   return hash;
 }
 
-std::uint64_t NameOf(const Module& module) {
+// Of the module that the address is in.
+std::uint64_t NameOf(const void* address) {
   dl_find_object found{};
   // It only reads.
-  auto* address = const_cast<Module*>(&module);
-  return ::_dl_find_object(address, &found) == 0 ? HashOf(found.dlfo_link_map->l_name) : 0;
+  return ::_dl_find_object(const_cast<void*>(address), &found) == 0
+             ? HashOf(found.dlfo_link_map->l_name)
+             : 0;
 }
 
 }  // namespace
@@ -41,7 +43,7 @@ void Statics::Attach(const Module& module, Registry& registry) {
   }
   if (records_ == nullptr || modules_ == nullptr || module_count_ == kMaxModules) return;
   Attached& attached = modules_[module_count_++];
-  attached = {.module = &module, .name = NameOf(module), .first = count_, .records = 0};
+  attached = {.module = &module, .name = NameOf(&module), .first = count_, .records = 0};
   for (StaticObject* object = module.object; object != module.object + module.objects; ++object) {
     const std::uint64_t id = count_ < kMaxStaticIds ? registry.NewStaticId() : kElsewhereId;
     if (id == kElsewhereId) break;
@@ -52,9 +54,8 @@ void Statics::Attach(const Module& module, Registry& registry) {
   sorted_.store(nullptr, std::memory_order_release);
 }
 
-const char* Statics::Keep(const char* name) {
+const char* Statics::Keep(const char* text, std::size_t bytes) {
   constexpr std::size_t kRoom = std::size_t{1} << 20;
-  const std::size_t bytes = std::strlen(name) + 1;
   if (bytes > kRoom) return "";
   if (names_left_ < bytes) {
     names_ = static_cast<char*>(MapSparse(kRoom));
@@ -62,7 +63,7 @@ const char* Statics::Keep(const char* name) {
   }
   if (names_ == nullptr) return "";
   char* kept = names_;
-  std::memcpy(kept, name, bytes);
+  std::memcpy(kept, text, bytes);
   names_ += bytes;
   names_left_ -= bytes;
   return kept;
@@ -76,7 +77,7 @@ void Statics::Detach(const Module& module) {
     if (attached.module != &module) continue;
     for (std::uint64_t at = attached.first; at < attached.first + attached.records; ++at) {
       StaticRecord& record = records_[at];
-      if (record.live) record.name = Keep(record.name);
+      if (record.live) record.name = Keep(record.name, std::strlen(record.name) + 1);
       record.live = false;
     }
   }
@@ -84,11 +85,29 @@ void Statics::Detach(const Module& module) {
 }
 
 bool Statics::IsInstrumented(std::uint64_t start, std::uint64_t end, const char* name) const {
-  const std::uint64_t hash = HashOf(name);
   return std::any_of(modules_, modules_ + module_count_, [&](const Attached& attached) {
-    const auto address = reinterpret_cast<std::uint64_t>(attached.module);
-    return start <= address && address < end && attached.name == hash;
+    return IsOf(reinterpret_cast<std::uint64_t>(attached.module), attached.name, start, end, name);
   });
+}
+
+bool Statics::IsOf(std::uint64_t address, std::uint64_t name_hash, std::uint64_t start,
+                   std::uint64_t end, const char* name) {
+  return start <= address && address < end && name_hash == HashOf(name);
+}
+
+void Statics::NoteUncounted(const char* names) {
+  const SignalsBlocked blocked;
+  const Locked locked(lock_);
+  if (uncounted_ == nullptr) {
+    uncounted_ = static_cast<Uncounted*>(MapSparse(kMaxUncounted * sizeof(Uncounted)));
+  }
+  if (uncounted_ == nullptr || uncounted_count_ == kMaxUncounted) return;
+  const char* end = names;
+  while (*end != '\0') end += std::strlen(end) + 1;
+  uncounted_[uncounted_count_++] = {
+      .address = reinterpret_cast<std::uint64_t>(names),
+      .name = NameOf(names),
+      .parts = Keep(names, static_cast<std::size_t>(end + 1 - names))};
 }
 
 // The one before stays: somebody may be reading it.

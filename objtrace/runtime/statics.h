@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 
 #include "objtrace/layout.h"
 #include "objtrace/runtime/system.h"
@@ -38,6 +39,19 @@ class Statics {
   // Whether the module that is loaded between these addresses, of this name to the dynamic linker,
   // is instrumented. Another may have been there before it.
   bool IsInstrumented(std::uint64_t start, std::uint64_t end, const char* name) const;
+  // As tmprof_uncounted() has them (objtrace/layout.h).
+  void NoteUncounted(const char* names);
+  // Calls `visit(name)` for each part of the module that is not instrumented.
+  template <typename Visit>
+  void EachUncounted(std::uint64_t start, std::uint64_t end, const char* name, Visit visit) const {
+    for (std::uint64_t i = 0; i < uncounted_count_; ++i) {
+      const Uncounted& uncounted = uncounted_[i];
+      if (!IsOf(uncounted.address, uncounted.name, start, end, name)) continue;
+      for (const char* part = uncounted.parts; *part != '\0'; part += std::strlen(part) + 1) {
+        visit(part);
+      }
+    }
+  }
   Lock& lock() { return lock_; }
 
  private:
@@ -64,10 +78,23 @@ class Statics {
     std::uint64_t records;
   };
 
-  const char* Keep(const char* name);
+  // Modules that note what they have not counted, and their names, which are kept.
+  static constexpr std::uint64_t kMaxUncounted = 1 << 12;
+  struct Uncounted {
+    std::uint64_t address;  // in the module
+    std::uint64_t name;     // as Attached::name
+    const char* parts;
+  };
+
+  // Whether what lay at an address in a module of that name lay in this one.
+  static bool IsOf(std::uint64_t address, std::uint64_t name_hash, std::uint64_t start,
+                   std::uint64_t end, const char* name);
+  const char* Keep(const char* text, std::size_t bytes);
 
   Attached* modules_ = nullptr;
   std::uint64_t module_count_ = 0;
+  Uncounted* uncounted_ = nullptr;
+  std::uint64_t uncounted_count_ = 0;
   char* names_ = nullptr;  // room for those of modules that have gone
   std::size_t names_left_ = 0;
   std::atomic<const Sorted*> sorted_ = nullptr;  // null: to be made

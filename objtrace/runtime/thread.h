@@ -12,6 +12,7 @@
 #include "objtrace/runtime/span_pool.h"
 #include "objtrace/runtime/stack_table.h"
 #include "objtrace/runtime/system.h"
+#include "objtrace/runtime/unwind.h"
 
 namespace tmprof::objtrace {
 
@@ -42,13 +43,6 @@ struct SiteTotals {
   std::uint64_t freed_bytes;
   std::uint64_t freed_accesses;
   std::uint64_t freed_age_ms;  // summed
-};
-
-struct StackBounds {
-  std::uint64_t start;
-  std::uint64_t end;
-
-  bool Hold(std::uint64_t address) const { return address - start < end - start; }
 };
 
 // One thread sets them while others read.
@@ -87,9 +81,10 @@ struct Thread {
   volatile std::uint64_t busy;
   bool stack_known;  // exactly; before, at most as large as a stack usually is
   SharedBounds stack;
-  std::uint64_t stack_id;               // of others' accesses to its stack
-  std::uint64_t* static_counts;         // by ID
-  SiteTotals* sites;                    // by stack ID
+  std::uint64_t stack_id;        // of others' accesses to its stack
+  std::uint64_t* static_counts;  // by ID
+  SiteTotals* sites;             // by stack ID
+  KnownStacks known_stacks;
   std::atomic<Header*> returned;        // freed by others
   std::atomic<std::uint64_t> flushing;  // address of the header that it may be adding to, or 0
   Span* held;                           // free large runs that somebody may be adding to

@@ -59,6 +59,31 @@ const char* Advice::ParseModule(char* rest) {
   return nullptr;
 }
 
+const char* Advice::ParseBuild(char* rest) {
+  std::uint64_t number = 0;
+  const char* end = nullptr;
+  const char* word = TakeWord(rest);
+  if (word == nullptr || !ParseNumber(word, "", 10, number, &end) || number == 0 ||
+      number >= kMaxAdvisedModules || path_[number] == nullptr) {
+    return "a build ID is of a module above";
+  }
+  constexpr const char* kNone = "a build ID is up to 64 bytes, as pairs of digits";
+  const char* digits = TakeWord(rest);
+  const std::size_t count = digits != nullptr ? std::strlen(digits) : 0;
+  if (count == 0 || count % 2 != 0 || count > 2 * std::size_t{kMaxBuildIdBytes}) return kNone;
+  for (std::size_t i = 0; i < count; i += 2) {
+    const char pair[3] = {digits[i], digits[i + 1], '\0'};
+    std::uint64_t byte = 0;
+    if (std::strspn(pair, "0123456789abcdefABCDEF") != 2 ||
+        !ParseNumber(pair, "", 16, byte, &end)) {
+      return kNone;
+    }
+    build_id_[number][i / 2] = static_cast<std::uint8_t>(byte);
+  }
+  build_id_bytes_[number] = static_cast<std::uint8_t>(count / 2);
+  return nullptr;
+}
+
 const char* Advice::ParseBind(char* rest) {
   std::uint64_t arena = 0;
   if (!ParseArena(TakeWord(rest), arena)) return "an arena is a number from 0 to 63";
@@ -137,8 +162,9 @@ const char* Advice::Parse(char* text, std::uint32_t& line) {
     }
     const char* word = *rest == '#' ? nullptr : TakeWord(rest);
     if (word == nullptr) continue;
-    const char* wrong = "it is none of module, bind, room and site";
+    const char* wrong = "it is none of module, build, bind, room and site";
     if (std::strcmp(word, "module") == 0) wrong = ParseModule(rest);
+    if (std::strcmp(word, "build") == 0) wrong = ParseBuild(rest);
     if (std::strcmp(word, "bind") == 0) wrong = ParseBind(rest);
     if (std::strcmp(word, "room") == 0) wrong = ParseRoom(rest);
     if (std::strcmp(word, "site") == 0) wrong = ParseSite(rest);
@@ -162,9 +188,71 @@ std::uint32_t Advice::ModuleOf(std::uint64_t address, std::uint64_t& offset) con
   const char* path = map.l_name[0] == '\0' ? program_ : map.l_name;
   offset = address - map.l_addr;
   for (std::uint32_t i = 1; i < kMaxAdvisedModules; ++i) {
-    if (path_[i] != nullptr && std::strcmp(path_[i], path) == 0) return i;
+    if (path_[i] == nullptr || std::strcmp(path_[i], path) != 0) continue;
+    return IsSameBuild(i, found.dlfo_map_start, map.l_addr) ? i : 0;
   }
   return 0;
+}
+
+namespace {
+
+// Null: the file has no build ID, or its headers are not loaded with it.
+const std::uint8_t* LoadedBuildId(const void* file_start, std::uint64_t bias, std::size_t& bytes) {
+  constexpr std::uint64_t kPageBytes = 4096;
+  const auto* header = static_cast<const ElfW(Ehdr)*>(file_start);
+  if (std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
+      header->e_phoff + header->e_phnum * sizeof(ElfW(Phdr)) > kPageBytes) {
+    return nullptr;
+  }
+  const auto* segment = reinterpret_cast<const ElfW(Phdr)*>(
+      static_cast<const std::uint8_t*>(file_start) + header->e_phoff);
+  for (int i = 0; i < header->e_phnum; ++i) {
+    if (segment[i].p_type != PT_NOTE) continue;
+    std::uint64_t at = bias + segment[i].p_vaddr;
+    const std::uint64_t end = at + segment[i].p_memsz;
+    while (at + sizeof(ElfW(Nhdr)) <= end) {
+      const auto* note = reinterpret_cast<const ElfW(Nhdr)*>(at);
+      const std::uint64_t name = at + sizeof(*note);
+      const std::uint64_t contents = name + (note->n_namesz + 3U) / 4 * 4;
+      if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == sizeof(ELF_NOTE_GNU) &&
+          std::memcmp(reinterpret_cast<const void*>(name), ELF_NOTE_GNU, sizeof(ELF_NOTE_GNU)) ==
+              0) {
+        bytes = note->n_descsz;
+        return reinterpret_cast<const std::uint8_t*>(contents);
+      }
+      at = contents + (note->n_descsz + 3U) / 4 * 4;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+bool Advice::IsSameBuild(std::uint32_t module, const void* file_start, std::uint64_t bias) const {
+  if (build_id_bytes_[module] == 0) return true;
+  const Build known = build_[module].load(std::memory_order_relaxed);
+  if (known != Build::kNotChecked) return known == Build::kSame;
+  std::size_t bytes = 0;
+  const std::uint8_t* loaded = LoadedBuildId(file_start, bias, bytes);
+  const bool is_same = loaded != nullptr && bytes == build_id_bytes_[module] &&
+                       std::memcmp(loaded, build_id_[module], bytes) == 0;
+  Build not_checked = Build::kNotChecked;
+  build_[module].compare_exchange_strong(not_checked, is_same ? Build::kSame : Build::kOther,
+                                         std::memory_order_relaxed);
+  if (!is_same) has_other_build_.store(true, std::memory_order_release);
+  return is_same;
+}
+
+const char* Advice::TakeOtherBuild() {
+  has_other_build_.store(false, std::memory_order_relaxed);
+  for (std::uint32_t i = 1; i < kMaxAdvisedModules; ++i) {
+    Build other = Build::kOther;
+    if (build_[i].load(std::memory_order_relaxed) == other &&
+        build_[i].compare_exchange_strong(other, Build::kOtherAndTold, std::memory_order_relaxed)) {
+      return path_[i];
+    }
+  }
+  return nullptr;
 }
 
 bool Advice::Descend(Place& place, std::uint64_t return_address) const {

@@ -6,6 +6,8 @@
 //   tmprof-advice 1                     the first
 //   # anything
 //   module NUMBER PATH                  from 1 on
+//   build NUMBER DIGITS                 its build ID, in hexadecimal: another build's calls are
+//                                       elsewhere, and what they allocate stays
 //   bind ARENA NODE,NODE...             the memory of an arena goes to these nodes while they have
 //                                       some free
 //   room ARENA BYTES                    an arena takes no more of addresses: malloc(3) has the rest
@@ -43,6 +45,10 @@ class Advice {
 
   // The arena of all that is allocated by way of this place, or one of the above.
   std::int32_t VerdictOf(Place place) const { return call_[place].verdict; }
+  // Whether a module was found to be of another build than the file is of: nothing that it calls is
+  // placed. TakeOtherBuild() has each once; null: there is no other.
+  bool HasOtherBuild() const { return has_other_build_.load(std::memory_order_relaxed); }
+  const char* TakeOtherBuild();
   // How many arenas, from the first, have all that is named.
   std::uint32_t arenas() const { return arenas_; }
   // As a mask; 0: where the kernel has it.
@@ -62,15 +68,24 @@ class Advice {
     std::int32_t verdict;
   };
 
+  enum class Build : std::uint8_t { kNotChecked, kSame, kOther, kOtherAndTold };
+
   const char* ParseModule(char* rest);
+  const char* ParseBuild(char* rest);
   const char* ParseBind(char* rest);
   const char* ParseRoom(char* rest);
   const char* ParseSite(char* rest);
   Place CallerOf(Place place, std::uint32_t module, std::uint64_t offset) const;
   // 0: in none that the file names.
   std::uint32_t ModuleOf(std::uint64_t address, std::uint64_t& offset) const;
+  // Whether the module, loaded where `file_start` says, is of the build that the file is of.
+  bool IsSameBuild(std::uint32_t module, const void* file_start, std::uint64_t bias) const;
 
   const char* path_[kMaxAdvisedModules];  // by number
+  std::uint8_t build_id_[kMaxAdvisedModules][kMaxBuildIdBytes];
+  std::uint8_t build_id_bytes_[kMaxAdvisedModules];  // 0: unknown
+  mutable std::atomic<Build> build_[kMaxAdvisedModules];
+  mutable std::atomic<bool> has_other_build_;
   char program_[4096];
   std::uint64_t nodes_[kArenas];
   std::uint64_t room_[kArenas];

@@ -49,9 +49,9 @@ namespace tmprof::objtrace {
 namespace {
 
 constexpr std::uint64_t kHashFactor = 0x9E3779B97F4A7C15;  // 2^64 / the golden ratio
-// A byte for each page of 4 KiB, modulo 256 MiB: 64 KiB, of which a cache holds what the program's
-// own memory needs.
-constexpr int kFilterShift = 16;
+// A byte for each page of 4 KiB, modulo 4 GiB: 1 MiB, of which a cache and memory hold what the
+// program's own memory needs. Of the lower half of an address no more has to be cut off.
+constexpr int kFilterShift = 20;
 // 2^17 x 8 slots: the million objects at once that docs/objects.md promises, 8 MiB at most.
 constexpr int kBucketsShift = 17;
 constexpr int kBucketSlots = 8;  // of a cache line
@@ -172,10 +172,14 @@ struct State {
 State* state = nullptr;
 
 // What most calls need to know, which then end in the next function, without a frame of their own.
-// Set where programs are tracked and nothing is placed.
+// Set where programs are tracked and nothing is placed; until then, all of them look at more.
 std::uint64_t small_below = 0;  // bytes: of smaller ones a share is recorded
-// State::filter. Null: each call has more to look at.
-const std::atomic<std::uint8_t>* tracked_pages = nullptr;
+std::atomic<std::uint8_t> no_tracked_pages[1 << kFilterShift];      // never written, so no memory
+const std::atomic<std::uint8_t>* tracked_pages = no_tracked_pages;  // then State::filter
+void AnyFree(void* object);
+std::size_t AnyUsableBytes(void* object);
+void (*free_untracked)(void*) = AnyFree;  // what no tracked page has
+std::size_t (*usable_bytes)(void*) = AnyUsableBytes;
 #define TMPROF_SHORT __attribute__((optimize("omit-frame-pointer", "optimize-sibling-calls")))
 
 __thread bool within __attribute__((tls_model("initial-exec"))) = false;
@@ -491,7 +495,8 @@ __attribute__((always_inline)) inline std::uint32_t SiteOfCaller(AllocationLog& 
 // Tracked addresses.
 
 std::uint64_t FilterIndex(std::uint64_t address) {
-  return address >> 12 & ((1 << kFilterShift) - 1);
+  static_assert(kFilterShift == 32 - 12);
+  return static_cast<std::uint32_t>(address) >> 12;
 }
 
 std::atomic<std::uint8_t>& FilterOf(std::uint64_t address) {
@@ -597,9 +602,10 @@ std::int64_t DrawDistance() {
 // where the next point lies: the distance is drawn from its end on.
 //
 // True: no point lies in these bytes. Else IsSampled() says whether one does.
-bool IsPassed(std::uint64_t bytes) {
-  bytes_to_sample -= static_cast<std::int64_t>(bytes);
-  return __builtin_expect(bytes_to_sample > 0, 1);
+__attribute__((always_inline)) inline bool IsPassed(std::uint64_t bytes) {
+  bool is_passed = false;  // by what the subtraction leaves, which GCC 12 would compute again
+  asm("subq %2, %0" : "+m"(bytes_to_sample), "=@ccg"(is_passed) : "r"(bytes));
+  return __builtin_expect(is_passed, 1);
 }
 
 bool IsSampled() {
@@ -764,14 +770,6 @@ __attribute__((noinline)) std::int32_t LookDeeper(Advice::Place place, std::uint
   return Advice::kStay;
 }
 
-std::int32_t ArenaOf(const void* caller) {
-  const auto address = reinterpret_cast<std::uint64_t>(caller);
-  const Advice::Place place = advice->First(address);
-  if (__builtin_expect(place == Advice::kOutermost, 1)) return Advice::kStay;
-  const std::int32_t verdict = advice->VerdictOf(place);
-  return verdict == Advice::kLookDeeper ? LookDeeper(place, address) : verdict;
-}
-
 struct Stderr {
   bool is_known = false;
   dev_t device = 0;
@@ -809,6 +807,31 @@ void Say(const char* text, std::size_t bytes) {
     ::sigtimedwait(&pipes, nullptr, &at_once);
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+// Once for each module and process. In any thread, or a signal handler.
+__attribute__((noinline)) void TellOfOtherBuilds() {
+  const int error = errno;
+  while (const char* module = advice->TakeOtherBuild()) {
+    // What the program has opened there since is not ours.
+    if (!Stderr::Now().Is(stderr_at_begin)) continue;
+    char text[512];
+    const int bytes = std::snprintf(text, sizeof(text),
+                                    "tmprof: advice: '%s' is not the build that the advice is of; "
+                                    "nothing that it calls is placed\n",
+                                    module);
+    Say(text, std::min<std::size_t>(bytes, sizeof(text) - 1));
+  }
+  errno = error;
+}
+
+std::int32_t ArenaOf(const void* caller) {
+  const auto address = reinterpret_cast<std::uint64_t>(caller);
+  const Advice::Place place = advice->First(address);
+  if (__builtin_expect(advice->HasOtherBuild(), 0)) TellOfOtherBuilds();
+  if (__builtin_expect(place == Advice::kOutermost, 1)) return Advice::kStay;
+  const std::int32_t verdict = advice->VerdictOf(place);
+  return verdict == Advice::kLookDeeper ? LookDeeper(place, address) : verdict;
 }
 
 // Once for each arena, by the process or a forked child. In any thread, or a signal handler.
@@ -919,18 +942,16 @@ __attribute__((noinline)) std::size_t AnyUsableBytes(void* object) {
   return arenas.Has(object) ? arenas.UsableBytes(object) : next.usable(object);
 }
 
-// Whether it is none of those that need more than the next free(3), which nothing is where that is
-// not known.
-bool IsUntracked(const void* object) {
+// Whether it is none of those that need more than `free_untracked`.
+__attribute__((always_inline)) inline bool IsUntracked(const void* object) {
   const auto address = reinterpret_cast<std::uint64_t>(object);
-  return tracked_pages != nullptr && !IsEarly(object) &&
-         __builtin_expect(tracked_pages[FilterIndex(address)].load(std::memory_order_relaxed) == 0,
+  return __builtin_expect(tracked_pages[FilterIndex(address)].load(std::memory_order_relaxed) == 0,
                           1);
 }
 
 // Inlined into what the program calls, which it would be the caller of else.
 __attribute__((always_inline)) inline void* ReallocForCaller(void* object, std::size_t bytes) {
-  if (!IsUntracked(object) || bytes >= small_below) return AnyRealloc(object, bytes, false);
+  if (bytes >= small_below || !IsUntracked(object)) return AnyRealloc(object, bytes, false);
   if (IsPassed(bytes)) return next.realloc(object, bytes);
   return AnyRealloc(object, bytes, true);
 }
@@ -1043,9 +1064,12 @@ void BeginTracking() {
   ::madvise(memory, sizeof(State), MADV_NOHUGEPAGE);
   request = made;
   state = static_cast<State*>(memory);
-  if (advice == nullptr) {
+  // What was allocated before the next functions were known is in no page that the filter has.
+  if (advice == nullptr && early_used == 0) {
     small_below = request.threshold;
     tracked_pages = state->filter;
+    free_untracked = next.free;
+    usable_bytes = next.usable;
   }
   tells_of_threads = ::pthread_key_create(&thread_ends, TellThreadEnds) == 0;
   // Or children of one process would all sample the same of what they do alike.
@@ -1089,7 +1113,7 @@ TMPROF_SHORT TMPROF_EXPORT void* calloc(size_t elements, size_t element_bytes) {
 }
 
 TMPROF_SHORT TMPROF_EXPORT void free(void* object) {
-  if (IsUntracked(object)) return next.free(object);
+  if (IsUntracked(object)) return free_untracked(object);
   return AnyFree(object);
 }
 
@@ -1106,10 +1130,7 @@ TMPROF_SHORT TMPROF_EXPORT void* reallocarray(void* object, size_t elements, siz
   return ReallocForCaller(object, bytes);
 }
 
-TMPROF_SHORT TMPROF_EXPORT size_t malloc_usable_size(void* object) {
-  if (tracked_pages != nullptr && !IsEarly(object)) return next.usable(object);
-  return AnyUsableBytes(object);
-}
+TMPROF_SHORT TMPROF_EXPORT size_t malloc_usable_size(void* object) { return usable_bytes(object); }
 
 TMPROF_EXPORT int posix_memalign(void** object, size_t alignment, size_t bytes) {
   if (!HasNext()) return ENOMEM;

@@ -283,6 +283,116 @@ TEST_F(CcTest, SharedLibrariesCountWhereTheyAreInstrumentedAndAreListedWhereNot)
   EXPECT_FALSE(IsInstrumented(Read(File("run.objects"), info), "libpart.so"));
 }
 
+// whole.c and a static library of part.c and another, of which each may have been built before.
+class StaticLibraryTest : public CcTest {
+ protected:
+  void MakeLibrary(const std::vector<std::string>& counted,
+                   const std::vector<std::string>& others) {
+    WriteFile(File("other.c"), "int other_calls;\nvoid other(void) { ++other_calls; }\n");
+    std::vector<std::string> archive = {"ar", "rcs", File("libpart.a")};
+    for (const std::vector<std::string>* sources : {&counted, &others}) {
+      for (const std::string& source : *sources) {
+        const std::string object = File(std::filesystem::path(source).stem().string() + ".o");
+        const std::vector<std::string> command = {"clang-19", "-O2", "-fPIC", "-c",
+                                                  source,     "-o",  object};
+        const Outcome built = sources == &counted ? Cc(command) : RunProgram(command);
+        ASSERT_EQ(built.status, 0) << built.err;
+        archive.push_back(object);
+      }
+    }
+    ASSERT_EQ(RunProgram(archive).status, 0);
+  }
+
+  Outcome Link(const std::vector<std::string>& library) const {
+    std::vector<std::string> command = {"clang-19", "-Werror",         "-O2", "-g",     "-std=c11",
+                                        "-DX=1",    Source("whole.c"), "-o",  File("x")};
+    command.insert(command.end(), library.begin(), library.end());
+    return Cc(command);
+  }
+
+  nlohmann::json UncountedParts() const {
+    const Outcome reported =
+        Tmprof({"report", File("run.objects"), "--view", "objects", "--format", "json"});
+    EXPECT_EQ(reported.status, 0) << reported.err;
+    return nlohmann::json::parse(reported.out)["uncounted_parts"];
+  }
+};
+
+TEST_F(StaticLibraryTest, CountsWhereItWasBuiltToAndNobodySaysAnything) {
+  ASSERT_NO_FATAL_FAILURE(MakeLibrary({Source("part.c"), File("other.c")}, {}));
+  const Outcome built = Link({File("libpart.a")});
+  ASSERT_EQ(built.status, 0) << built.err;
+  EXPECT_EQ(built.err, "");
+  EXPECT_EQ(Run(File("x")).out, "library 40\n");
+  ObjectsInfo info;
+  EXPECT_EQ(AccessesTo(Read(File("run.objects"), info), "part_calls"), 3U);
+  EXPECT_TRUE(UncountedParts().empty());
+}
+
+TEST_F(StaticLibraryTest, ThatWasPrebuiltIsSaidWhenItIsLinkedAndInTheProfile) {
+  ASSERT_NO_FATAL_FAILURE(MakeLibrary({}, {Source("part.c"), File("other.c")}));
+  for (const std::vector<std::string>& way :
+       {std::vector<std::string>{File("libpart.a")},
+        std::vector<std::string>{"-L" + File(""), "-lpart"},
+        std::vector<std::string>{"-L" + File(""), "-Wl,-Bstatic,-lpart,-Bdynamic"}}) {
+    std::filesystem::remove(File("x"));
+    const Outcome built = Link(way);
+    ASSERT_EQ(built.status, 0) << built.err;
+    EXPECT_EQ(built.err, "tmprof: not counted, as 'tmprof cc' did not build it: libpart.a\n");
+    EXPECT_EQ(Run(File("x")).out, "library 0\n");
+    EXPECT_THAT(UncountedParts(), ElementsAre("libpart.a of x"));
+    const Outcome text = Tmprof({"report", File("run.objects"), "--view", "objects"});
+    EXPECT_THAT(text.out, HasSubstr(", libpart.a of x\n"));
+    ObjectsInfo info;
+    const ObjectsPart counted = Read(File("run.objects"), info);
+    EXPECT_TRUE(IsInstrumented(counted, ""));
+    EXPECT_EQ(AccessesTo(counted, "whole_calls"), 1U);
+  }
+}
+
+TEST_F(StaticLibraryTest, OfWhichAPartWasPrebuiltNamesThatPart) {
+  ASSERT_NO_FATAL_FAILURE(MakeLibrary({Source("part.c")}, {File("other.c")}));
+  WriteFile(File("by_hand.S"),
+            "  .globl by_hand\nby_hand:\n  ret\n"
+            "  .section .note.GNU-stack,\"\",@progbits\n");
+  WriteFile(File("link"), File("libpart.a") + " '" + File("by_hand.S") + "'");
+  const Outcome built = Link({"@" + File("link")});
+  ASSERT_EQ(built.status, 0) << built.err;
+  EXPECT_THAT(built.err, HasSubstr(": libpart.a(other.o), by_hand.S\n"));
+  EXPECT_EQ(Run(File("x")).out, "library 40\n");
+  EXPECT_THAT(UncountedParts(), ElementsAre("libpart.a(other.o) of x", "by_hand.S of x"));
+}
+
+TEST_F(StaticLibraryTest, InASharedLibraryIsListedAsAPartOfThat) {
+  ASSERT_NO_FATAL_FAILURE(MakeLibrary({}, {File("other.c")}));
+  const Outcome library =
+      Cc({"clang-19", "-O2", "-fPIC", "-shared", Source("part.c"), "-o", File("libshared.so"),
+          "-Wl,--whole-archive", File("libpart.a"), "-Wl,--no-whole-archive"});
+  ASSERT_EQ(library.status, 0) << library.err;
+  EXPECT_THAT(library.err, HasSubstr("libpart.a"));
+  const Outcome built = Link({File("libshared.so")});
+  ASSERT_EQ(built.status, 0) << built.err;
+  EXPECT_EQ(built.err, "") << "a shared library tells of itself";
+  EXPECT_EQ(Run(File("x")).out, "library 40\n");
+  EXPECT_THAT(UncountedParts(), ElementsAre("libpart.a of libshared.so"));
+}
+
+TEST_F(CcTest, SourcesCountWhateverTheyAreCalled) {
+  for (const std::string name : {"x.CC", "x.CXX", "x.C++", "x.cp", "x.c++"}) {
+    WriteFile(File(name),
+              "int table[10];\n"
+              "int main() {\n"
+              "  for (int i = 0; i < 10; ++i) *(volatile int*)&table[i] = i;\n"
+              "}\n");
+    WriteFile(File("arguments"), "-O2\n" + File(name) + "\n-o " + File("x"));
+    const Outcome built = Cc({"clang++-19", "@" + File("arguments")});
+    ASSERT_EQ(built.status, 0) << built.err;
+    ASSERT_EQ(Run(File("x")).status, 0);
+    ObjectsInfo info;
+    EXPECT_EQ(AccessesTo(Read(File("run.objects"), info), "table"), 10U) << name;
+  }
+}
+
 TEST_F(CcTest, ALibraryWhereAnInstrumentedOneWasIsNotCalledInstrumented) {
   WriteFile(File("library.c"),
             "#include <stdlib.h>\n"
@@ -555,6 +665,199 @@ TEST_F(CcTest, AReportNamesFunctionsAndLinesThatAllocated) {
   EXPECT_THAT(by_samples.err, HasSubstr("by site, type or object"));
 }
 
+// Functions of the stack that allocated objects of so many bytes, of one site alone, innermost
+// first.
+class StackTest : public CcTest {
+ protected:
+  nlohmann::json SiteOf(std::uint64_t bytes, std::uint64_t objects) const {
+    const Outcome reported = Tmprof(
+        {"report", File("run.objects"), "--view", "objects", "--limit", "0", "--format", "json"});
+    EXPECT_EQ(reported.status, 0) << reported.err;
+    nlohmann::json found;
+    const auto report = nlohmann::json::parse(reported.out);
+    for (const nlohmann::json& row : report["rows"]) {
+      if (row["kind"] != "heap" || row["objects"] != objects || row["bytes"] != bytes * objects) {
+        continue;
+      }
+      EXPECT_TRUE(found.is_null()) << "two sites of " << bytes << " bytes";
+      found = row;
+    }
+    EXPECT_FALSE(found.is_null()) << reported.out;
+    return found;
+  }
+
+  // Up to main().
+  static std::vector<std::string> Functions(const nlohmann::json& site) {
+    std::vector<std::string> functions;
+    for (const nlohmann::json& frame : site["frames"]) {
+      functions.push_back(frame["function"].is_null() ? "" : frame["function"]);
+      if (functions.back() == "main") break;
+    }
+    return functions;
+  }
+
+  // prebuilt.c as others build it.
+  void BuildLibrary(const std::vector<std::string>& options) const {
+    std::vector<std::string> command = {
+        "clang-19", "-O2", "-fomit-frame-pointer", "-fPIC",
+        "-shared",  "-o",  File("libprebuilt.so"), Source("prebuilt.c")};
+    command.insert(command.end(), options.begin(), options.end());
+    const Outcome built = RunProgram(command);
+    ASSERT_EQ(built.status, 0) << built.err;
+  }
+  Outcome BuildCaller(std::vector<std::string> options) const {
+    options.insert(options.begin(),
+                   {"clang-19", "-O2", "-g", Source("calls_prebuilt.c"), "-L" + File(""),
+                    "-lprebuilt", "-Wl,-rpath," + File(""), "-o", File("x")});
+    return Cc(options);
+  }
+};
+
+class PrebuiltTest : public StackTest, public ::testing::WithParamInterface<const char*> {};
+// As ever, and without unwind tables: code of tmprof cc has frame pointers.
+INSTANTIATE_TEST_SUITE_P(Tables, PrebuiltTest,
+                         ::testing::Values("-fasynchronous-unwind-tables",
+                                           "-fno-asynchronous-unwind-tables"),
+                         [](const auto& option) {
+                           return std::string(option.param).starts_with("-fno") ? "Without"
+                                                                                : "With";
+                         });
+
+TEST_P(PrebuiltTest, StacksLeadThroughCodeWithoutFramePointers) {
+  ASSERT_NO_FATAL_FAILURE(BuildLibrary({}));
+  const Outcome built = BuildCaller({GetParam()});
+  ASSERT_EQ(built.status, 0) << built.err;
+  ASSERT_EQ(Run(File("x")).status, 0);
+  const auto site = SiteOf(1001, 3);
+  EXPECT_THAT(Functions(site), ElementsAre("prebuilt_make", "plainly", "main"));
+  EXPECT_EQ(site["stack_cut"], false);
+  EXPECT_THAT(Functions(SiteOf(1002, 3)), ElementsAre("prebuilt_make_busy", "busily", "main"));
+  EXPECT_THAT(Functions(SiteOf(1003, 3)), ElementsAre("prebuilt_make_false", "falsely", "main"));
+  EXPECT_THAT(Functions(SiteOf(1004, 3)), ElementsAre("back", "prebuilt_call", "forth", "main"));
+}
+
+TEST_F(StackTest, WhereNothingTellsWhoCalledTheStackIsCutAndSaysSo) {
+  ASSERT_NO_FATAL_FAILURE(BuildLibrary({"-fno-asynchronous-unwind-tables", "-fno-unwind-tables"}));
+  ASSERT_EQ(BuildCaller({}).status, 0);
+  ASSERT_EQ(Run(File("x")).status, 0);
+  const std::pair<std::uint64_t, std::vector<std::string>> stacks[] = {
+      {1001, {"prebuilt_make"}},
+      {1002, {"prebuilt_make_busy"}},
+      {1003, {"prebuilt_make_false"}},
+      {1004, {"back", "prebuilt_call"}}};
+  for (const auto& [bytes, functions] : stacks) {
+    const auto site = SiteOf(bytes, 3);
+    EXPECT_EQ(Functions(site), functions) << bytes;
+    EXPECT_EQ(site["stack_cut"], true) << bytes;
+  }
+}
+
+TEST_F(StackTest, OfStringsLeadToWhoMakesThem) {
+  WriteFile(File("strings.cc"),
+            "#include <string>\n"
+            "__attribute__((noinline)) void grow(std::string& text) {\n"
+            "  text.resize(5000, 'x');\n"
+            "  __asm__ volatile(\"\");\n"
+            "}\n"
+            "__attribute__((noinline)) void copy(const std::string& text) {\n"
+            "  volatile char last = std::string(text).back();\n"
+            "  (void)last;\n"
+            "}\n"
+            "int main() {\n"
+            "  for (int i = 0; i < 7; ++i) {\n"
+            "    std::string text;\n"
+            "    grow(text);\n"
+            "    copy(text);\n"
+            "  }\n"
+            "}\n");
+  ASSERT_EQ(Cc({"clang++-19", "-O1", "-g", File("strings.cc"), "-o", File("x")}).status, 0);
+  ASSERT_EQ(Run(File("x")).status, 0);
+  const Outcome folded = Tmprof({"report", File("run.objects"), "--view", "objects", "--folded",
+                                 File("folded"), "--format", "json", "--limit", "0"});
+  ASSERT_EQ(folded.status, 0) << folded.err;
+  int grown = 0;
+  int copied = 0;
+  const auto report = nlohmann::json::parse(folded.out);
+  for (const nlohmann::json& row : report["rows"]) {
+    if (row["kind"] != "heap" || row["objects"] != 7) continue;
+    const std::vector<std::string> functions = Functions(row);
+    if (functions.size() < 2 || functions.back() != "main") continue;
+    const std::string& caller = functions[functions.size() - 2];
+    grown += caller.starts_with("grow") ? 1 : 0;
+    copied += caller.starts_with("copy") ? 1 : 0;
+    EXPECT_EQ(row["stack_cut"], false);
+  }
+  EXPECT_EQ(grown, 1) << folded.out;
+  EXPECT_EQ(copied, 1) << folded.out;
+}
+
+// A library is closed, and another one comes to where it lay.
+TEST_F(StackTest, OfALibraryThatComesToAnothersAddressesAreItsOwn) {
+  const auto library = [&](const std::string& name, const std::string& body) {
+    WriteFile(File(name + ".c"), "#include <alloca.h>\n#include <stdlib.h>\n" + body);
+    const Outcome built = RunProgram({"clang-19", "-O1", "-fomit-frame-pointer", "-fPIC", "-shared",
+                                      File(name + ".c"), "-o", File(name + ".so")});
+    ASSERT_EQ(built.status, 0) << built.err;
+  };
+  // The same call, of frames that differ: return addresses are alike, what lies between is not.
+  library("one",
+          "void* make(long n) { long a[1]; a[0] = n; __asm__ volatile(\"\" :: \"r\"(a) : "
+          "\"memory\"); void* p = malloc(a[0]); __asm__ volatile(\"\"); return p; }\n");
+  library("two",
+          "void* make(long n) { long a[9]; a[0] = n; __asm__ volatile(\"\" :: \"r\"(a) : "
+          "\"memory\"); void* p = malloc(a[0]); __asm__ volatile(\"\"); return p; }\n");
+  WriteFile(File("loads.c"),
+            "#include <dlfcn.h>\n"
+            "static void* volatile kept;\n"
+            "__attribute__((noinline)) int use(const char* path, long bytes) {\n"
+            "  void* library = dlopen(path, RTLD_NOW);\n"
+            "  if (!library) return 1;\n"
+            "  void* (*make)(long) = (void* (*)(long))dlsym(library, \"make\");\n"
+            "  kept = make(bytes);\n"
+            "  return dlclose(library);\n"
+            "}\n"
+            "int main(int count, char** of) {\n"
+            "  (void)count;\n"
+            "  return use(of[1], 2001) + use(of[2], 2002);\n"
+            "}\n");
+  ASSERT_EQ(Cc({"clang-19", "-O1", "-g", File("loads.c"), "-o", File("x")}).status, 0);
+  ASSERT_EQ(Run(File("x"), {File("one.so"), File("two.so")}).status, 0);
+  for (const std::uint64_t bytes : {2001, 2002}) {
+    const auto site = SiteOf(bytes, 1);
+    const std::vector<std::string> functions = Functions(site);
+    ASSERT_EQ(functions.size(), 3U) << site;
+    EXPECT_EQ(functions[1], "use");
+    EXPECT_EQ(functions[2], "main");
+    EXPECT_EQ(site["stack_cut"], false);
+  }
+}
+
+// A stack that the C library gave to nobody: the innermost call alone is known.
+TEST_F(StackTest, OnAStackOfTheProgramsOwnTheInnermostCallIsKnown) {
+  WriteFile(File("coroutine.c"),
+            "#include <stdlib.h>\n"
+            "#include <ucontext.h>\n"
+            "static ucontext_t own, other;\n"
+            "static void* volatile kept;\n"
+            "static char stack[1 << 16];\n"
+            "static void body(void) {\n"
+            "  kept = malloc(3001);\n"
+            "  swapcontext(&other, &own);\n"
+            "}\n"
+            "int main(void) {\n"
+            "  if (getcontext(&other)) return 1;\n"
+            "  other.uc_stack.ss_sp = stack;\n"
+            "  other.uc_stack.ss_size = sizeof stack;\n"
+            "  makecontext(&other, body, 0);\n"
+            "  return swapcontext(&own, &other);\n"
+            "}\n");
+  ASSERT_EQ(Cc({"clang-19", "-O1", "-g", File("coroutine.c"), "-o", File("x")}).status, 0);
+  ASSERT_EQ(Run(File("x")).status, 0);
+  const auto site = SiteOf(3001, 1);
+  EXPECT_THAT(Functions(site), ElementsAre("body"));
+  EXPECT_EQ(site["stack_cut"], true);
+}
+
 TEST_F(CcTest, AForkedChildWritesAFileOfItsOwn) {
   ASSERT_EQ(Cc({"clang-19", "-O2", Source("whole.c"), Source("part.c"), "-o", File("x")}).status,
             0);
@@ -643,6 +946,66 @@ TEST(CcArgumentsTest, WhatGeneratesNoCodeGetsNoPlugin) {
   EXPECT_EQ(*Instrumented(assemble), assemble);
   EXPECT_THAT(*Instrumented({"clang-19", "-c", "-x", "c", "x.in"}),
               Contains("-fpass-plugin=/p.so"));
+}
+
+TEST(CcArgumentsTest, AllThatClangCompilesGetsThePlugin) {
+  for (const char* source : {"x.c", "x.cc", "x.cp", "x.cpp", "x.cxx", "x.c++", "x.C", "x.CC",
+                             "x.CPP", "x.CXX", "x.C++", "x.ccm", "x.cxxm", "x.c++m", "x.ii"}) {
+    EXPECT_THAT(*Instrumented({"clang++-19", "-c", source}), Contains("-fpass-plugin=/p.so"))
+        << source;
+  }
+  const std::vector<std::string> assemble = {"clang-19", "-c", "-xassembler-with-cpp", "x.c"};
+  EXPECT_EQ(*Instrumented(assemble), assemble);
+  EXPECT_THAT(*Instrumented({"clang-19", "-c", "-x", "assembler", "a", "-x", "none", "x.c"}),
+              Contains("-fpass-plugin=/p.so"));
+}
+
+class ResponseFileTest : public ::testing::Test {
+ protected:
+  std::string Written(const std::string& name, const std::string& text) const {
+    WriteFile(folder_.File(name), text);
+    return "@" + folder_.File(name);
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(ResponseFileTest, WhatItHasIsTakenAsIfItWereSaid) {
+  const std::string compile = Written("compile", "-c\n -o x.o 'x y.CC'");
+  EXPECT_THAT(*Instrumented({"clang++-19", compile}),
+              ElementsAre("clang++-19", "-fpass-plugin=/p.so", compile));
+  const std::string nested = Written("nested", "-O2 " + compile);
+  EXPECT_THAT(*Instrumented({"clang++-19", nested}), Contains("-fpass-plugin=/p.so"));
+  const std::string link = Written("link", "x.o -lm");
+  EXPECT_THAT(*Instrumented({"clang++-19", link}), Contains("-Wl,-rpath,/lib"));
+  const std::string late = Written("late", "-flto -c x.c");
+  EXPECT_THAT(*Instrumented({"clang-19", late}),
+              ElementsAre("clang-19", "-fpass-plugin=/p.so", late, "-fno-lto"));
+  const auto refused = Instrumented({"clang-19", Written("static", "x.c -static")});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().Message(), HasSubstr("'-static'"));
+  const std::vector<std::string> version = {"clang-19", Written("version", "--version")};
+  EXPECT_EQ(*Instrumented(version), version);
+}
+
+TEST_F(ResponseFileTest, WordsAreThoseThatClangReads) {
+  const std::string file = Written(
+      "words", "-DA=\\\"b\\\"\t'-D C=d e'\n\"f\\\"g\" h\\ i.c @" + folder_.File("none") + "\n");
+  EXPECT_THAT(ParseCompilerCommand({"clang-19", file}).arguments,
+              ElementsAre("-DA=\"b\"", "-D C=d e", "f\"g", "h i.c", "@" + folder_.File("none")));
+}
+
+TEST(CcArgumentsTest, InputsOfTheLinkerAreThoseItIsGiven) {
+  const CompilerCommand command = ParseCompilerCommand(
+      {"clang-19", "a.o", "-L/one", "-L", "/two", "-Wl,-Bstatic,--whole-archive,b.a", "-lc",
+       "-Wl,-Bdynamic", "-l", "d", "e.S", "-Xlinker", "-lf", "--", "g.c"});
+  std::vector<std::string> said;
+  for (const CompilerInput& input : command.inputs) {
+    said.push_back(std::to_string(static_cast<int>(input.kind)) + input.name +
+                   (input.prefers_archive ? " archive" : ""));
+  }
+  EXPECT_THAT(said, ElementsAre("2a.o", "2b.a", "3c archive", "3d", "1e.S", "3f", "0g.c"));
+  EXPECT_THAT(command.library_folders, ElementsAre("/one", "/two"));
+  EXPECT_TRUE(command.links);
 }
 
 TEST(CcArgumentsTest, LinkTimeOptimisationIsTakenBack) {

@@ -646,6 +646,58 @@ TEST_F(TrackerTest, AnArenaThatCannotBeBoundIsSaidAndUsed) {
             objtrace::kArenaBytes);
 }
 
+// By readelf(1): hexadecimal digits.
+std::string BuildIdOf(const std::string& path) {
+  const Outcome read = RunProgram({"readelf", "-n", path});
+  const std::string title = "Build ID: ";
+  const std::size_t at = read.out.find(title);
+  EXPECT_NE(at, std::string::npos) << read.out << read.err;
+  if (at == std::string::npos) return {};
+  return read.out.substr(at + title.size(), read.out.find('\n', at) - at - title.size());
+}
+
+std::string Bytes(const std::string& digits) {
+  std::string bytes;
+  for (std::size_t i = 0; i < digits.size(); i += 2) {
+    bytes += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
+  }
+  return bytes;
+}
+
+TEST_F(TrackerTest, AdviceOfAnotherBuildIsSaidOnceAndPlacesNothingOfIt) {
+  AllocationLogs logs = Logs();
+  ASSERT_EQ(Run(logs.request(), {"turns"}).status, 0);
+  Take(logs);
+  const std::vector<Told> told = told_;
+  const std::string program =
+      std::filesystem::canonical(std::string(TMPROF_BINARY_DIR) + "/tests/objects_allocates");
+  std::string build_id = Bytes(BuildIdOf(program));
+  ASSERT_FALSE(build_id.empty());
+  const auto distance = [&](const std::string& build, std::string& said) {
+    told_ = told;
+    const std::string advice =
+        Advice({{100'001, 0}, {100'002, 1}}, ArenaAdvice{.build_ids = {{program, build}}});
+    told_.clear();
+    const Outcome ran = Run(logs.request(), {"turns"}, advice);
+    EXPECT_EQ(ran.status, 0);
+    said = ran.err;
+    Take(logs);
+    return Allocated(100'002).at(0)->address - Allocated(100'001).at(0)->address;
+  };
+  std::string said;
+  EXPECT_EQ(distance(build_id, said), objtrace::kArenaBytes);
+  EXPECT_EQ(said, "");
+  const std::string other = "tmprof: advice: '" + program +
+                            "' is not the build that the advice is of; nothing that it calls is "
+                            "placed\n";
+  build_id.back() = static_cast<char>(build_id.back() ^ 1);
+  EXPECT_LT(distance(build_id, said), objtrace::kArenaBytes);
+  EXPECT_EQ(said, other);
+  build_id.pop_back();
+  EXPECT_LT(distance(build_id, said), objtrace::kArenaBytes);
+  EXPECT_EQ(said, other);
+}
+
 TEST_F(TrackerTest, AdviceThatIsNotUnderstoodIsSaidAndNothingIsPlaced) {
   const std::string file = folder_.File("wrong");
   const std::string first = std::string(kAdviceFirstLine) + "\n";
@@ -658,6 +710,12 @@ TEST_F(TrackerTest, AdviceThatIsNotUnderstoodIsSaidAndNothingIsPlaced) {
            {first + "module 1 /a\nsite 0\n", "line 3: a site has calls"},
            {first + "module 0 /a\n", "line 2: a module has a number"},
            {first + "module 1\n", "line 2: a module has a path"},
+           {first + "build 1 ab\n", "line 2: a build ID is of a module above"},
+           {first + "module 1 /a\nbuild 1\n", "line 3: a build ID is up to 64 bytes"},
+           {first + "module 1 /a\nbuild 1 abc\n", "line 3: a build ID is up to 64 bytes"},
+           {first + "module 1 /a\nbuild 1 x1\n", "line 3: a build ID is up to 64 bytes"},
+           {first + "module 1 /a\nbuild 1 " + std::string(130, 'a') + "\n",
+            "line 3: a build ID is up to 64 bytes"},
            {first + "bind 1 x\n", "line 2: nodes are numbers"}}) {
     WriteFile(file, text);
     const Outcome ran = Run("", {"kinds"}, file);

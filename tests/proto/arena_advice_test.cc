@@ -34,7 +34,8 @@ TEST_F(AdviceFile, IsReadAsItWasWritten) {
       .room_bytes = {{0, 1 << 20}, {63, std::uint64_t{1} << 40}},
       .sites = {{.arena = 0, .calls = {{"/usr/bin/a program", 0x124d}, {"/lib/libc.so", 0x88}}},
                 {.arena = 63, .calls = {{"/lib/libc.so", 0x88}}},
-                {.arena = std::nullopt, .calls = {{"/usr/bin/a program", 0}}}}};
+                {.arena = std::nullopt, .calls = {{"/usr/bin/a program", 0}}}},
+      .build_ids = {{"/usr/bin/a program", std::string("\0\x7f\xff", 3)}}};
   const Result<ArenaAdvice> read = Read(AdviceText(advice, {"of a test", "site 0 is no line"}));
   ASSERT_TRUE(read) << read.error().Message();
   EXPECT_EQ(*read, advice);
@@ -44,10 +45,12 @@ TEST_F(AdviceFile, IsTextOfALineEach) {
   const ArenaAdvice advice{.nodes = {{1, {2, 3}}},
                            .room_bytes = {{0, 4096}},
                            .sites = {{.arena = 0, .calls = {{"/a", 0x10}, {"/b", 0xff}}},
-                                     {.arena = std::nullopt, .calls = {{"/b", 1}}}}};
-  EXPECT_EQ(AdviceText(advice, {"why"}),
-            "tmprof-advice 1\n# why\nmodule 1 /a\nmodule 2 /b\nbind 1 2,3\nroom 0 4096\n"
-            "site 0 1+0x10 2+0xff\nsite - 2+0x1\n");
+                                     {.arena = std::nullopt, .calls = {{"/b", 1}}}},
+                           .build_ids = {{"/b", "\x01\xab"}, {"/c", "nobody's"}}};
+  EXPECT_EQ(
+      AdviceText(advice, {"why"}),
+      "tmprof-advice 1\n# why\nmodule 1 /a\nmodule 2 /b\nbuild 2 01ab\nbind 1 2,3\nroom 0 4096\n"
+      "site 0 1+0x10 2+0xff\nsite - 2+0x1\n");
 }
 
 TEST_F(AdviceFile, ThatIsNotUnderstoodIsRefusedWithItsLine) {
@@ -58,6 +61,13 @@ TEST_F(AdviceFile, ThatIsNotUnderstoodIsRefusedWithItsLine) {
            {"module 64 /a\n", "line 2: a module has a number"},
            {"module 1 /a\nmodule 1 /b\n", "line 3: a module has a number"},
            {"module 1\n", "line 2: a module has a path"},
+           {"build 1 ab\n", "line 2: a build ID is of a module above"},
+           {"module 1 /a\nbuild 2 ab\n", "line 3: a build ID is of a module above"},
+           {"module 1 /a\nbuild 1\n", "line 3: a build ID is up to 64 bytes"},
+           {"module 1 /a\nbuild 1 abc\n", "line 3: a build ID is up to 64 bytes"},
+           {"module 1 /a\nbuild 1 ax\n", "line 3: a build ID is up to 64 bytes"},
+           {"module 1 /a\nbuild 1 " + std::string(130, 'a') + "\n",
+            "line 3: a build ID is up to 64 bytes"},
            {"bind 64 1\n", "line 2: an arena is a number"},
            {"bind 1 x\n", "line 2: nodes are numbers"},
            {"room 64 1\n", "line 2: an arena is a number"},

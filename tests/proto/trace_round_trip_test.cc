@@ -101,7 +101,9 @@ TEST_F(TraceRoundTrip, AllocationsComeBackAndNoneStayUnknown) {
                  .time = epochs[1].start,
                  .site = 6},
                 {.kind = FixedKind::kStack, .ends = true, .address = far, .time = epochs[1].end}},
-      .lost = 5};
+      .lost = 5,
+      .files = {{.path = "/a", .build_id = std::string("\0\xff", 2)},
+                {.path = "/lib/b.so", .build_id = "id"}}};
   epochs[2].allocations = {.sites = {},
                            .events = {{.kind = AllocationKind::kAllocated,
                                        .address = 0x3000,

@@ -97,15 +97,16 @@ TEST(CountedObjects, HaveTheHeatOfTheirPagesAndWhatTheProgramCounted) {
   const TracedObjects objects = Counted(Profiles(), Epochs());
   ASSERT_EQ(objects.rows.size(), 3U);
   const TracedObjects::Row& nodes = RowOf(objects, "make_node");
-  EXPECT_DOUBLE_EQ(nodes.references, 160 + 160 + 180 / 2.0) << "the third came amid the second";
+  EXPECT_DOUBLE_EQ(nodes.references.value(), 160 + 160 + 180 / 2.0)
+      << "the third came amid the second";
   EXPECT_DOUBLE_EQ(nodes.objects, 2);
   EXPECT_EQ(nodes.counted, 40U + 95 + 5);
   EXPECT_EQ(RowOf(objects, "make_buffer").counted, 200U);
-  EXPECT_DOUBLE_EQ(RowOf(objects, "make_buffer").references, 340);
+  EXPECT_DOUBLE_EQ(RowOf(objects, "make_buffer").references.value(), 340);
   const TracedObjects::Row& variable = RowOf(objects, "at::home");
   EXPECT_EQ(variable.kind, TracedKind::kVariable);
   EXPECT_EQ(variable.counted, 15U);
-  EXPECT_DOUBLE_EQ(variable.references, 2080);
+  EXPECT_DOUBLE_EQ(variable.references.value(), 2080);
   EXPECT_EQ(objects.counted->accesses, 5U + 15 + 30 + 10 + 40 + 200 + 95);
   EXPECT_EQ(objects.counted->in_rows, 5U + 15 + 40 + 200 + 95);
   EXPECT_EQ(objects.counted->freed_accesses, 5U);
@@ -131,25 +132,25 @@ TEST(CountedObjects, ByObjectAndTypeAreTheirOwn) {
 TEST(CountedObjects, HaveNoHeatOfWhatCameAfterTheirProfile) {
   const ObjectProfiles profiles = Profiles(Pid(42), milliseconds(1750));
   const TracedObjects objects = Counted(profiles, Epochs(3));
-  EXPECT_DOUBLE_EQ(RowOf(objects, "make_buffer").references, 170 + 170 * 0.75);
-  EXPECT_DOUBLE_EQ(RowOf(objects, "make_node").references, 160 + 160 * 0.75 + 180 * 0.25);
-  EXPECT_DOUBLE_EQ(RowOf(objects, "at::home").references, 1040 + 1040 * 0.75);
+  EXPECT_DOUBLE_EQ(RowOf(objects, "make_buffer").references.value(), 170 + 170 * 0.75);
+  EXPECT_DOUBLE_EQ(RowOf(objects, "make_node").references.value(), 160 + 160 * 0.75 + 180 * 0.25);
+  EXPECT_DOUBLE_EQ(RowOf(objects, "at::home").references.value(), 1040 + 1040 * 0.75);
   EXPECT_EQ(RowOf(objects, "make_buffer").lifetime, milliseconds(1750));
   EXPECT_DOUBLE_EQ(RowOf(objects, "make_buffer").live_bytes, 0);
 
   const TracedObjects whole = Counted(Profiles(Pid(42), milliseconds(2000)), Epochs(3));
-  EXPECT_DOUBLE_EQ(RowOf(whole, "make_buffer").references, 340) << "of one epoch less";
+  EXPECT_DOUBLE_EQ(RowOf(whole, "make_buffer").references.value(), 340) << "of one epoch less";
 
   std::vector<EpochProfile> gap = Epochs(3);
   gap.erase(gap.begin() + 1);
-  EXPECT_DOUBLE_EQ(RowOf(Counted(profiles, gap), "make_buffer").references, 170);
+  EXPECT_DOUBLE_EQ(RowOf(Counted(profiles, gap), "make_buffer").references.value(), 170);
 }
 
 TEST(CountedObjects, HaveAllHeatOfTheEpochInWhichTheirProcessExits) {
   std::vector<EpochProfile> epochs = Epochs();
   epochs[1].targets[0].exited = true;
   const ObjectProfiles profiles = Profiles(Pid(42), milliseconds(1750));
-  EXPECT_DOUBLE_EQ(RowOf(Counted(profiles, epochs), "make_buffer").references, 340);
+  EXPECT_DOUBLE_EQ(RowOf(Counted(profiles, epochs), "make_buffer").references.value(), 340);
   const Result<HotList> list = MakeHotList(profiles.Beside(TraceOf({epochs[1]})), {});
   ASSERT_TRUE(list) << list.error().Message();
   EXPECT_THAT(HotText(*list), HasSubstr("make_buffer"));

@@ -379,6 +379,28 @@ TEST(ObjectAdvice, CallsAreSpeltAsTheTrackerLooksThemUp) {
   EXPECT_THAT(ObjectAdviceText(unnamed), HasSubstr("cannot name"));
 }
 
+TEST(ObjectAdvice, IsOfTheBuildThatWasRecorded) {
+  Program program;
+  program.Own(1, 16, 16, 100).Own(2, 32, 16, 1);
+  program.epoch_.allocations->files = {{.path = "/bin/program", .build_id = "\x01\xfe"},
+                                       {.path = "/lib/other.so", .build_id = "of no site"}};
+  const ObjectAdvice advice = program.Advise();
+  EXPECT_THAT(advice.advice.build_ids, ElementsAre(std::pair("/bin/program", "\x01\xfe")));
+  EXPECT_THAT(ObjectAdviceFile(advice), HasSubstr("\nmodule 1 /bin/program\nbuild 1 01fe\n"));
+
+  // What another build was advised says nothing of where this one's calls are.
+  ObjectAdviceOptions options = Options();
+  options.placed_under = ArenaAdvice{.sites = {Advised(kColdArena, 1), Advised(kColdArena, 9)},
+                                     .build_ids = {{"/bin/program", "\x01\xfe"}}};
+  const ObjectAdvice again = program.Advise(options);
+  EXPECT_EQ(SiteOf(again, "make1").verdict, SiteVerdict::kCold);
+  EXPECT_THAT(again.advice.sites, testing::Contains(Advised(kColdArena, 9)));
+  options.placed_under->build_ids["/bin/program"] = "\x02";
+  const ObjectAdvice rebuilt = program.Advise(options);
+  EXPECT_EQ(SiteOf(rebuilt, "make1").verdict, SiteVerdict::kHot);
+  EXPECT_THAT(rebuilt.advice.sites, Not(testing::Contains(Advised(kColdArena, 9))));
+}
+
 TEST(ObjectAdvice, ColdObjectsCanBeBoundToNodes) {
   ObjectAdviceOptions options = Options();
   options.cold_nodes = {2, 3};

@@ -155,6 +155,27 @@ TEST(ObjectsReport, TextNamesCallsAndWhatWasNotCounted) {
   EXPECT_THAT(ObjectsText(report), HasSubstr("1 of 5 rows"));
 }
 
+TEST(ObjectsReport, AStackThatWasCutSaysSo) {
+  const auto report = [](ObjectsBy by) {
+    ObjectsTally tally(by);
+    ObjectsPart part = Part();
+    part.sites[0].is_cut = true;
+    tally.Add(std::move(part));
+    return tally.Take(Info(), Name);
+  };
+  for (const ObjectsBy by : {ObjectsBy::kSite, ObjectsBy::kObject}) {
+    const ObjectsReport cut = report(by);
+    EXPECT_THAT(ObjectsText(cut), HasSubstr("make;node (tree.c:7) < main < unknown\n"));
+    EXPECT_THAT(ObjectsText(cut), HasSubstr("tree+0x1030\n"));
+    EXPECT_THAT(ObjectsCsv(cut), HasSubstr(",make;node (tree.c:7) < main < unknown\r\n"));
+    EXPECT_THAT(ObjectsFolded(cut), HasSubstr("heap;unknown;main;make:node 1"));
+    const auto json = nlohmann::json::parse(ObjectsJson(cut));
+    EXPECT_EQ(json["rows"][0]["stack_cut"], true);
+    EXPECT_EQ(json["rows"][0]["frames"].size(), 2U);
+    EXPECT_EQ(json["rows"][4]["stack_cut"], false);
+  }
+}
+
 TEST(ObjectsReport, JsonHasAllFramesAndNullForWhatIsUnknown) {
   const auto json = nlohmann::json::parse(ObjectsJson(Report(ObjectsBy::kSite)));
   EXPECT_EQ(json["rows"][0]["frames"][0]["line"], 7);

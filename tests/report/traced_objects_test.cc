@@ -2,9 +2,17 @@
 
 #include "report/traced_objects.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "report/hot.h"
+#include "report/object_advice.h"
 #include "tests/report/traces.h"
 
 namespace tmprof {
@@ -12,6 +20,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr std::uint64_t kPage = 4096;
 
@@ -64,9 +73,9 @@ TEST(TracedObjects, APageIsSharedByBytes) {
   AddPage(epoch, 17, 4, 20);
   const TracedObjects objects = Objects({epoch});
   ASSERT_EQ(objects.rows.size(), 1U);
-  EXPECT_DOUBLE_EQ(objects.rows[0].references, 8 + 1);
-  EXPECT_DOUBLE_EQ(objects.rows[0].samples, 40 + 5);
-  EXPECT_DOUBLE_EQ(objects.references, 112);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references.value(), 8 + 1);
+  EXPECT_DOUBLE_EQ(objects.rows[0].samples.value(), 40 + 5);
+  EXPECT_DOUBLE_EQ(objects.references.value(), 112);
   EXPECT_EQ(objects.rows[0].site.frames[0].function, "make");
   EXPECT_FALSE(objects.rows[0].estimated);
 }
@@ -82,7 +91,7 @@ TEST(TracedObjects, AnEpochIsSharedByTimeAndTheNextOneToo) {
   AddPage(third, 16, 1000, 0);
   const TracedObjects objects = Objects({first, second, third});
   ASSERT_EQ(objects.rows.size(), 1U);
-  EXPECT_DOUBLE_EQ(objects.rows[0].references, 6 + 50);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references.value(), 6 + 50);
   EXPECT_DOUBLE_EQ(objects.rows[0].live_bytes, 0);
   EXPECT_EQ(objects.rows[0].lifetime, milliseconds(1250));
 }
@@ -91,8 +100,8 @@ TEST(TracedObjects, AHugePageIsSharedByWhatOfItIsTheObjects) {
   EpochProfile epoch = Epoch(0, {Event(AllocationKind::kMapped, 512 * kPage, 128 * kPage, 2)});
   AddPage(epoch, 512, 8, 80, 512);
   const TracedObjects objects = Objects({epoch});
-  EXPECT_DOUBLE_EQ(objects.rows.at(0).references, 2);
-  EXPECT_DOUBLE_EQ(objects.rows.at(0).samples, 20);
+  EXPECT_DOUBLE_EQ(objects.rows.at(0).references.value(), 2);
+  EXPECT_DOUBLE_EQ(objects.rows.at(0).samples.value(), 20);
 }
 
 TEST(TracedObjects, AMappingHasWhatAllocationsInItLeave) {
@@ -103,8 +112,8 @@ TEST(TracedObjects, AMappingHasWhatAllocationsInItLeave) {
   const TracedObjects objects = Objects({epoch});
   ASSERT_EQ(objects.rows.size(), 2U);
   EXPECT_EQ(objects.rows[0].kind, TracedKind::kMapped);
-  EXPECT_DOUBLE_EQ(objects.rows[0].references, 6 + 1);
-  EXPECT_DOUBLE_EQ(objects.rows[1].references, 2);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references.value(), 6 + 1);
+  EXPECT_DOUBLE_EQ(objects.rows[1].references.value(), 2);
 }
 
 TEST(TracedObjects, APartThatIsUnmappedIsNoMore) {
@@ -113,7 +122,7 @@ TEST(TracedObjects, APartThatIsUnmappedIsNoMore) {
   for (const std::uint64_t page : {16, 17, 18}) AddPage(first, page, 1, 0);
   const TracedObjects objects = Objects({first});
   ASSERT_EQ(objects.rows.size(), 1U);
-  EXPECT_DOUBLE_EQ(objects.rows[0].references, 2);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references.value(), 2);
   EXPECT_DOUBLE_EQ(objects.rows[0].live_bytes, 2 * kPage);
   EXPECT_DOUBLE_EQ(objects.rows[0].objects, 1);
 }
@@ -124,7 +133,7 @@ TEST(TracedObjects, ASampledOneStandsForOthers) {
   AddPage(epoch, 16, 4, 0);
   const TracedObjects objects = Objects({epoch});
   ASSERT_EQ(objects.rows.size(), 1U);
-  EXPECT_DOUBLE_EQ(objects.rows[0].references, 100);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references.value(), 100);
   EXPECT_DOUBLE_EQ(objects.rows[0].objects, 100);
   EXPECT_DOUBLE_EQ(objects.rows[0].bytes, 102'400);
   EXPECT_TRUE(objects.rows[0].estimated);
@@ -141,8 +150,8 @@ TEST(TracedObjects, WhatIsAllocatedWhereSomethingLivesEndsIt) {
   AddPage(epoch, 16, 8, 0);
   const TracedObjects objects = Objects({epoch}, {.by = ObjectsBy::kObject});
   ASSERT_EQ(objects.rows.size(), 2U);
-  EXPECT_DOUBLE_EQ(objects.rows[0].references, 4);
-  EXPECT_DOUBLE_EQ(objects.rows[1].references, 4);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references.value(), 4);
+  EXPECT_DOUBLE_EQ(objects.rows[1].references.value(), 4);
   EXPECT_EQ(objects.rows[1].start, 16 * kPage);
   EXPECT_EQ(objects.rows[1].pid, Pid(42));
 }
@@ -153,8 +162,8 @@ TEST(TracedObjects, EpochsAndProcessesCanBeChosenAndWhatIsOlderStillLives) {
   EpochProfile second = Epoch(1, {});
   AddPage(second, 16, 3, 0);
   const TracedObjects objects = Objects({first, second}, {.epochs = {.first = 1}});
-  EXPECT_DOUBLE_EQ(objects.rows.at(0).references, 3);
-  EXPECT_DOUBLE_EQ(objects.references, 3);
+  EXPECT_DOUBLE_EQ(objects.rows.at(0).references.value(), 3);
+  EXPECT_DOUBLE_EQ(objects.references.value(), 3);
   const TracedObjects others = Objects({first, second}, {.pid = Pid(7)});
   EXPECT_TRUE(others.rows.empty());
 }
@@ -206,12 +215,14 @@ TEST(TracedObjects, AsManyRowsAsAreShownAreKeptAndAllAreCounted) {
   EXPECT_EQ(objects.rows[0].start, 18 * kPage) << "which lived all of the epoch";
   EXPECT_EQ(objects.rows[1].start, 17 * kPage) << "before the one alike that came later";
   EXPECT_EQ(objects.rows[1].site.frames.at(0).function, "make");
-  EXPECT_DOUBLE_EQ(objects.rows[1].references, 10);
+  EXPECT_DOUBLE_EQ(objects.rows[1].references.value(), 10);
   EXPECT_EQ(objects.rows[1].lifetime, milliseconds(500));
   EXPECT_EQ(objects.all_rows, 4U);
   EXPECT_THAT(TracedObjectsText(objects), HasSubstr("2 of 4 rows"));
-  EXPECT_EQ(TracedObjectsFolded(objects), "allocated;make 41\n");
-  EXPECT_EQ(TracedObjectsFolded(objects), TracedObjectsFolded(all));
+  double accesses = 0;
+  for (const TracedObjects::Row& row : all.rows) accesses += row.accesses.value();
+  ASSERT_TRUE(objects.stacks.contains("allocated;make"));
+  EXPECT_NEAR(objects.stacks.at("allocated;make"), accesses, accesses * 1e-9);
 }
 
 TEST(TracedObjects, NodesThatHeldThePagesHaveTheirShares) {
@@ -244,14 +255,189 @@ TEST(TracedObjects, AccessesAreEstimatedWhereBitsWereRead) {
   const TracedObjects objects = Objects({seen});
   ASSERT_TRUE(objects.accesses);
   ASSERT_EQ(objects.rows.size(), 2U);
-  EXPECT_GT(objects.rows[0].accesses, 100 * objects.rows[1].accesses);
-  EXPECT_NEAR(objects.rows[0].accesses + 2 * objects.rows[1].accesses, *objects.accesses,
-              *objects.accesses * 1e-9);
-  EXPECT_DOUBLE_EQ(*objects.rows[0].AccessesPerByte(), objects.rows[0].accesses / kPage);
+  const double hot = objects.rows[0].accesses.value();
+  const double cold = objects.rows[1].accesses.value();
+  EXPECT_GT(hot, 100 * cold);
+  EXPECT_NEAR(hot + 2 * cold, *objects.accesses, *objects.accesses * 1e-9);
+  EXPECT_NEAR(objects.elsewhere.accesses.value(), cold, *objects.accesses * 1e-9);
+  EXPECT_DOUBLE_EQ(*objects.rows[0].AccessesPerByte(), hot / kPage);
 
   EpochProfile sampled = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1)});
   Append(sampled.pages, {.key = {TargetId(0), Vpn(16)}, .load_samples = 7});
-  EXPECT_FALSE(Objects({sampled}).accesses);
+  const TracedObjects by_samples = Objects({sampled});
+  EXPECT_FALSE(by_samples.accesses);
+  EXPECT_FALSE(by_samples.references) << "nobody read a bit";
+  EXPECT_FALSE(by_samples.rows.at(0).references);
+  EXPECT_DOUBLE_EQ(by_samples.rows.at(0).samples.value(), 7);
+}
+
+// Page 16 was looked at and found idle, page 18 was not looked at.
+TEST(TracedObjects, WhatWasNotObservedIsUnknownAndWhatWasIdleIsNone) {
+  EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
+                                 Event(AllocationKind::kAllocated, 18 * kPage, kPage, 2)});
+  AddPage(epoch, 16, 0, 0);
+  AddPage(epoch, 32, 900, 0);
+  const TracedObjects sampled = Objects({epoch});
+  ASSERT_EQ(sampled.rows.size(), 2U);
+  EXPECT_EQ(sampled.rows[0].references, 0.0);
+  EXPECT_TRUE(sampled.rows[0].accesses.has_value());
+  EXPECT_FALSE(sampled.rows[1].references.has_value());
+  EXPECT_FALSE(sampled.rows[1].accesses.has_value());
+  EXPECT_EQ(sampled.rows[1].samples, 0.0) << "a sampler has no page of its own";
+
+  epoch.sources = {ReferenceSource(10)};
+  const TracedObjects objects = Objects({epoch});
+  EXPECT_FALSE(objects.samples.has_value());
+  EXPECT_FALSE(objects.rows[0].samples.has_value());
+  const std::string text = TracedObjectsText(objects);
+  const std::string row = text.substr(text.find("unknown  unknown  unknown"));
+  EXPECT_THAT(row.substr(0, row.find('\n')), HasSubstr("allocated  map"));
+  const auto json = nlohmann::json::parse(TracedObjectsJson(objects));
+  for (const char* figure : {"accesses", "accesses_share", "accesses_per_byte", "references",
+                             "references_share", "samples", "samples_share"}) {
+    EXPECT_TRUE(json["rows"][1][figure].is_null()) << figure;
+  }
+  EXPECT_EQ(json["rows"][0]["references"], 0);
+  EXPECT_THAT(TracedObjectsCsv(objects), HasSubstr("allocated,,,,,,,1,4096,4096,false,1,map,,,,,"));
+}
+
+TEST(TracedObjects, OfOneTypeWhatIsKnownAddsUp) {
+  EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
+                                 Event(AllocationKind::kAllocated, 18 * kPage, kPage, 3)});
+  epoch.allocations->sites.push_back({.id = 3, .frames = {{.function = "make", .line = 3}}});
+  AddPage(epoch, 16, 8, 0);
+  const TracedObjects objects = Objects({epoch}, {.by = ObjectsBy::kType});
+  ASSERT_EQ(objects.rows.size(), 1U);
+  EXPECT_EQ(objects.rows[0].references, 8.0);
+  EXPECT_DOUBLE_EQ(objects.rows[0].objects, 2);
+}
+
+// A page that is accessed soon after each of few clears is accessed more than one that is found
+// accessed more often, a second after each clear.
+TEST(TracedObjects, RowsAndStacksGoByAccesses) {
+  EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
+                                 Event(AllocationKind::kAllocated, 17 * kPage, kPage, 2)});
+  const auto add = [&](std::uint64_t page, std::uint32_t references, milliseconds at_risk) {
+    Append(epoch.pages, {.key = {TargetId(0), Vpn(page)},
+                         .looks = references,
+                         .references = references,
+                         .first_accesses = references,
+                         .time_at_risk = LogDuration::FromNanoseconds(at_risk)});
+  };
+  add(16, 100, milliseconds(900));
+  add(17, 20, milliseconds(2));
+  const TracedObjects objects = Objects({epoch});
+  ASSERT_EQ(objects.rows.size(), 2U);
+  EXPECT_EQ(objects.rows[0].site.frames[0].function, "map");
+  EXPECT_GT(objects.rows[0].accesses.value(), 10 * objects.rows[1].accesses.value());
+  EXPECT_LT(objects.rows[0].references.value(), objects.rows[1].references.value());
+  EXPECT_EQ(TracedObjectsFolded(objects), fmt::format("allocated;make {}\nallocated;map {}\n",
+                                                      std::llround(*objects.rows[1].accesses),
+                                                      std::llround(*objects.rows[0].accesses)));
+  EXPECT_THAT(TracedObjectsText(objects), HasSubstr("by accesses (estimated)"));
+}
+
+TEST(TracedObjects, WhatIsOfNoObjectIsSaid) {
+  EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage / 4, 1)});
+  AddPage(epoch, 16, 8, 4);
+  AddPage(epoch, 20, 2, 1);
+  const TracedObjects objects = Objects({epoch});
+  EXPECT_DOUBLE_EQ(objects.elsewhere.references.value(), 6 + 2);
+  EXPECT_DOUBLE_EQ(objects.elsewhere.samples.value(), 3 + 1);
+  EXPECT_FALSE(objects.elsewhere.estimated);
+  EXPECT_THAT(TracedObjectsText(objects), HasSubstr("elsewhere  in no object that is known"));
+  const auto json = nlohmann::json::parse(TracedObjectsJson(objects));
+  EXPECT_EQ(json["elsewhere"]["references"], 8);
+  EXPECT_DOUBLE_EQ(json["elsewhere"]["samples_share"].get<double>(), 0.8);
+  EXPECT_THAT(TracedObjectsCsv(objects), HasSubstr("\nelsewhere,,,8,0.8,4,0.8,,,,false,,,"));
+
+  TracedObjectsOptions none{.limit = 0};
+  EXPECT_DOUBLE_EQ(Objects({epoch}, none).elsewhere.references.value(), 8) << "of all rows";
+
+  EpochProfile all = Epoch(0, {Event(AllocationKind::kMapped, 16 * kPage, 8 * kPage, 2)});
+  AddPage(all, 16, 8, 4);
+  EXPECT_EQ(Objects({all}).elsewhere.references, 0.0);
+}
+
+TEST(TracedObjects, WhatStandsForMoreThanThereIsLeavesAnUnknownRest) {
+  EpochProfile epoch =
+      Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, 1024, 1, milliseconds(0), 100)});
+  AddPage(epoch, 16, 4, 0);
+  const TracedObjects objects = Objects({epoch});
+  EXPECT_TRUE(objects.elsewhere.estimated);
+  EXPECT_FALSE(objects.elsewhere.references.has_value()) << "4 - 100";
+  EXPECT_EQ(objects.elsewhere.samples, 0.0);
+}
+
+// Sites 1 and 2 have pages of their own, in epochs of different heat; page 30 is nobody's, and
+// pages 40 to 43 were one span at first.
+std::vector<EpochProfile> Changing() {
+  EpochProfile first = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, 8 * kPage, 1),
+                                 Event(AllocationKind::kAllocated, 40 * kPage, 4 * kPage, 2)});
+  EpochProfile second = Epoch(1, {});
+  EpochProfile third = Epoch(2, {});
+  for (EpochProfile* epoch : {&first, &second, &third}) {
+    epoch->allocations->all_from_bytes = 1;
+    const auto more = static_cast<std::uint32_t>(epoch->index * 7);
+    for (std::uint64_t page = 16; page < 24; ++page) {
+      See(*epoch, 0,
+          {{.vpn = page, .looks = 90, .references = 20 + more, .loads = 2, .stores = 1}});
+    }
+    See(*epoch, 0, {{.vpn = 30, .looks = 90, .references = 10 + more}});
+    if (epoch->index == 0) {
+      See(*epoch, 0, {{.vpn = 40, .looks = 90, .references = 8, .span = 4}});
+    } else {
+      See(*epoch, 0, {{.vpn = 40, .looks = 90, .references = 60}, {.vpn = 42, .looks = 90}});
+    }
+  }
+  first.allocations->sites[0].frames[0] = {
+      .function = "make", .module = "/bin/program", .offset = 0x100};
+  first.allocations->sites[1].frames[0] = {
+      .function = "map", .module = "/bin/program", .offset = 0x200};
+  return {first, second, third};
+}
+
+TEST(TracedObjects, AccessesAreThoseOfTheHotViewAndOfAdvice) {
+  const Trace trace = TraceOf(Changing());
+  const Result<TracedObjects> objects = MakeTracedObjects(trace, {});
+  const Result<HotList> hot = MakeHotList(trace, {});
+  const Result<ObjectAdvice> advice = MakeObjectAdvice(trace, {});
+  ASSERT_TRUE(objects && hot && advice);
+  const double near = hot->total_score * 1e-9;
+  EXPECT_NEAR(objects->accesses.value(), hot->total_score, near);
+  EXPECT_NEAR(objects->accesses.value(), advice->accesses, near);
+  ASSERT_EQ(objects->rows.size(), 2U);
+  ASSERT_EQ(advice->sites.size(), 2U);
+  for (const TracedObjects::Row& row : objects->rows) {
+    const std::string& function = row.site.frames.at(0).function;
+    const std::uint64_t first = function == "make" ? 16 : 40;
+    const std::uint64_t end = function == "make" ? 24 : 44;
+    double of_pages = 0;
+    for (const HotList::Row& page : hot->rows) {
+      if (page.start >= Vpn(first) && page.start < Vpn(end)) of_pages += page.score;
+    }
+    EXPECT_GT(of_pages, 0);
+    EXPECT_NEAR(row.accesses.value(), of_pages, near) << function;
+    const auto site = std::ranges::find(advice->sites, function, [](const auto& candidate) {
+      return candidate.frames.at(0).function;
+    });
+    ASSERT_NE(site, advice->sites.end());
+    EXPECT_NEAR(row.accesses.value(), site->accesses, near) << function;
+  }
+  const auto rest = std::ranges::find(hot->rows, Vpn(30), &HotList::Row::start);
+  ASSERT_NE(rest, hot->rows.end());
+  EXPECT_NEAR(objects->elsewhere.accesses.value(), rest->score, near);
+}
+
+TEST(TracedObjects, OfOneEpochAccessesAreThoseOfTheHotViewOfIt) {
+  const Trace trace = TraceOf(Changing());
+  const EpochRange last{.first = 2};
+  const Result<TracedObjects> objects = MakeTracedObjects(trace, {.epochs = last});
+  HotOptions options;
+  options.epochs = last;
+  const Result<HotList> hot = MakeHotList(trace, options);
+  ASSERT_TRUE(objects && hot);
+  EXPECT_NEAR(objects->accesses.value(), hot->total_score, hot->total_score * 1e-9);
 }
 
 TEST(TracedObjects, WhatLivesEndsWithItsProcess) {
@@ -271,9 +457,9 @@ TEST(TracedObjects, OfOnePageAreThatPagesSharesAndWhatItHeldAlone) {
   AddPage(epoch, 20, 7, 7);
   const TracedObjects objects = Objects({epoch}, {.page = Vpn(17)});
   ASSERT_EQ(objects.rows.size(), 1U);
-  EXPECT_DOUBLE_EQ(objects.rows[0].references, 1);
-  EXPECT_DOUBLE_EQ(objects.rows[0].samples, 5);
-  EXPECT_DOUBLE_EQ(objects.references, 4);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references.value(), 1);
+  EXPECT_DOUBLE_EQ(objects.rows[0].samples.value(), 5);
+  EXPECT_DOUBLE_EQ(objects.references.value(), 4);
   EXPECT_THAT(TracedObjectsText(objects), HasSubstr("page 0x11000"));
 }
 
@@ -283,9 +469,26 @@ TEST(TracedObjects, OfOnePageNothingIsCountedThatOthersStandForElsewhere) {
   AddPage(epoch, 16, 8, 40);
   const TracedObjects objects = Objects({epoch}, {.page = Vpn(16)});
   ASSERT_EQ(objects.rows.size(), 1U);
-  EXPECT_DOUBLE_EQ(objects.rows[0].references, 2);
-  EXPECT_DOUBLE_EQ(objects.rows[0].samples, 10);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references.value(), 2);
+  EXPECT_DOUBLE_EQ(objects.rows[0].samples.value(), 10);
   EXPECT_THAT(TracedObjectsText(objects), HasSubstr("~32 768"));
+}
+
+TEST(TracedObjects, APageThatWasNotObservedHeldWhatItHeld) {
+  EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
+                                 Event(AllocationKind::kAllocated, 17 * kPage, kPage, 2)});
+  AddPage(epoch, 17, 8, 0);
+  const TracedObjects objects = Objects({epoch}, {.page = Vpn(16)});
+  EXPECT_FALSE(objects.page_observed);
+  ASSERT_EQ(objects.rows.size(), 1U);
+  EXPECT_EQ(objects.rows[0].site.frames.at(0).function, "make");
+  EXPECT_FALSE(objects.rows[0].accesses.has_value());
+  EXPECT_THAT(TracedObjectsText(objects), HasSubstr("the page was not observed"));
+  EXPECT_THAT(TracedObjectsJson(objects), HasSubstr("\"page_observed\": false"));
+
+  const TracedObjects observed = Objects({epoch}, {.page = Vpn(17)});
+  EXPECT_TRUE(observed.page_observed);
+  EXPECT_THAT(TracedObjectsText(observed), Not(HasSubstr("not observed")));
 }
 
 TEST(TracedObjects, SitesOfOneTypeAreOneRow) {
@@ -301,7 +504,7 @@ TEST(TracedObjects, SitesOfOneTypeAreOneRow) {
   ASSERT_EQ(objects.rows.size(), 2U);
   EXPECT_EQ(objects.rows[0].type, "by make");
   EXPECT_DOUBLE_EQ(objects.rows[0].objects, 2);
-  EXPECT_DOUBLE_EQ(objects.rows[0].references, 16);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references.value(), 16);
   EXPECT_EQ(objects.rows[0].lifetime, milliseconds(1000));
   EXPECT_EQ(objects.rows[1].type, "Node<int>");
 }
@@ -313,7 +516,10 @@ TEST(TracedObjects, FoldedStacksLeadFromTheOutermostCall) {
   epoch.allocations->sites = {
       {.id = 1, .frames = {{.function = "make", .line = 1}, {.function = "main"}}},
       {.id = 2, .frames = {{.function = "make", .line = 2}, {.function = "main"}}}};
-  for (const std::uint64_t page : {16, 17, 18}) AddPage(epoch, page, 8, 1);
+  // No accessed bit was read.
+  for (const std::uint64_t page : {16, 17, 18}) {
+    Append(epoch.pages, {.key = {TargetId(0), Vpn(page)}, .load_samples = 9});
+  }
   EXPECT_EQ(TracedObjectsFolded(Objects({epoch})), "allocated;main;make 18\nmapped;unknown 9\n");
 }
 
@@ -349,17 +555,17 @@ TEST(TracedObjects, VariablesAndStacksHaveTheirNamesAndSharePagesByBytes) {
   const TracedObjects objects = Objects({epoch});
   ASSERT_EQ(objects.rows.size(), 3U);
   EXPECT_EQ(objects.rows[0].kind, TracedKind::kStack);
-  EXPECT_DOUBLE_EQ(objects.rows[0].references, 7);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references.value(), 7);
   EXPECT_EQ(objects.rows[1].kind, TracedKind::kData);
-  EXPECT_DOUBLE_EQ(objects.rows[1].references, 4);
+  EXPECT_DOUBLE_EQ(objects.rows[1].references.value(), 4);
   EXPECT_EQ(objects.rows[2].kind, TracedKind::kVariable);
-  EXPECT_DOUBLE_EQ(objects.rows[2].references, 2);
+  EXPECT_DOUBLE_EQ(objects.rows[2].references.value(), 2);
   const std::string text = TracedObjectsText(objects);
-  EXPECT_THAT(text, HasSubstr("stack     thread 43 worker"));
-  EXPECT_THAT(text, HasSubstr("variable  table of program"));
-  EXPECT_THAT(text, HasSubstr("data      .bss of program, no symbol"));
+  EXPECT_THAT(text, HasSubstr("stack      thread 43 worker"));
+  EXPECT_THAT(text, HasSubstr("variable   table of program"));
+  EXPECT_THAT(text, HasSubstr("data       .bss of program, no symbol"));
   EXPECT_THAT(TracedObjectsJson(objects), HasSubstr("\"name\": \"table\""));
-  EXPECT_THAT(TracedObjectsFolded(objects), HasSubstr("variable;table of program 2\n"));
+  EXPECT_TRUE(objects.stacks.contains("variable;table of program"));
 }
 
 TEST(TracedObjects, AStackInAMappingHasItsPartAndEndsWithItsThread) {
@@ -370,9 +576,9 @@ TEST(TracedObjects, AStackInAMappingHasItsPartAndEndsWithItsThread) {
   const TracedObjects objects = Objects({epoch}, {.by = ObjectsBy::kObject});
   ASSERT_EQ(objects.rows.size(), 2U);
   EXPECT_EQ(objects.rows[0].kind, TracedKind::kMapped);
-  EXPECT_DOUBLE_EQ(objects.rows[0].references, 6);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references.value(), 6);
   EXPECT_EQ(objects.rows[1].kind, TracedKind::kStack);
-  EXPECT_DOUBLE_EQ(objects.rows[1].references, 2);
+  EXPECT_DOUBLE_EQ(objects.rows[1].references.value(), 2);
   EXPECT_EQ(objects.rows[1].lifetime, milliseconds(250));
   EXPECT_DOUBLE_EQ(objects.rows[1].live_bytes, 0);
 }
@@ -388,7 +594,7 @@ TEST(TracedObjects, AStackThatGrewIsTheSameOne) {
   ASSERT_EQ(objects.rows.size(), 1U);
   EXPECT_DOUBLE_EQ(objects.rows[0].objects, 1);
   EXPECT_DOUBLE_EQ(objects.rows[0].bytes, 3 * kPage);
-  EXPECT_DOUBLE_EQ(objects.rows[0].references, 4);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references.value(), 4);
   EXPECT_EQ(objects.rows[0].lifetime, milliseconds(2000));
 }
 
@@ -401,7 +607,7 @@ TEST(TracedObjects, ByTypeStacksOfOneNameAreOne) {
   const TracedObjects objects = Objects({epoch}, {.by = ObjectsBy::kType});
   ASSERT_EQ(objects.rows.size(), 1U);
   EXPECT_EQ(objects.rows[0].type, "worker");
-  EXPECT_DOUBLE_EQ(objects.rows[0].references, 16);
+  EXPECT_DOUBLE_EQ(objects.rows[0].references.value(), 16);
 }
 
 TEST(TracedObjects, ATraceWithoutAllocationsSaysSo) {

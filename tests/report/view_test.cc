@@ -165,6 +165,15 @@ TEST(ViewTest, RefusesAddressesOfWhichNothingIsKnown) {
           .has_value());
 }
 
+TEST(ViewTest, RefusesAPageOfWhichNothingIsKnown) {
+  const auto rendered = RenderView("objects", OnePage(), {.page = Vpn(6)}, Format::kText);
+  ASSERT_FALSE(rendered.has_value());
+  EXPECT_EQ(rendered.error().ExitStatus(), 2);
+  EXPECT_THAT(rendered.error().Message(),
+              testing::AllOf(testing::HasSubstr("'0x6000'"), testing::HasSubstr("not observed")));
+  EXPECT_TRUE(RenderView("objects", OnePage(), {.page = Vpn(5)}, Format::kText).has_value());
+}
+
 TEST(ViewTest, NamesTheViewsThatReadAnOption) {
   EXPECT_EQ(ViewsThatRead("by"), "hot, heatmap, cdf, nodes, objects");
   EXPECT_EQ(ViewsThatRead("addresses"), "heatmap");

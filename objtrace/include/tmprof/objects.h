@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counts memory accesses by object, in a header hidden before each one (the Tracer interface).
  *
- * Link with -ltmprof_objects: malloc(3) and its family give objects, too, then. Compile with
- * -fno-omit-frame-pointer, by which allocation stacks are found.
+ * Link with -ltmprof_objects: malloc(3) and its family give objects, too, then. Allocation stacks
+ * are found by unwind tables (.eh_frame), which compilers write unless told otherwise.
  *
  * All functions may be called from any thread; mem_access() also from signal handlers. A pointer
  * may point anywhere into an object, unless said otherwise; finding the object takes constant time.

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "objtrace/runtime/unwind.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <cstddef>
+#include <cstring>
+
+#include "objtrace/runtime/runtime.h"
+#include "objtrace/runtime/system.h"
+
+namespace tmprof::objtrace {
+namespace {
+
+constexpr std::uint64_t kWordBytes = sizeof(std::uint64_t);
+
+std::uint64_t HashOf(std::uint64_t return_address, int bits) {
+  return (return_address * 0x9E3779B97F4A7C15) >> (64 - bits);  // 2^64 / the golden ratio
+}
+
+// Without the dynamic linker's lock, which the caller may hold (glibc 2.35). False: it is in no
+// file that is loaded.
+bool FindFile(std::uint64_t return_address, dl_find_object& file) {
+  return ::_dl_find_object(reinterpret_cast<void*>(return_address - 1), &file) == 0;
+}
+
+// By the file's own headers, where they are loaded.
+bool IsExecutable(const dl_find_object& file, std::uint64_t address) {
+  constexpr std::uint64_t kPageBytes = 4096;
+  const auto* header = static_cast<const ElfW(Ehdr)*>(file.dlfo_map_start);
+  if (std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
+      header->e_phoff + header->e_phnum * sizeof(ElfW(Phdr)) > kPageBytes) {
+    return false;
+  }
+  const auto* segment = reinterpret_cast<const ElfW(Phdr)*>(
+      static_cast<const std::byte*>(file.dlfo_map_start) + header->e_phoff);
+  for (int i = 0; i < header->e_phnum; ++i) {
+    if (segment[i].p_type == PT_LOAD && (segment[i].p_flags & PF_X) != 0 &&
+        address - (file.dlfo_link_map->l_addr + segment[i].p_vaddr) < segment[i].p_memsz) {
+      return true;
+    }
+  }
+  return false;
+}
+
+bool IsAllInstrumented(const dl_find_object& file) {
+  const auto start = reinterpret_cast<std::uint64_t>(file.dlfo_map_start);
+  const auto end = reinterpret_cast<std::uint64_t>(file.dlfo_map_end);
+  const char* name = file.dlfo_link_map->l_name;
+  bool has_other_parts = false;
+  statics.EachUncounted(start, end, name, [&](const char*) { has_other_parts = true; });
+  return !has_other_parts && statics.IsInstrumented(start, end, name);
+}
+
+struct Registers {
+  std::uint64_t rsp;
+  std::uint64_t rbp;
+  std::uint64_t rbp_from;  // where rbp was read; 0: it is noted
+};
+
+// Of the calling thread's own stack, which is there up to its end.
+__attribute__((no_sanitize("address", "thread"), always_inline)) inline std::uint64_t Read(
+    std::uint64_t address) {
+  return *reinterpret_cast<const std::uint64_t*>(address);
+}
+
+bool IsWord(std::uint64_t address, std::uint64_t from, const StackBounds& stack) {
+  return address >= from && address % kWordBytes == 0 && address + kWordBytes <= stack.end;
+}
+
+// To the caller's, of a function that is called with its return address right below the caller's
+// stack pointer. False: the rule does not hold here.
+__attribute__((no_sanitize("address", "thread"), always_inline)) inline bool Step(
+    const FrameRule& rule, const StackBounds& stack, Registers& registers, CallChain& chain) {
+  std::uint64_t cfa = registers.rsp;
+  if (rule.kind != FrameKind::kByRsp) {
+    if (rule.kind <= FrameKind::kEnd) return false;
+    cfa = registers.rbp;
+    if (registers.rbp_from != 0) chain.words[chain.word_count++] = registers.rbp_from;
+    registers.rbp_from = 0;
+  }
+  cfa += static_cast<std::uint64_t>(std::int64_t{rule.cfa_offset});
+  if (__builtin_expect(rule.kind == FrameKind::kAtRbp, 0)) {
+    if (!IsWord(cfa, registers.rsp, stack) || chain.word_count == CallChain::kMaxWords) {
+      return false;
+    }
+    chain.words[chain.word_count++] = cfa;
+    cfa = Read(cfa);
+  }
+  if (!IsWord(cfa - kWordBytes, registers.rsp, stack)) return false;
+  if (rule.rbp != RbpKind::kSame) {
+    const std::uint64_t at = (rule.rbp == RbpKind::kAtCfa ? cfa : registers.rbp) +
+                             static_cast<std::uint64_t>(std::int64_t{rule.rbp_offset});
+    if (!IsWord(at, registers.rsp, stack)) return false;
+    registers.rbp = Read(at);
+    registers.rbp_from = at;
+  }
+  registers.rsp = cfa;
+  return true;
+}
+
+}  // namespace
+
+constinit Unwinder unwinder;
+
+__attribute__((no_sanitize("address", "thread"))) void Unwinder::Walk(const void* frame,
+                                                                      const StackBounds& stack,
+                                                                      CallChain& chain) {
+  const auto at = reinterpret_cast<std::uint64_t>(frame);
+  chain.depth = 0;
+  chain.word_count = 0;
+  chain.is_cut = !stack.Hold(at);
+  if (chain.is_cut) {
+    chain.frames[chain.depth++] = Read(at + kWordBytes);
+    return;
+  }
+  Registers registers{.rsp = at, .rbp = at, .rbp_from = 0};
+  constexpr Way kOwn{.rule = kFramePointerRule};
+  const Way* way = &kOwn;
+  Way learnt;
+  const Place* before = nullptr;  // that this way is of, if it is kept
+  while (Step(way->rule, stack, registers, chain)) {
+    const std::uint64_t return_address = Read(registers.rsp - kWordBytes);
+    if (chain.word_count == CallChain::kMaxWords) break;
+    chain.words[chain.word_count++] = registers.rsp - kWordBytes;
+    if (return_address == 0) return;  // as some let a thread begin
+    const Place* place =
+        before != nullptr ? before->caller.load(std::memory_order_acquire) : nullptr;
+    if (__builtin_expect(place == nullptr || place->return_address.load(
+                                                 std::memory_order_acquire) != return_address,
+                         0)) {
+      const bool is_first = place == nullptr;
+      place = Find(return_address);
+      if (place == nullptr) {
+        const bool was_guess = way->is_guess;
+        way = &learnt;
+        if (!Learn(return_address, learnt, place)) {
+          if (!was_guess) chain.frames[chain.depth++] = return_address;
+          break;
+        }
+      }
+      if (is_first && before != nullptr && place != nullptr) {
+        const_cast<Place*>(before)->caller.store(place, std::memory_order_release);
+      }
+    }
+    chain.frames[chain.depth++] = return_address;
+    if (place != nullptr) way = &place->way;
+    if (way->rule.kind == FrameKind::kEnd || chain.depth == kMaxFrames) return;
+    before = place;
+  }
+  chain.is_cut = true;
+}
+
+// Null: it is not kept.
+const Unwinder::Place* Unwinder::Find(std::uint64_t return_address) const {
+  const Place* places = places_.load(std::memory_order_acquire);
+  if (places == nullptr) return nullptr;
+  for (std::uint64_t i = HashOf(return_address, kPlacesShift);; ++i) {
+    const Place& place = places[i % kPlaces];
+    const std::uint64_t there = place.return_address.load(std::memory_order_acquire);
+    if (there == return_address) return &place;
+    if (there == 0) return nullptr;
+  }
+}
+
+// False: it is in no code of a file. `place` stays null where it cannot be kept.
+__attribute__((noinline)) bool Unwinder::Learn(std::uint64_t return_address, Way& way,
+                                               const Place*& place) {
+  dl_find_object file{};
+  if (return_address <= kForgotten || !FindFile(return_address, file)) return false;
+  way = {.rule = RuleAt(file.dlfo_eh_frame, return_address - 1)};
+  if (way.rule.kind == FrameKind::kUnknown) {
+    if (!IsExecutable(file, return_address - 1)) return false;
+    // Code that the compiler pass has been over keeps frame pointers, with tables or without.
+    if (IsAllInstrumented(file)) way = {.rule = kFramePointerRule, .is_guess = true};
+  }
+  // Who is interrupted here, or forked off, leaves it to others to keep theirs, or to nobody.
+  if (adding_.exchange(true, std::memory_order_acquire)) return true;
+  place = Add(return_address, way, file.dlfo_eh_frame);
+  adding_.store(false, std::memory_order_release);
+  return true;
+}
+
+const Unwinder::Place* Unwinder::Add(std::uint64_t return_address, const Way& way,
+                                     const void* table) {
+  Place* places = places_.load(std::memory_order_relaxed);
+  if (places == nullptr) {
+    places = static_cast<Place*>(MapSparse(kPlaces * sizeof(Place)));
+    if (places == nullptr) return nullptr;
+    places_.store(places, std::memory_order_release);
+  }
+  Place* free = nullptr;
+  for (std::uint64_t i = HashOf(return_address, kPlacesShift);; ++i) {
+    Place& place = places[i % kPlaces];
+    const std::uint64_t there = place.return_address.load(std::memory_order_relaxed);
+    if (there == return_address) return &place;
+    if (there == kForgotten && free == nullptr) free = &place;
+    if (there != 0) continue;
+    if (free == nullptr) {
+      if (used_ == kMaxUsed) return nullptr;
+      ++used_;
+      free = &place;
+    }
+    break;
+  }
+  free->way = way;
+  free->table = table;
+  free->caller.store(nullptr, std::memory_order_relaxed);
+  free->return_address.store(return_address, std::memory_order_release);
+  return free;
+}
+
+void Unwinder::ForgetClosed() {
+  Place* places = places_.load(std::memory_order_acquire);
+  if (places == nullptr || adding_.exchange(true, std::memory_order_acquire)) return;
+  for (std::uint64_t i = 0; i < kPlaces; ++i) {
+    Place& place = places[i];
+    const std::uint64_t there = place.return_address.load(std::memory_order_relaxed);
+    if (there <= kForgotten) continue;
+    dl_find_object file{};
+    if (FindFile(there, file) && file.dlfo_eh_frame == place.table) continue;
+    place.return_address.store(kForgotten, std::memory_order_relaxed);
+  }
+  generation_.fetch_add(1, std::memory_order_release);
+  adding_.store(false, std::memory_order_release);
+}
+
+}  // namespace tmprof::objtrace

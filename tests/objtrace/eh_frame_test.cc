@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules by .eh_frame are those that elfutils reads of the same functions.
+
+#include "objtrace/runtime/eh_frame.h"
+
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <fcntl.h>
+#include <gelf.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <link.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tmprof::objtrace {
+namespace {
+
+constexpr int kRbp = 6;
+constexpr int kReturnAddress = 16;
+
+struct Image {
+  std::string path;
+  std::uint64_t bias = 0;
+  const void* table = nullptr;
+};
+
+// The files that this process has loaded.
+std::vector<Image> Loaded() {
+  std::vector<Image> images;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* into) {
+        Image image{.path = info->dlpi_name, .bias = info->dlpi_addr};
+        if (image.path.empty()) image.path = "/proc/self/exe";
+        for (int i = 0; i < info->dlpi_phnum; ++i) {
+          if (info->dlpi_phdr[i].p_type != PT_GNU_EH_FRAME) continue;
+          image.table = reinterpret_cast<const void*>(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+        }
+        static_cast<std::vector<Image>*>(into)->push_back(image);
+        return 0;
+      },
+      &images);
+  return images;
+}
+
+// Base register and offset of one operation; unset: it is none of that kind.
+std::optional<std::pair<int, std::int64_t>> BaseAndOffset(const Dwarf_Op& operation) {
+  if (operation.atom >= DW_OP_breg0 && operation.atom <= DW_OP_breg31) {
+    return std::pair(operation.atom - DW_OP_breg0, static_cast<std::int64_t>(operation.number));
+  }
+  if (operation.atom == DW_OP_bregx) {
+    return std::pair(static_cast<int>(operation.number),
+                     static_cast<std::int64_t>(operation.number2));
+  }
+  return std::nullopt;
+}
+
+// As elfutils has it. Unset: it has nothing there, or what RuleAt() need not understand.
+std::optional<FrameRule> Expected(Dwarf_Frame* frame) {
+  Dwarf_Op memory[3];
+  Dwarf_Op* operations = nullptr;
+  std::size_t count = 0;
+  if (::dwarf_frame_register(frame, kReturnAddress, memory, &operations, &count) != 0) return {};
+  if (count == 0) return FrameRule{.kind = FrameKind::kEnd};
+  if (operations[0].atom != DW_OP_call_frame_cfa) return {};  // vfork() keeps it in a register
+  FrameRule rule;
+  if (::dwarf_frame_cfa(frame, &operations, &count) != 0 || count == 0) return {};
+  const auto cfa = BaseAndOffset(operations[0]);
+  if (!cfa || (cfa->first != 7 && cfa->first != kRbp)) return {};
+  rule.cfa_offset = static_cast<std::int32_t>(cfa->second);
+  if (count == 1) {
+    rule.kind = cfa->first == kRbp ? FrameKind::kByRbp : FrameKind::kByRsp;
+  } else if (count == 2 && cfa->first == kRbp && operations[1].atom == DW_OP_deref) {
+    rule.kind = FrameKind::kAtRbp;
+  } else {
+    return {};
+  }
+  if (::dwarf_frame_register(frame, kRbp, memory, &operations, &count) != 0) return {};
+  if (count == 0) return rule;
+  if (operations[0].atom == DW_OP_call_frame_cfa) {
+    rule.rbp = RbpKind::kAtCfa;
+    rule.rbp_offset = count > 1 ? static_cast<std::int32_t>(operations[1].number) : 0;
+    return rule;
+  }
+  const auto saved = BaseAndOffset(operations[0]);
+  if (count != 1 || !saved || saved->first != kRbp) return {};
+  rule.rbp = RbpKind::kAtRbp;
+  rule.rbp_offset = static_cast<std::int32_t>(saved->second);
+  return rule;
+}
+
+std::string Said(const FrameRule& rule) {
+  return std::to_string(static_cast<int>(rule.kind)) + " " + std::to_string(rule.cfa_offset) +
+         ", rbp " + std::to_string(static_cast<int>(rule.rbp)) + " " +
+         std::to_string(rule.rbp_offset);
+}
+
+// Where functions begin, by the file's symbols, with their bytes.
+std::set<std::pair<std::uint64_t, std::uint64_t>> FunctionsOf(Elf* elf) {
+  std::set<std::pair<std::uint64_t, std::uint64_t>> functions;
+  Elf_Scn* section = nullptr;
+  while ((section = ::elf_nextscn(elf, section)) != nullptr) {
+    GElf_Shdr header;
+    if (::gelf_getshdr(section, &header) == nullptr || header.sh_entsize == 0 ||
+        (header.sh_type != SHT_DYNSYM && header.sh_type != SHT_SYMTAB)) {
+      continue;
+    }
+    Elf_Data* data = ::elf_getdata(section, nullptr);
+    for (int i = 0; i < static_cast<int>(header.sh_size / header.sh_entsize); ++i) {
+      GElf_Sym symbol;
+      if (::gelf_getsym(data, i, &symbol) != nullptr && GELF_ST_TYPE(symbol.st_info) == STT_FUNC &&
+          symbol.st_size > 0 && symbol.st_shndx != 0) {
+        functions.insert({symbol.st_value, symbol.st_size});
+      }
+    }
+  }
+  return functions;
+}
+
+TEST(EhFrame, RulesAreThoseThatElfutilsReads) {
+  ::elf_version(EV_CURRENT);
+  std::set<FrameKind> kinds;
+  std::size_t compared = 0;
+  std::size_t wrong = 0;
+  for (const Image& image : Loaded()) {
+    if (image.table == nullptr) continue;
+    const int fd = ::open(image.path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) continue;  // of the kernel's own there is no file
+    Elf* elf = ::elf_begin(fd, ELF_C_READ_MMAP, nullptr);
+    Dwarf_CFI* cfi = elf != nullptr ? ::dwarf_getcfi_elf(elf) : nullptr;
+    ASSERT_NE(cfi, nullptr) << image.path;
+    for (const auto& [start, bytes] : FunctionsOf(elf)) {
+      // Each of its first bytes, where frames are made, and some of the others.
+      const std::uint64_t step = std::max<std::uint64_t>(bytes / 16, 1);
+      for (std::uint64_t at = start; at < start + bytes; at += at < start + 16 ? 1 : step) {
+        Dwarf_Frame* frame = nullptr;
+        if (::dwarf_cfi_addrframe(cfi, at, &frame) != 0) continue;
+        const std::optional<FrameRule> expected = Expected(frame);
+        std::free(frame);
+        if (!expected) continue;
+        ++compared;
+        const FrameRule found = RuleAt(image.table, image.bias + at);
+        kinds.insert(found.kind);
+        if (found == *expected || ++wrong > 10) continue;
+        ADD_FAILURE() << image.path << " at " << at << ": " << Said(found) << " and not "
+                      << Said(*expected);
+      }
+    }
+    ::elf_end(elf);
+    ::close(fd);
+  }
+  EXPECT_EQ(wrong, 0U);
+  EXPECT_GT(compared, 10'000U);
+  EXPECT_THAT(kinds,
+              ::testing::IsSupersetOf({FrameKind::kEnd, FrameKind::kByRsp, FrameKind::kByRbp}));
+}
+
+TEST(EhFrame, WhatHasNoTableOrIsNoCodeIsUnknown) {
+  EXPECT_EQ(RuleAt(nullptr, 4096).kind, FrameKind::kUnknown);
+  for (const Image& image : Loaded()) {
+    if (image.table == nullptr) continue;
+    EXPECT_EQ(RuleAt(image.table, image.bias).kind, FrameKind::kUnknown) << image.path;
+    EXPECT_EQ(RuleAt(image.table, ~std::uint64_t{0}).kind, FrameKind::kUnknown) << image.path;
+  }
+}
+
+}  // namespace
+}  // namespace tmprof::objtrace
