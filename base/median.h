@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -17,6 +18,18 @@ T Median(std::vector<T> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::ranges::nth_element(values, middle);
   return *middle;
+}
+
+// How far the median may be off: its standard error, were the values normally distributed, from
+// the quarter of them below and the quarter above. Precondition: there are some.
+inline double StandardErrorOfMedian(std::vector<double> values) {
+  TMPROF_CHECK(!values.empty());
+  // 1.253 standard deviations by the root of their number; quartiles are 1.349 of them apart.
+  constexpr double kOfQuartiles = 1.253 / 1.349;
+  std::ranges::sort(values);
+  const std::size_t quarter = values.size() / 4;
+  const double apart = values[values.size() - 1 - quarter] - values[quarter];
+  return kOfQuartiles * apart / std::sqrt(static_cast<double>(values.size()));
 }
 
 }  // namespace tmprof

@@ -18,5 +18,14 @@ TEST(MedianDeathTest, OfNothingIsABrokenInvariant) {
   EXPECT_DEATH(Median(std::vector<int>{}), "values.empty");
 }
 
+// Quartiles 3 and 7: 4 apart; 1.253 / 1.349 * 4 / 3.
+TEST(StandardErrorOfMedianTest, IsOfTheQuartilesAndTheNumber) {
+  EXPECT_NEAR(StandardErrorOfMedian({9, 1, 8, 2, 7, 3, 6, 4, 5}), 1.2384, 0.0001);
+}
+
+TEST(StandardErrorOfMedianTest, AFewValuesFarOffChangeNothing) {
+  EXPECT_EQ(StandardErrorOfMedian({5, 5, 5, 5, 5, 5, 5, 900}), 0);
+}
+
 }  // namespace
 }  // namespace tmprof

@@ -35,6 +35,10 @@ constexpr std::size_t kStride = 5003;  // a prime: an order no prefetcher follow
 constexpr std::size_t kBlockPages = 512;
 constexpr std::size_t kWordsPerPage = kBasePageBytes / sizeof(std::uint64_t);
 constexpr int kFewestPairs = 5;
+// So many settle what a figure is, once its median is known to a part of it, or to next to nothing.
+constexpr std::size_t kPairsThatSettle = 15;
+constexpr double kSettledShare = 0.05;
+constexpr double kSettledNsPerSet = 3;
 // Some ten lines taken from a cache; less cannot be told from noise.
 constexpr double kLeastNsPerLook = 1'000;
 constexpr std::uint64_t kFewestLooks = 10;  // in one pass, for a figure
@@ -224,6 +228,12 @@ class Experiment {
   std::vector<PointEntry> entries_;
 };
 
+bool IsSettled(const std::vector<double>& figures, double next_to_nothing) {
+  return figures.size() >= kPairsThatSettle &&
+         StandardErrorOfMedian(figures) <=
+             std::max(kSettledShare * Median(figures), next_to_nothing);
+}
+
 // What a clear of one page adds, what it costs to set the bit again left out; nullopt: the child
 // was hardly ever on a CPU while there was one to clear from, or is no more.
 std::optional<double> NsPerPoint(AbitKernel& kernel, Experiment& experiment, double ns_per_set,
@@ -294,7 +304,12 @@ Result<MeasuredCost> Calibrate(AbitKernel& kernel, MeasurePoints points,
   std::vector<double> per_set;
   std::vector<double> per_look;
   const MonotonicTime deadline = kernel.Now() + time_limit;
-  while (kernel.Now() < deadline || static_cast<int>(per_set.size()) < kFewestPairs) {
+  // Looks can hardly be measured from the child's own CPU.
+  const auto is_settled = [&] {
+    return IsSettled(per_set, kSettledNsPerSet) && (!apart || IsSettled(per_look, kLeastNsPerLook));
+  };
+  while (!is_settled() &&
+         (kernel.Now() < deadline || static_cast<int>(per_set.size()) < kFewestPairs)) {
     const double quiet = experiment.Pass(Disturbance::kNone);
     const double cleared = experiment.Pass(Disturbance::kCleared);
     const double looked_at = experiment.Pass(Disturbance::kClearedAndLookedAt);

@@ -33,8 +33,8 @@ enum class MeasurePoints : bool { kNo, kYes };
 
 // Runs a child process that sweeps a buffer of its own out of order, and takes the difference that
 // clears make, and that looks make to a cleared buffer; medians of many passes. Takes about
-// `time_limit`, with points twice that, and up to nine times on a busy machine. The child is gone
-// on return.
+// `time_limit`, less where the figures are settled before; with points as long again, and up to
+// nine times on a busy machine. The child is gone on return.
 Result<MeasuredCost> Calibrate(
     AbitKernel& kernel, MeasurePoints points = MeasurePoints::kNo,
     std::chrono::milliseconds time_limit = std::chrono::milliseconds(250));
