@@ -44,7 +44,7 @@ class LiveBindings {
 
  private:
   struct Reading {
-    std::vector<VpnRange> mappings;     // that it is of, where they are asked for in between
+    std::vector<VpnRange> mappings;  // that it is of, where they are asked for in between
     std::shared_ptr<const MemoryBinding> full;  // null: it could not be read
     std::shared_ptr<const MemoryBinding> now;   // but for what is newer
     std::optional<Error> refusal;
@@ -61,8 +61,8 @@ class LiveBindings {
 
   PolicyReader& reader_;
   const Clock& clock_;
-  std::mutex reading_;          // of reader_; taken first
-  mutable std::mutex mutex_;    // of all below; never held while something is read
+  std::mutex reading_;        // of reader_; taken first
+  mutable std::mutex mutex_;  // of all below; never held while something is read
   std::map<TargetId, Reading> readings_;
 };
 

@@ -106,8 +106,8 @@ class PolicyIterator final : public PolicyReader {
     const auto refuse = [pid](int error) {
       return Fail(Refused(kAttempt, "PID " + std::to_string(pid.value()), error));
     };
-    // All of its threads, of which the program takes the main one: asked for one thread alone, Linux
-    // 6.18 iterates over its last mappings for ever.
+    // All of its threads, of which the program takes the main one: asked for one thread alone,
+    // Linux 6.18 iterates over its last mappings for ever.
     bpf_iter_link_info filter{};
     filter.task.pid = static_cast<__u32>(pid.value());
     LIBBPF_OPTS(bpf_link_create_opts, options, .iter_info = &filter,
@@ -122,8 +122,7 @@ class PolicyIterator final : public PolicyReader {
     std::size_t have = 0;  // bytes of the next ones
     int steps_back = 0;
     while (true) {
-      const std::span<std::byte> left =
-          std::as_writable_bytes(std::span(piece)).subspan(have);
+      const std::span<std::byte> left = std::as_writable_bytes(std::span(piece)).subspan(have);
       const ssize_t got = ::read(iterator.get(), left.data(), left.size());
       if (got == 0) break;
       if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;

@@ -105,8 +105,7 @@ static __always_inline void tell_of_mapping(struct tmprof_policy* told,
     struct shmem_inode_info* info =
         (void*)inode - bpf_core_field_offset(struct shmem_inode_info, vfs_inode);
 
-    told->of = BPF_CORE_READ(info, policy.root.rb_node) ? TMPROF_POLICY_SHARED
-                                                        : TMPROF_POLICY_NONE;
+    told->of = BPF_CORE_READ(info, policy.root.rb_node) ? TMPROF_POLICY_SHARED : TMPROF_POLICY_NONE;
     return;
   }
   told->of = TMPROF_POLICY_SHARED;

@@ -87,8 +87,8 @@ TEST_F(PolicyIteratorTest, TellsThePolicyOfTheProcessAndOfMappingsWithoutOne) {
 TEST_F(PolicyIteratorTest, TellsOfMoreMappingsThanOneReadHolds) {
   constexpr std::size_t kMappings = 1000;  // some 150 KB, of 32 KiB that the kernel gives at a time
   constexpr std::size_t kBytes = 2 * kMappings * kBasePageBytes;
-  auto* memory = static_cast<char*>(
-      mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  auto* memory =
+      static_cast<char*>(mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   ASSERT_NE(memory, MAP_FAILED);
   for (std::size_t i = 0; i < kMappings; ++i) {
     char* page = memory + 2 * i * kBasePageBytes;
