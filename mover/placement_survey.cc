@@ -11,6 +11,10 @@ namespace {
 constexpr std::uint64_t kStepPages = 16384;
 // What was looked at before changes by other hands than ours only, and moves tell where they fail.
 constexpr int kAgainIsSlower = 10;
+// By that part of it; less is for the survey to come by.
+constexpr std::uint64_t kGrownBy = 16;
+// What a program may gain and lose from one moment to the next.
+constexpr std::uint64_t kLeastGrowth = 1024;
 
 Vpn EndOfStep(Vpn from, Vpn end) {
   return Vpn(std::min((from.value() / kStepPages + 1) * kStepPages, end.value()));
@@ -24,8 +28,9 @@ PlacementSurvey::PlacementSurvey(PageLocator& locator, const Clock& cpu_clock)
 void PlacementSurvey::LookOn(std::span<const SurveyedTarget> targets,
                              std::chrono::nanoseconds budget, PlacementMap& map) {
   FindNewTargets(targets);
-  left_ = std::min(left_ + (complete() ? budget / kAgainIsSlower : budget), budget);
-  if (complete()) {
+  QueueGrown(targets);
+  left_ = std::min(left_ + (new_.empty() ? budget / kAgainIsSlower : budget), budget);
+  if (new_.empty()) {
     LookAgain(targets, map);
   } else {
     LookAtNewTargets(targets, map);
@@ -45,10 +50,35 @@ void PlacementSurvey::FindNewTargets(std::span<const SurveyedTarget> targets) {
   for (const SurveyedTarget& target : targets) known_.push_back(target.id);
 }
 
+bool PlacementSurvey::IsComplete(TargetId target) const { return resident_.contains(target); }
+
+bool PlacementSurvey::complete() const {
+  return std::ranges::all_of(new_, [this](TargetId id) { return IsComplete(id); });
+}
+
+void PlacementSurvey::QueueGrown(std::span<const SurveyedTarget> targets) {
+  std::erase_if(resident_, [this](const auto& known) {
+    return !std::ranges::binary_search(known_, known.first);
+  });
+  for (const SurveyedTarget& target : targets) {
+    const auto known = resident_.find(target.id);
+    if (known == resident_.end() || !target.resident) continue;
+    std::optional<PageCount>& before = known->second;
+    // What it gives back it may come to have anew.
+    if (!before || *target.resident < *before) before = target.resident;
+    const PageCount most(before->value() + std::max(before->value() / kGrownBy, kLeastGrowth));
+    if (*target.resident > most && std::ranges::find(new_, target.id) == new_.end()) {
+      new_.push_back(target.id);
+    }
+  }
+}
+
 void PlacementSurvey::LookAtNewTargets(std::span<const SurveyedTarget> targets, PlacementMap& map) {
   while (!new_.empty()) {
     const auto target = std::ranges::lower_bound(targets, new_.front(), {}, &SurveyedTarget::id);
+    if (next_of_new_ == Vpn(0)) resident_of_new_ = target->resident;
     if (!LookAt(*target, next_of_new_, map)) return;
+    resident_[target->id] = resident_of_new_;
     new_.pop_front();
     next_of_new_ = Vpn(0);
   }

@@ -6,6 +6,8 @@
 
 #include <chrono>
 #include <deque>
+#include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,6 +23,8 @@ struct SurveyedTarget {
   TargetId id;
   Pid pid;
   std::vector<VpnRange> mapped;  // ascending, disjoint
+  // Of it in memory, shared pages included; nothing: unknown.
+  std::optional<PageCount> resident{};
 };
 
 class PlacementSurvey {
@@ -30,16 +34,19 @@ class PlacementSurvey {
 
   // Looks on from where it was: first at the targets that are new, then round and round at all of
   // them, to the end of a round at most. As an average over calls it uses the budget of CPU time
-  // for what is new, and a tenth of it to look again. What cannot be looked at is passed over.
+  // for what is new, and a tenth of it to look again. A target that has grown by a sixteenth since
+  // it was looked at is looked at as if it were new. What cannot be looked at is passed over.
   // `targets` ascend by id.
   void LookOn(std::span<const SurveyedTarget> targets, std::chrono::nanoseconds budget,
               PlacementMap& map);
 
   // Whether all targets have been looked at, each with the memory it had then.
-  bool complete() const { return new_.empty(); }
+  bool complete() const;
+  bool IsComplete(TargetId target) const;
 
  private:
   void FindNewTargets(std::span<const SurveyedTarget> targets);
+  void QueueGrown(std::span<const SurveyedTarget> targets);
   void LookAtNewTargets(std::span<const SurveyedTarget> targets, PlacementMap& map);
   void LookAgain(std::span<const SurveyedTarget> targets, PlacementMap& map);
   // From `next` on; true: to its end.
@@ -48,8 +55,10 @@ class PlacementSurvey {
   PageLocator* locator_;
   const Clock* cpu_clock_;
   std::vector<TargetId> known_;
-  std::deque<TargetId> new_;  // in the order in which they appeared
+  std::deque<TargetId> new_;  // and those that have grown, in the order in which they did
   Vpn next_of_new_;           // of the first of them
+  std::map<TargetId, std::optional<PageCount>> resident_;  // of the complete, when that began
+  std::optional<PageCount> resident_of_new_;               // likewise, of the first of new_
   PageKey next_again_;
   std::chrono::nanoseconds left_{0};  // of the budgets so far; one look may overdraw them
 };

@@ -28,6 +28,7 @@ struct PlacedTarget {
   Pid pid;
   std::vector<VpnRange> mapped;            // ascending, disjoint
   const MemoryBinding* binding = nullptr;  // unknown: nothing of it is moved
+  std::optional<PageCount> resident{};     // as of SurveyedTarget
 };
 
 // Columns of equal length, strictly ascending by key; spans do not overlap. A span lies in one leaf

@@ -323,6 +323,7 @@ std::vector<PlacedTarget> PlacementSession::PlacedTargets() {
     for (const Mapping& mapping : target.mappings) {
       if (mapping.kind != MappingKind::kSpecial) added.mapped.push_back(mapping.range);
     }
+    if (const auto stat = procfs_.Stat(target.pid)) added.resident = stat->resident;
     added.binding = decided_by_.emplace_back(BindingOf(target.id, target.pid)).get();
   }
   std::vector<TargetId> ids;

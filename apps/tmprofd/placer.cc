@@ -156,7 +156,7 @@ void Placer::FollowTargets(std::span<const PlacedTarget> targets,
   std::vector<SurveyedTarget> surveyed;
   for (const PlacedTarget& target : targets) {
     map_.KeepOnly(target.id, target.mapped);
-    surveyed.push_back({target.id, target.pid, target.mapped});
+    surveyed.push_back({target.id, target.pid, target.mapped, target.resident});
   }
   LookAgain(targets, look_for);
   survey_.LookOn(surveyed, look_for, map_);
@@ -254,8 +254,15 @@ std::optional<PageCount> Placer::LimitOf(const Capacity& capacity,
   if (const auto* pages = std::get_if<PageCount>(&capacity)) return *pages;
   const auto* ratio = std::get_if<Ratio>(&capacity);
   if (ratio == nullptr) return std::nullopt;
-  const PageCount share = CapacityAt(*ratio, Footprint(targets));
-  return survey_.complete() ? share : std::max(share, PagesIn(targets, tier));
+  PageCount limit = CapacityAt(*ratio, Footprint(targets));
+  for (const TargetId& target : targets) {
+    if (survey_.IsComplete(target)) continue;
+    const std::span<const TargetId> one(&target, 1);
+    const PageCount share = CapacityAt(*ratio, Footprint(one));
+    const PageCount used = PagesIn(one, tier);
+    if (used > share) limit += used - share;
+  }
+  return limit;
 }
 
 PageCount Placer::PagesIn(std::span<const TargetId> targets, Tier tier) const {

@@ -96,8 +96,9 @@ class Placer {
                       std::chrono::nanoseconds look_for);
   PageCount CapacityNow(std::span<const TargetId> targets, std::span<const NodeRoom> rooms) const;
   PageCount Footprint(std::span<const TargetId> targets) const;
-  // Nothing: whatever is free. A share is at least what is in the tier, until all pages were found
-  // once: that of a part of them is too little, and nothing is to leave the tier for it.
+  // Nothing: whatever is free. A share counts at least what is in the tier for each target of which
+  // not all pages were found once: that of a part of them is too little, and nothing is to leave
+  // the tier for it.
   std::optional<PageCount> LimitOf(const Capacity& capacity, std::span<const TargetId> targets,
                                    Tier tier) const;
   PageCount PagesIn(std::span<const TargetId> targets, Tier tier) const;

@@ -134,6 +134,43 @@ TEST_F(PlacementSurveyTest, ANewTargetDoesNotBeginTheRoundAnew) {
               ElementsAre(Pages(0, 100), Pages(16000, 16384), Pages(5, 6), Pages(16384, 32768)));
 }
 
+TEST_F(PlacementSurveyTest, LooksAtATargetThatHasGrownAsIfItWereNew) {
+  for (SurveyedTarget& target : targets_) target.resident = PageCount(24'000);
+  LookAtAll(milliseconds(2));
+  locator_.looked.clear();
+  targets_[0].resident = PageCount(25'500);  // a sixteenth
+  survey_.LookOn(targets_, milliseconds(4), map_);
+  const std::size_t of_a_tenth = locator_.looked.size();
+  EXPECT_LE(of_a_tenth, 2U) << "0.4 ms, and 1 that may be left";
+  targets_[0].resident = PageCount(25'501);
+  survey_.LookOn(targets_, milliseconds(4), map_);
+  EXPECT_EQ(locator_.looked.size(), of_a_tenth + 4) << "all of it at once";
+  EXPECT_TRUE(survey_.complete()) << "it has been looked at once";
+  locator_.looked.clear();
+  survey_.LookOn(targets_, milliseconds(4), map_);
+  EXPECT_LE(locator_.looked.size(), 1U) << "it has not grown since";
+}
+
+TEST_F(PlacementSurveyTest, SeesGrowthAfterATargetHasShrunk) {
+  for (SurveyedTarget& target : targets_) target.resident = PageCount(24'000);
+  LookAtAll(milliseconds(2));
+  targets_[0].resident = PageCount(1000);
+  survey_.LookOn(targets_, milliseconds(10), map_);
+  while (locator_.looked.size() < 10) survey_.LookOn(targets_, milliseconds(4), map_);
+  locator_.looked.clear();
+  targets_[0].resident = PageCount(2025);  // 1024 more are noticed, 1025 more than 1000
+  survey_.LookOn(targets_, milliseconds(4), map_);
+  EXPECT_GE(locator_.looked.size(), 3U);
+}
+
+TEST_F(PlacementSurveyTest, TellsWhichTargetsAreComplete) {
+  EXPECT_FALSE(survey_.IsComplete(TargetId(1)));
+  survey_.LookOn(targets_, milliseconds(4), map_);
+  EXPECT_TRUE(survey_.IsComplete(TargetId(1)));
+  EXPECT_FALSE(survey_.IsComplete(TargetId(2)));
+  EXPECT_FALSE(survey_.complete());
+}
+
 TEST_F(PlacementSurveyTest, PassesOverWhatIsGone) {
   locator_.gone = {Pid(11)};
   survey_.LookOn(targets_, milliseconds(100), map_);

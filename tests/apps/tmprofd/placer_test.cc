@@ -167,6 +167,40 @@ TEST_F(PlacerTest, NothingLeavesATierForWhatIsFoundWhileLookingForTheBest) {
   }
 }
 
+// A newcomer, whose pages take many epochs to be found, is no reason for another one to keep more
+// than its share.
+TEST_F(PlacerTest, AShareHoldsForTargetsThatAreFoundWhileOthersAreBeing) {
+  constexpr TargetId kNewcomer{1};
+  memory_.Put(0, 800, kFast);  // of the first, which uses 100 of them
+  options_.capacity = FreeCapacity{};
+  memory_.per_look = milliseconds(10);  // all that an epoch pays for
+  Placer placer(options_, memory_, cpu_clock_);
+  const auto epoch = [this] {
+    EpochProfile looked_at = Epoch({});
+    for (std::uint64_t vpn = 0; vpn < 800; ++vpn) {
+      Append(looked_at.pages,
+             {.key = {TargetId(0), Vpn(vpn)}, .looks = 10, .references = vpn < 100 ? 10U : 0U});
+    }
+    return looked_at;
+  };
+  const std::vector<NodeMemory> nodes{
+      {.id = kFast, .free = free_, .allocatable = free_},
+      {.id = kSlow, .free = PageCount(50'000), .allocatable = PageCount(50'000)}};
+  std::vector<PlacedTarget> targets{{TargetId(0), kPid, {{Vpn(0), Vpn(10'000)}}, &binding_}};
+  ASSERT_THAT(placer.Decide(epoch(), targets, nodes).moves, IsEmpty());
+  ASSERT_EQ(placer.map().PagesIn(TargetId(0), options_.tiers, kTier1), PageCount(800));
+  memory_.Put(100'000, 400, kFast);
+  memory_.Put(500'000, 2000, kSlow);  // far behind
+  targets.push_back({kNewcomer, Pid(101), {{Vpn(100'000), Vpn(600'000)}}, &binding_});
+  options_.capacity = Ratio{1, 8};
+  placer.Configure(options_);
+  const PlacementDecision decision = placer.Decide(epoch(), targets, nodes);
+  EXPECT_EQ(decision.capacity, PageCount((800 + 400) / 8 + 400 - 50)) << "400 are found so far";
+  Play(placer, decision);
+  EXPECT_EQ(placer.map().PagesIn(TargetId(0), options_.tiers, kTier1), PageCount(100));
+  EXPECT_EQ(placer.map().PagesIn(kNewcomer, options_.tiers, kTier1), PageCount(400));
+}
+
 TEST_F(PlacerTest, AnAmountHoldsWhilePagesAreBeingFound) {
   memory_.Put(0, 1000, kFast);
   memory_.Put(55'000, 1000, kSlow);
