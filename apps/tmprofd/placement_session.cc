@@ -56,7 +56,8 @@ PlacerOptions OptionsOf(const Config& config, const Tiers& tiers) {
           .most_pages = config.mover.most_pages_per_epoch,
           .hysteresis = config.mover.hysteresis,
           .cool_down_epochs = config.mover.cool_down_epochs,
-          .cost_of_move = config.mover.cost_of_move};
+          .cost_of_move = config.mover.cost_of_move,
+          .dry_run = config.mover.limits.dry_run};
 }
 
 std::string Text(const Tiers& tiers) {

@@ -88,17 +88,18 @@ class CandidateResidency final : public Residency {
 
 Placer::Placer(PlacerOptions options, PageLocator& locator, const Clock& cpu_clock)
     : options_(std::move(options)),
-      locator_(&locator),
+      locator_(locator),
       cpu_clock_(&cpu_clock),
       policy_(options_.policy->make()),
       ranker_(options_.ranker),
-      survey_(locator, cpu_clock),
+      survey_(locator_, cpu_clock),
       rooms_(options_.reserve),
       history_(EpochsRemembered(options_)) {}
 
 void Placer::Configure(PlacerOptions options) {
   TMPROF_CHECK(options.tiers == options_.tiers);
   if (options.policy != options_.policy) policy_ = options.policy->make();
+  if (!options.dry_run) locator_.Undo(map_);
   options_ = std::move(options);
   ranker_.Configure(options_.ranker);
   rooms_.SetReserve(options_.reserve);
@@ -115,7 +116,7 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
   const std::vector<TargetId> ids = IdsOf(targets);
   RankCandidates(targets);
   PlacementDecision decision;
-  const std::vector<NodeRoom> rooms = rooms_.At(memory, epoch.end);
+  const std::vector<NodeRoom> rooms = RoomsAt(memory, epoch.end);
   decision.capacity = CapacityNow(ids, rooms);
   decision.lower_capacities = LowerCapacities(ids);
   if (LookForTheBest(targets, decision.capacity, look_for)) {
@@ -158,6 +159,7 @@ void Placer::FollowTargets(std::span<const PlacedTarget> targets,
     map_.KeepOnly(target.id, target.mapped);
     surveyed.push_back({target.id, target.pid, target.mapped, target.resident});
   }
+  locator_.Follow(surveyed);
   LookAgain(targets, look_for);
   survey_.LookOn(surveyed, look_for, map_);
 }
@@ -177,7 +179,7 @@ void Placer::LookAgain(std::span<const PlacedTarget> targets, std::chrono::nanos
     }
     const PlacedTarget* target = Find(targets, both.target);
     if (target == nullptr) continue;
-    if (const auto runs = locator_->Locate(target->pid, both.pages)) {
+    if (const auto runs = locator_.Locate(target->pid, both.pages)) {
       map_.Learn(both.target, both.pages, *runs);
     }
   }
@@ -213,12 +215,22 @@ bool Placer::LookForTheBest(std::span<const PlacedTarget> targets, PageCount cap
       end = key.vpn + PageCount(candidates_.span_pages[unknown[i]]);
     }
     const VpnRange range{first.vpn, end};
-    const auto runs = locator_->Locate(Find(targets, first.target)->pid, range);
+    const auto runs = locator_.Locate(Find(targets, first.target)->pid, range);
     if (!runs) continue;
     map_.Learn(first.target, range, *runs);
     found |= !runs->empty();
   }
   return found;
+}
+
+std::vector<NodeRoom> Placer::RoomsAt(std::span<const NodeMemory> memory, MonotonicTime now) {
+  std::vector<NodeRoom> rooms = rooms_.At(memory, now);
+  for (NodeRoom& room : rooms) {
+    const auto free =
+        static_cast<std::int64_t>(room.free.value()) + locator_.PagesGained(room.node);
+    room.free = PageCount(static_cast<std::uint64_t>(std::max<std::int64_t>(free, 0)));
+  }
+  return rooms;
 }
 
 PageCount Placer::CapacityNow(std::span<const TargetId> targets,
@@ -395,7 +407,8 @@ std::uint64_t Placer::Learn(std::span<const MoveOutcome> outcomes, std::uint64_t
     if (move.span > PageCount(1) && outcome.attempts > 0) {
       look_again_.push_back({move.key.target, range});
     }
-    if (outcome.error != 0) {
+    const bool is_supposed = options_.dry_run && outcome.error == ECANCELED;
+    if (outcome.error != 0 && !is_supposed) {
       const bool tried = outcome.attempts > 0;
       if (tried && IsOutOfMemory(move, outcome.error)) rooms_.Refuse(move.to);
       LearnRefusal(outcome, epoch);
@@ -403,11 +416,15 @@ std::uint64_t Placer::Learn(std::span<const MoveOutcome> outcomes, std::uint64_t
     }
     let_be_.erase(move.key);
     if (std::ranges::binary_search(known_targets_, move.key.target)) {
+      if (is_supposed) {
+        locator_.Suppose(move.key.target, range, move.from, move.to, move.span);
+      }
       map_.Learn(move.key.target, range, std::vector{PlacedRun{range, move.to, move.span}});
     }
     const std::optional<Tier> from = options_.tiers.TierOf(move.from);
     const std::optional<Tier> to = options_.tiers.TierOf(move.to);
     if (from && to && history_.Note(move.key, *from, *to, epoch)) ++undone;
+    if (is_supposed) continue;
     moving_ns_ += static_cast<double>(outcome.latency.count());
     moved_pages_ += static_cast<double>(move.span.value());
   }

@@ -27,6 +27,7 @@
 #include "mover/page_mover.h"
 #include "mover/placement_map.h"
 #include "mover/placement_survey.h"
+#include "mover/supposed_moves.h"
 #include "policy/policy.h"
 #include "policy/ranking.h"
 #include "rank/rank_model.h"
@@ -46,6 +47,9 @@ struct PlacerOptions {
   std::uint64_t cool_down_epochs = 0;
   // Of MoveRules; nothing: learnt from what moves take.
   std::optional<double> cost_of_move;
+  // Moves are over with ECANCELED, and each decision goes on from where those before it would have
+  // led.
+  bool dry_run = false;
   // Of one CPU, for looking where pages are.
   double survey_share = 0.01;
 };
@@ -94,6 +98,8 @@ class Placer {
   // found.
   bool LookForTheBest(std::span<const PlacedTarget> targets, PageCount capacity,
                       std::chrono::nanoseconds look_for);
+  // As the moves that are supposed leave them.
+  std::vector<NodeRoom> RoomsAt(std::span<const NodeMemory> memory, MonotonicTime now);
   PageCount CapacityNow(std::span<const TargetId> targets, std::span<const NodeRoom> rooms) const;
   PageCount Footprint(std::span<const TargetId> targets) const;
   // Nothing: whatever is free. A share counts at least what is in the tier for each target of which
@@ -115,7 +121,7 @@ class Placer {
   double CostOfMove(std::chrono::nanoseconds epoch_length) const;
 
   PlacerOptions options_;
-  PageLocator* locator_;
+  SupposedMoves locator_;  // none, but for a dry run
   const Clock* cpu_clock_;
   std::unique_ptr<const Policy> policy_;
   Ranker ranker_;

@@ -106,6 +106,13 @@ class PlacerTest : public testing::Test {
     return placer.Learn(outcomes, next_epoch_);
   }
 
+  // As a mover does in a dry run.
+  std::uint64_t Suppose(Placer& placer, const PlacementDecision& decision) {
+    std::vector<MoveOutcome> outcomes;
+    for (const Move& move : decision.moves) outcomes.push_back({.move = move, .error = ECANCELED});
+    return placer.Learn(outcomes, next_epoch_);
+  }
+
   PlacerOptions options_{.tiers = *Tiers::Make({{kFast}, {kSlow}})};
   FakeClock cpu_clock_;
   FakeMemory memory_{cpu_clock_};
@@ -297,6 +304,39 @@ TEST_F(PlacerTest, LeavesWhatIsBound) {
   const PlacementDecision decision = Decide(placer, Epoch(Hot(0, 10)));
   EXPECT_THAT(decision.moves, IsEmpty());
   EXPECT_EQ(decision.not_moved, NotMoved{.bound = 10});
+}
+
+TEST_F(PlacerTest, ADryRunGoesOnFromWhatItWouldHaveMoved) {
+  options_.dry_run = true;
+  memory_.Put(0, 1000, kSlow);
+  free_ = PageCount(80);
+  Placer placer(options_, memory_, cpu_clock_);
+  const PlacementDecision first = Decide(placer, Epoch(Hot(500, 50)));
+  EXPECT_THAT(first.moves, SizeIs(50));
+  Suppose(placer, first);
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    const PlacementDecision next = Decide(placer, Epoch(Hot(500, 50)));
+    EXPECT_THAT(next.moves, IsEmpty()) << "they would be there, though the survey looks again";
+    EXPECT_EQ(next.hit_ratio, 1.0);
+  }
+  const PlacementDecision shift = Decide(placer, Epoch(Hot(700, 80)));
+  EXPECT_THAT(shift.moves, SizeIs(80 + 50)) << "room for 30, and the 50 give way";
+  EXPECT_EQ(Suppose(placer, shift), 50U) << "as moves that undo others";
+  EXPECT_EQ(memory_.PagesOn(kFast), PageCount(0)) << "nothing has moved";
+}
+
+TEST_F(PlacerTest, MovesWhatADryRunWouldHaveOnceItIsNone) {
+  options_.dry_run = true;
+  memory_.Put(0, 1000, kSlow);
+  Placer placer(options_, memory_, cpu_clock_);
+  Suppose(placer, Decide(placer, Epoch(Hot(500, 50))));
+  ASSERT_THAT(Decide(placer, Epoch(Hot(500, 50))).moves, IsEmpty());
+  options_.dry_run = false;
+  placer.Configure(options_);
+  memory_.per_look = seconds(1);  // the survey does not come by
+  const PlacementDecision decision = Decide(placer, Epoch(Hot(500, 50)));
+  EXPECT_EQ(decision.hit_ratio, 0.0);
+  EXPECT_THAT(decision.moves, SizeIs(50));
 }
 
 TEST_F(PlacerTest, KeepsWhatItKnowsWhenItIsConfiguredAnew) {

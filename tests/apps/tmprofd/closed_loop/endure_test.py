@@ -144,6 +144,27 @@ class BoundLate(Scenario):
         self.assertNotIn("numa_maps is read instead", self.text("bound_late.log"))
 
 
+class Dry(Scenario):
+    def test_nothing_moves(self) -> None:
+        self.assert_kept("dry")
+        self.assertEqual(self.guest.nodes("dry"), self.guest.nodes("dry.before"))
+
+    def test_the_ledger_has_each_move_once(self) -> None:
+        """Decided anew in each epoch, moves would fill the fast node several times over."""
+        moves = self.assert_promoted("dry")
+        self.assertTrue(moves["dry_run"])
+        self.assertGreaterEqual(moves["epochs"], 12)
+        self.assertGreater(moves["promotions"]["pages"], 1024 // 2)
+        self.assertLessEqual(moves["promotions"]["pages"] - moves["demotions"]["pages"], 1024)
+
+    def test_the_status_is_as_if_all_had_moved(self) -> None:
+        status = json.loads(self.text("dry.status_json"))
+        self.assertEqual(status["state"], "dry-run")
+        self.assertGreater(status["tier1_hit_ratio"], 0.5)
+        self.assertGreater(status["totals"]["dry_run_pages"], 0)
+        self.assertEqual(status["totals"]["moved"], [])
+
+
 class Huge(Scenario):
     """Of a program whose memory is huge pages, the hot eighth is one of them."""
 
