@@ -114,9 +114,6 @@ Result<std::unique_ptr<PlacementSession>> PlacementSession::Open(Config config, 
   }
   auto sources = OpenSources(config.profile.sources);
   if (!sources) return Fail(sources.error());
-  if (!config.placement.track_only) {
-    if (auto rival = WarningOfAutomaticBalancing()) sources->warnings.push_back(*std::move(rival));
-  }
   for (const std::string& warning : sources->warnings) log(LogLevel::kWarning, warning);
   std::unique_ptr<PolicyReader> policies = OpenPolicyReader(log);
   std::unique_ptr<PlacementSession> session(
@@ -149,7 +146,7 @@ PlacementSession::PlacementSession(Config config, Tiers tiers, SessionSources so
                       bindings_.Read(target, *pid);
                     }
                   }})) {
-  status_.warnings = sources_.warnings;
+  LookForRival();
   FindBy(config_.targets);
 }
 
@@ -158,6 +155,27 @@ void PlacementSession::FindBy(const TargetConfig& targets) {
   for (const Pid pid : finder_->missing()) {
     log_(LogLevel::kWarning, fmt::format("no process has the number {}", pid.value()));
   }
+}
+
+// Operators set it while the daemon runs.
+void PlacementSession::LookForRival() {
+  std::optional<std::string> rival;
+  if (!config_.placement.track_only) rival = WarningOfAutomaticBalancing();
+  if (rival && rival != rival_) log_(LogLevel::kWarning, *rival);
+  rival_ = std::move(rival);
+  status_.warnings = Warnings();
+  if (without_ledger_) status_.warnings.push_back(*without_ledger_);
+}
+
+std::vector<std::string> PlacementSession::Warnings() const {
+  std::vector<std::string> warnings = sources_.warnings;
+  if (rival_) warnings.push_back(*rival_);
+  return warnings;
+}
+
+void PlacementSession::GoOnWithoutLedger(const Error& error) {
+  without_ledger_ = error.Message() + "; moving goes on without a ledger";
+  log_(LogLevel::kError, *without_ledger_);
 }
 
 LedgerInfo PlacementSession::LedgerInfoFor(const Config& config) const {
@@ -173,13 +191,14 @@ LedgerInfo PlacementSession::LedgerInfoFor(const Config& config) const {
           .rank_model = std::string(Name(config.placement.ranker.model)),
           .policy = std::string(config.placement.policy->name),
           .dry_run = config.mover.limits.dry_run,
-          .warnings = sources_.warnings};
+          .warnings = Warnings()};
 }
 
 Status PlacementSession::BeginLedger() {
   auto ledger = LedgerKeeper::Begin(config_.ledger, LedgerInfoFor(config_));
   if (!ledger) return Fail(ledger.error());
   ledger_ = *std::move(ledger);
+  without_ledger_.reset();
   return {};
 }
 
@@ -204,17 +223,16 @@ Status PlacementSession::RenewLedger(const Config& config) {
   }
   if (another) {
     ledger_ = *std::move(another);
+    without_ledger_.reset();
     return {};
   }
   auto begun = LedgerKeeper::Begin(config.ledger, std::move(info));
   if (begun) {
     ledger_ = *std::move(begun);
+    without_ledger_.reset();
     return {};
   }
-  if (const Status again = BeginLedger(); !again) {
-    status_.warnings.push_back(again.error().Message() + "; moving goes on without a ledger");
-    log_(LogLevel::kError, status_.warnings.back());
-  }
+  if (const Status again = BeginLedger(); !again) GoOnWithoutLedger(again.error());
   return Fail(begun.error());
 }
 
@@ -235,7 +253,12 @@ Status PlacementSession::Adopt(Config config) {
       config_.placement.track_only != before.placement.track_only) {
     dropped_ += mover_->Replace({}).size();
   }
-  PublishState();
+  LookForRival();
+  const std::scoped_lock lock(publishing_);
+  board_.Amend([this](DaemonStatus& status) {
+    status.state = StateNow();
+    status.warnings = status_.warnings;
+  });
   return {};
 }
 
@@ -373,10 +396,8 @@ bool PlacementSession::Place(const EpochProfile& epoch) {
   for (const TrackedProcess& target : tracked_) observed.push_back(target.id);
   const Status kept = ledger_->Note(epoch, observed, decision.not_moved, replaced,
                                     std::move(outcomes), placer_.table(), placer_.scores());
-  if (!kept) {
-    status_.warnings.push_back(kept.error().Message() + "; moving goes on without a ledger");
-    log_(LogLevel::kError, status_.warnings.back());
-  }
+  if (!kept) GoOnWithoutLedger(kept.error());
+  LookForRival();
   UpdateStatus(epoch, memory, targets, decision);
   return paid;
 }

@@ -69,6 +69,10 @@ class PlacementSession {
                    std::unique_ptr<PolicyReader> policies, const Log& log, DaemonStatus& status,
                    StatusBoard& board);
 
+  // Whether the kernel moves pages, too, as of now; what is told of that, and of all else.
+  void LookForRival();
+  std::vector<std::string> Warnings() const;
+  void GoOnWithoutLedger(const Error& error);
   LedgerInfo LedgerInfoFor(const Config& config) const;
   Status RenewLedger(const Config& config);
   void FindTargets(MonotonicTime now);
@@ -116,6 +120,8 @@ class PlacementSession {
   Placer placer_;
   std::unique_ptr<MoveThread> mover_;
   std::optional<LedgerKeeper> ledger_;
+  std::optional<std::string> rival_;           // a warning; nothing: the kernel moves none
+  std::optional<std::string> without_ledger_;  // why; nothing: one is kept as it was asked for
   std::uint64_t dropped_ = 0;  // moves that a configuration has replaced, since the last epoch
   std::vector<TrackedProcess> tracked_;
   std::vector<LiveBindings::Shared> decided_by_;  // bindings that targets of the decision refer to
