@@ -69,9 +69,12 @@ start_daemon() {
   run_daemon "$1" "$1.log"
 }
 
+# What executes the daemon, if not the shell.
+BY=
+
 # NAME LOG: by the configuration that is there.
 run_daemon() {
-  tmprofd --config "$1.textproto" 2>"$2" &
+  $BY tmprofd --config "$1.textproto" 2>"$2" &
   daemon=$!
   await grep -qs ready "$2"
 }

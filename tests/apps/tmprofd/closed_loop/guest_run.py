@@ -3,6 +3,7 @@
 
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -78,6 +79,9 @@ def main(script: str, options: list[str], topology: str = "dram-cxl") -> int:
             subprocess.run(["gcc", "-static", "-D_GNU_SOURCE", "-O2", "-o", folder / program,
                             HERE / f"{program}.c"], check=True)
             put += ["--put", folder / program]
+        # A program that runs another one with fewer capabilities.
+        if setpriv := shutil.which("setpriv"):
+            put += ["--put", setpriv]
         boot = subprocess.run(
             [ROOT / "testbed" / "vm", "--kernel", kernel, "--build", build, "--driver", "--topology",
              topology, *[option.format(folder=folder) for option in options], *put,
