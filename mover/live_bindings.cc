@@ -12,10 +12,13 @@ constexpr int kMovingRarity = 100;
 constexpr int kDecidingRarity = 1000;
 // A clock that hardly goes on is no reason to read all the time.
 constexpr std::chrono::nanoseconds kLeastAge = std::chrono::milliseconds(1);
+// What is decided by older knowledge is not moved by it, and moving reads anew for deciding, too.
+constexpr std::chrono::nanoseconds kLeastDecidingAge = std::chrono::seconds(5);
 constexpr std::chrono::nanoseconds kMostAge = std::chrono::minutes(10);
 
-std::chrono::nanoseconds AgeFor(std::chrono::nanoseconds took, int rarity) {
-  return std::clamp(took * rarity, kLeastAge, kMostAge);
+std::chrono::nanoseconds AgeFor(std::chrono::nanoseconds took, int rarity,
+                                std::chrono::nanoseconds least) {
+  return std::clamp(took * rarity, least, kMostAge);
 }
 
 }  // namespace
@@ -43,8 +46,8 @@ LiveBindings::Reading LiveBindings::ReadAll(Pid pid) {
     }
   }
   const MonotonicTime ended = clock_.Now();
-  reading.good_for_moving = began + AgeFor(ended - began, kMovingRarity);
-  reading.good_for_deciding = began + AgeFor(ended - began, kDecidingRarity);
+  reading.good_for_moving = began + AgeFor(ended - began, kMovingRarity, kLeastAge);
+  reading.good_for_deciding = began + AgeFor(ended - began, kDecidingRarity, kLeastDecidingAge);
   reading.mappings_good =
       reader_.mappings_are_cheaper() ? ended + kLeastAge : reading.good_for_deciding;
   return reading;
@@ -58,7 +61,7 @@ Status LiveBindings::CheckMappings(Reading& reading, Pid pid) {
   reading.now = newer.empty()
                     ? reading.full
                     : std::make_shared<const MemoryBinding>(reading.full->WithUnread(newer));
-  reading.mappings_good = began + AgeFor(clock_.Now() - began, kMovingRarity);
+  reading.mappings_good = began + AgeFor(clock_.Now() - began, kMovingRarity, kLeastAge);
   return {};
 }
 

@@ -32,8 +32,8 @@ class LiveBindings {
   // Both must outlive it.
   LiveBindings(PolicyReader& reader, const Clock& clock);
 
-  // At most a thousandth of the time goes into it, and it is ten minutes old at most. What could
-  // not be read is tried again likewise.
+  // At most a thousandth of the time goes into it, and it is five seconds old, or as much more as
+  // that takes, ten minutes at most. What could not be read is tried again likewise.
   Result<Shared> ForDeciding(TargetId target, Pid pid);
   // nullopt: Read() it first.
   std::optional<Shared> ForMoving(TargetId target) const;

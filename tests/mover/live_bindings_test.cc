@@ -89,14 +89,25 @@ TEST_F(LiveBindingsTest, APolicyThatWasSetMeanwhileHoldsAfterAHundredTimesWhatRe
 }
 
 TEST_F(LiveBindingsTest, DecidingGoesByAThousandTimesThat) {
-  quick_.takes = microseconds(100);
   LiveBindings bindings(quick_, clock_);
   EXPECT_TRUE(bindings.ForDeciding(kTarget, kPid).value()->MayMove(kPage, kSlow, kFast));
   quick_.policy = std::vector{kSlow};
-  clock_.now += milliseconds(99);
+  clock_.now += milliseconds(9989);
   EXPECT_TRUE(bindings.ForDeciding(kTarget, kPid).value()->MayMove(kPage, kSlow, kFast));
   clock_.now += milliseconds(1);
   EXPECT_FALSE(bindings.ForDeciding(kTarget, kPid).value()->MayMove(kPage, kSlow, kFast));
+}
+
+TEST_F(LiveBindingsTest, DecidingGoesByFiveSecondsWhereReadingCostsLittle) {
+  quick_.takes = microseconds(100);
+  LiveBindings bindings(quick_, clock_);
+  ASSERT_TRUE(bindings.ForDeciding(kTarget, kPid));
+  clock_.now += milliseconds(4999);
+  ASSERT_TRUE(bindings.ForDeciding(kTarget, kPid));
+  EXPECT_EQ(quick_.readings, 1);
+  clock_.now += milliseconds(1);
+  ASSERT_TRUE(bindings.ForDeciding(kTarget, kPid));
+  EXPECT_EQ(quick_.readings, 2);
 }
 
 TEST_F(LiveBindingsTest, DecidingGoesByWhatMovingHasRead) {
