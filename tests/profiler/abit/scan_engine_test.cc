@@ -537,8 +537,8 @@ TEST_F(ScanEngineTest, TimeInWhichNothingMayBeClearedTellsNothingOfAVisit) {
   }
 }
 
-// At 0.002 % not even one more window of 2048 pages is affordable: only time can tell, from the first
-// epoch on in which nothing forbade clears.
+// At 0.002 % not even one more window of 2048 pages is affordable: only time can tell, from the
+// first epoch on in which nothing forbade clears.
 TEST_F(ScanEngineTest, WhatForbadeClearsForATimeDoesNotHinderTheEstimateAfterwards) {
   Add(std::vector<double>(192 * kTable, 100.0));
   ScanEngine& engine = Start({.overhead_share = 0.00002});
