@@ -469,7 +469,7 @@ static int begin_regions(struct tmprof_session *session, struct tmprof_target *t
 	const u32 capacity = tmprof_regions_capacity(params->max_regions);
 	struct tmprof_region *regions;
 	u64 *cleared_ns;
-	u64 seed;
+	u64 seed = session->params.region_seed;
 	int found = find_areas(session, mm, areas);
 
 	if (found < 0)
@@ -484,7 +484,8 @@ static int begin_regions(struct tmprof_session *session, struct tmprof_target *t
 	}
 	watch->cleared_ns = cleared_ns;
 	tmprof_regions_start(&watch->set, regions, params, areas, found);
-	get_random_bytes(&seed, sizeof(seed));
+	if (!seed)
+		get_random_bytes(&seed, sizeof(seed));
 	prandom_seed_state(&watch->random, seed);
 	watch->updated_ns = now_ns;
 	watch->earned_cpu_ns = tmprof_target_cpu_ns(target);

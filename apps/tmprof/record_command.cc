@@ -786,7 +786,10 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
                    "Observe at most this many processes, the busiest")
       ->type_name("N")
       ->check(WholeNumber(1));
-  command->add_option("--seed", options->sources.seed, "Seed of the scan order")
+  command
+      ->add_option("--seed", options->sources.seed,
+                   "Seed of the scan order and of what is looked at of regions; 0: the driver's "
+                   "regions by chance")
       ->check(WholeNumber(0))
       ->capture_default_str();
   command->add_flag("--objects", options->objects,

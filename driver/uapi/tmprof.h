@@ -202,8 +202,9 @@ struct tmprof_params {
 	__u32 region_clears; /* bits cleared at most for each second of CPU time that a target uses;
 			      * 0: no limit */
 	__u32 region_log;    /* records kept for READ_REGIONS; 0: none are kept */
+	__u64 region_seed; /* of the pages looked at and the splits of each target; 0: by chance */
 
-	__u64 reserved[3];
+	__u64 reserved[2];
 };
 
 /* CONTROL. Errors: ENXIO the sampler has no sample_event; whatever errno perf gave for the event;

@@ -107,8 +107,10 @@ class Recording : public ::testing::Test {
     }
   }
 
-  Json Summary(const std::string& trace) const {
-    const Outcome report = Tmprof({"report", trace, "--view", "summary", "--format", "json"});
+  Json Summary(const std::string& trace, const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments{"report", trace, "--view", "summary", "--format", "json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome report = Tmprof(arguments);
     EXPECT_EQ(report.status, 0) << report.err;
     return Json::parse(report.out);
   }
@@ -482,6 +484,25 @@ TEST_F(Recording, ByRegionsLooksAtOnePageOfEachAndSaysSo) {
   EXPECT_GT(source["details"]["steps"].get<int>(), 0);
   EXPECT_LE(source["details"]["pages_checked"].get<int>(),
             1000 * source["details"]["steps"].get<int>());
+}
+
+// A ten-thousandth of a second's CPU time pays for no visit to 16 384 pages within ten.
+TEST_F(Recording, ByAutoGoesOverToRegionsWhereTheBudgetIsTiny) {
+  if (!DoctorRow("abit-bpf", [] {})["usable"].get<bool>())
+    GTEST_SKIP() << "accessed bits cannot be observed here";
+  const Outcome outcome = Tmprof({"record", "--source", "abit-bpf", "--abit", "auto",
+                                  "--max-overhead", "0.01%", "--epoch", "500ms", "-o", trace_, "--",
+                                  Workload("hotset"), "--footprint", "64MiB", "--duration", "12s"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json summary = Summary(trace_);
+  EXPECT_EQ(summary["settings"]["abit"], "auto,ladder");
+  const Json& source = summary["sources"][0];
+  EXPECT_THAT(source["label"].get<std::string>(), HasSubstr("regions, exposure ladder"));
+  EXPECT_GT(source["details"]["steps"].get<int>(), 0);
+  // It began with every page.
+  const Json first = Summary(trace_, {"--epochs", "0:1"});
+  EXPECT_THAT(first["sources"][0]["label"].get<std::string>(), Not(HasSubstr("regions")));
+  EXPECT_GT(first["sources"][0]["details"]["clears"].get<int>(), 0);
 }
 
 TEST_F(Recording, OfALaunchedCommandThatNoSourceCanFollowDoesNotRunIt) {

@@ -322,7 +322,7 @@ FirstVisits ScanEngine::UnderWay(MonotonicTime now) const {
 
 void ScanEngine::Earn(ScanTarget& target, MonotonicTime now) {
   const nanoseconds used = target.TakeUsed();
-  visits_.cpu_time += used;
+  epoch_cpu_time_ += used;
   if (used > nanoseconds(0)) target.ran_at = now;
   target.visit.over |= target.VisitedWholly();
   target.budget.balance_ns -= loan_.PayBack(target.visit, used);
@@ -823,16 +823,17 @@ void ScanEngine::VoidEvidence(const ScanTarget& target) {
 // By what pages have cost the targets, and by how many were visited, which the scanner's own budget
 // may limit more. The less a budget pays for, the longer it would take until enough were visited to
 // tell. But fewer than are cleared `at_once` in all that time say how long it takes at least.
-void ScanEngine::EstimateVisit(std::uint64_t clearable, std::uint64_t at_once, bool hindered) {
+void ScanEngine::EstimateVisit(std::uint64_t clearable, std::uint64_t at_once) {
   visit_cpu_time_.reset();
-  visits_.hindered |= hindered;
   const double pages = static_cast<double>(clearable);
-  const double took = visits_.hindered ? 0 : static_cast<double>(visits_.cpu_time.count());
+  const double took = static_cast<double>(visits_.cpu_time.count());
   nanoseconds visit;
   if (visits_.clears >= kClearsThatTell) {
     const double earned = static_cast<double>(visits_.cost_ns) / options_.overhead_share;
-    const double visited = static_cast<double>(visits_.clears);
-    visit = nanoseconds(std::llround(pages / visited * std::max(earned, took)));
+    double of_one = earned / static_cast<double>(visits_.clears);
+    if (visits_.unhindered_clears > 0)
+      of_one = std::max(of_one, took / static_cast<double>(visits_.unhindered_clears));
+    visit = nanoseconds(std::llround(pages * of_one));
   } else {
     const double most = static_cast<double>(std::max(at_once, kClearsThatTell));
     visit = nanoseconds(std::llround(pages / most * took));
@@ -856,10 +857,16 @@ Harvest ScanEngine::TakeEpoch() {
     }
     at_once += most;
   }
-  visits_.clears += counts_.clears;
+  const std::uint64_t clears = counts_.clears;
+  visits_.clears += clears;
   visits_.cost_ns += counts_.cost_ns;
   Harvest harvest = EndEpoch(now);
-  EstimateVisit(clearable, at_once, /*hindered=*/!harvest.note.empty());
+  const nanoseconds cpu_time = std::exchange(epoch_cpu_time_, nanoseconds(0));
+  if (harvest.note.empty()) {
+    visits_.unhindered_clears += clears;
+    visits_.cpu_time += cpu_time;
+  }
+  EstimateVisit(clearable, at_once);
   harvest.unclearable = unclearable;
   for (const BlockPtr& block : touched_) {
     block->seen = false;

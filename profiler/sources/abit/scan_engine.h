@@ -97,7 +97,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   void DropAll(ScanTarget& target);
   void Replaced(ScanTarget& target, std::uint64_t address_space);
   void VoidEvidence(const ScanTarget& target);
-  void EstimateVisit(std::uint64_t clearable, std::uint64_t at_once, bool hindered);
+  void EstimateVisit(std::uint64_t clearable, std::uint64_t at_once);
 
   tmprof_ladder base_ladder_;
   tmprof_ladder huge_ladder_;
@@ -117,10 +117,12 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   struct Visits {
     std::uint64_t clears = 0;  // pages
     std::uint64_t cost_ns = 0;
+    // In epochs in which nothing forbade clears.
+    std::uint64_t unhindered_clears = 0;
     std::chrono::nanoseconds cpu_time{0};  // of the targets
-    bool hindered = false;                 // something forbade clears for a time
   };
   Visits visits_;
+  std::chrono::nanoseconds epoch_cpu_time_{0};
   std::optional<std::chrono::nanoseconds> visit_cpu_time_;
 
   View view_;

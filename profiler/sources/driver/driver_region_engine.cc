@@ -37,6 +37,7 @@ tmprof_params ParamsOf(tmprof_params params, const abit::ScanOptions& options) {
       std::clamp(1e9 * options.own_share, kLeastBudgetNs, kMostBudgetNs));
   params.regions = options.regions;
   params.region_log = kLogRecords;
+  params.region_seed = options.seed;
   // The hardware sets each again, in a cache line that it gets back from the driver's CPU.
   const double ns_per_clear = options.cost.ns_per_set + options.cost.ns_per_look / kLinesPerTable;
   params.region_clears =

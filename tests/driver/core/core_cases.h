@@ -147,7 +147,7 @@ static const struct params_case params_cases[] = {
                gate[TMPROF_ABIT].event.flags, 0x9, -EINVAL, "gate[ABIT].event"),
 
     PARAMS_ONE("the first reserved word", reserved[0], 1, -EINVAL, "reserved"),
-    PARAMS_ONE("the last reserved word", reserved[2], 1ULL << 63, -EINVAL, "reserved"),
+    PARAMS_ONE("the last reserved word", reserved[1], 1ULL << 63, -EINVAL, "reserved"),
     PARAMS_TWO("two faults: the first field is named", scan_budget_ns, 0, reserved[0], 1, -EINVAL,
                "scan_budget_ns"),
 };

@@ -325,11 +325,11 @@ static void parameters_are_taken_whole_or_not_at_all(void) {
   struct tmprof_params before = params_of(session), params = before, after;
 
   params.scan_interval_ns = 123456789;
-  params.reserved[2] = 1;
+  params.reserved[1] = 1;
   EXPECT_ERRNO(ioctl(session, TMPROF_IOC_SET_PARAMS, &params), EINVAL);
   after = params_of(session);
   EXPECT_EQ(memcmp(&after, &before, sizeof(after)), 0);
-  params.reserved[2] = 0;
+  params.reserved[1] = 0;
   params.memory_limit_bytes = 1ULL << 40; /* beyond max_memory_bytes */
   EXPECT_ERRNO(ioctl(session, TMPROF_IOC_SET_PARAMS, &params), EDQUOT);
   params.memory_limit_bytes = before.memory_limit_bytes;

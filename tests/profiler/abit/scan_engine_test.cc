@@ -558,6 +558,27 @@ TEST_F(ScanEngineTest, TimeInWhichNothingMayBeClearedTellsNothingOfAVisit) {
   }
 }
 
+// At 0.002 % not even one more window of 2048 pages is affordable: only time can tell, from the
+// first epoch on in which nothing forbade clears.
+TEST_F(ScanEngineTest, WhatForbadeClearsForATimeDoesNotHinderTheEstimateAfterwards) {
+  Add(std::vector<double>(192 * kTable, 100.0));
+  ScanEngine& engine = Start({.overhead_share = 0.00002});
+  Run(seconds(3));
+  engine.TakeEpoch();  // of the first visits
+  kernel_.pressure = "little is free";
+  Run(seconds(2));
+  EXPECT_FALSE(engine.TakeEpoch().note.empty());
+  EXPECT_FALSE(engine.visit_cpu_time());
+  kernel_.pressure.reset();
+  Run(seconds(2));
+  EXPECT_FALSE(engine.TakeEpoch().note.empty()) << "it was short at the beginning";
+  EXPECT_FALSE(engine.visit_cpu_time()) << "which time does not count";
+  Run(milliseconds(1'100));
+  EXPECT_LT(engine.TakeEpoch().counts.clears, 2048u);
+  ASSERT_TRUE(engine.visit_cpu_time());
+  EXPECT_GT(*engine.visit_cpu_time(), kLongestVisit);
+}
+
 TEST_F(ScanEngineTest, TheOrderOfTheRotationComesFromTheSeed) {
   const auto order = [&](std::uint64_t seed) {
     kernel_ = SimulatedKernel{};

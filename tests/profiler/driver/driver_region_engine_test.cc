@@ -93,10 +93,12 @@ TEST_F(DriverRegionEngineTest, TheDriverIsToldTheIntervalsAndBothBudgets) {
   options_.overhead_share = 0.01;
   options_.own_share = 0.02;
   options_.regions.max_regions = 321;
+  options_.seed = 77;
   Start();
   EXPECT_EQ(driver_.params.abit_mode, TMPROF_ABIT_REGIONS);
   EXPECT_EQ(driver_.params.regions.monitoring_ns, 1'000'000);
   EXPECT_EQ(driver_.params.regions.max_regions, 321);
+  EXPECT_EQ(driver_.params.region_seed, 77);
   EXPECT_EQ(driver_.params.scan_budget_ns, 20'000'000);
   // A hundredth of a second pays for 100 000 clears of 100 ns.
   EXPECT_EQ(driver_.params.region_clears, 100'000);
