@@ -63,6 +63,9 @@ class CcTest : public ::testing::Test {
       if (!more || !*more) break;
       std::ranges::copy(part.modules, std::back_inserter(all.modules));
       std::ranges::copy(part.variables, std::back_inserter(all.variables));
+      std::ranges::copy(part.sites, std::back_inserter(all.sites));
+      std::ranges::copy(part.objects, std::back_inserter(all.objects));
+      all.elsewhere += part.elsewhere;
     }
     EXPECT_TRUE(reader->finished());
     return all;
@@ -375,6 +378,23 @@ TEST_F(StaticLibraryTest, InASharedLibraryIsListedAsAPartOfThat) {
   EXPECT_EQ(built.err, "") << "a shared library tells of itself";
   EXPECT_EQ(Run(File("x")).out, "library 40\n");
   EXPECT_THAT(UncountedParts(), ElementsAre("libpart.a of libshared.so"));
+}
+
+// Its objects lie in a mapping, which is nobody's; variables and what else it does count.
+TEST_F(CcTest, AProgramWithAnAllocatorOfItsOwnKeepsIt) {
+  const Outcome built =
+      Cc({"clang-19", "-O1", "-fno-builtin", Source("own_allocator.c"), "-o", File("x")});
+  ASSERT_EQ(built.status, 0) << built.err;
+  const Outcome ran = Run(File("x"));
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.out, "100 of its own\n");
+  EXPECT_EQ(ran.err, "");
+  ObjectsInfo info;
+  const ObjectsPart counted = Read(File("run.objects"), info);
+  EXPECT_TRUE(IsInstrumented(counted, ""));
+  EXPECT_EQ(counted.elsewhere, 100U) << "a byte of each";
+  EXPECT_GT(AccessesTo(counted, "used"), 100U);
+  for (const LiveObject& object : counted.objects) EXPECT_NE(object.bytes, 100'001U);
 }
 
 TEST_F(CcTest, SourcesCountWhateverTheyAreCalled) {

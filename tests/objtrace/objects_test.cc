@@ -584,6 +584,83 @@ TEST(ObjectsThreadTest, TheRuntimeIsFoundLeftAfterAHandlerJumpedOutOfIt) {
   EXPECT_EQ(self.busy, 0U);
 }
 
+// For as long as it lives, who writes there ends the test by SIGSEGV.
+class Unwritable {
+ public:
+  Unwritable(const void* start, std::size_t bytes)
+      : start_(reinterpret_cast<std::uintptr_t>(start) / kPageBytes * kPageBytes),
+        bytes_((reinterpret_cast<std::uintptr_t>(start) + bytes + kPageBytes - 1) / kPageBytes *
+                   kPageBytes -
+               start_) {
+    Protect(PROT_READ);
+  }
+  ~Unwritable() { Protect(PROT_READ | PROT_WRITE); }
+  Unwritable(const Unwritable&) = delete;
+  Unwritable& operator=(const Unwritable&) = delete;
+
+ private:
+  static constexpr std::uintptr_t kPageBytes = 4096;
+  void Protect(int protection) const {
+    EXPECT_EQ(mprotect(reinterpret_cast<void*>(start_), bytes_, protection), 0);
+  }
+  std::uintptr_t start_;
+  std::uintptr_t bytes_;
+};
+
+// Of two threads each has an object of whole pages. Once each has counted on both, no count writes
+// where the other thread does: neither to the other's object nor to its place.
+TEST(ObjectsThreadTest, CountingWritesNoCacheLineThatAnotherThreadWrites) {
+  using tmprof::objtrace::Thread;
+  constexpr std::size_t kBytes = 256 * 1024;
+  constexpr int kCounts = 10'000;
+  constexpr std::size_t kStaticBytes = tmprof::objtrace::kMaxStaticIds * sizeof(std::uint64_t);
+  const Object mine = Make(kBytes);
+  static int variable = 0;
+  mem_access(&variable, 1);
+  Object others;
+  const Thread* other_place = nullptr;
+  std::barrier turn(2);
+  std::thread other([&] {
+    others = Make(kBytes);
+    other_place = tmprof::objtrace::heap.registry().Self();
+    for (char* object : {mine.get(), others.get()}) mem_access(object, 1);
+    mem_access(&variable, 1);
+    turn.arrive_and_wait();  // both have counted
+    turn.arrive_and_wait();  // the first one's is unwritable
+    for (int i = 0; i < kCounts; ++i) {
+      mem_access(mine.get() + i, 1);
+      mem_access(others.get() + i, 1);
+      mem_access(&variable, 1);
+    }
+    turn.arrive_and_wait();
+    turn.arrive_and_wait();  // what the first one counts is done
+  });
+  turn.arrive_and_wait();
+  for (char* object : {mine.get(), others.get()}) mem_access(object, 1);
+  const Thread* place = tmprof::objtrace::heap.registry().Self();
+  {
+    const Unwritable object(mine.get() - sizeof(tmprof::objtrace::Header), kBytes);
+    const Unwritable thread(place, sizeof(Thread));
+    const Unwritable counts(place->static_counts, kStaticBytes);
+    turn.arrive_and_wait();
+    turn.arrive_and_wait();
+  }
+  {
+    const Unwritable object(others.get() - sizeof(tmprof::objtrace::Header), kBytes);
+    const Unwritable thread(other_place, sizeof(Thread));
+    const Unwritable counts(other_place->static_counts, kStaticBytes);
+    for (int i = 0; i < kCounts; ++i) {
+      mem_access(mine.get() + i, 1);
+      mem_access(others.get() + i, 1);
+      mem_access(&variable, 1);
+    }
+  }
+  turn.arrive_and_wait();
+  other.join();
+  EXPECT_EQ(mem_access_count(mine.get()), 2 * (kCounts + 1));
+  EXPECT_EQ(mem_access_count(others.get()), 2 * (kCounts + 1));
+}
+
 TEST(ObjectsThreadTest, TheRuntimeIsFoundLeftAfterAHandlerOnAnotherStackJumpedOutOfIt) {
   tmprof::objtrace::Thread& self = *tmprof::objtrace::heap.registry().SelfWithStack();
   static std::array<char, 4096> alternate_stack;

@@ -40,6 +40,7 @@ int main(void) {
   for (int i = 0; i < 100; ++i) {
     char* made = malloc(100001);
     own += made >= arena && made < arena + kArenaBytes;
+    *(volatile char*)made = 1;
     free(made);
   }
   printf("%d of its own\n", own);

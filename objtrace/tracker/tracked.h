@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Addresses of what the recorder was told of, until they are freed.
+
+#pragma once
+
+#include <cstdint>
+
+#include "objtrace/tracker/state.h"
+
+#pragma GCC visibility push(hidden)  // no detour by the linker's tables
+namespace tmprof::objtrace {
+
+inline std::uint64_t FilterIndex(std::uint64_t address) {
+  static_assert(kFilterShift == 32 - 12);
+  return static_cast<std::uint32_t>(address) >> 12;
+}
+
+// False: no tracked address is like it.
+inline bool MayBeTracked(std::uint64_t address) {
+  return state->filter[FilterIndex(address)].load(std::memory_order_relaxed) != 0;
+}
+
+// False where there is no room.
+bool Track(std::uint64_t address);
+// Whether it was tracked.
+bool Untrack(std::uint64_t address);
+
+}  // namespace tmprof::objtrace
+#pragma GCC visibility pop

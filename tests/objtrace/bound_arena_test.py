@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What advice binds to a node lies there, in a virtual machine of two nodes.
+
+Usage: bound_arena_test.py KERNEL BUILD [unittest's arguments]
+The calls of the advice are those that a recording of the program on this machine names. Where KERNEL is not to be
+had, or this machine refuses to record, all is skipped, as GoogleTest would say it.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+KERNEL, BUILD = sys.argv[1], pathlib.Path(sys.argv[2])
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = BUILD / "tests" / "objects_bound"
+LIBRARY = "libtmprof_allocations.so"
+TMPROF = str(BUILD / "tmprof")
+# For a boot on a host that does a lot besides.
+TIME_LIMIT_S = 300
+UNAVAILABLE, REFUSED = 119, 3
+# As the program has them: 64 blocks of 64 KiB, each but a page of headers.
+LEAST_PAGES = 64 * 15
+
+
+def run(*command: str) -> subprocess.CompletedProcess:
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def pages_by_node(said: str) -> dict[str, dict[int, int]]:
+    """"hot 0:1024" -> {"hot": {0: 1024}}."""
+    rows = (line.split() for line in said.splitlines())
+    return {name: {int(node): int(pages) for node, pages in (each.split(":") for each in nodes)}
+            for name, *nodes in rows}
+
+
+class BoundArena(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def calls(self) -> dict[str, list[dict]]:
+        """The frames of each of the program's two sites."""
+        trace = str(self.folder / "first.data")
+        recorded = run(TMPROF, "record", "--quiet", "--objects", "-o", trace, "--", str(PROGRAM))
+        if recorded.returncode == REFUSED:
+            self.skipTest(f"recording is refused here: {recorded.stderr}")
+        self.assertEqual(recorded.returncode, 0, recorded.stderr)
+        view = run(TMPROF, "report", trace, "--view", "objects", "--limit", "0", "--format", "json")
+        self.assertEqual(view.returncode, 0, view.stderr)
+        rows = {row["frames"][0]["function"]: row["frames"] for row in json.loads(view.stdout)["rows"]
+                if row["kind"] == "allocated" and row["frames"]}
+        return {name: rows[f"make_{name}"] for name in ("hot", "cold")}
+
+    def advice(self) -> pathlib.Path:
+        """Hot sites go to arena 0, cold ones to arena 1, which is on node 1."""
+        calls = self.calls()
+        modules = sorted({frame["module"] for frames in calls.values() for frame in frames})
+        lines = ["tmprof-advice 1", *(f"module {i} {module}" for i, module in enumerate(modules, 1)), "bind 1 1"]
+        for arena, name in enumerate(("hot", "cold")):
+            lines.append(" ".join([f"site {arena}", *(f"{modules.index(frame['module']) + 1}+{frame['offset']:#x}"
+                                                      for frame in calls[name])]))
+        path = self.folder / "advice"
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return path
+
+    def test_lies_on_its_node_and_what_is_not_bound_where_the_program_runs(self):
+        preload = f"LD_PRELOAD=/root/{LIBRARY} TMPROF_ADVICE=/root/advice"
+        booted = run(
+            str(ROOT / "testbed" / "vm"), "--kernel", KERNEL, "--build", str(BUILD), "--topology", "dram-cxl",
+            "--time-limit", str(TIME_LIMIT_S), "--put", f"{PROGRAM}:{PROGRAM}",
+            "--put", f"{BUILD / 'lib' / LIBRARY}:/root/{LIBRARY}", "--put", f"{self.advice()}:/root/advice",
+            "--", f"{PROGRAM} && echo -- && {preload} {PROGRAM} 2>&1")
+        if booted.returncode == UNAVAILABLE:
+            self.skipTest(booted.stderr.splitlines()[-1])
+        self.assertEqual(booted.returncode, 0, booted.stderr)
+        alone, advised = map(pages_by_node, booted.stdout.split("--\n"))
+        for name, nodes in alone.items():
+            self.assertEqual(set(nodes), {0}, name)
+            self.assertGreaterEqual(nodes[0], LEAST_PAGES)
+        self.assertEqual(set(advised["hot"]), {0})
+        self.assertEqual(set(advised["cold"]), {1})
+        self.assertGreaterEqual(advised["cold"][1], LEAST_PAGES)
+
+
+if __name__ == "__main__":
+    result = unittest.main(argv=[sys.argv[0], *sys.argv[3:]], exit=False, verbosity=2).result
+    for case, reason in result.skipped:
+        print(f"[  SKIPPED ] {case}: {reason}")
+    sys.exit(0 if result.wasSuccessful() else 1)
