@@ -363,10 +363,12 @@ TEST_F(DaemonLiveTest, FindsItsTargetsByTheirControlGroup) {
   const std::string group = root + name;
   std::error_code refused;
   ASSERT_TRUE(std::filesystem::create_directory(group, refused)) << refused.message();
-  Configure("cgroup: \"" + name + "\"", "track_only: true");
+  WriteFile(group + "/cgroup.procs", std::to_string(target_->pid()));
+  Configure("cgroup: \"" + name + "-other\"", "track_only: true");
   daemon_->Signal(SIGHUP);
   EXPECT_TRUE(AwaitTargets({}));
-  WriteFile(group + "/cgroup.procs", std::to_string(target_->pid()));
+  Configure("cgroup: \"" + name + "\"", "track_only: true");
+  daemon_->Signal(SIGHUP);
   EXPECT_TRUE(AwaitTargets({"tmprofd-gups"}));
   daemon_->End(SIGTERM);
   target_->End(SIGKILL);
