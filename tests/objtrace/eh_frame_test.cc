@@ -154,6 +154,7 @@ TEST(EhFrame, RulesAreThoseThatElfutilsReads) {
                       << Said(*expected);
       }
     }
+    ::dwarf_cfi_end(cfi);
     ::elf_end(elf);
     ::close(fd);
   }
