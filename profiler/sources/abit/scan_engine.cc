@@ -38,7 +38,7 @@ constexpr int kWidestBracket = 8;  // of the exposure before ...
 // ... or, as the clear may have been shortly before the target left the CPU, a time slice: it ends
 // with a timer tick, of which Debian's kernels have 250 a second.
 constexpr nanoseconds kSlice = milliseconds(4);
-constexpr int kOfRung = 8;         // and still is of its rung, by so much
+constexpr int kOfRung = 8;  // and still is of its rung, by so much
 // A target that has used CPU time runs for so much longer, as far as is known.
 constexpr nanoseconds kRunsStill = milliseconds(500);
 constexpr nanoseconds kRetryUnclearable = seconds(60);
