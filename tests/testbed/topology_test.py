@@ -169,6 +169,7 @@ class Shipped(unittest.TestCase):
         for file in sorted((paths.TESTBED / "topologies").glob("*.json")):
             shape[file.stem] = [node.has_cpus for node in topology.load(file).nodes]
         self.assertEqual(shape, {"dram-cxl": [True, False],
+                                 "three-expanders": [True, False, False, False],
                                  "three-tier": [True, False, False],
                                  "two-socket-cxl": [True, True, False]})
 

@@ -96,7 +96,8 @@ class CommandLine(unittest.TestCase):
                 (("--kernel", "5.10", "--", "true"), "invalid choice"),
                 (("--kernel", "6.1"), "COMMAND"),
                 (("--kernel", "6.1", "--topology", "none", "--", "true"),
-                 "vm: --topology none: not one of dram-cxl, three-tier, two-socket-cxl"),
+                 "vm: --topology none: not one of dram-cxl, three-expanders, three-tier, "
+                 "two-socket-cxl"),
                 (("--kernel", "6.1", "--cpus", "0", "--", "true"), "vm: --cpus 0: at least 1"),
                 (("--kernel", "6.1", "--cpus", "2", "--icount", "--", "true"),
                  "vm: --cpus 2: 1 with --icount"),
