@@ -105,8 +105,11 @@ std::optional<LiveBindings::Shared> LiveBindings::ForMoving(TargetId target) con
 void LiveBindings::Read(TargetId target, Pid pid) {
   const std::scoped_lock lock(reading_);
   std::optional<Reading> reading = Find(target);
-  const bool is_old = !reading || clock_.Now() >= reading->good_for_moving;
-  if (is_old || !reading->full || !CheckMappings(*reading, pid)) reading = ReadAll(pid);
+  const MonotonicTime now = clock_.Now();
+  const bool is_old = !reading || !reading->full || now >= reading->good_for_moving;
+  // Another may have read it meanwhile.
+  if (!is_old && now < reading->mappings_good) return;
+  if (is_old || !CheckMappings(*reading, pid)) reading = ReadAll(pid);
   Keep(target, *std::move(reading));
 }
 

@@ -21,9 +21,9 @@ namespace tmprof {
 
 // Thread-safe. Deciding takes what is older than moving does, which asks anew: what is moved goes
 // by a reading that is at most a hundred times as old as it took to make, so that at most a
-// hundredth of the time goes into it, or 1 ms. Where that is long, as policies cost a walk of page
-// tables, mappings are asked for in between by the same rule, and what is in none that was there at
-// the reading is held back until the next.
+// hundredth of the time goes into it for each target, or 1 ms. Where that is long, as policies cost
+// a walk of page tables, mappings are asked for in between by the same rule, and what is in none
+// that was there at the reading is held back until the next.
 class LiveBindings {
  public:
   // Never null but where it could not be read.

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
-#include <ranges>
 #include <utility>
 
 #include "base/check.h"
@@ -129,26 +128,26 @@ std::vector<PageMover::Pending> PageMover::TakeChunk(MonotonicTime now) {
   return chunk;
 }
 
-bool PageMover::KnowsWhatBinds(MonotonicTime now) {
+std::optional<PageMover::Binding> PageMover::BindingOfNext(MonotonicTime now) {
   unread_.reset();
+  if (!find_binding_) return std::nullopt;
   const auto window = static_cast<std::ptrdiff_t>(std::min(pending_.size(), kWindow));
   const auto first = std::find_if(pending_.begin(), pending_.begin() + window,
                                   [&](const Pending& pending) { return DueOf(pending) <= now; });
-  if (first == pending_.begin() + window) return true;
+  if (first == pending_.begin() + window) return std::nullopt;
   const TargetId target = first->move.key.target;
-  if (find_pid_(target) && !find_binding_(target)) unread_ = target;
-  return !unread_;
+  if (!find_pid_(target)) return std::nullopt;  // there is nothing to be bound
+  const std::optional<Binding> binding = find_binding_(target);
+  if (!binding) unread_ = target;
+  return binding;
 }
 
-std::vector<MoveOutcome> PageMover::TakeBound(std::vector<Pending>& chunk) const {
+std::vector<MoveOutcome> PageMover::TakeBound(std::vector<Pending>& chunk, const Binding& binding) {
   std::vector<MoveOutcome> bound;
-  const TargetId target = chunk.front().move.key.target;
-  if (!find_pid_(target)) return bound;  // there is nothing to be bound
-  const auto binding = find_binding_(target);
   std::erase_if(chunk, [&](const Pending& pending) {
     const Move& move = pending.move;
     const VpnRange pages{move.key.vpn, move.key.vpn + move.span};
-    if (binding && *binding && (*binding)->MayMove(pages, move.from, move.to)) return false;
+    if (binding && binding->MayMove(pages, move.from, move.to)) return false;
     bound.push_back({move, kPolicyChanged, pending.attempts, pending.latency});
     return true;
   });
@@ -215,21 +214,30 @@ std::vector<MoveOutcome> PageMover::MoveChunk() {
   const MonotonicTime began = clock_->Now();
   if (!bandwidth_.HasAny(began) || !cpu_.HasAny(began)) return {};
   const MonotonicTime cpu_began = cpu_clock_->Now();
-  if (find_binding_ && !KnowsWhatBinds(began)) return {};
+  std::vector<MoveOutcome> over = MoveSome(began);
+  SpendCpuTime(cpu_clock_->Now() - cpu_began);
+  return over;
+}
+
+void PageMover::SpendCpuTime(std::chrono::nanoseconds spent) {
+  cpu_.Spend(static_cast<std::uint64_t>(std::max(spent.count(), std::int64_t{0})));
+}
+
+std::vector<MoveOutcome> PageMover::MoveSome(MonotonicTime began) {
+  const std::optional<Binding> binding = BindingOfNext(began);
+  if (unread_) return {};
   std::vector<Pending> chunk = TakeChunk(began);
   if (chunk.empty()) return {};
   std::vector<MoveOutcome> over;
   NotMadeRoom not_made;
-  if (find_binding_) {
-    over = TakeBound(chunk);
+  if (binding) {
+    over = TakeBound(chunk, *binding);
     for (const MoveOutcome& bound : over) {
       not_made.Note(bound.move, bound.move.span, /*for_good=*/true);
     }
   }
-  if (chunk.empty()) {
-    HoldBack(not_made, began, over);
-    return over;
-  }
+  if (chunk.empty() || limits_.dry_run) HoldBack(not_made, began, over);
+  if (chunk.empty()) return over;
   over.reserve(over.size() + chunk.size());
   if (limits_.dry_run) {
     for (const Pending& pending : chunk) over.push_back({.move = pending.move, .error = ECANCELED});
@@ -249,7 +257,6 @@ std::vector<MoveOutcome> PageMover::MoveChunk() {
   }
   LearnRoom(chunk, told, ended);
   bandwidth_.Spend(moved.value() * kBasePageBytes);
-  cpu_.Spend(static_cast<std::uint64_t>((cpu_clock_->Now() - cpu_began).count()));
   const Shares shares = SharesOf(ended - began, tried, moved);
   for (std::size_t i = 0; i < chunk.size(); ++i) {
     Pending after = chunk[i];
@@ -285,9 +292,6 @@ PageMover::Shares PageMover::SharesOf(std::chrono::nanoseconds took, PageCount t
 // Promotions were decided for the room that demotions make. Where one stays, as many pages of the
 // last promotions would only find the node full, which takes the kernel long to tell.
 void PageMover::HoldBack(NotMadeRoom& not_made, MonotonicTime now, std::vector<MoveOutcome>& over) {
-  if (not_made.ever.empty() && not_made.yet.empty()) return;
-  std::deque<Pending> kept;
-  std::deque<Pending> held_back;
   const auto takes = [](std::map<NodeId, PageCount>& missing, const Move& move) {
     const auto of_node = missing.find(move.to);
     if (of_node == missing.end()) return false;
@@ -298,21 +302,33 @@ void PageMover::HoldBack(NotMadeRoom& not_made, MonotonicTime now, std::vector<M
     }
     return true;
   };
-  for (Pending& pending : pending_ | std::views::reverse) {
-    if (pending.move.reason != MoveReason::kWanted) {
-      kept.push_front(pending);
-    } else if (takes(not_made.ever, pending.move)) {
+  std::deque<Pending> held_back;
+  std::vector<bool> taken(pending_.size());
+  std::size_t first = pending_.size();  // of those taken
+  for (std::size_t i = pending_.size(); i-- > 0;) {
+    if (not_made.ever.empty() && not_made.yet.empty()) break;
+    Pending& pending = pending_[i];
+    if (pending.move.reason != MoveReason::kWanted) continue;
+    if (takes(not_made.ever, pending.move)) {
       const int error = pending.attempts == 0 ? ENOMEM : EBUSY;
       over.push_back({pending.move, error, pending.attempts, pending.latency});
-    } else if (takes(not_made.yet, pending.move)) {
-      pending.not_before = std::max(pending.not_before, now + kRetryAfter);
+    } else if (pending.not_before <= now && takes(not_made.yet, pending.move)) {
+      // What waits already waits for other room.
+      pending.not_before = now + kRetryAfter;
       held_back.push_front(pending);
     } else {
-      kept.push_front(pending);
+      continue;
     }
+    taken[i] = true;
+    first = i;
   }
-  kept.insert(kept.end(), held_back.begin(), held_back.end());
-  pending_ = std::move(kept);
+  if (first == pending_.size()) return;
+  std::size_t kept = first;
+  for (std::size_t i = first; i < pending_.size(); ++i) {
+    if (!taken[i]) pending_[kept++] = pending_[i];
+  }
+  pending_.resize(kept);
+  pending_.insert(pending_.end(), held_back.begin(), held_back.end());
 }
 
 // Halved at once where a call was too long; doubled at most, as a short call may have been luck.

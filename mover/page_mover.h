@@ -70,7 +70,8 @@ class PageMover {
   using FindPid = std::function<std::optional<Pid>(TargetId)>;
   // What memory policies and cpusets say as of now, null where that cannot be known; nothing: it
   // has to be read first.
-  using FindBinding = std::function<std::optional<std::shared_ptr<const MemoryBinding>>(TargetId)>;
+  using Binding = std::shared_ptr<const MemoryBinding>;
+  using FindBinding = std::function<std::optional<Binding>(TargetId)>;
 
   // `clock` is wall time, `cpu_clock` the moving thread's CPU time. All must outlive the mover.
   // Without `find_binding` nothing is bound.
@@ -89,6 +90,8 @@ class PageMover {
   // moves that are over by it: those tried or bound, and promotions without room, as what was to
   // make it stays (ENOMEM, untried).
   std::vector<MoveOutcome> MoveChunk();
+  // What was used besides, for what is moved.
+  void SpendCpuTime(std::chrono::nanoseconds spent);
   // Whose binding MoveChunk() did nothing for want of, the last time.
   std::optional<TargetId> unread() const { return unread_; }
 
@@ -112,10 +115,12 @@ class PageMover {
   // What the next call may hold as of now, of all budgets.
   PageCount Most(MonotonicTime now);
   std::vector<Pending> TakeChunk(MonotonicTime now);
-  // Notes whose binding has to be read first.
-  bool KnowsWhatBinds(MonotonicTime now);
+  std::vector<MoveOutcome> MoveSome(MonotonicTime began);
+  // Of whose move comes first; nothing: nothing is bound, or it has to be read first, which is
+  // noted.
+  std::optional<Binding> BindingOfNext(MonotonicTime now);
   // Takes those that are bound off the chunk, over as they are.
-  std::vector<MoveOutcome> TakeBound(std::vector<Pending>& chunk) const;
+  static std::vector<MoveOutcome> TakeBound(std::vector<Pending>& chunk, const Binding& binding);
   struct Told {
     int error = 0;    // errno; 0: it has moved whole
     PageCount moved;  // of a huge page it may be a part

@@ -97,9 +97,12 @@ void MoveThread::Run(const std::stop_token& stop) {
                        std::make_move_iterator(over.end()));
       const std::optional<TargetId> unread = mover_.unread();
       lock.unlock();
+      const MonotonicTime began = cpu_clock_.Now();
       if (unread) read_binding_(*unread);
+      const std::chrono::nanoseconds took = cpu_clock_.Now() - began;
       LetCallersIn();
       lock.lock();
+      if (unread) mover_.SpendCpuTime(took);
     }
   }
 }

@@ -238,7 +238,17 @@ Status PlacementSession::RenewLedger(const Config& config) {
 
 Status PlacementSession::Adopt(Config config) {
   TMPROF_CHECK(ObserveAlike(config_, config));
-  if (Status renewed = RenewLedger(config); !renewed) return renewed;
+  // What was decided to be moved, or not to be, was decided by what is in force: it is in no ledger
+  // of what comes.
+  const bool moves_alike = config.mover.limits.dry_run == config_.mover.limits.dry_run &&
+                           config.placement.track_only == config_.placement.track_only;
+  std::vector<Move> pending;
+  if (!moves_alike) pending = mover_->Replace({});
+  if (Status renewed = RenewLedger(config); !renewed) {
+    if (!moves_alike) mover_->Replace(std::move(pending));
+    return renewed;
+  }
+  dropped_ += pending.size();
   const Config before = std::exchange(config_, std::move(config));
   if (config_.targets != before.targets) {
     FindBy(config_.targets);
@@ -248,11 +258,6 @@ Status PlacementSession::Adopt(Config config) {
   told_overdrawn_ = false;
   placer_.Configure(OptionsOf(config_, tiers_));
   mover_->Configure(config_.mover.limits);
-  // What was decided to be moved, or not to be, was decided by what was in force.
-  if (config_.mover.limits.dry_run != before.mover.limits.dry_run ||
-      config_.placement.track_only != before.placement.track_only) {
-    dropped_ += mover_->Replace({}).size();
-  }
   LookForRival();
   const std::scoped_lock lock(publishing_);
   board_.Amend([this](DaemonStatus& status) {

@@ -98,6 +98,16 @@ TEST_F(LiveBindingsTest, DecidingGoesByAThousandTimesThat) {
   EXPECT_FALSE(bindings.ForDeciding(kTarget, kPid).value()->MayMove(kPage, kSlow, kFast));
 }
 
+// The mover asks for a reading that deciding has made in the meantime.
+TEST_F(LiveBindingsTest, AReadingThatAnotherHasJustMadeStands) {
+  LiveBindings bindings(quick_, clock_);
+  ASSERT_TRUE(bindings.ForDeciding(kTarget, kPid));
+  bindings.Read(kTarget, kPid);
+  EXPECT_EQ(quick_.readings, 1);
+  EXPECT_EQ(quick_.mapping_readings, 0);
+  EXPECT_TRUE(bindings.ForMoving(kTarget).value()->MayMove(kPage, kSlow, kFast));
+}
+
 TEST_F(LiveBindingsTest, DecidingGoesByFiveSecondsWhereReadingCostsLittle) {
   quick_.takes = microseconds(100);
   LiveBindings bindings(quick_, clock_);

@@ -507,6 +507,34 @@ TEST_F(PageMoverTest, WhereADemotionIsToBeTriedAgainAPromotionWaits) {
   EXPECT_EQ(mover.pending(), 0U);
 }
 
+// Calls of 64 pages: two busy pages in each of two, and 68 promotions to the room of all.
+TEST_F(PageMoverTest, SeveralDemotionsThatAreToBeTriedAgainHoldBackAsManyPromotions) {
+  PageMover mover = Make({.attempts = 2});
+  std::vector<Move> moves;
+  for (std::uint64_t vpn = 1000; vpn < 1128; ++vpn) {
+    kernel_.node[Vpn(vpn)] = NodeId(0);
+    moves.push_back(Demotion(vpn));
+  }
+  for (std::uint64_t vpn = 0; vpn < 128; ++vpn) moves.push_back(Promotion(vpn));
+  kernel_.stuck = {Vpn(1000), Vpn(1001), Vpn(1126), Vpn(1127)};
+  mover.Replace(moves);
+  while (*mover.Wait() == nanoseconds(0)) mover.MoveChunk();
+  std::size_t promoted = 0;
+  for (std::uint64_t vpn = 0; vpn < 128; ++vpn) promoted += kernel_.node.contains(Vpn(vpn)) ? 1 : 0;
+  EXPECT_EQ(promoted, 124U);
+  EXPECT_EQ(mover.pending(), 8U);
+}
+
+TEST_F(PageMoverTest, CpuTimeUsedBesidesCounts) {
+  PageMover mover = Make({.cpu_ns_per_second = 1'000'000});
+  mover.Replace(Promotions(1));
+  mover.SpendCpuTime(milliseconds(10));
+  const MonotonicTime began = clock_.now;
+  MoveAll(mover);
+  EXPECT_GE(clock_.now - began, seconds(9)) << "of the 10 ms one was saved up";
+  EXPECT_LE(clock_.now - began, seconds(10));
+}
+
 TEST_F(PageMoverTest, BandwidthIsHeldOnTheWhole) {
   PageMover mover = Make({.bytes_per_second = 1 << 20});  // 256 pages
   mover.Replace(Promotions(2560));

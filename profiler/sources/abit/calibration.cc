@@ -137,7 +137,8 @@ class CpusApart {
     const auto at = static_cast<std::size_t>(here - allowed.begin());
     // Half of them away, as neighbours may be threads of one core.
     const int there = allowed[(at + allowed.size() / 2) % allowed.size()];
-    apart_ = Hold(child, there) && Hold(0, *here);
+    apart_ = Hold(0, *here) && Hold(child, there);
+    if (!apart_) ::sched_setaffinity(0, sizeof(before_), &before_);
   }
   CpusApart(const CpusApart&) = delete;
   CpusApart& operator=(const CpusApart&) = delete;

@@ -11,9 +11,9 @@
  *   forked   private, and a child still has the pages of the fork
  *   pinned   private; a pipe holds the first pages, so that they cannot be moved
  *   bound    private; a memory policy binds the first half to node 1, where it has to be
- *   late     private and cold; upon SIGUSR1 a memory policy binds all of it to node 1, where it has
- * to be, and then its last eighth is rewritten all the time huge     private, in transparent huge
- * pages as far as there are any
+ *   late     private and cold; upon SIGUSR1 a memory policy binds all of it to node 1, and then its
+ *            last eighth is rewritten all the time
+ *   huge     private, in transparent huge pages as far as there are any
  *
  * Prints a line when the memory is there, and one for each kind: "KIND: PAGES pages from VPN". On
  * SIGTERM all is checked: exit status 0 when every page holds what was written last, 1 when not. */
