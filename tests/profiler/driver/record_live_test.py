@@ -120,15 +120,6 @@ class Recording(unittest.TestCase):
         self.assertGreater(used["driver"]["details"]["driver_ns"], 0)
         self.assertEqual(summary("best_regions")["settings"]["abit"], "regions,plain")
 
-    def test_by_auto_goes_over_to_the_drivers_regions(self):
-        self.assertEqual(status("goes_over"), 0, text("goes_over.err"))
-        driver = sources("goes_over")["driver"]
-        self.assertIn("(regions, plain, one bit per interval)", driver["label"])
-        self.assertGreater(driver["details"]["driver_ns"], 0)
-        self.assertNotIn("user space", notes(driver))
-        first = tmprof_json("report", str(out / "goes_over.data"), "--view", "summary", "--epochs", "0:1")
-        self.assertIn("(exposure ladder)", first["sources"][0]["label"])
-
     def test_goes_on_when_a_target_exits(self):
         self.assertEqual(status("pair"), 0, text("pair.err"))
         exited = {target["command"].split()[-1]: target["exited"]
