@@ -71,15 +71,18 @@ bool IsWord(std::uint64_t address, std::uint64_t from, const StackBounds& stack)
 }
 
 // To the caller's, of a function that is called with its return address right below the caller's
-// stack pointer. False: the rule does not hold here.
+// stack pointer. False: the rule does not hold here, or there is no room for the words.
 __attribute__((no_sanitize("address", "thread"), always_inline)) inline bool Step(
     const FrameRule& rule, const StackBounds& stack, Registers& registers, CallChain& chain) {
   std::uint64_t cfa = registers.rsp;
   if (rule.kind != FrameKind::kByRsp) {
     if (rule.kind <= FrameKind::kEnd) return false;
     cfa = registers.rbp;
-    if (registers.rbp_from != 0) chain.words[chain.word_count++] = registers.rbp_from;
-    registers.rbp_from = 0;
+    if (registers.rbp_from != 0) {
+      if (chain.word_count == CallChain::kMaxWords) return false;
+      chain.words[chain.word_count++] = registers.rbp_from;
+      registers.rbp_from = 0;
+    }
   }
   cfa += static_cast<std::uint64_t>(std::int64_t{rule.cfa_offset});
   if (__builtin_expect(rule.kind == FrameKind::kAtRbp, 0)) {

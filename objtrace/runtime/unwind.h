@@ -27,11 +27,12 @@ struct StackBounds {
 struct CallChain {
   std::uint64_t frames[kMaxFrames];  // return addresses, innermost first
   int depth = 0;
-  // Somebody further out called who is not known: code without unwind tables, or out of modules.
-  // Not set where there are more than kMaxFrames.
+  // Somebody further out called who is not known: code without unwind tables, or out of modules, or
+  // past frames of more than kMaxWords. Not set where there are more than kMaxFrames.
   bool is_cut = false;
   // Where on the stack the words lie that led there. As long as they are what they were, so is the
-  // chain: no other word was read, but for values that lead nowhere.
+  // chain: no other word was read, but for values that lead nowhere. A frame has a word or two, one
+  // that aligns its stack up to three.
   static constexpr int kMaxWords = 2 * kMaxFrames + 1;
   std::uint64_t words[kMaxWords];
   int word_count = 0;

@@ -160,8 +160,8 @@ TEST(EhFrame, RulesAreThoseThatElfutilsReads) {
   }
   EXPECT_EQ(wrong, 0U);
   EXPECT_GT(compared, 10'000U);
-  EXPECT_THAT(kinds,
-              ::testing::IsSupersetOf({FrameKind::kEnd, FrameKind::kByRsp, FrameKind::kByRbp}));
+  EXPECT_THAT(kinds, ::testing::IsSupersetOf({FrameKind::kEnd, FrameKind::kByRsp, FrameKind::kByRbp,
+                                              FrameKind::kAtRbp}));
 }
 
 TEST(EhFrame, WhatHasNoTableOrIsNoCodeIsUnknown) {
