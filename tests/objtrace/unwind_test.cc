@@ -4,14 +4,20 @@
 #include "objtrace/runtime/unwind.h"
 
 #include <alloca.h>
+#include <dlfcn.h>
 #include <execinfo.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sys/time.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
+
+#include "tests/folders.h"
 
 namespace tmprof::objtrace {
 namespace {
@@ -87,6 +93,65 @@ TEST(Unwind, AsManyWordsAreNotedAsThereIsRoomFor) {
       EXPECT_TRUE(std::equal(chain.frames, chain.frames + chain.depth, walked.expected.begin()));
     }
   }
+}
+
+// A stack on which code has been called that has yet to change it: where it begins, the return
+// address of its own call is all there is.
+CallChain WalkFrom(Unwinder& own, std::uint64_t called, std::uint64_t caller) {
+  // A saved rbp, who called the frame's function, who called that, and nobody.
+  const std::uint64_t words[] = {0, called + 1, caller + 1, 0};
+  const auto start = reinterpret_cast<std::uint64_t>(words);
+  CallChain chain;
+  own.Walk(words, {.start = start, .end = start + sizeof(words)}, chain);
+  return chain;
+}
+
+Unwinder* interrupted = nullptr;
+volatile std::sig_atomic_t has_interrupted = 0;
+
+void Interrupt(int /*signal*/) {
+  interrupted->ForgetClosed();
+  has_interrupted = 1;
+}
+
+// Amid adding a place, as often as the timer falls there.
+TEST(Unwind, WhatWasClosedIsKnownNoMoreWhoeverIsAddingAPlace) {
+  constexpr const char* kLibrary = TMPROF_BINARY_DIR "/lib/libobjects_made.so";
+  const auto here = reinterpret_cast<std::uint64_t>(&OwnStack);
+  const auto begin = reinterpret_cast<std::uint64_t>(::dlsym(RTLD_DEFAULT, "qsort"));
+  struct sigaction act{};
+  struct sigaction before_act{};
+  act.sa_handler = Interrupt;
+  ASSERT_EQ(::sigaction(SIGALRM, &act, &before_act), 0);
+  constexpr int kRounds = 1000;
+  constexpr int kRoundsOfOne = 50;  // whose table stays small
+  std::vector<std::unique_ptr<Unwinder>> unwinders;
+  std::uint64_t next = 0;
+  int stale = 0;
+  int unchanged = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    if (round % kRoundsOfOne == 0) unwinders.push_back(std::make_unique<Unwinder>());
+    Unwinder& own = *unwinders.back();
+    void* loaded = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+    ASSERT_NE(loaded, nullptr) << ::dlerror();
+    const auto made = reinterpret_cast<std::uint64_t>(::dlsym(loaded, "library_make"));
+    const CallChain before = WalkFrom(own, made, here);
+    ASSERT_EQ(before.depth, 2);
+    ASSERT_FALSE(before.is_cut);
+    ::dlclose(loaded);
+    const std::uint32_t generation = own.generation();
+    interrupted = &own;
+    has_interrupted = 0;
+    const itimerval soon{.it_interval = {}, .it_value = {.tv_sec = 0, .tv_usec = 20 + round % 30}};
+    ASSERT_EQ(::setitimer(ITIMER_REAL, &soon, nullptr), 0);
+    while (has_interrupted == 0) WalkFrom(own, begin + next++ % (1 << 16), here);
+    unchanged += own.generation() == generation ? 1 : 0;
+    const CallChain after = WalkFrom(own, made, here);
+    stale += after.depth == 1 && after.is_cut ? 0 : 1;
+  }
+  ::sigaction(SIGALRM, &before_act, nullptr);
+  EXPECT_EQ(unchanged, 0);
+  EXPECT_EQ(stale, 0);
 }
 
 }  // namespace
