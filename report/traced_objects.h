@@ -50,7 +50,7 @@ struct TracedObjects {
     // Of its pages; of one page without what others that it stands for have of theirs. Unset: of
     // none of them an accessed bit was read.
     std::optional<double> references;
-    std::optional<double> samples;   // unset: no sampler was on
+    std::optional<double> samples;   // unset: no sampler was on while any of them lived
     std::optional<double> accesses;  // unset: none of its pages was observed, or all are unset
     std::vector<double> heats;       // references and samples together, by node; as `nodes` below
     // By the program itself, each, in all its run (ObjectProfiles); unset: unknown.
