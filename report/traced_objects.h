@@ -109,8 +109,9 @@ struct TracedObjects {
   std::optional<double> CountedShare(const Row& row) const;
 };
 
-// Reads the trace twice, from its begin. Memory is bounded by the footprint, what lives at once,
-// mappings ever made, sites and rows.
+// Reads the trace twice, from its begin. Memory is bounded by what lives at once, mappings ever
+// made, sites, rows, and spans of pages that ever differed in their bounds: of a trace by pages
+// those of the footprint, of one by regions up to as many more as each epoch has.
 Result<TracedObjects> MakeTracedObjects(const Trace& trace, const TracedObjectsOptions& options);
 
 std::string TracedObjectsText(const TracedObjects& objects);
