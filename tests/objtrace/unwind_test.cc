@@ -42,9 +42,10 @@ struct Walked {
 [[gnu::noinline]] void Leaf(Walked& walked) {
   unwinder.Walk(__builtin_frame_address(0), walked.stack, walked.chain);
   void* found[64];
-  const int count = ::backtrace(found, 64);
-  for (void* address : std::span(found, static_cast<std::size_t>(count)).subspan(1)) {
-    walked.expected.push_back(reinterpret_cast<std::uint64_t>(address));
+  const std::span all(found, static_cast<std::size_t>(::backtrace(found, 64)));
+  // Before it are this function, and a sanitizer's.
+  for (auto at = std::ranges::find(all, __builtin_return_address(0)); at != all.end(); ++at) {
+    walked.expected.push_back(reinterpret_cast<std::uint64_t>(*at));
   }
 }
 
