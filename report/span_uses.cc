@@ -10,15 +10,34 @@
 namespace tmprof {
 namespace {
 
-void AddPart(SpanUse& part, const SpanUse& whole) {
-  const double share = part.page_count() / whole.page_count();
-  part.weight += share * whole.weight;
-  for (SiteShare added : whole.shares) {
-    added.recorded *= share;
-    added.with_unrecorded *= share;
-    AddTo(part.shares, added);
+// Calls `visit` for those nodes of a binary tree that are together over its leaves [first, last),
+// of twice the logarithm of their number at most. The root is node 1, the children of node n are 2
+// n and 2 n + 1, and leaf i is node `leaves` + i.
+//
+// What many spans have of many parts is added up over such trees: differences of running sums would
+// leave nothing of parts that were hardly seen beside those that were seen often.
+template <typename Visit>
+void EachNodeOver(std::size_t leaves, std::size_t first, std::size_t last, Visit visit) {
+  for (first += leaves, last += leaves; first < last; first /= 2, last /= 2) {
+    if (first % 2 == 1) visit(first++);
+    if (last % 2 == 1) visit(--last);
   }
 }
+
+// Of what is spread evenly over pages.
+struct PageUse {
+  double weight = 0;
+  std::vector<SiteShare> shares;
+
+  void Add(double times, double more_weight, const std::vector<SiteShare>& more) {
+    weight += times * more_weight;
+    for (SiteShare added : more) {
+      added.recorded *= times;
+      added.with_unrecorded *= times;
+      AddTo(shares, added);
+    }
+  }
+};
 
 // Spans of which each but the first overlaps one before it.
 void AppendParts(std::span<const SpanUse> spans, std::vector<SpanUse>& parts) {
@@ -26,15 +45,26 @@ void AppendParts(std::span<const SpanUse> spans, std::vector<SpanUse>& parts) {
   for (const SpanUse& span : spans) bounds.insert(bounds.end(), {span.pages.start, span.pages.end});
   std::ranges::sort(bounds);
   bounds.erase(std::ranges::unique(bounds).begin(), bounds.end());
-  const std::size_t first = parts.size();
-  for (std::size_t i = 0; i + 1 < bounds.size(); ++i) {
-    parts.push_back({.target = spans.front().target, .pages = {bounds[i], bounds[i + 1]}});
-  }
+  const auto place = [&](Vpn bound) {
+    return static_cast<std::size_t>(std::ranges::lower_bound(bounds, bound) - bounds.begin());
+  };
+  const std::size_t count = bounds.size() - 1;
+  std::vector<PageUse> nodes(2 * count);
   for (const SpanUse& span : spans) {
-    auto bound = std::ranges::lower_bound(bounds, span.pages.start);
-    for (; *bound < span.pages.end; ++bound) {
-      AddPart(parts[first + static_cast<std::size_t>(bound - bounds.begin())], span);
-    }
+    EachNodeOver(count, place(span.pages.start), place(span.pages.end), [&](std::size_t node) {
+      nodes[node].Add(1 / span.page_count(), span.weight, span.shares);
+    });
+  }
+  for (std::size_t node = 2; node < nodes.size(); ++node) {
+    nodes[node].Add(1, nodes[node / 2].weight, nodes[node / 2].shares);
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    SpanUse part{.target = spans.front().target, .pages = {bounds[i], bounds[i + 1]}};
+    PageUse use;
+    use.Add(part.page_count(), nodes[count + i].weight, nodes[count + i].shares);
+    part.weight = use.weight;
+    part.shares = std::move(use.shares);
+    parts.push_back(std::move(part));
   }
 }
 
@@ -131,24 +161,25 @@ EpochAccesses::EpochAccesses(SpanUses& spans, const EvidenceTable& table, const 
   const std::vector<SpanUse> uses = spans.Take();
   const std::vector<double> accesses = SpanAccesses(uses, table, scores);
   parts_.reserve(uses.size());
+  of_evidence_.resize(2 * uses.size());
   for (std::size_t i = 0; i < uses.size(); ++i) {
-    parts_.push_back({.target = uses[i].target,
-                      .start = uses[i].pages.start,
-                      .end = uses[i].pages.end,
-                      .of_evidence = accesses[i] / uses[i].weight});
+    parts_.push_back({uses[i].target, uses[i].pages.start});
+    of_evidence_[uses.size() + i] = accesses[i] / uses[i].weight * uses[i].page_count();
+  }
+  for (std::size_t node = uses.size(); node-- > 1;) {
+    of_evidence_[node] = of_evidence_[2 * node] + of_evidence_[2 * node + 1];
   }
 }
 
 double EpochAccesses::Of(const PageColumns& pages, std::size_t record) const {
   const PageKey start = pages.key(record);
-  const Vpn end = start.vpn + PageCount(pages.span_pages[record]);
-  auto part =
-      std::ranges::lower_bound(parts_, std::tuple(start.target, start.vpn), {},
-                               [](const Part& of) { return std::tuple(of.target, of.start); });
+  const PageKey end{start.target, start.vpn + PageCount(pages.span_pages[record])};
+  const auto first = std::ranges::lower_bound(parts_, start);
+  const auto last = std::lower_bound(first, parts_.end(), end);
   double sum = 0;
-  for (; part != parts_.end() && part->target == start.target && part->end <= end; ++part) {
-    sum += part->of_evidence * static_cast<double>((part->end - part->start).value());
-  }
+  EachNodeOver(parts_.size(), static_cast<std::size_t>(first - parts_.begin()),
+               static_cast<std::size_t>(last - parts_.begin()),
+               [&](std::size_t node) { sum += of_evidence_[node]; });
   return sum * EvidenceOf(pages, record) / pages.span_pages[record];
 }
 

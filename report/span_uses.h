@@ -87,14 +87,10 @@ class EpochAccesses {
   double Of(const PageColumns& pages, std::size_t record) const;
 
  private:
-  struct Part {
-    TargetId target;
-    Vpn start;
-    Vpn end;
-    double of_evidence = 0;  // accesses for each unit of evidence of one page
-  };
-
-  std::vector<Part> parts_;  // ascending and disjoint
+  std::vector<PageKey> parts_;  // where each begins; ascending and disjoint
+  // By node of a tree over the parts: accesses for a unit of evidence of each of its pages, added
+  // up over its pages.
+  std::vector<double> of_evidence_;
 };
 
 }  // namespace tmprof

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -94,6 +95,12 @@ std::string FoldedSite(Kind kind, const ObjectSite& site) {
   return fmt::format("{};{}", NameOf(kind), stack);
 }
 
+bool HasSampler(const EpochProfile& epoch) {
+  return std::ranges::any_of(epoch.sources, [](const auto& source) {
+    return source.role == SourceRole::kSamples && source.state == SourceState::kActive;
+  });
+}
+
 // What all epochs that are shown have together.
 class Observed {
  public:
@@ -102,10 +109,7 @@ class Observed {
     spans_.See(epoch);
     has_looks_ =
         has_looks_ || std::ranges::any_of(epoch.pages.looks, [](auto looks) { return looks > 0; });
-    has_samplers_ =
-        has_samplers_ || std::ranges::any_of(epoch.sources, [](const auto& source) {
-          return source.role == SourceRole::kSamples && source.state == SourceState::kActive;
-        });
+    has_samplers_ = has_samplers_ || HasSampler(epoch);
   }
 
   // Accessed bits alone tie the scale to accesses.
@@ -126,12 +130,9 @@ class Observed {
 class Tally : public ObjectMap::Visitor {
  public:
   Tally(const TracedObjectsOptions& options, Observed observed)
-      : options_(options),
-        has_looks_(observed.has_looks()),
-        has_samplers_(observed.has_samplers()),
-        accesses_(observed.TakeAccesses()) {
+      : options_(options), has_looks_(observed.has_looks()), accesses_(observed.TakeAccesses()) {
     if (has_looks_) result_.references = result_.accesses = 0;
-    if (has_samplers_) result_.samples = 0;
+    if (observed.has_samplers()) result_.samples = 0;
   }
 
   void See(const EpochProfile& epoch) {
@@ -144,6 +145,7 @@ class Tally : public ObjectMap::Visitor {
     if (is_shown) {
       ++result_.epochs;
       last_ = epoch.end;
+      NoteSampler(epoch);
       for (const Target& target : epoch.targets) {
         const TracedObjects::Seen seen{.start = epoch.start, .end = epoch.end};
         result_.seen.try_emplace(target.pid, seen).first->second.end = epoch.end;
@@ -158,7 +160,7 @@ class Tally : public ObjectMap::Visitor {
   TracedObjects Take(std::string name) {
     map_.Each([&](const TracedObject& object) {
       sums_[object.label].row.live_bytes += static_cast<double>(object.bytes) * object.weight;
-      AddAge(object, last_);
+      AddLife(object, last_);
     });
     for (std::size_t label = 0; label < sums_.size(); ++label) {
       if (sums_[label].is_used) Finish(sums_[label]);
@@ -191,7 +193,7 @@ class Tally : public ObjectMap::Visitor {
   }
 
   void End(const TracedObject& object, MonotonicTime end) override {
-    if (was_shown_) AddAge(object, end);
+    if (was_shown_) AddLife(object, end);
     // A mapping of which a part went may have others.
     if (IsByObject() && object.kind != Kind::kMapped) ended_.push_back(object.label);
   }
@@ -226,7 +228,7 @@ class Tally : public ObjectMap::Visitor {
       AddKnown(sum.row.references, pages.references[record] * counted);
       in_objects_.references += pages.references[record] * counted;
     }
-    if (has_samplers_) {
+    if (is_sampled_) {
       AddKnown(sum.row.samples, SamplesOf(pages, record) * counted);
       in_objects_.samples += SamplesOf(pages, record) * counted;
     }
@@ -253,7 +255,12 @@ class Tally : public ObjectMap::Visitor {
     std::size_t number = 0;  // in the order in which they were seen
     double age_ns = 0;
     bool is_at_page = false;
+    bool was_sampled = false;  // a sampler was on while it lived
     bool is_used = false;
+  };
+  struct Times {
+    MonotonicTime start;
+    MonotonicTime end;
   };
 
   bool IsByObject() const { return options_.by == ObjectsBy::kObject; }
@@ -288,7 +295,7 @@ class Tally : public ObjectMap::Visitor {
         if (pages.looks[i] > 0) *result_.references += pages.references[i];
         *result_.accesses += AccessesOf(pages, i);
       }
-      if (has_samplers_) *result_.samples += SamplesOf(pages, i);
+      if (is_sampled_) *result_.samples += SamplesOf(pages, i);
       if (pages.references[i] + SamplesOf(pages, i) > 0) {
         const auto [node, is_new] = node_of_.try_emplace(pages.node[i], result_.nodes.size());
         if (is_new) result_.nodes.push_back(pages.node[i]);
@@ -336,10 +343,29 @@ class Tally : public ObjectMap::Visitor {
     sum.is_at_page = sum.is_at_page || (options_.page && Holds(object, *options_.page));
   }
 
-  void AddAge(const TracedObject& object, MonotonicTime end) {
+  // Of an epoch that is shown, before what happened in it.
+  void NoteSampler(const EpochProfile& epoch) {
+    const bool was_sampled = is_sampled_;
+    is_sampled_ = HasSampler(epoch);
+    if (!is_sampled_) return;
+    if (was_sampled) {
+      sampled_.back().end = epoch.end;
+    } else {
+      sampled_.push_back({.start = epoch.start, .end = epoch.end});
+    }
+  }
+
+  bool WasSampled(MonotonicTime start, MonotonicTime end) const {
+    const auto after = std::ranges::lower_bound(sampled_, end, {}, &Times::start);
+    return after != sampled_.begin() && start < std::prev(after)->end;
+  }
+
+  void AddLife(const TracedObject& object, MonotonicTime end) {
+    Sum& sum = sums_[object.label];
+    sum.was_sampled = sum.was_sampled || WasSampled(object.birth, end);
     // Times of two threads may be out of order by some us.
     const nanoseconds age = std::max(end - object.birth, nanoseconds(0));
-    sums_[object.label].age_ns += static_cast<double>(age.count()) * object.weight;
+    sum.age_ns += static_cast<double>(age.count()) * object.weight;
   }
 
   std::size_t LabelOf(const Target& target, const TracedObject& object) {
@@ -372,7 +398,7 @@ class Tally : public ObjectMap::Visitor {
     if (row.objects <= 0 || (options_.page && !sum.is_at_page)) return;
     row.lifetime = nanoseconds(std::llround(sum.age_ns / row.objects));
     // A sampler looks everywhere: where it has no sample there was none.
-    if (has_samplers_) row.samples = row.samples.value_or(0);
+    if (sum.was_sampled) row.samples = row.samples.value_or(0);
     found_.Add({.row = std::move(row), .site = sum.site}, sum.number);
   }
 
@@ -396,7 +422,8 @@ class Tally : public ObjectMap::Visitor {
 
   TracedObjectsOptions options_;
   bool has_looks_ = false;
-  bool has_samplers_ = false;
+  bool is_sampled_ = false;     // the last epoch that was shown
+  std::vector<Times> sampled_;  // of epochs that were shown, where they follow each other as one
   EpochAccesses accesses_;
   ObjectMap map_{*this};
   TracedObjects result_;

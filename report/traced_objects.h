@@ -50,7 +50,7 @@ struct TracedObjects {
     // Of its pages; of one page without what others that it stands for have of theirs. Unset: of
     // none of them an accessed bit was read.
     std::optional<double> references;
-    std::optional<double> samples;   // unset: no sampler was on
+    std::optional<double> samples;   // unset: no sampler was on while any of them lived
     std::optional<double> accesses;  // unset: none of its pages was observed, or all are unset
     std::vector<double> heats;       // references and samples together, by node; as `nodes` below
     // By the program itself, each, in all its run (ObjectProfiles); unset: unknown.
@@ -109,8 +109,9 @@ struct TracedObjects {
   std::optional<double> CountedShare(const Row& row) const;
 };
 
-// Reads the trace twice, from its begin. Memory is bounded by the footprint, what lives at once,
-// mappings ever made, sites and rows.
+// Reads the trace twice, from its begin. Memory is bounded by what lives at once, mappings ever
+// made, sites, rows, and spans of pages that ever differed in their bounds: of a trace by pages
+// those of the footprint, of one by regions up to as many more as each epoch has.
 Result<TracedObjects> MakeTracedObjects(const Trace& trace, const TracedObjectsOptions& options);
 
 std::string TracedObjectsText(const TracedObjects& objects);

@@ -41,8 +41,9 @@ void Statics::Attach(const Module& module, Registry& registry) {
     records_ = static_cast<StaticRecord*>(MapSparse(kMaxStaticIds * sizeof(StaticRecord)));
     modules_ = static_cast<Attached*>(MapSparse(kMaxModules * sizeof(Attached)));
   }
-  if (records_ == nullptr || modules_ == nullptr || module_count_ == kMaxModules) return;
-  Attached& attached = modules_[module_count_++];
+  const std::uint64_t before = module_count_.load(std::memory_order_relaxed);
+  if (records_ == nullptr || modules_ == nullptr || before == kMaxModules) return;
+  Attached& attached = modules_[before];
   attached = {.module = &module, .name = NameOf(&module), .first = count_, .records = 0};
   for (StaticObject* object = module.object; object != module.object + module.objects; ++object) {
     const std::uint64_t id = count_ < kMaxStaticIds ? registry.NewStaticId() : kElsewhereId;
@@ -51,6 +52,7 @@ void Statics::Attach(const Module& module, Registry& registry) {
     records_[count_++] = {object->start, object->bytes, object->name, id, true};
     ++attached.records;
   }
+  module_count_.store(before + 1, std::memory_order_release);
   sorted_.store(nullptr, std::memory_order_release);
 }
 
@@ -72,7 +74,8 @@ const char* Statics::Keep(const char* text, std::size_t bytes) {
 void Statics::Detach(const Module& module) {
   const SignalsBlocked blocked;
   const Locked locked(lock_);
-  for (std::uint64_t i = 0; i < module_count_; ++i) {
+  const std::uint64_t count = module_count_.load(std::memory_order_relaxed);
+  for (std::uint64_t i = 0; i < count; ++i) {
     const Attached& attached = modules_[i];
     if (attached.module != &module) continue;
     for (std::uint64_t at = attached.first; at < attached.first + attached.records; ++at) {
@@ -85,7 +88,9 @@ void Statics::Detach(const Module& module) {
 }
 
 bool Statics::IsInstrumented(std::uint64_t start, std::uint64_t end, const char* name) const {
-  return std::any_of(modules_, modules_ + module_count_, [&](const Attached& attached) {
+  const std::uint64_t count = module_count_.load(std::memory_order_acquire);
+  if (count == 0) return false;
+  return std::any_of(modules_, modules_ + count, [&](const Attached& attached) {
     return IsOf(reinterpret_cast<std::uint64_t>(attached.module), attached.name, start, end, name);
   });
 }
@@ -101,13 +106,14 @@ void Statics::NoteUncounted(const char* names) {
   if (uncounted_ == nullptr) {
     uncounted_ = static_cast<Uncounted*>(MapSparse(kMaxUncounted * sizeof(Uncounted)));
   }
-  if (uncounted_ == nullptr || uncounted_count_ == kMaxUncounted) return;
+  const std::uint64_t before = uncounted_count_.load(std::memory_order_relaxed);
+  if (uncounted_ == nullptr || before == kMaxUncounted) return;
   const char* end = names;
   while (*end != '\0') end += std::strlen(end) + 1;
-  uncounted_[uncounted_count_++] = {
-      .address = reinterpret_cast<std::uint64_t>(names),
-      .name = NameOf(names),
-      .parts = Keep(names, static_cast<std::size_t>(end + 1 - names))};
+  uncounted_[before] = {.address = reinterpret_cast<std::uint64_t>(names),
+                        .name = NameOf(names),
+                        .parts = Keep(names, static_cast<std::size_t>(end + 1 - names))};
+  uncounted_count_.store(before + 1, std::memory_order_release);
 }
 
 // The one before stays: somebody may be reading it.

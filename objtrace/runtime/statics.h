@@ -44,7 +44,8 @@ class Statics {
   // Calls `visit(name)` for each part of the module that is not instrumented.
   template <typename Visit>
   void EachUncounted(std::uint64_t start, std::uint64_t end, const char* name, Visit visit) const {
-    for (std::uint64_t i = 0; i < uncounted_count_; ++i) {
+    const std::uint64_t count = uncounted_count_.load(std::memory_order_acquire);
+    for (std::uint64_t i = 0; i < count; ++i) {
       const Uncounted& uncounted = uncounted_[i];
       if (!IsOf(uncounted.address, uncounted.name, start, end, name)) continue;
       for (const char* part = uncounted.parts; *part != '\0'; part += std::strlen(part) + 1) {
@@ -91,10 +92,11 @@ class Statics {
                    std::uint64_t end, const char* name);
   const char* Keep(const char* text, std::size_t bytes);
 
+  // Read without the lock: entries below the counts are whole, and stay.
   Attached* modules_ = nullptr;
-  std::uint64_t module_count_ = 0;
+  std::atomic<std::uint64_t> module_count_ = 0;
   Uncounted* uncounted_ = nullptr;
-  std::uint64_t uncounted_count_ = 0;
+  std::atomic<std::uint64_t> uncounted_count_ = 0;
   char* names_ = nullptr;  // room for those of modules that have gone
   std::size_t names_left_ = 0;
   std::atomic<const Sorted*> sorted_ = nullptr;  // null: to be made

@@ -71,15 +71,18 @@ bool IsWord(std::uint64_t address, std::uint64_t from, const StackBounds& stack)
 }
 
 // To the caller's, of a function that is called with its return address right below the caller's
-// stack pointer. False: the rule does not hold here.
+// stack pointer. False: the rule does not hold here, or there is no room for the words.
 __attribute__((no_sanitize("address", "thread"), always_inline)) inline bool Step(
     const FrameRule& rule, const StackBounds& stack, Registers& registers, CallChain& chain) {
   std::uint64_t cfa = registers.rsp;
   if (rule.kind != FrameKind::kByRsp) {
     if (rule.kind <= FrameKind::kEnd) return false;
     cfa = registers.rbp;
-    if (registers.rbp_from != 0) chain.words[chain.word_count++] = registers.rbp_from;
-    registers.rbp_from = 0;
+    if (registers.rbp_from != 0) {
+      if (chain.word_count == CallChain::kMaxWords) return false;
+      chain.words[chain.word_count++] = registers.rbp_from;
+      registers.rbp_from = 0;
+    }
   }
   cfa += static_cast<std::uint64_t>(std::int64_t{rule.cfa_offset});
   if (__builtin_expect(rule.kind == FrameKind::kAtRbp, 0)) {
@@ -153,10 +156,10 @@ __attribute__((no_sanitize("address", "thread"))) void Unwinder::Walk(const void
   chain.is_cut = true;
 }
 
-// Null: it is not kept.
+// Null: it is not kept, or of another generation.
 const Unwinder::Place* Unwinder::Find(std::uint64_t return_address) const {
   const Place* places = places_.load(std::memory_order_acquire);
-  if (places == nullptr) return nullptr;
+  if (places == nullptr || IsStale()) return nullptr;
   for (std::uint64_t i = HashOf(return_address, kPlacesShift);; ++i) {
     const Place& place = places[i % kPlaces];
     const std::uint64_t there = place.return_address.load(std::memory_order_acquire);
@@ -165,9 +168,8 @@ const Unwinder::Place* Unwinder::Find(std::uint64_t return_address) const {
   }
 }
 
-// False: it is in no code of a file. `place` stays null where it cannot be kept.
-__attribute__((noinline)) bool Unwinder::Learn(std::uint64_t return_address, Way& way,
-                                               const Place*& place) {
+// By the files that are loaded. False: it is in no code of one.
+bool Unwinder::WayFrom(std::uint64_t return_address, Way& way) {
   dl_find_object file{};
   if (return_address <= kForgotten || !FindFile(return_address, file)) return false;
   way = {.rule = RuleAt(file.dlfo_eh_frame, return_address - 1)};
@@ -176,15 +178,23 @@ __attribute__((noinline)) bool Unwinder::Learn(std::uint64_t return_address, Way
     // Code that the compiler pass has been over keeps frame pointers, with tables or without.
     if (IsAllInstrumented(file)) way = {.rule = kFramePointerRule, .is_guess = true};
   }
-  // Who is interrupted here, or forked off, leaves it to others to keep theirs, or to nobody.
-  if (adding_.exchange(true, std::memory_order_acquire)) return true;
-  place = Add(return_address, way, file.dlfo_eh_frame);
-  adding_.store(false, std::memory_order_release);
   return true;
 }
 
-const Unwinder::Place* Unwinder::Add(std::uint64_t return_address, const Way& way,
-                                     const void* table) {
+// False: it is in no code of a file. `place` stays null where it cannot be kept.
+__attribute__((noinline)) bool Unwinder::Learn(std::uint64_t return_address, Way& way,
+                                               const Place*& place) {
+  if (!WayFrom(return_address, way)) return false;
+  // Who is interrupted here, or forked off, leaves it to others to keep theirs, or to nobody.
+  if (adding_.exchange(true)) return true;
+  Forget();
+  place = Add(return_address, way);
+  adding_.store(false);
+  ForgetUnlessAdding();
+  return true;
+}
+
+const Unwinder::Place* Unwinder::Add(std::uint64_t return_address, const Way& way) {
   Place* places = places_.load(std::memory_order_relaxed);
   if (places == nullptr) {
     places = static_cast<Place*>(MapSparse(kPlaces * sizeof(Place)));
@@ -206,25 +216,46 @@ const Unwinder::Place* Unwinder::Add(std::uint64_t return_address, const Way& wa
     break;
   }
   free->way = way;
-  free->table = table;
   free->caller.store(nullptr, std::memory_order_relaxed);
   free->return_address.store(return_address, std::memory_order_release);
   return free;
 }
 
 void Unwinder::ForgetClosed() {
-  Place* places = places_.load(std::memory_order_acquire);
-  if (places == nullptr || adding_.exchange(true, std::memory_order_acquire)) return;
-  for (std::uint64_t i = 0; i < kPlaces; ++i) {
+  generation_.fetch_add(1);
+  ForgetUnlessAdding();
+}
+
+void Unwinder::KeepOnlySelf() {
+  adding_.store(false);
+  ForgetUnlessAdding();
+}
+
+// Who adds looks for a new generation once it is done, who begins one whether anybody adds: one of
+// them finds the other, as all agree on the order of these.
+void Unwinder::ForgetUnlessAdding() {
+  while (forgotten_.load() != generation_.load() && !adding_.exchange(true)) {
+    Forget();
+    adding_.store(false);
+  }
+}
+
+// By who has `adding_`. Another file may have come meanwhile, with tables at the same address: a
+// place is kept where it would be learnt anew as it is. So are all those that somebody may be
+// walking through.
+void Unwinder::Forget() {
+  const std::uint32_t generation = generation_.load();
+  if (forgotten_.load(std::memory_order_relaxed) == generation) return;
+  Place* places = places_.load(std::memory_order_relaxed);
+  for (std::uint64_t i = 0; places != nullptr && i < kPlaces; ++i) {
     Place& place = places[i];
     const std::uint64_t there = place.return_address.load(std::memory_order_relaxed);
     if (there <= kForgotten) continue;
-    dl_find_object file{};
-    if (FindFile(there, file) && file.dlfo_eh_frame == place.table) continue;
+    Way way;
+    if (WayFrom(there, way) && way == place.way) continue;
     place.return_address.store(kForgotten, std::memory_order_relaxed);
   }
-  generation_.fetch_add(1, std::memory_order_release);
-  adding_.store(false, std::memory_order_release);
+  forgotten_.store(generation);
 }
 
 }  // namespace tmprof::objtrace

@@ -27,11 +27,12 @@ struct StackBounds {
 struct CallChain {
   std::uint64_t frames[kMaxFrames];  // return addresses, innermost first
   int depth = 0;
-  // Somebody further out called who is not known: code without unwind tables, or out of modules.
-  // Not set where there are more than kMaxFrames.
+  // Somebody further out called who is not known: code without unwind tables, or out of modules, or
+  // past frames of more than kMaxWords. Not set where there are more than kMaxFrames.
   bool is_cut = false;
   // Where on the stack the words lie that led there. As long as they are what they were, so is the
-  // chain: no other word was read, but for values that lead nowhere.
+  // chain: no other word was read, but for values that lead nowhere. A frame has a word or two, one
+  // that aligns its stack up to three.
   static constexpr int kMaxWords = 2 * kMaxFrames + 1;
   std::uint64_t words[kMaxWords];
   int word_count = 0;
@@ -45,23 +46,25 @@ class Unwinder {
   void Walk(const void* frame, const StackBounds& stack, CallChain& chain);
 
   // Calls from files that have been closed are known no more: others may come to their addresses.
+  // Waits for nobody: where another thread is adding a place, that one forgets, and until then no
+  // place is known.
   void ForgetClosed();
-  // Changes when something was forgotten.
+  // Changes when something is to be forgotten.
   std::uint32_t generation() const { return generation_.load(std::memory_order_acquire); }
   // In a forked child, whose only thread calls it.
-  void KeepOnlySelf() { adding_.store(false, std::memory_order_relaxed); }
+  void KeepOnlySelf();
 
  private:
   // Of a return address, how to get from there to the next one.
   struct Way {
     FrameRule rule;
     bool is_guess = false;  // of code without tables
+    bool operator==(const Way&) const = default;
   };
   struct Place {
     std::atomic<std::uint64_t> return_address;  // 0: free; kForgotten: free, but was in use
     std::atomic<const Place*> caller;           // that the first walk went on to; null: none yet
     Way way;
-    const void* table;  // of its module; null: it has none
   };
 
   static constexpr int kPlacesShift = 15;
@@ -69,13 +72,18 @@ class Unwinder {
   static constexpr std::uint64_t kMaxUsed = kPlaces / 4 * 3;
   static constexpr std::uint64_t kForgotten = 1;
 
+  static bool WayFrom(std::uint64_t return_address, Way& way);
   const Place* Find(std::uint64_t return_address) const;
   bool Learn(std::uint64_t return_address, Way& way, const Place*& place);
-  const Place* Add(std::uint64_t return_address, const Way& way, const void* table);
+  const Place* Add(std::uint64_t return_address, const Way& way);
+  bool IsStale() const { return forgotten_.load(std::memory_order_acquire) != generation(); }
+  void Forget();
+  void ForgetUnlessAdding();
 
   std::atomic<Place*> places_ = nullptr;  // by hash; open addressing
-  std::atomic<bool> adding_ = false;
+  std::atomic<bool> adding_ = false;      // or forgetting
   std::atomic<std::uint32_t> generation_ = 0;
+  std::atomic<std::uint32_t> forgotten_ = 0;  // the generation that the places are of
   std::uint64_t used_ = 0;
 };
 

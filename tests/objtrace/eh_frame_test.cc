@@ -3,6 +3,7 @@
 
 #include "objtrace/runtime/eh_frame.h"
 
+#include <alloca.h>
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <fcntl.h>
@@ -85,13 +86,15 @@ std::optional<FrameRule> Expected(Dwarf_Frame* frame) {
   }
   if (::dwarf_frame_register(frame, kRbp, memory, &operations, &count) != 0) return {};
   if (count == 0) return rule;
-  if (operations[0].atom == DW_OP_call_frame_cfa) {
+  if (operations[0].atom != DW_OP_call_frame_cfa) return {};
+  if (count == 1 || (count == 2 && operations[1].atom == DW_OP_plus_uconst)) {
     rule.rbp = RbpKind::kAtCfa;
     rule.rbp_offset = count > 1 ? static_cast<std::int32_t>(operations[1].number) : 0;
     return rule;
   }
-  const auto saved = BaseAndOffset(operations[0]);
-  if (count != 1 || !saved || saved->first != kRbp) return {};
+  // An expression, which begins with the CFA whether it is of use to it or not.
+  const auto saved = BaseAndOffset(operations[1]);
+  if (count != 2 || !saved || saved->first != kRbp) return {};
   rule.rbp = RbpKind::kAtRbp;
   rule.rbp_offset = static_cast<std::int32_t>(saved->second);
   return rule;
@@ -123,6 +126,13 @@ std::set<std::pair<std::uint64_t, std::uint64_t>> FunctionsOf(Elf* elf) {
     }
   }
   return functions;
+}
+
+// A function that aligns its stack, of which libraries have few.
+[[gnu::noinline, gnu::used]] void Realigned(std::size_t bytes) {
+  alignas(64) char aligned[64];
+  void* room = ::alloca(bytes);
+  asm volatile("" ::"r"(aligned), "r"(room) : "memory");
 }
 
 TEST(EhFrame, RulesAreThoseThatElfutilsReads) {
@@ -160,8 +170,8 @@ TEST(EhFrame, RulesAreThoseThatElfutilsReads) {
   }
   EXPECT_EQ(wrong, 0U);
   EXPECT_GT(compared, 10'000U);
-  EXPECT_THAT(kinds,
-              ::testing::IsSupersetOf({FrameKind::kEnd, FrameKind::kByRsp, FrameKind::kByRbp}));
+  EXPECT_THAT(kinds, ::testing::IsSupersetOf({FrameKind::kEnd, FrameKind::kByRsp, FrameKind::kByRbp,
+                                              FrameKind::kAtRbp}));
 }
 
 TEST(EhFrame, WhatHasNoTableOrIsNoCodeIsUnknown) {

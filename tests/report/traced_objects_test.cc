@@ -301,6 +301,41 @@ TEST(TracedObjects, WhatWasNotObservedIsUnknownAndWhatWasIdleIsNone) {
   EXPECT_THAT(TracedObjectsCsv(objects), HasSubstr("allocated,,,,,,,1,4096,4096,false,1,map,,,,,"));
 }
 
+// The sampler is on in the first and in the fourth epoch.
+TEST(TracedObjects, WhatLivedOnlyWhileNoSamplerWasOnHasUnknownSamples) {
+  std::vector<EpochProfile> epochs;
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    epochs.push_back(Epoch(i, {}));
+    if (i == 1 || i == 2) epochs.back().sources[1].state = SourceState::kGated;
+    AddPage(epochs.back(), 16, 8, 0);
+  }
+  const auto live = [&](std::uint64_t page, std::vector<std::int64_t> ms) {
+    const auto add = [&](AllocationKind kind, std::int64_t at) {
+      epochs[static_cast<std::size_t>(at) / 1000].allocations->events.push_back(
+          Event(kind, page * kPage, kPage, 1, milliseconds(at)));
+    };
+    add(AllocationKind::kAllocated, ms[0]);
+    if (ms.size() > 1) add(AllocationKind::kFreed, ms[1]);
+  };
+  live(16, {1250, 2750});
+  live(17, {500, 1500});
+  live(18, {2000, 3000});
+  live(19, {2500});
+  const TracedObjects objects = Objects(epochs, {.by = ObjectsBy::kObject});
+  ASSERT_EQ(objects.rows.size(), 4U);
+  EXPECT_EQ(objects.samples, 0.0);
+  for (const TracedObjects::Row& row : objects.rows) {
+    const std::uint64_t page = row.start.value() / kPage;
+    EXPECT_EQ(row.samples.has_value(), page == 17 || page == 19) << page;
+    EXPECT_EQ(row.samples.value_or(0), 0) << page;
+  }
+  // Of epochs without, nothing is known.
+  const TracedObjects gated =
+      Objects(epochs, {.by = ObjectsBy::kObject, .epochs = {.first = 1, .end = 3}});
+  ASSERT_EQ(gated.rows.size(), 4U);
+  for (const TracedObjects::Row& row : gated.rows) EXPECT_FALSE(row.samples.has_value());
+}
+
 TEST(TracedObjects, OfOneTypeWhatIsKnownAddsUp) {
   EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
                                  Event(AllocationKind::kAllocated, 18 * kPage, kPage, 3)});
