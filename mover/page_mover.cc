@@ -26,8 +26,7 @@ constexpr std::chrono::milliseconds kRetryAfter{100};
 // Reclaim (kswapd) or an exiting process must make room first.
 constexpr std::chrono::seconds kFullFor{1};
 
-// What a page is supposed to take until calls tell: 1.35 page faults of 1.4 us (above).
-constexpr double kSupposedNsPerPage = 2000;
+// So many pages are supposed to have taken kSupposedNsPerPage before any call told.
 constexpr double kSupposedPages = 64;
 // Weight of what calls took, a call later.
 constexpr double kRemembered = 0.9;

@@ -25,9 +25,8 @@ constexpr double kSecondsToPayBack = 10;
 // ... each by what tier 2 takes longer: CXL memory some 170 ns (80 and 250 ns, testbed/topologies).
 // Most accesses hit caches.
 constexpr double kNsGainedPerAccess = 100;
-// What moves are supposed to cost until more of them were seen: 1.35 page faults of 1.4 us for each
-// page and 25 us for each call (mover/page_mover.cc), of which a few pages bear more than many.
-constexpr double kSupposedNsPerPage = 2000;
+// So many pages are supposed to have cost kSupposedNsPerPage (mover/page_mover.h) before any were
+// seen to move.
 constexpr double kSupposedPages = 1000;
 // Weight of what was seen, an epoch later.
 constexpr double kRemembered = 0.9;
