@@ -336,7 +336,7 @@ void ModuleCounter::Run() {
   }
   for (llvm::Function* function : functions) {
     // By which the runtime finds who allocates.
-    function->addFnAttr("frame-pointer", "all");
+    function->setUWTableKind(llvm::UWTableKind::Async);
     FunctionCounter(*this, *function).Run();
   }
   AddModuleFunctions();

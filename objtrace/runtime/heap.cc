@@ -3,81 +3,17 @@
 #include "objtrace/runtime/heap.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <new>
 
+#include "objtrace/runtime/allocate.h"
+#include "objtrace/runtime/slots.h"
+
 namespace tmprof::objtrace {
 namespace {
 
-constexpr std::uint64_t kMaxSlotBytes = kSpanBytes / 2;
-constexpr std::uint64_t kFineSlotBytes = 512;  // multiples of kSlotUnitBytes up to here
-constexpr int kFineClasses = kFineSlotBytes / kSlotUnitBytes;
-constexpr int kStepsShift = 3;  // of the logarithm of steps per doubling above
-constexpr std::uint32_t kLargeBytes = UINT32_MAX;
-
-// Rounded down.
-int Log2(std::uint64_t value) { return static_cast<int>(std::bit_width(value)) - 1; }
-
-int ClassOf(std::uint64_t slot_bytes) {
-  if (slot_bytes <= kFineSlotBytes) {
-    return static_cast<int>((slot_bytes + kSlotUnitBytes - 1) / kSlotUnitBytes) - 1;
-  }
-  const int doubling = Log2(slot_bytes - 1) - Log2(kFineSlotBytes);
-  const std::uint64_t above = slot_bytes - 1 - (kFineSlotBytes << doubling);
-  return kFineClasses + (doubling << kStepsShift) +
-         static_cast<int>(above / ((kFineSlotBytes >> kStepsShift) << doubling));
-}
-
-constexpr std::array<std::uint16_t, kSizeClasses> kSlotBytes = [] {
-  std::array<std::uint16_t, kSizeClasses> bytes{};
-  std::uint64_t slot = 0;
-  std::uint64_t step = kSlotUnitBytes;
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    if (slot >= kFineSlotBytes && std::has_single_bit(slot)) step = slot >> kStepsShift;
-    slot += step;
-    bytes[i] = static_cast<std::uint16_t>(slot);
-  }
-  return bytes;
-}();
-static_assert(kSlotBytes[0] == 16 && kSlotBytes[31] == 512 && kSlotBytes[32] == 576 &&
-              kSlotBytes[39] == 1024 && kSlotBytes.back() == kMaxSlotBytes);
-
-Header* At(std::uint64_t address) { return reinterpret_cast<Header*>(address); }
-std::uint64_t AddressOf(const Header& header) { return reinterpret_cast<std::uint64_t>(&header); }
-
-// Of the header: the birth and the bytes, or the link.
-std::uint64_t LastWord(const Header& header) {
-  return std::uint64_t{Load(header.birth_ms)} | std::uint64_t{Load(header.bytes)} << 32;
-}
-
-Header* Next(const Header& free) { return At(LastWord(free)); }
-void SetNext(Header& free, Header* next) {
-  const std::uint64_t address = next == nullptr ? 0 : AddressOf(*next);
-  Store(free.birth_ms, static_cast<std::uint32_t>(address));
-  Store(free.bytes, static_cast<std::uint32_t>(address >> 32));
-}
-
-// Covers all that does not change, of a live object at both ends of the header: what runs over the
-// end of the object before, or under the start of this one, breaks it. Lowest bit: the object
-// lives.
-std::uint16_t SealOf(const Header& header, bool live) {
-  const std::uint64_t first = std::uint64_t{Load(header.stack)} |
-                              std::uint64_t{Load(header.generation)} << 48 |
-                              std::uint64_t{Load(header.alignment_shift)} << 56;
-  const std::uint64_t last = live ? LastWord(header) : 0;
-  const std::uint64_t mixed =
-      ((first ^ AddressOf(header)) * 0x9E3779B97F4A7C15) ^ ((last + 1) * 0xC2B2AE3D27D4EB4F);
-  return static_cast<std::uint16_t>((mixed >> 48 & ~std::uint64_t{1}) | std::uint64_t{live});
-}
-
 std::uint64_t Rounded(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
-
-bool IsFull(const Span& span) {
-  return span.free == nullptr && span.bump.load(std::memory_order_relaxed) == span.capacity;
-}
 
 std::uint64_t GenerationOf(const Header& header) {
   return std::uint64_t{Load(header.generation)} | std::uint64_t{Load(header.birth_ms)} << 8;
@@ -135,6 +71,7 @@ bool Heap::AddSpan(Thread& thread, int size_class) {
   span->capacity = static_cast<std::uint16_t>(kSpanBytes / slot_bytes);
   span->used = 0;
   span->bump.store(0, std::memory_order_relaxed);
+  span->fresh = At(pool_.StartOf(span));
   span->free = nullptr;
   span->use = SpanUse::kSlots;
   Replace(pool_.EntryOf(span),
@@ -197,9 +134,12 @@ void Heap::DrainReturned(Thread& thread) {
   }
 }
 
-Header* Heap::TakeSlotSlowly(Thread& thread, int size_class) {
-  DrainReturned(thread);
+Header* Heap::TakeSlot(Thread& thread, int size_class) {
   Bin& bin = thread.bins[size_class];
+  if (bin.current != nullptr) {
+    if (Header* header = TakeFrom(*bin.current)) return header;
+  }
+  DrainReturned(thread);
   if (bin.current == nullptr || IsFull(*bin.current)) {
     if (Span* partial = bin.partial) {
       Delist(bin, partial);
@@ -208,21 +148,7 @@ Header* Heap::TakeSlotSlowly(Thread& thread, int size_class) {
       return nullptr;
     }
   }
-  return TakeSlot(thread, size_class);
-}
-
-Header* Heap::TakeSlot(Thread& thread, int size_class) {
-  Span* span = thread.bins[size_class].current;
-  if (span == nullptr || IsFull(*span)) return TakeSlotSlowly(thread, size_class);
-  ++span->used;
-  if (Header* header = span->free) {
-    span->free = Next(*header);
-    return header;
-  }
-  const std::uint32_t slot = span->bump.load(std::memory_order_relaxed);
-  span->bump.store(slot + 1, std::memory_order_relaxed);
-  return At(pool_.StartOf(span) +
-            std::uint64_t{slot} * kSlotBytes[static_cast<std::size_t>(size_class)]);
+  return TakeFrom(*bin.current);
 }
 
 Header* Heap::TakeLarge(const Thread& thread, std::uint64_t bytes, std::uint64_t slot_bytes,
@@ -245,32 +171,17 @@ Header* Heap::TakeLarge(const Thread& thread, std::uint64_t bytes, std::uint64_t
 
 std::uint32_t Heap::StackOf(Thread& thread, const void* frame) {
   const std::uint32_t known =
-      thread.known_stacks.Find(frame, thread.stack.Get(), unwinder.generation());
-  return __builtin_expect(known != kUnknownStack, 1) ? known : WalkStack(thread, frame);
+      thread.known_stacks.Find(frame, thread.stack.OwnEnd(), unwinder.generation());
+  return known != kUnknownStack ? known : WalkStack(thread, frame);
 }
 
-__attribute__((noinline)) std::uint32_t Heap::WalkStack(Thread& thread, const void* frame) {
+std::uint32_t Heap::WalkStack(Thread& thread, const void* frame) {
   const std::uint32_t generation = unwinder.generation();
   CallChain callers;
   unwinder.Walk(frame, thread.stack.Get(), callers);
   const std::uint32_t stack = stacks_.Intern(callers);
   if (stack != kUnknownStack) thread.known_stacks.Keep(frame, callers, stack, generation);
   return stack;
-}
-
-void Heap::Begin(Thread& thread, Header& header, std::uint64_t bytes, std::uint64_t alignment,
-                 const void* frame) {
-  Store(header.stack, StackOf(thread, frame));
-  Store(header.birth_ms, static_cast<std::uint32_t>(NowSinceStart()));
-  Store(header.bytes,
-        SpanOf(header)->use == SpanUse::kLarge ? kLargeBytes : static_cast<std::uint32_t>(bytes));
-  Store(header.alignment_shift, static_cast<std::uint8_t>(Log2(alignment)));
-  Store(header.count, 0);
-  header.shared.store(0, std::memory_order_relaxed);
-  Store(header.seal, SealOf(header, true));
-  SiteTotals& site = thread.sites[header.stack];
-  Add(site.objects, 1);
-  Add(site.bytes, bytes);
 }
 
 void Heap::End(Thread& thread, Header& header) {
@@ -283,29 +194,41 @@ void Heap::End(Thread& thread, Header& header) {
   Store(header.seal, SealOf(header, false));
 }
 
-void* Heap::AllocateFrom(Thread& thread, std::uint64_t bytes, std::uint64_t alignment, bool zeros,
-                         const void* frame) {
+void* Heap::AllocateFrom(Thread& thread, std::uint64_t bytes, std::uint64_t alignment,
+                         const void* frame, bool& zeros) {
   if (bytes > kHeapBytes || alignment > kHeapBytes) return nullptr;
   // An object of no bytes, too, has an address that is no other's.
   const std::uint64_t slot_bytes =
       sizeof(Header) + std::max<std::uint64_t>(bytes, 1) + (alignment - kAlignment);
-  Header* header = slot_bytes <= kMaxSlotBytes ? TakeSlot(thread, ClassOf(slot_bytes))
-                                               : TakeLarge(thread, bytes, slot_bytes, zeros);
+  const bool is_large = slot_bytes > kMaxSlotBytes;
+  Header* header = is_large ? TakeLarge(thread, bytes, slot_bytes, zeros)
+                            : TakeSlot(thread, ClassOf(slot_bytes));
   if (header == nullptr) return nullptr;
-  Begin(thread, *header, bytes, alignment, frame);
-  auto* object = reinterpret_cast<void*>(StartOf(*header));
-  if (zeros) std::memset(object, 0, bytes);
-  return object;
+  Begin(thread, *header,
+        {.stack = StackOf(thread, frame),
+         .time_ms = static_cast<std::uint32_t>(NowSinceStart()),
+         .bytes = bytes,
+         .alignment = alignment,
+         .is_large = is_large});
+  return reinterpret_cast<void*>(StartOf(*header));
 }
 
-void* Heap::Allocate(std::uint64_t bytes, std::uint64_t alignment, const void* frame) {
+void* Heap::AllocateAligned(std::uint64_t bytes, std::uint64_t alignment, const void* frame) {
   Thread* thread = registry_.SelfWithStack();
-  return thread != nullptr ? AllocateFrom(*thread, bytes, alignment, false, frame) : nullptr;
+  bool zeros = false;
+  return thread != nullptr ? AllocateFrom(*thread, bytes, alignment, frame, zeros) : nullptr;
 }
 
 void* Heap::AllocateZeros(std::uint64_t bytes, const void* frame) {
-  Thread* thread = registry_.SelfWithStack();
-  return thread != nullptr ? AllocateFrom(*thread, bytes, kAlignment, true, frame) : nullptr;
+  bool zeros = true;
+  void* object = AllocateFast(bytes, frame);
+  if (object == nullptr) {
+    Thread* thread = registry_.SelfWithStack();
+    if (thread == nullptr) return nullptr;
+    object = AllocateFrom(*thread, bytes, kAlignment, frame, zeros);
+  }
+  if (object != nullptr && zeros) std::memset(object, 0, bytes);
+  return object;
 }
 
 Heap::Slot Heap::Look(std::uint64_t address, Header*& header) const {
@@ -392,7 +315,8 @@ void* Heap::Reallocate(void* object, std::uint64_t bytes, const void* frame) {
     }
     return object;
   }
-  void* moved = AllocateFrom(*thread, bytes, kAlignment, false, frame);
+  bool zeros = false;
+  void* moved = AllocateFrom(*thread, bytes, kAlignment, frame, zeros);
   if (moved == nullptr) return nullptr;
   std::memcpy(moved, object, std::min(bytes, usable));  // malloc_usable_size(3) offers it all
   FlushOwn(*thread, old);

@@ -20,8 +20,9 @@ inline constexpr std::uint64_t kAlignment = 16;
 class Heap {
  public:
   // Null where there is no memory. `frame` is that of the function that was called to allocate.
+  __attribute__((always_inline)) inline void* Allocate(std::uint64_t bytes, const void* frame);
   // Precondition: `alignment` is a power of two of at least kAlignment.
-  void* Allocate(std::uint64_t bytes, std::uint64_t alignment, const void* frame);
+  void* AllocateAligned(std::uint64_t bytes, std::uint64_t alignment, const void* frame);
   void* AllocateZeros(std::uint64_t bytes, const void* frame);
   // Null where there is no memory: the object is as it was.
   void* Reallocate(void* object, std::uint64_t bytes, const void* frame);
@@ -68,10 +69,13 @@ class Heap {
  private:
   enum class Slot { kLive, kFree, kOverwritten, kNone };
 
-  void* AllocateFrom(Thread& thread, std::uint64_t bytes, std::uint64_t alignment, bool zeros,
-                     const void* frame);
+  // `zeros` says whether it has to be all zeros, and then whether it still has to be made so.
+  __attribute__((noinline)) void* AllocateFrom(Thread& thread, std::uint64_t bytes,
+                                               std::uint64_t alignment, const void* frame,
+                                               bool& zeros);
+  // Null: not a small object, or something has to be found out or made first.
+  __attribute__((always_inline)) inline void* AllocateFast(std::uint64_t bytes, const void* frame);
   Header* TakeSlot(Thread& thread, int size_class);
-  Header* TakeSlotSlowly(Thread& thread, int size_class);
   Header* TakeLarge(const Thread& thread, std::uint64_t bytes, std::uint64_t slot_bytes,
                     bool& zeros);
   bool AddSpan(Thread& thread, int size_class);
@@ -82,8 +86,15 @@ class Heap {
   void DrainReturned(Thread& thread);
   std::uint32_t StackOf(Thread& thread, const void* frame);
   std::uint32_t WalkStack(Thread& thread, const void* frame);
-  void Begin(Thread& thread, Header& header, std::uint64_t bytes, std::uint64_t alignment,
-             const void* frame);
+  struct Birth {
+    std::uint32_t stack;
+    std::uint32_t time_ms;  // since the start
+    std::uint64_t bytes;
+    std::uint64_t alignment;
+    bool is_large;
+  };
+  __attribute__((always_inline)) inline void Begin(const Thread& thread, Header& header,
+                                                   const Birth& birth);
   void End(Thread& thread, Header& header);
 
   Span* SpanOf(const Header& header) const {

@@ -18,6 +18,7 @@
 #include <cstring>
 #include <new>
 
+#include "objtrace/runtime/allocate.h"
 #include "objtrace/runtime/dump.h"
 #include "objtrace/runtime/runtime.h"
 
@@ -44,9 +45,7 @@ TMPROF_EXPORT int dlclose(void* handle) {
   return result;
 }
 
-TMPROF_EXPORT void* malloc(size_t bytes) {
-  return OrNoMemory(heap.Allocate(bytes, kAlignment, TMPROF_FRAME));
-}
+TMPROF_EXPORT void* malloc(size_t bytes) { return OrNoMemory(heap.Allocate(bytes, TMPROF_FRAME)); }
 
 TMPROF_EXPORT void* calloc(size_t elements, size_t element_bytes) {
   return AllocateArray(elements, element_bytes, TMPROF_FRAME);
@@ -114,7 +113,9 @@ namespace {
 // As the standard has it: the handler may make room, and else ends it.
 void* New(std::size_t bytes, std::size_t alignment, const void* frame) {
   while (true) {
-    if (void* object = heap.Allocate(bytes, alignment, frame)) return object;
+    void* object = alignment == kAlignment ? heap.Allocate(bytes, frame)
+                                           : heap.AllocateAligned(bytes, alignment, frame);
+    if (object != nullptr) return object;
     const std::new_handler handler =
         &std::get_new_handler != nullptr ? std::get_new_handler() : nullptr;
     if (handler == nullptr) return nullptr;

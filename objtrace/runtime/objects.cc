@@ -10,6 +10,7 @@
 #include <climits>
 #include <cstdio>
 
+#include "objtrace/runtime/allocate.h"
 #include "objtrace/runtime/dump.h"
 #include "objtrace/runtime/runtime.h"
 
@@ -28,7 +29,8 @@ void* AllocateAligned(std::size_t alignment, std::size_t bytes, const void* fram
     errno = EINVAL;
     return nullptr;
   }
-  return OrNoMemory(heap.Allocate(bytes, std::max<std::uint64_t>(alignment, kAlignment), frame));
+  return OrNoMemory(
+      heap.AllocateAligned(bytes, std::max<std::uint64_t>(alignment, kAlignment), frame));
 }
 
 void* AllocateArray(std::size_t elements, std::size_t element_bytes, const void* frame) {
@@ -38,7 +40,7 @@ void* AllocateArray(std::size_t elements, std::size_t element_bytes, const void*
 }
 
 void* Reallocate(void* object, std::size_t bytes, const void* frame) {
-  if (object == nullptr) return OrNoMemory(heap.Allocate(bytes, kAlignment, frame));
+  if (object == nullptr) return OrNoMemory(heap.Allocate(bytes, frame));
   if (bytes == 0) {  // as the GNU C library does
     heap.Free(object);
     return nullptr;
@@ -113,9 +115,7 @@ using namespace tmprof::objtrace;
 
 extern "C" {
 
-void* hmalloc(size_t bytes) {
-  return OrNoMemory(heap.Allocate(bytes, kAlignment, __builtin_frame_address(0)));
-}
+void* hmalloc(size_t bytes) { return OrNoMemory(heap.Allocate(bytes, __builtin_frame_address(0))); }
 
 void* hcalloc(size_t elements, size_t element_bytes) {
   return AllocateArray(elements, element_bytes, __builtin_frame_address(0));
@@ -201,8 +201,7 @@ void tmprof_attach(const Module* module) {
   if (module->layout_version != kLayoutVersion) {
     Die("a module was built by another version of 'tmprof cc' than the library that is loaded");
   }
-  void* first =
-      heap.Allocate(1, kAlignment, __builtin_frame_address(0));  // so that there is a heap
+  void* first = heap.Allocate(1, __builtin_frame_address(0));  // so that there is a heap
   if (first != nullptr) heap.Free(first);
   if (heap.pool().start() != kHeapStart) {
     Die("cannot have the addresses that instrumented code expects its heap at; is 'ulimit -v' "

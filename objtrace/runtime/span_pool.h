@@ -33,7 +33,8 @@ struct alignas(64) Span {  // of no two in one cache line
   // An object in it has its elements counted: nobody counts without the runtime.
   std::atomic<bool> by_element;
   Header* free;
-  Span* next;  // of a list of the pool, of the owner's bin, or of runs that a thread holds back
+  Header* fresh;  // the slot at `bump`
+  Span* next;     // of a list of the pool, of the owner's bin, or of runs that a thread holds back
   Span* previous;
   std::uint64_t large_bytes;  // what was asked for
 };

@@ -2,6 +2,7 @@
 
 #include "objtrace/runtime/stack_table.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace tmprof::objtrace {
@@ -76,45 +77,25 @@ std::uint32_t StackTable::Intern(const CallChain& chain) {
   return id;
 }
 
-// Both read the calling thread's own stack.
-__attribute__((no_sanitize("address", "thread"))) std::uint32_t KnownStacks::Find(
-    const void* frame, const StackBounds& stack, std::uint32_t generation) {
-  const auto at = reinterpret_cast<std::uint64_t>(frame);
-  const auto* words = static_cast<const std::uint64_t*>(frame);
-  Known& known = Of(at, words[1]);
-  // Of a thread that had this place before, the stack may have ended elsewhere.
-  if (known.frame != at || known.generation != generation ||
-      at + known.highest + sizeof(std::uint64_t) > stack.end) {
-    return kUnknownStack;
-  }
-  for (std::uint32_t i = 0; i < known.words; ++i) {
-    if (words[known.offset[i] / sizeof(*words)] != known.value[i]) return kUnknownStack;
-  }
-  known.was_found = true;
-  return known.id;
-}
-
+// Reads the calling thread's own stack.
 __attribute__((no_sanitize("address", "thread"))) void KnownStacks::Keep(const void* frame,
                                                                          const CallChain& chain,
                                                                          std::uint32_t id,
                                                                          std::uint32_t generation) {
   const auto at = reinterpret_cast<std::uint64_t>(frame);
-  const auto* words = static_cast<const std::uint64_t*>(frame);
-  Known& known = Of(at, words[1]);
+  Known& known = Of(at, static_cast<const std::uint64_t*>(frame)[1]);
   if (known.was_found) {  // may be of use again
     known.was_found = false;
     return;
   }
   known.frame = 0;
   if (chain.word_count == 0) return;  // nothing tells it from others
-  known.words = static_cast<std::uint32_t>(chain.word_count);
-  known.highest = 0;
+  known.last = known.word + chain.word_count - 1;
+  known.end = 0;
   for (int i = 0; i < chain.word_count; ++i) {
-    const std::uint64_t offset = chain.words[i] - at;
-    if (offset > UINT32_MAX) return;
-    known.offset[i] = static_cast<std::uint32_t>(offset);
-    known.value[i] = words[offset / sizeof(*words)];
-    if (known.highest < offset) known.highest = known.offset[i];
+    const std::uint64_t address = chain.words[i];
+    known.word[i] = {.address = address, .value = *reinterpret_cast<const std::uint64_t*>(address)};
+    known.end = std::max(known.end, address + sizeof(std::uint64_t));
   }
   known.id = id;
   known.generation = generation;

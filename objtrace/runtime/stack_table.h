@@ -49,29 +49,49 @@ class StackTable {
 // Stacks that one thread has walked: of a frame whose callers are the same again, the ID.
 class KnownStacks {
  public:
-  // kUnknownStack: it has to be walked.
-  std::uint32_t Find(const void* frame, const StackBounds& stack, std::uint32_t generation);
+  // kUnknownStack: it has to be walked. `stack_end` is that of the calling thread's.
+  std::uint32_t Find(const void* frame, std::uint64_t stack_end, std::uint32_t generation);
   void Keep(const void* frame, const CallChain& chain, std::uint32_t id, std::uint32_t generation);
 
  private:
-  static constexpr int kShift = 7;
+  static constexpr std::uint64_t kPlaces = 128;
 
+  struct Word {
+    std::uint64_t address;
+    std::uint64_t value;
+  };
   struct Known {
-    std::uint64_t frame;  // 0: none
-    std::uint32_t id;
+    std::uint64_t frame;       // 0: none
     std::uint32_t generation;  // of the unwinder
-    std::uint32_t words;
-    std::uint32_t highest;                       // offset
-    bool was_found;                              // since it was last sought in vain
-    std::uint32_t offset[CallChain::kMaxWords];  // from the frame
-    std::uint64_t value[CallChain::kMaxWords];
+    std::uint32_t id;
+    std::uint64_t end;  // of the highest word
+    const Word* last;   // of one word at least
+    bool was_found;     // since it was last sought in vain
+    Word word[CallChain::kMaxWords];
   };
 
   Known& Of(std::uint64_t frame, std::uint64_t caller) {
-    return known_[((frame >> 4 ^ caller) * 0x9E3779B97F4A7C15) >> (64 - kShift)];
+    return known_[(frame >> 4 ^ caller) % kPlaces];
   }
 
-  Known known_[1 << kShift];
+  Known known_[kPlaces];
 };
+
+// Reads the calling thread's own stack.
+__attribute__((no_sanitize("address", "thread"))) inline std::uint32_t KnownStacks::Find(
+    const void* frame, std::uint64_t stack_end, std::uint32_t generation) {
+  const auto at = reinterpret_cast<std::uint64_t>(frame);
+  Known& known = Of(at, static_cast<const std::uint64_t*>(frame)[1]);
+  // Of a thread that had this place before, the stack may have ended elsewhere.
+  if (known.frame != at || known.generation != generation || known.end > stack_end) {
+    return kUnknownStack;
+  }
+  for (const Word* word = known.word;; ++word) {
+    if (*reinterpret_cast<const std::uint64_t*>(word->address) != word->value) return kUnknownStack;
+    if (word == known.last) break;
+  }
+  known.was_found = true;
+  return known.id;
+}
 
 }  // namespace tmprof::objtrace

@@ -15,9 +15,11 @@ __thread std::uint64_t* tmprof_static_counts = nullptr;
 extern "C" void* __libc_stack_end;
 
 namespace tmprof::objtrace {
+
+__thread Thread* self = nullptr;
+
 namespace {
 
-__thread Thread* self __attribute__((tls_model("initial-exec"))) = nullptr;
 // The thread is ending: its place may have been released for the last time.
 __thread bool is_ending __attribute__((tls_model("initial-exec"))) = false;
 

@@ -55,6 +55,8 @@ class SharedBounds {
                              .end = __atomic_load_n(&bounds_.end, __ATOMIC_ACQUIRE)};
     return version % 2 == 0 && version == Load(version_) ? bounds : StackBounds{};
   }
+  // For the thread that sets them.
+  std::uint64_t OwnEnd() const { return Load(bounds_.end); }
   void Set(const StackBounds& bounds) {
     Store(version_, version_ + 1);
     __atomic_store_n(&bounds_.start, bounds.start, __ATOMIC_RELEASE);
@@ -132,6 +134,9 @@ class Within {
   Thread& thread_;
   bool entered_ = false;
 };
+
+// The calling thread's; null: it has no place yet, or no more.
+extern __thread Thread* self __attribute__((tls_model("initial-exec")));
 
 class Registry {
  public:

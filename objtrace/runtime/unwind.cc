@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstring>
 
-#include "objtrace/runtime/runtime.h"
 #include "objtrace/runtime/system.h"
 
 namespace tmprof::objtrace {
@@ -43,15 +42,6 @@ bool IsExecutable(const dl_find_object& file, std::uint64_t address) {
     }
   }
   return false;
-}
-
-bool IsAllInstrumented(const dl_find_object& file) {
-  const auto start = reinterpret_cast<std::uint64_t>(file.dlfo_map_start);
-  const auto end = reinterpret_cast<std::uint64_t>(file.dlfo_map_end);
-  const char* name = file.dlfo_link_map->l_name;
-  bool has_other_parts = false;
-  statics.EachUncounted(start, end, name, [&](const char*) { has_other_parts = true; });
-  return !has_other_parts && statics.IsInstrumented(start, end, name);
 }
 
 struct Registers {
@@ -120,11 +110,10 @@ __attribute__((no_sanitize("address", "thread"))) void Unwinder::Walk(const void
     return;
   }
   Registers registers{.rsp = at, .rbp = at, .rbp_from = 0};
-  constexpr Way kOwn{.rule = kFramePointerRule};
-  const Way* way = &kOwn;
-  Way learnt;
-  const Place* before = nullptr;  // that this way is of, if it is kept
-  while (Step(way->rule, stack, registers, chain)) {
+  const FrameRule* rule = &kFramePointerRule;
+  FrameRule learnt;
+  const Place* before = nullptr;  // that this rule is of, if it is kept
+  while (Step(*rule, stack, registers, chain)) {
     const std::uint64_t return_address = Read(registers.rsp - kWordBytes);
     if (chain.word_count == CallChain::kMaxWords) break;
     chain.words[chain.word_count++] = registers.rsp - kWordBytes;
@@ -137,10 +126,9 @@ __attribute__((no_sanitize("address", "thread"))) void Unwinder::Walk(const void
       const bool is_first = place == nullptr;
       place = Find(return_address);
       if (place == nullptr) {
-        const bool was_guess = way->is_guess;
-        way = &learnt;
+        rule = &learnt;
         if (!Learn(return_address, learnt, place)) {
-          if (!was_guess) chain.frames[chain.depth++] = return_address;
+          chain.frames[chain.depth++] = return_address;
           break;
         }
       }
@@ -149,8 +137,8 @@ __attribute__((no_sanitize("address", "thread"))) void Unwinder::Walk(const void
       }
     }
     chain.frames[chain.depth++] = return_address;
-    if (place != nullptr) way = &place->way;
-    if (way->rule.kind == FrameKind::kEnd || chain.depth == kMaxFrames) return;
+    if (place != nullptr) rule = &place->rule;
+    if (rule->kind == FrameKind::kEnd || chain.depth == kMaxFrames) return;
     before = place;
   }
   chain.is_cut = true;
@@ -169,32 +157,27 @@ const Unwinder::Place* Unwinder::Find(std::uint64_t return_address) const {
 }
 
 // By the files that are loaded. False: it is in no code of one.
-bool Unwinder::WayFrom(std::uint64_t return_address, Way& way) {
+bool Unwinder::RuleFrom(std::uint64_t return_address, FrameRule& rule) {
   dl_find_object file{};
   if (return_address <= kForgotten || !FindFile(return_address, file)) return false;
-  way = {.rule = RuleAt(file.dlfo_eh_frame, return_address - 1)};
-  if (way.rule.kind == FrameKind::kUnknown) {
-    if (!IsExecutable(file, return_address - 1)) return false;
-    // Code that the compiler pass has been over keeps frame pointers, with tables or without.
-    if (IsAllInstrumented(file)) way = {.rule = kFramePointerRule, .is_guess = true};
-  }
-  return true;
+  rule = RuleAt(file.dlfo_eh_frame, return_address - 1);
+  return rule.kind != FrameKind::kUnknown || IsExecutable(file, return_address - 1);
 }
 
 // False: it is in no code of a file. `place` stays null where it cannot be kept.
-__attribute__((noinline)) bool Unwinder::Learn(std::uint64_t return_address, Way& way,
+__attribute__((noinline)) bool Unwinder::Learn(std::uint64_t return_address, FrameRule& rule,
                                                const Place*& place) {
-  if (!WayFrom(return_address, way)) return false;
+  if (!RuleFrom(return_address, rule)) return false;
   // Who is interrupted here, or forked off, leaves it to others to keep theirs, or to nobody.
   if (adding_.exchange(true)) return true;
   Forget();
-  place = Add(return_address, way);
+  place = Add(return_address, rule);
   adding_.store(false);
   ForgetUnlessAdding();
   return true;
 }
 
-const Unwinder::Place* Unwinder::Add(std::uint64_t return_address, const Way& way) {
+const Unwinder::Place* Unwinder::Add(std::uint64_t return_address, const FrameRule& rule) {
   Place* places = places_.load(std::memory_order_relaxed);
   if (places == nullptr) {
     places = static_cast<Place*>(MapSparse(kPlaces * sizeof(Place)));
@@ -215,7 +198,7 @@ const Unwinder::Place* Unwinder::Add(std::uint64_t return_address, const Way& wa
     }
     break;
   }
-  free->way = way;
+  free->rule = rule;
   free->caller.store(nullptr, std::memory_order_relaxed);
   free->return_address.store(return_address, std::memory_order_release);
   return free;
@@ -251,8 +234,8 @@ void Unwinder::Forget() {
     Place& place = places[i];
     const std::uint64_t there = place.return_address.load(std::memory_order_relaxed);
     if (there <= kForgotten) continue;
-    Way way;
-    if (WayFrom(there, way) && way == place.way) continue;
+    FrameRule rule;
+    if (RuleFrom(there, rule) && rule == place.rule) continue;
     place.return_address.store(kForgotten, std::memory_order_relaxed);
   }
   forgotten_.store(generation);

@@ -55,16 +55,10 @@ class Unwinder {
   void KeepOnlySelf();
 
  private:
-  // Of a return address, how to get from there to the next one.
-  struct Way {
-    FrameRule rule;
-    bool is_guess = false;  // of code without tables
-    bool operator==(const Way&) const = default;
-  };
   struct Place {
     std::atomic<std::uint64_t> return_address;  // 0: free; kForgotten: free, but was in use
     std::atomic<const Place*> caller;           // that the first walk went on to; null: none yet
-    Way way;
+    FrameRule rule;                             // how to get from there to the next one
   };
 
   static constexpr int kPlacesShift = 15;
@@ -72,10 +66,10 @@ class Unwinder {
   static constexpr std::uint64_t kMaxUsed = kPlaces / 4 * 3;
   static constexpr std::uint64_t kForgotten = 1;
 
-  static bool WayFrom(std::uint64_t return_address, Way& way);
+  static bool RuleFrom(std::uint64_t return_address, FrameRule& rule);
   const Place* Find(std::uint64_t return_address) const;
-  bool Learn(std::uint64_t return_address, Way& way, const Place*& place);
-  const Place* Add(std::uint64_t return_address, const Way& way);
+  bool Learn(std::uint64_t return_address, FrameRule& rule, const Place*& place);
+  const Place* Add(std::uint64_t return_address, const FrameRule& rule);
   bool IsStale() const { return forgotten_.load(std::memory_order_acquire) != generation(); }
   void Forget();
   void ForgetUnlessAdding();
