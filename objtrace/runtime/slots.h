@@ -49,7 +49,9 @@ static_assert(kSlotBytes[0] == 16 && kSlotBytes[31] == 512 && kSlotBytes[32] == 
               kSlotBytes[39] == 1024 && kSlotBytes.back() == kMaxSlotBytes);
 
 inline Header* At(std::uint64_t address) { return reinterpret_cast<Header*>(address); }
-inline std::uint64_t AddressOf(const Header& header) { return reinterpret_cast<std::uint64_t>(&header); }
+inline std::uint64_t AddressOf(const Header& header) {
+  return reinterpret_cast<std::uint64_t>(&header);
+}
 
 // Of the header: the birth and the bytes, or the link.
 inline std::uint64_t LastWord(const Header& header) {
@@ -61,14 +63,16 @@ inline Header* Next(const Header& free) { return At(LastWord(free)); }
 inline void SetLastWord(Header& header, std::uint64_t word) {
   std::memcpy(&header.birth_ms, &word, sizeof(word));
 }
-inline void SetFirstWord(Header& header, std::uint64_t word) { std::memcpy(static_cast<void*>(&header), &word, sizeof(word)); }
+inline void SetFirstWord(Header& header, std::uint64_t word) {
+  std::memcpy(static_cast<void*>(&header), &word, sizeof(word));
+}
 inline void SetNext(Header& free, Header* next) {
   SetLastWord(free, next == nullptr ? 0 : AddressOf(*next));
 }
 
 // Of the header: all of the first word but the seal.
 inline std::uint64_t FirstWord(std::uint32_t stack, std::uint8_t generation,
-                        std::uint8_t alignment_shift) {
+                               std::uint8_t alignment_shift) {
   return std::uint64_t{stack} | std::uint64_t{generation} << 48 |
          std::uint64_t{alignment_shift} << 56;
 }
@@ -77,7 +81,7 @@ inline std::uint64_t FirstWord(std::uint32_t stack, std::uint8_t generation,
 // end of the object before, or under the start of this one, breaks it. Lowest bit: the object
 // lives.
 inline std::uint16_t SealOf(const Header& header, std::uint64_t first_word, std::uint64_t last_word,
-                     bool live) {
+                            bool live) {
   const std::uint64_t last = live ? last_word : 0;
   const std::uint64_t mixed =
       ((first_word ^ AddressOf(header)) * 0x9E3779B97F4A7C15) ^ ((last + 1) * 0xC2B2AE3D27D4EB4F);

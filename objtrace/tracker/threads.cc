@@ -6,11 +6,14 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
 #include "objtrace/tracker/events.h"
 #include "objtrace/tracker/log.h"
+#include "objtrace/tracker/next.h"
 #include "objtrace/tracker/state.h"
 
 namespace tmprof::objtrace {
@@ -19,7 +22,14 @@ bool tells_of_threads = false;
 
 namespace {
 
+constexpr std::uint64_t kPageBytes = 4096;
+
 pthread_key_t thread_ends;  // its destructor tells
+
+// Of threads that are about to begin.
+constexpr std::uint64_t kStarts = 64;
+ThreadStart starts[kStarts];
+std::atomic<std::uint64_t> starts_taken = 0;  // by bit
 
 void TellThreadEnds(void* /*any*/) {
   const Within here;
@@ -35,19 +45,55 @@ void TellThreadEnds(void* /*any*/) {
 
 }  // namespace
 
-void TellThreadBegins() {
-  const Within here;
-  AllocationLog* log = Log();
-  pthread_attr_t attributes;
-  if (log == nullptr || ::pthread_getattr_np(::pthread_self(), &attributes) != 0) return;
-  void* start = nullptr;
-  std::size_t bytes = 0;
-  if (::pthread_attr_getstack(&attributes, &start, &bytes) == 0 &&
-      ::pthread_setspecific(thread_ends, &thread_ends) == 0) {
-    AddEvent(*log, LogEventKind::kThreadBegan, reinterpret_cast<std::uint64_t>(start), bytes,
-             static_cast<std::uint32_t>(::gettid()), false);
+ThreadStart* TakeThreadStart() {
+  std::uint64_t taken = starts_taken.load(std::memory_order_relaxed);
+  while (taken != UINT64_MAX) {
+    const int free = std::countr_one(taken);
+    if (starts_taken.compare_exchange_weak(taken, taken | std::uint64_t{1} << free,
+                                           std::memory_order_acquire)) {
+      return &starts[free];
+    }
   }
-  ::pthread_attr_destroy(&attributes);
+  return static_cast<ThreadStart*>(next.malloc(sizeof(ThreadStart)));
+}
+
+void ReleaseThreadStart(ThreadStart* start) {
+  if (start < starts || start >= starts + kStarts) return next.free(start);
+  starts_taken.fetch_and(~(std::uint64_t{1} << (start - starts)), std::memory_order_release);
+}
+
+void NoteStack(const pthread_attr_t* attributes, ThreadStart& start) {
+  const Within here;
+  start.stack_end = 0;
+  start.stack_bytes = 0;
+  void* lowest = nullptr;
+  std::size_t bytes = 0;
+  if (attributes != nullptr && ::pthread_attr_getstack(attributes, &lowest, &bytes) == 0) {
+    start.stack_end = reinterpret_cast<std::uint64_t>(lowest) + bytes;  // 0 where it has none
+    start.stack_bytes = bytes;
+  }
+  if (start.stack_bytes != 0) return;
+  pthread_attr_t usual;
+  if (::pthread_getattr_default_np(&usual) != 0) return;
+  if (::pthread_attr_getstacksize(&usual, &bytes) == 0) start.stack_bytes = bytes;
+  ::pthread_attr_destroy(&usual);
+}
+
+// pthread_getattr_np(3) would allocate, and so give the thread an arena and caches that it may
+// never need: the GNU C library has the descriptor in the last page of the stack, or pages where
+// the thread's variables are aligned to more (nptl/allocatestack.c).
+void TellThreadBegins(ThreadStart* start) {
+  const Within here;
+  const std::uint64_t bytes = start->stack_bytes;
+  std::uint64_t end = start->stack_end;
+  ReleaseThreadStart(start);
+  AllocationLog* log = Log();
+  if (log == nullptr || bytes == 0 || ::pthread_setspecific(thread_ends, &thread_ends) != 0) {
+    return;
+  }
+  if (end == 0) end = (static_cast<std::uint64_t>(::pthread_self()) / kPageBytes + 1) * kPageBytes;
+  AddEvent(*log, LogEventKind::kThreadBegan, end - bytes, bytes,
+           static_cast<std::uint32_t>(::gettid()), false);
 }
 
 void BeginTellingOfThreads() {

@@ -266,16 +266,26 @@ TMPROF_EXPORT void* pvalloc(size_t bytes) {
 TMPROF_EXPORT int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
                                  void* (*function)(void*), void* argument) {
   if (!HasNext()) return EAGAIN;
-  return CreateThread(function, argument, [&](void* (*begin)(void*), void* start) {
-    return next.pthread_create(thread, attributes, begin, start);
-  });
+  ThreadStart* start = tells_of_threads ? TakeThreadStart() : nullptr;
+  if (start == nullptr) return next.pthread_create(thread, attributes, function, argument);
+  start->function.posix = function;
+  start->argument = argument;
+  NoteStack(attributes, *start);
+  const int error = next.pthread_create(thread, attributes, BeginPosixThread, start);
+  if (error != 0) ReleaseThreadStart(start);
+  return error;
 }
 
 TMPROF_EXPORT int thrd_create(thrd_t* thread, thrd_start_t function, void* argument) {
   if (!HasNext()) return thrd_error;
-  return CreateThread(function, argument, [&](thrd_start_t begin, void* start) {
-    return next.thrd_create(thread, begin, start);
-  });
+  ThreadStart* start = tells_of_threads ? TakeThreadStart() : nullptr;
+  if (start == nullptr) return next.thrd_create(thread, function, argument);
+  start->function.c11 = function;
+  start->argument = argument;
+  NoteStack(nullptr, *start);
+  const int error = next.thrd_create(thread, BeginC11Thread, start);
+  if (error != thrd_success) ReleaseThreadStart(start);
+  return error;
 }
 
 TMPROF_EXPORT void* mmap(void* hint, size_t bytes, int protection, int flags, int fd, off_t from) {

@@ -589,16 +589,18 @@ TEST_F(TrackerTest, ThreadsTellOfTheirStacksAndNames) {
     if (told.event.kind == LogEventKind::kThreadBegan) began.push_back(&told.event);
     if (told.event.kind == LogEventKind::kThreadEnded) ended.push_back(&told.event);
   }
-  ASSERT_EQ(began.size(), 3U);
-  ASSERT_EQ(ended.size(), 3U) << "also of one that pthread_exit(3) ends";
+  std::string stacks;
+  for (const LoggedEvent* event : began) {
+    stacks += fmt::format("0x{:x} {}\n", event->address, event->bytes);
+  }
+  EXPECT_EQ(stacks, ran.out) << "as the C library has them";
+  ASSERT_EQ(began.size(), 4U);
+  ASSERT_EQ(ended.size(), 4U) << "also of one that pthread_exit(3) ends";
   EXPECT_EQ(ended[0]->site, began[0]->site);
   EXPECT_NE(began[0]->site, began[1]->site);
   EXPECT_EQ(ThreadNameOf(*ended[0]), "with buffer");
   EXPECT_EQ(ThreadNameOf(*ended[1]), "objects_allocat") << "15 bytes of the program's";
-  EXPECT_EQ(ThreadNameOf(*ended[2]), "of C11");
-  EXPECT_GE(began[2]->bytes, 1U << 20) << "as large as the process's limit has it";
-  EXPECT_LE(began[0]->bytes, 1U << 20);
-  EXPECT_GT(began[0]->bytes, (1U << 20) - (64U << 10)) << "but for its guard";
+  EXPECT_EQ(ThreadNameOf(*ended[3]), "of C11");
   // The tracker, which begins the thread, is not in the stacks of what it allocates.
   for (const std::uint64_t bytes : {100'001, 100'002}) {
     const auto made =
@@ -610,6 +612,19 @@ TEST_F(TrackerTest, ThreadsTellOfTheirStacksAndNames) {
     }
     EXPECT_LE(made->frames.size(), 4U) << "Make, the thread's function, two of the C library";
   }
+}
+
+// It gives an arena to each thread that allocates or frees.
+TEST_F(TrackerTest, ThreadsThatDoNotAllocateHaveNoArenaOfMalloc) {
+  AllocationLogs logs = Logs();
+  const Outcome ran = Run(logs.request(), {"idle threads"});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  EXPECT_THAT(ran.out, ::testing::HasSubstr("<heap nr=\"0\">"));
+  EXPECT_THAT(ran.out, ::testing::Not(::testing::HasSubstr("<heap nr=\"1\">")));
+  Take(logs);
+  EXPECT_EQ(std::ranges::count(told_, LogEventKind::kThreadBegan,
+                               [](const Told& told) { return told.event.kind; }),
+            8);
 }
 
 TEST_F(TrackerTest, AsManySmallOnesLiveInAPageAsItHolds) {

@@ -186,15 +186,28 @@ void SpillElsewhere(const char* file) {
   Spill();
 }
 
+// Where the C library has the thread's stack.
+void SayStack() {
+  pthread_attr_t attributes;
+  if (::pthread_getattr_np(::pthread_self(), &attributes) != 0) std::abort();
+  void* start = nullptr;
+  std::size_t bytes = 0;
+  ::pthread_attr_getstack(&attributes, &start, &bytes);
+  ::pthread_attr_destroy(&attributes);
+  std::printf("%p %zu\n", start, bytes);
+}
+
 void* Buffer(void* bytes) {
   ::prctl(PR_SET_NAME, "with buffer");
   std::free(Make(100'001));
+  SayStack();
   return bytes;
 }
 
 int OfC11(void* argument) {
   ::prctl(PR_SET_NAME, "of C11");
   std::free(Make(100'002));
+  SayStack();
   return argument != nullptr ? 11 : 0;
 }
 
@@ -205,12 +218,41 @@ void Stacks() {
   pthread_t thread;
   ::pthread_create(&thread, &attributes, Buffer, nullptr);
   ::pthread_join(thread, nullptr);
-  ::pthread_create(&thread, &attributes, [](void*) -> void* { ::pthread_exit(nullptr); }, nullptr);
+  const auto exits = [](void*) -> void* {
+    SayStack();
+    ::pthread_exit(nullptr);
+  };
+  constexpr std::size_t kOwnBytes = 200'000;
+  void* own = std::aligned_alloc(64, kOwnBytes);
+  ::pthread_attr_setstack(&attributes, own, kOwnBytes);
+  ::pthread_create(&thread, &attributes, exits, nullptr);
+  ::pthread_join(thread, nullptr);
+  ::pthread_create(&thread, nullptr, exits, nullptr);
   ::pthread_join(thread, nullptr);
   int result = 0;
   thrd_t of_c11;
   ::thrd_create(&of_c11, OfC11, &attributes);
   if (::thrd_join(of_c11, &result) != thrd_success || result != 11) std::abort();
+}
+
+// More at once than begin at once; says how many arenas malloc(3) has then.
+void IdleThreads() {
+  constexpr int kThreads = 8;
+  pthread_barrier_t barrier;
+  ::pthread_barrier_init(&barrier, nullptr, kThreads + 1);
+  pthread_t threads[kThreads];
+  for (pthread_t& thread : threads) {
+    ::pthread_create(
+        &thread, nullptr,
+        [](void* all) -> void* {
+          ::pthread_barrier_wait(static_cast<pthread_barrier_t*>(all));
+          return nullptr;
+        },
+        &barrier);
+  }
+  ::pthread_barrier_wait(&barrier);
+  for (const pthread_t thread : threads) ::pthread_join(thread, nullptr);
+  ::malloc_info(0, stdout);
 }
 
 // Anywhere: a growth that there is no room for, one that is moved, and a part cut off; then what is
@@ -249,6 +291,7 @@ int main(int count, char** arguments) {
   if (what == "spill in each") SpillInEach();
   if (what == "spill elsewhere" && count == 3) SpillElsewhere(arguments[2]);
   if (what == "stacks") Stacks();
+  if (what == "idle threads") IdleThreads();
   if (what == "crowd") Crowd(24, 10'000);
   if (what == "brief") Brief();
   if (what == "refused") Refused();
