@@ -99,16 +99,15 @@ bool IsBarrier(const llvm::Instruction& instruction) {
            call->hasFnAttr(llvm::Attribute::WillReturn) && call->doesNotThrow());
 }
 
-// Whether other threads may wait for what it did before.
+// Whether other threads may wait for what it did before: to be told that an object is theirs to
+// free takes a release, so no load is one.
 bool Synchronises(const llvm::Instruction& instruction) {
   if (llvm::isa<llvm::FenceInst>(instruction)) return true;
   if (const auto* call = llvm::dyn_cast<llvm::CallBase>(&instruction);
       call != nullptr && !llvm::isa<llvm::AnyMemIntrinsic>(call)) {
     return !call->hasFnAttr(llvm::Attribute::NoSync) && call->mayWriteToMemory();
   }
-  if (const auto* load = llvm::dyn_cast<llvm::LoadInst>(&instruction)) {
-    return llvm::isStrongerThanMonotonic(load->getOrdering());
-  }
+  if (llvm::isa<llvm::LoadInst>(instruction)) return false;
   if (const auto* store = llvm::dyn_cast<llvm::StoreInst>(&instruction)) {
     return llvm::isStrongerThanMonotonic(store->getOrdering());
   }

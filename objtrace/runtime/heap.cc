@@ -7,26 +7,13 @@
 #include <cstring>
 #include <new>
 
-#include "objtrace/runtime/allocate.h"
+#include "objtrace/runtime/heap_fast.h"
 #include "objtrace/runtime/slots.h"
 
 namespace tmprof::objtrace {
 namespace {
 
 std::uint64_t Rounded(std::uint64_t value, std::uint64_t to) { return (value + to - 1) / to * to; }
-
-std::uint64_t GenerationOf(const Header& header) {
-  return std::uint64_t{Load(header.generation)} | std::uint64_t{Load(header.birth_ms)} << 8;
-}
-
-std::uint64_t PlaceOf(const Header& header) {
-  const std::uint64_t address = AddressOf(header);
-  return (address >> 5 ^ address >> 14) % Thread::kPending;
-}
-
-bool IsOf(const Pending& pending, const Header& header) {
-  return Load(pending.header) == &header && Load(pending.generation) == GenerationOf(header);
-}
 
 void Enlist(Bin& bin, Span* span) {
   span->previous = nullptr;
@@ -235,9 +222,8 @@ Heap::Slot Heap::Look(std::uint64_t address, Header*& header) const {
   const Span* there = pool_.SpanAt(address);
   if (there == nullptr) return Slot::kNone;
   const SpanEntry& entry = pool_.EntryOf(there);
-  const std::uint64_t origin = Load(entry.origin);
   const std::uint64_t index = address % kSpanBytes * Load(entry.reciprocal) >> 32;
-  header = At(origin + index * Load(entry.slot_bytes));
+  header = HeaderBy(entry, address);
   const Span& span = *SpanOf(*header);
   if (span.use != SpanUse::kLarge &&
       (span.use != SpanUse::kSlots || index >= span.bump.load(std::memory_order_relaxed))) {

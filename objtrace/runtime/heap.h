@@ -30,6 +30,9 @@ class Heap {
   void Free(void* object);
   std::uint64_t UsableBytes(void* object);
 
+  // Of another thread's object, of which this one has pending counts. False: something else.
+  __attribute__((always_inline)) inline bool CountAgain(Thread& thread, std::uint64_t address,
+                                                        std::uint64_t accesses);
   // False where no object lives at `address`.
   bool Count(Thread& thread, std::uint64_t address, std::uint64_t accesses);
   // Of the object that lives at `address`; null where there is none.
@@ -102,6 +105,10 @@ class Heap {
   }
   Slot Look(std::uint64_t address, Header*& header) const;
   Header& RequireLive(void* object);
+  static std::uint64_t GenerationOf(const Header& header);
+  static std::uint64_t PlaceOf(const Header& header);  // among a thread's pending counts
+  static bool IsOf(const Pending& pending, const Header& header);
+  static Header* HeaderBy(const SpanEntry& entry, std::uint64_t address);
   bool IsOfLive(const Pending& pending) const;
   void CountShared(Thread& thread, Header& header, std::uint64_t accesses);
   void Flush(Thread& thread, Pending& pending);

@@ -18,8 +18,8 @@
 #include <cstring>
 #include <new>
 
-#include "objtrace/runtime/allocate.h"
 #include "objtrace/runtime/dump.h"
+#include "objtrace/runtime/heap_fast.h"
 #include "objtrace/runtime/runtime.h"
 
 #define TMPROF_EXPORT __attribute__((visibility("default")))

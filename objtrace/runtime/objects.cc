@@ -10,8 +10,8 @@
 #include <climits>
 #include <cstdio>
 
-#include "objtrace/runtime/allocate.h"
 #include "objtrace/runtime/dump.h"
+#include "objtrace/runtime/heap_fast.h"
 #include "objtrace/runtime/runtime.h"
 
 namespace tmprof::objtrace {
@@ -68,11 +68,16 @@ mem_object Describe(const Header& header) {
           .stack_id = header.stack};
 }
 
-void Count(const void* p, std::uint64_t accesses) {
+__attribute__((noinline)) void CountSlowly(const void* p, std::uint64_t accesses) {
   Thread* thread = heap.registry().Self();
   if (thread == nullptr) return;  // no memory for this thread's place
   if (heap.Count(*thread, AddressOf(p), accesses)) return;
   CountElsewhere(*thread, statics, heap.registry(), AddressOf(p), accesses);
+}
+
+inline void Count(const void* p, std::uint64_t accesses) {
+  if (self != nullptr && heap.CountAgain(*self, AddressOf(p), accesses)) return;
+  CountSlowly(p, accesses);
 }
 
 sigset_t before_fork;  // under all locks

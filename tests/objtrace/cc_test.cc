@@ -164,7 +164,10 @@ constexpr const char* kLoops =
     "grown-from 45\n"
     "called-between 20\n"
     "threads 4000\n"
-    "parsed 31\n";  // 12 outside of the brackets, and 9 twice and 1 within
+    "parsed 31\n"  // 12 outside of the brackets, and 9 twice and 1 within
+    "steps 30\n"
+    "even 20\n"  // before the first a and the b of each "aab"
+    "odd 10\n";
 
 class LoopsTest : public CcTest, public ::testing::WithParamInterface<std::vector<std::string>> {};
 INSTANTIATE_TEST_SUITE_P(Levels, LoopsTest,

@@ -414,6 +414,52 @@ TEST(ObjectsThreadTest, CountsOfThreadsThatLiveAreSeenOnceSynchronised) {
   meet.arrive_and_wait();
 }
 
+// A thread finds what it counted of another's object again by the object's place.
+TEST(ObjectsThreadTest, WhatComesToAFreedObjectsPlaceHasCountsOfItsOwn) {
+  constexpr std::size_t kBytes = 200;
+  Object first = Make(kBytes);
+  char* place = first.get();
+  std::barrier meet(2);
+  std::jthread other([&] {
+    mem_access(place, 5);
+    mem_access(place + 1, 6);
+    meet.arrive_and_wait();
+    meet.arrive_and_wait();
+    mem_access(place, 7);
+    mem_access(place + 1, 8);
+    meet.arrive_and_wait();
+  });
+  meet.arrive_and_wait();
+  EXPECT_EQ(mem_access_count(place), 11);
+  first.reset();
+  const Object second = Make(kBytes);
+  ASSERT_EQ(second.get(), place) << "the slot that was free last is taken first";
+  EXPECT_EQ(mem_access_count(place), 0);
+  meet.arrive_and_wait();
+  meet.arrive_and_wait();
+  EXPECT_EQ(mem_access_count(place), 15);
+}
+
+TEST(ObjectsThreadTest, ElementsCountOnceAskedAlsoWhereAThreadHasCountedBefore) {
+  const Object array = Make(10 * sizeof(long));
+  std::barrier meet(2);
+  std::jthread other([&] {
+    mem_access(array.get(), 1);
+    mem_access(array.get(), 1);
+    meet.arrive_and_wait();
+    meet.arrive_and_wait();
+    mem_access(array.get() + 3 * sizeof(long), 2);
+    mem_access(array.get() + 3 * sizeof(long), 2);
+    meet.arrive_and_wait();
+  });
+  meet.arrive_and_wait();
+  ASSERT_EQ(mem_access_by_element(array.get(), sizeof(long)), 0);
+  meet.arrive_and_wait();
+  meet.arrive_and_wait();
+  EXPECT_EQ(mem_access_element_count(array.get() + 3 * sizeof(long)), 4U);
+  EXPECT_EQ(mem_access_count(array.get()), 6);
+}
+
 TEST(ObjectsThreadTest, ObjectsGoFromThreadToThread) {
   constexpr int kObjects = 20'000;
   for (int round = 0; round < 3; ++round) {

@@ -2,6 +2,7 @@
 /* Loops whose accesses can be counted by hand. As known.c. */
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,6 +133,18 @@ NOINLINE static int parse(const volatile char* text) {
   }
 }
 
+struct state {
+  struct state* _Atomic next[2];
+};
+
+/* One read of the text and of a state for each byte. */
+NOINLINE static struct state* step(struct state* at, const char* text, int count) {
+  for (int i = 0; i < count; ++i) {
+    at = atomic_load_explicit(&at->next[text[i] == 'a'], memory_order_acquire);
+  }
+  return at;
+}
+
 int main(void) {
   enum { COUNT = 1000 };
   int* array = calloc(COUNT, sizeof(*array));
@@ -220,5 +233,17 @@ int main(void) {
   mem_access_reset();
   if (parse(text) != -2) return 1;
   say("parsed", text);
+
+  struct state* even = malloc(sizeof(*even));
+  struct state* odd = malloc(sizeof(*odd));
+  even->next[0] = odd->next[1] = even;
+  even->next[1] = odd->next[0] = odd;
+  char* steps = malloc(30);
+  for (int i = 0; i < 30; ++i) steps[i] = i % 3 == 2 ? 'b' : 'a';
+  mem_access_reset();
+  if (step(even, steps, 30) != even) return 1;
+  say("steps", steps);
+  say("even", even);
+  say("odd", odd);
   return 0;
 }

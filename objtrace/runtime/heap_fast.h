@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of most allocations through the heap, a part of each function that a program calls for
-// one.
+// The short ways through the heap, parts of the functions that a program calls: of most
+// allocations, and of most accesses to what other threads allocated.
 
 #pragma once
 
@@ -55,6 +55,42 @@ inline void* Heap::Allocate(std::uint64_t bytes, const void* frame) {
   void* object = AllocateFast(bytes, frame);
   return __builtin_expect(object != nullptr, 1) ? object
                                                 : AllocateAligned(bytes, kAlignment, frame);
+}
+
+inline std::uint64_t Heap::GenerationOf(const Header& header) {
+  return std::uint64_t{Load(header.generation)} | std::uint64_t{Load(header.birth_ms)} << 8;
+}
+
+inline std::uint64_t Heap::PlaceOf(const Header& header) {
+  const std::uint64_t address = AddressOf(header);
+  return (address >> 5 ^ address >> 14) % Thread::kPending;
+}
+
+inline bool Heap::IsOf(const Pending& pending, const Header& header) {
+  return Load(pending.header) == &header && Load(pending.generation) == GenerationOf(header);
+}
+
+inline Header* Heap::HeaderBy(const SpanEntry& entry, std::uint64_t address) {
+  const std::uint64_t index = address % kSpanBytes * Load(entry.reciprocal) >> 32;
+  return At(Load(entry.origin) + index * Load(entry.slot_bytes));
+}
+
+// The header is not read before it is that of an object: the end of a span may be no whole slot.
+// As Within, by hand: a handler that interrupts another takes the long way.
+inline bool Heap::CountAgain(Thread& thread, std::uint64_t address, std::uint64_t accesses) {
+  if (pool_.SpanAt(address) == nullptr || thread.busy != 0) return false;
+  const SpanEntry& entry = pool_.EntryOf(&pool_.SpanIn(address));
+  const std::uint32_t owner = Load(entry.owner);
+  if (owner == 0 || owner == thread.number) return false;
+  const Header* header = HeaderBy(entry, address);
+  Pending& pending = thread.pending[PlaceOf(*header)];
+  thread.busy = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  const bool is_it = IsOf(pending, *header);
+  if (is_it) Add(pending.count, accesses);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  thread.busy = 0;
+  return is_it;
 }
 
 }  // namespace tmprof::objtrace
