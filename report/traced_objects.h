@@ -33,9 +33,19 @@ struct TracedObjectsOptions {
   std::optional<Pid> pid;                           // unset: every target
   std::optional<Vpn> page;                          // unset: all pages
   std::optional<std::size_t> limit = std::nullopt;  // rows that are kept; unset: all
+  // Nodes of tier 2 and of those below it; unset: those that the trace says.
+  std::optional<std::vector<NodeId>> tier2 = std::nullopt;
 };
 
 struct TracedObjects {
+  // Accesses, of those pages of which the tier is known; references and samples together where no
+  // bit was read.
+  struct TierWeight {
+    double tier1 = 0;
+    double tier2 = 0;  // or below it
+
+    double known() const { return tier1 + tier2; }
+  };
   struct Row {
     TracedKind kind = TracedKind::kAllocated;
     std::string type;                    // by type alone
@@ -53,6 +63,7 @@ struct TracedObjects {
     std::optional<double> samples;   // unset: no sampler was on while any of them lived
     std::optional<double> accesses;  // unset: none of its pages was observed, or all are unset
     std::vector<double> heats;       // references and samples together, by node; as `nodes` below
+    TierWeight tiers;                // nothing where `tier2` below is unset
     // By the program itself, each, in all its run (ObjectProfiles); unset: unknown.
     std::optional<std::uint64_t> counted = std::nullopt;
     // Mean, in these epochs or before; of what lives, until the last one ended.
@@ -83,12 +94,17 @@ struct TracedObjects {
     std::optional<double> references;
     std::optional<double> samples;
     std::optional<double> accesses;
+    std::optional<TierWeight> tiers;
     bool estimated = false;  // some objects stand for others
   };
   Elsewhere elsewhere;
   bool page_observed = false;  // of options.page
   // That held pages with references or samples, ascending; unset, last: not known of some.
   std::vector<std::optional<NodeId>> nodes;
+  // Of tier 2 and of those below it, ascending; none where all memory is of one class. Unset:
+  // nobody knows which tiers there are, nor what the weights in them are.
+  std::optional<std::vector<NodeId>> tier2;
+  TierWeight tiers;        // of all pages of these targets
   std::uint64_t lost = 0;  // allocations and frees
   // By programs themselves, in all their runs; unset: nobody gave what they counted.
   struct Counted {
@@ -107,6 +123,10 @@ struct TracedObjects {
 
   // Of all that was counted; unset: unknown.
   std::optional<double> CountedShare(const Row& row) const;
+  // Of a weight, what is in tier 2 or below. Unset: of none of it the tier is known.
+  std::optional<double> InTier2(const std::optional<TierWeight>& weight) const;
+  // Of all that is in tier 2 or below, what of it is there. Unset: unknown, or nothing is there.
+  std::optional<double> OfTier2(const std::optional<TierWeight>& weight) const;
 };
 
 // Reads the trace twice, from its begin. Memory is bounded by what lives at once, mappings ever

@@ -247,6 +247,86 @@ TEST(TracedObjects, NodesThatHeldThePagesHaveTheirShares) {
   EXPECT_THAT(TracedObjectsText(objects), HasSubstr("node unknown"));
 }
 
+// Of site 1 pages 16 on node 2, 17 nowhere that is known, and 18 on node 0; of site 2 page 20 on
+// node 3 and page 21 on node 2, which is nobody's by half.
+EpochProfile OnNodes(bool with_looks) {
+  EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, 3 * kPage, 1),
+                                 Event(AllocationKind::kAllocated, 20 * kPage, kPage * 3 / 2, 2)});
+  const auto add = [&](std::uint64_t page, std::uint32_t samples, std::optional<NodeId> node) {
+    Append(epoch.pages, {.key = {TargetId(0), Vpn(page)},
+                         .looks = with_looks ? 1000u : 0u,
+                         .references = with_looks ? samples : 0,
+                         .load_samples = with_looks ? 0 : samples,
+                         .node = node});
+  };
+  add(16, 30, NodeId(2));
+  add(17, 100, std::nullopt);
+  add(18, 70, NodeId(0));
+  add(20, 5, NodeId(3));
+  add(21, 20, NodeId(2));
+  return epoch;
+}
+
+TEST(TracedObjects, OfTheWeightInTier2RowsHaveTheirSharesAndOfTheirsWhatIsThere) {
+  const TracedObjects objects = Objects({OnNodes(false)}, {.tier2 = {{NodeId(2), NodeId(7)}}});
+  ASSERT_FALSE(objects.accesses) << "by samples alone: 50 in tier 2, 75 in tier 1, 100 unknown";
+  EXPECT_DOUBLE_EQ(objects.InTier2(objects.tiers).value(), 0.4);
+  ASSERT_EQ(objects.rows.size(), 2U);
+  EXPECT_DOUBLE_EQ(objects.InTier2(objects.rows[0].tiers).value(), 0.3) << "30 of 30 + 70";
+  EXPECT_DOUBLE_EQ(objects.OfTier2(objects.rows[0].tiers).value(), 0.6) << "30 of 50";
+  EXPECT_DOUBLE_EQ(objects.InTier2(objects.rows[1].tiers).value(), 10.0 / 15);
+  EXPECT_DOUBLE_EQ(objects.OfTier2(objects.rows[1].tiers).value(), 0.2);
+  EXPECT_DOUBLE_EQ(objects.InTier2(objects.elsewhere.tiers).value(), 1);
+  EXPECT_DOUBLE_EQ(objects.OfTier2(objects.elsewhere.tiers).value(), 0.2);
+  const auto json = nlohmann::json::parse(TracedObjectsJson(objects));
+  EXPECT_EQ(json["tier2_nodes"], nlohmann::json::parse("[2, 7]"));
+  EXPECT_DOUBLE_EQ(json["in_tier2_share"], 0.4);
+  EXPECT_DOUBLE_EQ(json["rows"][0]["in_tier2_share"], 0.3);
+  EXPECT_DOUBLE_EQ(json["rows"][0]["of_tier2_share"], 0.6);
+  EXPECT_DOUBLE_EQ(json["elsewhere"]["of_tier2_share"], 0.2);
+  const std::string text = TracedObjectsText(objects);
+  EXPECT_THAT(text, HasSubstr("in tier 2, or below, nodes 2, 7: 40 % of references and samples"));
+  EXPECT_THAT(text, HasSubstr("in tier 2  of tier 2  kind"));
+  EXPECT_THAT(text, HasSubstr("30 %       60 %  allocated  make"));
+  EXPECT_THAT(TracedObjectsCsv(objects), HasSubstr(",make,,,,,,0.3,0.6,"));
+}
+
+// Nobody's half of page 21 has no tier here, nor has page 16.
+TEST(TracedObjects, TiersAreThoseOfTheRecordingAndAccessesAreWeighedWhereBitsWereRead) {
+  Trace trace = TraceOf({OnNodes(true)});
+  trace.info.tiers = {{NodeId(0)}, {NodeId(3)}, {NodeId(4)}};
+  const Result<TracedObjects> objects = MakeTracedObjects(trace, {});
+  ASSERT_TRUE(objects) << objects.error().Message();
+  EXPECT_THAT(objects->tier2.value(), ::testing::ElementsAre(NodeId(3), NodeId(4)));
+  ASSERT_EQ(objects->rows.size(), 2U);
+  EXPECT_EQ(objects->InTier2(objects->rows[0].tiers), 0.0) << "page 18; node 2 is of no tier";
+  EXPECT_EQ(objects->OfTier2(objects->rows[0].tiers), 0.0);
+  EXPECT_EQ(objects->InTier2(objects->rows[1].tiers), 1.0);
+  EXPECT_NEAR(objects->OfTier2(objects->rows[1].tiers).value(), 1, 1e-9);
+  const TracedObjects page20 = Objects({OnNodes(true)}, {.page = Vpn(20)});
+  EXPECT_NEAR(objects->tiers.tier2, page20.accesses.value(), *page20.accesses * 1e-9);
+  const TracedObjects page18 = Objects({OnNodes(true)}, {.page = Vpn(18)});
+  EXPECT_NEAR(objects->tiers.tier1, page18.accesses.value(), *page18.accesses * 1e-9);
+}
+
+TEST(TracedObjects, OfTiersThatNobodyKnowsNothingIsSaidAndOfOneClassNothingIsSlow) {
+  Trace trace = TraceOf({OnNodes(true)});
+  const TracedObjects unknown = MakeTracedObjects(trace, {}).value();
+  EXPECT_FALSE(unknown.tier2);
+  EXPECT_FALSE(unknown.InTier2(unknown.rows.at(0).tiers));
+  EXPECT_FALSE(unknown.OfTier2(unknown.rows.at(0).tiers));
+  EXPECT_THAT(TracedObjectsText(unknown), Not(HasSubstr("tier 2")));
+  const auto json = nlohmann::json::parse(TracedObjectsJson(unknown));
+  EXPECT_TRUE(json["tier2_nodes"].is_null());
+  EXPECT_TRUE(json["rows"][0]["in_tier2_share"].is_null());
+  trace.info.tiers = {{NodeId(0), NodeId(2), NodeId(3)}};
+  const TracedObjects one = MakeTracedObjects(trace, {}).value();
+  EXPECT_TRUE(one.tier2.value().empty());
+  EXPECT_EQ(one.InTier2(one.rows.at(0).tiers), 0.0);
+  EXPECT_FALSE(one.OfTier2(one.rows.at(0).tiers)) << "of nothing";
+  EXPECT_THAT(TracedObjectsText(one), Not(HasSubstr("tier 2")));
+}
+
 TEST(TracedObjects, AccessesAreEstimatedWhereBitsWereRead) {
   EpochProfile seen = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
                                 Event(AllocationKind::kAllocated, 17 * kPage, kPage / 2, 2)});
