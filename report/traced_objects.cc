@@ -20,6 +20,7 @@
 #include "rank/total_ranker.h"
 #include "report/first_rows.h"
 #include "report/format.h"
+#include "report/observed_pages.h"
 #include "report/span_uses.h"
 
 namespace tmprof {
@@ -85,6 +86,8 @@ std::vector<Row> ByType(const std::vector<Row>& sites) {
     AddHeats(type.heats, site.heats);
     type.tiers.tier1 += site.tiers.tier1;
     type.tiers.tier2 += site.tiers.tier2;
+    type.final_bytes += site.final_bytes;
+    type.observed_bytes += site.observed_bytes;
   }
   std::vector<Row> rows;
   for (auto& [key, type] : types) rows.push_back(std::move(type));
@@ -342,6 +345,9 @@ class Tally : public ObjectMap::Visitor {
     for (std::size_t i = 0; i < pages.size(); ++i) {
       const auto target = std::ranges::lower_bound(epoch.targets, pages.target[i], {}, &Target::id);
       if (!Follows(*target) || !IsShown(pages, i)) continue;
+      if (has_looks_ && IsObserved(pages, i)) {
+        observed_.See(pages.key(i), PageCount(pages.span_pages[i]), epoch.end);
+      }
       result_.page_observed = result_.page_observed || (options_.page && IsObserved(pages, i));
       if (has_looks_) {
         if (pages.looks[i] > 0) *result_.references += pages.references[i];
@@ -425,6 +431,21 @@ class Tally : public ObjectMap::Visitor {
     // Times of two threads may be out of order by some us.
     const nanoseconds age = std::max(end - object.birth, nanoseconds(0));
     sum.age_ns += static_cast<double>(age.count()) * object.weight;
+    if (has_looks_) AddObserved(object, sum.row);
+  }
+
+  // Of what ends now, or lived until the last epoch ended.
+  void AddObserved(const TracedObject& object, Row& row) const {
+    std::uint64_t start = object.start;
+    std::uint64_t end = object.end();
+    if (options_.page) {
+      if (!Holds(object, *options_.page)) return;
+      start = std::max(start, AddressOf(*options_.page));
+      end = std::min(end, AddressOf(*options_.page + PageCount(1)));
+    }
+    const std::uint64_t observed = observed_.BytesSince(object.target, start, end, object.birth);
+    row.final_bytes += static_cast<double>(end - start) * object.weight;
+    row.observed_bytes += static_cast<double>(observed) * object.weight;
   }
 
   std::size_t LabelOf(const Target& target, const TracedObject& object) {
@@ -485,6 +506,7 @@ class Tally : public ObjectMap::Visitor {
   bool is_sampled_ = false;     // the last epoch that was shown
   std::vector<Times> sampled_;  // of epochs that were shown, where they follow each other as one
   EpochAccesses accesses_;
+  ObservedPages observed_;
   ObjectMap map_{*this};
   TracedObjects result_;
   MonotonicTime last_;
@@ -513,6 +535,9 @@ std::optional<double> ShareOf(const std::optional<double>& part, const std::opti
   if (!part || !all) return std::nullopt;
   return ShareOf(*part, *all);
 }
+
+// Its references and accesses are of that part alone.
+bool IsObservedInPart(const Row& row) { return row.ObservedShare().value_or(1) < 1; }
 
 // What stands for others is an estimate; nothing is not.
 std::string Marked(bool is_estimated, double value, std::string text) {
@@ -563,6 +588,10 @@ std::optional<double> TracedObjects::OfTier2(const std::optional<TierWeight>& we
   return weight->tier2 / tiers.tier2;
 }
 
+std::optional<double> TracedObjects::Row::ObservedShare() const {
+  return final_bytes > 0 ? std::optional(observed_bytes / final_bytes) : std::nullopt;
+}
+
 std::optional<double> TracedObjects::Row::ShareOnNode(std::size_t node) const {
   const double all = references.value_or(0) + samples.value_or(0);
   return all > 0 ? std::optional(heats[node] / all) : std::nullopt;
@@ -608,7 +637,10 @@ std::string TracedObjectsText(const TracedObjects& objects) {
                     NodesText(*objects.tier2), OrUnknown(objects.InTier2(objects.tiers), Percent),
                     objects.accesses ? "the accesses" : "references and samples");
   }
-  columns.insert(columns.end(), {{"bytes"}, {"objects"}, {"live bytes"}, {"lifetime"}});
+  columns.push_back({"bytes"});
+  const bool has_parts = std::ranges::any_of(objects.rows, IsObservedInPart);
+  if (has_parts) columns.push_back({"observed"});
+  columns.insert(columns.end(), {{"objects"}, {"live bytes"}, {"lifetime"}});
   const std::size_t nodes = objects.nodes.size() > 1 ? objects.nodes.size() : 0;
   for (std::size_t node = 0; node < nodes; ++node) columns.push_back({Title(objects.nodes[node])});
   const bool has_tier2 = objects.tier2 && !objects.tier2->empty();
@@ -647,6 +679,7 @@ std::string TracedObjectsText(const TracedObjects& objects) {
       cells.push_back(OrUnknown(objects.CountedShare(row), Percent));
     }
     cells.push_back(bytes(row.bytes));
+    if (has_parts) cells.push_back(IsObservedInPart(row) ? Percent(*row.ObservedShare()) : "");
     cells.push_back(
         Marked(row.estimated, row.objects, Grouped(static_cast<std::uint64_t>(row.objects + 0.5))));
     cells.push_back(bytes(row.live_bytes));
@@ -728,6 +761,7 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
                     {"counted", OrNull(row.counted)},
                     {"counted_share", OrNull(objects.CountedShare(row))},
                     {"nodes", std::move(nodes)},
+                    {"observed_share", OrNull(row.ObservedShare())},
                     {"in_tier2_share", OrNull(objects.InTier2(row.tiers))},
                     {"of_tier2_share", OrNull(objects.OfTier2(row.tiers))},
                     {"objects", row.objects},
@@ -786,7 +820,8 @@ std::string TracedObjectsCsv(const TracedObjects& objects) {
                                    "counted",
                                    "counted_share",
                                    "in_tier2_share",
-                                   "of_tier2_share"};
+                                   "of_tier2_share",
+                                   "observed_share"};
   for (const std::optional<NodeId>& node : objects.nodes) {
     columns.push_back(node ? fmt::format("node_{}_share", node->value()) : "node_unknown_share");
   }
@@ -813,6 +848,7 @@ std::string TracedObjectsCsv(const TracedObjects& objects) {
     cells.push_back(OrEmpty(objects.CountedShare(row), Exact));
     cells.push_back(OrEmpty(objects.InTier2(row.tiers), Exact));
     cells.push_back(OrEmpty(objects.OfTier2(row.tiers), Exact));
+    cells.push_back(OrEmpty(row.ObservedShare(), Exact));
     for (std::size_t node = 0; node < objects.nodes.size(); ++node) {
       cells.push_back(OrEmpty(row.ShareOnNode(node), Exact));
     }

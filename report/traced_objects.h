@@ -64,6 +64,10 @@ struct TracedObjects {
     std::optional<double> accesses;  // unset: none of its pages was observed, or all are unset
     std::vector<double> heats;       // references and samples together, by node; as `nodes` below
     TierWeight tiers;                // nothing where `tier2` below is unset
+    // As large as they were in the end, of one page what they have of it, all of them, and those on
+    // pages that were observed while they lived. 0 where `accesses` below is unset.
+    double final_bytes = 0;
+    double observed_bytes = 0;
     // By the program itself, each, in all its run (ObjectProfiles); unset: unknown.
     std::optional<std::uint64_t> counted = std::nullopt;
     // Mean, in these epochs or before; of what lives, until the last one ended.
@@ -71,6 +75,8 @@ struct TracedObjects {
 
     // Unset: unknown, or of no bytes.
     std::optional<double> AccessesPerByte() const;
+    // Of its bytes, those that references and accesses are of. Unset: unknown, or of no bytes.
+    std::optional<double> ObservedShare() const;
     // Of its references and samples, those of pages that were on the node; unset: it has none.
     std::optional<double> ShareOnNode(std::size_t node) const;
   };

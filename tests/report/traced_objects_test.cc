@@ -377,8 +377,71 @@ TEST(TracedObjects, WhatWasNotObservedIsUnknownAndWhatWasIdleIsNone) {
                              "references_share", "samples", "samples_share"}) {
     EXPECT_TRUE(json["rows"][1][figure].is_null()) << figure;
   }
+  EXPECT_EQ(json["rows"][1]["observed_share"], 0);
+  EXPECT_EQ(json["rows"][0]["observed_share"], 1);
   EXPECT_EQ(json["rows"][0]["references"], 0);
-  EXPECT_THAT(TracedObjectsCsv(objects), HasSubstr("allocated,,,,,,,1,4096,4096,false,1,map,,,,,"));
+  EXPECT_THAT(TracedObjectsCsv(objects),
+              HasSubstr("allocated,,,,,,,1,4096,4096,false,1,map,,,,,,,,0,"));
+}
+
+// Of 10 KiB from the middle of page 16 on, pages 16 and 18 were looked at: 2 and 4 KiB of them. Two
+// epochs later, page 17 was, and of the site's second object, which stands for three, the last of
+// two pages was sampled.
+TEST(TracedObjects, WhatOfARowsBytesWasObservedIsSaid) {
+  EpochProfile first = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage + 2048, 10'240, 1)});
+  AddPage(first, 16, 8, 0);
+  AddPage(first, 18, 8, 0);
+  const TracedObjects once = Objects({first});
+  EXPECT_DOUBLE_EQ(once.rows.at(0).ObservedShare().value(), 0.6);
+  EXPECT_THAT(TracedObjectsText(once), HasSubstr("10 KiB      60 %        1"));
+  EXPECT_EQ(nlohmann::json::parse(TracedObjectsJson(once))["rows"][0]["observed_share"], 0.6);
+  const TracedObjects of_page = Objects({first}, {.page = Vpn(16)});
+  EXPECT_DOUBLE_EQ(of_page.rows.at(0).ObservedShare().value(), 1) << "of its 2 KiB there";
+
+  EpochProfile third = Epoch(
+      2, {Event(AllocationKind::kAllocated, 32 * kPage, 2 * kPage, 1, milliseconds(2500), 3)});
+  AddPage(third, 17, 0, 0);
+  Append(third.pages, {.key = {TargetId(0), Vpn(33)}, .load_samples = 7});
+  const TracedObjects all = Objects({first, Epoch(1, {}), third});
+  ASSERT_EQ(all.rows.size(), 1U);
+  EXPECT_DOUBLE_EQ(all.rows[0].ObservedShare().value(),
+                   (10'240.0 + 3 * 4096) / (10'240 + 3 * 8192));
+  const TracedObjects types = Objects({first, Epoch(1, {}), third}, {.by = ObjectsBy::kType});
+  EXPECT_EQ(types.rows.at(0).ObservedShare(), all.rows[0].ObservedShare());
+  const TracedObjects later =
+      Objects({first, Epoch(1, {}), third}, {.by = ObjectsBy::kObject, .epochs = {.first = 1}});
+  ASSERT_EQ(later.rows.size(), 2U);
+  EXPECT_DOUBLE_EQ(later.rows[0].ObservedShare().value(), 0.5) << "which stands for three";
+  EXPECT_DOUBLE_EQ(later.rows[1].ObservedShare().value(), 0.4) << "page 17 alone";
+}
+
+// Page 16 is looked at in the first epoch, while the first object lives there, not the second.
+TEST(TracedObjects, WhatWasObservedBeforeAnObjectLivedIsNotOfIt) {
+  EpochProfile first =
+      Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1, milliseconds(100))});
+  AddPage(first, 16, 8, 0);
+  const EpochProfile second =
+      Epoch(1, {Event(AllocationKind::kFreed, 16 * kPage, 0, 0, milliseconds(1200)),
+                Event(AllocationKind::kAllocated, 16 * kPage, kPage, 2, milliseconds(1300))});
+  const TracedObjects objects = Objects({first, second});
+  ASSERT_EQ(objects.rows.size(), 2U);
+  EXPECT_EQ(objects.rows[0].site.frames.at(0).function, "make");
+  EXPECT_EQ(objects.rows[0].ObservedShare(), 1.0);
+  EXPECT_EQ(objects.rows[1].ObservedShare(), 0.0);
+  EXPECT_FALSE(objects.rows[1].accesses);
+}
+
+TEST(TracedObjects, OfAllThatWasObservedAndWhereNoBitWasReadNoPartIsSaid) {
+  EpochProfile looked = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1)});
+  AddPage(looked, 16, 8, 0);
+  EXPECT_THAT(TracedObjectsText(Objects({looked})), Not(HasSubstr("observed")));
+  EpochProfile sampled = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, 2 * kPage, 1)});
+  Append(sampled.pages, {.key = {TargetId(0), Vpn(16)}, .load_samples = 7});
+  const TracedObjects objects = Objects({sampled});
+  EXPECT_FALSE(objects.rows.at(0).ObservedShare()) << "a sampler looks at no page of its own";
+  EXPECT_THAT(TracedObjectsText(objects), Not(HasSubstr("observed")));
+  EXPECT_TRUE(
+      nlohmann::json::parse(TracedObjectsJson(objects))["rows"][0]["observed_share"].is_null());
 }
 
 // The sampler is on in the first and in the fourth epoch.
