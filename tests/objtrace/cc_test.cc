@@ -413,44 +413,69 @@ TEST_F(CcTest, SourcesCountWhateverTheyAreCalled) {
   }
 }
 
-TEST_F(CcTest, ALibraryWhereAnInstrumentedOneWasIsNotCalledInstrumented) {
-  WriteFile(File("library.c"),
-            "#include <stdlib.h>\n"
-            "int VARIABLE;\n"
-            "int room[ROOM] = {1};\n"
-            "int enter(void) {\n"
-            "  int* volatile made = malloc(sizeof(int));\n"
-            "  *made = ++VARIABLE;\n"
-            "  const int entered = *made;\n"
-            "  free(made);\n"
-            "  return entered;\n"
-            "}\n");
-  WriteFile(File("loads.c"),
-            "#include <dlfcn.h>\n"
-            "#include <stdio.h>\n"
-            "int main(int count, char** names) {\n"
-            "  int entered = 0;\n"
-            "  for (int i = 1; i < count; ++i) {\n"
-            "    void* library = dlopen(names[i], RTLD_NOW);\n"
-            "    if (library == NULL) return 2;\n"
-            "    entered = entered * 10 + ((int (*)(void))dlsym(library, \"enter\"))();\n"
-            "    if (i + 1 < count) dlclose(library);\n"
-            "  }\n"
-            "  printf(\"%d\\n\", entered);\n"
-            "  return 0;\n"
-            "}\n");
-  const auto library = [&](const std::string& name, const std::string& room) {
-    return std::vector<std::string>{
-        "clang-19",        "-O1", "-fPIC",   "-shared", "-DVARIABLE=of_" + name, "-DROOM=" + room,
-        File("library.c"), "-o",  File(name)};
-  };
-  ASSERT_EQ(Cc(library("first", "1")).status, 0);
+// A program of `tmprof cc` that loads libraries, each of which tells a digit when it is entered.
+class LoadsTest : public CcTest {
+ protected:
+  void SetUp() override {
+    WriteFile(File("loads.c"),
+              "#include <dlfcn.h>\n"
+              "#include <stdio.h>\n"
+              "#include <string.h>\n"
+              "int main(int count, char** words) {\n"
+              "  const int keeps_last = strcmp(words[1], \"keep\") == 0;\n"
+              "  int entered = 0;\n"
+              "  for (int i = 2; i < count; ++i) {\n"
+              "    void* library = dlopen(words[i], RTLD_NOW);\n"
+              "    if (library == NULL) return 2;\n"
+              "    entered = entered * 10 + ((int (*)(void))dlsym(library, \"enter\"))();\n"
+              "    if (i + 1 == count && keeps_last) break;\n"
+              "    if (dlclose(library) != 0) return 3;\n"
+              "  }\n"
+              "  printf(\"%d\\n\", entered);\n"
+              "  return 0;\n"
+              "}\n");
+    const Outcome built = Cc({"clang-19", "-O1", File("loads.c"), "-o", File("x")});
+    ASSERT_EQ(built.status, 0) << built.err;
+    WriteFile(File("library.c"),
+              "#include <stdlib.h>\n"
+              "int VARIABLE;\n"
+              "int room[ROOM] = {1};\n"
+              "int enter(void) {\n"
+              "  int* volatile made = malloc(sizeof(int));\n"
+              "  *made = ++VARIABLE;\n"
+              "  const int entered = *made;\n"
+              "  free(made);\n"
+              "  return entered;\n"
+              "}\n");
+  }
+
+  // What builds a library that counts in the variable of_NAME, by itself or after `tmprof cc`.
+  std::vector<std::string> Library(const std::string& name, int room = 1) const {
+    return {"clang-19",
+            "-O1",
+            "-fPIC",
+            "-shared",
+            "-DVARIABLE=of_" + name,
+            "-DROOM=" + std::to_string(room),
+            File("library.c"),
+            "-o",
+            File(name)};
+  }
+  // Loads and closes each in turn, of which the last one may stay.
+  Outcome Load(bool keeps_last, const std::vector<std::string>& names) const {
+    std::vector<std::string> words = {keeps_last ? "keep" : "close"};
+    for (const std::string& name : names) words.push_back(File(name));
+    return Run(File("x"), words);
+  }
+};
+
+TEST_F(LoadsTest, ALibraryWhereAnInstrumentedOneWasIsNotCalledInstrumented) {
+  ASSERT_EQ(Cc(Library("first")).status, 0);
   // Large enough to lie where the first one's part of the runtime was.
-  ASSERT_EQ(RunProgram(library("second", "200")).status, 0);
-  ASSERT_EQ(Cc({"clang-19", "-O1", File("loads.c"), "-o", File("x")}).status, 0);
+  ASSERT_EQ(RunProgram(Library("second", 200)).status, 0);
   // Where the first one is for the third time, the second is next. What the first counted stays,
   // and its variable begins anew.
-  const Outcome ran = Run(File("x"), {File("first"), File("first"), File("first"), File("second")});
+  const Outcome ran = Load(true, {"first", "first", "first", "second"});
   ASSERT_EQ(ran.status, 0) << ran.err;
   EXPECT_EQ(ran.out, "1111\n");
   ObjectsInfo info;
@@ -460,39 +485,13 @@ TEST_F(CcTest, ALibraryWhereAnInstrumentedOneWasIsNotCalledInstrumented) {
   EXPECT_EQ(AccessesTo(counted, "of_first"), 6U) << "read and written three times";
   EXPECT_EQ(AccessesTo(counted, "of_second"), 0U);
 
-  ASSERT_EQ(Run(File("x"), {File("second"), File("first")}).status, 0);
+  ASSERT_EQ(Load(true, {"second", "first"}).status, 0);
   EXPECT_TRUE(IsInstrumented(Read(File("run.objects"), info), "first"));
 }
 
-TEST_F(CcTest, LibrariesThatWereClosedAreListedAsTheOthers) {
-  WriteFile(File("library.c"),
-            "#include <stdlib.h>\n"
-            "int enter(void) {\n"
-            "  int* volatile made = malloc(sizeof(int));\n"
-            "  *made = 1;\n"
-            "  return *made;\n"
-            "}\n");
-  WriteFile(File("loads.c"),
-            "#include <dlfcn.h>\n"
-            "#include <stdio.h>\n"
-            "int main(int count, char** names) {\n"
-            "  int entered = 0;\n"
-            "  for (int i = 1; i < count; ++i) {\n"
-            "    void* library = dlopen(names[i], RTLD_NOW);\n"
-            "    if (library == NULL) return 2;\n"
-            "    entered += ((int (*)(void))dlsym(library, \"enter\"))();\n"
-            "    if (dlclose(library) != 0) return 3;\n"
-            "  }\n"
-            "  printf(\"%d\\n\", entered);\n"
-            "  return 0;\n"
-            "}\n");
-  const auto library = [&](const std::string& name) {
-    return std::vector<std::string>{"clang-19",        "-O1", "-g",      "-fPIC", "-shared",
-                                    File("library.c"), "-o",  File(name)};
-  };
-  ASSERT_EQ(Cc(library("counted")).status, 0);
-  ASSERT_EQ(RunProgram(library("prebuilt")).status, 0);
-  ASSERT_EQ(Cc({"clang-19", "-O1", File("loads.c"), "-o", File("x")}).status, 0);
+TEST_F(LoadsTest, LibrariesThatWereClosedAreListedAsTheOthers) {
+  ASSERT_EQ(Cc(Library("counted")).status, 0);
+  ASSERT_EQ(RunProgram(Library("prebuilt")).status, 0);
   const auto states = [&](const std::string& name) {
     ObjectsInfo info;
     std::multiset<std::pair<bool, bool>> found;  // closed, instrumented
@@ -502,9 +501,9 @@ TEST_F(CcTest, LibrariesThatWereClosedAreListedAsTheOthers) {
     return found;
   };
   using States = std::multiset<std::pair<bool, bool>>;
-  ASSERT_EQ(Run(File("x"), {File("counted")}).out, "1\n");
+  ASSERT_EQ(Load(false, {"counted"}).out, "1\n");
   EXPECT_EQ(states("counted"), (States{{true, true}}));
-  ASSERT_EQ(Run(File("x"), {File("prebuilt")}).out, "1\n");
+  ASSERT_EQ(Load(false, {"prebuilt"}).out, "1\n");
   EXPECT_EQ(states("prebuilt"), (States{{true, false}}));
   EXPECT_EQ(states("x"), States()) << "the program has no path";
 }
