@@ -214,6 +214,110 @@ TEST_P(SignalsTest, AHandlerAmidACountLosesNone) {
             kRounds + said["steps"]);
 }
 
+// The program that the tracker's tests run as it is.
+class FaultsTest : public CcTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    const Outcome built = Cc({"clang++-19", "-std=c++20", GetParam(), "-fno-builtin", "-pthread",
+                              Source("allocates.cc"), "-o", File("x")});
+    ASSERT_EQ(built.status, 0) << built.err;
+  }
+
+  struct Made {
+    std::uint64_t sites = 0;
+    std::uint64_t objects = 0;
+    std::uint64_t freed = 0;
+  };
+  // Of sites all of whose objects are of so many bytes.
+  static Made Of(const ObjectsPart& part, std::uint64_t bytes) {
+    Made made;
+    for (const AllocationSite& site : part.sites) {
+      if (site.objects == 0 || site.bytes != site.objects * bytes) continue;
+      ++made.sites;
+      made.objects += site.objects;
+      made.freed += site.freed_objects;
+    }
+    return made;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Levels, FaultsTest, ::testing::Values("-O0", "-O2"),
+                         [](const auto& level) { return std::string(level.param + 1); });
+
+TEST_P(FaultsTest, WhatCannotBeAllocatedIsNoObject) {
+  const Outcome ran = Run(File("x"), {"refused"});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.out, "bad_alloc\n");
+  EXPECT_EQ(ran.err, "");
+  ObjectsInfo info;
+  const ObjectsPart part = Read(File("run.objects"), info);
+  for (const AllocationSite& site : part.sites) EXPECT_LT(site.bytes, std::uint64_t{1} << 40);
+  EXPECT_EQ(Of(part, 50'007).objects, 1U);
+  EXPECT_EQ(Of(part, 50'007).freed, 1U) << "what could not grow stayed until then";
+  EXPECT_EQ(Of(part, 100'007).objects, 1U);
+}
+
+TEST_P(FaultsTest, StacksThatAreLeftByJumpsAndExceptionsAreThoseOfTheirCalls) {
+  const Outcome ran = Run(File("x"), {"leaves"});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  ObjectsInfo info;
+  const ObjectsPart part = Read(File("run.objects"), info);
+  for (const std::uint64_t bytes : {100'001, 100'002, 100'003}) {
+    const Made made = Of(part, bytes);
+    EXPECT_EQ(made.sites, 1U) << bytes;
+    EXPECT_EQ(made.objects, 100U) << bytes;
+    EXPECT_EQ(made.freed, 100U) << bytes;
+  }
+}
+
+TEST_P(FaultsTest, HoweverAThreadEndsItsObjectsAndCountsStay) {
+  const Outcome ran = Run(File("x"), {"ends"});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  ObjectsInfo info;
+  const ObjectsPart part = Read(File("run.objects"), info);
+  EXPECT_EQ(Of(part, 100'031).objects, 3U);
+  EXPECT_EQ(Of(part, 100'031).freed, 3U) << "by the last destructor";
+  std::vector<std::uint64_t> accesses;
+  for (const LiveObject& object : part.objects) {
+    if (object.bytes == 100'032) accesses.push_back(object.accesses);
+  }
+  EXPECT_THAT(accesses, ElementsAre(1, 1, 1)) << "also of one that was cancelled";
+}
+
+TEST_P(FaultsTest, AHandlerAmidAnAllocationLosesNone) {
+  const Outcome ran = Run(File("x"), {"steps"});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  const auto steps = std::stoul(ran.out);
+  EXPECT_GT(steps, 10 * 100U) << "the processor does not step";
+  ObjectsInfo info;
+  const ObjectsPart part = Read(File("run.objects"), info);
+  EXPECT_EQ(Of(part, 100'041).objects, 11U);
+  EXPECT_EQ(Of(part, 100'041).freed, 11U);
+  EXPECT_EQ(AccessesTo(part, "_ZN12_GLOBAL__N_15stepsE"), 2 * steps + 1)
+      << "read and written in each, and printed";
+}
+
+TEST_P(FaultsTest, ChildrenThatBecomeAnotherProgramWriteItsFilesAlone) {
+  const std::string pattern = File("run-%p.objects");
+  const Outcome ran =
+      RunProgram({File("x"), "spawn"}, [&] { ::setenv("TMPROF_OBJECTS", pattern.c_str(), 1); });
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  std::size_t files = 0;
+  std::size_t parents = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+    if (!entry.path().filename().string().starts_with("run-")) continue;
+    ++files;
+    ObjectsInfo info;
+    const ObjectsPart part = Read(entry.path(), info);
+    EXPECT_EQ(info.forks, 0U) << "each began anew";
+    const std::uint64_t is_parent = Of(part, 100'021).objects;
+    parents += is_parent;
+    EXPECT_EQ(Of(part, 100'022).objects, is_parent);
+    EXPECT_EQ(Of(part, 100'001).objects, 1 - is_parent);
+  }
+  EXPECT_EQ(files, 4U) << "itself, and by fork(2), vfork(2) and posix_spawn(3)";
+  EXPECT_EQ(parents, 1U);
+}
+
 TEST_F(CcTest, WhatOthersMayWaitForIsCountedBefore) {
   const Outcome built =
       Cc({"clang-19", "-O1", Source("steps.ll"), Source("steps.c"), "-o", File("x")});
@@ -395,6 +499,35 @@ TEST_F(CcTest, AProgramWithAnAllocatorOfItsOwnKeepsIt) {
   EXPECT_EQ(counted.elsewhere, 100U) << "a byte of each";
   EXPECT_GT(AccessesTo(counted, "used"), 100U);
   for (const LiveObject& object : counted.objects) EXPECT_NE(object.bytes, 100'001U);
+}
+
+// What it allocates itself does count: the runtime is linked first.
+TEST_F(CcTest, OfAProgramWithAnAllocatorInALibraryTheObjectsCount) {
+  ASSERT_EQ(RunProgram({"clang-19", "-O1", "-fPIC", "-shared", "-fno-builtin",
+                        Source("own_allocator.c"), "-o", File("libown.so")})
+                .status,
+            0);
+  WriteFile(File("uses.c"),
+            "#include <stdlib.h>\n"
+            "int main(void) {\n"
+            "  char* made = malloc(100002);\n"
+            "  for (int i = 0; i < 10; ++i) ((volatile char*)made)[i] = 1;\n"
+            "  made = realloc(made, 200004);\n"
+            "  ((volatile char*)made)[200003] = 1;\n"
+            "  return made[9] - 1;\n"
+            "}\n");
+  const Outcome built = Cc({"clang-19", "-O1", "-fno-builtin", File("uses.c"), "-L" + File(""),
+                            "-lown", "-Wl,-rpath," + File(""), "-o", File("x")});
+  ASSERT_EQ(built.status, 0) << built.err;
+  const Outcome ran = Run(File("x"));
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.err, "");
+  ObjectsInfo info;
+  const ObjectsPart counted = Read(File("run.objects"), info);
+  EXPECT_FALSE(IsInstrumented(counted, "libown.so"));
+  const auto object = std::ranges::find(counted.objects, 200'004U, &LiveObject::bytes);
+  ASSERT_NE(object, counted.objects.end());
+  EXPECT_EQ(object->accesses, 12U) << "10 written, 1 more, 1 read";
 }
 
 TEST_F(CcTest, SourcesCountWhateverTheyAreCalled) {
