@@ -1010,6 +1010,23 @@ TEST_F(StackTest, OnAStackOfTheProgramsOwnTheInnermostCallIsKnown) {
   EXPECT_EQ(site["stack_cut"], true);
 }
 
+TEST_F(CcTest, OptionsOfTracesAreRefusedOfItsProfile) {
+  WriteFile(File("x.c"), "int main(void) { return 0; }\n");
+  ASSERT_EQ(Cc({"clang-19", File("x.c"), "-o", File("x")}).status, 0);
+  ASSERT_EQ(Run(File("x")).status, 0);
+  std::vector<std::string> words = {"report", File("run.objects"), "--view", "objects"};
+  EXPECT_EQ(Tmprof(words).status, 0);
+  for (const auto& [option, value] :
+       {std::pair("--pid", "1"), {"--epochs", "0:1"}, {"--page", "0x1000"}, {"--tier2", "1"}}) {
+    std::vector<std::string> with = words;
+    with.insert(with.end(), {option, value});
+    const Outcome refused = Tmprof(with);
+    EXPECT_EQ(refused.status, 2) << option;
+    EXPECT_THAT(refused.err, HasSubstr(option));
+    EXPECT_THAT(refused.err, HasSubstr("tmprof record --objects"));
+  }
+}
+
 TEST_F(CcTest, AForkedChildWritesAFileOfItsOwn) {
   ASSERT_EQ(Cc({"clang-19", "-O2", Source("whole.c"), Source("part.c"), "-o", File("x")}).status,
             0);
