@@ -584,7 +584,7 @@ std::optional<double> TracedObjects::InTier2(const std::optional<TierWeight>& we
 }
 
 std::optional<double> TracedObjects::OfTier2(const std::optional<TierWeight>& weight) const {
-  if (!tier2 || !weight || tiers.tier2 <= 0) return std::nullopt;
+  if (!tier2 || !weight || weight->known() <= 0 || tiers.tier2 <= 0) return std::nullopt;
   return weight->tier2 / tiers.tier2;
 }
 

@@ -131,7 +131,8 @@ struct TracedObjects {
   std::optional<double> CountedShare(const Row& row) const;
   // Of a weight, what is in tier 2 or below. Unset: of none of it the tier is known.
   std::optional<double> InTier2(const std::optional<TierWeight>& weight) const;
-  // Of all that is in tier 2 or below, what of it is there. Unset: unknown, or nothing is there.
+  // Of all that is in tier 2 or below, what of it is there. Unset: nothing is there, or of none of
+  // the weight the tier is known.
   std::optional<double> OfTier2(const std::optional<TierWeight>& weight) const;
 };
 

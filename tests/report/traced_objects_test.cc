@@ -309,6 +309,18 @@ TEST(TracedObjects, TiersAreThoseOfTheRecordingAndAccessesAreWeighedWhereBitsWer
   EXPECT_NEAR(objects->tiers.tier1, page18.accesses.value(), *page18.accesses * 1e-9);
 }
 
+TEST(TracedObjects, WhatLiesNowhereThatIsKnownIsNotOutsideOfTier2) {
+  EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
+                                 Event(AllocationKind::kAllocated, 17 * kPage, kPage, 2)});
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(16)}, .load_samples = 9, .node = std::nullopt});
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(17)}, .load_samples = 5, .node = NodeId(2)});
+  const TracedObjects objects = Objects({epoch}, {.tier2 = {{NodeId(2)}}});
+  ASSERT_EQ(objects.rows.size(), 2U);
+  EXPECT_FALSE(objects.InTier2(objects.rows[0].tiers));
+  EXPECT_FALSE(objects.OfTier2(objects.rows[0].tiers)) << "not 0";
+  EXPECT_EQ(objects.OfTier2(objects.rows[1].tiers), 1.0);
+}
+
 TEST(TracedObjects, OfTiersThatNobodyKnowsNothingIsSaidAndOfOneClassNothingIsSlow) {
   Trace trace = TraceOf({OnNodes(true)});
   const TracedObjects unknown = MakeTracedObjects(trace, {}).value();
