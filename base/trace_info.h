@@ -41,6 +41,9 @@ struct TraceInfo {
   std::chrono::nanoseconds epoch_length{0};
   Calibration calibration;
   std::vector<Setting> settings;
+  // NUMA nodes with memory by tier, the fastest first; one tier where all memory is of one class.
+  // Empty: unknown.
+  std::vector<std::vector<NodeId>> tiers;
   std::vector<std::string> warnings;  // what a reader of the numbers must know: "another scanner …"
   friend bool operator==(const TraceInfo&, const TraceInfo&) = default;
 };

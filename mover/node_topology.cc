@@ -148,6 +148,24 @@ std::vector<std::vector<NodeId>> ByDistance(const NodeTopology& topology) {
   return Classes(std::move(nodes), 1);
 }
 
+struct Division {
+  std::vector<std::vector<NodeId>> tiers;  // at least two
+  const char* evidence;
+};
+
+// Nothing: all memory is of one class.
+std::optional<Division> DivideBest(const NodeTopology& topology) {
+  Division ways[] = {
+      {topology.tiers, "the kernel's memory tiers"},
+      {ByLatency(topology), "the firmware's latencies"},
+      {ByDistance(topology), "CPUs and distances"},
+  };
+  for (Division& way : ways) {
+    if (way.tiers.size() >= 2) return std::move(way);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 Result<NodeTopology> ReadNodeTopology(const fs::path& root) {
@@ -164,17 +182,19 @@ Result<NodeTopology> ReadNodeTopology(const fs::path& root) {
   return topology;
 }
 
+std::vector<std::vector<NodeId>> NodesByTier(const NodeTopology& topology) {
+  if (topology.nodes.empty()) return {};
+  if (std::optional<Division> division = DivideBest(topology)) return std::move(division->tiers);
+  std::vector<NodeId> all;
+  for (const MemoryNode& node : topology.nodes) all.push_back(node.id);
+  return {std::move(all)};
+}
+
 Result<DiscoveredTiers> DiscoverTiers(const NodeTopology& topology) {
-  const std::pair<std::vector<std::vector<NodeId>>, const char*> ways[] = {
-      {topology.tiers, "the kernel's memory tiers"},
-      {ByLatency(topology), "the firmware's latencies"},
-      {ByDistance(topology), "CPUs and distances"},
-  };
-  for (const auto& [nodes, evidence] : ways) {
-    if (nodes.size() < 2) continue;
-    Result<Tiers> tiers = Tiers::Make(nodes);
+  if (std::optional<Division> division = DivideBest(topology)) {
+    Result<Tiers> tiers = Tiers::Make(std::move(division->tiers));
     if (!tiers) return Fail(std::move(tiers.error()));
-    return DiscoveredTiers{std::move(*tiers), evidence};
+    return DiscoveredTiers{std::move(*tiers), division->evidence};
   }
   return Fail(Error{.attempt = "divide memory into tiers",
                     .object = std::to_string(topology.nodes.size()) + " NUMA node(s)",

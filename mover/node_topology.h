@@ -36,6 +36,10 @@ struct NodeTopology {
 // itself is left unset; a node whose size is not told is left out, as nothing can be put there.
 Result<NodeTopology> ReadNodeTopology(const std::filesystem::path& root = "/sys/devices");
 
+// Nodes by tier, the fastest first, as DiscoverTiers() has them; one tier where all memory is of
+// one class, and none where no node has memory.
+std::vector<std::vector<NodeId>> NodesByTier(const NodeTopology& topology);
+
 struct DiscoveredTiers {
   Tiers tiers;
   std::string evidence;  // for people: "the kernel's memory tiers"

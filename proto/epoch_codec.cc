@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/tiers.h"
 #include "proto/wire_enum.h"
 
 namespace tmprof {
@@ -559,6 +560,24 @@ std::vector<Setting> DecodeSettings(const WireSettings& message) {
   return settings;
 }
 
+void EncodeTier(std::span<const NodeId> nodes, WireTiers& message) {
+  wire::MemoryTier& wired = *message.Add();
+  for (const NodeId node : nodes) wired.add_nodes(node.value());
+}
+
+std::expected<std::vector<std::vector<NodeId>>, std::string> DecodeTiers(const WireTiers& message) {
+  constexpr std::uint32_t kMaxNode = std::numeric_limits<NodeId::rep>::max();
+  std::vector<std::vector<NodeId>> tiers;
+  for (const wire::MemoryTier& wired : message) {
+    std::vector<NodeId>& tier = tiers.emplace_back();
+    for (const std::uint32_t node : wired.nodes()) {
+      if (node > kMaxNode) return Wrong(fmt::format("node {} is above {}", node, kMaxNode));
+      tier.push_back(NodeId(static_cast<NodeId::rep>(node)));
+    }
+  }
+  return tiers;
+}
+
 Verdict DecodeTimes(std::int64_t start_ns, std::uint64_t length_ns, MonotonicTime& start,
                     MonotonicTime& end) {
   if (start_ns < 0) return Wrong("the epoch starts before the machine did");
@@ -587,11 +606,20 @@ void EncodeInfo(const TraceInfo& info, wire::TraceHeader& message) {
   if (calibration.assumed_ns_per_point)
     message.set_assumed_ns_per_point(*calibration.assumed_ns_per_point);
   EncodeSettings(info.settings, *message.mutable_settings());
+  for (const std::vector<NodeId>& tier : info.tiers) EncodeTier(tier, *message.mutable_tiers());
   for (const std::string& warning : info.warnings) message.add_warnings(warning);
 }
 
-TraceInfo DecodeInfo(const wire::TraceHeader& message) {
+std::expected<TraceInfo, std::string> DecodeInfo(const wire::TraceHeader& message) {
+  if (message.start_ns() < 0) return Wrong("the trace starts before the machine did");
+  auto tiers = DecodeTiers(message.tiers());
+  if (!tiers) return Wrong(std::move(tiers.error()));
+  if (tiers->size() == 1 && tiers->front().empty()) return Wrong("tier 1 has no node");
+  if (tiers->size() > 1) {
+    if (const auto sound = Tiers::Make(*tiers); !sound) return Wrong(sound.error().Message());
+  }
   TraceInfo info;
+  info.tiers = *std::move(tiers);
   info.tool_version = message.tool_version();
   info.kernel_release = message.kernel_release();
   info.cpu_model = message.cpu_model();

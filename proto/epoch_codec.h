@@ -5,7 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <expected>
 #include <map>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "base/epoch_profile.h"
@@ -23,12 +26,18 @@ using WireSettings = google::protobuf::RepeatedPtrField<wire::Setting>;
 void EncodeSettings(const std::vector<Setting>& settings, WireSettings& message);
 std::vector<Setting> DecodeSettings(const WireSettings& message);
 
+using WireTiers = google::protobuf::RepeatedPtrField<wire::MemoryTier>;
+void EncodeTier(std::span<const NodeId> nodes, WireTiers& message);
+// Refuses numbers that no node has; which tiers there may be is the caller's to say.
+std::expected<std::vector<std::vector<NodeId>>, std::string> DecodeTiers(const WireTiers& message);
+
 // Refuses times before boot or past the end of time.
 Verdict DecodeTimes(std::int64_t start_ns, std::uint64_t length_ns, MonotonicTime& start,
                     MonotonicTime& end);
 
 void EncodeInfo(const TraceInfo& info, wire::TraceHeader& message);
-TraceInfo DecodeInfo(const wire::TraceHeader& message);
+// Refuses times before boot, and tiers that are none.
+std::expected<TraceInfo, std::string> DecodeInfo(const wire::TraceHeader& message);
 
 // Overwrites `message` and brings `memory` up to this epoch. An epoch that breaks the rules of
 // base/epoch_profile.h is a broken invariant.

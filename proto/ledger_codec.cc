@@ -339,10 +339,7 @@ void EncodeLedgerInfo(const LedgerInfo& info, wire::LedgerHeader& message) {
   message.set_start_ns(info.start.time_since_epoch().count());
   message.set_epoch_length_ns(info.epoch_length.count());
   for (std::size_t tier = 1; tier <= info.tiers.size(); ++tier) {
-    wire::LedgerTier& wired = *message.add_tiers();
-    for (const NodeId node : info.tiers.NodesOf(Tier(static_cast<std::uint8_t>(tier)))) {
-      wired.add_nodes(node.value());
-    }
+    EncodeTier(info.tiers.NodesOf(Tier(static_cast<std::uint8_t>(tier))), *message.mutable_tiers());
   }
   message.set_rank_model(info.rank_model);
   message.set_policy(info.policy);
@@ -353,15 +350,9 @@ void EncodeLedgerInfo(const LedgerInfo& info, wire::LedgerHeader& message) {
 
 std::expected<LedgerInfo, std::string> DecodeLedgerInfo(const wire::LedgerHeader& message) {
   if (message.start_ns() < 0) return Wrong("the ledger starts before the machine did");
-  std::vector<std::vector<NodeId>> nodes;
-  for (const wire::LedgerTier& tier : message.tiers()) {
-    nodes.emplace_back();
-    for (const std::uint32_t node : tier.nodes()) {
-      if (node > kMaxNode) return Wrong(fmt::format("node {} is above {}", node, kMaxNode));
-      nodes.back().push_back(NodeId(static_cast<NodeId::rep>(node)));
-    }
-  }
-  Result<Tiers> tiers = Tiers::Make(std::move(nodes));
+  auto nodes = DecodeTiers(message.tiers());
+  if (!nodes) return Wrong(std::move(nodes.error()));
+  Result<Tiers> tiers = Tiers::Make(*std::move(nodes));
   if (!tiers) return Wrong(tiers.error().Message());
   return LedgerInfo{.tool_version = message.tool_version(),
                     .kernel_release = message.kernel_release(),

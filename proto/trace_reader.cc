@@ -61,8 +61,9 @@ Result<TraceReader> TraceReader::Open(const std::filesystem::path& path) {
   const auto read_header = [&info](const Frame& frame) -> Verdict {
     wire::TraceHeader header;
     if (Verdict verdict = Parse(frame, "header", header); !verdict) return verdict;
-    if (header.start_ns() < 0) return std::unexpected("the trace starts before the machine did");
-    info = DecodeInfo(header);
+    std::expected<TraceInfo, std::string> decoded = DecodeInfo(header);
+    if (!decoded) return std::unexpected(std::move(decoded.error()));
+    info = *std::move(decoded);
     return {};
   };
   Result<FramedFileReader> file = FramedFileReader::Open(kTraceFormat, path, read_header);

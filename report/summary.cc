@@ -121,6 +121,27 @@ Json TargetJson(const Coverage::Row& row) {
           {"footprint_pages", OrNull(row.seen.footprint)}};
 }
 
+// "1 is node 0, 2 is nodes 2 3", the fastest first.
+std::string TiersText(const std::vector<std::vector<NodeId>>& tiers) {
+  std::string text;
+  for (std::size_t i = 0; i < tiers.size(); ++i) {
+    text +=
+        fmt::format("{}{} is node{}", i == 0 ? "" : ", ", i + 1, tiers[i].size() == 1 ? "" : "s");
+    for (const NodeId node : tiers[i]) text += fmt::format(" {}", node.value());
+  }
+  return text;
+}
+
+Json TiersJson(const std::vector<std::vector<NodeId>>& tiers) {
+  if (tiers.empty()) return nullptr;
+  Json json = Json::array();
+  for (const std::vector<NodeId>& tier : tiers) {
+    Json& nodes = json.emplace_back(Json::array());
+    for (const NodeId node : tier) nodes.push_back(node.value());
+  }
+  return json;
+}
+
 }  // namespace
 
 std::optional<std::uint64_t> Summary::Clears() const {
@@ -148,6 +169,7 @@ std::string SummaryText(const Summary& summary) {
       "recorded", fmt::format("{} by {}", WallTime(info.wall_start), Printable(info.tool_version)));
   text += TitledLine("host", fmt::format("Linux {}, {} CPUs, {}", Printable(info.kernel_release),
                                          info.cpus, Printable(info.cpu_model)));
+  if (!info.tiers.empty()) text += TitledLine("tiers", TiersText(info.tiers));
   text +=
       TitledLine("epochs", fmt::format("{} in {:.3f} s, {} lost", Grouped(totals.epochs),
                                        Seconds(totals.duration()), Grouped(totals.lost_epochs)));
@@ -231,6 +253,7 @@ std::string SummaryJson(const Summary& summary) {
                      {"kernel_release", info.kernel_release},
                      {"cpu_model", info.cpu_model},
                      {"cpus", info.cpus},
+                     {"tiers", TiersJson(info.tiers)},
                      {"wall_start", WallTime(info.wall_start)}}},
                    {"settings", std::move(settings)},
                    {"warnings", info.warnings}});

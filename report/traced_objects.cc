@@ -9,6 +9,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <tuple>
 #include <utility>
 
@@ -19,6 +20,7 @@
 #include "rank/total_ranker.h"
 #include "report/first_rows.h"
 #include "report/format.h"
+#include "report/observed_pages.h"
 #include "report/span_uses.h"
 
 namespace tmprof {
@@ -82,6 +84,10 @@ std::vector<Row> ByType(const std::vector<Row>& sites) {
     AddKnown(type.samples, site.samples);
     AddKnown(type.accesses, site.accesses);
     AddHeats(type.heats, site.heats);
+    type.tiers.tier1 += site.tiers.tier1;
+    type.tiers.tier2 += site.tiers.tier2;
+    type.final_bytes += site.final_bytes;
+    type.observed_bytes += site.observed_bytes;
   }
   std::vector<Row> rows;
   for (auto& [key, type] : types) rows.push_back(std::move(type));
@@ -100,6 +106,42 @@ bool HasSampler(const EpochProfile& epoch) {
     return source.role == SourceRole::kSamples && source.state == SourceState::kActive;
   });
 }
+
+// Which pages are in tier 2 or below.
+class SlowNodes {
+ public:
+  // Of a recording on a machine of these tiers (TraceInfo), unless they are given.
+  SlowNodes(const std::vector<std::vector<NodeId>>& tiers,
+            const std::optional<std::vector<NodeId>>& given) {
+    if (given) {
+      slow_ = *given;
+    } else if (tiers.empty()) {
+      return;
+    } else {
+      fast_ = tiers.front();
+      slow_.emplace();
+      for (const auto& tier : std::span(tiers).subspan(1)) {
+        slow_->insert(slow_->end(), tier.begin(), tier.end());
+      }
+    }
+    std::ranges::sort(*slow_);
+    slow_->erase(std::ranges::unique(*slow_).begin(), slow_->end());
+  }
+
+  // Ascending; unset: nobody knows.
+  const std::optional<std::vector<NodeId>>& nodes() const { return slow_; }
+  // Unset: unknown.
+  std::optional<bool> Holds(std::optional<NodeId> node) const {
+    if (!slow_ || !node) return std::nullopt;
+    if (std::ranges::binary_search(*slow_, *node)) return true;
+    const bool is_fast = !fast_ || std::ranges::find(*fast_, *node) != fast_->end();
+    return is_fast ? std::optional(false) : std::nullopt;
+  }
+
+ private:
+  std::optional<std::vector<NodeId>> slow_;
+  std::optional<std::vector<NodeId>> fast_;  // unset: all others
+};
 
 // What all epochs that are shown have together.
 class Observed {
@@ -129,8 +171,12 @@ class Observed {
 
 class Tally : public ObjectMap::Visitor {
  public:
-  Tally(const TracedObjectsOptions& options, Observed observed)
-      : options_(options), has_looks_(observed.has_looks()), accesses_(observed.TakeAccesses()) {
+  Tally(const TracedObjectsOptions& options, SlowNodes slow, Observed observed)
+      : options_(options),
+        slow_(std::move(slow)),
+        has_looks_(observed.has_looks()),
+        accesses_(observed.TakeAccesses()) {
+    result_.tier2 = slow_.nodes();
     if (has_looks_) result_.references = result_.accesses = 0;
     if (observed.has_samplers()) result_.samples = 0;
   }
@@ -242,8 +288,11 @@ class Tally : public ObjectMap::Visitor {
       sum.row.heats.resize(std::max(sum.row.heats.size(), node + 1));
       sum.row.heats[node] += heat;
     }
-    if (heat > 0 || accesses > 0) {
-      heat_of_sites_[{object.kind, object.site}] += has_looks_ ? accesses : heat;
+    const double weight = has_looks_ ? accesses : heat;
+    if (heat > 0 || weight > 0) {
+      heat_of_sites_[{object.kind, object.site}] += weight;
+      AddByTier(pages.node[record], weight, sum.row.tiers);
+      AddByTier(pages.node[record], weight, in_objects_.tiers);
     }
   }
 
@@ -285,18 +334,29 @@ class Tally : public ObjectMap::Visitor {
     return accesses_.Of(pages, record);
   }
 
+  void AddByTier(std::optional<NodeId> node, double weight, TracedObjects::TierWeight& sum) const {
+    const std::optional<bool> is_slow = slow_.Holds(node);
+    if (!is_slow) return;
+    (*is_slow ? sum.tier2 : sum.tier1) += weight;
+  }
+
   void AddTotals(const EpochProfile& epoch) {
     const PageColumns& pages = epoch.pages;
     for (std::size_t i = 0; i < pages.size(); ++i) {
       const auto target = std::ranges::lower_bound(epoch.targets, pages.target[i], {}, &Target::id);
       if (!Follows(*target) || !IsShown(pages, i)) continue;
+      if (has_looks_ && IsObserved(pages, i)) {
+        observed_.See(pages.key(i), PageCount(pages.span_pages[i]), epoch.end);
+      }
       result_.page_observed = result_.page_observed || (options_.page && IsObserved(pages, i));
       if (has_looks_) {
         if (pages.looks[i] > 0) *result_.references += pages.references[i];
         *result_.accesses += AccessesOf(pages, i);
       }
       if (is_sampled_) *result_.samples += SamplesOf(pages, i);
-      if (pages.references[i] + SamplesOf(pages, i) > 0) {
+      const double heat = pages.references[i] + SamplesOf(pages, i);
+      AddByTier(pages.node[i], has_looks_ ? AccessesOf(pages, i) : heat, result_.tiers);
+      if (heat > 0) {
         const auto [node, is_new] = node_of_.try_emplace(pages.node[i], result_.nodes.size());
         if (is_new) result_.nodes.push_back(pages.node[i]);
       }
@@ -309,10 +369,15 @@ class Tally : public ObjectMap::Visitor {
       if (!all || *all - taken < -kRounding * *all) return std::nullopt;
       return *all - taken > kRounding * *all ? *all - taken : 0;
     };
-    return {.references = left(result_.references, in_objects_.references),
-            .samples = left(result_.samples, in_objects_.samples),
-            .accesses = left(result_.accesses, in_objects_.accesses),
-            .estimated = in_objects_.estimated};
+    const std::optional<double> tier1 = left(result_.tiers.tier1, in_objects_.tiers.tier1);
+    const std::optional<double> tier2 = left(result_.tiers.tier2, in_objects_.tiers.tier2);
+    TracedObjects::Elsewhere rest{.references = left(result_.references, in_objects_.references),
+                                  .samples = left(result_.samples, in_objects_.samples),
+                                  .accesses = left(result_.accesses, in_objects_.accesses),
+                                  .tiers = std::nullopt,
+                                  .estimated = in_objects_.estimated};
+    if (tier1 && tier2) rest.tiers = {.tier1 = *tier1, .tier2 = *tier2};
+    return rest;
   }
 
   // As the order of `nodes` has it, in each row.
@@ -366,6 +431,21 @@ class Tally : public ObjectMap::Visitor {
     // Times of two threads may be out of order by some us.
     const nanoseconds age = std::max(end - object.birth, nanoseconds(0));
     sum.age_ns += static_cast<double>(age.count()) * object.weight;
+    if (has_looks_) AddObserved(object, sum.row);
+  }
+
+  // Of what ends now, or lived until the last epoch ended.
+  void AddObserved(const TracedObject& object, Row& row) const {
+    std::uint64_t start = object.start;
+    std::uint64_t end = object.end();
+    if (options_.page) {
+      if (!Holds(object, *options_.page)) return;
+      start = std::max(start, AddressOf(*options_.page));
+      end = std::min(end, AddressOf(*options_.page + PageCount(1)));
+    }
+    const std::uint64_t observed = observed_.BytesSince(object.target, start, end, object.birth);
+    row.final_bytes += static_cast<double>(end - start) * object.weight;
+    row.observed_bytes += static_cast<double>(observed) * object.weight;
   }
 
   std::size_t LabelOf(const Target& target, const TracedObject& object) {
@@ -421,10 +501,12 @@ class Tally : public ObjectMap::Visitor {
   }
 
   TracedObjectsOptions options_;
+  SlowNodes slow_;
   bool has_looks_ = false;
   bool is_sampled_ = false;     // the last epoch that was shown
   std::vector<Times> sampled_;  // of epochs that were shown, where they follow each other as one
   EpochAccesses accesses_;
+  ObservedPages observed_;
   ObjectMap map_{*this};
   TracedObjects result_;
   MonotonicTime last_;
@@ -433,6 +515,7 @@ class Tally : public ObjectMap::Visitor {
     double references = 0;
     double samples = 0;
     double accesses = 0;
+    TracedObjects::TierWeight tiers;
     bool estimated = false;
   } in_objects_;
   std::map<std::uint32_t, ObjectSite> sites_;
@@ -453,6 +536,9 @@ std::optional<double> ShareOf(const std::optional<double>& part, const std::opti
   return ShareOf(*part, *all);
 }
 
+// Its references and accesses are of that part alone.
+bool IsObservedInPart(const Row& row) { return row.ObservedShare().value_or(1) < 1; }
+
 // What stands for others is an estimate; nothing is not.
 std::string Marked(bool is_estimated, double value, std::string text) {
   return is_estimated && value > 0 ? "~" + std::move(text) : text;
@@ -460,6 +546,22 @@ std::string Marked(bool is_estimated, double value, std::string text) {
 
 // Beside the names of kinds.
 constexpr std::string_view kElsewhere = "elsewhere";
+
+// "nodes 2, 3"
+std::string NodesText(const std::vector<NodeId>& nodes) {
+  std::string text = nodes.size() == 1 ? "node" : "nodes";
+  for (const NodeId node : nodes) {
+    text += fmt::format("{} {}", node == nodes.front() ? "" : ",", node.value());
+  }
+  return text;
+}
+
+Json NodesJson(const std::optional<std::vector<NodeId>>& nodes) {
+  if (!nodes) return nullptr;
+  Json json = Json::array();
+  for (const NodeId node : *nodes) json.push_back(node.value());
+  return json;
+}
 
 std::string Title(const std::optional<NodeId>& node) {
   return node ? fmt::format("node {}", node->value()) : "node unknown";
@@ -476,6 +578,20 @@ std::optional<double> TracedObjects::CountedShare(const Row& row) const {
   return static_cast<double>(*row.counted) / static_cast<double>(counted->accesses);
 }
 
+std::optional<double> TracedObjects::InTier2(const std::optional<TierWeight>& weight) const {
+  if (!tier2 || !weight || weight->known() <= 0) return std::nullopt;
+  return weight->tier2 / weight->known();
+}
+
+std::optional<double> TracedObjects::OfTier2(const std::optional<TierWeight>& weight) const {
+  if (!tier2 || !weight || weight->known() <= 0 || tiers.tier2 <= 0) return std::nullopt;
+  return weight->tier2 / tiers.tier2;
+}
+
+std::optional<double> TracedObjects::Row::ObservedShare() const {
+  return final_bytes > 0 ? std::optional(observed_bytes / final_bytes) : std::nullopt;
+}
+
 std::optional<double> TracedObjects::Row::ShareOnNode(std::size_t node) const {
   const double all = references.value_or(0) + samples.value_or(0);
   return all > 0 ? std::optional(heats[node] / all) : std::nullopt;
@@ -486,7 +602,7 @@ Result<TracedObjects> MakeTracedObjects(const Trace& trace, const TracedObjectsO
   const Result<StreamEnd> seen =
       ReadEpochs(trace, options.epochs, [&](const EpochProfile& epoch) { observed.See(epoch); });
   if (!seen) return Fail(seen.error());
-  Tally tally(options, std::move(observed));
+  Tally tally(options, SlowNodes(trace.info.tiers, options.tier2), std::move(observed));
   // What lives in the epochs that are chosen may be older.
   const EpochRange until{.first = 0, .end = options.epochs.end};
   Result<StreamEnd> end =
@@ -515,13 +631,30 @@ std::string TracedObjectsText(const TracedObjects& objects) {
         Percent(ShareOf(static_cast<double>(objects.counted->in_rows),
                         static_cast<double>(objects.counted->accesses))));
   }
-  columns.insert(columns.end(), {{"bytes"}, {"objects"}, {"live bytes"}, {"lifetime"}});
+  if (objects.tier2 && !objects.tier2->empty()) {
+    text +=
+        fmt::format("in tier 2, or below, {}: {} of {} whose tier is known\n",
+                    NodesText(*objects.tier2), OrUnknown(objects.InTier2(objects.tiers), Percent),
+                    objects.accesses ? "the accesses" : "references and samples");
+  }
+  columns.push_back({"bytes"});
+  const bool has_parts = std::ranges::any_of(objects.rows, IsObservedInPart);
+  if (has_parts) columns.push_back({"observed"});
+  columns.insert(columns.end(), {{"objects"}, {"live bytes"}, {"lifetime"}});
   const std::size_t nodes = objects.nodes.size() > 1 ? objects.nodes.size() : 0;
   for (std::size_t node = 0; node < nodes; ++node) columns.push_back({Title(objects.nodes[node])});
+  const bool has_tier2 = objects.tier2 && !objects.tier2->empty();
+  if (has_tier2) columns.insert(columns.end(), {{"in tier 2"}, {"of tier 2"}});
   columns.push_back({"kind", kLeft});
   columns.push_back({std::string(NameOf(objects.options.by)), kLeft});
   const std::size_t column_count = columns.size();
   TextTable table(std::move(columns));
+  const auto add_tiers = [&](std::vector<std::string>& cells,
+                             const std::optional<TracedObjects::TierWeight>& weight) {
+    if (!has_tier2) return;
+    cells.push_back(OrUnknown(objects.InTier2(weight), Percent));
+    cells.push_back(OrUnknown(objects.OfTier2(weight), Percent));
+  };
   const auto add_heat = [&](std::vector<std::string>& cells, const std::optional<double>& heat,
                             const std::optional<double>& all, bool is_estimated) {
     cells.push_back(OrUnknown(heat, [&](double count) {
@@ -546,6 +679,7 @@ std::string TracedObjectsText(const TracedObjects& objects) {
       cells.push_back(OrUnknown(objects.CountedShare(row), Percent));
     }
     cells.push_back(bytes(row.bytes));
+    if (has_parts) cells.push_back(IsObservedInPart(row) ? Percent(*row.ObservedShare()) : "");
     cells.push_back(
         Marked(row.estimated, row.objects, Grouped(static_cast<std::uint64_t>(row.objects + 0.5))));
     cells.push_back(bytes(row.live_bytes));
@@ -553,6 +687,7 @@ std::string TracedObjectsText(const TracedObjects& objects) {
     for (std::size_t node = 0; node < nodes; ++node) {
       cells.push_back(OrUnknown(row.ShareOnNode(node), Percent));
     }
+    add_tiers(cells, row.tiers);
     cells.emplace_back(NameOf(row.kind));
     std::string what = row.type.empty() ? SiteText(row.kind, row.site) : Printable(row.type);
     if (row.start) what = fmt::format("{:#x} {}", *row.start, what);
@@ -568,7 +703,8 @@ std::string TracedObjectsText(const TracedObjects& objects) {
     }
     add_heat(cells, elsewhere.references, objects.references, elsewhere.estimated);
     add_heat(cells, elsewhere.samples, objects.samples, elsewhere.estimated);
-    cells.resize(column_count - 2);
+    cells.resize(column_count - (has_tier2 ? 4 : 2));
+    add_tiers(cells, elsewhere.tiers);
     cells.emplace_back(kElsewhere);
     cells.emplace_back("in no object that is known");
     table.AddRow(std::move(cells));
@@ -625,6 +761,9 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
                     {"counted", OrNull(row.counted)},
                     {"counted_share", OrNull(objects.CountedShare(row))},
                     {"nodes", std::move(nodes)},
+                    {"observed_share", OrNull(row.ObservedShare())},
+                    {"in_tier2_share", OrNull(objects.InTier2(row.tiers))},
+                    {"of_tier2_share", OrNull(objects.OfTier2(row.tiers))},
                     {"objects", row.objects},
                     {"bytes", row.bytes},
                     {"live_bytes", row.live_bytes},
@@ -648,7 +787,11 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
          {"samples_share", OrNull(ShareOf(elsewhere.samples, objects.samples))},
          {"accesses", OrNull(elsewhere.accesses)},
          {"accesses_share", OrNull(ShareOf(elsewhere.accesses, objects.accesses))},
+         {"in_tier2_share", OrNull(objects.InTier2(elsewhere.tiers))},
+         {"of_tier2_share", OrNull(objects.OfTier2(elsewhere.tiers))},
          {"estimated", elsewhere.estimated}}},
+       {"tier2_nodes", NodesJson(objects.tier2)},
+       {"in_tier2_share", OrNull(objects.InTier2(objects.tiers))},
        {"page_observed", objects.options.page ? Json(objects.page_observed) : Json(nullptr)},
        {"counted", objects.counted ? Json(objects.counted->accesses) : Json(nullptr)},
        {"counted_freed", objects.counted ? Json(objects.counted->freed_accesses) : Json(nullptr)},
@@ -675,7 +818,10 @@ std::string TracedObjectsCsv(const TracedObjects& objects) {
                                    "accesses_share",
                                    "accesses_per_byte",
                                    "counted",
-                                   "counted_share"};
+                                   "counted_share",
+                                   "in_tier2_share",
+                                   "of_tier2_share",
+                                   "observed_share"};
   for (const std::optional<NodeId>& node : objects.nodes) {
     columns.push_back(node ? fmt::format("node_{}_share", node->value()) : "node_unknown_share");
   }
@@ -700,6 +846,9 @@ std::string TracedObjectsCsv(const TracedObjects& objects) {
     cells.push_back(OrEmpty(row.AccessesPerByte(), Exact));
     cells.push_back(OrEmpty(row.counted, [](std::uint64_t n) { return fmt::format("{}", n); }));
     cells.push_back(OrEmpty(objects.CountedShare(row), Exact));
+    cells.push_back(OrEmpty(objects.InTier2(row.tiers), Exact));
+    cells.push_back(OrEmpty(objects.OfTier2(row.tiers), Exact));
+    cells.push_back(OrEmpty(row.ObservedShare(), Exact));
     for (std::size_t node = 0; node < objects.nodes.size(); ++node) {
       cells.push_back(OrEmpty(row.ShareOnNode(node), Exact));
     }
@@ -715,7 +864,9 @@ std::string TracedObjectsCsv(const TracedObjects& objects) {
         {"samples_share", OrEmpty(ShareOf(elsewhere.samples, objects.samples), Exact)},
         {"estimated", elsewhere.estimated ? "true" : "false"},
         {"accesses", OrEmpty(elsewhere.accesses, Exact)},
-        {"accesses_share", OrEmpty(ShareOf(elsewhere.accesses, objects.accesses), Exact)}};
+        {"accesses_share", OrEmpty(ShareOf(elsewhere.accesses, objects.accesses), Exact)},
+        {"in_tier2_share", OrEmpty(objects.InTier2(elsewhere.tiers), Exact)},
+        {"of_tier2_share", OrEmpty(objects.OfTier2(elsewhere.tiers), Exact)}};
     std::vector<std::string> cells;
     for (const std::string& column : columns) cells.push_back(cell_of[column]);
     csv += CsvLine(cells);

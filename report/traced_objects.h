@@ -33,9 +33,19 @@ struct TracedObjectsOptions {
   std::optional<Pid> pid;                           // unset: every target
   std::optional<Vpn> page;                          // unset: all pages
   std::optional<std::size_t> limit = std::nullopt;  // rows that are kept; unset: all
+  // Nodes of tier 2 and of those below it; unset: those that the trace says.
+  std::optional<std::vector<NodeId>> tier2 = std::nullopt;
 };
 
 struct TracedObjects {
+  // Accesses, of those pages of which the tier is known; references and samples together where no
+  // bit was read.
+  struct TierWeight {
+    double tier1 = 0;
+    double tier2 = 0;  // or below it
+
+    double known() const { return tier1 + tier2; }
+  };
   struct Row {
     TracedKind kind = TracedKind::kAllocated;
     std::string type;                    // by type alone
@@ -53,6 +63,11 @@ struct TracedObjects {
     std::optional<double> samples;   // unset: no sampler was on while any of them lived
     std::optional<double> accesses;  // unset: none of its pages was observed, or all are unset
     std::vector<double> heats;       // references and samples together, by node; as `nodes` below
+    TierWeight tiers;                // nothing where `tier2` below is unset
+    // As large as they were in the end, of one page what they have of it, all of them, and those on
+    // pages that were observed while they lived. 0 where `accesses` below is unset.
+    double final_bytes = 0;
+    double observed_bytes = 0;
     // By the program itself, each, in all its run (ObjectProfiles); unset: unknown.
     std::optional<std::uint64_t> counted = std::nullopt;
     // Mean, in these epochs or before; of what lives, until the last one ended.
@@ -60,6 +75,8 @@ struct TracedObjects {
 
     // Unset: unknown, or of no bytes.
     std::optional<double> AccessesPerByte() const;
+    // Of its bytes, those that references and accesses are of. Unset: unknown, or of no bytes.
+    std::optional<double> ObservedShare() const;
     // Of its references and samples, those of pages that were on the node; unset: it has none.
     std::optional<double> ShareOnNode(std::size_t node) const;
   };
@@ -83,12 +100,17 @@ struct TracedObjects {
     std::optional<double> references;
     std::optional<double> samples;
     std::optional<double> accesses;
+    std::optional<TierWeight> tiers;
     bool estimated = false;  // some objects stand for others
   };
   Elsewhere elsewhere;
   bool page_observed = false;  // of options.page
   // That held pages with references or samples, ascending; unset, last: not known of some.
   std::vector<std::optional<NodeId>> nodes;
+  // Of tier 2 and of those below it, ascending; none where all memory is of one class. Unset:
+  // nobody knows which tiers there are, nor what the weights in them are.
+  std::optional<std::vector<NodeId>> tier2;
+  TierWeight tiers;        // of all pages of these targets
   std::uint64_t lost = 0;  // allocations and frees
   // By programs themselves, in all their runs; unset: nobody gave what they counted.
   struct Counted {
@@ -107,6 +129,11 @@ struct TracedObjects {
 
   // Of all that was counted; unset: unknown.
   std::optional<double> CountedShare(const Row& row) const;
+  // Of a weight, what is in tier 2 or below. Unset: of none of it the tier is known.
+  std::optional<double> InTier2(const std::optional<TierWeight>& weight) const;
+  // Of all that is in tier 2 or below, what of it is there. Unset: nothing is there, or of none of
+  // the weight the tier is known.
+  std::optional<double> OfTier2(const std::optional<TierWeight>& weight) const;
 };
 
 // Reads the trace twice, from its begin. Memory is bounded by what lives at once, mappings ever

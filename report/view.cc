@@ -216,7 +216,8 @@ Result<Rendered> RenderTracedObjects(const Trace& trace, const ViewOptions& opti
                          .epochs = options.epochs,
                          .pid = options.pid,
                          .page = options.page,
-                         .limit = is_counted ? std::nullopt : options.limit});
+                         .limit = is_counted ? std::nullopt : options.limit,
+                         .tier2 = options.tier2});
   if (!objects) return Fail(objects.error());
   if (is_counted) {
     options.counts.Count(*objects);
@@ -245,7 +246,7 @@ constexpr std::string_view kCdfReads[] = {"by", "rank-model", "epochs"};
 constexpr std::string_view kNodesReads[] = {"by", "rank-model", "pid", "epochs"};
 constexpr std::string_view kMovesReads[] = {"ping-pong", "epochs"};
 constexpr std::string_view kObjectsReads[] = {"by",  "limit",  "folded", "page",
-                                              "pid", "epochs", "counts"};
+                                              "pid", "epochs", "counts", "tier2"};
 
 constexpr std::array kViews = {
     View{.name = "summary",

@@ -34,6 +34,7 @@ struct ViewOptions {
   ObjectsBy objects_by = ObjectsBy::kSite;           // `objects`
   std::optional<Vpn> page;                           // `objects` of a trace; unset: all
   std::optional<std::uint64_t> object;               // `hot`: by an address of it; unset: all pages
+  std::optional<std::vector<NodeId>> tier2;          // `objects` of a trace; unset: as it says
   ObjectProfiles counts;                             // `hot`, `objects` of a trace
   bool folded = false;                               // `objects`: the stacks, too
   std::size_t text_columns = 80;                     // width of the terminal
@@ -50,9 +51,9 @@ struct Rendered {
 };
 
 // What a view may or may not look at in ViewOptions.
-inline constexpr std::string_view kViewOptions[] = {"by",        "rank-model", "limit",  "pid",
-                                                    "addresses", "style",      "page",   "object",
-                                                    "ping-pong", "folded",     "epochs", "counts"};
+inline constexpr std::string_view kViewOptions[] = {
+    "by",     "rank-model", "limit",  "pid",    "addresses", "style", "page",
+    "object", "ping-pong",  "folded", "epochs", "counts",    "tier2"};
 
 struct View {
   std::string_view name;

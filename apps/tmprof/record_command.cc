@@ -33,6 +33,7 @@
 #include "apps/tmprof/trace_output.h"
 #include "apps/tmprof/version.h"
 #include "base/human_units.h"
+#include "mover/node_topology.h"
 #include "objtrace/tracker/advice.h"
 #include "profiler/own_cpus.h"
 #include "profiler/procfs.h"
@@ -184,6 +185,12 @@ std::vector<Setting> ExactSettingsInForce(const RecordOptions& options) {
   return settings;
 }
 
+// None where the kernel does not say.
+std::vector<std::vector<NodeId>> TiersOfHost() {
+  const Result<NodeTopology> topology = ReadNodeTopology();
+  return topology ? NodesByTier(*topology) : std::vector<std::vector<NodeId>>{};
+}
+
 TraceInfo DescribeSession(const RecordOptions& options, std::vector<Setting> settings,
                           MonotonicTime start) {
   utsname system{};
@@ -198,6 +205,7 @@ TraceInfo DescribeSession(const RecordOptions& options, std::vector<Setting> set
           .epoch_length = options.epoch,
           .calibration = {},
           .settings = std::move(settings),
+          .tiers = TiersOfHost(),
           .warnings = {}};
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "apps/tmprof/cli.h"
+#include "mover/node_list.h"
 #include "proto/ledger_file.h"
 #include "proto/objects_file.h"
 #include "report/trace.h"
@@ -39,6 +40,7 @@ struct ReportOptions {
   std::string page;
   std::string object;
   std::vector<std::string> counts;
+  std::string tier2;
   std::uint64_t ping_pong = kPingPongEpochs;
 };
 
@@ -100,6 +102,14 @@ Result<VpnRange> ParseAddresses(const std::string& text) {
   return VpnRange{VpnOfAddress(start), VpnOfAddress(end)};
 }
 
+// "2,3" or "2-3", as the kernel writes lists of nodes.
+Result<std::vector<NodeId>> ParseNodes(const std::string& text) {
+  std::optional<std::vector<NodeId>> nodes = ParseNodeList(text);
+  if (nodes && !nodes->empty()) return *std::move(nodes);
+  return Fail(BadInput("use option", "--tier2 " + text, "it is not a list of NUMA nodes",
+                       "write 2,3 or 2-3"));
+}
+
 // An option that the view does not read would be passed over in silence.
 Status RequireRead(const CLI::App& command, const View& view) {
   for (const std::string_view option : kViewOptions) {
@@ -134,7 +144,7 @@ Status ReportLedger(const CLI::App& command, const ReportOptions& options, const
 Status RequireOfObjectProfile(const ReportOptions& options) {
   for (const auto& [option, given] :
        {std::pair("--pid", options.pid.has_value()), std::pair("--epochs", !options.epochs.empty()),
-        std::pair("--page", !options.page.empty())}) {
+        std::pair("--page", !options.page.empty()), std::pair("--tier2", !options.tier2.empty())}) {
     if (given) {
       return Fail(BadInput("use option", option, "an object profile is of one process as it ended",
                            "it is for traces of 'tmprof record --objects'"));
@@ -218,6 +228,12 @@ Status Report(const CLI::App& command, const ReportOptions& options) {
     const Result<std::uint64_t> address = ParseAddressOf("--object", options.object);
     if (!address) return Fail(address.error());
     view_options.object = *address;
+  }
+
+  if (!options.tier2.empty()) {
+    Result<std::vector<NodeId>> nodes = ParseNodes(options.tier2);
+    if (!nodes) return Fail(std::move(nodes.error()));
+    view_options.tier2 = *std::move(nodes);
   }
 
   for (const std::string& file : options.counts) {
@@ -334,6 +350,12 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
                    "counted of each object, and where that lay"))
       ->type_name("FILE");
   command
+      ->add_option("--tier2", options->tier2,
+                   of_views("tier2",
+                            "NUMA nodes of slow memory, of whose weight each row's share is shown, "
+                            "else those below tier 1 on the machine that recorded the trace"))
+      ->type_name("NODE,...");
+  command
       ->add_option("--ping-pong", options->ping_pong,
                    of_views("ping-pong",
                             "A move that undoes one of at most N epochs before counts "
@@ -348,6 +370,7 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
       "  tmprof report tmprof.ledger --view moves\n"
       "  tmprof report server.data --view objects --by object\n"
       "  tmprof report server.data --view objects --page 0x7f0000012345\n"
+      "  tmprof report server.data --view objects --tier2 2,3\n"
       "  tmprof report server.data --view objects --counts tmprof-1234.objects\n"
       "  tmprof report tmprof-1234.objects --view objects --folded stacks.txt");
   command->callback([command, options, &exit_status] {

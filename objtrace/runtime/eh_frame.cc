@@ -115,11 +115,17 @@ struct Common {
   Cursor program{nullptr, nullptr};
 };
 
-bool ReadCommon(const std::uint8_t* entry, Common& common) {
+// What follows an entry's length. At its end already: it is the last one, or one of 64 bits, which
+// nobody writes.
+Cursor BodyOf(const std::uint8_t* entry) {
   std::uint32_t length = 0;
   std::memcpy(&length, entry, sizeof(length));
-  if (length == 0 || length == UINT32_MAX) return false;
-  Cursor at(entry + sizeof(length), entry + sizeof(length) + length);
+  const std::uint8_t* body = entry + sizeof(length);
+  return {body, body + (length == UINT32_MAX ? 0 : length)};
+}
+
+bool ReadCommon(const std::uint8_t* entry, Common& common) {
+  Cursor at = BodyOf(entry);
   if (at.Take<std::uint32_t>() != 0) return false;
   const auto version = at.Take<std::uint8_t>();
   if (version != 1 && version != 3) return false;
@@ -224,7 +230,9 @@ class Program {
         case 0x08:  // DW_CFA_same_value
           Save(at.TakeUleb(), Row::Saved::kSame, 0);
           break;
-        case 0x09: {  // DW_CFA_register
+        case 0x09:    // DW_CFA_register
+        case 0x14:    // DW_CFA_val_offset
+        case 0x15: {  // DW_CFA_val_offset_sf; of each a number follows
           const std::uint64_t which = at.TakeUleb();
           at.TakeUleb();
           Save(which, Row::Saved::kOther, 0);
@@ -273,13 +281,6 @@ class Program {
         case 0x13:  // DW_CFA_def_cfa_offset_sf
           row_.cfa_offset = at.TakeSleb() * common_.data_factor;
           break;
-        case 0x14:  // DW_CFA_val_offset, and _sf: both are a number
-        case 0x15: {
-          const std::uint64_t which = at.TakeUleb();
-          at.TakeUleb();
-          Save(which, Row::Saved::kOther, 0);
-          break;
-        }
         case 0x16: {  // DW_CFA_val_expression
           const std::uint64_t which = at.TakeUleb();
           at.TakeBlock();
@@ -429,11 +430,8 @@ FrameRule RuleAt(const void* table, std::uint64_t address) {
   std::uint64_t start = 0;
   const std::uint8_t* entry = FindEntry(static_cast<const std::uint8_t*>(table), address, start);
   if (entry == nullptr) return {};
-  std::uint32_t length = 0;
-  std::memcpy(&length, entry, sizeof(length));
-  if (length == 0 || length == UINT32_MAX) return {};
-  const std::uint8_t* body = entry + sizeof(length);
-  Cursor at(body, body + length);
+  Cursor at = BodyOf(entry);
+  const std::uint8_t* body = at.at();
   const auto to_common = at.Take<std::uint32_t>();
   Common common;
   if (to_common == 0 || !ReadCommon(body - to_common, common)) return {};

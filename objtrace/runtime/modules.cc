@@ -2,37 +2,17 @@
 
 #include "objtrace/runtime/modules.h"
 
-#include <elf.h>
 #include <link.h>
 
 #include <algorithm>
 #include <climits>
 #include <cstring>
+#include <span>
+
+#include "objtrace/runtime/loaded_file.h"
 
 namespace tmprof::objtrace {
 namespace {
-
-void FindBuildId(const dl_phdr_info& info, LoadedImage& image) {
-  for (int i = 0; i < info.dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = info.dlpi_phdr[i];
-    if (segment.p_type != PT_NOTE) continue;
-    std::uint64_t at = info.dlpi_addr + segment.p_vaddr;
-    const std::uint64_t end = at + segment.p_memsz;
-    while (at + sizeof(ElfW(Nhdr)) <= end) {
-      const auto* note = reinterpret_cast<const ElfW(Nhdr)*>(at);
-      const std::uint64_t name = at + sizeof(*note);
-      const std::uint64_t contents = name + (note->n_namesz + 3U) / 4 * 4;
-      if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == sizeof(ELF_NOTE_GNU) &&
-          std::memcmp(reinterpret_cast<const void*>(name), ELF_NOTE_GNU, sizeof(ELF_NOTE_GNU)) ==
-              0) {
-        image.build_id = reinterpret_cast<const void*>(contents);
-        image.build_id_bytes = note->n_descsz;
-        return;
-      }
-      at = contents + (note->n_descsz + 3U) / 4 * 4;
-    }
-  }
-}
 
 bool IsSame(const LoadedImage& a, const LoadedImage& b) {
   return a.start == b.start && a.end == b.end && a.bias == b.bias &&
@@ -77,7 +57,10 @@ void EachLoaded(VisitImage visit, void* context) {
           image.end = std::max(image.end, info->dlpi_addr + segment.p_vaddr + segment.p_memsz);
         }
         if (image.start >= image.end) return 0;
-        FindBuildId(*info, image);
+        const std::span<const std::uint8_t> build_id =
+            BuildIdOf({info->dlpi_phdr, info->dlpi_phnum}, info->dlpi_addr);
+        if (!build_id.empty()) image.build_id = build_id.data();
+        image.build_id_bytes = build_id.size();
         const auto& to = *static_cast<const Visitor*>(of);
         to.visit(image, to.context);
         return 0;

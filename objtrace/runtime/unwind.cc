@@ -5,9 +5,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include <cstddef>
-#include <cstring>
-
+#include "objtrace/runtime/loaded_file.h"
 #include "objtrace/runtime/system.h"
 
 namespace tmprof::objtrace {
@@ -27,17 +25,9 @@ bool FindFile(std::uint64_t return_address, dl_find_object& file) {
 
 // By the file's own headers, where they are loaded.
 bool IsExecutable(const dl_find_object& file, std::uint64_t address) {
-  constexpr std::uint64_t kPageBytes = 4096;
-  const auto* header = static_cast<const ElfW(Ehdr)*>(file.dlfo_map_start);
-  if (std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
-      header->e_phoff + header->e_phnum * sizeof(ElfW(Phdr)) > kPageBytes) {
-    return false;
-  }
-  const auto* segment = reinterpret_cast<const ElfW(Phdr)*>(
-      static_cast<const std::byte*>(file.dlfo_map_start) + header->e_phoff);
-  for (int i = 0; i < header->e_phnum; ++i) {
-    if (segment[i].p_type == PT_LOAD && (segment[i].p_flags & PF_X) != 0 &&
-        address - (file.dlfo_link_map->l_addr + segment[i].p_vaddr) < segment[i].p_memsz) {
+  for (const ElfW(Phdr) & segment : SegmentsOf(file.dlfo_map_start)) {
+    if (segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0 &&
+        address - (file.dlfo_link_map->l_addr + segment.p_vaddr) < segment.p_memsz) {
       return true;
     }
   }

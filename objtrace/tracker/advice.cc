@@ -9,6 +9,9 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <span>
+
+#include "objtrace/runtime/loaded_file.h"
 
 namespace tmprof::objtrace {
 namespace {
@@ -194,48 +197,13 @@ std::uint32_t Advice::ModuleOf(std::uint64_t address, std::uint64_t& offset) con
   return 0;
 }
 
-namespace {
-
-// Null: the file has no build ID, or its headers are not loaded with it.
-const std::uint8_t* LoadedBuildId(const void* file_start, std::uint64_t bias, std::size_t& bytes) {
-  constexpr std::uint64_t kPageBytes = 4096;
-  const auto* header = static_cast<const ElfW(Ehdr)*>(file_start);
-  if (std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 ||
-      header->e_phoff + header->e_phnum * sizeof(ElfW(Phdr)) > kPageBytes) {
-    return nullptr;
-  }
-  const auto* segment = reinterpret_cast<const ElfW(Phdr)*>(
-      static_cast<const std::uint8_t*>(file_start) + header->e_phoff);
-  for (int i = 0; i < header->e_phnum; ++i) {
-    if (segment[i].p_type != PT_NOTE) continue;
-    std::uint64_t at = bias + segment[i].p_vaddr;
-    const std::uint64_t end = at + segment[i].p_memsz;
-    while (at + sizeof(ElfW(Nhdr)) <= end) {
-      const auto* note = reinterpret_cast<const ElfW(Nhdr)*>(at);
-      const std::uint64_t name = at + sizeof(*note);
-      const std::uint64_t contents = name + (note->n_namesz + 3U) / 4 * 4;
-      if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == sizeof(ELF_NOTE_GNU) &&
-          std::memcmp(reinterpret_cast<const void*>(name), ELF_NOTE_GNU, sizeof(ELF_NOTE_GNU)) ==
-              0) {
-        bytes = note->n_descsz;
-        return reinterpret_cast<const std::uint8_t*>(contents);
-      }
-      at = contents + (note->n_descsz + 3U) / 4 * 4;
-    }
-  }
-  return nullptr;
-}
-
-}  // namespace
-
 bool Advice::IsSameBuild(std::uint32_t module, const void* file_start, std::uint64_t bias) const {
   if (build_id_bytes_[module] == 0) return true;
   const Build known = build_[module].load(std::memory_order_relaxed);
   if (known != Build::kNotChecked) return known == Build::kSame;
-  std::size_t bytes = 0;
-  const std::uint8_t* loaded = LoadedBuildId(file_start, bias, bytes);
-  const bool is_same = loaded != nullptr && bytes == build_id_bytes_[module] &&
-                       std::memcmp(loaded, build_id_[module], bytes) == 0;
+  const std::span<const std::uint8_t> loaded = BuildIdOf(SegmentsOf(file_start), bias);
+  const bool is_same = loaded.size() == build_id_bytes_[module] &&
+                       std::memcmp(loaded.data(), build_id_[module], loaded.size()) == 0;
   Build not_checked = Build::kNotChecked;
   build_[module].compare_exchange_strong(not_checked, is_same ? Build::kSame : Build::kOther,
                                          std::memory_order_relaxed);

@@ -144,6 +144,12 @@ TEST_F(Recording, SeesThePagesOfAProgramThatItLaunches) {
   struct stat attributes{};
   ASSERT_EQ(stat(trace_.c_str(), &attributes), 0);
   EXPECT_EQ(attributes.st_mode & 0777, 0600u);
+  // The trace has a tier for each of the machine's nodes with memory.
+  const Outcome with_memory = RunProgram(
+      {"sh", "-c", "cat /sys/devices/system/node/node*/meminfo | grep -c 'MemTotal: *[1-9]'"});
+  std::size_t nodes = 0;
+  for (const Json& tier : summary["host"]["tiers"]) nodes += tier.size();
+  EXPECT_EQ(std::to_string(nodes) + "\n", with_memory.out);
 }
 
 TEST_F(Recording, OfObjectsTellsWhichOfTwoAllocationsIsHot) {

@@ -501,6 +501,65 @@ TEST(Score, RefusesMissesOfATruthThatTellsOfAccessesAlone) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("accesses alone"), HasSubstr("--exact-llc")));
 }
 
+// Page 1 of node 0 with 30 samples, page 2 of node 1 with 10, an object each.
+std::string TraceOfTwoNodes(const TemporaryFolder& folder) {
+  EpochProfile epoch;
+  epoch.end = epoch.start + std::chrono::seconds(1);
+  epoch.targets.resize(1);
+  epoch.targets[0].pid = Pid(42);
+  epoch.sources = {{.name = "clock",
+                    .label = "clock",
+                    .role = SourceRole::kSamples,
+                    .state = SourceState::kActive,
+                    .details = {},
+                    .note = ""}};
+  epoch.allocations.emplace();
+  for (const std::uint32_t page : {1, 2}) {
+    epoch.allocations->sites.push_back({.id = page, .frames = {{.function = "make"}}});
+    epoch.allocations->events.push_back({.target = TargetId(0),
+                                         .kind = AllocationKind::kAllocated,
+                                         .address = page * kBasePageBytes,
+                                         .bytes = kBasePageBytes,
+                                         .site = page,
+                                         .weight = 1});
+    Append(epoch.pages, {.key = {TargetId(0), Vpn(page)},
+                         .load_samples = page == 1 ? 30u : 10u,
+                         .node = NodeId(static_cast<NodeId::rep>(page - 1))});
+  }
+  const std::string trace = folder.File("nodes.data");
+  auto writer = TraceWriter::Create(trace, TraceInfo{.tiers = {{NodeId(0)}, {NodeId(1)}}});
+  EXPECT_TRUE(writer && writer->Write(epoch) && writer->Finish());
+  return trace;
+}
+
+TEST(ReportObjects, TakesTier2FromTheTraceOrAsItIsTold) {
+  const TemporaryFolder folder;
+  const std::string trace = TraceOfTwoNodes(folder);
+  const auto report = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), {"report", trace, "--view", "objects", "--format", "json"});
+    const Outcome outcome = Tmprof(options);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return Json::parse(outcome.out);
+  };
+  const Json of_trace = report({});
+  EXPECT_EQ(of_trace["tier2_nodes"], Json::parse("[1]"));
+  EXPECT_EQ(of_trace["in_tier2_share"], 0.25);
+  EXPECT_EQ(of_trace["rows"][0]["in_tier2_share"], 0);
+  EXPECT_EQ(of_trace["rows"][1]["of_tier2_share"], 1);
+  const Json told = report({"--tier2", "0,5-6"});
+  EXPECT_EQ(told["tier2_nodes"], Json::parse("[0, 5, 6]"));
+  EXPECT_EQ(told["in_tier2_share"], 0.75);
+  EXPECT_EQ(told["rows"][0]["of_tier2_share"], 1);
+  for (const std::string wrong : {"x", "2-1", ",", "70000"}) {
+    const Outcome outcome = Tmprof({"report", trace, "--view", "objects", "--tier2", wrong});
+    EXPECT_EQ(outcome.status, 2) << wrong;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("--tier2 " + wrong), HasSubstr("write 2,3")));
+  }
+  const Outcome of_hot = Tmprof({"report", trace, "--view", "hot", "--tier2", "1"});
+  EXPECT_EQ(of_hot.status, 2);
+  EXPECT_THAT(of_hot.err, HasSubstr("the hot view does not read it"));
+}
+
 TEST(Score, TellsRankCorrelationsInEveryFormat) {
   const TemporaryFolder folder;
   const std::vector<std::string> command = {"score", GoldenTrace(), "--truth",

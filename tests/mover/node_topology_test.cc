@@ -113,6 +113,18 @@ TEST_F(NodeTopologyTest, ASingleTierOfTheKernelsSaysNothing) {
   EXPECT_THAT(NodesOf(found.tiers, 1), ElementsAre(NodeId(1))) << "faster, though without CPUs";
 }
 
+TEST_F(NodeTopologyTest, MemoryOfOneClassIsOneTierAndNoMemoryIsNone) {
+  EXPECT_THAT(NodesByTier({}), IsEmpty());
+  AddNode(0, 4096, 0, "0", "10 21");
+  AddNode(2, 4096, 0, "1", "21 10");
+  EXPECT_THAT(NodesByTier(ReadNodeTopology(root_).value()),
+              ElementsAre(ElementsAre(NodeId(0), NodeId(2))));
+  Write("virtual/memory_tiering/memory_tier4/nodelist", "2");
+  Write("virtual/memory_tiering/memory_tier22/nodelist", "0");
+  EXPECT_THAT(NodesByTier(ReadNodeTopology(root_).value()),
+              ElementsAre(ElementsAre(NodeId(2)), ElementsAre(NodeId(0))));
+}
+
 TEST_F(NodeTopologyTest, LatenciesThatDifferLittleAreOneClass) {
   AddNode(0, 4096, 0, "0", "10 20 20 20");
   AddNode(1, 4096, 0, "1", "20 10 20 20");

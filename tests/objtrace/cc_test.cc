@@ -217,6 +217,110 @@ TEST_P(SignalsTest, AHandlerAmidACountLosesNone) {
             kRounds + said["steps"]);
 }
 
+// The program that the tracker's tests run as it is.
+class FaultsTest : public CcTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  void SetUp() override {
+    const Outcome built = Cc({"clang++-19", "-std=c++20", GetParam(), "-fno-builtin", "-pthread",
+                              Source("allocates.cc"), "-o", File("x")});
+    ASSERT_EQ(built.status, 0) << built.err;
+  }
+
+  struct Made {
+    std::uint64_t sites = 0;
+    std::uint64_t objects = 0;
+    std::uint64_t freed = 0;
+  };
+  // Of sites all of whose objects are of so many bytes.
+  static Made Of(const ObjectsPart& part, std::uint64_t bytes) {
+    Made made;
+    for (const AllocationSite& site : part.sites) {
+      if (site.objects == 0 || site.bytes != site.objects * bytes) continue;
+      ++made.sites;
+      made.objects += site.objects;
+      made.freed += site.freed_objects;
+    }
+    return made;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Levels, FaultsTest, ::testing::Values("-O0", "-O2"),
+                         [](const auto& level) { return std::string(level.param + 1); });
+
+TEST_P(FaultsTest, WhatCannotBeAllocatedIsNoObject) {
+  const Outcome ran = Run(File("x"), {"refused"});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.out, "bad_alloc\n");
+  EXPECT_EQ(ran.err, "");
+  ObjectsInfo info;
+  const ObjectsPart part = Read(File("run.objects"), info);
+  for (const AllocationSite& site : part.sites) EXPECT_LT(site.bytes, std::uint64_t{1} << 40);
+  EXPECT_EQ(Of(part, 50'007).objects, 1U);
+  EXPECT_EQ(Of(part, 50'007).freed, 1U) << "what could not grow stayed until then";
+  EXPECT_EQ(Of(part, 100'007).objects, 1U);
+}
+
+TEST_P(FaultsTest, StacksThatAreLeftByJumpsAndExceptionsAreThoseOfTheirCalls) {
+  const Outcome ran = Run(File("x"), {"leaves"});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  ObjectsInfo info;
+  const ObjectsPart part = Read(File("run.objects"), info);
+  for (const std::uint64_t bytes : {100'001, 100'002, 100'003}) {
+    const Made made = Of(part, bytes);
+    EXPECT_EQ(made.sites, 1U) << bytes;
+    EXPECT_EQ(made.objects, 100U) << bytes;
+    EXPECT_EQ(made.freed, 100U) << bytes;
+  }
+}
+
+TEST_P(FaultsTest, HoweverAThreadEndsItsObjectsAndCountsStay) {
+  const Outcome ran = Run(File("x"), {"ends"});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  ObjectsInfo info;
+  const ObjectsPart part = Read(File("run.objects"), info);
+  EXPECT_EQ(Of(part, 100'031).objects, 3U);
+  EXPECT_EQ(Of(part, 100'031).freed, 3U) << "by the last destructor";
+  std::vector<std::uint64_t> accesses;
+  for (const LiveObject& object : part.objects) {
+    if (object.bytes == 100'032) accesses.push_back(object.accesses);
+  }
+  EXPECT_THAT(accesses, ElementsAre(1, 1, 1)) << "also of one that was cancelled";
+}
+
+TEST_P(FaultsTest, AHandlerAmidAnAllocationLosesNone) {
+  const Outcome ran = Run(File("x"), {"steps"});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  const auto steps = std::stoul(ran.out);
+  EXPECT_GT(steps, 10 * 100U) << "the processor does not step";
+  ObjectsInfo info;
+  const ObjectsPart part = Read(File("run.objects"), info);
+  EXPECT_EQ(Of(part, 100'041).objects, 11U);
+  EXPECT_EQ(Of(part, 100'041).freed, 11U);
+  EXPECT_EQ(AccessesTo(part, "_ZN12_GLOBAL__N_15stepsE"), 2 * steps + 1)
+      << "read and written in each, and printed";
+}
+
+TEST_P(FaultsTest, ChildrenThatBecomeAnotherProgramWriteItsFilesAlone) {
+  const std::string pattern = File("run-%p.objects");
+  const Outcome ran =
+      RunProgram({File("x"), "spawn"}, [&] { ::setenv("TMPROF_OBJECTS", pattern.c_str(), 1); });
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  std::size_t files = 0;
+  std::size_t parents = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
+    if (!entry.path().filename().string().starts_with("run-")) continue;
+    ++files;
+    ObjectsInfo info;
+    const ObjectsPart part = Read(entry.path(), info);
+    EXPECT_EQ(info.forks, 0U) << "each began anew";
+    const std::uint64_t is_parent = Of(part, 100'021).objects;
+    parents += is_parent;
+    EXPECT_EQ(Of(part, 100'022).objects, is_parent);
+    EXPECT_EQ(Of(part, 100'001).objects, 1 - is_parent);
+  }
+  EXPECT_EQ(files, 4U) << "itself, and by fork(2), vfork(2) and posix_spawn(3)";
+  EXPECT_EQ(parents, 1U);
+}
+
 TEST_F(CcTest, WhatOthersMayWaitForIsCountedBefore) {
   const Outcome built =
       Cc({"clang-19", "-O1", Source("steps.ll"), Source("steps.c"), "-o", File("x")});
@@ -400,6 +504,35 @@ TEST_F(CcTest, AProgramWithAnAllocatorOfItsOwnKeepsIt) {
   for (const LiveObject& object : counted.objects) EXPECT_NE(object.bytes, 100'001U);
 }
 
+// What it allocates itself does count: the runtime is linked first.
+TEST_F(CcTest, OfAProgramWithAnAllocatorInALibraryTheObjectsCount) {
+  ASSERT_EQ(RunProgram({"clang-19", "-O1", "-fPIC", "-shared", "-fno-builtin",
+                        Source("own_allocator.c"), "-o", File("libown.so")})
+                .status,
+            0);
+  WriteFile(File("uses.c"),
+            "#include <stdlib.h>\n"
+            "int main(void) {\n"
+            "  char* made = malloc(100002);\n"
+            "  for (int i = 0; i < 10; ++i) ((volatile char*)made)[i] = 1;\n"
+            "  made = realloc(made, 200004);\n"
+            "  ((volatile char*)made)[200003] = 1;\n"
+            "  return made[9] - 1;\n"
+            "}\n");
+  const Outcome built = Cc({"clang-19", "-O1", "-fno-builtin", File("uses.c"), "-L" + File(""),
+                            "-lown", "-Wl,-rpath," + File(""), "-o", File("x")});
+  ASSERT_EQ(built.status, 0) << built.err;
+  const Outcome ran = Run(File("x"));
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.err, "");
+  ObjectsInfo info;
+  const ObjectsPart counted = Read(File("run.objects"), info);
+  EXPECT_FALSE(IsInstrumented(counted, "libown.so"));
+  const auto object = std::ranges::find(counted.objects, 200'004U, &LiveObject::bytes);
+  ASSERT_NE(object, counted.objects.end());
+  EXPECT_EQ(object->accesses, 12U) << "10 written, 1 more, 1 read";
+}
+
 TEST_F(CcTest, SourcesCountWhateverTheyAreCalled) {
   for (const std::string name : {"x.CC", "x.CXX", "x.C++", "x.cp", "x.c++"}) {
     WriteFile(File(name),
@@ -416,44 +549,69 @@ TEST_F(CcTest, SourcesCountWhateverTheyAreCalled) {
   }
 }
 
-TEST_F(CcTest, ALibraryWhereAnInstrumentedOneWasIsNotCalledInstrumented) {
-  WriteFile(File("library.c"),
-            "#include <stdlib.h>\n"
-            "int VARIABLE;\n"
-            "int room[ROOM] = {1};\n"
-            "int enter(void) {\n"
-            "  int* volatile made = malloc(sizeof(int));\n"
-            "  *made = ++VARIABLE;\n"
-            "  const int entered = *made;\n"
-            "  free(made);\n"
-            "  return entered;\n"
-            "}\n");
-  WriteFile(File("loads.c"),
-            "#include <dlfcn.h>\n"
-            "#include <stdio.h>\n"
-            "int main(int count, char** names) {\n"
-            "  int entered = 0;\n"
-            "  for (int i = 1; i < count; ++i) {\n"
-            "    void* library = dlopen(names[i], RTLD_NOW);\n"
-            "    if (library == NULL) return 2;\n"
-            "    entered = entered * 10 + ((int (*)(void))dlsym(library, \"enter\"))();\n"
-            "    if (i + 1 < count) dlclose(library);\n"
-            "  }\n"
-            "  printf(\"%d\\n\", entered);\n"
-            "  return 0;\n"
-            "}\n");
-  const auto library = [&](const std::string& name, const std::string& room) {
-    return std::vector<std::string>{
-        "clang-19",        "-O1", "-fPIC",   "-shared", "-DVARIABLE=of_" + name, "-DROOM=" + room,
-        File("library.c"), "-o",  File(name)};
-  };
-  ASSERT_EQ(Cc(library("first", "1")).status, 0);
+// A program of `tmprof cc` that loads libraries, each of which tells a digit when it is entered.
+class LoadsTest : public CcTest {
+ protected:
+  void SetUp() override {
+    WriteFile(File("loads.c"),
+              "#include <dlfcn.h>\n"
+              "#include <stdio.h>\n"
+              "#include <string.h>\n"
+              "int main(int count, char** words) {\n"
+              "  const int keeps_last = strcmp(words[1], \"keep\") == 0;\n"
+              "  int entered = 0;\n"
+              "  for (int i = 2; i < count; ++i) {\n"
+              "    void* library = dlopen(words[i], RTLD_NOW);\n"
+              "    if (library == NULL) return 2;\n"
+              "    entered = entered * 10 + ((int (*)(void))dlsym(library, \"enter\"))();\n"
+              "    if (i + 1 == count && keeps_last) break;\n"
+              "    if (dlclose(library) != 0) return 3;\n"
+              "  }\n"
+              "  printf(\"%d\\n\", entered);\n"
+              "  return 0;\n"
+              "}\n");
+    const Outcome built = Cc({"clang-19", "-O1", File("loads.c"), "-o", File("x")});
+    ASSERT_EQ(built.status, 0) << built.err;
+    WriteFile(File("library.c"),
+              "#include <stdlib.h>\n"
+              "int VARIABLE;\n"
+              "int room[ROOM] = {1};\n"
+              "int enter(void) {\n"
+              "  int* volatile made = malloc(sizeof(int));\n"
+              "  *made = ++VARIABLE;\n"
+              "  const int entered = *made;\n"
+              "  free(made);\n"
+              "  return entered;\n"
+              "}\n");
+  }
+
+  // What builds a library that counts in the variable of_NAME, by itself or after `tmprof cc`.
+  std::vector<std::string> Library(const std::string& name, int room = 1) const {
+    return {"clang-19",
+            "-O1",
+            "-fPIC",
+            "-shared",
+            "-DVARIABLE=of_" + name,
+            "-DROOM=" + std::to_string(room),
+            File("library.c"),
+            "-o",
+            File(name)};
+  }
+  // Loads and closes each in turn, of which the last one may stay.
+  Outcome Load(bool keeps_last, const std::vector<std::string>& names) const {
+    std::vector<std::string> words = {keeps_last ? "keep" : "close"};
+    for (const std::string& name : names) words.push_back(File(name));
+    return Run(File("x"), words);
+  }
+};
+
+TEST_F(LoadsTest, ALibraryWhereAnInstrumentedOneWasIsNotCalledInstrumented) {
+  ASSERT_EQ(Cc(Library("first")).status, 0);
   // Large enough to lie where the first one's part of the runtime was.
-  ASSERT_EQ(RunProgram(library("second", "200")).status, 0);
-  ASSERT_EQ(Cc({"clang-19", "-O1", File("loads.c"), "-o", File("x")}).status, 0);
+  ASSERT_EQ(RunProgram(Library("second", 200)).status, 0);
   // Where the first one is for the third time, the second is next. What the first counted stays,
   // and its variable begins anew.
-  const Outcome ran = Run(File("x"), {File("first"), File("first"), File("first"), File("second")});
+  const Outcome ran = Load(true, {"first", "first", "first", "second"});
   ASSERT_EQ(ran.status, 0) << ran.err;
   EXPECT_EQ(ran.out, "1111\n");
   ObjectsInfo info;
@@ -463,39 +621,13 @@ TEST_F(CcTest, ALibraryWhereAnInstrumentedOneWasIsNotCalledInstrumented) {
   EXPECT_EQ(AccessesTo(counted, "of_first"), 6U) << "read and written three times";
   EXPECT_EQ(AccessesTo(counted, "of_second"), 0U);
 
-  ASSERT_EQ(Run(File("x"), {File("second"), File("first")}).status, 0);
+  ASSERT_EQ(Load(true, {"second", "first"}).status, 0);
   EXPECT_TRUE(IsInstrumented(Read(File("run.objects"), info), "first"));
 }
 
-TEST_F(CcTest, LibrariesThatWereClosedAreListedAsTheOthers) {
-  WriteFile(File("library.c"),
-            "#include <stdlib.h>\n"
-            "int enter(void) {\n"
-            "  int* volatile made = malloc(sizeof(int));\n"
-            "  *made = 1;\n"
-            "  return *made;\n"
-            "}\n");
-  WriteFile(File("loads.c"),
-            "#include <dlfcn.h>\n"
-            "#include <stdio.h>\n"
-            "int main(int count, char** names) {\n"
-            "  int entered = 0;\n"
-            "  for (int i = 1; i < count; ++i) {\n"
-            "    void* library = dlopen(names[i], RTLD_NOW);\n"
-            "    if (library == NULL) return 2;\n"
-            "    entered += ((int (*)(void))dlsym(library, \"enter\"))();\n"
-            "    if (dlclose(library) != 0) return 3;\n"
-            "  }\n"
-            "  printf(\"%d\\n\", entered);\n"
-            "  return 0;\n"
-            "}\n");
-  const auto library = [&](const std::string& name) {
-    return std::vector<std::string>{"clang-19",        "-O1", "-g",      "-fPIC", "-shared",
-                                    File("library.c"), "-o",  File(name)};
-  };
-  ASSERT_EQ(Cc(library("counted")).status, 0);
-  ASSERT_EQ(RunProgram(library("prebuilt")).status, 0);
-  ASSERT_EQ(Cc({"clang-19", "-O1", File("loads.c"), "-o", File("x")}).status, 0);
+TEST_F(LoadsTest, LibrariesThatWereClosedAreListedAsTheOthers) {
+  ASSERT_EQ(Cc(Library("counted")).status, 0);
+  ASSERT_EQ(RunProgram(Library("prebuilt")).status, 0);
   const auto states = [&](const std::string& name) {
     ObjectsInfo info;
     std::multiset<std::pair<bool, bool>> found;  // closed, instrumented
@@ -505,9 +637,9 @@ TEST_F(CcTest, LibrariesThatWereClosedAreListedAsTheOthers) {
     return found;
   };
   using States = std::multiset<std::pair<bool, bool>>;
-  ASSERT_EQ(Run(File("x"), {File("counted")}).out, "1\n");
+  ASSERT_EQ(Load(false, {"counted"}).out, "1\n");
   EXPECT_EQ(states("counted"), (States{{true, true}}));
-  ASSERT_EQ(Run(File("x"), {File("prebuilt")}).out, "1\n");
+  ASSERT_EQ(Load(false, {"prebuilt"}).out, "1\n");
   EXPECT_EQ(states("prebuilt"), (States{{true, false}}));
   EXPECT_EQ(states("x"), States()) << "the program has no path";
 }
@@ -879,6 +1011,23 @@ TEST_F(StackTest, OnAStackOfTheProgramsOwnTheInnermostCallIsKnown) {
   const auto site = SiteOf(3001, 1);
   EXPECT_THAT(Functions(site), ElementsAre("body"));
   EXPECT_EQ(site["stack_cut"], true);
+}
+
+TEST_F(CcTest, OptionsOfTracesAreRefusedOfItsProfile) {
+  WriteFile(File("x.c"), "int main(void) { return 0; }\n");
+  ASSERT_EQ(Cc({"clang-19", File("x.c"), "-o", File("x")}).status, 0);
+  ASSERT_EQ(Run(File("x")).status, 0);
+  std::vector<std::string> words = {"report", File("run.objects"), "--view", "objects"};
+  EXPECT_EQ(Tmprof(words).status, 0);
+  for (const auto& [option, value] :
+       {std::pair("--pid", "1"), {"--epochs", "0:1"}, {"--page", "0x1000"}, {"--tier2", "1"}}) {
+    std::vector<std::string> with = words;
+    with.insert(with.end(), {option, value});
+    const Outcome refused = Tmprof(with);
+    EXPECT_EQ(refused.status, 2) << option;
+    EXPECT_THAT(refused.err, HasSubstr(option));
+    EXPECT_THAT(refused.err, HasSubstr("tmprof record --objects"));
+  }
 }
 
 TEST_F(CcTest, AForkedChildWritesAFileOfItsOwn) {

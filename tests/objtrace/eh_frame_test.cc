@@ -174,6 +174,44 @@ TEST(EhFrame, RulesAreThoseThatElfutilsReads) {
                                               FrameKind::kAtRbp}));
 }
 
+// Where rbp, which is register 6, was in a register, or is a number itself: a byte for each row.
+asm(R"(
+  .pushsection .text
+  .type rbp_elsewhere, @function
+rbp_elsewhere:
+  .cfi_startproc
+  nop
+  .cfi_register 6, 0
+  nop
+  .cfi_restore 6
+  nop
+  .cfi_val_offset 6, -16
+  nop
+  .cfi_restore 6
+  .cfi_def_cfa_offset 24
+  nop
+  .cfi_val_offset 6, 16
+  nop
+  .cfi_same_value 6
+  nop
+  .cfi_endproc
+  .size rbp_elsewhere, . - rbp_elsewhere
+  .popsection
+)");
+extern "C" const char rbp_elsewhere[];
+
+TEST(EhFrame, ACallerWhoseRbpIsNotInMemoryIsUnknownAndTheOthersAreNot) {
+  const Image program = Loaded().at(0);
+  std::vector<FrameRule> rules;
+  for (int row = 0; row < 7; ++row) {
+    rules.push_back(RuleAt(program.table, reinterpret_cast<std::uint64_t>(rbp_elsewhere + row)));
+  }
+  const FrameRule at_8{.kind = FrameKind::kByRsp, .cfa_offset = 8};
+  const FrameRule at_24{.kind = FrameKind::kByRsp, .cfa_offset = 24};
+  EXPECT_THAT(rules, ::testing::ElementsAre(at_8, FrameRule(), at_8, FrameRule(), at_24,
+                                            FrameRule(), at_24));
+}
+
 TEST(EhFrame, WhatHasNoTableOrIsNoCodeIsUnknown) {
   EXPECT_EQ(RuleAt(nullptr, 4096).kind, FrameKind::kUnknown);
   for (const Image& image : Loaded()) {

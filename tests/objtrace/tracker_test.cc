@@ -359,6 +359,28 @@ TEST_F(TrackerTest, AForkedChildAndAnExecHaveLogsOfTheirOwn) {
   }
 }
 
+TEST_F(TrackerTest, ChildrenThatBecomeAnotherProgramHaveItsLogsAlone) {
+  AllocationLogs logs = Logs();
+  const Outcome ran = Run(logs.request(), {"spawn"});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  Take(logs);
+  EXPECT_EQ(lost_, 0U);
+  std::map<int, std::set<std::uint64_t>> by_process;
+  for (const Told& told : told_) {
+    if (told.event.kind == LogEventKind::kAllocated) by_process[told.pid].insert(told.event.bytes);
+  }
+  ASSERT_EQ(by_process.size(), 4U) << "itself, and by fork(2), vfork(2) and posix_spawn(3)";
+  int parents = 0;
+  for (const auto& [pid, bytes] : by_process) {
+    const bool is_parent = bytes.contains(100'021);
+    parents += is_parent ? 1 : 0;
+    EXPECT_EQ(bytes.contains(100'022), is_parent) << "it goes on as before";
+    EXPECT_EQ(bytes.contains(100'001), !is_parent);
+    EXPECT_EQ(bytes.contains(200'003), !is_parent);
+  }
+  EXPECT_EQ(parents, 1);
+}
+
 TEST_F(TrackerTest, WithoutARecorderNothingIsWrittenOrSaid) {
   std::string request;
   std::filesystem::path folder;
@@ -627,6 +649,78 @@ TEST_F(TrackerTest, ThreadsThatDoNotAllocateHaveNoArenaOfMalloc) {
             8);
 }
 
+TEST_F(TrackerTest, HoweverAThreadEndsWhatItAllocatedStaysAndWhatItFreesIsTold) {
+  AllocationLogs logs = Logs();
+  const Outcome ran = Run(logs.request(), {"ends"});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  Take(logs);
+  EXPECT_EQ(lost_, 0U);
+  const auto count = [&](LogEventKind kind) {
+    return std::ranges::count_if(told_, [&](const Told& told) { return told.event.kind == kind; });
+  };
+  EXPECT_EQ(count(LogEventKind::kThreadBegan), 3);
+  EXPECT_EQ(count(LogEventKind::kThreadEnded), 3) << "one of them was cancelled";
+  const auto live = [&](std::uint64_t bytes) {
+    std::set<std::uint64_t> addresses;
+    for (const Told& told : told_) {
+      const LoggedEvent& event = told.event;
+      if (event.kind == LogEventKind::kAllocated && event.bytes == bytes) {
+        addresses.insert(event.address);
+      } else if (event.kind == LogEventKind::kAllocated || event.kind == LogEventKind::kFreed) {
+        addresses.erase(event.address);
+      }
+    }
+    return addresses.size();
+  };
+  EXPECT_EQ(Allocated(100'031).size(), 3U);
+  EXPECT_EQ(live(100'031), 0U) << "freed by the last destructor, after the tracker's";
+  EXPECT_EQ(live(100'032), 3U);
+}
+
+// Of the handler's mappings those are told that the tracker was not amid an event for.
+TEST_F(TrackerTest, AHandlerAmidAnEventLosesNone) {
+  AllocationLogs logs = Logs();
+  const Outcome ran = Run(logs.request(), {"steps"});
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  const auto steps = std::stoul(ran.out);
+  EXPECT_GT(steps, 10 * 100U) << "the processor does not step";
+  Take(logs);
+  EXPECT_EQ(lost_, 0U);
+  std::vector<LogEventKind> of_objects;
+  std::map<std::uint64_t, LogEventKind> pages;  // by address, what was told last
+  std::size_t mapped = 0;
+  const std::vector<const LoggedEvent*> made = Allocated(100'041);
+  ASSERT_EQ(made.size(), 11U);
+  for (const Told& told : told_) {
+    const LoggedEvent& event = told.event;
+    if (event.address == made[0]->address && event.kind <= LogEventKind::kFreed) {
+      of_objects.push_back(event.kind);
+    }
+    if (event.bytes != 4096 || event.kind == LogEventKind::kAllocated) continue;
+    const auto before = pages.find(event.address);
+    switch (event.kind) {
+      case LogEventKind::kMapped:
+        ++mapped;
+        EXPECT_TRUE(before == pages.end() || before->second == LogEventKind::kGone);
+        break;
+      case LogEventKind::kGoing:
+        EXPECT_TRUE(before != pages.end() && before->second == LogEventKind::kMapped);
+        break;
+      default:
+        EXPECT_EQ(event.kind, LogEventKind::kGone);
+        EXPECT_TRUE(before != pages.end() && before->second == LogEventKind::kGoing);
+    }
+    pages[event.address] = event.kind;
+  }
+  std::vector<LogEventKind> turns;
+  for (int round = 0; round < 11; ++round) {
+    turns.insert(turns.end(), {LogEventKind::kAllocated, LogEventKind::kFreed});
+  }
+  of_objects.resize(std::min(of_objects.size(), turns.size()));  // then others may lie there
+  EXPECT_EQ(of_objects, turns) << "all at one address, each freed before the next";
+  EXPECT_GT(mapped, steps / 20);
+}
+
 TEST_F(TrackerTest, AsManySmallOnesLiveInAPageAsItHolds) {
   AllocationLogs logs = Logs({.threshold_bytes = 1, .parent = ::testing::TempDir()});
   ASSERT_EQ(Run(logs.request(), {"crowd"}).status, 0);
@@ -797,6 +891,25 @@ TEST_F(TrackerTest, OfAProgramWithAnAllocatorOfItsOwnTheMappingsAreTold) {
                                            told.event.bytes == 16 << 20;
                                   }),
             1);
+}
+
+TEST_F(TrackerTest, OfAnAllocatorInALibraryWhatTheProgramAllocatesIsTold) {
+  AllocationLogs logs = Logs();
+  const std::string own = std::string(TMPROF_BINARY_DIR) + "/lib/libobjects_own_allocator.so";
+  // Before the C library, as one that the program is linked with.
+  const Outcome ran =
+      RunProgram({std::string(TMPROF_BINARY_DIR) + "/tests/objects_allocates", "kinds"}, [&] {
+        ::setenv("LD_PRELOAD", (kLibrary + ":" + own).c_str(), 1);
+        ::setenv(objtrace::kTrackVariable, logs.request().c_str(), 1);
+      });
+  ASSERT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.err, "");
+  Take(logs);
+  ASSERT_EQ(Allocated(100'001).size(), 1U);
+  ASSERT_FALSE(Allocated(100'020).empty());
+  EXPECT_EQ(Allocated(100'020)[0]->address, Allocated(100'001)[0]->address + 100'016)
+      << "one behind the other, though the first was freed";
+  EXPECT_FALSE(Allocated(100'005).empty()) << "by new";
 }
 
 TEST_F(TrackerTest, AProgramOutlivesItsRecorder) {

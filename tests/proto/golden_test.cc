@@ -32,6 +32,7 @@ TEST(GoldenTrace, HeaderOfVersion1IsReadAsItWas) {
   EXPECT_EQ(info.calibration.ns_per_sample, std::nullopt);
   EXPECT_THAT(info.settings,
               testing::ElementsAre(Setting{"max-overhead", "1%"}, Setting{"abit", "ladder"}));
+  EXPECT_THAT(info.tiers, testing::IsEmpty()) << "unknown";
   EXPECT_THAT(info.warnings, testing::ElementsAre("numa_balancing is on"));
 }
 

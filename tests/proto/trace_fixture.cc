@@ -51,6 +51,7 @@ TraceInfo SmallInfo() {
   info.calibration.ns_per_set = 170.5;
   info.calibration.ns_per_look = 0;  // measured as free, which is not "not measured"
   info.settings = {{"max-overhead", "1%"}, {"epoch", "1s"}};
+  info.tiers = {{NodeId(0)}, {NodeId(1), NodeId(65535)}};
   info.warnings = {"NUMA balancing is on"};
   return info;
 }

@@ -123,6 +123,22 @@ TEST_F(TraceValidation, FieldsOfALaterVersionAreSkipped) {
   EXPECT_EQ(back.epochs, ReadMessage(EpochByHand().Message()).epochs);
 }
 
+TEST_F(TraceValidation, HeadersWithoutSoundTiersAreRefused) {
+  const auto complaint = [&](const std::string& header) {
+    WriteFile(path(), EncodePreamble(kTraceFormat.magic, kTraceFormat.version) +
+                          FrameOf(1, header) + FrameOf(2, EpochByHand().Message()));
+    return ReadTrace(path()).error;
+  };
+  const std::string node0 = Bytes(15, Packed(1, {0}));
+  EXPECT_EQ(complaint(node0), "") << "all memory is of one class";
+  EXPECT_EQ(ReadTrace(path()).info.tiers, (std::vector<std::vector<NodeId>>{{NodeId(0)}}));
+  EXPECT_EQ(complaint(node0 + Bytes(15, Packed(1, {3, 2}))), "");
+  EXPECT_THAT(complaint(node0 + node0), HasSubstr("named twice"));
+  EXPECT_THAT(complaint(node0 + Bytes(15, "")), HasSubstr("tier 2"));
+  EXPECT_THAT(complaint(Bytes(15, "")), HasSubstr("tier 1 has no node"));
+  EXPECT_THAT(complaint(Bytes(15, Packed(1, {65536}))), HasSubstr("node 65536 is above 65535"));
+}
+
 TEST_F(TraceValidation, ColumnsOfAnotherLengthAreRefused) {
   EXPECT_EQ(Complaint(kLoads, Codes({1, 1})), "column 'load_samples' has 2 values for 3 records");
   EXPECT_EQ(Complaint(kStores, Codes({1, 1, 1, 1})),

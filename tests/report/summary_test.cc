@@ -71,6 +71,18 @@ TEST(SummaryTest, IsWhatJsonReadersExpect) {
   EXPECT_EQ(json["warnings"][0], "another scanner clears bits");
 }
 
+TEST(SummaryTest, TellsWhichTiersTheMachineHadWhereThatIsKnown) {
+  Trace trace = ThreeEpochs();
+  EXPECT_EQ(SummaryText(*MakeSummary(trace)).find("tiers"), std::string::npos);
+  const auto unknown = nlohmann::json::parse(SummaryJson(*MakeSummary(trace)));
+  EXPECT_TRUE(unknown["host"]["tiers"].is_null());
+  trace.info.tiers = {{NodeId(0)}, {NodeId(2), NodeId(3)}};
+  EXPECT_NE(SummaryText(*MakeSummary(trace)).find(" 1 is node 0, 2 is nodes 2 3\n"),
+            std::string::npos);
+  const auto json = nlohmann::json::parse(SummaryJson(*MakeSummary(trace)));
+  EXPECT_EQ(json["host"]["tiers"], nlohmann::json::parse("[[0], [2, 3]]"));
+}
+
 // A price that was measured is told from one that was assumed, and either from none.
 TEST(SummaryTest, TellsWhatAPageClearedByItselfCosts) {
   Trace trace = ThreeEpochs();

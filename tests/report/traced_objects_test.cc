@@ -247,6 +247,98 @@ TEST(TracedObjects, NodesThatHeldThePagesHaveTheirShares) {
   EXPECT_THAT(TracedObjectsText(objects), HasSubstr("node unknown"));
 }
 
+// Of site 1 pages 16 on node 2, 17 nowhere that is known, and 18 on node 0; of site 2 page 20 on
+// node 3 and page 21 on node 2, which is nobody's by half.
+EpochProfile OnNodes(bool with_looks) {
+  EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, 3 * kPage, 1),
+                                 Event(AllocationKind::kAllocated, 20 * kPage, kPage * 3 / 2, 2)});
+  const auto add = [&](std::uint64_t page, std::uint32_t samples, std::optional<NodeId> node) {
+    Append(epoch.pages, {.key = {TargetId(0), Vpn(page)},
+                         .looks = with_looks ? 1000u : 0u,
+                         .references = with_looks ? samples : 0,
+                         .load_samples = with_looks ? 0 : samples,
+                         .node = node});
+  };
+  add(16, 30, NodeId(2));
+  add(17, 100, std::nullopt);
+  add(18, 70, NodeId(0));
+  add(20, 5, NodeId(3));
+  add(21, 20, NodeId(2));
+  return epoch;
+}
+
+TEST(TracedObjects, OfTheWeightInTier2RowsHaveTheirSharesAndOfTheirsWhatIsThere) {
+  const TracedObjects objects = Objects({OnNodes(false)}, {.tier2 = {{NodeId(2), NodeId(7)}}});
+  ASSERT_FALSE(objects.accesses) << "by samples alone: 50 in tier 2, 75 in tier 1, 100 unknown";
+  EXPECT_DOUBLE_EQ(objects.InTier2(objects.tiers).value(), 0.4);
+  ASSERT_EQ(objects.rows.size(), 2U);
+  EXPECT_DOUBLE_EQ(objects.InTier2(objects.rows[0].tiers).value(), 0.3) << "30 of 30 + 70";
+  EXPECT_DOUBLE_EQ(objects.OfTier2(objects.rows[0].tiers).value(), 0.6) << "30 of 50";
+  EXPECT_DOUBLE_EQ(objects.InTier2(objects.rows[1].tiers).value(), 10.0 / 15);
+  EXPECT_DOUBLE_EQ(objects.OfTier2(objects.rows[1].tiers).value(), 0.2);
+  EXPECT_DOUBLE_EQ(objects.InTier2(objects.elsewhere.tiers).value(), 1);
+  EXPECT_DOUBLE_EQ(objects.OfTier2(objects.elsewhere.tiers).value(), 0.2);
+  const auto json = nlohmann::json::parse(TracedObjectsJson(objects));
+  EXPECT_EQ(json["tier2_nodes"], nlohmann::json::parse("[2, 7]"));
+  EXPECT_DOUBLE_EQ(json["in_tier2_share"], 0.4);
+  EXPECT_DOUBLE_EQ(json["rows"][0]["in_tier2_share"], 0.3);
+  EXPECT_DOUBLE_EQ(json["rows"][0]["of_tier2_share"], 0.6);
+  EXPECT_DOUBLE_EQ(json["elsewhere"]["of_tier2_share"], 0.2);
+  const std::string text = TracedObjectsText(objects);
+  EXPECT_THAT(text, HasSubstr("in tier 2, or below, nodes 2, 7: 40 % of references and samples"));
+  EXPECT_THAT(text, HasSubstr("in tier 2  of tier 2  kind"));
+  EXPECT_THAT(text, HasSubstr("30 %       60 %  allocated  make"));
+  EXPECT_THAT(TracedObjectsCsv(objects), HasSubstr(",make,,,,,,0.3,0.6,"));
+}
+
+// Nobody's half of page 21 has no tier here, nor has page 16.
+TEST(TracedObjects, TiersAreThoseOfTheRecordingAndAccessesAreWeighedWhereBitsWereRead) {
+  Trace trace = TraceOf({OnNodes(true)});
+  trace.info.tiers = {{NodeId(0)}, {NodeId(3)}, {NodeId(4)}};
+  const Result<TracedObjects> objects = MakeTracedObjects(trace, {});
+  ASSERT_TRUE(objects) << objects.error().Message();
+  EXPECT_THAT(objects->tier2.value(), ::testing::ElementsAre(NodeId(3), NodeId(4)));
+  ASSERT_EQ(objects->rows.size(), 2U);
+  EXPECT_EQ(objects->InTier2(objects->rows[0].tiers), 0.0) << "page 18; node 2 is of no tier";
+  EXPECT_EQ(objects->OfTier2(objects->rows[0].tiers), 0.0);
+  EXPECT_EQ(objects->InTier2(objects->rows[1].tiers), 1.0);
+  EXPECT_NEAR(objects->OfTier2(objects->rows[1].tiers).value(), 1, 1e-9);
+  const TracedObjects page20 = Objects({OnNodes(true)}, {.page = Vpn(20)});
+  EXPECT_NEAR(objects->tiers.tier2, page20.accesses.value(), *page20.accesses * 1e-9);
+  const TracedObjects page18 = Objects({OnNodes(true)}, {.page = Vpn(18)});
+  EXPECT_NEAR(objects->tiers.tier1, page18.accesses.value(), *page18.accesses * 1e-9);
+}
+
+TEST(TracedObjects, WhatLiesNowhereThatIsKnownIsNotOutsideOfTier2) {
+  EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
+                                 Event(AllocationKind::kAllocated, 17 * kPage, kPage, 2)});
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(16)}, .load_samples = 9, .node = std::nullopt});
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(17)}, .load_samples = 5, .node = NodeId(2)});
+  const TracedObjects objects = Objects({epoch}, {.tier2 = {{NodeId(2)}}});
+  ASSERT_EQ(objects.rows.size(), 2U);
+  EXPECT_FALSE(objects.InTier2(objects.rows[0].tiers));
+  EXPECT_FALSE(objects.OfTier2(objects.rows[0].tiers)) << "not 0";
+  EXPECT_EQ(objects.OfTier2(objects.rows[1].tiers), 1.0);
+}
+
+TEST(TracedObjects, OfTiersThatNobodyKnowsNothingIsSaidAndOfOneClassNothingIsSlow) {
+  Trace trace = TraceOf({OnNodes(true)});
+  const TracedObjects unknown = MakeTracedObjects(trace, {}).value();
+  EXPECT_FALSE(unknown.tier2);
+  EXPECT_FALSE(unknown.InTier2(unknown.rows.at(0).tiers));
+  EXPECT_FALSE(unknown.OfTier2(unknown.rows.at(0).tiers));
+  EXPECT_THAT(TracedObjectsText(unknown), Not(HasSubstr("tier 2")));
+  const auto json = nlohmann::json::parse(TracedObjectsJson(unknown));
+  EXPECT_TRUE(json["tier2_nodes"].is_null());
+  EXPECT_TRUE(json["rows"][0]["in_tier2_share"].is_null());
+  trace.info.tiers = {{NodeId(0), NodeId(2), NodeId(3)}};
+  const TracedObjects one = MakeTracedObjects(trace, {}).value();
+  EXPECT_TRUE(one.tier2.value().empty());
+  EXPECT_EQ(one.InTier2(one.rows.at(0).tiers), 0.0);
+  EXPECT_FALSE(one.OfTier2(one.rows.at(0).tiers)) << "of nothing";
+  EXPECT_THAT(TracedObjectsText(one), Not(HasSubstr("tier 2")));
+}
+
 TEST(TracedObjects, AccessesAreEstimatedWhereBitsWereRead) {
   EpochProfile seen = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
                                 Event(AllocationKind::kAllocated, 17 * kPage, kPage / 2, 2)});
@@ -297,8 +389,71 @@ TEST(TracedObjects, WhatWasNotObservedIsUnknownAndWhatWasIdleIsNone) {
                              "references_share", "samples", "samples_share"}) {
     EXPECT_TRUE(json["rows"][1][figure].is_null()) << figure;
   }
+  EXPECT_EQ(json["rows"][1]["observed_share"], 0);
+  EXPECT_EQ(json["rows"][0]["observed_share"], 1);
   EXPECT_EQ(json["rows"][0]["references"], 0);
-  EXPECT_THAT(TracedObjectsCsv(objects), HasSubstr("allocated,,,,,,,1,4096,4096,false,1,map,,,,,"));
+  EXPECT_THAT(TracedObjectsCsv(objects),
+              HasSubstr("allocated,,,,,,,1,4096,4096,false,1,map,,,,,,,,0,"));
+}
+
+// Of 10 KiB from the middle of page 16 on, pages 16 and 18 were looked at: 2 and 4 KiB of them. Two
+// epochs later, page 17 was, and of the site's second object, which stands for three, the last of
+// two pages was sampled.
+TEST(TracedObjects, WhatOfARowsBytesWasObservedIsSaid) {
+  EpochProfile first = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage + 2048, 10'240, 1)});
+  AddPage(first, 16, 8, 0);
+  AddPage(first, 18, 8, 0);
+  const TracedObjects once = Objects({first});
+  EXPECT_DOUBLE_EQ(once.rows.at(0).ObservedShare().value(), 0.6);
+  EXPECT_THAT(TracedObjectsText(once), HasSubstr("10 KiB      60 %        1"));
+  EXPECT_EQ(nlohmann::json::parse(TracedObjectsJson(once))["rows"][0]["observed_share"], 0.6);
+  const TracedObjects of_page = Objects({first}, {.page = Vpn(16)});
+  EXPECT_DOUBLE_EQ(of_page.rows.at(0).ObservedShare().value(), 1) << "of its 2 KiB there";
+
+  EpochProfile third = Epoch(
+      2, {Event(AllocationKind::kAllocated, 32 * kPage, 2 * kPage, 1, milliseconds(2500), 3)});
+  AddPage(third, 17, 0, 0);
+  Append(third.pages, {.key = {TargetId(0), Vpn(33)}, .load_samples = 7});
+  const TracedObjects all = Objects({first, Epoch(1, {}), third});
+  ASSERT_EQ(all.rows.size(), 1U);
+  EXPECT_DOUBLE_EQ(all.rows[0].ObservedShare().value(),
+                   (10'240.0 + 3 * 4096) / (10'240 + 3 * 8192));
+  const TracedObjects types = Objects({first, Epoch(1, {}), third}, {.by = ObjectsBy::kType});
+  EXPECT_EQ(types.rows.at(0).ObservedShare(), all.rows[0].ObservedShare());
+  const TracedObjects later =
+      Objects({first, Epoch(1, {}), third}, {.by = ObjectsBy::kObject, .epochs = {.first = 1}});
+  ASSERT_EQ(later.rows.size(), 2U);
+  EXPECT_DOUBLE_EQ(later.rows[0].ObservedShare().value(), 0.5) << "which stands for three";
+  EXPECT_DOUBLE_EQ(later.rows[1].ObservedShare().value(), 0.4) << "page 17 alone";
+}
+
+// Page 16 is looked at in the first epoch, while the first object lives there, not the second.
+TEST(TracedObjects, WhatWasObservedBeforeAnObjectLivedIsNotOfIt) {
+  EpochProfile first =
+      Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1, milliseconds(100))});
+  AddPage(first, 16, 8, 0);
+  const EpochProfile second =
+      Epoch(1, {Event(AllocationKind::kFreed, 16 * kPage, 0, 0, milliseconds(1200)),
+                Event(AllocationKind::kAllocated, 16 * kPage, kPage, 2, milliseconds(1300))});
+  const TracedObjects objects = Objects({first, second});
+  ASSERT_EQ(objects.rows.size(), 2U);
+  EXPECT_EQ(objects.rows[0].site.frames.at(0).function, "make");
+  EXPECT_EQ(objects.rows[0].ObservedShare(), 1.0);
+  EXPECT_EQ(objects.rows[1].ObservedShare(), 0.0);
+  EXPECT_FALSE(objects.rows[1].accesses);
+}
+
+TEST(TracedObjects, OfAllThatWasObservedAndWhereNoBitWasReadNoPartIsSaid) {
+  EpochProfile looked = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1)});
+  AddPage(looked, 16, 8, 0);
+  EXPECT_THAT(TracedObjectsText(Objects({looked})), Not(HasSubstr("observed")));
+  EpochProfile sampled = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, 2 * kPage, 1)});
+  Append(sampled.pages, {.key = {TargetId(0), Vpn(16)}, .load_samples = 7});
+  const TracedObjects objects = Objects({sampled});
+  EXPECT_FALSE(objects.rows.at(0).ObservedShare()) << "a sampler looks at no page of its own";
+  EXPECT_THAT(TracedObjectsText(objects), Not(HasSubstr("observed")));
+  EXPECT_TRUE(
+      nlohmann::json::parse(TracedObjectsJson(objects))["rows"][0]["observed_share"].is_null());
 }
 
 // The sampler is on in the first and in the fourth epoch.

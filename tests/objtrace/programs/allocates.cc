@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <spawn.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -91,6 +92,28 @@ void Fork(const char* self) {
   ::execl(self, self, "kinds", nullptr);
 }
 
+// In each way, a child that becomes this program anew.
+void Spawn(char* self) {
+  Make(100'021);
+  char kinds[] = "kinds";
+  char* const arguments[] = {self, kinds, nullptr};
+  pid_t child = ::fork();
+  if (child == 0) {
+    ::execv(self, arguments);
+    ::_exit(1);
+  }
+  ::waitpid(child, nullptr, 0);
+  child = ::vfork();
+  if (child == 0) {
+    ::execv(self, arguments);
+    ::_exit(1);
+  }
+  ::waitpid(child, nullptr, 0);
+  if (::posix_spawn(&child, self, nullptr, nullptr, arguments, environ) != 0) std::abort();
+  ::waitpid(child, nullptr, 0);
+  Make(100'022);
+}
+
 // One after the other.
 void Load(std::span<char*> libraries) {
   for (const char* library : libraries) {
@@ -102,12 +125,12 @@ void Load(std::span<char*> libraries) {
 }
 
 void Refused() {
+  volatile std::size_t huge = std::size_t{1} << 62;
   try {
-    kept = new char[std::size_t{1} << 62];
+    kept = new char[huge];
   } catch (const std::bad_alloc&) {
     std::puts("bad_alloc");
   }
-  volatile std::size_t huge = std::size_t{1} << 62;
   if (std::malloc(huge) != nullptr || std::calloc(huge, 2) != nullptr) std::exit(3);
   void* object = Make(50'007);
   if (std::realloc(object, huge) != nullptr) std::exit(3);
@@ -209,6 +232,74 @@ int OfC11(void* argument) {
   std::free(Make(100'002));
   SayStack();
   return argument != nullptr ? 11 : 0;
+}
+
+// Threads that end in each way, of which each leaves an object, and frees one in the last
+// destructor that the C library calls for it.
+pthread_key_t last_key;
+
+struct Last {
+  void* freed = nullptr;
+  int rounds_left = PTHREAD_DESTRUCTOR_ITERATIONS - 1;
+};
+
+void* Leave(Last& last, int how) {
+  last.freed = Make(100'031);
+  ::pthread_setspecific(last_key, &last);
+  static_cast<volatile char*>(Make(100'032))[0] = 1;
+  if (how == 1) ::pthread_exit(nullptr);
+  while (how == 2) ::pause();  // until it is cancelled
+  return nullptr;
+}
+
+void Ends() {
+  ::pthread_key_create(&last_key, [](void* context) {
+    auto& last = *static_cast<Last*>(context);
+    if (last.rounds_left-- > 0) {
+      ::pthread_setspecific(last_key, context);
+    } else {
+      std::free(last.freed);
+    }
+  });
+  void* (*const begin[])(void*) = {[](void* last) { return Leave(*static_cast<Last*>(last), 0); },
+                                   [](void* last) { return Leave(*static_cast<Last*>(last), 1); },
+                                   [](void* last) { return Leave(*static_cast<Last*>(last), 2); }};
+  for (void* (*const each)(void*) : begin) {
+    Last last;
+    pthread_t thread;
+    ::pthread_create(&thread, nullptr, each, &last);
+    if (each == begin[2]) ::pthread_cancel(thread);
+    ::pthread_join(thread, nullptr);
+    if (last.rounds_left != -1) std::abort();
+  }
+}
+
+// A handler that maps and unmaps a page, after each instruction of ten allocations. Prints how
+// often it ran.
+volatile std::sig_atomic_t steps = 0;
+
+void MapPage(int /*signal*/) {
+  void* page = ::mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED || ::munmap(page, 4096) != 0) std::abort();
+  steps = steps + 1;
+}
+
+// Intel's manual, volume 3, 18.3.1.4: the processor traps after each instruction.
+__attribute__((always_inline)) inline void SingleStep(bool is_on) {
+  constexpr unsigned long long kTrapFlag = 1 << 8;
+  const unsigned long long flags = __builtin_ia32_readeflags_u64();
+  __builtin_ia32_writeeflags_u64(is_on ? flags | kTrapFlag : flags & ~kTrapFlag);
+}
+
+void Steps() {
+  std::signal(SIGTRAP, MapPage);
+  for (int round = 0; round < 11; ++round) {
+    const bool is_first = round == 0;  // in which the C library, and what is preloaded, begin
+    if (!is_first) SingleStep(true);
+    std::free(Make(100'041));
+    if (!is_first) SingleStep(false);
+  }
+  std::printf("%d\n", static_cast<int>(steps));
 }
 
 void Stacks() {
@@ -313,6 +404,9 @@ int main(int count, char** arguments) {
     std::free(made);
   }
   if (what == "fork") Fork(arguments[0]);
+  if (what == "spawn") Spawn(arguments[0]);
+  if (what == "ends") Ends();
+  if (what == "steps") Steps();
   if (what == "load") Load(std::span(arguments + 2, static_cast<std::size_t>(count - 2)));
   return 0;
 }
