@@ -6,7 +6,6 @@
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <cstring>
 
 #include "objtrace/layout.h"
 #include "objtrace/runtime/span_pool.h"
@@ -59,12 +58,13 @@ inline std::uint64_t LastWord(const Header& header) {
 }
 
 inline Header* Next(const Header& free) { return At(LastWord(free)); }
-// As one word each: x86-64 writes it at once.
+// Several fields at once, which other threads may read.
+using HeaderWord [[gnu::may_alias]] = std::uint64_t;
 inline void SetLastWord(Header& header, std::uint64_t word) {
-  std::memcpy(&header.birth_ms, &word, sizeof(word));
+  __atomic_store_n(reinterpret_cast<HeaderWord*>(&header.birth_ms), word, __ATOMIC_RELAXED);
 }
 inline void SetFirstWord(Header& header, std::uint64_t word) {
-  std::memcpy(static_cast<void*>(&header), &word, sizeof(word));
+  __atomic_store_n(reinterpret_cast<HeaderWord*>(&header.stack), word, __ATOMIC_RELAXED);
 }
 inline void SetNext(Header& free, Header* next) {
   SetLastWord(free, next == nullptr ? 0 : AddressOf(*next));
