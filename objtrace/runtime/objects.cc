@@ -76,7 +76,9 @@ __attribute__((noinline)) void CountSlowly(const void* p, std::uint64_t accesses
 }
 
 inline void Count(const void* p, std::uint64_t accesses) {
-  if (self != nullptr && heap.CountAgain(*self, AddressOf(p), accesses)) return;
+  Thread* thread = self;
+  if (thread != nullptr && heap.CountAgain(*thread, AddressOf(p), accesses)) return;
+  if (thread != nullptr && CountOnOwnStack(*thread, AddressOf(p), accesses)) return;
   CountSlowly(p, accesses);
 }
 

@@ -11,9 +11,6 @@
 namespace tmprof::objtrace {
 namespace {
 
-// What a leaf function may use below its stack pointer (System V ABI, x86-64, section 3.2.2).
-constexpr std::uint64_t kRedZoneBytes = 128;
-
 // FNV-1a (RFC 9923), of 64 bits.
 std::uint64_t HashOf(const char* text) {
   std::uint64_t hash = 0xCBF29CE484222325;
@@ -151,11 +148,9 @@ std::uint64_t Statics::Find(std::uint64_t address) {
 
 void CountElsewhere(Thread& thread, Statics& statics, Registry& registry, std::uint64_t address,
                     std::uint64_t accesses) {
-  const auto top = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
+  if (CountOnOwnStack(thread, address, accesses)) return;
   std::uint64_t id = kElsewhereId;
-  if (IsOnStack(thread, address) && address >= top - kRedZoneBytes) {
-    id = kOwnStackId;
-  } else if (const Within within(thread); within.entered()) {
+  if (const Within within(thread); within.entered()) {
     id = statics.Find(address);
     if (id == kElsewhereId) {
       // Where one's stack starts may be a guess; where it ends is known.

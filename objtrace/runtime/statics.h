@@ -102,6 +102,17 @@ class Statics {
   std::atomic<const Sorted*> sorted_ = nullptr;  // null: to be made
 };
 
+// What a leaf function may use below its stack pointer (System V ABI, x86-64, section 3.2.2).
+inline constexpr std::uint64_t kRedZoneBytes = 128;
+
+// By the thread itself. False: it is not there.
+__attribute__((always_inline)) inline bool CountOnOwnStack(Thread& thread, std::uint64_t address,
+                                                           std::uint64_t accesses) {
+  const auto top = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
+  if (address < top - kRedZoneBytes || !thread.stack.OwnHold(address)) return false;
+  Add(thread.static_counts[kOwnStackId], accesses);
+  return true;
+}
 // Counts an access to what is no object of the heap.
 void CountElsewhere(Thread& thread, Statics& statics, Registry& registry, std::uint64_t address,
                     std::uint64_t accesses);

@@ -57,6 +57,10 @@ class SharedBounds {
   }
   // For the thread that sets them.
   std::uint64_t OwnEnd() const { return Load(bounds_.end); }
+  bool OwnHold(std::uint64_t address) const {
+    const std::uint64_t start = Load(bounds_.start);
+    return address - start < Load(bounds_.end) - start;
+  }
   void Set(const StackBounds& bounds) {
     Store(version_, version_ + 1);
     __atomic_store_n(&bounds_.start, bounds.start, __ATOMIC_RELEASE);
