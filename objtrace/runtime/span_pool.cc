@@ -12,7 +12,13 @@ namespace {
 
 // Of memory at a time: its table entries are two pages, its spans four.
 constexpr std::uint64_t kCommitBytes = std::uint64_t{256} << kSpanShift;
-// Free runs of this length go back to the system. Shorter ones are worth more than their memory.
+// Of free spans, that keep their memory for the next ones, or this share of what was ever handed
+// out: each page that goes back to the system costs a fault when it comes again, 2.4 us in a
+// virtual machine (bench/objects), and programs allocate again what they freed. glibc's malloc
+// keeps 128 KiB to 64 MiB, by how large the largest objects were (M_TRIM_THRESHOLD, mallopt(3)).
+constexpr std::uint64_t kKeptSpans = 256;
+constexpr std::uint64_t kKeptShare = 8;
+// Shorter free runs stay: they are worth more than their memory.
 constexpr std::uint64_t kReleasedSpans = 16;
 // Where the system refuses the whole heap (ulimit -v): a quarter of it, and so on.
 constexpr int kReservations = 8;
@@ -102,6 +108,7 @@ Span* SpanPool::TakeFree(std::uint64_t length) {
     for (Span* run = lists_[list]; run != nullptr; run = run->next) {
       if (run->length < length) continue;
       Delist(run);
+      if (run->dirty) dirty_spans_ -= length;
       if (const std::uint64_t rest = run->length - length; rest > 0) {
         Span* left = run + length;
         left->length = static_cast<std::uint32_t>(rest);
@@ -128,22 +135,41 @@ void SpanPool::Give(Span* run) {
     Replace(EntryOf(run + i), {.origin = StartOf(run + i)});
     run[i].use = SpanUse::kNone;
   }
-  run->dirty = true;
   std::uint64_t length = run->length;
-  if (Span* after = run + length; StartOf(after) < end_ && after->ends_free) {
-    Delist(after);
-    length += after->length;
-  }
+  std::uint64_t newly_dirty = length;
+  const auto join = [&](Span* neighbour) {
+    Delist(neighbour);
+    length += neighbour->length;
+    if (!neighbour->dirty) newly_dirty += neighbour->length;
+  };
+  if (Span* after = run + length; StartOf(after) < end_ && after->ends_free) join(after);
   if (run != spans_ && run[-1].ends_free) {
     Span* before = run - run[-1].length;
-    Delist(before);
-    length += before->length;
+    join(before);
     run = before;
   }
   run->length = static_cast<std::uint32_t>(length);
-  run->dirty = length < kReleasedSpans || ::madvise(reinterpret_cast<void*>(StartOf(run)),
-                                                    length << kSpanShift, MADV_DONTNEED) != 0;
+  run->dirty = true;
+  dirty_spans_ += newly_dirty;
   Enlist(run);
+  const std::uint64_t handed_out = (end_ - start_) >> kSpanShift;
+  if (dirty_spans_ > std::max(kKeptSpans, handed_out / kKeptShare)) ReleaseLongest();
+}
+
+// The longest first, until no more than half of what is kept is left.
+void SpanPool::ReleaseLongest() {
+  const std::uint64_t handed_out = (end_ - start_) >> kSpanShift;
+  const std::uint64_t kept = std::max(kKeptSpans, handed_out / kKeptShare) / 2;
+  for (int list = kLists - 1; list >= ListOf(kReleasedSpans); --list) {
+    for (Span* run = lists_[list]; run != nullptr; run = run->next) {
+      if (dirty_spans_ <= kept) return;
+      if (!run->dirty) continue;
+      const std::uint64_t bytes = std::uint64_t{run->length} << kSpanShift;
+      if (::madvise(reinterpret_cast<void*>(StartOf(run)), bytes, MADV_DONTNEED) != 0) continue;
+      run->dirty = false;
+      dirty_spans_ -= run->length;
+    }
+  }
 }
 
 }  // namespace tmprof::objtrace

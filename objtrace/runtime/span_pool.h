@@ -78,6 +78,7 @@ class SpanPool {
   bool Begin();
   Span* TakeFree(std::uint64_t length);
   Span* Extend(std::uint64_t length);
+  void ReleaseLongest();
   void Enlist(Span* run);
   void Delist(Span* run);
 
@@ -88,7 +89,8 @@ class SpanPool {
   std::uint64_t limit_ = 0;
   SpanEntry* table_ = nullptr;
   Span* spans_ = nullptr;
-  Span* lists_[kLists] = {};  // free runs by the logarithm of their length
+  std::uint64_t dirty_spans_ = 0;  // of free runs
+  Span* lists_[kLists] = {};       // free runs by the logarithm of their length
 };
 
 }  // namespace tmprof::objtrace

@@ -17,6 +17,7 @@
 #include <climits>
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <set>
@@ -828,6 +829,40 @@ TEST(ObjectsMemoryTest, FreedMemoryIsUsedAgain) {
     return found.size();
   };
   EXPECT_EQ(addresses(), 1U);
+}
+
+// Of pages that were there before, a program pays for no faults again.
+TEST(ObjectsMemoryTest, WhatWasFreedIsThereForTheNext) {
+  constexpr std::size_t kBytes = 8 << 20;
+  const auto faults_of_use = [] {
+    rusage before{};
+    ::getrusage(RUSAGE_SELF, &before);
+    const Object object = Make(kBytes);
+    std::memset(object.get(), 1, kBytes);
+    rusage after{};
+    ::getrusage(RUSAGE_SELF, &after);
+    return after.ru_minflt - before.ru_minflt;
+  };
+  faults_of_use();
+  EXPECT_LT(faults_of_use(), 100) << "of 2048 pages";
+}
+
+TEST(ObjectsMemoryTest, OfMuchThatWasFreedMostGoesBackToTheSystem) {
+  constexpr std::size_t kBytes = 1 << 20;
+  const auto resident_pages = [] {
+    long all = 0;
+    long resident = 0;
+    std::ifstream("/proc/self/statm") >> all >> resident;
+    return resident;
+  };
+  std::vector<Object> objects;
+  for (int i = 0; i < 128; ++i) {
+    objects.push_back(Make(kBytes));
+    std::memset(objects.back().get(), 1, kBytes);
+  }
+  const long full = resident_pages();
+  objects.clear();
+  EXPECT_GT(full - resident_pages(), (128 - 32) * 256) << "of 32 768 pages";
 }
 
 }  // namespace
