@@ -263,6 +263,17 @@ void ObjectProfiles::Add(std::string file, const ObjectsInfo& info, ObjectsPart 
   profiles_.push_back(std::move(profile));
 }
 
+std::vector<ObjectProfiles::CountedSites> ObjectProfiles::Sites() const {
+  std::vector<CountedSites> all;
+  for (const auto& profile : profiles_) {
+    CountedSites& counted = all.emplace_back(CountedSites{.file = profile->file});
+    for (const auto& [id, site] : profile->sites) {
+      counted.sites.push_back({.frames = site.frames, .accesses = site.accesses});
+    }
+  }
+  return all;
+}
+
 Status ObjectProfiles::RequireProcesses(const Trace& trace) const {
   std::vector<std::shared_ptr<const Profile>> missing = profiles_;
   if (missing.empty()) return {};

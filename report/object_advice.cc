@@ -103,18 +103,40 @@ class Adviser {
     FindSpans(whole.ranker.table(), whole.ranker.Score(options.by));
     RecallPlaces();
     Measure();
-    FindRoom();
-    Judge();
+  }
+
+  // By what another build counted: before Take().
+  Status Count(const ObjectProfiles& profiles, const std::string& trace) {
+    std::vector<TracedSite> sites;
+    for (const auto& [site, place] : place_of_) {
+      sites.push_back({.place = place, .frames = uses_.frames().at(site)});
+    }
+    Result<SiteCounts> counted = CountSites(profiles, sites, trace);
+    if (!counted) return Fail(std::move(counted.error()));
+    counts_ = *std::move(counted);
+    // What their pages have together stays; whose it is the counts say.
+    double heat = 0;
+    for (const auto& [place, accesses] : counts_->by_place) heat += heats_[place];
+    for (const auto& [place, accesses] : counts_->by_place) {
+      ObjectAdvice::Site& site = sites_[place];
+      site.counted = accesses;
+      site.accesses = heat * static_cast<double>(accesses) / static_cast<double>(counts_->found);
+      is_cold_[place] = accesses == 0;
+    }
+    return {};
   }
 
   ObjectAdvice Take() {
+    FindRoom();
+    Judge();
     ObjectAdvice advice{.options = options_,
                         .tracked = uses_.tracked(),
                         .lost = uses_.lost(),
                         .accesses = all_,
                         .hot_room_bytes = hot_room_,
                         .hot_bytes = static_cast<std::uint64_t>(BytesOf(SiteVerdict::kHot)),
-                        .unplaced = unplaced_};
+                        .unplaced = unplaced_,
+                        .counts = std::move(counts_)};
     Predict(advice);
     Write(advice.advice);
     for (const std::size_t i : order_) advice.sites.push_back(std::move(sites_[i]));
@@ -124,12 +146,12 @@ class Adviser {
  private:
   // Stacks that a tracker cannot tell apart, as those of a recursion, are one site.
   void FindSites() {
-    std::map<std::vector<AdvisedCall>, std::size_t> by_calls;
+    std::map<std::vector<AdvisedCall>, std::uint32_t> by_calls;
     for (const auto& [site, use] : uses_.sites()) {
       const auto frames = uses_.frames().find(site);
       if (frames == uses_.frames().end()) continue;
       std::vector<AdvisedCall> calls = CallsOf(frames->second);
-      std::size_t place = sites_.size();
+      auto place = static_cast<std::uint32_t>(sites_.size());
       if (!calls.empty()) place = by_calls.try_emplace(calls, place).first->second;
       place_of_[site] = place;
       if (place == sites_.size()) {
@@ -148,7 +170,7 @@ class Adviser {
     std::vector<SiteShare> shares;
     for (SiteShare share : use.shares) {
       const auto place = place_of_.find(share.site);
-      share.site = place != place_of_.end() ? static_cast<std::uint32_t>(place->second) : kNoPlace;
+      share.site = place != place_of_.end() ? place->second : kNoPlace;
       share.recorded /= use.weight;
       share.with_unrecorded /= use.weight;
       AddTo(shares, share);
@@ -188,7 +210,10 @@ class Adviser {
     }
   }
 
-  bool WasJudged(std::size_t i) const { return placed_[i] && *placed_[i] < kFirstApartArena; }
+  // And nobody knows better.
+  bool WasJudged(std::size_t i) const {
+    return placed_[i] && *placed_[i] < kFirstApartArena && !sites_[i].counted;
+  }
 
   void Measure() {
     struct Sum {
@@ -201,6 +226,7 @@ class Adviser {
     };
     std::vector<Sum> sums(sites_.size());
     is_cold_.resize(sites_.size());
+    heats_.resize(sites_.size());
     for (const HeatedSpan& span : spans_) {
       if (span.accesses > 0) accessed_pages_ += span.pages;
       for (const SiteShare& share : span.shares) {
@@ -220,7 +246,7 @@ class Adviser {
     for (std::size_t i = 0; i < sites_.size(); ++i) {
       const Sum& sum = sums[i];
       ObjectAdvice::Site& site = sites_[i];
-      site.accesses = sum.heat;
+      site.accesses = heats_[i] = sum.heat;
       site.was_seen = sum.bytes > 0;
       if (!site.was_seen) continue;
       is_cold_[i] = sum.most_heat <= kColdDensity * mean_density * sum.recorded_bytes;
@@ -238,6 +264,12 @@ class Adviser {
 
   static bool IsKnown(const ObjectAdvice::Site& site) {
     return site.known_share >= kLeastKnownShare;
+  }
+
+  KnownBy WhatKnows(std::size_t i) const {
+    if (sites_[i].counted) return KnownBy::kCounts;
+    if (WasJudged(i)) return KnownBy::kAdvice;
+    return IsKnown(sites_[i]) ? KnownBy::kPages : KnownBy::kNothing;
   }
 
   void FindRoom() {
@@ -266,10 +298,12 @@ class Adviser {
     std::vector<std::size_t> known;
     std::vector<std::size_t> unknown;
     for (std::size_t i = 0; i < sites_.size(); ++i) {
+      ObjectAdvice::Site& site = sites_[i];
+      site.known_by = WhatKnows(i);
       const bool matters =
-          WasJudged(i) || (sites_[i].was_seen && sites_[i].peak_bytes >= kLeastPlacedBytes);
+          WasJudged(i) || ((site.was_seen || site.counted) && site.peak_bytes >= kLeastPlacedBytes);
       if (!matters || calls_[i].empty()) continue;
-      (WasJudged(i) || IsKnown(sites_[i]) ? known : unknown).push_back(i);
+      (site.known_by != KnownBy::kNothing ? known : unknown).push_back(i);
     }
     std::ranges::stable_sort(known, std::greater{},
                              [&](std::size_t i) { return sites_[i].AccessesPerByte(); });
@@ -463,12 +497,15 @@ class Adviser {
       1;  // of hot sites' objects, the share in their arena: whichever came first
   std::vector<HeatedSpan> spans_;
   std::vector<ObjectAdvice::Site> sites_;
-  std::vector<double> arena_bytes_;                // at their peak
-  std::map<std::uint32_t, std::size_t> place_of_;  // by site
+  std::vector<double> arena_bytes_;                  // at their peak
+  std::map<std::uint32_t, std::uint32_t> place_of_;  // by site
   std::vector<std::vector<AdvisedCall>> calls_;
   std::vector<std::optional<std::uint32_t>> placed_;
   std::vector<bool> alone_;
-  std::vector<bool> is_cold_;  // even if it had all accesses of its pages
+  // Of its pages, its share by bytes.
+  std::vector<double> heats_;
+  std::vector<bool> is_cold_;  // even if it had all accesses of its pages, or by counts
+  std::optional<SiteCounts> counts_;
   std::vector<bool> has_room_;
   std::vector<std::size_t> order_;
   std::uint64_t unplaced_ = 0;
@@ -491,7 +528,13 @@ Result<ObjectAdvice> MakeObjectAdvice(const Trace& trace, const ObjectAdviceOpti
   const Result<StreamEnd> end =
       ReadEpochs(trace, {}, [&](const EpochProfile& epoch) { uses.See(epoch); });
   if (!end) return Fail(end.error());
-  ObjectAdvice advice = Adviser(*whole, uses, options).Take();
+  Adviser adviser(*whole, uses, options);
+  if (!options.counts.empty()) {
+    if (Status counted = adviser.Count(options.counts, trace.name); !counted) {
+      return Fail(std::move(counted.error()));
+    }
+  }
+  ObjectAdvice advice = adviser.Take();
   advice.totals = std::move(whole->totals);
   return advice;
 }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "tests/report/profiles.h"
 #include "tests/report/traces.h"
 
 namespace tmprof {
@@ -86,6 +87,20 @@ const ObjectAdvice::Site& SiteOf(const ObjectAdvice& advice, const std::string& 
   ADD_FAILURE() << function;
   static const ObjectAdvice::Site none{};
   return none;
+}
+
+// What another build of it counted: of site n, with accesses.
+CountedStack CountedAt(std::uint32_t site, std::uint64_t accesses) {
+  return {.frames = {{.function = "make" + std::to_string(site),
+                      .module = "/bin/counted",
+                      .offset = 0x1000 * site}},
+          .accesses = accesses};
+}
+
+ObjectAdviceOptions WithCounts(const std::vector<CountedStack>& stacks) {
+  ObjectAdviceOptions options = Options();
+  options.counts = ProfileOf(stacks);
+  return options;
 }
 
 AdvisedSite Advised(std::optional<std::uint32_t> arena, std::uint32_t site) {
@@ -409,6 +424,124 @@ TEST(ObjectAdvice, ColdObjectsCanBeBoundToNodes) {
   EXPECT_THAT(file, HasSubstr("\nbind 1 2,3\n"));
   EXPECT_THAT(file, HasSubstr("\nsite 0 1+0x100\nsite 1 1+0x200\n"));
   EXPECT_THAT(file, HasSubstr("\n# hot make1\n"));
+}
+
+TEST(ObjectAdvice, CountsOfAnotherBuildSayWhoseTheHeatOfSharedPagesIs) {
+  // 160 in all that sites 1 and 2 share, and 20 of site 3, which was not counted.
+  const Program program = Program().Mixed(16, 16, 10).Own(3, 64, 20, 1);
+  const ObjectAdvice advice = program.Advise(WithCounts({CountedAt(1, 900), CountedAt(2, 100)}));
+  const ObjectAdvice::Site& hot = SiteOf(advice, "make1");
+  EXPECT_EQ(hot.verdict, SiteVerdict::kHot);
+  EXPECT_EQ(hot.known_by, KnownBy::kCounts);
+  EXPECT_EQ(hot.counted, 900U);
+  EXPECT_DOUBLE_EQ(hot.accesses, 144);
+  const ObjectAdvice::Site& cold = SiteOf(advice, "make2");
+  EXPECT_EQ(cold.verdict, SiteVerdict::kCold);
+  EXPECT_DOUBLE_EQ(cold.accesses, 16);
+  const ObjectAdvice::Site& own = SiteOf(advice, "make3");
+  EXPECT_EQ(own.verdict, SiteVerdict::kCold);
+  EXPECT_EQ(own.known_by, KnownBy::kPages);
+  EXPECT_FALSE(own.counted.has_value()) << "unknown is not 0";
+  EXPECT_DOUBLE_EQ(own.accesses, 20);
+  EXPECT_THAT(advice.advice.sites,
+              ElementsAre(Advised(kHotArena, 1), Advised(kColdArena, 2), Advised(kColdArena, 3)));
+
+  // 36 pages, so 18 in tier 1: the hot arena's 9, for 16 times 2064 bytes, and 9 of the cold one's
+  // 29, for another 16 of these and 20 times 4112.
+  ASSERT_TRUE(advice.hit_rates.at(0).advised.has_value()) << "no site is unknown";
+  EXPECT_DOUBLE_EQ(*advice.hit_rates[0].advised, (144 + (16.0 + 20) * 9 / 29) / 180);
+}
+
+TEST(ObjectAdvice, SitesThatNoCountIsOfStayAsTheirPagesHaveThem) {
+  // As above; what another program counted of site 4 is of nobody here.
+  const Program program = Program().Mixed(16, 16, 10);
+  const ObjectAdvice advice = program.Advise(WithCounts({CountedAt(1, 300), CountedAt(4, 100)}));
+  EXPECT_EQ(SiteOf(advice, "make1").verdict, SiteVerdict::kHot);
+  EXPECT_DOUBLE_EQ(SiteOf(advice, "make1").accesses, 80) << "all that its bytes have";
+  EXPECT_EQ(SiteOf(advice, "make2").verdict, SiteVerdict::kApart);
+  EXPECT_FALSE(advice.hit_rates.at(0).advised.has_value());
+  ASSERT_TRUE(advice.counts.has_value());
+  EXPECT_DOUBLE_EQ(advice.counts->FoundShare(), 0.75);
+  EXPECT_EQ(advice.counts->missing_sites, 1U);
+
+  const std::string text = ObjectAdviceText(advice);
+  EXPECT_THAT(text, HasSubstr("counts: 75 % of 400 accesses"));
+  EXPECT_THAT(text, HasSubstr("note: 1 counted sites with accesses are not among those"));
+  EXPECT_THAT(text, testing::ContainsRegex("hot .* counts  make1\n"));
+  const auto json = nlohmann::json::parse(ObjectAdviceJson(advice));
+  EXPECT_EQ(json["counts"]["accesses"], 400);
+  EXPECT_EQ(json["counts"]["found_share"], 0.75);
+  EXPECT_EQ(json["counts"]["missing_sites"], 1);
+  EXPECT_EQ(json["counts"]["ambiguous_sites"], 0);
+  EXPECT_EQ(json["sites"][0]["known_by"], "counts");
+  EXPECT_EQ(json["sites"][0]["counted"], 300);
+  EXPECT_TRUE(json["sites"][1]["known_by"].is_null());
+  EXPECT_TRUE(json["sites"][1]["counted"].is_null());
+
+  const auto without = nlohmann::json::parse(ObjectAdviceJson(program.Advise()));
+  EXPECT_TRUE(without["counts"].is_null());
+  EXPECT_THAT(ObjectAdviceText(program.Advise()), Not(HasSubstr("counts:")));
+}
+
+TEST(ObjectAdvice, ASiteThatWasCountedWithoutAccessesIsColdHoweverHotItsPagesAre) {
+  const ObjectAdvice advice =
+      Program().Mixed(16, 16, 10).Advise(WithCounts({CountedAt(1, 900), CountedAt(2, 0)}));
+  EXPECT_EQ(SiteOf(advice, "make2").verdict, SiteVerdict::kCold);
+  EXPECT_EQ(SiteOf(advice, "make2").counted, 0U);
+  EXPECT_DOUBLE_EQ(SiteOf(advice, "make2").accesses, 0);
+  EXPECT_DOUBLE_EQ(SiteOf(advice, "make1").accesses, 160);
+
+  // Nor is one that nobody looked at unknown.
+  Program unseen;
+  unseen.Own(1, 16, 16, 100).Object(2, 64 * kPage, 16 * kPage);
+  EXPECT_EQ(
+      SiteOf(unseen.Advise(WithCounts({CountedAt(1, 900), CountedAt(2, 0)})), "make2").verdict,
+      SiteVerdict::kCold);
+}
+
+TEST(ObjectAdvice, CountsCorrectWhatPagesOrAnEarlierAdviceSay) {
+  // By its pages site 2 is as cold as can be, and it was judged hot; site 1 the other way round.
+  Program program;
+  program.Own(1, 16, 16, 10).Own(2, 32, 16, 1);
+  ObjectAdviceOptions options = WithCounts({CountedAt(1, 1), CountedAt(2, 99)});
+  EXPECT_EQ(SiteOf(program.Advise(options), "make1").verdict, SiteVerdict::kCold);
+  EXPECT_EQ(SiteOf(program.Advise(options), "make2").verdict, SiteVerdict::kHot);
+  EXPECT_DOUBLE_EQ(SiteOf(program.Advise(options), "make2").accesses, 176 * 0.99);
+
+  options.placed_under = ArenaAdvice{.sites = {Advised(kHotArena, 1), Advised(kColdArena, 2)}};
+  const ObjectAdvice again = program.Advise(options);
+  EXPECT_EQ(SiteOf(again, "make1").verdict, SiteVerdict::kCold);
+  EXPECT_EQ(SiteOf(again, "make2").verdict, SiteVerdict::kHot);
+  EXPECT_THAT(again.advice.sites, ElementsAre(Advised(kHotArena, 2), Advised(kColdArena, 1)));
+
+  options.counts = ProfileOf({CountedAt(2, 99)});
+  const ObjectAdvice one = program.Advise(options);
+  EXPECT_EQ(SiteOf(one, "make1").verdict, SiteVerdict::kHot) << "it was not counted";
+  EXPECT_EQ(SiteOf(one, "make1").known_by, KnownBy::kAdvice);
+}
+
+TEST(ObjectAdvice, CountsOfSitesThatMayBeSeveralLeaveThemUnknown) {
+  Program program;
+  program.Mixed(16, 16, 10).Own(3, 64, 16, 1);
+  auto& sites = program.epoch_.allocations->sites;
+  const SourceFrame outer{.function = "append", .module = "/bin/program", .offset = 0x1};
+  for (const std::size_t site : {0, 1})
+    sites[site].frames.insert(sites[site].frames.begin(), outer);
+  const CountedStack cut{.frames = {{.function = "append", .module = "/bin/counted"}},
+                         .accesses = 900};
+  const ObjectAdvice advice = program.Advise(WithCounts({cut, CountedAt(3, 5)}));
+  for (const std::size_t i : {1, 2}) EXPECT_EQ(advice.sites.at(i).verdict, SiteVerdict::kApart);
+  EXPECT_EQ(advice.counts->ambiguous_sites, 1U);
+  EXPECT_THAT(ObjectAdviceText(advice), HasSubstr("note: 1 counted sites with accesses may each"));
+}
+
+TEST(ObjectAdvice, OfAProfileOfAnotherProgramIsRefused) {
+  const Program program = Program().Mixed(16, 16, 10);
+  const Result<ObjectAdvice> advice =
+      MakeObjectAdvice(TraceOf({program.epoch_}), WithCounts({CountedAt(9, 5)}));
+  ASSERT_FALSE(advice);
+  EXPECT_EQ(advice.error().kind, ErrorKind::kBadInput);
+  EXPECT_THAT(advice.error().Message(), HasSubstr("run.objects"));
 }
 
 TEST(ObjectAdvice, OfATraceWithoutAllocationsSaysSo) {
