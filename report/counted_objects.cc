@@ -266,9 +266,11 @@ void ObjectProfiles::Add(std::string file, const ObjectsInfo& info, ObjectsPart 
 std::vector<ObjectProfiles::CountedSites> ObjectProfiles::Sites() const {
   std::vector<CountedSites> all;
   for (const auto& profile : profiles_) {
-    CountedSites& counted = all.emplace_back(CountedSites{.file = profile->file});
+    CountedSites& counted = all.emplace_back();
+    counted.file = profile->file;
+    counted.live = profile->live;
     for (const auto& [id, site] : profile->sites) {
-      counted.sites.push_back({.frames = site.frames, .accesses = site.accesses});
+      counted.sites.push_back({.id = id, .frames = site.frames, .accesses = site.accesses});
     }
   }
   return all;

@@ -47,12 +47,14 @@ class ObjectProfiles {
 
   // All that one stack of calls allocated.
   struct CountedSite {
+    std::uint32_t id = 0;                 // in its profile
     std::span<const SourceFrame> frames;  // innermost first; empty: unknown
     std::uint64_t accesses = 0;           // to what lives and to what was freed
   };
   struct CountedSites {
     std::string file;
     std::vector<CountedSite> sites;
+    std::span<const LiveObject> live;  // by birth
   };
   // Of each profile, as they were added; valid as long as these are.
   std::vector<CountedSites> Sites() const;

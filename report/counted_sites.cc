@@ -332,23 +332,33 @@ Result<SiteCounts> CountSites(const ObjectProfiles& profiles, const std::vector<
   SiteCounts counts;
   const std::vector<ObjectProfiles::CountedSites> counted = profiles.Sites();
   Matcher matcher(sites);
-  std::vector<std::set<std::size_t>> of_profile;  // the numbers of its stacks
+  std::vector<std::map<std::uint32_t, std::size_t>> numbers;  // by profile and its site
   for (const ObjectProfiles::CountedSites& profile : counted) {
-    std::set<std::size_t>& numbers = of_profile.emplace_back();
+    auto& of_profile = numbers.emplace_back();
     for (const ObjectProfiles::CountedSite& site : profile.sites) {
       counts.accesses += site.accesses;
       const auto number = matcher.Add(site.frames, site.accesses);
-      if (!number) counts.missing_sites += site.accesses > 0 ? 1 : 0;
-      if (number && site.accesses > 0) numbers.insert(*number);
+      if (number) {
+        of_profile[site.id] = *number;
+      } else if (site.accesses > 0) {
+        ++counts.missing_sites;
+      }
     }
   }
   const std::vector<Match> matches = matcher.Take();
   for (std::size_t i = 0; i < counted.size(); ++i) {
-    const auto is_found = [&](std::size_t number) { return matches[number].is_sure; };
-    if (std::ranges::any_of(of_profile[i], is_found)) continue;
-    const auto sites_counted =
-        std::ranges::count_if(counted[i].sites, [](const auto& site) { return site.accesses > 0; });
-    return Fail(NothingFound(counted[i].file, static_cast<std::uint64_t>(sites_counted), trace));
+    auto& places = counts.places.emplace_back();
+    for (const auto& [id, number] : numbers[i]) {
+      if (matches[number].is_sure) places[id] = *matches[number].places.begin();
+    }
+    std::uint64_t with_accesses = 0;
+    bool is_found = false;
+    for (const ObjectProfiles::CountedSite& site : counted[i].sites) {
+      if (site.accesses == 0) continue;
+      ++with_accesses;
+      is_found = is_found || places.contains(site.id);
+    }
+    if (!is_found) return Fail(NothingFound(counted[i].file, with_accesses, trace));
   }
   for (std::size_t number = 0; number < matches.size(); ++number) {
     const Match& match = matches[number];

@@ -36,6 +36,8 @@ struct TracedSite {
 // Accesses to all that was ever allocated, in all profiles; some are found.
 struct SiteCounts {
   std::map<std::uint32_t, std::uint64_t> by_place;  // others: unknown
+  // Of each profile, the places of its sites that are in `by_place`, by their IDs there.
+  std::vector<std::map<std::uint32_t, std::uint32_t>> places;
   std::uint64_t accesses = 0;
   std::uint64_t found = 0;  // of them, those that are in `by_place`
   // Sites of profiles that have accesses and are not in `by_place`: of no place, and perhaps of one

@@ -11,14 +11,14 @@
 #include <tuple>
 #include <utility>
 
+#include "base/arena_blocks.h"
+#include "report/arena_layout.h"
 #include "report/site_uses.h"
 
 namespace tmprof {
 namespace {
 
 constexpr double kPageBytes = kBasePageBytes;
-// Of an object in an arena (Arenas::Header, objtrace/tracker/arenas.cc).
-constexpr double kHeaderBytes = 16;
 // What follows was chosen, not measured; bench/objects_advised shows what comes of it.
 //
 // A page is a site's own where this share of what is allocated there is the site's, and so much of
@@ -117,10 +117,11 @@ class Adviser {
     // What their pages have together stays; whose it is the counts say.
     double heat = 0;
     for (const auto& [place, accesses] : counts_->by_place) heat += heats_[place];
+    heat_of_count_ = heat / static_cast<double>(counts_->found);
     for (const auto& [place, accesses] : counts_->by_place) {
       ObjectAdvice::Site& site = sites_[place];
       site.counted = accesses;
-      site.accesses = heat * static_cast<double>(accesses) / static_cast<double>(counts_->found);
+      site.accesses = heat_of_count_ * static_cast<double>(accesses);
       is_cold_[place] = accesses == 0;
     }
     return {};
@@ -136,7 +137,7 @@ class Adviser {
                         .hot_room_bytes = hot_room_,
                         .hot_bytes = static_cast<std::uint64_t>(BytesOf(SiteVerdict::kHot)),
                         .unplaced = unplaced_,
-                        .counts = std::move(counts_)};
+                        .counts = counts_};
     Predict(advice);
     Write(advice.advice);
     for (const std::size_t i : order_) advice.sites.push_back(std::move(sites_[i]));
@@ -161,7 +162,7 @@ class Adviser {
       }
       sites_[place].peak_bytes += use.peak_bytes;
       sites_[place].objects += static_cast<std::uint64_t>(std::llround(use.objects));
-      arena_bytes_[place] += use.peak_bytes + use.objects_at_peak * kHeaderBytes;
+      arena_bytes_[place] += use.peak_bytes + use.objects_at_peak * kArenaHeaderBytes;
     }
   }
 
@@ -405,7 +406,7 @@ class Adviser {
     }
   }
 
-  // Of the hot and the cold arena, in each of which all pages are alike.
+  // Of the hot and the cold arena. All pages of one are alike, as far as nothing was counted.
   std::vector<Heat> ArenaHeats() const {
     Heat hot;
     Heat cold;
@@ -415,10 +416,39 @@ class Adviser {
       arena.accesses += sites_[i].accesses * PackedShareAt(i);
       arena.pages += arena_bytes_[i] * PackedShareAt(i) / kPageBytes;
     }
+    hot.pages = std::ceil(hot.pages);
+    cold.pages = std::ceil(cold.pages);
+    std::vector<Heat> heats = PartsOf(hot);
+    if (cold.pages > 0) heats.push_back(cold);
+    return heats;
+  }
+
+  // What lived to the end of the profiles lies there in the order of its birth, as far apart as the
+  // arena's pages have it; what else there is, and what was freed, has a like part of all pages.
+  std::vector<Heat> PartsOf(const Heat& hot) const {
+    if (hot.pages == 0) return {};
+    if (!counts_) return {hot};
+    const std::vector<ArenaPart> parts = LayOut(
+        options_.counts.Sites(),
+        [&](std::size_t profile, std::uint32_t site) {
+          const auto place = counts_->places[profile].find(site);
+          return place != counts_->places[profile].end() &&
+                 sites_[place->second].verdict == SiteVerdict::kHot;
+        },
+        hot.pages);
+    if (parts.empty()) return {hot};
+    double bytes = 0;
+    double counted = 0;
+    const double heat_of_count = heat_of_count_ * packed_of_hot_;
+    for (const ArenaPart& part : parts) {
+      bytes += part.bytes;
+      counted += part.accesses * heat_of_count;
+    }
+    const double rest = std::max(hot.accesses - counted, 0.0);
     std::vector<Heat> heats;
-    for (Heat& arena : {std::ref(hot), std::ref(cold)}) {
-      arena.pages = std::ceil(arena.pages);
-      if (arena.pages > 0) heats.push_back(arena);
+    for (const ArenaPart& part : parts) {
+      heats.push_back({.accesses = part.accesses * heat_of_count + rest * part.bytes / bytes,
+                       .pages = hot.pages * part.bytes / bytes});
     }
     return heats;
   }
@@ -506,6 +536,7 @@ class Adviser {
   std::vector<double> heats_;
   std::vector<bool> is_cold_;  // even if it had all accesses of its pages, or by counts
   std::optional<SiteCounts> counts_;
+  double heat_of_count_ = 0;  // of one access that was counted
   std::vector<bool> has_room_;
   std::vector<std::size_t> order_;
   std::uint64_t unplaced_ = 0;

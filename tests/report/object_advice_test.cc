@@ -520,6 +520,62 @@ TEST(ObjectAdvice, CountsCorrectWhatPagesOrAnEarlierAdviceSay) {
   EXPECT_EQ(SiteOf(one, "make1").known_by, KnownBy::kAdvice);
 }
 
+// 16 pages of ten references that each hold 16 objects of 112 bytes of site 1, of which an arena
+// takes 32 a page, so 8 pages in all, and one of site 2.
+Program KeysAndPayloads() {
+  Program program;
+  for (std::uint64_t page = 16; page < 32; ++page) {
+    for (std::uint64_t key = 0; key < 16; ++key) program.Object(1, page * kPage + key * 112, 112);
+    program.Object(2, page * kPage + 1792, 2304).Page(page, 10);
+  }
+  return program;
+}
+
+// Those of site 1 that lived to the end, by their accesses.
+CountedStack LiveKeys(const std::vector<std::pair<std::size_t, std::uint64_t>>& keys,
+                      std::uint64_t freed_accesses = 0) {
+  CountedStack stack = CountedAt(1, freed_accesses);
+  for (const auto& [number, accesses] : keys) {
+    stack.live.insert(stack.live.end(), number, {.bytes = 112, .accesses = accesses});
+  }
+  return stack;
+}
+
+TEST(ObjectAdvice, PredictsWhatHotObjectsThatWereBornTogetherGain) {
+  const Program program = KeysAndPayloads();
+  const auto advise = [&](const CountedStack& keys) {
+    ObjectAdviceOptions options = WithCounts({keys, CountedAt(2, 800)});
+    options.ratios = {{1, 16}, {1, 2}};
+    const ObjectAdvice advice = program.Advise(options);
+    EXPECT_EQ(SiteOf(advice, "make1").verdict, SiteVerdict::kHot);
+    EXPECT_DOUBLE_EQ(SiteOf(advice, "make1").accesses, 128);
+    EXPECT_EQ(SiteOf(advice, "make2").verdict, SiteVerdict::kCold);
+    return std::pair(advice.hit_rates.at(0).advised.value(),
+                     advice.hit_rates.at(1).advised.value());
+  };
+  // Of 4000 that were counted, a page of 32 keys has 2080 and each other one 160; all have 3200.
+  const auto [one, half] = advise(LiveKeys({{32, 65}, {224, 5}}));
+  EXPECT_DOUBLE_EQ(one, 2080.0 / 4000);
+  EXPECT_DOUBLE_EQ(half, 3200.0 / 4000);
+  // Of what was freed each page has a part: of 1600, 200.
+  EXPECT_DOUBLE_EQ(advise(LiveKeys({{32, 36}, {224, 2}}, 1600)).first, (1152.0 + 200) / 4000);
+  EXPECT_DOUBLE_EQ(advise(LiveKeys({}, 3200)).first, 400.0 / 4000) << "all pages are alike";
+  // Where half of them lived to the end, they lie as far apart again.
+  EXPECT_DOUBLE_EQ(advise(LiveKeys({{32, 70}, {96, 10}})).first, 2240.0 / 2 / 4000);
+  // Where twice as many lived, a page stands for two: here for 32 of each kind, and of 160 for 20.
+  EXPECT_DOUBLE_EQ(advise(LiveKeys({{32, 50}, {480, 3}}, 160)).first, (1600.0 + 96 + 20) / 4000);
+}
+
+TEST(ObjectAdvice, PredictsOfWhatHasNoRoomNoGainByCounts) {
+  // Room for 4 of the 8 pages: half of the objects, and of their accesses, stay where they are.
+  ObjectAdviceOptions options = WithCounts({LiveKeys({{32, 65}, {224, 5}}), CountedAt(2, 800)});
+  options.ratios = {{1, 16}};
+  options.hot_room = std::uint64_t{4 * kPage};
+  const double packed = KeysAndPayloads().Advise(options).hit_rates.at(0).advised.value();
+  // A page of the arena stands for two: 2240 of 4000, of which half.
+  EXPECT_DOUBLE_EQ(packed, 2240.0 / 2 / 4000);
+}
+
 TEST(ObjectAdvice, CountsOfSitesThatMayBeSeveralLeaveThemUnknown) {
   Program program;
   program.Mixed(16, 16, 10).Own(3, 64, 16, 1);
