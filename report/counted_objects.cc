@@ -208,10 +208,10 @@ Result<StreamEnd> ObjectProfiles::Add(const std::filesystem::path& file) {
   std::map<std::uint64_t, std::vector<SourceFrame>> calls;
   for (NamedCall& call : all.calls) calls[call.return_address] = std::move(call.frames);
   const Symbols symbols(all.modules, reader->info().program);
-  Add(file.string(), reader->info(), std::move(all), [&](std::uint64_t return_address) {
-    const auto named = calls.find(return_address);
-    return named != calls.end() ? named->second : symbols.CallBefore(return_address);
-  });
+  Add(file.string(), reader->info(), std::move(all), AskedOnce([&](std::uint64_t return_address) {
+        const auto named = calls.find(return_address);
+        return named != calls.end() ? named->second : symbols.CallBefore(return_address);
+      }));
   return end;
 }
 
