@@ -31,6 +31,9 @@ std::string_view Plain(std::string_view function) {
   return function;
 }
 
+// Whether a compiler made a function of its own of a part of it, which the rest of it calls.
+bool IsPart(std::string_view function) { return function.find(".part.") != std::string_view::npos; }
+
 // Behind the bracket that closes the one at `at`.
 std::size_t BehindBracket(std::string_view text, std::size_t at) {
   int depth = 0;
@@ -110,13 +113,16 @@ class Calls {
 
   const Call& operator[](std::uint32_t number) const { return calls_[number]; }
 
-  // Innermost first. A recursion is one call, however deep.
+  // Innermost first. A recursion is one call, however deep; so are a part of a function and the
+  // rest.
   std::vector<std::uint32_t> StackOf(std::span<const SourceFrame> frames) {
     std::vector<std::uint32_t> stack;
+    std::string_view part;  // of this function is the call before
     for (const SourceFrame& frame : frames) {
       if (IsOwnLibrary(frame)) continue;
       const std::string_view name = Plain(frame.function);
       if (name.empty()) break;
+      if (name == std::exchange(part, IsPart(frame.function) ? name : "")) continue;
       const FunctionName parsed = Parse(name);
       if (stack.empty() && (parsed.last == "operator new" || parsed.last == "operator new[]")) {
         continue;

@@ -252,6 +252,22 @@ TEST(CountedSites, OfARecursionAreOneHoweverDeep) {
   EXPECT_THAT(counts.by_place, ElementsAre(Pair(1, 15)));
 }
 
+TEST(CountedSites, OfFunctionsThatACompilerPartedAreThoseOfTheWhole) {
+  for (const char* part :
+       {"make_node.part.0", "make_node.constprop.0.part.1", "make_node [clone .part.0]"}) {
+    const Sites sites(
+        {{Recorded(part, 10), Recorded("make_node", 3), Recorded("main", 20)},
+         {Recorded("make_leaf", 12), Recorded("make_leaf", 3), Recorded("main", 20)}});
+    const CountedStack node{{Counted("make_node", 10), Counted("main", 20)}, 7};
+    const CountedStack leaf{{Counted("make_leaf", 12), Counted("main", 20)}, 8};
+    const CountedStack recursive{
+        {Counted("make_leaf", 12), Counted("make_leaf", 3), Counted("main", 20)}, 9};
+    EXPECT_THAT(sites.Count(ProfileOf({node, leaf, recursive})).by_place,
+                ElementsAre(Pair(1, 7), Pair(2, 9)))
+        << part;
+  }
+}
+
 TEST(CountedSites, AreComparedUpToACallThatNobodyCanName) {
   const SourceFrame unnamed{.module = "/lib/plugin.so", .offset = 0x99};
   const Sites sites({{Recorded("make_node", 10), unnamed, Recorded("main", 20)}, {unnamed}});
