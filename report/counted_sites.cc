@@ -237,6 +237,20 @@ class Stacks {
   std::map<std::vector<std::uint32_t>, std::vector<std::size_t>> by_names_;
 };
 
+// Whether all of it is in the other in the same order, by lines, as far as that leads: what the
+// other alone has are functions that ended in a jump to what they called last. One call says
+// nothing.
+bool IsWithoutJumps(const Calls& calls, const Stack& stack, const Stack& other) {
+  std::size_t found = 0;
+  bool is_last = false;  // of the other, the last call is in the stack
+  for (const std::uint32_t call : other) {
+    if (found == stack.size()) break;
+    is_last = LikenessOf(calls[stack[found]], calls[call]) == Likeness::kLines;
+    if (is_last) ++found;
+  }
+  return found > 1 && (found == stack.size() || is_last);
+}
+
 // Which places of the trace a stack of a profile may be.
 struct Match {
   std::set<std::uint32_t> places;
@@ -265,9 +279,13 @@ class Matcher {
   // By number, when all are added.
   std::vector<Match> Take() const {
     std::vector<Match> matches;
+    for (std::size_t number = 0; number < counted_.size(); ++number) {
+      matches.push_back(MatchOf(counted_[number]));
+    }
+    FindThoseWithJumps(matches);
     std::set<std::uint32_t> unknown;
     for (std::size_t number = 0; number < counted_.size(); ++number) {
-      const Match& match = matches.emplace_back(MatchOf(counted_[number]));
+      const Match& match = matches[number];
       if (match.is_sure || accesses_[number] == 0) continue;
       unknown.insert(match.places.begin(), match.places.end());
     }
@@ -292,6 +310,41 @@ class Matcher {
     Match match{.places = PlacesOf(by_functions)};
     match.is_sure = match.places.size() == 1 && AreOfOne(by_functions, Likeness::kFunctions);
     return match.is_sure ? match : Match();
+  }
+
+  // Of stacks that are nowhere yet, each that is without its jumps at one place alone, where no
+  // other stack is.
+  void FindThoseWithJumps(std::vector<Match>& matches) const {
+    std::set<std::uint32_t> taken;
+    for (const Match& match : matches) taken.insert(match.places.begin(), match.places.end());
+    std::map<std::uint32_t, std::vector<std::size_t>> by_innermost;
+    for (std::size_t number = 0; number < traced_.size(); ++number) {
+      const std::set<std::uint32_t>& places = places_[number];
+      if (std::ranges::any_of(places, [&](std::uint32_t place) { return taken.contains(place); })) {
+        continue;
+      }
+      by_innermost[calls_[traced_[number][0]].last_name].push_back(number);
+    }
+    std::map<std::uint32_t, std::vector<std::size_t>> counted_at;  // by place
+    std::vector<std::set<std::uint32_t>> found(matches.size());
+    for (std::size_t number = 0; number < matches.size(); ++number) {
+      if (!matches[number].places.empty()) continue;
+      std::set<std::uint32_t> names;
+      for (const std::uint32_t call : counted_[number]) names.insert(calls_[call].last_name);
+      for (const std::uint32_t name : names) {
+        const auto traced = by_innermost.find(name);
+        if (traced == by_innermost.end()) continue;
+        for (const std::size_t other : traced->second) {
+          if (!IsWithoutJumps(calls_, traced_[other], counted_[number])) continue;
+          found[number].insert(places_[other].begin(), places_[other].end());
+        }
+      }
+      for (const std::uint32_t place : found[number]) counted_at[place].push_back(number);
+    }
+    for (std::size_t number = 0; number < matches.size(); ++number) {
+      if (found[number].size() != 1 || counted_at[*found[number].begin()].size() != 1) continue;
+      matches[number] = {.places = found[number], .is_sure = true};
+    }
   }
 
   std::set<std::uint32_t> PlacesOf(const std::vector<std::size_t>& traced) const {

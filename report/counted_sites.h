@@ -11,6 +11,10 @@
 // Compilers differ in what line a call has that spans several. So where lines find nothing,
 // functions and files alone tell, if one site has them in the trace and one in the profiles.
 //
+// A function that ends in a call may jump there and leave no call behind, which a build that counts
+// does not do. So where both find nothing, calls that the profile alone has are passed over, again
+// if the two sites are the only ones.
+//
 // Nothing is guessed: a site of a profile that may be one of several in the trace is none of them,
 // and of those nothing is known either.
 

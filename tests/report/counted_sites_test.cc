@@ -252,6 +252,37 @@ TEST(CountedSites, OfARecursionAreOneHoweverDeep) {
   EXPECT_THAT(counts.by_place, ElementsAre(Pair(1, 15)));
 }
 
+TEST(CountedSites, AreKnownThoughFunctionsThatJumpToTheLastOneTheyCallAreNotInTheTrace) {
+  // Which a build that counts returns from.
+  const Sites sites({{Recorded("allocate", 5), Recorded("write", 10), Recorded("main", 20)},
+                     {Recorded("allocate", 5), Recorded("write", 10), Recorded("main", 21)},
+                     kLeaves});
+  const auto write = [](int jump, int line, std::uint64_t accesses) -> CountedStack {
+    return {{Counted("allocate", 5), Counted("write", 10), Counted("flush", jump),
+             Counted("main", line)},
+            accesses};
+  };
+  EXPECT_THAT(sites.Count(ProfileOf({write(30, 20, 7), write(30, 21, 8)})).by_place,
+              ElementsAre(Pair(1, 7), Pair(2, 8)));
+  // The innermost one may be one of these.
+  const CountedStack leaf{{Counted("copy", 2), Counted("make_leaf", 12), Counted("main", 21),
+                           Counted("start", 5, "libc.c")},
+                          9};
+  EXPECT_THAT(sites.Count(ProfileOf({leaf})).by_place, ElementsAre(Pair(3, 9)));
+  // Of two that may be the one in the trace, neither is it for sure, nor is one of a site that is
+  // known by all of its lines.
+  const SiteCounts two = sites.Count(ProfileOf({write(30, 20, 7), write(31, 20, 7), leaf}));
+  EXPECT_THAT(two.by_place, ElementsAre(Pair(3, 9)));
+  EXPECT_EQ(two.missing_sites, 2U);
+  const CountedStack itself{{Counted("allocate", 5), Counted("write", 10), Counted("main", 20)}, 6};
+  EXPECT_THAT(sites.Count(ProfileOf({write(30, 20, 7), itself})).by_place, ElementsAre(Pair(1, 6)));
+  // Where its stack ended before it came to what the trace has next, it may be any.
+  const CountedStack cut{{Counted("allocate", 5), Counted("grow", 40)}, 7};
+  const SiteCounts other = sites.Count(ProfileOf({cut, leaf}));
+  EXPECT_THAT(other.by_place, ElementsAre(Pair(3, 9)));
+  EXPECT_EQ(other.missing_sites, 1U);
+}
+
 TEST(CountedSites, OfFunctionsThatACompilerPartedAreThoseOfTheWhole) {
   for (const char* part :
        {"make_node.part.0", "make_node.constprop.0.part.1", "make_node [clone .part.0]"}) {
