@@ -208,10 +208,10 @@ Result<StreamEnd> ObjectProfiles::Add(const std::filesystem::path& file) {
   std::map<std::uint64_t, std::vector<SourceFrame>> calls;
   for (NamedCall& call : all.calls) calls[call.return_address] = std::move(call.frames);
   const Symbols symbols(all.modules, reader->info().program);
-  Add(file.string(), reader->info(), std::move(all), [&](std::uint64_t return_address) {
-    const auto named = calls.find(return_address);
-    return named != calls.end() ? named->second : symbols.CallBefore(return_address);
-  });
+  Add(file.string(), reader->info(), std::move(all), AskedOnce([&](std::uint64_t return_address) {
+        const auto named = calls.find(return_address);
+        return named != calls.end() ? named->second : symbols.CallBefore(return_address);
+      }));
   return end;
 }
 
@@ -261,6 +261,19 @@ void ObjectProfiles::Add(std::string file, const ObjectsInfo& info, ObjectsPart 
     if (variable.bytes > 0) profile->variables.push_back(std::move(variable));
   }
   profiles_.push_back(std::move(profile));
+}
+
+std::vector<ObjectProfiles::CountedSites> ObjectProfiles::Sites() const {
+  std::vector<CountedSites> all;
+  for (const auto& profile : profiles_) {
+    CountedSites& counted = all.emplace_back();
+    counted.file = profile->file;
+    counted.live = profile->live;
+    for (const auto& [id, site] : profile->sites) {
+      counted.sites.push_back({.id = id, .frames = site.frames, .accesses = site.accesses});
+    }
+  }
+  return all;
 }
 
 Status ObjectProfiles::RequireProcesses(const Trace& trace) const {

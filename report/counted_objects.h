@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,20 @@ class ObjectProfiles {
   // rows that may be the same site have none. Those of processes that are not in its epochs do not
   // count. Precondition: `objects` has all its rows.
   void Count(TracedObjects& objects) const;
+
+  // All that one stack of calls allocated.
+  struct CountedSite {
+    std::uint32_t id = 0;                 // in its profile
+    std::span<const SourceFrame> frames;  // innermost first; empty: unknown
+    std::uint64_t accesses = 0;           // to what lives and to what was freed
+  };
+  struct CountedSites {
+    std::string file;
+    std::vector<CountedSite> sites;
+    std::span<const LiveObject> live;  // by birth
+  };
+  // Of each profile, as they were added; valid as long as these are.
+  std::vector<CountedSites> Sites() const;
 
  private:
   struct Profile;

@@ -11,14 +11,14 @@
 #include <tuple>
 #include <utility>
 
+#include "base/arena_blocks.h"
+#include "report/arena_layout.h"
 #include "report/site_uses.h"
 
 namespace tmprof {
 namespace {
 
 constexpr double kPageBytes = kBasePageBytes;
-// Of an object in an arena (Arenas::Header, objtrace/tracker/arenas.cc).
-constexpr double kHeaderBytes = 16;
 // What follows was chosen, not measured; bench/objects_advised shows what comes of it.
 //
 // A page is a site's own where this share of what is allocated there is the site's, and so much of
@@ -103,18 +103,41 @@ class Adviser {
     FindSpans(whole.ranker.table(), whole.ranker.Score(options.by));
     RecallPlaces();
     Measure();
-    FindRoom();
-    Judge();
+  }
+
+  // By what another build counted: before Take().
+  Status Count(const ObjectProfiles& profiles, const std::string& trace) {
+    std::vector<TracedSite> sites;
+    for (const auto& [site, place] : place_of_) {
+      sites.push_back({.place = place, .frames = uses_.frames().at(site)});
+    }
+    Result<SiteCounts> counted = CountSites(profiles, sites, trace);
+    if (!counted) return Fail(std::move(counted.error()));
+    counts_ = *std::move(counted);
+    // What their pages have together stays; whose it is the counts say.
+    double heat = 0;
+    for (const auto& [place, accesses] : counts_->by_place) heat += heats_[place];
+    heat_of_count_ = heat / static_cast<double>(counts_->found);
+    for (const auto& [place, accesses] : counts_->by_place) {
+      ObjectAdvice::Site& site = sites_[place];
+      site.counted = accesses;
+      site.accesses = heat_of_count_ * static_cast<double>(accesses);
+      is_cold_[place] = accesses == 0;
+    }
+    return {};
   }
 
   ObjectAdvice Take() {
+    FindRoom();
+    Judge();
     ObjectAdvice advice{.options = options_,
                         .tracked = uses_.tracked(),
                         .lost = uses_.lost(),
                         .accesses = all_,
                         .hot_room_bytes = hot_room_,
                         .hot_bytes = static_cast<std::uint64_t>(BytesOf(SiteVerdict::kHot)),
-                        .unplaced = unplaced_};
+                        .unplaced = unplaced_,
+                        .counts = counts_};
     Predict(advice);
     Write(advice.advice);
     for (const std::size_t i : order_) advice.sites.push_back(std::move(sites_[i]));
@@ -124,12 +147,12 @@ class Adviser {
  private:
   // Stacks that a tracker cannot tell apart, as those of a recursion, are one site.
   void FindSites() {
-    std::map<std::vector<AdvisedCall>, std::size_t> by_calls;
+    std::map<std::vector<AdvisedCall>, std::uint32_t> by_calls;
     for (const auto& [site, use] : uses_.sites()) {
       const auto frames = uses_.frames().find(site);
       if (frames == uses_.frames().end()) continue;
       std::vector<AdvisedCall> calls = CallsOf(frames->second);
-      std::size_t place = sites_.size();
+      auto place = static_cast<std::uint32_t>(sites_.size());
       if (!calls.empty()) place = by_calls.try_emplace(calls, place).first->second;
       place_of_[site] = place;
       if (place == sites_.size()) {
@@ -139,7 +162,7 @@ class Adviser {
       }
       sites_[place].peak_bytes += use.peak_bytes;
       sites_[place].objects += static_cast<std::uint64_t>(std::llround(use.objects));
-      arena_bytes_[place] += use.peak_bytes + use.objects_at_peak * kHeaderBytes;
+      arena_bytes_[place] += use.peak_bytes + use.objects_at_peak * kArenaHeaderBytes;
     }
   }
 
@@ -148,7 +171,7 @@ class Adviser {
     std::vector<SiteShare> shares;
     for (SiteShare share : use.shares) {
       const auto place = place_of_.find(share.site);
-      share.site = place != place_of_.end() ? static_cast<std::uint32_t>(place->second) : kNoPlace;
+      share.site = place != place_of_.end() ? place->second : kNoPlace;
       share.recorded /= use.weight;
       share.with_unrecorded /= use.weight;
       AddTo(shares, share);
@@ -188,7 +211,10 @@ class Adviser {
     }
   }
 
-  bool WasJudged(std::size_t i) const { return placed_[i] && *placed_[i] < kFirstApartArena; }
+  // And nobody knows better.
+  bool WasJudged(std::size_t i) const {
+    return placed_[i] && *placed_[i] < kFirstApartArena && !sites_[i].counted;
+  }
 
   void Measure() {
     struct Sum {
@@ -201,6 +227,7 @@ class Adviser {
     };
     std::vector<Sum> sums(sites_.size());
     is_cold_.resize(sites_.size());
+    heats_.resize(sites_.size());
     for (const HeatedSpan& span : spans_) {
       if (span.accesses > 0) accessed_pages_ += span.pages;
       for (const SiteShare& share : span.shares) {
@@ -220,7 +247,7 @@ class Adviser {
     for (std::size_t i = 0; i < sites_.size(); ++i) {
       const Sum& sum = sums[i];
       ObjectAdvice::Site& site = sites_[i];
-      site.accesses = sum.heat;
+      site.accesses = heats_[i] = sum.heat;
       site.was_seen = sum.bytes > 0;
       if (!site.was_seen) continue;
       is_cold_[i] = sum.most_heat <= kColdDensity * mean_density * sum.recorded_bytes;
@@ -238,6 +265,12 @@ class Adviser {
 
   static bool IsKnown(const ObjectAdvice::Site& site) {
     return site.known_share >= kLeastKnownShare;
+  }
+
+  KnownBy WhatKnows(std::size_t i) const {
+    if (sites_[i].counted) return KnownBy::kCounts;
+    if (WasJudged(i)) return KnownBy::kAdvice;
+    return IsKnown(sites_[i]) ? KnownBy::kPages : KnownBy::kNothing;
   }
 
   void FindRoom() {
@@ -266,10 +299,12 @@ class Adviser {
     std::vector<std::size_t> known;
     std::vector<std::size_t> unknown;
     for (std::size_t i = 0; i < sites_.size(); ++i) {
+      ObjectAdvice::Site& site = sites_[i];
+      site.known_by = WhatKnows(i);
       const bool matters =
-          WasJudged(i) || (sites_[i].was_seen && sites_[i].peak_bytes >= kLeastPlacedBytes);
+          WasJudged(i) || ((site.was_seen || site.counted) && site.peak_bytes >= kLeastPlacedBytes);
       if (!matters || calls_[i].empty()) continue;
-      (WasJudged(i) || IsKnown(sites_[i]) ? known : unknown).push_back(i);
+      (site.known_by != KnownBy::kNothing ? known : unknown).push_back(i);
     }
     std::ranges::stable_sort(known, std::greater{},
                              [&](std::size_t i) { return sites_[i].AccessesPerByte(); });
@@ -371,7 +406,7 @@ class Adviser {
     }
   }
 
-  // Of the hot and the cold arena, in each of which all pages are alike.
+  // Of the hot and the cold arena. All pages of one are alike, as far as nothing was counted.
   std::vector<Heat> ArenaHeats() const {
     Heat hot;
     Heat cold;
@@ -381,10 +416,39 @@ class Adviser {
       arena.accesses += sites_[i].accesses * PackedShareAt(i);
       arena.pages += arena_bytes_[i] * PackedShareAt(i) / kPageBytes;
     }
+    hot.pages = std::ceil(hot.pages);
+    cold.pages = std::ceil(cold.pages);
+    std::vector<Heat> heats = PartsOf(hot);
+    if (cold.pages > 0) heats.push_back(cold);
+    return heats;
+  }
+
+  // What lived to the end of the profiles lies there in the order of its birth, as far apart as the
+  // arena's pages have it; what else there is, and what was freed, has a like part of all pages.
+  std::vector<Heat> PartsOf(const Heat& hot) const {
+    if (hot.pages == 0) return {};
+    if (!counts_) return {hot};
+    const std::vector<ArenaPart> parts = LayOut(
+        options_.counts.Sites(),
+        [&](std::size_t profile, std::uint32_t site) {
+          const auto place = counts_->places[profile].find(site);
+          return place != counts_->places[profile].end() &&
+                 sites_[place->second].verdict == SiteVerdict::kHot;
+        },
+        hot.pages);
+    if (parts.empty()) return {hot};
+    double bytes = 0;
+    double counted = 0;
+    const double heat_of_count = heat_of_count_ * packed_of_hot_;
+    for (const ArenaPart& part : parts) {
+      bytes += part.bytes;
+      counted += part.accesses * heat_of_count;
+    }
+    const double rest = std::max(hot.accesses - counted, 0.0);
     std::vector<Heat> heats;
-    for (Heat& arena : {std::ref(hot), std::ref(cold)}) {
-      arena.pages = std::ceil(arena.pages);
-      if (arena.pages > 0) heats.push_back(arena);
+    for (const ArenaPart& part : parts) {
+      heats.push_back({.accesses = part.accesses * heat_of_count + rest * part.bytes / bytes,
+                       .pages = hot.pages * part.bytes / bytes});
     }
     return heats;
   }
@@ -463,12 +527,16 @@ class Adviser {
       1;  // of hot sites' objects, the share in their arena: whichever came first
   std::vector<HeatedSpan> spans_;
   std::vector<ObjectAdvice::Site> sites_;
-  std::vector<double> arena_bytes_;                // at their peak
-  std::map<std::uint32_t, std::size_t> place_of_;  // by site
+  std::vector<double> arena_bytes_;                  // at their peak
+  std::map<std::uint32_t, std::uint32_t> place_of_;  // by site
   std::vector<std::vector<AdvisedCall>> calls_;
   std::vector<std::optional<std::uint32_t>> placed_;
   std::vector<bool> alone_;
-  std::vector<bool> is_cold_;  // even if it had all accesses of its pages
+  // Of its pages, its share by bytes.
+  std::vector<double> heats_;
+  std::vector<bool> is_cold_;  // even if it had all accesses of its pages, or by counts
+  std::optional<SiteCounts> counts_;
+  double heat_of_count_ = 0;  // of one access that was counted
   std::vector<bool> has_room_;
   std::vector<std::size_t> order_;
   std::uint64_t unplaced_ = 0;
@@ -491,7 +559,13 @@ Result<ObjectAdvice> MakeObjectAdvice(const Trace& trace, const ObjectAdviceOpti
   const Result<StreamEnd> end =
       ReadEpochs(trace, {}, [&](const EpochProfile& epoch) { uses.See(epoch); });
   if (!end) return Fail(end.error());
-  ObjectAdvice advice = Adviser(*whole, uses, options).Take();
+  Adviser adviser(*whole, uses, options);
+  if (!options.counts.empty()) {
+    if (Status counted = adviser.Count(options.counts, trace.name); !counted) {
+      return Fail(std::move(counted.error()));
+    }
+  }
+  ObjectAdvice advice = adviser.Take();
   advice.totals = std::move(whole->totals);
   return advice;
 }

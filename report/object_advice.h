@@ -4,7 +4,9 @@
 //
 // A page tells how hot it is, not which of its objects are. So a site's heat is known from pages
 // that hold its objects alone; a site that has too few of them is to be told apart first: it gets
-// an arena of its own, and the next recording knows.
+// an arena of its own, and the next recording knows. Or another build of the program counted its
+// accesses by itself: then its counts say which sites have them (report/counted_sites.h), and the
+// trace where these are called from, what they hold and how hot all of it is.
 //
 // Memory follows the footprint, some 130 bytes a page, beside that of ReadWholeTrace().
 
@@ -23,6 +25,8 @@
 #include "base/units.h"
 #include "proto/arena_advice.h"
 #include "rank/rank_model.h"
+#include "report/counted_objects.h"
+#include "report/counted_sites.h"
 #include "report/trace.h"
 #include "report/whole_trace.h"
 
@@ -40,9 +44,18 @@ struct ObjectAdviceOptions {
   std::vector<Ratio> ratios;                // tier 1 : pages accessed
   std::vector<std::uint32_t> cold_nodes;    // empty: cold objects lie where the kernel has them
   std::optional<ArenaAdvice> placed_under;  // what the recorded program was placed by
+  ObjectProfiles counts;                    // of other builds of it; empty: none
 };
 
 enum class SiteVerdict : std::uint8_t { kHot, kCold, kApart, kStays };
+
+// What a site's heat is known by, the best there is.
+enum class KnownBy : std::uint8_t {
+  kNothing,
+  kPages,   // that are its own, or as cold as they are
+  kAdvice,  // that placed it: what it was judged stands
+  kCounts,
+};
 
 struct ObjectAdvice {
   struct Site {
@@ -53,6 +66,10 @@ struct ObjectAdvice {
     double known_share = 0;     // of its bytes in such pages, those by which its heat is known
     double peak_bytes = 0;      // that lived at once
     std::uint64_t objects = 0;  // ever, by estimate
+
+    KnownBy known_by = KnownBy::kNothing;
+    std::optional<std::uint64_t> counted = std::nullopt;  // accesses, by profiles; unset: unknown
+
     double AccessesPerByte() const { return peak_bytes > 0 ? accesses / peak_bytes : 0; }
   };
   struct HitRate {
@@ -74,6 +91,7 @@ struct ObjectAdvice {
   std::optional<std::uint64_t> hot_room_bytes;  // of the hot arena; unset: it has no bound
   std::uint64_t hot_bytes = 0;  // that hot sites' objects take there at their peak, if they may
   std::uint64_t unplaced = 0;   // sites that an advice file cannot name, or has no room for
+  std::optional<SiteCounts> counts;  // unset: there are no profiles
   ArenaAdvice advice;
 
   std::uint64_t Count(SiteVerdict verdict) const;
@@ -82,6 +100,7 @@ struct ObjectAdvice {
 Result<ObjectAdvice> MakeObjectAdvice(const Trace& trace, const ObjectAdviceOptions& options);
 
 std::string_view Name(SiteVerdict verdict);  // "hot", "cold", "apart", "stays"
+std::string_view Name(KnownBy known_by);     // "pages", "advice", "counts"; empty: by nothing
 std::string ObjectAdviceText(const ObjectAdvice& advice);
 std::string ObjectAdviceJson(const ObjectAdvice& advice);
 // For programs to read, with each site's calls spelt out.

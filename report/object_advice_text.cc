@@ -27,6 +27,53 @@ std::string_view Name(SiteVerdict verdict) {
   return "stays";
 }
 
+std::string_view Name(KnownBy known_by) {
+  switch (known_by) {
+    case KnownBy::kPages:
+      return "pages";
+    case KnownBy::kAdvice:
+      return "advice";
+    case KnownBy::kCounts:
+      return "counts";
+    case KnownBy::kNothing:
+      break;
+  }
+  return "";
+}
+
+namespace {
+
+// Of its pages, the share of the site's that are its own.
+std::string KnownText(const ObjectAdvice::Site& site) {
+  if (site.known_by == KnownBy::kCounts) return std::string(Name(site.known_by));
+  return site.was_seen ? Percent(site.known_share) : "nothing";
+}
+
+std::string NotesOn(const SiteCounts& counts) {
+  std::string text;
+  if (counts.missing_sites > 0) {
+    text += fmt::format("note: {} counted sites with accesses are not among those of the trace\n",
+                        Grouped(counts.missing_sites));
+  }
+  if (counts.ambiguous_sites > 0) {
+    text += fmt::format(
+        "note: {} counted sites with accesses may each be one of several: counts say nothing of "
+        "these\n",
+        Grouped(counts.ambiguous_sites));
+  }
+  return text;
+}
+
+Json CountsJson(const std::optional<SiteCounts>& counts) {
+  if (!counts) return nullptr;
+  return {{"accesses", counts->accesses},
+          {"found_share", counts->FoundShare()},
+          {"missing_sites", counts->missing_sites},
+          {"ambiguous_sites", counts->ambiguous_sites}};
+}
+
+}  // namespace
+
 std::string ObjectAdviceText(const ObjectAdvice& advice) {
   using enum TextTable::Align;
   std::string text = fmt::format(
@@ -48,7 +95,12 @@ std::string ObjectAdviceText(const ObjectAdvice& advice) {
                   Percent(advice.accesses > 0 ? site.accesses / advice.accesses : 0),
                   FormatBytes(static_cast<std::uint64_t>(site.peak_bytes)),
                   Significant(site.AccessesPerByte() * 1024), Grouped(site.objects),
-                  site.was_seen ? Percent(site.known_share) : "nothing", FramesText(site.frames)});
+                  KnownText(site), FramesText(site.frames)});
+  }
+  if (advice.counts) {
+    text +=
+        fmt::format("counts: {} of {} accesses to what was allocated are of sites of the trace\n",
+                    Percent(advice.counts->FoundShare()), Grouped(advice.counts->accesses));
   }
   text += table.Text();
   const auto advised_count = [](const std::optional<std::uint64_t>& count) {
@@ -80,6 +132,7 @@ std::string ObjectAdviceText(const ObjectAdvice& advice) {
   if (!advice.tracked) {
     text += "note: nobody tracked allocations in this trace; record it with --objects\n";
   }
+  if (advice.counts) text += NotesOn(*advice.counts);
   if (advice.lost > 0) {
     text += fmt::format(
         "note: {} allocations and frees were lost: what they began or ended is missing here, and "
@@ -109,7 +162,10 @@ std::string ObjectAdviceJson(const ObjectAdvice& advice) {
                      {"accesses", site.accesses},
                      {"peak_bytes", site.peak_bytes},
                      {"objects", site.objects},
+                     {"known_by", site.known_by != KnownBy::kNothing ? Json(Name(site.known_by))
+                                                                     : Json(nullptr)},
                      {"known_share", site.was_seen ? Json(site.known_share) : Json(nullptr)},
+                     {"counted", OrNull(site.counted)},
                      {"frames", FramesJson(site.frames)}});
   }
   Json rates = Json::array();
@@ -128,6 +184,7 @@ std::string ObjectAdviceJson(const ObjectAdvice& advice) {
                    {"hot_pages_advised", OrNull(advice.hot_pages_advised)},
                    {"hot_room_bytes", OrNull(advice.hot_room_bytes)},
                    {"hot_bytes", advice.hot_bytes},
+                   {"counts", CountsJson(advice.counts)},
                    {"hit_rates", std::move(rates)},
                    {"sites", std::move(sites)}});
 }

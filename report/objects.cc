@@ -8,6 +8,7 @@
 #include <iterator>
 #include <set>
 #include <tuple>
+#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -162,6 +163,16 @@ std::vector<ObjectsRow> ByType(std::vector<ObjectsRow> sites) {
 }
 
 }  // namespace
+
+Symbolize AskedOnce(Symbolize symbolize) {
+  return [symbolize = std::move(symbolize),
+          known = std::unordered_map<std::uint64_t, std::vector<SourceFrame>>()](
+             std::uint64_t return_address) mutable {
+    const auto [at, is_new] = known.try_emplace(return_address);
+    if (is_new) at->second = symbolize(return_address);
+    return at->second;
+  };
+}
 
 std::string FoldedElement(std::string text) {
   std::ranges::replace(text, ';', ':');
@@ -428,12 +439,12 @@ ObjectsReport MakeObjects(ObjectsReader& reader, std::string file, ObjectsBy by,
   }
   const Symbols symbols(tally.modules(), reader.info().program);
   bool has_all_names = true;
-  ObjectsReport report = tally.Take(reader.info(), [&](std::uint64_t address) {
-    std::vector<SourceFrame> named = tally.CallBefore(address);
-    if (!named.empty()) return named;
-    has_all_names = false;
-    return symbols.CallBefore(address);
-  });
+  ObjectsReport report = tally.Take(reader.info(), AskedOnce([&](std::uint64_t address) {
+                                      std::vector<SourceFrame> named = tally.CallBefore(address);
+                                      if (!named.empty()) return named;
+                                      has_all_names = false;
+                                      return symbols.CallBefore(address);
+                                    }));
   report.file = std::move(file);
   report.end = std::move(end);
   if (!has_all_names) report.nameless = symbols.Missing();

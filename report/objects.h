@@ -89,6 +89,9 @@ struct ObjectsReport {
 
 // The call that returns to an address, and those that it is inlined in.
 using Symbolize = std::function<std::vector<SourceFrame>(std::uint64_t return_address)>;
+// The same, which asks once for each address: stacks share most of their calls, and one of them in
+// a large compilation unit takes milliseconds to find.
+Symbolize AskedOnce(Symbolize symbolize);
 
 struct HotterObject {
   bool operator()(const LiveObject& a, const LiveObject& b) const {

@@ -35,6 +35,7 @@ struct AdviseOptions {
   bool undo = false;
   std::string output;
   std::string placed_under;
+  std::vector<std::string> counts;
   std::vector<std::string> ratios{"1/8", "1/16", "1/32", "1/64", "1/128"};
   double hot_share = ObjectAdviceOptions().hot_share;
   std::string room;  // empty: what the advice that it was placed by has, else kDefaultRoom
@@ -159,18 +160,26 @@ Status Advise(const AdviseOptions& options) {
     if (!trace) return Fail(trace.error());
     return AdviseOnLocks(options, *trace, *format);
   }
-  const Result<ObjectAdviceOptions> advise = ObjectOptions(options);
+  Result<ObjectAdviceOptions> advise = ObjectOptions(options);
   if (!advise) return Fail(advise.error());
   if (IsObjectProfile(options.trace)) {
     return Fail(BadInput("advise on", options.trace,
                          "its program was built to count accesses, and another build's calls are "
                          "elsewhere",
-                         "record the program as it is: tmprof record --objects -- CMD"));
+                         fmt::format("record the program as it is, and name that trace: tmprof "
+                                     "record --objects -- CMD; tmprof advise --objects TRACE "
+                                     "--counts {}",
+                                     options.trace)));
   }
   const Result<Trace> trace = OpenTraceFile(options.trace);
   if (!trace) return Fail(trace.error());
   if (!options.output.empty()) {
     if (auto status = RefuseToOverwrite(*trace, options.output); !status) return status;
+  }
+  for (const std::string& file : options.counts) {
+    const Result<StreamEnd> end = advise->counts.Add(file);
+    if (!end) return Fail(end.error());
+    WarnOfObjectsEnd(*end, file, "advised by");
   }
   WarnOfPlacing(trace->info, options);
   const Result<ObjectAdvice> advice = MakeObjectAdvice(*trace, *advise);
@@ -235,6 +244,12 @@ void AddAdviseCommand(CLI::App& app, int& exit_status) {
                    "what it set apart is known now")
       ->type_name("FILE");
   command
+      ->add_option("--counts", options->counts,
+                   "Object profiles of the same program built by tmprof cc: what they counted says "
+                   "which sites are hot, and none of these has to be set apart")
+      ->type_name("FILE")
+      ->needs(objects);
+  command
       ->add_option("--ratio", options->ratios,
                    "Predict hit rates with so much of the accessed pages in tier 1")
       ->delimiter(',')
@@ -261,7 +276,9 @@ void AddAdviseCommand(CLI::App& app, int& exit_status) {
       ->capture_default_str();
   command->footer(
       "A page tells how hot it is, not which of its objects are: sites that share their pages are\n"
-      "set apart first, and are known from the second recording on.\n\n"
+      "set apart first, and are known from the second recording on. Or from the first one, by "
+      "what\n"
+      "another build of the program counted: --counts.\n\n"
       "Example:\n"
       "  tmprof record --objects --objects-interval 4KiB -o first.data -- ./program\n"
       "  tmprof advise --objects first.data -o first.advice\n"
@@ -269,6 +286,7 @@ void AddAdviseCommand(CLI::App& app, int& exit_status) {
       "./program\n"
       "  tmprof advise --objects second.data --advice first.advice -o program.advice\n"
       "  tmprof record --advice program.advice -- ./program\n"
+      "  tmprof advise --objects first.data --counts tmprof-4711.objects -o program.advice\n"
       "  tmprof record --abit regions --duration 10s -p 4711\n"
       "  tmprof advise --mlock --limit 30% --apply");
   command->callback([options, &exit_status] {

@@ -16,9 +16,7 @@
 namespace tmprof::objtrace {
 namespace {
 
-constexpr std::uint64_t kUnitBytes = 16;
-constexpr std::uint32_t kSmallClasses = 8;
-constexpr std::uint64_t kFirstBytes = kUnitBytes;  // unit 0 is none
+constexpr std::uint64_t kFirstBytes = kArenaUnitBytes;  // unit 0 is none
 // Larger ones give their pages back when they are freed.
 constexpr std::uint64_t kKeptBytes = std::uint64_t{1} << 20;
 constexpr std::uint32_t kLive = 0x4556494C;   // "LIVE"
@@ -48,19 +46,6 @@ struct Arenas::Header {
   std::uint32_t unused;
 };
 
-std::uint32_t Arenas::ClassOf(std::uint64_t units) {
-  if (units <= kSmallClasses) return static_cast<std::uint32_t>(units) - 1;
-  const auto shift = static_cast<std::uint32_t>(61 - __builtin_clzll(units - 1));
-  const auto quarter = static_cast<std::uint32_t>((units - 1) >> shift) - 4;
-  return kSmallClasses + (shift - 1) * 4 + quarter;
-}
-
-std::uint64_t Arenas::UnitsOf(std::uint32_t size_class) {
-  if (size_class < kSmallClasses) return size_class + 1;
-  const std::uint32_t shift = (size_class - kSmallClasses) / 4 + 1;
-  return std::uint64_t{(size_class - kSmallClasses) % 4 + 5} << shift;
-}
-
 bool Arenas::Reserve(std::uint32_t arenas) {
   void* table = Map(arenas * sizeof(Arena));
   void* range = table != nullptr ? Map(arenas * kArenaBytes) : nullptr;
@@ -85,6 +70,7 @@ bool Arenas::IsNewlyFull(std::uint32_t arena) {
 }
 
 Arenas::Header* Arenas::HeaderOf(const void* block) {
+  static_assert(sizeof(Header) == kArenaHeaderBytes);
   return reinterpret_cast<Header*>(reinterpret_cast<std::uint64_t>(block) - sizeof(Header));
 }
 
@@ -96,7 +82,7 @@ void* Arenas::Pop(std::uint32_t arena, std::uint32_t size_class) {
   while (true) {
     const auto unit = static_cast<std::uint32_t>(was);
     if (unit == 0) return nullptr;
-    auto* header = reinterpret_cast<Header*>(start_ + arena * kArenaBytes + unit * kUnitBytes);
+    auto* header = reinterpret_cast<Header*>(start_ + arena * kArenaBytes + unit * kArenaUnitBytes);
     const std::uint64_t next = header->next.load(std::memory_order_relaxed);
     const std::uint64_t changes = (was >> 32) + 1;
     if (head.compare_exchange_weak(was, changes << 32 | next, std::memory_order_acquire)) {
@@ -106,7 +92,7 @@ void* Arenas::Pop(std::uint32_t arena, std::uint32_t size_class) {
 }
 
 void* Arenas::Cut(std::uint32_t arena, std::uint32_t size_class) {
-  const std::uint64_t bytes = UnitsOf(size_class) * kUnitBytes + sizeof(Header);
+  const std::uint64_t bytes = ArenaUnitsOf(size_class) * kArenaUnitBytes + sizeof(Header);
   Arena& of = arenas_[arena];
   std::atomic<std::uint64_t>& used = of.used;
   std::uint64_t at = used.load(std::memory_order_relaxed);
@@ -123,8 +109,8 @@ void* Arenas::Cut(std::uint32_t arena, std::uint32_t size_class) {
 }
 
 void* Arenas::AllocateOf(std::uint32_t arena, std::uint64_t bytes, bool zeros) {
-  if (bytes > kArenaBytes / 2) return nullptr;
-  const std::uint32_t size_class = ClassOf(bytes == 0 ? 1 : (bytes + kUnitBytes - 1) / kUnitBytes);
+  if (bytes > kMostPlacedBytes) return nullptr;
+  const std::uint32_t size_class = ArenaClassOfBytes(bytes);
   void* block = Pop(arena, size_class);
   if (block != nullptr && zeros) std::memset(block, 0, bytes);
   if (block == nullptr) block = Cut(arena, size_class);
@@ -144,7 +130,7 @@ std::uint64_t Arenas::UsableBytes(const void* block) const {
   if (header->state.load(std::memory_order_relaxed) != kLive) {
     Refuse("a pointer was asked about that is not allocated", block);
   }
-  return UnitsOf(header->size_class) * kUnitBytes;
+  return ArenaUnitsOf(header->size_class) * kArenaUnitBytes;
 }
 
 void Arenas::Free(void* block) {
@@ -155,7 +141,7 @@ void Arenas::Free(void* block) {
                           : "a pointer was freed that was never allocated",
            block);
   }
-  const std::uint64_t bytes = UnitsOf(header->size_class) * kUnitBytes;
+  const std::uint64_t bytes = ArenaUnitsOf(header->size_class) * kArenaUnitBytes;
   const auto address = reinterpret_cast<std::uint64_t>(block);
   if (bytes >= kKeptBytes) {
     const std::uint64_t first = (address + kBasePageBytes - 1) / kBasePageBytes * kBasePageBytes;
@@ -163,7 +149,7 @@ void Arenas::Free(void* block) {
     ::madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
   }
   const std::uint64_t offset = address - sizeof(Header) - start_;
-  const std::uint64_t unit = offset % kArenaBytes / kUnitBytes;
+  const std::uint64_t unit = offset % kArenaBytes / kArenaUnitBytes;
   std::atomic<std::uint64_t>& head = arenas_[offset / kArenaBytes].freed[header->size_class];
   std::uint64_t was = head.load(std::memory_order_relaxed);
   do {

@@ -13,10 +13,9 @@
 #include <cstdint>
 
 #include "base/arena_advice.h"
+#include "base/arena_blocks.h"
 
 namespace tmprof::objtrace {
-
-inline constexpr std::uint64_t kArenaBytes = std::uint64_t{1} << 36;
 
 class Arenas {
  public:
@@ -49,8 +48,7 @@ class Arenas {
   }
 
  private:
-  // Units of 16 bytes: 1 to 8, then four classes to each doubling.
-  static constexpr std::uint32_t kClasses = 8 + 4 * 28;
+  static constexpr std::uint32_t kClasses = kSmallArenaClasses + 4 * 28;
   enum class Fill : std::uint8_t { kRoom, kFull, kSaid };
   struct Header;
   struct Arena {
@@ -61,8 +59,6 @@ class Arenas {
     std::atomic<std::uint64_t> freed[kClasses];
   };
 
-  static std::uint32_t ClassOf(std::uint64_t units);
-  static std::uint64_t UnitsOf(std::uint32_t size_class);
   static Header* HeaderOf(const void* block);
   void* Pop(std::uint32_t arena, std::uint32_t size_class);
   void* Cut(std::uint32_t arena, std::uint32_t size_class);

@@ -37,6 +37,7 @@ using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
 
@@ -211,6 +212,49 @@ TEST_F(Recording, HasWhatAProgramCountedItselfBesideTheHeatOfItsPages) {
                                   "--view", "objects", "--counts", counts});
   EXPECT_EQ(another.status, 2);
   EXPECT_THAT(another.err, AllOf(HasSubstr(counts), HasSubstr("the trace has nothing")));
+}
+
+TEST_F(Recording, OfObjectsIsAdvisedOnByWhatAnotherBuildCounted) {
+  const std::string counted = folder_.File("heats.counted");
+  const std::string counts = folder_.File("heats.objects");
+  const Outcome built =
+      Tmprof({"cc", "--", "clang-19", "-O2", "-g",
+              TMPROF_SOURCE_DIR "/tests/objtrace/programs/heats.c", "-o", counted});
+  ASSERT_EQ(built.status, 0) << built.err;
+  ASSERT_EQ(RunProgram({"/usr/bin/env", "TMPROF_OBJECTS=" + counts, counted}).status, 0);
+  const Outcome outcome =
+      Tmprof({"record", "--objects", "-o", trace_, "--", Workload("tests/objects_heats")});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const std::string file = folder_.File("heats.advice");
+  const Outcome advised = Tmprof({"advise", "--objects", trace_, "--counts", counts, "--room",
+                                  "64MiB", "-o", file, "--format", "json"});
+  ASSERT_EQ(advised.status, 0) << advised.err;
+  const Json advice = Json::parse(advised.out);
+  const auto site_of = [&](const std::string& function) -> Json {
+    for (const Json& site : advice["sites"]) {
+      if (!site["frames"].empty() && site["frames"][0]["function"] == function) return site;
+    }
+    ADD_FAILURE() << "no site of " << function << " in " << advised.out;
+    return {{"advice", ""}, {"known_by", ""}, {"counted", 0}};
+  };
+  // memset(3) counts a word each, as above.
+  constexpr int kBytes = 32 << 20;
+  const Json hot = site_of("make_hot");
+  const Json cold = site_of("make_cold");
+  EXPECT_EQ(hot["advice"], "hot");
+  EXPECT_EQ(cold["advice"], "cold");
+  EXPECT_EQ(hot["known_by"], "counts");
+  EXPECT_EQ(cold["known_by"], "counts");
+  EXPECT_EQ(cold["counted"], kBytes / 8);
+  EXPECT_GT(hot["counted"], kBytes / 8);
+  EXPECT_EQ(advice["counts"]["found_share"], 1);
+  // The calls are those of the build that was recorded.
+  EXPECT_THAT(ReadFile(file),
+              AllOf(HasSubstr("tests/objects_heats"), Not(HasSubstr("heats.counted"))));
+
+  const Outcome itself = Tmprof({"advise", "--objects", counts});
+  EXPECT_EQ(itself.status, 2);
+  EXPECT_THAT(itself.err, HasSubstr("--counts " + counts));
 }
 
 TEST_F(Recording, OfObjectsNamesVariablesOfFilesAndStacksOfThreads) {

@@ -671,6 +671,30 @@ TEST(Advise, HotSitesHaveTheRoomThatIsSaid) {
   }
 }
 
+TEST(Advise, ByCountsNeedsATraceBesideThem) {
+  const TemporaryFolder folder;
+  const std::string counts = folder.File("run.objects");
+  WriteFile(counts, "\x89TMOBJS\n");  // and nothing of what follows
+  const Outcome alone = Tmprof({"advise", "--objects", counts});
+  EXPECT_EQ(alone.status, 2);
+  EXPECT_THAT(alone.err, AllOf(HasSubstr("record --objects"),
+                               HasSubstr("advise --objects TRACE --counts " + counts)));
+  const Outcome damaged = Tmprof({"advise", "--objects", GoldenTrace(), "--counts", counts});
+  EXPECT_EQ(damaged.status, 2);
+  EXPECT_THAT(damaged.err, HasSubstr(counts));
+  const Outcome trace = Tmprof({"advise", "--objects", GoldenTrace(), "--counts", GoldenTrace()});
+  EXPECT_EQ(trace.status, 2);
+  EXPECT_THAT(trace.err, HasSubstr("no object profile"));
+  for (const std::vector<std::string>& of_what :
+       {std::vector<std::string>{}, std::vector<std::string>{"--mlock"}}) {
+    std::vector<std::string> arguments{"advise", GoldenTrace(), "--counts", counts};
+    arguments.insert(arguments.end(), of_what.begin(), of_what.end());
+    const Outcome refused = Tmprof(arguments);
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_THAT(refused.err, HasSubstr("--counts requires --objects"));
+  }
+}
+
 TEST(Advise, InPlaceOfTheTraceIsRefused) {
   const TemporaryFolder folder;
   const std::string trace = folder.File("a.data");

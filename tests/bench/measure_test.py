@@ -258,13 +258,16 @@ class ObjectsAdvised(unittest.TestCase):
                  for policy in objects_advised.POLICIES for ratio in objects_advised.RATIOS]
         turn = {"verdicts": {"hot": 2, "cold": 0, "apart": 1, "stays": 0},
                 "hit_rates": [{"ratio": "1/8", "advised": 0.5}]}
+        by_counts = {"verdicts": {"hot": 2, "cold": 1, "apart": 0, "stays": 0},
+                     "hit_rates": [{"ratio": "1/8", "advised": 0.75}, {"ratio": "1/16", "advised": None}]}
         lines = objects_advised.text({
-            "records": 7, "turns": [turn],
+            "records": 7, "turns": [turn], "by_counts": by_counts,
             "rows": [{"way": way, "pages_touched": 10, "hot_pages": 5, "hit_rates": rates}
-                     for way in ("as it is", "as advised")]}).splitlines()
-        self.assertEqual(lines[1], "advice 1: 2 hot, 1 apart")
-        self.assertEqual(len([line for line in lines if "25.0%" in line]), 6)
-        self.assertEqual(lines[-1], "promised by the last advice: 1/8 50.0%")
+                     for way in ("as it is", "as advised", "as advised by counts")]}).splitlines()
+        self.assertEqual(lines[1:3], ["advice 1: 2 hot, 1 apart", "advice by counts: 2 hot, 1 cold"])
+        self.assertEqual(len([line for line in lines if "25.0%" in line]), 9)
+        self.assertEqual(lines[-2:], ["promised by the last advice: 1/8 50.0%",
+                                      "promised by that by counts: 1/8 75.0%, 1/16 unknown"])
 
 
 class Exact(unittest.TestCase):

@@ -41,18 +41,33 @@ class Advised(unittest.TestCase):
         self.assertEqual((verdicts["make_key"], verdicts["make_payload"]), ("hot", "cold"))
 
     def test_makes_hot_pages_few(self):
-        plain, advised = result["rows"]
-        self.assertLess(advised["hot_pages"], plain["hot_pages"] / 4)
-        self.assertLess(advised["pages_touched"], plain["pages_touched"] / 3)
+        plain, *placed = result["rows"]
+        self.assertEqual([row["way"] for row in placed], ["as advised", "as advised by counts"])
+        for row in placed:
+            with self.subTest(row["way"]):
+                self.assertLess(row["hot_pages"], plain["hot_pages"] / 4)
+                self.assertLess(row["pages_touched"], plain["pages_touched"] / 3)
 
     def test_makes_an_eighth_of_the_pages_enough(self):
         self.assertLess(self.rate("as it is", "1/8"), 0.5)
         self.assertGreater(self.rate("as advised", "1/8"), 0.9)
+        self.assertGreater(self.rate("as advised by counts", "1/8"), 0.9)
+
+    def test_needs_one_recording_where_another_build_counted(self):
+        advice = result["by_counts"]
+        self.assertEqual(advice["verdicts"]["apart"], 0)
+        self.assertGreater(advice["counts"]["found_share"], 0.99)
+        sites = {site["frames"][0]["function"]: site for site in advice["sites"] if site["frames"]}
+        self.assertEqual((sites["make_key"]["advice"], sites["make_payload"]["advice"]), ("hot", "cold"))
+        for function in ("make_key", "make_payload"):
+            self.assertEqual(sites[function]["known_by"], "counts")
 
     def test_promises_no_more_than_it_gains(self):
-        promised = {rate["ratio"]: rate["advised"] for rate in result["turns"][-1]["hit_rates"]}
-        self.assertGreater(promised["1/8"], 0.5)
-        self.assertLess(promised["1/8"], self.rate("as advised", "1/8") + 0.05)
+        for way, turn in (("as advised", result["turns"][-1]), ("as advised by counts", result["by_counts"])):
+            with self.subTest(way):
+                promised = {rate["ratio"]: rate["advised"] for rate in turn["hit_rates"]}
+                self.assertGreater(promised["1/8"], 0.5)
+                self.assertLess(promised["1/8"], self.rate(way, "1/8") + 0.05)
 
 
 if __name__ == "__main__":

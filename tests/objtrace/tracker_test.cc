@@ -419,7 +419,7 @@ TEST_F(TrackerTest, AdviceTellsSitesApartByTheCallsAround) {
   for (const LoggedEvent* event : Allocated(100'002)) right.insert(event->address);
   ASSERT_EQ(left.size(), 1U) << "what is freed is used again";
   ASSERT_EQ(right.size(), 1U);
-  EXPECT_EQ(*right.begin() - *left.begin(), objtrace::kArenaBytes);
+  EXPECT_EQ(*right.begin() - *left.begin(), kArenaBytes);
 }
 
 TEST_F(TrackerTest, EachWayToAllocateCanBePlaced) {
@@ -442,7 +442,7 @@ TEST_F(TrackerTest, EachWayToAllocateCanBePlaced) {
   for (const std::uint64_t bytes : {100'020, 200'003, 100'005}) {
     EXPECT_LT(address_of(bytes) - first, std::uint64_t{1} << 20) << bytes;
   }
-  EXPECT_GT(address_of(102'400) - first, objtrace::kArenaBytes) << "aligned ones stay";
+  EXPECT_GT(address_of(102'400) - first, kArenaBytes) << "aligned ones stay";
 }
 
 TEST_F(TrackerTest, AnArenaThatIsFullLeavesTheRestToMalloc) {
@@ -460,7 +460,7 @@ TEST_F(TrackerTest, AnArenaThatIsFullLeavesTheRestToMalloc) {
   const auto address_of = [&](std::uint64_t bytes) { return Allocated(bytes).at(0)->address; };
   EXPECT_EQ(address_of(100'020), address_of(100'001));
   EXPECT_EQ(address_of(100'005), address_of(100'001));
-  EXPECT_GT(address_of(200'003) - address_of(100'001), objtrace::kArenaBytes);
+  EXPECT_GT(address_of(200'003) - address_of(100'001), kArenaBytes);
 }
 
 TEST_F(TrackerTest, ThatAnArenaIsFullIsSaidOnce) {
@@ -751,8 +751,7 @@ TEST_F(TrackerTest, AnArenaThatCannotBeBoundIsSaidAndUsed) {
                            "tmprof: advice '.*': arena 1 cannot be bound to nodes 63: E[A-Z]+; its "
                            "objects lie where the kernel puts them\n"));
   Take(logs);
-  EXPECT_EQ(Allocated(100'002).at(0)->address - Allocated(100'001).at(0)->address,
-            objtrace::kArenaBytes);
+  EXPECT_EQ(Allocated(100'002).at(0)->address - Allocated(100'001).at(0)->address, kArenaBytes);
 }
 
 // By readelf(1): hexadecimal digits.
@@ -794,16 +793,16 @@ TEST_F(TrackerTest, AdviceOfAnotherBuildIsSaidOnceAndPlacesNothingOfIt) {
     return Allocated(100'002).at(0)->address - Allocated(100'001).at(0)->address;
   };
   std::string said;
-  EXPECT_EQ(distance(build_id, said), objtrace::kArenaBytes);
+  EXPECT_EQ(distance(build_id, said), kArenaBytes);
   EXPECT_EQ(said, "");
   const std::string other = "tmprof: advice: '" + program +
                             "' is not the build that the advice is of; nothing that it calls is "
                             "placed\n";
   build_id.back() = static_cast<char>(build_id.back() ^ 1);
-  EXPECT_LT(distance(build_id, said), objtrace::kArenaBytes);
+  EXPECT_LT(distance(build_id, said), kArenaBytes);
   EXPECT_EQ(said, other);
   build_id.pop_back();
-  EXPECT_LT(distance(build_id, said), objtrace::kArenaBytes);
+  EXPECT_LT(distance(build_id, said), kArenaBytes);
   EXPECT_EQ(said, other);
 }
 

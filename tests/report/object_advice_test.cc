@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "tests/report/profiles.h"
 #include "tests/report/traces.h"
 
 namespace tmprof {
@@ -86,6 +87,20 @@ const ObjectAdvice::Site& SiteOf(const ObjectAdvice& advice, const std::string& 
   ADD_FAILURE() << function;
   static const ObjectAdvice::Site none{};
   return none;
+}
+
+// What another build of it counted: of site n, with accesses.
+CountedStack CountedAt(std::uint32_t site, std::uint64_t accesses) {
+  return {.frames = {{.function = "make" + std::to_string(site),
+                      .module = "/bin/counted",
+                      .offset = 0x1000 * site}},
+          .accesses = accesses};
+}
+
+ObjectAdviceOptions WithCounts(const std::vector<CountedStack>& stacks) {
+  ObjectAdviceOptions options = Options();
+  options.counts = ProfileOf(stacks);
+  return options;
 }
 
 AdvisedSite Advised(std::optional<std::uint32_t> arena, std::uint32_t site) {
@@ -409,6 +424,180 @@ TEST(ObjectAdvice, ColdObjectsCanBeBoundToNodes) {
   EXPECT_THAT(file, HasSubstr("\nbind 1 2,3\n"));
   EXPECT_THAT(file, HasSubstr("\nsite 0 1+0x100\nsite 1 1+0x200\n"));
   EXPECT_THAT(file, HasSubstr("\n# hot make1\n"));
+}
+
+TEST(ObjectAdvice, CountsOfAnotherBuildSayWhoseTheHeatOfSharedPagesIs) {
+  // 160 in all that sites 1 and 2 share, and 20 of site 3, which was not counted.
+  const Program program = Program().Mixed(16, 16, 10).Own(3, 64, 20, 1);
+  const ObjectAdvice advice = program.Advise(WithCounts({CountedAt(1, 900), CountedAt(2, 100)}));
+  const ObjectAdvice::Site& hot = SiteOf(advice, "make1");
+  EXPECT_EQ(hot.verdict, SiteVerdict::kHot);
+  EXPECT_EQ(hot.known_by, KnownBy::kCounts);
+  EXPECT_EQ(hot.counted, 900U);
+  EXPECT_DOUBLE_EQ(hot.accesses, 144);
+  const ObjectAdvice::Site& cold = SiteOf(advice, "make2");
+  EXPECT_EQ(cold.verdict, SiteVerdict::kCold);
+  EXPECT_DOUBLE_EQ(cold.accesses, 16);
+  const ObjectAdvice::Site& own = SiteOf(advice, "make3");
+  EXPECT_EQ(own.verdict, SiteVerdict::kCold);
+  EXPECT_EQ(own.known_by, KnownBy::kPages);
+  EXPECT_FALSE(own.counted.has_value()) << "unknown is not 0";
+  EXPECT_DOUBLE_EQ(own.accesses, 20);
+  EXPECT_THAT(advice.advice.sites,
+              ElementsAre(Advised(kHotArena, 1), Advised(kColdArena, 2), Advised(kColdArena, 3)));
+
+  // 36 pages, so 18 in tier 1: the hot arena's 9, for 16 times 2064 bytes, and 9 of the cold one's
+  // 29, for another 16 of these and 20 times 4112.
+  ASSERT_TRUE(advice.hit_rates.at(0).advised.has_value()) << "no site is unknown";
+  EXPECT_DOUBLE_EQ(*advice.hit_rates[0].advised, (144 + (16.0 + 20) * 9 / 29) / 180);
+}
+
+TEST(ObjectAdvice, SitesThatNoCountIsOfStayAsTheirPagesHaveThem) {
+  // As above; what another program counted of site 4 is of nobody here.
+  const Program program = Program().Mixed(16, 16, 10);
+  const ObjectAdvice advice = program.Advise(WithCounts({CountedAt(1, 300), CountedAt(4, 100)}));
+  EXPECT_EQ(SiteOf(advice, "make1").verdict, SiteVerdict::kHot);
+  EXPECT_DOUBLE_EQ(SiteOf(advice, "make1").accesses, 80) << "all that its bytes have";
+  EXPECT_EQ(SiteOf(advice, "make2").verdict, SiteVerdict::kApart);
+  EXPECT_FALSE(advice.hit_rates.at(0).advised.has_value());
+  ASSERT_TRUE(advice.counts.has_value());
+  EXPECT_DOUBLE_EQ(advice.counts->FoundShare(), 0.75);
+  EXPECT_EQ(advice.counts->missing_sites, 1U);
+
+  const std::string text = ObjectAdviceText(advice);
+  EXPECT_THAT(text, HasSubstr("counts: 75 % of 400 accesses"));
+  EXPECT_THAT(text, HasSubstr("note: 1 counted sites with accesses are not among those"));
+  EXPECT_THAT(text, testing::ContainsRegex("hot .* counts  make1\n"));
+  const auto json = nlohmann::json::parse(ObjectAdviceJson(advice));
+  EXPECT_EQ(json["counts"]["accesses"], 400);
+  EXPECT_EQ(json["counts"]["found_share"], 0.75);
+  EXPECT_EQ(json["counts"]["missing_sites"], 1);
+  EXPECT_EQ(json["counts"]["ambiguous_sites"], 0);
+  EXPECT_EQ(json["sites"][0]["known_by"], "counts");
+  EXPECT_EQ(json["sites"][0]["counted"], 300);
+  EXPECT_TRUE(json["sites"][1]["known_by"].is_null());
+  EXPECT_TRUE(json["sites"][1]["counted"].is_null());
+
+  const auto without = nlohmann::json::parse(ObjectAdviceJson(program.Advise()));
+  EXPECT_TRUE(without["counts"].is_null());
+  EXPECT_THAT(ObjectAdviceText(program.Advise()), Not(HasSubstr("counts:")));
+}
+
+TEST(ObjectAdvice, ASiteThatWasCountedWithoutAccessesIsColdHoweverHotItsPagesAre) {
+  const ObjectAdvice advice =
+      Program().Mixed(16, 16, 10).Advise(WithCounts({CountedAt(1, 900), CountedAt(2, 0)}));
+  EXPECT_EQ(SiteOf(advice, "make2").verdict, SiteVerdict::kCold);
+  EXPECT_EQ(SiteOf(advice, "make2").counted, 0U);
+  EXPECT_DOUBLE_EQ(SiteOf(advice, "make2").accesses, 0);
+  EXPECT_DOUBLE_EQ(SiteOf(advice, "make1").accesses, 160);
+
+  // Nor is one that nobody looked at unknown.
+  Program unseen;
+  unseen.Own(1, 16, 16, 100).Object(2, 64 * kPage, 16 * kPage);
+  EXPECT_EQ(
+      SiteOf(unseen.Advise(WithCounts({CountedAt(1, 900), CountedAt(2, 0)})), "make2").verdict,
+      SiteVerdict::kCold);
+}
+
+TEST(ObjectAdvice, CountsCorrectWhatPagesOrAnEarlierAdviceSay) {
+  // By its pages site 2 is as cold as can be, and it was judged hot; site 1 the other way round.
+  Program program;
+  program.Own(1, 16, 16, 10).Own(2, 32, 16, 1);
+  ObjectAdviceOptions options = WithCounts({CountedAt(1, 1), CountedAt(2, 99)});
+  EXPECT_EQ(SiteOf(program.Advise(options), "make1").verdict, SiteVerdict::kCold);
+  EXPECT_EQ(SiteOf(program.Advise(options), "make2").verdict, SiteVerdict::kHot);
+  EXPECT_DOUBLE_EQ(SiteOf(program.Advise(options), "make2").accesses, 176 * 0.99);
+
+  options.placed_under = ArenaAdvice{.sites = {Advised(kHotArena, 1), Advised(kColdArena, 2)}};
+  const ObjectAdvice again = program.Advise(options);
+  EXPECT_EQ(SiteOf(again, "make1").verdict, SiteVerdict::kCold);
+  EXPECT_EQ(SiteOf(again, "make2").verdict, SiteVerdict::kHot);
+  EXPECT_THAT(again.advice.sites, ElementsAre(Advised(kHotArena, 2), Advised(kColdArena, 1)));
+
+  options.counts = ProfileOf({CountedAt(2, 99)});
+  const ObjectAdvice one = program.Advise(options);
+  EXPECT_EQ(SiteOf(one, "make1").verdict, SiteVerdict::kHot) << "it was not counted";
+  EXPECT_EQ(SiteOf(one, "make1").known_by, KnownBy::kAdvice);
+}
+
+// 16 pages of ten references that each hold 16 objects of 112 bytes of site 1, of which an arena
+// takes 32 a page, so 8 pages in all, and one of site 2.
+Program KeysAndPayloads() {
+  Program program;
+  for (std::uint64_t page = 16; page < 32; ++page) {
+    for (std::uint64_t key = 0; key < 16; ++key) program.Object(1, page * kPage + key * 112, 112);
+    program.Object(2, page * kPage + 1792, 2304).Page(page, 10);
+  }
+  return program;
+}
+
+// Those of site 1 that lived to the end, by their accesses.
+CountedStack LiveKeys(const std::vector<std::pair<std::size_t, std::uint64_t>>& keys,
+                      std::uint64_t freed_accesses = 0) {
+  CountedStack stack = CountedAt(1, freed_accesses);
+  for (const auto& [number, accesses] : keys) {
+    stack.live.insert(stack.live.end(), number, {.bytes = 112, .accesses = accesses});
+  }
+  return stack;
+}
+
+TEST(ObjectAdvice, PredictsWhatHotObjectsThatWereBornTogetherGain) {
+  const Program program = KeysAndPayloads();
+  const auto advise = [&](const CountedStack& keys) {
+    ObjectAdviceOptions options = WithCounts({keys, CountedAt(2, 800)});
+    options.ratios = {{1, 16}, {1, 2}};
+    const ObjectAdvice advice = program.Advise(options);
+    EXPECT_EQ(SiteOf(advice, "make1").verdict, SiteVerdict::kHot);
+    EXPECT_DOUBLE_EQ(SiteOf(advice, "make1").accesses, 128);
+    EXPECT_EQ(SiteOf(advice, "make2").verdict, SiteVerdict::kCold);
+    return std::pair(advice.hit_rates.at(0).advised.value(),
+                     advice.hit_rates.at(1).advised.value());
+  };
+  // Of 4000 that were counted, a page of 32 keys has 2080 and each other one 160; all have 3200.
+  const auto [one, half] = advise(LiveKeys({{32, 65}, {224, 5}}));
+  EXPECT_DOUBLE_EQ(one, 2080.0 / 4000);
+  EXPECT_DOUBLE_EQ(half, 3200.0 / 4000);
+  // Of what was freed each page has a part: of 1600, 200.
+  EXPECT_DOUBLE_EQ(advise(LiveKeys({{32, 36}, {224, 2}}, 1600)).first, (1152.0 + 200) / 4000);
+  EXPECT_DOUBLE_EQ(advise(LiveKeys({}, 3200)).first, 400.0 / 4000) << "all pages are alike";
+  // Where half of them lived to the end, they lie as far apart again.
+  EXPECT_DOUBLE_EQ(advise(LiveKeys({{32, 70}, {96, 10}})).first, 2240.0 / 2 / 4000);
+  // Where twice as many lived, a page stands for two: here for 32 of each kind, and of 160 for 20.
+  EXPECT_DOUBLE_EQ(advise(LiveKeys({{32, 50}, {480, 3}}, 160)).first, (1600.0 + 96 + 20) / 4000);
+}
+
+TEST(ObjectAdvice, PredictsOfWhatHasNoRoomNoGainByCounts) {
+  // Room for 4 of the 8 pages: half of the objects, and of their accesses, stay where they are.
+  ObjectAdviceOptions options = WithCounts({LiveKeys({{32, 65}, {224, 5}}), CountedAt(2, 800)});
+  options.ratios = {{1, 16}};
+  options.hot_room = std::uint64_t{4 * kPage};
+  const double packed = KeysAndPayloads().Advise(options).hit_rates.at(0).advised.value();
+  // A page of the arena stands for two: 2240 of 4000, of which half.
+  EXPECT_DOUBLE_EQ(packed, 2240.0 / 2 / 4000);
+}
+
+TEST(ObjectAdvice, CountsOfSitesThatMayBeSeveralLeaveThemUnknown) {
+  Program program;
+  program.Mixed(16, 16, 10).Own(3, 64, 16, 1);
+  auto& sites = program.epoch_.allocations->sites;
+  const SourceFrame outer{.function = "append", .module = "/bin/program", .offset = 0x1};
+  for (const std::size_t site : {0, 1})
+    sites[site].frames.insert(sites[site].frames.begin(), outer);
+  const CountedStack cut{.frames = {{.function = "append", .module = "/bin/counted"}},
+                         .accesses = 900};
+  const ObjectAdvice advice = program.Advise(WithCounts({cut, CountedAt(3, 5)}));
+  for (const std::size_t i : {1, 2}) EXPECT_EQ(advice.sites.at(i).verdict, SiteVerdict::kApart);
+  EXPECT_EQ(advice.counts->ambiguous_sites, 1U);
+  EXPECT_THAT(ObjectAdviceText(advice), HasSubstr("note: 1 counted sites with accesses may each"));
+}
+
+TEST(ObjectAdvice, OfAProfileOfAnotherProgramIsRefused) {
+  const Program program = Program().Mixed(16, 16, 10);
+  const Result<ObjectAdvice> advice =
+      MakeObjectAdvice(TraceOf({program.epoch_}), WithCounts({CountedAt(9, 5)}));
+  ASSERT_FALSE(advice);
+  EXPECT_EQ(advice.error().kind, ErrorKind::kBadInput);
+  EXPECT_THAT(advice.error().Message(), HasSubstr("run.objects"));
 }
 
 TEST(ObjectAdvice, OfATraceWithoutAllocationsSaysSo) {

@@ -67,6 +67,18 @@ ObjectsReport Report(ObjectsBy by, std::optional<std::size_t> most_objects = std
   return tally.Take(Info(), Name);
 }
 
+TEST(Objects, AskForEachCallOnce) {
+  std::vector<std::uint64_t> asked;
+  const Symbolize symbolize = AskedOnce([&](std::uint64_t address) {
+    asked.push_back(address);
+    return std::vector<SourceFrame>{{.offset = address}};
+  });
+  for (const std::uint64_t address : {7, 8, 7, 7, 8}) {
+    EXPECT_EQ(symbolize(address).at(0).offset, address);
+  }
+  EXPECT_EQ(asked, (std::vector<std::uint64_t>{7, 8}));
+}
+
 TEST(ObjectsReport, AVariableHasTheSizeThatOneModuleKnows) {
   for (const bool known_last : {false, true}) {
     ObjectsTally tally(ObjectsBy::kSite);
