@@ -99,10 +99,9 @@ bool IsBarrier(const llvm::Instruction& instruction) {
            call->hasFnAttr(llvm::Attribute::WillReturn) && call->doesNotThrow());
 }
 
-// Whether other threads may wait for what it did before: to be told that an object is theirs to
-// free takes a release, so no load is one.
+// Whether it may tell other threads that what was done before is done, as that an object is theirs
+// to free: that takes a release, so no load does.
 bool Synchronises(const llvm::Instruction& instruction) {
-  if (llvm::isa<llvm::FenceInst>(instruction)) return true;
   if (const auto* call = llvm::dyn_cast<llvm::CallBase>(&instruction);
       call != nullptr && !llvm::isa<llvm::AnyMemIntrinsic>(call)) {
     return !call->hasFnAttr(llvm::Attribute::NoSync) && call->mayWriteToMemory();
@@ -112,6 +111,14 @@ bool Synchronises(const llvm::Instruction& instruction) {
     return llvm::isStrongerThanMonotonic(store->getOrdering());
   }
   return instruction.isAtomic();
+}
+
+// Whether it asks again and again for what others say: who runs the loop may do so until the
+// program ends, and others wait for what it has counted.
+bool Polls(const llvm::Instruction& instruction, const llvm::Loop& loop) {
+  const auto* load = llvm::dyn_cast<llvm::LoadInst>(&instruction);
+  return load != nullptr && (load->isAtomic() || load->isVolatile()) &&
+         loop.isLoopInvariant(load->getPointerOperand()->stripInBoundsConstantOffsets());
 }
 
 // Whether any from `first` on does, up to the end of its block or to `end` in it.
@@ -368,7 +375,8 @@ bool FunctionCounter::IsQuiet(const llvm::Loop& loop) {
   bool is_left = false;
   for (const llvm::BasicBlock* block : loop.blocks()) {
     for (const llvm::Instruction& instruction : *block) {
-      quiet = quiet && !IsBarrier(instruction) && !Synchronises(instruction);
+      quiet = quiet && !IsBarrier(instruction) && !Synchronises(instruction) &&
+              !Polls(instruction, loop);
     }
     const llvm::Instruction* terminator = block->getTerminator();
     for (const llvm::BasicBlock* successor : llvm::successors(block)) {

@@ -33,8 +33,10 @@ constinit Heap heap;
 
 std::uint64_t Heap::NowSinceStart() {
   const std::uint64_t now = NowMs();
-  std::uint64_t start = Load(start_ms_);
-  if (start == 0) Store(start_ms_, start = now);
+  std::uint64_t start = start_ms_.load(std::memory_order_relaxed);
+  if (start == 0 && start_ms_.compare_exchange_strong(start, now, std::memory_order_relaxed)) {
+    start = now;
+  }
   return now > start ? now - start : 0;
 }
 

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -67,7 +68,7 @@ class Heap {
 
   StackTable& stacks() { return stacks_; }
   Registry& registry() { return registry_; }
-  std::uint64_t start_ms() const { return start_ms_; }
+  std::uint64_t start_ms() const { return start_ms_.load(std::memory_order_relaxed); }
 
  private:
   enum class Slot { kLive, kFree, kOverwritten, kNone };
@@ -119,7 +120,7 @@ class Heap {
   StackTable stacks_;
   Registry registry_;
   ElementTable elements_;
-  std::uint64_t start_ms_ = 0;
+  std::atomic<std::uint64_t> start_ms_ = 0;  // 0: nothing was allocated yet
 };
 
 // The program's. Constant-initialised: there before anything runs.

@@ -30,9 +30,10 @@ inline void Heap::Begin(const Thread& thread, Header& header, const Birth& birth
 // call after it, little has to be saved.
 inline void* Heap::AllocateFast(std::uint64_t bytes, const void* frame) {
   const std::uint64_t now_ms = NowMs();
+  const std::uint64_t start_ms = this->start_ms();
   Thread* thread = self;
   if (thread == nullptr || !thread->stack_known || bytes - 1 >= kFineSlotBytes - sizeof(Header) ||
-      start_ms_ == 0 || now_ms < start_ms_) {
+      start_ms == 0 || now_ms < start_ms) {
     return nullptr;
   }
   Span* span = thread->bins[ClassOf(sizeof(Header) + bytes)].current;
@@ -44,7 +45,7 @@ inline void* Heap::AllocateFast(std::uint64_t bytes, const void* frame) {
   if (header == nullptr) return nullptr;
   Begin(*thread, *header,
         {.stack = stack,
-         .time_ms = static_cast<std::uint32_t>(now_ms - start_ms_),
+         .time_ms = static_cast<std::uint32_t>(now_ms - start_ms),
          .bytes = bytes,
          .alignment = kAlignment,
          .is_large = false});
@@ -78,8 +79,9 @@ inline Header* Heap::HeaderBy(const SpanEntry& entry, std::uint64_t address) {
 // The header is not read before it is that of an object: the end of a span may be no whole slot.
 // As Within, by hand: a handler that interrupts another takes the long way.
 inline bool Heap::CountAgain(Thread& thread, std::uint64_t address, std::uint64_t accesses) {
-  if (pool_.SpanAt(address) == nullptr || thread.busy != 0) return false;
-  const SpanEntry& entry = pool_.EntryOf(&pool_.SpanIn(address));
+  const Span* there = pool_.SpanAt(address);
+  if (there == nullptr || thread.busy != 0) return false;
+  const SpanEntry& entry = pool_.EntryOf(there);
   const std::uint32_t owner = Load(entry.owner);
   if (owner == 0 || owner == thread.number) return false;
   const Header* header = HeaderBy(entry, address);

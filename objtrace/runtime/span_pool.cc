@@ -12,14 +12,15 @@ namespace {
 
 // Of memory at a time: its table entries are two pages, its spans four.
 constexpr std::uint64_t kCommitBytes = std::uint64_t{256} << kSpanShift;
-// Of free spans, that keep their memory for the next ones, or this share of what was ever handed
-// out: each page that goes back to the system costs a fault when it comes again, 2.4 us in a
+// Free runs of this length are worth the call that gives their memory back to the system.
+constexpr std::uint64_t kReleasedSpans = 16;
+// Of them, spans that keep their memory for the next ones: an eighth of what was ever handed out,
+// between 16 and 64 MiB. Each page that goes back costs a fault when it comes again, 2.4 us in a
 // virtual machine (bench/objects), and programs allocate again what they freed. glibc's malloc
 // keeps 128 KiB to 64 MiB, by how large the largest objects were (M_TRIM_THRESHOLD, mallopt(3)).
-constexpr std::uint64_t kKeptSpans = 256;
 constexpr std::uint64_t kKeptShare = 8;
-// Shorter free runs stay: they are worth more than their memory.
-constexpr std::uint64_t kReleasedSpans = 16;
+constexpr std::uint64_t kLeastKeptSpans = 256;
+constexpr std::uint64_t kMostKeptSpans = 1024;
 // Where the system refuses the whole heap (ulimit -v): a quarter of it, and so on.
 constexpr int kReservations = 8;
 
@@ -90,6 +91,7 @@ void SpanPool::Enlist(Span* run) {
   run->next = head;
   if (head != nullptr) head->previous = run;
   head = run;
+  if (run->length >= kReleasedSpans) releasable_spans_ += run->used;
   Span* last = run + run->length - 1;
   last->ends_free = true;
   last->length = run->length;
@@ -98,6 +100,7 @@ void SpanPool::Enlist(Span* run) {
 void SpanPool::Delist(Span* run) {
   (run->previous != nullptr ? run->previous->next : lists_[ListOf(run->length)]) = run->next;
   if (run->next != nullptr) run->next->previous = run->previous;
+  if (run->length >= kReleasedSpans) releasable_spans_ -= run->used;
   run[run->length - 1].ends_free = false;
   run->ends_free = false;
   run->use = SpanUse::kNone;
@@ -108,11 +111,12 @@ Span* SpanPool::TakeFree(std::uint64_t length) {
     for (Span* run = lists_[list]; run != nullptr; run = run->next) {
       if (run->length < length) continue;
       Delist(run);
-      if (run->dirty) dirty_spans_ -= length;
       if (const std::uint64_t rest = run->length - length; rest > 0) {
         Span* left = run + length;
         left->length = static_cast<std::uint32_t>(rest);
         left->dirty = run->dirty;
+        left->used =
+            run->used - static_cast<std::uint32_t>(std::min<std::uint64_t>(run->used, length));
         Enlist(left);
       }
       run->length = static_cast<std::uint32_t>(length);
@@ -135,12 +139,12 @@ void SpanPool::Give(Span* run) {
     Replace(EntryOf(run + i), {.origin = StartOf(run + i)});
     run[i].use = SpanUse::kNone;
   }
-  std::uint64_t length = run->length;
-  std::uint64_t newly_dirty = length;
+  std::uint32_t length = run->length;
+  std::uint32_t releasable = length;
   const auto join = [&](Span* neighbour) {
     Delist(neighbour);
     length += neighbour->length;
-    if (!neighbour->dirty) newly_dirty += neighbour->length;
+    releasable += neighbour->used;
   };
   if (Span* after = run + length; StartOf(after) < end_ && after->ends_free) join(after);
   if (run != spans_ && run[-1].ends_free) {
@@ -148,26 +152,28 @@ void SpanPool::Give(Span* run) {
     join(before);
     run = before;
   }
-  run->length = static_cast<std::uint32_t>(length);
+  run->length = length;
+  run->used = releasable;
   run->dirty = true;
-  dirty_spans_ += newly_dirty;
   Enlist(run);
-  const std::uint64_t handed_out = (end_ - start_) >> kSpanShift;
-  if (dirty_spans_ > std::max(kKeptSpans, handed_out / kKeptShare)) ReleaseLongest();
+  if (releasable_spans_ > KeptSpans()) ReleaseLongest();
 }
 
-// The longest first, until no more than half of what is kept is left.
+std::uint64_t SpanPool::KeptSpans() const {
+  return std::clamp(((end_ - start_) >> kSpanShift) / kKeptShare, kLeastKeptSpans, kMostKeptSpans);
+}
+
+// The longest first, until half of what is kept is left. What the system refuses (mlock(2)) is not
+// asked for again.
 void SpanPool::ReleaseLongest() {
-  const std::uint64_t handed_out = (end_ - start_) >> kSpanShift;
-  const std::uint64_t kept = std::max(kKeptSpans, handed_out / kKeptShare) / 2;
   for (int list = kLists - 1; list >= ListOf(kReleasedSpans); --list) {
     for (Span* run = lists_[list]; run != nullptr; run = run->next) {
-      if (dirty_spans_ <= kept) return;
-      if (!run->dirty) continue;
+      if (releasable_spans_ <= KeptSpans() / 2) return;
+      if (run->used == 0) continue;
       const std::uint64_t bytes = std::uint64_t{run->length} << kSpanShift;
-      if (::madvise(reinterpret_cast<void*>(StartOf(run)), bytes, MADV_DONTNEED) != 0) continue;
-      run->dirty = false;
-      dirty_spans_ -= run->length;
+      run->dirty = ::madvise(reinterpret_cast<void*>(StartOf(run)), bytes, MADV_DONTNEED) != 0;
+      releasable_spans_ -= run->used;
+      run->used = 0;
     }
   }
 }

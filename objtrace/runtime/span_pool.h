@@ -23,12 +23,12 @@ enum class SpanUse : std::uint8_t {
 struct alignas(64) Span {  // of no two in one cache line
   std::atomic<SpanUse> use;
   bool ends_free;  // the first or last of a free run: the pool's, under its lock
-  bool dirty;      // a free run: not all zeros
+  bool dirty;      // a free run: not known to be all zeros
   std::uint8_t size_class;
   std::uint16_t owner;  // number of the thread whose bins hold it, and which counts in `count`
   std::uint16_t capacity;
   std::uint32_t length;  // of the run, in spans: in its first, and in the last of a free one
-  std::uint32_t used;
+  std::uint32_t used;    // slots; of a free run, spans that may be worth releasing
   std::atomic<std::uint32_t> bump;  // slots below were handed out at least once
   // An object in it has its elements counted: nobody counts without the runtime.
   std::atomic<bool> by_element;
@@ -78,6 +78,7 @@ class SpanPool {
   bool Begin();
   Span* TakeFree(std::uint64_t length);
   Span* Extend(std::uint64_t length);
+  std::uint64_t KeptSpans() const;
   void ReleaseLongest();
   void Enlist(Span* run);
   void Delist(Span* run);
@@ -89,8 +90,8 @@ class SpanPool {
   std::uint64_t limit_ = 0;
   SpanEntry* table_ = nullptr;
   Span* spans_ = nullptr;
-  std::uint64_t dirty_spans_ = 0;  // of free runs
-  Span* lists_[kLists] = {};       // free runs by the logarithm of their length
+  std::uint64_t releasable_spans_ = 0;  // of free runs of kReleasedSpans and more
+  Span* lists_[kLists] = {};            // free runs by the logarithm of their length
 };
 
 }  // namespace tmprof::objtrace

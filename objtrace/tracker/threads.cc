@@ -26,7 +26,7 @@ constexpr std::uint64_t kPageBytes = 4096;
 
 pthread_key_t thread_ends;  // its destructor tells
 
-// Of threads that are about to begin.
+// Of threads that are about to begin. In a forked child, those of its parent stay taken.
 constexpr std::uint64_t kStarts = 64;
 ThreadStart starts[kStarts];
 std::atomic<std::uint64_t> starts_taken = 0;  // by bit

@@ -193,6 +193,18 @@ TEST_P(LoopsTest, CountsAreThoseMadeByHand) {
   EXPECT_EQ(AccessesTo(part, "shifted"), 6U);
 }
 
+class ToldTest : public CcTest, public ::testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Levels, ToldTest, ::testing::Values("-O0", "-O2"),
+                         [](const auto& level) { return std::string(level.param + 1); });
+
+TEST_P(ToldTest, WhatALoopCountsIsThereOnceOthersAreToldOfIt) {
+  const Outcome built = Cc({"clang-19", GetParam(), "-pthread", Source("told.c"), "-o", File("x")});
+  ASSERT_EQ(built.status, 0) << built.err;
+  const Outcome ran = Run(File("x"));
+  EXPECT_EQ(ran.status, 0) << ran.err;
+  EXPECT_EQ(ran.out, "store there\naddition there\nfence there\npoll there\n");
+}
+
 class SignalsTest : public CcTest, public ::testing::WithParamInterface<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Levels, SignalsTest, ::testing::Values("-O0", "-O2"),
                          [](const auto& level) { return std::string(level.param + 1); });

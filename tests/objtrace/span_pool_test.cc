@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "objtrace/runtime/span_pool.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <vector>
+
+namespace tmprof::objtrace {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint64_t kSpansInMiB = kMiB >> kSpanShift;
+
+class SpanPoolTest : public ::testing::Test {
+ protected:
+  Span* TakeAndUse(std::uint64_t spans) {
+    Span* run = pool_.Take(spans);
+    if (run != nullptr) std::memset(MemoryOf(run), 1, spans << kSpanShift);
+    return run;
+  }
+  void* MemoryOf(const Span* run) const { return reinterpret_cast<void*>(pool_.StartOf(run)); }
+
+  static long Faults() {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_minflt;
+  }
+  static std::uint64_t ResidentMiB() {
+    std::uint64_t all = 0;
+    std::uint64_t resident = 0;
+    std::ifstream("/proc/self/statm") >> all >> resident;
+    return resident >> 8;
+  }
+
+  SpanPool pool_;
+};
+
+TEST_F(SpanPoolTest, NeighboursThatAreFreeAreOneRun) {
+  Span* const first = pool_.Take(3);
+  Span* const second = pool_.Take(4);
+  Span* const third = pool_.Take(5);
+  ASSERT_EQ(second, first + 3);
+  ASSERT_EQ(third, second + 4);
+  pool_.Give(first);
+  pool_.Give(third);
+  pool_.Give(second);
+  EXPECT_EQ(pool_.Take(12), first);
+}
+
+TEST_F(SpanPoolTest, WhatWasFreedKeepsItsMemoryUpTo16MiB) {
+  Span* const run = TakeAndUse(16 * kSpansInMiB);
+  ASSERT_NE(run, nullptr);
+  pool_.Give(run);
+  const long before = Faults();
+  ASSERT_EQ(TakeAndUse(16 * kSpansInMiB), run);
+  EXPECT_TRUE(run->dirty);
+  EXPECT_LT(Faults() - before, 100) << "of 4096 pages";
+}
+
+TEST_F(SpanPoolTest, OfMoreTheMemoryGoesBackAndComesAgainAsZeros) {
+  Span* const run = TakeAndUse(128 * kSpansInMiB);
+  ASSERT_NE(run, nullptr);
+  const std::uint64_t full = ResidentMiB();
+  pool_.Give(run);
+  EXPECT_GT(full - ResidentMiB(), 120U);
+  ASSERT_EQ(pool_.Take(128 * kSpansInMiB), run);
+  EXPECT_FALSE(run->dirty);
+  EXPECT_EQ(*static_cast<const char*>(MemoryOf(run)), 0);
+}
+
+// However much there was once.
+TEST_F(SpanPoolTest, NoMoreThan64MiBAreKept) {
+  std::vector<Span*> runs;
+  for (int i = 0; i < 40; ++i) {
+    runs.push_back(TakeAndUse(16 * kSpansInMiB));
+    ASSERT_NE(runs.back(), nullptr);
+    TakeAndUse(1);  // keeps neighbours apart
+  }
+  const std::uint64_t full = ResidentMiB();
+  for (Span* run : runs) pool_.Give(run);
+  EXPECT_GE(full - ResidentMiB(), 640U - 64 - 8) << "but for what others allocate meanwhile";
+}
+
+TEST_F(SpanPoolTest, ALoopBesideMuchThatWentBackKeepsItsMemory) {
+  Span* const much = TakeAndUse(128 * kSpansInMiB);
+  ASSERT_NE(much, nullptr);
+  pool_.Give(much);
+  pool_.Give(TakeAndUse(2));
+  const long before = Faults();
+  for (int i = 0; i < 100; ++i) {
+    Span* const little = TakeAndUse(2);
+    EXPECT_TRUE(little->dirty);
+    pool_.Give(little);
+  }
+  EXPECT_LT(Faults() - before, 100) << "of 32 pages in each of 100 turns";
+}
+
+TEST_F(SpanPoolTest, WhatIsLockedStaysAndIsNoZeros) {
+  Span* const run = TakeAndUse(64 * kSpansInMiB);
+  ASSERT_NE(run, nullptr);
+  if (::mlock(MemoryOf(run), 4096) != 0) GTEST_SKIP() << "mlock: " << errno;
+  pool_.Give(run);
+  ASSERT_EQ(pool_.Take(64 * kSpansInMiB), run);
+  EXPECT_TRUE(run->dirty);
+  EXPECT_EQ(*static_cast<const char*>(MemoryOf(run)), 1);
+  ::munlock(MemoryOf(run), 4096);
+}
+
+}  // namespace
+}  // namespace tmprof::objtrace
