@@ -614,7 +614,14 @@ std::expected<TraceInfo, std::string> DecodeInfo(const wire::TraceHeader& messag
   if (message.start_ns() < 0) return Wrong("the trace starts before the machine did");
   auto tiers = DecodeTiers(message.tiers());
   if (!tiers) return Wrong(std::move(tiers.error()));
-  if (tiers->size() == 1 && tiers->front().empty()) return Wrong("tier 1 has no node");
+  if (tiers->size() == 1) {
+    std::vector<NodeId> all = tiers->front();
+    if (all.empty()) return Wrong("tier 1 has no node");
+    std::ranges::sort(all);
+    if (const auto twice = std::ranges::adjacent_find(all); twice != all.end()) {
+      return Wrong(fmt::format("node {} is named twice", twice->value()));
+    }
+  }
   if (tiers->size() > 1) {
     if (const auto sound = Tiers::Make(*tiers); !sound) return Wrong(sound.error().Message());
   }

@@ -276,6 +276,12 @@ std::vector<ObjectProfiles::CountedSites> ObjectProfiles::Sites() const {
   return all;
 }
 
+bool ObjectProfiles::MayCountTwice() const {
+  return profiles_.size() > 1 && std::ranges::any_of(profiles_, [](const auto& profile) {
+           return profile->info.forks > 0;
+         });
+}
+
 Status ObjectProfiles::RequireProcesses(const Trace& trace) const {
   std::vector<std::shared_ptr<const Profile>> missing = profiles_;
   if (missing.empty()) return {};

@@ -30,6 +30,8 @@ class ObjectProfiles {
   Result<StreamEnd> Add(const std::filesystem::path& file);
   // The same of all its parts in one.
   void Add(std::string file, const ObjectsInfo& info, ObjectsPart all, const Symbolize& symbolize);
+  // Whether several are there of which one is a forked child's, that has its parent's counts, too.
+  bool MayCountTwice() const;
   bool empty() const { return profiles_.empty(); }
 
   // Refuses a profile of whose process the trace has nothing: of its PID while it was made. Of a

@@ -254,7 +254,8 @@ bool IsWithoutJumps(const Calls& calls, const Stack& stack, const Stack& other) 
 // Which places of the trace a stack of a profile may be.
 struct Match {
   std::set<std::uint32_t> places;
-  bool is_sure = false;  // that it is the one
+  bool is_sure = false;     // that it is the one
+  bool is_unclear = false;  // without places, but it may be one: others are as like it
 };
 
 class Matcher {
@@ -309,7 +310,7 @@ class Matcher {
     const std::vector<std::size_t> by_functions = traced_.Like(stack, Likeness::kFunctions);
     Match match{.places = PlacesOf(by_functions)};
     match.is_sure = match.places.size() == 1 && AreOfOne(by_functions, Likeness::kFunctions);
-    return match.is_sure ? match : Match();
+    return match.is_sure ? match : Match{.is_unclear = !by_functions.empty()};
   }
 
   // Of stacks that are nowhere yet, each that is without its jumps at one place alone, where no
@@ -342,6 +343,7 @@ class Matcher {
       for (const std::uint32_t place : found[number]) counted_at[place].push_back(number);
     }
     for (std::size_t number = 0; number < matches.size(); ++number) {
+      matches[number].is_unclear = matches[number].is_unclear || !found[number].empty();
       if (found[number].size() != 1 || counted_at[*found[number].begin()].size() != 1) continue;
       matches[number] = {.places = found[number], .is_sure = true};
     }
@@ -426,7 +428,8 @@ Result<SiteCounts> CountSites(const ObjectProfiles& profiles, const std::vector<
       counts.by_place[*match.places.begin()] += accesses;
       counts.found += accesses;
     } else if (accesses > 0) {
-      ++(match.places.empty() ? counts.missing_sites : counts.ambiguous_sites);
+      const bool is_missing = match.places.empty() && !match.is_unclear;
+      ++(is_missing ? counts.missing_sites : counts.ambiguous_sites);
     }
   }
   return counts;

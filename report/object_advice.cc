@@ -117,6 +117,13 @@ class Adviser {
     // What their pages have together stays; whose it is the counts say.
     double heat = 0;
     for (const auto& [place, accesses] : counts_->by_place) heat += heats_[place];
+    if (heat <= 0) {
+      return Fail(BadInput("advise by counts on", trace,
+                           "no page of the counted sites was accessed in the trace, so it does not "
+                           "tell what their accesses are beside others'",
+                           "record the program while it does the work that was counted, or leave "
+                           "--counts out"));
+    }
     heat_of_count_ = heat / static_cast<double>(counts_->found);
     for (const auto& [place, accesses] : counts_->by_place) {
       ObjectAdvice::Site& site = sites_[place];

@@ -53,7 +53,7 @@ Status RefuseToOverwrite(const std::filesystem::path& input, const std::filesyst
   std::error_code ignored;  // of a file that does not exist, which is no other file
   if (!std::filesystem::equivalent(input, output, ignored)) return {};
   return Fail(
-      BadInput("write file", output.string(), "it is the trace to be read", "name another file"));
+      BadInput("write file", output.string(), "it is a file to be read", "name another file"));
 }
 
 Result<StreamEnd> ReadEpochs(const Trace& trace, EpochRange range,

@@ -567,6 +567,24 @@ std::string Title(const std::optional<NodeId>& node) {
   return node ? fmt::format("node {}", node->value()) : "node unknown";
 }
 
+// A node that the recorded machine has not is a slip, of which a share of 0 would tell nothing.
+Status RequireNodes(const Trace& trace, const TracedObjectsOptions& options) {
+  if (!options.tier2 || trace.info.tiers.empty()) return {};
+  std::vector<NodeId> there;
+  for (const std::vector<NodeId>& tier : trace.info.tiers) {
+    there.insert(there.end(), tier.begin(), tier.end());
+  }
+  std::ranges::sort(there);
+  for (const NodeId node : *options.tier2) {
+    if (std::ranges::binary_search(there, node)) continue;
+    return Fail(BadInput(
+        "take tier 2 as given for", trace.name,
+        fmt::format("the machine that was recorded has no memory on node {}", node.value()),
+        fmt::format("it has some on {}", NodesText(there))));
+  }
+  return {};
+}
+
 }  // namespace
 
 std::optional<double> TracedObjects::Row::AccessesPerByte() const {
@@ -583,9 +601,30 @@ std::optional<double> TracedObjects::InTier2(const std::optional<TierWeight>& we
   return weight->tier2 / weight->known();
 }
 
-std::optional<double> TracedObjects::OfTier2(const std::optional<TierWeight>& weight) const {
-  if (!tier2 || !weight || weight->known() <= 0 || tiers.tier2 <= 0) return std::nullopt;
-  return weight->tier2 / tiers.tier2;
+namespace {
+
+// Of a row, or what lies elsewhere; unset: unknown.
+std::optional<double> WeightOf(const TracedObjects& objects, const auto& row) {
+  if (objects.accesses) return row.accesses;
+  if (!row.references && !row.samples) return std::nullopt;
+  return row.references.value_or(0) + row.samples.value_or(0);
+}
+
+std::optional<double> ShareOfTier2(const TracedObjects& objects, const auto& row,
+                                   const std::optional<TracedObjects::TierWeight>& weight) {
+  if (!objects.tier2 || !weight || objects.tiers.tier2 <= 0) return std::nullopt;
+  const bool is_known = weight->known() > 0 || WeightOf(objects, row) == 0.0;
+  return is_known ? std::optional(weight->tier2 / objects.tiers.tier2) : std::nullopt;
+}
+
+}  // namespace
+
+std::optional<double> TracedObjects::OfTier2(const Row& row) const {
+  return ShareOfTier2(*this, row, row.tiers);
+}
+
+std::optional<double> TracedObjects::OfTier2(const Elsewhere& rest) const {
+  return ShareOfTier2(*this, rest, rest.tiers);
 }
 
 std::optional<double> TracedObjects::Row::ObservedShare() const {
@@ -598,6 +637,7 @@ std::optional<double> TracedObjects::Row::ShareOnNode(std::size_t node) const {
 }
 
 Result<TracedObjects> MakeTracedObjects(const Trace& trace, const TracedObjectsOptions& options) {
+  if (auto known = RequireNodes(trace, options); !known) return Fail(std::move(known.error()));
   Observed observed;
   const Result<StreamEnd> seen =
       ReadEpochs(trace, options.epochs, [&](const EpochProfile& epoch) { observed.See(epoch); });
@@ -649,11 +689,13 @@ std::string TracedObjectsText(const TracedObjects& objects) {
   columns.push_back({std::string(NameOf(objects.options.by)), kLeft});
   const std::size_t column_count = columns.size();
   TextTable table(std::move(columns));
-  const auto add_tiers = [&](std::vector<std::string>& cells,
-                             const std::optional<TracedObjects::TierWeight>& weight) {
+  const auto add_tiers = [&](std::vector<std::string>& cells, const auto& row) {
     if (!has_tier2) return;
-    cells.push_back(OrUnknown(objects.InTier2(weight), Percent));
-    cells.push_back(OrUnknown(objects.OfTier2(weight), Percent));
+    const auto share = [&](double count) {
+      return Marked(row.estimated && !objects.options.page, count, Percent(count));
+    };
+    cells.push_back(OrUnknown(objects.InTier2(row.tiers), share));
+    cells.push_back(OrUnknown(objects.OfTier2(row), share));
   };
   const auto add_heat = [&](std::vector<std::string>& cells, const std::optional<double>& heat,
                             const std::optional<double>& all, bool is_estimated) {
@@ -679,7 +721,7 @@ std::string TracedObjectsText(const TracedObjects& objects) {
       cells.push_back(OrUnknown(objects.CountedShare(row), Percent));
     }
     cells.push_back(bytes(row.bytes));
-    if (has_parts) cells.push_back(IsObservedInPart(row) ? Percent(*row.ObservedShare()) : "");
+    if (has_parts) cells.push_back(OrUnknown(row.ObservedShare(), Percent));
     cells.push_back(
         Marked(row.estimated, row.objects, Grouped(static_cast<std::uint64_t>(row.objects + 0.5))));
     cells.push_back(bytes(row.live_bytes));
@@ -687,7 +729,7 @@ std::string TracedObjectsText(const TracedObjects& objects) {
     for (std::size_t node = 0; node < nodes; ++node) {
       cells.push_back(OrUnknown(row.ShareOnNode(node), Percent));
     }
-    add_tiers(cells, row.tiers);
+    add_tiers(cells, row);
     cells.emplace_back(NameOf(row.kind));
     std::string what = row.type.empty() ? SiteText(row.kind, row.site) : Printable(row.type);
     if (row.start) what = fmt::format("{:#x} {}", *row.start, what);
@@ -704,7 +746,7 @@ std::string TracedObjectsText(const TracedObjects& objects) {
     add_heat(cells, elsewhere.references, objects.references, elsewhere.estimated);
     add_heat(cells, elsewhere.samples, objects.samples, elsewhere.estimated);
     cells.resize(column_count - (has_tier2 ? 4 : 2));
-    add_tiers(cells, elsewhere.tiers);
+    add_tiers(cells, elsewhere);
     cells.emplace_back(kElsewhere);
     cells.emplace_back("in no object that is known");
     table.AddRow(std::move(cells));
@@ -763,7 +805,7 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
                     {"nodes", std::move(nodes)},
                     {"observed_share", OrNull(row.ObservedShare())},
                     {"in_tier2_share", OrNull(objects.InTier2(row.tiers))},
-                    {"of_tier2_share", OrNull(objects.OfTier2(row.tiers))},
+                    {"of_tier2_share", OrNull(objects.OfTier2(row))},
                     {"objects", row.objects},
                     {"bytes", row.bytes},
                     {"live_bytes", row.live_bytes},
@@ -788,7 +830,7 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
          {"accesses", OrNull(elsewhere.accesses)},
          {"accesses_share", OrNull(ShareOf(elsewhere.accesses, objects.accesses))},
          {"in_tier2_share", OrNull(objects.InTier2(elsewhere.tiers))},
-         {"of_tier2_share", OrNull(objects.OfTier2(elsewhere.tiers))},
+         {"of_tier2_share", OrNull(objects.OfTier2(elsewhere))},
          {"estimated", elsewhere.estimated}}},
        {"tier2_nodes", NodesJson(objects.tier2)},
        {"in_tier2_share", OrNull(objects.InTier2(objects.tiers))},
@@ -847,7 +889,7 @@ std::string TracedObjectsCsv(const TracedObjects& objects) {
     cells.push_back(OrEmpty(row.counted, [](std::uint64_t n) { return fmt::format("{}", n); }));
     cells.push_back(OrEmpty(objects.CountedShare(row), Exact));
     cells.push_back(OrEmpty(objects.InTier2(row.tiers), Exact));
-    cells.push_back(OrEmpty(objects.OfTier2(row.tiers), Exact));
+    cells.push_back(OrEmpty(objects.OfTier2(row), Exact));
     cells.push_back(OrEmpty(row.ObservedShare(), Exact));
     for (std::size_t node = 0; node < objects.nodes.size(); ++node) {
       cells.push_back(OrEmpty(row.ShareOnNode(node), Exact));
@@ -866,7 +908,7 @@ std::string TracedObjectsCsv(const TracedObjects& objects) {
         {"accesses", OrEmpty(elsewhere.accesses, Exact)},
         {"accesses_share", OrEmpty(ShareOf(elsewhere.accesses, objects.accesses), Exact)},
         {"in_tier2_share", OrEmpty(objects.InTier2(elsewhere.tiers), Exact)},
-        {"of_tier2_share", OrEmpty(objects.OfTier2(elsewhere.tiers), Exact)}};
+        {"of_tier2_share", OrEmpty(objects.OfTier2(elsewhere), Exact)}};
     std::vector<std::string> cells;
     for (const std::string& column : columns) cells.push_back(cell_of[column]);
     csv += CsvLine(cells);

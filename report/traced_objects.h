@@ -75,7 +75,8 @@ struct TracedObjects {
 
     // Unset: unknown, or of no bytes.
     std::optional<double> AccessesPerByte() const;
-    // Of its bytes, those that references and accesses are of. Unset: unknown, or of no bytes.
+    // Of its bytes, those on pages that were looked at or had samples: accesses are of them, and
+    // references of the first alone. Unset: unknown, or of no bytes.
     std::optional<double> ObservedShare() const;
     // Of its references and samples, those of pages that were on the node; unset: it has none.
     std::optional<double> ShareOnNode(std::size_t node) const;
@@ -131,9 +132,10 @@ struct TracedObjects {
   std::optional<double> CountedShare(const Row& row) const;
   // Of a weight, what is in tier 2 or below. Unset: of none of it the tier is known.
   std::optional<double> InTier2(const std::optional<TierWeight>& weight) const;
-  // Of all that is in tier 2 or below, what of it is there. Unset: nothing is there, or of none of
-  // the weight the tier is known.
-  std::optional<double> OfTier2(const std::optional<TierWeight>& weight) const;
+  // Of all that is in tier 2 or below, what the row has; 0 of one without weight. Unset: nothing is
+  // there, or of none of the row's weight the tier is known.
+  std::optional<double> OfTier2(const Row& row) const;
+  std::optional<double> OfTier2(const Elsewhere& rest) const;
 };
 
 // Reads the trace twice, from its begin. Memory is bounded by what lives at once, mappings ever

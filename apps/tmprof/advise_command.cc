@@ -175,11 +175,20 @@ Status Advise(const AdviseOptions& options) {
   if (!trace) return Fail(trace.error());
   if (!options.output.empty()) {
     if (auto status = RefuseToOverwrite(*trace, options.output); !status) return status;
+    for (const std::string& file : options.counts) {
+      const Status other = RefuseToOverwrite(std::filesystem::path(file), options.output);
+      if (!other) return other;
+    }
   }
   for (const std::string& file : options.counts) {
     const Result<StreamEnd> end = advise->counts.Add(file);
     if (!end) return Fail(end.error());
     WarnOfObjectsEnd(*end, file, "advised by");
+  }
+  if (advise->counts.MayCountTwice()) {
+    Warn(
+        "a forked child's file has what its parent counted before the fork, too: where both are "
+        "given, that counts twice");
   }
   WarnOfPlacing(trace->info, options);
   const Result<ObjectAdvice> advice = MakeObjectAdvice(*trace, *advise);

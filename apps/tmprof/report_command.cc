@@ -258,6 +258,10 @@ Status Report(const CLI::App& command, const ReportOptions& options) {
   for (const std::string& output : {options.png, options.folded}) {
     if (output.empty()) continue;
     if (auto status = RefuseToOverwrite(*trace, output); !status) return status;
+    for (const std::string& file : options.counts) {
+      const Status other = RefuseToOverwrite(std::filesystem::path(file), output);
+      if (!other) return other;
+    }
   }
   const Result<Rendered> rendered =
       RenderView(options.view, *trace, view_options, *format, !options.png.empty());

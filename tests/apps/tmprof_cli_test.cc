@@ -682,6 +682,11 @@ TEST(Advise, ByCountsNeedsATraceBesideThem) {
   const Outcome damaged = Tmprof({"advise", "--objects", GoldenTrace(), "--counts", counts});
   EXPECT_EQ(damaged.status, 2);
   EXPECT_THAT(damaged.err, HasSubstr(counts));
+  const Outcome over =
+      Tmprof({"advise", "--objects", GoldenTrace(), "--counts", counts, "-o", counts});
+  EXPECT_EQ(over.status, 2);
+  EXPECT_THAT(over.err, HasSubstr("it is a file to be read"));
+  EXPECT_EQ(ReadFile(counts), "\x89TMOBJS\n") << "it is as it was";
   const Outcome trace = Tmprof({"advise", "--objects", GoldenTrace(), "--counts", GoldenTrace()});
   EXPECT_EQ(trace.status, 2);
   EXPECT_THAT(trace.err, HasSubstr("no object profile"));

@@ -134,6 +134,7 @@ TEST_F(TraceValidation, HeadersWithoutSoundTiersAreRefused) {
   EXPECT_EQ(ReadTrace(path()).info.tiers, (std::vector<std::vector<NodeId>>{{NodeId(0)}}));
   EXPECT_EQ(complaint(node0 + Bytes(15, Packed(1, {3, 2}))), "");
   EXPECT_THAT(complaint(node0 + node0), HasSubstr("named twice"));
+  EXPECT_THAT(complaint(Bytes(15, Packed(1, {0, 2, 0}))), HasSubstr("node 0 is named twice"));
   EXPECT_THAT(complaint(node0 + Bytes(15, "")), HasSubstr("tier 2"));
   EXPECT_THAT(complaint(Bytes(15, "")), HasSubstr("tier 1 has no node"));
   EXPECT_THAT(complaint(Bytes(15, Packed(1, {65536}))), HasSubstr("node 65536 is above 65535"));

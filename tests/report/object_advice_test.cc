@@ -600,6 +600,27 @@ TEST(ObjectAdvice, OfAProfileOfAnotherProgramIsRefused) {
   EXPECT_THAT(advice.error().Message(), HasSubstr("run.objects"));
 }
 
+TEST(ObjectAdvice, CountsOfSitesWithoutHeatAreRefusedAsWhatTheyWeighIsUnknown) {
+  // Site 1 was counted, and none of its pages accessed; site 2 is hot, and was not counted.
+  Program program;
+  program.Own(1, 16, 16, 0).Own(2, 64, 16, 10);
+  const auto advise = [&] {
+    return MakeObjectAdvice(TraceOf({program.epoch_}), WithCounts({CountedAt(1, 1'000'000'000)}));
+  };
+  const Result<ObjectAdvice> advice = advise();
+  ASSERT_FALSE(advice);
+  EXPECT_EQ(advice.error().kind, ErrorKind::kBadInput);
+  EXPECT_THAT(advice.error().Message(), HasSubstr("no page of the counted sites was accessed"));
+  // Nor has it any where nobody looked at its pages.
+  program = Program();
+  program.Object(1, 16 * kPage, 16 * kPage).Own(2, 64, 16, 10);
+  EXPECT_FALSE(advise());
+  // One access is enough to know what a count weighs.
+  program = Program();
+  program.Own(1, 16, 15, 0).Own(1, 31, 1, 1).Own(2, 64, 16, 10);
+  EXPECT_TRUE(advise());
+}
+
 TEST(ObjectAdvice, OfATraceWithoutAllocationsSaysSo) {
   Program program;
   program.Page(16, 10);

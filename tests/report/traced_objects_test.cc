@@ -273,11 +273,11 @@ TEST(TracedObjects, OfTheWeightInTier2RowsHaveTheirSharesAndOfTheirsWhatIsThere)
   EXPECT_DOUBLE_EQ(objects.InTier2(objects.tiers).value(), 0.4);
   ASSERT_EQ(objects.rows.size(), 2U);
   EXPECT_DOUBLE_EQ(objects.InTier2(objects.rows[0].tiers).value(), 0.3) << "30 of 30 + 70";
-  EXPECT_DOUBLE_EQ(objects.OfTier2(objects.rows[0].tiers).value(), 0.6) << "30 of 50";
+  EXPECT_DOUBLE_EQ(objects.OfTier2(objects.rows[0]).value(), 0.6) << "30 of 50";
   EXPECT_DOUBLE_EQ(objects.InTier2(objects.rows[1].tiers).value(), 10.0 / 15);
-  EXPECT_DOUBLE_EQ(objects.OfTier2(objects.rows[1].tiers).value(), 0.2);
+  EXPECT_DOUBLE_EQ(objects.OfTier2(objects.rows[1]).value(), 0.2);
   EXPECT_DOUBLE_EQ(objects.InTier2(objects.elsewhere.tiers).value(), 1);
-  EXPECT_DOUBLE_EQ(objects.OfTier2(objects.elsewhere.tiers).value(), 0.2);
+  EXPECT_DOUBLE_EQ(objects.OfTier2(objects.elsewhere).value(), 0.2);
   const auto json = nlohmann::json::parse(TracedObjectsJson(objects));
   EXPECT_EQ(json["tier2_nodes"], nlohmann::json::parse("[2, 7]"));
   EXPECT_DOUBLE_EQ(json["in_tier2_share"], 0.4);
@@ -300,9 +300,9 @@ TEST(TracedObjects, TiersAreThoseOfTheRecordingAndAccessesAreWeighedWhereBitsWer
   EXPECT_THAT(objects->tier2.value(), ::testing::ElementsAre(NodeId(3), NodeId(4)));
   ASSERT_EQ(objects->rows.size(), 2U);
   EXPECT_EQ(objects->InTier2(objects->rows[0].tiers), 0.0) << "page 18; node 2 is of no tier";
-  EXPECT_EQ(objects->OfTier2(objects->rows[0].tiers), 0.0);
+  EXPECT_EQ(objects->OfTier2(objects->rows[0]), 0.0);
   EXPECT_EQ(objects->InTier2(objects->rows[1].tiers), 1.0);
-  EXPECT_NEAR(objects->OfTier2(objects->rows[1].tiers).value(), 1, 1e-9);
+  EXPECT_NEAR(objects->OfTier2(objects->rows[1]).value(), 1, 1e-9);
   const TracedObjects page20 = Objects({OnNodes(true)}, {.page = Vpn(20)});
   EXPECT_NEAR(objects->tiers.tier2, page20.accesses.value(), *page20.accesses * 1e-9);
   const TracedObjects page18 = Objects({OnNodes(true)}, {.page = Vpn(18)});
@@ -317,8 +317,31 @@ TEST(TracedObjects, WhatLiesNowhereThatIsKnownIsNotOutsideOfTier2) {
   const TracedObjects objects = Objects({epoch}, {.tier2 = {{NodeId(2)}}});
   ASSERT_EQ(objects.rows.size(), 2U);
   EXPECT_FALSE(objects.InTier2(objects.rows[0].tiers));
-  EXPECT_FALSE(objects.OfTier2(objects.rows[0].tiers)) << "not 0";
-  EXPECT_EQ(objects.OfTier2(objects.rows[1].tiers), 1.0);
+  EXPECT_FALSE(objects.OfTier2(objects.rows[0])) << "not 0";
+  EXPECT_EQ(objects.OfTier2(objects.rows[1]), 1.0);
+}
+
+TEST(TracedObjects, WhatNoSampleFellOnHasNothingOfTier2) {
+  EpochProfile epoch = Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1),
+                                 Event(AllocationKind::kAllocated, 17 * kPage, kPage, 2)});
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(16)}, .load_samples = 5, .node = NodeId(2)});
+  const TracedObjects objects = Objects({epoch}, {.tier2 = {{NodeId(2)}}});
+  ASSERT_EQ(objects.rows.size(), 2U);
+  EXPECT_EQ(objects.OfTier2(objects.rows[0]), 1.0);
+  EXPECT_EQ(objects.rows[1].samples, 0.0) << "a sampler was on";
+  EXPECT_EQ(objects.OfTier2(objects.rows[1]), 0.0);
+  EXPECT_FALSE(objects.InTier2(objects.rows[1].tiers)) << "of nothing, nothing can be a share";
+}
+
+TEST(TracedObjects, ANodeThatTheRecordedMachineHasNotIsRefusedAsTier2) {
+  Trace trace = TraceOf({OnNodes(true)});
+  trace.info.tiers = {{NodeId(0)}, {NodeId(2), NodeId(3)}};
+  EXPECT_TRUE(MakeTracedObjects(trace, {.tier2 = {{NodeId(3)}}}));
+  const Result<TracedObjects> objects =
+      MakeTracedObjects(trace, {.tier2 = {{NodeId(3), NodeId(4)}}});
+  ASSERT_FALSE(objects);
+  EXPECT_THAT(objects.error().Message(),
+              AllOf(HasSubstr("no memory on node 4"), HasSubstr("nodes 0, 2, 3")));
 }
 
 TEST(TracedObjects, OfTiersThatNobodyKnowsNothingIsSaidAndOfOneClassNothingIsSlow) {
@@ -326,7 +349,7 @@ TEST(TracedObjects, OfTiersThatNobodyKnowsNothingIsSaidAndOfOneClassNothingIsSlo
   const TracedObjects unknown = MakeTracedObjects(trace, {}).value();
   EXPECT_FALSE(unknown.tier2);
   EXPECT_FALSE(unknown.InTier2(unknown.rows.at(0).tiers));
-  EXPECT_FALSE(unknown.OfTier2(unknown.rows.at(0).tiers));
+  EXPECT_FALSE(unknown.OfTier2(unknown.rows.at(0)));
   EXPECT_THAT(TracedObjectsText(unknown), Not(HasSubstr("tier 2")));
   const auto json = nlohmann::json::parse(TracedObjectsJson(unknown));
   EXPECT_TRUE(json["tier2_nodes"].is_null());
@@ -335,7 +358,7 @@ TEST(TracedObjects, OfTiersThatNobodyKnowsNothingIsSaidAndOfOneClassNothingIsSlo
   const TracedObjects one = MakeTracedObjects(trace, {}).value();
   EXPECT_TRUE(one.tier2.value().empty());
   EXPECT_EQ(one.InTier2(one.rows.at(0).tiers), 0.0);
-  EXPECT_FALSE(one.OfTier2(one.rows.at(0).tiers)) << "of nothing";
+  EXPECT_FALSE(one.OfTier2(one.rows.at(0))) << "of nothing";
   EXPECT_THAT(TracedObjectsText(one), Not(HasSubstr("tier 2")));
 }
 
