@@ -52,8 +52,8 @@ Status RefuseToOverwrite(const Trace& trace, const std::filesystem::path& output
 Status RefuseToOverwrite(const std::filesystem::path& input, const std::filesystem::path& output) {
   std::error_code ignored;  // of a file that does not exist, which is no other file
   if (!std::filesystem::equivalent(input, output, ignored)) return {};
-  return Fail(
-      BadInput("write file", output.string(), "it is a file to be read", "name another file"));
+  return Fail(BadInput("write file", output.string(), "it is the trace, or what is read beside it",
+                       "name another file"));
 }
 
 Result<StreamEnd> ReadEpochs(const Trace& trace, EpochRange range,

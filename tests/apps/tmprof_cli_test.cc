@@ -546,8 +546,8 @@ TEST(ReportObjects, TakesTier2FromTheTraceOrAsItIsTold) {
   EXPECT_EQ(of_trace["in_tier2_share"], 0.25);
   EXPECT_EQ(of_trace["rows"][0]["in_tier2_share"], 0);
   EXPECT_EQ(of_trace["rows"][1]["of_tier2_share"], 1);
-  const Json told = report({"--tier2", "0,5-6"});
-  EXPECT_EQ(told["tier2_nodes"], Json::parse("[0, 5, 6]"));
+  const Json told = report({"--tier2", "0-0"});
+  EXPECT_EQ(told["tier2_nodes"], Json::parse("[0]"));
   EXPECT_EQ(told["in_tier2_share"], 0.75);
   EXPECT_EQ(told["rows"][0]["of_tier2_share"], 1);
   for (const std::string wrong : {"x", "2-1", ",", "70000"}) {
@@ -555,6 +555,9 @@ TEST(ReportObjects, TakesTier2FromTheTraceOrAsItIsTold) {
     EXPECT_EQ(outcome.status, 2) << wrong;
     EXPECT_THAT(outcome.err, AllOf(HasSubstr("--tier2 " + wrong), HasSubstr("write 2,3")));
   }
+  const Outcome of_another = Tmprof({"report", trace, "--view", "objects", "--tier2", "0,5-6"});
+  EXPECT_EQ(of_another.status, 2);
+  EXPECT_THAT(of_another.err, HasSubstr("no memory on node 5; it has some on nodes 0, 1"));
   const Outcome of_hot = Tmprof({"report", trace, "--view", "hot", "--tier2", "1"});
   EXPECT_EQ(of_hot.status, 2);
   EXPECT_THAT(of_hot.err, HasSubstr("the hot view does not read it"));
@@ -685,7 +688,7 @@ TEST(Advise, ByCountsNeedsATraceBesideThem) {
   const Outcome over =
       Tmprof({"advise", "--objects", GoldenTrace(), "--counts", counts, "-o", counts});
   EXPECT_EQ(over.status, 2);
-  EXPECT_THAT(over.err, HasSubstr("it is a file to be read"));
+  EXPECT_THAT(over.err, HasSubstr("it is the trace, or what is read beside it"));
   EXPECT_EQ(ReadFile(counts), "\x89TMOBJS\n") << "it is as it was";
   const Outcome trace = Tmprof({"advise", "--objects", GoldenTrace(), "--counts", GoldenTrace()});
   EXPECT_EQ(trace.status, 2);
