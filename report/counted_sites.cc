@@ -254,8 +254,8 @@ bool IsWithoutJumps(const Calls& calls, const Stack& stack, const Stack& other) 
 // Which places of the trace a stack of a profile may be.
 struct Match {
   std::set<std::uint32_t> places;
-  bool is_sure = false;     // that it is the one
-  bool is_unclear = false;  // without places, but it may be one: others are as like it
+  bool is_sure = false;             // that it is the one
+  std::set<std::uint32_t> unclear;  // without places, those that it may be: others are as like them
 };
 
 class Matcher {
@@ -310,7 +310,7 @@ class Matcher {
     const std::vector<std::size_t> by_functions = traced_.Like(stack, Likeness::kFunctions);
     Match match{.places = PlacesOf(by_functions)};
     match.is_sure = match.places.size() == 1 && AreOfOne(by_functions, Likeness::kFunctions);
-    return match.is_sure ? match : Match{.is_unclear = !by_functions.empty()};
+    return match.is_sure ? match : Match{.unclear = std::move(match.places)};
   }
 
   // Of stacks that are nowhere yet, each that is without its jumps at one place alone, where no
@@ -343,7 +343,7 @@ class Matcher {
       for (const std::uint32_t place : found[number]) counted_at[place].push_back(number);
     }
     for (std::size_t number = 0; number < matches.size(); ++number) {
-      matches[number].is_unclear = matches[number].is_unclear || !found[number].empty();
+      matches[number].unclear.insert(found[number].begin(), found[number].end());
       if (found[number].size() != 1 || counted_at[*found[number].begin()].size() != 1) continue;
       matches[number] = {.places = found[number], .is_sure = true};
     }
@@ -422,15 +422,19 @@ Result<SiteCounts> CountSites(const ObjectProfiles& profiles, const std::vector<
     if (!is_found) return Fail(NothingFound(counted[i].file, with_accesses, trace));
   }
   for (std::size_t number = 0; number < matches.size(); ++number) {
+    if (!matches[number].is_sure) continue;
+    counts.by_place[*matches[number].places.begin()] += matcher.accesses(number);
+    counts.found += matcher.accesses(number);
+  }
+  for (std::size_t number = 0; number < matches.size(); ++number) {
     const Match& match = matches[number];
-    const std::uint64_t accesses = matcher.accesses(number);
-    if (match.is_sure) {
-      counts.by_place[*match.places.begin()] += accesses;
-      counts.found += accesses;
-    } else if (accesses > 0) {
-      const bool is_missing = match.places.empty() && !match.is_unclear;
-      ++(is_missing ? counts.missing_sites : counts.ambiguous_sites);
-    }
+    if (match.is_sure || matcher.accesses(number) == 0) continue;
+    // What another one is for sure, it is not.
+    const bool may_be_there =
+        !match.places.empty() || std::ranges::any_of(match.unclear, [&](std::uint32_t place) {
+          return !counts.by_place.contains(place);
+        });
+    ++(may_be_there ? counts.ambiguous_sites : counts.missing_sites);
   }
   return counts;
 }

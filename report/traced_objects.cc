@@ -568,14 +568,19 @@ std::string Title(const std::optional<NodeId>& node) {
 }
 
 // A node that the recorded machine has not is a slip, of which a share of 0 would tell nothing.
-Status RequireNodes(const Trace& trace, const TracedObjectsOptions& options) {
-  if (!options.tier2 || trace.info.tiers.empty()) return {};
+// One may have come after the recording had begun: then there are pages on it.
+Status RequireNodes(const Trace& trace, const TracedObjects& objects) {
+  if (!objects.options.tier2 || trace.info.tiers.empty()) return {};
   std::vector<NodeId> there;
+  for (const std::optional<NodeId>& node : objects.nodes) {
+    if (node) there.push_back(*node);
+  }
   for (const std::vector<NodeId>& tier : trace.info.tiers) {
     there.insert(there.end(), tier.begin(), tier.end());
   }
   std::ranges::sort(there);
-  for (const NodeId node : *options.tier2) {
+  there.erase(std::ranges::unique(there).begin(), there.end());
+  for (const NodeId node : *objects.options.tier2) {
     if (std::ranges::binary_search(there, node)) continue;
     return Fail(BadInput(
         "take tier 2 as given for", trace.name,
@@ -637,7 +642,6 @@ std::optional<double> TracedObjects::Row::ShareOnNode(std::size_t node) const {
 }
 
 Result<TracedObjects> MakeTracedObjects(const Trace& trace, const TracedObjectsOptions& options) {
-  if (auto known = RequireNodes(trace, options); !known) return Fail(std::move(known.error()));
   Observed observed;
   const Result<StreamEnd> seen =
       ReadEpochs(trace, options.epochs, [&](const EpochProfile& epoch) { observed.See(epoch); });
@@ -650,6 +654,7 @@ Result<TracedObjects> MakeTracedObjects(const Trace& trace, const TracedObjectsO
   if (!end) return Fail(end.error());
   TracedObjects objects = tally.Take(trace.name);
   objects.end = *std::move(end);
+  if (auto known = RequireNodes(trace, objects); !known) return Fail(std::move(known.error()));
   return objects;
 }
 

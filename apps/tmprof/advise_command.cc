@@ -185,11 +185,7 @@ Status Advise(const AdviseOptions& options) {
     if (!end) return Fail(end.error());
     WarnOfObjectsEnd(*end, file, "advised by");
   }
-  if (advise->counts.MayCountTwice()) {
-    Warn(
-        "a forked child's file has what its parent counted before the fork, too: where both are "
-        "given, that counts twice");
-  }
+  if (advise->counts.MayCountTwice()) WarnOfCountingTwice();
   WarnOfPlacing(trace->info, options);
   const Result<ObjectAdvice> advice = MakeObjectAdvice(*trace, *advise);
   if (!advice) return Fail(advice.error());

@@ -46,6 +46,12 @@ void WarnOfLedgerEnd(const StreamEnd& end, std::string_view path, std::string_vi
          "the daemon still runs, or was stopped before it could finish", done);
 }
 
+void WarnOfCountingTwice() {
+  Warn(
+      "a forked child's file has what its parent counted before the fork, too: where both are "
+      "given, that counts twice");
+}
+
 void WarnOfObjectsEnd(const StreamEnd& end, std::string_view path, std::string_view done) {
   WarnOf(end, fmt::format("object profile '{}'", path), "the program was stopped while it wrote it",
          done);

@@ -20,6 +20,8 @@ void WarnOfEnd(const StreamEnd& end, std::string_view path, std::string_view don
 // The same of a ledger, which may also have been read while it is being written.
 void WarnOfLedgerEnd(const StreamEnd& end, std::string_view path, std::string_view done);
 void WarnOfObjectsEnd(const StreamEnd& end, std::string_view path, std::string_view done);
+// Of object profiles (ObjectProfiles::MayCountTwice()).
+void WarnOfCountingTwice();
 
 // Says of a value's fault which option it was given to.
 Error OfOption(std::string_view option, std::string_view value, Error fault);

@@ -241,6 +241,7 @@ Status Report(const CLI::App& command, const ReportOptions& options) {
     if (!end) return Fail(end.error());
     WarnOfObjectsEnd(*end, file, "reported");
   }
+  if (view_options.counts.MayCountTwice()) WarnOfCountingTwice();
 
   if ((*view)->render_ledger != nullptr) {
     return ReportLedger(command, options, **view, view_options, *format);

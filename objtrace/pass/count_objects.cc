@@ -117,8 +117,15 @@ bool Synchronises(const llvm::Instruction& instruction) {
 // program ends, and others wait for what it has counted.
 bool Polls(const llvm::Instruction& instruction, const llvm::Loop& loop) {
   const auto* load = llvm::dyn_cast<llvm::LoadInst>(&instruction);
-  return load != nullptr && (load->isAtomic() || load->isVolatile()) &&
-         loop.isLoopInvariant(load->getPointerOperand()->stripInBoundsConstantOffsets());
+  if (load == nullptr || !(load->isAtomic() || load->isVolatile())) return false;
+  // A pointer that is read in the loop from the same place is mostly the same.
+  constexpr int kMaxPointers = 8;
+  for (int pointers = 0; load != nullptr && pointers < kMaxPointers; ++pointers) {
+    const Value* from = load->getPointerOperand()->stripInBoundsConstantOffsets();
+    if (loop.isLoopInvariant(from)) return true;
+    load = llvm::dyn_cast<llvm::LoadInst>(from);
+  }
+  return false;
 }
 
 // Whether any from `first` on does, up to the end of its block or to `end` in it.

@@ -24,6 +24,16 @@ constexpr std::uint64_t kMostKeptSpans = 1024;
 // Where the system refuses the whole heap (ulimit -v): a quarter of it, and so on.
 constexpr int kReservations = 8;
 
+// What is dirty of both is taken to reach from the one to the other.
+void Join(Span& run, const Span& after) {
+  if (after.used > 0) {
+    run.dirty_part.end = run.length + after.dirty_part.end;
+    if (run.used == 0) run.dirty_part.start = run.length + after.dirty_part.start;
+    run.used += after.used;
+  }
+  run.length += after.length;
+}
+
 int ListOf(std::uint64_t length) { return static_cast<int>(std::bit_width(length)) - 1; }
 
 }  // namespace
@@ -115,8 +125,11 @@ Span* SpanPool::TakeFree(std::uint64_t length) {
         Span* left = run + length;
         left->length = static_cast<std::uint32_t>(rest);
         left->dirty = run->dirty;
-        left->used =
-            run->used - static_cast<std::uint32_t>(std::min<std::uint64_t>(run->used, length));
+        const SpanRange part = run->dirty_part;
+        const auto taken = static_cast<std::uint32_t>(length);
+        left->dirty_part = {.start = std::max(part.start, taken) - taken,
+                            .end = std::max(part.end, taken) - taken};
+        left->used = std::min(run->used, left->dirty_part.end - left->dirty_part.start);
         Enlist(left);
       }
       run->length = static_cast<std::uint32_t>(length);
@@ -139,21 +152,18 @@ void SpanPool::Give(Span* run) {
     Replace(EntryOf(run + i), {.origin = StartOf(run + i)});
     run[i].use = SpanUse::kNone;
   }
-  std::uint32_t length = run->length;
-  std::uint32_t releasable = length;
-  const auto join = [&](Span* neighbour) {
-    Delist(neighbour);
-    length += neighbour->length;
-    releasable += neighbour->used;
-  };
-  if (Span* after = run + length; StartOf(after) < end_ && after->ends_free) join(after);
+  run->dirty_part = {.start = 0, .end = run->length};
+  run->used = run->length;
+  if (Span* after = run + run->length; StartOf(after) < end_ && after->ends_free) {
+    Delist(after);
+    Join(*run, *after);
+  }
   if (run != spans_ && run[-1].ends_free) {
     Span* before = run - run[-1].length;
-    join(before);
+    Delist(before);
+    Join(*before, *run);
     run = before;
   }
-  run->length = length;
-  run->used = releasable;
   run->dirty = true;
   Enlist(run);
   if (releasable_spans_ > KeptSpans()) ReleaseLongest();
@@ -163,8 +173,8 @@ std::uint64_t SpanPool::KeptSpans() const {
   return std::clamp(((end_ - start_) >> kSpanShift) / kKeptShare, kLeastKeptSpans, kMostKeptSpans);
 }
 
-// The longest first, until half of what is kept is left. What the system refuses (mlock(2)) is not
-// asked for again.
+// The longest first, until half of what is kept is left. What the system refuses (mlock(2)) it is
+// not asked for again until more is freed beside it.
 void SpanPool::ReleaseLongest() {
   for (int list = kLists - 1; list >= ListOf(kReleasedSpans); --list) {
     for (Span* run = lists_[list]; run != nullptr; run = run->next) {

@@ -20,6 +20,11 @@ enum class SpanUse : std::uint8_t {
   kLarge,  // the first of a run that holds one object
 };
 
+struct SpanRange {
+  std::uint32_t start;  // from the run's first span on
+  std::uint32_t end;
+};
+
 struct alignas(64) Span {  // of no two in one cache line
   std::atomic<SpanUse> use;
   bool ends_free;  // the first or last of a free run: the pool's, under its lock
@@ -36,7 +41,10 @@ struct alignas(64) Span {  // of no two in one cache line
   Header* fresh;  // the slot at `bump`
   Span* next;     // of a list of the pool, of the owner's bin, or of runs that a thread holds back
   Span* previous;
-  std::uint64_t large_bytes;  // what was asked for
+  union {
+    std::uint64_t large_bytes;  // what was asked for
+    SpanRange dirty_part;       // of a free run
+  };
 };
 static_assert(sizeof(Span) == 64);
 

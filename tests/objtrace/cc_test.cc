@@ -202,7 +202,8 @@ TEST_P(ToldTest, WhatALoopCountsIsThereOnceOthersAreToldOfIt) {
   ASSERT_EQ(built.status, 0) << built.err;
   const Outcome ran = Run(File("x"));
   EXPECT_EQ(ran.status, 0) << ran.err;
-  EXPECT_EQ(ran.out, "store there\naddition there\nfence there\npoll there\n");
+  EXPECT_EQ(ran.out,
+            "store there\naddition there\nfence there\npoll there\npoll-by-pointers there\n");
 }
 
 class SignalsTest : public CcTest, public ::testing::WithParamInterface<const char*> {};

@@ -55,6 +55,23 @@ ObjectProfiles Profiles(Pid pid = Pid(42), milliseconds written = milliseconds(3
   return profiles;
 }
 
+TEST(ObjectProfiles, OfAForkedChildMayCountTwiceBesideOthers) {
+  const auto add = [](ObjectProfiles& profiles, std::uint32_t forks) {
+    profiles.Add("run.objects", {.forks = forks}, {},
+                 [](std::uint64_t) { return std::vector<SourceFrame>(); });
+  };
+  ObjectProfiles profiles;
+  EXPECT_FALSE(profiles.MayCountTwice());
+  add(profiles, 1);
+  EXPECT_FALSE(profiles.MayCountTwice()) << "by itself it counts once";
+  add(profiles, 0);
+  EXPECT_TRUE(profiles.MayCountTwice());
+  ObjectProfiles apart;
+  add(apart, 0);
+  add(apart, 0);
+  EXPECT_FALSE(apart.MayCountTwice());
+}
+
 // Epochs in which all pages that the profile knows have references, ten times their number.
 std::vector<EpochProfile> Epochs(std::uint64_t number = 2) {
   std::vector<EpochProfile> epochs;

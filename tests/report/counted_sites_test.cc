@@ -145,7 +145,10 @@ TEST(CountedSites, AreThoseOfTheirFunctionsWhereLinesFindNothingAndNoOtherHasThe
 
   // So may one that has its line: it is the trace's, which does not have the other.
   const CountedStack exact{{Counted("make_node", 10), Counted("main", 20)}, 9};
-  EXPECT_THAT(sites.Count(ProfileOf({node, exact})).by_place, ElementsAre(Pair(1, 9)));
+  const SiteCounts with_exact = sites.Count(ProfileOf({node, exact}));
+  EXPECT_THAT(with_exact.by_place, ElementsAre(Pair(1, 9)));
+  EXPECT_EQ(with_exact.missing_sites, 1U);
+  EXPECT_EQ(with_exact.ambiguous_sites, 0U);
 
   const Sites two({kNodes, {Recorded("make_node", 13), Recorded("main", 20)}, kLeaves});
   EXPECT_THAT(two.Count(ProfileOf({node, leaf})).by_place, ElementsAre(Pair(3, 8)));

@@ -342,6 +342,9 @@ TEST(TracedObjects, ANodeThatTheRecordedMachineHasNotIsRefusedAsTier2) {
   ASSERT_FALSE(objects);
   EXPECT_THAT(objects.error().Message(),
               AllOf(HasSubstr("no memory on node 4"), HasSubstr("nodes 0, 2, 3")));
+  // Pages lie on node 3, which came after the recording had begun.
+  trace.info.tiers = {{NodeId(0)}, {NodeId(2)}};
+  EXPECT_TRUE(MakeTracedObjects(trace, {.tier2 = {{NodeId(3)}}}));
 }
 
 TEST(TracedObjects, OfTiersThatNobodyKnowsNothingIsSaidAndOfOneClassNothingIsSlow) {

@@ -51,6 +51,21 @@ static void* until_told(void* array) {
   return NULL;
 }
 
+/* The same by way of pointers that are read anew. */
+static struct {
+  struct {
+    long padding;
+    _Atomic bool* ends;
+  }* told;
+} context;
+static void* until_told_in_context(void* array) {
+  long* words = array;
+  for (long i = 0; !atomic_load_explicit(context.told->ends, memory_order_acquire); ++i) {
+    words[i % WORDS] += 1;
+  }
+  return NULL;
+}
+
 static void check(const char* way, void* (*run)(void*), bool (*is_there)(const void* array)) {
   long* words = calloc(WORDS, sizeof(*words));
   pthread_t thread;
@@ -83,5 +98,9 @@ int main(void) {
   check("fence", by_fence, is_all_there);
   ends = false;
   check("poll", until_told, is_some_there);
+  context.told = malloc(sizeof(*context.told));
+  context.told->ends = &ends;
+  ends = false;
+  check("poll-by-pointers", until_told_in_context, is_some_there);
   return 0;
 }
