@@ -151,6 +151,7 @@ Result<TaskStat> ReadStat(const fs::path& path) {
                            cpu_ticks,
                .start_time_ticks = *start,
                .threads = static_cast<std::uint32_t>(*threads),
+               .mapped = PageCount(*virtual_bytes / kBasePageBytes),
                .resident = PageCount(*resident),
                .kernel_thread = (*flags & kKernelThreadFlag) != 0},
       .has_memory = *virtual_bytes > 0,
@@ -241,7 +242,10 @@ Result<ProcessStat> ProcFs::Stat(Pid pid) const {
   if (!whole->has_memory && whole->stat.threads > 1) {
     const auto thread = ThreadWithMemory(pid);
     const auto other = thread ? ReadStat(OfThread(pid, *thread, "stat")) : whole;
-    if (other) whole->stat.resident = other->stat.resident;
+    if (other) {
+      whole->stat.mapped = other->stat.mapped;
+      whole->stat.resident = other->stat.resident;
+    }
   }
   return whole->stat;
 }

@@ -46,6 +46,7 @@ struct ProcessStat {
   std::chrono::nanoseconds cpu_time{0};  // utime + stime of all threads, at clock-tick resolution
   std::uint64_t start_time_ticks = 0;
   std::uint32_t threads = 1;
+  PageCount mapped{0};  // size of the address space
   PageCount resident{0};
   bool kernel_thread = false;
 

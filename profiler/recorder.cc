@@ -19,8 +19,6 @@ namespace {
 // 512 KiB at its highest rate: 20 000 records of 176 bytes a second, 149 ms.
 constexpr std::chrono::milliseconds kServicePeriod{50};
 
-// While a role is off, what begins is looked for in parts of a gate period.
-
 timespec ToTimespec(std::chrono::nanoseconds duration) {
   const auto seconds = std::chrono::floor<std::chrono::seconds>(duration);
   return {.tv_sec = seconds.count(), .tv_nsec = (duration - seconds).count()};
@@ -194,7 +192,7 @@ Result<Recorder::StopReason> Recorder::Run(
       // What has come on is judged by a whole period.
       if (period_over || came_on) gate_period_end = now + options_.gate_period;
       const bool all_on = verdict_.references_active && verdict_.samples_active;
-      next_gate = all_on
+      next_gate = all_on || !verdict_.may_come_on_early
                       ? gate_period_end
                       : std::min(gate_period_end, now + options_.gate_period / TMPROF_GATE_PARTS);
     }

@@ -31,11 +31,13 @@ class PollWaiter final : public Waiter {
   void Wait(const std::vector<int>& fds, std::chrono::nanoseconds timeout) override;
 };
 
-// Which roles may be on: asked once per gate period, and four times as often while one is off.
+// Which roles may be on: asked once per gate period, and four times as often while one is off that
+// may come on at any time.
 struct GateVerdict {
   bool references_active = true;
   bool samples_active = true;
-  std::string references_basis;  // what it rests on, for people; goes into the sources' notes
+  bool may_come_on_early = true;  // what is off, before the period is over
+  std::string references_basis;   // what it rests on, for people; goes into the sources' notes
   std::string samples_basis;
 };
 enum class GateLook : std::uint8_t { kPeriod, kWhatIsOff };

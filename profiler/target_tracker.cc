@@ -7,6 +7,12 @@
 #include <utility>
 
 namespace tmprof {
+namespace {
+
+// Of mappings that seem to be the same.
+constexpr std::chrono::seconds kReadAgainAfter{1};
+
+}  // namespace
 
 TargetTracker::TargetTracker(const ProcFs& procfs, CpuTimeOf cpu_time_of, Options options)
     : procfs_(procfs),
@@ -134,6 +140,17 @@ void TargetTracker::Update(Process& process) const {
   if (!command.empty()) target.command = std::move(command);  // an exec may keep the name
   target.name = stat->name;
   process.resident = stat->resident;
+  process.mapped = stat->mapped;
+}
+
+void TargetTracker::UpdateIfDue(Process& process, MonotonicTime now) const {
+  const std::optional<ProcessStat> stat = Observe(process);
+  if (!stat) return;
+  process.resident = stat->resident;
+  const bool is_due = !process.mappings_read || now - *process.mappings_read >= kReadAgainAfter;
+  if (!is_due && stat->mapped == process.mapped && stat->name == process.target.name) return;
+  Update(process);
+  process.mappings_read = now;
 }
 
 void TargetTracker::FollowChildrenOf(Pid parent) {
@@ -174,7 +191,7 @@ void TargetTracker::Refresh(MonotonicTime now) {
   for (Process& process : processes_) {
     if (process.target.exited) continue;
     if (process.wanted()) {
-      Update(process);
+      UpdateIfDue(process, now);
     } else if (const auto stat = Observe(process)) {
       process.resident = stat->resident;
     }

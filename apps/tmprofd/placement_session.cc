@@ -299,6 +299,8 @@ GateVerdict PlacementSession::Gate(GateLook look, std::optional<double> memory_s
   const auto now = std::chrono::floor<std::chrono::seconds>(clock_.Now().time_since_epoch());
   if (now.count() % kActiveSecondOf == 0) return verdict;
   verdict.references_active = false;
+  verdict.may_come_on_early =
+      !verdict.samples_active;  // whole seconds are no matter of early looks
   verdict.references_basis =
       fmt::format("active one second of {}, as no moves that pay are found", kActiveSecondOf);
   return verdict;

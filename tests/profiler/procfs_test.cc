@@ -110,6 +110,7 @@ TEST_F(ProcFsTest, ReadsTheFieldsOfStat) {
              .user_ticks = 250,
              .system_ticks = 50,
              .start_time_ticks = 987654321,
+             .virtual_bytes = 5 * 8192,
              .resident_pages = 4096});
   const auto stat = procfs_.Stat(Pid(42));
   ASSERT_TRUE(stat.has_value());
@@ -118,6 +119,7 @@ TEST_F(ProcFsTest, ReadsTheFieldsOfStat) {
   EXPECT_EQ(stat->state, 'R');
   EXPECT_EQ(stat->cpu_time, nanoseconds(300'000'000'000 / sysconf(_SC_CLK_TCK)));
   EXPECT_EQ(stat->start_time_ticks, 987654321u);
+  EXPECT_EQ(stat->mapped, PageCount(10));
   EXPECT_EQ(stat->resident, PageCount(4096));
   EXPECT_TRUE(stat->alive());
 }
@@ -163,6 +165,7 @@ TEST_F(ProcFsTest, LooksThroughALivingThreadWhereTheMainOneHasExited) {
   ASSERT_TRUE(stat.has_value());
   EXPECT_TRUE(stat->alive());
   EXPECT_EQ(stat->name, "server");
+  EXPECT_EQ(stat->mapped, PageCount(2));
   EXPECT_EQ(stat->resident, PageCount(77));
   EXPECT_EQ(procfs_.ThreadWithMemory(Pid(42)), Tid(57));
   EXPECT_EQ(procfs_.ThreadName(Pid(42), Tid(57)), "io");

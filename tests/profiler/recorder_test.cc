@@ -405,6 +405,19 @@ TEST_F(RecorderTest, AsksTheGateMoreOftenWhileARoleIsOff) {
   EXPECT_THAT(log_.active, ElementsAre(false, true));
 }
 
+TEST_F(RecorderTest, AsksTheGateOncePerPeriodWhereNothingComesOnEarlier) {
+  Recorder::Environment world = World();
+  std::vector<std::pair<nanoseconds, GateLook>> asked;
+  world.gate = [&](GateLook look, std::optional<double>) -> GateVerdict {
+    asked.emplace_back(clock_.now - kStart, look);
+    return {.samples_active = asked.size() == 2, .may_come_on_early = false};
+  };
+  ASSERT_TRUE(RunIn(world, {.duration = 100ms, .gate_period = 40ms}, OneSource()).has_value());
+  EXPECT_THAT(asked,
+              ElementsAre(std::pair(40ms, GateLook::kPeriod), std::pair(80ms, GateLook::kPeriod)));
+  EXPECT_THAT(log_.active, ElementsAre(false, true));
+}
+
 TEST_F(RecorderTest, LeavesSourcesAloneWithoutAGate) {
   ASSERT_TRUE(Run({.duration = 1s}).has_value());
   EXPECT_THAT(log_.active, IsEmpty());

@@ -385,6 +385,44 @@ TEST_F(TargetTrackerTest, RenewsTheCommandAtAnExecThatKeepsTheName) {
   EXPECT_EQ(tracker.EndEpoch()[0].command, "python3 b.py");
 }
 
+TEST_F(TargetTrackerTest, ReadsMappingsAgainWhenTheAddressSpaceChangesItsSize) {
+  Start({.pid = 10});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  Start({.pid = 10, .virtual_bytes = 4096, .maps = "8000-9000 rw-p 00000000 00:00 0 \n"});
+  tracker.Refresh(At(100'250ms));
+  ASSERT_EQ(tracker.tracked()[0].mappings.size(), 1u);
+  EXPECT_EQ(tracker.tracked()[0].mappings[0].range.start, Vpn(8));
+}
+
+TEST_F(TargetTrackerTest, ReadsMappingsOfAnAddressSpaceOfTheSameSizeEachSecond) {
+  Start({.pid = 10});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  Start({.pid = 10, .resident_pages = 11, .maps = "8000-a000 rw-p 00000000 00:00 0 \n"});
+  tracker.Refresh(At(100'999ms));
+  EXPECT_EQ(tracker.tracked()[0].mappings[0].range.start, Vpn(1));
+  EXPECT_EQ(tracker.resident(), PageCount(11));
+  tracker.Refresh(At(101s));
+  EXPECT_EQ(tracker.tracked()[0].mappings[0].range.start, Vpn(8));
+}
+
+TEST_F(TargetTrackerTest, ReadsAllAgainAtAnExecToAnAddressSpaceOfTheSameSize) {
+  Start({.pid = 10, .name = "sh"});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  Start({.pid = 10,
+         .name = "redis-server",
+         .command_line = std::string("redis-server\0*:6379\0", 20),
+         .maps = "8000-a000 rw-p 00000000 00:00 0 \n"});
+  tracker.Refresh(At(100'250ms));
+  EXPECT_EQ(tracker.tracked()[0].mappings[0].range.start, Vpn(8));
+  EXPECT_EQ(tracker.EndEpoch()[0].command, "redis-server *:6379");
+}
+
 TEST_F(TargetTrackerTest, TakesAReusedPidForAnotherProcess) {
   Start({.pid = 10});
   Start({.pid = 11, .parent = 10, .name = "old", .start_time_ticks = 200});
