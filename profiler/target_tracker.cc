@@ -130,27 +130,33 @@ std::optional<ProcessStat> TargetTracker::Observe(Process& process) const {
   return target.exited ? std::nullopt : std::optional(*stat);
 }
 
-void TargetTracker::Update(Process& process) const {
+bool TargetTracker::Update(Process& process) const {
   Target& target = process.target;
   auto mappings = procfs_.Mappings(target.pid);
   std::string command = procfs_.Command(target.pid);
   const std::optional<ProcessStat> stat = Observe(process);
-  if (!stat) return;
-  if (mappings) target.mappings = *std::move(mappings);
+  if (!stat) return false;
+  const bool has_mappings = mappings.has_value();
+  if (has_mappings) target.mappings = *std::move(mappings);
   if (!command.empty()) target.command = std::move(command);  // an exec may keep the name
   target.name = stat->name;
   process.resident = stat->resident;
-  process.mapped = stat->mapped;
+  return has_mappings;
 }
 
 void TargetTracker::UpdateIfDue(Process& process, MonotonicTime now) const {
   const std::optional<ProcessStat> stat = Observe(process);
   if (!stat) return;
-  process.resident = stat->resident;
-  const bool is_due = !process.mappings_read || now - *process.mappings_read >= kReadAgainAfter;
-  if (!is_due && stat->mapped == process.mapped && stat->name == process.target.name) return;
-  Update(process);
-  process.mappings_read = now;
+  // What a program begins to use of what it had reserved makes pages resident.
+  const auto& read = process.mappings_read;
+  if (read && now - read->time < kReadAgainAfter && stat->mapped == read->mapped &&
+      stat->resident == read->resident && stat->name == process.target.name) {
+    process.resident = stat->resident;
+    return;
+  }
+  if (Update(process)) {
+    process.mappings_read = {.time = now, .mapped = stat->mapped, .resident = stat->resident};
+  }
 }
 
 void TargetTracker::FollowChildrenOf(Pid parent) {

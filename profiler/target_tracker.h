@@ -51,8 +51,9 @@ class TargetTracker {
   // Looks for new children, drops dead ones, re-reads mappings: how often is a matter of how short
   // a life is to be noticed (Recorder::Options::refresh). A new child is tracked at once; the
   // filter is applied when a full second of its CPU use has been seen, and again each second. Where
-  // an address space has the size that it had, its mappings are read again a second after they
-  // were: while they are, the process cannot map anything.
+  // an address space has the size and the resident pages that it had, as far as the kernel has
+  // counted them, its mappings are read again a second after they were: while they are, the process
+  // cannot map anything.
   void Refresh(MonotonicTime now);
 
   // The live processes that are named or found or pass the filter, ascending by id.
@@ -69,6 +70,13 @@ class TargetTracker {
   std::vector<Target> EndEpoch();
 
  private:
+  // When mappings were read, and what the address space was right before that.
+  struct Reading {
+    MonotonicTime time;
+    PageCount mapped;
+    PageCount resident;
+  };
+
   struct Process {
     Target target;
     bool named = false;
@@ -78,8 +86,7 @@ class TargetTracker {
     bool tracked = false;   // now
     bool observed = false;  // tracked at some time in this epoch, or in its last one
     PageCount resident;
-    PageCount mapped;  // when its mappings were read
-    std::optional<MonotonicTime> mappings_read;
+    std::optional<Reading> mappings_read;
     // CPU time used so far, as last read and as of the start of the epoch; nullopt: not readable.
     std::optional<std::chrono::nanoseconds> cpu_time_now;
     std::optional<std::chrono::nanoseconds> cpu_time_at_epoch;
@@ -96,8 +103,8 @@ class TargetTracker {
   // Reads state and CPU time; nullopt where nothing could be learnt or the process is gone, which
   // is noted in the target.
   std::optional<ProcessStat> Observe(Process& process) const;
-  // Reads the mappings and the command, too.
-  void Update(Process& process) const;
+  // Reads the mappings and the command, too. False: the mappings could not be read.
+  bool Update(Process& process) const;
   // Those only where they may be others by now.
   void UpdateIfDue(Process& process, MonotonicTime now) const;
   Status CheckMappings(Pid pid) const;

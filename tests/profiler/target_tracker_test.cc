@@ -396,15 +396,50 @@ TEST_F(TargetTrackerTest, ReadsMappingsAgainWhenTheAddressSpaceChangesItsSize) {
   EXPECT_EQ(tracker.tracked()[0].mappings[0].range.start, Vpn(8));
 }
 
+TEST_F(TargetTrackerTest, ReadsMappingsAgainWhenOtherPagesAreResident) {
+  Start(
+      {.pid = 10, .maps = "1000-2000 rw-p 00000000 00:00 0 \n2000-3000 ---p 00000000 00:00 0 \n"});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  Start({.pid = 10, .resident_pages = 11, .maps = "1000-3000 rw-p 00000000 00:00 0 \n"});
+  tracker.Refresh(At(100'250ms));
+  ASSERT_EQ(tracker.tracked()[0].mappings.size(), 1u);
+  EXPECT_EQ(tracker.tracked()[0].mappings[0].range.end, Vpn(3));
+  EXPECT_EQ(tracker.resident(), PageCount(11));
+}
+
+TEST_F(TargetTrackerTest, ReadsMappingsAgainThatChangedWhileTheyWereRead) {
+  Start({.pid = 10});
+  int clock_reads = 0;
+  TargetTracker tracker(
+      procfs_,
+      [&](Pid) {
+        // Of a refresh, the first is before the mappings are read and the second one after that.
+        if (++clock_reads == 3) {
+          tree_.Put(
+              {.pid = 10, .virtual_bytes = 4096, .maps = "8000-9000 rw-p 00000000 00:00 0 \n"});
+        }
+        return std::optional(0ns);
+      },
+      {});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  ASSERT_EQ(clock_reads, 1);
+  tracker.Refresh(At(100s));
+  ASSERT_EQ(clock_reads, 3);
+  EXPECT_EQ(tracker.tracked()[0].mappings[0].range.start, Vpn(1));
+  tracker.Refresh(At(100'250ms));
+  EXPECT_EQ(tracker.tracked()[0].mappings[0].range.start, Vpn(8));
+}
+
 TEST_F(TargetTrackerTest, ReadsMappingsOfAnAddressSpaceOfTheSameSizeEachSecond) {
   Start({.pid = 10});
   TargetTracker tracker = Make({});
   ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
   tracker.Refresh(At(100s));
-  Start({.pid = 10, .resident_pages = 11, .maps = "8000-a000 rw-p 00000000 00:00 0 \n"});
+  Start({.pid = 10, .maps = "8000-a000 rw-p 00000000 00:00 0 \n"});
   tracker.Refresh(At(100'999ms));
   EXPECT_EQ(tracker.tracked()[0].mappings[0].range.start, Vpn(1));
-  EXPECT_EQ(tracker.resident(), PageCount(11));
   tracker.Refresh(At(101s));
   EXPECT_EQ(tracker.tracked()[0].mappings[0].range.start, Vpn(8));
 }
@@ -481,6 +516,9 @@ TEST_F(TargetTrackerTest, KeepsTheLastMappingsWhereNewOnesCannotBeRead) {
   std::filesystem::remove(tree_.Folder(10) / "maps");
   tracker.Refresh(At(100s));
   EXPECT_EQ(tracker.tracked()[0].mappings.size(), 1u);
+  Start({.pid = 10, .maps = "8000-a000 rw-p 00000000 00:00 0 \n"});
+  tracker.Refresh(At(100'250ms));
+  EXPECT_EQ(tracker.tracked()[0].mappings[0].range.start, Vpn(8)) << "tried again at once";
 }
 
 TEST_F(TargetTrackerTest, KeepsTheMappingsOfAProcessThatBecameAZombie) {
