@@ -3,8 +3,8 @@
 //
 // The inserted code finds an address's object by the span that the address lies in:
 //
-//   entry  = table[address / 64 KiB]
-//   index  = address % 64 KiB * entry.reciprocal >> 32
+//   entry  = table[address / 256 KiB]
+//   index  = address % 256 KiB * entry.reciprocal >> 40
 //   header = entry.origin + index * entry.slot_bytes
 //
 // and adds to header.count itself where the span belongs to the thread that runs: no other thread
@@ -24,7 +24,7 @@
 namespace tmprof::objtrace {
 
 // Raised with every change to this file: a module of another version is refused at start.
-inline constexpr std::uint32_t kLayoutVersion = 3;
+inline constexpr std::uint32_t kLayoutVersion = 4;
 
 // Where the heap of a program is that `tmprof cc` built. Far from what the kernel gives to
 // programs, libraries and mmap(2) unasked. The sanitizers' shadows may be there: the two do not go
@@ -33,16 +33,19 @@ inline constexpr std::uint64_t kHeapStart = std::uint64_t{1} << 44;
 inline constexpr int kHeapShift = 42;
 inline constexpr std::uint64_t kHeapBytes = std::uint64_t{1} << kHeapShift;
 
-inline constexpr int kSpanShift = 16;
+// Large spans make a small table, of which more is in a processor's first caches: 80 KB for ten
+// million small objects.
+inline constexpr int kSpanShift = 18;
 inline constexpr std::uint64_t kSpanBytes = std::uint64_t{1} << kSpanShift;
 inline constexpr std::uint64_t kSlotUnitBytes = 16;
+inline constexpr int kReciprocalShift = 40;
 
 // Of one span, for everybody. Zero but for `origin` where nobody may count: `owner` is then
 // nobody's.
 struct SpanEntry {
   std::uint32_t owner;       // number of the thread that counts without the runtime; 0: none
   std::uint64_t origin;      // address of the first slot: the span's own, or of one object's span
-  std::uint64_t reciprocal;  // ceil(2^32 / slot bytes), or 0: one object from `origin` on
+  std::uint64_t reciprocal;  // ceil(2^40 / slot bytes), or 0: one object from `origin` on
   std::uint64_t slot_bytes;
 };
 inline constexpr std::uint16_t kNoThread = UINT16_MAX;  // owns nothing

@@ -15,7 +15,7 @@ inline void Count(const void* address) {
   const auto number = reinterpret_cast<std::uint64_t>(address);
   const SpanEntry& entry = reinterpret_cast<const SpanEntry*>(kTableStart)[number >> kSpanShift];
   if (entry.owner == tmprof_thread) {
-    const std::uint64_t index = number % kSpanBytes * entry.reciprocal >> 32;
+    const std::uint64_t index = number % kSpanBytes * entry.reciprocal >> kReciprocalShift;
     ++reinterpret_cast<Header*>(entry.origin + index * entry.slot_bytes)->count;
     return;
   }

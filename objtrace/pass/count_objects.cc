@@ -744,7 +744,7 @@ Value* FunctionCounter::EmitDynamic(llvm::Instruction* before, Value* address, V
   Value* slot = field(offsetof(SpanEntry, slot_bytes), module_.i64_);
   Value* origin = field(offsetof(SpanEntry, origin), module_.i64_);
   Value* offset = builder.CreateAnd(number, builder.getInt64(kSpanBytes - 1));
-  Value* index = builder.CreateLShr(builder.CreateMul(offset, reciprocal), 32);
+  Value* index = builder.CreateLShr(builder.CreateMul(offset, reciprocal), kReciprocalShift);
   Value* header = builder.CreateIntToPtr(builder.CreateAdd(origin, builder.CreateMul(index, slot)),
                                          module_.pointer_);
   if (!slow_alone) AddToCount(builder, header, weight);

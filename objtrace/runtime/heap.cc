@@ -63,11 +63,10 @@ bool Heap::AddSpan(Thread& thread, int size_class) {
   span->fresh = At(pool_.StartOf(span));
   span->free = nullptr;
   span->use = SpanUse::kSlots;
-  Replace(pool_.EntryOf(span),
-          {.owner = thread.number,
-           .origin = pool_.StartOf(span),
-           .reciprocal = ((std::uint64_t{1} << 32) + slot_bytes - 1) / slot_bytes,
-           .slot_bytes = slot_bytes});
+  Replace(pool_.EntryOf(span), {.owner = thread.number,
+                                .origin = pool_.StartOf(span),
+                                .reciprocal = ReciprocalOf(slot_bytes),
+                                .slot_bytes = slot_bytes});
   thread.bins[size_class].current = span;
   return true;
 }
@@ -81,7 +80,8 @@ void Heap::PutBack(Thread& thread, Span* span, Header* header) {
   if (span == bin.current) return;
   if (span->used == 0 && !IsBeingFlushed(*span)) {
     Delist(bin, span);
-    pool_.Give(span);
+    const std::uint32_t slots = span->bump.load(std::memory_order_relaxed);
+    pool_.Give(span, std::uint64_t{slots} * kSlotBytes[span->size_class]);
   } else if (was_full) {
     Enlist(bin, span);
   }
@@ -109,7 +109,8 @@ void Heap::GiveLarge(Thread& thread, Span* run) {
       at = &held->next;
     } else {
       *at = held->next;
-      pool_.Give(held);
+      const std::uint64_t start = pool_.StartOf(held);
+      pool_.Give(held, StartOf(*At(start)) + held->large_bytes - start);
     }
   }
 }
@@ -224,8 +225,11 @@ Heap::Slot Heap::Look(std::uint64_t address, Header*& header) const {
   const Span* there = pool_.SpanAt(address);
   if (there == nullptr) return Slot::kNone;
   const SpanEntry& entry = pool_.EntryOf(there);
-  const std::uint64_t index = address % kSpanBytes * Load(entry.reciprocal) >> 32;
-  header = HeaderBy(entry, address);
+  const std::uint64_t index = address % kSpanBytes * Load(entry.reciprocal) >> kReciprocalShift;
+  const std::uint64_t offset = index * Load(entry.slot_bytes);
+  // Of a span that is being made another's, both may be of different times.
+  if (offset >= kSpanBytes) return Slot::kNone;
+  header = At(Load(entry.origin) + offset);
   const Span& span = *SpanOf(*header);
   if (span.use != SpanUse::kLarge &&
       (span.use != SpanUse::kSlots || index >= span.bump.load(std::memory_order_relaxed))) {

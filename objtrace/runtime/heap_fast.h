@@ -72,7 +72,7 @@ inline bool Heap::IsOf(const Pending& pending, const Header& header) {
 }
 
 inline Header* Heap::HeaderBy(const SpanEntry& entry, std::uint64_t address) {
-  const std::uint64_t index = address % kSpanBytes * Load(entry.reciprocal) >> 32;
+  const std::uint64_t index = address % kSpanBytes * Load(entry.reciprocal) >> kReciprocalShift;
   return At(Load(entry.origin) + index * Load(entry.slot_bytes));
 }
 

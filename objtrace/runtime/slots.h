@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace tmprof::objtrace {
 
-inline constexpr std::uint64_t kMaxSlotBytes = kSpanBytes / 2;
+inline constexpr std::uint64_t kMaxSlotBytes = 32 << 10;
 inline constexpr std::uint64_t kFineSlotBytes = 512;  // multiples of kSlotUnitBytes up to here
 inline constexpr int kFineClasses = kFineSlotBytes / kSlotUnitBytes;
 inline constexpr int kStepsShift = 3;  // of the logarithm of steps per doubling above
@@ -46,6 +47,16 @@ inline constexpr std::array<std::uint16_t, kSizeClasses> kSlotBytes = [] {
 }();
 static_assert(kSlotBytes[0] == 16 && kSlotBytes[31] == 512 && kSlotBytes[32] == 576 &&
               kSlotBytes[39] == 1024 && kSlotBytes.back() == kMaxSlotBytes);
+
+constexpr std::uint64_t ReciprocalOf(std::uint64_t slot_bytes) {
+  return ((std::uint64_t{1} << kReciprocalShift) + slot_bytes - 1) / slot_bytes;
+}
+// What rounding up adds to a quotient is less than what it lacks of the next whole number.
+static_assert(std::ranges::all_of(kSlotBytes, [](std::uint64_t slot_bytes) {
+  constexpr std::uint64_t kOne = std::uint64_t{1} << kReciprocalShift;
+  return kSpanBytes * (ReciprocalOf(slot_bytes) * slot_bytes - kOne) < kOne;
+}));
+static_assert(kSpanBytes / kSlotUnitBytes <= UINT16_MAX);  // Span::capacity
 
 inline Header* At(std::uint64_t address) { return reinterpret_cast<Header*>(address); }
 inline std::uint64_t AddressOf(const Header& header) {

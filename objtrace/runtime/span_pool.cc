@@ -10,28 +10,34 @@
 namespace tmprof::objtrace {
 namespace {
 
-// Of memory at a time: its table entries are two pages, its spans four.
-constexpr std::uint64_t kCommitBytes = std::uint64_t{256} << kSpanShift;
+constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint64_t kPageBytes = 4096;
+// Of memory at a time: a system call for some hundred thousand small objects.
+constexpr std::uint64_t kCommitBytes = 16 * kMiB;
 // Free runs of this length are worth the call that gives their memory back to the system.
-constexpr std::uint64_t kReleasedSpans = 16;
-// Of them, spans that keep their memory for the next ones: an eighth of what was ever handed out,
+constexpr std::uint64_t kReleasedSpans = kMiB >> kSpanShift;
+// Of them, pages that keep their memory for the next ones: an eighth of what was ever handed out,
 // between 16 and 64 MiB. Each page that goes back costs a fault when it comes again, 2.4 us in a
 // virtual machine (bench/objects), and programs allocate again what they freed. glibc's malloc
 // keeps 128 KiB to 64 MiB, by how large the largest objects were (M_TRIM_THRESHOLD, mallopt(3)).
 constexpr std::uint64_t kKeptShare = 8;
-constexpr std::uint64_t kLeastKeptSpans = 256;
-constexpr std::uint64_t kMostKeptSpans = 1024;
+constexpr std::uint64_t kLeastKeptPages = 16 * kMiB / kPageBytes;
+constexpr std::uint64_t kMostKeptPages = 64 * kMiB / kPageBytes;
 // Where the system refuses the whole heap (ulimit -v): a quarter of it, and so on.
 constexpr int kReservations = 8;
 
 // What is dirty of both is taken to reach from the one to the other.
 void Join(Span& run, const Span& after) {
-  if (after.used > 0) {
+  if (!after.dirty_part.empty()) {
+    if (run.dirty_part.empty()) run.dirty_part.start = run.length + after.dirty_part.start;
     run.dirty_part.end = run.length + after.dirty_part.end;
-    if (run.used == 0) run.dirty_part.start = run.length + after.dirty_part.start;
-    run.used += after.used;
   }
+  run.used += after.used;
   run.length += after.length;
+}
+
+std::uint32_t PagesOf(const SpanRange& spans) {
+  return static_cast<std::uint32_t>((spans.end - spans.start) * (kSpanBytes / kPageBytes));
 }
 
 int ListOf(std::uint64_t length) { return static_cast<int>(std::bit_width(length)) - 1; }
@@ -101,7 +107,7 @@ void SpanPool::Enlist(Span* run) {
   run->next = head;
   if (head != nullptr) head->previous = run;
   head = run;
-  if (run->length >= kReleasedSpans) releasable_spans_ += run->used;
+  if (run->length >= kReleasedSpans) releasable_pages_ += run->used;
   Span* last = run + run->length - 1;
   last->ends_free = true;
   last->length = run->length;
@@ -110,7 +116,7 @@ void SpanPool::Enlist(Span* run) {
 void SpanPool::Delist(Span* run) {
   (run->previous != nullptr ? run->previous->next : lists_[ListOf(run->length)]) = run->next;
   if (run->next != nullptr) run->next->previous = run->previous;
-  if (run->length >= kReleasedSpans) releasable_spans_ -= run->used;
+  if (run->length >= kReleasedSpans) releasable_pages_ -= run->used;
   run[run->length - 1].ends_free = false;
   run->ends_free = false;
   run->use = SpanUse::kNone;
@@ -121,15 +127,15 @@ Span* SpanPool::TakeFree(std::uint64_t length) {
     for (Span* run = lists_[list]; run != nullptr; run = run->next) {
       if (run->length < length) continue;
       Delist(run);
+      const SpanRange part = run->dirty_part;
+      run->dirty = !part.empty() && part.start < length;
       if (const std::uint64_t rest = run->length - length; rest > 0) {
         Span* left = run + length;
         left->length = static_cast<std::uint32_t>(rest);
-        left->dirty = run->dirty;
-        const SpanRange part = run->dirty_part;
         const auto taken = static_cast<std::uint32_t>(length);
         left->dirty_part = {.start = std::max(part.start, taken) - taken,
                             .end = std::max(part.end, taken) - taken};
-        left->used = std::min(run->used, left->dirty_part.end - left->dirty_part.start);
+        left->used = std::min(run->used, PagesOf(left->dirty_part));
         Enlist(left);
       }
       run->length = static_cast<std::uint32_t>(length);
@@ -146,14 +152,15 @@ Span* SpanPool::Take(std::uint64_t length) {
   return run != nullptr ? run : Extend(length);
 }
 
-void SpanPool::Give(Span* run) {
+void SpanPool::Give(Span* run, std::uint64_t used_bytes) {
   const Locked locked(lock_);
   for (std::uint64_t i = 0; i < run->length; ++i) {
     Replace(EntryOf(run + i), {.origin = StartOf(run + i)});
     run[i].use = SpanUse::kNone;
   }
   run->dirty_part = {.start = 0, .end = run->length};
-  run->used = run->length;
+  run->used = std::min(PagesOf(run->dirty_part),
+                       static_cast<std::uint32_t>((used_bytes + kPageBytes - 1) / kPageBytes));
   if (Span* after = run + run->length; StartOf(after) < end_ && after->ends_free) {
     Delist(after);
     Join(*run, *after);
@@ -164,13 +171,12 @@ void SpanPool::Give(Span* run) {
     Join(*before, *run);
     run = before;
   }
-  run->dirty = true;
   Enlist(run);
-  if (releasable_spans_ > KeptSpans()) ReleaseLongest();
+  if (releasable_pages_ > KeptPages()) ReleaseLongest();
 }
 
-std::uint64_t SpanPool::KeptSpans() const {
-  return std::clamp(((end_ - start_) >> kSpanShift) / kKeptShare, kLeastKeptSpans, kMostKeptSpans);
+std::uint64_t SpanPool::KeptPages() const {
+  return std::clamp((end_ - start_) / kPageBytes / kKeptShare, kLeastKeptPages, kMostKeptPages);
 }
 
 // The longest first, until half of what is kept is left. What the system refuses (mlock(2)) it is
@@ -178,11 +184,13 @@ std::uint64_t SpanPool::KeptSpans() const {
 void SpanPool::ReleaseLongest() {
   for (int list = kLists - 1; list >= ListOf(kReleasedSpans); --list) {
     for (Span* run = lists_[list]; run != nullptr; run = run->next) {
-      if (releasable_spans_ <= KeptSpans() / 2) return;
+      if (releasable_pages_ <= KeptPages() / 2) return;
       if (run->used == 0) continue;
       const std::uint64_t bytes = std::uint64_t{run->length} << kSpanShift;
-      run->dirty = ::madvise(reinterpret_cast<void*>(StartOf(run)), bytes, MADV_DONTNEED) != 0;
-      releasable_spans_ -= run->used;
+      if (::madvise(reinterpret_cast<void*>(StartOf(run)), bytes, MADV_DONTNEED) == 0) {
+        run->dirty_part = {};
+      }
+      releasable_pages_ -= run->used;
       run->used = 0;
     }
   }

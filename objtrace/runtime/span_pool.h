@@ -23,17 +23,19 @@ enum class SpanUse : std::uint8_t {
 struct SpanRange {
   std::uint32_t start;  // from the run's first span on
   std::uint32_t end;
+
+  bool empty() const { return start == end; }
 };
 
 struct alignas(64) Span {  // of no two in one cache line
   std::atomic<SpanUse> use;
   bool ends_free;  // the first or last of a free run: the pool's, under its lock
-  bool dirty;      // a free run: not known to be all zeros
+  bool dirty;      // as it was taken: not known to be all zeros
   std::uint8_t size_class;
   std::uint16_t owner;  // number of the thread whose bins hold it, and which counts in `count`
   std::uint16_t capacity;
   std::uint32_t length;  // of the run, in spans: in its first, and in the last of a free one
-  std::uint32_t used;    // slots; of a free run, spans that may be worth releasing
+  std::uint32_t used;    // slots; of a free run, pages that may be worth releasing
   std::atomic<std::uint32_t> bump;  // slots below were handed out at least once
   // An object in it has its elements counted: nobody counts without the runtime.
   std::atomic<bool> by_element;
@@ -43,7 +45,7 @@ struct alignas(64) Span {  // of no two in one cache line
   Span* previous;
   union {
     std::uint64_t large_bytes;  // what was asked for
-    SpanRange dirty_part;       // of a free run
+    SpanRange dirty_part;       // of a free run: all else of it is zeros
   };
 };
 static_assert(sizeof(Span) == 64);
@@ -62,7 +64,8 @@ class SpanPool {
   // A run of `length` spans, or null where there is no memory. `use` is kNone; zeros if not
   // `dirty`.
   Span* Take(std::uint64_t length);
-  void Give(Span* run);
+  // `used_bytes`: from its start on, about so many were written to.
+  void Give(Span* run, std::uint64_t used_bytes);
 
   // Null where nothing was handed out.
   Span* SpanAt(std::uint64_t address) const {
@@ -86,7 +89,7 @@ class SpanPool {
   bool Begin();
   Span* TakeFree(std::uint64_t length);
   Span* Extend(std::uint64_t length);
-  std::uint64_t KeptSpans() const;
+  std::uint64_t KeptPages() const;
   void ReleaseLongest();
   void Enlist(Span* run);
   void Delist(Span* run);
@@ -98,7 +101,7 @@ class SpanPool {
   std::uint64_t limit_ = 0;
   SpanEntry* table_ = nullptr;
   Span* spans_ = nullptr;
-  std::uint64_t releasable_spans_ = 0;  // of free runs of kReleasedSpans and more
+  std::uint64_t releasable_pages_ = 0;  // of free runs of kReleasedSpans and more
   Span* lists_[kLists] = {};            // free runs by the logarithm of their length
 };
 

@@ -20,7 +20,8 @@ namespace tmprof::objtrace {
 
 // Addresses without memory, at `hint` if it is free; null where the system has none.
 std::byte* Reserve(std::uint64_t bytes, std::uint64_t hint = 0);
-// Gives memory, all zeros, to a part of what was reserved; false where there is none.
+// Gives memory, all zeros, to the pages of a part of what was reserved that have none; false where
+// there is none.
 bool Commit(void* start, std::uint64_t bytes);
 // Lets a part of what was reserved be read, as zeros; false where the system refuses.
 bool AllowReading(void* start, std::uint64_t bytes);

@@ -850,22 +850,36 @@ TEST(ObjectsMemoryTest, WhatWasFreedIsThereForTheNext) {
   EXPECT_LT(faults_of_use(), 100) << "of 2048 pages";
 }
 
+long ResidentPages() {
+  long all = 0;
+  long resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident;
+}
+
 TEST(ObjectsMemoryTest, OfMuchThatWasFreedMostGoesBackToTheSystem) {
   constexpr std::size_t kBytes = 1 << 20;
-  const auto resident_pages = [] {
-    long all = 0;
-    long resident = 0;
-    std::ifstream("/proc/self/statm") >> all >> resident;
-    return resident;
-  };
   std::vector<Object> objects;
   for (int i = 0; i < 128; ++i) {
     objects.push_back(Make(kBytes));
     std::memset(objects.back().get(), 1, kBytes);
   }
-  const long full = resident_pages();
+  const long full = ResidentPages();
   objects.clear();
-  EXPECT_GT(full - resident_pages(), (128 - 32) * 256) << "of 32 768 pages";
+  EXPECT_GT(full - ResidentPages(), (128 - 32) * 256) << "of 32 768 pages";
+}
+
+TEST(ObjectsMemoryTest, ClearedMemoryThatWasNeverUsedIsNotTouched) {
+  std::string huge_pages;
+  std::getline(std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled"), huge_pages);
+  if (huge_pages.starts_with("[always]")) GTEST_SKIP() << "a touch is of a huge page";
+  const long before = ResidentPages();
+  std::vector<Object> objects;
+  for (const std::size_t bytes : {110'000UL, 220'000UL, 440'000UL}) {
+    for (int i = 0; i < 300; ++i) objects.emplace_back(static_cast<char*>(hcalloc(bytes, 1)));
+  }
+  EXPECT_LT(ResidentPages() - before, 16'384 + 2'000)
+      << "of 56 396 pages, but for what is kept of what other tests freed";
 }
 
 }  // namespace

@@ -26,6 +26,7 @@ class SpanPoolTest : public ::testing::Test {
     if (run != nullptr) std::memset(MemoryOf(run), 1, spans << kSpanShift);
     return run;
   }
+  void Give(Span* run) { pool_.Give(run, std::uint64_t{run->length} << kSpanShift); }
   void* MemoryOf(const Span* run) const { return reinterpret_cast<void*>(pool_.StartOf(run)); }
 
   static long Faults() {
@@ -49,16 +50,16 @@ TEST_F(SpanPoolTest, NeighboursThatAreFreeAreOneRun) {
   Span* const third = pool_.Take(5);
   ASSERT_EQ(second, first + 3);
   ASSERT_EQ(third, second + 4);
-  pool_.Give(first);
-  pool_.Give(third);
-  pool_.Give(second);
+  Give(first);
+  Give(third);
+  Give(second);
   EXPECT_EQ(pool_.Take(12), first);
 }
 
 TEST_F(SpanPoolTest, WhatWasFreedKeepsItsMemoryUpTo16MiB) {
   Span* const run = TakeAndUse(16 * kSpansInMiB);
   ASSERT_NE(run, nullptr);
-  pool_.Give(run);
+  Give(run);
   const long before = Faults();
   ASSERT_EQ(TakeAndUse(16 * kSpansInMiB), run);
   EXPECT_TRUE(run->dirty);
@@ -69,7 +70,7 @@ TEST_F(SpanPoolTest, OfMoreTheMemoryGoesBackAndComesAgainAsZeros) {
   Span* const run = TakeAndUse(128 * kSpansInMiB);
   ASSERT_NE(run, nullptr);
   const std::int64_t full = ResidentMiB();
-  pool_.Give(run);
+  Give(run);
   EXPECT_GT(full - ResidentMiB(), 120);
   ASSERT_EQ(pool_.Take(128 * kSpansInMiB), run);
   EXPECT_FALSE(run->dirty);
@@ -87,7 +88,7 @@ TEST_F(SpanPoolTest, NoMoreThan64MiBAreKept) {
   const std::int64_t full = ResidentMiB();
   std::int64_t freed = 0;
   for (Span* run : runs) {
-    pool_.Give(run);
+    Give(run);
     freed += 16;
     EXPECT_LE(freed - (full - ResidentMiB()), 64 + 8) << "but for what others allocate meanwhile";
   }
@@ -95,15 +96,15 @@ TEST_F(SpanPoolTest, NoMoreThan64MiBAreKept) {
 
 // What is taken of a run is its first part, and what is dirty may be its last.
 TEST_F(SpanPoolTest, WhatIsFreedBesideMuchThatIsTakenBitByBitGoesBack) {
-  constexpr std::uint64_t kBit = 200;
+  constexpr std::uint64_t kBit = 12 * kSpansInMiB + 1;
   Span* const much = TakeAndUse(128 * kSpansInMiB);
   ASSERT_NE(much, nullptr);
   std::vector<Span*> beside;
   for (int i = 0; i < 10; ++i) beside.push_back(TakeAndUse(kBit));
-  pool_.Give(much);
+  Give(much);
   const std::int64_t before = ResidentMiB();
   for (Span* run : beside) {
-    pool_.Give(run);
+    Give(run);
     ASSERT_LT(TakeAndUse(kBit), run) << "of what went back";
   }
   EXPECT_LE(ResidentMiB() - before, 64 + 8)
@@ -113,15 +114,43 @@ TEST_F(SpanPoolTest, WhatIsFreedBesideMuchThatIsTakenBitByBitGoesBack) {
 TEST_F(SpanPoolTest, ALoopBesideMuchThatWentBackKeepsItsMemory) {
   Span* const much = TakeAndUse(128 * kSpansInMiB);
   ASSERT_NE(much, nullptr);
-  pool_.Give(much);
-  pool_.Give(TakeAndUse(2));
+  Give(much);
+  Give(TakeAndUse(1));
   const long before = Faults();
   for (int i = 0; i < 100; ++i) {
-    Span* const little = TakeAndUse(2);
+    Span* const little = TakeAndUse(1);
     EXPECT_TRUE(little->dirty);
-    pool_.Give(little);
+    Give(little);
   }
-  EXPECT_LT(Faults() - before, 100) << "of 32 pages in each of 100 turns";
+  EXPECT_LT(Faults() - before, 100) << "of 64 pages in each of 100 turns";
+}
+
+TEST_F(SpanPoolTest, OnlyWhatWasUsedSinceIsNoZeros) {
+  constexpr std::uint64_t kMuch = 128 * kSpansInMiB;
+  Span* const much = TakeAndUse(kMuch);
+  ASSERT_NE(much, nullptr);
+  Span* const beside = TakeAndUse(2);
+  ASSERT_EQ(beside, much + kMuch);
+  Give(much);
+  Give(beside);
+  EXPECT_FALSE(pool_.Take(kMuch - 1)->dirty);
+  EXPECT_FALSE(pool_.Take(1)->dirty);
+  EXPECT_TRUE(pool_.Take(1)->dirty);
+  EXPECT_TRUE(pool_.Take(1)->dirty);
+}
+
+// By far more spans than 16 MiB are.
+TEST_F(SpanPoolTest, RunsOfWhichLittleWasUsedKeepIt) {
+  constexpr std::uint64_t kUsed = 4096;
+  std::vector<Span*> runs;
+  for (int i = 0; i < 400; ++i) {
+    runs.push_back(pool_.Take(1));
+    std::memset(MemoryOf(runs.back()), 1, kUsed);
+  }
+  for (Span* run : runs) pool_.Give(run, kUsed);
+  const long before = Faults();
+  for (Span* run : runs) std::memset(MemoryOf(run), 1, kUsed);
+  EXPECT_LT(Faults() - before, 50) << "of 400 pages";
 }
 
 TEST_F(SpanPoolTest, WhatIsLockedStaysAndIsNoZeros) {
@@ -129,7 +158,7 @@ TEST_F(SpanPoolTest, WhatIsLockedStaysAndIsNoZeros) {
   ASSERT_NE(run, nullptr);
   // By the system call: AddressSanitizer's function locks nothing.
   if (::syscall(SYS_mlock, MemoryOf(run), 4096) != 0) GTEST_SKIP() << "mlock: " << errno;
-  pool_.Give(run);
+  Give(run);
   ASSERT_EQ(pool_.Take(64 * kSpansInMiB), run);
   EXPECT_TRUE(run->dirty);
   EXPECT_EQ(*static_cast<const char*>(MemoryOf(run)), 1);
