@@ -34,7 +34,7 @@ inline constexpr int kHeapShift = 42;
 inline constexpr std::uint64_t kHeapBytes = std::uint64_t{1} << kHeapShift;
 
 // Large spans make a small table, of which more is in a processor's first caches: 80 KB for ten
-// million small objects.
+// million objects in slots of 64 bytes.
 inline constexpr int kSpanShift = 18;
 inline constexpr std::uint64_t kSpanBytes = std::uint64_t{1} << kSpanShift;
 inline constexpr std::uint64_t kSlotUnitBytes = 16;

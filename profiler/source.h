@@ -55,8 +55,8 @@ struct SourceEpoch {
   std::vector<ReferenceRecord> huge_spans;
 };
 
-// A live process that the sources follow. `mappings` is a second old at most, but for what cannot
-// be read.
+// A live process that the sources follow. `mappings` is two seconds old at most, but for what
+// cannot be read.
 struct TrackedProcess {
   TargetId id;
   Pid pid;

@@ -150,12 +150,13 @@ void TargetTracker::UpdateIfDue(Process& process, MonotonicTime now) const {
   // What a program begins to use of what it had reserved makes pages resident.
   const auto& read = process.mappings_read;
   if (read && now - read->time < kReadAgainAfter && stat->mapped == read->mapped &&
-      stat->resident == read->resident && stat->name == process.target.name) {
+      stat->resident == read->resident && stat->name == read->name) {
     process.resident = stat->resident;
     return;
   }
   if (Update(process)) {
-    process.mappings_read = {.time = now, .mapped = stat->mapped, .resident = stat->resident};
+    process.mappings_read = {
+        .time = now, .mapped = stat->mapped, .resident = stat->resident, .name = stat->name};
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/epoch_profile.h"
@@ -75,6 +76,7 @@ class TargetTracker {
     MonotonicTime time;
     PageCount mapped;
     PageCount resident;
+    std::string name;
   };
 
   struct Process {

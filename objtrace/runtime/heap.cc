@@ -58,6 +58,7 @@ bool Heap::AddSpan(Thread& thread, int size_class) {
   span->size_class = static_cast<std::uint8_t>(size_class);
   span->owner = thread.number;
   span->capacity = static_cast<std::uint16_t>(kSpanBytes / slot_bytes);
+  span->used_pages_before = span->used;
   span->used = 0;
   span->bump.store(0, std::memory_order_relaxed);
   span->fresh = At(pool_.StartOf(span));
@@ -80,8 +81,9 @@ void Heap::PutBack(Thread& thread, Span* span, Header* header) {
   if (span == bin.current) return;
   if (span->used == 0 && !IsBeingFlushed(*span)) {
     Delist(bin, span);
-    const std::uint32_t slots = span->bump.load(std::memory_order_relaxed);
-    pool_.Give(span, std::uint64_t{slots} * kSlotBytes[span->size_class]);
+    const std::uint64_t slots = span->bump.load(std::memory_order_relaxed);
+    pool_.Give(span,
+               std::max(span->used_pages_before, PagesOf(slots * kSlotBytes[span->size_class])));
   } else if (was_full) {
     Enlist(bin, span);
   }
@@ -110,7 +112,8 @@ void Heap::GiveLarge(Thread& thread, Span* run) {
     } else {
       *at = held->next;
       const std::uint64_t start = pool_.StartOf(held);
-      pool_.Give(held, StartOf(*At(start)) + held->large_bytes - start);
+      pool_.Give(held, std::max(std::uint64_t{held->used},
+                                PagesOf(StartOf(*At(start)) + held->large_bytes - start)));
     }
   }
 }
@@ -227,11 +230,11 @@ Heap::Slot Heap::Look(std::uint64_t address, Header*& header) const {
   const SpanEntry& entry = pool_.EntryOf(there);
   const std::uint64_t index = address % kSpanBytes * Load(entry.reciprocal) >> kReciprocalShift;
   const std::uint64_t offset = index * Load(entry.slot_bytes);
-  // Of a span that is being made another's, both may be of different times.
-  if (offset >= kSpanBytes) return Slot::kNone;
+  // Of a span that is being made another's, these may be of different times.
+  if (offset > kSpanBytes - sizeof(Header)) return Slot::kNone;
   header = At(Load(entry.origin) + offset);
   const Span& span = *SpanOf(*header);
-  if (span.use != SpanUse::kLarge &&
+  if ((span.use != SpanUse::kLarge || offset != 0) &&
       (span.use != SpanUse::kSlots || index >= span.bump.load(std::memory_order_relaxed))) {
     return Slot::kNone;
   }
@@ -281,14 +284,21 @@ void Heap::Free(void* object) {
                                          std::memory_order_relaxed));
 }
 
+std::uint64_t Heap::RoomOf(const Header& header) const {
+  const Span& span = *SpanOf(header);
+  const std::uint64_t end = span.use == SpanUse::kLarge
+                                ? pool_.StartOf(&span) + (std::uint64_t{span.length} << kSpanShift)
+                                : AddressOf(header) + kSlotBytes[span.size_class];
+  return end - StartOf(header);
+}
+
+// Of a large object to the end of its last page: more would be memory that it has not.
 std::uint64_t Heap::UsableBytes(void* object) {
   const Header& header = RequireLive(object);
   const Span& span = *SpanOf(header);
-  const std::uint64_t slot_end =
-      span.use == SpanUse::kLarge
-          ? pool_.StartOf(&span) + (std::uint64_t{span.length} << kSpanShift)
-          : AddressOf(header) + kSlotBytes[span.size_class];
-  return slot_end - StartOf(header);
+  if (span.use != SpanUse::kLarge) return RoomOf(header);
+  const std::uint64_t start = StartOf(header);
+  return Rounded(start + std::max<std::uint64_t>(span.large_bytes, 1), kPageBytes) - start;
 }
 
 void* Heap::Reallocate(void* object, std::uint64_t bytes, const void* frame) {
@@ -296,8 +306,11 @@ void* Heap::Reallocate(void* object, std::uint64_t bytes, const void* frame) {
   Thread* thread = registry_.SelfWithStack();
   if (thread == nullptr) return nullptr;
   const std::uint64_t usable = UsableBytes(object);
+  const std::uint64_t room = RoomOf(old);
   Span* span = SpanOf(old);
-  if (bytes <= usable && bytes >= usable / 2 && !span->by_element) {
+  // No run is shorter than a span.
+  const bool is_least = span->use == SpanUse::kLarge && span->length == 1 && bytes > kMaxSlotBytes;
+  if (bytes <= room && (bytes >= room / 2 || is_least) && !span->by_element) {
     Add(thread->sites[old.stack].bytes, bytes - BytesOf(old));
     if (old.bytes == kLargeBytes) {
       span->large_bytes = bytes;

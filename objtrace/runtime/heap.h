@@ -104,6 +104,8 @@ class Heap {
   Span* SpanOf(const Header& header) const {
     return &pool_.SpanIn(reinterpret_cast<std::uint64_t>(&header));
   }
+  // From its start to the end of its slot or run.
+  std::uint64_t RoomOf(const Header& header) const;
   Slot Look(std::uint64_t address, Header*& header) const;
   Header& RequireLive(void* object);
   static std::uint64_t GenerationOf(const Header& header);

@@ -210,7 +210,7 @@ void tmprof_attach(const Module* module) {
   }
   void* first = heap.Allocate(1, __builtin_frame_address(0));  // so that there is a heap
   if (first != nullptr) heap.Free(first);
-  if (heap.pool().start() != kHeapStart) {
+  if (!heap.pool().IsWhereCodeExpectsIt()) {
     Die("cannot have the addresses that instrumented code expects its heap at; is 'ulimit -v' "
         "set?");
   }

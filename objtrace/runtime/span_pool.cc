@@ -11,12 +11,13 @@ namespace tmprof::objtrace {
 namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
-constexpr std::uint64_t kPageBytes = 4096;
-// Of memory at a time: a system call for some hundred thousand small objects.
+// Of memory at a time: six system calls for some hundred thousand small objects.
 constexpr std::uint64_t kCommitBytes = 16 * kMiB;
 // Free runs of this length are worth the call that gives their memory back to the system.
 constexpr std::uint64_t kReleasedSpans = kMiB >> kSpanShift;
-// Of them, pages that keep their memory for the next ones: an eighth of what was ever handed out,
+static_assert(std::has_single_bit(kReleasedSpans));  // the first of a list
+// Of them, pages that keep their memory for the next ones: an eighth of what was ever handed out of
+// addresses,
 // between 16 and 64 MiB. Each page that goes back costs a fault when it comes again, 2.4 us in a
 // virtual machine (bench/objects), and programs allocate again what they freed. glibc's malloc
 // keeps 128 KiB to 64 MiB, by how large the largest objects were (M_TRIM_THRESHOLD, mallopt(3)).
@@ -40,6 +41,14 @@ std::uint32_t PagesOf(const SpanRange& spans) {
   return static_cast<std::uint32_t>((spans.end - spans.start) * (kSpanBytes / kPageBytes));
 }
 
+// The part of it before and after `at`, from the begin of each.
+SpanRange Before(const SpanRange& range, std::uint32_t at) {
+  return {.start = std::min(range.start, at), .end = std::min(range.end, at)};
+}
+SpanRange After(const SpanRange& range, std::uint32_t at) {
+  return {.start = std::max(range.start, at) - at, .end = std::max(range.end, at) - at};
+}
+
 int ListOf(std::uint64_t length) { return static_cast<int>(std::bit_width(length)) - 1; }
 
 }  // namespace
@@ -48,14 +57,15 @@ bool SpanPool::Begin() {
   for (int attempt = 0; attempt < kReservations; ++attempt) {
     const std::uint64_t heap_bytes = kHeapBytes >> (2 * attempt);
     const std::uint64_t spans_in_heap = heap_bytes >> kSpanShift;
-    // Where the inserted code cannot find the heap anyway, the table has the heap's part alone.
-    const std::uint64_t table_bytes =
-        attempt == 0 ? kTableBytes : spans_in_heap * sizeof(SpanEntry);
+    // As the inserted code expects it; or for the heap alone, where that is smaller than such a
+    // table, of programs that have no such code (hmalloc).
+    const bool is_whole = heap_bytes >= kTableBytes;
+    const std::uint64_t table_bytes = is_whole ? kTableBytes : spans_in_heap * sizeof(SpanEntry);
     const std::uint64_t all_bytes = table_bytes + heap_bytes + kSpanBytes;
     std::byte* all = Reserve(all_bytes, kHeapStart - table_bytes);
     if (all == nullptr) continue;
     std::byte* spans = Reserve(spans_in_heap * sizeof(Span));
-    if (spans == nullptr || (attempt == 0 && !AllowReading(all, table_bytes))) {
+    if (spans == nullptr || (is_whole && !AllowReading(all, table_bytes))) {
       Unmap(spans, spans_in_heap * sizeof(Span));
       Unmap(all, all_bytes);
       continue;
@@ -63,7 +73,7 @@ bool SpanPool::Begin() {
     start_ = (reinterpret_cast<std::uint64_t>(all) + table_bytes + kSpanBytes - 1) / kSpanBytes *
              kSpanBytes;
     table_ = reinterpret_cast<SpanEntry*>(start_ - table_bytes);
-    if (attempt == 0) table_ += kHeapStart >> kSpanShift;
+    if (is_whole) table_ += kHeapStart >> kSpanShift;
     spans_ = reinterpret_cast<Span*>(spans);
     committed_ = start_;
     __atomic_store_n(&end_, start_, __ATOMIC_RELEASE);
@@ -96,6 +106,7 @@ Span* SpanPool::Extend(std::uint64_t length) {
   __atomic_store_n(&end_, new_end, __ATOMIC_RELEASE);
   run->length = static_cast<std::uint32_t>(length);
   run->dirty = false;
+  run->used = 0;
   return run;
 }
 
@@ -127,17 +138,18 @@ Span* SpanPool::TakeFree(std::uint64_t length) {
     for (Span* run = lists_[list]; run != nullptr; run = run->next) {
       if (run->length < length) continue;
       Delist(run);
-      const SpanRange part = run->dirty_part;
-      run->dirty = !part.empty() && part.start < length;
+      const auto taken = static_cast<std::uint32_t>(length);
+      const SpanRange dirty_part = Before(run->dirty_part, taken);
+      const std::uint32_t used = std::min(run->used, PagesOf(dirty_part));
       if (const std::uint64_t rest = run->length - length; rest > 0) {
         Span* left = run + length;
         left->length = static_cast<std::uint32_t>(rest);
-        const auto taken = static_cast<std::uint32_t>(length);
-        left->dirty_part = {.start = std::max(part.start, taken) - taken,
-                            .end = std::max(part.end, taken) - taken};
-        left->used = std::min(run->used, PagesOf(left->dirty_part));
+        left->dirty_part = After(run->dirty_part, taken);
+        left->used = std::min(run->used - used, PagesOf(left->dirty_part));
         Enlist(left);
       }
+      run->dirty = !dirty_part.empty();
+      run->used = used;
       run->length = static_cast<std::uint32_t>(length);
       return run;
     }
@@ -152,15 +164,15 @@ Span* SpanPool::Take(std::uint64_t length) {
   return run != nullptr ? run : Extend(length);
 }
 
-void SpanPool::Give(Span* run, std::uint64_t used_bytes) {
+void SpanPool::Give(Span* run, std::uint64_t used_pages) {
   const Locked locked(lock_);
   for (std::uint64_t i = 0; i < run->length; ++i) {
     Replace(EntryOf(run + i), {.origin = StartOf(run + i)});
     run[i].use = SpanUse::kNone;
   }
   run->dirty_part = {.start = 0, .end = run->length};
-  run->used = std::min(PagesOf(run->dirty_part),
-                       static_cast<std::uint32_t>((used_bytes + kPageBytes - 1) / kPageBytes));
+  run->used =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(PagesOf(run->dirty_part), used_pages));
   if (Span* after = run + run->length; StartOf(after) < end_ && after->ends_free) {
     Delist(after);
     Join(*run, *after);

@@ -35,7 +35,7 @@ struct alignas(64) Span {  // of no two in one cache line
   std::uint16_t owner;  // number of the thread whose bins hold it, and which counts in `count`
   std::uint16_t capacity;
   std::uint32_t length;  // of the run, in spans: in its first, and in the last of a free one
-  std::uint32_t used;    // slots; of a free run, pages that may be worth releasing
+  std::uint32_t used;    // slots; of any other run, pages of which memory was used and kept
   std::atomic<std::uint32_t> bump;  // slots below were handed out at least once
   // An object in it has its elements counted: nobody counts without the runtime.
   std::atomic<bool> by_element;
@@ -44,11 +44,14 @@ struct alignas(64) Span {  // of no two in one cache line
   Span* next;     // of a list of the pool, of the owner's bin, or of runs that a thread holds back
   Span* previous;
   union {
-    std::uint64_t large_bytes;  // what was asked for
-    SpanRange dirty_part;       // of a free run: all else of it is zeros
+    std::uint64_t large_bytes;        // what was asked for
+    std::uint64_t used_pages_before;  // of slots: as `used` was when the span was taken
+    SpanRange dirty_part;             // of a free run: all else of it is zeros
   };
 };
 static_assert(sizeof(Span) == 64);
+
+inline std::uint64_t PagesOf(std::uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes; }
 
 // While others may read it: nobody counts by it but as it was, or as it is.
 inline void Replace(SpanEntry& entry, const SpanEntry& by) {
@@ -64,8 +67,8 @@ class SpanPool {
   // A run of `length` spans, or null where there is no memory. `use` is kNone; zeros if not
   // `dirty`.
   Span* Take(std::uint64_t length);
-  // `used_bytes`: from its start on, about so many were written to.
-  void Give(Span* run, std::uint64_t used_bytes);
+  // `used_pages`: of which memory was used, before it was taken or since.
+  void Give(Span* run, std::uint64_t used_pages);
 
   // Null where nothing was handed out.
   Span* SpanAt(std::uint64_t address) const {
@@ -80,6 +83,11 @@ class SpanPool {
     return start_ + (static_cast<std::uint64_t>(span - spans_) << kSpanShift);
   }
   std::uint64_t start() const { return start_; }
+  // Both the heap and the table.
+  bool IsWhereCodeExpectsIt() const {
+    return start_ == kHeapStart &&
+           table_ == reinterpret_cast<const SpanEntry*>(kTableStart) + (kHeapStart >> kSpanShift);
+  }
   std::uint64_t end() const { return end_; }
   Lock& lock() { return lock_; }
 

@@ -48,10 +48,9 @@ std::byte* Reserve(std::uint64_t bytes, std::uint64_t hint) {
 }
 
 bool Commit(void* start, std::uint64_t bytes) {
-  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const auto at = reinterpret_cast<std::uint64_t>(start);
-  void* const first = reinterpret_cast<void*>(at / page * page);
-  const std::uint64_t all = (at % page + bytes + page - 1) / page * page;
+  void* const first = reinterpret_cast<void*>(at / kPageBytes * kPageBytes);
+  const std::uint64_t all = (at % kPageBytes + bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   if (::mprotect(first, all, PROT_READ | PROT_WRITE) != 0) return false;
   ::madvise(first, all, MADV_DODUMP);
   return true;

@@ -18,6 +18,8 @@ namespace tmprof::objtrace {
 // The same without an address.
 [[noreturn]] void Die(const char* what);
 
+inline constexpr std::uint64_t kPageBytes = 4096;  // of x86-64
+
 // Addresses without memory, at `hint` if it is free; null where the system has none.
 std::byte* Reserve(std::uint64_t bytes, std::uint64_t hint = 0);
 // Gives memory, all zeros, to the pages of a part of what was reserved that have none; false where

@@ -91,6 +91,19 @@ class CcTest : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
+// Of known.c.
+constexpr std::string_view kKnownCounts =
+    "array-filled 1000\n"
+    "array-summed 2000\n"
+    "array-of-structures 400\n"  // 100 of x read, x written, y written, charge read
+    "structure-of-arrays-x 50\n"
+    "structure-of-arrays-y 50\n"
+    "copied-from 13\n"  // words of 100 bytes
+    "copied-to 13\n"
+    "bumped 20\n"  // read and written 10 times
+    "longjmp 1\n"
+    "threads 80000\n";  // read and written 10 000 times in 4 threads
+
 class KnownProgramTest : public CcTest, public ::testing::WithParamInterface<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Levels, KnownProgramTest, ::testing::Values("-O0", "-O2", "-O3"),
                          [](const auto& level) { return std::string(level.param + 1); });
@@ -101,17 +114,24 @@ TEST_P(KnownProgramTest, CountsInCAreThoseMadeByHand) {
   ASSERT_EQ(built.status, 0) << built.err;
   const Outcome ran = Run(File("x"));
   EXPECT_EQ(ran.status, 0) << ran.err;
-  EXPECT_EQ(ran.out,
-            "array-filled 1000\n"
-            "array-summed 2000\n"
-            "array-of-structures 400\n"  // 100 of x read, x written, y written, charge read
-            "structure-of-arrays-x 50\n"
-            "structure-of-arrays-y 50\n"
-            "copied-from 13\n"  // words of 100 bytes
-            "copied-to 13\n"
-            "bumped 20\n"  // read and written 10 times
-            "longjmp 1\n"
-            "threads 80000\n");  // read and written 10 000 times in 4 threads
+  EXPECT_EQ(ran.out, kKnownCounts);
+}
+
+TEST_F(CcTest, ALimitOfAddressesIsKeptOrToldOf) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's shadow takes more addresses";
+#endif
+  const Outcome built = Cc({"clang-19", "-O2", "-pthread", Source("known.c"), "-o", File("x")});
+  ASSERT_EQ(built.status, 0) << built.err;
+  const auto run_within = [&](const std::string& kib) {
+    return Run("sh", {"-c", "ulimit -v " + kib + " && exec \"$0\"", File("x")});
+  };
+  const Outcome kept = run_within("34603008");  // 33 GiB
+  EXPECT_EQ(kept.status, 0) << kept.err;
+  EXPECT_EQ(kept.out, kKnownCounts);
+  const Outcome refused = run_within("1048576");
+  EXPECT_NE(refused.status, 0);
+  EXPECT_THAT(refused.err, HasSubstr("cannot have the addresses that instrumented code expects"));
 }
 
 TEST_P(KnownProgramTest, CountsInCppAreThoseMadeByHand) {

@@ -873,13 +873,40 @@ TEST(ObjectsMemoryTest, ClearedMemoryThatWasNeverUsedIsNotTouched) {
   std::string huge_pages;
   std::getline(std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled"), huge_pages);
   if (huge_pages.starts_with("[always]")) GTEST_SKIP() << "a touch is of a huge page";
+  for (int i = 0; i < 128; ++i) {
+    const Object used = Make(1 << 20);
+    std::memset(used.get(), 1, 1 << 20);
+  }
   const long before = ResidentPages();
   std::vector<Object> objects;
   for (const std::size_t bytes : {110'000UL, 220'000UL, 440'000UL}) {
     for (int i = 0; i < 300; ++i) objects.emplace_back(static_cast<char*>(hcalloc(bytes, 1)));
   }
   EXPECT_LT(ResidentPages() - before, 16'384 + 2'000)
-      << "of 56 396 pages, but for what is kept of what other tests freed";
+      << "of 56 396 pages, but for what is kept of what was freed";
+}
+
+TEST(ObjectsMemoryTest, OfManySmallObjectsThatWereFreedMostMemoryGoesBackToTheSystem) {
+  std::vector<Object> objects;
+  for (int i = 0; i < 128 * 1024; ++i) {
+    objects.push_back(Make(1000));
+    std::memset(objects.back().get(), 1, 1000);
+  }
+  const long full = ResidentPages();
+  objects.clear();
+  EXPECT_GT(full - ResidentPages(), (128 - 32) * 256) << "of 33 800 pages";
+}
+
+TEST(ObjectsTest, AnObjectOfOneSpanMovesOnlyToASlotOrALongerRun) {
+  char* const object = static_cast<char*>(hmalloc(40'000));
+  EXPECT_LT(tmprof::objtrace::heap.UsableBytes(object), 40'000U + 4096U);
+  EXPECT_EQ(hrealloc(object, 40'000), object);
+  EXPECT_EQ(hrealloc(object, 200'000), object);
+  EXPECT_GE(tmprof::objtrace::heap.UsableBytes(object), 200'000U);
+  EXPECT_EQ(hrealloc(object, 60'000), object);
+  void* const slot = hrealloc(object, 20'000);
+  EXPECT_NE(slot, object);
+  hfree(slot);
 }
 
 }  // namespace

@@ -8,9 +8,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <random>
 #include <vector>
 
 namespace tmprof::objtrace {
@@ -26,7 +28,7 @@ class SpanPoolTest : public ::testing::Test {
     if (run != nullptr) std::memset(MemoryOf(run), 1, spans << kSpanShift);
     return run;
   }
-  void Give(Span* run) { pool_.Give(run, std::uint64_t{run->length} << kSpanShift); }
+  void Give(Span* run) { pool_.Give(run, PagesOf(std::uint64_t{run->length} << kSpanShift)); }
   void* MemoryOf(const Span* run) const { return reinterpret_cast<void*>(pool_.StartOf(run)); }
 
   static long Faults() {
@@ -147,10 +149,52 @@ TEST_F(SpanPoolTest, RunsOfWhichLittleWasUsedKeepIt) {
     runs.push_back(pool_.Take(1));
     std::memset(MemoryOf(runs.back()), 1, kUsed);
   }
-  for (Span* run : runs) pool_.Give(run, kUsed);
+  for (Span* run : runs) pool_.Give(run, PagesOf(kUsed));
   const long before = Faults();
   for (Span* run : runs) std::memset(MemoryOf(run), 1, kUsed);
   EXPECT_LT(Faults() - before, 50) << "of 400 pages";
+}
+
+TEST_F(SpanPoolTest, WhatIsNotDirtyIsZerosHoweverRunsWereCutAndJoined) {
+  constexpr int kTurns = 20'000;
+  std::minstd_rand random(1);
+  std::vector<Span*> taken;
+  int clean = 0;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    if (taken.empty() || random() % 2 == 0) {
+      Span* const run = pool_.Take(random() % 100 == 0 ? 100 * kSpansInMiB : random() % 20 + 1);
+      ASSERT_NE(run, nullptr);
+      auto* const memory = static_cast<char*>(MemoryOf(run));
+      const std::uint64_t bytes = std::uint64_t{run->length} << kSpanShift;
+      if (!run->dirty) {
+        ++clean;
+        for (std::uint64_t at = 0; at < bytes; at += kSpanBytes) ASSERT_EQ(memory[at], 0) << turn;
+      }
+      for (std::uint64_t at = 0; at < bytes; at += kSpanBytes) {
+        if (random() % 2 == 0) memory[at] = 1;
+      }
+      taken.push_back(run);
+    } else {
+      std::swap(taken[random() % taken.size()], taken.back());
+      Give(taken.back());
+      taken.pop_back();
+    }
+  }
+  EXPECT_GT(clean, kTurns / 100);
+}
+
+// Of a run that was used before, little is used again and again.
+TEST_F(SpanPoolTest, WhatWasUsedBeforeItWasTakenIsKnownWhenItComesBack) {
+  std::vector<Span*> runs;
+  for (int i = 0; i < 800; ++i) runs.push_back(TakeAndUse(1));
+  for (int i = 0; i < 40; ++i) pool_.Give(runs[static_cast<std::size_t>(i)], 64);
+  const std::int64_t full = ResidentMiB();
+  for (std::size_t i = 40; i < runs.size(); ++i) {
+    Give(runs[i]);
+    Span* const again = pool_.Take(1);
+    pool_.Give(again, std::max<std::uint64_t>(again->used, 1));
+  }
+  EXPECT_GT(full - ResidentMiB(), 200 - 64 - 16) << "of 200 MiB no more than 64 are kept";
 }
 
 TEST_F(SpanPoolTest, WhatIsLockedStaysAndIsNoZeros) {

@@ -13,7 +13,8 @@
  * before, was not allocated here, or has had its header overwritten.
  *
  * Memory: each object takes 32 bytes besides its own. Both together are rounded up: to 16 bytes up
- * to 512, by an eighth at most above, and to 256 KiB of addresses (not memory) above 32 KiB. */
+ * to 512, by an eighth at most above, and to 256 KiB of addresses above 32 KiB,
+ * which is no memory unless transparent huge pages are always used. */
 
 #ifndef TMPROF_OBJECTS_H_
 #define TMPROF_OBJECTS_H_
