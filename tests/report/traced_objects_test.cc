@@ -291,6 +291,17 @@ TEST(TracedObjects, OfTheWeightInTier2RowsHaveTheirSharesAndOfTheirsWhatIsThere)
   EXPECT_THAT(TracedObjectsCsv(objects), HasSubstr(",make,,,,,,0.3,0.6,"));
 }
 
+TEST(TracedObjects, SharesOfTier2ThatStandForOthersAreEstimates) {
+  EpochProfile epoch =
+      Epoch(0, {Event(AllocationKind::kAllocated, 16 * kPage, kPage, 1, milliseconds(0), 3),
+                Event(AllocationKind::kAllocated, 20 * kPage, kPage, 2)});
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(16)}, .load_samples = 10, .node = NodeId(2)});
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(20)}, .load_samples = 90, .node = NodeId(2)});
+  const std::string text = TracedObjectsText(Objects({epoch}, {.tier2 = {{NodeId(2)}}}));
+  EXPECT_THAT(text, HasSubstr(" ~100 %      ~30 %  allocated  make"));
+  EXPECT_THAT(text, HasSubstr("  100 %       90 %  allocated  "));
+}
+
 // Nobody's half of page 21 has no tier here, nor has page 16.
 TEST(TracedObjects, TiersAreThoseOfTheRecordingAndAccessesAreWeighedWhereBitsWereRead) {
   Trace trace = TraceOf({OnNodes(true)});
