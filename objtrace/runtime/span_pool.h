@@ -51,8 +51,6 @@ struct alignas(64) Span {  // of no two in one cache line
 };
 static_assert(sizeof(Span) == 64);
 
-inline std::uint64_t PagesOf(std::uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes; }
-
 // While others may read it: nobody counts by it but as it was, or as it is.
 inline void Replace(SpanEntry& entry, const SpanEntry& by) {
   Store(entry.owner, 0);

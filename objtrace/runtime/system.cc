@@ -50,7 +50,7 @@ std::byte* Reserve(std::uint64_t bytes, std::uint64_t hint) {
 bool Commit(void* start, std::uint64_t bytes) {
   const auto at = reinterpret_cast<std::uint64_t>(start);
   void* const first = reinterpret_cast<void*>(at / kPageBytes * kPageBytes);
-  const std::uint64_t all = (at % kPageBytes + bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const std::uint64_t all = PagesOf(at % kPageBytes + bytes) * kPageBytes;
   if (::mprotect(first, all, PROT_READ | PROT_WRITE) != 0) return false;
   ::madvise(first, all, MADV_DODUMP);
   return true;

@@ -19,6 +19,7 @@ namespace tmprof::objtrace {
 [[noreturn]] void Die(const char* what);
 
 inline constexpr std::uint64_t kPageBytes = 4096;  // of x86-64
+inline std::uint64_t PagesOf(std::uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes; }
 
 // Addresses without memory, at `hint` if it is free; null where the system has none.
 std::byte* Reserve(std::uint64_t bytes, std::uint64_t hint = 0);
