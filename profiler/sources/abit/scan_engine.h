@@ -71,6 +71,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   void MoveTurns(std::vector<BlockPtr>& blocks);
 
   BlockPtr NextBlock(ScanTarget& target, MonotonicTime now);
+  void PutBack(ScanTarget& target, const BlockPtr& block);
   FirstVisits UnderWay(MonotonicTime now) const;
   void Earn(ScanTarget& target, MonotonicTime now);
   void ClearSomething(MonotonicTime now);
@@ -81,10 +82,13 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   bool Clear(ScanTarget& target, const std::vector<BlockPtr>& run);
   void PrepareExposure(Block& block);
   void ReadDue(const BlockPtr& block);
+  void TakeTurnAgain(ScanTarget& target, const BlockPtr& block);
   std::optional<ReadResult> Read(ScanTarget& target, Block& block);
   void Expand(const Block& block);
   std::vector<UnitRecord>& RecordsOf(const BlockPtr& block);
-  void Fold(ScanTarget& target, const BlockPtr& block, const ReadResult& read);
+  bool IsBlurred(const Block& block) const;
+  // False: what was set could not be told apart.
+  bool Fold(ScanTarget& target, const BlockPtr& block, const ReadResult& read);
   void RejectUncleared(ScanTarget& target, const BlockPtr& block);
   void OpenExposure(ScanTarget& target, const BlockPtr& block, MonotonicTime cleared,
                     std::chrono::nanoseconds cpu);

@@ -44,6 +44,7 @@ struct Block {
   std::uint32_t set_before_count = 0;
   std::uint32_t rung = 0;
   std::uint32_t generation = 0;
+  std::uint32_t turns_again = 0;  // in a row, as a read was too late to tell pages apart
   bool read_since_clear = false;
   MonotonicTime cleared_at;
   MonotonicTime read_at;

@@ -13,13 +13,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -29,6 +32,7 @@
 #include "profiler/procfs.h"
 #include "profiler/sources/abit/abit_scanner.h"
 #include "profiler/sources/abit/linux_abit_kernel.h"
+#include "profiler/sources/abit/other_scanners.h"
 #include "profiler/sources/abit/scan_engine.h"
 
 namespace tmprof::abit {
@@ -503,6 +507,32 @@ TEST(AbitScannerLive, HotPagesOfARunningProgramGetReferencesAndColdOnesNone) {
   }
   EXPECT_GE(hot_first, 512u);
   EXPECT_EQ(cold_references, 0u);
+}
+
+// What the kernel tells of a thread's slices: linux/sched/types.h, SCHED_ATTR_SIZE_VER0.
+std::optional<std::uint64_t> SliceOf(const std::string& thread) {
+  constexpr std::size_t kRuntime = 3;
+  std::array<std::uint64_t, 6> attributes{};
+  const long got =
+      ::syscall(SYS_sched_getattr, std::stoi(thread), attributes.data(), sizeof attributes, 0U);
+  return got == 0 ? std::optional(attributes[kRuntime]) : std::nullopt;
+}
+
+TEST(AbitScannerLive, TheThreadThatScansHasShortSlicesWhereTheKernelOffersThem) {
+  const auto other = SliceOf(std::to_string(::gettid()));
+  auto scanner = AbitScanner::Open({});
+  if (!scanner) GTEST_SKIP() << scanner.error().Message();
+  if (other.value_or(0) == 0) GTEST_SKIP() << "the kernel tells of no slices: before Linux 6.12";
+  std::optional<std::uint64_t> slice;
+  for (int tries = 0; tries < 1000 && slice.value_or(*other) == *other; ++tries) {
+    ::poll(nullptr, 0, 10);  // it asks for them when it starts
+    for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {
+      std::string name;
+      if (std::getline(std::ifstream(thread.path() / "comm"), name) && name == kScannerThread)
+        slice = SliceOf(thread.path().filename());
+    }
+  }
+  EXPECT_EQ(slice, 100'000U);
 }
 
 class RegionScannerLive : public ::testing::TestWithParam<ScanOptions::Mode> {};

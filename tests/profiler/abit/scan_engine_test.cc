@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <set>
@@ -158,6 +159,65 @@ TEST_F(ScanEngineTest, WhatIsHotIsToldWhereTheTargetRunsInSlices) {
   EXPECT_GE(harvest.counts.clears, 2 * 16 * kTable);
   EXPECT_GE(static_cast<double>(told), 0.95 * static_cast<double>(harvest.counts.clears) / 16);
   EXPECT_GT(Recall(process, 16), 0.95);
+}
+
+// The scanner wants a CPU right after a clear, and gets one a time slice later.
+class BlurredTest : public ScanEngineTest {
+ protected:
+  static constexpr std::size_t kWindows = 16;
+  static constexpr double kHot = 60'000;
+  static constexpr double kCold = 60;
+
+  // `is_late`: of the clears of a window, from 0.
+  void RunHeldUp(nanoseconds length, const std::function<bool(std::size_t)>& is_late) {
+    std::map<Vpn, std::size_t> clears;
+    const MonotonicTime end = kernel_.now + length;
+    while (kernel_.now < end) {
+      const std::size_t cleared = kernel_.cleared.size();
+      Run(microseconds(100));
+      if (kernel_.cleared.size() > cleared && is_late(clears[kernel_.cleared.back()]++))
+        kernel_.now += milliseconds(4);
+    }
+  }
+  static bool Always(std::size_t) { return true; }
+};
+
+TEST_F(BlurredTest, PagesAreLookedAtAgainAtOnce) {
+  SimulatedProcess& process = Add(Rates(4 * kWindows * kTable, 16, kHot, kCold));
+  Start({.overhead_share = 0.01});
+  RunHeldUp(seconds(2), [](std::size_t clear) { return clear < 2; });
+  Take();
+  EXPECT_GT(Recall(process, 16), 0.95);
+}
+
+TEST_F(BlurredTest, PagesAreNotTakenForSlowHoweverOftenThatIs) {
+  SimulatedProcess& process = Add(Rates(4 * kTable, 16, kHot, kCold));
+  Start({.overhead_share = 0.01});
+  RunHeldUp(seconds(3), [](std::size_t clear) { return clear % 2 == 0; });
+  EXPECT_GE(process.clears, 16U);
+  Take();
+  Sum hot;
+  for (std::size_t page = 0; page < process.pages.size(); page += 16) {
+    hot.firsts += Of(kStart + PageCount(page)).firsts;
+    hot.seconds += Of(kStart + PageCount(page)).seconds;
+  }
+  EXPECT_GT(static_cast<double>(hot.firsts) / hot.seconds, 5'000);
+}
+
+TEST_F(BlurredTest, PagesDoNotKeepTheRestWaiting) {
+  Add(Rates(4 * kWindows * kTable, 16, kHot, kCold));
+  Start({.overhead_share = 0.01});
+  RunHeldUp(seconds(6), Always);
+  const std::set<Vpn> windows(kernel_.cleared.begin(), kernel_.cleared.end());
+  EXPECT_EQ(windows.size(), kWindows);
+  EXPECT_LE(kernel_.cleared.size(), 3 * kWindows * (Take().counts.rotations + 1));
+}
+
+TEST_F(BlurredTest, NothingIsAmongPagesThatAreAllSlow) {
+  Add(Rates(4 * kWindows * kTable, 16, kCold / 10, kCold / 10));
+  Start({.overhead_share = 0.01});
+  RunHeldUp(seconds(2), Always);
+  EXPECT_LE(kernel_.cleared.size(), kWindows * (Take().counts.rotations + 1));
 }
 
 TEST_F(ScanEngineTest, OnAverageTheEstimatedRateIsTheTrueRate) {
