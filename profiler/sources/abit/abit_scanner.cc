@@ -90,8 +90,8 @@ std::optional<NodeId> NodeOfAll(const std::vector<std::uint64_t>& frames, const 
 // SCHED_ATTR_SIZE_VER0 of linux/sched/types.h, which glibc's <sched.h> and it define in part both.
 struct SchedAttributes {
   std::uint32_t size = sizeof(SchedAttributes);
-  std::uint32_t policy = 0;  // SCHED_NORMAL
-  std::uint64_t flags = 0;
+  std::uint32_t policy = 0;
+  std::uint64_t flags = 0x08;  // SCHED_FLAG_KEEP_POLICY
   std::int32_t nice = 0;
   std::uint32_t priority = 0;
   std::uint64_t runtime_ns = 0;

@@ -43,8 +43,9 @@ constexpr int kOfRung = 8;  // and still is of its rung, by so much
 // and finds so large a part of a block newly set: fast and slow pages have had their first access
 // in one interval. The block has its turn again at once, so often in a row.
 constexpr nanoseconds kFineRungs = milliseconds(4);
-constexpr int kBlurringDelay = 3;              // times the rung's own ...
-constexpr nanoseconds kLeastBlur = kIdlePace;  // ... and no read that was in time
+constexpr int kBlurringDelay = 3;                   // times the rung's own ...
+constexpr nanoseconds kLeastBlur = kIdlePace;       // ... and, of each thread, later than in time
+constexpr nanoseconds kMostBlur = milliseconds(8);  // above, the target had slept
 constexpr std::uint32_t kBlurredPart = 16;
 constexpr std::uint32_t kTurnsAgain = 2;
 // A target that has used CPU time runs for so much longer, as far as is known.
@@ -702,10 +703,12 @@ std::vector<UnitRecord>& ScanEngine::RecordsOf(const BlockPtr& block) {
 }
 
 // The last read of it.
-bool ScanEngine::IsBlurred(const Block& block) const {
+bool ScanEngine::IsBlurred(const Block& block, std::uint32_t running_threads) const {
   if (!block.in_ladder || options_.mode != ScanOptions::Mode::kLadder) return false;
   const auto delay = nanoseconds(LadderOf(block).delay_ns[block.rung]);
-  if (delay >= kFineRungs || Exposed(block) <= std::max(kBlurringDelay * delay, kLeastBlur))
+  const nanoseconds of_each = Exposed(block) / std::max(running_threads, 1u);
+  if (delay >= kFineRungs || of_each <= std::max(kBlurringDelay * delay, kLeastBlur) ||
+      of_each > kMostBlur)
     return false;
   std::uint32_t newly_set = 0;
   for (std::size_t i = 0; i < block.unit_count(); ++i)
@@ -725,7 +728,7 @@ bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
   block.read_at = read.time;
 
   if (first_read) RejectUncleared(target, pointer);
-  const bool told = block.turns_again >= kTurnsAgain || !IsBlurred(block);
+  const bool told = block.turns_again >= kTurnsAgain || !IsBlurred(block, read.running_threads);
   // After the ladder has stopped, a block waits for its next turn for seconds. That a page was
   // first accessed somewhere in there says next to nothing of its rate; that it was not, says a
   // lot.
@@ -759,8 +762,9 @@ bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
     tmprof_tally unused{};
     UnitRecord* record = evidence ? &block.records[i] : nullptr;
     if (first && !bracketed) unit = TMPROF_UNIT_SET;  // a reference, without a first access
+    // Of a blurred read, that pages are set counts for as little as that others are not.
     tmprof_ladder_fold(record ? &record->tally : &unused, &unit, view_.accessed[i],
-                       exposure.count());
+                       told ? exposure.count() : 0);
     if (record) record->frame = view_.frame[i];
     ++seen;
   }

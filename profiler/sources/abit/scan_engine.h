@@ -86,7 +86,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   std::optional<ReadResult> Read(ScanTarget& target, Block& block);
   void Expand(const Block& block);
   std::vector<UnitRecord>& RecordsOf(const BlockPtr& block);
-  bool IsBlurred(const Block& block) const;
+  bool IsBlurred(const Block& block, std::uint32_t running_threads) const;
   // False: what was set could not be told apart.
   bool Fold(ScanTarget& target, const BlockPtr& block, const ReadResult& read);
   void RejectUncleared(ScanTarget& target, const BlockPtr& block);

@@ -176,10 +176,12 @@ class BlurredTest : public ScanEngineTest {
       const std::size_t cleared = kernel_.cleared.size();
       Run(microseconds(100));
       if (kernel_.cleared.size() > cleared && is_late(clears[kernel_.cleared.back()]++))
-        kernel_.now += milliseconds(4);
+        kernel_.now += held_up_;
     }
   }
   static bool Always(std::size_t) { return true; }
+
+  nanoseconds held_up_ = milliseconds(4);
 };
 
 TEST_F(BlurredTest, PagesAreLookedAtAgainAtOnce) {
@@ -202,6 +204,14 @@ TEST_F(BlurredTest, PagesAreNotTakenForSlowHoweverOftenThatIs) {
     hot.seconds += Of(kStart + PageCount(page)).seconds;
   }
   EXPECT_GT(static_cast<double>(hot.firsts) / hot.seconds, 5'000);
+}
+
+TEST_F(BlurredTest, PagesOfManyThreadsAreNotWhereTheReadIsInTime) {
+  Add(Rates(4 * kWindows * kTable, 16, kHot, kCold)).cpus = 16;
+  Start({.overhead_share = 0.01});
+  held_up_ = microseconds(300);
+  RunHeldUp(seconds(1), Always);
+  EXPECT_LE(kernel_.cleared.size(), kWindows * (Take().counts.rotations + 1));
 }
 
 TEST_F(BlurredTest, PagesDoNotKeepTheRestWaiting) {
