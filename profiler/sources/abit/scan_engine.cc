@@ -370,11 +370,9 @@ void ScanEngine::ClearSomething(MonotonicTime now) {
   next_clear_ = now + wait;
 }
 
-// As the next of the rotation.
+// As the next of the rotation. Precondition: it is none of those that remain.
 void ScanEngine::PutBack(ScanTarget& target, const BlockPtr& block) {
   block->visited_in_rotation = 0;
-  std::erase(target.remaining,
-             block);  // where it had its turn with a neighbour, or a new one began
   if (!target.remaining.empty()) block->turn = std::min(block->turn, target.remaining.back()->turn);
   target.remaining.push_back(block);
 }
@@ -587,6 +585,8 @@ void ScanEngine::TakeTurnAgain(ScanTarget& target, const BlockPtr& block) {
   ++block->turns_again;
   block->in_ladder = false;
   Release(target, *block);
+  // It remains if it had its turn with a neighbour, or if a rotation has begun since.
+  std::erase(target.remaining, block);
   PutBack(target, block);
 }
 
@@ -702,7 +702,7 @@ std::vector<UnitRecord>& ScanEngine::RecordsOf(const BlockPtr& block) {
   return block->records;
 }
 
-// The last read of it.
+// Whether the latest read, of which the view is, came too late to tell pages apart.
 bool ScanEngine::IsBlurred(const Block& block, std::uint32_t running_threads) const {
   if (!block.in_ladder || options_.mode != ScanOptions::Mode::kLadder) return false;
   const auto delay = nanoseconds(LadderOf(block).delay_ns[block.rung]);

@@ -192,7 +192,7 @@ TEST_F(BlurredTest, PagesAreLookedAtAgainAtOnce) {
   EXPECT_GT(Recall(process, 16), 0.95);
 }
 
-TEST_F(BlurredTest, PagesAreNotTakenForSlowHoweverOftenThatIs) {
+TEST_F(BlurredTest, PagesAreNotTakenForSlowThoughEveryOtherReadIsLate) {
   SimulatedProcess& process = Add(Rates(4 * kTable, 16, kHot, kCold));
   Start({.overhead_share = 0.01});
   RunHeldUp(seconds(3), [](std::size_t clear) { return clear % 2 == 0; });
@@ -224,7 +224,7 @@ TEST_F(BlurredTest, PagesDoNotKeepTheRestWaiting) {
 }
 
 TEST_F(BlurredTest, NothingIsAmongPagesThatAreAllSlow) {
-  Add(Rates(4 * kWindows * kTable, 16, kCold / 10, kCold / 10));
+  Add(std::vector<double>(4 * kWindows * kTable, kCold / 10));
   Start({.overhead_share = 0.01});
   RunHeldUp(seconds(2), Always);
   EXPECT_LE(kernel_.cleared.size(), kWindows * (Take().counts.rotations + 1));
