@@ -311,6 +311,7 @@ SourceEpoch AbitScanner::TakeEpoch() {
                     {"shared_pages", counts.shared},
                     {"unsettled_pages", counts.unsettled},
                     {"late", counts.late},
+                    {"blurred", counts.blurred},
                     {"retries_busy", counts.retries_busy},
                     {"torn_tables", counts.torn},
                     {"refused_reads", counts.refused_reads}};

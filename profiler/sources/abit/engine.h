@@ -110,6 +110,7 @@ struct ScanCounts {
   std::uint64_t shared = 0;
   std::uint64_t unsettled = 0;
   std::uint64_t late = 0;          // reads after more than twice their delay
+  std::uint64_t blurred = 0;       // ... so late that the block had its turn again at once
   std::uint64_t retries_busy = 0;  // reads
   std::uint64_t torn = 0;          // tables
   std::uint64_t refused_reads = 0;

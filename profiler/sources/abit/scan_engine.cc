@@ -41,13 +41,14 @@ constexpr nanoseconds kSlice = milliseconds(4);
 constexpr int kOfRung = 8;  // and still is of its rung, by so much
 // Below, rungs are close together, to tell hot pages apart. A read blurs them that comes so late
 // and finds so large a part of a block newly set: fast and slow pages have had their first access
-// in one interval. The block has its turn again at once, so often in a row.
+// in one interval. The block has its turn again at once, so often in a row. The figures are chosen,
+// not measured.
 constexpr nanoseconds kFineRungs = milliseconds(4);
-constexpr int kBlurringDelay = 3;                   // times the rung's own ...
-constexpr nanoseconds kLeastBlur = kIdlePace;       // ... and, of each thread, later than in time
-constexpr nanoseconds kMostBlur = milliseconds(8);  // above, the target had slept
-constexpr std::uint32_t kBlurredPart = 16;
-constexpr std::uint32_t kTurnsAgain = 2;
+constexpr int kBlurringDelay = 3;  // times the rung's own; the next is at 2, of huge pages at 4
+constexpr nanoseconds kLeastBlur = kIdlePace;  // of each thread; to wake up takes part of it
+constexpr nanoseconds kMostBlur = 2 * kSlice;  // above, the target had slept
+constexpr std::uint32_t kBlurredPart = 16;     // fewer are the hot ones alone
+constexpr std::uint32_t kTurnsAgain = 2;       // the price of a visit is three clears at most
 // A target that has used CPU time runs for so much longer, as far as is known.
 constexpr nanoseconds kRunsStill = milliseconds(500);
 constexpr nanoseconds kRetryUnclearable = seconds(60);
@@ -543,7 +544,9 @@ void ScanEngine::OpenExposure(ScanTarget& target, const BlockPtr& block, Monoton
   block->read_since_clear = false;
   block->cleared_at = block->read_at = cleared;
   block->cpu_at = block->cpu_cleared = cpu;
-  counts_.clears += block->in_view * block->unit.value();
+  const std::uint64_t pages = block->in_view * block->unit.value();
+  counts_.clears += pages;
+  if (block->turns_again > 0) clears_again_ += pages;
 
   const double expected_sets = block->set_before_count * target.reset_share;
   block->reserved_ns = static_cast<std::int64_t>(expected_sets * options_.cost.ns_per_set);
@@ -582,6 +585,7 @@ void ScanEngine::ReadDue(const BlockPtr& block) {
 }
 
 void ScanEngine::TakeTurnAgain(ScanTarget& target, const BlockPtr& block) {
+  ++counts_.blurred;
   ++block->turns_again;
   block->in_ladder = false;
   Release(target, *block);
@@ -603,7 +607,6 @@ void ScanEngine::ScheduleNextRead(ScanTarget& target, const BlockPtr& block, Mon
   const nanoseconds exposed = Exposed(*block);
   block->rung = tmprof_ladder_next(&ladder, block->rung, (exposed + exposed / kOfRung).count());
   if (block->rung == ladder.rungs || tmprof_ladder_stop(block->set, block->in_view)) {
-    block->turns_again = 0;
     EndLadder(target, *block);
     return;
   }
@@ -620,7 +623,9 @@ void ScanEngine::ScheduleNextRead(ScanTarget& target, const BlockPtr& block, Mon
 
 void ScanEngine::EndLadder(ScanTarget& target, Block& block) {
   block.in_ladder = false;
-  if (block.set_before_count > 0) {
+  // A clear that is repeated finds only what was set since the one before.
+  const bool cleared_again = std::exchange(block.turns_again, 0) > 0;
+  if (block.set_before_count > 0 && !cleared_again) {
     const double share = std::min(1.0, double(block.set) / block.set_before_count);
     target.reset_share += (share - target.reset_share) * kResetSmoothing;
   }
@@ -900,7 +905,7 @@ Harvest ScanEngine::TakeEpoch() {
     }
     at_once += most;
   }
-  const std::uint64_t clears = counts_.clears;
+  const std::uint64_t clears = counts_.clears - std::exchange(clears_again_, 0);
   visits_.clears += clears;
   visits_.cost_ns += counts_.cost_ns;
   Harvest harvest = EndEpoch(now);

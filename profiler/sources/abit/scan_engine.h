@@ -126,6 +126,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
     std::chrono::nanoseconds cpu_time{0};  // of the targets
   };
   Visits visits_;
+  std::uint64_t clears_again_ = 0;  // pages in this epoch, as part of the visit before
   std::chrono::nanoseconds epoch_cpu_time_{0};
   std::optional<std::chrono::nanoseconds> visit_cpu_time_;
 

@@ -230,6 +230,41 @@ TEST_F(BlurredTest, NothingIsAmongPagesThatAreAllSlow) {
   EXPECT_LE(kernel_.cleared.size(), kWindows * (Take().counts.rotations + 1));
 }
 
+TEST_F(BlurredTest, HugePagesAreLookedAtAgainToo) {
+  SimulatedProcess& process = Add(Rates(128, 8, kHot, kCold), kTablePages);
+  Start({.overhead_share = 0.01});
+  RunHeldUp(seconds(2), [](std::size_t clear) { return clear < 2; });
+  EXPECT_GT(Take().counts.blurred, 0U);
+  EXPECT_EQ(Recall(process, 8), 1.0);
+}
+
+TEST_F(BlurredTest, PagesAreLookedAtAgainWithinTheTargetsShare) {
+  SimulatedProcess& process = Add(Rates(4 * kWindows * kTable, 16, kHot, kCold));
+  Start({.overhead_share = 0.01});
+  RunHeldUp(seconds(20), Always);
+  const Harvest& harvest = Take();
+  EXPECT_GT(harvest.counts.blurred, 8 * kWindows) << "by blocks of a window";
+  EXPECT_LE(PaidBy(process) / 20, 0.01 * 1.05);
+  EXPECT_GE(PaidBy(process) / 20, 0.01 * 0.8) << "and uses it";
+}
+
+// Each window is cleared three times, which is one visit.
+TEST_F(BlurredTest, PagesThatAreClearedAgainWereVisitedOnce) {
+  Add(Rates(4 * kWindows * kTable, 16, kHot, kCold));
+  ScanEngine& engine = Start({.overhead_share = 0.01});
+  RunHeldUp(seconds(10), Always);
+  Take();  // the first visit, which is on a loan
+  engine.TakeEpoch();
+  const std::uint64_t before = kernel_.cleared.size();
+  RunHeldUp(seconds(40), Always);
+  const Harvest& harvest = Take();
+  ASSERT_GE(harvest.counts.rotations, 4U);
+  ASSERT_GE(kernel_.cleared.size() - before, 2 * kWindows * harvest.counts.rotations);
+  ASSERT_TRUE(engine.visit_cpu_time());
+  const auto visit = std::chrono::duration<double>(*engine.visit_cpu_time());
+  EXPECT_NEAR(visit.count() * static_cast<double>(harvest.counts.rotations), 40, 10);
+}
+
 TEST_F(ScanEngineTest, OnAverageTheEstimatedRateIsTheTrueRate) {
   // Slow enough for intervals to be short against the time between accesses.
   Add(std::vector<double>(16 * kTable, 2.0));
