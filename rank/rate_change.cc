@@ -5,20 +5,22 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "rank/rate_accounts.h"
 #include "rank/rate_fit.h"
 #include "rank/source_view.h"
 
 namespace tmprof {
 namespace {
 
-// Below, a change is not worth remembering; above, what was before is not.
+// Below, a change is not worth remembering.
 constexpr double kUnlikely = 0.02;
-constexpr double kCertain = 0.95;
 
 // What accessed bits tell, and nothing else.
 Evidence Bits(const Evidence& evidence, double weight) {
@@ -42,28 +44,51 @@ void ReplaceBits(Evidence& evidence, const Evidence& bits) {
   evidence.page_seconds_at_risk = bits.page_seconds_at_risk;
 }
 
-// The likelihood of one piece of evidence, at the rates that another leaves or at rates drawn anew,
-// up to a factor of the piece's own.
+// How likely one piece of evidence is at the rates that another leaves, or at rates drawn anew, up
+// to a factor of the piece's own, and which rate both leave.
 class Predictions {
  public:
-  Predictions(const Mixture& mixture, std::size_t kinds) : mixture_(&mixture) {
+  struct Prediction {
+    double likelihood = 0;
+    double log_rate = 0;
+  };
+
+  Predictions(const Mixture& mixture, std::size_t kinds)
+      : mixture_(&mixture), seen_log_rates_(mixture.rates().size()) {
     drawn_anew_.reserve(kinds);
-    for (std::uint32_t kind = 0; kind < kinds; ++kind) drawn_anew_.push_back(mixture.Mass(kind));
+    for (std::uint32_t kind = 0; kind < kinds; ++kind) {
+      drawn_anew_.push_back(
+          {.likelihood = mixture.Mass(kind), .log_rate = mixture.Mean(kind, mixture.log_rates())});
+    }
   }
 
-  double Given(std::uint32_t known, std::uint32_t piece) {
-    const auto [found, is_new] = given_.try_emplace(std::uint64_t{known} << 32 | piece, 0.0);
-    if (is_new) found->second = mixture_->Mean(known, mixture_->Likelihood(piece));
-    return found->second;
+  Prediction Given(std::uint32_t known, std::uint32_t piece) {
+    const auto [found, is_new] = given_.try_emplace(std::uint64_t{known} << 32 | piece);
+    Prediction& prediction = found->second;
+    if (!is_new) return prediction;
+    const std::span<const double> seen = mixture_->Likelihood(piece);
+    prediction.likelihood = mixture_->Mean(known, seen);
+    if (prediction.likelihood > 0) {
+      std::ranges::transform(seen, mixture_->log_rates(), seen_log_rates_.begin(),
+                             std::multiplies{});
+      prediction.log_rate = mixture_->Mean(known, seen_log_rates_) / prediction.likelihood;
+    }
+    return prediction;
   }
 
-  double DrawnAnew(std::uint32_t piece) const { return drawn_anew_[piece]; }
+  Prediction DrawnAnew(std::uint32_t piece) const { return drawn_anew_[piece]; }
 
  private:
   const Mixture* mixture_;
-  std::unordered_map<std::uint64_t, double> given_;
-  std::vector<double> drawn_anew_;  // by kind
+  std::vector<double> seen_log_rates_;  // of one piece; kept for its memory
+  std::unordered_map<std::uint64_t, Prediction> given_;
+  std::vector<Prediction> drawn_anew_;  // by kind
 };
+
+RateAccount Weigh(RateAccount::Since since, double chance, Predictions::Prediction prediction) {
+  return {
+      .since = since, .weight = chance * prediction.likelihood, .log_rate = prediction.log_rate};
+}
 
 // Walks a table in step with ascending keys.
 class RowOf {
@@ -95,7 +120,7 @@ void RateChanges::Absorb(const EvidenceTable& older, double keep, const Evidence
     std::uint32_t since = 0;
     std::uint32_t now = 0;
   };
-  const RateView view(newer, RankSource::kReferences);
+  const RateView view(joined, RankSource::kReferences);
   RateKinds sorter;
   const auto kind = [&](const Evidence& evidence, double weight, std::uint32_t pages) {
     RateEvidence rate = view.Of(evidence, pages, /*watched_seconds=*/0);
@@ -112,8 +137,8 @@ void RateChanges::Absorb(const EvidenceTable& older, double keep, const Evidence
     const std::uint32_t pages = joined.span_pages[row];
     Span span{.row = row, .suspect = row_suspected(key, pages), .visit = row_now(key, pages)};
     const auto before = row_before(key, pages);
-    if (!before || (span.visit && !(view.Sees(newer.evidence[*span.visit]) &&
-                                    view.Sees(older.evidence[*before])))) {
+    if (!before || (span.visit && !(view.TellsOfBits(newer.evidence[*span.visit]) &&
+                                    view.TellsOfBits(older.evidence[*before])))) {
       span.visit.reset();
     }
     if (span.visit) {
@@ -128,6 +153,11 @@ void RateChanges::Absorb(const EvidenceTable& older, double keep, const Evidence
   Predictions predicted(fit.mixture, kinds.size());
 
   SuspectedChanges suspected;
+  const auto suspect = [&](std::size_t row, const Evidence& since, double chance) {
+    Push(suspected.since, joined.key[row], joined.span_pages[row], since);
+    suspected.chance.push_back(static_cast<float>(chance));
+  };
+  using enum RateAccount::Since;
   for (const Span& span : spans) {
     Evidence since;
     double chance = 0;
@@ -135,23 +165,29 @@ void RateChanges::Absorb(const EvidenceTable& older, double keep, const Evidence
       since = Bits(suspected_.since.evidence[*span.suspect], keep);
       chance = suspected_.chance[*span.suspect];
     }
-    if (span.visit) {
-      const double lasted =
-          (1 - chance) * (1 - drawn_anew) * predicted.Given(span.before, span.now);
-      const double since_then =
-          span.suspect ? chance * (1 - drawn_anew) * predicted.Given(span.since, span.now) : 0;
-      const double just_now = drawn_anew * predicted.DrawnAnew(span.now);
-      chance = (since_then + just_now) / (lasted + since_then + just_now);
-      if (!(chance >= std::max(kUnlikely, drawn_anew))) continue;
-      if (since_then <= just_now) since = Evidence{};
-      AddBits(since, newer.evidence[*span.visit]);
-      if (chance > kCertain) {
-        ReplaceBits(joined.evidence[span.row], since);
-        continue;
-      }
+    if (!span.visit) {
+      suspect(span.row, since, chance);
+      continue;
     }
-    Push(suspected.since, joined.key[span.row], joined.span_pages[span.row], since);
-    suspected.chance.push_back(static_cast<float>(chance));
+    const Evidence& now = newer.evidence[*span.visit];
+    const double lasts = 1 - drawn_anew;
+    RateAccount suspicion;
+    if (span.suspect)
+      suspicion = Weigh(kSuspicion, chance * lasts, predicted.Given(span.since, span.now));
+    const RateAccounts accounts = ChooseAccounts(
+        Weigh(kEver, (1 - chance) * lasts, predicted.Given(span.before, span.now)), suspicion,
+        Weigh(kNow, drawn_anew, predicted.DrawnAnew(span.now)), std::max(kUnlikely, drawn_anew));
+    const auto bits = [&](const RateAccount& account) {
+      Evidence of_account = Bits(now, 1);
+      if (account.since == kSuspicion) AddBits(of_account, since);
+      return of_account;
+    };
+    if (accounts.newer) {
+      const double newer_weight = accounts.newer->weight;
+      suspect(span.row, bits(*accounts.newer),
+              newer_weight / (accounts.older.weight + newer_weight));
+    }
+    if (accounts.older.since != kEver) ReplaceBits(joined.evidence[span.row], bits(accounts.older));
   }
   suspected_ = std::move(suspected);
 }

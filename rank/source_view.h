@@ -35,6 +35,10 @@ class RateView {
   bool Sees(const Evidence& evidence) const {
     return (use_bits_ && evidence.looks > 0) || (use_samples_ && evidence.samples() > 0);
   }
+  // Reads that came late keep no time, and tell nothing.
+  bool TellsOfBits(const Evidence& evidence) const {
+    return (timed_ ? evidence.page_seconds_at_risk : evidence.looks) > 0;
+  }
   RateEvidence Of(const Evidence& evidence, double pages, double watched_seconds) const {
     RateEvidence rate{.pages = pages};
     if (use_bits_) {

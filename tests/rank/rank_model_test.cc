@@ -228,6 +228,18 @@ TEST(Rate, WithoutACpuClockReferencesPerLookRank) {
   EXPECT_LT(scores[2], scores[1]);
 }
 
+TEST(Rate, APageOfWhichNoTimeWasKeptIsNeitherHotNorColdBesideOthers) {
+  std::vector<PageRecord> records;
+  for (std::uint64_t vpn = 0; vpn < 128; ++vpn) {
+    records.push_back(Visited(vpn, 1, vpn % 2 == 0 ? milliseconds(1) : milliseconds(100)));
+  }
+  records.push_back(Counts(1000, 9, 0));
+  Ranker ranker(Rate());
+  ranker.Absorb(Epoch(0, records));
+  const Scores scores = ranker.Score(RankSource::kReferences);
+  EXPECT_NEAR(scores.back() / ((scores[0] + scores[1]) / 2), 1, 0.1);
+}
+
 // 512 pages at 4 KiB, each accessed once in 100 ms, and a huge page accessed 512 times in 100 ms
 // each hold as much heat.
 TEST(Rate, AHugePageCountsAsManyPages) {

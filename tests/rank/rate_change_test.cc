@@ -6,8 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
+#include <optional>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -17,6 +21,7 @@ namespace tmprof {
 namespace {
 
 using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
 constexpr std::uint64_t kPages = 256;
@@ -58,6 +63,25 @@ std::vector<Look> All(bool changing_is_hot) {
     looks.push_back({.vpn = vpn, .hot = vpn < kHotPages || (vpn == kChanging && changing_is_hot)});
   }
   return looks;
+}
+
+// By a ladder: what was accessed at `rate`, per millisecond, has its first access halfway between
+// two reads.
+PageRecord Visit(double rate, std::mt19937_64& random) {
+  const double accessed_ms = std::exponential_distribution{rate}(random);
+  const auto record = [](bool accessed, double at_risk_ms) {
+    return PageRecord{
+        .looks = 1,
+        .references = accessed,
+        .first_accesses = accessed,
+        .time_at_risk = LogDuration::FromNanoseconds(nanoseconds(std::llround(1e6 * at_risk_ms)))};
+  };
+  double before_ms = 0;
+  for (const double read_ms : {0.14, 0.6, 1.2, 1.6, 3.7, 15.4}) {
+    if (accessed_ms < read_ms) return record(true, (before_ms + read_ms) / 2);
+    before_ms = read_ms;
+  }
+  return record(false, before_ms);
 }
 
 class RankerWithChanges : public testing::Test {
@@ -110,6 +134,43 @@ TEST_F(RankerWithChanges, RemembersASuspicionWhileThePageIsNotVisited) {
   EXPECT_GT(ScoreOf(kChanging), 0.5 * ScoreOf(0));
 }
 
+// What is suspected of a page that stays cold predicts as much of it as all its evidence does. It
+// must not stand in the way of a change to come.
+TEST_F(RankerWithChanges, SeesPagesThatBecomeHotWhateverWasSuspectedOfThemBefore) {
+  constexpr std::uint64_t kUsed = 2048;
+  constexpr std::uint64_t kAll = 3072;
+  constexpr std::uint64_t kHotPart = 16;
+  constexpr int kChangesBefore = 20;
+  constexpr std::array kVisits = {0, 2, 4, 6, 8, 12, 20, 23};  // epochs
+  constexpr double kHotPerMs = 60;
+  constexpr double kColdPerMs = 1.0 / 20;
+  const LogDuration kLong = LogDuration::FromNanoseconds(milliseconds(800));
+  std::mt19937_64 random{1};
+  for (const int epoch : kVisits) {
+    EpochProfile profile = Epoch(epoch, {});
+    profile.start = MonotonicTime(milliseconds(500) * epoch);
+    profile.end = profile.start + milliseconds(500);
+    const std::uint64_t hot = epoch < kChangesBefore ? 0 : 1;  // of each sixteen
+    for (std::uint64_t vpn = 0; vpn < kAll; ++vpn) {
+      PageRecord record = vpn < kUsed
+                              ? Visit(vpn % kHotPart == hot ? kHotPerMs : kColdPerMs, random)
+                              : PageRecord{.looks = 1, .time_at_risk = kLong};
+      record.key = {TargetId(0), Vpn(vpn)};
+      Append(profile.pages, record);
+    }
+    ranker_.Absorb(profile);
+  }
+  const Scores scores = ranker_.Score(RankSource::kReferences);
+  std::uint64_t hot = 0;
+  std::uint64_t mistaken = 0;
+  for (std::uint64_t vpn = 0; vpn < kUsed; ++vpn) {
+    const bool found = scores[vpn] > 100 * 1000 * kColdPerMs;
+    (vpn % kHotPart == 1 ? hot : mistaken) += found;
+  }
+  EXPECT_EQ(hot, kUsed / kHotPart);
+  EXPECT_LE(mistaken, 2U);
+}
+
 TEST_F(RankerWithChanges, LeavesAloneWhatDoesNotChange) {
   Absorb(All(false), 8);
   const std::pair<double, double> before{ScoreOf(0), ScoreOf(100)};
@@ -160,6 +221,15 @@ TEST_F(RateChangesTest, AVisitThatAgreesAgainMakesTheChangeLessLikely) {
   EXPECT_LT(changes_.suspected().chance[0], once);
 }
 
+TEST_F(RateChangesTest, SuspectsAnewAfterASuspicionThatCameToNothing) {
+  Absorb(All(false), All(true));
+  Absorb(All(false), All(false));
+  ASSERT_TRUE(Suspects(kChanging));
+  Absorb(All(false), All(true));
+  ASSERT_TRUE(Suspects(kChanging));
+  EXPECT_NEAR(changes_.suspected().since.evidence[0].page_seconds_at_risk, 0.001, 1e-4);
+}
+
 TEST_F(RateChangesTest, ForgetsTheBitsBeforeACertainChange) {
   EpochProfile sampled = Epoch(0, All(false));
   sampled.pages.load_samples[kChanging] = 7;
@@ -197,6 +267,173 @@ TEST_F(RateChangesTest, TakesNoSampleAndNoTruthForALook) {
          {.key = {TargetId(0), Vpn(kChanging + 1)}, .accesses = AccessCounts{.loads = 1000}});
   AbsorbEpochs(Epoch(0, All(false)), newer);
   EXPECT_TRUE(changes_.suspected().chance.empty());
+}
+
+// Reads that came late tell of references, but not when they were (docs/accuracy.md, "Late reads").
+TEST_F(RateChangesTest, SuspectsNothingForLooksThatKeptNoTime) {
+  EpochProfile older = Epoch(0, All(false));
+  older.pages.looks.assign(kPages, 1000);
+  older.pages.references.assign(kPages, 1000);
+  older.pages.references[kChanging] = older.pages.first_accesses[kChanging] = 0;
+  EpochProfile late = Epoch(1, All(false));
+  for (std::size_t row = 0; row < late.pages.size(); ++row) {
+    late.pages.first_accesses[row] = 0;
+    late.pages.time_at_risk[row] = {};
+  }
+  AbsorbEpochs(older, late);
+  EXPECT_TRUE(changes_.suspected().chance.empty());
+  EXPECT_EQ(joined_.evidence[kChanging].looks, 1001) << "none forgotten";
+}
+
+TEST_F(RateChangesTest, ALookThatKeptNoTimeLeavesASuspicionAsItWas) {
+  Absorb(All(false), All(true));
+  ASSERT_TRUE(Suspects(kChanging));
+  const float before = changes_.suspected().chance[0];
+  EpochProfile late = Epoch(1, All(false));
+  late.pages.first_accesses[kChanging] = 0;
+  late.pages.time_at_risk[kChanging] = {};
+  AbsorbEpochs(Epoch(0, All(false)), late);
+  ASSERT_TRUE(Suspects(kChanging));
+  EXPECT_EQ(changes_.suspected().chance[0], before);
+}
+
+// A second implementation, for pages that are accessed either 1024 times a second, of which each
+// sixteenth is, or once: three accounts, of which each is a list of visits.
+class TwoRates {
+ public:
+  struct Bits {
+    double accesses;
+    double seconds;
+  };
+
+  // How likely a change is, and the evidence since then.
+  struct Suspicion {
+    double chance;
+    Bits since;
+  };
+  std::optional<Suspicion> Visit(Bits visit) {
+    struct Account {
+      double weight;
+      double log_rate;
+      std::vector<Bits> bits;
+    };
+    std::vector<Account> accounts;
+    const auto weigh = [&](double chance, std::vector<Bits> bits) {
+      const double before = Likelihood(bits).first;
+      bits.push_back(visit);
+      const auto [likelihood, log_rate] = Likelihood(bits);
+      accounts.push_back({chance * likelihood / before, log_rate, std::move(bits)});
+    };
+    weigh((1 - chance_) * (1 - kDrawnAnew), all_);
+    if (chance_ > 0) weigh(chance_ * (1 - kDrawnAnew), since_);
+    weigh(kDrawnAnew, {});
+
+    double sum = 0;
+    for (const Account& account : accounts) sum += account.weight;
+    for (std::size_t i = accounts.size(); i-- > 0;) {
+      if (accounts[i].weight < (i == 0 ? 0.05 : 0.02) * sum)
+        accounts.erase(accounts.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    if (accounts.size() == 3) {
+      const auto loss = [&](std::size_t i, std::size_t j) {
+        const double mean = (accounts[i].weight * accounts[i].log_rate +
+                             accounts[j].weight * accounts[j].log_rate) /
+                            (accounts[i].weight + accounts[j].weight);
+        return accounts[i].weight * std::pow(accounts[i].log_rate - mean, 2) +
+               accounts[j].weight * std::pow(accounts[j].log_rate - mean, 2);
+      };
+      const std::array<std::pair<double, std::array<std::size_t, 2>>, 3> pairs = {
+          {{loss(0, 1), {0, 1}}, {loss(1, 2), {1, 2}}, {loss(0, 2), {0, 2}}}};
+      auto [i, j] =
+          std::ranges::min_element(pairs, {}, [](const auto& pair) { return pair.first; })->second;
+      if (accounts[i].weight < accounts[j].weight) std::swap(i, j);
+      accounts[i].weight += accounts[j].weight;
+      accounts.erase(accounts.begin() + static_cast<std::ptrdiff_t>(j));
+    }
+    all_ = accounts.front().bits;
+    chance_ = 0;
+    if (accounts.size() == 1) return std::nullopt;
+    since_ = accounts.back().bits;
+    chance_ = accounts.back().weight / (accounts.front().weight + accounts.back().weight);
+    Bits total{};
+    for (const Bits& one : since_) {
+      total.accesses += one.accesses;
+      total.seconds += one.seconds;
+    }
+    return Suspicion{.chance = chance_, .since = total};
+  }
+
+  static constexpr double kDrawnAnew = 1.0 / 60;
+
+ private:
+  // Of all of it, and the rate's expected logarithm.
+  static std::pair<double, double> Likelihood(const std::vector<Bits>& bits) {
+    double sum = 0;
+    double of_logs = 0;
+    for (const auto& [rate, share] : {std::pair(1024.0, 1.0 / 16), std::pair(1.0, 15.0 / 16)}) {
+      double likelihood = share;
+      for (const Bits& one : bits)
+        likelihood *= std::pow(rate, one.accesses) * std::exp(-rate * one.seconds);
+      sum += likelihood;
+      of_logs += likelihood * std::log(rate);
+    }
+    return {sum, of_logs / sum};
+  }
+
+  std::vector<Bits> all_;
+  std::vector<Bits> since_;
+  double chance_ = 0;
+};
+
+TEST(RateChanges, WeighAccountsAsASecondImplementationDoes) {
+  using Bits = TwoRates::Bits;
+  constexpr Bits kHot{1, 1.0 / 1024};
+  constexpr Bits kCold{1, 1};
+  constexpr Bits kLikelyHot{1, 4.0 / 1024};
+  constexpr Bits kLikelyCold{0, 3.0 / 1024};
+  constexpr std::uint64_t kBackground = 8192;
+  const std::vector<std::vector<Bits>> pages = {
+      {kCold, kHot, kCold, kHot, kHot},
+      {kCold, kLikelyHot, kLikelyHot, kLikelyHot},
+      {kCold, kLikelyHot, kLikelyCold, kHot, kLikelyHot},
+      {kHot, kLikelyCold, kLikelyCold, kLikelyCold},
+      {kHot, kLikelyHot, kCold, kHot, kLikelyCold, kHot},
+  };
+  for (std::size_t page = 0; page < pages.size(); ++page) {
+    TwoRates expected;
+    RateChanges changes;
+    EvidenceTable older;
+    for (std::size_t visit = 0; visit < pages[page].size(); ++visit) {
+      EvidenceTable newer;
+      const auto push = [&](std::uint64_t vpn, Bits bits) {
+        Push(newer, {TargetId(0), Vpn(vpn)}, 1,
+             {.looks = 1,
+              .references = bits.accesses,
+              .first_accesses = bits.accesses,
+              .page_seconds_at_risk = bits.seconds});
+      };
+      for (std::uint64_t vpn = 0; vpn < kBackground; ++vpn) push(vpn, vpn % 16 == 0 ? kHot : kCold);
+      push(kBackground, pages[page][visit]);
+      EvidenceTable joined;
+      EvidenceTable apart;
+      Join(older, {}, newer, joined, apart);
+      changes.Absorb(older, 1, newer, TwoRates::kDrawnAnew, joined);
+      const auto suspicion = expected.Visit(pages[page][visit]);
+      const SuspectedChanges& suspected = changes.suspected();
+      const auto told =
+          std::ranges::find(suspected.since.key, PageKey{TargetId(0), Vpn(kBackground)});
+      ASSERT_EQ(told != suspected.since.key.end(), visit > 0 && suspicion.has_value())
+          << page << ", " << visit;
+      if (visit > 0 && suspicion) {
+        const auto row = static_cast<std::size_t>(told - suspected.since.key.begin());
+        EXPECT_NEAR(suspected.chance[row], suspicion->chance, 0.1 * suspicion->chance)
+            << page << ", " << visit;
+        EXPECT_NEAR(suspected.since.evidence[row].first_accesses, suspicion->since.accesses, 1e-9)
+            << page << ", " << visit;
+      }
+      older = joined;
+    }
+  }
 }
 
 // Of a target that has exited, nothing is kept for ever, and nothing of it enters others' scores.
