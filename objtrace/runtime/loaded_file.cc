@@ -6,6 +6,8 @@
 
 #include <cstring>
 
+#include "objtrace/runtime/system.h"
+
 namespace tmprof::objtrace {
 namespace {
 
@@ -34,7 +36,6 @@ std::span<const std::uint8_t> BuildIdIn(std::uint64_t at, std::uint64_t end) {
 }  // namespace
 
 Segments SegmentsOf(const void* file_start) {
-  constexpr std::uint64_t kPageBytes = 4096;
   const auto* header = static_cast<const ElfW(Ehdr)*>(file_start);
   if (std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_phoff > kPageBytes ||
       header->e_phnum * sizeof(ElfW(Phdr)) > kPageBytes - header->e_phoff) {

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/units.h"
 #include "objtrace/tracker/events.h"
 #include "objtrace/tracker/log.h"
 #include "objtrace/tracker/next.h"
@@ -21,8 +22,6 @@ namespace tmprof::objtrace {
 bool tells_of_threads = false;
 
 namespace {
-
-constexpr std::uint64_t kPageBytes = 4096;
 
 pthread_key_t thread_ends;  // its destructor tells
 
@@ -91,7 +90,8 @@ void TellThreadBegins(ThreadStart* start) {
   if (log == nullptr || bytes == 0 || ::pthread_setspecific(thread_ends, &thread_ends) != 0) {
     return;
   }
-  if (end == 0) end = (static_cast<std::uint64_t>(::pthread_self()) / kPageBytes + 1) * kPageBytes;
+  if (end == 0)
+    end = (static_cast<std::uint64_t>(::pthread_self()) / kBasePageBytes + 1) * kBasePageBytes;
   AddEvent(*log, LogEventKind::kThreadBegan, end - bytes, bytes,
            static_cast<std::uint32_t>(::gettid()), false);
 }

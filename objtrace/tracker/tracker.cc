@@ -26,6 +26,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/units.h"
 #include "objtrace/tracker/events.h"
 #include "objtrace/tracker/log.h"
 #include "objtrace/tracker/next.h"
@@ -136,8 +137,7 @@ __attribute__((always_inline)) inline void* ReallocForCaller(void* object, std::
 __attribute__((always_inline)) inline void* RemapInPlace(void* old, std::uint64_t old_bytes,
                                                          std::uint64_t bytes, int flags,
                                                          const void* caller) {
-  constexpr std::uint64_t kPageBytes = 4096;
-  const std::uint64_t kept = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const std::uint64_t kept = (bytes + kBasePageBytes - 1) / kBasePageBytes * kBasePageBytes;
   const char* cut = static_cast<char*>(old) + kept;
   const std::uint64_t cut_bytes = kept < old_bytes ? old_bytes - kept : 0;
   TellOfRange(LogEventKind::kGoing, cut, cut_bytes);
