@@ -29,7 +29,7 @@ RateAccount Merged(const RateAccount& one, const RateAccount& other) {
 }  // namespace
 
 RateAccounts ChooseAccounts(const RateAccount& ever, const RateAccount& suspicion,
-                            const RateAccount& now, double least) {
+                            const RateAccount& now, LeastChances least) {
   const double all = ever.weight + suspicion.weight + now.weight;
   const double most = std::max({ever.weight, suspicion.weight, now.weight});
   std::array<RateAccount, 3> kept;
@@ -39,8 +39,8 @@ RateAccounts ChooseAccounts(const RateAccount& ever, const RateAccount& suspicio
       kept[count++] = account;
   };
   keep(ever, kLeastOfOld);
-  keep(suspicion, least);
-  keep(now, least);
+  keep(suspicion, least.suspicion);
+  keep(now, least.now);
   if (count == 0) return {.older = ever, .newer = std::nullopt};
   if (count == 1) return {.older = kept[0], .newer = std::nullopt};
   if (count == 2) return {.older = kept[0], .newer = kept[1]};

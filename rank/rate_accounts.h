@@ -22,11 +22,16 @@ struct RateAccounts {
   std::optional<RateAccount> newer;
 };
 
-// What is kept of three, in order of age: none that is unlikely, where another is not (`least`: the
-// chance from which a change is worth remembering); and of three that remain, the two that differ
-// least are one, which is of the heavier's bits and as likely as both. A weight of 0: there is no
-// such account.
+// The chances from which a change is worth remembering.
+struct LeastChances {
+  double suspicion;
+  double now;
+};
+
+// What is kept of three, in order of age: none that is unlikely, where another is not; and of three
+// that remain, the two that differ least are one, which is of the heavier's bits and as likely as
+// both. A weight of 0: there is no such account.
 RateAccounts ChooseAccounts(const RateAccount& ever, const RateAccount& suspicion,
-                            const RateAccount& now, double least);
+                            const RateAccount& now, LeastChances least);
 
 }  // namespace tmprof

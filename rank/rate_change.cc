@@ -21,6 +21,10 @@ namespace {
 
 // Below, a change is not worth remembering.
 constexpr double kUnlikely = 0.02;
+// By so much more than without a change must a visit be likely after one just now. A visit that
+// says nothing leaves its chance as it is before anything is seen; docs/accuracy.md has what others
+// cost.
+constexpr double kSpeaksForAChange = 1.5;
 
 // What accessed bits tell, and nothing else.
 Evidence Bits(const Evidence& evidence, double weight) {
@@ -152,6 +156,8 @@ void RateChanges::Absorb(const EvidenceTable& older, double keep, const Evidence
   const RateFit fit = FitRates(kinds);
   Predictions predicted(fit.mixture, kinds.size());
 
+  const LeastChances least{.suspicion = std::max(kUnlikely, drawn_anew),
+                           .now = std::max(kUnlikely, kSpeaksForAChange * drawn_anew)};
   SuspectedChanges suspected;
   const auto suspect = [&](std::size_t row, const Evidence& since, double chance) {
     Push(suspected.since, joined.key[row], joined.span_pages[row], since);
@@ -174,9 +180,9 @@ void RateChanges::Absorb(const EvidenceTable& older, double keep, const Evidence
     RateAccount suspicion;
     if (span.suspect)
       suspicion = Weigh(kSuspicion, chance * lasts, predicted.Given(span.since, span.now));
-    const RateAccounts accounts = ChooseAccounts(
-        Weigh(kEver, (1 - chance) * lasts, predicted.Given(span.before, span.now)), suspicion,
-        Weigh(kNow, drawn_anew, predicted.DrawnAnew(span.now)), std::max(kUnlikely, drawn_anew));
+    const RateAccounts accounts =
+        ChooseAccounts(Weigh(kEver, (1 - chance) * lasts, predicted.Given(span.before, span.now)),
+                       suspicion, Weigh(kNow, drawn_anew, predicted.DrawnAnew(span.now)), least);
     const auto bits = [&](const RateAccount& account) {
       Evidence of_account = Bits(now, 1);
       if (account.since == kSuspicion) AddBits(of_account, since);

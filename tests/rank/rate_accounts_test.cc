@@ -9,7 +9,7 @@ namespace {
 
 using enum RateAccount::Since;
 
-constexpr double kLeast = 0.02;
+constexpr LeastChances kLeast{.suspicion = 0.02, .now = 0.04};
 
 struct Told {
   double weight;
@@ -47,9 +47,10 @@ TEST(ChooseAccounts, WeightsAreInProportion) {
 }
 
 TEST(ChooseAccounts, DropsAChangeThatIsLessLikelyThanTheLeast) {
-  ExpectOnly(Choose({0.981, 0}, {}, {0.019, 5}), kEver);
+  ExpectOnly(Choose({0.961, 0}, {}, {0.039, 5}), kEver);
+  ExpectBoth(Choose({0.959, 0}, {}, {0.041, 5}), kEver, 0.959, kNow, 0.041);
   ExpectOnly(Choose({0.981, 0}, {0.019, 5}, {}), kEver);
-  ExpectBoth(Choose({0.979, 0}, {}, {0.021, 5}), kEver, 0.979, kNow, 0.021);
+  ExpectBoth(Choose({0.979, 0}, {0.021, 5}, {}), kEver, 0.979, kSuspicion, 0.021);
 }
 
 TEST(ChooseAccounts, DropsWhatWasBeforeAChangeThatIsCertain) {
@@ -61,7 +62,7 @@ TEST(ChooseAccounts, DropsWhatWasBeforeAChangeThatIsCertain) {
 
 TEST(ChooseAccounts, KeepsTheLikeliestHoweverMuchIsTheLeast) {
   const RateAccounts accounts =
-      ChooseAccounts({kEver, 0.04, 0}, {kSuspicion, 0.56, 2}, {kNow, 0.4, 5}, 0.6);
+      ChooseAccounts({kEver, 0.04, 0}, {kSuspicion, 0.56, 2}, {kNow, 0.4, 5}, {0.6, 0.6});
   ExpectOnly(accounts, kSuspicion);
 }
 
