@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <limits>
+#include <utility>
 
 namespace tmprof {
 namespace {
@@ -20,9 +20,9 @@ double LossOfMerging(const RateAccount& one, const RateAccount& other) {
   return one.weight * other.weight / (one.weight + other.weight) * apart * apart;
 }
 
-RateAccount Merged(const RateAccount& one, const RateAccount& other) {
-  RateAccount merged = one.weight >= other.weight ? one : other;
-  merged.weight = one.weight + other.weight;
+RateAccount Merged(const RateAccount& older, const RateAccount& newer) {
+  RateAccount merged = older.weight >= newer.weight ? older : newer;
+  merged.weight = older.weight + newer.weight;
   return merged;
 }
 
@@ -45,17 +45,18 @@ RateAccounts ChooseAccounts(const RateAccount& ever, const RateAccount& suspicio
   if (count == 1) return {.older = kept[0], .newer = std::nullopt};
   if (count == 2) return {.older = kept[0], .newer = kept[1]};
 
-  std::size_t apart = 0;  // from the two that differ least
-  double least_loss = std::numeric_limits<double>::infinity();
-  for (const std::size_t other : {0, 2, 1}) {
-    const double loss = LossOfMerging(kept[(other + 1) % 3], kept[(other + 2) % 3]);
-    if (loss < least_loss) {
-      least_loss = loss;
-      apart = other;
-    }
-  }
-  RateAccounts two{.older = kept[apart],
-                   .newer = Merged(kept[(apart + 1) % 3], kept[(apart + 2) % 3])};
+  struct Pair {
+    std::size_t one;
+    std::size_t other;
+    double loss;
+  };
+  const auto pair = [&](std::size_t one, std::size_t other) {
+    return Pair{one, other, LossOfMerging(kept[one], kept[other])};
+  };
+  const std::array pairs = {pair(1, 2), pair(0, 1), pair(0, 2)};
+  const Pair least_apart = *std::ranges::min_element(pairs, {}, &Pair::loss);
+  RateAccounts two{.older = kept[3 - least_apart.one - least_apart.other],
+                   .newer = Merged(kept[least_apart.one], kept[least_apart.other])};
   if (two.newer->since < two.older.since) std::swap(two.older, *two.newer);
   return two;
 }

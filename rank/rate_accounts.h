@@ -30,7 +30,8 @@ struct LeastChances {
 
 // What is kept of three, in order of age: none that is unlikely, where another is not; and of three
 // that remain, the two that differ least are one, which is of the heavier's bits and as likely as
-// both. A weight of 0: there is no such account.
+// both. Ties: of equal weights the older one's bits, of equal losses the changes first, then the
+// older two. A weight of 0: there is no such account.
 RateAccounts ChooseAccounts(const RateAccount& ever, const RateAccount& suspicion,
                             const RateAccount& now, LeastChances least);
 

@@ -21,9 +21,8 @@ namespace {
 
 // Below, a change is not worth remembering.
 constexpr double kUnlikely = 0.02;
-// By so much more than without a change must a visit be likely after one just now. A visit that
-// says nothing leaves its chance as it is before anything is seen; docs/accuracy.md has what others
-// cost.
+// A change just now is suspected if the visit makes it so many times as likely as it was before
+// anything was seen. docs/accuracy.md has what other figures cost.
 constexpr double kSpeaksForAChange = 1.5;
 
 // What accessed bits tell, and nothing else.

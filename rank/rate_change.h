@@ -23,8 +23,8 @@ class RateChanges {
  public:
   // `older`: all evidence so far, which now weighs `keep` beside `newer`; `joined`: both (Join).
   // `drawn_anew`: the chance, before anything is seen, that a rate does not last from the one to
-  // the other. Where a rate is known to have changed, the bits seen since then take the place of
-  // all in `joined`; spans that are not in it as they were are no suspects any more.
+  // the other. Where the older account is of fewer bits than all, they take the place of all
+  // in `joined`; spans that are not in it as they were are no suspects any more.
   void Absorb(const EvidenceTable& older, double keep, const EvidenceTable& newer,
               double drawn_anew, EvidenceTable& joined);
 

@@ -96,7 +96,13 @@ TEST(ChooseAccounts, LossGoesByBothWeights) {
   ExpectBoth(Choose({0.7, 0}, {0.2, 2}, {0.1, 4.93}), kEver, 0.7, kSuspicion, 0.2 + 0.1);
 }
 
-TEST(ChooseAccounts, WithoutAnyWeightAllStaysAsItWas) { ExpectOnly(Choose({}, {}, {}), kEver); }
+TEST(ChooseAccounts, OfEqualWeightsTheOlderOnesBitsAreKept) {
+  ExpectBoth(Choose({0.3, 4}, {0.4, 9}, {0.3, 4}), kEver, 0.6, kSuspicion, 0.4);
+  ExpectBoth(Choose({0.3, 4}, {0.3, 4}, {0.4, 9}), kEver, 0.6, kNow, 0.4);
+  ExpectBoth(Choose({0.4, 4}, {0.3, 9}, {0.3, 9}), kEver, 0.4, kSuspicion, 0.6);
+}
+
+TEST(ChooseAccounts, WithoutAnyWeightAllBitsAreOfTheRate) { ExpectOnly(Choose({}, {}, {}), kEver); }
 
 }  // namespace
 }  // namespace tmprof
