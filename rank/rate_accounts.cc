@@ -32,7 +32,7 @@ RateAccounts ChooseAccounts(const RateAccount& ever, const RateAccount& suspicio
                             const RateAccount& now, LeastChances least) {
   const double all = ever.weight + suspicion.weight + now.weight;
   const double most = std::max({ever.weight, suspicion.weight, now.weight});
-  std::array<RateAccount, 3> kept;
+  std::array<RateAccount, 3> kept{ever};  // stays where no weight tells
   std::size_t count = 0;
   const auto keep = [&](const RateAccount& account, double least_of_all) {
     if (account.weight > 0 && account.weight >= std::min(most, least_of_all * all))
@@ -41,8 +41,7 @@ RateAccounts ChooseAccounts(const RateAccount& ever, const RateAccount& suspicio
   keep(ever, kLeastOfOld);
   keep(suspicion, least.suspicion);
   keep(now, least.now);
-  if (count == 0) return {.older = ever, .newer = std::nullopt};
-  if (count == 1) return {.older = kept[0], .newer = std::nullopt};
+  if (count < 2) return {.older = kept[0], .newer = std::nullopt};
   if (count == 2) return {.older = kept[0], .newer = kept[1]};
 
   struct Pair {
