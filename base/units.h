@@ -60,4 +60,11 @@ struct MonotonicLine {
 };
 using MonotonicTime = MonotonicLine::time_point;
 
+constexpr double Seconds(std::chrono::nanoseconds duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+// a / b, rounded up. Preconditions: b > 0, and a + b - 1 fits.
+constexpr std::uint64_t CeilDivide(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
+
 }  // namespace tmprof

@@ -2,22 +2,16 @@
 
 #include "mover/node_list.h"
 
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <system_error>
+
+#include "base/parse_integer.h"
 
 namespace tmprof {
 namespace {
 
 constexpr std::string_view kWhiteSpace = " \t\n";
-
-std::optional<std::uint16_t> ToNumber(std::string_view text) {
-  std::uint16_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 std::string_view WithoutWhiteSpace(std::string_view text) {
   const std::size_t first = text.find_first_not_of(kWhiteSpace);
@@ -34,8 +28,9 @@ std::optional<std::vector<NodeId>> ParseNodeList(std::string_view text) {
     const std::size_t comma = text.find(',');
     const std::string_view part = text.substr(0, comma);
     const std::size_t dash = part.find('-');
-    const auto first = ToNumber(part.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : ToNumber(part.substr(dash + 1));
+    const auto first = ParseInteger<std::uint16_t>(part.substr(0, dash));
+    const auto last =
+        dash == std::string_view::npos ? first : ParseInteger<std::uint16_t>(part.substr(dash + 1));
     if (!first || !last || *last < *first) return std::nullopt;
     if (!nodes.empty() && NodeId(*first) <= nodes.back()) return std::nullopt;
     for (std::uint32_t node = *first; node <= *last; ++node) {

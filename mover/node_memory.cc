@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstdint>
 #include <fstream>
 #include <map>
@@ -12,10 +11,12 @@
 #include <string>
 #include <string_view>
 
+#include "base/parse_integer.h"
+
 namespace tmprof {
 namespace {
 
-constexpr const char* kAttempt = "read what NUMA nodes have free";
+constexpr const char* kReadFreeMemory = "read what NUMA nodes have free";
 
 struct Zone {
   NodeId node;
@@ -36,11 +37,7 @@ std::string_view TakeWord(std::string_view& text) {
 }
 
 std::optional<std::uint64_t> TakeNumber(std::string_view& text) {
-  const std::string_view word = TakeWord(text);
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
-  if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
-  return number;
+  return ParseInteger<std::uint64_t>(TakeWord(text));
 }
 
 // Of "Node 0, zone   Normal".
@@ -89,15 +86,17 @@ std::optional<std::uint64_t> Allocatable(const Zone& zone, std::size_t movable) 
 }
 
 Error Unreadable(const std::filesystem::path& zoneinfo, std::string reason) {
-  return {
-      .attempt = kAttempt, .object = zoneinfo.string(), .reason = std::move(reason), .advice = ""};
+  return {.attempt = kReadFreeMemory,
+          .object = zoneinfo.string(),
+          .reason = std::move(reason),
+          .advice = ""};
 }
 
 }  // namespace
 
 Result<std::vector<NodeMemory>> ReadNodeMemory(const std::filesystem::path& zoneinfo) {
   std::ifstream stream(zoneinfo);
-  if (!stream) return Fail(Refused(kAttempt, zoneinfo.string(), errno));
+  if (!stream) return Fail(Refused(kReadFreeMemory, zoneinfo.string(), errno));
   std::vector<Zone> zones;
   bool in_zone = false;  // and not in what it says of each CPU
   for (std::string line; std::getline(stream, line);) {
@@ -111,7 +110,7 @@ Result<std::vector<NodeMemory>> ReadNodeMemory(const std::filesystem::path& zone
       Read(line, zones.back());
     }
   }
-  if (stream.bad()) return Fail(Refused(kAttempt, zoneinfo.string(), EIO));
+  if (stream.bad()) return Fail(Refused(kReadFreeMemory, zoneinfo.string(), EIO));
   std::map<NodeId, NodeMemory> nodes;
   for (const Zone& zone : zones) {
     if (zone.managed == 0U || zone.name == "Device") continue;

@@ -29,7 +29,7 @@ namespace {
 using Destinations = MemoryBinding::Destinations;
 using Range = MemoryBinding::Range;
 
-constexpr const char* kAttempt = "read memory policies by a BPF program";
+constexpr const char* kReadByProgram = "read memory policies by a BPF program";
 constexpr std::uint64_t kWordBits = 64;
 // Mappings that were joined while the walk was between two of them; an iterator that does not come
 // to its end takes more.
@@ -104,7 +104,7 @@ class PolicyIterator final : public PolicyReader {
   // Strictly ascending by address from the second on; nothing: no mappings were met.
   Result<std::vector<tmprof_policy>> Walk(Pid pid) {
     const auto refuse = [pid](int error) {
-      return Fail(Refused(kAttempt, "PID " + std::to_string(pid.value()), error));
+      return Fail(Refused(kReadByProgram, "PID " + std::to_string(pid.value()), error));
     };
     // All of its threads, of which the program takes the main one: asked for one thread alone,
     // Linux 6.18 iterates over its last mappings for ever.
@@ -158,7 +158,7 @@ Result<std::unique_ptr<PolicyReader>> OpenPolicyIterator() {
   const int error = errno;
   libbpf_set_print(before);
   if (skeleton == nullptr) {
-    return Fail(Refused(kAttempt, "this kernel", error,
+    return Fail(Refused(kReadByProgram, "this kernel", error,
                         "run with CAP_BPF and CAP_PERFMON, on a kernel with BTF and NUMA"));
   }
   auto reader = std::make_unique<PolicyIterator>(skeleton);
@@ -172,7 +172,7 @@ Result<std::unique_ptr<PolicyReader>> OpenPolicyIterator() {
   });
   const auto mappings = ReadMappings(Pid(::getpid()));
   if (!has_witness || !mappings || own->size() > 2 * mappings->size() + 1) {
-    return Fail(Refused(kAttempt, "this process", ENOTSUP, "it takes Linux 6.1"));
+    return Fail(Refused(kReadByProgram, "this process", ENOTSUP, "it takes Linux 6.1"));
   }
   return std::unique_ptr<PolicyReader>(std::move(reader));
 }

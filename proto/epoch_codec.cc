@@ -21,8 +21,6 @@ namespace {
 // Records that any message may claim; more need a byte of message each (trace.proto, PageColumns).
 constexpr std::uint64_t kFreeRecords = std::uint64_t{1} << 18;
 
-std::unexpected<std::string> Wrong(std::string what) { return std::unexpected(std::move(what)); }
-
 constexpr std::pair<SourceRole, wire::SourceRole> kRoles[] = {
     {SourceRole::kReferences, wire::SOURCE_ROLE_REFERENCES},
     {SourceRole::kSamples, wire::SOURCE_ROLE_SAMPLES},

@@ -34,6 +34,9 @@ inline constexpr std::uint64_t kMaxExpansion = 64;  // message bytes per payload
 
 // What is wrong with a message, for people.
 using Verdict = std::expected<void, std::string>;
+inline std::unexpected<std::string> Wrong(std::string what) {
+  return std::unexpected(std::move(what));
+}
 
 // A kind of file, and the words for it.
 struct FileFormat {

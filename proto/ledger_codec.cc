@@ -40,8 +40,6 @@ constexpr std::uint64_t kMax64 = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t kMaxInt = std::numeric_limits<int>::max();
 constexpr std::uint64_t kMaxNanoseconds = std::numeric_limits<std::int64_t>::max();
 
-std::unexpected<std::string> Wrong(std::string what) { return std::unexpected(std::move(what)); }
-
 // The span that a record is about, whichever kind of record it is.
 template <typename Record>
 auto& SpanOf(Record& record) {

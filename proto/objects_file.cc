@@ -16,8 +16,6 @@
 namespace tmprof {
 namespace {
 
-std::unexpected<std::string> Wrong(std::string what) { return std::unexpected(std::move(what)); }
-
 Verdict Decode(const pb::ObjectsHeader& from, ObjectsInfo& info) {
   if (from.start_ns() < 0 || from.written_ns() < from.start_ns()) {
     return Wrong("its times are before boot, or not in order");

@@ -12,7 +12,7 @@ namespace {
 // Of the log-likelihood of all observations: less is no difference.
 constexpr double kNothingGained = 0.5;
 // Some ten are usual.
-constexpr int kMostSteps = 60;
+constexpr int kMostIterations = 60;
 // Of a quadratic's diagonal, added to it: candidates may be such that no observation tells them
 // apart.
 constexpr double kRidge = 1e-9;
@@ -160,7 +160,7 @@ class Fit {
   }
 
   std::vector<double> Take() && {
-    for (int step = 0; step < kMostSteps; ++step) {
+    for (int step = 0; step < kMostIterations; ++step) {
       FindSlopes();
       // Lindsay, "The geometry of mixture likelihoods", Annals of Statistics 11, 1983: no weights
       // gain more than the steepest slope.

@@ -37,10 +37,6 @@ Result<Choice> ParseName(std::string_view text, const char* attempt,
   return Fail(BadInput(attempt, std::string(text), "unknown name", "use one of " + names));
 }
 
-double Seconds(std::chrono::nanoseconds duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
 // One of two, the other with the chance `of_other`.
 RateMoments Mixed(RateMoments one, RateMoments other, double of_other) {
   const double apart = other.mean - one.mean;

@@ -8,10 +8,6 @@
 namespace tmprof {
 namespace {
 
-double Seconds(std::chrono::nanoseconds duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
 // The share of the epoch during which samples were taken. A profile with pages that names no
 // source at all (made by hand, or by an importer) is believed to have been watched throughout.
 double SamplerDuty(const EpochProfile& profile) {

@@ -112,8 +112,6 @@ void DropLightest(std::vector<Run>& runs, std::size_t most) {
   std::ranges::sort(runs, {}, &Run::first);
 }
 
-std::uint64_t CeilDivide(std::uint64_t a, std::uint64_t b) { return (a + b - 1) / b; }
-
 // As many rows as there may be, of the smallest size that they can have. Precondition: no more
 // segments than rows.
 void LayRows(AddressAxis& axis, std::size_t max_rows) {

@@ -78,9 +78,6 @@ PagesSeen Seen(const Counts& counts, bool references_known, bool samples_known) 
   return seen;
 }
 
-constexpr auto kPages = [](PageCount pages) { return Grouped(pages.value()); };
-constexpr auto kPlain = [](PageCount pages) { return fmt::format("{}", pages.value()); };
-
 Json SeenJson(const PagesSeen& seen) {
   return {{"looked_at", OrNull(seen.looked_at)},
           {"references", OrNull(seen.references)},
@@ -145,9 +142,9 @@ std::string CoverageText(const Coverage& coverage) {
   TextTable table(
       {{"pid"}, {"target", kLeft}, {"references only"}, {"samples only"}, {"both"}, {"either"}});
   const auto add = [&](std::string pid, std::string name, const PagesSeen& seen) {
-    table.AddRow({std::move(pid), std::move(name), OrUnknown(seen.references_only, kPages),
-                  OrUnknown(seen.samples_only, kPages), OrUnknown(seen.both, kPages),
-                  OrUnknown(seen.either, kPages)});
+    table.AddRow({std::move(pid), std::move(name), OrUnknown(seen.references_only, kGrouped),
+                  OrUnknown(seen.samples_only, kGrouped), OrUnknown(seen.both, kGrouped),
+                  OrUnknown(seen.either, kGrouped)});
   };
   for (const Coverage::Row& row : coverage.rows) {
     add(fmt::format("{}", row.target.pid.value()), Printable(row.target.name), row.seen);
@@ -158,7 +155,7 @@ std::string CoverageText(const Coverage& coverage) {
     text += fmt::format(
         "note: of {} pages those that were looked at are unknown, one at a time of each region; {} "
         "pages were sampled\n",
-        kPages(*coverage.all.most_looked_at), OrUnknown(coverage.all.samples, kPages));
+        kGrouped(*coverage.all.most_looked_at), OrUnknown(coverage.all.samples, kGrouped));
   }
   return text;
 }

@@ -133,10 +133,6 @@ std::string Grouped(std::uint64_t value) {
   return digits;
 }
 
-double Seconds(std::chrono::nanoseconds duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
 std::string Describe(const Mapping& mapping) {
   std::string kind(Name(mapping.kind));
   return mapping.path.empty() ? kind : kind + " " + mapping.path;

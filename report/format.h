@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -50,7 +52,20 @@ std::string Percent(double share);         // 0.123 -> "12.3 %"
 std::string Significant(double value);     // four significant digits: "0.1235", "1.234e+06"
 std::string Exact(double value);           // shortest text that reads back as the same double
 std::string Grouped(std::uint64_t value);  // "1 234 567"
-double Seconds(std::chrono::nanoseconds duration);
+
+// Spellings of counts, of pages or of anything else, for OrUnknown() and OrEmpty().
+inline constexpr auto kPlain = [](const auto& count) {
+  if constexpr (requires { count.value(); })
+    return fmt::format("{}", count.value());
+  else
+    return fmt::format("{}", count);
+};
+inline constexpr auto kGrouped = [](const auto& count) {
+  if constexpr (requires { count.value(); })
+    return Grouped(count.value());
+  else
+    return Grouped(count);
+};
 
 template <typename T, typename Spell>
 std::string OrUnknown(const std::optional<T>& value, Spell spell) {

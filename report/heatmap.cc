@@ -144,8 +144,6 @@ class CellSums {
   std::vector<double> delivered_seconds_;  // per column
 };
 
-std::size_t CeilDivide(std::uint64_t a, std::size_t b) { return (a + b - 1) / b; }
-
 constexpr std::string_view kLevels = ":-=+*#%@";  // by ink
 constexpr char kUnknownMark = ' ';
 constexpr char kZeroMark = '.';

@@ -169,8 +169,6 @@ class Summing {
   std::map<TargetId, MovesSummary::Row> rows_;
 };
 
-constexpr auto kPlain = [](auto value) { return fmt::format("{}", value); };
-
 // Promotions without a record of what became of them: still watched when the ledger ended.
 std::uint64_t Unsettled(const MoveTally& moves, const PaybackTally& payback) {
   return moves.moves - std::min(moves.moves, payback.settled);

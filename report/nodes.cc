@@ -21,11 +21,11 @@ struct UnknownLast {
   }
 };
 
-struct Sum {
+struct NodeSum {
   double score = 0;
   double pages = 0;
 };
-using SumsByNode = std::map<std::optional<NodeId>, Sum, UnknownLast>;
+using SumsByNode = std::map<std::optional<NodeId>, NodeSum, UnknownLast>;
 
 SumsByNode SumEpoch(const EpochProfile& epoch, const TraceTotals& totals,
                     const NodesOptions& options) {
@@ -38,7 +38,7 @@ SumsByNode SumEpoch(const EpochProfile& epoch, const TraceTotals& totals,
   for (std::size_t row = 0; row < table.size(); ++row) {
     if (scores[row] <= 0 || !totals.IsOf(table.key[row].target, options.pid)) continue;
     while (epoch.pages.key(record) < table.key[row]) ++record;
-    Sum& sum = sums[epoch.pages.node[record]];
+    NodeSum& sum = sums[epoch.pages.node[record]];
     sum.score += scores[row];
     sum.pages += table.span_pages[row];
   }

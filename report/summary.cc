@@ -11,11 +11,6 @@
 namespace tmprof {
 namespace {
 
-constexpr auto kPages = [](PageCount pages) { return Grouped(pages.value()); };
-constexpr auto kCount = [](std::uint64_t count) { return Grouped(count); };
-constexpr auto kPlain = [](auto value) { return fmt::format("{}", value); };
-constexpr auto kPlainPages = [](PageCount pages) { return fmt::format("{}", pages.value()); };
-
 std::string Finished(const TraceTotals& totals) {
   if (totals.end.damage) return "damaged";
   if (!totals.end.finished) return "end unknown";
@@ -53,7 +48,7 @@ std::string SourcesText(const TraceTotals& totals) {
   for (const SourceTotal& source : totals.sources) {
     table.AddRow({Printable(source.label.empty() ? source.name : source.label),
                   std::string(Name(source.state)), OrUnknown(source.active_ratio, Percent),
-                  OrUnknown(source.observations, kCount), OrUnknown(source.lost, kCount),
+                  OrUnknown(source.observations, kGrouped), OrUnknown(source.lost, kGrouped),
                   Details(source)});
   }
   std::string text = table.Text();
@@ -72,7 +67,7 @@ std::string TargetsText(const Coverage& coverage) {
       {{"pid"}, {"target", kLeft}, {"pages"}, {"CPU s"}, {"", kLeft}, {"command", kLeft}});
   for (const Coverage::Row& row : coverage.rows) {
     table.AddRow({fmt::format("{}", row.target.pid.value()), Printable(row.target.name),
-                  OrUnknown(row.seen.footprint, kPages),
+                  OrUnknown(row.seen.footprint, kGrouped),
                   OrUnknown(row.target.cpu_time,
                             [](auto time) { return fmt::format("{:.2f}", Seconds(time)); }),
                   row.target.exited ? "exited" : "", Printable(row.target.command)});
@@ -179,19 +174,19 @@ std::string SummaryText(const Summary& summary) {
                                       seen.most_looked_at ? ", with all of its regions'" : "");
                  }));
   text += TitledLine(
-      "pages seen",
-      fmt::format("by references {}, by samples {}, by both {}", OrUnknown(seen.references, kPages),
-                  OrUnknown(seen.samples, kPages), OrUnknown(seen.both, kPages)));
+      "pages seen", fmt::format("by references {}, by samples {}, by both {}",
+                                OrUnknown(seen.references, kGrouped),
+                                OrUnknown(seen.samples, kGrouped), OrUnknown(seen.both, kGrouped)));
   text +=
       TitledLine("looked at", seen.most_looked_at
                                   ? fmt::format("at most {} pages: one at a time of each region",
-                                                kPages(*seen.most_looked_at))
+                                                kGrouped(*seen.most_looked_at))
                                   : OrUnknown(seen.looked_at, [](PageCount pages) {
                                       return fmt::format("{} pages", Grouped(pages.value()));
                                     }));
   text += TitledLine(
       "cost", fmt::format("{} accessed bits cleared; own CPU {:.3f} s ({} of one CPU)",
-                          OrUnknown(summary.Clears(), kCount), Seconds(totals.profiler_cpu_time),
+                          OrUnknown(summary.Clears(), kGrouped), Seconds(totals.profiler_cpu_time),
                           OrUnknown(ShareOfDuration(totals), Percent)));
   const auto nanoseconds = [](double value) { return Significant(value) + " ns"; };
   text +=
@@ -272,13 +267,13 @@ std::string SummaryCsv(const Summary& summary) {
   add("lost_epochs", kPlain(totals.lost_epochs));
   add("duration_s", Exact(Seconds(totals.duration())));
   add("targets", kPlain(totals.targets.size()));
-  add("footprint_pages", OrEmpty(seen.footprint, kPlainPages));
-  add("pages_seen.references", OrEmpty(seen.references, kPlainPages));
-  add("pages_seen.samples", OrEmpty(seen.samples, kPlainPages));
-  add("pages_seen.both", OrEmpty(seen.both, kPlainPages));
-  add("pages_seen.either", OrEmpty(seen.either, kPlainPages));
-  add("pages_looked_at", OrEmpty(seen.looked_at, kPlainPages));
-  add("pages_looked_at_at_most", OrEmpty(seen.most_looked_at, kPlainPages));
+  add("footprint_pages", OrEmpty(seen.footprint, kPlain));
+  add("pages_seen.references", OrEmpty(seen.references, kPlain));
+  add("pages_seen.samples", OrEmpty(seen.samples, kPlain));
+  add("pages_seen.both", OrEmpty(seen.both, kPlain));
+  add("pages_seen.either", OrEmpty(seen.either, kPlain));
+  add("pages_looked_at", OrEmpty(seen.looked_at, kPlain));
+  add("pages_looked_at_at_most", OrEmpty(seen.most_looked_at, kPlain));
   for (const SourceTotal& source : totals.sources) {
     const std::string prefix = "sources." + source.name + ".";
     add(prefix + "state", std::string(Name(source.state)));

@@ -548,7 +548,7 @@ std::string Marked(bool is_estimated, double value, std::string text) {
 constexpr std::string_view kElsewhere = "elsewhere";
 
 // "nodes 2, 3"
-std::string NodesText(const std::vector<NodeId>& nodes) {
+std::string NodeNames(const std::vector<NodeId>& nodes) {
   std::string text = nodes.size() == 1 ? "node" : "nodes";
   for (const NodeId node : nodes) {
     text += fmt::format("{} {}", node == nodes.front() ? "" : ",", node.value());
@@ -556,7 +556,7 @@ std::string NodesText(const std::vector<NodeId>& nodes) {
   return text;
 }
 
-Json NodesJson(const std::optional<std::vector<NodeId>>& nodes) {
+Json NodeNumbers(const std::optional<std::vector<NodeId>>& nodes) {
   if (!nodes) return nullptr;
   Json json = Json::array();
   for (const NodeId node : *nodes) json.push_back(node.value());
@@ -585,7 +585,7 @@ Status RequireNodes(const Trace& trace, const TracedObjects& objects) {
     return Fail(BadInput(
         "take tier 2 as given for", trace.name,
         fmt::format("the machine that was recorded has no memory on node {}", node.value()),
-        fmt::format("it has some on {}", NodesText(there))));
+        fmt::format("it has some on {}", NodeNames(there))));
   }
   return {};
 }
@@ -679,7 +679,7 @@ std::string TracedObjectsText(const TracedObjects& objects) {
   if (objects.tier2 && !objects.tier2->empty()) {
     text +=
         fmt::format("in tier 2, or below, {}: {} of {} whose tier is known\n",
-                    NodesText(*objects.tier2), OrUnknown(objects.InTier2(objects.tiers), Percent),
+                    NodeNames(*objects.tier2), OrUnknown(objects.InTier2(objects.tiers), Percent),
                     objects.accesses ? "the accesses" : "references and samples");
   }
   columns.push_back({"bytes"});
@@ -837,7 +837,7 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
          {"in_tier2_share", OrNull(objects.InTier2(elsewhere.tiers))},
          {"of_tier2_share", OrNull(objects.OfTier2(elsewhere))},
          {"estimated", elsewhere.estimated}}},
-       {"tier2_nodes", NodesJson(objects.tier2)},
+       {"tier2_nodes", NodeNumbers(objects.tier2)},
        {"in_tier2_share", OrNull(objects.InTier2(objects.tiers))},
        {"page_observed", objects.options.page ? Json(objects.page_observed) : Json(nullptr)},
        {"counted", objects.counted ? Json(objects.counted->accesses) : Json(nullptr)},

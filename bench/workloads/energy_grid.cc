@@ -14,17 +14,17 @@ double Uniform(Random& random) { return static_cast<double>(random.Next() >> 11)
 
 // Runs of nuclides, [start, end). In XSBench's Materials.c (version 20) fuel and water have one
 // nuclide in common, as have fuel and the vessel's steel; there they are numbered otherwise.
-struct Run {
+struct NuclideRun {
   std::uint32_t start;
   std::uint32_t end;
 };
-constexpr Run kFuel = {0, 34};
-constexpr Run kVessel = {32, 33};  // and the next
-constexpr Run kVesselOnly = {59, 68};
-constexpr Run kWater = {33, 37};
-constexpr Run kCladding = {37, 42};
-constexpr Run kSteel = {42, 59};
-constexpr Run kFuelOfLarge = {68, 355};
+constexpr NuclideRun kFuel = {0, 34};
+constexpr NuclideRun kVessel = {32, 33};  // and the next
+constexpr NuclideRun kVesselOnly = {59, 68};
+constexpr NuclideRun kWater = {33, 37};
+constexpr NuclideRun kCladding = {37, 42};
+constexpr NuclideRun kSteel = {42, 59};
+constexpr NuclideRun kFuelOfLarge = {68, 355};
 
 }  // namespace
 
@@ -39,7 +39,7 @@ std::uint32_t NuclideCount(Reactor reactor) {
 }
 
 std::vector<std::uint32_t> NuclidesOf(Reactor reactor, std::size_t material) {
-  std::vector<Run> runs;
+  std::vector<NuclideRun> runs;
   switch (material) {
     case 0:
       runs = {kFuel};
@@ -63,7 +63,7 @@ std::vector<std::uint32_t> NuclidesOf(Reactor reactor, std::size_t material) {
       runs = {kWater, kSteel};
   }
   std::vector<std::uint32_t> nuclides;
-  for (const Run& run : runs) {
+  for (const NuclideRun& run : runs) {
     for (std::uint32_t nuclide = run.start; nuclide < run.end; ++nuclide) {
       nuclides.push_back(nuclide);
     }

@@ -14,7 +14,7 @@
 namespace tmprof::workload {
 namespace {
 
-std::unexpected<std::string> Refused(std::string_view attempt) {
+std::unexpected<std::string> SystemRefused(std::string_view attempt) {
   return std::unexpected(
       fmt::format("cannot {}: {} ({})", attempt, strerrorname_np(errno), std::strerror(errno)));
 }
@@ -28,7 +28,7 @@ std::expected<Memory, std::string> Memory::Map(std::uint64_t footprint_bytes, bo
   void* reserved = ::mmap(nullptr, reserved_bytes, PROT_NONE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED) {
-    return Refused(fmt::format("reserve {} bytes of address space", reserved_bytes));
+    return SystemRefused(fmt::format("reserve {} bytes of address space", reserved_bytes));
   }
   const auto low = reinterpret_cast<std::uintptr_t>(reserved);
   const std::uintptr_t start = (low / kHugePageBytes + 2) * kHugePageBytes;
@@ -38,14 +38,14 @@ std::expected<Memory, std::string> Memory::Map(std::uint64_t footprint_bytes, bo
 
   Memory memory(reinterpret_cast<std::uint64_t*>(start), footprint_bytes);
   if (::mprotect(memory.words_, footprint_bytes, PROT_READ | PROT_WRITE) != 0) {
-    return Refused(fmt::format("map {} bytes", footprint_bytes));
+    return SystemRefused(fmt::format("map {} bytes", footprint_bytes));
   }
   if (::madvise(memory.words_, footprint_bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) != 0) {
-    return Refused(huge ? "ask for huge pages" : "forbid huge pages");
+    return SystemRefused(huge ? "ask for huge pages" : "forbid huge pages");
   }
   // MADV_POPULATE_WRITE faults in address order and reports a shortage; a store would be SIGBUS.
   if (::madvise(memory.words_, footprint_bytes, MADV_POPULATE_WRITE) != 0) {
-    return Refused(fmt::format("fault in {} bytes", footprint_bytes));
+    return SystemRefused(fmt::format("fault in {} bytes", footprint_bytes));
   }
   return memory;
 }
@@ -59,7 +59,7 @@ Memory::~Memory() {
 
 std::expected<std::uint64_t, std::string> Memory::HugeBytes() const {
   std::ifstream smaps("/proc/self/smaps");
-  if (!smaps) return Refused("open /proc/self/smaps");
+  if (!smaps) return SystemRefused("open /proc/self/smaps");
   std::uint64_t huge_bytes = 0;
   bool inside = false;
   for (std::string line; std::getline(smaps, line);) {

@@ -17,7 +17,7 @@
 namespace tmprof::workload {
 namespace {
 
-std::unexpected<std::string> Refused(std::string_view attempt, std::string_view path) {
+std::unexpected<std::string> FileRefused(std::string_view attempt, std::string_view path) {
   return std::unexpected(fmt::format("cannot {} '{}': {} ({})", attempt, path,
                                      strerrorname_np(errno), std::strerror(errno)));
 }
@@ -106,14 +106,14 @@ AtomicFile::~AtomicFile() {
 std::expected<AtomicFile, std::string> AtomicFile::Open(std::string path) {
   std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
   std::FILE* stream = std::fopen(temporary.c_str(), "wxe");
-  if (stream == nullptr) return Refused("create", temporary);
+  if (stream == nullptr) return FileRefused("create", temporary);
   return AtomicFile(std::move(path), std::move(temporary), stream);
 }
 
 std::expected<void, std::string> AtomicFile::Commit() {
   const bool written = std::ferror(stream_) == 0 && std::fflush(stream_) == 0;
   if (!written || std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    return Refused("write", path_);
+    return FileRefused("write", path_);
   }
   std::fclose(std::exchange(stream_, nullptr));
   return {};

@@ -2,12 +2,13 @@
 
 #include "profiler/sources/abit/node_map.h"
 
-#include <charconv>
 #include <fstream>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
+
+#include "base/parse_integer.h"
 
 namespace tmprof::abit {
 namespace {
@@ -17,10 +18,7 @@ template <typename Number>
 std::optional<Number> NumberAfter(std::string_view prefix, std::string_view name) {
   if (!name.starts_with(prefix)) return std::nullopt;
   name.remove_prefix(prefix.size());
-  Number number = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  if (error != std::errc() || end != name.data() + name.size()) return std::nullopt;
-  return number;
+  return ParseInteger<Number>(name);
 }
 
 std::vector<std::filesystem::path> Entries(const std::filesystem::path& folder) {

@@ -4,10 +4,11 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdint>
 #include <fstream>
 #include <system_error>
+
+#include "base/parse_integer.h"
 
 namespace tmprof::abit {
 namespace {
@@ -15,13 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kOurPrograms = "tmprof";
-
-std::optional<std::int32_t> ParseNumber(std::string_view text) {
-  std::int32_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 std::string NameIn(const fs::path& folder) {
   std::ifstream file(folder / "comm");
@@ -52,7 +46,7 @@ bool WatchesOneOf(const std::set<Pid>& targets, const fs::path& descriptor) {
   std::ifstream file(descriptor);
   for (std::string line; std::getline(file, line);) {
     if (!line.starts_with(kField)) continue;
-    const auto pid = ParseNumber(std::string_view(line).substr(kField.size()));
+    const auto pid = ParseInteger<std::int32_t>(std::string_view(line).substr(kField.size()));
     if (pid && targets.contains(Pid(*pid))) return true;
   }
   return false;
@@ -65,7 +59,7 @@ std::optional<std::string> OtherScannerOf(const std::set<Pid>& targets, Pid self
   std::optional<std::string> found;
   std::error_code ignored;
   AnyEntry(proc, ignored, [&](const fs::path& process) {
-    const auto pid = ParseNumber(process.filename().string());
+    const auto pid = ParseInteger<std::int32_t>(process.filename().string());
     if (!pid || Pid(*pid) == self || !Scans(process)) return false;
     std::error_code unreadable;
     const bool watches = AnyEntry(process / "fdinfo", unreadable, [&](const fs::path& file) {

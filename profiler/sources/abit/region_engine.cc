@@ -22,7 +22,7 @@ constexpr nanoseconds kFirstRung = microseconds(250);
 constexpr std::uint32_t kRungs = 5;
 // A ladder's step lasts so long after its last clear; what is affordable comes on top.
 constexpr nanoseconds kLadderStep = milliseconds(16);
-constexpr nanoseconds kIdlePace = milliseconds(5);
+constexpr nanoseconds kIdleRegionPace = milliseconds(5);
 // A target that has not run is asked at growing intervals whether it has.
 constexpr nanoseconds kShortestIdleWait = milliseconds(1);
 constexpr nanoseconds kLongestIdleWait = milliseconds(256);
@@ -30,15 +30,12 @@ constexpr std::uint32_t kMostDoublings = 8;  // of a wait
 // Cleared back to back, under the target's mmap_lock: at some 10 us each they take as long as the
 // full scan's clear of 8 MiB.
 constexpr std::size_t kClearsAtOnce = 16;
-constexpr nanoseconds kLongestBudgetWait = milliseconds(100);
+constexpr nanoseconds kLongestRegionWait = milliseconds(100);
 // Pages picked anew where nothing is mapped, within one step.
 constexpr int kPickRounds = 3;
 constexpr int kPicksForAMapping = 8;
 // Of a page whose table is in use each time that it is to be cleared.
 constexpr std::uint32_t kMostUnread = 8;
-// What the kernel refuses to clear, as it does mlocked memory, is tried again so much later.
-constexpr nanoseconds kRetryUnclearable = std::chrono::seconds(60);
-
 // That single a page out: of a hot range each page has one now and then.
 constexpr std::uint64_t kLeastSamples = 2;
 
@@ -247,7 +244,7 @@ RegionEngine::Areas RegionEngine::TakeMappings(RegionTarget& target) {
 }
 
 void RegionEngine::Begin(RegionTarget& target, MonotonicTime now) {
-  target.next = now + kIdlePace;
+  target.next = now + kIdleRegionPace;
   if (target.mappings_stale || !PrepareRegions(target, now)) {
     target.HoldUp(now);
     return;
@@ -263,7 +260,7 @@ void RegionEngine::Begin(RegionTarget& target, MonotonicTime now) {
   target.idle_wait = nanoseconds(0);
   if (std::exchange(target.held_up, false)) target.ready_at = now;
   if (const auto left = tmprof_budget_free(&target.budget); left <= 0) {
-    target.next = now + WaitToEarn(target.budget.share_ppm, 1 - left, kLongestBudgetWait);
+    target.next = now + WaitToEarn(target.budget.share_ppm, 1 - left, kLongestRegionWait);
     return;
   }
   target.began = now;

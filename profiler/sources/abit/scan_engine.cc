@@ -51,7 +51,6 @@ constexpr std::uint32_t kBlurredPart = 16;     // fewer are the hot ones alone
 constexpr std::uint32_t kTurnsAgain = 2;       // the price of a visit is three clears at most
 // A target that has used CPU time runs for so much longer, as far as is known.
 constexpr nanoseconds kRunsStill = milliseconds(500);
-constexpr nanoseconds kRetryUnclearable = seconds(60);
 constexpr std::size_t kLookedAheadInRotation = 16;
 constexpr std::uint64_t kClearsThatTell = 2048;  // what a visit takes
 // Of CPU time of the targets, in which fewer were cleared: what was saved up is spent by then.

@@ -28,6 +28,8 @@ namespace tmprof::abit {
 
 // What it cannot clear or read because of a refusal is tried again so much later.
 inline constexpr std::chrono::nanoseconds kRetryRefused = std::chrono::seconds(60);
+// A mapping that the kernel does not clear, such as mlocked memory, is tried again so much later.
+inline constexpr std::chrono::nanoseconds kRetryUnclearable = std::chrono::seconds(60);
 // So often the bits of a target that is off the CPU are left alone in a row: the first rungs would
 // have to be waited for.
 inline constexpr std::uint32_t kTriesIdle = 4;

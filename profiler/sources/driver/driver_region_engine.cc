@@ -23,7 +23,7 @@ using std::chrono::nanoseconds;
 // default, makes 20 000 in a period.
 constexpr nanoseconds kDrainPeriod = std::chrono::milliseconds(200);
 constexpr std::uint32_t kLogRecords = 32768;
-constexpr std::size_t kRecordsPerRead = 512;
+constexpr std::size_t kRegionsPerRead = 512;
 constexpr double kLinesPerTable = 64;
 // A microsecond and no limit: what the driver takes.
 constexpr double kLeastBudgetNs = 1e3;
@@ -56,7 +56,7 @@ Error NotStarted(const tmprof_params& params, int system_error) {
   return refused;
 }
 
-Error Lost(int system_error) {
+Error RegionsUnreadable(int system_error) {
   return Refused("read regions from the driver", TMPROF_DEVICE_PATH, system_error,
                  "the kernel's log may say more; --source abit-bpf does without the module");
 }
@@ -82,7 +82,7 @@ DriverRegionEngine::DriverRegionEngine(std::shared_ptr<Session> session, abit::A
     : session_(std::move(session)),
       kernel_(kernel),
       options_(options),
-      batch_(kRecordsPerRead),
+      batch_(kRegionsPerRead),
       before_(before),
       epoch_start_(kernel.Now()),
       active_since_(epoch_start_) {}
@@ -146,7 +146,7 @@ void DriverRegionEngine::SetActive(bool active) {
   control.sources = TMPROF_MASK_ABIT;
   control.command = active ? TMPROF_RESUME : TMPROF_PAUSE;
   const int error = Call(session_->device(), TMPROF_IOC_CONTROL, control);
-  if (error != 0 && error != EALREADY) failure_ = Lost(error);
+  if (error != 0 && error != EALREADY) failure_ = RegionsUnreadable(error);
   const MonotonicTime now = kernel_.Now();
   if (active) {
     active_since_ = now;
@@ -178,7 +178,7 @@ void DriverRegionEngine::Drain() {
     request.regions = reinterpret_cast<std::uint64_t>(batch_.data());
     request.capacity = static_cast<std::uint32_t>(batch_.size());
     if (const int error = Call(session_->device(), TMPROF_IOC_READ_REGIONS, request); error != 0) {
-      failure_ = Lost(error);
+      failure_ = RegionsUnreadable(error);
       return;
     }
     for (std::uint32_t i = 0; i < request.count; ++i) {
@@ -290,7 +290,7 @@ abit::Harvest DriverRegionEngine::TakeEpoch() {
   tmprof_stats stats{};
   if (failure_) return harvest;
   if (const int error = Call(session_->device(), TMPROF_IOC_STATS, stats); error != 0) {
-    failure_ = Lost(error);
+    failure_ = RegionsUnreadable(error);
     return harvest;
   }
   const tmprof_stats before = std::exchange(before_, stats);

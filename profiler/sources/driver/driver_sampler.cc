@@ -14,7 +14,7 @@
 namespace tmprof::driver {
 namespace {
 
-constexpr std::size_t kRecordsPerRead = 1024;
+constexpr std::size_t kSamplesPerRead = 1024;
 
 // As perf_event_open(2) names it, for the driver. `flags` are those of the use.
 tmprof_event EventOf(const perf_event_attr& attr, std::uint32_t flags) {
@@ -44,7 +44,7 @@ bool OfTheTarget(int error) {
   return error == ESRCH || error == EEXIST || error == ENOSPC || error == EINVAL || error == ENOMEM;
 }
 
-Error Lost(int error) {
+Error SamplesUnreadable(int error) {
   return Refused("sample through the driver", TMPROF_DEVICE_PATH, error,
                  "the kernel's log may say more; without --source driver, perf samples it");
 }
@@ -125,7 +125,7 @@ DriverSampler::DriverSampler(const SourceKind& kind, std::vector<Counter> counte
     : kind_(kind),
       counters_(std::move(counters)),
       gate_(std::move(gate)),
-      batch_(kRecordsPerRead) {}
+      batch_(kSamplesPerRead) {}
 
 Status DriverSampler::Follow(Counter& counter, const std::vector<TrackedProcess>& targets) {
   std::map<TargetId, Session::Target> kept;
@@ -141,7 +141,7 @@ Status DriverSampler::Follow(Counter& counter, const std::vector<TrackedProcess>
       counter.named.insert_or_assign(target->id(), process.id);
       kept.emplace(process.id, *std::move(target));
     } else if (!OfTheTarget(target.error().system_error.value_or(0))) {
-      lost = Lost(target.error().system_error.value_or(0));
+      lost = SamplesUnreadable(target.error().system_error.value_or(0));
     } else if (target.error().system_error != ESRCH) {
       refusals.push_back(std::move(target.error()));
     }
@@ -173,7 +173,7 @@ void DriverSampler::SetActive(bool active) {
   control.command = active ? TMPROF_RESUME : TMPROF_PAUSE;
   for (Counter& counter : counters_) {
     const int error = Call(counter.session->device(), TMPROF_IOC_CONTROL, control);
-    if (error != 0 && error != EALREADY) failure_ = Lost(error);
+    if (error != 0 && error != EALREADY) failure_ = SamplesUnreadable(error);
   }
 }
 
@@ -181,10 +181,10 @@ Status DriverSampler::Take(Counter& counter, SourceEpoch& epoch, EpochSum& sum) 
   Device& device = counter.session->device();
   tmprof_epoch ended{};
   if (const int error = Call(device, TMPROF_IOC_EPOCH_END, ended); error != 0)
-    return Fail(Lost(error));
+    return Fail(SamplesUnreadable(error));
   while (true) {
     const auto count = device.Read(batch_);
-    if (!count) return Fail(Lost(count.error()));
+    if (!count) return Fail(SamplesUnreadable(count.error()));
     if (*count == 0) break;
     for (std::size_t i = 0; i < *count; ++i) {
       const tmprof_page_record& record = batch_[i];
@@ -205,7 +205,8 @@ Status DriverSampler::Take(Counter& counter, SourceEpoch& epoch, EpochSum& sum) 
     }
   }
   tmprof_stats now{};
-  if (const int error = Call(device, TMPROF_IOC_STATS, now); error != 0) return Fail(Lost(error));
+  if (const int error = Call(device, TMPROF_IOC_STATS, now); error != 0)
+    return Fail(SamplesUnreadable(error));
   const tmprof_stats before = std::exchange(counter.last, now);
   sum.lost += ended.samples_lost + (now.pages_refused - before.pages_refused);
   sum.active_ns += ended.active_ns[TMPROF_SAMPLER];

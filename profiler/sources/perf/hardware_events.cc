@@ -8,11 +8,11 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
-#include <charconv>
 #include <optional>
 #include <string_view>
 
 #include "base/check.h"
+#include "base/parse_integer.h"
 #include "profiler/first_line.h"
 
 namespace tmprof {
@@ -21,25 +21,17 @@ namespace {
 constexpr std::uint64_t kSampleType =
     PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR | PERF_SAMPLE_DATA_SRC;
 
-template <typename Number = std::uint32_t>
-std::optional<Number> ParseNumber(std::string_view text, int base = 10) {
-  Number value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 // As strtoull(3) with base 0 reads it, octal apart.
 std::optional<std::uint64_t> ParseWord(std::string_view text) {
   const bool hexadecimal = text.starts_with("0x");
-  return ParseNumber<std::uint64_t>(text.substr(hexadecimal ? 2 : 0), hexadecimal ? 16 : 10);
+  return ParseInteger<std::uint64_t>(text.substr(hexadecimal ? 2 : 0), hexadecimal ? 16 : 10);
 }
 
 // "config:19" says that the field is bit 19 of perf_event_attr.config.
 std::optional<std::uint64_t> FieldMask(std::string_view format) {
   constexpr std::string_view kPrefix = "config:";
   if (!format.starts_with(kPrefix)) return std::nullopt;
-  const auto bit = ParseNumber(format.substr(kPrefix.size()));
+  const auto bit = ParseInteger<std::uint32_t>(format.substr(kPrefix.size()));
   if (!bit || *bit >= 64) return std::nullopt;
   return std::uint64_t{1} << *bit;
 }
@@ -69,7 +61,7 @@ bool SetField(perf_event_attr& attr, std::string_view term) {
 Result<perf_event_attr> ReadPmuEvent(const std::filesystem::path& devices, const std::string& pmu,
                                      const std::string& name) {
   const auto type = FirstLine(devices / pmu / "type").and_then([](const std::string& text) {
-    return ParseNumber(text);
+    return ParseInteger<std::uint32_t>(text);
   });
   const std::filesystem::path file = devices / pmu / "events" / name;
   const auto terms = FirstLine(file);
@@ -118,8 +110,9 @@ Result<perf_event_attr> EncodeWithPfm(const std::string& name) {
 
 Result<HardwareSetup> FindIbs(const std::filesystem::path& devices, SampleRate rate) {
   const std::filesystem::path pmu = devices / "ibs_op";
-  const auto type =
-      FirstLine(pmu / "type").and_then([](const std::string& text) { return ParseNumber(text); });
+  const auto type = FirstLine(pmu / "type").and_then([](const std::string& text) {
+    return ParseInteger<std::uint32_t>(text);
+  });
   if (!type) {
     return Fail(Refused("find AMD IBS", pmu.string(), ENOENT,
                         "needs an AMD CPU with IBS and a kernel that sees it (rarely so in a "
@@ -147,8 +140,8 @@ Result<HardwareSetup> FindIbs(const std::filesystem::path& devices, SampleRate r
 Result<HardwareSetup> FindPebs(const std::filesystem::path& devices, const EventEncoder& encode,
                                SampleRate rate) {
   const std::filesystem::path precise = devices / "cpu/caps/max_precise";
-  const auto level =
-      FirstLine(precise).and_then([](const std::string& text) { return ParseNumber(text); });
+  const auto level = FirstLine(precise).and_then(
+      [](const std::string& text) { return ParseInteger<std::uint32_t>(text); });
   if (!level || *level == 0) {
     return Fail(Refused("find Intel PEBS", precise.string(), ENOENT,
                         "needs an Intel CPU with PEBS and a kernel that sees it (rarely so in a "

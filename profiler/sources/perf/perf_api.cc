@@ -12,11 +12,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <ctime>
 #include <string_view>
 
 #include "base/check.h"
+#include "base/parse_integer.h"
 #include "profiler/capabilities.h"
 #include "profiler/first_line.h"
 #include "profiler/procfs.h"
@@ -27,14 +27,6 @@ namespace {
 std::expected<void, int> Ioctl(int fd, unsigned long request, unsigned long argument) {
   if (::ioctl(fd, request, argument) != 0) return std::unexpected(errno);
   return {};
-}
-
-template <typename Number>
-std::optional<Number> ParseNumber(std::string_view text) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 // The soft limit to the hard one, which any process may do (getrlimit(2)).
@@ -56,9 +48,9 @@ std::vector<CpuId> ParseCpuList(std::string_view text) {
     const std::string_view item = text.substr(0, text.find(','));
     text.remove_prefix(std::min(text.size(), item.size() + 1));
     const std::size_t dash = item.find('-');
-    const auto first = ParseNumber<std::int32_t>(item.substr(0, dash));
+    const auto first = ParseInteger<std::int32_t>(item.substr(0, dash));
     const auto last =
-        dash == std::string_view::npos ? first : ParseNumber<std::int32_t>(item.substr(dash + 1));
+        dash == std::string_view::npos ? first : ParseInteger<std::int32_t>(item.substr(dash + 1));
     if (!first || !last) continue;
     for (std::int32_t cpu = *first; cpu <= *last; ++cpu) cpus.emplace_back(cpu);
   }
@@ -183,7 +175,7 @@ std::size_t KernelPerfApi::ReadMemory(Pid process, std::uint64_t address,
 
 std::optional<int> KernelPerfApi::ParanoidLevel() {
   const auto line = FirstLine("/proc/sys/kernel/perf_event_paranoid");
-  return line ? ParseNumber<int>(*line) : std::nullopt;
+  return line ? ParseInteger<int>(*line) : std::nullopt;
 }
 
 std::uint64_t KernelPerfApi::OpenFileLimit() {
