@@ -5,7 +5,6 @@ function(tmprof_component name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
   add_library(tmprof_${name} STATIC ${ARG_SOURCES})
   target_link_libraries(tmprof_${name} PUBLIC tmprof_flags ${ARG_LINK})
-  tmprof_precompile(tmprof_${name} tmprof_library_headers)
 endfunction()
 
 # tmprof_bpf_skeleton(PROGRAM DEPENDS … SKELETON VARIABLE): compiles PROGRAM.bpf.c of this folder; the variable gets the
@@ -31,36 +30,3 @@ function(tmprof_bpf_skeleton program)
     VERBATIM)
   set(${ARG_SKELETON} ${skeleton} PARENT_SCOPE)
 endfunction()
-
-# tmprof_test(NAME SOURCES … [LINK …] [LABELS …]): one GoogleTest program, registered with CTest case by
-# case. A case that cannot run here calls GTEST_SKIP() with its reason; CTest then lists it as skipped.
-# Labels, by which ./check selects: `live` tests measure this machine; `plain` ones have to pass without sanitizers,
-# too. Of other tests: `machine` and `vm` boot guests, `fuzz` and `lint` do what they are called.
-# Without TMPROF_MEASUREMENTS those of label `live`, and without TMPROF_UNIT_TESTS those of no label, are built
-# on request only, and not registered.
-function(tmprof_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;LABELS" ${ARGN})
-  add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE tmprof_flags ${ARG_LINK} GTest::gmock GTest::gtest
-                                        GTest::gtest_main tmprof_test_flags)
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  tmprof_precompile(${name} tmprof_test_headers)
-  if((live IN_LIST ARG_LABELS AND NOT TMPROF_MEASUREMENTS) OR (NOT ARG_LABELS AND NOT TMPROF_UNIT_TESTS))
-    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
-    return()
-  endif()
-  # Live tests measure time and cost, so nothing else may run beside them.
-  set(properties)
-  if(ARG_LABELS)
-    list(APPEND properties LABELS "${ARG_LABELS}")
-  endif()
-  if(live IN_LIST ARG_LABELS)
-    list(APPEND properties RUN_SERIAL TRUE)
-  endif()
-  if(properties)
-    list(PREPEND properties PROPERTIES)
-  endif()
-  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}: " ${properties})
-endfunction()
-
-include(GoogleTest)

@@ -21,8 +21,8 @@
 #include "tests/apps/program.h"
 #include "tests/folders.h"
 
-namespace tmprof::testing {
-namespace {
+namespace tmprof::test {
+namespace exact_cli_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -443,5 +443,5 @@ TEST(ExactWithoutQemu, DoctorAndRecordSayWhatToInstall) {
   }
 }
 
-}  // namespace
-}  // namespace tmprof::testing
+}  // namespace exact_cli_test
+}  // namespace tmprof::test

@@ -12,7 +12,7 @@
 #include <optional>
 
 namespace tmprof {
-namespace {
+namespace launched_command_test {
 
 sigset_t NothingBlocked() {
   sigset_t mask;
@@ -115,5 +115,5 @@ TEST(LaunchedCommand, ThatWasKilledBeforeItsReleaseHasThatStatus) {
   EXPECT_EQ(command.Wait(), 128 + 9);
 }
 
-}  // namespace
+}  // namespace launched_command_test
 }  // namespace tmprof

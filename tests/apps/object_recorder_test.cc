@@ -18,8 +18,8 @@
 #include "base/clock.h"
 #include "base/unique_fd.h"
 
-namespace tmprof::testing {
-namespace {
+namespace tmprof::test {
+namespace object_recorder_test {
 
 using objtrace::LogEventKind;
 using std::chrono::milliseconds;
@@ -292,5 +292,5 @@ TEST_F(ObjectRecorderTest, AProgramHasNoneOfTheVariablesOfTheNextInItsProcess) {
   EXPECT_THAT(Complete(accessed).fixed, IsEmpty()) << "it has ended";
 }
 
-}  // namespace
-}  // namespace tmprof::testing
+}  // namespace object_recorder_test
+}  // namespace tmprof::test

@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "tests/folders.h"
 
-namespace tmprof::testing {
+namespace tmprof::test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -86,4 +86,4 @@ void WriteFile(const std::string& path, const std::string& contents) {
   std::ofstream(path, std::ios::binary) << contents;
 }
 
-}  // namespace tmprof::testing
+}  // namespace tmprof::test

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace tmprof::testing {
+namespace tmprof::test {
 
 struct Outcome {
   int status = 0;  // exit status, or 128 + signal
@@ -44,4 +44,4 @@ class TemporaryFolder {
 std::string ReadFile(const std::string& path);
 void WriteFile(const std::string& path, const std::string& contents);
 
-}  // namespace tmprof::testing
+}  // namespace tmprof::test

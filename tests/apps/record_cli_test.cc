@@ -28,8 +28,8 @@
 #include "tests/apps/refusal.h"
 #include "tests/folders.h"
 
-namespace tmprof::testing {
-namespace {
+namespace tmprof::test {
+namespace record_cli_test {
 
 using ::testing::AllOf;
 using ::testing::Contains;
@@ -927,5 +927,5 @@ TEST(RecordWithoutPrivilege, NamesTheMissingCapability) {
   EXPECT_THAT(outcome.err, HasSubstr("missing here: CAP_BPF, CAP_PERFMON, CAP_SYS_NICE"));
 }
 
-}  // namespace
-}  // namespace tmprof::testing
+}  // namespace record_cli_test
+}  // namespace tmprof::test

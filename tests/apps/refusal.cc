@@ -11,7 +11,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace tmprof::testing {
+namespace tmprof::test {
 namespace {
 
 // Offsets of the low halves; x86-64 is little-endian.
@@ -54,4 +54,4 @@ void RefuseSampling(pid_t process, int error) { RefuseSamplingWhere(process, tru
 
 void RefuseSamplingOfOthers(int error) { RefuseSamplingWhere(getpid(), false, error); }
 
-}  // namespace tmprof::testing
+}  // namespace tmprof::test

@@ -6,7 +6,7 @@
 
 #include <sys/types.h>
 
-namespace tmprof::testing {
+namespace tmprof::test {
 
 // For a forked child, before it executes the program under test. They exit with 126 where the
 // kernel has no seccomp filters.
@@ -15,4 +15,4 @@ void RefuseSystemCall(int number, int error);
 void RefuseSampling(pid_t process, int error);
 void RefuseSamplingOfOthers(int error);
 
-}  // namespace tmprof::testing
+}  // namespace tmprof::test

@@ -29,7 +29,7 @@
 #include "tests/profiler/abit/simulated_kernel.h"
 
 namespace tmprof {
-namespace {
+namespace region_trace_test {
 
 using std::chrono::seconds;
 
@@ -258,5 +258,5 @@ TEST_F(RegionTraceTest, TheDaemonsCandidatesAreItsPagesOnceInPiecesTheHotOnesFir
   EXPECT_GT(hot, kEighth * 8 / 10);
 }
 
-}  // namespace
+}  // namespace region_trace_test
 }  // namespace tmprof

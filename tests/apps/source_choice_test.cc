@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 namespace tmprof {
-namespace {
+namespace source_choice_test {
 
 TEST(AbitChoice, EitherWordMayBeLeftOutAndTheirOrderIsFree) {
   using enum abit::Looked;
@@ -67,5 +67,5 @@ TEST(RegionParams, MoreRegionsTakeALongerMonitoringInterval) {
   EXPECT_EQ(RegionParams(bounds)->max_regions, 4'000u);
 }
 
-}  // namespace
+}  // namespace source_choice_test
 }  // namespace tmprof

@@ -18,8 +18,8 @@
 #include "tests/apps/program.h"
 #include "tests/folders.h"
 
-namespace tmprof::testing {
-namespace {
+namespace tmprof::test {
+namespace tmprof_cli_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -746,5 +746,5 @@ TEST(Doctor, TellsAnOrdinaryUserWhichCapabilityIsMissing) {
   EXPECT_THAT(outcome.out, HasSubstr("CAP_"));
 }
 
-}  // namespace
-}  // namespace tmprof::testing
+}  // namespace tmprof_cli_test
+}  // namespace tmprof::test

@@ -7,7 +7,7 @@
 #include <map>
 
 namespace tmprof {
-namespace {
+namespace arena_blocks_test {
 
 TEST(ArenaBlocks, TakeAHeaderAndAreRoundedUpToTheNextClass) {
   // By 16 bytes up to 128, then to 160, 192, 224, 256, 320, 384, 448, 512, 640 ...
@@ -33,5 +33,5 @@ TEST(ArenaBlocks, OfAClassHaveItsUnits) {
   }
 }
 
-}  // namespace
+}  // namespace arena_blocks_test
 }  // namespace tmprof

@@ -7,7 +7,7 @@
 #include <ctime>
 
 namespace tmprof {
-namespace {
+namespace clock_test {
 
 std::chrono::nanoseconds KernelMonotonic() {
   timespec now{};
@@ -23,5 +23,5 @@ TEST(SystemClock, IsOnTheLineOfClockMonotonic) {
   EXPECT_LE(now, after);
 }
 
-}  // namespace
+}  // namespace clock_test
 }  // namespace tmprof

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 namespace tmprof {
-namespace {
+namespace epoch_profile_test {
 
 PageRecord Record(std::uint32_t target, std::uint64_t vpn, std::uint64_t span = 1) {
   return {.key = {TargetId(target), Vpn(vpn)}, .span = PageCount(span), .load_samples = 1};
@@ -147,5 +147,5 @@ TEST(Names, AreTheWordsOfTheVocabulary) {
   EXPECT_EQ(Name(MappingKind::kSpecial), "special");
 }
 
-}  // namespace
+}  // namespace epoch_profile_test
 }  // namespace tmprof

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace tmprof {
-namespace {
+namespace epoch_stream_test {
 
 TEST(VectorEpochStream, GivesEachEpochOnceInOrderAndThenEnds) {
   VectorEpochStream stream({EpochProfile{.index = 4}, EpochProfile{.index = 9}});
@@ -18,5 +18,5 @@ TEST(VectorEpochStream, GivesEachEpochOnceInOrderAndThenEnds) {
   EXPECT_FALSE(stream.Next(epoch).value());
 }
 
-}  // namespace
+}  // namespace epoch_stream_test
 }  // namespace tmprof

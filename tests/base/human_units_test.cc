@@ -9,7 +9,7 @@
 #include <string_view>
 
 namespace tmprof {
-namespace {
+namespace human_units_test {
 
 using namespace std::chrono_literals;
 
@@ -118,5 +118,5 @@ TEST(FormatCount, GroupsByThree) {
   EXPECT_EQ(FormatCount(std::numeric_limits<std::uint64_t>::max()), "18 446 744 073 709 551 615");
 }
 
-}  // namespace
+}  // namespace human_units_test
 }  // namespace tmprof

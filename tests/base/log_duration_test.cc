@@ -10,7 +10,7 @@
 #include <random>
 
 namespace tmprof {
-namespace {
+namespace log_duration_test {
 
 using std::chrono::nanoseconds;
 
@@ -84,5 +84,5 @@ TEST(LogDuration, ReadsACodeBeyondTheLastAsTheLast) {
   EXPECT_DOUBLE_EQ(LogDuration::FromCode(65535).seconds(), std::ldexp(1e-9, 64));
 }
 
-}  // namespace
+}  // namespace log_duration_test
 }  // namespace tmprof

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace tmprof {
-namespace {
+namespace median_test {
 
 TEST(Median, IsInTheMiddleWhateverTheOrder) {
   EXPECT_EQ(Median(std::vector{9, 1, 5}), 5);
@@ -27,5 +27,5 @@ TEST(StandardErrorOfMedianTest, AFewValuesFarOffChangeNothing) {
   EXPECT_EQ(StandardErrorOfMedian({5, 5, 5, 5, 5, 5, 5, 900}), 0);
 }
 
-}  // namespace
+}  // namespace median_test
 }  // namespace tmprof

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace tmprof {
-namespace {
+namespace move_history_test {
 
 constexpr PageKey kPage{TargetId(1), Vpn(0x7f0000)};
 constexpr Tier kTier2{2};
@@ -55,5 +55,5 @@ TEST(MoveHistoryTest, ForgetsATargetAndNoOther) {
   EXPECT_EQ(history.EpochsSince(other, 0), 0U);
 }
 
-}  // namespace
+}  // namespace move_history_test
 }  // namespace tmprof

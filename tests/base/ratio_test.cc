@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace tmprof {
-namespace {
+namespace ratio_test {
 
 TEST(ParseRatio, ReadsThreeWaysOfWritingTheSame) {
   for (const char* text : {"1/16", "2/32", "0.0625", ".0625", "6.25%", "06.250%"}) {
@@ -62,5 +62,5 @@ TEST(CapacityAt, RoundsDownToAtLeastOnePageWithoutOverflow) {
   EXPECT_EQ(CapacityAt({large - 1, large}, PageCount(large)), PageCount(large - 1));
 }
 
-}  // namespace
+}  // namespace ratio_test
 }  // namespace tmprof

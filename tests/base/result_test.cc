@@ -7,7 +7,7 @@
 #include <cerrno>
 
 namespace tmprof {
-namespace {
+namespace result_test {
 
 TEST(Error, SaysAttemptObjectErrnoAndAdvice) {
   EXPECT_EQ(
@@ -60,5 +60,5 @@ TEST(ErrnoNameTest, IsTheNameOrTheNumber) {
   EXPECT_EQ(ErrnoName(4242), "errno 4242");
 }
 
-}  // namespace
+}  // namespace result_test
 }  // namespace tmprof

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 namespace tmprof {
-namespace {
+namespace tiers_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -35,5 +35,5 @@ TEST(TiersTest, RefuseWhatIsNoDivision) {
   EXPECT_FALSE(Tiers::Make({}).has_value());
 }
 
-}  // namespace
+}  // namespace tiers_test
 }  // namespace tmprof

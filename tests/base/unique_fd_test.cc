@@ -10,7 +10,7 @@
 #include <utility>
 
 namespace tmprof {
-namespace {
+namespace unique_fd_test {
 
 int OpenNull() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 bool IsOpen(int fd) { return fcntl(fd, F_GETFD) != -1; }
@@ -79,5 +79,5 @@ TEST(UniqueFd, OwnsDescriptorZero) {
 
 TEST(UniqueFd, CannotBeCopied) { EXPECT_FALSE(std::is_copy_constructible_v<UniqueFd>); }
 
-}  // namespace
+}  // namespace unique_fd_test
 }  // namespace tmprof

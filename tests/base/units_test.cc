@@ -13,7 +13,7 @@
 #include "base/page_key.h"
 
 namespace tmprof {
-namespace {
+namespace units_test {
 
 template <typename A, typename B>
 concept Addable = requires(A a, B b) { a + b; };
@@ -83,5 +83,5 @@ TEST(PageKey, OrdersByTargetBeforePage) {
   EXPECT_EQ(keys, expected);
 }
 
-}  // namespace
+}  // namespace units_test
 }  // namespace tmprof

@@ -13,7 +13,7 @@
 #include "bench/workloads/memory.h"
 
 namespace tmprof::workload {
-namespace {
+namespace energy_grid_test {
 
 using testing::ElementsAre;
 
@@ -97,5 +97,5 @@ TEST(Materials, SharesSumToAsMuchAsInXsBench) {
   EXPECT_NEAR(std::accumulate(kMaterialShares.begin(), kMaterialShares.end(), 0.0), 1.001, 1e-9);
 }
 
-}  // namespace
+}  // namespace energy_grid_test
 }  // namespace tmprof::workload

@@ -11,7 +11,7 @@
 #include "bench/workloads/memory.h"
 
 namespace tmprof::workload {
-namespace {
+namespace hex_mesh_test {
 
 constexpr int kSide = 3;
 constexpr int kNodes = (kSide + 1) * (kSide + 1) * (kSide + 1);
@@ -205,5 +205,5 @@ TEST_F(CubeOfThree, StartsFromTheSeed) {
   }
 }
 
-}  // namespace
+}  // namespace hex_mesh_test
 }  // namespace tmprof::workload

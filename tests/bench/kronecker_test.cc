@@ -15,7 +15,7 @@
 #include "bench/workloads/memory.h"
 
 namespace tmprof::workload {
-namespace {
+namespace kronecker_test {
 
 constexpr GraphSize kSize = {.scale = 10, .edge_factor = 4};
 
@@ -129,5 +129,5 @@ TEST(KroneckerEdges, AreTheSameForTheSameSeedAlone) {
   EXPECT_NE(ListOf({kSize, 3}), ListOf({kSize, 4}));
 }
 
-}  // namespace
+}  // namespace kronecker_test
 }  // namespace tmprof::workload

@@ -10,7 +10,7 @@
 #include <vector>
 
 namespace tmprof::workload {
-namespace {
+namespace memory_test {
 
 TEST(Memory, IsAlignedPresentAndZero) {
   constexpr std::uint64_t kFootprintBytes = 3 * kHugePageBytes + kBasePageBytes;
@@ -37,5 +37,5 @@ TEST(Memory, SaysWhatTheKernelRefused) {
   EXPECT_NE(memory.error().find("ENOMEM"), std::string::npos) << memory.error();
 }
 
-}  // namespace
+}  // namespace memory_test
 }  // namespace tmprof::workload

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 namespace tmprof::workload {
-namespace {
+namespace parse_test {
 
 using std::chrono_literals::operator""h;
 using std::chrono_literals::operator""min;
@@ -92,5 +92,5 @@ TEST(FormatBytes, PicksTheLargestUnitThatLeavesAtLeastOne) {
   EXPECT_EQ(FormatBytes(1610612736), "1.5 GiB");
 }
 
-}  // namespace
+}  // namespace parse_test
 }  // namespace tmprof::workload

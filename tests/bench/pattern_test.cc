@@ -11,7 +11,7 @@
 #include <vector>
 
 namespace tmprof::workload {
-namespace {
+namespace pattern_test {
 
 // Draws with `draws` evenly spaced fractions: what a table does with all of [0, 1), without chance.
 std::vector<double> SharesOverTheUnitInterval(const AliasTable& table, std::size_t choices,
@@ -224,5 +224,5 @@ TEST(StepsPattern, UsesOneObjectAtATimeInAddressOrder) {
   }
 }
 
-}  // namespace
+}  // namespace pattern_test
 }  // namespace tmprof::workload

@@ -23,7 +23,7 @@
 
 #include "tests/folders.h"
 
-namespace {
+namespace programs_test {
 
 using nlohmann::json;
 using testing::HasSubstr;
@@ -428,4 +428,4 @@ TEST_F(Programs, ATruthThatCannotBeWrittenIsToldBeforeTheRun) {
   EXPECT_THAT(outcome.out, HasSubstr("ENOENT"));
 }
 
-}  // namespace
+}  // namespace programs_test

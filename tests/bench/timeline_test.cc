@@ -10,7 +10,7 @@
 #include <vector>
 
 namespace tmprof::workload {
-namespace {
+namespace timeline_test {
 
 using std::chrono_literals::operator""s;
 using testing::ElementsAre;
@@ -47,5 +47,5 @@ TEST(Timeline, SkipsAPhaseThatIsAllPause) {
               ElementsAre(Row(0, 0, 1), Row(3, 6, 7)));
 }
 
-}  // namespace
+}  // namespace timeline_test
 }  // namespace tmprof::workload

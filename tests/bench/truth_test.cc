@@ -11,7 +11,7 @@
 #include <iterator>
 
 namespace tmprof::workload {
-namespace {
+namespace truth_test {
 
 using std::chrono_literals::operator""ns;
 
@@ -127,5 +127,5 @@ TEST(PageCounts, JoinPagesThatAreAccessedAlike) {
   EXPECT_EQ(ranges[2].weight, 0);
 }
 
-}  // namespace
+}  // namespace truth_test
 }  // namespace tmprof::workload

@@ -36,7 +36,7 @@
 #include "locker/stopped_thread.h"
 
 namespace tmprof {
-namespace {
+namespace memory_lock_live_test {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -668,5 +668,5 @@ TEST_F(MemoryLockTest, TheLimitOfAProcessWithTheCapabilityStays) {
   EXPECT_EQ(outcome->changed, PageCount(10));
 }
 
-}  // namespace
+}  // namespace memory_lock_live_test
 }  // namespace tmprof

@@ -8,7 +8,7 @@
 #include <fstream>
 
 namespace tmprof {
-namespace {
+namespace automatic_balancing_test {
 
 class WarningOfAutomaticBalancingTest : public testing::Test {
  protected:
@@ -38,5 +38,5 @@ TEST_F(WarningOfAutomaticBalancingTest, IsSilentWhereItIsOffOrThereIsNone) {
   EXPECT_FALSE(WarningOfAutomaticBalancing(file_.string() + ".missing"));
 }
 
-}  // namespace
+}  // namespace automatic_balancing_test
 }  // namespace tmprof

@@ -8,7 +8,7 @@
 #include <cerrno>
 
 namespace tmprof {
-namespace {
+namespace live_bindings_test {
 
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
@@ -188,5 +188,5 @@ TEST_F(LiveBindingsTest, ForgetsTargetsThatAreGone) {
   EXPECT_FALSE(bindings.ForMoving(kTarget));
 }
 
-}  // namespace
+}  // namespace live_bindings_test
 }  // namespace tmprof

@@ -15,7 +15,7 @@
 #include <string>
 
 namespace tmprof {
-namespace {
+namespace memory_binding_test {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
@@ -337,5 +337,5 @@ TEST(LiveMemoryBinding, FindsAMappingOfThisProcessThatWasBound) {
   EXPECT_EQ(found->destinations, On({kNode0}));
 }
 
-}  // namespace
+}  // namespace memory_binding_test
 }  // namespace tmprof

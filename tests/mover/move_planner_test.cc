@@ -10,7 +10,7 @@
 #include <unordered_map>
 
 namespace tmprof {
-namespace {
+namespace move_planner_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -447,5 +447,5 @@ TEST_F(DecideMovesTest, EveryMoveFindsRoomInTheOrderGiven) {
   EXPECT_GT(moved, 1000U) << "or nothing was tried";
 }
 
-}  // namespace
+}  // namespace move_planner_test
 }  // namespace tmprof

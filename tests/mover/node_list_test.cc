@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace tmprof {
-namespace {
+namespace node_list_test {
 
 TEST(ParseNodeList, ReadsNumbersAndRanges) {
   EXPECT_EQ(ParseNodeList("0"), (std::vector{NodeId(0)}));
@@ -30,5 +30,5 @@ TEST(ParseNodeList, RefusesWhatIsNoList) {
   }
 }
 
-}  // namespace
+}  // namespace node_list_test
 }  // namespace tmprof

@@ -9,7 +9,7 @@
 #include <string>
 
 namespace tmprof {
-namespace {
+namespace node_memory_test {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
@@ -119,5 +119,5 @@ TEST(ReadNodeMemoryHere, TheRunningKernelIsUnderstood) {
   }
 }
 
-}  // namespace
+}  // namespace node_memory_test
 }  // namespace tmprof

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace tmprof {
-namespace {
+namespace node_rooms_test {
 
 constexpr NodeId kFast(0);
 constexpr NodeId kSlow(1);
@@ -69,5 +69,5 @@ TEST_F(NodeRoomsTest, ARefusalOfLongAgoIsForgotten) {
   EXPECT_EQ(RoomOfFast(201), 700U);
 }
 
-}  // namespace
+}  // namespace node_rooms_test
 }  // namespace tmprof

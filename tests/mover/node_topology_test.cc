@@ -8,7 +8,7 @@
 #include <fstream>
 
 namespace tmprof {
-namespace {
+namespace node_topology_test {
 
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
@@ -161,5 +161,5 @@ TEST_F(NodeTopologyTest, MemoryOfOneClassIsRefused) {
   EXPECT_THAT(found.error().Message(), HasSubstr("all memory is of one class"));
 }
 
-}  // namespace
+}  // namespace node_topology_test
 }  // namespace tmprof

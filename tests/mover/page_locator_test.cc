@@ -15,7 +15,7 @@
 #include <map>
 
 namespace tmprof {
-namespace {
+namespace page_locator_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -253,5 +253,5 @@ TEST(LinuxPageLocator, TellsHugePagesToThoseWhoMayNotSeeFrames) {
   EXPECT_EQ((*runs)[2].leaf, PageCount(512));
 }
 
-}  // namespace
+}  // namespace page_locator_test
 }  // namespace tmprof

@@ -12,7 +12,7 @@
 #include <set>
 
 namespace tmprof {
-namespace {
+namespace page_mover_test {
 
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
@@ -573,5 +573,5 @@ TEST_F(PageMoverTest, ADryRunCallsNobody) {
   EXPECT_THAT(kernel_.calls, IsEmpty());
 }
 
-}  // namespace
+}  // namespace page_mover_test
 }  // namespace tmprof

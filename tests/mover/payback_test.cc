@@ -10,7 +10,7 @@
 #include <random>
 
 namespace tmprof {
-namespace {
+namespace payback_test {
 
 using Elsewhere = Payback::Elsewhere;
 using ::testing::IsEmpty;
@@ -189,5 +189,5 @@ TEST(PaybackTest, AgreesWithCountingPageByPage) {
   EXPECT_GT(compared, 50U) << "or nothing was compared";
 }
 
-}  // namespace
+}  // namespace payback_test
 }  // namespace tmprof

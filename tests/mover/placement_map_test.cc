@@ -10,7 +10,7 @@
 #include <vector>
 
 namespace tmprof {
-namespace {
+namespace placement_map_test {
 
 constexpr TargetId kTarget{3};
 
@@ -125,5 +125,5 @@ TEST_F(PlacementMapTest, AgreesWithANaiveMapAndStaysJoined) {
   }
 }
 
-}  // namespace
+}  // namespace placement_map_test
 }  // namespace tmprof

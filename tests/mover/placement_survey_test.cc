@@ -9,7 +9,7 @@
 #include <set>
 
 namespace tmprof {
-namespace {
+namespace placement_survey_test {
 
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
@@ -193,5 +193,5 @@ TEST_F(PlacementSurveyTest, LooksAtNothingWithoutTargets) {
   EXPECT_THAT(locator_.looked, IsEmpty());
 }
 
-}  // namespace
+}  // namespace placement_survey_test
 }  // namespace tmprof

@@ -14,7 +14,7 @@
 #include <optional>
 
 namespace tmprof {
-namespace {
+namespace policy_iterator_test {
 
 using Destinations = MemoryBinding::Destinations;
 
@@ -115,5 +115,5 @@ TEST_F(PolicyIteratorTest, SaysEsrchOfAProcessThatIsGone) {
   EXPECT_EQ(reader_->Read(Pid(0x7ffffffe)).error().system_error, ESRCH);
 }
 
-}  // namespace
+}  // namespace policy_iterator_test
 }  // namespace tmprof

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace tmprof {
-namespace {
+namespace rate_limit_test {
 
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
@@ -49,5 +49,5 @@ TEST(RateLimitTest, LargeDebtsAreLookedAtAgainEachSecond) {
   EXPECT_EQ(limit.Wait(kStart), seconds(1));
 }
 
-}  // namespace
+}  // namespace rate_limit_test
 }  // namespace tmprof

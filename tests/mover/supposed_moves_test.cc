@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 namespace tmprof {
-namespace {
+namespace supposed_moves_test {
 
 using ::testing::ElementsAre;
 
@@ -99,5 +99,5 @@ TEST_F(SupposedMovesTest, UndoneAllAreWhereTheyReallyAre) {
   EXPECT_EQ(Located(), real_.runs);
 }
 
-}  // namespace
+}  // namespace supposed_moves_test
 }  // namespace tmprof

@@ -20,8 +20,8 @@
 #include "tests/apps/program.h"
 #include "tests/folders.h"
 
-namespace tmprof::testing {
-namespace {
+namespace tmprof::test {
+namespace cc_test {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
@@ -1224,5 +1224,5 @@ TEST(CcArgumentsTest, WithoutAnInputNothingIsAdded) {
   EXPECT_EQ(*Instrumented(command), command);
 }
 
-}  // namespace
-}  // namespace tmprof::testing
+}  // namespace cc_test
+}  // namespace tmprof::test

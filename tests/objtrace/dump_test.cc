@@ -27,7 +27,7 @@
 #include "proto/trace_file.h"
 
 namespace tmprof {
-namespace {
+namespace dump_test {
 
 struct Dumped {
   ObjectsInfo info;
@@ -498,5 +498,5 @@ TEST_F(DumpTest, ACommandThatWantsATraceSaysWhatItIs) {
   EXPECT_THAT(reader.error().Message(), testing::HasSubstr("it is a tmprof object profile"));
 }
 
-}  // namespace
+}  // namespace dump_test
 }  // namespace tmprof

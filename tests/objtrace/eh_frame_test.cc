@@ -23,7 +23,7 @@
 #include <vector>
 
 namespace tmprof::objtrace {
-namespace {
+namespace eh_frame_test {
 
 constexpr int kRbp = 6;
 constexpr int kReturnAddress = 16;
@@ -221,5 +221,5 @@ TEST(EhFrame, WhatHasNoTableOrIsNoCodeIsUnknown) {
   }
 }
 
-}  // namespace
+}  // namespace eh_frame_test
 }  // namespace tmprof::objtrace

@@ -9,7 +9,7 @@
 #include <vector>
 
 namespace tmprof::objtrace {
-namespace {
+namespace elements_test {
 
 // Headers that begin to be looked for at one place, by the hash of elements.cc. Nothing is there.
 std::vector<const Header*> HeadersAt(std::uint64_t place, std::size_t count) {
@@ -79,5 +79,5 @@ INSTANTIATE_TEST_SUITE_P(Places, ElementTableTest,
                          ::testing::Values(1000, ElementTable::kPlaces - 2,
                                            ElementTable::kPlaces - 1));
 
-}  // namespace
+}  // namespace elements_test
 }  // namespace tmprof::objtrace

@@ -16,7 +16,7 @@
 #include <string_view>
 
 namespace tmprof::objtrace {
-namespace {
+namespace loaded_file_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -150,5 +150,5 @@ TEST(LoadedFile, IsAsTheDynamicLinkerHasIt) {
   EXPECT_EQ(BuildIdOf(own, bias).size(), 20U) << "a SHA-1";
 }
 
-}  // namespace
+}  // namespace loaded_file_test
 }  // namespace tmprof::objtrace

@@ -14,7 +14,7 @@
 
 #include "objtrace/include/tmprof/objects.h"
 
-namespace {
+namespace malloc_test {
 
 // Tests leave no file behind.
 const int kNoDump = ::setenv("TMPROF_OBJECTS", "", 1);
@@ -84,4 +84,4 @@ TEST(MallocTest, PvallocRefusesWhatRoundsToNothing) {
   std::free(object);
 }
 
-}  // namespace
+}  // namespace malloc_test

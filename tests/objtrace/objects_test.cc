@@ -29,7 +29,7 @@
 
 extern "C" int c_walk(int points);
 
-namespace {
+namespace objects_test {
 
 struct Freed {
   void operator()(void* object) const { hfree(object); }
@@ -909,4 +909,4 @@ TEST(ObjectsTest, AnObjectOfOneSpanMovesOnlyToASlotOrALongerRun) {
   hfree(slot);
 }
 
-}  // namespace
+}  // namespace objects_test

@@ -16,7 +16,7 @@
 #include <vector>
 
 namespace tmprof::objtrace {
-namespace {
+namespace span_pool_test {
 
 constexpr std::uint64_t kMiB = 1 << 20;
 constexpr std::uint64_t kSpansInMiB = kMiB >> kSpanShift;
@@ -213,5 +213,5 @@ TEST_F(SpanPoolTest, WhatIsLockedStaysAndIsNoZeros) {
   ::syscall(SYS_munlock, MemoryOf(run), 4096);
 }
 
-}  // namespace
+}  // namespace span_pool_test
 }  // namespace tmprof::objtrace

@@ -31,8 +31,8 @@
 #include "tests/apps/program.h"
 #include "tests/folders.h"
 
-namespace tmprof::testing {
-namespace {
+namespace tmprof::test {
+namespace tracker_test {
 
 using objtrace::LogEventKind;
 using ::testing::IsSupersetOf;
@@ -972,5 +972,5 @@ TEST_F(TrackerTest, ASiteIsInTheLibraryThatIsThereWhenItIsFound) {
   EXPECT_EQ(paths, loaded);
 }
 
-}  // namespace
-}  // namespace tmprof::testing
+}  // namespace tracker_test
+}  // namespace tmprof::test

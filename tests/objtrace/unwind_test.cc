@@ -20,7 +20,7 @@
 #include "tests/folders.h"
 
 namespace tmprof::objtrace {
-namespace {
+namespace unwind_test {
 
 StackBounds OwnStack() {
   pthread_attr_t attributes;
@@ -155,5 +155,5 @@ TEST(Unwind, WhatWasClosedIsKnownNoMoreWhoeverIsAddingAPlace) {
   EXPECT_EQ(stale, 0);
 }
 
-}  // namespace
+}  // namespace unwind_test
 }  // namespace tmprof::objtrace

@@ -13,7 +13,7 @@
 #include "policy/fill.h"
 
 namespace tmprof {
-namespace {
+namespace policy_test {
 
 using testing::ElementsAre;
 
@@ -227,5 +227,5 @@ TEST(Ranking, TellsWhichRowsTie) {
   EXPECT_THAT(ranking.Tie(3), ElementsAre());
 }
 
-}  // namespace
+}  // namespace policy_test
 }  // namespace tmprof

@@ -18,7 +18,7 @@
 #include "tests/policy/naive_replay.h"
 
 namespace tmprof {
-namespace {
+namespace replay_test {
 
 using std::chrono::seconds;
 
@@ -469,5 +469,5 @@ TEST(Replay, RefusesMissesThatAreUnknownAsRankAndAsJudge) {
                    .has_value());
 }
 
-}  // namespace
+}  // namespace replay_test
 }  // namespace tmprof

@@ -7,7 +7,7 @@
 #include <string>
 
 namespace tmprof {
-namespace {
+namespace capabilities_test {
 
 // Numbers as in include/uapi/linux/capability.h.
 constexpr std::uint64_t kPtrace = std::uint64_t{1} << 19;
@@ -39,5 +39,5 @@ TEST(Capabilities, InEffectAreThoseThatTheKernelListsForThisThread) {
   EXPECT_EQ(EffectiveCapabilities(), listed);
 }
 
-}  // namespace
+}  // namespace capabilities_test
 }  // namespace tmprof

@@ -14,7 +14,7 @@
 #include <vector>
 
 namespace tmprof {
-namespace {
+namespace epoch_builder_test {
 
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
@@ -401,5 +401,5 @@ TEST(BuildEpoch, SamplesAtTheEndsOfARegionAndOnAllOfItPartItToo) {
             "0:102+1 0/0 9/0\n");
 }
 
-}  // namespace
+}  // namespace epoch_builder_test
 }  // namespace tmprof

@@ -11,7 +11,7 @@
 #include "tests/profiler/proc_tree.h"
 
 namespace tmprof {
-namespace {
+namespace own_cpus_test {
 
 using Cpus = std::set<CpuId>;
 
@@ -78,5 +78,5 @@ TEST_F(OwnCpusTest, RestoresWhatWasAllowedInTheEnd) {
   EXPECT_TRUE(CPU_EQUAL(&after, &before_));
 }
 
-}  // namespace
+}  // namespace own_cpus_test
 }  // namespace tmprof

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace tmprof {
-namespace {
+namespace process_filter_test {
 
 using namespace std::chrono_literals;
 
@@ -43,5 +43,5 @@ TEST(CpuShareMeter, DividesByTheTimeThatReallyPassed) {
   EXPECT_DOUBLE_EQ(meter.share(), 0);
 }
 
-}  // namespace
+}  // namespace process_filter_test
 }  // namespace tmprof

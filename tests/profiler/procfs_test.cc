@@ -18,7 +18,7 @@
 #include "tests/profiler/proc_tree.h"
 
 namespace tmprof {
-namespace {
+namespace procfs_test {
 
 using std::chrono::nanoseconds;
 
@@ -410,5 +410,5 @@ TEST(LiveProcFs, ReadsACpuTimeThatNeverGoesBack) {
   EXPECT_GE(*after, *before);
 }
 
-}  // namespace
+}  // namespace procfs_test
 }  // namespace tmprof

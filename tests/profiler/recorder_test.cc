@@ -18,7 +18,7 @@
 #include "tests/profiler/proc_tree.h"
 
 namespace tmprof {
-namespace {
+namespace recorder_test {
 
 using namespace std::chrono_literals;
 using std::chrono::nanoseconds;
@@ -566,5 +566,5 @@ TEST(OwnCpuTime, NeverGoesBack) {
   EXPECT_GE(OwnCpuTime(), before);
 }
 
-}  // namespace
+}  // namespace recorder_test
 }  // namespace tmprof

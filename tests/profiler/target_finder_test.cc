@@ -18,7 +18,7 @@
 #include "tests/profiler/proc_tree.h"
 
 namespace tmprof {
-namespace {
+namespace target_finder_test {
 
 using namespace std::chrono_literals;
 using std::chrono::nanoseconds;
@@ -384,5 +384,5 @@ TEST(LiveTargetFinder, NoticesTheDeathOfAProcess) {
   EXPECT_THAT(finder.Look(MonotonicTime(2s)).targets, IsEmpty());
 }
 
-}  // namespace
+}  // namespace target_finder_test
 }  // namespace tmprof

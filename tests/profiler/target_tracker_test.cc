@@ -13,7 +13,7 @@
 #include "tests/profiler/proc_tree.h"
 
 namespace tmprof {
-namespace {
+namespace target_tracker_test {
 
 using namespace std::chrono_literals;
 using std::chrono::nanoseconds;
@@ -858,5 +858,5 @@ TEST_F(TargetTrackerTest, AddsUpTheResidentPagesOfWhatItTracks) {
   EXPECT_EQ(tracker.resident(), PageCount(5));
 }
 
-}  // namespace
+}  // namespace target_tracker_test
 }  // namespace tmprof

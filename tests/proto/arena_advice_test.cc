@@ -15,7 +15,7 @@
 #include "tests/proto/trace_fixture.h"
 
 namespace tmprof {
-namespace {
+namespace arena_advice_test {
 
 using ::testing::HasSubstr;
 
@@ -111,5 +111,5 @@ TEST(AdviceRoom, EndsWhereAProgramHasNoMore) {
   EXPECT_FALSE(unspelt.Take({{"/a\nsite 0 1+0x1", 1}}));
 }
 
-}  // namespace
+}  // namespace arena_advice_test
 }  // namespace tmprof

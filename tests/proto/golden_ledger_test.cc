@@ -9,7 +9,7 @@
 #include "tests/folders.h"
 
 namespace tmprof {
-namespace {
+namespace golden_ledger_test {
 
 using std::chrono::nanoseconds;
 using testing::ElementsAre;
@@ -166,5 +166,5 @@ TEST_F(GoldenLedger, SettledMovesOfVersion1AreReadAsTheyWere) {
   EXPECT_TRUE(reader_.finished());
 }
 
-}  // namespace
+}  // namespace golden_ledger_test
 }  // namespace tmprof

@@ -9,7 +9,7 @@
 #include "tests/folders.h"
 
 namespace tmprof {
-namespace {
+namespace golden_test {
 
 using std::chrono::nanoseconds;
 
@@ -153,5 +153,5 @@ TEST(GoldenTrace, SecondEpochOfVersion1CarriesTheMappings) {
   EXPECT_TRUE(reader->finished());
 }
 
-}  // namespace
+}  // namespace golden_test
 }  // namespace tmprof

@@ -17,7 +17,7 @@
 #include "tests/proto/trace_fixture.h"
 
 namespace tmprof {
-namespace {
+namespace ledger_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -324,5 +324,5 @@ TEST_F(LedgerValidation, TotalsThatDoNotAddUpAreRefused) {
               HasSubstr("epoch 0 is not in ascending order"));
 }
 
-}  // namespace
+}  // namespace ledger_test
 }  // namespace tmprof

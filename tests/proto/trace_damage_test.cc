@@ -7,7 +7,7 @@
 #include "tests/proto/trace_fixture.h"
 
 namespace tmprof {
-namespace {
+namespace trace_damage_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -240,5 +240,5 @@ TEST_F(TraceHostile, FewBytesCannotClaimManyRecords) {
   EXPECT_LT(PeakKiB() - before, 128 * 1024);
 }
 
-}  // namespace
+}  // namespace trace_damage_test
 }  // namespace tmprof

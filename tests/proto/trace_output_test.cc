@@ -9,7 +9,7 @@
 #include "tests/proto/trace_fixture.h"
 
 namespace tmprof {
-namespace {
+namespace trace_output_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -166,5 +166,5 @@ TEST_F(TraceOutput, MissingTraceIsNamed) {
   EXPECT_THAT(directory.error().Message(), HasSubstr("EISDIR"));
 }
 
-}  // namespace
+}  // namespace trace_output_test
 }  // namespace tmprof

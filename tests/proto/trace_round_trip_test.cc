@@ -10,7 +10,7 @@
 #include "tests/proto/trace_fixture.h"
 
 namespace tmprof {
-namespace {
+namespace trace_round_trip_test {
 
 class TraceRoundTrip : public TraceTest {};
 
@@ -420,5 +420,5 @@ TEST_F(TraceRoundTripDeathTest, ProfileThatBreaksItsRulesIsNotWritten) {
   EXPECT_DEATH((void)writer->Write(SmallEpochs()[0]), "broken invariant");
 }
 
-}  // namespace
+}  // namespace trace_round_trip_test
 }  // namespace tmprof

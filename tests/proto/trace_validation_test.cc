@@ -8,7 +8,7 @@
 #include "tests/proto/trace_fixture.h"
 
 namespace tmprof {
-namespace {
+namespace trace_validation_test {
 
 using testing::HasSubstr;
 
@@ -289,5 +289,5 @@ TEST_F(TraceValidation, BytesThatAreNoMessageAreRefused) {
   EXPECT_EQ(Complaint("\xff\xff\xff"), "the epoch is not a protobuf message");
 }
 
-}  // namespace
+}  // namespace trace_validation_test
 }  // namespace tmprof

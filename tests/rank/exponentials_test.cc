@@ -9,7 +9,7 @@
 #include <vector>
 
 namespace tmprof {
-namespace {
+namespace exponentials_test {
 
 TEST(Exponentiate, IsWithinItsErrorAsFarAsADoubleHoldsIt) {
   for (double x = 0; x >= -700; x -= 0.0137) {
@@ -35,5 +35,5 @@ TEST(Exponentiate, WhatIsFarLessIsNextToNothingAndPositive) {
   }
 }
 
-}  // namespace
+}  // namespace exponentials_test
 }  // namespace tmprof

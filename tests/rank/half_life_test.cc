@@ -16,7 +16,7 @@
 #include "tests/rank/simulation.h"
 
 namespace tmprof {
-namespace {
+namespace half_life_test {
 
 using simulation::Rates;
 using std::chrono::seconds;
@@ -102,5 +102,5 @@ TEST(HalfLifeMonteCarlo, TheDefaultIsNearTheBestForShiftingAndForSteadyPrograms)
   EXPECT_GT(gained, 0);
 }
 
-}  // namespace
+}  // namespace half_life_test
 }  // namespace tmprof

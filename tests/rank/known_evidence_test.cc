@@ -9,7 +9,7 @@
 #include <vector>
 
 namespace tmprof {
-namespace {
+namespace known_evidence_test {
 
 using testing::HasSubstr;
 
@@ -54,5 +54,5 @@ TEST(KnownEvidence, TakesMissesWhereAllAccessesHaveThem) {
   EXPECT_TRUE(RequireMisses({}).has_value());
 }
 
-}  // namespace
+}  // namespace known_evidence_test
 }  // namespace tmprof

@@ -11,7 +11,7 @@
 #include <random>
 
 namespace tmprof {
-namespace {
+namespace mixing_weights_test {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
@@ -178,5 +178,5 @@ TEST_F(FitMixingWeightsTest, OutliersAreKept) {
   EXPECT_NEAR(std::accumulate(weights.begin() + 30, weights.end(), 0.0), 0.001, 1e-5);
 }
 
-}  // namespace
+}  // namespace mixing_weights_test
 }  // namespace tmprof

@@ -19,7 +19,7 @@
 #include "tests/rank/profiles.h"
 
 namespace tmprof {
-namespace {
+namespace parted_evidence_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -308,5 +308,5 @@ TEST(PagesWithinRegionsMonteCarlo, CostNothingWhereHeatLiesTogether) {
   EXPECT_GT(recall.combined, recall.by_counts);
 }
 
-}  // namespace
+}  // namespace parted_evidence_test
 }  // namespace tmprof

@@ -14,7 +14,7 @@
 #include "tests/rank/profiles.h"
 
 namespace tmprof {
-namespace {
+namespace rank_model_test {
 
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
@@ -268,5 +268,5 @@ TEST(DefaultOptions, RememberForTheRateModelOnly) {
   EXPECT_EQ(Ranker::DefaultOptions(RankModel::kRate).memory, Ranker::Memory::kHalfLife);
 }
 
-}  // namespace
+}  // namespace rank_model_test
 }  // namespace tmprof

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace tmprof {
-namespace {
+namespace rate_accounts_test {
 
 using enum RateAccount::Since;
 
@@ -104,5 +104,5 @@ TEST(ChooseAccounts, OfEqualWeightsTheOlderOnesBitsAreKept) {
 
 TEST(ChooseAccounts, WithoutAnyWeightAllBitsAreOfTheRate) { ExpectOnly(Choose({}, {}, {}), kEver); }
 
-}  // namespace
+}  // namespace rate_accounts_test
 }  // namespace tmprof

@@ -17,7 +17,7 @@
 #include "rank/rank_model.h"
 
 namespace tmprof {
-namespace {
+namespace rate_change_test {
 
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
@@ -449,5 +449,5 @@ TEST_F(RankerWithChanges, ForgetsASuspectThatIsNeverVisitedAgain) {
               1e-3 * beside_a_suspect);
 }
 
-}  // namespace
+}  // namespace rate_change_test
 }  // namespace tmprof

@@ -17,7 +17,7 @@
 #include "tests/rank/simulation.h"
 
 namespace tmprof {
-namespace {
+namespace rate_model_test {
 
 using simulation::Accuracy;
 using simulation::Rates;
@@ -273,5 +273,5 @@ TEST(RateModel, RegionsOfManySizesShareTheLadderOfTheirPages) {
   }
 }
 
-}  // namespace
+}  // namespace rate_model_test
 }  // namespace tmprof

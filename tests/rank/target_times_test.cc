@@ -7,7 +7,7 @@
 #include "tests/rank/profiles.h"
 
 namespace tmprof {
-namespace {
+namespace target_times_test {
 
 EpochProfile OneSecond(std::vector<SourceStatus> sources) {
   EpochProfile epoch = Epoch(0, {Counts(1, 1, 0)});
@@ -40,5 +40,5 @@ TEST(TargetTimes, AreWatchedThroughoutWhereNoSourceIsNamed) {
   EXPECT_DOUBLE_EQ(WatchedSeconds({}), 0.5);
 }
 
-}  // namespace
+}  // namespace target_times_test
 }  // namespace tmprof

@@ -17,7 +17,7 @@
 #include "tests/rank/simulation.h"
 
 namespace tmprof {
-namespace {
+namespace total_ranker_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -281,5 +281,5 @@ TEST(TotalRankerMonteCarlo, FindsWhatShifts) {
   }
 }
 
-}  // namespace
+}  // namespace total_ranker_test
 }  // namespace tmprof

@@ -15,7 +15,7 @@
 #include "tests/base/hand_made.h"
 
 namespace tmprof {
-namespace {
+namespace accuracy_test {
 
 using std::chrono::nanoseconds;
 using testing::HasSubstr;
@@ -447,5 +447,5 @@ TEST(TruthOfEpochs, RefusesMissesWhereNoneWere) {
   EXPECT_THAT(truth.error().Message(), HasSubstr("no access of it missed"));
 }
 
-}  // namespace
+}  // namespace accuracy_test
 }  // namespace tmprof

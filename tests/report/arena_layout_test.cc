@@ -11,7 +11,7 @@
 #include "tests/report/profiles.h"
 
 namespace tmprof {
-namespace {
+namespace arena_layout_test {
 
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
@@ -87,5 +87,5 @@ TEST(ArenaLayout, HasOneProfileAfterTheOther) {
   EXPECT_THAT(AccessesOf(LayOut(profiles.Sites(), All, 2)), ElementsAre(320, 32));
 }
 
-}  // namespace
+}  // namespace arena_layout_test
 }  // namespace tmprof

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 namespace tmprof {
-namespace {
+namespace axis_test {
 
 using Spans = std::vector<WeightedSpan>;
 
@@ -225,5 +225,5 @@ TEST(HeatColourTest, GrowsBrighterWithHeat) {
   }
 }
 
-}  // namespace
+}  // namespace axis_test
 }  // namespace tmprof

@@ -10,7 +10,7 @@
 #include "tests/report/traces.h"
 
 namespace tmprof {
-namespace {
+namespace cdf_test {
 
 constexpr CdfOptions kSum{.model = RankModel::kSum};
 
@@ -99,5 +99,5 @@ TEST(CdfTest, OfAnEmptyTraceIsDrawnAndWrittenAllTheSame) {
   EXPECT_TRUE(CdfPng(*cdf).has_value());
 }
 
-}  // namespace
+}  // namespace cdf_test
 }  // namespace tmprof

@@ -17,7 +17,7 @@
 #include "tests/report/traces.h"
 
 namespace tmprof {
-namespace {
+namespace convert_test {
 
 class ConvertTest : public testing::Test {
  protected:
@@ -202,5 +202,5 @@ TEST_F(ConvertTest, RefusesASpanThatTheFormatCannotHold) {
   EXPECT_THAT(stats.error().Message(), testing::HasSubstr("does not fit"));
 }
 
-}  // namespace
+}  // namespace convert_test
 }  // namespace tmprof

@@ -13,7 +13,7 @@
 #include "tests/report/traces.h"
 
 namespace tmprof {
-namespace {
+namespace counted_objects_test {
 
 using std::chrono::milliseconds;
 using ::testing::AllOf;
@@ -335,5 +335,5 @@ TEST(CountedObjects, NameWhatHotPagesHold) {
   EXPECT_THAT(text, HasSubstr("at::home of tree"));
 }
 
-}  // namespace
+}  // namespace counted_objects_test
 }  // namespace tmprof

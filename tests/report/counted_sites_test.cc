@@ -13,7 +13,7 @@
 #include "tests/report/profiles.h"
 
 namespace tmprof {
-namespace {
+namespace counted_sites_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -344,5 +344,5 @@ TEST(CountedSites, AProfileOfWhichNothingIsFoundIsRefusedByName) {
   EXPECT_FALSE(Sites({}).Try(ProfileOf({{{Counted("make_node", 10)}, 7}})));
 }
 
-}  // namespace
+}  // namespace counted_sites_test
 }  // namespace tmprof

@@ -8,7 +8,7 @@
 #include "tests/report/traces.h"
 
 namespace tmprof {
-namespace {
+namespace coverage_test {
 
 // Target 0: pages 1 (bit), 2 (both, over two epochs), 3 (looked at, cold), 512..1023 a huge page
 // with a bit.
@@ -181,5 +181,5 @@ TEST(CoverageTest, ReadsOnlyTheEpochsAskedFor) {
   EXPECT_EQ(coverage->all.either, PageCount(2));
 }
 
-}  // namespace
+}  // namespace coverage_test
 }  // namespace tmprof

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 namespace tmprof {
-namespace {
+namespace format_test {
 
 TEST(PrintableTest, LeavesTextOfAnyScriptAlone) {
   EXPECT_EQ(Printable("redis-server é 名 🙂"), "redis-server é 名 🙂");
@@ -67,5 +67,5 @@ TEST(ParseFormatTest, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(unknown.error().Message(), testing::HasSubstr("yaml"));
 }
 
-}  // namespace
+}  // namespace format_test
 }  // namespace tmprof

@@ -10,7 +10,7 @@
 #include "tests/report/traces.h"
 
 namespace tmprof {
-namespace {
+namespace heatmap_test {
 
 using testing::Optional;
 
@@ -254,5 +254,5 @@ TEST(HeatmapTest, OfAnEmptyTraceSaysSo) {
   EXPECT_TRUE(nlohmann::json::parse(HeatmapJson(*map))["rows"].empty());
 }
 
-}  // namespace
+}  // namespace heatmap_test
 }  // namespace tmprof

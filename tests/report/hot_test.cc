@@ -9,7 +9,7 @@
 #include "tests/report/traces.h"
 
 namespace tmprof {
-namespace {
+namespace hot_test {
 
 constexpr HotOptions kSum{.model = RankModel::kSum};
 
@@ -261,5 +261,5 @@ TEST(HotListTest, OfAnEmptyTraceIsEmpty) {
   EXPECT_THAT(HotText(*list), testing::HasSubstr("0 of 0 spans shown, holding unknown"));
 }
 
-}  // namespace
+}  // namespace hot_test
 }  // namespace tmprof

@@ -27,7 +27,7 @@ alignas(4096) volatile char tmprof_test_zeros[2 * 4096];
 }
 
 namespace tmprof {
-namespace {
+namespace loaded_data_test {
 
 using ::testing::EndsWith;
 using ::testing::IsEmpty;
@@ -139,18 +139,18 @@ TEST(ElfData, IsDisjointAndWithinWhatIsLoaded) {
 }
 
 TEST(ElfData, OfAStrippedFileIsItsSectionsAndWithItsDebugFileItsVariables) {
-  testing::TemporaryFolder folder;
+  test::TemporaryFolder folder;
   const std::string built = folder.File("built.so");
   const std::string stripped = folder.File("stripped.so");
   const std::string debug = folder.File(".build-id/ab/cdef.debug");
   std::filesystem::create_directories(folder.path() / ".build-id/ab");
   const auto run = [](const std::vector<std::string>& arguments) {
-    const testing::Outcome outcome = testing::RunProgram(arguments);
+    const test::Outcome outcome = test::RunProgram(arguments);
     ASSERT_EQ(outcome.status, 0) << outcome.err;
   };
   // A build ID that is known: of its note, after the header and the name, 16 bytes.
-  testing::WriteFile(folder.File("note"),
-                     std::string("\4\0\0\0\3\0\0\0\3\0\0\0GNU\0\xab\xcd\xef\0", 20));
+  test::WriteFile(folder.File("note"),
+                  std::string("\4\0\0\0\3\0\0\0\3\0\0\0GNU\0\xab\xcd\xef\0", 20));
   run({"objcopy", "--update-section=.note.gnu.build-id=" + folder.File("note"), kLibrary, built});
   run({"objcopy", "--only-keep-debug", built, debug});
   run({"objcopy", "--strip-all", built, stripped});
@@ -169,13 +169,13 @@ TEST(ElfData, OfAStrippedFileIsItsSectionsAndWithItsDebugFileItsVariables) {
 }
 
 TEST(ElfData, OfWhatIsNoSuchFileIsAnError) {
-  testing::TemporaryFolder folder;
-  testing::WriteFile(folder.File("text"), "no ELF");
+  test::TemporaryFolder folder;
+  test::WriteFile(folder.File("text"), "no ELF");
   const auto read = ReadElfData(folder.File("text"));
   ASSERT_FALSE(read);
   EXPECT_THAT(read.error().Message(), ::testing::HasSubstr("text"));
   EXPECT_FALSE(ReadElfData(folder.File("missing")));
 }
 
-}  // namespace
+}  // namespace loaded_data_test
 }  // namespace tmprof

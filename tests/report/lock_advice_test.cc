@@ -11,7 +11,7 @@
 #include "tests/report/traces.h"
 
 namespace tmprof {
-namespace {
+namespace lock_advice_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -148,5 +148,5 @@ TEST(LockAdviceTest, IsTheSameInJson) {
   EXPECT_EQ(json["applied"]["refused"][0]["errno"], "EPERM");
 }
 
-}  // namespace
+}  // namespace lock_advice_test
 }  // namespace tmprof

@@ -17,7 +17,7 @@
 #include "tests/proto/ledgers.h"
 
 namespace tmprof {
-namespace {
+namespace moves_test {
 
 using std::chrono::nanoseconds;
 using testing::ElementsAre;
@@ -209,5 +209,5 @@ TEST(MovesTest, ViewsOfLedgersAndOfTracesAreNotMixedUp) {
   EXPECT_THAT(none.error().Message(), HasSubstr("'7:9'"));
 }
 
-}  // namespace
+}  // namespace moves_test
 }  // namespace tmprof

@@ -9,7 +9,7 @@
 #include "tests/report/traces.h"
 
 namespace tmprof {
-namespace {
+namespace nodes_test {
 
 constexpr NodesOptions kSum{.model = RankModel::kSum};
 
@@ -95,5 +95,5 @@ TEST(NodesTest, RefusesMissesThatNobodyCounted) {
   EXPECT_THAT(nodes.error().Message(), testing::HasSubstr("share out misses among nodes"));
 }
 
-}  // namespace
+}  // namespace nodes_test
 }  // namespace tmprof

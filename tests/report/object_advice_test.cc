@@ -12,7 +12,7 @@
 #include "tests/report/traces.h"
 
 namespace tmprof {
-namespace {
+namespace object_advice_test {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -639,5 +639,5 @@ TEST(ObjectAdvice, AsJsonHasNullForWhatIsNotKnownYet) {
   EXPECT_EQ(json["sites"][0]["advice"], "apart");
 }
 
-}  // namespace
+}  // namespace object_advice_test
 }  // namespace tmprof

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 namespace tmprof {
-namespace {
+namespace objects_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -231,5 +231,5 @@ TEST(Demangled, LeavesWhatIsNotMangled) {
   EXPECT_EQ(Demangled("_Z4findPKi"), "find(int const*)");
 }
 
-}  // namespace
+}  // namespace objects_test
 }  // namespace tmprof

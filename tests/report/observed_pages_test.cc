@@ -9,7 +9,7 @@
 #include <random>
 
 namespace tmprof {
-namespace {
+namespace observed_pages_test {
 
 using std::chrono::seconds;
 
@@ -53,5 +53,5 @@ TEST(ObservedPages, AreAsATableOfAllPagesHasThem) {
   }
 }
 
-}  // namespace
+}  // namespace observed_pages_test
 }  // namespace tmprof

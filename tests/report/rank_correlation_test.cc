@@ -11,7 +11,7 @@
 #include <vector>
 
 namespace tmprof {
-namespace {
+namespace rank_correlation_test {
 
 TEST(Correlate, IsOneForTheSameOrderAndMinusOneForItsReverse) {
   const auto same = Correlate({{1, 10, 1}, {2, 20, 1}, {30, 21, 1}});
@@ -103,5 +103,5 @@ TEST(Correlate, IsWhatTheDefinitionsGivePagePairByPagePair) {
   }
 }
 
-}  // namespace
+}  // namespace rank_correlation_test
 }  // namespace tmprof

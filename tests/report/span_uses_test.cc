@@ -14,7 +14,7 @@
 #include "tests/report/traces.h"
 
 namespace tmprof {
-namespace {
+namespace span_uses_test {
 
 constexpr std::uint64_t kPages = 300;
 
@@ -122,5 +122,5 @@ TEST(SpanUses, AnEpochHasOfEachPageThePartThatItsEvidenceIs) {
   EXPECT_NEAR(all, total, 1e-9 * total);
 }
 
-}  // namespace
+}  // namespace span_uses_test
 }  // namespace tmprof

@@ -8,7 +8,7 @@
 #include "tests/report/traces.h"
 
 namespace tmprof {
-namespace {
+namespace summary_test {
 
 using std::chrono::milliseconds;
 
@@ -248,5 +248,5 @@ TEST(SummaryTest, NoNameReachesTheTerminalUnescaped) {
   EXPECT_EQ(SummaryText(*MakeSummary(trace)).find('\x1b'), std::string::npos);
 }
 
-}  // namespace
+}  // namespace summary_test
 }  // namespace tmprof

@@ -16,7 +16,7 @@
 #include "tests/report/traces.h"
 
 namespace tmprof {
-namespace {
+namespace traced_objects_test {
 
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
@@ -851,5 +851,5 @@ TEST(TracedObjects, TextTellsOfWhatWasLost) {
   EXPECT_THAT(text, HasSubstr("3 allocations and frees were lost"));
 }
 
-}  // namespace
+}  // namespace traced_objects_test
 }  // namespace tmprof

@@ -19,7 +19,7 @@
 #include "tests/report/traces.h"
 
 namespace tmprof {
-namespace {
+namespace view_test {
 
 Trace OnePage(std::string name = "one") {
   EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, std::move(name))});
@@ -220,5 +220,5 @@ TEST(WriteFileTest, ReportsAFullDisk) {
   EXPECT_EQ(written.error().system_error, ENOSPC);
 }
 
-}  // namespace
+}  // namespace view_test
 }  // namespace tmprof

@@ -8,7 +8,7 @@
 #include <string>
 
 namespace tmprof {
-namespace {
+namespace candidates_test {
 
 constexpr TargetId kTarget{1};
 
@@ -225,5 +225,5 @@ TEST_F(CandidatesTest, LeavesAPageInNoTierWhereItIs) {
   EXPECT_THAT(Found(), ElementsAre("10+1=5@7"));
 }
 
-}  // namespace
+}  // namespace candidates_test
 }  // namespace tmprof

@@ -19,8 +19,8 @@
 #include "tests/apps/program.h"
 #include "tests/folders.h"
 
-namespace tmprof::testing {
-namespace {
+namespace tmprof::test {
+namespace config_file_test {
 
 using namespace std::chrono_literals;
 using ::testing::AllOf;
@@ -698,5 +698,5 @@ TEST(CheckConfig, HasAManualPageAndCompletion) {
   EXPECT_THAT(Tmprofd({"--generate", "bash"}).out, HasSubstr("--check-config"));
 }
 
-}  // namespace
-}  // namespace tmprof::testing
+}  // namespace config_file_test
+}  // namespace tmprof::test

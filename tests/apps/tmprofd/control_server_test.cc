@@ -25,8 +25,8 @@
 #include "tests/apps/tmprofd/recording_handlers.h"
 #include "tests/apps/tmprofd/statuses.h"
 
-namespace tmprof::testing {
-namespace {
+namespace tmprof::test {
+namespace control_server_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -464,5 +464,5 @@ TEST(AskDaemon, TellsAnAnswerThatIsNone) {
   }
 }
 
-}  // namespace
-}  // namespace tmprof::testing
+}  // namespace control_server_test
+}  // namespace tmprof::test

@@ -17,8 +17,8 @@
 #include "tests/apps/tmprofd/recording_handlers.h"
 #include "tests/apps/tmprofd/statuses.h"
 
-namespace tmprof::testing {
-namespace {
+namespace tmprof::test {
+namespace ctl_cli_test {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -121,5 +121,5 @@ TEST_F(CtlTest, SaysWhoMayAsk) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("EACCES"), HasSubstr("run as root")));
 }
 
-}  // namespace
-}  // namespace tmprof::testing
+}  // namespace ctl_cli_test
+}  // namespace tmprof::test

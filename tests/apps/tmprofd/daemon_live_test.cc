@@ -33,8 +33,8 @@
 #include "tests/apps/program.h"
 #include "tests/folders.h"
 
-namespace tmprof::testing {
-namespace {
+namespace tmprof::test {
+namespace daemon_live_test {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
@@ -448,5 +448,5 @@ TEST_F(DaemonLiveTest, WorksWithTheCapabilitiesOfItsUnit) {
   EXPECT_EQ(daemon_->End(SIGTERM), 0) << ReadFile(log_);
 }
 
-}  // namespace
-}  // namespace tmprof::testing
+}  // namespace daemon_live_test
+}  // namespace tmprof::test

@@ -9,8 +9,8 @@
 
 #include "tests/apps/tmprofd/statuses.h"
 
-namespace tmprof::testing {
-namespace {
+namespace tmprof::test {
+namespace daemon_status_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -189,5 +189,5 @@ TEST(StatusAsText, LetsNoNameActOnTheTerminal) {
   EXPECT_THAT(AsText(ReadingOf(status)), Not(HasSubstr("\x1b")));
 }
 
-}  // namespace
-}  // namespace tmprof::testing
+}  // namespace daemon_status_test
+}  // namespace tmprof::test

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace tmprof {
-namespace {
+namespace epoch_pacer_test {
 
 using std::chrono::hours;
 using std::chrono::milliseconds;
@@ -107,5 +107,5 @@ TEST(EpochPacerTest, NeverShortensAnEpoch) {
   EXPECT_EQ(pacer.Next(), hours(1));
 }
 
-}  // namespace
+}  // namespace epoch_pacer_test
 }  // namespace tmprof

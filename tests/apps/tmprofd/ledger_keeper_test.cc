@@ -14,7 +14,7 @@
 #include "tests/proto/ledgers.h"
 
 namespace tmprof {
-namespace {
+namespace ledger_keeper_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
@@ -49,7 +49,7 @@ class LedgerKeeperTest : public ::testing::Test {
     return epochs;
   }
 
-  testing::TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
   LedgerConfig config_;
 };
 
@@ -184,5 +184,5 @@ TEST_F(LedgerKeeperTest, KeepsNothingWithoutAFile) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
 
-}  // namespace
+}  // namespace ledger_keeper_test
 }  // namespace tmprof

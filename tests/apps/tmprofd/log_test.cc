@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace tmprof {
-namespace {
+namespace log_test {
 
 // 24 November 2026, 21:03:04.250 UTC.
 constexpr std::chrono::system_clock::time_point kNow{std::chrono::milliseconds(1795554184250)};
@@ -36,5 +36,5 @@ TEST(LogLines, AreJsonWhateverBytesANameHas) {
   EXPECT_EQ(Json::parse(line)["message"], "\xEF\xBF\xBD");
 }
 
-}  // namespace
+}  // namespace log_test
 }  // namespace tmprof

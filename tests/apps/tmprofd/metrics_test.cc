@@ -14,8 +14,8 @@
 #include "base/unique_fd.h"
 #include "tests/apps/tmprofd/statuses.h"
 
-namespace tmprof::testing {
-namespace {
+namespace tmprof::test {
+namespace metrics_test {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
@@ -126,5 +126,5 @@ TEST(MetricsServer, ServesThisMachineAlone) {
   }
 }
 
-}  // namespace
-}  // namespace tmprof::testing
+}  // namespace metrics_test
+}  // namespace tmprof::test

@@ -14,7 +14,7 @@
 #include <thread>
 
 namespace tmprof {
-namespace {
+namespace move_thread_test {
 
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -155,5 +155,5 @@ TEST_F(MoveThreadTest, ReturnsWhatItHadNotDone) {
   EXPECT_EQ(thread_.pending(), 0U);
 }
 
-}  // namespace
+}  // namespace move_thread_test
 }  // namespace tmprof

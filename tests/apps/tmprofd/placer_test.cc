@@ -9,7 +9,7 @@
 #include <map>
 
 namespace tmprof {
-namespace {
+namespace placer_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -549,5 +549,5 @@ TEST_F(PlacerTest, ForgetsATargetThatIsGone) {
   EXPECT_EQ(decision.hit_ratio, std::nullopt);
 }
 
-}  // namespace
+}  // namespace placer_test
 }  // namespace tmprof

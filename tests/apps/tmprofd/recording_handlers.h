@@ -10,7 +10,7 @@
 
 #include "apps/tmprofd/control_server.h"
 
-namespace tmprof::testing {
+namespace tmprof::test {
 
 class RecordingHandlers {
  public:
@@ -48,4 +48,4 @@ class RecordingHandlers {
   std::vector<std::string> calls_;
 };
 
-}  // namespace tmprof::testing
+}  // namespace tmprof::test

@@ -15,8 +15,8 @@
 #include "base/unique_fd.h"
 #include "tests/apps/program.h"
 
-namespace tmprof::testing {
-namespace {
+namespace tmprof::test {
+namespace service_manager_test {
 
 using std::chrono::microseconds;
 using ::testing::ElementsAre;
@@ -66,5 +66,5 @@ TEST(ServiceManager, TakesSystemdsEnvironment) {
   alone.Ready("for nobody");  // and nothing happens
 }
 
-}  // namespace
-}  // namespace tmprof::testing
+}  // namespace service_manager_test
+}  // namespace tmprof::test

@@ -10,7 +10,7 @@
 #include "apps/tmprofd/daemon_status.h"
 #include "base/clock.h"
 
-namespace tmprof::testing {
+namespace tmprof::test {
 
 class ManualClock final : public Clock {
  public:
@@ -75,4 +75,4 @@ inline DaemonStatus FullStatus() {
   return status;
 }
 
-}  // namespace tmprof::testing
+}  // namespace tmprof::test

@@ -11,7 +11,7 @@
 #include "tests/driver/core/test_memory.h"
 
 namespace tmprof {
-namespace {
+namespace core_cases_test {
 
 template <typename Case>
 std::string CaseName(const testing::TestParamInfo<Case>& tried) {
@@ -22,7 +22,7 @@ std::string CaseName(const testing::TestParamInfo<Case>& tried) {
   return name;
 }
 
-}  // namespace
+}  // namespace core_cases_test
 }  // namespace tmprof
 
 // What GoogleTest prints of a case that fails.
@@ -42,7 +42,7 @@ void PrintTo(const region_chance_case& tried, std::ostream* out) { *out << tried
 void PrintTo(const region_fit_case& tried, std::ostream* out) { *out << tried.name; }
 
 namespace tmprof {
-namespace {
+namespace core_cases_test {
 
 class ParamsCaseTest : public testing::TestWithParam<params_case> {};
 
@@ -158,5 +158,5 @@ TEST_P(RegionFitCaseTest, Holds) { EXPECT_TRUE(region_fit_case_holds(&GetParam()
 INSTANTIATE_TEST_SUITE_P(Table, RegionFitCaseTest, testing::ValuesIn(region_fit_cases),
                          CaseName<region_fit_case>);
 
-}  // namespace
+}  // namespace core_cases_test
 }  // namespace tmprof

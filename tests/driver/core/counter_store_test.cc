@@ -17,7 +17,7 @@
 #include "tests/driver/core/test_memory.h"
 
 namespace tmprof {
-namespace {
+namespace counter_store_test {
 
 using Random = std::mt19937_64;
 
@@ -508,5 +508,5 @@ TEST(CounterStoreTest, TurningOverKeepsTheEndedEpochAndStartsAnEmptyOne) {
                                                                   {999, Counts{.references = 1}}}));
 }
 
-}  // namespace
+}  // namespace counter_store_test
 }  // namespace tmprof

@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace tmprof {
-namespace {
+namespace hold_buckets_test {
 
 // As the ABI words it, counted up rather than computed: the end of each bucket but the last.
 std::vector<uint64_t> BucketEndsNs() {
@@ -62,5 +62,5 @@ TEST(HoldBucketsTest, AQuantileIsTheEndOfItsBucket) {
   EXPECT_EQ(tmprof_hold_quantile_ns(holds, 1000), TMPROF_UNKNOWN);
 }
 
-}  // namespace
+}  // namespace hold_buckets_test
 }  // namespace tmprof

@@ -9,7 +9,7 @@
 #include <span>
 
 namespace tmprof {
-namespace {
+namespace params_check_test {
 
 tmprof_params Defaults() {
   tmprof_params params;
@@ -109,5 +109,5 @@ TEST(ParamsCheckTest, RandomBytesGiveAVerdictThatNamesAFieldExactlyWhenItRefuses
   EXPECT_GT(accepted, 0);
 }
 
-}  // namespace
+}  // namespace params_check_test
 }  // namespace tmprof

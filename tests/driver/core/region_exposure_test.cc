@@ -6,7 +6,7 @@
 #include <array>
 
 namespace tmprof {
-namespace {
+namespace region_exposure_test {
 
 constexpr __u64 kMicrosecond = 1000;
 constexpr __u64 kMillisecond = 1000 * kMicrosecond;
@@ -56,5 +56,5 @@ TEST(RegionExposureTest, NoExposureIsNegative) {
   EXPECT_EQ(tmprof_region_exposure(cleared_ns.data(), 0, 499), 0u);
 }
 
-}  // namespace
+}  // namespace region_exposure_test
 }  // namespace tmprof

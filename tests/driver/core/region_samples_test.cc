@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace tmprof {
-namespace {
+namespace region_samples_test {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -54,5 +54,5 @@ TEST(RegionSamplesTest, ANewPageTakesThePlaceOfTheLeastSampled) {
   EXPECT_THAT(order, testing::Not(testing::Contains(20)));
 }
 
-}  // namespace
+}  // namespace region_samples_test
 }  // namespace tmprof

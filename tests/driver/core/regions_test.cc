@@ -14,7 +14,7 @@
 #include "tests/driver/core/region_rules.h"
 
 namespace tmprof {
-namespace {
+namespace regions_test {
 
 __u64 NextOf(void* engine) { return (*static_cast<std::mt19937_64*>(engine))(); }
 
@@ -290,5 +290,5 @@ TEST_F(RegionsTest, TakeNoMoreMemoryThanPublished) {
   EXPECT_LE(tmprof_regions_capacity(1000) * sizeof(tmprof_region), 45'000U);
 }
 
-}  // namespace
+}  // namespace regions_test
 }  // namespace tmprof

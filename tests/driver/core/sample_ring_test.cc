@@ -13,7 +13,7 @@
 #include <vector>
 
 namespace tmprof {
-namespace {
+namespace sample_ring_test {
 
 /** A torn one shows: its words no longer follow from the first. */
 struct Record {
@@ -201,5 +201,5 @@ TEST_P(SampleRingThreadTest, AConsumerElsewhereSeesWholeRecordsInOrderAndTheRest
 
 INSTANTIATE_TEST_SUITE_P(Capacities, SampleRingThreadTest, testing::Values(1U, 2U, 64U, 4096U));
 
-}  // namespace
+}  // namespace sample_ring_test
 }  // namespace tmprof

@@ -36,7 +36,7 @@
 #include "profiler/sources/abit/scan_engine.h"
 
 namespace tmprof::abit {
-namespace {
+namespace abit_live_test {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -626,5 +626,5 @@ TEST(AbitProbe, SaysWhetherAndHowAccessedBitsCanBeRead) {
   EXPECT_TRUE(probe.usable || !probe.fix.empty());
 }
 
-}  // namespace
+}  // namespace abit_live_test
 }  // namespace tmprof::abit

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace tmprof::abit {
-namespace {
+namespace auto_choice_test {
 
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
@@ -30,5 +30,5 @@ TEST(AutoChoice, TakesAnEpochOfNoVisitsForNoAnswer) {
   EXPECT_TRUE(choice.GoesOver(seconds(11)));
 }
 
-}  // namespace
+}  // namespace auto_choice_test
 }  // namespace tmprof::abit

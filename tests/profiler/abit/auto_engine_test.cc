@@ -15,7 +15,7 @@
 #include "tests/profiler/abit/simulated_kernel.h"
 
 namespace tmprof::abit {
-namespace {
+namespace auto_engine_test {
 
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
@@ -170,5 +170,5 @@ TEST_F(AutoEngineTest, GoesOverWhileInactiveWithoutBecomingActive) {
   EXPECT_FALSE(FirstOfRegions().regions.empty());
 }
 
-}  // namespace
+}  // namespace auto_engine_test
 }  // namespace tmprof::abit

@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace tmprof::abit {
-namespace {
+namespace budget_test {
 
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
@@ -124,5 +124,5 @@ TEST(OwnBudgetTest, BorrowsOnlyWhatItIsShortOf) {
   EXPECT_TRUE(after(milliseconds(10), milliseconds(2), FirstVisits::kNone));
 }
 
-}  // namespace
+}  // namespace budget_test
 }  // namespace tmprof::abit

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace tmprof::abit {
-namespace {
+namespace cpu_clock_test {
 
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
@@ -56,5 +56,5 @@ TEST(CpuClock, BelievesTheKernelOnceTheTargetHasLeftTheCpu) {
   EXPECT_EQ(clock.Advance(At(milliseconds(104)), microseconds(51'500), 0), microseconds(51'500));
 }
 
-}  // namespace
+}  // namespace cpu_clock_test
 }  // namespace tmprof::abit

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace {
+namespace ladder_test {
 
 std::vector<std::uint64_t> Delays(const tmprof_ladder& ladder) {
   return {ladder.delay_ns, ladder.delay_ns + ladder.rungs};
@@ -145,4 +145,4 @@ TEST(Budget, WhatIsReservedIsNotFreeAndWhatIsChargedMayBeOwed) {
   EXPECT_EQ(tmprof_budget_free(&budget), -50'000);
 }
 
-}  // namespace
+}  // namespace ladder_test

@@ -10,7 +10,7 @@
 #include <string>
 
 namespace tmprof::abit {
-namespace {
+namespace node_map_test {
 
 // A folder tree like /sys, removed at the end.
 class NodeMapTest : public ::testing::Test {
@@ -63,5 +63,5 @@ TEST_F(NodeMapTest, WhatIsNotKnownForSureIsUnknown) {
   EXPECT_EQ(NodeMap(root_ / "nothing").NodeOf(0), std::nullopt);
 }
 
-}  // namespace
+}  // namespace node_map_test
 }  // namespace tmprof::abit

@@ -10,7 +10,7 @@
 #include "tests/profiler/proc_tree.h"
 
 namespace tmprof::abit {
-namespace {
+namespace other_scanners_test {
 
 using ::testing::HasSubstr;
 using ::testing::Optional;
@@ -62,5 +62,5 @@ TEST_F(OtherScannerTest, IsFoundBehindOneOfOtherProcesses) {
   EXPECT_THAT(Other(), Optional(HasSubstr("PID 70")));
 }
 
-}  // namespace
+}  // namespace other_scanners_test
 }  // namespace tmprof::abit

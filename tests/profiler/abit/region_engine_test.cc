@@ -17,7 +17,7 @@
 #include "tests/profiler/abit/simulated_kernel.h"
 
 namespace tmprof::abit {
-namespace {
+namespace region_engine_test {
 
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
@@ -822,5 +822,5 @@ TEST_P(RegionEngineTest, ARecordHasTheFramesOfPagesThatWereLookedAt) {
     EXPECT_THAT(region.frames, ::testing::Not(::testing::IsEmpty()));
 }
 
-}  // namespace
+}  // namespace region_engine_test
 }  // namespace tmprof::abit

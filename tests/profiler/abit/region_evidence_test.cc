@@ -11,7 +11,7 @@
 #include "profiler/sources/abit/page_table_reader.h"
 
 namespace tmprof::abit {
-namespace {
+namespace region_evidence_test {
 
 using std::chrono::nanoseconds;
 
@@ -188,5 +188,5 @@ TEST_F(RegionEvidenceTest, TheFramesOfItsPagesGoWithARegionHoweverManyAreJoined)
   EXPECT_LE(records[0].frames.size(), 16U) << "some are enough to tell the node";
 }
 
-}  // namespace
+}  // namespace region_evidence_test
 }  // namespace tmprof::abit

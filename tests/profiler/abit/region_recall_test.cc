@@ -19,7 +19,7 @@
 #include "tests/profiler/abit/simulated_kernel.h"
 
 namespace tmprof::abit {
-namespace {
+namespace region_recall_test {
 
 using std::chrono::milliseconds;
 using Mode = ScanOptions::Mode;
@@ -200,5 +200,5 @@ TEST(RegionRecallMonteCarlo, OfMoreMemoryTheyAreFoundAsWellIfThereIsMoreTime) {
   EXPECT_GT(found.at("stripes").ladder, 1.5 / 8) << "256 stretches: chance would find an eighth";
 }
 
-}  // namespace
+}  // namespace region_recall_test
 }  // namespace tmprof::abit

@@ -19,7 +19,7 @@
 #include "tests/profiler/abit/simulated_kernel.h"
 
 namespace tmprof::abit {
-namespace {
+namespace scan_engine_test {
 
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
@@ -1104,5 +1104,5 @@ TEST_F(ScanEngineTest, AMappingThatGrowsKeepsTheStateOfItsOldBlocks) {
   EXPECT_GT(process.clears, 0u);
 }
 
-}  // namespace
+}  // namespace scan_engine_test
 }  // namespace tmprof::abit

@@ -17,7 +17,7 @@
 #include "profiler/sources/clock/clock_sampler.h"
 
 namespace tmprof {
-namespace {
+namespace clock_live_test {
 
 using workloads::AccessLoop;
 
@@ -364,5 +364,5 @@ TEST_F(ClockLiveTest, MeasuresACostThatAnInterruptCanHave) {
   EXPECT_LE(*cost, 1e6);
 }
 
-}  // namespace
+}  // namespace clock_live_test
 }  // namespace tmprof

@@ -13,7 +13,7 @@
 #include "tests/profiler/perf/fake_perf_api.h"
 
 namespace tmprof {
-namespace {
+namespace clock_sampler_test {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -348,5 +348,5 @@ TEST(CulpritCache, DecodesAtTheStartOfAMappingWhereTheBytesBeforeAreUnreadable) 
   EXPECT_EQ(cache.Find(Pid(1), 0x40100a).outcome, OperandOutcome::kAddress);
 }
 
-}  // namespace
+}  // namespace clock_sampler_test
 }  // namespace tmprof

@@ -9,7 +9,7 @@
 #include <vector>
 
 namespace tmprof {
-namespace {
+namespace operand_decoder_test {
 
 // Machine code was assembled by hand from Intel SDM vol. 2; each line says what it is.
 constexpr std::uint64_t kIp = 0x401000;
@@ -221,5 +221,5 @@ TEST(OperandDecoder, SurvivesArbitraryBytes) {
   }
 }
 
-}  // namespace
+}  // namespace operand_decoder_test
 }  // namespace tmprof

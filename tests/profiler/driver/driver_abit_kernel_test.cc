@@ -18,7 +18,7 @@
 #include "tests/profiler/driver/fake_device.h"
 
 namespace tmprof::driver {
-namespace {
+namespace driver_abit_kernel_test {
 
 using abit::AbitKernel;
 using abit::AbitProcess;
@@ -401,5 +401,5 @@ TEST(DriverSessionTest, AModuleOfAnotherVersionOrWithoutFlushesIsRefused) {
   }
 }
 
-}  // namespace
+}  // namespace driver_abit_kernel_test
 }  // namespace tmprof::driver

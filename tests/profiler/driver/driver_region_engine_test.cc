@@ -11,7 +11,7 @@
 #include "tests/profiler/driver/fake_device.h"
 
 namespace tmprof::driver {
-namespace {
+namespace driver_region_engine_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -236,5 +236,5 @@ TEST_F(DriverRegionEngineTest, AFailingDeviceEndsTheSource) {
   EXPECT_EQ(engine_->Step(), abit::Engine::kNever);
 }
 
-}  // namespace
+}  // namespace driver_region_engine_test
 }  // namespace tmprof::driver

@@ -13,7 +13,7 @@
 #include "tests/profiler/driver/fake_device.h"
 
 namespace tmprof::driver {
-namespace {
+namespace driver_sampler_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -314,5 +314,5 @@ TEST_F(DriverSamplerTest, DoctorTriesTheEventAndLeavesNothingRunning) {
   EXPECT_EQ(probe.fix, "buy one");
 }
 
-}  // namespace
+}  // namespace driver_sampler_test
 }  // namespace tmprof::driver

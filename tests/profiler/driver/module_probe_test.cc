@@ -14,7 +14,7 @@
 #include "tests/profiler/driver/fake_device.h"
 
 namespace tmprof::driver {
-namespace {
+namespace module_probe_test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -159,5 +159,5 @@ TEST(OpenDeviceTest, AFileThatIsNoSuchDeviceDoesNotSpeakItsLanguage) {
   EXPECT_THAT(session.error().Message(), HasSubstr("does not speak version"));
 }
 
-}  // namespace
+}  // namespace module_probe_test
 }  // namespace tmprof::driver

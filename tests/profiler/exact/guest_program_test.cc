@@ -10,7 +10,7 @@
 #include <fstream>
 #include <string>
 
-namespace {
+namespace guest_program_test {
 
 class GuestProgram : public testing::Test {
  protected:
@@ -84,4 +84,4 @@ TEST_F(GuestProgram, WithAnotherUsersRightsIsNotForAnEmulator) {
   EXPECT_EQ(tmprof_guest_look(path_.c_str(), &program_), TMPROF_GUEST_OTHER_RIGHTS);
 }
 
-}  // namespace
+}  // namespace guest_program_test

@@ -8,7 +8,7 @@
 #include "tests/profiler/exact/truth_epoch.h"
 
 namespace tmprof::exact {
-namespace {
+namespace truth_assembler_test {
 
 using testing::HasSubstr;
 
@@ -82,5 +82,5 @@ TEST(TruthAssembler, SaysWhatWasModelledLostAndNotFollowed) {
   EXPECT_EQ(status.details, details);
 }
 
-}  // namespace
+}  // namespace truth_assembler_test
 }  // namespace tmprof::exact

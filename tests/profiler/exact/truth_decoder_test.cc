@@ -13,7 +13,7 @@
 #include "tests/profiler/exact/stream_bytes.h"
 
 namespace tmprof::exact {
-namespace {
+namespace truth_decoder_test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -209,5 +209,5 @@ TEST(TruthDecoder, RefusesWhatNoPluginWritesAndSaysWhere) {
               HasSubstr("4294967295 page entries"));
 }
 
-}  // namespace
+}  // namespace truth_decoder_test
 }  // namespace tmprof::exact

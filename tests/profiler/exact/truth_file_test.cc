@@ -15,7 +15,7 @@
 #include "tests/profiler/exact/stream_bytes.h"
 
 namespace tmprof::exact {
-namespace {
+namespace truth_file_test {
 
 using testing::HasSubstr;
 
@@ -144,5 +144,5 @@ TEST_F(TruthFileTest, ThatIsNoneIsRefused) {
   EXPECT_EQ(TruthFile::Open(folder_ / "none", PagesOf::kProcesses).error().system_error, ENOENT);
 }
 
-}  // namespace
+}  // namespace truth_file_test
 }  // namespace tmprof::exact

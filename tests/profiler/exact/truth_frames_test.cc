@@ -8,7 +8,7 @@
 #include "tests/profiler/exact/truth_epoch.h"
 
 namespace tmprof::exact {
-namespace {
+namespace truth_frames_test {
 
 TruthPage Page(std::uint32_t target, std::uint64_t vpn, std::optional<Pfn> frame,
                std::uint64_t loads) {
@@ -48,5 +48,5 @@ TEST(ByFrame, CountsAccessesWithoutAFrameAsLost) {
   EXPECT_EQ(by_frame.lost_accesses, 12u);
 }
 
-}  // namespace
+}  // namespace truth_frames_test
 }  // namespace tmprof::exact

@@ -11,7 +11,7 @@
 #include "tests/profiler/exact/truth_epoch.h"
 
 namespace tmprof::exact {
-namespace {
+namespace truth_merge_test {
 
 using testing::ElementsAre;
 
@@ -156,5 +156,5 @@ TEST(MergeTruth, ARecordingWithoutEpochsLeavesAllTruthOutside) {
   EXPECT_EQ(merged.result.without_truth, 0U);
 }
 
-}  // namespace
+}  // namespace truth_merge_test
 }  // namespace tmprof::exact

@@ -17,7 +17,7 @@
 #include "tests/profiler/proc_tree.h"
 
 namespace tmprof::exact {
-namespace {
+namespace truth_server_test {
 
 using std::chrono::seconds;
 using testing::HasSubstr;
@@ -224,5 +224,5 @@ TEST(TruthServer, LeavesNoSocketBehind) {
   EXPECT_FALSE(std::filesystem::exists(socket.parent_path()));
 }
 
-}  // namespace
+}  // namespace truth_server_test
 }  // namespace tmprof::exact

@@ -9,7 +9,7 @@
 #include "tests/profiler/perf/fake_perf_api.h"
 
 namespace tmprof {
-namespace {
+namespace gate_test {
 
 using ::testing::HasSubstr;
 
@@ -264,5 +264,5 @@ TEST(SampleGateEventTest, IsThatOfLlcMissesAndRefusedWhereItCannotBeCounted) {
   EXPECT_EQ(SampleGateEvent(api, encode).error().system_error, ENOENT);
 }
 
-}  // namespace
+}  // namespace gate_test
 }  // namespace tmprof

@@ -9,7 +9,7 @@
 #include "tests/profiler/perf/fake_perf_api.h"
 
 namespace tmprof {
-namespace {
+namespace hardware_sampler_test {
 
 using ::testing::HasSubstr;
 
@@ -266,5 +266,5 @@ TEST_F(HardwareTest, TellsOnceOfEachSampleThatAVirtualPmuLostAlsoOfEventsThatAre
   EXPECT_EQ((*sampler)->TakeEpoch().status.lost, 3u);
 }
 
-}  // namespace
+}  // namespace hardware_sampler_test
 }  // namespace tmprof

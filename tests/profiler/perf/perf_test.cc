@@ -19,7 +19,7 @@
 #include "tests/profiler/perf/fake_perf_api.h"
 
 namespace tmprof {
-namespace {
+namespace perf_test {
 
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
@@ -418,5 +418,5 @@ TEST(SampleTable, DeliversADroppedTargetOnceMoreAndKeepsItApartFromTheNextOwnerO
               UnorderedElementsAre(IsRecord(1, 1, 1, 0), IsRecord(2, 1, 0, 1)));
 }
 
-}  // namespace
+}  // namespace perf_test
 }  // namespace tmprof

@@ -7,7 +7,7 @@
 #include "tests/profiler/perf/fake_perf_api.h"
 
 namespace tmprof {
-namespace {
+namespace task_events_test {
 
 constexpr std::size_t kRingBytes = 4096;
 
@@ -248,5 +248,5 @@ TEST(TaskEvents, CountsBytesThatMakeNoSense) {
   EXPECT_EQ(events.corrupt_bytes(), 8u + 24u);
 }
 
-}  // namespace
+}  // namespace task_events_test
 }  // namespace tmprof

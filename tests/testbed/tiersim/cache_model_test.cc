@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace {
+namespace cache_model_test {
 
 // Said again without tags or shifts: a list of granules for each set, the next to go in front.
 class NaiveCache {
@@ -175,4 +175,4 @@ TEST(CacheModel, SaysItsShape) {
             "1536 x 4096 B, 12 ways, round robin");
 }
 
-}  // namespace
+}  // namespace cache_model_test

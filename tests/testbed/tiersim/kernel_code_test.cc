@@ -9,7 +9,7 @@
 #include <initializer_list>
 #include <vector>
 
-namespace {
+namespace kernel_code_test {
 
 tiersim_kernel_insn Decode(std::initializer_list<std::uint8_t> bytes) {
   // QEMU hands out 16 bytes at most, of which the rest is another instruction's.
@@ -65,4 +65,4 @@ TEST(KernelCode, NoByteBeyondTheInstructionIsLookedAt) {
   ExpectDecoded({}, TIERSIM_CODE_OTHER);
 }
 
-}  // namespace
+}  // namespace kernel_code_test

@@ -9,7 +9,7 @@
 #include <random>
 #include <tuple>
 
-namespace {
+namespace page_counts_test {
 
 class PageCountsTest : public testing::Test {
  protected:
@@ -60,4 +60,4 @@ TEST_F(PageCountsTest, AreNewAfterAClear) {
   EXPECT_EQ(pages_.count, 1u);
 }
 
-}  // namespace
+}  // namespace page_counts_test

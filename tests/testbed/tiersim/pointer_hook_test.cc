@@ -6,7 +6,7 @@
 
 #include <array>
 
-namespace {
+namespace pointer_hook_test {
 
 int wanted, other, replacement;
 
@@ -38,4 +38,4 @@ TEST(PointerHook, LooksNoFurtherThanTheTable) {
   EXPECT_EQ(table[2], &wanted);
 }
 
-}  // namespace
+}  // namespace pointer_hook_test

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace {
+namespace sample_countdown_test {
 
 TEST(SampleCountdown, IntervalsAreThePeriodOnAverageAndCloseToItEachTime) {
   for (const std::uint64_t period : {16, 4096}) {
@@ -37,4 +37,4 @@ TEST(SampleCountdown, IsTheSameEachTimeFromTheSameState) {
   }
 }
 
-}  // namespace
+}  // namespace sample_countdown_test

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace {
+namespace stream_prefetcher_test {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -85,4 +85,4 @@ TEST_F(StreamPrefetcherTest, FollowsAsManyPagesAsItHasStreamsAndForgetsTheOldest
   EXPECT_THAT(Access(5, 0), IsEmpty());
 }
 
-}  // namespace
+}  // namespace stream_prefetcher_test
