@@ -10,8 +10,8 @@
 
 namespace tmprof {
 
-// The integer that `text` spells in `base`. nullopt: `text` is empty, has other characters before or
-// behind the integer (a sign '+', white space and "0x" included), or the value does not fit.
+// The integer that `text` spells in `base`. nullopt: `text` is empty, has other characters before
+// or behind the integer (a sign '+', white space and "0x" included), or the value does not fit.
 template <typename Integer>
 std::optional<Integer> ParseInteger(std::string_view text, int base = 10) {
   Integer value{};

@@ -14,16 +14,22 @@ include(GoogleTest)
 # Every program of a test that ./check runs in a sanitizer build.
 add_custom_target(sanitized_tests)
 
-# tmprof_test(NAME SOURCES … [LINK …] [LABELS …] [ISOLATED] [SHARDS N]): the GoogleTest program NAME.
+# tmprof_test(NAME SOURCES … [LINK …] [RUNS …] [LABELS …] [ISOLATED] [SHARDS N]): the GoogleTest program NAME.
+#   RUNS      the programs and libraries of this build that it runs
 #   ISOLATED  each case is a process and a CTest test of its own: cases change their process beyond repair
 #   SHARDS    splits the cases over N tests, which may run side by side (default 1)
 # A case that cannot run here calls GTEST_SKIP() with its reason. tools/test_results.py counts cases, not programs.
 function(tmprof_test name)
-  cmake_parse_arguments(ARG "ISOLATED" "SHARDS" "SOURCES;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "ISOLATED" "SHARDS" "SOURCES;LINK;RUNS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE tmprof_flags ${ARG_LINK} GTest::gmock GTest::gtest
                                         GTest::gtest_main tmprof_test_flags)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+  set(required_files)
+  foreach(target ${ARG_RUNS})
+    add_dependencies(${name} ${target})
+    list(APPEND required_files $<TARGET_FILE:${target}>)
+  endforeach()
   if("full" IN_LIST ARG_LABELS AND NOT TMPROF_FULL)
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
     return()
@@ -34,17 +40,9 @@ function(tmprof_test name)
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
     return()
   endif()
-  # Tests of the full tier measure time and cost, so nothing else may run beside them.
-  set(properties TIMEOUT 900)
-  if(ARG_LABELS)
-    list(APPEND properties LABELS "${ARG_LABELS}")
-  endif()
-  if("full" IN_LIST ARG_LABELS)
-    list(APPEND properties RUN_SERIAL TRUE)
-  endif()
   if(ARG_ISOLATED)
     gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}: "
-                         PROPERTIES ${properties})
+                         PROPERTIES LABELS "${ARG_LABELS}")
     return()
   endif()
   if(NOT ARG_SHARDS)
@@ -57,19 +55,26 @@ function(tmprof_test name)
       math(EXPR ordinal "${shard} + 1")
       set(test "${name} ${ordinal} of ${ARG_SHARDS}")
     endif()
-    set(results "${CMAKE_BINARY_DIR}/results/${test}.xml")
-    add_test(NAME "${test}" COMMAND $<TARGET_FILE:${name}> "--gtest_output=xml:${results}")
-    set_tests_properties("${test}" PROPERTIES ${properties}
-                         ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_SHARDS};GTEST_SHARD_INDEX=${shard}")
+    add_test(NAME "${test}"
+             COMMAND $<TARGET_FILE:${name}> "--gtest_output=xml:${CMAKE_BINARY_DIR}/results/${test}.xml")
+    set_property(TEST "${test}" PROPERTY ENVIRONMENT GTEST_TOTAL_SHARDS=${ARG_SHARDS} GTEST_SHARD_INDEX=${shard})
+    set_property(TEST "${test}" PROPERTY TIMEOUT 900)
+    set_property(TEST "${test}" PROPERTY LABELS ${ARG_LABELS})
+    set_property(TEST "${test}" PROPERTY REQUIRED_FILES ${required_files})
+    # It measures time and cost, so nothing else may run beside it.
+    if("full" IN_LIST ARG_LABELS)
+      set_property(TEST "${test}" PROPERTY RUN_SERIAL TRUE)
+    endif()
   endforeach()
 endfunction()
 
-# tmprof_script_test(NAME COMMAND … [LABELS …] [TIMEOUT S] [CPUS N] [SERIAL]): a test that is a program of its own.
-# It skips by ending with 119 or by printing "[  SKIPPED ]".
+# tmprof_script_test(NAME COMMAND … [INPUTS …] [LABELS …] [TIMEOUT S] [CPUS N] [SERIAL]): a test that is a program of its
+# own. It skips by ending with 119 or by printing "[  SKIPPED ]".
+#   INPUTS  files and folders, from the project's, that it reads besides its command: `./check --changed` looks there
 #   CPUS    how many it keeps busy (default 1): a machine of two CPUs leaves room for nothing else on two
 #   SERIAL  it runs alone
 function(tmprof_script_test name)
-  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;CPUS" "COMMAND;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;CPUS" "COMMAND;INPUTS;LABELS" ${ARGN})
   if("full" IN_LIST ARG_LABELS AND NOT TMPROF_FULL)
     return()
   endif()
@@ -77,18 +82,16 @@ function(tmprof_script_test name)
     return()
   endif()
   add_test(NAME "${name}" COMMAND ${ARG_COMMAND})
-  set(properties SKIP_RETURN_CODE 119 SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
-  if(ARG_LABELS)
-    list(APPEND properties LABELS "${ARG_LABELS}")
-  endif()
+  list(TRANSFORM ARG_INPUTS PREPEND ${PROJECT_SOURCE_DIR}/)
+  set_property(TEST "${name}" PROPERTY SKIP_RETURN_CODE 119)
+  set_property(TEST "${name}" PROPERTY SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
+  set_property(TEST "${name}" PROPERTY LABELS ${ARG_LABELS})
+  set_property(TEST "${name}" PROPERTY REQUIRED_FILES ${ARG_INPUTS})
+  set_property(TEST "${name}" PROPERTY RUN_SERIAL ${ARG_SERIAL})
   if(ARG_TIMEOUT)
-    list(APPEND properties TIMEOUT ${ARG_TIMEOUT})
+    set_property(TEST "${name}" PROPERTY TIMEOUT ${ARG_TIMEOUT})
   endif()
   if(ARG_CPUS)
-    list(APPEND properties PROCESSORS ${ARG_CPUS})
+    set_property(TEST "${name}" PROPERTY PROCESSORS ${ARG_CPUS})
   endif()
-  if(ARG_SERIAL)
-    list(APPEND properties RUN_SERIAL TRUE)
-  endif()
-  set_tests_properties("${name}" PROPERTIES ${properties})
 endfunction()

@@ -40,7 +40,7 @@ class Kernel:
 def find(name: str, cache: pathlib.Path, debug_folder: pathlib.Path | None = None) -> Kernel:
     """The kernel of that name, fetched or unpacked into the cache if it is not there yet.
 
-    debug_folder: holds bzImage-debug and headers-debug.tar.xz; needed for "debug" only.
+    debug_folder: holds bzImage-debug and headers-debug.tar.xz, for "debug" only. None: debug-kernel in the cache.
     """
     if name == DEBUG:
         return _debug_kernel(cache, debug_folder)
@@ -136,8 +136,10 @@ def _debian_kernel(name: str, home: pathlib.Path) -> Kernel:
 
 def _debug_kernel(cache: pathlib.Path, folder: pathlib.Path | None) -> Kernel:
     if folder is None:
-        raise Unavailable("kernel 'debug': set TMPROF_DEBUG_KERNEL to a folder that "
-                          "testbed/build_debug_kernel made")
+        folder = cache / "debug-kernel"
+        if not folder.is_dir():
+            raise Unavailable(f"kernel 'debug': 'testbed/build_debug_kernel {folder}' builds it; or set "
+                              "TMPROF_DEBUG_KERNEL to a folder where it did")
     image = folder / "bzImage-debug"
     archive = folder / "headers-debug.tar.xz"
     for file in (image, archive):

@@ -25,6 +25,7 @@
 
 #include "base/unique_fd.h"
 #include "tests/apps/program.h"
+#include "tests/apps/recording.h"
 #include "tests/apps/refusal.h"
 #include "tests/folders.h"
 
@@ -41,33 +42,11 @@ using ::testing::Not;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
 
-std::string Workload(const std::string& name) {
-  return std::string(TMPROF_BINARY_DIR) + "/" + name;
-}
-
-// Empty where recording can work here: some source of accessed bits or address samples is usable.
-std::string WhyRecordingIsRefused() {
-  static const std::string reason = [] {
-    const Outcome doctor = Tmprof({"doctor", "--format", "json"});
-    const Json probes = Json::parse(doctor.out, nullptr, /*allow_exceptions=*/false);
-    if (doctor.status != 0 || probes.is_discarded()) return std::string();  // the tests then fail
-    std::string refusals;
-    for (const Json& probe : probes["sources"]) {
-      if (probe["job"] == "gate" || probe["job"] == "truth") continue;
-      if (probe["usable"].get<bool>()) return std::string();
-      refusals +=
-          probe["name"].get<std::string>() + ": " + probe["detail"].get<std::string>() + "; ";
-    }
-    return refusals;
-  }();
-  return reason;
-}
-
 // A shell function: `await_growth FILE N` returns once the file was seen to grow N times. A trace
-// grows with its preamble, its header, and each epoch. Gives up after 20 s.
+// grows with its preamble, its header, and each epoch. Gives up after two minutes.
 constexpr const char* kAwaitGrowth = R"(await_growth() {
   local last=0 now seen=0
-  for ((i = 0; i < 1000; ++i)); do
+  for ((i = 0; i < 6000; ++i)); do
     now=$(stat -c %s "$1" 2>/dev/null || echo 0)
     if ((now > last)); then last=$now; ((++seen >= $2)) && return 0; fi
     sleep 0.02
@@ -78,221 +57,6 @@ constexpr const char* kAwaitGrowth = R"(await_growth() {
 
 std::ptrdiff_t FilesIn(const std::filesystem::path& folder) {
   return std::distance(std::filesystem::directory_iterator(folder), {});
-}
-
-// Of `tmprof doctor --format json`, the row of that source.
-Json DoctorRow(const std::string& name, const std::function<void()>& in_child) {
-  const Outcome outcome = RunProgram({TmprofPath(), "doctor", "--format", "json"}, in_child);
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  const Json probes = Json::parse(outcome.out);
-  for (const Json& row : probes["sources"])
-    if (row["name"] == name) return row;
-  ADD_FAILURE() << "no row " << name << " in " << outcome.out;
-  return {};
-}
-
-// References and samples of a row of objects; what is unknown is none of them.
-double HeatOf(const Json& row) {
-  double heat = 0;
-  for (const char* figure : {"references", "samples"}) {
-    if (!row[figure].is_null()) heat += row[figure].get<double>();
-  }
-  return heat;
-}
-
-class Recording : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (const std::string reason = WhyRecordingIsRefused(); !reason.empty()) {
-      GTEST_SKIP() << "recording is refused here: " << reason;
-    }
-  }
-
-  Json Summary(const std::string& trace, const std::vector<std::string>& more = {}) const {
-    std::vector<std::string> arguments{"report", trace, "--view", "summary", "--format", "json"};
-    arguments.insert(arguments.end(), more.begin(), more.end());
-    const Outcome report = Tmprof(arguments);
-    EXPECT_EQ(report.status, 0) << report.err;
-    return Json::parse(report.out);
-  }
-
-  // The names of the targets of a trace.
-  std::vector<std::string> TargetNames(const std::string& trace) const {
-    std::vector<std::string> names;
-    const Json summary = Summary(trace);
-    for (const Json& target : summary["targets"]) {
-      names.push_back(target["name"].get<std::string>());
-    }
-    return names;
-  }
-
-  TemporaryFolder folder_;
-  std::string trace_ = folder_.File("t.data");
-};
-
-TEST_F(Recording, SeesThePagesOfAProgramThatItLaunches) {
-  const Outcome outcome = Tmprof({"record", "-o", trace_, "--", Workload("hotset"), "--footprint",
-                                  "64MiB", "--shift", "10s", "--duration", "4s"});
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
-  const Json summary = Summary(trace_);
-  // Most of the 4 s that the program runs by its own clock: the first epoch, of 1 s as the others,
-  // starts late on a busy machine.
-  EXPECT_GE(summary["epochs"].get<int>(), 2);
-  EXPECT_GE(summary["duration_s"].get<double>(), 3.0);
-  // 64 MiB are 16 384 pages, all of which the program uses within a second.
-  EXPECT_GE(summary["footprint_pages"].get<int>(), 14'000);
-  EXPECT_EQ(summary["footprint_pages"], summary["pages_seen"]["either"]);
-  struct stat attributes{};
-  ASSERT_EQ(stat(trace_.c_str(), &attributes), 0);
-  EXPECT_EQ(attributes.st_mode & 0777, 0600u);
-  // The trace has a tier for each of the machine's nodes with memory.
-  const Outcome with_memory = RunProgram(
-      {"sh", "-c", "cat /sys/devices/system/node/node*/meminfo | grep -c 'MemTotal: *[1-9]'"});
-  std::size_t nodes = 0;
-  for (const Json& tier : summary["host"]["tiers"]) nodes += tier.size();
-  EXPECT_EQ(std::to_string(nodes) + "\n", with_memory.out);
-}
-
-TEST_F(Recording, OfObjectsTellsWhichOfTwoAllocationsIsHot) {
-  const Outcome outcome =
-      Tmprof({"record", "--objects", "-o", trace_, "--", Workload("tests/objects_heats")});
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
-  const Outcome report = Tmprof({"report", trace_, "--view", "objects", "--format", "json"});
-  ASSERT_EQ(report.status, 0) << report.err;
-  const Json objects = Json::parse(report.out);
-  EXPECT_EQ(objects["lost"], 0);
-  const auto heat_of = [&](const std::string& function) {
-    for (const Json& row : objects["rows"]) {
-      if (row["frames"].empty() || row["frames"][0]["function"] != function) continue;
-      EXPECT_EQ(row["objects"], 1);
-      EXPECT_EQ(row["bytes"], 32 << 20);
-      EXPECT_THAT(row["frames"][0]["file"].get<std::string>(), HasSubstr("heats.c"));
-      return HeatOf(row);
-    }
-    ADD_FAILURE() << "no row of " << function << " in " << report.out;
-    return 0.0;
-  };
-  const double hot = heat_of("make_hot");
-  EXPECT_GT(hot, 0);
-  EXPECT_GT(hot, 3 * heat_of("make_cold"));
-}
-
-TEST_F(Recording, HasWhatAProgramCountedItselfBesideTheHeatOfItsPages) {
-  const std::string program = folder_.File("heats");
-  const std::string counts = folder_.File("heats.objects");
-  const Outcome built =
-      Tmprof({"cc", "--", "clang-19", "-O2", "-g",
-              TMPROF_SOURCE_DIR "/tests/objtrace/programs/heats.c", "-o", program});
-  ASSERT_EQ(built.status, 0) << built.err;
-  const Outcome outcome =
-      Tmprof({"record", "-o", trace_, "--", "env", "TMPROF_OBJECTS=" + counts, program});
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
-  const Outcome report =
-      Tmprof({"report", trace_, "--view", "objects", "--counts", counts, "--format", "json"});
-  ASSERT_EQ(report.status, 0) << report.err;
-  const Json objects = Json::parse(report.out);
-  const auto row_of = [&](const std::string& function) -> Json {
-    for (const Json& row : objects["rows"]) {
-      if (!row["frames"].empty() && row["frames"][0]["function"] == function) return row;
-    }
-    ADD_FAILURE() << "no row of " << function << " in " << report.out;
-    return {{"references", 0}, {"samples", 0}, {"counted", 0}};
-  };
-  const Json hot = row_of("make_hot");
-  const Json cold = row_of("make_cold");
-  // memset(3) counts a word each; each round over the hot one reads and writes each line.
-  constexpr int kBytes = 32 << 20;
-  constexpr int kRound = kBytes / 64 * 2;
-  EXPECT_EQ(cold["counted"], kBytes / 8);
-  EXPECT_GT(hot["counted"], kBytes / 8);
-  EXPECT_EQ((hot["counted"].get<std::uint64_t>() - kBytes / 8) % kRound, 0u);
-  EXPECT_GT(HeatOf(hot), 3 * HeatOf(cold));
-
-  const Outcome another = Tmprof({"report", TMPROF_SOURCE_DIR "/tests/golden/v1.tmprof.data",
-                                  "--view", "objects", "--counts", counts});
-  EXPECT_EQ(another.status, 2);
-  EXPECT_THAT(another.err, AllOf(HasSubstr(counts), HasSubstr("the trace has nothing")));
-}
-
-TEST_F(Recording, OfObjectsIsAdvisedOnByWhatAnotherBuildCounted) {
-  const std::string counted = folder_.File("heats.counted");
-  const std::string counts = folder_.File("heats.objects");
-  const Outcome built =
-      Tmprof({"cc", "--", "clang-19", "-O2", "-g",
-              TMPROF_SOURCE_DIR "/tests/objtrace/programs/heats.c", "-o", counted});
-  ASSERT_EQ(built.status, 0) << built.err;
-  ASSERT_EQ(RunProgram({"/usr/bin/env", "TMPROF_OBJECTS=" + counts, counted}).status, 0);
-  const Outcome outcome =
-      Tmprof({"record", "--objects", "-o", trace_, "--", Workload("tests/objects_heats")});
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
-  const std::string file = folder_.File("heats.advice");
-  const Outcome advised = Tmprof({"advise", "--objects", trace_, "--counts", counts, "--room",
-                                  "64MiB", "-o", file, "--format", "json"});
-  ASSERT_EQ(advised.status, 0) << advised.err;
-  const Json advice = Json::parse(advised.out);
-  const auto site_of = [&](const std::string& function) -> Json {
-    for (const Json& site : advice["sites"]) {
-      if (!site["frames"].empty() && site["frames"][0]["function"] == function) return site;
-    }
-    ADD_FAILURE() << "no site of " << function << " in " << advised.out;
-    return {{"advice", ""}, {"known_by", ""}, {"counted", 0}};
-  };
-  // memset(3) counts a word each, as above.
-  constexpr int kBytes = 32 << 20;
-  const Json hot = site_of("make_hot");
-  const Json cold = site_of("make_cold");
-  EXPECT_EQ(hot["advice"], "hot");
-  EXPECT_EQ(cold["advice"], "cold");
-  EXPECT_EQ(hot["known_by"], "counts");
-  EXPECT_EQ(cold["known_by"], "counts");
-  EXPECT_EQ(cold["counted"], kBytes / 8);
-  EXPECT_GT(hot["counted"], kBytes / 8);
-  EXPECT_EQ(advice["counts"]["found_share"], 1);
-  // The calls are those of the build that was recorded.
-  EXPECT_THAT(ReadFile(file),
-              AllOf(HasSubstr("tests/objects_heats"), Not(HasSubstr("heats.counted"))));
-
-  const Outcome itself = Tmprof({"advise", "--objects", counts});
-  EXPECT_EQ(itself.status, 2);
-  EXPECT_THAT(itself.err, HasSubstr("--counts " + counts));
-}
-
-TEST_F(Recording, OfObjectsNamesVariablesOfFilesAndStacksOfThreads) {
-  const std::string library = std::string(TMPROF_BINARY_DIR) + "/lib/libobjects_made.so";
-  const Outcome outcome = Tmprof(
-      {"record", "--objects", "-o", trace_, "--", Workload("tests/objects_statics"), library});
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
-  const Outcome report =
-      Tmprof({"report", trace_, "--view", "objects", "--limit", "0", "--format", "json"});
-  ASSERT_EQ(report.status, 0) << report.err;
-  const Json objects = Json::parse(report.out);
-  const auto row_of = [&](const std::string& kind, const std::string& name) -> Json {
-    for (const Json& row : objects["rows"]) {
-      if (row["kind"] == kind && row["name"] == name) return row;
-    }
-    ADD_FAILURE() << "no " << kind << " " << name << " in " << report.out;
-    return {{"references", 0}, {"samples", 0}};
-  };
-  const Json hot = row_of("variable", "hot_table");
-  EXPECT_EQ(hot["bytes"], 4 << 20);
-  EXPECT_THAT(hot["frames"][0]["module"].get<std::string>(), EndsWith("objects_statics"));
-  EXPECT_GT(hot["lifetime_s"], 1.5);
-  const Json of_library = row_of("variable", "library_table");
-  EXPECT_EQ(of_library["bytes"], 4 << 20);
-  EXPECT_EQ(of_library["frames"][0]["module"], library);
-  const Json stack = row_of("stack", "hot thread");
-  EXPECT_GT(stack["thread"], 0);
-  EXPECT_GT(stack["lifetime_s"], 1.5);
-  EXPECT_GT(HeatOf(hot), 0);
-  EXPECT_GT(HeatOf(of_library), 0);
-  EXPECT_GT(HeatOf(stack), 0);
-  EXPECT_GT(HeatOf(hot), 3 * HeatOf(row_of("variable", "cold_table")));
-  EXPECT_GT(HeatOf(stack), 3 * HeatOf(row_of("stack", "cold thread")));
-  // Of all that the pages had, little is nobody's.
-  EXPECT_LT(HeatOf(objects["elsewhere"]), 0.2 * HeatOf(objects));
-  const Outcome of_pages = Tmprof({"report", trace_, "--view", "hot", "--limit", "0"});
-  EXPECT_THAT(of_pages.out, HasSubstr("4 MiB variable hot_table of objects_statics"));
-  EXPECT_THAT(of_pages.out, HasSubstr("stack thread"));
 }
 
 TEST_F(Recording, TracksObjectsOnlyOfWhatItStarts) {
@@ -381,31 +145,6 @@ TEST_F(Recording, ThatFindsNoRoomForItsHeaderLeavesThePreviousTracesInPlace) {
 TEST_F(Recording, ThatCouldNotExecuteLeavesNoTrace) {
   EXPECT_EQ(Tmprof({"record", "-o", trace_, "--", "no-such-command-anywhere"}).status, 127);
   EXPECT_FALSE(std::filesystem::exists(trace_));
-}
-
-TEST_F(Recording, OfAShortCommandTellsItsCpuTimeAndScoresItsPages) {
-  const Outcome outcome = Tmprof({"record", "-o", trace_, "--", Workload("hotset"), "--footprint",
-                                  "16MiB", "--duration", "300ms"});
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
-  const Json summary = Summary(trace_);
-  ASSERT_EQ(summary["targets"].size(), 1u);
-  // The program's own account of its access loop, which leaves its start out.
-  const Json own = Json::parse(outcome.out.substr(outcome.out.find('{')));
-  EXPECT_GE(summary["targets"][0]["cpu_s"].get<double>(), own["cpu_seconds"].get<double>());
-  const Outcome hot = Tmprof({"report", trace_, "--view", "hot", "--format", "json"});
-  ASSERT_EQ(hot.status, 0) << hot.err;
-  const Json rows = Json::parse(hot.out)["rows"];
-  ASSERT_FALSE(rows.empty());
-  EXPECT_GT(rows[0]["score"].get<double>(), 0);
-}
-
-TEST_F(Recording, FollowsAnOrphanOfTheCommand) {
-  // The subshell ends at once, so that its child is no descendant of the command any more.
-  const Outcome outcome = Tmprof({"record", "-o", trace_, "--", "sh", "-c",
-                                  "sleep 0.4; (" + Workload("hotset") +
-                                      " --footprint 16MiB --duration 1500ms &); exec sleep 2"});
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(TargetNames(trace_), Contains("hotset"));
 }
 
 TEST_F(Recording, OfItsParentDoesNotRecordItself) {
@@ -519,42 +258,6 @@ TEST_F(Recording, OfALaunchedCommandDoesWithoutASourceThatCannotFollowIt) {
   EXPECT_EQ(states["clock"], "unavailable");
 }
 
-TEST_F(Recording, ByRegionsLooksAtOnePageOfEachAndSaysSo) {
-  if (!DoctorRow("abit-bpf", [] {})["usable"].get<bool>())
-    GTEST_SKIP() << "accessed bits cannot be observed here";
-  const Outcome outcome =
-      Tmprof({"record", "--source", "abit-bpf", "--abit", "regions,plain", "-o", trace_, "--",
-              Workload("hotset"), "--footprint", "64MiB", "--duration", "3s"});
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
-  const Json summary = Summary(trace_);
-  EXPECT_EQ(summary["settings"]["abit"], "regions,plain");
-  EXPECT_FALSE(summary["settings"].contains("scan-interval")) << "regions have no use for it";
-  const Json& source = summary["sources"][0];
-  EXPECT_THAT(source["label"].get<std::string>(), HasSubstr("regions, plain"));
-  EXPECT_GT(source["details"]["steps"].get<int>(), 0);
-  EXPECT_LE(source["details"]["pages_checked"].get<int>(),
-            1000 * source["details"]["steps"].get<int>());
-}
-
-// A ten-thousandth of a second's CPU time pays for no visit to 16 384 pages within ten.
-TEST_F(Recording, ByAutoGoesOverToRegionsWhereTheBudgetIsTiny) {
-  if (!DoctorRow("abit-bpf", [] {})["usable"].get<bool>())
-    GTEST_SKIP() << "accessed bits cannot be observed here";
-  const Outcome outcome = Tmprof({"record", "--source", "abit-bpf", "--abit", "auto",
-                                  "--max-overhead", "0.01%", "--epoch", "500ms", "-o", trace_, "--",
-                                  Workload("hotset"), "--footprint", "64MiB", "--duration", "12s"});
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
-  const Json summary = Summary(trace_);
-  EXPECT_EQ(summary["settings"]["abit"], "auto,ladder");
-  const Json& source = summary["sources"][0];
-  EXPECT_THAT(source["label"].get<std::string>(), HasSubstr("regions, exposure ladder"));
-  EXPECT_GT(source["details"]["steps"].get<int>(), 0);
-  // It began with every page.
-  const Json first = Summary(trace_, {"--epochs", "0:1"});
-  EXPECT_THAT(first["sources"][0]["label"].get<std::string>(), Not(HasSubstr("regions")));
-  EXPECT_GT(first["sources"][0]["details"]["clears"].get<int>(), 0);
-}
-
 TEST_F(Recording, OfALaunchedCommandThatNoSourceCanFollowDoesNotRunIt) {
   WriteFile(trace_, "precious");
   const Outcome outcome =
@@ -660,59 +363,6 @@ TEST_F(Recording, DoesNotDoubleCtrlC) {
   EXPECT_TRUE(WIFEXITED(wait_status)) << shown;
   EXPECT_EQ(WEXITSTATUS(wait_status), 7) << shown;
   EXPECT_EQ(ReadFile(interrupted), "once\n");
-}
-
-TEST_F(Recording, WorksTwiceOnOneTargetAndBothTracesSayThatTheyDisturbedOneAnother) {
-  if (!DoctorRow("abit-bpf", [] {})["usable"].get<bool>())
-    GTEST_SKIP() << "accessed bits cannot be observed here";
-  const std::string other = folder_.File("u.data");
-  const std::string record =
-      TmprofPath() + " record --source abit-bpf --epoch 200ms --duration 4s -o ";
-  const std::string script = Workload("hotset") +
-                             " --footprint 16MiB --duration 60s > /dev/null & target=$!; " +
-                             record + trace_ + " -p $target & first=$!; " + record + other +
-                             " -p $target || exit 90; wait $first || exit 91; kill $target";
-  const Outcome outcome = RunProgram({"bash", "-c", script});
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
-  for (const std::string& trace : {trace_, other}) {
-    const Json summary = Summary(trace);
-    EXPECT_TRUE(summary["finished"].get<bool>()) << trace;
-    EXPECT_GE(summary["epochs"].get<int>(), 1) << trace;
-    EXPECT_GT(summary["footprint_pages"].get<int>(), 0) << trace;
-    int disturbed = 0;
-    for (const Json& note : summary["sources"][0]["notes"]) {
-      const auto text = note["text"].get<std::string>();
-      if (text.find("(tmprof) clears accessed bits of the same") != std::string::npos) {
-        disturbed += note["epochs"].get<int>();
-      }
-    }
-    EXPECT_GE(disturbed, 1) << trace;
-  }
-}
-
-// Root may raise its own limit, hence without CAP_SYS_RESOURCE. The threads hardly run: the
-// recorder's start-up needs the CPU.
-TEST_F(Recording, SaysInEachEpochThatDescriptorsRanOut) {
-  const std::string script =
-      Workload("hotset") +
-      " --footprint 16MiB --threads 60 --rate 1000 --duration 60s > /dev/null & target=$!; "
-      "for ((i = 0; i < 1000; ++i)); do "
-      "[ $(ls /proc/$target/task | wc -l) -ge 60 ] && break; sleep 0.02; done; "
-      "ulimit -n 40; setpriv --bounding-set=-sys_resource " +
-      TmprofPath() + " record --source clock --epoch 300ms --duration 1s -o " + trace_ +
-      " -p $target; status=$?; kill $target; exit $status";
-  const Outcome outcome = RunProgram({"bash", "-c", script});
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
-  const int epochs = Summary(trace_)["epochs"].get<int>();
-  ASSERT_GE(epochs, 2);
-  for (int epoch = 0; epoch < epochs; ++epoch) {
-    const Outcome report = Tmprof({"report", trace_, "--format", "json", "--epochs",
-                                   std::to_string(epoch) + ":" + std::to_string(epoch + 1)});
-    const Json sources = Json::parse(report.out)["sources"];
-    EXPECT_THAT(sources[0]["notes"][0]["text"].get<std::string>(),
-                AllOf(HasSubstr("EMFILE"), HasSubstr("the limit is 40")))
-        << "epoch " << epoch;
-  }
 }
 
 TEST(RecordArguments, WithoutATargetAreRefused) {

@@ -78,6 +78,11 @@ class Finding(Folder):
         with self.assertRaisesRegex(Unavailable, "set TMPROF_DEBUG_KERNEL"):
             kernels.find("debug", self.folder)
 
+    def test_finds_a_debug_kernel_that_was_built_in_the_cache(self):
+        (self.folder / "debug-kernel").mkdir()
+        with self.assertRaisesRegex(Unavailable, "debug-kernel/bzImage-debug is missing"):
+            kernels.find("debug", self.folder)
+
     def test_names_the_file_that_a_debug_folder_lacks(self):
         (self.folder / "bzImage-debug").touch()
         with self.assertRaisesRegex(Unavailable, "headers-debug.tar.xz is missing"):

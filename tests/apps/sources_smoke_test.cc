@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each source that works on this machine, for as long as it takes to see anything: how much it sees, and at what cost, is
+// for record_live_test.cc and abit_live_test.cc on a machine with time.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/apps/program.h"
+#include "tests/apps/recording.h"
+
+namespace tmprof::test {
+namespace sources_smoke_test {
+
+using ::testing::Not;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+struct Way {
+  std::string name;
+  std::string source;  // as `tmprof doctor` names it
+  std::vector<std::string> arguments;
+};
+
+void PrintTo(const Way& way, std::ostream* out) { *out << way.name; }
+
+class EachSource : public Recording, public ::testing::WithParamInterface<Way> {};
+
+TEST_P(EachSource, SeesPagesOfABusyProgram) {
+  const Json row = DoctorRow(GetParam().source);
+  if (!row["usable"].get<bool>()) GTEST_SKIP() << row["detail"].get<std::string>();
+  // The program runs until its recording is over, whatever time the machine has for the two: a minute is for a host
+  // that gives them a hundredth of a CPU.
+  std::string script = Workload("hotset") +
+                       " --footprint 16MiB --duration 10min > /dev/null & target=$!; for seconds in 2 10 60; do " +
+                       TmprofPath() + " record --duration ${seconds}s -o " + trace_ + " -p $target";
+  for (const std::string& argument : GetParam().arguments) script += " " + argument;
+  script += " || { kill $target; exit 90; }; " + TmprofPath() + " report " + trace_ +
+            " --view summary --format json | grep -q '\"footprint_pages\": *[1-9]' && break; done; kill $target; exit 0";
+  const Outcome outcome = RunProgram({"bash", "-c", script});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json summary = Summary(trace_);
+  EXPECT_TRUE(summary["finished"].get<bool>());
+  EXPECT_GT(summary["footprint_pages"].get<int>(), 0);
+  ASSERT_FALSE(summary["sources"].empty());
+  EXPECT_EQ(summary["sources"][0]["name"], GetParam().source);
+  EXPECT_NE(summary["sources"][0]["state"], "unavailable");
+  // What it saw can be ranked, and replayed.
+  for (const std::string command : {"report", "eval"}) {
+    const Outcome read = Tmprof({command, trace_});
+    EXPECT_EQ(read.status, 0) << command << ": " << read.err;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, EachSource,
+    ::testing::Values(Way{"AbitLadder", "abit-bpf", {"--source abit-bpf"}},
+                      Way{"AbitPlain", "abit-bpf", {"--source abit-bpf --abit full,plain"}},
+                      Way{"AbitRegions", "abit-bpf", {"--source abit-bpf --abit regions"}},
+                      Way{"Clock", "clock", {"--source clock"}}),
+    [](const auto& way) { return way.param.name; });
+
+}  // namespace sources_smoke_test
+}  // namespace tmprof::test
