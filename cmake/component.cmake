@@ -5,6 +5,7 @@ function(tmprof_component name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
   add_library(tmprof_${name} STATIC ${ARG_SOURCES})
   target_link_libraries(tmprof_${name} PUBLIC tmprof_flags ${ARG_LINK})
+  tmprof_precompile(tmprof_${name} tmprof_library_headers)
 endfunction()
 
 # tmprof_bpf_skeleton(PROGRAM DEPENDS … SKELETON VARIABLE): compiles PROGRAM.bpf.c of this folder; the variable gets the

@@ -16,7 +16,8 @@ find_program(CCACHE ccache)
 if(CCACHE)
   foreach(language C CXX)
     set(CMAKE_${language}_COMPILER_LAUNCHER
-        ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=2G ${CCACHE})
+        ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=2G
+        CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
   endforeach()
 endif()
 
@@ -51,10 +52,10 @@ if(TMPROF_SANITIZE)
   target_link_options(tmprof_flags INTERFACE -fsanitize=${TMPROF_SANITIZE})
 endif()
 
-# A test's own code runs a few times: less of the optimiser, and fewer of the checks that GoogleTest's
-# references multiply, save a third of its compile time. To be linked after all else: what comes last counts.
+# A test's own code runs a few times: the optimiser would cost more than it saves. To be linked after all else: what comes
+# last counts.
 add_library(tmprof_test_flags INTERFACE)
-target_compile_options(tmprof_test_flags INTERFACE $<$<CONFIG:RelWithDebInfo>:-O1>)
+target_compile_options(tmprof_test_flags INTERFACE $<$<CONFIG:RelWithDebInfo>:-O0>)
 # It does not see fences, and GCC warns of each: what they order is atomic by itself.
 if(TMPROF_SANITIZE MATCHES thread)
   target_compile_options(tmprof_flags INTERFACE -Wno-tsan)

@@ -11,19 +11,29 @@
 
 include(GoogleTest)
 
+if(TMPROF_UNITY)
+  tmprof_headers(tmprof_test_headers EXECUTABLE HEADERS ${common_headers} gmock/gmock.h gtest/gtest.h
+                 LINK GTest::gmock GTest::gtest tmprof_test_flags)
+endif()
+
 # Every program of a test that ./check runs in a sanitizer build.
 add_custom_target(sanitized_tests)
 
-# tmprof_test(NAME SOURCES … [LINK …] [RUNS …] [LABELS …] [ISOLATED] [SHARDS N]): the GoogleTest program NAME.
+# tmprof_test(NAME SOURCES … [LINK …] [RUNS …] [LABELS …] [ISOLATED] [OPTIMISED] [SHARDS N]): the GoogleTest program
+# NAME.
 #   RUNS      the programs and libraries of this build that it runs
 #   ISOLATED  each case is a process and a CTest test of its own: cases change their process beyond repair
+#   OPTIMISED it computes for long, as simulations do
 #   SHARDS    splits the cases over N tests, which may run side by side (default 1)
 # A case that cannot run here calls GTEST_SKIP() with its reason. tools/test_results.py counts cases, not programs.
 function(tmprof_test name)
-  cmake_parse_arguments(ARG "ISOLATED" "SHARDS" "SOURCES;LINK;RUNS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "ISOLATED;OPTIMISED" "SHARDS" "SOURCES;LINK;RUNS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  target_link_libraries(${name} PRIVATE tmprof_flags ${ARG_LINK} GTest::gmock GTest::gtest
-                                        GTest::gtest_main tmprof_test_flags)
+  target_link_libraries(${name} PRIVATE tmprof_flags ${ARG_LINK} GTest::gmock GTest::gtest GTest::gtest_main)
+  if(NOT ARG_OPTIMISED)
+    target_link_libraries(${name} PRIVATE tmprof_test_flags)
+    tmprof_precompile(${name} tmprof_test_headers)
+  endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   set(required_files)
   foreach(target ${ARG_RUNS})

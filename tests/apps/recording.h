@@ -17,7 +17,8 @@ namespace tmprof::test {
 // The path of a program of this build.
 std::string Workload(const std::string& name);
 
-// The row of source `name` in `tmprof doctor --format json`. `in_child` runs in the doctor's process first.
+// The row of source `name` in `tmprof doctor --format json`. `in_child` runs in the doctor's
+// process first.
 nlohmann::json DoctorRow(const std::string& name, const std::function<void()>& in_child = [] {});
 
 // Skips where no source of accessed bits or address samples is usable.
@@ -25,7 +26,8 @@ class Recording : public ::testing::Test {
  protected:
   void SetUp() override;
 
-  static nlohmann::json Summary(const std::string& trace, const std::vector<std::string>& more = {});
+  static nlohmann::json Summary(const std::string& trace,
+                                const std::vector<std::string>& more = {});
   static std::vector<std::string> TargetNames(const std::string& trace);
 
   TemporaryFolder folder_;

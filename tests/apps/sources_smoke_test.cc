@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each source that works on this machine, for as long as it takes to see anything: how much it sees, and at what cost, is
-// for record_live_test.cc and abit_live_test.cc on a machine with time.
+// Each source that works on this machine, for as long as it takes to see anything: how much it
+// sees, and at what cost, is for record_live_test.cc and abit_live_test.cc on a machine with time.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@
 namespace tmprof::test {
 namespace sources_smoke_test {
 
-using ::testing::Not;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 struct Way {
@@ -32,14 +32,16 @@ class EachSource : public Recording, public ::testing::WithParamInterface<Way> {
 TEST_P(EachSource, SeesPagesOfABusyProgram) {
   const Json row = DoctorRow(GetParam().source);
   if (!row["usable"].get<bool>()) GTEST_SKIP() << row["detail"].get<std::string>();
-  // The program runs until its recording is over, whatever time the machine has for the two: a minute is for a host
-  // that gives them a hundredth of a CPU.
-  std::string script = Workload("hotset") +
-                       " --footprint 16MiB --duration 10min > /dev/null & target=$!; for seconds in 2 10 60; do " +
-                       TmprofPath() + " record --duration ${seconds}s -o " + trace_ + " -p $target";
+  // The program runs until its recording is over, whatever time the machine has for the two: a
+  // minute is for a host that gives them a hundredth of a CPU.
+  std::string script =
+      Workload("hotset") +
+      " --footprint 16MiB --duration 10min > /dev/null & target=$!; for seconds in 2 10 60; do " +
+      TmprofPath() + " record --duration ${seconds}s -o " + trace_ + " -p $target";
   for (const std::string& argument : GetParam().arguments) script += " " + argument;
   script += " || { kill $target; exit 90; }; " + TmprofPath() + " report " + trace_ +
-            " --view summary --format json | grep -q '\"footprint_pages\": *[1-9]' && break; done; kill $target; exit 0";
+            " --view summary --format json | grep -q '\"footprint_pages\": *[1-9]' && break; done; "
+            "kill $target; exit 0";
   const Outcome outcome = RunProgram({"bash", "-c", script});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const Json summary = Summary(trace_);
