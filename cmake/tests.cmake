@@ -68,7 +68,7 @@ function(tmprof_test name)
     add_test(NAME "${test}"
              COMMAND $<TARGET_FILE:${name}> "--gtest_output=xml:${CMAKE_BINARY_DIR}/results/${test}.xml")
     set_property(TEST "${test}" PROPERTY ENVIRONMENT GTEST_TOTAL_SHARDS=${ARG_SHARDS} GTEST_SHARD_INDEX=${shard})
-    set_property(TEST "${test}" PROPERTY TIMEOUT 900)
+    set_property(TEST "${test}" PROPERTY TIMEOUT 3600)
     set_property(TEST "${test}" PROPERTY LABELS ${ARG_LABELS})
     set_property(TEST "${test}" PROPERTY REQUIRED_FILES ${required_files})
     # It measures time and cost, so nothing else may run beside it.

@@ -14,18 +14,19 @@ Result<fs::path> FindOwnLibraries(const std::string& user,
                                   std::initializer_list<const char*> names) {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  const auto has_all = [&](const fs::path& folder) {
-    return std::ranges::all_of(names,
-                               [&](const char* name) { return fs::exists(folder / name, error); });
-  };
+  const char* missing = *names.begin();
   for (const fs::path& folder :
        {program.parent_path() / "lib", program.parent_path() / "../lib/tmprof"}) {
-    if (has_all(folder)) return folder.lexically_normal();
+    if (!fs::is_directory(folder, error)) continue;
+    const auto* absent = std::ranges::find_if(
+        names, [&](const char* name) { return !fs::exists(folder / name, error); });
+    if (absent == names.end()) return folder.lexically_normal();
+    missing = *absent;
   }
   return Fail(Error{.attempt = fmt::format("find the libraries of '{}' beside", user),
                     .object = program.string(),
-                    .reason = fmt::format("there is no lib/{}", *names.begin()),
-                    .advice = "build the target tmprof, which brings them"});
+                    .reason = fmt::format("there is no lib/{}", missing),
+                    .advice = "build tmprof by the preset 'release', which makes all of them"});
 }
 
 }  // namespace tmprof

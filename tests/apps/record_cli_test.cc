@@ -103,7 +103,7 @@ TEST_F(Recording, SaysThatACommandCannotBeExecuted) {
 TEST_F(Recording, ThatCouldNotExecuteLeavesAPipeInPlace) {
   const std::string pipe = folder_.File("pipe");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  const std::string script = "timeout 20 cat " + pipe + " > /dev/null & " + TmprofPath() +
+  const std::string script = "timeout 600 cat " + pipe + " > /dev/null & " + TmprofPath() +
                              " record -o " + pipe + " -- no-such-command-anywhere";
   EXPECT_EQ(RunProgram({"bash", "-c", script}).status, 127);
   struct stat attributes{};
@@ -158,7 +158,7 @@ TEST_F(Recording, OfItsParentDoesNotRecordItself) {
 TEST_F(Recording, EndsWhenTheProcessItWasPointedAtExitsInMidEpoch) {
   const std::string script =
       "sleep 2 & " + TmprofPath() + " record --epoch 1000s -o " + trace_ + " -p $!";
-  const Outcome outcome = RunProgram({"timeout", "60", "bash", "-c", script});
+  const Outcome outcome = RunProgram({"timeout", "600", "bash", "-c", script});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(Summary(trace_)["epochs"].get<int>(), 1);
 }
@@ -290,7 +290,7 @@ TEST_F(Recording, FinishesItsTraceWhenItsLastSourceFails) {
       trace_ + " -p " + std::to_string(parent) + " & recorder=$!; await_growth " + trace_ +
       " 4 || exit 90; kill -KILL " + std::to_string(parent) + "; wait $recorder";
   const Outcome outcome =
-      RunProgram({"timeout", "60", "bash", "-c", script}, [&] { RefuseSampling(child, EMFILE); });
+      RunProgram({"timeout", "600", "bash", "-c", script}, [&] { RefuseSampling(child, EMFILE); });
   kill(child, SIGKILL);
   kill(parent, SIGKILL);
   waitpid(parent, nullptr, 0);
@@ -327,7 +327,7 @@ TEST_F(Recording, PassesSigtermOnToTheCommand) {
   const std::string script = std::string(kAwaitGrowth) + TmprofPath() + " record -o " + trace_ +
                              " --epoch 100ms -- sleep 600 & recorder=$!; await_growth " + trace_ +
                              " 3 || exit 90; kill -TERM $recorder; wait $recorder";
-  EXPECT_EQ(RunProgram({"timeout", "60", "bash", "-c", script}).status, 128 + 15);
+  EXPECT_EQ(RunProgram({"timeout", "600", "bash", "-c", script}).status, 128 + 15);
 }
 
 // The terminal sends the signal of Ctrl-C to the command, too: that must remain the only one.
@@ -341,7 +341,7 @@ TEST_F(Recording, DoesNotDoubleCtrlC) {
   const pid_t recorder = forkpty(&terminal, nullptr, nullptr, nullptr);
   ASSERT_GE(recorder, 0);
   if (recorder == 0) {
-    alarm(60);  // survives exec
+    alarm(600);  // survives exec
     execl(program.c_str(), "tmprof", "record", "-q", "-o", trace_.c_str(), "--", "bash", "-c",
           command.c_str(), nullptr);
     _exit(127);

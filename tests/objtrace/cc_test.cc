@@ -704,7 +704,7 @@ TEST_F(CcTest, ForksDoNotWaitForeverForWhoClosesALibrary) {
             "  return NULL;\n"
             "}\n"
             "int main(int count, char** names) {\n"
-            "  alarm(60);\n"  // ends a program that waits forever
+            "  alarm(600);\n"  // ends a program that waits forever
             "  pthread_t threads[2];\n"
             "  pthread_create(&threads[0], NULL, closes, names[1]);\n"
             "  pthread_create(&threads[1], NULL, allocates, NULL);\n"

@@ -2,15 +2,19 @@
 
 #include "apps/tmprofd/move_thread.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
+#include <fstream>
+#include <iterator>
 #include <latch>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 
 namespace tmprof {
@@ -25,7 +29,6 @@ class FakeCall final : public MoveCall {
   int operator()(Pid /*pid*/, std::span<const Vpn> pages, std::span<const NodeId> nodes,
                  std::span<int> status) override {
     ++calls;
-    std::this_thread::sleep_for(takes.load());
     if (held) {
       entered.count_down();
       release.wait();
@@ -36,7 +39,6 @@ class FakeCall final : public MoveCall {
   }
 
   std::atomic<bool> held = false;
-  std::atomic<std::chrono::nanoseconds> takes{std::chrono::nanoseconds(0)};
   std::atomic<int> calls = 0;
   std::latch entered{1};
   std::latch release{1};
@@ -100,21 +102,28 @@ TEST_F(MoveThreadTest, HasNoCallUnderWayOncePaused) {
   EXPECT_EQ(call_.pages_moved, moved);
 }
 
-// A pause that waits for calls to come is none.
+// Whether a thread of this process waits for something, or has ended.
+bool IsAtRest(pid_t thread) {
+  std::ifstream stat(fmt::format("/proc/self/task/{}/stat", thread));
+  const std::string text(std::istreambuf_iterator<char>(stat), {});
+  const std::size_t name_end = text.rfind(')');
+  return name_end == std::string::npos || text[name_end + 2] == 'S';
+}
+
 TEST_F(MoveThreadTest, PausesAfterTheCallThatIsUnderWay) {
-  call_.takes = std::chrono::milliseconds(1);
+  call_.held = true;
   thread_.Replace(Moves(1'000'000));
-  int late = 0;
-  for (int pause = 0; pause < 21; ++pause) {
-    while (call_.calls == 0) std::this_thread::yield();
-    const int before = call_.calls;
+  call_.entered.wait();
+  call_.held = false;
+  std::atomic<pid_t> pauser = 0;
+  std::jthread pausing([&] {
+    pauser = ::gettid();
     thread_.Pause();
-    // More than the one under way may pass until a busy machine lets this thread come to Pause().
-    late += call_.calls - before > 20;
-    call_.calls = 0;
-    thread_.Resume();
-  }
-  EXPECT_LE(late, 3);
+  });
+  while (pauser == 0 || !IsAtRest(pauser)) std::this_thread::yield();
+  call_.release.count_down();
+  pausing.join();
+  EXPECT_EQ(call_.calls, 1) << "calls were made while a caller waited to pause them";
 }
 
 // Reading takes long where much memory is mapped; whoever pauses does not wait for it.
