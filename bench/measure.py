@@ -249,8 +249,8 @@ def test(bench: pathlib.Path, arguments_: list[str], refused: str, result: dict,
     """The main part of a command's test: the exit status of running the command, filling `result` with what it
     gives as JSON, and of the caller's test cases. `refused` says why it cannot run here; empty where it can."""
     if refused:
-        print(f"[  SKIPPED ] {refused}")
-        return 0
+        print(f"skipped: {refused}")
+        return 119
     done = subprocess.run([str(bench), *arguments_, "--format", "json"], capture_output=True, text=True, check=False)
     print(done.stderr, file=sys.stderr, end="")
     if done.returncode:

@@ -20,7 +20,7 @@ find_library(PFM_LIBRARY pfm REQUIRED)
 find_program(BPFTOOL bpftool REQUIRED PATHS /usr/sbin)
 find_program(BPF_CLANG NAMES clang-19 REQUIRED)
 
-# What only some builds take.
+# These are for some builds only.
 pkg_check_modules(hiredis IMPORTED_TARGET hiredis)  # the workload redis_load
 if(TMPROF_TESTS)
   find_package(GTest REQUIRED)

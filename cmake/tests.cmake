@@ -19,23 +19,26 @@ endif()
 # Every program of a test that ./check runs in a sanitizer build.
 add_custom_target(sanitized_tests)
 
-# tmprof_test(NAME SOURCES … [LINK …] [RUNS …] [LABELS …] [ISOLATED] [OPTIMISED] [SHARDS N]): the GoogleTest program
-# NAME.
+# tmprof_test(NAME SOURCES … [LINK …] [RUNS …] [INPUTS …] [LABELS …] [ISOLATED] [OPTIMISED] [SHARDS N]): the
+# GoogleTest program NAME.
 #   RUNS      the programs and libraries of this build that it runs
+#   INPUTS    files and folders of the project that it reads when it runs
 #   ISOLATED  each case is a process and a CTest test of its own: cases change their process beyond repair
 #   OPTIMISED it computes for long, as simulations do
 #   SHARDS    splits the cases over N tests, which may run side by side (default 1)
 # A case that cannot run here calls GTEST_SKIP() with its reason. tools/test_results.py counts cases, not programs.
 function(tmprof_test name)
-  cmake_parse_arguments(ARG "ISOLATED;OPTIMISED" "SHARDS" "SOURCES;LINK;RUNS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "ISOLATED;OPTIMISED" "SHARDS" "SOURCES;LINK;RUNS;INPUTS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE tmprof_flags ${ARG_LINK} GTest::gmock GTest::gtest GTest::gtest_main)
-  if(NOT ARG_OPTIMISED)
+  if(ARG_OPTIMISED)
+    target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+  else()
     target_link_libraries(${name} PRIVATE tmprof_test_flags)
     tmprof_precompile(${name} tmprof_test_headers)
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
-  set(required_files)
+  list(TRANSFORM ARG_INPUTS PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE required_files)
   foreach(target ${ARG_RUNS})
     add_dependencies(${name} ${target})
     list(APPEND required_files $<TARGET_FILE:${target}>)
@@ -51,8 +54,15 @@ function(tmprof_test name)
     return()
   endif()
   if(ARG_ISOLATED)
-    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}: "
-                         PROPERTIES LABELS "${ARG_LABELS}")
+    list(LENGTH ARG_LABELS labels)
+    if(labels GREATER 1 OR ARG_RUNS OR ARG_INPUTS OR ARG_SHARDS)
+      message(FATAL_ERROR "${name}: an ISOLATED test has at most one label, and no RUNS, INPUTS or SHARDS")
+    endif()
+    set(properties TIMEOUT 3600)
+    if(ARG_LABELS)
+      list(APPEND properties LABELS ${ARG_LABELS})
+    endif()
+    gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST TEST_PREFIX "${name}: " PROPERTIES ${properties})
     return()
   endif()
   if(NOT ARG_SHARDS)
@@ -79,7 +89,7 @@ function(tmprof_test name)
 endfunction()
 
 # tmprof_script_test(NAME COMMAND … [INPUTS …] [LABELS …] [TIMEOUT S] [CPUS N] [SERIAL]): a test that is a program of its
-# own. It skips by ending with 119 or by printing "[  SKIPPED ]".
+# own. It skips by ending with 119, its reason being the last line that it prints.
 #   INPUTS  files and folders, from the project's, that it reads besides its command: `./check --changed` looks there
 #   CPUS    how many it keeps busy (default 1): a machine of two CPUs leaves room for nothing else on two
 #   SERIAL  it runs alone
@@ -94,7 +104,6 @@ function(tmprof_script_test name)
   add_test(NAME "${name}" COMMAND ${ARG_COMMAND})
   list(TRANSFORM ARG_INPUTS PREPEND ${PROJECT_SOURCE_DIR}/)
   set_property(TEST "${name}" PROPERTY SKIP_RETURN_CODE 119)
-  set_property(TEST "${name}" PROPERTY SKIP_REGULAR_EXPRESSION "\\[  SKIPPED \\]")
   set_property(TEST "${name}" PROPERTY LABELS ${ARG_LABELS})
   set_property(TEST "${name}" PROPERTY REQUIRED_FILES ${ARG_INPUTS})
   set_property(TEST "${name}" PROPERTY RUN_SERIAL ${ARG_SERIAL})

@@ -3,7 +3,7 @@
 """Sums up what CTest ran in build folders: skipped and failed cases, and totals.
 
 Usage: tools/test_results.py [--skipped] BUILD…
-BUILD is a build folder with CTest's junit.xml, and in results/ GoogleTest's account of each program that CTest ran as
+BUILD is a build folder with CTest's junit.xml, and in results/ GoogleTest's report of each program that CTest ran as
 one test. Prints each failed case with the end of its output and the command that repeats it, then one line of totals:
 "N passed, N failed, N skipped". --skipped lists each skipped case with its reason instead.
 Exit status: 0 unless a file cannot be read.
@@ -20,6 +20,7 @@ import xml.etree.ElementTree as ElementTree
 
 # GoogleTest prints "file:line: Skipped", then the reason, then the case's closing line.
 REASON = re.compile(r": Skipped\n(.*?)\n\s*(?:\[|$)", re.DOTALL)
+STARTED = re.compile(r"^\[ RUN      \] (\S+)$", re.MULTILINE)
 SHARD = re.compile(r" \d+ of \d+$")
 
 # The end of a test's output that is shown once it has failed.
@@ -47,11 +48,12 @@ def ctest_outcome(case: ElementTree.Element) -> str:
 def ctest_case(case: ElementTree.Element, build: pathlib.Path) -> Case:
     name, output = case.get("name"), case.findtext("system-out") or ""
     outcome = ctest_outcome(case)
-    if outcome == "skipped":
+    if case.get("status") == "disabled":
+        output = "disabled"
+    elif outcome == "skipped":
         match = REASON.search(output)
-        output = " ".join(match.group(1).split()) if match else "gave no reason"
-        if case.get("status") == "disabled":
-            output = "disabled"
+        lines = (match.group(1) if match else output.rstrip().rpartition("\n")[2]).split()
+        output = " ".join(lines) or "gave no reason"
     pattern = "^" + re.escape(name).replace("\\ ", " ") + "$"
     return Case(name, outcome, output, f"ctest --test-dir {build} --output-on-failure -R {shlex.quote(pattern)}")
 
@@ -77,6 +79,15 @@ def googletest_cases(account: pathlib.Path, build: pathlib.Path) -> list[Case]:
     return cases
 
 
+def with_case_under_way(program: Case, build: pathlib.Path) -> Case:
+    """With a command that repeats the case alone during which a GoogleTest program ended."""
+    started = STARTED.findall(program.said)
+    if program.outcome != "failed" or not started or f"] {started[-1]} (" in program.said:
+        return program
+    name = SHARD.sub("", program.name).partition(":")[0]
+    return dataclasses.replace(program, repeat=f"{build}/tests/{name} --gtest_filter={shlex.quote(started[-1])}")
+
+
 def cases_of(build: pathlib.Path) -> list[Case]:
     cases = []
     for test in ElementTree.parse(build / "junit.xml").getroot().iter("testcase"):
@@ -84,9 +95,9 @@ def cases_of(build: pathlib.Path) -> list[Case]:
         inner = googletest_cases(account, build) if account.exists() else []
         outer = ctest_case(test, build)
         cases += inner
-        # A program that crashed, hung or left a sanitizer's word tells of no failed case.
+        # The report of a program that crashed, hung or was ended by a sanitizer names no failed case.
         if not inner or (outer.outcome == "failed" and all(case.outcome != "failed" for case in inner)):
-            cases.append(outer)
+            cases.append(with_case_under_way(outer, build))
     return cases
 
 

@@ -270,7 +270,7 @@ TEST_F(Exact, AnInterruptEndsARecordingWhoseCommandHasLeftProcessesBehind) {
   EXPECT_EQ(outcome.status, 3) << outcome.err;
   EXPECT_TRUE(Read(trace_).finished);
   // Ends the survivor; there is one, as opening the FIFO waits for its reader.
-  EXPECT_EQ(RunProgram({"timeout", "300", "sh", "-c", "echo >" + fifo}).status, 0);
+  EXPECT_EQ(RunProgram({"timeout", "600", "sh", "-c", "echo >" + fifo}).status, 0);
 }
 
 TEST_F(Exact, ACrashingProgramsTraceIsFinishedAndItsSignalPassedOn) {

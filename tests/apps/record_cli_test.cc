@@ -43,10 +43,10 @@ using ::testing::StartsWith;
 using Json = nlohmann::json;
 
 // A shell function: `await_growth FILE N` returns once the file was seen to grow N times. A trace
-// grows with its preamble, its header, and each epoch. Gives up after two minutes.
+// grows with its preamble, its header, and each epoch. Gives up after ten minutes.
 constexpr const char* kAwaitGrowth = R"(await_growth() {
   local last=0 now seen=0
-  for ((i = 0; i < 6000; ++i)); do
+  for ((i = 0; i < 30000; ++i)); do
     now=$(stat -c %s "$1" 2>/dev/null || echo 0)
     if ((now > last)); then last=$now; ((++seen >= $2)) && return 0; fi
     sleep 0.02
@@ -233,7 +233,7 @@ TEST_F(Recording, DoesNotDisturbAnotherRecorderOfTheSameFile) {
 TEST_F(Recording, ThatCannotGoOnSaysSoWhileTheCommandRuns) {
   // A file may have 8 KiB: room for the header, and for some epochs. The command waits to be told.
   const std::string err = folder_.File("err");
-  const std::string command = "for ((i = 0; i < 1000; ++i)); do grep -q 'has stopped' " + err +
+  const std::string command = "for ((i = 0; i < 30000; ++i)); do grep -q 'has stopped' " + err +
                               " && echo told && exit 0; sleep 0.02; done";
   const std::string script = "trap '' XFSZ; ulimit -f 8; " + TmprofPath() +
                              " record --epoch 20ms -o " + trace_ + " -- bash -c \"" + command +
@@ -334,7 +334,7 @@ TEST_F(Recording, PassesSigtermOnToTheCommand) {
 TEST_F(Recording, DoesNotDoubleCtrlC) {
   const std::string interrupted = folder_.File("interrupted");
   const std::string command = "trap 'echo once >> " + interrupted +
-                              "' INT; echo ready; for ((i = 0; i < 400; ++i)); do [ -e " +
+                              "' INT; echo ready; for ((i = 0; i < 12000; ++i)); do [ -e " +
                               interrupted + " ] && sleep 0.5 && exit 7; sleep 0.05; done";
   const std::string program = TmprofPath();
   int terminal = -1;

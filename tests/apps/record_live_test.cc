@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `tmprof record` sees of programs whose accesses are known, on a machine with time to look.
+// `tmprof record` of programs whose accesses are known, on a machine with time to look.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

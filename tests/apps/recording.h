@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of `tmprof record` have in common.
+// Common parts of the tests of `tmprof record`.
 
 #pragma once
 

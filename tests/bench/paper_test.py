@@ -514,7 +514,7 @@ class Section(unittest.TestCase):
         self.assertEqual(part["rows"], [{"workload": "zipf"}])
 
     def test_has_the_workloads_in_their_order_however_many_are_done_at_a_time(self):
-        started = threading.Barrier(2, timeout=60)
+        started = threading.Barrier(2, timeout=600)
 
         def rows(workload: str, kept, options) -> list[dict]:
             started.wait()  # two are under way at a time

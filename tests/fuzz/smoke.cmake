@@ -7,7 +7,7 @@ file(REMOVE_RECURSE ${FOLDER}/corpus)
 file(MAKE_DIRECTORY ${FOLDER}/corpus)
 file(COPY ${SEEDS} DESTINATION ${FOLDER}/corpus)
 execute_process(
-  COMMAND ${FUZZER} -seed=1 -runs=${RUNS} -max_total_time=60 -timeout=20 -rss_limit_mb=1024
+  COMMAND ${FUZZER} -seed=1 -runs=${RUNS} -max_total_time=60 -timeout=600 -rss_limit_mb=1024
           -max_len=65536 -artifact_prefix=${FOLDER}/ ${FOLDER}/corpus
   RESULT_VARIABLE result)
 if(NOT result EQUAL 0)

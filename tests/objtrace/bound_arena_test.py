@@ -117,5 +117,5 @@ class BoundArena(unittest.TestCase):
 if __name__ == "__main__":
     result = unittest.main(argv=[sys.argv[0], *sys.argv[3:]], exit=False, verbosity=2).result
     for case, reason in result.skipped:
-        print(f"[  SKIPPED ] {case}: {reason}")
-    sys.exit(0 if result.wasSuccessful() else 1)
+        print(f"bound_arena_test.py: Skipped\n{case}: {reason}\n")
+    sys.exit(1 if not result.wasSuccessful() else 119 if result.skipped else 0)

@@ -922,7 +922,7 @@ TEST_F(TrackerTest, AProgramOutlivesItsRecorder) {
     ran = Run(logs->request(), {"outlives", std::to_string(ready[1]), std::to_string(go[0])});
   });
   pollfd is_ready{.fd = ready[0], .events = POLLIN, .revents = 0};
-  EXPECT_EQ(::poll(&is_ready, 1, 60'000), 1) << "or it has ended before it was asked to go on";
+  EXPECT_EQ(::poll(&is_ready, 1, 600'000), 1) << "or it has ended before it was asked to go on";
   logs.reset();
   EXPECT_EQ(::write(go[1], "g", 1), 1);
   runs.join();

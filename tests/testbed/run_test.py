@@ -79,7 +79,7 @@ class Machine(unittest.TestCase):
         self.assertEqual((outcome.end, outcome.status), (run.End.UNFIT, None))
 
     def test_that_hangs_is_asked_why_at_the_time_limit(self):
-        outcome = self.play("hang", run.Patience(2, answer_s=2))
+        outcome = self.play("hang", run.Patience(10, answer_s=10))
         self.assertEqual((outcome.end, outcome.status), (run.End.TIME_LIMIT, None))
         self.assertEqual(outcome.hang, ["[    1.000000] last words",
                                         "asked \x01bw", "asked \x01bl"])

@@ -518,7 +518,7 @@ def main() -> int:
         if booted.returncode == 119:
             print(f"tiersim_live_test.py: Skipped\n{booted.stderr.strip()}\n\n"
                   f"[  SKIPPED ] kernel {KERNEL}")
-            return 0
+            return 119
         if booted.returncode != 0:
             print(booted.stdout + booted.stderr, file=sys.stderr)
             return 1

@@ -58,9 +58,12 @@ class TestResults(unittest.TestCase):
                             options=("--skipped",))
         self.assertEqual(out, "skipped: a: A.Skips: no PMU\n")
 
+    def test_takes_the_last_line_for_the_reason_if_none_is_marked(self):
+        self.assertEqual(self.run_tool(skipped("setting up\nkernel_headers: not available here\n"), options=("--skipped",)),
+                         "skipped: a: A.Skips: kernel_headers: not available here\n")
+
     def test_says_that_a_test_gave_no_reason(self):
-        self.assertEqual(self.run_tool(skipped("nothing to see"), options=("--skipped",)),
-                         "skipped: a: A.Skips: gave no reason\n")
+        self.assertEqual(self.run_tool(skipped("\n"), options=("--skipped",)), "skipped: a: A.Skips: gave no reason\n")
 
     def test_lists_a_disabled_test(self):
         self.assertEqual(self.run_tool(DISABLED, options=("--skipped",)), "skipped: a: A.Rests: disabled\n")
@@ -101,6 +104,7 @@ class TestResults(unittest.TestCase):
     def test_a_program_that_crashed_has_failed(self):
         lines = self.run_tool(program("b_test", "fail", "[ RUN      ] B.Fails\nSegmentation fault")).splitlines()
         self.assertIn("  Segmentation fault", lines)
+        self.assertIn("  repeat: build/tests/b_test --gtest_filter=B.Fails", lines)
         self.assertEqual(lines[-1], "0 passed, 1 failed, 0 skipped")
 
     def test_a_program_that_fails_after_its_last_case_has_failed(self):

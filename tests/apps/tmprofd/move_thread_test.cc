@@ -102,7 +102,7 @@ TEST_F(MoveThreadTest, HasNoCallUnderWayOncePaused) {
   EXPECT_EQ(call_.pages_moved, moved);
 }
 
-// Whether a thread of this process waits for something, or has ended.
+// True if a thread of this process waits for something or has ended.
 bool IsAtRest(pid_t thread) {
   std::ifstream stat(fmt::format("/proc/self/task/{}/stat", thread));
   const std::string text(std::istreambuf_iterator<char>(stat), {});

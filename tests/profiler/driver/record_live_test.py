@@ -289,7 +289,7 @@ def main() -> int:
         booted = boot(folder)
         if booted.returncode == 119:
             print(f"record_live_test.py: Skipped\n{booted.stderr.strip()}\n\n[  SKIPPED ] kernel {KERNEL}")
-            return 0
+            return 119
         if booted.returncode != 0:
             print(booted.stdout + booted.stderr, file=sys.stderr)
             return 1

@@ -89,7 +89,7 @@ def main(script: str, options: list[str], topology: str = "dram-cxl") -> int:
             capture_output=True, text=True, check=False)
         if boot.returncode == 119:
             print(f"{sys.argv[0]}: Skipped\n[  SKIPPED ] kernel {kernel}: {boot.stderr.strip()}")
-            return 0
+            return 119
         print(boot.stdout, boot.stderr, sep="")
         if boot.returncode != 0:
             return 1
