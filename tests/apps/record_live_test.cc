@@ -191,7 +191,7 @@ TEST_F(LiveRecording, OfObjectsNamesVariablesOfFilesAndStacksOfThreads) {
   EXPECT_GT(HeatOf(stack), 0);
   EXPECT_GT(HeatOf(hot), 3 * HeatOf(row_of("variable", "cold_table")));
   EXPECT_GT(HeatOf(stack), 3 * HeatOf(row_of("stack", "cold thread")));
-  // Of all that the pages had, little is nobody's.
+  // Little of the heat belongs to no object.
   EXPECT_LT(HeatOf(objects["elsewhere"]), 0.2 * HeatOf(objects));
   const Outcome of_pages = Tmprof({"report", trace_, "--view", "hot", "--limit", "0"});
   EXPECT_THAT(of_pages.out, HasSubstr("4 MiB variable hot_table of objects_statics"));
