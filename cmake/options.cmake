@@ -31,9 +31,9 @@ add_library(tmprof_flags INTERFACE)
 target_include_directories(tmprof_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 target_compile_definitions(tmprof_flags INTERFACE _GNU_SOURCE)
 # Fields left out of a designated initialiser take their defaults: that is what they are for.
-target_compile_options(tmprof_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
-                                              -Wno-sign-conversion
-                                              -Wno-missing-field-initializers)
+set(warnings -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers)
+# Clang, which builds for sanitizers and fuzzing, has others: GCC's are those that the code is written to.
+target_compile_options(tmprof_flags INTERFACE "$<IF:$<CXX_COMPILER_ID:GNU>,${warnings},-w>")
 # In KiB. GCC looks for garbage when its heap has grown to 128 MiB, which libraries' headers alone come to: of
 # report/hot.cc's compile time that was a tenth.
 target_compile_options(tmprof_flags INTERFACE
@@ -50,12 +50,16 @@ if(TMPROF_SANITIZE)
                                                 -fno-omit-frame-pointer
                                                 -fno-sanitize-recover=all)
   target_link_options(tmprof_flags INTERFACE -fsanitize=${TMPROF_SANITIZE})
+  # What fuzz targets drive tells libFuzzer where it has been.
+  if(TMPROF_FUZZ)
+    target_compile_options(tmprof_flags INTERFACE -fsanitize=fuzzer-no-link)
+  endif()
 endif()
 
 # A test's own code runs a few times: the optimiser would cost more than it saves. To be linked after all else: what comes
 # last counts.
 add_library(tmprof_test_flags INTERFACE)
-target_compile_options(tmprof_test_flags INTERFACE $<$<CONFIG:RelWithDebInfo>:-O0>)
+target_compile_options(tmprof_test_flags INTERFACE -O0)
 # It does not see fences, and GCC warns of each: what they order is atomic by itself.
 if(TMPROF_SANITIZE MATCHES thread)
   target_compile_options(tmprof_flags INTERFACE -Wno-tsan)

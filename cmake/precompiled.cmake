@@ -5,7 +5,9 @@ set(common_headers algorithm chrono filesystem fstream functional map memory mut
                    thread unordered_map vector fmt/format.h nlohmann/json.hpp)
 
 # tmprof_headers(NAME KIND HEADERS … [LINK …]): for targets of this KIND, LIBRARY or EXECUTABLE: they differ in their code
-# model. With -fpch-preprocess ccache has hits (sloppiness pch_defines, time_macros).
+# model. The options are for ccache, which has hits with them (sloppiness pch_defines, time_macros).
+set(precompiled_options $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>
+                        "$<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>")
 function(tmprof_headers name kind)
   cmake_parse_arguments(ARG "" "" "HEADERS;LINK" ${ARGN})
   set(source ${PROJECT_BINARY_DIR}/precompiled/main.cc)  # a target has to have one
@@ -18,7 +20,7 @@ function(tmprof_headers name kind)
   target_link_libraries(${name} PRIVATE tmprof_flags fmt::fmt nlohmann_json::nlohmann_json ${ARG_LINK})
   list(TRANSFORM ARG_HEADERS REPLACE "(.+)" "<\\1>")
   target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
-  target_compile_options(${name} PRIVATE -fpch-preprocess)
+  target_compile_options(${name} PRIVATE ${precompiled_options})
 endfunction()
 
 # tmprof_precompile(TARGET HEADERS): HEADERS is a target of tmprof_headers(), compiled with the same flags. Files with
@@ -29,7 +31,7 @@ function(tmprof_precompile target headers)
   endif()
   target_link_libraries(${target} PRIVATE fmt::fmt)  # has a definition that all must share
   target_precompile_headers(${target} REUSE_FROM ${headers})
-  target_compile_options(${target} PRIVATE -fpch-preprocess)
+  target_compile_options(${target} PRIVATE ${precompiled_options})
   get_target_property(sources ${target} SOURCES)
   foreach(source ${sources})
     get_source_file_property(options ${source} COMPILE_OPTIONS)

@@ -170,8 +170,11 @@ TEST(EhFrame, RulesAreThoseThatElfutilsReads) {
   }
   EXPECT_EQ(wrong, 0U);
   EXPECT_GT(compared, 10'000U);
-  EXPECT_THAT(kinds, ::testing::IsSupersetOf({FrameKind::kEnd, FrameKind::kByRsp, FrameKind::kByRbp,
-                                              FrameKind::kAtRbp}));
+  EXPECT_THAT(kinds,
+              ::testing::IsSupersetOf({FrameKind::kEnd, FrameKind::kByRsp, FrameKind::kByRbp}));
+#ifndef __clang__  // aligns stacks in another way
+  EXPECT_THAT(kinds, ::testing::Contains(FrameKind::kAtRbp));
+#endif
 }
 
 // Where rbp, which is register 6, was in a register, or is a number itself: a byte for each row.
@@ -185,12 +188,12 @@ rbp_elsewhere:
   nop
   .cfi_restore 6
   nop
-  .cfi_val_offset 6, -16
+  .cfi_escape 0x14, 6, 2     # DW_CFA_val_offset 6, -16; clang lacks the directive
   nop
   .cfi_restore 6
   .cfi_def_cfa_offset 24
   nop
-  .cfi_val_offset 6, 16
+  .cfi_escape 0x15, 6, 0x7e  # DW_CFA_val_offset_sf 6, 16
   nop
   .cfi_same_value 6
   nop
