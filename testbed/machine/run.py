@@ -17,6 +17,7 @@ import selectors
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from typing import BinaryIO
 
 from machine import console
@@ -202,8 +203,10 @@ def qemu_command(machine: Machine, sockets: dict[str, int]) -> list[str]:
     return command
 
 
-def run(machine: Machine, follower: Follower, patience: Patience) -> Outcome:
-    """Returns once the machine is gone. Raises Unavailable if QEMU cannot be run at all."""
+def run(machine: Machine, follower: Follower, patience: Patience,
+        clock_s: Callable[[], float] = time.monotonic) -> Outcome:
+    """Returns once the machine is gone. Raises Unavailable if QEMU cannot be run at all. clock_s gives
+    the seconds that patience counts. It is read after each piece of the guest's output."""
     ours: dict[str, socket.socket] = {}
     theirs: dict[str, socket.socket] = {}
     for name in (CONSOLE, *PORTS):
@@ -221,7 +224,7 @@ def run(machine: Machine, follower: Follower, patience: Patience) -> Outcome:
         for end in theirs.values():
             end.close()
     try:
-        end_kind = _follow(ours, follower, patience)
+        end_kind = _follow(ours, follower, patience, clock_s)
     finally:
         qemu.kill()
         qemu_said = qemu.communicate()[1].decode("utf-8", "replace").strip()
@@ -233,17 +236,18 @@ def run(machine: Machine, follower: Follower, patience: Patience) -> Outcome:
                    qemu_said)
 
 
-def _follow(ours: dict[str, socket.socket], follower: Follower, patience: Patience) -> End:
+def _follow(ours: dict[str, socket.socket], follower: Follower, patience: Patience,
+            clock_s: Callable[[], float]) -> End:
     """Until everything has come, the machine has ended or its time is up."""
     # After the first sign of a dying or hanging kernel, the end of its next chance to say more.
-    deadline_s = time.monotonic() + patience.limit_s
+    deadline_s = clock_s() + patience.limit_s
     selector = selectors.DefaultSelector()
     for name, end in ours.items():
         selector.register(end, selectors.EVENT_READ, name)
     end_kind: End | None = None
     questions = list(QUESTIONS)
     while selector.get_map() and not follower.complete:
-        now_s = time.monotonic()
+        now_s = clock_s()
         if follower.watch.first(console.Kind.UNFIT):
             return End.UNFIT
         if end_kind is None and follower.watch.first(console.Kind.FATAL):

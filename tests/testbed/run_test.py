@@ -4,7 +4,9 @@
 
 import io
 import pathlib
+import time
 import unittest
+from collections.abc import Callable
 
 import paths
 from machine import run
@@ -35,14 +37,15 @@ class MarkedStream(unittest.TestCase):
 
 
 class Machine(unittest.TestCase):
-    def play(self, name: str, patience: run.Patience = run.Patience(60)) -> run.Outcome:
+    def play(self, name: str, patience: run.Patience = run.Patience(60),
+             clock_s: Callable[[], float] = time.monotonic) -> run.Outcome:
         self.output, self.errors, self.files = io.BytesIO(), io.BytesIO(), io.BytesIO()
         self.log = io.BytesIO()
         follower = run.Follower(MARK, self.output, self.errors, self.files, self.log, None)
         nothing = pathlib.Path("/dev/null")
         machine = run.Machine(str(paths.HERE / "fake_qemu"), nothing, nothing, (), False,
                               f"mark={MARK} play={name}")
-        return run.run(machine, follower, patience)
+        return run.run(machine, follower, patience, clock_s)
 
     def test_that_finishes_passes_status_and_streams_on(self):
         outcome = self.play("finish")
@@ -79,7 +82,9 @@ class Machine(unittest.TestCase):
         self.assertEqual((outcome.end, outcome.status), (run.End.UNFIT, None))
 
     def test_that_hangs_is_asked_why_at_the_time_limit(self):
-        outcome = self.play("hang", run.Patience(10, answer_s=10))
+        # An hour passes with each line of the console, and none without: nothing waits for real time.
+        outcome = self.play("hang", run.Patience(3600, answer_s=3600),
+                            clock_s=lambda: 3600.0 * self.log.getvalue().count(b"\n"))
         self.assertEqual((outcome.end, outcome.status), (run.End.TIME_LIMIT, None))
         self.assertEqual(outcome.hang, ["[    1.000000] last words",
                                         "asked \x01bw", "asked \x01bl"])
