@@ -7,7 +7,7 @@
 #   smoke      records this machine for a moment and asks for no more than that it works
 #   guest      boots a kernel in the virtual machine
 #   sanitized  registered in sanitizer builds, too: parses input, allocates or shares memory
-#   full       only `./check --full` runs it: it measures time, needs a quiet host, or takes minutes
+#   full       only `./check --full` runs it: it measures time or takes minutes
 
 include(GoogleTest)
 
@@ -19,16 +19,20 @@ endif()
 # Every program of a test that ./check runs in a sanitizer build.
 add_custom_target(sanitized_tests)
 
-# tmprof_test(NAME SOURCES … [LINK …] [RUNS …] [INPUTS …] [LABELS …] [ISOLATED] [OPTIMISED] [SHARDS N]): the
+# Skips a test that measures time, with a reason, if the host does other work.
+set(quiet_host ${PROJECT_SOURCE_DIR}/tools/quiet_host.py)
+
+# tmprof_test(NAME SOURCES … [LINK …] [RUNS …] [INPUTS …] [LABELS …] [ISOLATED] [OPTIMISED] [QUIET] [SHARDS N]): the
 # GoogleTest program NAME.
 #   RUNS      the programs and libraries of this build that it runs
 #   INPUTS    files and folders of the project that it reads when it runs
 #   ISOLATED  each case is a process and a CTest test of its own: cases change their process beyond repair
 #   OPTIMISED it computes for long, as simulations do
+#   QUIET     it measures time, and is skipped on a host that does other work: tools/quiet_host.py
 #   SHARDS    splits the cases over N tests, which may run side by side (default 1)
 # A case that cannot run here calls GTEST_SKIP() with its reason. tools/test_results.py counts cases, not programs.
 function(tmprof_test name)
-  cmake_parse_arguments(ARG "ISOLATED;OPTIMISED" "SHARDS" "SOURCES;LINK;RUNS;INPUTS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "ISOLATED;OPTIMISED;QUIET" "SHARDS" "SOURCES;LINK;RUNS;INPUTS;LABELS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE tmprof_flags ${ARG_LINK} GTest::gmock GTest::gtest GTest::gtest_main)
   if(ARG_OPTIMISED)
@@ -55,8 +59,8 @@ function(tmprof_test name)
   endif()
   if(ARG_ISOLATED)
     list(LENGTH ARG_LABELS labels)
-    if(labels GREATER 1 OR ARG_RUNS OR ARG_INPUTS OR ARG_SHARDS)
-      message(FATAL_ERROR "${name}: an ISOLATED test has at most one label, and no RUNS, INPUTS or SHARDS")
+    if(labels GREATER 1 OR ARG_RUNS OR ARG_INPUTS OR ARG_SHARDS OR ARG_QUIET)
+      message(FATAL_ERROR "${name}: an ISOLATED test has at most one label, and no RUNS, INPUTS, SHARDS or QUIET")
     endif()
     set(properties TIMEOUT 3600)
     if(ARG_LABELS)
@@ -68,6 +72,11 @@ function(tmprof_test name)
   if(NOT ARG_SHARDS)
     set(ARG_SHARDS 1)
   endif()
+  set(launcher)
+  if(ARG_QUIET)
+    set(launcher ${quiet_host})
+    list(APPEND required_files $<TARGET_FILE:${name}>)
+  endif()
   math(EXPR last "${ARG_SHARDS} - 1")
   foreach(shard RANGE ${last})
     set(test ${name})
@@ -76,30 +85,43 @@ function(tmprof_test name)
       set(test "${name} ${ordinal} of ${ARG_SHARDS}")
     endif()
     add_test(NAME "${test}"
-             COMMAND $<TARGET_FILE:${name}> "--gtest_output=xml:${CMAKE_BINARY_DIR}/results/${test}.xml")
+             COMMAND ${launcher} $<TARGET_FILE:${name}> "--gtest_output=xml:${CMAKE_BINARY_DIR}/results/${test}.xml")
     set_property(TEST "${test}" PROPERTY ENVIRONMENT GTEST_TOTAL_SHARDS=${ARG_SHARDS} GTEST_SHARD_INDEX=${shard})
     set_property(TEST "${test}" PROPERTY TIMEOUT 3600)
     set_property(TEST "${test}" PROPERTY LABELS ${ARG_LABELS})
     set_property(TEST "${test}" PROPERTY REQUIRED_FILES ${required_files})
-    # It measures time and cost, so nothing else may run beside it.
+    if(ARG_QUIET)
+      set_property(TEST "${test}" PROPERTY SKIP_RETURN_CODE 119)
+    endif()
+    # It measures time or takes minutes, so nothing else may run beside it.
     if("full" IN_LIST ARG_LABELS)
       set_property(TEST "${test}" PROPERTY RUN_SERIAL TRUE)
     endif()
   endforeach()
 endfunction()
 
-# tmprof_script_test(NAME COMMAND … [INPUTS …] [LABELS …] [TIMEOUT S] [CPUS N] [SERIAL]): a test that is a program of its
-# own. It skips by ending with 119, its reason being the last line that it prints.
+# tmprof_script_test(NAME COMMAND … [INPUTS …] [LABELS …] [TIMEOUT S] [CPUS N] [SERIAL] [QUIET]): a test that is a
+# program of its own. It skips by ending with 119, its reason being the last line that it prints.
 #   INPUTS  files and folders, from the project's, that it reads besides its command: `./check --changed` looks there
 #   CPUS    how many it keeps busy (default 1): a machine of two CPUs leaves room for nothing else on two
 #   SERIAL  it runs alone
+#   QUIET   SERIAL, and as for tmprof_test
 function(tmprof_script_test name)
-  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;CPUS" "COMMAND;INPUTS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL;QUIET" "TIMEOUT;CPUS" "COMMAND;INPUTS;LABELS" ${ARGN})
   if("full" IN_LIST ARG_LABELS AND NOT TMPROF_FULL)
     return()
   endif()
   if(TMPROF_SANITIZE AND NOT "sanitized" IN_LIST ARG_LABELS)
     return()
+  endif()
+  if(ARG_QUIET)
+    # CMake replaces a target by its program in the first word only.
+    list(POP_FRONT ARG_COMMAND program)
+    if(TARGET ${program})
+      set(program $<TARGET_FILE:${program}>)
+    endif()
+    list(PREPEND ARG_COMMAND ${quiet_host} ${program})
+    set(ARG_SERIAL TRUE)
   endif()
   add_test(NAME "${name}" COMMAND ${ARG_COMMAND})
   list(TRANSFORM ARG_INPUTS PREPEND ${PROJECT_SOURCE_DIR}/)
