@@ -36,7 +36,7 @@ class CcTest : public ::testing::Test {
   // Builds in the folder; `arguments` begin with the compiler.
   Outcome Cc(std::vector<std::string> arguments) const {
     arguments.insert(arguments.begin(), {"cc", "--"});
-    arguments.push_back("-I" TMPROF_SOURCE_DIR);
+    arguments.push_back("-I" TMPROF_SOURCE_DIR "/objtrace/include");
     return Tmprof(arguments);
   }
 
@@ -758,9 +758,9 @@ TEST_F(CcTest, CmakeBuildsAProgramAndItsLibrary) {
                 Source("whole.c") +
                 "\")\n"
                 "target_include_directories(whole PRIVATE \"" TMPROF_SOURCE_DIR
-                "\")\n"
+                "/objtrace/include\")\n"
                 "target_include_directories(part PRIVATE \"" TMPROF_SOURCE_DIR
-                "\")\n"
+                "/objtrace/include\")\n"
                 "target_link_libraries(whole PRIVATE part)\n");
   const std::string tmprof = std::string(TMPROF_BINARY_DIR) + "/tmprof cc -- ";
   const Outcome configured =

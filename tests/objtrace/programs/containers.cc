@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "objtrace/include/tmprof/objects.h"
+#include "tmprof/objects.h"
 
 #define NOINLINE __attribute__((noinline))
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "objtrace/include/tmprof/objects.h"
+#include "tmprof/objects.h"
 
 #define NOINLINE __attribute__((noinline))
 

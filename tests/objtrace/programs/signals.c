@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "objtrace/include/tmprof/objects.h"
+#include "tmprof/objects.h"
 
 #define NOINLINE __attribute__((noinline))
 

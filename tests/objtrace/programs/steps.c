@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "objtrace/include/tmprof/objects.h"
+#include "tmprof/objects.h"
 
 struct node {
   struct node* next;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "objtrace/include/tmprof/objects.h"
+#include "tmprof/objects.h"
 
 enum { WORDS = 1024, ROUNDS = 20000000, SOON = 1000 };
 

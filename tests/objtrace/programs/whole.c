@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "objtrace/include/tmprof/objects.h"
+#include "tmprof/objects.h"
 
 void part_write(volatile int* at, int times);
 
