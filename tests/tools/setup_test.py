@@ -34,9 +34,15 @@ class Setup(unittest.TestCase):
     def test_a_part_brings_those_that_it_includes(self):
         self.assertLess(self.wanted("minimal"), self.wanted("demo"))
         self.assertLess(self.wanted("demo"), self.wanted("develop"))
+        self.assertLess(self.wanted("develop"), self.wanted("guests"))
 
     def test_all_parts_are_wanted_if_none_is_named(self):
-        self.assertEqual(self.wanted(), self.wanted("develop", "guests"))
+        self.assertEqual(self.wanted(), self.wanted("minimal", "demo", "develop", "guests"))
+
+    def test_each_package_stands_in_one_part(self):
+        lines = SETUP.with_name("packages.txt").read_text(encoding="utf-8").splitlines()
+        packages = [line for line in lines if line and line[0] not in "#["]
+        self.assertEqual(sorted(packages), sorted(set(packages)))
 
     def test_installs_only_what_is_missing(self):
         here = self.wanted("minimal", installed="git installed\ncmake deinstalled\n")
