@@ -3,6 +3,8 @@
 #include "apps/tmprof/messages.h"
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -10,9 +12,6 @@
 
 namespace tmprof {
 namespace {
-
-// A standard error that takes nothing more is no reason to end a recording; fmt::print throws.
-void Say(const std::string& line) { (void)std::fputs(line.c_str(), stderr); }
 
 // `file`: "trace file 'x'"; `why` it may have no end frame.
 void WarnOf(const StreamEnd& end, std::string_view file, std::string_view why,
@@ -28,6 +27,14 @@ void WarnOf(const StreamEnd& end, std::string_view file, std::string_view why,
 }
 
 }  // namespace
+
+// fmt::print throws if a write fails.
+void Say(std::string_view text) { (void)std::fwrite(text.data(), 1, text.size(), stderr); }
+
+void SayWithoutWaiting(std::string_view text) {
+  pollfd standard_error{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  if (poll(&standard_error, 1, 0) > 0 && (standard_error.revents & POLLOUT) != 0) Say(text);
+}
 
 int ReportError(const Error& error) {
   Say(fmt::format("tmprof: {}\n", error.Message()));

@@ -11,6 +11,13 @@
 
 namespace tmprof {
 
+// Writes `text` to standard error. A standard error that takes nothing, such as a terminal that is
+// gone, changes nothing else.
+void Say(std::string_view text);
+// The same, but skips the text instead of waiting for room, as at a terminal that Ctrl-S has
+// stopped.
+void SayWithoutWaiting(std::string_view text);
+
 // "tmprof: MESSAGE" on standard error; returns the error's exit status.
 int ReportError(const Error& error);
 void Warn(std::string_view message);

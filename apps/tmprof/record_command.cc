@@ -84,11 +84,21 @@ struct StopRequest {
   bool from_terminal = false;  // which has sent it to the whole foreground job
 };
 
-// SIGINT, SIGTERM and SIGCHLD.
+// Whether it was told, as by nohup(1), to outlive its terminal.
+bool HangupIsIgnored() {
+  struct sigaction action{};
+  return sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+// SIGINT, SIGTERM, SIGHUP unless that is ignored, SIGCHLD, and SIGPIPE, which must not end a
+// recording whose standard error nobody reads any more.
 class Signals {
  public:
   static Result<Signals> Catch() {
-    auto queue = SignalQueue::Catch({SIGINT, SIGTERM, SIGCHLD});
+    // A blocked signal would be queued though it is ignored.
+    auto queue = HangupIsIgnored()
+                     ? SignalQueue::Catch({SIGINT, SIGTERM, SIGCHLD, SIGPIPE})
+                     : SignalQueue::Catch({SIGINT, SIGTERM, SIGCHLD, SIGPIPE, SIGHUP});
     if (!queue) return Fail(queue.error());
     return Signals(*std::move(queue));
   }
@@ -99,14 +109,20 @@ class Signals {
   // The first signal that asked to stop, since the start.
   const std::optional<StopRequest>& StopRequested() {
     while (const auto info = queue_.Next()) {
-      if (info->ssi_signo != SIGCHLD && !stop_request_) {
+      const bool asks_to_stop = info->ssi_signo != SIGCHLD && info->ssi_signo != SIGPIPE;
+      if (asks_to_stop && !stop_request_) {
         stop_request_ = {.signal = static_cast<int>(info->ssi_signo),
                          .from_terminal = info->ssi_code == SI_KERNEL};
       }
     }
     return stop_request_;
   }
-  void Restore() const { queue_.Restore(); }
+  // From here on a signal acts as it would without us. Those that came before are forgotten: a
+  // pending SIGPIPE would end this process now.
+  void Restore() {
+    (void)StopRequested();
+    queue_.Restore();
+  }
 
  private:
   explicit Signals(SignalQueue queue) : queue_(std::move(queue)) {}
@@ -262,18 +278,18 @@ class Progress {
     if (!enabled_) return;
     const double own_share =
         std::chrono::duration<double>(epoch.profiler_cpu_time) / epoch.length() * 100;
-    fmt::print(stderr,
-               "\repoch {:4}  page records {:>9}  {} {:>7}  lost {}  own CPU {:.1f} %\x1b[K",
-               epoch.index, FormatCount(epoch.pages.size()), what(), samples.Text(), lost_.Text(),
-               own_share);
+    SayWithoutWaiting(
+        fmt::format("\repoch {:4}  page records {:>9}  {} {:>7}  lost {}  own CPU {:.1f} %\x1b[K",
+                    epoch.index, FormatCount(epoch.pages.size()), what(), samples.Text(),
+                    lost_.Text(), own_share));
   }
 
   void Close(const std::string& output, std::uint64_t bytes) const {
     if (!enabled_) return;
-    fmt::print(stderr,
-               "\r{}: {} epochs, {} page records, {} {}, {} lost, {}; own CPU {:.2f} s\x1b[K\n",
-               output, epochs_, FormatCount(pages_), samples_.Text(), what(), lost_.Text(),
-               FormatBytes(bytes), std::chrono::duration<double>(own_cpu_).count());
+    Say(fmt::format(
+        "\r{}: {} epochs, {} page records, {} {}, {} lost, {}; own CPU {:.2f} s\x1b[K\n", output,
+        epochs_, FormatCount(pages_), samples_.Text(), what(), lost_.Text(), FormatBytes(bytes),
+        std::chrono::duration<double>(own_cpu_).count()));
   }
 
  private:
@@ -549,7 +565,7 @@ class RecordSession {
     measured("ns-per-look", sources.calibration.ns_per_look);
     measured("ns-per-sample", sources.calibration.ns_per_sample);
     measured("ns-per-point", sources.calibration.ns_per_point);
-    fmt::print(stderr, "recording:{}\n", line);
+    Say(fmt::format("recording:{}\n", line));
   }
 
   RecordOptions options_;

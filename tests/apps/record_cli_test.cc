@@ -365,6 +365,79 @@ TEST_F(Recording, DoesNotDoubleCtrlC) {
   EXPECT_EQ(ReadFile(interrupted), "once\n");
 }
 
+// A terminal with `tmprof record ARGUMENTS` on it, which is killed after ten minutes.
+class OnTerminal {
+ public:
+  explicit OnTerminal(std::vector<std::string> arguments, bool ignores_hangup = false) {
+    arguments.insert(arguments.begin(), {TmprofPath(), "record"});
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    int terminal = -1;
+    recorder_ = forkpty(&terminal, nullptr, nullptr, nullptr);
+    if (recorder_ == 0) {
+      alarm(600);  // survives exec
+      if (ignores_hangup) std::signal(SIGHUP, SIG_IGN);
+      execv(argv[0], argv.data());
+      _exit(127);
+    }
+    terminal_ = UniqueFd(terminal);
+  }
+  // Returns once it has shown `text`.
+  ::testing::AssertionResult Awaits(const std::string& text) {
+    for (std::array<char, 256> part{}; shown_.find(text) == std::string::npos;) {
+      const ssize_t got = read(terminal_.get(), part.data(), part.size());
+      if (got <= 0) return ::testing::AssertionFailure() << shown_;
+      shown_.append(part.data(), static_cast<std::size_t>(got));
+    }
+    return ::testing::AssertionSuccess();
+  }
+  void Close() { terminal_.Reset(); }
+  // The exit status, or 128 + signal.
+  int Wait() const {
+    int status = 0;
+    while (waitpid(recorder_, &status, 0) < 0 && errno == EINTR) {
+    }
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+
+ private:
+  pid_t recorder_ = -1;
+  UniqueFd terminal_;
+  std::string shown_;
+};
+
+TEST_F(Recording, FinishesItsTraceWhenItsTerminalGoes) {
+  OnTerminal recorder({"--epoch", "50ms", "-o", trace_, "-p", std::to_string(::getpid())});
+  ASSERT_TRUE(recorder.Awaits("epoch    2"));
+  recorder.Close();
+  EXPECT_LT(recorder.Wait(), 128);
+  const Json summary = Summary(trace_);
+  EXPECT_TRUE(summary["finished"].get<bool>());
+  EXPECT_GE(summary["epochs"].get<int>(), 3);
+}
+
+TEST_F(Recording, GoesOnWithoutItsTerminalIfItIgnoresHangups) {
+  const std::string enough = folder_.File("enough");
+  const std::string command = std::string(kAwaitGrowth) + "await_growth " + trace_ +
+                              " 12 || exit 90; touch " + enough + "; exit 7";
+  OnTerminal recorder({"--epoch", "50ms", "-o", trace_, "--", "bash", "-c", command},
+                      /*ignores_hangup=*/true);
+  ASSERT_TRUE(recorder.Awaits("epoch    2"));
+  recorder.Close();
+  EXPECT_EQ(recorder.Wait(), 7);
+  EXPECT_TRUE(std::filesystem::exists(enough));
+  const Json summary = Summary(trace_);
+  EXPECT_TRUE(summary["finished"].get<bool>());
+  EXPECT_GE(summary["epochs"].get<int>(), 10);  // 12, less preamble and header
+}
+
+TEST_F(Recording, IsNotEndedByAStandardErrorThatNobodyReads) {
+  const std::string script = "exec 2> >(exec 0<&-); wait $!; " + TmprofPath() + " record -o " +
+                             trace_ + " -- no-such-command-anywhere";
+  EXPECT_EQ(RunProgram({"bash", "-c", script}).status, 127);
+}
+
 TEST(RecordArguments, WithoutATargetAreRefused) {
   const Outcome outcome = Tmprof({"record"});
   EXPECT_EQ(outcome.status, 2);
