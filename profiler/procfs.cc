@@ -110,6 +110,25 @@ MappingKind KindOf(std::string_view path, bool shared) {
   return path.empty() ? MappingKind::kAnonymous : MappingKind::kFile;
 }
 
+// Of a file of lines "NAME: VALUE", the value behind `name`, without the spaces around it; empty:
+// there is no such line.
+std::string_view FieldOf(std::string_view text, std::string_view name) {
+  const std::size_t at = text.find(name);
+  if (at == std::string_view::npos) return {};
+  std::string_view value = text.substr(at + name.size());
+  value = value.substr(0, value.find('\n'));
+  value.remove_prefix(std::min(value.find_first_not_of(" \t"), value.size()));
+  return value;
+}
+
+// A value in KiB.
+std::optional<PageCount> SizeField(std::string_view text, std::string_view name) {
+  std::string_view value = FieldOf(text, name);
+  std::uint64_t kibibytes = 0;
+  if (!Consume(value, kibibytes)) return std::nullopt;
+  return PageCount(kibibytes * 1024 / kBasePageBytes);
+}
+
 struct TaskStat {
   ProcessStat stat;
   bool has_memory = false;   // not so for a kernel thread, nor for one that has begun to exit
@@ -344,17 +363,45 @@ Result<std::string> ProcFs::Cgroup(Pid pid) const {
                       "the kernel shows no cgroup v2; mount it"));
 }
 
+std::optional<ProcFs::HeldMemory> ProcFs::Held(Pid pid) const {
+  const Result<std::string> text = ReadOfMemory(pid, "status", "read process status");
+  if (!text) return std::nullopt;
+  const auto locked = SizeField(*text, "\nVmLck:");
+  if (!locked) return std::nullopt;
+  // Absent from a kernel without hugetlbfs.
+  return HeldMemory{.locked = *locked,
+                    .hugetlb = SizeField(*text, "\nHugetlbPages:").value_or(PageCount(0))};
+}
+
+std::optional<Pid> ProcFs::InOtherNamespace(Pid inner) const {
+  std::optional<Pid> found;
+  for (const ListedProcess& process : Processes()) {
+    const Result<std::string> text = ReadWhole(OfProcess(process.pid, "status"), "read status");
+    if (!text) continue;
+    const std::string_view numbers = FieldOf(*text, "\nNSpid:");
+    const std::size_t last = numbers.find_last_of(" \t");
+    if (last == std::string_view::npos) continue;  // in this namespace alone
+    if (PidFromName(numbers.substr(last + 1)) != inner) continue;
+    if (found) return std::nullopt;
+    found = process.pid;
+  }
+  return found;
+}
+
+Status ProcFs::CheckNamespace() const {
+  std::error_code refusal;
+  const std::string self = fs::read_symlink(root_ / "self", refusal).string();
+  if (!refusal && PidFromName(self) == Pid(getpid())) return {};
+  return Fail(Error{.attempt = "observe processes by",
+                    .object = root_.string(),
+                    .reason = "it shows the processes of another PID namespace",
+                    .advice = "mount the one of tmprof's namespace there: unshare --pid --fork "
+                              "--mount-proc, or mount -t proc proc /proc"});
+}
+
 std::optional<PageCount> ProcFs::TotalMemory() const {
   const Result<std::string> text = ReadWhole(root_ / "meminfo", "read memory size");
-  if (!text) return std::nullopt;
-  constexpr std::string_view kField = "MemTotal:";
-  const std::size_t at = text->find(kField);
-  if (at == std::string::npos) return std::nullopt;
-  std::string_view number = std::string_view(*text).substr(at + kField.size());
-  number.remove_prefix(std::min(number.find_first_not_of(' '), number.size()));
-  std::uint64_t kibibytes = 0;
-  if (!Consume(number, kibibytes)) return std::nullopt;
-  return PageCount(kibibytes * 1024 / kBasePageBytes);
+  return text ? SizeField(*text, "MemTotal:") : std::nullopt;
 }
 
 std::optional<std::chrono::nanoseconds> ProcessCpuTime(Pid pid) {

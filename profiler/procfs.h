@@ -85,6 +85,19 @@ class ProcFs {
   // Its path in the hierarchy of cgroup v2, from the root that this process sees: "/system.slice".
   // Fails with ESRCH, or with ENOENT where there is no such hierarchy.
   Result<std::string> Cgroup(Pid pid) const;
+  // Memory that the kernel moves, ages and clears apart from the rest, by /proc/PID/status;
+  // nullopt: not readable. Both are sizes of mappings: pages that were never touched count.
+  struct HeldMemory {
+    PageCount locked;   // mlock(2), mlockall(2)
+    PageCount hugetlb;  // pages of hugetlbfs in use
+  };
+  std::optional<HeldMemory> Held(Pid pid) const;
+  // The process that has this number in a PID namespace below this one (a container), where there
+  // is exactly one such process; nullopt otherwise. Some us for each process of the machine.
+  std::optional<Pid> InOtherNamespace(Pid inner) const;
+  // Fails where this folder is not of the PID namespace of the caller, so that its numbers are of
+  // other processes: tmprof in a namespace of its own with the /proc of another one.
+  Status CheckNamespace() const;
   // MemTotal of /proc/meminfo.
   std::optional<PageCount> TotalMemory() const;
 

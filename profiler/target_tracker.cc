@@ -60,9 +60,21 @@ Status TargetTracker::CheckMappings(Pid pid) const {
 Status TargetTracker::AddNamed(Pid pid) {
   const Result<ProcessStat> stat = procfs_.Stat(pid);
   if (!stat) {
+    std::string advice = "see 'ps -e' for live processes";
+    if (const auto here = procfs_.InOtherNamespace(pid)) {
+      advice =
+          "a process of another PID namespace (a container) has this number there; here it is " +
+          std::to_string(here->value());
+    }
     return Fail(Refused("observe PID", std::to_string(pid.value()),
-                        stat.error().system_error.value_or(ESRCH),
-                        "see 'ps -e' for live processes"));
+                        stat.error().system_error.value_or(ESRCH), std::move(advice)));
+  }
+  if (stat->kernel_thread) {
+    return Fail(Error{
+        .attempt = "observe PID",
+        .object = std::to_string(pid.value()),
+        .reason = "'" + stat->name + "' is a thread of the kernel, which has no memory of its own",
+        .advice = "name a process; 'ps aux' shows threads of the kernel in brackets"});
   }
   if (!stat->alive()) {
     return Fail(Refused("observe PID", std::to_string(pid.value()), ESRCH,

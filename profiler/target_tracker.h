@@ -39,8 +39,8 @@ class TargetTracker {
   // From now on. Which processes it has found stays known, and so do their ids.
   void Configure(const Options& options);
 
-  // Names a process. Fails with ESRCH where there is none, and EPERM/EACCES where its memory map
-  // may not be read.
+  // Names a process. Fails with ESRCH where there is none, with EPERM/EACCES where its memory map
+  // may not be read, and for a kernel thread, which has no memory of its own.
   Status AddNamed(Pid pid);
 
   // What was found (TargetFinder), ascending, is tracked from now on, and what only the call before

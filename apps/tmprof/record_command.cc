@@ -330,6 +330,7 @@ class RecordSession {
  private:
   Status Record() {
     KeepFreedMemory();
+    if (auto status = procfs_.CheckNamespace(); !status) return status;
     TargetTracker tracker(procfs_, ProcessCpuTime, TrackerOptions());
     for (const int pid : options_.pids) {
       if (auto status = tracker.AddNamed(Pid(pid)); !status) return status;

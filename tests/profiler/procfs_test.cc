@@ -340,6 +340,44 @@ TEST_F(ProcFsTest, ReadsTheSizeOfMemoryAndSaysWhereItIsUnknown) {
   EXPECT_EQ(procfs_.TotalMemory(), PageCount(2002505));
 }
 
+TEST_F(ProcFsTest, ReadsWhatIsLockedAndInHugePagesAndSaysWhereItIsUnknown) {
+  tree_.Put({.pid = 10});
+  EXPECT_FALSE(procfs_.Held(Pid(10)));
+  tree_.Write("10/status", "Name:\tVmLck: 7 kB\nVmPin:\t 12 kB\n");
+  EXPECT_FALSE(procfs_.Held(Pid(10))) << "what a program calls itself is no field";
+  tree_.Write("10/status", "Name:\tworker\nVmLck:\t    2048 kB\n");
+  ASSERT_TRUE(procfs_.Held(Pid(10)));
+  EXPECT_EQ(procfs_.Held(Pid(10))->locked, PageCount(512));
+  EXPECT_EQ(procfs_.Held(Pid(10))->hugetlb, PageCount(0));
+  tree_.Write("10/status", "Name:\tworker\nVmLck:\t 0 kB\nHugetlbPages:\t    4096 kB\n");
+  EXPECT_EQ(procfs_.Held(Pid(10))->locked, PageCount(0));
+  EXPECT_EQ(procfs_.Held(Pid(10))->hugetlb, PageCount(1024));
+}
+
+TEST_F(ProcFsTest, FindsTheOneProcessThatHasANumberInAnotherNamespace) {
+  for (const std::int32_t pid : {20, 21, 22}) tree_.Put({.pid = pid});
+  tree_.Write("20/status", "Name:\ta\nNSpid:\t20\n");
+  tree_.Write("21/status", "Name:\tb\nNSpid:\t21\t7\t3\n");
+  EXPECT_EQ(procfs_.InOtherNamespace(Pid(3)), Pid(21));
+  EXPECT_EQ(procfs_.InOtherNamespace(Pid(7)), std::nullopt) << "of a namespace in between";
+  EXPECT_EQ(procfs_.InOtherNamespace(Pid(20)), std::nullopt) << "of this namespace";
+  tree_.Write("22/status", "Name:\tc\nNSpid:\t22\t3\n");
+  EXPECT_EQ(procfs_.InOtherNamespace(Pid(3)), std::nullopt) << "of two containers";
+}
+
+TEST_F(ProcFsTest, RefusesTheProcOfAnotherNamespace) {
+  EXPECT_FALSE(procfs_.CheckNamespace()) << "nothing says whose it is";
+  std::filesystem::create_symlink(std::to_string(getpid()), tree_.root() / "self");
+  EXPECT_TRUE(procfs_.CheckNamespace());
+  std::filesystem::remove(tree_.root() / "self");
+  std::filesystem::create_symlink("1", tree_.root() / "self");
+  const Status status = procfs_.CheckNamespace();
+  ASSERT_FALSE(status);
+  EXPECT_NE(status.error().Message().find("another PID namespace"), std::string::npos);
+}
+
+TEST(LiveProcFs, IsOfTheNamespaceOfThisProcess) { EXPECT_TRUE(ProcFs().CheckNamespace()); }
+
 TEST(LiveProcFs, ReadsThisProcess) {
   const ProcFs procfs;
   const Pid self(getpid());

@@ -88,6 +88,25 @@ TEST_F(TargetTrackerTest, RefusesAZombie) {
   EXPECT_THAT(tracker.tracked(), IsEmpty());
 }
 
+TEST_F(TargetTrackerTest, RefusesAThreadOfTheKernelByItsName) {
+  Start({.pid = 10, .name = "kswapd0", .flags = 0x00200000, .virtual_bytes = 0, .maps = ""});
+  TargetTracker tracker = Make({});
+  const Status status = tracker.AddNamed(Pid(10));
+  ASSERT_FALSE(status.has_value());
+  EXPECT_THAT(status.error().Message(), testing::HasSubstr("kswapd0"));
+  EXPECT_FALSE(tracker.AnyAlive());
+}
+
+TEST_F(TargetTrackerTest, TellsTheNumberHereOfAProcessThatIsNamedAsItsContainerDoes) {
+  Start({.pid = 20});
+  tree_.Write("20/status", "Name:\tworker\nNSpid:\t20\t10\nVmLck:\t       0 kB\n");
+  TargetTracker tracker = Make({});
+  const Status status = tracker.AddNamed(Pid(10));
+  ASSERT_FALSE(status.has_value());
+  EXPECT_THAT(status.error().advice,
+              testing::AllOf(testing::HasSubstr("container"), testing::EndsWith("here it is 20")));
+}
+
 TEST_F(TargetTrackerTest, KeepsAProcessWhoseMainThreadHasExitedBeforeTheOthers) {
   Start({.pid = 10, .threads = 2});
   TargetTracker tracker = Make({});

@@ -371,11 +371,15 @@ class BpfReader final : public PageTableReader {
     request.start = witness_address;
     request.end = witness_address + 1;
     if (const int refused = program_->Run()) return Fail(CannotPrepare(refused, ""));
-    if (program_->reply->caller_pid != ::getpid())
-      return Fail(CannotPrepare(
+    if (program_->reply->caller_pid != ::getpid()) {
+      Error error = CannotPrepare(
           0,
-          "this process is in a PID namespace of its own, and the kernel's reader knows only the "
-          "numbers of the initial one"));
+          "tmprof runs in a PID namespace of its own, as in a container, and the kernel's reader "
+          "knows processes by their numbers in the initial one only");
+      error.advice =
+          "run tmprof outside, or start the container in the host's namespace (--pid=host)";
+      return Fail(std::move(error));
+    }
     // The walk itself fails, as the direct map is not known yet; the top table is there.
     const std::uint64_t top_table = program_->reply->top_table;
     if (top_table == 0) return Fail(CannotPrepare(ESRCH, "no top-level page table"));
