@@ -44,6 +44,7 @@ TargetTracker::Process& TargetTracker::Register(Pid pid, const ProcessStat& stat
                     .command = procfs_.Command(pid)};
   process.resident = stat.resident;
   process.cpu_time_now = process.cpu_time_at_epoch = cpu_time_of_(pid);
+  process.cpu_time_at_first = process.cpu_time_now;
   if (auto mappings = procfs_.Mappings(pid)) process.target.mappings = *std::move(mappings);
   return processes_.emplace_back(std::move(process));
 }
@@ -228,12 +229,13 @@ void TargetTracker::RebuildTracked() {
     process.tracked = false;
     if (!process.target.exited && process.wanted()) chosen.push_back(&process);
   }
+  left_out_ = 0;
   if (options_.max_targets && chosen.size() > *options_.max_targets) {
     std::ranges::stable_sort(chosen, [](const Process* a, const Process* b) {
-      const bool a_first = a->named || a->found;
-      if (a_first != (b->named || b->found)) return a_first;
-      return a->cpu_share.share() > b->cpu_share.share();
+      if (a->busyness() != b->busyness()) return a->busyness() > b->busyness();
+      return (a->named || a->found) && !b->named && !b->found;
     });
+    left_out_ = chosen.size() - *options_.max_targets;
     chosen.resize(*options_.max_targets);
     std::ranges::sort(chosen, {}, [](const Process* process) { return process->target.id; });
   }

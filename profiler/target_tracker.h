@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/epoch_profile.h"
@@ -25,8 +26,8 @@ class TargetTracker {
     bool follow_children = true;
     // Of descendants; the others always are tracked. nullopt: so is every descendant.
     std::optional<ProcessFilter> filter = ProcessFilter{};
-    // The strict mode: at most this many targets, named and found ones first, then those that use
-    // most CPU.
+    // The strict mode: at most this many targets, those that use most CPU. Of equally busy ones,
+    // named and found ones come first, then the order of registration.
     std::optional<std::size_t> max_targets;
     std::optional<Pid> observer;  // this process, which never is a target of its own
     // The observer is the subreaper of what it launched (prctl(2)): its children are followed, too.
@@ -62,6 +63,8 @@ class TargetTracker {
   // Of the tracked processes, as of the last refresh, as the kernel counts them: pages that several
   // share count for each.
   PageCount resident() const;
+  // How many more would be tracked without Options::max_targets.
+  std::size_t left_out() const { return left_out_; }
   bool AnyAlive() const;
 
   // The targets of the epoch that ends now: everything that was alive at some time since the last
@@ -92,12 +95,20 @@ class TargetTracker {
     // CPU time used so far, as last read and as of the start of the epoch; nullopt: not readable.
     std::optional<std::chrono::nanoseconds> cpu_time_now;
     std::optional<std::chrono::nanoseconds> cpu_time_at_epoch;
+    std::optional<std::chrono::nanoseconds> cpu_time_at_first;  // as of Register()
     CpuShareMeter cpu_share;
     int epochs_since_exit = 0;
 
     // Not so for what is found no longer.
     bool followed() const { return named || found || child; }
     bool wanted() const { return named || found || (child && passes_filter); }
+    // Over the last full second; before there was one, of two that are equal, the one that has used
+    // more since it was registered is the busier.
+    std::pair<double, std::chrono::nanoseconds> busyness() const {
+      const auto zero = std::chrono::nanoseconds(0);
+      const auto used = cpu_time_now.value_or(zero) - cpu_time_at_first.value_or(zero);
+      return {cpu_share.share(), cpu_time_now ? used : zero};
+    }
   };
 
   // Not yet named, found or a child.
@@ -123,6 +134,7 @@ class TargetTracker {
   std::optional<PageCount> total_memory_;
   std::vector<Process> processes_;  // ascending by id
   std::vector<TrackedProcess> tracked_;
+  std::size_t left_out_ = 0;
   std::vector<ProcessInstance> refused_;  // of those found
   std::uint32_t next_id_ = 0;
 };

@@ -342,7 +342,7 @@ TEST_F(TargetTrackerTest, GoesOnTrackingAChildWhoseCpuClockCannotBeRead) {
   EXPECT_THAT(Tracked(tracker), ElementsAre(10, 11));
 }
 
-TEST_F(TargetTrackerTest, CutsToTheCapByCpuShareWithTheNamedFirst) {
+TEST_F(TargetTrackerTest, CutsToTheCapByCpuShare) {
   Start({.pid = 10});
   for (const std::int32_t child : {11, 12, 13}) Start({.pid = child, .parent = 10});
   tree_.SetChildren(10, 10, {11, 12, 13});
@@ -353,19 +353,47 @@ TEST_F(TargetTrackerTest, CutsToTheCapByCpuShareWithTheNamedFirst) {
   cpu_times_[12] += 100ms;
   cpu_times_[13] += 900ms;
   tracker.Refresh(At(101s));
-  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 13));  // 10 is idle but named
+  EXPECT_THAT(Tracked(tracker), ElementsAre(11, 13));  // 10 is named, but idle
+  EXPECT_EQ(tracker.left_out(), 2u);
+}
+
+TEST_F(TargetTrackerTest, GivesTheOnlyPlaceToTheBusyChildOfAnIdleShellBeforeASecondIsOver) {
+  Start({.pid = 10, .name = "sh"}, 5ms);
+  TargetTracker tracker = Make({.max_targets = 1});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  Start({.pid = 11, .parent = 10});
+  tree_.SetChildren(10, 10, {11});
+  tracker.Refresh(At(100s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10)) << "nobody has used any time since";
+  cpu_times_[11] += 200ms;
+  cpu_times_[10] += 1ms;
+  tracker.Refresh(At(100s + 250ms));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(11));
+  cpu_times_[11] += 700ms;
+  tracker.Refresh(At(101s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(11));
+  cpu_times_[10] += 900ms;
+  tracker.Refresh(At(102s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10)) << "the shell is the busy one now";
+}
+
+TEST_F(TargetTrackerTest, LeavesNothingOutWithoutACap) {
+  Start({.pid = 10});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  EXPECT_EQ(tracker.left_out(), 0u);
 }
 
 TEST_F(TargetTrackerTest, BreaksATieAtTheCapByTheOrderOfRegistration) {
   Start({.pid = 10});
   for (const std::int32_t child : {11, 12, 13}) Start({.pid = child, .parent = 10});
   tree_.SetChildren(10, 10, {11, 12, 13});
-  TargetTracker tracker = Make({.max_targets = 3});
+  TargetTracker tracker = Make({.max_targets = 2});
   ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
   tracker.Refresh(At(100s));
   for (const std::int32_t child : {11, 12, 13}) cpu_times_[child] += 200ms;
   tracker.Refresh(At(101s));
-  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 11, 12));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(11, 12));
 }
 
 TEST_F(TargetTrackerTest, HonoursACapBelowTheNumberOfNamedProcesses) {
@@ -827,7 +855,7 @@ TEST_F(TargetTrackerTest, SaysOnceWhyAFoundProcessCannotBeTrackedAndTriesAgain) 
   EXPECT_THAT(Tracked(tracker), ElementsAre(11, 10)) << "in order of registration";
 }
 
-TEST_F(TargetTrackerTest, CutsToTheCapWithTheFoundBeforeTheirChildren) {
+TEST_F(TargetTrackerTest, CutsToTheCapWithABusyChildBeforeWhatWasFoundIdle) {
   Start({.pid = 10});
   Start({.pid = 11, .parent = 10});
   Start({.pid = 12});
@@ -836,9 +864,10 @@ TEST_F(TargetTrackerTest, CutsToTheCapWithTheFoundBeforeTheirChildren) {
   const std::vector<ProcessInstance> found{Instance(10), Instance(12)};
   tracker.Follow(found);
   tracker.Refresh(At(100s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 12)) << "what was found comes first of equals";
   cpu_times_[11] += 900ms;
   tracker.Refresh(At(101s));
-  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 12));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 11));
 }
 
 TEST_F(TargetTrackerTest, RenewsTheMappingsOfAChildAsSoonAsItPassesAgain) {
