@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,12 +15,20 @@
 
 namespace tmprof {
 
+// What the recorder concluded when it finished.
+struct RecordingOutcome {
+  bool saw_enough = false;  // to rank pages by
+  std::string text;         // the line that the recording ended with
+  friend bool operator==(const RecordingOutcome&, const RecordingOutcome&) = default;
+};
+
 // How reading ended. Neither damage nor a recorder that was stopped takes anything from the epochs
 // before.
 struct StreamEnd {
   std::optional<Error> damage;               // what stopped the reading early
   std::optional<bool> finished;              // by the recorder; unset: unknown
   std::optional<std::uint64_t> byte_offset;  // of the end of an unfinished file
+  std::optional<RecordingOutcome> outcome;   // unset: the recorder has not told
 };
 
 class EpochStream {
@@ -42,8 +51,10 @@ StreamEnd ReadToEnd(EpochStream& stream, Visit visit) {
   while (true) {
     Result<bool> more = stream.Next(epoch);
     if (!more) {
-      return {
-          .damage = std::move(more.error()), .finished = std::nullopt, .byte_offset = std::nullopt};
+      return {.damage = std::move(more.error()),
+              .finished = std::nullopt,
+              .byte_offset = std::nullopt,
+              .outcome = std::nullopt};
     }
     if (!*more) return stream.End();
     visit(std::as_const(epoch));

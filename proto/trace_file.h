@@ -35,7 +35,7 @@ class TraceWriter {
   // an epoch that breaks the rules of base/epoch_profile.h is a broken invariant.
   Status Write(const EpochProfile& epoch);
   // Marks the trace as complete and brings it to the disk. Nothing may be written afterwards.
-  Status Finish();
+  Status Finish(const std::optional<RecordingOutcome>& outcome = std::nullopt);
 
   std::uint64_t bytes_written() const;
 

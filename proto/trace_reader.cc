@@ -18,11 +18,12 @@ struct TraceReader::State {
   std::uint64_t epochs = 0;
   std::uint64_t records = 0;
   std::optional<std::uint64_t> last_index;
+  std::optional<RecordingOutcome> outcome;
   MappingMemory mappings;
   wire::Epoch message;
 
   Verdict ReadEpoch(const Frame& frame, EpochProfile& epoch);
-  Verdict ReadEnd(const Frame& frame) const;
+  Verdict ReadEnd(const Frame& frame);
 };
 
 Verdict TraceReader::State::ReadEpoch(const Frame& frame, EpochProfile& epoch) {
@@ -39,7 +40,7 @@ Verdict TraceReader::State::ReadEpoch(const Frame& frame, EpochProfile& epoch) {
   return {};
 }
 
-Verdict TraceReader::State::ReadEnd(const Frame& frame) const {
+Verdict TraceReader::State::ReadEnd(const Frame& frame) {
   wire::TraceEnd end;
   if (Verdict verdict = Parse(frame, "end", end); !verdict) return verdict;
   if (end.epochs() != epochs || end.records() != records) {
@@ -48,6 +49,8 @@ Verdict TraceReader::State::ReadEnd(const Frame& frame) const {
                     "here",
                     end.epochs(), end.records(), epochs, records));
   }
+  if (end.has_outcome())
+    outcome = {.saw_enough = end.outcome().saw_enough(), .text = end.outcome().text()};
   return {};
 }
 
@@ -75,7 +78,11 @@ Result<TraceReader> TraceReader::Open(const std::filesystem::path& path) {
 const TraceInfo& TraceReader::info() const { return state_->info; }
 const std::filesystem::path& TraceReader::path() const { return state_->file.path(); }
 bool TraceReader::finished() const { return state_->file.finished(); }
-StreamEnd TraceReader::End() const { return state_->file.End(); }
+StreamEnd TraceReader::End() const {
+  StreamEnd end = state_->file.End();
+  if (end.finished == true) end.outcome = state_->outcome;
+  return end;
+}
 
 Result<bool> TraceReader::Next(EpochProfile& epoch) {
   State& s = *state_;

@@ -40,8 +40,12 @@ Status TraceWriter::Write(const EpochProfile& epoch) {
   return {};
 }
 
-Status TraceWriter::Finish() {
+Status TraceWriter::Finish(const std::optional<RecordingOutcome>& outcome) {
   wire::TraceEnd end;
+  if (outcome) {
+    end.mutable_outcome()->set_saw_enough(outcome->saw_enough);
+    end.mutable_outcome()->set_text(outcome->text);
+  }
   end.set_epochs(state_->epochs);
   end.set_records(state_->records);
   return state_->file.Finish(end);

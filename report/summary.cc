@@ -116,6 +116,11 @@ Json TargetJson(const Coverage::Row& row) {
           {"footprint_pages", OrNull(row.seen.footprint)}};
 }
 
+Json OutcomeJson(const StreamEnd& end) {
+  if (!end.outcome) return nullptr;
+  return {{"saw_enough", end.outcome->saw_enough}, {"text", end.outcome->text}};
+}
+
 // "1 is node 0, 2 is nodes 2 3", the fastest first.
 std::string TiersText(const std::vector<std::vector<NodeId>>& tiers) {
   std::string text;
@@ -160,6 +165,7 @@ std::string SummaryText(const Summary& summary) {
   const PagesSeen& seen = summary.coverage.all;
   std::string text;
   text += TitledLine("trace", fmt::format("{} ({})", Printable(totals.trace), Finished(totals)));
+  if (totals.end.outcome) text += TitledLine("outcome", Printable(totals.end.outcome->text));
   text += TitledLine(
       "recorded", fmt::format("{} by {}", WallTime(info.wall_start), Printable(info.tool_version)));
   text += TitledLine("host", fmt::format("Linux {}, {} CPUs, {}", Printable(info.kernel_release),
@@ -221,6 +227,7 @@ std::string SummaryJson(const Summary& summary) {
                    {"trace", totals.trace},
                    {"finished", OrNull(totals.end.finished)},
                    {"damage", DamageJson(totals.end)},
+                   {"outcome", OutcomeJson(totals.end)},
                    {"epochs", totals.epochs},
                    {"lost_epochs", totals.lost_epochs},
                    {"duration_s", Seconds(totals.duration())},
@@ -263,6 +270,9 @@ std::string SummaryCsv(const Summary& summary) {
   };
   add("trace", totals.trace);
   add("finished", OrEmpty(totals.end.finished, kPlain));
+  add("outcome.saw_enough",
+      totals.end.outcome ? kPlain(totals.end.outcome->saw_enough) : std::string());
+  add("outcome.text", totals.end.outcome ? totals.end.outcome->text : std::string());
   add("epochs", kPlain(totals.epochs));
   add("lost_epochs", kPlain(totals.lost_epochs));
   add("duration_s", Exact(Seconds(totals.duration())));

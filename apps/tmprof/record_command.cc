@@ -27,6 +27,8 @@
 #include "apps/tmprof/launched_command.h"
 #include "apps/tmprof/object_recorder.h"
 #include "apps/tmprof/own_libraries.h"
+#include "apps/tmprof/recording_outcome.h"
+#include "apps/tmprof/session_facts.h"
 #include "apps/tmprof/session_sources.h"
 #include "apps/tmprof/signal_queue.h"
 #include "apps/tmprof/source_choice.h"
@@ -271,25 +273,17 @@ class Progress {
       if (source.role == counted_) samples.Add(source.observations);
       lost_.Add(source.lost);
     }
-    pages_ += epoch.pages.size();
-    samples_.Add(samples);
-    own_cpu_ += epoch.profiler_cpu_time;
-    ++epochs_;
     if (!enabled_) return;
     const double own_share =
         std::chrono::duration<double>(epoch.profiler_cpu_time) / epoch.length() * 100;
-    SayWithoutWaiting(
-        fmt::format("\repoch {:4}  page records {:>9}  {} {:>7}  lost {}  own CPU {:.1f} %\x1b[K",
-                    epoch.index, FormatCount(epoch.pages.size()), what(), samples.Text(),
-                    lost_.Text(), own_share));
+    SayWithoutWaiting(fmt::format(
+        "\repoch {:4}  page records {:>9}  {} {:>7}  lost {}  own CPU {:.1f} %\x1b[K", epoch.index,
+        FormatCount(epoch.pages.size()), what(), samples.Text(), lost_.Text(), own_share));
   }
 
-  void Close(const std::string& output, std::uint64_t bytes) const {
-    if (!enabled_) return;
-    Say(fmt::format(
-        "\r{}: {} epochs, {} page records, {} {}, {} lost, {}; own CPU {:.2f} s\x1b[K\n", output,
-        epochs_, FormatCount(pages_), samples_.Text(), what(), lost_.Text(), FormatBytes(bytes),
-        std::chrono::duration<double>(own_cpu_).count()));
+  // Takes the line away.
+  void Close() const {
+    if (enabled_) SayWithoutWaiting("\r\x1b[K");
   }
 
  private:
@@ -297,11 +291,7 @@ class Progress {
 
   bool enabled_;
   SourceRole counted_;
-  std::uint64_t epochs_ = 0;
-  std::uint64_t pages_ = 0;
-  KnownSum samples_;
   KnownSum lost_;
-  std::chrono::nanoseconds own_cpu_{0};
 };
 
 class RecordSession {
@@ -324,7 +314,9 @@ class RecordSession {
     signals_.Restore();
     const int command_status = command_ ? command_->Wait() : kDone;
     if (exec_failure_) return StatusOfFailedExec(*exec_failure_);
-    return recorded ? command_status : recorded.error().ExitStatus();
+    if (!recorded) return recorded.error().ExitStatus();
+    if (command_status == kDone && outcome_ && !outcome_->saw_enough) return kSawLittle;
+    return command_status;
   }
 
  private:
@@ -357,6 +349,8 @@ class RecordSession {
     if (on_terminal) PrintSettings(*sources);
     Progress progress(on_terminal);
     PollWaiter waiter;
+    SessionFacts facts(procfs_);
+    bool begun = false;  // before, a held child is a copy of this process
     Recorder recorder(
         RecorderOptions(),
         {.clock = clock_,
@@ -367,8 +361,11 @@ class RecordSession {
          .stop_fds = {signals_.fd()},
          .gate = sources->gate,
          .on_targets =
-             [&own_cpus](const std::vector<TrackedProcess>& targets) {
+             [&](const std::vector<TrackedProcess>& targets) {
                own_cpus.MakeWayFor(targets);
+               if (begun) {
+                 facts.SeeTargets(targets, tracker.resident(), tracker.left_out(), clock_.Now());
+               }
              },
          .service = objects_ ? [this] { objects_->Service(); } : std::function<void()>(),
          .complete_epoch = objects_ ? [this](EpochProfile& epoch) { objects_->Complete(epoch); }
@@ -381,20 +378,39 @@ class RecordSession {
       return status;
     }
     output->Keep();
+    begun = true;
     const auto stopped = recorder.Run([&](const EpochProfile& epoch) -> Status {
       if (auto status = writer->Write(epoch); !status) return status;
+      facts.Add(epoch);
       progress.Show(epoch);
       return {};
     });
-    const Status finished = writer->Finish();  // whatever has ended the recording
+    progress.Close();
+    const RecordingOutcome outcome = Conclude(facts.Facts());
+    const Status finished = writer->Finish(outcome);  // whatever has ended the recording
     if (objects_ && objects_->refused() > 0) {
       Warn(fmt::format("{} processes' allocations were not tracked: {} has no room for 2 MiB each",
                        objects_->refused(), AllocationLogs::Options().parent.string()));
     }
     if (!stopped) return Fail(stopped.error());
     if (!finished) return finished;
-    progress.Close(options_.output, writer->bytes_written());
+    Close(outcome);
     return {};
+  }
+
+  RecordingOutcome Conclude(RecordingFacts facts) const {
+    facts.trace = options_.output;
+    return OutcomeOf(facts);
+  }
+
+  // The line that a recording ends with.
+  void Close(const RecordingOutcome& outcome) {
+    outcome_ = outcome;
+    if (!outcome.saw_enough) {
+      Warn(outcome.text);
+    } else if (!options_.quiet) {
+      Say(fmt::format("tmprof: {}\n", outcome.text));
+    }
   }
 
   // The program's own QEMU counts (profiler/sources/exact); here its counts only become epochs.
@@ -430,16 +446,22 @@ class RecordSession {
     }
     output->Keep();
     Progress progress(isatty(STDERR_FILENO) == 1 && !options_.quiet, SourceRole::kTruth);
+    SessionFacts facts(procfs_);
     Status written = WriteExactEpochs(*server, start, [&](const EpochProfile& epoch) -> Status {
       if (auto status = writer->Write(epoch); !status) return status;
+      facts.Add(epoch);
       progress.Show(epoch);
       return {};
     });
-    const Status finished = writer->Finish();
+    progress.Close();
+    const RecordingOutcome outcome = Conclude(facts.Facts());
+    const Status finished = writer->Finish(outcome);
     if (!written) return written;
     if (!finished) return finished;
-    progress.Close(options_.output, writer->bytes_written());
-    if (server->AnyEverConnected()) return {};
+    if (server->AnyEverConnected()) {
+      Close(outcome);
+      return {};
+    }
     return Fail(Error{.attempt = "trace exactly",
                       .object = options_.command.front(),
                       .reason = "it ended before its tracer was heard of",
@@ -467,16 +489,16 @@ class RecordSession {
       const auto path = std::filesystem::absolute(options_.advice).string();
       setenv(objtrace::kAdviceVariable, path.c_str(), 1);
     }
-    Preload(*libraries / kTracker);
+    Preload((*libraries / kTracker).string());
     return {};
   }
 
-  static void Preload(const std::filesystem::path& library) {
+  static void Preload(const std::string& library) {
     constexpr const char* kPreload = "LD_PRELOAD";
     const char* before = std::getenv(kPreload);
     const std::string others =
         before != nullptr && *before != '\0' ? ":" + std::string(before) : "";
-    setenv(kPreload, (library.string() + others).c_str(), 1);
+    setenv(kPreload, (library + others).c_str(), 1);
   }
 
   Status Launch(std::vector<std::string> arguments) {
@@ -576,6 +598,7 @@ class RecordSession {
   std::optional<ObjectRecorder> objects_;
   std::optional<LaunchedCommand> command_;
   std::optional<Error> exec_failure_;
+  std::optional<RecordingOutcome> outcome_;
 };
 
 // An option that takes one of these names; the first is the default, and `value` holds it.
@@ -836,7 +859,8 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
                    "Have the command and its children place what they allocate by this file of "
                    "tmprof advise, by a library that they preload")
       ->type_name("FILE");
-  command->add_flag("-q,--quiet", options->quiet, "No progress line");
+  command->add_flag("-q,--quiet", options->quiet,
+                    "No progress line, and no line at the end of a recording that saw enough");
   command->footer(
       "Examples:\n"
       "  tmprof record -- ./program --its-own-options\n"

@@ -45,6 +45,11 @@ Json DoctorRow(const std::string& name, const std::function<void()>& in_child) {
   return {};
 }
 
+testing::AssertionResult Recorded(const Outcome& outcome) {
+  if (outcome.status == 0 || outcome.status == 3) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "status " << outcome.status << ": " << outcome.err;
+}
+
 void Recording::SetUp() {
   if (const std::string reason = WhyRecordingIsRefused(); !reason.empty()) {
     GTEST_SKIP() << "recording is refused here: " << reason;

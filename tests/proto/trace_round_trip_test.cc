@@ -152,6 +152,19 @@ TEST_F(TraceRoundTrip, TraceWithoutEpochsIsComplete) {
   EXPECT_EQ(back.end.byte_offset, std::nullopt);
 }
 
+TEST_F(TraceRoundTrip, OutcomeComesBackAndOneThatWasNotToldStaysUnknown) {
+  WriteTrace(path(), SmallInfo(), SmallEpochs());
+  EXPECT_EQ(ReadTrace(path()).end.outcome, std::nullopt);
+  for (const bool saw_enough : {false, true}) {
+    const RecordingOutcome outcome{.saw_enough = saw_enough, .text = "t.data: saw \xff"};
+    Result<TraceWriter> writer = TraceWriter::Create(path(), SmallInfo());
+    ASSERT_TRUE(writer && writer->Finish(outcome));
+    const ReadBack back = ReadTrace(path());
+    EXPECT_EQ(back.error, "");
+    EXPECT_EQ(back.end.outcome, outcome);
+  }
+}
+
 TEST_F(TraceRoundTrip, TimesAndIndexesAtTheirLimitsComeBack) {
   using std::chrono::nanoseconds;
   EpochProfile epoch;

@@ -198,8 +198,9 @@ TEST(ViewTest, ReadsATraceFileAndKnowsWhetherItWasFinished) {
     Result<TraceWriter> writer = TraceWriter::Create(path, made.info);
     ASSERT_TRUE(writer.has_value());
     ASSERT_TRUE(writer->Write(epoch).has_value());
+    const RecordingOutcome outcome{.saw_enough = false, .text = "saw\x1b little"};
     if (finish) {
-      ASSERT_TRUE(writer->Finish().has_value());
+      ASSERT_TRUE(writer->Finish(outcome).has_value());
     }
     const Result<Trace> trace = OpenTraceFile(path);
     ASSERT_TRUE(trace.has_value());
@@ -209,6 +210,15 @@ TEST(ViewTest, ReadsATraceFileAndKnowsWhetherItWasFinished) {
     EXPECT_EQ(parsed["finished"], finish);
     EXPECT_EQ(parsed["trace"], "t.data");
     EXPECT_EQ(parsed["footprint_pages"], 1);
+    const std::string text = RenderView("summary", *trace, {}, Format::kText)->output;
+    if (finish) {
+      EXPECT_EQ(parsed["outcome"]["saw_enough"], false);
+      EXPECT_EQ(parsed["outcome"]["text"], outcome.text);
+      EXPECT_THAT(text, testing::HasSubstr("\noutcome       saw\\x1b little\n"));
+    } else {
+      EXPECT_TRUE(parsed["outcome"].is_null());
+      EXPECT_THAT(text, testing::Not(testing::HasSubstr("outcome")));
+    }
   }
   EXPECT_FALSE(OpenTraceFile(path.parent_path() / "none.data").has_value());
   std::filesystem::remove_all(folder);

@@ -73,7 +73,8 @@ Result<bool> TruthFile::Next(EpochProfile& epoch) {
 StreamEnd TruthFile::End() const {
   return {.damage = std::nullopt,
           .finished = decoder_.finished(),
-          .byte_offset = decoder_.finished() ? std::nullopt : std::optional(decoder_.offset())};
+          .byte_offset = decoder_.finished() ? std::nullopt : std::optional(decoder_.offset()),
+          .outcome = std::nullopt};
 }
 
 }  // namespace tmprof::exact

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "apps/tmprof/recording_outcome.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/human_units.h"
+#include "report/format.h"
+
+namespace tmprof {
+namespace {
+
+using std::chrono::nanoseconds;
+
+// A probe of the exposure ladder is one clear with at most nine looks (driver/core/ladder.h), and k
+// probes tell a page's rate to one part in the square root of k.
+constexpr double kManyLooks = 30;  // four probes or more: to a half
+constexpr double kSomeLooks = 10;  // two or more: to 70 %
+constexpr double kMostOfMemory = 0.8;
+constexpr double kHalfOfMemory = 0.5;
+// A page with a thousandth of all accesses has ten of so many, give or take three.
+constexpr std::uint64_t kManySamples = 10'000;
+constexpr std::uint64_t kSomeSamples = 1'000;
+
+// Ended so soon that an epoch of the default length was not reached.
+constexpr nanoseconds kSoon = std::chrono::seconds(1);
+// Of the recording's time; below, the targets were idle for all that could be seen of them.
+constexpr double kHardlyRan = 0.001;
+
+std::string Size(PageCount pages) { return FormatBytes(pages.value() * kBasePageBytes); }
+
+// As a shell reads it back.
+std::string ShellWord(std::string_view word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+=:,@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos)
+    return std::string(word);
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+// nullopt: nobody knows how much was resident, or nothing was.
+std::optional<double> ShareLookedAt(const RecordingFacts& facts) {
+  if (!facts.resident || facts.resident->value() == 0) return std::nullopt;
+  return static_cast<double>(facts.looked_at.value()) /
+         static_cast<double>(facts.resident->value());
+}
+
+double LooksAtEach(const RecordingFacts& facts) {
+  if (facts.looked_at.value() == 0) return 0;
+  return static_cast<double>(facts.looks) / static_cast<double>(facts.looked_at.value());
+}
+
+bool SawLittle(const RecordingFacts& facts) {
+  if (facts.had_truth) return false;
+  if (facts.samples >= kFewSamples) return false;
+  if (facts.looked_at.value() == 0) return true;
+  const auto share = ShareLookedAt(facts);
+  return share && *share < kLittleLookedAt;
+}
+
+std::string_view Confidence(const RecordingFacts& facts) {
+  const double share = ShareLookedAt(facts).value_or(0);
+  const double looks = LooksAtEach(facts);
+  if ((looks >= kManyLooks && share >= kMostOfMemory) || facts.samples >= kManySamples)
+    return "high";
+  if ((looks >= kSomeLooks && share >= kHalfOfMemory) || facts.samples >= kSomeSamples)
+    return "medium";
+  return "low";
+}
+
+std::string Evidence(const RecordingFacts& facts) {
+  std::string text;
+  if (facts.had_references) text = fmt::format("{:.1f} looks at each page", LooksAtEach(facts));
+  if (!facts.had_samples) return text;
+  if (!text.empty()) text += ", ";
+  return text +
+         fmt::format("{} sample{}", FormatCount(facts.samples), facts.samples == 1 ? "" : "s");
+}
+
+std::string Saw(const RecordingFacts& facts) {
+  if (facts.had_truth) return fmt::format("counted all accesses, to {}", Size(facts.accessed));
+  std::string text = facts.accessed.value() == 0
+                         ? std::string("saw no access")
+                         : fmt::format("saw accesses to {}{}", facts.by_regions ? "at most " : "",
+                                       Size(facts.accessed));
+  if (facts.had_references) {
+    text += fmt::format(", looked at {}{}", facts.by_regions ? "regions of " : "",
+                        Size(facts.looked_at));
+  }
+  text += facts.resident ? fmt::format(" ({} resident)", Size(*facts.resident))
+                         : std::string(" (resident memory unknown)");
+  if (facts.accessed.value() == 0 && facts.looks == 0 && facts.samples == 0) return text;
+  return text + fmt::format("; confidence {}: {}", Confidence(facts), Evidence(facts));
+}
+
+// Why a recording saw nothing or little, and what would help.
+struct Cause {
+  std::string why;
+  std::string next;
+};
+
+std::string Subject(const RecordingFacts& facts) {
+  return facts.targets.size() == 1 ? fmt::format("PID {}", facts.targets.front().value())
+                                   : fmt::format("all {} targets", facts.targets.size());
+}
+
+Cause CauseOf(const RecordingFacts& facts) {
+  const bool is_one = facts.targets.size() == 1;
+  if (facts.stopped_throughout) {
+    return {.why = fmt::format("{} {} stopped (SIGSTOP or a debugger) all the time", Subject(facts),
+                               is_one ? "was" : "were"),
+            .next = is_one ? fmt::format("continue it (kill -CONT {}), and record again",
+                                         facts.targets.front().value())
+                           : "continue them (kill -CONT), and record again"};
+  }
+  if (facts.gated_throughout) {
+    return {.why = "the gate kept all sources off, as the CPUs hardly missed a cache",
+            .next = "record with --gate off"};
+  }
+  if (facts.all_ended && facts.length < kSoon) {
+    return {.why = fmt::format("{} ended after {}", Subject(facts), FormatDuration(facts.length)),
+            .next = "record a run that takes some seconds"};
+  }
+  if (facts.cpu_time && *facts.cpu_time == nanoseconds(0)) {
+    return {.why = fmt::format("{} did not run", Subject(facts)),
+            .next = "record while the program works"};
+  }
+  if (facts.cpu_time &&
+      std::chrono::duration<double>(*facts.cpu_time) / facts.length < kHardlyRan) {
+    return {.why = fmt::format("{} hardly ran, {} of {}", Subject(facts),
+                               FormatDuration(*facts.cpu_time), FormatDuration(facts.length)),
+            .next = "record while the program works"};
+  }
+  if (facts.resident && 2 * facts.unclearable.value() >= facts.resident->value()) {
+    return {.why = "accessed bits cannot be observed in most of the memory",
+            .next =
+                "record with --source clock: samples do reach it, and have the whole overhead "
+                "budget then"};
+  }
+  return {.why = facts.accessed.value() == 0 ? "no source saw an access"
+                                             : "that is too little to rank pages by",
+          .next = "record for longer or with a higher --max-overhead"};
+}
+
+std::string NotObservable(const RecordingFacts& facts) {
+  if (facts.unclearable.value() == 0) return {};
+  std::string kinds;
+  for (const Unobservable& part : facts.unobservable) {
+    if (part.pages.value() == 0) continue;
+    kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", Size(part.pages), part.kind);
+  }
+  if (kinds.empty()) kinds = Size(facts.unclearable) + " that the kernel does not clear";
+  return "; not observable by accessed bits here: " + kinds;
+}
+
+}  // namespace
+
+RecordingOutcome OutcomeOf(const RecordingFacts& facts) {
+  const bool saw_nothing = facts.accessed.value() == 0;
+  const bool little = saw_nothing || SawLittle(facts);
+  std::string text =
+      fmt::format("{}: {} epoch{} in {}; {}", ShellWord(facts.trace), FormatCount(facts.epochs),
+                  facts.epochs == 1 ? "" : "s", FormatDuration(facts.length), Saw(facts));
+  text += NotObservable(facts);
+  if (facts.over_max_targets > 0) {
+    text +=
+        fmt::format("; {} process{} left out by --max-targets", FormatCount(facts.over_max_targets),
+                    facts.over_max_targets == 1 ? "" : "es");
+  }
+  if (!facts.objects_missing.empty())
+    text += "; --objects tracked no allocation: " + facts.objects_missing;
+  if (little) {
+    const Cause cause = CauseOf(facts);
+    text += fmt::format("; {}; next: {}", cause.why, cause.next);
+  } else {
+    text += fmt::format("; next: tmprof report {}", ShellWord(facts.trace));
+  }
+  return {.saw_enough = !little && facts.objects_missing.empty(), .text = Printable(text)};
+}
+
+}  // namespace tmprof

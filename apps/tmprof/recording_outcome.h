@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// The line that every recording ends with: what it saw, in how much of the targets' memory, with
+// what confidence, and what to run next.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/epoch_stream.h"
+#include "base/units.h"
+
+namespace tmprof {
+
+// Memory of the targets that no accessed bit can be observed in, and why: "locked" (mlock(2)).
+struct Unobservable {
+  std::string kind;  // an adjective
+  PageCount pages;   // of all targets together, the most at one time
+  friend bool operator==(const Unobservable&, const Unobservable&) = default;
+};
+
+// What is known of a recording when it ends. Pages are base pages, each counted once, however many
+// epochs saw it.
+struct RecordingFacts {
+  std::string trace;  // file, as the user named it
+  std::uint64_t epochs = 0;
+  std::chrono::nanoseconds length{0};
+  std::vector<Pid> targets;         // that were observed at some time; ascending
+  bool all_ended = false;           // no target lived to the end of the recording
+  bool stopped_throughout = false;  // whenever looked at, each was stopped: SIGSTOP or a debugger
+  std::uint64_t over_max_targets = 0;  // processes left out by --max-targets, the most at one time
+  std::optional<std::chrono::nanoseconds> cpu_time;  // of the targets; nullopt: not readable
+  std::optional<PageCount> resident;  // of the targets, the most at one time; nullopt: never read
+  std::vector<Unobservable> unobservable;
+  PageCount unclearable;  // whose bits the kernel refused to clear, the most in one epoch
+
+  // Whether a source of that kind was on at some time. `gated_throughout`: there were sources, and
+  // the gate kept all of them off.
+  bool had_references = false;
+  bool had_samples = false;
+  bool had_truth = false;
+  bool gated_throughout = false;
+  bool by_regions = false;  // one page of each region was looked at in its place
+  PageCount looked_at;      // of which an accessed bit was read after a clear; of regions, at most
+  PageCount accessed;       // of which any source saw an access; of regions, at most
+  std::uint64_t looks = 0;  // pages x reads after a clear
+  std::uint64_t samples = 0;
+
+  // Why --objects was asked for and no process was tracked; empty: it was not, or one was.
+  std::string objects_missing;
+};
+
+// A recording that saw less than this is too little to rank by:
+// one tenth of the resident memory looked at, or ...
+inline constexpr double kLittleLookedAt = 0.1;
+// ... this many samples. A page with a tenth of all accesses then has ten, give or take three.
+inline constexpr std::uint64_t kFewSamples = 100;
+
+// Exit status of `tmprof record` where it recorded, and saw nothing, or too little to rank by.
+inline constexpr int kSawLittle = 3;
+
+// A pure function. The text is one line without a trailing period:
+//   "saw accesses to 64 MiB, looked at 66.1 MiB of 67 MiB resident; confidence high (23 looks at
+//   each page, 1 204 samples); next: tmprof report tmprof.data"
+//   "saw nothing: PID 4711 was stopped (SIGSTOP or a debugger) all the time; next: kill -CONT 4711,
+//   and record again"
+RecordingOutcome OutcomeOf(const RecordingFacts& facts);
+
+}  // namespace tmprof

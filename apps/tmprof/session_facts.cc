@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "apps/tmprof/session_facts.h"
+
+#include <algorithm>
+#include <bit>
+#include <ranges>
+#include <string>
+#include <string_view>
+
+namespace tmprof {
+namespace {
+
+constexpr std::size_t kMostAsked = 64;  // some 20 us each
+constexpr std::chrono::seconds kAskAgainAfter{1};
+
+bool IsStopped(char state) { return state == 'T' || state == 't'; }  // proc(5)
+
+std::uint64_t DetailOf(const SourceStatus& status, std::string_view name) {
+  const auto detail = std::ranges::find(status.details, name, &NamedCount::name);
+  return detail == status.details.end() ? 0 : detail->count;
+}
+
+bool WasAccessed(const PageRecord& record) {
+  return record.references > 0 || record.load_samples > 0 || record.store_samples > 0 ||
+         (record.accesses && (record.accesses->loads > 0 || record.accesses->stores > 0));
+}
+
+}  // namespace
+
+void PageSet::Add(PageKey first, PageCount pages) {
+  std::uint64_t at = first.vpn.value();
+  const std::uint64_t end = at + pages.value();
+  while (at < end) {
+    const BlockKey key{first.target, at / kBlockPages};
+    if (last_ == blocks_.end() || last_->first != key) last_ = blocks_.try_emplace(key).first;
+    Block& block = last_->second;
+    const std::uint64_t block_end = std::min(end, (at / kBlockPages + 1) * kBlockPages);
+    while (at < block_end) {
+      const std::uint64_t bit = at % 64;
+      const std::uint64_t bits = std::min(64 - bit, block_end - at);
+      const std::uint64_t ones = bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1;
+      block[at % kBlockPages / 64] |= ones << bit;
+      at += bits;
+    }
+  }
+}
+
+PageCount PageSet::size() const {
+  std::uint64_t pages = 0;
+  for (const auto& [start, block] : blocks_) {
+    for (const std::uint64_t word : block) pages += static_cast<std::uint64_t>(std::popcount(word));
+  }
+  return PageCount(pages);
+}
+
+void SessionFacts::SeeTargets(const std::vector<TrackedProcess>& targets, PageCount resident,
+                              std::uint64_t left_out, MonotonicTime now) {
+  facts_.over_max_targets = std::max(facts_.over_max_targets, left_out);
+  if (targets.empty()) return;
+  for (const TrackedProcess& target : targets) targets_.insert(target.pid);
+  if (resident > facts_.resident.value_or(PageCount(0))) facts_.resident = resident;
+  if (now < look_again_) return;
+  look_again_ = now + kAskAgainAfter;
+  ProcFs::HeldMemory held;
+  for (const TrackedProcess& target : targets | std::views::take(kMostAsked)) {
+    if (!seen_not_stopped_) {
+      const auto stat = procfs_.Stat(target.pid);
+      if (stat) seen_targets_ = true;
+      seen_not_stopped_ = stat && !IsStopped(stat->state);
+    }
+    if (const auto own = procfs_.Held(target.pid)) {
+      held.locked += own->locked;
+      held.hugetlb += own->hugetlb;
+    }
+  }
+  const auto tell = [this](std::string_view kind, PageCount pages) {
+    const auto known = std::ranges::find(facts_.unobservable, kind, &Unobservable::kind);
+    if (known != facts_.unobservable.end()) {
+      known->pages = std::max(known->pages, pages);
+    } else if (pages.value() > 0) {
+      facts_.unobservable.push_back({.kind = std::string(kind), .pages = pages});
+    }
+  };
+  tell("locked", held.locked);
+  tell("in huge pages of hugetlbfs", held.hugetlb);
+}
+
+void SessionFacts::Add(const EpochProfile& epoch) {
+  ++facts_.epochs;
+  if (!start_) start_ = epoch.start;
+  facts_.length = epoch.end - *start_;
+  facts_.all_ended = true;
+  for (const Target& target : epoch.targets) {
+    facts_.all_ended = facts_.all_ended && target.exited;
+    cpu_time_known_ = cpu_time_known_ && target.cpu_time.has_value();
+    if (target.cpu_time)
+      facts_.cpu_time = facts_.cpu_time.value_or(std::chrono::nanoseconds(0)) + *target.cpu_time;
+  }
+  std::uint64_t unclearable = 0;
+  for (const SourceStatus& source : epoch.sources) {
+    if (source.state == SourceState::kUnavailable) continue;
+    any_source_ = true;
+    any_active_ = any_active_ || source.state == SourceState::kActive;
+    facts_.had_references |= source.role == SourceRole::kReferences;
+    facts_.had_samples |= source.role == SourceRole::kSamples;
+    facts_.had_truth |= source.role == SourceRole::kTruth;
+    unclearable += DetailOf(source, "unclearable_pages");
+  }
+  // The exact tracer is told of no targets.
+  for (const Target& target : epoch.targets) {
+    if (facts_.had_truth) targets_.insert(target.pid);
+  }
+  facts_.unclearable = std::max(facts_.unclearable, PageCount(unclearable));
+  for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
+    const PageRecord record = RecordAt(epoch.pages, i);
+    if (record.looks > 0) {
+      looked_at_.Add(record.key, record.span);
+      facts_.looks += record.looks * record.span.value();
+      facts_.by_regions = facts_.by_regions || !IsOneEntry(record.span.value());
+    }
+    if (WasAccessed(record)) accessed_.Add(record.key, record.span);
+    facts_.samples += std::uint64_t{record.load_samples} + record.store_samples;
+  }
+}
+
+RecordingFacts SessionFacts::Facts() const {
+  RecordingFacts facts = facts_;
+  facts.targets.assign(targets_.begin(), targets_.end());
+  facts.stopped_throughout = seen_targets_ && !seen_not_stopped_;
+  facts.gated_throughout = any_source_ && !any_active_;
+  if (!cpu_time_known_) facts.cpu_time.reset();
+  facts.looked_at = looked_at_.size();
+  facts.accessed = accessed_.size();
+  return facts;
+}
+
+}  // namespace tmprof

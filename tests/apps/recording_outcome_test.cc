@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "apps/tmprof/recording_outcome.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tmprof {
+namespace recording_outcome_test {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+// 64 MiB, of which all is looked at 40 times and half is accessed, and 2 000 samples in ten
+// seconds.
+RecordingFacts Good() {
+  RecordingFacts facts;
+  facts.trace = "t.data";
+  facts.epochs = 10;
+  facts.length = 10s;
+  facts.targets = {Pid(4711)};
+  facts.cpu_time = 9s;
+  facts.resident = PageCount(16'384);
+  facts.had_references = true;
+  facts.had_samples = true;
+  facts.looked_at = PageCount(16'384);
+  facts.accessed = PageCount(8'192);
+  facts.looks = 16'384 * 40;
+  facts.samples = 2'000;
+  return facts;
+}
+
+// Nothing was seen of the same program.
+RecordingFacts Nothing() {
+  RecordingFacts facts = Good();
+  facts.looked_at = facts.accessed = PageCount(0);
+  facts.looks = facts.samples = 0;
+  return facts;
+}
+
+TEST(RecordingOutcome, TellsWhatWasSeenInHowMuchMemoryAndWhatToRunNext) {
+  const RecordingOutcome outcome = OutcomeOf(Good());
+  EXPECT_TRUE(outcome.saw_enough);
+  EXPECT_EQ(outcome.text,
+            "t.data: 10 epochs in 10s; saw accesses to 32 MiB, looked at 64 MiB (64 MiB resident); "
+            "confidence high: 40.0 looks at each page, 2 000 samples; next: tmprof report t.data");
+}
+
+TEST(RecordingOutcome, QuotesTheNameOfTheTraceForAShell) {
+  RecordingFacts facts = Good();
+  facts.trace = "my trace's.data";
+  EXPECT_THAT(OutcomeOf(facts).text, EndsWith("next: tmprof report 'my trace'\\''s.data'"));
+}
+
+TEST(RecordingOutcome, EscapesWhatATerminalWouldObey) {
+  RecordingFacts facts = Good();
+  facts.trace = "a\x1b[2J";
+  EXPECT_THAT(OutcomeOf(facts).text, Not(HasSubstr("\x1b")));
+}
+
+TEST(RecordingOutcome, HasMediumConfidenceInTenLooksAtHalfOfTheMemory) {
+  RecordingFacts facts = Good();
+  facts.samples = 0;
+  facts.looked_at = PageCount(8'192);
+  facts.looks = 8'192 * 10;
+  EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("confidence medium: 10.0 looks"));
+  facts.looks -= 1;
+  EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("confidence low"));
+  facts.looks += 1;
+  facts.resident = PageCount(16'385);
+  EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("confidence low"));
+}
+
+TEST(RecordingOutcome, TakesItsConfidenceFromSamplesWhereTheseAreMany) {
+  RecordingFacts facts = Good();
+  facts.had_references = false;
+  facts.looked_at = PageCount(0);
+  facts.looks = 0;
+  facts.samples = 10'000;
+  EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("confidence high: 10 000 samples"));
+  facts.samples = 9'999;
+  EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("confidence medium"));
+  facts.samples = 999;
+  EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("confidence low"));
+  EXPECT_TRUE(OutcomeOf(facts).saw_enough);
+}
+
+TEST(RecordingOutcome, OfRegionsIsOfAtMostSoMuch) {
+  RecordingFacts facts = Good();
+  facts.by_regions = true;
+  EXPECT_THAT(OutcomeOf(facts).text,
+              HasSubstr("saw accesses to at most 32 MiB, looked at regions of 64 MiB"));
+}
+
+TEST(RecordingOutcome, OfExactCountsNeedsNoConfidence) {
+  RecordingFacts facts = Nothing();
+  facts.had_references = facts.had_samples = false;
+  facts.had_truth = true;
+  facts.accessed = PageCount(2);
+  facts.resident.reset();
+  const RecordingOutcome outcome = OutcomeOf(facts);
+  EXPECT_TRUE(outcome.saw_enough);
+  EXPECT_THAT(outcome.text,
+              AllOf(HasSubstr("counted all accesses, to 8 KiB"), Not(HasSubstr("confidence"))));
+}
+
+TEST(RecordingOutcome, OfOneSampleIsTooLittle) {
+  RecordingFacts facts = Nothing();
+  facts.had_references = false;
+  facts.samples = 1;
+  facts.accessed = PageCount(1);
+  const RecordingOutcome outcome = OutcomeOf(facts);
+  EXPECT_FALSE(outcome.saw_enough);
+  EXPECT_THAT(outcome.text, AllOf(HasSubstr("confidence low: 1 sample;"),
+                                  HasSubstr("too little to rank pages by"),
+                                  HasSubstr("next: record for longer")));
+}
+
+TEST(RecordingOutcome, OfATenthOfTheMemoryIsEnoughAndOfLessTooLittle) {
+  RecordingFacts facts = Good();
+  facts.samples = kFewSamples - 1;
+  facts.resident = PageCount(20'000);
+  facts.looked_at = PageCount(2'000);
+  EXPECT_TRUE(OutcomeOf(facts).saw_enough);
+  facts.looked_at = PageCount(1'999);
+  EXPECT_FALSE(OutcomeOf(facts).saw_enough);
+  facts.samples = kFewSamples;
+  EXPECT_TRUE(OutcomeOf(facts).saw_enough);
+}
+
+TEST(RecordingOutcome, OfLooksIntoUnknownMemorySaysThatItIsUnknown) {
+  RecordingFacts facts = Good();
+  facts.samples = 0;
+  facts.resident.reset();
+  const RecordingOutcome outcome = OutcomeOf(facts);
+  EXPECT_TRUE(outcome.saw_enough);
+  EXPECT_THAT(outcome.text,
+              AllOf(HasSubstr("(resident memory unknown)"), HasSubstr("confidence low")));
+}
+
+TEST(RecordingOutcome, OfAStoppedTargetTellsHowToContinueIt) {
+  RecordingFacts facts = Nothing();
+  facts.stopped_throughout = true;
+  facts.cpu_time = 0ns;
+  const RecordingOutcome one = OutcomeOf(facts);
+  EXPECT_FALSE(one.saw_enough);
+  EXPECT_THAT(one.text, AllOf(HasSubstr("saw no access"), HasSubstr("PID 4711 was stopped"),
+                              HasSubstr("kill -CONT 4711")));
+  facts.targets.push_back(Pid(4712));
+  EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("all 2 targets were stopped"));
+}
+
+TEST(RecordingOutcome, OfATargetThatEndedAtOnceTellsAfterHowLong) {
+  RecordingFacts facts = Nothing();
+  facts.all_ended = true;
+  facts.length = 12ms;
+  const RecordingOutcome outcome = OutcomeOf(facts);
+  EXPECT_FALSE(outcome.saw_enough);
+  EXPECT_THAT(outcome.text, HasSubstr("PID 4711 ended after 12ms"));
+  facts.length = 1s;
+  EXPECT_THAT(OutcomeOf(facts).text, Not(HasSubstr("ended after")));
+}
+
+TEST(RecordingOutcome, OfAnIdleTargetSaysThatItDidNotRun) {
+  RecordingFacts facts = Nothing();
+  facts.looked_at = PageCount(100);
+  facts.looks = 1'000;
+  facts.cpu_time = 0ns;
+  EXPECT_FALSE(OutcomeOf(facts).saw_enough);
+  EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("PID 4711 did not run"));
+  facts.cpu_time = 9ms;
+  EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("hardly ran, 9ms of 10s"));
+  facts.cpu_time.reset();
+  EXPECT_THAT(OutcomeOf(facts).text,
+              AllOf(HasSubstr("no source saw an access"), Not(HasSubstr("ran"))));
+}
+
+TEST(RecordingOutcome, OfSourcesThatWereNeverOnNamesTheGate) {
+  RecordingFacts facts = Nothing();
+  facts.gated_throughout = true;
+  EXPECT_THAT(OutcomeOf(facts).text, AllOf(HasSubstr("the gate"), HasSubstr("--gate off")));
+}
+
+TEST(RecordingOutcome, NamesMemoryThatCannotBeObservedWithItsSize) {
+  RecordingFacts facts = Nothing();
+  facts.unclearable = PageCount(16'000);
+  facts.unobservable = {{.kind = "locked", .pages = PageCount(16'128)},
+                        {.kind = "in huge pages of hugetlbfs", .pages = PageCount(512)}};
+  const RecordingOutcome outcome = OutcomeOf(facts);
+  EXPECT_FALSE(outcome.saw_enough);
+  EXPECT_THAT(outcome.text, AllOf(HasSubstr("not observable by accessed bits here: 63 MiB locked, "
+                                            "2 MiB in huge pages of hugetlbfs"),
+                                  HasSubstr("--source clock")));
+  facts.unobservable.clear();
+  EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("62.5 MiB that the kernel does not clear"));
+}
+
+TEST(RecordingOutcome, DoesNotNameLockedMemoryThatWasObserved) {
+  RecordingFacts facts = Good();
+  facts.unobservable = {{.kind = "locked", .pages = PageCount(16'128)}};
+  EXPECT_THAT(OutcomeOf(facts).text, Not(HasSubstr("not observable")));
+}
+
+TEST(RecordingOutcome, CountsTheProcessesThatTheCapLeftOut) {
+  RecordingFacts facts = Good();
+  facts.over_max_targets = 1;
+  EXPECT_TRUE(OutcomeOf(facts).saw_enough);
+  EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("1 process left out by --max-targets"));
+}
+
+TEST(RecordingOutcome, WithoutTheObjectsThatWereAskedForIsNotEnough) {
+  RecordingFacts facts = Good();
+  facts.objects_missing = "'./st' is statically linked";
+  const RecordingOutcome outcome = OutcomeOf(facts);
+  EXPECT_FALSE(outcome.saw_enough);
+  EXPECT_THAT(outcome.text,
+              AllOf(HasSubstr("--objects tracked no allocation: './st' is statically linked"),
+                    EndsWith("next: tmprof report t.data")));
+}
+
+TEST(RecordingOutcome, OfNoEpochIsTooLittle) {
+  RecordingFacts facts;
+  facts.trace = "t.data";
+  EXPECT_FALSE(OutcomeOf(facts).saw_enough);
+  EXPECT_THAT(OutcomeOf(facts).text, StartsWith("t.data: 0 epochs in 0ns; saw no access"));
+}
+
+}  // namespace recording_outcome_test
+}  // namespace tmprof
