@@ -391,6 +391,7 @@ ObjectRecorder::Process& ObjectRecorder::ProcessOf(const AllocationLogs::Log& lo
   const auto [known, is_new] = processes_.try_emplace({log->pid(), log->begin()});
   Process& process = known->second;
   process.log = log;
+  tracked_any_ = true;
   // What it was started with, should it end before the epoch does.
   if (is_new) LookAtMappings(process);
   return process;

@@ -34,6 +34,8 @@ class ObjectRecorder {
   // that it is to be called often.
   void Service();
 
+  // Whether any process was tracked, as far as Service() has seen.
+  bool tracked_any() const { return tracked_any_; }
   // Processes that are not tracked, for want of room in the folder in memory.
   std::uint64_t refused() const { return logs_.refused(); }
 
@@ -121,6 +123,7 @@ class ObjectRecorder {
   void TellFile(const std::string& path, Allocations& into);
 
   AllocationLogs logs_;
+  bool tracked_any_ = false;
   std::uint64_t all_from_bytes_;
   std::map<ProcessKey, Process> processes_;
   std::map<std::vector<SourceFrame>, std::uint32_t> sites_;

@@ -27,6 +27,7 @@
 #include "apps/tmprof/launched_command.h"
 #include "apps/tmprof/object_recorder.h"
 #include "apps/tmprof/own_libraries.h"
+#include "apps/tmprof/preloading.h"
 #include "apps/tmprof/recording_outcome.h"
 #include "apps/tmprof/session_facts.h"
 #include "apps/tmprof/session_sources.h"
@@ -400,6 +401,7 @@ class RecordSession {
 
   RecordingOutcome Conclude(RecordingFacts facts) const {
     facts.trace = options_.output;
+    facts.objects_missing = WhyNoObjects();
     return OutcomeOf(facts);
   }
 
@@ -489,7 +491,14 @@ class RecordSession {
       const auto path = std::filesystem::absolute(options_.advice).string();
       setenv(objtrace::kAdviceVariable, path.c_str(), 1);
     }
-    Preload((*libraries / kTracker).string());
+    const char* path = std::getenv("PATH");
+    not_preloaded_ = WhyNotPreloaded(options_.command.front(), path != nullptr ? path : "",
+                                     *libraries / kTracker);
+    if (not_preloaded_) {
+      Warn(fmt::format("{} is without effect on the program: {}",
+                       options_.objects ? "--objects" : "--advice", not_preloaded_->why));
+    }
+    if (!not_preloaded_ || not_preloaded_->is_harmless) Preload(PreloadName(*libraries, kTracker));
     return {};
   }
 
@@ -499,6 +508,14 @@ class RecordSession {
     const std::string others =
         before != nullptr && *before != '\0' ? ":" + std::string(before) : "";
     setenv(kPreload, (library + others).c_str(), 1);
+  }
+
+  // Empty: some process's allocations were tracked, or nobody asked for them.
+  std::string WhyNoObjects() const {
+    if (!objects_ || objects_->tracked_any()) return {};
+    if (not_preloaded_) return not_preloaded_->why;
+    if (objects_->refused() > 0) return "there was no room for it in memory";
+    return "no process loaded the tracker in the time of the recording";
   }
 
   Status Launch(std::vector<std::string> arguments) {
@@ -598,6 +615,7 @@ class RecordSession {
   std::optional<ObjectRecorder> objects_;
   std::optional<LaunchedCommand> command_;
   std::optional<Error> exec_failure_;
+  std::optional<NotPreloaded> not_preloaded_;
   std::optional<RecordingOutcome> outcome_;
 };
 

@@ -65,6 +65,32 @@ TEST_F(Recording, TracksObjectsOnlyOfWhatItStarts) {
   EXPECT_THAT(outcome.err, HasSubstr("tmprof record --objects -- CMD"));
 }
 
+TEST_F(Recording, OfAStaticProgramSaysThatItTracksNoAllocationAndWhy) {
+  const Outcome outcome =
+      Tmprof({"record", "--objects", "-o", trace_, "--", Workload("tests/exact_known")});
+  EXPECT_EQ(outcome.status, 7);  // the program's own
+  EXPECT_THAT(outcome.err, HasSubstr("--objects tracked no allocation"));
+  EXPECT_THAT(outcome.err, HasSubstr("exact_known' is statically linked"));
+  EXPECT_EQ(Summary(trace_)["outcome"]["saw_enough"], false);
+}
+
+TEST_F(Recording, RunsAProgramOfAnotherCLibraryAndItsChildrenAsIfNothingWerePreloaded) {
+  const std::string source = folder_.File("p.c");
+  const std::string program = folder_.File("p");
+  WriteFile(source, "int main(void) { return 5; }\n");
+  if (RunProgram({"sh", "-c", "musl-gcc -o " + program + " " + source}).status != 0)
+    GTEST_SKIP() << "no musl-gcc here (Debian package musl-tools)";
+  const Outcome direct = Tmprof({"record", "--objects", "-o", trace_, "--", program});
+  EXPECT_EQ(direct.status, 5);
+  EXPECT_THAT(direct.err,
+              AllOf(HasSubstr("another C library's loader"), Not(HasSubstr("Error relocating"))));
+  const Outcome child =
+      Tmprof({"record", "--objects", "-o", trace_, "--", "sh", "-c", program + "; exit $?"});
+  EXPECT_EQ(child.status, 5);
+  EXPECT_THAT(child.err,
+              AllOf(Not(HasSubstr("Error relocating")), Not(HasSubstr("tracked no allocation"))));
+}
+
 TEST_F(Recording, PlacesObjectsOnlyByAdviceThatItUnderstandsAndOfWhatItStarts) {
   const Outcome missing = Tmprof({"record", "--advice", "/nowhere/advice", "--", "true"});
   EXPECT_EQ(missing.status, 1);
