@@ -247,6 +247,7 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKerne
   scanner->calibration_.ns_per_point = cost->ns_per_point;
   if (points && !cost->ns_per_point)
     scanner->calibration_.assumed_ns_per_point = kAssumedNsPerPoint;
+  if (!cost->doubt.empty()) scanner->warnings_.push_back(cost->doubt);
   if (auto other = OtherAccessedBitClearer()) scanner->warnings_.push_back(std::move(*other));
   return scanner;
 }

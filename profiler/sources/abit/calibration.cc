@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -41,6 +42,9 @@ constexpr double kSettledShare = 0.05;
 constexpr double kSettledNsPerSet = 3;
 // Some ten lines taken from a cache; less cannot be told from noise.
 constexpr double kLeastNsPerLook = 1'000;
+// The least times of a busy machine may be of a pass that had luck; an idle one gives this or more
+// (kAssumedNsPerLook).
+constexpr double kLeastNsPerBusyLook = 3'000;
 constexpr std::uint64_t kFewestLooks = 10;  // in one pass, for a figure
 constexpr std::uint64_t kPointsAtOnce = 8;
 constexpr std::uint64_t kFewestPoints = 40;  // for a figure, of as many passes as that takes
@@ -49,6 +53,8 @@ constexpr std::uint32_t kSweepsToPoint = 8;  // in a pass: some 10 ms
 // Points are measured for as long as the rest, and for up to so many times as long if there are
 // few.
 constexpr int kPointsPatience = 8;
+// For figures that do not settle, so many times the limit.
+constexpr int kPatience = 3;
 constexpr double kLeastNsPerPoint = 500;  // a flush of the CPU's own
 
 // What each pass is measured under. A look costs the child something where it sets bits.
@@ -235,6 +241,49 @@ bool IsSettled(const std::vector<double>& figures, double next_to_nothing) {
              std::max(kSettledShare * Median(figures), next_to_nothing);
 }
 
+// Differences of each of the passes, by page and by look.
+struct Differences {
+  std::vector<double> per_set;
+  std::vector<double> per_look;
+
+  explicit Differences(std::span<const Passes> passes, std::uint64_t pages) {
+    for (const Passes& pass : passes) {
+      per_set.push_back((pass.cleared_ns - pass.quiet_ns) / static_cast<double>(pages));
+      if (pass.looks >= kFewestLooks) {
+        per_look.push_back((pass.looked_at_ns - pass.cleared_ns) / static_cast<double>(pass.looks));
+      }
+    }
+  }
+  bool SetsAreSettled() const { return IsSettled(per_set, kSettledNsPerSet); }
+  bool LooksAreSettled() const { return IsSettled(per_look, kLeastNsPerLook); }
+};
+
+double LeastPerSet(std::span<const Passes> passes, std::uint64_t pages) {
+  const double quiet = std::ranges::min(passes, {}, &Passes::quiet_ns).quiet_ns;
+  const double cleared = std::ranges::min(passes, {}, &Passes::cleared_ns).cleared_ns;
+  return (cleared - quiet) / static_cast<double>(pages);
+}
+
+// Precondition: some pass has kFewestLooks.
+double LeastPerLook(std::span<const Passes> passes) {
+  const double cleared = std::ranges::min(passes, {}, &Passes::cleared_ns).cleared_ns;
+  std::optional<double> least;
+  for (const Passes& pass : passes) {
+    if (pass.looks < kFewestLooks) continue;
+    const double own = (pass.looked_at_ns - cleared) / static_cast<double>(pass.looks);
+    least = std::min(own, least.value_or(own));
+  }
+  return *least;
+}
+
+void Doubt(MeasuredCost& cost, std::string_view what, double measured, double charged) {
+  if (!cost.doubt.empty()) cost.doubt += "; ";
+  cost.doubt += fmt::format(
+      "the machine is too busy to tell what {} costs its targets: {:.0f} ns were measured, and "
+      "{:.0f} ns are charged",
+      what, measured, charged);
+}
+
 // What a clear of one page adds, what it costs to set the bit again left out; nullopt: the child
 // was hardly ever on a CPU while there was one to clear from, or is no more.
 std::optional<double> NsPerPoint(AbitKernel& kernel, Experiment& experiment, double ns_per_set,
@@ -264,6 +313,24 @@ std::optional<double> NsPerPoint(AbitKernel& kernel, Experiment& experiment, dou
 }
 
 }  // namespace
+
+MeasuredCost CostOf(std::span<const Passes> passes, std::uint64_t pages) {
+  const Differences differences(passes, pages);
+  MeasuredCost cost;
+  const double per_set =
+      differences.SetsAreSettled() ? Median(differences.per_set) : LeastPerSet(passes, pages);
+  cost.ns_per_set = std::clamp(per_set, 1.0, kMostNsPerSet);
+  if (per_set > kMostNsPerSet) Doubt(cost, "an accessed bit", per_set, kMostNsPerSet);
+  if (static_cast<int>(differences.per_look.size()) < kFewestPairs) return cost;
+  const bool settled = differences.LooksAreSettled();
+  const double per_look = settled ? Median(differences.per_look) : LeastPerLook(passes);
+  if (per_look <= kMostNsPerLook) {
+    cost.ns_per_look = std::max(per_look, settled ? kLeastNsPerLook : kLeastNsPerBusyLook);
+  } else {
+    Doubt(cost, "a look at a table", per_look, kAssumedNsPerLook);
+  }
+  return cost;
+}
 
 Result<MeasuredCost> Calibrate(AbitKernel& kernel, MeasurePoints points,
                                std::chrono::milliseconds time_limit) {
@@ -302,31 +369,34 @@ Result<MeasuredCost> Calibrate(AbitKernel& kernel, MeasurePoints points,
   // The first pass takes the page faults, the second fills caches.
   if (experiment.Pass(Disturbance::kNone) < 0 || experiment.Pass(Disturbance::kNone) < 0)
     return fail(0, "the child process ended");
-  std::vector<double> per_set;
-  std::vector<double> per_look;
-  const MonotonicTime deadline = kernel.Now() + time_limit;
-  // Looks can hardly be measured from the child's own CPU.
-  const auto is_settled = [&] {
-    return IsSettled(per_set, kSettledNsPerSet) && (!apart || IsSettled(per_look, kLeastNsPerLook));
+  std::vector<Passes> passes;
+  const MonotonicTime start = kernel.Now();
+  const auto go_on = [&] {
+    const nanoseconds took = kernel.Now() - start;
+    if (static_cast<int>(passes.size()) < kFewestPairs) return true;
+    if (took >= time_limit * kPatience) return false;
+    const Differences differences(passes, pages);
+    // Looks can hardly be measured from the child's own CPU.
+    return !differences.SetsAreSettled() || (apart && !differences.LooksAreSettled());
   };
-  while (!is_settled() &&
-         (kernel.Now() < deadline || static_cast<int>(per_set.size()) < kFewestPairs)) {
-    const double quiet = experiment.Pass(Disturbance::kNone);
-    const double cleared = experiment.Pass(Disturbance::kCleared);
-    const double looked_at = experiment.Pass(Disturbance::kClearedAndLookedAt);
-    const std::uint64_t looks = experiment.looks();
-    if (std::min({quiet, cleared, looked_at}) < 0)
+  while (go_on()) {
+    Passes pass;
+    pass.quiet_ns = experiment.Pass(Disturbance::kNone);
+    pass.cleared_ns = experiment.Pass(Disturbance::kCleared);
+    pass.looked_at_ns = experiment.Pass(Disturbance::kClearedAndLookedAt);
+    pass.looks = experiment.looks();
+    if (std::min({pass.quiet_ns, pass.cleared_ns, pass.looked_at_ns}) < 0)
       return fail(0, "the child process could not be cleared, or ended");
-    per_set.push_back((cleared - quiet) / static_cast<double>(pages));
-    if (looks >= kFewestLooks)
-      per_look.push_back((looked_at - cleared) / static_cast<double>(looks));
+    passes.push_back(pass);
   }
-  MeasuredCost cost;
-  cost.ns_per_set = std::max(Median(std::move(per_set)), 1.0);
-  if (static_cast<int>(per_look.size()) >= kFewestPairs)
-    cost.ns_per_look = std::max(Median(std::move(per_look)), kLeastNsPerLook);
-  if (points == MeasurePoints::kYes)
+  MeasuredCost cost = CostOf(passes, pages);
+  if (points == MeasurePoints::kYes) {
     cost.ns_per_point = NsPerPoint(kernel, experiment, cost.ns_per_set, time_limit);
+    if (cost.ns_per_point > kMostNsPerPoint) {
+      Doubt(cost, "a page cleared by itself", *cost.ns_per_point, kAssumedNsPerPoint);
+      cost.ns_per_point.reset();
+    }
+  }
   return cost;
 }
 

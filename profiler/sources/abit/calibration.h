@@ -4,7 +4,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 
 #include "base/result.h"
 #include "profiler/sources/abit/abit_kernel.h"
@@ -19,7 +22,35 @@ struct MeasuredCost {
   // Beside that of the bit that is set again. Absent where it was not asked for, and where the
   // child was hardly ever on a CPU for seconds.
   std::optional<double> ns_per_point;
+  // What was measured and cannot be, with what is charged instead; empty: nothing.
+  std::string doubt;
 };
+
+// What a figure can be at most, whatever a busy machine gives for it. A price that is too high
+// would have the budget allow no clear at all for the whole recording.
+//
+// A look takes the 64 lines of a table away from the CPU that writes to them, and each of these is
+// fetched again: 300 ns from another socket.
+inline constexpr double kMostNsPerLook = 64 * 300;
+// A bit is set by a walk of the page tables, of up to 24 references to memory in a virtual machine
+// (Bhargava et al., ASPLOS 2008), and the CPU finishes what it had begun before: 200 ns each.
+inline constexpr double kMostNsPerSet = 25 * 200;
+// An interrupt to another CPU and its flush: eight times what was measured on a busy guest.
+inline constexpr double kMostNsPerPoint = 100'000;
+
+// CPU times of the child, each of one pass over the buffer: left alone; with all bits cleared; with
+// all bits cleared and tables looked at.
+struct Passes {
+  double quiet_ns = 0;
+  double cleared_ns = 0;
+  double looked_at_ns = 0;
+  std::uint64_t looks = 0;  // in the last one
+};
+
+// What `pages` pages cost by those passes, of which there is at least one; no ns_per_point. Medians
+// of the differences, where enough of them agree. Else the machine was busy, which only adds to the
+// time of a pass: the least times count. Nothing is more than the bounds above.
+MeasuredCost CostOf(std::span<const Passes> passes, std::uint64_t pages);
 
 // Where it could not be measured: between the 3 to 6.5 us that the calibration gives on an idle
 // two-CPU guest of an Intel Xeon and the 11 us that were fitted on a busy one of an AMD EPYC.
@@ -32,9 +63,9 @@ inline constexpr double kAssumedNsPerPoint = 12'000;
 enum class MeasurePoints : bool { kNo, kYes };
 
 // Runs a child process that sweeps a buffer of its own out of order, and takes the difference that
-// clears make, and that looks make to a cleared buffer; medians of many passes. Takes about
-// `time_limit`, less where the figures are settled before; with points as long again, and up to
-// nine times on a busy machine. The child is gone on return.
+// clears make, and that looks make to a cleared buffer (CostOf). Takes about `time_limit`, less
+// where the figures are settled before, and up to three times that where they are not; with points
+// as long again, and up to nine times on a busy machine. The child is gone on return.
 Result<MeasuredCost> Calibrate(
     AbitKernel& kernel, MeasurePoints points = MeasurePoints::kNo,
     std::chrono::milliseconds time_limit = std::chrono::milliseconds(250));

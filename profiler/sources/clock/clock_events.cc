@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <ctime>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -179,9 +180,28 @@ nanoseconds PrimePeriod(nanoseconds wanted) {
 }
 
 Result<double> MeasureSampleCost(PerfApi& api, const ClockSetup& setup) {
-  Result<double> cost = 0.0;
-  std::thread([&] { cost = MeasureOnThisThread(api, setup); }).join();
-  return cost;
+  return LeastSampleCost([&] {
+    Result<double> cost = 0.0;
+    std::thread([&] { cost = MeasureOnThisThread(api, setup); }).join();
+    return cost;
+  });
+}
+
+Result<double> LeastSampleCost(const std::function<Result<double>()>& measure) {
+  constexpr int kReadings = 3;
+  std::optional<double> least;
+  std::optional<Error> failure;
+  for (int i = 0; i < kReadings && least.value_or(kMostNsPerSample) > kBelievedNsPerSample; ++i) {
+    Result<double> cost = measure();
+    if (cost) {
+      least = std::min(*cost, least.value_or(*cost));
+      continue;
+    }
+    if (cost.error().system_error) return cost;
+    failure = std::move(cost.error());
+  }
+  if (!least) return Fail(*std::move(failure));
+  return std::min(*least, kMostNsPerSample);
 }
 
 }  // namespace tmprof

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 
 #include "base/result.h"
 #include "profiler/sources/perf/perf_api.h"
@@ -28,7 +29,17 @@ std::chrono::nanoseconds PrimePeriod(std::chrono::nanoseconds wanted);
 
 // CPU time that one sample costs the thread it hits, in nanoseconds: what it adds to a stretch of
 // random updates, median of some 200 samples. Takes about 200 ms of CPU time on a thread of its
-// own.
+// own, and on a busy machine up to three times that (LeastSampleCost).
 Result<double> MeasureSampleCost(PerfApi& api, const ClockSetup& setup);
+
+// 22 to 60 us were measured on a busy KVM guest. A reading above the first is repeated, and no more
+// than the second is charged: a price that is too high would allow next to no samples.
+inline constexpr double kBelievedNsPerSample = 100'000;
+inline constexpr double kMostNsPerSample = 300'000;
+
+// The least of up to three readings, in nanoseconds, at most kMostNsPerSample: no more are taken
+// after one of kBelievedNsPerSample or less. A reading that fails with an errno ends it with that
+// error; if all three fail without, as for want of samples, the last error is returned.
+Result<double> LeastSampleCost(const std::function<Result<double>()>& measure);
 
 }  // namespace tmprof

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/sources/abit/calibration.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace tmprof::abit {
+namespace calibration_test {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr std::uint64_t kPages = 10'000;
+
+// Passes of a child that needs 2 ms for the buffer, 400 ns more for each bit to be set again, and
+// 5 us more for each of 100 looks.
+Passes Quiet() {
+  return {.quiet_ns = 2e6,
+          .cleared_ns = 2e6 + 400 * kPages,
+          .looked_at_ns = 6e6 + 5'000 * 100,
+          .looks = 100};
+}
+
+std::vector<Passes> Times(std::size_t times, const Passes& passes) {
+  return std::vector<Passes>(times, passes);
+}
+
+// A pass that something else has held up.
+Passes HeldUp(double quiet_ns, double cleared_ns, double looked_at_ns) {
+  Passes passes = Quiet();
+  passes.quiet_ns += quiet_ns;
+  passes.cleared_ns += cleared_ns;
+  passes.looked_at_ns += looked_at_ns;
+  return passes;
+}
+
+TEST(Calibration, TakesMediansWhereTheFiguresAgree) {
+  std::vector<Passes> passes = Times(20, Quiet());
+  passes.push_back(HeldUp(0, 1e6, 0));
+  passes.push_back(HeldUp(1e6, 0, 9e8));
+  const MeasuredCost cost = CostOf(passes, kPages);
+  EXPECT_DOUBLE_EQ(cost.ns_per_set, 400);
+  EXPECT_DOUBLE_EQ(cost.ns_per_look.value(), 5'000);
+  EXPECT_EQ(cost.doubt, "");
+}
+
+TEST(Calibration, TakesTheLeastTimesOfABusyMachine) {
+  // Each time is right once, and the medians of the differences are 60 400 and 1 005 000 ns.
+  std::vector<Passes> passes;
+  for (int i = 0; i < 10; ++i) passes.push_back(HeldUp(i * 1e8, (i + 6) * 1e8, (i + 7) * 1e8));
+  passes.push_back(HeldUp(5e8, 0, 3e8));
+  passes.push_back(HeldUp(7e8, 9e8, 0));
+  const MeasuredCost cost = CostOf(passes, kPages);
+  EXPECT_DOUBLE_EQ(cost.ns_per_set, 400);
+  EXPECT_DOUBLE_EQ(cost.ns_per_look.value(), 5'000);
+  EXPECT_EQ(cost.doubt, "");
+}
+
+TEST(Calibration, DoesNotBelieveABusyMachineThatALookCostsNextToNothing) {
+  std::vector<Passes> passes;
+  for (int i = 0; i < 10; ++i) passes.push_back(HeldUp(0, 0, i * 1e8 - 4e5));
+  EXPECT_DOUBLE_EQ(CostOf(passes, kPages).ns_per_look.value(), 3'000);
+}
+
+TEST(Calibration, ChargesNoMoreForALookThanATableCanCost) {
+  std::vector<Passes> passes;
+  for (int i = 0; i < 20; ++i) passes.push_back(HeldUp(0, 0, (i + 1) * 97e6));
+  const MeasuredCost cost = CostOf(passes, kPages);
+  EXPECT_FALSE(cost.ns_per_look.has_value());
+  EXPECT_THAT(cost.doubt,
+              AllOf(HasSubstr("a look at a table"), HasSubstr("975000 ns were measured"),
+                    HasSubstr("6000 ns are charged")));
+}
+
+TEST(Calibration, RefusesALookThatIsTooDearThoughAllFiguresAgree) {
+  const MeasuredCost cost = CostOf(Times(20, HeldUp(0, 0, 97e6)), kPages);
+  EXPECT_FALSE(cost.ns_per_look.has_value());
+  EXPECT_NE(cost.doubt, "");
+}
+
+TEST(Calibration, ChargesNoMoreForABitThanAWalkCanCost) {
+  const MeasuredCost cost = CostOf(Times(20, HeldUp(0, 1e9, 1e9)), kPages);
+  EXPECT_DOUBLE_EQ(cost.ns_per_set, kMostNsPerSet);
+  EXPECT_THAT(cost.doubt, HasSubstr("an accessed bit"));
+}
+
+TEST(Calibration, ChargesSomethingForWhatSeemedToCostLessThanNothing) {
+  const MeasuredCost cost = CostOf(Times(20, HeldUp(9e6, 0, -1e6)), kPages);
+  EXPECT_DOUBLE_EQ(cost.ns_per_set, 1);
+  EXPECT_DOUBLE_EQ(cost.ns_per_look.value(), 1'000);
+}
+
+TEST(Calibration, KnowsNoPriceOfLooksThatWereTooFew) {
+  Passes few = Quiet();
+  few.looks = 9;
+  EXPECT_FALSE(CostOf(Times(20, few), kPages).ns_per_look.has_value());
+  EXPECT_FALSE(CostOf(Times(4, Quiet()), kPages).ns_per_look.has_value());
+  EXPECT_EQ(CostOf(Times(20, few), kPages).doubt, "");
+}
+
+}  // namespace calibration_test
+}  // namespace tmprof::abit
