@@ -170,14 +170,15 @@ std::string CdfJson(const Cdf& cdf) {
                       {"table", std::move(table)},
                       {"score_shares", curve.plot}});
   }
-  return JsonText({{"view", "cdf"},
-                   {"trace", cdf.totals.trace},
-                   {"epochs", cdf.totals.epochs},
-                   {"model", Name(cdf.options.model)},
-                   {"footprint_pages", cdf.footprint.value()},
-                   {"notes", Caveats(cdf.totals, cdf.options.by)},
-                   {"pages_shares", cdf.plot_shares},
-                   {"curves", std::move(curves)}});
+  return JsonText(WithEnd({{"view", "cdf"},
+                           {"trace", cdf.totals.trace},
+                           {"epochs", cdf.totals.epochs},
+                           {"model", Name(cdf.options.model)},
+                           {"footprint_pages", cdf.footprint.value()},
+                           {"notes", Caveats(cdf.totals, cdf.options.by)},
+                           {"pages_shares", cdf.plot_shares},
+                           {"curves", std::move(curves)}},
+                          cdf.totals.end, cdf.totals.lost_epochs));
 }
 
 std::string CdfCsv(const Cdf& cdf) {

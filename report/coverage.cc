@@ -168,11 +168,12 @@ std::string CoverageJson(const Coverage& coverage) {
                        {"name", row.target.name},
                        {"pages", SeenJson(row.seen)}});
   }
-  return JsonText({{"view", "coverage"},
-                   {"trace", coverage.totals.trace},
-                   {"epochs", coverage.totals.epochs},
-                   {"all", SeenJson(coverage.all)},
-                   {"targets", std::move(targets)}});
+  return JsonText(WithEnd({{"view", "coverage"},
+                           {"trace", coverage.totals.trace},
+                           {"epochs", coverage.totals.epochs},
+                           {"all", SeenJson(coverage.all)},
+                           {"targets", std::move(targets)}},
+                          coverage.totals.end, coverage.totals.lost_epochs));
 }
 
 std::string CoverageCsv(const Coverage& coverage) {

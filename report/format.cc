@@ -160,6 +160,13 @@ Json DamageJson(const StreamEnd& end) {
   return end.damage ? Json(end.damage->Message()) : Json(nullptr);
 }
 
+Json WithEnd(Json view, const StreamEnd& end, std::optional<std::uint64_t> lost_epochs) {
+  if (lost_epochs) view["lost_epochs"] = *lost_epochs;
+  view["finished"] = OrNull(end.finished);
+  view["damage"] = DamageJson(end);
+  return view;
+}
+
 void TextTable::AddRow(std::vector<std::string> cells) {
   TMPROF_CHECK(cells.size() == columns_.size());
   rows_.push_back(std::move(cells));

@@ -82,6 +82,9 @@ std::string WallTime(std::chrono::system_clock::time_point time);
 std::string TitledLine(std::string_view title, std::string_view text);
 std::string SettingsText(const std::vector<Setting>& settings);
 Json DamageJson(const StreamEnd& end);
+// Adds to a view what its reader must know of the file: `finished` (null: unknown), `damage` (null:
+// none), both after the other keys, and `lost_epochs` where that is known.
+Json WithEnd(Json view, const StreamEnd& end, std::optional<std::uint64_t> lost_epochs = {});
 
 // "heap", "file /usr/lib/libc.so.6"; one word for the kind, then the path where there is one.
 std::string Describe(const Mapping& mapping);

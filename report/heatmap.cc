@@ -338,20 +338,21 @@ std::string HeatmapJson(const Heatmap& heatmap) {
               {"pid", heatmap.target->pid.value()},
               {"name", heatmap.target->name}};
   }
-  return JsonText({{"view", "heatmap"},
-                   {"trace", heatmap.totals.trace},
-                   {"target", std::move(target)},
-                   {"by", Name(heatmap.options.by)},
-                   {"model", Name(heatmap.options.model)},
-                   {"unit", heatmap.Unit()},
-                   {"style", Name(heatmap.style)},
-                   {"start_s", Seconds(heatmap.start)},
-                   {"column_s", Seconds(heatmap.column_length)},
-                   {"columns", heatmap.columns},
-                   {"row_pages", heatmap.addresses.row_pages.value()},
-                   {"shown_share", OrNull(heatmap.addresses.shown_share)},
-                   {"notes", Caveats(heatmap.totals, heatmap.options.by)},
-                   {"rows", std::move(rows)}});
+  return JsonText(WithEnd({{"view", "heatmap"},
+                           {"trace", heatmap.totals.trace},
+                           {"target", std::move(target)},
+                           {"by", Name(heatmap.options.by)},
+                           {"model", Name(heatmap.options.model)},
+                           {"unit", heatmap.Unit()},
+                           {"style", Name(heatmap.style)},
+                           {"start_s", Seconds(heatmap.start)},
+                           {"column_s", Seconds(heatmap.column_length)},
+                           {"columns", heatmap.columns},
+                           {"row_pages", heatmap.addresses.row_pages.value()},
+                           {"shown_share", OrNull(heatmap.addresses.shown_share)},
+                           {"notes", Caveats(heatmap.totals, heatmap.options.by)},
+                           {"rows", std::move(rows)}},
+                          heatmap.totals.end, heatmap.totals.lost_epochs));
 }
 
 std::string HeatmapCsv(const Heatmap& heatmap) {

@@ -270,17 +270,19 @@ std::string HotJson(const HotList& list) {
                     {"mapping", std::move(mapping)},
                     {"object", ObjectJson(row)}});
   }
-  return JsonText({{"view", "hot"},
-                   {"trace", list.totals.trace},
-                   {"epochs", list.totals.epochs},
-                   {"by", Name(list.options.by)},
-                   {"model", Name(list.options.model)},
-                   {"score_unit", ScoreUnit(list.totals, list.options.model, list.options.by)},
-                   {"spans", list.spans},
-                   {"total_score", list.total_score},
-                   {"shown_share", OrNull(list.shown_share)},
-                   {"notes", Caveats(list.totals, list.options.by)},
-                   {"rows", std::move(rows)}});
+  return JsonText(
+      WithEnd({{"view", "hot"},
+               {"trace", list.totals.trace},
+               {"epochs", list.totals.epochs},
+               {"by", Name(list.options.by)},
+               {"model", Name(list.options.model)},
+               {"score_unit", ScoreUnit(list.totals, list.options.model, list.options.by)},
+               {"spans", list.spans},
+               {"total_score", list.total_score},
+               {"shown_share", OrNull(list.shown_share)},
+               {"notes", Caveats(list.totals, list.options.by)},
+               {"rows", std::move(rows)}},
+              list.totals.end, list.totals.lost_epochs));
 }
 
 std::string HotCsv(const HotList& list) {

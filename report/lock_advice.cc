@@ -212,19 +212,20 @@ std::string LockAdviceJson(const LockAdvice& advice) {
                {"raised_limit_bytes", OrNull(advice.applied->raised_limit)}};
   }
   return JsonText(
-      {{"trace", advice.totals.trace},
-       {"pid", advice.target.pid.value()},
-       {"name", advice.target.name},
-       {"score_unit", ScoreUnit(advice.totals, advice.options.model, advice.options.by)},
-       {"accessed_bytes", advice.accessed.value() * kBasePageBytes},
-       {"accesses", advice.accesses},
-       {"limit_bytes", advice.limit.value() * kBasePageBytes},
-       {"bytes", advice.choice.size().value() * kBasePageBytes},
-       {"covered_share", OrNull(advice.CoveredShare())},
-       {"grain_bytes", advice.choice.grain.value() * kBasePageBytes},
-       {"notes", Caveats(advice.totals, advice.options.by)},
-       {"ranges", std::move(ranges)},
-       {"applied", std::move(applied)}});
+      WithEnd({{"trace", advice.totals.trace},
+               {"pid", advice.target.pid.value()},
+               {"name", advice.target.name},
+               {"score_unit", ScoreUnit(advice.totals, advice.options.model, advice.options.by)},
+               {"accessed_bytes", advice.accessed.value() * kBasePageBytes},
+               {"accesses", advice.accesses},
+               {"limit_bytes", advice.limit.value() * kBasePageBytes},
+               {"bytes", advice.choice.size().value() * kBasePageBytes},
+               {"covered_share", OrNull(advice.CoveredShare())},
+               {"grain_bytes", advice.choice.grain.value() * kBasePageBytes},
+               {"notes", Caveats(advice.totals, advice.options.by)},
+               {"ranges", std::move(ranges)},
+               {"applied", std::move(applied)}},
+              advice.totals.end, advice.totals.lost_epochs));
 }
 
 }  // namespace tmprof

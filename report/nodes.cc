@@ -148,16 +148,18 @@ std::string NodesJson(const NodesOverTime& nodes) {
                       {"end_s", Seconds(row.end - nodes.totals.start)},
                       {"nodes", ServedJson(row)}});
   }
-  return JsonText({{"view", "nodes"},
-                   {"trace", nodes.totals.trace},
-                   {"model", Name(nodes.options.model)},
-                   {"by", Name(nodes.options.by)},
-                   {"pid", nodes.options.pid ? Json(nodes.options.pid->value()) : Json(nullptr)},
-                   {"unit", ScoreUnit(nodes.totals, nodes.options.model, nodes.options.by)},
-                   {"start_monotonic_s", Seconds(nodes.totals.start.time_since_epoch())},
-                   {"notes", Caveats(nodes.totals, nodes.options.by)},
-                   {"all", ServedJson(nodes.all)},
-                   {"epochs", std::move(epochs)}});
+  return JsonText(
+      WithEnd({{"view", "nodes"},
+               {"trace", nodes.totals.trace},
+               {"model", Name(nodes.options.model)},
+               {"by", Name(nodes.options.by)},
+               {"pid", nodes.options.pid ? Json(nodes.options.pid->value()) : Json(nullptr)},
+               {"unit", ScoreUnit(nodes.totals, nodes.options.model, nodes.options.by)},
+               {"start_monotonic_s", Seconds(nodes.totals.start.time_since_epoch())},
+               {"notes", Caveats(nodes.totals, nodes.options.by)},
+               {"all", ServedJson(nodes.all)},
+               {"epochs", std::move(epochs)}},
+              nodes.totals.end, nodes.totals.lost_epochs));
 }
 
 std::string NodesCsv(const NodesOverTime& nodes) {

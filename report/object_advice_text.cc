@@ -173,20 +173,21 @@ std::string ObjectAdviceJson(const ObjectAdvice& advice) {
     rates.push_back(
         {{"ratio", ToString(rate.ratio)}, {"now", rate.now}, {"advised", OrNull(rate.advised)}});
   }
-  return JsonText({{"trace", advice.totals.trace},
-                   {"tracked", advice.tracked},
-                   {"lost", advice.lost},
-                   {"unplaced", advice.unplaced},
-                   {"accesses", advice.accesses},
-                   {"pages", advice.pages},
-                   {"hot_share", advice.options.hot_share},
-                   {"hot_pages", advice.hot_pages},
-                   {"hot_pages_advised", OrNull(advice.hot_pages_advised)},
-                   {"hot_room_bytes", OrNull(advice.hot_room_bytes)},
-                   {"hot_bytes", advice.hot_bytes},
-                   {"counts", CountsJson(advice.counts)},
-                   {"hit_rates", std::move(rates)},
-                   {"sites", std::move(sites)}});
+  return JsonText(WithEnd({{"trace", advice.totals.trace},
+                           {"tracked", advice.tracked},
+                           {"lost", advice.lost},
+                           {"unplaced", advice.unplaced},
+                           {"accesses", advice.accesses},
+                           {"pages", advice.pages},
+                           {"hot_share", advice.options.hot_share},
+                           {"hot_pages", advice.hot_pages},
+                           {"hot_pages_advised", OrNull(advice.hot_pages_advised)},
+                           {"hot_room_bytes", OrNull(advice.hot_room_bytes)},
+                           {"hot_bytes", advice.hot_bytes},
+                           {"counts", CountsJson(advice.counts)},
+                           {"hit_rates", std::move(rates)},
+                           {"sites", std::move(sites)}},
+                          advice.totals.end, advice.totals.lost_epochs));
 }
 
 std::string ObjectAdviceFile(const ObjectAdvice& advice) {

@@ -818,7 +818,7 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
                     {"lifetime_s", Seconds(row.lifetime)},
                     {"frames", FramesJson(row.site.frames)}});
   }
-  return JsonText(
+  return JsonText(WithEnd(
       {{"view", "objects"},
        {"trace", objects.trace},
        {"by", NameOf(objects.options.by)},
@@ -844,7 +844,8 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
        {"counted_freed", objects.counted ? Json(objects.counted->freed_accesses) : Json(nullptr)},
        {"lost", objects.lost},
        {"all_rows", objects.all_rows},
-       {"rows", std::move(rows)}});
+       {"rows", std::move(rows)}},
+      objects.end));
 }
 
 std::string TracedObjectsCsv(const TracedObjects& objects) {

@@ -113,7 +113,7 @@ Result<std::variant<std::uint64_t, double>> ParseLimit(const std::string& text) 
                        "50%"));
 }
 
-Status AdviseOnLocks(const AdviseOptions& options, const Trace& trace, Format format) {
+Result<int> AdviseOnLocks(const AdviseOptions& options, const Trace& trace, Format format) {
   LockAdviceOptions wanted;
   auto limit = ParseLimit(options.limit);
   if (!limit) return Fail(std::move(limit.error()));
@@ -127,7 +127,7 @@ Status AdviseOnLocks(const AdviseOptions& options, const Trace& trace, Format fo
   if (options.pid) wanted.pid = Pid(*options.pid);
   Result<LockAdvice> advice = MakeLockAdvice(trace, wanted);
   if (!advice) return Fail(std::move(advice.error()));
-  WarnOfEnd(advice->totals.end, options.trace, "advised on");
+  const int exit_status = WarnOfEnd(advice->totals.end, options.trace, "advised on");
   std::optional<Error> cut_short;
   if (options.apply || options.undo) {
     auto applied =
@@ -136,14 +136,14 @@ Status AdviseOnLocks(const AdviseOptions& options, const Trace& trace, Format fo
     advice->applied = std::move(applied->done);
     cut_short = std::move(applied->cut_short);
   }
-  Status written =
-      WriteOut(format == Format::kJson ? LockAdviceJson(*advice) : LockAdviceText(*advice));
+  Result<int> written = Answer(
+      format == Format::kJson ? LockAdviceJson(*advice) : LockAdviceText(*advice), exit_status);
   // What was done before that stays, and is said.
   if (written && cut_short) return Fail(*std::move(cut_short));
   return written;
 }
 
-Status Advise(const AdviseOptions& options) {
+Result<int> Advise(const AdviseOptions& options) {
   if (!options.objects && !options.mlock) {
     return Fail(BadInput("advise", "", "it was not said on what",
                          "--objects advises on which allocations to place together, --mlock on "
@@ -174,30 +174,34 @@ Status Advise(const AdviseOptions& options) {
   const Result<Trace> trace = OpenTraceFile(options.trace);
   if (!trace) return Fail(trace.error());
   if (!options.output.empty()) {
-    if (auto status = RefuseToOverwrite(*trace, options.output); !status) return status;
+    if (auto status = RefuseToOverwrite(*trace, options.output); !status)
+      return Fail(status.error());
     for (const std::string& file : options.counts) {
       const Status other = RefuseToOverwrite(std::filesystem::path(file), options.output);
-      if (!other) return other;
+      if (!other) return Fail(other.error());
     }
   }
+  int exit_status = kDone;
   for (const std::string& file : options.counts) {
     const Result<StreamEnd> end = advise->counts.Add(file);
     if (!end) return Fail(end.error());
-    WarnOfObjectsEnd(*end, file, "advised by");
+    exit_status = std::max(exit_status, WarnOfObjectsEnd(*end, file, "advised by"));
   }
   if (advise->counts.MayCountTwice()) WarnOfCountingTwice();
   WarnOfPlacing(trace->info, options);
   const Result<ObjectAdvice> advice = MakeObjectAdvice(*trace, *advise);
   if (!advice) return Fail(advice.error());
-  WarnOfEnd(advice->totals.end, options.trace, "advised on");
+  exit_status = std::max(exit_status, WarnOfEnd(advice->totals.end, options.trace, "advised on"));
   if (!options.output.empty()) {
     if (!advice->tracked) {
       return Fail(BadInput("advise on", options.trace, "nobody tracked allocations in it",
                            "record the program with tmprof record --objects"));
     }
-    if (auto status = WriteFile(options.output, ObjectAdviceFile(*advice)); !status) return status;
+    if (auto status = WriteFile(options.output, ObjectAdviceFile(*advice)); !status)
+      return Fail(status.error());
   }
-  return WriteOut(*format == Format::kJson ? ObjectAdviceJson(*advice) : ObjectAdviceText(*advice));
+  return Answer(*format == Format::kJson ? ObjectAdviceJson(*advice) : ObjectAdviceText(*advice),
+                exit_status);
 }
 
 }  // namespace
@@ -294,10 +298,7 @@ void AddAdviseCommand(CLI::App& app, int& exit_status) {
       "  tmprof advise --objects first.data --counts tmprof-4711.objects -o program.advice\n"
       "  tmprof record --abit regions --duration 10s -p 4711\n"
       "  tmprof advise --mlock --limit 30% --apply");
-  command->callback([options, &exit_status] {
-    const Status status = Advise(*options);
-    exit_status = status ? kDone : ReportError(status.error());
-  });
+  command->callback([options, &exit_status] { exit_status = ExitStatusOf(Advise(*options)); });
 }
 
 }  // namespace tmprof

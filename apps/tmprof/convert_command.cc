@@ -29,7 +29,7 @@ struct ConvertOptions {
 };
 
 // A truth stream as a trace of its own, or beside the recording of the same run.
-Status ConvertTruth(const ConvertOptions& options) {
+Result<int> ConvertTruth(const ConvertOptions& options) {
   const bool physical = options.pages == "physical";
   if (physical && !options.beside.empty())
     return Fail(BadInput("use option", "--pages physical",
@@ -39,13 +39,13 @@ Status ConvertTruth(const ConvertOptions& options) {
   if (!truth) return Fail(truth.error());
   const std::string output = options.output.empty() ? options.trace + ".data" : options.output;
   if (auto status = RefuseToOverwrite(std::filesystem::path(options.trace), output); !status)
-    return status;
+    return Fail(status.error());
   Result<Trace> recording = Trace{};
   std::unique_ptr<EpochStream> recorded;
   if (!options.beside.empty()) {
     recording = OpenTraceFile(options.beside);
     if (!recording) return Fail(recording.error());
-    if (auto status = RefuseToOverwrite(*recording, output); !status) return status;
+    if (auto status = RefuseToOverwrite(*recording, output); !status) return Fail(status.error());
     auto epochs = recording->open();
     if (!epochs) return Fail(epochs.error());
     recorded = *std::move(epochs);
@@ -72,18 +72,20 @@ Status ConvertTruth(const ConvertOptions& options) {
     ++epochs;
   };
   StreamEnd end;
+  int exit_status = kDone;
   exact::MergeResult merge;
   if (recorded) {
     merge = exact::MergeTruth(*recorded, std::move(first), *truth, write);
-    WarnOfEnd(merge.recorded, options.beside, "converted");
+    exit_status = WarnOfEnd(merge.recorded, options.beside, "converted");
     end = merge.truth;
   } else {
     write(first);
     end = ReadToEnd(*truth, write);
   }
   if (failure) return Fail(*failure);
-  if (auto status = writer->Finish(); !status) return status;
+  if (auto status = writer->Finish(); !status) return Fail(status.error());
   if (end.damage) {
+    exit_status = kDamaged;
     Warn(end.damage->Message() + "; what comes before it is converted");
   } else if (end.finished == false) {
     Warn(fmt::format("truth stream '{}' was cut: its open epoch is lost", options.trace));
@@ -97,21 +99,21 @@ Status ConvertTruth(const ConvertOptions& options) {
   if (merge.outside_recording > 0)
     Warn(
         fmt::format("{} epochs of the truth lie outside the recording's", merge.outside_recording));
-  return WriteOut(fmt::format("{}: {} epochs\n", output, epochs));
+  return Answer(fmt::format("{}: {} epochs\n", output, epochs), exit_status);
 }
 
 // An object profile with the names of its calls.
-Status ConvertObjects(const ConvertOptions& options) {
+Result<int> ConvertObjects(const ConvertOptions& options) {
   const std::string output = options.output.empty() ? options.trace + ".named" : options.output;
   if (auto status = RefuseToOverwrite(std::filesystem::path(options.trace), output); !status)
-    return status;
+    return Fail(status.error());
   const Result<StreamEnd> end = NameObjects(options.trace, output);
   if (!end) return Fail(end.error());
-  WarnOfObjectsEnd(*end, options.trace, "converted");
-  return WriteOut(fmt::format("{}\n", output));
+  const int exit_status = WarnOfObjectsEnd(*end, options.trace, "converted");
+  return Answer(fmt::format("{}\n", output), exit_status);
 }
 
-Status Convert(const ConvertOptions& options) {
+Result<int> Convert(const ConvertOptions& options) {
   if (options.to == "trace") return ConvertTruth(options);
   if (!options.beside.empty())
     return Fail(BadInput("use option", "--beside", "it is for --to trace"));
@@ -129,10 +131,10 @@ Status Convert(const ConvertOptions& options) {
   const Result<ConvertStats> stats =
       to_csv ? ConvertToCsv(*trace, output) : ConvertToOracleGeneral(*trace, *model, output);
   if (!stats) return Fail(stats.error());
-  WarnOfEnd(stats->end, options.trace, "converted");
-  if (output == "-") return {};
-  return WriteOut(
-      fmt::format("{}: {} records of {} epochs\n", output, stats->records, stats->epochs));
+  const int exit_status = WarnOfEnd(stats->end, options.trace, "converted");
+  if (output == "-") return exit_status;
+  return Answer(fmt::format("{}: {} records of {} epochs\n", output, stats->records, stats->epochs),
+                exit_status);
 }
 
 }  // namespace
@@ -171,10 +173,7 @@ void AddConvertCommand(CLI::App& app, int& exit_status) {
                    "What orders the requests of an epoch in oracleGeneral")
       ->check(CLI::IsMember({"rate", "sum"}))
       ->capture_default_str();
-  command->callback([options, &exit_status] {
-    const Status status = Convert(*options);
-    exit_status = status ? kDone : ReportError(status.error());
-  });
+  command->callback([options, &exit_status] { exit_status = ExitStatusOf(Convert(*options)); });
 }
 
 }  // namespace tmprof

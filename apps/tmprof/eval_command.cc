@@ -34,6 +34,10 @@ struct TraceResult {
   std::string trace;
   ReplayResult result;
 };
+struct TraceEnd {
+  std::string trace;
+  StreamEnd end;
+};
 
 Result<Ranker::Options> RankerOptions(const EvalOptions& options) {
   const Result<RankModel> model = ParseRankModel(options.rank_model);
@@ -97,7 +101,10 @@ std::string HalfLife(const Ranker::Options& ranker) {
   return ranker.memory == Ranker::Memory::kHalfLife ? FormatDuration(ranker.half_life) : "none";
 }
 
-Json AsJson(const std::vector<TraceResult>& results, const Ranker::Options& ranker) {
+Json AsJson(const std::vector<TraceResult>& results, const std::vector<TraceEnd>& ends,
+            const Ranker::Options& ranker) {
+  Json files = Json::array();
+  for (const TraceEnd& file : ends) files.push_back(WithEnd({{"trace", file.trace}}, file.end));
   Json rows = Json::array();
   for (const auto& [trace, result] : results) {
     rows.push_back({{"trace", trace},
@@ -114,6 +121,7 @@ Json AsJson(const std::vector<TraceResult>& results, const Ranker::Options& rank
   }
   return {{"rank_model", Name(ranker.model)},
           {"half_life", HalfLife(ranker)},
+          {"traces", std::move(files)},
           {"results", std::move(rows)}};
 }
 
@@ -162,30 +170,33 @@ std::string AsText(const std::vector<TraceResult>& results, const ReplayOptions&
   return text;
 }
 
-Status Evaluate(const EvalOptions& options) {
+Result<int> Evaluate(const EvalOptions& options) {
   const Result<Format> format = ParseFormat(options.format);
   if (!format) return Fail(format.error());
   const Result<ReplayOptions> replay = ParseReplayOptions(options);
   if (!replay) return Fail(replay.error());
 
   std::vector<TraceResult> results;
+  std::vector<TraceEnd> ends;
+  int exit_status = kDone;
   for (const std::string& path : options.traces) {
     const Result<Trace> trace = OpenTraceFile(path);
     if (!trace) return Fail(trace.error());
     Result<ReplayOutcome> outcome = Replay(trace->open, *replay);
     if (!outcome) return Fail(outcome.error());
-    WarnOfEnd(outcome->end, path, "replayed");
+    exit_status = std::max(exit_status, WarnOfEnd(outcome->end, path, "replayed"));
+    ends.push_back({path, outcome->end});
     for (ReplayResult& result : outcome->results) results.push_back({path, std::move(result)});
   }
   switch (*format) {
     case Format::kText:
-      return WriteOut(AsText(results, *replay));
+      return Answer(AsText(results, *replay), exit_status);
     case Format::kJson:
-      return WriteOut(JsonText(AsJson(results, replay->ranker)));
+      return Answer(JsonText(AsJson(results, ends, replay->ranker)), exit_status);
     case Format::kCsv:
-      return WriteOut(AsCsv(results, replay->ranker));
+      return Answer(AsCsv(results, replay->ranker), exit_status);
   }
-  return {};
+  return exit_status;
 }
 
 }  // namespace
@@ -223,10 +234,7 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
   command->footer(
       "Example:\n"
       "  tmprof eval server.data --policy history,oracle --ratio 1/8,1/16 --format json");
-  command->callback([options, &exit_status] {
-    const Status status = Evaluate(*options);
-    exit_status = status ? kDone : ReportError(status.error());
-  });
+  command->callback([options, &exit_status] { exit_status = ExitStatusOf(Evaluate(*options)); });
 }
 
 }  // namespace tmprof

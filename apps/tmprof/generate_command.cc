@@ -35,7 +35,10 @@ constexpr std::string_view kExitStatus =
     "3: \\fBtmprof record\\fR recorded, but saw nothing, or too little to rank pages by, or no "
     "allocation in spite of \\fB\\-\\-objects\\fR. Its last line says why, and what to run "
     "next. Too little is fewer than 100 samples and accessed bits of less than a tenth of the "
-    "resident memory. The trace is complete, and can be read.\n";
+    "resident memory. The trace is complete, and can be read.\n"
+    ".PP\n"
+    "4: the file that was read is damaged. What was shown or written is of the part before the "
+    "damage. JSON tells of it as \\fBdamage\\fR, null where there is none.\n";
 
 std::string ManPage(const std::string& name, const std::string& synopsis, const CLI::App& command,
                     const std::string& body) {

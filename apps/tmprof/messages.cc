@@ -9,13 +9,14 @@
 #include <cerrno>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 namespace tmprof {
 namespace {
 
 // `file`: "trace file 'x'"; `why` it may have no end frame.
-void WarnOf(const StreamEnd& end, std::string_view file, std::string_view why,
-            std::string_view done) {
+int WarnOf(const StreamEnd& end, std::string_view file, std::string_view why,
+           std::string_view done) {
   if (end.damage) {
     Warn(fmt::format("{}; {} is what comes before", end.damage->Message(), done));
   } else if (end.finished == false) {
@@ -24,6 +25,7 @@ void WarnOf(const StreamEnd& end, std::string_view file, std::string_view why,
     Warn(fmt::format("{} ends{} without an end frame: {}; {} is what comes before", file, where,
                      why, done));
   }
+  return end.damage ? kDamaged : 0;
 }
 
 }  // namespace
@@ -43,14 +45,15 @@ int ReportError(const Error& error) {
 
 void Warn(std::string_view message) { Say(fmt::format("tmprof: warning: {}\n", message)); }
 
-void WarnOfEnd(const StreamEnd& end, std::string_view path, std::string_view done) {
-  WarnOf(end, fmt::format("trace file '{}'", path),
-         "the recorder was stopped before it could finish, and its open epoch is lost", done);
+int WarnOfEnd(const StreamEnd& end, std::string_view path, std::string_view done) {
+  return WarnOf(end, fmt::format("trace file '{}'", path),
+                "the recorder was stopped before it could finish, and its open epoch is lost",
+                done);
 }
 
-void WarnOfLedgerEnd(const StreamEnd& end, std::string_view path, std::string_view done) {
-  WarnOf(end, fmt::format("ledger file '{}'", path),
-         "the daemon still runs, or was stopped before it could finish", done);
+int WarnOfLedgerEnd(const StreamEnd& end, std::string_view path, std::string_view done) {
+  return WarnOf(end, fmt::format("ledger file '{}'", path),
+                "the daemon still runs, or was stopped before it could finish", done);
 }
 
 void WarnOfCountingTwice() {
@@ -59,9 +62,9 @@ void WarnOfCountingTwice() {
       "given, that counts twice");
 }
 
-void WarnOfObjectsEnd(const StreamEnd& end, std::string_view path, std::string_view done) {
-  WarnOf(end, fmt::format("object profile '{}'", path), "the program was stopped while it wrote it",
-         done);
+int WarnOfObjectsEnd(const StreamEnd& end, std::string_view path, std::string_view done) {
+  return WarnOf(end, fmt::format("object profile '{}'", path),
+                "the program was stopped while it wrote it", done);
 }
 
 Error OfOption(std::string_view option, std::string_view value, Error fault) {
@@ -76,6 +79,15 @@ Status WriteOut(std::string_view text) {
     return Fail(Refused("write to", "standard output", errno));
   }
   return {};
+}
+
+Result<int> Answer(std::string_view text, int exit_status) {
+  if (auto written = WriteOut(text); !written) return Fail(std::move(written.error()));
+  return exit_status;
+}
+
+int ExitStatusOf(const Result<int>& answered) {
+  return answered ? *answered : ReportError(answered.error());
 }
 
 }  // namespace tmprof

@@ -18,15 +18,20 @@ void Say(std::string_view text);
 // stopped.
 void SayWithoutWaiting(std::string_view text);
 
+// Exit status of a command that answered from a damaged file, by what comes before the damage.
+inline constexpr int kDamaged = 4;
+
 // "tmprof: MESSAGE" on standard error; returns the error's exit status.
 int ReportError(const Error& error);
 void Warn(std::string_view message);
 // Warns where the trace at `path` is damaged or was not finished. `done`: what was done with its
-// epochs, "replayed".
-void WarnOfEnd(const StreamEnd& end, std::string_view path, std::string_view done);
+// epochs, "replayed". Returns the exit status: 0, or kDamaged.
+[[nodiscard]] int WarnOfEnd(const StreamEnd& end, std::string_view path, std::string_view done);
 // The same of a ledger, which may also have been read while it is being written.
-void WarnOfLedgerEnd(const StreamEnd& end, std::string_view path, std::string_view done);
-void WarnOfObjectsEnd(const StreamEnd& end, std::string_view path, std::string_view done);
+[[nodiscard]] int WarnOfLedgerEnd(const StreamEnd& end, std::string_view path,
+                                  std::string_view done);
+[[nodiscard]] int WarnOfObjectsEnd(const StreamEnd& end, std::string_view path,
+                                   std::string_view done);
 // Of object profiles (ObjectProfiles::MayCountTwice()).
 void WarnOfCountingTwice();
 
@@ -35,5 +40,9 @@ Error OfOption(std::string_view option, std::string_view value, Error fault);
 
 // Writes all of `text` to standard output, flushed; an error names it.
 Status WriteOut(std::string_view text);
+// The same; returns `exit_status` where all was written.
+Result<int> Answer(std::string_view text, int exit_status);
+// The exit status of a command: its own, or that of its error, which is reported.
+int ExitStatusOf(const Result<int>& answered);
 
 }  // namespace tmprof

@@ -123,10 +123,10 @@ Status RequireRead(const CLI::App& command, const View& view) {
   return {};
 }
 
-Status ReportLedger(const CLI::App& command, const ReportOptions& options, const View& view,
-                    const ViewOptions& view_options, Format format) {
+Result<int> ReportLedger(const CLI::App& command, const ReportOptions& options, const View& view,
+                         const ViewOptions& view_options, Format format) {
   if (!options.png.empty()) {
-    if (auto status = RequirePicture(view); !status) return status;
+    if (auto status = RequirePicture(view); !status) return Fail(status.error());
   }
   if (command.count(std::string(kInput)) == 0) {
     return Fail(BadInput("use option", fmt::format("--view {}", view.name), "it is of a ledger",
@@ -136,8 +136,8 @@ Status ReportLedger(const CLI::App& command, const ReportOptions& options, const
   if (!ledger) return Fail(ledger.error());
   const Result<Rendered> rendered = RenderLedgerView(view.name, *ledger, view_options, format);
   if (!rendered) return Fail(rendered.error());
-  WarnOfLedgerEnd(rendered->end, options.trace, "reported");
-  return WriteOut(rendered->output);
+  const int exit_status = WarnOfLedgerEnd(rendered->end, options.trace, "reported");
+  return Answer(rendered->output, exit_status);
 }
 
 // Options of traces that an object profile does not have.
@@ -153,16 +153,16 @@ Status RequireOfObjectProfile(const ReportOptions& options) {
   return {};
 }
 
-Status ReportObjects(const ReportOptions& options, const View& view,
-                     const ViewOptions& view_options, Format format) {
-  if (auto status = RequireOfObjectProfile(options); !status) return status;
+Result<int> ReportObjects(const ReportOptions& options, const View& view,
+                          const ViewOptions& view_options, Format format) {
+  if (auto status = RequireOfObjectProfile(options); !status) return Fail(status.error());
   if (!options.png.empty()) {
-    if (auto status = RequirePicture(view); !status) return status;
+    if (auto status = RequirePicture(view); !status) return Fail(status.error());
   }
   if (!options.folded.empty()) {
     if (auto status = RefuseToOverwrite(std::filesystem::path(options.trace), options.folded);
         !status) {
-      return status;
+      return Fail(status.error());
     }
   }
   Result<ObjectsReader> objects = ObjectsReader::Open(options.trace);
@@ -171,17 +171,18 @@ Status ReportObjects(const ReportOptions& options, const View& view,
       view.name, *objects, std::filesystem::path(options.trace).filename().string(), view_options,
       format);
   if (!rendered) return Fail(rendered.error());
-  WarnOfObjectsEnd(rendered->end, options.trace, "reported");
+  const int exit_status = WarnOfObjectsEnd(rendered->end, options.trace, "reported");
   if (rendered->folded) {
-    if (auto status = WriteFile(options.folded, *rendered->folded); !status) return status;
+    if (auto status = WriteFile(options.folded, *rendered->folded); !status)
+      return Fail(status.error());
   }
-  return WriteOut(rendered->output);
+  return Answer(rendered->output, exit_status);
 }
 
-Status Report(const CLI::App& command, const ReportOptions& options) {
+Result<int> Report(const CLI::App& command, const ReportOptions& options) {
   const Result<const View*> view = FindView(options.view);
   if (!view) return Fail(view.error());
-  if (auto status = RequireRead(command, **view); !status) return status;
+  if (auto status = RequireRead(command, **view); !status) return Fail(status.error());
   const Result<Format> format = ParseFormat(options.format);
   if (!format) return Fail(format.error());
   const bool by_objects = (*view)->render_objects != nullptr;
@@ -236,10 +237,11 @@ Status Report(const CLI::App& command, const ReportOptions& options) {
     view_options.tier2 = *std::move(nodes);
   }
 
+  int counts_status = kDone;
   for (const std::string& file : options.counts) {
     const Result<StreamEnd> end = view_options.counts.Add(file);
     if (!end) return Fail(end.error());
-    WarnOfObjectsEnd(*end, file, "reported");
+    counts_status = std::max(counts_status, WarnOfObjectsEnd(*end, file, "reported"));
   }
   if (view_options.counts.MayCountTwice()) WarnOfCountingTwice();
 
@@ -258,23 +260,25 @@ Status Report(const CLI::App& command, const ReportOptions& options) {
   if (!trace) return Fail(trace.error());
   for (const std::string& output : {options.png, options.folded}) {
     if (output.empty()) continue;
-    if (auto status = RefuseToOverwrite(*trace, output); !status) return status;
+    if (auto status = RefuseToOverwrite(*trace, output); !status) return Fail(status.error());
     for (const std::string& file : options.counts) {
       const Status other = RefuseToOverwrite(std::filesystem::path(file), output);
-      if (!other) return other;
+      if (!other) return Fail(other.error());
     }
   }
   const Result<Rendered> rendered =
       RenderView(options.view, *trace, view_options, *format, !options.png.empty());
   if (!rendered) return Fail(rendered.error());
-  WarnOfEnd(rendered->end, options.trace, "reported");
+  const int exit_status =
+      std::max(counts_status, WarnOfEnd(rendered->end, options.trace, "reported"));
   if (rendered->png) {
-    if (auto status = WriteFile(options.png, *rendered->png); !status) return status;
+    if (auto status = WriteFile(options.png, *rendered->png); !status) return Fail(status.error());
   }
   if (rendered->folded) {
-    if (auto status = WriteFile(options.folded, *rendered->folded); !status) return status;
+    if (auto status = WriteFile(options.folded, *rendered->folded); !status)
+      return Fail(status.error());
   }
-  return WriteOut(rendered->output);
+  return Answer(rendered->output, exit_status);
 }
 
 }  // namespace
@@ -378,10 +382,8 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
       "  tmprof report server.data --view objects --tier2 2,3\n"
       "  tmprof report server.data --view objects --counts tmprof-1234.objects\n"
       "  tmprof report tmprof-1234.objects --view objects --folded stacks.txt");
-  command->callback([command, options, &exit_status] {
-    const Status status = Report(*command, *options);
-    exit_status = status ? kDone : ReportError(status.error());
-  });
+  command->callback(
+      [command, options, &exit_status] { exit_status = ExitStatusOf(Report(*command, *options)); });
 }
 
 }  // namespace tmprof

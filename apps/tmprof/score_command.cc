@@ -96,7 +96,7 @@ Result<Truth> TruthFrom(const ScoreOptions& options) {
   return TruthOfEpochs(**epochs, options.truth, options.truth_phase, by);
 }
 
-Status Score(const ScoreOptions& options) {
+Result<int> Score(const ScoreOptions& options) {
   const Result<Format> format = ParseFormat(options.format);
   if (!format) return Fail(format.error());
   const Result<Ratio> k_ratio = ParseRatio(options.k_ratio);
@@ -113,16 +113,17 @@ Status Score(const ScoreOptions& options) {
   const Result<AccuracyOutcome> outcome = ScoreAgainstTruth(
       **epochs, *truth, {.k_ratio = *k_ratio, .model = *model, .among_truth = options.among_truth});
   if (!outcome) return Fail(outcome.error());
-  WarnOfEnd(outcome->end, options.trace, "scored");
+  const int exit_status = WarnOfEnd(outcome->end, options.trace, "scored");
   switch (*format) {
     case Format::kText:
-      return WriteOut(AsText(outcome->rows, options.by));
+      return Answer(AsText(outcome->rows, options.by), exit_status);
     case Format::kJson:
-      return WriteOut(JsonText(AsJson(outcome->rows, options.by)));
+      return Answer(JsonText(WithEnd(AsJson(outcome->rows, options.by), outcome->end)),
+                    exit_status);
     case Format::kCsv:
-      return WriteOut(AsCsv(outcome->rows, options.by));
+      return Answer(AsCsv(outcome->rows, options.by), exit_status);
   }
-  return {};
+  return exit_status;
 }
 
 }  // namespace
@@ -169,10 +170,7 @@ void AddScoreCommand(CLI::App& app, int& exit_status) {
       "  tmprof record -- hotset --duration 31s --truth truth.json\n"
       "  tmprof score --truth truth.json\n"
       "  tmprof score machine.data --truth machine-truth.data --truth-phase 10s --by misses");
-  command->callback([options, &exit_status] {
-    const Status status = Score(*options);
-    exit_status = status ? kDone : ReportError(status.error());
-  });
+  command->callback([options, &exit_status] { exit_status = ExitStatusOf(Score(*options)); });
 }
 
 }  // namespace tmprof

@@ -210,6 +210,26 @@ TEST(CommandLine, ATraceThatWasNotFinishedIsReadWithAWarning) {
   }
 }
 
+TEST(CommandLine, ADamagedTraceHasAStatusOfItsOwnInEveryCommandAndEvalAndScoreTellItInJson) {
+  const TemporaryFolder folder;
+  const std::string cut = folder.File("cut.data");
+  const std::string before = WithoutEndFrame(ReadFile(GoldenTrace()));
+  WriteFile(cut, before.substr(0, before.size() - 1));
+  for (const std::vector<std::string>& command : Readers(folder, cut)) {
+    const Outcome outcome = Tmprof(command);
+    EXPECT_EQ(outcome.status, 4) << command[0] << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("'" + cut + "'")) << command[0];
+  }
+  const Json eval = Json::parse(Tmprof({"eval", GoldenTrace(), cut, "--format", "json"}).out);
+  EXPECT_TRUE(eval["traces"][0]["damage"].is_null());
+  EXPECT_EQ(eval["traces"][0]["finished"], true);
+  EXPECT_EQ(eval["traces"][1]["trace"], cut);
+  EXPECT_THAT(eval["traces"][1]["damage"].get<std::string>(), HasSubstr("offset"));
+  const std::string truth = WriteGoldenTruth(folder);
+  const Json score = Json::parse(Tmprof({"score", cut, "--truth", truth, "--format", "json"}).out);
+  EXPECT_THAT(score["damage"].get<std::string>(), HasSubstr("offset"));
+}
+
 TEST(CommandLine, ALedgerInPlaceOfATraceIsRefusedAsALedger) {
   const TemporaryFolder folder;
   std::vector<std::vector<std::string>> commands = Readers(folder, GoldenLedger());
@@ -287,13 +307,13 @@ TEST(Report, AnEmptyFileIsBadInput) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("/dev/null"), HasSubstr("empty")));
 }
 
-TEST(Report, EpochsBeforeTheDamageAreReportedWithAWarning) {
+TEST(Report, EpochsBeforeTheDamageAreReportedWithAWarningAndAStatusOfItsOwn) {
   const TemporaryFolder folder;
   const std::string cut = folder.File("cut.data");
   const std::string whole = ReadFile(GoldenTrace());
   WriteFile(cut, whole.substr(0, whole.size() - 40));
   const Outcome outcome = Tmprof({"report", cut, "--view", "summary", "--format", "json"});
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(outcome.status, 4) << outcome.err;
   EXPECT_GE(Json::parse(outcome.out)["epochs"].get<int>(), 1);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("warning"), HasSubstr("cut.data"), HasSubstr("offset")));
 }
@@ -340,7 +360,7 @@ TEST(Report, ALedgerThatWasNotFinishedIsReadWithAWarning) {
                               HasSubstr("byte offset " + std::to_string(before.size()))));
   WriteFile(cut, before.substr(0, before.size() - 1));
   const Outcome damaged = Tmprof({"report", cut, "--view", "moves", "--format", "json"});
-  EXPECT_EQ(damaged.status, 0);
+  EXPECT_EQ(damaged.status, 4);
   EXPECT_THAT(damaged.err, AllOf(HasSubstr("warning"), HasSubstr("reported is what comes before")));
   EXPECT_EQ(Json::parse(damaged.out)["epochs"], 2);
 }

@@ -109,6 +109,14 @@ TEST_P(EveryView, ReportsWhatCameBeforeTheDamageAndTheDamage) {
   EXPECT_EQ(rendered->output, whole->output);
   EXPECT_TRUE(rendered->end.damage.has_value());
   EXPECT_FALSE(whole->end.damage.has_value());
+  const auto json_of = [](const Trace& shown) {
+    return nlohmann::json::parse(RenderView(GetParam().name, shown, {}, Format::kJson)->output);
+  };
+  const auto damaged = json_of(trace);
+  EXPECT_THAT(damaged.at("damage").get<std::string>(), testing::HasSubstr("checksum differs"));
+  EXPECT_TRUE(damaged.at("finished").is_null());
+  EXPECT_TRUE(json_of(TraceOf({epoch})).at("damage").is_null());
+  EXPECT_EQ(json_of(TraceOf({epoch}, {}, false)).at("finished"), false);
 }
 
 TEST_P(EveryView, LetsNoControlCharacterThroughToTheTerminal) {
