@@ -20,9 +20,9 @@ namespace tmprof::abit {
 enum class ClearOutcome : std::uint8_t {
   kDone,
   // The kernel refuses it: hugetlb, mlocked or device memory, or a process whose main thread has
-  // exited before the others.
+  // exited before the others. Mappings before the refused one may have been cleared.
   kUnclearable,
-  kUnmapped,  // part of the range is not mapped any more
+  kUnmapped,  // nothing is mapped in the range, where the kernel tells
   kProcessGone,
   kRefused,  // see refusal()
 };
@@ -43,8 +43,8 @@ class AbitProcess {
   virtual ReadResult Read(VpnRange range, PageTableReader::Depth depth,
                           std::vector<TablePart>& parts) = 0;
 
-  // Clears the accessed bits of the range and flushes them. Precondition: `range` holds whole huge
-  // pages only, as part of one would be split off.
+  // Clears the accessed bits of all mappings in the range and flushes them. Holes are passed by.
+  // Precondition: `range` holds whole huge pages only, as part of one would be split off.
   virtual ClearOutcome Clear(VpnRange range) = 0;
 
   // The entries of single pages, ascending, into `entries`, as many. The outcome is of all of them;

@@ -66,7 +66,11 @@ class LinuxProcess final : public AbitProcess {
       const long done = ClearBits(watch_.handle(), {at, end});
       if (done < 0) {
         if (errno == EINTR || errno == EAGAIN) continue;
-        return OutcomeOf(errno);
+        if (errno != ENOMEM) return OutcomeOf(errno);
+        if (range.size() == PageCount(1)) return ClearOutcome::kUnmapped;
+        // There are holes; all mappings have been cleared (madvise_walk_vmas() in mm/madvise.c).
+        at = end;
+        continue;
       }
       if (done < static_cast<long>(kBasePageBytes)) return ClearOutcome::kUnmapped;
       at = at + PageCount(static_cast<std::uint64_t>(done) >> kBasePageShift);
@@ -127,8 +131,6 @@ class LinuxProcess final : public AbitProcess {
     switch (error) {
       case EINVAL:
         return ClearOutcome::kUnclearable;
-      case ENOMEM:
-        return ClearOutcome::kUnmapped;
       case ESRCH:
         // process_madvise() takes the memory of the main thread (pidfd_get_task() in kernel/pid.c,
         // Linux 6.18), even for a pidfd of another one.

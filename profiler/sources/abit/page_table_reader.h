@@ -71,7 +71,9 @@ struct ReadResult {
   std::uint32_t torn_tables = 0;      // replaced under the reader, left out
   std::uint32_t busy_retries = 0;
   std::optional<int> system_error;  // of kRefused
-  Vpn next;  // below the end of the range when the walk ran out of room, or the mapping ended
+  // Below the end of the range when the walk ran out of room, or the last table of the mapping that
+  // holds the start ended.
+  Vpn next;
 };
 
 // The entry that maps one page.
@@ -94,8 +96,10 @@ class PageTableReader {
     kEntries,  // copy the tables
     kShape,    // only which parts exist and which are huge
   };
-  // Looks at `range`, at most 512 parts of it, within the one mapping that holds its start. `parts`
-  // ascend, are overwritten, and view memory that the next Read() overwrites.
+  // Looks at `range`, at most 512 parts of it, up to the end of the last table that the mapping of
+  // its start has a part in: other mappings' pages there are seen as well. kUnmapped: no mapping
+  // holds the start, whatever the rest of the range holds. `parts` ascend, are overwritten, and
+  // view memory that the next Read() overwrites.
   virtual ReadResult Read(Pid pid, VpnRange range, Depth depth, std::vector<TablePart>& parts) = 0;
 
   // The entries of single pages, ascending, in one go where the kernel offers that. kDone: what is

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The page-table walk that both kernel ways share. It runs with the mmap_lock of the process held
- * for reading, so that no table of the mapping under the walk is freed by munmap(). A table can
- * still be replaced by a huge page; its entry is read again after the copy.
+ * for reading, so that munmap() frees no table that the mapping under the walk has a part in: its
+ * last one is walked to the end, for the mappings behind it. A table can still be replaced by a
+ * huge page; its entry is read again after the copy.
  */
 
 #pragma once
@@ -171,11 +172,16 @@ static __always_inline int step(void) {
 }
 
 static __always_inline void begin(struct task_struct* task, struct vm_area_struct* vma) {
+  __u64 last;
+
   reply.status = 0;
   reply.top_table = (__u64)BPF_CORE_READ(task, mm, pgd);
   if (!reply.top_table) reply.status = -ESRCH;
   if (walk.address < vma->vm_start) walk.address = vma->vm_start;
-  if (walk.end > vma->vm_end) walk.end = vma->vm_end;
+  if (walk.end > vma->vm_end) {
+    last = align_up(vma->vm_end - 1, SHIFT_2M);
+    if (walk.end > last) walk.end = last;
+  }
 }
 
 /* The thread behind a link of its process's list; NULL: past the last. */

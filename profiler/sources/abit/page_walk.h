@@ -30,7 +30,7 @@ struct tmprof_walk_request {
   __u32 mode;
   __u32 levels; /* of the page tables: 4 or 5 */
   __u32 reserved;
-  __u64 start; /* the walk stays inside the mapping that holds it */
+  __u64 start; /* the walk ends with the last table of the mapping that holds it */
   __u64 end;
   __u64 direct_map; /* kernel address of physical address 0 */
   __u64 frame_mask; /* the physical-address bits of an entry */

@@ -21,6 +21,11 @@ constexpr std::uint64_t kHugePagesPerBlock = 32;  // 64 MiB
 // Base pages cleared with one flush. Four tables quarter the flushes and the wake-ups of a pass;
 // the clear then takes some 150 us, within the first rung.
 constexpr PageCount kClearWindow(4 * kTablePages.value());
+// The kernel flushes after each mapping. 512 of them take some 400 us on an Intel Xeon guest, and
+// no writer of the mmap_lock gets its turn before their end. One table holds no more.
+constexpr std::size_t kMostMappingsPerClear = 512;
+// Of a block, tried in turn to find its table: all before were unmapped since the plan.
+constexpr std::size_t kMostMappingsTried = 16;
 constexpr std::uint64_t kEntriesPerLine = 8;  // 64-byte cache lines of 8-byte entries
 // A clear of 8 MiB takes some 150 us here; a read that falls due meanwhile would be late.
 constexpr nanoseconds kClearTakes = microseconds(200);
@@ -59,7 +64,23 @@ constexpr double kResetSmoothing = 1.0 / 16;
 
 Vpn AlignDown(Vpn vpn, PageCount span) { return Vpn(vpn.value() / span.value() * span.value()); }
 
+Vpn AlignUp(Vpn vpn, PageCount span) {
+  return Vpn(CeilDivide(vpn.value(), span.value()) * span.value());
+}
+
+// Pages of other mappings are never accessed, or never cleared by the kernel.
+bool IsScanned(const Mapping& mapping) {
+  return mapping.kind != MappingKind::kSpecial && mapping.accessible;
+}
+
+UnitSet AllUnits() { return UnitSet().set(); }
+
 double TurnOf(const BlockPtr& block) { return block->turn; }
+
+bool AreOfNeighbouringTables(const Block& below, const Block& above) {
+  return AlignDown(below.range.start, kTablePages) + kTablePages ==
+         AlignDown(above.range.start, kTablePages);
+}
 
 bool AreOfOneWindow(const Block& one, const Block& other) {
   return one.unit == PageCount(1) && other.unit == PageCount(1) &&
@@ -148,16 +169,17 @@ void ScanEngine::PlanSome(ScanTarget& target) {
   const auto& mappings = target.process.mappings;
   auto found = std::ranges::upper_bound(mappings, plan.at, {},
                                         [](const Mapping& mapping) { return mapping.range.end; });
-  while (found != mappings.end() && found->kind == MappingKind::kSpecial) ++found;
+  found = std::find_if(found, mappings.end(), IsScanned);
   if (target.gone || target.mappings_stale || found == mappings.end()) {
     FinishPlan(target);
     return;
   }
   const Mapping& mapping = *found;
   plan.at = std::max(plan.at, mapping.range.start);
-  // The reader stops after 1 GiB of tables, and passes over holes of any size.
-  const ReadResult read =
-      target.handle->Read({plan.at, mapping.range.end}, PageTableReader::Depth::kShape, parts_);
+  // The reader stops after 1 GiB of tables, and passes over holes of any size. With the end of the
+  // mapping it reads the whole table there, which may be that of many small mappings.
+  const ReadResult read = target.handle->Read({plan.at, AlignUp(mapping.range.end, kTablePages)},
+                                              PageTableReader::Depth::kShape, parts_);
   counts_.retries_busy += read.busy_retries;
   switch (read.outcome) {
     case ReadOutcome::kBusy:
@@ -183,40 +205,77 @@ void ScanEngine::PlanSome(ScanTarget& target) {
     Replaced(target, read.address_space);
     return;
   }
-  PlanParts(target, mapping);
+  PlanParts(target, found);
   plan.at = std::max(read.next, plan.at + PageCount(1));
 }
 
-void ScanEngine::PlanParts(ScanTarget& target, const Mapping& mapping) {
+// `first`: the mapping that the read began in.
+void ScanEngine::PlanParts(ScanTarget& target, MappingIterator first) {
   ScanPlan& plan = target.plan;
+  const auto end = target.process.mappings.end();
   for (const TablePart& part : parts_) {
-    const VpnRange whole{part.start, part.start + part.span};
-    const VpnRange inside{std::max(whole.start, mapping.range.start),
-                          std::min(whole.end, mapping.range.end)};
+    if (part.start < plan.tables_to) continue;
+    while (first != end && first->range.end <= part.start) ++first;
+    if (first == end) return;
+    plan.tables_to = part.start + part.span;
     if (part.huge) {
-      if (inside != whole) continue;
-      plan.huge.push_back({target.process.id, part.start, part.span});
-      if (part.span != kTablePages) {
-        FlushRun(target);
-        AddBlock(target, whole, part.span);
-        continue;
-      }
-      const bool adjacent = !plan.run.empty() && plan.run.back() + kTablePages == part.start;
-      const PageCount window(kTablePages.value() * kHugePagesPerBlock);
-      if (!adjacent || AlignDown(part.start, window) == part.start) FlushRun(target);
-      plan.run.push_back(part.start);
-      continue;
+      PlanHuge(target, *first, part);
+    } else {
+      FlushRun(target);
+      PlanTable(target, first, {part.start, part.start + part.span});
     }
-    FlushRun(target);
-    AddBlock(target, inside, PageCount(1));
   }
 }
 
-void ScanEngine::AddBlock(ScanTarget& target, VpnRange range, PageCount unit) {
+// A huge page that is not wholly of the mapping is younger than what is known of the mappings.
+void ScanEngine::PlanHuge(ScanTarget& target, const Mapping& mapping, const TablePart& part) {
+  ScanPlan& plan = target.plan;
+  const VpnRange whole{part.start, part.start + part.span};
+  if (!IsScanned(mapping) || whole.start < mapping.range.start || mapping.range.end < whole.end)
+    return;
+  plan.huge.push_back({target.process.id, part.start, part.span});
+  if (part.span != kTablePages) {
+    FlushRun(target);
+    AddBlock(target, whole, part.span);
+    return;
+  }
+  const bool adjacent =
+      !plan.run.empty() && plan.run.back() + kTablePages == part.start && part.start < plan.run_end;
+  const PageCount window(kTablePages.value() * kHugePagesPerBlock);
+  if (!adjacent || AlignDown(part.start, window) == part.start) FlushRun(target);
+  plan.run.push_back(part.start);
+  plan.run_end = mapping.range.end;
+}
+
+// All mappings that share the table make one block. `first`: the first that ends in or behind it.
+void ScanEngine::PlanTable(ScanTarget& target, MappingIterator first, VpnRange table) {
+  std::vector<VpnRange> inside;
+  const auto finish = [&] {
+    if (inside.empty()) return;
+    const VpnRange range{inside.front().start, inside.back().end};
+    AddBlock(target, range, PageCount(1), std::exchange(inside, {}));
+  };
+  for (; first != target.process.mappings.end() && first->range.start < table.end; ++first) {
+    if (first->kind == MappingKind::kSpecial) finish();
+    if (!IsScanned(*first)) continue;
+    inside.push_back(
+        {std::max(first->range.start, table.start), std::min(first->range.end, table.end)});
+  }
+  finish();
+}
+
+void ScanEngine::AddBlock(ScanTarget& target, VpnRange range, PageCount unit,
+                          std::vector<VpnRange> mappings) {
   auto block = std::make_shared<Block>();
   block->target = target.process.id;
   block->range = range;
   block->unit = unit;
+  block->mapped = range.size();
+  if (mappings.size() > 1) {
+    block->mapped = PageCount(0);
+    for (const VpnRange& mapping : mappings) block->mapped += mapping.size();
+    block->mappings = std::move(mappings);
+  }
   target.plan.blocks.push_back(std::move(block));
 }
 
@@ -243,6 +302,11 @@ void ScanEngine::FinishPlan(ScanTarget& target) {
     const bool was_there = old != target.blocks.end() && (*old)->range.start == block->range.start;
     if (was_there && !(*old)->dropped && (*old)->range == block->range &&
         (*old)->unit == block->unit) {
+      if ((*old)->mappings != block->mappings) {
+        (*old)->mappings = std::move(block->mappings);
+        (*old)->mapped = block->mapped;
+        (*old)->by_mapping_until = MonotonicTime{};
+      }
       block = *old++;
     } else {
       if (was_there) {
@@ -378,34 +442,42 @@ void ScanEngine::PutBack(ScanTarget& target, const BlockPtr& block) {
 }
 
 // The blocks that are cleared together with this one: those of its window whose turn it is, too.
-// Each clear flushes the target's TLB and paging-structure caches, whatever its length.
+// Each clear flushes the target's TLB and paging-structure caches, whatever its length. Pages
+// between two neighbouring tables' blocks are of neither, and a table between would be.
 std::vector<BlockPtr> ScanEngine::RunAround(ScanTarget& target, const BlockPtr& block,
                                             MonotonicTime now) {
   const auto joins = [&](const Block& other) {
     return !other.dropped && !other.in_ladder && other.unit == PageCount(1) &&
-           other.Clearable(now) && other.visited_in_rotation != target.rotation &&
-           AreOfOneWindow(other, *block);
+           other.Clearable(now) && other.by_mapping_until <= now &&
+           other.visited_in_rotation != target.rotation && AreOfOneWindow(other, *block);
   };
   std::vector<BlockPtr> run{block};
-  if (block->unit != PageCount(1)) return run;
+  if (block->unit != PageCount(1) || block->by_mapping_until > now) return run;
+  std::size_t mappings = block->mapping_count();
+  const auto fits = [&mappings](const Block& other) {
+    if (mappings + other.mapping_count() > kMostMappingsPerClear) return false;
+    mappings += other.mapping_count();
+    return true;
+  };
   const auto at =
       std::ranges::lower_bound(target.blocks, block->range.start, {},
                                [](const BlockPtr& candidate) { return candidate->range.start; });
   for (auto before = at; before != target.blocks.begin();) {
     --before;
-    if ((*before)->range.end != run.front()->range.start || !joins(**before)) break;
+    if (!AreOfNeighbouringTables(**before, *run.front()) || !joins(**before) || !fits(**before))
+      break;
     run.insert(run.begin(), *before);
   }
   if (at == target.blocks.end()) return run;
   for (auto after = std::next(at); after != target.blocks.end(); ++after) {
-    if ((*after)->range.start != run.back()->range.end || !joins(**after)) break;
+    if (!AreOfNeighbouringTables(*run.back(), **after) || !joins(**after) || !fits(**after)) break;
     run.push_back(*after);
   }
   return run;
 }
 
 // Of memory that cannot be cleared a set bit tells only that it was accessed at some time.
-void ScanEngine::See(ScanTarget& target, const BlockPtr& block) {
+void ScanEngine::See(ScanTarget& target, const BlockPtr& block, const UnitSet& units) {
   if (!Read(target, *block)) return;
   if (view_.shape_changed) {
     Drop(target, *block);
@@ -414,7 +486,7 @@ void ScanEngine::See(ScanTarget& target, const BlockPtr& block) {
   std::vector<UnitRecord>& records = RecordsOf(block);
   block->seen = true;
   for (std::size_t i = 0; i < records.size(); ++i) {
-    if (!view_.accessed[i]) continue;
+    if (!view_.accessed[i] || !units[i]) continue;
     records[i].seen = true;
     records[i].frame = view_.frame[i];
   }
@@ -439,7 +511,7 @@ bool ScanEngine::LookBeforeClear(ScanTarget& target, const BlockPtr& block) {
 // True: cleared.
 bool ScanEngine::Visit(ScanTarget& target, const BlockPtr& block, MonotonicTime now) {
   if (!block->Clearable(now)) {
-    See(target, block);
+    See(target, block, AllUnits());
     return false;
   }
   // Whoever is not reached has its turn later.
@@ -474,46 +546,112 @@ bool ScanEngine::Visit(ScanTarget& target, const BlockPtr& block, MonotonicTime 
   return cleared;
 }
 
-// Clears adjacent blocks in one go and opens their exposures. False: not cleared, and for a single
-// block its state says why.
+// Clears blocks of neighbouring tables in one go and opens their exposures. False: not cleared, and
+// for a single block its state says why.
 bool ScanEngine::Clear(ScanTarget& target, const std::vector<BlockPtr>& run) {
   const MonotonicTime before = kernel_.Now();
+  const bool single = run.size() == 1;
+  if (single && run.front()->by_mapping_until > before) return ClearByMapping(target, run.front());
+  const nanoseconds cpu_before = kernel_.OwnCpuTime();
   const ClearOutcome outcome =
       target.handle->Clear({run.front()->range.start, run.back()->range.end});
   const MonotonicTime after = kernel_.Now();
-  const MonotonicTime cleared = before + (after - before) / 2;
-  const bool single = run.size() == 1;
-  switch (outcome) {
-    case ClearOutcome::kDone: {
-      const nanoseconds cpu =
-          target.clock.Advance(cleared, target.handle->CpuTime(), target.clock.running_threads());
-      for (const BlockPtr& block : run) OpenExposure(target, block, cleared, cpu);
-      if (target.refused_until != MonotonicTime{}) {
-        target.refused_until = MonotonicTime{};
-        SettleRefused();
+  if (outcome == ClearOutcome::kDone) {
+    Opened(target, run, before + (after - before) / 2, kernel_.OwnCpuTime() - cpu_before);
+    return true;
+  }
+  if (single && outcome == ClearOutcome::kUnclearable && !run.front()->mappings.empty()) {
+    run.front()->by_mapping_until = after + kRetryUnclearable;
+    return ClearByMapping(target, run.front());
+  }
+  const bool of_the_process =
+      outcome == ClearOutcome::kProcessGone || outcome == ClearOutcome::kRefused;
+  if (single || of_the_process) CannotClear(target, run.front(), outcome);
+  return false;
+}
+
+// Of a block with mappings that the kernel does not clear, such as mlocked ones: each of the
+// others.
+bool ScanEngine::ClearByMapping(ScanTarget& target, const BlockPtr& block) {
+  const MonotonicTime before = kernel_.Now();
+  const nanoseconds cpu_before = kernel_.OwnCpuTime();
+  const std::vector<ClearOutcome> outcomes = target.handle->ClearEach(block->mappings);
+  const MonotonicTime after = kernel_.Now();
+  bool any = false;
+  for (std::size_t k = 0; k < outcomes.size(); ++k) {
+    switch (outcomes[k]) {
+      case ClearOutcome::kDone:
+        any = true;
+        break;
+      case ClearOutcome::kUnmapped:  // the next read finds its pages gone
+        break;
+      case ClearOutcome::kUnclearable: {
+        const VpnRange& mapping = block->mappings[k];
+        for (Vpn page = mapping.start; page < mapping.end; page = page + PageCount(1))
+          block->uncleared.set((page - block->range.start).value());
+        break;
       }
-      return true;
+      case ClearOutcome::kProcessGone:
+      case ClearOutcome::kRefused:
+        CannotClear(target, block, outcomes[k]);
+        return false;
     }
+  }
+  if (!any) {
+    CannotClear(target, block, ClearOutcome::kUnclearable);
+    return false;
+  }
+  for (std::size_t i = 0; i < block->units.size(); ++i) {
+    if (!block->uncleared[i] || block->units[i] == TMPROF_UNIT_OUT) continue;
+    block->units[i] = TMPROF_UNIT_OUT;
+    block->set_before_count -= block->set_before[i];
+    block->set_before.reset(i);
+    --block->in_view;
+  }
+  Opened(target, {block}, before + (after - before) / 2, kernel_.OwnCpuTime() - cpu_before);
+  if (block->uncleared.any()) See(target, block, block->uncleared);
+  return true;
+}
+
+void ScanEngine::Opened(ScanTarget& target, const std::vector<BlockPtr>& run, MonotonicTime cleared,
+                        nanoseconds took) {
+  // The price of a set includes one flush a clear. Each mapping more is one flush more, for whose
+  // interrupts the call waits: they take the target no longer.
+  std::size_t mappings = 0;
+  for (const BlockPtr& block : run) mappings += block->mapping_count();
+  const std::size_t more = mappings - run.size();
+  if (more > 0 && target.clock.running_threads() > 0)
+    ChargeTarget(target, static_cast<std::uint64_t>(took.count()) * more / mappings, 0);
+  const nanoseconds cpu =
+      target.clock.Advance(cleared, target.handle->CpuTime(), target.clock.running_threads());
+  for (const BlockPtr& block : run) OpenExposure(target, block, cleared, cpu);
+  if (target.refused_until == MonotonicTime{}) return;
+  target.refused_until = MonotonicTime{};
+  SettleRefused();
+}
+
+// Precondition: `outcome` is not kDone.
+void ScanEngine::CannotClear(ScanTarget& target, const BlockPtr& block, ClearOutcome outcome) {
+  switch (outcome) {
+    case ClearOutcome::kDone:
+      return;
     case ClearOutcome::kUnclearable:
-      if (single) {
-        run.front()->unclearable_until = after + kRetryUnclearable;
-        See(target, run.front());
-      }
-      return false;
+      block->unclearable_until = kernel_.Now() + kRetryUnclearable;
+      See(target, block, AllUnits());
+      return;
     case ClearOutcome::kUnmapped:
-      if (single) Drop(target, *run.front());
-      return false;
+      Drop(target, *block);
+      return;
     case ClearOutcome::kProcessGone:
       target.gone = true;
       DropAll(target);
-      return false;
+      return;
     case ClearOutcome::kRefused:
-      target.refused_until = after + kRetryRefused;
+      target.refused_until = kernel_.Now() + kRetryRefused;
       ComplainOfClear(target);
       DropAll(target);
-      return false;
+      return;
   }
-  return false;
 }
 
 // What the view shows of a block just before its clear.
@@ -522,6 +660,7 @@ void ScanEngine::PrepareExposure(Block& block) {
   block.open = false;
   block.units.assign(count, TMPROF_UNIT_OUT);
   block.set_before.reset();
+  block.uncleared.reset();
   for (std::size_t i = 0; i < count; ++i) {
     if (!view_.present[i]) {
       block.settled.reset(i);
@@ -633,9 +772,14 @@ void ScanEngine::EndLadder(ScanTarget& target, Block& block) {
 
 // The view of a block, or nothing if it could not be read: it is busy, or gone and dropped.
 std::optional<ReadResult> ScanEngine::Read(ScanTarget& target, Block& block) {
-  const ReadResult read =
-      target.handle->Read(block.range, PageTableReader::Depth::kEntries, parts_);
+  ReadResult read = target.handle->Read(block.range, PageTableReader::Depth::kEntries, parts_);
   counts_.retries_busy += read.busy_retries;
+  const std::size_t tries = std::min(block.mappings.size(), kMostMappingsTried);
+  for (std::size_t k = 1; k < tries && read.outcome == ReadOutcome::kUnmapped; ++k) {
+    read = target.handle->Read({block.mappings[k].start, block.range.end},
+                               PageTableReader::Depth::kEntries, parts_);
+    counts_.retries_busy += read.busy_retries;
+  }
   counts_.torn += read.torn_tables;
   switch (read.outcome) {
     case ReadOutcome::kBusy:
@@ -898,8 +1042,10 @@ Harvest ScanEngine::TakeEpoch() {
   for (const auto& [id, target] : targets_) {
     std::uint64_t most = 0;
     for (const BlockPtr& block : target->blocks) {
-      const std::uint64_t pages = block->range.size().value();
-      (block->Clearable(now) ? clearable : unclearable) += pages;
+      const std::uint64_t pages = block->mapped.value();
+      const std::uint64_t fixed = block->Clearable(now) ? block->uncleared.count() : pages;
+      unclearable += fixed;
+      clearable += pages - std::min(fixed, pages);
       most = std::max(most, block->unit == PageCount(1) ? kClearWindow.value() : pages);
     }
     at_once += most;

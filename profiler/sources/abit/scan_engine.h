@@ -63,8 +63,12 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
 
   ScanTarget* NextToPlan();
   void PlanSome(ScanTarget& target);
-  void PlanParts(ScanTarget& target, const Mapping& mapping);
-  static void AddBlock(ScanTarget& target, VpnRange range, PageCount unit);
+  using MappingIterator = std::vector<Mapping>::const_iterator;
+  void PlanParts(ScanTarget& target, MappingIterator first);
+  void PlanHuge(ScanTarget& target, const Mapping& mapping, const TablePart& part);
+  static void PlanTable(ScanTarget& target, MappingIterator first, VpnRange table);
+  static void AddBlock(ScanTarget& target, VpnRange range, PageCount unit,
+                       std::vector<VpnRange> mappings = {});
   void FlushRun(ScanTarget& target);
   void FinishPlan(ScanTarget& target);
   static void InOrder(std::vector<BlockPtr>& blocks);
@@ -76,10 +80,15 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   void Earn(ScanTarget& target, MonotonicTime now);
   void ClearSomething(MonotonicTime now);
   std::vector<BlockPtr> RunAround(ScanTarget& target, const BlockPtr& block, MonotonicTime now);
-  void See(ScanTarget& target, const BlockPtr& block);
+  void See(ScanTarget& target, const BlockPtr& block, const UnitSet& units);
   bool LookBeforeClear(ScanTarget& target, const BlockPtr& block);
   bool Visit(ScanTarget& target, const BlockPtr& block, MonotonicTime now);
   bool Clear(ScanTarget& target, const std::vector<BlockPtr>& run);
+  bool ClearByMapping(ScanTarget& target, const BlockPtr& block);
+  // `took`: own CPU time of the clear.
+  void Opened(ScanTarget& target, const std::vector<BlockPtr>& run, MonotonicTime cleared,
+              std::chrono::nanoseconds took);
+  void CannotClear(ScanTarget& target, const BlockPtr& block, ClearOutcome outcome);
   void PrepareExposure(Block& block);
   void ReadDue(const BlockPtr& block);
   void TakeTurnAgain(ScanTarget& target, const BlockPtr& block);

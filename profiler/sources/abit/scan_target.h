@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <bitset>
 #include <chrono>
 #include <cstddef>
@@ -21,11 +22,17 @@ namespace tmprof::abit {
 inline constexpr std::size_t kMostUnits = 512;
 using UnitSet = std::bitset<kMostUnits>;
 
-// What is cleared and read as one: the pages of a table, or adjacent huge ones.
+// What is cleared and read as one: the pages of a table, or adjacent huge ones. A table's range
+// runs from its first mapped page to its last, whatever lies between them. Only a special mapping,
+// whose device memory the kernel does not clear, parts a table into several blocks.
 struct Block {
   TargetId target;
   VpnRange range;
   PageCount unit{1};
+  // The parts of several mappings in the range, ascending; empty: one mapping holds it all. They
+  // may change between two plans: the range may then hold fewer pages, or more.
+  std::vector<VpnRange> mappings;
+  PageCount mapped;  // of the range
 
   bool dropped = false;
   bool open = false;       // cleared, and watched since
@@ -34,6 +41,9 @@ struct Block {
   double turn = 0;         // in a rotation, from 0 to 1
   std::uint64_t visited_in_rotation = 0;
   MonotonicTime unclearable_until{};
+  // Until then a clear of the whole range fails, as the kernel does not clear some of its mappings.
+  MonotonicTime by_mapping_until{};
+  UnitSet uncleared;  // at the latest clear, as their mapping cannot be
 
   // Of the open exposure.
   std::vector<std::uint8_t> units;  // enum tmprof_unit
@@ -56,6 +66,7 @@ struct Block {
   std::vector<UnitRecord> records;  // of this epoch; empty: none
 
   std::size_t unit_count() const { return range.size().value() / unit.value(); }
+  std::size_t mapping_count() const { return std::max<std::size_t>(mappings.size(), 1); }
   // A giant page is hugetlb, or device memory that a clear would split.
   bool Clearable(MonotonicTime now) const {
     return unit != kGiantPages && unclearable_until <= now;
@@ -67,10 +78,12 @@ using BlockPtr = std::shared_ptr<Block>;
 // Of the blocks of a target, under way.
 struct ScanPlan {
   bool running = false;
-  Vpn at;  // all below is planned
+  Vpn at;         // all below is planned
+  Vpn tables_to;  // below, each table that there is has its blocks, up to its end
   std::vector<BlockPtr> blocks;
   std::vector<HugeSpan> huge;
-  std::vector<Vpn> run;  // adjacent huge pages not yet made a block
+  std::vector<Vpn> run;  // adjacent huge pages of one mapping, not yet made a block
+  Vpn run_end;           // of their mapping
 };
 
 struct ScanTarget : WatchedTarget {

@@ -91,7 +91,9 @@ class DriverProcess final : public AbitProcess {
     result.time = MonotonicTime(nanoseconds(request.start_ns / 2 + request.end_ns / 2));
     result.running_threads = request.running_threads;
     result.torn_tables = request.races;
-    const Vpn most = std::min(asked_end, Vpn(request.mapped_end_vpn));
+    // Other mappings may have pages in the table that its mapping ends in.
+    const std::uint64_t tables = CeilDivide(request.mapped_end_vpn, kTablePages.value());
+    const Vpn most = std::min(asked_end, Vpn(tables * kTablePages.value()));
     // Past what a sparse mapping has nothing in.
     result.next = range.end < most ? std::clamp(Vpn(request.next_vpn), range.end, most) : most;
     range.end = std::min(range.end, most);
@@ -114,7 +116,8 @@ class DriverProcess final : public AbitProcess {
         case ReadOutcome::kUnmapped:
           return ClearOutcome::kUnmapped;
       }
-      if (request.mapped_end_vpn == 0) return ClearOutcome::kUnmapped;
+      const bool nothing = request.mapped_end_vpn == 0 && request.present_pages == 0;
+      if (nothing && chunk == range) return ClearOutcome::kUnmapped;
       NoteUnreached(chunk, request);
       at = chunk.end;
     }

@@ -292,6 +292,56 @@ TEST_P(AbitLive, SinglePagesAreReadAndClearedByThemselves) {
   EXPECT_FALSE(entries.back().entry.present());
 }
 
+// 64 mappings of two pages in one table: alternately writable, read-only, and guards or holes.
+TEST_P(AbitLive, MappingsOfOneTableAreReadAndClearedTogether) {
+  const Arena arena(kHugeBytes, MADV_NOHUGEPAGE);
+  constexpr std::size_t kEach = 2 * kBasePageBytes;
+  constexpr std::size_t kMappings = 64;
+  const auto at = [&](std::size_t mapping) {
+    return const_cast<char*>(arena.start()) + mapping * kEach;
+  };
+  const auto is_accessible = [](std::size_t mapping) { return mapping % 4 < 2; };
+  Child child([&](Desk& desk) {
+    for (std::size_t i = 0; i < kMappings; ++i) *static_cast<volatile char*>(at(i)) = 1;
+    ::munmap(at(kMappings), arena.bytes() - kMappings * kEach);
+    for (std::size_t i = 0; i < kMappings; ++i) {
+      if (i % 4 == 1) ::mprotect(at(i), kEach, PROT_READ);
+      if (i % 4 == 2) ::mprotect(at(i), kEach, PROT_NONE);
+      if (i % 4 == 3) ::munmap(at(i), kEach);
+    }
+    desk.done = 1;
+    AwaitOrder(desk, 2);
+    for (std::size_t i = 0; i < kMappings; i += 8) *static_cast<volatile char*>(at(i)) = 2;
+    desk.done = 2;
+    AwaitOrder(desk, 3);
+    ::munmap(at(0), kEach);
+    desk.done = 3;
+    while (true) ::pause();
+  });
+  child.Order();
+  const auto process = Open(child);
+  std::set<Vpn> before = Accessed(*process, arena.range());
+  for (const Vpn vpn : before) {
+    const std::size_t mapping = (vpn - arena.range().start).value() / 2;
+    EXPECT_LT(mapping, kMappings);
+    EXPECT_TRUE(is_accessible(mapping)) << mapping;
+  }
+  EXPECT_GE(before.size(), kMappings / 2 - 2);  // DAMON may clear some
+  ASSERT_EQ(process->Clear(arena.range()), ClearOutcome::kDone);
+  ASSERT_EQ(process->Clear(arena.range()), ClearOutcome::kDone);
+  std::set<Vpn> expected = Accessed(*process, arena.range());  // on their way to the page lists
+  child.Order();
+  for (std::size_t i = 0; i < kMappings; i += 8)
+    expected.insert(arena.range().start + PageCount(2 * i));
+  ExpectSame(Accessed(*process, arena.range()), expected);
+
+  child.Order();
+  std::vector<TablePart> parts;
+  EXPECT_EQ(process->Read(arena.range(), PageTableReader::Depth::kEntries, parts).outcome,
+            ReadOutcome::kUnmapped)
+      << "though others of the range are mapped";
+}
+
 TEST_P(AbitLive, PagesSharedByForkAreToldApart) {
   const Arena arena(kHugeBytes, MADV_NOHUGEPAGE);
   for (std::size_t i = 0; i < arena.bytes(); i += kBasePageBytes) arena.start()[i] = 1;

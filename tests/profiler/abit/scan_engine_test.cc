@@ -6,12 +6,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <numeric>
+#include <random>
 #include <set>
 #include <vector>
 
@@ -1102,6 +1104,183 @@ TEST_F(ScanEngineTest, AMappingThatGrowsKeepsTheStateOfItsOldBlocks) {
   Run(milliseconds(100));
   EXPECT_EQ(Take().counts.lost, 0u);
   EXPECT_GT(process.clears, 0u);
+}
+
+// Several mappings in one table, mappings over many tables, holes, guards: whatever the layout, the
+// pages with evidence are those that are present in accessible mappings, each of them.
+class LayoutTest : public ScanEngineTest {
+ protected:
+  static Mapping Of(std::uint64_t first, std::uint64_t end, bool accessible = true,
+                    MappingKind kind = MappingKind::kAnonymous) {
+    return {.range = {kStart + PageCount(first), kStart + PageCount(end)},
+            .kind = kind,
+            .path = "",
+            .accessible = accessible};
+  }
+  // Runs until each block had its turn, and one epoch more for reads that are under way.
+  void VisitAll() {
+    do {
+      Run(seconds(1));
+    } while (Take().counts.rotations == 0);
+    Run(seconds(2));
+    Take();
+  }
+  std::set<Vpn> Looked() const {
+    std::set<Vpn> looked;
+    for (const auto& [key, sum] : sums_) looked.insert(key.vpn);
+    return looked;
+  }
+  // The naive way: page by page, by the mappings that hold now.
+  static std::set<Vpn> Scannable(const SimulatedProcess& process) {
+    std::set<Vpn> pages;
+    for (std::size_t i = 0; i < process.pages.size(); ++i) {
+      const Vpn vpn = kStart + PageCount(i);
+      const Mapping* mapping = process.MappingOf(vpn);
+      if (mapping != nullptr && mapping->accessible && mapping->kind != MappingKind::kSpecial &&
+          process.pages[i].present)
+        pages.insert(vpn);
+    }
+    return pages;
+  }
+  // Mappings of one page to three tables, side by side or apart.
+  std::vector<Mapping> AnyLayout(std::uint64_t pages) {
+    std::vector<Mapping> mappings;
+    const auto any = [&](std::uint64_t least, std::uint64_t most) {
+      return std::uniform_int_distribution(least, most)(random_);
+    };
+    for (std::uint64_t at = any(0, 700); at < pages;) {
+      static constexpr std::array<std::uint64_t, 4> kLongest{1, 8, 300, 3 * kTable};
+      const std::uint64_t end = std::min(pages, at + any(1, kLongest[any(0, 3)]));
+      const std::uint64_t kind = any(0, 9);
+      mappings.push_back(
+          Of(at, end, kind != 0, kind == 1 ? MappingKind::kSpecial : MappingKind::kAnonymous));
+      at = end + (any(0, 2) == 0 ? any(1, kLongest[any(0, 3)]) : 0);
+    }
+    return mappings;
+  }
+
+  std::mt19937_64 random_{7};
+};
+
+TEST_F(LayoutTest, EachMappingOfATableIsLookedAt) {
+  SimulatedProcess& process = Add(std::vector<double>(kTable, 100.0));
+  std::vector<Mapping> mappings;
+  for (std::uint64_t page = 0; page < kTable; page += 2) {
+    mappings.push_back(Of(page, page + 1, false));
+    mappings.push_back(Of(page + 1, page + 2));
+  }
+  process.Map(mappings);
+  Start({.overhead_share = 0.01});
+  VisitAll();
+  EXPECT_EQ(Looked().size(), kTable / 2);
+  EXPECT_EQ(Looked(), Scannable(process));
+}
+
+TEST_F(LayoutTest, MappingsOfOneTableAreClearedAndReadTogether) {
+  SimulatedProcess& process = Add(std::vector<double>(4 * kTable, 0.0));
+  std::vector<Mapping> mappings;
+  for (std::uint64_t page = 0; page < 4 * kTable; page += 16)
+    mappings.push_back(Of(page, page + 15));
+  process.Map(mappings);
+  Start({.overhead_share = 0.01});
+  VisitAll();
+  EXPECT_EQ(Looked(), Scannable(process));
+  EXPECT_LE(process.clears, 2U * (1 + harvest_.counts.rotations) + 2) << "one of four tables";
+}
+
+TEST_F(LayoutTest, ExactlyThePagesThatANaiveListHasAreLookedAt) {
+  for (int layout = 0; layout < 40; ++layout) {
+    processes_.clear();
+    sums_.clear();
+    SimulatedProcess& process = Add(std::vector<double>(8 * kTable + 77, 50.0));
+    for (auto& page : process.pages) page.present = random_() % 4 != 0;
+    process.Map(AnyLayout(process.pages.size()));
+    kernel_.most_parts_per_read = 1 + random_() % 4;
+    Start({.overhead_share = 0.05});
+    VisitAll();
+    ASSERT_EQ(Looked(), Scannable(process)) << "layout " << layout;
+  }
+}
+
+TEST_F(LayoutTest, PagesMappedOrUnmappedBehindThePlanAreFollowedAfterTheNextOne) {
+  for (int layout = 0; layout < 20; ++layout) {
+    processes_.clear();
+    SimulatedProcess& process = Add(std::vector<double>(6 * kTable, 50.0));
+    process.Map(AnyLayout(process.pages.size()));
+    Start({.overhead_share = 0.05});
+    for (int change = 0; change < 5; ++change) {
+      process.Map(AnyLayout(process.pages.size()));  // the engine knows of the one before
+      Run(milliseconds(300));
+      Refresh();
+    }
+    Run(seconds(2));
+    Take();
+    sums_.clear();
+    VisitAll();
+    ASSERT_EQ(Looked(), Scannable(process)) << "layout " << layout;
+  }
+}
+
+TEST_F(LayoutTest, OfAnUnmappedFirstMappingTheOthersOfTheTableAreStillRead) {
+  SimulatedProcess& process = Add(std::vector<double>(kTable, 0.0));
+  const std::vector<Mapping> mappings{Of(0, 100), Of(100, 200), Of(300, 400)};
+  process.Map(mappings);
+  Start({.overhead_share = 0.01});
+  Run(milliseconds(20));
+  ASSERT_GT(process.clears, 0U);
+  Take();
+  sums_.clear();
+  process.Map({mappings[1], mappings[2]});
+  Run(milliseconds(300));  // no refresh
+  Take();
+  EXPECT_EQ(Looked(), Scannable(process));
+  EXPECT_EQ(harvest_.counts.lost, 100U);
+}
+
+TEST_F(LayoutTest, AMappingThatCannotBeClearedLeavesTheOthersOfItsTableTheirEvidence) {
+  SimulatedProcess& process = Add(std::vector<double>(kTable, 0.0));
+  process.Map({Of(0, 100), Of(100, 110), Of(200, 300)});
+  for (std::size_t i = 100; i < 110; ++i) process.pages[i].mlocked = true;
+  Start({.overhead_share = 0.01});
+  VisitAll();
+  std::set<Vpn> expected = Scannable(process);
+  for (std::uint64_t i = 100; i < 110; ++i) expected.erase(kStart + PageCount(i));
+  EXPECT_EQ(Looked(), expected);
+  EXPECT_EQ(Take().unclearable, 10U);
+  Run(seconds(10));
+  std::size_t seen = 0;
+  for (const BlockEvidence& block : Take().evidence) {
+    for (std::size_t i = 0; i < block.units.size(); ++i) {
+      const std::uint64_t page = (block.start - kStart).value() + i;
+      EXPECT_EQ(block.units[i].seen, page >= 100 && page < 110) << page;
+      seen += block.units[i].seen;
+    }
+  }
+  EXPECT_EQ(seen, 10U);
+}
+
+TEST_F(LayoutTest, TheFlushOfEachMappingIsChargedToTheTarget) {
+  SimulatedProcess& process = Add(std::vector<double>(kTable, 0.0));
+  std::vector<Mapping> mappings;
+  for (std::uint64_t page = 0; page < kTable; page += 8) mappings.push_back(Of(page, page + 4));
+  process.Map(mappings);
+  kernel_.flush_takes = microseconds(2);
+  Start({.overhead_share = 0.01});
+  Run(seconds(1));
+  ASSERT_GT(process.clears, 0U);
+  EXPECT_EQ(Take().counts.cost_ns, process.clears * 63 * 2'000) << "one flush is in other prices";
+}
+
+TEST_F(LayoutTest, HugePagesOfTwoMappingsAreTwoBlocks) {
+  SimulatedProcess& process = Add(std::vector<double>(8, 0.0), kTablePages);
+  const auto part = [](std::uint64_t first, std::uint64_t end) {
+    return Of(first * kTable, end * kTable);
+  };
+  process.Map({part(0, 3), part(3, 8)});
+  Start({.overhead_share = 0.01});
+  VisitAll();
+  EXPECT_EQ(Looked().size(), 8U);
+  EXPECT_EQ(harvest_.counts.lost, 0U);
 }
 
 }  // namespace scan_engine_test

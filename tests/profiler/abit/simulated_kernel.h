@@ -20,8 +20,8 @@
 
 namespace tmprof::abit {
 
-// The pages of one mapping, all base or all huge or all giant. Accesses are Poisson, per second of
-// CPU time.
+// A run of pages, all base or all huge or all giant: one mapping unless parted by Map(). Accesses
+// are Poisson, per second of CPU time.
 class SimulatedProcess {
  public:
   using Seconds = double;
@@ -29,6 +29,7 @@ class SimulatedProcess {
   struct Page {
     double rate = 0;
     bool present = true;
+    bool mapped = true;       // accessibly
     bool shared = false;      // the clear passes it by
     bool mlocked = false;     // a clear of it is refused
     bool accessed = true;     // as after its first touch
@@ -44,6 +45,22 @@ class SimulatedProcess {
   void Grow(std::size_t more, double rate) {
     for (std::size_t i = 0; i < more; ++i) pages.push_back({.rate = rate});
     identity_.mappings.front().range = range();
+  }
+
+  // These mappings hold pages from now on, and the others none. Of whole units, ascending, in
+  // range().
+  void Map(std::vector<Mapping> mappings) {
+    for (Page& page : pages) page.mapped = false;
+    for (const Mapping& mapping : mappings) {
+      for (Vpn vpn = mapping.range.start; vpn < mapping.range.end; vpn = vpn + unit_)
+        pages[IndexOf(vpn)].mapped = mapping.accessible;
+    }
+    identity_.mappings = std::move(mappings);
+  }
+  const Mapping* MappingOf(Vpn vpn) const {
+    for (const Mapping& mapping : identity_.mappings)
+      if (mapping.range.Contains(vpn)) return &mapping;
+    return nullptr;
   }
 
   VpnRange range() const { return {start_, start_ + PageCount(pages.size() * unit_.value())}; }
@@ -105,7 +122,8 @@ class SimulatedKernel final : public AbitKernel {
 
   std::chrono::nanoseconds own_cpu{0};
   std::chrono::nanoseconds read_takes{std::chrono::microseconds(2)};
-  bool reads_cost_cpu = false;  // of the scanner's own
+  bool reads_cost_cpu = false;              // of the scanner's own
+  std::chrono::nanoseconds flush_takes{0};  // own CPU time, for each mapping that is cleared
   std::uint64_t most_parts_per_read = 512;
   std::mt19937_64 random{42};
 
@@ -131,12 +149,13 @@ class SimulatedKernel final : public AbitKernel {
         --process_.busy_reads;
         return Failed(ReadOutcome::kBusy);
       }
-      if (process_.unmapped || !process_.range().Contains(range.start))
-        return Failed(ReadOutcome::kUnmapped);
+      const Mapping* mapping = process_.MappingOf(range.start);
+      if (process_.unmapped || mapping == nullptr) return Failed(ReadOutcome::kUnmapped);
       result = Mapped();
       const std::uint64_t table = std::max(process_.unit(), kTablePages).value();
       const Vpn full((range.start.value() / table + kernel_.most_parts_per_read) * table);
-      result.next = std::min({range.end, process_.range().end, full});
+      const Vpn last(CeilDivide(mapping->range.end.value(), table) * table);
+      result.next = std::min({range.end, last, full});
       tables_.clear();
       if (depth == PageTableReader::Depth::kShape && process_.unit() == PageCount(1)) {
         for (std::uint64_t at = range.start.value() / table * table; at < result.next.value();
@@ -162,7 +181,7 @@ class SimulatedKernel final : public AbitKernel {
         return result;
       for (std::size_t i = 0; i < pages.size(); ++i) {
         entries[i].read = true;
-        if (process_.unmapped || !process_.range().Contains(pages[i])) continue;
+        if (process_.unmapped || process_.MappingOf(pages[i]) == nullptr) continue;
         auto& page = process_.pages[process_.IndexOf(pages[i])];
         process_.regained += Touch(page);
         entries[i].entry = TableEntry(Entry(page));
@@ -187,10 +206,17 @@ class SimulatedKernel final : public AbitKernel {
       process_.splits += process_.collapsed() && range.size() < kTablePages;
       kernel_.clears_at.push_back(kernel_.now);
       kernel_.cleared.push_back(range.start);
+      for (const Mapping& mapping : process_.identity().mappings)
+        if (mapping.range.start < range.end && range.start < mapping.range.end)
+          kernel_.own_cpu += kernel_.flush_takes;
       for (Vpn vpn = range.start; vpn < range.end; vpn = vpn + process_.unit()) {
         auto& page = process_.pages[process_.IndexOf(vpn)];
         Touch(page);
-        if (!page.present || page.shared || !page.accessed) continue;
+        if (page.mlocked) {
+          ++process_.refusals;
+          return ClearOutcome::kUnclearable;
+        }
+        if (!page.present || !page.mapped || page.shared || !page.accessed) continue;
         page.accessed = false;
         page.next_access =
             page.rate > 0 ? CpuSeconds() + std::exponential_distribution(page.rate)(kernel_.random)
@@ -239,13 +265,13 @@ class SimulatedKernel final : public AbitKernel {
       return cpu_seconds_;
     }
     bool Touch(SimulatedProcess::Page& page) {
-      if (page.accessed || page.next_access > CpuSeconds()) return false;
+      if (page.accessed || !page.mapped || page.next_access > CpuSeconds()) return false;
       page.accessed = true;
       ++process_.sets;
       return true;
     }
     static std::uint64_t Entry(const SimulatedProcess::Page& page) {
-      return page.present ? 0x1 | (page.accessed ? 0x20 : 0) : 0;
+      return page.present && page.mapped ? 0x1 | (page.accessed ? 0x20 : 0) : 0;
     }
     TablePart Part(Vpn start) {
       TablePart part;

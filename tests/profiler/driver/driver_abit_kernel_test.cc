@@ -129,12 +129,15 @@ TEST_F(DriverAbitKernelTest, HugeLeavesAreOnePartEachWithTheFrameOfTheirFirstPag
   EXPECT_EQ(parts_[0].leaf.frame(kernel_->frame_mask()), 0x40000U);
 }
 
-TEST_F(DriverAbitKernelTest, AReadEndsWithItsMappingOrWithWhatOneCallTakes) {
+TEST_F(DriverAbitKernelTest, AReadEndsWithTheLastTableOfItsMappingOrWithWhatOneCallTakes) {
   driver_.mappings = {{kBase, kBase + 600}, {kBase + 600, kBase + 40'000}};
-  driver_.leaves = {{kBase + 1, {}}, {kBase + 1024, {}}, {kBase + 1536, {.span = 512}}};
+  driver_.leaves = {
+      {kBase + 1, {}}, {kBase + 700, {}}, {kBase + 1024, {}}, {kBase + 1536, {.span = 512}}};
   Open();
-  EXPECT_EQ(Read(kBase, kBase + 40'000).next, Vpn(kBase + 600));
-  EXPECT_EQ(parts_.size(), 1U) << "a part beyond the mapping";
+  EXPECT_EQ(Read(kBase, kBase + 40'000).next, Vpn(kBase + 1024));
+  ASSERT_EQ(parts_.size(), 2U) << "and the pages of the second mapping in the table";
+  EXPECT_TRUE(TableEntry(parts_[1].entries[700 - 512]).present());
+  driver_.leaves.erase(kBase + 700);
   driver_.leaves[kBase + 600 + 16384] = {};
   EXPECT_EQ(Read(kBase + 600, kBase + 40'000).next, Vpn(kBase + 600 + 16384));
   EXPECT_EQ(parts_.size(), 2U);
@@ -208,6 +211,14 @@ TEST_F(DriverAbitKernelTest, WhatTheDriverRefusesBecomesAnOutcome) {
   EXPECT_EQ(process_->Clear(Range(kBase, kBase + 512)), ClearOutcome::kRefused);
   driver_.scan_errors = {};
   EXPECT_EQ(process_->Clear(Range(kBase + 512, kBase + 1024)), ClearOutcome::kUnmapped);
+}
+
+TEST_F(DriverAbitKernelTest, AClearPassesOverAHoleThatItBeginsWith) {
+  driver_.mappings = {{kBase + 10, kBase + 20}, {kBase + 30, kBase + 40}};
+  driver_.leaves = {{kBase + 15, {.accessed = true}}, {kBase + 35, {.accessed = true}}};
+  Open();
+  EXPECT_EQ(process_->Clear(Range(kBase, kBase + 512)), ClearOutcome::kDone);
+  for (const auto& [vpn, leaf] : driver_.leaves) EXPECT_FALSE(leaf.accessed);
 }
 
 TEST_F(DriverAbitKernelTest, ADriverThatGoesAwayFailsAsAWhole) {

@@ -186,6 +186,7 @@ class FakeDevice final : public Device {
     request.end_ns = 3'000;
     request.leaf_count = request.races = request.cleared_bits = 0;
     request.mapped_end_vpn = 0;
+    request.present_pages = 0;
     request.next_vpn = TMPROF_NO_VPN;
     const std::uint64_t end = request.start_vpn + request.pages;
     for (const FakeMapping& mapping : driver_.mappings) {
@@ -216,6 +217,7 @@ class FakeDevice final : public Device {
            page < std::min<std::uint64_t>(vpn + leaf.span, end); ++page) {
         const std::uint64_t i = page - request.start_vpn;
         present[i / 64] |= std::uint64_t{1} << i % 64;
+        ++request.present_pages;
         accessed[i / 64] |= std::uint64_t{leaf.accessed} << i % 64;
         if (frames) frames[i] = leaf.frame + (page - vpn);
       }

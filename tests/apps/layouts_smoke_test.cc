@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Address spaces of every layout are scanned as a whole: how soon is for record_live_test.cc.
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/apps/program.h"
+#include "tests/apps/recording.h"
+
+namespace tmprof::test {
+namespace layouts_smoke_test {
+
+using Json = nlohmann::json;
+
+struct Layout {
+  std::string name;
+  std::uint64_t pages = 0;
+};
+
+void PrintTo(const Layout& layout, std::ostream* out) { *out << layout.name; }
+
+class EachLayout : public Recording, public ::testing::WithParamInterface<Layout> {};
+
+// The recordings get longer until the pages are seen, for a host that gives them little time.
+TEST_P(EachLayout, IsSeenByReferencesAsAWhole) {
+  const Json row = DoctorRow("abit-bpf");
+  if (!row["usable"].get<bool>()) GTEST_SKIP() << row["detail"].get<std::string>();
+  const std::string pages = std::to_string(GetParam().pages);
+  const std::string script =
+      Workload("tests/layouts") + " " + GetParam().name + " " + pages +
+      " & target=$!; for seconds in 2 10 60 240; do " + TmprofPath() +
+      " record --source abit-bpf --duration ${seconds}s -o " + trace_ +
+      " -p $target || { kill $target; exit 90; }; references=$(" + TmprofPath() + " report " +
+      trace_ +
+      " --view summary --format json | sed -n 's/.*\"references\": *\\([0-9]*\\).*/\\1/p' | head "
+      "-n 1); [ \"$references\" -ge " +
+      pages + " ] && break; done; kill $target; exit 0";
+  const Outcome outcome = RunProgram({"bash", "-c", script});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_GE(Summary(trace_)["pages_seen"]["references"].get<std::uint64_t>(), GetParam().pages);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EachLayout,
+                         ::testing::Values(Layout{"guards", 2'000}, Layout{"statics", 256}),
+                         [](const auto& layout) { return layout.param.name; });
+
+}  // namespace layouts_smoke_test
+}  // namespace tmprof::test
