@@ -43,7 +43,8 @@ TEST_P(EachLayout, IsSeenByReferencesAsAWhole) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EachLayout,
-                         ::testing::Values(Layout{"guards", 2'000}, Layout{"statics", 256}),
+                         ::testing::Values(Layout{"guards", 2'000}, Layout{"statics", 256},
+                                           Layout{"sparse", 1'000}),
                          [](const auto& layout) { return layout.param.name; });
 
 }  // namespace layouts_smoke_test

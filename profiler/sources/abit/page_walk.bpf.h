@@ -61,10 +61,14 @@ struct tmprof_walk_reply reply;
 struct {
   __u64 address;
   __u64 end;
+  __u64 upper_table;    /* kernel address of the table of 1 GiB entries … */
+  __u64 upper_address;  /* … for these 512 GiB, or NEVER */
   __u64 middle_table;   /* kernel address of the table of 2 MiB entries … */
   __u64 middle_address; /* … for this GiB, or NEVER */
   __u32 point;          /* the one being read */
 } walk;
+/* A copy of the table of 2 MiB entries, for walks that look at nothing below it. */
+struct tmprof_table middle;
 
 struct {
   __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -91,6 +95,20 @@ static __always_inline __u64 align_up(__u64 address, int shift) {
   return ((address >> shift) + 1) << shift;
 }
 
+/* Entries of `middle` that are passed over together if none is present. */
+#define GROUP 32
+#define GROUP_SHIFT 26 /* of the address space that they map */
+
+static __always_inline int group_is_empty(__u32 first) {
+  __u64 any = 0;
+  int i;
+
+  first &= 511 & ~(GROUP - 1);
+#pragma clang loop unroll(full)
+  for (i = 0; i < GROUP; i++) any |= middle.entry[first + i];
+  return !(any & ENTRY_PRESENT);
+}
+
 static __always_inline __u64 table_of(__u64 entry) {
   return (entry & request.frame_mask) + request.direct_map;
 }
@@ -106,9 +124,9 @@ static __always_inline void emit(__u64 address, __u64 entry, __u32 kind) {
   reply.parts = index + 1;
 }
 
-/* Finds the table of 2 MiB entries for walk.address. False: there is none, and the walk moved on.
+/* Finds the table of 1 GiB entries for walk.address. False: there is none, and the walk moved on.
  */
-static __always_inline int descend(void) {
+static __always_inline int descend_to_upper(void) {
   __u64 address = walk.address, table = reply.top_table, entry = 0;
   int hole = 57;
 
@@ -121,20 +139,38 @@ static __always_inline int descend(void) {
   hole = 39;
   if (read_entry(&entry, table, address, 39)) goto fault;
   if (!(entry & ENTRY_PRESENT)) goto skip;
-  hole = SHIFT_1G;
-  if (read_entry(&entry, table_of(entry), address, SHIFT_1G)) goto fault;
+  walk.upper_table = table_of(entry);
+  walk.upper_address = address >> 39;
+  return 1;
+fault:
+  reply.status = -EFAULT;
+skip:
+  walk.address = align_up(address, hole);
+  return 0;
+}
+
+/* Finds the table of 2 MiB entries for walk.address. False: there is none, and the walk moved on.
+ */
+static __always_inline int descend(void) {
+  __u64 address = walk.address, entry = 0;
+
+  if (walk.upper_address != address >> 39 && !descend_to_upper()) return 0;
+  if (read_entry(&entry, walk.upper_table, address, SHIFT_1G)) goto fault;
   if (!(entry & ENTRY_PRESENT)) goto skip;
   if (entry & ENTRY_HUGE) {
     emit(address >> SHIFT_1G << SHIFT_1G, entry, TMPROF_PART_1G);
     goto skip;
   }
   walk.middle_table = table_of(entry);
+  if (request.mode == TMPROF_WALK_PARTS &&
+      bpf_probe_read_kernel(&middle, sizeof(middle), (void*)walk.middle_table))
+    goto fault;
   walk.middle_address = address >> SHIFT_1G;
   return 1;
 fault:
   reply.status = -EFAULT;
 skip:
-  walk.address = align_up(address, hole);
+  walk.address = align_up(address, SHIFT_1G);
   return 0;
 }
 
@@ -147,7 +183,15 @@ static __always_inline int step(void) {
   if (address >= walk.end || index >= TMPROF_WALK_MAX_PARTS || reply.status) return 1;
   if (walk.middle_address != address >> SHIFT_1G && !descend()) return 0;
   walk.address = align_up(address, SHIFT_2M);
-  if (read_entry(&entry, walk.middle_table, address, SHIFT_2M)) {
+  if (request.mode == TMPROF_WALK_PARTS) {
+    index = (address >> SHIFT_2M) & 511;
+    if (index % GROUP == 0 && group_is_empty(index)) {
+      walk.address = align_up(address, GROUP_SHIFT);
+      return 0;
+    }
+    entry = middle.entry[index];
+    index = reply.parts;
+  } else if (read_entry(&entry, walk.middle_table, address, SHIFT_2M)) {
     reply.status = -EFAULT;
     return 1;
   }
@@ -216,6 +260,7 @@ static __always_inline void count_running(struct task_struct* task) {
 static __always_inline void open_walk(void) {
   walk.address = request.start;
   walk.end = request.end;
+  walk.upper_address = NEVER;
   walk.middle_address = NEVER;
   reply.parts = 0;
   reply.torn = 0;

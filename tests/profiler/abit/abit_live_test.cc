@@ -450,6 +450,42 @@ TEST_P(AbitLive, AProcessIsNotTakenForGoneWhereDescriptorsHaveRunOut) {
   EXPECT_TRUE(kernel_->Open(child.pid(), start_time_ticks).has_value());
 }
 
+// In 4 TiB, 512 tables of 2 MiB entries of which each holds one: 15 groups of 32 that hold none and
+// 32 entries to look at, each a step, and 3 584 unused entries for 1 GiB. These are 27 648 steps,
+// of which a read takes 65 536 or 256. Entry by entry they would be 265 728.
+TEST_P(AbitLive, ASparseMappingIsWalkedByWhatIsPresent) {
+  constexpr std::size_t kBytes = std::size_t{4} << 40;
+  constexpr std::size_t kTouched = 512;
+  void* memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) GTEST_SKIP() << "4 TiB of address space are refused here";
+  ::madvise(memory, kBytes, MADV_NOHUGEPAGE);
+  Child child([&](Desk& desk) {
+    for (std::size_t i = 0; i < kTouched; ++i)
+      static_cast<volatile char*>(memory)[i * (kBytes / kTouched)] = 1;
+    desk.done = 1;
+    while (true) ::pause();
+  });
+  child.Order();
+  const auto process = Open(child);
+  const Vpn start = VpnOfAddress(reinterpret_cast<std::uint64_t>(memory));
+  const VpnRange range{start, start + PageCount(kBytes / kBasePageBytes)};
+  std::vector<TablePart> parts;
+  std::set<Vpn> tables;
+  std::size_t reads = 0;
+  for (Vpn at = range.start; at < range.end;) {
+    const ReadResult read = process->Read({at, range.end}, PageTableReader::Depth::kShape, parts);
+    if (read.outcome == ReadOutcome::kBusy) continue;
+    ASSERT_EQ(read.outcome, ReadOutcome::kDone);
+    for (const TablePart& part : parts) tables.insert(part.start);
+    at = read.next;
+    ++reads;
+  }
+  ::munmap(memory, kBytes);
+  EXPECT_EQ(tables.size(), kTouched);
+  EXPECT_LE(reads, GetParam() == KernelWay::kSyscallProgram ? 2U : 110U);
+}
+
 TEST_P(AbitLive, NothingMappedIsToldFromNothingAccessed) {
   const Arena arena(kHugeBytes, MADV_NOHUGEPAGE);
   Child child([&](Desk& desk) {
