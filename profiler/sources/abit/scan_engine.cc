@@ -30,6 +30,9 @@ constexpr std::uint64_t kEntriesPerLine = 8;  // 64-byte cache lines of 8-byte e
 // A clear of 8 MiB takes some 150 us here; a read that falls due meanwhile would be late.
 constexpr nanoseconds kClearTakes = microseconds(200);
 constexpr nanoseconds kPlanStepTakes = microseconds(100);
+// Of the scanner's own share of a CPU, for plans of one target.
+constexpr double kPlansPart = 0.25;
+constexpr nanoseconds kLongestPlanPause = seconds(60);
 constexpr nanoseconds kLongestBudgetWait = milliseconds(20);
 constexpr nanoseconds kAfterFailedVisit = microseconds(500);
 // How the scanner waits for a target that has left the CPU: at this pace for so many reads, which
@@ -103,10 +106,14 @@ const tmprof_ladder& ScanEngine::LadderOf(const Block& block) const {
   return block.unit == PageCount(1) ? base_ladder_ : huge_ladder_;
 }
 
-// A plan under way goes on: begun anew at each refresh, a long one would never end.
+// A plan under way goes on: begun anew at each refresh, a long one would never end. The next waits
+// until visits have had their part of the scanner's budget.
 void ScanEngine::Refresh(ScanTarget& target, bool mappings_changed) {
   (void)mappings_changed;
-  if (target.watched()) target.plan.running = true;
+  if (!target.watched()) return;
+  const bool under_way = target.plan.at != Vpn();
+  if (under_way || target.blocks.empty() || target.plan_again <= kernel_.Now())
+    target.plan.running = true;
 }
 
 MonotonicTime ScanEngine::Step() {
@@ -164,6 +171,23 @@ ScanTarget* ScanEngine::NextToPlan() {
 
 void ScanEngine::PlanSome(ScanTarget& target) {
   planned_ = target.process.id;
+  const MonotonicTime start = kernel_.Now();
+  const nanoseconds before = target.plan.took - kernel_.OwnCpuTime();
+  bool finished = false;
+  do {
+    finished = PlanStep(target);
+  } while (target.plan.running && kernel_.Now() - start < kPlanStepTakes / 2);
+  const nanoseconds took = before + kernel_.OwnCpuTime();
+  if (!finished) {
+    target.plan.took = took;
+    return;
+  }
+  const double pause = static_cast<double>(took.count()) / (kPlansPart * options_.own_share);
+  target.plan_again = kernel_.Now() + std::min(nanoseconds(std::llround(pause)), kLongestPlanPause);
+}
+
+// True: that was the last of the plan.
+bool ScanEngine::PlanStep(ScanTarget& target) {
   ScanPlan& plan = target.plan;
   // By its address, as the mappings may be others than at the step before.
   const auto& mappings = target.process.mappings;
@@ -172,7 +196,7 @@ void ScanEngine::PlanSome(ScanTarget& target) {
   found = std::find_if(found, mappings.end(), IsScanned);
   if (target.gone || target.mappings_stale || found == mappings.end()) {
     FinishPlan(target);
-    return;
+    return true;
   }
   const Mapping& mapping = *found;
   plan.at = std::max(plan.at, mapping.range.start);
@@ -184,29 +208,30 @@ void ScanEngine::PlanSome(ScanTarget& target) {
   switch (read.outcome) {
     case ReadOutcome::kBusy:
       plan.running = false;  // until the next refresh
-      return;
+      return false;
     case ReadOutcome::kProcessGone:
       target.gone = true;
       DropAll(target);
-      return;
+      return false;
     case ReadOutcome::kRefused:
       ComplainOfRead(target, read);
       unread_.Settle();      // a read that follows may succeed
       plan.running = false;  // until the next refresh
-      return;
+      return false;
     case ReadOutcome::kUnmapped:
       plan.at = mapping.range.end;
-      return;
+      return false;
     case ReadOutcome::kDone:
       break;
   }
   if (!target.address_space) target.address_space = read.address_space;
   if (*target.address_space != read.address_space) {
     Replaced(target, read.address_space);
-    return;
+    return false;
   }
   PlanParts(target, found);
   plan.at = std::max(read.next, plan.at + PageCount(1));
+  return false;
 }
 
 // `first`: the mapping that the read began in.

@@ -63,6 +63,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
 
   ScanTarget* NextToPlan();
   void PlanSome(ScanTarget& target);
+  bool PlanStep(ScanTarget& target);
   using MappingIterator = std::vector<Mapping>::const_iterator;
   void PlanParts(ScanTarget& target, MappingIterator first);
   void PlanHuge(ScanTarget& target, const Mapping& mapping, const TablePart& part);

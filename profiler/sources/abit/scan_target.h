@@ -78,7 +78,8 @@ using BlockPtr = std::shared_ptr<Block>;
 // Of the blocks of a target, under way.
 struct ScanPlan {
   bool running = false;
-  Vpn at;         // all below is planned
+  std::chrono::nanoseconds took{0};  // own CPU time so far
+  Vpn at;                            // all below is planned
   Vpn tables_to;  // below, each table that there is has its blocks, up to its end
   std::vector<BlockPtr> blocks;
   std::vector<HugeSpan> huge;
@@ -102,6 +103,7 @@ struct ScanTarget : WatchedTarget {
   MonotonicTime ran_at{};  // had used CPU time when it earned
   std::vector<HugeSpan> huge;
   ScanPlan plan;
+  MonotonicTime plan_again{};  // no sooner, unless there are no blocks
 };
 
 }  // namespace tmprof::abit

@@ -1063,6 +1063,20 @@ TEST_F(LongPlanTest, AndClearsTakeTurnsWithinTheScannersOwnBudget) {
   EXPECT_LT(kernel_.own_cpu - used, milliseconds(200) + milliseconds(20));
 }
 
+// 400 reads of 100 us: a plan of 40 ms, and a quarter of 0.02 of a CPU for it.
+TEST_F(LongPlanTest, IsMadeAgainAsRarelyAsKeepsItAtAQuarterOfTheScannersBudget) {
+  SimulatedProcess& process = Add(std::vector<double>(400 * kTable, 0.0));
+  kernel_.read_takes = microseconds(100);
+  kernel_.reads_cost_cpu = true;
+  kernel_.pressure = "all of it";  // no visits take part of the budget
+  Start({.overhead_share = 0.05, .own_share = 0.02});
+  RunWithRefreshes(seconds(12));
+  const std::uint64_t plan_reads = process.shape_reads;
+  RunWithRefreshes(seconds(80));
+  EXPECT_GE(process.shape_reads - plan_reads, 8 * 400U);
+  EXPECT_LE(process.shape_reads - plan_reads, 10 * 400U);
+}
+
 TEST_F(LongPlanTest, LeavesOtherTargetsTheirTurn) {
   Add(std::vector<double>(4'000 * kTable, 0.0));
   SimulatedProcess& small = Add(std::vector<double>(4 * kTable, 0.0));

@@ -79,6 +79,7 @@ class SimulatedProcess {
   int busy_reads = 0;               // to come
   std::uint64_t busy_points = 0;    // one in so many reads of points finds all busy; 0: none
   std::uint64_t point_reads = 0;
+  std::uint64_t shape_reads = 0;
   std::optional<std::uint64_t> collapses_after;  // reads of points, which find huge pages from then
   std::uint64_t splits = 0;                      // clears of part of such a page
   bool collapsed() const { return collapses_after && point_reads > *collapses_after; }
@@ -139,6 +140,7 @@ class SimulatedKernel final : public AbitKernel {
       if (kernel_.reads_cost_cpu) kernel_.own_cpu += kernel_.read_takes;
       parts.clear();
       ReadResult result;
+      process_.shape_reads += depth == PageTableReader::Depth::kShape;
       if (!process_.alive) return Failed(ReadOutcome::kProcessGone);
       if (process_.refuses_read) {
         result.outcome = ReadOutcome::kRefused;
