@@ -28,6 +28,9 @@ inline constexpr Capability kCapSysPtrace{CAP_SYS_PTRACE, "CAP_SYS_PTRACE", true
 inline constexpr std::array kAccessedBitCapabilities{
     Capability{CAP_BPF, "CAP_BPF", false}, kCapPerfmon,
     Capability{CAP_SYS_NICE, "CAP_SYS_NICE", false}, kCapSysPtrace};
+// Files of other users' processes that only the owner may write.
+inline constexpr std::array kWholeClearCapabilities{
+    Capability{CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE", true}};
 inline constexpr std::array kAddressSampleCapabilities{kCapPerfmon, kCapSysPtrace};
 
 // A bit for each capability that is in effect in this thread.

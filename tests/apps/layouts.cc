@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program whose memory has a layout that is hard to scan. It writes to each of its pages in turn
-// until it is killed.
+// A program whose memory is hard to scan. It accesses each of its pages in turn until it is killed.
 //
-// usage: layouts guards|statics|mappings|sparse PAGES
+// usage: layouts guards|statics|mappings|sparse|shared|forked|locked PAGES
 //   guards    each page is a mapping of its own, behind a guard page
 //   statics   the pages are .bss, in the page table of the program's code and data (at most 256)
 //   mappings  each page is a mapping of its own, followed by a read-only one
 //   sparse    the pages are spread evenly over one mapping of 4 TiB
+//   shared    the pages are of one mapping that a child that sleeps has touched, too
+//   forked    the pages are private and a child that sleeps has them, too: both only read them
+//   locked    the pages are locked in memory
 
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -24,9 +29,8 @@ constexpr std::size_t kSparseBytes = std::size_t{4} << 40;
 
 volatile char statics[256 * kPage];
 
-volatile char* Reserve(std::size_t bytes, int protection) {
-  void* memory =
-      ::mmap(nullptr, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+volatile char* Reserve(std::size_t bytes, int protection, int sharing = MAP_PRIVATE) {
+  void* memory = ::mmap(nullptr, bytes, protection, sharing | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
     std::perror("mmap");
     std::exit(1);
@@ -39,6 +43,29 @@ void Protect(volatile char* page, int protection) {
   if (::mprotect(const_cast<char*>(page), kPage, protection) == 0) return;
   std::perror("mprotect");
   std::exit(1);
+}
+
+void Touch(const std::vector<volatile char*>& pages) {
+  for (volatile char* page : pages) *page = 1;
+}
+
+// A child that has mapped what this process has mapped, and ends with it.
+void ForkOneThatSleeps(const std::vector<volatile char*>& pages) {
+  const pid_t parent = ::getpid();
+  int touched[2];
+  if (::pipe(touched) != 0) std::exit(1);
+  const pid_t child = ::fork();
+  if (child < 0) std::exit(1);
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    char sum = 0;
+    for (const volatile char* page : pages) sum = static_cast<char>(sum + *page);
+    if (::write(touched[1], &sum, 1) != 1) ::_exit(1);
+    while (::getppid() == parent) ::pause();
+    ::_exit(0);
+  }
+  char sum = 0;
+  if (::read(touched[0], &sum, 1) != 1) std::exit(1);
 }
 
 std::vector<volatile char*> Pages(std::string_view layout, std::size_t count) {
@@ -62,6 +89,16 @@ std::vector<volatile char*> Pages(std::string_view layout, std::size_t count) {
     volatile char* memory = Reserve(kSparseBytes, PROT_READ | PROT_WRITE);
     for (std::size_t i = 0; i < count; ++i)
       pages[i] = memory + kSparseBytes / count / kPage * kPage * i;
+  } else if (layout == "shared" || layout == "forked" || layout == "locked") {
+    volatile char* memory = Reserve(count * kPage, PROT_READ | PROT_WRITE,
+                                    layout == "shared" ? MAP_SHARED : MAP_PRIVATE);
+    for (std::size_t i = 0; i < count; ++i) pages[i] = memory + i * kPage;
+    Touch(pages);
+    if (layout == "locked") {
+      if (::mlock(const_cast<char*>(memory), count * kPage) != 0) std::exit(1);
+    } else {
+      ForkOneThatSleeps(pages);
+    }
   } else {
     pages.clear();
   }
@@ -75,6 +112,10 @@ int main(int argument_count, char** arguments) {
   const std::vector<volatile char*> pages =
       Pages(arguments[1], std::strtoul(arguments[2], nullptr, 10));
   if (pages.empty()) return 2;
-  while (true)
-    for (volatile char* page : pages) *page = 1;
+  if (std::string_view(arguments[1]) == "forked") {
+    volatile char sum = 0;
+    while (true)
+      for (const volatile char* page : pages) sum = static_cast<char>(sum + *page);
+  }
+  while (true) Touch(pages);
 }

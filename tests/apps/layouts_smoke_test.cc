@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Address spaces of every layout are scanned as a whole: how soon is for record_live_test.cc.
+// Memory of every kind is scanned as a whole: how soon is for record_live_test.cc.
 
 #include <gtest/gtest.h>
 
@@ -44,7 +44,8 @@ TEST_P(EachLayout, IsSeenByReferencesAsAWhole) {
 
 INSTANTIATE_TEST_SUITE_P(All, EachLayout,
                          ::testing::Values(Layout{"guards", 2'000}, Layout{"statics", 256},
-                                           Layout{"sparse", 1'000}),
+                                           Layout{"sparse", 1'000}, Layout{"shared", 2'000},
+                                           Layout{"forked", 2'000}, Layout{"locked", 2'000}),
                          [](const auto& layout) { return layout.param.name; });
 
 }  // namespace layouts_smoke_test

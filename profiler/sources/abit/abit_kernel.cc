@@ -35,6 +35,15 @@ std::string ProcessRefusal(std::string attempt, Pid pid, std::optional<int> syst
   return error.Message();
 }
 
+std::string WholeClearRefusal(Pid pid, std::optional<int> system_error) {
+  Error error = Refused("clear accessed bits of shared and locked memory",
+                        fmt::format("/proc/{}/clear_refs", pid.value()), 0);
+  error.system_error = system_error;
+  if (system_error == EPERM || system_error == EACCES)
+    error.advice = CapabilityAdvice(kWholeClearCapabilities);
+  return error.Message();
+}
+
 std::string UnopenedTargets(const std::vector<Error>& refusals) {
   return fmt::format("the accessed bits of {} target{} are not seen: {}", refusals.size(),
                      refusals.size() == 1 ? "" : "s", refusals.front().Message());

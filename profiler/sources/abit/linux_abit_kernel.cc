@@ -78,6 +78,31 @@ class LinuxProcess final : public AbitProcess {
     return ClearOutcome::kDone;
   }
 
+  bool ClearsWhole() const override { return true; }
+
+  // "1" in proc_pid_clear_refs(5). The file of a thread is its process's.
+  ClearOutcome ClearWhole() override {
+    const auto thread = ProcFs().ThreadWithMemory(pid_);
+    if (!thread) return Alive() ? ClearOutcome::kUnclearable : ClearOutcome::kProcessGone;
+    const UniqueFd file(
+        ::open(fmt::format("/proc/{}/task/{}/clear_refs", pid_.value(), thread->value()).c_str(),
+               O_WRONLY | O_CLOEXEC));
+    const int open_error = errno;
+    // The file stays with the process that had the number at the open: it is the one watched.
+    if (!Alive()) return ClearOutcome::kProcessGone;
+    if (!file) {
+      refusal_ = open_error;
+      return open_error == ENOENT ? ClearOutcome::kUnclearable : ClearOutcome::kRefused;
+    }
+    while (::write(file.get(), "1", 1) != 1) {
+      if (errno == EINTR) continue;
+      if (errno == ESRCH) return ClearOutcome::kProcessGone;
+      refusal_ = errno;
+      return ClearOutcome::kRefused;
+    }
+    return ClearOutcome::kDone;
+  }
+
   ReadResult ReadPoints(std::span<const Vpn> pages, std::vector<PointEntry>& entries) override {
     return reader_.ReadPoints(pid_, pages, entries);
   }

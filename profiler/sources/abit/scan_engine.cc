@@ -65,6 +65,15 @@ constexpr std::uint64_t kClearsThatTell = 2048;  // what a visit takes
 constexpr nanoseconds kTimeThatTells = 10 * kBudgetWindow;
 constexpr double kResetSmoothing = 1.0 / 16;
 
+// A clear of the whole process keeps writers of its mmap_lock waiting, no longer than this.
+constexpr nanoseconds kLongestWholeClear = milliseconds(5);
+// It flushes nothing: rungs up to this one are passed over, as CPUs may still hold translations
+// that hide accesses. Chosen: by the next rung, 4 ms, a time slice has ended in most cases.
+constexpr nanoseconds kUnflushed = milliseconds(2);
+constexpr double kWholeSmoothing = 1.0 / 4;
+// It cuts the ladders of all the rest short: one page in so many has to need it.
+constexpr std::uint64_t kWorthWhole = 4;
+
 Vpn AlignDown(Vpn vpn, PageCount span) { return Vpn(vpn.value() / span.value() * span.value()); }
 
 Vpn AlignUp(Vpn vpn, PageCount span) {
@@ -385,7 +394,7 @@ void ScanEngine::MoveTurns(std::vector<BlockPtr>& blocks) {
 BlockPtr ScanEngine::NextBlock(ScanTarget& target, MonotonicTime now) {
   if (target.remaining.empty()) {
     for (const BlockPtr& block : target.blocks)
-      if (block->WorthATurn(now)) target.remaining.push_back(block);
+      if (MayHaveTurn(target, *block, now)) target.remaining.push_back(block);
     if (target.remaining.empty()) return nullptr;
     ++counts_.rotations;
     ++target.rotation;
@@ -403,9 +412,24 @@ BlockPtr ScanEngine::NextBlock(ScanTarget& target, MonotonicTime now) {
     target.remaining.erase(target.remaining.end() - 1 - static_cast<std::ptrdiff_t>(watched));
     if (had_its_turn) continue;
     block->visited_in_rotation = target.rotation;
-    if (block->WorthATurn(now)) return block;
+    if (MayHaveTurn(target, *block, now)) return block;
   }
   return nullptr;
+}
+
+bool ScanEngine::MayHaveTurn(const ScanTarget& target, const Block& block,
+                             MonotonicTime now) const {
+  return block.WorthATurn(now) && (block.only_whole_until <= now || MayClearWhole(target, now));
+}
+
+// Not before the ladders that the one before began have come to their ends.
+bool ScanEngine::MayClearWhole(const ScanTarget& target, MonotonicTime now) const {
+  if (!target.handle->ClearsWhole() || now < target.whole_refused_until) return false;
+  if (!target.cleared_whole) return true;
+  const nanoseconds since = options_.mode == ScanOptions::Mode::kPlain
+                                ? now - target.whole_at
+                                : target.earned_at - target.whole_cpu;
+  return since >= nanoseconds(base_ladder_.delay_ns[base_ladder_.rungs - 1]);
 }
 
 // Of a target that sleeps, or may not be looked at, the first visit does not go on.
@@ -539,6 +563,7 @@ bool ScanEngine::Visit(ScanTarget& target, const BlockPtr& block, MonotonicTime 
     See(target, block, AllUnits());
     return false;
   }
+  if (block->only_whole_until > now) return VisitWhole(target, now);
   // Whoever is not reached has its turn later.
   block->visited_in_rotation = 0;
   std::vector<BlockPtr> ready;
@@ -569,6 +594,102 @@ bool ScanEngine::Visit(ScanTarget& target, const BlockPtr& block, MonotonicTime 
   bool cleared = false;
   for (const BlockPtr& member : ready) cleared |= !member->dropped && Clear(target, {member});
   return cleared;
+}
+
+// Visits all blocks by one clear. It takes the bits of exposures under way, too, so that all begin
+// anew. True: cleared.
+bool ScanEngine::VisitWhole(ScanTarget& target, MonotonicTime now) {
+  std::uint64_t entries = 0;
+  std::uint64_t only_so = 0;  // of them, those that no other clear reaches
+  std::vector<BlockPtr> members;
+  for (const BlockPtr& block : target.blocks) {
+    if (block->dropped || !block->Clearable(now)) continue;  // hugetlb and device memory
+    members.push_back(block);
+    const std::uint64_t of_block = block->in_view > 0 ? block->in_view : block->unit_count();
+    entries += of_block;
+    if (block->only_whole_until > now) only_so += of_block;
+  }
+  const double takes = static_cast<double>(entries) * target.whole_ns_per_entry;
+  const bool too_long = takes > static_cast<double>(kLongestWholeClear.count());
+  if (too_long || kWorthWhole * only_so < entries) {
+    whole_too_long_ += too_long;
+    DoWithoutWhole(target, now + kRetryUnclearable);
+    return false;
+  }
+  std::vector<BlockPtr> ready;
+  for (const BlockPtr& member : members) {
+    member->visited_in_rotation = target.rotation;
+    const bool is_ready = LookBeforeClear(target, member);
+    if (target.gone || target.mappings_stale) return false;
+    if (member->dropped) continue;
+    if (member->in_ladder) EndLadder(target, *member);
+    if (is_ready) {
+      ready.push_back(member);
+    } else {
+      Abandon(*member);  // it could not be read, and is cleared all the same
+    }
+  }
+  if (ready.empty()) return false;
+  const nanoseconds own_cpu_before = kernel_.OwnCpuTime();
+  const MonotonicTime before = kernel_.Now();
+  const ClearOutcome outcome = target.handle->ClearWhole();
+  const MonotonicTime after = kernel_.Now();
+  if (outcome != ClearOutcome::kDone) {
+    CannotClearWhole(target, outcome);
+    return false;
+  }
+  // The target's page faults wait for it.
+  ChargeTarget(target, static_cast<std::uint64_t>((kernel_.OwnCpuTime() - own_cpu_before).count()),
+               0);
+  OpenWhole(target, ready, before, after);
+  return true;
+}
+
+// The clear went by address, from `before` to `after`.
+void ScanEngine::OpenWhole(ScanTarget& target, const std::vector<BlockPtr>& members,
+                           MonotonicTime before, MonotonicTime after) {
+  const std::uint32_t running = target.clock.running_threads();
+  const nanoseconds cpu_after = target.clock.Advance(after, target.handle->CpuTime(), running);
+  double entries = 0;
+  for (const BlockPtr& member : members) entries += member->in_view;
+  const double of_entry = static_cast<double>((after - before).count()) / entries;
+  double left = entries;
+  for (const BlockPtr& member : members) {
+    const nanoseconds ago(std::llround((left - member->in_view / 2.0) * of_entry));
+    left -= member->in_view;
+    member->by_whole = true;
+    OpenExposure(target, member, after - ago, cpu_after - ago * running);
+  }
+  target.cleared_whole = true;
+  target.whole_refused = false;
+  target.whole_at = after;
+  target.whole_cpu = cpu_after;
+  target.whole_ns_per_entry += (of_entry - target.whole_ns_per_entry) * kWholeSmoothing;
+  ++whole_clears_;
+}
+
+// Precondition: `outcome` is not kDone.
+void ScanEngine::CannotClearWhole(ScanTarget& target, ClearOutcome outcome) {
+  if (outcome == ClearOutcome::kProcessGone) {
+    target.gone = true;
+    DropAll(target);
+    return;
+  }
+  if (outcome == ClearOutcome::kRefused) {
+    target.whole_refused = true;
+    whole_refused_.Raise(WholeClearRefusal(target.process.pid, target.handle->refusal()));
+  }
+  DoWithoutWhole(target, kernel_.Now() + kRetryRefused);
+}
+
+// Until then the other kind of clear has to do. Where it reaches nothing, bits are no more than
+// seen.
+void ScanEngine::DoWithoutWhole(ScanTarget& target, MonotonicTime until) {
+  target.whole_refused_until = until;
+  for (const BlockPtr& block : target.blocks) {
+    if (std::exchange(block->only_whole_until, MonotonicTime{}) == MonotonicTime{}) continue;
+    if (block->passed_by.count() >= block->in_view) block->unclearable_until = until;
+  }
 }
 
 // Clears blocks of neighbouring tables in one go and opens their exposures. False: not cleared, and
@@ -661,7 +782,9 @@ void ScanEngine::CannotClear(ScanTarget& target, const BlockPtr& block, ClearOut
     case ClearOutcome::kDone:
       return;
     case ClearOutcome::kUnclearable:
-      block->unclearable_until = kernel_.Now() + kRetryUnclearable;
+      // Huge pages that are refused may be hugetlb's, which no clear reaches.
+      if (block->unit != PageCount(1) || !LeaveToWhole(target, *block))
+        block->unclearable_until = kernel_.Now() + kRetryUnclearable;
       See(target, block, AllUnits());
       return;
     case ClearOutcome::kUnmapped:
@@ -682,7 +805,7 @@ void ScanEngine::CannotClear(ScanTarget& target, const BlockPtr& block, ClearOut
 // What the view shows of a block just before its clear.
 void ScanEngine::PrepareExposure(Block& block) {
   const std::size_t count = block.unit_count();
-  block.open = false;
+  block.open = block.by_whole = false;
   block.units.assign(count, TMPROF_UNIT_OUT);
   block.set_before.reset();
   block.uncleared.reset();
@@ -768,7 +891,9 @@ nanoseconds ScanEngine::Exposed(const Block& block) const {
 void ScanEngine::ScheduleNextRead(ScanTarget& target, const BlockPtr& block, MonotonicTime now) {
   const tmprof_ladder& ladder = LadderOf(*block);
   const nanoseconds exposed = Exposed(*block);
-  block->rung = tmprof_ladder_next(&ladder, block->rung, (exposed + exposed / kOfRung).count());
+  const nanoseconds over = block->by_whole ? kUnflushed : nanoseconds(0);
+  block->rung =
+      tmprof_ladder_next(&ladder, block->rung, std::max(exposed + exposed / kOfRung, over).count());
   if (block->rung == ladder.rungs || tmprof_ladder_stop(block->set, block->in_view)) {
     EndLadder(target, *block);
     return;
@@ -877,7 +1002,8 @@ std::vector<UnitRecord>& ScanEngine::RecordsOf(const BlockPtr& block) {
 
 // Whether the latest read, of which the view is, came too late to tell pages apart.
 bool ScanEngine::IsBlurred(const Block& block, std::uint32_t running_threads) const {
-  if (!block.in_ladder || options_.mode != ScanOptions::Mode::kLadder) return false;
+  if (!block.in_ladder || block.by_whole || options_.mode != ScanOptions::Mode::kLadder)
+    return false;
   const auto delay = nanoseconds(LadderOf(block).delay_ns[block.rung]);
   const nanoseconds of_each = Exposed(block) / std::max(running_threads, 1u);
   if (delay >= kFineRungs || of_each <= std::max(kBlurringDelay * delay, kLeastBlur) ||
@@ -900,7 +1026,7 @@ bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
   block.cpu_at = cpu;
   block.read_at = read.time;
 
-  if (first_read) RejectUncleared(target, pointer);
+  if (first_read && !block.by_whole) RejectUncleared(target, pointer);
   const bool told = block.turns_again >= kTurnsAgain || !IsBlurred(block, read.running_threads);
   // After the ladder has stopped, a block waits for its next turn for seconds. That a page was
   // first accessed somewhere in there says next to nothing of its rate; that it was not, says a
@@ -952,11 +1078,16 @@ bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
 // checked.
 void ScanEngine::RejectUncleared(ScanTarget& target, const BlockPtr& pointer) {
   Block& block = *pointer;
+  const std::uint32_t present = view_.present_count;
   std::vector<Vpn> suspects;
   std::vector<std::size_t> units;
   std::vector<bool> settled;
   for (std::size_t i = 0; i < block.unit_count(); ++i) {
-    if (!view_.accessed[i] || !block.set_before[i]) continue;
+    if (!block.set_before[i]) continue;
+    if (!view_.accessed[i]) {
+      block.passed_by.reset(i);
+      continue;
+    }
     suspects.push_back(block.range.start + PageCount(i * block.unit.value()));
     units.push_back(i);
     settled.push_back(block.settled[i]);
@@ -967,15 +1098,27 @@ void ScanEngine::RejectUncleared(ScanTarget& target, const BlockPtr& pointer) {
     const std::size_t i = units[k];
     if (standing[k] == PageStanding::kClearable) {
       block.settled.set(i);
+      block.passed_by.reset(i);
       continue;
     }
-    auto& count = standing[k] == PageStanding::kShared ? counts_.shared : counts_.unsettled;
-    count += block.unit.value();
+    const bool is_shared = standing[k] == PageStanding::kShared;
+    block.passed_by[i] = is_shared;
+    (is_shared ? counts_.shared : counts_.unsettled) += block.unit.value();
     block.units[i] = TMPROF_UNIT_OUT;
     --block.in_view;
     RecordsOf(pointer)[i].seen = true;
     RecordsOf(pointer)[i].frame = view_.frame[i];
   }
+  if (2 * block.passed_by.count() > present) LeaveToWhole(target, block);
+}
+
+// A page that a clear passes by once is passed by for long: it is tried again as rarely as one that
+// is refused. False: clears of the whole process do not come into question.
+bool ScanEngine::LeaveToWhole(const ScanTarget& target, Block& block) {
+  const MonotonicTime now = kernel_.Now();
+  if (!target.handle->ClearsWhole() || now < target.whole_refused_until) return false;
+  block.only_whole_until = now + kRetryUnclearable;
+  return true;
 }
 
 // ------------------------------------------------------------------------------------- the bill
@@ -999,12 +1142,16 @@ void ScanEngine::Release(ScanTarget& target, Block& block) {
 void ScanEngine::Drop(ScanTarget& target, Block& block) {
   if (block.dropped) return;
   block.dropped = true;
-  if (block.open) {
-    const auto unread = std::count(block.units.begin(), block.units.end(), TMPROF_UNIT_UNSET);
-    counts_.lost += static_cast<std::uint64_t>(unread) * block.unit.value();
-  }
-  block.open = block.in_ladder = false;
+  Abandon(block);
+  block.in_ladder = false;
   Release(target, block);
+}
+
+// Its open exposure says no more.
+void ScanEngine::Abandon(Block& block) {
+  if (!std::exchange(block.open, false)) return;
+  const auto unread = std::count(block.units.begin(), block.units.end(), TMPROF_UNIT_UNSET);
+  counts_.lost += static_cast<std::uint64_t>(unread) * block.unit.value();
 }
 
 void ScanEngine::DropAll(ScanTarget& target) {
@@ -1086,6 +1233,14 @@ Harvest ScanEngine::TakeEpoch() {
   }
   EstimateVisit(clearable, at_once);
   harvest.unclearable = unclearable;
+  harvest.details = {{"whole_clears", std::exchange(whole_clears_, 0)},
+                     {"whole_clears_too_long", std::exchange(whole_too_long_, 0)}};
+  if (std::ranges::none_of(targets_, [](const auto& entry) {
+        return entry.second->watched() && entry.second->whole_refused;
+      }))
+    whole_refused_.Settle();
+  if (const std::string text = whole_refused_.TakeEpoch(); !text.empty())
+    harvest.note += (harvest.note.empty() ? "" : "; ") + text;
   for (const BlockPtr& block : touched_) {
     block->seen = false;
     if (block->records.empty()) continue;

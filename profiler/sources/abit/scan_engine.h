@@ -82,7 +82,16 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   void ClearSomething(MonotonicTime now);
   std::vector<BlockPtr> RunAround(ScanTarget& target, const BlockPtr& block, MonotonicTime now);
   void See(ScanTarget& target, const BlockPtr& block, const UnitSet& units);
+  bool MayHaveTurn(const ScanTarget& target, const Block& block, MonotonicTime now) const;
+  bool MayClearWhole(const ScanTarget& target, MonotonicTime now) const;
   bool LookBeforeClear(ScanTarget& target, const BlockPtr& block);
+  bool VisitWhole(ScanTarget& target, MonotonicTime now);
+  void OpenWhole(ScanTarget& target, const std::vector<BlockPtr>& members, MonotonicTime before,
+                 MonotonicTime after);
+  void CannotClearWhole(ScanTarget& target, ClearOutcome outcome);
+  static void DoWithoutWhole(ScanTarget& target, MonotonicTime until);
+  bool LeaveToWhole(const ScanTarget& target, Block& block);
+  void Abandon(Block& block);
   bool Visit(ScanTarget& target, const BlockPtr& block, MonotonicTime now);
   bool Clear(ScanTarget& target, const std::vector<BlockPtr>& run);
   bool ClearByMapping(ScanTarget& target, const BlockPtr& block);
@@ -136,6 +145,9 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
     std::chrono::nanoseconds cpu_time{0};  // of the targets
   };
   Visits visits_;
+  std::uint64_t whole_clears_ = 0;    // in this epoch
+  std::uint64_t whole_too_long_ = 0;  // ... that were not made, as they would take too long
+  Complaint whole_refused_;  // standing: shared and locked memory of some target is not cleared
   std::uint64_t clears_again_ = 0;  // pages in this epoch, as part of the visit before
   std::chrono::nanoseconds epoch_cpu_time_{0};
   std::optional<std::chrono::nanoseconds> visit_cpu_time_;

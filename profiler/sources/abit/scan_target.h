@@ -44,11 +44,16 @@ struct Block {
   // Until then a clear of the whole range fails, as the kernel does not clear some of its mappings.
   MonotonicTime by_mapping_until{};
   UnitSet uncleared;  // at the latest clear, as their mapping cannot be
+  // Most of its pages are shared, or it is locked: until then a clear of the whole process alone
+  // reaches it.
+  MonotonicTime only_whole_until{};
 
   // Of the open exposure.
+  bool by_whole = false;            // that a clear of the whole process began
   std::vector<std::uint8_t> units;  // enum tmprof_unit
   UnitSet set_before;               // at the clear
   UnitSet settled;                  // outlives the exposure
+  UnitSet passed_by;                // so does this: a clear did so, as they are shared
   std::uint32_t in_view = 0;
   std::uint32_t set = 0;
   std::uint32_t set_before_count = 0;
@@ -104,6 +109,14 @@ struct ScanTarget : WatchedTarget {
   std::vector<HugeSpan> huge;
   ScanPlan plan;
   MonotonicTime plan_again{};  // no sooner, unless there are no blocks
+
+  // Of clears of the whole process.
+  bool cleared_whole = false;  // at some time, at ...
+  MonotonicTime whole_at{};
+  std::chrono::nanoseconds whole_cpu{0};  // ... this CPU time
+  double whole_ns_per_entry = 100;        // that it takes; 65 to 92 were measured
+  MonotonicTime whole_refused_until{};    // none is tried before
+  bool whole_refused = false;             // by the kernel, at the last try
 };
 
 }  // namespace tmprof::abit

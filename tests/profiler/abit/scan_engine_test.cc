@@ -740,6 +740,141 @@ TEST_F(ScanEngineTest, PagesThatTheClearPassedByGetNoEvidenceAndAreCounted) {
       EXPECT_EQ(block.units[i].seen, i % 4 == 0) << "accessed at some time";
 }
 
+// Memory that only a clear of the whole process reaches.
+class WholeClearTest : public ScanEngineTest {
+ protected:
+  SimulatedProcess& AddShared(std::vector<double> rates, Vpn start = kStart) {
+    SimulatedProcess& process = Add(std::move(rates), PageCount(1), start);
+    process.clears_whole = true;
+    for (SimulatedProcess::Page& page : process.pages) page.shared = true;
+    return process;
+  }
+  void Record(seconds length) {
+    for (seconds done{0}; done < length; ++done) {
+      Run(seconds(1));
+      whole_clears_ += DetailOf("whole_clears", Take());
+    }
+  }
+  static std::uint64_t DetailOf(std::string_view name, const Harvest& harvest) {
+    const auto found = std::ranges::find(harvest.details, name, &NamedCount::name);
+    return found == harvest.details.end() ? 0 : found->count;
+  }
+  // Of the hot pages by Rates(), those among as many of the highest rate.
+  double Recall(const SimulatedProcess& process, std::size_t one_hot_in) {
+    std::vector<std::pair<double, Vpn>> ranked;
+    for (const auto& [key, sum] : sums_) ranked.push_back({-sum.rate(), key.vpn});
+    std::ranges::sort(ranked);
+    const std::size_t hot = process.pages.size() / one_hot_in;
+    std::size_t found = 0;
+    for (std::size_t i = 0; i < std::min(hot, ranked.size()); ++i)
+      found += process.IndexOf(ranked[i].second) % one_hot_in == 0;
+    return static_cast<double>(found) / static_cast<double>(hot);
+  }
+
+  std::uint64_t whole_clears_ = 0;
+};
+
+TEST_F(WholeClearTest, SharedPagesAreAllLookedAtAndTheHotOnesFound) {
+  SimulatedProcess& process = AddShared(Rates(32 * kTable, 16, 200, 0.2));
+  Start({.overhead_share = 0.01});
+  Record(seconds(20));
+  EXPECT_EQ(sums_.size(), process.pages.size());
+  EXPECT_GE(Recall(process, 16), 0.95);
+  EXPECT_EQ(whole_clears_, process.whole_clears);
+  EXPECT_GE(whole_clears_, 5u);
+  EXPECT_LE(whole_clears_, 20u) << "the ladder of one has ended before the next";
+}
+
+TEST_F(WholeClearTest, WhatItCostsTheTargetIsWithinItsBudget) {
+  SimulatedProcess& process = AddShared(std::vector<double>(64 * kTable, 1'000.0));
+  Start({.overhead_share = 0.01});
+  Record(seconds(30));
+  const double held =
+      1e-9 *
+      static_cast<double>(process.whole_clears * process.pages.size() *
+                          static_cast<std::uint64_t>(SimulatedKernel::kWholeClearTakes.count()));
+  EXPECT_GT(process.whole_clears, 0u);
+  EXPECT_LE(PaidBy(process) + held, 0.01 * 30 + 0.06) << "and what a first visit may borrow";
+}
+
+TEST_F(WholeClearTest, PrivatePagesBesideSharedOnesKeepTheirRates) {
+  SimulatedProcess& process = AddShared(std::vector<double>(16 * kTable, 5.0));
+  for (std::size_t i = 0; i < 8 * kTable; ++i) process.pages[i].shared = false;
+  Start({.overhead_share = 0.01});
+  Record(seconds(30));
+  EXPECT_GT(whole_clears_, 0u);
+  // What is first accessed in the second between the end of a ladder and the next clear is taken to
+  // have been so in its middle: shared pages seem slower by that.
+  for (const auto& [first, tolerance] :
+       {std::pair(std::size_t{0}, 0.5), std::pair(8 * kTable, 1.6)}) {
+    double firsts = 0;
+    double at_risk = 0;
+    for (const auto& [key, sum] : sums_) {
+      const std::size_t page = process.IndexOf(key.vpn);
+      if (page < first || page >= first + 8 * kTable) continue;
+      firsts += static_cast<double>(sum.firsts);
+      at_risk += sum.seconds;
+    }
+    EXPECT_NEAR(firsts / at_risk, 5.0, tolerance) << "from page " << first;
+  }
+}
+
+TEST_F(WholeClearTest, LockedMemoryIsLookedAt) {
+  SimulatedProcess& process = Add(Rates(8 * kTable, 16, 200, 0.2));
+  process.clears_whole = true;
+  for (SimulatedProcess::Page& page : process.pages) page.mlocked = true;
+  Start({.overhead_share = 0.01});
+  Record(seconds(20));
+  EXPECT_EQ(sums_.size(), process.pages.size());
+  EXPECT_GE(Recall(process, 16), 0.95);
+  EXPECT_EQ(harvest_.unclearable, 0u);
+}
+
+TEST_F(WholeClearTest, AProcessThatIsTooLargeIsNotHeldUp) {
+  SimulatedProcess& process = AddShared(std::vector<double>(256 * kTable, 5.0));  // 9 ms
+  Start({.overhead_share = 0.01});
+  std::uint64_t too_long = 0;
+  for (int epoch = 0; epoch < 20; ++epoch) {
+    Run(seconds(1));
+    too_long += DetailOf("whole_clears_too_long", Take());
+  }
+  EXPECT_EQ(process.whole_clears, 0u);
+  EXPECT_EQ(too_long, 1u) << "and it is not asked for all the time";
+  EXPECT_GT(harvest_.unclearable, 0u);
+}
+
+TEST_F(WholeClearTest, AFewSharedPagesAreNotWorthCuttingTheOthersLadders) {
+  SimulatedProcess& process = AddShared(std::vector<double>(16 * kTable, 5.0));
+  for (std::size_t i = 2 * kTable; i < process.pages.size(); ++i) process.pages[i].shared = false;
+  Start({.overhead_share = 0.01});
+  Record(seconds(10));
+  EXPECT_EQ(process.whole_clears, 0u);
+  EXPECT_EQ(harvest_.unclearable, 2 * kTable);
+}
+
+TEST_F(WholeClearTest, ARefusalIsSaidWithTheCapabilityThatIsMissingAndTriedAgain) {
+  SimulatedProcess& process = AddShared(std::vector<double>(4 * kTable, 5.0));
+  process.refuses_whole = EACCES;
+  Start({.overhead_share = 0.01});
+  Record(seconds(5));
+  EXPECT_THAT(harvest_.note,
+              AllOf(HasSubstr("shared and locked memory"), HasSubstr("CAP_DAC_OVERRIDE")));
+  EXPECT_EQ(harvest_.unclearable, process.pages.size());
+  process.refuses_whole.reset();
+  Record(seconds(65));
+  EXPECT_EQ(harvest_.note, "");
+  EXPECT_GT(process.whole_clears, 0u);
+}
+
+TEST_F(WholeClearTest, ATargetMayEndBeforeIt) {
+  SimulatedProcess& process = AddShared(std::vector<double>(4 * kTable, 5.0));
+  Start({.overhead_share = 0.01});
+  Record(seconds(3));
+  process.alive = false;
+  Record(seconds(3));
+  EXPECT_EQ(harvest_.evidence.size(), 0u);
+}
+
 // What cannot be cleared: all that a set bit says is that the page was accessed at some time.
 class UnclearableTest : public ScanEngineTest {
  protected:

@@ -73,11 +73,14 @@ class SimulatedProcess {
   bool alive = true;
   bool is_another = false;  // the one that was opened has exited, and this has its number
   bool unmapped = false;
-  bool mlocked = false;             // all of it
-  std::optional<int> refuses;       // errno of a clear
-  std::optional<int> refuses_read;  // errno
-  int busy_reads = 0;               // to come
-  std::uint64_t busy_points = 0;    // one in so many reads of points finds all busy; 0: none
+  bool mlocked = false;              // all of it
+  std::optional<int> refuses;        // errno of a clear
+  std::optional<int> refuses_read;   // errno
+  bool clears_whole = false;         // the kernel offers it
+  std::optional<int> refuses_whole;  // errno
+  std::uint64_t whole_clears = 0;
+  int busy_reads = 0;             // to come
+  std::uint64_t busy_points = 0;  // one in so many reads of points finds all busy; 0: none
   std::uint64_t point_reads = 0;
   std::uint64_t shape_reads = 0;
   std::optional<std::uint64_t> collapses_after;  // reads of points, which find huge pages from then
@@ -99,6 +102,7 @@ class SimulatedProcess {
 class SimulatedKernel final : public AbitKernel {
  public:
   static constexpr std::chrono::microseconds kClearTakes{30};
+  static constexpr std::chrono::nanoseconds kWholeClearTakes{70};  // a page
 
   MonotonicTime now{std::chrono::seconds(1000)};
   std::map<Pid, SimulatedProcess*> processes;
@@ -219,15 +223,30 @@ class SimulatedKernel final : public AbitKernel {
           return ClearOutcome::kUnclearable;
         }
         if (!page.present || !page.mapped || page.shared || !page.accessed) continue;
-        page.accessed = false;
-        page.next_access =
-            page.rate > 0 ? CpuSeconds() + std::exponential_distribution(page.rate)(kernel_.random)
-                          : 1e18;
+        Unset(page);
       }
       return ClearOutcome::kDone;
     }
 
-    std::optional<int> refusal() const override { return process_.refuses; }
+    bool ClearsWhole() const override { return process_.clears_whole; }
+
+    ClearOutcome ClearWhole() override {
+      if (!process_.alive) return ClearOutcome::kProcessGone;
+      if (process_.refuses_whole) return ClearOutcome::kRefused;
+      ++process_.whole_clears;
+      for (SimulatedProcess::Page& page : process_.pages) {
+        if (!page.present || !page.mapped) continue;
+        kernel_.now += kWholeClearTakes;
+        kernel_.own_cpu += kWholeClearTakes;
+        Touch(page);
+        if (page.accessed) Unset(page);
+      }
+      return ClearOutcome::kDone;
+    }
+
+    std::optional<int> refusal() const override {
+      return process_.refuses ? process_.refuses : process_.refuses_whole;
+    }
 
     std::vector<PageStanding> Inspect(std::span<const Vpn> pages,
                                       const std::vector<bool>&) override {
@@ -271,6 +290,12 @@ class SimulatedKernel final : public AbitKernel {
       page.accessed = true;
       ++process_.sets;
       return true;
+    }
+    void Unset(SimulatedProcess::Page& page) {
+      page.accessed = false;
+      page.next_access =
+          page.rate > 0 ? CpuSeconds() + std::exponential_distribution(page.rate)(kernel_.random)
+                        : 1e18;
     }
     static std::uint64_t Entry(const SimulatedProcess::Page& page) {
       return page.present && page.mapped ? 0x1 | (page.accessed ? 0x20 : 0) : 0;
