@@ -91,13 +91,18 @@ class Failed(Exception):
     """The world refused; the message says what."""
 
 
-def output(command_: list[str], environment: dict[str, str] | None = None) -> str:
-    """What a program that ends by itself prints on standard output."""
+# Of tmprof record: it recorded, enough or little (docs/recording.md). What is measured says which.
+RECORDED = (0, 3)
+
+
+def output(command_: list[str], environment: dict[str, str] | None = None,
+           statuses: tuple[int, ...] = (0,)) -> str:
+    """What a program that ends by itself, with one of these statuses, prints on standard output."""
     try:
         done = subprocess.run(command_, capture_output=True, text=True, check=False, env=environment)
     except OSError as error:
         raise Failed(f"cannot run {command_[0]}: {error.strerror}; build it first") from error
-    if done.returncode != 0:
+    if done.returncode not in statuses:
         raise Failed(f"{shlex.join(command_)} ended with status {done.returncode}:\n"
                      f"{done.stderr.rstrip()}")
     return done.stdout
@@ -125,7 +130,7 @@ class Recorder:
         self._process.returncode = os.waitstatus_to_exitcode(status)
         self.end_ns = time.monotonic_ns()
         self.cpu_s = usage.ru_utime + usage.ru_stime
-        if self._process.returncode != 0:
+        if self._process.returncode not in RECORDED:
             raise Failed(f"{shlex.join(self.command)} ended with status {self._process.returncode}:\n"
                          f"{messages.rstrip()}")
 

@@ -621,6 +621,7 @@ Result<Truth> TruthOfEpochs(EpochStream& epochs, std::string_view name,
                                             ? "no access of it missed the modelled cache"
                                             : "no epoch of it holds exact accesses"));
   }
+  truth.end = ended;
   return truth;
 }
 

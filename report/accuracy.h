@@ -40,6 +40,7 @@ struct TruthPhase {
 // Phases ascending and disjoint; each holds some positive weight.
 struct Truth {
   std::vector<TruthPhase> phases;
+  StreamEnd end{};  // of the epochs that it was made of; of a text, nothing is known
 };
 
 // {"pid"?, "phases": [{"t_start_ns", "t_end_ns", "ranges": [{"start", "end", "weight", "pid"?}]}]}.

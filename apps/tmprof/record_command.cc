@@ -246,10 +246,6 @@ class KnownSum {
       complete_ = false;
     }
   }
-  void Add(const KnownSum& other) {
-    sum_ += other.sum_;
-    complete_ = complete_ && other.complete_;
-  }
   std::string Text() const {
     if (complete_) return FormatCount(sum_);
     return sum_ == 0 ? "unknown" : "at least " + FormatCount(sum_);

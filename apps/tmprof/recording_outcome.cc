@@ -75,7 +75,10 @@ std::string_view Confidence(const RecordingFacts& facts) {
 
 std::string Evidence(const RecordingFacts& facts) {
   std::string text;
-  if (facts.had_references) text = fmt::format("{:.1f} looks at each page", LooksAtEach(facts));
+  if (facts.had_references) {
+    text = fmt::format("{:.1f} looks at each {}", LooksAtEach(facts),
+                       facts.by_regions ? "region" : "page");
+  }
   if (!facts.had_samples) return text;
   if (!text.empty()) text += ", ";
   return text +

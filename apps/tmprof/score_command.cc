@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -29,7 +30,7 @@ struct ScoreOptions {
   std::string format = "text";
 };
 
-Json AsJson(const std::vector<AccuracyRow>& rows, const std::string& by) {
+Json AsJson(const std::vector<AccuracyRow>& rows, const std::string& by, const StreamEnd& truth) {
   Json results = Json::array();
   for (const AccuracyRow& row : rows) {
     results.push_back({{"rank", Name(row.rank)},
@@ -42,7 +43,7 @@ Json AsJson(const std::vector<AccuracyRow>& rows, const std::string& by) {
                        {"kendall_tau_b", OrNull(row.kendall_tau_b)},
                        {"phases", row.phases}});
   }
-  return {{"by", by}, {"results", results}};
+  return {{"by", by}, {"results", results}, {"truth", WithEnd(Json::object(), truth)}};
 }
 
 std::string AsCsv(const std::vector<AccuracyRow>& rows, const std::string& by) {
@@ -113,12 +114,13 @@ Result<int> Score(const ScoreOptions& options) {
   const Result<AccuracyOutcome> outcome = ScoreAgainstTruth(
       **epochs, *truth, {.k_ratio = *k_ratio, .model = *model, .among_truth = options.among_truth});
   if (!outcome) return Fail(outcome.error());
-  const int exit_status = WarnOfEnd(outcome->end, options.trace, "scored");
+  const int exit_status = std::max(WarnOfEnd(truth->end, options.truth, "taken for the truth"),
+                                   WarnOfEnd(outcome->end, options.trace, "scored"));
   switch (*format) {
     case Format::kText:
       return Answer(AsText(outcome->rows, options.by), exit_status);
     case Format::kJson:
-      return Answer(JsonText(WithEnd(AsJson(outcome->rows, options.by), outcome->end)),
+      return Answer(JsonText(WithEnd(AsJson(outcome->rows, options.by, truth->end), outcome->end)),
                     exit_status);
     case Format::kCsv:
       return Answer(AsCsv(outcome->rows, options.by), exit_status);

@@ -21,10 +21,38 @@ std::uint64_t DetailOf(const SourceStatus& status, std::string_view name) {
   return detail == status.details.end() ? 0 : detail->count;
 }
 
-bool WasAccessed(const PageRecord& record) {
-  return record.references > 0 || record.load_samples > 0 || record.store_samples > 0 ||
-         (record.accesses && (record.accesses->loads > 0 || record.accesses->stores > 0));
+bool AnySourceSaw(const PageColumns& pages, std::size_t i) {
+  return pages.references[i] > 0 || pages.load_samples[i] > 0 || pages.store_samples[i] > 0 ||
+         (pages.accesses && (pages.accesses->loads[i] > 0 || pages.accesses->stores[i] > 0));
 }
+
+// Adds spans that adjoin as one: most of an epoch's records do.
+class Joined {
+ public:
+  explicit Joined(PageSet& into) : into_(into) {}
+  Joined(const Joined&) = delete;
+  Joined& operator=(const Joined&) = delete;
+  ~Joined() { Flush(); }
+
+  void Add(PageKey first, PageCount pages) {
+    if (pages_.value() > 0 && first_.target == first.target && first_.vpn + pages_ == first.vpn) {
+      pages_ += pages;
+      return;
+    }
+    Flush();
+    first_ = first;
+    pages_ = pages;
+  }
+
+ private:
+  void Flush() {
+    if (pages_.value() > 0) into_.Add(first_, pages_);
+  }
+
+  PageSet& into_;
+  PageKey first_{};
+  PageCount pages_{0};
+};
 
 }  // namespace
 
@@ -112,15 +140,18 @@ void SessionFacts::Add(const EpochProfile& epoch) {
     if (facts_.had_truth) targets_.insert(target.pid);
   }
   facts_.unclearable = std::max(facts_.unclearable, PageCount(unclearable));
-  for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
-    const PageRecord record = RecordAt(epoch.pages, i);
-    if (record.looks > 0) {
-      looked_at_.Add(record.key, record.span);
-      facts_.looks += record.looks * record.span.value();
-      facts_.by_regions = facts_.by_regions || !IsOneEntry(record.span.value());
+  Joined looked_at(looked_at_);
+  Joined accessed(accessed_);
+  const PageColumns& pages = epoch.pages;
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    const PageCount span(pages.span_pages[i]);
+    if (pages.looks[i] > 0) {
+      looked_at.Add(pages.key(i), span);
+      facts_.looks += std::uint64_t{pages.looks[i]} * span.value();
+      facts_.by_regions = facts_.by_regions || !IsOneEntry(span.value());
     }
-    if (WasAccessed(record)) accessed_.Add(record.key, record.span);
-    facts_.samples += std::uint64_t{record.load_samples} + record.store_samples;
+    if (AnySourceSaw(pages, i)) accessed.Add(pages.key(i), span);
+    facts_.samples += std::uint64_t{pages.load_samples[i]} + pages.store_samples[i];
   }
 }
 

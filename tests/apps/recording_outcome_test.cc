@@ -93,7 +93,8 @@ TEST(RecordingOutcome, OfRegionsIsOfAtMostSoMuch) {
   RecordingFacts facts = Good();
   facts.by_regions = true;
   EXPECT_THAT(OutcomeOf(facts).text,
-              HasSubstr("saw accesses to at most 32 MiB, looked at regions of 64 MiB"));
+              AllOf(HasSubstr("saw accesses to at most 32 MiB, looked at regions of 64 MiB"),
+                    HasSubstr("40.0 looks at each region")));
 }
 
 TEST(RecordingOutcome, OfExactCountsNeedsNoConfidence) {

@@ -391,6 +391,16 @@ TEST(TruthOfEpochs, AddsThemUpInOnePhaseOrInPhasesOfTheLengthAskedFor) {
   EXPECT_EQ(phases->phases[1].processes[0].spans[0].page_weight, 40);
 }
 
+TEST(TruthOfEpochs, TellsTheDamageThatCutItShort) {
+  const EpochProfile epoch = CountedEpoch(0, 3);
+  FaultyStream cut({epoch}, BadInput("read trace", "x.data", "checksum differs"), std::nullopt);
+  const auto truth = TruthOfEpochs(cut, "x", std::nullopt);
+  ASSERT_TRUE(truth.has_value());
+  EXPECT_TRUE(truth->end.damage.has_value());
+  FaultyStream killed({epoch}, std::nullopt, false);
+  EXPECT_EQ(TruthOfEpochs(killed, "x", std::nullopt)->end.finished, false);
+}
+
 TEST(TruthOfEpochs, RefusesATraceInWhichNobodyCounted) {
   VectorEpochStream epochs({EpochOf(MonotonicTime(), MonotonicTime(nanoseconds(1)), {{.vpn = 1}})});
   const auto truth = TruthOfEpochs(epochs, "x", std::nullopt);
