@@ -14,6 +14,7 @@
 #include "apps/tmprof/version.h"
 #include "apps/tmprofd/config_file.h"
 #include "apps/tmprofd/daemon.h"
+#include "profiler/procfs.h"
 
 namespace tmprof {
 namespace {
@@ -94,6 +95,7 @@ int Run(int argc, char** argv) {
     const Status printed = WriteOut(PrintConfig(*config));
     return printed ? EXIT_SUCCESS : Report(printed.error());
   }
+  if (const Status own = ProcFs().CheckNamespace(); !own) return Report(own.error());
   KeepFreedMemory();
   return RunDaemon(*config, options.config);
 }

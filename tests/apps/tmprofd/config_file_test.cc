@@ -690,6 +690,17 @@ TEST(WithSettings, RefusesWhatAFileCouldNotHave) {
   }
 }
 
+TEST(Daemon, WithTheProcOfAnotherPidNamespaceIsRefused) {
+  const std::vector<std::string> apart{"timeout", "600", "unshare", "--pid", "--fork"};
+  std::vector<std::string> arguments = apart;
+  arguments.emplace_back("true");
+  if (RunProgram(arguments).status != 0) GTEST_SKIP() << "PID namespaces cannot be made here";
+  arguments.back() = std::string(TMPROF_BINARY_DIR) + "/tmprofd";
+  const Outcome outcome = RunProgram(arguments);
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("another PID namespace"));
+}
+
 TEST(CheckConfig, HasAManualPageAndCompletion) {
   const Outcome page = Tmprofd({"--generate", "man"});
   EXPECT_EQ(page.status, 0);
