@@ -30,7 +30,7 @@ bool IsPositional(const CLI::Option& option) { return option.get_positional(); }
 
 constexpr std::string_view kExitStatus =
     ".SH EXIT STATUS\n0 done, 1 the system refused, 2 bad input.\n"
-    "\\fBtmprof record \\-\\- CMD\\fR passes on the status of CMD, unless that is 0.\n"
+    "\\fBtmprof record \\-\\- CMD\\fR passes on the status of CMD; if that is 0, its own counts.\n"
     ".PP\n"
     "3: \\fBtmprof record\\fR recorded, but saw nothing, or too little to rank pages by, or no "
     "allocation in spite of \\fB\\-\\-objects\\fR. Its last line says why, and what to run "
