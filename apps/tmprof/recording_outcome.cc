@@ -108,6 +108,7 @@ struct Cause {
 };
 
 std::string Subject(const RecordingFacts& facts) {
+  if (facts.targets.empty()) return "the program";  // ended before it was looked at
   return facts.targets.size() == 1 ? fmt::format("PID {}", facts.targets.front().value())
                                    : fmt::format("all {} targets", facts.targets.size());
 }

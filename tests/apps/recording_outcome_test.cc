@@ -162,6 +162,9 @@ TEST(RecordingOutcome, OfATargetThatEndedAtOnceTellsAfterHowLong) {
   const RecordingOutcome outcome = OutcomeOf(facts);
   EXPECT_FALSE(outcome.saw_enough);
   EXPECT_THAT(outcome.text, HasSubstr("PID 4711 ended after 12ms"));
+  facts.targets.clear();
+  EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("the program ended after 12ms")) << "unseen";
+  facts.targets = {Pid(4711)};
   facts.length = 1s;
   EXPECT_THAT(OutcomeOf(facts).text, Not(HasSubstr("ended after")));
 }
