@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of every kind is scanned as a whole: how soon is for record_live_test.cc.
+// Memory of every kind is scanned as a whole, however long that takes.
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <string>
 
 #include "tests/apps/program.h"
@@ -45,8 +47,9 @@ TEST_P(EachLayout, IsSeenByReferencesAsAWhole) {
 
 INSTANTIATE_TEST_SUITE_P(All, EachLayout,
                          ::testing::Values(Layout{"guards", 2'000}, Layout{"statics", 256},
-                                           Layout{"sparse", 1'000}, Layout{"shared", 2'000},
-                                           Layout{"forked", 2'000}, Layout{"locked", 2'000}),
+                                           Layout{"mappings", 8'000}, Layout{"sparse", 300},
+                                           Layout{"shared", 2'000}, Layout{"forked", 2'000},
+                                           Layout{"locked", 2'000}),
                          [](const auto& layout) { return layout.param.name; });
 
 }  // namespace layouts_smoke_test

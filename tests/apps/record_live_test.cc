@@ -56,6 +56,23 @@ TEST_F(LiveRecording, SeesThePagesOfAProgramThatItLaunches) {
   EXPECT_EQ(std::to_string(nodes) + "\n", with_memory.out);
 }
 
+// 30 000 pages that the program writes to, each in a mapping of its own, and a read-only mapping
+// behind each; it is recorded once they are all there.
+TEST_F(LiveRecording, SeesThirtyThousandMappingsAtTheUsualPace) {
+  const std::string script = Workload("tests/layouts") +
+                             " mappings 30000 & target=$!; while [ $(wc -l < /proc/$target/maps) "
+                             "-lt 60000 ]; do sleep 0.2; "
+                             "done; " +
+                             TmprofPath() + " record --source abit-bpf --duration 10s -o " +
+                             trace_ + " -p $target; status=$?; kill $target; exit $status";
+  const Outcome outcome = RunProgram({"bash", "-c", script});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json summary = Summary(trace_);
+  EXPECT_GE(summary["epochs"].get<int>(), 9);
+  EXPECT_EQ(summary["lost_epochs"].get<int>(), 0);
+  EXPECT_GE(summary["pages_seen"]["references"].get<int>(), 27'000);
+}
+
 TEST_F(LiveRecording, OfObjectsTellsWhichOfTwoAllocationsIsHot) {
   const Outcome outcome =
       Tmprof({"record", "--objects", "-o", trace_, "--", Workload("tests/objects_heats")});
