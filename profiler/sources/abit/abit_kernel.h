@@ -47,13 +47,14 @@ class AbitProcess {
   // Precondition: `range` holds whole huge pages only, as part of one would be split off.
   virtual ClearOutcome Clear(VpnRange range) = 0;
 
-  // Whether ClearWhole() is worth a try.
+  // Whether there is a ClearWhole() here, and whether it would be refused now: kDone, if not.
   virtual bool ClearsWhole() const { return false; }
+  virtual ClearOutcome TryWhole() { return ClearOutcome::kUnclearable; }
 
   // Clears the accessed bits of all base and huge pages of the process, also of those that Clear()
-  // passes by or is refused: mapped elsewhere too, or locked. It flushes nothing, so that for a
-  // while translations that CPUs hold hide accesses, and holds the process's mmap_lock for writing
-  // throughout: some 0.1 us an entry.
+  // skips or is refused: mapped elsewhere too, or locked. Not those of hugetlb. It flushes nothing,
+  // so that for a while translations that CPUs hold hide accesses, and holds the process's
+  // mmap_lock for writing throughout: some 0.1 us an entry.
   virtual ClearOutcome ClearWhole() { return ClearOutcome::kUnclearable; }
 
   // The entries of single pages, ascending, into `entries`, as many. The outcome is of all of them;

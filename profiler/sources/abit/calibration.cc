@@ -45,6 +45,8 @@ constexpr double kLeastNsPerLook = 1'000;
 // The least times of a busy machine may be of a pass that had luck; an idle one gives this or more
 // (kAssumedNsPerLook).
 constexpr double kLeastNsPerBusyLook = 3'000;
+// Of a bit: passes that nothing is cleared for, if all were disturbed, seem to make one free.
+constexpr double kLeastNsPerBusySet = 150;
 constexpr std::uint64_t kFewestLooks = 10;  // in one pass, for a figure
 constexpr std::uint64_t kPointsAtOnce = 8;
 constexpr std::uint64_t kFewestPoints = 40;  // for a figure, of as many passes as that takes
@@ -319,7 +321,8 @@ MeasuredCost CostOf(std::span<const Passes> passes, std::uint64_t pages) {
   MeasuredCost cost;
   const double per_set =
       differences.SetsAreSettled() ? Median(differences.per_set) : LeastPerSet(passes, pages);
-  cost.ns_per_set = std::clamp(per_set, 1.0, kMostNsPerSet);
+  const double least = differences.SetsAreSettled() ? 1.0 : kLeastNsPerBusySet;
+  cost.ns_per_set = std::clamp(per_set, least, kMostNsPerSet);
   if (per_set > kMostNsPerSet) Doubt(cost, "an accessed bit", per_set, kMostNsPerSet);
   if (static_cast<int>(differences.per_look.size()) < kFewestPairs) return cost;
   const bool settled = differences.LooksAreSettled();

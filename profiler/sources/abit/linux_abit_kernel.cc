@@ -80,20 +80,16 @@ class LinuxProcess final : public AbitProcess {
 
   bool ClearsWhole() const override { return true; }
 
-  // "1" in proc_pid_clear_refs(5). The file of a thread is its process's.
+  ClearOutcome TryWhole() override {
+    UniqueFd file;
+    return OpenClearRefs(file);
+  }
+
+  // "1" in proc_pid_clear_refs(5).
   ClearOutcome ClearWhole() override {
-    const auto thread = ProcFs().ThreadWithMemory(pid_);
-    if (!thread) return Alive() ? ClearOutcome::kUnclearable : ClearOutcome::kProcessGone;
-    const UniqueFd file(
-        ::open(fmt::format("/proc/{}/task/{}/clear_refs", pid_.value(), thread->value()).c_str(),
-               O_WRONLY | O_CLOEXEC));
-    const int open_error = errno;
-    // The file stays with the process that had the number at the open: it is the one watched.
-    if (!Alive()) return ClearOutcome::kProcessGone;
-    if (!file) {
-      refusal_ = open_error;
-      return open_error == ENOENT ? ClearOutcome::kUnclearable : ClearOutcome::kRefused;
-    }
+    UniqueFd file;
+    if (const ClearOutcome opened = OpenClearRefs(file); opened != ClearOutcome::kDone)
+      return opened;
     while (::write(file.get(), "1", 1) != 1) {
       if (errno == EINTR) continue;
       if (errno == ESRCH) return ClearOutcome::kProcessGone;
@@ -152,6 +148,21 @@ class LinuxProcess final : public AbitProcess {
   bool Alive() override { return watch_.Alive(); }
 
  private:
+  // A thread's file is its process's.
+  ClearOutcome OpenClearRefs(UniqueFd& file) {
+    const auto thread = ProcFs().ThreadWithMemory(pid_);
+    if (!thread) return Alive() ? ClearOutcome::kUnclearable : ClearOutcome::kProcessGone;
+    file = UniqueFd(
+        ::open(fmt::format("/proc/{}/task/{}/clear_refs", pid_.value(), thread->value()).c_str(),
+               O_WRONLY | O_CLOEXEC));
+    const int open_error = errno;
+    // The file stays with the process that had the number at the open: it is the one watched.
+    if (!Alive()) return ClearOutcome::kProcessGone;
+    if (file) return ClearOutcome::kDone;
+    refusal_ = open_error;
+    return open_error == ENOENT ? ClearOutcome::kUnclearable : ClearOutcome::kRefused;
+  }
+
   ClearOutcome OutcomeOf(int error) {
     switch (error) {
       case EINVAL:

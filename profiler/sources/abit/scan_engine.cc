@@ -65,12 +65,19 @@ constexpr std::uint64_t kClearsThatTell = 2048;  // what a visit takes
 constexpr nanoseconds kTimeThatTells = 10 * kBudgetWindow;
 constexpr double kResetSmoothing = 1.0 / 16;
 
-// A clear of the whole process keeps writers of its mmap_lock waiting, no longer than this.
+// A clear of the whole process keeps writers of its mmap_lock waiting: no longer than this, and no
+// larger a part of the time.
 constexpr nanoseconds kLongestWholeClear = milliseconds(5);
-// It flushes nothing: rungs up to this one are passed over, as CPUs may still hold translations
-// that hide accesses. Chosen: by the next rung, 4 ms, a time slice has ended in most cases.
-constexpr nanoseconds kUnflushed = milliseconds(2);
-constexpr double kWholeSmoothing = 1.0 / 4;
+constexpr int kWholeClearsRest = 100;  // times as long as one took
+constexpr std::size_t kMostBlocksOfWholeClear =
+    1024;  // 10 us of the scanner each, before and after
+// It flushes nothing, and a page whose translation a CPU still holds looks as if it were not
+// accessed. So much of the target's CPU time, and of the clock, passes before the first read: on a
+// busy machine most translations have gone by then. Chosen, not measured.
+constexpr nanoseconds kUnflushed = milliseconds(4);
+// A plain scan that reads sooner does without.
+constexpr nanoseconds kLeastPlainInterval = 5 * kUnflushed;
+constexpr nanoseconds kAfterBusyWhole = milliseconds(100);
 // It cuts the ladders of all the rest short: one page in so many has to need it.
 constexpr std::uint64_t kWorthWhole = 4;
 
@@ -419,17 +426,18 @@ BlockPtr ScanEngine::NextBlock(ScanTarget& target, MonotonicTime now) {
 
 bool ScanEngine::MayHaveTurn(const ScanTarget& target, const Block& block,
                              MonotonicTime now) const {
-  return block.WorthATurn(now) && (block.only_whole_until <= now || MayClearWhole(target, now));
+  return block.WorthATurn(now) && (block.whole_until <= now || MayClearWhole(target, now));
 }
 
 // Not before the ladders that the one before began have come to their ends.
 bool ScanEngine::MayClearWhole(const ScanTarget& target, MonotonicTime now) const {
-  if (!target.handle->ClearsWhole() || now < target.whole_refused_until) return false;
-  if (!target.cleared_whole) return true;
-  const nanoseconds since = options_.mode == ScanOptions::Mode::kPlain
-                                ? now - target.whole_at
-                                : target.earned_at - target.whole_cpu;
-  return since >= nanoseconds(base_ladder_.delay_ns[base_ladder_.rungs - 1]);
+  const WholeClears& whole = target.whole;
+  if (!target.handle->ClearsWhole() || now < whole.not_before) return false;
+  if (!whole.any) return true;
+  const nanoseconds since =
+      options_.mode == ScanOptions::Mode::kPlain ? now - whole.at : target.earned_at - whole.cpu;
+  return since >= nanoseconds(base_ladder_.delay_ns[base_ladder_.rungs - 1]) &&
+         now - whole.at >= kWholeClearsRest * whole.took;
 }
 
 // Of a target that sleeps, or may not be looked at, the first visit does not go on.
@@ -497,7 +505,7 @@ std::vector<BlockPtr> ScanEngine::RunAround(ScanTarget& target, const BlockPtr& 
                                             MonotonicTime now) {
   const auto joins = [&](const Block& other) {
     return !other.dropped && !other.in_ladder && other.unit == PageCount(1) &&
-           other.Clearable(now) && other.by_mapping_until <= now &&
+           other.Clearable(now) && other.by_mapping_until <= now && other.whole_until <= now &&
            other.visited_in_rotation != target.rotation && AreOfOneWindow(other, *block);
   };
   std::vector<BlockPtr> run{block};
@@ -563,7 +571,7 @@ bool ScanEngine::Visit(ScanTarget& target, const BlockPtr& block, MonotonicTime 
     See(target, block, AllUnits());
     return false;
   }
-  if (block->only_whole_until > now) return VisitWhole(target, now);
+  if (block->whole_until > now) return VisitWhole(target, now);
   // Whoever is not reached has its turn later.
   block->visited_in_rotation = 0;
   std::vector<BlockPtr> ready;
@@ -599,72 +607,106 @@ bool ScanEngine::Visit(ScanTarget& target, const BlockPtr& block, MonotonicTime 
 // Visits all blocks by one clear. It takes the bits of exposures under way, too, so that all begin
 // anew. True: cleared.
 bool ScanEngine::VisitWhole(ScanTarget& target, MonotonicTime now) {
-  std::uint64_t entries = 0;
-  std::uint64_t only_so = 0;  // of them, those that no other clear reaches
   std::vector<BlockPtr> members;
+  std::size_t entries = 0;
+  std::size_t in_need = 0;  // of them
   for (const BlockPtr& block : target.blocks) {
-    if (block->dropped || !block->Clearable(now)) continue;  // hugetlb and device memory
+    // Huge pages that no clear of a range has worked for may be hugetlb's.
+    if (block->dropped || !block->Clearable(now)) continue;
+    if (block->unit != PageCount(1) && !block->cleared_before) continue;
     members.push_back(block);
-    const std::uint64_t of_block = block->in_view > 0 ? block->in_view : block->unit_count();
-    entries += of_block;
-    if (block->only_whole_until > now) only_so += of_block;
+    entries += block->entries();
+    if (block->NeedsWhole()) in_need += block->entries();
   }
-  const double takes = static_cast<double>(entries) * target.whole_ns_per_entry;
-  const bool too_long = takes > static_cast<double>(kLongestWholeClear.count());
-  if (too_long || kWorthWhole * only_so < entries) {
+  const bool too_long =
+      target.whole.Takes(entries) > kLongestWholeClear || members.size() > kMostBlocksOfWholeClear;
+  // What the blocks need is not known before each had its turn.
+  if (!too_long && kWorthWhole * in_need < entries && !target.VisitedWholly()) return false;
+  if (too_long || kWorthWhole * in_need < entries) {
     whole_too_long_ += too_long;
     DoWithoutWhole(target, now + kRetryUnclearable);
     return false;
   }
-  std::vector<BlockPtr> ready;
-  for (const BlockPtr& member : members) {
-    member->visited_in_rotation = target.rotation;
-    const bool is_ready = LookBeforeClear(target, member);
-    if (target.gone || target.mappings_stale) return false;
-    if (member->dropped) continue;
-    if (member->in_ladder) EndLadder(target, *member);
-    if (is_ready) {
-      ready.push_back(member);
-    } else {
-      Abandon(*member);  // it could not be read, and is cleared all the same
-    }
+  if (const ClearOutcome outcome = target.handle->TryWhole(); outcome != ClearOutcome::kDone) {
+    CannotClearWhole(target, outcome);
+    return false;
   }
-  if (ready.empty()) return false;
+  const std::vector<BlockPtr> ready = ReadyForWhole(target, members);
+  if (ready.empty()) {
+    target.whole.not_before = std::max(target.whole.not_before, now + kAfterBusyWhole);
+    return false;
+  }
+  entries = 0;
+  for (const BlockPtr& member : ready) entries += member->in_view;
+  if (target.whole.Takes(entries) > kLongestWholeClear) {
+    ++whole_too_long_;
+    DoWithoutWhole(target, now + kRetryUnclearable);
+    return false;
+  }
   const nanoseconds own_cpu_before = kernel_.OwnCpuTime();
-  const MonotonicTime before = kernel_.Now();
   const ClearOutcome outcome = target.handle->ClearWhole();
   const MonotonicTime after = kernel_.Now();
   if (outcome != ClearOutcome::kDone) {
     CannotClearWhole(target, outcome);
     return false;
   }
-  // The target's page faults wait for it.
-  ChargeTarget(target, static_cast<std::uint64_t>((kernel_.OwnCpuTime() - own_cpu_before).count()),
-               0);
-  OpenWhole(target, ready, before, after);
+  // Threads that fault meanwhile wait for it.
+  const nanoseconds took = kernel_.OwnCpuTime() - own_cpu_before;
+  ChargeTarget(
+      target,
+      static_cast<std::uint64_t>(took.count()) * std::max(target.clock.running_threads(), 1u), 0);
+  target.whole.Learn(took, entries);
+  OpenWhole(target, ready, after, took);
   return true;
 }
 
-// The clear went by address, from `before` to `after`.
+// Ends the exposures of all of them, and says of which a new one may begin. Empty: none, or the
+// target is off the CPU and its bits are left alone.
+std::vector<BlockPtr> ScanEngine::ReadyForWhole(ScanTarget& target,
+                                                const std::vector<BlockPtr>& members) {
+  std::vector<BlockPtr> ready;
+  for (const BlockPtr& member : members) {
+    // A plain scan's bit is read once, an interval after its clear.
+    if (options_.mode == ScanOptions::Mode::kPlain && member->in_ladder) Abandon(*member);
+    const bool is_ready = LookBeforeClear(target, member);
+    if (target.gone || target.mappings_stale) return {};
+    if (member->dropped) continue;
+    if (!is_ready) Abandon(*member);  // it could not be read, and is cleared all the same
+    // A ladder that is cut short tells nothing of how many bits are set again within one.
+    member->in_ladder = false;
+    member->turns_again = 0;
+    Release(target, *member);
+    if (target.clock.running_threads() == 0 && target.tries_idle < kTriesIdle) {
+      ++target.tries_idle;
+      return {};
+    }
+    member->visited_in_rotation = target.rotation;
+    if (is_ready) ready.push_back(member);
+  }
+  target.tries_idle = 0;
+  return ready;
+}
+
+// The clear went by address, and ended at `after`.
 void ScanEngine::OpenWhole(ScanTarget& target, const std::vector<BlockPtr>& members,
-                           MonotonicTime before, MonotonicTime after) {
+                           MonotonicTime after, nanoseconds took) {
   const std::uint32_t running = target.clock.running_threads();
   const nanoseconds cpu_after = target.clock.Advance(after, target.handle->CpuTime(), running);
   double entries = 0;
   for (const BlockPtr& member : members) entries += member->in_view;
-  const double of_entry = static_cast<double>((after - before).count()) / entries;
   double left = entries;
   for (const BlockPtr& member : members) {
-    const nanoseconds ago(std::llround((left - member->in_view / 2.0) * of_entry));
+    const double part = (left - member->in_view / 2.0) / entries;
+    const nanoseconds ago(std::llround(part * static_cast<double>(took.count())));
     left -= member->in_view;
     member->by_whole = true;
     OpenExposure(target, member, after - ago, cpu_after - ago * running);
   }
-  target.cleared_whole = true;
-  target.whole_refused = false;
-  target.whole_at = after;
-  target.whole_cpu = cpu_after;
-  target.whole_ns_per_entry += (of_entry - target.whole_ns_per_entry) * kWholeSmoothing;
+  target.whole.any = true;
+  target.whole.at = after;
+  target.whole.cpu = cpu_after;
+  target.whole.took = took;
+  target.whole.refused = false;
   ++whole_clears_;
 }
 
@@ -676,19 +718,20 @@ void ScanEngine::CannotClearWhole(ScanTarget& target, ClearOutcome outcome) {
     return;
   }
   if (outcome == ClearOutcome::kRefused) {
-    target.whole_refused = true;
+    target.whole.refused = true;
     whole_refused_.Raise(WholeClearRefusal(target.process.pid, target.handle->refusal()));
   }
   DoWithoutWhole(target, kernel_.Now() + kRetryRefused);
 }
 
-// Until then the other kind of clear has to do. Where it reaches nothing, bits are no more than
-// seen.
+// Until then clears of ranges have to do. Where they reach nothing, bits are no more than seen.
 void ScanEngine::DoWithoutWhole(ScanTarget& target, MonotonicTime until) {
-  target.whole_refused_until = until;
+  target.whole.not_before = until;
+  target.whole.Forget();
   for (const BlockPtr& block : target.blocks) {
-    if (std::exchange(block->only_whole_until, MonotonicTime{}) == MonotonicTime{}) continue;
-    if (block->passed_by.count() >= block->in_view) block->unclearable_until = until;
+    if (std::exchange(block->whole_until, MonotonicTime{}) == MonotonicTime{}) continue;
+    if (block->refused || block->skipped.count() >= block->entries())
+      block->unclearable_until = until;
   }
 }
 
@@ -782,6 +825,7 @@ void ScanEngine::CannotClear(ScanTarget& target, const BlockPtr& block, ClearOut
     case ClearOutcome::kDone:
       return;
     case ClearOutcome::kUnclearable:
+      block->refused = true;
       // Huge pages that are refused may be hugetlb's, which no clear reaches.
       if (block->unit != PageCount(1) || !LeaveToWhole(target, *block))
         block->unclearable_until = kernel_.Now() + kRetryUnclearable;
@@ -812,6 +856,7 @@ void ScanEngine::PrepareExposure(Block& block) {
   for (std::size_t i = 0; i < count; ++i) {
     if (!view_.present[i]) {
       block.settled.reset(i);
+      block.skipped.reset(i);
       continue;
     }
     block.units[i] = TMPROF_UNIT_UNSET;
@@ -824,6 +869,10 @@ void ScanEngine::PrepareExposure(Block& block) {
 void ScanEngine::OpenExposure(ScanTarget& target, const BlockPtr& block, MonotonicTime cleared,
                               nanoseconds cpu) {
   block->unclearable_until = MonotonicTime{};
+  if (!block->by_whole) {
+    block->refused = false;
+    block->cleared_before = true;
+  }
   block->set = 0;
   block->rung = 0;
   block->open = block->in_ladder = true;
@@ -891,9 +940,10 @@ nanoseconds ScanEngine::Exposed(const Block& block) const {
 void ScanEngine::ScheduleNextRead(ScanTarget& target, const BlockPtr& block, MonotonicTime now) {
   const tmprof_ladder& ladder = LadderOf(*block);
   const nanoseconds exposed = Exposed(*block);
-  const nanoseconds over = block->by_whole ? kUnflushed : nanoseconds(0);
-  block->rung =
-      tmprof_ladder_next(&ladder, block->rung, std::max(exposed + exposed / kOfRung, over).count());
+  const bool unflushed = block->by_whole && !block->read_since_clear;
+  block->rung = tmprof_ladder_next(
+      &ladder, block->rung,
+      std::max(exposed + exposed / kOfRung, unflushed ? kUnflushed / 2 : nanoseconds(0)).count());
   if (block->rung == ladder.rungs || tmprof_ladder_stop(block->set, block->in_view)) {
     EndLadder(target, *block);
     return;
@@ -902,6 +952,7 @@ void ScanEngine::ScheduleNextRead(ScanTarget& target, const BlockPtr& block, Mon
   if (options_.mode == ScanOptions::Mode::kLadder)
     wait /= std::max(target.clock.running_threads(), 1u);
   wait = std::max(wait, block->idle_reads == 0 ? kShortestWait : kIdlePace);
+  if (unflushed) wait = std::max(wait, kUnflushed);
   if (block->idle_reads > kPatientReads) {
     const auto longer = kIdlePace * (1 << std::min(block->idle_reads - kPatientReads, 16u));
     wait = std::max(wait, std::min<nanoseconds>(longer, kIdleWait));
@@ -956,6 +1007,8 @@ std::optional<ReadResult> ScanEngine::Read(ScanTarget& target, Block& block) {
   if (read.torn_tables > 0) return std::nullopt;
   ++counts_.looks;
   Expand(block);
+  block.present = view_.present_count;
+  block.looked_at = true;
   return read;
 }
 
@@ -1078,14 +1131,13 @@ bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
 // checked.
 void ScanEngine::RejectUncleared(ScanTarget& target, const BlockPtr& pointer) {
   Block& block = *pointer;
-  const std::uint32_t present = view_.present_count;
   std::vector<Vpn> suspects;
   std::vector<std::size_t> units;
   std::vector<bool> settled;
   for (std::size_t i = 0; i < block.unit_count(); ++i) {
     if (!block.set_before[i]) continue;
     if (!view_.accessed[i]) {
-      block.passed_by.reset(i);
+      block.skipped.reset(i);
       continue;
     }
     suspects.push_back(block.range.start + PageCount(i * block.unit.value()));
@@ -1098,26 +1150,46 @@ void ScanEngine::RejectUncleared(ScanTarget& target, const BlockPtr& pointer) {
     const std::size_t i = units[k];
     if (standing[k] == PageStanding::kClearable) {
       block.settled.set(i);
-      block.passed_by.reset(i);
+      block.skipped.reset(i);
       continue;
     }
     const bool is_shared = standing[k] == PageStanding::kShared;
-    block.passed_by[i] = is_shared;
+    block.skipped[i] = is_shared;
     (is_shared ? counts_.shared : counts_.unsettled) += block.unit.value();
     block.units[i] = TMPROF_UNIT_OUT;
     --block.in_view;
     RecordsOf(pointer)[i].seen = true;
     RecordsOf(pointer)[i].frame = view_.frame[i];
   }
-  if (2 * block.passed_by.count() > present) LeaveToWhole(target, block);
+  if (block.skipped.any()) AskForSkipped(target, block);
+  if (block.NeedsWhole()) LeaveToWhole(target, block);
 }
 
-// A page that a clear passes by once is passed by for long: it is tried again as rarely as one that
-// is refused. False: clears of the whole process do not come into question.
+// Where some pages are shared, which of those are whose bits told nothing.
+void ScanEngine::AskForSkipped(ScanTarget& target, Block& block) {
+  if (!target.handle->ClearsWhole() || kernel_.Now() < target.whole.not_before) return;
+  std::vector<Vpn> pages;
+  std::vector<std::size_t> units;
+  for (std::size_t i = 0; i < block.unit_count(); ++i) {
+    if (!view_.present[i] || block.set_before[i]) continue;
+    pages.push_back(block.range.start + PageCount(i * block.unit.value()));
+    units.push_back(i);
+  }
+  if (pages.empty()) return;
+  const std::vector<PageStanding> standing =
+      target.handle->Inspect(pages, std::vector<bool>(pages.size(), true));
+  for (std::size_t k = 0; k < units.size(); ++k)
+    block.skipped[units[k]] = standing[k] == PageStanding::kShared;
+}
+
+// A clear of its range is tried again as rarely as one that is refused. False: clears of the whole
+// process do not come into question.
 bool ScanEngine::LeaveToWhole(const ScanTarget& target, Block& block) {
   const MonotonicTime now = kernel_.Now();
-  if (!target.handle->ClearsWhole() || now < target.whole_refused_until) return false;
-  block.only_whole_until = now + kRetryUnclearable;
+  const bool too_plain =
+      options_.mode == ScanOptions::Mode::kPlain && options_.plain_interval < kLeastPlainInterval;
+  if (!target.handle->ClearsWhole() || now < target.whole.not_before || too_plain) return false;
+  block.whole_until = now + kRetryUnclearable;
   return true;
 }
 
@@ -1213,7 +1285,9 @@ Harvest ScanEngine::TakeEpoch() {
   std::uint64_t at_once = 0;  // of all targets
   for (const auto& [id, target] : targets_) {
     std::uint64_t most = 0;
+    bool in_need = false;
     for (const BlockPtr& block : target->blocks) {
+      in_need = in_need || block->NeedsWhole();
       const std::uint64_t pages = block->mapped.value();
       const std::uint64_t fixed = block->Clearable(now) ? block->uncleared.count() : pages;
       unclearable += fixed;
@@ -1221,6 +1295,7 @@ Harvest ScanEngine::TakeEpoch() {
       most = std::max(most, block->unit == PageCount(1) ? kClearWindow.value() : pages);
     }
     at_once += most;
+    if (!in_need) target->whole.refused = false;
   }
   const std::uint64_t clears = counts_.clears - std::exchange(clears_again_, 0);
   visits_.clears += clears;
@@ -1236,7 +1311,7 @@ Harvest ScanEngine::TakeEpoch() {
   harvest.details = {{"whole_clears", std::exchange(whole_clears_, 0)},
                      {"whole_clears_too_long", std::exchange(whole_too_long_, 0)}};
   if (std::ranges::none_of(targets_, [](const auto& entry) {
-        return entry.second->watched() && entry.second->whole_refused;
+        return entry.second->watched() && entry.second->whole.refused;
       }))
     whole_refused_.Settle();
   if (const std::string text = whole_refused_.TakeEpoch(); !text.empty())

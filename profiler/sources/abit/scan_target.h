@@ -44,16 +44,20 @@ struct Block {
   // Until then a clear of the whole range fails, as the kernel does not clear some of its mappings.
   MonotonicTime by_mapping_until{};
   UnitSet uncleared;  // at the latest clear, as their mapping cannot be
-  // Most of its pages are shared, or it is locked: until then a clear of the whole process alone
-  // reaches it.
-  MonotonicTime only_whole_until{};
+  // Most of its pages are shared or locked, and it is left to clears of the whole process until
+  // then.
+  MonotonicTime whole_until{};
+  bool refused = false;         // the latest clear of its range was, by the kernel
+  bool cleared_before = false;  // a clear of its range worked at some time: it is not hugetlb
+  std::uint32_t present = 0;    // units at the latest look; before the first, see entries()
+  bool looked_at = false;
 
   // Of the open exposure.
   bool by_whole = false;            // that a clear of the whole process began
   std::vector<std::uint8_t> units;  // enum tmprof_unit
   UnitSet set_before;               // at the clear
   UnitSet settled;                  // outlives the exposure
-  UnitSet passed_by;                // so does this: a clear did so, as they are shared
+  UnitSet skipped;                  // so does this: a clear skipped them, as they are shared
   std::uint32_t in_view = 0;
   std::uint32_t set = 0;
   std::uint32_t set_before_count = 0;
@@ -71,6 +75,11 @@ struct Block {
   std::vector<UnitRecord> records;  // of this epoch; empty: none
 
   std::size_t unit_count() const { return range.size().value() / unit.value(); }
+  std::size_t entries() const { return looked_at ? present : unit_count(); }
+  // Most of it is reached by no clear of a range.
+  bool NeedsWhole() const {
+    return unit == PageCount(1) && (refused || 2 * (skipped | uncleared).count() > entries());
+  }
   std::size_t mapping_count() const { return std::max<std::size_t>(mappings.size(), 1); }
   // A giant page is hugetlb, or device memory that a clear would split.
   bool Clearable(MonotonicTime now) const {
@@ -92,6 +101,35 @@ struct ScanPlan {
   Vpn run_end;           // of their mapping
 };
 
+// When a target's accessed bits may be cleared all at once, and what that takes.
+struct WholeClears {
+  // 65 to 92 ns a page were measured (/proc/PID/clear_refs on Intel Xeon guests). What a busy
+  // machine seems to say is kept within bounds.
+  static constexpr double kNsPerEntry = 75;
+  static constexpr double kLeastNsPerEntry = 40;
+  static constexpr double kMostNsPerEntry = 200;
+
+  std::chrono::nanoseconds Takes(std::size_t entries) const {
+    return std::chrono::nanoseconds(
+        static_cast<std::int64_t>(static_cast<double>(entries) * ns_per_entry));
+  }
+  // From one that took so much of the scanner's CPU time. Precondition: there are entries.
+  void Learn(std::chrono::nanoseconds cpu_time, std::size_t entries) {
+    const double of_entry = static_cast<double>(cpu_time.count()) / static_cast<double>(entries);
+    ns_per_entry += (std::clamp(of_entry, kLeastNsPerEntry, kMostNsPerEntry) - ns_per_entry) / 4;
+  }
+  // A price that forbids clears is not learnt anew by them.
+  void Forget() { ns_per_entry += (kNsPerEntry - ns_per_entry) / 2; }
+
+  double ns_per_entry = kNsPerEntry;
+  bool any = false;                  // the latest was ...
+  MonotonicTime at{};                // ... at this time,
+  std::chrono::nanoseconds cpu{0};   // at this CPU time of the target,
+  std::chrono::nanoseconds took{0};  // and took so long
+  MonotonicTime not_before{};
+  bool refused = false;  // by the kernel, at the latest try
+};
+
 struct ScanTarget : WatchedTarget {
   using WatchedTarget::WatchedTarget;
 
@@ -110,13 +148,7 @@ struct ScanTarget : WatchedTarget {
   ScanPlan plan;
   MonotonicTime plan_again{};  // no sooner, unless there are no blocks
 
-  // Of clears of the whole process.
-  bool cleared_whole = false;  // at some time, at ...
-  MonotonicTime whole_at{};
-  std::chrono::nanoseconds whole_cpu{0};  // ... this CPU time
-  double whole_ns_per_entry = 100;        // that it takes; 65 to 92 were measured
-  MonotonicTime whole_refused_until{};    // none is tried before
-  bool whole_refused = false;             // by the kernel, at the last try
+  WholeClears whole;
 };
 
 }  // namespace tmprof::abit

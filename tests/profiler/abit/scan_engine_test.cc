@@ -866,6 +866,66 @@ TEST_F(WholeClearTest, ARefusalIsSaidWithTheCapabilityThatIsMissingAndTriedAgain
   EXPECT_GT(process.whole_clears, 0u);
 }
 
+// Clears of ranges take neighbouring tables together, and must leave out what they do not reach.
+TEST_F(WholeClearTest, SharedTablesBesidePrivateOnesAreLookedAt) {
+  SimulatedProcess& process = AddShared(Rates(4 * kTable, 16, 200, 0.2));
+  for (std::size_t i = 3 * kTable; i < process.pages.size(); ++i) process.pages[i].shared = false;
+  Start({.overhead_share = 0.01});
+  Record(seconds(20));
+  EXPECT_GT(whole_clears_, 0u);
+  EXPECT_EQ(sums_.size(), process.pages.size());
+  EXPECT_GE(Recall(process, 16), 0.95);
+}
+
+TEST_F(WholeClearTest, AProcessThatKeepsItsLockForLongIsClearedAgain) {
+  SimulatedProcess& process = AddShared(std::vector<double>(8 * kTable, 5.0));
+  process.lock_wait = milliseconds(100);
+  Start({.overhead_share = 0.01});
+  Record(seconds(20));
+  EXPECT_GE(process.whole_clears, 5u);
+  EXPECT_EQ(harvest_.unclearable, 0u);
+}
+
+TEST_F(WholeClearTest, HugePagesThatAreRefusedMayBeHugetlbAndAreOnlySeen) {
+  SimulatedProcess& process = Add(std::vector<double>(16, 100.0), kTablePages);
+  process.clears_whole = true;
+  for (SimulatedProcess::Page& page : process.pages) page.mlocked = true;
+  Start({.overhead_share = 0.01});
+  Record(seconds(130));
+  EXPECT_EQ(process.whole_clears, 0u);
+  EXPECT_TRUE(sums_.empty());
+}
+
+TEST_F(WholeClearTest, TheEndOfTheTargetRightBeforeItIsNoError) {
+  SimulatedProcess& process = AddShared(std::vector<double>(4 * kTable, 5.0));
+  process.dies_at_whole = true;
+  Start({.overhead_share = 0.01});
+  Record(seconds(5));
+  EXPECT_FALSE(process.alive);
+  EXPECT_EQ(process.whole_clears, 0u);
+  EXPECT_EQ(harvest_.note, "");
+}
+
+TEST_F(WholeClearTest, APlainScanReadsOnceAnInterval) {
+  SimulatedProcess& process = AddShared(Rates(8 * kTable, 16, 200, 0.0));
+  Start({.mode = ScanOptions::Mode::kPlain, .plain_interval = seconds(1), .overhead_share = 0.01});
+  Record(seconds(20));
+  EXPECT_EQ(sums_.size(), process.pages.size());
+  for (const auto& [key, sum] : sums_) {
+    EXPECT_LE(sum.looks, whole_clears_ + 2) << "until it is known that they are shared";
+    EXPECT_EQ(sum.references, process.IndexOf(key.vpn) % 16 == 0 ? sum.looks : 0u);
+  }
+}
+
+TEST_F(WholeClearTest, APlainScanOfShortIntervalsDoesWithoutThem) {
+  SimulatedProcess& process = AddShared(std::vector<double>(4 * kTable, 5.0));
+  Start({.mode = ScanOptions::Mode::kPlain,
+         .plain_interval = milliseconds(2),
+         .overhead_share = 0.01});
+  Record(seconds(10));
+  EXPECT_EQ(process.whole_clears, 0u);
+}
+
 TEST_F(WholeClearTest, ATargetMayEndBeforeIt) {
   SimulatedProcess& process = AddShared(std::vector<double>(4 * kTable, 5.0));
   Start({.overhead_share = 0.01});

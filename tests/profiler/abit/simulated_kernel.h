@@ -79,8 +79,10 @@ class SimulatedProcess {
   bool clears_whole = false;         // the kernel offers it
   std::optional<int> refuses_whole;  // errno
   std::uint64_t whole_clears = 0;
-  int busy_reads = 0;             // to come
-  std::uint64_t busy_points = 0;  // one in so many reads of points finds all busy; 0: none
+  bool dies_at_whole = false;             // right before such a clear
+  std::chrono::nanoseconds lock_wait{0};  // before each of them
+  int busy_reads = 0;                     // to come
+  std::uint64_t busy_points = 0;          // one in so many reads of points finds all busy; 0: none
   std::uint64_t point_reads = 0;
   std::uint64_t shape_reads = 0;
   std::optional<std::uint64_t> collapses_after;  // reads of points, which find huge pages from then
@@ -230,10 +232,16 @@ class SimulatedKernel final : public AbitKernel {
 
     bool ClearsWhole() const override { return process_.clears_whole; }
 
-    ClearOutcome ClearWhole() override {
+    ClearOutcome TryWhole() override {
       if (!process_.alive) return ClearOutcome::kProcessGone;
-      if (process_.refuses_whole) return ClearOutcome::kRefused;
+      return process_.refuses_whole ? ClearOutcome::kRefused : ClearOutcome::kDone;
+    }
+
+    ClearOutcome ClearWhole() override {
+      if (process_.dies_at_whole) process_.alive = false;
+      if (const ClearOutcome tried = TryWhole(); tried != ClearOutcome::kDone) return tried;
       ++process_.whole_clears;
+      kernel_.now += process_.lock_wait;
       for (SimulatedProcess::Page& page : process_.pages) {
         if (!page.present || !page.mapped) continue;
         kernel_.now += kWholeClearTakes;
