@@ -609,20 +609,25 @@ bool ScanEngine::Visit(ScanTarget& target, const BlockPtr& block, MonotonicTime 
 bool ScanEngine::VisitWhole(ScanTarget& target, MonotonicTime now) {
   std::vector<BlockPtr> members;
   std::size_t entries = 0;
-  std::size_t in_need = 0;  // of them
+  std::size_t in_need = 0;   // of them
+  std::size_t unjudged = 0;  // of them
   for (const BlockPtr& block : target.blocks) {
     // Huge pages that no clear of a range has worked for may be hugetlb's.
     if (block->dropped || !block->Clearable(now)) continue;
     if (block->unit != PageCount(1) && !block->cleared_before) continue;
     members.push_back(block);
     entries += block->entries();
-    if (block->NeedsWhole()) in_need += block->entries();
+    if (block->NeedsWhole()) {
+      in_need += block->entries();
+    } else if (!block->judged) {
+      unjudged += block->entries();
+    }
   }
   const bool too_long =
       target.whole.Takes(entries) > kLongestWholeClear || members.size() > kMostBlocksOfWholeClear;
-  // What the blocks need is not known before each had its turn.
-  if (!too_long && kWorthWhole * in_need < entries && !target.VisitedWholly()) return false;
-  if (too_long || kWorthWhole * in_need < entries) {
+  const bool worth_it = kWorthWhole * in_need >= entries;
+  if (!too_long && !worth_it && kWorthWhole * (in_need + unjudged) >= entries) return false;
+  if (too_long || !worth_it) {
     whole_too_long_ += too_long;
     DoWithoutWhole(target, now + kRetryUnclearable);
     return false;
@@ -660,8 +665,8 @@ bool ScanEngine::VisitWhole(ScanTarget& target, MonotonicTime now) {
   return true;
 }
 
-// Ends the exposures of all of them, and says of which a new one may begin. Empty: none, or the
-// target is off the CPU and its bits are left alone.
+// Ends the exposures of all of them, and says of which a new one may begin. The target may be off
+// the CPU: the first reads are late in any case.
 std::vector<BlockPtr> ScanEngine::ReadyForWhole(ScanTarget& target,
                                                 const std::vector<BlockPtr>& members) {
   std::vector<BlockPtr> ready;
@@ -676,14 +681,9 @@ std::vector<BlockPtr> ScanEngine::ReadyForWhole(ScanTarget& target,
     member->in_ladder = false;
     member->turns_again = 0;
     Release(target, *member);
-    if (target.clock.running_threads() == 0 && target.tries_idle < kTriesIdle) {
-      ++target.tries_idle;
-      return {};
-    }
     member->visited_in_rotation = target.rotation;
     if (is_ready) ready.push_back(member);
   }
-  target.tries_idle = 0;
   return ready;
 }
 
@@ -825,7 +825,7 @@ void ScanEngine::CannotClear(ScanTarget& target, const BlockPtr& block, ClearOut
     case ClearOutcome::kDone:
       return;
     case ClearOutcome::kUnclearable:
-      block->refused = true;
+      block->refused = block->judged = true;
       // Huge pages that are refused may be hugetlb's, which no clear reaches.
       if (block->unit != PageCount(1) || !LeaveToWhole(target, *block))
         block->unclearable_until = kernel_.Now() + kRetryUnclearable;
@@ -1144,7 +1144,10 @@ void ScanEngine::RejectUncleared(ScanTarget& target, const BlockPtr& pointer) {
     units.push_back(i);
     settled.push_back(block.settled[i]);
   }
-  if (suspects.empty()) return;
+  if (suspects.empty()) {
+    block.judged = true;
+    return;
+  }
   const std::vector<PageStanding> standing = target.handle->Inspect(suspects, settled);
   for (std::size_t k = 0; k < units.size(); ++k) {
     const std::size_t i = units[k];
@@ -1161,6 +1164,7 @@ void ScanEngine::RejectUncleared(ScanTarget& target, const BlockPtr& pointer) {
     RecordsOf(pointer)[i].seen = true;
     RecordsOf(pointer)[i].frame = view_.frame[i];
   }
+  block.judged = true;
   if (block.skipped.any()) AskForSkipped(target, block);
   if (block.NeedsWhole()) LeaveToWhole(target, block);
 }

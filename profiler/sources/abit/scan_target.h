@@ -49,6 +49,7 @@ struct Block {
   MonotonicTime whole_until{};
   bool refused = false;         // the latest clear of its range was, by the kernel
   bool cleared_before = false;  // a clear of its range worked at some time: it is not hugetlb
+  bool judged = false;          // whether it needs clears of the whole process is known
   std::uint32_t present = 0;    // units at the latest look; before the first, see entries()
   bool looked_at = false;
 

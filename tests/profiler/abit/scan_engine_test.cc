@@ -877,6 +877,15 @@ TEST_F(WholeClearTest, SharedTablesBesidePrivateOnesAreLookedAt) {
   EXPECT_GE(Recall(process, 16), 0.95);
 }
 
+// Its tables have their first clears long before the first of them is known to be shared.
+TEST_F(WholeClearTest, AllOfALargeProcessIsLookedAtSoon) {
+  SimulatedProcess& process = AddShared(Rates(120 * kTable, 16, 200, 0.2));
+  Start({.overhead_share = 0.01});
+  Record(seconds(10));
+  EXPECT_GT(whole_clears_, 1u);
+  EXPECT_EQ(sums_.size(), process.pages.size());
+}
+
 TEST_F(WholeClearTest, AProcessThatKeepsItsLockForLongIsClearedAgain) {
   SimulatedProcess& process = AddShared(std::vector<double>(8 * kTable, 5.0));
   process.lock_wait = milliseconds(100);
