@@ -3,7 +3,9 @@
 """tools/check_includes over a project of two files in one unit."""
 
 import json
+import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,6 +16,10 @@ TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools" / "check_includes"
 FIRST = "struct Known {};\n"
 LACKING = "Known* Make() { return nullptr; }\n"
 COMPLETE = '#include "known.h"\n' + LACKING
+
+# A hook's GIT_DIR names another repository, and a user's settings may sign commits.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+ENVIRONMENT |= {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
 
 
 class CheckIncludes(unittest.TestCase):
@@ -34,6 +40,7 @@ class CheckIncludes(unittest.TestCase):
         self.write("second.cc", COMPLETE)
         self.git("init", "--quiet")
         self.commit()
+        self.git("commit", "--quiet", "--allow-empty", "--message", "x")
 
     def write_commands(self, unit: pathlib.Path):
         command = (f"c++ '-I{self.root}/included' -O2 -Werror -Wunused-variable -Winvalid-pch "
@@ -43,7 +50,7 @@ class CheckIncludes(unittest.TestCase):
 
     def git(self, *arguments: str):
         subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x", *arguments], cwd=self.root, check=True,
-                       capture_output=True)
+                       capture_output=True, env=ENVIRONMENT)
 
     def commit(self):
         self.git("add", "--", "*.cc", "*.h")
@@ -52,8 +59,14 @@ class CheckIncludes(unittest.TestCase):
     def write(self, path: str, text: str):
         (self.root / path).write_text(text, encoding="utf-8")
 
-    def run_tool(self) -> subprocess.CompletedProcess:
-        return subprocess.run([sys.executable, TOOL, "build"], cwd=self.root, capture_output=True, text=True, check=False)
+    def run_tool(self, **environment: str) -> subprocess.CompletedProcess:
+        return subprocess.run([sys.executable, TOOL, "build"], cwd=self.root, capture_output=True, text=True, check=False,
+                              env=ENVIRONMENT | environment)
+
+    def assert_skipped(self, reason: str, **environment: str):
+        result = self.run_tool(**environment)
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (119, f"check_includes: {reason}\n", ""))
+        self.assertFalse((self.build / "includes.json").exists())
 
     def assert_passes(self, changed: int):
         result = self.run_tool()
@@ -90,6 +103,11 @@ class CheckIncludes(unittest.TestCase):
         self.commit()
         self.assert_refused("second.cc")
 
+    def test_checks_everything_at_a_first_commit(self):
+        self.git("update-ref", "HEAD", "HEAD~")
+        self.assert_passes(2)
+        self.assert_passes(0)
+
     def test_checks_all_commits_since_it_ran_last(self):
         self.assert_passes(0)
         self.write("second.cc", LACKING)
@@ -108,6 +126,40 @@ class CheckIncludes(unittest.TestCase):
         self.write_commands(self.root / "second.cc")
         self.write("second.cc", LACKING)
         self.assert_refused("second.cc")
+
+    def make_shallow(self):
+        """As `git clone --depth 1` leaves it: HEAD is there, and the commit before it is not."""
+        head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=self.root, check=True, capture_output=True, env=ENVIRONMENT)
+        (self.root / ".git" / "shallow").write_bytes(head.stdout)
+
+    def test_skips_a_shallow_clone_without_the_commit_before(self):
+        self.make_shallow()
+        self.assert_skipped("a shallow clone without the commit before HEAD")
+
+    def test_checks_a_shallow_clone_by_its_notes(self):
+        self.assert_passes(0)
+        self.make_shallow()
+        self.write("second.cc", LACKING)
+        self.assert_refused("second.cc")
+
+    def test_skips_a_folder_that_is_no_repository(self):
+        shutil.rmtree(self.root / ".git")
+        self.assert_skipped("not the top of a git repository")
+
+    def test_skips_without_git(self):
+        self.assert_skipped("git is not installed", PATH="/nowhere")
+
+    def test_keeps_only_files_that_the_build_compiles(self):
+        self.assert_passes(0)
+        notes = json.loads((self.build / "includes.json").read_text(encoding="utf-8"))
+        self.assertEqual(sorted(notes), ["first.cc", "second.cc"])
+
+    def test_names_damaged_notes(self):
+        for damaged in ('{"first.cc": ', "[]"):
+            (self.build / "includes.json").write_text(damaged, encoding="utf-8")
+            result = self.run_tool()
+            self.assertEqual(result.returncode, 2)
+            self.assertIn("includes.json is damaged", result.stderr)
 
     def test_tells_a_folder_that_is_not_configured_from_a_refusal(self):
         (self.build / "compile_commands.json").unlink()

@@ -4,6 +4,7 @@
 
 import importlib.machinery
 import importlib.util
+import os
 import pathlib
 import subprocess
 import sys
@@ -133,6 +134,12 @@ class VerdictOf(WithFolder):
 class CopyTree(WithFolder):
     def setUp(self):
         super().setUp()
+        # A hook's GIT_DIR names another repository.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        environment["GIT_CONFIG_GLOBAL"] = "/dev/null"
+        patch = mock.patch.dict(os.environ, environment, clear=True)
+        patch.start()
+        self.addCleanup(patch.stop)
         self.write("project/room/kept.cc", "kept")
         self.write("project/room/removed.cc", "removed")
         subprocess.run(["git", "init", "--quiet"], cwd=self.root / "project", check=True)
