@@ -22,13 +22,16 @@ add_custom_target(sanitized_tests)
 # Skips a test that measures time, with a reason, if the host does other work.
 set(quiet_host ${PROJECT_SOURCE_DIR}/tools/quiet_host.py)
 
+# What a program ends with that cannot run here.
+set(skipped_status 119)
+
 # tmprof_test(NAME SOURCES … [LINK …] [RUNS …] [INPUTS …] [LABELS …] [ISOLATED] [OPTIMISED] [QUIET] [SHARDS N]): the
 # GoogleTest program NAME.
 #   RUNS      the programs and libraries of this build that it runs
 #   INPUTS    files and folders of the project that it reads when it runs
 #   ISOLATED  each case is a process and a CTest test of its own: cases change their process beyond repair
 #   OPTIMISED it computes for long, as simulations do
-#   QUIET     it measures time, and is skipped on a host that does other work: tools/quiet_host.py
+#   QUIET     it measures time: it runs alone, and is skipped on a host that does other work (tools/quiet_host.py)
 #   SHARDS    splits the cases over N tests, which may run side by side (default 1)
 # A case that cannot run here calls GTEST_SKIP() with its reason. tools/test_results.py counts cases, not programs.
 function(tmprof_test name)
@@ -98,17 +101,17 @@ endforeach()\n")
     set_property(TEST "${test}" PROPERTY LABELS ${ARG_LABELS})
     set_property(TEST "${test}" PROPERTY REQUIRED_FILES ${required_files})
     if(ARG_QUIET)
-      set_property(TEST "${test}" PROPERTY SKIP_RETURN_CODE 119)
+      set_property(TEST "${test}" PROPERTY SKIP_RETURN_CODE ${skipped_status})
     endif()
     # It measures time or takes minutes, so nothing else may run beside it.
-    if("full" IN_LIST ARG_LABELS)
+    if(ARG_QUIET OR "full" IN_LIST ARG_LABELS)
       set_property(TEST "${test}" PROPERTY RUN_SERIAL TRUE)
     endif()
   endforeach()
 endfunction()
 
 # tmprof_script_test(NAME COMMAND … [INPUTS …] [LABELS …] [TIMEOUT S] [CPUS N] [SERIAL] [QUIET]): a test that is a
-# program of its own. It skips by ending with 119, its reason being the last line that it prints.
+# program of its own. It skips by ending with skipped_status, its reason being the last line that it prints.
 #   INPUTS  files and folders, from the project's, that it reads besides its command: `./check --changed` looks there
 #   CPUS    how many it keeps busy (default 1): a machine of two CPUs leaves room for nothing else on two
 #   SERIAL  it runs alone
@@ -132,7 +135,7 @@ function(tmprof_script_test name)
   endif()
   add_test(NAME "${name}" COMMAND ${ARG_COMMAND})
   list(TRANSFORM ARG_INPUTS PREPEND ${PROJECT_SOURCE_DIR}/)
-  set_property(TEST "${name}" PROPERTY SKIP_RETURN_CODE 119)
+  set_property(TEST "${name}" PROPERTY SKIP_RETURN_CODE ${skipped_status})
   set_property(TEST "${name}" PROPERTY LABELS ${ARG_LABELS})
   set_property(TEST "${name}" PROPERTY REQUIRED_FILES ${ARG_INPUTS})
   set_property(TEST "${name}" PROPERTY RUN_SERIAL ${ARG_SERIAL})
