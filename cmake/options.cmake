@@ -27,13 +27,17 @@ if(TMPROF_UNITY)
   set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
 endif()
 
+if(TMPROF_FUZZ AND NOT (CMAKE_CXX_COMPILER_ID STREQUAL Clang AND TMPROF_SANITIZE))
+  message(FATAL_ERROR "TMPROF_FUZZ takes clang and TMPROF_SANITIZE, as the preset asan sets them")
+endif()
+
 add_library(tmprof_flags INTERFACE)
 target_include_directories(tmprof_flags INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 target_compile_definitions(tmprof_flags INTERFACE _GNU_SOURCE)
 # Fields left out of a designated initialiser take their defaults: that is what they are for.
-set(warnings -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers)
+set(tmprof_warnings -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wno-missing-field-initializers)
 # Clang, which builds for sanitizers and fuzzing, has others: GCC's are those that the code is written to.
-target_compile_options(tmprof_flags INTERFACE "$<IF:$<CXX_COMPILER_ID:GNU>,${warnings},-w>")
+target_compile_options(tmprof_flags INTERFACE "$<IF:$<CXX_COMPILER_ID:GNU>,${tmprof_warnings},-w>")
 # In KiB. GCC looks for garbage when its heap has grown to 128 MiB, which libraries' headers alone come to: of
 # report/hot.cc's compile time that was a tenth.
 target_compile_options(tmprof_flags INTERFACE
