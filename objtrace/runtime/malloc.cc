@@ -104,7 +104,7 @@ TMPROF_EXPORT size_t malloc_usable_size(void* object) {
 
 // Of libstdc++; null in a C program, which has no use for it.
 namespace std {
-[[noreturn]] __attribute__((weak)) void __throw_bad_alloc();
+__attribute__((noreturn, weak)) void __throw_bad_alloc();
 __attribute__((weak)) new_handler get_new_handler() noexcept;
 }  // namespace std
 
