@@ -320,7 +320,7 @@ Trace ObjectProfiles::Beside(const Trace& trace) const {
 void ObjectProfiles::Count(TracedObjects& objects) const {
   using Row = TracedObjects::Row;
   const ObjectsBy by = objects.options.by;
-  TracedObjects::Counted& counted = objects.counted.emplace();
+  TracedObjects::Counted& counted = objects.counted.emplace(TracedObjects::Counted{});
   const auto add = [&](Row& row, std::uint64_t accesses) {
     row.counted = row.counted.value_or(0) + accesses;
     counted.in_rows += accesses;
