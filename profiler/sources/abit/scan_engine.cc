@@ -72,8 +72,9 @@ constexpr int kWholeClearsRest = 100;  // times as long as one took
 constexpr std::size_t kMostBlocksOfWholeClear =
     1024;  // 10 us of the scanner each, before and after
 // It flushes nothing, and a page whose translation a CPU still holds looks as if it were not
-// accessed. So much of the target's CPU time, and of the clock, passes before the first read: on a
-// busy machine most translations have gone by then. Chosen, not measured.
+// accessed: only set bits are evidence. So much of the target's CPU time, and of the clock, passes
+// before the first read: on a busy machine most translations have gone by then. Chosen, not
+// measured.
 constexpr nanoseconds kUnflushed = milliseconds(4);
 // A plain scan that reads sooner does without.
 constexpr nanoseconds kLeastPlainInterval = 5 * kUnflushed;
@@ -1087,6 +1088,9 @@ bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
   const bool bracketed =
       told && (first_read || exposure <= std::max(kWidestBracket * exposed_before, kSlice));
   const bool barely_ran = exposure < kShortestExposure;
+  // Half of it is charged for a first access: the time up to the read before, and half of that
+  // since.
+  const nanoseconds since_clear = 2 * std::max(exposed_before, nanoseconds(0)) + exposure;
   // A plain scan's bit is read once; what is read before the next clear is for the bill only.
   const bool evidence = options_.mode == ScanOptions::Mode::kLadder || block.in_ladder;
   if (evidence) RecordsOf(pointer);
@@ -1111,12 +1115,15 @@ bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
       counts_.lost += block.unit.value();
       continue;
     }
+    // It may have been accessed by a translation that a CPU holds since before the clear: nobody
+    // knows when those go.
+    if (block.by_whole && !view_.accessed[i]) continue;
     tmprof_tally unused{};
     UnitRecord* record = evidence ? &block.records[i] : nullptr;
     if (first && !bracketed) unit = TMPROF_UNIT_SET;  // a reference, without a first access
     // Of a blurred read, that pages are set counts for as little as that others are not.
     tmprof_ladder_fold(record ? &record->tally : &unused, &unit, view_.accessed[i],
-                       told ? exposure.count() : 0);
+                       told ? (block.by_whole ? since_clear : exposure).count() : 0);
     if (record) record->frame = view_.frame[i];
     ++seen;
   }
