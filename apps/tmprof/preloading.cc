@@ -2,7 +2,6 @@
 
 #include "apps/tmprof/preloading.h"
 
-#include <elf.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -14,9 +13,11 @@
 #include <climits>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <string_view>
 #include <system_error>
 
+#include "apps/tmprof/elf_handle.h"
 #include "base/unique_fd.h"
 
 namespace tmprof {
@@ -29,40 +30,45 @@ namespace fs = std::filesystem;
 constexpr std::size_t kScriptLine = 256;
 constexpr int kDeepestScript = 5;
 
-bool ReadAt(int file, std::uint64_t offset, void* into, std::size_t bytes) {
-  return ::pread(file, into, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
-}
-
-// What an ELF file says of itself.
+// The parts of an ELF file that decide who loads it.
 struct ProgramFile {
-  Elf64_Ehdr header{};
-  bool has_loader = false;
-  std::string loader;  // as the file names it
+  GElf_Ehdr header{};
+  std::optional<std::string> loader;  // as the file names it; nullopt: it is statically linked
+
+  bool IsOfSameKind(const ProgramFile& other) const {
+    return header.e_ident[EI_CLASS] == other.header.e_ident[EI_CLASS] &&
+           header.e_ident[EI_DATA] == other.header.e_ident[EI_DATA] &&
+           header.e_machine == other.header.e_machine;
+  }
 };
 
-// nullopt: it is no ELF file, or a damaged one. Of one that is not for 64 bits in this byte order,
-// the header's first bytes alone.
+// nullopt: `file` is no ELF file, or a damaged one. The loader of a 32-bit file is not looked for.
 std::optional<ProgramFile> ReadProgram(int file) {
-  ProgramFile elf;
-  if (!ReadAt(file, 0, elf.header.e_ident, EI_NIDENT)) return std::nullopt;
-  const std::string_view ident(reinterpret_cast<const char*>(elf.header.e_ident), SELFMAG);
-  if (ident != std::string_view(ELFMAG, SELFMAG)) return std::nullopt;
-  if (elf.header.e_ident[EI_CLASS] != ELFCLASS64 || elf.header.e_ident[EI_DATA] != ELFDATA2LSB)
-    return elf;
-  if (!ReadAt(file, 0, &elf.header, sizeof elf.header)) return std::nullopt;
-  for (unsigned i = 0; i < elf.header.e_phnum; ++i) {
-    Elf64_Phdr part{};
-    const std::uint64_t at = elf.header.e_phoff + std::uint64_t{i} * elf.header.e_phentsize;
-    if (!ReadAt(file, at, &part, sizeof part)) return std::nullopt;
+  ::elf_version(EV_CURRENT);
+  const ElfHandle elf(::elf_begin(file, ELF_C_READ, nullptr));
+  ProgramFile program;
+  std::size_t parts = 0;
+  if (::elf_kind(elf.get()) != ELF_K_ELF || ::gelf_getehdr(elf.get(), &program.header) == nullptr)
+    return std::nullopt;
+  if (program.header.e_ident[EI_CLASS] != ELFCLASS64) return program;
+  // libelf leaves out those that a cut file lacks.
+  if (::elf_getphdrnum(elf.get(), &parts) != 0 || parts < program.header.e_phnum)
+    return std::nullopt;
+  for (std::size_t i = 0; i < parts; ++i) {
+    GElf_Phdr part;
+    if (::gelf_getphdr(elf.get(), static_cast<int>(i), &part) == nullptr) return std::nullopt;
     if (part.p_type != PT_INTERP) continue;
-    if (part.p_filesz == 0 || part.p_filesz > PATH_MAX) return std::nullopt;
-    elf.loader.resize(part.p_filesz);
-    if (!ReadAt(file, part.p_offset, elf.loader.data(), elf.loader.size())) return std::nullopt;
-    elf.loader.resize(std::char_traits<char>::length(elf.loader.c_str()));
-    elf.has_loader = true;
+    const Elf_Data* name =
+        part.p_filesz <= PATH_MAX
+            ? ::elf_getdata_rawchunk(elf.get(), static_cast<std::int64_t>(part.p_offset),
+                                     part.p_filesz, ELF_T_BYTE)
+            : nullptr;
+    if (name == nullptr || name->d_size == 0) return std::nullopt;
+    const auto* text = static_cast<const char*>(name->d_buf);
+    program.loader = std::string(text, ::strnlen(text, name->d_size));
     break;
   }
-  return elf;
+  return program;
 }
 
 std::optional<ProgramFile> ReadProgram(const fs::path& path) {
@@ -75,7 +81,7 @@ bool IsExecutable(const fs::path& file) {
   return fs::is_regular_file(file, failed) && ::access(file.c_str(), X_OK) == 0;
 }
 
-// As execvp(3) finds it; empty: it does not.
+// The file that execvp(3) would run; empty: there is none.
 fs::path Find(const std::string& command, const std::string& path) {
   if (command.find('/') != std::string::npos) return command;
   std::string_view rest = path;
@@ -111,7 +117,7 @@ bool IsPrivileged(int file) {
   return other_user || other_group || capable;
 }
 
-// Whether both names are of one file.
+// True if both names are of one file.
 bool IsSame(const fs::path& a, const fs::path& b) {
   std::error_code failed;
   return a == b || fs::equivalent(a, b, failed);
@@ -123,22 +129,19 @@ std::optional<NotPreloaded> WhyNot(const fs::path& program, const ProgramFile& e
     return NotPreloaded{.why = fmt::format("'{}' {}", program.string(), why),
                         .is_harmless = is_harmless};
   };
-  if (elf.header.e_ident[EI_CLASS] != library.header.e_ident[EI_CLASS] ||
-      elf.header.e_ident[EI_DATA] != library.header.e_ident[EI_DATA] ||
-      elf.header.e_machine != library.header.e_machine) {
+  if (!elf.IsOfSameKind(library))
     return named("is for another kind of CPU than the tracker, as a 32-bit program is");
-  }
   const std::optional<ProgramFile> own = ReadProgram(fs::path("/proc/self/exe"));
-  const bool knows_own = own && own->has_loader;
-  if (!elf.has_loader) {
-    // A loader that is run itself, with a program as its argument.
-    if (knows_own && IsSame(own->loader, program)) return std::nullopt;
+  const bool knows_own = own && own->loader;
+  if (!elf.loader) {
+    // The user runs the loader itself, with a program as its argument.
+    if (knows_own && IsSame(*own->loader, program)) return std::nullopt;
     return named("is statically linked, so that no loader preloads the tracker",
                  /*is_harmless=*/true);
   }
-  if (knows_own && !IsSame(own->loader, elf.loader)) {
+  if (knows_own && !IsSame(*own->loader, *elf.loader)) {
     return named(fmt::format("runs by another C library's loader, {}, than the tracker, {}",
-                             elf.loader, own->loader));
+                             *elf.loader, *own->loader));
   }
   return std::nullopt;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a program loads a library of ours that LD_PRELOAD names, and how to name it so that no
-// program is harmed that does not.
+// LD_PRELOAD of a library of ours: which programs load it, and a name for it that harms no program
+// that does not.
 
 #pragma once
 
@@ -23,9 +23,10 @@ struct NotPreloaded {
 std::optional<NotPreloaded> WhyNotPreloaded(const std::string& command, const std::string& path,
                                             const std::filesystem::path& library);
 
-// What LD_PRELOAD is to say for `folder`/`name`. Where the build made the folder preload/, a name
-// with $LIB in it, which the loader of glibc alone replaces: the loader of musl, which would end a
-// program whose preloaded library needs what only glibc has, does not find it, and goes on.
+// The text of LD_PRELOAD for `folder`/`name`. If the build made the folder preload/, the name has
+// $LIB in it, which the loader of glibc alone replaces. The loader of musl does not find the
+// library then, and goes on; it would end a program whose preloaded library needs what only glibc
+// has.
 std::string PreloadName(const std::filesystem::path& folder, const std::string& name);
 
 }  // namespace tmprof

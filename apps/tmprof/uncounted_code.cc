@@ -3,17 +3,16 @@
 #include "apps/tmprof/uncounted_code.h"
 
 #include <fcntl.h>
-#include <gelf.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <system_error>
 
 #include <fmt/format.h>
 
+#include "apps/tmprof/elf_handle.h"
 #include "base/unique_fd.h"
 
 namespace tmprof {
@@ -23,11 +22,6 @@ namespace fs = std::filesystem;
 
 // What all objects that the compiler pass has been over ask for.
 constexpr const char* kAttach = "tmprof_attach";
-
-struct CloseElf {
-  void operator()(Elf* elf) const { ::elf_end(elf); }
-};
-using ElfHandle = std::unique_ptr<Elf, CloseElf>;
 
 enum class Code : std::uint8_t { kNone, kCounted, kUncounted };
 

@@ -49,6 +49,7 @@ std::string ElfFile(const std::string& loader, unsigned char elf_class = ELFCLAS
   std::memcpy(header.e_ident, ELFMAG, SELFMAG);
   header.e_ident[EI_CLASS] = elf_class;
   header.e_ident[EI_DATA] = ELFDATA2LSB;
+  header.e_ident[EI_VERSION] = EV_CURRENT;
   header.e_machine = machine;
   header.e_phoff = sizeof header;
   header.e_phentsize = sizeof(Elf64_Phdr);
