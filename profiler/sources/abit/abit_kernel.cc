@@ -10,6 +10,17 @@
 #include "profiler/capabilities.h"
 
 namespace tmprof::abit {
+namespace {
+
+std::string RefusalOf(std::string attempt, std::string object, std::optional<int> system_error,
+                      std::span<const Capability> needed) {
+  Error error = Refused(std::move(attempt), std::move(object), 0);
+  error.system_error = system_error;
+  if (system_error == EPERM || system_error == EACCES) error.advice = CapabilityAdvice(needed);
+  return error.Message();
+}
+
+}  // namespace
 
 ReadResult AbitProcess::ReadPoints(std::span<const Vpn> pages, std::vector<PointEntry>& entries) {
   return ReadOneByOne(pages, entries, [this](VpnRange page, std::vector<TablePart>& parts) {
@@ -28,20 +39,14 @@ std::vector<ClearOutcome> AbitProcess::ClearEach(std::span<const VpnRange> range
 }
 
 std::string ProcessRefusal(std::string attempt, Pid pid, std::optional<int> system_error) {
-  Error error = Refused(std::move(attempt), fmt::format("PID {}", pid.value()), 0);
-  error.system_error = system_error;
-  if (system_error == EPERM || system_error == EACCES)
-    error.advice = CapabilityAdvice(kAccessedBitCapabilities);
-  return error.Message();
+  return RefusalOf(std::move(attempt), fmt::format("PID {}", pid.value()), system_error,
+                   kAccessedBitCapabilities);
 }
 
 std::string WholeClearRefusal(Pid pid, std::optional<int> system_error) {
-  Error error = Refused("clear accessed bits of shared and locked memory",
-                        fmt::format("/proc/{}/clear_refs", pid.value()), 0);
-  error.system_error = system_error;
-  if (system_error == EPERM || system_error == EACCES)
-    error.advice = CapabilityAdvice(kWholeClearCapabilities);
-  return error.Message();
+  return RefusalOf("clear accessed bits of shared and locked memory",
+                   fmt::format("/proc/{}/clear_refs", pid.value()), system_error,
+                   kWholeClearCapabilities);
 }
 
 std::string UnopenedTargets(const std::vector<Error>& refusals) {

@@ -47,7 +47,8 @@ class AbitProcess {
   // Precondition: `range` holds whole huge pages only, as part of one would be split off.
   virtual ClearOutcome Clear(VpnRange range) = 0;
 
-  // Whether there is a ClearWhole() here, and whether it would be refused now: kDone, if not.
+  // The first is true where there is a ClearWhole(). The second says how it would end now, and
+  // clears nothing.
   virtual bool ClearsWhole() const { return false; }
   virtual ClearOutcome TryWhole() { return ClearOutcome::kUnclearable; }
 
@@ -82,7 +83,7 @@ class AbitProcess {
 // What is told of a refusal: read or clear what, of which process, and what would help.
 std::string ProcessRefusal(std::string attempt, Pid pid, std::optional<int> system_error);
 
-// The same of ClearWhole(), which takes a capability of its own.
+// ProcessRefusal() of ClearWhole(), which takes a capability of its own.
 std::string WholeClearRefusal(Pid pid, std::optional<int> system_error);
 
 // `refusals`: of the targets that could not be opened; at least one.

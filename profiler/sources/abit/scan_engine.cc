@@ -24,13 +24,14 @@ constexpr PageCount kClearWindow(4 * kTablePages.value());
 // The kernel flushes after each mapping. 512 of them take some 400 us on an Intel Xeon guest, and
 // no writer of the mmap_lock gets its turn before their end. One table holds no more.
 constexpr std::size_t kMostMappingsPerClear = 512;
-// Of a block, tried in turn to find its table: all before were unmapped since the plan.
+// The scanner tries so many of a block's mappings in turn to find its table: all before were
+// unmapped since the plan.
 constexpr std::size_t kMostMappingsTried = 16;
 constexpr std::uint64_t kEntriesPerLine = 8;  // 64-byte cache lines of 8-byte entries
 // A clear of 8 MiB takes some 150 us here; a read that falls due meanwhile would be late.
 constexpr nanoseconds kClearTakes = microseconds(200);
 constexpr nanoseconds kPlanStepTakes = microseconds(100);
-// Of the scanner's own share of a CPU, for plans of one target.
+// Plans of one target take this part of the scanner's own share of a CPU.
 constexpr double kPlansPart = 0.25;
 constexpr nanoseconds kLongestPlanPause = seconds(60);
 constexpr nanoseconds kLongestBudgetWait = milliseconds(20);
@@ -430,7 +431,7 @@ bool ScanEngine::MayHaveTurn(const ScanTarget& target, const Block& block,
   return block.WorthATurn(now) && (block.whole_until <= now || MayClearWhole(target, now));
 }
 
-// Not before the ladders that the one before began have come to their ends.
+// The ladders that the clear before began come to their ends first.
 bool ScanEngine::MayClearWhole(const ScanTarget& target, MonotonicTime now) const {
   const WholeClears& whole = target.whole;
   if (!target.handle->ClearsWhole() || now < whole.not_before) return false;
@@ -760,8 +761,8 @@ bool ScanEngine::Clear(ScanTarget& target, const std::vector<BlockPtr>& run) {
   return false;
 }
 
-// Of a block with mappings that the kernel does not clear, such as mlocked ones: each of the
-// others.
+// Some mappings of the block are not cleared by the kernel, such as mlocked ones: this clears each
+// of the others.
 bool ScanEngine::ClearByMapping(ScanTarget& target, const BlockPtr& block) {
   const MonotonicTime before = kernel_.Now();
   const nanoseconds cpu_before = kernel_.OwnCpuTime();
@@ -777,8 +778,10 @@ bool ScanEngine::ClearByMapping(ScanTarget& target, const BlockPtr& block) {
         break;
       case ClearOutcome::kUnclearable: {
         const VpnRange& mapping = block->mappings[k];
-        for (Vpn page = mapping.start; page < mapping.end; page = page + PageCount(1))
+        for (Vpn page = mapping.start; page < mapping.end; page = page + PageCount(1)) {
           block->uncleared.set((page - block->range.start).value());
+          block->skipped.set((page - block->range.start).value());
+        }
         break;
       }
       case ClearOutcome::kProcessGone:
@@ -1151,11 +1154,8 @@ void ScanEngine::RejectUncleared(ScanTarget& target, const BlockPtr& pointer) {
     units.push_back(i);
     settled.push_back(block.settled[i]);
   }
-  if (suspects.empty()) {
-    block.judged = true;
-    return;
-  }
-  const std::vector<PageStanding> standing = target.handle->Inspect(suspects, settled);
+  std::vector<PageStanding> standing;
+  if (!suspects.empty()) standing = target.handle->Inspect(suspects, settled);
   for (std::size_t k = 0; k < units.size(); ++k) {
     const std::size_t i = units[k];
     if (standing[k] == PageStanding::kClearable) {
@@ -1176,13 +1176,14 @@ void ScanEngine::RejectUncleared(ScanTarget& target, const BlockPtr& pointer) {
   if (block.NeedsWhole()) LeaveToWhole(target, block);
 }
 
-// Where some pages are shared, which of those are whose bits told nothing.
+// The clear skipped some pages of the block. Their bits told so; those that were unset before it
+// did not, so the kernel is asked for them.
 void ScanEngine::AskForSkipped(ScanTarget& target, Block& block) {
   if (!target.handle->ClearsWhole() || kernel_.Now() < target.whole.not_before) return;
   std::vector<Vpn> pages;
   std::vector<std::size_t> units;
   for (std::size_t i = 0; i < block.unit_count(); ++i) {
-    if (!view_.present[i] || block.set_before[i]) continue;
+    if (!view_.present[i] || block.set_before[i] || block.uncleared[i]) continue;
     pages.push_back(block.range.start + PageCount(i * block.unit.value()));
     units.push_back(i);
   }

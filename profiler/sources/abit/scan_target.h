@@ -58,7 +58,7 @@ struct Block {
   std::vector<std::uint8_t> units;  // enum tmprof_unit
   UnitSet set_before;               // at the clear
   UnitSet settled;                  // outlives the exposure
-  UnitSet skipped;                  // so does this: a clear skipped them, as they are shared
+  UnitSet skipped;                  // outlives it too: shared or locked, as clears of ranges show
   std::uint32_t in_view = 0;
   std::uint32_t set = 0;
   std::uint32_t set_before_count = 0;
@@ -79,7 +79,7 @@ struct Block {
   std::size_t entries() const { return looked_at ? present : unit_count(); }
   // Most of it is reached by no clear of a range.
   bool NeedsWhole() const {
-    return unit == PageCount(1) && (refused || 2 * (skipped | uncleared).count() > entries());
+    return unit == PageCount(1) && (refused || 2 * skipped.count() > entries());
   }
   std::size_t mapping_count() const { return std::max<std::size_t>(mappings.size(), 1); }
   // A giant page is hugetlb, or device memory that a clear would split.
@@ -114,7 +114,8 @@ struct WholeClears {
     return std::chrono::nanoseconds(
         static_cast<std::int64_t>(static_cast<double>(entries) * ns_per_entry));
   }
-  // From one that took so much of the scanner's CPU time. Precondition: there are entries.
+  // The price follows one clear that took so much of the scanner's CPU time. Precondition: there
+  // are entries.
   void Learn(std::chrono::nanoseconds cpu_time, std::size_t entries) {
     const double of_entry = static_cast<double>(cpu_time.count()) / static_cast<double>(entries);
     ns_per_entry += (std::clamp(of_entry, kLeastNsPerEntry, kMostNsPerEntry) - ns_per_entry) / 4;
