@@ -27,12 +27,12 @@ constexpr std::uint64_t kSomeSamples = 1'000;
 
 // Ended so soon that an epoch of the default length was not reached.
 constexpr nanoseconds kSoon = std::chrono::seconds(1);
-// Of the recording's time; below, the targets were idle for all that could be seen of them.
+// Targets that used less of the recording's time on a CPU were as good as idle.
 constexpr double kHardlyRan = 0.001;
 
 std::string Size(PageCount pages) { return FormatBytes(pages.value() * kBasePageBytes); }
 
-// As a shell reads it back.
+// The word in a form that a shell reads back.
 std::string ShellWord(std::string_view word) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-+=:,@%";
@@ -153,13 +153,14 @@ Cause CauseOf(const RecordingFacts& facts) {
 
 std::string NotObservable(const RecordingFacts& facts) {
   if (facts.unclearable.value() == 0) return {};
-  std::string kinds;
+  std::string text = "; not observable by accessed bits here: " + Size(facts.unclearable);
+  // Some of a kind may have been observed all the same, by clears of the whole process.
   for (const Unobservable& part : facts.unobservable) {
     if (part.pages.value() == 0) continue;
-    kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", Size(part.pages), part.kind);
+    text += fmt::format(", up to {} of it {}", Size(std::min(part.pages, facts.unclearable)),
+                        part.kind);
   }
-  if (kinds.empty()) kinds = Size(facts.unclearable) + " that the kernel does not clear";
-  return "; not observable by accessed bits here: " + kinds;
+  return text;
 }
 
 }  // namespace

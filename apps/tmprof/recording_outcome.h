@@ -22,7 +22,7 @@ struct Unobservable {
   friend bool operator==(const Unobservable&, const Unobservable&) = default;
 };
 
-// What is known of a recording when it ends. Pages are base pages, each counted once, however many
+// Facts of a recording, known when it ends. Pages are base pages, each counted once, however many
 // epochs saw it.
 struct RecordingFacts {
   std::string trace;  // file, as the user named it
@@ -37,7 +37,7 @@ struct RecordingFacts {
   std::vector<Unobservable> unobservable;
   PageCount unclearable;  // whose bits the kernel refused to clear, the most in one epoch
 
-  // Whether a source of that kind was on at some time. `gated_throughout`: there were sources, and
+  // True: a source of that kind was on at some time. `gated_throughout`: there were sources, and
   // the gate kept all of them off.
   bool had_references = false;
   bool had_samples = false;
@@ -63,10 +63,11 @@ inline constexpr std::uint64_t kFewSamples = 100;
 inline constexpr int kSawLittle = 3;
 
 // A pure function. The text is one line without a trailing period:
-//   "saw accesses to 64 MiB, looked at 66.1 MiB of 67 MiB resident; confidence high (23 looks at
-//   each page, 1 204 samples); next: tmprof report tmprof.data"
-//   "saw nothing: PID 4711 was stopped (SIGSTOP or a debugger) all the time; next: kill -CONT 4711,
-//   and record again"
+//   "tmprof.data: 8 epochs in 8s; saw accesses to 64 MiB, looked at 66.1 MiB (67 MiB resident);
+//   confidence high: 43.0 looks at each page, 1 204 samples; next: tmprof report tmprof.data"
+//   "tmprof.data: 3 epochs in 3s; saw no access, looked at 0 B (476 KiB resident); PID 4711 was
+//   stopped (SIGSTOP or a debugger) all the time; next: continue it (kill -CONT 4711), and record
+//   again"
 RecordingOutcome OutcomeOf(const RecordingFacts& facts);
 
 }  // namespace tmprof

@@ -196,11 +196,13 @@ TEST(RecordingOutcome, NamesMemoryThatCannotBeObservedWithItsSize) {
                         {.kind = "in huge pages of hugetlbfs", .pages = PageCount(512)}};
   const RecordingOutcome outcome = OutcomeOf(facts);
   EXPECT_FALSE(outcome.saw_enough);
-  EXPECT_THAT(outcome.text, AllOf(HasSubstr("not observable by accessed bits here: 63 MiB locked, "
-                                            "2 MiB in huge pages of hugetlbfs"),
-                                  HasSubstr("--source clock")));
+  EXPECT_THAT(outcome.text,
+              AllOf(HasSubstr("not observable by accessed bits here: 62.5 MiB, up to "
+                              "62.5 MiB of it locked, up to 2 MiB of it in huge pages "
+                              "of hugetlbfs;"),
+                    HasSubstr("--source clock")));
   facts.unobservable.clear();
-  EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("62.5 MiB that the kernel does not clear"));
+  EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("not observable by accessed bits here: 62.5 MiB;"));
 }
 
 TEST(RecordingOutcome, DoesNotNameLockedMemoryThatWasObserved) {
