@@ -15,7 +15,7 @@
 
 namespace tmprof {
 
-// What the recorder concluded when it finished.
+// The recorder's conclusion when it finished.
 struct RecordingOutcome {
   bool saw_enough = false;  // to rank pages by
   std::string text;         // the line that the recording ended with

@@ -54,7 +54,7 @@ if(TMPROF_SANITIZE)
                                                 -fno-omit-frame-pointer
                                                 -fno-sanitize-recover=all)
   target_link_options(tmprof_flags INTERFACE -fsanitize=${TMPROF_SANITIZE})
-  # What fuzz targets drive tells libFuzzer where it has been.
+  # libFuzzer needs coverage instrumentation in all code under a fuzz target.
   if(TMPROF_FUZZ)
     target_compile_options(tmprof_flags INTERFACE -fsanitize=fuzzer-no-link)
   endif()

@@ -110,8 +110,8 @@ MappingKind KindOf(std::string_view path, bool shared) {
   return path.empty() ? MappingKind::kAnonymous : MappingKind::kFile;
 }
 
-// Of a file of lines "NAME: VALUE", the value behind `name`, without the spaces around it; empty:
-// there is no such line.
+// A file has lines "NAME: VALUE": this is the value behind `name`, without the spaces around it;
+// empty: there is no such line.
 std::string_view FieldOf(std::string_view text, std::string_view name) {
   const std::size_t at = text.find(name);
   if (at == std::string_view::npos) return {};

@@ -14,7 +14,7 @@ namespace tmprof {
 // Writes `text` to standard error. A standard error that takes nothing, such as a terminal that is
 // gone, changes nothing else.
 void Say(std::string_view text);
-// The same, but skips the text instead of waiting for room, as at a terminal that Ctrl-S has
+// Say(), but this skips the text instead of waiting for room, as at a terminal that Ctrl-S has
 // stopped.
 void SayWithoutWaiting(std::string_view text);
 
@@ -40,7 +40,7 @@ Error OfOption(std::string_view option, std::string_view value, Error fault);
 
 // Writes all of `text` to standard output, flushed; an error names it.
 Status WriteOut(std::string_view text);
-// The same; returns `exit_status` where all was written.
+// WriteOut(), which returns `exit_status` where all was written.
 Result<int> Answer(std::string_view text, int exit_status);
 // The exit status of a command: its own, or that of its error, which is reported.
 int ExitStatusOf(const Result<int>& answered);

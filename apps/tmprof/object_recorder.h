@@ -34,7 +34,7 @@ class ObjectRecorder {
   // that it is to be called often.
   void Service();
 
-  // Whether any process was tracked, as far as Service() has seen.
+  // True: some process was tracked, as far as Service() has seen.
   bool tracked_any() const { return tracked_any_; }
   // Processes that are not tracked, for want of room in the folder in memory.
   std::uint64_t refused() const { return logs_.refused(); }

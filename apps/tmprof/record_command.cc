@@ -87,7 +87,7 @@ struct StopRequest {
   bool from_terminal = false;  // which has sent it to the whole foreground job
 };
 
-// Whether it was told, as by nohup(1), to outlive its terminal.
+// True: tmprof was told, as by nohup(1), to outlive its terminal.
 bool HangupIsIgnored() {
   struct sigaction action{};
   return sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
@@ -120,7 +120,7 @@ class Signals {
     }
     return stop_request_;
   }
-  // From here on a signal acts as it would without us. Those that came before are forgotten: a
+  // Signals act from here on as they would without us. Those that came before are forgotten: a
   // pending SIGPIPE would end this process now.
   void Restore() {
     (void)StopRequested();
@@ -506,7 +506,7 @@ class RecordSession {
     setenv(kPreload, (library + others).c_str(), 1);
   }
 
-  // Empty: some process's allocations were tracked, or nobody asked for them.
+  // The reason is empty if some process's allocations were tracked, or nobody asked for them.
   std::string WhyNoObjects() const {
     if (!objects_ || objects_->tracked_any()) return {};
     if (not_preloaded_) return not_preloaded_->why;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a recording learns about itself while it runs, for the line that it ends with.
+// Facts that a recording learns about itself while it runs, for the line that it ends with.
 
 #pragma once
 
@@ -49,7 +49,7 @@ class SessionFacts {
                   std::uint64_t left_out, MonotonicTime now);
   void Add(const EpochProfile& epoch);
 
-  // What became known so far; without what only the caller knows: the name of the trace, and
+  // All facts known so far, without those that only the caller knows: the name of the trace, and
   // objects.
   RecordingFacts Facts() const;
 

@@ -45,7 +45,7 @@ constexpr double kLeastNsPerLook = 1'000;
 // The least times of a busy machine may be of a pass that had luck; an idle one gives this or more
 // (kAssumedNsPerLook).
 constexpr double kLeastNsPerBusyLook = 3'000;
-// Of a bit: passes that nothing is cleared for, if all were disturbed, seem to make one free.
+// A bit seems to be free if all passes that nothing is cleared for were disturbed.
 constexpr double kLeastNsPerBusySet = 150;
 constexpr std::uint64_t kFewestLooks = 10;  // in one pass, for a figure
 constexpr std::uint64_t kPointsAtOnce = 8;

@@ -22,11 +22,11 @@ struct MeasuredCost {
   // Beside that of the bit that is set again. Absent where it was not asked for, and where the
   // child was hardly ever on a CPU for seconds.
   std::optional<double> ns_per_point;
-  // What was measured and cannot be, with what is charged instead; empty: nothing.
+  // Names each figure that is too large to be true, and the one charged instead; empty: none is.
   std::string doubt;
 };
 
-// What a figure can be at most, whatever a busy machine gives for it. A price that is too high
+// The most that a figure can be, whatever a busy machine gives for it. A price that is too high
 // would have the budget allow no clear at all for the whole recording.
 //
 // A look takes the 64 lines of a table away from the CPU that writes to them, and each of these is
@@ -47,9 +47,9 @@ struct Passes {
   std::uint64_t looks = 0;  // in the last one
 };
 
-// What `pages` pages cost by those passes, of which there is at least one; no ns_per_point. Medians
-// of the differences, where enough of them agree. Else the machine was busy, which only adds to the
-// time of a pass: the least times count. Nothing is more than the bounds above.
+// The cost of `pages` pages by those passes, of which there is at least one; no ns_per_point.
+// Medians of the differences, where enough of them agree. Else the machine was busy, which only
+// adds to the time of a pass: the least times count. Nothing is more than the bounds above.
 MeasuredCost CostOf(std::span<const Passes> passes, std::uint64_t pages);
 
 // Where it could not be measured: between the 3 to 6.5 us that the calibration gives on an idle
