@@ -25,7 +25,30 @@ objects_built = measure.command("objects_built")
 objects_calls = measure.command("objects_calls")
 objects_recorded = measure.command("objects_recorded")
 objects_advised = measure.command("objects_advised")
+postgresql = measure.command("postgresql")
 regions = measure.command("regions")
+
+
+class PostgresqlTruth(unittest.TestCase):
+    def test_a_look_up_reads_header_line_pointer_and_row(self):
+        self.assertEqual(postgresql.pages_of_row(0, 1, 8064, 121), {0, 1})
+        self.assertEqual(postgresql.pages_of_row(0, 33, 3968, 121), {0})
+        self.assertEqual(postgresql.pages_of_row(0, 32, 4000, 121), {0, 1})
+        # Where the block begins 32 bytes before a page's end, line pointers are on the page after.
+        self.assertEqual(postgresql.pages_of_row(4064, 3, 8064, 121), {0, 1, 2})
+
+    def test_every_row_has_the_weight_of_one_rank(self):
+        weights = postgresql.weights_of_rows(1000, 1.1)
+        self.assertAlmostEqual(sum(weights), 1)
+        self.assertEqual(len(set(weights)), 1000)
+        self.assertEqual(max(weights), weights[postgresql.SCATTER % 1000])
+
+    def test_recall_counts_pages_and_coverage_reads(self):
+        known = {1: 0.4, 2: 0.3, 3: 0.2, 4: 0.1}
+        of = postgresql.found_of(known, {1: 5.0, 3: 4.0, 99: 9.0}, 2)
+        self.assertEqual((of["pages"], of["recall"]), (2, 0.5))
+        self.assertAlmostEqual(of["coverage"], 0.6 / 0.7)
+        self.assertAlmostEqual(of["share_of_reads"], 0.7)
 
 
 class Quartiles(unittest.TestCase):
