@@ -56,19 +56,39 @@ void AppendAccesses(PageColumns& columns, const std::optional<AccessCounts>& cou
   AppendModelled(accesses.dtlb_misses, before, added.dtlb_misses);
 }
 
+void AppendFastTries(PageColumns& columns, const PageRecord& record) {
+  if (!columns.fast_tries) {
+    if (record.fast_looks == 0) return;
+    PageColumns::FastTries& tries = columns.fast_tries.emplace();
+    tries.looks.resize(columns.size());
+    tries.found.resize(columns.size());
+    tries.time.resize(columns.size());
+  }
+  PageColumns::FastTries& tries = *columns.fast_tries;
+  tries.looks.push_back(record.fast_looks);
+  tries.found.push_back(record.fast_found);
+  tries.time.push_back(record.fast_time);
+}
+
 }  // namespace
 
 PageRecord RecordAt(const PageColumns& columns, std::size_t i) {
-  return {.key = columns.key(i),
-          .span = PageCount(columns.span_pages[i]),
-          .looks = columns.looks[i],
-          .references = columns.references[i],
-          .first_accesses = columns.first_accesses[i],
-          .time_at_risk = columns.time_at_risk[i],
-          .load_samples = columns.load_samples[i],
-          .store_samples = columns.store_samples[i],
-          .node = columns.node[i],
-          .accesses = AccessesAt(columns, i)};
+  PageRecord record{.key = columns.key(i),
+                    .span = PageCount(columns.span_pages[i]),
+                    .looks = columns.looks[i],
+                    .references = columns.references[i],
+                    .first_accesses = columns.first_accesses[i],
+                    .time_at_risk = columns.time_at_risk[i],
+                    .load_samples = columns.load_samples[i],
+                    .store_samples = columns.store_samples[i],
+                    .node = columns.node[i],
+                    .accesses = AccessesAt(columns, i)};
+  if (columns.fast_tries) {
+    record.fast_looks = columns.fast_tries->looks[i];
+    record.fast_found = columns.fast_tries->found[i];
+    record.fast_time = columns.fast_tries->time[i];
+  }
+  return record;
 }
 
 void Append(PageColumns& columns, const PageRecord& record) {
@@ -80,7 +100,9 @@ void Append(PageColumns& columns, const PageRecord& record) {
   }
   TMPROF_CHECK(record.span > PageCount(0) && record.references <= record.looks);
   TMPROF_CHECK(record.span.value() <= std::numeric_limits<std::uint32_t>::max());
+  TMPROF_CHECK(record.fast_found <= record.fast_looks);
   AppendAccesses(columns, record.accesses);
+  AppendFastTries(columns, record);
   columns.target.push_back(record.key.target);
   columns.vpn.push_back(record.key.vpn);
   columns.span_pages.push_back(static_cast<std::uint32_t>(record.span.value()));

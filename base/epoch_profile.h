@@ -47,6 +47,16 @@ struct PageColumns {
     friend bool operator==(const Accesses&, const Accesses&) = default;
   };
 
+  // Tries at the shortest, fast rung: the page was found set at the first read of a visit, then
+  // cleared and read again after 4 to 64 us of the target's CPU time. They are no part of `looks`.
+  struct FastTries {
+    std::vector<std::uint32_t> looks;
+    std::vector<std::uint32_t> found;  // tries that found the bit set, <= looks
+    std::vector<LogDuration> time;     // target CPU time from clear to read, summed over the tries
+
+    friend bool operator==(const FastTries&, const FastTries&) = default;
+  };
+
   std::vector<TargetId> target;
   std::vector<Vpn> vpn;                   // first base page of the span
   std::vector<std::uint32_t> span_pages;  // base pages: 1, 512 (2 MiB), 262144 (1 GiB), a region
@@ -58,6 +68,7 @@ struct PageColumns {
   std::vector<std::uint32_t> store_samples;
   std::vector<std::optional<NodeId>> node;  // where it was when last resolved in the epoch
   std::optional<Accesses> accesses;         // nullopt: nobody counted them
+  std::optional<FastTries> fast_tries;      // nullopt: no page of this epoch was tried
 
   std::size_t size() const { return vpn.size(); }
   bool empty() const { return vpn.empty(); }
@@ -89,6 +100,9 @@ struct PageRecord {
   std::uint32_t store_samples = 0;
   std::optional<NodeId> node;
   std::optional<AccessCounts> accesses;
+  std::uint32_t fast_looks = 0;  // PageColumns::FastTries; all 0: the page was not tried
+  std::uint32_t fast_found = 0;
+  LogDuration fast_time;
 };
 
 PageRecord RecordAt(const PageColumns& columns, std::size_t i);

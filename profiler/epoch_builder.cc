@@ -10,18 +10,19 @@
 namespace tmprof {
 namespace {
 
-// A PageRecord whose time at risk is still exact.
+// A PageRecord whose times are still exact.
 struct Contribution {
   PageRecord record;
   std::chrono::nanoseconds time_at_risk{0};
+  std::chrono::nanoseconds fast_time{0};
   bool seen = false;
   bool region = false;
   double owed = 0;  // of its first accesses, what parts cut off should have had
 
   PageKey end() const { return {record.key.target, record.key.vpn + record.span}; }
   bool HasEvidence() const {
-    return record.looks > 0 || record.load_samples > 0 || record.store_samples > 0 ||
-           record.accesses || seen;
+    return record.looks > 0 || record.fast_looks > 0 || record.load_samples > 0 ||
+           record.store_samples > 0 || record.accesses || seen;
   }
 };
 
@@ -36,8 +37,11 @@ Contribution FromReference(const ReferenceRecord& reference) {
                      .looks = reference.looks,
                      .references = reference.references,
                      .first_accesses = reference.first_accesses,
-                     .node = reference.node},
+                     .node = reference.node,
+                     .fast_looks = reference.fast_looks,
+                     .fast_found = reference.fast_found},
           .time_at_risk = reference.time_at_risk,
+          .fast_time = reference.fast_time,
           .seen = reference.seen,
           .region = reference.region};
 }
@@ -66,7 +70,10 @@ void Join(Contribution& into, const Contribution& from) {
   AddSaturating(into.record.load_samples, from.record.load_samples);
   AddSaturating(into.record.store_samples, from.record.store_samples);
   Join(into.record.accesses, from.record.accesses);
+  AddSaturating(into.record.fast_looks, from.record.fast_looks);
+  AddSaturating(into.record.fast_found, from.record.fast_found);
   into.time_at_risk += from.time_at_risk;
+  into.fast_time += from.fast_time;
   into.seen |= from.seen;
   if (from.record.node) into.record.node = from.record.node;
   if (from.end() > into.end()) into.record.span = from.end().vpn - into.record.key.vpn;
@@ -166,6 +173,7 @@ EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources) {
   const auto append = [&profile](Contribution& whole) {
     if (!whole.HasEvidence()) return;
     whole.record.time_at_risk = LogDuration::FromNanoseconds(whole.time_at_risk);
+    whole.record.fast_time = LogDuration::FromNanoseconds(whole.fast_time);
     Append(profile.pages, whole.record);
   };
   const auto deliver = [&append](Contribution& whole) {

@@ -27,6 +27,9 @@ struct ReferenceRecord {
   std::chrono::nanoseconds time_at_risk{0};  // target CPU time
   bool seen = false;  // its bit was set and could not be cleared: it was accessed at some time
   std::optional<NodeId> node;
+  std::uint32_t fast_looks = 0;  // PageColumns::FastTries
+  std::uint32_t fast_found = 0;
+  std::chrono::nanoseconds fast_time{0};  // target CPU time
   bool region = false;  // looked at one page at a time (PageColumns): samples inside part it
 };
 

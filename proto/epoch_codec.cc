@@ -221,6 +221,12 @@ void EncodeAccesses(const PageColumns::Accesses& accesses, std::size_t records,
   if (accesses.dtlb_misses) encode(*accesses.dtlb_misses, message.mutable_dtlb_misses());
 }
 
+bool AllWithin(std::span<const std::uint32_t> parts, std::span<const std::uint32_t> wholes) {
+  bool more = false;
+  for (std::size_t i = 0; i < parts.size(); ++i) more |= parts[i] > wholes[i];
+  return !more;
+}
+
 void EncodePages(const EpochProfile& epoch, wire::PageColumns& message) {
   const PageColumns& pages = epoch.pages;
   const std::size_t records = pages.size();
@@ -254,6 +260,14 @@ void EncodePages(const EpochProfile& epoch, wire::PageColumns& message) {
   encode(pages.store_samples, ColumnChoice::kSmallest, message.mutable_store_samples());
   encode_coded(pages.node, message.mutable_node());
   if (pages.accesses) EncodeAccesses(*pages.accesses, records, message);
+  if (pages.fast_tries) {
+    const PageColumns::FastTries& tries = *pages.fast_tries;
+    TMPROF_CHECK(tries.looks.size() == records && tries.found.size() == records &&
+                 tries.time.size() == records && AllWithin(tries.found, tries.looks));
+    encode(tries.looks, ColumnChoice::kSmallest, message.mutable_fast_looks());
+    encode(tries.found, ColumnChoice::kSmallest, message.mutable_fast_found());
+    encode_coded(tries.time, message.mutable_fast_time());
+  }
 }
 
 // Checks the groups against the targets and gives their sum, the number of records.
@@ -319,16 +333,12 @@ Verdict DecodeKeys(const wire::PageColumns& message, PageColumns& pages) {
   return {};
 }
 
-Verdict CheckReferences(const PageColumns& pages) {
-  bool more_references = false;
-  for (std::size_t i = 0; i < pages.size(); ++i) {
-    more_references |= pages.references[i] > pages.looks[i];
-  }
-  if (!more_references) return {};
+Verdict CheckWithin(std::span<const std::uint32_t> parts, std::span<const std::uint32_t> wholes,
+                    const char* what) {
+  if (AllWithin(parts, wholes)) return {};
   std::size_t i = 0;
-  while (pages.references[i] <= pages.looks[i]) ++i;
-  return Wrong(fmt::format("record {} has {} references in {} looks", i, pages.references[i],
-                           pages.looks[i]));
+  while (parts[i] <= wholes[i]) ++i;
+  return Wrong(fmt::format("record {} has {} {} in {} looks", i, parts[i], what, wholes[i]));
 }
 
 Verdict DecodePages(const wire::PageColumns& message, std::size_t message_bytes,
@@ -371,11 +381,19 @@ Verdict DecodePages(const wire::PageColumns& message, std::size_t message_bytes,
   } else if (message.has_llc_misses() || message.has_dtlb_misses()) {
     return Wrong("misses without the accesses that missed");
   }
+  pages.fast_tries.reset();
+  if (message.has_fast_looks() || message.has_fast_found() || message.has_fast_time()) {
+    PageColumns::FastTries& tries = pages.fast_tries.emplace();
+    decode("fast_looks", message.has_fast_looks(), message.fast_looks(), tries.looks);
+    decode("fast_found", message.has_fast_found(), message.fast_found(), tries.found);
+    decode("fast_time", message.has_fast_time(), message.fast_time(), tries.time);
+    if (verdict) verdict = CheckWithin(tries.found, tries.looks, "finds of fast tries");
+  }
   if (!verdict) return verdict;
 
   pages.target.resize(*records);
   if (verdict = DecodeKeys(message, pages); !verdict) return verdict;
-  return CheckReferences(pages);
+  return CheckWithin(pages.references, pages.looks, "references");
 }
 
 // Differences wrap around, as those of unsigned numbers do.

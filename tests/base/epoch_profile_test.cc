@@ -22,7 +22,10 @@ TEST(PageColumns, GiveBackEveryFieldOfARow) {
                           .time_at_risk = LogDuration::FromCode(200),
                           .load_samples = 11,
                           .store_samples = 13,
-                          .node = NodeId(1)};
+                          .node = NodeId(1),
+                          .fast_looks = 6,
+                          .fast_found = 4,
+                          .fast_time = LogDuration::FromCode(300)};
   PageColumns columns;
   Append(columns, record);
   ASSERT_EQ(columns.size(), 1u);
@@ -36,6 +39,9 @@ TEST(PageColumns, GiveBackEveryFieldOfARow) {
   EXPECT_EQ(row.load_samples, 11u);
   EXPECT_EQ(row.store_samples, 13u);
   EXPECT_EQ(row.node, NodeId(1));
+  EXPECT_EQ(row.fast_looks, 6u);
+  EXPECT_EQ(row.fast_found, 4u);
+  EXPECT_EQ(row.fast_time, LogDuration::FromCode(300));
 }
 
 TEST(PageColumns, KeepAnUnknownNodeApartFromNodeZero) {
@@ -61,6 +67,22 @@ TEST(Append, AccessesOfOneRecordSayThatTheOthersHadNone) {
   EXPECT_EQ(RecordAt(columns, 1).accesses, counted.accesses);
   EXPECT_EQ(RecordAt(columns, 2).accesses, none);
   EXPECT_EQ(columns.accesses->dtlb_misses, std::nullopt) << "no TLB was modelled";
+}
+
+TEST(Append, FastTriesOfOneRecordSayThatTheOthersWereNotTried) {
+  PageColumns columns;
+  Append(columns, Record(0, 1));
+  EXPECT_EQ(columns.fast_tries, std::nullopt);
+  PageRecord tried = Record(0, 2);
+  tried.fast_looks = 2;
+  tried.fast_found = 1;
+  tried.fast_time = LogDuration::FromCode(200);
+  Append(columns, tried);
+  Append(columns, Record(0, 3));
+  EXPECT_EQ(
+      columns.fast_tries,
+      (PageColumns::FastTries{
+          .looks = {0, 2, 0}, .found = {0, 1, 0}, .time = {{}, LogDuration::FromCode(200), {}}}));
 }
 
 TEST(Append, AcceptsASpanThatBeginsWhereTheLastEnds) {
@@ -100,6 +122,14 @@ TEST(AppendDeathTest, RefusesMoreReferencesThanLooks) {
   PageRecord record = Record(0, 5);
   record.looks = 1;
   record.references = 2;
+  EXPECT_DEATH(Append(columns, record), "broken invariant");
+}
+
+TEST(AppendDeathTest, RefusesMoreFindsThanFastTries) {
+  PageColumns columns;
+  PageRecord record = Record(0, 5);
+  record.fast_looks = 1;
+  record.fast_found = 2;
   EXPECT_DEATH(Append(columns, record), "broken invariant");
 }
 

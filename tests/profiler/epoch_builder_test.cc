@@ -151,6 +151,8 @@ TEST(BuildEpoch, SaturatesEveryCount) {
   full.first_accesses = kMax;
   ReferenceRecord more = Reference(0, 3, 1, 2, 2);
   more.first_accesses = 1;
+  full.fast_looks = full.fast_found = kMax;
+  more.fast_looks = more.fast_found = 1;
   const PageColumns pages = Pages(
       1, {{.references = {full, more}, .samples = {Sample(0, 3, kMax, 1), Sample(0, 3, 1, kMax)}}});
   ASSERT_EQ(pages.size(), 1u);
@@ -159,14 +161,22 @@ TEST(BuildEpoch, SaturatesEveryCount) {
   EXPECT_EQ(pages.first_accesses[0], kMax);
   EXPECT_EQ(pages.load_samples[0], kMax);
   EXPECT_EQ(pages.store_samples[0], kMax);
+  ASSERT_TRUE(pages.fast_tries);
+  EXPECT_EQ(pages.fast_tries->looks[0], kMax);
+  EXPECT_EQ(pages.fast_tries->found[0], kMax);
 }
 
-TEST(BuildEpoch, SumsTimeAtRiskBeforeItIsCoded) {
+TEST(BuildEpoch, SumsTimesBeforeTheyAreCoded) {
   // A thousand pieces of 1 ms: coded one by one, each would err by up to 2.2 % the same way.
   ReferenceRecord piece = Reference(0, 3, 1, 1, 1);
   piece.time_at_risk = milliseconds(1);
+  piece.fast_looks = 1;
+  piece.fast_time = nanoseconds(4'100);
   const PageColumns pages = Pages(1, {{.references = std::vector(1000, piece)}});
   EXPECT_EQ(pages.time_at_risk[0], LogDuration::FromNanoseconds(std::chrono::seconds(1)));
+  ASSERT_TRUE(pages.fast_tries);
+  EXPECT_EQ(pages.fast_tries->looks[0], 1000u);
+  EXPECT_EQ(pages.fast_tries->time[0], LogDuration::FromNanoseconds(nanoseconds(4'100'000)));
 }
 
 TEST(BuildEpoch, TakesTheNodeThatTheLaterSourceSaw) {
@@ -244,6 +254,7 @@ PageColumns Naively(std::uint32_t targets, const std::vector<SourceEpoch>& sourc
         return key.target == TargetId(target) && start <= key.vpn.value() && key.vpn.value() < end;
       };
       nanoseconds at_risk{0};
+      nanoseconds fast{0};
       for (const SourceEpoch& source : sources) {
         for (const auto& record : source.references) {
           if (!inside(record.key)) continue;
@@ -251,6 +262,9 @@ PageColumns Naively(std::uint32_t targets, const std::vector<SourceEpoch>& sourc
           row.references += record.references;
           row.first_accesses += record.first_accesses;
           at_risk += record.time_at_risk;
+          row.fast_looks += record.fast_looks;
+          row.fast_found += record.fast_found;
+          fast += record.fast_time;
         }
         for (const auto& record : source.samples) {
           if (!inside(record.key)) continue;
@@ -259,6 +273,7 @@ PageColumns Naively(std::uint32_t targets, const std::vector<SourceEpoch>& sourc
         }
       }
       row.time_at_risk = LogDuration::FromNanoseconds(at_risk);
+      row.fast_time = LogDuration::FromNanoseconds(fast);
       if (row.looks + row.load_samples + row.store_samples > 0) Append(pages, row);
       start = end;
     }
@@ -303,6 +318,11 @@ TEST(BuildEpoch, AgreesWithAPageByPageImplementationOnRandomEvidence) {
             Reference(below(3), below(200), span, looks, looks == 0 ? 0 : below(looks + 1));
         record.first_accesses = below(3);
         record.time_at_risk = nanoseconds(below(1'000'000));
+        if (looks > 0 && below(4) == 0) {
+          record.fast_looks = 1 + below(3);
+          record.fast_found = below(record.fast_looks + 1);
+          record.fast_time = nanoseconds(4'000 * record.fast_looks + below(1'000));
+        }
         source.references.push_back(record);
       }
       for (std::uint32_t i = below(30); i > 0; --i) {

@@ -125,7 +125,10 @@ std::vector<EpochProfile> SmallEpochs() {
                        .looks = 255,
                        .references = 254,
                        .time_at_risk = LogDuration::FromCode(1025),
-                       .node = NodeId(0xffff)});
+                       .node = NodeId(0xffff),
+                       .fast_looks = 300,
+                       .fast_found = 299,
+                       .fast_time = LogDuration::FromNanoseconds(nanoseconds(1'200'000))});
   Append(
       first.pages,
       {.key = {TargetId(3), Vpn(0x100)}, .span = PageCount(262144), .looks = 1, .node = NodeId(1)});

@@ -237,6 +237,7 @@ class RandomProfiles {
     const std::uint64_t records = Below(2) == 0 ? Below(4) : Below(3000);
     const std::uint64_t shape[7] = {Below(6), Below(6), Below(6), Below(6),
                                     Below(6), Below(6), Below(6)};
+    const std::uint64_t tried_one_in = Below(2) == 0 ? 3 : 10'000;
     Vpn end(Below(2) == 0 ? 0 : Below(1ull << 40));
     for (std::uint64_t i = 0; i < records; ++i) {
       PageRecord record;
@@ -251,6 +252,11 @@ class RandomProfiles {
       record.store_samples = Draw(shape[6]);
       if (const std::uint32_t node = Draw(shape[3]) % 65537; node > 0) {
         record.node = NodeId(static_cast<std::uint16_t>(node - 1));
+      }
+      if (record.looks > 0 && Below(tried_one_in) == 0) {
+        record.fast_looks = std::max(1u, Draw(shape[5]));
+        record.fast_found = static_cast<std::uint32_t>(Below(record.fast_looks + 1ull));
+        record.fast_time = LogDuration::FromCode(static_cast<std::uint16_t>(Draw(shape[4])));
       }
       Append(pages, record);
     }
@@ -420,6 +426,10 @@ TEST_F(TraceRoundTripDeathTest, ProfileThatBreaksItsRulesIsNotWritten) {
   EpochProfile more_references = SmallEpochs()[0];
   more_references.pages.references[0] = more_references.pages.looks[0] + 1;
   EXPECT_DEATH((void)writer->Write(more_references), "broken invariant");
+  EpochProfile more_found = SmallEpochs()[0];
+  ++more_found.pages.fast_tries->looks.front();
+  more_found.pages.fast_tries->found.front() = 2;
+  EXPECT_DEATH((void)writer->Write(more_found), "broken invariant");
   EpochProfile overlapping = SmallEpochs()[0];
   overlapping.pages.span_pages[1] = 0x201;
   EXPECT_DEATH((void)writer->Write(overlapping), "broken invariant");

@@ -202,6 +202,28 @@ TEST_F(TraceValidation, MoreReferencesThanLooksAreRefused) {
   EXPECT_EQ(Complaint(kReferences, Codes({4, 5, 1})), "record 1 has 5 references in 4 looks");
 }
 
+TEST_F(TraceValidation, FastTriesNeedAllTheirColumnsAndFindNoMoreThanTheyWere) {
+  const auto with = [](const std::string& columns) {
+    EpochByHand epoch;
+    epoch.groups += columns;
+    return epoch.Message();
+  };
+  const std::string looks = Bytes(16, Codes({0, 2, 0}));
+  const std::string found = Bytes(17, Codes({0, 1, 0}));
+  const std::string time = Bytes(18, Codes({0, 200, 0}));
+  const ReadBack back = ReadMessage(with(looks + found + time));
+  ASSERT_EQ(back.error, "");
+  EXPECT_EQ(
+      back.epochs[0].pages.fast_tries,
+      (PageColumns::FastTries{
+          .looks = {0, 2, 0}, .found = {0, 1, 0}, .time = {{}, LogDuration::FromCode(200), {}}}));
+  EXPECT_EQ(Complaint(with(looks + found)), "column 'fast_time' is missing");
+  EXPECT_EQ(Complaint(with(looks + time)), "column 'fast_found' is missing");
+  EXPECT_EQ(Complaint(with(found + time)), "column 'fast_looks' is missing");
+  EXPECT_EQ(Complaint(with(looks + Bytes(17, Codes({0, 3, 0})) + time)),
+            "record 1 has 3 finds of fast tries in 2 looks");
+}
+
 TEST_F(TraceValidation, GroupsThatDoNotAscendOrNameNoTargetAreRefused) {
   const auto complaint = [&](const std::string& groups) {
     EpochByHand epoch;
