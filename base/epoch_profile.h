@@ -144,13 +144,22 @@ struct SourceStatus {
 
 enum class MappingKind : std::uint8_t { kAnonymous, kHeap, kStack, kFile, kShared, kSpecial };
 
+// The place in a file where a mapping begins. Device and inode are those that /proc/PID/maps has.
+struct FilePlace {
+  std::uint64_t device = 0;  // major number x 2^20 + minor number
+  std::uint64_t inode = 0;
+  PageCount offset;
+  friend bool operator==(const FilePlace&, const FilePlace&) = default;
+};
+
 struct Mapping {
   VpnRange range;
   MappingKind kind = MappingKind::kAnonymous;
   // The file of kFile and kShared, the name of kSpecial ("[vdso]") and of anonymous memory that the
   // program named ("[anon:arena]"), else empty.
   std::string path;
-  bool accessible = true;  // false: PROT_NONE, reserved or a guard; not kept in traces
+  bool accessible = true;         // false: PROT_NONE, reserved or a guard; not kept in traces
+  std::optional<FilePlace> file;  // nullopt: it maps no file, or the recorder did not tell
   friend bool operator==(const Mapping&, const Mapping&) = default;
 };
 
@@ -163,7 +172,10 @@ struct Target {
   std::string command;                 // argv joined by spaces; empty for a kernel-made process
   bool exited = false;
   std::optional<std::chrono::nanoseconds> cpu_time;  // used within the epoch, all threads
-  std::vector<Mapping> mappings;                     // ascending, disjoint
+  // As the kernel counts them: pages that several processes share count for each. nullopt: unknown,
+  // also of one that has exited.
+  std::optional<PageCount> resident_pages;
+  std::vector<Mapping> mappings;  // ascending, disjoint
   friend bool operator==(const Target&, const Target&) = default;
 };
 

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <charconv>
 #include <ctime>
+#include <limits>
 #include <memory>
 #include <ranges>
 #include <system_error>
@@ -24,6 +25,7 @@ namespace fs = std::filesystem;
 
 // include/linux/sched.h, PF_KTHREAD.
 constexpr std::uint64_t kKernelThreadFlag = 0x00200000;
+constexpr int kMinorBits = 20;  // include/linux/kdev_t.h
 
 // A process that is gone shows as ENOENT before its file is opened and as ESRCH afterwards.
 std::unexpected<Error> RefusedOfProcess(std::string_view attempt, const fs::path& path,
@@ -110,6 +112,26 @@ MappingKind KindOf(std::string_view path, bool shared) {
   return path.empty() ? MappingKind::kAnonymous : MappingKind::kFile;
 }
 
+// From these fields of a line of /proc/PID/maps. No file has inode 0.
+std::optional<FilePlace> FilePlaceOf(PageCount pages, std::string_view offset,
+                                     std::string_view device, std::string_view inode) {
+  constexpr std::uint64_t kLastFilePage =
+      std::numeric_limits<std::uint64_t>::max() / kBasePageBytes;
+  FilePlace place;
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t major = 0;
+  std::uint64_t minor = 0;
+  if (!Consume(offset, offset_bytes, 16) || !Consume(device, major, 16) || !Consume(device, ':') ||
+      !Consume(device, minor, 16) || !Consume(inode, place.inode) || place.inode == 0) {
+    return std::nullopt;
+  }
+  // The kernel prints the low 64 bits of what a driver may have made up.
+  if (offset_bytes / kBasePageBytes + pages.value() > kLastFilePage) return std::nullopt;
+  place.device = (major << kMinorBits) + minor;
+  place.offset = PageCount(offset_bytes / kBasePageBytes);
+  return place;
+}
+
 // A file has lines "NAME: VALUE": this is the value behind `name`, without the spaces around it;
 // empty: there is no such line.
 std::string_view FieldOf(std::string_view text, std::string_view name) {
@@ -193,14 +215,16 @@ std::optional<Mapping> ParseMapsLine(std::string_view line) {
     if (field.empty()) return std::nullopt;
     line.remove_prefix(std::min(field.size() + 1, line.size()));
   }
-  const std::string_view permissions = fields[0];
+  const auto& [permissions, offset, device, inode] = fields;
   if (permissions.size() != 4) return std::nullopt;
   const bool shared = permissions[3] == 's';
   const std::string_view path = line.substr(std::min(line.find_first_not_of(' '), line.size()));
-  return Mapping{.range = {VpnOfAddress(start), VpnOfAddress(end)},
+  const VpnRange range{VpnOfAddress(start), VpnOfAddress(end)};
+  return Mapping{.range = range,
                  .kind = KindOf(path, shared),
                  .path = path == "[heap]" || path.starts_with("[stack") ? "" : std::string(path),
-                 .accessible = !permissions.starts_with("---")};
+                 .accessible = !permissions.starts_with("---"),
+                 .file = FilePlaceOf(range.size(), offset, device, inode)};
 }
 
 fs::path ProcFs::OfProcess(Pid pid, std::string_view file) const {

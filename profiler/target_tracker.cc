@@ -265,7 +265,8 @@ bool TargetTracker::AnyAlive() const {
 std::vector<Target> TargetTracker::EndEpoch() {
   std::vector<Target> targets;
   for (Process& process : processes_) {
-    if (!process.target.exited) Observe(process);
+    const std::optional<ProcessStat> stat = process.target.exited ? std::nullopt : Observe(process);
+    process.target.resident_pages = stat ? std::optional(stat->resident) : std::nullopt;
     process.target.cpu_time.reset();
     if (process.cpu_time_now && process.cpu_time_at_epoch) {
       process.target.cpu_time = *process.cpu_time_now - *process.cpu_time_at_epoch;

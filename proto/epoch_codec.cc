@@ -114,8 +114,31 @@ void EncodeMappings(const std::vector<Mapping>& mappings, wire::Target& message)
     wired.set_pages(mapping.range.size().value());
     wired.set_kind(WireOf(kMappingKinds, mapping.kind));
     wired.set_path(mapping.path);
+    if (mapping.file) {
+      TMPROF_CHECK(mapping.file->inode > 0 &&
+                   mapping.file->offset.value() <= kVpnEnd - mapping.range.size().value());
+      wired.set_device(mapping.file->device);
+      wired.set_inode(mapping.file->inode);
+      wired.set_offset_pages(mapping.file->offset.value());
+    }
     end = mapping.range.end;
   }
+}
+
+Verdict DecodeFilePlace(const wire::Mapping& message, std::optional<FilePlace>& place) {
+  place.reset();
+  if (!message.has_device() && !message.has_inode() && !message.has_offset_pages()) return {};
+  if (!message.has_device() || message.inode() == 0 || !message.has_offset_pages()) {
+    return Wrong("names a part of a file's place, not device, inode and offset");
+  }
+  if (message.offset_pages() > kVpnEnd - message.pages()) {
+    return Wrong(
+        fmt::format("is at page {} of a file, past the end of any", message.offset_pages()));
+  }
+  place = {.device = message.device(),
+           .inode = message.inode(),
+           .offset = PageCount(message.offset_pages())};
+  return {};
 }
 
 Verdict DecodeMappings(const wire::Target& message, std::vector<Mapping>& mappings) {
@@ -136,6 +159,9 @@ Verdict DecodeMappings(const wire::Target& message, std::vector<Mapping>& mappin
                                static_cast<int>(wired.kind())));
     }
     mapping.path = wired.path();
+    if (Verdict verdict = DecodeFilePlace(wired, mapping.file); !verdict) {
+      return Wrong(fmt::format("mapping {} of target {} {}", i, message.id(), verdict.error()));
+    }
     end = mapping.range.end;
   }
   return {};
@@ -149,6 +175,7 @@ void EncodeTarget(const Target& target, const MappingMemory& before, wire::Targe
   message.set_command(target.command);
   message.set_exited(target.exited);
   if (target.cpu_time) message.set_cpu_time_ns(target.cpu_time->count());
+  if (target.resident_pages) message.set_resident_pages(target.resident_pages->value());
   const auto known = before.find(target.id);
   if (known != before.end() && known->second == target.mappings) {
     message.set_mappings_unchanged(true);
@@ -166,6 +193,8 @@ Verdict DecodeTarget(const wire::Target& message, const MappingMemory& before, T
   target.exited = message.exited();
   target.cpu_time.reset();
   if (message.has_cpu_time_ns()) target.cpu_time = std::chrono::nanoseconds(message.cpu_time_ns());
+  target.resident_pages.reset();
+  if (message.has_resident_pages()) target.resident_pages = PageCount(message.resident_pages());
   if (!message.mappings_unchanged()) return DecodeMappings(message, target.mappings);
   const auto known = before.find(target.id);
   if (known == before.end() || message.mappings_size() != 0) {

@@ -45,6 +45,11 @@ std::uint64_t MinPayloadBytes(std::uint64_t message_bytes) {
   return (message_bytes - kFreeMessageBytes + kMaxExpansion - 1) / kMaxExpansion;
 }
 
+std::string Versions(const FileFormat& format) {
+  if (format.oldest_version == format.version) return fmt::format("version {}", format.version);
+  return fmt::format("versions {} to {}", format.oldest_version, format.version);
+}
+
 }  // namespace
 
 std::string EncodePreamble(std::string_view magic, std::uint32_t version) {
@@ -152,11 +157,11 @@ Status FrameReader::ReadPreamble() {
                              kCrcAt, kVersionAt)));
   }
   const std::uint32_t version = LoadLe32(payload_, kVersionAt);
-  if (version != format_->version) {
+  if (version < format_->oldest_version || version > format_->version) {
     return Fail(BadInput(Attempt(), path_.string(),
                          fmt::format("format version {} at byte offset {}; this tmprof understands "
-                                     "version {}",
-                                     version, kVersionAt, format_->version),
+                                     "{}",
+                                     version, kVersionAt, Versions(*format_)),
                          version > format_->version ? "read it with a newer tmprof" : ""));
   }
   return {};

@@ -40,9 +40,10 @@ inline std::unexpected<std::string> Wrong(std::string what) {
 
 // A kind of file, and the words for it.
 struct FileFormat {
-  std::string_view magic;  // of kMagicBytes
-  std::uint32_t version;   // that is written, and the only one that is read
-  std::string_view noun;   // "trace"
+  std::string_view magic;        // of kMagicBytes
+  std::uint32_t version;         // that is written, and the newest one that is read
+  std::uint32_t oldest_version;  // that is read
+  std::string_view noun;         // "trace"
   std::string_view contents;
   std::string_view use;     // what to do with one, said where another kind of file is wanted
   std::string_view writer;  // who writes it
@@ -52,7 +53,8 @@ struct FileFormat {
 
 inline constexpr FileFormat kTraceFormat{
     .magic = "\x89TMPROF\n",
-    .version = 1,
+    .version = 2,
+    .oldest_version = 1,
     .noun = "trace",
     .contents = "what 'tmprof record' saw of a program's memory",
     .use = "the views of a trace are listed by 'tmprof report --help'",
@@ -62,6 +64,7 @@ inline constexpr FileFormat kTraceFormat{
 inline constexpr FileFormat kLedgerFormat{
     .magic = "\x89TMLEDG\n",
     .version = 1,
+    .oldest_version = 1,
     .noun = "ledger",
     .contents = "the record of the pages that a placement daemon moved",
     .use = "see it with 'tmprof report FILE --view moves'",
@@ -71,6 +74,7 @@ inline constexpr FileFormat kLedgerFormat{
 inline constexpr FileFormat kObjectsFormat{
     .magic = "\x89TMOBJS\n",
     .version = 1,
+    .oldest_version = 1,
     .noun = "object profile",
     .contents = "what a program allocated and how often it accessed each object",
     .use = "it is what a program that 'tmprof cc' built leaves behind",

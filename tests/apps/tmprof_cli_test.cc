@@ -291,13 +291,13 @@ TEST(Report, AFileThatIsNoTraceIsBadInput) {
 TEST(Report, ATraceOfAFutureVersionIsBadInput) {
   const TemporaryFolder folder;
   const std::string trace = folder.File("t.data");
-  const std::string now = EncodePreamble(kTraceFormat.magic, 1);
-  WriteFile(trace,
-            EncodePreamble(kTraceFormat.magic, 2) + ReadFile(GoldenTrace()).substr(now.size()));
+  const std::uint32_t future = kTraceFormat.version + 1;
+  const std::string preamble = EncodePreamble(kTraceFormat.magic, future);
+  WriteFile(trace, preamble + ReadFile(GoldenTrace()).substr(preamble.size()));
   for (const std::string command : {"report", "eval"}) {
     const Outcome outcome = Tmprof({command, trace});
     EXPECT_EQ(outcome.status, 2) << command;
-    EXPECT_THAT(outcome.err, AllOf(HasSubstr("t.data"), HasSubstr("version 2"))) << command;
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("t.data"), HasSubstr("version 3"))) << command;
   }
 }
 

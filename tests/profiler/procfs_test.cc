@@ -61,6 +61,23 @@ TEST(ParseMapsLine, TellsEveryKindByTheKernelsLabels) {
   }
 }
 
+TEST(ParseMapsLine, TellsThePlaceInAFile) {
+  const auto place = [](const std::string& rest) {
+    return ParseMapsLine("1000-5000 rw-s " + rest)->file;
+  };
+  EXPECT_EQ(place("0001f000 08:01 131 /srv/data"),
+            (FilePlace{.device = 0x800001, .inode = 131, .offset = PageCount(0x1f)}));
+  EXPECT_EQ(place("fffffffff000 103:abcde 18446744073709551615 /srv/data"),
+            (FilePlace{.device = 0x103abcde,
+                       .inode = 18'446'744'073'709'551'615u,
+                       .offset = PageCount(0xfffffffff)}));
+  EXPECT_EQ(place("00000000 00:01 9 /dev/zero (deleted)"),
+            (FilePlace{.device = 1, .inode = 9, .offset = PageCount(0)}));
+  EXPECT_EQ(place("00000000 00:00 0 "), std::nullopt) << "no file has inode 0";
+  EXPECT_EQ(place("00000000 0800 131 /srv/data"), std::nullopt) << "no device";
+  EXPECT_EQ(place("fffffffffffff000 00:05 1 /dev/card0"), std::nullopt) << "past the end of files";
+}
+
 TEST(ParseMapsLine, TellsWhatNobodyMayAccess) {
   const auto accessible = [](const std::string& permissions) {
     return ParseMapsLine("1000-5000 " + permissions + " 00000000 00:00 0 ")->accessible;

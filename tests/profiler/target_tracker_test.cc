@@ -906,5 +906,16 @@ TEST_F(TargetTrackerTest, AddsUpTheResidentPagesOfWhatItTracks) {
   EXPECT_EQ(tracker.resident(), PageCount(5));
 }
 
+TEST_F(TargetTrackerTest, TellsTheResidentPagesAtTheEndOfTheEpoch) {
+  Start({.pid = 10, .resident_pages = 100});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  tree_.Put({.pid = 10, .resident_pages = 7});
+  EXPECT_EQ(tracker.EndEpoch()[0].resident_pages, PageCount(7));
+  End(10);
+  EXPECT_EQ(tracker.EndEpoch()[0].resident_pages, std::nullopt) << "it has exited";
+}
+
 }  // namespace target_tracker_test
 }  // namespace tmprof

@@ -62,7 +62,7 @@ class TraceDamage : public TraceTest {
 TEST_F(TraceDamage, FileIsLaidOutAsDocumented) {
   const std::string bytes = TraceBytes(path(), SmallEpochs());
   EXPECT_EQ(bytes.substr(0, 8), "\x89TMPROF\n");
-  EXPECT_EQ(bytes.substr(8, 4), Le32(1));
+  EXPECT_EQ(bytes.substr(8, 4), Le32(2));
   EXPECT_EQ(bytes.substr(12, 4), Le32(NaiveCrc32(bytes.substr(0, 12))));
   const std::vector<std::size_t> starts = FrameStarts(bytes);
   ASSERT_EQ(starts.size(), 5u);
@@ -147,14 +147,21 @@ TEST_F(TraceDamage, ForeignFilesAreNotTraces) {
 }
 
 TEST_F(TraceDamage, VersionOfTheFutureSaysWhichOneIsUnderstood) {
-  const ReadBack back = ReadBytes(EncodePreamble(kTraceFormat.magic, 2) + FrameOf(77, "whatever"));
+  const ReadBack back = ReadBytes(EncodePreamble(kTraceFormat.magic, 3) + FrameOf(77, "whatever"));
   EXPECT_THAT(back.error,
               AllOf(HasSubstr(path().string()),
-                    HasSubstr("format version 2 at byte offset 8; this tmprof understands "
-                              "version 1"),
+                    HasSubstr("format version 3 at byte offset 8; this tmprof understands "
+                              "versions 1 to 2"),
                     HasSubstr("newer tmprof")));
   EXPECT_THAT(ReadBytes(EncodePreamble(kTraceFormat.magic, 0)).error,
               HasSubstr("format version 0"));
+}
+
+TEST_F(TraceDamage, Version1IsReadAsBefore) {
+  const std::string bytes = TraceBytes(path(), SmallEpochs());
+  const ReadBack back = ReadBytes(EncodePreamble(kTraceFormat.magic, 1) + bytes.substr(16));
+  EXPECT_EQ(back.error, "");
+  EXPECT_EQ(back.epochs, SmallEpochs());
 }
 
 TEST_F(TraceDamage, ErrorStaysTheSame) {

@@ -64,8 +64,12 @@ std::vector<EpochProfile> SmallEpochs() {
   server.name = "redis-server";
   server.command = "redis-server *:6379";
   server.cpu_time = milliseconds(900);
+  server.resident_pages = PageCount(0);  // known to have none
   server.mappings = {
-      {.range = {Vpn(0x400), Vpn(0x500)}, .kind = MappingKind::kFile, .path = "/usr/bin/r\xff"},
+      {.range = {Vpn(0x400), Vpn(0x500)},
+       .kind = MappingKind::kFile,
+       .path = "/usr/bin/r\xff",
+       .file = FilePlace{.device = 0, .inode = 1, .offset = PageCount(0)}},
       {.range = {Vpn(0x500), Vpn(0x600)}, .kind = MappingKind::kHeap, .path = ""},
       {.range = {Vpn(0x7f0000000), Vpn(0x7f0000400)}, .kind = MappingKind::kAnonymous, .path = ""},
       {.range = {Vpn(0xfffffffffffff), Vpn(0x10000000000000)},
@@ -77,7 +81,13 @@ std::vector<EpochProfile> SmallEpochs() {
   child.name = "bgsave";
   child.exited = true;
   child.cpu_time = nanoseconds(0);  // known to have been idle
-  child.mappings = {{.range = {Vpn(0x100), Vpn(0x200)}, .kind = MappingKind::kStack, .path = ""}};
+  child.mappings = {{.range = {Vpn(0x100), Vpn(0x200)}, .kind = MappingKind::kStack, .path = ""},
+                    {.range = {Vpn(0x200), Vpn(0x300)},
+                     .kind = MappingKind::kShared,
+                     .path = "/SYSV00000000 (deleted)",
+                     .file = FilePlace{.device = 0xfff'fffff,
+                                       .inode = 0xffff'ffff'ffff'ffff,
+                                       .offset = PageCount(0xfffff'ffffff00)}}};
 
   SourceStatus abit;
   abit.name = "abit-bpf";
@@ -147,6 +157,7 @@ std::vector<EpochProfile> SmallEpochs() {
   third.end = MonotonicTime(seconds(104));
   server.mappings.pop_back();
   server.cpu_time = std::nullopt;
+  server.resident_pages = PageCount(112'123);
   Target newcomer;
   newcomer.id = TargetId(4);
   newcomer.pid = Pid(5000);

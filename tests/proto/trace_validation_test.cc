@@ -266,6 +266,45 @@ TEST_F(TraceValidation, MappingsThatLeaveMemoryOrHaveNoKindAreRefused) {
   EXPECT_EQ(complaint(Number(8, 1)), "target 0 repeats mappings that it did not have before");
 }
 
+TEST_F(TraceValidation, PlacesOfAFileAreRefusedUnlessTheyAreWhole) {
+  const auto read = [&](const std::string& place) {
+    EpochByHand epoch;
+    const std::string mapping = Number(1, 1) + Number(2, 16) + Number(3, 5) + place;
+    epoch.targets = Bytes(6, Number(1, 0) + Bytes(9, mapping)) + Bytes(6, Number(1, 2));
+    return epoch.Message();
+  };
+  const std::uint64_t last = (1ull << 52) - 16;
+  const ReadBack back = ReadMessage(read(Number(5, 0) + Number(6, 9) + Number(7, last)));
+  ASSERT_EQ(back.error, "");
+  EXPECT_EQ(back.epochs[0].targets[0].mappings[0].file,
+            (FilePlace{.device = 0, .inode = 9, .offset = PageCount(last)}));
+  const std::string part =
+      "mapping 0 of target 0 names a part of a file's place, not device, "
+      "inode and offset";
+  EXPECT_EQ(Complaint(read(Number(6, 9) + Number(7, 0))), part);
+  EXPECT_EQ(Complaint(read(Number(5, 1) + Number(7, 0))), part);
+  EXPECT_EQ(Complaint(read(Number(5, 1) + Number(6, 9))), part);
+  EXPECT_EQ(Complaint(read(Number(5, 1) + Number(6, 0) + Number(7, 0))), part);
+  EXPECT_EQ(Complaint(read(Number(5, 1) + Number(6, 9) + Number(7, last + 1))),
+            "mapping 0 of target 0 is at page 4503599627370481 of a file, past the end of any");
+}
+
+// What version 2 lays out for later writers is no reason to refuse a trace, nor does it change what
+// is read.
+TEST_F(TraceValidation, PartsOfTheFormatThatNobodyReadsYetAreSkipped) {
+  EpochByHand epoch;
+  epoch.targets =
+      Bytes(6, Number(1, 0) + Bytes(12, Bytes(1, Constant(3)))) + Bytes(6, Number(1, 2));
+  epoch.groups += Bytes(19, Codes({0, 0, 1})) + Bytes(20, Constant(4));
+  epoch.extra =
+      Bytes(9, Packed(1, {4000}) + Packed(2, {0}) + Packed(3, {1}) + Bytes(4, Constant(512)) +
+                   Bytes(5, Constant(512)) + Bytes(6, Constant(9)) + Bytes(7, Constant(1))) +
+      Bytes(10, Number(2, 4096)) + Bytes(11, "") + Bytes(12, Packed(2, {0}));
+  const ReadBack back = ReadMessage(epoch.Message());
+  EXPECT_EQ(back.error, "");
+  EXPECT_EQ(back.epochs, ReadMessage(EpochByHand().Message()).epochs);
+}
+
 TEST_F(TraceValidation, SourcesOutsideTheirRangesAreRefused) {
   const auto complaint = [&](const std::string& rest) {
     EpochByHand epoch;
