@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/shared_pages.h"
 #include "base/tiers.h"
 #include "proto/wire_enum.h"
 
@@ -168,6 +169,7 @@ Verdict DecodeMappings(const wire::Target& message, std::vector<Mapping>& mappin
 }
 
 void EncodeTarget(const Target& target, const MappingMemory& before, wire::Target& message) {
+  TMPROF_CHECK(target.id < SharedPages::kFirstFile);
   message.set_id(target.id.value());
   message.set_pid(target.pid.value());
   message.set_start_time_ticks(target.start_time_ticks);
@@ -186,6 +188,10 @@ void EncodeTarget(const Target& target, const MappingMemory& before, wire::Targe
 
 Verdict DecodeTarget(const wire::Target& message, const MappingMemory& before, Target& target) {
   target.id = TargetId(message.id());
+  if (target.id >= SharedPages::kFirstFile) {
+    return Wrong(
+        fmt::format("target {} is above {}", message.id(), SharedPages::kFirstFile.value() - 1));
+  }
   target.pid = Pid(message.pid());
   target.start_time_ticks = message.start_time_ticks();
   target.name = message.name();

@@ -246,6 +246,14 @@ TEST_F(TraceValidation, TargetsOutOfOrderAreRefused) {
   EXPECT_EQ(Complaint(epoch.Message()), "target 0 is not in ascending order");
 }
 
+TEST_F(TraceValidation, TargetsBeyondTheirNumbersAreRefused) {
+  EpochByHand epoch;
+  epoch.targets += Bytes(6, Number(1, (1ull << 31) - 1));
+  EXPECT_EQ(ReadMessage(epoch.Message()).error, "");
+  epoch.targets += Bytes(6, Number(1, 1ull << 31));
+  EXPECT_EQ(Complaint(epoch.Message()), "target 2147483648 is above 2147483647");
+}
+
 TEST_F(TraceValidation, MappingsThatLeaveMemoryOrHaveNoKindAreRefused) {
   const auto complaint = [&](std::string_view mappings) {
     EpochByHand epoch;

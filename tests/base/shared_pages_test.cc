@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "base/shared_pages.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+namespace tmprof {
+namespace shared_pages_test {
+
+constexpr std::uint64_t kShm = 1;  // device 00:01, of memory without a file system
+
+Mapping Shared(std::uint64_t start, std::uint64_t pages, std::uint64_t inode,
+               std::uint64_t offset = 0, std::string path = "/dev/zero (deleted)",
+               std::uint64_t device = kShm) {
+  return {.range = {Vpn(start), Vpn(start + pages)},
+          .kind = MappingKind::kShared,
+          .path = std::move(path),
+          .file = FilePlace{.device = device, .inode = inode, .offset = PageCount(offset)}};
+}
+
+Target Maps(std::uint32_t id, std::vector<Mapping> mappings) {
+  return {.id = TargetId(id), .mappings = std::move(mappings)};
+}
+
+class SharedPagesTest : public testing::Test {
+ protected:
+  PageKey Name(std::uint32_t target, std::uint64_t vpn, std::uint64_t span = 1) const {
+    return pages_.NameOf({TargetId(target), Vpn(vpn)}, PageCount(span));
+  }
+  bool HasOwnName(std::uint32_t target, std::uint64_t vpn, std::uint64_t span = 1) const {
+    return Name(target, vpn, span) == PageKey{TargetId(target), Vpn(vpn)};
+  }
+  SharedPages pages_;
+};
+
+TEST_F(SharedPagesTest, MappersOfOneFileNameItsPagesAlike) {
+  pages_.Add({Maps(0, {Shared(100, 10, 7)}), Maps(1, {Shared(500, 10, 7)})});
+  EXPECT_EQ(Name(0, 100), Name(1, 500));
+  EXPECT_EQ(Name(0, 109), Name(1, 509));
+  EXPECT_NE(Name(0, 100), Name(1, 501));
+  EXPECT_EQ(Name(0, 100), (PageKey{SharedPages::kFirstFile, Vpn(0)}));
+  EXPECT_FALSE(pages_.empty());
+}
+
+TEST_F(SharedPagesTest, OverlappingPartsOfAFileMeetWhereTheyAreTheSamePages) {
+  pages_.Add({Maps(0, {Shared(100, 10, 7, 0)}), Maps(1, {Shared(500, 10, 7, 4)})});
+  EXPECT_EQ(Name(0, 104), Name(1, 500));
+  EXPECT_EQ(Name(0, 109), Name(1, 505));
+  EXPECT_EQ(Name(1, 509), (PageKey{SharedPages::kFirstFile, Vpn(13)}));
+}
+
+TEST_F(SharedPagesTest, OneProcessMayMapAFileTwice) {
+  pages_.Add({Maps(0, {Shared(100, 10, 7, 0), Shared(110, 10, 7, 5)})});
+  EXPECT_EQ(Name(0, 105), Name(0, 110));
+  EXPECT_NE(Name(0, 100), Name(0, 110));
+}
+
+TEST_F(SharedPagesTest, DeviceAndInodeTogetherTellFilesApart) {
+  pages_.Add({Maps(0, {Shared(100, 1, 7), Shared(101, 1, 8), Shared(102, 1, 7, 0, "/a", 0),
+                       Shared(103, 1, 7, 0, "/a", kShm)})});
+  EXPECT_NE(Name(0, 100), Name(0, 101));
+  EXPECT_NE(Name(0, 100), Name(0, 102)) << "device 0 is one like any other";
+  EXPECT_EQ(Name(0, 100), Name(0, 103)) << "a name may change, and another folder have it";
+}
+
+TEST_F(SharedPagesTest, SystemVSegmentIsNotTheUnlinkedFileWithItsNumber) {
+  pages_.Add({Maps(0, {Shared(100, 1, 3, 0, "/SYSV00000000 (deleted)"),
+                       Shared(101, 1, 3, 0, "/memfd:ring (deleted)")}),
+              Maps(1, {Shared(200, 1, 3, 0, "/SYSV00000000 (deleted)")})});
+  EXPECT_NE(Name(0, 100), Name(0, 101));
+  EXPECT_EQ(Name(0, 100), Name(1, 200));
+}
+
+TEST_F(SharedPagesTest, PrivateMappingsAndMemoryWithoutAFileKeepTheirOwnNames) {
+  Mapping copy = Shared(100, 10, 7, 0, "/srv/data");
+  copy.kind = MappingKind::kFile;
+  Mapping old = Shared(200, 10, 7);
+  old.file.reset();  // as version 1 of the trace has it
+  pages_.Add({Maps(0, {copy, old}), Maps(1, {copy, old})});
+  EXPECT_TRUE(HasOwnName(0, 100));
+  EXPECT_TRUE(HasOwnName(1, 200));
+  EXPECT_TRUE(HasOwnName(2, 100)) << "a target without mappings";
+  EXPECT_TRUE(pages_.empty());
+}
+
+TEST_F(SharedPagesTest, InodesThatManyObjectsShareNameNoPage) {
+  pages_.Add({Maps(0, {Shared(100, 1, 7, 0, "anon_inode:[io_uring]"),
+                       Shared(101, 1, 7, 0, "/dev/dri/card0"), Shared(102, 1, 7, 0, "/dev/shm/x"),
+                       Shared(103, 1, 9, 0, "/dev/dax0.0")})});
+  EXPECT_TRUE(HasOwnName(0, 100));
+  EXPECT_TRUE(HasOwnName(0, 101));
+  EXPECT_FALSE(HasOwnName(0, 102));
+  EXPECT_FALSE(HasOwnName(0, 103));
+}
+
+TEST_F(SharedPagesTest, SpanThatLeavesItsMappingKeepsItsOwnName) {
+  pages_.Add({Maps(0, {Shared(100, 10, 7)})});
+  EXPECT_FALSE(HasOwnName(0, 100, 10));
+  EXPECT_TRUE(HasOwnName(0, 100, 11));
+  EXPECT_TRUE(HasOwnName(0, 99, 2));
+  EXPECT_TRUE(HasOwnName(0, 110));
+}
+
+TEST_F(SharedPagesTest, NameStaysWhenMappersComeAndGo) {
+  pages_.Add({Maps(0, {Shared(100, 10, 6)}), Maps(1, {Shared(500, 10, 7)})});
+  const PageKey name = Name(1, 500);
+  pages_.Add({Maps(1, {}), Maps(2, {Shared(900, 10, 7)})});
+  EXPECT_EQ(Name(2, 900), name);
+  EXPECT_TRUE(HasOwnName(1, 500)) << "it maps the file no longer";
+  EXPECT_FALSE(HasOwnName(0, 100)) << "a target that is not listed keeps its mappings";
+}
+
+}  // namespace shared_pages_test
+}  // namespace tmprof
