@@ -3,6 +3,7 @@
 #include "policy/replay/footprint.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace tmprof {
@@ -16,12 +17,30 @@ bool Observed(const PageColumns& pages, std::size_t i) {
 
 }  // namespace
 
-void Footprint::Add(const PageColumns& pages) {
+void Footprint::Add(const PageColumns& pages, const SharedPages& shared) {
+  // Names of shared pages do not ascend with the records.
+  std::vector<std::pair<PageKey, std::uint32_t>> named;
+  if (!shared.empty()) {
+    for (std::size_t i = 0; i < pages.size(); ++i) {
+      const PageCount span(pages.span_pages[i]);
+      if (Observed(pages, i)) named.emplace_back(shared.NameOf(pages.key(i), span), span.value());
+    }
+    std::ranges::sort(named);
+  }
+  const auto for_each_span = [&](auto visit) {
+    if (!shared.empty()) {
+      for (const auto& [key, span] : named) visit(key, span);
+      return;
+    }
+    for (std::size_t i = 0; i < pages.size(); ++i) {
+      if (Observed(pages, i)) visit(pages.key(i), pages.span_pages[i]);
+    }
+  };
+
   Walk walk(*this);
   bool is_new = false;
-  for (std::size_t i = 0; i < pages.size() && !is_new; ++i) {
-    is_new = Observed(pages, i) && !walk.IndexOf(pages.key(i), pages.span_pages[i]);
-  }
+  for_each_span(
+      [&](PageKey key, std::uint32_t span) { is_new = is_new || !walk.IndexOf(key, span); });
   if (!is_new) return;
 
   std::vector<Run> merged;
@@ -34,16 +53,15 @@ void Footprint::Add(const PageColumns& pages) {
     }
   };
   auto old = runs_.begin();
-  for (std::size_t i = 0; i < pages.size(); ++i) {
-    if (!Observed(pages, i)) continue;
-    const std::uint64_t start = pages.vpn[i].value();
-    const Run run{pages.target[i], start, start + pages.span_pages[i], 0};
+  for_each_span([&](PageKey key, std::uint32_t span) {
+    const std::uint64_t start = key.vpn.value();
+    const Run run{key.target, start, start + span, 0};
     while (old != runs_.end() &&
            std::pair(old->target, old->start) <= std::pair(run.target, run.start)) {
       append(*old++);
     }
     append(run);
-  }
+  });
   while (old != runs_.end()) append(*old++);
 
   std::uint64_t index = 0;
@@ -55,10 +73,23 @@ void Footprint::Add(const PageColumns& pages) {
   runs_ = std::move(merged);
 }
 
+std::optional<std::uint64_t> Footprint::IndexOf(PageKey key, std::uint64_t span_pages) const {
+  const std::uint64_t start = key.vpn.value();
+  const auto after =
+      std::ranges::upper_bound(runs_, std::pair(key.target, start), {},
+                               [](const Run& run) { return std::pair(run.target, run.start); });
+  if (after == runs_.begin()) return std::nullopt;
+  const Run& run = *std::prev(after);
+  if (run.target != key.target || run.end < start + span_pages) return std::nullopt;
+  return run.first_index + (start - run.start);
+}
+
 FootprintScan ScanFootprint(EpochStream& trace) {
   FootprintScan scan;
+  SharedPages shared;
   scan.end = ReadToEnd(trace, [&](const EpochProfile& epoch) {
-    scan.footprint.Add(epoch.pages);
+    shared.Add(epoch.targets);
+    scan.footprint.Add(epoch.pages, shared);
     scan.known.Look(epoch);
     ++scan.epochs;
   });

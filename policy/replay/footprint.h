@@ -11,13 +11,15 @@
 #include "base/epoch_stream.h"
 #include "base/page_key.h"
 #include "base/result.h"
+#include "base/shared_pages.h"
 #include "base/units.h"
 #include "rank/known_evidence.h"
 
 namespace tmprof {
 
 // Distinct base pages with a reference or a sample, kept as runs of neighbours. A page's index is
-// its place in ascending order of keys.
+// its place in ascending order of names (SharedPages): pages of shared files, which count once,
+// come last.
 class Footprint {
   struct Run {
     TargetId target;
@@ -27,10 +29,14 @@ class Footprint {
   };
 
  public:
-  // Linear in the runs and the records; cheap once the profile brings nothing new.
-  void Add(const PageColumns& pages);
+  // Linear in the runs and the records; cheap once the profile brings nothing new. Where pages are
+  // shared, the records are sorted.
+  void Add(const PageColumns& pages, const SharedPages& shared = {});
 
   PageCount size() const { return size_; }
+
+  // As Walk::IndexOf() says, in any order.
+  std::optional<std::uint64_t> IndexOf(PageKey key, std::uint64_t span_pages) const;
 
   // Answers questions in ascending order of keys, each from where the last one ended.
   class Walk {

@@ -11,6 +11,7 @@
 #include "policy/pieces.h"
 #include "policy/replay/footprint.h"
 #include "policy/replay/page_bits.h"
+#include "policy/replay/shared_rows.h"
 
 namespace tmprof {
 namespace {
@@ -119,6 +120,8 @@ class Replayer {
  private:
   void TakeSnapshot(const EpochProfile& epoch) {
     present_.score.resize(sources_.size());
+    shared_pages_.Add(epoch.targets);
+    shared_rows_.Clear();
     if (counts_only_) {
       const PageColumns& pages = epoch.pages;
       FindPages(pages.span_pages, [&pages](std::size_t row) { return pages.key(row); });
@@ -135,6 +138,7 @@ class Replayer {
         ShareOut(table.span_pages, present_.score[s]);
       }
     }
+    JoinMappers();
     present_.ranking.resize(sources_.size());
     for (std::size_t s = 0; s < sources_.size(); ++s) {
       for (const std::size_t row : outside_) present_.score[s][row] = 0;
@@ -162,7 +166,7 @@ class Replayer {
     present_.first_page.resize(span_pages.size());
     Footprint::Walk walk(footprint_);
     for (std::size_t row = 0; row < span_pages.size(); ++row)
-      present_.first_page[row] = Place(row, walk.IndexOf(key(row), span_pages[row]));
+      present_.first_page[row] = Place(row, walk, key(row), span_pages[row]);
     if (!base_pages_only) present_.span_pages = span_pages;
   }
 
@@ -175,17 +179,36 @@ class Replayer {
       ForEachPiece(
           {whole.vpn, whole.vpn + PageCount(span_pages[row])}, piece_, [&](VpnRange piece) {
             const std::uint64_t pages = piece.size().value();
-            present_.first_page.push_back(Place(present_.first_page.size(),
-                                                walk.IndexOf({whole.target, piece.start}, pages)));
+            present_.first_page.push_back(
+                Place(present_.first_page.size(), walk, {whole.target, piece.start}, pages));
             present_.span_pages.push_back(static_cast<std::uint32_t>(pages));
             whole_of_.push_back(row);
           });
     }
   }
 
-  PageIndex Place(std::size_t row, std::optional<std::uint64_t> index) {
+  PageIndex Place(std::size_t row, Footprint::Walk& walk, PageKey key, std::uint64_t pages) {
+    std::optional<std::uint64_t> index;
+    const PageKey name = shared_pages_.empty() ? key : shared_pages_.NameOf(key, PageCount(pages));
+    if (name == key) {
+      index = walk.IndexOf(key, pages);
+    } else if (const auto shared = footprint_.IndexOf(name, pages)) {
+      shared_rows_.Take(row, *shared, pages);
+    }
     if (!index) outside_.push_back(row);
     return index ? static_cast<PageIndex>(*index) : kOutside;
+  }
+
+  // Rows of shared pages follow all others: files have the last names, hence the last indexes.
+  void JoinMappers() {
+    if (shared_rows_.empty()) return;
+    shared_rows_.Cut();
+    for (Scores& score : present_.score) shared_rows_.AppendScores(score);
+    if (present_.span_pages.empty()) present_.span_pages.resize(present_.first_page.size(), 1);
+    for (const SharedRows::Piece& piece : shared_rows_.pieces()) {
+      present_.first_page.push_back(static_cast<PageIndex>(piece.first));
+      present_.span_pages.push_back(static_cast<std::uint32_t>(piece.pages));
+    }
   }
 
   // From the scores of the profile's spans to those of the rows.
@@ -370,6 +393,8 @@ class Replayer {
   // By row of the present, the profile's span that it is a piece of; empty: the spans are the rows.
   std::vector<std::size_t> whole_of_;
   Scores score_of_wholes_;
+  SharedPages shared_pages_;  // as of the present
+  SharedRows shared_rows_;    // of the present
   std::vector<std::uint64_t> new_pages_;
   std::uint64_t epochs_ = 0;
   double weight_total_ = 0;

@@ -14,6 +14,7 @@
 
 #include "policy/pieces.h"
 #include "policy/replay/footprint.h"
+#include "policy/replay/shared_rows.h"
 #include "tests/base/hand_made.h"
 #include "tests/policy/naive_replay.h"
 
@@ -321,7 +322,9 @@ std::vector<EpochProfile> RandomTrace(std::uint64_t seed, std::uint64_t pages, s
   return Epochs(rows);
 }
 
-void ExpectAsNaive(const std::vector<EpochProfile>& epochs) {
+// `plain` says the same as `epochs` does, by what the naive replay knows.
+void ExpectAsNaive(const std::vector<EpochProfile>& epochs,
+                   const std::vector<EpochProfile>& plain) {
   const std::vector<Ratio> ratios = {{1, 1}, {1, 2}, {1, 3}, {1, 8}, {1, 64}};
   const std::vector<std::pair<RankSource, NaiveCount>> sources = {
       {RankSource::kReferences, NaiveCount::kReferences},
@@ -337,7 +340,7 @@ void ExpectAsNaive(const std::vector<EpochProfile>& epochs) {
       const auto rank =
           std::ranges::find(sources, result.rank, &decltype(sources)::value_type::first);
       const NaiveResult naive =
-          NaiveReplay(epochs, result.policy, rank->second, naive_judge, result.ratio);
+          NaiveReplay(plain, result.policy, rank->second, naive_judge, result.ratio);
       SCOPED_TRACE(result.policy + " by " + std::string(Name(result.rank)) + " at " +
                    ToString(result.ratio));
       ASSERT_EQ(result.capacity, PageCount(naive.capacity_pages));
@@ -346,6 +349,90 @@ void ExpectAsNaive(const std::vector<EpochProfile>& epochs) {
       ASSERT_EQ(result.moved_pages, PageCount(naive.moved_pages));
     }
   }
+}
+
+void ExpectAsNaive(const std::vector<EpochProfile>& epochs) { ExpectAsNaive(epochs, epochs); }
+
+// From page kSharedFrom on, both targets map one file, the second one two pages further into it.
+constexpr std::uint64_t kSharedFrom = 10;
+
+std::vector<EpochProfile> WithSharedFile(std::vector<EpochProfile> epochs) {
+  for (EpochProfile& epoch : epochs) {
+    for (std::uint32_t id = 0; id < 2; ++id) {
+      const Mapping file{
+          .range = {Vpn(kSharedFrom), Vpn(100)},
+          .kind = MappingKind::kShared,
+          .path = "/memfd:ring (deleted)",
+          .file = FilePlace{.device = 1, .inode = 5, .offset = PageCount(2 * std::uint64_t{id})}};
+      epoch.targets.push_back({.id = TargetId(id), .mappings = {file}});
+    }
+  }
+  return epochs;
+}
+
+// The same pages as those of a third target, behind all others, by which every count is there once.
+std::vector<EpochProfile> WithFileAsTarget(const std::vector<EpochProfile>& epochs) {
+  std::vector<EpochProfile> merged;
+  for (const EpochProfile& epoch : epochs) {
+    std::map<PageKey, PageRecord> records;
+    for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
+      PageRecord record = RecordAt(epoch.pages, i);
+      const std::uint64_t vpn = record.key.vpn.value();
+      if (vpn >= kSharedFrom)
+        record.key = {TargetId(2), Vpn(vpn - kSharedFrom + 2 * record.key.target.value())};
+      const auto [known, is_new] = records.try_emplace(record.key, record);
+      if (is_new) continue;
+      known->second.looks += record.looks;
+      known->second.references += record.references;
+      known->second.load_samples += record.load_samples;
+    }
+    merged.push_back(epoch);
+    merged.back().pages = {};
+    for (const auto& [key, record] : records) Append(merged.back().pages, record);
+  }
+  return merged;
+}
+
+TEST(Replay, CountsAPageOnceThoughSeveralProcessesMapIt) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    const std::vector<EpochProfile> epochs = RandomTrace(seed, 20, 6, false);
+    ExpectAsNaive(WithSharedFile(epochs), WithFileAsTarget(epochs));
+  }
+}
+
+TEST(Replay, SpansOfSharedPagesKeepTheirWeight) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    const std::vector<EpochProfile> epochs = RandomTrace(seed, 24, 6, true);
+    const ReplayOptions options = Sum(AllPolicies(), {{1, 1}, {1, 3}});
+    const auto apart = Replay(Opener(epochs), options);
+    const auto shared = Replay(Opener(WithSharedFile(epochs)), options);
+    ASSERT_TRUE(apart && shared);
+    for (std::size_t i = 0; i < shared->results.size(); ++i) {
+      EXPECT_LT(shared->results[i].capacity, apart->results[i].capacity);
+      EXPECT_NEAR(shared->results[i].weight_total, apart->results[i].weight_total, 1e-9);
+    }
+  }
+}
+
+TEST(SharedRows, AreCutWhereAMapperBeginsOrEnds) {
+  SharedRows rows;
+  rows.Take(0, 10, 8);
+  rows.Take(2, 30, 1);
+  rows.Take(1, 12, 4);
+  rows.Take(3, 18, 2);
+  rows.Cut();
+  const auto pieces = [&rows] {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> all;
+    for (const SharedRows::Piece& piece : rows.pieces()) all.emplace_back(piece.first, piece.pages);
+    return all;
+  };
+  using Pieces = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+  EXPECT_EQ(pieces(), (Pieces{{10, 2}, {12, 4}, {16, 2}, {18, 2}, {30, 1}}));
+  std::vector<double> score = {80, 4, 5, 6};
+  rows.AppendScores(score);
+  EXPECT_EQ(score, (std::vector<double>{80, 4, 5, 6, 20, 40 + 4, 20, 6, 5}));
 }
 
 TEST(Replay, AgreesWithTheNaiveReplayOnBasePages) {
