@@ -85,8 +85,8 @@ void TakeEvidence(const EpochProfile& profile, EvidenceTable& table) {
   }
 }
 
-void Join(const EvidenceTable& older, Keep keep, const EvidenceTable& newer, EvidenceTable& joined,
-          EvidenceTable& apart) {
+void Join(const EvidenceTable& older, const Keeps& keeps, const EvidenceTable& newer,
+          EvidenceTable& joined, EvidenceTable& apart) {
   const std::size_t rows = older.size() + newer.size();
   joined.key.clear();
   joined.key.reserve(rows);
@@ -94,7 +94,7 @@ void Join(const EvidenceTable& older, Keep keep, const EvidenceTable& newer, Evi
   joined.span_pages.reserve(rows);
   joined.evidence.clear();
   joined.evidence.reserve(rows);
-  EvidenceWalk old(older, keep);
+  EvidenceWalk old(older, &keeps);
   for (std::size_t i = 0; i < newer.size(); ++i) {
     Evidence evidence = newer.evidence[i];
     old.EmitBefore(newer.key[i], joined);
@@ -112,9 +112,10 @@ void EvidenceWalk::EmitBefore(PageKey until, EvidenceTable& out) {
                                     : PagesLeft();
     Evidence rest;
     const PageKey key = Start();
+    const bool is_faded = KeepOfRow().evidence != 1;
     Take(pages, rest);
     const double left = rest.looks + rest.references + rest.samples() + rest.accesses;
-    if (keep_.evidence == 1 || left >= kForgotten * static_cast<double>(pages)) {
+    if (!is_faded || left >= kForgotten * static_cast<double>(pages)) {
       Push(out, key, static_cast<std::uint32_t>(pages), rest);
     }
   }
@@ -140,12 +141,20 @@ void EvidenceWalk::AddWithin(PageKey key, std::uint64_t span_pages, Evidence& ev
 
 void EvidenceWalk::Take(std::uint64_t pages, Evidence& to) {
   const double share = static_cast<double>(pages) / table_->span_pages[row_];
-  to.Add(table_->evidence[row_], share * keep_.evidence, share * keep_.accesses);
+  const Keep& keep = KeepOfRow();
+  to.Add(table_->evidence[row_], share * keep.evidence, share * keep.accesses);
   taken_ += pages;
   if (taken_ == table_->span_pages[row_]) {
     ++row_;
     taken_ = 0;
   }
+}
+
+const Keep& EvidenceWalk::KeepOfRow() {
+  const TargetId target = table_->key[row_].target;
+  if (keeps_ != nullptr && target_ != target) keep_ = keeps_->Of(target);
+  target_ = target;
+  return keep_;
 }
 
 }  // namespace tmprof

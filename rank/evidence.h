@@ -5,10 +5,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/epoch_profile.h"
 #include "base/page_key.h"
+#include "rank/ageing.h"
 
 namespace tmprof {
 
@@ -48,24 +50,20 @@ void Push(EvidenceTable& table, PageKey key, std::uint32_t span_pages, const Evi
 // Overwrites `table`, in its own memory.
 void TakeEvidence(const EpochProfile& profile, EvidenceTable& table);
 
-// What older evidence weighs beside newer.
-struct Keep {
-  double evidence = 1;
-  double accesses = 1;  // exact counts may be of their own epoch only
-};
-
 // Overwrites `joined` with the sum of both. Where a newer span overlaps older spans of other bounds
 // (a huge page split or collapsed), the old evidence is spread evenly over its pages and follows
 // them. Where the newer one is a region, what is of single older pages themselves goes to `apart`,
 // behind what is there. Faded evidence is dropped where next to nothing of it is left.
-void Join(const EvidenceTable& older, Keep keep, const EvidenceTable& newer, EvidenceTable& joined,
-          EvidenceTable& apart);
+void Join(const EvidenceTable& older, const Keeps& keeps, const EvidenceTable& newer,
+          EvidenceTable& joined, EvidenceTable& apart);
 
-// Walks a table in step with ascending ranges of pages, handing out shares of its evidence. The
-// table must stay.
+// Walks a table in step with ascending ranges of pages, handing out shares of its evidence. What it
+// is made of must stay.
 class EvidenceWalk {
  public:
-  explicit EvidenceWalk(const EvidenceTable& table, Keep keep = {}) : table_(&table), keep_(keep) {}
+  // `keeps`: null, all of it.
+  explicit EvidenceWalk(const EvidenceTable& table, const Keeps* keeps = nullptr)
+      : table_(&table), keeps_(keeps) {}
 
   // What lies before `until` goes to `out` as rows of its own, if there is enough of it left.
   void EmitBefore(PageKey until, EvidenceTable& out);
@@ -82,9 +80,12 @@ class EvidenceWalk {
   }
   std::uint64_t PagesLeft() const { return table_->span_pages[row_] - taken_; }
   void Take(std::uint64_t pages, Evidence& to);
+  const Keep& KeepOfRow();
 
   const EvidenceTable* table_;
-  Keep keep_;
+  const Keeps* keeps_;
+  Keep keep_;                       // of `target_`
+  std::optional<TargetId> target_;  // of the last row asked for
   std::size_t row_ = 0;
   std::uint64_t taken_ = 0;  // pages of that row already handed out
 };

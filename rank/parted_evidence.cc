@@ -122,30 +122,36 @@ void PartedEvidence::Take(const EpochProfile& profile) {
   spans_.evidence.resize(kept);
 }
 
-void PartedEvidence::Join(const PartedEvidence& older, Keep keep, const PartedEvidence& newer) {
+void PartedEvidence::Join(const PartedEvidence& older, const Keeps& keeps,
+                          const PartedEvidence& newer) {
   TMPROF_CHECK(this != &older && this != &newer);
-  repeats_ = {.seen = keep.evidence * older.repeats_.seen,
-              .by_chance = keep.evidence * older.repeats_.by_chance,
-              .per_spread = keep.evidence * older.repeats_.per_spread};
+  // Repeats are of all targets together: they fade as the evidence that fades least.
+  double keep = keeps.listed().empty() ? keeps.of_others().evidence : 0;
+  for (const auto& [target, of_target] : keeps.listed()) keep = std::max(keep, of_target.evidence);
+  repeats_ = {.seen = keep * older.repeats_.seen,
+              .by_chance = keep * older.repeats_.by_chance,
+              .per_spread = keep * older.repeats_.per_spread};
   Clear(apart_);
-  tmprof::Join(older.spans_, keep, newer.spans_, spans_, apart_);
-  JoinPages(older, keep, newer);
+  tmprof::Join(older.spans_, keeps, newer.spans_, spans_, apart_);
+  JoinPages(older, keeps, newer);
 }
 
-void PartedEvidence::JoinPages(const PartedEvidence& older, Keep keep,
+void PartedEvidence::JoinPages(const PartedEvidence& older, const Keeps& keeps,
                                const PartedEvidence& newer) {
   Clear(pages_);
   if (apart_.size() + older.pages_.size() + newer.pages_.size() == 0) return;
   struct Source {
     const EvidenceTable* table;
-    Keep keep;
+    const Keeps* keeps;
     bool is_older;
     std::size_t at = 0;
     bool Has() const { return at < table->size(); }
     PageKey key() const { return table->key[at]; }
   };
   // What went to `apart_` is faded already.
-  Source sources[] = {{&older.pages_, keep, true}, {&apart_, {}, true}, {&newer.pages_, {}, false}};
+  const Keeps all;
+  Source sources[] = {
+      {&older.pages_, &keeps, true}, {&apart_, &all, true}, {&newer.pages_, &all, false}};
   std::size_t row = 0;  // of spans_
   struct {
     double told_apart = 0;  // pages, before
@@ -171,8 +177,9 @@ void PartedEvidence::JoinPages(const PartedEvidence& older, Keep keep,
     Evidence now;
     for (Source& source : sources) {
       if (!source.Has() || source.key() != key) continue;
+      const Keep& keep = source.keeps->Of(key.target);
       (source.is_older ? before : now)
-          .Add(source.table->evidence[source.at++], source.keep.evidence, source.keep.accesses);
+          .Add(source.table->evidence[source.at++], keep.evidence, keep.accesses);
     }
     while (row < spans_.size() && EndOf(spans_, row) <= key) {
       end_region();

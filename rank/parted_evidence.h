@@ -20,7 +20,7 @@ class PartedEvidence {
   void Take(const EpochProfile& profile);
   // The sum of both, neither of which is this. Pages of a huge page or of a record of their own are
   // told apart no longer; faded to next to nothing, their samples are the region's.
-  void Join(const PartedEvidence& older, Keep keep, const PartedEvidence& newer);
+  void Join(const PartedEvidence& older, const Keeps& keeps, const PartedEvidence& newer);
   // Once spans() are as they shall be.
   void Part();
 
@@ -50,7 +50,7 @@ class PartedEvidence {
     double per_spread = 0;  // how many more there are for each unit of Spread()
   };
 
-  void JoinPages(const PartedEvidence& older, Keep keep, const PartedEvidence& newer);
+  void JoinPages(const PartedEvidence& older, const Keeps& keeps, const PartedEvidence& newer);
   double Spread() const;
 
   EvidenceTable spans_;

@@ -23,8 +23,6 @@ constexpr std::array kSources = {RankSource::kReferences, RankSource::kSamples,
 
 // docs/accuracy.md, "Rates that change, as they come in".
 constexpr std::chrono::seconds kDefaultHalfLife{6};
-// How long a rate is supposed to last; likewise.
-constexpr std::chrono::seconds kPersistence{60};
 
 template <typename Choice, std::size_t n>
 Result<Choice> ParseName(std::string_view text, const char* attempt,
@@ -97,24 +95,21 @@ void Ranker::Configure(const Options& options) {
 }
 
 void Ranker::Absorb(const EpochProfile& profile) {
-  double keep = 0;
-  if (options_.memory == Memory::kHalfLife && last_end_) {
-    const double age = std::max(0.0, Seconds(profile.end - *last_end_));
-    keep = std::exp2(-age / Seconds(options_.half_life));
-  }
+  const bool remembers = options_.memory == Memory::kHalfLife && last_end_;
+  const Ages ages = AgesAfter(profile, last_end_);
+  const Keeps keeps = remembers ? KeepsAfter(ages, Seconds(options_.half_life))
+                                : Keeps({.evidence = 0, .accesses = 0});
   last_end_ = profile.end;
-  times_.Fade(0, keep);
+  times_.Fade(keeps);
   times_.Add(profile);
-  if (keep == 0) {
+  if (!remembers) {
     changes_ = {};
     spare_.Take(profile);
   } else {
     latest_.Take(profile);
-    spare_.Join(evidence_, {.evidence = keep, .accesses = 0}, latest_);
+    spare_.Join(evidence_, keeps, latest_);
     if (options_.model == RankModel::kRate && options_.follow_changes) {
-      changes_.Absorb(evidence_.spans(), keep, latest_.spans(),
-                      -std::expm1(-Seconds(profile.length()) / Seconds(kPersistence)),
-                      spare_.spans());
+      changes_.Absorb(evidence_.spans(), keeps, latest_.spans(), ages, spare_.spans());
     }
   }
   spare_.Part();

@@ -62,13 +62,13 @@ class Ranker {
  public:
   enum class Memory : std::uint8_t {
     kThisEpoch,  // each Absorb() forgets what came before
-    kHalfLife,   // evidence h old weighs 2^(-h/half_life)
+    kHalfLife,   // evidence h old weighs 2^(-h/half_life), by its target's own time (ageing.h)
   };
 
   struct Options {
     RankModel model = RankModel::kRate;
     Memory memory = Memory::kThisEpoch;
-    std::chrono::nanoseconds half_life{0};  // kHalfLife: > 0
+    std::chrono::nanoseconds half_life{0};  // kHalfLife: > 0; of a target's own time
     bool follow_changes = true;             // kRate with kHalfLife: suspect that rates change
   };
 

@@ -3,6 +3,7 @@
 #include "rank/rate_change.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -19,6 +20,9 @@
 namespace tmprof {
 namespace {
 
+// How long a rate is supposed to last on average, in the target's own time. docs/accuracy.md
+// ("Rates that change, as they come in") has what other figures cost.
+constexpr double kPersistenceSeconds = 60;
 // Below, a change is not worth remembering.
 constexpr double kUnlikely = 0.02;
 // A change just now is suspected if the visit makes it so many times as likely as it was before
@@ -113,10 +117,12 @@ class RowOf {
 
 }  // namespace
 
-void RateChanges::Absorb(const EvidenceTable& older, double keep, const EvidenceTable& newer,
-                         double drawn_anew, EvidenceTable& joined) {
+void RateChanges::Absorb(const EvidenceTable& older, const Keeps& keeps, const EvidenceTable& newer,
+                         const Ages& ages, EvidenceTable& joined) {
   struct Span {
     std::size_t row;  // of `joined`
+    double keep;
+    double drawn_anew;  // the chance, before anything is seen
     std::optional<std::size_t> suspect;
     std::optional<std::size_t> visit;  // row of `newer`
     std::uint32_t before = 0;          // kinds
@@ -135,13 +141,30 @@ void RateChanges::Absorb(const EvidenceTable& older, double keep, const Evidence
   RowOf row_before(older);
   RowOf row_now(newer);
   RowOf row_suspected(suspected_.since);
+  unprobed_seconds_.resize(older.size());
+  std::vector<float> unprobed_seconds(joined.size());
+  std::optional<TargetId> target;
+  double keep = 1;
+  double age = 0;
   for (std::size_t row = 0; row < joined.size(); ++row) {
     const PageKey key = joined.key[row];
     const std::uint32_t pages = joined.span_pages[row];
-    Span span{.row = row, .suspect = row_suspected(key, pages), .visit = row_now(key, pages)};
+    if (target != key.target) {
+      target = key.target;
+      keep = keeps.Of(key.target).evidence;
+      age = ages.Of(key.target);
+    }
+    Span span{.row = row,
+              .keep = keep,
+              .drawn_anew = 0,
+              .suspect = row_suspected(key, pages),
+              .visit = row_now(key, pages)};
     const auto before = row_before(key, pages);
-    if (!before || (span.visit && !(view.TellsOfBits(newer.evidence[*span.visit]) &&
-                                    view.TellsOfBits(older.evidence[*before])))) {
+    const double unprobed = age + (before ? unprobed_seconds_[*before] : 0);
+    const bool probed = span.visit && view.TellsOfBits(newer.evidence[*span.visit]);
+    unprobed_seconds[row] = probed ? 0 : static_cast<float>(unprobed);
+    span.drawn_anew = -std::expm1(-unprobed / kPersistenceSeconds);
+    if (!before || (span.visit && !(probed && view.TellsOfBits(older.evidence[*before])))) {
       span.visit.reset();
     }
     if (span.visit) {
@@ -155,8 +178,6 @@ void RateChanges::Absorb(const EvidenceTable& older, double keep, const Evidence
   const RateFit fit = FitRates(kinds);
   Predictions predicted(fit.mixture, kinds.size());
 
-  const LeastChances least{.suspicion = std::max(kUnlikely, drawn_anew),
-                           .now = std::max(kUnlikely, kSpeaksForAChange * drawn_anew)};
   SuspectedChanges suspected;
   const auto suspect = [&](std::size_t row, const Evidence& since, double chance) {
     Push(suspected.since, joined.key[row], joined.span_pages[row], since);
@@ -167,7 +188,7 @@ void RateChanges::Absorb(const EvidenceTable& older, double keep, const Evidence
     Evidence since;
     double chance = 0;
     if (span.suspect) {
-      since = Bits(suspected_.since.evidence[*span.suspect], keep);
+      since = Bits(suspected_.since.evidence[*span.suspect], span.keep);
       chance = suspected_.chance[*span.suspect];
     }
     if (!span.visit) {
@@ -175,7 +196,10 @@ void RateChanges::Absorb(const EvidenceTable& older, double keep, const Evidence
       continue;
     }
     const Evidence& now = newer.evidence[*span.visit];
+    const double drawn_anew = span.drawn_anew;
     const double lasts = 1 - drawn_anew;
+    const LeastChances least{.suspicion = std::max(kUnlikely, drawn_anew),
+                             .now = std::max(kUnlikely, kSpeaksForAChange * drawn_anew)};
     RateAccount suspicion;
     if (span.suspect)
       suspicion = Weigh(kSuspicion, chance * lasts, predicted.Given(span.since, span.now));
@@ -195,6 +219,7 @@ void RateChanges::Absorb(const EvidenceTable& older, double keep, const Evidence
     if (accounts.older.since != kEver) ReplaceBits(joined.evidence[span.row], bits(accounts.older));
   }
   suspected_ = std::move(suspected);
+  unprobed_seconds_ = std::move(unprobed_seconds);
 }
 
 }  // namespace tmprof

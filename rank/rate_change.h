@@ -21,17 +21,19 @@ struct SuspectedChanges {
 // either.
 class RateChanges {
  public:
-  // `older`: all evidence so far, which now weighs `keep` beside `newer`; `joined`: both (Join).
-  // `drawn_anew`: the chance, before anything is seen, that a rate does not last from the one to
-  // the other. Where the older account is of fewer bits than all, they take the place of all
-  // in `joined`; spans that are not in it as they were are no suspects any more.
-  void Absorb(const EvidenceTable& older, double keep, const EvidenceTable& newer,
-              double drawn_anew, EvidenceTable& joined);
+  // `older`: all evidence so far, which now weighs `keeps` beside `newer`; `joined`: both (Join),
+  // and the next call's `older`. `ages`: how much older `older` is at the end of `newer`. The
+  // longer a span was not probed, the likelier is it that its rate has not lasted since. Where the
+  // older account is of fewer bits than all, they take the place of all in `joined`; spans that are
+  // not in it as they were are no suspects any more.
+  void Absorb(const EvidenceTable& older, const Keeps& keeps, const EvidenceTable& newer,
+              const Ages& ages, EvidenceTable& joined);
 
   const SuspectedChanges& suspected() const { return suspected_; }
 
  private:
   SuspectedChanges suspected_;
+  std::vector<float> unprobed_seconds_;  // since a span's last probe, by row of the last `joined`
 };
 
 }  // namespace tmprof

@@ -45,13 +45,13 @@ void TargetTimes::Add(const TargetTimes& other) {
   }
 }
 
-void TargetTimes::Fade(double keep_cpu, double keep_watched) {
-  const auto fade = [&](TargetTime& time) {
-    time.cpu_seconds *= keep_cpu;
-    time.watched_seconds *= keep_watched;
+void TargetTimes::Fade(const Keeps& keeps) {
+  const auto fade = [](TargetTime& time, const Keep& keep) {
+    time.cpu_seconds = 0;
+    time.watched_seconds *= keep.evidence;
   };
-  std::ranges::for_each(times_, fade);
-  fade(throughout_);
+  for (TargetTime& time : times_) fade(time, keeps.Of(time.target));
+  fade(throughout_, keeps.of_others());
 }
 
 std::optional<TargetTime> TargetTimes::Find(TargetId target) const {

@@ -8,6 +8,7 @@
 
 #include "base/epoch_profile.h"
 #include "base/units.h"
+#include "rank/ageing.h"
 
 namespace tmprof {
 
@@ -22,8 +23,8 @@ class TargetTimes {
   // Adds the times of one epoch. A target whose CPU clock could not be read has run throughout.
   void Add(const EpochProfile& profile);
   void Add(const TargetTimes& other);
-  // Of every time, only these parts stay.
-  void Fade(double keep_cpu, double keep_watched);
+  // Forgets all CPU time. Watched time fades as evidence does.
+  void Fade(const Keeps& keeps);
 
   // nullopt: no profile listed the target.
   std::optional<TargetTime> Find(TargetId target) const;

@@ -33,7 +33,7 @@ double SecondsSince(MonotonicTime origin, MonotonicTime time) {
 void TotalRanker::Absorb(const EpochProfile& profile) {
   Step step{.start = profile.start, .end = profile.end, .epochs = 1};
   step.evidence.Take(profile);
-  spare_.Join(evidence_, {}, step.evidence);
+  spare_.Join(evidence_, Keeps(), step.evidence);
   spare_.Part();
   std::swap(evidence_, spare_);
   if (model_ != RankModel::kRate) return;
@@ -56,7 +56,7 @@ void TotalRanker::Absorb(const EpochProfile& profile) {
 
 void TotalRanker::Append(Step& step, Step&& next) {
   PartedEvidence both;
-  both.Join(step.evidence, {}, next.evidence);
+  both.Join(step.evidence, Keeps(), next.evidence);
   step.evidence = std::move(both);
   step.times.Add(next.times);
   step.end = next.end;

@@ -226,8 +226,8 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
   AddRankModel(*command, options->rank_model);
   command
       ->add_option("--half-life", options->half_life,
-                   "How long evidence is carried over epochs: a time, none, or default "
-                   "(of the rank model)")
+                   "CPU time of a target after which its evidence weighs half (wall-clock time "
+                   "where that is unknown), none, or default (of the rank model)")
       ->type_name("TIME")
       ->capture_default_str();
   AddFormat(*command, options->format);

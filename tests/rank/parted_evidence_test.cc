@@ -176,7 +176,7 @@ TEST(PartedEvidence, NeverPartsARegionIntoHugePages) {
   PartedEvidence region;
   region.Take(Epoch(1, {Counts(0, 5, 0, 1000)}));
   PartedEvidence both;
-  both.Join(page, {}, region);
+  both.Join(page, Keeps(), region);
   both.Part();
   EXPECT_THAT(both.table().span_pages, ElementsAre(256, 256, 1, 487));
 }

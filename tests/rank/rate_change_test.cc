@@ -133,6 +133,35 @@ TEST_F(RankerWithChanges, RemembersASuspicionWhileThePageIsNotVisited) {
   EXPECT_GT(ScoreOf(kChanging), 0.5 * ScoreOf(0));
 }
 
+// A page that was not probed for long had as long to change in, whatever the number of epochs.
+TEST_F(RankerWithChanges, BelievesInAChangeByTheTimeSinceTheLastProbe) {
+  const auto chance_after = [](const std::vector<double>& ages) {
+    EvidenceTable known;
+    EvidenceTable hot;
+    TakeEvidence(::tmprof::rate_change_test::Epoch(0, All(false)), known);
+    TakeEvidence(::tmprof::rate_change_test::Epoch(1, All(true)), hot);
+    RateChanges changes;
+    EvidenceTable joined;
+    EvidenceTable apart;
+    for (std::size_t i = 0; i < ages.size(); ++i) {
+      const EvidenceTable newer = i + 1 < ages.size() ? EvidenceTable{} : hot;
+      Join(known, Keeps(), newer, joined, apart);
+      changes.Absorb(known, Keeps(), newer, Ages(ages[i]), joined);
+      known = joined;
+    }
+    const SuspectedChanges& suspected = changes.suspected();
+    const auto row = std::ranges::find(suspected.since.key, PageKey{TargetId(0), Vpn(kChanging)});
+    return row == suspected.since.key.end()
+               ? 0.0
+               : suspected.chance[static_cast<std::size_t>(row - suspected.since.key.begin())];
+  };
+  const double after_a_second = chance_after({1});
+  EXPECT_GT(after_a_second, 0.1);
+  EXPECT_GT(chance_after({1, 1, 1, 1, 1, 1, 1, 1}), 1.5 * after_a_second);
+  EXPECT_NEAR(chance_after({1, 1, 1, 1, 1, 1, 1, 1}), chance_after({8}), 1e-6);
+  EXPECT_NEAR(chance_after({0, 0, 0, 1}), after_a_second, 1e-6) << "rests are no time to change in";
+}
+
 // What is suspected of a page that stays cold predicts as much of it as all its evidence does. It
 // must not stand in the way of a change to come.
 TEST_F(RankerWithChanges, SeesPagesThatBecomeHotWhateverWasSuspectedOfThemBefore) {
@@ -186,8 +215,8 @@ class RateChangesTest : public testing::Test {
     TakeEvidence(older, older_table);
     TakeEvidence(newer, newer_table);
     EvidenceTable apart;
-    Join(older_table, {}, newer_table, joined_, apart);
-    changes_.Absorb(older_table, 1, newer_table, 1.0 / 60, joined_);
+    Join(older_table, Keeps(), newer_table, joined_, apart);
+    changes_.Absorb(older_table, Keeps(), newer_table, Ages(1), joined_);
   }
   void Absorb(const std::vector<Look>& older, const std::vector<Look>& newer) {
     AbsorbEpochs(Epoch(0, older), Epoch(1, newer));
@@ -347,9 +376,11 @@ class TwoRates {
     chance_ = accounts.back().weight / (accounts.front().weight + accounts.back().weight);
   }
 
-  static constexpr double kDrawnAnew = 1.0 / 60;
+  static constexpr double kSecondsApart = 1;
 
  private:
+  static inline const double kDrawnAnew = -std::expm1(-kSecondsApart / 60);
+
   static Bits Total(const std::vector<Bits>& bits) {
     Bits total{};
     for (const Bits& one : bits) {
@@ -412,8 +443,8 @@ TEST(RateChanges, WeighAccountsAsASecondImplementationDoes) {
       push(kBackground, pages[page][visit]);
       EvidenceTable joined;
       EvidenceTable apart;
-      Join(older, {}, newer, joined, apart);
-      changes.Absorb(older, 1, newer, TwoRates::kDrawnAnew, joined);
+      Join(older, Keeps(), newer, joined, apart);
+      changes.Absorb(older, Keeps(), newer, Ages(TwoRates::kSecondsApart), joined);
       expected.Visit(pages[page][visit]);
       const auto expect_bits = [&](const Evidence& evidence, Bits bits) {
         EXPECT_NEAR(evidence.first_accesses, bits.accesses, 1e-9) << page << ", " << visit;
