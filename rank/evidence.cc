@@ -37,6 +37,19 @@ Evidence EvidenceAt(const PageColumns& pages, std::size_t i) {
                     .page_seconds_at_risk = SecondsOf(pages.time_at_risk[i]) * span,
                     .load_samples = static_cast<double>(pages.load_samples[i]),
                     .store_samples = static_cast<double>(pages.store_samples[i])};
+  // Without a time, neither the first read nor the tries would tell a rate.
+  if (pages.fast_tries && SecondsOf(pages.fast_tries->time[i]) > 0 &&
+      evidence.page_seconds_at_risk > 0 && evidence.first_accesses > 0) {
+    evidence.first_read_finds = std::exchange(evidence.first_accesses, 0);
+    evidence.first_read_page_seconds = std::exchange(evidence.page_seconds_at_risk, 0);
+    evidence.fast_looks = pages.fast_tries->looks[i];
+    evidence.fast_found = pages.fast_tries->found[i];
+    evidence.fast_seconds = SecondsOf(pages.fast_tries->time[i]);
+  }
+  if (evidence.first_accesses > 0) {
+    evidence.page_square_seconds =
+        evidence.page_seconds_at_risk * evidence.page_seconds_at_risk / evidence.first_accesses;
+  }
   if (pages.accesses) {
     evidence.accesses = static_cast<double>(pages.accesses->loads[i]) +
                         static_cast<double>(pages.accesses->stores[i]);
@@ -54,10 +67,29 @@ void Evidence::Add(const Evidence& more, double part, double part_of_accesses) {
   references += part * more.references;
   first_accesses += part * more.first_accesses;
   page_seconds_at_risk += part * more.page_seconds_at_risk;
+  page_square_seconds += part * more.page_square_seconds;
+  first_read_finds += part * more.first_read_finds;
+  first_read_page_seconds += part * more.first_read_page_seconds;
+  fast_looks += part * more.fast_looks;
+  fast_found += part * more.fast_found;
+  fast_seconds += part * more.fast_seconds;
   load_samples += part * more.load_samples;
   store_samples += part * more.store_samples;
   accesses += part_of_accesses * more.accesses;
   misses += part_of_accesses * more.misses;
+}
+
+Evidence Evidence::Bits(double part) const {
+  Evidence bits;
+  bits.Add(*this, part, 0);
+  bits.load_samples = bits.store_samples = 0;
+  return bits;
+}
+
+void Evidence::ReplaceBits(const Evidence& bits) {
+  const Evidence own = TakeOwn();
+  *this = bits.Bits(1);
+  Add(own, 1, 1);
 }
 
 Evidence Evidence::TakeOwn() {

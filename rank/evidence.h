@@ -21,12 +21,27 @@ struct Evidence {
   double references = 0;
   double first_accesses = 0;
   double page_seconds_at_risk = 0;  // target CPU time of each base page, added up
+  // The square of the time to each first access, added up, likewise of each base page.
+  double page_square_seconds = 0;
+  // First accesses that the first read found, where fast tries followed, and the page seconds at
+  // risk of those: they tell that a page is fast, and the tries tell how fast.
+  double first_read_finds = 0;
+  double first_read_page_seconds = 0;
+  double fast_looks = 0;    // tries at fast rungs
+  double fast_found = 0;    // of them, those that found an access …
+  double fast_seconds = 0;  // … and target CPU time waited in all of them
   double load_samples = 0;
   double store_samples = 0;
   double accesses = 0;  // exact
   double misses = 0;    // of the accesses, in the modelled LLC; 0, too, where none was modelled
 
   double samples() const { return load_samples + store_samples; }
+  double all_page_seconds_at_risk() const { return page_seconds_at_risk + first_read_page_seconds; }
+
+  // A part of what accessed bits tell, and nothing else.
+  Evidence Bits(double part) const;
+  // Takes the bits of `bits` instead of its own.
+  void ReplaceBits(const Evidence& bits);
 
   // Exact counts may keep another part than the rest.
   void Add(const Evidence& more, double part, double part_of_accesses);

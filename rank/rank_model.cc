@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "rank/hit_rate_curve.h"
 #include "rank/rate_fit.h"
 #include "rank/source_view.h"
 
@@ -150,52 +151,68 @@ void Ranker::EstimateByRate(RankSource source, Scores& scores,
   evidence_.ShareOut(SharedBy(source), scores, relative_sd);
 }
 
-void Ranker::EstimateByRate(const EvidenceTable& table, RankSource source, Scores& scores,
-                            std::vector<double>* relative_sd) const {
-  constexpr std::uint32_t kUnseen = std::numeric_limits<std::uint32_t>::max();
+RatedRows Ranker::Rate(const EvidenceTable& table, RankSource source) const {
   const RateView view(table, source);
   RateKinds sorter;
-  std::vector<std::uint32_t> kind_of_row(table.size(), kUnseen);
+  RatedRows rated;
   TargetTime time;
   bool any_time = false;
-  scores.assign(table.size(), 0.0);  // first: pages x CPU time of the epoch, from rate to score
   for (std::size_t row = 0; row < table.size(); ++row) {
     if (!view.Sees(table.evidence[row])) continue;
-    if (!any_time || time.target != table.key[row].target) {
-      time = times_.Of(table.key[row].target);
-      time.target = table.key[row].target;
+    const PageKey key = table.key[row];
+    if (!any_time || time.target != key.target) {
+      time = times_.Of(key.target);
+      time.target = key.target;
       any_time = true;
     }
-    const double pages = table.span_pages[row];
-    kind_of_row[row] = sorter.Add(view.Of(table.evidence[row], pages, time.watched_seconds));
-    scores[row] = pages * time.cpu_seconds;
+    const std::uint32_t pages = table.span_pages[row];
+    rated.rows.push_back(
+        {.key = key,
+         .row = static_cast<std::uint32_t>(row),
+         .pages = pages,
+         .kind = sorter.Add(view.Of(table.evidence[row], pages, time.watched_seconds)),
+         .cpu_seconds = time.cpu_seconds,
+         .remembered_cpu_seconds = time.remembered_cpu_seconds});
   }
 
   static const SuspectedChanges kNone;
   const SuspectedChanges& suspected = source == RankSource::kSamples ? kNone : changes_.suspected();
   const RateView bits(table, RankSource::kReferences);
-  std::vector<std::uint32_t> kind_since(suspected.since.size());
+  auto row = rated.rows.begin();
   for (std::size_t s = 0; s < suspected.since.size(); ++s) {
-    kind_since[s] = sorter.Add(
+    const std::uint32_t kind = sorter.Add(
         bits.Of(suspected.since.evidence[s], suspected.since.span_pages[s], /*watched_seconds=*/0));
+    while (row != rated.rows.end() && row->key < suspected.since.key[s]) ++row;
+    if (row == rated.rows.end() || row->key != suspected.since.key[s]) continue;
+    row->kind_since = kind;
+    row->chance = suspected.chance[s];
   }
+  rated.kinds = std::move(sorter).Take();
+  return rated;
+}
 
+void Ranker::EstimateByRate(const EvidenceTable& table, RankSource source, Scores& scores,
+                            std::vector<double>* relative_sd) const {
+  scores.assign(table.size(), 0.0);
   if (relative_sd) relative_sd->assign(table.size(), std::numeric_limits<double>::infinity());
-  const std::vector<RateKind> kinds = std::move(sorter).Take();
-  if (kinds.empty()) return;
-  const std::vector<RateMoments> moments = MomentsOf(FitRates(kinds).mixture, kinds.size());
-  std::size_t next = 0;  // suspects are rows of the table, too
-  for (std::size_t row = 0; row < table.size(); ++row) {
-    if (kind_of_row[row] == kUnseen) continue;
-    RateMoments rate = moments[kind_of_row[row]];
-    const PageKey key = table.key[row];
-    while (next < suspected.since.size() && suspected.since.key[next] < key) ++next;
-    if (next < suspected.since.size() && suspected.since.key[next] == key) {
-      rate = Mixed(rate, moments[kind_since[next]], suspected.chance[next]);
+  const RatedRows rated = Rate(table, source);
+  if (rated.kinds.empty()) return;
+  const std::vector<RateMoments> moments =
+      MomentsOf(FitRates(rated.kinds).mixture, rated.kinds.size());
+  for (const RatedRow& row : rated.rows) {
+    RateMoments rate = moments[row.kind];
+    if (row.kind_since != RatedRow::kNone) rate = Mixed(rate, moments[row.kind_since], row.chance);
+    scores[row.row] = row.pages * row.cpu_seconds * rate.mean;
+    if (relative_sd && scores[row.row] > 0) {
+      (*relative_sd)[row.row] = std::sqrt(rate.variance) / rate.mean;
     }
-    scores[row] *= rate.mean;
-    if (relative_sd && scores[row] > 0) (*relative_sd)[row] = std::sqrt(rate.variance) / rate.mean;
   }
+}
+
+std::vector<HitRates> Ranker::HitRatesAt(RankSource source,
+                                         std::span<const PageCount> capacities) const {
+  if (options_.model != RankModel::kRate || IsExact(source)) return {};
+  return HitRatesOf(Rate(evidence_.WholeSpans(), source), capacities);
 }
 
 }  // namespace tmprof

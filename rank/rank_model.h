@@ -6,17 +6,21 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "base/epoch_profile.h"
 #include "base/result.h"
 #include "rank/evidence.h"
+#include "rank/hit_rates.h"
 #include "rank/parted_evidence.h"
 #include "rank/rate_change.h"
 #include "rank/target_times.h"
 
 namespace tmprof {
+
+struct RatedRows;
 
 enum class RankModel : std::uint8_t {
   kSum,   // references + samples, the paper's plain sum (TMP, IPDPS 2021)
@@ -95,7 +99,12 @@ class Ranker {
   void Score(RankSource source, Scores& scores) const;  // the same, into memory of the caller's
   Estimates Estimate(RankSource source) const;
 
+  // The hit rates that the evidence so far tells, one for each capacity, without history
+  // (judged_history.h). Empty where there is no rate model: kSum, and exact sources.
+  std::vector<HitRates> HitRatesAt(RankSource source, std::span<const PageCount> capacities) const;
+
  private:
+  RatedRows Rate(const EvidenceTable& table, RankSource source) const;
   // `relative_sd`: null where nobody asks.
   void EstimateByRate(RankSource source, Scores& scores, std::vector<double>* relative_sd) const;
   void EstimateByRate(const EvidenceTable& table, RankSource source, Scores& scores,

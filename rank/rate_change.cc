@@ -29,28 +29,6 @@ constexpr double kUnlikely = 0.02;
 // anything was seen. docs/accuracy.md has what other figures cost.
 constexpr double kSpeaksForAChange = 1.5;
 
-// What accessed bits tell, and nothing else.
-Evidence Bits(const Evidence& evidence, double weight) {
-  return {.looks = weight * evidence.looks,
-          .references = weight * evidence.references,
-          .first_accesses = weight * evidence.first_accesses,
-          .page_seconds_at_risk = weight * evidence.page_seconds_at_risk};
-}
-
-void AddBits(Evidence& sum, const Evidence& evidence) {
-  sum.looks += evidence.looks;
-  sum.references += evidence.references;
-  sum.first_accesses += evidence.first_accesses;
-  sum.page_seconds_at_risk += evidence.page_seconds_at_risk;
-}
-
-void ReplaceBits(Evidence& evidence, const Evidence& bits) {
-  evidence.looks = bits.looks;
-  evidence.references = bits.references;
-  evidence.first_accesses = bits.first_accesses;
-  evidence.page_seconds_at_risk = bits.page_seconds_at_risk;
-}
-
 // How likely one piece of evidence is at the rates that another leaves, or at rates drawn anew, up
 // to a factor of the piece's own, and which rate both leave.
 class Predictions {
@@ -132,10 +110,7 @@ void RateChanges::Absorb(const EvidenceTable& older, const Keeps& keeps, const E
   const RateView view(joined, RankSource::kReferences);
   RateKinds sorter;
   const auto kind = [&](const Evidence& evidence, double weight, std::uint32_t pages) {
-    RateEvidence rate = view.Of(evidence, pages, /*watched_seconds=*/0);
-    rate.first_accesses *= weight;
-    rate.seconds_at_risk *= weight;
-    return sorter.Add(rate);
+    return sorter.Add(view.Of(evidence.Bits(weight), pages, /*watched_seconds=*/0));
   };
   std::vector<Span> spans;
   RowOf row_before(older);
@@ -188,7 +163,7 @@ void RateChanges::Absorb(const EvidenceTable& older, const Keeps& keeps, const E
     Evidence since;
     double chance = 0;
     if (span.suspect) {
-      since = Bits(suspected_.since.evidence[*span.suspect], span.keep);
+      since = suspected_.since.evidence[*span.suspect].Bits(span.keep);
       chance = suspected_.chance[*span.suspect];
     }
     if (!span.visit) {
@@ -207,8 +182,8 @@ void RateChanges::Absorb(const EvidenceTable& older, const Keeps& keeps, const E
         ChooseAccounts(Weigh(kEver, (1 - chance) * lasts, predicted.Given(span.before, span.now)),
                        suspicion, Weigh(kNow, drawn_anew, predicted.DrawnAnew(span.now)), least);
     const auto bits = [&](const RateAccount& account) {
-      Evidence of_account = Bits(now, 1);
-      if (account.since == kSuspicion) AddBits(of_account, since);
+      Evidence of_account = now.Bits(1);
+      if (account.since == kSuspicion) of_account.Add(since, 1, 0);
       return of_account;
     };
     if (accounts.newer) {
@@ -216,7 +191,7 @@ void RateChanges::Absorb(const EvidenceTable& older, const Keeps& keeps, const E
       suspect(span.row, bits(*accounts.newer),
               newer_weight / (accounts.older.weight + newer_weight));
     }
-    if (accounts.older.since != kEver) ReplaceBits(joined.evidence[span.row], bits(accounts.older));
+    if (accounts.older.since != kEver) joined.evidence[span.row].ReplaceBits(bits(accounts.older));
   }
   suspected_ = std::move(suspected);
   unprobed_seconds_ = std::move(unprobed_seconds);

@@ -38,6 +38,13 @@ constexpr double kSaturationQuantile = 0.005;
 constexpr double kSaturatedRate = 2;  // in units of 1 / that time
 constexpr double kSaturatedBand = 2;  // times that time and below: the bits are at their limit
 
+// Fast tries begin with this delay. A shorter one follows where all tries of the one before, so
+// many times as long, found the page set (PageColumns::FastTries).
+constexpr double kFirstFastSeconds = 64e-6;
+constexpr double kFastRatio = 4;
+// Pages that each try found set may be so many times as fast as the tries can tell.
+constexpr double kBeyondFastTries = 2;
+
 // The response is learned from unsaturated pages if these hold samples enough, and believed to be
 // in proportion unless the evidence says otherwise.
 constexpr double kSamplesForResponse = 30;
@@ -70,6 +77,19 @@ double EntrySeconds(const RateKind& kind) {
   return kind.mean.seconds_at_risk * kind.mean.pages / EntryPages(kind);
 }
 
+// The delay of the first read of probes that fast tries followed. An access is put in the middle of
+// the time before the read that found it.
+double FirstReadSeconds(const RateKind& kind) {
+  return 2 * kind.mean.first_read_seconds * kind.mean.pages /
+         (EntryPages(kind) * kind.mean.first_read_finds);
+}
+
+// The log-likelihood of so many accesses found, and so many not, each within a time that holds
+// `expected` accesses.
+double LogLikelihoodOfTries(double found, double not_found, double expected) {
+  return (found > 0 ? found * std::log(-std::expm1(-expected)) : 0) - not_found * expected;
+}
+
 // Per entry size, the shortest time to first access that the bits can resolve, seconds; entries of
 // each size are read on a ladder of their own.
 std::map<double, double> ShortestTimes(const std::vector<RateKind>& kinds) {
@@ -79,9 +99,11 @@ std::map<double, double> ShortestTimes(const std::vector<RateKind>& kinds) {
   };
   std::map<double, std::vector<Time>> times;
   for (const RateKind& kind : kinds) {
-    if (kind.looked_at() && kind.mean.first_accesses > 0) {
-      times[EntryPages(kind)].push_back(
-          {EntrySeconds(kind) / kind.mean.first_accesses, kind.pieces});
+    const double finds = kind.mean.first_accesses + kind.mean.first_read_finds;
+    if (kind.looked_at() && finds > 0) {
+      const double entries = kind.mean.pages / EntryPages(kind);
+      const double seconds = EntrySeconds(kind) + kind.mean.first_read_seconds * entries;
+      times[EntryPages(kind)].push_back({seconds / finds, kind.pieces});
     }
   }
   std::map<double, double> shortest;
@@ -98,10 +120,37 @@ std::map<double, double> ShortestTimes(const std::vector<RateKind>& kinds) {
   return shortest;
 }
 
+// The time to a first access that stands for all that were seen.
+double MiddleOfFinds(const RateKind& kind) {
+  if (kind.mean.first_accesses <= 0) return 0;
+  return std::min(std::sqrt(kind.mean.square_seconds / kind.mean.first_accesses),
+                  kind.mean.seconds_at_risk / kind.mean.first_accesses);
+}
+
+// How far a read and the one before are from the middle between them, as a part of the time from
+// the clear to that middle. Reads are in ratio 4; before the first is the clear itself.
+double ReachOfRung(const RateKind& kind, const std::map<double, double>& shortest) {
+  constexpr double kLaterRung = 0.6;
+  const auto it = shortest.find(EntryPages(kind));
+  const double entries = kind.mean.pages / EntryPages(kind);
+  return it != shortest.end() && MiddleOfFinds(kind) * entries < kSaturatedBand * it->second
+             ? 1
+             : kLaterRung;
+}
+
+// An access between two reads is put in the middle between them, but it may have been at any time
+// from the one to the other: at a rate r, e^(-r middle) r becomes the integral of e^(-r t) r, which
+// is sinh(r reach) / (r reach) times as much, up to a constant.
+double LogOfSpread(double x) {
+  if (x < 1e-3) return 0;
+  return x < 20 ? std::log(std::sinh(x) / x) : x - std::log(2 * x);
+}
+
 // Adds, up to a constant, the bits' log-likelihood of a span each of whose pages is accessed at one
 // rate, for each rate of the grid.
 void AddBitLogLikelihood(const RateKind& kind, const Mixture& mixture,
-                         const std::map<double, double>& shortest, double* log_likelihood) {
+                         const std::map<double, double>& shortest, FoundAt found_at,
+                         double* log_likelihood) {
   if (!kind.looked_at()) return;
   double most = std::numeric_limits<double>::infinity();
   const double entry_pages = EntryPages(kind);
@@ -110,9 +159,34 @@ void AddBitLogLikelihood(const RateKind& kind, const Mixture& mixture,
   }
   const double page_seconds_at_risk = kind.mean.seconds_at_risk * kind.mean.pages;
   const double log_most = std::log(most);
+  const double finds = kind.mean.first_accesses;
+  const double middle = MiddleOfFinds(kind) * kind.mean.pages;
+  const bool has_reach = found_at == FoundAt::kBetweenReads && middle > 0;
+  const double reach = has_reach ? ReachOfRung(kind, shortest) * middle : 0;
   for (std::size_t j = 0; j < mixture.rates().size(); ++j) {
-    log_likelihood[j] += kind.mean.first_accesses * std::min(mixture.log_rates()[j], log_most) -
-                         std::min(mixture.rates()[j], most) * page_seconds_at_risk;
+    const double rate = std::min(mixture.rates()[j], most);
+    log_likelihood[j] += finds * std::min(mixture.log_rates()[j], log_most) -
+                         rate * page_seconds_at_risk + finds * LogOfSpread(rate * reach);
+  }
+  if (kind.mean.first_read_finds > 0) {
+    const double seconds = FirstReadSeconds(kind) * entry_pages;
+    for (std::size_t j = 0; j < mixture.rates().size(); ++j) {
+      log_likelihood[j] +=
+          LogLikelihoodOfTries(kind.mean.first_read_finds, 0, mixture.rates()[j] * seconds);
+    }
+  }
+  if (kind.mean.fast_looks > 0) {
+    const double seconds = kind.mean.fast_seconds / kind.mean.fast_looks * entry_pages;
+    const double not_found = kind.mean.fast_looks - kind.mean.fast_found;
+    const bool is_later_rung =
+        kFastRatio * kind.mean.fast_seconds < 1.5 * kFirstFastSeconds * kind.mean.fast_looks;
+    for (std::size_t j = 0; j < mixture.rates().size(); ++j) {
+      const double expected = mixture.rates()[j] * seconds;
+      log_likelihood[j] += LogLikelihoodOfTries(kind.mean.fast_found, not_found, expected);
+      if (is_later_rung) {
+        log_likelihood[j] += LogLikelihoodOfTries(kind.mean.fast_looks, 0, kFastRatio * expected);
+      }
+    }
   }
 }
 
@@ -185,24 +259,28 @@ std::uint32_t RateKinds::Add(const RateEvidence& evidence) {
   const Code code{
       CountCode(evidence.first_accesses) << 40 | CountCode(evidence.samples) << 20 |
           LogCode(evidence.seconds_at_risk),
-      static_cast<std::uint64_t>(evidence.pages) << 16 | LogCode(evidence.seconds_watched)};
+      static_cast<std::uint64_t>(evidence.pages) << 16 | LogCode(evidence.seconds_watched),
+      CountCode(evidence.first_read_finds) << 20 | LogCode(evidence.first_read_seconds),
+      CountCode(evidence.fast_looks) << 40 | CountCode(evidence.fast_found) << 20 |
+          LogCode(evidence.fast_seconds),
+      LogCode(evidence.square_seconds)};
   const auto [at, is_new] = number_.try_emplace(code, static_cast<std::uint32_t>(kinds_.size()));
   if (is_new) kinds_.push_back({.pieces = 0, .mean = {.pages = evidence.pages}});
   RateKind& kind = kinds_[at->second];
   kind.pieces += 1;
-  kind.mean.first_accesses += evidence.first_accesses;
-  kind.mean.seconds_at_risk += evidence.seconds_at_risk;
-  kind.mean.samples += evidence.samples;
-  kind.mean.seconds_watched += evidence.seconds_watched;
+  kind.mean.Add(evidence);
   return at->second;
 }
 
 std::vector<RateKind> RateKinds::Take() && {
   for (RateKind& kind : kinds_) {
-    kind.mean.first_accesses /= kind.pieces;
-    kind.mean.seconds_at_risk /= kind.pieces;
-    kind.mean.samples /= kind.pieces;
-    kind.mean.seconds_watched /= kind.pieces;
+    RateEvidence& mean = kind.mean;
+    for (double* sum :
+         {&mean.first_accesses, &mean.seconds_at_risk, &mean.square_seconds, &mean.first_read_finds,
+          &mean.first_read_seconds, &mean.fast_looks, &mean.fast_found, &mean.fast_seconds,
+          &mean.samples, &mean.seconds_watched}) {
+      *sum /= kind.pieces;
+    }
   }
   return std::move(kinds_);
 }
@@ -241,7 +319,7 @@ void Mixture::Observe(const std::vector<RateKind>& kinds, const AddLogLikelihood
 }
 
 void Mixture::FitPrior(const std::vector<RateKind>& kinds, bool looked_at_only,
-                       std::span<const double> near) {
+                       std::span<const double> near, Rare rare) {
   std::vector<LikelihoodRow> rows;
   rows.reserve(kinds.size());
   double pieces = 0;
@@ -250,7 +328,8 @@ void Mixture::FitPrior(const std::vector<RateKind>& kinds, bool looked_at_only,
     rows.push_back(Row(k, kinds[k].pieces));
     pieces += kinds[k].pieces;
   }
-  prior_ = WithoutChance(rows, FitMixingWeights(rows, rates_.size(), near));
+  prior_ = FitMixingWeights(rows, rates_.size(), near);
+  if (rare == Rare::kDropped) prior_ = WithoutChance(rows, std::move(prior_));
   for (double& share : prior_) {
     share = (share * pieces + kFlatObservations / static_cast<double>(rates_.size())) /
             (pieces + kFlatObservations);
@@ -293,7 +372,7 @@ LikelihoodRow Mixture::Row(std::uint32_t kind, double observations) const {
   return {Likelihood(kind).data(), possible_[kind].begin, possible_[kind].end, observations};
 }
 
-RateFit FitRates(const std::vector<RateKind>& kinds) {
+RateFit FitRates(const std::vector<RateKind>& kinds, FoundAt found_at) {
   const std::map<double, double> shortest = ShortestTimes(kinds);
 
   // The slowest and the fastest rate that bits can suggest.
@@ -305,9 +384,14 @@ RateFit FitRates(const std::vector<RateKind>& kinds) {
     samples += kind.pieces * kind.mean.samples;
     if (!kind.looked_at()) continue;
     any_bits = true;
-    const double one_event = 1 / (kind.mean.pages * kind.mean.seconds_at_risk);
+    const double one_event =
+        1 / (kind.mean.pages * (kind.mean.seconds_at_risk + kind.mean.first_read_seconds));
     slowest = std::min(slowest, one_event);
     fastest = std::max(fastest, one_event);
+    if (kind.mean.fast_found > 0) {
+      const double limit = kSaturatedRate * kind.mean.fast_looks / kind.mean.fast_seconds;
+      fastest = std::max(fastest, kBeyondFastTries * limit / EntryPages(kind) / kGridMargin);
+    }
   }
   for (const auto& [pages, seconds] : shortest) {
     fastest = std::max(fastest, kSaturatedRate / (seconds * pages) / kGridMargin);
@@ -320,7 +404,7 @@ RateFit FitRates(const std::vector<RateKind>& kinds) {
   } else if (any_bits) {
     Mixture by_bits(slowest / kGridMargin, fastest * kGridMargin);
     by_bits.Observe(kinds, [&](const RateKind& kind, double* log_likelihood) {
-      AddBitLogLikelihood(kind, by_bits, shortest, log_likelihood);
+      AddBitLogLikelihood(kind, by_bits, shortest, found_at, log_likelihood);
     });
     by_bits.FitPrior(kinds, /*looked_at_only=*/true);
     response = LearnResponse(kinds, by_bits, shortest);
@@ -342,7 +426,7 @@ RateFit FitRates(const std::vector<RateKind>& kinds) {
   Mixture mixture(slowest / kGridMargin, fastest * kGridMargin);
   const std::vector<double> sample_rate = Powers(mixture.rates(), response.exponent);
   mixture.Observe(kinds, [&](const RateKind& kind, double* log_likelihood) {
-    AddBitLogLikelihood(kind, mixture, shortest, log_likelihood);
+    AddBitLogLikelihood(kind, mixture, shortest, found_at, log_likelihood);
     const double watched = response.scale * kind.mean.pages * kind.mean.seconds_watched;
     const double exponent = kind.mean.samples * response.exponent;
     for (std::size_t j = 0; j < mixture.rates().size(); ++j) {
@@ -351,7 +435,16 @@ RateFit FitRates(const std::vector<RateKind>& kinds) {
   });
   // Spans that only samples show were chosen for having one: they would make the prior too hot.
   mixture.FitPrior(kinds, /*looked_at_only=*/any_bits, by_bits_alone);
-  return {.mixture = std::move(mixture), .response = response};
+  std::optional<double> untold_from;
+  const bool any_tries =
+      std::ranges::any_of(kinds, [](const RateKind& kind) { return kind.mean.fast_looks > 0; });
+  if (!any_tries) {
+    for (const auto& [pages, seconds] : shortest) {
+      const double limit = 1 / (seconds * pages);
+      untold_from = std::min(untold_from.value_or(limit), limit);
+    }
+  }
+  return {.mixture = std::move(mixture), .response = response, .untold_from = untold_from};
 }
 
 std::vector<RateMoments> MomentsOf(const Mixture& mixture, std::size_t kinds) {

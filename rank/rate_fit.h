@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -21,7 +22,7 @@ struct RateKind {
   double pieces = 0;
   RateEvidence mean;
 
-  bool looked_at() const { return mean.seconds_at_risk > 0; }
+  bool looked_at() const { return mean.looked_at(); }
 };
 
 // Sorts evidence into kinds, numbered in order of first appearance, so the hash has no say.
@@ -35,17 +36,28 @@ class RateKinds {
   struct Code {
     std::uint64_t counts_and_times;
     std::uint64_t pages_and_watched;
+    std::uint64_t first_reads;
+    std::uint64_t fast_tries;
+    std::uint64_t squares;
     bool operator==(const Code&) const = default;
   };
   struct Hash {
     std::size_t operator()(const Code& code) const {
       return (code.counts_and_times * 0x9E3779B97F4A7C15u) ^
-             (code.pages_and_watched * 0xC2B2AE3D27D4EB4Fu);
+             (code.pages_and_watched * 0xC2B2AE3D27D4EB4Fu) ^
+             (code.first_reads * 0xD6E8FEB86659FD93u) ^ (code.fast_tries * 0xA0761D6478BD642Fu) ^
+             (code.squares * 0xE7037ED1A0B428DBu);
     }
   };
 
   std::vector<RateKind> kinds_;  // `mean` holds sums
   std::unordered_map<Code, std::uint32_t, Hash> number_;
+};
+
+// Rates of so few pages that they may explain an accident alone.
+enum class Rare : std::uint8_t {
+  kDropped,  // so that equal pages rank alike
+  kKept,     // few pages may have many of all accesses
 };
 
 // A prior over a logarithmic grid of rates, and how each kind of evidence speaks for each of them.
@@ -60,7 +72,7 @@ class Mixture {
   // To what makes the kinds that were observed the likeliest. `near`: what is likely to be near
   // that, a prior from the same lowest rate on; empty: nothing is known.
   void FitPrior(const std::vector<RateKind>& kinds, bool looked_at_only,
-                std::span<const double> near = {});
+                std::span<const double> near = {}, Rare rare = Rare::kDropped);
   // The fit is of few rates. Where a rate may be drawn anew in each of many steps, those between
   // them count; where it may be once (rate_change.h) they change nothing.
   void SmoothPrior();
@@ -94,8 +106,16 @@ class Mixture {
 struct RateFit {
   Mixture mixture;
   SampleResponse response;
+  // The rate from which on the bits tell no difference: the first read's limit, where no fast tries
+  // tell more. nullopt: the bits are not at their limit.
+  std::optional<double> untold_from;
 };
-RateFit FitRates(const std::vector<RateKind>& kinds);
+// When an access was that a read found.
+enum class FoundAt : std::uint8_t {
+  kMiddle,        // in the middle between that read and the one before: enough to rank by
+  kBetweenReads,  // at any time between: what the distribution of rates needs
+};
+RateFit FitRates(const std::vector<RateKind>& kinds, FoundAt found_at = FoundAt::kMiddle);
 
 // Of the rate of one base page, accesses per second: the posterior's.
 struct RateMoments {

@@ -182,10 +182,7 @@ void RateHistory::AddSpan(std::span<const RateEvidence> steps) {
   RateEvidence sum{.pages = steps.front().pages};
   for (const RateEvidence& step : steps) {
     kinds_.push_back(sorter_.Add(step));
-    sum.first_accesses += step.first_accesses;
-    sum.seconds_at_risk += step.seconds_at_risk;
-    sum.samples += step.samples;
-    sum.seconds_watched += step.seconds_watched;
+    sum.Add(step);
   }
   spans_.push_back({.sum = sum, .target = static_cast<std::uint32_t>(cpu_seconds_.size() - 1)});
 }

@@ -10,6 +10,19 @@
 
 namespace tmprof {
 
+void RateEvidence::Add(const RateEvidence& more) {
+  first_accesses += more.first_accesses;
+  seconds_at_risk += more.seconds_at_risk;
+  square_seconds += more.square_seconds;
+  first_read_finds += more.first_read_finds;
+  first_read_seconds += more.first_read_seconds;
+  fast_looks += more.fast_looks;
+  fast_found += more.fast_found;
+  fast_seconds += more.fast_seconds;
+  samples += more.samples;
+  seconds_watched += more.seconds_watched;
+}
+
 RateEstimates EstimateRates(std::span<const RateEvidence> evidence) {
   RateEstimates result;
   if (evidence.empty()) return result;

@@ -15,8 +15,18 @@ struct RateEvidence {
   double pages = 1;            // base pages of the span
   double first_accesses = 0;   // accessed bits: events …
   double seconds_at_risk = 0;  // … and the time watched for them; 0: no bit was read
+  double square_seconds = 0;   // squares of the times to the events; 0: not known
+  // Accesses that the first read found, where fast tries followed (evidence.h).
+  double first_read_finds = 0;
+  double first_read_seconds = 0;
+  double fast_looks = 0;
+  double fast_found = 0;
+  double fast_seconds = 0;
   double samples = 0;
   double seconds_watched = 0;  // time the sampler was on; 0: it was off
+
+  bool looked_at() const { return seconds_at_risk > 0 || first_read_seconds > 0; }
+  void Add(const RateEvidence& more);  // of the same span
 };
 
 // How the samples of a page answer to its access rate, learned where bits and samples overlap:

@@ -73,7 +73,7 @@ RateView::RateView(const EvidenceTable& table, RankSource source)
     : use_bits_(source != RankSource::kSamples),
       use_samples_(source != RankSource::kReferences),
       timed_(std::ranges::any_of(table.evidence, [](const Evidence& evidence) {
-        return evidence.page_seconds_at_risk > 0;
+        return evidence.all_page_seconds_at_risk() > 0;
       })) {}
 
 }  // namespace tmprof

@@ -37,13 +37,21 @@ class RateView {
   }
   // Reads that came late keep no time, and tell nothing.
   bool TellsOfBits(const Evidence& evidence) const {
-    return (timed_ ? evidence.page_seconds_at_risk : evidence.looks) > 0;
+    return (timed_ ? evidence.all_page_seconds_at_risk() : evidence.looks) > 0;
   }
   RateEvidence Of(const Evidence& evidence, double pages, double watched_seconds) const {
     RateEvidence rate{.pages = pages};
     if (use_bits_) {
       rate.first_accesses = timed_ ? evidence.first_accesses : evidence.references;
       rate.seconds_at_risk = (timed_ ? evidence.page_seconds_at_risk : evidence.looks) / pages;
+      if (timed_) {
+        rate.square_seconds = evidence.page_square_seconds / (pages * pages);
+        rate.first_read_finds = evidence.first_read_finds;
+        rate.first_read_seconds = evidence.first_read_page_seconds / pages;
+        rate.fast_looks = evidence.fast_looks;
+        rate.fast_found = evidence.fast_found;
+        rate.fast_seconds = evidence.fast_seconds;
+      }
     }
     if (use_samples_) {
       rate.samples = evidence.samples();

@@ -21,9 +21,11 @@ double SamplerDuty(const EpochProfile& profile) {
   return duty;
 }
 
-void AddTo(TargetTime& time, double cpu_seconds, double watched_seconds) {
+void AddTo(TargetTime& time, double cpu_seconds, double watched_seconds,
+           double remembered_cpu_seconds) {
   time.cpu_seconds += cpu_seconds;
   time.watched_seconds += watched_seconds;
+  time.remembered_cpu_seconds += remembered_cpu_seconds;
 }
 
 }  // namespace
@@ -31,17 +33,18 @@ void AddTo(TargetTime& time, double cpu_seconds, double watched_seconds) {
 void TargetTimes::Add(const EpochProfile& profile) {
   const double duty = SamplerDuty(profile);
   const double length = Seconds(profile.length());
-  AddTo(throughout_, length, duty * length);
+  AddTo(throughout_, length, duty * length, length);
   for (const Target& target : profile.targets) {
     const double used = Seconds(target.cpu_time.value_or(profile.length()));
-    AddTo(At(target.id), used, duty * used);
+    AddTo(At(target.id), used, duty * used, used);
   }
 }
 
 void TargetTimes::Add(const TargetTimes& other) {
-  AddTo(throughout_, other.throughout_.cpu_seconds, other.throughout_.watched_seconds);
+  AddTo(throughout_, other.throughout_.cpu_seconds, other.throughout_.watched_seconds,
+        other.throughout_.remembered_cpu_seconds);
   for (const TargetTime& time : other.times_) {
-    AddTo(At(time.target), time.cpu_seconds, time.watched_seconds);
+    AddTo(At(time.target), time.cpu_seconds, time.watched_seconds, time.remembered_cpu_seconds);
   }
 }
 
@@ -49,6 +52,7 @@ void TargetTimes::Fade(const Keeps& keeps) {
   const auto fade = [](TargetTime& time, const Keep& keep) {
     time.cpu_seconds = 0;
     time.watched_seconds *= keep.evidence;
+    time.remembered_cpu_seconds *= keep.evidence;
   };
   for (TargetTime& time : times_) fade(time, keeps.Of(time.target));
   fade(throughout_, keeps.of_others());

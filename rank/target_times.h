@@ -15,7 +15,8 @@ namespace tmprof {
 struct TargetTime {
   TargetId target;
   double cpu_seconds = 0;
-  double watched_seconds = 0;  // of those, with the sampler on
+  double watched_seconds = 0;         // of those, with the sampler on
+  double remembered_cpu_seconds = 0;  // of all epochs, faded as their evidence is
 };
 
 class TargetTimes {
@@ -23,7 +24,7 @@ class TargetTimes {
   // Adds the times of one epoch. A target whose CPU clock could not be read has run throughout.
   void Add(const EpochProfile& profile);
   void Add(const TargetTimes& other);
-  // Forgets all CPU time. Watched time fades as evidence does.
+  // Forgets the CPU time of the epochs so far. What is remembered of it fades as evidence does.
   void Fade(const Keeps& keeps);
 
   // nullopt: no profile listed the target.

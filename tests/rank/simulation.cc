@@ -45,6 +45,21 @@ Rates ShuffledToTotal(Rates rates, double total) {
   return rates;
 }
 
+void TryFast(double rate, const std::vector<double>& delays, Chance& chance, RateEvidence& page) {
+  constexpr int kTries = 2;
+  int found = 0;
+  double delay = 0;
+  for (const double each : delays) {
+    delay = each;
+    found = 0;
+    for (int i = 0; i < kTries; ++i) found += chance.Exponential(rate) <= delay;
+    if (found < kTries) break;
+  }
+  page.fast_looks += kTries;
+  page.fast_found += found;
+  page.fast_seconds += kTries * delay;
+}
+
 void VisitBlock(std::size_t first, const Rates& rates, const Scenario& scenario, Chance& chance,
                 Observation& seen) {
   std::vector<double> first_access(kBlockPages);
@@ -62,9 +77,15 @@ void VisitBlock(std::size_t first, const Rates& rates, const Scenario& scenario,
       }
       ++set;
       seen.references[first + i] += 1;
-      if (first_access[i] > before) {
+      if (first_access[i] <= before) continue;
+      if (before == 0 && !scenario.fast_s.empty()) {
+        page.first_read_finds += 1;
+        page.first_read_seconds += read / 2;
+        TryFast(rates[first + i], scenario.fast_s, chance, page);
+      } else {
         page.first_accesses += 1;
         page.seconds_at_risk += (read - before) / 2;
+        page.square_seconds += (read + before) * (read + before) / 4;
       }
     }
     if (scenario.stop_at_half && set >= kBlockPages / 2) return;
@@ -75,12 +96,14 @@ void VisitBlock(std::size_t first, const Rates& rates, const Scenario& scenario,
 std::vector<double> Estimate(const Observation& seen, bool bits, bool samples) {
   std::vector<RateEvidence> evidence = seen.evidence;
   for (RateEvidence& page : evidence) {
-    if (!bits) page.first_accesses = page.seconds_at_risk = 0;
+    if (!bits) {
+      page = {.samples = page.samples, .seconds_watched = page.seconds_watched};
+    }
     if (!samples) page.samples = page.seconds_watched = 0;
   }
   std::vector<double> score = EstimateRates(evidence).accesses_per_second;
   for (std::size_t i = 0; i < score.size(); ++i) {
-    if (evidence[i].seconds_at_risk == 0 && evidence[i].samples == 0) score[i] = -1;
+    if (!evidence[i].looked_at() && evidence[i].samples == 0) score[i] = -1;
   }
   return score;
 }
@@ -104,6 +127,14 @@ Rates Hotset(std::size_t pages, double accesses_per_second) {
 Rates Zipf(std::size_t pages, double accesses_per_second) {
   Rates rates(pages);
   for (std::size_t i = 0; i < pages; ++i) rates[i] = std::pow(static_cast<double>(i + 1), -0.99);
+  return ShuffledToTotal(std::move(rates), accesses_per_second);
+}
+
+Rates HalfIdle(std::size_t pages, double accesses_per_second) {
+  Rates rates(pages, 1e-7);
+  for (std::size_t i = 0; i < pages / 2; ++i) {
+    rates[i] = std::pow(static_cast<double>(i + 1), -0.99);
+  }
   return ShuffledToTotal(std::move(rates), accesses_per_second);
 }
 
@@ -141,15 +172,21 @@ EpochProfile ToEpoch(const Observation& seen, int index) {
   for (std::size_t page = 0; page < seen.evidence.size(); ++page) {
     if (!seen.Seen(page)) continue;
     const RateEvidence& evidence = seen.evidence[page];
-    const auto at_risk = std::chrono::duration_cast<std::chrono::nanoseconds>(
-        std::chrono::duration<double>(evidence.seconds_at_risk));
-    const bool looked_at = evidence.seconds_at_risk > 0;
-    Append(epoch.pages, {.key = {TargetId(0), Vpn(page)},
-                         .looks = looked_at ? 100u : 0u,
-                         .references = static_cast<std::uint32_t>(seen.references[page]),
-                         .first_accesses = static_cast<std::uint32_t>(evidence.first_accesses),
-                         .time_at_risk = LogDuration::FromNanoseconds(at_risk),
-                         .load_samples = static_cast<std::uint32_t>(evidence.samples)});
+    const auto time = [](double seconds) {
+      return LogDuration::FromNanoseconds(std::chrono::duration_cast<std::chrono::nanoseconds>(
+          std::chrono::duration<double>(seconds)));
+    };
+    Append(epoch.pages,
+           {.key = {TargetId(0), Vpn(page)},
+            .looks = evidence.looked_at() ? 100u : 0u,
+            .references = static_cast<std::uint32_t>(seen.references[page]),
+            .first_accesses =
+                static_cast<std::uint32_t>(evidence.first_accesses + evidence.first_read_finds),
+            .time_at_risk = time(evidence.seconds_at_risk + evidence.first_read_seconds),
+            .load_samples = static_cast<std::uint32_t>(evidence.samples),
+            .fast_looks = static_cast<std::uint32_t>(evidence.fast_looks),
+            .fast_found = static_cast<std::uint32_t>(evidence.fast_found),
+            .fast_time = time(evidence.fast_seconds)});
   }
   return epoch;
 }

@@ -20,6 +20,8 @@ using Rates = std::vector<double>;  // accesses per CPU second, per page; pages 
 
 Rates Hotset(std::size_t pages, double accesses_per_second);  // 1/16 of the pages has 90 %
 Rates Zipf(std::size_t pages, double accesses_per_second);    // skew 0.99
+// Half of the pages next to never accessed, the others as in Zipf.
+Rates HalfIdle(std::size_t pages, double accesses_per_second);
 
 // How likely an access of page i is sampled, relative to the others.
 using Bias = std::function<double(std::size_t page)>;
@@ -28,6 +30,9 @@ struct Scenario {
   double visited = 1;  // part of the 2 MiB blocks that the ladder visits …
   int visits = 1;      // … so many times each
   std::vector<double> reads_s = {.25e-3, 1e-3, 4e-3, 16e-3, 64e-3, 256e-3, 1.024};
+  // A page that is set at the first read is tried twice after each of these delays in turn, while
+  // both tries find it set. Empty: no page is.
+  std::vector<double> fast_s;
   bool stop_at_half = true;  // a block is read no more once half its pages are set
   std::optional<std::vector<std::size_t>> blocks;  // these, instead of a random choice
   double samples_per_second = 0;
@@ -41,14 +46,14 @@ struct Observation {
   std::vector<double> references;  // reads that found the bit set
 
   bool Seen(std::size_t page) const {
-    return evidence[page].seconds_at_risk > 0 || evidence[page].samples > 0;
+    return evidence[page].looked_at() || evidence[page].samples > 0;
   }
 };
 
 Observation Observe(const Rates& rates, const Scenario& scenario, std::uint32_t seed);
 
 // What a recorder would have stored of the second [index, index + 1): the pages of target 0, times
-// at risk in whole codes.
+// at risk in whole codes. Precondition: a page was visited once at most if there are fast tries.
 EpochProfile ToEpoch(const Observation& seen, int index);
 
 // A scanner's turn through all 2 MiB blocks of so many pages, in an order of chance, over and over.

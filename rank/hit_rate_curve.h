@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hit rates that one state of the evidence tells. Of use within rank/ only.
+
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/units.h"
+#include "rank/hit_rates.h"
+#include "rank/rated_rows.h"
+
+namespace tmprof {
+
+// One for each capacity, without history.
+std::vector<HitRates> HitRatesOf(const RatedRows& rated, std::span<const PageCount> capacities);
+
+}  // namespace tmprof

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which hit rates a tier 1 of some capacities can have, as far as the evidence tells, and how sure
+// that is. docs/accuracy.md ("Hit rates that need no replay") derives them.
+
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "base/units.h"
+
+namespace tmprof {
+
+struct HitRate {
+  double value = 0;
+  // The interval that holds the truth with a probability of 90 %.
+  double low = 0;
+  double high = 1;
+
+  // Too little was seen to tell where the interval is wider than 20 points.
+  static constexpr double kWidestTold = 0.2;
+  bool is_told() const { return high - low <= kWidestTold; }
+};
+
+// Of all accesses to the pages that were looked at or sampled. Rates of pages that were not looked
+// at are taken to be distributed as those of pages that were.
+struct HitRates {
+  PageCount capacity;
+  PageCount pages;  // that these hit rates speak for
+  // Of the best placement, read off the fitted distribution of rates: no page needs to be known.
+  // nullopt: no accessed bit was read.
+  std::optional<HitRate> oracle;
+  // Of the pages ranked best, as this evidence ranks them.
+  std::optional<HitRate> attainable;
+  // Of the pages that were ranked best before each epoch, judged by the accessed bits of that epoch
+  // alone. nullopt: none were ranked before an epoch with accessed bits.
+  std::optional<HitRate> history;
+};
+
+}  // namespace tmprof

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows of evidence as the rate model sees them. Of use within rank/ only.
+
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "base/page_key.h"
+#include "rank/rate_fit.h"
+
+namespace tmprof {
+
+struct RatedRow {
+  static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+
+  PageKey key;
+  std::uint32_t row = 0;  // of the table that it was made from
+  std::uint32_t pages = 0;
+  std::uint32_t kind = 0;
+  // Where the rate is suspected to have changed: what was seen since, and how likely the change is.
+  std::uint32_t kind_since = kNone;
+  float chance = 0;
+  // Of the target: in the last epoch, and remembered of all epochs.
+  double cpu_seconds = 0;
+  double remembered_cpu_seconds = 0;
+};
+
+struct RatedRows {
+  std::vector<RatedRow> rows;  // ascending by key
+  std::vector<RateKind> kinds;
+};
+
+}  // namespace tmprof

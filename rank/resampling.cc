@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "rank/resampling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+namespace tmprof {
+namespace {
+
+constexpr std::uint64_t kBlockPages = 512;
+// With fewer groups there is nothing to learn from how they differ.
+constexpr std::size_t kLeastGroups = 8;
+// Blocks are cut until there are so many groups.
+constexpr std::size_t kEnoughGroups = 16;
+// Enough to know a standard deviation to an eighth.
+constexpr int kDraws = 32;
+// Standard deviations on either side that hold 90 % of a normal distribution.
+constexpr double kDeviations = 1.645;
+// The model errs itself: times are known to a quarter of an octave, and rates to a step of the
+// grid. docs/accuracy.md ("Hit rates that need no replay") has by how much.
+constexpr double kModelError = 0.02;
+// Rates that no bit tells may be so many times the limit, as fast tries found them to be in skewed
+// programs.
+constexpr double kBeyondLimit = 16;
+
+}  // namespace
+
+PageGroups::PageGroups(std::span<const PageKey> keys) : of_row_(keys.size()) {
+  for (std::uint64_t pages = kBlockPages; pages > 0; pages /= 2) {
+    size_ = 0;
+    for (std::size_t row = 0; row < keys.size(); ++row) {
+      const bool is_new = row == 0 || keys[row].target != keys[row - 1].target ||
+                          keys[row].vpn.value() / pages != keys[row - 1].vpn.value() / pages;
+      size_ += is_new;
+      of_row_[row] = static_cast<std::uint32_t>(size_ - 1);
+    }
+    if (size_ >= kEnoughGroups) break;
+  }
+}
+
+const std::vector<double>& GroupDraws::Next() {
+  std::ranges::fill(times_, 0.0);
+  for (std::size_t draw = 0; draw < times_.size(); ++draw) times_[bits_() % times_.size()] += 1;
+  return times_;
+}
+
+std::vector<HitRate> WithIntervals(const EstimateFromGroups& estimate, std::size_t groups) {
+  std::vector<HitRate> rates;
+  for (const double value : estimate(std::vector<double>(groups, 1.0))) {
+    rates.push_back({.value = value});
+  }
+  if (groups < kLeastGroups) return rates;
+  std::vector<double> squares(rates.size(), 0.0);
+  GroupDraws draws(groups);
+  for (int draw = 0; draw < kDraws; ++draw) {
+    const std::vector<double> drawn = estimate(draws.Next());
+    for (std::size_t i = 0; i < rates.size(); ++i) {
+      squares[i] += (drawn[i] - rates[i].value) * (drawn[i] - rates[i].value);
+    }
+  }
+  const double of_groups = static_cast<double>(groups);
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    const double sd = std::sqrt(squares[i] / kDraws * of_groups / (of_groups - 1));
+    rates[i].low = std::max(0.0, rates[i].value - kDeviations * sd - kModelError);
+    rates[i].high = std::min(1.0, rates[i].value + kDeviations * sd + kModelError);
+  }
+  return rates;
+}
+
+void WidenByUntoldRates(const RateFit& fit, const EstimateFromRates& estimate,
+                        std::vector<HitRate>& rates) {
+  if (!fit.untold_from) return;
+  const std::vector<double>& grid = fit.mixture.rates();
+  std::vector<double> column(grid);
+  for (const double factor : {1.0, kBeyondLimit}) {
+    for (std::size_t j = 0; j < grid.size(); ++j) {
+      column[j] = factor == 1 ? std::min(grid[j], *fit.untold_from)
+                              : grid[j] * (grid[j] >= *fit.untold_from / 4 ? factor : 1);
+    }
+    const std::vector<double> values = estimate(column);
+    for (std::size_t i = 0; i < rates.size(); ++i) {
+      const double apart = values[i] - rates[i].value;
+      rates[i].low = std::max(0.0, rates[i].low + std::min(0.0, apart));
+      rates[i].high = std::min(1.0, rates[i].high + std::max(0.0, apart));
+    }
+  }
+}
+
+}  // namespace tmprof
