@@ -22,6 +22,12 @@ struct AccessEstimates {
   std::vector<double> relative_sd;
   // How long a rate lasts on average, as learned from the evidence; nullopt: throughout.
   std::optional<double> persistence_seconds;
+  // Per step, columns as above; empty unless they were asked for.
+  struct OfStep {
+    std::vector<double> accesses;  // these add up to those over all steps
+    std::vector<double> relative_sd;
+  };
+  std::vector<OfStep> steps;
 };
 
 class RateHistory {
@@ -34,7 +40,8 @@ class RateHistory {
   // What was seen of one span in each step.
   void AddSpan(std::span<const RateEvidence> steps);
 
-  AccessEstimates Estimate() &&;
+  enum class Of : std::uint8_t { kAllSteps, kEachStepToo };
+  AccessEstimates Estimate(Of of = Of::kAllSteps) &&;
 
  private:
   struct Span {
@@ -42,7 +49,7 @@ class RateHistory {
     std::uint32_t target;
   };
 
-  AccessEstimates EstimateSteady() const;
+  AccessEstimates EstimateSteady(Of of) const;
 
   std::vector<double> middles_;
   std::vector<std::vector<double>> cpu_seconds_;  // per target

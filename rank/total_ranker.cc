@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/check.h"
 #include "rank/rate_history.h"
 #include "rank/source_view.h"
 
@@ -77,22 +78,49 @@ void TotalRanker::DoubleSteps() {
 }
 
 Estimates TotalRanker::Estimate(RankSource source) const {
-  return model_ == RankModel::kRate && !IsExact(source) ? EstimateByRate(source)
+  return model_ == RankModel::kRate && !IsExact(source) ? EstimateByRate(source, nullptr)
                                                         : EstimateByCounts(table(), source);
 }
 
-Estimates TotalRanker::EstimateByRate(RankSource source) const {
+EstimatesOverTime TotalRanker::EstimateOverTime(RankSource source) const {
+  TMPROF_CHECK(model_ == RankModel::kRate && !IsExact(source));
+  EstimatesOverTime over_time;
+  for (const Step& step : steps_) {
+    over_time.steps.push_back(
+        {.start = step.start, .end = step.end, .times = step.times, .estimates = {}});
+  }
+  over_time.all = EstimateByRate(source, &over_time);
+  return over_time;
+}
+
+Estimates TotalRanker::EstimateByRate(RankSource source, EstimatesOverTime* over_time) const {
   // Samples alone know no regions.
   if (!evidence_.is_parted() || source == RankSource::kSamples) {
-    return EstimateByRate(table(), source);
+    return EstimateByRate(table(), source, over_time);
   }
-  Estimates estimates = EstimateByRate(evidence_.WholeSpans(), source);
+  Estimates estimates = EstimateByRate(evidence_.WholeSpans(), source, over_time);
   evidence_.ShareOut(SharedBy(source), estimates.score, &estimates.relative_sd);
+  if (over_time == nullptr) return estimates;
+  // Regions are made to add up in each call, so that a page's steps do not quite add up to it.
+  std::vector<double> sums(estimates.score.size());
+  for (EstimatesOverTime::Step& step : over_time->steps) {
+    evidence_.ShareOut(SharedBy(source), step.estimates.score, &step.estimates.relative_sd);
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += step.estimates.score[i];
+  }
+  for (EstimatesOverTime::Step& step : over_time->steps) {
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      if (sums[i] > 0) step.estimates.score[i] *= estimates.score[i] / sums[i];
+    }
+  }
   return estimates;
 }
 
-Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource source) const {
+Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource source,
+                                      EstimatesOverTime* over_time) const {
   Estimates estimates = NoEstimates(table.size());
+  if (over_time != nullptr) {
+    for (EstimatesOverTime::Step& step : over_time->steps) step.estimates = estimates;
+  }
   if (steps_.empty()) return estimates;
   const RateView view(table, source);
   TargetTimes all_times;
@@ -140,12 +168,19 @@ Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource sou
     row_of.push_back(static_cast<std::uint32_t>(i));
   }
 
-  const AccessEstimates per_page = std::move(history).Estimate();
-  for (std::size_t r = 0; r < row_of.size(); ++r) {
-    const std::uint32_t row = row_of[r];
-    const double score = per_page.accesses[r] * table.span_pages[row];
-    estimates.score[row] = score;
-    if (score > 0) estimates.relative_sd[row] = per_page.relative_sd[r];
+  const AccessEstimates per_page = std::move(history).Estimate(
+      over_time != nullptr ? RateHistory::Of::kEachStepToo : RateHistory::Of::kAllSteps);
+  const auto put = [&](const auto& of_pages, Estimates& to) {
+    for (std::size_t r = 0; r < row_of.size(); ++r) {
+      const std::uint32_t row = row_of[r];
+      const double score = of_pages.accesses[r] * table.span_pages[row];
+      to.score[row] = score;
+      if (score > 0) to.relative_sd[row] = of_pages.relative_sd[r];
+    }
+  };
+  put(per_page, estimates);
+  for (std::size_t s = 0; s < per_page.steps.size(); ++s) {
+    put(per_page.steps[s], over_time->steps[s].estimates);
   }
   return estimates;
 }

@@ -15,6 +15,19 @@
 
 namespace tmprof {
 
+// Estimates over a whole trace, and the part of them that each of its steps has. A step is one
+// epoch, or several successive ones of a long trace.
+struct EstimatesOverTime {
+  struct Step {
+    MonotonicTime start;
+    MonotonicTime end;
+    TargetTimes times;
+    Estimates estimates;  // rows as in `all`, whose scores these add up to
+  };
+  Estimates all;
+  std::vector<Step> steps;
+};
+
 // Nothing fades. Memory follows the footprint, however long the trace: kRate keeps the evidence of
 // successive steps apart, and makes steps longer once there are more than it needs.
 class TotalRanker {
@@ -32,6 +45,10 @@ class TotalRanker {
   // the epochs that list it; a rate may change on the way (rate_history.h).
   Scores Score(RankSource source) const { return Estimate(source).score; }
   Estimates Estimate(RankSource source) const;
+  // Precondition: kRate and no exact source. Counts are of their own epoch, which tells them.
+  EstimatesOverTime EstimateOverTime(RankSource source) const;
+
+  RankModel model() const { return model_; }
 
  private:
   // Successive epochs.
@@ -45,8 +62,10 @@ class TotalRanker {
 
   static void Append(Step& step, Step&& next);
   void DoubleSteps();
-  Estimates EstimateByRate(RankSource source) const;
-  Estimates EstimateByRate(const EvidenceTable& table, RankSource source) const;
+  // `over_time`: null, or what gets the estimates of each step.
+  Estimates EstimateByRate(RankSource source, EstimatesOverTime* over_time) const;
+  Estimates EstimateByRate(const EvidenceTable& table, RankSource source,
+                           EstimatesOverTime* over_time) const;
 
   RankModel model_;
   PartedEvidence evidence_;

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "rank/total_ranker.h"
+#include "rank/epoch_estimates.h"
 #include "report/format.h"
 
 namespace tmprof {
@@ -27,21 +27,65 @@ struct NodeSum {
 };
 using SumsByNode = std::map<std::optional<NodeId>, NodeSum, UnknownLast>;
 
-SumsByNode SumEpoch(const EpochProfile& epoch, const TraceTotals& totals,
-                    const NodesOptions& options) {
-  TotalRanker ranker(options.model);
-  ranker.Absorb(epoch);
-  const Scores scores = ranker.Score(options.by);
-  const EvidenceTable& table = ranker.table();
+// The node of each row of a table: where it was last resolved, before that where it first was.
+class NodesOfRows {
+ public:
+  explicit NodesOfRows(const EvidenceTable& table) : table_(table), node_(table.size()) {}
+
+  // Of rows whose node is not known yet.
+  void LearnFirst(const PageColumns& pages) {
+    EachRow(pages, [](std::optional<NodeId>& known, NodeId node) {
+      if (!known) known = node;
+    });
+  }
+  void Learn(const PageColumns& pages) {
+    EachRow(pages, [](std::optional<NodeId>& known, NodeId node) { known = node; });
+  }
+
+  // visit(row of `rows`, its node). `rows` are those of the table, or of single epochs of it.
+  template <typename Visit>
+  void Each(const EvidenceTable& rows, Visit visit) const {
+    std::size_t at = 0;
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      while (EndOf(at) <= rows.key[row]) ++at;
+      visit(row, node_[at]);
+    }
+  }
+
+ private:
+  PageKey EndOf(std::size_t row) const {
+    return {table_.key[row].target, table_.key[row].vpn + PageCount(table_.span_pages[row])};
+  }
+
+  template <typename Take>
+  void EachRow(const PageColumns& pages, Take take) {
+    std::size_t row = 0;  // both ascend by key
+    for (std::size_t record = 0; record < pages.size(); ++record) {
+      if (!pages.node[record]) continue;
+      const PageKey start = pages.key(record);
+      const PageKey end{start.target, start.vpn + PageCount(pages.span_pages[record])};
+      while (row < table_.size() && EndOf(row) <= start) ++row;
+      for (std::size_t at = row; at < table_.size() && table_.key[at] < end; ++at) {
+        take(node_[at], *pages.node[record]);
+      }
+    }
+  }
+
+  const EvidenceTable& table_;
+  std::vector<std::optional<NodeId>> node_;
+};
+
+SumsByNode SumEpoch(const EpochEstimates& estimates, const NodesOfRows& nodes,
+                    const TraceTotals& totals, const NodesOptions& options) {
+  const EvidenceTable& table = estimates.table();
+  const Scores& scores = estimates.estimates().score;
   SumsByNode sums;
-  std::size_t record = 0;  // both ascend by key
-  for (std::size_t row = 0; row < table.size(); ++row) {
-    if (scores[row] <= 0 || !totals.IsOf(table.key[row].target, options.pid)) continue;
-    while (epoch.pages.key(record) < table.key[row]) ++record;
-    NodeSum& sum = sums[epoch.pages.node[record]];
+  nodes.Each(table, [&](std::size_t row, std::optional<NodeId> node) {
+    if (scores[row] <= 0 || !totals.IsOf(table.key[row].target, options.pid)) return;
+    NodeSum& sum = sums[node];
     sum.score += scores[row];
     sum.pages += table.span_pages[row];
-  }
+  });
   return sums;
 }
 
@@ -95,10 +139,17 @@ Result<NodesOverTime> MakeNodes(const Trace& trace, const NodesOptions& options)
     return Fail(std::move(known.error()));
   }
   NodesOverTime nodes{.totals = std::move(whole->totals), .options = options};
+  NodesOfRows node_of(whole->ranker.table());
+  const Result<StreamEnd> first = ReadEpochs(
+      trace, options.epochs, [&](const EpochProfile& epoch) { node_of.LearnFirst(epoch.pages); });
+  if (!first) return Fail(first.error());
+  EpochEstimates estimates(whole->ranker, options.by);
   std::vector<SumsByNode> sums;
   SumsByNode found;
   const Result<StreamEnd> end = ReadEpochs(trace, options.epochs, [&](const EpochProfile& epoch) {
-    sums.push_back(SumEpoch(epoch, nodes.totals, options));
+    node_of.Learn(epoch.pages);
+    estimates.See(epoch);
+    sums.push_back(SumEpoch(estimates, node_of, nodes.totals, options));
     found.insert(sums.back().begin(), sums.back().end());
     nodes.rows.push_back({.epoch = epoch.index, .start = epoch.start, .end = epoch.end});
   });

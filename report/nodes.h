@@ -45,7 +45,8 @@ struct NodesOverTime {
   Row all;  // from the first epoch to the last; `epoch` means nothing
 };
 
-// A span counts for the node where it was last resolved in the epoch. Reads the trace twice.
+// A page that is not resolved in an epoch counts for the node where it last was, or else first is.
+// Reads the trace three times.
 Result<NodesOverTime> MakeNodes(const Trace& trace, const NodesOptions& options);
 
 std::string NodesText(const NodesOverTime& nodes);
