@@ -45,10 +45,17 @@ class PostgresqlTruth(unittest.TestCase):
 
     def test_recall_counts_pages_and_coverage_reads(self):
         known = {1: 0.4, 2: 0.3, 3: 0.2, 4: 0.1}
-        of = postgresql.found_of(known, {1: 5.0, 3: 4.0, 99: 9.0}, 2)
+        of = postgresql.found_of(known, {1: 5.0, 3: 4.0, 99: 9.0}, {1: 2.0, 2: 1.0}, 2)
         self.assertEqual((of["pages"], of["recall"]), (2, 0.5))
         self.assertAlmostEqual(of["coverage"], 0.6 / 0.7)
+        self.assertEqual(of["counted"], {"recall": 1, "coverage": 1})
         self.assertAlmostEqual(of["share_of_reads"], 0.7)
+
+    def test_draws_follow_the_shares(self):
+        counts = postgresql.drawn({1: 0.5, 2: 0.001, 3: 0.0}, 10_000, 1)
+        self.assertAlmostEqual(counts[1], 5000, delta=300)
+        self.assertAlmostEqual(counts[2], 10, delta=12)
+        self.assertEqual(counts[3], 0)
 
 
 class Quartiles(unittest.TestCase):
