@@ -28,12 +28,13 @@ class Programs(unittest.TestCase):
 
     def test_each_recording_saw_its_program(self):
         for row in result["rows"]:
-            if "skipped" not in row:
-                with self.subTest(row["program"]):
-                    self.assertGreater(row["resident_pages"], 256)
-                    self.assertGreater(row["visited_pages"], 0)
-                    self.assertGreater(row["seen_pages"], 0)
-                    self.assertGreater(row["target_cpus"], 0)
+            with self.subTest(row["program"]):
+                if "skipped" in row:
+                    self.skipTest(row["skipped"])
+                self.assertGreater(row["resident_pages"], 256)
+                self.assertGreater(row["visited_pages"], 0)
+                self.assertGreater(row["seen_pages"], 0)
+                self.assertGreater(row["target_cpus"], 0)
 
     def test_the_table_has_a_line_for_each(self):
         lines = measure.command("programs").text(result).splitlines()
