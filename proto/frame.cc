@@ -64,7 +64,8 @@ void FrameEncoder::FreeContext::operator()(ZSTD_CCtx_s* context) const { ZSTD_fr
 
 FrameEncoder::FrameEncoder() : context_(ZSTD_createCCtx()) { TMPROF_CHECK(context_ != nullptr); }
 
-std::string_view FrameEncoder::Encode(FrameKind kind, std::string_view message) {
+std::string_view FrameEncoder::Encode(FrameKind kind, std::string_view message,
+                                      std::uint64_t least_payload) {
   TMPROF_CHECK(message.size() <= kMaxMessageBytes);
   frame_.resize(kFrameHeaderBytes + ZSTD_compressBound(message.size()));
   const std::size_t compressed = ZSTD_compressCCtx(
@@ -72,7 +73,8 @@ std::string_view FrameEncoder::Encode(FrameKind kind, std::string_view message) 
       message.data(), message.size(), kCompressionLevel);
   TMPROF_CHECK(!ZSTD_isError(compressed));
   frame_.resize(kFrameHeaderBytes + compressed);
-  if (const std::uint64_t least = MinPayloadBytes(message.size()); compressed < least) {
+  const std::uint64_t least = std::max(least_payload, MinPayloadBytes(message.size()));
+  if (compressed < least) {
     const std::size_t missing = least - compressed;
     const std::size_t padding = missing - std::min(missing, kSkippableHeaderBytes);
     AppendLe32(frame_, kSkippableMagic);
@@ -208,7 +210,10 @@ Result<std::optional<Frame>> FrameReader::Next() {
     return Fail(FrameError(
         start, fmt::format("decompresses to {} bytes instead of {}", decompressed, message_bytes)));
   }
-  return Frame{.kind = static_cast<FrameKind>(kind), .offset = start, .message = message_};
+  return Frame{.kind = static_cast<FrameKind>(kind),
+               .offset = start,
+               .payload_bytes = payload_bytes,
+               .message = message_};
 }
 
 }  // namespace tmprof

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The framing of traces and ledgers, apart from what their messages mean (see README.md, "Layout").
+// The framing of traces and ledgers, apart from what their messages mean (docs/trace-format.md).
 // Internal to proto/ and its tests.
 
 #pragma once
@@ -92,8 +92,10 @@ class FrameEncoder {
  public:
   FrameEncoder();
 
-  // The whole frame; valid until the next call. Precondition: message.size() <= kMaxMessageBytes.
-  std::string_view Encode(FrameKind kind, std::string_view message);
+  // The whole frame; valid until the next call. A payload that is shorter than `least_payload` is
+  // padded. Precondition: message.size() <= kMaxMessageBytes.
+  std::string_view Encode(FrameKind kind, std::string_view message,
+                          std::uint64_t least_payload = 0);
 
  private:
   struct FreeContext {
@@ -104,8 +106,9 @@ class FrameEncoder {
 };
 
 struct Frame {
-  FrameKind kind;            // may be none of the known ones
-  std::uint64_t offset;      // of the frame's first byte in the file
+  FrameKind kind;        // may be none of the known ones
+  std::uint64_t offset;  // of the frame's first byte in the file
+  std::uint64_t payload_bytes;
   std::string_view message;  // valid until the next call
 };
 

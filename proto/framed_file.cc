@@ -8,10 +8,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
 #include "base/check.h"
+#include "proto/message_memory.h"
 
 namespace tmprof {
 namespace {
@@ -97,7 +99,8 @@ Status FramedFileWriter::Append(const std::string& attempt, std::string_view byt
 }
 
 Status FramedFileWriter::AppendFrame(const std::string& attempt, FrameKind kind,
-                                     const google::protobuf::MessageLite& contents) {
+                                     const google::protobuf::Message& contents,
+                                     std::uint64_t least_file_bytes) {
   if (const std::size_t bytes = contents.ByteSizeLong(); bytes > kMaxMessageBytes) {
     error_ = Error{.attempt = attempt,
                    .object = path_.string(),
@@ -107,12 +110,18 @@ Status FramedFileWriter::AppendFrame(const std::string& attempt, FrameKind kind,
     return Fail(*error_);
   }
   TMPROF_CHECK(contents.SerializeToString(&message_));
-  return Append(attempt, encoder_.Encode(kind, message_));
+  const std::uint64_t memory = MessageMemory(message_, *contents.GetDescriptor());
+  const std::uint64_t for_memory =
+      (std::max(memory, kFreeMessageMemory) - kFreeMessageMemory + kMemoryPerPayloadByte - 1) /
+      kMemoryPerPayloadByte;
+  const std::uint64_t before_payload = bytes_written_ + kFrameHeaderBytes;
+  const std::uint64_t for_length = std::max(least_file_bytes, before_payload) - before_payload;
+  return Append(attempt, encoder_.Encode(kind, message_, std::max(for_memory, for_length)));
 }
 
 Result<FramedFileWriter> FramedFileWriter::Create(const FileFormat& format,
                                                   const std::filesystem::path& path,
-                                                  const google::protobuf::MessageLite& header) {
+                                                  const google::protobuf::Message& header) {
   if (path == "-") {
     return Fail(BadInput(Attempt("create", format), "-",
                          fmt::format("a {} is not written to standard output", format.noun),
@@ -131,17 +140,18 @@ Result<FramedFileWriter> FramedFileWriter::Create(const FileFormat& format,
   return writer;
 }
 
-Status FramedFileWriter::AppendEpoch(std::uint64_t index,
-                                     const google::protobuf::MessageLite& epoch) {
+Status FramedFileWriter::AppendEpoch(std::uint64_t index, const google::protobuf::Message& epoch,
+                                     std::uint64_t least_file_bytes) {
   if (error_) return Fail(*error_);
   TMPROF_CHECK(!finished_ && (!last_index_ || *last_index_ < index));
   const std::string attempt = Attempt(fmt::format("write epoch {} to", index), *format_);
-  if (Status status = AppendFrame(attempt, FrameKind::kEpoch, epoch); !status) return status;
+  if (Status status = AppendFrame(attempt, FrameKind::kEpoch, epoch, least_file_bytes); !status)
+    return status;
   last_index_ = index;
   return {};
 }
 
-Status FramedFileWriter::Finish(const google::protobuf::MessageLite& end) {
+Status FramedFileWriter::Finish(const google::protobuf::Message& end) {
   if (error_) return Fail(*error_);
   TMPROF_CHECK(!finished_);
   const std::string attempt = Attempt("finish", *format_);
@@ -216,7 +226,7 @@ Result<bool> FramedFileReader::ReadOn(const Read& read_epoch, const Read& read_e
       case FrameKind::kHeader:
         return Damaged(*frame, "it is a second header");
     }
-    // A kind of a later version that an older reader may skip (README.md).
+    // A kind of a later version that an older reader may skip (docs/trace-format.md).
   }
 }
 
@@ -236,7 +246,14 @@ StreamEnd FramedFileReader::End() const {
   return end;
 }
 
-Verdict Parse(const Frame& frame, std::string_view what, google::protobuf::MessageLite& parsed) {
+Verdict Parse(const Frame& frame, std::string_view what, google::protobuf::Message& parsed) {
+  const std::uint64_t most = kFreeMessageMemory + kMemoryPerPayloadByte * frame.payload_bytes;
+  if (const std::uint64_t memory = MessageMemory(frame.message, *parsed.GetDescriptor());
+      memory > most) {
+    return std::unexpected(
+        fmt::format("the {} would take {} MiB of memory, and of {} bytes it may take {}", what,
+                    memory >> 20, frame.payload_bytes, most >> 20));
+  }
   if (parsed.ParseFromArray(frame.message.data(), static_cast<int>(frame.message.size()))) {
     return {};
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What traces and ledgers share: a file of frames that begins with a header, has a frame for each
-// epoch and closes with an end (README.md, "Layout"). What the messages mean is for the codecs.
+// epoch and closes with an end (docs/trace-format.md). What the messages mean is for the codecs.
 // Internal to proto/ and its tests.
 
 #pragma once
@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include <google/protobuf/message_lite.h>
+#include <google/protobuf/message.h>
 
 #include "base/epoch_stream.h"
 #include "base/result.h"
@@ -29,7 +29,7 @@ class FramedFileWriter {
   // followed. Devices and pipes do too. "-" is refused.
   static Result<FramedFileWriter> Create(const FileFormat& format,
                                          const std::filesystem::path& path,
-                                         const google::protobuf::MessageLite& header);
+                                         const google::protobuf::Message& header);
 
   // The error of the call that failed: all calls after it do the same. No error, no failure.
   Status status() const { return error_ ? Status(Fail(*error_)) : Status(); }
@@ -37,9 +37,11 @@ class FramedFileWriter {
   // The frame is handed to the kernel before this returns: killing the process afterwards loses
   // nothing of it. A failed write leaves the file as it was before the call (truncated back), and
   // the writer refuses all further calls with the same error. Precondition: `index` ascends.
-  Status AppendEpoch(std::uint64_t index, const google::protobuf::MessageLite& epoch);
+  // The file is then `least_file_bytes` long at least.
+  Status AppendEpoch(std::uint64_t index, const google::protobuf::Message& epoch,
+                     std::uint64_t least_file_bytes = 0);
   // Marks the file as complete and brings it to the disk. Nothing may be written afterwards.
-  Status Finish(const google::protobuf::MessageLite& end);
+  Status Finish(const google::protobuf::Message& end);
 
   std::uint64_t bytes_written() const { return bytes_written_; }
 
@@ -50,7 +52,7 @@ class FramedFileWriter {
   // All of `bytes`, or none where the file can be cut back.
   Status Append(const std::string& attempt, std::string_view bytes);
   Status AppendFrame(const std::string& attempt, FrameKind kind,
-                     const google::protobuf::MessageLite& contents);
+                     const google::protobuf::Message& contents, std::uint64_t least_file_bytes = 0);
   Error WriteError(const std::string& attempt, int system_error) const;
 
   const FileFormat* format_;
@@ -98,7 +100,7 @@ class FramedFileReader {
   std::optional<Error> error_;
 };
 
-// `what` names the message: "epoch".
-Verdict Parse(const Frame& frame, std::string_view what, google::protobuf::MessageLite& parsed);
+// `what` names the message: "epoch". Refuses one that would take more memory than its frame may.
+Verdict Parse(const Frame& frame, std::string_view what, google::protobuf::Message& parsed);
 
 }  // namespace tmprof

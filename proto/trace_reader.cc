@@ -7,6 +7,7 @@
 
 #include "proto/epoch_codec.h"
 #include "proto/framed_file.h"
+#include "proto/record_budget.h"
 #include "proto/trace.pb.h"
 #include "proto/trace_file.h"
 
@@ -20,6 +21,7 @@ struct TraceReader::State {
   std::optional<std::uint64_t> last_index;
   std::optional<RecordingOutcome> outcome;
   MappingMemory mappings;
+  RecordBudget budget;
   wire::Epoch message;
 
   Verdict ReadEpoch(const Frame& frame, EpochProfile& epoch);
@@ -33,6 +35,12 @@ Verdict TraceReader::State::ReadEpoch(const Frame& frame, EpochProfile& epoch) {
   }
   if (last_index && epoch.index <= *last_index) {
     return std::unexpected(fmt::format("epoch {} is not in ascending order", epoch.index));
+  }
+  const std::uint64_t file_bytes = frame.offset + kFrameHeaderBytes + frame.payload_bytes;
+  if (const auto least = budget.LeastFileBytes(epoch.pages, file_bytes); least > file_bytes) {
+    return std::unexpected(
+        fmt::format("the trace tells of more pages than its {} bytes may: {}, and {} for each byte",
+                    file_bytes, RecordBudget::kFree, RecordBudget::kPerByte));
   }
   last_index = epoch.index;
   ++epochs;

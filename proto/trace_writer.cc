@@ -4,6 +4,7 @@
 
 #include "proto/epoch_codec.h"
 #include "proto/framed_file.h"
+#include "proto/record_budget.h"
 #include "proto/trace.pb.h"
 #include "proto/trace_file.h"
 
@@ -14,6 +15,7 @@ struct TraceWriter::State {
   std::uint64_t epochs = 0;
   std::uint64_t records = 0;
   MappingMemory mappings;
+  RecordBudget budget;
   wire::Epoch message;
 };
 
@@ -34,7 +36,8 @@ Status TraceWriter::Write(const EpochProfile& epoch) {
   State& s = *state_;
   if (Status status = s.file.status(); !status) return status;
   EncodeEpoch(epoch, s.mappings, s.message);
-  if (Status status = s.file.AppendEpoch(epoch.index, s.message); !status) return status;
+  const std::uint64_t least = s.budget.LeastFileBytes(epoch.pages, s.file.bytes_written());
+  if (Status status = s.file.AppendEpoch(epoch.index, s.message, least); !status) return status;
   ++s.epochs;
   s.records += epoch.pages.size();
   return {};

@@ -36,7 +36,7 @@ std::string FrameByHand(std::uint32_t kind, std::uint32_t payload_bytes,
   return header + Le32(NaiveCrc32(header + std::string(payload))) + std::string(payload);
 }
 
-// Lengths of the frames of a sound trace, by the layout in proto/README.md.
+// Lengths of the frames of a sound trace, by docs/trace-format.md.
 std::vector<std::size_t> FrameStarts(const std::string& bytes) {
   std::vector<std::size_t> starts;
   for (std::size_t at = 16; at < bytes.size();) {
@@ -253,6 +253,68 @@ TEST_F(TraceHostile, FewBytesCannotClaimManyRecords) {
                 HasSubstr("more than 262144 page records in a message of"));
   }
   EXPECT_LT(PeakKiB() - before, 128 * 1024);
+}
+
+TEST_F(TraceHostile, EmptySubMessagesAreRefusedBeforeTheyAreDecoded) {
+  constexpr std::size_t kCount = 1 << 20;
+  const auto repeated = [](int field) {
+    std::string all;
+    const std::string empty = Bytes(field, "");
+    for (std::size_t i = 0; i < kCount; ++i) all += empty;
+    return all;
+  };
+  const long before = FreshPeakKiB();
+  const std::string sources = repeated(5);
+  EXPECT_THAT(ReadBytes(EmptyTrace() + FrameOf(2, sources)).error,
+              AllOf(HasSubstr("frame at byte offset " + std::to_string(EmptyTrace().size())),
+                    HasSubstr("the epoch would take 256 MiB of memory")));
+  EXPECT_THAT(ReadBytes(EmptyTrace() + FrameOf(2, Bytes(8, repeated(1)))).error,
+              HasSubstr("the epoch would take 256 MiB of memory"))
+      << "sites of allocations";
+  const std::string preamble = EncodePreamble(kTraceFormat.magic, kTraceFormat.version);
+  EXPECT_THAT(ReadBytes(preamble + FrameOf(1, repeated(11))).error,
+              HasSubstr("the header would take 256 MiB of memory"));
+  EXPECT_LT(PeakKiB() - before, 64 * 1024);
+}
+
+// An epoch of one target with 2^18 pages from `first` on, each looked at once and idle.
+std::string IdleEpoch(std::uint64_t index, std::uint64_t first) {
+  constexpr std::uint64_t kPages = 1 << 18;
+  std::string columns = Bytes(3, Number(1, 3) + Packed(6, {first, 0}) + Packed(7, {1, kPages - 1}));
+  for (int column = 4; column <= 11; ++column) {
+    columns += Bytes(column, Number(1, 1) + Number(2, column <= 5 ? 1 : 0));
+  }
+  return Number(1, index) + Bytes(6, Number(1, 0)) +
+         Bytes(7, Packed(1, {0}) + Packed(2, {kPages}) + columns);
+}
+
+std::uint64_t CountEpochs(const std::filesystem::path& path, std::string& error) {
+  Result<TraceReader> reader = TraceReader::Open(path);
+  EpochProfile epoch;
+  std::uint64_t epochs = 0;
+  while (reader) {
+    const Result<bool> more = reader->Next(epoch);
+    if (!more) error = more.error().Message();
+    if (!more || !*more) break;
+    ++epochs;
+  }
+  return epochs;
+}
+
+TEST_F(TraceHostile, FewBytesCannotTellOfManyPages) {
+  std::string other_pages = EmptyTrace();
+  std::string same_pages = EmptyTrace();
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    other_pages += FrameOf(2, IdleEpoch(i, i << 20));
+    same_pages += FrameOf(2, IdleEpoch(i, 0));
+  }
+  std::string error;
+  WriteFile(path(), same_pages);
+  EXPECT_EQ(CountEpochs(path(), error), 40u);
+  EXPECT_EQ(error, "");
+  WriteFile(path(), other_pages);
+  EXPECT_LE(CountEpochs(path(), error), 4u) << "1 Mi pages";
+  EXPECT_THAT(error, HasSubstr("tells of more pages than its"));
 }
 
 }  // namespace trace_damage_test

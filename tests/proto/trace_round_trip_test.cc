@@ -303,6 +303,40 @@ TEST_F(TraceRoundTrip, MoreIdenticalRecordsThanAnyMessageMayClaimComeBack) {
   EXPECT_LT(std::filesystem::file_size(path()), kRecords / 32);
 }
 
+// Idle memory, visited part by part, and mappings at even distances need fewer bytes than a reader
+// believes: the writer pads.
+TEST_F(TraceRoundTrip, WhatNeedsNextToNoBytesComesBack) {
+  constexpr std::uint64_t kEpochs = 6;
+  constexpr std::uint64_t kPages = 1 << 18;
+  constexpr std::uint64_t kMappings = 550'000;
+  EpochProfile epoch;
+  epoch.targets.resize(1);
+  for (std::uint64_t i = 0; i < kMappings; ++i) {
+    epoch.targets[0].mappings.push_back({.range = {Vpn(2 * i), Vpn(2 * i + 1)}, .path = ""});
+  }
+  Result<TraceWriter> writer = TraceWriter::Create(path(), SmallInfo());
+  ASSERT_TRUE(writer);
+  for (epoch.index = 0; epoch.index < kEpochs; ++epoch.index) {
+    epoch.pages = {};
+    for (std::uint64_t i = 0; i < kPages; ++i) {
+      Append(epoch.pages, {.key = {TargetId(0), Vpn(epoch.index * kPages + i)}, .looks = 1});
+    }
+    ASSERT_TRUE(writer->Write(epoch));
+  }
+  ASSERT_TRUE(writer->Finish());
+  EXPECT_LT(writer->bytes_written(), 250'000u);
+
+  Result<TraceReader> reader = TraceReader::Open(path());
+  ASSERT_TRUE(reader);
+  for (std::uint64_t i = 0; i < kEpochs; ++i) {
+    const Result<bool> more = reader->Next(epoch);
+    ASSERT_TRUE(more) << more.error().Message();
+    ASSERT_EQ(epoch.pages.size(), kPages);
+    ASSERT_EQ(epoch.targets[0].mappings.size(), kMappings);
+  }
+  EXPECT_FALSE(reader->Next(epoch).value());
+}
+
 TEST_F(TraceRoundTrip, UnchangedMappingsAreNotWrittenAgain) {
   EpochProfile epoch;
   epoch.targets.resize(1);
