@@ -39,19 +39,31 @@ struct Counts {
       samples_only += span;
     }
   }
-
-  void Add(const Counts& other) {
-    looked_at += other.looked_at;
-    references_only += other.references_only;
-    samples_only += other.samples_only;
-    both += other.both;
-    footprint += other.footprint;
-    most_looked_at += other.most_looked_at;
-    sampled_in_regions += other.sampled_in_regions;
-    by_regions |= other.by_regions;
-    samples_of_regions |= other.samples_of_regions;
-  }
 };
+
+// add(counts, evidence, span) for each record, to the counts of its target.
+template <typename Add>
+void ForEachRecord(const EvidenceTable& table, Add add, std::map<TargetId, Counts>& by_target) {
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    add(by_target[table.key[i].target], table.evidence[i], PageCount(table.span_pages[i]));
+  }
+}
+
+// Likewise for each span of pages once, with the evidence of all its mappers.
+template <typename Add>
+void ForEachPage(const EvidenceTable& table, const SharedPages& shared, Add add, Counts& all) {
+  std::map<std::pair<PageKey, PageCount>, Evidence> merged;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const PageCount span(table.span_pages[i]);
+    const PageKey name = shared.empty() ? table.key[i] : shared.NameOf(table.key[i], span);
+    if (name == table.key[i]) {
+      add(all, table.evidence[i], span);
+    } else {
+      merged[{name, span}].Add(table.evidence[i], 1, 1);
+    }
+  }
+  for (const auto& [page, evidence] : merged) add(all, evidence, page.second);
+}
 
 PagesSeen Seen(const Counts& counts, bool references_known, bool samples_known) {
   PagesSeen seen;
@@ -99,33 +111,33 @@ Coverage CoverageOf(const WholeTrace& whole) {
                            !whole.totals.Delivered(SourceRole::kSamples);
   const bool samples_known = whole.totals.Delivered(SourceRole::kSamples) || truth_alone;
   std::map<TargetId, Counts> by_target;
-  const EvidenceTable& spans = whole.ranker.evidence().spans();
-  for (std::size_t i = 0; i < spans.size(); ++i) {
-    by_target[spans.key[i].target].Add(spans.evidence[i], PageCount(spans.span_pages[i]),
-                                       truth_alone);
-  }
-  const EvidenceTable& pages = whole.ranker.evidence().pages();
-  for (std::size_t i = 0; i < pages.size(); ++i) {
-    if (pages.evidence[i].samples() > 0) {
-      by_target[pages.key[i].target].sampled_in_regions += PageCount(1);
-    }
-  }
-  const EvidenceTable& table = whole.ranker.table();
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    const Evidence& evidence = table.evidence[i];
-    if (evidence.references > 0 || evidence.samples() > 0 ||
-        (truth_alone && evidence.accesses > 0)) {
-      by_target[table.key[i].target].footprint += PageCount(table.span_pages[i]);
-    }
-  }
   Counts all;
+  const auto add_spans = [&](const EvidenceTable& table, auto add) {
+    ForEachRecord(table, add, by_target);
+    ForEachPage(table, whole.shared, add, all);
+  };
+  add_spans(whole.ranker.evidence().spans(),
+            [truth_alone](Counts& counts, const Evidence& evidence, PageCount span) {
+              counts.Add(evidence, span, truth_alone);
+            });
+  add_spans(whole.ranker.evidence().pages(),
+            [](Counts& counts, const Evidence& evidence, PageCount) {
+              if (evidence.samples() > 0) counts.sampled_in_regions += PageCount(1);
+            });
+  add_spans(whole.ranker.table(),
+            [truth_alone](Counts& counts, const Evidence& evidence, PageCount span) {
+              if (evidence.references > 0 || evidence.samples() > 0 ||
+                  (truth_alone && evidence.accesses > 0)) {
+                counts.footprint += span;
+              }
+            });
   Coverage coverage{.totals = whole.totals, .rows = {}, .all = {}};
   for (const TargetTotal& target : whole.totals.targets) {
     Counts& counts = by_target[target.id];
     counts.by_regions = target.by_regions;
     coverage.rows.push_back(
         {.target = target, .seen = Seen(counts, references_known, samples_known)});
-    all.Add(counts);
+    all.by_regions |= target.by_regions;
   }
   coverage.all = Seen(all, references_known, samples_known);
   return coverage;

@@ -11,6 +11,7 @@
 
 #include "base/epoch_profile.h"
 #include "base/result.h"
+#include "base/shared_pages.h"
 #include "rank/known_evidence.h"
 #include "rank/rank_model.h"
 #include "rank/total_ranker.h"
@@ -83,6 +84,7 @@ struct WholeTrace {
   // (sum).
   TotalRanker ranker;
   KnownEvidence known{};
+  SharedPages shared{};
 };
 
 // Whether any source saw an access: what makes a page part of the footprint.

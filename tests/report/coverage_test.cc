@@ -44,6 +44,33 @@ TEST(CoverageTest, CountsDistinctBasePagesOverTheTrace) {
   EXPECT_EQ(coverage->rows[1].seen.samples_only, PageCount(1));
 }
 
+// Both targets map one file at page 512, the second one a huge page's length further into it:
+// target 1's page 512 is target 0's page 1024.
+TEST(CoverageTest, APageThatTwoTargetsMapCountsForEachAndOnceInAll) {
+  std::vector targets = {MakeTarget(0, 10, "first"), MakeTarget(1, 11, "second")};
+  for (Target& target : targets) {
+    const PageCount offset(512 * std::uint64_t{target.id.value()});
+    target.mappings = {{.range = {Vpn(512), Vpn(2048)},
+                        .kind = MappingKind::kShared,
+                        .path = "/memfd:ring (deleted)",
+                        .file = FilePlace{.device = 1, .inode = 5, .offset = offset}}};
+  }
+  EpochProfile one = MakeEpoch(0, targets);
+  See(one, 0,
+      {{.vpn = 1, .looks = 1, .references = 1},
+       {.vpn = 1024, .looks = 1, .references = 1},
+       {.vpn = 1025, .looks = 1}});
+  See(one, 1, {{.vpn = 1, .looks = 1, .references = 1}, {.vpn = 512, .looks = 1, .loads = 1}});
+  const Result<Coverage> coverage = MakeCoverage(TraceOf({one}));
+  ASSERT_TRUE(coverage.has_value());
+  EXPECT_EQ(coverage->rows[0].seen.footprint, PageCount(2));
+  EXPECT_EQ(coverage->rows[1].seen.footprint, PageCount(2));
+  EXPECT_EQ(coverage->all.footprint, PageCount(3));
+  EXPECT_EQ(coverage->all.looked_at, PageCount(4));
+  EXPECT_EQ(coverage->all.references, PageCount(3));
+  EXPECT_EQ(coverage->all.both, PageCount(1)) << "each by another mapper";
+}
+
 TEST(CoverageTest, IsASmallTableInText) {
   EXPECT_EQ(CoverageText(*MakeCoverage(TwoTargets())),
             "pages detected (distinct 4 KiB pages over the trace)\n"
