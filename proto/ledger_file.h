@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The ledger: every move of a placement daemon, what did not move and why, and which moves paid
-// back. One header, one frame per epoch, one end frame; proto/README.md has the layout and the
+// back. One header, one frame per epoch, one end frame; docs/trace-format.md has the layout and the
 // compatibility promise.
 
 #pragma once

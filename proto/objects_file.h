@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an instrumented program says of its objects; proto/README.md has the layout. objtrace/
+// What an instrumented program says of its objects; docs/trace-format.md has the layout. objtrace/
 // writes it.
 
 #pragma once

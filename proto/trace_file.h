@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The trace file, tmprof.data: one header, one frame per epoch, one end frame. proto/README.md has
-// the layout and the compatibility promise.
+// The trace file, tmprof.data: one header, one frame per epoch, one end frame. docs/trace-format.md
+// has the layout and the compatibility promise.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protobuf messages in the frames that proto/README.md describes, written without either library:
-// this runs in other people's programs. The payload is zstd without compression.
+// Protobuf messages in the frames that docs/trace-format.md describes, written without either
+// library: this runs in other people's programs. The payload is zstd without compression.
 
 #pragma once
 

@@ -47,7 +47,7 @@ std::string EmptyTrace(const TemporaryFolder& folder) {
 
 // The golden trace up to its last frame, as a killed recorder leaves it.
 std::string WithoutEndFrame(const std::string& trace) {
-  constexpr std::size_t kLengthAt = 4;  // in a frame's header, little-endian (proto/README.md)
+  constexpr std::size_t kLengthAt = 4;  // in a frame's header, little-endian (docs/trace-format.md)
   std::size_t last = kPreambleBytes;
   for (std::size_t at = last; at < trace.size();) {
     last = at;

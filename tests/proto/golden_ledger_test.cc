@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The promise of proto/README.md: a ledger that version 1 wrote is read, today and by every later
-// version, as exactly this. The file is from make_golden_ledger.cc and is not made again.
+// The promise of docs/trace-format.md: a ledger that version 1 wrote is read, today and by every
+// later version, as exactly this. The file is from make_golden_ledger.cc and is not made again.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The promise of proto/README.md: a trace that version 1 wrote is read, today and by every later
-// version, as exactly this. The file is from make_golden.cc and is not made again.
+// The promise of docs/trace-format.md: a trace that any version wrote is read, today and by every
+// later version, as exactly this. The files are from make_golden.cc and are not made again.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +14,7 @@ namespace golden_test {
 using std::chrono::nanoseconds;
 
 constexpr const char* kGolden = TMPROF_SOURCE_DIR "/tests/golden/v1.tmprof.data";
+constexpr const char* kGolden2 = TMPROF_SOURCE_DIR "/tests/golden/v2.tmprof.data";
 
 TEST(GoldenTrace, HeaderOfVersion1IsReadAsItWas) {
   const Result<TraceReader> reader = TraceReader::Open(kGolden);
@@ -151,6 +152,59 @@ TEST(GoldenTrace, SecondEpochOfVersion1CarriesTheMappings) {
   EXPECT_EQ(epoch.pages.references[0], 1u);
   EXPECT_FALSE(reader->Next(epoch).value());
   EXPECT_TRUE(reader->finished());
+}
+
+std::vector<EpochProfile> EpochsOf(const char* path) {
+  Result<TraceReader> reader = TraceReader::Open(path);
+  std::vector<EpochProfile> epochs;
+  EpochProfile epoch;
+  while (reader && reader->Next(epoch).value_or(false)) epochs.push_back(epoch);
+  EXPECT_TRUE(reader && reader->finished());
+  return epochs;
+}
+
+TEST(GoldenTrace, WhatVersion2AddedIsReadAsItWas) {
+  const std::vector<EpochProfile> epochs = EpochsOf(kGolden2);
+  ASSERT_EQ(epochs.size(), 2u);
+  const Target& server = epochs[0].targets[0];
+  EXPECT_EQ(server.resident_pages, PageCount(4321));
+  EXPECT_EQ(epochs[0].targets[1].resident_pages, std::nullopt);
+  EXPECT_EQ(epochs[1].targets[0].resident_pages, std::nullopt);
+  for (const EpochProfile& epoch : epochs) {
+    const std::vector<Mapping>& mappings = epoch.targets[0].mappings;
+    ASSERT_EQ(mappings.size(), 6u);
+    EXPECT_EQ(mappings[0].file,
+              (FilePlace{.device = 0x800001, .inode = 131, .offset = PageCount(0)}));
+    EXPECT_EQ(mappings[1].file, std::nullopt);
+    EXPECT_EQ(mappings[3].file, (FilePlace{.device = 1, .inode = 7, .offset = PageCount(0x80)}));
+  }
+
+  const PageColumns& pages = epochs[0].pages;
+  ASSERT_TRUE(pages.fast_tries);
+  ASSERT_EQ(pages.size(), 515u);
+  for (std::uint32_t i = 0; i < 515; ++i) {
+    SCOPED_TRACE(i);
+    const std::uint32_t page = i - 1;
+    const bool tried = 1 <= i && i <= 512 && page % 8 == 7;
+    EXPECT_EQ(pages.fast_tries->looks[i], tried ? 3u : 0u);
+    EXPECT_EQ(pages.fast_tries->found[i], tried ? page % 3 : 0u);
+    // 1 + round(16 log2(12 000)) = 1 + round(216.8)
+    EXPECT_EQ(pages.fast_tries->time[i].code(), tried ? 218 : 0);
+  }
+  EXPECT_EQ(epochs[1].pages.fast_tries, std::nullopt);
+}
+
+TEST(GoldenTrace, Version2IsReadAsVersion1ButForWhatItAdded) {
+  std::vector<EpochProfile> epochs = EpochsOf(kGolden2);
+  for (EpochProfile& epoch : epochs) {
+    epoch.pages.fast_tries.reset();
+    for (Target& target : epoch.targets) {
+      target.resident_pages.reset();
+      for (Mapping& mapping : target.mappings) mapping.file.reset();
+    }
+  }
+  EXPECT_EQ(epochs, EpochsOf(kGolden));
+  EXPECT_EQ(TraceReader::Open(kGolden2)->info(), TraceReader::Open(kGolden)->info());
 }
 
 }  // namespace golden_test

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes tests/golden/v1.tmprof.data. Not part of any test: run it once for each version of the
+// Makes tests/golden/v2.tmprof.data. Not part of any test: run it once for each version of the
 // format, commit the file, and never make that version's file again.
 //   ninja -C build/release make_golden
-//   build/release/make_golden tests/golden/v1.tmprof.data
+//   build/release/make_golden tests/golden/v2.tmprof.data
+// v1.tmprof.data has the same content, but for what version 2 added (GoldenTrace of
+// golden_test.cc).
 
 #include <cstdio>
 
@@ -75,11 +77,18 @@ EpochProfile FirstEpoch() {
   server.name = "server";
   server.command = "server --port 1";
   server.cpu_time = milliseconds(950);
+  server.resident_pages = PageCount(4321);
   server.mappings = {
-      {.range = {Vpn(0x55555), Vpn(0x55600)}, .kind = MappingKind::kFile, .path = "/bin/server"},
+      {.range = {Vpn(0x55555), Vpn(0x55600)},
+       .kind = MappingKind::kFile,
+       .path = "/bin/server",
+       .file = FilePlace{.device = 0x800001, .inode = 131, .offset = PageCount(0)}},
       {.range = {Vpn(0x55600), Vpn(0x55700)}, .kind = MappingKind::kHeap, .path = ""},
       {.range = {Vpn(0x7f0000000), Vpn(0x7f0000800)}, .kind = MappingKind::kAnonymous, .path = ""},
-      {.range = {Vpn(0x7f0001000), Vpn(0x7f0001100)}, .kind = MappingKind::kShared, .path = "/shm"},
+      {.range = {Vpn(0x7f0001000), Vpn(0x7f0001100)},
+       .kind = MappingKind::kShared,
+       .path = "/shm",
+       .file = FilePlace{.device = 1, .inode = 7, .offset = PageCount(0x80)}},
       {.range = {Vpn(0x7ffff0000), Vpn(0x7ffff0020)}, .kind = MappingKind::kStack, .path = ""},
       {.range = {Vpn(0x7ffff0030), Vpn(0x7ffff0032)},
        .kind = MappingKind::kSpecial,
@@ -103,6 +112,11 @@ EpochProfile FirstEpoch() {
                       .node = NodeId(0)};
     record.time_at_risk = LogDuration::FromCode(static_cast<std::uint16_t>(479 - 32 * references));
     if (page == 100) record.store_samples = 2;
+    if (references == 7) {
+      record.fast_looks = 3;
+      record.fast_found = page % 3;
+      record.fast_time = LogDuration::FromNanoseconds(microseconds(12));
+    }
     Append(epoch.pages, record);
   }
   Append(epoch.pages, {.key = {TargetId(0), Vpn(0x7f0000200)},
@@ -124,6 +138,7 @@ EpochProfile SecondEpoch() {
   epoch.end = MonotonicTime(seconds(503));
   epoch.targets.pop_back();
   epoch.targets[0].cpu_time = std::nullopt;
+  epoch.targets[0].resident_pages = std::nullopt;
   epoch.pages = PageColumns();
   Append(epoch.pages, {.key = {TargetId(0), Vpn(0x7f0001000)}, .looks = 1, .references = 1});
   return epoch;
