@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "rank/hit_rate_teller.h"
 #include "rank/rank_model.h"
 #include "tests/rank/profiles.h"
 #include "tests/rank/simulation.h"
@@ -124,6 +125,51 @@ TEST(HitRatesMonteCarlo, AreNotToldWhereRatesAboveTheFirstReadsLimitDecide) {
     EXPECT_LE(hit.oracle->low, 0.8);
     EXPECT_GE(hit.oracle->high, 0.8);
   }
+}
+
+TEST(HitRatesMonteCarlo, JudgeHistoryByEvidenceThatDidNotRankIt) {
+  constexpr int kEpochs = 10;
+  const std::vector<PageCount> capacities{PageCount(kPages / 8), PageCount(kPages / 32)};
+  for (const auto& [name, rates] : {std::pair("zipf", simulation::Zipf(kPages, kAccessRate)),
+                                    {"hotset", simulation::Hotset(kPages, kAccessRate)}}) {
+    HitRateTeller teller(Ranker::DefaultOptions(RankModel::kRate), RankSource::kReferences,
+                         capacities);
+    Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+    simulation::Rotation rotation(kPages);
+    std::vector<double> really(capacities.size());
+    for (int e = 0; e < kEpochs; ++e) {
+      const std::vector<double> ranked = RatesByRank(ranker, rates);
+      for (std::size_t i = 0; e > 0 && i < capacities.size(); ++i) {
+        const auto pages = static_cast<std::ptrdiff_t>(capacities[i].value());
+        really[i] += std::accumulate(ranked.begin(), ranked.begin() + pages, 0.0) / kAccessRate /
+                     (kEpochs - 1);
+      }
+      Scenario scenario = LadderWithFastTries(1);
+      scenario.blocks = rotation.Next(kPages / 512 / 2);
+      EpochProfile epoch = simulation::ToEpoch(
+          simulation::Observe(rates, scenario, 70 + static_cast<unsigned>(e)), e);
+      epoch.targets = {{.id = TargetId(0), .cpu_time = std::chrono::milliseconds(100)}};
+      teller.Absorb(epoch);
+      ranker.Absorb(epoch);
+    }
+    const std::vector<HitRates> told = teller.Tell();
+    for (std::size_t i = 0; i < capacities.size(); ++i) {
+      ASSERT_TRUE(told[i].history.has_value());
+      EXPECT_NEAR(told[i].history->value, really[i], 0.07) << name << ", " << i;
+      EXPECT_LE(told[i].history->low, really[i]) << name << ", " << i;
+      EXPECT_GE(told[i].history->high, really[i]) << name << ", " << i;
+      std::printf("| %s | %.3f | %.3f [%.3f, %.3f] |\n", name, really[i], told[i].history->value,
+                  told[i].history->low, told[i].history->high);
+    }
+  }
+}
+
+TEST(HitRates, OfHistoryAreUnknownBeforeASecondEpoch) {
+  const std::vector<PageCount> capacities{PageCount(1)};
+  HitRateTeller teller(Ranker::DefaultOptions(RankModel::kRate), RankSource::kReferences,
+                       capacities);
+  teller.Absorb(Epoch(0, {Visited(7, 1, std::chrono::milliseconds(1))}));
+  EXPECT_FALSE(teller.Tell()[0].history.has_value());
 }
 
 TEST(HitRates, OfOnePageSeenOnceAreNotTold) {

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "rank/hit_rate_teller.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+
+namespace tmprof {
+namespace {
+
+std::vector<PageCount> Ascending(std::span<const PageCount> capacities) {
+  std::vector<PageCount> ascending(capacities.begin(), capacities.end());
+  std::ranges::sort(ascending);
+  const auto repeated = std::ranges::unique(ascending);
+  ascending.erase(repeated.begin(), repeated.end());
+  return ascending;
+}
+
+}  // namespace
+
+HitRateTeller::HitRateTeller(const Ranker::Options& options, RankSource source,
+                             std::span<const PageCount> capacities)
+    : source_(source),
+      capacities_(capacities.begin(), capacities.end()),
+      ascending_(Ascending(capacities)),
+      ranker_(options),
+      history_(ascending_.size()) {
+  TMPROF_CHECK(options.model == RankModel::kRate && !IsExact(source) &&
+               source != RankSource::kSamples && ascending_.size() < 255);
+}
+
+void HitRateTeller::Absorb(const EpochProfile& profile) {
+  if (!chosen_.key.empty()) {
+    PartedEvidence latest;
+    latest.Take(profile);
+    TargetTimes times;
+    times.Add(profile);
+    history_.Add(latest.spans(), times, chosen_);
+  }
+  ranker_.Absorb(profile);
+  Choose();
+}
+
+void HitRateTeller::Choose() {
+  const EvidenceTable& table = ranker_.table();
+  const Scores scores = ranker_.Score(source_);
+  std::vector<std::uint32_t> rows;
+  for (std::uint32_t row = 0; row < scores.size(); ++row) {
+    if (scores[row] > 0) rows.push_back(row);
+  }
+  if (rows.empty()) return;
+  std::ranges::stable_sort(rows, std::greater(),
+                           [&](std::uint32_t row) { return scores[row] / table.span_pages[row]; });
+  const auto none = static_cast<std::uint8_t>(ascending_.size());
+  chosen_.key = table.key;
+  chosen_.span_pages = table.span_pages;
+  chosen_.first_choice.assign(table.size(), none);
+  PageCount used;
+  std::uint8_t choice = 0;
+  for (const std::uint32_t row : rows) {
+    used += PageCount(table.span_pages[row]);
+    while (choice < none && used > ascending_[choice]) ++choice;
+    if (choice == none) break;
+    chosen_.first_choice[row] = choice;
+  }
+}
+
+std::vector<HitRates> HitRateTeller::Tell() const {
+  std::vector<HitRates> told = ranker_.HitRatesAt(source_, capacities_);
+  const std::vector<std::optional<HitRate>> history = history_.Estimate();
+  for (HitRates& each : told) {
+    const auto at = std::ranges::lower_bound(ascending_, each.capacity);
+    each.history = history[static_cast<std::size_t>(at - ascending_.begin())];
+  }
+  return told;
+}
+
+}  // namespace tmprof

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Follows a program's epochs, and tells its hit rates with their errors: where they are computed,
+// for a trace as for a daemon.
+
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/epoch_profile.h"
+#include "base/units.h"
+#include "rank/hit_rates.h"
+#include "rank/judged_history.h"
+#include "rank/rank_model.h"
+
+namespace tmprof {
+
+class HitRateTeller {
+ public:
+  // Preconditions: the rate model; a source with accessed bits; fewer than 255 capacities.
+  HitRateTeller(const Ranker::Options& options, RankSource source,
+                std::span<const PageCount> capacities);
+
+  // Oldest first.
+  void Absorb(const EpochProfile& profile);
+
+  // One for each capacity, in the order given.
+  std::vector<HitRates> Tell() const;
+
+ private:
+  void Choose();
+
+  RankSource source_;
+  std::vector<PageCount> capacities_;  // as given
+  std::vector<PageCount> ascending_;   // without repeats
+  Ranker ranker_;
+  ChosenSpans chosen_;  // by what the last epoch that ranked something knew
+  JudgedHistory history_;
+};
+
+}  // namespace tmprof

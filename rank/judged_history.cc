@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "rank/judged_history.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "rank/resampling.h"
+#include "rank/source_view.h"
+
+namespace tmprof {
+namespace {
+
+constexpr std::uint64_t kLargestGroup = 512;
+
+// Refits the rates of the pages within each choice, and of those outside of it, apart: posterior
+// means under one prior for both would pull what was chosen towards the mean of all.
+class Judge {
+ public:
+  // Looks at pages of one target that are alike.
+  struct Cell {
+    std::size_t target;
+    std::uint8_t choice;
+    std::uint32_t kind;
+    double looks = 0;
+    double pages = 0;
+  };
+  struct Target {
+    double cpu_seconds;
+    double pages;
+    std::vector<double> chosen;  // pages, by choice
+  };
+
+  Judge(std::vector<RateKind> kinds, std::vector<Target> targets, std::size_t choices)
+      : kinds_(std::move(kinds)),
+        fit_(FitRates(kinds_, FoundAt::kBetweenReads)),
+        targets_(std::move(targets)),
+        priors_(2 * choices, fit_.mixture.prior()) {}
+
+  const RateFit& fit() const { return fit_; }
+
+  // One for each choice. `rates`: what each point of the grid stands for.
+  std::vector<double> HitRates(const std::vector<Cell>& cells, std::span<const double> rates) {
+    std::vector<double> result;
+    for (std::size_t choice = 0; choice < priors_.size() / 2; ++choice) {
+      double hit = 0;
+      double all = 0;
+      for (const bool inside : {true, false}) {
+        const std::vector<double> mean = MeansOf(cells, choice, inside, rates);
+        for (std::size_t t = 0; t < targets_.size(); ++t) {
+          const Target& target = targets_[t];
+          const double chosen = target.chosen[choice];
+          const double pages = inside ? chosen : std::max(0.0, target.pages - chosen);
+          const double accesses = target.cpu_seconds * pages * mean[t];
+          all += accesses;
+          if (inside) hit += accesses;
+        }
+      }
+      result.push_back(all > 0 ? hit / all : 0);
+    }
+    return result;
+  }
+
+ private:
+  // Of the rates of each target's pages on one side.
+  std::vector<double> MeansOf(const std::vector<Cell>& cells, std::size_t choice, bool inside,
+                              std::span<const double> rates) {
+    for (RateKind& kind : kinds_) kind.pieces = 0;
+    for (const Cell& cell : cells) {
+      if ((cell.choice <= choice) == inside) kinds_[cell.kind].pieces += cell.looks;
+    }
+    std::vector<double>& prior = priors_[2 * choice + (inside ? 1 : 0)];
+    fit_.mixture.FitPrior(kinds_, /*looked_at_only=*/true, prior, Rare::kKept);
+    prior = fit_.mixture.prior();
+    double of_prior = 0;
+    for (std::size_t j = 0; j < rates.size(); ++j) of_prior += prior[j] * rates[j];
+
+    std::vector<double> sum(targets_.size());
+    std::vector<double> pages(targets_.size());
+    for (const Cell& cell : cells) {
+      if ((cell.choice <= choice) != inside || cell.pages == 0) continue;
+      sum[cell.target] += cell.pages * fit_.mixture.Mean(cell.kind, rates);
+      pages[cell.target] += cell.pages;
+    }
+    for (std::size_t t = 0; t < sum.size(); ++t) {
+      sum[t] = pages[t] > 0 ? sum[t] / pages[t] : of_prior;
+    }
+    return sum;
+  }
+
+  std::vector<RateKind> kinds_;
+  RateFit fit_;
+  std::vector<Target> targets_;
+  std::vector<std::vector<double>> priors_;  // of the last estimate: outside and inside each choice
+};
+
+}  // namespace
+
+void JudgedHistory::Add(const EvidenceTable& epoch, const TargetTimes& times,
+                        const ChosenSpans& chosen) {
+  if (chosen.key.empty()) return;
+  for (std::size_t i = 0; i < chosen.key.size();) {
+    const TargetId target = chosen.key[i].target;
+    const double seconds = times.Of(target).cpu_seconds;
+    TargetPages& of_target = At(target);
+    double pages = 0;
+    of_target.cpu_seconds += seconds;
+    for (; i < chosen.key.size() && chosen.key[i].target == target; ++i) {
+      pages += chosen.span_pages[i];
+      for (std::size_t choice = chosen.first_choice[i]; choice < choices_; ++choice) {
+        of_target.chosen_seconds[choice] += seconds * chosen.span_pages[i];
+      }
+    }
+    of_target.pages = std::max(of_target.pages, pages);
+  }
+
+  const RateView view(epoch, RankSource::kReferences);
+  std::size_t at = 0;
+  for (std::size_t row = 0; row < epoch.size(); ++row) {
+    const PageKey key = epoch.key[row];
+    if (!view.TellsOfBits(epoch.evidence[row])) continue;
+    while (at < chosen.key.size() &&
+           PageKey{chosen.key[at].target, chosen.key[at].vpn + PageCount(chosen.span_pages[at])} <=
+               key) {
+      ++at;
+    }
+    const bool is_known = at < chosen.key.size() && chosen.key[at] <= key;
+    const double pages = epoch.span_pages[row];
+    entries_.push_back(
+        {.group = {key.target, Vpn(key.vpn.value() / group_pages_ * group_pages_)},
+         .kind = kinds_.Add(view.Of(epoch.evidence[row], pages, /*watched_seconds=*/0)),
+         .choice = is_known ? chosen.first_choice[at] : static_cast<std::uint8_t>(choices_),
+         .looks = 1,
+         .pages = pages});
+  }
+  if (entries_.size() >= compact_at_) Compact();
+}
+
+void JudgedHistory::Compact() {
+  group_pages_ = kLargestGroup;
+  for (Entry& entry : entries_) {
+    entry.group.vpn = Vpn(entry.group.vpn.value() / group_pages_ * group_pages_);
+  }
+  const auto order = [](const Entry& entry) {
+    return std::tuple(entry.group, entry.choice, entry.kind);
+  };
+  std::ranges::sort(entries_, {}, order);
+  std::vector<Entry> merged;
+  for (const Entry& entry : entries_) {
+    if (!merged.empty() && order(merged.back()) == order(entry)) {
+      merged.back().looks += entry.looks;
+      merged.back().pages += entry.pages;
+    } else {
+      merged.push_back(entry);
+    }
+  }
+  entries_ = std::move(merged);
+  compact_at_ = std::max(compact_at_, 2 * entries_.size());
+}
+
+JudgedHistory::TargetPages& JudgedHistory::At(TargetId target) {
+  auto at = std::ranges::lower_bound(targets_, target, {}, &TargetPages::target);
+  if (at == targets_.end() || at->target != target) {
+    at = targets_.insert(at, {.target = target});
+    at->chosen_seconds.resize(choices_);
+  }
+  return *at;
+}
+
+std::vector<std::optional<HitRate>> JudgedHistory::Estimate() const {
+  std::vector<std::optional<HitRate>> result(choices_);
+  if (entries_.empty()) return result;
+  std::vector<Entry> entries = entries_;
+  std::ranges::stable_sort(entries, {}, &Entry::group);
+
+  std::vector<Judge::Target> targets;
+  std::map<TargetId, std::size_t> number_of;
+  double cpu_seconds = 0;
+  for (const TargetPages& each : targets_) {
+    number_of[each.target] = targets.size();
+    targets.push_back({each.cpu_seconds, each.pages, each.chosen_seconds});
+    for (double& chosen : targets.back().chosen) {
+      chosen = each.cpu_seconds > 0 ? chosen / each.cpu_seconds : 0;
+    }
+    cpu_seconds += each.cpu_seconds;
+  }
+  if (cpu_seconds <= 0) return result;
+
+  std::vector<PageKey> keys;
+  std::vector<Judge::Cell> cells;
+  std::vector<std::size_t> cell_of;
+  std::map<std::tuple<std::size_t, std::uint8_t, std::uint32_t>, std::size_t> number_of_cell;
+  for (const Entry& entry : entries) {
+    const auto target = number_of.find(entry.group.target);
+    if (target == number_of.end()) continue;
+    keys.push_back(entry.group);
+    const auto [cell, is_new] =
+        number_of_cell.try_emplace({target->second, entry.choice, entry.kind}, cells.size());
+    if (is_new) cells.push_back({target->second, entry.choice, entry.kind});
+    cell_of.push_back(cell->second);
+  }
+  std::erase_if(entries, [&](const Entry& e) { return !number_of.contains(e.group.target); });
+  if (keys.empty()) return result;
+
+  RateKinds kinds = kinds_;
+  Judge judge(std::move(kinds).Take(), std::move(targets), choices_);
+  const PageGroups groups(keys);
+  const auto weigh = [&](std::span<const double> times) {
+    for (Judge::Cell& cell : cells) cell.looks = cell.pages = 0;
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      const double weight = times[groups.of_row()[i]];
+      cells[cell_of[i]].looks += weight * entries[i].looks;
+      cells[cell_of[i]].pages += weight * entries[i].pages;
+    }
+  };
+  std::vector<HitRate> rates = WithIntervals(
+      [&](std::span<const double> times) {
+        weigh(times);
+        return judge.HitRates(cells, judge.fit().mixture.rates());
+      },
+      groups.size());
+  weigh(std::vector<double>(groups.size(), 1.0));
+  WidenByUntoldRates(
+      judge.fit(), [&](std::span<const double> column) { return judge.HitRates(cells, column); },
+      rates);
+  std::ranges::copy(rates, result.begin());
+  return result;
+}
+
+}  // namespace tmprof

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hit rate of pages that were chosen before an epoch, judged by what that epoch's accessed bits
+// tell alone. Of use within rank/ only.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/page_key.h"
+#include "rank/evidence.h"
+#include "rank/hit_rates.h"
+#include "rank/rate_fit.h"
+#include "rank/target_times.h"
+
+namespace tmprof {
+
+// Spans in the order of choice: each choice holds the spans of those before it, and more.
+struct ChosenSpans {
+  std::vector<PageKey> key;  // ascending
+  std::vector<std::uint32_t> span_pages;
+  std::vector<std::uint8_t> first_choice;  // that holds the span; the number of choices: none does
+};
+
+class JudgedHistory {
+ public:
+  explicit JudgedHistory(std::size_t choices) : choices_(choices) {}
+
+  // `epoch`: the evidence of an epoch alone, and `times` its CPU times; `chosen` before it.
+  void Add(const EvidenceTable& epoch, const TargetTimes& times, const ChosenSpans& chosen);
+
+  // One for each choice; nullopt: no accessed bit was read after a choice. Pages that were not
+  // chosen are taken to be as hot as those of them that were looked at.
+  std::vector<std::optional<HitRate>> Estimate() const;
+
+ private:
+  // Looks at pages of one group that are alike.
+  struct Entry {
+    PageKey group;  // its first page
+    std::uint32_t kind;
+    std::uint8_t choice;
+    double looks;
+    double pages;  // over all looks
+  };
+  struct TargetPages {
+    TargetId target;
+    double cpu_seconds = 0;
+    double pages = 0;                   // known at most
+    std::vector<double> chosen_seconds;  // pages x CPU time, by choice
+  };
+
+  void Compact();
+  TargetPages& At(TargetId target);
+
+  std::size_t choices_;
+  RateKinds kinds_;
+  std::vector<Entry> entries_;
+  std::size_t compact_at_ = std::size_t{1} << 20;
+  std::uint64_t group_pages_ = 16;  // until there are many groups
+  std::vector<TargetPages> targets_;  // ascending
+};
+
+}  // namespace tmprof
