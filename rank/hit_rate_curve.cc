@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -68,7 +69,10 @@ class Curve {
 
   // The same of all evidence, had the rates above those that bits can tell these values. Columns
   // over the grid of rates; the prior is that of the last estimate.
-  std::vector<double> Read(std::span<const double> rates) const {
+  // `untimed_rate`: of pages that were found accessed at no known time; nullopt: they are
+  // distributed as the others.
+  std::vector<double> Read(std::span<const double> rates,
+                           std::optional<double> untimed_rate = std::nullopt) const {
     const std::size_t points = rates.size();
     std::vector<Heat> best;
     std::vector<Heat> ranked;
@@ -80,6 +84,11 @@ class Curve {
       for (std::size_t c = target.first_class; c < target.end_class; ++c) {
         const Class& each = classes_[c];
         if (each.pages == 0) continue;
+        if (each.found_untimed && untimed_rate) {
+          best.push_back({target.cpu_seconds * *untimed_rate, each.pages});
+          ranked.push_back({target.cpu_seconds * *untimed_rate, each.pages});
+          continue;
+        }
         all += each.pages;
         std::ranges::fill(posterior, 0.0);
         AddPosterior(each.kind, 1 - each.chance, posterior);
@@ -111,6 +120,7 @@ class Curve {
     std::uint32_t kind;
     std::uint32_t kind_since;
     double chance;
+    bool found_untimed;
     double rows = 0;
     double pages = 0;
   };
@@ -131,13 +141,15 @@ class Curve {
       before = &row;
       const auto steps = static_cast<std::uint64_t>(std::lround(row.chance * kChanceSteps));
       const std::uint64_t since = steps > 0 ? row.kind_since : 0;
-      const std::uint64_t code = std::uint64_t{row.kind} << 36 | since << 8 | steps;
+      const std::uint64_t code =
+          std::uint64_t{row.kind} << 36 | since << 8 | steps << 1 | (row.found_untimed ? 1 : 0);
       const auto [at, is_new] =
           class_of.try_emplace(code, static_cast<std::uint32_t>(classes_.size()));
       if (is_new) {
         classes_.push_back({.kind = row.kind,
                             .kind_since = static_cast<std::uint32_t>(since),
-                            .chance = static_cast<double>(steps) / kChanceSteps});
+                            .chance = static_cast<double>(steps) / kChanceSteps,
+                            .found_untimed = row.found_untimed});
         targets_.back().end_class = classes_.size();
       }
       rows_.push_back({at->second, row.pages});
@@ -205,6 +217,15 @@ std::vector<HitRates> HitRatesOf(const RatedRows& rated, std::span<const PageCou
   curve.Estimate(groups.of_row(), std::vector<double>(groups.size(), 1.0));
   WidenByUntoldRates(
       curve.fit(), [&](std::span<const double> column) { return curve.Read(column); }, rates);
+  // Pages whose reads came late may be the fastest of all.
+  const std::vector<double>& grid = curve.fit().mixture.rates();
+  const std::vector<double> had_they_been_fast =
+      curve.Read(grid, curve.fit().untold_from.value_or(grid.back()));
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    const double apart = had_they_been_fast[i] - rates[i].value;
+    rates[i].low = std::max(0.0, rates[i].low + std::min(0.0, apart));
+    rates[i].high = std::min(1.0, rates[i].high + std::max(0.0, apart));
+  }
   for (std::size_t i = 0; i < capacities.size(); ++i) {
     result[i].oracle = rates[i];
     result[i].attainable = rates[capacities.size() + i];

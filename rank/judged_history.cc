@@ -3,6 +3,7 @@
 #include "rank/judged_history.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -14,6 +15,9 @@ namespace tmprof {
 namespace {
 
 constexpr std::uint64_t kLargestGroup = 512;
+// Of all looks, those of probes from before their epoch: with more of them, what is left is no fair
+// sample.
+constexpr double kMostBegunBefore = 0.1;
 
 // Refits the rates of the pages within each choice, and of those outside of it, apart: posterior
 // means under one prior for both would pull what was chosen towards the mean of all.
@@ -71,9 +75,12 @@ class Judge {
     for (const Cell& cell : cells) {
       if ((cell.choice <= choice) == inside) kinds_[cell.kind].pieces += cell.looks;
     }
+    const bool any = std::ranges::any_of(kinds_, [](const RateKind& k) { return k.pieces > 0; });
     std::vector<double>& prior = priors_[2 * choice + (inside ? 1 : 0)];
-    fit_.mixture.FitPrior(kinds_, /*looked_at_only=*/true, prior, Rare::kKept);
-    prior = fit_.mixture.prior();
+    if (any) {
+      fit_.mixture.FitPrior(kinds_, /*looked_at_only=*/true, prior, Rare::kKept);
+      prior = fit_.mixture.prior();
+    }
     double of_prior = 0;
     for (std::size_t j = 0; j < rates.size(); ++j) of_prior += prior[j] * rates[j];
 
@@ -96,6 +103,41 @@ class Judge {
   std::vector<std::vector<double>> priors_;  // of the last estimate: outside and inside each choice
 };
 
+PageKey BlockOf(PageKey key) {
+  return {key.target, Vpn(key.vpn.value() / kLargestGroup * kLargestGroup)};
+}
+
+// Blocks with pages that were looked at for no time: a probe from before the epoch had found them
+// already. What the epoch tells of the block's other pages is of pages chosen for being slow.
+std::vector<PageKey> BlocksBegunBefore(const EvidenceTable& epoch, const RateView& view) {
+  std::vector<PageKey> blocks;
+  for (std::size_t row = 0; row < epoch.size(); ++row) {
+    if (epoch.evidence[row].looks <= 0 || view.TellsOfBits(epoch.evidence[row])) continue;
+    const PageKey block = BlockOf(epoch.key[row]);
+    if (blocks.empty() || blocks.back() != block) blocks.push_back(block);
+  }
+  return blocks;
+}
+
+// The fewest groups that were looked at within a choice, or outside of it, for each choice.
+std::vector<std::size_t> GroupsOnEitherSide(std::span<const std::uint32_t> group_of,
+                                            std::span<const std::uint8_t> choice_of,
+                                            std::size_t choices) {
+  std::vector<std::size_t> least;
+  for (std::size_t choice = 0; choice < choices; ++choice) {
+    constexpr std::uint32_t kNoGroup = std::numeric_limits<std::uint32_t>::max();
+    std::size_t groups[2] = {};
+    std::uint32_t last[2] = {kNoGroup, kNoGroup};
+    for (std::size_t i = 0; i < group_of.size(); ++i) {
+      const std::size_t side = choice_of[i] <= choice ? 1 : 0;
+      groups[side] += last[side] != group_of[i];
+      last[side] = group_of[i];
+    }
+    least.push_back(std::min(groups[0], groups[1]));
+  }
+  return least;
+}
+
 }  // namespace
 
 void JudgedHistory::Add(const EvidenceTable& epoch, const TargetTimes& times,
@@ -117,9 +159,16 @@ void JudgedHistory::Add(const EvidenceTable& epoch, const TargetTimes& times,
   }
 
   const RateView view(epoch, RankSource::kReferences);
+  const std::vector<PageKey> begun_before = BlocksBegunBefore(epoch, view);
   std::size_t at = 0;
   for (std::size_t row = 0; row < epoch.size(); ++row) {
     const PageKey key = epoch.key[row];
+    if (epoch.evidence[row].looks <= 0) continue;
+    if (std::ranges::binary_search(begun_before, BlockOf(key))) {
+      pages_begun_before_ += epoch.span_pages[row];
+      continue;
+    }
+    pages_judged_ += epoch.span_pages[row];
     if (!view.TellsOfBits(epoch.evidence[row])) continue;
     while (at < chosen.key.size() &&
            PageKey{chosen.key[at].target, chosen.key[at].vpn + PageCount(chosen.span_pages[at])} <=
@@ -225,7 +274,21 @@ std::vector<std::optional<HitRate>> JudgedHistory::Estimate() const {
   WidenByUntoldRates(
       judge.fit(), [&](std::span<const double> column) { return judge.HitRates(cells, column); },
       rates);
-  std::ranges::copy(rates, result.begin());
+  std::vector<std::uint8_t> choice_of;
+  for (const Entry& entry : entries) choice_of.push_back(entry.choice);
+  const std::vector<std::size_t> least = GroupsOnEitherSide(groups.of_row(), choice_of, choices_);
+  for (std::size_t choice = 0; choice < choices_; ++choice) {
+    double looked_at = 0;
+    double chosen = 0;
+    for (const Entry& entry : entries) looked_at += entry.choice <= choice ? entry.pages : 0;
+    for (const TargetPages& each : targets_) {
+      if (each.cpu_seconds > 0) chosen += each.chosen_seconds[choice] / each.cpu_seconds;
+    }
+    const bool enough =
+        least[choice] >= kLeastGroups && looked_at >= chosen &&
+        pages_begun_before_ <= kMostBegunBefore * (pages_judged_ + pages_begun_before_);
+    result[choice] = enough ? rates[choice] : HitRate{.value = rates[choice].value};
+  }
   return result;
 }
 

@@ -48,7 +48,7 @@ class JudgedHistory {
   struct TargetPages {
     TargetId target;
     double cpu_seconds = 0;
-    double pages = 0;                   // known at most
+    double pages = 0;                    // known at most
     std::vector<double> chosen_seconds;  // pages x CPU time, by choice
   };
 
@@ -59,8 +59,10 @@ class JudgedHistory {
   RateKinds kinds_;
   std::vector<Entry> entries_;
   std::size_t compact_at_ = std::size_t{1} << 20;
-  std::uint64_t group_pages_ = 16;  // until there are many groups
+  std::uint64_t group_pages_ = 16;    // until there are many groups
   std::vector<TargetPages> targets_;  // ascending
+  double pages_judged_ = 0;
+  double pages_begun_before_ = 0;  // of probes from before their epoch
 };
 
 }  // namespace tmprof

@@ -171,6 +171,8 @@ RatedRows Ranker::Rate(const EvidenceTable& table, RankSource source) const {
          .row = static_cast<std::uint32_t>(row),
          .pages = pages,
          .kind = sorter.Add(view.Of(table.evidence[row], pages, time.watched_seconds)),
+         .found_untimed = source != RankSource::kSamples && table.evidence[row].references > 0 &&
+                          !view.TellsOfBits(table.evidence[row]),
          .cpu_seconds = time.cpu_seconds,
          .remembered_cpu_seconds = time.remembered_cpu_seconds});
   }

@@ -22,6 +22,8 @@ struct RatedRow {
   // Where the rate is suspected to have changed: what was seen since, and how likely the change is.
   std::uint32_t kind_since = kNone;
   float chance = 0;
+  // Accessed bits were found set, but all reads that found them came late and kept no time.
+  bool found_untimed = false;
   // Of the target: in the last epoch, and remembered of all epochs.
   double cpu_seconds = 0;
   double remembered_cpu_seconds = 0;

@@ -10,8 +10,6 @@ namespace tmprof {
 namespace {
 
 constexpr std::uint64_t kBlockPages = 512;
-// With fewer groups there is nothing to learn from how they differ.
-constexpr std::size_t kLeastGroups = 8;
 // Blocks are cut until there are so many groups.
 constexpr std::size_t kEnoughGroups = 16;
 // Enough to know a standard deviation to an eighth.

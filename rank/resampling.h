@@ -17,6 +17,9 @@
 
 namespace tmprof {
 
+// With fewer groups there is nothing to learn from how they differ.
+inline constexpr std::size_t kLeastGroups = 8;
+
 // Groups of pages whose evidence goes together: blocks of 2 MiB, which a scanner clears at once and
 // reads at once. A small program has smaller groups, so that there are enough to draw from.
 class PageGroups {

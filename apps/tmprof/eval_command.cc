@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,11 +14,15 @@
 #include "base/ratio.h"
 #include "policy/policy.h"
 #include "policy/replay/replay.h"
+#include "policy/replay/told_hit_rates.h"
 #include "report/format.h"
 #include "report/trace.h"
 
 namespace tmprof {
 namespace {
+
+// The judge `combined`, by the name of what it estimates.
+constexpr std::string_view kAccesses = "accesses";
 
 struct EvalOptions {
   std::vector<std::string> traces{std::string(kDefaultTrace)};
@@ -38,6 +43,42 @@ struct TraceEnd {
   std::string trace;
   StreamEnd end;
 };
+// What one trace tells without a replay: one for each ratio. Empty: the judge's weights are no
+// estimated rates.
+struct TraceHitRates {
+  std::string trace;
+  std::vector<HitRates> at_ratio;
+};
+
+struct Evaluation {
+  std::vector<TraceResult> results;
+  std::vector<TraceEnd> ends;
+  std::vector<TraceHitRates> told;
+
+  // Of the trace and ratio of a result; nullptr: not told.
+  const HitRates* ToldBeside(const TraceResult& result) const {
+    for (const TraceHitRates& each : told) {
+      if (each.trace != result.trace) continue;
+      const auto at = std::ranges::find(each.at_ratio, result.result.capacity, &HitRates::capacity);
+      return at == each.at_ratio.end() ? nullptr : &*at;
+    }
+    return nullptr;
+  }
+};
+
+// The three of them, as every format names them.
+struct NamedHitRate {
+  const char* key;
+  const char* name;
+  std::optional<HitRate> HitRates::* rate;
+};
+constexpr NamedHitRate kNamedHitRates[] = {
+    {"oracle_curve", "oracle (curve)", &HitRates::oracle},
+    {"attainable", "attainable", &HitRates::attainable},
+    {"history_judged_apart", "history", &HitRates::history},
+};
+
+std::uint64_t BytesOf(PageCount pages) { return pages.value() * kBasePageBytes; }
 
 Result<Ranker::Options> RankerOptions(const EvalOptions& options) {
   const Result<RankModel> model = ParseRankModel(options.rank_model);
@@ -82,7 +123,8 @@ Result<ReplayOptions> ParseReplayOptions(const EvalOptions& options) {
                                   RequireDifferent("--ratio", options.ratios, replay.ratios)}) {
     if (!different) return Fail(different.error());
   }
-  const auto judge = ParseRankSource(options.judge);
+  const auto judge =
+      ParseRankSource(options.judge == kAccesses ? Name(RankSource::kCombined) : options.judge);
   if (!judge) return Fail(judge.error());
   replay.judge = *judge;
   const auto ranker = RankerOptions(options);
@@ -101,18 +143,45 @@ std::string HalfLife(const Ranker::Options& ranker) {
   return ranker.memory == Ranker::Memory::kHalfLife ? FormatDuration(ranker.half_life) : "none";
 }
 
-Json AsJson(const std::vector<TraceResult>& results, const std::vector<TraceEnd>& ends,
-            const Ranker::Options& ranker) {
-  Json files = Json::array();
-  for (const TraceEnd& file : ends) files.push_back(WithEnd({{"trace", file.trace}}, file.end));
+Json AsJson(const std::optional<HitRate>& rate) {
+  if (!rate) return nullptr;
+  return {
+      {"value", rate->value}, {"low", rate->low}, {"high", rate->high}, {"told", rate->is_told()}};
+}
+
+Json AsJson(const TraceHitRates& told, const std::vector<Ratio>& ratios) {
   Json rows = Json::array();
-  for (const auto& [trace, result] : results) {
+  for (std::size_t i = 0; i < told.at_ratio.size(); ++i) {
+    const HitRates& rates = told.at_ratio[i];
+    Json row = {{"trace", told.trace},
+                {"ratio", ToString(ratios[i])},
+                {"capacity_pages", rates.capacity.value()},
+                {"capacity_bytes", BytesOf(rates.capacity)},
+                {"pages", rates.pages.value()}};
+    for (const NamedHitRate& named : kNamedHitRates) row[named.key] = AsJson(rates.*named.rate);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+Json AsJson(const Evaluation& evaluation, const ReplayOptions& options) {
+  const Ranker::Options& ranker = options.ranker;
+  Json files = Json::array();
+  for (const TraceEnd& file : evaluation.ends)
+    files.push_back(WithEnd({{"trace", file.trace}}, file.end));
+  Json told = Json::array();
+  for (const TraceHitRates& each : evaluation.told) {
+    for (Json& row : AsJson(each, options.ratios)) told.push_back(std::move(row));
+  }
+  Json rows = Json::array();
+  for (const auto& [trace, result] : evaluation.results) {
     rows.push_back({{"trace", trace},
                     {"policy", result.policy},
                     {"rank", Name(result.rank)},
                     {"judge", Name(result.judge)},
                     {"ratio", ToString(result.ratio)},
                     {"capacity_pages", result.capacity.value()},
+                    {"capacity_bytes", BytesOf(result.capacity)},
                     {"epochs", result.epochs},
                     {"hit_rate", OrNull(result.hit_rate)},
                     {"weight_hit", result.weight_hit},
@@ -122,31 +191,84 @@ Json AsJson(const std::vector<TraceResult>& results, const std::vector<TraceEnd>
   return {{"rank_model", Name(ranker.model)},
           {"half_life", HalfLife(ranker)},
           {"traces", std::move(files)},
+          {"hit_rates", std::move(told)},
           {"results", std::move(rows)}};
 }
 
-std::string AsCsv(const std::vector<TraceResult>& results, const Ranker::Options& ranker) {
-  std::string text =
-      CsvLine({"trace", "policy", "rank", "judge", "ratio", "capacity_pages", "epochs", "hit_rate",
-               "weight_hit", "weight_total", "moved_pages", "rank_model", "half_life"});
-  for (const auto& [trace, result] : results) {
-    text += CsvLine(
-        {trace, result.policy, std::string(Name(result.rank)), std::string(Name(result.judge)),
-         ToString(result.ratio), std::to_string(result.capacity.value()),
-         std::to_string(result.epochs), OrEmpty(result.hit_rate, Exact), Exact(result.weight_hit),
-         OrEmpty(WeightTotal(result), Exact), std::to_string(result.moved_pages.value()),
-         std::string(Name(ranker.model)), HalfLife(ranker)});
+std::string AsCsv(const Evaluation& evaluation, const Ranker::Options& ranker) {
+  std::vector<std::string> header{"trace",      "policy",         "rank",        "judge",
+                                  "ratio",      "capacity_pages", "epochs",      "hit_rate",
+                                  "weight_hit", "weight_total",   "moved_pages", "rank_model",
+                                  "half_life",  "capacity_bytes"};
+  for (const NamedHitRate& named : kNamedHitRates) {
+    for (const char* part : {"", "_low", "_high"}) {
+      header.push_back(std::string(named.key) + part);
+    }
+  }
+  std::string text = CsvLine(header);
+  for (const TraceResult& row : evaluation.results) {
+    const auto& [trace, result] = row;
+    std::vector<std::string> cells{trace,
+                                   result.policy,
+                                   std::string(Name(result.rank)),
+                                   std::string(Name(result.judge)),
+                                   ToString(result.ratio),
+                                   std::to_string(result.capacity.value()),
+                                   std::to_string(result.epochs),
+                                   OrEmpty(result.hit_rate, Exact),
+                                   Exact(result.weight_hit),
+                                   OrEmpty(WeightTotal(result), Exact),
+                                   std::to_string(result.moved_pages.value()),
+                                   std::string(Name(ranker.model)),
+                                   HalfLife(ranker),
+                                   std::to_string(BytesOf(result.capacity))};
+    const HitRates* told = evaluation.ToldBeside(row);
+    for (const NamedHitRate& named : kNamedHitRates) {
+      const std::optional<HitRate> rate = told ? told->*named.rate : std::nullopt;
+      for (const double HitRate::* part : {&HitRate::value, &HitRate::low, &HitRate::high}) {
+        cells.push_back(rate ? Exact((*rate).*part) : std::string());
+      }
+    }
+    text += CsvLine(cells);
   }
   return text;
 }
 
-// One table per trace: a row per policy and rank, a column of hit rates per ratio.
-std::string AsText(const std::vector<TraceResult>& results, const ReplayOptions& options) {
-  std::vector<TextTable::Column> columns{{"policy", TextTable::Align::kLeft},
-                                         {"rank", TextTable::Align::kLeft}};
-  for (const Ratio ratio : options.ratios) columns.push_back({ToString(ratio)});
-  columns.push_back({"pages moved at " + ToString(options.ratios.front())});
+// "68.2 % [60.1, 76.3]", with a question mark where too little was seen to tell.
+std::string WithInterval(const std::optional<HitRate>& rate) {
+  if (!rate) return "-";
+  return fmt::format("{} [{:.1f}, {:.1f}]", rate->is_told() ? Percent(rate->value) : "?",
+                     100 * rate->low, 100 * rate->high);
+}
 
+// A row per kind of hit rate, a column per ratio.
+std::string AsText(const TraceHitRates& told, const std::vector<Ratio>& ratios) {
+  if (told.at_ratio.empty()) return "";
+  std::vector<TextTable::Column> columns{{"hit rate", TextTable::Align::kLeft}};
+  for (const Ratio ratio : ratios) columns.push_back({ToString(ratio)});
+  TextTable table(columns);
+  bool all_told = true;
+  for (const NamedHitRate& named : kNamedHitRates) {
+    std::vector<std::string> cells{named.name};
+    for (const HitRates& rates : told.at_ratio) {
+      const std::optional<HitRate>& rate = rates.*named.rate;
+      cells.push_back(WithInterval(rate));
+      all_told &= !rate || rate->is_told();
+    }
+    table.AddRow(std::move(cells));
+  }
+  std::string text = fmt::format(
+      "Hit rates of the {} pages that were looked at or sampled, with 90 % intervals: of the best "
+      "placement, of this ranking, and of this ranking an epoch later\n",
+      Grouped(told.at_ratio.front().pages.value()));
+  text += table.Text();
+  if (!all_told) text += "?: too little was seen to tell\n";
+  return text;
+}
+
+// One table per trace: a row per policy and rank, a column of hit rates per ratio.
+std::string AsText(const Evaluation& evaluation, const ReplayOptions& options) {
+  const std::vector<TraceResult>& results = evaluation.results;
   std::string text;
   for (std::size_t i = 0; i < results.size();) {
     const std::string& trace = results[i].trace;
@@ -155,6 +277,13 @@ std::string AsText(const std::vector<TraceResult>& results, const ReplayOptions&
         "model {}, half-life {}\n",
         Printable(trace), results[i].result.epochs, Name(options.judge), Name(options.ranker.model),
         HalfLife(options.ranker));
+    std::vector<TextTable::Column> columns{{"policy", TextTable::Align::kLeft},
+                                           {"rank", TextTable::Align::kLeft}};
+    for (std::size_t ratio = 0; ratio < options.ratios.size(); ++ratio) {
+      columns.push_back({fmt::format("{} = {}", ToString(options.ratios[ratio]),
+                                     FormatBytes(BytesOf(results[i + ratio].result.capacity)))});
+    }
+    columns.push_back({"pages moved at " + ToString(options.ratios.front())});
     TextTable table(columns);
     while (i < results.size() && results[i].trace == trace) {
       const ReplayResult& first = results[i].result;
@@ -166,6 +295,9 @@ std::string AsText(const std::vector<TraceResult>& results, const ReplayOptions&
       table.AddRow(std::move(cells));
     }
     text += table.Text();
+    for (const TraceHitRates& told : evaluation.told) {
+      if (told.trace == trace) text += AsText(told, options.ratios);
+    }
   }
   return text;
 }
@@ -176,8 +308,7 @@ Result<int> Evaluate(const EvalOptions& options) {
   const Result<ReplayOptions> replay = ParseReplayOptions(options);
   if (!replay) return Fail(replay.error());
 
-  std::vector<TraceResult> results;
-  std::vector<TraceEnd> ends;
+  Evaluation evaluation;
   int exit_status = kDone;
   for (const std::string& path : options.traces) {
     const Result<Trace> trace = OpenTraceFile(path);
@@ -185,16 +316,27 @@ Result<int> Evaluate(const EvalOptions& options) {
     Result<ReplayOutcome> outcome = Replay(trace->open, *replay);
     if (!outcome) return Fail(outcome.error());
     exit_status = std::max(exit_status, WarnOfEnd(outcome->end, path, "replayed"));
-    ends.push_back({path, outcome->end});
-    for (ReplayResult& result : outcome->results) results.push_back({path, std::move(result)});
+    evaluation.ends.push_back({path, outcome->end});
+    if (CanTellHitRates(replay->ranker, replay->judge)) {
+      std::vector<PageCount> capacities;
+      for (std::size_t i = 0; i < replay->ratios.size(); ++i) {
+        capacities.push_back(outcome->results[i].capacity);
+      }
+      auto told = TellHitRates(trace->open, replay->ranker, replay->judge, capacities);
+      if (!told) return Fail(told.error());
+      evaluation.told.push_back({path, *std::move(told)});
+    }
+    for (ReplayResult& result : outcome->results) {
+      evaluation.results.push_back({path, std::move(result)});
+    }
   }
   switch (*format) {
     case Format::kText:
-      return Answer(AsText(results, *replay), exit_status);
+      return Answer(AsText(evaluation, *replay), exit_status);
     case Format::kJson:
-      return Answer(JsonText(AsJson(results, ends, replay->ranker)), exit_status);
+      return Answer(JsonText(AsJson(evaluation, *replay)), exit_status);
     case Format::kCsv:
-      return Answer(AsCsv(results, replay->ranker), exit_status);
+      return Answer(AsCsv(evaluation, replay->ranker), exit_status);
   }
   return exit_status;
 }
@@ -220,8 +362,10 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
   command->add_option("--rank", options->ranks, "Evidence that the policies go by")
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("--judge", options->judge, "Evidence that decides what a hit is worth")
-      ->check(CLI::IsMember({"combined", "references", "samples", "truth", "misses"}))
+  command
+      ->add_option("--judge", options->judge,
+                   "Evidence that decides what a hit is worth; accesses, estimated, is combined")
+      ->check(CLI::IsMember({"accesses", "combined", "references", "samples", "truth", "misses"}))
       ->capture_default_str();
   AddRankModel(*command, options->rank_model);
   command

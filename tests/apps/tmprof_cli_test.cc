@@ -466,6 +466,38 @@ TEST(Eval, GivesARowPerPolicyRankAndRatio) {
   }
 }
 
+TEST(Eval, TellsThreeHitRatesWithTheirIntervalsForEachRatio) {
+  const std::vector<std::string> eval{"eval",    GoldenTrace(), "--ratio",
+                                      "1/2,1/4", "--judge",     "accesses"};
+  const auto show = [&](const char* format) {
+    std::vector<std::string> arguments = eval;
+    arguments.insert(arguments.end(), {"--format", format});
+    return Tmprof(arguments).out;
+  };
+  const Json all = Json::parse(show("json"));
+  ASSERT_EQ(all["hit_rates"].size(), 2u);
+  for (const Json& row : all["hit_rates"]) {
+    EXPECT_EQ(row["capacity_bytes"].get<int>(), 4096 * row["capacity_pages"].get<int>());
+    EXPECT_GT(row["pages"].get<int>(), 0);
+    for (const char* rate : {"oracle_curve", "attainable", "history_judged_apart"}) {
+      ASSERT_TRUE(row.contains(rate)) << rate;
+      if (row[rate].is_null()) continue;
+      EXPECT_LE(row[rate]["low"].get<double>(), row[rate]["value"].get<double>()) << rate;
+      EXPECT_GE(row[rate]["high"].get<double>(), row[rate]["value"].get<double>()) << rate;
+    }
+  }
+  for (const Json& row : all["results"]) EXPECT_EQ(row["judge"], "combined");
+  EXPECT_THAT(show("csv"), HasSubstr(",half_life,capacity_bytes,oracle_curve,oracle_curve_low,"
+                                     "oracle_curve_high,attainable,"));
+  EXPECT_THAT(show("text"), HasSubstr("oracle (curve)"));
+}
+
+TEST(Eval, TellsNoHitRatesWhereTheJudgeIsExact) {
+  const Outcome outcome = Tmprof({"eval", GoldenTrace(), "--judge", "truth", "--format", "json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_TRUE(Json::parse(outcome.out)["hit_rates"].empty());
+}
+
 TEST(Eval, SaysNullWhereTheJudgeSawNothing) {
   // Nobody told the golden trace the truth.
   const Outcome outcome = Tmprof({"eval", GoldenTrace(), "--judge", "truth", "--format", "json"});
@@ -486,7 +518,7 @@ TEST(Eval, NamesTheHalfLifeInForceInEveryFormat) {
       return Tmprof({"eval", GoldenTrace(), option, "--format", format}).out;
     };
     EXPECT_EQ(Json::parse(show("json"))["half_life"], half_life);
-    EXPECT_THAT(show("csv"), HasSubstr(std::string(",") + half_life + "\r\n"));
+    EXPECT_THAT(show("csv"), HasSubstr(std::string(",") + half_life + ","));
     EXPECT_THAT(show("text"), HasSubstr(std::string("half-life ") + half_life + "\n"));
   }
 }

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hit rates that a recorded trace tells without a policy being replayed.
+
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "policy/replay/replay.h"
+#include "rank/hit_rates.h"
+#include "rank/rank_model.h"
+
+namespace tmprof {
+
+// Whether a judge's weights are rates that were estimated: else there is nothing to tell.
+bool CanTellHitRates(const Ranker::Options& ranker, RankSource judge);
+
+// One for each capacity, of the epochs before any damage. Precondition: CanTellHitRates().
+Result<std::vector<HitRates>> TellHitRates(const OpenTrace& open, const Ranker::Options& ranker,
+                                           RankSource judge, std::span<const PageCount> capacities);
+
+}  // namespace tmprof
