@@ -91,6 +91,14 @@ Pattern ZipfPattern(std::uint64_t spans, double skew) {
   return pattern;
 }
 
+Pattern HalfIdlePattern(std::uint64_t spans, double skew) {
+  constexpr double kIdleShare = 1e-9;
+  Pattern pattern = ZipfPattern(spans - spans / 2, skew);
+  pattern.bands.push_back({.spans = spans / 2, .weight = kIdleShare * TotalWeight(pattern)});
+  pattern.rotation_spans = 0;
+  return pattern;
+}
+
 Pattern StepsPattern(std::uint64_t spans, std::uint64_t objects) {
   Pattern pattern = HotsetPattern(spans, spans / objects, 1);
   pattern.shuffled = false;

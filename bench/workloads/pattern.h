@@ -124,6 +124,9 @@ Pattern HotsetPattern(std::uint64_t spans, std::uint64_t hot_spans, double hot_s
 // Weight of rank k (from 1) proportional to k^-skew: exactly for the first 256 ranks, then the mean
 // over bands 2 % wide. Each phase moves on by an eighth of the footprint.
 Pattern ZipfPattern(std::uint64_t spans, double skew);
+// The first half of the ranks, rounded up, as ZipfPattern; the others have one access in a billion
+// together. Phases are alike. Precondition: at least 2 spans.
+Pattern HalfIdlePattern(std::uint64_t spans, double skew);
 // One of `objects` equal contiguous objects per phase.
 // Precondition: objects divides spans, and is at least 2.
 Pattern StepsPattern(std::uint64_t spans, std::uint64_t objects);

@@ -116,8 +116,9 @@ TEST(Shuffle, DependsOnTheSeed) {
 }
 
 TEST(Heat, RangesCoverTheFootprintExactlyAndTheirWeightsSumToOne) {
-  const Pattern patterns[] = {UniformPattern(1000), HotsetPattern(1000, 62, 0.9),
-                              ZipfPattern(1000, 0.99), StepsPattern(1000, 8), ZipfPattern(1, 0.5)};
+  const Pattern patterns[] = {UniformPattern(1000),    HotsetPattern(1000, 62, 0.9),
+                              ZipfPattern(1000, 0.99), StepsPattern(1000, 8),
+                              ZipfPattern(1, 0.5),     HalfIdlePattern(1000, 0.99)};
   for (const Pattern& pattern : patterns) {
     const Heat heat(pattern, 3);
     for (const std::uint64_t phase : {0u, 1u, 7u, 8u, 100u}) {
@@ -207,6 +208,20 @@ TEST(ZipfPattern, FollowsThePowerLawWithinTheWidthOfItsBands) {
   for (std::uint64_t rank = 1; rank <= kSpans; ++rank) {
     const double expected = std::pow(static_cast<double>(rank), -kSkew) / total;
     EXPECT_NEAR(weights[rank - 1], expected, expected * (rank <= 256 ? 1e-9 : 0.0125)) << rank;
+  }
+}
+
+TEST(HalfIdlePattern, AccessesHalfOfThePagesNextToNever) {
+  for (const std::uint64_t spans : {2u, 1001u, 4096u}) {
+    Pattern pattern = HalfIdlePattern(spans, 0.99);
+    pattern.shuffled = false;
+    EXPECT_EQ(pattern.spans(), spans);
+    const Heat heat(pattern, 1);
+    const std::vector<SpanRange> first = heat.Ranges(heat.AtPhase(0));
+    EXPECT_EQ(first.back().end - first.back().start, spans / 2);
+    EXPECT_NEAR(first.back().weight, 1e-9, 1e-10);
+    const std::vector<SpanRange> later = heat.Ranges(heat.AtPhase(3));
+    EXPECT_EQ(later.back().start, first.back().start) << "phases are alike";
   }
 }
 

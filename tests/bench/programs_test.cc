@@ -183,7 +183,8 @@ TEST_P(EachProgram, RefusesBadInputWithStatus2AndNamesIt) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EachProgram, testing::Values("gups", "hotset", "steps", "zipf"),
+INSTANTIATE_TEST_SUITE_P(All, EachProgram,
+                         testing::Values("gups", "half_idle", "hotset", "steps", "zipf"),
                          [](const auto& case_info) { return std::string(case_info.param); });
 
 // Programs that compute: name and unit.
