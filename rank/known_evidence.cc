@@ -12,17 +12,28 @@ namespace tmprof {
 
 void KnownEvidence::Look(const EpochProfile& epoch) {
   ++epochs_;
+  if (!epoch.pages.empty()) ++with_pages_;
+  const auto any = [](const auto& counts) {
+    return std::ranges::any_of(counts, [](std::uint64_t count) { return count > 0; });
+  };
+  bits_ = bits_ || any(epoch.pages.looks);
+  samples_ = samples_ || any(epoch.pages.load_samples) || any(epoch.pages.store_samples);
   const std::optional<PageColumns::Accesses>& accesses = epoch.pages.accesses;
   if (!accesses) return;
+  if (!epoch.pages.empty()) ++with_accesses_;
   if (accesses->llc_misses) {
     ++with_misses_;
     return;
   }
-  const auto counted = [](std::uint64_t count) { return count > 0; };
-  if (std::ranges::any_of(accesses->loads, counted) ||
-      std::ranges::any_of(accesses->stores, counted)) {
-    ++without_misses_;
+  if (any(accesses->loads) || any(accesses->stores)) ++without_misses_;
+}
+
+RankSource KnownEvidence::Best() const {
+  if (with_accesses_ > 0 && (with_accesses_ == with_pages_ || (!bits_ && !samples_))) {
+    return RankSource::kTruth;
   }
+  if (bits_ == samples_) return RankSource::kCombined;
+  return bits_ ? RankSource::kReferences : RankSource::kSamples;
 }
 
 Status KnownEvidence::Require(RankSource source, std::string attempted, std::string object) const {

@@ -20,10 +20,18 @@ class KnownEvidence {
   // then unknown, not 0. Other evidence has no such gaps, nor has what holds no epoch.
   Status Require(RankSource source, std::string attempted, std::string object) const;
 
+  // The source to go by unless another one is asked for: exact accesses where all epochs with pages
+  // have them, else accessed bits, samples or both, else exact accesses of some epochs.
+  RankSource Best() const;
+
  private:
   std::uint64_t epochs_ = 0;
   std::uint64_t with_misses_ = 0;     // epochs that tell them
   std::uint64_t without_misses_ = 0;  // epochs with accesses, and no model
+  std::uint64_t with_pages_ = 0;
+  std::uint64_t with_accesses_ = 0;  // epochs of those with pages
+  bool bits_ = false;                // were read
+  bool samples_ = false;
 };
 
 }  // namespace tmprof

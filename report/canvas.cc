@@ -34,10 +34,10 @@ Canvas::Canvas(int width_px, int height_px)
   cairo_paint(context_.get());
 }
 
-void Canvas::Fill(const Box& box, Colour colour) {
+void Canvas::Fill(const Box& box, Colour colour, double opacity) {
   // Without anti-aliasing neighbouring boxes meet exactly, with no seam between them.
   cairo_set_antialias(context_.get(), CAIRO_ANTIALIAS_NONE);
-  SetColour(context_.get(), colour);
+  cairo_set_source_rgba(context_.get(), colour.red, colour.green, colour.blue, opacity);
   cairo_rectangle(context_.get(), box.left, box.top, box.width, box.height);
   cairo_fill(context_.get());
   cairo_set_antialias(context_.get(), CAIRO_ANTIALIAS_DEFAULT);

@@ -31,7 +31,8 @@ class Canvas {
 
   Canvas(int width_px, int height_px);
 
-  void Fill(const Box& box, Colour colour);
+  // `opacity`: 1 hides what was there, 0 changes nothing.
+  void Fill(const Box& box, Colour colour, double opacity = 1);
   // Diagonal strokes on light grey: "not observed", unlike any colour of a heat map.
   void Hatch(const Box& box);
   void Frame(const Box& box);

@@ -86,11 +86,13 @@ const Cdf::Curve* Cdf::FindCurve(RankSource by) const {
 Result<Cdf> MakeCdf(const Trace& trace, const CdfOptions& options) {
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
   if (!whole) return Fail(std::move(whole.error()));
-  if (auto known = whole->known.Require(options.by, "draw a curve by misses", trace.name); !known) {
+  const RankSource by = options.by.value_or(whole->known.Best());
+  if (auto known = whole->known.Require(by, "draw a curve by misses", trace.name); !known) {
     return Fail(std::move(known.error()));
   }
   const EvidenceTable& table = whole->ranker.table();
   Cdf cdf{.totals = whole->totals, .options = options};
+  cdf.options.by = by;
 
   std::vector<std::size_t> accessed;
   std::vector<double> pages(table.size());
@@ -106,16 +108,16 @@ Result<Cdf> MakeCdf(const Trace& trace, const CdfOptions& options) {
 
   std::vector<RankSource> sources = {RankSource::kReferences, RankSource::kSamples,
                                      RankSource::kCombined};
-  if (IsExact(options.by)) sources = {options.by};
-  for (const RankSource by : sources) {
-    const Scores scores = whole->ranker.Score(by);
+  if (IsExact(by)) sources = {by};
+  for (const RankSource source : sources) {
+    const Scores scores = whole->ranker.Score(source);
     std::vector<std::size_t> order = accessed;
     std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
       const double heat_a = scores[a] / pages[a];
       const double heat_b = scores[b] / pages[b];
       return heat_a != heat_b ? heat_a > heat_b : a < b;
     });
-    Cdf::Curve curve{.by = by};
+    Cdf::Curve curve{.by = source};
     for (const std::size_t i : order) curve.total_score += scores[i];
     if (curve.total_score > 0) {
       curve.at_shares = HeldBy(Cdf::kShares, order, scores, pages, footprint, curve.total_score);
@@ -133,7 +135,7 @@ std::string CdfText(const Cdf& cdf, std::size_t width_columns) {
       Grouped(cdf.footprint.value()), HumanSize(cdf.footprint));
   std::vector<TextTable::Column> columns = {{"hottest"}, {"pages"}};
   for (const Cdf::Curve& curve : cdf.curves) columns.push_back({std::string(Name(curve.by))});
-  const Cdf::Curve* shown = cdf.FindCurve(cdf.options.by);
+  const Cdf::Curve* shown = cdf.FindCurve(*cdf.options.by);
   // What the table leaves of the width, at least enough to tell eighths.
   const std::size_t bar_width = std::clamp<std::size_t>(width_columns, 64, 120) - 56;
   if (shown != nullptr) {
@@ -152,7 +154,7 @@ std::string CdfText(const Cdf& cdf, std::size_t width_columns) {
     table.AddRow(std::move(cells));
   }
   text += table.Text();
-  for (const std::string& caveat : Caveats(cdf.totals, cdf.options.by)) {
+  for (const std::string& caveat : Caveats(cdf.totals, *cdf.options.by)) {
     text += "note: " + caveat + "\n";
   }
   return text;
@@ -173,9 +175,10 @@ std::string CdfJson(const Cdf& cdf) {
   return JsonText(WithEnd({{"view", "cdf"},
                            {"trace", cdf.totals.trace},
                            {"epochs", cdf.totals.epochs},
+                           {"by", Name(*cdf.options.by)},
                            {"model", Name(cdf.options.model)},
                            {"footprint_pages", cdf.footprint.value()},
-                           {"notes", Caveats(cdf.totals, cdf.options.by)},
+                           {"notes", Caveats(cdf.totals, *cdf.options.by)},
                            {"pages_shares", cdf.plot_shares},
                            {"curves", std::move(curves)}},
                           cdf.totals.end, cdf.totals.lost_epochs));
@@ -252,7 +255,7 @@ Result<std::string> CdfPng(const Cdf& cdf) {
   cairo_set_dash(context, nullptr, 0, 0);
   for (const Cdf::Curve& curve : cdf.curves) {
     std::string name(Name(curve.by));
-    draw(curve.plot, CurveColour(curve.by), curve.by == cdf.options.by ? 4 : 2.2);
+    draw(curve.plot, CurveColour(curve.by), curve.by == *cdf.options.by ? 4 : 2.2);
     if (curve.plot.empty()) name += " (unknown)";
     legend.push_back({.text = std::move(name), .colour = CurveColour(curve.by)});
   }

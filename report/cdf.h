@@ -18,7 +18,8 @@ namespace tmprof {
 
 struct CdfOptions {
   RankModel model = RankModel::kRate;
-  RankSource by = RankSource::kCombined;  // the curve of the text plot; tables and PNG show all
+  // The curve of the text plot; tables and PNG show all. Unset: the best that the trace has.
+  std::optional<RankSource> by;
   EpochRange epochs;
 };
 

@@ -2,7 +2,6 @@
 
 #include "report/convert.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,7 +9,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <limits>
+#include <random>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -20,7 +19,9 @@
 #include <fmt/format.h>
 
 #include "base/unique_fd.h"
+#include "rank/epoch_estimates.h"
 #include "report/format.h"
+#include "report/replaced_file.h"
 #include "report/whole_trace.h"
 
 namespace tmprof {
@@ -36,19 +37,21 @@ class Output {
   // Refuses the file of `trace` itself.
   Status Open(const Trace& trace) {
     if (path_ == "-") {
-      fd_ = UniqueFd(::dup(STDOUT_FILENO));
-    } else {
-      if (Status other = RefuseToOverwrite(trace, path_); !other) return other;
-      // As private as the trace it is made from.
-      fd_ = UniqueFd(::open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+      standard_output_ = UniqueFd(::dup(STDOUT_FILENO));
+      if (!standard_output_) return Fail(Refused("write to", "standard output", errno));
+      return {};
     }
-    if (!fd_) return Fail(Refused("create file", path_.string(), errno));
+    if (Status other = RefuseToOverwrite(trace, path_); !other) return other;
+    // As private as the trace it is made from.
+    Result<ReplacedFile> file = ReplacedFile::Create(path_, 0600);
+    if (!file) return Fail(std::move(file.error()));
+    file_.emplace(*std::move(file));
     return {};
   }
 
   Status RequireRegular() const {
     struct stat status;
-    if (::fstat(fd_.get(), &status) != 0) {
+    if (::fstat(fd(), &status) != 0) {
       return Fail(Refused("inspect file", path_.string(), errno));
     }
     if (!S_ISREG(status.st_mode)) {
@@ -66,7 +69,7 @@ class Output {
   void Flush() {
     std::string_view rest = buffer_;
     while (!failure_ && !rest.empty()) {
-      const ssize_t written = ::write(fd_.get(), rest.data(), rest.size());
+      const ssize_t written = ::write(fd(), rest.data(), rest.size());
       if (written < 0 && errno == EINTR) continue;
       if (written < 0) {
         failure_ = Refused("write file", path_.string(), errno);
@@ -80,13 +83,13 @@ class Output {
   // Precondition: [offset, offset + bytes.size()) has been flushed.
   void ReadBack(std::span<char> bytes, std::uint64_t offset) {
     Transfer(bytes.size(), [&](std::size_t done) {
-      return ::pread(fd_.get(), bytes.data() + done, bytes.size() - done,
+      return ::pread(fd(), bytes.data() + done, bytes.size() - done,
                      static_cast<off_t>(offset + done));
     });
   }
   void Overwrite(std::span<const char> bytes, std::uint64_t offset) {
     Transfer(bytes.size(), [&](std::size_t done) {
-      return ::pwrite(fd_.get(), bytes.data() + done, bytes.size() - done,
+      return ::pwrite(fd(), bytes.data() + done, bytes.size() - done,
                       static_cast<off_t>(offset + done));
     });
   }
@@ -95,7 +98,7 @@ class Output {
   Status Finish() {
     Flush();
     if (failure_) return Fail(*failure_);
-    return {};
+    return file_ ? file_->Commit() : Status{};
   }
 
  private:
@@ -112,8 +115,11 @@ class Output {
     }
   }
 
+  int fd() const { return file_ ? file_->fd() : standard_output_.get(); }
+
   std::filesystem::path path_;
-  UniqueFd fd_;
+  std::optional<ReplacedFile> file_;
+  UniqueFd standard_output_;
   std::string buffer_;
   std::optional<Error> failure_;
 };
@@ -130,7 +136,7 @@ std::string Line(const EpochProfile& epoch, const PageRecord& record, const Targ
   std::string name;
   if (target != nullptr) name = CsvField(target->name);
   return fmt::format(
-      "{},{},{},{},{},{},{:#x},{},{},{},{},{},{},{},{},{},{},{},{}\r\n", epoch.index,
+      "{},{},{},{},{},{},{:#x},{},{},{},{},{},{},{},{},{},{},{},{}\n", epoch.index,
       Seconds(epoch.start - info.start), Seconds(epoch.end - info.start), record.key.target.value(),
       target != nullptr ? fmt::format("{}", target->pid.value()) : "", name,
       AddressOf(record.key.vpn), record.span.value(), record.looks, if_looked(record.references),
@@ -209,6 +215,51 @@ class RequestWriter {
   std::vector<Completion> completions_;
 };
 
+// An object's number has room for a target and a page.
+Status RequireFits(const EvidenceTable& table, const std::string& trace) {
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const Vpn last = table.key[i].vpn + PageCount(table.span_pages[i] - 1);
+    if (last.value() >> kVpnBits == 0 && table.key[i].target.value() >> (64 - kVpnBits) == 0) {
+      continue;
+    }
+    return Fail(BadInput("convert to oracleGeneral", trace,
+                         fmt::format("the span at {} of target {} does not fit the format",
+                                     Address(table.key[i].vpn), table.key[i].target.value())));
+  }
+  return {};
+}
+
+// [0, 1), from the upper bits: standard distributions differ between C++ libraries.
+double Uniform(std::mt19937_64& random) { return static_cast<double>(random() >> 11) * 0x1p-53; }
+std::size_t UniformBelow(std::mt19937_64& random, std::size_t count) {
+  return std::min(count - 1,
+                  static_cast<std::size_t>(Uniform(random) * static_cast<double>(count)));
+}
+
+// The pages that an epoch requests, in an order of chance. Each request of a row goes to any of its
+// pages. What is no whole request is left to the next row, and from the last row of an epoch to the
+// next epoch, which begins at a row of chance: so all requests together are as many as they should.
+void DrawRequests(const EpochEstimates& estimates, double ratio, std::mt19937_64& random,
+                  double& left_over, std::vector<PageKey>& drawn) {
+  drawn.clear();
+  const EvidenceTable& table = estimates.table();
+  if (table.size() == 0) return;
+  const std::size_t first = UniformBelow(random, table.size());
+  for (std::size_t n = 0; n < table.size(); ++n) {
+    const std::size_t i = (first + n) % table.size();
+    const double wanted = left_over + estimates.estimates().score[i] * ratio;
+    auto requests = static_cast<std::uint64_t>(wanted);
+    left_over = wanted - static_cast<double>(requests);
+    for (; requests > 0; --requests) {
+      const std::size_t page = UniformBelow(random, table.span_pages[i]);
+      drawn.push_back({table.key[i].target, table.key[i].vpn + PageCount(page)});
+    }
+  }
+  for (std::size_t left = drawn.size(); left > 1; --left) {
+    std::swap(drawn[left - 1], drawn[UniformBelow(random, left)]);
+  }
+}
+
 }  // namespace
 
 Result<ConvertStats> ConvertToCsv(const Trace& trace, const std::filesystem::path& path) {
@@ -233,50 +284,42 @@ Result<ConvertStats> ConvertToCsv(const Trace& trace, const std::filesystem::pat
   return stats;
 }
 
-Result<ConvertStats> ConvertToOracleGeneral(const Trace& trace, RankModel model,
+Result<ConvertStats> ConvertToOracleGeneral(const Trace& trace, const OracleGeneralOptions& options,
                                             const std::filesystem::path& path) {
   Output output(path);
   if (Status opened = output.Open(trace); !opened) return Fail(std::move(opened.error()));
   if (Status regular = output.RequireRegular(); !regular) return Fail(std::move(regular.error()));
+  const Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, {});
+  if (!whole) return Fail(whole.error());
+  if (Status fits = RequireFits(whole->ranker.table(), trace.name); !fits) {
+    return Fail(std::move(fits.error()));
+  }
+  ConvertStats stats{.by = whole->known.Best()};
+  for (const double score : whole->ranker.Score(stats.by)) stats.weight += score;
+  const auto most = static_cast<double>(options.most_requests);
+  stats.ratio = stats.weight > most ? most / stats.weight : 1;
+
+  EpochEstimates estimates(whole->ranker, stats.by);
+  std::mt19937_64 random(options.seed);  // its sequence is the same in every C++ library
   RequestWriter requests(output);
-  Ranker ranker({.model = model, .memory = Ranker::Memory::kThisEpoch});
-  ConvertStats stats;
-  std::optional<Error> too_wide;
-  std::vector<std::size_t> order;
+  std::vector<PageKey> drawn;
+  double left_over = 0.5;
   Result<StreamEnd> end = ReadEpochs(trace, {}, [&](const EpochProfile& epoch) {
-    if (too_wide || output.failed()) return;
+    if (output.failed()) return;
     ++stats.epochs;
-    ranker.Absorb(epoch);
-    const EvidenceTable& table = ranker.table();
-    const Scores scores = ranker.Score(RankSource::kCombined);
-    order.clear();
-    for (std::size_t i = 0; i < table.size(); ++i) {
-      if (Accessed(table.evidence[i])) order.push_back(i);
-    }
-    std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
-      const double heat_a = scores[a] / table.span_pages[a];
-      const double heat_b = scores[b] / table.span_pages[b];
-      return heat_a != heat_b ? heat_a > heat_b : a < b;
-    });
-    const auto clock_seconds =
-        static_cast<std::uint32_t>(std::max(0.0, Seconds(epoch.start - trace.info.start)));
-    for (const std::size_t i : order) {
-      const PageKey key = table.key[i];
-      const std::uint64_t bytes = table.span_pages[i] * kBasePageBytes;
-      if (key.vpn.value() >> kVpnBits != 0 || key.target.value() >> (64 - kVpnBits) != 0 ||
-          bytes > std::numeric_limits<std::uint32_t>::max()) {
-        too_wide = BadInput("convert to oracleGeneral", trace.name,
-                            fmt::format("the span at {} of target {} does not fit the format",
-                                        Address(key.vpn), key.target.value()));
-        return;
-      }
-      requests.Add(clock_seconds, std::uint64_t{key.target.value()} << kVpnBits | key.vpn.value(),
-                   static_cast<std::uint32_t>(bytes));
+    estimates.See(epoch);
+    DrawRequests(estimates, stats.ratio, random, left_over, drawn);
+    const double start = Seconds(epoch.start - trace.info.start);
+    const double step = Seconds(epoch.length()) / static_cast<double>(drawn.size());
+    for (std::size_t i = 0; i < drawn.size(); ++i) {
+      const double clock = std::max(0.0, start + step * static_cast<double>(i));
+      requests.Add(static_cast<std::uint32_t>(clock),
+                   std::uint64_t{drawn[i].target.value()} << kVpnBits | drawn[i].vpn.value(),
+                   kBasePageBytes);
     }
     requests.CompleteEarlier();
   });
   if (!end) return Fail(std::move(end.error()));
-  if (too_wide) return Fail(std::move(*too_wide));
   if (Status written = output.Finish(); !written) return Fail(std::move(written.error()));
   stats.records = requests.count();
   stats.end = std::move(*end);

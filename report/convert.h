@@ -15,6 +15,11 @@ namespace tmprof {
 struct ConvertStats {
   std::uint64_t epochs = 0;
   std::uint64_t records = 0;
+  // Of oracleGeneral: what decided on the requests, its score over the whole trace, and the
+  // requests for a unit of it.
+  RankSource by = RankSource::kCombined;
+  double weight = 0;
+  double ratio = 1;
   StreamEnd end;  // of the trace; the output holds what came before
 };
 
@@ -28,10 +33,16 @@ Result<ConvertStats> ConvertToCsv(const Trace& trace, const std::filesystem::pat
 // libCacheSim's binary format: 24 bytes per request, packed and little-endian: uint32 clock_time
 // (seconds since the trace began), uint64 obj_id, uint32 obj_size (bytes), int64 next_access_vtime
 // (the number, counted from 1, of the next request for the same object; -1 for none).
-// One request per accessed span and epoch, hottest first by the combined score per page, then
-// ascending key. An object is a target's page: obj_id = target << 44 | first vpn; a span that
-// changes its size keeps its id. `output` must be a regular file: requests are completed in place.
-Result<ConvertStats> ConvertToOracleGeneral(const Trace& trace, RankModel model,
+// Each epoch has requests in proportion to its estimated accesses (rank/epoch_estimates.h), by the
+// best evidence that the trace has, in an order of chance. Where there are more accesses than
+// `most_requests`, they are sampled. An object is a target's base page, of whatever span it is:
+// obj_id = target << 44 | vpn. `output` must be a regular file: requests are completed in place.
+struct OracleGeneralOptions {
+  RankModel model = RankModel::kRate;
+  std::uint64_t most_requests = 1'000'000;  // 24 MB
+  std::uint64_t seed = 1;                   // of what chance decides
+};
+Result<ConvertStats> ConvertToOracleGeneral(const Trace& trace, const OracleGeneralOptions& options,
                                             const std::filesystem::path& output);
 
 }  // namespace tmprof

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <ctime>
+#include <limits>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -100,7 +102,7 @@ std::string CsvLine(const std::vector<std::string>& fields) {
     if (i != 0) line += ',';
     line += CsvField(fields[i]);
   }
-  return line + "\r\n";
+  return line + "\n";
 }
 
 std::string JsonText(const Json& json) {
@@ -124,6 +126,43 @@ std::string HumanSize(PageCount pages) {
 std::string Percent(double share) { return fmt::format("{:.3g} %", share * 100); }
 
 std::string Significant(double value) { return fmt::format("{:.4g}", value); }
+
+ColumnScale::ColumnScale(std::span<const double> values) {
+  static constexpr std::array<std::string_view, 5> kPrefixes = {"", "thousand ", "million ",
+                                                                "billion ", "trillion "};
+  constexpr int kDigits = 4;        // of the largest
+  constexpr int kFewestDigits = 2;  // of the smallest
+  constexpr int kMostDecimals = 6;
+  double largest = 0;
+  double smallest = std::numeric_limits<double>::infinity();  // above 0
+  bool whole = true;
+  for (const double value : values) {
+    if (!std::isfinite(value)) continue;
+    largest = std::max(largest, value);
+    if (value > 0) smallest = std::min(smallest, value);
+    whole = whole && value == std::floor(value);
+  }
+  std::size_t prefix = 0;
+  for (; largest / divisor_ >= 1000 && prefix + 1 < kPrefixes.size(); ++prefix) divisor_ *= 1000;
+  prefix_ = kPrefixes[prefix];
+  if (largest <= 0 || (whole && prefix == 0)) return;
+  const auto decade = [this](double value) {
+    return static_cast<int>(std::floor(std::log10(value / divisor_)));
+  };
+  decimals_ =
+      std::clamp(std::max(kDigits - 1 - decade(largest), kFewestDigits - 1 - decade(smallest)), 0,
+                 kMostDecimals);
+}
+
+std::string ColumnScale::Title(std::string_view unit) const {
+  return fmt::format("{}{}", prefix_, unit);
+}
+
+std::string ColumnScale::operator()(double value) const {
+  const double least = std::pow(10, -decimals_);
+  if (value > 0 && value / divisor_ < least / 2) return fmt::format("< {:.{}f}", least, decimals_);
+  return fmt::format("{:.{}f}", value / divisor_, decimals_);
+}
 
 std::string Exact(double value) { return fmt::format("{}", value); }
 

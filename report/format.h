@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,10 +33,11 @@ Result<Format> ParseFormat(std::string_view text);  // "text", "json", "csv"
 // (C0, DEL, C1) and bytes that are not UTF-8 come out as \xNN, so that no terminal acts on them.
 std::string Printable(std::string_view text);
 
-// One CSV field by RFC 4180: quoted when it holds a comma, a quote or a line break. Other control
-// characters are made printable.
+// One CSV field as of RFC 4180: quoted when it holds a comma, a quote or a line break. Other
+// control characters are made printable.
 std::string CsvField(std::string_view text);
-std::string CsvLine(const std::vector<std::string>& fields);  // ends with CR LF, RFC 4180
+std::string CsvLine(
+    const std::vector<std::string>& fields);  // ends with LF, as awk and cut read it
 
 // Bytes that are not UTF-8 become U+FFFD. Ends with a line feed.
 std::string JsonText(const Json& json);
@@ -46,10 +48,25 @@ Json OrNull(const std::optional<T>& value) {
 }
 Json OrNull(const std::optional<PageCount>& pages);
 
-std::string Address(Vpn vpn);              // "0x7f0012345000"
-std::string HumanSize(PageCount pages);    // "4 KiB", "1.5 GiB"
-std::string Percent(double share);         // 0.123 -> "12.3 %"
-std::string Significant(double value);     // four significant digits: "0.1235", "1.234e+06"
+std::string Address(Vpn vpn);            // "0x7f0012345000"
+std::string HumanSize(PageCount pages);  // "4 KiB", "1.5 GiB"
+std::string Percent(double share);       // 0.123 -> "12.3 %"
+std::string Significant(double value);   // four significant digits: "0.1235", "1.234e+06"
+// Spells the numbers of a column on one scale and to the same decimal: "32.510", "0.012".
+class ColumnScale {
+ public:
+  // Whole numbers below a thousand stay whole.
+  explicit ColumnScale(std::span<const double> values);
+  // "million accesses", of "accesses".
+  std::string Title(std::string_view unit) const;
+  std::string operator()(double value) const;
+
+ private:
+  double divisor_ = 1;
+  std::string_view prefix_;
+  int decimals_ = 0;
+};
+
 std::string Exact(double value);           // shortest text that reads back as the same double
 std::string Grouped(std::uint64_t value);  // "1 234 567"
 

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "rank/epoch_estimates.h"
 #include "report/format.h"
 
 namespace tmprof {
@@ -52,45 +53,81 @@ std::optional<TargetId> HottestTarget(const EvidenceTable& table, const Scores& 
 
 bool ByDelivery(RankSource by) { return by == RankSource::kSamples || IsExact(by); }
 
+// Shares out epochs among columns of equal length.
+class TimeAxis {
+ public:
+  explicit TimeAxis(const Heatmap& heatmap)
+      : start_(heatmap.totals.start), length_(heatmap.column_length), columns_(heatmap.columns) {}
+
+  struct Part {
+    std::size_t column;
+    double share;  // of the epoch
+  };
+  // Ascending. Slivers are left out: epochs begin some ms early or late, and what was looked at in
+  // one of them was not looked at in the column beside it.
+  std::vector<Part> PartsOf(const EpochProfile& epoch) const {
+    constexpr double kSliver = 0.05;
+    std::vector<Part> parts;
+    double sum = 0;
+    const auto length = static_cast<double>(epoch.length().count());
+    const auto first =
+        static_cast<std::size_t>(std::max<std::int64_t>(0, (epoch.start - start_) / length_));
+    for (std::size_t column = first; column < columns_; ++column) {
+      const MonotonicTime from = start_ + length_ * static_cast<std::int64_t>(column);
+      if (from >= epoch.end && column != first) break;
+      const auto overlap = static_cast<double>(
+          (std::min(from + length_, epoch.end) - std::max(from, epoch.start)).count());
+      const bool sliver =
+          overlap < kSliver * length && overlap < kSliver * static_cast<double>(length_.count());
+      if (sliver && length > 0) continue;
+      parts.push_back({.column = column, .share = length > 0 ? overlap / length : 1});
+      sum += parts.back().share;
+    }
+    for (Part& part : parts) part.share /= sum;
+    return parts;
+  }
+
+ private:
+  MonotonicTime start_;
+  std::chrono::nanoseconds length_;
+  std::size_t columns_;
+};
+
 // Gathers the cells over the second reading.
 class CellSums {
  public:
-  explicit CellSums(const Heatmap& heatmap)
+  CellSums(const Heatmap& heatmap, bool estimated)
       : map_(heatmap),
+        estimated_(estimated),
         cells_(heatmap.addresses.rows * heatmap.columns),
         delivered_seconds_(heatmap.columns) {}
 
-  void Add(const EpochProfile& epoch, const EvidenceTable& table, const Scores& scores) {
-    const auto column =
-        static_cast<std::size_t>((epoch.index - map_.totals.first_index) / map_.epochs_per_column);
-    if (column >= map_.columns) return;
-    const double seconds = Seconds(epoch.length());
-    delivered_seconds_[column] += seconds * DeliveredShare(epoch);
-    const RowRange rows = RowsOf(table, map_.target->id);
-    auto segment = map_.addresses.segments.begin();
-    const auto last_segment = map_.addresses.segments.end();
-    for (std::size_t i = rows.first; i < rows.end; ++i) {
-      const VpnRange range{table.key[i].vpn, table.key[i].vpn + PageCount(table.span_pages[i])};
-      while (segment != last_segment && segment->range.end <= range.start) ++segment;
-      for (auto s = segment; s != last_segment && s->range.start < range.end; ++s) {
-        AddWithin(*s, column, range, table.evidence[i], scores[i], seconds);
-      }
+  void Add(const EpochProfile& epoch, const EvidenceTable& table, const Estimates& estimates) {
+    if (std::ranges::find(epoch.targets, map_.target->id, &Target::id) == epoch.targets.end() &&
+        map_.totals.FindTarget(map_.target->id) != nullptr) {
+      return;  // it has exited, or did not run yet
+    }
+    for (const TimeAxis::Part& part : TimeAxis(map_).PartsOf(epoch)) {
+      AddPart(epoch, part, table, estimates);
     }
   }
 
-  std::vector<std::optional<double>> Values() const {
+  // And their deviations, where they are estimated.
+  std::vector<std::optional<double>> Values(std::vector<double>& relative_sd) const {
     std::vector<std::optional<double>> values(cells_.size());
+    if (estimated_) relative_sd.resize(cells_.size());
     for (std::size_t row = 0; row < map_.addresses.rows; ++row) {
       const auto pages = static_cast<double>(map_.addresses.RowRange(row).size().value());
       for (std::size_t column = 0; column < map_.columns; ++column) {
-        const Cell& cell = cells_[row * map_.columns + column];
+        const std::size_t at = row * map_.columns + column;
+        const Cell& cell = cells_[at];
         const double delivered = pages * delivered_seconds_[column];
-        std::optional<double>& value = values[row * map_.columns + column];
-        if (cell.looked_page_seconds > 0) {
-          value = cell.looked_score / cell.looked_page_seconds;
-        } else if (delivered > 0 &&
-                   (ByDelivery(map_.options.by) || cell.samples >= kFewestSamples)) {
-          value = cell.sampled_score / delivered;
+        if (cell.page_seconds > 0) {
+          values[at] = cell.score / cell.page_seconds;
+          if (estimated_ && cell.score > 0) relative_sd[at] = std::sqrt(cell.variance) / cell.score;
+        } else if (!estimated_ && delivered > 0 &&
+                   (ByDelivery(*map_.options.by) || cell.samples >= kFewestSamples)) {
+          values[at] = cell.sampled_score / delivered;
         }
       }
     }
@@ -99,8 +136,9 @@ class CellSums {
 
  private:
   struct Cell {
-    double looked_score = 0;
-    double looked_page_seconds = 0;
+    double score = 0;  // of pages that were looked at, or are estimated
+    double page_seconds = 0;
+    double variance = 0;  // of that score
     double sampled_score = 0;
     double samples = 0;
   };
@@ -108,8 +146,8 @@ class CellSums {
 
   // The share of the epoch in which samples, or exact counts, could have arrived.
   double DeliveredShare(const EpochProfile& epoch) const {
-    if (map_.options.by == RankSource::kReferences) return 0;
-    const SourceRole role = IsExact(map_.options.by) ? SourceRole::kTruth : SourceRole::kSamples;
+    if (*map_.options.by == RankSource::kReferences) return 0;
+    const SourceRole role = IsExact(*map_.options.by) ? SourceRole::kTruth : SourceRole::kSamples;
     double share = 0;
     for (const SourceStatus& source : epoch.sources) {
       if (source.role != role || source.state != SourceState::kActive) continue;
@@ -118,43 +156,68 @@ class CellSums {
     return share;
   }
 
+  void AddPart(const EpochProfile& epoch, TimeAxis::Part part, const EvidenceTable& table,
+               const Estimates& estimates) {
+    const double seconds = Seconds(epoch.length()) * part.share;
+    delivered_seconds_[part.column] += seconds * DeliveredShare(epoch);
+    const RowRange rows = RowsOf(table, map_.target->id);
+    auto segment = map_.addresses.segments.begin();
+    const auto last_segment = map_.addresses.segments.end();
+    for (std::size_t i = rows.first; i < rows.end; ++i) {
+      const VpnRange range{table.key[i].vpn, table.key[i].vpn + PageCount(table.span_pages[i])};
+      const auto pages = static_cast<double>(range.size().value());
+      const double score = estimates.score[i] * part.share / pages;
+      const bool is_known =
+          estimated_ ? score > 0 : !ByDelivery(*map_.options.by) && table.evidence[i].looks > 0;
+      const Cell of_page{
+          .score = is_known ? score : 0,
+          .page_seconds = is_known ? seconds : 0,
+          .sampled_score = is_known ? 0 : score,
+          .samples = is_known ? 0 : table.evidence[i].samples() * part.share / pages};
+      while (segment != last_segment && segment->range.end <= range.start) ++segment;
+      for (auto s = segment; s != last_segment && s->range.start < range.end; ++s) {
+        AddWithin(*s, part.column, range, of_page, is_known ? estimates.relative_sd[i] : 0);
+      }
+    }
+  }
+
   void AddWithin(const AddressAxis::Segment& segment, std::size_t column, VpnRange range,
-                 const Evidence& evidence, double score, double seconds) {
+                 const Cell& of_page, double relative_sd) {
     const std::uint64_t row_pages = map_.addresses.row_pages.value();
-    const double score_per_page = score / static_cast<double>(range.size().value());
     const Vpn end = std::min(range.end, segment.range.end);
     for (Vpn at = std::max(range.start, segment.range.start); at < end;) {
       const std::uint64_t row = (at - segment.range.start).value() / row_pages;
       const Vpn next = std::min(end, segment.range.start + PageCount((row + 1) * row_pages));
       const auto pages = static_cast<double>((next - at).value());
       Cell& cell = cells_[(segment.first_row + row) * map_.columns + column];
-      if (!ByDelivery(map_.options.by) && evidence.looks > 0) {
-        cell.looked_score += score_per_page * pages;
-        cell.looked_page_seconds += pages * seconds;
-      } else {
-        cell.sampled_score += score_per_page * pages;
-        cell.samples += evidence.samples() * pages / static_cast<double>(range.size().value());
-      }
+      cell.score += of_page.score * pages;
+      cell.page_seconds += of_page.page_seconds * pages;
+      const double sd = of_page.score * pages * relative_sd;  // pages of one span err together
+      cell.variance += sd * sd;
+      cell.sampled_score += of_page.sampled_score * pages;
+      cell.samples += of_page.samples * pages;
       at = next;
     }
   }
 
   const Heatmap& map_;
+  bool estimated_;
   std::vector<Cell> cells_;
   std::vector<double> delivered_seconds_;  // per column
 };
 
 constexpr std::string_view kLevels = ":-=+*#%@";  // by ink
+constexpr std::string_view kVagueLevels = "abcdefgh";
 constexpr char kUnknownMark = ' ';
 constexpr char kZeroMark = '.';
 constexpr std::size_t kAddressWidth = 15;  // "0x7fffffffffff" and a blank
 
-char Mark(const ValueScale& scale, std::optional<double> value) {
+char Mark(const ValueScale& scale, std::optional<double> value, bool vague) {
   if (!value) return kUnknownMark;
   if (*value <= 0) return kZeroMark;
   const auto levels = static_cast<double>(kLevels.size());
   const auto level = static_cast<std::size_t>(scale.Position(*value) * levels);
-  return kLevels[std::min(level, kLevels.size() - 1)];
+  return (vague ? kVagueLevels : kLevels)[std::min(level, kLevels.size() - 1)];
 }
 
 std::string Legend(const Heatmap& heatmap, const ValueScale& scale) {
@@ -167,7 +230,11 @@ std::string Legend(const Heatmap& heatmap, const ValueScale& scale) {
   } else {
     text += " " + heatmap.Unit();
   }
-  return text + "\n";
+  text += "\n";
+  if (!heatmap.relative_sd.empty() && !scale.empty()) {
+    text += fmt::format("'{}': the same levels where the error is above +-100 %\n", kVagueLevels);
+  }
+  return text;
 }
 
 // Tick marks and labels below `width` characters that span the columns.
@@ -180,15 +247,21 @@ std::string TimeAxisText(const Heatmap& heatmap, std::size_t width) {
   const double step = TickStep(length, std::max<std::size_t>(1, width / kLabelRoom));
   std::string ticks(width + 1, '-');
   std::string labels;
+  const auto put = [&labels, width](std::size_t at, const std::string& label) {
+    at = std::min(at, std::max(width + 2, label.size()) - label.size());
+    if (labels.size() > at || (at > 0 && labels.size() == at && labels.back() != ' ')) return;
+    labels.resize(at, ' ');
+    labels += label;
+  };
   for (double tick = std::ceil(start / step - 1e-9) * step; tick <= start + length + step * 1e-9;
        tick += step) {
     const auto at =
         static_cast<std::size_t>(std::lround((tick - start) / length * static_cast<double>(width)));
     ticks[std::min(at, width)] = '+';
-    if (labels.size() < at) labels.resize(at, ' ');
-    if (labels.size() == at) labels += fmt::format("{:g}", tick + 0.0);
+    put(at, fmt::format("{:g}", tick + 0.0));
   }
-  return margin + ticks + "\n" + margin + labels + "  time, s\n";
+  return margin + ticks + "\n" + fmt::format("{:>{}} ", "time, s", kAddressWidth - 1) + labels +
+         "\n";
 }
 
 // A result of regions in any epoch.
@@ -215,27 +288,30 @@ Result<HeatmapStyle> ParseHeatmapStyle(std::string_view name) {
 }
 
 std::string Heatmap::Unit() const {
-  return ScoreUnit(totals, options.model, options.by) + " per page per second";
+  return ScoreUnit(totals, options.model, *options.by) + " per page per second";
 }
 
 std::string Heatmap::Title() const {
   if (!target) return fmt::format("{}: no page observed", Printable(totals.trace));
   return fmt::format("{}: {} (PID {}), by {}", Printable(totals.trace), Printable(target->name),
-                     target->pid.value(), Name(options.by));
+                     target->pid.value(), Name(*options.by));
 }
 
 Result<Heatmap> MakeHeatmap(const Trace& trace, const HeatmapOptions& options) {
   Heatmap heatmap{.totals = {}, .options = options};
+  TotalRanker ranker(options.model);
+  RankSource by{};
   {
     Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
     if (!whole) return Fail(std::move(whole.error()));
-    if (auto known = whole->known.Require(options.by, "draw a heat map by misses", trace.name);
-        !known) {
+    by = options.by.value_or(whole->known.Best());
+    heatmap.options.by = by;
+    if (auto known = whole->known.Require(by, "draw a heat map by misses", trace.name); !known) {
       return Fail(std::move(known.error()));
     }
     heatmap.totals = std::move(whole->totals);
     const EvidenceTable& table = whole->ranker.table();
-    const Scores scores = whole->ranker.Score(options.by);
+    const Scores scores = whole->ranker.Score(by);
     const std::optional<TargetId> hottest =
         HottestTarget(table, scores, heatmap.totals, options.pid);
     if (!hottest) {
@@ -255,32 +331,44 @@ Result<Heatmap> MakeHeatmap(const Trace& trace, const HeatmapOptions& options) {
                                                                      : HeatmapStyle::kHottest);
     const auto choose = heatmap.style == HeatmapStyle::kWhole ? AllAddresses : ChooseAddresses;
     heatmap.addresses = choose(spans, options.addresses, options.max_rows);
+    ranker = std::move(whole->ranker);
   }
+  const bool estimated = !options.raw && options.model == RankModel::kRate && !IsExact(by);
   if (heatmap.addresses.rows == 0) return heatmap;
 
-  // A column is a whole number of epochs: none is smeared over two.
+  // Epochs of equal length are whole columns, and several of them one where they are too many.
   const TraceTotals& totals = heatmap.totals;
-  const std::uint64_t indices = totals.epochs + totals.lost_epochs;
-  heatmap.epochs_per_column = CeilDivide(indices, options.max_columns);
-  heatmap.columns = CeilDivide(indices, heatmap.epochs_per_column);
+  const auto epochs = static_cast<std::uint64_t>(std::max(
+      1.0, std::round(Seconds(totals.duration()) / std::max(Seconds(totals.short_epoch), 1e-9))));
+  const std::uint64_t epochs_per_column = CeilDivide(epochs, options.max_columns);
+  heatmap.columns = CeilDivide(epochs, epochs_per_column);
   heatmap.start = totals.start - totals.info.start;
-  heatmap.column_length = totals.duration() / static_cast<std::int64_t>(indices) *
-                          static_cast<std::int64_t>(heatmap.epochs_per_column);
+  heatmap.column_length = std::max(
+      std::chrono::nanoseconds(1),
+      std::chrono::nanoseconds(CeilDivide(
+          static_cast<std::uint64_t>(totals.duration().count()) * epochs_per_column, epochs)));
 
-  CellSums sums(heatmap);
-  Ranker ranker({.model = options.model, .memory = Ranker::Memory::kThisEpoch});
+  CellSums sums(heatmap, estimated);
+  EpochEstimates estimates(ranker, by);
+  Ranker of_epoch({.model = options.model, .memory = Ranker::Memory::kThisEpoch});
   const Result<StreamEnd> end = ReadEpochs(trace, options.epochs, [&](const EpochProfile& epoch) {
-    ranker.Absorb(epoch);
-    sums.Add(epoch, ranker.table(), ranker.Score(options.by));
+    if (options.raw) {
+      of_epoch.Absorb(epoch);
+      sums.Add(epoch, of_epoch.table(), of_epoch.Estimate(by));
+    } else {
+      estimates.See(epoch);
+      sums.Add(epoch, estimates.table(), estimates.estimates());
+    }
   });
   if (!end) return Fail(end.error());
-  heatmap.cells = sums.Values();
+  heatmap.cells = sums.Values(heatmap.relative_sd);
   return heatmap;
 }
 
 std::size_t HeatmapTextColumns(std::size_t width_columns) {
   constexpr std::size_t kLeast = 20;
-  return std::max(width_columns, kAddressWidth + 1 + kLeast) - kAddressWidth - 1;
+  constexpr std::size_t kFrame = 2;
+  return std::max(width_columns, kAddressWidth + kFrame + kLeast) - kAddressWidth - kFrame;
 }
 
 std::string HeatmapText(const Heatmap& heatmap, std::size_t width_columns) {
@@ -298,7 +386,8 @@ std::string HeatmapText(const Heatmap& heatmap, std::size_t width_columns) {
       const Vpn start = heatmap.addresses.RowRange(row).start;
       text += fmt::format("{:>{}}|", Address(start) + " ", kAddressWidth);
       for (std::size_t column = 0; column < heatmap.columns; ++column) {
-        text.append(repeat, Mark(scale, heatmap.At(row, column)));
+        text.append(repeat, Mark(scale, heatmap.At(row, column),
+                                 heatmap.RelativeSdAt(row, column) > Heatmap::kVague));
       }
       text += "|\n";
     }
@@ -314,7 +403,7 @@ std::string HeatmapText(const Heatmap& heatmap, std::size_t width_columns) {
                       HumanSize(heatmap.addresses.row_pages),
                       Significant(Seconds(heatmap.column_length)),
                       OrUnknown(heatmap.addresses.shown_share, Percent));
-  for (const std::string& caveat : Caveats(heatmap.totals, heatmap.options.by)) {
+  for (const std::string& caveat : Caveats(heatmap.totals, *heatmap.options.by)) {
     text += "note: " + caveat + "\n";
   }
   return text;
@@ -325,12 +414,17 @@ std::string HeatmapJson(const Heatmap& heatmap) {
   for (std::size_t row = 0; row < heatmap.addresses.rows; ++row) {
     const VpnRange range = heatmap.addresses.RowRange(row);
     Json values = Json::array();
+    Json relative_sd = Json::array();
     for (std::size_t column = 0; column < heatmap.columns; ++column) {
-      values.push_back(OrNull(heatmap.At(row, column)));
+      const std::optional<double> value = heatmap.At(row, column);
+      values.push_back(OrNull(value));
+      if (heatmap.relative_sd.empty()) continue;
+      relative_sd.push_back(value ? Json(heatmap.RelativeSdAt(row, column)) : Json(nullptr));
     }
     rows.push_back({{"start", Address(range.start)},
                     {"end", Address(range.end)},
                     {"values", std::move(values)}});
+    if (!heatmap.relative_sd.empty()) rows.back()["relative_sd"] = std::move(relative_sd);
   }
   Json target = nullptr;
   if (heatmap.target) {
@@ -341,30 +435,34 @@ std::string HeatmapJson(const Heatmap& heatmap) {
   return JsonText(WithEnd({{"view", "heatmap"},
                            {"trace", heatmap.totals.trace},
                            {"target", std::move(target)},
-                           {"by", Name(heatmap.options.by)},
+                           {"by", Name(*heatmap.options.by)},
                            {"model", Name(heatmap.options.model)},
                            {"unit", heatmap.Unit()},
                            {"style", Name(heatmap.style)},
+                           {"estimated", !heatmap.relative_sd.empty()},
                            {"start_s", Seconds(heatmap.start)},
                            {"column_s", Seconds(heatmap.column_length)},
                            {"columns", heatmap.columns},
                            {"row_pages", heatmap.addresses.row_pages.value()},
                            {"shown_share", OrNull(heatmap.addresses.shown_share)},
-                           {"notes", Caveats(heatmap.totals, heatmap.options.by)},
+                           {"notes", Caveats(heatmap.totals, *heatmap.options.by)},
                            {"rows", std::move(rows)}},
                           heatmap.totals.end, heatmap.totals.lost_epochs));
 }
 
 std::string HeatmapCsv(const Heatmap& heatmap) {
-  std::string csv =
-      CsvLine({"time_start_s", "time_end_s", "address_start", "address_end", "value"});
+  std::string csv = CsvLine(
+      {"time_start_s", "time_end_s", "address_start", "address_end", "value", "relative_sd"});
   for (std::size_t row = 0; row < heatmap.addresses.rows; ++row) {
     const VpnRange range = heatmap.addresses.RowRange(row);
     for (std::size_t column = 0; column < heatmap.columns; ++column) {
       const auto start = heatmap.start + heatmap.column_length * static_cast<std::int64_t>(column);
       csv += CsvLine({Exact(Seconds(start)), Exact(Seconds(start + heatmap.column_length)),
                       Address(range.start), Address(range.end),
-                      OrEmpty(heatmap.At(row, column), Exact)});
+                      OrEmpty(heatmap.At(row, column), Exact),
+                      heatmap.At(row, column) && !heatmap.relative_sd.empty()
+                          ? Exact(heatmap.RelativeSdAt(row, column))
+                          : ""});
     }
   }
   return csv;

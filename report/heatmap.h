@@ -28,16 +28,19 @@ Result<HeatmapStyle> ParseHeatmapStyle(std::string_view name);
 
 struct HeatmapOptions {
   RankModel model = RankModel::kRate;
-  RankSource by = RankSource::kCombined;
+  std::optional<RankSource> by;  // unset: the best that the trace has (KnownEvidence)
   EpochRange epochs;
   std::optional<Pid> pid;             // unset: the target with the highest score
   std::optional<VpnRange> addresses;  // unset: by style
   std::optional<HeatmapStyle> style;  // unset: kWhole where accessed bits were looked at by regions
   std::size_t max_columns = 240;      // > 0
   std::size_t max_rows = 200;         // > 0
+  bool raw = false;  // only what was observed in the time of a cell, by this time alone
 };
 
-// A cell's value is a score per base page and second:
+// A cell's value is a score per base page and second. By the rate model it is the mean of the
+// estimates of the cell's pages (rank/epoch_estimates.h), whether they were looked at then or not,
+// and unknown where no page has one. Where that is not asked for (`raw`), and of counts:
 // - by references, and by combined where accessed bits were read in the cell: the mean over the
 //   pages whose bits were read. How much of the cell was read therefore does not matter;
 // - by samples and by truth: the cell's score over all of its pages while the sampler was on;
@@ -50,15 +53,22 @@ struct Heatmap {
   HeatmapStyle style = HeatmapStyle::kHottest;
   std::optional<TargetTotal> target;  // unset: no target has a page
   AddressAxis addresses;              // rows
-  std::size_t epochs_per_column = 1;
-  std::size_t columns = 0;
+  std::size_t columns = 0;            // each equally long
   std::chrono::nanoseconds start{0};  // of the first column, since the start of the trace
   std::chrono::nanoseconds column_length{0};
   std::vector<std::optional<double>> cells;  // row-major; row 0 holds the lowest addresses
+  // Standard deviation of each value, relative to it, as if spans erred independently of each
+  // other; empty: nothing is estimated.
+  std::vector<double> relative_sd;
 
   std::optional<double> At(std::size_t row, std::size_t column) const {
     return cells[row * columns + column];
   }
+  double RelativeSdAt(std::size_t row, std::size_t column) const {
+    return relative_sd.empty() ? 0 : relative_sd[row * columns + column];
+  }
+  // What is drawn as little known: the value may as well be half or twice as much.
+  static constexpr double kVague = 1;
   std::string Unit() const;
   std::string Title() const;
 };

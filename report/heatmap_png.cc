@@ -34,6 +34,13 @@ Colour ZeroColour(const Heatmap& heatmap) {
   return heatmap.style == HeatmapStyle::kWhole ? kPaper : Colour{};
 }
 
+// Of a cell over the hatch of what is unknown: half, where the error is +-100 %, and never so
+// little that it would be taken for unknown.
+double Opacity(double relative_sd) {
+  constexpr double kLeast = 0.2;
+  return std::max(kLeast, 1 / (1 + relative_sd * relative_sd));
+}
+
 // Where the segments lie in the plot, lowest addresses at the bottom.
 class Layout {
  public:
@@ -83,7 +90,8 @@ void DrawCells(Canvas& canvas, const Heatmap& heatmap, const Layout& layout,
         const std::optional<double> value = heatmap.At(row, column);
         if (value) {
           canvas.Fill(layout.Cell(s, row, column),
-                      *value > 0 ? ColourOf(heatmap, scale.Position(*value)) : ZeroColour(heatmap));
+                      *value > 0 ? ColourOf(heatmap, scale.Position(*value)) : ZeroColour(heatmap),
+                      Opacity(heatmap.RelativeSdAt(row, column)));
         }
       }
     }
@@ -198,7 +206,14 @@ void DrawColourBar(Canvas& canvas, const Heatmap& heatmap, const ValueScale& sca
   canvas.Text(zero.right() + 11, zero.top + 8, "0", kTick, kLeft);
   canvas.Hatch(unknown);
   canvas.Frame(unknown);
-  canvas.Text(unknown.right() + 11, unknown.top + 8, "not observed", kTick, kLeft);
+  canvas.Text(unknown.right() + 11, unknown.top + 8,
+              heatmap.relative_sd.empty() ? "not observed" : "unknown", kTick, kLeft);
+  if (heatmap.relative_sd.empty()) return;
+  const Box vague{.left = kBar.left, .top = top + 56, .width = kBar.width, .height = 16};
+  canvas.Hatch(vague);
+  canvas.Fill(vague, ColourOf(heatmap, 0.5), Opacity(Heatmap::kVague));
+  canvas.Frame(vague);
+  canvas.Text(vague.right() + 11, vague.top + 8, "error +-100 %", kTick, kLeft);
 }
 
 }  // namespace
@@ -221,7 +236,7 @@ Result<std::string> HeatmapPng(const Heatmap& heatmap) {
                           Significant(Seconds(heatmap.column_length))),
               kTick, kLeft);
   double y = kPlot.bottom() + 114;
-  for (const std::string& caveat : Caveats(heatmap.totals, heatmap.options.by)) {
+  for (const std::string& caveat : Caveats(heatmap.totals, *heatmap.options.by)) {
     canvas.Text(kPlot.left, y, caveat, kTick, kLeft);
     y += 20;
   }

@@ -132,7 +132,13 @@ std::string Count(double value) {
 }
 
 std::string Samples(const HotList::Row& row) {
-  return fmt::format("{}+{}", Count(row.load_samples), Count(row.store_samples));
+  if (!row.load_samples || !row.store_samples) return "unknown";
+  return fmt::format("{}+{}", Count(*row.load_samples), Count(*row.store_samples));
+}
+
+std::optional<double> SamplesSum(const HotList::Row& row) {
+  if (!row.load_samples || !row.store_samples) return std::nullopt;
+  return *row.load_samples + *row.store_samples;
 }
 
 // "64 KiB by make (a.c:7) < main (a.c:30)", "8 KiB variable table of program"
@@ -155,39 +161,56 @@ Json ObjectJson(const HotList::Row& row) {
 
 }  // namespace
 
-Result<HotList> MakeHotList(const Trace& trace, const HotOptions& options) {
+Result<ScoredRows> ScoreRows(const Trace& trace, const HotOptions& options) {
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
   if (!whole) return Fail(std::move(whole.error()));
-  if (auto known = whole->known.Require(options.by, "list hot pages by misses", trace.name);
-      !known) {
+  const RankSource by = options.by.value_or(whole->known.Best());
+  if (auto known = whole->known.Require(by, "list hot pages by misses", trace.name); !known) {
     return Fail(std::move(known.error()));
   }
-  const EvidenceTable& table = whole->ranker.table();
-  const Estimates estimates = whole->ranker.Estimate(options.by);
-  const Scores& scores = estimates.score;
-  HotList list{.totals = whole->totals, .options = options};
-
-  PagesOfObject pages(list.totals, list.options);
+  Estimates estimates = whole->ranker.Estimate(by);
+  ScoredRows scored{
+      .whole = std::move(*whole), .estimates = std::move(estimates), .options = options};
+  scored.options.by = by;
+  PagesOfObject pages(scored.whole.totals, scored.options);
   if (options.object) {
-    if (Status found = FindPages(trace, pages, list.options); !found) return Fail(found.error());
+    if (Status found = FindPages(trace, pages, scored.options); !found) return Fail(found.error());
   }
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    if (!list.totals.IsOf(table.key[i].target, options.pid)) continue;
-    if (scores[i] <= 0) continue;
-    if (options.object && !pages.Has(table.key[i], PageCount(table.span_pages[i]))) continue;
-    order.push_back(i);
-    list.total_score += scores[i];
+  for (std::size_t i = 0; i < scored.estimates.score.size(); ++i) {
+    if (!scored.whole.totals.IsOf(scored.Key(i).target, options.pid)) continue;
+    if (scored.estimates.score[i] <= 0) continue;
+    if (options.object && !pages.Has(scored.Key(i), scored.Span(i))) continue;
+    scored.rows.push_back(i);
+    scored.total_score += scored.estimates.score[i];
+    scored.pages += scored.Span(i);
   }
-  list.spans = order.size();
+  return scored;
+}
+
+Result<HotList> MakeHotList(const Trace& trace, const HotOptions& options) {
+  Result<ScoredRows> scored = ScoreRows(trace, options);
+  if (!scored) return Fail(std::move(scored.error()));
+  const EvidenceTable& table = scored->whole.ranker.table();
+  const Scores& scores = scored->estimates.score;
+  const std::vector<double>& relative_sd = scored->estimates.relative_sd;
+  HotList list{.totals = scored->whole.totals,
+               .options = scored->options,
+               .spans = scored->rows.size(),
+               .pages = scored->pages,
+               .total_score = scored->total_score};
+  std::vector<double> low_of_page(scores.size());
+  for (const std::size_t i : scored->rows) {
+    low_of_page[i] = IntervalOf(scores[i], relative_sd[i]).low / table.span_pages[i];
+  }
+  std::vector<std::size_t>& order = scored->rows;
   const std::size_t shown = std::min(order.size(), options.limit.value_or(order.size()));
   const auto hotter = [&](std::size_t a, std::size_t b) {
-    const double heat_a = scores[a] / table.span_pages[a];
-    const double heat_b = scores[b] / table.span_pages[b];
-    return heat_a != heat_b ? heat_a > heat_b : table.key[a] < table.key[b];
+    return low_of_page[a] != low_of_page[b] ? low_of_page[a] > low_of_page[b]
+                                            : table.key[a] < table.key[b];
   };
   std::ranges::partial_sort(order, order.begin() + static_cast<std::ptrdiff_t>(shown), hotter);
 
+  const bool has_samples = list.totals.Delivered(SourceRole::kSamples);
   double shown_score = 0;
   for (std::size_t n = 0; n < shown; ++n) {
     const std::size_t i = order[n];
@@ -198,12 +221,17 @@ Result<HotList> MakeHotList(const Trace& trace, const HotOptions& options) {
                      .start = table.key[i].vpn,
                      .span = PageCount(table.span_pages[i]),
                      .references = std::nullopt,
-                     .load_samples = evidence.load_samples,
-                     .store_samples = evidence.store_samples,
+                     .load_samples = std::nullopt,
+                     .store_samples = std::nullopt,
                      .score = scores[i],
-                     .relative_sd = estimates.relative_sd[i],
+                     .relative_sd = relative_sd[i],
+                     .interval = IntervalOf(scores[i], relative_sd[i]),
                      .mapping = std::nullopt};
     if (evidence.looks > 0) row.references = evidence.references;
+    if (has_samples || evidence.samples() > 0) {
+      row.load_samples = evidence.load_samples;
+      row.store_samples = evidence.store_samples;
+    }
     shown_score += scores[i];
     list.rows.push_back(std::move(row));
   }
@@ -214,34 +242,47 @@ Result<HotList> MakeHotList(const Trace& trace, const HotOptions& options) {
 
 std::string HotText(const HotList& list) {
   using enum TextTable::Align;
-  std::vector<TextTable::Column> columns{{"rank"}, {"pid"},           {"target", kLeft}, {"start"},
-                                         {"span"}, {"references"},    {"loads+stores"},  {"score"},
-                                         {"+-"},   {"mapping", kLeft}};
+  const std::string unit = ScoreUnit(list.totals, list.options.model, *list.options.by);
+  std::vector<double> numbers;
+  bool has_references = false;
+  bool has_samples = false;
+  for (const HotList::Row& row : list.rows) {
+    numbers.insert(numbers.end(), {row.score, row.interval.low, row.interval.high});
+    has_references |= row.references.has_value();
+    has_samples |= row.load_samples.has_value();
+  }
+  const ColumnScale scale(numbers);
+  const bool has_error = !IsExact(*list.options.by);
+  std::vector<TextTable::Column> columns{{"rank"}, {"pid"}, {"target", kLeft}, {"start"}, {"span"}};
+  if (has_references) columns.push_back({"references"});
+  if (has_samples) columns.push_back({"samples (loads+stores)"});
+  columns.push_back({scale.Title(unit)});
+  if (has_error) columns.insert(columns.end(), {{"at least"}, {"at most"}});
+  columns.push_back({"mapping", kLeft});
   if (list.has_objects) columns.push_back({"object", kLeft});
   TextTable table(std::move(columns));
   for (const HotList::Row& row : list.rows) {
-    std::vector<std::string> cells{fmt::format("{}", row.rank),
-                                   fmt::format("{}", row.target.pid.value()),
-                                   Printable(row.target.name),
-                                   Address(row.start),
-                                   HumanSize(row.span),
-                                   OrUnknown(row.references, Count),
-                                   Samples(row),
-                                   Significant(row.score),
-                                   Percent(row.relative_sd),
-                                   row.mapping ? Printable(Describe(*row.mapping)) : "unknown"};
+    std::vector<std::string> cells{
+        fmt::format("{}", row.rank), fmt::format("{}", row.target.pid.value()),
+        Printable(row.target.name), Address(row.start), HumanSize(row.span)};
+    if (has_references) cells.push_back(OrUnknown(row.references, Count));
+    if (has_samples) cells.push_back(Samples(row));
+    cells.push_back(scale(row.score));
+    if (has_error) cells.insert(cells.end(), {scale(row.interval.low), scale(row.interval.high)});
+    cells.push_back(row.mapping ? Printable(Describe(*row.mapping)) : "unknown");
     if (list.has_objects) cells.push_back(ObjectText(row));
     table.AddRow(std::move(cells));
   }
   std::string text = fmt::format(
-      "hottest spans{} by {}; score: {} over {} epochs\n",
+      "hottest spans{} by {} over {} epochs{}\n",
       list.options.object ? fmt::format(" of the object at {:#x}", *list.options.object) : "",
-      Name(list.options.by), ScoreUnit(list.totals, list.options.model, list.options.by),
-      Grouped(list.totals.epochs));
+      Name(*list.options.by), Grouped(list.totals.epochs),
+      has_error ? "; ordered by the lower end of the 90 % interval, per page" : "");
   text += table.Text();
-  text += fmt::format("{} of {} spans shown, holding {} of the score\n", Grouped(list.rows.size()),
-                      Grouped(list.spans), OrUnknown(list.shown_share, Percent));
-  for (const std::string& caveat : Caveats(list.totals, list.options.by)) {
+  text += fmt::format("{} of {} spans shown, holding {} of the {}; {} pages in all\n",
+                      Grouped(list.rows.size()), Grouped(list.spans),
+                      OrUnknown(list.shown_share, Percent), unit, Grouped(list.pages.value()));
+  for (const std::string& caveat : Caveats(list.totals, *list.options.by)) {
     text += "note: " + caveat + "\n";
   }
   return text;
@@ -262,11 +303,13 @@ std::string HotJson(const HotList& list) {
                     {"start", Address(row.start)},
                     {"span", row.span.value()},
                     {"references", OrNull(row.references)},
-                    {"samples", row.load_samples + row.store_samples},
-                    {"load_samples", row.load_samples},
-                    {"store_samples", row.store_samples},
+                    {"samples", OrNull(SamplesSum(row))},
+                    {"load_samples", OrNull(row.load_samples)},
+                    {"store_samples", OrNull(row.store_samples)},
                     {"score", row.score},
                     {"relative_sd", row.relative_sd},
+                    {"score_low", row.interval.low},
+                    {"score_high", row.interval.high},
                     {"mapping", std::move(mapping)},
                     {"object", ObjectJson(row)}});
   }
@@ -274,31 +317,34 @@ std::string HotJson(const HotList& list) {
       WithEnd({{"view", "hot"},
                {"trace", list.totals.trace},
                {"epochs", list.totals.epochs},
-               {"by", Name(list.options.by)},
+               {"by", Name(*list.options.by)},
                {"model", Name(list.options.model)},
-               {"score_unit", ScoreUnit(list.totals, list.options.model, list.options.by)},
+               {"score_unit", ScoreUnit(list.totals, list.options.model, *list.options.by)},
                {"spans", list.spans},
+               {"pages", list.pages.value()},
                {"total_score", list.total_score},
                {"shown_share", OrNull(list.shown_share)},
-               {"notes", Caveats(list.totals, list.options.by)},
+               {"notes", Caveats(list.totals, *list.options.by)},
                {"rows", std::move(rows)}},
               list.totals.end, list.totals.lost_epochs));
 }
 
 std::string HotCsv(const HotList& list) {
-  std::string csv = CsvLine({"rank", "target", "pid", "name", "start", "span", "references",
-                             "samples", "load_samples", "store_samples", "score", "relative_sd",
-                             "mapping", "mapping_kind", "mapping_path", "object"});
+  std::string csv =
+      CsvLine({"rank", "target", "pid", "name", "start", "span", "references", "samples",
+               "load_samples", "store_samples", "score", "relative_sd", "mapping", "mapping_kind",
+               "mapping_path", "object", "score_low", "score_high"});
   for (const HotList::Row& row : list.rows) {
     csv += CsvLine({fmt::format("{}", row.rank), fmt::format("{}", row.target.id.value()),
                     fmt::format("{}", row.target.pid.value()), row.target.name, Address(row.start),
                     fmt::format("{}", row.span.value()), OrEmpty(row.references, Exact),
-                    Exact(row.load_samples + row.store_samples), Exact(row.load_samples),
-                    Exact(row.store_samples), Exact(row.score), Exact(row.relative_sd),
+                    OrEmpty(SamplesSum(row), Exact), OrEmpty(row.load_samples, Exact),
+                    OrEmpty(row.store_samples, Exact), Exact(row.score), Exact(row.relative_sd),
                     row.mapping ? Describe(*row.mapping) : "",
                     row.mapping ? std::string(Name(row.mapping->kind)) : "",
                     row.mapping ? row.mapping->path : "",
-                    row.object ? ObjectText(row, row.object->site.frames.size()) : ""});
+                    row.object ? ObjectText(row, row.object->site.frames.size()) : "",
+                    Exact(row.interval.low), Exact(row.interval.high)});
   }
   return csv;
 }

@@ -117,11 +117,13 @@ std::optional<double> LockAdvice::CoveredShare() const {
 Result<LockAdvice> MakeLockAdvice(const Trace& trace, const LockAdviceOptions& options) {
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, {});
   if (!whole) return Fail(std::move(whole.error()));
-  if (auto known = whole->known.Require(options.by, "advise by misses", trace.name); !known)
+  const RankSource by = options.by.value_or(whole->known.Best());
+  if (auto known = whole->known.Require(by, "advise by misses", trace.name); !known)
     return Fail(std::move(known.error()));
   LockAdvice advice{.totals = whole->totals, .options = options};
+  advice.options.by = by;
   const EvidenceTable& table = whole->ranker.table();
-  const Scores scores = whole->ranker.Score(options.by);
+  const Scores scores = whole->ranker.Score(by);
   std::map<TargetId, double> accesses;
   for (std::size_t i = 0; i < table.size(); ++i)
     if (advice.totals.IsOf(table.key[i].target, options.pid))
@@ -153,15 +155,18 @@ Result<LockAdvice> MakeLockAdvice(const Trace& trace, const LockAdviceOptions& o
 std::string LockAdviceText(const LockAdvice& advice) {
   std::string text = fmt::format(
       "memory of PID {} ({}) worth locking: {} of {} accessed, in {} ranges, with {} of the "
-      "accesses\naccesses: {}\n",
+      "accesses\naccesses: {}, by {}\n",
       advice.target.pid.value(), Printable(advice.target.name), BytesOf(advice.choice.size()),
       BytesOf(advice.accessed), Grouped(advice.choice.ranges.size()),
       OrUnknown(advice.CoveredShare(), Percent),
-      ScoreUnit(advice.totals, advice.options.model, advice.options.by));
-  TextTable table({{"start"}, {"end"}, {"size"}, {"accesses"}, {"share"}});
+      ScoreUnit(advice.totals, advice.options.model, *advice.options.by), Name(*advice.options.by));
+  std::vector<double> accesses;
+  for (const HeatedRange& range : advice.choice.ranges) accesses.push_back(range.accesses);
+  const ColumnScale scale(accesses);
+  TextTable table({{"start"}, {"end"}, {"size"}, {scale.Title("accesses")}, {"share"}});
   for (const HeatedRange& range : advice.choice.ranges) {
     table.AddRow({Address(range.pages.start), Address(range.pages.end),
-                  HumanSize(range.pages.size()), Significant(range.accesses),
+                  HumanSize(range.pages.size()), scale(range.accesses),
                   Percent(range.accesses / advice.accesses)});
   }
   text += table.Text();
@@ -184,7 +189,7 @@ std::string LockAdviceText(const LockAdvice& advice) {
         "ranges are locked\n",
         BytesOf(advice.choice.grain), Grouped(kMostLockedRanges));
   }
-  for (const std::string& caveat : Caveats(advice.totals, advice.options.by))
+  for (const std::string& caveat : Caveats(advice.totals, *advice.options.by))
     text += "note: " + caveat + "\n";
   return text;
 }
@@ -215,14 +220,15 @@ std::string LockAdviceJson(const LockAdvice& advice) {
       WithEnd({{"trace", advice.totals.trace},
                {"pid", advice.target.pid.value()},
                {"name", advice.target.name},
-               {"score_unit", ScoreUnit(advice.totals, advice.options.model, advice.options.by)},
+               {"score_unit", ScoreUnit(advice.totals, advice.options.model, *advice.options.by)},
+               {"by", Name(*advice.options.by)},
                {"accessed_bytes", advice.accessed.value() * kBasePageBytes},
                {"accesses", advice.accesses},
                {"limit_bytes", advice.limit.value() * kBasePageBytes},
                {"bytes", advice.choice.size().value() * kBasePageBytes},
                {"covered_share", OrNull(advice.CoveredShare())},
                {"grain_bytes", advice.choice.grain.value() * kBasePageBytes},
-               {"notes", Caveats(advice.totals, advice.options.by)},
+               {"notes", Caveats(advice.totals, *advice.options.by)},
                {"ranges", std::move(ranges)},
                {"applied", std::move(applied)}},
               advice.totals.end, advice.totals.lost_epochs));

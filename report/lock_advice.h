@@ -48,8 +48,8 @@ LockChoice ChooseLocked(std::span<const HeatedRange> known, PageCount limit,
 
 struct LockAdviceOptions {
   RankModel model = RankModel::kRate;
-  RankSource by = RankSource::kCombined;
-  std::optional<Pid> pid;                           // unset: the process with the most accesses
+  std::optional<RankSource> by;  // unset: the best that the trace has (KnownEvidence)
+  std::optional<Pid> pid;        // unset: the process with the most accesses
   std::variant<std::uint64_t, double> limit{0.25};  // bytes, or a share of what it accessed
 };
 

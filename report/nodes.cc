@@ -134,16 +134,17 @@ std::optional<double> NodesOverTime::Row::Share(std::size_t node) const {
 Result<NodesOverTime> MakeNodes(const Trace& trace, const NodesOptions& options) {
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
   if (!whole) return Fail(std::move(whole.error()));
-  if (auto known = whole->known.Require(options.by, "share out misses among nodes", trace.name);
-      !known) {
+  const RankSource by = options.by.value_or(whole->known.Best());
+  if (auto known = whole->known.Require(by, "share out misses among nodes", trace.name); !known) {
     return Fail(std::move(known.error()));
   }
   NodesOverTime nodes{.totals = std::move(whole->totals), .options = options};
+  nodes.options.by = by;
   NodesOfRows node_of(whole->ranker.table());
   const Result<StreamEnd> first = ReadEpochs(
       trace, options.epochs, [&](const EpochProfile& epoch) { node_of.LearnFirst(epoch.pages); });
   if (!first) return Fail(first.error());
-  EpochEstimates estimates(whole->ranker, options.by);
+  EpochEstimates estimates(whole->ranker, by);
   std::vector<SumsByNode> sums;
   SumsByNode found;
   const Result<StreamEnd> end = ReadEpochs(trace, options.epochs, [&](const EpochProfile& epoch) {
@@ -167,16 +168,16 @@ Result<NodesOverTime> MakeNodes(const Trace& trace, const NodesOptions& options)
 }
 
 std::string NodesText(const NodesOverTime& nodes) {
+  const std::string unit = ScoreUnit(nodes.totals, nodes.options.model, *nodes.options.by);
   std::string text = fmt::format("share of the {} by the NUMA node that held the page, by {}{}\n",
-                                 ScoreUnit(nodes.totals, nodes.options.model, nodes.options.by),
-                                 Name(nodes.options.by), OfProcess(nodes.options.pid));
-  std::vector<TextTable::Column> columns = {{"epoch"}, {"seconds"}, {"total"}};
+                                 unit, Name(*nodes.options.by), OfProcess(nodes.options.pid));
+  const ColumnScale scale(std::vector{nodes.all.score});
+  std::vector<TextTable::Column> columns = {{"epoch"}, {"seconds"}, {scale.Title(unit)}};
   for (const auto& node : nodes.nodes) columns.push_back({Title(node)});
   TextTable table(columns);
   const auto add = [&](std::string epoch, const NodesOverTime::Row& row) {
-    std::vector<std::string> cells = {std::move(epoch),
-                                      fmt::format("{:.3f}", Seconds(row.end - row.start)),
-                                      Significant(row.score)};
+    std::vector<std::string> cells = {
+        std::move(epoch), fmt::format("{:.3f}", Seconds(row.end - row.start)), scale(row.score)};
     for (std::size_t i = 0; i < row.nodes.size(); ++i) {
       cells.push_back(OrUnknown(row.Share(i), Percent));
     }
@@ -185,7 +186,7 @@ std::string NodesText(const NodesOverTime& nodes) {
   for (const NodesOverTime::Row& row : nodes.rows) add(fmt::format("{}", row.epoch), row);
   add("all", nodes.all);
   text += table.Text();
-  for (const std::string& caveat : Caveats(nodes.totals, nodes.options.by)) {
+  for (const std::string& caveat : Caveats(nodes.totals, *nodes.options.by)) {
     text += "note: " + caveat + "\n";
   }
   return text;
@@ -203,11 +204,11 @@ std::string NodesJson(const NodesOverTime& nodes) {
       WithEnd({{"view", "nodes"},
                {"trace", nodes.totals.trace},
                {"model", Name(nodes.options.model)},
-               {"by", Name(nodes.options.by)},
+               {"by", Name(*nodes.options.by)},
                {"pid", nodes.options.pid ? Json(nodes.options.pid->value()) : Json(nullptr)},
-               {"unit", ScoreUnit(nodes.totals, nodes.options.model, nodes.options.by)},
+               {"unit", ScoreUnit(nodes.totals, nodes.options.model, *nodes.options.by)},
                {"start_monotonic_s", Seconds(nodes.totals.start.time_since_epoch())},
-               {"notes", Caveats(nodes.totals, nodes.options.by)},
+               {"notes", Caveats(nodes.totals, *nodes.options.by)},
                {"all", ServedJson(nodes.all)},
                {"epochs", std::move(epochs)}},
               nodes.totals.end, nodes.totals.lost_epochs));

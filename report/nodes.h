@@ -17,7 +17,7 @@ namespace tmprof {
 
 struct NodesOptions {
   RankModel model = RankModel::kRate;
-  RankSource by = RankSource::kCombined;
+  std::optional<RankSource> by;  // unset: the best that the trace has (KnownEvidence)
   EpochRange epochs;
   std::optional<Pid> pid;  // unset: every target
 };

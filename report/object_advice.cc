@@ -100,7 +100,7 @@ class Adviser {
         options_(options),
         all_are_recorded_(uses.all_are_recorded() && whole.totals.lost_epochs == 0) {
     FindSites();
-    FindSpans(whole.ranker.table(), whole.ranker.Score(options.by));
+    FindSpans(whole.ranker.table(), whole.ranker.Score(*options.by));
     RecallPlaces();
     Measure();
   }
@@ -556,10 +556,12 @@ std::uint64_t ObjectAdvice::Count(SiteVerdict verdict) const {
   return static_cast<std::uint64_t>(std::ranges::count(sites, verdict, &Site::verdict));
 }
 
-Result<ObjectAdvice> MakeObjectAdvice(const Trace& trace, const ObjectAdviceOptions& options) {
+Result<ObjectAdvice> MakeObjectAdvice(const Trace& trace, const ObjectAdviceOptions& wanted) {
+  ObjectAdviceOptions options = wanted;
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, {});
   if (!whole) return Fail(std::move(whole.error()));
-  if (auto known = whole->known.Require(options.by, "advise on objects", trace.name); !known) {
+  options.by = options.by.value_or(whole->known.Best());
+  if (auto known = whole->known.Require(*options.by, "advise on objects", trace.name); !known) {
     return Fail(std::move(known.error()));
   }
   SiteUses uses;

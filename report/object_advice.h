@@ -34,7 +34,7 @@ namespace tmprof {
 
 struct ObjectAdviceOptions {
   RankModel model = RankModel::kRate;
-  RankSource by = RankSource::kCombined;
+  std::optional<RankSource> by;  // unset: the best that the trace has (KnownEvidence)
   // The sites of most accesses a byte that have this share of the known sites' accesses are packed
   // together, without those that have far fewer a byte than the first.
   double hot_share = 0.9;

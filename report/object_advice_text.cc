@@ -81,7 +81,7 @@ std::string ObjectAdviceText(const ObjectAdvice& advice) {
       Printable(advice.totals.trace), advice.Count(SiteVerdict::kHot),
       advice.Count(SiteVerdict::kCold), advice.Count(SiteVerdict::kApart),
       advice.Count(SiteVerdict::kStays),
-      ScoreUnit(advice.totals, advice.options.model, advice.options.by));
+      ScoreUnit(advice.totals, advice.options.model, *advice.options.by));
   TextTable table({{"advice", kLeft},
                    {"accesses"},
                    {"share"},
@@ -149,7 +149,7 @@ std::string ObjectAdviceText(const ObjectAdvice& advice) {
         "note: sites to be told apart share their pages with others; record again with this "
         "advice, and advise again\n";
   }
-  for (const std::string& caveat : Caveats(advice.totals, advice.options.by)) {
+  for (const std::string& caveat : Caveats(advice.totals, *advice.options.by)) {
     text += "note: " + caveat + "\n";
   }
   return text;

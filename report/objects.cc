@@ -15,6 +15,7 @@
 
 #include "base/human_units.h"
 #include "report/format.h"
+#include "report/replaced_file.h"
 
 namespace tmprof {
 namespace {
@@ -476,7 +477,10 @@ Result<StreamEnd> NameObjects(const std::filesystem::path& from, const std::file
     if (std::ranges::all_of(frames, &std::string::empty, &SourceFrame::function)) continue;
     calls.push_back({.return_address = address, .frames = std::move(frames)});
   }
-  if (Status status = CopyObjects(from, to, calls); !status) return Fail(status.error());
+  Result<ReplacedFile> file = ReplacedFile::Create(to, 0666);
+  if (!file) return Fail(std::move(file.error()));
+  if (Status status = CopyObjects(from, file->path(), calls); !status) return Fail(status.error());
+  if (Status status = file->Commit(); !status) return Fail(status.error());
   return reader->End();
 }
 

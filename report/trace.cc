@@ -10,6 +10,8 @@
 #include <system_error>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/unique_fd.h"
 #include "proto/trace_file.h"
 
@@ -33,7 +35,7 @@ Status RequireRereadable(const std::filesystem::path& path) {
 Result<Trace> OpenTraceFile(const std::filesystem::path& path) {
   if (Status rereadable = RequireRereadable(path); !rereadable) return Fail(rereadable.error());
   const Result<TraceReader> probe = TraceReader::Open(path);
-  if (!probe) return Fail(probe.error());
+  if (!probe) return Fail(ExplainRefusal(probe.error(), path));
   return Trace{.name = path.filename().string(),
                .path = path,
                .info = probe->info(),
@@ -42,6 +44,22 @@ Result<Trace> OpenTraceFile(const std::filesystem::path& path) {
                  if (!reader) return Fail(std::move(reader.error()));
                  return std::make_unique<TraceReader>(std::move(*reader));
                }};
+}
+
+Error ExplainRefusal(Error error, const std::filesystem::path& path) {
+  struct stat status{};
+  if (error.system_error != EACCES || ::stat(path.c_str(), &status) != 0) return error;
+  return ExplainOwner(std::move(error), status.st_uid, ::geteuid());
+}
+
+Error ExplainOwner(Error error, uid_t owner, uid_t reader) {
+  if (error.system_error != EACCES || owner == reader) return error;
+  error.advice = fmt::format(
+      "it belongs to {}, as what was recorded under sudo does: read it under sudo, or make it "
+      "yours "
+      "with 'sudo chown \"$USER\" {}'",
+      owner == 0 ? std::string("root") : fmt::format("user {}", owner), error.object);
+  return error;
 }
 
 Status RefuseToOverwrite(const Trace& trace, const std::filesystem::path& output) {

@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -26,6 +28,11 @@ struct Trace {
 
 // Refuses a pipe or whatever else cannot be read a second time.
 Result<Trace> OpenTraceFile(const std::filesystem::path& path);
+
+// Where `error` says that `path` may not be read and it belongs to somebody else, as a trace
+// recorded under sudo does, its advice says so.
+Error ExplainRefusal(Error error, const std::filesystem::path& path);
+Error ExplainOwner(Error error, uid_t owner, uid_t reader);
 
 // Refuses an output that is the file the trace is read from, by whatever name: opening it for
 // writing would empty the trace before it is read.

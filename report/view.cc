@@ -2,18 +2,13 @@
 
 #include "report/view.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <set>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "base/unique_fd.h"
 #include "report/cdf.h"
 #include "report/coverage.h"
 #include "report/heatmap.h"
@@ -21,6 +16,7 @@
 #include "report/moves.h"
 #include "report/nodes.h"
 #include "report/objects.h"
+#include "report/replaced_file.h"
 #include "report/summary.h"
 #include "report/traced_objects.h"
 
@@ -84,12 +80,21 @@ Result<Rendered> RenderHot(const Trace& trace, const ViewOptions& options, Forma
                            bool /*with_png*/) {
   if (Status known = options.counts.RequireProcesses(trace); !known) return Fail(known.error());
   const Trace joined = options.counts.empty() ? trace : options.counts.Beside(trace);
-  const Result<HotList> list = MakeHotList(joined, {.model = options.model,
-                                                    .by = options.by,
-                                                    .epochs = options.epochs,
-                                                    .pid = options.pid,
-                                                    .limit = options.limit,
-                                                    .object = options.object});
+  const HotOptions wanted{.model = options.model,
+                          .by = options.by,
+                          .epochs = options.epochs,
+                          .pid = options.pid,
+                          .limit = options.limit,
+                          .object = options.object};
+  if (options.hot_group) {
+    const Result<HotGroups> groups = MakeHotGroups(joined, wanted, *options.hot_group);
+    if (!groups) return Fail(groups.error());
+    if (auto chosen = RequireChosen(groups->totals, options); !chosen) return Fail(chosen.error());
+    return Rendered{.output = Spell(*groups, format, HotGroupsText, HotGroupsJson, HotGroupsCsv),
+                    .png = std::nullopt,
+                    .end = groups->totals.end};
+  }
+  const Result<HotList> list = MakeHotList(joined, wanted);
   if (!list) return Fail(list.error());
   if (auto chosen = RequireChosen(list->totals, options); !chosen) return Fail(chosen.error());
   return Rendered{.output = Spell(*list, format, HotText, HotJson, HotCsv),
@@ -118,7 +123,8 @@ Result<Rendered> RenderHeatmap(const Trace& trace, const ViewOptions& options, F
                                .addresses = options.addresses,
                                .style = options.heatmap_style,
                                .max_columns = options.heatmap_columns.value_or(columns),
-                               .max_rows = options.heatmap_rows.value_or(rows)});
+                               .max_rows = options.heatmap_rows.value_or(rows),
+                               .raw = options.heatmap_raw});
   };
   Rendered rendered;
   const bool text = format == Format::kText;
@@ -238,10 +244,10 @@ Result<Rendered> RenderTracedObjects(const Trace& trace, const ViewOptions& opti
 }
 
 constexpr std::string_view kEpochsReads[] = {"epochs"};
-constexpr std::string_view kHotReads[] = {"by",     "rank-model", "limit", "pid",
-                                          "object", "epochs",     "counts"};
-constexpr std::string_view kHeatmapReads[] = {"by",        "rank-model", "pid",
-                                              "addresses", "style",      "epochs"};
+constexpr std::string_view kHotReads[] = {"by",     "rank-model", "limit",  "pid",
+                                          "object", "epochs",     "counts", "group"};
+constexpr std::string_view kHeatmapReads[] = {"by",    "rank-model", "pid", "addresses",
+                                              "style", "epochs",     "raw"};
 constexpr std::string_view kCdfReads[] = {"by", "rank-model", "epochs"};
 constexpr std::string_view kNodesReads[] = {"by", "rank-model", "pid", "epochs"};
 constexpr std::string_view kMovesReads[] = {"ping-pong", "epochs"};
@@ -371,15 +377,10 @@ Result<Rendered> RenderObjectsView(std::string_view name, ObjectsReader& objects
 }
 
 Status WriteFile(const std::filesystem::path& path, std::string_view bytes) {
-  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!fd) return Fail(Refused("create file", path.string(), errno));
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Fail(Refused("write file", path.string(), errno));
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return {};
+  Result<ReplacedFile> file = ReplacedFile::Create(path, 0666);
+  if (!file) return Fail(std::move(file.error()));
+  if (Status written = file->Write(bytes); !written) return written;
+  return file->Commit();
 }
 
 }  // namespace tmprof

@@ -16,6 +16,7 @@
 #include "report/counted_objects.h"
 #include "report/format.h"
 #include "report/heatmap.h"
+#include "report/hot_groups.h"
 #include "report/moves.h"
 #include "report/objects.h"
 #include "report/trace.h"
@@ -24,17 +25,19 @@ namespace tmprof {
 
 struct ViewOptions {
   RankModel model = RankModel::kRate;
-  RankSource by = RankSource::kCombined;
+  std::optional<RankSource> by;  // unset: the best that the trace has (KnownEvidence)
   EpochRange epochs;
   std::optional<std::size_t> limit = 20;             // rows of `hot`, `objects`; unset: all
   std::optional<Pid> pid;                            // unset: all; `heatmap`: the hottest
   std::optional<VpnRange> addresses;                 // `heatmap`; unset: by its style
+  bool heatmap_raw = false;                          // only what was observed in a cell's time
   std::optional<HeatmapStyle> heatmap_style;         // unset: by how the trace was recorded
   std::uint64_t ping_pong_epochs = kPingPongEpochs;  // `moves`
   ObjectsBy objects_by = ObjectsBy::kSite;           // `objects`
   std::optional<Vpn> page;                           // `objects` of a trace; unset: all
   std::optional<std::uint64_t> object;               // `hot`: by an address of it; unset: all pages
   std::optional<std::vector<NodeId>> tier2;          // `objects` of a trace; unset: as it says
+  std::optional<HotGroup> hot_group;                 // `hot`; unset: each span by itself
   ObjectProfiles counts;                             // `hot`, `objects` of a trace
   bool folded = false;                               // `objects`: the stacks, too
   std::size_t text_columns = 80;                     // width of the terminal
@@ -52,8 +55,8 @@ struct Rendered {
 
 // What a view may or may not look at in ViewOptions.
 inline constexpr std::string_view kViewOptions[] = {
-    "by",     "rank-model", "limit",  "pid",    "addresses", "style", "page",
-    "object", "ping-pong",  "folded", "epochs", "counts",    "tier2"};
+    "by",        "rank-model", "limit",  "pid",    "addresses", "style", "page", "object",
+    "ping-pong", "folded",     "epochs", "counts", "tier2",     "group", "raw"};
 
 struct View {
   std::string_view name;

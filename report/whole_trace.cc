@@ -177,6 +177,7 @@ Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRang
   std::vector<std::string> source_names;
   std::map<TargetId, TargetSum> targets;
   std::uint64_t next_index = 0;
+  std::vector<std::chrono::nanoseconds> lengths;
 
   Result<StreamEnd> end = ReadEpochs(trace, epochs, [&](const EpochProfile& epoch) {
     if (totals.epochs == 0) {
@@ -187,6 +188,7 @@ Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRang
     }
     next_index = epoch.index + 1;
     totals.stop = epoch.end;
+    lengths.push_back(epoch.length());
     ++totals.epochs;
     totals.profiler_cpu_time += epoch.profiler_cpu_time;
     for (const SourceStatus& status : epoch.sources) {
@@ -210,6 +212,12 @@ Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRang
   });
   if (!end) return Fail(std::move(end.error()));
   totals.end = std::move(*end);
+
+  if (!lengths.empty()) {
+    const auto tenth = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 10);
+    std::ranges::nth_element(lengths, tenth);
+    totals.short_epoch = *tenth;
+  }
 
   for (SourceSum& source : sources) totals.sources.push_back(std::move(source).Take());
 

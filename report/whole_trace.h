@@ -64,6 +64,8 @@ struct TraceTotals {
   std::uint64_t epochs = 0;
   std::uint64_t first_index = 0;  // of the epochs read; 0 without any
   std::uint64_t lost_epochs = 0;  // gaps between them
+  // Length of a short epoch: a tenth of them are shorter.
+  std::chrono::nanoseconds short_epoch{0};
   MonotonicTime start;
   MonotonicTime stop;
   std::vector<SourceTotal> sources;  // in order of appearance

@@ -40,7 +40,7 @@ struct AdviseOptions {
   double hot_share = ObjectAdviceOptions().hot_share;
   std::string room;  // empty: what the advice that it was placed by has, else kDefaultRoom
   std::vector<std::uint32_t> cold_nodes;
-  std::string by = "combined";
+  std::string by;  // empty: the best that the trace has
   std::string rank_model = "rate";
   std::string format = "text";
 };
@@ -56,6 +56,11 @@ Result<std::variant<std::uint64_t, Ratio>> ParseRoom(const std::string& text) {
                        "1/8"));
 }
 
+Result<std::optional<RankSource>> SourceOf(const AdviseOptions& options) {
+  if (options.by.empty()) return std::nullopt;
+  return ParseRankSource(options.by);
+}
+
 Result<ObjectAdviceOptions> ObjectOptions(const AdviseOptions& options) {
   ObjectAdviceOptions advise{.hot_share = options.hot_share, .cold_nodes = options.cold_nodes};
   for (const std::string& text : options.ratios) {
@@ -66,7 +71,7 @@ Result<ObjectAdviceOptions> ObjectOptions(const AdviseOptions& options) {
   const Result<RankModel> model = ParseRankModel(options.rank_model);
   if (!model) return Fail(model.error());
   advise.model = *model;
-  const Result<RankSource> by = ParseRankSource(options.by);
+  const Result<std::optional<RankSource>> by = SourceOf(options);
   if (!by) return Fail(by.error());
   advise.by = *by;
   if (!options.placed_under.empty()) {
@@ -121,7 +126,7 @@ Result<int> AdviseOnLocks(const AdviseOptions& options, const Trace& trace, Form
   const Result<RankModel> model = ParseRankModel(options.rank_model);
   if (!model) return Fail(model.error());
   wanted.model = *model;
-  const Result<RankSource> by = ParseRankSource(options.by);
+  const Result<std::optional<RankSource>> by = SourceOf(options);
   if (!by) return Fail(by.error());
   wanted.by = *by;
   if (options.pid) wanted.pid = Pid(*options.pid);
@@ -276,9 +281,9 @@ void AddAdviseCommand(CLI::App& app, int& exit_status) {
       ->delimiter(',')
       ->type_name("NODE")
       ->check(CLI::Range(0u, kMaxAdvisedNode));
-  command->add_option("--by", options->by, "Evidence of what is hot")
-      ->check(CLI::IsMember({"references", "samples", "combined"}))
-      ->capture_default_str();
+  command
+      ->add_option("--by", options->by, "Evidence of what is hot, else the best that the trace has")
+      ->check(CLI::IsMember({"references", "samples", "combined", "truth", "misses"}));
   AddRankModel(*command, options->rank_model);
   command->add_option("--format", options->format, "How to show it")
       ->check(CLI::IsMember({"text", "json"}))

@@ -61,11 +61,7 @@ Status WriteRecord(const std::string& path, const LockRecord& record) {
   std::string text = fmt::format("{} {}\n", kRecordTitle, record.start_time_ticks);
   for (const VpnRange& range : record.ranges)
     text += fmt::format("{:x}-{:x}\n", AddressOf(range.start), AddressOf(range.end));
-  const std::string fresh = path + ".new";
-  if (Status written = WriteFile(fresh, text); !written) return written;
-  if (std::rename(fresh.c_str(), path.c_str()) != 0)
-    return Fail(Refused("write record of locks", path, errno));
-  return {};
+  return WriteFile(path, text);
 }
 
 std::vector<VpnRange> Union(std::vector<VpnRange> ranges, const std::vector<VpnRange>& more) {

@@ -13,7 +13,9 @@
 #include "profiler/sources/exact/truth_merge.h"
 #include "proto/trace_file.h"
 #include "report/convert.h"
+#include "report/format.h"
 #include "report/objects.h"
+#include "report/replaced_file.h"
 #include "report/trace.h"
 
 namespace tmprof {
@@ -26,6 +28,8 @@ struct ConvertOptions {
   std::string beside;
   std::string pages = "virtual";
   std::string rank_model = "rate";
+  std::uint64_t requests = OracleGeneralOptions().most_requests;
+  std::uint64_t seed = OracleGeneralOptions().seed;
 };
 
 // A truth stream as a trace of its own, or beside the recording of the same run.
@@ -61,7 +65,9 @@ Result<int> ConvertTruth(const ConvertOptions& options) {
     info.start = first.start;
     info.epoch_length = first.length();
   }
-  auto writer = TraceWriter::Create(output, info);
+  auto file = ReplacedFile::Create(output, 0600);
+  if (!file) return Fail(file.error());
+  auto writer = TraceWriter::Create(file->path(), info);
   if (!writer) return Fail(writer.error());
 
   std::uint64_t epochs = 0;
@@ -84,6 +90,7 @@ Result<int> ConvertTruth(const ConvertOptions& options) {
   }
   if (failure) return Fail(*failure);
   if (auto status = writer->Finish(); !status) return Fail(status.error());
+  if (auto status = file->Commit(); !status) return Fail(status.error());
   if (end.damage) {
     exit_status = kDamaged;
     Warn(end.damage->Message() + "; what comes before it is converted");
@@ -99,7 +106,7 @@ Result<int> ConvertTruth(const ConvertOptions& options) {
   if (merge.outside_recording > 0)
     Warn(
         fmt::format("{} epochs of the truth lie outside the recording's", merge.outside_recording));
-  return Answer(fmt::format("{}: {} epochs\n", output, epochs), exit_status);
+  return Answer(fmt::format("{}: {} epochs\n", Printable(output), epochs), exit_status);
 }
 
 // An object profile with the names of its calls.
@@ -110,7 +117,7 @@ Result<int> ConvertObjects(const ConvertOptions& options) {
   const Result<StreamEnd> end = NameObjects(options.trace, output);
   if (!end) return Fail(end.error());
   const int exit_status = WarnOfObjectsEnd(*end, options.trace, "converted");
-  return Answer(fmt::format("{}\n", output), exit_status);
+  return Answer(fmt::format("{}\n", Printable(output)), exit_status);
 }
 
 Result<int> Convert(const ConvertOptions& options) {
@@ -129,11 +136,23 @@ Result<int> Convert(const ConvertOptions& options) {
                              : to_csv                ? "-"
                                                      : options.trace + ".oracleGeneral";
   const Result<ConvertStats> stats =
-      to_csv ? ConvertToCsv(*trace, output) : ConvertToOracleGeneral(*trace, *model, output);
+      to_csv
+          ? ConvertToCsv(*trace, output)
+          : ConvertToOracleGeneral(
+                *trace, {.model = *model, .most_requests = options.requests, .seed = options.seed},
+                output);
   if (!stats) return Fail(stats.error());
   const int exit_status = WarnOfEnd(stats->end, options.trace, "converted");
   if (output == "-") return exit_status;
-  return Answer(fmt::format("{}: {} records of {} epochs\n", output, stats->records, stats->epochs),
+  if (!to_csv) {
+    return Answer(
+        fmt::format("{}: {} requests of {} epochs, for {} by {}: one for each {:.6g}, seed {}\n",
+                    Printable(output), stats->records, stats->epochs, Significant(stats->weight),
+                    Name(stats->by), 1 / stats->ratio, options.seed),
+        exit_status);
+  }
+  return Answer(fmt::format("{}: {} records of {} epochs\n", Printable(output), stats->records,
+                            stats->epochs),
                 exit_status);
 }
 
@@ -170,8 +189,19 @@ void AddConvertCommand(CLI::App& app, int& exit_status) {
       ->capture_default_str();
   command
       ->add_option("--rank-model", options->rank_model,
-                   "What orders the requests of an epoch in oracleGeneral")
+                   "What requests in oracleGeneral go by: rate, estimated accesses; sum, counts of "
+                   "references and samples")
       ->check(CLI::IsMember({"rate", "sum"}))
+      ->capture_default_str();
+  command
+      ->add_option("--requests", options->requests,
+                   "Most requests in oracleGeneral; accesses beyond are sampled")
+      ->type_name("N")
+      ->check(WholeNumber(1))
+      ->capture_default_str();
+  command->add_option("--seed", options->seed, "Of the sampling for oracleGeneral")
+      ->type_name("N")
+      ->check(WholeNumber(0))
       ->capture_default_str();
   command->callback([options, &exit_status] { exit_status = ExitStatusOf(Convert(*options)); });
 }

@@ -28,6 +28,7 @@ struct ReportOptions {
   std::string trace{kDefaultTrace};
   std::string view = "summary";
   std::string by;  // empty: the view's own
+  std::string group;
   std::string rank_model = "rate";
   std::string format = "text";
   std::string png;
@@ -37,6 +38,7 @@ struct ReportOptions {
   std::string epochs;
   std::string addresses;
   std::string style = "auto";
+  bool raw = false;
   std::string page;
   std::string object;
   std::vector<std::string> counts;
@@ -133,7 +135,7 @@ Result<int> ReportLedger(const CLI::App& command, const ReportOptions& options, 
                          "name the ledger file, as in 'tmprof report FILE --view moves'"));
   }
   Result<LedgerReader> ledger = LedgerReader::Open(options.trace);
-  if (!ledger) return Fail(ledger.error());
+  if (!ledger) return Fail(ExplainRefusal(ledger.error(), options.trace));
   const Result<Rendered> rendered = RenderLedgerView(view.name, *ledger, view_options, format);
   if (!rendered) return Fail(rendered.error());
   const int exit_status = WarnOfLedgerEnd(rendered->end, options.trace, "reported");
@@ -166,7 +168,7 @@ Result<int> ReportObjects(const ReportOptions& options, const View& view,
     }
   }
   Result<ObjectsReader> objects = ObjectsReader::Open(options.trace);
-  if (!objects) return Fail(objects.error());
+  if (!objects) return Fail(ExplainRefusal(objects.error(), options.trace));
   const Result<Rendered> rendered = RenderObjectsView(
       view.name, *objects, std::filesystem::path(options.trace).filename().string(), view_options,
       format);
@@ -189,19 +191,28 @@ Result<int> Report(const CLI::App& command, const ReportOptions& options) {
   const Result<ObjectsBy> objects_by =
       by_objects && !options.by.empty() ? ParseObjectsBy(options.by) : ObjectsBy::kSite;
   if (!objects_by) return Fail(objects_by.error());
-  const Result<RankSource> by =
-      by_objects || options.by.empty() ? RankSource::kCombined : ParseRankSource(options.by);
-  if (!by) return Fail(by.error());
+  std::optional<RankSource> by;
+  if (!by_objects && !options.by.empty()) {
+    const Result<RankSource> source = ParseRankSource(options.by);
+    if (!source) return Fail(source.error());
+    by = *source;
+  }
   const Result<RankModel> model = ParseRankModel(options.rank_model);
   if (!model) return Fail(model.error());
 
   ViewOptions view_options{.model = *model,
-                           .by = *by,
+                           .by = by,
                            .limit = options.limit > 0 ? std::optional(options.limit) : std::nullopt,
+                           .heatmap_raw = options.raw,
                            .ping_pong_epochs = options.ping_pong,
                            .objects_by = *objects_by,
                            .folded = !options.folded.empty(),
                            .text_columns = TerminalColumns()};
+  if (!options.group.empty()) {
+    const Result<HotGroup> group = ParseHotGroup(options.group);
+    if (!group) return Fail(group.error());
+    view_options.hot_group = *group;
+  }
   if (options.pid) view_options.pid = Pid(*options.pid);
   if (!options.epochs.empty()) {
     const Result<EpochRange> range = ParseEpochs(options.epochs);
@@ -309,11 +320,17 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
   command
       ->add_option("--by", options->by,
                    of_views("by",
-                            "Evidence that decides what is hot, else combined; of objects: "
+                            "Evidence that decides what is hot, else the best that the trace has: "
+                            "truth where accesses were counted, combined where accessed bits and "
+                            "samples were; of objects: "
                             "site, which sums up what was allocated by the same calls, else "
                             "type, which does for one C++ type or function, or object"))
       ->check(CLI::IsMember(
           {"references", "samples", "combined", "truth", "misses", "site", "type", "object"}));
+  command
+      ->add_option("--group", options->group,
+                   of_views("group", "Sum up by what holds the pages: which of these is hot"))
+      ->check(CLI::IsMember({"mapping", "process", "object", "file"}));
   AddRankModel(*command, options->rank_model);
   AddFormat(*command, options->format);
   command->add_option("--png", options->png, "Draw the view into this file, too")->type_name("OUT");
@@ -343,6 +360,8 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
                             "gaps, dark where hot; auto, whole of --abit regions"))
       ->check(CLI::IsMember({"auto", "hottest", "whole"}))
       ->capture_default_str();
+  command->add_flag("--raw", options->raw,
+                    of_views("raw", "Only what was observed in a cell's time, no estimates"));
   command
       ->add_option("--page", options->page,
                    of_views("page", "What this page of a trace held, by any address in it"))
@@ -375,6 +394,7 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
   command->footer(
       "Examples:\n"
       "  tmprof report --view hot --limit 50\n"
+      "  tmprof report --view hot --group file\n"
       "  tmprof report server.data --view heatmap --by references --png heat.png\n"
       "  tmprof report tmprof.ledger --view moves\n"
       "  tmprof report server.data --view objects --by object\n"

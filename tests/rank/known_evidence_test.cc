@@ -54,5 +54,36 @@ TEST(KnownEvidence, TakesMissesWhereAllAccessesHaveThem) {
   EXPECT_TRUE(RequireMisses({}).has_value());
 }
 
+RankSource BestOf(const std::vector<EpochProfile>& epochs) {
+  KnownEvidence known;
+  for (const EpochProfile& epoch : epochs) known.Look(epoch);
+  return known.Best();
+}
+
+EpochProfile EpochOf(std::uint32_t looks, std::uint32_t stores,
+                     std::optional<AccessCounts> accesses) {
+  EpochProfile epoch;
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(1)},
+                       .looks = looks,
+                       .store_samples = stores,
+                       .accesses = accesses});
+  return epoch;
+}
+
+TEST(KnownEvidence, GoesByTheBestThatTheEpochsHave) {
+  const EpochProfile bits = EpochOf(3, 0, std::nullopt);
+  const EpochProfile samples = EpochOf(0, 1, std::nullopt);
+  const EpochProfile exact = EpochOf(0, 0, AccessCounts{.loads = 7});
+  const EpochProfile all = EpochOf(3, 1, AccessCounts{.loads = 7});
+  EXPECT_EQ(BestOf({}), RankSource::kCombined);
+  EXPECT_EQ(BestOf({bits}), RankSource::kReferences);
+  EXPECT_EQ(BestOf({samples, {}}), RankSource::kSamples);
+  EXPECT_EQ(BestOf({bits, samples}), RankSource::kCombined);
+  EXPECT_EQ(BestOf({exact, {}}), RankSource::kTruth);
+  EXPECT_EQ(BestOf({exact, kUncounted}), RankSource::kTruth);
+  EXPECT_EQ(BestOf({all, exact}), RankSource::kTruth);
+  EXPECT_EQ(BestOf({all, bits}), RankSource::kCombined) << "an epoch has no exact accesses";
+}
+
 }  // namespace known_evidence_test
 }  // namespace tmprof

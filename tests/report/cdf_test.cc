@@ -69,7 +69,7 @@ TEST(CdfTest, HasNoCurveForASourceWithoutAScore) {
 TEST(CdfTest, IsATableWithBarsInText) {
   EXPECT_EQ(CdfText(*MakeCdf(EightPages(), kSum), 64),
             "share of the accesses that the hottest pages hold; footprint 8 pages (32 KiB)\n"
-            "hottest  pages  references  samples  combined  combined\n"
+            "hottest  pages  references  samples  combined  references\n"
             "    1 %      0       3.2 %  unknown     3.2 %  |        |\n"
             "    2 %      0       6.4 %  unknown     6.4 %  |#       |\n"
             "    5 %      0        16 %  unknown      16 %  |#       |\n"
@@ -95,7 +95,7 @@ TEST(CdfTest, OfAnEmptyTraceIsDrawnAndWrittenAllTheSame) {
   const Result<Cdf> cdf = MakeCdf(TraceOf({}), {});
   ASSERT_TRUE(cdf.has_value());
   EXPECT_THAT(CdfText(*cdf, 80), testing::HasSubstr("footprint 0 pages"));
-  EXPECT_EQ(CdfCsv(*cdf), "by,pages_share,score_share\r\n");
+  EXPECT_EQ(CdfCsv(*cdf), "by,pages_share,score_share\n");
   EXPECT_TRUE(CdfPng(*cdf).has_value());
 }
 

@@ -8,7 +8,9 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -78,9 +80,9 @@ TEST_F(ConvertTest, CsvHasALinePerRecordAndLeavesTheUnknownEmpty) {
   EXPECT_EQ(stats->records, 2u);
   EXPECT_EQ(Read(),
             "epoch,start_s,end_s,target,pid,name,start,span_pages,looks,references,first_accesses,"
-            "at_risk_s,load_samples,store_samples,node,loads,stores,llc_misses,dtlb_misses\r\n"
-            "2,2,3,0,10,\"a,\"\"b\"\"\n\",0x1000,1,0,,,,3,0,,,,,\r\n"
-            "2,2,3,0,10,\"a,\"\"b\"\"\n\",0x200000,512,4,2,1,1e-09,0,0,1,,,,\r\n");
+            "at_risk_s,load_samples,store_samples,node,loads,stores,llc_misses,dtlb_misses\n"
+            "2,2,3,0,10,\"a,\"\"b\"\"\n\",0x1000,1,0,,,,3,0,,,,,\n"
+            "2,2,3,0,10,\"a,\"\"b\"\"\n\",0x200000,512,4,2,1,1e-09,0,0,1,,,,\n");
 }
 
 TEST_F(ConvertTest, CsvHasExactCountsAndLeavesMissesOfNoModelEmpty) {
@@ -95,35 +97,68 @@ TEST_F(ConvertTest, CsvHasExactCountsAndLeavesMissesOfNoModelEmpty) {
   Append(unmodelled.pages, {.key = {TargetId(0), Vpn(1)}, .accesses = AccessCounts{.loads = 4}});
   ASSERT_TRUE(ConvertToCsv(TraceOf({modelled, both, unmodelled}), Output()).has_value());
   const std::string csv = Read();
-  EXPECT_THAT(csv, testing::HasSubstr("0x1000,1,0,,,,0,0,,5000000000,2,3,\r\n"));
-  EXPECT_THAT(csv, testing::HasSubstr("0x1000,1,0,,,,0,0,,0,1,0,1\r\n"));
-  EXPECT_THAT(csv, testing::HasSubstr("0x1000,1,0,,,,0,0,,4,0,,\r\n"));
+  EXPECT_THAT(csv, testing::HasSubstr("0x1000,1,0,,,,0,0,,5000000000,2,3,\n"));
+  EXPECT_THAT(csv, testing::HasSubstr("0x1000,1,0,,,,0,0,,0,1,0,1\n"));
+  EXPECT_THAT(csv, testing::HasSubstr("0x1000,1,0,,,,0,0,,4,0,,\n"));
 }
 
-TEST_F(ConvertTest, OracleGeneralRequestsRunHottestFirstAndNameTheNextOne) {
+constexpr OracleGeneralOptions kCounts{.model = RankModel::kSum};
+
+TEST_F(ConvertTest, OracleGeneralHasARequestForEachAccessAndNamesTheNextOne) {
   const std::vector targets = {MakeTarget(0, 10, "a"), MakeTarget(3, 11, "b")};
   EpochProfile zero = MakeEpoch(0, targets);
   See(zero, 0,
       {{.vpn = 1, .looks = 9, .references = 1},
        {.vpn = 2, .looks = 9, .references = 5},
        {.vpn = 3, .looks = 9}});  // not accessed: no request
-  See(zero, 3, {{.vpn = 512, .looks = 9, .references = 2, .span = 512}});
+  See(zero, 3, {{.vpn = 512, .looks = 50, .references = 40, .span = 16}});
   EpochProfile two = MakeEpoch(2, targets);
-  See(two, 0, {{.vpn = 1, .loads = 1}, {.vpn = 4, .loads = 1}});
-  EpochProfile three = MakeEpoch(3, targets);
-  See(three, 0, {{.vpn = 1, .loads = 1}, {.vpn = 2, .loads = 2}});
+  See(two, 0, {{.vpn = 1, .loads = 1}, {.vpn = 4, .loads = 2}});
   const Result<ConvertStats> stats =
-      ConvertToOracleGeneral(TraceOf({zero, two, three}), RankModel::kSum, Output());
+      ConvertToOracleGeneral(TraceOf({zero, two}), kCounts, Output());
   ASSERT_TRUE(stats.has_value()) << stats.error().Message();
-  EXPECT_EQ(stats->epochs, 3u);
-  EXPECT_EQ(stats->records, 7u);
-  EXPECT_THAT(Requests(Read()), testing::ElementsAre(Request{0, Object(0, 2), 4096, 6},        // 1
-                                                     Request{0, Object(0, 1), 4096, 4},        // 2
-                                                     Request{0, Object(3, 512), 2097152, -1},  // 3
-                                                     Request{2, Object(0, 1), 4096, 7},        // 4
-                                                     Request{2, Object(0, 4), 4096, -1},       // 5
-                                                     Request{3, Object(0, 2), 4096, -1},       // 6
-                                                     Request{3, Object(0, 1), 4096, -1}));     // 7
+  EXPECT_EQ(stats->epochs, 2u);
+  EXPECT_EQ(stats->records, 49u);
+  EXPECT_EQ(stats->weight, 49);
+  EXPECT_EQ(stats->ratio, 1);
+  std::map<std::pair<std::uint32_t, std::uint64_t>, int> requests;
+  for (const Request& request : Requests(Read())) {
+    EXPECT_EQ(request.bytes, 4096u) << "an object is a page and never changes its size";
+    const std::uint64_t vpn = request.object & ((std::uint64_t{1} << 44) - 1);
+    ++requests[{request.clock, request.object >> 44 == 3 && vpn >= 512 && vpn < 528
+                                   ? Object(3, 512)
+                                   : request.object}];
+  }
+  using testing::Pair;
+  EXPECT_THAT(requests, testing::ElementsAre(
+                            Pair(Pair(0, Object(0, 1)), 1),  //
+                            Pair(Pair(0, Object(0, 2)), 5), Pair(Pair(0, Object(3, 512)), 40),
+                            Pair(Pair(2, Object(0, 1)), 1), Pair(Pair(2, Object(0, 4)), 2)));
+}
+
+TEST_F(ConvertTest, OracleGeneralSamplesByWeightWithASeedAndTellsTheRatio) {
+  EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "a")});
+  for (std::uint64_t page = 0; page < 100; ++page) {
+    Append(epoch.pages, {.key = {TargetId(0), Vpn(page)},
+                         .accesses = AccessCounts{.loads = page < 4 ? 900'000u : 4'000u}});
+  }
+  const Trace trace = TraceOf({epoch});
+  OracleGeneralOptions options{.most_requests = 10'000};
+  const Result<ConvertStats> stats = ConvertToOracleGeneral(trace, options, Output());
+  ASSERT_TRUE(stats.has_value()) << stats.error().Message();
+  EXPECT_EQ(stats->by, RankSource::kTruth);
+  EXPECT_EQ(stats->weight, 4 * 900'000 + 96 * 4'000);
+  EXPECT_DOUBLE_EQ(stats->ratio, 10'000 / stats->weight);
+  EXPECT_NEAR(static_cast<double>(stats->records), 10'000, 50);
+  const std::string first = Read();
+  std::uint64_t hot = 0;
+  for (const Request& request : Requests(first)) hot += request.object < 4 ? 1 : 0;
+  EXPECT_NEAR(static_cast<double>(hot) / static_cast<double>(stats->records), 3.6 / 3.984, 0.01);
+  ASSERT_TRUE(ConvertToOracleGeneral(trace, options, Output()).has_value());
+  EXPECT_EQ(Read(), first);
+  options.seed = 2;
+  ASSERT_TRUE(ConvertToOracleGeneral(trace, options, Output()).has_value());
+  EXPECT_NE(Read(), first);
 }
 
 TEST_F(ConvertTest, OracleGeneralAgreesWithASearchForwardOverManyEpochs) {
@@ -136,7 +171,7 @@ TEST_F(ConvertTest, OracleGeneralAgreesWithASearchForwardOverManyEpochs) {
       if (state >> 62 == 0) See(epochs.back(), 0, {{.vpn = page, .loads = 1}});
     }
   }
-  ASSERT_TRUE(ConvertToOracleGeneral(TraceOf(std::move(epochs)), RankModel::kSum, Output()));
+  ASSERT_TRUE(ConvertToOracleGeneral(TraceOf(std::move(epochs)), kCounts, Output()));
   const std::vector<Request> requests = Requests(Read());
   ASSERT_GT(requests.size(), 20000u);
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -152,7 +187,7 @@ TEST_F(ConvertTest, KeepsWhatCameBeforeTheDamage) {
   EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "t")});
   See(epoch, 0, {{.vpn = 1, .loads = 1}});
   const Trace trace = TraceOf({epoch}, BadInput("read trace", "x.data", "checksum differs"));
-  const Result<ConvertStats> stats = ConvertToOracleGeneral(trace, RankModel::kSum, Output());
+  const Result<ConvertStats> stats = ConvertToOracleGeneral(trace, kCounts, Output());
   ASSERT_TRUE(stats.has_value());
   EXPECT_TRUE(stats->end.damage.has_value());
   EXPECT_EQ(Requests(Read()).size(), 1u);
@@ -180,15 +215,14 @@ TEST_F(ConvertTest, RefusesTheTraceItselfAsOutputByAnyNameAndLeavesItAsItIs) {
     const Result<ConvertStats> csv = ConvertToCsv(trace, name);
     ASSERT_FALSE(csv.has_value()) << name;
     EXPECT_EQ(csv.error().kind, ErrorKind::kBadInput);
-    EXPECT_FALSE(ConvertToOracleGeneral(trace, RankModel::kSum, name).has_value()) << name;
+    EXPECT_FALSE(ConvertToOracleGeneral(trace, kCounts, name).has_value()) << name;
   }
   EXPECT_EQ(Read(), "the trace");
   EXPECT_TRUE(ConvertToCsv(trace, Output().concat(".csv")).has_value());
 }
 
 TEST_F(ConvertTest, RefusesAnOracleGeneralOutputThatIsNotARegularFile) {
-  const Result<ConvertStats> stats =
-      ConvertToOracleGeneral(TraceOf({}), RankModel::kSum, "/dev/null");
+  const Result<ConvertStats> stats = ConvertToOracleGeneral(TraceOf({}), kCounts, "/dev/null");
   ASSERT_FALSE(stats.has_value());
   EXPECT_EQ(stats.error().kind, ErrorKind::kBadInput);
 }
@@ -196,8 +230,7 @@ TEST_F(ConvertTest, RefusesAnOracleGeneralOutputThatIsNotARegularFile) {
 TEST_F(ConvertTest, RefusesASpanThatTheFormatCannotHold) {
   EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "t")});
   See(epoch, 0, {{.vpn = std::uint64_t{1} << 44, .loads = 1}});
-  const Result<ConvertStats> stats =
-      ConvertToOracleGeneral(TraceOf({epoch}), RankModel::kSum, Output());
+  const Result<ConvertStats> stats = ConvertToOracleGeneral(TraceOf({epoch}), kCounts, Output());
   ASSERT_FALSE(stats.has_value());
   EXPECT_THAT(stats.error().Message(), testing::HasSubstr("does not fit"));
 }

@@ -83,10 +83,10 @@ TEST(CoverageTest, IsASmallTableInText) {
 TEST(CoverageTest, IsOneLinePerTargetInCsv) {
   EXPECT_EQ(CoverageCsv(*MakeCoverage(TwoTargets())),
             "target,pid,name,looked_at,references,samples,references_only,samples_only,both,"
-            "either,footprint,most_looked_at\r\n"
-            "0,10,first,515,514,1,513,0,1,514,514,\r\n"
-            "1,11,second,0,0,1,0,1,0,1,1,\r\n"
-            ",,all targets,515,514,2,513,1,1,515,515,\r\n");
+            "either,footprint,most_looked_at\n"
+            "0,10,first,515,514,1,513,0,1,514,514,\n"
+            "1,11,second,0,0,1,0,1,0,1,1,\n"
+            ",,all targets,515,514,2,513,1,1,515,515,\n");
 }
 
 // Target 0: a region [0, 100) in which a bit was found and pages 7 and 20 were sampled, 20 in a

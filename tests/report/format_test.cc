@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace tmprof {
 namespace format_test {
 
@@ -31,7 +33,7 @@ TEST(CsvTest, QuotesOnlyWhatNeedsIt) {
   EXPECT_EQ(CsvField("say \"hi\""), "\"say \"\"hi\"\"\"");
   EXPECT_EQ(CsvField("two\nlines"), "\"two\nlines\"");
   EXPECT_EQ(CsvField("\x1b[0m"), "\\x1b[0m");
-  EXPECT_EQ(CsvLine({"a", "", "b,c"}), "a,,\"b,c\"\r\n");
+  EXPECT_EQ(CsvLine({"a", "", "b,c"}), "a,,\"b,c\"\n");
 }
 
 TEST(JsonTest, SurvivesTextThatIsNotUtf8) {
@@ -47,6 +49,19 @@ TEST(NumbersTest, AreSpelledForPeople) {
   EXPECT_EQ(Grouped(1234567), "1 234 567");
   EXPECT_EQ(Percent(0.125), "12.5 %");
   EXPECT_EQ(Address(Vpn(0x7f0012345)), "0x7f0012345000");
+}
+
+TEST(ColumnScaleTest, HasOneScaleAndOneDecimalForAllOfAColumn) {
+  const ColumnScale millions(std::vector{32.51e6, 12e3, 0.0});
+  EXPECT_EQ(millions.Title("accesses"), "million accesses");
+  EXPECT_EQ(millions(32.51e6), "32.510");
+  EXPECT_EQ(millions(12e3), "0.012");
+  EXPECT_EQ(millions(0), "0.000");
+  EXPECT_EQ(millions(3), "< 0.001");
+  const ColumnScale whole(std::vector{7.0, 999.0});
+  EXPECT_EQ(whole.Title("samples"), "samples");
+  EXPECT_EQ(whole(7), "7");
+  EXPECT_EQ(ColumnScale(std::vector{0.25, 2.0})(2), "2.000");
 }
 
 TEST(TextTableTest, AlignsByCharactersNotBytes) {

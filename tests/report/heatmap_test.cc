@@ -99,7 +99,6 @@ TEST(HeatmapTest, PutsSeveralEpochsIntoAColumnWhenThereAreMoreThanFit) {
   options.max_columns = 2;
   const Result<Heatmap> map = MakeHeatmap(Small(), options);
   ASSERT_EQ(map->columns, 2u);
-  EXPECT_EQ(map->epochs_per_column, 2u);
   EXPECT_EQ(map->column_length, std::chrono::seconds(2));
   EXPECT_THAT(map->At(0, 0), Optional(2.0));  // read in one epoch of two
   EXPECT_THAT(map->At(0, 1), Optional(3.0));
@@ -126,7 +125,7 @@ TEST(HeatmapTest, IsDrawnWithCharactersInText) {
             "       0x65000 |@@@@@          %%%%%|\n"
             "       0x64000 |*****          %%%%%|\n"
             "               +---------+---------+\n"
-            "               0         2         4  time, s\n"
+            "       time, s 0         2         4\n"
             "scale: blank not observed, '.' 0, ':-=+*#%@' 0 to 4 references per page per second\n"
             "a row is 4 KiB, a column 1 s; shown: 100 % of the score of this target\n");
 }
@@ -157,7 +156,7 @@ TEST(HeatmapTest, OfRegionsIsOfTheWholeAddressSpaceWithoutItsTwoLargestGaps) {
   EXPECT_EQ(map->style, HeatmapStyle::kWhole);
   // A region's references are spread over its pages: 8 over 16 are half as much a page as 8 over 8,
   // and 1 over 8 an eighth. The gaps: 0x7f000 - 0x408 pages and 0x90000 - 0x7f020.
-  EXPECT_EQ(HeatmapText(*map, 36),
+  EXPECT_EQ(HeatmapText(*map, 37),
             "test.data: swept (PID 10), by references\n"
             "       address\n"
             "    0x90000000 |----------..........|\n"
@@ -169,7 +168,7 @@ TEST(HeatmapTest, OfRegionsIsOfTheWholeAddressSpaceWithoutItsTwoLargestGaps) {
             "~~~~~~~~~~~ cut: 1.98 GiB ~~~~~~~~~~~\n"
             "      0x400000 |....................|\n"
             "               +---------+---------+\n"
-            "               0         1         2  time, s\n"
+            "       time, s 0         1         2\n"
             "scale: blank not observed, '.' 0, ':-=+*#%@' 0 to 1 references per page per second\n"
             "a row is 32 KiB, a column 1 s; shown: 100 % of the score of this target\n");
 }
@@ -216,9 +215,10 @@ TEST(HeatmapTest, IsAMatrixInJsonAndALinePerCellInCsv) {
   EXPECT_EQ(json["rows"][0]["start"], "0x64000");
   EXPECT_EQ(json["rows"][1]["values"], (nlohmann::json{4.0, nullptr, nullptr, 3.0}));
   const std::string csv = HeatmapCsv(*map);
-  EXPECT_THAT(csv, testing::StartsWith("time_start_s,time_end_s,address_start,address_end,value\r\n"
-                                       "0,1,0x64000,0x65000,2\r\n"
-                                       "1,2,0x64000,0x65000,\r\n"));
+  EXPECT_THAT(csv, testing::StartsWith(
+                       "time_start_s,time_end_s,address_start,address_end,value,relative_sd\n"
+                       "0,1,0x64000,0x65000,2,\n"
+                       "1,2,0x64000,0x65000,,\n"));
   EXPECT_EQ(std::ranges::count(csv, '\n'), 1 + 5 * 4);
 }
 
@@ -244,6 +244,128 @@ TEST(HeatmapTest, PaintsHotZeroAndUnknownApart) {
     stroke = stroke || pixel != picture.At(190 + 330, 80 + 70);
   }
   EXPECT_TRUE(stroke);
+}
+
+// Page 1 is hot and page 2 is not; they are looked at in turns, and a quarter of the time.
+Trace LookedAtInTurns() {
+  std::vector<EpochProfile> epochs;
+  for (std::uint64_t e = 0; e < 8; ++e) {
+    epochs.push_back(MakeEpoch(e, {MakeTarget(0, 10, "t")}));
+    if (e % 4 == 3) {
+      Append(epochs[e].pages,
+             {.key = {TargetId(0), Vpn(1)},
+              .looks = 9,
+              .references = 9,
+              .first_accesses = 20,
+              .time_at_risk = LogDuration::FromNanoseconds(std::chrono::milliseconds(20))});
+    }
+    if (e % 4 == 1) {
+      Append(epochs[e].pages,
+             {.key = {TargetId(0), Vpn(2)},
+              .looks = 9,
+              .references = 1,
+              .first_accesses = 1,
+              .time_at_risk = LogDuration::FromNanoseconds(std::chrono::seconds(1))});
+    }
+  }
+  return TraceOf(epochs);
+}
+
+TEST(HeatmapTest, DrawsEstimatesWhereNobodyLookedAndTellsTheirError) {
+  const Result<Heatmap> map = MakeHeatmap(LookedAtInTurns(), {.max_rows = 4});
+  ASSERT_TRUE(map.has_value());
+  ASSERT_EQ(map->columns, 8u);
+  ASSERT_EQ(map->addresses.RowRange(0).start, Vpn(1));
+  for (std::size_t column = 0; column < 8; ++column) {
+    EXPECT_THAT(map->At(0, column), Optional(testing::DoubleNear(1000, 300))) << column;
+    EXPECT_GT(map->RelativeSdAt(0, column), 0) << column;
+  }
+  const auto json = nlohmann::json::parse(HeatmapJson(*map));
+  EXPECT_EQ(json["estimated"], true);
+  EXPECT_EQ(json["rows"][0]["relative_sd"].size(), 8u);
+
+  const Result<Heatmap> raw = MakeHeatmap(LookedAtInTurns(), {.max_rows = 4, .raw = true});
+  for (std::size_t column = 0; column < 8; ++column) {
+    EXPECT_EQ(raw->At(0, column).has_value(), column % 4 == 3) << column;
+  }
+  EXPECT_FALSE(nlohmann::json::parse(HeatmapJson(*raw))["rows"][0].contains("relative_sd"));
+}
+
+TEST(HeatmapTest, MarksWhatIsLittleKnownByOtherCharactersAndByTransparency) {
+  Heatmap map = *MakeHeatmap(LookedAtInTurns(), {.max_rows = 4});
+  const auto row_of = [&map] {
+    const std::string text = HeatmapText(map, 37);
+    const std::size_t at = text.find("0x1000 |");
+    return text.substr(at + 8, 20);
+  };
+  const auto ink = [&map] {
+    const Picture picture(*HeatmapPng(map));
+    return picture.At(190 + 55, 640 - 10);
+  };
+  std::ranges::fill(map.relative_sd, 0.1);
+  EXPECT_THAT(row_of(), testing::HasSubstr("@@"));
+  const std::uint32_t sure = ink();
+  std::ranges::fill(map.relative_sd, 4);
+  EXPECT_THAT(row_of(), testing::HasSubstr("hh"));
+  EXPECT_THAT(HeatmapText(map, 37), testing::HasSubstr("'abcdefgh'"));
+  const std::uint32_t vague = ink();
+  EXPECT_GT(Difference(sure, vague), 40u);
+}
+
+// An epoch of 3 s between short ones.
+TEST(HeatmapTest, DrawsTimeAsTimeWhateverTheLengthsOfEpochs) {
+  std::vector<EpochProfile> epochs;
+  MonotonicTime now = kTraceStart;
+  for (std::uint64_t e = 0; e < 11; ++e) {
+    epochs.push_back(MakeEpoch(e, {MakeTarget(0, 10, "t")}));
+    epochs.back().start = now;
+    now += std::chrono::milliseconds(e == 5 ? 3000 : 100);
+    epochs.back().end = now;
+    if (e != 5) See(epochs.back(), 0, {{.vpn = 1, .looks = 5, .references = 2}});
+  }
+  const Result<Heatmap> map = MakeHeatmap(TraceOf(epochs), Sum(RankSource::kReferences, 4));
+  ASSERT_EQ(map->columns, 40u);
+  for (std::size_t column = 0; column < 40; ++column) {
+    EXPECT_EQ(map->At(0, column).has_value(), column < 5 || column >= 35) << column;
+  }
+}
+
+TEST(HeatmapTest, LeavesOutThePauseOfARecorder) {
+  std::vector<EpochProfile> epochs;
+  for (const std::uint64_t e : {0, 1, 2}) {
+    epochs.push_back(MakeEpoch(e, {MakeTarget(0, 10, "t")}));
+    if (e == 2) epochs.back().start += std::chrono::seconds(5);
+    epochs.back().end = epochs.back().start + std::chrono::seconds(1);
+    See(epochs.back(), 0, {{.vpn = 1, .looks = 5, .references = 2}});
+  }
+  const Result<Heatmap> map = MakeHeatmap(TraceOf(epochs), Sum(RankSource::kReferences, 4));
+  ASSERT_EQ(map->columns, 8u);
+  for (std::size_t column = 0; column < 8; ++column) {
+    EXPECT_EQ(map->At(0, column).has_value(), column < 2 || column == 7) << column;
+  }
+}
+
+TEST(HeatmapTest, IsNoWiderThanItIsAskedToBe) {
+  std::vector<EpochProfile> epochs;
+  for (std::uint64_t e = 0; e < 64; ++e) {
+    epochs.push_back(MakeEpoch(e, {MakeTarget(0, 10, "t")}));
+    See(epochs.back(), 0, {{.vpn = 1, .looks = 5, .references = 2}});
+  }
+  for (const std::size_t width : {40, 79, 80, 81, 120}) {
+    HeatmapOptions options = Sum(RankSource::kReferences, 4);
+    options.max_columns = HeatmapTextColumns(width);
+    const std::string text = HeatmapText(*MakeHeatmap(TraceOf(epochs), options), width);
+    std::size_t widest = 0;
+    std::size_t from = text.find('\n') + 1;  // behind the title
+    const std::size_t end = text.find("scale:");
+    while (from < end) {
+      const std::size_t next = text.find('\n', from);
+      widest = std::max(widest, next - from);
+      from = next + 1;
+    }
+    EXPECT_LE(widest, width);
+    EXPECT_GT(widest, width / 2);
+  }
 }
 
 TEST(HeatmapTest, OfAnEmptyTraceSaysSo) {

@@ -42,15 +42,17 @@ std::vector<std::uint64_t> Starts(const HotList& list) {
   return starts;
 }
 
-TEST(HotListTest, RanksByScorePerPageThenByKeyAndLeavesOutTheCold) {
+// Lower ends per page: 3.59 of 7, 0.573 of 2, 0.536 of 8 over 8 pages, 0.180 of 1.
+TEST(HotListTest, RanksByTheLowerEndPerPageThenByKeyAndLeavesOutTheCold) {
   const Result<HotList> list = MakeHotList(Ranked(), kSum);
   ASSERT_TRUE(list.has_value());
-  EXPECT_THAT(Starts(*list), testing::ElementsAre(16, 16, 17, 18, 32));
+  EXPECT_THAT(Starts(*list), testing::ElementsAre(16, 16, 32, 17, 18));
   EXPECT_EQ(list->rows[0].target.pid, Pid(10));
   EXPECT_EQ(list->rows[1].target.pid, Pid(11));
-  EXPECT_EQ(list->rows[4].score, 8);
-  EXPECT_EQ(list->rows[4].span, PageCount(8));
+  EXPECT_EQ(list->rows[2].score, 8);
+  EXPECT_EQ(list->rows[2].span, PageCount(8));
   EXPECT_EQ(list->spans, 5u);
+  EXPECT_EQ(list->pages, PageCount(12));
   EXPECT_EQ(list->total_score, 19);
 }
 
@@ -66,7 +68,7 @@ TEST(HotListTest, TellsTheShareOfTheScoreThatIsShown) {
 TEST(HotListTest, CountsOnlyTheSourceAskedFor) {
   HotOptions options = kSum;
   options.by = RankSource::kReferences;
-  EXPECT_THAT(Starts(*MakeHotList(Ranked(), options)), testing::ElementsAre(16, 17, 32));
+  EXPECT_THAT(Starts(*MakeHotList(Ranked(), options)), testing::ElementsAre(16, 32, 17));
   options.by = RankSource::kSamples;
   EXPECT_THAT(Starts(*MakeHotList(Ranked(), options)), testing::ElementsAre(16, 16, 18));
 }
@@ -80,17 +82,24 @@ TEST(HotListTest, ShowsOneProcessWhenAsked) {
 }
 
 TEST(HotListTest, IsATableInText) {
-  EXPECT_EQ(HotText(*MakeHotList(Ranked(), kSum)),
-            "hottest spans by combined; score: references + samples over 1 epochs\n"
-            "rank  pid  target    start    span  references  loads+stores  score      +-  mapping\n"
-            "   1   10  first   0x10000   4 KiB           3           3+1      7  37.8 %  heap\n"
-            "   2   11  second  0x10000   4 KiB     unknown           0+2      2  70.7 %  unknown\n"
-            "   3   10  first   0x11000   4 KiB           1           0+0      1   100 %  heap\n"
-            "   4   10  first   0x12000   4 KiB     unknown           1+0      1   100 %  unknown\n"
-            "   5   10  first   0x20000  32 KiB           8           0+0      8  35.4 %  file "
-            "/lib/a,\"b\".so\n"
-            "5 of 5 spans shown, holding 100 % of the score\n"
-            "note: clock: of 14 samples, 14.3 % have no address, 28.6 % fell in the kernel\n");
+  EXPECT_EQ(
+      HotText(*MakeHotList(Ranked(), kSum)),
+      "hottest spans by combined over 1 epochs; ordered by the lower end of the 90 % interval, "
+      "per page\n"
+      "rank  pid  target    start    span  references  samples (loads+stores)  references + "
+      "samples  at least  at most  mapping\n"
+      "   1   10  first   0x10000   4 KiB           3                     3+1                 "
+      " 7.00      3.59    11.94  heap\n"
+      "   2   11  second  0x10000   4 KiB     unknown                     0+2                 "
+      " 2.00      0.57     4.65  unknown\n"
+      "   3   10  first   0x20000  32 KiB           8                     0+0                 "
+      " 8.00      4.29    13.26  file /lib/a,\"b\".so\n"
+      "   4   10  first   0x11000   4 KiB           1                     0+0                 "
+      " 1.00      0.18     2.78  heap\n"
+      "   5   10  first   0x12000   4 KiB     unknown                     1+0                 "
+      " 1.00      0.18     2.78  unknown\n"
+      "5 of 5 spans shown, holding 100 % of the references + samples; 12 pages in all\n"
+      "note: clock: of 14 samples, 14.3 % have no address, 28.6 % fell in the kernel\n");
 }
 
 TEST(HotListTest, ShowsTheSamplersBlindSpotsOnlyBesideItsOwnRankings) {
@@ -102,7 +111,7 @@ TEST(HotListTest, ShowsTheSamplersBlindSpotsOnlyBesideItsOwnRankings) {
 
 TEST(HotListTest, QuotesPathsInCsvAndKeepsUnknownEmpty) {
   const std::string csv = HotCsv(*MakeHotList(Ranked(), kSum));
-  EXPECT_THAT(csv, testing::HasSubstr(",file,\"/lib/a,\"\"b\"\".so\",\r\n"));
+  EXPECT_THAT(csv, testing::HasSubstr(",file,\"/lib/a,\"\"b\"\".so\",,4.288"));
   EXPECT_THAT(csv, testing::HasSubstr("2,1,11,second,0x10000,1,,2,0,2,2,"));
 }
 
@@ -110,7 +119,7 @@ TEST(HotListTest, NamesItsFieldsAlikeInJsonAndCsv) {
   const HotList list = *MakeHotList(Ranked(), kSum);
   const auto row = nlohmann::json::parse(HotJson(list))["rows"][0];
   const std::string csv = HotCsv(list);
-  const std::string header = "," + csv.substr(0, csv.find("\r\n")) + ",";
+  const std::string header = "," + csv.substr(0, csv.find("\n")) + ",";
   for (const std::string field :
        {"rank", "target", "start", "span", "references", "samples", "score", "mapping"}) {
     EXPECT_TRUE(row.contains(field)) << field;
@@ -251,6 +260,45 @@ TEST(HotListTest, OfAnObjectAreThePagesThatItHadAPartOf) {
   const Result<HotList> none = MakeHotList(TraceOf({epoch}), options);
   ASSERT_FALSE(none.has_value());
   EXPECT_THAT(none.error().Message(), testing::HasSubstr("0x11064"));
+}
+
+// A page of which little is known is no reason to act, however high its estimate is.
+TEST(HotListTest, PutsAWellKnownPageBeforeAHotterOneOfGreatError) {
+  std::vector<EpochProfile> epochs;
+  for (std::uint64_t e = 0; e < 4; ++e) {
+    epochs.push_back(MakeEpoch(e, {MakeTarget(0, 10, "t")}));
+    See(epochs.back(), 0, {{.vpn = 1, .looks = 90, .references = 25}});
+  }
+  See(epochs.back(), 0, {{.vpn = 2, .looks = 1, .references = 1, .span = 1}});
+  HotOptions options = kSum;
+  const Result<HotList> list = MakeHotList(TraceOf(epochs), options);
+  ASSERT_TRUE(list.has_value());
+  EXPECT_THAT(Starts(*list), testing::ElementsAre(1, 2));
+  EXPECT_GT(list->rows[1].interval.high / list->rows[1].interval.low, 10);
+  EXPECT_LT(list->rows[0].interval.high / list->rows[0].interval.low, 2);
+}
+
+Trace Exact() {
+  EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "t")});
+  epoch.sources = {{.name = "exact", .role = SourceRole::kTruth, .state = SourceState::kActive}};
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(1)}, .accesses = AccessCounts{.loads = 7}});
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(2)}, .accesses = AccessCounts{.stores = 2500}});
+  return TraceOf({epoch});
+}
+
+TEST(HotListTest, ShowsExactCountsWithoutBeingAskedAndNoColumnThatNobodyFilled) {
+  const HotList list = *MakeHotList(Exact(), {});
+  EXPECT_THAT(Starts(list), testing::ElementsAre(2, 1));
+  EXPECT_EQ(HotText(list),
+            "hottest spans by truth over 1 epochs\n"
+            "rank  pid  target   start   span  thousand accesses  mapping\n"
+            "   1   10  t       0x2000  4 KiB             2.5000  unknown\n"
+            "   2   10  t       0x1000  4 KiB             0.0070  unknown\n"
+            "2 of 2 spans shown, holding 100 % of the accesses; 2 pages in all\n");
+  const auto json = nlohmann::json::parse(HotJson(list));
+  EXPECT_EQ(json["by"], "truth");
+  EXPECT_TRUE(json["rows"][0]["load_samples"].is_null());
+  EXPECT_TRUE(json["rows"][0]["samples"].is_null());
 }
 
 TEST(HotListTest, OfAnEmptyTraceIsEmpty) {

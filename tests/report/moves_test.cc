@@ -184,7 +184,7 @@ TEST(MovesTest, FailuresHaveTheirNames) {
   EXPECT_EQ(json["bytes_moved"], 814 * 4096);
   EXPECT_EQ(json["tiers"], nlohmann::json::parse("[[0], [1, 2]]"));
   EXPECT_THAT(MovesText(Golden()), HasSubstr("1 of 304 moves: EBUSY 1\n"));
-  EXPECT_THAT(MovesCsv(Golden()), HasSubstr("\r\nfailures.EBUSY,1\r\n"));
+  EXPECT_THAT(MovesCsv(Golden()), HasSubstr("\nfailures.EBUSY,1\n"));
 }
 
 TEST(MovesTest, TextIsPrintable) {

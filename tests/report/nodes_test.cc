@@ -48,10 +48,31 @@ TEST(NodesTest, SharesOutTheScoreByEpochAndInAll) {
 TEST(NodesTest, IsATableInText) {
   EXPECT_EQ(NodesText(*MakeNodes(TwoNodes(), kSum)),
             "share of the references + samples by the NUMA node that held the page, by combined\n"
-            "epoch  seconds  total  node 0  node 1  node unknown\n"
-            "    0    1.000      4    75 %    25 %           0 %\n"
-            "    1    1.000      4     0 %    50 %          50 %\n"
-            "  all    2.000      8  37.5 %  37.5 %          25 %\n");
+            "epoch  seconds  references + samples  node 0  node 1  node unknown\n"
+            "    0    1.000                     4    75 %    25 %           0 %\n"
+            "    1    1.000                     4     0 %    50 %          50 %\n"
+            "  all    2.000                     8  37.5 %  37.5 %          25 %\n");
+}
+
+// Page 1 is looked at in every other epoch, and moves; page 2 is resolved in the last one only.
+TEST(NodesTest, TakesAPageThatIsNotResolvedToBeWhereItLastWasOrFirstIs) {
+  std::vector<EpochProfile> epochs;
+  for (std::uint64_t e = 0; e < 4; ++e) {
+    epochs.push_back(MakeEpoch(e, {MakeTarget(0, 10, "t")}));
+    if (e == 0 || e == 2) See(epochs[e], 0, {{.vpn = 1, .looks = 9, .references = 3}});
+    if (e == 3) See(epochs[e], 0, {{.vpn = 2, .looks = 9, .references = 3}});
+  }
+  epochs[0].pages.node = {NodeId(0)};
+  epochs[2].pages.node = {NodeId(1)};
+  epochs[3].pages.node = {NodeId(2)};
+  const Result<NodesOverTime> nodes = MakeNodes(TraceOf(epochs), {});
+  ASSERT_TRUE(nodes.has_value());
+  ASSERT_THAT(nodes->nodes, testing::ElementsAre(NodeId(0), NodeId(1), NodeId(2)));
+  for (const std::size_t e : {0, 1, 2, 3}) {
+    EXPECT_EQ(nodes->rows[e].Share(e < 2 ? 1 : 0), 0.0) << e;
+    EXPECT_GT(*nodes->rows[e].Share(e < 2 ? 0 : 1), 0.1) << e;
+    EXPECT_GT(*nodes->rows[e].Share(2), 0.1) << e;
+  }
 }
 
 TEST(NodesTest, DoesNotKnowAShareOfNothing) {
@@ -68,10 +89,10 @@ TEST(NodesTest, DoesNotKnowAShareOfNothing) {
 
 TEST(NodesTest, IsOneLinePerEpochAndNodeInCsv) {
   EXPECT_THAT(NodesCsv(*MakeNodes(TwoNodes(), kSum)),
-              testing::StartsWith("epoch,start_s,end_s,node,score,share,page_epochs\r\n"
-                                  "0,0,1,0,3,0.75,1\r\n"
-                                  "0,0,1,1,1,0.25,1\r\n"
-                                  "0,0,1,,0,0,0\r\n"));
+              testing::StartsWith("epoch,start_s,end_s,node,score,share,page_epochs\n"
+                                  "0,0,1,0,3,0.75,1\n"
+                                  "0,0,1,1,1,0.25,1\n"
+                                  "0,0,1,,0,0,0\n"));
 }
 
 TEST(NodesTest, IsOfOneTargetWhereAsked) {
@@ -86,7 +107,7 @@ TEST(NodesTest, IsOfOneTargetWhereAsked) {
   EXPECT_THAT(nodes->nodes, testing::ElementsAre(NodeId(1)));
   EXPECT_EQ(nodes->all.score, 1);
   EXPECT_EQ(nlohmann::json::parse(NodesJson(*nodes))["pid"], 11);
-  EXPECT_THAT(NodesText(*nodes), testing::HasSubstr("by combined, of PID 11\n"));
+  EXPECT_THAT(NodesText(*nodes), testing::HasSubstr("by references, of PID 11\n"));
 }
 
 TEST(NodesTest, RefusesMissesThatNobodyCounted) {

@@ -179,7 +179,7 @@ TEST(ObjectsReport, AStackThatWasCutSaysSo) {
     const ObjectsReport cut = report(by);
     EXPECT_THAT(ObjectsText(cut), HasSubstr("make;node (tree.c:7) < main < unknown\n"));
     EXPECT_THAT(ObjectsText(cut), HasSubstr("tree+0x1030\n"));
-    EXPECT_THAT(ObjectsCsv(cut), HasSubstr(",make;node (tree.c:7) < main < unknown\r\n"));
+    EXPECT_THAT(ObjectsCsv(cut), HasSubstr(",make;node (tree.c:7) < main < unknown\n"));
     EXPECT_THAT(ObjectsFolded(cut), HasSubstr("heap;unknown;main;make:node 1"));
     const auto json = nlohmann::json::parse(ObjectsJson(cut));
     EXPECT_EQ(json["rows"][0]["stack_cut"], true);
@@ -201,7 +201,7 @@ TEST(ObjectsReport, JsonHasAllFramesAndNullForWhatIsUnknown) {
 TEST(ObjectsReport, CsvHasALineForEachRow) {
   EXPECT_THAT(ObjectsCsv(Report(ObjectsBy::kSite)),
               HasSubstr("heap,,140,0.7,300,0.4666666666666667,3,2,200,3.333,make;node (tree.c:7) "
-                        "< main\r\n"));
+                        "< main\n"));
 }
 
 TEST(ObjectsReport, FoldedStacksGoFromTheOutermostCallInwards) {

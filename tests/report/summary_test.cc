@@ -103,7 +103,7 @@ TEST(SummaryTest, TellsWhatAPageClearedByItselfCosts) {
   json = nlohmann::json::parse(SummaryJson(*MakeSummary(trace)));
   EXPECT_EQ(json["overhead"]["calibrated_ns_per_point"], 3400);
   EXPECT_TRUE(json["overhead"]["assumed_ns_per_point"].is_null());
-  EXPECT_NE(SummaryCsv(*MakeSummary(trace)).find("overhead.calibrated_ns_per_point,3400\r\n"),
+  EXPECT_NE(SummaryCsv(*MakeSummary(trace)).find("overhead.calibrated_ns_per_point,3400\n"),
             std::string::npos);
 }
 
@@ -155,8 +155,8 @@ TEST(SummaryTest, KeepsUnknownApartFromZero) {
   EXPECT_NE(SummaryText(*summary).find("unknown accessed bits cleared"), std::string::npos);
   EXPECT_NE(SummaryText(*summary).find("unknown a bit that is set again"), std::string::npos);
   const std::string csv = SummaryCsv(*summary);
-  EXPECT_NE(csv.find("overhead.clears,\r\n"), std::string::npos);
-  EXPECT_NE(csv.find("footprint_pages,0\r\n"), std::string::npos);
+  EXPECT_NE(csv.find("overhead.clears,\n"), std::string::npos);
+  EXPECT_NE(csv.find("footprint_pages,0\n"), std::string::npos);
 }
 
 TEST(SummaryTest, OneUnknownTermMakesASumUnknown) {

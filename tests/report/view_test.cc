@@ -58,7 +58,7 @@ TEST_P(EveryView, SpeaksEveryFormatWhateverTheTraceHolds) {
         EXPECT_TRUE(text->output.ends_with('\n'));
         const auto csv = RenderView(GetParam().name, trace, options, Format::kCsv);
         ASSERT_TRUE(csv.has_value());
-        EXPECT_TRUE(csv->output.ends_with("\r\n"));
+        EXPECT_TRUE(csv->output.ends_with("\n"));
         const auto json = RenderView(GetParam().name, trace, options, Format::kJson);
         ASSERT_TRUE(json.has_value());
         EXPECT_EQ(nlohmann::json::parse(json->output)["view"], GetParam().name);
@@ -230,6 +230,18 @@ TEST(ViewTest, ReadsATraceFileAndKnowsWhetherItWasFinished) {
   }
   EXPECT_FALSE(OpenTraceFile(path.parent_path() / "none.data").has_value());
   std::filesystem::remove_all(folder);
+}
+
+TEST(ExplainOwner, SaysWhoseAFileIsThatMayNotBeRead) {
+  const Error refused = Refused("open trace file", "t.data", EACCES);
+  const std::string of_root = ExplainOwner(refused, 0, 1000).Message();
+  EXPECT_THAT(of_root, testing::HasSubstr("EACCES"));
+  EXPECT_THAT(of_root, testing::HasSubstr("it belongs to root"));
+  EXPECT_THAT(of_root, testing::HasSubstr("sudo chown \"$USER\" t.data"));
+  EXPECT_THAT(ExplainOwner(refused, 7, 1000).Message(), testing::HasSubstr("user 7"));
+  EXPECT_EQ(ExplainOwner(refused, 1000, 1000).Message(), refused.Message());
+  const Error missing = Refused("open trace file", "t.data", ENOENT);
+  EXPECT_EQ(ExplainOwner(missing, 0, 1000).Message(), missing.Message());
 }
 
 TEST(WriteFileTest, ReportsAFullDisk) {

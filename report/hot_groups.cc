@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/hot_groups.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/human_units.h"
+#include "report/format.h"
+#include "report/object_map.h"
+
+namespace tmprof {
+namespace {
+
+constexpr std::array kGroups{std::pair(std::string_view("mapping"), HotGroup::kMapping),
+                             std::pair(std::string_view("process"), HotGroup::kProcess),
+                             std::pair(std::string_view("object"), HotGroup::kObject),
+                             std::pair(std::string_view("file"), HotGroup::kFile)};
+
+// What makes a group one; an unset field is the same for all.
+struct GroupKey {
+  std::optional<TargetId> target;
+  std::optional<std::uint64_t> start;
+  std::string what;
+  auto operator<=>(const GroupKey&) const = default;
+};
+
+// Finds the group of each row: that of the latest epoch which tells one.
+class GroupsOfRows : public ObjectMap::Visitor {
+ public:
+  GroupsOfRows(const ScoredRows& scored, HotGroup group)
+      : scored_(scored), group_(group), group_of_(scored.rows.size(), NumberOf({})) {
+    if (group != HotGroup::kProcess) return;
+    for (std::size_t i = 0; i < scored.rows.size(); ++i) {
+      group_of_[i] = NumberOf({.target = scored.Key(scored.rows[i]).target, .what = "process"});
+    }
+  }
+
+  void See(const EpochProfile& epoch) {
+    if (epoch.allocations) {
+      for (const ObjectSite& site : epoch.allocations->sites) sites_[site.id] = site;
+    }
+    map_.See(epoch, false);
+  }
+
+  bool Follows(const Target& /*target*/) override { return group_ == HotGroup::kObject; }
+  void Begin(const Target& /*target*/, TracedObject& /*object*/) override {}
+  void End(const TracedObject& /*object*/, MonotonicTime /*end*/) override {}
+  void Share(const PageColumns& /*pages*/, std::size_t /*record*/, const TracedObject& /*object*/,
+             double /*share*/) override {}
+  void EndEpoch(const EpochProfile& epoch) override {
+    if (!scored_.options.epochs.Contains(epoch.index) || group_ == HotGroup::kProcess) return;
+    std::size_t row = 0;  // both ascend
+    for (const Target& target : epoch.targets) {
+      while (row < scored_.rows.size() && KeyOf(row).target < target.id) ++row;
+      std::size_t end = row;
+      while (end < scored_.rows.size() && KeyOf(end).target == target.id) ++end;
+      if (group_ == HotGroup::kObject) {
+        FindObjects(row, end);
+      } else {
+        FindMappings(target, row, end);
+      }
+      row = end;
+    }
+  }
+
+  const std::vector<std::size_t>& group_of() const { return group_of_; }
+  // By number.
+  std::vector<GroupKey> Keys() const {
+    std::vector<GroupKey> keys(numbers_.size());
+    for (const auto& [key, number] : numbers_) keys[number] = key;
+    return keys;
+  }
+
+ private:
+  PageKey KeyOf(std::size_t row) const { return scored_.Key(scored_.rows[row]); }
+
+  std::size_t NumberOf(GroupKey key) {
+    return numbers_.try_emplace(std::move(key), numbers_.size()).first->second;
+  }
+
+  void FindMappings(const Target& target, std::size_t row, std::size_t end) {
+    for (const Mapping& mapping : target.mappings) {
+      while (row < end && KeyOf(row).vpn < mapping.range.start) ++row;
+      if (row == end) return;
+      if (KeyOf(row).vpn >= mapping.range.end) continue;
+      GroupKey key{.target = target.id,
+                   .start = AddressOf(mapping.range.start),
+                   .what = Describe(mapping)};
+      if (group_ == HotGroup::kFile) key = {.what = std::move(key.what)};
+      const std::size_t number = NumberOf(std::move(key));
+      for (; row < end && KeyOf(row).vpn < mapping.range.end; ++row) group_of_[row] = number;
+    }
+  }
+
+  void FindObjects(std::size_t row, std::size_t end) {
+    for (; row < end; ++row) {
+      const PageKey key = KeyOf(row);
+      const std::uint64_t start = AddressOf(key.vpn);
+      const std::uint64_t bytes = scored_.Span(scored_.rows[row]).value() * kBasePageBytes;
+      const TracedObject* object = map_.Largest(key.target, start, start + bytes);
+      if (object == nullptr) continue;
+      const auto site = sites_.find(object->site);
+      group_of_[row] = NumberOf(
+          {.target = key.target,
+           .start = object->start,
+           .what = fmt::format("{} {} {}", FormatBytes(object->bytes), NameOf(object->kind),
+                               SiteText(object->kind,
+                                        site != sites_.end() ? site->second : ObjectSite{}))});
+    }
+  }
+
+  const ScoredRows& scored_;
+  HotGroup group_;
+  std::map<GroupKey, std::size_t> numbers_;
+  std::vector<std::size_t> group_of_;  // by position in ScoredRows::rows
+  std::map<std::uint32_t, ObjectSite> sites_;
+  ObjectMap map_{*this};
+};
+
+std::string Plural(HotGroup group) {
+  return group == HotGroup::kProcess ? "processes" : fmt::format("{}s", Name(group));
+}
+
+std::string StartText(const HotGroups::Row& row) {
+  return row.start ? fmt::format("{:#x}", *row.start) : "";
+}
+
+std::string WhatText(const HotGroups::Row& row) {
+  return row.what.empty() ? "unknown" : Printable(row.what);
+}
+
+}  // namespace
+
+std::string_view Name(HotGroup group) {
+  return std::ranges::find(kGroups, group, [](const auto& entry) { return entry.second; })->first;
+}
+
+Result<HotGroup> ParseHotGroup(std::string_view text) {
+  const auto* found =
+      std::ranges::find(kGroups, text, [](const auto& entry) { return entry.first; });
+  if (found != kGroups.end()) return found->second;
+  return Fail(BadInput("sum up hot pages by", std::string(text), "no such group",
+                       "use mapping, process, object or file"));
+}
+
+Result<HotGroups> MakeHotGroups(const Trace& trace, const HotOptions& options, HotGroup group) {
+  const Result<ScoredRows> scored = ScoreRows(trace, options);
+  if (!scored) return Fail(scored.error());
+  GroupsOfRows finder(*scored, group);
+  // What holds a page in the epochs that are chosen may be older.
+  const EpochRange until{.first = 0, .end = options.epochs.end};
+  const Result<StreamEnd> end =
+      ReadEpochs(trace, until, [&](const EpochProfile& epoch) { finder.See(epoch); });
+  if (!end) return Fail(end.error());
+
+  HotGroups groups{.totals = scored->whole.totals,
+                   .options = scored->options,
+                   .group = group,
+                   .spans = scored->rows.size(),
+                   .pages = scored->pages,
+                   .total_score = scored->total_score};
+  for (const GroupKey& key : finder.Keys()) {
+    HotGroups::Row& row = groups.rows.emplace_back();
+    if (key.target) {
+      const TargetTotal* target = groups.totals.FindTarget(*key.target);
+      row.target = target != nullptr ? *target : TargetTotal{.id = *key.target};
+    }
+    row.start = key.start;
+    row.what = key.what;
+  }
+  std::vector<double> variances(groups.rows.size());
+  for (std::size_t i = 0; i < scored->rows.size(); ++i) {
+    const std::size_t at = scored->rows[i];
+    const double sd = scored->estimates.score[at] * scored->estimates.relative_sd[at];
+    HotGroups::Row& row = groups.rows[finder.group_of()[i]];
+    variances[finder.group_of()[i]] += sd * sd;
+    row.score += scored->estimates.score[at];
+    row.pages += scored->Span(at);
+    ++row.spans;
+  }
+  for (std::size_t i = 0; i < groups.rows.size(); ++i) {
+    HotGroups::Row& row = groups.rows[i];
+    if (row.spans == 0) continue;
+    row.relative_sd = std::sqrt(variances[i]) / row.score;
+    row.interval = IntervalOf(row.score, row.relative_sd);
+    row.share = row.score / groups.total_score;
+  }
+  std::erase_if(groups.rows, [](const HotGroups::Row& row) { return row.spans == 0; });
+  std::ranges::stable_sort(groups.rows, std::greater{},
+                           [](const HotGroups::Row& row) { return row.interval.low; });
+  groups.groups = groups.rows.size();
+  if (options.limit && *options.limit < groups.rows.size()) groups.rows.resize(*options.limit);
+  return groups;
+}
+
+std::string HotGroupsText(const HotGroups& groups) {
+  using enum TextTable::Align;
+  const std::string unit = ScoreUnit(groups.totals, groups.options.model, *groups.options.by);
+  const bool of_targets = groups.group != HotGroup::kFile;
+  const bool of_addresses = of_targets && groups.group != HotGroup::kProcess;
+  std::vector<double> numbers;
+  double shown = 0;
+  for (const HotGroups::Row& row : groups.rows) {
+    numbers.insert(numbers.end(), {row.score, row.interval.low, row.interval.high});
+    shown += row.share;
+  }
+  const ColumnScale scale(numbers);
+  const bool has_error = !IsExact(*groups.options.by);
+  std::vector<TextTable::Column> columns;
+  if (of_targets) columns.insert(columns.end(), {{"pid"}, {"target", kLeft}});
+  if (of_addresses) columns.push_back({"start"});
+  columns.insert(columns.end(), {{"pages"}, {scale.Title(unit)}});
+  if (has_error) columns.insert(columns.end(), {{"at least"}, {"at most"}});
+  columns.push_back({"share"});
+  if (groups.group != HotGroup::kProcess) {
+    columns.push_back({std::string(Name(groups.group)), kLeft});
+  }
+  TextTable table(std::move(columns));
+  for (const HotGroups::Row& row : groups.rows) {
+    std::vector<std::string> cells;
+    if (of_targets) {
+      cells.push_back(row.target ? fmt::format("{}", row.target->pid.value()) : "");
+      cells.push_back(row.target ? Printable(row.target->name) : "unknown");
+    }
+    if (of_addresses) cells.push_back(StartText(row));
+    cells.insert(cells.end(), {Grouped(row.pages.value()), scale(row.score)});
+    if (has_error) cells.insert(cells.end(), {scale(row.interval.low), scale(row.interval.high)});
+    cells.push_back(Percent(row.share));
+    if (groups.group != HotGroup::kProcess) cells.push_back(WhatText(row));
+    table.AddRow(std::move(cells));
+  }
+  std::string text = fmt::format(
+      "hot {} by {} over {} epochs{}\n", Plural(groups.group), Name(*groups.options.by),
+      Grouped(groups.totals.epochs),
+      has_error ? "; at least, at most: 90 % interval if the errors of pages are independent" : "");
+  text += table.Text();
+  text += fmt::format("{} of {} {} shown, holding {} of the {}; {} pages in all\n",
+                      Grouped(groups.rows.size()), Grouped(groups.groups), Plural(groups.group),
+                      groups.total_score > 0 ? Percent(std::min(1.0, shown)) : "unknown", unit,
+                      Grouped(groups.pages.value()));
+  for (const std::string& caveat : Caveats(groups.totals, *groups.options.by)) {
+    text += "note: " + caveat + "\n";
+  }
+  return text;
+}
+
+std::string HotGroupsJson(const HotGroups& groups) {
+  Json rows = Json::array();
+  for (const HotGroups::Row& row : groups.rows) {
+    rows.push_back({{"target", row.target ? Json(row.target->id.value()) : Json(nullptr)},
+                    {"pid", row.target ? Json(row.target->pid.value()) : Json(nullptr)},
+                    {"name", row.target ? Json(row.target->name) : Json(nullptr)},
+                    {"start", row.start ? Json(StartText(row)) : Json(nullptr)},
+                    {"what", row.what.empty() ? Json(nullptr) : Json(row.what)},
+                    {"spans", row.spans},
+                    {"pages", row.pages.value()},
+                    {"score", row.score},
+                    {"relative_sd", row.relative_sd},
+                    {"score_low", row.interval.low},
+                    {"score_high", row.interval.high},
+                    {"share", row.share}});
+  }
+  return JsonText(
+      WithEnd({{"view", "hot"},
+               {"group", Name(groups.group)},
+               {"trace", groups.totals.trace},
+               {"epochs", groups.totals.epochs},
+               {"by", Name(*groups.options.by)},
+               {"model", Name(groups.options.model)},
+               {"score_unit", ScoreUnit(groups.totals, groups.options.model, *groups.options.by)},
+               {"groups", groups.groups},
+               {"spans", groups.spans},
+               {"pages", groups.pages.value()},
+               {"total_score", groups.total_score},
+               {"notes", Caveats(groups.totals, *groups.options.by)},
+               {"rows", std::move(rows)}},
+              groups.totals.end, groups.totals.lost_epochs));
+}
+
+std::string HotGroupsCsv(const HotGroups& groups) {
+  std::string csv = CsvLine({"target", "pid", "name", "start", "what", "spans", "pages", "score",
+                             "relative_sd", "score_low", "score_high", "share"});
+  for (const HotGroups::Row& row : groups.rows) {
+    csv += CsvLine({row.target ? fmt::format("{}", row.target->id.value()) : "",
+                    row.target ? fmt::format("{}", row.target->pid.value()) : "",
+                    row.target ? row.target->name : "", StartText(row), row.what,
+                    fmt::format("{}", row.spans), fmt::format("{}", row.pages.value()),
+                    Exact(row.score), Exact(row.relative_sd), Exact(row.interval.low),
+                    Exact(row.interval.high), Exact(row.share)});
+  }
+  return csv;
+}
+
+}  // namespace tmprof

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scores of the hot list, summed up: which mapping, process, object or file is hot.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "report/hot.h"
+#include "report/interval.h"
+
+namespace tmprof {
+
+enum class HotGroup : std::uint8_t { kMapping, kProcess, kObject, kFile };
+
+std::string_view Name(HotGroup group);  // "mapping", "process", "object", "file"
+Result<HotGroup> ParseHotGroup(std::string_view text);
+
+struct HotGroups {
+  struct Row {
+    std::optional<TargetTotal> target;   // unset: of several, or of unknown memory
+    std::optional<std::uint64_t> start;  // address of a mapping or an object
+    std::string what;                    // "file /usr/lib/libc.so.6"; empty: unknown
+    std::uint64_t spans = 0;             // with a score
+    PageCount pages;                     // of those
+    double score = 0;
+    double relative_sd = 0;  // as if the errors of pages were independent
+    Interval interval;
+    double share = 0;  // of the total score
+  };
+  TraceTotals totals;
+  HotOptions options;  // `limit` is of the rows here
+  HotGroup group = HotGroup::kMapping;
+  std::vector<Row> rows;  // by the lower end of the interval, descending, then as they were found
+  std::size_t groups = 0;  // shown or not
+  std::size_t spans = 0;
+  PageCount pages;
+  double total_score = 0;
+};
+
+// The totals are those of MakeHotList(). A page belongs to what held it when it was last seen.
+Result<HotGroups> MakeHotGroups(const Trace& trace, const HotOptions& options, HotGroup group);
+
+std::string HotGroupsText(const HotGroups& groups);
+std::string HotGroupsJson(const HotGroups& groups);
+std::string HotGroupsCsv(const HotGroups& groups);
+
+}  // namespace tmprof

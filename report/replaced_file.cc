@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/replaced_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tmprof {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A trace that is being written is locked (TraceWriter).
+Status RequireNotRecorded(int fd, const fs::path& file) {
+  if (::flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    return Fail(Refused("replace file", file.string(), EWOULDBLOCK,
+                        "a recorder still writes it; name another file, or wait"));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<ReplacedFile> ReplacedFile::Create(const fs::path& file, mode_t mode) {
+  fs::path target = file;
+  std::optional<mode_t> kept_mode;
+  {
+    // Without O_TRUNC and O_CREAT: it is there whole until Commit().
+    const UniqueFd before(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    struct stat status{};
+    if (::stat(file.c_str(), &status) == 0) {
+      if (!S_ISREG(status.st_mode)) {
+        UniqueFd fd(::open(file.c_str(), O_RDWR | O_CLOEXEC));
+        if (!fd) fd = UniqueFd(::open(file.c_str(), O_WRONLY | O_CLOEXEC));
+        if (!fd) return Fail(Refused("open file", file.string(), errno));
+        return ReplacedFile(file, {}, std::move(fd));
+      }
+      kept_mode = status.st_mode & 07777;
+      if (::access(file.c_str(), W_OK) != 0) {
+        return Fail(Refused("write file", file.string(), errno));
+      }
+      if (before) {
+        if (Status free = RequireNotRecorded(before.get(), file); !free) return Fail(free.error());
+      }
+      std::error_code failed;
+      target = fs::canonical(file, failed);
+      if (failed) return Fail(Refused("find file", file.string(), failed.value()));
+    } else if (errno != ENOENT) {
+      return Fail(Refused("create file", file.string(), errno));
+    }
+  }
+  for (int number = 1;; ++number) {
+    // A program that was killed may have left one of this name.
+    std::string aside = fmt::format("{}.{}-{}", target.string(), ::getpid(), number);
+    UniqueFd fd(::open(aside.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+    if (!fd && errno == EEXIST) continue;
+    if (!fd) return Fail(Refused("create a file beside", file.string(), errno));
+    ReplacedFile replaced(std::move(target), std::move(aside), std::move(fd));
+    if (kept_mode && ::fchmod(replaced.fd(), *kept_mode) != 0) {
+      return Fail(Refused("set the mode of file", file.string(), errno));
+    }
+    return replaced;
+  }
+}
+
+ReplacedFile::ReplacedFile(ReplacedFile&& other) noexcept
+    : file_(std::move(other.file_)),
+      aside_(std::exchange(other.aside_, {})),
+      fd_(std::move(other.fd_)) {}
+
+ReplacedFile::~ReplacedFile() {
+  if (!aside_.empty()) (void)::unlink(aside_.c_str());
+}
+
+Status ReplacedFile::Write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd(), bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return Fail(Refused("write file", file_.string(), errno));
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return {};
+}
+
+Status ReplacedFile::Commit() {
+  if (aside_.empty()) return {};
+  // Some file systems tell of a full disk only here.
+  if (::fsync(fd()) != 0) return Fail(Refused("write file", file_.string(), errno));
+  if (::rename(aside_.c_str(), file_.c_str()) != 0) {
+    return Fail(Refused("replace file", file_.string(), errno));
+  }
+  aside_.clear();
+  return {};
+}
+
+}  // namespace tmprof

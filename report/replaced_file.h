@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// An output file that is there whole or not at all.
+
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <string_view>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace tmprof {
+
+// Written beside the file that it replaces, and renamed once it is whole: a full disk, or a program
+// that is killed, leaves the file that was there. Devices and pipes are written to as they are, and
+// a symbolic link keeps pointing where it does.
+class ReplacedFile {
+ public:
+  // `mode` is that of a new file; one that was there keeps its own. Refuses a trace that is being
+  // recorded.
+  static Result<ReplacedFile> Create(const std::filesystem::path& file, mode_t mode);
+
+  ReplacedFile(ReplacedFile&& other) noexcept;
+  ReplacedFile& operator=(ReplacedFile&&) = delete;
+  ~ReplacedFile();  // removes what was not committed
+
+  int fd() const { return fd_.get(); }
+  // Where to write until Commit(), for what opens a file by its name.
+  const std::filesystem::path& path() const { return aside_.empty() ? file_ : aside_; }
+
+  Status Write(std::string_view bytes);
+  // After the last write.
+  Status Commit();
+
+ private:
+  ReplacedFile(std::filesystem::path file, std::filesystem::path aside, UniqueFd fd)
+      : file_(std::move(file)), aside_(std::move(aside)), fd_(std::move(fd)) {}
+
+  std::filesystem::path file_;
+  std::filesystem::path aside_;  // empty: the file itself is written to, or all is done
+  UniqueFd fd_;
+};
+
+}  // namespace tmprof
