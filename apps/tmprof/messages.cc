@@ -11,6 +11,8 @@
 #include <string>
 #include <utility>
 
+#include "report/format.h"
+
 namespace tmprof {
 namespace {
 
@@ -39,11 +41,13 @@ void SayWithoutWaiting(std::string_view text) {
 }
 
 int ReportError(const Error& error) {
-  Say(fmt::format("tmprof: {}\n", error.Message()));
+  Say(fmt::format("tmprof: {}\n", Printable(error.Message())));
   return error.ExitStatus();
 }
 
-void Warn(std::string_view message) { Say(fmt::format("tmprof: warning: {}\n", message)); }
+void Warn(std::string_view message) {
+  Say(fmt::format("tmprof: warning: {}\n", Printable(message)));
+}
 
 int WarnOfEnd(const StreamEnd& end, std::string_view path, std::string_view done) {
   return WarnOf(end, fmt::format("trace file '{}'", path),

@@ -21,7 +21,8 @@ void SayWithoutWaiting(std::string_view text);
 // Exit status of a command that answered from a damaged file, by what comes before the damage.
 inline constexpr int kDamaged = 4;
 
-// "tmprof: MESSAGE" on standard error; returns the error's exit status.
+// "tmprof: MESSAGE" on standard error; returns the error's exit status. This and Warn() escape what
+// a terminal would act on: files and programs can have any name.
 int ReportError(const Error& error);
 void Warn(std::string_view message);
 // Warns where the trace at `path` is damaged or was not finished. `done`: what was done with its

@@ -27,6 +27,7 @@ struct ScoreOptions {
   std::string k_ratio = "1/16";
   std::string rank_model = "rate";
   bool among_truth = false;
+  bool partial_truth = false;
   std::string format = "text";
 };
 
@@ -97,6 +98,15 @@ Result<Truth> TruthFrom(const ScoreOptions& options) {
   return TruthOfEpochs(**epochs, options.truth, options.truth_phase, by);
 }
 
+// A part of the truth makes rankings look better than they are: what was accessed later is missing.
+Status RequireWhole(const ScoreOptions& options, const StreamEnd& end) {
+  if (options.partial_truth || (!end.damage && end.finished != false)) return {};
+  return Fail(
+      BadInput("score by truth", options.truth,
+               end.damage ? end.damage->Fact() : "its recorder was stopped before it could finish",
+               "record it again, or take it as it is with --partial-truth"));
+}
+
 Result<int> Score(const ScoreOptions& options) {
   const Result<Format> format = ParseFormat(options.format);
   if (!format) return Fail(format.error());
@@ -106,6 +116,7 @@ Result<int> Score(const ScoreOptions& options) {
   if (!model) return Fail(model.error());
   const Result<Truth> truth = TruthFrom(options);
   if (!truth) return Fail(truth.error());
+  if (Status whole = RequireWhole(options, truth->end); !whole) return Fail(whole.error());
   const Result<Trace> trace = OpenTraceFile(options.trace);
   if (!trace) return Fail(trace.error());
   const auto epochs = trace->open();
@@ -162,6 +173,8 @@ void AddScoreCommand(CLI::App& app, int& exit_status) {
       "--among-truth", options->among_truth,
       "Rank the pages of the truth alone: others, as those of libraries that it leaves "
       "out, take no place among the k best");
+  command->add_flag("--partial-truth", options->partial_truth,
+                    "Take a damaged or unfinished truth for what it has");
   AddRankModel(*command, options->rank_model);
   AddFormat(*command, options->format);
   command->footer(

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -42,6 +43,21 @@ std::string EmptyTrace(const TemporaryFolder& folder) {
   const std::string path = folder.File("empty.data");
   auto writer = TraceWriter::Create(path, TraceInfo{});
   EXPECT_TRUE(writer.has_value() && writer->Finish().has_value());
+  return path;
+}
+
+// Of 64 pages, each accessed three times.
+std::string ExactTrace(const TemporaryFolder& folder) {
+  const std::string path = folder.File("exact.data");
+  EpochProfile epoch;
+  epoch.end = MonotonicTime(std::chrono::seconds(1));
+  epoch.targets = {{.id = TargetId(0), .pid = Pid(10), .name = "t"}};
+  for (std::uint64_t page = 1; page <= 64; ++page) {
+    Append(epoch.pages, {.key = {TargetId(0), Vpn(page)}, .accesses = AccessCounts{.loads = 3}});
+  }
+  auto writer = TraceWriter::Create(path, TraceInfo{});
+  EXPECT_TRUE(writer.has_value() && writer->Write(epoch).has_value() &&
+              writer->Finish().has_value());
   return path;
 }
 
@@ -230,6 +246,45 @@ TEST(CommandLine, ADamagedTraceHasAStatusOfItsOwnInEveryCommandAndEvalAndScoreTe
   EXPECT_THAT(score["damage"].get<std::string>(), HasSubstr("offset"));
 }
 
+TEST(CommandLine, ADamagedOrUnfinishedTruthIsRefusedUnlessItIsAskedFor) {
+  const TemporaryFolder folder;
+  const std::string cut = folder.File("cut.data");
+  const std::string unfinished = WithoutEndFrame(ReadFile(ExactTrace(folder)));
+  for (const bool damaged : {false, true}) {
+    WriteFile(cut, damaged ? unfinished + "x" : unfinished);
+    const Outcome refused = Tmprof({"score", GoldenTrace(), "--truth", cut});
+    EXPECT_EQ(refused.status, 2) << refused.err;
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("'" + cut + "'"), HasSubstr("--partial-truth"),
+                                   HasSubstr(damaged ? "offset" : "was stopped")));
+    EXPECT_THAT(refused.out, IsEmpty());
+    const Outcome partial =
+        Tmprof({"score", GoldenTrace(), "--truth", cut, "--partial-truth", "--format", "json"});
+    EXPECT_EQ(partial.status, damaged ? 4 : 0) << partial.err;
+    EXPECT_EQ(Json::parse(partial.out)["truth"]["damage"].is_null(), !damaged);
+  }
+}
+
+TEST(CommandLine, ANameThatATerminalWouldActOnIsEscapedInMessages) {
+  const Outcome outcome = Tmprof({"report", "no\x1b[31m\nsuch.data"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("no\\x1b[31m\\x0asuch.data"));
+  EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1);
+}
+
+TEST(CommandLine, AConversionThatCannotBeWrittenLeavesTheFileThatWasThere) {
+  const TemporaryFolder folder;
+  for (const std::string to : {"csv", "oracleGeneral"}) {
+    const std::string output = folder.File(to);
+    WriteFile(output, "before");
+    const std::string limited = "ulimit -f 1; trap '' XFSZ; exec " + TmprofPath() + " convert " +
+                                ExactTrace(folder) + " --to " + to + " -o " + output;
+    const Outcome outcome = RunProgram({"sh", "-c", limited});
+    EXPECT_EQ(outcome.status, 1) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("EFBIG"));
+    EXPECT_EQ(ReadFile(output), "before");
+  }
+}
+
 TEST(CommandLine, ALedgerInPlaceOfATraceIsRefusedAsALedger) {
   const TemporaryFolder folder;
   std::vector<std::vector<std::string>> commands = Readers(folder, GoldenLedger());
@@ -332,7 +387,7 @@ TEST(Report, MovesOfALedgerHaveEveryFormat) {
   EXPECT_EQ(Json::parse(json.out)["promotions"]["moves"], 301);
   EXPECT_THAT(json.err, IsEmpty());
   EXPECT_THAT(Tmprof({"report", GoldenLedger(), "--view", "moves", "--format", "csv"}).out,
-              StartsWith("key,value\r\n"));
+              StartsWith("key,value\n"));
   EXPECT_THAT(Tmprof({"report", GoldenLedger(), "--view", "moves", "--ping-pong", "1"}).out,
               HasSubstr("0 moves undid one of at most 1 epochs before"));
 }
@@ -435,6 +490,19 @@ TEST(EmptyTrace, CannotBeReplayed) {
   const Outcome outcome = Tmprof({"eval", EmptyTrace(folder)});
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, HasSubstr("no complete epoch"));
+}
+
+TEST(Eval, NamesABadFileAndKeepsTheOthers) {
+  const TemporaryFolder folder;
+  const std::string empty = EmptyTrace(folder);
+  const Outcome outcome = Tmprof({"eval", empty, GoldenTrace(), "--format", "json"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("'" + empty + "'"), HasSubstr("no complete epoch")));
+  const Json all = Json::parse(outcome.out);
+  EXPECT_THAT(all["traces"][0]["damage"].get<std::string>(), HasSubstr("no complete epoch"));
+  EXPECT_TRUE(all["traces"][1]["damage"].is_null());
+  ASSERT_FALSE(all["results"].empty());
+  for (const Json& row : all["results"]) EXPECT_EQ(row["trace"], GoldenTrace());
 }
 
 TEST(EmptyTrace, CannotBeScored) {
@@ -628,7 +696,7 @@ TEST(Score, TellsRankCorrelationsInEveryFormat) {
   EXPECT_EQ(json["by"], "accesses");
   EXPECT_TRUE(json["results"][0].contains("spearman_rho"));
   EXPECT_TRUE(json["results"][0].contains("kendall_tau_b"));
-  EXPECT_THAT(in("csv"), HasSubstr("phases,spearman_rho,kendall_tau_b,by\r\n"));
+  EXPECT_THAT(in("csv"), HasSubstr("phases,spearman_rho,kendall_tau_b,by\n"));
   EXPECT_THAT(in("text"), AllOf(HasSubstr("true accesses"), HasSubstr("rho"), HasSubstr("tau-b")));
 }
 
@@ -770,7 +838,7 @@ TEST(Advise, RefusesWhatItCannotTake) {
                                                         {"--hot", "0%"},
                                                         {"--hot", "x"},
                                                         {"--cold-nodes", "64"},
-                                                        {"--by", "truth"},
+                                                        {"--by", "magic"},
                                                         {"--format", "csv"}}) {
     const Outcome outcome = Tmprof({"advise", "--objects", GoldenTrace(), option, value});
     EXPECT_NE(outcome.status, 0) << option;
