@@ -302,6 +302,14 @@ std::string AsText(const Evaluation& evaluation, const ReplayOptions& options) {
   return text;
 }
 
+Result<ReplayOutcome> ReplayFile(const std::string& path, const ReplayOptions& options) {
+  const Result<Trace> trace = OpenTraceFile(path);
+  if (!trace) return Fail(trace.error());
+  Result<ReplayOutcome> outcome = Replay(trace->open, options);
+  if (!outcome && outcome.error().object == "the trace") outcome.error().object = path;
+  return outcome;
+}
+
 Result<int> Evaluate(const EvalOptions& options) {
   const Result<Format> format = ParseFormat(options.format);
   if (!format) return Fail(format.error());
@@ -311,9 +319,15 @@ Result<int> Evaluate(const EvalOptions& options) {
   Evaluation evaluation;
   int exit_status = kDone;
   for (const std::string& path : options.traces) {
-    const Result<Trace> trace = OpenTraceFile(path);
-    if (!trace) return Fail(trace.error());
-    Result<ReplayOutcome> outcome = Replay(trace->open, *replay);
+    Result<ReplayOutcome> outcome = ReplayFile(path, *replay);
+    // Of several files the others stay.
+    if (!outcome && options.traces.size() > 1) {
+      exit_status = std::max(exit_status, ReportError(outcome.error()));
+      StreamEnd refused;
+      refused.damage = std::move(outcome.error());
+      ends.push_back({path, std::move(refused)});
+      continue;
+    }
     if (!outcome) return Fail(outcome.error());
     exit_status = std::max(exit_status, WarnOfEnd(outcome->end, path, "replayed"));
     evaluation.ends.push_back({path, outcome->end});
