@@ -172,8 +172,8 @@ struct Target {
   std::string command;                 // argv joined by spaces; empty for a kernel-made process
   bool exited = false;
   std::optional<std::chrono::nanoseconds> cpu_time;  // used within the epoch, all threads
-  // As the kernel counts them: pages that several processes share count for each. nullopt: unknown,
-  // also of one that has exited.
+  // Pages that several processes share count for each, as in the kernel. nullopt: unknown, or the
+  // process has exited.
   std::optional<PageCount> resident_pages;
   std::vector<Mapping> mappings;  // ascending, disjoint
   friend bool operator==(const Target&, const Target&) = default;

@@ -40,7 +40,7 @@ class SharedPages {
     PageKey name;  // of its first page
   };
   // The inode of a System V segment is its ID, which another file of that device may have as its
-  // inode: the name ("/SYSV…") tells them apart. Of all others it is empty.
+  // inode: the name ("/SYSV…") tells them apart. All others have an empty name here.
   using File = std::tuple<std::uint64_t, std::uint64_t, std::string>;  // device, inode, name
 
   TargetId NumberOf(const Mapping& mapping);

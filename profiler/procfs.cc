@@ -112,7 +112,7 @@ MappingKind KindOf(std::string_view path, bool shared) {
   return path.empty() ? MappingKind::kAnonymous : MappingKind::kFile;
 }
 
-// From these fields of a line of /proc/PID/maps. No file has inode 0.
+// Takes fields of a line of /proc/PID/maps. No file has inode 0.
 std::optional<FilePlace> FilePlaceOf(PageCount pages, std::string_view offset,
                                      std::string_view device, std::string_view inode) {
   constexpr std::uint64_t kLastFilePage =

@@ -16,8 +16,8 @@ namespace tmprof {
 inline constexpr std::uint64_t kFreeMessageMemory = std::uint64_t{128} << 20;
 inline constexpr std::uint64_t kMemoryPerPayloadByte = 256;
 
-// An estimate for the message and what is made of it, without decoding it. Bytes that are no
-// message count up to where they cease to be one.
+// Estimates the memory of the message and of what is made of it, without decoding it. Bytes that
+// are no message count up to where they cease to be one.
 std::uint64_t MessageMemory(std::string_view message, const google::protobuf::Descriptor& type);
 
 }  // namespace tmprof

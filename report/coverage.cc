@@ -41,7 +41,7 @@ struct Counts {
   }
 };
 
-// add(counts, evidence, span) for each record, to the counts of its target.
+// add(counts, evidence, span) for each record, with the counts of its target.
 template <typename Add>
 void ForEachRecord(const EvidenceTable& table, Add add, std::map<TargetId, Counts>& by_target) {
   for (std::size_t i = 0; i < table.size(); ++i) {
@@ -49,7 +49,8 @@ void ForEachRecord(const EvidenceTable& table, Add add, std::map<TargetId, Count
   }
 }
 
-// Likewise for each span of pages once, with the evidence of all its mappers.
+// add(all, evidence, span) once for each span of pages, with the evidence of all its mappers.
+// Mappers count apart where one maps the pages by a huge page and another does not.
 template <typename Add>
 void ForEachPage(const EvidenceTable& table, const SharedPages& shared, Add add, Counts& all) {
   std::map<std::pair<PageKey, PageCount>, Evidence> merged;
