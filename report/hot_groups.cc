@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -90,9 +90,8 @@ class GroupsOfRows : public ObjectMap::Visitor {
       while (row < end && KeyOf(row).vpn < mapping.range.start) ++row;
       if (row == end) return;
       if (KeyOf(row).vpn >= mapping.range.end) continue;
-      GroupKey key{.target = target.id,
-                   .start = AddressOf(mapping.range.start),
-                   .what = Describe(mapping)};
+      GroupKey key{
+          .target = target.id, .start = AddressOf(mapping.range.start), .what = Describe(mapping)};
       if (group_ == HotGroup::kFile) key = {.what = std::move(key.what)};
       const std::size_t number = NumberOf(std::move(key));
       for (; row < end && KeyOf(row).vpn < mapping.range.end; ++row) group_of_[row] = number;
@@ -110,9 +109,9 @@ class GroupsOfRows : public ObjectMap::Visitor {
       group_of_[row] = NumberOf(
           {.target = key.target,
            .start = object->start,
-           .what = fmt::format("{} {} {}", FormatBytes(object->bytes), NameOf(object->kind),
-                               SiteText(object->kind,
-                                        site != sites_.end() ? site->second : ObjectSite{}))});
+           .what = fmt::format(
+               "{} {} {}", FormatBytes(object->bytes), NameOf(object->kind),
+               SiteText(object->kind, site != sites_.end() ? site->second : ObjectSite{}))});
     }
   }
 

@@ -37,7 +37,7 @@ struct HotGroups {
   TraceTotals totals;
   HotOptions options;  // `limit` is of the rows here
   HotGroup group = HotGroup::kMapping;
-  std::vector<Row> rows;  // by the lower end of the interval, descending, then as they were found
+  std::vector<Row> rows;   // by the lower end of the interval, descending, then as they were found
   std::size_t groups = 0;  // shown or not
   std::size_t spans = 0;
   PageCount pages;

@@ -82,8 +82,8 @@ Trace Record(const Recording& recording) {
           record.load_samples = 1;
         }
         if (recording.exact) {
-          record.accesses = AccessCounts{
-              .loads = static_cast<std::uint64_t>(rate * Seconds(cpu)), .stores = 1};
+          record.accesses =
+              AccessCounts{.loads = static_cast<std::uint64_t>(rate * Seconds(cpu)), .stores = 1};
         }
         if (page % 3 != 0) record.node = NodeId(page % 2 == 0 ? 0 : 1);
         if (record.looks > 0 || record.load_samples > 0 || record.accesses) {
