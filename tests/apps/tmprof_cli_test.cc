@@ -249,16 +249,17 @@ TEST(CommandLine, ADamagedTraceHasAStatusOfItsOwnInEveryCommandAndEvalAndScoreTe
 TEST(CommandLine, ADamagedOrUnfinishedTruthIsRefusedUnlessItIsAskedFor) {
   const TemporaryFolder folder;
   const std::string cut = folder.File("cut.data");
-  const std::string unfinished = WithoutEndFrame(ReadFile(ExactTrace(folder)));
+  const std::string whole = ExactTrace(folder);
+  const std::string unfinished = WithoutEndFrame(ReadFile(whole));
   for (const bool damaged : {false, true}) {
     WriteFile(cut, damaged ? unfinished + "x" : unfinished);
-    const Outcome refused = Tmprof({"score", GoldenTrace(), "--truth", cut});
+    const Outcome refused = Tmprof({"score", whole, "--truth", cut});
     EXPECT_EQ(refused.status, 2) << refused.err;
     EXPECT_THAT(refused.err, AllOf(HasSubstr("'" + cut + "'"), HasSubstr("--partial-truth"),
                                    HasSubstr(damaged ? "offset" : "was stopped")));
     EXPECT_THAT(refused.out, IsEmpty());
     const Outcome partial =
-        Tmprof({"score", GoldenTrace(), "--truth", cut, "--partial-truth", "--format", "json"});
+        Tmprof({"score", whole, "--truth", cut, "--partial-truth", "--format", "json"});
     EXPECT_EQ(partial.status, damaged ? 4 : 0) << partial.err;
     EXPECT_EQ(Json::parse(partial.out)["truth"]["damage"].is_null(), !damaged);
   }
