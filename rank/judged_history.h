@@ -56,7 +56,7 @@ class JudgedHistory {
   TargetPages& At(TargetId target);
 
   std::size_t choices_;
-  RateKinds kinds_;
+  RateKinds kinds_{FoundAt::kBetweenReads};
   std::vector<Entry> entries_;
   std::size_t compact_at_ = std::size_t{1} << 20;
   std::uint64_t group_pages_ = 16;    // until there are many groups

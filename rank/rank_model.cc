@@ -151,9 +151,9 @@ void Ranker::EstimateByRate(RankSource source, Scores& scores,
   evidence_.ShareOut(SharedBy(source), scores, relative_sd);
 }
 
-RatedRows Ranker::Rate(const EvidenceTable& table, RankSource source) const {
+RatedRows Ranker::Rate(const EvidenceTable& table, RankSource source, FoundAt found_at) const {
   const RateView view(table, source);
-  RateKinds sorter;
+  RateKinds sorter(found_at);
   RatedRows rated;
   TargetTime time;
   bool any_time = false;
@@ -197,7 +197,7 @@ void Ranker::EstimateByRate(const EvidenceTable& table, RankSource source, Score
                             std::vector<double>* relative_sd) const {
   scores.assign(table.size(), 0.0);
   if (relative_sd) relative_sd->assign(table.size(), std::numeric_limits<double>::infinity());
-  const RatedRows rated = Rate(table, source);
+  const RatedRows rated = Rate(table, source, FoundAt::kMiddle);
   if (rated.kinds.empty()) return;
   const std::vector<RateMoments> moments =
       MomentsOf(FitRates(rated.kinds).mixture, rated.kinds.size());
@@ -214,7 +214,7 @@ void Ranker::EstimateByRate(const EvidenceTable& table, RankSource source, Score
 std::vector<HitRates> Ranker::HitRatesAt(RankSource source,
                                          std::span<const PageCount> capacities) const {
   if (options_.model != RankModel::kRate || IsExact(source)) return {};
-  return HitRatesOf(Rate(evidence_.WholeSpans(), source), capacities);
+  return HitRatesOf(Rate(evidence_.WholeSpans(), source, FoundAt::kBetweenReads), capacities);
 }
 
 }  // namespace tmprof

@@ -21,6 +21,7 @@
 namespace tmprof {
 
 struct RatedRows;
+enum class FoundAt : std::uint8_t;
 
 enum class RankModel : std::uint8_t {
   kSum,   // references + samples, the paper's plain sum (TMP, IPDPS 2021)
@@ -104,7 +105,7 @@ class Ranker {
   std::vector<HitRates> HitRatesAt(RankSource source, std::span<const PageCount> capacities) const;
 
  private:
-  RatedRows Rate(const EvidenceTable& table, RankSource source) const;
+  RatedRows Rate(const EvidenceTable& table, RankSource source, FoundAt found_at) const;
   // `relative_sd`: null where nobody asks.
   void EstimateByRate(RankSource source, Scores& scores, std::vector<double>* relative_sd) const;
   void EstimateByRate(const EvidenceTable& table, RankSource source, Scores& scores,

@@ -263,7 +263,7 @@ std::uint32_t RateKinds::Add(const RateEvidence& evidence) {
       CountCode(evidence.first_read_finds) << 20 | LogCode(evidence.first_read_seconds),
       CountCode(evidence.fast_looks) << 40 | CountCode(evidence.fast_found) << 20 |
           LogCode(evidence.fast_seconds),
-      LogCode(evidence.square_seconds)};
+      found_at_ == FoundAt::kBetweenReads ? LogCode(evidence.square_seconds) : 0};
   const auto [at, is_new] = number_.try_emplace(code, static_cast<std::uint32_t>(kinds_.size()));
   if (is_new) kinds_.push_back({.pieces = 0, .mean = {.pages = evidence.pages}});
   RateKind& kind = kinds_[at->second];

@@ -17,6 +17,12 @@
 
 namespace tmprof {
 
+// When an access was that a read found.
+enum class FoundAt : std::uint8_t {
+  kMiddle,        // in the middle between that read and the one before: enough to rank by
+  kBetweenReads,  // at any time between: what the distribution of rates needs
+};
+
 // Pieces of evidence that are alike, as one.
 struct RateKind {
   double pieces = 0;
@@ -28,6 +34,8 @@ struct RateKind {
 // Sorts evidence into kinds, numbered in order of first appearance, so the hash has no say.
 class RateKinds {
  public:
+  explicit RateKinds(FoundAt found_at = FoundAt::kMiddle) : found_at_(found_at) {}
+
   // The kind's number. Exact counts of 5 and less are kept apart.
   std::uint32_t Add(const RateEvidence& evidence);
   std::vector<RateKind> Take() &&;
@@ -50,6 +58,7 @@ class RateKinds {
     }
   };
 
+  FoundAt found_at_;
   std::vector<RateKind> kinds_;  // `mean` holds sums
   std::unordered_map<Code, std::uint32_t, Hash> number_;
 };
@@ -109,11 +118,6 @@ struct RateFit {
   // The rate from which on the bits tell no difference: the first read's limit, where no fast tries
   // tell more. nullopt: the bits are not at their limit.
   std::optional<double> untold_from;
-};
-// When an access was that a read found.
-enum class FoundAt : std::uint8_t {
-  kMiddle,        // in the middle between that read and the one before: enough to rank by
-  kBetweenReads,  // at any time between: what the distribution of rates needs
 };
 RateFit FitRates(const std::vector<RateKind>& kinds, FoundAt found_at = FoundAt::kMiddle);
 
