@@ -29,23 +29,36 @@ Status RequireNotRecorded(int fd, const fs::path& file) {
   return {};
 }
 
+bool IsSameFile(const struct stat& one, const struct stat& other) {
+  return one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+// Standard output and error, by any name such as /dev/stdout: others hold them open and would go on
+// with the old file.
+bool IsOpenElsewhere(const struct stat& file) {
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat status{};
+    if (::fstat(fd, &status) == 0 && IsSameFile(status, file)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Result<ReplacedFile> ReplacedFile::Create(const fs::path& file, mode_t mode) {
   fs::path target = file;
-  std::optional<mode_t> kept_mode;
+  std::optional<struct stat> kept;
   {
     // Without O_TRUNC and O_CREAT: it is there whole until Commit().
     const UniqueFd before(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat status{};
     if (::stat(file.c_str(), &status) == 0) {
-      if (!S_ISREG(status.st_mode)) {
-        UniqueFd fd(::open(file.c_str(), O_RDWR | O_CLOEXEC));
-        if (!fd) fd = UniqueFd(::open(file.c_str(), O_WRONLY | O_CLOEXEC));
+      if (!S_ISREG(status.st_mode) || IsOpenElsewhere(status)) {
+        UniqueFd fd(::open(file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
         if (!fd) return Fail(Refused("open file", file.string(), errno));
         return ReplacedFile(file, {}, std::move(fd));
       }
-      kept_mode = status.st_mode & 07777;
+      kept = status;
       if (::access(file.c_str(), W_OK) != 0) {
         return Fail(Refused("write file", file.string(), errno));
       }
@@ -66,7 +79,11 @@ Result<ReplacedFile> ReplacedFile::Create(const fs::path& file, mode_t mode) {
     if (!fd && errno == EEXIST) continue;
     if (!fd) return Fail(Refused("create a file beside", file.string(), errno));
     ReplacedFile replaced(std::move(target), std::move(aside), std::move(fd));
-    if (kept_mode && ::fchmod(replaced.fd(), *kept_mode) != 0) {
+    // A file that root writes anew stays its owner's. The mode last: a change of owner drops bits.
+    if (kept && ::geteuid() == 0 && ::fchown(replaced.fd(), kept->st_uid, kept->st_gid) != 0) {
+      return Fail(Refused("keep the owner of file", file.string(), errno));
+    }
+    if (kept && ::fchmod(replaced.fd(), kept->st_mode & 07777) != 0) {
       return Fail(Refused("set the mode of file", file.string(), errno));
     }
     return replaced;

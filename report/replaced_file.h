@@ -14,8 +14,8 @@
 namespace tmprof {
 
 // Written beside the file that it replaces, and renamed once it is whole: a full disk, or a program
-// that is killed, leaves the file that was there. Devices and pipes are written to as they are, and
-// a symbolic link keeps pointing where it does.
+// that is killed, leaves the file that was there. Devices, pipes and what is open as standard
+// output or error are appended to as they are, and a symbolic link keeps pointing where it does.
 class ReplacedFile {
  public:
   // `mode` is that of a new file; one that was there keeps its own. Refuses a trace that is being

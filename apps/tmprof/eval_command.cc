@@ -47,7 +47,8 @@ struct TraceEnd {
 // estimated rates.
 struct TraceHitRates {
   std::string trace;
-  std::vector<HitRates> at_ratio;
+  std::vector<HitRates> at_ratio;  // empty: they cannot be told
+  bool shares_memory = false;      // that is why
 };
 
 struct Evaluation {
@@ -243,6 +244,10 @@ std::string WithInterval(const std::optional<HitRate>& rate) {
 
 // A row per kind of hit rate, a column per ratio.
 std::string AsText(const TraceHitRates& told, const std::vector<Ratio>& ratios) {
+  if (told.shares_memory) {
+    return "Hit rates with intervals are not told: processes share memory, and their evidence cannot "
+           "be joined yet\n";
+  }
   if (told.at_ratio.empty()) return "";
   std::vector<TextTable::Column> columns{{"hit rate", TextTable::Align::kLeft}};
   for (const Ratio ratio : ratios) columns.push_back({ToString(ratio)});
@@ -302,12 +307,34 @@ std::string AsText(const Evaluation& evaluation, const ReplayOptions& options) {
   return text;
 }
 
-Result<ReplayOutcome> ReplayFile(const std::string& path, const ReplayOptions& options) {
+// Adds what one trace tells to the evaluation.
+Result<int> EvaluateFile(const std::string& path, const ReplayOptions& options,
+                         Evaluation& evaluation) {
   const Result<Trace> trace = OpenTraceFile(path);
   if (!trace) return Fail(trace.error());
   Result<ReplayOutcome> outcome = Replay(trace->open, options);
-  if (!outcome && outcome.error().object == "the trace") outcome.error().object = path;
-  return outcome;
+  if (!outcome) {
+    Error error = std::move(outcome.error());
+    if (error.object == "the trace") error.object = path;
+    return Fail(std::move(error));
+  }
+  TraceHitRates told{.trace = path, .at_ratio = {}};
+  if (CanTellHitRates(options.ranker, options.judge)) {
+    std::vector<PageCount> capacities;
+    for (std::size_t i = 0; i < options.ratios.size(); ++i) {
+      capacities.push_back(outcome->results[i].capacity);
+    }
+    auto rates = TellHitRates(trace->open, options.ranker, options.judge, capacities);
+    if (!rates) return Fail(rates.error());
+    told.at_ratio = *std::move(rates);
+    told.shares_memory = told.at_ratio.empty();
+  }
+  evaluation.told.push_back(std::move(told));
+  evaluation.ends.push_back({path, outcome->end});
+  for (ReplayResult& result : outcome->results) {
+    evaluation.results.push_back({path, std::move(result)});
+  }
+  return WarnOfEnd(outcome->end, path, "replayed");
 }
 
 Result<int> Evaluate(const EvalOptions& options) {
@@ -319,30 +346,17 @@ Result<int> Evaluate(const EvalOptions& options) {
   Evaluation evaluation;
   int exit_status = kDone;
   for (const std::string& path : options.traces) {
-    Result<ReplayOutcome> outcome = ReplayFile(path, *replay);
-    // Of several files the others stay.
-    if (!outcome && options.traces.size() > 1) {
-      exit_status = std::max(exit_status, ReportError(outcome.error()));
-      StreamEnd refused;
-      refused.damage = std::move(outcome.error());
-      ends.push_back({path, std::move(refused)});
+    const Result<int> status = EvaluateFile(path, *replay, evaluation);
+    if (status) {
+      exit_status = std::max(exit_status, *status);
       continue;
     }
-    if (!outcome) return Fail(outcome.error());
-    exit_status = std::max(exit_status, WarnOfEnd(outcome->end, path, "replayed"));
-    evaluation.ends.push_back({path, outcome->end});
-    if (CanTellHitRates(replay->ranker, replay->judge)) {
-      std::vector<PageCount> capacities;
-      for (std::size_t i = 0; i < replay->ratios.size(); ++i) {
-        capacities.push_back(outcome->results[i].capacity);
-      }
-      auto told = TellHitRates(trace->open, replay->ranker, replay->judge, capacities);
-      if (!told) return Fail(told.error());
-      evaluation.told.push_back({path, *std::move(told)});
-    }
-    for (ReplayResult& result : outcome->results) {
-      evaluation.results.push_back({path, std::move(result)});
-    }
+    if (options.traces.size() == 1) return Fail(status.error());
+    // One bad file does not take the results of the others away.
+    exit_status = std::max(exit_status, ReportError(status.error()));
+    StreamEnd refused;
+    refused.damage = status.error();
+    evaluation.ends.push_back({path, std::move(refused)});
   }
   switch (*format) {
     case Format::kText:

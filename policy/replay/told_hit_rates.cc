@@ -2,10 +2,13 @@
 
 #include "policy/replay/told_hit_rates.h"
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 
 #include "base/epoch_stream.h"
+#include "base/shared_pages.h"
+#include "policy/replay/footprint.h"
 #include "rank/hit_rate_teller.h"
 
 namespace tmprof {
@@ -20,7 +23,17 @@ Result<std::vector<HitRates>> TellHitRates(const OpenTrace& open, const Ranker::
   auto trace = open();
   if (!trace) return Fail(std::move(trace.error()));
   HitRateTeller teller(ranker, judge, capacities);
-  ReadToEnd(**trace, [&](const EpochProfile& epoch) { teller.Absorb(epoch); });
+  SharedPages shared;
+  Footprint joined;
+  Footprint by_mapper;
+  ReadToEnd(**trace, [&](const EpochProfile& epoch) {
+    teller.Absorb(epoch);
+    shared.Add(epoch.targets);
+    joined.Add(epoch.pages, shared);
+    by_mapper.Add(epoch.pages);
+  });
+  const std::uint64_t pages = joined.size().value();
+  if (by_mapper.size().value() - pages > pages / 100) return std::vector<HitRates>();
   return teller.Tell();
 }
 

@@ -2,15 +2,19 @@
 
 #include "report/replaced_file.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/unique_fd.h"
 #include "proto/trace_file.h"
 #include "tests/apps/program.h"
 #include "tests/report/traces.h"
@@ -79,6 +83,22 @@ TEST(ReplacedFile, WritesToADeviceAsItIsAndTellsOfItsErrors) {
   const Status written = file->Write("x");
   ASSERT_FALSE(written.has_value());
   EXPECT_EQ(written.error().system_error, ENOSPC);
+}
+
+// As of `{ echo head; tmprof …; } > out`: the shell goes on with the file that it opened.
+TEST(ReplacedFile, AppendsToAFileThatIsStandardOutput) {
+  const TemporaryFolder folder;
+  WriteFile(folder.File("out"), "head");
+  std::fflush(stdout);
+  const UniqueFd saved(::dup(STDOUT_FILENO));
+  const UniqueFd out(::open(folder.File("out").c_str(), O_WRONLY | O_APPEND));
+  ASSERT_TRUE(saved && out);
+  ASSERT_EQ(::dup2(out.get(), STDOUT_FILENO), STDOUT_FILENO);
+  Result<ReplacedFile> file = ReplacedFile::Create("/dev/stdout", 0666);
+  const bool written = file.has_value() && file->Write("tail").has_value() && file->Commit().has_value();
+  ASSERT_EQ(::dup2(saved.get(), STDOUT_FILENO), STDOUT_FILENO);
+  EXPECT_TRUE(written);
+  EXPECT_EQ(ReadFile(folder.File("out")), "headtail");
 }
 
 TEST(ReplacedFile, RefusesATraceThatIsBeingRecordedAndAFolderThatIsNotThere) {
