@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "profiler/sources/abit/page_table_reader.h"
+#include "profiler/sources/abit/switch_clock.h"
 
 namespace tmprof::abit {
 
@@ -76,6 +77,18 @@ class AbitProcess {
   // CPU time of all threads so far; lags by up to a timer tick per running thread.
   virtual std::chrono::nanoseconds CpuTime() = 0;
 
+  // CPU time and running threads at a moment, which is now or some microseconds ago; nullopt: the
+  // kernel does not tell, or not yet.
+  virtual std::optional<RunningTime> Running(MonotonicTime time) {
+    (void)time;
+    return std::nullopt;
+  }
+  // Has the kernel's wake_fd() become readable once a thread of it gets a CPU with so much CPU time
+  // used, as Running() gives it. Replaces the wish before.
+  virtual void WakeAt(std::chrono::nanoseconds cpu) { (void)cpu; }
+  virtual void DoNotWake() {}
+  virtual bool WillWake() const { return false; }  // it was asked to, and has not yet
+
   // False once the process has exited, also when its number is in use again.
   virtual bool Alive() = 0;
 };
@@ -103,6 +116,10 @@ class AbitKernel {
 
   // Set: memory is short, and clearing, which moves pages to the inactive list, would feed reclaim.
   virtual std::optional<std::string> MemoryPressure() = 0;
+
+  // -1: it wakes nobody. TakeWakes() makes it unreadable again.
+  virtual int wake_fd() const { return -1; }
+  virtual void TakeWakes() {}
 
   // Set: no process can be read or cleared any more, whatever is tried.
   virtual std::optional<Error> Failure() { return std::nullopt; }

@@ -2,14 +2,16 @@
 
 #include "profiler/sources/abit/abit_scanner.h"
 
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
-#include <condition_variable>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -18,6 +20,7 @@
 #include <fmt/format.h>
 
 #include "base/clock.h"
+#include "base/unique_fd.h"
 #include "profiler/capabilities.h"
 #include "profiler/sources/abit/auto_engine.h"
 #include "profiler/sources/abit/calibration.h"
@@ -26,6 +29,7 @@
 #include "profiler/sources/abit/other_scanners.h"
 #include "profiler/sources/abit/region_engine.h"
 #include "profiler/sources/abit/scan_engine.h"
+#include "profiler/sources/abit/switch_clock.h"
 
 namespace tmprof::abit {
 namespace {
@@ -36,6 +40,8 @@ using std::chrono::nanoseconds;
 // all processes, at half a percent of a CPU.
 constexpr nanoseconds kLookForOthers = std::chrono::seconds(1);
 constexpr int kLookForOthersRest = 200;  // times what the last one took
+constexpr nanoseconds kLongestWait = std::chrono::seconds(1);
+constexpr nanoseconds kWithoutDescriptor = std::chrono::milliseconds(10);
 
 std::string_view Name(ScanOptions::Mode mode) {
   return mode == ScanOptions::Mode::kLadder ? "exposure ladder" : "plain, one bit per interval";
@@ -124,7 +130,10 @@ void BePunctual() {
 class AbitScanner::Worker {
  public:
   Worker(std::unique_ptr<AbitKernel> kernel, std::unique_ptr<Engine> engine)
-      : kernel_(std::move(kernel)), engine_(std::move(engine)), thread_([this] { Run(); }) {}
+      : kernel_(std::move(kernel)),
+        engine_(std::move(engine)),
+        changed_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        thread_([this] { Run(); }) {}
 
   // Calls `work` with the engine, between two steps of the thread.
   template <typename Work>
@@ -134,10 +143,9 @@ class AbitScanner::Worker {
     --callers_;
     // Whatever it does, the thread must look at its new situation.
     struct Wake {
-      std::condition_variable& changed;
-      ~Wake() { changed.notify_all(); }
-    } wake{changed_};
-    changes_++;
+      int changed;
+      ~Wake() { ::eventfd_write(changed, 1); }
+    } wake{changed_.get()};
     return work(*engine_);
   }
 
@@ -177,25 +185,35 @@ class AbitScanner::Worker {
     std::unique_lock lock(mutex_);
     while (!stopping_) {
       const MonotonicTime next = engine_->Step();
-      const std::uint64_t changes = changes_;
-      const auto woken = [&] { return changes_ != changes; };
       if (callers_ > 0) {
-        changed_.wait(lock, woken);
-      } else if (next == Engine::kNever) {
-        changed_.wait(lock, woken);
-      } else if (next > kernel_->Now()) {
-        changed_.wait_until(lock, std::chrono::steady_clock::time_point(next.time_since_epoch()),
-                            woken);
+        Wait(lock, kLongestWait);
+      } else if (const MonotonicTime now = kernel_->Now(); next > now) {
+        Wait(lock, std::min(next - now, kLongestWait));
       }
     }
+  }
+
+  // Until a caller has been served or the kernel wakes the thread, and no longer than that.
+  void Wait(std::unique_lock<std::mutex>& lock, nanoseconds time) {
+    std::array<pollfd, 2> events{{{.fd = changed_.get(), .events = POLLIN, .revents = 0},
+                                  {.fd = kernel_->wake_fd(), .events = POLLIN, .revents = 0}}};
+    // Descriptors may be used up: callers wake nobody then.
+    if (!changed_) time = std::min(time, kWithoutDescriptor);
+    const auto whole = std::chrono::floor<std::chrono::seconds>(time);
+    const timespec timeout{.tv_sec = whole.count(), .tv_nsec = (time - whole).count()};
+    lock.unlock();
+    ::ppoll(events.data(), events.size(), &timeout, nullptr);
+    lock.lock();
+    eventfd_t count = 0;
+    if (events[0].revents != 0) ::eventfd_read(changed_.get(), &count);
+    if (events[1].revents != 0) kernel_->TakeWakes();
   }
 
   std::unique_ptr<AbitKernel> kernel_;
   std::unique_ptr<Engine> engine_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  UniqueFd changed_;             // a caller has been served
   std::atomic<int> callers_{0};  // waiting for the mutex
-  std::uint64_t changes_ = 0;
   bool stopping_ = false;
   std::thread thread_;  // last: it uses all the others
 };
@@ -218,7 +236,13 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(const Options& options) {
     warnings.push_back(fmt::format("accessed bits are read through the {}: {}",
                                    Name((*reader)->way()), (*reader)->fallback_reason()));
   }
-  auto scanner = Open(MakeLinuxAbitKernel(std::move(*reader)), kAbitBpfSource, options.scan);
+  auto clock = SwitchClock::Open();
+  if (!clock) {
+    warnings.push_back("programs that rest are looked at more often than needed: " +
+                       clock.error().Message());
+  }
+  auto scanner = Open(MakeLinuxAbitKernel(std::move(*reader), clock ? *std::move(clock) : nullptr),
+                      kAbitBpfSource, options.scan);
   if (scanner)
     (*scanner)->warnings_.insert((*scanner)->warnings_.begin(), warnings.begin(), warnings.end());
   return scanner;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 
 #include "base/units.h"
 
@@ -38,6 +39,19 @@ class CpuClock {
     return estimate_;
   }
 
+  // By an exact clock, which began at another time: from the first call on this one goes on by it.
+  std::chrono::nanoseconds Follow(MonotonicTime now, std::chrono::nanoseconds exact,
+                                  std::uint32_t running_threads) {
+    if (!ahead_) ahead_ = estimate_ - exact;
+    started_ = true;
+    last_ = std::max(last_, now);
+    running_before_ = running_threads;
+    estimate_ = exact + *ahead_;
+    return estimate_;
+  }
+  // Of the exact clock; nullopt: there was no Follow().
+  std::optional<std::chrono::nanoseconds> ahead() const { return ahead_; }
+
   std::uint32_t running_threads() const { return running_before_; }
 
  private:
@@ -46,6 +60,7 @@ class CpuClock {
   MonotonicTime last_;
   std::chrono::nanoseconds estimate_{0};
   std::uint32_t running_before_ = 0;
+  std::optional<std::chrono::nanoseconds> ahead_;
 };
 
 }  // namespace tmprof::abit

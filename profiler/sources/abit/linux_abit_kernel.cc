@@ -49,15 +49,27 @@ long ClearBits(int pidfd, VpnRange range) {
 
 class LinuxProcess final : public AbitProcess {
  public:
-  LinuxProcess(PageTableReader& reader, int kernel_page_flags, Pid pid, ProcessWatch watch)
+  // `clock`: null where there is none.
+  LinuxProcess(PageTableReader& reader, SwitchClock* clock, int kernel_page_flags, Pid pid,
+               ProcessWatch watch)
       : reader_(reader),
+        clock_(clock),
         kernel_page_flags_(kernel_page_flags),
         pid_(pid),
-        watch_(std::move(watch)) {}
+        watch_(std::move(watch)) {
+    if (clock_ != nullptr) slot_ = clock_->Watch(pid_);
+  }
+  LinuxProcess(const LinuxProcess&) = delete;
+  LinuxProcess& operator=(const LinuxProcess&) = delete;
+  ~LinuxProcess() override {
+    if (slot_) clock_->Unwatch(pid_, *slot_);
+  }
 
   ReadResult Read(VpnRange range, PageTableReader::Depth depth,
                   std::vector<TablePart>& parts) override {
-    return reader_.Read(pid_, range, depth, parts);
+    const ReadResult read = reader_.Read(pid_, range, depth, parts);
+    if (read.outcome == ReadOutcome::kDone) CompareClock(read);
+    return read;
   }
 
   ClearOutcome Clear(VpnRange range) override {
@@ -145,9 +157,31 @@ class LinuxProcess final : public AbitProcess {
 
   std::optional<int> refusal() const override { return refusal_; }
   nanoseconds CpuTime() override { return watch_.CpuTime(); }
+
+  std::optional<RunningTime> Running(MonotonicTime time) override {
+    if (!knows_all_) return std::nullopt;
+    const RunningTime running = clock_->At(*slot_, time, last_running_);
+    last_running_ = running.cpu;
+    return running;
+  }
+  void WakeAt(nanoseconds cpu) override {
+    if (slot_) clock_->WakeAt(*slot_, cpu);
+  }
+  void DoNotWake() override {
+    if (slot_) clock_->DoNotWake(*slot_);
+  }
+  bool WillWake() const override { return slot_ && clock_->WillWake(*slot_); }
+
   bool Alive() override { return watch_.Alive(); }
 
  private:
+  // A thread that was on a CPU already when its process was first watched is not counted before its
+  // next switch. Once as many are counted as are seen there, none is missing.
+  void CompareClock(const ReadResult& read) {
+    if (knows_all_ || !slot_) return;
+    knows_all_ = clock_->At(*slot_, read.time, nanoseconds(0)).threads == read.running_threads;
+  }
+
   // A thread's file is its process's.
   ClearOutcome OpenClearRefs(UniqueFd& file) {
     const auto thread = ProcFs().ThreadWithMemory(pid_);
@@ -221,6 +255,10 @@ class LinuxProcess final : public AbitProcess {
   }
 
   PageTableReader& reader_;
+  SwitchClock* clock_;
+  std::optional<SwitchClock::Slot> slot_;
+  bool knows_all_ = false;       // the clock does, of its threads
+  nanoseconds last_running_{0};  // by that clock
   int kernel_page_flags_;
   Pid pid_;
   ProcessWatch watch_;
@@ -232,21 +270,27 @@ class LinuxProcess final : public AbitProcess {
 
 class LinuxKernel final : public HostKernel {
  public:
-  explicit LinuxKernel(std::unique_ptr<PageTableReader> reader)
+  LinuxKernel(std::unique_ptr<PageTableReader> reader, std::unique_ptr<SwitchClock> clock)
       : reader_(std::move(reader)),
+        clock_(std::move(clock)),
         kernel_page_flags_(::open("/proc/kpageflags", O_RDONLY | O_CLOEXEC)) {}
 
   Result<std::unique_ptr<AbitProcess>> Open(Pid pid, std::uint64_t start_time_ticks) override {
     auto watch = ProcessWatch::Open(pid, start_time_ticks);
     if (!watch) return Fail(std::move(watch.error()));
-    return std::make_unique<LinuxProcess>(*reader_, kernel_page_flags_.get(), pid,
+    return std::make_unique<LinuxProcess>(*reader_, clock_.get(), kernel_page_flags_.get(), pid,
                                           *std::move(watch));
   }
 
   std::uint64_t frame_mask() const override { return reader_->frame_mask(); }
+  int wake_fd() const override { return clock_ ? clock_->wake_fd() : -1; }
+  void TakeWakes() override {
+    if (clock_) clock_->TakeWakes();
+  }
 
  private:
   std::unique_ptr<PageTableReader> reader_;
+  std::unique_ptr<SwitchClock> clock_;
   UniqueFd kernel_page_flags_;
 };
 
@@ -301,8 +345,9 @@ Status TryClearing() {
   return {};
 }
 
-std::unique_ptr<AbitKernel> MakeLinuxAbitKernel(std::unique_ptr<PageTableReader> reader) {
-  return std::make_unique<LinuxKernel>(std::move(reader));
+std::unique_ptr<AbitKernel> MakeLinuxAbitKernel(std::unique_ptr<PageTableReader> reader,
+                                                std::unique_ptr<SwitchClock> clock) {
+  return std::make_unique<LinuxKernel>(std::move(reader), std::move(clock));
 }
 
 }  // namespace tmprof::abit

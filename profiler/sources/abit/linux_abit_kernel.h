@@ -12,8 +12,10 @@
 
 namespace tmprof::abit {
 
-// All calls on it and on its processes come from one thread at a time.
-std::unique_ptr<AbitKernel> MakeLinuxAbitKernel(std::unique_ptr<PageTableReader> reader);
+// All calls on it and on its processes come from one thread at a time. Without a clock it does not
+// tell when processes run.
+std::unique_ptr<AbitKernel> MakeLinuxAbitKernel(std::unique_ptr<PageTableReader> reader,
+                                                std::unique_ptr<SwitchClock> clock = nullptr);
 
 // Clears memory of a child process, as the scanner would a target's. Fails with what the kernel
 // says to that: it lets a process do to itself what it refuses for others (mm/madvise.c,

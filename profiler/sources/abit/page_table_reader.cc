@@ -12,15 +12,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdarg>
-#include <cstdio>
-#include <cstring>
 #include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "base/unique_fd.h"
 #include "profiler/capabilities.h"
+#include "profiler/sources/abit/libbpf_log.h"
+#include "profiler/sources/abit/map_view.h"
 #include "profiler/sources/abit/page_walk.h"
 
 // Generated; they want the structures above.
@@ -33,19 +32,6 @@ namespace {
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 constexpr std::uint64_t kFrameOfPagemap = (std::uint64_t{1} << 55) - 1;
 constexpr int kBusyTries = 8;
-
-// libbpf prints to stderr unless told otherwise; the last complaint becomes the error's reason.
-thread_local std::string* libbpf_log = nullptr;
-int KeepLog(libbpf_print_level level, const char* format, va_list arguments) {
-  if (libbpf_log == nullptr || level != LIBBPF_WARN) return 0;
-  char line[512];
-  const int length = std::vsnprintf(line, sizeof line, format, arguments);
-  if (length > 0 && libbpf_log->empty()) {
-    *libbpf_log = line;
-    while (!libbpf_log->empty() && libbpf_log->back() == '\n') libbpf_log->pop_back();
-  }
-  return length;
-}
 
 std::string Advice() {
   return CapabilityAdvice(kAccessedBitCapabilities) +
@@ -61,32 +47,6 @@ std::uint64_t FrameMask() {
   if (__get_cpuid(0x8000001f, &a, &b, &c, &d) && (a & 2)) mask &= ~(std::uint64_t{1} << (b & 63));
   return mask;
 }
-
-// Memory of a BPF map, readable here.
-class MapView {
- public:
-  MapView() = default;
-  MapView(const MapView&) = delete;
-  MapView& operator=(const MapView&) = delete;
-  ~MapView() {
-    if (address_ != nullptr) ::munmap(address_, bytes_);
-  }
-  bool Map(int fd, std::size_t bytes, int protection = PROT_READ) {
-    void* address = ::mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
-    if (address == MAP_FAILED) return false;
-    address_ = address;
-    bytes_ = bytes;
-    return true;
-  }
-  template <typename T>
-  T* as() const {
-    return static_cast<T*>(address_);
-  }
-
- private:
-  void* address_ = nullptr;
-  std::size_t bytes_ = 0;
-};
 
 // A loaded program and the memory it shares with us.
 class Program {
@@ -185,9 +145,7 @@ Error LoadError(KernelWay way, int system_error, std::string log) {
 }
 
 Result<std::unique_ptr<Program>> Load(KernelWay way) {
-  libbpf_set_print(KeepLog);
-  std::string log;
-  libbpf_log = &log;
+  const LibbpfLog log;
   std::unique_ptr<Program> program;
   errno = 0;
   if (way == KernelWay::kSyscallProgram) {
@@ -198,8 +156,7 @@ Result<std::unique_ptr<Program>> Load(KernelWay way) {
       program = std::make_unique<IteratorProgram>(skeleton);
   }
   const int system_error = errno;
-  libbpf_log = nullptr;
-  if (!program) return Fail(LoadError(way, system_error, std::move(log)));
+  if (!program) return Fail(LoadError(way, system_error, log.first()));
   return program;
 }
 

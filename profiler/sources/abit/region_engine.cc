@@ -314,8 +314,7 @@ bool RegionEngine::LookUp(RegionTarget& target) {
     if (pages_.empty()) break;
     const ReadResult read = target.handle->ReadPoints(pages_, entries_);
     if (!Usable(target, read)) return false;
-    const nanoseconds cpu =
-        target.clock.Advance(read.time, target.handle->CpuTime(), read.running_threads);
+    const nanoseconds cpu = target.CpuAt(read.time, read.running_threads);
     entries_read_ += pages_.size();
     ++counts_.looks;
     wanted.clear();
@@ -444,8 +443,7 @@ void RegionEngine::ClearSome(RegionTarget& target) {
   const std::vector<ClearOutcome> outcomes = target.handle->ClearEach(ranges);
   const MonotonicTime after = kernel_.Now();
   // A batch may take longer than the first rung: each page has its own share of it, in order.
-  const nanoseconds cpu_after =
-      target.clock.Advance(after, target.handle->CpuTime(), target.clock.running_threads());
+  const nanoseconds cpu_after = target.CpuAt(after, target.clock.running_threads());
   const nanoseconds each = batch.empty() ? nanoseconds(0)
                                          : (after - before) * target.clock.running_threads() /
                                                static_cast<std::int64_t>(batch.size());
@@ -556,8 +554,7 @@ void RegionEngine::Read(RegionTarget& target) {
   if (!Usable(target, read)) return;
   entries_read_ += pages_.size();
   ++counts_.looks;
-  const nanoseconds cpu =
-      target.clock.Advance(read.time, target.handle->CpuTime(), read.running_threads);
+  const nanoseconds cpu = target.CpuAt(read.time, read.running_threads);
   target.idle_reads = cpu > target.cpu_at ? 0 : target.idle_reads + 1;
   target.cpu_at = cpu;
   std::vector<std::uint32_t> set_at_once;

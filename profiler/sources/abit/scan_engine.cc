@@ -35,6 +35,8 @@ constexpr nanoseconds kPlanStepTakes = microseconds(100);
 constexpr double kPlansPart = 0.25;
 constexpr nanoseconds kLongestPlanPause = seconds(60);
 constexpr nanoseconds kLongestBudgetWait = milliseconds(20);
+// Targets whose turns are to come wake the scanner.
+constexpr nanoseconds kLongestTurnWait = seconds(1);
 constexpr nanoseconds kAfterFailedVisit = microseconds(500);
 // How the scanner waits for a target that has left the CPU: at this pace for so many reads, which
 // covers a few time slices of others, then at growing intervals.
@@ -58,6 +60,9 @@ constexpr nanoseconds kLeastBlur = kIdlePace;  // of each thread; to wake up tak
 constexpr nanoseconds kMostBlur = 2 * kSlice;  // above, the target had slept
 constexpr std::uint32_t kBlurredPart = 16;     // fewer are the hot ones alone
 constexpr std::uint32_t kTurnsAgain = 2;       // the price of a visit is three clears at most
+// A stay on a CPU that ends sooner gives a scanner that was woken at its start no time to look. 50
+// us are five times what waking up takes.
+constexpr nanoseconds kShortStay = microseconds(50);
 // A target that has used CPU time runs for so much longer, as far as is known.
 constexpr nanoseconds kRunsStill = milliseconds(500);
 constexpr std::size_t kLookedAheadInRotation = 16;
@@ -139,10 +144,14 @@ MonotonicTime ScanEngine::Step() {
   const MonotonicTime now = kernel_.Now();
   Watch(now);
   DropStaleDues();
-  const MonotonicTime next_due = dues_.empty() ? kNever : dues_.top().time;
+  MonotonicTime next_due = dues_.empty() ? kNever : dues_.top().time;
   if (!dues_.empty() && next_due - dues_.top().slack <= now) {
     const BlockPtr block = dues_.top().block;
     dues_.pop();
+    ReadDue(block);
+    return now;
+  }
+  if (const BlockPtr block = TakeCpuDue(now, next_due)) {
     ReadDue(block);
     return now;
   }
@@ -162,8 +171,7 @@ MonotonicTime ScanEngine::Step() {
   plans_turn_ = true;
   if (!may_clear) return spare > kClearTakes ? std::min(next_due, next_clear_) : next_due;
   ClearSomething(now);
-  const MonotonicTime next = to_plan != nullptr ? now : next_clear_;
-  return dues_.empty() ? next : std::min(next, dues_.top().time);
+  return now;  // what it has begun may be due by the clock of its target
 }
 
 void ScanEngine::DropStaleDues() {
@@ -173,6 +181,107 @@ void ScanEngine::DropStaleDues() {
       return;
     dues_.pop();
   }
+}
+
+// True: rungs of its ladders are waited for by its own clock.
+bool ScanEngine::GoesByCpu(ScanTarget& target, MonotonicTime now) const {
+  return options_.mode == ScanOptions::Mode::kLadder && target.Running(now).has_value();
+}
+
+// A block that is due by the clock of its target. Else nullptr, and `next` is no later than when
+// one will be, unless its target wakes the scanner before.
+BlockPtr ScanEngine::TakeCpuDue(MonotonicTime now, MonotonicTime& next) {
+  for (const auto& [id, entry] : targets_) {
+    ScanTarget& target = *entry;
+    while (!target.cpu_dues.empty() && target.cpu_dues.top().stale()) target.cpu_dues.pop();
+    if (!target.watched() || (target.cpu_dues.empty() && !target.turn_at)) continue;
+    const std::optional<RunningTime> running = target.Running(now);
+    if (!running) continue;
+    target.pace.See(now, *running);
+    nanoseconds wanted = nanoseconds::max();
+    nanoseconds slack(0);
+    if (!target.cpu_dues.empty()) {
+      const CpuDue due = target.cpu_dues.top();
+      if (due.cpu - due.slack <= running->cpu) {
+        target.cpu_dues.pop();
+        return due.block;
+      }
+      wanted = due.cpu;
+      slack = due.slack;
+    }
+    if (target.turn_at && *target.turn_at <= running->cpu) {
+      target.turn_at.reset();
+      target.waited_for_turn = true;
+      next_clear_ = std::min(next_clear_, std::max(now, clear_gap_end_));
+    } else if (target.turn_at && *target.turn_at < wanted) {
+      wanted = *target.turn_at;
+      slack = nanoseconds(0);
+    }
+    if (wanted != nanoseconds::max())
+      next = std::min(next, WaitFor(target, wanted, slack, now, *running));
+  }
+  return nullptr;
+}
+
+// When to look at the target again, which is to have used that CPU time, `slack` more or less.
+// While it is off the CPU, it wakes the scanner. Precondition: it has used less.
+MonotonicTime ScanEngine::WaitFor(ScanTarget& target, nanoseconds cpu, nanoseconds slack,
+                                  MonotonicTime now, const RunningTime& running) {
+  const nanoseconds left = cpu - running.cpu;
+  const nanoseconds stay = target.pace.stay();
+  // Its switches alone tell the time well enough.
+  const bool short_stays = stay <= 2 * slack;
+  const bool soon = left <= stay && !short_stays;
+  const MonotonicTime if_it_runs = now + left / std::max(running.threads, 1u);
+  if (running.threads > 0 && soon) {
+    target.wakes_since.reset();
+    target.handle->DoNotWake();
+    return if_it_runs;
+  }
+  if (!soon && !target.pace.rests(now)) {
+    target.wakes_since.reset();
+    target.WakeAt(cpu - (short_stays ? slack : stay));
+    // Should it stay on the CPU for longer than it did, no switch tells that.
+    return now + target.pace.Takes(left, running.threads);
+  }
+  if (running.threads > 0) return if_it_runs;
+  // The scanner itself may have taken the CPU from it, and would do so again and again.
+  if (now < target.no_wake_before) return target.no_wake_before;
+  if (target.wakes_since && !target.handle->WillWake() &&
+      running.cpu - *target.wakes_since < kShortStay) {
+    target.wakes_since.reset();
+    target.no_wake_before = now + std::max(left, kShortestWait);
+    return target.no_wake_before;
+  }
+  target.wakes_since = running.cpu;
+  target.WakeAt(running.cpu);
+  // It may have got a CPU just before.
+  const auto again = target.Running(now);
+  return again && again->threads > 0 ? now + kShortestWait : kNever;
+}
+
+// Puts its next turn off by so much of its CPU time. False: its clock is not exact.
+bool ScanEngine::WaitsByCpu(ScanTarget& target, nanoseconds cpu, MonotonicTime now) {
+  if (!GoesByCpu(target, now)) return false;
+  if (!target.turn_at) target.turn_at = target.Running(now)->cpu + cpu;
+  return true;
+}
+
+// A clear of a target that is off the CPU would always come right before it runs, and tell what it
+// does first. So it waits for a random moment of its CPU time.
+bool ScanEngine::IsItsTurn(ScanTarget& target, MonotonicTime now) {
+  if (options_.mode != ScanOptions::Mode::kLadder) return true;
+  const std::optional<RunningTime> running = target.Running(now);
+  if (!running) return true;
+  target.pace.See(now, *running);
+  if (target.turn_at) return false;
+  const bool waited = std::exchange(target.waited_for_turn, false);
+  if (running->threads > 0 || target.tries_idle >= kTriesIdle) return true;
+  if (waited) ++target.tries_idle;
+  const auto stay =
+      static_cast<double>(std::clamp(target.pace.stay(), kShortStay, kShortestBudgetWait).count());
+  target.turn_at = running->cpu + nanoseconds(std::llround(anywhere_(random_) * stay));
+  return false;
 }
 
 // ------------------------------------------------------------------------------------- the plan
@@ -475,6 +584,7 @@ void ScanEngine::ClearSomething(MonotonicTime now) {
   nanoseconds wait = kLongestBudgetWait;
   next_clear_ = now + wait;
   if (pressure_.standing()) return;
+  bool all_by_cpu = true;
   for (std::size_t i = 0; i < targets_.size(); ++i) {
     turn_ = (turn_ + 1) % targets_.size();
     ScanTarget& target = *std::next(targets_.begin(), static_cast<std::ptrdiff_t>(turn_))->second;
@@ -482,15 +592,23 @@ void ScanEngine::ClearSomething(MonotonicTime now) {
     Earn(target, now);
     const auto left = tmprof_budget_free(&target.budget);
     if (left <= 0) {
-      wait = std::min(wait, WaitToEarn(loan_.most_ppm(target.visit), -left, kLongestBudgetWait));
+      const nanoseconds earns = WaitToEarn(loan_.most_ppm(target.visit), -left, kLongestBudgetWait);
+      if (WaitsByCpu(target, earns, now)) continue;
+      all_by_cpu = false;
+      wait = std::min(wait, earns);
       continue;
     }
+    if (!IsItsTurn(target, now)) continue;
     const BlockPtr block = NextBlock(target, now);
-    if (!block) continue;
-    next_clear_ = now + (Visit(target, block, now) ? ClearGap(target) : kAfterFailedVisit);
+    if (!block) {
+      all_by_cpu &= WaitsByCpu(target, kLongestBudgetWait, now);
+      continue;
+    }
+    clear_gap_end_ = now + (Visit(target, block, now) ? ClearGap(target) : kAfterFailedVisit);
+    next_clear_ = clear_gap_end_;
     return;
   }
-  next_clear_ = now + wait;
+  next_clear_ = now + (all_by_cpu ? kLongestTurnWait : wait);
 }
 
 // As the next of the rotation. Precondition: it is none of those that remain.
@@ -558,7 +676,7 @@ bool ScanEngine::LookBeforeClear(ScanTarget& target, const BlockPtr& block) {
   if (block->open) {
     Fold(target, block, *read);
   } else {
-    target.clock.Advance(read->time, target.handle->CpuTime(), read->running_threads);
+    target.CpuAt(read->time, read->running_threads);
   }
   // A huge page that has grown where base pages were would be split by a clear of part of it.
   if (view_.shape_changed) Drop(target, *block);
@@ -693,7 +811,7 @@ std::vector<BlockPtr> ScanEngine::ReadyForWhole(ScanTarget& target,
 void ScanEngine::OpenWhole(ScanTarget& target, const std::vector<BlockPtr>& members,
                            MonotonicTime after, nanoseconds took) {
   const std::uint32_t running = target.clock.running_threads();
-  const nanoseconds cpu_after = target.clock.Advance(after, target.handle->CpuTime(), running);
+  const nanoseconds cpu_after = target.CpuAt(after, running);
   double entries = 0;
   for (const BlockPtr& member : members) entries += member->in_view;
   double left = entries;
@@ -815,8 +933,7 @@ void ScanEngine::Opened(ScanTarget& target, const std::vector<BlockPtr>& run, Mo
   const std::size_t more = mappings - run.size();
   if (more > 0 && target.clock.running_threads() > 0)
     ChargeTarget(target, static_cast<std::uint64_t>(took.count()) * more / mappings, 0);
-  const nanoseconds cpu =
-      target.clock.Advance(cleared, target.handle->CpuTime(), target.clock.running_threads());
+  const nanoseconds cpu = target.CpuAt(cleared, target.clock.running_threads());
   for (const BlockPtr& block : run) OpenExposure(target, block, cleared, cpu);
   if (target.refused_until == MonotonicTime{}) return;
   target.refused_until = MonotonicTime{};
@@ -900,6 +1017,11 @@ void ScanEngine::OpenExposure(ScanTarget& target, const BlockPtr& block, Monoton
 void ScanEngine::ReadDue(const BlockPtr& block) {
   ScanTarget* target = Find(block->target);
   if (target == nullptr || !target->watched()) return;
+  if (block->by_whole && !block->read_since_clear && GoesByCpu(*target, kernel_.Now()) &&
+      target->Running(kernel_.Now())->cpu < block->cpu_cleared + kUnflushed / 2) {
+    ScheduleByCpu(*target, block);
+    return;
+  }
   const std::optional<ReadResult> read = Read(*target, *block);
   if (!read) {
     if (!block->dropped && block->in_ladder)
@@ -952,6 +1074,10 @@ void ScanEngine::ScheduleNextRead(ScanTarget& target, const BlockPtr& block, Mon
     EndLadder(target, *block);
     return;
   }
+  if (!unflushed && GoesByCpu(target, now)) {
+    ScheduleByCpu(target, block);
+    return;
+  }
   nanoseconds wait = nanoseconds(ladder.delay_ns[block->rung]) - exposed;
   if (options_.mode == ScanOptions::Mode::kLadder)
     wait /= std::max(target.clock.running_threads(), 1u);
@@ -962,6 +1088,12 @@ void ScanEngine::ScheduleNextRead(ScanTarget& target, const BlockPtr& block, Mon
     wait = std::max(wait, std::min<nanoseconds>(longer, kIdleWait));
   }
   dues_.push({now + wait, wait / kEarly, block, block->generation});
+}
+
+// Precondition: the clock of the target is exact at any moment.
+void ScanEngine::ScheduleByCpu(ScanTarget& target, const BlockPtr& block) {
+  const nanoseconds due = block->cpu_cleared + nanoseconds(LadderOf(*block).delay_ns[block->rung]);
+  target.cpu_dues.push({due, (due - block->cpu_at) / kEarly, block, block->generation});
 }
 
 void ScanEngine::EndLadder(ScanTarget& target, Block& block) {
@@ -1075,8 +1207,7 @@ bool ScanEngine::IsBlurred(const Block& block, std::uint32_t running_threads) co
 bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadResult& read) {
   Block& block = *pointer;
   const std::size_t count = block.unit_count();
-  const nanoseconds cpu =
-      target.clock.Advance(read.time, target.handle->CpuTime(), read.running_threads);
+  const nanoseconds cpu = target.CpuAt(read.time, read.running_threads);
   const nanoseconds exposure = std::max(cpu - block.cpu_at, nanoseconds(0));
   const bool first_read = !std::exchange(block.read_since_clear, true);
   const nanoseconds exposed_before = block.cpu_at - block.cpu_cleared;

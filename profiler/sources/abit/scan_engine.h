@@ -61,6 +61,13 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   void Leave(ScanTarget& target) override;
   const tmprof_ladder& LadderOf(const Block& block) const;
   void DropStaleDues();
+  bool GoesByCpu(ScanTarget& target, MonotonicTime now) const;
+  BlockPtr TakeCpuDue(MonotonicTime now, MonotonicTime& next);
+  MonotonicTime WaitFor(ScanTarget& target, std::chrono::nanoseconds cpu,
+                        std::chrono::nanoseconds slack, MonotonicTime now,
+                        const RunningTime& running);
+  bool IsItsTurn(ScanTarget& target, MonotonicTime now);
+  bool WaitsByCpu(ScanTarget& target, std::chrono::nanoseconds cpu, MonotonicTime now);
 
   ScanTarget* NextToPlan();
   void PlanSome(ScanTarget& target);
@@ -116,6 +123,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
                     std::chrono::nanoseconds cpu);
   std::chrono::nanoseconds Exposed(const Block& block) const;
   void ScheduleNextRead(ScanTarget& target, const BlockPtr& block, MonotonicTime now);
+  void ScheduleByCpu(ScanTarget& target, const BlockPtr& block);
   void EndLadder(ScanTarget& target, Block& block);
   void Charge(ScanTarget& target, Block& block, std::uint64_t sets, std::uint64_t lines);
   void Release(ScanTarget& target, Block& block);
@@ -139,6 +147,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   std::priority_queue<Due> dues_;
   std::vector<BlockPtr> touched_;  // with records, or seen
   MonotonicTime next_clear_{};
+  MonotonicTime clear_gap_end_{};  // no clear before
   // Since the last estimate of a visit.
   struct Visits {
     std::uint64_t clears = 0;  // pages

@@ -9,11 +9,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <queue>
 #include <vector>
 
 #include "base/units.h"
 #include "profiler/sources/abit/budget.h"
 #include "profiler/sources/abit/engine.h"
+#include "profiler/sources/abit/pace.h"
 #include "profiler/sources/abit/page_table_reader.h"
 #include "profiler/sources/abit/watched_target.h"
 
@@ -90,6 +93,18 @@ struct Block {
 };
 using BlockPtr = std::shared_ptr<Block>;
 
+// A read at so much of the target's CPU time.
+struct CpuDue {
+  std::chrono::nanoseconds cpu;
+  std::chrono::nanoseconds slack;  // by which it may come early
+  BlockPtr block;
+  std::uint32_t generation;
+  bool operator<(const CpuDue& other) const { return other.cpu < cpu; }
+  bool stale() const {
+    return block->dropped || !block->in_ladder || generation != block->generation;
+  }
+};
+
 // Of the blocks of a target, under way.
 struct ScanPlan {
   bool running = false;
@@ -151,6 +166,16 @@ struct ScanTarget : WatchedTarget {
   MonotonicTime plan_again{};  // no sooner, unless there are no blocks
 
   WholeClears whole;
+
+  // Where the target's clock is exact at any moment.
+  std::priority_queue<CpuDue> cpu_dues;
+  // Its CPU time at which the next clear is tried, as it was off the CPU at the last try.
+  std::optional<std::chrono::nanoseconds> turn_at;
+  bool waited_for_turn = false;
+  Pace pace;
+  // It is to wake the scanner as soon as it gets a CPU, with this CPU time at the request.
+  std::optional<std::chrono::nanoseconds> wakes_since;
+  MonotonicTime no_wake_before{};
 };
 
 }  // namespace tmprof::abit

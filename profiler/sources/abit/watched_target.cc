@@ -24,6 +24,18 @@ std::optional<Error> WatchedTarget::Open(AbitKernel& kernel) {
   return gone ? std::nullopt : std::optional(std::move(opened.error()));
 }
 
+std::chrono::nanoseconds WatchedTarget::CpuAt(MonotonicTime time, std::uint32_t running_threads) {
+  if (const auto exact = handle->Running(time))
+    return clock.Follow(time, exact->cpu, exact->threads);
+  return clock.Advance(time, handle->CpuTime(), running_threads);
+}
+
+std::optional<RunningTime> WatchedTarget::Running(MonotonicTime time) {
+  std::optional<RunningTime> exact = handle->Running(time);
+  if (exact) exact->cpu = clock.Follow(time, exact->cpu, exact->threads);
+  return exact;
+}
+
 std::chrono::nanoseconds WatchedTarget::TakeUsed() {
   const std::chrono::nanoseconds cpu = handle->CpuTime();
   const std::chrono::nanoseconds used = std::max(cpu - earned_at, std::chrono::nanoseconds(0));

@@ -23,6 +23,14 @@ struct WatchedTarget {
   std::optional<Error> Open(AbitKernel& kernel);
   bool watched() const { return handle && !gone; }
 
+  // What the target's clock shows at a read or a clear that has just been, with so many threads
+  // seen on a CPU.
+  std::chrono::nanoseconds CpuAt(MonotonicTime time, std::uint32_t running_threads);
+  // By the same clock, where that is exact at any moment.
+  std::optional<RunningTime> Running(MonotonicTime time);
+  // `cpu`: by that clock. Precondition: it is exact.
+  void WakeAt(std::chrono::nanoseconds cpu) { handle->WakeAt(cpu - clock.ahead().value()); }
+
   // The CPU time it used since the last time.
   std::chrono::nanoseconds TakeUsed();
   // Its share of that.

@@ -34,10 +34,12 @@
 #include "profiler/sources/abit/linux_abit_kernel.h"
 #include "profiler/sources/abit/other_scanners.h"
 #include "profiler/sources/abit/scan_engine.h"
+#include "profiler/sources/abit/switch_clock.h"
 
 namespace tmprof::abit {
 namespace abit_live_test {
 
+using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -171,7 +173,8 @@ class AbitLive : public ::testing::TestWithParam<KernelWay> {
   void SetUp() override {
     auto reader = PageTableReader::Open(GetParam());
     if (!reader) GTEST_SKIP() << reader.error().Message();
-    kernel_ = MakeLinuxAbitKernel(std::move(*reader));
+    auto clock = SwitchClock::Open();
+    kernel_ = MakeLinuxAbitKernel(std::move(*reader), clock ? *std::move(clock) : nullptr);
   }
 
   std::unique_ptr<AbitProcess> Open(const Child& child) {
@@ -553,6 +556,60 @@ INSTANTIATE_TEST_SUITE_P(BothWays, AbitLive,
                          [](const auto& way) {
                            return way.param == KernelWay::kSyscallProgram ? "Syscall" : "Iterator";
                          });
+
+bool IsReadable(int fd, int timeout_ms) {
+  pollfd event{.fd = fd, .events = POLLIN, .revents = 0};
+  return ::poll(&event, 1, timeout_ms) == 1;
+}
+
+TEST(SwitchClockLive, KnowsTheCpuTimeOfAProcessThatRestsAndWakesOnceItRuns) {
+  auto opened = SwitchClock::Open();
+  if (!opened) GTEST_SKIP() << opened.error().Message();
+  SwitchClock& clock = **opened;
+  std::array<int, 2> orders{};
+  ASSERT_EQ(::pipe(orders.data()), 0);
+  const auto own_cpu = [] {
+    timespec t{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return seconds(t.tv_sec) + std::chrono::nanoseconds(t.tv_nsec);
+  };
+  Child child([&](Desk& desk) {
+    char order = 0;
+    desk.done = 1;
+    while (::read(orders[0], &order, 1) == 1) {
+      const auto start = own_cpu();
+      while (own_cpu() < start + milliseconds(30)) continue;
+      ++desk.done;
+    }
+  });
+  child.Order();
+  const ProcFs procfs;
+  const auto rests = [&] { return procfs.Stat(child.pid()).value().state == 'S'; };
+  while (!rests()) ::sched_yield();
+  const auto slot = clock.Watch(child.pid());
+  ASSERT_TRUE(slot.has_value());
+  const SystemClock now;
+  const RunningTime before = clock.At(*slot, now.Now(), {});
+  EXPECT_EQ(before.threads, 0);
+  clock.WakeAt(*slot, before.cpu);
+  EXPECT_TRUE(clock.WillWake(*slot));
+  EXPECT_FALSE(IsReadable(clock.wake_fd(), 0));
+  ASSERT_EQ(::write(orders[1], "x", 1), 1);
+  EXPECT_TRUE(IsReadable(clock.wake_fd(), 10'000));
+  EXPECT_FALSE(clock.WillWake(*slot));
+  clock.TakeWakes();
+  EXPECT_FALSE(IsReadable(clock.wake_fd(), 0));
+  while (child.desk().done < 2 || !rests()) ::sched_yield();
+  const RunningTime after = clock.At(*slot, now.Now(), before.cpu);
+  EXPECT_EQ(after.threads, 0);
+  EXPECT_GE(after.cpu - before.cpu, milliseconds(29));
+  EXPECT_LE(after.cpu - before.cpu, milliseconds(45));
+  EXPECT_GT(after.longest_stay, microseconds(10));
+  EXPECT_EQ(clock.At(*slot, now.Now() + seconds(5), after.cpu).cpu, after.cpu);
+  clock.Unwatch(child.pid(), *slot);
+  ::close(orders[0]);
+  ::close(orders[1]);
+}
 
 TEST(AbitScannerLive, HotPagesOfARunningProgramGetReferencesAndColdOnesNone) {
   const Arena arena(16 * kHugeBytes, MADV_NOHUGEPAGE);

@@ -56,5 +56,15 @@ TEST(CpuClock, BelievesTheKernelOnceTheTargetHasLeftTheCpu) {
   EXPECT_EQ(clock.Advance(At(milliseconds(104)), microseconds(51'500), 0), microseconds(51'500));
 }
 
+TEST(CpuClock, GoesOnFromWhereItIsByAnExactClock) {
+  CpuClock clock(milliseconds(4));
+  clock.Advance(At(milliseconds(100)), milliseconds(50), 1);
+  EXPECT_EQ(clock.ahead(), std::nullopt);
+  EXPECT_EQ(clock.Follow(At(milliseconds(101)), milliseconds(7), 1), milliseconds(50));
+  EXPECT_EQ(clock.ahead(), milliseconds(43));
+  EXPECT_EQ(clock.Follow(At(milliseconds(110)), milliseconds(9), 0), milliseconds(52));
+  EXPECT_EQ(clock.running_threads(), 0);
+}
+
 }  // namespace cpu_clock_test
 }  // namespace tmprof::abit

@@ -91,7 +91,7 @@ class ScanEngineTest : public ::testing::Test {
     while (kernel_.now < end) {
       const MonotonicTime next = engine_->Step();
       if (next > kernel_.now) kernel_.own_cpu += wake_up_takes_;
-      kernel_.now = std::max(kernel_.now, std::min(next, end));
+      kernel_.WaitUntil(std::min(next, end));
     }
   }
   const Harvest& Take() {
@@ -161,6 +161,91 @@ TEST_F(ScanEngineTest, WhatIsHotIsToldWhereTheTargetRunsInSlices) {
   EXPECT_GE(harvest.counts.clears, 2 * 16 * kTable);
   EXPECT_GE(static_cast<double>(told), 0.95 * static_cast<double>(harvest.counts.clears) / 16);
   EXPECT_GT(Recall(process, 16), 0.95);
+}
+
+// A program that runs for a while and then rests, by turns.
+class RestingTest : public ScanEngineTest {
+ protected:
+  using Duty = SimulatedProcess::Duty;
+  static constexpr nanoseconds kCpuTime = seconds(4);
+
+  struct Outcome {
+    double clears = 0;
+    double own_ns_per_clear = 0;
+    double told = 0;  // first accesses to hot pages for each of their clears
+    double recall = 0;
+  };
+  Outcome Scan(Duty duty, bool tells_when_processes_run = true) {
+    kernel_ = SimulatedKernel();
+    kernel_.tells_when_processes_run = tells_when_processes_run;
+    kernel_.reads_cost_cpu = true;
+    wake_up_takes_ = microseconds(6);
+    processes_.clear();
+    sums_.clear();
+    SimulatedProcess& process = Add(Rates(256 * kTable, 16, 3'000, 22));
+    process.duty = duty;
+    Start({.overhead_share = 0.01});
+    const MonotonicTime start = kernel_.now;
+    Run((duty.run + duty.rest) * (kCpuTime / duty.run));
+    EXPECT_EQ(duty.CpuAt(kernel_.now) - duty.CpuAt(start), kCpuTime);
+    Outcome outcome;
+    outcome.clears = static_cast<double>(Take().counts.clears);
+    outcome.own_ns_per_clear = static_cast<double>(kernel_.own_cpu.count()) / outcome.clears;
+    std::uint64_t told = 0;
+    for (const auto& [key, sum] : sums_)
+      if (process.IndexOf(key.vpn) % 16 == 0) told += sum.firsts;
+    outcome.told = 16 * static_cast<double>(told) / outcome.clears;
+    outcome.recall = Recall(process, 16);
+    return outcome;
+  }
+  static constexpr Duty kBusy{.run = seconds(1), .rest = nanoseconds(0)};
+};
+
+TEST_F(RestingTest, AsManyPagesAreClearedInItsCpuTimeAsOfABusyProgram) {
+  const Outcome busy = Scan(kBusy);
+  for (const Duty duty :
+       {Duty{milliseconds(100), milliseconds(900)}, Duty{milliseconds(10), milliseconds(323)},
+        Duty{milliseconds(1), milliseconds(9)}, Duty{microseconds(200), microseconds(1800)},
+        Duty{microseconds(20), microseconds(180)}}) {
+    SCOPED_TRACE(::testing::Message()
+                 << duty.run.count() << " ns of " << (duty.run + duty.rest).count());
+    const Outcome resting = Scan(duty);
+    EXPECT_GT(resting.clears, 0.9 * busy.clears);
+    EXPECT_LT(resting.own_ns_per_clear, 2 * busy.own_ns_per_clear);
+    EXPECT_GT(resting.told, 0.95 * busy.told);
+    EXPECT_GT(resting.recall, 0.95 * busy.recall);
+  }
+}
+
+TEST_F(RestingTest, NoReadAndHardlyAWakeUpIsSpentWhileItRests) {
+  kernel_.tells_when_processes_run = true;
+  wake_up_takes_ = nanoseconds(1);
+  SimulatedProcess& process = Add(Rates(64 * kTable, 16, 3'000, 22));
+  const MonotonicTime start = kernel_.now;
+  const Duty duty{.run = milliseconds(500), .rest = seconds(3600)};
+  process.duty = duty;
+  // It has just begun to run.
+  kernel_.now = duty.NextStart(start);
+  Start({.overhead_share = 0.01});
+  Run(milliseconds(600));
+  EXPECT_GT(Take().counts.clears, 0);
+  const nanoseconds before = kernel_.own_cpu;
+  Run(seconds(60));
+  EXPECT_EQ(Take().counts.looks, 0);
+  EXPECT_LE((kernel_.own_cpu - before) / wake_up_takes_, 2 * 60);
+}
+
+// Its threads want the CPU that the scanner runs on: each wake-up takes it from them.
+TEST_F(RestingTest, StaysThatTheScannerCutsShortAreLeftAlone) {
+  kernel_.tells_when_processes_run = true;
+  wake_up_takes_ = nanoseconds(1);
+  SimulatedProcess& process = Add(Rates(64 * kTable, 16, 3'000, 22));
+  process.duty = Duty{.run = microseconds(5), .rest = microseconds(5)};
+  Start({.overhead_share = 0.01});
+  Run(seconds(2));
+  const std::uint64_t clears = Take().counts.clears;
+  EXPECT_GT(clears, 8 * kTable);
+  EXPECT_LT(kernel_.own_cpu / wake_up_takes_, 20'000);
 }
 
 // The scanner wants a CPU right after a clear, and gets one a time slice later.

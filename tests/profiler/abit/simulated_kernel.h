@@ -88,7 +88,28 @@ class SimulatedProcess {
   std::optional<std::uint64_t> collapses_after;  // reads of points, which find huge pages from then
   std::uint64_t splits = 0;                      // clears of part of such a page
   bool collapsed() const { return collapses_after && point_reads > *collapses_after; }
-  double cpus = 1;              // that it uses
+  double cpus = 1;  // that it uses
+  // Of one CPU that it uses by turns, instead, from time 0 of the clock on.
+  struct Duty {
+    std::chrono::nanoseconds run;
+    std::chrono::nanoseconds rest;
+
+    bool RunsAt(MonotonicTime time) const { return PhaseAt(time) < run; }
+    std::chrono::nanoseconds CpuAt(MonotonicTime time) const {
+      return time.time_since_epoch() / (run + rest) * run + std::min(PhaseAt(time), run);
+    }
+    MonotonicTime NextStart(MonotonicTime time) const {
+      return time + (run + rest - PhaseAt(time));
+    }
+
+   private:
+    std::chrono::nanoseconds PhaseAt(MonotonicTime time) const {
+      return time.time_since_epoch() % (run + rest);
+    }
+  };
+  std::optional<Duty> duty;
+  // Of a process with a duty: when it gets the CPU with so much CPU time used.
+  std::optional<std::chrono::nanoseconds> wakes_at_cpu;
   std::uint64_t sets = 0;       // cleared bits that were set again
   std::uint64_t regained = 0;   // cache lines of entries, got back from a reader to set bits in
   std::uint64_t clears = 0;     // of a block
@@ -112,6 +133,30 @@ class SimulatedKernel final : public AbitKernel {
   std::vector<MonotonicTime> clears_at;
   std::vector<Vpn> cleared;       // where each clear began
   std::optional<int> open_error;  // errno: no process can be opened
+
+  bool tells_when_processes_run = false;
+
+  // When it wakes the scanner, if nothing else happens.
+  MonotonicTime NextWake() const {
+    MonotonicTime next = MonotonicTime::max();
+    for (const auto& [pid, process] : processes) {
+      if (!process->wakes_at_cpu) continue;
+      MonotonicTime at = process->duty->NextStart(now);
+      while (process->duty->CpuAt(at) < *process->wakes_at_cpu) at = process->duty->NextStart(at);
+      next = std::min(next, at);
+    }
+    return next;
+  }
+  // The clock goes on until then, or until it wakes the scanner.
+  void WaitUntil(MonotonicTime time) {
+    const MonotonicTime wake = NextWake();
+    now = std::max(now, std::min(time, wake));
+    for (const auto& [pid, process] : processes) {
+      if (now == wake && process->wakes_at_cpu &&
+          process->duty->CpuAt(now) >= *process->wakes_at_cpu)
+        process->wakes_at_cpu.reset();
+    }
+  }
 
   Result<std::unique_ptr<AbitProcess>> Open(Pid pid, std::uint64_t start_time_ticks) override {
     if (open_error) return Fail(Refused("watch", "a simulated process", *open_error));
@@ -138,7 +183,7 @@ class SimulatedKernel final : public AbitKernel {
   class Handle final : public AbitProcess {
    public:
     Handle(SimulatedKernel& kernel, SimulatedProcess& process)
-        : kernel_(kernel), process_(process), counted_to_(kernel.now) {}
+        : kernel_(kernel), process_(process), opened_(kernel.now), counted_to_(kernel.now) {}
 
     ReadResult Read(VpnRange range, PageTableReader::Depth depth,
                     std::vector<TablePart>& parts) override {
@@ -274,12 +319,26 @@ class SimulatedKernel final : public AbitKernel {
     }
     bool Alive() override { return process_.alive && !process_.is_another; }
 
+    std::optional<RunningTime> Running(MonotonicTime time) override {
+      if (!kernel_.tells_when_processes_run) return std::nullopt;
+      if (!process_.duty)
+        return RunningTime{.cpu = CpuTime(), .threads = Threads(), .longest_stay = {}};
+      return RunningTime{.cpu = process_.duty->CpuAt(time) - process_.duty->CpuAt(opened_),
+                         .threads = Threads(),
+                         .longest_stay = process_.duty->run};
+    }
+    void WakeAt(std::chrono::nanoseconds cpu) override {
+      if (process_.duty) process_.wakes_at_cpu = cpu + process_.duty->CpuAt(opened_);
+    }
+    void DoNotWake() override { process_.wakes_at_cpu.reset(); }
+    bool WillWake() const override { return process_.wakes_at_cpu.has_value(); }
+
    private:
     ReadResult Mapped() {
       ReadResult result;
       result.address_space = process_.address_space;
       result.time = kernel_.now;
-      result.running_threads = static_cast<std::uint32_t>(process_.cpus);
+      result.running_threads = Threads();
       return result;
     }
     static ReadResult Failed(ReadOutcome outcome) {
@@ -287,8 +346,17 @@ class SimulatedKernel final : public AbitKernel {
       result.outcome = outcome;
       return result;
     }
+    std::uint32_t Threads() const {
+      if (process_.duty) return process_.duty->RunsAt(kernel_.now);
+      return static_cast<std::uint32_t>(process_.cpus);
+    }
     // Since it was opened. What `cpus` has become holds from the last call on.
     double CpuSeconds() {
+      if (process_.duty) {
+        return std::chrono::duration<double>(process_.duty->CpuAt(kernel_.now) -
+                                             process_.duty->CpuAt(opened_))
+            .count();
+      }
       const MonotonicTime before = std::exchange(counted_to_, kernel_.now);
       cpu_seconds_ += process_.cpus * std::chrono::duration<double>(kernel_.now - before).count();
       return cpu_seconds_;
@@ -337,6 +405,7 @@ class SimulatedKernel final : public AbitKernel {
 
     SimulatedKernel& kernel_;
     SimulatedProcess& process_;
+    MonotonicTime opened_;
     double cpu_seconds_ = 0;
     MonotonicTime counted_to_;
     std::vector<std::vector<std::uint64_t>> tables_;

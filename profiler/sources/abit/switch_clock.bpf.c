@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Keeps the CPU time of watched processes exact at every moment, and wakes user space when one of
+ * them has used enough of it. Runs at each context switch of the host with the lock of the CPU's
+ * run queue held. Memory that is shared with user space holds the clocks, so that a look at one
+ * takes no system call.
+ */
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+
+/* These want the types above. */
+#include <bpf/bpf_helpers.h>
+
+#include <bpf/bpf_tracing.h>
+
+#include "switch_clock_map.h"
+
+#define KERNEL_THREAD 0x00200000 /* PF_KTHREAD of linux/sched.h */
+
+/* Only what is used; relocated to the running kernel's layout when the program is loaded. */
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct task_struct {
+  unsigned int flags;
+  int pid;
+  int tgid;
+};
+#pragma clang attribute pop
+
+struct {
+  __uint(type, BPF_MAP_TYPE_HASH);
+  __uint(max_entries, TMPROF_CLOCK_SLOTS);
+  __type(key, __s32); /* of the initial PID namespace */
+  __type(value, __u32);
+} watched SEC(".maps");
+
+struct {
+  __uint(type, BPF_MAP_TYPE_ARRAY);
+  __uint(max_entries, TMPROF_CLOCK_SLOTS);
+  __uint(map_flags, BPF_F_MMAPABLE);
+  __type(key, __u32);
+  __type(value, struct tmprof_clock_slot);
+} slots SEC(".maps");
+
+/* The stay on this CPU that the switch before began. */
+struct stay {
+  __u64 start_ns;
+  __u32 slot;
+  __u32 is_watched;
+};
+struct {
+  __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+  __uint(max_entries, 1);
+  __type(key, __u32);
+  __type(value, struct stay);
+} here SEC(".maps");
+
+/* Its records are empty: that there is one makes the map readable. */
+struct {
+  __uint(type, BPF_MAP_TYPE_RINGBUF);
+  __uint(max_entries, 4096);
+} wakes SEC(".maps");
+
+static __always_inline void wake_if_due(struct tmprof_clock_slot* slot, __u64 word, __u64 now) {
+  __u64 wake = 0;
+
+  if (!slot->armed || tmprof_clock_difference(tmprof_clock_cpu_time(word, now), slot->wake_at) < 0)
+    return;
+  if (!__sync_lock_test_and_set(&slot->armed, 0)) return;
+  bpf_ringbuf_output(&wakes, &wake, sizeof(wake), BPF_RB_FORCE_WAKEUP);
+}
+
+static __always_inline void leave(struct stay* stay, __u64 now) {
+  struct tmprof_clock_slot* slot = bpf_map_lookup_elem(&slots, &stay->slot);
+  const __u64 change = (now << TMPROF_CLOCK_THREAD_BITS) - 1;
+  const __u64 length = now - stay->start_ns;
+
+  stay->is_watched = 0;
+  if (!slot) return;
+  if (length > slot->longest_ns) {
+    slot->longest_ns = length;
+  } else {
+    slot->longest_ns -= (slot->longest_ns - length) / 8;
+  }
+  __sync_fetch_and_add(&slot->word, change);
+}
+
+static __always_inline void enter(struct stay* stay, __u32 index, __u64 now) {
+  struct tmprof_clock_slot* slot = bpf_map_lookup_elem(&slots, &index);
+  const __u64 change = 1 - (now << TMPROF_CLOCK_THREAD_BITS);
+
+  if (!slot) return;
+  stay->start_ns = now;
+  stay->slot = index;
+  stay->is_watched = 1;
+  wake_if_due(slot, __sync_fetch_and_add(&slot->word, change) + change, now);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(on_switch, int preempt, struct task_struct* before, struct task_struct* next) {
+  const __u32 zero = 0;
+  struct stay* stay = bpf_map_lookup_elem(&here, &zero);
+  __u32* index = NULL;
+  __s32 process;
+
+  if (!stay) return 0;
+  if (next->pid && !(next->flags & KERNEL_THREAD)) {
+    process = next->tgid;
+    index = bpf_map_lookup_elem(&watched, &process);
+  }
+  if (!index && !stay->is_watched) return 0;
+  const __u64 now = bpf_ktime_get_ns();
+  if (stay->is_watched) leave(stay, now);
+  if (index) enter(stay, *index, now);
+  return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU time of processes at every moment, by a BPF program on context switches. The kernel's own
+// figure of a running thread is brought up to date at timer ticks.
+
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "base/result.h"
+#include "base/units.h"
+
+namespace tmprof::abit {
+
+// What a process has used of CPUs.
+struct RunningTime {
+  std::chrono::nanoseconds cpu{0};           // since some fixed moment
+  std::uint32_t threads = 0;                 // on a CPU
+  std::chrono::nanoseconds longest_stay{0};  // of one thread on a CPU without a switch, of late
+};
+
+// Not thread-safe.
+class SwitchClock {
+ public:
+  // Takes Linux 5.12 with BTF, CAP_BPF and CAP_PERFMON.
+  static Result<std::unique_ptr<SwitchClock>> Open();
+  virtual ~SwitchClock() = default;
+
+  // A process's place.
+  using Slot = std::uint32_t;
+  // nullopt: all places are taken. Threads that are on a CPU already count from their next switch.
+  virtual std::optional<Slot> Watch(Pid pid) = 0;
+  // Precondition: Watch() gave that place to that process.
+  virtual void Unwatch(Pid pid, Slot slot) = 0;
+
+  // `time` is now or some microseconds ago. `last`: of the call before, or a default one.
+  virtual RunningTime At(Slot slot, MonotonicTime time, std::chrono::nanoseconds last) const = 0;
+
+  // wake_fd() becomes readable once a thread of it gets a CPU with so much CPU time used, as At()
+  // gives it. Replaces the wish before.
+  virtual void WakeAt(Slot slot, std::chrono::nanoseconds cpu) = 0;
+  virtual void DoNotWake(Slot slot) = 0;
+  virtual bool WillWake(Slot slot) const = 0;  // it was asked to, and has not yet
+
+  virtual int wake_fd() const = 0;
+  virtual void TakeWakes() = 0;  // so that wake_fd() is no longer readable
+};
+
+}  // namespace tmprof::abit
