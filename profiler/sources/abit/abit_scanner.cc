@@ -236,13 +236,18 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(const Options& options) {
     warnings.push_back(fmt::format("accessed bits are read through the {}: {}",
                                    Name((*reader)->way()), (*reader)->fallback_reason()));
   }
-  auto clock = SwitchClock::Open();
-  if (!clock) {
-    warnings.push_back("programs that rest are looked at more often than needed: " +
-                       clock.error().Message());
+  // Only the ladder of a full scan waits by it.
+  std::unique_ptr<SwitchClock> clock;
+  if (options.scan.mode == ScanOptions::Mode::kLadder && options.scan.looked != Looked::kRegions) {
+    if (auto opened = SwitchClock::Open()) {
+      clock = *std::move(opened);
+    } else {
+      warnings.push_back("programs that rest are looked at more often than needed: " +
+                         opened.error().Message());
+    }
   }
-  auto scanner = Open(MakeLinuxAbitKernel(std::move(*reader), clock ? *std::move(clock) : nullptr),
-                      kAbitBpfSource, options.scan);
+  auto scanner = Open(MakeLinuxAbitKernel(std::move(*reader), std::move(clock)), kAbitBpfSource,
+                      options.scan);
   if (scanner)
     (*scanner)->warnings_.insert((*scanner)->warnings_.begin(), warnings.begin(), warnings.end());
   return scanner;

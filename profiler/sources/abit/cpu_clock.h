@@ -39,7 +39,8 @@ class CpuClock {
     return estimate_;
   }
 
-  // By an exact clock, which began at another time: from the first call on this one goes on by it.
+  // Goes on by an exact clock, which counts from another moment. The first call takes both clocks
+  // to show the same CPU time, so Advance() is called right before it.
   std::chrono::nanoseconds Follow(MonotonicTime now, std::chrono::nanoseconds exact,
                                   std::uint32_t running_threads) {
     if (!ahead_) ahead_ = estimate_ - exact;
@@ -49,7 +50,7 @@ class CpuClock {
     estimate_ = exact + *ahead_;
     return estimate_;
   }
-  // Of the exact clock; nullopt: there was no Follow().
+  // What this clock shows more than the exact one; nullopt: there was no Follow() yet.
   std::optional<std::chrono::nanoseconds> ahead() const { return ahead_; }
 
   std::uint32_t running_threads() const { return running_before_; }

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -39,6 +41,9 @@ constexpr std::size_t kMostRangesPerCall = 16;
 constexpr std::uint64_t kPagemapExclusive = std::uint64_t{1} << 56;
 constexpr std::uint64_t kPagemapFrame = (std::uint64_t{1} << 55) - 1;
 constexpr std::uint64_t kPageFlagLru = std::uint64_t{1} << 5;  // KPF_LRU
+
+// A read looks at so many threads of a process: MAX_THREADS of page_walk.bpf.h.
+constexpr std::uint64_t kMostThreadsSeen = 256;
 
 // The bytes reached, or -1 with errno set.
 long ClearBits(int pidfd, VpnRange range) {
@@ -67,8 +72,9 @@ class LinuxProcess final : public AbitProcess {
 
   ReadResult Read(VpnRange range, PageTableReader::Depth depth,
                   std::vector<TablePart>& parts) override {
+    const std::uint64_t before = slot_ ? clock_->Switches(*slot_) : 0;
     const ReadResult read = reader_.Read(pid_, range, depth, parts);
-    if (read.outcome == ReadOutcome::kDone) CompareClock(read);
+    if (read.outcome == ReadOutcome::kDone) CompareClock(read, before);
     return read;
   }
 
@@ -176,10 +182,21 @@ class LinuxProcess final : public AbitProcess {
 
  private:
   // A thread that was on a CPU already when its process was first watched is not counted before its
-  // next switch. Once as many are counted as are seen there, none is missing.
-  void CompareClock(const ReadResult& read) {
-    if (knows_all_ || !slot_) return;
-    knows_all_ = clock_->At(*slot_, read.time, nanoseconds(0)).threads == read.running_threads;
+  // next switch. If no thread was switched during the read, and as many are counted as the read saw
+  // on a CPU, none is missing.
+  void CompareClock(const ReadResult& read, std::uint64_t switches_before) {
+    if (knows_all_ || !slot_ || clock_->Switches(*slot_) != switches_before) return;
+    knows_all_ =
+        clock_->At(*slot_, read.time, nanoseconds(0)).threads == read.running_threads &&
+        Threads() <= kMostThreadsSeen;
+  }
+
+  // The kernel counts each thread as a link of this folder, beside "." and "..".
+  std::uint64_t Threads() const {
+    struct stat folder {};
+    const std::string path = fmt::format("/proc/{}/task", pid_.value());
+    if (::stat(path.c_str(), &folder) != 0) return std::numeric_limits<std::uint64_t>::max();
+    return folder.st_nlink - 2;
   }
 
   // A thread's file is its process's.

@@ -50,16 +50,19 @@ class Pace {
   std::chrono::nanoseconds Takes(std::chrono::nanoseconds cpu, std::uint32_t threads) const {
     const double fastest = std::max(threads, 1u);
     const double share = std::clamp(share_, fastest / kMostStretch, fastest);
-    const double margin = share < fastest ? kMargin : 1;
+    const double margin = share < kAlways * fastest ? kMargin : 1;
     return std::chrono::nanoseconds(
         std::llround(margin * static_cast<double>(cpu.count()) / share));
   }
 
  private:
+  // These are choices. A look that comes too early costs 5 us of the scanner, one that comes late
+  // lengthens an exposure, which is recorded as it was.
   static constexpr std::chrono::nanoseconds kShareWindow = std::chrono::milliseconds(50);
   static constexpr std::chrono::nanoseconds kRests = std::chrono::milliseconds(20);
   static constexpr double kMostStretch = 32;
   static constexpr double kMargin = 1.5;
+  static constexpr double kAlways = 0.95;  // a share above is of a program that does not rest
 
   bool started_ = false;
   double share_ = 1;  // CPU time a second

@@ -63,6 +63,9 @@ constexpr std::uint32_t kTurnsAgain = 2;       // the price of a visit is three 
 // A stay on a CPU that ends sooner gives a scanner that was woken at its start no time to look. 50
 // us are five times what waking up takes.
 constexpr nanoseconds kShortStay = microseconds(50);
+// While a target rests, its switches wake the scanner in time, but for a stay that is longer than
+// all of late. A look each tenth of a second finds that one and costs 0.01 % of a CPU.
+constexpr nanoseconds kRestingLook = milliseconds(100);
 // A target that has used CPU time runs for so much longer, as far as is known.
 constexpr nanoseconds kRunsStill = milliseconds(500);
 constexpr std::size_t kLookedAheadInRotation = 16;
@@ -151,7 +154,8 @@ MonotonicTime ScanEngine::Step() {
     ReadDue(block);
     return now;
   }
-  if (const BlockPtr block = TakeCpuDue(now, next_due)) {
+  MonotonicTime next_look = kNever;
+  if (const BlockPtr block = TakeCpuDue(now, next_due, next_look)) {
     ReadDue(block);
     return now;
   }
@@ -159,7 +163,7 @@ MonotonicTime ScanEngine::Step() {
   if (const MonotonicTime affordable =
           own_budget_.WhenAffordable(now, kernel_.OwnCpuTime(), UnderWay(now));
       affordable > now)
-    return std::min(next_due, affordable);
+    return std::min({next_due, next_look, affordable});
   const nanoseconds spare = next_due == kNever ? nanoseconds::max() : next_due - now;
   const bool may_clear = now >= next_clear_ && spare > kClearTakes;
   ScanTarget* to_plan = spare > kPlanStepTakes ? NextToPlan() : nullptr;
@@ -169,7 +173,8 @@ MonotonicTime ScanEngine::Step() {
     return now;
   }
   plans_turn_ = true;
-  if (!may_clear) return spare > kClearTakes ? std::min(next_due, next_clear_) : next_due;
+  if (!may_clear)
+    return std::min({next_due, next_look, spare > kClearTakes ? next_clear_ : kNever});
   ClearSomething(now);
   return now;  // what it has begun may be due by the clock of its target
 }
@@ -188,11 +193,14 @@ bool ScanEngine::GoesByCpu(ScanTarget& target, MonotonicTime now) const {
   return options_.mode == ScanOptions::Mode::kLadder && target.Running(now).has_value();
 }
 
-// A block that is due by the clock of its target. Else nullptr, and `next` is no later than when
-// one will be, unless its target wakes the scanner before.
-BlockPtr ScanEngine::TakeCpuDue(MonotonicTime now, MonotonicTime& next) {
-  for (const auto& [id, entry] : targets_) {
-    ScanTarget& target = *entry;
+// A block that is due by the clock of its target, the targets taking turns. Else nullptr; then one
+// will be due at `next_due`, and not before `next_look` unless its target wakes the scanner.
+BlockPtr ScanEngine::TakeCpuDue(MonotonicTime now, MonotonicTime& next_due,
+                                MonotonicTime& next_look) {
+  auto next = read_by_cpu_ ? targets_.upper_bound(*read_by_cpu_) : targets_.begin();
+  for (std::size_t i = 0; i < targets_.size(); ++i, ++next) {
+    if (next == targets_.end()) next = targets_.begin();
+    ScanTarget& target = *next->second;
     while (!target.cpu_dues.empty() && target.cpu_dues.top().stale()) target.cpu_dues.pop();
     if (!target.watched() || (target.cpu_dues.empty() && !target.turn_at)) continue;
     const std::optional<RunningTime> running = target.Running(now);
@@ -204,6 +212,7 @@ BlockPtr ScanEngine::TakeCpuDue(MonotonicTime now, MonotonicTime& next) {
       const CpuDue due = target.cpu_dues.top();
       if (due.cpu - due.slack <= running->cpu) {
         target.cpu_dues.pop();
+        read_by_cpu_ = next->first;
         return due.block;
       }
       wanted = due.cpu;
@@ -217,47 +226,49 @@ BlockPtr ScanEngine::TakeCpuDue(MonotonicTime now, MonotonicTime& next) {
       wanted = *target.turn_at;
       slack = nanoseconds(0);
     }
-    if (wanted != nanoseconds::max())
-      next = std::min(next, WaitFor(target, wanted, slack, now, *running));
+    if (wanted == nanoseconds::max()) continue;
+    const Wait wait = WaitFor(target, wanted, slack, now, *running);
+    MonotonicTime& sooner = wait.is_due ? next_due : next_look;
+    sooner = std::min(sooner, wait.until);
   }
   return nullptr;
 }
 
-// When to look at the target again, which is to have used that CPU time, `slack` more or less.
-// While it is off the CPU, it wakes the scanner. Precondition: it has used less.
-MonotonicTime ScanEngine::WaitFor(ScanTarget& target, nanoseconds cpu, nanoseconds slack,
-                                  MonotonicTime now, const RunningTime& running) {
+// When to look at the target again, which is to have used that CPU time, `slack` more or less. Its
+// wake-up may come before. Precondition: it has used less.
+ScanEngine::Wait ScanEngine::WaitFor(ScanTarget& target, nanoseconds cpu, nanoseconds slack,
+                                     MonotonicTime now, const RunningTime& running) {
   const nanoseconds left = cpu - running.cpu;
   const nanoseconds stay = target.pace.stay();
-  // Its switches alone tell the time well enough.
+  // If each stay on a CPU is that short, the switches at their ends tell the time well enough.
   const bool short_stays = stay <= 2 * slack;
   const bool soon = left <= stay && !short_stays;
-  const MonotonicTime if_it_runs = now + left / std::max(running.threads, 1u);
-  if (running.threads > 0 && soon) {
-    target.wakes_since.reset();
-    target.handle->DoNotWake();
-    return if_it_runs;
-  }
-  if (!soon && !target.pace.rests(now)) {
+  if (!soon) {
     target.wakes_since.reset();
     target.WakeAt(cpu - (short_stays ? slack : stay));
-    // Should it stay on the CPU for longer than it did, no switch tells that.
-    return now + target.pace.Takes(left, running.threads);
+    // It may stay on the CPU for longer than it ever did: no switch tells that.
+    const nanoseconds takes = target.pace.Takes(left, running.threads);
+    if (running.threads > 0) return {.until = now + takes};
+    return {.until = now + std::max(takes, target.pace.rests(now) ? kRestingLook : kShortestWait)};
   }
-  if (running.threads > 0) return if_it_runs;
+  if (running.threads > 0) {
+    target.wakes_since.reset();
+    target.handle->DoNotWake();
+    return {.until = now + left / running.threads, .is_due = true};
+  }
   // The scanner itself may have taken the CPU from it, and would do so again and again.
-  if (now < target.no_wake_before) return target.no_wake_before;
+  if (now < target.no_wake_before) return {.until = target.no_wake_before};
   if (target.wakes_since && !target.handle->WillWake() &&
       running.cpu - *target.wakes_since < kShortStay) {
     target.wakes_since.reset();
     target.no_wake_before = now + std::max(left, kShortestWait);
-    return target.no_wake_before;
+    return {.until = target.no_wake_before};
   }
   target.wakes_since = running.cpu;
   target.WakeAt(running.cpu);
   // It may have got a CPU just before.
   const auto again = target.Running(now);
-  return again && again->threads > 0 ? now + kShortestWait : kNever;
+  return {.until = again && again->threads > 0 ? now + kShortestWait : kNever};
 }
 
 // Puts its next turn off by so much of its CPU time. False: its clock is not exact.

@@ -62,10 +62,13 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   const tmprof_ladder& LadderOf(const Block& block) const;
   void DropStaleDues();
   bool GoesByCpu(ScanTarget& target, MonotonicTime now) const;
-  BlockPtr TakeCpuDue(MonotonicTime now, MonotonicTime& next);
-  MonotonicTime WaitFor(ScanTarget& target, std::chrono::nanoseconds cpu,
-                        std::chrono::nanoseconds slack, MonotonicTime now,
-                        const RunningTime& running);
+  BlockPtr TakeCpuDue(MonotonicTime now, MonotonicTime& next_due, MonotonicTime& next_look);
+  struct Wait {
+    MonotonicTime until;
+    bool is_due = false;  // something is due then; else it is a time to look
+  };
+  Wait WaitFor(ScanTarget& target, std::chrono::nanoseconds cpu, std::chrono::nanoseconds slack,
+               MonotonicTime now, const RunningTime& running);
   bool IsItsTurn(ScanTarget& target, MonotonicTime now);
   bool WaitsByCpu(ScanTarget& target, std::chrono::nanoseconds cpu, MonotonicTime now);
 
@@ -145,6 +148,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   std::optional<TargetId> planned_;  // the last that had its turn
   bool plans_turn_ = true;           // and not a clear's, where both are due
   std::priority_queue<Due> dues_;
+  std::optional<TargetId> read_by_cpu_;  // the target of the last read that its own clock made due
   std::vector<BlockPtr> touched_;  // with records, or seen
   MonotonicTime next_clear_{};
   MonotonicTime clear_gap_end_{};  // no clear before

@@ -2,8 +2,9 @@
 /*
  * Keeps the CPU time of watched processes exact at every moment, and wakes user space when one of
  * them has used enough of it. Runs at each context switch of the host with the lock of the CPU's
- * run queue held. Memory that is shared with user space holds the clocks, so that a look at one
- * takes no system call.
+ * run queue held: it takes no lock that is held elsewhere with that lock wanted. The ring buffer
+ * wakes user space from an interrupt afterwards (irq_work). Memory that is shared with user space
+ * holds the clocks, so that a look at one takes no system call.
  */
 
 #include <linux/bpf.h>
@@ -77,11 +78,10 @@ static __always_inline void leave(struct stay* stay, __u64 now) {
 
   stay->is_watched = 0;
   if (!slot) return;
-  if (length > slot->longest_ns) {
-    slot->longest_ns = length;
-  } else {
-    slot->longest_ns -= (slot->longest_ns - length) / 8;
-  }
+  /* CPUs may overwrite each other's: it is a hint. Each computes from one reading. */
+  const __u64 longest = *(volatile __u64*)&slot->longest_ns;
+
+  slot->longest_ns = length > longest ? length : longest - (longest - length) / 8;
   __sync_fetch_and_add(&slot->word, change);
 }
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <map>
 #include <string>
 
 #include "profiler/capabilities.h"
@@ -47,16 +48,21 @@ class BpfSwitchClock final : public SwitchClock {
   // A place whose last process still has a thread on a CPU is not free yet: that thread's switch is
   // to come.
   std::optional<Slot> Watch(Pid pid) override {
+    if (const auto known = slots_.find(pid); known != slots_.end()) {
+      ++users_[known->second];
+      return known->second;
+    }
     for (Slot slot = 0; slot < TMPROF_CLOCK_SLOTS; ++slot) {
-      if (taken_[slot] || ThreadsOf(Word(slot)) != 0) continue;
+      if (users_[slot] > 0 || ThreadsOf(Word(slot)) != 0) continue;
       At(slot).longest_ns = 0;
       DoNotWake(slot);
       const std::int32_t key = pid.value();
       if (bpf_map__update_elem(skeleton_->maps.watched, &key, sizeof key, &slot, sizeof slot,
                                BPF_ANY) != 0)
         return std::nullopt;
-      taken_[slot] = true;
-      // What its places have seen of others does not count.
+      users_[slot] = 1;
+      slots_[pid] = slot;
+      // The place has counted the CPU time of processes before.
       starts_[slot] = tmprof_clock_cpu_time(Word(slot), 0);
       return slot;
     }
@@ -64,11 +70,14 @@ class BpfSwitchClock final : public SwitchClock {
   }
 
   void Unwatch(Pid pid, Slot slot) override {
+    if (--users_[slot] > 0) return;
+    slots_.erase(pid);
     const std::int32_t key = pid.value();
     bpf_map__delete_elem(skeleton_->maps.watched, &key, sizeof key, 0);
     DoNotWake(slot);
-    taken_[slot] = false;
   }
+
+  std::uint64_t Switches(Slot slot) const override { return Word(slot); }
 
   RunningTime At(Slot slot, MonotonicTime time, nanoseconds last) const override {
     const std::uint64_t word = Word(slot);
@@ -102,7 +111,8 @@ class BpfSwitchClock final : public SwitchClock {
   switch_clock* skeleton_;
   ring_buffer* wakes_ = nullptr;
   MapView view_;
-  std::array<bool, TMPROF_CLOCK_SLOTS> taken_{};
+  std::map<Pid, Slot> slots_;  // that are in use
+  std::array<std::uint32_t, TMPROF_CLOCK_SLOTS> users_{};
   std::array<std::uint64_t, TMPROF_CLOCK_SLOTS> starts_{};
 };
 

@@ -30,10 +30,15 @@ class SwitchClock {
 
   // A process's place.
   using Slot = std::uint32_t;
-  // nullopt: all places are taken. Threads that are on a CPU already count from their next switch.
+  // Those who watch the same process share its place, as does a process that gets the number of one
+  // that has exited before that one is let go. nullopt: all places are taken. A thread that is on a CPU already counts from its next switch, so
+  // the clock is complete once it counts as many threads as are on a CPU.
   virtual std::optional<Slot> Watch(Pid pid) = 0;
   // Precondition: Watch() gave that place to that process.
   virtual void Unwatch(Pid pid, Slot slot) = 0;
+
+  // A number that differs whenever a thread of it has got or left a CPU meanwhile.
+  virtual std::uint64_t Switches(Slot slot) const = 0;
 
   // `time` is now or some microseconds ago. `last`: of the call before, or a default one.
   virtual RunningTime At(Slot slot, MonotonicTime time, std::chrono::nanoseconds last) const = 0;

@@ -25,14 +25,16 @@ std::optional<Error> WatchedTarget::Open(AbitKernel& kernel) {
 }
 
 std::chrono::nanoseconds WatchedTarget::CpuAt(MonotonicTime time, std::uint32_t running_threads) {
-  if (const auto exact = handle->Running(time))
-    return clock.Follow(time, exact->cpu, exact->threads);
+  if (const auto exact = Running(time)) return exact->cpu;
   return clock.Advance(time, handle->CpuTime(), running_threads);
 }
 
 std::optional<RunningTime> WatchedTarget::Running(MonotonicTime time) {
   std::optional<RunningTime> exact = handle->Running(time);
-  if (exact) exact->cpu = clock.Follow(time, exact->cpu, exact->threads);
+  if (!exact) return std::nullopt;
+  // The exact clock goes on from what the kernel says now: what was used before it stays counted.
+  if (!clock.ahead()) clock.Advance(time, handle->CpuTime(), exact->threads);
+  exact->cpu = clock.Follow(time, exact->cpu, exact->threads);
   return exact;
 }
 

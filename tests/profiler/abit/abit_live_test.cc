@@ -588,6 +588,8 @@ TEST(SwitchClockLive, KnowsTheCpuTimeOfAProcessThatRestsAndWakesOnceItRuns) {
   while (!rests()) ::sched_yield();
   const auto slot = clock.Watch(child.pid());
   ASSERT_TRUE(slot.has_value());
+  EXPECT_EQ(clock.Watch(child.pid()), slot);
+  clock.Unwatch(child.pid(), *slot);  // one of two
   const SystemClock now;
   const RunningTime before = clock.At(*slot, now.Now(), {});
   EXPECT_EQ(before.threads, 0);

@@ -21,8 +21,12 @@ void Look(Pace& pace, int from, int to, nanoseconds (*cpu)(int), std::uint32_t t
 
 TEST(Pace, ForetellsAProgramThatAlwaysRunsToTheMoment) {
   Pace pace;
-  Look(pace, 0, 1000, [](int at) { return nanoseconds(milliseconds(at)); }, 1, milliseconds(4));
-  EXPECT_EQ(pace.Takes(milliseconds(10), 1), milliseconds(10));
+  const auto tenth = [](int at) { return nanoseconds(milliseconds(at)) / 10; };
+  Look(pace, 0, 1000, tenth, 0, milliseconds(1));
+  EXPECT_GT(pace.Takes(milliseconds(10), 1), milliseconds(100));
+  const auto always = [](int at) { return nanoseconds(milliseconds(at - 900)); };
+  Look(pace, 1001, 3000, always, 1, milliseconds(4));
+  EXPECT_NEAR(static_cast<double>(pace.Takes(milliseconds(10), 1).count()), 10e6, 1e5);
 }
 
 TEST(Pace, CountsAStayThatHasNotEndedYet) {

@@ -217,6 +217,48 @@ TEST_F(RestingTest, AsManyPagesAreClearedInItsCpuTimeAsOfABusyProgram) {
   }
 }
 
+// The two clocks count from different moments.
+TEST_F(RestingTest, TheExactClockGoesOnFromTheKernelsFigure) {
+  SimulatedProcess& process = Add(Rates(kTable, 16, 3'000, 22));
+  process.used_before = seconds(100);
+  process.duty = Duty{.run = milliseconds(10), .rest = milliseconds(90)};
+  kernel_.now = MonotonicTime(milliseconds(50));
+  WatchedTarget target(kernel_, 0.01);
+  target.process = process.identity();
+  ASSERT_FALSE(target.Open(kernel_));
+  EXPECT_EQ(target.CpuAt(kernel_.now, 0), seconds(100));
+  // Between the last figure of the kernel and the first of the exact clock the process runs.
+  kernel_.now = MonotonicTime(milliseconds(250));
+  kernel_.tells_when_processes_run = true;
+  EXPECT_EQ(target.CpuAt(kernel_.now, 0), seconds(100) + milliseconds(20));
+  kernel_.now = MonotonicTime(milliseconds(1050));
+  EXPECT_EQ(target.CpuAt(kernel_.now, 0), seconds(100) + milliseconds(100));
+}
+
+// Reads and clears of the busy one keep the scanner awake anyhow.
+TEST_F(RestingTest, ManyThatRestBesideABusyOneAddHardlyAWakeUp) {
+  kernel_.tells_when_processes_run = true;
+  wake_up_takes_ = nanoseconds(1);
+  const auto wakes = [this](int resting) {
+    kernel_ = SimulatedKernel();
+    kernel_.tells_when_processes_run = true;
+    processes_.clear();
+    sums_.clear();
+    Add(Rates(64 * kTable, 16, 3'000, 22)).duty = kBusy;
+    for (int i = 0; i < resting; ++i) {
+      Add(Rates(8 * kTable, 16, 3'000, 22)).duty =
+          Duty{.run = microseconds(100), .rest = milliseconds(90 + i)};
+    }
+    Start({.overhead_share = 0.01});
+    Run(seconds(20));
+    return kernel_.own_cpu / wake_up_takes_;
+  };
+  const auto alone = wakes(0);
+  const auto together = wakes(20);
+  // They get a CPU some 4 000 times in all.
+  EXPECT_LT(together, alone + 2'000);
+}
+
 TEST_F(RestingTest, NoReadAndHardlyAWakeUpIsSpentWhileItRests) {
   kernel_.tells_when_processes_run = true;
   wake_up_takes_ = nanoseconds(1);

@@ -89,6 +89,7 @@ class SimulatedProcess {
   std::uint64_t splits = 0;                      // clears of part of such a page
   bool collapsed() const { return collapses_after && point_reads > *collapses_after; }
   double cpus = 1;  // that it uses
+  std::chrono::nanoseconds used_before{0};  // before it was opened
   // Of one CPU that it uses by turns, instead, from time 0 of the clock on.
   struct Duty {
     std::chrono::nanoseconds run;
@@ -314,15 +315,13 @@ class SimulatedKernel final : public AbitKernel {
       return standing;
     }
 
-    std::chrono::nanoseconds CpuTime() override {
-      return std::chrono::nanoseconds(static_cast<std::int64_t>(CpuSeconds() * 1e9));
-    }
+    std::chrono::nanoseconds CpuTime() override { return process_.used_before + SinceOpened(); }
     bool Alive() override { return process_.alive && !process_.is_another; }
 
     std::optional<RunningTime> Running(MonotonicTime time) override {
       if (!kernel_.tells_when_processes_run) return std::nullopt;
       if (!process_.duty)
-        return RunningTime{.cpu = CpuTime(), .threads = Threads(), .longest_stay = {}};
+        return RunningTime{.cpu = SinceOpened(), .threads = Threads(), .longest_stay = {}};
       return RunningTime{.cpu = process_.duty->CpuAt(time) - process_.duty->CpuAt(opened_),
                          .threads = Threads(),
                          .longest_stay = process_.duty->run};
@@ -349,6 +348,9 @@ class SimulatedKernel final : public AbitKernel {
     std::uint32_t Threads() const {
       if (process_.duty) return process_.duty->RunsAt(kernel_.now);
       return static_cast<std::uint32_t>(process_.cpus);
+    }
+    std::chrono::nanoseconds SinceOpened() {
+      return std::chrono::nanoseconds(static_cast<std::int64_t>(CpuSeconds() * 1e9));
     }
     // Since it was opened. What `cpus` has become holds from the last call on.
     double CpuSeconds() {
