@@ -26,9 +26,10 @@ bool IsOfSharedFile(const Mapping& mapping) {
 
 TargetId SharedPages::NumberOf(const Mapping& mapping) {
   const auto next = static_cast<std::uint32_t>(kFirstFile.value() + files_.size());
-  const auto [file, is_new] = files_.try_emplace(
-      File(mapping.file->device, mapping.file->inode, IsOfSystemV(mapping.path) ? mapping.path : ""),
-      TargetId(next));
+  const auto [file, is_new] =
+      files_.try_emplace(File(mapping.file->device, mapping.file->inode,
+                              IsOfSystemV(mapping.path) ? mapping.path : ""),
+                         TargetId(next));
   return file->second;
 }
 
@@ -37,8 +38,7 @@ void SharedPages::Add(const std::vector<Target>& targets) {
     std::vector<Part> parts;
     for (const Mapping& mapping : target.mappings) {
       if (!IsOfSharedFile(mapping)) continue;
-      parts.push_back(
-          {mapping.range, {NumberOf(mapping), Vpn(mapping.file->offset.value())}});
+      parts.push_back({mapping.range, {NumberOf(mapping), Vpn(mapping.file->offset.value())}});
     }
     if (!parts.empty()) {
       parts_[target.id] = std::move(parts);

@@ -135,6 +135,12 @@ std::string WhatText(const HotGroups::Row& row) {
   return row.what.empty() ? "unknown" : Printable(row.what);
 }
 
+// Estimated rates share a fitted distribution and a limit, so that their errors do not average out.
+// Plain counts do.
+bool ErrTogether(const HotGroups& groups) {
+  return groups.options.model == RankModel::kRate && !IsExact(*groups.options.by);
+}
+
 }  // namespace
 
 std::string_view Name(HotGroup group) {
@@ -174,12 +180,13 @@ Result<HotGroups> MakeHotGroups(const Trace& trace, const HotOptions& options, H
     row.start = key.start;
     row.what = key.what;
   }
-  std::vector<double> variances(groups.rows.size());
+  const bool together = ErrTogether(groups);
+  std::vector<double> errors(groups.rows.size());
   for (std::size_t i = 0; i < scored->rows.size(); ++i) {
     const std::size_t at = scored->rows[i];
     const double sd = scored->estimates.score[at] * scored->estimates.relative_sd[at];
     HotGroups::Row& row = groups.rows[finder.group_of()[i]];
-    variances[finder.group_of()[i]] += sd * sd;
+    errors[finder.group_of()[i]] += together ? sd : sd * sd;
     row.score += scored->estimates.score[at];
     row.pages += scored->Span(at);
     ++row.spans;
@@ -187,7 +194,7 @@ Result<HotGroups> MakeHotGroups(const Trace& trace, const HotOptions& options, H
   for (std::size_t i = 0; i < groups.rows.size(); ++i) {
     HotGroups::Row& row = groups.rows[i];
     if (row.spans == 0) continue;
-    row.relative_sd = std::sqrt(variances[i]) / row.score;
+    row.relative_sd = (together ? errors[i] : std::sqrt(errors[i])) / row.score;
     row.interval = IntervalOf(row.score, row.relative_sd);
     row.share = row.score / groups.total_score;
   }
@@ -238,7 +245,9 @@ std::string HotGroupsText(const HotGroups& groups) {
   std::string text = fmt::format(
       "hot {} by {} over {} epochs{}\n", Plural(groups.group), Name(*groups.options.by),
       Grouped(groups.totals.epochs),
-      has_error ? "; at least, at most: 90 % interval if the errors of pages are independent" : "");
+      !has_error            ? ""
+      : ErrTogether(groups) ? "; at least, at most: 90 % interval if all pages err the same way"
+                            : "; at least, at most: 90 % interval");
   text += table.Text();
   text += fmt::format("{} of {} {} shown, holding {} of the {}; {} pages in all\n",
                       Grouped(groups.rows.size()), Grouped(groups.groups), Plural(groups.group),

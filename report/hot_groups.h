@@ -30,7 +30,7 @@ struct HotGroups {
     std::uint64_t spans = 0;             // with a score
     PageCount pages;                     // of those
     double score = 0;
-    double relative_sd = 0;  // as if the errors of pages were independent
+    double relative_sd = 0;  // of plain counts; by rates, as if all pages erred the same way
     Interval interval;
     double share = 0;  // of the total score
   };

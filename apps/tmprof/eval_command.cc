@@ -245,7 +245,8 @@ std::string WithInterval(const std::optional<HitRate>& rate) {
 // A row per kind of hit rate, a column per ratio.
 std::string AsText(const TraceHitRates& told, const std::vector<Ratio>& ratios) {
   if (told.shares_memory) {
-    return "Hit rates with intervals are not told: processes share memory, and their evidence cannot "
+    return "Hit rates with intervals are not told: processes share memory, and their evidence "
+           "cannot "
            "be joined yet\n";
   }
   if (told.at_ratio.empty()) return "";

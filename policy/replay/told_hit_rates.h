@@ -18,8 +18,8 @@ namespace tmprof {
 bool CanTellHitRates(const Ranker::Options& ranker, RankSource judge);
 
 // One for each capacity, of the epochs before any damage. Empty where several processes map more
-// than a hundredth of the pages seen: evidence is kept for each of them, and would count such a page
-// several times. Precondition: CanTellHitRates().
+// than a hundredth of the pages seen: evidence is kept for each of them, and would count such a
+// page several times. Precondition: CanTellHitRates().
 Result<std::vector<HitRates>> TellHitRates(const OpenTrace& open, const Ranker::Options& ranker,
                                            RankSource judge, std::span<const PageCount> capacities);
 

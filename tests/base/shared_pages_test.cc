@@ -88,9 +88,9 @@ TEST_F(SharedPagesTest, PrivateMappingsAndMemoryWithoutAFileKeepTheirOwnNames) {
 }
 
 TEST_F(SharedPagesTest, InodesThatManyObjectsShareNameNoPage) {
-  pages_.Add({Maps(0, {Shared(100, 1, 7, 0, "anon_inode:[io_uring]"),
-                       Shared(101, 1, 7, 0, "/dev/dri/card0"), Shared(102, 1, 7, 0, "/dev/shm/x"),
-                       Shared(103, 1, 9, 0, "/dev/dax0.0")})});
+  pages_.Add({Maps(
+      0, {Shared(100, 1, 7, 0, "anon_inode:[io_uring]"), Shared(101, 1, 7, 0, "/dev/dri/card0"),
+          Shared(102, 1, 7, 0, "/dev/shm/x"), Shared(103, 1, 9, 0, "/dev/dax0.0")})});
   EXPECT_TRUE(HasOwnName(0, 100));
   EXPECT_TRUE(HasOwnName(0, 101));
   EXPECT_FALSE(HasOwnName(0, 102));

@@ -95,11 +95,26 @@ TEST(HotGroups, SumUpByObject) {
 }
 
 // Counts of 30 and 10 have deviations of sqrt(30) and sqrt(10), their sum one of sqrt(40).
-TEST(HotGroups, HaveTheErrorOfASumOfIndependentOnes) {
+TEST(HotGroups, OfCountsHaveTheErrorOfASumOfIndependentOnes) {
   const Result<HotGroups> groups = MakeHotGroups(TwoProcesses(), kSum, HotGroup::kMapping);
   EXPECT_NEAR(groups->rows[0].relative_sd, std::sqrt(40.0) / 40, 1e-12);
   EXPECT_LT(groups->rows[0].interval.low, 40);
   EXPECT_GT(groups->rows[0].interval.high, 40);
+}
+
+TEST(HotGroups, OfRatesHaveTheErrorOfPagesThatErrTheSameWay) {
+  HotOptions options = kSum;
+  options.model = RankModel::kRate;
+  const Result<HotGroups> groups = MakeHotGroups(TwoProcesses(), options, HotGroup::kProcess);
+  const Result<Hot> pages = MakeHot(TwoProcesses(), options);
+  ASSERT_TRUE(groups.has_value() && pages.has_value());
+  for (const HotGroups::Row& group : groups->rows) {
+    double deviation = 0;
+    for (const Hot::Row& page : pages->rows) {
+      if (page.target.id == group.target->id) deviation += page.score * page.relative_sd;
+    }
+    EXPECT_NEAR(group.relative_sd, deviation / group.score, 1e-9);
+  }
 }
 
 TEST(HotGroups, ShowAsManyAsAreAskedForAndTellOfTheOthers) {

@@ -95,7 +95,8 @@ TEST(ReplacedFile, AppendsToAFileThatIsStandardOutput) {
   ASSERT_TRUE(saved && out);
   ASSERT_EQ(::dup2(out.get(), STDOUT_FILENO), STDOUT_FILENO);
   Result<ReplacedFile> file = ReplacedFile::Create("/dev/stdout", 0666);
-  const bool written = file.has_value() && file->Write("tail").has_value() && file->Commit().has_value();
+  const bool written =
+      file.has_value() && file->Write("tail").has_value() && file->Commit().has_value();
   ASSERT_EQ(::dup2(saved.get(), STDOUT_FILENO), STDOUT_FILENO);
   EXPECT_TRUE(written);
   EXPECT_EQ(ReadFile(folder.File("out")), "headtail");

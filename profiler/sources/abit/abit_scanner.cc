@@ -246,8 +246,8 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(const Options& options) {
                          opened.error().Message());
     }
   }
-  auto scanner = Open(MakeLinuxAbitKernel(std::move(*reader), std::move(clock)), kAbitBpfSource,
-                      options.scan);
+  auto scanner =
+      Open(MakeLinuxAbitKernel(std::move(*reader), std::move(clock)), kAbitBpfSource, options.scan);
   if (scanner)
     (*scanner)->warnings_.insert((*scanner)->warnings_.begin(), warnings.begin(), warnings.end());
   return scanner;

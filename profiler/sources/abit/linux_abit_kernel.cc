@@ -186,14 +186,13 @@ class LinuxProcess final : public AbitProcess {
   // on a CPU, none is missing.
   void CompareClock(const ReadResult& read, std::uint64_t switches_before) {
     if (knows_all_ || !slot_ || clock_->Switches(*slot_) != switches_before) return;
-    knows_all_ =
-        clock_->At(*slot_, read.time, nanoseconds(0)).threads == read.running_threads &&
-        Threads() <= kMostThreadsSeen;
+    knows_all_ = clock_->At(*slot_, read.time, nanoseconds(0)).threads == read.running_threads &&
+                 Threads() <= kMostThreadsSeen;
   }
 
   // The kernel counts each thread as a link of this folder, beside "." and "..".
   std::uint64_t Threads() const {
-    struct stat folder {};
+    struct stat folder{};
     const std::string path = fmt::format("/proc/{}/task", pid_.value());
     if (::stat(path.c_str(), &folder) != 0) return std::numeric_limits<std::uint64_t>::max();
     return folder.st_nlink - 2;

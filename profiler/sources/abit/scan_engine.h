@@ -149,7 +149,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   bool plans_turn_ = true;           // and not a clear's, where both are due
   std::priority_queue<Due> dues_;
   std::optional<TargetId> read_by_cpu_;  // the target of the last read that its own clock made due
-  std::vector<BlockPtr> touched_;  // with records, or seen
+  std::vector<BlockPtr> touched_;        // with records, or seen
   MonotonicTime next_clear_{};
   MonotonicTime clear_gap_end_{};  // no clear before
   // Since the last estimate of a visit.

@@ -31,8 +31,9 @@ class SwitchClock {
   // A process's place.
   using Slot = std::uint32_t;
   // Those who watch the same process share its place, as does a process that gets the number of one
-  // that has exited before that one is let go. nullopt: all places are taken. A thread that is on a CPU already counts from its next switch, so
-  // the clock is complete once it counts as many threads as are on a CPU.
+  // that has exited before that one is let go. nullopt: all places are taken. A thread that is on a
+  // CPU already counts from its next switch, so the clock is complete once it counts as many
+  // threads as are on a CPU.
   virtual std::optional<Slot> Watch(Pid pid) = 0;
   // Precondition: Watch() gave that place to that process.
   virtual void Unwatch(Pid pid, Slot slot) = 0;

@@ -40,8 +40,8 @@ TEST(Pace, CountsAStayThatHasNotEndedYet) {
 // It runs for a tenth of the time: half as long again is allowed for.
 TEST(Pace, AllowsForTheShareThatAProgramRests) {
   Pace pace;
-  Look(pace, 0, 2000, [](int at) { return nanoseconds(milliseconds(at)) / 10; }, 0,
-       milliseconds(1));
+  Look(
+      pace, 0, 2000, [](int at) { return nanoseconds(milliseconds(at)) / 10; }, 0, milliseconds(1));
   EXPECT_NEAR(static_cast<double>(pace.Takes(milliseconds(10), 0).count()), 150e6, 1e6);
 }
 

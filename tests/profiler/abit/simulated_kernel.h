@@ -88,7 +88,7 @@ class SimulatedProcess {
   std::optional<std::uint64_t> collapses_after;  // reads of points, which find huge pages from then
   std::uint64_t splits = 0;                      // clears of part of such a page
   bool collapsed() const { return collapses_after && point_reads > *collapses_after; }
-  double cpus = 1;  // that it uses
+  double cpus = 1;                          // that it uses
   std::chrono::nanoseconds used_before{0};  // before it was opened
   // Of one CPU that it uses by turns, instead, from time 0 of the clock on.
   struct Duty {
