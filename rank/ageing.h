@@ -38,7 +38,7 @@ class ByTarget {
   Value of_others_{};
 };
 
-// What older evidence weighs beside newer.
+// Older evidence weighs this much beside newer.
 struct Keep {
   double evidence = 1;
   double accesses = 1;  // exact counts may be of their own epoch only

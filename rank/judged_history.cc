@@ -68,7 +68,7 @@ class Judge {
   }
 
  private:
-  // Of the rates of each target's pages on one side.
+  // These are fits of the rates of each target's pages on one side.
   std::vector<double> MeansOf(const std::vector<Cell>& cells, std::size_t choice, bool inside,
                               std::span<const double> rates) {
     for (RateKind& kind : kinds_) kind.pieces = 0;

@@ -42,7 +42,7 @@ class Output {
       return {};
     }
     if (Status other = RefuseToOverwrite(trace, path_); !other) return other;
-    // As private as the trace it is made from.
+    // It is as private as the trace it is made from.
     Result<ReplacedFile> file = ReplacedFile::Create(path_, 0600);
     if (!file) return Fail(std::move(file.error()));
     file_.emplace(*std::move(file));

@@ -23,7 +23,7 @@ constexpr std::array kGroups{std::pair(std::string_view("mapping"), HotGroup::kM
                              std::pair(std::string_view("object"), HotGroup::kObject),
                              std::pair(std::string_view("file"), HotGroup::kFile)};
 
-// What makes a group one; an unset field is the same for all.
+// Pages with the same key are one group; an unset field is the same for all.
 struct GroupKey {
   std::optional<TargetId> target;
   std::optional<std::uint64_t> start;

@@ -13,8 +13,8 @@ struct Interval {
   double high = 0;
 };
 
-// Of a log-normal distribution with this mean and relative standard deviation: an estimate of a
-// rate is never negative, however uncertain it is.
+// Returns the interval of a log-normal distribution with this mean and relative standard deviation:
+// an estimate of a rate is never negative, however uncertain it is.
 inline Interval IntervalOf(double mean, double relative_sd) {
   constexpr double kDeviations = 1.6449;  // 5 % of a normal distribution lie beyond
   if (!(mean > 0)) return {};

@@ -43,8 +43,8 @@ struct TraceEnd {
   std::string trace;
   StreamEnd end;
 };
-// What one trace tells without a replay: one for each ratio. Empty: the judge's weights are no
-// estimated rates.
+// The hit rates that one trace tells without a replay, one for each ratio. Empty: the judge's
+// weights are no estimated rates.
 struct TraceHitRates {
   std::string trace;
   std::vector<HitRates> at_ratio;  // empty: they cannot be told
@@ -56,7 +56,7 @@ struct Evaluation {
   std::vector<TraceEnd> ends;
   std::vector<TraceHitRates> told;
 
-  // Of the trace and ratio of a result; nullptr: not told.
+  // The one of the same trace and ratio as a result; nullptr: it is not told.
   const HitRates* ToldBeside(const TraceResult& result) const {
     for (const TraceHitRates& each : told) {
       if (each.trace != result.trace) continue;

@@ -35,7 +35,7 @@ class Footprint {
 
   PageCount size() const { return size_; }
 
-  // As Walk::IndexOf() says, in any order.
+  // Does what Walk::IndexOf() does, for keys in any order.
   std::optional<std::uint64_t> IndexOf(PageKey key, std::uint64_t span_pages) const;
 
   // Answers questions in ascending order of keys, each from where the last one ended.

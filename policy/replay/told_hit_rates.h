@@ -14,7 +14,7 @@
 
 namespace tmprof {
 
-// Whether a judge's weights are rates that were estimated: else there is nothing to tell.
+// True if the judge's weights are rates that were estimated. Of others nothing is told.
 bool CanTellHitRates(const Ranker::Options& ranker, RankSource judge);
 
 // One for each capacity, of the epochs before any damage. Empty where several processes map more

@@ -46,7 +46,7 @@ std::string EmptyTrace(const TemporaryFolder& folder) {
   return path;
 }
 
-// Of 64 pages, each accessed three times.
+// The trace has 64 pages, each accessed three times.
 std::string ExactTrace(const TemporaryFolder& folder) {
   const std::string path = folder.File("exact.data");
   EpochProfile epoch;

@@ -353,7 +353,7 @@ void ExpectAsNaive(const std::vector<EpochProfile>& epochs,
 
 void ExpectAsNaive(const std::vector<EpochProfile>& epochs) { ExpectAsNaive(epochs, epochs); }
 
-// From page kSharedFrom on, both targets map one file, the second one two pages further into it.
+// Both targets map one file from page kSharedFrom on, the second one two pages further into it.
 constexpr std::uint64_t kSharedFrom = 10;
 
 std::vector<EpochProfile> WithSharedFile(std::vector<EpochProfile> epochs) {

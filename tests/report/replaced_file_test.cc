@@ -85,7 +85,7 @@ TEST(ReplacedFile, WritesToADeviceAsItIsAndTellsOfItsErrors) {
   EXPECT_EQ(written.error().system_error, ENOSPC);
 }
 
-// As of `{ echo head; tmprof …; } > out`: the shell goes on with the file that it opened.
+// After `{ echo head; tmprof …; } > out` the shell goes on with the file that it opened.
 TEST(ReplacedFile, AppendsToAFileThatIsStandardOutput) {
   const TemporaryFolder folder;
   WriteFile(folder.File("out"), "head");

@@ -110,7 +110,7 @@ const Recording kRecordings[] = {
     {.name = "beside exact", .exact = true},
 };
 
-// What each view has of the accesses of the whole trace.
+// Each view's sum of the accesses of the whole trace.
 std::map<std::string, double> Totals(const Trace& trace, RankModel model, bool of_one_target) {
   const test::TemporaryFolder folder;
   std::map<std::string, double> totals;

@@ -50,7 +50,7 @@ class CpuClock {
     estimate_ = exact + *ahead_;
     return estimate_;
   }
-  // What this clock shows more than the exact one; nullopt: there was no Follow() yet.
+  // Returns by how much this clock is ahead of the exact one; nullopt: there was no Follow() yet.
   std::optional<std::chrono::nanoseconds> ahead() const { return ahead_; }
 
   std::uint32_t running_threads() const { return running_before_; }

@@ -14,7 +14,7 @@
 
 namespace tmprof::abit {
 
-// What a process has used of CPUs.
+// Tells how much CPU time a process has used.
 struct RunningTime {
   std::chrono::nanoseconds cpu{0};           // since some fixed moment
   std::uint32_t threads = 0;                 // on a CPU

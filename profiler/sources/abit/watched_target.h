@@ -23,10 +23,10 @@ struct WatchedTarget {
   std::optional<Error> Open(AbitKernel& kernel);
   bool watched() const { return handle && !gone; }
 
-  // What the target's clock shows at a read or a clear that has just been, with so many threads
+  // Returns the target's CPU time at a read or a clear that has just been. So many threads were
   // seen on a CPU.
   std::chrono::nanoseconds CpuAt(MonotonicTime time, std::uint32_t running_threads);
-  // By the same clock, where that is exact at any moment.
+  // Returns the same clock's time where it is exact at any moment.
   std::optional<RunningTime> Running(MonotonicTime time);
   // `cpu`: by that clock. Precondition: it is exact.
   void WakeAt(std::chrono::nanoseconds cpu) { handle->WakeAt(cpu - clock.ahead().value()); }

@@ -90,7 +90,7 @@ class SimulatedProcess {
   bool collapsed() const { return collapses_after && point_reads > *collapses_after; }
   double cpus = 1;                          // that it uses
   std::chrono::nanoseconds used_before{0};  // before it was opened
-  // Of one CPU that it uses by turns, instead, from time 0 of the clock on.
+  // Instead, it uses one CPU by turns, from time 0 of the clock on.
   struct Duty {
     std::chrono::nanoseconds run;
     std::chrono::nanoseconds rest;
@@ -109,7 +109,7 @@ class SimulatedProcess {
     }
   };
   std::optional<Duty> duty;
-  // Of a process with a duty: when it gets the CPU with so much CPU time used.
+  // A process with a duty wakes the scanner when it gets the CPU with so much CPU time used.
   std::optional<std::chrono::nanoseconds> wakes_at_cpu;
   std::uint64_t sets = 0;       // cleared bits that were set again
   std::uint64_t regained = 0;   // cache lines of entries, got back from a reader to set bits in
