@@ -175,7 +175,7 @@ struct Target {
   // Pages that several processes share count for each, as in the kernel. nullopt: unknown, or the
   // process has exited.
   std::optional<PageCount> resident_pages;
-  std::vector<Mapping> mappings;  // ascending, disjoint
+  std::vector<Mapping> mappings;  // ascending, disjoint; empty: unknown
   friend bool operator==(const Target&, const Target&) = default;
 };
 

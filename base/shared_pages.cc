@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <string_view>
+#include <utility>
 
 namespace tmprof {
 namespace {
 
-bool IsOfSystemV(std::string_view path) { return path.starts_with("/SYSV"); }
+constexpr std::string_view kDeleted = " (deleted)";
 
 // A private mapping gets a page of its own when the page is written. All anonymous inodes are one
 // inode, and a device may show other memory at an offset to each that opens it.
@@ -25,12 +27,15 @@ bool IsOfSharedFile(const Mapping& mapping) {
 }  // namespace
 
 TargetId SharedPages::NumberOf(const Mapping& mapping) {
-  const auto next = static_cast<std::uint32_t>(kFirstFile.value() + files_.size());
-  const auto [file, is_new] =
-      files_.try_emplace(File(mapping.file->device, mapping.file->inode,
-                              IsOfSystemV(mapping.path) ? mapping.path : ""),
-                         TargetId(next));
-  return file->second;
+  std::string_view path = mapping.path;
+  const bool unlinked = path.ends_with(kDeleted);
+  if (unlinked) path.remove_suffix(kDeleted.size());
+  const auto [file, is_new] = files_.try_emplace(
+      File(mapping.file->device, mapping.file->inode, path),
+      Numbered{.number = TargetId(kFirstFile.value() + next_file_), .unlinked = false});
+  if (is_new) ++next_file_;
+  file->second.unlinked |= unlinked;
+  return file->second.number;
 }
 
 void SharedPages::Add(const std::vector<Target>& targets) {
@@ -41,17 +46,34 @@ void SharedPages::Add(const std::vector<Target>& targets) {
       parts.push_back({mapping.range, {NumberOf(mapping), Vpn(mapping.file->offset.value())}});
     }
     if (!parts.empty()) {
-      parts_[target.id] = std::move(parts);
-    } else if (!parts_.empty()) {
-      parts_.erase(target.id);
+      of_targets_[target.id] = {.parts = std::move(parts), .exited = target.exited};
+    } else if (const auto known = of_targets_.find(target.id); known != of_targets_.end()) {
+      if (target.mappings.empty()) {
+        known->second.exited = target.exited;
+      } else {
+        of_targets_.erase(known);
+      }
     }
   }
+  EndUnlinked();
+}
+
+void SharedPages::EndUnlinked() {
+  if (std::ranges::none_of(files_, [](const auto& file) { return file.second.unlinked; })) return;
+  std::set<TargetId> mapped;
+  for (const auto& [id, target] : of_targets_) {
+    if (target.exited) continue;
+    for (const Part& part : target.parts) mapped.insert(part.name.target);
+  }
+  std::erase_if(files_, [&mapped](const auto& file) {
+    return file.second.unlinked && !mapped.contains(file.second.number);
+  });
 }
 
 PageKey SharedPages::NameOf(PageKey first, PageCount span) const {
-  const auto of_target = parts_.find(first.target);
-  if (of_target == parts_.end()) return first;
-  const std::vector<Part>& parts = of_target->second;
+  const auto of_target = of_targets_.find(first.target);
+  if (of_target == of_targets_.end()) return first;
+  const std::vector<Part>& parts = of_target->second.parts;
   const auto after = std::ranges::upper_bound(parts, first.vpn, {},
                                               [](const Part& part) { return part.range.start; });
   if (after == parts.begin()) return first;

@@ -19,16 +19,22 @@ namespace tmprof {
 // itself is named by the file and its place there. A file stands where a target would: files are
 // numbered from kFirstFile in the order in which they are met. So a name stays the same when its
 // mappers come and go, and the order of names is the order of pages in the file.
+//
+// A file is a device, an inode and a path. Device and inode are not enough: subvolumes of btrfs
+// show one device and repeat inode numbers, the inode of a System V segment is its ID, and a later
+// file may get the inode of a deleted one. docs/trace-format.md lists what this cannot tell.
 class SharedPages {
  public:
   // Recorders number targets from 0 and never come this far.
   static constexpr TargetId kFirstFile{std::uint32_t{1} << 31};
 
-  // These mappings hold from now on. Those of targets that are not listed stay as they were.
+  // These mappings hold from now on. Those of targets that are not listed stay as they were, and so
+  // do those of targets listed without any: every process has mappings, so they are unknown. The
+  // number of an unlinked file ends when its last mapper unmaps it or exits.
   void Add(const std::vector<Target>& targets);
 
   // No page that was added has another name than its own.
-  bool empty() const { return files_.empty(); }
+  bool empty() const { return of_targets_.empty(); }
 
   // The name of the first page of a span; that of the others follows. It is `first` itself unless
   // one mapping of a shared file holds the whole span.
@@ -39,14 +45,22 @@ class SharedPages {
     VpnRange range;
     PageKey name;  // of its first page
   };
-  // The inode of a System V segment is its ID, which another file of that device may have as its
-  // inode: the name ("/SYSV…") tells them apart. All others have an empty name here.
-  using File = std::tuple<std::uint64_t, std::uint64_t, std::string>;  // device, inode, name
+  struct OfTarget {
+    std::vector<Part> parts;  // of shared files, ascending
+    bool exited = false;
+  };
+  using File = std::tuple<std::uint64_t, std::uint64_t, std::string>;  // device, inode, path
+  struct Numbered {
+    TargetId number;
+    bool unlinked = false;  // its path was seen with " (deleted)", which is not part of File
+  };
 
   TargetId NumberOf(const Mapping& mapping);
+  void EndUnlinked();
 
-  std::map<File, TargetId> files_;
-  std::map<TargetId, std::vector<Part>> parts_;  // of shared files, ascending
+  std::map<File, Numbered> files_;
+  std::uint32_t next_file_ = 0;
+  std::map<TargetId, OfTarget> of_targets_;  // those that have parts
 };
 
 }  // namespace tmprof

@@ -69,8 +69,8 @@ class TargetTracker {
 
   // The targets of the epoch that ends now: everything that was alive at some time since the last
   // call, and for one epoch more those that died, since their last evidence may still be under way.
-  // Of those that were not tracked in that time, without the mappings, which nothing refers to;
-  // those that are found no longer are not among them.
+  // Those that were not tracked in that time have no mappings, which means that they are unknown.
+  // Processes that are found no longer are left out.
   std::vector<Target> EndEpoch();
 
  private:

@@ -26,6 +26,16 @@ Target Maps(std::uint32_t id, std::vector<Mapping> mappings) {
   return {.id = TargetId(id), .mappings = std::move(mappings)};
 }
 
+Target Exited(std::uint32_t id, std::vector<Mapping> mappings) {
+  Target target = Maps(id, std::move(mappings));
+  target.exited = true;
+  return target;
+}
+
+Mapping Anonymous(std::uint64_t start, std::uint64_t pages) {
+  return {.range = {Vpn(start), Vpn(start + pages)}, .kind = MappingKind::kAnonymous};
+}
+
 class SharedPagesTest : public testing::Test {
  protected:
   PageKey Name(std::uint32_t target, std::uint64_t vpn, std::uint64_t span = 1) const {
@@ -59,12 +69,21 @@ TEST_F(SharedPagesTest, OneProcessMayMapAFileTwice) {
   EXPECT_NE(Name(0, 100), Name(0, 110));
 }
 
-TEST_F(SharedPagesTest, DeviceAndInodeTogetherTellFilesApart) {
-  pages_.Add({Maps(0, {Shared(100, 1, 7), Shared(101, 1, 8), Shared(102, 1, 7, 0, "/a", 0),
-                       Shared(103, 1, 7, 0, "/a", kShm)})});
+TEST_F(SharedPagesTest, DeviceInodeAndPathTogetherTellFilesApart) {
+  pages_.Add({Maps(
+      0, {Shared(100, 1, 7, 0, "/a"), Shared(101, 1, 8, 0, "/a"), Shared(102, 1, 7, 0, "/a", 0),
+          Shared(103, 1, 7, 0, "/snapshot/a"), Shared(104, 1, 7, 0, "/a")})});
   EXPECT_NE(Name(0, 100), Name(0, 101));
   EXPECT_NE(Name(0, 100), Name(0, 102)) << "device 0 is one like any other";
-  EXPECT_EQ(Name(0, 100), Name(0, 103)) << "a name may change, and another folder have it";
+  EXPECT_NE(Name(0, 100), Name(0, 103)) << "subvolumes of btrfs show one device, and repeat inodes";
+  EXPECT_EQ(Name(0, 100), Name(0, 104));
+}
+
+TEST_F(SharedPagesTest, UnlinkingAMappedFileKeepsItsName) {
+  pages_.Add({Maps(0, {Shared(100, 10, 7, 0, "/srv/a")})});
+  const PageKey name = Name(0, 100);
+  pages_.Add({Maps(0, {Shared(100, 10, 7, 0, "/srv/a (deleted)")})});
+  EXPECT_EQ(Name(0, 100), name);
 }
 
 TEST_F(SharedPagesTest, SystemVSegmentIsNotTheUnlinkedFileWithItsNumber) {
@@ -108,10 +127,46 @@ TEST_F(SharedPagesTest, SpanThatLeavesItsMappingKeepsItsOwnName) {
 TEST_F(SharedPagesTest, NameStaysWhenMappersComeAndGo) {
   pages_.Add({Maps(0, {Shared(100, 10, 6)}), Maps(1, {Shared(500, 10, 7)})});
   const PageKey name = Name(1, 500);
-  pages_.Add({Maps(1, {}), Maps(2, {Shared(900, 10, 7)})});
+  pages_.Add({Maps(1, {Anonymous(500, 10)}), Maps(2, {Shared(900, 10, 7)})});
   EXPECT_EQ(Name(2, 900), name);
   EXPECT_TRUE(HasOwnName(1, 500)) << "it maps the file no longer";
   EXPECT_FALSE(HasOwnName(0, 100)) << "a target that is not listed keeps its mappings";
+}
+
+TEST_F(SharedPagesTest, TargetListedWithoutMappingsKeepsTheLastKnown) {
+  pages_.Add({Maps(0, {Shared(100, 10, 7)})});
+  const PageKey name = Name(0, 100);
+  pages_.Add({Maps(0, {})});
+  EXPECT_EQ(Name(0, 100), name) << "it was not observed in this epoch";
+  pages_.Add({Maps(1, {Shared(500, 10, 7)})});
+  EXPECT_EQ(Name(1, 500), name) << "the file still has a mapper";
+}
+
+TEST_F(SharedPagesTest, UnlinkedFileEndsWithItsLastMapper) {
+  pages_.Add({Maps(0, {Shared(100, 10, 7)}), Maps(1, {Shared(500, 10, 7)})});
+  const PageKey old = Name(0, 100);
+  pages_.Add({Exited(0, {Shared(100, 10, 7)}), Maps(1, {Anonymous(500, 10)})});
+  EXPECT_EQ(Name(0, 100), old) << "evidence of it still names the old file";
+  pages_.Add({Maps(2, {Shared(900, 10, 7)})});
+  EXPECT_NE(Name(2, 900), old) << "another file has got its inode";
+  EXPECT_EQ(Name(0, 100), old);
+}
+
+TEST_F(SharedPagesTest, UnlinkedFileEndsWhenItsLastMapperExitsUnobserved) {
+  pages_.Add({Maps(0, {Shared(100, 10, 7)})});
+  const PageKey old = Name(0, 100);
+  pages_.Add({Exited(0, {})});
+  pages_.Add({Maps(1, {Shared(500, 10, 7)})});
+  EXPECT_EQ(Name(0, 100), old);
+  EXPECT_NE(Name(1, 500), old);
+}
+
+TEST_F(SharedPagesTest, FileWithALinkOutlivesItsMappers) {
+  pages_.Add({Maps(0, {Shared(100, 10, 7, 0, "/srv/a")})});
+  const PageKey name = Name(0, 100);
+  pages_.Add({Exited(0, {Shared(100, 10, 7, 0, "/srv/a")})});
+  pages_.Add({Maps(1, {Shared(500, 10, 7, 0, "/srv/a")})});
+  EXPECT_EQ(Name(1, 500), name);
 }
 
 }  // namespace shared_pages_test
