@@ -157,11 +157,19 @@ TEST_F(TraceDamage, VersionOfTheFutureSaysWhichOneIsUnderstood) {
               HasSubstr("format version 0"));
 }
 
-TEST_F(TraceDamage, Version1IsReadAsBefore) {
-  const std::string bytes = TraceBytes(path(), SmallEpochs());
-  const ReadBack back = ReadBytes(EncodePreamble(kTraceFormat.magic, 1) + bytes.substr(16));
-  EXPECT_EQ(back.error, "");
-  EXPECT_EQ(back.epochs, SmallEpochs());
+// tests/proto/golden_test.cc tells what a whole one holds.
+TEST_F(TraceDamage, Version1IsCutWhereItIsDamaged) {
+  const std::string bytes = ReadFile(TMPROF_SOURCE_DIR "/tests/golden/v1.tmprof.data");
+  const std::vector<std::size_t> frames = FrameStarts(bytes);
+  ASSERT_EQ(frames.size(), 4u) << "header, two epochs, end";
+  const ReadBack whole = ReadBytes(bytes);
+  ASSERT_EQ(whole.error, "");
+  ASSERT_EQ(whole.epochs.size(), 2u);
+  std::string damaged = bytes;
+  damaged[frames[2] + 20] ^= 1;
+  const ReadBack back = ReadBytes(damaged);
+  EXPECT_THAT(back.error, HasSubstr(std::to_string(frames[2])));
+  EXPECT_EQ(back.epochs, std::vector<EpochProfile>{whole.epochs[0]});
 }
 
 TEST_F(TraceDamage, ErrorStaysTheSame) {
