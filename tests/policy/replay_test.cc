@@ -416,6 +416,23 @@ TEST(Replay, SpansOfSharedPagesKeepTheirWeight) {
   }
 }
 
+// As --max-targets lists processes that were not observed.
+TEST(Replay, SharedPagesKeepTheirNamesWhileTheirMapperIsNotObserved) {
+  const std::vector<EpochProfile> known = WithSharedFile(RandomTrace(1, 24, 6, true));
+  std::vector<EpochProfile> unknown = known;
+  for (std::size_t e = 1; e < unknown.size(); e += 2) {
+    for (Target& target : unknown[e].targets) target.mappings.clear();
+  }
+  const ReplayOptions options = Sum(AllPolicies(), {{1, 3}});
+  const auto by_known = Replay(Opener(known), options);
+  const auto by_unknown = Replay(Opener(unknown), options);
+  ASSERT_TRUE(by_known && by_unknown);
+  for (std::size_t i = 0; i < by_known->results.size(); ++i) {
+    EXPECT_EQ(by_unknown->results[i].capacity, by_known->results[i].capacity) << i;
+    EXPECT_EQ(by_unknown->results[i].hit_rate, by_known->results[i].hit_rate) << i;
+  }
+}
+
 TEST(SharedRows, AreCutWhereAMapperBeginsOrEnds) {
   SharedRows rows;
   rows.Take(0, 10, 8);
