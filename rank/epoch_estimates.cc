@@ -21,40 +21,52 @@ EpochEstimates::EpochEstimates(const TotalRanker& ranker, RankSource source)
       source_(source),
       by_rate_(ranker.model() == RankModel::kRate && !IsExact(source)) {
   if (!by_rate_) return;
-  over_time_ = ranker.EstimateOverTime(source);
-  for (const EstimatesOverTime::Step& step : over_time_.steps) all_times_.Add(step.times);
+  steps_ = ranker.EstimateOverTime(source);
+  for (const StepEstimates& step : steps_) all_times_.Add(step.times);
+  FindTargets();
 }
 
 void EpochEstimates::See(const EpochProfile& epoch) {
-  if (by_rate_) {
-    SeeByRate(epoch);
+  if (!by_rate_) {
+    TakeEvidence(epoch, counted_);
+    counts_ = EstimateByCounts(counted_, source_);
+    FindTargets();
+    ++step_;
     return;
   }
-  TakeEvidence(epoch, counted_);
-  of_epoch_ = EstimateByCounts(counted_, source_);
-}
-
-void EpochEstimates::SeeByRate(const EpochProfile& epoch) {
-  while (step_ + 1 < over_time_.steps.size() && epoch.start >= over_time_.steps[step_ + 1].start) {
-    ++step_;
-  }
-  const EvidenceTable& rows = ranker_.table();
-  of_epoch_ = NoEstimates(rows.size());
-  if (over_time_.steps.empty()) return;
-  const EstimatesOverTime::Step& step = over_time_.steps[step_];
+  while (step_ + 1 < steps_.size() && epoch.start >= steps_[step_ + 1].start) ++step_;
   TargetTimes times;
   times.Add(epoch);
-  std::optional<TargetId> target;
-  double part = 0;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (target != rows.key[i].target) {
-      target = rows.key[i].target;
-      const double of_step = CpuSeconds(all_times_, step.times, *target);
-      part = of_step > 0 ? CpuSeconds(all_times_, times, *target) / of_step : 0;
+  for (TargetRows& rows : targets_) rows.share = ShareOf(rows.target, times);
+}
+
+void EpochEstimates::FindTargets() {
+  targets_.clear();
+  const EvidenceTable& rows = table();
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    const TargetId target = rows.key[row].target;
+    if (targets_.empty() || targets_.back().target != target) {
+      targets_.push_back({.target = target, .first = row, .end = row, .share = 1});
     }
-    of_epoch_.score[i] = step.estimates.score[i] * part;
-    of_epoch_.relative_sd[i] = step.estimates.relative_sd[i];
+    targets_.back().end = row + 1;
   }
+}
+
+double EpochEstimates::ShareOf(TargetId target, const TargetTimes& of_epoch) const {
+  const double of_step = CpuSeconds(all_times_, steps_[step_].times, target);
+  return of_step > 0 ? CpuSeconds(all_times_, of_epoch, target) / of_step : 0;
+}
+
+Estimates EpochEstimates::estimates() const {
+  if (!by_rate_) return counts_;
+  Estimates of_epoch = NoEstimates(table().size());
+  for (const TargetRows& rows : targets_) {
+    for (std::size_t row = rows.first; row < rows.end; ++row) {
+      of_epoch.score[row] = StepScore(row) * rows.share;
+      if (of_epoch.score[row] > 0) of_epoch.relative_sd[row] = StepRelativeSd(row);
+    }
+  }
+  return of_epoch;
 }
 
 }  // namespace tmprof

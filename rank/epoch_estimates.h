@@ -5,42 +5,66 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "base/epoch_profile.h"
+#include "base/units.h"
 #include "rank/rank_model.h"
+#include "rank/target_times.h"
 #include "rank/total_ranker.h"
 
 namespace tmprof {
 
 // By RankModel::kRate, every row of the whole trace has its estimate in every epoch, whether its
-// pages were looked at in the epoch or not: that of the step around it (EstimatesOverTime), shared
-// out by the CPU time of its target. By kSum and by exact sources an epoch has its own counts.
+// pages were looked at in the epoch or not: that of the step around it (StepEstimates), shared out
+// by the CPU time of its target. By kSum and by exact sources an epoch has its own counts, and is a
+// step of its own.
 class EpochEstimates {
  public:
   // `ranker` has absorbed all epochs; it must stay.
   EpochEstimates(const TotalRanker& ranker, RankSource source);
 
-  // To be called with the epochs that the ranker absorbed, oldest first.
+  // To be called with the epochs that the ranker absorbed, oldest first. By rate it takes time for
+  // each target, and none for their rows.
   void See(const EpochProfile& epoch);
 
-  // Of the last epoch seen, until the next one is.
+  // The rest tells of the last epoch seen, until the next one is.
+
   const EvidenceTable& table() const { return by_rate_ ? ranker_.table() : counted_; }
-  const Estimates& estimates() const { return of_epoch_; }
+  // Of each row. Takes time and memory for all of them.
+  Estimates estimates() const;
+
+  // For sums that do not take the time of all rows in each epoch: a sum over rows of one target
+  // holds in all epochs of a step, but for the epoch's share of it.
+  struct TargetRows {
+    TargetId target;
+    std::size_t first;  // rows [first, end) of table()
+    std::size_t end;
+    double share;  // what the epoch has of the step's scores; 0: the target did not run in it
+  };
+  const std::vector<TargetRows>& targets() const { return targets_; }  // ascending
+  // Another number where a row may have another score in the step.
+  std::size_t step() const { return step_; }
+  double StepScore(std::size_t row) const {
+    return by_rate_ ? steps_[step_].score[row] : counts_.score[row];
+  }
+  double StepRelativeSd(std::size_t row) const {
+    return by_rate_ ? steps_[step_].relative_sd[row] : counts_.relative_sd[row];
+  }
 
  private:
-  void SeeByRate(const EpochProfile& epoch);
+  void FindTargets();
+  double ShareOf(TargetId target, const TargetTimes& of_epoch) const;
 
   const TotalRanker& ranker_;
   RankSource source_;
   bool by_rate_;
-  EstimatesOverTime over_time_;
+  std::vector<StepEstimates> steps_;
   TargetTimes all_times_;
+  std::vector<TargetRows> targets_;
   std::size_t step_ = 0;
   EvidenceTable counted_;
-  Estimates of_epoch_;
+  Estimates counts_;
 };
 
 }  // namespace tmprof

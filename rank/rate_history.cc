@@ -187,7 +187,7 @@ void RateHistory::AddSpan(std::span<const RateEvidence> steps) {
   spans_.push_back({.sum = sum, .target = static_cast<std::uint32_t>(cpu_seconds_.size() - 1)});
 }
 
-AccessEstimates RateHistory::EstimateSteady(Of of) const {
+AccessEstimates RateHistory::EstimateSteady() const {
   std::vector<RateEvidence> sums;
   sums.reserve(spans_.size());
   for (const Span& span : spans_) sums.push_back(span.sum);
@@ -198,43 +198,26 @@ AccessEstimates RateHistory::EstimateSteady(Of of) const {
   }
   AccessEstimates estimates{.accesses = std::move(rates.accesses_per_second),
                             .relative_sd = std::move(rates.relative_sd)};
-  if (of == Of::kEachStepToo) {
-    estimates.steps.resize(middles_.size());
-    for (std::size_t step = 0; step < middles_.size(); ++step) {
-      estimates.steps[step].relative_sd = estimates.relative_sd;
-      for (std::size_t i = 0; i < spans_.size(); ++i) {
-        estimates.steps[step].accesses.push_back(estimates.accesses[i] *
-                                                 cpu_seconds_[spans_[i].target][step]);
-      }
-    }
-  }
   for (std::size_t i = 0; i < spans_.size(); ++i) {
     estimates.accesses[i] *= cpu_seconds[spans_[i].target];
   }
   return estimates;
 }
 
-AccessEstimates RateHistory::Estimate(Of of) && {
+AccessEstimates RateHistory::Estimate(const std::function<void(const PartOfStep&)>& visit) && {
   const std::size_t steps = middles_.size();
-  if (steps == 1 || spans_.empty()) return EstimateSteady(of);
+  if (steps == 1 || spans_.empty()) return EstimateSteady();
   const std::vector<RateKind> kinds = std::move(sorter_).Take();
   RateFit fit = FitRates(kinds);
   fit.mixture.SmoothPrior();
   Chain chain(fit.mixture, kinds.size(), middles_);
   const double persistence = LearnPersistence(chain, kinds_, middles_);
-  if (persistence > 4 * (middles_.back() - middles_.front())) return EstimateSteady(of);
+  if (persistence > 4 * (middles_.back() - middles_.front())) return EstimateSteady();
 
   chain.SetPersistence(persistence);
   AccessEstimates estimates{.persistence_seconds = persistence};
   estimates.accesses.reserve(spans_.size());
   estimates.relative_sd.reserve(spans_.size());
-  if (of == Of::kEachStepToo) {
-    estimates.steps.resize(steps);
-    for (AccessEstimates::OfStep& step : estimates.steps) {
-      step.accesses.resize(spans_.size());
-      step.relative_sd.resize(spans_.size());
-    }
-  }
   for (std::size_t i = 0; i < spans_.size(); ++i) {
     const std::vector<double>& cpu_seconds = cpu_seconds_[spans_[i].target];
     double accesses = 0;
@@ -243,11 +226,12 @@ AccessEstimates RateHistory::Estimate(Of of) && {
                  [&](std::size_t step, const Chain::Moments& rate) {
                    accesses += cpu_seconds[step] * rate.mean;
                    sd += cpu_seconds[step] * rate.sd;
-                   if (of != Of::kEachStepToo) return;
-                   AccessEstimates::OfStep& one = estimates.steps[step];
-                   one.accesses[i] = cpu_seconds[step] * rate.mean;
-                   one.relative_sd[i] = rate.mean > 0 ? rate.sd / rate.mean
-                                                      : std::numeric_limits<double>::infinity();
+                   if (!visit) return;
+                   visit({.span = i,
+                          .step = step,
+                          .accesses = cpu_seconds[step] * rate.mean,
+                          .relative_sd = rate.mean > 0 ? rate.sd / rate.mean
+                                                       : std::numeric_limits<double>::infinity()});
                  });
     estimates.accesses.push_back(accesses);
     estimates.relative_sd.push_back(accesses > 0 ? sd / accesses

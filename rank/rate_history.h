@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -22,12 +23,6 @@ struct AccessEstimates {
   std::vector<double> relative_sd;
   // How long a rate lasts on average, as learned from the evidence; nullopt: throughout.
   std::optional<double> persistence_seconds;
-  // Per step, columns as above; empty unless they were asked for.
-  struct OfStep {
-    std::vector<double> accesses;  // these add up to those over all steps
-    std::vector<double> relative_sd;
-  };
-  std::vector<OfStep> steps;
 };
 
 class RateHistory {
@@ -40,8 +35,16 @@ class RateHistory {
   // What was seen of one span in each step.
   void AddSpan(std::span<const RateEvidence> steps);
 
-  enum class Of : std::uint8_t { kAllSteps, kEachStepToo };
-  AccessEstimates Estimate(Of of = Of::kAllSteps) &&;
+  // The part of a span's accesses that one step has. Those of all steps add up to the span's.
+  struct PartOfStep {
+    std::size_t span;  // in the order added
+    std::size_t step;
+    double accesses;  // of one base page
+    double relative_sd;
+  };
+  // Unless null, `visit` gets each part; but none where rates last throughout, as CPU time alone
+  // then shares accesses out.
+  AccessEstimates Estimate(const std::function<void(const PartOfStep&)>& visit = nullptr) &&;
 
  private:
   struct Span {
@@ -49,7 +52,7 @@ class RateHistory {
     std::uint32_t target;
   };
 
-  AccessEstimates EstimateSteady(Of of) const;
+  AccessEstimates EstimateSteady() const;
 
   std::vector<double> middles_;
   std::vector<std::vector<double>> cpu_seconds_;  // per target

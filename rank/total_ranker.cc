@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -82,18 +83,15 @@ Estimates TotalRanker::Estimate(RankSource source) const {
                                                         : EstimateByCounts(table(), source);
 }
 
-EstimatesOverTime TotalRanker::EstimateOverTime(RankSource source) const {
+std::vector<StepEstimates> TotalRanker::EstimateOverTime(RankSource source) const {
   TMPROF_CHECK(model_ == RankModel::kRate && !IsExact(source));
-  EstimatesOverTime over_time;
-  for (const Step& step : steps_) {
-    over_time.steps.push_back(
-        {.start = step.start, .end = step.end, .times = step.times, .estimates = {}});
-  }
-  over_time.all = EstimateByRate(source, &over_time);
+  std::vector<StepEstimates> over_time;
+  EstimateByRate(source, &over_time);
   return over_time;
 }
 
-Estimates TotalRanker::EstimateByRate(RankSource source, EstimatesOverTime* over_time) const {
+Estimates TotalRanker::EstimateByRate(RankSource source,
+                                      std::vector<StepEstimates>* over_time) const {
   // Samples alone know no regions.
   if (!evidence_.is_parted() || source == RankSource::kSamples) {
     return EstimateByRate(table(), source, over_time);
@@ -103,24 +101,25 @@ Estimates TotalRanker::EstimateByRate(RankSource source, EstimatesOverTime* over
   if (over_time == nullptr) return estimates;
   // Regions are made to add up in each call, so that a page's steps do not quite add up to it.
   std::vector<double> sums(estimates.score.size());
-  for (EstimatesOverTime::Step& step : over_time->steps) {
-    evidence_.ShareOut(SharedBy(source), step.estimates.score, &step.estimates.relative_sd);
-    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += step.estimates.score[i];
+  for (StepEstimates& step : *over_time) {
+    Estimates of_rows{.score = {step.score.begin(), step.score.end()},
+                      .relative_sd = {step.relative_sd.begin(), step.relative_sd.end()}};
+    evidence_.ShareOut(SharedBy(source), of_rows.score, &of_rows.relative_sd);
+    step.score.assign(of_rows.score.begin(), of_rows.score.end());
+    step.relative_sd.assign(of_rows.relative_sd.begin(), of_rows.relative_sd.end());
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += of_rows.score[i];
   }
-  for (EstimatesOverTime::Step& step : over_time->steps) {
+  for (StepEstimates& step : *over_time) {
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      if (sums[i] > 0) step.estimates.score[i] *= estimates.score[i] / sums[i];
+      if (sums[i] > 0) step.score[i] *= static_cast<float>(estimates.score[i] / sums[i]);
     }
   }
   return estimates;
 }
 
 Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource source,
-                                      EstimatesOverTime* over_time) const {
+                                      std::vector<StepEstimates>* over_time) const {
   Estimates estimates = NoEstimates(table.size());
-  if (over_time != nullptr) {
-    for (EstimatesOverTime::Step& step : over_time->steps) step.estimates = estimates;
-  }
   if (steps_.empty()) return estimates;
   const RateView view(table, source);
   TargetTimes all_times;
@@ -168,21 +167,44 @@ Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource sou
     row_of.push_back(static_cast<std::uint32_t>(i));
   }
 
-  const AccessEstimates per_page = std::move(history).Estimate(
-      over_time != nullptr ? RateHistory::Of::kEachStepToo : RateHistory::Of::kAllSteps);
-  const auto put = [&](const auto& of_pages, Estimates& to) {
-    for (std::size_t r = 0; r < row_of.size(); ++r) {
-      const std::uint32_t row = row_of[r];
-      const double score = of_pages.accesses[r] * table.span_pages[row];
-      to.score[row] = score;
-      if (score > 0) to.relative_sd[row] = of_pages.relative_sd[r];
-    }
+  const auto add_part = [&](const RateHistory::PartOfStep& part) {
+    if (over_time->empty()) *over_time = EmptySteps(table.size());
+    const std::uint32_t row = row_of[part.span];
+    const auto score = static_cast<float>(part.accesses * table.span_pages[row]);
+    if (score <= 0) return;
+    (*over_time)[part.step].score[row] = score;
+    (*over_time)[part.step].relative_sd[row] = static_cast<float>(part.relative_sd);
   };
-  put(per_page, estimates);
-  for (std::size_t s = 0; s < per_page.steps.size(); ++s) {
-    put(per_page.steps[s], over_time->steps[s].estimates);
+  const AccessEstimates per_page =
+      over_time != nullptr ? std::move(history).Estimate(add_part) : std::move(history).Estimate();
+  for (std::size_t r = 0; r < row_of.size(); ++r) {
+    const std::uint32_t row = row_of[r];
+    const double score = per_page.accesses[r] * table.span_pages[row];
+    estimates.score[row] = score;
+    if (score > 0) estimates.relative_sd[row] = per_page.relative_sd[r];
+  }
+  if (over_time != nullptr && over_time->empty()) {
+    over_time->push_back(
+        {.start = steps_.front().start,
+         .end = steps_.back().end,
+         .times = std::move(all_times),
+         .score = {estimates.score.begin(), estimates.score.end()},
+         .relative_sd = {estimates.relative_sd.begin(), estimates.relative_sd.end()}});
   }
   return estimates;
+}
+
+std::vector<StepEstimates> TotalRanker::EmptySteps(std::size_t rows) const {
+  std::vector<StepEstimates> empty;
+  for (const Step& step : steps_) {
+    empty.push_back(
+        {.start = step.start,
+         .end = step.end,
+         .times = step.times,
+         .score = std::vector<float>(rows),
+         .relative_sd = std::vector<float>(rows, std::numeric_limits<float>::infinity())});
+  }
+  return empty;
 }
 
 }  // namespace tmprof

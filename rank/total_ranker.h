@@ -15,17 +15,16 @@
 
 namespace tmprof {
 
-// Estimates over a whole trace, and the part of them that each of its steps has. A step is one
-// epoch, or several successive ones of a long trace.
-struct EstimatesOverTime {
-  struct Step {
-    MonotonicTime start;
-    MonotonicTime end;
-    TargetTimes times;
-    Estimates estimates;  // rows as in `all`, whose scores these add up to
-  };
-  Estimates all;
-  std::vector<Step> steps;
+// The part that one step of a trace has of the estimates over the whole of it. A step is one epoch,
+// several successive ones of a long trace, or all of them where rates last throughout.
+struct StepEstimates {
+  MonotonicTime start;
+  MonotonicTime end;
+  TargetTimes times;
+  // By row of TotalRanker::table(). Scores of all steps add up to those over the trace. As
+  // Estimates, in half the room: these are most of what a view over time needs of memory.
+  std::vector<float> score;
+  std::vector<float> relative_sd;
 };
 
 // Nothing fades. Memory follows the footprint, however long the trace: kRate keeps the evidence of
@@ -45,8 +44,9 @@ class TotalRanker {
   // the epochs that list it; a rate may change on the way (rate_history.h).
   Scores Score(RankSource source) const { return Estimate(source).score; }
   Estimates Estimate(RankSource source) const;
+  // Oldest first; empty before anything was absorbed. At most 32 steps of 8 bytes a row.
   // Precondition: kRate and no exact source. Counts are of their own epoch, which tells them.
-  EstimatesOverTime EstimateOverTime(RankSource source) const;
+  std::vector<StepEstimates> EstimateOverTime(RankSource source) const;
 
   RankModel model() const { return model_; }
 
@@ -62,10 +62,11 @@ class TotalRanker {
 
   static void Append(Step& step, Step&& next);
   void DoubleSteps();
-  // `over_time`: null, or what gets the estimates of each step.
-  Estimates EstimateByRate(RankSource source, EstimatesOverTime* over_time) const;
+  // `over_time`: null, or an empty list to which the steps are added.
+  Estimates EstimateByRate(RankSource source, std::vector<StepEstimates>* over_time) const;
   Estimates EstimateByRate(const EvidenceTable& table, RankSource source,
-                           EstimatesOverTime* over_time) const;
+                           std::vector<StepEstimates>* over_time) const;
+  std::vector<StepEstimates> EmptySteps(std::size_t rows) const;
 
   RankModel model_;
   PartedEvidence evidence_;

@@ -243,11 +243,15 @@ void DrawRequests(const EpochEstimates& estimates, double ratio, std::mt19937_64
                   double& left_over, std::vector<PageKey>& drawn) {
   drawn.clear();
   const EvidenceTable& table = estimates.table();
+  const auto& targets = estimates.targets();
   if (table.size() == 0) return;
   const std::size_t first = UniformBelow(random, table.size());
+  auto rows = std::ranges::upper_bound(targets, first, {}, &EpochEstimates::TargetRows::end);
   for (std::size_t n = 0; n < table.size(); ++n) {
     const std::size_t i = (first + n) % table.size();
-    const double wanted = left_over + estimates.estimates().score[i] * ratio;
+    if (i == 0) rows = targets.begin();
+    if (i == rows->end) ++rows;
+    const double wanted = left_over + estimates.StepScore(i) * rows->share * ratio;
     auto requests = static_cast<std::uint64_t>(wanted);
     left_over = wanted - static_cast<double>(requests);
     for (; requests > 0; --requests) {

@@ -102,13 +102,29 @@ class CellSums {
         cells_(heatmap.addresses.rows * heatmap.columns),
         delivered_seconds_(heatmap.columns) {}
 
-  void Add(const EpochProfile& epoch, const EvidenceTable& table, const Estimates& estimates) {
-    if (std::ranges::find(epoch.targets, map_.target->id, &Target::id) == epoch.targets.end() &&
-        map_.totals.FindTarget(map_.target->id) != nullptr) {
-      return;  // it has exited, or did not run yet
-    }
+  void Add(const EpochProfile& epoch, const EvidenceTable& table, const Scores& scores) {
+    if (!IsListed(epoch)) return;
     for (const TimeAxis::Part& part : TimeAxis(map_).PartsOf(epoch)) {
-      AddPart(epoch, part, table, estimates);
+      AddPart(epoch, part, table, scores);
+    }
+  }
+
+  // Sums of a step's rows hold in all its epochs, but for the epochs' share of them.
+  void AddEstimated(const EpochProfile& epoch, const EpochEstimates& estimates) {
+    const auto rows = std::ranges::lower_bound(estimates.targets(), map_.target->id, {},
+                                               &EpochEstimates::TargetRows::target);
+    if (!IsListed(epoch) || rows->share <= 0) return;
+    if (step_ != estimates.step()) SumStep(estimates, *rows);
+    step_ = estimates.step();
+    for (const TimeAxis::Part& part : TimeAxis(map_).PartsOf(epoch)) {
+      const double share = rows->share * part.share;
+      const double seconds = Seconds(epoch.length()) * part.share;
+      for (std::size_t row = 0; row < of_step_.size(); ++row) {
+        Cell& cell = cells_[row * map_.columns + part.column];
+        cell.score += of_step_[row].score * share;
+        cell.page_seconds += of_step_[row].pages * seconds;
+        cell.variance += of_step_[row].variance * share * share;
+      }
     }
   }
 
@@ -142,6 +158,12 @@ class CellSums {
     double sampled_score = 0;
     double samples = 0;
   };
+  // A row of the map in a step.
+  struct EstimatedRow {
+    double score = 0;
+    double pages = 0;  // with a score
+    double variance = 0;
+  };
   static constexpr double kFewestSamples = 4;
 
   // The share of the epoch in which samples, or exact counts, could have arrived.
@@ -156,47 +178,63 @@ class CellSums {
     return share;
   }
 
+  // It has exited, or did not run yet.
+  bool IsListed(const EpochProfile& epoch) const {
+    return std::ranges::find(epoch.targets, map_.target->id, &Target::id) != epoch.targets.end() ||
+           map_.totals.FindTarget(map_.target->id) == nullptr;
+  }
+
   void AddPart(const EpochProfile& epoch, TimeAxis::Part part, const EvidenceTable& table,
-               const Estimates& estimates) {
+               const Scores& scores) {
     const double seconds = Seconds(epoch.length()) * part.share;
     delivered_seconds_[part.column] += seconds * DeliveredShare(epoch);
-    const RowRange rows = RowsOf(table, map_.target->id);
+    EachRow(table, RowsOf(table, map_.target->id),
+            [&](std::size_t i, std::size_t row, double pages) {
+              const double share = pages / table.span_pages[i] * part.share;
+              Cell& cell = cells_[row * map_.columns + part.column];
+              if (!ByDelivery(*map_.options.by) && table.evidence[i].looks > 0) {
+                cell.score += scores[i] * share;
+                cell.page_seconds += seconds * pages;
+              } else {
+                cell.sampled_score += scores[i] * share;
+                cell.samples += table.evidence[i].samples() * share;
+              }
+            });
+  }
+
+  void SumStep(const EpochEstimates& estimates, const EpochEstimates::TargetRows& rows) {
+    const EvidenceTable& table = estimates.table();
+    of_step_.assign(map_.addresses.rows, {});
+    EachRow(table, {.first = rows.first, .end = rows.end},
+            [&](std::size_t i, std::size_t row, double pages) {
+              const double score = estimates.StepScore(i) * pages / table.span_pages[i];
+              if (score <= 0) return;
+              const double sd =
+                  score * estimates.StepRelativeSd(i);  // pages of a span err together
+              of_step_[row].score += score;
+              of_step_[row].pages += pages;
+              of_step_[row].variance += sd * sd;
+            });
+  }
+
+  // visit(row of the table, row of the map, how many pages of the one lie in the other).
+  template <typename Visit>
+  void EachRow(const EvidenceTable& table, RowRange rows, Visit visit) const {
+    const std::uint64_t row_pages = map_.addresses.row_pages.value();
     auto segment = map_.addresses.segments.begin();
     const auto last_segment = map_.addresses.segments.end();
     for (std::size_t i = rows.first; i < rows.end; ++i) {
       const VpnRange range{table.key[i].vpn, table.key[i].vpn + PageCount(table.span_pages[i])};
-      const auto pages = static_cast<double>(range.size().value());
-      const double score = estimates.score[i] * part.share / pages;
-      const bool is_known =
-          estimated_ ? score > 0 : !ByDelivery(*map_.options.by) && table.evidence[i].looks > 0;
-      const Cell of_page{
-          .score = is_known ? score : 0,
-          .page_seconds = is_known ? seconds : 0,
-          .sampled_score = is_known ? 0 : score,
-          .samples = is_known ? 0 : table.evidence[i].samples() * part.share / pages};
       while (segment != last_segment && segment->range.end <= range.start) ++segment;
       for (auto s = segment; s != last_segment && s->range.start < range.end; ++s) {
-        AddWithin(*s, part.column, range, of_page, is_known ? estimates.relative_sd[i] : 0);
+        const Vpn end = std::min(range.end, s->range.end);
+        for (Vpn at = std::max(range.start, s->range.start); at < end;) {
+          const std::uint64_t row = (at - s->range.start).value() / row_pages;
+          const Vpn next = std::min(end, s->range.start + PageCount((row + 1) * row_pages));
+          visit(i, s->first_row + row, static_cast<double>((next - at).value()));
+          at = next;
+        }
       }
-    }
-  }
-
-  void AddWithin(const AddressAxis::Segment& segment, std::size_t column, VpnRange range,
-                 const Cell& of_page, double relative_sd) {
-    const std::uint64_t row_pages = map_.addresses.row_pages.value();
-    const Vpn end = std::min(range.end, segment.range.end);
-    for (Vpn at = std::max(range.start, segment.range.start); at < end;) {
-      const std::uint64_t row = (at - segment.range.start).value() / row_pages;
-      const Vpn next = std::min(end, segment.range.start + PageCount((row + 1) * row_pages));
-      const auto pages = static_cast<double>((next - at).value());
-      Cell& cell = cells_[(segment.first_row + row) * map_.columns + column];
-      cell.score += of_page.score * pages;
-      cell.page_seconds += of_page.page_seconds * pages;
-      const double sd = of_page.score * pages * relative_sd;  // pages of one span err together
-      cell.variance += sd * sd;
-      cell.sampled_score += of_page.sampled_score * pages;
-      cell.samples += of_page.samples * pages;
-      at = next;
     }
   }
 
@@ -204,6 +242,8 @@ class CellSums {
   bool estimated_;
   std::vector<Cell> cells_;
   std::vector<double> delivered_seconds_;  // per column
+  std::optional<std::size_t> step_;
+  std::vector<EstimatedRow> of_step_;  // by row of the map
 };
 
 constexpr std::string_view kLevels = ":-=+*#%@";  // by ink
@@ -354,10 +394,14 @@ Result<Heatmap> MakeHeatmap(const Trace& trace, const HeatmapOptions& options) {
   const Result<StreamEnd> end = ReadEpochs(trace, options.epochs, [&](const EpochProfile& epoch) {
     if (options.raw) {
       of_epoch.Absorb(epoch);
-      sums.Add(epoch, of_epoch.table(), of_epoch.Estimate(by));
+      sums.Add(epoch, of_epoch.table(), of_epoch.Score(by));
+      return;
+    }
+    estimates.See(epoch);
+    if (estimated) {
+      sums.AddEstimated(epoch, estimates);
     } else {
-      estimates.See(epoch);
-      sums.Add(epoch, estimates.table(), estimates.estimates());
+      sums.Add(epoch, estimates.table(), estimates.estimates().score);
     }
   });
   if (!end) return Fail(end.error());

@@ -3,12 +3,14 @@
 #include "report/nodes.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "rank/epoch_estimates.h"
+#include "rank/source_view.h"
 #include "report/format.h"
 
 namespace tmprof {
@@ -23,7 +25,8 @@ struct UnknownLast {
 
 struct NodeSum {
   double score = 0;
-  double pages = 0;
+  double pages = 0;       // with a score
+  double seen_pages = 0;  // with evidence of the epoch's own
 };
 using SumsByNode = std::map<std::optional<NodeId>, NodeSum, UnknownLast>;
 
@@ -34,19 +37,30 @@ class NodesOfRows {
 
   // Of rows whose node is not known yet.
   void LearnFirst(const PageColumns& pages) {
-    EachRow(pages, [](std::optional<NodeId>& known, NodeId node) {
-      if (!known) known = node;
+    EachRow(pages, [this](std::size_t row, NodeId node) {
+      if (!node_[row]) node_[row] = node;
     });
   }
-  void Learn(const PageColumns& pages) {
-    EachRow(pages, [](std::optional<NodeId>& known, NodeId node) { known = node; });
+  // Returns the targets of rows that have another node now, ascending.
+  std::vector<TargetId> Learn(const PageColumns& pages) {
+    std::vector<TargetId> changed;
+    EachRow(pages, [&](std::size_t row, NodeId node) {
+      if (node_[row] == node) return;
+      node_[row] = node;
+      const TargetId target = table_.key[row].target;
+      if (changed.empty() || changed.back() != target) changed.push_back(target);
+    });
+    return changed;
   }
 
-  // visit(row of `rows`, its node). `rows` are those of the table, or of single epochs of it.
+  // visit(row of `rows`, its node), for [first, end) of them. `rows` are those of the table, or of
+  // single epochs of it.
   template <typename Visit>
-  void Each(const EvidenceTable& rows, Visit visit) const {
-    std::size_t at = 0;
-    for (std::size_t row = 0; row < rows.size(); ++row) {
+  void Each(const EvidenceTable& rows, std::size_t first, std::size_t end, Visit visit) const {
+    if (first == end) return;
+    const auto after = std::ranges::upper_bound(table_.key, rows.key[first]);
+    auto at = static_cast<std::size_t>(std::max<std::ptrdiff_t>(1, after - table_.key.begin()) - 1);
+    for (std::size_t row = first; row < end; ++row) {
       while (EndOf(at) <= rows.key[row]) ++at;
       visit(row, node_[at]);
     }
@@ -66,7 +80,7 @@ class NodesOfRows {
       const PageKey end{start.target, start.vpn + PageCount(pages.span_pages[record])};
       while (row < table_.size() && EndOf(row) <= start) ++row;
       for (std::size_t at = row; at < table_.size() && table_.key[at] < end; ++at) {
-        take(node_[at], *pages.node[record]);
+        take(at, *pages.node[record]);
       }
     }
   }
@@ -75,19 +89,85 @@ class NodesOfRows {
   std::vector<std::optional<NodeId>> node_;
 };
 
-SumsByNode SumEpoch(const EpochEstimates& estimates, const NodesOfRows& nodes,
-                    const TraceTotals& totals, const NodesOptions& options) {
-  const EvidenceTable& table = estimates.table();
-  const Scores& scores = estimates.estimates().score;
-  SumsByNode sums;
-  nodes.Each(table, [&](std::size_t row, std::optional<NodeId> node) {
-    if (scores[row] <= 0 || !totals.IsOf(table.key[row].target, options.pid)) return;
-    NodeSum& sum = sums[node];
-    sum.score += scores[row];
-    sum.pages += table.span_pages[row];
-  });
-  return sums;
-}
+// Adds up what each node served. By rate, only targets of which a page was found on another node
+// than before take the time of all their rows in an epoch, and all targets where a step begins.
+class NodeSums {
+ public:
+  NodeSums(const TotalRanker& ranker, const TraceTotals& totals, const NodesOptions& options)
+      : totals_(totals), options_(options), nodes_(ranker.table()), ranker_(ranker) {}
+
+  void LearnFirst(const PageColumns& pages) { nodes_.LearnFirst(pages); }
+
+  // After the first reading: with each epoch, oldest first.
+  SumsByNode Add(const EpochProfile& epoch) {
+    const std::vector<TargetId> moved = nodes_.Learn(epoch.pages);
+    if (!estimates_) estimates_.emplace(ranker_, *options_.by);
+    estimates_->See(epoch);
+    const bool is_new = step_ != estimates_->step();
+    step_ = estimates_->step();
+    const auto& targets = estimates_->targets();
+    of_targets_.resize(targets.size());
+    SumsByNode sums;
+    for (std::size_t t = 0; t < targets.size(); ++t) {
+      if (!totals_.IsOf(targets[t].target, options_.pid)) continue;
+      if (is_new || std::ranges::binary_search(moved, targets[t].target)) {
+        of_targets_[t] = SumStep(targets[t]);
+      }
+      if (targets[t].share <= 0) continue;
+      for (const auto& [node, sum] : of_targets_[t]) {
+        sums[node].score += sum.score * targets[t].share;
+        sums[node].pages += sum.pages;
+      }
+    }
+    AddSeen(epoch, sums);
+    return sums;
+  }
+
+ private:
+  SumsByNode SumStep(const EpochEstimates::TargetRows& rows) const {
+    const EvidenceTable& table = estimates_->table();
+    SumsByNode sums;
+    nodes_.Each(table, rows.first, rows.end, [&](std::size_t row, std::optional<NodeId> node) {
+      const double score = estimates_->StepScore(row);
+      if (score <= 0) return;
+      NodeSum& sum = sums[node];
+      sum.score += score;
+      sum.pages += table.span_pages[row];
+    });
+    return sums;
+  }
+
+  // A page that the source saw has a score in the epoch, unless its target did not run.
+  void AddSeen(const EpochProfile& epoch, SumsByNode& sums) {
+    const bool by_rate = options_.model == RankModel::kRate && !IsExact(*options_.by);
+    if (by_rate) TakeEvidence(epoch, seen_);
+    const EvidenceTable& table = by_rate ? seen_ : estimates_->table();
+    const RateView view(table, *options_.by);
+    TargetTimes times;
+    if (by_rate) times.Add(epoch);
+    std::optional<TargetId> target;
+    bool counts = false;
+    nodes_.Each(table, 0, table.size(), [&](std::size_t row, std::optional<NodeId> node) {
+      if (target != table.key[row].target) {
+        target = table.key[row].target;
+        counts =
+            totals_.IsOf(*target, options_.pid) && (!by_rate || times.Of(*target).cpu_seconds > 0);
+      }
+      if (!counts) return;
+      if (by_rate ? !view.Sees(table.evidence[row]) : estimates_->StepScore(row) <= 0) return;
+      sums[node].seen_pages += table.span_pages[row];
+    });
+  }
+
+  const TraceTotals& totals_;
+  const NodesOptions& options_;
+  NodesOfRows nodes_;
+  const TotalRanker& ranker_;
+  std::optional<EpochEstimates> estimates_;
+  std::optional<std::size_t> step_;
+  std::vector<SumsByNode> of_targets_;  // in the step, by place in EpochEstimates::targets()
+  EvidenceTable seen_;
+};
 
 NodesOverTime::Row Empty(const std::vector<std::optional<NodeId>>& nodes) {
   NodesOverTime::Row row;
@@ -100,7 +180,8 @@ void Add(NodesOverTime::Row& row, const SumsByNode& sums) {
     const auto found = sums.find(served.node);
     if (found == sums.end()) continue;
     served.score += found->second.score;
-    served.page_epochs += found->second.pages;
+    served.page_epochs += found->second.seen_pages;
+    served.estimated_page_epochs += found->second.pages;
     row.score += found->second.score;
   }
 }
@@ -120,7 +201,8 @@ Json ServedJson(const NodesOverTime::Row& row) {
     nodes.push_back({{"node", node ? Json(node->value()) : Json(nullptr)},
                      {"score", row.nodes[i].score},
                      {"share", OrNull(row.Share(i))},
-                     {"page_epochs", row.nodes[i].page_epochs}});
+                     {"page_epochs", row.nodes[i].page_epochs},
+                     {"estimated_page_epochs", row.nodes[i].estimated_page_epochs}});
   }
   return nodes;
 }
@@ -140,17 +222,14 @@ Result<NodesOverTime> MakeNodes(const Trace& trace, const NodesOptions& options)
   }
   NodesOverTime nodes{.totals = std::move(whole->totals), .options = options};
   nodes.options.by = by;
-  NodesOfRows node_of(whole->ranker.table());
+  NodeSums adder(whole->ranker, nodes.totals, nodes.options);
   const Result<StreamEnd> first = ReadEpochs(
-      trace, options.epochs, [&](const EpochProfile& epoch) { node_of.LearnFirst(epoch.pages); });
+      trace, options.epochs, [&](const EpochProfile& epoch) { adder.LearnFirst(epoch.pages); });
   if (!first) return Fail(first.error());
-  EpochEstimates estimates(whole->ranker, by);
   std::vector<SumsByNode> sums;
   SumsByNode found;
   const Result<StreamEnd> end = ReadEpochs(trace, options.epochs, [&](const EpochProfile& epoch) {
-    node_of.Learn(epoch.pages);
-    estimates.See(epoch);
-    sums.push_back(SumEpoch(estimates, node_of, nodes.totals, options));
+    sums.push_back(adder.Add(epoch));
     found.insert(sums.back().begin(), sums.back().end());
     nodes.rows.push_back({.epoch = epoch.index, .start = epoch.start, .end = epoch.end});
   });
@@ -215,15 +294,16 @@ std::string NodesJson(const NodesOverTime& nodes) {
 }
 
 std::string NodesCsv(const NodesOverTime& nodes) {
-  std::string csv = CsvLine({"epoch", "start_s", "end_s", "node", "score", "share", "page_epochs"});
+  std::string csv = CsvLine({"epoch", "start_s", "end_s", "node", "score", "share", "page_epochs",
+                             "estimated_page_epochs"});
   for (const NodesOverTime::Row& row : nodes.rows) {
     for (std::size_t i = 0; i < row.nodes.size(); ++i) {
       const auto& served = row.nodes[i];
-      csv +=
-          CsvLine({fmt::format("{}", row.epoch), Exact(Seconds(row.start - nodes.totals.start)),
-                   Exact(Seconds(row.end - nodes.totals.start)),
-                   served.node ? fmt::format("{}", served.node->value()) : "", Exact(served.score),
-                   OrEmpty(row.Share(i), Exact), Exact(served.page_epochs)});
+      csv += CsvLine({fmt::format("{}", row.epoch), Exact(Seconds(row.start - nodes.totals.start)),
+                      Exact(Seconds(row.end - nodes.totals.start)),
+                      served.node ? fmt::format("{}", served.node->value()) : "",
+                      Exact(served.score), OrEmpty(row.Share(i), Exact), Exact(served.page_epochs),
+                      Exact(served.estimated_page_epochs)});
     }
   }
   return csv;

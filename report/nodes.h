@@ -26,7 +26,10 @@ struct NodesOverTime {
   struct Served {
     std::optional<NodeId> node;  // unset: nobody resolved where the pages were
     double score = 0;            // in the unit of ScoreUnit()
-    double page_epochs = 0;      // base pages with a score, added up over epochs
+    // Base pages, added up over epochs: those with a score by what was seen in the epoch itself,
+    // and those with a part of `score`, whether they were looked at in the epoch or not.
+    double page_epochs = 0;
+    double estimated_page_epochs = 0;
   };
   struct Row {
     std::uint64_t epoch = 0;

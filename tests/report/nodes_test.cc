@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "report/hot.h"
 #include "tests/report/traces.h"
 
 namespace tmprof {
@@ -55,7 +56,7 @@ TEST(NodesTest, IsATableInText) {
 }
 
 // Page 1 is looked at in every other epoch, and moves; page 2 is resolved in the last one only.
-TEST(NodesTest, TakesAPageThatIsNotResolvedToBeWhereItLastWasOrFirstIs) {
+Trace PageMovesAndPageIsResolvedLate() {
   std::vector<EpochProfile> epochs;
   for (std::uint64_t e = 0; e < 4; ++e) {
     epochs.push_back(MakeEpoch(e, {MakeTarget(0, 10, "t")}));
@@ -65,13 +66,71 @@ TEST(NodesTest, TakesAPageThatIsNotResolvedToBeWhereItLastWasOrFirstIs) {
   epochs[0].pages.node = {NodeId(0)};
   epochs[2].pages.node = {NodeId(1)};
   epochs[3].pages.node = {NodeId(2)};
-  const Result<NodesOverTime> nodes = MakeNodes(TraceOf(epochs), {});
+  return TraceOf(epochs);
+}
+
+TEST(NodesTest, TakesAPageThatIsNotResolvedToBeWhereItLastWasOrFirstIs) {
+  const Result<NodesOverTime> nodes = MakeNodes(PageMovesAndPageIsResolvedLate(), {});
   ASSERT_TRUE(nodes.has_value());
   ASSERT_THAT(nodes->nodes, testing::ElementsAre(NodeId(0), NodeId(1), NodeId(2)));
   for (const std::size_t e : {0, 1, 2, 3}) {
     EXPECT_EQ(nodes->rows[e].Share(e < 2 ? 1 : 0), 0.0) << e;
     EXPECT_GT(*nodes->rows[e].Share(e < 2 ? 0 : 1), 0.1) << e;
     EXPECT_GT(*nodes->rows[e].Share(2), 0.1) << e;
+  }
+}
+
+TEST(NodesTest, CountsPagesSeenInAnEpochApartFromThoseEstimatedInIt) {
+  const Result<NodesOverTime> nodes = MakeNodes(PageMovesAndPageIsResolvedLate(), {});
+  ASSERT_TRUE(nodes.has_value());
+  const std::vector<std::vector<double>> seen = {{1, 0, 0}, {0, 0, 0}, {0, 1, 0}, {0, 0, 1}};
+  const std::vector<std::vector<double>> estimated = {{1, 0, 1}, {1, 0, 1}, {0, 1, 1}, {0, 1, 1}};
+  const auto json = nlohmann::json::parse(NodesJson(*nodes));
+  for (std::size_t e = 0; e < 4; ++e) {
+    for (std::size_t node = 0; node < 3; ++node) {
+      const auto& served = json["epochs"][e]["nodes"][node];
+      EXPECT_EQ(served["page_epochs"], seen[e][node]) << e << " " << node;
+      EXPECT_EQ(served["estimated_page_epochs"], estimated[e][node]) << e << " " << node;
+    }
+  }
+}
+
+TEST(NodesTest, CountsNoPageOfATargetThatDidNotRun) {
+  std::vector<EpochProfile> epochs;
+  for (std::uint64_t e = 0; e < 2; ++e) {
+    epochs.push_back(MakeEpoch(e, {MakeTarget(0, 10, "t")}));
+    See(epochs[e], 0, {{.vpn = 1, .looks = 9, .references = 3}});
+  }
+  epochs[1].targets[0].cpu_time = std::chrono::seconds(0);
+  const Result<NodesOverTime> nodes = MakeNodes(TraceOf(epochs), {});
+  ASSERT_TRUE(nodes.has_value());
+  EXPECT_EQ(nodes->rows[0].nodes[0].page_epochs, 1);
+  EXPECT_EQ(nodes->rows[1].nodes[0].page_epochs, 0);
+  EXPECT_EQ(nodes->rows[1].nodes[0].estimated_page_epochs, 0);
+}
+
+// Of 40 pages each is looked at in every fourth epoch; half of them cool down at half time, and
+// every fifth moves then. Two targets.
+TEST(NodesTest, AddsUpToTheHotListWherePagesMoveAndRatesChange) {
+  std::vector<EpochProfile> epochs;
+  for (std::uint64_t e = 0; e < 64; ++e) {
+    epochs.push_back(MakeEpoch(e, {MakeTarget(0, 10, "t"), MakeTarget(1, 11, "u")}));
+    for (const std::uint32_t target : {0u, 1u}) {
+      for (std::uint64_t vpn = e % 4; vpn < 40; vpn += 4) {
+        const bool hot = vpn >= 20 && e < 32;
+        See(epochs[e], target, {{.vpn = vpn, .looks = 9, .references = hot ? 9u : 0u}});
+        epochs[e].pages.node.back() = NodeId(vpn % 5 == 0 && e >= 32 ? 1 : 0);
+      }
+    }
+  }
+  const Trace trace = TraceOf(epochs);
+  for (const std::optional<Pid> pid : {std::optional<Pid>(), std::optional(Pid(11))}) {
+    const Result<NodesOverTime> nodes = MakeNodes(trace, {.pid = pid});
+    const Result<HotList> hot = MakeHotList(trace, {.pid = pid});
+    ASSERT_TRUE(nodes && hot);
+    EXPECT_NEAR(nodes->all.score, hot->total_score, 1e-5 * hot->total_score);
+    EXPECT_EQ(nodes->rows[31].Share(1), 0.0);
+    EXPECT_GT(*nodes->rows[63].Share(1), 0.0);
   }
 }
 
@@ -88,11 +147,12 @@ TEST(NodesTest, DoesNotKnowAShareOfNothing) {
 }
 
 TEST(NodesTest, IsOneLinePerEpochAndNodeInCsv) {
-  EXPECT_THAT(NodesCsv(*MakeNodes(TwoNodes(), kSum)),
-              testing::StartsWith("epoch,start_s,end_s,node,score,share,page_epochs\n"
-                                  "0,0,1,0,3,0.75,1\n"
-                                  "0,0,1,1,1,0.25,1\n"
-                                  "0,0,1,,0,0,0\n"));
+  EXPECT_THAT(
+      NodesCsv(*MakeNodes(TwoNodes(), kSum)),
+      testing::StartsWith("epoch,start_s,end_s,node,score,share,page_epochs,estimated_page_epochs\n"
+                          "0,0,1,0,3,0.75,1,1\n"
+                          "0,0,1,1,1,0.25,1,1\n"
+                          "0,0,1,,0,0,0,0\n"));
 }
 
 TEST(NodesTest, IsOfOneTargetWhereAsked) {
