@@ -29,6 +29,9 @@ double SecondsOf(LogDuration duration) {
   return seconds[duration.code()];
 }
 
+// The base pages behind one page-table entry that was read: a region is read page by page.
+double PagesOfAnEntry(std::uint32_t span_pages) { return IsOneEntry(span_pages) ? span_pages : 1; }
+
 Evidence EvidenceAt(const PageColumns& pages, std::size_t i) {
   const double span = pages.span_pages[i];
   Evidence evidence{.looks = pages.looks[i] * span,
@@ -37,14 +40,20 @@ Evidence EvidenceAt(const PageColumns& pages, std::size_t i) {
                     .page_seconds_at_risk = SecondsOf(pages.time_at_risk[i]) * span,
                     .load_samples = static_cast<double>(pages.load_samples[i]),
                     .store_samples = static_cast<double>(pages.store_samples[i])};
-  // Without a time, neither the first read nor the tries would tell a rate.
-  if (pages.fast_tries && SecondsOf(pages.fast_tries->time[i]) > 0 &&
-      evidence.page_seconds_at_risk > 0 && evidence.first_accesses > 0) {
-    evidence.first_read_finds = std::exchange(evidence.first_accesses, 0);
-    evidence.first_read_page_seconds = std::exchange(evidence.page_seconds_at_risk, 0);
+  if (evidence.page_seconds_at_risk > 0 && evidence.first_accesses == 1) {
+    evidence.shortest_find_seconds =
+        evidence.page_seconds_at_risk / PagesOfAnEntry(pages.span_pages[i]);
+  }
+  if (pages.fast_tries && SecondsOf(pages.fast_tries->time[i]) > 0) {
     evidence.fast_looks = pages.fast_tries->looks[i];
     evidence.fast_found = pages.fast_tries->found[i];
     evidence.fast_seconds = SecondsOf(pages.fast_tries->time[i]);
+  }
+  // Every first read finds a page that a fast try found. A page that no try found may have been hit
+  // by chance, and another visit of the epoch may have waited long for it.
+  if (evidence.fast_found > 0 && evidence.page_seconds_at_risk > 0 && evidence.first_accesses > 0) {
+    evidence.first_read_finds = std::exchange(evidence.first_accesses, 0);
+    evidence.first_read_page_seconds = std::exchange(evidence.page_seconds_at_risk, 0);
   }
   if (evidence.first_accesses > 0) {
     evidence.page_square_seconds =
@@ -73,6 +82,9 @@ void Evidence::Add(const Evidence& more, double part, double part_of_accesses) {
   fast_looks += part * more.fast_looks;
   fast_found += part * more.fast_found;
   fast_seconds += part * more.fast_seconds;
+  if (part > 0) {
+    shortest_find_seconds = std::min(shortest_find_seconds, more.shortest_find_seconds);
+  }
   load_samples += part * more.load_samples;
   store_samples += part * more.store_samples;
   accesses += part_of_accesses * more.accesses;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of spans: counts and times of one epoch, or of several added up.
+// Evidence of spans: the counts and times of one epoch, or of several added up.
 
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -14,22 +15,26 @@
 
 namespace tmprof {
 
-// All that is known of one span, possibly summed over epochs with weights below one. Every field is
-// a total over the span's base pages, so that evidence can be split and joined with them.
+// Evidence holds all that is known of one span, possibly summed over epochs with weights below one.
+// A field is a total over the span's base pages, so that evidence can be split and joined with
+// them.
 struct Evidence {
   double looks = 0;  // A-bit reads of each base page, added up
   double references = 0;
   double first_accesses = 0;
   double page_seconds_at_risk = 0;  // target CPU time of each base page, added up
-  // The square of the time to each first access, added up, likewise of each base page.
+  // The squared time to each first access, added up over the base pages.
   double page_square_seconds = 0;
-  // First accesses that the first read found, where fast tries followed, and the page seconds at
-  // risk of those: they tell that a page is fast, and the tries tell how fast.
+  // First accesses of records in which a fast try found the page, and their page seconds at risk.
+  // They tell that the page is fast, and the tries tell how fast.
   double first_read_finds = 0;
   double first_read_page_seconds = 0;
   double fast_looks = 0;    // tries at fast rungs
-  double fast_found = 0;    // of them, those that found an access …
-  double fast_seconds = 0;  // … and target CPU time waited in all of them
+  double fast_found = 0;    // tries that found an access …
+  double fast_seconds = 0;  // … and target CPU time waited in all tries
+  // The shortest time at risk of a page-table entry in an epoch that saw one first access of it;
+  // infinity: there was no such epoch. The only field that is no total: a sum has the smaller one.
+  double shortest_find_seconds = std::numeric_limits<double>::infinity();
   double load_samples = 0;
   double store_samples = 0;
   double accesses = 0;  // exact
@@ -45,8 +50,8 @@ struct Evidence {
 
   // Exact counts may keep another part than the rest.
   void Add(const Evidence& more, double part, double part_of_accesses);
-  // What is of just the page that it was seen on, in a region, too: samples and exact counts. They
-  // are gone from here.
+  // Moves out the samples and exact counts: even in a region each belongs to the page that it was
+  // seen on.
   Evidence TakeOwn();
 };
 
@@ -80,9 +85,9 @@ class EvidenceWalk {
   explicit EvidenceWalk(const EvidenceTable& table, const Keeps* keeps = nullptr)
       : table_(&table), keeps_(keeps) {}
 
-  // What lies before `until` goes to `out` as rows of its own, if there is enough of it left.
+  // Evidence before `until` goes to `out` as rows of its own, if there is enough of it left.
   void EmitBefore(PageKey until, EvidenceTable& out);
-  // What lies within [key, key + span_pages) is added to `evidence`. Precondition: nothing lies
+  // Evidence within [key, key + span_pages) is added to `evidence`. Precondition: nothing lies
   // before.
   // `apart`: null, or where to push what is of single pages themselves.
   void AddWithin(PageKey key, std::uint64_t span_pages, Evidence& evidence,

@@ -21,14 +21,14 @@ constexpr int kChanceSteps = 16;
 
 // Pages that are equally hot.
 struct Heat {
+  double score;     // of each page: the order of choice; pages of score 0 are never chosen
   double accesses;  // of each page, up to a factor of all
   double pages;
 };
 
-// The share of all accesses that go to the hottest pages, for each capacity.
-std::vector<double> SharesOfTheHottest(std::vector<Heat> heat,
-                                       std::span<const PageCount> capacities) {
-  std::ranges::sort(heat, std::greater(), &Heat::accesses);
+// For each capacity, the share of all accesses that go to the pages of the highest score.
+std::vector<double> SharesOfTheBest(std::vector<Heat> heat, std::span<const PageCount> capacities) {
+  std::ranges::stable_sort(heat, std::greater(), &Heat::score);
   double all = 0;
   for (const Heat& each : heat) all += each.accesses * each.pages;
   std::vector<double> shares;
@@ -36,6 +36,7 @@ std::vector<double> SharesOfTheHottest(std::vector<Heat> heat,
     double left = static_cast<double>(capacity.value());
     double hit = 0;
     for (const Heat& each : heat) {
+      if (each.score <= 0) break;
       const double taken = std::min(left, each.pages);
       hit += taken * each.accesses;
       left -= taken;
@@ -59,55 +60,68 @@ class Curve {
 
   bool any_bits() const { return any_bits_; }
 
-  // Of the oracle at each capacity, then attainable at each.
+  // The oracle's hit rate at each capacity, then the attainable one at each.
   std::vector<double> Estimate(const std::vector<std::uint32_t>& group_of_row,
                                std::span<const double> times) {
     Weigh(group_of_row, times);
     fit_.mixture.FitPrior(kinds_, any_bits_, full_prior_, Rare::kKept);
-    return Read(fit_.mixture.rates());
+    return Read(RateColumns(fit_.mixture.rates()));
   }
 
-  // The same of all evidence, had the rates above those that bits can tell these values. Columns
-  // over the grid of rates; the prior is that of the last estimate.
-  // `untimed_rate`: of pages that were found accessed at no known time; nullopt: they are
-  // distributed as the others.
-  std::vector<double> Read(std::span<const double> rates,
+  // The same hit rates under the prior of the last estimate, if the points of the grid stand for
+  // `rates`. `untimed_rate` is the rate of pages that were found accessed at no known time;
+  // nullopt: they are distributed as the others.
+  std::vector<double> Read(const RateColumns& rates,
                            std::optional<double> untimed_rate = std::nullopt) const {
-    const std::size_t points = rates.size();
+    const std::vector<double>& grid = fit_.mixture.rates();
+    const std::size_t points = grid.size();
     std::vector<Heat> best;
     std::vector<Heat> ranked;
     std::vector<double> posterior(points);
     for (const Target& target : targets_) {
-      std::vector<double> pages_at(points);
+      std::vector<std::vector<double>> pages_at(rates.size(), std::vector<double>(points));
       double looked_at = 0;
       double all = 0;
       for (std::size_t c = target.first_class; c < target.end_class; ++c) {
         const Class& each = classes_[c];
         if (each.pages == 0) continue;
+        const bool is_looked_at = kinds_[each.kind].looked_at();
+        double estimate = 0;  // of the rate, which the ranking goes by
+        double mean = 0;      // of the rate, if the grid stands for `rates`
+        const auto add = [&](std::uint32_t kind, double chance) {
+          std::ranges::fill(posterior, 0.0);
+          AddPosterior(kind, chance, posterior);
+          const std::size_t column = rates.ColumnOf(kinds_[kind]);
+          for (std::size_t j = 0; j < points; ++j) {
+            estimate += posterior[j] * grid[j];
+            mean += posterior[j] * rates.column(column)[j];
+            if (is_looked_at) pages_at[column][j] += each.pages * posterior[j];
+          }
+        };
+        add(each.kind, 1 - each.chance);
+        if (each.chance > 0) add(each.kind_since, each.chance);
+        const double score = target.score_seconds * estimate;
         if (each.found_untimed && untimed_rate) {
-          best.push_back({target.cpu_seconds * *untimed_rate, each.pages});
-          ranked.push_back({target.cpu_seconds * *untimed_rate, each.pages});
+          const double accesses = target.cpu_seconds * *untimed_rate;
+          best.push_back({accesses, accesses, each.pages});
+          ranked.push_back({score, accesses, each.pages});
           continue;
         }
+        ranked.push_back({score, target.cpu_seconds * mean, each.pages});
         all += each.pages;
-        std::ranges::fill(posterior, 0.0);
-        AddPosterior(each.kind, 1 - each.chance, posterior);
-        if (each.chance > 0) AddPosterior(each.kind_since, each.chance, posterior);
-        double mean = 0;
-        for (std::size_t j = 0; j < points; ++j) mean += posterior[j] * rates[j];
-        ranked.push_back({target.cpu_seconds * mean, each.pages});
-        if (!kinds_[each.kind].looked_at()) continue;
-        looked_at += each.pages;
-        for (std::size_t j = 0; j < points; ++j) pages_at[j] += each.pages * posterior[j];
+        looked_at += is_looked_at ? each.pages : 0;
       }
-      for (std::size_t j = 0; j < points; ++j) {
-        const double pages =
-            looked_at > 0 ? pages_at[j] * all / looked_at : fit_.mixture.prior()[j] * all;
-        best.push_back({target.cpu_seconds * rates[j], pages});
+      if (looked_at <= 0) pages_at.front() = fit_.mixture.prior();
+      const double scale = looked_at > 0 ? all / looked_at : all;
+      for (std::size_t column = 0; column < pages_at.size(); ++column) {
+        for (std::size_t j = 0; j < points; ++j) {
+          const double accesses = target.cpu_seconds * rates.column(column)[j];
+          best.push_back({accesses, accesses, scale * pages_at[column][j]});
+        }
       }
     }
-    std::vector<double> result = SharesOfTheHottest(std::move(best), capacities_);
-    const std::vector<double> attainable = SharesOfTheHottest(std::move(ranked), capacities_);
+    std::vector<double> result = SharesOfTheBest(std::move(best), capacities_);
+    const std::vector<double> attainable = SharesOfTheBest(std::move(ranked), capacities_);
     result.insert(result.end(), attainable.begin(), attainable.end());
     return result;
   }
@@ -125,18 +139,24 @@ class Curve {
     double pages = 0;
   };
   struct Target {
-    double cpu_seconds;
+    double cpu_seconds;    // remembered
+    double score_seconds;  // the CPU time that its scores are in proportion to
     std::size_t first_class;
     std::size_t end_class;
   };
 
   void SortIntoClasses(const RatedRows& rated) {
     std::unordered_map<std::uint64_t, std::uint32_t> class_of;
+    // Without a score the ranking of an epoch before stays.
+    const bool any_ran_last =
+        std::ranges::any_of(rated.rows, [](const RatedRow& row) { return row.cpu_seconds > 0; });
     const RatedRow* before = nullptr;
     for (const RatedRow& row : rated.rows) {
       if (before == nullptr || before->key.target != row.key.target) {
         class_of.clear();
-        targets_.push_back({row.remembered_cpu_seconds, classes_.size(), classes_.size()});
+        targets_.push_back({row.remembered_cpu_seconds,
+                            any_ran_last ? row.cpu_seconds : row.remembered_cpu_seconds,
+                            classes_.size(), classes_.size()});
       }
       before = &row;
       const auto steps = static_cast<std::uint64_t>(std::lround(row.chance * kChanceSteps));
@@ -166,8 +186,8 @@ class Curve {
     }
     for (RateKind& kind : kinds_) kind.pieces = 0;
     for (const Class& each : classes_) {
-      kinds_[each.kind].pieces += each.rows;
-      if (each.chance > 0) kinds_[each.kind_since].pieces += each.rows;
+      kinds_[each.kind].pieces += each.rows * (1 - each.chance);
+      if (each.chance > 0) kinds_[each.kind_since].pieces += each.rows * each.chance;
     }
   }
 
@@ -207,6 +227,11 @@ std::vector<HitRates> HitRatesOf(const RatedRows& rated, std::span<const PageCou
     result[i] = {.capacity = capacities[i], .pages = pages};
   }
   if (rated.rows.empty()) return result;
+  // No access is known of programs that did not run.
+  if (std::ranges::none_of(rated.rows,
+                           [](const RatedRow& row) { return row.remembered_cpu_seconds > 0; })) {
+    return result;
+  }
   Curve curve(rated, capacities);
   if (!curve.any_bits()) return result;
 
@@ -216,16 +241,10 @@ std::vector<HitRates> HitRatesOf(const RatedRows& rated, std::span<const PageCou
       groups.size());
   curve.Estimate(groups.of_row(), std::vector<double>(groups.size(), 1.0));
   WidenByUntoldRates(
-      curve.fit(), [&](std::span<const double> column) { return curve.Read(column); }, rates);
+      curve.fit(), [&](const RateColumns& columns) { return curve.Read(columns); }, rates);
   // Pages whose reads came late may be the fastest of all.
-  const std::vector<double>& grid = curve.fit().mixture.rates();
-  const std::vector<double> had_they_been_fast =
-      curve.Read(grid, curve.fit().untold_from.value_or(grid.back()));
-  for (std::size_t i = 0; i < rates.size(); ++i) {
-    const double apart = had_they_been_fast[i] - rates[i].value;
-    rates[i].low = std::max(0.0, rates[i].low + std::min(0.0, apart));
-    rates[i].high = std::min(1.0, rates[i].high + std::max(0.0, apart));
-  }
+  WidenBy(curve.Read(RateColumns(curve.fit().mixture.rates()), curve.fit().fastest_believed),
+          rates);
   for (std::size_t i = 0; i < capacities.size(); ++i) {
     result[i].oracle = rates[i];
     result[i].attainable = rates[capacities.size() + i];

@@ -23,18 +23,18 @@ struct HitRate {
   bool is_told() const { return high - low <= kWidestTold; }
 };
 
-// Of all accesses to the pages that were looked at or sampled. Rates of pages that were not looked
-// at are taken to be distributed as those of pages that were.
+// Shares of all accesses to the pages that were looked at or sampled. Rates of pages that were not
+// looked at are taken to be distributed as those of pages that were.
 struct HitRates {
   PageCount capacity;
   PageCount pages;  // that these hit rates speak for
-  // Of the best placement, read off the fitted distribution of rates: no page needs to be known.
-  // nullopt: no accessed bit was read.
+  // The best placement's hit rate, read off the fitted distribution of rates: no page needs to be
+  // known. nullopt: no accessed bit was read, or no program used CPU time.
   std::optional<HitRate> oracle;
-  // Of the pages ranked best, as this evidence ranks them.
+  // The hit rate of the pages that this evidence ranks best; nullopt as above.
   std::optional<HitRate> attainable;
-  // Of the pages that were ranked best before each epoch, judged by the accessed bits of that epoch
-  // alone. nullopt: none were ranked before an epoch with accessed bits.
+  // The hit rate of the pages that were ranked best before each epoch, judged by the accessed bits
+  // of that epoch alone. nullopt: none were ranked before an epoch with accessed bits.
   std::optional<HitRate> history;
 };
 

@@ -15,12 +15,12 @@ namespace tmprof {
 namespace {
 
 constexpr std::uint64_t kLargestGroup = 512;
-// Of all looks, those of probes from before their epoch: with more of them, what is left is no fair
-// sample.
+// The largest part of all looks that probes from before their epoch may have: with more of them,
+// the other looks are no fair sample.
 constexpr double kMostBegunBefore = 0.1;
 
-// Refits the rates of the pages within each choice, and of those outside of it, apart: posterior
-// means under one prior for both would pull what was chosen towards the mean of all.
+// Refits the rates of the pages within each choice apart from those outside of it: posterior means
+// under one prior for both would pull the chosen pages towards the mean of all.
 class Judge {
  public:
   // Looks at pages of one target that are alike.
@@ -45,8 +45,8 @@ class Judge {
 
   const RateFit& fit() const { return fit_; }
 
-  // One for each choice. `rates`: what each point of the grid stands for.
-  std::vector<double> HitRates(const std::vector<Cell>& cells, std::span<const double> rates) {
+  // One for each choice.
+  std::vector<double> HitRates(const std::vector<Cell>& cells, const RateColumns& rates) {
     std::vector<double> result;
     for (std::size_t choice = 0; choice < priors_.size() / 2; ++choice) {
       double hit = 0;
@@ -68,9 +68,9 @@ class Judge {
   }
 
  private:
-  // These are fits of the rates of each target's pages on one side.
+  // The mean rate of each target's pages on one side.
   std::vector<double> MeansOf(const std::vector<Cell>& cells, std::size_t choice, bool inside,
-                              std::span<const double> rates) {
+                              const RateColumns& rates) {
     for (RateKind& kind : kinds_) kind.pieces = 0;
     for (const Cell& cell : cells) {
       if ((cell.choice <= choice) == inside) kinds_[cell.kind].pieces += cell.looks;
@@ -82,13 +82,13 @@ class Judge {
       prior = fit_.mixture.prior();
     }
     double of_prior = 0;
-    for (std::size_t j = 0; j < rates.size(); ++j) of_prior += prior[j] * rates[j];
+    for (std::size_t j = 0; j < prior.size(); ++j) of_prior += prior[j] * rates.column(0)[j];
 
     std::vector<double> sum(targets_.size());
     std::vector<double> pages(targets_.size());
     for (const Cell& cell : cells) {
       if ((cell.choice <= choice) != inside || cell.pages == 0) continue;
-      sum[cell.target] += cell.pages * fit_.mixture.Mean(cell.kind, rates);
+      sum[cell.target] += cell.pages * fit_.mixture.Mean(cell.kind, rates.Of(kinds_[cell.kind]));
       pages[cell.target] += cell.pages;
     }
     for (std::size_t t = 0; t < sum.size(); ++t) {
@@ -267,12 +267,12 @@ std::vector<std::optional<HitRate>> JudgedHistory::Estimate() const {
   std::vector<HitRate> rates = WithIntervals(
       [&](std::span<const double> times) {
         weigh(times);
-        return judge.HitRates(cells, judge.fit().mixture.rates());
+        return judge.HitRates(cells, RateColumns(judge.fit().mixture.rates()));
       },
       groups.size());
   weigh(std::vector<double>(groups.size(), 1.0));
   WidenByUntoldRates(
-      judge.fit(), [&](std::span<const double> column) { return judge.HitRates(cells, column); },
+      judge.fit(), [&](const RateColumns& columns) { return judge.HitRates(cells, columns); },
       rates);
   std::vector<std::uint8_t> choice_of;
   for (const Entry& entry : entries) choice_of.push_back(entry.choice);

@@ -42,6 +42,9 @@ constexpr double kSaturatedBand = 2;  // times that time and below: the bits are
 // many times as long, found the page set (PageColumns::FastTries).
 constexpr double kFirstFastSeconds = 64e-6;
 constexpr double kFastRatio = 4;
+// Entries that must be expected above the limit: chance, and the flat pseudo-observations, put a
+// part of one there in any program.
+constexpr double kLeastUntold = 1;
 // Pages that each try found set may be so many times as fast as the tries can tell.
 constexpr double kBeyondFastTries = 2;
 
@@ -51,16 +54,19 @@ constexpr double kSamplesForResponse = 30;
 constexpr double kExponentPriorSd = 0.5;
 constexpr double kExponentStep = 0.05;
 constexpr double kUselessExponent = 0.2;
-// Where bits were read, samples are not believed to show rates faster than this times what the bits
+// If bits were read, samples are not believed to show rates faster than this times what the bits
 // can resolve: an exponent below 1 that was learned from few samples would extrapolate them by
 // orders of magnitude.
 constexpr double kBeyondBits = 16;
 
 // A double's exponent and the first bits of its mantissa.
+constexpr int kMantissaBitsDropped = std::numeric_limits<double>::digits - 1 - kMantissaBitsKept;
 std::uint64_t LogCode(double value) {
-  constexpr int kMantissaBits = std::numeric_limits<double>::digits - 1;
-  return value <= 0 ? 0
-                    : std::bit_cast<std::uint64_t>(value) >> (kMantissaBits - kMantissaBitsKept);
+  return value <= 0 ? 0 : std::bit_cast<std::uint64_t>(value) >> kMantissaBitsDropped;
+}
+// The least value of that code.
+double FromLogCode(std::uint64_t code) {
+  return std::bit_cast<double>(code << kMantissaBitsDropped);
 }
 // Exact up to 5, logarithmic for more.
 std::uint64_t CountCode(double count) { return LogCode(1 + 4 * count); }
@@ -77,8 +83,8 @@ double EntrySeconds(const RateKind& kind) {
   return kind.mean.seconds_at_risk * kind.mean.pages / EntryPages(kind);
 }
 
-// The delay of the first read of probes that fast tries followed. An access is put in the middle of
-// the time before the read that found it.
+// The mean delay of the first reads of pages that fast tries found. An access is put in the middle
+// of the time before the read that found it.
 double FirstReadSeconds(const RateKind& kind) {
   return 2 * kind.mean.first_read_seconds * kind.mean.pages /
          (EntryPages(kind) * kind.mean.first_read_finds);
@@ -90,14 +96,26 @@ double LogLikelihoodOfTries(double found, double not_found, double expected) {
   return (found > 0 ? found * std::log(-std::expm1(-expected)) : 0) - not_found * expected;
 }
 
-// Per entry size, the shortest time to first access that the bits can resolve, seconds; entries of
-// each size are read on a ladder of their own.
+struct TimeOfPieces {
+  double seconds;
+  double pieces;
+};
+
+// The kSaturationQuantile of the times. Precondition: there are some.
+double ShortestOf(std::vector<TimeOfPieces>& times) {
+  std::ranges::sort(times, {}, &TimeOfPieces::seconds);
+  double left = 0;
+  for (const TimeOfPieces& time : times) left += time.pieces;
+  left *= kSaturationQuantile;
+  auto shortest = times.begin();
+  while ((left -= shortest->pieces) > 0 && shortest + 1 != times.end()) ++shortest;
+  return shortest->seconds;
+}
+
+// Per entry size, the shortest mean time to first access that the bits can resolve, seconds;
+// entries of each size are read on a ladder of their own.
 std::map<double, double> ShortestTimes(const std::vector<RateKind>& kinds) {
-  struct Time {
-    double seconds;
-    double pieces;
-  };
-  std::map<double, std::vector<Time>> times;
+  std::map<double, std::vector<TimeOfPieces>> times;
   for (const RateKind& kind : kinds) {
     const double finds = kind.mean.first_accesses + kind.mean.first_read_finds;
     if (kind.looked_at() && finds > 0) {
@@ -107,16 +125,7 @@ std::map<double, double> ShortestTimes(const std::vector<RateKind>& kinds) {
     }
   }
   std::map<double, double> shortest;
-  for (auto& [pages, list] : times) {
-    std::ranges::sort(list, {}, &Time::seconds);
-    double left = 0;
-    for (const Time& time : list) left += time.pieces;
-    left *= kSaturationQuantile;
-    for (const Time& time : list) {
-      shortest[pages] = time.seconds;
-      if ((left -= time.pieces) <= 0) break;
-    }
-  }
+  for (auto& [pages, list] : times) shortest[pages] = ShortestOf(list);
   return shortest;
 }
 
@@ -144,6 +153,50 @@ double ReachOfRung(const RateKind& kind, const std::map<double, double>& shortes
 double LogOfSpread(double x) {
   if (x < 1e-3) return 0;
   return x < 20 ? std::log(std::sinh(x) / x) : x - std::log(2 * x);
+}
+
+// Rates below this part of the first read's limit are told apart by later reads.
+constexpr double kNearLimit = 0.25;
+
+// Per entry size, the rate of a base page above which each first read finds its entry, by the
+// shortest times that single first accesses took.
+std::map<double, double> LimitsOfFirstReads(const std::vector<RateKind>& kinds) {
+  std::map<double, std::vector<TimeOfPieces>> times;
+  for (const RateKind& kind : kinds) {
+    for (const auto& [seconds, pieces] : kind.shortest_finds) {
+      times[EntryPages(kind)].push_back({seconds, pieces});
+    }
+  }
+  std::map<double, double> limits;
+  for (auto& [pages, list] : times) limits[pages] = 1 / (ShortestOf(list) * pages);
+  return limits;
+}
+
+// The entry sizes of which pages without a fast try may be faster than the first read can tell.
+// `mixture`: without rates that few pages may show by chance.
+std::vector<UntoldRates> FindUntold(const std::vector<RateKind>& kinds, const Mixture& mixture) {
+  std::vector<UntoldRates> untold;
+  std::vector<double> is_near(mixture.rates().size());
+  for (const auto& [pages, limit] : LimitsOfFirstReads(kinds)) {
+    std::ranges::transform(mixture.rates(), is_near.begin(),
+                           [limit](double rate) { return rate >= kNearLimit * limit ? 1.0 : 0.0; });
+    const UntoldRates rates{.entry_pages = pages, .from = kNearLimit * limit, .limit = limit};
+    double near = 0;
+    for (std::uint32_t k = 0; k < kinds.size(); ++k) {
+      if (rates.AreOf(kinds[k])) near += kinds[k].pieces * mixture.Mean(k, is_near);
+    }
+    if (near >= kLeastUntold) untold.push_back(rates);
+  }
+  return untold;
+}
+
+// The highest rate that is believed of at least one piece of evidence.
+double FastestBelieved(const std::vector<RateKind>& kinds, const Mixture& mixture) {
+  double pieces = 0;
+  for (const RateKind& kind : kinds) pieces += kind.looked_at() ? kind.pieces : 0;
+  std::size_t j = mixture.rates().size() - 1;
+  while (j > 0 && mixture.prior()[j] * pieces < 1) --j;
+  return mixture.rates()[j];
 }
 
 // Adds, up to a constant, the bits' log-likelihood of a span each of whose pages is accessed at one
@@ -269,6 +322,9 @@ std::uint32_t RateKinds::Add(const RateEvidence& evidence) {
   RateKind& kind = kinds_[at->second];
   kind.pieces += 1;
   kind.mean.Add(evidence);
+  if (found_at_ == FoundAt::kBetweenReads && std::isfinite(evidence.shortest_find_seconds)) {
+    kind.shortest_finds[FromLogCode(LogCode(evidence.shortest_find_seconds))] += 1;
+  }
   return at->second;
 }
 
@@ -411,7 +467,7 @@ RateFit FitRates(const std::vector<RateKind>& kinds, FoundAt found_at) {
     by_bits_alone = by_bits.prior();
   }
 
-  // What the samples can suggest beyond it.
+  // Samples can suggest rates beyond it.
   const double believed = any_bits ? fastest * kBeyondBits : kHighestRate;
   if (samples > 0 && response.scale > 0) {
     for (const RateKind& kind : kinds) {
@@ -435,16 +491,18 @@ RateFit FitRates(const std::vector<RateKind>& kinds, FoundAt found_at) {
   });
   // Spans that only samples show were chosen for having one: they would make the prior too hot.
   mixture.FitPrior(kinds, /*looked_at_only=*/any_bits, by_bits_alone);
-  std::optional<double> untold_from;
-  const bool any_tries =
-      std::ranges::any_of(kinds, [](const RateKind& kind) { return kind.mean.fast_looks > 0; });
-  if (!any_tries) {
-    for (const auto& [pages, seconds] : shortest) {
-      const double limit = 1 / (seconds * pages);
-      untold_from = std::min(untold_from.value_or(limit), limit);
-    }
-  }
-  return {.mixture = std::move(mixture), .response = response, .untold_from = untold_from};
+  std::vector<UntoldRates> untold = FindUntold(kinds, mixture);
+  const double fastest_believed = FastestBelieved(kinds, mixture);
+  return {.mixture = std::move(mixture),
+          .response = response,
+          .untold = std::move(untold),
+          .fastest_believed = fastest_believed};
+}
+
+bool UntoldRates::AreOf(const RateKind& kind) const {
+  const double finds = kind.mean.first_accesses;
+  return finds > 0 && kind.mean.fast_looks <= 0 && EntryPages(kind) == entry_pages &&
+         EntrySeconds(kind) * limit * entry_pages <= kSaturatedBand * finds;
 }
 
 std::vector<RateMoments> MomentsOf(const Mixture& mixture, std::size_t kinds) {

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <optional>
+#include <map>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -17,7 +17,7 @@
 
 namespace tmprof {
 
-// When an access was that a read found.
+// The time that a fit assumes for an access that a read found.
 enum class FoundAt : std::uint8_t {
   kMiddle,        // in the middle between that read and the one before: enough to rank by
   kBetweenReads,  // at any time between: what the distribution of rates needs
@@ -27,6 +27,9 @@ enum class FoundAt : std::uint8_t {
 struct RateKind {
   double pieces = 0;
   RateEvidence mean;
+  // How many pieces have such a RateEvidence::shortest_find_seconds, ascending by the time to a
+  // quarter of an octave. Only of FoundAt::kBetweenReads.
+  std::map<double, double> shortest_finds;
 
   bool looked_at() const { return mean.looked_at(); }
 };
@@ -112,16 +115,26 @@ class Mixture {
   std::vector<Points> possible_;  // outside, a kind's likelihood is 0
 };
 
+// Rates so near the first read's limit, or above it, that the bits tell no difference between them.
+struct UntoldRates {
+  double entry_pages;  // base pages of the entries that they are rates of
+  double from;         // accesses per second of a base page
+  double limit;        // 1 / the mean time to an access that the first read finds
+
+  // Each first read found such entries, and no fast try was made.
+  bool AreOf(const RateKind& kind) const;
+};
+
 struct RateFit {
   Mixture mixture;
   SampleResponse response;
-  // The rate from which on the bits tell no difference: the first read's limit, where no fast tries
-  // tell more. nullopt: the bits are not at their limit.
-  std::optional<double> untold_from;
+  // Entry sizes whose pages are so fast in part, without fast tries that would tell more.
+  std::vector<UntoldRates> untold;
+  double fastest_believed;  // the highest rate that more than chance speaks for
 };
 RateFit FitRates(const std::vector<RateKind>& kinds, FoundAt found_at = FoundAt::kMiddle);
 
-// Of the rate of one base page, accesses per second: the posterior's.
+// Moments of the posterior of one base page's rate, accesses per second.
 struct RateMoments {
   double mean;
   double variance;

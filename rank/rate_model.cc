@@ -2,6 +2,7 @@
 
 #include "rank/rate_model.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <utility>
@@ -19,6 +20,7 @@ void RateEvidence::Add(const RateEvidence& more) {
   fast_looks += more.fast_looks;
   fast_found += more.fast_found;
   fast_seconds += more.fast_seconds;
+  shortest_find_seconds = std::min(shortest_find_seconds, more.shortest_find_seconds);
   samples += more.samples;
   seconds_watched += more.seconds_watched;
 }

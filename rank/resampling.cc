@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <utility>
 
 namespace tmprof {
 namespace {
@@ -19,7 +19,7 @@ constexpr double kDeviations = 1.645;
 // The model errs itself: times are known to a quarter of an octave, and rates to a step of the
 // grid. docs/accuracy.md ("Hit rates that need no replay") has by how much.
 constexpr double kModelError = 0.02;
-// Rates that no bit tells may be so many times the limit, as fast tries found them to be in skewed
+// A rate that no bit tells may be so many times what it is taken for, as fast tries found in skewed
 // programs.
 constexpr double kBeyondLimit = 16;
 
@@ -67,22 +67,26 @@ std::vector<HitRate> WithIntervals(const EstimateFromGroups& estimate, std::size
   return rates;
 }
 
+void WidenBy(std::span<const double> values, std::vector<HitRate>& rates) {
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    const double apart = values[i] - rates[i].value;
+    rates[i].low = std::max(0.0, rates[i].low + std::min(0.0, apart));
+    rates[i].high = std::min(1.0, rates[i].high + std::max(0.0, apart));
+  }
+}
+
 void WidenByUntoldRates(const RateFit& fit, const EstimateFromRates& estimate,
                         std::vector<HitRate>& rates) {
-  if (!fit.untold_from) return;
   const std::vector<double>& grid = fit.mixture.rates();
-  std::vector<double> column(grid);
-  for (const double factor : {1.0, kBeyondLimit}) {
-    for (std::size_t j = 0; j < grid.size(); ++j) {
-      column[j] = factor == 1 ? std::min(grid[j], *fit.untold_from)
-                              : grid[j] * (grid[j] >= *fit.untold_from / 4 ? factor : 1);
+  for (const UntoldRates& untold : fit.untold) {
+    std::vector<double> slowest;
+    std::vector<double> fastest;
+    for (const double rate : grid) {
+      slowest.push_back(std::min(rate, untold.limit));
+      fastest.push_back(rate * (rate >= untold.from ? kBeyondLimit : 1));
     }
-    const std::vector<double> values = estimate(column);
-    for (std::size_t i = 0; i < rates.size(); ++i) {
-      const double apart = values[i] - rates[i].value;
-      rates[i].low = std::max(0.0, rates[i].low + std::min(0.0, apart));
-      rates[i].high = std::min(1.0, rates[i].high + std::max(0.0, apart));
-    }
+    WidenBy(estimate(RateColumns(grid, untold, std::move(slowest))), rates);
+    WidenBy(estimate(RateColumns(grid, untold, std::move(fastest))), rates);
   }
 }
 

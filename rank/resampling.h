@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far an estimate scatters, by estimating it again from evidence drawn with replacement. Of use
-// within rank/ only.
+// Tells how far an estimate scatters, by estimating it again from evidence drawn with replacement.
+// Only rank/ uses it.
 
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/page_key.h"
@@ -20,8 +22,8 @@ namespace tmprof {
 // With fewer groups there is nothing to learn from how they differ.
 inline constexpr std::size_t kLeastGroups = 8;
 
-// Groups of pages whose evidence goes together: blocks of 2 MiB, which a scanner clears at once and
-// reads at once. A small program has smaller groups, so that there are enough to draw from.
+// Pages whose evidence goes together are a group: blocks of 2 MiB, which a scanner clears at once
+// and reads at once. A small program has smaller groups, so that there are enough to draw from.
 class PageGroups {
  public:
   // `keys` ascend.
@@ -36,8 +38,8 @@ class PageGroups {
   std::size_t size_ = 0;
 };
 
-// How often each group is drawn, of as many draws as there are groups. The draws are the same in
-// every run.
+// Draws as many groups as there are, with replacement, and tells how often each was drawn. The
+// draws are the same in every run.
 class GroupDraws {
  public:
   explicit GroupDraws(std::size_t groups) : times_(groups) {}
@@ -54,13 +56,34 @@ using EstimateFromGroups = std::function<std::vector<double>(std::span<const dou
 // Adds intervals to the values that `estimate` gives for all evidence.
 std::vector<HitRate> WithIntervals(const EstimateFromGroups& estimate, std::size_t groups);
 
-// Estimates the hit rates from all evidence again, each point of the grid standing for another
-// rate.
-using EstimateFromRates = std::function<std::vector<double>(std::span<const double> rates)>;
+// Rates that the points of the grid stand for.
+class RateColumns {
+ public:
+  explicit RateColumns(std::span<const double> grid) : columns_{{grid.begin(), grid.end()}} {}
+  // `untold` are other rates, to the evidence that they are rates of.
+  RateColumns(std::span<const double> grid, const UntoldRates& untold, std::vector<double> rates)
+      : untold_(untold), columns_{{grid.begin(), grid.end()}, std::move(rates)} {}
 
-// Widens the intervals where rates above the first read's limit look alike, and no fast tries tell
-// them apart: those may be anything from the limit to far above it.
+  std::size_t size() const { return columns_.size(); }
+  // Column 0 is the grid itself.
+  std::size_t ColumnOf(const RateKind& kind) const { return untold_ && untold_->AreOf(kind); }
+  const std::vector<double>& column(std::size_t column) const { return columns_[column]; }
+  const std::vector<double>& Of(const RateKind& kind) const { return columns_[ColumnOf(kind)]; }
+
+ private:
+  std::optional<UntoldRates> untold_;
+  std::vector<std::vector<double>> columns_;
+};
+
+// Estimates the hit rates from all evidence again, with other rates than the grid's.
+using EstimateFromRates = std::function<std::vector<double>(const RateColumns& rates)>;
+
+// Widens the intervals if untried pages may be faster than the first read can tell: their rates may
+// be anything from its limit to far above it.
 void WidenByUntoldRates(const RateFit& fit, const EstimateFromRates& estimate,
                         std::vector<HitRate>& rates);
+
+// Widens intervals so far as the hit rates may be `values` instead.
+void WidenBy(std::span<const double> values, std::vector<HitRate>& rates);
 
 }  // namespace tmprof

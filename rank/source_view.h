@@ -16,7 +16,7 @@ namespace tmprof {
 void ScoreByCounts(const EvidenceTable& table, RankSource source, Scores& scores);
 Estimates EstimateByCounts(const EvidenceTable& table, RankSource source);
 
-// What tells the pages of a region apart. Not for exact sources.
+// Chooses what tells the pages of a region apart. Not for exact sources.
 constexpr PartedEvidence::By SharedBy(RankSource source) {
   return source == RankSource::kReferences ? PartedEvidence::By::kPages
                                            : PartedEvidence::By::kPagesAndSamples;
@@ -51,6 +51,9 @@ class RateView {
         rate.fast_looks = evidence.fast_looks;
         rate.fast_found = evidence.fast_found;
         rate.fast_seconds = evidence.fast_seconds;
+        rate.shortest_find_seconds = evidence.shortest_find_seconds;
+      } else if (rate.first_accesses > 0) {
+        rate.shortest_find_seconds = 1;
       }
     }
     if (use_samples_) {

@@ -139,7 +139,7 @@ std::optional<double> WeightTotal(const ReplayResult& result) {
   return result.hit_rate ? std::optional(result.weight_total) : std::nullopt;
 }
 
-// As --half-life takes it.
+// The half-life as --half-life takes it.
 std::string HalfLife(const Ranker::Options& ranker) {
   return ranker.memory == Ranker::Memory::kHalfLife ? FormatDuration(ranker.half_life) : "none";
 }

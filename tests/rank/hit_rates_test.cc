@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <iterator>
@@ -14,8 +16,11 @@
 #include <utility>
 #include <vector>
 
+#include "rank/hit_rate_curve.h"
 #include "rank/hit_rate_teller.h"
 #include "rank/rank_model.h"
+#include "rank/rate_fit.h"
+#include "rank/rated_rows.h"
 #include "tests/rank/profiles.h"
 #include "tests/rank/simulation.h"
 
@@ -208,6 +213,215 @@ TEST(HitRates, SpeakForThePagesThatWereNeverFoundAccessed) {
   EXPECT_GT(hit[0].oracle->value, 0.99);
   EXPECT_GT(hit[0].attainable->value, 0.99);
   EXPECT_DOUBLE_EQ(hit[1].oracle->value, 1);
+}
+
+TEST(HitRates, AreUnknownOfProgramsThatUsedNoCpuTime) {
+  Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+  std::vector<PageRecord> records;
+  for (std::uint64_t vpn = 0; vpn < 4096; ++vpn) {
+    records.push_back(Visited(vpn, 1, std::chrono::milliseconds(1)));
+  }
+  EpochProfile epoch = Epoch(0, records);
+  epoch.targets = {{.id = TargetId(0), .cpu_time = std::chrono::nanoseconds(0)}};
+  ranker.Absorb(epoch);
+  const std::vector<PageCount> capacities{PageCount(512)};
+  const HitRates hit = ranker.HitRatesAt(RankSource::kReferences, capacities)[0];
+  EXPECT_EQ(hit.pages, PageCount(4096));
+  EXPECT_FALSE(hit.oracle.has_value());
+  EXPECT_FALSE(hit.attainable.has_value());
+}
+
+// Equal pages of two targets, of which the one that ran before is idle in the last epoch.
+TEST(HitRates, AttainableAreOfThePagesThatTheRankingChooses) {
+  constexpr std::uint64_t kEach = 2048;
+  Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+  const auto absorb = [&](std::uint64_t index, std::chrono::milliseconds first,
+                          std::chrono::milliseconds second) {
+    std::vector<PageRecord> records;
+    for (const std::uint32_t target : {0u, 1u}) {
+      for (std::uint64_t vpn = 0; vpn < kEach; ++vpn) {
+        PageRecord record = Visited(vpn, 1, std::chrono::milliseconds(vpn % 2 == 0 ? 4 : 12));
+        record.key = Key(target, vpn);
+        records.push_back(record);
+      }
+    }
+    EpochProfile epoch = Epoch(index, records);
+    epoch.targets = {{.id = TargetId(0), .cpu_time = first},
+                     {.id = TargetId(1), .cpu_time = second}};
+    ranker.Absorb(epoch);
+  };
+  absorb(0, std::chrono::milliseconds(900), std::chrono::milliseconds(100));
+  absorb(1, std::chrono::milliseconds(1), std::chrono::milliseconds(100));
+  const Scores scores = ranker.Score(RankSource::kReferences);
+  ASSERT_LT(scores[0], scores[kEach]);  // the ranking puts the second target first
+
+  const std::vector<PageCount> capacities{PageCount(kEach), PageCount(2 * kEach)};
+  const std::vector<HitRates> hit = ranker.HitRatesAt(RankSource::kReferences, capacities);
+  // Of 900 ms and nearly 200 ms, which are remembered.
+  EXPECT_NEAR(hit[0].oracle->value, 0.82, 0.03);
+  EXPECT_NEAR(hit[0].attainable->value, 0.18, 0.03);
+  EXPECT_NEAR(hit[1].attainable->value, 1, 1e-9);
+}
+
+// A page that has changed for sure counts by what was seen since, and its older evidence not at
+// all.
+TEST(HitRates, OfPagesThatChangedForSureDependOnNoOlderEvidence) {
+  RateKinds sorter(FoundAt::kBetweenReads);
+  const auto kind = [&](double seconds) {
+    return sorter.Add({.first_accesses = 4,
+                       .seconds_at_risk = 4 * seconds,
+                       .square_seconds = 4 * seconds * seconds});
+  };
+  const std::uint32_t slow = kind(0.5);
+  const std::uint32_t fast = kind(0.001);
+  const auto rated = [&](std::uint32_t before, float chance) {
+    RatedRows rows;
+    for (std::uint64_t vpn = 0; vpn < 8192; ++vpn) {
+      RatedRow row{.key = Key(0, vpn), .pages = 1, .kind = slow};
+      row.cpu_seconds = row.remembered_cpu_seconds = 1;
+      if (vpn % 16 == 0) {
+        row.kind = before;
+        row.kind_since = fast;
+        row.chance = chance;
+      }
+      rows.rows.push_back(row);
+    }
+    RateKinds all = sorter;
+    rows.kinds = std::move(all).Take();
+    return rows;
+  };
+  const std::vector<PageCount> capacities{PageCount(1024)};
+  const HitRates changed = HitRatesOf(rated(slow, 1), capacities)[0];
+  const HitRates always = HitRatesOf(rated(fast, 0), capacities)[0];
+  EXPECT_NEAR(changed.oracle->value, always.oracle->value, 1e-9);
+  EXPECT_NEAR(changed.oracle->low, always.oracle->low, 1e-9);
+  EXPECT_NEAR(changed.attainable->value, always.attainable->value, 1e-9);
+}
+
+// All pages have 10 accesses a second: the first read after 0.25 ms finds next to none of them.
+TEST(HitRatesMonteCarlo, OfASlowProgramAreToldTheBetterTheMoreIsSeen) {
+  const Rates rates(kPages, 10.0);
+  const HitRate once = *AtAnEighth(Recorded(rates, Ladder(1), 1, 3)).oracle;
+  const HitRate often = *AtAnEighth(Recorded(rates, Ladder(1), 8, 3)).oracle;
+  for (const HitRate& rate : {once, often}) {
+    EXPECT_LE(rate.low, 0.125);
+    EXPECT_GE(rate.high, 0.125);
+  }
+  EXPECT_LT(often.high - often.low, 0.5 * (once.high - once.low));
+  EXPECT_TRUE(often.is_told());
+}
+
+// A scanner's time to a first access of each page in turn, if all have this rate.
+RateKinds KindsAtOneRate(double rate, std::uint32_t pages) {
+  RateKinds sorter(FoundAt::kBetweenReads);
+  for (std::uint32_t i = 0; i < pages; ++i) {
+    const double seconds = std::max(0.125e-3, -std::log1p(-(i + 0.5) / pages) / rate);
+    sorter.Add({.first_accesses = 1,
+                .seconds_at_risk = seconds,
+                .square_seconds = seconds * seconds,
+                .shortest_find_seconds = seconds});
+  }
+  return sorter;
+}
+
+TEST(FitRates, FindsNoUntoldRatesWhereTheReadsResolveAll) {
+  for (const double rate : {1.0, 10.0, 300.0}) {
+    EXPECT_TRUE(FitRates(KindsAtOneRate(rate, 8192).Take(), FoundAt::kBetweenReads).untold.empty())
+        << rate;
+  }
+  EXPECT_FALSE(FitRates(KindsAtOneRate(50e3, 8192).Take(), FoundAt::kBetweenReads).untold.empty());
+}
+
+struct Part {
+  std::uint64_t span;
+  std::uint32_t pages;  // records
+  std::chrono::microseconds at_risk;
+  bool tried = false;
+};
+
+// Parts of a program, each record of them found once, after so much time.
+HitRates OfParts(const std::vector<Part>& parts, std::uint64_t capacity) {
+  std::vector<PageRecord> records;
+  std::uint64_t vpn = 0;
+  for (const Part& part : parts) {
+    for (std::uint32_t i = 0; i < part.pages; ++i, vpn += part.span) {
+      PageRecord record = Visited(vpn, 1, part.at_risk);
+      record.span = PageCount(part.span);
+      if (part.tried) {
+        record.fast_looks = 2;
+        record.fast_found = 1;
+        record.fast_time = LogDuration::FromNanoseconds(std::chrono::microseconds(128));
+      }
+      records.push_back(record);
+    }
+  }
+  Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+  ranker.Absorb(Epoch(0, records));
+  const std::vector<PageCount> capacities{PageCount(capacity)};
+  return ranker.HitRatesAt(RankSource::kReferences, capacities)[0];
+}
+
+// A page of 10 accesses a second, and one that each first read found.
+constexpr Part kSlowPages{1, 30000, std::chrono::milliseconds(100)};
+constexpr Part kFastPages{1, 300, std::chrono::microseconds(125)};
+
+TEST(HitRates, AreNotToldOfUntriedPagesAtTheFirstReadsLimit) {
+  EXPECT_FALSE(OfParts({kFastPages, kSlowPages}, 100).oracle->is_told());
+}
+
+TEST(HitRates, AreToldOfPagesThatTheFirstReadMisses) {
+  const HitRates hit = OfParts(
+      {{1, 1, std::chrono::microseconds(125)}, {1, 300, std::chrono::milliseconds(3)}, kSlowPages},
+      3000);
+  EXPECT_TRUE(hit.oracle->is_told()) << hit.oracle->low << " " << hit.oracle->high;
+}
+
+TEST(HitRates, OfBasePagesHaveTheirOwnLimitBesideASlowHugePage) {
+  RateKinds sorter = KindsAtOneRate(300, 8192);
+  sorter.Add({.pages = 512,
+              .first_accesses = 1,
+              .seconds_at_risk = 2.0 / 512,
+              .square_seconds = 4.0 / 512 / 512,
+              .shortest_find_seconds = 2});
+  for (const UntoldRates& untold :
+       FitRates(std::move(sorter).Take(), FoundAt::kBetweenReads).untold) {
+    EXPECT_EQ(untold.entry_pages, 512);
+  }
+}
+
+TEST(HitRates, OfPartlyTriedPagesAreToldIfOthersAreSlow) {
+  Part tried = kFastPages;
+  tried.tried = true;
+  const HitRates all_tried = OfParts({tried, kSlowPages}, 100);
+  tried.pages /= 2;
+  Part untried = kFastPages;
+  untried.pages /= 2;
+  const HitRates half_tried = OfParts({tried, untried, kSlowPages}, 100);
+  EXPECT_GT(half_tried.oracle->high - half_tried.oracle->low,
+            all_tried.oracle->high - all_tried.oracle->low + 0.02);
+}
+
+// Two visits in an epoch: an accident after 0.25 ms, then nothing in 64 ms, nor in two tries.
+TEST(RateOfPages, ThatNoFastTryFoundIsThatOfTheirReads) {
+  const auto score = [](std::uint32_t looks) {
+    std::vector<PageRecord> records;
+    for (std::uint64_t vpn = 0; vpn < 2000; ++vpn) {
+      const bool fast = vpn < 1000;
+      PageRecord record = Visited(vpn, 1, std::chrono::microseconds(fast ? 125 : 64125));
+      if (fast || looks > 0) {
+        record.fast_looks = fast ? 2 : looks;
+        record.fast_found = fast ? 2 : 0;
+        record.fast_time =
+            LogDuration::FromNanoseconds(std::chrono::microseconds(64) * record.fast_looks);
+      }
+      records.push_back(record);
+    }
+    Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+    ranker.Absorb(Epoch(0, records));
+    return ranker.Score(RankSource::kReferences)[1500];
+  };
+  EXPECT_NEAR(score(2), score(0), 0.1 * score(0));
+  EXPECT_LT(score(2), 40);  // 1 / 64 ms is 16 a second
 }
 
 }  // namespace hit_rates_test
