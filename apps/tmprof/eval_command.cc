@@ -28,8 +28,8 @@ struct EvalOptions {
   std::vector<std::string> traces{std::string(kDefaultTrace)};
   std::vector<std::string> policies{"first_touch", "history", "oracle"};
   std::vector<std::string> ratios{"1/8", "1/16", "1/32", "1/64", "1/128"};
-  std::vector<std::string> ranks{"references", "samples", "combined"};
-  std::string judge = "combined";
+  std::vector<std::string> ranks;  // empty: the best that each trace has
+  std::string judge;               // empty: the best that each trace has
   std::string rank_model = "rate";
   std::string half_life = "default";
   std::string format = "text";
@@ -124,10 +124,12 @@ Result<ReplayOptions> ParseReplayOptions(const EvalOptions& options) {
                                   RequireDifferent("--ratio", options.ratios, replay.ratios)}) {
     if (!different) return Fail(different.error());
   }
-  const auto judge =
-      ParseRankSource(options.judge == kAccesses ? Name(RankSource::kCombined) : options.judge);
-  if (!judge) return Fail(judge.error());
-  replay.judge = *judge;
+  if (!options.judge.empty()) {
+    const auto judge =
+        ParseRankSource(options.judge == kAccesses ? Name(RankSource::kCombined) : options.judge);
+    if (!judge) return Fail(judge.error());
+    replay.judge = *judge;
+  }
   const auto ranker = RankerOptions(options);
   if (!ranker) return Fail(ranker.error());
   replay.ranker = *ranker;
@@ -281,8 +283,8 @@ std::string AsText(const Evaluation& evaluation, const ReplayOptions& options) {
     text += fmt::format(
         "{}: tier-1 hit rate by tier-1 : footprint ratio, {} epochs, judged by {}; rank "
         "model {}, half-life {}\n",
-        Printable(trace), results[i].result.epochs, Name(options.judge), Name(options.ranker.model),
-        HalfLife(options.ranker));
+        Printable(trace), results[i].result.epochs, Name(results[i].result.judge),
+        Name(options.ranker.model), HalfLife(options.ranker));
     std::vector<TextTable::Column> columns{{"policy", TextTable::Align::kLeft},
                                            {"rank", TextTable::Align::kLeft}};
     for (std::size_t ratio = 0; ratio < options.ratios.size(); ++ratio) {
@@ -320,12 +322,12 @@ Result<int> EvaluateFile(const std::string& path, const ReplayOptions& options,
     return Fail(std::move(error));
   }
   TraceHitRates told{.trace = path, .at_ratio = {}};
-  if (CanTellHitRates(options.ranker, options.judge)) {
+  if (CanTellHitRates(options.ranker, outcome->judge)) {
     std::vector<PageCount> capacities;
     for (std::size_t i = 0; i < options.ratios.size(); ++i) {
       capacities.push_back(outcome->results[i].capacity);
     }
-    auto rates = TellHitRates(trace->open, options.ranker, options.judge, capacities);
+    auto rates = TellHitRates(trace->open, options.ranker, outcome->judge, capacities);
     if (!rates) return Fail(rates.error());
     told.at_ratio = *std::move(rates);
     told.shares_memory = told.at_ratio.empty();
@@ -388,14 +390,15 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
   command->add_option("--ratio", options->ratios, "Capacity of tier 1 as a ratio of the footprint")
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("--rank", options->ranks, "Evidence that the policies go by")
-      ->delimiter(',')
-      ->capture_default_str();
+  command
+      ->add_option("--rank", options->ranks,
+                   "Evidence that the policies go by (default: the best that the trace has)")
+      ->delimiter(',');
   command
       ->add_option("--judge", options->judge,
-                   "Evidence that decides what a hit is worth; accesses, estimated, is combined")
-      ->check(CLI::IsMember({"accesses", "combined", "references", "samples", "truth", "misses"}))
-      ->capture_default_str();
+                   "Evidence that decides what a hit is worth (default: the best that the trace "
+                   "has); accesses, estimated, is combined")
+      ->check(CLI::IsMember({"accesses", "combined", "references", "samples", "truth", "misses"}));
   AddRankModel(*command, options->rank_model);
   command
       ->add_option("--half-life", options->half_life,

@@ -76,6 +76,7 @@ class LaneResidency final : public Residency {
 
 class Replayer {
  public:
+  // Precondition: the options name ranks and a judge.
   Replayer(const Footprint& footprint, const ReplayOptions& options)
       : footprint_(footprint),
         piece_(PieceOf(footprint.size())),
@@ -87,8 +88,8 @@ class Replayer {
         refilled_(footprint.size()),
         weight_(footprint.size().value()) {
     judge_ =
-        static_cast<std::size_t>(std::ranges::find(sources_, options.judge) - sources_.begin());
-    if (judge_ == sources_.size()) sources_.push_back(options.judge);
+        static_cast<std::size_t>(std::ranges::find(sources_, *options.judge) - sources_.begin());
+    if (judge_ == sources_.size()) sources_.push_back(*options.judge);
     for (const PolicyEntry* entry : options.policies) {
       policies_.push_back(entry->make());
       for (std::size_t rank = 0; rank < options.ranks.size(); ++rank) {
@@ -407,7 +408,8 @@ Error NothingToReplay(std::string reason) {
 
 }  // namespace
 
-Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& options) {
+Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) {
+  ReplayOptions options = asked;
   ReplayOutcome outcome;
   Footprint footprint;
   {
@@ -428,12 +430,15 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& options
                                " pages is more than the " +
                                std::to_string(kLargestFootprint.value()) + " that can be placed"));
     }
+    if (options.ranks.empty()) options.ranks.push_back(scan.known.Best());
+    outcome.judge = options.judge.value_or(scan.known.Best());
+    options.judge = outcome.judge;
     for (const RankSource source : options.ranks) {
       if (auto known = scan.known.Require(source, "rank by misses", "the trace"); !known) {
         return Fail(std::move(known.error()));
       }
     }
-    if (auto known = scan.known.Require(options.judge, "judge by misses", "the trace"); !known) {
+    if (auto known = scan.known.Require(outcome.judge, "judge by misses", "the trace"); !known) {
       return Fail(std::move(known.error()));
     }
     footprint = std::move(scan.footprint);
@@ -452,7 +457,7 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& options
         outcome.results.push_back(
             {.policy = std::string(policy->name),
              .rank = rank,
-             .judge = options.judge,
+             .judge = outcome.judge,
              .ratio = ratio,
              .capacity = lane->capacity,
              .epochs = replayer.epochs(),

@@ -21,9 +21,10 @@ namespace tmprof {
 
 struct ReplayOptions {
   std::vector<const PolicyEntry*> policies;
-  std::vector<RankSource> ranks;  // what a policy goes by
+  std::vector<RankSource> ranks;  // what a policy goes by; empty: the best that the trace has
   std::vector<Ratio> ratios;
-  RankSource judge = RankSource::kCombined;                           // what a hit is worth
+  // Decides what a hit is worth; nullopt: the best that the trace has (KnownEvidence).
+  std::optional<RankSource> judge;
   Ranker::Options ranker = Ranker::DefaultOptions(RankModel::kRate);  // of ranks and judge
 };
 
@@ -44,6 +45,7 @@ struct ReplayResult {
 };
 
 struct ReplayOutcome {
+  RankSource judge = RankSource::kCombined;  // that the results go by
   std::vector<ReplayResult> results;
   StreamEnd end;  // of the trace; the results stand for the epochs before
 };

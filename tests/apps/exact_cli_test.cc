@@ -292,6 +292,9 @@ TEST_F(Exact, TheTraceIsReadAsTruthByReportEvalAndScore) {
   EXPECT_EQ(results[0]["capacity_pages"], 1);
   // 1000 * 36 loads, 10 * 36 stores and 6 * 8 of read-modify-writes.
   EXPECT_EQ(results[0]["weight_total"], 36408.0);
+  const Outcome by_default =
+      Tmprof({"eval", trace_, "--policy", "oracle", "--ratio", "1/8", "--format", "json"});
+  EXPECT_EQ(Json::parse(by_default.out)["results"], results) << by_default.err;
   const Outcome score = Tmprof({"score", trace_, "--truth", trace_, "--format", "json"});
   ASSERT_EQ(score.status, 0) << score.err;
   // Nobody but the truth has seen anything.

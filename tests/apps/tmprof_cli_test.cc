@@ -561,6 +561,24 @@ TEST(Eval, TellsThreeHitRatesWithTheirIntervalsForEachRatio) {
   EXPECT_THAT(show("text"), HasSubstr("oracle (curve)"));
 }
 
+TEST(Eval, GoesByTheBestEvidenceOfTheTraceUnlessToldOtherwise) {
+  const std::vector<std::string> eval{"eval", GoldenTrace(), "--ratio", "1/2", "--format"};
+  const auto show = [&](const char* format) {
+    std::vector<std::string> arguments = eval;
+    arguments.emplace_back(format);
+    return Tmprof(arguments).out;
+  };
+  // The golden trace has accessed bits and samples.
+  const Json results = Json::parse(show("json"))["results"];
+  EXPECT_EQ(results.size(), 3u);  // the policies
+  for (const Json& row : results) {
+    EXPECT_EQ(row["rank"], "combined");
+    EXPECT_EQ(row["judge"], "combined");
+  }
+  EXPECT_THAT(show("csv"), HasSubstr(",oracle,combined,combined,"));
+  EXPECT_THAT(show("text"), HasSubstr("judged by combined"));
+}
+
 TEST(Eval, TellsNoHitRatesWhereTheJudgeIsExact) {
   const Outcome outcome = Tmprof({"eval", GoldenTrace(), "--judge", "truth", "--format", "json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;

@@ -557,6 +557,25 @@ TEST(Replay, JudgesByMissesWhereACacheWasModelled) {
   EXPECT_EQ(outcome->results[0].weight_total, 14);
 }
 
+TEST(Replay, GoesByTheBestEvidenceOfTheTraceUnlessToldOtherwise) {
+  const OpenTrace exact = Opener({Missed(0, 7), Missed(1, 7)});
+  const OpenTrace bits =
+      Opener({Epoch(0, {{.vpn = 1, .references = 3}}), Epoch(1, {{.vpn = 2, .references = 3}})});
+  for (const auto& [trace, best] :
+       {std::pair(exact, RankSource::kTruth), {bits, RankSource::kReferences}}) {
+    ReplayOptions options = Sum({Named("oracle")}, {{1, 2}});
+    options.ranks.clear();
+    options.judge.reset();
+    const auto outcome = Replay(trace, options);
+    ASSERT_TRUE(outcome.has_value()) << outcome.error().Message();
+    ASSERT_EQ(outcome->results.size(), 1u);
+    EXPECT_EQ(outcome->judge, best);
+    EXPECT_EQ(outcome->results[0].judge, best);
+    EXPECT_EQ(outcome->results[0].rank, best);
+    EXPECT_TRUE(outcome->results[0].hit_rate.has_value());
+  }
+}
+
 TEST(Replay, RefusesMissesThatAreUnknownAsRankAndAsJudge) {
   const OpenTrace unmodelled = Opener({Missed(0, 7), Missed(1, std::nullopt)});
   for (const auto& [rank, judge] : {std::pair(RankSource::kMisses, RankSource::kTruth),
