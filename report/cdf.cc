@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -40,6 +41,43 @@ std::vector<double> HeldBy(std::span<const double> shares, const std::vector<std
   }
   return held;
 }
+
+// Spans of pages that were accessed. Pages that several processes map are there once, if they map
+// them by spans of one size (SharedPages).
+class AccessedPages {
+ public:
+  explicit AccessedPages(const WholeTrace& whole) {
+    const EvidenceTable& table = whole.ranker.table();
+    std::map<std::pair<PageKey, std::uint32_t>, std::size_t> shared;
+    for (std::size_t row = 0; row < table.size(); ++row) {
+      if (!Accessed(table.evidence[row])) continue;
+      std::size_t at = pages_.size();
+      const PageKey name = whole.shared.NameOf(table.key[row], PageCount(table.span_pages[row]));
+      if (name != table.key[row]) {
+        at = shared.try_emplace({name, table.span_pages[row]}, at).first->second;
+      }
+      if (at == pages_.size()) pages_.push_back(table.span_pages[row]);
+      places_.push_back({.row = row, .at = at});
+    }
+  }
+
+  const std::vector<double>& pages() const { return pages_; }
+
+  // From scores by row to those by span.
+  Scores Sum(const Scores& by_row) const {
+    Scores sums(pages_.size());
+    for (const Place& place : places_) sums[place.at] += by_row[place.row];
+    return sums;
+  }
+
+ private:
+  struct Place {
+    std::size_t row;
+    std::size_t at;
+  };
+  std::vector<double> pages_;
+  std::vector<Place> places_;
+};
 
 std::vector<double> PlotShares(double footprint) {
   const double smallest = std::clamp(1 / footprint, kSmallestShare, 0.01);
@@ -90,19 +128,14 @@ Result<Cdf> MakeCdf(const Trace& trace, const CdfOptions& options) {
   if (auto known = whole->known.Require(by, "draw a curve by misses", trace.name); !known) {
     return Fail(std::move(known.error()));
   }
-  const EvidenceTable& table = whole->ranker.table();
   Cdf cdf{.totals = whole->totals, .options = options};
   cdf.options.by = by;
 
-  std::vector<std::size_t> accessed;
-  std::vector<double> pages(table.size());
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    if (!Accessed(table.evidence[i])) continue;
-    accessed.push_back(i);
-    pages[i] = table.span_pages[i];
-    cdf.footprint += PageCount(table.span_pages[i]);
-  }
-  if (accessed.empty()) return cdf;
+  const AccessedPages accessed(*whole);
+  const std::vector<double>& pages = accessed.pages();
+  for (const double of_span : pages)
+    cdf.footprint += PageCount(static_cast<std::uint64_t>(of_span));
+  if (pages.empty()) return cdf;
   const auto footprint = static_cast<double>(cdf.footprint.value());
   cdf.plot_shares = PlotShares(footprint);
 
@@ -110,8 +143,9 @@ Result<Cdf> MakeCdf(const Trace& trace, const CdfOptions& options) {
                                      RankSource::kCombined};
   if (IsExact(by)) sources = {by};
   for (const RankSource source : sources) {
-    const Scores scores = whole->ranker.Score(source);
-    std::vector<std::size_t> order = accessed;
+    const Scores scores = accessed.Sum(whole->ranker.Score(source));
+    std::vector<std::size_t> order(pages.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
       const double heat_a = scores[a] / pages[a];
       const double heat_b = scores[b] / pages[b];

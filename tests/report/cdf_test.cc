@@ -57,6 +57,26 @@ TEST(CdfTest, CountsASpanByItsPages) {
   EXPECT_NEAR(curve->at_shares[6], 0.6, 1e-12);  // 50 %: and three pages of the span
 }
 
+// Of nine references five are to the page that both map, which is one of two.
+TEST(CdfTest, CountsAPageOfTwoMappersOnceByTheAccessesOfBoth) {
+  std::vector<Target> targets = {MakeTarget(0, 10, "t"), MakeTarget(1, 11, "u")};
+  for (Target& target : targets) {
+    target.mappings = {{.range = {Vpn(8), Vpn(16)},
+                        .kind = MappingKind::kShared,
+                        .path = "/memfd:ring (deleted)",
+                        .file = FilePlace{.device = 1, .inode = 5, .offset = PageCount(0)}}};
+  }
+  EpochProfile epoch = MakeEpoch(0, targets);
+  See(epoch, 0, {{.vpn = 1, .looks = 9, .references = 4}, {.vpn = 8, .looks = 9, .references = 2}});
+  See(epoch, 1, {{.vpn = 8, .looks = 9, .references = 3}});
+  const Result<Cdf> cdf = MakeCdf(TraceOf({epoch}), kSum);
+  ASSERT_TRUE(cdf.has_value());
+  EXPECT_EQ(cdf->footprint, PageCount(2));
+  const Cdf::Curve* curve = cdf->FindCurve(RankSource::kReferences);
+  EXPECT_EQ(curve->total_score, 9);
+  EXPECT_NEAR(curve->at_shares[6], 5.0 / 9, 1e-12);  // the hotter half
+}
+
 TEST(CdfTest, HasNoCurveForASourceWithoutAScore) {
   const Result<Cdf> cdf = MakeCdf(EightPages(), kSum);
   EXPECT_TRUE(cdf->FindCurve(RankSource::kSamples)->at_shares.empty());
