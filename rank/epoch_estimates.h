@@ -24,14 +24,14 @@ class EpochEstimates {
   // `ranker` has absorbed all epochs; it must stay.
   EpochEstimates(const TotalRanker& ranker, RankSource source);
 
-  // To be called with the epochs that the ranker absorbed, oldest first. By rate it takes time for
-  // each target, and none for their rows.
+  // To be called with the epochs that the ranker absorbed, oldest first. An epoch by rate takes
+  // time for each target, but not for its rows.
   void See(const EpochProfile& epoch);
 
   // The rest tells of the last epoch seen, until the next one is.
 
   const EvidenceTable& table() const { return by_rate_ ? ranker_.table() : counted_; }
-  // Of each row. Takes time and memory for all of them.
+  // Every row has its estimate here, which takes time and memory for each.
   Estimates estimates() const;
 
   // For sums that do not take the time of all rows in each epoch: a sum over rows of one target

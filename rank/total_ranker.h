@@ -21,8 +21,8 @@ struct StepEstimates {
   MonotonicTime start;
   MonotonicTime end;
   TargetTimes times;
-  // By row of TotalRanker::table(). Scores of all steps add up to those over the trace. As
-  // Estimates, in half the room: these are most of what a view over time needs of memory.
+  // By row of TotalRanker::table(). Scores of all steps add up to those over the trace.
+  // They are floats because they are most of the memory that a view over time adds.
   std::vector<float> score;
   std::vector<float> relative_sd;
 };

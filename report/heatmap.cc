@@ -178,7 +178,7 @@ class CellSums {
     return share;
   }
 
-  // It has exited, or did not run yet.
+  // False: the target has exited, or did not run yet.
   bool IsListed(const EpochProfile& epoch) const {
     return std::ranges::find(epoch.targets, map_.target->id, &Target::id) != epoch.targets.end() ||
            map_.totals.FindTarget(map_.target->id) == nullptr;

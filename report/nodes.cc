@@ -89,8 +89,8 @@ class NodesOfRows {
   std::vector<std::optional<NodeId>> node_;
 };
 
-// Adds up what each node served. By rate, only targets of which a page was found on another node
-// than before take the time of all their rows in an epoch, and all targets where a step begins.
+// Adds up the scores that each node served. An epoch takes the time of all rows of a target only if
+// one of its pages was found on another node than before, or a step begins.
 class NodeSums {
  public:
   NodeSums(const TotalRanker& ranker, const TraceTotals& totals, const NodesOptions& options)
@@ -98,7 +98,7 @@ class NodeSums {
 
   void LearnFirst(const PageColumns& pages) { nodes_.LearnFirst(pages); }
 
-  // After the first reading: with each epoch, oldest first.
+  // To be called with each epoch, oldest first, after LearnFirst() had all of them.
   SumsByNode Add(const EpochProfile& epoch) {
     const std::vector<TargetId> moved = nodes_.Learn(epoch.pages);
     if (!estimates_) estimates_.emplace(ranker_, *options_.by);

@@ -416,7 +416,7 @@ TEST(Replay, SpansOfSharedPagesKeepTheirWeight) {
   }
 }
 
-// As --max-targets lists processes that were not observed.
+// --max-targets lists processes without mappings while they are not observed.
 TEST(Replay, SharedPagesKeepTheirNamesWhileTheirMapperIsNotObserved) {
   const std::vector<EpochProfile> known = WithSharedFile(RandomTrace(1, 24, 6, true));
   std::vector<EpochProfile> unknown = known;

@@ -57,7 +57,7 @@ TEST(CdfTest, CountsASpanByItsPages) {
   EXPECT_NEAR(curve->at_shares[6], 0.6, 1e-12);  // 50 %: and three pages of the span
 }
 
-// Of nine references five are to the page that both map, which is one of two.
+// Five of nine references are to the page that both map, which is one of two.
 TEST(CdfTest, CountsAPageOfTwoMappersOnceByTheAccessesOfBoth) {
   std::vector<Target> targets = {MakeTarget(0, 10, "t"), MakeTarget(1, 11, "u")};
   for (Target& target : targets) {

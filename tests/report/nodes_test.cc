@@ -109,7 +109,7 @@ TEST(NodesTest, CountsNoPageOfATargetThatDidNotRun) {
   EXPECT_EQ(nodes->rows[1].nodes[0].estimated_page_epochs, 0);
 }
 
-// Of 40 pages each is looked at in every fourth epoch; half of them cool down at half time, and
+// Each of 40 pages is looked at in every fourth epoch; half of them cool down at half time, and
 // every fifth moves then. Two targets.
 TEST(NodesTest, AddsUpToTheHotListWherePagesMoveAndRatesChange) {
   std::vector<EpochProfile> epochs;
