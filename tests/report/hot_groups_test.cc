@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "report/hot.h"
 #include "tests/report/traces.h"
 
 namespace tmprof {
@@ -106,11 +107,11 @@ TEST(HotGroups, OfRatesHaveTheErrorOfPagesThatErrTheSameWay) {
   HotOptions options = kSum;
   options.model = RankModel::kRate;
   const Result<HotGroups> groups = MakeHotGroups(TwoProcesses(), options, HotGroup::kProcess);
-  const Result<Hot> pages = MakeHot(TwoProcesses(), options);
+  const Result<HotList> pages = MakeHotList(TwoProcesses(), options);
   ASSERT_TRUE(groups.has_value() && pages.has_value());
   for (const HotGroups::Row& group : groups->rows) {
     double deviation = 0;
-    for (const Hot::Row& page : pages->rows) {
+    for (const HotList::Row& page : pages->rows) {
       if (page.target.id == group.target->id) deviation += page.score * page.relative_sd;
     }
     EXPECT_NEAR(group.relative_sd, deviation / group.score, 1e-9);
