@@ -169,6 +169,27 @@ TEST(HitRatesMonteCarlo, JudgeHistoryByEvidenceThatDidNotRankIt) {
   }
 }
 
+TEST(HitRatesMonteCarlo, OfHistoryAreNotToldWhereThoseOfItsFirstReadsAreNot) {
+  const std::vector<PageCount> capacities{PageCount(kPages / 8)};
+  const Rates rates = simulation::Zipf(kPages, kAccessRate);
+  HitRateTeller teller(Ranker::DefaultOptions(RankModel::kRate), RankSource::kReferences,
+                       capacities);
+  simulation::Rotation rotation(kPages);
+  for (int e = 0; e < 6; ++e) {
+    Scenario scenario = Ladder(1);  // without fast tries
+    scenario.blocks = rotation.Next(kPages / 512 / 2);
+    EpochProfile epoch =
+        simulation::ToEpoch(simulation::Observe(rates, scenario, 90 + static_cast<unsigned>(e)), e);
+    epoch.targets = {{.id = TargetId(0), .cpu_time = std::chrono::milliseconds(100)}};
+    teller.Absorb(epoch);
+  }
+  const HitRates told = teller.Tell()[0];
+  ASSERT_TRUE(told.history.has_value() && told.attainable.has_value());
+  EXPECT_FALSE(told.attainable->is_told());
+  EXPECT_FALSE(told.history->is_told());
+  EXPECT_GE(told.history->high, 0.72) << "what this ranking really gets";
+}
+
 TEST(HitRates, OfHistoryAreUnknownBeforeASecondEpoch) {
   const std::vector<PageCount> capacities{PageCount(1)};
   HitRateTeller teller(Ranker::DefaultOptions(RankModel::kRate), RankSource::kReferences,
