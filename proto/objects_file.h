@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an instrumented program says of its objects; docs/trace-format.md has the layout. objtrace/
-// writes it.
+// Reads what an instrumented program says of its objects; docs/trace-format.md has the layout.
+// objtrace/ writes it.
 
 #pragma once
 

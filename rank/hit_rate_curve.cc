@@ -26,7 +26,7 @@ struct Heat {
   double pages;
 };
 
-// For each capacity, the share of all accesses that go to the pages of the highest score.
+// Returns, for each capacity, the share of all accesses that go to the pages of the highest score.
 std::vector<double> SharesOfTheBest(std::vector<Heat> heat, std::span<const PageCount> capacities) {
   std::ranges::stable_sort(heat, std::greater(), &Heat::score);
   double all = 0;

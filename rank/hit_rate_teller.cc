@@ -73,8 +73,8 @@ std::vector<HitRates> HitRateTeller::Tell() const {
   for (HitRates& each : told) {
     const auto at = std::ranges::lower_bound(ascending_, each.capacity);
     each.history = history[static_cast<std::size_t>(at - ascending_.begin())];
-    // The same first reads judge it. Where they hide the rates of the pages that are ranked best,
-    // their share may be as large in history, too.
+    // History is judged by the same first reads. Where they hide the rates of the pages that are
+    // ranked best, their share may be as large in history, too.
     if (each.history && each.attainable && !each.attainable->is_told()) {
       each.history->high = std::max(each.history->high, each.attainable->high);
     }

@@ -24,7 +24,7 @@ struct RatedRow {
   float chance = 0;
   // Accessed bits were found set, but all reads that found them came late and kept no time.
   bool found_untimed = false;
-  // Of the target: in the last epoch, and remembered of all epochs.
+  // These are the target's: in the last epoch, and remembered of all epochs.
   double cpu_seconds = 0;
   double remembered_cpu_seconds = 0;
 };

@@ -21,7 +21,7 @@ struct StepEstimates {
   MonotonicTime start;
   MonotonicTime end;
   TargetTimes times;
-  // By row of TotalRanker::table(). Scores of all steps add up to those over the trace.
+  // They are by row of TotalRanker::table(). Scores of all steps add up to those over the trace.
   // They are floats because they are most of the memory that a view over time adds.
   std::vector<float> score;
   std::vector<float> relative_sd;

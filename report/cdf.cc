@@ -63,7 +63,7 @@ class AccessedPages {
 
   const std::vector<double>& pages() const { return pages_; }
 
-  // From scores by row to those by span.
+  // Turns scores by row into scores by span.
   Scores Sum(const Scores& by_row) const {
     Scores sums(pages_.size());
     for (const Place& place : places_) sums[place.at] += by_row[place.row];

@@ -67,7 +67,7 @@ struct Heatmap {
   double RelativeSdAt(std::size_t row, std::size_t column) const {
     return relative_sd.empty() ? 0 : relative_sd[row * columns + column];
   }
-  // What is drawn as little known: the value may as well be half or twice as much.
+  // A cell above is drawn as little known: the value may as well be half or twice as much.
   static constexpr double kVague = 1;
   std::string Unit() const;
   std::string Title() const;

@@ -61,7 +61,7 @@ struct HotList {
   std::optional<double> shown_share;  // of the total score; unknown when that is 0
 };
 
-// What the hot list and its sums are made from: the rows that have a score and are asked for.
+// The hot list and its sums are made from these: the rows that have a score and are asked for.
 struct ScoredRows {
   WholeTrace whole;
   Estimates estimates;

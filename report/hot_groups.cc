@@ -71,7 +71,7 @@ class GroupsOfRows : public ObjectMap::Visitor {
   }
 
   const std::vector<std::size_t>& group_of() const { return group_of_; }
-  // By number.
+  // Returns them by their number.
   std::vector<GroupKey> Keys() const {
     std::vector<GroupKey> keys(numbers_.size());
     for (const auto& [key, number] : numbers_) keys[number] = key;
@@ -159,7 +159,7 @@ Result<HotGroups> MakeHotGroups(const Trace& trace, const HotOptions& options, H
   const Result<ScoredRows> scored = ScoreRows(trace, options);
   if (!scored) return Fail(scored.error());
   GroupsOfRows finder(*scored, group);
-  // What holds a page in the epochs that are chosen may be older.
+  // A mapping that holds a page in the chosen epochs may be of an epoch before.
   const EpochRange until{.first = 0, .end = options.epochs.end};
   const Result<StreamEnd> end =
       ReadEpochs(trace, until, [&](const EpochProfile& epoch) { finder.See(epoch); });

@@ -35,7 +35,7 @@ class NodesOfRows {
  public:
   explicit NodesOfRows(const EvidenceTable& table) : table_(table), node_(table.size()) {}
 
-  // Of rows whose node is not known yet.
+  // These are of rows whose node is not known yet.
   void LearnFirst(const PageColumns& pages) {
     EachRow(pages, [this](std::size_t row, NodeId node) {
       if (!node_[row]) node_[row] = node;
@@ -98,7 +98,7 @@ class NodeSums {
 
   void LearnFirst(const PageColumns& pages) { nodes_.LearnFirst(pages); }
 
-  // To be called with each epoch, oldest first, after LearnFirst() had all of them.
+  // The caller passes each epoch, oldest first, after LearnFirst() had all of them.
   SumsByNode Add(const EpochProfile& epoch) {
     const std::vector<TargetId> moved = nodes_.Learn(epoch.pages);
     if (!estimates_) estimates_.emplace(ranker_, *options_.by);

@@ -370,7 +370,8 @@ std::vector<EpochProfile> WithSharedFile(std::vector<EpochProfile> epochs) {
   return epochs;
 }
 
-// The same pages as those of a third target, behind all others, by which every count is there once.
+// They are the same pages as those of a third target, behind all others, by which every count is
+// there once.
 std::vector<EpochProfile> WithFileAsTarget(const std::vector<EpochProfile>& epochs) {
   std::vector<EpochProfile> merged;
   for (const EpochProfile& epoch : epochs) {

@@ -38,7 +38,7 @@ Sums SumsOf(const std::vector<EpochProfile>& epochs, RankModel model, RankSource
   return sums;
 }
 
-// Of 200 pages every fourth is visited in an epoch. Those from 100 on are hot in the first half.
+// Every fourth of 200 pages is visited in an epoch. Those from 100 on are hot in the first half.
 std::vector<EpochProfile> Shift(std::uint64_t epochs) {
   std::vector<EpochProfile> shift;
   for (std::uint64_t e = 0; e < epochs; ++e) {

@@ -278,7 +278,7 @@ TEST(HitRates, AttainableAreOfThePagesThatTheRankingChooses) {
 
   const std::vector<PageCount> capacities{PageCount(kEach), PageCount(2 * kEach)};
   const std::vector<HitRates> hit = ranker.HitRatesAt(RankSource::kReferences, capacities);
-  // Of 900 ms and nearly 200 ms, which are remembered.
+  // 900 ms and nearly 200 ms of CPU time are remembered.
   EXPECT_NEAR(hit[0].oracle->value, 0.82, 0.03);
   EXPECT_NEAR(hit[0].attainable->value, 0.18, 0.03);
   EXPECT_NEAR(hit[1].attainable->value, 1, 1e-9);
