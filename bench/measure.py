@@ -139,6 +139,18 @@ class Recorder:
         return self.cpu_s / ((self.end_ns - self.start_ns) / 1e9)
 
 
+def stat_of(pid: int) -> list[str]:
+    """The fields of /proc/PID/stat behind the process's name, from its state on."""
+    text = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    return text.rpartition(")")[2].split()
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process, all its threads, so far."""
+    fields = stat_of(pid)
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def target_pid(line: str) -> int:
     """Of a workload's first line: "gups: PID 7, …", its own or that of the server under its load."""
     found = re.match(r"\w+: PID (\d+),", line)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What traces and ledgers share: a file of frames that begins with a header, has a frame for each
-// epoch and closes with an end (docs/trace-format.md). What the messages mean is for the codecs.
+// epoch and closes with an end (docs/trace-format.md). The codecs know what the messages mean.
 // Internal to proto/ and its tests.
 
 #pragma once

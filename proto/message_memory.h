@@ -11,8 +11,8 @@
 namespace tmprof {
 
 // An empty sub-message has two bytes in a file and some hundred in memory, and what zstd makes of a
-// million of them is next to nothing. So a frame may take so much memory, and so much more for each
-// byte of its payload. The writer keeps to it by padding.
+// million of them is next to nothing. A frame may therefore take so much memory, and so much more
+// for each byte of its payload. The writer keeps to it by padding.
 inline constexpr std::uint64_t kFreeMessageMemory = std::uint64_t{128} << 20;
 inline constexpr std::uint64_t kMemoryPerPayloadByte = 256;
 

@@ -14,9 +14,8 @@
 namespace tmprof {
 
 // Whoever reads a trace keeps some hundred bytes for each page that it tells of, and a few bytes of
-// a file could tell of millions. So a trace may have so many records, and so many more for each of
-// its bytes; beyond these, records of pages that it had before are free. The writer keeps to it by
-// padding.
+// a file could tell of millions. A trace may therefore have so many records, and so many more for
+// each of its bytes; beyond these, each page counts once. The writer keeps to it by padding.
 class RecordBudget {
  public:
   static constexpr std::uint64_t kFree = std::uint64_t{1} << 19;
@@ -31,7 +30,7 @@ class RecordBudget {
   using BlockKey = std::pair<TargetId, std::uint64_t>;  // target, page number / kBlockPages
 
   std::uint64_t records_ = 0;
-  // Once there were more than a file's length allows: the first pages of records since then.
+  // Holds the first pages of records since there were more than a file's length allows.
   std::map<BlockKey, std::bitset<kBlockPages>> known_;
   std::uint64_t known_pages_ = 0;
 };

@@ -80,6 +80,11 @@ Result<RankSource> ParseRankSource(std::string_view text) {
   return ParseName(text, "choose rank source", kSources);
 }
 
+Result<std::optional<RankSource>> ParseRankSourceIfAny(std::string_view text) {
+  if (text.empty()) return std::nullopt;
+  return ParseRankSource(text);
+}
+
 Ranker::Options Ranker::DefaultOptions(RankModel model) {
   if (model == RankModel::kSum) return {.model = model};
   return {.model = model, .memory = Memory::kHalfLife, .half_life = kDefaultHalfLife};

@@ -46,6 +46,8 @@ std::string_view Name(RankModel model);  // "sum", "rate"
 std::string_view Name(RankSource source);
 Result<RankModel> ParseRankModel(std::string_view text);
 Result<RankSource> ParseRankSource(std::string_view text);
+// Empty text is nullopt: the caller's choice.
+Result<std::optional<RankSource>> ParseRankSourceIfAny(std::string_view text);
 
 // One score per row of the table it was made from; a span's score is its total over all its base
 // pages. Never negative; 0 where the source has no evidence, and such a row is no candidate. Rank

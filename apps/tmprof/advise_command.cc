@@ -56,11 +56,6 @@ Result<std::variant<std::uint64_t, Ratio>> ParseRoom(const std::string& text) {
                        "1/8"));
 }
 
-Result<std::optional<RankSource>> SourceOf(const AdviseOptions& options) {
-  if (options.by.empty()) return std::nullopt;
-  return ParseRankSource(options.by);
-}
-
 Result<ObjectAdviceOptions> ObjectOptions(const AdviseOptions& options) {
   ObjectAdviceOptions advise{.hot_share = options.hot_share, .cold_nodes = options.cold_nodes};
   for (const std::string& text : options.ratios) {
@@ -71,7 +66,7 @@ Result<ObjectAdviceOptions> ObjectOptions(const AdviseOptions& options) {
   const Result<RankModel> model = ParseRankModel(options.rank_model);
   if (!model) return Fail(model.error());
   advise.model = *model;
-  const Result<std::optional<RankSource>> by = SourceOf(options);
+  const Result<std::optional<RankSource>> by = ParseRankSourceIfAny(options.by);
   if (!by) return Fail(by.error());
   advise.by = *by;
   if (!options.placed_under.empty()) {
@@ -126,7 +121,7 @@ Result<int> AdviseOnLocks(const AdviseOptions& options, const Trace& trace, Form
   const Result<RankModel> model = ParseRankModel(options.rank_model);
   if (!model) return Fail(model.error());
   wanted.model = *model;
-  const Result<std::optional<RankSource>> by = SourceOf(options);
+  const Result<std::optional<RankSource>> by = ParseRankSourceIfAny(options.by);
   if (!by) return Fail(by.error());
   wanted.by = *by;
   if (options.pid) wanted.pid = Pid(*options.pid);

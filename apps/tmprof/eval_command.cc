@@ -43,12 +43,11 @@ struct TraceEnd {
   std::string trace;
   StreamEnd end;
 };
-// The hit rates that one trace tells without a replay, one for each ratio. Empty: the judge's
-// weights are no estimated rates.
+// The hit rates that one trace tells without a replay.
 struct TraceHitRates {
   std::string trace;
-  std::vector<HitRates> at_ratio;  // empty: they cannot be told
-  bool shares_memory = false;      // that is why
+  std::vector<HitRates> at_ratio;  // one for each ratio; empty: not told
+  bool shares_memory = false;  // why it is empty; else the judge's weights are no estimated rates
 };
 
 struct Evaluation {
@@ -124,12 +123,10 @@ Result<ReplayOptions> ParseReplayOptions(const EvalOptions& options) {
                                   RequireDifferent("--ratio", options.ratios, replay.ratios)}) {
     if (!different) return Fail(different.error());
   }
-  if (!options.judge.empty()) {
-    const auto judge =
-        ParseRankSource(options.judge == kAccesses ? Name(RankSource::kCombined) : options.judge);
-    if (!judge) return Fail(judge.error());
-    replay.judge = *judge;
-  }
+  const auto judge = ParseRankSourceIfAny(options.judge == kAccesses ? Name(RankSource::kCombined)
+                                                                     : options.judge);
+  if (!judge) return Fail(judge.error());
+  replay.judge = *judge;
   const auto ranker = RankerOptions(options);
   if (!ranker) return Fail(ranker.error());
   replay.ranker = *ranker;
@@ -248,8 +245,7 @@ std::string WithInterval(const std::optional<HitRate>& rate) {
 std::string AsText(const TraceHitRates& told, const std::vector<Ratio>& ratios) {
   if (told.shares_memory) {
     return "Hit rates with intervals are not told: processes share memory, and their evidence "
-           "cannot "
-           "be joined yet\n";
+           "cannot be joined yet\n";
   }
   if (told.at_ratio.empty()) return "";
   std::vector<TextTable::Column> columns{{"hit rate", TextTable::Align::kLeft}};
@@ -316,11 +312,7 @@ Result<int> EvaluateFile(const std::string& path, const ReplayOptions& options,
   const Result<Trace> trace = OpenTraceFile(path);
   if (!trace) return Fail(trace.error());
   Result<ReplayOutcome> outcome = Replay(trace->open, options);
-  if (!outcome) {
-    Error error = std::move(outcome.error());
-    if (error.object == "the trace") error.object = path;
-    return Fail(std::move(error));
-  }
+  if (!outcome) return Fail(OfTrace(path, std::move(outcome.error())));
   TraceHitRates told{.trace = path, .at_ratio = {}};
   if (CanTellHitRates(options.ranker, outcome->judge)) {
     std::vector<PageCount> capacities;
@@ -328,7 +320,7 @@ Result<int> EvaluateFile(const std::string& path, const ReplayOptions& options,
       capacities.push_back(outcome->results[i].capacity);
     }
     auto rates = TellHitRates(trace->open, options.ranker, outcome->judge, capacities);
-    if (!rates) return Fail(rates.error());
+    if (!rates) return Fail(OfTrace(path, std::move(rates.error())));
     told.at_ratio = *std::move(rates);
     told.shares_memory = told.at_ratio.empty();
   }

@@ -77,6 +77,11 @@ Error OfOption(std::string_view option, std::string_view value, Error fault) {
   return fault;
 }
 
+Error OfTrace(std::string_view path, Error fault) {
+  if (fault.object == "the trace") fault.object = path;
+  return fault;
+}
+
 Status WriteOut(std::string_view text) {
   errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {

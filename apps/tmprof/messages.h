@@ -39,6 +39,9 @@ void WarnOfCountingTwice();
 // Says of a value's fault which option it was given to.
 Error OfOption(std::string_view option, std::string_view value, Error fault);
 
+// Names the file in an error of what reads a trace without knowing where it is.
+Error OfTrace(std::string_view path, Error fault);
+
 // Writes all of `text` to standard output, flushed; an error names it.
 Status WriteOut(std::string_view text);
 // WriteOut(), which returns `exit_status` where all was written.

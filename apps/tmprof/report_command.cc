@@ -191,17 +191,14 @@ Result<int> Report(const CLI::App& command, const ReportOptions& options) {
   const Result<ObjectsBy> objects_by =
       by_objects && !options.by.empty() ? ParseObjectsBy(options.by) : ObjectsBy::kSite;
   if (!objects_by) return Fail(objects_by.error());
-  std::optional<RankSource> by;
-  if (!by_objects && !options.by.empty()) {
-    const Result<RankSource> source = ParseRankSource(options.by);
-    if (!source) return Fail(source.error());
-    by = *source;
-  }
+  const Result<std::optional<RankSource>> by =
+      by_objects ? std::nullopt : ParseRankSourceIfAny(options.by);
+  if (!by) return Fail(by.error());
   const Result<RankModel> model = ParseRankModel(options.rank_model);
   if (!model) return Fail(model.error());
 
   ViewOptions view_options{.model = *model,
-                           .by = by,
+                           .by = *by,
                            .limit = options.limit > 0 ? std::optional(options.limit) : std::nullopt,
                            .heatmap_raw = options.raw,
                            .ping_pong_epochs = options.ping_pong,

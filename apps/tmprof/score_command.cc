@@ -125,11 +125,7 @@ Result<int> Score(const ScoreOptions& options) {
 
   const Result<AccuracyOutcome> outcome = ScoreAgainstTruth(
       **epochs, *truth, {.k_ratio = *k_ratio, .model = *model, .among_truth = options.among_truth});
-  if (!outcome) {
-    Error error = outcome.error();
-    if (error.object == "the trace") error.object = options.trace;
-    return Fail(std::move(error));
-  }
+  if (!outcome) return Fail(OfTrace(options.trace, outcome.error()));
   const int exit_status = std::max(WarnOfEnd(truth->end, options.truth, "taken for the truth"),
                                    WarnOfEnd(outcome->end, options.trace, "scored"));
   switch (*format) {

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What all objects that the compiler pass has been over ask for.
+// All objects that the compiler pass has been over ask for this symbol.
 constexpr const char* kAttach = "tmprof_attach";
 
 enum class Code : std::uint8_t { kNone, kCounted, kUncounted };

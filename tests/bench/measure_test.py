@@ -34,7 +34,7 @@ class PostgresqlTruth(unittest.TestCase):
         self.assertEqual(postgresql.pages_of_row(0, 1, 8064, 121), {0, 1})
         self.assertEqual(postgresql.pages_of_row(0, 33, 3968, 121), {0})
         self.assertEqual(postgresql.pages_of_row(0, 32, 4000, 121), {0, 1})
-        # Where the block begins 32 bytes before a page's end, line pointers are on the page after.
+        # Line pointers are on the next page if the block begins 32 bytes before a page's end.
         self.assertEqual(postgresql.pages_of_row(4064, 3, 8064, 121), {0, 1, 2})
 
     def test_every_row_has_the_weight_of_one_rank(self):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes tests/golden/v2.tmprof.data. Not part of any test: run it once for each version of the
+// Makes tests/golden/v2.tmprof.data. It is part of no test: run it once for each version of the
 // format, commit the file, and never make that version's file again.
 //   ninja -C build/release make_golden
 //   build/release/make_golden tests/golden/v2.tmprof.data

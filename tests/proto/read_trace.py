@@ -10,7 +10,7 @@ import sys
 import zlib
 
 MAGIC = b"\x89TMPROF\n"
-HEADER, EPOCH, END = 1, 2, 3
+EPOCH, END = 2, 3
 
 _zstd = ctypes.CDLL("libzstd.so.1")
 _zstd.ZSTD_decompress.restype = ctypes.c_size_t

@@ -297,8 +297,8 @@ TEST_F(TraceValidation, PlacesOfAFileAreRefusedUnlessTheyAreWhole) {
             "mapping 0 of target 0 is at page 4503599627370481 of a file, past the end of any");
 }
 
-// What version 2 lays out for later writers is no reason to refuse a trace, nor does it change what
-// is read.
+// Parts that version 2 lays out for later writers are no reason to refuse a trace, and do not
+// change what is read.
 TEST_F(TraceValidation, PartsOfTheFormatThatNobodyReadsYetAreSkipped) {
   EpochByHand epoch;
   epoch.targets =

@@ -117,7 +117,7 @@ class AbitKernel {
   // Set: memory is short, and clearing, which moves pages to the inactive list, would feed reclaim.
   virtual std::optional<std::string> MemoryPressure() = 0;
 
-  // -1: it wakes nobody. TakeWakes() makes it unreadable again.
+  // -1 wakes nobody. TakeWakes() makes it unreadable again.
   virtual int wake_fd() const { return -1; }
   virtual void TakeWakes() {}
 

@@ -40,7 +40,9 @@ using std::chrono::nanoseconds;
 // all processes, at half a percent of a CPU.
 constexpr nanoseconds kLookForOthers = std::chrono::seconds(1);
 constexpr int kLookForOthersRest = 200;  // times what the last one took
+// This is a safeguard: callers and the kernel wake the thread.
 constexpr nanoseconds kLongestWait = std::chrono::seconds(1);
+// The thread looks for callers so often if it has no eventfd for them to wake it by.
 constexpr nanoseconds kWithoutDescriptor = std::chrono::milliseconds(10);
 
 std::string_view Name(ScanOptions::Mode mode) {
@@ -193,7 +195,8 @@ class AbitScanner::Worker {
     }
   }
 
-  // Until a caller has been served or the kernel wakes the thread, and no longer than that.
+  // Returns once a caller has been served or the kernel wakes the thread, after `time` at the
+  // latest.
   void Wait(std::unique_lock<std::mutex>& lock, nanoseconds time) {
     std::array<pollfd, 2> events{{{.fd = changed_.get(), .events = POLLIN, .revents = 0},
                                   {.fd = kernel_->wake_fd(), .events = POLLIN, .revents = 0}}};
@@ -236,7 +239,7 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(const Options& options) {
     warnings.push_back(fmt::format("accessed bits are read through the {}: {}",
                                    Name((*reader)->way()), (*reader)->fallback_reason()));
   }
-  // Only the ladder of a full scan waits by it.
+  // The ladder of a full scan alone waits by this clock.
   std::unique_ptr<SwitchClock> clock;
   if (options.scan.mode == ScanOptions::Mode::kLadder && options.scan.looked != Looked::kRegions) {
     if (auto opened = SwitchClock::Open()) {

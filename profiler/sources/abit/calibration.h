@@ -49,7 +49,7 @@ struct Passes {
 
 // The cost of `pages` pages by those passes, of which there is at least one; no ns_per_point.
 // Medians of the differences, where enough of them agree. Else the machine was busy, which only
-// adds to the time of a pass: the least times count. Nothing is more than the bounds above.
+// adds to the time of a pass: the least times count. No figure is above these bounds.
 MeasuredCost CostOf(std::span<const Passes> passes, std::uint64_t pages);
 
 // Where it could not be measured: between the 3 to 6.5 us that the calibration gives on an idle

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What libbpf complains of while a program is loaded.
+// Keeps what libbpf complains of while a program is loaded.
 
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace tmprof::abit {
 
-// While one lives, the first complaint in its thread is kept instead of printed. Once there was
-// one, libbpf prints nothing any more. One at a time in each thread.
+// An object keeps the first complaint of its thread, which libbpf would print otherwise. After the
+// first object libbpf prints nothing any more. Each thread has one at a time.
 class LibbpfLog {
  public:
   LibbpfLog();

@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -15,7 +14,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <limits>
 #include <string>
 #include <utility>
 
@@ -27,6 +25,7 @@
 #include "profiler/procfs.h"
 #include "profiler/sources/abit/child_process.h"
 #include "profiler/sources/abit/host_kernel.h"
+#include "profiler/sources/abit/page_walk.h"
 
 namespace tmprof::abit {
 namespace {
@@ -41,9 +40,6 @@ constexpr std::size_t kMostRangesPerCall = 16;
 constexpr std::uint64_t kPagemapExclusive = std::uint64_t{1} << 56;
 constexpr std::uint64_t kPagemapFrame = (std::uint64_t{1} << 55) - 1;
 constexpr std::uint64_t kPageFlagLru = std::uint64_t{1} << 5;  // KPF_LRU
-
-// A read looks at so many threads of a process: MAX_THREADS of page_walk.bpf.h.
-constexpr std::uint64_t kMostThreadsSeen = 256;
 
 // The bytes reached, or -1 with errno set.
 long ClearBits(int pidfd, VpnRange range) {
@@ -186,16 +182,9 @@ class LinuxProcess final : public AbitProcess {
   // on a CPU, none is missing.
   void CompareClock(const ReadResult& read, std::uint64_t switches_before) {
     if (knows_all_ || !slot_ || clock_->Switches(*slot_) != switches_before) return;
-    knows_all_ = clock_->At(*slot_, read.time, nanoseconds(0)).threads == read.running_threads &&
-                 Threads() <= kMostThreadsSeen;
-  }
-
-  // The kernel counts each thread as a link of this folder, beside "." and "..".
-  std::uint64_t Threads() const {
-    struct stat folder{};
-    const std::string path = fmt::format("/proc/{}/task", pid_.value());
-    if (::stat(path.c_str(), &folder) != 0) return std::numeric_limits<std::uint64_t>::max();
-    return folder.st_nlink - 2;
+    if (clock_->At(*slot_, read.time, nanoseconds(0)).threads != read.running_threads) return;
+    const auto process = ProcFs().Stat(pid_);
+    knows_all_ = process && process->threads <= TMPROF_WALK_MAX_THREADS;
   }
 
   // A thread's file is its process's.

@@ -9,11 +9,13 @@
 
 #include "base/result.h"
 #include "profiler/sources/abit/abit_kernel.h"
+#include "profiler/sources/abit/page_table_reader.h"
+#include "profiler/sources/abit/switch_clock.h"
 
 namespace tmprof::abit {
 
-// All calls on it and on its processes come from one thread at a time. Without a clock it does not
-// tell when processes run.
+// All calls on it and on its processes come from one thread at a time. It does not tell when
+// processes run if it has no clock.
 std::unique_ptr<AbitKernel> MakeLinuxAbitKernel(std::unique_ptr<PageTableReader> reader,
                                                 std::unique_ptr<SwitchClock> clock = nullptr);
 

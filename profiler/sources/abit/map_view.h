@@ -17,7 +17,7 @@ class MapView {
   ~MapView() {
     if (address_ != nullptr) ::munmap(address_, bytes_);
   }
-  // False: errno says why. Once only.
+  // Call it once. False: errno says why.
   bool Map(int fd, std::size_t bytes, int protection = PROT_READ) {
     void* address = ::mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
     if (address == MAP_FAILED) return false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a target has run of late, to foretell when it will have used some CPU time.
+// Watches how a target has run of late, to foretell when it will have used some CPU time.
 
 #pragma once
 
@@ -40,7 +40,7 @@ class Pace {
     }
   }
 
-  // How long a thread stays on a CPU.
+  // A thread stays on a CPU for so long.
   std::chrono::nanoseconds stay() const { return std::max(stay_, current_stay_); }
 
   // It has not run for so long that nothing can be foretold.

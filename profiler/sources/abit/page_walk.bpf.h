@@ -27,7 +27,6 @@
 #define EFAULT 14
 #define ENOENT 2
 #define ESRCH 3
-#define MAX_THREADS 256 /* of a process, looked at */
 
 /* Only what is used; relocated to the running kernel's layout when the program is loaded. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
@@ -248,7 +247,7 @@ static __always_inline void count_running(struct task_struct* task) {
   __u32 running = 0;
   int i;
 
-  for (i = 0; i < MAX_THREADS; i++) {
+  for (i = 0; i < TMPROF_WALK_MAX_THREADS; i++) {
     struct task_struct* thread = next_thread(head, &link);
 
     if (!thread) break;

@@ -10,6 +10,7 @@
 #define TMPROF_WALK_MAX_PARTS 512
 #define TMPROF_TABLE_ENTRIES 512
 #define TMPROF_WALK_MAX_POINTS 1024
+#define TMPROF_WALK_MAX_THREADS 256 /* of a process, looked at */
 
 enum tmprof_walk_mode {
   TMPROF_WALK_TABLES = 0, /* parts, and the entries of each last-level table */

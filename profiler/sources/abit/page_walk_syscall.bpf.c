@@ -90,7 +90,7 @@ static __always_inline int thread_with_memory(struct task_struct* task) {
   struct list_head* link = (struct list_head*)head;
   int i;
 
-  for (i = 0; i < MAX_THREADS; i++) {
+  for (i = 0; i < TMPROF_WALK_MAX_THREADS; i++) {
     struct task_struct* thread = next_thread(head, &link);
 
     if (!thread) break;

@@ -182,19 +182,19 @@ MonotonicTime ScanEngine::Step() {
 void ScanEngine::DropStaleDues() {
   while (!dues_.empty()) {
     const Due& due = dues_.top();
-    if (!due.block->dropped && due.block->in_ladder && due.generation == due.block->generation)
-      return;
+    if (due.block->Awaits(due.generation)) return;
     dues_.pop();
   }
 }
 
-// True: rungs of its ladders are waited for by its own clock.
-bool ScanEngine::GoesByCpu(ScanTarget& target, MonotonicTime now) const {
-  return options_.mode == ScanOptions::Mode::kLadder && target.Running(now).has_value();
+// The target's exact clock, by which rungs of its ladders are waited for; nullopt: they are not.
+std::optional<RunningTime> ScanEngine::LadderClock(ScanTarget& target, MonotonicTime now) const {
+  return options_.mode == ScanOptions::Mode::kLadder ? target.Running(now) : std::nullopt;
 }
 
-// A block that is due by the clock of its target, the targets taking turns. Else nullptr; then one
-// will be due at `next_due`, and not before `next_look` unless its target wakes the scanner.
+// Returns a block that is due by the clock of its target; the targets take turns. If it returns
+// nullptr, one will be due at `next_due`, and none before `next_look` unless its target wakes the
+// scanner.
 BlockPtr ScanEngine::TakeCpuDue(MonotonicTime now, MonotonicTime& next_due,
                                 MonotonicTime& next_look) {
   auto next = read_by_cpu_ ? targets_.upper_bound(*read_by_cpu_) : targets_.begin();
@@ -234,8 +234,8 @@ BlockPtr ScanEngine::TakeCpuDue(MonotonicTime now, MonotonicTime& next_due,
   return nullptr;
 }
 
-// When to look at the target again, which is to have used that CPU time, `slack` more or less. Its
-// wake-up may come before. Precondition: it has used less.
+// Returns the time to look at the target again, which is to have used that CPU time, `slack` more
+// or less. Its wake-up may come before. Precondition: it has used less.
 ScanEngine::Wait ScanEngine::WaitFor(ScanTarget& target, nanoseconds cpu, nanoseconds slack,
                                      MonotonicTime now, const RunningTime& running) {
   const nanoseconds left = cpu - running.cpu;
@@ -273,16 +273,16 @@ ScanEngine::Wait ScanEngine::WaitFor(ScanTarget& target, nanoseconds cpu, nanose
 
 // Puts its next turn off by so much of its CPU time. False: its clock is not exact.
 bool ScanEngine::WaitsByCpu(ScanTarget& target, nanoseconds cpu, MonotonicTime now) {
-  if (!GoesByCpu(target, now)) return false;
-  if (!target.turn_at) target.turn_at = target.Running(now)->cpu + cpu;
+  const std::optional<RunningTime> running = LadderClock(target, now);
+  if (!running) return false;
+  if (!target.turn_at) target.turn_at = running->cpu + cpu;
   return true;
 }
 
 // A clear of a target that is off the CPU would always come right before it runs, and tell what it
-// does first. So it waits for a random moment of its CPU time.
+// does first. The clear waits for a random moment of its CPU time instead.
 bool ScanEngine::IsItsTurn(ScanTarget& target, MonotonicTime now) {
-  if (options_.mode != ScanOptions::Mode::kLadder) return true;
-  const std::optional<RunningTime> running = target.Running(now);
+  const std::optional<RunningTime> running = LadderClock(target, now);
   if (!running) return true;
   target.pace.See(now, *running);
   if (target.turn_at) return false;
@@ -1028,10 +1028,12 @@ void ScanEngine::OpenExposure(ScanTarget& target, const BlockPtr& block, Monoton
 void ScanEngine::ReadDue(const BlockPtr& block) {
   ScanTarget* target = Find(block->target);
   if (target == nullptr || !target->watched()) return;
-  if (block->by_whole && !block->read_since_clear && GoesByCpu(*target, kernel_.Now()) &&
-      target->Running(kernel_.Now())->cpu < block->cpu_cleared + kUnflushed / 2) {
-    ScheduleByCpu(*target, block);
-    return;
+  if (block->by_whole && !block->read_since_clear) {
+    const std::optional<RunningTime> running = LadderClock(*target, kernel_.Now());
+    if (running && running->cpu < block->cpu_cleared + kUnflushed / 2) {
+      ScheduleByCpu(*target, block);
+      return;
+    }
   }
   const std::optional<ReadResult> read = Read(*target, *block);
   if (!read) {
@@ -1085,7 +1087,7 @@ void ScanEngine::ScheduleNextRead(ScanTarget& target, const BlockPtr& block, Mon
     EndLadder(target, *block);
     return;
   }
-  if (!unflushed && GoesByCpu(target, now)) {
+  if (!unflushed && LadderClock(target, now)) {
     ScheduleByCpu(target, block);
     return;
   }

@@ -61,7 +61,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   void Leave(ScanTarget& target) override;
   const tmprof_ladder& LadderOf(const Block& block) const;
   void DropStaleDues();
-  bool GoesByCpu(ScanTarget& target, MonotonicTime now) const;
+  std::optional<RunningTime> LadderClock(ScanTarget& target, MonotonicTime now) const;
   BlockPtr TakeCpuDue(MonotonicTime now, MonotonicTime& next_due, MonotonicTime& next_look);
   struct Wait {
     MonotonicTime until;

@@ -89,6 +89,10 @@ struct Block {
   bool Clearable(MonotonicTime now) const {
     return unit != kGiantPages && unclearable_until <= now;
   }
+  // A read that was due for its exposure of that number is still to come.
+  bool Awaits(std::uint32_t of_generation) const {
+    return !dropped && in_ladder && generation == of_generation;
+  }
   bool WorthATurn(MonotonicTime now) const { return !dropped && (!seen || Clearable(now)); }
 };
 using BlockPtr = std::shared_ptr<Block>;
@@ -100,9 +104,7 @@ struct CpuDue {
   BlockPtr block;
   std::uint32_t generation;
   bool operator<(const CpuDue& other) const { return other.cpu < cpu; }
-  bool stale() const {
-    return block->dropped || !block->in_ladder || generation != block->generation;
-  }
+  bool stale() const { return !block->Awaits(generation); }
 };
 
 // Of the blocks of a target, under way.
@@ -167,9 +169,10 @@ struct ScanTarget : WatchedTarget {
 
   WholeClears whole;
 
-  // Where the target's clock is exact at any moment.
+  // These hold where the target's clock is exact at any moment.
   std::priority_queue<CpuDue> cpu_dues;
-  // Its CPU time at which the next clear is tried, as it was off the CPU at the last try.
+  // The next clear is tried at this CPU time of the target, because it was off the CPU at the last
+  // try.
   std::optional<std::chrono::nanoseconds> turn_at;
   bool waited_for_turn = false;
   Pace pace;

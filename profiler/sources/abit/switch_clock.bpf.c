@@ -19,7 +19,7 @@
 
 #define KERNEL_THREAD 0x00200000 /* PF_KTHREAD of linux/sched.h */
 
-/* Only what is used; relocated to the running kernel's layout when the program is loaded. */
+/* It has only the members used here, and is relocated to the running kernel's layout on loading. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 struct task_struct {
   unsigned int flags;

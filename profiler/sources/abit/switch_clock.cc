@@ -122,7 +122,8 @@ Result<std::unique_ptr<SwitchClock>> SwitchClock::Open() {
   const auto refused = [](int system_error, const LibbpfLog& log) {
     Error error = Refused("load", "the BPF program on context switches", system_error,
                           CapabilityAdvice(kAccessedBitCapabilities) + ", on a kernel with BTF");
-    // Without the capabilities libbpf complains of a memory limit, which is not what is wrong.
+    // libbpf complains of a memory limit if the capabilities are missing; the limit is not what is
+    // wrong.
     if (system_error != EPERM) error.reason = log.first();
     return Fail(std::move(error));
   };

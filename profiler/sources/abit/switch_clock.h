@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU time of processes at every moment, by a BPF program on context switches. The kernel's own
-// figure of a running thread is brought up to date at timer ticks.
+// Tells the CPU time of processes at every moment, by a BPF program on context switches. The
+// kernel's own figure of a running thread is brought up to date at timer ticks.
 
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace tmprof::abit {
 
-// Tells how much CPU time a process has used.
+// The CPU time that a process has used.
 struct RunningTime {
   std::chrono::nanoseconds cpu{0};           // since some fixed moment
   std::uint32_t threads = 0;                 // on a CPU

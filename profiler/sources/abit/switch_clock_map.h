@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR Apache-2.0 */
-/* What the program on context switches and user space share: one slot for each watched process. */
+/* The program on context switches and user space share this: one slot for each watched process. */
 
 #pragma once
 
@@ -12,8 +12,8 @@
 
 /* Times are CLOCK_MONOTONIC or CPU time in nanoseconds, modulo 2^52: differences are meant. */
 struct tmprof_clock_slot {
-  /* Low bits: threads on a CPU. Above: the CPU time of all stays on a CPU that have ended, less the
-   * start of each that has not. */
+  /* The low bits count threads on a CPU. The bits above have the CPU time of all stays on a CPU
+   * that have ended, less the start of each that has not. */
   __u64 word;
   __u64 wake_at; /* CPU time */
   __u32 armed;   /* the program clears it when it wakes user space */

@@ -23,8 +23,8 @@ struct WatchedTarget {
   std::optional<Error> Open(AbitKernel& kernel);
   bool watched() const { return handle && !gone; }
 
-  // Returns the target's CPU time at a read or a clear that has just been. So many threads were
-  // seen on a CPU.
+  // Returns the target's CPU time at a read or a clear that has just been.
+  // `running_threads` were seen on a CPU.
   std::chrono::nanoseconds CpuAt(MonotonicTime time, std::uint32_t running_threads);
   // Returns the same clock's time where it is exact at any moment.
   std::optional<RunningTime> Running(MonotonicTime time);

@@ -227,7 +227,7 @@ TEST_F(RestingTest, TheExactClockGoesOnFromTheKernelsFigure) {
   target.process = process.identity();
   ASSERT_FALSE(target.Open(kernel_));
   EXPECT_EQ(target.CpuAt(kernel_.now, 0), seconds(100));
-  // Between the last figure of the kernel and the first of the exact clock the process runs.
+  // The process runs between the kernel's last figure and the exact clock's first.
   kernel_.now = MonotonicTime(milliseconds(250));
   kernel_.tells_when_processes_run = true;
   EXPECT_EQ(target.CpuAt(kernel_.now, 0), seconds(100) + milliseconds(20));
@@ -887,17 +887,6 @@ class WholeClearTest : public ScanEngineTest {
     return found == harvest.details.end() ? 0 : found->count;
   }
   // The part of the hot pages by Rates() that is among as many of the highest rate.
-  double Recall(const SimulatedProcess& process, std::size_t one_hot_in) {
-    std::vector<std::pair<double, Vpn>> ranked;
-    for (const auto& [key, sum] : sums_) ranked.push_back({-sum.rate(), key.vpn});
-    std::ranges::sort(ranked);
-    const std::size_t hot = process.pages.size() / one_hot_in;
-    std::size_t found = 0;
-    for (std::size_t i = 0; i < std::min(hot, ranked.size()); ++i)
-      found += process.IndexOf(ranked[i].second) % one_hot_in == 0;
-    return static_cast<double>(found) / static_cast<double>(hot);
-  }
-
   // Hot pages by Rates() with a first access.
   std::size_t HotPagesSeen(const SimulatedProcess& process, std::size_t one_hot_in) const {
     return static_cast<std::size_t>(std::ranges::count_if(sums_, [&](const auto& entry) {

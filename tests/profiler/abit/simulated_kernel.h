@@ -90,7 +90,7 @@ class SimulatedProcess {
   bool collapsed() const { return collapses_after && point_reads > *collapses_after; }
   double cpus = 1;                          // that it uses
   std::chrono::nanoseconds used_before{0};  // before it was opened
-  // Instead, it uses one CPU by turns, from time 0 of the clock on.
+  // If this is set, it uses one CPU by turns, from time 0 of the clock on.
   struct Duty {
     std::chrono::nanoseconds run;
     std::chrono::nanoseconds rest;
@@ -137,7 +137,7 @@ class SimulatedKernel final : public AbitKernel {
 
   bool tells_when_processes_run = false;
 
-  // When it wakes the scanner, if nothing else happens.
+  // Returns the time at which it wakes the scanner if nothing else happens.
   MonotonicTime NextWake() const {
     MonotonicTime next = MonotonicTime::max();
     for (const auto& [pid, process] : processes) {
