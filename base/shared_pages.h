@@ -17,8 +17,8 @@ namespace tmprof {
 
 // Each mapper of a shared file's page has a record of its own, of its own page table. The page
 // itself is named by the file and its place there. A file stands where a target would: files are
-// numbered from kFirstFile in the order in which they are met. So a name stays the same when its
-// mappers come and go, and the order of names is the order of pages in the file.
+// numbered from kFirstFile in the order in which they are met. A name therefore stays the same
+// when its mappers come and go, and the order of names is the order of pages in the file.
 //
 // A file is a device, an inode and a path. Device and inode are not enough: subvolumes of btrfs
 // show one device and repeat inode numbers, the inode of a System V segment is its ID, and a later

@@ -5,21 +5,9 @@
 #include "rank/source_view.h"
 
 namespace tmprof {
-namespace {
-
-// Listed at some time, a target was not there in epochs that do not list it.
-double CpuSeconds(const TargetTimes& all, const TargetTimes& part, TargetId target) {
-  const TargetTime time =
-      all.Find(target) ? part.Find(target).value_or(TargetTime{}) : part.Of(target);
-  return time.cpu_seconds;
-}
-
-}  // namespace
 
 EpochEstimates::EpochEstimates(const TotalRanker& ranker, RankSource source)
-    : ranker_(ranker),
-      source_(source),
-      by_rate_(ranker.model() == RankModel::kRate && !IsExact(source)) {
+    : ranker_(ranker), source_(source), by_rate_(IsEstimated(ranker.model(), source)) {
   if (!by_rate_) return;
   steps_ = ranker.EstimateOverTime(source);
   for (const StepEstimates& step : steps_) all_times_.Add(step.times);
@@ -53,8 +41,8 @@ void EpochEstimates::FindTargets() {
 }
 
 double EpochEstimates::ShareOf(TargetId target, const TargetTimes& of_epoch) const {
-  const double of_step = CpuSeconds(all_times_, steps_[step_].times, target);
-  return of_step > 0 ? CpuSeconds(all_times_, of_epoch, target) / of_step : 0;
+  const double of_step = all_times_.In(steps_[step_].times, target).cpu_seconds;
+  return of_step > 0 ? all_times_.In(of_epoch, target).cpu_seconds / of_step : 0;
 }
 
 Estimates EpochEstimates::estimates() const {

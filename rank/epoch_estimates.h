@@ -15,16 +15,16 @@
 
 namespace tmprof {
 
-// By RankModel::kRate, every row of the whole trace has its estimate in every epoch, whether its
+// Every row of the whole trace has an estimate in every epoch by RankModel::kRate, whether its
 // pages were looked at in the epoch or not: that of the step around it (StepEstimates), shared out
-// by the CPU time of its target. By kSum and by exact sources an epoch has its own counts, and is a
+// by the CPU time of its target. An epoch has its own counts by kSum and by exact sources, and is a
 // step of its own.
 class EpochEstimates {
  public:
   // `ranker` has absorbed all epochs; it must stay.
   EpochEstimates(const TotalRanker& ranker, RankSource source);
 
-  // To be called with the epochs that the ranker absorbed, oldest first. An epoch by rate takes
+  // The caller passes the epochs that the ranker absorbed, oldest first. An epoch by rate takes
   // time for each target, but not for its rows.
   void See(const EpochProfile& epoch);
 
@@ -34,8 +34,8 @@ class EpochEstimates {
   // Every row has its estimate here, which takes time and memory for each.
   Estimates estimates() const;
 
-  // For sums that do not take the time of all rows in each epoch: a sum over rows of one target
-  // holds in all epochs of a step, but for the epoch's share of it.
+  // A sum over rows of one target holds in all epochs of a step, but for the epoch's share. Sums
+  // need not visit all rows in each epoch.
   struct TargetRows {
     TargetId target;
     std::size_t first;  // rows [first, end) of table()
@@ -43,7 +43,7 @@ class EpochEstimates {
     double share;  // what the epoch has of the step's scores; 0: the target did not run in it
   };
   const std::vector<TargetRows>& targets() const { return targets_; }  // ascending
-  // Another number where a row may have another score in the step.
+  // The number changes when a row may have another score.
   std::size_t step() const { return step_; }
   double StepScore(std::size_t row) const {
     return by_rate_ ? steps_[step_].score[row] : counts_.score[row];

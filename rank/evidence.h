@@ -64,6 +64,10 @@ struct EvidenceTable {
   std::size_t size() const { return key.size(); }
 };
 
+inline PageKey EndOf(const EvidenceTable& table, std::size_t row) {
+  return {table.key[row].target, table.key[row].vpn + PageCount(table.span_pages[row])};
+}
+
 // Precondition: `key` is at or past the end of the last span.
 void Push(EvidenceTable& table, PageKey key, std::uint32_t span_pages, const Evidence& evidence);
 
@@ -77,8 +81,8 @@ void TakeEvidence(const EpochProfile& profile, EvidenceTable& table);
 void Join(const EvidenceTable& older, const Keeps& keeps, const EvidenceTable& newer,
           EvidenceTable& joined, EvidenceTable& apart);
 
-// Walks a table in step with ascending ranges of pages, handing out shares of its evidence. What it
-// is made of must stay.
+// Walks a table in step with ascending ranges of pages, handing out shares of its evidence. The
+// table and the keeps must outlive the walk.
 class EvidenceWalk {
  public:
   // `keeps`: null, all of it.

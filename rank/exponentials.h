@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of use within rank/ only.
+// Only rank/ uses it.
 
 #pragma once
 

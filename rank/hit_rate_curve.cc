@@ -54,17 +54,14 @@ class Curve {
         kinds_(rated.kinds),
         fit_(FitRates(rated.kinds, FoundAt::kBetweenReads)) {
     full_prior_ = fit_.mixture.prior();
-    any_bits_ = std::ranges::any_of(kinds_, &RateKind::looked_at);
     SortIntoClasses(rated);
   }
-
-  bool any_bits() const { return any_bits_; }
 
   // The oracle's hit rate at each capacity, then the attainable one at each.
   std::vector<double> Estimate(const std::vector<std::uint32_t>& group_of_row,
                                std::span<const double> times) {
     Weigh(group_of_row, times);
-    fit_.mixture.FitPrior(kinds_, any_bits_, full_prior_, Rare::kKept);
+    fit_.mixture.FitPrior(kinds_, /*looked_at_only=*/true, full_prior_, Rare::kKept);
     return Read(RateColumns(fit_.mixture.rates()));
   }
 
@@ -147,7 +144,7 @@ class Curve {
 
   void SortIntoClasses(const RatedRows& rated) {
     std::unordered_map<std::uint64_t, std::uint32_t> class_of;
-    // Without a score the ranking of an epoch before stays.
+    // The ranking of an earlier epoch stays if no row has a score.
     const bool any_ran_last =
         std::ranges::any_of(rated.rows, [](const RatedRow& row) { return row.cpu_seconds > 0; });
     const RatedRow* before = nullptr;
@@ -207,7 +204,6 @@ class Curve {
   std::vector<RateKind> kinds_;
   RateFit fit_;
   std::vector<double> full_prior_;
-  bool any_bits_ = false;
   std::vector<Class> classes_;
   std::vector<Target> targets_;
   std::vector<Row> rows_;
@@ -232,8 +228,8 @@ std::vector<HitRates> HitRatesOf(const RatedRows& rated, std::span<const PageCou
                            [](const RatedRow& row) { return row.remembered_cpu_seconds > 0; })) {
     return result;
   }
+  if (std::ranges::none_of(rated.kinds, &RateKind::looked_at)) return result;
   Curve curve(rated, capacities);
-  if (!curve.any_bits()) return result;
 
   const PageGroups groups(keys);
   std::vector<HitRate> rates = WithIntervals(

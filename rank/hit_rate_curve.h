@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hit rates that one state of the evidence tells. Of use within rank/ only.
+// The hit rates that one state of the evidence tells. Only rank/ uses it.
 
 #pragma once
 

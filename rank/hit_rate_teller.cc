@@ -3,6 +3,7 @@
 #include "rank/hit_rate_teller.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "base/check.h"
@@ -27,8 +28,8 @@ HitRateTeller::HitRateTeller(const Ranker::Options& options, RankSource source,
       ascending_(Ascending(capacities)),
       ranker_(options),
       history_(ascending_.size()) {
-  TMPROF_CHECK(options.model == RankModel::kRate && !IsExact(source) &&
-               source != RankSource::kSamples && ascending_.size() < 255);
+  TMPROF_CHECK(IsEstimated(options.model, source) && source != RankSource::kSamples &&
+               ascending_.size() < 255);
 }
 
 void HitRateTeller::Absorb(const EpochProfile& profile) {
@@ -73,8 +74,8 @@ std::vector<HitRates> HitRateTeller::Tell() const {
   for (HitRates& each : told) {
     const auto at = std::ranges::lower_bound(ascending_, each.capacity);
     each.history = history[static_cast<std::size_t>(at - ascending_.begin())];
-    // History is judged by the same first reads. Where they hide the rates of the pages that are
-    // ranked best, their share may be as large in history, too.
+    // The same first reads judge history. If they hide the rates of the pages ranked best, the
+    // share of these may be as large in history.
     if (each.history && each.attainable && !each.attainable->is_told()) {
       each.history->high = std::max(each.history->high, each.attainable->high);
     }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Follows a program's epochs, and tells its hit rates with their errors: where they are computed,
-// for a trace as for a daemon.
+// Follows a program's epochs and tells its hit rates with their errors.
 
 #pragma once
 

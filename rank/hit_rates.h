@@ -4,9 +4,7 @@
 
 #pragma once
 
-#include <cstddef>
 #include <optional>
-#include <vector>
 
 #include "base/units.h"
 

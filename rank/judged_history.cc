@@ -14,7 +14,6 @@
 namespace tmprof {
 namespace {
 
-constexpr std::uint64_t kLargestGroup = 512;
 // The largest part of all looks that probes from before their epoch may have: with more of them,
 // the other looks are no fair sample.
 constexpr double kMostBegunBefore = 0.1;
@@ -103,8 +102,9 @@ class Judge {
   std::vector<std::vector<double>> priors_;  // of the last estimate: outside and inside each choice
 };
 
-PageKey BlockOf(PageKey key) {
-  return {key.target, Vpn(key.vpn.value() / kLargestGroup * kLargestGroup)};
+// The first page of the group of so many pages that holds this one.
+PageKey GroupOf(PageKey key, std::uint64_t pages) {
+  return {key.target, Vpn(key.vpn.value() / pages * pages)};
 }
 
 // Blocks with pages that were looked at for no time: a probe from before the epoch had found them
@@ -113,7 +113,7 @@ std::vector<PageKey> BlocksBegunBefore(const EvidenceTable& epoch, const RateVie
   std::vector<PageKey> blocks;
   for (std::size_t row = 0; row < epoch.size(); ++row) {
     if (epoch.evidence[row].looks <= 0 || view.TellsOfBits(epoch.evidence[row])) continue;
-    const PageKey block = BlockOf(epoch.key[row]);
+    const PageKey block = GroupOf(epoch.key[row], kBlockPages);
     if (blocks.empty() || blocks.back() != block) blocks.push_back(block);
   }
   return blocks;
@@ -164,7 +164,7 @@ void JudgedHistory::Add(const EvidenceTable& epoch, const TargetTimes& times,
   for (std::size_t row = 0; row < epoch.size(); ++row) {
     const PageKey key = epoch.key[row];
     if (epoch.evidence[row].looks <= 0) continue;
-    if (std::ranges::binary_search(begun_before, BlockOf(key))) {
+    if (std::ranges::binary_search(begun_before, GroupOf(key, kBlockPages))) {
       pages_begun_before_ += epoch.span_pages[row];
       continue;
     }
@@ -178,7 +178,7 @@ void JudgedHistory::Add(const EvidenceTable& epoch, const TargetTimes& times,
     const bool is_known = at < chosen.key.size() && chosen.key[at] <= key;
     const double pages = epoch.span_pages[row];
     entries_.push_back(
-        {.group = {key.target, Vpn(key.vpn.value() / group_pages_ * group_pages_)},
+        {.group = GroupOf(key, group_pages_),
          .kind = kinds_.Add(view.Of(epoch.evidence[row], pages, /*watched_seconds=*/0)),
          .choice = is_known ? chosen.first_choice[at] : static_cast<std::uint8_t>(choices_),
          .looks = 1,
@@ -188,10 +188,8 @@ void JudgedHistory::Add(const EvidenceTable& epoch, const TargetTimes& times,
 }
 
 void JudgedHistory::Compact() {
-  group_pages_ = kLargestGroup;
-  for (Entry& entry : entries_) {
-    entry.group.vpn = Vpn(entry.group.vpn.value() / group_pages_ * group_pages_);
-  }
+  group_pages_ = kBlockPages;
+  for (Entry& entry : entries_) entry.group = GroupOf(entry.group, group_pages_);
   const auto order = [](const Entry& entry) {
     return std::tuple(entry.group, entry.choice, entry.kind);
   };
@@ -241,17 +239,16 @@ std::vector<std::optional<HitRate>> JudgedHistory::Estimate() const {
   std::vector<Judge::Cell> cells;
   std::vector<std::size_t> cell_of;
   std::map<std::tuple<std::size_t, std::uint8_t, std::uint32_t>, std::size_t> number_of_cell;
+  std::erase_if(entries, [&](const Entry& e) { return !number_of.contains(e.group.target); });
+  if (entries.empty()) return result;
   for (const Entry& entry : entries) {
-    const auto target = number_of.find(entry.group.target);
-    if (target == number_of.end()) continue;
+    const std::size_t target = number_of.at(entry.group.target);
     keys.push_back(entry.group);
     const auto [cell, is_new] =
-        number_of_cell.try_emplace({target->second, entry.choice, entry.kind}, cells.size());
-    if (is_new) cells.push_back({target->second, entry.choice, entry.kind});
+        number_of_cell.try_emplace({target, entry.choice, entry.kind}, cells.size());
+    if (is_new) cells.push_back({target, entry.choice, entry.kind});
     cell_of.push_back(cell->second);
   }
-  std::erase_if(entries, [&](const Entry& e) { return !number_of.contains(e.group.target); });
-  if (keys.empty()) return result;
 
   RateKinds kinds = kinds_;
   Judge judge(std::move(kinds).Take(), std::move(targets), choices_);

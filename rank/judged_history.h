@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The hit rate of pages that were chosen before an epoch, judged by what that epoch's accessed bits
-// tell alone. Of use within rank/ only.
+// tell alone. Only rank/ uses it.
 
 #pragma once
 

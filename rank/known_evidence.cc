@@ -3,7 +3,6 @@
 #include "rank/known_evidence.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -49,6 +48,15 @@ Status KnownEvidence::Require(RankSource source, std::string attempted, std::str
   return Fail(BadInput(std::move(attempted), std::move(object), std::move(reason),
                        "a cache is modelled by 'tmprof record --source exact --exact-llc SIZE' and "
                        "by the machine of 'testbed/vm --tiersim'"));
+}
+
+Result<RankSource> KnownEvidence::Choose(std::optional<RankSource> asked, std::string attempted,
+                                         std::string object) const {
+  const RankSource source = asked.value_or(Best());
+  if (Status known = Require(source, std::move(attempted), std::move(object)); !known) {
+    return Fail(std::move(known.error()));
+  }
+  return source;
 }
 
 }  // namespace tmprof

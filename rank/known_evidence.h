@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether epochs tell of what a ranking or a judge goes by.
+// Tells if epochs have what a ranking or a judge goes by.
 
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/epoch_profile.h"
@@ -23,6 +24,9 @@ class KnownEvidence {
   // The source to go by unless another one is asked for: exact accesses where all epochs with pages
   // have them, else accessed bits, samples or both, else exact accesses of some epochs.
   RankSource Best() const;
+  // Returns `asked`, or else Best(). Refuses as Require() does.
+  Result<RankSource> Choose(std::optional<RankSource> asked, std::string attempted,
+                            std::string object) const;
 
  private:
   std::uint64_t epochs_ = 0;

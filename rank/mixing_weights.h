@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // How much there is of each of some candidates, from observations that speak for each of them more
-// or less. Of use within rank/ only.
+// or less. Only rank/ uses it.
 
 #pragma once
 

@@ -23,10 +23,6 @@ bool IsRegion(std::uint32_t span_pages) { return !IsOneEntry(span_pages); }
 
 double OfItsOwn(const Evidence& evidence) { return evidence.samples() + evidence.accesses; }
 
-PageKey EndOf(const EvidenceTable& table, std::size_t row) {
-  return {table.key[row].target, table.key[row].vpn + PageCount(table.span_pages[row])};
-}
-
 void Clear(EvidenceTable& table) {
   table.key.clear();
   table.span_pages.clear();

@@ -129,7 +129,7 @@ Scores Ranker::Score(RankSource source) const {
 }
 
 void Ranker::Score(RankSource source, Scores& scores) const {
-  if (options_.model == RankModel::kRate && !IsExact(source)) {
+  if (IsEstimated(options_.model, source)) {
     EstimateByRate(source, scores, nullptr);
   } else {
     ScoreByCounts(table(), source, scores);
@@ -137,7 +137,7 @@ void Ranker::Score(RankSource source, Scores& scores) const {
 }
 
 Estimates Ranker::Estimate(RankSource source) const {
-  if (options_.model != RankModel::kRate || IsExact(source)) {
+  if (!IsEstimated(options_.model, source)) {
     return EstimateByCounts(table(), source);
   }
   Estimates estimates;
@@ -218,7 +218,7 @@ void Ranker::EstimateByRate(const EvidenceTable& table, RankSource source, Score
 
 std::vector<HitRates> Ranker::HitRatesAt(RankSource source,
                                          std::span<const PageCount> capacities) const {
-  if (options_.model != RankModel::kRate || IsExact(source)) return {};
+  if (!IsEstimated(options_.model, source)) return {};
   return HitRatesOf(Rate(evidence_.WholeSpans(), source, FoundAt::kBetweenReads), capacities);
 }
 

@@ -41,6 +41,11 @@ constexpr bool IsExact(RankSource source) {
   return source == RankSource::kTruth || source == RankSource::kMisses;
 }
 
+// True if a score is an estimated rate; else it is a count.
+constexpr bool IsEstimated(RankModel model, RankSource source) {
+  return model == RankModel::kRate && !IsExact(source);
+}
+
 std::string_view Name(RankModel model);  // "sum", "rate"
 // "references", "samples", "combined", "truth", "misses"
 std::string_view Name(RankSource source);

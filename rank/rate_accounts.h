@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of a span's accessed bits are of the rate that it has now. Of use within rank/ only.
+// Which of a span's accessed bits are of the rate that it has now. Only rank/ uses it.
 
 #pragma once
 

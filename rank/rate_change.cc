@@ -20,7 +20,7 @@
 namespace tmprof {
 namespace {
 
-// How long a rate is supposed to last on average, in the target's own time. docs/accuracy.md
+// Assumed mean time for which a rate lasts, in the target's own time. docs/accuracy.md
 // ("Rates that change, as they come in") has what other figures cost.
 constexpr double kPersistenceSeconds = 60;
 // Below, a change is not worth remembering.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Spans whose access rate is no longer what older accessed bits tell of. docs/accuracy.md ("Rates
-// that change, as they come in") derives it. Of use within rank/ only.
+// that change, as they come in") derives it. Only rank/ uses it.
 
 #pragma once
 
@@ -23,9 +23,9 @@ class RateChanges {
  public:
   // `older`: all evidence so far, which now weighs `keeps` beside `newer`; `joined`: both (Join),
   // and the next call's `older`. `ages`: how much older `older` is at the end of `newer`. The
-  // longer a span was not probed, the likelier is it that its rate has not lasted since. Where the
-  // older account is of fewer bits than all, they take the place of all in `joined`; spans that are
-  // not in it as they were are no suspects any more.
+  // longer a span was not probed, the likelier is it that its rate has not lasted since. If the
+  // older account is of fewer bits than all, its bits take the place of all in `joined`; spans that
+  // are not in it as they were are no suspects any more.
   void Absorb(const EvidenceTable& older, const Keeps& keeps, const EvidenceTable& newer,
               const Ages& ages, EvidenceTable& joined);
 

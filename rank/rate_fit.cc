@@ -136,8 +136,9 @@ double MiddleOfFinds(const RateKind& kind) {
                   kind.mean.seconds_at_risk / kind.mean.first_accesses);
 }
 
-// How far a read and the one before are from the middle between them, as a part of the time from
-// the clear to that middle. Reads are in ratio 4; before the first is the clear itself.
+// Returns the distance of a read, and of the read before it, from the middle between them, as a
+// part of the time from the clear to that middle. Reads are in ratio 4; before the first is the
+// clear itself.
 double ReachOfRung(const RateKind& kind, const std::map<double, double>& shortest) {
   constexpr double kLaterRung = 0.6;
   const auto it = shortest.find(EntryPages(kind));

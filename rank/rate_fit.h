@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fit behind rate_model.h and rate_history.h: which rates there are, how the evidence speaks
-// for each, and how samples answer to them. Of use within rank/ only.
+// for each, and how samples answer to them. Only rank/ uses it.
 
 #pragma once
 
@@ -27,8 +27,8 @@ enum class FoundAt : std::uint8_t {
 struct RateKind {
   double pieces = 0;
   RateEvidence mean;
-  // How many pieces have such a RateEvidence::shortest_find_seconds, ascending by the time to a
-  // quarter of an octave. Only of FoundAt::kBetweenReads.
+  // Pieces by their RateEvidence::shortest_find_seconds, ascending, to a quarter of an octave. It
+  // is empty unless FoundAt::kBetweenReads.
   std::map<double, double> shortest_finds;
 
   bool looked_at() const { return mean.looked_at(); }

@@ -215,7 +215,7 @@ AccessEstimates RateHistory::Estimate(const std::function<void(const PartOfStep&
   if (persistence > 4 * (middles_.back() - middles_.front())) return EstimateSteady();
 
   chain.SetPersistence(persistence);
-  AccessEstimates estimates{.persistence_seconds = persistence};
+  AccessEstimates estimates;
   estimates.accesses.reserve(spans_.size());
   estimates.relative_sd.reserve(spans_.size());
   for (std::size_t i = 0; i < spans_.size(); ++i) {

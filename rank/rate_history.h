@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,8 +20,6 @@ struct AccessEstimates {
   std::vector<double> accesses;  // of one base page, over all steps
   // Never too small: as if the errors of all steps went together.
   std::vector<double> relative_sd;
-  // How long a rate lasts on average, as learned from the evidence; nullopt: throughout.
-  std::optional<double> persistence_seconds;
 };
 
 class RateHistory {
@@ -42,8 +39,8 @@ class RateHistory {
     double accesses;  // of one base page
     double relative_sd;
   };
-  // Unless null, `visit` gets each part; but none where rates last throughout, as CPU time alone
-  // then shares accesses out.
+  // `visit` gets each part, unless it is null or rates last throughout: CPU time alone then shares
+  // accesses out.
   AccessEstimates Estimate(const std::function<void(const PartOfStep&)>& visit = nullptr) &&;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of evidence as the rate model sees them. Of use within rank/ only.
+// Rows of evidence as the rate model sees them. Only rank/ uses it.
 
 #pragma once
 
@@ -19,7 +19,8 @@ struct RatedRow {
   std::uint32_t row = 0;  // of the table that it was made from
   std::uint32_t pages = 0;
   std::uint32_t kind = 0;
-  // Where the rate is suspected to have changed: what was seen since, and how likely the change is.
+  // The evidence since the rate is suspected to have changed (kNone: no suspicion), and the chance
+  // of that change.
   std::uint32_t kind_since = kNone;
   float chance = 0;
   // Accessed bits were found set, but all reads that found them came late and kept no time.

@@ -4,24 +4,40 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 #include <utility>
 
 namespace tmprof {
 namespace {
 
-constexpr std::uint64_t kBlockPages = 512;
 // Blocks are cut until there are so many groups.
 constexpr std::size_t kEnoughGroups = 16;
 // Enough to know a standard deviation to an eighth.
 constexpr int kDraws = 32;
 // Standard deviations on either side that hold 90 % of a normal distribution.
-constexpr double kDeviations = 1.645;
+constexpr double kDeviations = 1.6449;
 // The model errs itself: times are known to a quarter of an octave, and rates to a step of the
 // grid. docs/accuracy.md ("Hit rates that need no replay") has by how much.
 constexpr double kModelError = 0.02;
-// A rate that no bit tells may be so many times what it is taken for, as fast tries found in skewed
-// programs.
+// A rate that no bit tells may be so many times what it is taken for. This is a choice: nothing was
+// measured.
 constexpr double kBeyondLimit = 16;
+
+// Draws as many groups as there are, with replacement, and tells how often each was drawn. The
+// draws are the same in every run.
+class GroupDraws {
+ public:
+  explicit GroupDraws(std::size_t groups) : times_(groups) {}
+  const std::vector<double>& Next() {
+    std::ranges::fill(times_, 0.0);
+    for (std::size_t draw = 0; draw < times_.size(); ++draw) times_[bits_() % times_.size()] += 1;
+    return times_;
+  }
+
+ private:
+  std::mt19937_64 bits_{1};
+  std::vector<double> times_;
+};
 
 }  // namespace
 
@@ -36,12 +52,6 @@ PageGroups::PageGroups(std::span<const PageKey> keys) : of_row_(keys.size()) {
     }
     if (size_ >= kEnoughGroups) break;
   }
-}
-
-const std::vector<double>& GroupDraws::Next() {
-  std::ranges::fill(times_, 0.0);
-  for (std::size_t draw = 0; draw < times_.size(); ++draw) times_[bits_() % times_.size()] += 1;
-  return times_;
 }
 
 std::vector<HitRate> WithIntervals(const EstimateFromGroups& estimate, std::size_t groups) {

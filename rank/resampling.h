@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
-#include <random>
 #include <span>
 #include <utility>
 #include <vector>
@@ -19,8 +18,9 @@
 
 namespace tmprof {
 
-// With fewer groups there is nothing to learn from how they differ.
+// Fewer groups tell nothing about how groups differ.
 inline constexpr std::size_t kLeastGroups = 8;
+inline constexpr std::uint64_t kBlockPages = 512;  // what a scanner clears and reads at once
 
 // Pages whose evidence goes together are a group: blocks of 2 MiB, which a scanner clears at once
 // and reads at once. A small program has smaller groups, so that there are enough to draw from.
@@ -36,18 +36,6 @@ class PageGroups {
  private:
   std::vector<std::uint32_t> of_row_;
   std::size_t size_ = 0;
-};
-
-// Draws as many groups as there are, with replacement, and tells how often each was drawn. The
-// draws are the same in every run.
-class GroupDraws {
- public:
-  explicit GroupDraws(std::size_t groups) : times_(groups) {}
-  const std::vector<double>& Next();
-
- private:
-  std::mt19937_64 bits_{1};
-  std::vector<double> times_;
 };
 
 // Estimates of several hit rates from one choice of evidence, each group weighing so many times.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evidence as one choice of sources sees it. Of use within rank/ only.
+// Evidence as one choice of sources sees it. Only rank/ uses it.
 
 #pragma once
 
@@ -16,7 +16,7 @@ namespace tmprof {
 void ScoreByCounts(const EvidenceTable& table, RankSource source, Scores& scores);
 Estimates EstimateByCounts(const EvidenceTable& table, RankSource source);
 
-// Chooses what tells the pages of a region apart. Not for exact sources.
+// Chooses what tells the pages of a region apart. Precondition: no exact source.
 constexpr PartedEvidence::By SharedBy(RankSource source) {
   return source == RankSource::kReferences ? PartedEvidence::By::kPages
                                            : PartedEvidence::By::kPagesAndSamples;
@@ -25,7 +25,7 @@ constexpr PartedEvidence::By SharedBy(RankSource source) {
 // No row is a candidate.
 Estimates NoEstimates(std::size_t rows);
 
-// For RankModel::kRate; not for exact sources.
+// Preconditions: RankModel::kRate, and no exact source.
 class RateView {
  public:
   // Without a CPU clock no time was kept in all of `table`: then every look counts one second.

@@ -24,13 +24,18 @@ class TargetTimes {
   // Adds the times of one epoch. A target whose CPU clock could not be read has run throughout.
   void Add(const EpochProfile& profile);
   void Add(const TargetTimes& other);
-  // Forgets the CPU time of the epochs so far. What is remembered of it fades as evidence does.
+  // Forgets the CPU time of the epochs so far; remembered time fades as evidence does.
   void Fade(const Keeps& keeps);
 
   // nullopt: no profile listed the target.
   std::optional<TargetTime> Find(TargetId target) const;
   // The same, where a target that no profile listed has run throughout.
   TargetTime Of(TargetId target) const { return Find(target).value_or(throughout_); }
+  // The target's times in `part`, which was added here. A target that is listed at some time was
+  // not there in parts that do not list it.
+  TargetTime In(const TargetTimes& part, TargetId target) const {
+    return Find(target) ? part.Find(target).value_or(TargetTime{}) : part.Of(target);
+  }
 
  private:
   TargetTime& At(TargetId target);

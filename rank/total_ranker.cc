@@ -79,12 +79,12 @@ void TotalRanker::DoubleSteps() {
 }
 
 Estimates TotalRanker::Estimate(RankSource source) const {
-  return model_ == RankModel::kRate && !IsExact(source) ? EstimateByRate(source, nullptr)
-                                                        : EstimateByCounts(table(), source);
+  return IsEstimated(model_, source) ? EstimateByRate(source, nullptr)
+                                     : EstimateByCounts(table(), source);
 }
 
 std::vector<StepEstimates> TotalRanker::EstimateOverTime(RankSource source) const {
-  TMPROF_CHECK(model_ == RankModel::kRate && !IsExact(source));
+  TMPROF_CHECK(IsEstimated(model_, source));
   std::vector<StepEstimates> over_time;
   EstimateByRate(source, &over_time);
   return over_time;
@@ -146,10 +146,7 @@ Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource sou
       target = key.target;
       std::vector<double> cpu_seconds;
       for (std::size_t s = 0; s < steps_.size(); ++s) {
-        // Listed at some time, the target was not there in steps that do not list it.
-        const TargetTime time = all_times.Find(*target)
-                                    ? steps_[s].times.Find(*target).value_or(TargetTime{})
-                                    : steps_[s].times.Of(*target);
+        const TargetTime time = all_times.In(steps_[s].times, *target);
         cpu_seconds.push_back(time.cpu_seconds);
         watched[s] = time.watched_seconds;
       }

@@ -124,12 +124,10 @@ const Cdf::Curve* Cdf::FindCurve(RankSource by) const {
 Result<Cdf> MakeCdf(const Trace& trace, const CdfOptions& options) {
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
   if (!whole) return Fail(std::move(whole.error()));
-  const RankSource by = options.by.value_or(whole->known.Best());
-  if (auto known = whole->known.Require(by, "draw a curve by misses", trace.name); !known) {
-    return Fail(std::move(known.error()));
-  }
+  const auto by = whole->known.Choose(options.by, "draw a curve by misses", trace.name);
+  if (!by) return Fail(by.error());
   Cdf cdf{.totals = whole->totals, .options = options};
-  cdf.options.by = by;
+  cdf.options.by = *by;
 
   const AccessedPages accessed(*whole);
   const std::vector<double>& pages = accessed.pages();
@@ -141,7 +139,7 @@ Result<Cdf> MakeCdf(const Trace& trace, const CdfOptions& options) {
 
   std::vector<RankSource> sources = {RankSource::kReferences, RankSource::kSamples,
                                      RankSource::kCombined};
-  if (IsExact(by)) sources = {by};
+  if (IsExact(*by)) sources = {*by};
   for (const RankSource source : sources) {
     const Scores scores = accessed.Sum(whole->ranker.Score(source));
     std::vector<std::size_t> order(pages.size());

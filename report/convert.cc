@@ -6,9 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
-#include <cstring>
 #include <random>
 #include <span>
 #include <string>
@@ -237,8 +235,8 @@ std::size_t UniformBelow(std::mt19937_64& random, std::size_t count) {
 }
 
 // The pages that an epoch requests, in an order of chance. Each request of a row goes to any of its
-// pages. What is no whole request is left to the next row, and from the last row of an epoch to the
-// next epoch, which begins at a row of chance: so all requests together are as many as they should.
+// pages. A part of a request is left to the next row, and after the last row to the next epoch,
+// which begins at a random row. All requests together are therefore as many as they should be.
 void DrawRequests(const EpochEstimates& estimates, double ratio, std::mt19937_64& random,
                   double& left_over, std::vector<PageKey>& drawn) {
   drawn.clear();

@@ -15,16 +15,16 @@ namespace tmprof {
 struct ConvertStats {
   std::uint64_t epochs = 0;
   std::uint64_t records = 0;
-  // Of oracleGeneral: what decided on the requests, its score over the whole trace, and the
-  // requests for a unit of it.
+  // The evidence that the requests are made from, its score over the whole trace, and the requests
+  // per unit of score. Only oracleGeneral sets them.
   RankSource by = RankSource::kCombined;
   double weight = 0;
   double ratio = 1;
   StreamEnd end;  // of the trace; the output holds what came before
 };
 
-// Both create or truncate `output`; refused where that is the trace itself. Memory is bounded by
-// one epoch (CSV) or by the footprint.
+// Both replace `output` whole or not at all, and refuse the trace itself. Memory is bounded by one
+// epoch (CSV) or by the footprint.
 
 // One line per page record, with a header row; what a source did not observe is an empty field.
 // "-" is standard output.
@@ -34,8 +34,8 @@ Result<ConvertStats> ConvertToCsv(const Trace& trace, const std::filesystem::pat
 // (seconds since the trace began), uint64 obj_id, uint32 obj_size (bytes), int64 next_access_vtime
 // (the number, counted from 1, of the next request for the same object; -1 for none).
 // Each epoch has requests in proportion to its estimated accesses (rank/epoch_estimates.h), by the
-// best evidence that the trace has, in an order of chance. Where there are more accesses than
-// `most_requests`, they are sampled. An object is a target's base page, of whatever span it is:
+// best evidence that the trace has, in an order of chance. Accesses are sampled if there are more
+// than `most_requests`. An object is a target's base page, of whatever span it is:
 // obj_id = target << 44 | vpn. `output` must be a regular file: requests are completed in place.
 struct OracleGeneralOptions {
   RankModel model = RankModel::kRate;

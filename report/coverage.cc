@@ -56,7 +56,7 @@ void ForEachPage(const EvidenceTable& table, const SharedPages& shared, Add add,
   std::map<std::pair<PageKey, PageCount>, Evidence> merged;
   for (std::size_t i = 0; i < table.size(); ++i) {
     const PageCount span(table.span_pages[i]);
-    const PageKey name = shared.empty() ? table.key[i] : shared.NameOf(table.key[i], span);
+    const PageKey name = shared.NameOf(table.key[i], span);
     if (name == table.key[i]) {
       add(all, table.evidence[i], span);
     } else {

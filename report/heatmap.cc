@@ -113,7 +113,7 @@ class CellSums {
   void AddEstimated(const EpochProfile& epoch, const EpochEstimates& estimates) {
     const auto rows = std::ranges::lower_bound(estimates.targets(), map_.target->id, {},
                                                &EpochEstimates::TargetRows::target);
-    if (!IsListed(epoch) || rows->share <= 0) return;
+    if (rows->share <= 0) return;
     if (step_ != estimates.step()) SumStep(estimates, *rows);
     step_ = estimates.step();
     for (const TimeAxis::Part& part : TimeAxis(map_).PartsOf(epoch)) {
@@ -128,7 +128,7 @@ class CellSums {
     }
   }
 
-  // And their deviations, where they are estimated.
+  // Returns the values; `relative_sd` gets their deviations if they are estimated.
   std::vector<std::optional<double>> Values(std::vector<double>& relative_sd) const {
     std::vector<std::optional<double>> values(cells_.size());
     if (estimated_) relative_sd.resize(cells_.size());
@@ -344,11 +344,10 @@ Result<Heatmap> MakeHeatmap(const Trace& trace, const HeatmapOptions& options) {
   {
     Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
     if (!whole) return Fail(std::move(whole.error()));
-    by = options.by.value_or(whole->known.Best());
+    const auto chosen = whole->known.Choose(options.by, "draw a heat map by misses", trace.name);
+    if (!chosen) return Fail(chosen.error());
+    by = *chosen;
     heatmap.options.by = by;
-    if (auto known = whole->known.Require(by, "draw a heat map by misses", trace.name); !known) {
-      return Fail(std::move(known.error()));
-    }
     heatmap.totals = std::move(whole->totals);
     const EvidenceTable& table = whole->ranker.table();
     const Scores scores = whole->ranker.Score(by);
@@ -359,8 +358,7 @@ Result<Heatmap> MakeHeatmap(const Trace& trace, const HeatmapOptions& options) {
       return Fail(BadInput("draw a heat map", fmt::format("PID {}", options.pid->value()),
                            "no page of this process is in the trace"));
     }
-    const TargetTotal* target = heatmap.totals.FindTarget(*hottest);
-    heatmap.target = target != nullptr ? *target : TargetTotal{.id = *hottest};
+    heatmap.target = heatmap.totals.TargetOf(*hottest);
     std::vector<WeightedSpan> spans;
     const RowRange rows = RowsOf(table, *hottest);
     for (std::size_t i = rows.first; i < rows.end; ++i) {
@@ -373,7 +371,7 @@ Result<Heatmap> MakeHeatmap(const Trace& trace, const HeatmapOptions& options) {
     heatmap.addresses = choose(spans, options.addresses, options.max_rows);
     ranker = std::move(whole->ranker);
   }
-  const bool estimated = !options.raw && options.model == RankModel::kRate && !IsExact(by);
+  const bool estimated = !options.raw && IsEstimated(options.model, by);
   if (heatmap.addresses.rows == 0) return heatmap;
 
   // Epochs of equal length are whole columns, and several of them one where they are too many.
@@ -389,7 +387,8 @@ Result<Heatmap> MakeHeatmap(const Trace& trace, const HeatmapOptions& options) {
           static_cast<std::uint64_t>(totals.duration().count()) * epochs_per_column, epochs)));
 
   CellSums sums(heatmap, estimated);
-  EpochEstimates estimates(ranker, by);
+  std::optional<EpochEstimates> estimates;
+  if (!options.raw) estimates.emplace(ranker, by);
   Ranker of_epoch({.model = options.model, .memory = Ranker::Memory::kThisEpoch});
   const Result<StreamEnd> end = ReadEpochs(trace, options.epochs, [&](const EpochProfile& epoch) {
     if (options.raw) {
@@ -397,11 +396,11 @@ Result<Heatmap> MakeHeatmap(const Trace& trace, const HeatmapOptions& options) {
       sums.Add(epoch, of_epoch.table(), of_epoch.Score(by));
       return;
     }
-    estimates.See(epoch);
+    estimates->See(epoch);
     if (estimated) {
-      sums.AddEstimated(epoch, estimates);
+      sums.AddEstimated(epoch, *estimates);
     } else {
-      sums.Add(epoch, estimates.table(), estimates.estimates().score);
+      sums.Add(epoch, estimates->table(), estimates->estimates().score);
     }
   });
   if (!end) return Fail(end.error());

@@ -38,9 +38,9 @@ struct HeatmapOptions {
   bool raw = false;  // only what was observed in the time of a cell, by this time alone
 };
 
-// A cell's value is a score per base page and second. By the rate model it is the mean of the
-// estimates of the cell's pages (rank/epoch_estimates.h), whether they were looked at then or not,
-// and unknown where no page has one. Where that is not asked for (`raw`), and of counts:
+// A cell's value is a score per base page and second. Its value by the rate model is the
+// mean of the estimates of the cell's pages (rank/epoch_estimates.h), whether they were looked at
+// then or not, and unknown where no page has one. With `raw`, and by counts, it is:
 // - by references, and by combined where accessed bits were read in the cell: the mean over the
 //   pages whose bits were read. How much of the cell was read therefore does not matter;
 // - by samples and by truth: the cell's score over all of its pages while the sampler was on;

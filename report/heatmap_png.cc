@@ -34,8 +34,8 @@ Colour ZeroColour(const Heatmap& heatmap) {
   return heatmap.style == HeatmapStyle::kWhole ? kPaper : Colour{};
 }
 
-// Of a cell over the hatch of what is unknown: half, where the error is +-100 %, and never so
-// little that it would be taken for unknown.
+// The opacity of a cell over the hatch of unknown cells: half at an error of +-100 %, and never so
+// little that the cell looks unknown.
 double Opacity(double relative_sd) {
   constexpr double kLeast = 0.2;
   return std::max(kLeast, 1 / (1 + relative_sd * relative_sd));

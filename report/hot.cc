@@ -35,10 +35,6 @@ class Holders : public ObjectMap::Visitor {
     return std::ranges::any_of(list_.rows,
                                [&](const HotList::Row& row) { return row.target.id == target.id; });
   }
-  void Begin(const Target& /*target*/, TracedObject& /*object*/) override {}
-  void End(const TracedObject& /*object*/, MonotonicTime /*end*/) override {}
-  void Share(const PageColumns& /*pages*/, std::size_t /*record*/, const TracedObject& /*object*/,
-             double /*share*/) override {}
   void EndEpoch(const EpochProfile& epoch) override {
     if (!list_.options.epochs.Contains(epoch.index)) return;
     for (HotList::Row& row : list_.rows) {
@@ -81,8 +77,6 @@ class PagesOfObject : public ObjectMap::Visitor {
   bool has_any() const { return !ranges_.empty(); }
 
   bool Follows(const Target& target) override { return totals_.IsOf(target.id, options_.pid); }
-  void Begin(const Target& /*target*/, TracedObject& /*object*/) override {}
-  void End(const TracedObject& /*object*/, MonotonicTime /*end*/) override {}
   void Share(const PageColumns& /*pages*/, std::size_t /*record*/, const TracedObject& object,
              double /*share*/) override {
     if (object.start <= *options_.object && *options_.object < object.end()) {
@@ -164,14 +158,12 @@ Json ObjectJson(const HotList::Row& row) {
 Result<ScoredRows> ScoreRows(const Trace& trace, const HotOptions& options) {
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
   if (!whole) return Fail(std::move(whole.error()));
-  const RankSource by = options.by.value_or(whole->known.Best());
-  if (auto known = whole->known.Require(by, "list hot pages by misses", trace.name); !known) {
-    return Fail(std::move(known.error()));
-  }
-  Estimates estimates = whole->ranker.Estimate(by);
+  const auto by = whole->known.Choose(options.by, "list hot pages by misses", trace.name);
+  if (!by) return Fail(by.error());
+  Estimates estimates = whole->ranker.Estimate(*by);
   ScoredRows scored{
       .whole = std::move(*whole), .estimates = std::move(estimates), .options = options};
-  scored.options.by = by;
+  scored.options.by = *by;
   PagesOfObject pages(scored.whole.totals, scored.options);
   if (options.object) {
     if (Status found = FindPages(trace, pages, scored.options); !found) return Fail(found.error());
@@ -215,9 +207,8 @@ Result<HotList> MakeHotList(const Trace& trace, const HotOptions& options) {
   for (std::size_t n = 0; n < shown; ++n) {
     const std::size_t i = order[n];
     const Evidence& evidence = table.evidence[i];
-    const TargetTotal* target = list.totals.FindTarget(table.key[i].target);
     HotList::Row row{.rank = n + 1,
-                     .target = target != nullptr ? *target : TargetTotal{},
+                     .target = list.totals.TargetOf(table.key[i].target),
                      .start = table.key[i].vpn,
                      .span = PageCount(table.span_pages[i]),
                      .references = std::nullopt,

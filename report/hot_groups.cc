@@ -50,10 +50,6 @@ class GroupsOfRows : public ObjectMap::Visitor {
   }
 
   bool Follows(const Target& /*target*/) override { return group_ == HotGroup::kObject; }
-  void Begin(const Target& /*target*/, TracedObject& /*object*/) override {}
-  void End(const TracedObject& /*object*/, MonotonicTime /*end*/) override {}
-  void Share(const PageColumns& /*pages*/, std::size_t /*record*/, const TracedObject& /*object*/,
-             double /*share*/) override {}
   void EndEpoch(const EpochProfile& epoch) override {
     if (!scored_.options.epochs.Contains(epoch.index) || group_ == HotGroup::kProcess) return;
     std::size_t row = 0;  // both ascend
@@ -138,7 +134,7 @@ std::string WhatText(const HotGroups::Row& row) {
 // Estimated rates share a fitted distribution and a limit, so that their errors do not average out.
 // Plain counts do.
 bool ErrTogether(const HotGroups& groups) {
-  return groups.options.model == RankModel::kRate && !IsExact(*groups.options.by);
+  return IsEstimated(groups.options.model, *groups.options.by);
 }
 
 }  // namespace
@@ -173,10 +169,7 @@ Result<HotGroups> MakeHotGroups(const Trace& trace, const HotOptions& options, H
                    .total_score = scored->total_score};
   for (const GroupKey& key : finder.Keys()) {
     HotGroups::Row& row = groups.rows.emplace_back();
-    if (key.target) {
-      const TargetTotal* target = groups.totals.FindTarget(*key.target);
-      row.target = target != nullptr ? *target : TargetTotal{.id = *key.target};
-    }
+    if (key.target) row.target = groups.totals.TargetOf(*key.target);
     row.start = key.start;
     row.what = key.what;
   }

@@ -117,13 +117,12 @@ std::optional<double> LockAdvice::CoveredShare() const {
 Result<LockAdvice> MakeLockAdvice(const Trace& trace, const LockAdviceOptions& options) {
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, {});
   if (!whole) return Fail(std::move(whole.error()));
-  const RankSource by = options.by.value_or(whole->known.Best());
-  if (auto known = whole->known.Require(by, "advise by misses", trace.name); !known)
-    return Fail(std::move(known.error()));
+  const auto by = whole->known.Choose(options.by, "advise by misses", trace.name);
+  if (!by) return Fail(by.error());
   LockAdvice advice{.totals = whole->totals, .options = options};
-  advice.options.by = by;
+  advice.options.by = *by;
   const EvidenceTable& table = whole->ranker.table();
-  const Scores scores = whole->ranker.Score(by);
+  const Scores scores = whole->ranker.Score(*by);
   std::map<TargetId, double> accesses;
   for (std::size_t i = 0; i < table.size(); ++i)
     if (advice.totals.IsOf(table.key[i].target, options.pid))

@@ -61,16 +61,12 @@ class NodesOfRows {
     const auto after = std::ranges::upper_bound(table_.key, rows.key[first]);
     auto at = static_cast<std::size_t>(std::max<std::ptrdiff_t>(1, after - table_.key.begin()) - 1);
     for (std::size_t row = first; row < end; ++row) {
-      while (EndOf(at) <= rows.key[row]) ++at;
+      while (EndOf(table_, at) <= rows.key[row]) ++at;
       visit(row, node_[at]);
     }
   }
 
  private:
-  PageKey EndOf(std::size_t row) const {
-    return {table_.key[row].target, table_.key[row].vpn + PageCount(table_.span_pages[row])};
-  }
-
   template <typename Take>
   void EachRow(const PageColumns& pages, Take take) {
     std::size_t row = 0;  // both ascend by key
@@ -78,7 +74,7 @@ class NodesOfRows {
       if (!pages.node[record]) continue;
       const PageKey start = pages.key(record);
       const PageKey end{start.target, start.vpn + PageCount(pages.span_pages[record])};
-      while (row < table_.size() && EndOf(row) <= start) ++row;
+      while (row < table_.size() && EndOf(table_, row) <= start) ++row;
       for (std::size_t at = row; at < table_.size() && table_.key[at] < end; ++at) {
         take(at, *pages.node[record]);
       }
@@ -94,18 +90,21 @@ class NodesOfRows {
 class NodeSums {
  public:
   NodeSums(const TotalRanker& ranker, const TraceTotals& totals, const NodesOptions& options)
-      : totals_(totals), options_(options), nodes_(ranker.table()), ranker_(ranker) {}
+      : totals_(totals),
+        options_(options),
+        by_rate_(IsEstimated(options.model, *options.by)),
+        nodes_(ranker.table()),
+        estimates_(ranker, *options.by) {}
 
   void LearnFirst(const PageColumns& pages) { nodes_.LearnFirst(pages); }
 
   // The caller passes each epoch, oldest first, after LearnFirst() had all of them.
   SumsByNode Add(const EpochProfile& epoch) {
     const std::vector<TargetId> moved = nodes_.Learn(epoch.pages);
-    if (!estimates_) estimates_.emplace(ranker_, *options_.by);
-    estimates_->See(epoch);
-    const bool is_new = step_ != estimates_->step();
-    step_ = estimates_->step();
-    const auto& targets = estimates_->targets();
+    estimates_.See(epoch);
+    const bool is_new = step_ != estimates_.step();
+    step_ = estimates_.step();
+    const auto& targets = estimates_.targets();
     of_targets_.resize(targets.size());
     SumsByNode sums;
     for (std::size_t t = 0; t < targets.size(); ++t) {
@@ -125,10 +124,10 @@ class NodeSums {
 
  private:
   SumsByNode SumStep(const EpochEstimates::TargetRows& rows) const {
-    const EvidenceTable& table = estimates_->table();
+    const EvidenceTable& table = estimates_.table();
     SumsByNode sums;
     nodes_.Each(table, rows.first, rows.end, [&](std::size_t row, std::optional<NodeId> node) {
-      const double score = estimates_->StepScore(row);
+      const double score = estimates_.StepScore(row);
       if (score <= 0) return;
       NodeSum& sum = sums[node];
       sum.score += score;
@@ -139,31 +138,30 @@ class NodeSums {
 
   // A page that the source saw has a score in the epoch, unless its target did not run.
   void AddSeen(const EpochProfile& epoch, SumsByNode& sums) {
-    const bool by_rate = options_.model == RankModel::kRate && !IsExact(*options_.by);
-    if (by_rate) TakeEvidence(epoch, seen_);
-    const EvidenceTable& table = by_rate ? seen_ : estimates_->table();
+    if (by_rate_) TakeEvidence(epoch, seen_);
+    const EvidenceTable& table = by_rate_ ? seen_ : estimates_.table();
     const RateView view(table, *options_.by);
     TargetTimes times;
-    if (by_rate) times.Add(epoch);
+    if (by_rate_) times.Add(epoch);
     std::optional<TargetId> target;
     bool counts = false;
     nodes_.Each(table, 0, table.size(), [&](std::size_t row, std::optional<NodeId> node) {
       if (target != table.key[row].target) {
         target = table.key[row].target;
         counts =
-            totals_.IsOf(*target, options_.pid) && (!by_rate || times.Of(*target).cpu_seconds > 0);
+            totals_.IsOf(*target, options_.pid) && (!by_rate_ || times.Of(*target).cpu_seconds > 0);
       }
       if (!counts) return;
-      if (by_rate ? !view.Sees(table.evidence[row]) : estimates_->StepScore(row) <= 0) return;
+      if (by_rate_ ? !view.Sees(table.evidence[row]) : estimates_.StepScore(row) <= 0) return;
       sums[node].seen_pages += table.span_pages[row];
     });
   }
 
   const TraceTotals& totals_;
   const NodesOptions& options_;
+  bool by_rate_;
   NodesOfRows nodes_;
-  const TotalRanker& ranker_;
-  std::optional<EpochEstimates> estimates_;
+  EpochEstimates estimates_;
   std::optional<std::size_t> step_;
   std::vector<SumsByNode> of_targets_;  // in the step, by place in EpochEstimates::targets()
   EvidenceTable seen_;
@@ -216,12 +214,10 @@ std::optional<double> NodesOverTime::Row::Share(std::size_t node) const {
 Result<NodesOverTime> MakeNodes(const Trace& trace, const NodesOptions& options) {
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
   if (!whole) return Fail(std::move(whole.error()));
-  const RankSource by = options.by.value_or(whole->known.Best());
-  if (auto known = whole->known.Require(by, "share out misses among nodes", trace.name); !known) {
-    return Fail(std::move(known.error()));
-  }
+  const auto by = whole->known.Choose(options.by, "share out misses among nodes", trace.name);
+  if (!by) return Fail(by.error());
   NodesOverTime nodes{.totals = std::move(whole->totals), .options = options};
-  nodes.options.by = by;
+  nodes.options.by = *by;
   NodeSums adder(whole->ranker, nodes.totals, nodes.options);
   const Result<StreamEnd> first = ReadEpochs(
       trace, options.epochs, [&](const EpochProfile& epoch) { adder.LearnFirst(epoch.pages); });

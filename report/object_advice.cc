@@ -560,10 +560,9 @@ Result<ObjectAdvice> MakeObjectAdvice(const Trace& trace, const ObjectAdviceOpti
   ObjectAdviceOptions options = wanted;
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, {});
   if (!whole) return Fail(std::move(whole.error()));
-  options.by = options.by.value_or(whole->known.Best());
-  if (auto known = whole->known.Require(*options.by, "advise on objects", trace.name); !known) {
-    return Fail(std::move(known.error()));
-  }
+  const auto by = whole->known.Choose(options.by, "advise on objects", trace.name);
+  if (!by) return Fail(by.error());
+  options.by = *by;
   SiteUses uses;
   const Result<StreamEnd> end =
       ReadEpochs(trace, {}, [&](const EpochProfile& epoch) { uses.See(epoch); });

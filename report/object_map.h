@@ -45,8 +45,8 @@ class ObjectMap {
     virtual ~Visitor() = default;
     // Whether anything of the target is to be followed.
     virtual bool Follows(const Target& target) = 0;
-    virtual void Begin(const Target& target, TracedObject& object) = 0;
-    virtual void End(const TracedObject& object, MonotonicTime end) = 0;
+    virtual void Begin(const Target& target, TracedObject& object) { (void)target, (void)object; }
+    virtual void End(const TracedObject& object, MonotonicTime end) { (void)object, (void)end; }
     // A stack, which is what it was.
     virtual void Resize(const TracedObject& before, const TracedObject& after) {
       (void)before, (void)after;
@@ -54,7 +54,9 @@ class ObjectMap {
     // `share` is what is the object's of a page record: of its bytes, for as long of the epoch as
     // it was there. Only in epochs that are to be shared.
     virtual void Share(const PageColumns& pages, std::size_t record, const TracedObject& object,
-                       double share) = 0;
+                       double share) {
+      (void)pages, (void)record, (void)object, (void)share;
+    }
     // All that lives as the epoch ends is still there, that of processes that have exited, too.
     virtual void EndEpoch(const EpochProfile& epoch) { (void)epoch; }
   };

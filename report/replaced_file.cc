@@ -49,7 +49,7 @@ Result<ReplacedFile> ReplacedFile::Create(const fs::path& file, mode_t mode) {
   fs::path target = file;
   std::optional<struct stat> kept;
   {
-    // Without O_TRUNC and O_CREAT: it is there whole until Commit().
+    // The file stays whole until Commit(): neither O_TRUNC nor O_CREAT.
     const UniqueFd before(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat status{};
     if (::stat(file.c_str(), &status) == 0) {

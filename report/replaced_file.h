@@ -13,9 +13,10 @@
 
 namespace tmprof {
 
-// Written beside the file that it replaces, and renamed once it is whole: a full disk, or a program
-// that is killed, leaves the file that was there. Devices, pipes and what is open as standard
-// output or error are appended to as they are, and a symbolic link keeps pointing where it does.
+// The file is written beside the one that it replaces, and renamed once it is whole: a full disk,
+// or a program that is killed, leaves the file that was there. Devices, pipes and what is open as
+// standard output or error are appended to as they are, and a symbolic link keeps pointing where it
+// does.
 class ReplacedFile {
  public:
   // `mode` is that of a new file; one that was there keeps its own. Refuses a trace that is being
@@ -27,11 +28,11 @@ class ReplacedFile {
   ~ReplacedFile();  // removes what was not committed
 
   int fd() const { return fd_.get(); }
-  // Where to write until Commit(), for what opens a file by its name.
+  // The path to write to until Commit(), for callers that open files by name.
   const std::filesystem::path& path() const { return aside_.empty() ? file_ : aside_; }
 
   Status Write(std::string_view bytes);
-  // After the last write.
+  // The caller commits after the last write.
   Status Commit();
 
  private:

@@ -68,10 +68,6 @@ void AppendParts(std::span<const SpanUse> spans, std::vector<SpanUse>& parts) {
   }
 }
 
-PageKey EndOf(const EvidenceTable& table, std::size_t row) {
-  return {table.key[row].target, table.key[row].vpn + PageCount(table.span_pages[row])};
-}
-
 }  // namespace
 
 double EvidenceOf(const PageColumns& pages, std::size_t record) {

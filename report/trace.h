@@ -29,13 +29,13 @@ struct Trace {
 // Refuses a pipe or whatever else cannot be read a second time.
 Result<Trace> OpenTraceFile(const std::filesystem::path& path);
 
-// Where `error` says that `path` may not be read and it belongs to somebody else, as a trace
-// recorded under sudo does, its advice says so.
+// The error's advice names the owner if `path` may not be read and belongs to somebody else, as a
+// trace recorded under sudo does.
 Error ExplainRefusal(Error error, const std::filesystem::path& path);
 Error ExplainOwner(Error error, uid_t owner, uid_t reader);
 
-// Refuses an output that is the file the trace is read from, by whatever name: opening it for
-// writing would empty the trace before it is read.
+// Refuses an output that is the file the trace is read from, by whatever name: the output
+// would replace it.
 Status RefuseToOverwrite(const Trace& trace, const std::filesystem::path& output);
 Status RefuseToOverwrite(const std::filesystem::path& input, const std::filesystem::path& output);
 

@@ -93,7 +93,7 @@ Result<Rendered> RenderLedgerView(std::string_view name, LedgerReader& ledger,
 Result<Rendered> RenderObjectsView(std::string_view name, ObjectsReader& objects, std::string file,
                                    const ViewOptions& options, Format format);
 
-// Creates or truncates `path`.
+// Replaces `path` whole, or leaves it as it was (ReplacedFile).
 Status WriteFile(const std::filesystem::path& path, std::string_view bytes);
 
 }  // namespace tmprof

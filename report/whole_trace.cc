@@ -153,6 +153,11 @@ const TargetTotal* TraceTotals::FindTarget(TargetId id) const {
   return found != targets.end() && found->id == id ? &*found : nullptr;
 }
 
+TargetTotal TraceTotals::TargetOf(TargetId id) const {
+  const TargetTotal* target = FindTarget(id);
+  return target != nullptr ? *target : TargetTotal{.id = id};
+}
+
 bool TraceTotals::IsOf(TargetId id, std::optional<Pid> pid) const {
   if (!pid) return true;
   const TargetTotal* target = FindTarget(id);

@@ -74,6 +74,8 @@ struct TraceTotals {
 
   std::chrono::nanoseconds duration() const { return stop - start; }
   const TargetTotal* FindTarget(TargetId id) const;
+  // Has the ID alone if no epoch listed the target.
+  TargetTotal TargetOf(TargetId id) const;
   // Whether the target is this process; any is, where none is asked for.
   bool IsOf(TargetId id, std::optional<Pid> pid) const;
   // Whether a source of this role delivered in any epoch; without one, its counts are unknown.

@@ -29,8 +29,8 @@ class Footprint {
   };
 
  public:
-  // Linear in the runs and the records; cheap once the profile brings nothing new. Where pages are
-  // shared, the records are sorted.
+  // Linear in the runs and the records; cheap once the profile brings nothing new. Records
+  // are sorted if pages are shared.
   void Add(const PageColumns& pages, const SharedPages& shared = {});
 
   PageCount size() const { return size_; }

@@ -431,16 +431,15 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) 
                                std::to_string(kLargestFootprint.value()) + " that can be placed"));
     }
     if (options.ranks.empty()) options.ranks.push_back(scan.known.Best());
-    outcome.judge = options.judge.value_or(scan.known.Best());
-    options.judge = outcome.judge;
+    const auto judge = scan.known.Choose(options.judge, "judge by misses", "the trace");
     for (const RankSource source : options.ranks) {
       if (auto known = scan.known.Require(source, "rank by misses", "the trace"); !known) {
         return Fail(std::move(known.error()));
       }
     }
-    if (auto known = scan.known.Require(outcome.judge, "judge by misses", "the trace"); !known) {
-      return Fail(std::move(known.error()));
-    }
+    if (!judge) return Fail(judge.error());
+    outcome.judge = *judge;
+    options.judge = *judge;
     footprint = std::move(scan.footprint);
   }
 

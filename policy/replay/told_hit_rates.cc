@@ -14,7 +14,7 @@
 namespace tmprof {
 
 bool CanTellHitRates(const Ranker::Options& ranker, RankSource judge) {
-  return ranker.model == RankModel::kRate && !IsExact(judge) && judge != RankSource::kSamples;
+  return IsEstimated(ranker.model, judge) && judge != RankSource::kSamples;
 }
 
 Result<std::vector<HitRates>> TellHitRates(const OpenTrace& open, const Ranker::Options& ranker,
