@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "proto/frame.h"
+#include "tests/folders.h"
 #include "tests/proto/trace_fixture.h"
 
 namespace tmprof {
