@@ -88,6 +88,12 @@ class AbitProcess {
   virtual void WakeAt(std::chrono::nanoseconds cpu) { (void)cpu; }
   virtual void DoNotWake() {}
   virtual bool WillWake() const { return false; }  // it was asked to, and has not yet
+  // False: Running() will never tell.
+  virtual bool HasClock() const { return false; }
+  // What the target's threads have paid for Running() since the last time.
+  virtual std::chrono::nanoseconds TakeClockCost() { return std::chrono::nanoseconds(0); }
+  // Nothing is paid from now on, and there is no clock any more.
+  virtual void DropClock() {}
 
   // False once the process has exited, also when its number is in use again.
   virtual bool Alive() = 0;

@@ -45,6 +45,8 @@ constexpr nanoseconds kLongestWait = std::chrono::seconds(1);
 // The thread looks for callers so often if it has no eventfd for them to wake it by.
 constexpr nanoseconds kWithoutDescriptor = std::chrono::milliseconds(10);
 
+constexpr char kWithoutClock[] = "programs that rest are looked at more often than needed";
+
 std::string_view Name(ScanOptions::Mode mode) {
   return mode == ScanOptions::Mode::kLadder ? "exposure ladder" : "plain, one bit per interval";
 }
@@ -245,8 +247,7 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(const Options& options) {
     if (auto opened = SwitchClock::Open()) {
       clock = *std::move(opened);
     } else {
-      warnings.push_back("programs that rest are looked at more often than needed: " +
-                         opened.error().Message());
+      warnings.push_back(fmt::format("{}: {}", kWithoutClock, opened.error().Message()));
     }
   }
   auto scanner =
@@ -376,6 +377,11 @@ Probe ProbeAbit() {
   Probe probe = Usable(kAbitBpfSource, fmt::format("page tables are read through a BPF {} and "
                                                    "bits cleared with process_madvise",
                                                    Name((*reader)->way())));
+  if (const auto clock = SwitchClock::Open(); !clock) {
+    probe.detail += fmt::format("; {}: {}", kWithoutClock, clock.error().Message());
+  } else {
+    probe.detail += "; a BPF program on context switches tells when programs run";
+  }
   if (!(*reader)->fallback_reason().empty())
     probe.detail += fmt::format(", because: {}", (*reader)->fallback_reason());
   if (const auto other = OtherAccessedBitClearer()) {

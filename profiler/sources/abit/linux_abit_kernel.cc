@@ -59,12 +59,11 @@ class LinuxProcess final : public AbitProcess {
         pid_(pid),
         watch_(std::move(watch)) {
     if (clock_ != nullptr) slot_ = clock_->Watch(pid_);
+    if (slot_) clock_cost_ = clock_->Cost(*slot_);
   }
   LinuxProcess(const LinuxProcess&) = delete;
   LinuxProcess& operator=(const LinuxProcess&) = delete;
-  ~LinuxProcess() override {
-    if (slot_) clock_->Unwatch(pid_, *slot_);
-  }
+  ~LinuxProcess() override { DropClock(); }
 
   ReadResult Read(VpnRange range, PageTableReader::Depth depth,
                   std::vector<TablePart>& parts) override {
@@ -161,7 +160,7 @@ class LinuxProcess final : public AbitProcess {
   nanoseconds CpuTime() override { return watch_.CpuTime(); }
 
   std::optional<RunningTime> Running(MonotonicTime time) override {
-    if (!knows_all_) return std::nullopt;
+    if (!slot_ || !knows_all_) return std::nullopt;
     const RunningTime running = clock_->At(*slot_, time, last_running_);
     last_running_ = running.cpu;
     return running;
@@ -173,6 +172,16 @@ class LinuxProcess final : public AbitProcess {
     if (slot_) clock_->DoNotWake(*slot_);
   }
   bool WillWake() const override { return slot_ && clock_->WillWake(*slot_); }
+
+  bool HasClock() const override { return slot_.has_value(); }
+  nanoseconds TakeClockCost() override {
+    if (!slot_) return nanoseconds(0);
+    const nanoseconds before = std::exchange(clock_cost_, clock_->Cost(*slot_));
+    return clock_cost_ - before;
+  }
+  void DropClock() override {
+    if (slot_) clock_->Unwatch(pid_, *std::exchange(slot_, std::nullopt));
+  }
 
   bool Alive() override { return watch_.Alive(); }
 
@@ -264,6 +273,7 @@ class LinuxProcess final : public AbitProcess {
   std::optional<SwitchClock::Slot> slot_;
   bool knows_all_ = false;       // the clock does, of its threads
   nanoseconds last_running_{0};  // by that clock
+  nanoseconds clock_cost_{0};    // at the last TakeClockCost()
   int kernel_page_flags_;
   Pid pid_;
   ProcessWatch watch_;

@@ -204,7 +204,10 @@ BlockPtr ScanEngine::TakeCpuDue(MonotonicTime now, MonotonicTime& next_due,
     while (!target.cpu_dues.empty() && target.cpu_dues.top().stale()) target.cpu_dues.pop();
     if (!target.watched() || (target.cpu_dues.empty() && !target.turn_at)) continue;
     const std::optional<RunningTime> running = target.Running(now);
-    if (!running) continue;
+    if (!running) {
+      WaitWithoutClock(target, now);
+      continue;
+    }
     target.pace.See(now, *running);
     nanoseconds wanted = nanoseconds::max();
     nanoseconds slack(0);
@@ -232,6 +235,15 @@ BlockPtr ScanEngine::TakeCpuDue(MonotonicTime now, MonotonicTime& next_due,
     sooner = std::min(sooner, wait.until);
   }
   return nullptr;
+}
+
+// Its exact clock was dropped: what it was to tell of is looked at by the time on the wall.
+void ScanEngine::WaitWithoutClock(ScanTarget& target, MonotonicTime now) {
+  target.turn_at.reset();
+  for (; !target.cpu_dues.empty(); target.cpu_dues.pop()) {
+    const CpuDue& due = target.cpu_dues.top();
+    if (!due.stale()) dues_.push({now + kShortestWait, nanoseconds(0), due.block, due.generation});
+  }
 }
 
 // Returns the time to look at the target again, which is to have used that CPU time, `slack` more
@@ -1464,7 +1476,11 @@ Harvest ScanEngine::TakeEpoch() {
   }
   EstimateVisit(clearable, at_once);
   harvest.unclearable = unclearable;
-  harvest.details = {{"whole_clears", std::exchange(whole_clears_, 0)},
+  const auto without_clock = std::ranges::count_if(targets_, [](const auto& entry) {
+    return entry.second->watched() && !entry.second->handle->HasClock();
+  });
+  harvest.details = {{"targets_without_clock", static_cast<std::uint64_t>(without_clock)},
+                     {"whole_clears", std::exchange(whole_clears_, 0)},
                      {"whole_clears_too_long", std::exchange(whole_too_long_, 0)}};
   if (std::ranges::none_of(targets_, [](const auto& entry) {
         return entry.second->watched() && entry.second->whole.refused;

@@ -63,6 +63,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   void DropStaleDues();
   std::optional<RunningTime> LadderClock(ScanTarget& target, MonotonicTime now) const;
   BlockPtr TakeCpuDue(MonotonicTime now, MonotonicTime& next_due, MonotonicTime& next_look);
+  void WaitWithoutClock(ScanTarget& target, MonotonicTime now);
   struct Wait {
     MonotonicTime until;
     bool is_due = false;  // something is due then; else it is a time to look

@@ -43,11 +43,18 @@ struct {
   __type(value, struct tmprof_clock_slot);
 } slots SEC(".maps");
 
+/* One run in so many is timed. */
+#define RUNS_A_TIMED_ONE 32
+/* A longer one was interrupted. */
+#define LONGEST_RUN_NS 2000
+
 /* The stay on this CPU that the switch before began. */
 struct stay {
   __u64 start_ns;
   __u32 slot;
   __u32 is_watched;
+  __u32 runs; /* of this program that began or ended a stay, on this CPU */
+  __u32 reserved;
 };
 struct {
   __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -96,22 +103,40 @@ static __always_inline void enter(struct stay* stay, __u32 index, __u64 now) {
   wake_if_due(slot, __sync_fetch_and_add(&slot->word, change) + change, now);
 }
 
+static __always_inline void charge(__u32 index, __u64 since) {
+  struct tmprof_clock_slot* slot = bpf_map_lookup_elem(&slots, &index);
+  const __u64 took = bpf_ktime_get_ns() - since;
+
+  if (slot)
+    __sync_fetch_and_add(&slot->cost_ns,
+                         RUNS_A_TIMED_ONE * (took < LONGEST_RUN_NS ? took : LONGEST_RUN_NS));
+}
+
 SEC("tp_btf/sched_switch")
 int BPF_PROG(on_switch, int preempt, struct task_struct* before, struct task_struct* next) {
   const __u32 zero = 0;
   struct stay* stay = bpf_map_lookup_elem(&here, &zero);
   __u32* index = NULL;
   __s32 process;
+  __u64 timed_from = 0;
+  __u32 charged;
 
   if (!stay) return 0;
+  if (stay->runs % RUNS_A_TIMED_ONE == 0) timed_from = bpf_ktime_get_ns();
   if (next->pid && !(next->flags & KERNEL_THREAD)) {
     process = next->tgid;
     index = bpf_map_lookup_elem(&watched, &process);
   }
   if (!index && !stay->is_watched) return 0;
   const __u64 now = bpf_ktime_get_ns();
+  charged = stay->slot;
   if (stay->is_watched) leave(stay, now);
-  if (index) enter(stay, *index, now);
+  if (index) {
+    charged = *index;
+    enter(stay, charged, now);
+  }
+  stay->runs++;
+  if (timed_from) charge(charged, timed_from);
   return 0;
 }
 

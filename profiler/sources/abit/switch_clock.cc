@@ -98,6 +98,10 @@ class BpfSwitchClock final : public SwitchClock {
   void DoNotWake(Slot slot) override { std::atomic_ref(At(slot).armed).store(0); }
   bool WillWake(Slot slot) const override { return std::atomic_ref(At(slot).armed).load() != 0; }
 
+  nanoseconds Cost(Slot slot) const override {
+    return nanoseconds(static_cast<std::int64_t>(std::atomic_ref(At(slot).cost_ns).load()));
+  }
+
   int wake_fd() const override { return bpf_map__fd(skeleton_->maps.wakes); }
   void TakeWakes() override { ring_buffer__consume(wakes_); }
 

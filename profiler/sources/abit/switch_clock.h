@@ -50,6 +50,10 @@ class SwitchClock {
   virtual void DoNotWake(Slot slot) = 0;
   virtual bool WillWake(Slot slot) const = 0;  // it was asked to, and has not yet
 
+  // What the program's runs for its threads have cost them, of any process that had the place.
+  // Estimated: one run in 32 is timed.
+  virtual std::chrono::nanoseconds Cost(Slot slot) const = 0;
+
   virtual int wake_fd() const = 0;
   virtual void TakeWakes() = 0;  // so that wake_fd() is no longer readable
 };

@@ -19,7 +19,8 @@ struct tmprof_clock_slot {
   __u32 armed;   /* the program clears it when it wakes user space */
   __u32 reserved;
   __u64 longest_ns; /* stay on a CPU of late */
-  __u64 padding[4]; /* to one cache line */
+  __u64 cost_ns;    /* of the program's runs for its threads, by a sample of them */
+  __u64 padding[3]; /* to one cache line */
 };
 
 static inline __u64 tmprof_clock_cpu_time(__u64 word, __u64 now_ns) {

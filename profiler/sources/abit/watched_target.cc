@@ -9,6 +9,18 @@
 #include "profiler/sources/abit/budget.h"
 
 namespace tmprof::abit {
+namespace {
+
+// A choice, as is half of the share. A switch costs a target some 130 ns, so that by default the
+// clock of one whose threads stay on a CPU for less than some 26 us is dropped.
+constexpr std::chrono::nanoseconds kClockJudged = std::chrono::milliseconds(200);
+
+// What the exact clock of a target may cost while that much CPU time is used.
+std::int64_t ClocksPart(const tmprof_budget& budget, std::chrono::nanoseconds used) {
+  return used.count() * static_cast<std::int64_t>(budget.share_ppm) / TMPROF_PPM / 2;
+}
+
+}  // namespace
 
 WatchedTarget::WatchedTarget(AbitKernel& kernel, OverheadShare share)
     : clock(kernel.Tick()), budget(TargetBudget(share)) {}
@@ -47,6 +59,12 @@ std::chrono::nanoseconds WatchedTarget::TakeUsed() {
 
 void WatchedTarget::Earn(std::chrono::nanoseconds used) {
   tmprof_budget_earn(&budget, static_cast<std::uint64_t>(used.count()));
+  const std::chrono::nanoseconds cost = handle->TakeClockCost();
+  tmprof_budget_charge(&budget, static_cast<std::uint64_t>(cost.count()));
+  clock_cost += cost;
+  clock_used += used;
+  if (clock_cost.count() > ClocksPart(budget, kClockJudged)) handle->DropClock();
+  if (clock_used >= kClockJudged) clock_cost = clock_used = std::chrono::nanoseconds(0);
 }
 
 bool WatchedTarget::RunsAnotherProgram(std::uint64_t its_address_space) {

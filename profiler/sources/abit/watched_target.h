@@ -33,7 +33,8 @@ struct WatchedTarget {
 
   // The CPU time it used since the last time.
   std::chrono::nanoseconds TakeUsed();
-  // Its share of that.
+  // Its share of that, less what its exact clock has cost it. A clock that takes most of the share
+  // is dropped.
   void Earn(std::chrono::nanoseconds used);
   // What it uses from now on earns; what it used unwatched does not.
   void EarnFromNow() { earned_at = handle->CpuTime(); }
@@ -50,9 +51,11 @@ struct WatchedTarget {
   CpuClock clock;
   std::chrono::nanoseconds earned_at{0};
   tmprof_budget budget{};
-  std::uint32_t tries_idle = 0;   // in a row, to clear while the target was off the CPU
-  MonotonicTime refused_until{};  // nothing is cleared before
-  bool read_refused = false;      // at the last try
+  std::chrono::nanoseconds clock_cost{0};  // of the exact clock, in a window ...
+  std::chrono::nanoseconds clock_used{0};  // ... of so much CPU time used
+  std::uint32_t tries_idle = 0;            // in a row, to clear while the target was off the CPU
+  MonotonicTime refused_until{};           // nothing is cleared before
+  bool read_refused = false;               // at the last try
 };
 
 }  // namespace tmprof::abit

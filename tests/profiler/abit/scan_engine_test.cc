@@ -125,6 +125,11 @@ class ScanEngineTest : public ::testing::Test {
     return static_cast<double>(found) / static_cast<double>(hot);
   }
 
+  static std::uint64_t DetailOf(std::string_view name, const Harvest& harvest) {
+    const auto found = std::ranges::find(harvest.details, name, &NamedCount::name);
+    return found == harvest.details.end() ? 0 : found->count;
+  }
+
   SimulatedKernel kernel_;
   nanoseconds wake_up_takes_{0};  // CPU time of the scanner
   std::vector<std::unique_ptr<SimulatedProcess>> processes_;
@@ -288,6 +293,43 @@ TEST_F(RestingTest, StaysThatTheScannerCutsShortAreLeftAlone) {
   const std::uint64_t clears = Take().counts.clears;
   EXPECT_GT(clears, 8 * kTable);
   EXPECT_LT(kernel_.own_cpu / wake_up_takes_, 20'000);
+}
+
+TEST_F(RestingTest, WhatTheClockCostsIsPaidOutOfTheTargetsBudget) {
+  const auto clears = [this](double clock_costs) {
+    kernel_ = SimulatedKernel();
+    kernel_.tells_when_processes_run = true;
+    processes_.clear();
+    SimulatedProcess& process = Add(Rates(256 * kTable, 16, 3'000, 22));
+    process.duty = Duty{milliseconds(100), milliseconds(100)};
+    process.clock_costs = clock_costs;
+    Start({.overhead_share = 0.01});
+    Run(seconds(40));  // what the first visits borrowed is paid back
+    Take();
+    Run(seconds(40));
+    EXPECT_FALSE(process.clock_dropped);
+    return static_cast<double>(Take().counts.clears);
+  };
+  const double free = clears(0);
+  EXPECT_NEAR(clears(0.002) / free, 0.8, 0.05);
+  EXPECT_NEAR(clears(0.004) / free, 0.6, 0.05);
+}
+
+TEST_F(RestingTest, AClockThatCostsTooMuchIsDropped) {
+  kernel_.tells_when_processes_run = true;
+  SimulatedProcess& process = Add(Rates(64 * kTable, 16, 3'000, 22));
+  process.duty = Duty{milliseconds(10), milliseconds(10)};
+  process.clock_costs = 0.02;
+  Start({.overhead_share = 0.01});
+  Run(seconds(1));
+  EXPECT_TRUE(process.clock_dropped);
+  EXPECT_EQ(DetailOf("targets_without_clock", Take()), 1u);
+  sums_.clear();
+  Run(seconds(20));
+  const ScanCounts counts = Take().counts;
+  EXPECT_GT(counts.clears, 2 * process.pages.size());
+  EXPECT_LT(counts.lost, counts.clears / 100);
+  EXPECT_GT(Recall(process, 16), 0.9);
 }
 
 // The scanner wants a CPU right after a clear, and gets one a time slice later.
@@ -881,10 +923,6 @@ class WholeClearTest : public ScanEngineTest {
       Run(seconds(1));
       whole_clears_ += DetailOf("whole_clears", Take());
     }
-  }
-  static std::uint64_t DetailOf(std::string_view name, const Harvest& harvest) {
-    const auto found = std::ranges::find(harvest.details, name, &NamedCount::name);
-    return found == harvest.details.end() ? 0 : found->count;
   }
   // The part of the hot pages by Rates() that is among as many of the highest rate.
   // Hot pages by Rates() with a first access.

@@ -109,6 +109,8 @@ class SimulatedProcess {
     }
   };
   std::optional<Duty> duty;
+  double clock_costs = 0;  // of the CPU time that it uses
+  bool clock_dropped = false;
   // A process with a duty wakes the scanner when it gets the CPU with so much CPU time used.
   std::optional<std::chrono::nanoseconds> wakes_at_cpu;
   std::uint64_t sets = 0;       // cleared bits that were set again
@@ -319,7 +321,7 @@ class SimulatedKernel final : public AbitKernel {
     bool Alive() override { return process_.alive && !process_.is_another; }
 
     std::optional<RunningTime> Running(MonotonicTime time) override {
-      if (!kernel_.tells_when_processes_run) return std::nullopt;
+      if (!HasClock()) return std::nullopt;
       if (!process_.duty)
         return RunningTime{.cpu = SinceOpened(), .threads = Threads(), .longest_stay = {}};
       return RunningTime{.cpu = process_.duty->CpuAt(time) - process_.duty->CpuAt(opened_),
@@ -331,6 +333,15 @@ class SimulatedKernel final : public AbitKernel {
     }
     void DoNotWake() override { process_.wakes_at_cpu.reset(); }
     bool WillWake() const override { return process_.wakes_at_cpu.has_value(); }
+    bool HasClock() const override {
+      return kernel_.tells_when_processes_run && !process_.clock_dropped;
+    }
+    std::chrono::nanoseconds TakeClockCost() override {
+      const double used = CpuSeconds() - std::exchange(clock_paid_to_, CpuSeconds());
+      return std::chrono::nanoseconds(
+          HasClock() ? static_cast<std::int64_t>(used * process_.clock_costs * 1e9) : 0);
+    }
+    void DropClock() override { process_.clock_dropped = true; }
 
    private:
     ReadResult Mapped() {
@@ -407,6 +418,7 @@ class SimulatedKernel final : public AbitKernel {
 
     SimulatedKernel& kernel_;
     SimulatedProcess& process_;
+    double clock_paid_to_ = 0;  // CPU seconds
     MonotonicTime opened_;
     double cpu_seconds_ = 0;
     MonotonicTime counted_to_;
