@@ -377,13 +377,13 @@ Probe ProbeAbit() {
   Probe probe = Usable(kAbitBpfSource, fmt::format("page tables are read through a BPF {} and "
                                                    "bits cleared with process_madvise",
                                                    Name((*reader)->way())));
+  if (!(*reader)->fallback_reason().empty())
+    probe.detail += fmt::format(", because: {}", (*reader)->fallback_reason());
   if (const auto clock = SwitchClock::Open(); !clock) {
     probe.detail += fmt::format("; {}: {}", kWithoutClock, clock.error().Message());
   } else {
     probe.detail += "; a BPF program on context switches tells when programs run";
   }
-  if (!(*reader)->fallback_reason().empty())
-    probe.detail += fmt::format(", because: {}", (*reader)->fallback_reason());
   if (const auto other = OtherAccessedBitClearer()) {
     probe.detail += fmt::format("; {}", *other);
     probe.fix = "stop the other one, or take references as a lower bound";
