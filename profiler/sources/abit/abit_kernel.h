@@ -59,6 +59,9 @@ class AbitProcess {
   // mmap_lock for writing throughout: some 0.1 us an entry.
   virtual ClearOutcome ClearWhole() { return ClearOutcome::kUnclearable; }
 
+  // Makes every CPU forget the translations of the process. False: some CPU may still hold one.
+  virtual bool Flush() { return false; }
+
   // The entries of single pages, ascending, into `entries`, as many. The outcome is of all of them;
   // what was busy or torn is left unread.
   virtual ReadResult ReadPoints(std::span<const Vpn> pages, std::vector<PointEntry>& entries);

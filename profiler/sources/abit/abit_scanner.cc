@@ -4,9 +4,6 @@
 
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,9 +24,11 @@
 #include "profiler/sources/abit/linux_abit_kernel.h"
 #include "profiler/sources/abit/node_map.h"
 #include "profiler/sources/abit/other_scanners.h"
+#include "profiler/sources/abit/punctual_thread.h"
 #include "profiler/sources/abit/region_engine.h"
 #include "profiler/sources/abit/scan_engine.h"
 #include "profiler/sources/abit/switch_clock.h"
+#include "profiler/sources/abit/whole_flush_trial.h"
 
 namespace tmprof::abit {
 namespace {
@@ -97,35 +96,8 @@ std::optional<NodeId> NodeOfAll(const std::vector<std::uint64_t>& frames, const 
   return node;
 }
 
-// struct sched_attr of linux/sched/types.h, a header that cannot be had together with <sched.h>.
-struct SchedAttributes {
-  std::uint32_t size = sizeof(SchedAttributes);
-  std::uint32_t policy = 0;
-  std::uint64_t flags = 0x08;  // SCHED_FLAG_KEEP_POLICY
-  std::int32_t nice = 0;
-  std::uint32_t priority = 0;
-  std::uint64_t slice_ns = 0;  // sched_runtime, of a thread without deadlines
-  std::uint64_t deadline_ns = 0;
-  std::uint64_t period_ns = 0;
-};
-static_assert(sizeof(SchedAttributes) == 48);  // SCHED_ATTR_SIZE_VER0
-
-// Reads are due to fractions of a millisecond: a late one merges rungs, and on a machine with more
-// work than CPUs most would be late. Not a real-time class: that would wake the thread on the CPU
-// it ran on last, even if a target runs there now and another CPU is idle. The scanner's own budget
-// keeps the thread's share of a CPU low. Whatever is not permitted is done without; the count of
-// late reads shows it.
-void BePunctual() {
-  constexpr int kMostUrgent = -20;
-  ::prctl(PR_SET_NAME, kScannerThread.data());
-  ::prctl(PR_SET_TIMERSLACK, 1UL);  // ns; 50 us by default
-  const auto thread = static_cast<id_t>(::gettid());
-  ::setpriority(PRIO_PROCESS, thread, kMostUrgent);
-  // Linux 6.12 lets a thread that asks for shorter slices run sooner, for no more time in all.
-  SchedAttributes attributes;
-  attributes.nice = ::getpriority(PRIO_PROCESS, thread);
-  attributes.slice_ns = 100'000;  // the least that it gives
-  ::syscall(SYS_sched_setattr, thread, &attributes, 0U);
+std::string WithoutFlush(const std::string& doubt) {
+  return "of shared and locked memory accesses are seen, but not how long there are none: " + doubt;
 }
 
 }  // namespace
@@ -185,7 +157,7 @@ class AbitScanner::Worker {
 
  private:
   void Run() {
-    BePunctual();
+    BePunctual(kScannerThread);
     std::unique_lock lock(mutex_);
     while (!stopping_) {
       const MonotonicTime next = engine_->Step();
@@ -250,8 +222,15 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(const Options& options) {
       warnings.push_back(fmt::format("{}: {}", kWithoutClock, opened.error().Message()));
     }
   }
-  auto scanner =
-      Open(MakeLinuxAbitKernel(std::move(*reader), std::move(clock)), kAbitBpfSource, options.scan);
+  auto kernel = MakeLinuxAbitKernel(std::move(*reader), std::move(clock));
+  ScanOptions scan = options.scan;
+  // A scan by regions makes no clears of whole processes.
+  if (scan.looked != Looked::kRegions) {
+    const auto doubt = TryWholeFlush(*kernel);
+    scan.can_flush = !doubt;
+    if (doubt) warnings.push_back(WithoutFlush(*doubt));
+  }
+  auto scanner = Open(std::move(kernel), kAbitBpfSource, scan);
   if (scanner)
     (*scanner)->warnings_.insert((*scanner)->warnings_.begin(), warnings.begin(), warnings.end());
   return scanner;
@@ -384,6 +363,8 @@ Probe ProbeAbit() {
   } else {
     probe.detail += "; a BPF program on context switches tells when programs run";
   }
+  if (const auto doubt = TryWholeFlush(*MakeLinuxAbitKernel(*std::move(reader), nullptr)))
+    probe.detail += "; " + WithoutFlush(*doubt);
   if (const auto other = OtherAccessedBitClearer()) {
     probe.detail += fmt::format("; {}", *other);
     probe.fix = "stop the other one, or take references as a lower bound";

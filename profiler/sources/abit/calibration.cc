@@ -21,6 +21,7 @@
 
 #include "base/median.h"
 #include "profiler/procfs.h"
+#include "profiler/sources/abit/anonymous_memory.h"
 #include "profiler/sources/abit/child_process.h"
 
 namespace tmprof::abit {
@@ -102,26 +103,6 @@ std::int64_t ThreadCpuNs() {
   }
   ::_exit(0);
 }
-
-// A buffer of shared or private memory.
-class Memory {
- public:
-  Memory(std::size_t bytes, int flags)
-      : bytes_(bytes),
-        address_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_ANONYMOUS, -1, 0)) {}
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-  ~Memory() {
-    if (valid()) ::munmap(address_, bytes_);
-  }
-  bool valid() const { return address_ != MAP_FAILED; }
-  void* address() const { return address_; }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  std::size_t bytes_;
-  void* address_;
-};
 
 // A whole number of blocks.
 std::size_t PagesToSweep() {
@@ -343,10 +324,10 @@ Result<MeasuredCost> Calibrate(AbitKernel& kernel, MeasurePoints points,
     error.reason = std::move(reason);
     return Fail(std::move(error));
   };
-  const Memory shared(sizeof(Bench), MAP_SHARED);
+  const AnonymousMemory shared(sizeof(Bench), MAP_SHARED);
   // Aligned so that blocks are whole tables.
   const std::size_t pages = PagesToSweep();
-  const Memory memory((pages + kBlockPages) * kBasePageBytes, MAP_PRIVATE);
+  const AnonymousMemory memory((pages + kBlockPages) * kBasePageBytes, MAP_PRIVATE);
   if (!shared.valid() || !memory.valid()) return fail(errno, "");
   ::madvise(memory.address(), memory.bytes(), MADV_NOHUGEPAGE);
   Bench& bench = *new (shared.address()) Bench;

@@ -60,6 +60,8 @@ struct ScanOptions {
   std::chrono::nanoseconds clear_gap = std::chrono::milliseconds(10);
   std::chrono::nanoseconds least_clear_gap = std::chrono::milliseconds(1);
   bool clear_under_pressure = false;
+  // A trial has shown that AbitProcess::Flush() works here.
+  bool can_flush = false;
   std::uint64_t seed = 1;
 };
 

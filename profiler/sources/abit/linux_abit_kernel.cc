@@ -3,6 +3,7 @@
 #include "profiler/sources/abit/linux_abit_kernel.h"
 
 #include <dirent.h>
+#include <elf.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -14,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -26,6 +28,7 @@
 #include "profiler/sources/abit/child_process.h"
 #include "profiler/sources/abit/host_kernel.h"
 #include "profiler/sources/abit/page_walk.h"
+#include "profiler/sources/abit/translation_flusher.h"
 
 namespace tmprof::abit {
 namespace {
@@ -48,13 +51,28 @@ long ClearBits(int pidfd, VpnRange range) {
   return ::syscall(SYS_process_madvise, pidfd, &part, 1UL, MADV_COLD, 0U);
 }
 
+// The first page of the kernel's code that is mapped in the process (vdso(7)): of those that can be
+// cleared, the only one that every process has. A 32-bit process has another format and counts as
+// if it had none.
+std::optional<std::uint64_t> PageOfKernelCode(Pid pid) {
+  const UniqueFd file(
+      ::open(fmt::format("/proc/{}/auxv", pid.value()).c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<Elf64_auxv_t, 64> entries{};
+  const ssize_t bytes = file ? ::read(file.get(), entries.data(), sizeof entries) : -1;
+  const auto count = static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)) / sizeof entries[0];
+  for (const Elf64_auxv_t& entry : std::span(entries).first(count))
+    if (entry.a_type == AT_SYSINFO_EHDR) return entry.a_un.a_val;
+  return std::nullopt;
+}
+
 class LinuxProcess final : public AbitProcess {
  public:
   // `clock`: null where there is none.
-  LinuxProcess(PageTableReader& reader, SwitchClock* clock, int kernel_page_flags, Pid pid,
-               ProcessWatch watch)
+  LinuxProcess(PageTableReader& reader, SwitchClock* clock, TranslationFlusher& flusher,
+               int kernel_page_flags, Pid pid, ProcessWatch watch)
       : reader_(reader),
         clock_(clock),
+        flusher_(flusher),
         kernel_page_flags_(kernel_page_flags),
         pid_(pid),
         watch_(std::move(watch)) {
@@ -110,6 +128,11 @@ class LinuxProcess final : public AbitProcess {
       return ClearOutcome::kRefused;
     }
     return ClearOutcome::kDone;
+  }
+
+  bool Flush() override {
+    const std::optional<std::uint64_t> page = PageOfKernelCode(pid_);
+    return page && flusher_.Flush(watch_.handle(), *page);
   }
 
   ReadResult ReadPoints(std::span<const Vpn> pages, std::vector<PointEntry>& entries) override {
@@ -270,6 +293,7 @@ class LinuxProcess final : public AbitProcess {
 
   PageTableReader& reader_;
   SwitchClock* clock_;
+  TranslationFlusher& flusher_;
   std::optional<SwitchClock::Slot> slot_;
   bool knows_all_ = false;       // the clock does, of its threads
   nanoseconds last_running_{0};  // by that clock
@@ -293,10 +317,11 @@ class LinuxKernel final : public HostKernel {
   Result<std::unique_ptr<AbitProcess>> Open(Pid pid, std::uint64_t start_time_ticks) override {
     auto watch = ProcessWatch::Open(pid, start_time_ticks);
     if (!watch) return Fail(std::move(watch.error()));
-    return std::make_unique<LinuxProcess>(*reader_, clock_.get(), kernel_page_flags_.get(), pid,
-                                          *std::move(watch));
+    return std::make_unique<LinuxProcess>(*reader_, clock_.get(), flusher_,
+                                          kernel_page_flags_.get(), pid, *std::move(watch));
   }
 
+  nanoseconds OwnCpuTime() override { return HostKernel::OwnCpuTime() + flusher_.HelperCpuTime(); }
   std::uint64_t frame_mask() const override { return reader_->frame_mask(); }
   int wake_fd() const override { return clock_ ? clock_->wake_fd() : -1; }
   void TakeWakes() override {
@@ -306,6 +331,7 @@ class LinuxKernel final : public HostKernel {
  private:
   std::unique_ptr<PageTableReader> reader_;
   std::unique_ptr<SwitchClock> clock_;
+  TranslationFlusher flusher_;
   UniqueFd kernel_page_flags_;
 };
 

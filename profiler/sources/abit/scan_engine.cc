@@ -80,13 +80,16 @@ constexpr nanoseconds kLongestWholeClear = milliseconds(5);
 constexpr int kWholeClearsRest = 100;  // times as long as one took
 constexpr std::size_t kMostBlocksOfWholeClear =
     1024;  // 10 us of the scanner each, before and after
-// It flushes nothing, and a page whose translation a CPU still holds looks as if it were not
-// accessed: only set bits are evidence. So much of the target's CPU time, and of the clock, passes
-// before the first read: on a busy machine most translations have gone by then. Chosen, not
-// measured.
+// It flushes nothing, and without a flush afterwards a page whose translation a CPU still holds
+// looks as if it were not accessed: only set bits are evidence. So much of the target's CPU time,
+// and of the clock, passes before the first read: on a busy machine most translations have gone by
+// then. Chosen, not measured.
 constexpr nanoseconds kUnflushed = milliseconds(4);
 // A plain scan that reads sooner does without.
 constexpr nanoseconds kLeastPlainInterval = 5 * kUnflushed;
+// The interrupts of a flush, and the walks that find the translations again.
+constexpr nanoseconds kFlushCosts = microseconds(150);
+constexpr std::uint32_t kMostFlushTries = 16;  // after one clear
 constexpr nanoseconds kAfterBusyWhole = milliseconds(100);
 // It cuts the ladders of all the rest short: one page in so many has to need it.
 constexpr std::uint64_t kWorthWhole = 4;
@@ -792,8 +795,9 @@ bool ScanEngine::VisitWhole(ScanTarget& target, MonotonicTime now) {
     return false;
   }
   const nanoseconds own_cpu_before = kernel_.OwnCpuTime();
+  const TargetTime began = TimeOf(target);
   const ClearOutcome outcome = target.handle->ClearWhole();
-  const MonotonicTime after = kernel_.Now();
+  const TargetTime ended = TimeOf(target);
   if (outcome != ClearOutcome::kDone) {
     CannotClearWhole(target, outcome);
     return false;
@@ -804,7 +808,36 @@ bool ScanEngine::VisitWhole(ScanTarget& target, MonotonicTime now) {
       target,
       static_cast<std::uint64_t>(took.count()) * std::max(target.clock.running_threads(), 1u), 0);
   target.whole.Learn(took, entries);
-  OpenWhole(target, ready, after, took);
+  OpenWhole(target, ready, began, ended);
+  FlushWhole(target);
+  return true;
+}
+
+// Exposures that the latest clear of the whole process began count from the flush on: before it, a
+// page may have been accessed without its bit being set. False: some CPU may still hold
+// translations.
+bool ScanEngine::FlushWhole(ScanTarget& target) {
+  if (target.whole.flush_tries == 0) return false;
+  --target.whole.flush_tries;
+  if (!target.handle->Flush()) {
+    target.whole.flush_again = kernel_.Now() + kUnflushed;
+    return false;
+  }
+  target.whole.flush_tries = 0;
+  ++whole_flushes_;
+  const std::uint32_t running = target.clock.running_threads();
+  ChargeTarget(target, static_cast<std::uint64_t>(kFlushCosts.count()) * running, 0);
+  const MonotonicTime now = kernel_.Now();
+  const nanoseconds cpu = target.CpuAt(now, running);
+  for (const BlockPtr& block : target.blocks) {
+    if (!block->open || !block->by_whole || block->read_since_clear) continue;
+    block->flushed = true;
+    block->cleared_at = block->read_at = now;
+    block->cpu_cleared = cpu;
+    block->rung = 0;
+    ++block->generation;
+    ScheduleNextRead(target, block, now);
+  }
   return true;
 }
 
@@ -830,26 +863,34 @@ std::vector<BlockPtr> ScanEngine::ReadyForWhole(ScanTarget& target,
   return ready;
 }
 
-// The clear went by address, and ended at `after`.
+ScanEngine::TargetTime ScanEngine::TimeOf(ScanTarget& target) {
+  const MonotonicTime now = kernel_.Now();
+  return {now, target.CpuAt(now, target.clock.running_threads())};
+}
+
+// The clear went by address, at a steady pace once it held the lock.
 void ScanEngine::OpenWhole(ScanTarget& target, const std::vector<BlockPtr>& members,
-                           MonotonicTime after, nanoseconds took) {
-  const std::uint32_t running = target.clock.running_threads();
-  const nanoseconds cpu_after = target.CpuAt(after, running);
+                           const TargetTime& began, const TargetTime& ended) {
+  const double walked = std::min(1.0, std::chrono::duration<double>(target.whole.took) /
+                                          std::chrono::duration<double>(ended.at - began.at));
   double entries = 0;
   for (const BlockPtr& member : members) entries += member->in_view;
   double left = entries;
   for (const BlockPtr& member : members) {
-    const double part = (left - member->in_view / 2.0) / entries;
-    const nanoseconds ago(std::llround(part * static_cast<double>(took.count())));
+    const double part = walked * (left - member->in_view / 2.0) / entries;
+    const auto of = [part](nanoseconds time) {
+      return nanoseconds(std::llround(part * static_cast<double>(time.count())));
+    };
     left -= member->in_view;
     member->by_whole = true;
-    OpenExposure(target, member, after - ago, cpu_after - ago * running);
+    OpenExposure(target, member, ended.at - of(ended.at - began.at),
+                 ended.cpu - of(ended.cpu - began.cpu));
   }
   target.whole.any = true;
-  target.whole.at = after;
-  target.whole.cpu = cpu_after;
-  target.whole.took = took;
+  target.whole.at = ended.at;
+  target.whole.cpu = ended.cpu;
   target.whole.refused = false;
+  target.whole.flush_tries = options_.can_flush ? kMostFlushTries : 0;
   ++whole_clears_;
 }
 
@@ -993,7 +1034,7 @@ void ScanEngine::CannotClear(ScanTarget& target, const BlockPtr& block, ClearOut
 // What the view shows of a block just before its clear.
 void ScanEngine::PrepareExposure(Block& block) {
   const std::size_t count = block.unit_count();
-  block.open = block.by_whole = false;
+  block.open = block.by_whole = block.flushed = false;
   block.units.assign(count, TMPROF_UNIT_OUT);
   block.set_before.reset();
   block.uncleared.reset();
@@ -1040,7 +1081,13 @@ void ScanEngine::OpenExposure(ScanTarget& target, const BlockPtr& block, Monoton
 void ScanEngine::ReadDue(const BlockPtr& block) {
   ScanTarget* target = Find(block->target);
   if (target == nullptr || !target->watched()) return;
-  if (block->by_whole && !block->read_since_clear) {
+  if (block->by_whole && !block->flushed && !block->read_since_clear) {
+    WholeClears& whole = target->whole;
+    if (whole.flush_tries > 0) {
+      if (kernel_.Now() < whole.flush_again || !FlushWhole(*target))
+        dues_.push({whole.flush_again, nanoseconds(0), block, block->generation});
+      return;
+    }
     const std::optional<RunningTime> running = LadderClock(*target, kernel_.Now());
     if (running && running->cpu < block->cpu_cleared + kUnflushed / 2) {
       ScheduleByCpu(*target, block);
@@ -1091,7 +1138,7 @@ nanoseconds ScanEngine::Exposed(const Block& block) const {
 void ScanEngine::ScheduleNextRead(ScanTarget& target, const BlockPtr& block, MonotonicTime now) {
   const tmprof_ladder& ladder = LadderOf(*block);
   const nanoseconds exposed = Exposed(*block);
-  const bool unflushed = block->by_whole && !block->read_since_clear;
+  const bool unflushed = block->by_whole && !block->flushed && !block->read_since_clear;
   block->rung = tmprof_ladder_next(
       &ladder, block->rung,
       std::max(exposed + exposed / kOfRung, unflushed ? kUnflushed / 2 : nanoseconds(0)).count());
@@ -1250,6 +1297,10 @@ bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
   // Half of it is charged for a first access: the time up to the read before, and half of that
   // since.
   const nanoseconds since_clear = 2 * std::max(exposed_before, nanoseconds(0)) + exposure;
+  const bool unflushed = block.by_whole && !block.flushed;
+  const nanoseconds of_first = unflushed ? since_clear : exposure;
+  // Up to the flush, a page may have been accessed without its bit being set.
+  const nanoseconds of_unset = first_read && block.flushed ? Exposed(block) : exposure;
   // A plain scan's bit is read once; what is read before the next clear is for the bill only.
   const bool evidence = options_.mode == ScanOptions::Mode::kLadder || block.in_ladder;
   if (evidence) RecordsOf(pointer);
@@ -1276,13 +1327,13 @@ bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
     }
     // It may have been accessed by a translation that a CPU holds since before the clear: nobody
     // knows when those go.
-    if (block.by_whole && !view_.accessed[i]) continue;
+    if (unflushed && !view_.accessed[i]) continue;
     tmprof_tally unused{};
     UnitRecord* record = evidence ? &block.records[i] : nullptr;
     if (first && !bracketed) unit = TMPROF_UNIT_SET;  // a reference, without a first access
     // Of a blurred read, that pages are set counts for as little as that others are not.
     tmprof_ladder_fold(record ? &record->tally : &unused, &unit, view_.accessed[i],
-                       told ? (block.by_whole ? since_clear : exposure).count() : 0);
+                       told ? (first ? of_first : of_unset).count() : 0);
     if (record) record->frame = view_.frame[i];
     ++seen;
   }
@@ -1481,6 +1532,7 @@ Harvest ScanEngine::TakeEpoch() {
   });
   harvest.details = {{"targets_without_clock", static_cast<std::uint64_t>(without_clock)},
                      {"whole_clears", std::exchange(whole_clears_, 0)},
+                     {"whole_flushes", std::exchange(whole_flushes_, 0)},
                      {"whole_clears_too_long", std::exchange(whole_too_long_, 0)}};
   if (std::ranges::none_of(targets_, [](const auto& entry) {
         return entry.second->watched() && entry.second->whole.refused;

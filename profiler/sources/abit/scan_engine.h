@@ -99,8 +99,14 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   bool LookBeforeClear(ScanTarget& target, const BlockPtr& block);
   bool VisitWhole(ScanTarget& target, MonotonicTime now);
   std::vector<BlockPtr> ReadyForWhole(ScanTarget& target, const std::vector<BlockPtr>& members);
-  void OpenWhole(ScanTarget& target, const std::vector<BlockPtr>& members, MonotonicTime after,
-                 std::chrono::nanoseconds took);
+  bool FlushWhole(ScanTarget& target);
+  struct TargetTime {
+    MonotonicTime at;
+    std::chrono::nanoseconds cpu;  // of the target
+  };
+  TargetTime TimeOf(ScanTarget& target);
+  void OpenWhole(ScanTarget& target, const std::vector<BlockPtr>& members, const TargetTime& began,
+                 const TargetTime& ended);
   void CannotClearWhole(ScanTarget& target, ClearOutcome outcome);
   static void DoWithoutWhole(ScanTarget& target, MonotonicTime until);
   bool LeaveToWhole(const ScanTarget& target, Block& block);
@@ -163,6 +169,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   };
   Visits visits_;
   std::uint64_t whole_clears_ = 0;    // in this epoch
+  std::uint64_t whole_flushes_ = 0;   // ... after which no translation was left
   std::uint64_t whole_too_long_ = 0;  // ... that were not made, as they would take too long
   Complaint whole_refused_;  // standing: shared and locked memory of some target is not cleared
   std::uint64_t clears_again_ = 0;  // pages in this epoch, as part of the visit before

@@ -58,6 +58,7 @@ struct Block {
 
   // Of the open exposure.
   bool by_whole = false;            // that a clear of the whole process began
+  bool flushed = false;             // ... and that counts from the flush that followed
   std::vector<std::uint8_t> units;  // enum tmprof_unit
   UnitSet set_before;               // at the clear
   UnitSet settled;                  // outlives the exposure
@@ -72,7 +73,7 @@ struct Block {
   MonotonicTime cleared_at;
   MonotonicTime read_at;
   std::chrono::nanoseconds cpu_cleared{0};
-  std::chrono::nanoseconds cpu_at{0};  // of the last read
+  std::chrono::nanoseconds cpu_at{0};  // of the last read; before the first, of the clear
   std::uint32_t idle_reads = 0;        // in a row, that found the target had not run
   std::int64_t reserved_ns = 0;
 
@@ -131,11 +132,12 @@ struct WholeClears {
     return std::chrono::nanoseconds(
         static_cast<std::int64_t>(static_cast<double>(entries) * ns_per_entry));
   }
-  // The price follows one clear that took so much of the scanner's CPU time. Precondition: there
-  // are entries.
+  // The price follows the latest clear, which took so much of the scanner's CPU time. Precondition:
+  // there are entries.
   void Learn(std::chrono::nanoseconds cpu_time, std::size_t entries) {
     const double of_entry = static_cast<double>(cpu_time.count()) / static_cast<double>(entries);
     ns_per_entry += (std::clamp(of_entry, kLeastNsPerEntry, kMostNsPerEntry) - ns_per_entry) / 4;
+    took = cpu_time;
   }
   // A price that forbids clears is not learnt anew by them.
   void Forget() { ns_per_entry += (kNsPerEntry - ns_per_entry) / 2; }
@@ -146,7 +148,9 @@ struct WholeClears {
   std::chrono::nanoseconds cpu{0};   // at this CPU time of the target,
   std::chrono::nanoseconds took{0};  // and took so long
   MonotonicTime not_before{};
-  bool refused = false;  // by the kernel, at the latest try
+  bool refused = false;           // by the kernel, at the latest try
+  std::uint32_t flush_tries = 0;  // left for the latest
+  MonotonicTime flush_again{};    // no sooner
 };
 
 struct ScanTarget : WatchedTarget {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -371,6 +372,52 @@ TEST_P(AbitLive, MlockedMemoryIsUnclearable) {
   child.Order();
   if (!child.desk().intact) GTEST_SKIP() << "mlock of 2 MiB is refused here";
   EXPECT_EQ(Open(child)->Clear(arena.range()), ClearOutcome::kUnclearable);
+}
+
+// A CPU holds the translations of so few pages, so that their bits stay unset without a flush.
+TEST_P(AbitLive, PagesReadOverAndOverShowItAfterAFlushOfLockedMemory) {
+  cpu_set_t cpus;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof cpus, &cpus), 0);
+  if (CPU_COUNT(&cpus) < 2) GTEST_SKIP() << "a flush takes two CPUs";
+  constexpr std::size_t kPages = 48;
+  const Arena arena(kHugeBytes, MADV_NOHUGEPAGE);
+  Child child([&](Desk& desk) {
+    desk.intact = ::mlockall(MCL_CURRENT) == 0;
+    for (std::uint64_t round = 1;; ++round) {
+      for (std::size_t i = 0; i < kPages; ++i) (void)arena.start()[i * kBasePageBytes];
+      desk.churned = round;
+      desk.done = 1;
+    }
+  });
+  child.Order();
+  if (!child.desk().intact) GTEST_SKIP() << "mlockall is refused here";
+  const auto process = Open(child);
+  const VpnRange pages{arena.range().start, arena.range().start + PageCount(kPages)};
+  std::set<Vpn> all;
+  for (std::uint64_t i = 0; i < kPages; ++i) all.insert(pages.start + PageCount(i));
+  for (int flushes = 0, tries = 0; flushes < 20; ++tries) {
+    ASSERT_LT(tries, 2'000) << "the helper gets no CPU";
+    ASSERT_EQ(process->ClearWhole(), ClearOutcome::kDone);
+    if (!process->Flush()) continue;
+    ++flushes;
+    const std::uint64_t round = child.desk().churned;
+    while (child.desk().churned < round + 2) ::sched_yield();
+    std::set<Vpn> seen = Accessed(*process, pages);
+    std::erase_if(seen, [&](Vpn vpn) { return !pages.Contains(vpn); });
+    ExpectSame(seen, all);
+  }
+}
+
+TEST_P(AbitLive, AProcessThatEndsIsNotFlushed) {
+  Child child([&](Desk& desk) {
+    desk.done = 1;
+    AwaitOrder(desk, 2);
+  });
+  child.Order();
+  const auto process = Open(child);
+  ++child.desk().order;
+  while (process->Alive()) ::sched_yield();
+  EXPECT_FALSE(process->Flush());
 }
 
 TEST_P(AbitLive, HugetlbMemoryIsReadThoughUnclearable) {

@@ -924,7 +924,6 @@ class WholeClearTest : public ScanEngineTest {
       whole_clears_ += DetailOf("whole_clears", Take());
     }
   }
-  // The part of the hot pages by Rates() that is among as many of the highest rate.
   // Hot pages by Rates() with a first access.
   std::size_t HotPagesSeen(const SimulatedProcess& process, std::size_t one_hot_in) const {
     return static_cast<std::size_t>(std::ranges::count_if(sums_, [&](const auto& entry) {
@@ -978,6 +977,94 @@ TEST_F(WholeClearTest, PrivatePagesBesideSharedOnesKeepTheirRates) {
     }
     EXPECT_NEAR(firsts / at_risk, 5.0, tolerance) << "from page " << first;
   }
+}
+
+TEST_F(WholeClearTest, SharedPagesHaveTheirRatesWhereTheClearIsFlushed) {
+  SimulatedProcess& process = AddShared(std::vector<double>(16 * kTable, 1.0));
+  for (std::size_t i = 8 * kTable; i < process.pages.size(); ++i) process.pages[i].rate = 0.1;
+  process.flushes = true;
+  Start({.overhead_share = 0.01, .can_flush = true});
+  Record(seconds(30));
+  EXPECT_GE(process.flushes_made, 5u);
+  EXPECT_EQ(process.flushes_made, whole_clears_);
+  for (const auto& [first, rate] : {std::pair(std::size_t{0}, 1.0), std::pair(8 * kTable, 0.1)}) {
+    double firsts = 0;
+    double at_risk = 0;
+    for (const auto& [key, sum] : sums_) {
+      const std::size_t page = process.IndexOf(key.vpn);
+      if (page < first || page >= first + 8 * kTable) continue;
+      firsts += static_cast<double>(sum.firsts);
+      at_risk += sum.seconds;
+    }
+    EXPECT_NEAR(firsts / at_risk, rate, rate / 10) << "from page " << first;
+  }
+}
+
+TEST_F(WholeClearTest, PagesWhoseTranslationsStayAreFoundWhereTheClearIsFlushed) {
+  for (const bool flushes : {false, true}) {
+    processes_.clear();
+    kernel_.processes.clear();
+    sums_.clear();
+    SimulatedProcess& process = AddShared(Rates(8 * kTable, 16, 200, 0.2));
+    for (std::size_t i = 0; i < process.pages.size(); i += 16)
+      process.pages[i].translation_stays = true;
+    process.flushes = flushes;
+    Start({.overhead_share = 0.01, .can_flush = true});
+    Record(seconds(20));
+    if (flushes) {
+      EXPECT_GE(Recall(process, 16), 0.99);
+    } else {
+      EXPECT_EQ(HotPagesSeen(process, 16), 0u);
+    }
+  }
+}
+
+TEST_F(WholeClearTest, UnsetBitsAreUnknownAfterAFlushThatFailed) {
+  SimulatedProcess& process = AddShared(std::vector<double>(8 * kTable, 0.2));
+  Start({.overhead_share = 0.01, .can_flush = true});
+  Record(seconds(20));
+  EXPECT_GE(process.whole_clears, 5u);
+  for (const auto& [key, sum] : sums_) EXPECT_EQ(sum.looks, sum.references);
+}
+
+TEST_F(WholeClearTest, AFlushThatFailedIsTriedAgain) {
+  SimulatedProcess& process = AddShared(Rates(8 * kTable, 16, 200, 0.2));
+  for (std::size_t i = 0; i < process.pages.size(); i += 16)
+    process.pages[i].translation_stays = true;
+  process.flushes = true;
+  process.one_flush_in = 5;
+  Start({.overhead_share = 0.01, .can_flush = true});
+  Record(seconds(20));
+  EXPECT_EQ(process.flushes_made, whole_clears_);
+  EXPECT_EQ(process.flushes_asked, 5 * whole_clears_);
+  EXPECT_GE(Recall(process, 16), 0.99);
+}
+
+TEST_F(WholeClearTest, NoFlushIsAskedForWhereNoneIsReliable) {
+  SimulatedProcess& process = AddShared(std::vector<double>(8 * kTable, 0.2));
+  process.flushes = true;
+  Start({.overhead_share = 0.01, .can_flush = false});
+  Record(seconds(20));
+  EXPECT_GE(process.whole_clears, 5u);
+  EXPECT_EQ(process.flushes_made, 0u);
+}
+
+// Accesses before the flush are not seen of these pages, which then count as long as the others.
+TEST_F(WholeClearTest, PagesCountFromTheFlushOn) {
+  SimulatedProcess& process = AddShared(std::vector<double>(64 * kTable, 100.0));
+  for (std::size_t i = 0; i < process.pages.size(); i += 2)
+    process.pages[i].translation_stays = true;
+  process.flushes = true;
+  Start({.overhead_share = 0.05, .can_flush = true});
+  Record(seconds(20));
+  double firsts = 0;
+  double at_risk = 0;
+  for (const auto& [key, sum] : sums_) {
+    if (!process.pages[process.IndexOf(key.vpn)].translation_stays) continue;
+    firsts += static_cast<double>(sum.firsts);
+    at_risk += sum.seconds;
+  }
+  EXPECT_NEAR(firsts / at_risk, 100, 10);
 }
 
 TEST_F(WholeClearTest, LockedMemoryIsLookedAt) {

@@ -34,6 +34,9 @@ class SimulatedProcess {
     bool mlocked = false;     // a clear of it is refused
     bool accessed = true;     // as after its first touch
     Seconds next_access = 0;  // in CPU time, while not accessed
+    // A CPU keeps its translation, so that a clear without a flush hides all accesses.
+    bool translation_stays = false;
+    bool hidden = false;
   };
 
   SimulatedProcess(TrackedProcess identity, Vpn start, PageCount unit, std::vector<double> rates)
@@ -79,6 +82,10 @@ class SimulatedProcess {
   bool clears_whole = false;         // the kernel offers it
   std::optional<int> refuses_whole;  // errno
   std::uint64_t whole_clears = 0;
+  bool flushes = false;            // on demand, of the whole process
+  std::uint64_t one_flush_in = 1;  // ... works
+  std::uint64_t flushes_asked = 0;
+  std::uint64_t flushes_made = 0;
   bool dies_at_whole = false;             // right before such a clear
   std::chrono::nanoseconds lock_wait{0};  // before each of them
   int busy_reads = 0;                     // to come
@@ -296,8 +303,19 @@ class SimulatedKernel final : public AbitKernel {
         kernel_.own_cpu += kWholeClearTakes;
         Touch(page);
         if (page.accessed) Unset(page);
+        page.hidden = page.translation_stays;
       }
       return ClearOutcome::kDone;
+    }
+
+    bool Flush() override {
+      ++process_.flushes_asked;
+      if (!process_.flushes || process_.flushes_asked % process_.one_flush_in != 0) return false;
+      ++process_.flushes_made;
+      kernel_.now += kClearTakes;
+      for (SimulatedProcess::Page& page : process_.pages)
+        if (std::exchange(page.hidden, false)) Unset(page);
+      return true;
     }
 
     std::optional<int> refusal() const override {
@@ -375,7 +393,8 @@ class SimulatedKernel final : public AbitKernel {
       return cpu_seconds_;
     }
     bool Touch(SimulatedProcess::Page& page) {
-      if (page.accessed || !page.mapped || page.next_access > CpuSeconds()) return false;
+      if (page.accessed || !page.mapped || page.hidden || page.next_access > CpuSeconds())
+        return false;
       page.accessed = true;
       ++process_.sets;
       return true;

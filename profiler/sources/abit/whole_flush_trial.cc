@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "profiler/sources/abit/whole_flush_trial.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "profiler/procfs.h"
+#include "profiler/sources/abit/anonymous_memory.h"
+#include "profiler/sources/abit/child_process.h"
+
+namespace tmprof::abit {
+namespace {
+
+// Fewer than any data TLB holds, so that without a flush hardly any bit is set again.
+constexpr std::size_t kTrialPages = 48;
+constexpr std::uint32_t kFlushesThatTell = 8;
+constexpr std::uint32_t kMostTrialTries = 64;
+constexpr auto kLongestTrial = std::chrono::milliseconds(500);
+
+// Shared with the child.
+struct TrialDesk {
+  std::atomic<std::uint64_t> rounds{0};  // over all pages
+};
+
+[[noreturn]] void ReadOverAndOver(TrialDesk& desk, const volatile char* pages, pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  constexpr std::uint64_t kBetweenChecks = 1 << 20;
+  for (std::uint64_t round = 1;; ++round) {
+    for (std::size_t i = 0; i < kTrialPages; ++i) (void)pages[i * kBasePageBytes];
+    desk.rounds.store(round, std::memory_order_release);
+    if (round % kBetweenChecks == 0 && ::getppid() != parent) ::_exit(0);
+  }
+}
+
+class FlushExperiment {
+ public:
+  FlushExperiment(AbitKernel& kernel, AbitProcess& process, const TrialDesk& desk, VpnRange pages)
+      : process_(process),
+        desk_(desk),
+        pages_(pages),
+        kernel_(kernel),
+        end_(kernel.Now() + kLongestTrial) {}
+
+  // Its end: the child is gone, or a clear or read of it fails.
+  WholeFlushTrial Run() {
+    WholeFlushTrial trial;
+    if (!AwaitRounds()) return trial;
+    while (trial.tries < kMostTrialTries && trial.flushes < kFlushesThatTell &&
+           process_.ClearWhole() == ClearOutcome::kDone) {
+      ++trial.tries;
+      const bool flushed = process_.Flush();
+      if (!AwaitRounds()) break;
+      if (!flushed) continue;
+      const ReadResult read = process_.Read(pages_, PageTableReader::Depth::kEntries, parts_);
+      if (read.outcome == ReadOutcome::kBusy || read.torn_tables > 0) continue;
+      if (read.outcome != ReadOutcome::kDone) break;
+      ++trial.flushes;
+      trial.complete += AccessedPages() == kTrialPages;
+    }
+    return trial;
+  }
+
+ private:
+  // A round that is under way may be over its first pages already.
+  bool AwaitRounds() {
+    const std::uint64_t wanted = desk_.rounds.load() + 2;
+    constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 50'000};
+    while (desk_.rounds.load(std::memory_order_acquire) < wanted) {
+      if (kernel_.Now() > end_ || !process_.Alive()) return false;
+      ::nanosleep(&kPause, nullptr);
+    }
+    return true;
+  }
+
+  std::size_t AccessedPages() const {
+    std::size_t accessed = 0;
+    for (const TablePart& part : parts_) {
+      if (part.huge) continue;
+      for (std::size_t i = 0; i < part.entries.size(); ++i) {
+        const TableEntry entry(part.entries[i]);
+        accessed +=
+            pages_.Contains(part.start + PageCount(i)) && entry.present() && entry.accessed();
+      }
+    }
+    return accessed;
+  }
+
+  AbitProcess& process_;
+  const TrialDesk& desk_;
+  VpnRange pages_;
+  AbitKernel& kernel_;
+  MonotonicTime end_;
+  std::vector<TablePart> parts_;
+};
+
+}  // namespace
+
+std::optional<std::string> DoubtOf(const WholeFlushTrial& trial) {
+  if (trial.complete < trial.flushes)
+    return fmt::format("after {} of {} flushes a child's pages seemed idle that it read",
+                       trial.flushes - trial.complete, trial.flushes);
+  if (trial.flushes == 0)
+    return fmt::format(
+        "none of {} flushes of a child is known to have worked: it takes two CPUs "
+        "and Linux 5.10",
+        trial.tries);
+  return std::nullopt;
+}
+
+std::optional<std::string> TryWholeFlush(AbitKernel& kernel) {
+  const AnonymousMemory shared(sizeof(TrialDesk), MAP_SHARED);
+  const AnonymousMemory memory(kTrialPages * kBasePageBytes, MAP_SHARED);
+  if (!shared.valid() || !memory.valid()) return "there is no memory for a trial";
+  ::madvise(memory.address(), memory.bytes(), MADV_NOHUGEPAGE);
+  TrialDesk& desk = *new (shared.address()) TrialDesk;
+  const auto* pages = static_cast<const volatile char*>(memory.address());
+  const pid_t parent = ::getpid();
+  const pid_t pid = ::fork();
+  if (pid < 0) return "no child could be started for a trial";
+  if (pid == 0) ReadOverAndOver(desk, pages, parent);
+  const ChildProcess child(pid);
+  const auto stat = ProcFs().Stat(Pid(pid));
+  if (!stat) return stat.error().Message();
+  auto process = kernel.Open(Pid(pid), stat->start_time_ticks);
+  if (!process) return process.error().Message();
+  const Vpn start = VpnOfAddress(reinterpret_cast<std::uint64_t>(memory.address()));
+  return DoubtOf(
+      FlushExperiment(kernel, **process, desk, {start, start + PageCount(kTrialPages)}).Run());
+}
+
+}  // namespace tmprof::abit
