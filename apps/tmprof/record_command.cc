@@ -328,7 +328,10 @@ class RecordSession {
     if (auto status = PreloadTracker(); !status) return status;
     OwnCpus own_cpus(procfs_);
     own_cpus.MakeWayFor(tracker.tracked());  // costs are measured now, which takes CPU time
+    const bool on_terminal = isatty(STDERR_FILENO) == 1 && !options_.quiet;
+    if (on_terminal) SayWithoutWaiting("preparing: loading BPF programs and measuring their costs");
     Result<SessionSources> sources = OpenSources(options_.sources);
+    if (on_terminal) SayWithoutWaiting("\r\x1b[K");
     if (!sources) return Fail(sources.error());
     for (const std::string& warning : sources->warnings) Warn(warning);
 
@@ -342,7 +345,6 @@ class RecordSession {
       return Fail(writer.error());
     }
 
-    const bool on_terminal = isatty(STDERR_FILENO) == 1 && !options_.quiet;
     if (on_terminal) PrintSettings(*sources);
     Progress progress(on_terminal);
     PollWaiter waiter;

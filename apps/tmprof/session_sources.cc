@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "apps/tmprof/messages.h"
+#include "apps/tmprof/urgent_scope.h"
 #include "profiler/gate/gate.h"
 #include "profiler/source_kind.h"
 #include "profiler/sources/abit/abit_scanner.h"
@@ -253,7 +254,10 @@ class Opening {
 
 }  // namespace
 
-Result<SessionSources> OpenSources(const SourceChoice& choice) { return Opening(choice).Run(); }
+Result<SessionSources> OpenSources(const SourceChoice& choice) {
+  const UrgentScope while_opening;
+  return Opening(choice).Run();
+}
 
 std::vector<Probe> ProbeSources() {
   KernelPerfApi perf;

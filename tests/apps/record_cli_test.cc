@@ -110,6 +110,12 @@ TEST_F(Recording, PassesTheStatusOfTheCommandOn) {
   EXPECT_EQ(Tmprof({"record", "-o", trace_, "--", "sh", "-c", "kill -TERM $$"}).status, 128 + 15);
 }
 
+// The recorder runs before others while it prepares.
+TEST_F(Recording, RunsTheCommandAtItsOwnPriority) {
+  const Outcome nice = Tmprof({"record", "-o", trace_, "--", "nice"});
+  EXPECT_EQ(nice.out, RunProgram({"nice"}).out);
+}
+
 TEST_F(Recording, SaysThatACommandWasNotFound) {
   const Outcome outcome = Tmprof({"record", "-o", trace_, "--", "no-such-command-anywhere"});
   EXPECT_EQ(outcome.status, 127);
