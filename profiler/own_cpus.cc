@@ -21,7 +21,12 @@ std::set<CpuId> AllowedCpus() {
   return cpus;
 }
 
+// Read before main(): an OwnCpus narrows what its threads may use.
+const std::set<CpuId> cpus_at_start = AllowedCpus();
+
 }  // namespace
+
+const std::set<CpuId>& CpusAtStart() { return cpus_at_start; }
 
 std::set<CpuId> CpusBeside(const std::set<CpuId>& own, const std::set<CpuId>& busy) {
   std::set<CpuId> beside;

@@ -12,6 +12,10 @@
 
 namespace tmprof {
 
+// The CPUs that this process was allowed to use when it started. Of more than CPU_SETSIZE of them
+// nothing is known, and the set is empty.
+const std::set<CpuId>& CpusAtStart();
+
 // Those of `own` that are not `busy`; all of them where none would be left.
 std::set<CpuId> CpusBeside(const std::set<CpuId>& own, const std::set<CpuId>& busy);
 

@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/units.h"
+#include "profiler/own_cpus.h"
 #include "profiler/sources/abit/punctual_thread.h"
 
 namespace tmprof::abit {
@@ -92,17 +93,15 @@ bool TranslationFlusher::Try(int pidfd, std::uint64_t page) {
   }
 }
 
-// Both threads must run at once. False: there is one CPU for them.
+// Both threads must run at once. The recorder's threads may be kept off the CPUs of its targets
+// (OwnCpus): the helper takes one of those for some 30 us. False: there is one CPU for all.
 bool TranslationFlusher::KeepHelperApart() {
-  const int here = ::sched_getcpu();
   cpu_set_t others;
-  if (::sched_getaffinity(0, sizeof others, &others) != 0) return false;
-  CPU_CLR(here, &others);
-  if (CPU_COUNT(&others) == 0) return false;
-  if (apart_from_ == here) return true;
-  if (::sched_setaffinity(thread_.load(), sizeof others, &others) != 0) return false;
-  apart_from_ = here;
-  return true;
+  CPU_ZERO(&others);
+  for (const CpuId cpu : CpusAtStart()) CPU_SET(cpu.value(), &others);
+  CPU_CLR(::sched_getcpu(), &others);
+  return CPU_COUNT(&others) > 0 &&
+         ::sched_setaffinity(thread_.load(), sizeof others, &others) == 0;
 }
 
 void TranslationFlusher::Help() {

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <optional>
 #include <thread>
 
 #include "base/unique_fd.h"
@@ -44,9 +43,8 @@ class TranslationFlusher {
   bool KeepHelperApart();
   void Help();
 
-  std::thread helper_;             // from the first Flush() on
-  std::atomic<pid_t> thread_{0};   // its number
-  std::optional<int> apart_from_;  // the CPU that it is kept from
+  std::thread helper_;            // from the first Flush() on
+  std::atomic<pid_t> thread_{0};  // its number
   // Jobs are numbered from 1. What a job is about belongs to the helper from `asked_` to `done_`.
   std::atomic<std::uint32_t> asked_{0};
   std::atomic<std::uint32_t> begun_{0};
