@@ -21,7 +21,8 @@ std::unexpected<std::string> SystemRefused(std::string_view attempt) {
 
 }  // namespace
 
-std::expected<Memory, std::string> Memory::Map(std::uint64_t footprint_bytes, bool huge) {
+std::expected<Memory, std::string> Memory::Map(std::uint64_t footprint_bytes, bool huge,
+                                               Sharing sharing) {
   // At least one unmapped huge page stays on either side, so that the kernel merges the mapping
   // with no neighbour and a truth range never shares a mapping with something else.
   const std::uint64_t reserved_bytes = footprint_bytes + 3 * kHugePageBytes;
@@ -37,17 +38,22 @@ std::expected<Memory, std::string> Memory::Map(std::uint64_t footprint_bytes, bo
   ::munmap(reinterpret_cast<void*>(end), low + reserved_bytes - end);
 
   Memory memory(reinterpret_cast<std::uint64_t*>(start), footprint_bytes);
-  if (::mprotect(memory.words_, footprint_bytes, PROT_READ | PROT_WRITE) != 0) {
+  const int flags = MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE |
+                    (sharing == Sharing::kShared ? MAP_SHARED : MAP_PRIVATE);
+  if (::mmap(memory.words_, footprint_bytes, PROT_READ | PROT_WRITE, flags, -1, 0) == MAP_FAILED) {
     return SystemRefused(fmt::format("map {} bytes", footprint_bytes));
   }
   if (::madvise(memory.words_, footprint_bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE) != 0) {
     return SystemRefused(huge ? "ask for huge pages" : "forbid huge pages");
   }
-  // MADV_POPULATE_WRITE faults in address order and reports a shortage; a store would be SIGBUS.
-  if (::madvise(memory.words_, footprint_bytes, MADV_POPULATE_WRITE) != 0) {
-    return SystemRefused(fmt::format("fault in {} bytes", footprint_bytes));
-  }
+  if (const auto present = memory.Populate(); !present) return std::unexpected(present.error());
   return memory;
+}
+
+// MADV_POPULATE_WRITE faults in address order and reports a shortage; a store would be SIGBUS.
+std::expected<void, std::string> Memory::Populate() const {
+  if (::madvise(words_, footprint_bytes_, MADV_POPULATE_WRITE) == 0) return {};
+  return SystemRefused(fmt::format("fault in {} bytes", footprint_bytes_));
 }
 
 Memory::Memory(Memory&& other) noexcept

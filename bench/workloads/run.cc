@@ -111,8 +111,8 @@ void AddRunOptions(CLI::App& app, RunOptions& options, const std::string& footpr
 }
 
 std::expected<RunMemory, Fault> MapForRun(const std::string& name, std::uint64_t footprint_bytes,
-                                          bool huge) {
-  std::expected<Memory, std::string> memory = Memory::Map(footprint_bytes, huge);
+                                          bool huge, Sharing sharing) {
+  std::expected<Memory, std::string> memory = Memory::Map(footprint_bytes, huge, sharing);
   if (!memory) return Refused(memory.error());
   const std::expected<std::uint64_t, std::string> huge_bytes = memory->HugeBytes();
   if (!huge_bytes) return Refused(huge_bytes.error());

@@ -119,6 +119,6 @@ struct RunMemory {
 };
 // Says so on standard error where huge pages were asked for and not all of it is.
 std::expected<RunMemory, Fault> MapForRun(const std::string& name, std::uint64_t footprint_bytes,
-                                          bool huge);
+                                          bool huge, Sharing sharing = Sharing::kPrivate);
 
 }  // namespace tmprof::workload

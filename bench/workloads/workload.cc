@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Threads: the main thread only waits for signals and report times; each worker owns every n-th
-// word of each span, so that workers share pages and never a word, and plain loads and stores are
-// exact.
+// Threads: the main thread only waits for signals and report times; each worker, of all processes,
+// owns every n-th word of each span, so that workers share pages and never a word, and plain loads
+// and stores are exact.
 
 #include "bench/workloads/workload.h"
 
 #include <fmt/format.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +33,8 @@ struct Options : RunOptions {
   std::uint64_t span_bytes = 0;
   std::optional<double> accesses_per_s;
   std::uint64_t threads = 0;
+  std::uint64_t processes = 0;
+  std::uint64_t workers() const { return threads * processes; }
   bool write = false;
   bool count = false;
   std::string truth_path;
@@ -38,12 +43,12 @@ struct Options : RunOptions {
 class Worker final : public Task {
  public:
   Worker(const Options& options, const Heat& heat, const Memory& memory, const Timeline& timeline,
-         std::uint64_t thread)
+         std::uint64_t worker)
       : options_(options),
         heat_(heat),
         timeline_(timeline),
-        random_(Random::Mix(options.seed) + thread),
-        own_words_(memory.words() + thread),
+        random_(Random::Mix(options.seed) + worker),
+        own_words_(memory.words() + worker),
         span_words_(options.span_bytes / sizeof(std::uint64_t)),
         batch_(BatchSize(options)) {}
 
@@ -80,7 +85,7 @@ class Worker final : public Task {
   static std::uint64_t BatchSize(const Options& options) {
     constexpr double kLargest = 1024;
     if (!options.accesses_per_s) return static_cast<std::uint64_t>(kLargest);
-    const double per_ms = *options.accesses_per_s / static_cast<double>(options.threads) / 1e3;
+    const double per_ms = *options.accesses_per_s / static_cast<double>(options.workers()) / 1e3;
     return static_cast<std::uint64_t>(std::clamp(per_ms, 1.0, kLargest));
   }
 
@@ -94,7 +99,7 @@ class Worker final : public Task {
       accesses_ += batch_;
       Publish(accesses_);
       if (options_.accesses_per_s)
-        Pace(run.start, run.accesses * options_.threads, *options_.accesses_per_s, end);
+        Pace(run.start, run.accesses * options_.workers(), *options_.accesses_per_s, end);
     }
     run.end = now;
     return run;
@@ -108,12 +113,12 @@ class Worker final : public Task {
   void Batch(Heat::Phase phase) {
     Random random = random_;
     std::uint64_t checksum = checksum_;
-    const std::uint64_t threads = options_.threads;
-    const std::uint64_t words_per_thread = span_words_ / threads;
+    const std::uint64_t workers = options_.workers();
+    const std::uint64_t words_per_worker = span_words_ / workers;
     for (std::uint64_t i = 0; i < batch_; ++i) {
       Fraction rest(0);
       const std::uint64_t span = heat_.Draw(phase, random, rest);
-      const std::uint64_t at = span * span_words_ + rest.Take(words_per_thread) * threads;
+      const std::uint64_t at = span * span_words_ + rest.Take(words_per_worker) * workers;
       if constexpr (kWrite) {
         ++own_words_[at];
       } else {
@@ -191,7 +196,7 @@ void PrintSummary(const std::string& name, const Options& options, const Totals&
         totals.checksum);
 }
 
-constexpr std::uint64_t kMostThreads = 64;  // each still owns 8 words of every page
+constexpr std::uint64_t kMostWorkers = 64;  // each still owns 8 words of every page
 
 std::expected<void, std::string> Validate(const Options& options) {
   if (options.span_bytes % options.page_bytes() != 0) {
@@ -202,14 +207,62 @@ std::expected<void, std::string> Validate(const Options& options) {
     return std::unexpected(fmt::format("--footprint must be a multiple of the span, {}",
                                        FormatBytes(options.span_bytes)));
   }
-  if (options.threads == 0 || options.threads > kMostThreads) {
-    return std::unexpected(fmt::format("--threads must be within 1 and {}", kMostThreads));
+  if (options.threads == 0 || options.threads > kMostWorkers) {
+    return std::unexpected(fmt::format("--threads must be within 1 and {}", kMostWorkers));
   }
-  if (options.count && (!options.write || options.threads != 1)) {
+  if (options.processes == 0 || options.processes > kMostWorkers / options.threads) {
+    return std::unexpected(
+        fmt::format("--processes, times --threads, must be within 1 and {}", kMostWorkers));
+  }
+  if (options.count && (!options.write || options.workers() != 1)) {
     return std::unexpected("--count needs --write and a single thread");
   }
   return {};
 }
+
+std::deque<Worker> MakeWorkers(const Options& options, const Heat& heat, const Memory& memory,
+                               const Timeline& timeline, std::uint64_t process) {
+  std::deque<Worker> workers;
+  for (std::uint64_t thread = 0; thread < options.threads; ++thread)
+    workers.emplace_back(options, heat, memory, timeline, process * options.threads + thread);
+  return workers;
+}
+
+void RunWorkers(std::deque<Worker>& workers, const Timeline& timeline, nanoseconds report_interval,
+                const EndSignals& signals) {
+  std::vector<Task*> tasks;
+  for (Worker& worker : workers) tasks.push_back(&worker);
+  RunTasks(tasks, timeline, report_interval, signals);
+}
+
+// The processes beside this one, which end with it.
+class Siblings {
+ public:
+  Siblings() = default;
+  Siblings(const Siblings&) = delete;
+  Siblings& operator=(const Siblings&) = delete;
+  ~Siblings() {
+    for (const pid_t pid : pids_) ::kill(pid, SIGTERM);
+    for (const pid_t pid : pids_) ::waitpid(pid, nullptr, 0);
+  }
+
+  // False: the kernel refused.
+  template <typename Body>
+  bool Start(Body body) {
+    const pid_t parent = ::getpid();
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+      if (::getppid() == parent) body();
+      ::_exit(0);
+    }
+    if (pid > 0) pids_.push_back(pid);
+    return pid > 0;
+  }
+
+ private:
+  std::vector<pid_t> pids_;
+};
 
 Ended Run(const Workload& workload, const Options& options) {
   const std::string name = workload.name();
@@ -226,20 +279,25 @@ Ended Run(const Workload& workload, const Options& options) {
   }
   const EndSignals signals;
   const std::expected<RunMemory, Fault> run =
-      MapForRun(name, options.footprint_bytes, options.huge);
+      MapForRun(name, options.footprint_bytes, options.huge,
+                options.processes > 1 ? Sharing::kShared : Sharing::kPrivate);
   if (!run) return std::unexpected(run.error());
   const Memory& memory = run->memory;
 
   const Timeline timeline = options.TimelineFromNow(workload.Shift(options.duration));
   PrintStart(name, options.footprint_bytes, memory.start_address(), timeline.start);
 
-  std::deque<Worker> workers;
-  std::vector<Task*> tasks;
-  for (std::uint64_t thread = 0; thread < options.threads; ++thread) {
-    workers.emplace_back(options, heat, memory, timeline, thread);
-    tasks.push_back(&workers.back());
+  Siblings siblings;
+  for (std::uint64_t process = 1; process < options.processes; ++process) {
+    const bool started = siblings.Start([&] {
+      if (!memory.Populate()) return;
+      std::deque<Worker> workers = MakeWorkers(options, heat, memory, timeline, process);
+      RunWorkers(workers, timeline, nanoseconds(0), signals);
+    });
+    if (!started) return Refused("cannot start a process");
   }
-  RunTasks(tasks, timeline, options.report_interval, signals);
+  std::deque<Worker> workers = MakeWorkers(options, heat, memory, timeline, 0);
+  RunWorkers(workers, timeline, options.report_interval, signals);
 
   const Totals totals = Sum(workers);
   if (truth) {
@@ -260,9 +318,11 @@ int RunWorkload(Workload& workload, int argc, char** argv) {
   AddRunOptions(app, options, "Memory accessed, all present before the first phase");
   workload.AddOptions(app);
   AddOption(app, "--threads", options.threads, ParseInteger, "1",
-            "Workers, each on words of its own");
+            "Workers of a process, each on words of its own");
+  AddOption(app, "--processes", options.processes, ParseInteger, "1",
+            "Processes that share the memory; what is printed, and the truth, are of the first");
   AddOptional(app, "--rate", options.accesses_per_s, ParseRate,
-              "Accesses per second of all threads (default: no limit)");
+              "Accesses per second of all workers (default: no limit)");
   AddOptional(app, "--span", span_bytes, ParseBytes,
               "What is equally hot together (default: 4KiB, with --thp 2MiB)");
   app.add_flag("--write", options.write, "Add one to each word instead of reading it");

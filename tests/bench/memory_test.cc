@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <span>
@@ -29,6 +31,20 @@ TEST(Memory, HasNoHugePagesUnlessAskedFor) {
   const auto memory = Memory::Map(4 * kHugePageBytes, false);
   ASSERT_TRUE(memory) << memory.error();
   EXPECT_EQ(memory->HugeBytes(), 0u);
+}
+
+TEST(Memory, IsOneForForkedProcessesIfShared) {
+  for (const Sharing sharing : {Sharing::kPrivate, Sharing::kShared}) {
+    const auto memory = Memory::Map(2 * kBasePageBytes, false, sharing);
+    ASSERT_TRUE(memory) << memory.error();
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      if (memory->Populate()) memory->words()[600] = 7;
+      ::_exit(0);
+    }
+    ::waitpid(pid, nullptr, 0);
+    EXPECT_EQ(memory->words()[600], sharing == Sharing::kShared ? 7u : 0u);
+  }
 }
 
 TEST(Memory, SaysWhatTheKernelRefused) {

@@ -100,8 +100,7 @@ bool TranslationFlusher::KeepHelperApart() {
   CPU_ZERO(&others);
   for (const CpuId cpu : CpusAtStart()) CPU_SET(cpu.value(), &others);
   CPU_CLR(::sched_getcpu(), &others);
-  return CPU_COUNT(&others) > 0 &&
-         ::sched_setaffinity(thread_.load(), sizeof others, &others) == 0;
+  return CPU_COUNT(&others) > 0 && ::sched_setaffinity(thread_.load(), sizeof others, &others) == 0;
 }
 
 void TranslationFlusher::Help() {
