@@ -18,6 +18,24 @@ Ages AgesAfter(const EpochProfile& profile, std::optional<MonotonicTime> end_of_
   return ages;
 }
 
+Ages Sum(const Ages& first, const Ages& second) {
+  Ages sum(first.of_others() + second.of_others());
+  const auto append = [&](TargetId target) {
+    sum.Append(target, first.Of(target) + second.Of(target));
+  };
+  auto one = first.listed().begin();
+  auto other = second.listed().begin();
+  while (one != first.listed().end() || other != second.listed().end()) {
+    const bool take_one = other == second.listed().end() ||
+                          (one != first.listed().end() && one->first <= other->first);
+    const TargetId target = take_one ? one->first : other->first;
+    append(target);
+    if (one != first.listed().end() && one->first == target) ++one;
+    if (other != second.listed().end() && other->first == target) ++other;
+  }
+  return sum;
+}
+
 Keeps KeepsAfter(const Ages& ages, double half_life_seconds) {
   const auto keep = [half_life_seconds](double age) {
     return Keep{.evidence = std::exp2(-age / half_life_seconds), .accesses = 0};

@@ -52,6 +52,9 @@ using Keeps = ByTarget<Keep>;
 using Ages = ByTarget<double>;
 Ages AgesAfter(const EpochProfile& profile, std::optional<MonotonicTime> end_of_last);
 
+// Ages over both stretches, one after the other.
+Ages Sum(const Ages& first, const Ages& second);
+
 // Evidence that is `half_life_seconds` older weighs half; exact counts are not kept.
 Keeps KeepsAfter(const Ages& ages, double half_life_seconds);
 

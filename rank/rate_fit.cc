@@ -59,6 +59,14 @@ constexpr double kUselessExponent = 0.2;
 // orders of magnitude.
 constexpr double kBeyondBits = 16;
 
+// Of the log-likelihood, on the way from the likeliest prior to the end of an interval that holds
+// the truth with 90 %: half of 1.6449 squared, and the half that FitMixingWeights() may leave.
+constexpr double kLossOfInterval = 1.853;
+// Of all pieces: pages that are known to be of a column, at most, and their growth from try to try.
+constexpr double kMostPull = 16;
+constexpr double kPullGrows = 4;
+constexpr int kHalvings = 8;
+
 // A double's exponent and the first bits of its mantissa.
 constexpr int kMantissaBitsDropped = std::numeric_limits<double>::digits - 1 - kMantissaBitsKept;
 std::uint64_t LogCode(double value) {
@@ -94,6 +102,18 @@ double FirstReadSeconds(const RateKind& kind) {
 // `expected` accesses.
 double LogLikelihoodOfTries(double found, double not_found, double expected) {
   return (found > 0 ? found * std::log(-std::expm1(-expected)) : 0) - not_found * expected;
+}
+
+double Observations(const std::vector<LikelihoodRow>& rows) {
+  double sum = 0;
+  for (const LikelihoodRow& row : rows) sum += row.observations;
+  return sum;
+}
+
+double LogLikelihood(const std::vector<LikelihoodRow>& rows, std::span<const double> prior) {
+  double sum = 0;
+  for (const LikelihoodRow& row : rows) sum += row.observations * std::log(Mass(row, prior));
+  return sum;
 }
 
 struct TimeOfPieces {
@@ -375,36 +395,85 @@ void Mixture::Observe(const std::vector<RateKind>& kinds, const AddLogLikelihood
   }
 }
 
-void Mixture::FitPrior(const std::vector<RateKind>& kinds, bool looked_at_only,
-                       std::span<const double> near, Rare rare) {
+std::vector<LikelihoodRow> Mixture::RowsOf(const std::vector<RateKind>& kinds,
+                                           bool looked_at_only) const {
   std::vector<LikelihoodRow> rows;
   rows.reserve(kinds.size());
-  double pieces = 0;
   for (std::uint32_t k = 0; k < kinds.size(); ++k) {
-    if (looked_at_only && !kinds[k].looked_at()) continue;
-    rows.push_back(Row(k, kinds[k].pieces));
-    pieces += kinds[k].pieces;
+    if (!looked_at_only || kinds[k].looked_at()) rows.push_back(Row(k, kinds[k].pieces));
   }
-  prior_ = FitMixingWeights(rows, rates_.size(), near);
-  if (rare == Rare::kDropped) prior_ = WithoutChance(rows, std::move(prior_));
-  for (double& share : prior_) {
+  return rows;
+}
+
+std::vector<double> Mixture::WithFlatObservations(std::vector<double> prior, double pieces) const {
+  for (double& share : prior) {
     share = (share * pieces + kFlatObservations / static_cast<double>(rates_.size())) /
             (pieces + kFlatObservations);
   }
+  return prior;
 }
 
-void Mixture::SmoothPrior() {
+void Mixture::FitPrior(const std::vector<RateKind>& kinds, bool looked_at_only,
+                       std::span<const double> near, Rare rare) {
+  const std::vector<LikelihoodRow> rows = RowsOf(kinds, looked_at_only);
+  prior_ = FitMixingWeights(rows, rates_.size(), near);
+  if (rare == Rare::kDropped) prior_ = WithoutChance(rows, std::move(prior_));
+  prior_ = WithFlatObservations(std::move(prior_), Observations(rows));
+}
+
+std::vector<double> Mixture::PriorTowards(const std::vector<RateKind>& kinds, bool looked_at_only,
+                                          std::span<const double> column) const {
+  if (std::ranges::none_of(column, [](double value) { return value > 0; })) return prior_;
+  const std::vector<LikelihoodRow> rows = RowsOf(kinds, looked_at_only);
+  const double pieces = Observations(rows);
+  const double most = LogLikelihood(rows, prior_);
+  const auto is_possible = [&](const std::vector<double>& prior) {
+    return most - LogLikelihood(rows, prior) <= kLossOfInterval;
+  };
+  // Pages that are known to be of the column pull the fit to it, the more the more they are.
+  std::vector<LikelihoodRow> pulled = rows;
+  pulled.push_back({column.data(), 0, rates_.size(), 0});
+  std::vector<double> possible = prior_;
+  for (double pull = 1; pull <= kMostPull * pieces; pull *= kPullGrows) {
+    pulled.back().observations = pull;
+    const std::vector<double> next =
+        WithFlatObservations(FitMixingWeights(pulled, rates_.size(), possible), pieces);
+    if (is_possible(next)) {
+      possible = next;
+      continue;
+    }
+    // The likelihood is concave between the two.
+    double reached = 0;
+    double too_far = 1;
+    std::vector<double> between;
+    for (int halving = 0; halving < kHalvings; ++halving) {
+      const double share = (reached + too_far) / 2;
+      between = possible;
+      for (std::size_t j = 0; j < between.size(); ++j)
+        between[j] += share * (next[j] - possible[j]);
+      (is_possible(between) ? reached : too_far) = share;
+    }
+    for (std::size_t j = 0; j < possible.size(); ++j) {
+      possible[j] += reached * (next[j] - possible[j]);
+    }
+    break;
+  }
+  return possible;
+}
+
+std::vector<double> Mixture::Smooth(std::vector<double> prior) {
   // Each pass widens a spike by half the square of a grid step: to a third of an octave in all.
   constexpr int kPasses = kGridPointsPerOctave * kGridPointsPerOctave / 4;
   for (int pass = 0; pass < kPasses; ++pass) {
-    double before = prior_.front();
-    for (std::size_t j = 0; j < prior_.size(); ++j) {
-      const double here = prior_[j];
-      const double after = j + 1 < prior_.size() ? prior_[j + 1] : here;
-      prior_[j] = before / 4 + here / 2 + after / 4;
+    double before = prior.front();
+    for (std::size_t j = 0; j < prior.size(); ++j) {
+      const double here = prior[j];
+      const double after = j + 1 < prior.size() ? prior[j + 1] : here;
+      prior[j] = before / 4 + here / 2 + after / 4;
       before = here;
     }
   }
+  return prior;
 }
 
 double Mixture::Mean(std::uint32_t kind, std::span<const double> value) const {
@@ -429,11 +498,11 @@ LikelihoodRow Mixture::Row(std::uint32_t kind, double observations) const {
   return {Likelihood(kind).data(), possible_[kind].begin, possible_[kind].end, observations};
 }
 
-RateFit FitRates(const std::vector<RateKind>& kinds, FoundAt found_at) {
+RateFit FitRates(const std::vector<RateKind>& kinds, FoundAt found_at, double slowest_asked) {
   const std::map<double, double> shortest = ShortestTimes(kinds);
 
   // The slowest and the fastest rate that bits can suggest.
-  double slowest = kHighestRate;
+  double slowest = std::min(kHighestRate, slowest_asked * kGridMargin);
   double fastest = kLowestRate;
   double samples = 0;
   bool any_bits = false;

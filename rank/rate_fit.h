@@ -7,9 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "rank/mixing_weights.h"
@@ -87,7 +89,12 @@ class Mixture {
                 std::span<const double> near = {}, Rare rare = Rare::kDropped);
   // The fit is of few rates. Where a rate may be drawn anew in each of many steps, those between
   // them count; where it may be once (rate_change.h) they change nothing.
-  void SmoothPrior();
+  void SmoothPrior() { prior_ = Smooth(std::move(prior_)); }
+  static std::vector<double> Smooth(std::vector<double> prior);
+  // The prior that has the most of `column` (values from 0 to 1), of those that the kinds leave
+  // possible beside prior(): an interval between two such priors holds the truth with 90 %.
+  std::vector<double> PriorTowards(const std::vector<RateKind>& kinds, bool looked_at_only,
+                                   std::span<const double> column) const;
 
   // Columns over the grid.
   const std::vector<double>& rates() const { return rates_; }  // of one base page, ascending
@@ -103,6 +110,8 @@ class Mixture {
 
  private:
   LikelihoodRow Row(std::uint32_t kind, double observations = 1) const;
+  std::vector<LikelihoodRow> RowsOf(const std::vector<RateKind>& kinds, bool looked_at_only) const;
+  std::vector<double> WithFlatObservations(std::vector<double> prior, double pieces) const;
 
   std::vector<double> rates_;
   std::vector<double> log_rates_;
@@ -132,7 +141,9 @@ struct RateFit {
   std::vector<UntoldRates> untold;
   double fastest_believed;  // the highest rate that more than chance speaks for
 };
-RateFit FitRates(const std::vector<RateKind>& kinds, FoundAt found_at = FoundAt::kMiddle);
+// Rates as slow as `slowest_asked` are possible, too, although no evidence may suggest them.
+RateFit FitRates(const std::vector<RateKind>& kinds, FoundAt found_at = FoundAt::kMiddle,
+                 double slowest_asked = std::numeric_limits<double>::infinity());
 
 // Moments of the posterior of one base page's rate, accesses per second.
 struct RateMoments {

@@ -7,13 +7,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "rank/rate_chances.h"
 #include "rank/rate_fit.h"
 #include "rank/rate_model.h"
 
 namespace tmprof {
+
+class RateChain;
 
 // Parallel to the spans added.
 struct AccessEstimates {
@@ -24,11 +28,11 @@ struct AccessEstimates {
 
 class RateHistory {
  public:
-  // `middles`: of each step, in seconds, ascending.
-  explicit RateHistory(std::vector<double> middles);
+  // Precondition: there is a step.
+  explicit RateHistory(std::size_t steps, FoundAt found_at = FoundAt::kMiddle);
 
-  // CPU time of a target in each step, for the spans added next.
-  void BeginTarget(std::vector<double> cpu_seconds);
+  // The target of the spans added next.
+  void BeginTarget(TargetSteps target);
   // What was seen of one span in each step.
   void AddSpan(std::span<const RateEvidence> steps);
 
@@ -43,6 +47,9 @@ class RateHistory {
   // accesses out.
   AccessEstimates Estimate(const std::function<void(const PartOfStep&)>& visit = nullptr) &&;
 
+  // `questions` tell of the targets and the steps as they were added.
+  ChanceBounds EstimateChances(ChanceQuestions questions, const VisitChances& visit) &&;
+
  private:
   struct Span {
     RateEvidence sum;
@@ -50,9 +57,14 @@ class RateHistory {
   };
 
   AccessEstimates EstimateSteady() const;
+  std::optional<double> LearnPersistence(RateChain& chain) const;
+  std::span<const std::uint32_t> KindsOf(std::size_t span) const {
+    return std::span(kinds_).subspan(span * steps_, steps_);
+  }
 
-  std::vector<double> middles_;
-  std::vector<std::vector<double>> cpu_seconds_;  // per target
+  std::size_t steps_;
+  FoundAt found_at_;
+  std::vector<TargetSteps> targets_;
   std::vector<Span> spans_;
   RateKinds sorter_;
   std::vector<std::uint32_t> kinds_;  // row-major: the steps of a span together

@@ -2,6 +2,7 @@
 
 #include "rank/total_ranker.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <limits>
@@ -26,10 +27,6 @@ std::size_t RowsOf(const PartedEvidence& evidence) {
   return evidence.spans().size() + evidence.pages().size();
 }
 
-double SecondsSince(MonotonicTime origin, MonotonicTime time) {
-  return std::chrono::duration<double>(time - origin).count();
-}
-
 }  // namespace
 
 void TotalRanker::Absorb(const EpochProfile& profile) {
@@ -40,6 +37,8 @@ void TotalRanker::Absorb(const EpochProfile& profile) {
   std::swap(evidence_, spare_);
   if (model_ != RankModel::kRate) return;
   step.times.Add(profile);
+  step.ages = AgesAfter(profile, last_end_);
+  last_end_ = profile.end;
   if (!steps_.empty() && steps_.back().epochs < epochs_per_step_) {
     Append(steps_.back(), std::move(step));
   } else {
@@ -61,6 +60,7 @@ void TotalRanker::Append(Step& step, Step&& next) {
   both.Join(step.evidence, Keeps(), next.evidence);
   step.evidence = std::move(both);
   step.times.Add(next.times);
+  step.ages = Sum(step.ages, next.ages);
   step.end = next.end;
   step.epochs += next.epochs;
 }
@@ -121,48 +121,8 @@ Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource sou
                                       std::vector<StepEstimates>* over_time) const {
   Estimates estimates = NoEstimates(table.size());
   if (steps_.empty()) return estimates;
-  const RateView view(table, source);
-  TargetTimes all_times;
-  std::vector<double> middles;
-  std::vector<EvidenceWalk> walks;
-  std::vector<EvidenceWalk> pages_apart;
-  for (const Step& step : steps_) {
-    middles.push_back((SecondsSince(steps_.front().start, step.start) +
-                       SecondsSince(steps_.front().start, step.end)) /
-                      2);
-    walks.emplace_back(step.evidence.spans());
-    pages_apart.emplace_back(step.evidence.pages());
-    all_times.Add(step.times);
-  }
-  RateHistory history(std::move(middles));
-
-  std::optional<TargetId> target;
-  std::vector<double> watched(steps_.size());
-  std::vector<RateEvidence> seen(steps_.size());
-  std::vector<std::uint32_t> row_of;
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    const PageKey key = table.key[i];
-    if (target != key.target) {
-      target = key.target;
-      std::vector<double> cpu_seconds;
-      for (std::size_t s = 0; s < steps_.size(); ++s) {
-        const TargetTime time = all_times.In(steps_[s].times, *target);
-        cpu_seconds.push_back(time.cpu_seconds);
-        watched[s] = time.watched_seconds;
-      }
-      history.BeginTarget(std::move(cpu_seconds));
-    }
-    const std::uint32_t pages = table.span_pages[i];
-    for (std::size_t s = 0; s < steps_.size(); ++s) {
-      Evidence evidence;
-      walks[s].AddWithin(key, pages, evidence);
-      pages_apart[s].AddWithin(key, pages, evidence);
-      seen[s] = view.Of(evidence, pages, watched[s]);
-    }
-    if (!view.Sees(table.evidence[i])) continue;
-    history.AddSpan(seen);
-    row_of.push_back(static_cast<std::uint32_t>(i));
-  }
+  RateHistory history(steps_.size());
+  const std::vector<std::uint32_t> row_of = FillHistory(table, source, nullptr, history);
 
   const auto add_part = [&](const RateHistory::PartOfStep& part) {
     if (over_time->empty()) *over_time = EmptySteps(table.size());
@@ -184,11 +144,113 @@ Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource sou
     over_time->push_back(
         {.start = steps_.front().start,
          .end = steps_.back().end,
-         .times = std::move(all_times),
+         .times = AllTimes(),
          .score = {estimates.score.begin(), estimates.score.end()},
          .relative_sd = {estimates.relative_sd.begin(), estimates.relative_sd.end()}});
   }
   return estimates;
+}
+
+TargetTimes TotalRanker::AllTimes() const {
+  TargetTimes all;
+  for (const Step& step : steps_) all.Add(step.times);
+  return all;
+}
+
+std::vector<std::uint32_t> TotalRanker::FillHistory(const EvidenceTable& table, RankSource source,
+                                                    const std::function<void(TargetId)>& begun,
+                                                    RateHistory& history) const {
+  const RateView view(table, source);
+  const TargetTimes all_times = AllTimes();
+  std::vector<EvidenceWalk> walks;
+  std::vector<EvidenceWalk> pages_apart;
+  for (const Step& step : steps_) {
+    walks.emplace_back(step.evidence.spans());
+    pages_apart.emplace_back(step.evidence.pages());
+  }
+  std::optional<TargetId> target;
+  std::vector<double> watched(steps_.size());
+  std::vector<RateEvidence> seen(steps_.size());
+  std::vector<std::uint32_t> row_of;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const PageKey key = table.key[i];
+    if (target != key.target) {
+      target = key.target;
+      TargetSteps steps;
+      double age = 0;
+      for (std::size_t s = 0; s < steps_.size(); ++s) {
+        const TargetTime time = all_times.In(steps_[s].times, *target);
+        watched[s] = time.watched_seconds;
+        steps.cpu_seconds.push_back(time.cpu_seconds);
+        const double aged = steps_[s].ages.Of(*target);
+        steps.middles.push_back(age + aged / 2);
+        age += aged;
+      }
+      history.BeginTarget(std::move(steps));
+      if (begun) begun(*target);
+    }
+    const std::uint32_t pages = table.span_pages[i];
+    for (std::size_t s = 0; s < steps_.size(); ++s) {
+      Evidence evidence;
+      walks[s].AddWithin(key, pages, evidence);
+      pages_apart[s].AddWithin(key, pages, evidence);
+      seen[s] = view.Of(evidence, pages, watched[s]);
+    }
+    if (!view.Sees(table.evidence[i])) continue;
+    history.AddSpan(seen);
+    row_of.push_back(static_cast<std::uint32_t>(i));
+  }
+  return row_of;
+}
+
+double TotalRanker::CpuSecondsWithin(const Step& step, const TargetTimes& all, TargetId target,
+                                     MonotonicTime from, MonotonicTime to) const {
+  const auto within = std::min(step.end, to) - std::max(step.start, from);
+  if (within.count() <= 0) return 0;
+  const double share = Seconds(within) / Seconds(step.end - step.start);
+  return share * all.In(step.times, target).cpu_seconds;
+}
+
+ChancesOverTime TotalRanker::EstimateChances(
+    RankSource source, const RateQuestions& questions,
+    const std::function<void(const RowChances&)>& visit) const {
+  TMPROF_CHECK(IsEstimated(model_, source));
+  ChancesOverTime over_time;
+  if (steps_.empty()) return over_time;
+  const bool whole_spans = evidence_.is_parted() && source != RankSource::kSamples;
+  const EvidenceTable joined = whole_spans ? evidence_.WholeSpans() : EvidenceTable();
+  const EvidenceTable& rows = whole_spans ? joined : table();
+  const TargetTimes all = AllTimes();
+  ChanceQuestions of_steps{.rates = questions.rates};
+  const auto begun = [&](TargetId target) {
+    std::vector<std::vector<double>> by_age;
+    const auto asked = questions.ends.find(target);
+    of_steps.is_asked.push_back(asked != questions.ends.end());
+    const MonotonicTime end = of_steps.is_asked.back() ? asked->second : steps_.back().end;
+    for (const std::chrono::nanoseconds age : questions.ages) {
+      std::vector<double> by_step;
+      for (const Step& step : steps_) {
+        by_step.push_back(CpuSecondsWithin(step, all, target, end - age, end));
+      }
+      by_age.push_back(std::move(by_step));
+    }
+    of_steps.idle_cpu_seconds.push_back(std::move(by_age));
+  };
+  RateHistory history(steps_.size(), FoundAt::kBetweenReads);
+  const std::vector<std::uint32_t> row_of = FillHistory(rows, source, begun, history);
+  over_time.bounds = std::move(history).EstimateChances(
+      std::move(of_steps), [&](std::size_t span, const SpanChances& chances) {
+        const std::uint32_t row = row_of[span];
+        visit({.key = rows.key[row], .pages = rows.span_pages[row], .chances = &chances});
+      });
+  if (over_time.bounds.is_steady) {
+    over_time.steps = {{.start = steps_.front().start, .end = steps_.back().end, .times = all}};
+  } else {
+    for (const Step& step : steps_) {
+      over_time.steps.push_back({.start = step.start, .end = step.end, .times = step.times});
+    }
+  }
+  return over_time;
 }
 
 std::vector<StepEstimates> TotalRanker::EmptySteps(std::size_t rows) const {

@@ -3,7 +3,12 @@
 
 #pragma once
 
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
 #include <vector>
 
 #include "base/epoch_profile.h"
@@ -11,6 +16,7 @@
 #include "rank/evidence.h"
 #include "rank/parted_evidence.h"
 #include "rank/rank_model.h"
+#include "rank/rate_chances.h"
 #include "rank/target_times.h"
 
 namespace tmprof {
@@ -25,6 +31,33 @@ struct StepEstimates {
   // They are floats because they are most of the memory that a view over time adds.
   std::vector<float> score;
   std::vector<float> relative_sd;
+};
+
+class RateHistory;
+
+// A question about all rows: how likely is a page accessed so often, or not at all for so long?
+struct RateQuestions {
+  std::vector<double> rates;  // accesses of a base page in a second of its target's CPU time
+  std::vector<std::chrono::nanoseconds> ages;
+  // Targets that the question is about. An age ends at the time of its target.
+  std::map<TargetId, MonotonicTime> ends;
+};
+
+struct RowChances {
+  PageKey key;
+  std::uint32_t pages = 0;
+  const SpanChances* chances = nullptr;  // answers to the questions, step by step
+};
+
+struct StepChances {
+  MonotonicTime start;
+  MonotonicTime end;
+  TargetTimes times;
+};
+
+struct ChancesOverTime {
+  std::vector<StepChances> steps;  // oldest first; empty before anything was absorbed
+  ChanceBounds bounds;
 };
 
 // Nothing fades. Memory follows the footprint, however long the trace: kRate keeps the evidence of
@@ -48,6 +81,12 @@ class TotalRanker {
   // Precondition: kRate and no exact source. Counts are of their own epoch, which tells them.
   std::vector<StepEstimates> EstimateOverTime(RankSource source) const;
 
+  // `visit` gets the chances of each row that the source sees, ascending, of the targets asked
+  // about: rows of table(), but a region is one row, however many of its pages are told apart.
+  // Rates are fitted to all targets. Precondition: as above.
+  ChancesOverTime EstimateChances(RankSource source, const RateQuestions& questions,
+                                  const std::function<void(const RowChances&)>& visit) const;
+
   RankModel model() const { return model_; }
 
  private:
@@ -58,6 +97,7 @@ class TotalRanker {
     std::size_t epochs = 0;
     PartedEvidence evidence;
     TargetTimes times;
+    Ages ages;
   };
 
   static void Append(Step& step, Step&& next);
@@ -67,12 +107,22 @@ class TotalRanker {
   Estimates EstimateByRate(const EvidenceTable& table, RankSource source,
                            std::vector<StepEstimates>* over_time) const;
   std::vector<StepEstimates> EmptySteps(std::size_t rows) const;
+  TargetTimes AllTimes() const;
+  // Adds the evidence of all rows that the source sees. Returns these rows; `begun` gets the target
+  // of the rows that follow.
+  std::vector<std::uint32_t> FillHistory(const EvidenceTable& table, RankSource source,
+                                         const std::function<void(TargetId)>& begun,
+                                         RateHistory& history) const;
+  // Part of the CPU time that the target used in the step; it is even over the step.
+  double CpuSecondsWithin(const Step& step, const TargetTimes& all, TargetId target,
+                          MonotonicTime from, MonotonicTime to) const;
 
   RankModel model_;
   PartedEvidence evidence_;
   PartedEvidence spare_;
   std::vector<Step> steps_;  // kRate
   std::size_t epochs_per_step_ = 1;
+  std::optional<MonotonicTime> last_end_;
 };
 
 }  // namespace tmprof

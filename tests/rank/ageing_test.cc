@@ -47,6 +47,21 @@ TEST(Ages, AreTheTimeThatPassedWhereTheCpuTimeIsUnknown) {
   EXPECT_DOUBLE_EQ(AgesAfter(Second(3, nanoseconds(0)), At(1)).Of(kOther), 3);
 }
 
+TEST(Ages, OfTwoStretchesAddUpAlsoForTargetsOfOne) {
+  Ages first(3);
+  first.Append(TargetId(1), 0.5);
+  first.Append(TargetId(4), 1);
+  Ages second(2);
+  second.Append(TargetId(2), 0.25);
+  second.Append(TargetId(4), 1.5);
+  const Ages sum = Sum(first, second);
+  EXPECT_DOUBLE_EQ(sum.Of(TargetId(1)), 2.5);
+  EXPECT_DOUBLE_EQ(sum.Of(TargetId(2)), 3.25);
+  EXPECT_DOUBLE_EQ(sum.Of(TargetId(4)), 2.5);
+  EXPECT_DOUBLE_EQ(sum.Of(TargetId(9)), 5);
+  EXPECT_EQ(sum.listed().size(), 3u);
+}
+
 TEST(Memory, KeepsAllEvidenceOfATargetThatRests) {
   Ranker ranker(
       {.model = RankModel::kSum, .memory = Ranker::Memory::kHalfLife, .half_life = seconds(1)});

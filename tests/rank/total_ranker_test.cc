@@ -150,6 +150,35 @@ TEST(TotalRanker, CarriesEvidenceOverEpochsWithoutAVisit) {
   }
 }
 
+// Scores of 24 busy epochs with a shift in the middle. The target rests for `rest` epochs between
+// the 9th and the 10th; a quarter of the pages is visited in a busy epoch.
+Scores ScoresWithARest(std::uint64_t rest) {
+  TotalRanker ranker(RankModel::kRate);
+  std::uint64_t busy = 0;
+  for (std::uint64_t e = 0; e < 24 + rest; ++e) {
+    const bool rests = e >= 9 && e < 9 + rest;
+    std::vector<PageRecord> records;
+    for (std::uint64_t vpn = busy % 4; vpn < 300 && !rests; vpn += 4) {
+      const bool hot = vpn < 100 || (vpn < 200 && busy < 12);
+      records.push_back(hot ? Hot(vpn) : Cold(vpn));
+    }
+    EpochProfile epoch = Epoch(e, records);
+    epoch.targets = {{.id = TargetId(0), .cpu_time = seconds(rests ? 0 : 1)}};
+    ranker.Absorb(epoch);
+    busy += rests ? 0 : 1;
+  }
+  return ranker.Score(RankSource::kReferences);
+}
+
+TEST(TotalRanker, TakesNoRateForChangedWhileItsProgramRests) {
+  const Scores busy = ScoresWithARest(0);
+  const Scores with_rest = ScoresWithARest(6);
+  ASSERT_EQ(busy.size(), with_rest.size());
+  for (std::size_t i = 0; i < busy.size(); ++i) {
+    EXPECT_NEAR(with_rest[i], busy[i], 1e-3 * busy[i]) << i;
+  }
+}
+
 // The epochs of 200 s are added up in steps.
 TEST(TotalRanker, TellsPhasesOfALongTraceApart) {
   const Scores scores = ScoresOfAShift(200, 1);
