@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <set>
 #include <utility>
 
@@ -19,6 +20,7 @@
 #include "report/replaced_file.h"
 #include "report/summary.h"
 #include "report/traced_objects.h"
+#include "report/working_set.h"
 
 namespace tmprof {
 namespace {
@@ -168,6 +170,23 @@ Result<Rendered> RenderCdf(const Trace& trace, const ViewOptions& options, Forma
   return rendered;
 }
 
+Result<Rendered> RenderWorkingSet(const Trace& trace, const ViewOptions& options, Format format,
+                                  bool with_png) {
+  const Result<WorkingSet> set = MakeWorkingSet(
+      trace,
+      {.by = options.by, .epochs = options.epochs, .pid = options.pid, .rates = options.wss_rates});
+  if (!set) return Fail(set.error());
+  if (auto chosen = RequireChosen(set->totals, options); !chosen) return Fail(chosen.error());
+  Rendered rendered{.png = std::nullopt, .end = set->totals.end};
+  rendered.output = Spell(*set, format, WorkingSetText, WorkingSetJson, WorkingSetCsv);
+  if (with_png) {
+    Result<std::string> png = WorkingSetPng(*set);
+    if (!png) return Fail(std::move(png.error()));
+    rendered.png = std::move(*png);
+  }
+  return rendered;
+}
+
 Result<Rendered> RenderNodes(const Trace& trace, const ViewOptions& options, Format format,
                              bool /*with_png*/) {
   const Result<NodesOverTime> nodes = MakeNodes(
@@ -249,6 +268,7 @@ constexpr std::string_view kHotReads[] = {"by",     "rank-model", "limit",  "pid
 constexpr std::string_view kHeatmapReads[] = {"by",    "rank-model", "pid", "addresses",
                                               "style", "epochs",     "raw"};
 constexpr std::string_view kCdfReads[] = {"by", "rank-model", "epochs"};
+constexpr std::string_view kWorkingSetReads[] = {"by", "rates", "pid", "epochs"};
 constexpr std::string_view kNodesReads[] = {"by", "rank-model", "pid", "epochs"};
 constexpr std::string_view kMovesReads[] = {"ping-pong", "epochs"};
 constexpr std::string_view kObjectsReads[] = {"by",  "limit",  "folded", "page",
@@ -280,6 +300,11 @@ constexpr std::array kViews = {
          .reads = kCdfReads,
          .has_png = true,
          .render = RenderCdf},
+    View{.name = "wss",
+         .description = "working set: memory in use over time, and memory idle for how long",
+         .reads = kWorkingSetReads,
+         .has_png = true,
+         .render = RenderWorkingSet},
     View{.name = "nodes",
          .description = "share of the accesses by the NUMA node that served them, over time",
          .reads = kNodesReads,
@@ -304,31 +329,39 @@ constexpr std::array kViews = {
 
 std::span<const View> Views() { return kViews; }
 
-std::string ViewsThatRead(std::string_view option) {
+namespace {
+
+// "hot, heatmap, cdf"
+template <typename Is>
+std::string NamesOfViews(Is is) {
   std::string names;
   for (const View& view : kViews) {
-    if (std::ranges::find(view.reads, option) == view.reads.end()) continue;
+    if (!is(view)) continue;
     if (!names.empty()) names += ", ";
     names += view.name;
   }
   return names;
 }
 
+}  // namespace
+
+std::string ViewsThatRead(std::string_view option) {
+  return NamesOfViews([option](const View& view) {
+    return std::ranges::find(view.reads, option) != view.reads.end();
+  });
+}
+
 Result<const View*> FindView(std::string_view name) {
   const auto found = std::ranges::find(kViews, name, &View::name);
   if (found != kViews.end()) return &*found;
-  std::string names;
-  for (const View& view : kViews) {
-    if (!names.empty()) names += ", ";
-    names += view.name;
-  }
-  return Fail(BadInput("choose a view", std::string(name), "no such view", "use one of " + names));
+  return Fail(BadInput("choose a view", std::string(name), "no such view",
+                       "use one of " + NamesOfViews([](const View&) { return true; })));
 }
 
 Status RequirePicture(const View& view) {
   if (view.has_png) return {};
   return Fail(BadInput("draw a picture", std::string(view.name), "this view has none",
-                       "heatmap and cdf have one"));
+                       "these have one: " + NamesOfViews(std::mem_fn(&View::has_png))));
 }
 
 namespace {

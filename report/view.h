@@ -20,6 +20,7 @@
 #include "report/moves.h"
 #include "report/objects.h"
 #include "report/trace.h"
+#include "report/working_set.h"
 
 namespace tmprof {
 
@@ -27,9 +28,10 @@ struct ViewOptions {
   RankModel model = RankModel::kRate;
   std::optional<RankSource> by;  // unset: the best that the trace has (KnownEvidence)
   EpochRange epochs;
-  std::optional<std::size_t> limit = 20;             // rows of `hot`, `objects`; unset: all
-  std::optional<Pid> pid;                            // unset: all; `heatmap`: the hottest
-  std::optional<VpnRange> addresses;                 // `heatmap`; unset: by its style
+  std::optional<std::size_t> limit = 20;  // rows of `hot`, `objects`; unset: all
+  std::optional<Pid> pid;                 // unset: all; `heatmap`: the hottest
+  std::optional<VpnRange> addresses;      // `heatmap`; unset: by its style
+  std::vector<double> wss_rates = WorkingSetOptions{}.rates;  // `wss`; ascending
   bool heatmap_raw = false;                          // only what was observed in a cell's time
   std::optional<HeatmapStyle> heatmap_style;         // unset: by how the trace was recorded
   std::uint64_t ping_pong_epochs = kPingPongEpochs;  // `moves`
@@ -56,7 +58,7 @@ struct Rendered {
 // What a view may or may not look at in ViewOptions.
 inline constexpr std::string_view kViewOptions[] = {
     "by",        "rank-model", "limit",  "pid",    "addresses", "style", "page", "object",
-    "ping-pong", "folded",     "epochs", "counts", "tier2",     "group", "raw"};
+    "ping-pong", "folded",     "epochs", "counts", "tier2",     "group", "raw",  "rates"};
 
 struct View {
   std::string_view name;

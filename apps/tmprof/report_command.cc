@@ -38,6 +38,7 @@ struct ReportOptions {
   std::string epochs;
   std::string addresses;
   std::string style = "auto";
+  std::vector<double> rates = WorkingSetOptions{}.rates;
   bool raw = false;
   std::string page;
   std::string object;
@@ -200,11 +201,18 @@ Result<int> Report(const CLI::App& command, const ReportOptions& options) {
   ViewOptions view_options{.model = *model,
                            .by = *by,
                            .limit = options.limit > 0 ? std::optional(options.limit) : std::nullopt,
+                           .wss_rates = options.rates,
                            .heatmap_raw = options.raw,
                            .ping_pong_epochs = options.ping_pong,
                            .objects_by = *objects_by,
                            .folded = !options.folded.empty(),
                            .text_columns = TerminalColumns()};
+  std::ranges::sort(view_options.wss_rates);
+  std::vector<std::string> rates;
+  for (const double rate : options.rates) rates.push_back(fmt::format("{}", rate));
+  if (Status different = RequireDifferent("--rates", rates, options.rates); !different) {
+    return Fail(different.error());
+  }
   if (!options.group.empty()) {
     const Result<HotGroup> group = ParseHotGroup(options.group);
     if (!group) return Fail(group.error());
@@ -360,6 +368,14 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
   command->add_flag("--raw", options->raw,
                     of_views("raw", "Only what was observed in a cell's time, no estimates"));
   command
+      ->add_option(
+          "--rates", options->rates,
+          of_views("rates", "Accesses of a page in a second of CPU time that count as use"))
+      ->type_name("RATE,...")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
       ->add_option("--page", options->page,
                    of_views("page", "What this page of a trace held, by any address in it"))
       ->type_name("ADDRESS");
@@ -393,6 +409,7 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
       "  tmprof report --view hot --limit 50\n"
       "  tmprof report --view hot --group file\n"
       "  tmprof report server.data --view heatmap --by references --png heat.png\n"
+      "  tmprof report server.data --view wss --rates 1,100 --png wss.png\n"
       "  tmprof report tmprof.ledger --view moves\n"
       "  tmprof report server.data --view objects --by object\n"
       "  tmprof report server.data --view objects --page 0x7f0000012345\n"

@@ -375,7 +375,7 @@ TEST(Report, EpochsBeforeTheDamageAreReportedWithAWarningAndAStatusOfItsOwn) {
 }
 
 TEST(Report, EveryViewHasJson) {
-  for (const std::string view : {"summary", "hot", "coverage", "heatmap", "cdf"}) {
+  for (const std::string view : {"summary", "hot", "coverage", "heatmap", "cdf", "wss"}) {
     const Outcome outcome = Tmprof({"report", GoldenTrace(), "--view", view, "--format", "json"});
     EXPECT_EQ(outcome.status, 0) << view << outcome.err;
     EXPECT_TRUE(Json::accept(outcome.out)) << view;
@@ -434,6 +434,7 @@ TEST(Report, AnOptionThatTheViewDoesNotReadIsRefusedByName) {
       {"hot", "--style", "whole"},
       {"cdf", "--ping-pong", "3"},
       {"cdf", "--pid", "1"},
+      {"hot", "--rates", "10"},
       {"cdf", "--limit", "20"},  // though it is the default
   };
   for (const std::vector<std::string>& option : unread) {
@@ -442,6 +443,25 @@ TEST(Report, AnOptionThatTheViewDoesNotReadIsRefusedByName) {
     EXPECT_EQ(outcome.status, 2) << option[0] << option[1];
     EXPECT_THAT(outcome.err,
                 AllOf(HasSubstr("'" + option[1] + "'"), HasSubstr("the " + option[0] + " view")));
+    EXPECT_THAT(outcome.out, IsEmpty());
+  }
+}
+
+TEST(Report, TellsTheWorkingSetAtTheRatesAskedFor) {
+  const Outcome outcome =
+      Tmprof({"report", GoldenTrace(), "--view", "wss", "--rates", "50,0.5", "--format", "json"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const Json sizes = Json::parse(outcome.out)["working_set"];
+  ASSERT_EQ(sizes.size(), 2u);
+  EXPECT_EQ(sizes[0]["at_least_per_s"], 0.5);
+  EXPECT_GE(sizes[0]["pages"], sizes[1]["pages"]);
+}
+
+TEST(Report, RefusesRatesThatAreNoneOrTwiceTheSame) {
+  for (const std::string rates : {"0", "-1", "x", "5,5"}) {
+    const Outcome outcome = Tmprof({"report", GoldenTrace(), "--view", "wss", "--rates", rates});
+    EXPECT_EQ(outcome.status, 2) << rates;
+    EXPECT_THAT(outcome.err, HasSubstr("--rates"));
     EXPECT_THAT(outcome.out, IsEmpty());
   }
 }
@@ -471,7 +491,7 @@ TEST(Convert, AnOutputInPlaceOfTheTraceIsRefused) {
 TEST(EmptyTrace, IsReportedInEveryView) {
   const TemporaryFolder folder;
   const std::string trace = EmptyTrace(folder);
-  for (const std::string view : {"summary", "hot", "coverage", "heatmap", "cdf"}) {
+  for (const std::string view : {"summary", "hot", "coverage", "heatmap", "cdf", "wss"}) {
     const Outcome outcome = Tmprof({"report", trace, "--view", view, "--format", "json"});
     EXPECT_EQ(outcome.status, 0) << view << outcome.err;
     EXPECT_EQ(Json::parse(outcome.out)["view"], view);

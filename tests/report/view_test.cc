@@ -183,7 +183,7 @@ TEST(ViewTest, RefusesAPageOfWhichNothingIsKnown) {
 }
 
 TEST(ViewTest, NamesTheViewsThatReadAnOption) {
-  EXPECT_EQ(ViewsThatRead("by"), "hot, heatmap, cdf, nodes, objects");
+  EXPECT_EQ(ViewsThatRead("by"), "hot, heatmap, cdf, wss, nodes, objects");
   EXPECT_EQ(ViewsThatRead("addresses"), "heatmap");
 }
 
@@ -192,7 +192,7 @@ TEST(ViewTest, RefusesAnUnknownNameAndListsTheKnownOnes) {
   ASSERT_FALSE(rendered.has_value());
   EXPECT_EQ(rendered.error().ExitStatus(), 2);
   EXPECT_THAT(rendered.error().Message(),
-              testing::HasSubstr("summary, hot, coverage, heatmap, cdf, nodes, moves"));
+              testing::HasSubstr("summary, hot, coverage, heatmap, cdf, wss, nodes, moves"));
 }
 
 TEST(ViewTest, ReadsATraceFileAndKnowsWhetherItWasFinished) {

@@ -1,0 +1,779 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/working_set.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "rank/epoch_estimates.h"
+#include "report/format.h"
+
+namespace tmprof {
+namespace {
+
+constexpr std::array<std::chrono::seconds, 8> kAges = {
+    std::chrono::seconds(1),  std::chrono::seconds(5), std::chrono::seconds(10),
+    std::chrono::seconds(30), std::chrono::minutes(1), std::chrono::minutes(5),
+    std::chrono::minutes(30), std::chrono::hours(2)};
+// Exact counts have a row for each epoch, which are then joined to so many.
+constexpr std::size_t kMostRows = 32;
+// Standard deviations on either side that hold 90 % of a normal distribution.
+constexpr double kDeviations = 1.6449;
+// Memory that the scanner cannot clear is of other kinds than the rest. So large a part of it makes
+// the pages looked at a poor sample of all.
+constexpr double kMostUnclearable = 0.05;
+// Several processes that map more than a part of the pages hide how many resident pages there are.
+constexpr double kMostShared = 0.01;
+// Fewer blocks do not tell how blocks differ.
+constexpr std::size_t kFewestBlocks = 8;
+constexpr std::uint64_t kBlockPages = 512;  // what a scanner clears and reads at once
+
+bool WasAccessed(const PageColumns& pages, std::size_t i) {
+  const bool counted =
+      pages.accesses && (pages.accesses->loads[i] | pages.accesses->stores[i]) != 0;
+  return counted || (pages.references[i] | pages.load_samples[i] | pages.store_samples[i]) != 0;
+}
+
+// When each row of a table was last seen accessed, and until when each target was there.
+class LastSeen {
+ public:
+  explicit LastSeen(const EvidenceTable& table) : table_(table), end_(table.size()) {}
+
+  void Add(const EpochProfile& epoch) {
+    for (const Target& target : epoch.targets) {
+      ends_[target.id] = epoch.end;
+      if (target.resident_pages) resident_[target.id] = *target.resident_pages;
+    }
+    std::size_t row = 0;  // both ascend by key
+    const PageColumns& pages = epoch.pages;
+    for (std::size_t i = 0; i < pages.size(); ++i) {
+      if (!WasAccessed(pages, i)) continue;
+      const PageKey start = pages.key(i);
+      const PageKey end{start.target, start.vpn + PageCount(pages.span_pages[i])};
+      while (row < table_.size() && EndOf(table_, row) <= start) ++row;
+      for (std::size_t at = row; at < table_.size() && table_.key[at] < end; ++at) {
+        end_[at] = epoch.end;
+      }
+    }
+  }
+
+  // The end of the last epoch that saw one of these pages accessed; nullopt: there is none. Asked
+  // in ascending order.
+  std::optional<MonotonicTime> Of(PageKey key, std::uint32_t pages) {
+    while (at_ < table_.size() && EndOf(table_, at_) <= key) ++at_;
+    const PageKey end{key.target, key.vpn + PageCount(pages)};
+    std::optional<MonotonicTime> last;
+    for (std::size_t row = at_; row < table_.size() && table_.key[row] < end; ++row) {
+      last = std::max(last, end_[row]);
+    }
+    return last;
+  }
+
+  const std::map<TargetId, MonotonicTime>& ends() const { return ends_; }
+  const std::map<TargetId, PageCount>& resident() const { return resident_; }
+
+ private:
+  const EvidenceTable& table_;
+  std::vector<std::optional<MonotonicTime>> end_;
+  std::map<TargetId, MonotonicTime> ends_;
+  std::map<TargetId, PageCount> resident_;
+  std::size_t at_ = 0;
+};
+
+// A sum of chances over pages, and its variance if they are independent.
+struct ChanceSum {
+  double pages = 0;
+  double variance = 0;
+
+  void Add(double of_pages, double chance) {
+    pages += of_pages * chance;
+    variance += of_pages * of_pages * chance * (1 - chance);
+  }
+};
+
+// How a share of the pages differs from block to block: what is looked at is blocks.
+class BlockShares {
+ public:
+  explicit BlockShares(std::size_t questions) : sums_(questions), of_block_(questions) {}
+
+  void Add(PageKey key, double pages, std::span<const double> chances) {
+    const std::pair block(key.target, key.vpn.value() / kBlockPages);
+    if (block_ != block) EndBlock();
+    block_ = block;
+    block_pages_ += pages;
+    for (std::size_t q = 0; q < of_block_.size(); ++q) of_block_[q] += pages * chances[q];
+  }
+  void EndBlock() {
+    if (block_pages_ <= 0) return;
+    ++blocks_;
+    pages_ += block_pages_;
+    squared_pages_ += block_pages_ * block_pages_;
+    for (std::size_t q = 0; q < sums_.size(); ++q) {
+      const double sum = std::exchange(of_block_[q], 0);
+      sums_[q].sum += sum;
+      sums_[q].squares += sum * sum;
+      sums_[q].products += sum * block_pages_;
+    }
+    block_pages_ = 0;
+  }
+
+  std::size_t blocks() const { return blocks_; }
+  // Standard deviation of the share as an estimate of that of all blocks, if these were drawn at
+  // random. It is that of a ratio (Cochran, "Sampling techniques", 1977, section 6.3).
+  double Sd(std::size_t question) const {
+    const Sums& sums = sums_[question];
+    const double share = sums.sum / pages_;
+    const double residual =
+        sums.squares - 2 * share * sums.products + share * share * squared_pages_;
+    const double n = static_cast<double>(blocks_);
+    return std::sqrt(std::max(0.0, residual) * n / (n - 1)) / pages_;
+  }
+
+ private:
+  struct Sums {
+    double sum = 0;
+    double squares = 0;
+    double products = 0;
+  };
+  std::vector<Sums> sums_;
+  std::vector<double> of_block_;
+  double block_pages_ = 0;
+  std::optional<std::pair<TargetId, std::uint64_t>> block_;
+  std::size_t blocks_ = 0;
+  double pages_ = 0;
+  double squared_pages_ = 0;
+};
+
+WorkingSet::Size SizeOf(double pages, double low, double high, double of) {
+  WorkingSet::Size size{.pages = pages,
+                        .low = std::clamp(low, 0.0, pages),
+                        .high = std::clamp(high, pages, std::max(of, pages))};
+  size.is_told = size.high - size.low <= HitRate::kWidestTold * of;
+  return size;
+}
+
+WorkingSet::Size Exactly(double pages) { return {.pages = pages, .low = pages, .high = pages}; }
+
+// Sums up the chances of single rows, and counts pages of several mappers once.
+class ChanceAdder {
+ public:
+  ChanceAdder(const WholeTrace& whole, const WorkingSet& set, LastSeen& seen,
+              const std::map<TargetId, MonotonicTime>& ends)
+      : whole_(whole),
+        set_(set),
+        seen_(seen),
+        ends_(ends),
+        rates_(set.options.rates.size()),
+        idle_(set.idle.size()),
+        not_seen_(set.idle.size()),
+        blocks_(rates_ + set.idle.size()) {}
+
+  void Add(const RowChances& row) {
+    Chances chances{.reaches = row.chances->reaches, .idle = row.chances->idle};
+    const std::optional<MonotonicTime> last = seen_.Of(row.key, row.pages);
+    for (std::size_t age = 0; age < idle_.size(); ++age) {
+      const bool was_seen = last && *last > ends_.at(row.key.target) - set_.idle[age].age;
+      chances.not_seen.push_back(!was_seen);
+      if (was_seen) chances.idle[age] = 0;
+    }
+    if (reaches_.empty()) reaches_.resize(chances.reaches.size());
+    const PageKey name = whole_.shared.NameOf(row.key, PageCount(row.pages));
+    if (name == row.key) {
+      Sum(row.key, row.pages, chances);
+      return;
+    }
+    const auto [known, is_new] = shared_.try_emplace({name, row.pages}, chances);
+    if (is_new) {
+      of_target_[row.key.target] += row.pages;
+    } else {
+      mapped_again_ += row.pages;
+      known->second.Join(chances);
+    }
+  }
+
+  void Finish() {
+    for (const auto& [name, chances] : shared_) SumChances(name.second, chances);
+    shared_.clear();
+    blocks_.EndBlock();
+  }
+
+  // Precondition: all is finished.
+  void Tell(const ChancesOverTime& over_time, WorkingSet& set) const {
+    double visited = 0;
+    for (const auto& [target, pages] : of_target_) visited += pages;
+    set.visited = PageCount(static_cast<std::uint64_t>(std::llround(visited)));
+    if (visited <= 0) return;
+    TargetTimes all;
+    for (const StepChances& step : over_time.steps) all.Add(step.times);
+    std::vector<double> seconds(rates_);
+    std::vector<WorkingSet::Size> sums(rates_);
+    double ran_seconds = 0;
+    double most_ran = 0;
+    for (std::size_t s = 0; s < over_time.steps.size(); ++s) {
+      const StepChances& step = over_time.steps[s];
+      double ran = 0;
+      for (const auto& [target, pages] : of_target_) {
+        if (all.In(step.times, target).cpu_seconds > 0) ran += pages;
+      }
+      WorkingSet::Row row{.start = step.start, .end = step.end, .any_ran = ran > 0, .at_least = {}};
+      const double length = row.any_ran ? Seconds(step.end - step.start) : 0;
+      ran_seconds += length;
+      most_ran = std::max(most_ran, ran);
+      for (std::size_t r = 0; r < rates_; ++r) {
+        const std::size_t at = s * rates_ + r;
+        row.at_least.push_back(Bounded(reaches_[at], over_time.bounds.reaches[at], ran));
+        sums[r].pages += length * row.at_least[r].pages;
+        sums[r].low += length * row.at_least[r].low;
+        sums[r].high += length * row.at_least[r].high;
+      }
+      set.rows.push_back(std::move(row));
+    }
+    if (ran_seconds <= 0) return;
+    for (const WorkingSet::Size& sum : sums) {
+      set.at_least.push_back(
+          SizeOf(sum.pages / ran_seconds, sum.low / ran_seconds, sum.high / ran_seconds, most_ran));
+    }
+    for (std::size_t age = 0; age < idle_.size(); ++age) {
+      set.idle[age].size = Bounded(idle_[age], over_time.bounds.idle[age], visited);
+      set.idle[age].size.high = std::min(set.idle[age].size.high, not_seen_[age]);
+      set.idle[age].size.low = std::min(set.idle[age].size.low, set.idle[age].size.pages);
+      set.idle[age].not_seen = not_seen_[age];
+    }
+  }
+
+  const BlockShares& blocks() const { return blocks_; }
+  double mapped_again() const { return mapped_again_; }
+
+ private:
+  struct Chances {
+    std::vector<double> reaches;
+    std::vector<double> idle;
+    std::vector<bool> not_seen{};
+
+    // The chances of a page that another process maps, too. They are independent.
+    void Join(const Chances& other) {
+      for (std::size_t i = 0; i < reaches.size(); ++i) {
+        reaches[i] = 1 - (1 - reaches[i]) * (1 - other.reaches[i]);
+      }
+      for (std::size_t age = 0; age < idle.size(); ++age) {
+        idle[age] *= other.idle[age];
+        not_seen[age] = not_seen[age] && other.not_seen[age];
+      }
+    }
+  };
+
+  void Sum(PageKey key, std::uint32_t pages, const Chances& chances) {
+    of_target_[key.target] += pages;
+    SumChances(pages, chances);
+    const std::size_t steps = chances.reaches.size() / rates_;
+    std::vector<double> of_row(rates_);
+    for (std::size_t i = 0; i < chances.reaches.size(); ++i) {
+      of_row[i % rates_] += chances.reaches[i] / static_cast<double>(steps);
+    }
+    of_row.insert(of_row.end(), chances.idle.begin(), chances.idle.end());
+    blocks_.Add(key, pages, of_row);
+  }
+
+  void SumChances(double pages, const Chances& chances) {
+    for (std::size_t i = 0; i < reaches_.size(); ++i) reaches_[i].Add(pages, chances.reaches[i]);
+    for (std::size_t age = 0; age < idle_.size(); ++age) {
+      idle_[age].Add(pages, chances.idle[age]);
+      if (chances.not_seen[age]) not_seen_[age] += pages;
+    }
+  }
+
+  // The fit may be wrong for all pages alike; what is left of each page's uncertainty is its own.
+  static WorkingSet::Size Bounded(const ChanceSum& sum, const ShareBounds& bounds, double of) {
+    const double scatter = kDeviations * std::sqrt(sum.variance);
+    return SizeOf(sum.pages, sum.pages - of * (bounds.value - bounds.low) - scatter,
+                  sum.pages + of * (bounds.high - bounds.value) + scatter, of);
+  }
+
+  const WholeTrace& whole_;
+  const WorkingSet& set_;
+  LastSeen& seen_;
+  const std::map<TargetId, MonotonicTime>& ends_;
+  std::size_t rates_;
+  std::vector<ChanceSum> reaches_;  // row-major, a row of rates for each step
+  std::vector<ChanceSum> idle_;
+  std::vector<double> not_seen_;
+  std::map<TargetId, double> of_target_;  // pages
+  std::map<std::pair<PageKey, std::uint32_t>, Chances> shared_;
+  double mapped_again_ = 0;
+  BlockShares blocks_;
+};
+
+// Sizes of the resident memory, if what was not visited is like what was.
+void ScaleToResident(const BlockShares& blocks, WorkingSet& set) {
+  const auto visited = static_cast<double>(set.visited.value());
+  const auto resident = static_cast<double>(set.resident->value());
+  const double of_unvisited = 1 - std::min(1.0, visited / resident);
+  const auto scaled = [&](const WorkingSet::Size& size, std::size_t question) {
+    const double scale = resident / visited;
+    const double scatter = kDeviations * resident * blocks.Sd(question) * std::sqrt(of_unvisited);
+    return SizeOf(scale * size.pages, scale * size.low - scatter, scale * size.high + scatter,
+                  resident);
+  };
+  WorkingSet::OfResident of_resident;
+  for (const WorkingSet::Size& size : set.at_least) {
+    of_resident.at_least.push_back(scaled(size, of_resident.at_least.size()));
+  }
+  for (const WorkingSet::Idle& idle : set.idle) {
+    of_resident.idle.push_back(scaled(idle.size, set.at_least.size() + of_resident.idle.size()));
+  }
+  set.of_resident = std::move(of_resident);
+}
+
+// Says why pages that nobody looked at may differ from those that were; empty: they may not.
+std::string WhyNoResident(const WorkingSet& set, double mapped_again, std::size_t blocks) {
+  const auto visited = static_cast<double>(set.visited.value());
+  if (set.is_exact) return "every access was counted";
+  if (!set.totals.Delivered(SourceRole::kReferences) || *set.options.by == RankSource::kSamples) {
+    return "samples alone show the pages that are accessed often";
+  }
+  if (set.whole_regions) return "regions were looked at, and which of their pages exist is unknown";
+  if (!set.resident) return "the trace does not tell how much memory is resident";
+  if (mapped_again > kMostShared * visited) return "several processes map the same pages";
+  for (const SourceTotal& source : set.totals.sources) {
+    const auto unclearable = source.Detail("unclearable_pages");
+    if (unclearable && static_cast<double>(*unclearable) >
+                           kMostUnclearable * static_cast<double>(set.resident->value())) {
+      return "much memory cannot be looked at";
+    }
+  }
+  if (visited <= 0 || blocks < kFewestBlocks) return "too few places were looked at";
+  return "";
+}
+
+// The rows of exact counts: one for each epoch.
+Result<StreamEnd> AddExactRows(const Trace& trace, const WholeTrace& whole, WorkingSet& set) {
+  EpochEstimates estimates(whole.ranker, *set.options.by);
+  return ReadEpochs(trace, set.options.epochs, [&](const EpochProfile& epoch) {
+    estimates.See(epoch);
+    const EvidenceTable& table = estimates.table();
+    TargetTimes times;
+    times.Add(epoch);
+    WorkingSet::Row row{.start = epoch.start, .end = epoch.end, .any_ran = false, .at_least = {}};
+    std::vector<double> pages(set.options.rates.size());
+    std::map<std::pair<PageKey, std::uint32_t>, double> shared;  // to the highest rate
+    const auto add = [&](double rate, std::uint32_t span) {
+      for (std::size_t r = 0; r < pages.size(); ++r) {
+        if (rate >= set.options.rates[r]) pages[r] += span;
+      }
+    };
+    for (const EpochEstimates::TargetRows& rows : estimates.targets()) {
+      const double cpu_seconds = times.Of(rows.target).cpu_seconds;
+      if (cpu_seconds <= 0 || !set.totals.IsOf(rows.target, set.options.pid)) continue;
+      row.any_ran = true;
+      for (std::size_t i = rows.first; i < rows.end; ++i) {
+        const double rate = estimates.StepScore(i) / table.span_pages[i] / cpu_seconds;
+        const PageKey name = whole.shared.NameOf(table.key[i], PageCount(table.span_pages[i]));
+        if (name == table.key[i]) {
+          add(rate, table.span_pages[i]);
+        } else {
+          double& highest = shared[{name, table.span_pages[i]}];
+          highest = std::max(highest, rate);
+        }
+      }
+    }
+    for (const auto& [name, rate] : shared) add(rate, name.second);
+    for (const double size : pages) row.at_least.push_back(Exactly(size));
+    set.rows.push_back(std::move(row));
+  });
+}
+
+// The mean over successive rows, by the time that each holds.
+WorkingSet::Row MeanOf(std::span<const WorkingSet::Row> rows) {
+  WorkingSet::Row mean{.start = rows.front().start,
+                       .end = rows.back().end,
+                       .any_ran = false,
+                       .at_least = std::vector<WorkingSet::Size>(rows.front().at_least.size())};
+  double seconds = 0;
+  for (const WorkingSet::Row& row : rows) {
+    if (!row.any_ran) continue;
+    mean.any_ran = true;
+    const double length = Seconds(row.end - row.start);
+    seconds += length;
+    for (std::size_t r = 0; r < mean.at_least.size(); ++r) {
+      mean.at_least[r].pages += length * row.at_least[r].pages;
+    }
+  }
+  for (WorkingSet::Size& size : mean.at_least) {
+    size = Exactly(seconds > 0 ? size.pages / seconds : 0);
+  }
+  return mean;
+}
+
+void JoinRows(WorkingSet& set) {
+  if (set.rows.empty()) return;
+  set.at_least = MeanOf(set.rows).at_least;
+  const std::size_t together = CeilDivide(set.rows.size(), kMostRows);
+  std::vector<WorkingSet::Row> joined;
+  for (std::size_t i = 0; i < set.rows.size(); i += together) {
+    const std::size_t count = std::min(together, set.rows.size() - i);
+    joined.push_back(MeanOf(std::span(set.rows).subspan(i, count)));
+  }
+  set.rows = std::move(joined);
+}
+
+void TellExactIdle(const WholeTrace& whole, LastSeen& seen, WorkingSet& set) {
+  const EvidenceTable& table = whole.ranker.table();
+  std::map<std::pair<PageKey, std::uint32_t>, std::vector<bool>> shared;
+  double visited = 0;
+  const auto add = [&](double pages, const std::vector<bool>& idle) {
+    visited += pages;
+    for (std::size_t age = 0; age < idle.size(); ++age) {
+      if (idle[age]) set.idle[age].not_seen += pages;
+    }
+  };
+  for (std::size_t row = 0; row < table.size(); ++row) {
+    const PageKey key = table.key[row];
+    const std::uint32_t pages = table.span_pages[row];
+    if (!set.totals.IsOf(key.target, set.options.pid)) continue;
+    const std::optional<MonotonicTime> last = seen.Of(key, pages);
+    if (!last) continue;
+    std::vector<bool> idle;
+    for (const WorkingSet::Idle& each : set.idle) {
+      idle.push_back(*last <= seen.ends().at(key.target) - each.age);
+    }
+    const PageKey name = whole.shared.NameOf(key, PageCount(pages));
+    if (name == key) {
+      add(pages, idle);
+      continue;
+    }
+    const auto [known, is_new] = shared.try_emplace({name, pages}, idle);
+    for (std::size_t age = 0; age < idle.size(); ++age) {
+      known->second[age] = known->second[age] && idle[age];
+    }
+  }
+  for (const auto& [name, idle] : shared) add(name.second, idle);
+  for (WorkingSet::Idle& each : set.idle) each.size = Exactly(each.not_seen);
+  set.visited = PageCount(static_cast<std::uint64_t>(visited));
+}
+
+}  // namespace
+
+std::optional<PageCount> WorkingSet::NeverVisited() const {
+  if (!resident) return std::nullopt;
+  return *resident > visited ? *resident - visited : PageCount(0);
+}
+
+Result<WorkingSet> MakeWorkingSet(const Trace& trace, const WorkingSetOptions& options) {
+  const Result<WholeTrace> whole = ReadWholeTrace(trace, RankModel::kRate, options.epochs);
+  if (!whole) return Fail(whole.error());
+  const auto by = whole->known.Choose(options.by, "tell working sets by misses", trace.name);
+  if (!by) return Fail(by.error());
+  WorkingSet set{.totals = whole->totals, .options = options, .is_exact = IsExact(*by)};
+  set.options.by = *by;
+  for (const std::chrono::seconds age : kAges) {
+    if (age <= set.totals.duration()) set.idle.push_back({.age = age, .size = {}});
+  }
+  LastSeen seen(whole->ranker.table());
+  const Result<StreamEnd> end =
+      ReadEpochs(trace, options.epochs, [&](const EpochProfile& epoch) { seen.Add(epoch); });
+  if (!end) return Fail(end.error());
+  std::map<TargetId, MonotonicTime> ends;
+  bool all_known = !seen.ends().empty();
+  PageCount resident;
+  for (const auto& [target, last] : seen.ends()) {
+    if (!set.totals.IsOf(target, options.pid)) continue;
+    ends[target] = last;
+    const auto known = seen.resident().find(target);
+    all_known = all_known && known != seen.resident().end();
+    if (known != seen.resident().end()) resident += known->second;
+  }
+  if (all_known) set.resident = resident;
+  if (set.is_exact) {
+    const Result<StreamEnd> rows = AddExactRows(trace, *whole, set);
+    if (!rows) return Fail(rows.error());
+    JoinRows(set);
+    TellExactIdle(*whole, seen, set);
+    set.why_no_resident = WhyNoResident(set, 0, 0);
+    return set;
+  }
+  for (const std::uint32_t pages : whole->ranker.table().span_pages) {
+    set.whole_regions = set.whole_regions || !IsOneEntry(pages);
+  }
+  RateQuestions questions{.rates = options.rates, .ages = {}, .ends = ends};
+  for (const WorkingSet::Idle& idle : set.idle) questions.ages.push_back(idle.age);
+  ChanceAdder adder(*whole, set, seen, ends);
+  const ChancesOverTime over_time =
+      whole->ranker.EstimateChances(*by, questions, [&](const RowChances& row) { adder.Add(row); });
+  adder.Finish();
+  adder.Tell(over_time, set);
+  set.why_no_resident = WhyNoResident(set, adder.mapped_again(), adder.blocks().blocks());
+  if (set.why_no_resident.empty() && !set.at_least.empty()) ScaleToResident(adder.blocks(), set);
+  return set;
+}
+
+namespace {
+
+// Sizes of one table share a unit.
+struct SizeUnit {
+  double pages = 1;
+  std::string_view name = "KiB";
+  int decimals = 1;
+
+  std::string operator()(double count) const {
+    return fmt::format("{:.{}f}", count / pages, decimals);
+  }
+  std::string Interval(const WorkingSet::Size& size) const {
+    return fmt::format("[{}, {}]", (*this)(size.low), (*this)(size.high));
+  }
+  std::string Value(const WorkingSet::Size& size) const {
+    return size.is_told ? (*this)(size.pages) : "?";
+  }
+};
+
+SizeUnit UnitOf(double pages) {
+  constexpr double kOfMiB = 256;
+  constexpr double kOfGiB = 256 * 1024;
+  SizeUnit unit{.pages = 0.25, .name = "KiB"};
+  if (pages >= kOfMiB) unit = {.pages = kOfMiB, .name = "MiB"};
+  if (pages >= kOfGiB) unit = {.pages = kOfGiB, .name = "GiB"};
+  unit.decimals = pages / unit.pages < 10 ? 2 : 1;
+  return unit;
+}
+
+double LargestOf(const WorkingSet& set) {
+  const PageCount resident = set.of_resident ? *set.resident : PageCount(0);
+  return static_cast<double>(std::max(set.visited, resident).value());
+}
+
+std::string AgeText(std::chrono::nanoseconds age) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(age).count();
+  if (seconds % 3600 == 0) return fmt::format("{} h", seconds / 3600);
+  if (seconds % 60 == 0) return fmt::format("{} min", seconds / 60);
+  return fmt::format("{} s", seconds);
+}
+
+std::string RateText(double rate) { return fmt::format("{:g}", rate); }
+
+std::string WhatWasVisited(const WorkingSet& set) {
+  std::string text = fmt::format("{}: {} ({} pages)", set.is_exact ? "accessed" : "looked at",
+                                 HumanSize(set.visited), Grouped(set.visited.value()));
+  if (!set.resident) return text + "; resident: unknown\n";
+  text += fmt::format(" of {} resident\n", HumanSize(*set.resident));
+  const PageCount rest = *set.NeverVisited();
+  if (rest == PageCount(0)) return text;
+  text += set.is_exact
+              ? fmt::format("never accessed: {}, not in these tables\n", HumanSize(rest))
+              : fmt::format("never looked at: {}; unknown, so neither in use nor idle below\n",
+                            HumanSize(rest));
+  return text;
+}
+
+// Columns of one size, of what was looked at and, if it is told, of all that is resident.
+std::vector<TextTable::Column> SizeColumns(const WorkingSet& set, const SizeUnit& unit) {
+  std::vector<TextTable::Column> columns = {{std::string(unit.name)}, {"share"}};
+  if (!set.is_exact) columns.push_back({"90 % interval"});
+  if (set.of_resident) {
+    columns.push_back({"of resident"});
+    columns.push_back({"90 % interval"});
+  }
+  return columns;
+}
+void AddSize(const WorkingSet& set, const SizeUnit& unit, const WorkingSet::Size& size,
+             const WorkingSet::Size* of_resident, std::vector<std::string>& cells) {
+  cells.push_back(unit.Value(size));
+  const auto visited = static_cast<double>(set.visited.value());
+  cells.push_back(size.is_told && visited > 0 ? Percent(size.pages / visited) : "?");
+  if (!set.is_exact) cells.push_back(unit.Interval(size));
+  if (of_resident == nullptr) return;
+  cells.push_back(unit.Value(*of_resident));
+  cells.push_back(unit.Interval(*of_resident));
+}
+
+std::string SizesText(const WorkingSet& set, const SizeUnit& unit) {
+  std::vector<TextTable::Column> columns = {{"accesses/s"}};
+  for (const TextTable::Column& column : SizeColumns(set, unit)) columns.push_back(column);
+  TextTable table(columns);
+  for (std::size_t r = 0; r < set.at_least.size(); ++r) {
+    std::vector<std::string> cells = {">= " + RateText(set.options.rates[r])};
+    AddSize(set, unit, set.at_least[r], set.of_resident ? &set.of_resident->at_least[r] : nullptr,
+            cells);
+    table.AddRow(std::move(cells));
+  }
+  return table.Text();
+}
+
+std::string OverTimeText(const WorkingSet& set, const SizeUnit& unit) {
+  if (set.rows.size() == 1) return "No change over time was found.\n";
+  std::vector<TextTable::Column> columns = {{"seconds"}};
+  for (const double rate : set.options.rates) {
+    columns.push_back({fmt::format("{} >= {}/s", unit.name, RateText(rate))});
+  }
+  TextTable table(columns);
+  for (const WorkingSet::Row& row : set.rows) {
+    std::vector<std::string> cells = {fmt::format("{:.1f}-{:.1f}",
+                                                  Seconds(row.start - set.totals.start),
+                                                  Seconds(row.end - set.totals.start))};
+    for (const WorkingSet::Size& size : row.at_least) {
+      if (!row.any_ran) {
+        cells.push_back("rests");
+      } else if (set.is_exact) {
+        cells.push_back(unit(size.pages));
+      } else {
+        const double reach = std::max(size.high - size.pages, size.pages - size.low);
+        cells.push_back(size.is_told ? fmt::format("{} ± {}", unit(size.pages), unit(reach)) : "?");
+      }
+    }
+    table.AddRow(std::move(cells));
+  }
+  return table.Text();
+}
+
+std::string IdleText(const WorkingSet& set, const SizeUnit& unit) {
+  if (set.idle.empty()) return "Idle memory: the trace is shorter than a second.\n";
+  std::string text = "Idle memory: not accessed for so long, at the end of its process's epochs\n";
+  std::vector<TextTable::Column> columns = {{"idle for"}};
+  for (const TextTable::Column& column : SizeColumns(set, unit)) columns.push_back(column);
+  if (!set.is_exact) columns.push_back({"not seen"});
+  TextTable table(columns);
+  for (std::size_t age = 0; age < set.idle.size(); ++age) {
+    std::vector<std::string> cells = {">= " + AgeText(set.idle[age].age)};
+    AddSize(set, unit, set.idle[age].size, set.of_resident ? &set.of_resident->idle[age] : nullptr,
+            cells);
+    if (!set.is_exact) cells.push_back(unit(set.idle[age].not_seen));
+    table.AddRow(std::move(cells));
+  }
+  text += table.Text();
+  if (!set.is_exact) {
+    text += "not seen: looked at, and not seen accessed for so long; no more can be idle\n";
+  }
+  return text;
+}
+
+bool IsAllTold(const WorkingSet& set) {
+  const auto told = [](const WorkingSet::Size& size) { return size.is_told; };
+  return std::ranges::all_of(set.at_least, told) &&
+         std::ranges::all_of(set.idle, told, &WorkingSet::Idle::size) &&
+         (!set.of_resident || (std::ranges::all_of(set.of_resident->at_least, told) &&
+                               std::ranges::all_of(set.of_resident->idle, told)));
+}
+
+std::vector<std::string> NotesOf(const WorkingSet& set) {
+  std::vector<std::string> notes = Caveats(set.totals, *set.options.by);
+  if (set.whole_regions) notes.push_back("all pages of a region count alike");
+  if (!set.of_resident && !set.is_exact) {
+    notes.push_back("sizes of all resident memory are not told: " + set.why_no_resident);
+  }
+  return notes;
+}
+
+}  // namespace
+
+std::string WorkingSetText(const WorkingSet& set) {
+  std::string text = fmt::format(
+      "Working set: memory whose pages get at least so many accesses in a second of\n"
+      "their process's CPU time, by {}{}\n",
+      Name(*set.options.by),
+      set.options.pid ? fmt::format(", of PID {}", set.options.pid->value()) : "");
+  text += WhatWasVisited(set);
+  if (set.at_least.empty()) {
+    text += "Nothing is known of any page.\n";
+  } else {
+    const SizeUnit unit = UnitOf(LargestOf(set));
+    text +=
+        "\n" + SizesText(set, unit) + "\n" + OverTimeText(set, unit) + "\n" + IdleText(set, unit);
+    if (!IsAllTold(set)) text += "?: too little was seen to tell\n";
+    if (set.of_resident) {
+      text += "of resident: if memory that was not looked at is like the rest\n";
+    }
+  }
+  for (const std::string& note : NotesOf(set)) text += "note: " + note + "\n";
+  return text;
+}
+
+namespace {
+
+Json SizeJson(const WorkingSet::Size& size) {
+  return {{"pages", size.pages}, {"low", size.low}, {"high", size.high}, {"told", size.is_told}};
+}
+
+Json RatesJson(const WorkingSet& set, const std::vector<WorkingSet::Size>& sizes) {
+  Json rows = Json::array();
+  for (std::size_t r = 0; r < sizes.size(); ++r) {
+    Json row = SizeJson(sizes[r]);
+    row["at_least_per_s"] = set.options.rates[r];
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+Json IdleJson(const WorkingSet& set) {
+  Json rows = Json::array();
+  for (std::size_t age = 0; age < set.idle.size(); ++age) {
+    const WorkingSet::Idle& idle = set.idle[age];
+    Json row = SizeJson(idle.size);
+    row["age_s"] = Seconds(idle.age);
+    row["not_seen_pages"] = idle.not_seen;
+    row["of_resident"] = set.of_resident ? SizeJson(set.of_resident->idle[age]) : Json(nullptr);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::string WorkingSetJson(const WorkingSet& set) {
+  Json over_time = Json::array();
+  for (const WorkingSet::Row& row : set.rows) {
+    over_time.push_back({{"start_s", Seconds(row.start - set.totals.start)},
+                         {"end_s", Seconds(row.end - set.totals.start)},
+                         {"ran", row.any_ran},
+                         {"working_set", RatesJson(set, row.at_least)}});
+  }
+  const std::optional<PageCount> never = set.NeverVisited();
+  return JsonText(WithEnd(
+      {{"view", "wss"},
+       {"trace", set.totals.trace},
+       {"by", Name(*set.options.by)},
+       {"pid", set.options.pid ? Json(set.options.pid->value()) : Json(nullptr)},
+       {"epochs", set.totals.epochs},
+       {"unit", ScoreUnit(set.totals, RankModel::kRate, *set.options.by) + " per CPU second"},
+       {"exact", set.is_exact},
+       {"visited_pages", set.visited.value()},
+       {"resident_pages", OrNull(set.resident)},
+       {"never_visited_pages", OrNull(never)},
+       {"working_set", RatesJson(set, set.at_least)},
+       {"working_set_of_resident",
+        set.of_resident ? RatesJson(set, set.of_resident->at_least) : Json(nullptr)},
+       {"idle", IdleJson(set)},
+       {"over_time", std::move(over_time)},
+       {"start_monotonic_s", Seconds(set.totals.start.time_since_epoch())},
+       {"notes", NotesOf(set)}},
+      set.totals.end, set.totals.lost_epochs));
+}
+
+std::string WorkingSetCsv(const WorkingSet& set) {
+  std::string csv = CsvLine({"what", "start_s", "end_s", "at_least_per_s", "idle_s", "pages",
+                             "low_pages", "high_pages", "told"});
+  const auto add = [&](std::string what, std::string start, std::string end, std::string rate,
+                       std::string age, const WorkingSet::Size& size) {
+    csv += CsvLine({std::move(what), std::move(start), std::move(end), std::move(rate),
+                    std::move(age), Exact(size.pages), Exact(size.low), Exact(size.high),
+                    size.is_told ? "true" : "false"});
+  };
+  for (const WorkingSet::Row& row : set.rows) {
+    if (!row.any_ran) continue;
+    for (std::size_t r = 0; r < row.at_least.size(); ++r) {
+      add("working set", Exact(Seconds(row.start - set.totals.start)),
+          Exact(Seconds(row.end - set.totals.start)), Exact(set.options.rates[r]), "",
+          row.at_least[r]);
+    }
+  }
+  for (const WorkingSet::Idle& idle : set.idle) {
+    add("idle", "", "", "", Exact(Seconds(idle.age)), idle.size);
+  }
+  return csv;
+}
+
+}  // namespace tmprof

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much memory is in use, over time, and how much has been idle for how long.
+
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "rank/rank_model.h"
+#include "report/whole_trace.h"
+
+namespace tmprof {
+
+struct WorkingSetOptions {
+  std::optional<RankSource> by;  // unset: the best that the trace has (KnownEvidence)
+  EpochRange epochs;
+  std::optional<Pid> pid;  // unset: every target
+  // A page belongs to the working set of a rate if it is accessed so often in a second of its
+  // process's CPU time, or more often. They ascend.
+  std::vector<double> rates = {1, 10, 100, 1000};
+};
+
+// Base pages of memory that were looked at. Pages that nobody looked at are in no size.
+struct WorkingSet {
+  struct Size {
+    double pages = 0;
+    double low = 0;  // the interval that holds the truth with a probability of 90 %
+    double high = 0;
+    bool is_told = true;  // false: too little was seen to tell (HitRate::kWidestTold)
+  };
+  struct Row {
+    MonotonicTime start;
+    MonotonicTime end;
+    bool any_ran = true;         // false: no process used CPU time
+    std::vector<Size> at_least;  // by rate
+  };
+  struct Idle {
+    std::chrono::nanoseconds age{0};
+    Size size;            // not accessed for so long, at the end of its process's epochs
+    double not_seen = 0;  // pages that were not seen accessed for so long: an upper bound
+  };
+  // Sizes of all resident pages, if those that nobody looked at are like the others.
+  struct OfResident {
+    std::vector<Size> at_least;
+    std::vector<Size> idle;
+  };
+
+  TraceTotals totals;
+  WorkingSetOptions options;
+  bool is_exact = false;
+  std::vector<Row> rows;              // one if nothing tells that rates changed
+  std::vector<Size> at_least;         // mean over the time in which processes ran
+  std::vector<Idle> idle;             // ages within the trace's length
+  PageCount visited;                  // with an estimate; exact: that were accessed
+  std::optional<PageCount> resident;  // when last known; nullopt: the trace does not tell
+  std::optional<OfResident> of_resident;
+  std::string why_no_resident;  // set if there is no `of_resident`
+  bool whole_regions = false;   // pages of a region count alike
+
+  // nullopt: the resident pages are not known.
+  std::optional<PageCount> NeverVisited() const;
+};
+
+// A page that several processes map counts once, if they map it by spans of one size: it is
+// accessed as often as by the process that accesses it the most. Reads the trace twice.
+Result<WorkingSet> MakeWorkingSet(const Trace& trace, const WorkingSetOptions& options);
+
+std::string WorkingSetText(const WorkingSet& set);
+std::string WorkingSetJson(const WorkingSet& set);
+std::string WorkingSetCsv(const WorkingSet& set);
+Result<std::string> WorkingSetPng(const WorkingSet& set);  // the bytes of a PNG file
+
+}  // namespace tmprof
