@@ -38,6 +38,13 @@ std::vector<ClearOutcome> AbitProcess::ClearEach(std::span<const VpnRange> range
   return outcomes;
 }
 
+std::vector<bool> AbitProcess::ClearableAlone(std::span<const Vpn> pages) {
+  std::vector<bool> clearable;
+  for (const PageStanding standing : Inspect(pages, std::vector<bool>(pages.size(), false)))
+    clearable.push_back(standing == PageStanding::kClearable);
+  return clearable;
+}
+
 std::string ProcessRefusal(std::string attempt, Pid pid, std::optional<int> system_error) {
   return RefusalOf(std::move(attempt), fmt::format("PID {}", pid.value()), system_error,
                    kAccessedBitCapabilities);

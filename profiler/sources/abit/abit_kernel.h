@@ -77,6 +77,10 @@ class AbitProcess {
   virtual std::vector<PageStanding> Inspect(std::span<const Vpn> pages,
                                             const std::vector<bool>& settled) = 0;
 
+  // Whether a Clear() of each page alone would reach it and nothing else. The kernel would split a
+  // folio that a page is part of.
+  virtual std::vector<bool> ClearableAlone(std::span<const Vpn> pages);
+
   // CPU time of all threads so far; lags by up to a timer tick per running thread.
   virtual std::chrono::nanoseconds CpuTime() = 0;
 
@@ -119,6 +123,12 @@ class AbitKernel {
   virtual Result<std::unique_ptr<AbitProcess>> Open(Pid pid, std::uint64_t start_time_ticks) = 0;
 
   virtual MonotonicTime Now() = 0;
+  // Waits without leaving the CPU, because to wake up takes longer than such waits are.
+  virtual void SpinUntil(MonotonicTime time) {
+    while (Now() < time) continue;
+  }
+  // Its processes tell their Running(), if not at once.
+  virtual bool tells_running_time() const { return false; }
   virtual std::chrono::nanoseconds OwnCpuTime() = 0;  // of the calling thread
   virtual std::chrono::nanoseconds Tick() const = 0;  // by which CpuTime() may lag
   virtual std::uint64_t frame_mask() const = 0;

@@ -72,16 +72,20 @@ ReferenceRecord HugeRecord(const HugeSpan& huge) {
 void Deliver(const BlockEvidence& block, const NodeMap& nodes,
              std::vector<ReferenceRecord>& records) {
   for (std::size_t i = 0; i < block.units.size(); ++i) {
-    const tmprof_tally& tally = block.units[i].tally;
-    if (tally.looks == 0 && !block.units[i].seen) continue;
+    const UnitRecord& unit = block.units[i];
+    const tmprof_tally& tally = unit.tally;
+    if (tally.looks == 0 && unit.fast_looks == 0 && !unit.seen) continue;
     records.push_back({.key = {block.target, block.start + PageCount(i * block.unit.value())},
                        .span = block.unit,
                        .looks = tally.looks,
                        .references = tally.references,
                        .first_accesses = tally.first_accesses,
                        .time_at_risk = nanoseconds(tally.at_risk_ns),
-                       .seen = block.units[i].seen,
-                       .node = nodes.NodeOf(block.units[i].frame)});
+                       .seen = unit.seen,
+                       .node = nodes.NodeOf(unit.frame),
+                       .fast_looks = unit.fast_looks,
+                       .fast_found = unit.fast_found,
+                       .fast_time = nanoseconds(unit.fast_ns)});
   }
 }
 
@@ -240,13 +244,17 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKerne
                                                        const SourceKind& kind, ScanOptions scan,
                                                        const EngineMaker& make_engine) {
   // An engine of the caller's that looks at regions from the start clears no page by itself.
-  const bool points =
+  const bool looks_at_regions =
       scan.looked == Looked::kAuto || (scan.looked == Looked::kRegions && !make_engine);
+  const bool tries_fast = scan.looked != Looked::kRegions &&
+                          scan.mode == ScanOptions::Mode::kLadder && kernel->tells_running_time();
+  const bool points = looks_at_regions || tries_fast;
   auto cost = Calibrate(*kernel, points ? MeasurePoints::kYes : MeasurePoints::kNo);
   if (!cost) return Fail(std::move(cost.error()));
   scan.cost = {.ns_per_set = cost->ns_per_set,
                .ns_per_look = cost->ns_per_look.value_or(kAssumedNsPerLook),
                .ns_per_point = cost->ns_per_point.value_or(kAssumedNsPerPoint)};
+  scan.clear_moment = cost->clear_moment;
   std::unique_ptr<Engine> engine;
   if (make_engine) {
     auto made = make_engine(*kernel, scan);

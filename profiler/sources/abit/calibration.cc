@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
+#include <random>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +25,7 @@
 #include "profiler/procfs.h"
 #include "profiler/sources/abit/anonymous_memory.h"
 #include "profiler/sources/abit/child_process.h"
+#include "profiler/sources/abit/fast_tries.h"
 
 namespace tmprof::abit {
 namespace {
@@ -60,6 +63,16 @@ constexpr int kPointsPatience = 8;
 constexpr int kPatience = 3;
 constexpr double kLeastNsPerPoint = 500;  // a flush of the CPU's own
 
+// The child accesses some pages at this interval while they are tried. A try of some 7 us then
+// finds a page in a quarter of all cases, and the mean exposure is known to 0.8 us by a batch.
+constexpr nanoseconds kTick = std::chrono::microseconds(32);
+constexpr std::uint64_t kRoundsPerBatch = 32;
+constexpr std::uint64_t kFewestKnownTries = kRoundsPerBatch * kMostFastPages / 4;  // of a batch
+constexpr std::size_t kFewestBatches = 9;
+constexpr std::size_t kMostBatches = 27;
+// A tenth of a clear is a tenth of the shortest exposure.
+constexpr double kMostMomentError = 0.1;
+
 // What each pass is measured under. A look costs the child something where it sets bits.
 enum class Disturbance : std::uint8_t { kNone, kCleared, kClearedAndLookedAt, kPointsCleared };
 
@@ -69,12 +82,38 @@ struct Bench {
   std::atomic<std::uint32_t> done{0};
   std::atomic<std::uint32_t> sweeps{1};  // in a pass
   std::atomic<std::int64_t> cpu_ns{0};   // that it took
+  // In the next pass the child accesses these pages of the buffer at each tick instead.
+  std::atomic<bool> ticking{false};
+  std::array<std::atomic<std::size_t>, kMostFastPages> tick_pages{};
+  std::atomic<std::uint64_t> ticks{0};  // of the latest such pass
 };
 
 std::int64_t ThreadCpuNs() {
   timespec t{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return t.tv_sec * std::int64_t{1'000'000'000} + t.tv_nsec;
+}
+
+nanoseconds ClockTime() {
+  timespec t{};
+  ::clock_gettime(CLOCK_MONOTONIC, &t);
+  return std::chrono::seconds(t.tv_sec) + nanoseconds(t.tv_nsec);
+}
+
+// Until it is told to stop. A tick that it missed is not made up for.
+void TickAway(Bench& bench, std::span<std::uint64_t> buffer, pid_t parent) {
+  std::uint64_t ticks = 0;
+  nanoseconds next = ClockTime();
+  while (bench.ticking.load(std::memory_order_acquire) && ::getppid() == parent) {
+    for (const auto& page : bench.tick_pages) {
+      volatile std::uint64_t& word = buffer[page.load(std::memory_order_relaxed) * kWordsPerPage];
+      word = ticks;
+    }
+    ++ticks;
+    next = std::max(next + kTick, ClockTime());
+    while (ClockTime() < next) continue;
+  }
+  bench.ticks.store(ticks, std::memory_order_relaxed);
 }
 
 // Updates one random word of each page. Such updates miss the caches and overlap; a bit that must
@@ -92,7 +131,10 @@ std::int64_t ThreadCpuNs() {
     }
     const std::size_t updates = pages * bench.sweeps.load(std::memory_order_relaxed);
     const std::int64_t start = ThreadCpuNs();
-    for (std::size_t i = 0, page = 0; i < updates; ++i, page = (page + kStride) % pages) {
+    const bool is_ticking = bench.ticking.load(std::memory_order_relaxed);
+    if (is_ticking) TickAway(bench, buffer, parent);
+    for (std::size_t i = 0, page = 0; !is_ticking && i < updates;
+         ++i, page = (page + kStride) % pages) {
       state ^= state << 13;  // Marsaglia, "Xorshift RNGs", J. Stat. Softw. 8 (2003)
       state ^= state >> 7;
       state ^= state << 17;
@@ -178,7 +220,56 @@ class Experiment {
   std::uint64_t looks() const { return looks_; }
   std::uint64_t points() const { return points_; }
 
+  // A batch of tries; nullopt: the child did not answer, or has too few pages to try.
+  std::optional<KnownTries> TryTicks(AbitKernel& kernel) {
+    const std::vector<Vpn> pages = PagesToTry();
+    if (pages.size() < kMostFastPages) return std::nullopt;
+    for (std::size_t i = 0; i < pages.size(); ++i)
+      bench_.tick_pages[i].store((pages[i] - buffer_.start).value(), std::memory_order_relaxed);
+    bench_.ticking.store(true, std::memory_order_relaxed);
+    const std::uint32_t pass = bench_.asked.load(std::memory_order_relaxed) + 1;
+    bench_.asked.store(pass, std::memory_order_release);
+    // The child starts meanwhile.
+    const timespec pause{.tv_sec = 0, .tv_nsec = 500'000};
+    ::nanosleep(&pause, nullptr);
+    KnownTries known;
+    for (std::uint64_t round = 0; round < kRoundsPerBatch; ++round) {
+      // Ticks and rounds keep no step.
+      kernel.SpinUntil(kernel.Now() + nanoseconds(anywhere_in_a_tick_(random_)));
+      std::array<FastTry, kMostFastPages> tries{};
+      for (std::size_t i = 0; i < pages.size(); ++i) tries[i].page = pages[i];
+      RunFastTries(kernel, process_, kFastRungs.back(), ClearMoment{}, tries);
+      for (const FastTry& each : tries) {
+        if (!each.counted) continue;
+        ++known.tries;
+        known.found += each.found;
+        known.exposure_ns += static_cast<double>(each.exposure.count());
+        known.clear_ns += static_cast<double>(each.clear_took.count());
+      }
+    }
+    bench_.ticking.store(false, std::memory_order_release);
+    while (bench_.done.load(std::memory_order_acquire) < pass) {
+      if (!process_.Alive()) return std::nullopt;
+      ::nanosleep(&pause, nullptr);
+    }
+    known.accesses_per_ns = static_cast<double>(bench_.ticks.load(std::memory_order_relaxed)) /
+                            static_cast<double>(std::max<std::int64_t>(bench_.cpu_ns.load(), 1));
+    return known;
+  }
+
  private:
+  std::vector<Vpn> PagesToTry() {
+    std::vector<Vpn> candidates;
+    const std::uint64_t apart = buffer_.size().value() / (2 * kMostFastPages);
+    for (std::uint64_t i = 0; i < 2 * kMostFastPages; ++i)
+      candidates.push_back(buffer_.start + PageCount(i * apart));
+    const std::vector<bool> clearable = process_.ClearableAlone(candidates);
+    std::vector<Vpn> pages;
+    for (std::size_t i = 0; i < candidates.size() && pages.size() < kMostFastPages; ++i)
+      if (clearable[i]) pages.push_back(candidates[i]);
+    return pages;
+  }
+
   // Single pages, far apart. A child that is not on a CPU is not interrupted; where it may share
   // one with this thread it hardly ever is, and what a clear costs then is that.
   void ClearPoints() {
@@ -216,6 +307,8 @@ class Experiment {
   std::uint64_t points_ = 0;
   std::vector<TablePart> parts_;
   std::vector<PointEntry> entries_;
+  std::mt19937_64 random_{1};
+  std::uniform_int_distribution<std::int64_t> anywhere_in_a_tick_{0, kTick.count()};
 };
 
 bool IsSettled(const std::vector<double>& figures, double next_to_nothing) {
@@ -267,6 +360,18 @@ void Doubt(MeasuredCost& cost, std::string_view what, double measured, double ch
       what, measured, charged);
 }
 
+ClearMoment MeasureMoment(AbitKernel& kernel, Experiment& experiment) {
+  std::vector<KnownTries> batches;
+  ClearMoment moment;
+  while (batches.size() < kMostBatches && !moment.is_measured) {
+    const auto batch = experiment.TryTicks(kernel);
+    if (!batch) return {};
+    batches.push_back(*batch);
+    moment = MomentOf(batches);
+  }
+  return moment;
+}
+
 // What a clear of one page adds, what it costs to set the bit again left out; nullopt: the child
 // was hardly ever on a CPU while there was one to clear from, or is no more.
 std::optional<double> NsPerPoint(AbitKernel& kernel, Experiment& experiment, double ns_per_set,
@@ -296,6 +401,19 @@ std::optional<double> NsPerPoint(AbitKernel& kernel, Experiment& experiment, dou
 }
 
 }  // namespace
+
+ClearMoment MomentOf(std::span<const KnownTries> batches) {
+  std::vector<double> parts;
+  for (const KnownTries& known : batches) {
+    if (known.tries < kFewestKnownTries || known.accesses_per_ns <= 0 || known.clear_ns <= 0)
+      continue;
+    const auto tries = static_cast<double>(known.tries);
+    const double true_exposure = static_cast<double>(known.found) / tries / known.accesses_per_ns;
+    parts.push_back(0.5 + (known.exposure_ns / tries - true_exposure) / (known.clear_ns / tries));
+  }
+  if (parts.size() < kFewestBatches || StandardErrorOfMedian(parts) > kMostMomentError) return {};
+  return {.part = std::clamp(Median(parts), 0.0, 1.0), .is_measured = true};
+}
 
 MeasuredCost CostOf(std::span<const Passes> passes, std::uint64_t pages) {
   const Differences differences(passes, pages);
@@ -375,6 +493,7 @@ Result<MeasuredCost> Calibrate(AbitKernel& kernel, MeasurePoints points,
   }
   MeasuredCost cost = CostOf(passes, pages);
   if (points == MeasurePoints::kYes) {
+    if (kernel.tells_running_time()) cost.clear_moment = MeasureMoment(kernel, experiment);
     cost.ns_per_point = NsPerPoint(kernel, experiment, cost.ns_per_set, time_limit);
     if (cost.ns_per_point > kMostNsPerPoint) {
       Doubt(cost, "a page cleared by itself", *cost.ns_per_point, kAssumedNsPerPoint);

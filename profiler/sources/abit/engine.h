@@ -18,6 +18,7 @@
 #include "driver/core/ladder.h"
 #include "driver/core/regions.h"
 #include "profiler/source.h"
+#include "profiler/sources/abit/clear_moment.h"
 
 namespace tmprof::abit {
 
@@ -62,6 +63,7 @@ struct ScanOptions {
   bool clear_under_pressure = false;
   // A trial has shown that AbitProcess::Flush() works here.
   bool can_flush = false;
+  ClearMoment clear_moment;  // of fast tries
   std::uint64_t seed = 1;
 };
 
@@ -71,6 +73,10 @@ struct UnitRecord {
   // Its bit was set, and could not be cleared: it was accessed at some time.
   bool seen = false;
   std::uint64_t frame = 0;  // where it was when last looked at or seen
+  // Fast tries, of the last rung of each session (PageColumns::FastTries).
+  std::uint16_t fast_looks = 0;
+  std::uint16_t fast_found = 0;
+  std::uint32_t fast_ns = 0;
 };
 struct BlockEvidence {
   TargetId target;

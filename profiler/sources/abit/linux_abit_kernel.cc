@@ -42,7 +42,9 @@ constexpr PageCount kMostPagesPerCall{256 * 1024};
 constexpr std::size_t kMostRangesPerCall = 16;
 constexpr std::uint64_t kPagemapExclusive = std::uint64_t{1} << 56;
 constexpr std::uint64_t kPagemapFrame = (std::uint64_t{1} << 55) - 1;
-constexpr std::uint64_t kPageFlagLru = std::uint64_t{1} << 5;  // KPF_LRU
+// KPF_LRU, and KPF_COMPOUND_HEAD or KPF_COMPOUND_TAIL (linux/kernel-page-flags.h)
+constexpr std::uint64_t kPageFlagLru = std::uint64_t{1} << 5;
+constexpr std::uint64_t kPageFlagsOfPart = std::uint64_t{3} << 15;
 
 // The bytes reached, or -1 with errno set.
 long ClearBits(int pidfd, VpnRange range) {
@@ -179,6 +181,19 @@ class LinuxProcess final : public AbitProcess {
     return standing;
   }
 
+  // A page whose flags are not for us to see may be part of a folio.
+  std::vector<bool> ClearableAlone(std::span<const Vpn> pages) override {
+    std::vector<bool> clearable(pages.size());
+    for (std::size_t i = 0; i < pages.size(); ++i) {
+      const std::optional<std::uint64_t> entry = PagemapEntry(pages, i);
+      if (!entry || !(*entry & kPagemapExclusive)) continue;
+      const auto flags = PageFlags(*entry & kPagemapFrame);
+      clearable[i] = flags && (*flags & kPageFlagLru) && !(*flags & kPageFlagsOfPart);
+    }
+    pagemap_start_ = pagemap_end_ = Vpn();
+    return clearable;
+  }
+
   std::optional<int> refusal() const override { return refusal_; }
   nanoseconds CpuTime() override { return watch_.CpuTime(); }
 
@@ -284,11 +299,18 @@ class LinuxProcess final : public AbitProcess {
   }
 
   bool OnPageList(std::uint64_t frame) const {
+    const auto flags = PageFlags(frame);
+    return !flags || (*flags & kPageFlagLru);
+  }
+
+  // nullopt: not for us to see.
+  std::optional<std::uint64_t> PageFlags(std::uint64_t frame) const {
     std::uint64_t flags = 0;
-    if (frame == 0 || kernel_page_flags_ < 0) return true;  // not for us to see
+    if (frame == 0 || kernel_page_flags_ < 0) return std::nullopt;
     const auto offset = static_cast<off_t>(frame * sizeof flags);
-    if (::pread(kernel_page_flags_, &flags, sizeof flags, offset) != sizeof flags) return true;
-    return flags & kPageFlagLru;
+    if (::pread(kernel_page_flags_, &flags, sizeof flags, offset) != sizeof flags)
+      return std::nullopt;
+    return flags;
   }
 
   PageTableReader& reader_;
@@ -323,6 +345,7 @@ class LinuxKernel final : public HostKernel {
 
   nanoseconds OwnCpuTime() override { return HostKernel::OwnCpuTime() + flusher_.HelperCpuTime(); }
   std::uint64_t frame_mask() const override { return reader_->frame_mask(); }
+  bool tells_running_time() const override { return clock_ != nullptr; }
   int wake_fd() const override { return clock_ ? clock_->wake_fd() : -1; }
   void TakeWakes() override {
     if (clock_) clock_->TakeWakes();

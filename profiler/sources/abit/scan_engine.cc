@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <utility>
 
 #include "profiler/sources/abit/auto_choice.h"
@@ -60,6 +61,15 @@ constexpr nanoseconds kLeastBlur = kIdlePace;  // of each thread; to wake up tak
 constexpr nanoseconds kMostBlur = 2 * kSlice;  // above, the target had slept
 constexpr std::uint32_t kBlurredPart = 16;     // fewer are the hot ones alone
 constexpr std::uint32_t kTurnsAgain = 2;       // the price of a visit is three clears at most
+// Fast tries take this part of what a target is charged. They come at random moments of its CPU
+// time, as an access is likely to be followed by others, and keep the scanner from its reads for so
+// long.
+constexpr double kFastPart = 0.25;
+constexpr nanoseconds kLeastFastPause = milliseconds(1);
+constexpr nanoseconds kMostFastPause = milliseconds(8);
+constexpr nanoseconds kFastTriesTake = microseconds(200);
+constexpr std::size_t kMostFastCandidates = 1024;
+constexpr std::uint64_t kFewestFastPages = 8;  // that tell if clears of single pages take effect
 // A stay on a CPU that ends sooner gives a scanner that was woken at its start no time to look. 50
 // us are five times what waking up takes.
 constexpr nanoseconds kShortStay = microseconds(50);
@@ -168,6 +178,7 @@ MonotonicTime ScanEngine::Step() {
       affordable > now)
     return std::min({next_due, next_look, affordable});
   const nanoseconds spare = next_due == kNever ? nanoseconds::max() : next_due - now;
+  if (spare > kFastTriesTake && TryFastSomewhere(now)) return now;
   const bool may_clear = now >= next_clear_ && spare > kClearTakes;
   ScanTarget* to_plan = spare > kPlanStepTakes ? NextToPlan() : nullptr;
   if (to_plan != nullptr && (plans_turn_ || !may_clear)) {
@@ -205,7 +216,8 @@ BlockPtr ScanEngine::TakeCpuDue(MonotonicTime now, MonotonicTime& next_due,
     if (next == targets_.end()) next = targets_.begin();
     ScanTarget& target = *next->second;
     while (!target.cpu_dues.empty() && target.cpu_dues.top().stale()) target.cpu_dues.pop();
-    if (!target.watched() || (target.cpu_dues.empty() && !target.turn_at)) continue;
+    if (!target.watched() || (target.cpu_dues.empty() && !target.turn_at && !target.fast.next))
+      continue;
     const std::optional<RunningTime> running = target.Running(now);
     if (!running) {
       WaitWithoutClock(target, now);
@@ -232,9 +244,16 @@ BlockPtr ScanEngine::TakeCpuDue(MonotonicTime now, MonotonicTime& next_due,
       wanted = *target.turn_at;
       slack = nanoseconds(0);
     }
+    // Fast tries are put off for whatever else is due.
+    const bool is_fast =
+        target.fast.next && *target.fast.next > running->cpu && *target.fast.next < wanted;
+    if (is_fast) {
+      wanted = *target.fast.next;
+      slack = nanoseconds(0);
+    }
     if (wanted == nanoseconds::max()) continue;
     const Wait wait = WaitFor(target, wanted, slack, now, *running);
-    MonotonicTime& sooner = wait.is_due ? next_due : next_look;
+    MonotonicTime& sooner = wait.is_due && !is_fast ? next_due : next_look;
     sooner = std::min(sooner, wait.until);
   }
   return nullptr;
@@ -243,6 +262,7 @@ BlockPtr ScanEngine::TakeCpuDue(MonotonicTime now, MonotonicTime& next_due,
 // Its exact clock was dropped: what it was to tell of is looked at by the time on the wall.
 void ScanEngine::WaitWithoutClock(ScanTarget& target, MonotonicTime now) {
   target.turn_at.reset();
+  target.fast.next.reset();
   for (; !target.cpu_dues.empty(); target.cpu_dues.pop()) {
     const CpuDue& due = target.cpu_dues.top();
     if (!due.stale()) dues_.push({now + kShortestWait, nanoseconds(0), due.block, due.generation});
@@ -308,6 +328,213 @@ bool ScanEngine::IsItsTurn(ScanTarget& target, MonotonicTime now) {
       static_cast<double>(std::clamp(target.pace.stay(), kShortStay, kShortestBudgetWait).count());
   target.turn_at = running->cpu + nanoseconds(std::llround(anywhere_(random_) * stay));
   return false;
+}
+
+// ------------------------------------------------------------------------------------- fast tries
+
+// A try costs a target far more than a bit of a block that is cleared whole.
+bool ScanEngine::MayTryFast(const ScanTarget& target, MonotonicTime now) const {
+  return target.watched() && !pressure_.standing() && now >= target.refused_until &&
+         static_cast<double>(target.fast.charged_ns) <
+             kFastPart * static_cast<double>(target.charged_ns);
+}
+
+nanoseconds ScanEngine::RandomPause(nanoseconds least, nanoseconds most) {
+  const auto range = static_cast<double>((most - least).count());
+  return least + nanoseconds(std::llround(anywhere_(random_) * range));
+}
+
+// `found`: its pages that were accessed before the first read of a visit. Those that the visit
+// before had found later, or not at all, are slow enough to be told by later reads.
+void ScanEngine::OfferForFastTries(ScanTarget& target, const BlockPtr& block,
+                                   const UnitSet& found) {
+  const UnitSet each_time = block->first_read_finds ? found & *block->first_read_finds : found;
+  block->first_read_finds = found;
+  FastSession& session = target.fast;
+  if (each_time.none() || !session.pages.empty() || !MayTryFast(target, kernel_.Now())) return;
+  for (std::size_t i = 0; i < kMostUnits; ++i) {
+    if (!each_time[i] || session.candidates.size() == kMostFastCandidates) continue;
+    session.candidates.push_back({block, static_cast<std::uint16_t>(i)});
+  }
+  const std::optional<RunningTime> running = target.Running(kernel_.Now());
+  if (running && !session.next)
+    session.next = running->cpu + RandomPause(kLeastFastPause, kMostFastPause);
+}
+
+// The targets take turns. True: tries were made.
+bool ScanEngine::TryFastSomewhere(MonotonicTime now) {
+  auto next = tried_fast_ ? targets_.upper_bound(*tried_fast_) : targets_.begin();
+  for (std::size_t i = 0; i < targets_.size(); ++i, ++next) {
+    if (next == targets_.end()) next = targets_.begin();
+    ScanTarget& target = *next->second;
+    FastSession& session = target.fast;
+    if (!session.next || !MayTryFast(target, now)) continue;
+    const std::optional<RunningTime> running = target.Running(now);
+    if (!running || running->cpu < *session.next) continue;
+    if (running->threads == 0) {
+      // The moment that it gets a CPU is none at random.
+      session.next =
+          running->cpu +
+          RandomPause(nanoseconds(0),
+                      std::clamp<nanoseconds>(target.pace.stay(), kShortStay, kMostFastPause));
+      continue;
+    }
+    tried_fast_ = next->first;
+    if (session.pages.empty()) ChooseForFastTries(session);
+    session.next.reset();
+    TryFast(target);
+    if (!session.pages.empty())
+      session.next = running->cpu + RandomPause(kLeastFastPause, kMostFastPause);
+    return true;
+  }
+  return false;
+}
+
+// The least tried of the candidates, at random among equals.
+void ScanEngine::ChooseForFastTries(FastSession& session) {
+  std::vector<FastCandidate> candidates = std::exchange(session.candidates, {});
+  std::erase_if(candidates, [](const FastCandidate& at) { return at.block->dropped; });
+  std::ranges::shuffle(candidates, random_);
+  const auto sessions = [](const FastCandidate& at) {
+    return at.block->fast_sessions.empty() ? 0 : at.block->fast_sessions[at.unit];
+  };
+  std::ranges::stable_sort(candidates, {}, sessions);
+  // A block may have had two visits meanwhile.
+  const auto is_same = [](const FastCandidate& one, const FastCandidate& other) {
+    return one.block == other.block && one.unit == other.unit;
+  };
+  for (FastCandidate& at : candidates) {
+    if (session.pages.size() == kMostFastPages) break;
+    if (std::ranges::any_of(session.pages, [&](const auto& page) { return is_same(page.at, at); }))
+      continue;
+    if (at.block->fast_sessions.empty()) at.block->fast_sessions.resize(at.block->unit_count());
+    std::uint8_t& count = at.block->fast_sessions[at.unit];
+    if (count < std::numeric_limits<std::uint8_t>::max()) ++count;
+    session.pages.push_back({std::move(at), FastPage(options_.clear_moment.rungs())});
+  }
+  std::ranges::sort(session.pages, {}, &FastSession::Page::page);
+}
+
+// Tries each page of the session that has the rung of the first.
+void ScanEngine::TryFast(ScanTarget& target) {
+  FastSession& session = target.fast;
+  std::vector<FastTry> tries;
+  if (!PrepareFastTries(target, tries)) return;
+  const std::size_t rung = session.pages.front().tries.rung();
+  RunFastTries(kernel_, *target.handle, kFastRungs[rung], options_.clear_moment, tries);
+  fast_clears_ += tries.size();
+  // Each CPU that runs a thread of the target is interrupted.
+  const double cost = options_.cost.ns_per_point * std::max(target.clock.running_threads(), 1u) +
+                      options_.cost.ns_per_set;
+  const auto charged = static_cast<std::uint64_t>(static_cast<double>(tries.size()) * cost);
+  session.charged_ns += charged;
+  ChargeTarget(target, charged, tries.size());
+  EndFastTries(target, tries);
+}
+
+// Pages that a clear would not reach, or not alone, leave the session. False: nothing is left.
+bool ScanEngine::PrepareFastTries(ScanTarget& target, std::vector<FastTry>& tries) {
+  std::vector<FastSession::Page>& pages = target.fast.pages;
+  std::erase_if(pages, [](const FastSession::Page& page) { return page.at.block->dropped; });
+  if (pages.empty()) return false;
+  std::vector<Vpn> at;
+  for (const FastSession::Page& page : pages) at.push_back(page.page());
+  std::vector<PointEntry> entries;
+  const ReadResult read = target.handle->ReadPoints(at, entries);
+  if (read.outcome == ReadOutcome::kProcessGone) {
+    target.gone = true;
+    DropAll(target);
+    return false;
+  }
+  if (read.outcome != ReadOutcome::kDone) {
+    target.fast.End();
+    return false;
+  }
+  if (read.address_space != target.address_space) {
+    Replaced(target, read.address_space);
+    return false;
+  }
+  const std::vector<bool> clearable = target.handle->ClearableAlone(at);
+  std::vector<FastSession::Page> kept;
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    const PointEntry& entry = entries[i];
+    const bool is_base =
+        entry.read && entry.entry.present() && !entry.entry.special() && entry.unit == PageCount(1);
+    if (!is_base || !clearable[i]) continue;
+    kept.push_back(std::move(pages[i]));
+    kept.back().frame = entry.entry.frame(kernel_.frame_mask());
+  }
+  pages = std::move(kept);
+  if (pages.empty()) return false;
+  // Those of one rung come first, and stay in order.
+  const std::size_t rung = pages.front().tries.rung();
+  std::ranges::stable_partition(
+      pages, [&](const FastSession::Page& page) { return page.tries.rung() == rung; });
+  for (const FastSession::Page& page : pages) {
+    if (page.tries.rung() != rung) break;
+    tries.push_back({.page = page.page(), .reads_at_once = page.tries.wants_read_at_once()});
+  }
+  return true;
+}
+
+// `tries` are of the first pages of the session.
+void ScanEngine::EndFastTries(ScanTarget& target, std::span<const FastTry> tries) {
+  FastSession& session = target.fast;
+  std::vector<FastSession::Page> left;
+  std::vector<FastSession::Page> doubted;
+  for (std::size_t i = 0; i < session.pages.size(); ++i) {
+    FastSession::Page& page = session.pages[i];
+    FastPage::State state = FastPage::State::kGoesOn;
+    if (i < tries.size()) {
+      fast_counted_ += tries[i].counted;
+      state = page.tries.Add(tries[i]);
+    }
+    switch (state) {
+      case FastPage::State::kGoesOn:
+        left.push_back(std::move(page));
+        break;
+      case FastPage::State::kTold:
+        ++session.ended;
+        ++session.seen_unset;
+        RecordFastTries(page);
+        break;
+      case FastPage::State::kDoubted:
+        ++session.ended;
+        doubted.push_back(std::move(page));
+        break;
+      case FastPage::State::kGivenUp:
+        break;
+    }
+  }
+  session.pages = std::move(left);
+  std::ranges::sort(session.pages, {}, &FastSession::Page::page);
+  if (!doubted.empty()) RecordIfCleared(target, doubted);
+}
+
+// Pages that were found set at every try are very hot, or their clears had no effect. They are
+// believed if the kernel would still clear them, and if most pages of the target were found unset.
+void ScanEngine::RecordIfCleared(ScanTarget& target, std::span<const FastSession::Page> doubted) {
+  const FastSession& session = target.fast;
+  const bool clears_work =
+      session.ended >= kFewestFastPages && 2 * session.seen_unset >= session.ended;
+  std::vector<Vpn> at;
+  for (const FastSession::Page& page : doubted) at.push_back(page.page());
+  const std::vector<bool> clearable = target.handle->ClearableAlone(at);
+  for (std::size_t i = 0; i < doubted.size(); ++i) {
+    if (clears_work && clearable[i]) {
+      RecordFastTries(doubted[i]);
+    } else {
+      ++fast_doubted_;
+    }
+  }
+}
+
+void ScanEngine::RecordFastTries(const FastSession::Page& page) {
+  UnitRecord& record = RecordsOf(page.at.block)[page.at.unit];
+  record.frame = page.frame;
+  record.fast_looks = static_cast<std::uint16_t>(record.fast_looks + page.tries.looks());
+  record.fast_found = static_cast<std::uint16_t>(record.fast_found + page.tries.found());
+  record.fast_ns += static_cast<std::uint32_t>(page.tries.time().count());
 }
 
 // ------------------------------------------------------------------------------------- the plan
@@ -1306,6 +1533,7 @@ bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
   if (evidence) RecordsOf(pointer);
   std::uint32_t sets = 0;
   std::uint32_t seen = 0;
+  UnitSet found;
   std::bitset<kMostUnits / kEntriesPerLine> regained;  // cache lines that the target set bits in
   for (std::size_t i = 0; i < count; ++i) {
     std::uint8_t& unit = block.units[i];
@@ -1331,6 +1559,7 @@ bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
     tmprof_tally unused{};
     UnitRecord* record = evidence ? &block.records[i] : nullptr;
     if (first && !bracketed) unit = TMPROF_UNIT_SET;  // a reference, without a first access
+    found[i] = first;
     // Of a blurred read, that pages are set counts for as little as that others are not.
     tmprof_ladder_fold(record ? &record->tally : &unused, &unit, view_.accessed[i],
                        told ? (first ? of_first : of_unset).count() : 0);
@@ -1340,6 +1569,10 @@ bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
   block.set += sets;
   if (evidence) counts_.observations += seen * block.unit.value();
   Charge(target, block, sets, regained.count());
+  const nanoseconds first_rung(base_ladder_.delay_ns[0]);
+  if (first_read && told && block.in_ladder && !block.by_whole && block.unit == PageCount(1) &&
+      exposure <= 2 * first_rung && LadderClock(target, kernel_.Now()))
+    OfferForFastTries(target, pointer, found);
   return told;
 }
 
@@ -1451,6 +1684,7 @@ void ScanEngine::DropAll(ScanTarget& target) {
   target.remaining.clear();
   target.huge.clear();
   target.plan = ScanPlan{};
+  target.fast.End();
 }
 
 // What was seen of the program before is void.
@@ -1533,7 +1767,10 @@ Harvest ScanEngine::TakeEpoch() {
   harvest.details = {{"targets_without_clock", static_cast<std::uint64_t>(without_clock)},
                      {"whole_clears", std::exchange(whole_clears_, 0)},
                      {"whole_flushes", std::exchange(whole_flushes_, 0)},
-                     {"whole_clears_too_long", std::exchange(whole_too_long_, 0)}};
+                     {"whole_clears_too_long", std::exchange(whole_too_long_, 0)},
+                     {"fast_clears", std::exchange(fast_clears_, 0)},
+                     {"fast_counted", std::exchange(fast_counted_, 0)},
+                     {"fast_doubted", std::exchange(fast_doubted_, 0)}};
   if (std::ranges::none_of(targets_, [](const auto& entry) {
         return entry.second->watched() && entry.second->whole.refused;
       }))

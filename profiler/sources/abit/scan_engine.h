@@ -11,6 +11,7 @@
 #include <optional>
 #include <queue>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "base/units.h"
@@ -72,6 +73,18 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
                MonotonicTime now, const RunningTime& running);
   bool IsItsTurn(ScanTarget& target, MonotonicTime now);
   bool WaitsByCpu(ScanTarget& target, std::chrono::nanoseconds cpu, MonotonicTime now);
+
+  bool MayTryFast(const ScanTarget& target, MonotonicTime now) const;
+  void OfferForFastTries(ScanTarget& target, const BlockPtr& block, const UnitSet& found);
+  std::chrono::nanoseconds RandomPause(std::chrono::nanoseconds least,
+                                       std::chrono::nanoseconds most);
+  bool TryFastSomewhere(MonotonicTime now);
+  void ChooseForFastTries(FastSession& session);
+  void TryFast(ScanTarget& target);
+  bool PrepareFastTries(ScanTarget& target, std::vector<FastTry>& tries);
+  void EndFastTries(ScanTarget& target, std::span<const FastTry> tries);
+  void RecordIfCleared(ScanTarget& target, std::span<const FastSession::Page> doubted);
+  void RecordFastTries(const FastSession::Page& page);
 
   ScanTarget* NextToPlan();
   void PlanSome(ScanTarget& target);
@@ -155,6 +168,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   std::optional<TargetId> planned_;  // the last that had its turn
   bool plans_turn_ = true;           // and not a clear's, where both are due
   std::priority_queue<Due> dues_;
+  std::optional<TargetId> tried_fast_;   // the last target that was
   std::optional<TargetId> read_by_cpu_;  // the target of the last read that its own clock made due
   std::vector<BlockPtr> touched_;        // with records, or seen
   MonotonicTime next_clear_{};
@@ -172,6 +186,10 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   std::uint64_t whole_flushes_ = 0;   // ... after which no translation was left
   std::uint64_t whole_too_long_ = 0;  // ... that were not made, as they would take too long
   Complaint whole_refused_;  // standing: shared and locked memory of some target is not cleared
+  // These are of this epoch.
+  std::uint64_t fast_clears_ = 0;
+  std::uint64_t fast_counted_ = 0;  // tries
+  std::uint64_t fast_doubted_ = 0;  // pages whose clears may have had no effect
   std::uint64_t clears_again_ = 0;  // pages in this epoch, as part of the visit before
   std::chrono::nanoseconds epoch_cpu_time_{0};
   std::optional<std::chrono::nanoseconds> visit_cpu_time_;

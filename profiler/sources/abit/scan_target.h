@@ -16,6 +16,7 @@
 #include "base/units.h"
 #include "profiler/sources/abit/budget.h"
 #include "profiler/sources/abit/engine.h"
+#include "profiler/sources/abit/fast_tries.h"
 #include "profiler/sources/abit/pace.h"
 #include "profiler/sources/abit/page_table_reader.h"
 #include "profiler/sources/abit/watched_target.h"
@@ -79,6 +80,10 @@ struct Block {
 
   std::vector<UnitRecord> records;  // of this epoch; empty: none
 
+  // Of base pages, for fast tries.
+  std::optional<UnitSet> first_read_finds;  // of the latest visit; nullopt: there was none
+  std::vector<std::uint8_t> fast_sessions;  // so often each page was tried; empty: none was
+
   std::size_t unit_count() const { return range.size().value() / unit.value(); }
   std::size_t entries() const { return looked_at ? present : unit_count(); }
   // Most of it is reached by no clear of a range.
@@ -106,6 +111,37 @@ struct CpuDue {
   std::uint32_t generation;
   bool operator<(const CpuDue& other) const { return other.cpu < cpu; }
   bool stale() const { return !block->Awaits(generation); }
+};
+
+// A page of a base-page block.
+struct FastCandidate {
+  BlockPtr block;
+  std::uint16_t unit;
+};
+// Fast tries of a few pages of a target: at each of several random moments, each page is tried
+// once.
+struct FastSession {
+  struct Page {
+    FastCandidate at;
+    FastPage tries;
+    std::uint64_t frame = 0;
+
+    Vpn page() const { return at.block->range.start + PageCount(at.unit); }
+  };
+
+  std::vector<FastCandidate> candidates;         // for a session to come
+  std::vector<Page> pages;                       // of the session under way, ascending
+  std::optional<std::chrono::nanoseconds> next;  // CPU time of the target
+  std::uint64_t charged_ns = 0;                  // for all sessions
+  // Pages whose tries came to an end, and those of them that a clear left unset.
+  std::uint64_t ended = 0;
+  std::uint64_t seen_unset = 0;
+
+  void End() {
+    candidates.clear();
+    pages.clear();
+    next.reset();
+  }
 };
 
 // Of the blocks of a target, under way.
@@ -179,6 +215,7 @@ struct ScanTarget : WatchedTarget {
   // try.
   std::optional<std::chrono::nanoseconds> turn_at;
   bool waited_for_turn = false;
+  FastSession fast;
   Pace pace;
   // It is to wake the scanner as soon as it gets a CPU, with this CPU time at the request.
   std::optional<std::chrono::nanoseconds> wakes_since;

@@ -71,6 +71,7 @@ nanoseconds EngineBase::ClearGap(const WatchedTarget& target) const {
 
 void EngineBase::ChargeTarget(WatchedTarget& target, std::uint64_t cost_ns, std::uint64_t sets) {
   tmprof_budget_charge(&target.budget, cost_ns);
+  target.charged_ns += cost_ns;
   counts_.sets_charged += sets;
   counts_.cost_ns += cost_ns;
 }

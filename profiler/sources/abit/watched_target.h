@@ -53,6 +53,7 @@ struct WatchedTarget {
   tmprof_budget budget{};
   std::chrono::nanoseconds clock_cost{0};  // of the exact clock, in a window ...
   std::chrono::nanoseconds clock_used{0};  // ... of so much CPU time used
+  std::uint64_t charged_ns = 0;            // so far
   std::uint32_t tries_idle = 0;            // in a row, to clear while the target was off the CPU
   MonotonicTime refused_until{};           // nothing is cleared before
   bool read_refused = false;               // at the last try

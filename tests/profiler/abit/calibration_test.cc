@@ -101,5 +101,46 @@ TEST(Calibration, KnowsNoPriceOfLooksThatWereTooFew) {
   EXPECT_EQ(CostOf(Times(20, few), kPages).doubt, "");
 }
 
+// Of a child that accesses each page every 32 us. The clears take 6 us; reads come 4 us after them.
+KnownTries Batch(double part, double off = 0) {
+  KnownTries known{.accesses_per_ns = 1.0 / 32'000, .tries = 200};
+  const double exposure = 4'000 + (1 - part) * 6'000;
+  known.found = static_cast<std::uint64_t>(200 * (exposure + off) / 32'000 + 0.5);
+  known.exposure_ns = 200 * (4'000 + 0.5 * 6'000);
+  known.clear_ns = 200 * 6'000;
+  return known;
+}
+
+TEST(ClearMoment, IsToldByTheShareOfTriesThatFoundThePage) {
+  for (const double part : {0.1, 0.5, 0.9}) {
+    const ClearMoment moment = MomentOf(std::vector<KnownTries>(9, Batch(part)));
+    EXPECT_TRUE(moment.is_measured);
+    EXPECT_NEAR(moment.part, part, 0.02);
+  }
+}
+
+TEST(ClearMoment, IsWithinTheClear) {
+  EXPECT_EQ(MomentOf(std::vector<KnownTries>(9, Batch(1.4))).part, 1);
+  EXPECT_EQ(MomentOf(std::vector<KnownTries>(9, Batch(-0.6))).part, 0);
+}
+
+TEST(ClearMoment, IsTheMedianOfBatchesOfWhichSomeWereDisturbed) {
+  std::vector<KnownTries> batches(12, Batch(0.4));
+  for (int i = 0; i < 3; ++i) batches.push_back(Batch(0.4, 20'000));
+  const ClearMoment moment = MomentOf(batches);
+  EXPECT_TRUE(moment.is_measured);
+  EXPECT_NEAR(moment.part, 0.4, 0.02);
+}
+
+TEST(ClearMoment, IsNotMeasuredByFewBatchesOrByThoseThatDoNotAgree) {
+  EXPECT_FALSE(MomentOf(std::vector<KnownTries>(8, Batch(0.5))).is_measured);
+  std::vector<KnownTries> batches;
+  for (int i = 0; i < 10; ++i) batches.push_back(Batch(0.5, 800.0 * i));
+  EXPECT_FALSE(MomentOf(batches).is_measured);
+  std::vector<KnownTries> idle(9, Batch(0.5));
+  for (KnownTries& batch : idle) batch.tries = batch.found = 10;
+  EXPECT_FALSE(MomentOf(idle).is_measured);
+}
+
 }  // namespace calibration_test
 }  // namespace tmprof::abit

@@ -332,6 +332,219 @@ TEST_F(RestingTest, AClockThatCostsTooMuchIsDropped) {
   EXPECT_GT(Recall(process, 16), 0.9);
 }
 
+class FastTriesTest : public ScanEngineTest {
+ protected:
+  using Duty = SimulatedProcess::Duty;
+  static constexpr Duty kBusy{.run = seconds(1), .rest = nanoseconds(0)};
+
+  struct Tries {
+    std::uint64_t looks = 0;
+    std::uint64_t found = 0;
+    double seconds = 0;
+    double mean() const { return seconds / static_cast<double>(looks); }
+  };
+  // By the rung, of pages that have one rate.
+  using ByRung = std::array<Tries, kFastRungs.size()>;
+
+  FastTriesTest() {
+    kernel_.tells_when_processes_run = true;
+    options_.overhead_share = 0.1;
+    options_.clear_moment.is_measured = true;
+  }
+
+  SimulatedProcess& AddRunning(const std::vector<double>& rates, Duty duty, Vpn start = kStart) {
+    std::vector<double> pages;
+    for (std::size_t i = 0; i < 16 * kTable; ++i) pages.push_back(rates[i % rates.size()]);
+    SimulatedProcess& process = Add(pages, PageCount(1), start);
+    process.duty = duty;
+    return process;
+  }
+  void StartFast() {
+    StartAt({.ns_per_set = 250, .ns_per_look = 6'400, .ns_per_point = 1'000}, options_);
+  }
+  void RunEpoch(nanoseconds length) {
+    Run(length);
+    harvest_ = engine_->TakeEpoch();
+    for (const NamedCount& detail : harvest_.details) details_[detail.name] += detail.count;
+    clears_ += harvest_.counts.clears;
+    charged_ += 1e-9 * static_cast<double>(harvest_.counts.cost_ns);
+    for (const BlockEvidence& block : harvest_.evidence) {
+      const SimulatedProcess& process = *processes_[block.target.value()];
+      for (std::size_t i = 0; i < block.units.size(); ++i) {
+        const UnitRecord& unit = block.units[i];
+        if (unit.fast_looks == 0) continue;
+        const double time = 1e-9 * unit.fast_ns;
+        const double mean = time / unit.fast_looks;
+        const double rate = process.pages[process.IndexOf(block.start) + i].rate;
+        Tries& tries = told_[rate][mean > 40e-6 ? 0 : mean > 12e-6 ? 1 : 2];
+        tries.looks += unit.fast_looks;
+        tries.found += unit.fast_found;
+        tries.seconds += time;
+      }
+    }
+  }
+  void Scan(Duty duty) {
+    StartFast();
+    for (int epoch = 0; epoch < 20; ++epoch)
+      RunEpoch((duty.run + duty.rest) * (seconds(1) / duty.run));
+  }
+
+  // The rate that makes what was found likeliest. As many tries found the page at each rung before
+  // the one that is told.
+  static double LikeliestRate(const ByRung& by_rung) {
+    double best = 0;
+    double best_log_likelihood = -1e300;
+    for (double rate = 100; rate < 1e6; rate *= 1.01) {
+      double log_likelihood = 0;
+      for (std::size_t rung = 0; rung < by_rung.size(); ++rung) {
+        const Tries& tries = by_rung[rung];
+        if (tries.looks == 0) continue;
+        const double missed = static_cast<double>(tries.looks - tries.found);
+        log_likelihood += static_cast<double>(tries.found) * LogOfFinding(rate, tries.mean());
+        log_likelihood -= missed * rate * tries.mean();
+        for (std::size_t before = 0; before < rung; ++before) {
+          if (by_rung[before].looks == 0) continue;
+          log_likelihood +=
+              static_cast<double>(tries.looks) * LogOfFinding(rate, by_rung[before].mean());
+        }
+      }
+      if (log_likelihood > best_log_likelihood) best = rate;
+      best_log_likelihood = std::max(best_log_likelihood, log_likelihood);
+    }
+    return best;
+  }
+  static double LogOfFinding(double rate, double time) {
+    return std::log(-std::expm1(-rate * time));
+  }
+  static std::uint64_t Looks(const ByRung& by_rung) {
+    std::uint64_t looks = 0;
+    for (const Tries& tries : by_rung) looks += tries.looks;
+    return looks;
+  }
+  // The standard error of these rates is a tenth or less.
+  void ExpectRatesAreTold(const std::vector<double>& rates) {
+    for (const double rate : rates) {
+      SCOPED_TRACE(rate);
+      EXPECT_GT(Looks(told_[rate]), 200);
+      EXPECT_GT(LikeliestRate(told_[rate]), 0.8 * rate);
+      EXPECT_LT(LikeliestRate(told_[rate]), 1.2 * rate);
+    }
+  }
+
+  ScanOptions options_;
+  std::map<double, ByRung> told_;
+  std::map<std::string, std::uint64_t> details_;
+  std::uint64_t clears_ = 0;
+  double charged_ = 0;  // seconds
+};
+
+TEST_F(FastTriesTest, TellRatesThatAllLookAlikeAtTheFirstRead) {
+  AddRunning({10, 5'000, 10'000, 20'000, 40'000}, kBusy);
+  Scan(kBusy);
+  ExpectRatesAreTold({5'000, 10'000, 20'000, 40'000});
+  EXPECT_LT(Looks(told_[10]), Looks(told_[40'000]) / 10);
+}
+
+// The exposure begins when the bit goes, wherever in the clear that is.
+TEST_F(FastTriesTest, CountTheirExposureFromTheMomentThatWasMeasured) {
+  kernel_.page_clear_moment = options_.clear_moment.part = 0.9;
+  AddRunning({10, 5'000, 40'000}, kBusy);
+  Scan(kBusy);
+  ExpectRatesAreTold({5'000, 40'000});
+}
+
+TEST_F(FastTriesTest, LeaveTheLastRungOutIfNobodyMeasuredTheMoment) {
+  options_.clear_moment = {};
+  AddRunning({10, 40'000}, kBusy);
+  Scan(kBusy);
+  EXPECT_GT(told_[40'000][1].looks, 0);
+  EXPECT_EQ(told_[40'000][2].looks, 0);
+}
+
+TEST_F(FastTriesTest, TellRatesOfAProgramThatRests) {
+  for (const Duty duty :
+       {Duty{milliseconds(100), milliseconds(900)}, Duty{microseconds(400), microseconds(3600)}}) {
+    SCOPED_TRACE(duty.run.count());
+    kernel_.processes.clear();
+    processes_.clear();
+    told_.clear();
+    AddRunning({10, 5'000, 20'000}, duty);
+    Scan(duty);
+    ExpectRatesAreTold({5'000, 20'000});
+  }
+}
+
+TEST_F(FastTriesTest, TellRatesOfSeveralTargets) {
+  AddRunning({10, 5'000}, kBusy);
+  AddRunning({10, 10'000}, kBusy);
+  AddRunning({10, 30'000}, Duty{milliseconds(300), milliseconds(700)});
+  Scan(kBusy);
+  ExpectRatesAreTold({5'000, 10'000, 30'000});
+}
+
+TEST_F(FastTriesTest, GoOnIfAnotherTargetExitsBetweenTwoTries) {
+  SimulatedProcess& exits = AddRunning({10, 30'000}, kBusy);
+  AddRunning({10, 20'000}, kBusy);
+  StartFast();
+  while (exits.page_clears < 20) Run(microseconds(100));
+  exits.alive = false;
+  const std::uint64_t tried = exits.page_clears;
+  for (int epoch = 0; epoch < 20; ++epoch) RunEpoch(seconds(1));
+  EXPECT_EQ(exits.page_clears, tried);
+  ExpectRatesAreTold({20'000});
+}
+
+TEST_F(FastTriesTest, AddFewClearsAndKeepTheBudget) {
+  AddRunning({10, 40'000}, kBusy);
+  Scan(kBusy);
+  EXPECT_LT(10 * details_["fast_clears"], clears_);
+  EXPECT_GT(details_["fast_clears"], 0);
+  // 20 s, and what is lent for the first visit.
+  EXPECT_LT(charged_, 0.1 * (20 + 5) + 0.01);
+}
+
+TEST_F(FastTriesTest, AreNotMadeOfPagesThatTheClearSkips) {
+  for (SimulatedProcess::Page& page : AddRunning({10, 20'000, 40'000}, kBusy).pages)
+    page.shared = page.rate == 40'000;
+  Scan(kBusy);
+  EXPECT_GT(Looks(told_[20'000]), 0);
+  EXPECT_EQ(Looks(told_[40'000]), 0);
+}
+
+TEST_F(FastTriesTest, TellNothingOfPagesWhoseClearHasNoEffect) {
+  for (SimulatedProcess::Page& page : AddRunning({10, 20'000, 40'000}, kBusy).pages) {
+    page.stuck = page.rate == 40'000;
+    // Two tries at each rung; the page can be tried once.
+    if (page.stuck) page.stuck_until_asked = 2 * kFastRungs.size();
+  }
+  Scan(kBusy);
+  EXPECT_GT(Looks(told_[20'000]), 0);
+  EXPECT_EQ(Looks(told_[40'000]), 0);
+  EXPECT_GT(details_["fast_doubted"], 0);
+}
+
+TEST_F(FastTriesTest, TellNothingIfNoClearOfOnePageHasAnEffect) {
+  for (SimulatedProcess::Page& page : AddRunning({10, 40'000}, kBusy).pages) page.stuck = true;
+  Scan(kBusy);
+  EXPECT_EQ(Looks(told_[10]) + Looks(told_[40'000]), 0);
+  EXPECT_GT(details_["fast_doubted"], 0);
+}
+
+// At 4 us next to no try misses a page of 2 000 000 accesses a second.
+TEST_F(FastTriesTest, TellPagesThatEachTryFinds) {
+  AddRunning({10, 10'000, 10'000, 10'000, 2e6}, kBusy);
+  Scan(kBusy);
+  EXPECT_GT(LikeliestRate(told_[2e6]), 300e3);
+}
+
+TEST_F(FastTriesTest, AreNotMadeWhereNobodyTellsWhenTheTargetRuns) {
+  kernel_.tells_when_processes_run = false;
+  SimulatedProcess& process = AddRunning({10, 40'000}, kBusy);
+  Scan(kBusy);
+  EXPECT_GT(clears_, 0);
+  EXPECT_EQ(process.page_clears, 0);
+}
+
 // The scanner wants a CPU right after a clear, and gets one a time slice later.
 class BlurredTest : public ScanEngineTest {
  protected:

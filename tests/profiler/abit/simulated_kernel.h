@@ -29,8 +29,11 @@ class SimulatedProcess {
   struct Page {
     double rate = 0;
     bool present = true;
-    bool mapped = true;       // accessibly
-    bool shared = false;      // the clear passes it by
+    bool mapped = true;                     // accessibly
+    bool shared = false;                    // the clear passes it by
+    bool stuck = false;                     // the clear passes it by, and the kernel does not tell
+    std::uint32_t stuck_until_asked = ~0u;  // so often by ClearableAlone(), which then tells
+    std::uint32_t asked_alone = 0;
     bool mlocked = false;     // a clear of it is refused
     bool accessed = true;     // as after its first touch
     Seconds next_access = 0;  // in CPU time, while not accessed
@@ -120,9 +123,10 @@ class SimulatedProcess {
   bool clock_dropped = false;
   // A process with a duty wakes the scanner when it gets the CPU with so much CPU time used.
   std::optional<std::chrono::nanoseconds> wakes_at_cpu;
-  std::uint64_t sets = 0;       // cleared bits that were set again
-  std::uint64_t regained = 0;   // cache lines of entries, got back from a reader to set bits in
-  std::uint64_t clears = 0;     // of a block
+  std::uint64_t sets = 0;      // cleared bits that were set again
+  std::uint64_t regained = 0;  // cache lines of entries, got back from a reader to set bits in
+  std::uint64_t clears = 0;    // of a block or a page
+  std::uint64_t page_clears = 0;
   std::uint64_t refusals = 0;   // of a clear
   std::uint64_t inspected = 0;  // pages
 
@@ -134,7 +138,8 @@ class SimulatedProcess {
 
 class SimulatedKernel final : public AbitKernel {
  public:
-  static constexpr std::chrono::microseconds kClearTakes{30};
+  static constexpr std::chrono::nanoseconds kClearTakes = std::chrono::microseconds(30);
+  static constexpr std::chrono::nanoseconds kPageClearTakes = std::chrono::microseconds(6);
   static constexpr std::chrono::nanoseconds kWholeClearTakes{70};  // a page
 
   MonotonicTime now{std::chrono::seconds(1000)};
@@ -145,6 +150,7 @@ class SimulatedKernel final : public AbitKernel {
   std::optional<int> open_error;  // errno: no process can be opened
 
   bool tells_when_processes_run = false;
+  double page_clear_moment = 0.5;
 
   // Returns the time at which it wakes the scanner if nothing else happens.
   MonotonicTime NextWake() const {
@@ -177,6 +183,10 @@ class SimulatedKernel final : public AbitKernel {
     return std::make_unique<Handle>(*this, *found->second);
   }
   MonotonicTime Now() override { return now; }
+  void SpinUntil(MonotonicTime time) override {
+    if (reads_cost_cpu) own_cpu += std::max(time - now, std::chrono::nanoseconds(0));
+    now = std::max(now, time);
+  }
   std::chrono::nanoseconds OwnCpuTime() override { return own_cpu; }
   std::chrono::nanoseconds Tick() const override { return std::chrono::milliseconds(4); }
   std::uint64_t frame_mask() const override { return 0x000ffffffffff000; }
@@ -253,8 +263,19 @@ class SimulatedKernel final : public AbitKernel {
       return result;
     }
 
+    // The bits of a single page go when `page_clear_moment` of it has passed.
     ClearOutcome Clear(VpnRange range) override {
-      kernel_.now += kClearTakes;
+      const bool is_page = range.size() == PageCount(1);
+      const auto first = is_page ? std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                       kernel_.page_clear_moment * kPageClearTakes)
+                                 : kClearTakes;
+      kernel_.now += first;
+      const ClearOutcome outcome = ClearNow(range);
+      if (is_page) kernel_.now += kPageClearTakes - first;
+      return outcome;
+    }
+
+    ClearOutcome ClearNow(VpnRange range) {
       if (!process_.alive) return ClearOutcome::kProcessGone;
       if (process_.refuses) {
         ++process_.refusals;
@@ -265,6 +286,7 @@ class SimulatedKernel final : public AbitKernel {
         return ClearOutcome::kUnclearable;
       }
       if (process_.unmapped) return ClearOutcome::kUnmapped;
+      process_.page_clears += range.size() == PageCount(1);
       ++process_.clears;
       process_.splits += process_.collapsed() && range.size() < kTablePages;
       kernel_.clears_at.push_back(kernel_.now);
@@ -279,7 +301,7 @@ class SimulatedKernel final : public AbitKernel {
           ++process_.refusals;
           return ClearOutcome::kUnclearable;
         }
-        if (!page.present || !page.mapped || page.shared || !page.accessed) continue;
+        if (!page.present || !page.mapped || page.shared || page.stuck || !page.accessed) continue;
         Unset(page);
       }
       return ClearOutcome::kDone;
@@ -335,13 +357,24 @@ class SimulatedKernel final : public AbitKernel {
       return standing;
     }
 
+    std::vector<bool> ClearableAlone(std::span<const Vpn> pages) override {
+      std::vector<bool> clearable = AbitProcess::ClearableAlone(pages);
+      for (std::size_t i = 0; i < pages.size(); ++i) {
+        auto& page = process_.pages[process_.IndexOf(pages[i])];
+        if (++page.asked_alone > page.stuck_until_asked) clearable[i] = false;
+      }
+      return clearable;
+    }
+
     std::chrono::nanoseconds CpuTime() override { return process_.used_before + SinceOpened(); }
     bool Alive() override { return process_.alive && !process_.is_another; }
 
     std::optional<RunningTime> Running(MonotonicTime time) override {
       if (!HasClock()) return std::nullopt;
-      if (!process_.duty)
-        return RunningTime{.cpu = SinceOpened(), .threads = Threads(), .longest_stay = {}};
+      if (!process_.duty) {
+        const auto ago = (kernel_.now - time) * Threads();
+        return RunningTime{.cpu = SinceOpened() - ago, .threads = Threads(), .longest_stay = {}};
+      }
       return RunningTime{.cpu = process_.duty->CpuAt(time) - process_.duty->CpuAt(opened_),
                          .threads = Threads(),
                          .longest_stay = process_.duty->run};

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Fast tries: a page that was set at the first read of a visit is cleared by itself and read again
+// within microseconds, because above 1 / 0.25 ms all rates look alike there.
+
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/units.h"
+#include "profiler/sources/abit/abit_kernel.h"
+#include "profiler/sources/abit/clear_moment.h"
+
+namespace tmprof::abit {
+
+// A page goes on to the next rung if it was found set at all tries of this one. The tries of its
+// last rung are evidence (PageColumns::FastTries).
+inline constexpr std::uint32_t kTriesPerRung = 2;
+// So many pages are cleared one after another before the first of them is read.
+inline constexpr std::size_t kMostFastPages = 8;
+
+struct FastTry {
+  Vpn page;
+  bool reads_at_once = false;  // also right after the clear
+  // These are the outcome. A try does not count if the page could not be cleared or read, is no
+  // base page, or if the target did not run throughout.
+  bool counted = false;
+  bool found = false;
+  bool unset_at_once = false;              // the clear has taken effect
+  std::chrono::nanoseconds exposure{0};    // target CPU time
+  std::chrono::nanoseconds clear_took{0};  // on the clock
+};
+
+// Tries at most kMostFastPages pages. `delay` runs from each clear's moment. Precondition: the
+// process's Running() is known.
+void RunFastTries(AbitKernel& kernel, AbitProcess& process, std::chrono::nanoseconds delay,
+                  const ClearMoment& moment, std::span<FastTry> tries);
+
+// The tries of one page, up to its last rung.
+class FastPage {
+ public:
+  enum class State : std::uint8_t {
+    kGoesOn,
+    kTold,     // the tries of the last rung are evidence
+    kDoubted,  // it was found set at every try: its clears may have had no effect
+    kGivenUp,  // too many tries did not count
+  };
+
+  explicit FastPage(std::size_t rungs) : rungs_(rungs) {}
+
+  std::size_t rung() const { return rung_; }
+  bool wants_read_at_once() const;
+  State Add(const FastTry& ended);
+
+  // These are of the tries at this rung.
+  std::uint32_t looks() const { return looks_; }
+  std::uint32_t found() const { return found_; }
+  std::chrono::nanoseconds time() const { return time_; }
+
+ private:
+  std::size_t rungs_;
+  std::size_t rung_ = 0;
+  bool seen_unset_ = false;  // a clear took effect
+  std::uint32_t failed_ = 0;
+  std::uint32_t looks_ = 0;
+  std::uint32_t found_ = 0;
+  std::chrono::nanoseconds time_{0};
+};
+
+}  // namespace tmprof::abit
