@@ -149,6 +149,27 @@ void Join(const EvidenceTable& older, const Keeps& keeps, const EvidenceTable& n
   old.EmitBefore(kPastAll, joined);
 }
 
+bool AddAlike(const EvidenceTable& newer, EvidenceTable& sum) {
+  std::vector<std::uint32_t> rows;
+  rows.reserve(newer.size());
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < newer.size(); ++i) {
+    // The next span is near the last one as a rule: look ever further for it.
+    std::size_t reach = 1;
+    while (at + reach < sum.size() && sum.key[at + reach] <= newer.key[i]) reach *= 2;
+    const auto end =
+        sum.key.begin() + static_cast<std::ptrdiff_t>(std::min(sum.size(), at + reach));
+    const auto found =
+        std::lower_bound(sum.key.begin() + static_cast<std::ptrdiff_t>(at), end, newer.key[i]);
+    if (found == sum.key.end() || *found != newer.key[i]) return false;
+    at = static_cast<std::size_t>(found - sum.key.begin());
+    if (sum.span_pages[at] != newer.span_pages[i]) return false;
+    rows.push_back(static_cast<std::uint32_t>(at));
+  }
+  for (std::size_t i = 0; i < newer.size(); ++i) sum.evidence[rows[i]].Add(newer.evidence[i], 1, 1);
+  return true;
+}
+
 void EvidenceWalk::EmitBefore(PageKey until, EvidenceTable& out) {
   while (!AtEnd() && Start() < until) {
     const std::uint64_t pages = until.target == Start().target

@@ -81,6 +81,10 @@ void TakeEvidence(const EpochProfile& profile, EvidenceTable& table);
 void Join(const EvidenceTable& older, const Keeps& keeps, const EvidenceTable& newer,
           EvidenceTable& joined, EvidenceTable& apart);
 
+// Adds `newer` to `sum` and returns true if each of its spans is one of those of `sum`; else
+// changes nothing. The result is that of Join(), at the cost of the newer spans alone.
+bool AddAlike(const EvidenceTable& newer, EvidenceTable& sum);
+
 // Walks a table in step with ascending ranges of pages, handing out shares of its evidence. The
 // table and the keeps must outlive the walk.
 class EvidenceWalk {

@@ -132,6 +132,10 @@ void PartedEvidence::Join(const PartedEvidence& older, const Keeps& keeps,
   JoinPages(older, keeps, newer);
 }
 
+bool PartedEvidence::AddAlike(const PartedEvidence& newer) {
+  return !is_parted() && !newer.is_parted() && tmprof::AddAlike(newer.spans_, spans_);
+}
+
 void PartedEvidence::JoinPages(const PartedEvidence& older, const Keeps& keeps,
                                const PartedEvidence& newer) {
   Clear(pages_);

@@ -21,6 +21,9 @@ class PartedEvidence {
   // The sum of both, neither of which is this. Pages of a huge page or of a record of their own are
   // told apart no longer; faded to next to nothing, their samples are the region's.
   void Join(const PartedEvidence& older, const Keeps& keeps, const PartedEvidence& newer);
+  // Adds `newer` and returns true if no page is told apart and `newer` has no other spans; else
+  // changes nothing. The result is that of Join() without fading.
+  bool AddAlike(const PartedEvidence& newer);
   // Once spans() are as they shall be.
   void Part();
 

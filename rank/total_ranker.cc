@@ -32,9 +32,13 @@ std::size_t RowsOf(const PartedEvidence& evidence) {
 void TotalRanker::Absorb(const EpochProfile& profile) {
   Step step{.start = profile.start, .end = profile.end, .epochs = 1};
   step.evidence.Take(profile);
-  spare_.Join(evidence_, Keeps(), step.evidence);
-  spare_.Part();
-  std::swap(evidence_, spare_);
+  if (evidence_.AddAlike(step.evidence)) {
+    spare_ = PartedEvidence();
+  } else {
+    spare_.Join(evidence_, Keeps(), step.evidence);
+    spare_.Part();
+    std::swap(evidence_, spare_);
+  }
   if (model_ != RankModel::kRate) return;
   step.times.Add(profile);
   step.ages = AgesAfter(profile, last_end_);
@@ -56,9 +60,11 @@ void TotalRanker::Absorb(const EpochProfile& profile) {
 }
 
 void TotalRanker::Append(Step& step, Step&& next) {
-  PartedEvidence both;
-  both.Join(step.evidence, Keeps(), next.evidence);
-  step.evidence = std::move(both);
+  if (!step.evidence.AddAlike(next.evidence)) {
+    PartedEvidence both;
+    both.Join(step.evidence, Keeps(), next.evidence);
+    step.evidence = std::move(both);
+  }
   step.times.Add(next.times);
   step.ages = Sum(step.ages, next.ages);
   step.end = next.end;

@@ -141,6 +141,38 @@ TEST(PagesWithinRegions, KeepTheirSamplesThroughAnySequenceOfBounds) {
 }
 
 // What the epoch builder makes of a region of 20 pages with samples of pages 7 and 12.
+PartedEvidence Of(const std::vector<PageRecord>& records) {
+  PartedEvidence evidence;
+  evidence.Take(Epoch(0, records));
+  return evidence;
+}
+
+TEST(PartedEvidence, AddsSpansThatItHasAsJoiningThemDoes) {
+  std::vector<PageRecord> all;
+  for (std::uint64_t vpn = 0; vpn < 100; ++vpn)
+    all.push_back(Counts(1000 * vpn, 2, 1, vpn % 3 == 0 ? 512 : 1));
+  const std::vector<PageRecord> some = {all[0], all[1], all[17], all[64], all[99]};
+  PartedEvidence joined;
+  joined.Join(Of(all), Keeps(), Of(some));
+  PartedEvidence added = Of(all);
+  ASSERT_TRUE(added.AddAlike(Of(some)));
+  ASSERT_EQ(added.spans().key, joined.spans().key);
+  for (std::size_t row = 0; row < added.spans().size(); ++row) {
+    EXPECT_EQ(added.spans().evidence[row].references, joined.spans().evidence[row].references);
+    EXPECT_EQ(added.spans().evidence[row].looks, joined.spans().evidence[row].looks);
+    EXPECT_EQ(added.spans().evidence[row].load_samples, joined.spans().evidence[row].load_samples);
+  }
+}
+
+TEST(PartedEvidence, AddsNothingIfASpanIsNewOrOfAnotherSize) {
+  for (const PageRecord& other : {Counts(5, 1, 0), Counts(4, 1, 0, 2), Counts(900, 1, 0)}) {
+    PartedEvidence evidence = Of({Counts(1, 2, 0), Counts(4, 3, 0)});
+    EXPECT_FALSE(evidence.AddAlike(Of({Counts(1, 7, 0), other})));
+    EXPECT_EQ(evidence.spans().evidence[0].references, 2);
+    EXPECT_EQ(evidence.spans().evidence[1].references, 3);
+  }
+}
+
 TEST(PartedEvidence, PutsARegionTogetherThatWasCutForItsSamples) {
   const EpochProfile epoch =
       Epoch(0, {Region(0, 7, 4, milliseconds(2)), Region(7, 1, 0, milliseconds(2), 2),
