@@ -18,10 +18,18 @@
 namespace tmprof {
 namespace {
 
-// Gives each row the mapping and the object that held it in the latest epoch that has one.
+// Gives each row the mapping and the object that held it in the latest epoch that has one. An epoch
+// copies only what is new in it.
 class Holders : public ObjectMap::Visitor {
  public:
-  explicit Holders(HotList& list) : list_(list) {}
+  explicit Holders(HotList& list) : list_(list), site_of_(list.rows.size()) {
+    for (std::size_t i = 0; i < list.rows.size(); ++i) {
+      rows_of_[list.rows[i].target.id].push_back(i);
+    }
+    for (auto& [target, rows] : rows_of_) {
+      std::ranges::sort(rows, {}, [&list](std::size_t row) { return list.rows[row].start; });
+    }
+  }
 
   void See(const EpochProfile& epoch) {
     if (epoch.allocations) {
@@ -31,31 +39,43 @@ class Holders : public ObjectMap::Visitor {
     map_.See(epoch, false);
   }
 
-  bool Follows(const Target& target) override {
-    return std::ranges::any_of(list_.rows,
-                               [&](const HotList::Row& row) { return row.target.id == target.id; });
-  }
+  bool Follows(const Target& target) override { return rows_of_.contains(target.id); }
   void EndEpoch(const EpochProfile& epoch) override {
     if (!list_.options.epochs.Contains(epoch.index)) return;
-    for (HotList::Row& row : list_.rows) {
-      const auto target = std::ranges::lower_bound(epoch.targets, row.target.id, {}, &Target::id);
-      if (target == epoch.targets.end() || target->id != row.target.id) continue;
-      if (const Mapping* mapping = FindMapping(*target, row.start)) row.mapping = *mapping;
-      const std::uint64_t start = row.start.value() * kBasePageBytes;
-      const TracedObject* object =
-          map_.Largest(target->id, start, start + row.span.value() * kBasePageBytes);
-      if (object == nullptr) continue;
-      row.object = HotObject{
-          .start = object->start, .bytes = object->bytes, .kind = object->kind, .site = {}};
-      if (const auto site = sites_.find(object->site); site != sites_.end()) {
-        row.object->site = site->second;
-      }
+    for (const Target& target : epoch.targets) {
+      const auto rows = rows_of_.find(target.id);
+      if (rows == rows_of_.end()) continue;
+      for (const std::size_t row : rows->second) FindHolder(target, row);
+    }
+  }
+
+  // After all epochs.
+  void NameSites() {
+    for (std::size_t i = 0; i < site_of_.size(); ++i) {
+      if (!list_.rows[i].object) continue;
+      const auto site = sites_.find(site_of_[i]);
+      if (site != sites_.end()) list_.rows[i].object->site = site->second;
     }
   }
 
  private:
+  void FindHolder(const Target& target, std::size_t at) {
+    HotList::Row& row = list_.rows[at];
+    const Mapping* mapping = FindMapping(target, row.start);
+    if (mapping != nullptr && row.mapping != *mapping) row.mapping = *mapping;
+    const std::uint64_t start = AddressOf(row.start);
+    const TracedObject* object =
+        map_.Largest(target.id, start, start + row.span.value() * kBasePageBytes);
+    if (object == nullptr) return;
+    row.object =
+        HotObject{.start = object->start, .bytes = object->bytes, .kind = object->kind, .site = {}};
+    site_of_[at] = object->site;
+  }
+
   HotList& list_;
   ObjectMap map_{*this};
+  std::map<TargetId, std::vector<std::size_t>> rows_of_;
+  std::vector<std::uint32_t> site_of_;  // by row
   std::map<std::uint32_t, ObjectSite> sites_;
 };
 
@@ -118,6 +138,7 @@ Status FindHolders(const Trace& trace, HotList& list) {
   const Result<StreamEnd> end =
       ReadEpochs(trace, until, [&](const EpochProfile& epoch) { holders.See(epoch); });
   if (!end) return Fail(end.error());
+  holders.NameSites();
   return {};
 }
 
@@ -135,15 +156,6 @@ std::optional<double> SamplesSum(const HotList::Row& row) {
   return *row.load_samples + *row.store_samples;
 }
 
-// "64 KiB by make (a.c:7) < main (a.c:30)", "8 KiB variable table of program"
-std::string ObjectText(const HotList::Row& row, std::size_t frames = 2) {
-  if (!row.object) return "unknown";
-  const TracedKind kind = row.object->kind;
-  const bool was_allocated = kind == TracedKind::kAllocated || kind == TracedKind::kMapped;
-  return fmt::format("{} {} {}", FormatBytes(row.object->bytes),
-                     was_allocated ? "by" : NameOf(kind), SiteText(kind, row.object->site, frames));
-}
-
 Json ObjectJson(const HotList::Row& row) {
   if (!row.object) return nullptr;
   return {{"start", row.object->start},
@@ -154,6 +166,14 @@ Json ObjectJson(const HotList::Row& row) {
 }
 
 }  // namespace
+
+std::string ObjectText(const HotObject& object, std::size_t frames) {
+  const bool was_allocated =
+      object.kind == TracedKind::kAllocated || object.kind == TracedKind::kMapped;
+  return fmt::format("{} {} {}", FormatBytes(object.bytes),
+                     was_allocated ? "by" : NameOf(object.kind),
+                     SiteText(object.kind, object.site, frames));
+}
 
 Result<ScoredRows> ScoreRows(const Trace& trace, const HotOptions& options) {
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
@@ -261,7 +281,7 @@ std::string HotText(const HotList& list) {
     cells.push_back(scale(row.score));
     if (has_error) cells.insert(cells.end(), {scale(row.interval.low), scale(row.interval.high)});
     cells.push_back(row.mapping ? Printable(Describe(*row.mapping)) : "unknown");
-    if (list.has_objects) cells.push_back(ObjectText(row));
+    if (list.has_objects) cells.push_back(row.object ? ObjectText(*row.object) : "unknown");
     table.AddRow(std::move(cells));
   }
   std::string text = fmt::format(
@@ -334,7 +354,7 @@ std::string HotCsv(const HotList& list) {
                     row.mapping ? Describe(*row.mapping) : "",
                     row.mapping ? std::string(Name(row.mapping->kind)) : "",
                     row.mapping ? row.mapping->path : "",
-                    row.object ? ObjectText(row, row.object->site.frames.size()) : "",
+                    row.object ? ObjectText(*row.object, row.object->site.frames.size()) : "",
                     Exact(row.interval.low), Exact(row.interval.high)});
   }
   return csv;

@@ -36,6 +36,9 @@ struct HotObject {
   ObjectSite site;  // no frames and no name: unknown
 };
 
+// "64 KiB by make (a.c:7) < main (a.c:30)", "8 KiB variable table of program"
+std::string ObjectText(const HotObject& object, std::size_t frames = 2);
+
 struct HotList {
   struct Row {
     std::size_t rank = 0;  // from 1

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -45,6 +46,7 @@ class GroupsOfRows : public ObjectMap::Visitor {
   void See(const EpochProfile& epoch) {
     if (epoch.allocations) {
       for (const ObjectSite& site : epoch.allocations->sites) sites_[site.id] = site;
+      if (!epoch.allocations->sites.empty()) number_of_.clear();
     }
     map_.See(epoch, false);
   }
@@ -101,14 +103,23 @@ class GroupsOfRows : public ObjectMap::Visitor {
       const std::uint64_t bytes = scored_.Span(scored_.rows[row]).value() * kBasePageBytes;
       const TracedObject* object = map_.Largest(key.target, start, start + bytes);
       if (object == nullptr) continue;
-      const auto site = sites_.find(object->site);
-      group_of_[row] = NumberOf(
-          {.target = key.target,
-           .start = object->start,
-           .what = fmt::format(
-               "{} {} {}", FormatBytes(object->bytes), NameOf(object->kind),
-               SiteText(object->kind, site != sites_.end() ? site->second : ObjectSite{}))});
+      group_of_[row] = NumberOf(key.target, *object);
     }
+  }
+
+  // Spells an object once, however many pages and epochs it has.
+  std::size_t NumberOf(TargetId target, const TracedObject& object) {
+    const auto [known, is_new] =
+        number_of_.try_emplace({target, object.start, object.bytes, object.kind, object.site});
+    if (is_new) {
+      const auto site = sites_.find(object.site);
+      const HotObject told{.start = object.start,
+                           .bytes = object.bytes,
+                           .kind = object.kind,
+                           .site = site != sites_.end() ? site->second : ObjectSite{}};
+      known->second = NumberOf({.target = target, .start = object.start, .what = ObjectText(told)});
+    }
+    return known->second;
   }
 
   const ScoredRows& scored_;
@@ -116,6 +127,10 @@ class GroupsOfRows : public ObjectMap::Visitor {
   std::map<GroupKey, std::size_t> numbers_;
   std::vector<std::size_t> group_of_;  // by position in ScoredRows::rows
   std::map<std::uint32_t, ObjectSite> sites_;
+  // By the object as ObjectMap tells it. Names of sites that become known spell it anew.
+  std::map<std::tuple<TargetId, std::uint64_t, std::uint64_t, TracedKind, std::uint32_t>,
+           std::size_t>
+      number_of_;
   ObjectMap map_{*this};
 };
 

@@ -92,7 +92,7 @@ TEST(HotGroups, SumUpByObject) {
                                    .site = 1,
                                    .weight = 1}}};
   EXPECT_EQ(SumsOf(*MakeHotGroups(TraceOf({epoch}), kSum, HotGroup::kObject)),
-            (std::vector<Sum>{{"8 KiB allocated make", 7, 2}, {"", 1, 1}}));
+            (std::vector<Sum>{{"8 KiB by make", 7, 2}, {"", 1, 1}}));
 }
 
 // Counts of 30 and 10 have deviations of sqrt(30) and sqrt(10), their sum one of sqrt(40).
