@@ -28,6 +28,8 @@ struct EvalOptions {
   std::vector<std::string> traces{std::string(kDefaultTrace)};
   std::vector<std::string> policies{"first_touch", "history", "oracle"};
   std::vector<std::string> ratios{"1/8", "1/16", "1/32", "1/64", "1/128"};
+  std::string of = "footprint";
+  std::vector<std::string> fast;   // capacities; empty: the ratios
   std::vector<std::string> ranks;  // empty: the best that each trace has
   std::string judge;               // empty: the best that each trace has
   std::string rank_model = "rate";
@@ -37,11 +39,13 @@ struct EvalOptions {
 
 struct TraceResult {
   std::string trace;
+  PageCount whole;  // that ratios are of
   ReplayResult result;
 };
 struct TraceEnd {
   std::string trace;
   StreamEnd end;
+  std::optional<Error> refused = std::nullopt;  // nothing was replayed
 };
 // The hit rates that one trace tells without a replay.
 struct TraceHitRates {
@@ -117,10 +121,23 @@ Result<ReplayOptions> ParseReplayOptions(const EvalOptions& options) {
     if (!ratio) return Fail(OfOption("--ratio", text, ratio.error()));
     replay.ratios.push_back(*ratio);
   }
+  for (const std::string& text : options.fast) {
+    const auto bytes = ParseBytes(text);
+    if (!bytes) return Fail(OfOption("--fast", text, bytes.error()));
+    if (*bytes < kBasePageBytes) {
+      return Fail(OfOption("--fast", text, BadInput("", "", "it holds no page of 4 KiB")));
+    }
+    replay.sizes.push_back(PageCount(*bytes / kBasePageBytes));
+  }
+  if (!replay.sizes.empty()) replay.ratios.clear();
+  const Result<RatioOf> of = ParseRatioOf(options.of);
+  if (!of) return Fail(of.error());
+  replay.ratio_of = *of;
   for (const Status& different : {RequireDifferent("FILE", options.traces, options.traces),
                                   RequireDifferent("--policy", options.policies, replay.policies),
                                   RequireDifferent("--rank", options.ranks, replay.ranks),
-                                  RequireDifferent("--ratio", options.ratios, replay.ratios)}) {
+                                  RequireDifferent("--ratio", options.ratios, replay.ratios),
+                                  RequireDifferent("--fast", options.fast, replay.sizes)}) {
     if (!different) return Fail(different.error());
   }
   const auto judge = ParseRankSourceIfAny(options.judge == kAccesses ? Name(RankSource::kCombined)
@@ -149,12 +166,28 @@ Json AsJson(const std::optional<HitRate>& rate) {
       {"value", rate->value}, {"low", rate->low}, {"high", rate->high}, {"told", rate->is_told()}};
 }
 
+std::size_t CapacitiesOf(const ReplayOptions& options) {
+  return options.sizes.empty() ? options.ratios.size() : options.sizes.size();
+}
+
+// "1/8"; "" of a size.
+std::string RatioText(const std::optional<Ratio>& ratio) { return ratio ? ToString(*ratio) : ""; }
+Json RatioJson(const std::optional<Ratio>& ratio) {
+  return ratio ? Json(ToString(*ratio)) : Json(nullptr);
+}
+
+// "1/8", "64 MiB"
+std::string CapacityText(const ReplayOptions& options, std::size_t at) {
+  return options.sizes.empty() ? ToString(options.ratios[at])
+                               : FormatBytes(BytesOf(options.sizes[at]));
+}
+
 Json AsJson(const TraceHitRates& told, const std::vector<Ratio>& ratios) {
   Json rows = Json::array();
   for (std::size_t i = 0; i < told.at_ratio.size(); ++i) {
     const HitRates& rates = told.at_ratio[i];
     Json row = {{"trace", told.trace},
-                {"ratio", ToString(ratios[i])},
+                {"ratio", ratios.empty() ? Json(nullptr) : Json(ToString(ratios[i]))},
                 {"capacity_pages", rates.capacity.value()},
                 {"capacity_bytes", BytesOf(rates.capacity)},
                 {"pages", rates.pages.value()}};
@@ -167,19 +200,24 @@ Json AsJson(const TraceHitRates& told, const std::vector<Ratio>& ratios) {
 Json AsJson(const Evaluation& evaluation, const ReplayOptions& options) {
   const Ranker::Options& ranker = options.ranker;
   Json files = Json::array();
-  for (const TraceEnd& file : evaluation.ends)
-    files.push_back(WithEnd({{"trace", file.trace}}, file.end));
+  for (const TraceEnd& file : evaluation.ends) {
+    files.push_back(
+        WithEnd({{"trace", file.trace},
+                 {"refused", file.refused ? Json(file.refused->Message()) : Json(nullptr)}},
+                file.end));
+  }
   Json told = Json::array();
   for (const TraceHitRates& each : evaluation.told) {
     for (Json& row : AsJson(each, options.ratios)) told.push_back(std::move(row));
   }
   Json rows = Json::array();
-  for (const auto& [trace, result] : evaluation.results) {
+  for (const auto& [trace, whole, result] : evaluation.results) {
     rows.push_back({{"trace", trace},
                     {"policy", result.policy},
                     {"rank", Name(result.rank)},
                     {"judge", Name(result.judge)},
-                    {"ratio", ToString(result.ratio)},
+                    {"ratio", RatioJson(result.ratio)},
+                    {"ratio_of", result.ratio ? Json(Name(options.ratio_of)) : Json(nullptr)},
                     {"capacity_pages", result.capacity.value()},
                     {"capacity_bytes", BytesOf(result.capacity)},
                     {"epochs", result.epochs},
@@ -195,7 +233,8 @@ Json AsJson(const Evaluation& evaluation, const ReplayOptions& options) {
           {"results", std::move(rows)}};
 }
 
-std::string AsCsv(const Evaluation& evaluation, const Ranker::Options& ranker) {
+std::string AsCsv(const Evaluation& evaluation, const ReplayOptions& options) {
+  const Ranker::Options& ranker = options.ranker;
   std::vector<std::string> header{"trace",      "policy",         "rank",        "judge",
                                   "ratio",      "capacity_pages", "epochs",      "hit_rate",
                                   "weight_hit", "weight_total",   "moved_pages", "rank_model",
@@ -205,14 +244,15 @@ std::string AsCsv(const Evaluation& evaluation, const Ranker::Options& ranker) {
       header.push_back(std::string(named.key) + part);
     }
   }
+  header.push_back("ratio_of");
   std::string text = CsvLine(header);
   for (const TraceResult& row : evaluation.results) {
-    const auto& [trace, result] = row;
+    const auto& [trace, whole, result] = row;
     std::vector<std::string> cells{trace,
                                    result.policy,
                                    std::string(Name(result.rank)),
                                    std::string(Name(result.judge)),
-                                   ToString(result.ratio),
+                                   RatioText(result.ratio),
                                    std::to_string(result.capacity.value()),
                                    std::to_string(result.epochs),
                                    OrEmpty(result.hit_rate, Exact),
@@ -229,6 +269,7 @@ std::string AsCsv(const Evaluation& evaluation, const Ranker::Options& ranker) {
         cells.push_back(rate ? Exact((*rate).*part) : std::string());
       }
     }
+    cells.push_back(result.ratio ? std::string(Name(options.ratio_of)) : "");
     text += CsvLine(cells);
   }
   return text;
@@ -241,15 +282,17 @@ std::string WithInterval(const std::optional<HitRate>& rate) {
                      100 * rate->low, 100 * rate->high);
 }
 
-// A row per kind of hit rate, a column per ratio.
-std::string AsText(const TraceHitRates& told, const std::vector<Ratio>& ratios) {
+// A row per kind of hit rate, a column per capacity.
+std::string AsText(const TraceHitRates& told, const ReplayOptions& options) {
   if (told.shares_memory) {
     return "Hit rates with intervals are not told: processes share memory, and their evidence "
            "cannot be joined yet\n";
   }
   if (told.at_ratio.empty()) return "";
   std::vector<TextTable::Column> columns{{"hit rate", TextTable::Align::kLeft}};
-  for (const Ratio ratio : ratios) columns.push_back({ToString(ratio)});
+  for (std::size_t i = 0; i < CapacitiesOf(options); ++i) {
+    columns.push_back({CapacityText(options, i)});
+  }
   TextTable table(columns);
   bool all_told = true;
   for (const NamedHitRate& named : kNamedHitRates) {
@@ -270,29 +313,38 @@ std::string AsText(const TraceHitRates& told, const std::vector<Ratio>& ratios) 
   return text;
 }
 
-// One table per trace: a row per policy and rank, a column of hit rates per ratio.
+// "tier-1 : footprint ratio (256 MiB)"
+std::string ColumnsText(const TraceResult& result, const ReplayOptions& options) {
+  if (!result.result.ratio) return "capacity of tier 1";
+  return fmt::format("tier-1 : {} ratio ({})", Name(options.ratio_of),
+                     FormatBytes(BytesOf(result.whole)));
+}
+
+// One table per trace: a row per policy and rank, a column of hit rates per capacity.
 std::string AsText(const Evaluation& evaluation, const ReplayOptions& options) {
   const std::vector<TraceResult>& results = evaluation.results;
   std::string text;
   for (std::size_t i = 0; i < results.size();) {
     const std::string& trace = results[i].trace;
     text += fmt::format(
-        "{}: tier-1 hit rate by tier-1 : footprint ratio, {} epochs, judged by {}; rank "
-        "model {}, half-life {}\n",
-        Printable(trace), results[i].result.epochs, Name(results[i].result.judge),
-        Name(options.ranker.model), HalfLife(options.ranker));
+        "{}: tier-1 hit rate by {}, {} epochs, judged by {}; rank model {}, half-life {}\n",
+        Printable(trace), ColumnsText(results[i], options), results[i].result.epochs,
+        Name(results[i].result.judge), Name(options.ranker.model), HalfLife(options.ranker));
     std::vector<TextTable::Column> columns{{"policy", TextTable::Align::kLeft},
                                            {"rank", TextTable::Align::kLeft}};
-    for (std::size_t ratio = 0; ratio < options.ratios.size(); ++ratio) {
-      columns.push_back({fmt::format("{} = {}", ToString(options.ratios[ratio]),
-                                     FormatBytes(BytesOf(results[i + ratio].result.capacity)))});
+    for (std::size_t at = 0; at < CapacitiesOf(options); ++at) {
+      std::string title = CapacityText(options, at);
+      if (results[i + at].result.ratio) {
+        title += " = " + FormatBytes(BytesOf(results[i + at].result.capacity));
+      }
+      columns.push_back({std::move(title)});
     }
-    columns.push_back({"pages moved at " + ToString(options.ratios.front())});
+    columns.push_back({"pages moved at " + CapacityText(options, 0)});
     TextTable table(columns);
     while (i < results.size() && results[i].trace == trace) {
       const ReplayResult& first = results[i].result;
       std::vector<std::string> cells{first.policy, std::string(Name(first.rank))};
-      for (std::size_t ratio = 0; ratio < options.ratios.size(); ++ratio) {
+      for (std::size_t at = 0; at < CapacitiesOf(options); ++at) {
         cells.push_back(OrUnknown(results[i++].result.hit_rate, Percent));
       }
       cells.push_back(Grouped(first.moved_pages.value()));
@@ -300,7 +352,7 @@ std::string AsText(const Evaluation& evaluation, const ReplayOptions& options) {
     }
     text += table.Text();
     for (const TraceHitRates& told : evaluation.told) {
-      if (told.trace == trace) text += AsText(told, options.ratios);
+      if (told.trace == trace) text += AsText(told, options);
     }
   }
   return text;
@@ -316,7 +368,7 @@ Result<int> EvaluateFile(const std::string& path, const ReplayOptions& options,
   TraceHitRates told{.trace = path, .at_ratio = {}};
   if (CanTellHitRates(options.ranker, outcome->judge)) {
     std::vector<PageCount> capacities;
-    for (std::size_t i = 0; i < options.ratios.size(); ++i) {
+    for (std::size_t i = 0; i < CapacitiesOf(options); ++i) {
       capacities.push_back(outcome->results[i].capacity);
     }
     auto rates = TellHitRates(trace->open, options.ranker, outcome->judge, capacities);
@@ -327,7 +379,7 @@ Result<int> EvaluateFile(const std::string& path, const ReplayOptions& options,
   evaluation.told.push_back(std::move(told));
   evaluation.ends.push_back({path, outcome->end});
   for (ReplayResult& result : outcome->results) {
-    evaluation.results.push_back({path, std::move(result)});
+    evaluation.results.push_back({path, outcome->whole, std::move(result)});
   }
   return WarnOfEnd(outcome->end, path, "replayed");
 }
@@ -349,9 +401,7 @@ Result<int> Evaluate(const EvalOptions& options) {
     if (options.traces.size() == 1) return Fail(status.error());
     // One bad file does not take the results of the others away.
     exit_status = std::max(exit_status, ReportError(status.error()));
-    StreamEnd refused;
-    refused.damage = status.error();
-    evaluation.ends.push_back({path, std::move(refused)});
+    evaluation.ends.push_back({.trace = path, .end = {}, .refused = status.error()});
   }
   switch (*format) {
     case Format::kText:
@@ -359,7 +409,7 @@ Result<int> Evaluate(const EvalOptions& options) {
     case Format::kJson:
       return Answer(JsonText(AsJson(evaluation, *replay)), exit_status);
     case Format::kCsv:
-      return Answer(AsCsv(evaluation, replay->ranker), exit_status);
+      return Answer(AsCsv(evaluation, *replay), exit_status);
   }
   return exit_status;
 }
@@ -379,9 +429,23 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
   command->add_option("--policy", options->policies, policies)
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("--ratio", options->ratios, "Capacity of tier 1 as a ratio of the footprint")
+  CLI::Option* ratio =
+      command->add_option("--ratio", options->ratios, "Capacity of tier 1 as a ratio")
+          ->delimiter(',')
+          ->capture_default_str();
+  CLI::Option* of =
+      command
+          ->add_option(
+              "--of", options->of,
+              "Memory that a ratio is of: footprint, the pages seen accessed; or resident, "
+              "the most that the processes had")
+          ->check(CLI::IsMember({"footprint", "resident"}))
+          ->capture_default_str();
+  command->add_option("--fast", options->fast, "Capacity of tier 1 in bytes, instead of ratios")
+      ->type_name("SIZE,...")
       ->delimiter(',')
-      ->capture_default_str();
+      ->excludes(ratio)
+      ->excludes(of);
   command
       ->add_option("--rank", options->ranks,
                    "Evidence that the policies go by (default: the best that the trace has)")
@@ -400,8 +464,9 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
       ->capture_default_str();
   AddFormat(*command, options->format);
   command->footer(
-      "Example:\n"
-      "  tmprof eval server.data --policy history,oracle --ratio 1/8,1/16 --format json");
+      "Examples:\n"
+      "  tmprof eval server.data --policy history,oracle --ratio 1/8,1/16 --format json\n"
+      "  tmprof eval server.data --fast 64MiB,1GiB");
   command->callback([options, &exit_status] { exit_status = ExitStatusOf(Evaluate(*options)); });
 }
 

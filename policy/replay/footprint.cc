@@ -15,6 +15,17 @@ bool Observed(const PageColumns& pages, std::size_t i) {
   return accessed || (pages.references[i] | pages.load_samples[i] | pages.store_samples[i]) != 0;
 }
 
+// nullopt: that of a target which still runs is unknown.
+std::optional<PageCount> ResidentOf(const std::vector<Target>& targets) {
+  std::optional<PageCount> sum;
+  for (const Target& target : targets) {
+    if (target.exited) continue;
+    if (!target.resident_pages) return std::nullopt;
+    sum = sum.value_or(PageCount(0)) + *target.resident_pages;
+  }
+  return sum;
+}
+
 }  // namespace
 
 void Footprint::Add(const PageColumns& pages, const SharedPages& shared) {
@@ -91,6 +102,7 @@ FootprintScan ScanFootprint(EpochStream& trace) {
     shared.Add(epoch.targets);
     scan.footprint.Add(epoch.pages, shared);
     scan.known.Look(epoch);
+    scan.resident = std::max(scan.resident, ResidentOf(epoch.targets));
     ++scan.epochs;
   });
   return scan;

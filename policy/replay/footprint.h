@@ -75,6 +75,9 @@ struct FootprintScan {
   Footprint footprint;
   KnownEvidence known;
   std::uint64_t epochs = 0;
+  // The most memory that the targets had at the end of an epoch. Pages that several of them map
+  // count for each. nullopt: no epoch tells it of all targets that had not exited.
+  std::optional<PageCount> resident;
   StreamEnd end;
 };
 FootprintScan ScanFootprint(EpochStream& trace);

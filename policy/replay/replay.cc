@@ -77,7 +77,8 @@ class LaneResidency final : public Residency {
 class Replayer {
  public:
   // Precondition: the options name ranks and a judge.
-  Replayer(const Footprint& footprint, const ReplayOptions& options)
+  Replayer(const Footprint& footprint, const ReplayOptions& options,
+           const std::vector<PageCount>& capacities)
       : footprint_(footprint),
         piece_(PieceOf(footprint.size())),
         counts_only_(options.ranker.model == RankModel::kSum &&
@@ -93,8 +94,7 @@ class Replayer {
     for (const PolicyEntry* entry : options.policies) {
       policies_.push_back(entry->make());
       for (std::size_t rank = 0; rank < options.ranks.size(); ++rank) {
-        for (const Ratio ratio : options.ratios) {
-          const PageCount capacity = CapacityAt(ratio, footprint.size());
+        for (const PageCount capacity : capacities) {
           largest_capacity_ = std::max(largest_capacity_, capacity);
           lanes_.push_back({.policy = policies_.back().get(),
                             .rank = rank,
@@ -406,12 +406,32 @@ Error NothingToReplay(std::string reason) {
                   "record for longer, or a program that runs");
 }
 
+// The pages that ratios are of.
+Result<PageCount> WholeOf(RatioOf of, const FootprintScan& scan) {
+  if (of == RatioOf::kFootprint) return scan.footprint.size();
+  if (scan.resident && *scan.resident > PageCount(0)) return *scan.resident;
+  return Fail(BadInput("take ratios of resident memory", "the trace",
+                       "it does not tell how much memory was resident",
+                       "use '--of footprint', or '--fast' with a size"));
+}
+
 }  // namespace
+
+std::string_view Name(RatioOf of) { return of == RatioOf::kFootprint ? "footprint" : "resident"; }
+
+Result<RatioOf> ParseRatioOf(std::string_view text) {
+  for (const RatioOf of : {RatioOf::kFootprint, RatioOf::kResident}) {
+    if (text == Name(of)) return of;
+  }
+  return Fail(
+      BadInput("take ratios of", std::string(text), "no such whole", "use footprint or resident"));
+}
 
 Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) {
   ReplayOptions options = asked;
   ReplayOutcome outcome;
   Footprint footprint;
+  std::vector<PageCount> capacities = options.sizes;
   {
     auto trace = open();
     if (!trace) return Fail(std::move(trace.error()));
@@ -440,24 +460,32 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) 
     if (!judge) return Fail(judge.error());
     outcome.judge = *judge;
     options.judge = *judge;
+    if (!options.ratios.empty()) {
+      const Result<PageCount> whole = WholeOf(options.ratio_of, scan);
+      if (!whole) return Fail(whole.error());
+      outcome.whole = *whole;
+    }
+    for (const Ratio ratio : options.ratios) {
+      capacities.push_back(CapacityAt(ratio, outcome.whole));
+    }
     footprint = std::move(scan.footprint);
   }
 
   auto trace = open();
   if (!trace) return Fail(std::move(trace.error()));
-  Replayer replayer(footprint, options);
+  Replayer replayer(footprint, options, capacities);
   outcome.end = ReadToEnd(**trace, [&](const EpochProfile& epoch) { replayer.Play(epoch); });
 
   auto lane = replayer.lanes().begin();
   const double total = replayer.weight_total();
   for (const PolicyEntry* policy : options.policies) {
     for (const RankSource rank : options.ranks) {
-      for (const Ratio ratio : options.ratios) {
+      for (std::size_t i = 0; i < capacities.size(); ++i) {
         outcome.results.push_back(
             {.policy = std::string(policy->name),
              .rank = rank,
              .judge = outcome.judge,
-             .ratio = ratio,
+             .ratio = options.ratios.empty() ? std::nullopt : std::optional(options.ratios[i]),
              .capacity = lane->capacity,
              .epochs = replayer.epochs(),
              .hit_rate = total > 0 ? std::optional(std::min(1.0, lane->hit / total)) : std::nullopt,

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/epoch_stream.h"
@@ -19,21 +20,32 @@
 
 namespace tmprof {
 
+// What a ratio is a part of.
+enum class RatioOf : std::uint8_t {
+  kFootprint,  // pages that were seen accessed
+  kResident,   // FootprintScan::resident
+};
+
+std::string_view Name(RatioOf of);  // "footprint", "resident"
+Result<RatioOf> ParseRatioOf(std::string_view text);
+
 struct ReplayOptions {
   std::vector<const PolicyEntry*> policies;
   std::vector<RankSource> ranks;  // what a policy goes by; empty: the best that the trace has
-  std::vector<Ratio> ratios;
+  std::vector<Ratio> ratios;      // capacities
+  RatioOf ratio_of = RatioOf::kFootprint;
+  std::vector<PageCount> sizes;  // capacities; if there are some, there are no ratios
   // Decides what a hit is worth; nullopt: the best that the trace has (KnownEvidence).
   std::optional<RankSource> judge;
   Ranker::Options ranker = Ranker::DefaultOptions(RankModel::kRate);  // of ranks and judge
 };
 
-// One per policy x rank x ratio, in this nesting.
+// One per policy x rank x capacity, in this nesting.
 struct ReplayResult {
   std::string policy;
   RankSource rank = RankSource::kCombined;
   RankSource judge = RankSource::kCombined;
-  Ratio ratio;
+  std::optional<Ratio> ratio;  // that the capacity came from
   PageCount capacity;
   std::uint64_t epochs = 0;
   std::optional<double> hit_rate;  // nullopt: the judge saw nothing at all
@@ -46,6 +58,7 @@ struct ReplayResult {
 
 struct ReplayOutcome {
   RankSource judge = RankSource::kCombined;  // that the results go by
+  PageCount whole;                           // that ratios are of
   std::vector<ReplayResult> results;
   StreamEnd end;  // of the trace; the results stand for the epochs before
 };
@@ -65,7 +78,7 @@ using OpenTrace = std::function<Result<std::unique_ptr<EpochStream>>()>;
 // left out.
 //
 // Fails where no epoch can be read, no page was observed, or a rank or the judge goes by misses
-// that are unknown.
+// that are unknown, or ratios are of resident memory that no epoch tells.
 Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& options);
 
 }  // namespace tmprof

@@ -513,6 +513,35 @@ TEST(EmptyTrace, CannotBeReplayed) {
   EXPECT_THAT(outcome.err, HasSubstr("no complete epoch"));
 }
 
+TEST(Eval, TakesCapacitiesInBytes) {
+  const Outcome outcome = Tmprof(
+      {"eval", GoldenTrace(), "--fast", "8KiB,1GiB", "--policy", "oracle", "--format", "json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json results = Json::parse(outcome.out)["results"];
+  ASSERT_EQ(results.size(), 2u);
+  EXPECT_EQ(results[0]["capacity_bytes"], 8192);
+  EXPECT_TRUE(results[0]["ratio"].is_null());
+  EXPECT_EQ(results[1]["capacity_bytes"], 1 << 30);
+  EXPECT_EQ(results[1]["hit_rate"], 1.0);
+  EXPECT_THAT(Tmprof({"eval", GoldenTrace(), "--fast", "8KiB"}).out,
+              AllOf(HasSubstr("by capacity of tier 1"), HasSubstr("8 KiB"), Not(HasSubstr("1/"))));
+}
+
+TEST(Eval, RefusesCapacitiesThatAreNoneOrBesideRatios) {
+  const std::vector<std::vector<std::string>> bad = {{"--fast", "0"},
+                                                     {"--fast", "4095"},
+                                                     {"--fast", "x"},
+                                                     {"--fast", "8KiB,8KiB"},
+                                                     {"--fast", "8KiB", "--ratio", "1/8"},
+                                                     {"--fast", "8KiB", "--of", "resident"}};
+  for (std::vector<std::string> arguments : bad) {
+    arguments.insert(arguments.begin(), {"eval", GoldenTrace()});
+    const Outcome outcome = Tmprof(arguments);
+    EXPECT_EQ(outcome.status, 2) << arguments.back();
+    EXPECT_THAT(outcome.err, HasSubstr("--fast"));
+  }
+}
+
 TEST(Eval, NamesABadFileAndKeepsTheOthers) {
   const TemporaryFolder folder;
   const std::string empty = EmptyTrace(folder);
@@ -520,8 +549,9 @@ TEST(Eval, NamesABadFileAndKeepsTheOthers) {
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("'" + empty + "'"), HasSubstr("no complete epoch")));
   const Json all = Json::parse(outcome.out);
-  EXPECT_THAT(all["traces"][0]["damage"].get<std::string>(), HasSubstr("no complete epoch"));
-  EXPECT_TRUE(all["traces"][1]["damage"].is_null());
+  EXPECT_THAT(all["traces"][0]["refused"].get<std::string>(), HasSubstr("no complete epoch"));
+  EXPECT_TRUE(all["traces"][0]["damage"].is_null());
+  EXPECT_TRUE(all["traces"][1]["refused"].is_null());
   ASSERT_FALSE(all["results"].empty());
   for (const Json& row : all["results"]) EXPECT_EQ(row["trace"], GoldenTrace());
 }

@@ -126,6 +126,58 @@ TEST(Replay, CapacityIsRoundedDownButNeverToNothing) {
   EXPECT_EQ(One(seven, "oracle", {1, 1}).hit_rate, 1.0);
 }
 
+// Four pages are seen accessed. Two processes have so many resident pages each at the ends of the
+// epochs; 0: the process has exited; nullopt: unknown.
+using Resident = std::vector<std::pair<std::optional<std::uint64_t>, std::optional<std::uint64_t>>>;
+Result<ReplayOutcome> ReplayOfResident(const Resident& resident) {
+  std::vector<EpochProfile> epochs;
+  for (const auto& [first, second] : resident) {
+    epochs.push_back(Epoch(epochs.size(), {{1, 1}, {2, 1}, {3, 1}, {4, 1}}));
+    for (const auto& pages : {first, second}) {
+      Target target;
+      target.id = TargetId(static_cast<std::uint32_t>(epochs.back().targets.size()));
+      target.exited = pages == 0u;
+      if (pages && !target.exited) target.resident_pages = PageCount(*pages);
+      epochs.back().targets.push_back(target);
+    }
+  }
+  ReplayOptions options = Sum({Named("oracle")}, {{1, 8}});
+  options.ratio_of = RatioOf::kResident;
+  return Replay(Opener(std::move(epochs)), options);
+}
+
+TEST(Replay, TakesRatiosOfTheMostResidentMemoryIfAsked) {
+  const auto outcome = ReplayOfResident({{10, 5}, {16, 8}, {20, 0}});
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->whole, PageCount(24));
+  EXPECT_EQ(outcome->results[0].capacity, PageCount(3));
+  EXPECT_EQ(outcome->results[0].hit_rate, 0.75);
+}
+
+TEST(Replay, PassesOverEpochsWhoseResidentMemoryIsUnknown) {
+  const auto outcome = ReplayOfResident({{8, 8}, {100, std::nullopt}});
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->whole, PageCount(16));
+}
+
+TEST(Replay, RefusesRatiosOfResidentMemoryThatNoEpochTells) {
+  const auto outcome = ReplayOfResident({{std::nullopt, 8}});
+  ASSERT_FALSE(outcome.has_value());
+  EXPECT_THAT(outcome.error().Message(), testing::HasSubstr("resident"));
+}
+
+TEST(Replay, TakesSizesForCapacitiesAsTheyAre) {
+  ReplayOptions options = Sum({Named("oracle")}, {});
+  options.sizes = {PageCount(1), PageCount(100)};
+  const auto outcome = Replay(Opener(Epochs({{{1, 3}, {2, 1}}})), options);
+  ASSERT_TRUE(outcome.has_value());
+  ASSERT_EQ(outcome->results.size(), 2u);
+  EXPECT_EQ(outcome->results[0].hit_rate, 0.75);
+  EXPECT_EQ(outcome->results[0].ratio, std::nullopt);
+  EXPECT_EQ(outcome->results[1].capacity, PageCount(100));
+  EXPECT_EQ(outcome->results[1].hit_rate, 1.0);
+}
+
 // Page 9 was looked at and never seen accessed: it is no part of the footprint.
 TEST(Replay, PagesNeverSeenAccessedDoNotCount) {
   EXPECT_EQ(One({{{1, 1}, {2, 1}, {9, 0}}}, "oracle", {1, 1}).capacity, PageCount(2));
@@ -340,9 +392,9 @@ void ExpectAsNaive(const std::vector<EpochProfile>& epochs,
       const auto rank =
           std::ranges::find(sources, result.rank, &decltype(sources)::value_type::first);
       const NaiveResult naive =
-          NaiveReplay(plain, result.policy, rank->second, naive_judge, result.ratio);
+          NaiveReplay(plain, result.policy, rank->second, naive_judge, *result.ratio);
       SCOPED_TRACE(result.policy + " by " + std::string(Name(result.rank)) + " at " +
-                   ToString(result.ratio));
+                   ToString(*result.ratio));
       ASSERT_EQ(result.capacity, PageCount(naive.capacity_pages));
       ASSERT_NEAR(result.weight_hit, naive.weight_hit, 1e-9);
       ASSERT_NEAR(result.weight_total, naive.weight_total, 1e-9);
@@ -476,8 +528,8 @@ TEST(Replay, KeepsMoreThan64PlacementsApart) {
   ASSERT_TRUE(outcome.has_value());
   for (const ReplayResult& result : outcome->results) {
     const NaiveResult naive = NaiveReplay(epochs, result.policy, NaiveCount::kCombined,
-                                          NaiveCount::kCombined, result.ratio);
-    ASSERT_NEAR(result.weight_hit, naive.weight_hit, 1e-9) << ToString(result.ratio);
+                                          NaiveCount::kCombined, *result.ratio);
+    ASSERT_NEAR(result.weight_hit, naive.weight_hit, 1e-9) << ToString(*result.ratio);
     ASSERT_EQ(result.moved_pages, PageCount(naive.moved_pages));
   }
 }
