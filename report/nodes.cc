@@ -188,6 +188,9 @@ std::string OfProcess(std::optional<Pid> pid) {
   return pid ? fmt::format(", of PID {}", pid->value()) : "";
 }
 
+// To the same decimal in all rows.
+std::string ShareText(double share) { return fmt::format("{:.1f} %", share * 100); }
+
 std::string Title(const std::optional<NodeId>& node) {
   return node ? fmt::format("node {}", node->value()) : "node unknown";
 }
@@ -252,9 +255,9 @@ std::string NodesText(const NodesOverTime& nodes) {
   TextTable table(columns);
   const auto add = [&](std::string epoch, const NodesOverTime::Row& row) {
     std::vector<std::string> cells = {
-        std::move(epoch), fmt::format("{:.3f}", Seconds(row.end - row.start)), scale(row.score)};
+        std::move(epoch), fmt::format("{:.1f}", Seconds(row.end - row.start)), scale(row.score)};
     for (std::size_t i = 0; i < row.nodes.size(); ++i) {
-      cells.push_back(OrUnknown(row.Share(i), Percent));
+      cells.push_back(OrUnknown(row.Share(i), ShareText));
     }
     table.AddRow(std::move(cells));
   };

@@ -229,7 +229,7 @@ void AddAdviseCommand(CLI::App& app, int& exit_status) {
       ->needs(mlock);
   command
       ->add_option("--pid", options->pid,
-                   "Of this process (default: the one with the most accesses)")
+                   "Process to advise for (default: the one with the most accesses)")
       ->type_name("PID")
       ->check(CLI::PositiveNumber)
       ->needs(mlock);

@@ -172,7 +172,7 @@ void AddConvertCommand(CLI::App& app, int& exit_status) {
       ->check(CLI::IsMember({"csv", "oracleGeneral", "trace", "objects"}));
   command
       ->add_option("-o,--output", options->output,
-                   "Where to write it; standard output for csv, else FILE.oracleGeneral, "
+                   "File to write; standard output for csv, else FILE.oracleGeneral, "
                    "FILE.data or FILE.named")
       ->type_name("OUT");
   command
@@ -189,7 +189,7 @@ void AddConvertCommand(CLI::App& app, int& exit_status) {
       ->capture_default_str();
   command
       ->add_option("--rank-model", options->rank_model,
-                   "What requests in oracleGeneral go by: rate, estimated accesses; sum, counts of "
+                   "Requests of oracleGeneral follow rate, estimated accesses, or sum, counts of "
                    "references and samples")
       ->check(CLI::IsMember({"rate", "sum"}))
       ->capture_default_str();
@@ -199,7 +199,9 @@ void AddConvertCommand(CLI::App& app, int& exit_status) {
       ->type_name("N")
       ->check(WholeNumber(1))
       ->capture_default_str();
-  command->add_option("--seed", options->seed, "Of the sampling for oracleGeneral")
+  command
+      ->add_option("--seed", options->seed,
+                   "Seed of the random choice of requests for oracleGeneral")
       ->type_name("N")
       ->check(WholeNumber(0))
       ->capture_default_str();

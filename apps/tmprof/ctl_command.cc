@@ -102,7 +102,9 @@ void AddCtlCommand(CLI::App& app, int& exit_status) {
           "file again (SIGHUP); stop: end")
       ->check(CLI::IsMember({"status", "targets", "pause", "resume", "set", "stop"}))
       ->required();
-  command->add_option("SETTING", options->settings, "Of set: what to set to what")
+  command
+      ->add_option("SETTING", options->settings,
+                   "Settings to change and their new values (for set)")
       ->type_name("NAME=VALUE");
   command->add_option("--socket", options->socket, "The daemon's control socket")
       ->type_name("PATH")

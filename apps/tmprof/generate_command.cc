@@ -141,7 +141,7 @@ void AddGenerateCommand(CLI::App& app, int& exit_status) {
   CLI::App* command = app.add_subcommand("generate", "Writes manual pages and shell completion");
   command->group(std::string(kHidden));
   auto folder = std::make_shared<std::string>();
-  command->add_option("FOLDER", *folder, "Where to write them")->required();
+  command->add_option("FOLDER", *folder, "Folder that the files are written to")->required();
   command->callback([&app, folder, &exit_status] {
     const Status status = Generate(app, *folder);
     exit_status = status ? kDone : ReportError(status.error());

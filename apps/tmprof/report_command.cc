@@ -310,7 +310,7 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
           "view a trace of record --objects or an object profile")
       ->capture_default_str();
   std::vector<std::string> views;
-  std::string explained = "What to show:";
+  std::string explained = "The view to show:";
   for (const View& view : Views()) {
     views.emplace_back(view.name);
     explained += fmt::format(" {} ({});", view.name, view.description);
@@ -377,7 +377,7 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
       ->capture_default_str();
   command
       ->add_option("--page", options->page,
-                   of_views("page", "What this page of a trace held, by any address in it"))
+                   of_views("page", "The page with this address, and the objects that it held"))
       ->type_name("ADDRESS");
   command
       ->add_option("--object", options->object,

@@ -148,7 +148,7 @@ void AddScoreCommand(CLI::App& app, int& exit_status) {
   command->add_option("FILE,-i,--input", options->trace, "Trace file")->capture_default_str();
   command
       ->add_option("--truth", options->truth,
-                   "What was really accessed, as the workloads write it, or a trace with exact "
+                   "The real accesses, as the workloads write them, or a trace with exact "
                    "accesses")
       ->type_name("TRUTH")
       ->required();
@@ -160,11 +160,11 @@ void AddScoreCommand(CLI::App& app, int& exit_status) {
   command
       ->add_option_function<std::string>(
           "--truth-phase", read_phase,
-          "Of a trace as truth: judge phases of at least this length; otherwise all as one")
+          "Judge a trace as truth by phases of at least this length, else as one phase")
       ->type_name("TIME");
   command
       ->add_option("--by", options->by,
-                   "What makes a page of the truth heavy: its accesses, or those that missed the "
+                   "Weight of a page of the truth: its accesses, or those that missed the "
                    "modelled last-level cache (of a trace as truth that has such a model)")
       ->check(CLI::IsMember({"accesses", "misses"}))
       ->capture_default_str();
