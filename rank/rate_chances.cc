@@ -16,15 +16,14 @@ namespace {
 // Bounds are found from so many spans, evenly spaced. What differs is the prior, not the spans.
 constexpr std::size_t kSpansForBounds = 1024;
 
-// Points of the grid by which rates may be off: half an octave. Times are known to a quarter of
-// one.
+// Rates may be off by so many points of the grid: half an octave.
 constexpr std::size_t kGridError = 2;
 
-// Part of the pages in use that may have been taken for idle, or for more than there are. It is
-// 0.02 to 0.09 of recorded programs: docs/accuracy.md ("Working set and idle memory").
+// So large a part of the pages in use may have been taken for idle, or the other way around. It was
+// 0.02 to 0.09 in recorded programs: docs/accuracy.md ("Working set and idle memory").
 constexpr double kModelError = 0.1;
 
-// Which points of the grid reach each rate, and how fast pages are taken to be beside the grid.
+// A reading of the grid decides which of its points reach each rate, and how fast they are.
 struct Reading {
   std::vector<std::size_t> first_point;  // by rate asked
   double idle_factor = 1;
@@ -32,7 +31,7 @@ struct Reading {
 
 enum class Asked : std::uint8_t { kAll, kRates, kIdle };
 
-// The readings that leave the lowest and the highest shares of pages that reach a rate.
+// Low and high leave the lowest and the highest shares of pages that reach a rate.
 struct Readings {
   Reading fitted;
   Reading low;
@@ -123,7 +122,7 @@ class Teller {
     if (!input_.persistence) return;
     chain_.SetPersistence(*input_.persistence, input_.targets[target].middles);
   }
-  // How likely each rate leaves a page alone in the time asked for.
+  // Finds how likely each rate leaves a page alone in the time asked for.
   void BeginTarget(std::uint32_t target, double factor) {
     SetPersistence(target);
     idle_.assign(questions_.ages(), std::vector<float>(input_.steps * chain_.width()));
@@ -198,7 +197,7 @@ void WidenByModelError(double in_use, ShareBounds& bounds) {
   Widen(bounds, bounds.value + kModelError * in_use);
 }
 
-// The CPU time of that age, averaged over pages: what one column over the grid can stand for.
+// Returns the CPU time of that age, averaged over pages. One column over the grid stands for all.
 double MeanIdleSeconds(const ChancesInput& input, const ChanceQuestions& questions,
                        std::size_t age) {
   double sum = 0;
@@ -211,7 +210,7 @@ double MeanIdleSeconds(const ChancesInput& input, const ChanceQuestions& questio
   return sum / pages;
 }
 
-// Pages of this rate reach no rate asked for, and are idle in each time asked for.
+// Returns a rate whose pages reach no rate asked for, and are idle in each time asked for.
 double SlowestAsked(const ChancesInput& input, const ChanceQuestions& questions) {
   constexpr double kMargin = 4;
   constexpr double kIdle = 0.1;  // accesses in that time
@@ -224,7 +223,7 @@ double SlowestAsked(const ChancesInput& input, const ChanceQuestions& questions)
   return slowest;
 }
 
-// A column and what is left of it to 1.
+// Returns the column, and what is left of it to 1.
 std::pair<std::vector<double>, std::vector<double>> WithRest(std::vector<double> column) {
   std::vector<double> rest;
   for (const double value : column) rest.push_back(1 - value);

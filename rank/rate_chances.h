@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How likely pages are accessed so often, or not at all, and how far sums of such chances may be
-// off. docs/accuracy.md ("Working set and idle memory") derives it. Other folders ask TotalRanker.
+// Tells how likely pages are accessed so often, or not at all, and how far sums of such chances may
+// be off. docs/accuracy.md ("Working set and idle memory") derives it. Other folders ask
+// TotalRanker.
 
 #pragma once
 
@@ -26,7 +27,7 @@ struct ChanceQuestions {
   std::size_t ages() const { return idle_cpu_seconds.empty() ? 0 : idle_cpu_seconds[0].size(); }
 };
 
-// Of one span. Each of its base pages has these chances.
+// Each base page of one span has these chances.
 struct SpanChances {
   std::vector<double> reaches;  // row-major, a row of rates for each step; 0 if the target rested
   std::vector<double> idle;     // by age; accesses that were seen in that time are not considered
@@ -47,7 +48,7 @@ struct ChanceBounds {
   std::vector<ShareBounds> idle;  // by age
 };
 
-// Gets the chances of each span that is asked about, in their order.
+// It gets the chances of each span that is asked about, in their order.
 using VisitChances = std::function<void(std::size_t span, const SpanChances& chances)>;
 
 // One target in each step.
@@ -69,7 +70,7 @@ struct ChancesInput {
   std::optional<double> persistence;   // seconds of a target's age; nullopt: rates last throughout
 };
 
-// Precondition: one step if rates last throughout.
+// Precondition: there is one step if rates last throughout.
 ChanceBounds EstimateChances(const ChancesInput& input, const ChanceQuestions& questions,
                              const VisitChances& visit);
 

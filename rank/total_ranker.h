@@ -113,7 +113,7 @@ class TotalRanker {
   std::vector<std::uint32_t> FillHistory(const EvidenceTable& table, RankSource source,
                                          const std::function<void(TargetId)>& begun,
                                          RateHistory& history) const;
-  // Part of the CPU time that the target used in the step; it is even over the step.
+  // Returns the CPU time that the target used in this part of the step, taken to be even over it.
   double CpuSecondsWithin(const Step& step, const TargetTimes& all, TargetId target,
                           MonotonicTime from, MonotonicTime to) const;
 

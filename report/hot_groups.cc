@@ -127,7 +127,7 @@ class GroupsOfRows : public ObjectMap::Visitor {
   std::map<GroupKey, std::size_t> numbers_;
   std::vector<std::size_t> group_of_;  // by position in ScoredRows::rows
   std::map<std::uint32_t, ObjectSite> sites_;
-  // By the object as ObjectMap tells it. Names of sites that become known spell it anew.
+  // The key is the object as ObjectMap tells it. Names of sites that become known clear it.
   std::map<std::tuple<TargetId, std::uint64_t, std::uint64_t, TracedKind, std::uint32_t>,
            std::size_t>
       number_of_;

@@ -41,7 +41,7 @@ bool WasAccessed(const PageColumns& pages, std::size_t i) {
   return counted || (pages.references[i] | pages.load_samples[i] | pages.store_samples[i]) != 0;
 }
 
-// When each row of a table was last seen accessed, and until when each target was there.
+// Remembers when each row of a table was last seen accessed, and until when each target was there.
 class LastSeen {
  public:
   explicit LastSeen(const EvidenceTable& table) : table_(table), end_(table.size()) {}
@@ -64,8 +64,8 @@ class LastSeen {
     }
   }
 
-  // The end of the last epoch that saw one of these pages accessed; nullopt: there is none. Asked
-  // in ascending order.
+  // Returns the end of the last epoch that saw one of these pages accessed; nullopt: there is none.
+  // The caller asks in ascending order.
   std::optional<MonotonicTime> Of(PageKey key, std::uint32_t pages) {
     while (at_ < table_.size() && EndOf(table_, at_) <= key) ++at_;
     const PageKey end{key.target, key.vpn + PageCount(pages)};
@@ -87,7 +87,7 @@ class LastSeen {
   std::size_t at_ = 0;
 };
 
-// A sum of chances over pages, and its variance if they are independent.
+// Adds up chances over pages, and their variance if they are independent.
 struct ChanceSum {
   double pages = 0;
   double variance = 0;
@@ -98,7 +98,7 @@ struct ChanceSum {
   }
 };
 
-// How a share of the pages differs from block to block: what is looked at is blocks.
+// Tells how a share of the pages differs from block to block, because whole blocks are looked at.
 class BlockShares {
  public:
   explicit BlockShares(std::size_t questions) : sums_(questions), of_block_(questions) {}
@@ -125,8 +125,8 @@ class BlockShares {
   }
 
   std::size_t blocks() const { return blocks_; }
-  // Standard deviation of the share as an estimate of that of all blocks, if these were drawn at
-  // random. It is that of a ratio (Cochran, "Sampling techniques", 1977, section 6.3).
+  // Returns the standard deviation of the share as an estimate of that of all blocks, if these were
+  // drawn at random. It is that of a ratio (Cochran, "Sampling techniques", 1977, section 6.3).
   double Sd(std::size_t question) const {
     const Sums& sums = sums_[question];
     const double share = sums.sum / pages_;
@@ -257,7 +257,7 @@ class ChanceAdder {
     std::vector<double> idle;
     std::vector<bool> not_seen{};
 
-    // The chances of a page that another process maps, too. They are independent.
+    // Joins the chances of a page that another process maps, too. They are independent.
     void Join(const Chances& other) {
       for (std::size_t i = 0; i < reaches.size(); ++i) {
         reaches[i] = 1 - (1 - reaches[i]) * (1 - other.reaches[i]);
@@ -310,7 +310,7 @@ class ChanceAdder {
   BlockShares blocks_;
 };
 
-// Sizes of the resident memory, if what was not visited is like what was.
+// Adds sizes of the resident memory, if pages that were not visited are like those that were.
 void ScaleToResident(const BlockShares& blocks, WorkingSet& set) {
   const auto visited = static_cast<double>(set.visited.value());
   const auto resident = static_cast<double>(set.resident->value());
@@ -352,7 +352,7 @@ std::string WhyNoResident(const WorkingSet& set, double mapped_again, std::size_
   return "";
 }
 
-// The rows of exact counts: one for each epoch.
+// Adds a row of exact counts for each epoch.
 Result<StreamEnd> AddExactRows(const Trace& trace, const WholeTrace& whole, WorkingSet& set) {
   EpochEstimates estimates(whole.ranker, *set.options.by);
   return ReadEpochs(trace, set.options.epochs, [&](const EpochProfile& epoch) {
@@ -389,7 +389,7 @@ Result<StreamEnd> AddExactRows(const Trace& trace, const WholeTrace& whole, Work
   });
 }
 
-// The mean over successive rows, by the time that each holds.
+// Returns the mean over successive rows, by the time that each holds.
 WorkingSet::Row MeanOf(std::span<const WorkingSet::Row> rows) {
   WorkingSet::Row mean{.start = rows.front().start,
                        .end = rows.back().end,
@@ -570,7 +570,7 @@ std::string WhatWasVisited(const WorkingSet& set) {
   return text;
 }
 
-// Columns of one size, of what was looked at and, if it is told, of all that is resident.
+// A size has columns of the memory looked at and, if it is told, of all that is resident.
 std::vector<TextTable::Column> SizeColumns(const WorkingSet& set, const SizeUnit& unit) {
   std::vector<TextTable::Column> columns = {{std::string(unit.name)}, {"share"}};
   if (!set.is_exact) columns.push_back({"90 % interval"});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory is in use, over time, and how much has been idle for how long.
+// Tells how much memory is in use, over time, and how much has been idle for how long.
 
 #pragma once
 
@@ -44,7 +44,7 @@ struct WorkingSet {
     Size size;            // not accessed for so long, at the end of its process's epochs
     double not_seen = 0;  // pages that were not seen accessed for so long: an upper bound
   };
-  // Sizes of all resident pages, if those that nobody looked at are like the others.
+  // These are sizes of all resident pages, if those that nobody looked at are like the others.
   struct OfResident {
     std::vector<Size> at_least;
     std::vector<Size> idle;
