@@ -1061,7 +1061,9 @@ bool ScanEngine::FlushWhole(ScanTarget& target) {
     block->flushed = true;
     block->cleared_at = block->read_at = now;
     block->cpu_cleared = cpu;
-    block->rung = 0;
+    // Sooner reads would tell apart no more than the walk has left apart.
+    block->rung = tmprof_ladder_next(&LadderOf(*block), 0,
+                                     static_cast<std::uint64_t>(target.whole.took.count()));
     ++block->generation;
     ScheduleNextRead(target, block, now);
   }
@@ -1095,23 +1097,18 @@ ScanEngine::TargetTime ScanEngine::TimeOf(ScanTarget& target) {
   return {now, target.CpuAt(now, target.clock.running_threads())};
 }
 
-// The clear went by address, at a steady pace once it held the lock.
+// All exposures begin with the walk, whenever it came to their pages: one dated too late would make
+// pages look hot that were accessed while the walk went on. It takes its CPU time and as much again
+// at most; the rest is a wait for the lock.
 void ScanEngine::OpenWhole(ScanTarget& target, const std::vector<BlockPtr>& members,
                            const TargetTime& began, const TargetTime& ended) {
-  const double walked = std::min(1.0, std::chrono::duration<double>(target.whole.took) /
-                                          std::chrono::duration<double>(ended.at - began.at));
-  double entries = 0;
-  for (const BlockPtr& member : members) entries += member->in_view;
-  double left = entries;
+  const nanoseconds whole = std::max(ended.at - began.at, nanoseconds(1));
+  const nanoseconds walk = std::min(2 * target.whole.took, whole);
+  const auto cpu = static_cast<double>((ended.cpu - began.cpu).count()) *
+                   (static_cast<double>(walk.count()) / static_cast<double>(whole.count()));
   for (const BlockPtr& member : members) {
-    const double part = walked * (left - member->in_view / 2.0) / entries;
-    const auto of = [part](nanoseconds time) {
-      return nanoseconds(std::llround(part * static_cast<double>(time.count())));
-    };
-    left -= member->in_view;
     member->by_whole = true;
-    OpenExposure(target, member, ended.at - of(ended.at - began.at),
-                 ended.cpu - of(ended.cpu - began.cpu));
+    OpenExposure(target, member, ended.at - walk, ended.cpu - nanoseconds(std::llround(cpu)));
   }
   target.whole.any = true;
   target.whole.at = ended.at;
