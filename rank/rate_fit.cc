@@ -3,6 +3,7 @@
 #include "rank/rate_fit.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -38,13 +39,16 @@ constexpr double kSaturationQuantile = 0.005;
 constexpr double kSaturatedRate = 2;  // in units of 1 / that time
 constexpr double kSaturatedBand = 2;  // times that time and below: the bits are at their limit
 
-// Fast tries begin with this delay. A shorter one follows where all tries of the one before, so
-// many times as long, found the page set (PageColumns::FastTries).
-constexpr double kFirstFastSeconds = 64e-6;
-constexpr double kFastRatio = 4;
+// The delays of fast tries. Each but the first follows where all tries of the one before found the
+// page set (PageColumns::FastTries). The last is longer in fact, because a clear takes as long.
+constexpr std::array<double, 3> kFastSeconds{64e-6, 16e-6, 4e-6};
 // Entries that must be expected above the limit: chance, and the flat pseudo-observations, put a
 // part of one there in any program.
 constexpr double kLeastUntold = 1;
+// So many tried pages near the limit tell how the rates of the others there are distributed: the
+// scanner chooses the pages to try by their first reads alone. Of a zipf's interval by 30 to 100
+// such pages, two of six left the truth out (HitRatesMonteCarlo).
+constexpr double kTriedThatTell = 200;
 // Pages that each try found set may be so many times as fast as the tries can tell.
 constexpr double kBeyondFastTries = 2;
 
@@ -96,6 +100,14 @@ double EntrySeconds(const RateKind& kind) {
 double FirstReadSeconds(const RateKind& kind) {
   return 2 * kind.mean.first_read_seconds * kind.mean.pages /
          (EntryPages(kind) * kind.mean.first_read_finds);
+}
+
+// The delay of the fast tries that led to those of that kind; 0: they are the first, or of several
+// delays.
+double FastSecondsBefore(const RateKind& kind) {
+  const double seconds = kind.mean.fast_seconds / kind.mean.fast_looks;
+  if (seconds > 1.5 * kFastSeconds[1]) return 0;
+  return seconds > 0.75 * kFastSeconds[1] ? kFastSeconds[0] : kFastSeconds[1];
 }
 
 // The log-likelihood of so many accesses found, and so many not, each within a time that holds
@@ -156,16 +168,33 @@ double MiddleOfFinds(const RateKind& kind) {
                   kind.mean.seconds_at_risk / kind.mean.first_accesses);
 }
 
-// Returns the distance of a read, and of the read before it, from the middle between them, as a
-// part of the time from the clear to that middle. Reads are in ratio 4; before the first is the
-// clear itself.
-double ReachOfRung(const RateKind& kind, const std::map<double, double>& shortest) {
-  constexpr double kLaterRung = 0.6;
+// An access that a read found may have been as far from the middle between that read and the one
+// before. Times are of a base page of the entry.
+struct FindSpread {
+  double first_finds = 0;  // by first reads after a clear, which has no read before
+  double first_reach = 0;
+  double later_finds = 0;
+  double later_reach = 0;
+};
+
+// Reads are in ratio 4: the second middle is five times as late as the first, and the reach is 0.6
+// of each later middle. How many finds were the first read's is told by their mean square.
+FindSpread SpreadOf(const RateKind& kind, const std::map<double, double>& shortest) {
+  constexpr double kSecondMiddle = 5;
+  constexpr double kLaterReach = 0.6;
+  const double finds = kind.mean.first_accesses;
+  const double middle = MiddleOfFinds(kind) * kind.mean.pages;
+  if (middle <= 0) return {};
   const auto it = shortest.find(EntryPages(kind));
-  const double entries = kind.mean.pages / EntryPages(kind);
-  return it != shortest.end() && MiddleOfFinds(kind) * entries < kSaturatedBand * it->second
-             ? 1
-             : kLaterRung;
+  if (it == shortest.end()) return {.later_finds = finds, .later_reach = kLaterReach * middle};
+  const double first = std::min(it->second * EntryPages(kind), middle);
+  const double square = kind.mean.square_seconds / finds * kind.mean.pages * kind.mean.pages;
+  const double later =
+      std::clamp((square / (first * first) - 1) / (kSecondMiddle * kSecondMiddle - 1), 0.0, 1.0);
+  return {.first_finds = finds * (1 - later),
+          .first_reach = first,
+          .later_finds = finds * later,
+          .later_reach = kLaterReach * (later < 1 ? kSecondMiddle * first : middle)};
 }
 
 // An access between two reads is put in the middle between them, but it may have been at any time
@@ -203,12 +232,38 @@ std::vector<UntoldRates> FindUntold(const std::vector<RateKind>& kinds, const Mi
                            [limit](double rate) { return rate >= kNearLimit * limit ? 1.0 : 0.0; });
     const UntoldRates rates{.entry_pages = pages, .from = kNearLimit * limit, .limit = limit};
     double near = 0;
+    double tried_near = 0;
     for (std::uint32_t k = 0; k < kinds.size(); ++k) {
       if (rates.AreOf(kinds[k])) near += kinds[k].pieces * mixture.Mean(k, is_near);
+      if (kinds[k].mean.fast_looks > 0 && EntryPages(kinds[k]) == pages)
+        tried_near += kinds[k].pieces * mixture.Mean(k, is_near);
     }
-    if (near >= kLeastUntold) untold.push_back(rates);
+    if (near >= kLeastUntold && tried_near < kTriedThatTell) untold.push_back(rates);
   }
   return untold;
+}
+
+// The rate of a base page above which each fast try finds its page, if at least one page is
+// expected there; else 0.
+double FastLimit(const std::vector<RateKind>& kinds, const Mixture& mixture) {
+  // Pages that all tries found were tried at the shortest delay.
+  double seconds = 0;
+  double looks = 0;
+  for (const RateKind& kind : kinds) {
+    if (kind.mean.fast_looks <= 0 || kind.mean.fast_found < kind.mean.fast_looks) continue;
+    seconds += kind.pieces * kind.mean.fast_seconds;
+    looks += kind.pieces * kind.mean.fast_looks;
+  }
+  if (seconds <= 0) return 0;
+  const double limit = looks / seconds;
+  std::vector<double> is_above(mixture.rates().size());
+  std::ranges::transform(mixture.rates(), is_above.begin(),
+                         [limit](double rate) { return rate >= limit ? 1.0 : 0.0; });
+  double above = 0;
+  for (std::uint32_t k = 0; k < kinds.size(); ++k) {
+    if (kinds[k].mean.fast_looks > 0) above += kinds[k].pieces * mixture.Mean(k, is_above);
+  }
+  return above >= kLeastUntold ? limit : 0;
 }
 
 // The highest rate that is believed of at least one piece of evidence.
@@ -234,13 +289,14 @@ void AddBitLogLikelihood(const RateKind& kind, const Mixture& mixture,
   const double page_seconds_at_risk = kind.mean.seconds_at_risk * kind.mean.pages;
   const double log_most = std::log(most);
   const double finds = kind.mean.first_accesses;
-  const double middle = MiddleOfFinds(kind) * kind.mean.pages;
-  const bool has_reach = found_at == FoundAt::kBetweenReads && middle > 0;
-  const double reach = has_reach ? ReachOfRung(kind, shortest) * middle : 0;
+  const FindSpread spread =
+      found_at == FoundAt::kBetweenReads ? SpreadOf(kind, shortest) : FindSpread{};
   for (std::size_t j = 0; j < mixture.rates().size(); ++j) {
     const double rate = std::min(mixture.rates()[j], most);
     log_likelihood[j] += finds * std::min(mixture.log_rates()[j], log_most) -
-                         rate * page_seconds_at_risk + finds * LogOfSpread(rate * reach);
+                         rate * page_seconds_at_risk +
+                         spread.first_finds * LogOfSpread(rate * spread.first_reach) +
+                         spread.later_finds * LogOfSpread(rate * spread.later_reach);
   }
   if (kind.mean.first_read_finds > 0) {
     const double seconds = FirstReadSeconds(kind) * entry_pages;
@@ -252,13 +308,13 @@ void AddBitLogLikelihood(const RateKind& kind, const Mixture& mixture,
   if (kind.mean.fast_looks > 0) {
     const double seconds = kind.mean.fast_seconds / kind.mean.fast_looks * entry_pages;
     const double not_found = kind.mean.fast_looks - kind.mean.fast_found;
-    const bool is_later_rung =
-        kFastRatio * kind.mean.fast_seconds < 1.5 * kFirstFastSeconds * kind.mean.fast_looks;
+    const double before = FastSecondsBefore(kind);
     for (std::size_t j = 0; j < mixture.rates().size(); ++j) {
       const double expected = mixture.rates()[j] * seconds;
       log_likelihood[j] += LogLikelihoodOfTries(kind.mean.fast_found, not_found, expected);
-      if (is_later_rung) {
-        log_likelihood[j] += LogLikelihoodOfTries(kind.mean.fast_looks, 0, kFastRatio * expected);
+      if (before > 0) {
+        log_likelihood[j] += LogLikelihoodOfTries(kind.mean.fast_looks, 0,
+                                                  mixture.rates()[j] * before * entry_pages);
       }
     }
   }
@@ -562,10 +618,12 @@ RateFit FitRates(const std::vector<RateKind>& kinds, FoundAt found_at, double sl
   // Spans that only samples show were chosen for having one: they would make the prior too hot.
   mixture.FitPrior(kinds, /*looked_at_only=*/any_bits, by_bits_alone);
   std::vector<UntoldRates> untold = FindUntold(kinds, mixture);
+  const double fast_limit = FastLimit(kinds, mixture);
   const double fastest_believed = FastestBelieved(kinds, mixture);
   return {.mixture = std::move(mixture),
           .response = response,
           .untold = std::move(untold),
+          .fast_limit = fast_limit,
           .fastest_believed = fastest_believed};
 }
 

@@ -139,6 +139,8 @@ struct RateFit {
   SampleResponse response;
   // Entry sizes whose pages are so fast in part, without fast tries that would tell more.
   std::vector<UntoldRates> untold;
+  // Some pages are faster than that, and all fast tries find them; 0: none are.
+  double fast_limit;
   double fastest_believed;  // the highest rate that more than chance speaks for
 };
 // Rates as slow as `slowest_asked` are possible, too, although no evidence may suggest them.

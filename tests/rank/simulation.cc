@@ -78,7 +78,8 @@ void VisitBlock(std::size_t first, const Rates& rates, const Scenario& scenario,
       ++set;
       seen.references[first + i] += 1;
       if (first_access[i] <= before) continue;
-      if (before == 0 && !scenario.fast_s.empty()) {
+      if (before == 0 && !scenario.fast_s.empty() &&
+          (scenario.fast_part == 1 || chance.Uniform() < scenario.fast_part)) {
         page.first_read_finds += 1;
         page.first_read_seconds += read / 2;
         TryFast(rates[first + i], scenario.fast_s, chance, page);
