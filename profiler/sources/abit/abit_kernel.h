@@ -125,7 +125,7 @@ class AbitKernel {
   virtual MonotonicTime Now() = 0;
   // Waits without leaving the CPU, because to wake up takes longer than such waits are.
   virtual void SpinUntil(MonotonicTime time) {
-    while (Now() < time) continue;
+    while (Now() < time) __builtin_ia32_pause();  // a target may run on the same core
   }
   // Its processes tell their Running(), if not at once.
   virtual bool tells_running_time() const { return false; }

@@ -254,7 +254,7 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKerne
   scan.cost = {.ns_per_set = cost->ns_per_set,
                .ns_per_look = cost->ns_per_look.value_or(kAssumedNsPerLook),
                .ns_per_point = cost->ns_per_point.value_or(kAssumedNsPerPoint)};
-  scan.clear_moment = cost->clear_moment;
+  scan.clear_loss = cost->clear_loss;
   std::unique_ptr<Engine> engine;
   if (make_engine) {
     auto made = make_engine(*kernel, scan);

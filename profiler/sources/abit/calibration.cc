@@ -13,6 +13,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cmath>
 #include <random>
 #include <span>
 #include <string>
@@ -63,15 +64,20 @@ constexpr int kPointsPatience = 8;
 constexpr int kPatience = 3;
 constexpr double kLeastNsPerPoint = 500;  // a flush of the CPU's own
 
-// The child accesses some pages at this interval while they are tried. A try of some 7 us then
-// finds a page in a quarter of all cases, and the mean exposure is known to 0.8 us by a batch.
+// The child accesses some pages at about this interval while they are tried. A try of some 7 us
+// then finds a page in a fifth of all cases, and a batch tells the mean exposure to 0.8 us.
 constexpr nanoseconds kTick = std::chrono::microseconds(32);
+// Other pages that it updates meanwhile; those that are tried lie behind them.
+constexpr std::size_t kTickBufferPages = 4096;
 constexpr std::uint64_t kRoundsPerBatch = 32;
 constexpr std::uint64_t kFewestKnownTries = kRoundsPerBatch * kMostFastPages / 4;  // of a batch
 constexpr std::size_t kFewestBatches = 9;
 constexpr std::size_t kMostBatches = 27;
-// A tenth of a clear is a tenth of the shortest exposure.
-constexpr double kMostMomentError = 0.1;
+// The least of what was measured for a clear of one page on two-CPU guests.
+constexpr double kAssumedNsOfInterrupt = 2'500;
+constexpr double kMostLossErrorNs = 500;  // a tenth of the shortest exposure
+// A clear takes some 7 us, of which the loss is half at most, and an interrupt 3 us.
+constexpr double kMostLossNs = 10'000;
 
 // What each pass is measured under. A look costs the child something where it sets bits.
 enum class Disturbance : std::uint8_t { kNone, kCleared, kClearedAndLookedAt, kPointsCleared };
@@ -85,7 +91,7 @@ struct Bench {
   // In the next pass the child accesses these pages of the buffer at each tick instead.
   std::atomic<bool> ticking{false};
   std::array<std::atomic<std::size_t>, kMostFastPages> tick_pages{};
-  std::atomic<std::uint64_t> ticks{0};  // of the latest such pass
+  std::atomic<std::uint64_t> ticks{0};  // of all such passes
 };
 
 std::int64_t ThreadCpuNs() {
@@ -94,51 +100,63 @@ std::int64_t ThreadCpuNs() {
   return t.tv_sec * std::int64_t{1'000'000'000} + t.tv_nsec;
 }
 
-nanoseconds ClockTime() {
-  timespec t{};
-  ::clock_gettime(CLOCK_MONOTONIC, &t);
-  return std::chrono::seconds(t.tv_sec) + nanoseconds(t.tv_nsec);
-}
-
-// Until it is told to stop. A tick that it missed is not made up for.
-void TickAway(Bench& bench, std::span<std::uint64_t> buffer, pid_t parent) {
-  std::uint64_t ticks = 0;
-  nanoseconds next = ClockTime();
-  while (bench.ticking.load(std::memory_order_acquire) && ::getppid() == parent) {
-    for (const auto& page : bench.tick_pages) {
-      volatile std::uint64_t& word = buffer[page.load(std::memory_order_relaxed) * kWordsPerPage];
-      word = ticks;
-    }
-    ++ticks;
-    next = std::max(next + kTick, ClockTime());
-    while (ClockTime() < next) continue;
-  }
-  bench.ticks.store(ticks, std::memory_order_relaxed);
-}
-
 // Updates one random word of each page. Such updates miss the caches and overlap; a bit that must
 // be set makes the CPU wait for all before it. Updates of one line per page, which hit, make a set
 // seem cheaper by a third.
+class Sweeper {
+ public:
+  explicit Sweeper(std::span<std::uint64_t> buffer) : buffer_(buffer) {}
+
+  void Update(std::size_t updates) {
+    for (std::size_t i = 0; i < updates; ++i, page_ = (page_ + kStride) % pages()) {
+      state_ ^= state_ << 13;  // Marsaglia, "Xorshift RNGs", J. Stat. Softw. 8 (2003)
+      state_ ^= state_ >> 7;
+      state_ ^= state_ << 17;
+      buffer_[page_ * kWordsPerPage + state_ % kWordsPerPage] += state_;
+    }
+  }
+  std::size_t pages() const { return buffer_.size() / kWordsPerPage; }
+
+ private:
+  std::span<std::uint64_t> buffer_;
+  std::size_t page_ = 0;
+  std::uint64_t state_ = 88'172'645'463'325'252U;
+};
+
+// Accesses the pages to tick at, each time after so many updates of others, until it is told to
+// stop. A tick is so much work instead of so much time: what disturbs a program keeps it from work.
+void TickAway(Bench& bench, std::span<std::uint64_t> buffer, pid_t parent) {
+  constexpr std::size_t kSomeUpdates = 4'000;
+  Sweeper others(buffer.first(kTickBufferPages * kWordsPerPage));
+  const std::int64_t start = ThreadCpuNs();
+  others.Update(kSomeUpdates);
+  const std::int64_t took = std::max<std::int64_t>(ThreadCpuNs() - start, 1);
+  const auto updates = std::clamp<std::int64_t>(
+      static_cast<std::int64_t>(kSomeUpdates) * kTick.count() / took, 100, 100'000);
+  while (bench.ticking.load(std::memory_order_acquire) && ::getppid() == parent) {
+    for (const auto& page : bench.tick_pages) {
+      volatile std::uint64_t& word = buffer[page.load(std::memory_order_relaxed) * kWordsPerPage];
+      word = 1;
+    }
+    others.Update(static_cast<std::size_t>(updates));
+    bench.ticks.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
 [[noreturn]] void Sweep(Bench& bench, std::span<std::uint64_t> buffer, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const timespec pause{.tv_sec = 0, .tv_nsec = 20'000};
-  const std::size_t pages = buffer.size() / kWordsPerPage;
-  std::uint64_t state = 88'172'645'463'325'252U;
+  Sweeper sweeper(buffer);
   for (std::uint32_t pass = 1; ::getppid() == parent; ++pass) {
     while (bench.asked.load(std::memory_order_acquire) < pass) {
       if (::getppid() != parent) ::_exit(0);
       ::nanosleep(&pause, nullptr);
     }
-    const std::size_t updates = pages * bench.sweeps.load(std::memory_order_relaxed);
     const std::int64_t start = ThreadCpuNs();
-    const bool is_ticking = bench.ticking.load(std::memory_order_relaxed);
-    if (is_ticking) TickAway(bench, buffer, parent);
-    for (std::size_t i = 0, page = 0; !is_ticking && i < updates;
-         ++i, page = (page + kStride) % pages) {
-      state ^= state << 13;  // Marsaglia, "Xorshift RNGs", J. Stat. Softw. 8 (2003)
-      state ^= state >> 7;
-      state ^= state << 17;
-      buffer[page * kWordsPerPage + state % kWordsPerPage] += state;
+    if (bench.ticking.load(std::memory_order_relaxed)) {
+      TickAway(bench, buffer, parent);
+    } else {
+      sweeper.Update(sweeper.pages() * bench.sweeps.load(std::memory_order_relaxed));
     }
     bench.cpu_ns.store(ThreadCpuNs() - start, std::memory_order_relaxed);
     bench.done.store(pass, std::memory_order_release);
@@ -221,7 +239,7 @@ class Experiment {
   std::uint64_t points() const { return points_; }
 
   // A batch of tries; nullopt: the child did not answer, or has too few pages to try.
-  std::optional<KnownTries> TryTicks(AbitKernel& kernel) {
+  std::optional<KnownTries> TryTicks(AbitKernel& kernel, std::size_t rung) {
     const std::vector<Vpn> pages = PagesToTry();
     if (pages.size() < kMostFastPages) return std::nullopt;
     for (std::size_t i = 0; i < pages.size(); ++i)
@@ -229,22 +247,22 @@ class Experiment {
     bench_.ticking.store(true, std::memory_order_relaxed);
     const std::uint32_t pass = bench_.asked.load(std::memory_order_relaxed) + 1;
     bench_.asked.store(pass, std::memory_order_release);
-    // The child starts meanwhile.
-    const timespec pause{.tv_sec = 0, .tv_nsec = 500'000};
+    // The child starts in the first half of the pause, and is left alone in the second.
+    const timespec pause{.tv_sec = 0, .tv_nsec = 2'000'000};
     ::nanosleep(&pause, nullptr);
     KnownTries known;
+    known.accesses_per_ns = TickRate(kernel, pause);
     for (std::uint64_t round = 0; round < kRoundsPerBatch; ++round) {
       // Ticks and rounds keep no step.
       kernel.SpinUntil(kernel.Now() + nanoseconds(anywhere_in_a_tick_(random_)));
       std::array<FastTry, kMostFastPages> tries{};
       for (std::size_t i = 0; i < pages.size(); ++i) tries[i].page = pages[i];
-      RunFastTries(kernel, process_, kFastRungs.back(), ClearMoment{}, tries);
+      RunFastTries(kernel, process_, rung, ClearLoss{.is_measured = true}, tries);
       for (const FastTry& each : tries) {
         if (!each.counted) continue;
         ++known.tries;
         known.found += each.found;
         known.exposure_ns += static_cast<double>(each.exposure.count());
-        known.clear_ns += static_cast<double>(each.clear_took.count());
       }
     }
     bench_.ticking.store(false, std::memory_order_release);
@@ -252,17 +270,26 @@ class Experiment {
       if (!process_.Alive()) return std::nullopt;
       ::nanosleep(&pause, nullptr);
     }
-    known.accesses_per_ns = static_cast<double>(bench_.ticks.load(std::memory_order_relaxed)) /
-                            static_cast<double>(std::max<std::int64_t>(bench_.cpu_ns.load(), 1));
     return known;
   }
 
  private:
+  // By what the child does in a pause of this thread; 0: it is not known.
+  double TickRate(AbitKernel& kernel, const timespec& pause) {
+    const auto before = process_.Running(kernel.Now());
+    const std::uint64_t ticks_before = bench_.ticks.load(std::memory_order_relaxed);
+    ::nanosleep(&pause, nullptr);
+    const auto after = process_.Running(kernel.Now());
+    const std::uint64_t ticks = bench_.ticks.load(std::memory_order_relaxed) - ticks_before;
+    if (!before || !after || after->cpu <= before->cpu) return 0;
+    return static_cast<double>(ticks) / static_cast<double>((after->cpu - before->cpu).count());
+  }
+
   std::vector<Vpn> PagesToTry() {
     std::vector<Vpn> candidates;
-    const std::uint64_t apart = buffer_.size().value() / (2 * kMostFastPages);
+    const std::uint64_t apart = (buffer_.size().value() - kTickBufferPages) / (2 * kMostFastPages);
     for (std::uint64_t i = 0; i < 2 * kMostFastPages; ++i)
-      candidates.push_back(buffer_.start + PageCount(i * apart));
+      candidates.push_back(buffer_.start + PageCount(kTickBufferPages + i * apart));
     const std::vector<bool> clearable = process_.ClearableAlone(candidates);
     std::vector<Vpn> pages;
     for (std::size_t i = 0; i < candidates.size() && pages.size() < kMostFastPages; ++i)
@@ -360,16 +387,30 @@ void Doubt(MeasuredCost& cost, std::string_view what, double measured, double ch
       what, measured, charged);
 }
 
-ClearMoment MeasureMoment(AbitKernel& kernel, Experiment& experiment) {
+std::optional<nanoseconds> MeasureLoss(AbitKernel& kernel, Experiment& experiment,
+                                       std::size_t rung) {
   std::vector<KnownTries> batches;
-  ClearMoment moment;
-  while (batches.size() < kMostBatches && !moment.is_measured) {
-    const auto batch = experiment.TryTicks(kernel);
-    if (!batch) return {};
+  std::optional<nanoseconds> loss;
+  while (batches.size() < kMostBatches && !loss) {
+    const auto batch = experiment.TryTicks(kernel, rung);
+    if (!batch) return std::nullopt;
     batches.push_back(*batch);
-    moment = MomentOf(batches);
+    loss = LossOf(batches);
   }
-  return moment;
+  return loss;
+}
+
+// At the first rung the loss is as at the second: it is a small part of that delay.
+ClearLoss MeasureLosses(AbitKernel& kernel, Experiment& experiment) {
+  ClearLoss loss;
+  for (std::size_t rung = 1; rung < kFastRungs.size(); ++rung) {
+    const auto measured = MeasureLoss(kernel, experiment, rung);
+    if (!measured) return {};
+    loss.own[rung] = *measured;
+  }
+  loss.own[0] = loss.own[1];
+  loss.is_measured = true;
+  return loss;
 }
 
 // What a clear of one page adds, what it costs to set the bit again left out; nullopt: the child
@@ -402,17 +443,17 @@ std::optional<double> NsPerPoint(AbitKernel& kernel, Experiment& experiment, dou
 
 }  // namespace
 
-ClearMoment MomentOf(std::span<const KnownTries> batches) {
-  std::vector<double> parts;
+std::optional<nanoseconds> LossOf(std::span<const KnownTries> batches) {
+  std::vector<double> losses;
   for (const KnownTries& known : batches) {
-    if (known.tries < kFewestKnownTries || known.accesses_per_ns <= 0 || known.clear_ns <= 0)
-      continue;
+    if (known.tries < kFewestKnownTries || known.accesses_per_ns <= 0) continue;
     const auto tries = static_cast<double>(known.tries);
-    const double true_exposure = static_cast<double>(known.found) / tries / known.accesses_per_ns;
-    parts.push_back(0.5 + (known.exposure_ns / tries - true_exposure) / (known.clear_ns / tries));
+    const double exposure = static_cast<double>(known.found) / tries / known.accesses_per_ns;
+    losses.push_back(known.exposure_ns / tries - exposure);
   }
-  if (parts.size() < kFewestBatches || StandardErrorOfMedian(parts) > kMostMomentError) return {};
-  return {.part = std::clamp(Median(parts), 0.0, 1.0), .is_measured = true};
+  if (losses.size() < kFewestBatches || StandardErrorOfMedian(losses) > kMostLossErrorNs)
+    return std::nullopt;
+  return nanoseconds(std::llround(std::clamp(Median(losses), -kMostLossNs, kMostLossNs)));
 }
 
 MeasuredCost CostOf(std::span<const Passes> passes, std::uint64_t pages) {
@@ -493,12 +534,15 @@ Result<MeasuredCost> Calibrate(AbitKernel& kernel, MeasurePoints points,
   }
   MeasuredCost cost = CostOf(passes, pages);
   if (points == MeasurePoints::kYes) {
-    if (kernel.tells_running_time()) cost.clear_moment = MeasureMoment(kernel, experiment);
+    if (kernel.tells_running_time()) cost.clear_loss = MeasureLosses(kernel, experiment);
     cost.ns_per_point = NsPerPoint(kernel, experiment, cost.ns_per_set, time_limit);
     if (cost.ns_per_point > kMostNsPerPoint) {
       Doubt(cost, "a page cleared by itself", *cost.ns_per_point, kAssumedNsPerPoint);
       cost.ns_per_point.reset();
     }
+    // Nearly all of the price is the interrupt.
+    cost.clear_loss.others =
+        nanoseconds(std::llround(cost.ns_per_point.value_or(kAssumedNsOfInterrupt)));
   }
   return cost;
 }

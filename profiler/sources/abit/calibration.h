@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 #include "profiler/sources/abit/abit_kernel.h"
-#include "profiler/sources/abit/clear_moment.h"
+#include "profiler/sources/abit/clear_loss.h"
 
 namespace tmprof::abit {
 
@@ -23,7 +23,7 @@ struct MeasuredCost {
   // Beside that of the bit that is set again. Absent where it was not asked for, and where the
   // child was hardly ever on a CPU for seconds.
   std::optional<double> ns_per_point;
-  ClearMoment clear_moment;  // measured together with points if the kernel tells running times
+  ClearLoss clear_loss;  // measured with points if the kernel tells running times
   // Names each figure that is too large to be true, and the one charged instead; empty: none is.
   std::string doubt;
 };
@@ -62,18 +62,19 @@ inline constexpr double kAssumedNsPerLook = 6'000;
 // shootdown, and 12 to 15 us on a busy one for a clear of one page.
 inline constexpr double kAssumedNsPerPoint = 12'000;
 
-// Some tries of pages that a child accesses at a known rate. The child was on a CPU in all of them.
+// Tries at one rung of pages that a child accesses at a known rate. The child was on a CPU in all
+// of them.
 struct KnownTries {
-  double accesses_per_ns = 0;  // of each page, in the child's CPU time, at equal intervals
+  // Of each page, in the child's CPU time and while nobody disturbs it, at equal intervals.
+  double accesses_per_ns = 0;
   std::uint64_t tries = 0;
   std::uint64_t found = 0;
-  double exposure_ns = 0;  // sum, as from the middle of each clear
-  double clear_ns = 0;     // sum
+  double exposure_ns = 0;  // sum, from the middle of each clear
 };
 
-// The clear moment by the median of these batches. Not measured if the batches are too few or do
-// not agree.
-ClearMoment MomentOf(std::span<const KnownTries> batches);
+// What the exposures of these batches lost by their clears, as the median. nullopt: they are too
+// few or do not agree.
+std::optional<std::chrono::nanoseconds> LossOf(std::span<const KnownTries> batches);
 
 enum class MeasurePoints : bool { kNo, kYes };
 

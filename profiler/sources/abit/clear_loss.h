@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a page whose accessed bit is cleared by itself can be found accessed again.
+// What a clear of one page takes from the time in which the page can be accessed.
 
 #pragma once
 
@@ -14,12 +14,15 @@ namespace tmprof::abit {
 inline constexpr std::array<std::chrono::nanoseconds, 3> kFastRungs{
     std::chrono::microseconds(64), std::chrono::microseconds(16), std::chrono::microseconds(4)};
 
-// The moment in a clear of one page from which accesses set its bit again, as a part of the time
-// that the clear takes.
-struct ClearMoment {
-  double part = 0.5;
-  // Without a measurement it may be any part from 0 to 1. The last rung, whose exposure is as short
-  // as a clear, is then left out.
+// The time from the middle of a clear to the read is known. The exposure is shorter: the bit goes
+// at some other moment of the clear, each CPU that runs the target is interrupted, and the
+// scanner's own work slows a target that runs on the same core.
+struct ClearLoss {
+  // By rung, of the page's own clear; negative: the bit went before the middle.
+  std::array<std::chrono::nanoseconds, kFastRungs.size()> own{};
+  std::chrono::nanoseconds others{0};  // of each clear of another page meanwhile
+  // Without a measurement the bit is taken to go at the end of the clear, right before an interrupt
+  // as long as `others`. That may be wrong by half a clear, so the last rung is left out.
   bool is_measured = false;
 
   std::size_t rungs() const { return is_measured ? kFastRungs.size() : kFastRungs.size() - 1; }

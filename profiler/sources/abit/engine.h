@@ -18,7 +18,7 @@
 #include "driver/core/ladder.h"
 #include "driver/core/regions.h"
 #include "profiler/source.h"
-#include "profiler/sources/abit/clear_moment.h"
+#include "profiler/sources/abit/clear_loss.h"
 
 namespace tmprof::abit {
 
@@ -63,7 +63,7 @@ struct ScanOptions {
   bool clear_under_pressure = false;
   // A trial has shown that AbitProcess::Flush() works here.
   bool can_flush = false;
-  ClearMoment clear_moment;  // of fast tries
+  ClearLoss clear_loss;  // of fast tries
   std::uint64_t seed = 1;
 };
 

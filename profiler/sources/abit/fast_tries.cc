@@ -2,12 +2,9 @@
 
 #include "profiler/sources/abit/fast_tries.h"
 
-#include <array>
-#include <cmath>
+#include <cstddef>
 #include <optional>
 #include <vector>
-
-#include "base/check.h"
 
 namespace tmprof::abit {
 namespace {
@@ -21,7 +18,7 @@ constexpr nanoseconds kShortestWithReadAtOnce = std::chrono::microseconds(16);
 
 struct FastClear {
   bool done = false;
-  MonotonicTime at;
+  MonotonicTime at;  // its middle
   RunningTime running;
 };
 
@@ -39,15 +36,12 @@ std::optional<FastRead> ReadOne(AbitProcess& process, Vpn page) {
   return FastRead{read.time, point.entry.accessed()};
 }
 
-FastClear ClearOne(AbitKernel& kernel, AbitProcess& process, const ClearMoment& moment,
-                   FastTry& attempt) {
+FastClear ClearOne(AbitKernel& kernel, AbitProcess& process, FastTry& attempt) {
   FastClear cleared;
   const MonotonicTime before = kernel.Now();
   const ClearOutcome outcome = process.Clear({attempt.page, attempt.page + PageCount(1)});
   attempt.clear_took = kernel.Now() - before;
-  cleared.at =
-      before +
-      nanoseconds(std::llround(moment.part * static_cast<double>(attempt.clear_took.count())));
+  cleared.at = before + attempt.clear_took / 2;
   const std::optional<RunningTime> running = process.Running(cleared.at);
   cleared.done = outcome == ClearOutcome::kDone && running && running->threads > 0;
   if (!cleared.done) return cleared;
@@ -59,35 +53,51 @@ FastClear ClearOne(AbitKernel& kernel, AbitProcess& process, const ClearMoment& 
   return cleared;
 }
 
-void ReadAfter(AbitProcess& process, const FastClear& cleared, FastTry& attempt) {
+void ReadAfter(AbitProcess& process, const FastClear& cleared, nanoseconds lost, FastTry& attempt) {
   if (!cleared.done) return;
   const auto read = ReadOne(process, attempt.page);
   if (!read) return;
   const std::optional<RunningTime> running = process.Running(read->time);
   if (!running || running->threads == 0) return;
   const nanoseconds wall = read->time - cleared.at;
-  attempt.exposure = running->cpu - cleared.running.cpu;
-  attempt.counted = wall > nanoseconds(0) && attempt.exposure >= wall - wall / 16;
+  const nanoseconds ran = running->cpu - cleared.running.cpu;
+  attempt.exposure = ran - lost * static_cast<std::int64_t>(cleared.running.threads);
+  attempt.counted = attempt.exposure > nanoseconds(0) && ran >= wall - wall / 16;
   attempt.found = read->accessed;
 }
 
 }  // namespace
 
-void RunFastTries(AbitKernel& kernel, AbitProcess& process, nanoseconds delay,
-                  const ClearMoment& moment, std::span<FastTry> tries) {
-  TMPROF_CHECK(tries.size() <= kMostFastPages);
-  std::array<FastClear, kMostFastPages> cleared{};
-  std::size_t read = 0;
-  for (std::size_t i = 0; i < tries.size(); ++i) {
-    cleared[i] = ClearOne(kernel, process, moment, tries[i]);
-    while (read < i && (!cleared[read].done || cleared[read].at + delay <= kernel.Now())) {
-      ReadAfter(process, cleared[read], tries[read]);
-      ++read;
+void RunFastTries(AbitKernel& kernel, AbitProcess& process, std::size_t rung, const ClearLoss& loss,
+                  std::span<FastTry> tries) {
+  const nanoseconds delay = kFastRungs[rung];
+  const auto lost = [&](const FastTry& attempt, std::size_t other_clears) {
+    const nanoseconds own =
+        loss.is_measured ? loss.own[rung] : attempt.clear_took / 2 + loss.others;
+    return own + loss.others * static_cast<std::int64_t>(other_clears);
+  };
+  // A clear takes so long that one between another and its read would blur a short delay.
+  if (rung > 0) {
+    for (FastTry& attempt : tries) {
+      const FastClear cleared = ClearOne(kernel, process, attempt);
+      if (cleared.done) kernel.SpinUntil(cleared.at + delay);
+      ReadAfter(process, cleared, lost(attempt, 0), attempt);
     }
+    return;
   }
-  for (; read < tries.size(); ++read) {
+  std::vector<FastClear> cleared;
+  std::size_t read = 0;
+  const auto read_next = [&] {
+    ReadAfter(process, cleared[read], lost(tries[read], cleared.size() - 1 - read), tries[read]);
+    ++read;
+  };
+  for (FastTry& attempt : tries) {
+    while (read < cleared.size() && cleared[read].at + delay <= kernel.Now()) read_next();
+    cleared.push_back(ClearOne(kernel, process, attempt));
+  }
+  while (read < cleared.size()) {
     if (cleared[read].done) kernel.SpinUntil(cleared[read].at + delay);
-    ReadAfter(process, cleared[read], tries[read]);
+    read_next();
   }
 }
 

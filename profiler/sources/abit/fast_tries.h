@@ -11,14 +11,14 @@
 
 #include "base/units.h"
 #include "profiler/sources/abit/abit_kernel.h"
-#include "profiler/sources/abit/clear_moment.h"
+#include "profiler/sources/abit/clear_loss.h"
 
 namespace tmprof::abit {
 
 // A page goes on to the next rung if it was found set at all tries of this one. The tries of its
 // last rung are evidence (PageColumns::FastTries).
 inline constexpr std::uint32_t kTriesPerRung = 2;
-// So many pages are cleared one after another before the first of them is read.
+// A session tries so many pages at once.
 inline constexpr std::size_t kMostFastPages = 8;
 
 struct FastTry {
@@ -33,10 +33,10 @@ struct FastTry {
   std::chrono::nanoseconds clear_took{0};  // on the clock
 };
 
-// Tries at most kMostFastPages pages. `delay` runs from each clear's moment. Precondition: the
+// Tries each of the pages, kFastRungs[rung] after the middle of its clear. Precondition: the
 // process's Running() is known.
-void RunFastTries(AbitKernel& kernel, AbitProcess& process, std::chrono::nanoseconds delay,
-                  const ClearMoment& moment, std::span<FastTry> tries);
+void RunFastTries(AbitKernel& kernel, AbitProcess& process, std::size_t rung, const ClearLoss& loss,
+                  std::span<FastTry> tries);
 
 // The tries of one page, up to its last rung.
 class FastPage {

@@ -61,14 +61,17 @@ constexpr nanoseconds kLeastBlur = kIdlePace;  // of each thread; to wake up tak
 constexpr nanoseconds kMostBlur = 2 * kSlice;  // above, the target had slept
 constexpr std::uint32_t kBlurredPart = 16;     // fewer are the hot ones alone
 constexpr std::uint32_t kTurnsAgain = 2;       // the price of a visit is three clears at most
-// Fast tries take this part of what a target is charged. They come at random moments of its CPU
-// time, as an access is likely to be followed by others, and keep the scanner from its reads for so
-// long.
+// Fast tries take this part of what a target is charged, and of the scanner's own CPU time. They
+// come at random moments of its CPU time, as an access is likely to be followed by others, and keep
+// the scanner from its reads for so long.
 constexpr double kFastPart = 0.25;
 constexpr nanoseconds kLeastFastPause = milliseconds(1);
 constexpr nanoseconds kMostFastPause = milliseconds(8);
 constexpr nanoseconds kFastTriesTake = microseconds(200);
-constexpr std::size_t kMostFastCandidates = 1024;
+constexpr std::size_t kMostFastCandidates = 256;
+// A page of 2 000 accesses a second is found by so many first reads in a row in one of 16 cases.
+constexpr int kFindsThatTell = 3;
+constexpr int kSessionsPerFind = 2;
 constexpr std::uint64_t kFewestFastPages = 8;  // that tell if clears of single pages take effect
 // A stay on a CPU that ends sooner gives a scanner that was woken at its start no time to look. 50
 // us are five times what waking up takes.
@@ -332,11 +335,13 @@ bool ScanEngine::IsItsTurn(ScanTarget& target, MonotonicTime now) {
 
 // ------------------------------------------------------------------------------------- fast tries
 
-// A try costs a target far more than a bit of a block that is cleared whole.
+// A try costs far more than a bit of a block that is cleared whole.
 bool ScanEngine::MayTryFast(const ScanTarget& target, MonotonicTime now) const {
   return target.watched() && !pressure_.standing() && now >= target.refused_until &&
          static_cast<double>(target.fast.charged_ns) <
-             kFastPart * static_cast<double>(target.charged_ns);
+             kFastPart * static_cast<double>(target.charged_ns) &&
+         static_cast<double>(fast_own_cpu_.count()) <=
+             kFastPart * static_cast<double>(kernel_.OwnCpuTime().count());
 }
 
 nanoseconds ScanEngine::RandomPause(nanoseconds least, nanoseconds most) {
@@ -344,20 +349,32 @@ nanoseconds ScanEngine::RandomPause(nanoseconds least, nanoseconds most) {
   return least + nanoseconds(std::llround(anywhere_(random_) * range));
 }
 
-// `found`: its pages that were accessed before the first read of a visit. Those that the visit
-// before had found later, or not at all, are slow enough to be told by later reads.
+// `found`: its pages that were accessed before the first read of a visit.
 void ScanEngine::OfferForFastTries(ScanTarget& target, const BlockPtr& block,
                                    const UnitSet& found) {
-  const UnitSet each_time = block->first_read_finds ? found & *block->first_read_finds : found;
-  block->first_read_finds = found;
   FastSession& session = target.fast;
-  if (each_time.none() || !session.pages.empty() || !MayTryFast(target, kernel_.Now())) return;
+  block->first_read_finds.resize(kMostUnits);
   for (std::size_t i = 0; i < kMostUnits; ++i) {
-    if (!each_time[i] || session.candidates.size() == kMostFastCandidates) continue;
-    session.candidates.push_back({block, static_cast<std::uint16_t>(i)});
+    std::uint8_t& finds = block->first_read_finds[i];
+    if (!found[i]) {
+      finds = 0;
+      continue;
+    }
+    if (finds < std::numeric_limits<std::uint8_t>::max()) ++finds;
+    if (block->waits_for_tries[i]) continue;
+    const FastCandidate candidate{block, static_cast<std::uint16_t>(i)};
+    if (session.candidates.size() < kMostFastCandidates) {
+      session.candidates.push_back(candidate);
+    } else {
+      FastCandidate& other = session.candidates[random_() % kMostFastCandidates];
+      if (finds < std::min<int>(other.first_read_finds(), kFindsThatTell)) continue;
+      other.block->waits_for_tries.reset(other.unit);
+      other = candidate;
+    }
+    block->waits_for_tries.set(i);
   }
-  const std::optional<RunningTime> running = target.Running(kernel_.Now());
-  if (running && !session.next)
+  if (session.next || session.candidates.empty()) return;
+  if (const std::optional<RunningTime> running = target.Running(kernel_.Now()))
     session.next = running->cpu + RandomPause(kLeastFastPause, kMostFastPause);
 }
 
@@ -380,39 +397,47 @@ bool ScanEngine::TryFastSomewhere(MonotonicTime now) {
       continue;
     }
     tried_fast_ = next->first;
-    if (session.pages.empty()) ChooseForFastTries(session);
+    const nanoseconds own_cpu_before = kernel_.OwnCpuTime();
+    if (session.pages.empty()) ChooseForFastTries(target);
     session.next.reset();
-    TryFast(target);
-    if (!session.pages.empty())
+    if (!session.pages.empty()) TryFast(target);
+    if (!session.pages.empty() || !session.candidates.empty())
       session.next = running->cpu + RandomPause(kLeastFastPause, kMostFastPause);
+    fast_own_cpu_ += kernel_.OwnCpuTime() - own_cpu_before;
     return true;
   }
   return false;
 }
 
-// The least tried of the candidates, at random among equals.
-void ScanEngine::ChooseForFastTries(FastSession& session) {
-  std::vector<FastCandidate> candidates = std::exchange(session.candidates, {});
-  std::erase_if(candidates, [](const FastCandidate& at) { return at.block->dropped; });
+// Pages that each first read of late has found are tried some times more often than others, whose
+// rates later reads tell. The order among equals is random.
+void ScanEngine::ChooseForFastTries(ScanTarget& target) {
+  FastSession& session = target.fast;
+  std::vector<FastCandidate>& candidates = session.candidates;
+  std::erase_if(candidates, [](const FastCandidate& at) {
+    const bool is_slow = at.first_read_finds() == 0;
+    if (is_slow) at.block->waits_for_tries.reset(at.unit);
+    return is_slow || at.block->dropped;
+  });
   std::ranges::shuffle(candidates, random_);
-  const auto sessions = [](const FastCandidate& at) {
-    return at.block->fast_sessions.empty() ? 0 : at.block->fast_sessions[at.unit];
-  };
-  std::ranges::stable_sort(candidates, {}, sessions);
-  // A block may have had two visits meanwhile.
-  const auto is_same = [](const FastCandidate& one, const FastCandidate& other) {
-    return one.block == other.block && one.unit == other.unit;
-  };
-  for (FastCandidate& at : candidates) {
-    if (session.pages.size() == kMostFastPages) break;
-    if (std::ranges::any_of(session.pages, [&](const auto& page) { return is_same(page.at, at); }))
-      continue;
-    if (at.block->fast_sessions.empty()) at.block->fast_sessions.resize(at.block->unit_count());
-    std::uint8_t& count = at.block->fast_sessions[at.unit];
-    if (count < std::numeric_limits<std::uint8_t>::max()) ++count;
-    session.pages.push_back({std::move(at), FastPage(options_.clear_moment.rungs())});
+  std::ranges::stable_sort(candidates, {}, [](const FastCandidate& at) {
+    return at.sessions() - kSessionsPerFind * std::min<int>(at.first_read_finds(), kFindsThatTell);
+  });
+  const std::size_t count = std::min(candidates.size(), kMostFastPages);
+  std::vector<Vpn> pages;
+  for (std::size_t i = 0; i < count; ++i) {
+    const FastCandidate& at = candidates[i];
+    at.block->waits_for_tries.reset(at.unit);
+    at.CountSession();
+    session.pages.push_back({at, FastPage(options_.clear_loss.rungs())});
   }
+  candidates.erase(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(count));
   std::ranges::sort(session.pages, {}, &FastSession::Page::page);
+  for (const FastSession::Page& page : session.pages) pages.push_back(page.page());
+  // A clear would not reach the others, or not alone.
+  const std::vector<bool> clearable = target.handle->ClearableAlone(pages);
+  std::size_t i = 0;
+  std::erase_if(session.pages, [&](const FastSession::Page&) { return !clearable[i++]; });
 }
 
 // Tries each page of the session that has the rung of the first.
@@ -421,7 +446,7 @@ void ScanEngine::TryFast(ScanTarget& target) {
   std::vector<FastTry> tries;
   if (!PrepareFastTries(target, tries)) return;
   const std::size_t rung = session.pages.front().tries.rung();
-  RunFastTries(kernel_, *target.handle, kFastRungs[rung], options_.clear_moment, tries);
+  RunFastTries(kernel_, *target.handle, rung, options_.clear_loss, tries);
   fast_clears_ += tries.size();
   // Each CPU that runs a thread of the target is interrupted.
   const double cost = options_.cost.ns_per_point * std::max(target.clock.running_threads(), 1u) +
@@ -432,7 +457,7 @@ void ScanEngine::TryFast(ScanTarget& target) {
   EndFastTries(target, tries);
 }
 
-// Pages that a clear would not reach, or not alone, leave the session. False: nothing is left.
+// Pages that are no base pages any more leave the session. False: nothing is left.
 bool ScanEngine::PrepareFastTries(ScanTarget& target, std::vector<FastTry>& tries) {
   std::vector<FastSession::Page>& pages = target.fast.pages;
   std::erase_if(pages, [](const FastSession::Page& page) { return page.at.block->dropped; });
@@ -454,13 +479,12 @@ bool ScanEngine::PrepareFastTries(ScanTarget& target, std::vector<FastTry>& trie
     Replaced(target, read.address_space);
     return false;
   }
-  const std::vector<bool> clearable = target.handle->ClearableAlone(at);
   std::vector<FastSession::Page> kept;
   for (std::size_t i = 0; i < pages.size(); ++i) {
     const PointEntry& entry = entries[i];
     const bool is_base =
         entry.read && entry.entry.present() && !entry.entry.special() && entry.unit == PageCount(1);
-    if (!is_base || !clearable[i]) continue;
+    if (!is_base) continue;
     kept.push_back(std::move(pages[i]));
     kept.back().frame = entry.entry.frame(kernel_.frame_mask());
   }

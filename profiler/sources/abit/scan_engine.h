@@ -79,7 +79,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   std::chrono::nanoseconds RandomPause(std::chrono::nanoseconds least,
                                        std::chrono::nanoseconds most);
   bool TryFastSomewhere(MonotonicTime now);
-  void ChooseForFastTries(FastSession& session);
+  void ChooseForFastTries(ScanTarget& target);
   void TryFast(ScanTarget& target);
   bool PrepareFastTries(ScanTarget& target, std::vector<FastTry>& tries);
   void EndFastTries(ScanTarget& target, std::span<const FastTry> tries);
@@ -158,6 +158,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
 
   tmprof_ladder base_ladder_;
   tmprof_ladder huge_ladder_;
+  std::chrono::nanoseconds fast_own_cpu_{0};  // for fast tries
   FirstVisitLoan loan_;
   std::mt19937_64 random_;
   std::uniform_real_distribution<double> anywhere_{0, 1};

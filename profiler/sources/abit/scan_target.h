@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <queue>
@@ -81,8 +82,9 @@ struct Block {
   std::vector<UnitRecord> records;  // of this epoch; empty: none
 
   // Of base pages, for fast tries.
-  std::optional<UnitSet> first_read_finds;  // of the latest visit; nullopt: there was none
-  std::vector<std::uint8_t> fast_sessions;  // so often each page was tried; empty: none was
+  std::vector<std::uint8_t> first_read_finds;  // of each page, in a row; empty: no visit yet
+  std::vector<std::uint8_t> fast_sessions;     // so often each page was tried; empty: none was
+  UnitSet waits_for_tries;
 
   std::size_t unit_count() const { return range.size().value() / unit.value(); }
   std::size_t entries() const { return looked_at ? present : unit_count(); }
@@ -117,6 +119,15 @@ struct CpuDue {
 struct FastCandidate {
   BlockPtr block;
   std::uint16_t unit;
+
+  std::uint8_t first_read_finds() const { return block->first_read_finds[unit]; }
+  std::uint8_t sessions() const {
+    return block->fast_sessions.empty() ? 0 : block->fast_sessions[unit];
+  }
+  void CountSession() const {
+    block->fast_sessions.resize(kMostUnits);
+    if (sessions() < std::numeric_limits<std::uint8_t>::max()) ++block->fast_sessions[unit];
+  }
 };
 // Fast tries of a few pages of a target: at each of several random moments, each page is tried
 // once.
@@ -129,7 +140,7 @@ struct FastSession {
     Vpn page() const { return at.block->range.start + PageCount(at.unit); }
   };
 
-  std::vector<FastCandidate> candidates;         // for a session to come
+  std::vector<FastCandidate> candidates;         // for sessions to come
   std::vector<Page> pages;                       // of the session under way, ascending
   std::optional<std::chrono::nanoseconds> next;  // CPU time of the target
   std::uint64_t charged_ns = 0;                  // for all sessions
@@ -138,6 +149,7 @@ struct FastSession {
   std::uint64_t seen_unset = 0;
 
   void End() {
+    for (const FastCandidate& at : candidates) at.block->waits_for_tries.reset(at.unit);
     candidates.clear();
     pages.clear();
     next.reset();

@@ -16,11 +16,13 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -29,9 +31,12 @@
 #include <thread>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "base/clock.h"
 #include "profiler/procfs.h"
 #include "profiler/sources/abit/abit_scanner.h"
+#include "profiler/sources/abit/calibration.h"
 #include "profiler/sources/abit/linux_abit_kernel.h"
 #include "profiler/sources/abit/other_scanners.h"
 #include "profiler/sources/abit/scan_engine.h"
@@ -603,6 +608,110 @@ INSTANTIATE_TEST_SUITE_P(BothWays, AbitLive,
                          [](const auto& way) {
                            return way.param == KernelWay::kSyscallProgram ? "Syscall" : "Iterator";
                          });
+
+// Page c of class j is accessed in one of 2^j turns; the rate of a turn is the child's own count.
+// No other page of the blocks is there, so that their ladders end soon and visits are many.
+TEST(FastTriesLive, FindAsManyPagesAsTheirRatesSay) {
+  constexpr std::size_t kClasses = 8;
+  constexpr std::size_t kPagesOfClass = 64;
+  constexpr std::size_t kStride = 8;  // pages
+  auto reader = PageTableReader::Open();
+  if (!reader) GTEST_SKIP() << reader.error().Message();
+  auto clock = SwitchClock::Open();
+  if (!clock) GTEST_SKIP() << clock.error().Message();
+  const auto kernel = MakeLinuxAbitKernel(*std::move(reader), *std::move(clock));
+  const auto cost = Calibrate(*kernel, MeasurePoints::kYes);
+  ASSERT_TRUE(cost.has_value()) << cost.error().Message();
+  const Arena arena(kClasses * kPagesOfClass * kStride * kBasePageBytes, MADV_NOHUGEPAGE);
+  Child child([&](Desk& desk) {
+    for (std::size_t i = 0; i < arena.bytes(); i += kStride * kBasePageBytes) arena.start()[i] = 1;
+    desk.done = 1;
+    for (std::uint64_t turn = 1;; ++turn) {
+      const auto slowest = std::min<std::size_t>(std::countr_zero(turn), kClasses - 1);
+      for (std::size_t c = 0; c < kPagesOfClass; ++c) {
+        for (std::size_t j = 0; j <= slowest; ++j)
+          arena.start()[(c * kClasses + j) * kStride * kBasePageBytes] = 2;
+      }
+      for (int i = 0; i < 250; ++i) __builtin_ia32_pause();
+      desk.churned = turn;
+    }
+  });
+  child.Order();
+  ScanOptions options;
+  options.overhead_share = 0.1;
+  options.own_share = 2;  // this thread spins: its CPU time is no measure of the scanner's
+  options.cost = {.ns_per_set = cost->ns_per_set,
+                  .ns_per_look = cost->ns_per_look.value_or(kAssumedNsPerLook),
+                  .ns_per_point = cost->ns_per_point.value_or(kAssumedNsPerPoint)};
+  options.clear_loss = cost->clear_loss;
+  std::cout << fmt::format(
+      "a clear of one page costs {:.0f} ns; lost by rung: {}, {}, {} ns ({})\n",
+      options.cost.ns_per_point, options.clear_loss.own[0].count(),
+      options.clear_loss.own[1].count(), options.clear_loss.own[2].count(),
+      options.clear_loss.is_measured ? "measured" : "not measured");
+  ScanEngine engine(*kernel, options);
+  // The child shares its other pages with this process.
+  TrackedProcess tracked = child.Tracked();
+  std::erase_if(tracked.mappings, [&](const Mapping& mapping) {
+    return !mapping.range.Contains(arena.range().start);
+  });
+  engine.SetTargets({tracked});
+  struct Sum {
+    std::uint64_t looks = 0;
+    std::uint64_t found = 0;
+    double seconds = 0;
+  };
+  std::array<std::array<Sum, kFastRungs.size()>, kClasses> sums{};
+  const auto handle = kernel->Open(child.pid(), child.Tracked().start_time_ticks);
+  ASSERT_TRUE(handle.has_value());
+  const auto cpu_before = (*handle)->CpuTime();
+  const std::uint64_t turns_before = child.desk().churned;
+  for (int epoch = 0; epoch < 20; ++epoch) {
+    const MonotonicTime end = kernel->Now() + seconds(1);
+    while (kernel->Now() < end)
+      if (engine.Step() > kernel->Now()) ::sched_yield();
+    const Harvest harvest = engine.TakeEpoch();
+    for (const BlockEvidence& block : harvest.evidence) {
+      for (std::size_t i = 0; i < block.units.size(); ++i) {
+        const Vpn page = block.start + PageCount(i);
+        const UnitRecord& unit = block.units[i];
+        if (unit.fast_looks == 0 || !arena.range().Contains(page)) continue;
+        const std::size_t index = (page - arena.range().start).value();
+        if (index % kStride != 0) continue;
+        const double mean = 1e-3 * unit.fast_ns / unit.fast_looks;
+        Sum& sum = sums[index / kStride % kClasses][mean > 40 ? 0 : mean > 12 ? 1 : 2];
+        sum.looks += unit.fast_looks;
+        sum.found += unit.fast_found;
+        sum.seconds += 1e-9 * unit.fast_ns;
+      }
+    }
+  }
+  const double turns = static_cast<double>(child.desk().churned - turns_before) /
+                       std::chrono::duration<double>((*handle)->CpuTime() - cpu_before).count();
+  std::size_t told = 0;
+  for (std::size_t j = 0; j < kClasses; ++j) {
+    const double rate = turns / static_cast<double>(1U << j);
+    for (std::size_t rung = 0; rung < kFastRungs.size(); ++rung) {
+      const Sum& sum = sums[j][rung];
+      if (sum.looks < 50) continue;
+      // The turns are regular: no Poisson. Two finds go on to the next rung, and are not here.
+      const double mean = sum.seconds / static_cast<double>(sum.looks);
+      const double chance = std::min(1.0, rate * mean);
+      const bool goes_on = rung + 1 < options.clear_loss.rungs();
+      const double expected = goes_on ? chance / (1 + chance) : chance;
+      const double found = static_cast<double>(sum.found) / static_cast<double>(sum.looks);
+      std::cout << fmt::format(
+          "{:8.0f}/s at {:5.1f} us: {:5} tries, found {:.2f}, expected {:.2f}\n", rate, mean * 1e6,
+          sum.looks, found, expected);
+      // More accesses than that are too few tries that miss one.
+      if (sum.looks < 200 || expected < 0.1 || chance > 0.9) continue;
+      ++told;
+      EXPECT_GT(found, expected / 1.5);
+      EXPECT_LT(found, expected * 1.5);
+    }
+  }
+  EXPECT_GT(told, 0u);
+}
 
 bool IsReadable(int fd, int timeout_ms) {
   pollfd event{.fd = fd, .events = POLLIN, .revents = 0};

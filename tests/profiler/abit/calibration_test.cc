@@ -101,45 +101,38 @@ TEST(Calibration, KnowsNoPriceOfLooksThatWereTooFew) {
   EXPECT_EQ(CostOf(Times(20, few), kPages).doubt, "");
 }
 
-// Of a child that accesses each page every 32 us. The clears take 6 us; reads come 4 us after them.
-KnownTries Batch(double part, double off = 0) {
-  KnownTries known{.accesses_per_ns = 1.0 / 32'000, .tries = 200};
-  const double exposure = 4'000 + (1 - part) * 6'000;
-  known.found = static_cast<std::uint64_t>(200 * (exposure + off) / 32'000 + 0.5);
-  known.exposure_ns = 200 * (4'000 + 0.5 * 6'000);
-  known.clear_ns = 200 * 6'000;
-  return known;
+// Tries that last 8 us each, of a child that accesses each page every 32 us.
+KnownTries Batch(double lost_ns) {
+  return {.accesses_per_ns = 1.0 / 32'000,
+          .tries = 3'200,
+          .found = static_cast<std::uint64_t>(3'200 * (8'000 - lost_ns) / 32'000),
+          .exposure_ns = 3'200 * 8'000};
 }
 
-TEST(ClearMoment, IsToldByTheShareOfTriesThatFoundThePage) {
-  for (const double part : {0.1, 0.5, 0.9}) {
-    const ClearMoment moment = MomentOf(std::vector<KnownTries>(9, Batch(part)));
-    EXPECT_TRUE(moment.is_measured);
-    EXPECT_NEAR(moment.part, part, 0.02);
+TEST(ClearLoss, IsToldByTheShareOfTriesThatFoundThePage) {
+  for (const int lost_ns : {-1'000, 0, 3'000}) {
+    const auto loss = LossOf(std::vector<KnownTries>(9, Batch(lost_ns)));
+    ASSERT_TRUE(loss.has_value());
+    EXPECT_NEAR(static_cast<double>(loss->count()), lost_ns, 10);
   }
 }
 
-TEST(ClearMoment, IsWithinTheClear) {
-  EXPECT_EQ(MomentOf(std::vector<KnownTries>(9, Batch(1.4))).part, 1);
-  EXPECT_EQ(MomentOf(std::vector<KnownTries>(9, Batch(-0.6))).part, 0);
+TEST(ClearLoss, IsTheMedianOfBatchesOfWhichSomeWereDisturbed) {
+  std::vector<KnownTries> batches(12, Batch(2'000));
+  for (int i = 0; i < 3; ++i) batches.push_back(Batch(-20'000));
+  const auto loss = LossOf(batches);
+  ASSERT_TRUE(loss.has_value());
+  EXPECT_NEAR(static_cast<double>(loss->count()), 2'000, 10);
 }
 
-TEST(ClearMoment, IsTheMedianOfBatchesOfWhichSomeWereDisturbed) {
-  std::vector<KnownTries> batches(12, Batch(0.4));
-  for (int i = 0; i < 3; ++i) batches.push_back(Batch(0.4, 20'000));
-  const ClearMoment moment = MomentOf(batches);
-  EXPECT_TRUE(moment.is_measured);
-  EXPECT_NEAR(moment.part, 0.4, 0.02);
-}
-
-TEST(ClearMoment, IsNotMeasuredByFewBatchesOrByThoseThatDoNotAgree) {
-  EXPECT_FALSE(MomentOf(std::vector<KnownTries>(8, Batch(0.5))).is_measured);
+TEST(ClearLoss, IsNotMeasuredByFewBatchesOrByThoseThatDoNotAgree) {
+  EXPECT_FALSE(LossOf(std::vector<KnownTries>(8, Batch(2'000))).has_value());
   std::vector<KnownTries> batches;
-  for (int i = 0; i < 10; ++i) batches.push_back(Batch(0.5, 800.0 * i));
-  EXPECT_FALSE(MomentOf(batches).is_measured);
-  std::vector<KnownTries> idle(9, Batch(0.5));
+  for (int i = 0; i < 10; ++i) batches.push_back(Batch(800.0 * i));
+  EXPECT_FALSE(LossOf(batches).has_value());
+  std::vector<KnownTries> idle(9, Batch(2'000));
   for (KnownTries& batch : idle) batch.tries = batch.found = 10;
-  EXPECT_FALSE(MomentOf(idle).is_measured);
+  EXPECT_FALSE(LossOf(idle).has_value());
 }
 
 }  // namespace calibration_test

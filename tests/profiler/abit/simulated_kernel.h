@@ -151,6 +151,7 @@ class SimulatedKernel final : public AbitKernel {
 
   bool tells_when_processes_run = false;
   double page_clear_moment = 0.5;
+  std::chrono::nanoseconds interrupt_takes{0};  // of a clear of one page
 
   // Returns the time at which it wakes the scanner if nothing else happens.
   MonotonicTime NextWake() const {
@@ -271,7 +272,12 @@ class SimulatedKernel final : public AbitKernel {
                                  : kClearTakes;
       kernel_.now += first;
       const ClearOutcome outcome = ClearNow(range);
-      if (is_page) kernel_.now += kPageClearTakes - first;
+      if (!is_page) return outcome;
+      for (SimulatedProcess::Page& page : process_.pages) {
+        if (page.accessed) continue;
+        page.next_access += std::chrono::duration<double>(kernel_.interrupt_takes).count();
+      }
+      kernel_.now += kPageClearTakes - first;
       return outcome;
     }
 
