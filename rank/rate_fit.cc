@@ -48,7 +48,7 @@ constexpr double kLeastUntold = 1;
 // So many tried pages near the limit tell how the rates of the others there are distributed: the
 // scanner chooses the pages to try by their first reads alone. Of a zipf's interval by 30 to 100
 // such pages, two of six left the truth out (HitRatesMonteCarlo).
-constexpr double kTriedThatTell = 200;
+constexpr double kTriedThatTell = 120;
 // Pages that each try found set may be so many times as fast as the tries can tell.
 constexpr double kBeyondFastTries = 2;
 
