@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <span>
 #include <utility>
 
@@ -13,7 +14,7 @@
 namespace tmprof {
 namespace {
 
-// Bounds are found from so many spans, evenly spaced. What differs is the prior, not the spans.
+// Bounds are found from so many spans. What differs is the prior, not the spans.
 constexpr std::size_t kSpansForBounds = 1024;
 
 // Rates may be off by so many points of the grid: half an octave.
@@ -223,6 +224,20 @@ double SlowestAsked(const ChancesInput& input, const ChanceQuestions& questions)
   return slowest;
 }
 
+// Multiples of the golden ratio are spread evenly, and in step with no pattern of the pages: each
+// sixteenth page may be hot.
+std::vector<std::size_t> SomeOf(const std::vector<std::size_t>& spans) {
+  if (spans.size() <= kSpansForBounds) return spans;
+  std::vector<std::size_t> some;
+  double whole = 0;
+  for (std::size_t i = 0; i < kSpansForBounds; ++i) {
+    const double share = std::modf(static_cast<double>(i) * std::numbers::phi, &whole);
+    some.push_back(spans[static_cast<std::size_t>(share * static_cast<double>(spans.size()))]);
+  }
+  std::ranges::sort(some);
+  return some;
+}
+
 // Returns the column, and what is left of it to 1.
 std::pair<std::vector<double>, std::vector<double>> WithRest(std::vector<double> column) {
   std::vector<double> rest;
@@ -256,9 +271,7 @@ ChanceBounds EstimateChances(const ChancesInput& input, const ChanceQuestions& q
   teller.SetPrior(mixture.prior());
   teller.Tell(readings.fitted, asked, Asked::kAll, visit);
 
-  std::vector<std::size_t> some;
-  const std::size_t stride = std::max<std::size_t>(1, asked.size() / kSpansForBounds);
-  for (std::size_t i = 0; i < asked.size(); i += stride) some.push_back(asked[i]);
+  const std::vector<std::size_t> some = SomeOf(asked);
   const auto shares_by = [&](const Reading& reading, Asked of = Asked::kAll) {
     return SharesOf(teller, reading, input, questions, some, of);
   };

@@ -40,7 +40,7 @@ struct ShareBounds {
   double high = 0;
 };
 
-// These are shares of the base pages of some of the spans asked about, evenly spaced.
+// These are shares of the base pages of some of the spans asked about.
 struct ChanceBounds {
   bool is_steady = false;  // rates last throughout: there is one step, of the whole time
   std::vector<ShareBounds>

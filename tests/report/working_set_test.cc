@@ -113,6 +113,15 @@ TEST(WorkingSet, IsTheMemoryAccessedSoOften) {
   }
 }
 
+// Every eighth page is hot, also of every eighth page that a sample by even steps would take.
+TEST(WorkingSet, HasAnIntervalThatNoPatternOfThePagesMisleads) {
+  const WorkingSet set =
+      Make(Record({.pages = 8192, .epochs = 2, .visited_pages = 8192, .rate = EighthIsHot}));
+  ExpectHolds(set.at_least[2], 1024);
+  EXPECT_GT(set.at_least[2].low, 850);
+  EXPECT_LT(set.at_least[2].high, 1200);
+}
+
 // A page that was looked at once tells little. Sums are right all the same.
 TEST(WorkingSet, IsUnbiasedThoughEachPageWasLookedAtOnce) {
   const WorkingSet set = Make(Record({.epochs = 8, .every = 8, .rate = EighthIsHot}));
