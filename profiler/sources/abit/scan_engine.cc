@@ -1548,7 +1548,8 @@ bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
   const bool unflushed = block.by_whole && !block.flushed;
   const nanoseconds of_first = unflushed ? since_clear : exposure;
   // Up to the flush, a page may have been accessed without its bit being set.
-  const nanoseconds of_unset = first_read && block.flushed ? Exposed(block) : exposure;
+  const nanoseconds since_flush = std::max(cpu - block.cpu_cleared, nanoseconds(0));
+  const nanoseconds of_unset = first_read && block.flushed ? since_flush : exposure;
   // A plain scan's bit is read once; what is read before the next clear is for the bill only.
   const bool evidence = options_.mode == ScanOptions::Mode::kLadder || block.in_ladder;
   if (evidence) RecordsOf(pointer);
