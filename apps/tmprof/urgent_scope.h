@@ -10,10 +10,8 @@
 
 namespace tmprof {
 
-// For what takes a bounded CPU time and keeps somebody waiting. Beside 500 busy threads on two CPUs
-// the sources of a recording, 0.9 s of CPU time, opened after 10 to 14 s, and not within 90 s
-// without this. Where it is not permitted, nothing changes. Threads and processes that are begun
-// meanwhile keep the priority.
+// For what takes a bounded CPU time and keeps somebody waiting. Where it is not permitted, nothing
+// changes. Threads and processes that are begun meanwhile keep the priority.
 class UrgentScope {
  public:
   UrgentScope() {

@@ -498,9 +498,11 @@ Result<MeasuredCost> Calibrate(AbitKernel& kernel, MeasurePoints points,
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid < 0) return fail(errno, "");
-  if (pid == 0)
+  if (pid == 0) {
+    RunLikeOthers();
     Sweep(bench, {reinterpret_cast<std::uint64_t*>(AddressOf(buffer.start)), pages * kWordsPerPage},
           parent);
+  }
   const ChildProcess child(pid);
   const CpusApart apart(pid);
   const auto stat = ProcFs().Stat(Pid(pid));

@@ -4,12 +4,17 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 
 #include <cerrno>
 
 namespace tmprof::abit {
+
+// In the child, which its parent may have begun while it ran before others: the child runs for
+// long.
+inline void RunLikeOthers() { ::setpriority(PRIO_PROCESS, 0, 0); }
 
 // Ends and reaps the child.
 class ChildProcess {

@@ -82,7 +82,7 @@ struct BlockEvidence {
   TargetId target;
   Vpn start;
   PageCount unit{1};
-  std::vector<UnitRecord> units;  // those with no looks and not seen are unknown
+  std::vector<UnitRecord> units;  // those without looks or fast tries, and not seen, are unknown
 };
 
 struct HugeSpan {

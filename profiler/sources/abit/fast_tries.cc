@@ -16,6 +16,11 @@ constexpr std::uint32_t kMostFailures = 8;
 // Delays below are so short that a read right after the clear would take part of them.
 constexpr nanoseconds kShortestWithReadAtOnce = std::chrono::microseconds(16);
 
+// The bit goes at some moment of the clear, and interrupts or a wait for locks may stretch it. A
+// read may come late for the same reasons.
+constexpr nanoseconds kMostClear = std::chrono::microseconds(4);  // beyond twice the delay
+constexpr nanoseconds kMostWait = std::chrono::microseconds(10);  // beyond twice the delay
+
 struct FastClear {
   bool done = false;
   MonotonicTime at;  // its middle
@@ -53,13 +58,15 @@ FastClear ClearOne(AbitKernel& kernel, AbitProcess& process, FastTry& attempt) {
   return cleared;
 }
 
-void ReadAfter(AbitProcess& process, const FastClear& cleared, nanoseconds lost, FastTry& attempt) {
-  if (!cleared.done) return;
+void ReadAfter(AbitProcess& process, const FastClear& cleared, nanoseconds delay, nanoseconds lost,
+               FastTry& attempt) {
+  if (!cleared.done || attempt.clear_took > 2 * delay + kMostClear) return;
   const auto read = ReadOne(process, attempt.page);
   if (!read) return;
   const std::optional<RunningTime> running = process.Running(read->time);
   if (!running || running->threads == 0) return;
   const nanoseconds wall = read->time - cleared.at;
+  if (wall > 2 * delay + kMostWait) return;
   const nanoseconds ran = running->cpu - cleared.running.cpu;
   attempt.exposure = ran - lost * static_cast<std::int64_t>(cleared.running.threads);
   attempt.counted = attempt.exposure > nanoseconds(0) && ran >= wall - wall / 16;
@@ -76,19 +83,24 @@ void RunFastTries(AbitKernel& kernel, AbitProcess& process, std::size_t rung, co
         loss.is_measured ? loss.own[rung] : attempt.clear_took / 2 + loss.others;
     return own + loss.others * static_cast<std::int64_t>(other_clears);
   };
+  // The first of several clears takes some five times as long as the others: its outcome is not
+  // used.
+  FastTry unused = tries.back();
+  ClearOne(kernel, process, unused);
   // A clear takes so long that one between another and its read would blur a short delay.
   if (rung > 0) {
     for (FastTry& attempt : tries) {
       const FastClear cleared = ClearOne(kernel, process, attempt);
       if (cleared.done) kernel.SpinUntil(cleared.at + delay);
-      ReadAfter(process, cleared, lost(attempt, 0), attempt);
+      ReadAfter(process, cleared, delay, lost(attempt, 0), attempt);
     }
     return;
   }
   std::vector<FastClear> cleared;
   std::size_t read = 0;
   const auto read_next = [&] {
-    ReadAfter(process, cleared[read], lost(tries[read], cleared.size() - 1 - read), tries[read]);
+    ReadAfter(process, cleared[read], delay, lost(tries[read], cleared.size() - 1 - read),
+              tries[read]);
     ++read;
   };
   for (FastTry& attempt : tries) {

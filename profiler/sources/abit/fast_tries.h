@@ -33,8 +33,8 @@ struct FastTry {
   std::chrono::nanoseconds clear_took{0};  // on the clock
 };
 
-// Tries each of the pages, kFastRungs[rung] after the middle of its clear. Precondition: the
-// process's Running() is known.
+// Tries each of the pages, kFastRungs[rung] after the middle of its clear, after one clear that is
+// not used. Preconditions: there are pages, and the process's Running() is known.
 void RunFastTries(AbitKernel& kernel, AbitProcess& process, std::size_t rung, const ClearLoss& loss,
                   std::span<FastTry> tries);
 

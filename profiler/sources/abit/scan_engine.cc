@@ -337,7 +337,9 @@ bool ScanEngine::IsItsTurn(ScanTarget& target, MonotonicTime now) {
 
 // A try costs far more than a bit of a block that is cleared whole.
 bool ScanEngine::MayTryFast(const ScanTarget& target, MonotonicTime now) const {
-  return target.watched() && !pressure_.standing() && now >= target.refused_until &&
+  // A shorter stay on a CPU hardly ever holds a whole try.
+  const bool stays = target.pace.stay() >= 2 * kFastRungs[0];
+  return target.watched() && stays && !pressure_.standing() && now >= target.refused_until &&
          static_cast<double>(target.fast.charged_ns) <
              kFastPart * static_cast<double>(target.charged_ns) &&
          static_cast<double>(fast_own_cpu_.count()) <=
@@ -447,13 +449,14 @@ void ScanEngine::TryFast(ScanTarget& target) {
   if (!PrepareFastTries(target, tries)) return;
   const std::size_t rung = session.pages.front().tries.rung();
   RunFastTries(kernel_, *target.handle, rung, options_.clear_loss, tries);
-  fast_clears_ += tries.size();
+  const std::size_t clears = tries.size() + 1;
+  fast_clears_ += clears;
   // Each CPU that runs a thread of the target is interrupted.
   const double cost = options_.cost.ns_per_point * std::max(target.clock.running_threads(), 1u) +
                       options_.cost.ns_per_set;
-  const auto charged = static_cast<std::uint64_t>(static_cast<double>(tries.size()) * cost);
+  const auto charged = static_cast<std::uint64_t>(static_cast<double>(clears) * cost);
   session.charged_ns += charged;
-  ChargeTarget(target, charged, tries.size());
+  ChargeTarget(target, charged, clears);
   EndFastTries(target, tries);
 }
 
@@ -844,7 +847,7 @@ void ScanEngine::Earn(ScanTarget& target, MonotonicTime now) {
   if (used > nanoseconds(0)) target.ran_at = now;
   target.visit.over |= target.VisitedWholly();
   target.budget.balance_ns -= loan_.PayBack(target.visit, used);
-  target.Earn(used);
+  clock_cost_ += target.Earn(used);
   // A visit begins while more than nothing is left.
   target.budget.balance_ns +=
       loan_.Lend(target.visit, used, 1 - tmprof_budget_free(&target.budget));
@@ -1070,14 +1073,15 @@ bool ScanEngine::VisitWhole(ScanTarget& target, MonotonicTime now) {
 bool ScanEngine::FlushWhole(ScanTarget& target) {
   if (target.whole.flush_tries == 0) return false;
   --target.whole.flush_tries;
+  const std::uint32_t running = target.clock.running_threads();
+  // One that is not known to have worked has interrupted the target, too.
+  ChargeTarget(target, static_cast<std::uint64_t>(kFlushCosts.count()) * running, 0);
   if (!target.handle->Flush()) {
     target.whole.flush_again = kernel_.Now() + kUnflushed;
     return false;
   }
   target.whole.flush_tries = 0;
   ++whole_flushes_;
-  const std::uint32_t running = target.clock.running_threads();
-  ChargeTarget(target, static_cast<std::uint64_t>(kFlushCosts.count()) * running, 0);
   const MonotonicTime now = kernel_.Now();
   const nanoseconds cpu = target.CpuAt(now, running);
   for (const BlockPtr& block : target.blocks) {
@@ -1787,6 +1791,8 @@ Harvest ScanEngine::TakeEpoch() {
     return entry.second->watched() && !entry.second->handle->HasClock();
   });
   harvest.details = {{"targets_without_clock", static_cast<std::uint64_t>(without_clock)},
+                     {"clock_cost_ns", static_cast<std::uint64_t>(
+                                           std::exchange(clock_cost_, nanoseconds(0)).count())},
                      {"whole_clears", std::exchange(whole_clears_, 0)},
                      {"whole_flushes", std::exchange(whole_flushes_, 0)},
                      {"whole_clears_too_long", std::exchange(whole_too_long_, 0)},

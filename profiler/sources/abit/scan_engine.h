@@ -183,9 +183,10 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
     std::chrono::nanoseconds cpu_time{0};  // of the targets
   };
   Visits visits_;
-  std::uint64_t whole_clears_ = 0;    // in this epoch
-  std::uint64_t whole_flushes_ = 0;   // ... after which no translation was left
-  std::uint64_t whole_too_long_ = 0;  // ... that were not made, as they would take too long
+  std::chrono::nanoseconds clock_cost_{0};  // to all targets in this epoch
+  std::uint64_t whole_clears_ = 0;          // in this epoch
+  std::uint64_t whole_flushes_ = 0;         // ... after which no translation was left
+  std::uint64_t whole_too_long_ = 0;        // ... that were not made, as they would take too long
   Complaint whole_refused_;  // standing: shared and locked memory of some target is not cleared
   // These are of this epoch.
   std::uint64_t fast_clears_ = 0;

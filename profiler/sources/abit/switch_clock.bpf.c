@@ -43,8 +43,8 @@ struct {
   __type(value, struct tmprof_clock_slot);
 } slots SEC(".maps");
 
-/* One run in so many is timed. */
-#define RUNS_A_TIMED_ONE 32
+/* One run in so many is timed: a prime, as threads often take turns by a pattern. */
+#define RUNS_A_TIMED_ONE 31
 /* A longer one was interrupted. */
 #define LONGEST_RUN_NS 2000
 
@@ -53,7 +53,7 @@ struct stay {
   __u64 start_ns;
   __u32 slot;
   __u32 is_watched;
-  __u32 runs; /* of this program that began or ended a stay, on this CPU */
+  __u32 runs; /* of this program on this CPU */
   __u32 reserved;
 };
 struct {
@@ -122,7 +122,7 @@ int BPF_PROG(on_switch, int preempt, struct task_struct* before, struct task_str
   __u32 charged;
 
   if (!stay) return 0;
-  if (stay->runs % RUNS_A_TIMED_ONE == 0) timed_from = bpf_ktime_get_ns();
+  if (stay->runs++ % RUNS_A_TIMED_ONE == 0) timed_from = bpf_ktime_get_ns();
   if (next->pid && !(next->flags & KERNEL_THREAD)) {
     process = next->tgid;
     index = bpf_map_lookup_elem(&watched, &process);
@@ -135,7 +135,6 @@ int BPF_PROG(on_switch, int preempt, struct task_struct* before, struct task_str
     charged = *index;
     enter(stay, charged, now);
   }
-  stay->runs++;
   if (timed_from) charge(charged, timed_from);
   return 0;
 }

@@ -51,7 +51,7 @@ class SwitchClock {
   virtual bool WillWake(Slot slot) const = 0;  // it was asked to, and has not yet
 
   // What the program's runs for its threads have cost them, of any process that had the place.
-  // Estimated: one run in 32 is timed.
+  // Estimated: one run in 31 is timed.
   virtual std::chrono::nanoseconds Cost(Slot slot) const = 0;
 
   virtual int wake_fd() const = 0;

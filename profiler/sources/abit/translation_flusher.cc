@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <system_error>
 
 #include "base/clock.h"
 #include "base/units.h"
@@ -31,6 +32,8 @@ constexpr int kCallsThatTell = 3;
 // Each call that flushes interrupts the process: a pause keeps their number low.
 constexpr auto kBetweenCalls = microseconds(1);
 constexpr auto kLongestTry = microseconds(300);
+// If this thread was held up for longer, all of the helper's call may lie between two of its own.
+constexpr auto kLongestGap = microseconds(20);
 constexpr int kTries = 2;
 
 using Ranges = std::array<iovec, kRangesOfHelper>;
@@ -67,7 +70,11 @@ bool TranslationFlusher::Try(int pidfd, std::uint64_t page) {
   // The helper may still wait for a CPU to do the job before.
   if (done_.load() != asked_.load()) return false;
   if (!helper_.joinable()) {
-    helper_ = std::thread([this] { Help(); });
+    try {
+      helper_ = std::thread([this] { Help(); });
+    } catch (const std::system_error&) {
+      return false;  // there are as many threads as may be
+    }
     thread_.wait(0);
   }
   if (!KeepHelperApart()) return false;
@@ -83,11 +90,14 @@ bool TranslationFlusher::Try(int pidfd, std::uint64_t page) {
   const MonotonicTime end = clock.Now() + kLongestTry;
   while (begun_.load() != job)
     if (clock.Now() >= end) return false;
+  MonotonicTime called = clock.Now();
   for (int calls = 0;; ++calls) {
     if (!Deactivate(pidfd, ranges, 1)) return false;
-    if (done_.load() == job) return reached_ && calls >= kCallsThatTell;
+    const bool is_over = done_.load() == job;
     const MonotonicTime now = clock.Now();
-    if (now >= end) return false;
+    if (now >= end || now - called > kLongestGap) return false;
+    called = now;
+    if (is_over) return reached_ && calls >= kCallsThatTell;
     while (clock.Now() < now + kBetweenCalls) {
     }
   }

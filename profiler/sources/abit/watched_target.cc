@@ -57,14 +57,21 @@ std::chrono::nanoseconds WatchedTarget::TakeUsed() {
   return used;
 }
 
-void WatchedTarget::Earn(std::chrono::nanoseconds used) {
+void WatchedTarget::EarnFromNow() {
+  earned_at = handle->CpuTime();
+  handle->TakeClockCost();
+}
+
+std::chrono::nanoseconds WatchedTarget::Earn(std::chrono::nanoseconds used) {
   tmprof_budget_earn(&budget, static_cast<std::uint64_t>(used.count()));
   const std::chrono::nanoseconds cost = handle->TakeClockCost();
   tmprof_budget_charge(&budget, static_cast<std::uint64_t>(cost.count()));
   clock_cost += cost;
   clock_used += used;
-  if (clock_cost.count() > ClocksPart(budget, kClockJudged)) handle->DropClock();
+  if (clock_cost.count() > ClocksPart(budget, std::max(clock_used, kClockJudged)))
+    handle->DropClock();
   if (clock_used >= kClockJudged) clock_cost = clock_used = std::chrono::nanoseconds(0);
+  return cost;
 }
 
 bool WatchedTarget::RunsAnotherProgram(std::uint64_t its_address_space) {

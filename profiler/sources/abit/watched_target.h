@@ -34,10 +34,10 @@ struct WatchedTarget {
   // The CPU time it used since the last time.
   std::chrono::nanoseconds TakeUsed();
   // Its share of that, less what its exact clock has cost it. A clock that takes most of the share
-  // is dropped.
-  void Earn(std::chrono::nanoseconds used);
-  // What it uses from now on earns; what it used unwatched does not.
-  void EarnFromNow() { earned_at = handle->CpuTime(); }
+  // is dropped. Returns that cost.
+  std::chrono::nanoseconds Earn(std::chrono::nanoseconds used);
+  // What it uses from now on earns; what it used unwatched does not, nor is its clock charged.
+  void EarnFromNow();
 
   // A read found another address space. False: the process has exited, and its number belongs to
   // another. True: it executes another program, whose mappings are not known yet.
