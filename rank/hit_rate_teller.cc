@@ -74,9 +74,9 @@ std::vector<HitRates> HitRateTeller::Tell() const {
   for (HitRates& each : told) {
     const auto at = std::ranges::lower_bound(ascending_, each.capacity);
     each.history = history[static_cast<std::size_t>(at - ascending_.begin())];
-    // The same first reads judge history. If they hide the rates of the pages ranked best, the
-    // share of these may be as large in history.
-    if (each.history && each.attainable && !each.attainable->is_told()) {
+    // The first reads of one epoch judge history, mostly without fast tries. They hide the rates of
+    // the pages ranked best, whose share may be as large in history.
+    if (each.history && each.attainable) {
       each.history->high = std::max(each.history->high, each.attainable->high);
     }
   }

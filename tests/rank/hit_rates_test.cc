@@ -207,6 +207,7 @@ TEST(HitRatesMonteCarlo, JudgeHistoryByEvidenceThatDidNotRankIt) {
       EXPECT_NEAR(told[i].history->value, really[i], 0.07) << name << ", " << i;
       EXPECT_LE(told[i].history->low, really[i]) << name << ", " << i;
       EXPECT_GE(told[i].history->high, really[i]) << name << ", " << i;
+      EXPECT_GE(told[i].history->high, told[i].attainable->high) << name << ", " << i;
       std::printf("| %s | %.3f | %.3f [%.3f, %.3f] |\n", name, really[i], told[i].history->value,
                   told[i].history->low, told[i].history->high);
     }
