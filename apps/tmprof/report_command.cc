@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -38,7 +40,7 @@ struct ReportOptions {
   std::string epochs;
   std::string addresses;
   std::string style = "auto";
-  std::vector<double> rates = WorkingSetOptions{}.rates;
+  std::string rates = fmt::format("{}", fmt::join(WorkingSetOptions{}.rates, ","));
   bool raw = false;
   std::string page;
   std::string object;
@@ -46,6 +48,27 @@ struct ReportOptions {
   std::string tier2;
   std::uint64_t ping_pong = kPingPongEpochs;
 };
+
+// Refuses "inf", "nan" and an empty item, too.
+Result<std::vector<double>> ParseRates(const std::string& text) {
+  std::vector<double> rates;
+  std::string_view rest = text;
+  for (bool more = true; more;) {
+    const std::string_view item = rest.substr(0, rest.find(','));
+    more = item.size() < rest.size();
+    if (more) rest.remove_prefix(item.size() + 1);
+    double rate = 0;
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), rate);
+    if (error != std::errc{} || end != item.data() + item.size() || !std::isfinite(rate) ||
+        rate <= 0) {
+      return Fail(BadInput("use option", "--rates " + text,
+                           fmt::format("'{}' is not a finite number above 0", item),
+                           "write a number above 0, or several with commas between: 1,100"));
+    }
+    rates.push_back(rate);
+  }
+  return rates;
+}
 
 std::size_t TerminalColumns() {
   constexpr std::size_t kDefault = 100;  // of output into a file or pipe
@@ -198,21 +221,24 @@ Result<int> Report(const CLI::App& command, const ReportOptions& options) {
   const Result<RankModel> model = ParseRankModel(options.rank_model);
   if (!model) return Fail(model.error());
 
+  Result<std::vector<double>> rates = ParseRates(options.rates);
+  if (!rates) return Fail(rates.error());
+  std::ranges::sort(*rates);
+  std::vector<std::string> rate_texts;
+  for (const double rate : *rates) rate_texts.push_back(fmt::format("{}", rate));
+  if (Status different = RequireDifferent("--rates", rate_texts, *rates); !different) {
+    return Fail(different.error());
+  }
+
   ViewOptions view_options{.model = *model,
                            .by = *by,
                            .limit = options.limit > 0 ? std::optional(options.limit) : std::nullopt,
-                           .wss_rates = options.rates,
+                           .wss_rates = *std::move(rates),
                            .heatmap_raw = options.raw,
                            .ping_pong_epochs = options.ping_pong,
                            .objects_by = *objects_by,
                            .folded = !options.folded.empty(),
                            .text_columns = TerminalColumns()};
-  std::ranges::sort(view_options.wss_rates);
-  std::vector<std::string> rates;
-  for (const double rate : options.rates) rates.push_back(fmt::format("{}", rate));
-  if (Status different = RequireDifferent("--rates", rates, options.rates); !different) {
-    return Fail(different.error());
-  }
   if (!options.group.empty()) {
     const Result<HotGroup> group = ParseHotGroup(options.group);
     if (!group) return Fail(group.error());
@@ -372,8 +398,6 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
           "--rates", options->rates,
           of_views("rates", "Accesses of a page in a second of CPU time that count as use"))
       ->type_name("RATE,...")
-      ->delimiter(',')
-      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command
       ->add_option("--page", options->page,

@@ -457,8 +457,9 @@ TEST(Report, TellsTheWorkingSetAtTheRatesAskedFor) {
   EXPECT_GE(sizes[0]["pages"], sizes[1]["pages"]);
 }
 
-TEST(Report, RefusesRatesThatAreNoneOrTwiceTheSame) {
-  for (const std::string rates : {"0", "-1", "x", "5,5"}) {
+TEST(Report, RefusesRatesThatAreNoNumberAboveZeroOrTwiceTheSame) {
+  for (const std::string rates :
+       {"0", "-1", "x", "5,5", "nan", "inf", "-inf", "1e999", "", "5,", ",5", "1,,2"}) {
     const Outcome outcome = Tmprof({"report", GoldenTrace(), "--view", "wss", "--rates", rates});
     EXPECT_EQ(outcome.status, 2) << rates;
     EXPECT_THAT(outcome.err, HasSubstr("--rates"));
