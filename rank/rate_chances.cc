@@ -24,6 +24,9 @@ constexpr std::size_t kGridError = 2;
 // 0.02 to 0.09 in recorded programs: docs/accuracy.md ("Working set and idle memory").
 constexpr double kModelError = 0.1;
 
+// So many accesses are expected of a page of which none is seen with a chance of 5 % only.
+constexpr double kHidden = 3;
+
 // A reading of the grid decides which of its points reach each rate, and how fast they are.
 struct Reading {
   std::vector<std::size_t> first_point;  // by rate asked
@@ -198,6 +201,67 @@ void WidenByModelError(double in_use, ShareBounds& bounds) {
   Widen(bounds, bounds.value + kModelError * in_use);
 }
 
+// Returns the highest rate of a span's base pages in each step that the time in which they were
+// watched leaves possible, whatever rates other pages have. It is infinite if they were not
+// watched. Evidence of another step counts by the chance that the rate was the same there.
+std::vector<double> HighestRates(const ChancesInput& input, std::size_t span) {
+  const std::span kinds = std::span(input.kind_of).subspan(span * input.steps, input.steps);
+  const std::vector<double>& middles = input.targets[input.spans[span].target].middles;
+  std::vector<double> highest(input.steps);
+  for (std::size_t step = 0; step < input.steps; ++step) {
+    double accesses = 0;
+    double page_seconds = 0;
+    for (std::size_t other = 0; other < input.steps; ++other) {
+      const double apart = std::abs(middles[step] - middles[other]);
+      const double weight = input.persistence ? std::exp(-apart / *input.persistence) : 1;
+      const RateEvidence& seen = input.kinds[kinds[other]].mean;
+      accesses += weight * (seen.first_accesses + seen.first_read_finds);
+      page_seconds += weight * seen.pages * (seen.seconds_at_risk + seen.first_read_seconds);
+    }
+    const double hidden = accesses + kHidden * std::sqrt(accesses + 1);
+    highest[step] =
+        page_seconds > 0 ? hidden / page_seconds : std::numeric_limits<double>::infinity();
+  }
+  return highest;
+}
+
+// The fit takes pages that were watched shortly for pages like others. They may be in use instead.
+void WidenByUnwatched(const ChancesInput& input, const ChanceQuestions& questions,
+                      const std::vector<std::size_t>& spans, ChanceBounds& bounds) {
+  const std::size_t rates = questions.rates.size();
+  Shares shares{.reaches = std::vector<double>(input.steps * rates),
+                .idle = std::vector<double>(questions.ages())};
+  std::vector<double> ran(input.steps);
+  double pages = 0;
+  for (const std::size_t i : spans) {
+    const auto& [target, weight] = input.spans[i];
+    const std::vector<double> highest = HighestRates(input, i);
+    pages += weight;
+    for (std::size_t step = 0; step < input.steps; ++step) {
+      if (input.targets[target].cpu_seconds[step] <= 0) continue;
+      ran[step] += weight;
+      for (std::size_t r = 0; r < rates; ++r) {
+        if (highest[step] >= questions.rates[r]) shares.reaches[step * rates + r] += weight;
+      }
+    }
+    for (std::size_t age = 0; age < shares.idle.size(); ++age) {
+      double accesses = 0;
+      for (std::size_t step = 0; step < input.steps; ++step) {
+        const double seconds = questions.idle_cpu_seconds[target][age][step];
+        if (seconds > 0) accesses += seconds * highest[step];
+      }
+      shares.idle[age] += weight * std::exp(-accesses);
+    }
+  }
+  for (std::size_t i = 0; i < bounds.reaches.size(); ++i) {
+    if (ran[i / rates] <= 0) continue;
+    bounds.reaches[i].high = std::max(bounds.reaches[i].high, shares.reaches[i] / ran[i / rates]);
+  }
+  for (std::size_t age = 0; age < shares.idle.size(); ++age) {
+    bounds.idle[age].low = std::min(bounds.idle[age].low, shares.idle[age] / pages);
+  }
+}
+
 // Returns the CPU time of that age, averaged over pages. One column over the grid stands for all.
 double MeanIdleSeconds(const ChancesInput& input, const ChanceQuestions& questions,
                        std::size_t age) {
@@ -315,6 +379,7 @@ ChanceBounds EstimateChances(const ChancesInput& input, const ChanceQuestions& q
   }
   for (ShareBounds& reaches : bounds.reaches) WidenByModelError(reaches.value, reaches);
   for (ShareBounds& idle : bounds.idle) WidenByModelError(1 - idle.value, idle);
+  WidenByUnwatched(input, questions, some, bounds);
   return bounds;
 }
 

@@ -29,8 +29,6 @@ constexpr double kDeviations = 1.6449;
 // Memory that the scanner cannot clear is of other kinds than the rest. So large a part of it makes
 // the pages looked at a poor sample of all.
 constexpr double kMostUnclearable = 0.05;
-// Several processes that map more than a part of the pages hide how many resident pages there are.
-constexpr double kMostShared = 0.01;
 // Fewer blocks do not tell how blocks differ.
 constexpr std::size_t kFewestBlocks = 8;
 constexpr std::uint64_t kBlockPages = 512;  // what a scanner clears and reads at once
@@ -41,15 +39,34 @@ bool WasAccessed(const PageColumns& pages, std::size_t i) {
   return counted || (pages.references[i] | pages.load_samples[i] | pages.store_samples[i]) != 0;
 }
 
-// Remembers when each row of a table was last seen accessed, and until when each target was there.
+// The time in which a target was there.
+struct Life {
+  MonotonicTime start;
+  MonotonicTime end;
+
+  bool Holds(std::chrono::nanoseconds age) const { return end - start >= age; }
+  double SecondsWithin(MonotonicTime from, MonotonicTime to) const {
+    return std::max(0.0, Seconds(std::min(end, to) - std::max(start, from)));
+  }
+  void Join(const Life& other) {
+    start = std::min(start, other.start);
+    end = std::max(end, other.end);
+  }
+};
+
+using Lives = std::map<TargetId, Life>;
+
+// Remembers when each row of a table was last seen accessed, and when each target was there.
 class LastSeen {
  public:
   explicit LastSeen(const EvidenceTable& table) : table_(table), end_(table.size()) {}
 
   void Add(const EpochProfile& epoch) {
     for (const Target& target : epoch.targets) {
-      ends_[target.id] = epoch.end;
-      if (target.resident_pages) resident_[target.id] = *target.resident_pages;
+      const auto [known, is_new] = lives_.try_emplace(target.id, Life{epoch.start, epoch.end});
+      // A process exits in the midst of an epoch. After its exit it accesses nothing, which does
+      // not make its memory idle.
+      if (!target.exited) known->second.end = epoch.end;
     }
     std::size_t row = 0;  // both ascend by key
     const PageColumns& pages = epoch.pages;
@@ -76,15 +93,51 @@ class LastSeen {
     return last;
   }
 
-  const std::map<TargetId, MonotonicTime>& ends() const { return ends_; }
-  const std::map<TargetId, PageCount>& resident() const { return resident_; }
+  const Lives& lives() const { return lives_; }
 
  private:
   const EvidenceTable& table_;
   std::vector<std::optional<MonotonicTime>> end_;
-  std::map<TargetId, MonotonicTime> ends_;
-  std::map<TargetId, PageCount> resident_;
+  Lives lives_;
   std::size_t at_ = 0;
+};
+
+// Finds the epoch at whose end the most memory of the targets asked for was resident.
+class MostResident {
+ public:
+  explicit MostResident(const WorkingSet& set) : set_(set) {}
+
+  void Add(const EpochProfile& epoch) {
+    std::map<TargetId, PageCount> of_target;
+    PageCount sum;
+    for (const Target& target : epoch.targets) {
+      if (target.exited || !set_.totals.IsOf(target.id, set_.options.pid)) continue;
+      if (!target.resident_pages) return;
+      of_target[target.id] = *target.resident_pages;
+      sum += *target.resident_pages;
+    }
+    if (of_target.empty() || (!most_.empty() && sum <= sum_)) return;
+    most_ = std::move(of_target);
+    sum_ = sum;
+  }
+
+  // Precondition: `set` has no more than one target for each page.
+  void Tell(const std::map<TargetId, double>& visited, WorkingSet& set) const {
+    if (most_.empty()) return;
+    set.resident = sum_;
+    set.never_visited = PageCount(0);
+    for (const auto& [target, resident] : most_) {
+      const auto known = visited.find(target);
+      const PageCount looked_at(
+          known == visited.end() ? 0 : static_cast<std::uint64_t>(std::llround(known->second)));
+      if (resident > looked_at) *set.never_visited += resident - looked_at;
+    }
+  }
+
+ private:
+  const WorkingSet& set_;
+  std::map<TargetId, PageCount> most_;
+  PageCount sum_;
 };
 
 // Adds up chances over pages, and their variance if they are independent.
@@ -151,10 +204,11 @@ class BlockShares {
   double squared_pages_ = 0;
 };
 
-WorkingSet::Size SizeOf(double pages, double low, double high, double of) {
+// `most`: pages that are known to be no fewer. A part of `of` decides if the size is told.
+WorkingSet::Size SizeOf(double pages, double low, double high, double most, double of) {
   WorkingSet::Size size{.pages = pages,
                         .low = std::clamp(low, 0.0, pages),
-                        .high = std::clamp(high, pages, std::max(of, pages))};
+                        .high = std::clamp(high, pages, std::max(most, pages))};
   size.is_told = size.high - size.low <= HitRate::kWidestTold * of;
   return size;
 }
@@ -164,26 +218,29 @@ WorkingSet::Size Exactly(double pages) { return {.pages = pages, .low = pages, .
 // Sums up the chances of single rows, and counts pages of several mappers once.
 class ChanceAdder {
  public:
-  ChanceAdder(const WholeTrace& whole, const WorkingSet& set, LastSeen& seen,
-              const std::map<TargetId, MonotonicTime>& ends)
+  ChanceAdder(const WholeTrace& whole, const WorkingSet& set, LastSeen& seen)
       : whole_(whole),
         set_(set),
         seen_(seen),
-        ends_(ends),
         rates_(set.options.rates.size()),
         idle_(set.idle.size()),
         not_seen_(set.idle.size()),
         blocks_(rates_ + set.idle.size()) {}
 
   void Add(const RowChances& row) {
-    Chances chances{.reaches = row.chances->reaches, .idle = row.chances->idle};
+    const TargetId target = row.key.target;
+    Chances chances{.life = seen_.lives().at(target),
+                    .mappers = {target},
+                    .reaches = row.chances->reaches,
+                    .idle = row.chances->idle};
     const std::optional<MonotonicTime> last = seen_.Of(row.key, row.pages);
     for (std::size_t age = 0; age < idle_.size(); ++age) {
-      const bool was_seen = last && *last > ends_.at(row.key.target) - set_.idle[age].age;
+      const std::chrono::nanoseconds asked = set_.idle[age].age;
+      const bool was_seen = last && *last > chances.life.end - asked;
       chances.not_seen.push_back(!was_seen);
+      chances.was_there.push_back(chances.life.Holds(asked));
       if (was_seen) chances.idle[age] = 0;
     }
-    if (reaches_.empty()) reaches_.resize(chances.reaches.size());
     const PageKey name = whole_.shared.NameOf(row.key, PageCount(row.pages));
     if (name == row.key) {
       Sum(row.key, row.pages, chances);
@@ -191,87 +248,106 @@ class ChanceAdder {
     }
     const auto [known, is_new] = shared_.try_emplace({name, row.pages}, chances);
     if (is_new) {
-      of_target_[row.key.target] += row.pages;
+      visited_of_[target] += row.pages;
     } else {
-      mapped_again_ += row.pages;
+      is_shared_ = true;
       known->second.Join(chances);
     }
   }
 
   void Finish() {
-    for (const auto& [name, chances] : shared_) SumChances(name.second, chances);
-    shared_.clear();
+    for (const auto& [name, chances] : shared_) SumIdle(name.second, chances);
     blocks_.EndBlock();
+    std::vector<Life> lives;
+    for (const auto& [target, pages] : own_pages_) lives.push_back(seen_.lives().at(target));
+    for (const auto& [name, chances] : shared_) lives.push_back(chances.life);
+    std::ranges::sort(lives, {}, &Life::start);
+    for (const Life& life : lives) {
+      if (peopled_.empty() || peopled_.back().end < life.start) {
+        peopled_.push_back(life);
+      } else {
+        peopled_.back().Join(life);
+      }
+    }
   }
 
   // Precondition: all is finished.
   void Tell(const ChancesOverTime& over_time, WorkingSet& set) const {
+    set.is_shared = is_shared_;
     double visited = 0;
-    for (const auto& [target, pages] : of_target_) visited += pages;
+    for (const auto& [target, pages] : visited_of_) visited += pages;
     set.visited = PageCount(static_cast<std::uint64_t>(std::llround(visited)));
-    if (visited <= 0) return;
     TargetTimes all;
     for (const StepChances& step : over_time.steps) all.Add(step.times);
-    std::vector<double> seconds(rates_);
     std::vector<WorkingSet::Size> sums(rates_);
     double ran_seconds = 0;
     double most_ran = 0;
     for (std::size_t s = 0; s < over_time.steps.size(); ++s) {
       const StepChances& step = over_time.steps[s];
-      double ran = 0;
-      for (const auto& [target, pages] : of_target_) {
-        if (all.In(step.times, target).cpu_seconds > 0) ran += pages;
-      }
+      const double ran = PagesOfRunning(step, all);
       WorkingSet::Row row{.start = step.start, .end = step.end, .any_ran = ran > 0, .at_least = {}};
-      const double length = row.any_ran ? Seconds(step.end - step.start) : 0;
+      const double length = row.any_ran ? PeopledSeconds(step) : 0;
       ran_seconds += length;
       most_ran = std::max(most_ran, ran);
       for (std::size_t r = 0; r < rates_; ++r) {
         const std::size_t at = s * rates_ + r;
-        row.at_least.push_back(Bounded(reaches_[at], over_time.bounds.reaches[at], ran));
+        row.at_least.push_back(Bounded(SumOver(step, at), over_time.bounds.reaches[at], ran, ran));
         sums[r].pages += length * row.at_least[r].pages;
         sums[r].low += length * row.at_least[r].low;
         sums[r].high += length * row.at_least[r].high;
       }
       set.rows.push_back(std::move(row));
     }
-    if (ran_seconds <= 0) return;
+    if (ran_seconds <= 0) {
+      set.rows.clear();
+      set.idle.clear();
+      return;
+    }
     for (const WorkingSet::Size& sum : sums) {
-      set.at_least.push_back(
-          SizeOf(sum.pages / ran_seconds, sum.low / ran_seconds, sum.high / ran_seconds, most_ran));
+      set.at_least.push_back(SizeOf(sum.pages / ran_seconds, sum.low / ran_seconds,
+                                    sum.high / ran_seconds, most_ran, most_ran));
     }
     for (std::size_t age = 0; age < idle_.size(); ++age) {
-      set.idle[age].size = Bounded(idle_[age], over_time.bounds.idle[age], visited);
-      set.idle[age].size.high = std::min(set.idle[age].size.high, not_seen_[age]);
-      set.idle[age].size.low = std::min(set.idle[age].size.low, set.idle[age].size.pages);
+      set.idle[age].size = Bounded(idle_[age], over_time.bounds.idle[age], not_seen_[age], visited);
       set.idle[age].not_seen = not_seen_[age];
     }
   }
 
   const BlockShares& blocks() const { return blocks_; }
-  double mapped_again() const { return mapped_again_; }
+  const std::map<TargetId, double>& visited_of() const { return visited_of_; }
 
  private:
+  // Answers of one page. By age: idle, not_seen, was_there.
   struct Chances {
+    Life life;
+    std::vector<TargetId> mappers;
     std::vector<double> reaches;
     std::vector<double> idle;
     std::vector<bool> not_seen{};
+    std::vector<bool> was_there{};  // a mapper, for so long
 
     // Joins the chances of a page that another process maps, too. They are independent.
     void Join(const Chances& other) {
+      life.Join(other.life);
+      mappers.insert(mappers.end(), other.mappers.begin(), other.mappers.end());
       for (std::size_t i = 0; i < reaches.size(); ++i) {
         reaches[i] = 1 - (1 - reaches[i]) * (1 - other.reaches[i]);
       }
       for (std::size_t age = 0; age < idle.size(); ++age) {
         idle[age] *= other.idle[age];
         not_seen[age] = not_seen[age] && other.not_seen[age];
+        was_there[age] = was_there[age] || other.was_there[age];
       }
     }
   };
 
   void Sum(PageKey key, std::uint32_t pages, const Chances& chances) {
-    of_target_[key.target] += pages;
-    SumChances(pages, chances);
+    visited_of_[key.target] += pages;
+    own_pages_[key.target] += pages;
+    std::vector<ChanceSum>& sums = reaches_[key.target];
+    sums.resize(chances.reaches.size());
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i].Add(pages, chances.reaches[i]);
+    SumIdle(pages, chances);
     const std::size_t steps = chances.reaches.size() / rates_;
     std::vector<double> of_row(rates_);
     for (std::size_t i = 0; i < chances.reaches.size(); ++i) {
@@ -281,32 +357,80 @@ class ChanceAdder {
     blocks_.Add(key, pages, of_row);
   }
 
-  void SumChances(double pages, const Chances& chances) {
-    for (std::size_t i = 0; i < reaches_.size(); ++i) reaches_[i].Add(pages, chances.reaches[i]);
+  void SumIdle(double pages, const Chances& chances) {
     for (std::size_t age = 0; age < idle_.size(); ++age) {
+      if (!chances.was_there[age]) continue;
       idle_[age].Add(pages, chances.idle[age]);
       if (chances.not_seen[age]) not_seen_[age] += pages;
     }
   }
 
+  // Returns for how long any target was there in the step.
+  double PeopledSeconds(const StepChances& step) const {
+    double seconds = 0;
+    for (const Life& life : peopled_) seconds += life.SecondsWithin(step.start, step.end);
+    return seconds;
+  }
+  // Returns the part of that time that lies in one life.
+  double ShareOf(const Life& life, const StepChances& step) const {
+    const double seconds = PeopledSeconds(step);
+    return seconds > 0 ? life.SecondsWithin(step.start, step.end) / seconds : 0;
+  }
+
+  // Returns the pages of targets that used CPU time in the step, by the time that they were there.
+  double PagesOfRunning(const StepChances& step, const TargetTimes& all) const {
+    const auto ran = [&](TargetId target) { return all.In(step.times, target).cpu_seconds > 0; };
+    double pages = 0;
+    for (const auto& [target, own] : own_pages_) {
+      if (ran(target)) pages += own * ShareOf(seen_.lives().at(target), step);
+    }
+    for (const auto& [name, chances] : shared_) {
+      if (!std::ranges::any_of(chances.mappers, ran)) continue;
+      pages += name.second * ShareOf(chances.life, step);
+    }
+    return pages;
+  }
+
+  // Sums up the answers to one question about the step, by the time that their targets were there.
+  ChanceSum SumOver(const StepChances& step, std::size_t question) const {
+    ChanceSum sum;
+    for (const auto& [target, sums] : reaches_) {
+      const double share = ShareOf(seen_.lives().at(target), step);
+      sum.pages += share * sums[question].pages;
+      sum.variance += share * share * sums[question].variance;
+    }
+    for (const auto& [name, chances] : shared_) {
+      const double share = ShareOf(chances.life, step);
+      sum.Add(share * name.second, chances.reaches[question]);
+    }
+    return sum;
+  }
+
   // The fit may be wrong for all pages alike; what is left of each page's uncertainty is its own.
-  static WorkingSet::Size Bounded(const ChanceSum& sum, const ShareBounds& bounds, double of) {
+  static WorkingSet::Size Bounded(const ChanceSum& sum, const ShareBounds& bounds, double most,
+                                  double of) {
     const double scatter = kDeviations * std::sqrt(sum.variance);
-    return SizeOf(sum.pages, sum.pages - of * (bounds.value - bounds.low) - scatter,
-                  sum.pages + of * (bounds.high - bounds.value) + scatter, of);
+    // Bounds are of some of the pages, which may have more or less than their share.
+    const double low =
+        std::min(sum.pages - of * (bounds.value - bounds.low) - scatter, of * bounds.low);
+    const double high =
+        std::max(sum.pages + of * (bounds.high - bounds.value) + scatter, of * bounds.high);
+    return SizeOf(sum.pages, low, high, most, of);
   }
 
   const WholeTrace& whole_;
   const WorkingSet& set_;
   LastSeen& seen_;
-  const std::map<TargetId, MonotonicTime>& ends_;
   std::size_t rates_;
-  std::vector<ChanceSum> reaches_;  // row-major, a row of rates for each step
   std::vector<ChanceSum> idle_;
   std::vector<double> not_seen_;
-  std::map<TargetId, double> of_target_;  // pages
+  // Of pages that have no other name: row-major, a row of rates for each step.
+  std::map<TargetId, std::vector<ChanceSum>> reaches_;
+  std::map<TargetId, double> own_pages_;
+  std::map<TargetId, double> visited_of_;  // pages, also those of files, each of one target
   std::map<std::pair<PageKey, std::uint32_t>, Chances> shared_;
-  double mapped_again_ = 0;
+  bool is_shared_ = false;
+  std::vector<Life> peopled_;  // times in which any target was there, ascending, disjoint
   BlockShares blocks_;
 };
 
@@ -314,12 +438,13 @@ class ChanceAdder {
 void ScaleToResident(const BlockShares& blocks, WorkingSet& set) {
   const auto visited = static_cast<double>(set.visited.value());
   const auto resident = static_cast<double>(set.resident->value());
-  const double of_unvisited = 1 - std::min(1.0, visited / resident);
+  const double of_unvisited = static_cast<double>(set.never_visited->value()) / resident;
+  const double scale = 1 / (1 - of_unvisited);
   const auto scaled = [&](const WorkingSet::Size& size, std::size_t question) {
-    const double scale = resident / visited;
-    const double scatter = kDeviations * resident * blocks.Sd(question) * std::sqrt(of_unvisited);
-    return SizeOf(scale * size.pages, scale * size.low - scatter, scale * size.high + scatter,
-                  resident);
+    const double all = scale * visited;
+    const double scatter = kDeviations * all * blocks.Sd(question) * std::sqrt(of_unvisited);
+    return SizeOf(scale * size.pages, scale * size.low - scatter, scale * size.high + scatter, all,
+                  all);
   };
   WorkingSet::OfResident of_resident;
   for (const WorkingSet::Size& size : set.at_least) {
@@ -332,15 +457,11 @@ void ScaleToResident(const BlockShares& blocks, WorkingSet& set) {
 }
 
 // Says why pages that nobody looked at may differ from those that were; empty: they may not.
-std::string WhyNoResident(const WorkingSet& set, double mapped_again, std::size_t blocks) {
-  const auto visited = static_cast<double>(set.visited.value());
+std::string WhyNoResident(const WorkingSet& set, std::size_t blocks) {
   if (set.is_exact) return "every access was counted";
-  if (!set.totals.Delivered(SourceRole::kReferences) || *set.options.by == RankSource::kSamples) {
-    return "samples alone show the pages that are accessed often";
-  }
   if (set.whole_regions) return "regions were looked at, and which of their pages exist is unknown";
+  if (set.is_shared) return "several processes map the same pages";
   if (!set.resident) return "the trace does not tell how much memory is resident";
-  if (mapped_again > kMostShared * visited) return "several processes map the same pages";
   for (const SourceTotal& source : set.totals.sources) {
     const auto unclearable = source.Detail("unclearable_pages");
     if (unclearable && static_cast<double>(*unclearable) >
@@ -348,7 +469,8 @@ std::string WhyNoResident(const WorkingSet& set, double mapped_again, std::size_
       return "much memory cannot be looked at";
     }
   }
-  if (visited <= 0 || blocks < kFewestBlocks) return "too few places were looked at";
+  if (*set.never_visited >= *set.resident || blocks < kFewestBlocks)
+    return "too few places were looked at";
   return "";
 }
 
@@ -413,7 +535,8 @@ WorkingSet::Row MeanOf(std::span<const WorkingSet::Row> rows) {
 
 void JoinRows(WorkingSet& set) {
   if (set.rows.empty()) return;
-  set.at_least = MeanOf(set.rows).at_least;
+  const WorkingSet::Row mean = MeanOf(set.rows);
+  if (mean.any_ran) set.at_least = mean.at_least;
   const std::size_t together = CeilDivide(set.rows.size(), kMostRows);
   std::vector<WorkingSet::Row> joined;
   for (std::size_t i = 0; i < set.rows.size(); i += together) {
@@ -423,14 +546,18 @@ void JoinRows(WorkingSet& set) {
   set.rows = std::move(joined);
 }
 
-void TellExactIdle(const WholeTrace& whole, LastSeen& seen, WorkingSet& set) {
+// Returns the pages of each target that were accessed. A page of several counts for one of them.
+std::map<TargetId, double> TellExactIdle(const WholeTrace& whole, LastSeen& seen, WorkingSet& set) {
   const EvidenceTable& table = whole.ranker.table();
-  std::map<std::pair<PageKey, std::uint32_t>, std::vector<bool>> shared;
-  double visited = 0;
-  const auto add = [&](double pages, const std::vector<bool>& idle) {
-    visited += pages;
-    for (std::size_t age = 0; age < idle.size(); ++age) {
-      if (idle[age]) set.idle[age].not_seen += pages;
+  struct Page {
+    std::vector<bool> idle;
+    std::vector<bool> was_there;
+  };
+  std::map<std::pair<PageKey, std::uint32_t>, Page> shared;
+  std::map<TargetId, double> visited_of;
+  const auto add = [&](double pages, const Page& page) {
+    for (std::size_t age = 0; age < page.idle.size(); ++age) {
+      if (page.idle[age] && page.was_there[age]) set.idle[age].not_seen += pages;
     }
   };
   for (std::size_t row = 0; row < table.size(); ++row) {
@@ -439,76 +566,97 @@ void TellExactIdle(const WholeTrace& whole, LastSeen& seen, WorkingSet& set) {
     if (!set.totals.IsOf(key.target, set.options.pid)) continue;
     const std::optional<MonotonicTime> last = seen.Of(key, pages);
     if (!last) continue;
-    std::vector<bool> idle;
+    const Life& life = seen.lives().at(key.target);
+    Page page;
     for (const WorkingSet::Idle& each : set.idle) {
-      idle.push_back(*last <= seen.ends().at(key.target) - each.age);
+      page.idle.push_back(*last <= life.end - each.age);
+      page.was_there.push_back(life.Holds(each.age));
     }
     const PageKey name = whole.shared.NameOf(key, PageCount(pages));
     if (name == key) {
-      add(pages, idle);
+      visited_of[key.target] += pages;
+      add(pages, page);
       continue;
     }
-    const auto [known, is_new] = shared.try_emplace({name, pages}, idle);
-    for (std::size_t age = 0; age < idle.size(); ++age) {
-      known->second[age] = known->second[age] && idle[age];
+    const auto [known, is_new] = shared.try_emplace({name, pages}, page);
+    if (is_new) visited_of[key.target] += pages;
+    set.is_shared = set.is_shared || !is_new;
+    for (std::size_t age = 0; age < page.idle.size(); ++age) {
+      known->second.idle[age] = known->second.idle[age] && page.idle[age];
+      known->second.was_there[age] = known->second.was_there[age] || page.was_there[age];
     }
   }
-  for (const auto& [name, idle] : shared) add(name.second, idle);
+  for (const auto& [name, page] : shared) add(name.second, page);
   for (WorkingSet::Idle& each : set.idle) each.size = Exactly(each.not_seen);
+  double visited = 0;
+  for (const auto& [target, pages] : visited_of) visited += pages;
   set.visited = PageCount(static_cast<std::uint64_t>(visited));
+  return visited_of;
+}
+
+// Refuses to tell accesses from samples: how many accesses one stands for is unknown.
+Status RequireAccesses(const EvidenceTable& table, RankSource by, const std::string& trace) {
+  const auto has = [&](auto what) { return std::ranges::any_of(table.evidence, what); };
+  const bool samples_alone = by == RankSource::kCombined &&
+                             !has([](const Evidence& of) { return of.looks > 0; }) &&
+                             has([](const Evidence& of) { return of.samples() > 0; });
+  if (by != RankSource::kSamples && !samples_alone) return {};
+  return Fail(BadInput("tell working sets by samples", trace,
+                       "how many accesses a sample stands for is unknown without accessed bits",
+                       "go by accessed bits: --by references or combined, of a trace with some; "
+                       "'tmprof doctor' tells which sources can record them"));
 }
 
 }  // namespace
-
-std::optional<PageCount> WorkingSet::NeverVisited() const {
-  if (!resident) return std::nullopt;
-  return *resident > visited ? *resident - visited : PageCount(0);
-}
 
 Result<WorkingSet> MakeWorkingSet(const Trace& trace, const WorkingSetOptions& options) {
   const Result<WholeTrace> whole = ReadWholeTrace(trace, RankModel::kRate, options.epochs);
   if (!whole) return Fail(whole.error());
   const auto by = whole->known.Choose(options.by, "tell working sets by misses", trace.name);
   if (!by) return Fail(by.error());
+  if (Status known = RequireAccesses(whole->ranker.table(), *by, trace.name); !known) {
+    return Fail(known.error());
+  }
   WorkingSet set{.totals = whole->totals, .options = options, .is_exact = IsExact(*by)};
   set.options.by = *by;
-  for (const std::chrono::seconds age : kAges) {
-    if (age <= set.totals.duration()) set.idle.push_back({.age = age, .size = {}});
-  }
   LastSeen seen(whole->ranker.table());
-  const Result<StreamEnd> end =
-      ReadEpochs(trace, options.epochs, [&](const EpochProfile& epoch) { seen.Add(epoch); });
+  MostResident most_resident(set);
+  const Result<StreamEnd> end = ReadEpochs(trace, options.epochs, [&](const EpochProfile& epoch) {
+    seen.Add(epoch);
+    most_resident.Add(epoch);
+  });
   if (!end) return Fail(end.error());
-  std::map<TargetId, MonotonicTime> ends;
-  bool all_known = !seen.ends().empty();
-  PageCount resident;
-  for (const auto& [target, last] : seen.ends()) {
+  RateQuestions questions{.rates = options.rates, .ages = {}, .ends = {}};
+  std::chrono::nanoseconds longest{0};
+  for (const auto& [target, life] : seen.lives()) {
     if (!set.totals.IsOf(target, options.pid)) continue;
-    ends[target] = last;
-    const auto known = seen.resident().find(target);
-    all_known = all_known && known != seen.resident().end();
-    if (known != seen.resident().end()) resident += known->second;
+    questions.ends[target] = life.end;
+    longest = std::max(longest, life.end - life.start);
   }
-  if (all_known) set.resident = resident;
+  for (const std::chrono::seconds age : kAges) {
+    if (age > longest) break;
+    set.idle.push_back({.age = age, .size = {}});
+    questions.ages.push_back(age);
+  }
   if (set.is_exact) {
     const Result<StreamEnd> rows = AddExactRows(trace, *whole, set);
     if (!rows) return Fail(rows.error());
     JoinRows(set);
-    TellExactIdle(*whole, seen, set);
-    set.why_no_resident = WhyNoResident(set, 0, 0);
+    const std::map<TargetId, double> visited_of = TellExactIdle(*whole, seen, set);
+    if (!set.is_shared) most_resident.Tell(visited_of, set);
+    set.why_no_resident = WhyNoResident(set, 0);
     return set;
   }
   for (const std::uint32_t pages : whole->ranker.table().span_pages) {
     set.whole_regions = set.whole_regions || !IsOneEntry(pages);
   }
-  RateQuestions questions{.rates = options.rates, .ages = {}, .ends = ends};
-  for (const WorkingSet::Idle& idle : set.idle) questions.ages.push_back(idle.age);
-  ChanceAdder adder(*whole, set, seen, ends);
+  ChanceAdder adder(*whole, set, seen);
   const ChancesOverTime over_time =
       whole->ranker.EstimateChances(*by, questions, [&](const RowChances& row) { adder.Add(row); });
   adder.Finish();
   adder.Tell(over_time, set);
-  set.why_no_resident = WhyNoResident(set, adder.mapped_again(), adder.blocks().blocks());
+  if (!set.is_shared) most_resident.Tell(adder.visited_of(), set);
+  set.why_no_resident = WhyNoResident(set, adder.blocks().blocks());
   if (set.why_no_resident.empty() && !set.at_least.empty()) ScaleToResident(adder.blocks(), set);
   return set;
 }
@@ -543,8 +691,8 @@ SizeUnit UnitOf(double pages) {
 }
 
 double LargestOf(const WorkingSet& set) {
-  const PageCount resident = set.of_resident ? *set.resident : PageCount(0);
-  return static_cast<double>(std::max(set.visited, resident).value());
+  const PageCount rest = set.of_resident ? *set.never_visited : PageCount(0);
+  return static_cast<double>((set.visited + rest).value());
 }
 
 std::string AgeText(std::chrono::nanoseconds age) {
@@ -559,9 +707,12 @@ std::string RateText(double rate) { return fmt::format("{:g}", rate); }
 std::string WhatWasVisited(const WorkingSet& set) {
   std::string text = fmt::format("{}: {} ({} pages)", set.is_exact ? "accessed" : "looked at",
                                  HumanSize(set.visited), Grouped(set.visited.value()));
-  if (!set.resident) return text + "; resident: unknown\n";
-  text += fmt::format(" of {} resident\n", HumanSize(*set.resident));
-  const PageCount rest = *set.NeverVisited();
+  if (!set.resident) {
+    return text + (set.is_shared ? "; resident: unknown, as several processes map the same pages\n"
+                                 : "; resident: unknown\n");
+  }
+  text += fmt::format("; at most {} resident at a time\n", HumanSize(*set.resident));
+  const PageCount rest = *set.never_visited;
   if (rest == PageCount(0)) return text;
   text += set.is_exact
               ? fmt::format("never accessed: {}, not in these tables\n", HumanSize(rest))
@@ -605,7 +756,7 @@ std::string SizesText(const WorkingSet& set, const SizeUnit& unit) {
 }
 
 std::string OverTimeText(const WorkingSet& set, const SizeUnit& unit) {
-  if (set.rows.size() == 1) return "No change over time was found.\n";
+  if (set.rows.size() == 1) return "No change of rates over time was found.\n";
   std::vector<TextTable::Column> columns = {{"seconds"}};
   for (const double rate : set.options.rates) {
     columns.push_back({fmt::format("{} >= {}/s", unit.name, RateText(rate))});
@@ -631,7 +782,7 @@ std::string OverTimeText(const WorkingSet& set, const SizeUnit& unit) {
 }
 
 std::string IdleText(const WorkingSet& set, const SizeUnit& unit) {
-  if (set.idle.empty()) return "Idle memory: the trace is shorter than a second.\n";
+  if (set.idle.empty()) return "Idle memory: no process was there for a second.\n";
   std::string text = "Idle memory: not accessed for so long, at the end of its process's epochs\n";
   std::vector<TextTable::Column> columns = {{"idle for"}};
   for (const TextTable::Column& column : SizeColumns(set, unit)) columns.push_back(column);
@@ -726,12 +877,12 @@ Json IdleJson(const WorkingSet& set) {
 std::string WorkingSetJson(const WorkingSet& set) {
   Json over_time = Json::array();
   for (const WorkingSet::Row& row : set.rows) {
-    over_time.push_back({{"start_s", Seconds(row.start - set.totals.start)},
-                         {"end_s", Seconds(row.end - set.totals.start)},
-                         {"ran", row.any_ran},
-                         {"working_set", RatesJson(set, row.at_least)}});
+    over_time.push_back(
+        {{"start_s", Seconds(row.start - set.totals.start)},
+         {"end_s", Seconds(row.end - set.totals.start)},
+         {"ran", row.any_ran},
+         {"working_set", row.any_ran ? RatesJson(set, row.at_least) : Json::array()}});
   }
-  const std::optional<PageCount> never = set.NeverVisited();
   return JsonText(WithEnd(
       {{"view", "wss"},
        {"trace", set.totals.trace},
@@ -742,7 +893,7 @@ std::string WorkingSetJson(const WorkingSet& set) {
        {"exact", set.is_exact},
        {"visited_pages", set.visited.value()},
        {"resident_pages", OrNull(set.resident)},
-       {"never_visited_pages", OrNull(never)},
+       {"never_visited_pages", OrNull(set.never_visited)},
        {"working_set", RatesJson(set, set.at_least)},
        {"working_set_of_resident",
         set.of_resident ? RatesJson(set, set.of_resident->at_least) : Json(nullptr)},

@@ -25,7 +25,8 @@ struct WorkingSetOptions {
   std::vector<double> rates = {1, 10, 100, 1000};
 };
 
-// Base pages of memory that were looked at. Pages that nobody looked at are in no size.
+// Base pages of memory that were looked at. Pages that nobody looked at are in no size. A process
+// counts from the first epoch that lists it to the last one before its exit.
 struct WorkingSet {
   struct Size {
     double pages = 0;
@@ -36,12 +37,14 @@ struct WorkingSet {
   struct Row {
     MonotonicTime start;
     MonotonicTime end;
-    bool any_ran = true;         // false: no process used CPU time
-    std::vector<Size> at_least;  // by rate
+    bool any_ran = true;         // false: no process used CPU time, nothing is known
+    std::vector<Size> at_least;  // by rate, mean over the row's time with processes
   };
   struct Idle {
     std::chrono::nanoseconds age{0};
-    Size size;            // not accessed for so long, at the end of its process's epochs
+    // It was not accessed for so long, at the end of its process's epochs. Processes that were not
+    // there for so long have no part in it.
+    Size size;
     double not_seen = 0;  // pages that were not seen accessed for so long: an upper bound
   };
   // These are sizes of all resident pages, if those that nobody looked at are like the others.
@@ -53,21 +56,24 @@ struct WorkingSet {
   TraceTotals totals;
   WorkingSetOptions options;
   bool is_exact = false;
-  std::vector<Row> rows;              // one if nothing tells that rates changed
-  std::vector<Size> at_least;         // mean over the time in which processes ran
-  std::vector<Idle> idle;             // ages within the trace's length
-  PageCount visited;                  // with an estimate; exact: that were accessed
-  std::optional<PageCount> resident;  // when last known; nullopt: the trace does not tell
+  std::vector<Row> rows;       // one if nothing tells that rates changed
+  std::vector<Size> at_least;  // mean over the time in which processes ran; empty: unknown
+  std::vector<Idle> idle;      // ages that some process was there for; empty: unknown
+  PageCount visited;           // with an estimate; exact: that were accessed
+  // The most at one time. nullopt: the trace does not tell, or several processes map a page, which
+  // counts for each of them.
+  std::optional<PageCount> resident;
+  // Of these, the pages that are not visited. nullopt: the resident pages are not known.
+  std::optional<PageCount> never_visited;
   std::optional<OfResident> of_resident;
   std::string why_no_resident;  // set if there is no `of_resident`
   bool whole_regions = false;   // pages of a region count alike
-
-  // nullopt: the resident pages are not known.
-  std::optional<PageCount> NeverVisited() const;
+  bool is_shared = false;       // several processes map a page
 };
 
 // A page that several processes map counts once, if they map it by spans of one size: it is
-// accessed as often as by the process that accesses it the most. Reads the trace twice.
+// accessed as often as by the process that accesses it the most. Refuses to tell accesses from
+// samples alone. Reads the trace twice.
 Result<WorkingSet> MakeWorkingSet(const Trace& trace, const WorkingSetOptions& options);
 
 std::string WorkingSetText(const WorkingSet& set);

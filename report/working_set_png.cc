@@ -72,8 +72,9 @@ class SizeAxis {
 void DrawOverTime(Canvas& canvas, const WorkingSet& set, double most_pages) {
   const SizeAxis axis(kOverTime, most_pages);
   const auto visited = static_cast<double>(set.visited.value());
-  if (set.resident && !set.is_exact && most_pages > visited) {
-    const double top = axis.YOf(static_cast<double>(set.resident->value()));
+  const auto never = static_cast<double>(set.never_visited.value_or(PageCount(0)).value());
+  if (never > 0 && !set.is_exact) {
+    const double top = axis.YOf(visited + never);
     canvas.Hatch({.left = kOverTime.left,
                   .top = top,
                   .width = kOverTime.width,
@@ -142,7 +143,7 @@ void DrawLegend(Canvas& canvas, const WorkingSet& set) {
     canvas.Text(left, y, "band: 90 % interval", kTickSize, kLeft);
     y += kLine;
   }
-  const std::optional<PageCount> never = set.NeverVisited();
+  const std::optional<PageCount> never = set.never_visited;
   if (never && *never > PageCount(0) && !set.is_exact) {
     canvas.Hatch({.left = left, .top = y - 8, .width = 34, .height = 16});
     canvas.Text(left + 44, y, "never looked at", kTickSize, kLeft);
@@ -177,17 +178,18 @@ void DrawIdle(Canvas& canvas, const WorkingSet& set, double most_pages) {
   }
   if (!set.is_exact) {
     const double left = kIdle.left + slot * (static_cast<double>(set.idle.size()) + (1 - kBar) / 2);
-    if (const std::optional<PageCount> never = set.NeverVisited()) {
+    if (const std::optional<PageCount> never = set.never_visited) {
       const double top = axis.YOf(static_cast<double>(never->value()));
       canvas.Hatch(
           {.left = left, .top = top, .width = slot * kBar, .height = kIdle.bottom() - top});
     }
     canvas.Text(left + slot * kBar / 2, kIdle.bottom() + 18,
-                set.NeverVisited() ? "never looked at" : "rest: unknown", kTickSize, kCentre);
+                set.never_visited ? "never looked at" : "rest: unknown", kTickSize, kCentre);
   }
   if (set.idle.empty()) {
     canvas.Text(kIdle.left + kIdle.width / 2, kIdle.top + kIdle.height / 2,
-                "the trace is shorter than a second", kTickSize, kCentre);
+                set.at_least.empty() ? "unknown" : "no process was there for a second", kTickSize,
+                kCentre);
   }
   canvas.Line(kIdle.left, axis.YOf(visited), kIdle.right(), axis.YOf(visited), kInk);
   canvas.Text(kIdle.right() + 8, axis.YOf(visited), set.is_exact ? "accessed" : "looked at",
@@ -203,9 +205,10 @@ Result<std::string> WorkingSetPng(const WorkingSet& set) {
               fmt::format("{}: working set", Printable(set.totals.trace)), kTitleSize, kCentre);
   std::string known =
       fmt::format("{} {}", set.is_exact ? "accessed:" : "looked at:", HumanSize(set.visited));
-  if (set.resident) known += fmt::format(" of {} resident", HumanSize(*set.resident));
+  if (set.resident)
+    known += fmt::format("; at most {} resident at a time", HumanSize(*set.resident));
   canvas.Text(kOverTime.left + kOverTime.width / 2, 56, known, kCaptionSize, kCentre);
-  const PageCount most = std::max(set.visited, set.resident.value_or(PageCount(0)));
+  const PageCount most = set.visited + set.never_visited.value_or(PageCount(0));
   const auto most_pages = static_cast<double>(most.value());
   DrawOverTime(canvas, set, most_pages);
   DrawLegend(canvas, set);

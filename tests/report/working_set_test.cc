@@ -29,7 +29,7 @@ using testing::Not;
 using RateOf = std::function<double(std::uint64_t page, std::uint64_t epoch)>;
 
 // A program of known rates. A ladder looks at every `every`-th of its 2 MiB blocks in an epoch, in
-// turn, and reads 0.25, 1, 4 … 1024 ms after each clear.
+// turn, and reads 0.25, 1, 4 … ms after each clear.
 struct Program {
   std::uint64_t pages = 4096;
   std::uint64_t epochs = 8;
@@ -40,6 +40,7 @@ struct Program {
   std::vector<Mapping> mappings;
   std::chrono::milliseconds cpu_time{1000};
   std::uint32_t targets = 1;  // each like the others, seen by itself
+  double longest_read = 1.5;  // seconds after the clear
 };
 
 void Look(const Program& program, std::uint64_t epoch, TargetId target, std::mt19937_64& random,
@@ -50,7 +51,7 @@ void Look(const Program& program, std::uint64_t epoch, TargetId target, std::mt1
     const double first = exponential(random) / program.rate(page, epoch);
     PageRecord record{.key = {target, Vpn(page)}};
     double before = 0;
-    for (double read = 0.25e-3; read < 1.5; read *= 4) {
+    for (double read = 0.25e-3; read < program.longest_read; read *= 4) {
       ++record.looks;
       if (first <= read) {
         record.references = record.first_accesses = 1;
@@ -140,6 +141,22 @@ TEST(WorkingSet, IsNotToldOfRatesThatNoReadCanTell) {
   EXPECT_LT(set.at_least[1].high, 200);
 }
 
+// Half of the pages is accessed 300 times a second, the others 12 times. A read 16 ms after the
+// clear finds one of these seldom.
+double HalfIsSlow(std::uint64_t page, std::uint64_t /*epoch*/) { return page % 2 == 0 ? 300 : 12; }
+
+TEST(WorkingSet, MayHoldPagesThatWereNotWatchedForLongEnough) {
+  const WorkingSet once =
+      Make(Record({.epochs = 1, .rate = HalfIsSlow, .longest_read = 0.02}), {.rates = {10, 100}});
+  ExpectHolds(once.at_least[0], 4096);
+  EXPECT_EQ(once.at_least[0].high, 4096);
+  const WorkingSet often =
+      Make(Record({.epochs = 32, .rate = HalfIsSlow, .longest_read = 0.02}), {.rates = {40, 100}});
+  ExpectHolds(often.at_least[0], 2048);
+  EXPECT_TRUE(often.at_least[0].is_told);
+  EXPECT_TRUE(often.at_least[1].is_told);
+}
+
 // In the first half every eighth page is hot, then every second one.
 TEST(WorkingSet, FollowsAProgramThatChanges) {
   const WorkingSet set = Make(Record({.epochs = 16, .rate = [](auto page, auto epoch) {
@@ -156,7 +173,7 @@ TEST(WorkingSet, IsOneRowIfNothingChanges) {
   ASSERT_EQ(set.rows.size(), 1u);
   EXPECT_EQ(set.rows[0].start, set.totals.start);
   EXPECT_EQ(set.rows[0].end, set.totals.stop);
-  EXPECT_THAT(WorkingSetText(set), HasSubstr("No change over time was found.\n"));
+  EXPECT_THAT(WorkingSetText(set), HasSubstr("No change of rates over time was found.\n"));
 }
 
 // Half of the resident memory is looked at: an eighth of it is hot there, and likely elsewhere.
@@ -164,7 +181,7 @@ TEST(NeverVisited, IsUnknownAndScalesOnlyTheSizesOfResidentMemory) {
   const WorkingSet set =
       Make(Record({.pages = 8192, .visited_pages = 4096, .rate = EighthIsHot, .resident = 8192}));
   EXPECT_EQ(set.resident, PageCount(8192));
-  EXPECT_EQ(set.NeverVisited(), PageCount(4096));
+  EXPECT_EQ(set.never_visited, PageCount(4096));
   ASSERT_TRUE(set.of_resident.has_value());
   ExpectHolds(set.of_resident->at_least[2], 1024);
   EXPECT_NEAR(set.of_resident->at_least[2].pages, 2 * set.at_least[2].pages, 1e-6);
@@ -177,22 +194,29 @@ TEST(NeverVisited, IsUnknownAndScalesOnlyTheSizesOfResidentMemory) {
 TEST(NeverVisited, IsNotKnownOfATraceWithoutResidentPages) {
   const WorkingSet set = Make(Record({.rate = EighthIsHot}));
   EXPECT_EQ(set.resident, std::nullopt);
-  EXPECT_EQ(set.NeverVisited(), std::nullopt);
+  EXPECT_EQ(set.never_visited, std::nullopt);
   EXPECT_FALSE(set.of_resident.has_value());
   EXPECT_THAT(WorkingSetText(set),
               AllOf(HasSubstr("resident: unknown"), HasSubstr("does not tell how much memory")));
   EXPECT_TRUE(Json::parse(WorkingSetJson(set))["never_visited_pages"].is_null());
 }
 
-TEST(NeverVisited, IsNotTakenToBeLikePagesThatSamplesFound) {
+// Samples are no accesses, and pages that no sample hit may be in use.
+TEST(WorkingSet, IsRefusedOfSamplesAlone) {
   EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "t")});
   epoch.sources = {SampleSource(9)};
-  epoch.targets[0].resident_pages = PageCount(100);
   See(epoch, 0, {{.vpn = 1, .loads = 5}, {.vpn = 2, .loads = 1}});
-  const WorkingSet set = Make(TraceOf({epoch}));
-  EXPECT_EQ(set.NeverVisited(), PageCount(98));
-  EXPECT_FALSE(set.of_resident.has_value());
-  EXPECT_THAT(set.why_no_resident, HasSubstr("samples"));
+  const Trace samples = TraceOf({epoch});
+  See(epoch, 0, {{.vpn = 3, .looks = 1, .references = 1}});
+  const Trace both = TraceOf({epoch});
+  for (const Result<WorkingSet>& set :
+       {MakeWorkingSet(samples, {}), MakeWorkingSet(samples, {.by = RankSource::kCombined}),
+        MakeWorkingSet(samples, {.by = RankSource::kSamples}),
+        MakeWorkingSet(both, {.by = RankSource::kSamples})}) {
+    ASSERT_FALSE(set.has_value());
+    EXPECT_THAT(set.error().Message(), AllOf(HasSubstr("samples"), HasSubstr("--by references")));
+  }
+  EXPECT_TRUE(MakeWorkingSet(both, {}).has_value());
 }
 
 std::vector<Mapping> OneFile() {
@@ -202,7 +226,7 @@ std::vector<Mapping> OneFile() {
            .file = FilePlace{.device = 1, .inode = 5, .offset = PageCount(0)}}};
 }
 
-// Both processes map the same pages.
+// Both processes map the same pages, which are resident in each.
 TEST(SharedMemory, CountsOnce) {
   const WorkingSet set =
       Make(Record({.rate = EighthIsHot, .resident = 4096, .mappings = OneFile(), .targets = 2}));
@@ -210,6 +234,101 @@ TEST(SharedMemory, CountsOnce) {
   EXPECT_NEAR(set.at_least[2].pages, 512, 40);
   EXPECT_FALSE(set.of_resident.has_value());
   EXPECT_THAT(set.why_no_resident, HasSubstr("several processes"));
+  EXPECT_EQ(set.resident, std::nullopt);
+  EXPECT_EQ(set.never_visited, std::nullopt);
+  EXPECT_THAT(WorkingSetText(set), AllOf(HasSubstr("resident: unknown, as several processes"),
+                                         Not(HasSubstr("never looked at"))));
+  const Json json = Json::parse(WorkingSetJson(set));
+  EXPECT_TRUE(json["resident_pages"].is_null());
+  EXPECT_TRUE(json["never_visited_pages"].is_null());
+}
+
+// Target 0 runs in the first `epochs` seconds, target 1 in as many after it, and so on. An exit is
+// seen at the end of the following epoch, in the midst of which it came.
+Trace OneAfterAnother(std::uint64_t targets, std::uint64_t epochs, const RateOf& rate) {
+  std::mt19937_64 random(1);
+  const Program program{.rate = rate};
+  std::vector<EpochProfile> all;
+  for (std::uint64_t e = 0; e <= targets * epochs; ++e) {
+    const std::uint64_t running = e / epochs;
+    std::vector<Target> listed;
+    if (e > 0 && e % epochs == 0) {
+      listed.push_back(MakeTarget(static_cast<std::uint32_t>(running - 1), 9, "t"));
+      listed.back().exited = true;
+      listed.back().cpu_time = std::chrono::milliseconds(20);
+    }
+    if (running < targets) {
+      listed.push_back(MakeTarget(static_cast<std::uint32_t>(running), 10, "t"));
+      listed.back().resident_pages = PageCount(4096 + 100 * running);
+    }
+    EpochProfile epoch = MakeEpoch(e, listed);
+    epoch.sources = {ReferenceSource(1)};
+    if (running < targets) {
+      Look(program, e, TargetId(static_cast<std::uint32_t>(running)), random, epoch.pages);
+    }
+    all.push_back(std::move(epoch));
+  }
+  return TraceOf(std::move(all));
+}
+
+TEST(ProcessesOneAfterAnother, AddNoSizesOfTimesInWhichTheyDidNotRun) {
+  const WorkingSet set = Make(OneAfterAnother(4, 4, EighthIsHot));
+  EXPECT_EQ(set.visited, PageCount(4 * 4096));
+  ExpectHolds(set.at_least[2], 512);
+  EXPECT_NEAR(set.at_least[2].pages, 512, 60);
+  EXPECT_LE(set.at_least[0].high, 4096);
+  for (const WorkingSet::Row& row : set.rows) {
+    for (const WorkingSet::Size& size : row.at_least) EXPECT_LE(size.high, 4096);
+  }
+}
+
+// The trace goes on for an epoch, in which the process exits at once.
+TEST(ProcessesOneAfterAnother, AreNotSmallerForTheTimeAfterThem) {
+  const WorkingSet set = Make(OneAfterAnother(1, 3, EighthIsHot));
+  ASSERT_EQ(set.rows.size(), 1u);
+  ExpectHolds(set.at_least[0], 4096);
+  ExpectHolds(set.at_least[2], 512);
+  EXPECT_NEAR(set.at_least[2].pages, 512, 40);
+}
+
+TEST(ProcessesOneAfterAnother, AreResidentOnlyWhileTheyRun) {
+  const WorkingSet set = Make(OneAfterAnother(3, 4, EighthIsHot));
+  EXPECT_EQ(set.resident, PageCount(4296));
+  EXPECT_EQ(set.never_visited, PageCount(200));
+}
+
+// Each page is accessed until the exit. After it there are no accesses, which is not idleness.
+TEST(ProcessesOneAfterAnother, AreNotIdleBecauseTheyExited) {
+  const WorkingSet set = Make(OneAfterAnother(3, 4, [](auto, auto) { return 100.0; }));
+  ASSERT_EQ(set.idle.size(), 1u);  // none was there for 5 s, though the trace has 13
+  EXPECT_EQ(set.idle[0].age, std::chrono::seconds(1));
+  EXPECT_EQ(set.idle[0].not_seen, 0);
+  EXPECT_EQ(set.idle[0].size.pages, 0);
+  EXPECT_EQ(set.idle[0].size.high, 0);
+}
+
+// The process of 12 s has all pages in use. That of 4 s has none, which says nothing of 5 s.
+TEST(Idle, IsToldOfProcessesThatWereThereForSoLong) {
+  std::mt19937_64 random(1);
+  const Program busy{.rate = [](auto, auto) { return 100.0; }};
+  const Program lazy{.rate = [](auto, auto) { return 1e-9; }};
+  std::vector<EpochProfile> epochs;
+  for (std::uint64_t e = 0; e < 12; ++e) {
+    EpochProfile epoch = MakeEpoch(e, {MakeTarget(0, 10, "busy")});
+    epoch.sources = {ReferenceSource(1)};
+    Look(busy, e, TargetId(0), random, epoch.pages);
+    if (e < 4) {
+      epoch.targets.push_back(MakeTarget(1, 11, "lazy"));
+      Look(lazy, e, TargetId(1), random, epoch.pages);
+    }
+    epochs.push_back(std::move(epoch));
+  }
+  const WorkingSet set = Make(TraceOf(std::move(epochs)));
+  ASSERT_EQ(set.idle.size(), 3u);
+  EXPECT_EQ(set.idle[0].not_seen, 4096);
+  EXPECT_GT(set.idle[0].size.pages, 3000);
+  EXPECT_EQ(set.idle[1].not_seen, 0);
+  EXPECT_EQ(set.idle[1].size.high, 0);
 }
 
 TEST(WorkingSet, OfOneProcessLeavesOthersOut) {
@@ -237,6 +356,17 @@ TEST(Idle, IsMemoryThatWasNotAccessedForSoLong) {
   EXPECT_EQ(set.idle[1].not_seen, 1024);
   EXPECT_EQ(set.idle[2].not_seen, 0);
   EXPECT_EQ(set.idle[2].size.pages, 0);
+}
+
+// Reads within 16 ms of the clear find next to no access of pages that are accessed once a second.
+// After 5 s a part of e^-5 is idle.
+TEST(Idle, MayBeNoMemoryThatWasNotWatchedForLongEnough) {
+  const WorkingSet set =
+      Make(Record({.epochs = 12, .rate = [](auto, auto) { return 1.0; }, .longest_read = 0.02}));
+  ASSERT_EQ(set.idle.size(), 3u);
+  ExpectHolds(set.idle[1].size, 4096 * std::exp(-5));
+  ExpectHolds(set.idle[2].size, 4096 * std::exp(-10));
+  EXPECT_FALSE(set.idle[1].size.is_told);
 }
 
 // A program that rests accesses nothing, whatever its rates were.
@@ -320,6 +450,19 @@ TEST(WorkingSet, OfProcessesThatNeverRanIsUnknown) {
       Make(Record({.rate = EighthIsHot, .cpu_time = std::chrono::milliseconds(0)}));
   EXPECT_TRUE(set.at_least.empty());
   EXPECT_THAT(WorkingSetText(set), HasSubstr("Nothing is known of any page."));
+  const Json json = Json::parse(WorkingSetJson(set));
+  EXPECT_TRUE(json["working_set"].empty());
+  EXPECT_TRUE(json["idle"].empty());
+  EXPECT_TRUE(json["over_time"].empty());
+  EXPECT_EQ(std::ranges::count(WorkingSetCsv(set), '\n'), 1);
+}
+
+TEST(WorkingSet, OfPagesThatNobodyLookedAtIsUnknown) {
+  std::vector<EpochProfile> epochs;
+  for (std::uint64_t e = 0; e < 3; ++e) epochs.push_back(MakeEpoch(e, {MakeTarget(0, 10, "t")}));
+  const WorkingSet set = Make(TraceOf(std::move(epochs)));
+  EXPECT_TRUE(Json::parse(WorkingSetJson(set))["idle"].empty());
+  EXPECT_EQ(std::ranges::count(WorkingSetCsv(set), '\n'), 1);
 }
 
 TEST(WorkingSet, IsToldOfWhatCameBeforeTheDamage) {
