@@ -27,12 +27,13 @@ OpenTrace HotEighth(int epochs) {
     epoch.end = MonotonicTime(std::chrono::seconds(e + 1));
     for (std::uint64_t vpn = 0; vpn < kPages; ++vpn) {
       const bool hot = vpn % 8 == 0;
-      Append(epoch.pages, {.key = {TargetId(0), Vpn(vpn)},
-                           .looks = 4,
-                           .references = hot,
-                           .first_accesses = hot,
-                           .time_at_risk = LogDuration::FromNanoseconds(
-                               std::chrono::milliseconds(hot ? 1 + vpn / 8 % 2 : 8))});
+      Append(
+          epoch.pages,
+          {.key = {TargetId(0), Vpn(vpn)},
+           .looks = 4,
+           .references = hot,
+           .first_accesses = hot,
+           .time_at_risk = LogDuration::FromNanoseconds(std::chrono::milliseconds(hot ? 1 : 8))});
     }
     trace.push_back(std::move(epoch));
   }
