@@ -273,11 +273,12 @@ class SimulatedKernel final : public AbitKernel {
       kernel_.now += first;
       const ClearOutcome outcome = ClearNow(range);
       if (!is_page) return outcome;
+      kernel_.now += kPageClearTakes - first;
+      if (kernel_.interrupt_takes == std::chrono::nanoseconds(0)) return outcome;
       for (SimulatedProcess::Page& page : process_.pages) {
         if (page.accessed) continue;
         page.next_access += std::chrono::duration<double>(kernel_.interrupt_takes).count();
       }
-      kernel_.now += kPageClearTakes - first;
       return outcome;
     }
 
