@@ -174,6 +174,8 @@ class ControlServer::Loop {
       }
       const int ready = ::poll(polled.data(), polled.size(), Timeout());
       accepts_ = true;
+      // Before the stop is looked for, as the destructor asks for it first and wakes then.
+      TakeWakes();
       const bool last = stop.stop_requested();
       TakeAnswers();
       if (last) return;
@@ -208,9 +210,12 @@ class ControlServer::Loop {
     return static_cast<int>(std::clamp<std::int64_t>(wait.count(), 0, 60'000));
   }
 
-  void TakeAnswers() {
+  void TakeWakes() {
     std::uint64_t wakes = 0;
     (void)!::read(wake_.get(), &wakes, sizeof wakes);
+  }
+
+  void TakeAnswers() {
     std::vector<Answer> answers;
     {
       const std::lock_guard lock(mutex_);
