@@ -272,8 +272,10 @@ class ObjectsRecordedOnce(unittest.TestCase):
         self.assertIn("the server is gone\nno room\n", done.stderr)
 
     def test_leaves_no_server_behind_when_the_load_fails(self):
-        self.tell("load", "exit 1")
-        done = self.run_once("./client", "./load", "sh", "-c", "trap 'touch ended; exit' TERM; while :; do sleep 0.01; done")
+        # Before its trap is set, the server would end without a word.
+        self.tell("load", "until [ -e ready ]; do sleep 0.01; done; exit 1")
+        done = self.run_once("./client", "./load", "sh", "-c",
+                             "trap 'touch ended; exit' TERM; touch ready; while :; do sleep 0.01; done")
         self.assertEqual(done.returncode, 1)
         self.assertTrue((self.folder / "ended").exists())
 
