@@ -9,6 +9,11 @@
 
 namespace tmprof {
 
+bool PageColumns::WasSeenAccessed(std::size_t i) const {
+  const bool counted = accesses && (accesses->loads[i] | accesses->stores[i]) != 0;
+  return counted || (references[i] | load_samples[i] | store_samples[i]) != 0;
+}
+
 void PageColumns::Reserve(std::size_t records) {
   target.reserve(records);
   vpn.reserve(records);

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -22,6 +23,11 @@ namespace tmprof {
 constexpr bool IsOneEntry(std::uint64_t span_pages) {
   return span_pages == 1 || span_pages == 512 || span_pages == 262'144;
 }
+
+// Fast tries of a page read its bit so long after a clear. Each delay but the first follows where
+// all tries of the one before found the page set.
+inline constexpr std::array<std::chrono::nanoseconds, 3> kFastTryDelays{
+    std::chrono::microseconds(64), std::chrono::microseconds(16), std::chrono::microseconds(4)};
 
 // Columns of equal length, strictly ascending by (target, vpn); spans do not overlap.
 //
@@ -74,6 +80,7 @@ struct PageColumns {
   bool empty() const { return vpn.empty(); }
   void Reserve(std::size_t records);
   PageKey key(std::size_t i) const { return {target[i], vpn[i]}; }
+  bool WasSeenAccessed(std::size_t i) const;  // by any source
 
   friend bool operator==(const PageColumns&, const PageColumns&) = default;
 };

@@ -12,8 +12,8 @@
 
 namespace tmprof {
 
-// The CPUs that this process was allowed to use when it started. Of more than CPU_SETSIZE of them
-// nothing is known, and the set is empty.
+// The CPUs that this process was allowed to use when it started. The set is empty where there are
+// more than CPU_SETSIZE of them.
 const std::set<CpuId>& CpusAtStart();
 
 // Those of `own` that are not `busy`; all of them where none would be left.

@@ -46,8 +46,7 @@ std::size_t FirstReaching(const std::vector<double>& grid, double rate) {
   return static_cast<std::size_t>(std::ranges::lower_bound(grid, rate) - grid.begin());
 }
 
-// Rates that no bit tells may be those of the first read's
-// limit, or anything above.
+// Rates that no bit tells may be those of the first read's limit, or anything above.
 Readings ReadingsOf(const RateFit& fit, const std::vector<double>& rates) {
   const std::vector<double>& grid = fit.mixture.rates();
   Readings readings;
@@ -134,7 +133,7 @@ class Teller {
       for (std::size_t step = 0; step < input_.steps; ++step) {
         const double seconds = factor * questions_.idle_cpu_seconds[target][age][step];
         float* column = &idle_[age][step * chain_.width()];
-        // Not quite 0: evidence that leaves fast rates alone must stay possible.
+        // The value is not quite 0: evidence that leaves fast rates alone must stay possible.
         for (std::size_t j = 0; j < grid_.size(); ++j) {
           column[j] = static_cast<float>(std::max(1e-30, std::exp(-grid_[j] * seconds)));
         }

@@ -39,9 +39,10 @@ constexpr double kSaturationQuantile = 0.005;
 constexpr double kSaturatedRate = 2;  // in units of 1 / that time
 constexpr double kSaturatedBand = 2;  // times that time and below: the bits are at their limit
 
-// The delays of fast tries. Each but the first follows where all tries of the one before found the
-// page set (PageColumns::FastTries). The last is longer in fact, because a clear takes as long.
-constexpr std::array<double, 3> kFastSeconds{64e-6, 16e-6, 4e-6};
+// The last delay of fast tries is longer in fact, because a clear takes as long.
+constexpr double FastSeconds(std::size_t rung) {
+  return 1e-9 * static_cast<double>(kFastTryDelays[rung].count());
+}
 // Entries that must be expected above the limit: chance, and the flat pseudo-observations, put a
 // part of one there in any program.
 constexpr double kLeastUntold = 1;
@@ -63,10 +64,11 @@ constexpr double kUselessExponent = 0.2;
 // orders of magnitude.
 constexpr double kBeyondBits = 16;
 
-// Of the log-likelihood, on the way from the likeliest prior to the end of an interval that holds
+// The log-likelihood falls by so much from the likeliest prior to the end of an interval that holds
 // the truth with 90 %: half of 1.6449 squared, and the half that FitMixingWeights() may leave.
 constexpr double kLossOfInterval = 1.853;
-// Of all pieces: pages that are known to be of a column, at most, and their growth from try to try.
+// Pages that are taken to be of a column are at most so many of all pieces, and grow from try to
+// try.
 constexpr double kMostPull = 16;
 constexpr double kPullGrows = 4;
 constexpr int kHalvings = 8;
@@ -106,8 +108,8 @@ double FirstReadSeconds(const RateKind& kind) {
 // delays.
 double FastSecondsBefore(const RateKind& kind) {
   const double seconds = kind.mean.fast_seconds / kind.mean.fast_looks;
-  if (seconds > 1.5 * kFastSeconds[1]) return 0;
-  return seconds > 0.75 * kFastSeconds[1] ? kFastSeconds[0] : kFastSeconds[1];
+  if (seconds > 1.5 * FastSeconds(1)) return 0;
+  return seconds > 0.75 * FastSeconds(1) ? FastSeconds(0) : FastSeconds(1);
 }
 
 // The log-likelihood of so many accesses found, and so many not, each within a time that holds

@@ -14,6 +14,7 @@
 
 #include "rank/epoch_estimates.h"
 #include "report/format.h"
+#include "report/size_unit.h"
 
 namespace tmprof {
 namespace {
@@ -32,12 +33,6 @@ constexpr double kMostUnclearable = 0.05;
 // Fewer blocks do not tell how blocks differ.
 constexpr std::size_t kFewestBlocks = 8;
 constexpr std::uint64_t kBlockPages = 512;  // what a scanner clears and reads at once
-
-bool WasAccessed(const PageColumns& pages, std::size_t i) {
-  const bool counted =
-      pages.accesses && (pages.accesses->loads[i] | pages.accesses->stores[i]) != 0;
-  return counted || (pages.references[i] | pages.load_samples[i] | pages.store_samples[i]) != 0;
-}
 
 // The time in which a target was there.
 struct Life {
@@ -71,7 +66,7 @@ class LastSeen {
     std::size_t row = 0;  // both ascend by key
     const PageColumns& pages = epoch.pages;
     for (std::size_t i = 0; i < pages.size(); ++i) {
-      if (!WasAccessed(pages, i)) continue;
+      if (!pages.WasSeenAccessed(i)) continue;
       const PageKey start = pages.key(i);
       const PageKey end{start.target, start.vpn + PageCount(pages.span_pages[i])};
       while (row < table_.size() && EndOf(table_, row) <= start) ++row;
@@ -424,7 +419,7 @@ class ChanceAdder {
   std::size_t rates_;
   std::vector<ChanceSum> idle_;
   std::vector<double> not_seen_;
-  // Of pages that have no other name: row-major, a row of rates for each step.
+  // Pages that have no other name are summed here: row-major, a row of rates for each step.
   std::map<TargetId, std::vector<ChanceSum>> reaches_;
   std::map<TargetId, double> own_pages_;
   std::map<TargetId, double> visited_of_;  // pages, also those of files, each of one target
@@ -663,14 +658,13 @@ Result<WorkingSet> MakeWorkingSet(const Trace& trace, const WorkingSetOptions& o
 
 namespace {
 
-// Sizes of one table share a unit.
-struct SizeUnit {
-  double pages = 1;
-  std::string_view name = "KiB";
+// Sizes of one table share a unit and its decimals.
+struct SizeFormat {
+  SizeUnit unit;
   int decimals = 1;
 
   std::string operator()(double count) const {
-    return fmt::format("{:.{}f}", count / pages, decimals);
+    return fmt::format("{:.{}f}", count / unit.pages, decimals);
   }
   std::string Interval(const WorkingSet::Size& size) const {
     return fmt::format("[{}, {}]", (*this)(size.low), (*this)(size.high));
@@ -680,26 +674,14 @@ struct SizeUnit {
   }
 };
 
-SizeUnit UnitOf(double pages) {
-  constexpr double kOfMiB = 256;
-  constexpr double kOfGiB = 256 * 1024;
-  SizeUnit unit{.pages = 0.25, .name = "KiB"};
-  if (pages >= kOfMiB) unit = {.pages = kOfMiB, .name = "MiB"};
-  if (pages >= kOfGiB) unit = {.pages = kOfGiB, .name = "GiB"};
-  unit.decimals = pages / unit.pages < 10 ? 2 : 1;
-  return unit;
+SizeFormat FormatOf(double pages) {
+  const SizeUnit unit = SizeUnitOf(pages);
+  return {.unit = unit, .decimals = pages / unit.pages < 10 ? 2 : 1};
 }
 
 double LargestOf(const WorkingSet& set) {
   const PageCount rest = set.of_resident ? *set.never_visited : PageCount(0);
   return static_cast<double>((set.visited + rest).value());
-}
-
-std::string AgeText(std::chrono::nanoseconds age) {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(age).count();
-  if (seconds % 3600 == 0) return fmt::format("{} h", seconds / 3600);
-  if (seconds % 60 == 0) return fmt::format("{} min", seconds / 60);
-  return fmt::format("{} s", seconds);
 }
 
 std::string RateText(double rate) { return fmt::format("{:g}", rate); }
@@ -722,8 +704,8 @@ std::string WhatWasVisited(const WorkingSet& set) {
 }
 
 // A size has columns of the memory looked at and, if it is told, of all that is resident.
-std::vector<TextTable::Column> SizeColumns(const WorkingSet& set, const SizeUnit& unit) {
-  std::vector<TextTable::Column> columns = {{std::string(unit.name)}, {"share"}};
+std::vector<TextTable::Column> SizeColumns(const WorkingSet& set, const SizeFormat& format) {
+  std::vector<TextTable::Column> columns = {{std::string(format.unit.name)}, {"share"}};
   if (!set.is_exact) columns.push_back({"90 % interval"});
   if (set.of_resident) {
     columns.push_back({"of resident"});
@@ -731,35 +713,35 @@ std::vector<TextTable::Column> SizeColumns(const WorkingSet& set, const SizeUnit
   }
   return columns;
 }
-void AddSize(const WorkingSet& set, const SizeUnit& unit, const WorkingSet::Size& size,
+void AddSize(const WorkingSet& set, const SizeFormat& format, const WorkingSet::Size& size,
              const WorkingSet::Size* of_resident, std::vector<std::string>& cells) {
-  cells.push_back(unit.Value(size));
+  cells.push_back(format.Value(size));
   const auto visited = static_cast<double>(set.visited.value());
   cells.push_back(size.is_told && visited > 0 ? Percent(size.pages / visited) : "?");
-  if (!set.is_exact) cells.push_back(unit.Interval(size));
+  if (!set.is_exact) cells.push_back(format.Interval(size));
   if (of_resident == nullptr) return;
-  cells.push_back(unit.Value(*of_resident));
-  cells.push_back(unit.Interval(*of_resident));
+  cells.push_back(format.Value(*of_resident));
+  cells.push_back(format.Interval(*of_resident));
 }
 
-std::string SizesText(const WorkingSet& set, const SizeUnit& unit) {
+std::string SizesText(const WorkingSet& set, const SizeFormat& format) {
   std::vector<TextTable::Column> columns = {{"accesses/s"}};
-  for (const TextTable::Column& column : SizeColumns(set, unit)) columns.push_back(column);
+  for (const TextTable::Column& column : SizeColumns(set, format)) columns.push_back(column);
   TextTable table(columns);
   for (std::size_t r = 0; r < set.at_least.size(); ++r) {
     std::vector<std::string> cells = {">= " + RateText(set.options.rates[r])};
-    AddSize(set, unit, set.at_least[r], set.of_resident ? &set.of_resident->at_least[r] : nullptr,
+    AddSize(set, format, set.at_least[r], set.of_resident ? &set.of_resident->at_least[r] : nullptr,
             cells);
     table.AddRow(std::move(cells));
   }
   return table.Text();
 }
 
-std::string OverTimeText(const WorkingSet& set, const SizeUnit& unit) {
+std::string OverTimeText(const WorkingSet& set, const SizeFormat& format) {
   if (set.rows.size() == 1) return "No change of rates over time was found.\n";
   std::vector<TextTable::Column> columns = {{"seconds"}};
   for (const double rate : set.options.rates) {
-    columns.push_back({fmt::format("{} >= {}/s", unit.name, RateText(rate))});
+    columns.push_back({fmt::format("{} >= {}/s", format.unit.name, RateText(rate))});
   }
   TextTable table(columns);
   for (const WorkingSet::Row& row : set.rows) {
@@ -770,10 +752,11 @@ std::string OverTimeText(const WorkingSet& set, const SizeUnit& unit) {
       if (!row.any_ran) {
         cells.push_back("rests");
       } else if (set.is_exact) {
-        cells.push_back(unit(size.pages));
+        cells.push_back(format(size.pages));
       } else {
         const double reach = std::max(size.high - size.pages, size.pages - size.low);
-        cells.push_back(size.is_told ? fmt::format("{} ± {}", unit(size.pages), unit(reach)) : "?");
+        cells.push_back(size.is_told ? fmt::format("{} ± {}", format(size.pages), format(reach))
+                                     : "?");
       }
     }
     table.AddRow(std::move(cells));
@@ -781,18 +764,18 @@ std::string OverTimeText(const WorkingSet& set, const SizeUnit& unit) {
   return table.Text();
 }
 
-std::string IdleText(const WorkingSet& set, const SizeUnit& unit) {
+std::string IdleText(const WorkingSet& set, const SizeFormat& format) {
   if (set.idle.empty()) return "Idle memory: no process was there for a second.\n";
   std::string text = "Idle memory: not accessed for so long, at the end of its process's epochs\n";
   std::vector<TextTable::Column> columns = {{"idle for"}};
-  for (const TextTable::Column& column : SizeColumns(set, unit)) columns.push_back(column);
+  for (const TextTable::Column& column : SizeColumns(set, format)) columns.push_back(column);
   if (!set.is_exact) columns.push_back({"not seen"});
   TextTable table(columns);
   for (std::size_t age = 0; age < set.idle.size(); ++age) {
     std::vector<std::string> cells = {">= " + AgeText(set.idle[age].age)};
-    AddSize(set, unit, set.idle[age].size, set.of_resident ? &set.of_resident->idle[age] : nullptr,
-            cells);
-    if (!set.is_exact) cells.push_back(unit(set.idle[age].not_seen));
+    AddSize(set, format, set.idle[age].size,
+            set.of_resident ? &set.of_resident->idle[age] : nullptr, cells);
+    if (!set.is_exact) cells.push_back(format(set.idle[age].not_seen));
     table.AddRow(std::move(cells));
   }
   text += table.Text();
@@ -821,6 +804,13 @@ std::vector<std::string> NotesOf(const WorkingSet& set) {
 
 }  // namespace
 
+std::string AgeText(std::chrono::nanoseconds age) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(age).count();
+  if (seconds % 3600 == 0) return fmt::format("{} h", seconds / 3600);
+  if (seconds % 60 == 0) return fmt::format("{} min", seconds / 60);
+  return fmt::format("{} s", seconds);
+}
+
 std::string WorkingSetText(const WorkingSet& set) {
   std::string text = fmt::format(
       "Working set: memory whose pages get at least so many accesses in a second of\n"
@@ -831,9 +821,9 @@ std::string WorkingSetText(const WorkingSet& set) {
   if (set.at_least.empty()) {
     text += "Nothing is known of any page.\n";
   } else {
-    const SizeUnit unit = UnitOf(LargestOf(set));
-    text +=
-        "\n" + SizesText(set, unit) + "\n" + OverTimeText(set, unit) + "\n" + IdleText(set, unit);
+    const SizeFormat format = FormatOf(LargestOf(set));
+    text += "\n" + SizesText(set, format) + "\n" + OverTimeText(set, format) + "\n" +
+            IdleText(set, format);
     if (!IsAllTold(set)) text += "?: too little was seen to tell\n";
     if (set.of_resident) {
       text += "of resident: if memory that was not looked at is like the rest\n";

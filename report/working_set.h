@@ -73,9 +73,10 @@ struct WorkingSet {
 
 // A page that several processes map counts once, if they map it by spans of one size: it is
 // accessed as often as by the process that accesses it the most. Refuses to tell accesses from
-// samples alone. Reads the trace twice.
+// samples alone. Reads the trace two or three times.
 Result<WorkingSet> MakeWorkingSet(const Trace& trace, const WorkingSetOptions& options);
 
+std::string AgeText(std::chrono::nanoseconds age);  // "5 min"; whole seconds
 std::string WorkingSetText(const WorkingSet& set);
 std::string WorkingSetJson(const WorkingSet& set);
 std::string WorkingSetCsv(const WorkingSet& set);

@@ -10,6 +10,7 @@
 
 #include "report/canvas.h"
 #include "report/format.h"
+#include "report/size_unit.h"
 #include "report/working_set.h"
 
 namespace tmprof {
@@ -38,12 +39,8 @@ Colour ColourOfRate(std::size_t rate) { return kColours[rate % kColours.size()];
 // A vertical axis of sizes from 0 on.
 class SizeAxis {
  public:
-  SizeAxis(const Box& box, double most_pages) : box_(box), most_(std::max(most_pages, 1.0)) {
-    constexpr double kOfMiB = 256;
-    constexpr double kOfGiB = 256 * 1024;
-    if (most_ >= kOfMiB) unit_ = {kOfMiB, "MiB"};
-    if (most_ >= kOfGiB) unit_ = {kOfGiB, "GiB"};
-  }
+  SizeAxis(const Box& box, double most_pages)
+      : box_(box), most_(std::max(most_pages, 1.0)), unit_(SizeUnitOf(most_)) {}
 
   double YOf(double pages) const {
     return box_.bottom() - box_.height * std::min(1.0, pages / most_);
@@ -63,10 +60,7 @@ class SizeAxis {
  private:
   Box box_;
   double most_;
-  struct {
-    double pages = 0.25;
-    const char* name = "KiB";
-  } unit_;
+  SizeUnit unit_;
 };
 
 void DrawOverTime(Canvas& canvas, const WorkingSet& set, double most_pages) {
@@ -170,11 +164,7 @@ void DrawIdle(Canvas& canvas, const WorkingSet& set, double most_pages) {
     const double high = axis.YOf(idle.size.high);
     canvas.Line(middle, low, middle, high, kInk, 1.6);
     for (const double y : {low, high}) canvas.Line(middle - 6, y, middle + 6, y, kInk, 1.6);
-    const auto seconds = Seconds(idle.age);
-    canvas.Text(
-        middle, kIdle.bottom() + 18,
-        seconds < 60 ? fmt::format("≥ {:g} s", seconds) : fmt::format("≥ {:g} min", seconds / 60),
-        kTickSize, kCentre);
+    canvas.Text(middle, kIdle.bottom() + 18, "≥ " + AgeText(idle.age), kTickSize, kCentre);
   }
   if (!set.is_exact) {
     const double left = kIdle.left + slot * (static_cast<double>(set.idle.size()) + (1 - kBar) / 2);

@@ -10,8 +10,8 @@
 
 namespace tmprof {
 
-// For what takes a bounded CPU time and keeps somebody waiting. Where it is not permitted, nothing
-// changes. Threads and processes that are begun meanwhile keep the priority.
+// It is for work that takes a bounded CPU time and keeps somebody waiting. Where it is not
+// permitted, nothing changes. Threads and processes that are begun meanwhile keep the priority.
 class UrgentScope {
  public:
   UrgentScope() {

@@ -9,12 +9,6 @@
 namespace tmprof {
 namespace {
 
-bool Observed(const PageColumns& pages, std::size_t i) {
-  const bool accessed =
-      pages.accesses && (pages.accesses->loads[i] | pages.accesses->stores[i]) != 0;
-  return accessed || (pages.references[i] | pages.load_samples[i] | pages.store_samples[i]) != 0;
-}
-
 // nullopt: that of a target which still runs is unknown.
 std::optional<PageCount> ResidentOf(const std::vector<Target>& targets) {
   std::optional<PageCount> sum;
@@ -34,7 +28,8 @@ void Footprint::Add(const PageColumns& pages, const SharedPages& shared) {
   if (!shared.empty()) {
     for (std::size_t i = 0; i < pages.size(); ++i) {
       const PageCount span(pages.span_pages[i]);
-      if (Observed(pages, i)) named.emplace_back(shared.NameOf(pages.key(i), span), span.value());
+      if (pages.WasSeenAccessed(i))
+        named.emplace_back(shared.NameOf(pages.key(i), span), span.value());
     }
     std::ranges::sort(named);
   }
@@ -44,7 +39,7 @@ void Footprint::Add(const PageColumns& pages, const SharedPages& shared) {
       return;
     }
     for (std::size_t i = 0; i < pages.size(); ++i) {
-      if (Observed(pages, i)) visit(pages.key(i), pages.span_pages[i]);
+      if (pages.WasSeenAccessed(i)) visit(pages.key(i), pages.span_pages[i]);
     }
   };
 

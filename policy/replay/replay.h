@@ -20,7 +20,7 @@
 
 namespace tmprof {
 
-// What a ratio is a part of.
+// A ratio is a part of this.
 enum class RatioOf : std::uint8_t {
   kFootprint,  // pages that were seen accessed
   kResident,   // FootprintScan::resident

@@ -91,7 +91,7 @@ HitRates AtAnEighth(const Ranker& ranker) {
   return ranker.HitRatesAt(RankSource::kReferences, capacities)[0];
 }
 
-// What is told of a ranking at an eighth of the pages, and what is true.
+// A ranking has these hit rates at an eighth of the pages: as told, and in truth.
 struct Told {
   Told(const Ranker& ranker, const Rates& rates)
       : ranked(RatesByRank(ranker, rates)),
@@ -105,7 +105,7 @@ struct Told {
                        best, hit.oracle->value, hit.oracle->low, hit.oracle->high, attained,
                        hit.attainable->value, hit.attainable->low, hit.attainable->high);
   }
-  // Of two intervals, so many hold the truth.
+  // So many of the two intervals hold the truth.
   int Held() const {
     return (hit.oracle->low <= best && best <= hit.oracle->high) +
            (hit.attainable->low <= attained && attained <= hit.attainable->high);

@@ -140,7 +140,6 @@ TEST(PagesWithinRegions, KeepTheirSamplesThroughAnySequenceOfBounds) {
   EXPECT_TRUE(told_apart);
 }
 
-// What the epoch builder makes of a region of 20 pages with samples of pages 7 and 12.
 PartedEvidence Of(const std::vector<PageRecord>& records) {
   PartedEvidence evidence;
   evidence.Take(Epoch(0, records));
@@ -173,6 +172,7 @@ TEST(PartedEvidence, AddsNothingIfASpanIsNewOrOfAnotherSize) {
   }
 }
 
+// The epoch builder makes this of a region of 20 pages with samples of pages 7 and 12.
 TEST(PartedEvidence, PutsARegionTogetherThatWasCutForItsSamples) {
   const EpochProfile epoch =
       Epoch(0, {Region(0, 7, 4, milliseconds(2)), Region(7, 1, 0, milliseconds(2), 2),

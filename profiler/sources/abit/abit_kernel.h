@@ -77,8 +77,8 @@ class AbitProcess {
   virtual std::vector<PageStanding> Inspect(std::span<const Vpn> pages,
                                             const std::vector<bool>& settled) = 0;
 
-  // Whether a Clear() of each page alone would reach it and nothing else. The kernel would split a
-  // folio that a page is part of.
+  // Tells of each page if a Clear() of it alone would reach it and nothing else. The kernel would
+  // split a folio that a page is part of.
   virtual std::vector<bool> ClearableAlone(std::span<const Vpn> pages);
 
   // CPU time of all threads so far; lags by up to a timer tick per running thread.
@@ -97,9 +97,9 @@ class AbitProcess {
   virtual bool WillWake() const { return false; }  // it was asked to, and has not yet
   // False: Running() will never tell.
   virtual bool HasClock() const { return false; }
-  // What the target's threads have paid for Running() since the last time.
+  // Returns what the target's threads have paid for Running() since the last time.
   virtual std::chrono::nanoseconds TakeClockCost() { return std::chrono::nanoseconds(0); }
-  // Nothing is paid from now on, and there is no clock any more.
+  // Ends the clock: HasClock() is false from now on.
   virtual void DropClock() {}
 
   // False once the process has exited, also when its number is in use again.

@@ -274,7 +274,7 @@ class Experiment {
   }
 
  private:
-  // By what the child does in a pause of this thread; 0: it is not known.
+  // Counts what the child does in a pause of this thread. 0: it is not known.
   double TickRate(AbitKernel& kernel, const timespec& pause) {
     const auto before = process_.Running(kernel.Now());
     const std::uint64_t ticks_before = bench_.ticks.load(std::memory_order_relaxed);

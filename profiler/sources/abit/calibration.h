@@ -65,14 +65,15 @@ inline constexpr double kAssumedNsPerPoint = 12'000;
 // Tries at one rung of pages that a child accesses at a known rate. The child was on a CPU in all
 // of them.
 struct KnownTries {
-  // Of each page, in the child's CPU time and while nobody disturbs it, at equal intervals.
+  // Each page is accessed so often in the child's CPU time while nobody disturbs it, at equal
+  // intervals.
   double accesses_per_ns = 0;
   std::uint64_t tries = 0;
   std::uint64_t found = 0;
   double exposure_ns = 0;  // sum, from the middle of each clear
 };
 
-// What the exposures of these batches lost by their clears, as the median. nullopt: they are too
+// Returns the median of what these batches' exposures lost by their clears. nullopt: they are too
 // few or do not agree.
 std::optional<std::chrono::nanoseconds> LossOf(std::span<const KnownTries> batches);
 

@@ -12,8 +12,8 @@
 
 namespace tmprof::abit {
 
-// In the child, which its parent may have begun while it ran before others: the child runs for
-// long.
+// The parent may run before others when it begins a child, which inherits that and runs for long.
+// Called in the child.
 inline void RunLikeOthers() { ::setpriority(PRIO_PROCESS, 0, 0); }
 
 // Ends and reaps the child.

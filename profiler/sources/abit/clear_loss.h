@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a clear of one page takes from the time in which the page can be accessed.
+// A clear of one page takes part of the time in which the page can be accessed.
 
 #pragma once
 
@@ -7,18 +7,19 @@
 #include <chrono>
 #include <cstddef>
 
+#include "base/epoch_profile.h"
+
 namespace tmprof::abit {
 
 // The least times from a clear of one page to its read. The clear takes some 7 us and the read
-// 2 us, so the exposures of the last rung are 5 to 8 us long.
-inline constexpr std::array<std::chrono::nanoseconds, 3> kFastRungs{
-    std::chrono::microseconds(64), std::chrono::microseconds(16), std::chrono::microseconds(4)};
+// 2 us, so the exposures of the last rung are some 8 to 11 us long.
+inline constexpr std::array kFastRungs = kFastTryDelays;
 
 // The time from the middle of a clear to the read is known. The exposure is shorter: the bit goes
 // at some other moment of the clear, each CPU that runs the target is interrupted, and the
 // scanner's own work slows a target that runs on the same core.
 struct ClearLoss {
-  // By rung, of the page's own clear; negative: the bit went before the middle.
+  // The loss by the page's own clear, by rung; negative: the bit went before the middle.
   std::array<std::chrono::nanoseconds, kFastRungs.size()> own{};
   std::chrono::nanoseconds others{0};  // of each clear of another page meanwhile
   // Without a measurement the bit is taken to go at the end of the clear, right before an interrupt

@@ -341,9 +341,7 @@ bool ScanEngine::MayTryFast(const ScanTarget& target, MonotonicTime now) const {
   const bool stays = target.pace.stay() >= 2 * kFastRungs[0];
   return target.watched() && stays && !pressure_.standing() && now >= target.refused_until &&
          static_cast<double>(target.fast.charged_ns) <
-             kFastPart * static_cast<double>(target.charged_ns) &&
-         static_cast<double>(fast_own_cpu_.count()) <=
-             kFastPart * static_cast<double>(kernel_.OwnCpuTime().count());
+             kFastPart * static_cast<double>(target.charged_ns);
 }
 
 nanoseconds ScanEngine::RandomPause(nanoseconds least, nanoseconds most) {
@@ -390,6 +388,10 @@ bool ScanEngine::TryFastSomewhere(MonotonicTime now) {
     if (!session.next || !MayTryFast(target, now)) continue;
     const std::optional<RunningTime> running = target.Running(now);
     if (!running || running->cpu < *session.next) continue;
+    const nanoseconds own_cpu_before = kernel_.OwnCpuTime();
+    if (static_cast<double>(fast_own_cpu_.count()) >
+        kFastPart * static_cast<double>(own_cpu_before.count()))
+      return false;
     if (running->threads == 0) {
       // The moment that it gets a CPU is none at random.
       session.next =
@@ -399,7 +401,6 @@ bool ScanEngine::TryFastSomewhere(MonotonicTime now) {
       continue;
     }
     tried_fast_ = next->first;
-    const nanoseconds own_cpu_before = kernel_.OwnCpuTime();
     if (session.pages.empty()) ChooseForFastTries(target);
     session.next.reset();
     if (!session.pages.empty()) TryFast(target);

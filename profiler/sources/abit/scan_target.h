@@ -81,7 +81,7 @@ struct Block {
 
   std::vector<UnitRecord> records;  // of this epoch; empty: none
 
-  // Of base pages, for fast tries.
+  // Fast tries of base pages need these.
   std::vector<std::uint8_t> first_read_finds;  // of each page, in a row; empty: no visit yet
   std::vector<std::uint8_t> fast_sessions;     // so often each page was tried; empty: none was
   UnitSet waits_for_tries;

@@ -50,7 +50,7 @@ class SwitchClock {
   virtual void DoNotWake(Slot slot) = 0;
   virtual bool WillWake(Slot slot) const = 0;  // it was asked to, and has not yet
 
-  // What the program's runs for its threads have cost them, of any process that had the place.
+  // Returns what the program's runs have cost the threads of all processes that had the place.
   // Estimated: one run in 31 is timed.
   virtual std::chrono::nanoseconds Cost(Slot slot) const = 0;
 

@@ -15,7 +15,7 @@ namespace {
 // clock of one whose threads stay on a CPU for less than some 26 us is dropped.
 constexpr std::chrono::nanoseconds kClockJudged = std::chrono::milliseconds(200);
 
-// What the exact clock of a target may cost while that much CPU time is used.
+// Returns what the exact clock of a target may cost while that much CPU time is used.
 std::int64_t ClocksPart(const tmprof_budget& budget, std::chrono::nanoseconds used) {
   return used.count() * static_cast<std::int64_t>(budget.share_ppm) / TMPROF_PPM / 2;
 }

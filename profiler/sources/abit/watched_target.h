@@ -36,7 +36,8 @@ struct WatchedTarget {
   // Its share of that, less what its exact clock has cost it. A clock that takes most of the share
   // is dropped. Returns that cost.
   std::chrono::nanoseconds Earn(std::chrono::nanoseconds used);
-  // What it uses from now on earns; what it used unwatched does not, nor is its clock charged.
+  // It earns by what it uses from now on. CPU time that it used unwatched earns nothing, and its
+  // clock is not charged for that.
   void EarnFromNow();
 
   // A read found another address space. False: the process has exited, and its number belongs to

@@ -19,7 +19,7 @@ struct WholeFlushTrial {
   std::uint32_t hidden = 0;    // of these, after which some page that was accessed did not show it
 };
 
-// Why flushes are not to be relied on; nullopt: they are.
+// Says why flushes are not to be relied on; nullopt: they are.
 std::optional<std::string> DoubtOf(const WholeFlushTrial& trial);
 
 // Runs a child that reads a few shared pages over and over, so that a CPU holds their translations,

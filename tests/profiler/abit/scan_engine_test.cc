@@ -343,7 +343,7 @@ class FastTriesTest : public ScanEngineTest {
     double seconds = 0;
     double mean() const { return seconds / static_cast<double>(looks); }
   };
-  // By the rung, of pages that have one rate.
+  // The tries of pages of one rate, by rung.
   using ByRung = std::array<Tries, kFastRungs.size()>;
 
   FastTriesTest() {
@@ -1147,6 +1147,18 @@ class WholeClearTest : public ScanEngineTest {
       whole_clears_ += DetailOf("whole_clears", Take());
     }
   }
+  // First accesses a second at risk, over so many pages from `first` on.
+  double RateOf(const SimulatedProcess& process, std::size_t first, std::size_t pages) const {
+    double firsts = 0;
+    double at_risk = 0;
+    for (const auto& [key, sum] : sums_) {
+      const std::size_t page = process.IndexOf(key.vpn);
+      if (page < first || page >= first + pages) continue;
+      firsts += static_cast<double>(sum.firsts);
+      at_risk += sum.seconds;
+    }
+    return firsts / at_risk;
+  }
   // Hot pages by Rates() with a first access.
   std::size_t HotPagesSeen(const SimulatedProcess& process, std::size_t one_hot_in) const {
     return static_cast<std::size_t>(std::ranges::count_if(sums_, [&](const auto& entry) {
@@ -1190,15 +1202,7 @@ TEST_F(WholeClearTest, PrivatePagesBesideSharedOnesKeepTheirRates) {
   // have been so in its middle: shared pages seem slower by that.
   for (const auto& [first, tolerance] :
        {std::pair(std::size_t{0}, 0.5), std::pair(8 * kTable, 1.6)}) {
-    double firsts = 0;
-    double at_risk = 0;
-    for (const auto& [key, sum] : sums_) {
-      const std::size_t page = process.IndexOf(key.vpn);
-      if (page < first || page >= first + 8 * kTable) continue;
-      firsts += static_cast<double>(sum.firsts);
-      at_risk += sum.seconds;
-    }
-    EXPECT_NEAR(firsts / at_risk, 5.0, tolerance) << "from page " << first;
+    EXPECT_NEAR(RateOf(process, first, 8 * kTable), 5.0, tolerance) << "from page " << first;
   }
 }
 
@@ -1211,15 +1215,7 @@ TEST_F(WholeClearTest, SharedPagesHaveTheirRatesWhereTheClearIsFlushed) {
   EXPECT_GE(process.flushes_made, 5u);
   EXPECT_EQ(process.flushes_made, whole_clears_);
   for (const auto& [first, rate] : {std::pair(std::size_t{0}, 1.0), std::pair(8 * kTable, 0.1)}) {
-    double firsts = 0;
-    double at_risk = 0;
-    for (const auto& [key, sum] : sums_) {
-      const std::size_t page = process.IndexOf(key.vpn);
-      if (page < first || page >= first + 8 * kTable) continue;
-      firsts += static_cast<double>(sum.firsts);
-      at_risk += sum.seconds;
-    }
-    EXPECT_NEAR(firsts / at_risk, rate, rate / 10) << "from page " << first;
+    EXPECT_NEAR(RateOf(process, first, 8 * kTable), rate, rate / 10) << "from page " << first;
   }
 }
 
@@ -1275,19 +1271,11 @@ TEST_F(WholeClearTest, NoFlushIsAskedForWhereNoneIsReliable) {
 // Accesses before the flush are not seen of these pages, which then count as long as the others.
 TEST_F(WholeClearTest, PagesCountFromTheFlushOn) {
   SimulatedProcess& process = AddShared(std::vector<double>(64 * kTable, 20.0));
-  for (std::size_t i = 0; i < process.pages.size(); i += 2)
-    process.pages[i].translation_stays = true;
+  for (std::size_t i = 0; i < 32 * kTable; ++i) process.pages[i].translation_stays = true;
   process.flushes = true;
   Start({.overhead_share = 0.05, .can_flush = true});
   Record(seconds(20));
-  double firsts = 0;
-  double at_risk = 0;
-  for (const auto& [key, sum] : sums_) {
-    if (!process.pages[process.IndexOf(key.vpn)].translation_stays) continue;
-    firsts += static_cast<double>(sum.firsts);
-    at_risk += sum.seconds;
-  }
-  EXPECT_NEAR(firsts / at_risk, 20, 1);
+  EXPECT_NEAR(RateOf(process, 0, 32 * kTable), 20, 1);
 }
 
 // The clear takes 2 ms here, in which half of the pages have an access or more.
