@@ -16,7 +16,7 @@ find_program(CCACHE ccache)
 if(CCACHE)
   foreach(language C CXX)
     set(CMAKE_${language}_COMPILER_LAUNCHER
-        ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=2G
+        ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=5G
         CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE})
   endforeach()
 endif()

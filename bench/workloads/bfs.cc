@@ -15,6 +15,7 @@ namespace {
 using tmprof::workload::AddOption;
 using tmprof::workload::AddOptional;
 using tmprof::workload::Arena;
+using tmprof::workload::Bound;
 using tmprof::workload::BreadthFirstSearch;
 using tmprof::workload::CsrGraph;
 using tmprof::workload::GraphSize;
@@ -38,11 +39,12 @@ class Bfs final : public tmprof::workload::Computation {
   }
   std::string unit() const override { return "searches"; }
   void AddOptions(CLI::App& app) override {
-    AddOptional(app, "--scale", scale_, ParseInteger,
-                "Log2 of the vertices, whatever the footprint (default: what fits there)")
-        ->check(CLI::Range(kLeastScale, kMostScale));
-    AddOption(app, "--edge-factor", size_.edge_factor, ParseInteger, "16", "Edges per vertex")
-        ->check(CLI::Range(1, 1024));
+    Bound(AddOptional(app, "--scale", scale_, ParseInteger,
+                      "Log2 of the vertices, whatever the footprint (default: what fits there)"),
+          kLeastScale, kMostScale);
+    Bound(
+        AddOption(app, "--edge-factor", size_.edge_factor, ParseInteger, "16", "Edges per vertex"),
+        1, 1024);
   }
   std::expected<std::uint64_t, std::string> Fit(std::uint64_t footprint_bytes) override {
     size_.scale = scale_.value_or(kLeastScale);

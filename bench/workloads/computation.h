@@ -4,7 +4,6 @@
 
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <expected>

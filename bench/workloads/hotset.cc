@@ -7,6 +7,7 @@
 
 namespace {
 
+using tmprof::workload::AddFlag;
 using tmprof::workload::AddOption;
 using tmprof::workload::Pattern;
 
@@ -25,7 +26,7 @@ class Hotset final : public tmprof::workload::Workload {
               "Share of the accesses that go there");
     AddOption(app, "--shift", shift_, tmprof::workload::ParseDuration, "10s",
               "Move on to the next hot set after so long");
-    app.add_flag("--contiguous", contiguous_, "Hot pages side by side instead of scattered");
+    AddFlag(app, "--contiguous", contiguous_, "Hot pages side by side instead of scattered");
   }
   std::expected<Pattern, std::string> MakePattern(std::uint64_t spans) const override {
     const auto hot_spans =

@@ -7,7 +7,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -124,10 +123,11 @@ int main(int argc, char** argv) {
   using tmprof::workload::ParseDuration;
   using tmprof::workload::ParseInteger;
   Options options;
-  CLI::App app(
+  const tmprof::workload::App owned = tmprof::workload::MakeApp(
       "Maps, touches and unmaps a small area again and again and prints the latencies of "
       "each window as a JSON line.",
       "mmap_loop");
+  CLI::App& app = *owned;
   AddOption(app, "--footprint", options.footprint_bytes, ParseBytes, "512MiB",
             "Memory accessed between the rounds");
   AddOption(app, "--mapping", options.mapping_bytes, ParseBytes, "16KiB",

@@ -3,25 +3,50 @@
 
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <cstdint>
 #include <expected>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "bench/workloads/parse.h"
 
+// Programs do without CLI11's headers, which take seconds to compile.
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
 namespace tmprof::workload {
+
+// The command line of a program.
+struct AppDeleter {
+  void operator()(CLI::App* app) const;
+};
+using App = std::unique_ptr<CLI::App, AppDeleter>;
+App MakeApp(const std::string& description, const std::string& name);
+
+// An option whose text `set` takes, or refuses with a reason.
+using SetText = std::function<std::optional<std::string>(const std::string& text)>;
+CLI::Option* AddText(CLI::App& app, const std::string& flag, SetText set, const std::string& help);
+void ShowDefault(CLI::Option* option, const std::string& preset);
+// Refuses other numbers than these.
+void Bound(CLI::Option* option, std::uint64_t least, std::uint64_t most);
+CLI::Option* AddFlag(CLI::App& app, const std::string& flag, bool& value, const std::string& help);
 
 // An option whose text `parse` turns into `value`, which may be a T or an optional one.
 template <typename T, typename Value>
 CLI::Option* AddOptional(CLI::App& app, const std::string& flag, Value& value,
                          Parsed<T> (*parse)(std::string_view), const std::string& help) {
-  const auto set = [&value, parse, flag](const std::string& text) {
+  const auto set = [&value, parse](const std::string& text) -> std::optional<std::string> {
     Parsed<T> parsed = parse(text);
-    if (!parsed) throw CLI::ValidationError(flag, parsed.error());
+    if (!parsed) return parsed.error();
     value = *parsed;
+    return std::nullopt;
   };
-  return app.add_option_function<std::string>(flag, set, help);
+  return AddText(app, flag, set, help);
 }
 
 // The same with a default, `preset`, as a user would write it. Precondition: it can be parsed.
@@ -30,7 +55,9 @@ CLI::Option* AddOption(CLI::App& app, const std::string& flag, T& value,
                        Parsed<T> (*parse)(std::string_view), const std::string& preset,
                        const std::string& help) {
   value = *parse(preset);
-  return AddOptional(app, flag, value, parse, help)->default_str(preset);
+  CLI::Option* option = AddOptional(app, flag, value, parse, help);
+  ShowDefault(option, preset);
+  return option;
 }
 
 // Why a program ends early, as a clause.

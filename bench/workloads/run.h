@@ -5,7 +5,6 @@
 
 #include <signal.h>
 
-#include <CLI/CLI.hpp>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>

@@ -4,7 +4,6 @@
 
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
 #include <expected>

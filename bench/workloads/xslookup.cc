@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <map>
 #include <optional>
+#include <string_view>
 
 #include "bench/workloads/computation.h"
 #include "bench/workloads/energy_grid.h"
@@ -20,6 +20,12 @@ using tmprof::workload::Progress;
 using tmprof::workload::Random;
 using tmprof::workload::Reactor;
 
+tmprof::workload::Parsed<Reactor> ParseReactor(std::string_view text) {
+  if (text == "small") return Reactor::kSmall;
+  if (text == "large") return Reactor::kLarge;
+  return std::unexpected(fmt::format("'{}' is not a reactor: write small or large", text));
+}
+
 class XsLookup final : public tmprof::workload::Computation {
  public:
   std::string name() const override { return "xslookup"; }
@@ -29,10 +35,8 @@ class XsLookup final : public tmprof::workload::Computation {
   }
   std::string unit() const override { return "lookups"; }
   void AddOptions(CLI::App& app) override {
-    app.add_option("--reactor", reactor_, "Hoogenboom-Martin: 68 nuclides, or 355")
-        ->transform(CLI::CheckedTransformer(
-            std::map<std::string, Reactor>{{"small", Reactor::kSmall}, {"large", Reactor::kLarge}}))
-        ->option_text("small|large [small]");
+    tmprof::workload::AddOption(app, "--reactor", reactor_, ParseReactor, "small",
+                                "Hoogenboom-Martin: small, with 68 nuclides, or large, with 355");
   }
   std::expected<std::uint64_t, std::string> Fit(std::uint64_t footprint_bytes) override {
     constexpr std::uint64_t kFewestPoints = 2;

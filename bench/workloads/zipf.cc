@@ -6,6 +6,7 @@
 
 namespace {
 
+using tmprof::workload::AddFlag;
 using tmprof::workload::AddOption;
 using tmprof::workload::AddOptional;
 using tmprof::workload::Pattern;
@@ -22,7 +23,7 @@ class Zipf final : public tmprof::workload::Workload {
               "Exponent; 0 makes all pages alike");
     AddOptional(app, "--shift", shift_, tmprof::workload::ParseDuration,
                 "Make another eighth the hottest after so long (default: never)");
-    app.add_flag("--contiguous", contiguous_, "Pages in order of heat instead of scattered");
+    AddFlag(app, "--contiguous", contiguous_, "Pages in order of heat instead of scattered");
   }
   std::expected<Pattern, std::string> MakePattern(std::uint64_t spans) const override {
     if (shift_ && shift_->count() == 0) return std::unexpected("--shift must be above 0");
