@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <vector>
 
@@ -26,7 +27,8 @@ namespace {
 constexpr std::size_t kTrialPages = 48;
 constexpr std::uint32_t kFlushesThatTell = 8;
 constexpr std::uint32_t kFewestFlushes = 4;
-constexpr std::uint32_t kMostTrialTries = 64;
+constexpr std::uint32_t kMostTrialTries = 512;
+constexpr double kMostChance = 0.01;
 constexpr auto kLongestTrial = std::chrono::milliseconds(500);
 
 // Shared with the child.
@@ -57,7 +59,7 @@ class FlushExperiment {
   WholeFlushTrial Run() {
     WholeFlushTrial trial;
     if (!AwaitRounds()) return trial;
-    while (trial.tries < kMostTrialTries && trial.flushes < kFlushesThatTell) {
+    while (trial.tries < kMostTrialTries && !IsTold(trial)) {
       std::optional<bool> all_shown;
       if (!Clear(/*flushes=*/false, all_shown)) break;
       if (all_shown) {
@@ -120,7 +122,18 @@ class FlushExperiment {
   std::vector<TablePart> parts_;
 };
 
+// The chance that as many clears without a flush would all have looked like flushed ones.
+double ChanceOf(const WholeFlushTrial& trial) {
+  const double hidden = (trial.hidden + 0.5) / (trial.controls + 1.0);
+  return std::pow(1 - hidden, trial.flushes);
+}
+
 }  // namespace
+
+bool IsTold(const WholeFlushTrial& trial) {
+  if (trial.complete < trial.flushes) return true;
+  return trial.flushes >= kFlushesThatTell && ChanceOf(trial) <= kMostChance;
+}
 
 std::optional<std::string> DoubtOf(const WholeFlushTrial& trial) {
   if (trial.complete < trial.flushes)
@@ -131,9 +144,11 @@ std::optional<std::string> DoubtOf(const WholeFlushTrial& trial) {
         "{} of {} flushes of a child are known to have worked, {} are needed; they take two CPUs, "
         "neither of them busy all the time, Linux 5.10 and the right to clear a child",
         trial.flushes, trial.tries, kFewestFlushes);
-  if (trial.hidden == 0)
-    return fmt::format("after {} clears without a flush a child's pages seemed accessed as well",
-                       trial.controls);
+  if (ChanceOf(trial) > kMostChance)
+    return fmt::format(
+        "after {} of {} clears without a flush a child's pages seemed accessed as well, so that {} "
+        "flushes do not tell what a flush does; on a less busy machine they may",
+        trial.controls - trial.hidden, trial.controls, trial.flushes);
   return std::nullopt;
 }
 
