@@ -42,7 +42,7 @@ constexpr std::size_t kBlockPages = 512;
 constexpr std::size_t kWordsPerPage = kBasePageBytes / sizeof(std::uint64_t);
 constexpr int kFewestPairs = 5;
 // So many settle what a figure is, once its median is known to a part of it, or to next to nothing.
-constexpr std::size_t kPairsThatSettle = 9;
+constexpr std::size_t kPairsThatSettle = 15;
 constexpr double kSettledShare = 0.05;
 constexpr double kSettledNsPerSet = 3;
 // Some ten lines taken from a cache; less cannot be told from noise.
