@@ -63,7 +63,7 @@ struct WorkingSet {
   // The most at one time. nullopt: the trace does not tell, or several processes map a page, which
   // counts for each of them.
   std::optional<PageCount> resident;
-  // Of these, the pages that are not visited. nullopt: the resident pages are not known.
+  // The pages of these that are not visited. nullopt: it is not known how many are resident.
   std::optional<PageCount> never_visited;
   std::optional<OfResident> of_resident;
   std::string why_no_resident;  // set if there is no `of_resident`
