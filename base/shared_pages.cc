@@ -43,7 +43,9 @@ void SharedPages::Add(const std::vector<Target>& targets) {
     std::vector<Part> parts;
     for (const Mapping& mapping : target.mappings) {
       if (!IsOfSharedFile(mapping)) continue;
-      parts.push_back({mapping.range, {NumberOf(mapping), Vpn(mapping.file->offset.value())}});
+      parts.push_back({.range = mapping.range,
+                       .name = {NumberOf(mapping), Vpn(mapping.file->offset.value())},
+                       .is_segment = mapping.path.starts_with("/SYSV")});
     }
     if (!parts.empty()) {
       of_targets_[target.id] = {.parts = std::move(parts), .exited = target.exited};
@@ -56,6 +58,25 @@ void SharedPages::Add(const std::vector<Target>& targets) {
     }
   }
   EndUnlinked();
+}
+
+void SharedPages::KeepOnly(std::span<const TargetId> targets) {
+  std::erase_if(of_targets_, [targets](const auto& of_target) {
+    return !std::ranges::binary_search(targets, of_target.first);
+  });
+  EndUnlinked();
+}
+
+std::span<const SharedPages::Part> SharedPages::PartsOf(TargetId target) const {
+  const auto of_target = of_targets_.find(target);
+  if (of_target == of_targets_.end()) return {};
+  return of_target->second.parts;
+}
+
+std::vector<TargetId> SharedPages::Mappers() const {
+  std::vector<TargetId> mappers;
+  for (const auto& [id, target] : of_targets_) mappers.push_back(id);
+  return mappers;
 }
 
 void SharedPages::EndUnlinked() {

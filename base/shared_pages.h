@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -28,10 +29,27 @@ class SharedPages {
   // Recorders number targets from 0 and never come this far.
   static constexpr TargetId kFirstFile{std::uint32_t{1} << 31};
 
+  // Where a target maps a part of a shared file.
+  struct Part {
+    VpnRange range;
+    PageKey name;  // of its first page
+    // A System V segment: each IPC namespace has its own segment of that name.
+    bool is_segment = false;
+  };
+
   // These mappings hold from now on. Those of targets that are not listed stay as they were, and so
   // do those of targets listed without any: every process has mappings, so they are unknown. The
   // number of an unlinked file ends when its last mapper unmaps it or exits.
   void Add(const std::vector<Target>& targets);
+
+  // Forgets the mappings of all other targets. `targets` ascend.
+  void KeepOnly(std::span<const TargetId> targets);
+
+  // Ascending by address.
+  std::span<const Part> PartsOf(TargetId target) const;
+
+  // Those that map a shared file, ascending.
+  std::vector<TargetId> Mappers() const;
 
   // No page that was added has another name than its own.
   bool empty() const { return of_targets_.empty(); }
@@ -41,10 +59,6 @@ class SharedPages {
   PageKey NameOf(PageKey first, PageCount span) const;
 
  private:
-  struct Part {
-    VpnRange range;
-    PageKey name;  // of its first page
-  };
   struct OfTarget {
     std::vector<Part> parts;  // of shared files, ascending
     bool exited = false;
