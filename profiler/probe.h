@@ -13,7 +13,7 @@
 
 namespace tmprof {
 
-enum class ProbeJob : std::uint8_t { kAccessedBits, kAddressSamples, kGate, kTruth };
+enum class ProbeJob : std::uint8_t { kAccessedBits, kAddressSamples, kGate, kTruth, kMoves };
 
 constexpr const char* Name(ProbeJob job) {
   switch (job) {
@@ -25,6 +25,8 @@ constexpr const char* Name(ProbeJob job) {
       return "gate";
     case ProbeJob::kTruth:
       return "truth";
+    case ProbeJob::kMoves:
+      return "moves";
   }
   return "unknown job";
 }

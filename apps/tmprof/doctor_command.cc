@@ -3,18 +3,20 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "apps/tmprof/cli.h"
 #include "apps/tmprof/session_sources.h"
+#include "mover/joint_moves.h"
 #include "profiler/probe.h"
 #include "report/format.h"
 
 namespace tmprof {
 namespace {
 
-Json AsJson(const std::vector<Probe>& probes) {
+Json Rows(std::span<const Probe> probes) {
   Json rows = Json::array();
   for (const Probe& probe : probes) {
     rows.push_back({{"name", probe.name},
@@ -25,7 +27,21 @@ Json AsJson(const std::vector<Probe>& probes) {
                     {"detail", probe.detail},
                     {"fix", probe.fix}});
   }
-  return {{"sources", rows}};
+  return rows;
+}
+
+// Pages that one process maps are moved by whoever may trace it.
+Probe ProbeJointMoves() {
+  const Status may = MayMoveJointPages();
+  Probe probe{.name = "shared",
+              .job = ProbeJob::kMoves,
+              .usable = may.has_value(),
+              .label = "tmprofd moves pages that several of its targets map"};
+  if (may) return probe;
+  probe.system_error = may.error().system_error;
+  probe.detail = may.error().Fact() + ": such pages stay where they are";
+  probe.fix = may.error().advice;
+  return probe;
 }
 
 std::string AsText(const std::vector<Probe>& probes) {
@@ -49,15 +65,18 @@ std::string AsText(const std::vector<Probe>& probes) {
 }  // namespace
 
 void AddDoctorCommand(CLI::App& app, int& exit_status) {
-  CLI::App* command =
-      app.add_subcommand("doctor", "Tells which sources work here, and what would fix the others");
+  CLI::App* command = app.add_subcommand(
+      "doctor", "Tells which sources and moves work here, and what would fix the others");
   auto format = std::make_shared<std::string>("text");
   command->add_option("--format", *format, "How to show it")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
   command->callback([format, &exit_status] {
-    const std::vector<Probe> probes = ProbeSources();
-    const Status status = WriteOut(*format == "json" ? JsonText(AsJson(probes)) : AsText(probes));
+    std::vector<Probe> probes = ProbeSources();
+    const Probe moves = ProbeJointMoves();
+    Json json{{"sources", Rows(probes)}, {"moves", Rows({&moves, 1})}};
+    probes.push_back(moves);
+    const Status status = WriteOut(*format == "json" ? JsonText(json) : AsText(probes));
     exit_status = status ? kDone : ReportError(status.error());
   });
 }

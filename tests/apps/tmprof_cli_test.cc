@@ -104,6 +104,20 @@ TEST(CommandLine, EveryCommandHasHelp) {
   }
 }
 
+TEST(Doctor, TellsWhetherSharedPagesMove) {
+  const Json moves = Json::parse(Tmprof({"doctor", "--format", "json"}).out)["moves"];
+  ASSERT_EQ(moves.size(), 1U);
+  EXPECT_EQ(moves[0]["name"], "shared");
+  const Outcome unprivileged =
+      RunProgram({"setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-sys_nice",
+                  TmprofPath(), "doctor", "--format", "json"});
+  if (unprivileged.status != 0) GTEST_SKIP() << unprivileged.err;
+  const Json refused = Json::parse(unprivileged.out)["moves"][0];
+  EXPECT_EQ(refused["usable"], false);
+  EXPECT_THAT(refused["error"].get<std::string>(), HasSubstr("EPERM"));
+  EXPECT_THAT(refused["fix"].get<std::string>(), HasSubstr("CAP_SYS_NICE"));
+}
+
 TEST(CommandLine, AnUnknownCommandIsRefused) { EXPECT_EQ(Tmprof({"frobnicate"}).status, 2); }
 
 TEST(CommandLine, AnUnknownOptionIsRefused) {
