@@ -56,6 +56,31 @@ TEST_F(SharedPagesTest, MappersOfOneFileNameItsPagesAlike) {
   EXPECT_FALSE(pages_.empty());
 }
 
+TEST_F(SharedPagesTest, TellsThePartsOfATargetAndWhichAreSegments) {
+  pages_.Add({Maps(0, {Anonymous(50, 10), Shared(100, 10, 7, 4),
+                       Shared(200, 5, 8, 0, "/SYSV00000000 (deleted)")}),
+              Maps(1, {Anonymous(50, 10)})});
+  const auto parts = pages_.PartsOf(TargetId(0));
+  ASSERT_EQ(parts.size(), 2U);
+  EXPECT_EQ(parts[0].range, (VpnRange{Vpn(100), Vpn(110)}));
+  EXPECT_EQ(parts[0].name, (PageKey{SharedPages::kFirstFile, Vpn(4)}));
+  EXPECT_FALSE(parts[0].is_segment);
+  EXPECT_TRUE(parts[1].is_segment);
+  EXPECT_TRUE(pages_.PartsOf(TargetId(1)).empty());
+}
+
+TEST_F(SharedPagesTest, ForgetsTargetsAndWithTheLastOfThemAnUnlinkedFile) {
+  pages_.Add({Maps(0, {Shared(100, 10, 7)}), Maps(1, {Shared(500, 10, 7)})});
+  const PageKey before = Name(1, 500);
+  pages_.KeepOnly(std::vector{TargetId(1)});
+  EXPECT_TRUE(HasOwnName(0, 100));
+  EXPECT_EQ(Name(1, 500), before);
+  pages_.KeepOnly({});
+  EXPECT_TRUE(pages_.empty());
+  pages_.Add({Maps(2, {Shared(900, 10, 7)})});
+  EXPECT_NE(Name(2, 900), before) << "another file that got the inode";
+}
+
 TEST_F(SharedPagesTest, OverlappingPartsOfAFileMeetWhereTheyAreTheSamePages) {
   pages_.Add({Maps(0, {Shared(100, 10, 7, 0)}), Maps(1, {Shared(500, 10, 7, 4)})});
   EXPECT_EQ(Name(0, 104), Name(1, 500));
