@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -395,6 +396,12 @@ std::optional<ProcFs::HeldMemory> ProcFs::Held(Pid pid) const {
   // Absent from a kernel without hugetlbfs.
   return HeldMemory{.locked = *locked,
                     .hugetlb = SizeField(*text, "\nHugetlbPages:").value_or(PageCount(0))};
+}
+
+std::optional<std::uint64_t> ProcFs::IpcNamespace(Pid pid) const {
+  struct stat found{};
+  if (::stat(OfProcess(pid, "ns/ipc").c_str(), &found) != 0) return std::nullopt;
+  return found.st_ino;
 }
 
 std::optional<Pid> ProcFs::InOtherNamespace(Pid inner) const {

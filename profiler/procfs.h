@@ -92,6 +92,8 @@ class ProcFs {
     PageCount hugetlb;  // pages of hugetlbfs in use
   };
   std::optional<HeldMemory> Held(Pid pid) const;
+  // The number of its IPC namespace, which System V segments belong to; nullopt: not readable.
+  std::optional<std::uint64_t> IpcNamespace(Pid pid) const;
   // The process that has this number in a PID namespace below this one (a container), where there
   // is exactly one such process; nullopt otherwise. Some us for each process of the machine.
   std::optional<Pid> InOtherNamespace(Pid inner) const;

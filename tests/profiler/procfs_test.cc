@@ -3,6 +3,7 @@
 #include "profiler/procfs.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "tests/profiler/headless_process.h"
 #include "tests/profiler/proc_tree.h"
@@ -27,6 +29,20 @@ struct MapsCase {
   MappingKind kind;
   std::string_view path;
 };
+
+TEST(ProcFs, TellsIpcNamespacesApart) {
+  const std::optional<std::uint64_t> own = ProcFs().IpcNamespace(Pid(::getpid()));
+  ASSERT_TRUE(own);
+  EXPECT_NE(*own, 0U);
+  EXPECT_EQ(ProcFs().IpcNamespace(Pid(0)), std::nullopt) << "no process";
+  std::optional<std::uint64_t> other;
+  std::thread([&other] {
+    // Of this thread alone.
+    if (::unshare(CLONE_NEWIPC) == 0) other = ProcFs().IpcNamespace(Pid(::gettid()));
+  }).join();
+  if (!other) GTEST_SKIP() << "it takes CAP_SYS_ADMIN";
+  EXPECT_NE(own, other);
+}
 
 TEST(ParseMapsLine, TellsEveryKindByTheKernelsLabels) {
   for (const MapsCase& expected : {
