@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -27,6 +28,12 @@ struct Move {
   NodeId to;
   double score = 0;  // that it was decided by
   MoveReason reason = MoveReason::kWanted;
+  bool joint = false;  // several mappings hold it, and it moves for all of them
+  // The page's name in SharedPages, under which it is known when `key` is no mapping of it any
+  // more. Nothing: the page is in no shared file. Ledgers do not have it.
+  std::optional<PageKey> shared_page{};
+
+  PageKey page() const { return shared_page.value_or(key); }
   friend bool operator==(const Move&, const Move&) = default;
 };
 
@@ -43,9 +50,11 @@ struct MoveOutcome {
 // Of the spans wanted in tier 1 that are not there, those that no move was decided for, by the
 // first reason that held.
 struct NotMoved {
-  std::uint64_t bound = 0;            // by a memory policy or cpuset, to where it is
-  std::uint64_t binding_unknown = 0;  // what binds it could not be read, or not yet
-  std::uint64_t let_be = 0;           // for a while, as moves of it were refused
+  std::uint64_t bound = 0;             // by a memory policy or cpuset, to where it is
+  std::uint64_t binding_unknown = 0;   // what binds it could not be read, or not yet
+  std::uint64_t shared = 0;            // several mappings hold it, and CAP_SYS_NICE is missing
+  std::uint64_t mapped_elsewhere = 0;  // moves were refused: unknown mappings hold it, too
+  std::uint64_t let_be = 0;            // for a while, as moves of it were refused
   std::uint64_t cooling = 0;
   std::uint64_t without_gain = 0;  // too little over what would give way, or over their cost
   std::uint64_t without_room = 0;  // in tier 1, or below it for what would give way
@@ -55,10 +64,12 @@ struct NotMoved {
 };
 
 // By the names that people and programs are told, in that order.
-inline constexpr std::array<std::pair<std::string_view, std::uint64_t NotMoved::*>, 8>
+inline constexpr std::array<std::pair<std::string_view, std::uint64_t NotMoved::*>, 10>
     kReasonsNotMoved = {{
         {"bound", &NotMoved::bound},
         {"binding_unknown", &NotMoved::binding_unknown},
+        {"shared", &NotMoved::shared},
+        {"mapped_elsewhere", &NotMoved::mapped_elsewhere},
         {"let_be", &NotMoved::let_be},
         {"cooling", &NotMoved::cooling},
         {"without_gain", &NotMoved::without_gain},

@@ -35,6 +35,7 @@ class SharedPages {
     PageKey name;  // of its first page
     // A System V segment: each IPC namespace has its own segment of that name.
     bool is_segment = false;
+    friend bool operator==(const Part&, const Part&) = default;
   };
 
   // These mappings hold from now on. Those of targets that are not listed stay as they were, and so

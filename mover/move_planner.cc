@@ -155,8 +155,9 @@ class Decider {
     const PlacedSpan& span = placed_[row];
     const PageCount step = span.leaf == PageCount(0) ? span.span : span.leaf;
     for (PageCount at; at < span.span; at += step) {
+      const PageKey key{span.key.target, span.key.vpn + at};
       const std::optional<std::uint64_t> since =
-          history_->EpochsSince({span.key.target, span.key.vpn + at}, epoch_);
+          history_->EpochsSince(rules_->page_of ? rules_->page_of(key) : key, epoch_);
       if (since && *since < rules_->cool_down_epochs) return true;
     }
     return false;
@@ -329,6 +330,23 @@ class Decider {
     room_.SetCapacityLeft(tier, *capacity - used);
   }
 
+  // Precondition: not kNot.
+  std::uint64_t& CountOf(Held held) {
+    switch (held) {
+      case Held::kNot:
+        break;
+      case Held::kUnread:
+        return decision_.not_moved.binding_unknown;
+      case Held::kShared:
+        return decision_.not_moved.shared;
+      case Held::kMappedElsewhere:
+        return decision_.not_moved.mapped_elsewhere;
+      case Held::kLetBe:
+        return decision_.not_moved.let_be;
+    }
+    TMPROF_CHECK(false);
+  }
+
   void Promote(std::size_t row) {
     if (row == kUnplaced || !tiers_->TierOf(placed_[row].node)) {
       ++decision_.not_moved.unplaced;
@@ -336,15 +354,15 @@ class Decider {
     }
     if (IsInTier1(row)) return;
     if (placed_[row].held == Held::kUnread) {
-      ++decision_.not_moved.binding_unknown;
+      ++CountOf(Held::kUnread);
       return;
     }
     if (!MayComeToTier1(placed_[row])) {
       ++decision_.not_moved.bound;
       return;
     }
-    if (placed_[row].held == Held::kLetBe) {
-      ++decision_.not_moved.let_be;
+    if (placed_[row].held != Held::kNot) {
+      ++CountOf(placed_[row].held);
       return;
     }
     if (IsCooling(row)) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -21,8 +22,10 @@ namespace tmprof {
 // Why a span stays on its node, whatever its score.
 enum class Held : std::uint8_t {
   kNot,
-  kUnread,  // nobody knows what binds it
-  kLetBe,   // earlier moves were refused
+  kUnread,           // nobody knows what binds it
+  kShared,           // several mappings hold it, and the mover may not move it for all of them
+  kMappedElsewhere,  // earlier moves were refused because an unknown mapping holds it, too
+  kLetBe,            // earlier moves were refused
 };
 
 // A span that is known to be somewhere.
@@ -59,6 +62,8 @@ struct MoveRules {
   // A page must beat what gives way to it by this factor, too: what is about as hot stays.
   double hysteresis = 1.25;
   std::uint64_t cool_down_epochs = 0;  // that a span stays where it was moved to
+  // The name by which the history knows a page; nothing: it is the page's key.
+  std::function<PageKey(PageKey)> page_of;
 };
 
 struct MoveDecision {

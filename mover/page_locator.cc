@@ -20,7 +20,6 @@ namespace {
 // Of an entry of /proc/PID/pagemap (Documentation/admin-guide/mm/pagemap.rst).
 constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;
 constexpr std::uint64_t kMappedOnce = std::uint64_t{1} << 56;
-constexpr std::uint64_t kOwn = kPresent | kMappedOnce;
 constexpr std::uint64_t kFrameMask = (std::uint64_t{1} << 55) - 1;  // 0 without CAP_SYS_ADMIN
 // Of an entry of /proc/kpageflags (include/uapi/linux/kernel-page-flags.h).
 constexpr std::uint64_t kHugetlb = std::uint64_t{1} << 17;
@@ -74,16 +73,6 @@ std::optional<std::vector<VpnRange>> HugeParts(int pagemap, VpnRange range) {
   return parts;
 }
 
-// Joins what is alike.
-void Append(std::vector<PlacedRun>& runs, const PlacedRun& run) {
-  if (!runs.empty() && runs.back().pages.end == run.pages.start && runs.back().node == run.node &&
-      runs.back().leaf == run.leaf) {
-    runs.back().pages.end = run.pages.end;
-  } else {
-    runs.push_back(run);
-  }
-}
-
 Error CannotLocate(Pid pid, int system_error) {
   return Refused("find the pages of", "PID " + std::to_string(pid.value()), system_error);
 }
@@ -110,6 +99,7 @@ bool LinuxPageLocator::IsHugeByFrames(const std::uint64_t* entries) const {
 }
 
 void LinuxPageLocator::FindLeaves(int pagemap, Vpn first, const std::vector<std::uint64_t>& entries,
+                                  std::span<const VpnRange>& joint,
                                   std::vector<Leaf>& leaves) const {
   bool asked = false;
   std::optional<std::vector<VpnRange>> huge;
@@ -125,20 +115,24 @@ void LinuxPageLocator::FindLeaves(int pagemap, Vpn first, const std::vector<std:
   };
   leaves.clear();
   for (std::size_t i = 0; i < entries.size();) {
-    if ((entries[i] & kOwn) != kOwn) {
+    const Vpn vpn = first + PageCount(i);
+    while (!joint.empty() && joint.front().end <= vpn) joint = joint.subspan(1);
+    const bool is_joint = (entries[i] & kMappedOnce) == 0;
+    const bool may_be_joint = !joint.empty() && joint.front().Contains(vpn);
+    if ((entries[i] & kPresent) == 0 || (is_joint && !may_be_joint)) {
       ++i;
       continue;
     }
-    const Vpn vpn = first + PageCount(i);
     const bool may_be_huge =
         vpn.value() % kHugeLeafPages == 0 && i + kHugeLeafPages <= entries.size();
     const PageCount pages(may_be_huge && is_huge(vpn, &entries[i]) ? kHugeLeafPages : 1);
-    leaves.push_back({vpn, pages});
+    leaves.push_back({vpn, pages, is_joint});
     i += pages.value();
   }
 }
 
-Result<std::vector<PlacedRun>> LinuxPageLocator::Locate(Pid pid, VpnRange range) {
+Result<std::vector<PlacedRun>> LinuxPageLocator::Locate(Pid pid, VpnRange range,
+                                                        std::span<const VpnRange> joint) {
   const auto pagemap_path = proc_root_ / std::to_string(pid.value()) / "pagemap";
   const UniqueFd pagemap(::open(pagemap_path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!pagemap) return Fail(CannotLocate(pid, errno == ENOENT ? ESRCH : errno));
@@ -159,19 +153,20 @@ Result<std::vector<PlacedRun>> LinuxPageLocator::Locate(Pid pid, VpnRange range)
     if (read < 0) return Fail(CannotLocate(pid, errno));
     if (read == 0) return Fail(CannotLocate(pid, ESRCH));  // its memory is gone
     entries.resize(static_cast<std::size_t>(read) / sizeof(entries[0]));
-    FindLeaves(pagemap.get(), from, entries, leaves);
+    FindLeaves(pagemap.get(), from, entries, joint, leaves);
     asked.clear();
     for (const Leaf& leaf : leaves) asked.push_back(leaf.first);
     status.assign(asked.size(), -ENOENT);
     if (!asked.empty()) {
-      const int refused = (*call_)(pid, asked, {}, status);
+      const int refused = (*call_)(pid, asked, {}, status, MoveScope::kMappedOnce);
       if (refused < 0) return Fail(CannotLocate(pid, -refused));
     }
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       if (status[i] < 0) continue;
       Append(runs, {{leaves[i].first, leaves[i].first + leaves[i].pages},
                     NodeId(static_cast<NodeId::rep>(status[i])),
-                    leaves[i].pages});
+                    leaves[i].pages,
+                    leaves[i].joint});
     }
     from = until;
   }

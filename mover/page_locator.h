@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -18,10 +19,11 @@ namespace tmprof {
 class PageLocator {
  public:
   virtual ~PageLocator() = default;
-  // Runs within `range`, ascending. What is in none of them is in no memory, or other processes map
-  // it, too, as they do a library's text: it then is nobody's to be moved. Fails with ESRCH where
-  // the process is gone.
-  virtual Result<std::vector<PlacedRun>> Locate(Pid pid, VpnRange range) = 0;
+  // Runs within `range`, ascending. What is in none of them is in no memory, or is mapped more than
+  // once outside `joint`, as a library's text is: it then is nobody's to be moved. `joint` ascends.
+  // Fails with ESRCH where the process is gone.
+  virtual Result<std::vector<PlacedRun>> Locate(Pid pid, VpnRange range,
+                                                std::span<const VpnRange> joint) = 0;
 };
 
 // By /proc/PID/pagemap, which tells what is there, and move_pages(2), which tells where. Leaves are
@@ -31,17 +33,20 @@ class LinuxPageLocator final : public PageLocator {
  public:
   explicit LinuxPageLocator(MoveCall& call, std::filesystem::path proc_root = "/proc");
 
-  Result<std::vector<PlacedRun>> Locate(Pid pid, VpnRange range) override;
+  Result<std::vector<PlacedRun>> Locate(Pid pid, VpnRange range,
+                                        std::span<const VpnRange> joint) override;
 
  private:
   struct Leaf {
     Vpn first;
     PageCount pages;
+    bool joint;
   };
 
   bool IsHugeByFrames(const std::uint64_t* entries) const;
+  // Takes those off `joint` that end before the last entry.
   void FindLeaves(int pagemap, Vpn first, const std::vector<std::uint64_t>& entries,
-                  std::vector<Leaf>& leaves) const;
+                  std::span<const VpnRange>& joint, std::vector<Leaf>& leaves) const;
 
   MoveCall* call_;
   std::filesystem::path proc_root_;

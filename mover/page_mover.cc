@@ -43,16 +43,16 @@ bool IsOutOfMemory(const Move& move, int error) {
 }
 
 int MovePagesCall::operator()(Pid pid, std::span<const Vpn> pages, std::span<const NodeId> nodes,
-                              std::span<int> status) {
+                              std::span<int> status, MoveScope scope) {
   std::vector<void*> addresses(pages.size());
   std::ranges::transform(pages, addresses.begin(), [](Vpn page) {
     return reinterpret_cast<void*>(AddressOf(page));  // NOLINT(performance-no-int-to-ptr)
   });
   std::vector<int> wanted(nodes.size());
   std::ranges::transform(nodes, wanted.begin(), [](NodeId node) { return int{node.value()}; });
-  const long moved =
-      ::move_pages(pid.value(), pages.size(), addresses.data(),
-                   nodes.empty() ? nullptr : wanted.data(), status.data(), MPOL_MF_MOVE);
+  const long moved = ::move_pages(pid.value(), pages.size(), addresses.data(),
+                                  nodes.empty() ? nullptr : wanted.data(), status.data(),
+                                  scope == MoveScope::kAll ? MPOL_MF_MOVE_ALL : MPOL_MF_MOVE);
   return moved < 0 ? -errno : static_cast<int>(moved);
 }
 
@@ -114,7 +114,8 @@ std::vector<PageMover::Pending> PageMover::TakeChunk(MonotonicTime now) {
     const Move& first = chunk.front().move;
     // A huge page that finds no room ends a call, whatever else is in it.
     return pending.move.key.target == first.key.target && pending.move.to == first.to &&
-           pending.move.span == first.span && pages + pending.move.span <= most;
+           pending.move.span == first.span && pending.move.joint == first.joint &&
+           pages + pending.move.span <= most;
   };
   const auto left =
       std::remove_if(pending_.begin(), pending_.begin() + window, [&](const Pending& pending) {
@@ -165,12 +166,13 @@ std::vector<PageMover::Told> PageMover::Call(const std::vector<Pending>& chunk) 
   for (const Pending& pending : chunk) pages.push_back(pending.move.key.vpn);
   const std::vector<NodeId> nodes(chunk.size(), first.to);
   std::vector<int> status(chunk.size(), kUntold);
-  const int moved = (*call_)(*pid, pages, nodes, status);
+  const MoveScope scope = first.joint ? MoveScope::kAll : MoveScope::kMappedOnce;
+  const int moved = (*call_)(*pid, pages, nodes, status, scope);
   // Out of memory some way into the chunk, the kernel tells only that.
   const bool is_full = moved == -ENOMEM;
   if (moved < 0 && !is_full) return all(-moved);
   if (is_full || std::ranges::find(status, kUntold) != status.end()) {
-    const int asked = (*call_)(*pid, pages, {}, status);
+    const int asked = (*call_)(*pid, pages, {}, status, MoveScope::kMappedOnce);
     if (asked < 0) return all(-asked);
   }
   std::vector<Told> told;
@@ -196,7 +198,7 @@ void PageMover::FindParts(Pid pid, const std::vector<Pending>& chunk, std::vecto
     }
   }
   std::vector<int> status(pages.size(), kUntold);
-  if ((*call_)(pid, pages, {}, status) < 0) return;
+  if ((*call_)(pid, pages, {}, status, MoveScope::kMappedOnce) < 0) return;
   auto next = status.begin();
   for (std::size_t i = 0; i < chunk.size(); ++i) {
     const Move& move = chunk[i].move;

@@ -24,6 +24,10 @@
 
 namespace tmprof {
 
+// Which pages move: those that are mapped once (MPOL_MF_MOVE), or all of them, for each process
+// that maps them (MPOL_MF_MOVE_ALL).
+enum class MoveScope : std::uint8_t { kMappedOnce, kAll };
+
 // move_pages(2) as far as the mover needs it.
 class MoveCall {
  public:
@@ -35,14 +39,14 @@ class MoveCall {
   // the kernel leaves entries as they are, also those of pages that did (mm/migrate.c,
   // do_pages_move()).
   virtual int operator()(Pid pid, std::span<const Vpn> pages, std::span<const NodeId> nodes,
-                         std::span<int> status) = 0;
+                         std::span<int> status, MoveScope scope) = 0;
 };
 
-// The system call itself, with MPOL_MF_MOVE: pages that other processes map, too, stay.
+// The system call itself.
 class MovePagesCall final : public MoveCall {
  public:
   int operator()(Pid pid, std::span<const Vpn> pages, std::span<const NodeId> nodes,
-                 std::span<int> status) override;
+                 std::span<int> status, MoveScope scope) override;
 };
 
 struct MoverLimits {

@@ -10,16 +10,12 @@
 namespace tmprof {
 namespace {
 
-template <typename Span>
-PageKey EndOf(const Span& span) {
-  return {span.key.target, span.key.vpn + span.span};
-}
+PageKey EndOf(PageKey first, PageCount span) { return {first.target, first.vpn + span}; }
 
-// The part of `whole` that lies within `part`, in [0, 1].
-template <typename Part>
-double Share(const SeenSpan& whole, const Part& part) {
-  const PageKey start = std::max(whole.key, part.key);
-  const PageKey end = std::min(EndOf(whole), EndOf(part));
+// The part of `whole` that lies within [start, end), in [0, 1].
+double Share(const SeenSpan& whole, PageKey start, PageKey end) {
+  start = std::max(whole.key, start);
+  end = std::min(EndOf(whole.key, whole.span), end);
   return static_cast<double>((end.vpn - start.vpn).value()) /
          static_cast<double>(whole.span.value());
 }
@@ -30,7 +26,9 @@ Payback::Payback(std::size_t most_moves) : most_moves_(most_moves) { TMPROF_CHEC
 
 Payback::Watched::iterator Payback::Settle(Watched::iterator watched, SettledCause cause) {
   SettledMove& move = watched->second;
-  by_age_.erase({move.moved_in, move.key});
+  by_age_.erase({move.moved_in, watched->first});
+  const auto of_target = watched_of_.find(move.key.target);
+  if (--of_target->second == 0) watched_of_.erase(of_target);
   move.cause = cause;
   settled_.push_back(move);
   return watched_.erase(watched);
@@ -39,29 +37,36 @@ Payback::Watched::iterator Payback::Settle(Watched::iterator watched, SettledCau
 void Payback::Note(const MoveOutcome& outcome, std::uint64_t epoch) {
   if (outcome.error != 0) return;
   const Move& move = outcome.move;
-  auto at = watched_.lower_bound(move.key);
-  if (at != watched_.begin() && EndOf(std::prev(at)->second) > move.key) --at;
-  while (at != watched_.end() && at->first < EndOf(move)) at = Settle(at, SettledCause::kMoved);
+  const PageKey page = move.page();
+  const PageKey end = EndOf(page, move.span);
+  const auto end_of = [](const Watched::value_type& watched) {
+    return EndOf(watched.first, watched.second.span);
+  };
+  auto at = watched_.lower_bound(page);
+  if (at != watched_.begin() && end_of(*std::prev(at)) > page) --at;
+  while (at != watched_.end() && at->first < end) at = Settle(at, SettledCause::kMoved);
   if (watched_.size() == most_moves_) {
     Settle(watched_.find(by_age_.begin()->second), SettledCause::kForgotten);
   }
   watched_.emplace(
-      move.key,
+      page,
       SettledMove{
           .key = move.key, .span = move.span, .from = move.from, .to = move.to, .moved_in = epoch});
-  by_age_.emplace(epoch, move.key);
+  by_age_.emplace(epoch, page);
+  ++watched_of_[move.key.target];
 }
 
 void Payback::Observe(std::uint64_t epoch, std::span<const SeenSpan> spans, Elsewhere elsewhere) {
   auto span = spans.begin();
-  for (auto& [key, move] : watched_) {
+  for (auto& [page, move] : watched_) {
     if (move.moved_in >= epoch) continue;  // in part of the epoch it was elsewhere
     ++move.epochs;
-    while (span != spans.end() && EndOf(*span) <= key) ++span;
+    while (span != spans.end() && EndOf(span->key, span->span) <= page) ++span;
     bool known = elsewhere == Elsewhere::kUnseen;
+    const PageKey end = EndOf(page, move.span);
     // The last of them may reach into the next move.
-    for (auto within = span; within != spans.end() && within->key < EndOf(move); ++within) {
-      const double share = Share(*within, move);
+    for (auto within = span; within != spans.end() && within->key < end; ++within) {
+      const double share = Share(*within, page, end);
       move.seen += share * within->seen;
       move.weight += share * within->score;
       known = true;

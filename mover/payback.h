@@ -19,7 +19,7 @@ namespace tmprof {
 
 // A span of an epoch's profile, with what the rank model makes of it.
 struct SeenSpan {
-  PageKey key;
+  PageKey key;  // as of Move::page()
   PageCount span{1};
   double seen = 0;   // references and samples of this epoch, or exact accesses
   double score = 0;  // of the whole span
@@ -38,28 +38,32 @@ class Payback {
   explicit Payback(std::size_t most_moves);
 
   // A move that is over in `epoch`; what did not move is passed over. Epochs never step back, and
-  // an epoch's moves are noted before it is observed.
+  // an epoch's moves are noted before it is observed. Pages of shared files are watched by their
+  // names, whichever target they were moved through.
   void Note(const MoveOutcome& outcome, std::uint64_t epoch);
   // What was seen in `epoch`. `spans` ascend by key and do not overlap.
   void Observe(std::uint64_t epoch, std::span<const SeenSpan> spans, Elsewhere elsewhere);
-  // Of a target that is no longer tracked.
+  // Pages of a target that is no longer tracked, or of a file that no target maps any more.
   void Forget(TargetId target);
+  // True while a move is watched that was made through this target.
+  bool Watches(TargetId target) const { return watched_of_.contains(target); }
   // Settles what is still watched.
   void End();
 
-  // What has been settled since the last call, in that order; by key where at once.
+  // What has been settled since the last call, in that order; by page where at once.
   std::vector<SettledMove> TakeSettled() { return std::exchange(settled_, {}); }
   std::size_t watched() const { return watched_.size(); }
 
  private:
-  // By the first page, not overlapping. `cause` is not set yet.
+  // By the first page, not overlapping. `cause` is not set yet; `key` is that of the move.
   using Watched = std::map<PageKey, SettledMove>;
 
   Watched::iterator Settle(Watched::iterator watched, SettledCause cause);
 
   std::size_t most_moves_;
   Watched watched_;
-  std::set<std::pair<std::uint64_t, PageKey>> by_age_;  // epoch and key of each
+  std::set<std::pair<std::uint64_t, PageKey>> by_age_;  // epoch and page of each
+  std::map<TargetId, std::size_t> watched_of_;          // moves by target; never 0
   std::vector<SettledMove> settled_;
 };
 

@@ -6,6 +6,14 @@
 
 namespace tmprof {
 
+void Append(std::vector<PlacedRun>& runs, const PlacedRun& run) {
+  if (!runs.empty() && runs.back().pages.end == run.pages.start && runs.back().IsLike(run)) {
+    runs.back().pages.end = run.pages.end;
+  } else {
+    runs.push_back(run);
+  }
+}
+
 // After it no run begins before `at` and ends behind it.
 void PlacementMap::Cut(Runs& runs, Vpn at) {
   auto next = runs.lower_bound(at);
@@ -23,7 +31,7 @@ void PlacementMap::JoinAt(Runs& runs, Vpn at) {
   if (next == runs.end() || next == runs.begin()) return;
   PlacedRun& before = std::prev(next)->second;
   const PlacedRun& after = next->second;
-  if (before.pages.end != at || before.node != after.node || before.leaf != after.leaf) return;
+  if (before.pages.end != at || !before.IsLike(after)) return;
   before.pages.end = after.pages.end;
   runs.erase(next);
 }

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "base/page_key.h"
 #include "base/tiers.h"
@@ -19,8 +20,17 @@ struct PlacedRun {
   VpnRange pages;
   NodeId node;
   PageCount leaf{1};  // moved whole; runs begin and end with a leaf
+  // Several mappings hold each of the pages, which thus move for all of them or not at all.
+  bool joint = false;
+  // All the same, but for the pages.
+  bool IsLike(const PlacedRun& other) const {
+    return node == other.node && leaf == other.leaf && joint == other.joint;
+  }
   friend bool operator==(const PlacedRun&, const PlacedRun&) = default;
 };
+
+// Joins what is alike. Precondition: the run begins at or behind the end of the last one.
+void Append(std::vector<PlacedRun>& runs, const PlacedRun& run);
 
 class PlacementMap {
  public:

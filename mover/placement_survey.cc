@@ -22,18 +22,17 @@ Vpn EndOfStep(Vpn from, Vpn end) {
 
 }  // namespace
 
-PlacementSurvey::PlacementSurvey(PageLocator& locator, const Clock& cpu_clock)
-    : locator_(&locator), cpu_clock_(&cpu_clock) {}
+PlacementSurvey::PlacementSurvey(const Clock& cpu_clock) : cpu_clock_(&cpu_clock) {}
 
 void PlacementSurvey::LookOn(std::span<const SurveyedTarget> targets,
-                             std::chrono::nanoseconds budget, PlacementMap& map) {
+                             std::chrono::nanoseconds budget, const Look& look) {
   FindNewTargets(targets);
   QueueGrown(targets);
   left_ = std::min(left_ + (new_.empty() ? budget / kAgainIsSlower : budget), budget);
   if (new_.empty()) {
-    LookAgain(targets, map);
+    LookAgain(targets, look);
   } else {
-    LookAtNewTargets(targets, map);
+    LookAtNewTargets(targets, look);
   }
 }
 
@@ -73,27 +72,27 @@ void PlacementSurvey::QueueGrown(std::span<const SurveyedTarget> targets) {
   }
 }
 
-void PlacementSurvey::LookAtNewTargets(std::span<const SurveyedTarget> targets, PlacementMap& map) {
+void PlacementSurvey::LookAtNewTargets(std::span<const SurveyedTarget> targets, const Look& look) {
   while (!new_.empty()) {
     const auto target = std::ranges::lower_bound(targets, new_.front(), {}, &SurveyedTarget::id);
     if (next_of_new_ == Vpn(0)) resident_of_new_ = target->resident;
-    if (!LookAt(*target, next_of_new_, map)) return;
+    if (!LookAt(*target, next_of_new_, look)) return;
     resident_[target->id] = resident_of_new_;
     new_.pop_front();
     next_of_new_ = Vpn(0);
   }
 }
 
-void PlacementSurvey::LookAgain(std::span<const SurveyedTarget> targets, PlacementMap& map) {
+void PlacementSurvey::LookAgain(std::span<const SurveyedTarget> targets, const Look& look) {
   auto target = std::ranges::lower_bound(targets, next_again_.target, {}, &SurveyedTarget::id);
   for (; target != targets.end(); ++target) {
     if (target->id != next_again_.target) next_again_ = {target->id, Vpn(0)};
-    if (!LookAt(*target, next_again_.vpn, map)) return;
+    if (!LookAt(*target, next_again_.vpn, look)) return;
   }
   next_again_ = {};
 }
 
-bool PlacementSurvey::LookAt(const SurveyedTarget& target, Vpn& next, PlacementMap& map) {
+bool PlacementSurvey::LookAt(const SurveyedTarget& target, Vpn& next, const Look& look) {
   MonotonicTime before = cpu_clock_->Now();
   auto range = std::ranges::upper_bound(target.mapped, next, {}, &VpnRange::end);
   for (; range != target.mapped.end(); ++range) {
@@ -101,7 +100,7 @@ bool PlacementSurvey::LookAt(const SurveyedTarget& target, Vpn& next, PlacementM
     while (next < range->end) {
       if (left_ <= std::chrono::nanoseconds(0)) return false;
       const VpnRange step{next, EndOfStep(next, range->end)};
-      if (const auto runs = locator_->Locate(target.pid, step)) map.Learn(target.id, step, *runs);
+      look(target, step);
       next = step.end;
       const MonotonicTime now = cpu_clock_->Now();
       left_ -= now - before;

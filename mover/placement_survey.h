@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -14,8 +15,6 @@
 #include "base/clock.h"
 #include "base/page_key.h"
 #include "base/units.h"
-#include "mover/page_locator.h"
-#include "mover/placement_map.h"
 
 namespace tmprof {
 
@@ -29,16 +28,18 @@ struct SurveyedTarget {
 
 class PlacementSurvey {
  public:
-  // `cpu_clock` is the calling thread's CPU time. All must outlive the survey.
-  PlacementSurvey(PageLocator& locator, const Clock& cpu_clock);
+  // Takes in where these pages of the target are.
+  using Look = std::function<void(const SurveyedTarget& target, VpnRange pages)>;
+
+  // `cpu_clock` is the calling thread's CPU time. It must outlive the survey.
+  explicit PlacementSurvey(const Clock& cpu_clock);
 
   // Looks on from where it was: first at the targets that are new, then round and round at all of
   // them, to the end of a round at most. As an average over calls it uses the budget of CPU time
   // for what is new, and a tenth of it to look again. A target that has grown by a sixteenth since
-  // it was looked at is looked at as if it were new. What cannot be looked at is passed over.
-  // `targets` ascend by id.
+  // it was looked at is looked at as if it were new. `targets` ascend by id.
   void LookOn(std::span<const SurveyedTarget> targets, std::chrono::nanoseconds budget,
-              PlacementMap& map);
+              const Look& look);
 
   // Whether all targets have been looked at, each with the memory it had then.
   bool complete() const;
@@ -47,12 +48,11 @@ class PlacementSurvey {
  private:
   void FindNewTargets(std::span<const SurveyedTarget> targets);
   void QueueGrown(std::span<const SurveyedTarget> targets);
-  void LookAtNewTargets(std::span<const SurveyedTarget> targets, PlacementMap& map);
-  void LookAgain(std::span<const SurveyedTarget> targets, PlacementMap& map);
+  void LookAtNewTargets(std::span<const SurveyedTarget> targets, const Look& look);
+  void LookAgain(std::span<const SurveyedTarget> targets, const Look& look);
   // From `next` on; true: to its end.
-  bool LookAt(const SurveyedTarget& target, Vpn& next, PlacementMap& map);
+  bool LookAt(const SurveyedTarget& target, Vpn& next, const Look& look);
 
-  PageLocator* locator_;
   const Clock* cpu_clock_;
   std::vector<TargetId> known_;
   std::deque<TargetId> new_;  // and those that have grown, in the order in which they did

@@ -44,8 +44,9 @@ Vpn EndOfLeaf(Vpn vpn, PageCount leaf) {
 
 }  // namespace
 
-Result<std::vector<PlacedRun>> SupposedMoves::Locate(Pid pid, VpnRange range) {
-  auto real = real_->Locate(pid, range);
+Result<std::vector<PlacedRun>> SupposedMoves::Locate(Pid pid, VpnRange range,
+                                                     std::span<const VpnRange> joint) {
+  auto real = real_->Locate(pid, range, joint);
   const auto known = ids_.find(pid);
   if (!real || known == ids_.end()) return real;
   const TargetId target = known->second;
@@ -96,19 +97,21 @@ void SupposedMoves::Follow(std::span<const SurveyedTarget> targets) {
   }
 }
 
-void SupposedMoves::Suppose(TargetId target, VpnRange pages, NodeId from, NodeId to,
-                            PageCount leaf) {
+void SupposedMoves::Suppose(TargetId target, VpnRange pages, NodeId from, NodeId to, PageCount leaf,
+                            bool joint) {
   // Of what has been supposed to move before, `from` is no place that it ever was in.
   std::vector<PlacedRun> origins;
   Vpn done = pages.start;
   for (const PlacedRun& before : Within(moved_.from.RunsOf(target), pages)) {
-    if (done < before.pages.start) origins.push_back({{done, before.pages.start}, from, leaf});
+    if (done < before.pages.start) {
+      origins.push_back({{done, before.pages.start}, from, leaf, joint});
+    }
     origins.push_back(before);
     done = before.pages.end;
   }
-  if (done < pages.end) origins.push_back({{done, pages.end}, from, leaf});
+  if (done < pages.end) origins.push_back({{done, pages.end}, from, leaf, joint});
   moved_.from.Learn(target, pages, origins);
-  moved_.to.Learn(target, pages, std::vector{PlacedRun{pages, to, leaf}});
+  moved_.to.Learn(target, pages, std::vector{PlacedRun{pages, to, leaf, joint}});
 }
 
 std::vector<TargetId> SupposedMoves::Targets() const {

@@ -21,12 +21,14 @@ class SupposedMoves final : public PageLocator {
   // `real` must outlive it.
   explicit SupposedMoves(PageLocator& real) : real_(&real) {}
 
-  Result<std::vector<PlacedRun>> Locate(Pid pid, VpnRange range) override;
+  Result<std::vector<PlacedRun>> Locate(Pid pid, VpnRange range,
+                                        std::span<const VpnRange> joint) override;
 
   // Those that there are, with their mappings: moves of all others are forgotten.
   void Follow(std::span<const SurveyedTarget> targets);
   // Whole leaves of such a size, which have been on `from` until then.
-  void Suppose(TargetId target, VpnRange pages, NodeId from, NodeId to, PageCount leaf);
+  void Suppose(TargetId target, VpnRange pages, NodeId from, NodeId to, PageCount leaf,
+               bool joint = false);
   // Puts pages back in `map` to where they really are, and forgets all moves.
   void Undo(PlacementMap& map);
 

@@ -376,6 +376,8 @@ void EncodeLedgerEpoch(const LedgerEpoch& epoch, KnownTargets& known, wire::Ledg
   Remember(epoch.targets, known);
   message.set_bound(epoch.not_moved.bound);
   message.set_binding_unknown(epoch.not_moved.binding_unknown);
+  message.set_shared(epoch.not_moved.shared);
+  message.set_mapped_elsewhere(epoch.not_moved.mapped_elsewhere);
   message.set_let_be(epoch.not_moved.let_be);
   message.set_cooling(epoch.not_moved.cooling);
   message.set_without_gain(epoch.not_moved.without_gain);
@@ -399,6 +401,8 @@ Verdict DecodeLedgerEpoch(const wire::LedgerEpoch& message, KnownTargets& known,
   Remember(epoch.targets, known);
   epoch.not_moved = {.bound = message.bound(),
                      .binding_unknown = message.binding_unknown(),
+                     .shared = message.shared(),
+                     .mapped_elsewhere = message.mapped_elsewhere(),
                      .let_be = message.let_be(),
                      .cooling = message.cooling(),
                      .without_gain = message.without_gain(),

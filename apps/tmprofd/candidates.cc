@@ -13,34 +13,25 @@ constexpr std::uint64_t kLargestPiece = 512;
 // Of the leaf or piece of such a size, at a multiple of it, that `vpn` lies in.
 Vpn EndOfPiece(Vpn vpn, std::uint64_t pages) { return Vpn((vpn.value() / pages + 1) * pages); }
 
-std::size_t FirstRow(const EvidenceTable& table, TargetId target) {
-  return static_cast<std::size_t>(std::ranges::lower_bound(table.key, PageKey{target, Vpn(0)}) -
-                                  table.key.begin());
-}
-
 // The scored rows of one target, handed out piece by piece.
 class ScoredRows {
  public:
-  ScoredRows(const EvidenceTable& table, const Scores& scores, TargetId target)
-      : table_(&table), scores_(&scores), target_(target) {
-    row_ = FirstRow(table, target);
-    Settle();
-  }
+  explicit ScoredRows(RankedRows::Cursor row) : row_(row) { Settle(); }
 
-  bool AtEnd() const { return row_ == table_->size() || table_->key[row_].target != target_; }
+  bool AtEnd() const { return row_.AtEnd(); }
   Vpn start() const { return start_; }
-  Vpn end() const { return table_->key[row_].vpn + PageCount(table_->span_pages[row_]); }
+  Vpn end() const { return row_->pages.end; }
 
   // The score of what lies before `until`, which is then over.
   double TakeUntil(Vpn until) {
     double score = 0;
     while (!AtEnd() && start_ < until) {
       const Vpn upto = std::min(until, end());
-      score += (*scores_)[row_] * static_cast<double>((upto - start_).value()) /
-               static_cast<double>(table_->span_pages[row_]);
+      score += row_->score * static_cast<double>((upto - start_).value()) /
+               static_cast<double>(row_->pages.size().value());
       start_ = upto;
       if (start_ == end()) {
-        ++row_;
+        row_.Next();
         Settle();
       }
     }
@@ -49,14 +40,11 @@ class ScoredRows {
 
  private:
   void Settle() {
-    while (!AtEnd() && !((*scores_)[row_] > 0)) ++row_;
-    if (!AtEnd()) start_ = table_->key[row_].vpn;
+    while (!AtEnd() && !(row_->score > 0)) row_.Next();
+    if (!AtEnd()) start_ = row_->pages.start;
   }
 
-  const EvidenceTable* table_;
-  const Scores* scores_;
-  TargetId target_;
-  std::size_t row_ = 0;
+  RankedRows::Cursor row_;
   Vpn start_;
 };
 
@@ -64,10 +52,7 @@ class ScoredRows {
 // order.
 class LookedAt {
  public:
-  LookedAt(const EvidenceTable& table, TargetId target)
-      : table_(&table), target_(target), row_(FirstRow(table, target)) {
-    FindRun();
-  }
+  explicit LookedAt(RankedRows::Cursor row) : row_(row) { FindRun(); }
 
   struct Stretch {
     bool looked_at;
@@ -81,24 +66,20 @@ class LookedAt {
   }
 
  private:
-  bool IsOfTarget() const { return row_ < table_->size() && table_->key[row_].target == target_; }
-  bool HasLooks() const { return table_->evidence[row_].looks > 0; }
-  Vpn Start() const { return table_->key[row_].vpn; }
-  Vpn End() const { return Start() + PageCount(table_->span_pages[row_]); }
-
   void FindRun() {
-    while (IsOfTarget() && !HasLooks()) ++row_;
-    if (!IsOfTarget()) {
+    while (!row_.AtEnd() && !row_->looked_at) row_.Next();
+    if (row_.AtEnd()) {
       run_.reset();
       return;
     }
-    run_ = {Start(), End()};
-    for (++row_; IsOfTarget() && HasLooks() && Start() == run_->end; ++row_) run_->end = End();
+    run_ = row_->pages;
+    for (row_.Next(); !row_.AtEnd() && row_->looked_at && row_->pages.start == run_->end;
+         row_.Next()) {
+      run_->end = row_->pages.end;
+    }
   }
 
-  const EvidenceTable* table_;
-  TargetId target_;
-  std::size_t row_;
+  RankedRows::Cursor row_;
   std::optional<VpnRange> run_;
 };
 
@@ -128,13 +109,11 @@ class PolicyBounds {
 // hardly sampled, as it was not; or, where all were, of all that were looked at.
 class SupposedScore {
  public:
-  void Add(const EvidenceTable& table, const Scores& scores, TargetId target) {
-    for (std::size_t row = FirstRow(table, target);
-         row < table.size() && table.key[row].target == target; ++row) {
-      const Evidence& evidence = table.evidence[row];
-      if (!(evidence.looks > 0)) continue;
-      looked_at_.Add(scores[row], table.span_pages[row]);
-      if (evidence.samples() < kHardlyAnySample) unsampled_.Add(scores[row], table.span_pages[row]);
+  void Add(RankedRows::Cursor row) {
+    for (; !row.AtEnd(); row.Next()) {
+      if (!row->looked_at) continue;
+      looked_at_.Add(*row);
+      if (row->samples < kHardlyAnySample) unsampled_.Add(*row);
     }
   }
 
@@ -152,9 +131,9 @@ class SupposedScore {
   struct Sum {
     double score = 0;
     double pages = 0;
-    void Add(double of_span, double span_pages) {
-      score += of_span;
-      pages += span_pages;
+    void Add(const RankedRow& row) {
+      score += row.score;
+      pages += static_cast<double>(row.pages.size().value());
     }
   };
   Sum looked_at_;
@@ -164,12 +143,11 @@ class SupposedScore {
 class Finder {
  public:
   // `supposed_score`: of a page that nobody has looked at; nothing: nobody looks.
-  Finder(const PlacedTarget& target, const EvidenceTable& table, const Scores& scores,
-         std::optional<double> supposed_score, const Tiers& tiers, const TierSet& limited,
-         Candidates& found)
+  Finder(const PlacedTarget& target, const RankedRows& rows, std::optional<double> supposed_score,
+         const Tiers& tiers, const TierSet& limited, Candidates& found)
       : target_(target.id),
-        rows_(table, scores, target.id),
-        looked_at_(table, target.id),
+        rows_(rows.Of(target.id)),
+        looked_at_(rows.Of(target.id)),
         policy_bounds_(target.binding),
         supposed_score_(supposed_score),
         tiers_(&tiers),
@@ -179,6 +157,7 @@ class Finder {
   void Find(const PlacementMap::Runs& runs) {
     for (const auto& [start, run] : runs) {
       TakeUnplaced(run.pages.start);
+      joint_ = run.joint;
       if (run.leaf == PageCount(1)) {
         TakeBasePages(run);
       } else {
@@ -196,6 +175,7 @@ class Finder {
     found_->node.push_back(node);
     found_->leaf.push_back(leaf);
     found_->supposed.push_back(0);
+    found_->joint.push_back(node && joint_ ? 1 : 0);
   }
 
   void TakeUnplaced(std::optional<Vpn> until) {
@@ -264,6 +244,7 @@ class Finder {
   }
 
   TargetId target_;
+  bool joint_ = false;  // the run whose pages are taken
   ScoredRows rows_;
   LookedAt looked_at_;
   PolicyBounds policy_bounds_;
@@ -275,7 +256,7 @@ class Finder {
 
 }  // namespace
 
-void FindCandidates(const EvidenceTable& table, const Scores& scores, const PlacementMap& map,
+void FindCandidates(const RankedRows& rows, const PlacementMap& map,
                     std::span<const PlacedTarget> targets, const Tiers& tiers,
                     const TierSet& limited, Candidates& found) {
   found.key.clear();
@@ -284,14 +265,15 @@ void FindCandidates(const EvidenceTable& table, const Scores& scores, const Plac
   found.node.clear();
   found.leaf.clear();
   found.supposed.clear();
+  found.joint.clear();
   SupposedScore of_all;
-  for (const PlacedTarget& target : targets) of_all.Add(table, scores, target.id);
+  for (const PlacedTarget& target : targets) of_all.Add(rows.Of(target.id));
   for (const PlacedTarget& target : targets) {
     SupposedScore of_target;
-    of_target.Add(table, scores, target.id);
+    of_target.Add(rows.Of(target.id));
     const std::optional<double> supposed =
         of_target.OfAPage() ? of_target.OfAPage() : of_all.OfAPage();
-    Finder(target, table, scores, supposed, tiers, limited, found).Find(map.RunsOf(target.id));
+    Finder(target, rows, supposed, tiers, limited, found).Find(map.RunsOf(target.id));
   }
 }
 

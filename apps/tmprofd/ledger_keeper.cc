@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "apps/tmprofd/ranked_rows.h"
 #include "base/unique_fd.h"
 
 namespace tmprof {
@@ -71,6 +72,19 @@ Payback::Elsewhere WhatNoRecordMeans(const EpochProfile& epoch) {
   return all_watched ? Payback::Elsewhere::kUnseen : Payback::Elsewhere::kUnknown;
 }
 
+// Pages as one of their mappers has them.
+struct MappedSpan {
+  PageKey key;
+  PageCount pages;
+  double seen = 0;
+  double score = 0;
+
+  MappedSpan Of(PageKey first, PageCount some) const {
+    const double share = static_cast<double>(some.value()) / static_cast<double>(pages.value());
+    return {first, some, seen * share, score * share};
+  }
+};
+
 }  // namespace
 
 LedgerKeeper::LedgerKeeper(LedgerConfig config, LedgerInfo info)
@@ -114,45 +128,66 @@ void LedgerKeeper::TellTargets(const EpochProfile& epoch, std::span<const Target
 }
 
 // Of those that have ended, or that nobody observes any more, the last moves are over by the next
-// epoch's end.
-void LedgerKeeper::ForgetTargets(std::uint64_t epoch) {
+// epoch's end. Pages that others share are watched on, and the ledger names them by the target that
+// they were moved through.
+void LedgerKeeper::ForgetTargets(std::uint64_t epoch, const PageOwners& owners) {
+  for (const TargetId file : std::exchange(files_, owners.Files())) {
+    if (!std::ranges::binary_search(files_, file)) payback_.Forget(file);
+  }
   std::erase_if(told_, [&](const auto& known) {
     if (known.second.last_observed == epoch) return false;
     payback_.Forget(known.first);
-    return known.second.last_observed + 1 < epoch;
+    return known.second.last_observed + 1 < epoch && !payback_.Watches(known.first);
   });
 }
 
 void LedgerKeeper::Observe(const EpochProfile& epoch, const EvidenceTable& table,
-                           const Scores& scores) {
+                           const Scores& scores, const PageOwners& owners) {
   std::vector<SeenSpan> seen;
+  std::vector<MappedSpan> of_mappers;
   std::size_t row = 0;
   for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
     const PageRecord record = RecordAt(epoch.pages, i);
     while (row < table.size() && table.key[row] < record.key) ++row;
     // A region may be told apart into several rows.
     const PageKey end{record.key.target, record.key.vpn + record.span};
-    double score = 0;
-    for (; row < table.size() && table.key[row] < end; ++row) score += scores[row];
-    seen.push_back({.key = record.key,
-                    .span = record.span,
+    MappedSpan span{.key = record.key,
+                    .pages = record.span,
                     .seen = static_cast<double>(record.references) + record.load_samples +
-                            record.store_samples,
-                    .score = score});
+                            record.store_samples};
+    for (; row < table.size() && table.key[row] < end; ++row) span.score += scores[row];
+    if (owners.MapsShared(record.key.target)) {
+      owners.ForEachName({record.key, record.span}, [&](PageKey name, PageKey, PageCount pages) {
+        of_mappers.push_back(span.Of(name, pages));
+      });
+    } else {
+      seen.push_back({span.key, span.pages, span.seen, span.score});
+    }
   }
+  MergeRuns(of_mappers);
+  ForEachStretch(std::span<const MappedSpan>(of_mappers),
+                 [&seen](PageKey first, PageCount pages, std::span<const MappedSpan> open) {
+                   SeenSpan& sum = seen.emplace_back(first, pages);
+                   for (const MappedSpan& span : open) {
+                     const MappedSpan share = span.Of(first, pages);
+                     sum.seen += share.seen;
+                     sum.score += share.score;
+                   }
+                 });
+  if (!of_mappers.empty()) std::ranges::sort(seen, {}, &SeenSpan::key);
   payback_.Observe(epoch.index, seen, WhatNoRecordMeans(epoch));
 }
 
 Status LedgerKeeper::Note(const EpochProfile& epoch, std::span<const TargetId> observed,
                           const NotMoved& not_moved, std::uint64_t replaced,
                           std::vector<MoveOutcome> outcomes, const EvidenceTable& table,
-                          const Scores& scores) {
+                          const Scores& scores, const PageOwners& owners) {
   if (!writer_) return {};
   LedgerEpoch entry{.index = epoch.index, .start = epoch.start, .end = epoch.end};
   TellTargets(epoch, observed, entry.targets);
   TakeIn(outcomes, epoch.index);
-  Observe(epoch, table, scores);
-  ForgetTargets(epoch.index);
+  Observe(epoch, table, scores, owners);
+  ForgetTargets(epoch.index, owners);
   entry.not_moved = not_moved;
   entry.replaced = replaced;
   entry.moves = std::move(outcomes);

@@ -11,6 +11,7 @@
 
 #include "apps/tmprofd/config.h"
 #include "base/epoch_profile.h"
+#include "mover/page_owners.h"
 #include "mover/payback.h"
 #include "proto/ledger_file.h"
 #include "rank/evidence.h"
@@ -25,11 +26,11 @@ class LedgerKeeper {
   static Result<LedgerKeeper> Begin(const LedgerConfig& config, LedgerInfo info);
 
   // After each epoch: what became of moves in it, and what is known of pages. `observed` are those
-  // of its targets whose memory is being looked at, ascending. Returns the error by which the
-  // ledger has ended, once; it is kept no longer then.
+  // of its targets whose memory is being looked at, ascending. `owners` tells which pages these
+  // share. Returns the error by which the ledger has ended, once; it is kept no longer then.
   Status Note(const EpochProfile& epoch, std::span<const TargetId> observed,
               const NotMoved& not_moved, std::uint64_t replaced, std::vector<MoveOutcome> outcomes,
-              const EvidenceTable& table, const Scores& scores);
+              const EvidenceTable& table, const Scores& scores, const PageOwners& owners);
   // Settles what is still watched, and closes the file. `outcomes` and `dropped` are of moves since
   // the last epoch: those that are over, and how many will not be tried.
   Status End(std::vector<MoveOutcome> outcomes, std::uint64_t dropped);
@@ -42,8 +43,9 @@ class LedgerKeeper {
   void TakeIn(std::vector<MoveOutcome>& outcomes, std::uint64_t epoch);
   void TellTargets(const EpochProfile& epoch, std::span<const TargetId> observed,
                    std::vector<LedgerTarget>& news);
-  void ForgetTargets(std::uint64_t epoch);
-  void Observe(const EpochProfile& epoch, const EvidenceTable& table, const Scores& scores);
+  void ForgetTargets(std::uint64_t epoch, const PageOwners& owners);
+  void Observe(const EpochProfile& epoch, const EvidenceTable& table, const Scores& scores,
+               const PageOwners& owners);
 
   LedgerConfig config_;
   LedgerInfo info_;
@@ -54,7 +56,8 @@ class LedgerKeeper {
     std::uint64_t last_observed = 0;  // epoch
   };
   std::map<TargetId, Told> told_;
-  bool tell_all_ = false;  // with the next epoch
+  std::vector<TargetId> files_;  // that targets shared as of the last epoch
+  bool tell_all_ = false;        // with the next epoch
   std::uint64_t next_index_ = 0;
   MonotonicTime last_end_;
 };

@@ -7,12 +7,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "apps/tmprof/version.h"
 #include "apps/tmprofd/config_file.h"
 #include "base/check.h"
 #include "mover/automatic_balancing.h"
+#include "mover/joint_moves.h"
 #include "mover/node_memory.h"
 #include "mover/node_topology.h"
 #include "mover/policy_iterator.h"
@@ -45,7 +47,7 @@ TargetTracker::Options TrackingOf(const TargetConfig& config) {
   return tracking;
 }
 
-PlacerOptions OptionsOf(const Config& config, const Tiers& tiers) {
+PlacerOptions OptionsOf(const Config& config, const Tiers& tiers, bool moves_joint) {
   return {.tiers = tiers,
           .capacity = config.tiers.capacity,
           .lower_capacities = config.tiers.lower_capacities,
@@ -57,7 +59,8 @@ PlacerOptions OptionsOf(const Config& config, const Tiers& tiers) {
           .hysteresis = config.mover.hysteresis,
           .cool_down_epochs = config.mover.cool_down_epochs,
           .cost_of_move = config.mover.cost_of_move,
-          .dry_run = config.mover.limits.dry_run};
+          .dry_run = config.mover.limits.dry_run,
+          .moves_joint = moves_joint};
 }
 
 std::string Text(const Tiers& tiers) {
@@ -134,7 +137,8 @@ PlacementSession::PlacementSession(Config config, Tiers tiers, SessionSources so
       pacer_(config_.profile.epoch, config_.profile.max_cpu_share),
       policies_(std::move(policies)),
       tracker_(procfs_, ProcessCpuTime, TrackingOf(config_.targets)),
-      placer_(OptionsOf(config_, tiers_), locator_, cpu_clock_),
+      may_move_joint_(MayMoveJointPages()),
+      placer_(OptionsOf(config_, tiers_, may_move_joint_.has_value()), locator_, cpu_clock_),
       mover_(std::make_unique<MoveThread>(
           config_.mover.limits, call_, clock_,
           [this](TargetId target) { return live_.Find(target); },
@@ -170,6 +174,7 @@ void PlacementSession::LookForRival() {
 std::vector<std::string> PlacementSession::Warnings() const {
   std::vector<std::string> warnings = sources_.warnings;
   if (rival_) warnings.push_back(*rival_);
+  if (shared_stay_) warnings.push_back(*shared_stay_);
   return warnings;
 }
 
@@ -256,7 +261,7 @@ Status PlacementSession::Adopt(Config config) {
   }
   pacer_.Configure(config_.profile.epoch, config_.profile.max_cpu_share);
   told_overdrawn_ = false;
-  placer_.Configure(OptionsOf(config_, tiers_));
+  placer_.Configure(OptionsOf(config_, tiers_, may_move_joint_.has_value()));
   mover_->Configure(config_.mover.limits);
   LookForRival();
   const std::scoped_lock lock(publishing_);
@@ -343,6 +348,15 @@ LiveBindings::Shared PlacementSession::BindingOf(TargetId target, Pid pid) {
   return nullptr;
 }
 
+bool PlacementSession::JoinsSegments(const TrackedProcess& target) const {
+  const bool has_segment = std::ranges::any_of(target.mappings, [](const Mapping& mapping) {
+    return mapping.kind == MappingKind::kShared && mapping.path.starts_with("/SYSV");
+  });
+  if (!has_segment) return true;
+  const std::optional<std::uint64_t> of_target = procfs_.IpcNamespace(target.pid);
+  return of_target && of_target == procfs_.IpcNamespace(Pid(::getpid()));
+}
+
 // Those that are alive now. A number that has become another's in between tells nothing that is
 // used: what moves asks for the process itself.
 std::vector<PlacedTarget> PlacementSession::PlacedTargets() {
@@ -355,6 +369,7 @@ std::vector<PlacedTarget> PlacementSession::PlacedTargets() {
       if (mapping.kind != MappingKind::kSpecial) added.mapped.push_back(mapping.range);
     }
     if (const auto stat = procfs_.Stat(target.pid)) added.resident = stat->resident;
+    added.joins_segments = JoinsSegments(target);
     added.binding = decided_by_.emplace_back(BindingOf(target.id, target.pid)).get();
   }
   std::vector<TargetId> ids;
@@ -397,12 +412,14 @@ bool PlacementSession::Place(const EpochProfile& epoch) {
   may_rest_ = !config_.placement.track_only && decision.looked_at >= kEnoughLookedAt;
   if (!config_.placement.track_only) {
     LogDecision(epoch, targets.size(), decision, outcomes.size());
+    WarnOfSharedPages(decision.not_moved);
     mover_->Replace(decision.moves);
   }
   std::vector<TargetId> observed;
   for (const TrackedProcess& target : tracked_) observed.push_back(target.id);
-  const Status kept = ledger_->Note(epoch, observed, decision.not_moved, replaced,
-                                    std::move(outcomes), placer_.table(), placer_.scores());
+  const Status kept =
+      ledger_->Note(epoch, observed, decision.not_moved, replaced, std::move(outcomes),
+                    placer_.table(), placer_.scores(), placer_.owners());
   if (!kept) GoOnWithoutLedger(kept.error());
   LookForRival();
   UpdateStatus(epoch, memory, targets, decision);
@@ -427,6 +444,12 @@ void PlacementSession::LogDecision(const EpochProfile& epoch, std::size_t target
                     {"gain", OrNull(decision.gain)},
                     {"moves_over", over},
                     {"looked_at", decision.looked_at}}});
+}
+
+void PlacementSession::WarnOfSharedPages(const NotMoved& not_moved) {
+  if (not_moved.shared == 0 || shared_stay_ || may_move_joint_) return;
+  shared_stay_ = may_move_joint_.error().Message() + "; they stay where they are";
+  log_(LogLevel::kWarning, *shared_stay_);
 }
 
 DaemonState PlacementSession::StateNow() const {

@@ -79,6 +79,8 @@ class PlacementSession {
   void FindBy(const TargetConfig& targets);
   void FollowTargets(const std::vector<TrackedProcess>& targets);
   std::vector<PlacedTarget> PlacedTargets();
+  // False: its System V segments are of another IPC namespace than this one, or of an unknown one.
+  bool JoinsSegments(const TrackedProcess& target) const;
   // Null: it cannot be read.
   LiveBindings::Shared BindingOf(TargetId target, Pid pid);
   Status EndEpoch(const EpochProfile& epoch);
@@ -86,6 +88,7 @@ class PlacementSession {
   bool Place(const EpochProfile& epoch);
   void LogDecision(const EpochProfile& epoch, std::size_t targets,
                    const PlacementDecision& decision, std::size_t over) const;
+  void WarnOfSharedPages(const NotMoved& not_moved);
   void EndMoving();
   // What the counters say; and accessed bits are read for a part of the time only while that finds
   // no moves that pay.
@@ -117,10 +120,12 @@ class PlacementSession {
   OwnCpus own_cpus_{procfs_};
   std::optional<TargetFinder> finder_;  // always one
   TargetTracker tracker_;
+  const Status may_move_joint_;
   Placer placer_;
   std::unique_ptr<MoveThread> mover_;
   std::optional<LedgerKeeper> ledger_;
   std::optional<std::string> rival_;           // a warning; nothing: the kernel moves none
+  std::optional<std::string> shared_stay_;     // a warning; nothing: no shared page was to be moved
   std::optional<std::string> without_ledger_;  // why; nothing: one is kept as it was asked for
   std::uint64_t dropped_ = 0;  // moves that a configuration has replaced, since the last epoch
   std::vector<TrackedProcess> tracked_;

@@ -91,7 +91,7 @@ Placer::Placer(PlacerOptions options, PageLocator& locator, const Clock& cpu_clo
       cpu_clock_(&cpu_clock),
       policy_(options_.policy->make()),
       ranker_(options_.ranker),
-      survey_(locator_, cpu_clock),
+      survey_(cpu_clock),
       rooms_(options_.reserve),
       history_(EpochsRemembered(options_)) {}
 
@@ -109,7 +109,8 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
                                  std::span<const NodeMemory> memory) {
   const auto look_for =
       std::chrono::duration_cast<std::chrono::nanoseconds>(epoch.length() * options_.survey_share);
-  FollowTargets(targets, look_for);
+  FollowTargets(epoch, targets);
+  Survey(targets, look_for);
   ranker_.Absorb(epoch);
   ranker_.Score(options_.rank, scores_);
   const std::vector<TargetId> ids = IdsOf(targets);
@@ -134,7 +135,8 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
                         .most_pages = options_.most_pages,
                         .cost_of_move = CostOfMove(epoch.length()),
                         .hysteresis = options_.hysteresis,
-                        .cool_down_epochs = options_.cool_down_epochs};
+                        .cool_down_epochs = options_.cool_down_epochs,
+                        .page_of = [this](PageKey key) { return owners_.NameOf(key); }};
   const MoveDecision moves =
       DecideMoves(options_.tiers, rules, plan, placed, rooms, history_, epoch.index);
   decision.moves = LeafByLeaf(moves.moves, epoch.index);
@@ -144,15 +146,41 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
   return decision;
 }
 
-void Placer::FollowTargets(std::span<const PlacedTarget> targets,
-                           std::chrono::nanoseconds look_for) {
-  for (const TargetId id : known_targets_) {
-    if (Find(targets, id) != nullptr) continue;
+void Placer::FollowTargets(const EpochProfile& epoch, std::span<const PlacedTarget> targets) {
+  FollowOwners(epoch, targets);
+  std::vector<TargetId> known = IdsOf(targets);
+  const std::vector<TargetId> files = owners_.Files();
+  known.insert(known.end(), files.begin(), files.end());
+  for (const TargetId id : std::exchange(known_targets_, std::move(known))) {
+    if (std::ranges::binary_search(known_targets_, id)) continue;
     map_.Forget(id);
     history_.Forget(id);
     std::erase_if(let_be_, [id](const auto& page) { return page.first.target == id; });
   }
-  known_targets_ = IdsOf(targets);
+}
+
+// A page without an owner is looked for through the first mapping that it was seen accessed
+// through.
+void Placer::FollowOwners(const EpochProfile& epoch, std::span<const PlacedTarget> targets) {
+  shared_.Add(epoch.targets);
+  shared_.KeepOnly(IdsOf(targets));
+  std::vector<PageOwners::Mapper> mappers;
+  for (const PlacedTarget& target : targets) mappers.push_back({target.id, target.joins_segments});
+  for (const auto& [first, pages] : owners_.Follow(shared_, mappers)) {
+    map_.Learn(first.target, {first.vpn, first.vpn + pages}, {});
+  }
+  if (!owners_.SharesAny()) return;
+  for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
+    // The access to a region was to one of its pages, and nobody knows which.
+    if (!IsOneEntry(epoch.pages.span_pages[i]) || !owners_.MapsJoint(epoch.pages.target[i]) ||
+        !epoch.pages.WasSeenAccessed(i)) {
+      continue;
+    }
+    owners_.Seen({epoch.pages.key(i), PageCount(epoch.pages.span_pages[i])});
+  }
+}
+
+void Placer::Survey(std::span<const PlacedTarget> targets, std::chrono::nanoseconds look_for) {
   std::vector<SurveyedTarget> surveyed;
   for (const PlacedTarget& target : targets) {
     map_.KeepOnly(target.id, target.mapped);
@@ -160,7 +188,17 @@ void Placer::FollowTargets(std::span<const PlacedTarget> targets,
   }
   locator_.Follow(surveyed);
   LookAgain(targets, look_for);
-  survey_.LookOn(surveyed, look_for, map_);
+  survey_.LookOn(surveyed, look_for, [this](const SurveyedTarget& target, VpnRange pages) {
+    Look(target.id, target.pid, pages);
+  });
+}
+
+bool Placer::Look(TargetId target, Pid pid, VpnRange pages) {
+  auto runs = locator_.Locate(pid, pages, owners_.JointIn(target, pages));
+  if (!runs) return false;
+  owners_.Found(target, pages, *runs);
+  map_.Learn(target, pages, *runs);
+  return !runs->empty();
 }
 
 // What is not looked at now is with the next epoch's.
@@ -177,17 +215,14 @@ void Placer::LookAgain(std::span<const PlacedTarget> targets, std::chrono::nanos
       both.pages.end = std::max(both.pages.end, next->pages.end);
     }
     const PlacedTarget* target = Find(targets, both.target);
-    if (target == nullptr) continue;
-    if (const auto runs = locator_.Locate(target->pid, both.pages)) {
-      map_.Learn(both.target, both.pages, *runs);
-    }
+    if (target != nullptr) Look(target->id, target->pid, both.pages);
   }
   look_again_.erase(look_again_.begin(), next);
 }
 
 void Placer::RankCandidates(std::span<const PlacedTarget> targets) {
-  FindCandidates(ranker_.table(), scores_, map_, targets, options_.tiers, Limited(options_),
-                 candidates_);
+  rows_.Take(ranker_.table(), scores_, owners_);
+  FindCandidates(rows_, map_, targets, options_.tiers, Limited(options_), candidates_);
   ranking_.Reset({candidates_.span_pages, candidates_.score});
 }
 
@@ -213,11 +248,7 @@ bool Placer::LookForTheBest(std::span<const PlacedTarget> targets, PageCount cap
       if (key.target != first.target || key.vpn > end + PageCount(kGapWorthLooking)) break;
       end = key.vpn + PageCount(candidates_.span_pages[unknown[i]]);
     }
-    const VpnRange range{first.vpn, end};
-    const auto runs = locator_.Locate(Find(targets, first.target)->pid, range);
-    if (!runs) continue;
-    map_.Learn(first.target, range, *runs);
-    found |= !runs->empty();
+    found |= Look(first.target, Find(targets, first.target)->pid, {first.vpn, end});
   }
   return found;
 }
@@ -313,12 +344,10 @@ std::optional<double> Placer::Gain(std::span<const Move> moves,
 double Placer::LookedAt(std::span<const TargetId> targets) const {
   const PageCount placed = Footprint(targets);
   if (placed == PageCount(0)) return 0;
-  const EvidenceTable& table = ranker_.table();
   PageCount looked_at;
-  for (std::size_t row = 0; row < table.size(); ++row) {
-    if (table.evidence[row].looks > 0 &&
-        std::ranges::binary_search(targets, table.key[row].target)) {
-      looked_at += PageCount(table.span_pages[row]);
+  for (const TargetId target : targets) {
+    for (auto row = rows_.Of(target); !row.AtEnd(); row.Next()) {
+      if (row->looked_at) looked_at += row->pages.size();
     }
   }
   // Pages that have gone since are remembered for a while.
@@ -343,8 +372,10 @@ std::vector<PlacedSpan> Placer::PlacedSpans(std::span<const PlacedTarget> target
     span.supposed = candidates_.supposed[row] != 0;
     if (target->binding == nullptr || target->binding->IsUnread(key.vpn)) {
       span.held = Held::kUnread;
-    } else if (IsLetBe(key, epoch)) {
-      span.held = Held::kLetBe;
+    } else if (candidates_.joint[row] != 0 && !options_.moves_joint) {
+      span.held = Held::kShared;
+    } else {
+      span.held = HeldOf(key, epoch);
     }
     span.binding = target->binding;
   }
@@ -358,11 +389,15 @@ std::vector<Move> Placer::LeafByLeaf(std::span<const Move> moves, std::uint64_t 
     const PageCount leaf = run ? std::min(run->leaf, move.span) : move.span;
     Move one = move;
     one.span = leaf;
+    one.joint = run && run->joint;
     one.score =
         move.score * static_cast<double>(leaf.value()) / static_cast<double>(move.span.value());
     const Vpn end = move.key.vpn + move.span;
     for (; one.key.vpn < end; one.key.vpn = one.key.vpn + leaf) {
-      if (!IsLetBe(one.key, epoch)) leaves.push_back(one);
+      if (HeldOf(one.key, epoch) != Held::kNot) continue;
+      leaves.push_back(one);
+      const PageKey page = owners_.NameOf(one.key);
+      if (page != one.key) leaves.back().shared_page = page;
     }
   }
   return leaves;
@@ -377,12 +412,20 @@ double Placer::CostOfMove(std::chrono::nanoseconds epoch_length) const {
 }
 
 void Placer::LearnRefusal(const MoveOutcome& refused, std::uint64_t epoch) {
+  if (refused.attempts == 0) return;
+  const Move& move = refused.move;
+  // Another process may have mapped a shared page since, or its owner lost it.
+  const bool is_remapped = move.shared_page && (refused.error == EACCES || refused.error == ENOENT);
+  if (is_remapped) {
+    look_again_.push_back({move.key.target, {move.key.vpn, move.key.vpn + move.span}});
+  }
   // A huge page may find no room in one piece where there is enough for base pages.
-  const bool is_busy = refused.error == EBUSY || refused.error == EAGAIN ||
-                       (refused.error == ENOMEM && !IsOutOfMemory(refused.move, refused.error));
-  if (refused.attempts == 0 || (!is_busy && MayMoveSoon(refused.error))) return;
-  const auto [known, is_first] = let_be_.try_emplace(refused.move.key);
+  const bool is_busy = is_remapped || refused.error == EBUSY || refused.error == EAGAIN ||
+                       (refused.error == ENOMEM && !IsOutOfMemory(move, refused.error));
+  if (!is_busy && MayMoveSoon(refused.error)) return;
+  const auto [known, is_first] = let_be_.try_emplace(move.page());
   LetBe& let_be = known->second;
+  let_be.mapped_elsewhere = refused.error == EACCES;
   if (!is_busy) {
     let_be.epochs = kEpochsLetBe;
   } else if (!is_first) {
@@ -391,9 +434,11 @@ void Placer::LearnRefusal(const MoveOutcome& refused, std::uint64_t epoch) {
   let_be.until = epoch + let_be.epochs;
 }
 
-bool Placer::IsLetBe(PageKey leaf, std::uint64_t epoch) const {
-  const auto found = let_be_.find(leaf);
-  return found != let_be_.end() && epoch < found->second.until;
+Held Placer::HeldOf(PageKey leaf, std::uint64_t epoch) const {
+  if (let_be_.empty()) return Held::kNot;
+  const auto found = let_be_.find(owners_.NameOf(leaf));
+  if (found == let_be_.end() || epoch >= found->second.until) return Held::kNot;
+  return found->second.mapped_elsewhere ? Held::kMappedElsewhere : Held::kLetBe;
 }
 
 std::uint64_t Placer::Learn(std::span<const MoveOutcome> outcomes, std::uint64_t epoch) {
@@ -413,16 +458,17 @@ std::uint64_t Placer::Learn(std::span<const MoveOutcome> outcomes, std::uint64_t
       LearnRefusal(outcome, epoch);
       continue;
     }
-    let_be_.erase(move.key);
-    if (std::ranges::binary_search(known_targets_, move.key.target)) {
+    let_be_.erase(move.page());
+    if (std::ranges::binary_search(known_targets_, move.key.target) && IsOwner(move.key)) {
       if (is_supposed) {
-        locator_.Suppose(move.key.target, range, move.from, move.to, move.span);
+        locator_.Suppose(move.key.target, range, move.from, move.to, move.span, move.joint);
       }
-      map_.Learn(move.key.target, range, std::vector{PlacedRun{range, move.to, move.span}});
+      const PlacedRun run{range, move.to, move.span, move.joint};
+      map_.Learn(move.key.target, range, std::vector{run});
     }
     const std::optional<Tier> from = options_.tiers.TierOf(move.from);
     const std::optional<Tier> to = options_.tiers.TierOf(move.to);
-    if (from && to && history_.Note(move.key, *from, *to, epoch)) ++undone;
+    if (from && to && history_.Note(move.page(), *from, *to, epoch)) ++undone;
     if (is_supposed) continue;
     moving_ns_ += static_cast<double>(outcome.latency.count());
     moved_pages_ += static_cast<double>(move.span.value());

@@ -14,10 +14,12 @@
 
 #include "apps/tmprofd/candidates.h"
 #include "apps/tmprofd/capacity.h"
+#include "apps/tmprofd/ranked_rows.h"
 #include "base/clock.h"
 #include "base/epoch_profile.h"
 #include "base/move.h"
 #include "base/move_history.h"
+#include "base/shared_pages.h"
 #include "base/tiers.h"
 #include "base/units.h"
 #include "mover/move_planner.h"
@@ -25,6 +27,7 @@
 #include "mover/node_rooms.h"
 #include "mover/page_locator.h"
 #include "mover/page_mover.h"
+#include "mover/page_owners.h"
 #include "mover/placement_map.h"
 #include "mover/placement_survey.h"
 #include "mover/supposed_moves.h"
@@ -50,6 +53,8 @@ struct PlacerOptions {
   // Moves are over with ECANCELED, and each decision goes on from where those before it would have
   // led.
   bool dry_run = false;
+  // False: pages that several mappings hold stay where they are.
+  bool moves_joint = true;
   // Of one CPU, for looking where pages are.
   double survey_share = 0.01;
 };
@@ -86,13 +91,19 @@ class Placer {
   std::uint64_t Learn(std::span<const MoveOutcome> outcomes, std::uint64_t epoch);
 
   const PlacementMap& map() const { return map_; }
+  // As of the last decision.
+  const PageOwners& owners() const { return owners_; }
   // Of the last decision, parallel.
   const EvidenceTable& table() const { return ranker_.table(); }
   const Scores& scores() const { return scores_; }
 
  private:
-  void FollowTargets(std::span<const PlacedTarget> targets, std::chrono::nanoseconds look_for);
+  void FollowTargets(const EpochProfile& epoch, std::span<const PlacedTarget> targets);
+  void FollowOwners(const EpochProfile& epoch, std::span<const PlacedTarget> targets);
+  void Survey(std::span<const PlacedTarget> targets, std::chrono::nanoseconds look_for);
   void LookAgain(std::span<const PlacedTarget> targets, std::chrono::nanoseconds look_for);
+  // Takes in where these pages are. Returns whether any was found.
+  bool Look(TargetId target, Pid pid, VpnRange pages);
   void RankCandidates(std::span<const PlacedTarget> targets);
   // For the best whose place is unknown, as far as the capacity goes. Returns whether any was
   // found.
@@ -112,11 +123,15 @@ class Placer {
   std::optional<double> HitRatio(std::span<const PlacedSpan> placed) const;
   std::optional<double> Gain(std::span<const Move> moves, std::span<const PlacedSpan> placed) const;
   double LookedAt(std::span<const TargetId> targets) const;
+  bool IsOwner(PageKey address) const {
+    return owners_.OwnerOf(owners_.NameOf(address)) == address;
+  }
   std::vector<PlacedSpan> PlacedSpans(std::span<const PlacedTarget> targets, std::uint64_t epoch);
   // Moves of leaves from moves of pieces that hold several, but for what is let be.
   std::vector<Move> LeafByLeaf(std::span<const Move> moves, std::uint64_t epoch) const;
   void LearnRefusal(const MoveOutcome& refused, std::uint64_t epoch);
-  bool IsLetBe(PageKey leaf, std::uint64_t epoch) const;
+  // Why the kernel would not move the leaf of late.
+  Held HeldOf(PageKey leaf, std::uint64_t epoch) const;
   // In accesses of an epoch.
   double CostOfMove(std::chrono::nanoseconds epoch_length) const;
 
@@ -126,13 +141,16 @@ class Placer {
   std::unique_ptr<const Policy> policy_;
   Ranker ranker_;
   Scores scores_;
+  RankedRows rows_;
   Candidates candidates_;
   Ranking ranking_;
-  PlacementMap map_;
+  SharedPages shared_;
+  PageOwners owners_;
+  PlacementMap map_;  // of pages that several mappings hold, only where their owners map them
   PlacementSurvey survey_;
   NodeRooms rooms_;
   MoveHistory history_;
-  std::vector<TargetId> known_targets_;
+  std::vector<TargetId> known_targets_;  // and the files that they share, ascending
   // Huge pages are split where they find no room in one piece, and may then move in part.
   struct MovedWhole {
     TargetId target;
@@ -143,8 +161,9 @@ class Placer {
   struct LetBe {
     std::uint64_t until = 0;  // epoch
     std::uint64_t epochs = 0;
+    bool mapped_elsewhere = false;
   };
-  std::map<PageKey, LetBe> let_be_;
+  std::map<PageKey, LetBe> let_be_;  // by the page's name
   // Of moves, older ones weighing less.
   double moving_ns_ = 0;
   double moved_pages_ = 0;

@@ -233,7 +233,9 @@ TEST_F(RegionTraceTest, TheDaemonsCandidatesAreItsPagesOnceInPiecesTheHotOnesFir
   const std::array placed{
       PlacedTarget{.id = kTarget, .pid = Pid(100), .mapped = mapped, .binding = &binding}};
   Candidates found;
-  FindCandidates(ranker.table(), scores, map, placed, tiers, TierSet().set(kTier1.value()), found);
+  RankedRows rows;
+  rows.Take(ranker.table(), scores, PageOwners());
+  FindCandidates(rows, map, placed, tiers, TierSet().set(kTier1.value()), found);
   Vpn at = kStart;
   std::vector<std::size_t> order(found.size());
   std::iota(order.begin(), order.end(), 0);

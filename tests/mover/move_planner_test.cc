@@ -117,6 +117,16 @@ TEST_F(DecideMovesTest, WhatHasMovedLatelyStaysWhereItIs) {
   EXPECT_THAT(Decide({2}).moves, IsEmpty()) << "what would give way has just come";
 }
 
+TEST_F(DecideMovesTest, ASharedPageThatMovedThroughAnotherMappingHasMovedLately) {
+  rules_.capacity = PageCount(1);
+  rules_.cool_down_epochs = 5;
+  placed_ = {At(kSlow, 2, 9)};
+  history_.Note(Key(700), Tier(2), kTier1, kEpoch - 1);
+  EXPECT_EQ(Decide({2}).moves.size(), 1U);
+  rules_.page_of = [](PageKey key) { return PageKey{key.target, Vpn(key.vpn.value() + 698)}; };
+  EXPECT_EQ(Decide({2}).not_moved.cooling, 1U);
+}
+
 // A page that has come lately, and is part of a cold piece by now.
 TEST_F(DecideMovesTest, APieceOfWhichAPageHasMovedLatelyStays) {
   rules_.capacity = PageCount(8);
@@ -139,6 +149,10 @@ TEST_F(DecideMovesTest, WhatIsHeldOnItsNodeIsCountedByTheReasonAndStays) {
   EXPECT_THAT(decision.moves, ElementsAre(Demotion(1, 1), Promotion(3, 8)));
   placed_[1].held = Held::kUnread;
   EXPECT_EQ(Decide({2, 3}).not_moved, NotMoved{.binding_unknown = 1});
+  placed_[1].held = Held::kShared;
+  EXPECT_EQ(Decide({2, 3}).not_moved, NotMoved{.shared = 1});
+  placed_[1].held = Held::kMappedElsewhere;
+  EXPECT_EQ(Decide({2, 3}).not_moved, NotMoved{.mapped_elsewhere = 1});
   const MemoryBinding bound(std::nullopt, std::vector{kSlow}, {});
   placed_[1].held = Held::kNot;
   placed_[1].binding = &bound;

@@ -4,9 +4,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <linux/capability.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,11 +13,14 @@
 #include <fstream>
 #include <map>
 
+#include "tests/mover/without_capability.h"
+
 namespace tmprof {
 namespace page_locator_test {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 constexpr std::uint64_t kPresent = std::uint64_t{1} << 63;
 constexpr std::uint64_t kMappedOnce = std::uint64_t{1} << 56;
@@ -36,8 +38,9 @@ PlacedRun RunOf(std::uint64_t start, std::uint64_t end, NodeId::rep node, std::u
 class FakeKernel final : public MoveCall {
  public:
   int operator()(Pid pid, std::span<const Vpn> pages, std::span<const NodeId> nodes,
-                 std::span<int> status) override {
+                 std::span<int> status, MoveScope scope) override {
     EXPECT_EQ(pid, kPid);
+    EXPECT_EQ(scope, MoveScope::kMappedOnce) << "asking takes no privilege";
     EXPECT_THAT(nodes, IsEmpty());
     asked += pages.size();
     if (refusal != 0) return -refusal;
@@ -80,9 +83,9 @@ class PageLocatorTest : public testing::Test {
   void Flag(std::uint64_t frame, std::uint64_t flags) const {
     Write(root_ / "kpageflags", frame, {flags});
   }
-  std::vector<PlacedRun> Locate(VpnRange range) {
+  std::vector<PlacedRun> Locate(VpnRange range, const std::vector<VpnRange>& joint = {}) {
     LinuxPageLocator locator(kernel_, root_);
-    const auto runs = locator.Locate(kPid, range);
+    const auto runs = locator.Locate(kPid, range, joint);
     EXPECT_TRUE(runs) << runs.error().Message();
     return runs ? *runs : std::vector<PlacedRun>{};
   }
@@ -117,6 +120,25 @@ TEST_F(PageLocatorTest, LeavesOutWhatOthersMapToo) {
   Map(10, 3);
   Write(root_ / std::to_string(kPid.value()) / "pagemap", 11, {kPresent});
   EXPECT_THAT(Locate(Pages(0, 50)), ElementsAre(RunOf(10, 11, 1), RunOf(12, 13, 1)));
+}
+
+TEST_F(PageLocatorTest, FindsJointPagesWhereItIsTold) {
+  Map(10, 6);
+  Write(root_ / std::to_string(kPid.value()) / "pagemap", 11, {kPresent, kPresent, kPresent});
+  const auto joint = [](std::uint64_t start, std::uint64_t end) {
+    PlacedRun run = RunOf(start, end, 1);
+    run.joint = true;
+    return run;
+  };
+  EXPECT_THAT(Locate(Pages(0, 50), {Pages(2, 4), Pages(11, 13), Pages(15, 20)}),
+              ElementsAre(RunOf(10, 11, 1), joint(11, 13), RunOf(14, 16, 1)))
+      << "page 13 is mapped more than once, and nobody knows by whom";
+  EXPECT_EQ(kernel_.asked, 5U);
+}
+
+TEST_F(PageLocatorTest, FindsJointPagesBeyondWhatItReadsAtATime) {
+  Write(root_ / std::to_string(kPid.value()) / "pagemap", 16383, {kPresent, kPresent, kPresent});
+  EXPECT_THAT(Locate(Pages(0, 20'000), {Pages(100, 200), Pages(16'384, 16'385)}), SizeIs(1));
 }
 
 TEST_F(PageLocatorTest, TellsHugePagesAndAsksOnceForEach) {
@@ -156,14 +178,14 @@ TEST_F(PageLocatorTest, GoesThroughMoreThanOneRead) {
 
 TEST_F(PageLocatorTest, SaysThatAProcessIsGone) {
   LinuxPageLocator locator(kernel_, root_);
-  const auto runs = locator.Locate(Pid(1), Pages(0, 10));
+  const auto runs = locator.Locate(Pid(1), Pages(0, 10), {});
   ASSERT_FALSE(runs);
   EXPECT_EQ(runs.error().system_error, ESRCH);
 }
 
 TEST_F(PageLocatorTest, SaysThatItsMemoryIsGone) {
   LinuxPageLocator locator(kernel_, root_);
-  const auto runs = locator.Locate(kPid, Pages(0, 10));  // pagemap is at its end
+  const auto runs = locator.Locate(kPid, Pages(0, 10), {});  // pagemap is at its end
   ASSERT_FALSE(runs);
   EXPECT_EQ(runs.error().system_error, ESRCH);
 }
@@ -172,7 +194,7 @@ TEST_F(PageLocatorTest, PassesOnARefusal) {
   Map(0, 10);
   kernel_.refusal = EPERM;
   LinuxPageLocator locator(kernel_, root_);
-  const auto runs = locator.Locate(kPid, Pages(0, 10));
+  const auto runs = locator.Locate(kPid, Pages(0, 10), {});
   ASSERT_FALSE(runs);
   EXPECT_EQ(runs.error().Message(),
             "cannot find the pages of 'PID 4711': EPERM (Operation not permitted)");
@@ -191,7 +213,7 @@ TEST(LinuxPageLocator, FindsMemoryThatWasTouchedAndNoOther) {
   }
   MovePagesCall call;
   LinuxPageLocator locator(call);
-  const auto runs = locator.Locate(Pid(::getpid()), {first, first + PageCount(kPages)});
+  const auto runs = locator.Locate(Pid(::getpid()), {first, first + PageCount(kPages)}, {});
   ASSERT_TRUE(runs) << runs.error().Message();
   std::vector<std::uint64_t> found;
   for (const PlacedRun& run : *runs) {
@@ -203,21 +225,50 @@ TEST(LinuxPageLocator, FindsMemoryThatWasTouchedAndNoOther) {
   ::munmap(memory, kPages * kBasePageBytes);
 }
 
-// Of the calling thread, as a service without it has them.
-class WithoutSysAdmin {
- public:
-  WithoutSysAdmin() {
-    EXPECT_EQ(::syscall(SYS_capget, &header_, before_), 0);
-    __user_cap_data_struct fewer[2] = {before_[0], before_[1]};
-    fewer[0].effective &= ~(1U << CAP_SYS_ADMIN);
-    EXPECT_EQ(::syscall(SYS_capset, &header_, fewer), 0);
+// A page that a forked child has touched, too, and one that it has not. They are apart, as a read
+// maps neighbours that are in memory (fault_around_bytes, 64 KiB).
+TEST(LinuxPageLocator, TellsPagesOfSharedMemoryThatSeveralProcessesUse) {
+  constexpr std::size_t kPages = 257;
+  void* memory = ::mmap(nullptr, kPages * kBasePageBytes, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  const Vpn first = VpnOfAddress(reinterpret_cast<std::uintptr_t>(memory));
+  const Vpn last = first + PageCount(kPages - 1);
+  const VpnRange all{first, last + PageCount(1)};
+  auto* const bytes = static_cast<volatile char*>(memory);
+  bytes[0] = 1;
+  bytes[(kPages - 1) * kBasePageBytes] = 1;
+  int ready[2];
+  int done[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  ASSERT_EQ(::pipe(done), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::close(done[1]);
+    char byte = bytes[0];
+    (void)!::write(ready[1], &byte, 1);
+    (void)!::read(done[0], &byte, 1);
+    ::_exit(0);
   }
-  ~WithoutSysAdmin() { EXPECT_EQ(::syscall(SYS_capset, &header_, before_), 0); }
-
- private:
-  __user_cap_header_struct header_{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
-  __user_cap_data_struct before_[2]{};
-};
+  char byte = 0;
+  EXPECT_EQ(::read(ready[0], &byte, 1), 1);
+  MovePagesCall call;
+  LinuxPageLocator locator(call);
+  const auto alone = locator.Locate(Pid(::getpid()), all, {});
+  const auto joint = locator.Locate(Pid(::getpid()), all, {{all}});
+  for (const int end : {ready[0], ready[1], done[0], done[1]}) ::close(end);
+  ::waitpid(child, nullptr, 0);
+  ::munmap(memory, kPages * kBasePageBytes);
+  ASSERT_TRUE(alone) << alone.error().Message();
+  ASSERT_THAT(*alone, SizeIs(1));
+  EXPECT_EQ(alone->front().pages.start, last);
+  EXPECT_FALSE(alone->front().joint);
+  ASSERT_THAT(*joint, SizeIs(2));
+  EXPECT_EQ(joint->front().pages.start, first);
+  EXPECT_TRUE(joint->front().joint);
+  EXPECT_FALSE(joint->back().joint);
+}
 
 // Three huge pages, of which the second one is split.
 TEST(LinuxPageLocator, TellsHugePagesToThoseWhoMayNotSeeFrames) {
@@ -233,10 +284,10 @@ TEST(LinuxPageLocator, TellsHugePagesToThoseWhoMayNotSeeFrames) {
   }
   ASSERT_EQ(::munmap(start + 2 * kHugeBytes - kBasePageBytes, kBasePageBytes), 0);
   const Vpn first = VpnOfAddress(reinterpret_cast<std::uintptr_t>(start));
-  const WithoutSysAdmin without;
+  const test::WithoutCapability without(CAP_SYS_ADMIN);
   MovePagesCall call;
   LinuxPageLocator locator(call);
-  const auto runs = locator.Locate(Pid(::getpid()), {first, first + PageCount(3 * 512)});
+  const auto runs = locator.Locate(Pid(::getpid()), {first, first + PageCount(3 * 512)}, {});
   ::munmap(memory, 4 * kHugeBytes);
   ASSERT_TRUE(runs) << runs.error().Message();
   ASSERT_FALSE(runs->empty());

@@ -38,12 +38,13 @@ class FakeKernel final : public MoveCall {
       : clock_(&clock), cpu_clock_(&cpu_clock) {}
 
   int operator()(Pid pid, std::span<const Vpn> pages, std::span<const NodeId> nodes,
-                 std::span<int> status) override {
+                 std::span<int> status, MoveScope scope) override {
     if (nodes.empty()) {
       for (std::size_t i = 0; i < pages.size(); ++i) status[i] = NodeOrError(pages[i]);
       return 0;
     }
     calls.emplace_back(pid, std::vector<Vpn>(pages.begin(), pages.end()));
+    scopes.push_back(scope);
     clock_->now += per_page * pages.size();
     cpu_clock_->now += per_page * pages.size();
     if (refusal != 0) return -refusal;
@@ -74,6 +75,7 @@ class FakeKernel final : public MoveCall {
   std::map<Vpn, int> error;
   std::map<Vpn, NodeId> node;
   std::vector<std::pair<Pid, std::vector<Vpn>>> calls;
+  std::vector<MoveScope> scopes;  // of these calls
 
  private:
   int LeftOf(Vpn page, NodeId to) {
@@ -154,6 +156,29 @@ class PageMoverTest : public testing::Test {
   std::set<TargetId> gone_;
   std::optional<std::shared_ptr<const MemoryBinding>> binding_;
 };
+
+TEST_F(PageMoverTest, MovesForAllMappersOnlyThePagesThatSeveralHold) {
+  PageMover mover = Make();
+  std::vector<Move> moves = Promotions(5);
+  moves[1].joint = moves[3].joint = true;
+  mover.Replace(moves);
+  EXPECT_THAT(MoveAll(mover), SizeIs(5));
+  ASSERT_THAT(kernel_.calls, SizeIs(2));
+  EXPECT_THAT(kernel_.calls[0].second, ElementsAre(Vpn(0), Vpn(2), Vpn(4)));
+  EXPECT_THAT(kernel_.calls[1].second, ElementsAre(Vpn(1), Vpn(3)));
+  EXPECT_THAT(kernel_.scopes, ElementsAre(MoveScope::kMappedOnce, MoveScope::kAll));
+}
+
+TEST_F(PageMoverTest, JointPagesThatAreBoundByNowAreNotMoved) {
+  PageMover mover = MakeBound();
+  Bind(Vpn(1), Vpn(2));
+  std::vector<Move> moves = Promotions(3);
+  for (Move& move : moves) move.joint = true;
+  mover.Replace(moves);
+  MoveAll(mover);
+  ASSERT_THAT(kernel_.calls, SizeIs(1));
+  EXPECT_THAT(kernel_.calls[0].second, ElementsAre(Vpn(0), Vpn(2)));
+}
 
 TEST_F(PageMoverTest, WhatIsBoundByNowIsNotMoved) {
   PageMover mover = MakeBound();

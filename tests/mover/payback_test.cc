@@ -37,6 +37,33 @@ SeenSpan Seen(PageKey key, double seen, double score, PageCount span = PageCount
   return {.key = key, .span = span, .seen = seen, .score = score};
 }
 
+TEST(PaybackTest, WatchesASharedPageByItsNameAndSettlesItByItsMove) {
+  const PageKey name = Key(40, std::uint32_t{1} << 31);
+  const auto shared = [name](PageKey key) {
+    MoveOutcome outcome = Promotion(key);
+    outcome.move.shared_page = name;
+    return outcome;
+  };
+  Payback payback(10);
+  payback.Note(shared(Key(5, 1)), 0);
+  payback.Observe(1, {{Seen(Key(5, 1), 7, 7), Seen(name, 2, 20)}}, Elsewhere::kUnknown);
+  payback.Forget(TargetId(1));
+  EXPECT_THAT(payback.TakeSettled(), IsEmpty()) << "other targets map the page";
+  EXPECT_TRUE(payback.Watches(TargetId(1)));
+  payback.Observe(2, {{Seen(name, 3, 30)}}, Elsewhere::kUnknown);
+  payback.Note(shared(Key(9, 2)), 3);  // through another mapping
+  const std::vector<SettledMove> settled = payback.TakeSettled();
+  ASSERT_THAT(settled, SizeIs(1));
+  EXPECT_EQ(settled[0].key, Key(5, 1));
+  EXPECT_EQ(settled[0].cause, SettledCause::kMoved);
+  EXPECT_EQ(settled[0].seen, 5);
+  EXPECT_EQ(settled[0].epochs_known, 2U);
+  EXPECT_FALSE(payback.Watches(TargetId(1)));
+  payback.Forget(name.target);
+  EXPECT_THAT(payback.TakeSettled(), SizeIs(1)) << "nobody maps the file any more";
+  EXPECT_FALSE(payback.Watches(TargetId(2)));
+}
+
 TEST(PaybackTest, AddsUpTheWholeEpochsBetweenAMoveAndTheNext) {
   Payback payback(10);
   payback.Note(Promotion(Key(5)), 3);

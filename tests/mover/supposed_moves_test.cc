@@ -25,7 +25,10 @@ PlacedRun Placed(std::uint64_t start, std::uint64_t end, NodeId node,
 
 class FakeLocator final : public PageLocator {
  public:
-  Result<std::vector<PlacedRun>> Locate(Pid /*pid*/, VpnRange /*range*/) override { return runs; }
+  Result<std::vector<PlacedRun>> Locate(Pid /*pid*/, VpnRange /*range*/,
+                                        std::span<const VpnRange> /*joint*/) override {
+    return runs;
+  }
   std::vector<PlacedRun> runs;
 };
 
@@ -35,7 +38,7 @@ class SupposedMovesTest : public testing::Test {
   void Follow(std::vector<VpnRange> mapped) {
     moves_.Follow(std::vector<SurveyedTarget>{{kTarget, kPid, std::move(mapped)}});
   }
-  std::vector<PlacedRun> Located() { return moves_.Locate(kPid, Pages(0, 10'000)).value(); }
+  std::vector<PlacedRun> Located() { return moves_.Locate(kPid, Pages(0, 10'000), {}).value(); }
 
   FakeLocator real_;
   SupposedMoves moves_{real_};

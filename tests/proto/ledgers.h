@@ -56,6 +56,8 @@ inline std::vector<LedgerEpoch> SmallLedgerEpochs() {
                    {.id = TargetId(3), .pid = Pid(4712), .name = "caf\xe9", .command = ""}};
   first.not_moved = {.bound = 1,
                      .binding_unknown = 8,
+                     .shared = 10,
+                     .mapped_elsewhere = 11,
                      .let_be = 9,
                      .cooling = 2,
                      .without_gain = 3,

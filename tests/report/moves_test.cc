@@ -54,11 +54,18 @@ LedgerEpoch EpochOf(std::uint64_t index, std::vector<MoveOutcome> moves) {
 
 TEST(MovesTest, TellsWhatIsBoundFromWhatIsLetBeOrUnknown) {
   std::vector<LedgerEpoch> epochs{EpochOf(0, {}), EpochOf(1, {})};
-  epochs[0].not_moved = {.bound = 1, .binding_unknown = 20, .let_be = 300};
-  epochs[1].not_moved = {.bound = 4, .binding_unknown = 50, .let_be = 600};
+  epochs[0].not_moved = {
+      .bound = 1, .binding_unknown = 20, .shared = 2, .mapped_elsewhere = 3, .let_be = 300};
+  epochs[1].not_moved = {
+      .bound = 4, .binding_unknown = 50, .shared = 30, .mapped_elsewhere = 40, .let_be = 600};
   const MovesSummary summary = SummaryOf(epochs);
-  EXPECT_EQ(summary.not_moved, (NotMoved{.bound = 5, .binding_unknown = 70, .let_be = 900}));
-  EXPECT_THAT(MovesText(summary), HasSubstr("bound 5, binding unknown 70, let be 900,"));
+  EXPECT_EQ(
+      summary.not_moved,
+      (NotMoved{
+          .bound = 5, .binding_unknown = 70, .shared = 32, .mapped_elsewhere = 43, .let_be = 900}));
+  EXPECT_THAT(
+      MovesText(summary),
+      HasSubstr("bound 5, binding unknown 70, shared 32, mapped elsewhere 43, let be 900,"));
 }
 
 // What make_golden_ledger.cc puts there.

@@ -39,7 +39,9 @@ class CandidatesTest : public testing::Test {
   std::vector<std::string> Found(std::vector<TargetId> targets = {kTarget}) {
     std::vector<PlacedTarget> placed;
     for (const TargetId target : targets) placed.push_back({.id = target, .binding = binding_});
-    FindCandidates(table_, scores_, map_, placed, tiers_, limited_, found_);
+    RankedRows rows;
+    rows.Take(table_, scores_, owners_);
+    FindCandidates(rows, map_, placed, tiers_, limited_, found_);
     std::vector<std::string> texts;
     for (std::size_t i = 0; i < found_.size(); ++i) {
       texts.push_back(std::to_string(found_.key[i].vpn.value()) + "+" +
@@ -52,6 +54,7 @@ class CandidatesTest : public testing::Test {
 
   EvidenceTable table_;
   Scores scores_;
+  PageOwners owners_;
   PlacementMap map_;
   Tiers tiers_ = *Tiers::Make({{NodeId(0)}, {NodeId(1)}});
   TierSet limited_ = TierSet().set(kTier1.value());

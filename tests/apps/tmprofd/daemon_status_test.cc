@@ -110,6 +110,8 @@ TEST(StatusAsJson, HasAllThatIsKnown) {
   EXPECT_EQ(json["decision"]["moves"], 5);
   EXPECT_EQ(json["decision"]["not_moved"]["bound"], 1);
   EXPECT_EQ(json["decision"]["not_moved"]["binding_unknown"], 7);
+  EXPECT_EQ(json["decision"]["not_moved"]["shared"], 9);
+  EXPECT_EQ(json["decision"]["not_moved"]["mapped_elsewhere"], 10);
   EXPECT_EQ(json["decision"]["not_moved"]["let_be"], 8);
   EXPECT_EQ(json["decision"]["not_moved"]["over_quota"], 5);
   EXPECT_EQ(json["totals"]["moved"][0],
@@ -157,8 +159,9 @@ TEST(StatusAsText, SaysItForPeople) {
         "warning: reclaim is at work on node 0", "configuration: /etc/tmprofd.textproto",
         "epochs: 8; the last: number 7, of 1.5 s", "own CPU time: 12.5 s", "87.5 %", "2 MiB",
         "no limit", "clock", "half-blind", "4711", "redis-server", "4 MiB",
-        "12 pages wanted in tier 1, 5 moves", "1 bound, 7 binding unknown, 8 let be,",
-        "3 without gain", "80 from tier 1 to 2 (room), 90 from tier 2 to 1 (wanted)\n", "4 EBUSY\n",
+        "12 pages wanted in tier 1, 5 moves",
+        "1 bound, 7 binding unknown, 9 shared, 10 mapped elsewhere, 8 let be,", "3 without gain",
+        "80 from tier 1 to 2 (room), 90 from tier 2 to 1 (wanted)\n", "4 EBUSY\n",
         "moves that undid another: 2; pending: 11"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }

@@ -39,7 +39,7 @@ class LedgerKeeperTest : public ::testing::Test {
     return epoch;
   }
   static Status Note(LedgerKeeper& keeper, std::uint64_t index, std::vector<MoveOutcome> outcomes) {
-    return keeper.Note(Epoch(index), kObserved, {}, 0, std::move(outcomes), {}, {});
+    return keeper.Note(Epoch(index), kObserved, {}, 0, std::move(outcomes), {}, {}, {});
   }
   static std::vector<LedgerEpoch> Read(const std::filesystem::path& path) {
     std::vector<LedgerEpoch> epochs;
@@ -143,7 +143,7 @@ TEST_F(LedgerKeeperTest, SettlesTheMovesOfATargetThatIsNoLongerObserved) {
   ASSERT_TRUE(Note(keeper, 0, {Moved(0, 5, 1, 0)}));
   EpochProfile without = Epoch(1);
   without.targets.clear();
-  ASSERT_TRUE(keeper.Note(without, {}, {}, 0, {}, {}, {}));
+  ASSERT_TRUE(keeper.Note(without, {}, {}, 0, {}, {}, {}, {}));
   const std::vector<LedgerEpoch> epochs = Read(*config_.file);
   ASSERT_THAT(epochs, SizeIs(2));
   ASSERT_THAT(epochs[1].settled, SizeIs(1));
@@ -154,7 +154,7 @@ TEST_F(LedgerKeeperTest, SettlesTheMovesOfATargetThatIsNoLongerObserved) {
 TEST_F(LedgerKeeperTest, SettlesTheMovesOfATargetWhoseMemoryIsNoLongerLookedAt) {
   LedgerKeeper keeper = Begin();
   ASSERT_TRUE(Note(keeper, 0, {Moved(0, 5, 1, 0)}));
-  ASSERT_TRUE(keeper.Note(Epoch(1), {}, {}, 0, {}, {}, {}));
+  ASSERT_TRUE(keeper.Note(Epoch(1), {}, {}, 0, {}, {}, {}, {}));
   EXPECT_THAT(Read(*config_.file)[1].settled, SizeIs(1));
 }
 
@@ -164,16 +164,63 @@ TEST_F(LedgerKeeperTest, KnowsATargetForTwoEpochsAfterItsLast) {
   ASSERT_TRUE(Note(keeper, 0, {}));
   EpochProfile without = Epoch(1);
   without.targets.clear();
-  ASSERT_TRUE(keeper.Note(without, {}, {}, 0, {Moved(0, 5, 1, 0)}, {}, {}));
+  ASSERT_TRUE(keeper.Note(without, {}, {}, 0, {Moved(0, 5, 1, 0)}, {}, {}, {}));
   without.index = 2;
-  ASSERT_TRUE(keeper.Note(without, {}, {}, 0, {Moved(0, 6, 1, 0)}, {}, {}));
+  ASSERT_TRUE(keeper.Note(without, {}, {}, 0, {Moved(0, 6, 1, 0)}, {}, {}, {}));
   without.index = 3;
-  ASSERT_TRUE(keeper.Note(without, {}, {}, 0, {Moved(0, 7, 1, 0)}, {}, {}));
+  ASSERT_TRUE(keeper.Note(without, {}, {}, 0, {Moved(0, 7, 1, 0)}, {}, {}, {}));
   const std::vector<LedgerEpoch> epochs = Read(*config_.file);
   ASSERT_THAT(epochs, SizeIs(4));
   EXPECT_THAT(epochs[1].moves, SizeIs(1));
   EXPECT_THAT(epochs[2].moves, SizeIs(1));
   EXPECT_THAT(epochs[3].moves, IsEmpty()) << "of a target that is not known any more";
+}
+
+// Two targets map a file; the page moves through the one that exits.
+TEST_F(LedgerKeeperTest, WatchesASharedPageOnWhereItsOwnerExits) {
+  config_.most_bytes = 1;  // a file for each epoch
+  LedgerKeeper keeper = Begin();
+  SharedPages shared;
+  PageOwners owners;
+  const auto note = [&](std::uint64_t index, const std::vector<std::uint32_t>& targets,
+                        std::vector<MoveOutcome> outcomes, std::uint32_t samples) {
+    EpochProfile epoch = Epoch(index);
+    epoch.targets.clear();
+    std::vector<TargetId> observed;
+    std::vector<PageOwners::Mapper> mappers;
+    for (const std::uint32_t id : targets) {
+      Target& target = epoch.targets.emplace_back(TargetId(id), Pid(4711));
+      target.mappings = {{.range = {Vpn(1000 * (id + 1)), Vpn(1000 * (id + 1) + 10)},
+                          .kind = MappingKind::kShared,
+                          .path = "/dev/shm/ring",
+                          .file = FilePlace{.device = 1, .inode = 7, .offset = PageCount(0)}}};
+      observed.push_back(target.id);
+      mappers.push_back({target.id});
+      Append(epoch.pages, {.key = {target.id, Vpn(1000 * (id + 1) + 3)}, .load_samples = samples});
+    }
+    shared.Add(epoch.targets);
+    shared.KeepOnly(observed);
+    owners.Follow(shared, mappers);
+    EvidenceTable table;
+    TakeEvidence(epoch, table);
+    return keeper.Note(epoch, observed, {}, 0, std::move(outcomes), table,
+                       Scores(table.size(), 2.0), owners);
+  };
+  MoveOutcome moved = Moved(0, 1003, 1, 0);
+  moved.move.shared_page = PageKey{SharedPages::kFirstFile, Vpn(3)};
+  ASSERT_TRUE(note(0, {0, 1}, {moved}, 9));
+  ASSERT_TRUE(note(1, {0, 1}, {}, 5));
+  for (std::uint64_t index = 2; index < 6; ++index) ASSERT_TRUE(note(index, {1}, {}, 1));
+  ASSERT_TRUE(note(6, {}, {}, 0));  // the last mapper has exited
+  const std::vector<LedgerEpoch> last = Read(folder_.File("ledger.1"));
+  ASSERT_THAT(last, SizeIs(1));
+  ASSERT_THAT(last[0].settled, SizeIs(1));
+  const SettledMove& settled = last[0].settled[0];
+  EXPECT_EQ(settled.key, (PageKey{TargetId(0), Vpn(1003)})) << "as it was moved";
+  EXPECT_EQ(settled.cause, SettledCause::kGone);
+  EXPECT_EQ(settled.epochs_known, 5U);
+  EXPECT_EQ(settled.seen, 2 * 5 + 4 * 1) << "through both mappings, and then through one";
+  EXPECT_EQ(settled.weight, 2 * 2.0 + 4 * 2.0);
 }
 
 TEST_F(LedgerKeeperTest, KeepsNothingWithoutAFile) {

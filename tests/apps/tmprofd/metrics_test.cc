@@ -57,19 +57,27 @@ class MetricsTest : public ::testing::Test {
 TEST_F(MetricsTest, HasAllThatIsKnown) {
   const std::string scraped = Scrape();
   EXPECT_THAT(scraped, StartsWith("HTTP/1.1 200"));
-  for (const char* line :
-       {"# TYPE tmprof_pages_moved_total counter",
-        "tmprof_pages_moved_total{from=\"2\",to=\"1\",reason=\"wanted\"} 90",
-        "tmprof_pages_moved_total{from=\"1\",to=\"2\",reason=\"room\"} 80",
-        "tmprof_move_failures_total{errno=\"EBUSY\"} 4", "tmprof_ping_pong_moves_total 2",
-        "tmprof_samples_lost_total{source=\"clock\"} 30", "# TYPE tmprof_source_active_ratio gauge",
-        "tmprof_source_active_ratio{source=\"clock\"} 0.25", "tmprof_tier_hit_ratio 0.875",
-        "tmprof_tier_capacity_bytes{tier=\"1\"} 2097152",
-        "tmprof_tier_used_bytes{tier=\"1\"} 1048576", "tmprof_tier_used_bytes{tier=\"2\"} 3145728",
-        "tmprof_targets 1", "tmprof_epochs_total 8", "tmprof_own_cpu_seconds_total 12.5",
-        "tmprof_paused 0", "tmprof_spans_not_moved{reason=\"bound\"} 1",
-        "tmprof_spans_not_moved{reason=\"binding_unknown\"} 7",
-        "tmprof_spans_not_moved{reason=\"let_be\"} 8"}) {
+  for (const char* line : {"# TYPE tmprof_pages_moved_total counter",
+                           "tmprof_pages_moved_total{from=\"2\",to=\"1\",reason=\"wanted\"} 90",
+                           "tmprof_pages_moved_total{from=\"1\",to=\"2\",reason=\"room\"} 80",
+                           "tmprof_move_failures_total{errno=\"EBUSY\"} 4",
+                           "tmprof_ping_pong_moves_total 2",
+                           "tmprof_samples_lost_total{source=\"clock\"} 30",
+                           "# TYPE tmprof_source_active_ratio gauge",
+                           "tmprof_source_active_ratio{source=\"clock\"} 0.25",
+                           "tmprof_tier_hit_ratio 0.875",
+                           "tmprof_tier_capacity_bytes{tier=\"1\"} 2097152",
+                           "tmprof_tier_used_bytes{tier=\"1\"} 1048576",
+                           "tmprof_tier_used_bytes{tier=\"2\"} 3145728",
+                           "tmprof_targets 1",
+                           "tmprof_epochs_total 8",
+                           "tmprof_own_cpu_seconds_total 12.5",
+                           "tmprof_paused 0",
+                           "tmprof_spans_not_moved{reason=\"bound\"} 1",
+                           "tmprof_spans_not_moved{reason=\"binding_unknown\"} 7",
+                           "tmprof_spans_not_moved{reason=\"shared\"} 9",
+                           "tmprof_spans_not_moved{reason=\"mapped_elsewhere\"} 10",
+                           "tmprof_spans_not_moved{reason=\"let_be\"} 8"}) {
     EXPECT_THAT(scraped, HasSubstr(std::string("\n") + line + "\n"));
   }
   // The second tier has no capacity of its own.

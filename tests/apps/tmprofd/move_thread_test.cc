@@ -27,7 +27,7 @@ using ::testing::SizeIs;
 class FakeCall final : public MoveCall {
  public:
   int operator()(Pid /*pid*/, std::span<const Vpn> pages, std::span<const NodeId> nodes,
-                 std::span<int> status) override {
+                 std::span<int> status, MoveScope /*scope*/) override {
     ++calls;
     if (held) {
       entered.count_down();

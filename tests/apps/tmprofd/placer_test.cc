@@ -33,7 +33,8 @@ class FakeMemory final : public PageLocator {
  public:
   explicit FakeMemory(FakeClock& cpu_clock) : cpu_clock_(&cpu_clock) {}
 
-  Result<std::vector<PlacedRun>> Locate(Pid /*pid*/, VpnRange range) override {
+  Result<std::vector<PlacedRun>> Locate(Pid /*pid*/, VpnRange range,
+                                        std::span<const VpnRange> /*joint*/) override {
     ++looks;
     cpu_clock_->now += per_look;
     std::vector<PlacedRun> runs;
@@ -389,7 +390,7 @@ TEST_F(PlacerTest, LetsBeWhatTheKernelRefuses) {
   const PlacementDecision decision = Decide(placer, Epoch({{5, 10}}));
   ASSERT_THAT(decision.moves, SizeIs(1));
   const std::vector<MoveOutcome> refused{
-      {.move = decision.moves[0], .error = EACCES, .attempts = 1}};
+      {.move = decision.moves[0], .error = EINVAL, .attempts = 1}};
   placer.Learn(refused, next_epoch_);
   const PlacementDecision next = Decide(placer, Epoch({{5, 10}}));
   EXPECT_THAT(next.moves, IsEmpty());

@@ -58,6 +58,8 @@ inline DaemonStatus FullStatus() {
                                    .moves = 5,
                                    .not_moved = {.bound = 1,
                                                  .binding_unknown = 7,
+                                                 .shared = 9,
+                                                 .mapped_elsewhere = 10,
                                                  .let_be = 8,
                                                  .cooling = 2,
                                                  .without_gain = 3,

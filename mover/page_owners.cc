@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "mover/page_owners.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace tmprof {
+namespace {
+
+PageKey After(PageKey key, PageCount pages) { return {key.target, key.vpn + pages}; }
+
+}  // namespace
+
+std::vector<PageOwners::Pages> PageOwners::Follow(const SharedPages& shared,
+                                                  std::span<const Mapper> targets) {
+  std::map<TargetId, std::vector<Part>> now;
+  for (const Mapper& target : targets) {
+    const std::span<const Part> mapped = shared.PartsOf(target.id);
+    std::vector<Part> parts(mapped.begin(), mapped.end());
+    if (!target.joins_segments) std::erase_if(parts, &Part::is_segment);
+    if (!parts.empty()) now.emplace_hint(now.end(), target.id, std::move(parts));
+  }
+  if (now == parts_) return {};
+  parts_ = std::move(now);
+  FindStretches();
+  map_joint_.clear();
+  for (const auto& [target, parts] : parts_) {
+    if (std::ranges::any_of(parts, [this](const Part& part) { return IsJoint(part); })) {
+      map_joint_.insert(target);
+    }
+  }
+  std::vector<Pages> released;
+  for (auto& [number, file] : files_) {
+    Claims kept;
+    for (const auto& [start, claim] : file.claims) Release({number, start}, claim, kept, released);
+    file.claims = std::move(kept);
+  }
+  std::erase_if(files_, [](const auto& file) { return file.second.stretches.empty(); });
+  return released;
+}
+
+// Sweeps over each file. An open mapping is known by the address that the file's first page would
+// have in it, modulo 2^64.
+void PageOwners::FindStretches() {
+  struct Edge {
+    Vpn page;
+    PageKey base;
+    bool opens;
+  };
+  std::map<TargetId, std::vector<Edge>> edges;
+  for (const auto& [target, parts] : parts_) {
+    for (const Part& part : parts) {
+      std::vector<Edge>& of_file = edges[part.name.target];
+      const PageKey base{target, Vpn(part.range.start.value() - part.name.vpn.value())};
+      of_file.push_back({part.name.vpn, base, true});
+      of_file.push_back({part.name.vpn + part.range.size(), base, false});
+    }
+  }
+  for (auto& [number, file] : files_) file.stretches.clear();
+  for (auto& [number, of_file] : edges) {
+    std::ranges::sort(of_file, {}, &Edge::page);
+    std::vector<Stretch>& stretches = files_[number].stretches;
+    std::multiset<PageKey> open;
+    Vpn done;
+    for (const Edge& edge : of_file) {
+      if (!open.empty() && done < edge.page) {
+        const PageKey lowest = *open.begin();
+        stretches.push_back({.pages = {done, edge.page},
+                             .lowest = {lowest.target, Vpn(lowest.vpn.value() + done.value())},
+                             .joint = open.size() > 1});
+      }
+      done = edge.page;
+      if (edge.opens) {
+        open.insert(edge.base);
+      } else {
+        open.erase(open.find(edge.base));
+      }
+    }
+  }
+}
+
+bool PageOwners::IsJoint(const Part& part) const {
+  const std::vector<Stretch>& stretches = files_.at(part.name.target).stretches;
+  const auto end_of = [](const Stretch& stretch) { return stretch.pages.end; };
+  auto stretch = std::ranges::upper_bound(stretches, part.name.vpn, {}, end_of);
+  for (; stretch != stretches.end(); ++stretch) {
+    if (stretch->pages.start >= part.name.vpn + part.range.size()) return false;
+    if (stretch->joint) return true;
+  }
+  return false;
+}
+
+void PageOwners::Release(PageKey name, const Claim& claim, Claims& kept,
+                         std::vector<Pages>& released) const {
+  const PageKey first = claim.owner;
+  const PageCount pages = claim.end - name.vpn;
+  ForEachName({first, pages}, [&](PageKey now, PageKey address, PageCount cut) {
+    const PageKey before = After(name, address.vpn - first.vpn);
+    if (now == before) {
+      FillGaps(kept, {now.vpn, now.vpn + cut}, address);
+    } else {
+      released.push_back({address, cut});
+    }
+  });
+}
+
+std::vector<TargetId> PageOwners::Files() const {
+  std::vector<TargetId> files;
+  for (const auto& [number, file] : files_) files.push_back(number);
+  return files;
+}
+
+PageKey PageOwners::NameOf(PageKey page) const {
+  PageKey name = page;
+  ForEachPart(page.target, {page.vpn, page.vpn + PageCount(1)},
+              [&](const Part& part, VpnRange pages) { name = NameIn(part, pages.start); });
+  return name;
+}
+
+std::optional<PageKey> PageOwners::OwnerOf(PageKey name) const {
+  if (name.target < SharedPages::kFirstFile) return name;
+  const auto file = files_.find(name.target);
+  std::optional<PageKey> found;
+  if (file == files_.end()) return found;
+  ForEachClaim(file->second.claims, {name.vpn, name.vpn + PageCount(1)},
+               [&](VpnRange /*page*/, const PageKey* owner) {
+                 if (owner != nullptr) found = *owner;
+               });
+  return found;
+}
+
+// After it no claim begins before `at` and ends behind it.
+void PageOwners::Cut(Claims& claims, Vpn at) {
+  const auto next = claims.lower_bound(at);
+  if (next == claims.begin()) return;
+  auto& [start, claim] = *std::prev(next);
+  if (claim.end <= at) return;
+  claims.emplace_hint(next, at, Claim{claim.end, After(claim.owner, at - start)});
+  claim.end = at;
+}
+
+void PageOwners::FillGaps(Claims& claims, VpnRange pages, PageKey owner) {
+  std::vector<VpnRange> gaps;
+  ForEachClaim(claims, pages, [&gaps](VpnRange part, const PageKey* owned_by) {
+    if (owned_by == nullptr) gaps.push_back(part);
+  });
+  for (const VpnRange& gap : gaps) {
+    auto filled =
+        claims.emplace(gap.start, Claim{gap.end, After(owner, gap.start - pages.start)}).first;
+    const auto continues = [](const Claims::value_type& claim, const Claims::value_type& next) {
+      return claim.second.end == next.first &&
+             After(claim.second.owner, next.first - claim.first) == next.second.owner;
+    };
+    if (const auto next = std::next(filled); next != claims.end() && continues(*filled, *next)) {
+      filled->second.end = next->second.end;
+      claims.erase(next);
+    }
+    if (filled != claims.begin() && continues(*std::prev(filled), *filled)) {
+      std::prev(filled)->second.end = filled->second.end;
+      claims.erase(filled);
+    }
+  }
+}
+
+void PageOwners::Seen(Pages of_target) {
+  const PageKey first = of_target.first;
+  ForEachPart(first.target, {first.vpn, first.vpn + of_target.pages},
+              [&](const Part& part, VpnRange pages) {
+                const PageKey name = NameIn(part, pages.start);
+                FillGaps(files_.at(name.target).claims, {name.vpn, name.vpn + pages.size()},
+                         {first.target, pages.start});
+              });
+}
+
+std::vector<VpnRange> PageOwners::JointIn(TargetId target, VpnRange range) const {
+  std::vector<VpnRange> joint;
+  ForEachPart(target, range, [&](const Part& part, VpnRange pages) {
+    const File& file = files_.at(part.name.target);
+    const Vpn first = NameIn(part, pages.start).vpn;
+    const Vpn last = first + pages.size();
+    const auto end_of = [](const Stretch& stretch) { return stretch.pages.end; };
+    for (auto stretch = std::ranges::upper_bound(file.stretches, first, {}, end_of);
+         stretch != file.stretches.end() && stretch->pages.start < last; ++stretch) {
+      if (!stretch->joint) continue;
+      const VpnRange within{std::max(stretch->pages.start, first),
+                            std::min(stretch->pages.end, last)};
+      ForEachClaim(file.claims, within, [&](VpnRange claimed, const PageKey* owner) {
+        const Vpn at = pages.start + (claimed.start - first);
+        if (owner != nullptr && *owner != PageKey{target, at}) return;
+        const VpnRange own{at, at + claimed.size()};
+        if (!joint.empty() && joint.back().end == own.start) {
+          joint.back().end = own.end;
+        } else {
+          joint.push_back(own);
+        }
+      });
+    }
+  });
+  return joint;
+}
+
+void PageOwners::ReleaseAll(Claims& claims, VpnRange pages, PageKey owner) {
+  Cut(claims, pages.start);
+  Cut(claims, pages.end);
+  auto claim = claims.lower_bound(pages.start);
+  while (claim != claims.end() && claim->first < pages.end) {
+    const bool is_own = claim->second.owner == After(owner, claim->first - pages.start);
+    claim = is_own ? claims.erase(claim) : std::next(claim);
+  }
+}
+
+// Huge pages come one by one: each is claimed whole or not at all.
+void PageOwners::ClaimFree(Claims& claims, const Part& part, TargetId target,
+                           const PlacedRun& found, std::vector<PlacedRun>& own) {
+  const Vpn first = NameIn(part, found.pages.start).vpn;
+  const VpnRange named{first, first + found.pages.size()};
+  std::vector<VpnRange> free;
+  ForEachClaim(claims, named, [&free](VpnRange pages, const PageKey* owner) {
+    if (owner == nullptr) free.push_back(pages);
+  });
+  if (found.leaf > PageCount(1) && (free.size() != 1 || free.front() != named)) return;
+  for (const VpnRange& pages : free) {
+    PlacedRun mine = found;
+    mine.pages.start = found.pages.start + (pages.start - first);
+    mine.pages.end = mine.pages.start + pages.size();
+    FillGaps(claims, pages, {target, mine.pages.start});
+    Append(own, mine);
+  }
+}
+
+void PageOwners::Found(TargetId target, VpnRange range, std::vector<PlacedRun>& runs) {
+  if (!MapsShared(target)) return;
+  std::vector<PlacedRun> own;
+  auto run = runs.begin();
+  // Hands what lies before `end` to `take`, huge pages one by one.
+  const auto take_until = [&](Vpn end, auto take) {
+    while (run != runs.end() && run->pages.start < end) {
+      PlacedRun part = *run;
+      part.pages.end = std::min(run->pages.end, end);
+      if (part.leaf > PageCount(1)) {
+        const std::uint64_t leaf = part.leaf.value();
+        const Vpn next((part.pages.start.value() / leaf + 1) * leaf);
+        part.pages.end = std::min(part.pages.end, next);
+      }
+      take(part);
+      run->pages.start = part.pages.end;
+      if (run->pages.start == run->pages.end) ++run;
+    }
+  };
+  const auto keep = [&own](const PlacedRun& part) { Append(own, part); };
+  ForEachPart(target, range, [&](const Part& part, VpnRange pages) {
+    take_until(pages.start, keep);
+    Claims& claims = files_.at(part.name.target).claims;
+    // What is there is claimed anew.
+    const Vpn first = NameIn(part, pages.start).vpn;
+    ReleaseAll(claims, {first, first + pages.size()}, {target, pages.start});
+    take_until(pages.end,
+               [&](const PlacedRun& found) { ClaimFree(claims, part, target, found, own); });
+  });
+  take_until(range.end, keep);
+  runs = std::move(own);
+}
+
+}  // namespace tmprof

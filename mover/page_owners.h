@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// Through which of its mappings a page of a shared file is found and moved.
+
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "base/page_key.h"
+#include "base/shared_pages.h"
+#include "base/units.h"
+#include "mover/placement_map.h"
+
+namespace tmprof {
+
+// Each page of a shared file has at most one owner among the mappings of targets. A mapping becomes
+// the owner when the page was found in its page table, or was seen accessed through it, and nobody
+// owns the page. It stays the owner until its process exits, unmaps the page, or no longer has it
+// in its page table. Several mappings of one process count as those of several processes do.
+//
+// Names are those of SharedPages; a page that is in no shared file is named by its address, and
+// owns itself. Lookups are O(log n) in mappings and changes of owner, not in pages.
+class PageOwners {
+ public:
+  struct Mapper {
+    TargetId id;
+    // False: System V segments of this process are its own, because its IPC namespace is another
+    // than that of other targets or is unknown.
+    bool joins_segments = true;
+  };
+  struct Pages {
+    PageKey first;
+    PageCount pages;
+    friend bool operator==(const Pages&, const Pages&) = default;
+  };
+
+  // From now on these targets map what `shared` has of them, and all others nothing. They ascend.
+  // Returns the addresses through which pages are not owned any more.
+  std::vector<Pages> Follow(const SharedPages& shared, std::span<const Mapper> targets);
+
+  // False: every page is named by its own address.
+  bool SharesAny() const { return !files_.empty(); }
+  bool MapsShared(TargetId target) const { return parts_.contains(target); }
+  // False: the target holds no page that another mapping holds, too.
+  bool MapsJoint(TargetId target) const { return map_joint_.contains(target); }
+  // The files that targets map, which stand where targets would. Ascending.
+  std::vector<TargetId> Files() const;
+
+  PageKey NameOf(PageKey page) const;
+  // Nothing: nobody owns it. Precondition: `name` is one.
+  std::optional<PageKey> OwnerOf(PageKey name) const;
+
+  // Cuts pages of one target where their names do not ascend with them, and calls
+  // `take(name, address, pages)` for each cut.
+  template <typename Take>
+  void ForEachName(Pages of_target, Take take) const;
+  // Cuts pages with ascending names where the owner's address changes, and calls
+  // `take(address, pages)` for each cut. Pages without an owner get the lowest address that maps
+  // them; those that nobody maps are left out.
+  template <typename Take>
+  void ForEachAddress(Pages named, Take take) const;
+
+  // The pages were seen accessed through this mapping.
+  void Seen(Pages of_target);
+  // Pages in `range` that several mappings hold and that no other mapping than the target's there
+  // owns. Ascending.
+  std::vector<VpnRange> JointIn(TargetId target, VpnRange range) const;
+  // The page table of the target has these runs within `range`, and no others. Leaves those that
+  // the target owns from now on. A huge page is owned whole.
+  void Found(TargetId target, VpnRange range, std::vector<PlacedRun>& runs);
+
+ private:
+  using Part = SharedPages::Part;
+  struct Claim {
+    Vpn end;
+    PageKey owner;  // of the first page
+  };
+  using Claims = std::map<Vpn, Claim>;  // by page of the file; disjoint
+  // File pages that the same mappings hold.
+  struct Stretch {
+    VpnRange pages;
+    PageKey lowest;  // address of the first page in the lowest mapping
+    bool joint = false;
+  };
+  struct File {
+    std::vector<Stretch> stretches;  // ascending
+    Claims claims;
+  };
+
+  static void Cut(Claims& claims, Vpn at);
+  // `owner` is the address of the first of the pages in a mapping, which comes to own those of them
+  // that nobody owns, or owns none of them any more.
+  static void FillGaps(Claims& claims, VpnRange pages, PageKey owner);
+  static void ReleaseAll(Claims& claims, VpnRange pages, PageKey owner);
+  // Adds to `own` what of the run, which lies in the part, the target comes to own.
+  static void ClaimFree(Claims& claims, const Part& part, TargetId target, const PlacedRun& found,
+                        std::vector<PlacedRun>& own);
+  // Calls `take(pages, owner)` for each part of `pages`, in their order; the owner of the part's
+  // first page is null if nobody owns it.
+  template <typename Take>
+  static void ForEachClaim(const Claims& claims, VpnRange pages, Take take);
+  // Calls `take(part, pages)` for each part of a shared file in `range`, in the order of addresses.
+  template <typename Take>
+  void ForEachPart(TargetId target, VpnRange range, Take take) const;
+  void FindStretches();
+  bool IsJoint(const Part& part) const;
+  void Release(PageKey name, const Claim& claim, Claims& kept, std::vector<Pages>& released) const;
+  static PageKey NameIn(const Part& part, Vpn page) {
+    return {part.name.target, part.name.vpn + (page - part.range.start)};
+  }
+
+  std::map<TargetId, std::vector<Part>> parts_;  // ascending by address
+  std::map<TargetId, File> files_;
+  std::set<TargetId> map_joint_;
+};
+
+template <typename Take>
+void PageOwners::ForEachPart(TargetId target, VpnRange range, Take take) const {
+  const auto of_target = parts_.find(target);
+  if (of_target == parts_.end()) return;
+  const auto end_of = [](const Part& part) { return part.range.end; };
+  const std::vector<Part>& parts = of_target->second;
+  for (auto part = std::ranges::upper_bound(parts, range.start, {}, end_of);
+       part != parts.end() && part->range.start < range.end; ++part) {
+    take(*part,
+         VpnRange{std::max(part->range.start, range.start), std::min(part->range.end, range.end)});
+  }
+}
+
+template <typename Take>
+void PageOwners::ForEachClaim(const Claims& claims, VpnRange pages, Take take) {
+  auto next = claims.upper_bound(pages.start);
+  if (next != claims.begin()) --next;
+  Vpn done = pages.start;
+  for (; next != claims.end() && next->first < pages.end; ++next) {
+    const auto& [start, claim] = *next;
+    if (claim.end <= done) continue;
+    if (done < start) take(VpnRange{done, start}, static_cast<const PageKey*>(nullptr));
+    done = std::max(done, start);
+    const PageKey owner{claim.owner.target, claim.owner.vpn + (done - start)};
+    const VpnRange within{done, std::min(claim.end, pages.end)};
+    take(within, &owner);
+    done = within.end;
+  }
+  if (done < pages.end) take(VpnRange{done, pages.end}, static_cast<const PageKey*>(nullptr));
+}
+
+template <typename Take>
+void PageOwners::ForEachName(Pages of_target, Take take) const {
+  const TargetId target = of_target.first.target;
+  Vpn done = of_target.first.vpn;
+  const Vpn end = done + of_target.pages;
+  ForEachPart(target, {done, end}, [&](const Part& part, VpnRange pages) {
+    if (done < pages.start) {
+      take(PageKey{target, done}, PageKey{target, done}, pages.start - done);
+    }
+    take(NameIn(part, pages.start), PageKey{target, pages.start}, pages.size());
+    done = pages.end;
+  });
+  if (done < end) take(PageKey{target, done}, PageKey{target, done}, end - done);
+}
+
+template <typename Take>
+void PageOwners::ForEachAddress(Pages named, Take take) const {
+  if (named.first.target < SharedPages::kFirstFile) return take(named.first, named.pages);
+  const auto file = files_.find(named.first.target);
+  if (file == files_.end()) return;
+  const VpnRange all{named.first.vpn, named.first.vpn + named.pages};
+  ForEachClaim(file->second.claims, all, [&](VpnRange claimed, const PageKey* owner) {
+    if (owner != nullptr) return take(*owner, claimed.size());
+    const auto end_of = [](const Stretch& stretch) { return stretch.pages.end; };
+    const std::vector<Stretch>& stretches = file->second.stretches;
+    for (auto stretch = std::ranges::upper_bound(stretches, claimed.start, {}, end_of);
+         stretch != stretches.end() && stretch->pages.start < claimed.end; ++stretch) {
+      const Vpn start = std::max(stretch->pages.start, claimed.start);
+      const PageKey address{stretch->lowest.target,
+                            stretch->lowest.vpn + (start - stretch->pages.start)};
+      take(address, std::min(stretch->pages.end, claimed.end) - start);
+    }
+  });
+}
+
+}  // namespace tmprof
