@@ -116,13 +116,62 @@ class Kinds(Scenario):
         self.assertEqual(self.hot_on_fast_node("bound"), 0)
         self.assertGreater(self.guest.moves("kinds")["not_moved"]["bound"], 0)
 
-    def test_what_others_map_too_stays(self) -> None:
-        """The upper half, which the child has touched; the part that is told is the lower one."""
-        pages, first = map(int, re.search(r"^shared: (\d+) pages from (\d+)$", self.text("kinds.out"),
+
+class Sharing(Scenario):
+    def nodes_of_upper_half(self) -> list[int | None]:
+        """The child rewrites its first eighth; the part that is told is the lower half."""
+        pages, first = map(int, re.search(r"^shared: (\d+) pages from (\d+)$", self.text(f"{self.NAME}.out"),
                                           re.MULTILINE).groups())
-        nodes = self.guest.nodes("kinds")
-        upper = range(first + pages, first + 2 * pages)
-        self.assertEqual({nodes.get(vpn) for vpn in upper}, {SLOW_NODE})
+        nodes = self.guest.nodes(self.NAME)
+        return [nodes.get(first + pages + page) for page in range(pages)]
+
+
+class Joint(Sharing):
+    NAME = "joint"
+    PAGES = 1024
+
+    def test_what_targets_share_is_placed(self) -> None:
+        self.assert_kept(self.NAME)
+        hot = self.nodes_of_upper_half()[:self.PAGES // 16]
+        self.assertGreaterEqual(hot.count(FAST_NODE) / len(hot), 0.5, self.text(f"{self.NAME}.log"))
+
+    def test_each_page_counts_once(self) -> None:
+        targets = json.loads(self.text(f"{self.NAME}.status_json"))["targets"]
+        self.assertEqual(len(targets), 2)
+        self.assertLess(sum(target["tracked_pages"] for target in targets), self.PAGES * 5 // 4)
+
+    def test_each_page_moves_once(self) -> None:
+        """A page that moves for each of its mappers is promoted twice and is in fast memory once."""
+        moves = self.guest.moves(self.NAME)
+        there = moves["promotions"]["pages"] - moves["demotions"]["pages"]
+        own = self.PAGES // 16  # stack, heap and data of the child, which `page_nodes` did not ask
+        self.assertLessEqual(there, self.on_fast_node(self.NAME) + own)
+
+
+class JointUnprivileged(Sharing):
+    NAME = "joint_unprivileged"
+
+    def test_what_both_use_stays(self) -> None:
+        self.assert_kept(self.NAME)
+        self.assert_promoted(self.NAME)
+        hot = self.nodes_of_upper_half()[:1024 // 16]
+        self.assertEqual(set(hot), {SLOW_NODE})
+
+    def test_it_is_counted_and_told(self) -> None:
+        moves = self.guest.moves(self.NAME)
+        self.assertGreater(moves["not_moved"]["shared"], 0)
+        self.assertNotIn("EPERM", moves["failures"])
+        warnings = json.loads(self.text(f"{self.NAME}.status_json"))["warnings"]
+        self.assertIn("CAP_SYS_NICE", " ".join(warnings))
+
+
+class Outsider(Sharing):
+    NAME = "outsider"
+
+    def test_what_others_map_too_stays(self) -> None:
+        self.assert_kept(self.NAME)
+        self.assert_promoted(self.NAME)
+        self.assertEqual(set(self.nodes_of_upper_half()), {SLOW_NODE})
 
 
 class BoundLate(Scenario):

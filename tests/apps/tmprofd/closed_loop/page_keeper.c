@@ -7,7 +7,8 @@
  *   anon     private
  *   mlocked  private and locked
  *   file     a private mapping of a file, written
- *   shared   shared with a child, which keeps the upper half
+ *   shared   shared with a child, which keeps the upper half; this process reads what the child
+ *            rewrites
  *   forked   private, and a child still has the pages of the fork
  *   pinned   private; a pipe holds the first pages, so that they cannot be moved
  *   bound    private; a memory policy binds the first half to node 1, where it has to be
@@ -49,6 +50,7 @@ struct part {
   uint64_t salt; /* no two parts have the same contents */
   size_t hot;    /* the first page of the eighth that is rewritten all the time */
   bool late;
+  size_t watched; /* pages right behind it that another process rewrites */
 };
 
 static volatile sig_atomic_t asked_to_end;
@@ -132,6 +134,8 @@ static void keep(struct part* parts, size_t count) {
         write_page(now, page);
       }
       check_page(now, cold % now->pages);
+      for (page = now->pages; page < now->pages + now->watched; page++)
+        (void)*(volatile uint64_t*)(now->words + page * WORDS);
     }
     cold++;
     usleep(PAUSE_US);
@@ -252,6 +256,7 @@ int main(int argc, char** argv) {
       parts[count] = make_part(memory, pages / 2, salt);
       upper = make_part((char*)memory + (pages / 2) * PAGE, pages - pages / 2, salt + 1);
       children[forked++] = fork_keeper(&upper);
+      parts[count].watched = (upper.pages + 7) / 8;
       continue;
     }
     parts[count] = make_part(map_private(kind, pages), pages, salt);
