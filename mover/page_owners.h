@@ -75,6 +75,7 @@ class PageOwners {
 
  private:
   using Part = SharedPages::Part;
+  // Pages of a file that one mapping owns.
   struct Claim {
     Vpn end;
     PageKey owner;  // of the first page

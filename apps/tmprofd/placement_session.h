@@ -88,6 +88,7 @@ class PlacementSession {
   bool Place(const EpochProfile& epoch);
   void LogDecision(const EpochProfile& epoch, std::size_t targets,
                    const PlacementDecision& decision, std::size_t over) const;
+  // Once.
   void WarnOfSharedPages(const NotMoved& not_moved);
   void EndMoving();
   // What the counters say; and accessed bits are read for a part of the time only while that finds
@@ -120,7 +121,7 @@ class PlacementSession {
   OwnCpus own_cpus_{procfs_};
   std::optional<TargetFinder> finder_;  // always one
   TargetTracker tracker_;
-  const Status may_move_joint_;
+  const Status may_move_joint_;  // as of the start
   Placer placer_;
   std::unique_ptr<MoveThread> mover_;
   std::optional<LedgerKeeper> ledger_;
