@@ -13,8 +13,7 @@ PageKey After(PageKey key, PageCount pages) { return {key.target, key.vpn + page
 
 }  // namespace
 
-std::vector<PageOwners::Pages> PageOwners::Follow(const SharedPages& shared,
-                                                  std::span<const Mapper> targets) {
+PageOwners::Changes PageOwners::Follow(const SharedPages& shared, std::span<const Mapper> targets) {
   std::map<TargetId, std::vector<Part>> now;
   for (const Mapper& target : targets) {
     const std::span<const Part> mapped = shared.PartsOf(target.id);
@@ -24,6 +23,7 @@ std::vector<PageOwners::Pages> PageOwners::Follow(const SharedPages& shared,
   }
   if (now == parts_) return {};
   parts_ = std::move(now);
+  const auto were_joint = JointStretches();
   FindStretches();
   map_joint_.clear();
   for (const auto& [target, parts] : parts_) {
@@ -31,14 +31,42 @@ std::vector<PageOwners::Pages> PageOwners::Follow(const SharedPages& shared,
       map_joint_.insert(target);
     }
   }
-  std::vector<Pages> released;
+  Changes changes;
   for (auto& [number, file] : files_) {
     Claims kept;
-    for (const auto& [start, claim] : file.claims) Release({number, start}, claim, kept, released);
+    for (const auto& [start, claim] : file.claims) Release({number, start}, claim, kept, changes);
     file.claims = std::move(kept);
   }
+  FindUnjoined(were_joint, changes);
   std::erase_if(files_, [](const auto& file) { return file.second.stretches.empty(); });
-  return released;
+  return changes;
+}
+
+std::map<TargetId, std::vector<VpnRange>> PageOwners::JointStretches() const {
+  std::map<TargetId, std::vector<VpnRange>> joint;
+  for (const auto& [number, file] : files_) {
+    for (const Stretch& stretch : file.stretches) {
+      if (stretch.joint) joint[number].push_back(stretch.pages);
+    }
+  }
+  return joint;
+}
+
+void PageOwners::FindUnjoined(const std::map<TargetId, std::vector<VpnRange>>& were_joint,
+                              Changes& changes) const {
+  for (const auto& [number, stretches] : were_joint) {
+    const File& file = files_.at(number);
+    for (const VpnRange& joint : stretches) {
+      ForEachStretch(file, joint, [&](const Stretch& stretch, VpnRange pages) {
+        if (stretch.joint) return;
+        ForEachClaim(file.claims, pages, [&changes](VpnRange claimed, const PageKey* owner) {
+          if (owner == nullptr) return;
+          changes.outdated.push_back({*owner, claimed.size()});
+          changes.to_find.push_back({*owner, claimed.size()});
+        });
+      });
+    }
+  }
 }
 
 // Sweeps over each file. An open mapping is known by the address that the file's first page would
@@ -82,18 +110,14 @@ void PageOwners::FindStretches() {
 }
 
 bool PageOwners::IsJoint(const Part& part) const {
-  const std::vector<Stretch>& stretches = files_.at(part.name.target).stretches;
-  const auto end_of = [](const Stretch& stretch) { return stretch.pages.end; };
-  auto stretch = std::ranges::upper_bound(stretches, part.name.vpn, {}, end_of);
-  for (; stretch != stretches.end(); ++stretch) {
-    if (stretch->pages.start >= part.name.vpn + part.range.size()) return false;
-    if (stretch->joint) return true;
-  }
-  return false;
+  bool joint = false;
+  ForEachStretch(files_.at(part.name.target),
+                 {part.name.vpn, part.name.vpn + part.range.size()},
+                 [&joint](const Stretch& stretch, VpnRange) { joint |= stretch.joint; });
+  return joint;
 }
 
-void PageOwners::Release(PageKey name, const Claim& claim, Claims& kept,
-                         std::vector<Pages>& released) const {
+void PageOwners::Release(PageKey name, const Claim& claim, Claims& kept, Changes& changes) const {
   const PageKey first = claim.owner;
   const PageCount pages = claim.end - name.vpn;
   ForEachName({first, pages}, [&](PageKey now, PageKey address, PageCount cut) {
@@ -101,7 +125,7 @@ void PageOwners::Release(PageKey name, const Claim& claim, Claims& kept,
     if (now == before) {
       FillGaps(kept, {now.vpn, now.vpn + cut}, address);
     } else {
-      released.push_back({address, cut});
+      changes.outdated.push_back({address, cut});
     }
   });
 }
@@ -179,13 +203,9 @@ std::vector<VpnRange> PageOwners::JointIn(TargetId target, VpnRange range) const
   ForEachPart(target, range, [&](const Part& part, VpnRange pages) {
     const File& file = files_.at(part.name.target);
     const Vpn first = NameIn(part, pages.start).vpn;
-    const Vpn last = first + pages.size();
-    const auto end_of = [](const Stretch& stretch) { return stretch.pages.end; };
-    for (auto stretch = std::ranges::upper_bound(file.stretches, first, {}, end_of);
-         stretch != file.stretches.end() && stretch->pages.start < last; ++stretch) {
-      if (!stretch->joint) continue;
-      const VpnRange within{std::max(stretch->pages.start, first),
-                            std::min(stretch->pages.end, last)};
+    const VpnRange named{first, first + pages.size()};
+    ForEachStretch(file, named, [&](const Stretch& stretch, VpnRange within) {
+      if (!stretch.joint) return;
       ForEachClaim(file.claims, within, [&](VpnRange claimed, const PageKey* owner) {
         const Vpn at = pages.start + (claimed.start - first);
         if (owner != nullptr && *owner != PageKey{target, at}) return;
@@ -196,7 +216,7 @@ std::vector<VpnRange> PageOwners::JointIn(TargetId target, VpnRange range) const
           joint.push_back(own);
         }
       });
-    }
+    });
   });
   return joint;
 }

@@ -38,9 +38,16 @@ class PageOwners {
     friend bool operator==(const Pages&, const Pages&) = default;
   };
 
+  // Addresses of pages, after mappings have changed.
+  struct Changes {
+    // The place that was found for these holds no longer: the mapping does not own the pages any
+    // more, or they are no longer joint.
+    std::vector<Pages> outdated;
+    std::vector<Pages> to_find;  // through these mappings the pages may be found anew
+  };
+
   // From now on these targets map what `shared` has of them, and all others nothing. They ascend.
-  // Returns the addresses through which pages are not owned any more.
-  std::vector<Pages> Follow(const SharedPages& shared, std::span<const Mapper> targets);
+  Changes Follow(const SharedPages& shared, std::span<const Mapper> targets);
 
   // False: every page is named by its own address.
   bool SharesAny() const { return !files_.empty(); }
@@ -107,9 +114,16 @@ class PageOwners {
   // Calls `take(part, pages)` for each part of a shared file in `range`, in the order of addresses.
   template <typename Take>
   void ForEachPart(TargetId target, VpnRange range, Take take) const;
+  // Calls `take(stretch, pages)` for each part of `pages` that somebody maps, in their order.
+  template <typename Take>
+  static void ForEachStretch(const File& file, VpnRange pages, Take take);
   void FindStretches();
+  std::map<TargetId, std::vector<VpnRange>> JointStretches() const;
+  // Adds the owned pages that were joint before and are not joint now.
+  void FindUnjoined(const std::map<TargetId, std::vector<VpnRange>>& were_joint,
+                    Changes& changes) const;
   bool IsJoint(const Part& part) const;
-  void Release(PageKey name, const Claim& claim, Claims& kept, std::vector<Pages>& released) const;
+  void Release(PageKey name, const Claim& claim, Claims& kept, Changes& changes) const;
   static PageKey NameIn(const Part& part, Vpn page) {
     return {part.name.target, part.name.vpn + (page - part.range.start)};
   }
@@ -151,6 +165,16 @@ void PageOwners::ForEachClaim(const Claims& claims, VpnRange pages, Take take) {
 }
 
 template <typename Take>
+void PageOwners::ForEachStretch(const File& file, VpnRange pages, Take take) {
+  const auto end_of = [](const Stretch& stretch) { return stretch.pages.end; };
+  for (auto stretch = std::ranges::upper_bound(file.stretches, pages.start, {}, end_of);
+       stretch != file.stretches.end() && stretch->pages.start < pages.end; ++stretch) {
+    take(*stretch, VpnRange{std::max(stretch->pages.start, pages.start),
+                            std::min(stretch->pages.end, pages.end)});
+  }
+}
+
+template <typename Take>
 void PageOwners::ForEachName(Pages of_target, Take take) const {
   const TargetId target = of_target.first.target;
   Vpn done = of_target.first.vpn;
@@ -173,15 +197,10 @@ void PageOwners::ForEachAddress(Pages named, Take take) const {
   const VpnRange all{named.first.vpn, named.first.vpn + named.pages};
   ForEachClaim(file->second.claims, all, [&](VpnRange claimed, const PageKey* owner) {
     if (owner != nullptr) return take(*owner, claimed.size());
-    const auto end_of = [](const Stretch& stretch) { return stretch.pages.end; };
-    const std::vector<Stretch>& stretches = file->second.stretches;
-    for (auto stretch = std::ranges::upper_bound(stretches, claimed.start, {}, end_of);
-         stretch != stretches.end() && stretch->pages.start < claimed.end; ++stretch) {
-      const Vpn start = std::max(stretch->pages.start, claimed.start);
-      const PageKey address{stretch->lowest.target,
-                            stretch->lowest.vpn + (start - stretch->pages.start)};
-      take(address, std::min(stretch->pages.end, claimed.end) - start);
-    }
+    ForEachStretch(file->second, claimed, [&](const Stretch& stretch, VpnRange pages) {
+      const Vpn first = stretch.lowest.vpn + (pages.start - stretch.pages.start);
+      take(PageKey{stretch.lowest.target, first}, pages.size());
+    });
   });
 }
 

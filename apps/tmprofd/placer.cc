@@ -20,6 +20,8 @@ constexpr std::uint64_t kEpochsLetBe = 60;
 // Pages looked for together although not all of them are asked for: one more costs less than a
 // call.
 constexpr std::uint64_t kGapWorthLooking = 64;
+// Time is read between looks. This many pages take some milliseconds (LinuxPageLocator).
+constexpr std::uint64_t kMostLookedForTogether = 16384;
 // A move pays when the accesses of so much time make up for it ...
 constexpr double kSecondsToPayBack = 10;
 // ... each by what tier 2 takes longer: CXL memory some 170 ns (80 and 250 ns, testbed/topologies).
@@ -166,8 +168,12 @@ void Placer::FollowOwners(const EpochProfile& epoch, std::span<const PlacedTarge
   shared_.KeepOnly(IdsOf(targets));
   std::vector<PageOwners::Mapper> mappers;
   for (const PlacedTarget& target : targets) mappers.push_back({target.id, target.joins_segments});
-  for (const auto& [first, pages] : owners_.Follow(shared_, mappers)) {
+  const PageOwners::Changes changes = owners_.Follow(shared_, mappers);
+  for (const auto& [first, pages] : changes.outdated) {
     map_.Learn(first.target, {first.vpn, first.vpn + pages}, {});
+  }
+  for (const auto& [first, pages] : changes.to_find) {
+    LookAgainAt(first.target, {first.vpn, first.vpn + pages});
   }
   if (!owners_.SharesAny()) return;
   for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
@@ -201,16 +207,25 @@ bool Placer::Look(TargetId target, Pid pid, VpnRange pages) {
   return !runs->empty();
 }
 
+void Placer::LookAgainAt(TargetId target, VpnRange pages) {
+  for (Vpn start = pages.start; start < pages.end;) {
+    const Vpn end = std::min(pages.end, start + PageCount(kMostLookedForTogether));
+    look_again_.push_back({target, {start, end}});
+    start = end;
+  }
+}
+
 // What is not looked at now is with the next epoch's.
 void Placer::LookAgain(std::span<const PlacedTarget> targets, std::chrono::nanoseconds look_for) {
-  const auto key = [](const MovedWhole& moved) { return PageKey{moved.target, moved.pages.start}; };
+  const auto key = [](const Sought& sought) { return PageKey{sought.target, sought.pages.start}; };
   std::ranges::sort(look_again_, {}, key);
   const MonotonicTime began = cpu_clock_->Now();
   auto next = look_again_.begin();
   while (next != look_again_.end() && cpu_clock_->Now() - began < look_for) {
-    MovedWhole both = *next++;
+    Sought both = *next++;
     for (; next != look_again_.end() && next->target == both.target &&
-           next->pages.start <= both.pages.end + PageCount(kGapWorthLooking);
+           next->pages.start <= both.pages.end + PageCount(kGapWorthLooking) &&
+           both.pages.size() < PageCount(kMostLookedForTogether);
          ++next) {
       both.pages.end = std::max(both.pages.end, next->pages.end);
     }
@@ -417,7 +432,7 @@ void Placer::LearnRefusal(const MoveOutcome& refused, std::uint64_t epoch) {
   // Another process may have mapped a shared page since, or its owner lost it.
   const bool is_remapped = move.shared_page && (refused.error == EACCES || refused.error == ENOENT);
   if (is_remapped) {
-    look_again_.push_back({move.key.target, {move.key.vpn, move.key.vpn + move.span}});
+    LookAgainAt(move.key.target, {move.key.vpn, move.key.vpn + move.span});
   }
   // A huge page may find no room in one piece where there is enough for base pages.
   const bool is_busy = is_remapped || refused.error == EBUSY || refused.error == EAGAIN ||
@@ -448,9 +463,8 @@ std::uint64_t Placer::Learn(std::span<const MoveOutcome> outcomes, std::uint64_t
   for (const MoveOutcome& outcome : outcomes) {
     const Move& move = outcome.move;
     const VpnRange range{move.key.vpn, move.key.vpn + move.span};
-    if (move.span > PageCount(1) && outcome.attempts > 0) {
-      look_again_.push_back({move.key.target, range});
-    }
+    // Huge pages are split where they find no room in one piece, and may then move in part.
+    if (move.span > PageCount(1) && outcome.attempts > 0) LookAgainAt(move.key.target, range);
     const bool is_supposed = options_.dry_run && outcome.error == ECANCELED;
     if (outcome.error != 0 && !is_supposed) {
       const bool tried = outcome.attempts > 0;

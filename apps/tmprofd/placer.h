@@ -101,6 +101,8 @@ class Placer {
   void FollowTargets(const EpochProfile& epoch, std::span<const PlacedTarget> targets);
   void FollowOwners(const EpochProfile& epoch, std::span<const PlacedTarget> targets);
   void Survey(std::span<const PlacedTarget> targets, std::chrono::nanoseconds look_for);
+  // The next epoch's survey begins with these pages.
+  void LookAgainAt(TargetId target, VpnRange pages);
   void LookAgain(std::span<const PlacedTarget> targets, std::chrono::nanoseconds look_for);
   // Takes in where these pages are. Returns whether any was found.
   bool Look(TargetId target, Pid pid, VpnRange pages);
@@ -151,12 +153,11 @@ class Placer {
   NodeRooms rooms_;
   MoveHistory history_;
   std::vector<TargetId> known_targets_;  // and the files that they share, ascending
-  // Huge pages are split where they find no room in one piece, and may then move in part.
-  struct MovedWhole {
+  struct Sought {
     TargetId target;
     VpnRange pages;
   };
-  std::vector<MovedWhole> look_again_;
+  std::vector<Sought> look_again_;  // their places may have changed
   // Of what the kernel would not move.
   struct LetBe {
     std::uint64_t until = 0;  // epoch

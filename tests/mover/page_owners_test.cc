@@ -33,10 +33,10 @@ PlacedRun There(std::uint64_t start, std::uint64_t end, bool joint = true, std::
 
 class PageOwnersTest : public testing::Test {
  protected:
-  using Released = std::vector<PageOwners::Pages>;
+  using Addresses = std::vector<PageOwners::Pages>;
 
-  // These targets, with their mappings of files, and no others.
-  Released Follow(const std::map<std::uint32_t, std::vector<Mapping>>& targets) {
+  // These targets, with their mappings of files, and no others. Returns what is outdated.
+  Addresses Follow(const std::map<std::uint32_t, std::vector<Mapping>>& targets) {
     std::vector<Target> all;
     std::vector<TargetId> ids;
     std::vector<PageOwners::Mapper> mappers;
@@ -49,7 +49,8 @@ class PageOwnersTest : public testing::Test {
     }
     shared_.Add(all);
     shared_.KeepOnly(ids);
-    return owners_.Follow(shared_, mappers);
+    changes_ = owners_.Follow(shared_, mappers);
+    return changes_.outdated;
   }
   std::vector<PlacedRun> Found(std::uint32_t target, VpnRange range, std::vector<PlacedRun> runs) {
     owners_.Found(TargetId(target), range, runs);
@@ -64,6 +65,7 @@ class PageOwnersTest : public testing::Test {
 
   SharedPages shared_;
   PageOwners owners_;
+  PageOwners::Changes changes_;  // by the last call of Follow()
   bool joins_segments_ = true;
 };
 
@@ -169,6 +171,16 @@ TEST_F(PageOwnersTest, AFileThatOneMappingHoldsIsNotJoint) {
   EXPECT_TRUE(owners_.MapsJoint(TargetId(2)));
   EXPECT_THAT(JointIn(1, Pages(0, 1000)), ElementsAre(Pages(108, 110)))
       << "the other mapping holds two of these pages and two behind them";
+}
+
+TEST_F(PageOwnersTest, PagesThatCeaseToBeJointAreToBeFoundAnew) {
+  Follow({{1, {Shared(100, 10)}}, {2, {Shared(500, 10)}}, {3, {Shared(700, 4)}}});
+  Found(1, Pages(0, 1000), {There(102, 110)});
+  const PageOwners::Pages unjoined{Key(1, 104), PageCount(6)};
+  EXPECT_THAT(Follow({{1, {Shared(100, 10)}}, {3, {Shared(700, 4)}}}), ElementsAre(unjoined))
+      << "two of the pages are still joint";
+  EXPECT_THAT(changes_.to_find, ElementsAre(unjoined));
+  EXPECT_EQ(OwnerOf(Key(1, 104)), Key(1, 104)) << "a mapping stays the owner";
 }
 
 TEST_F(PageOwnersTest, SegmentsOfAnotherIpcNamespaceAreNobodyElses) {

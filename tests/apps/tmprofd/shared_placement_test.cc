@@ -28,14 +28,22 @@ constexpr std::uint64_t kFilePages = 100;
 
 class FakeClock final : public Clock {
  public:
-  MonotonicTime Now() const override { return {}; }
+  MonotonicTime Now() const override { return now; }
+  MonotonicTime now;
 };
+
+// The survey takes most of the 10 ms of the first epoch for the memory of two processes, and of
+// later ones hardly any.
+constexpr std::chrono::microseconds kLookingTakes{40};  // a page
 
 // Memory of several processes: page tables, and the nodes of what they map.
 class FakeMachine final : public PageLocator {
  public:
+  explicit FakeMachine(FakeClock& clock) : clock_(&clock) {}
+
   Result<std::vector<PlacedRun>> Locate(Pid pid, VpnRange range,
                                         std::span<const VpnRange> joint) override {
+    clock_->now += kLookingTakes * static_cast<int>(range.size().value());
     std::vector<PlacedRun> runs;
     for (const auto& [vpn, frame] : tables[pid]) {
       if (!range.Contains(vpn)) continue;
@@ -58,6 +66,9 @@ class FakeMachine final : public PageLocator {
   std::map<Pid, std::map<Vpn, int>> tables;  // frames
   std::map<int, NodeId> node;
   std::map<Pid, std::set<Vpn>> asked;
+
+ private:
+  FakeClock* clock_;
 };
 
 // Frames 0 to 99 are those of a file.
@@ -160,8 +171,8 @@ class SharedPlacementTest : public testing::Test {
   static auto MoveOf(PageKey key) { return Field("key", &Move::key, key); }
 
   PlacerOptions options_{.tiers = *Tiers::Make({{kFast}, {kSlow}})};
-  FakeMachine machine_;
   FakeClock clock_;
+  FakeMachine machine_{clock_};
   std::map<std::uint32_t, Process> processes_;
   std::unique_ptr<Placer> placer_;  // with the first decision
   std::uint64_t next_epoch_ = 0;
@@ -333,6 +344,29 @@ TEST_F(SharedPlacementTest, APageThatOthersMapSinceItWasFoundIsFoundAnew) {
   const PlacementDecision next = Decide(hot);
   ASSERT_THAT(next.moves, ElementsAre(MoveOf(Key(1, 1003))));
   EXPECT_TRUE(next.moves[0].joint);
+}
+
+// Target 3 is never placed: no mapping tells of it.
+TEST_F(SharedPlacementTest, APageThatOnlyOutsidersShareStaysOnceTheOtherTargetExits) {
+  Touch(1, 1000, 3);
+  Touch(2, 5000, 3);
+  machine_.tables[PidOf(3)][Vpn(1)] = 3;
+  const PlacementDecision before = Decide({{Key(1, 1003), 3}});
+  ASSERT_THAT(before.moves, ElementsAre(MoveOf(Key(1, 1003))));
+  EXPECT_TRUE(before.moves[0].joint);
+  Exit(2);
+  EXPECT_THAT(Decide({{Key(1, 1003), 3}}).moves, IsEmpty());
+}
+
+TEST_F(SharedPlacementTest, APageNeedsNoPrivilegeOnceTheOtherTargetExits) {
+  options_.moves_joint = false;
+  Touch(1, 1000, 3);
+  Touch(2, 5000, 3);
+  EXPECT_THAT(Decide({{Key(1, 1003), 3}}).moves, IsEmpty());
+  Exit(2);
+  const PlacementDecision after = Decide({{Key(1, 1003), 3}});
+  ASSERT_THAT(after.moves, ElementsAre(MoveOf(Key(1, 1003))));
+  EXPECT_FALSE(after.moves[0].joint);
 }
 
 // A forked child has it, too, and no mapping tells.
