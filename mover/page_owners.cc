@@ -32,10 +32,18 @@ PageOwners::Changes PageOwners::Follow(const SharedPages& shared, std::span<cons
     }
   }
   Changes changes;
+  std::vector<Pages> orphans;
   for (auto& [number, file] : files_) {
     Claims kept;
-    for (const auto& [start, claim] : file.claims) Release({number, start}, claim, kept, changes);
+    for (const auto& [start, claim] : file.claims) {
+      Release({number, start}, claim, kept, orphans, changes);
+    }
     file.claims = std::move(kept);
+  }
+  for (const Pages& named : orphans) {
+    ForEachMapping(named, [&changes](PageKey address, PageCount pages) {
+      changes.to_find.push_back({address, pages});
+    });
   }
   FindUnjoined(were_joint, changes);
   std::erase_if(files_, [](const auto& file) { return file.second.stretches.empty(); });
@@ -46,7 +54,7 @@ std::map<TargetId, std::vector<VpnRange>> PageOwners::JointStretches() const {
   std::map<TargetId, std::vector<VpnRange>> joint;
   for (const auto& [number, file] : files_) {
     for (const Stretch& stretch : file.stretches) {
-      if (stretch.joint) joint[number].push_back(stretch.pages);
+      if (stretch.joint()) joint[number].push_back(stretch.pages);
     }
   }
   return joint;
@@ -58,7 +66,7 @@ void PageOwners::FindUnjoined(const std::map<TargetId, std::vector<VpnRange>>& w
     const File& file = files_.at(number);
     for (const VpnRange& joint : stretches) {
       ForEachStretch(file, joint, [&](const Stretch& stretch, VpnRange pages) {
-        if (stretch.joint) return;
+        if (stretch.joint()) return;
         ForEachClaim(file.claims, pages, [&changes](VpnRange claimed, const PageKey* owner) {
           if (owner == nullptr) return;
           changes.outdated.push_back({*owner, claimed.size()});
@@ -94,10 +102,10 @@ void PageOwners::FindStretches() {
     Vpn done;
     for (const Edge& edge : of_file) {
       if (!open.empty() && done < edge.page) {
-        const PageKey lowest = *open.begin();
-        stretches.push_back({.pages = {done, edge.page},
-                             .lowest = {lowest.target, Vpn(lowest.vpn.value() + done.value())},
-                             .joint = open.size() > 1});
+        Stretch& stretch = stretches.emplace_back(Stretch{.pages = {done, edge.page}});
+        for (const PageKey& base : open) {
+          stretch.mappings.push_back({base.target, Vpn(base.vpn.value() + done.value())});
+        }
       }
       done = edge.page;
       if (edge.opens) {
@@ -111,13 +119,13 @@ void PageOwners::FindStretches() {
 
 bool PageOwners::IsJoint(const Part& part) const {
   bool joint = false;
-  ForEachStretch(files_.at(part.name.target),
-                 {part.name.vpn, part.name.vpn + part.range.size()},
-                 [&joint](const Stretch& stretch, VpnRange) { joint |= stretch.joint; });
+  ForEachStretch(files_.at(part.name.target), {part.name.vpn, part.name.vpn + part.range.size()},
+                 [&joint](const Stretch& stretch, VpnRange) { joint |= stretch.joint(); });
   return joint;
 }
 
-void PageOwners::Release(PageKey name, const Claim& claim, Claims& kept, Changes& changes) const {
+void PageOwners::Release(PageKey name, const Claim& claim, Claims& kept,
+                         std::vector<Pages>& orphans, Changes& changes) const {
   const PageKey first = claim.owner;
   const PageCount pages = claim.end - name.vpn;
   ForEachName({first, pages}, [&](PageKey now, PageKey address, PageCount cut) {
@@ -126,6 +134,7 @@ void PageOwners::Release(PageKey name, const Claim& claim, Claims& kept, Changes
       FillGaps(kept, {now.vpn, now.vpn + cut}, address);
     } else {
       changes.outdated.push_back({address, cut});
+      orphans.push_back({before, cut});
     }
   });
 }
@@ -205,7 +214,7 @@ std::vector<VpnRange> PageOwners::JointIn(TargetId target, VpnRange range) const
     const Vpn first = NameIn(part, pages.start).vpn;
     const VpnRange named{first, first + pages.size()};
     ForEachStretch(file, named, [&](const Stretch& stretch, VpnRange within) {
-      if (!stretch.joint) return;
+      if (!stretch.joint()) return;
       ForEachClaim(file.claims, within, [&](VpnRange claimed, const PageKey* owner) {
         const Vpn at = pages.start + (claimed.start - first);
         if (owner != nullptr && *owner != PageKey{target, at}) return;
@@ -219,6 +228,30 @@ std::vector<VpnRange> PageOwners::JointIn(TargetId target, VpnRange range) const
     });
   });
   return joint;
+}
+
+VpnRange PageOwners::FreeWithin(TargetId target, VpnRange range) const {
+  Vpn end = range.start;     // of the last free page so far
+  std::optional<Vpn> start;  // of the first one
+  const auto take = [&](VpnRange free) {
+    if (free.start == free.end) return;
+    if (!start) start = free.start;
+    end = free.end;
+  };
+  Vpn done = range.start;
+  ForEachPart(target, range, [&](const Part& part, VpnRange pages) {
+    take({done, pages.start});
+    const PageKey name = NameIn(part, pages.start);
+    ForEachClaim(files_.at(name.target).claims, {name.vpn, name.vpn + pages.size()},
+                 [&](VpnRange claimed, const PageKey* owner) {
+                   const Vpn at = pages.start + (claimed.start - name.vpn);
+                   if (owner != nullptr && *owner != PageKey{target, at}) return;
+                   take({at, at + claimed.size()});
+                 });
+    done = pages.end;
+  });
+  take({done, range.end});
+  return {start.value_or(end), end};
 }
 
 void PageOwners::ReleaseAll(Claims& claims, VpnRange pages, PageKey owner) {

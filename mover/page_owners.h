@@ -71,11 +71,18 @@ class PageOwners {
   template <typename Take>
   void ForEachAddress(Pages named, Take take) const;
 
+  // Calls `take(address, pages)` for each mapping of pages with ascending names, cut where other
+  // mappings begin or end.
+  template <typename Take>
+  void ForEachMapping(Pages named, Take take) const;
+
   // The pages were seen accessed through this mapping.
   void Seen(Pages of_target);
   // Pages in `range` that several mappings hold and that no other mapping than the target's there
   // owns. Ascending.
   std::vector<VpnRange> JointIn(TargetId target, VpnRange range) const;
+  // The smallest range that holds all pages of `range` that no other mapping owns.
+  VpnRange FreeWithin(TargetId target, VpnRange range) const;
   // The page table of the target has these runs within `range`, and no others. Leaves those that
   // the target owns from now on. A huge page is owned whole.
   void Found(TargetId target, VpnRange range, std::vector<PlacedRun>& runs);
@@ -91,8 +98,8 @@ class PageOwners {
   // File pages that the same mappings hold.
   struct Stretch {
     VpnRange pages;
-    PageKey lowest;  // address of the first page in the lowest mapping
-    bool joint = false;
+    std::vector<PageKey> mappings;  // addresses of the first page, the lowest first
+    bool joint() const { return mappings.size() > 1; }
   };
   struct File {
     std::vector<Stretch> stretches;  // ascending
@@ -123,7 +130,9 @@ class PageOwners {
   void FindUnjoined(const std::map<TargetId, std::vector<VpnRange>>& were_joint,
                     Changes& changes) const;
   bool IsJoint(const Part& part) const;
-  void Release(PageKey name, const Claim& claim, Claims& kept, Changes& changes) const;
+  // Adds the names of released pages to `orphans`.
+  void Release(PageKey name, const Claim& claim, Claims& kept, std::vector<Pages>& orphans,
+               Changes& changes) const;
   static PageKey NameIn(const Part& part, Vpn page) {
     return {part.name.target, part.name.vpn + (page - part.range.start)};
   }
@@ -175,6 +184,18 @@ void PageOwners::ForEachStretch(const File& file, VpnRange pages, Take take) {
 }
 
 template <typename Take>
+void PageOwners::ForEachMapping(Pages named, Take take) const {
+  const auto file = files_.find(named.first.target);
+  if (file == files_.end()) return;
+  const VpnRange all{named.first.vpn, named.first.vpn + named.pages};
+  ForEachStretch(file->second, all, [&](const Stretch& stretch, VpnRange pages) {
+    for (const PageKey& first : stretch.mappings) {
+      take(PageKey{first.target, first.vpn + (pages.start - stretch.pages.start)}, pages.size());
+    }
+  });
+}
+
+template <typename Take>
 void PageOwners::ForEachName(Pages of_target, Take take) const {
   const TargetId target = of_target.first.target;
   Vpn done = of_target.first.vpn;
@@ -198,8 +219,8 @@ void PageOwners::ForEachAddress(Pages named, Take take) const {
   ForEachClaim(file->second.claims, all, [&](VpnRange claimed, const PageKey* owner) {
     if (owner != nullptr) return take(*owner, claimed.size());
     ForEachStretch(file->second, claimed, [&](const Stretch& stretch, VpnRange pages) {
-      const Vpn first = stretch.lowest.vpn + (pages.start - stretch.pages.start);
-      take(PageKey{stretch.lowest.target, first}, pages.size());
+      const PageKey lowest = stretch.mappings.front();
+      take(PageKey{lowest.target, lowest.vpn + (pages.start - stretch.pages.start)}, pages.size());
     });
   });
 }

@@ -230,7 +230,10 @@ void Placer::LookAgain(std::span<const PlacedTarget> targets, std::chrono::nanos
       both.pages.end = std::max(both.pages.end, next->pages.end);
     }
     const PlacedTarget* target = Find(targets, both.target);
-    if (target != nullptr) Look(target->id, target->pid, both.pages);
+    if (target == nullptr) continue;
+    // Pages were found through another mapping since, if several were to be looked at for them.
+    const VpnRange free = owners_.FreeWithin(target->id, both.pages);
+    if (free.start < free.end) Look(target->id, target->pid, free);
   }
   look_again_.erase(look_again_.begin(), next);
 }

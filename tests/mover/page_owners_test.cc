@@ -124,6 +124,30 @@ TEST_F(PageOwnersTest, AnExitReleasesPagesAndTheNextThatIsSeenOwnsThem) {
   EXPECT_EQ(OwnerOf(Key(2, 504)), Key(2, 504));
 }
 
+TEST_F(PageOwnersTest, ReleasedPagesAreToBeFoundThroughEachRemainingMapping) {
+  Follow({{1, {Shared(100, 10)}}, {2, {Shared(500, 10)}}, {3, {Shared(700, 4, 8)}}});
+  Found(1, Pages(0, 1000), {There(103, 110)});
+  Follow({{2, {Shared(500, 10)}}, {3, {Shared(700, 4, 8)}}});
+  EXPECT_THAT(changes_.to_find, ElementsAre(PageOwners::Pages{Key(2, 503), PageCount(5)},
+                                            PageOwners::Pages{Key(2, 508), PageCount(2)},
+                                            PageOwners::Pages{Key(3, 700), PageCount(2)}));
+}
+
+TEST_F(PageOwnersTest, TellsInWhichRangeNoOtherMappingOwnsPages) {
+  Follow({{1, {Shared(100, 10), Shared(200, 10, 50)}}, {2, {Shared(500, 10)}}});
+  owners_.Seen({Key(2, 500), PageCount(2)});
+  owners_.Seen({Key(2, 505), PageCount(1)});
+  owners_.Seen({Key(1, 103), PageCount(1)});
+  const auto free = [this](std::uint64_t start, std::uint64_t end) {
+    return owners_.FreeWithin(TargetId(1), Pages(start, end));
+  };
+  EXPECT_EQ(free(100, 110), Pages(102, 110)) << "page 105 lies between";
+  EXPECT_EQ(free(90, 102), Pages(90, 100));
+  EXPECT_EQ(free(103, 106), Pages(103, 105));
+  EXPECT_EQ(free(100, 300), Pages(102, 300));
+  EXPECT_EQ(free(100, 102).size(), PageCount(0));
+}
+
 TEST_F(PageOwnersTest, WhatTheOwnerUnmapsOrMapsElsewhereIsReleased) {
   Follow({{1, {Shared(100, 10)}}, {2, {Shared(500, 10)}}});
   Found(1, Pages(0, 1000), {There(100, 110)});

@@ -32,9 +32,10 @@ class FakeClock final : public Clock {
   MonotonicTime now;
 };
 
-// The survey takes most of the 10 ms of the first epoch for the memory of two processes, and of
-// later ones hardly any.
-constexpr std::chrono::microseconds kLookingTakes{40};  // a page
+// Looking takes so long for each page. The survey of two processes takes 12 ms, and a survey has
+// 10 ms in the first epoch and 1 ms more in each later one, so that no survey is made in the second
+// and third epoch.
+constexpr std::chrono::microseconds kLookingTakes{60};
 
 // Memory of several processes: page tables, and the nodes of what they map.
 class FakeMachine final : public PageLocator {
@@ -295,6 +296,18 @@ TEST_F(SharedPlacementTest, TheNextOwnerTakesOverCoolDownsWhereTheOwnerExits) {
   const PlacementDecision later = Decide(hot);
   EXPECT_THAT(later.moves, ElementsAre(MoveOf(Key(2, 5003)), MoveOf(Key(2, kPrivate))));
   EXPECT_EQ(Play(later), 1U) << "it undoes the move through the other process";
+}
+
+TEST_F(SharedPlacementTest, PagesStillCountOnceTheirOwnerHasExited) {
+  for (int page = 0; page < 99; ++page) {
+    Touch(1, 1000, page, page < 20 ? kFast : kSlow);
+    Touch(2, 5000, page);
+  }
+  options_.capacity = Ratio{1, 2};
+  EXPECT_EQ(Decide({}).capacity, PageCount((99 + 2) / 2));
+  Exit(1);
+  EXPECT_EQ(Decide({}).capacity, PageCount((99 + 1) / 2));
+  EXPECT_EQ(placer_->map().PagesIn(TargetId(2), options_.tiers, kTier1), PageCount(20));
 }
 
 TEST_F(SharedPlacementTest, TheNextOwnerTakesOverWhatIsLetBeWhereTheOwnerUnmaps) {
