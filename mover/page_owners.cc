@@ -14,6 +14,7 @@ PageKey After(PageKey key, PageCount pages) { return {key.target, key.vpn + page
 }  // namespace
 
 PageOwners::Changes PageOwners::Follow(const SharedPages& shared, std::span<const Mapper> targets) {
+  ++turn_;
   std::map<TargetId, std::vector<Part>> now;
   for (const Mapper& target : targets) {
     const std::span<const Part> mapped = shared.PartsOf(target.id);

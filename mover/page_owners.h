@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <set>
@@ -66,8 +67,9 @@ class PageOwners {
   template <typename Take>
   void ForEachName(Pages of_target, Take take) const;
   // Cuts pages with ascending names where the owner's address changes, and calls
-  // `take(address, pages)` for each cut. Pages without an owner get the lowest address that maps
-  // them; those that nobody maps are left out.
+  // `take(address, pages)` for each cut. Pages without an owner get an address that maps them,
+  // through another mapping after each call of Follow(): not every mapping has the page in its page
+  // table. Pages that nobody maps are left out.
   template <typename Take>
   void ForEachAddress(Pages named, Take take) const;
 
@@ -140,6 +142,7 @@ class PageOwners {
   std::map<TargetId, std::vector<Part>> parts_;  // ascending by address
   std::map<TargetId, File> files_;
   std::set<TargetId> map_joint_;
+  std::size_t turn_ = 0;  // of mappings through which pages without an owner are looked for
 };
 
 template <typename Take>
@@ -219,8 +222,8 @@ void PageOwners::ForEachAddress(Pages named, Take take) const {
   ForEachClaim(file->second.claims, all, [&](VpnRange claimed, const PageKey* owner) {
     if (owner != nullptr) return take(*owner, claimed.size());
     ForEachStretch(file->second, claimed, [&](const Stretch& stretch, VpnRange pages) {
-      const PageKey lowest = stretch.mappings.front();
-      take(PageKey{lowest.target, lowest.vpn + (pages.start - stretch.pages.start)}, pages.size());
+      const PageKey first = stretch.mappings[turn_ % stretch.mappings.size()];
+      take(PageKey{first.target, first.vpn + (pages.start - stretch.pages.start)}, pages.size());
     });
   });
 }

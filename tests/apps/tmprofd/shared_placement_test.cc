@@ -145,6 +145,9 @@ class SharedPlacementTest : public testing::Test {
     for (const auto& [key, count] : samples) {
       Append(epoch.pages, {.key = key, .load_samples = count});
     }
+    for (const auto& [key, pages] : regions_) {
+      Append(epoch.pages, {.key = key, .span = PageCount(pages), .load_samples = 9});
+    }
     const std::vector<NodeMemory> nodes{
         {.id = kFast, .free = PageCount(1000), .allocatable = PageCount(1000)},
         {.id = kSlow, .free = PageCount(1000), .allocatable = PageCount(1000)}};
@@ -177,6 +180,7 @@ class SharedPlacementTest : public testing::Test {
   std::map<std::uint32_t, Process> processes_;
   std::unique_ptr<Placer> placer_;  // with the first decision
   std::uint64_t next_epoch_ = 0;
+  std::map<PageKey, std::uint32_t> regions_;  // sampled in each epoch, with so many pages
 };
 
 TEST_F(SharedPlacementTest, APageIsWorthTheAccessesOfAllItsMappers) {
@@ -208,6 +212,23 @@ TEST_F(SharedPlacementTest, PagesCountOnceInACapacity) {
 TEST_F(SharedPlacementTest, APageIsFoundThroughTheMapperThatUsesIt) {
   Touch(2, 5000, 3);
   EXPECT_THAT(Decide({{Key(2, 5003), 3}}).moves, ElementsAre(MoveOf(Key(2, 5003))));
+}
+
+// Accesses to a region do not tell which of its pages a mapper uses.
+TEST_F(SharedPlacementTest, APageOfARegionIsFoundThroughWhicheverMapperHasIt) {
+  for (const std::uint32_t user : {1U, 2U}) {
+    const std::uint64_t at = user == 1 ? 1000 : 5000;
+    const int page = static_cast<int>(user);
+    Decide({});
+    Touch(user, at, page);
+    regions_ = {{Key(1, 1000), 16}, {Key(2, 5000), 16}};
+    std::vector<Move> moves = Decide({}).moves;
+    if (moves.empty()) moves = Decide({}).moves;
+    EXPECT_THAT(moves, ElementsAre(MoveOf(Key(user, at + static_cast<std::uint64_t>(page)))));
+    regions_.clear();
+    placer_.reset();
+    machine_.tables[PidOf(user)].erase(Vpn(at + static_cast<std::uint64_t>(page)));
+  }
 }
 
 TEST_F(SharedPlacementTest, AMoveOfWhatOneProcessHasInUseTakesNoPrivilege) {
@@ -402,7 +423,10 @@ TEST_F(SharedPlacementTest, RowsOfDifferentSpansMeetPageByPage) {
   shared.Add({{.id = TargetId(1), .mappings = processes_[1].mappings},
               {.id = TargetId(2), .mappings = processes_[2].mappings}});
   PageOwners owners;
-  owners.Follow(shared, std::vector<PageOwners::Mapper>{{TargetId(1)}, {TargetId(2)}});
+  // After the second call it is target 1's turn for pages without an owner.
+  for (int turn = 0; turn < 2; ++turn) {
+    owners.Follow(shared, std::vector<PageOwners::Mapper>{{TargetId(1)}, {TargetId(2)}});
+  }
   owners.Seen({Key(2, 5003), PageCount(1)});
   EvidenceTable table;
   Push(table, Key(1, 1000), 4, {});
