@@ -219,6 +219,12 @@ bool MemoryBinding::IsUnread(Vpn vpn) const {
   return range != exceptions_.end() && range->unread && range->pages.Contains(vpn);
 }
 
+bool MemoryBinding::Binds(std::span<const NodeId> nodes) const {
+  return !exceptions_.empty() || std::ranges::any_of(nodes, [this](NodeId node) {
+    return !Allows(cpuset_, node) || !Allows(otherwise_, node);
+  });
+}
+
 MemoryBinding MemoryBinding::WithUnread(std::span<const VpnRange> ranges) const {
   std::vector<Range> all;
   for (const Range& known : exceptions_) {

@@ -33,6 +33,8 @@ class MemoryBinding {
   // may always be where they are. O(log n) for n ranges, and as many more as the pages lie in.
   bool MayMove(VpnRange pages, NodeId from, NodeId to) const;
   bool IsUnread(Vpn vpn) const;
+  // False: all pages may be moved to all of these nodes.
+  bool Binds(std::span<const NodeId> nodes) const;
 
   // The same, but for these ranges, of which nothing is known any more. They ascend and do not
   // overlap.

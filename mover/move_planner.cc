@@ -29,8 +29,9 @@ double Density(const PlacedSpan& span) {
 }
 
 bool MayGo(const PlacedSpan& span, NodeId to) {
-  return span.binding == nullptr ||
-         span.binding->MayMove({span.key.vpn, span.key.vpn + span.span}, span.node, to);
+  const VpnRange pages{span.key.vpn, span.key.vpn + span.span};
+  if (span.binding != nullptr && !span.binding->MayMove(pages, span.node, to)) return false;
+  return span.others_let == nullptr || (*span.others_let)(span, to);
 }
 
 // Of a node of tier 1, the first to give way last.

@@ -39,6 +39,9 @@ struct PlacedSpan {
   // Where memory policy and cpuset, which are the same for the whole span, let it go; null:
   // anywhere.
   const MemoryBinding* binding = nullptr;
+  // This is asked as well: do other mappings of the span's pages let it go there? Null: they do.
+  using OthersLet = std::function<bool(const PlacedSpan&, NodeId to)>;
+  const OthersLet* others_let = nullptr;
   // A span of several leaves may give way in part, the highest first; 0: it is one leaf.
   PageCount leaf{0};
 };

@@ -66,6 +66,20 @@ const PlacedTarget* Find(std::span<const PlacedTarget> targets, TargetId id) {
   return found != targets.end() && found->id == id ? &*found : nullptr;
 }
 
+// Those whose memory may be bound.
+std::vector<PlacedTarget> Binders(std::span<const PlacedTarget> targets, const Tiers& tiers) {
+  std::vector<NodeId> nodes;
+  for (std::size_t i = 0; i < tiers.size(); ++i) {
+    const auto of_tier = tiers.NodesOf(Tier(static_cast<Tier::rep>(i + 1)));
+    nodes.insert(nodes.end(), of_tier.begin(), of_tier.end());
+  }
+  std::vector<PlacedTarget> binders;
+  for (const PlacedTarget& target : targets) {
+    if (target.binding == nullptr || target.binding->Binds(nodes)) binders.push_back(target);
+  }
+  return binders;
+}
+
 class CandidateResidency final : public Residency {
  public:
   CandidateResidency(const Candidates& candidates, const Tiers& tiers)
@@ -130,7 +144,12 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
   const CandidateResidency residency(candidates_, options_.tiers);
   const Plan plan = MakePlan(*policy_, candidates_.key, ranking_, residency, decision.capacity);
   for (const PlannedSpan& span : plan.wanted) decision.wanted += span.span;
-  const std::vector<PlacedSpan> placed = PlacedSpans(targets, epoch.index);
+  const std::vector<PlacedTarget> binders = Binders(targets, options_.tiers);
+  const PlacedSpan::OthersLet mappers_let = [&](const PlacedSpan& span, NodeId to) {
+    return MappersLet(binders, span, to);
+  };
+  const std::vector<PlacedSpan> placed =
+      PlacedSpans(targets, epoch.index, binders.empty() ? nullptr : &mappers_let);
   decision.hit_ratio = HitRatio(placed);
   const MoveRules rules{.capacity = decision.capacity,
                         .lower_capacities = decision.lower_capacities,
@@ -373,8 +392,23 @@ double Placer::LookedAt(std::span<const TargetId> targets) const {
                   static_cast<double>(looked_at.value()) / static_cast<double>(placed.value()));
 }
 
+bool Placer::MappersLet(std::span<const PlacedTarget> binders, const PlacedSpan& span,
+                        NodeId to) const {
+  bool let = true;
+  owners_.ForEachMapping(
+      {owners_.NameOf(span.key), span.span}, [&](PageKey first, PageCount pages) {
+        if (!let) return;
+        const PlacedTarget* mapper = Find(binders, first.target);
+        if (mapper == nullptr) return;
+        let = mapper->binding != nullptr &&
+              mapper->binding->MayMove({first.vpn, first.vpn + pages}, span.node, to);
+      });
+  return let;
+}
+
 std::vector<PlacedSpan> Placer::PlacedSpans(std::span<const PlacedTarget> targets,
-                                            std::uint64_t epoch) {
+                                            std::uint64_t epoch,
+                                            const PlacedSpan::OthersLet* others_let) {
   std::erase_if(let_be_,
                 [epoch](const auto& page) { return page.second.until + kEpochsLetBe <= epoch; });
   std::vector<PlacedSpan> placed;
@@ -396,6 +430,7 @@ std::vector<PlacedSpan> Placer::PlacedSpans(std::span<const PlacedTarget> target
       span.held = HeldOf(key, epoch);
     }
     span.binding = target->binding;
+    if (candidates_.joint[row] != 0) span.others_let = others_let;
   }
   return placed;
 }

@@ -128,7 +128,10 @@ class Placer {
   bool IsOwner(PageKey address) const {
     return owners_.OwnerOf(owners_.NameOf(address)) == address;
   }
-  std::vector<PlacedSpan> PlacedSpans(std::span<const PlacedTarget> targets, std::uint64_t epoch);
+  // Asks about memory policies and cpusets at all mappings that these targets have of the span.
+  bool MappersLet(std::span<const PlacedTarget> binders, const PlacedSpan& span, NodeId to) const;
+  std::vector<PlacedSpan> PlacedSpans(std::span<const PlacedTarget> targets, std::uint64_t epoch,
+                                      const PlacedSpan::OthersLet* others_let);
   // Moves of leaves from moves of pieces that hold several, but for what is let be.
   std::vector<Move> LeafByLeaf(std::span<const Move> moves, std::uint64_t epoch) const;
   void LearnRefusal(const MoveOutcome& refused, std::uint64_t epoch);

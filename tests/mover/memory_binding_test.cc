@@ -116,6 +116,16 @@ TEST_F(ReadMemoryBindingTest, BindsNothingByDefault) {
   EXPECT_THAT(binding.exceptions(), IsEmpty());
   EXPECT_TRUE(binding.MayMove(Page(1), kNode0, kNode1));
   EXPECT_TRUE(binding.MayMove(Page(1), kNode1, kNode0));
+  EXPECT_FALSE(binding.Binds(std::vector{kNode0, kNode1}));
+}
+
+TEST(MemoryBinding, BindsWhereAPageMayNotGoToOneOfTheNodes) {
+  const std::vector nodes{kNode0, kNode1};
+  EXPECT_FALSE(MemoryBinding(nodes, nodes, {}).Binds(nodes));
+  EXPECT_TRUE(MemoryBinding(std::vector{kNode1}, std::nullopt, {}).Binds(nodes));
+  EXPECT_TRUE(MemoryBinding(std::nullopt, std::vector{kNode1}, {}).Binds(nodes));
+  EXPECT_TRUE(
+      MemoryBinding(std::nullopt, std::nullopt, {{Page(1), std::vector{kNode1}}}).Binds(nodes));
 }
 
 TEST_F(ReadMemoryBindingTest, LetsBoundPagesMoveAmongTheirNodesOnly) {

@@ -77,7 +77,7 @@ class SharedPlacementTest : public testing::Test {
  protected:
   struct Process {
     std::vector<Mapping> mappings;
-    MemoryBinding binding{std::nullopt, std::nullopt, {}};
+    std::optional<MemoryBinding> binding{{std::nullopt, std::nullopt, {}}};
   };
 
   SharedPlacementTest() {
@@ -139,7 +139,7 @@ class SharedPlacementTest : public testing::Test {
                                .mappings = process.mappings});
       PlacedTarget& target = targets.emplace_back(TargetId(id), PidOf(id));
       for (const Mapping& mapping : process.mappings) target.mapped.push_back(mapping.range);
-      target.binding = &process.binding;
+      if (process.binding) target.binding = &*process.binding;
       target.joins_segments = true;
     }
     for (const auto& [key, count] : samples) {
@@ -297,6 +297,33 @@ TEST_F(SharedPlacementTest, WhatBindsTheOwnersMappingBindsThePage) {
   const PlacementDecision decision = Decide({{Key(1, 1003), 3}, {Key(1, 1004), 3}});
   EXPECT_THAT(decision.moves, ElementsAre(MoveOf(Key(1, 1003))));
   EXPECT_EQ(decision.not_moved, NotMoved{.bound = 1});
+}
+
+TEST_F(SharedPlacementTest, APageStaysWhereAnotherMapperIsBound) {
+  for (const int page : {3, 4}) {
+    Touch(1, 1000, page);
+    Touch(2, 5000, page);
+  }
+  options_.capacity = PageCount(10);
+  const std::map<PageKey, std::uint32_t> hot{{Key(1, 1003), 3}, {Key(1, 1004), 3}};
+  processes_[2].binding = MemoryBinding(std::vector{kSlow}, std::nullopt, {});
+  const PlacementDecision in_cpuset = Decide(hot);
+  EXPECT_THAT(in_cpuset.moves, IsEmpty());
+  EXPECT_EQ(in_cpuset.not_moved, NotMoved{.bound = 2});
+  processes_[2].binding.reset();
+  EXPECT_THAT(Decide(hot).moves, IsEmpty()) << "nobody knows what binds it";
+  const MemoryBinding::Range bound{{Vpn(5004), Vpn(5005)}, std::vector{kSlow}};
+  processes_[2].binding = MemoryBinding(std::nullopt, std::nullopt, {bound});
+  const PlacementDecision in_part = Decide(hot);
+  EXPECT_THAT(in_part.moves, ElementsAre(MoveOf(Key(1, 1003))));
+  EXPECT_EQ(in_part.not_moved, NotMoved{.bound = 1});
+}
+
+TEST_F(SharedPlacementTest, AProcessThatSharesNoPageBindsNoOther) {
+  Unmap(2);
+  processes_[2].binding = MemoryBinding(std::vector{kSlow}, std::nullopt, {});
+  Touch(1, 1000, 3);
+  EXPECT_THAT(Decide({{Key(1, 1003), 3}}).moves, ElementsAre(MoveOf(Key(1, 1003))));
 }
 
 TEST_F(SharedPlacementTest, TheNextOwnerTakesOverCoolDownsWhereTheOwnerExits) {
