@@ -117,16 +117,18 @@ void LinuxPageLocator::FindLeaves(int pagemap, Vpn first, const std::vector<std:
   for (std::size_t i = 0; i < entries.size();) {
     const Vpn vpn = first + PageCount(i);
     while (!joint.empty() && joint.front().end <= vpn) joint = joint.subspan(1);
-    const bool is_joint = (entries[i] & kMappedOnce) == 0;
-    const bool may_be_joint = !joint.empty() && joint.front().Contains(vpn);
-    if ((entries[i] & kPresent) == 0 || (is_joint && !may_be_joint)) {
+    if ((entries[i] & kPresent) == 0) {
       ++i;
       continue;
     }
     const bool may_be_huge =
         vpn.value() % kHugeLeafPages == 0 && i + kHugeLeafPages <= entries.size();
     const PageCount pages(may_be_huge && is_huge(vpn, &entries[i]) ? kHugeLeafPages : 1);
-    leaves.push_back({vpn, pages, is_joint});
+    const bool is_joint = (entries[i] & kMappedOnce) == 0;
+    // A leaf of which another mapping owns a part would move whole with its other part.
+    const bool may_be_joint =
+        !joint.empty() && joint.front().start <= vpn && vpn + pages <= joint.front().end;
+    if (!is_joint || may_be_joint) leaves.push_back({vpn, pages, is_joint});
     i += pages.value();
   }
 }

@@ -20,8 +20,8 @@ class PageLocator {
  public:
   virtual ~PageLocator() = default;
   // Runs within `range`, ascending. What is in none of them is in no memory, or is mapped more than
-  // once outside `joint`, as a library's text is: it then is nobody's to be moved. `joint` ascends.
-  // Fails with ESRCH where the process is gone.
+  // once and not whole in a part of `joint`, as a library's text is: it then is nobody's to be
+  // moved. `joint` ascends, and its parts do not touch. Fails with ESRCH where the process is gone.
   virtual Result<std::vector<PlacedRun>> Locate(Pid pid, VpnRange range,
                                                 std::span<const VpnRange> joint) = 0;
 };

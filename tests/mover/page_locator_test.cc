@@ -151,6 +151,19 @@ TEST_F(PageLocatorTest, TellsHugePagesAndAsksOnceForEach) {
   EXPECT_EQ(kernel_.asked, 2U);
 }
 
+TEST_F(PageLocatorTest, LeavesOutAJointHugePageWithPagesThatAnotherMappingOwns) {
+  std::vector<std::uint64_t> entries(1024);
+  for (std::uint64_t i = 0; i < entries.size(); ++i) entries[i] = kPresent | (2048 + i);
+  Write(root_ / std::to_string(kPid.value()) / "pagemap", 512, entries);
+  Flag(2048, kTransparentHuge);
+  Flag(2560, kTransparentHuge);
+  PlacedRun whole = RunOf(1024, 1536, 1, 512);
+  whole.joint = true;
+  EXPECT_THAT(Locate(Pages(0, 2000), {Pages(513, 1536)}), ElementsAre(whole));
+  EXPECT_THAT(Locate(Pages(0, 2000), {Pages(512, 1023), Pages(1024, 1536)}), ElementsAre(whole));
+  EXPECT_EQ(kernel_.asked, 2U);
+}
+
 TEST_F(PageLocatorTest, TakesFramesThatOnlyFollowOneAnotherForBasePages) {
   Map(512, 512, 2048);
   Flag(2048, 0);
