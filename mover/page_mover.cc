@@ -36,6 +36,10 @@ constexpr int kUntold = std::numeric_limits<int>::min();
 
 bool MayYetMove(int error) { return error == EBUSY || error == EAGAIN; }
 
+MoveScope ScopeOf(const Move& move) {
+  return move.joint ? MoveScope::kAll : MoveScope::kMappedOnce;
+}
+
 }  // namespace
 
 bool IsOutOfMemory(const Move& move, int error) {
@@ -65,9 +69,9 @@ PageMover::PageMover(MoverLimits limits, MoveCall& call, const Clock& clock, con
       find_pid_(std::move(find_pid)),
       find_binding_(std::move(find_binding)),
       bandwidth_(limits.bytes_per_second, clock.Now()),
-      cpu_(limits.cpu_ns_per_second, clock.Now()),
-      chunk_(kFirstChunk) {
+      cpu_(limits.cpu_ns_per_second, clock.Now()) {
   TMPROF_CHECK(limits.attempts > 0);
+  for (ScopeCost& cost : costs_) cost.chunk = kFirstChunk;
 }
 
 void PageMover::Configure(const MoverLimits& limits) {
@@ -98,14 +102,15 @@ MonotonicTime PageMover::DueOf(const Pending& pending) const {
   return std::max(pending.not_before, full->second);
 }
 
-PageCount PageMover::Most(MonotonicTime now) {
+PageCount PageMover::Most(MoveScope scope, MonotonicTime now) {
   const std::optional<std::uint64_t> bytes = bandwidth_.Left(now);
-  return bytes ? std::min(chunk_, PageCount(*bytes / kBasePageBytes)) : chunk_;
+  const PageCount chunk = Cost(scope).chunk;
+  return bytes ? std::min(chunk, PageCount(*bytes / kBasePageBytes)) : chunk;
 }
 
 std::vector<PageMover::Pending> PageMover::TakeChunk(MonotonicTime now) {
-  const PageCount most = Most(now);
   std::vector<Pending> chunk;
+  PageCount most;
   PageCount pages;
   const auto window = static_cast<std::ptrdiff_t>(std::min(pending_.size(), kWindow));
   const auto belongs = [&](const Pending& pending) {
@@ -120,6 +125,7 @@ std::vector<PageMover::Pending> PageMover::TakeChunk(MonotonicTime now) {
   const auto left =
       std::remove_if(pending_.begin(), pending_.begin() + window, [&](const Pending& pending) {
         if (!belongs(pending)) return false;
+        if (chunk.empty()) most = Most(ScopeOf(pending.move), now);
         chunk.push_back(pending);
         pages += pending.move.span;
         return true;
@@ -166,8 +172,7 @@ std::vector<PageMover::Told> PageMover::Call(const std::vector<Pending>& chunk) 
   for (const Pending& pending : chunk) pages.push_back(pending.move.key.vpn);
   const std::vector<NodeId> nodes(chunk.size(), first.to);
   std::vector<int> status(chunk.size(), kUntold);
-  const MoveScope scope = first.joint ? MoveScope::kAll : MoveScope::kMappedOnce;
-  const int moved = (*call_)(*pid, pages, nodes, status, scope);
+  const int moved = (*call_)(*pid, pages, nodes, status, ScopeOf(first));
   // Out of memory some way into the chunk, the kernel tells only that.
   const bool is_full = moved == -ENOMEM;
   if (moved < 0 && !is_full) return all(-moved);
@@ -244,6 +249,7 @@ std::vector<MoveOutcome> PageMover::MoveSome(MonotonicTime began) {
     for (const Pending& pending : chunk) over.push_back({.move = pending.move, .error = ECANCELED});
     return over;
   }
+  const MoveScope scope = ScopeOf(chunk.front().move);
   const std::vector<Told> told = Call(chunk);
   const MonotonicTime ended = clock_->Now();
   PageCount tried;
@@ -254,11 +260,11 @@ std::vector<MoveOutcome> PageMover::MoveSome(MonotonicTime began) {
   }
   // Refusals are quick, but for want of memory, which the kernel then looks for.
   if (moved > PageCount(0) && std::ranges::find(told, ENOMEM, &Told::error) == told.end()) {
-    Learn(tried, ended - began);
+    Learn(scope, tried, ended - began);
   }
   LearnRoom(chunk, told, ended);
   bandwidth_.Spend(moved.value() * kBasePageBytes);
-  const Shares shares = SharesOf(ended - began, tried, moved);
+  const Shares shares = SharesOf(scope, ended - began, tried, moved);
   for (std::size_t i = 0; i < chunk.size(); ++i) {
     Pending after = chunk[i];
     ++after.attempts;
@@ -274,18 +280,19 @@ std::vector<MoveOutcome> PageMover::MoveSome(MonotonicTime began) {
 
 // The kernel tries what it refuses several times, or looks for memory, and pages of the same call
 // have no part in that.
-PageMover::Shares PageMover::SharesOf(std::chrono::nanoseconds took, PageCount tried,
-                                      PageCount moved) {
+PageMover::Shares PageMover::SharesOf(MoveScope scope, std::chrono::nanoseconds took,
+                                      PageCount tried, PageCount moved) {
+  ScopeCost& cost = Cost(scope);
   const auto ns = static_cast<double>(took.count());
   const auto pages_tried = static_cast<double>(tried.value());
   const double alike = ns / pages_tried;
   if (moved == tried) {
-    alone_.ns = kRemembered * alone_.ns + ns;
-    alone_.pages = kRemembered * alone_.pages + pages_tried;
+    cost.ns = kRemembered * cost.ns + ns;
+    cost.pages = kRemembered * cost.pages + pages_tried;
     return {alike, alike};
   }
   const double of_moved = std::min(
-      alike, (alone_.ns + kSupposedNsPerPage * kSupposedPages) / (alone_.pages + kSupposedPages));
+      alike, (cost.ns + kSupposedNsPerPage * kSupposedPages) / (cost.pages + kSupposedPages));
   const auto pages_moved = static_cast<double>(moved.value());
   return {of_moved, (ns - of_moved * pages_moved) / (pages_tried - pages_moved)};
 }
@@ -333,12 +340,13 @@ void PageMover::HoldBack(NotMadeRoom& not_made, MonotonicTime now, std::vector<M
 }
 
 // Halved at once where a call was too long; doubled at most, as a short call may have been luck.
-void PageMover::Learn(PageCount pages, std::chrono::nanoseconds took) {
+void PageMover::Learn(MoveScope scope, PageCount pages, std::chrono::nanoseconds took) {
   const std::uint64_t ns_per_page =
       std::max<std::uint64_t>(1, static_cast<std::uint64_t>(took.count()) / pages.value());
   const std::uint64_t fits = static_cast<std::uint64_t>(limits_.call_latency.count()) / ns_per_page;
-  chunk_ = PageCount(
-      std::clamp<std::uint64_t>(fits, 1, std::min(chunk_.value() * 2, kLargestChunk.value())));
+  PageCount& chunk = Cost(scope).chunk;
+  chunk = PageCount(
+      std::clamp<std::uint64_t>(fits, 1, std::min(chunk.value() * 2, kLargestChunk.value())));
 }
 
 // What leaves a node makes room there.

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
@@ -108,7 +109,7 @@ class PageMover {
 
   std::size_t pending() const { return pending_.size(); }
   // What the next call may hold by the latency budget. A single span is moved however large.
-  PageCount chunk() const { return chunk_; }
+  PageCount chunk(MoveScope scope = MoveScope::kMappedOnce) const { return Cost(scope).chunk; }
 
  private:
   struct Pending {
@@ -120,8 +121,8 @@ class PageMover {
 
   // When it may be tried.
   MonotonicTime DueOf(const Pending& pending) const;
-  // What the next call may hold as of now, of all budgets.
-  PageCount Most(MonotonicTime now);
+  // What the next call of the scope may hold as of now, of all budgets.
+  PageCount Most(MoveScope scope, MonotonicTime now);
   std::vector<Pending> TakeChunk(MonotonicTime now);
   std::vector<MoveOutcome> MoveSome(MonotonicTime began);
   // Of whose move comes first; nothing: nothing is bound, or it has to be read first, which is
@@ -135,7 +136,7 @@ class PageMover {
   };
   std::vector<Told> Call(const std::vector<Pending>& chunk);
   void FindParts(Pid pid, const std::vector<Pending>& chunk, std::vector<Told>& told);
-  void Learn(PageCount pages, std::chrono::nanoseconds took);
+  void Learn(MoveScope scope, PageCount pages, std::chrono::nanoseconds took);
   void LearnRoom(const std::vector<Pending>& chunk, const std::vector<Told>& told,
                  MonotonicTime now);
   // Of a call, what a page took that moved, and one that was refused.
@@ -150,7 +151,7 @@ class PageMover {
       return std::chrono::nanoseconds(std::llround(ns * static_cast<double>(pages.value())));
     }
   };
-  Shares SharesOf(std::chrono::nanoseconds took, PageCount tried, PageCount moved);
+  Shares SharesOf(MoveScope scope, std::chrono::nanoseconds took, PageCount tried, PageCount moved);
   // By node, what was to leave it for promotions to come and did not: for good, or so far.
   struct NotMadeRoom {
     std::map<NodeId, PageCount> ever;
@@ -175,12 +176,17 @@ class PageMover {
   RateLimit bandwidth_;
   RateLimit cpu_;
   std::deque<Pending> pending_;
-  PageCount chunk_;
   std::map<NodeId, MonotonicTime> full_until_;  // nodes that were out of memory
-  struct {
+  // What calls of one scope take. A page that several processes map takes longer.
+  struct ScopeCost {
+    PageCount chunk;
+    // Sums over calls that refused nothing; older calls weigh less.
     double ns = 0;
     double pages = 0;
-  } alone_;  // of calls that refused nothing, the older the less
+  };
+  ScopeCost& Cost(MoveScope scope) { return costs_[static_cast<std::size_t>(scope)]; }
+  const ScopeCost& Cost(MoveScope scope) const { return costs_[static_cast<std::size_t>(scope)]; }
+  std::array<ScopeCost, 2> costs_;
 };
 
 }  // namespace tmprof

@@ -282,6 +282,21 @@ TEST_F(PageMoverTest, CallsGrowToTheirLatencyBudgetAndNotBeyond) {
   EXPECT_EQ(mover.chunk(), PageCount(100));
 }
 
+TEST_F(PageMoverTest, WhatCallsTakeIsLearntForSharedPagesByItself) {
+  PageMover mover = Make({.call_latency = milliseconds(5)});
+  mover.Replace(Promotions(20'000));
+  MoveAll(mover);
+  std::vector<Move> joint = Promotions(10'000);
+  for (Move& move : joint) move.joint = true;
+  kernel_.calls.clear();
+  mover.Replace(joint);
+  mover.MoveChunk();
+  ASSERT_THAT(kernel_.calls, SizeIs(1));
+  EXPECT_EQ(kernel_.calls[0].second.size(), 64U);
+  EXPECT_EQ(mover.chunk(MoveScope::kAll), PageCount(128));
+  EXPECT_EQ(mover.chunk(), PageCount(5000));
+}
+
 TEST_F(PageMoverTest, AHugePageGoesAloneWhereItIsMoreThanACallMayHold) {
   PageMover mover = Make({.call_latency = microseconds(10)});
   mover.Replace({Promotion(0, 1, PageCount(512)), Promotion(512, 1, PageCount(512))});
