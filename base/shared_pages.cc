@@ -38,6 +38,18 @@ TargetId SharedPages::NumberOf(const Mapping& mapping) {
   return file->second.number;
 }
 
+template <typename MayEnd>
+void SharedPages::EndUnmapped(MayEnd may_end) {
+  std::set<TargetId> mapped;
+  for (const auto& [id, target] : of_targets_) {
+    if (target.exited) continue;
+    for (const Part& part : target.parts) mapped.insert(part.name.target);
+  }
+  std::erase_if(files_, [&](const auto& file) {
+    return may_end(file.second) && !mapped.contains(file.second.number);
+  });
+}
+
 void SharedPages::Add(const std::vector<Target>& targets) {
   for (const Target& target : targets) {
     std::vector<Part> parts;
@@ -57,38 +69,23 @@ void SharedPages::Add(const std::vector<Target>& targets) {
       }
     }
   }
-  EndUnlinked();
+  const auto is_unlinked = [](const Numbered& file) { return file.unlinked; };
+  if (std::ranges::any_of(files_, [&](const auto& file) { return is_unlinked(file.second); })) {
+    EndUnmapped(is_unlinked);
+  }
 }
 
 void SharedPages::KeepOnly(std::span<const TargetId> targets) {
   std::erase_if(of_targets_, [targets](const auto& of_target) {
     return !std::ranges::binary_search(targets, of_target.first);
   });
-  EndUnlinked();
+  EndUnmapped([](const Numbered&) { return true; });
 }
 
 std::span<const SharedPages::Part> SharedPages::PartsOf(TargetId target) const {
   const auto of_target = of_targets_.find(target);
   if (of_target == of_targets_.end()) return {};
   return of_target->second.parts;
-}
-
-std::vector<TargetId> SharedPages::Mappers() const {
-  std::vector<TargetId> mappers;
-  for (const auto& [id, target] : of_targets_) mappers.push_back(id);
-  return mappers;
-}
-
-void SharedPages::EndUnlinked() {
-  if (std::ranges::none_of(files_, [](const auto& file) { return file.second.unlinked; })) return;
-  std::set<TargetId> mapped;
-  for (const auto& [id, target] : of_targets_) {
-    if (target.exited) continue;
-    for (const Part& part : target.parts) mapped.insert(part.name.target);
-  }
-  std::erase_if(files_, [&mapped](const auto& file) {
-    return file.second.unlinked && !mapped.contains(file.second.number);
-  });
 }
 
 PageKey SharedPages::NameOf(PageKey first, PageCount span) const {

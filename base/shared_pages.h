@@ -43,14 +43,12 @@ class SharedPages {
   // number of an unlinked file ends when its last mapper unmaps it or exits.
   void Add(const std::vector<Target>& targets);
 
-  // Forgets the mappings of all other targets. `targets` ascend.
+  // Forgets the mappings of all other targets, and the numbers of files that none of these targets
+  // maps: such a file gets a new number if it is mapped again. `targets` ascend.
   void KeepOnly(std::span<const TargetId> targets);
 
   // Ascending by address.
   std::span<const Part> PartsOf(TargetId target) const;
-
-  // Those that map a shared file, ascending.
-  std::vector<TargetId> Mappers() const;
 
   // No page that was added has another name than its own.
   bool empty() const { return of_targets_.empty(); }
@@ -71,7 +69,9 @@ class SharedPages {
   };
 
   TargetId NumberOf(const Mapping& mapping);
-  void EndUnlinked();
+  // Ends the numbers of files that nobody maps, as far as `may_end` says.
+  template <typename MayEnd>
+  void EndUnmapped(MayEnd may_end);
 
   std::map<File, Numbered> files_;
   std::uint32_t next_file_ = 0;

@@ -81,6 +81,17 @@ TEST_F(SharedPagesTest, ForgetsTargetsAndWithTheLastOfThemAnUnlinkedFile) {
   EXPECT_NE(Name(2, 900), before) << "another file that got the inode";
 }
 
+TEST_F(SharedPagesTest, ForgetsFilesThatNoTargetLeftMaps) {
+  pages_.Add({Maps(0, {Shared(100, 10, 7, 0, "/srv/a"), Shared(200, 10, 8, 0, "/srv/b")}),
+              Maps(1, {Shared(500, 10, 7, 0, "/srv/a")})});
+  const PageKey kept = Name(0, 100);
+  const PageKey forgotten = Name(0, 200);
+  pages_.KeepOnly(std::vector{TargetId(1)});
+  pages_.Add({Maps(2, {Shared(100, 10, 7, 0, "/srv/a"), Shared(200, 10, 8, 0, "/srv/b")})});
+  EXPECT_EQ(Name(2, 100), kept);
+  EXPECT_NE(Name(2, 200), forgotten) << "numbers would pile up in a daemon";
+}
+
 TEST_F(SharedPagesTest, OverlappingPartsOfAFileMeetWhereTheyAreTheSamePages) {
   pages_.Add({Maps(0, {Shared(100, 10, 7, 0)}), Maps(1, {Shared(500, 10, 7, 4)})});
   EXPECT_EQ(Name(0, 104), Name(1, 500));
