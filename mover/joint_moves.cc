@@ -14,7 +14,7 @@ Status MayMoveJointPages() {
   if (::syscall(SYS_move_pages, /*pid=*/0, 0UL, nullptr, nullptr, nullptr, MPOL_MF_MOVE_ALL) == 0) {
     return {};
   }
-  return Fail(Refused("move pages that several processes map", "move_pages(2)", errno,
+  return Fail(Refused("move shared pages by", "move_pages(2)", errno,
                       "run tmprofd as root or with CAP_SYS_NICE, in the initial user namespace"));
 }
 

@@ -448,7 +448,8 @@ void PlacementSession::LogDecision(const EpochProfile& epoch, std::size_t target
 
 void PlacementSession::WarnOfSharedPages(const NotMoved& not_moved) {
   if (not_moved.shared == 0 || shared_stay_ || may_move_joint_) return;
-  shared_stay_ = may_move_joint_.error().Message() + "; they stay where they are";
+  shared_stay_ =
+      "pages that several processes map stay where they are: " + may_move_joint_.error().Message();
   log_(LogLevel::kWarning, *shared_stay_);
 }
 
