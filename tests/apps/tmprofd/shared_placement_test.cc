@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <map>
 #include <memory>
+#include <random>
 #include <set>
 #include <vector>
 
@@ -78,6 +79,7 @@ class SharedPlacementTest : public testing::Test {
   struct Process {
     std::vector<Mapping> mappings;
     std::optional<MemoryBinding> binding{{std::nullopt, std::nullopt, {}}};
+    bool joins_segments = true;
   };
 
   SharedPlacementTest() {
@@ -100,11 +102,11 @@ class SharedPlacementTest : public testing::Test {
     machine_.tables[PidOf(target)][Vpn(kPrivate)] = frame;
     machine_.node[frame] = kSlow;
   }
-  void MapFile(std::uint32_t target, std::uint64_t at) {
+  void MapFile(std::uint32_t target, std::uint64_t at, const char* path = "/dev/shm/ring") {
     processes_[target].mappings.push_back(
         {.range = {Vpn(at), Vpn(at + kFilePages)},
          .kind = MappingKind::kShared,
-         .path = "/dev/shm/ring",
+         .path = path,
          .file = FilePlace{.device = 1, .inode = 7, .offset = PageCount(0)}});
   }
   // The process has used this page of the file through its mapping there.
@@ -140,7 +142,7 @@ class SharedPlacementTest : public testing::Test {
       PlacedTarget& target = targets.emplace_back(TargetId(id), PidOf(id));
       for (const Mapping& mapping : process.mappings) target.mapped.push_back(mapping.range);
       if (process.binding) target.binding = &*process.binding;
-      target.joins_segments = true;
+      target.joins_segments = process.joins_segments;
     }
     for (const auto& [key, count] : samples) {
       Append(epoch.pages, {.key = key, .load_samples = count});
@@ -430,6 +432,37 @@ TEST_F(SharedPlacementTest, APageNeedsNoPrivilegeOnceTheOtherTargetExits) {
   EXPECT_FALSE(after.moves[0].joint);
 }
 
+TEST_F(SharedPlacementTest, SegmentsOfAnotherIpcNamespaceAreMemoryOfTheirOwn) {
+  MapFile(1, 2000, "/SYSV00000000 (deleted)");
+  MapFile(2, 6000, "/SYSV00000000 (deleted)");
+  processes_[2].joins_segments = false;
+  machine_.tables[PidOf(1)][Vpn(2003)] = 201;
+  machine_.tables[PidOf(2)][Vpn(6003)] = 202;
+  machine_.node[201] = machine_.node[202] = kSlow;
+  options_.capacity = PageCount(10);
+  const PlacementDecision decision = Decide({{Key(1, 2003), 3}, {Key(2, 6003), 4}});
+  ASSERT_THAT(decision.moves, ElementsAre(MoveOf(Key(2, 6003)), MoveOf(Key(1, 2003))));
+  EXPECT_EQ(decision.moves[0].score, 4);
+  EXPECT_FALSE(decision.moves[0].joint);
+}
+
+TEST_F(SharedPlacementTest, APageThatOthersKeepMappingIsTriedEverMoreRarely) {
+  Touch(1, 1000, 3);
+  const std::map<PageKey, std::uint32_t> hot{{Key(1, 1003), 3}};
+  Refuse(Decide(hot), EACCES);
+  std::vector<int> waits;
+  while (waits.size() < 5) {
+    waits.push_back(0);
+    PlacementDecision next = Decide(hot);
+    for (; next.moves.empty() && waits.back() < 100; next = Decide(hot)) {
+      EXPECT_EQ(next.not_moved, NotMoved{.mapped_elsewhere = 1});
+      ++waits.back();
+    }
+    Refuse(next, EACCES);
+  }
+  EXPECT_THAT(waits, ElementsAre(0, 1, 2, 4, 8));
+}
+
 // A forked child has it, too, and no mapping tells.
 TEST_F(SharedPlacementTest, APrivatePageThatIsMappedElsewhereIsLetBeAndCountedByItself) {
   const std::map<PageKey, std::uint32_t> hot{{Key(1, kPrivate), 3}};
@@ -443,6 +476,28 @@ TEST_F(SharedPlacementTest, APrivatePageThatIsMappedElsewhereIsLetBeAndCountedBy
     ASSERT_EQ(next.not_moved, NotMoved{.mapped_elsewhere = 1});
   }
   EXPECT_THAT(Decide(hot).moves, SizeIs(1)) << "it may be the process's own by now";
+}
+
+TEST(MergeRuns, SortsAscendingRunsAndKeepsTheOrderOfEqualKeys) {
+  struct Part {
+    PageKey key;
+    int place;
+    bool operator==(const Part&) const = default;
+  };
+  std::mt19937 random(3);
+  for (std::size_t runs = 0; runs < 9; ++runs) {
+    std::vector<Part> parts;
+    for (std::size_t run = 0; run < runs; ++run) {
+      std::uint64_t vpn = random() % 4;
+      for (std::size_t i = 0; i < 1 + random() % 5; ++i, vpn += random() % 3) {
+        parts.push_back({{TargetId(1), Vpn(vpn)}, static_cast<int>(parts.size())});
+      }
+    }
+    std::vector<Part> sorted = parts;
+    std::ranges::stable_sort(sorted, {}, &Part::key);
+    MergeRuns(parts);
+    EXPECT_EQ(parts, sorted) << runs << " runs";
+  }
 }
 
 TEST_F(SharedPlacementTest, RowsOfDifferentSpansMeetPageByPage) {
