@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <tuple>
 #include <utility>
 
 namespace tmprof {
@@ -23,9 +24,10 @@ PageOwners::Changes PageOwners::Follow(const SharedPages& shared, std::span<cons
     if (!parts.empty()) now.emplace_hint(now.end(), target.id, std::move(parts));
   }
   if (now == parts_) return {};
+  const std::set<TargetId> changed = ChangedFiles(now);
   parts_ = std::move(now);
-  const auto were_joint = JointStretches();
-  FindStretches();
+  const auto were_joint = JointStretches(changed);
+  FindStretches(changed);
   map_joint_.clear();
   for (const auto& [target, parts] : parts_) {
     if (std::ranges::any_of(parts, [this](const Part& part) { return IsJoint(part); })) {
@@ -34,7 +36,8 @@ PageOwners::Changes PageOwners::Follow(const SharedPages& shared, std::span<cons
   }
   Changes changes;
   std::vector<Pages> orphans;
-  for (auto& [number, file] : files_) {
+  for (const TargetId number : changed) {
+    File& file = files_.at(number);
     Claims kept;
     for (const auto& [start, claim] : file.claims) {
       Release({number, start}, claim, kept, orphans, changes);
@@ -51,10 +54,37 @@ PageOwners::Changes PageOwners::Follow(const SharedPages& shared, std::span<cons
   return changes;
 }
 
-std::map<TargetId, std::vector<VpnRange>> PageOwners::JointStretches() const {
+std::set<TargetId> PageOwners::ChangedFiles(
+    const std::map<TargetId, std::vector<Part>>& now) const {
+  const auto place = [](const Part& part) {
+    return std::tuple(part.range.start, part.range.end, part.name);
+  };
+  std::set<TargetId> changed;
+  std::vector<Part> different;
+  const auto compare = [&](std::span<const Part> before, std::span<const Part> after) {
+    if (std::ranges::equal(before, after)) return;
+    different.clear();
+    std::ranges::set_symmetric_difference(before, after, std::back_inserter(different), {}, place,
+                                          place);
+    for (const Part& part : different) changed.insert(part.name.target);
+  };
+  for (const auto& [target, before] : parts_) {
+    const auto after = now.find(target);
+    compare(before, after == now.end() ? std::span<const Part>() : after->second);
+  }
+  for (const auto& [target, after] : now) {
+    if (!parts_.contains(target)) compare({}, after);
+  }
+  return changed;
+}
+
+std::map<TargetId, std::vector<VpnRange>> PageOwners::JointStretches(
+    const std::set<TargetId>& files) const {
   std::map<TargetId, std::vector<VpnRange>> joint;
-  for (const auto& [number, file] : files_) {
-    for (const Stretch& stretch : file.stretches) {
+  for (const TargetId number : files) {
+    const auto file = files_.find(number);
+    if (file == files_.end()) continue;
+    for (const Stretch& stretch : file->second.stretches) {
       if (stretch.joint()) joint[number].push_back(stretch.pages);
     }
   }
@@ -78,9 +108,9 @@ void PageOwners::FindUnjoined(const std::map<TargetId, std::vector<VpnRange>>& w
   }
 }
 
-// Sweeps over each file. An open mapping is known by the address that the file's first page would
-// have in it, modulo 2^64.
-void PageOwners::FindStretches() {
+// Sweeps over each of the files. An open mapping is known by the address that the file's first page
+// would have in it, modulo 2^64.
+void PageOwners::FindStretches(const std::set<TargetId>& files) {
   struct Edge {
     Vpn page;
     PageKey base;
@@ -89,13 +119,14 @@ void PageOwners::FindStretches() {
   std::map<TargetId, std::vector<Edge>> edges;
   for (const auto& [target, parts] : parts_) {
     for (const Part& part : parts) {
+      if (!files.contains(part.name.target)) continue;
       std::vector<Edge>& of_file = edges[part.name.target];
       const PageKey base{target, Vpn(part.range.start.value() - part.name.vpn.value())};
       of_file.push_back({part.name.vpn, base, true});
       of_file.push_back({part.name.vpn + part.range.size(), base, false});
     }
   }
-  for (auto& [number, file] : files_) file.stretches.clear();
+  for (const TargetId number : files) files_[number].stretches.clear();
   for (auto& [number, of_file] : edges) {
     std::ranges::sort(of_file, {}, &Edge::page);
     std::vector<Stretch>& stretches = files_[number].stretches;

@@ -126,8 +126,10 @@ class PageOwners {
   // Calls `take(stretch, pages)` for each part of `pages` that somebody maps, in their order.
   template <typename Take>
   static void ForEachStretch(const File& file, VpnRange pages, Take take);
-  void FindStretches();
-  std::map<TargetId, std::vector<VpnRange>> JointStretches() const;
+  // Files of which a target maps other parts than before, or maps them elsewhere.
+  std::set<TargetId> ChangedFiles(const std::map<TargetId, std::vector<Part>>& now) const;
+  void FindStretches(const std::set<TargetId>& files);
+  std::map<TargetId, std::vector<VpnRange>> JointStretches(const std::set<TargetId>& files) const;
   // Adds the owned pages that were joint before and are not joint now.
   void FindUnjoined(const std::map<TargetId, std::vector<VpnRange>>& were_joint,
                     Changes& changes) const;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -263,11 +264,13 @@ TEST_F(PageOwnersTest, AgreesWithANaiveListOfPages) {
   std::mt19937 random(7);
   const auto pick = [&random](std::uint64_t below) { return random() % below; };
   std::map<std::uint32_t, std::vector<Mapping>> targets;
-  std::map<std::uint64_t, PageKey> naive;  // by page of the file
-  const auto file_page = [&](PageKey address) -> std::optional<std::uint64_t> {
+  using FilePage = std::pair<std::uint64_t, std::uint64_t>;  // inode, page
+  std::map<FilePage, PageKey> naive;
+  const auto file_page = [&](PageKey address) -> std::optional<FilePage> {
     for (const Mapping& mapping : targets[address.target.value()]) {
       if (mapping.range.Contains(address.vpn)) {
-        return mapping.file->offset.value() + (address.vpn - mapping.range.start).value();
+        return FilePage{mapping.file->inode,
+                        mapping.file->offset.value() + (address.vpn - mapping.range.start).value()};
       }
     }
     return std::nullopt;
@@ -283,12 +286,21 @@ TEST_F(PageOwnersTest, AgreesWithANaiveListOfPages) {
         mappings.clear();
         for (std::uint64_t at = 100; pick(4) != 0 && at < 160;) {
           const std::uint64_t pages = 1 + pick(30);
-          mappings.push_back(Shared(at, pages, pick(40)));
+          mappings.push_back(Shared(at, pages, pick(40), 7 + pick(3)));
           at += pages + pick(5);
         }
         Follow(targets);
-        std::erase_if(naive,
-                      [&](const auto& page) { return file_page(page.second) != page.first; });
+        std::set<PageKey> outdated;
+        for (const auto& [address, pages] : changes_.outdated) {
+          for (PageCount i; i < pages; i += PageCount(1)) {
+            outdated.insert({address.target, address.vpn + i});
+          }
+        }
+        std::erase_if(naive, [&](const auto& page) {
+          if (file_page(page.second) == page.first) return false;
+          EXPECT_TRUE(outdated.contains(page.second)) << step;
+          return true;
+        });
         break;
       }
       case 1:
