@@ -29,7 +29,7 @@ class SharedPages {
   // Recorders number targets from 0 and never come this far.
   static constexpr TargetId kFirstFile{std::uint32_t{1} << 31};
 
-  // Where a target maps a part of a shared file.
+  // A part of a shared file at the place where a target maps it.
   struct Part {
     VpnRange range;
     PageKey name;  // of its first page

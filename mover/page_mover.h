@@ -121,7 +121,7 @@ class PageMover {
 
   // When it may be tried.
   MonotonicTime DueOf(const Pending& pending) const;
-  // What the next call of the scope may hold as of now, of all budgets.
+  // Pages that the next call of the scope may hold as of now, by all budgets.
   PageCount Most(MoveScope scope, MonotonicTime now);
   std::vector<Pending> TakeChunk(MonotonicTime now);
   std::vector<MoveOutcome> MoveSome(MonotonicTime began);
@@ -177,7 +177,7 @@ class PageMover {
   RateLimit cpu_;
   std::deque<Pending> pending_;
   std::map<NodeId, MonotonicTime> full_until_;  // nodes that were out of memory
-  // What calls of one scope take. A page that several processes map takes longer.
+  // Time that calls of one scope take. A page that several processes map takes longer.
   struct ScopeCost {
     PageCount chunk;
     // Sums over calls that refused nothing; older calls weigh less.

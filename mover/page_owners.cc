@@ -338,7 +338,7 @@ void PageOwners::Found(TargetId target, VpnRange range, std::vector<PlacedRun>& 
   ForEachPart(target, range, [&](const Part& part, VpnRange pages) {
     take_until(pages.start, keep);
     Claims& claims = files_.at(part.name.target).claims;
-    // What is there is claimed anew.
+    // Pages that are there are claimed anew.
     const Vpn first = NameIn(part, pages.start).vpn;
     ReleaseAll(claims, {first, first + pages.size()}, {target, pages.start});
     take_until(pages.end,

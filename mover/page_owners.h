@@ -23,6 +23,9 @@ namespace tmprof {
 // owns the page. It stays the owner until its process exits, unmaps the page, or no longer has it
 // in its page table. Several mappings of one process count as those of several processes do.
 //
+// Pages that several mappings of targets hold are called joint. Not every one of these mappings has
+// the page in its page table.
+//
 // Names are those of SharedPages; a page that is in no shared file is named by its address, and
 // owns itself. Lookups are O(log n) in mappings and changes of owner, not in pages.
 class PageOwners {
@@ -47,7 +50,7 @@ class PageOwners {
     std::vector<Pages> to_find;  // through these mappings the pages may be found anew
   };
 
-  // From now on these targets map what `shared` has of them, and all others nothing. They ascend.
+  // These targets map what `shared` has of them from now on, and all others nothing. They ascend.
   Changes Follow(const SharedPages& shared, std::span<const Mapper> targets);
 
   // False: every page is named by its own address.

@@ -20,7 +20,8 @@ struct PlacedRun {
   VpnRange pages;
   NodeId node;
   PageCount leaf{1};  // moved whole; runs begin and end with a leaf
-  // Several mappings hold each of the pages, which thus move for all of them or not at all.
+  // Each of the pages is in the page tables of several mappings, and moves for all of them or not
+  // at all.
   bool joint = false;
   // All the same, but for the pages.
   bool IsLike(const PlacedRun& other) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranker tells of pages, each page once and under the address by which it is moved.
+// Ranked pages: each page appears once, under the address by which it is moved.
 
 #pragma once
 

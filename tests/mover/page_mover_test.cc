@@ -282,7 +282,7 @@ TEST_F(PageMoverTest, CallsGrowToTheirLatencyBudgetAndNotBeyond) {
   EXPECT_EQ(mover.chunk(), PageCount(100));
 }
 
-TEST_F(PageMoverTest, WhatCallsTakeIsLearntForSharedPagesByItself) {
+TEST_F(PageMoverTest, TheCostOfCallsIsLearntForSharedPagesByItself) {
   PageMover mover = Make({.call_latency = milliseconds(5)});
   mover.Replace(Promotions(20'000));
   MoveAll(mover);

@@ -149,7 +149,7 @@ TEST_F(PageOwnersTest, TellsInWhichRangeNoOtherMappingOwnsPages) {
   EXPECT_EQ(free(100, 102).size(), PageCount(0));
 }
 
-TEST_F(PageOwnersTest, WhatTheOwnerUnmapsOrMapsElsewhereIsReleased) {
+TEST_F(PageOwnersTest, PagesThatTheOwnerUnmapsOrMapsElsewhereAreReleased) {
   Follow({{1, {Shared(100, 10)}}, {2, {Shared(500, 10)}}});
   Found(1, Pages(0, 1000), {There(100, 110)});
   // Pages 0 to 3 stay, 4 to 6 are gone, and 7 to 9 have moved by a page.

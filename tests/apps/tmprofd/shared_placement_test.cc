@@ -288,7 +288,7 @@ TEST_F(SharedPlacementTest, APageThatADryRunSupposedToMoveIsJointAfterwards) {
   EXPECT_TRUE(real.moves[0].joint);
 }
 
-TEST_F(SharedPlacementTest, WhatBindsTheOwnersMappingBindsThePage) {
+TEST_F(SharedPlacementTest, ThePolicyOfTheOwnersMappingBindsThePage) {
   Touch(1, 1000, 3);
   Touch(2, 5000, 3);
   Touch(1, 1000, 4);
