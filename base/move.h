@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/epoch_profile.h"
 #include "base/page_key.h"
 #include "base/units.h"
 
@@ -32,6 +33,8 @@ struct Move {
   // The page's name in SharedPages, under which it is known when `key` is no mapping of it any
   // more. Nothing: the page is in no shared file. Ledgers do not have it.
   std::optional<PageKey> shared_page{};
+  // The file and place that `key` maps, if several mappings hold the page. Ledgers do not have it.
+  std::optional<FilePlace> file{};
 
   PageKey page() const { return shared_page.value_or(key); }
   friend bool operator==(const Move&, const Move&) = default;

@@ -38,6 +38,14 @@ TargetId SharedPages::NumberOf(const Mapping& mapping) {
   return file->second.number;
 }
 
+std::optional<FilePlace> SharedPages::PlaceOf(PageKey name) const {
+  const auto found = std::ranges::find_if(
+      files_, [name](const auto& file) { return file.second.number == name.target; });
+  if (found == files_.end()) return std::nullopt;
+  const auto& [device, inode, path] = found->first;
+  return FilePlace{.device = device, .inode = inode, .offset = PageCount(name.vpn.value())};
+}
+
 template <typename MayEnd>
 void SharedPages::EndUnmapped(MayEnd may_end) {
   std::set<TargetId> mapped;
@@ -98,6 +106,22 @@ PageKey SharedPages::NameOf(PageKey first, PageCount span) const {
   const Part& part = *std::prev(after);
   if (part.range.end < first.vpn + span) return first;
   return {part.name.target, part.name.vpn + (first.vpn - part.range.start)};
+}
+
+std::vector<std::optional<FilePlace>> SharedFilesAt(std::span<const Mapping> mappings,
+                                                    std::span<const Vpn> pages) {
+  std::vector<std::optional<FilePlace>> files;
+  files.reserve(pages.size());
+  auto mapping = mappings.begin();
+  for (const Vpn page : pages) {
+    while (mapping != mappings.end() && mapping->range.end <= page) ++mapping;
+    std::optional<FilePlace>& file = files.emplace_back();
+    if (mapping == mappings.end() || page < mapping->range.start) continue;
+    if (!IsOfSharedFile(*mapping)) continue;
+    file = mapping->file;
+    file->offset += page - mapping->range.start;
+  }
+  return files;
 }
 
 }  // namespace tmprof

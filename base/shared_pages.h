@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <tuple>
@@ -50,6 +51,10 @@ class SharedPages {
   // Ascending by address.
   std::span<const Part> PartsOf(TargetId target) const;
 
+  // Device, inode and place of a page in its file. Nothing: nobody maps the file any more, or the
+  // name is an address. O(n) in files.
+  std::optional<FilePlace> PlaceOf(PageKey name) const;
+
   // No page that was added has another name than its own.
   bool empty() const { return of_targets_.empty(); }
 
@@ -77,5 +82,9 @@ class SharedPages {
   std::uint32_t next_file_ = 0;
   std::map<TargetId, OfTarget> of_targets_;  // those that have parts
 };
+
+// The places in shared files that mappings have at these addresses, parallel to them. Both ascend.
+std::vector<std::optional<FilePlace>> SharedFilesAt(std::span<const Mapping> mappings,
+                                                    std::span<const Vpn> pages);
 
 }  // namespace tmprof

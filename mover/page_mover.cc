@@ -61,13 +61,14 @@ int MovePagesCall::operator()(Pid pid, std::span<const Vpn> pages, std::span<con
 }
 
 PageMover::PageMover(MoverLimits limits, MoveCall& call, const Clock& clock, const Clock& cpu_clock,
-                     FindPid find_pid, FindBinding find_binding)
+                     FindPid find_pid, FindBinding find_binding, FindFiles find_files)
     : limits_(limits),
       call_(&call),
       clock_(&clock),
       cpu_clock_(&cpu_clock),
       find_pid_(std::move(find_pid)),
       find_binding_(std::move(find_binding)),
+      find_files_(std::move(find_files)),
       bandwidth_(limits.bytes_per_second, clock.Now()),
       cpu_(limits.cpu_ns_per_second, clock.Now()) {
   TMPROF_CHECK(limits.attempts > 0);
@@ -160,6 +161,25 @@ std::vector<MoveOutcome> PageMover::TakeBound(std::vector<Pending>& chunk, const
   return bound;
 }
 
+void PageMover::TakeRemapped(std::vector<Pending>& chunk, std::vector<MoveOutcome>& over) const {
+  const std::optional<Pid> pid = find_pid_(chunk.front().move.key.target);
+  if (!pid) return;  // no call is made for it
+  std::vector<Vpn> pages;
+  for (const Pending& pending : chunk) pages.push_back(pending.move.key.vpn);
+  std::ranges::sort(pages);
+  std::vector<std::optional<FilePlace>> files;
+  if (find_files_) files = find_files_(*pid, pages);
+  files.resize(pages.size());
+  std::erase_if(chunk, [&](const Pending& pending) {
+    const Move& move = pending.move;
+    const auto at = std::ranges::lower_bound(pages, move.key.vpn) - pages.begin();
+    const std::optional<FilePlace>& now = files[static_cast<std::size_t>(at)];
+    if (now && now == move.file) return false;
+    over.push_back({move, kPolicyChanged, pending.attempts, pending.latency});
+    return true;
+  });
+}
+
 std::vector<PageMover::Told> PageMover::Call(const std::vector<Pending>& chunk) {
   const Move& first = chunk.front().move;
   const auto all = [&chunk](int error) {
@@ -234,13 +254,13 @@ std::vector<MoveOutcome> PageMover::MoveSome(MonotonicTime began) {
   if (unread_) return {};
   std::vector<Pending> chunk = TakeChunk(began);
   if (chunk.empty()) return {};
+  const MoveScope scope = ScopeOf(chunk.front().move);
   std::vector<MoveOutcome> over;
+  if (binding) over = TakeBound(chunk, *binding);
+  if (scope == MoveScope::kAll && !chunk.empty() && !limits_.dry_run) TakeRemapped(chunk, over);
   NotMadeRoom not_made;
-  if (binding) {
-    over = TakeBound(chunk, *binding);
-    for (const MoveOutcome& bound : over) {
-      not_made.Note(bound.move, bound.move.span, /*for_good=*/true);
-    }
+  for (const MoveOutcome& untried : over) {
+    not_made.Note(untried.move, untried.move.span, /*for_good=*/true);
   }
   if (chunk.empty() || limits_.dry_run) HoldBack(not_made, began, over);
   if (chunk.empty()) return over;
@@ -249,7 +269,7 @@ std::vector<MoveOutcome> PageMover::MoveSome(MonotonicTime began) {
     for (const Pending& pending : chunk) over.push_back({.move = pending.move, .error = ECANCELED});
     return over;
   }
-  const MoveScope scope = ScopeOf(chunk.front().move);
+  const MonotonicTime called = clock_->Now();
   const std::vector<Told> told = Call(chunk);
   const MonotonicTime ended = clock_->Now();
   PageCount tried;
@@ -260,11 +280,11 @@ std::vector<MoveOutcome> PageMover::MoveSome(MonotonicTime began) {
   }
   // Refusals are quick, but for want of memory, which the kernel then looks for.
   if (moved > PageCount(0) && std::ranges::find(told, ENOMEM, &Told::error) == told.end()) {
-    Learn(scope, tried, ended - began);
+    Learn(scope, tried, ended - called);
   }
   LearnRoom(chunk, told, ended);
   bandwidth_.Spend(moved.value() * kBasePageBytes);
-  const Shares shares = SharesOf(scope, ended - began, tried, moved);
+  const Shares shares = SharesOf(scope, ended - called, tried, moved);
   for (std::size_t i = 0; i < chunk.size(); ++i) {
     Pending after = chunk[i];
     ++after.attempts;

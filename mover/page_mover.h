@@ -60,8 +60,8 @@ struct MoverLimits {
   friend bool operator==(const MoverLimits&, const MoverLimits&) = default;
 };
 
-// Of a move that was not tried: by the time of it a memory policy or cpuset was against it, or it
-// was not known what these say.
+// Of a move that was not tried: by the time of it a memory policy or cpuset was against it, it was
+// not known what these say, or the address of a shared page mapped something else.
 inline constexpr int kPolicyChanged = ESTALE;
 
 // What moving a page is supposed to take until calls tell: 1.35 page faults of 1.4 us and a share
@@ -82,10 +82,15 @@ class PageMover {
   using Binding = std::shared_ptr<const MemoryBinding>;
   using FindBinding = std::function<std::optional<Binding>(TargetId)>;
 
+  // What a process maps as of now. Parallel to the addresses, which ascend: the file and place, if
+  // the address is shared memory. Empty if it cannot be known.
+  using FindFiles = std::function<std::vector<std::optional<FilePlace>>(Pid, std::span<const Vpn>)>;
+
   // `clock` is wall time, `cpu_clock` the moving thread's CPU time. All must outlive the mover.
-  // Without `find_binding` nothing is bound.
+  // Without `find_binding` nothing is bound. Without `find_files` no page that several mappings
+  // hold is moved for all of them.
   PageMover(MoverLimits limits, MoveCall& call, const Clock& clock, const Clock& cpu_clock,
-            FindPid find_pid, FindBinding find_binding = {});
+            FindPid find_pid, FindBinding find_binding = {}, FindFiles find_files = {});
 
   // From now on, for what is still to be done as well. What calls take it has learnt already.
   void Configure(const MoverLimits& limits);
@@ -130,6 +135,9 @@ class PageMover {
   std::optional<Binding> BindingOfNext(MonotonicTime now);
   // Takes those that are bound off the chunk, over as they are.
   static std::vector<MoveOutcome> TakeBound(std::vector<Pending>& chunk, const Binding& binding);
+  // Takes those off the chunk whose addresses map other memory than the page that was decided for:
+  // the call would move that memory for every process.
+  void TakeRemapped(std::vector<Pending>& chunk, std::vector<MoveOutcome>& over) const;
   struct Told {
     int error = 0;    // errno; 0: it has moved whole
     PageCount moved;  // of a huge page it may be a part
@@ -172,6 +180,7 @@ class PageMover {
   const Clock* cpu_clock_;
   FindPid find_pid_;
   FindBinding find_binding_;
+  FindFiles find_files_;
   std::optional<TargetId> unread_;
   RateLimit bandwidth_;
   RateLimit cpu_;

@@ -24,10 +24,9 @@ PageOwners::Changes PageOwners::Follow(const SharedPages& shared, std::span<cons
     if (!parts.empty()) now.emplace_hint(now.end(), target.id, std::move(parts));
   }
   if (now == parts_) return {};
-  const std::set<TargetId> changed = ChangedFiles(now);
+  const Changed changed = WhatChanges(now);
   parts_ = std::move(now);
-  const auto were_joint = JointStretches(changed);
-  FindStretches(changed);
+  FindStretches(changed.files);
   map_joint_.clear();
   for (const auto& [target, parts] : parts_) {
     if (std::ranges::any_of(parts, [this](const Part& part) { return IsJoint(part); })) {
@@ -35,77 +34,35 @@ PageOwners::Changes PageOwners::Follow(const SharedPages& shared, std::span<cons
     }
   }
   Changes changes;
-  std::vector<Pages> orphans;
-  for (const TargetId number : changed) {
-    File& file = files_.at(number);
-    Claims kept;
-    for (const auto& [start, claim] : file.claims) {
-      Release({number, start}, claim, kept, orphans, changes);
-    }
-    file.claims = std::move(kept);
-  }
-  for (const Pages& named : orphans) {
-    ForEachMapping(named, [&changes](PageKey address, PageCount pages) {
-      changes.to_find.push_back({address, pages});
-    });
-  }
-  FindUnjoined(were_joint, changes);
+  for (const TargetId number : changed.files) ReleaseUnmapped(number, changed.targets, changes);
   std::erase_if(files_, [](const auto& file) { return file.second.stretches.empty(); });
   return changes;
 }
 
-std::set<TargetId> PageOwners::ChangedFiles(
+PageOwners::Changed PageOwners::WhatChanges(
     const std::map<TargetId, std::vector<Part>>& now) const {
   const auto place = [](const Part& part) {
     return std::tuple(part.range.start, part.range.end, part.name);
   };
-  std::set<TargetId> changed;
+  Changed changed;
   std::vector<Part> different;
-  const auto compare = [&](std::span<const Part> before, std::span<const Part> after) {
+  const auto compare = [&](TargetId target, std::span<const Part> before,
+                           std::span<const Part> after) {
     if (std::ranges::equal(before, after)) return;
+    changed.targets.insert(target);
     different.clear();
     std::ranges::set_symmetric_difference(before, after, std::back_inserter(different), {}, place,
                                           place);
-    for (const Part& part : different) changed.insert(part.name.target);
+    for (const Part& part : different) changed.files.insert(part.name.target);
   };
   for (const auto& [target, before] : parts_) {
     const auto after = now.find(target);
-    compare(before, after == now.end() ? std::span<const Part>() : after->second);
+    compare(target, before, after == now.end() ? std::span<const Part>() : after->second);
   }
   for (const auto& [target, after] : now) {
-    if (!parts_.contains(target)) compare({}, after);
+    if (!parts_.contains(target)) compare(target, {}, after);
   }
   return changed;
-}
-
-std::map<TargetId, std::vector<VpnRange>> PageOwners::JointStretches(
-    const std::set<TargetId>& files) const {
-  std::map<TargetId, std::vector<VpnRange>> joint;
-  for (const TargetId number : files) {
-    const auto file = files_.find(number);
-    if (file == files_.end()) continue;
-    for (const Stretch& stretch : file->second.stretches) {
-      if (stretch.joint()) joint[number].push_back(stretch.pages);
-    }
-  }
-  return joint;
-}
-
-void PageOwners::FindUnjoined(const std::map<TargetId, std::vector<VpnRange>>& were_joint,
-                              Changes& changes) const {
-  for (const auto& [number, stretches] : were_joint) {
-    const File& file = files_.at(number);
-    for (const VpnRange& joint : stretches) {
-      ForEachStretch(file, joint, [&](const Stretch& stretch, VpnRange pages) {
-        if (stretch.joint()) return;
-        ForEachClaim(file.claims, pages, [&changes](VpnRange claimed, const PageKey* owner) {
-          if (owner == nullptr) return;
-          changes.outdated.push_back({*owner, claimed.size()});
-          changes.to_find.push_back({*owner, claimed.size()});
-        });
-      });
-    }
-  }
 }
 
 // Sweeps over each of the files. An open mapping is known by the address that the file's first page
@@ -138,6 +95,7 @@ void PageOwners::FindStretches(const std::set<TargetId>& files) {
         for (const PageKey& base : open) {
           stretch.mappings.push_back({base.target, Vpn(base.vpn.value() + done.value())});
         }
+        std::ranges::sort(stretch.mappings);  // by addresses instead of bases
       }
       done = edge.page;
       if (edge.opens) {
@@ -156,19 +114,57 @@ bool PageOwners::IsJoint(const Part& part) const {
   return joint;
 }
 
-void PageOwners::Release(PageKey name, const Claim& claim, Claims& kept,
-                         std::vector<Pages>& orphans, Changes& changes) const {
-  const PageKey first = claim.owner;
-  const PageCount pages = claim.end - name.vpn;
-  ForEachName({first, pages}, [&](PageKey now, PageKey address, PageCount cut) {
-    const PageKey before = After(name, address.vpn - first.vpn);
-    if (now == before) {
-      FillGaps(kept, {now.vpn, now.vpn + cut}, address);
-    } else {
-      changes.outdated.push_back({address, cut});
-      orphans.push_back({before, cut});
-    }
+bool PageOwners::AreJoint(Pages of_target) const {
+  PageCount joint;
+  ForEachName(of_target, [&](PageKey name, PageKey, PageCount pages) {
+    ForEachStretchOf({name, pages}, [&joint](const Stretch& stretch, VpnRange within) {
+      if (stretch.joint()) joint += within.size();
+    });
   });
+  return joint == of_target.pages;
+}
+
+void PageOwners::ReleaseUnmapped(TargetId number, const std::set<TargetId>& changed,
+                                 Changes& changes) {
+  File& file = files_.at(number);
+  std::vector<std::pair<VpnRange, PageKey>> released;
+  for (const auto& [start, claim] : file.claims) {
+    if (!changed.contains(claim.owner.target)) continue;
+    const PageKey first = claim.owner;
+    const PageKey name{number, start};
+    ForEachName({first, claim.end - start}, [&](PageKey now, PageKey address, PageCount cut) {
+      const PageKey before = After(name, address.vpn - first.vpn);
+      if (now != before) released.emplace_back(VpnRange{before.vpn, before.vpn + cut}, address);
+    });
+  }
+  for (const auto& [pages, owner] : released) ReleaseAll(file.claims, pages, owner);
+  for (const auto& [pages, owner] : released) {
+    HandOn(file, pages, owner, /*in_turn=*/true, changes);
+    changes.push_back({owner, std::nullopt, pages.size()});  // what is left of them
+  }
+}
+
+void PageOwners::HandOn(File& file, VpnRange pages, PageKey owner, bool in_turn,
+                        Changes& changes) {
+  std::vector<VpnRange> free;
+  ForEachClaim(file.claims, pages, [&free](VpnRange part, const Claim* claim) {
+    if (claim == nullptr) free.push_back(part);
+  });
+  for (const VpnRange& part : free) {
+    ForEachStretch(file, part, [&](const Stretch& stretch, VpnRange within) {
+      const PageKey had = After(owner, within.start - pages.start);
+      const PageCount from_start = within.start - stretch.pages.start;
+      const auto address = [from_start](PageKey first) { return After(first, from_start); };
+      auto next = std::ranges::upper_bound(stretch.mappings, had, {}, address);
+      if (next == stretch.mappings.end()) {
+        if (!in_turn) return;
+        next = stretch.mappings.begin();
+      }
+      const PageKey to = address(*next);
+      Assign(file.claims, within, to, /*presumed=*/true);
+      changes.push_back({had, to, within.size()});
+    });
+  }
 }
 
 std::vector<TargetId> PageOwners::Files() const {
@@ -190,8 +186,8 @@ std::optional<PageKey> PageOwners::OwnerOf(PageKey name) const {
   std::optional<PageKey> found;
   if (file == files_.end()) return found;
   ForEachClaim(file->second.claims, {name.vpn, name.vpn + PageCount(1)},
-               [&](VpnRange /*page*/, const PageKey* owner) {
-                 if (owner != nullptr) found = *owner;
+               [&](VpnRange /*page*/, const Claim* claim) {
+                 if (claim != nullptr) found = claim->owner;
                });
   return found;
 }
@@ -202,41 +198,56 @@ void PageOwners::Cut(Claims& claims, Vpn at) {
   if (next == claims.begin()) return;
   auto& [start, claim] = *std::prev(next);
   if (claim.end <= at) return;
-  claims.emplace_hint(next, at, Claim{claim.end, After(claim.owner, at - start)});
+  claims.emplace_hint(next, at,
+                      Claim{claim.end, After(claim.owner, at - start), claim.presumed});
   claim.end = at;
 }
 
-void PageOwners::FillGaps(Claims& claims, VpnRange pages, PageKey owner) {
-  std::vector<VpnRange> gaps;
-  ForEachClaim(claims, pages, [&gaps](VpnRange part, const PageKey* owned_by) {
-    if (owned_by == nullptr) gaps.push_back(part);
-  });
-  for (const VpnRange& gap : gaps) {
-    auto filled =
-        claims.emplace(gap.start, Claim{gap.end, After(owner, gap.start - pages.start)}).first;
-    const auto continues = [](const Claims::value_type& claim, const Claims::value_type& next) {
-      return claim.second.end == next.first &&
-             After(claim.second.owner, next.first - claim.first) == next.second.owner;
-    };
-    if (const auto next = std::next(filled); next != claims.end() && continues(*filled, *next)) {
-      filled->second.end = next->second.end;
-      claims.erase(next);
-    }
-    if (filled != claims.begin() && continues(*std::prev(filled), *filled)) {
-      std::prev(filled)->second.end = filled->second.end;
-      claims.erase(filled);
-    }
+void PageOwners::Assign(Claims& claims, VpnRange pages, PageKey owner, bool presumed) {
+  Cut(claims, pages.start);
+  Cut(claims, pages.end);
+  claims.erase(claims.lower_bound(pages.start), claims.lower_bound(pages.end));
+  auto filled = claims.emplace(pages.start, Claim{pages.end, owner, presumed}).first;
+  const auto continues = [](const Claims::value_type& claim, const Claims::value_type& next) {
+    return claim.second.end == next.first && claim.second.presumed == next.second.presumed &&
+           After(claim.second.owner, next.first - claim.first) == next.second.owner;
+  };
+  if (const auto next = std::next(filled); next != claims.end() && continues(*filled, *next)) {
+    filled->second.end = next->second.end;
+    claims.erase(next);
+  }
+  if (filled != claims.begin() && continues(*std::prev(filled), *filled)) {
+    std::prev(filled)->second.end = filled->second.end;
+    claims.erase(filled);
   }
 }
 
-void PageOwners::Seen(Pages of_target) {
+void PageOwners::ClaimFree(Claims& claims, VpnRange pages, PageKey owner, Changes& changes) {
+  std::vector<std::pair<VpnRange, std::optional<PageKey>>> free;  // with who was presumed to own it
+  ForEachClaim(claims, pages, [&free](VpnRange part, const Claim* claim) {
+    if (claim == nullptr) {
+      free.emplace_back(part, std::nullopt);
+    } else if (claim->presumed) {
+      free.emplace_back(part, claim->owner);
+    }
+  });
+  for (const auto& [part, presumed] : free) {
+    const PageKey address = After(owner, part.start - pages.start);
+    Assign(claims, part, address, /*presumed=*/false);
+    if (presumed) changes.push_back({*presumed, address, part.size()});
+  }
+}
+
+PageOwners::Changes PageOwners::Seen(Pages of_target) {
   const PageKey first = of_target.first;
+  Changes changes;
   ForEachPart(first.target, {first.vpn, first.vpn + of_target.pages},
               [&](const Part& part, VpnRange pages) {
                 const PageKey name = NameIn(part, pages.start);
-                FillGaps(files_.at(name.target).claims, {name.vpn, name.vpn + pages.size()},
-                         {first.target, pages.start});
+                ClaimFree(files_.at(name.target).claims, {name.vpn, name.vpn + pages.size()},
+                          {first.target, pages.start}, changes);
               });
+  return changes;
 }
 
 std::vector<VpnRange> PageOwners::JointIn(TargetId target, VpnRange range) const {
@@ -247,9 +258,10 @@ std::vector<VpnRange> PageOwners::JointIn(TargetId target, VpnRange range) const
     const VpnRange named{first, first + pages.size()};
     ForEachStretch(file, named, [&](const Stretch& stretch, VpnRange within) {
       if (!stretch.joint()) return;
-      ForEachClaim(file.claims, within, [&](VpnRange claimed, const PageKey* owner) {
+      ForEachClaim(file.claims, within, [&](VpnRange claimed, const Claim* claim) {
         const Vpn at = pages.start + (claimed.start - first);
-        if (owner != nullptr && *owner != PageKey{target, at}) return;
+        const bool is_free = claim == nullptr || claim->presumed;
+        if (!is_free && claim->owner != PageKey{target, at}) return;
         const VpnRange own{at, at + claimed.size()};
         if (!joint.empty() && joint.back().end == own.start) {
           joint.back().end = own.end;
@@ -262,61 +274,44 @@ std::vector<VpnRange> PageOwners::JointIn(TargetId target, VpnRange range) const
   return joint;
 }
 
-VpnRange PageOwners::FreeWithin(TargetId target, VpnRange range) const {
-  Vpn end = range.start;     // of the last free page so far
-  std::optional<Vpn> start;  // of the first one
-  const auto take = [&](VpnRange free) {
-    if (free.start == free.end) return;
-    if (!start) start = free.start;
-    end = free.end;
-  };
-  Vpn done = range.start;
-  ForEachPart(target, range, [&](const Part& part, VpnRange pages) {
-    take({done, pages.start});
-    const PageKey name = NameIn(part, pages.start);
-    ForEachClaim(files_.at(name.target).claims, {name.vpn, name.vpn + pages.size()},
-                 [&](VpnRange claimed, const PageKey* owner) {
-                   const Vpn at = pages.start + (claimed.start - name.vpn);
-                   if (owner != nullptr && *owner != PageKey{target, at}) return;
-                   take({at, at + claimed.size()});
-                 });
-    done = pages.end;
-  });
-  take({done, range.end});
-  return {start.value_or(end), end};
-}
-
-void PageOwners::ReleaseAll(Claims& claims, VpnRange pages, PageKey owner) {
+std::vector<VpnRange> PageOwners::ReleaseAll(Claims& claims, VpnRange pages, PageKey owner) {
   Cut(claims, pages.start);
   Cut(claims, pages.end);
+  std::vector<VpnRange> released;
   auto claim = claims.lower_bound(pages.start);
   while (claim != claims.end() && claim->first < pages.end) {
     const bool is_own = claim->second.owner == After(owner, claim->first - pages.start);
+    if (is_own) released.push_back({claim->first, claim->second.end});
     claim = is_own ? claims.erase(claim) : std::next(claim);
   }
+  return released;
 }
 
 // Huge pages come one by one: each is claimed whole or not at all.
-void PageOwners::ClaimFree(Claims& claims, const Part& part, TargetId target,
-                           const PlacedRun& found, std::vector<PlacedRun>& own) {
+void PageOwners::ClaimRun(Claims& claims, const Part& part, TargetId target,
+                          const PlacedRun& found, std::vector<PlacedRun>& own, Changes& changes) {
   const Vpn first = NameIn(part, found.pages.start).vpn;
   const VpnRange named{first, first + found.pages.size()};
   std::vector<VpnRange> free;
-  ForEachClaim(claims, named, [&free](VpnRange pages, const PageKey* owner) {
-    if (owner == nullptr) free.push_back(pages);
+  PageCount free_pages;
+  ForEachClaim(claims, named, [&](VpnRange pages, const Claim* claim) {
+    if (claim != nullptr && !claim->presumed) return;
+    free.push_back(pages);
+    free_pages += pages.size();
   });
-  if (found.leaf > PageCount(1) && (free.size() != 1 || free.front() != named)) return;
+  if (found.leaf > PageCount(1) && free_pages != named.size()) return;
   for (const VpnRange& pages : free) {
     PlacedRun mine = found;
     mine.pages.start = found.pages.start + (pages.start - first);
     mine.pages.end = mine.pages.start + pages.size();
-    FillGaps(claims, pages, {target, mine.pages.start});
+    ClaimFree(claims, pages, {target, mine.pages.start}, changes);
     Append(own, mine);
   }
 }
 
-void PageOwners::Found(TargetId target, VpnRange range, std::vector<PlacedRun>& runs) {
-  if (!MapsShared(target)) return;
+PageOwners::Changes PageOwners::Found(TargetId target, VpnRange range, std::vector<PlacedRun>& runs) {
+  Changes changes;
+  if (!MapsShared(target)) return changes;
   std::vector<PlacedRun> own;
   auto run = runs.begin();
   // Hands what lies before `end` to `take`, huge pages one by one.
@@ -337,15 +332,21 @@ void PageOwners::Found(TargetId target, VpnRange range, std::vector<PlacedRun>& 
   const auto keep = [&own](const PlacedRun& part) { Append(own, part); };
   ForEachPart(target, range, [&](const Part& part, VpnRange pages) {
     take_until(pages.start, keep);
-    Claims& claims = files_.at(part.name.target).claims;
+    File& file = files_.at(part.name.target);
     // Pages that are there are claimed anew.
     const Vpn first = NameIn(part, pages.start).vpn;
-    ReleaseAll(claims, {first, first + pages.size()}, {target, pages.start});
-    take_until(pages.end,
-               [&](const PlacedRun& found) { ClaimFree(claims, part, target, found, own); });
+    const auto released =
+        ReleaseAll(file.claims, {first, first + pages.size()}, {target, pages.start});
+    take_until(pages.end, [&](const PlacedRun& found) {
+      ClaimRun(file.claims, part, target, found, own, changes);
+    });
+    for (const VpnRange& lost : released) {
+      HandOn(file, lost, {target, pages.start + (lost.start - first)}, /*in_turn=*/false, changes);
+    }
   });
   take_until(range.end, keep);
   runs = std::move(own);
+  return changes;
 }
 
 }  // namespace tmprof

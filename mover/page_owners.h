@@ -20,8 +20,10 @@ namespace tmprof {
 
 // Each page of a shared file has at most one owner among the mappings of targets. A mapping becomes
 // the owner when the page was found in its page table, or was seen accessed through it, and nobody
-// owns the page. It stays the owner until its process exits, unmaps the page, or no longer has it
-// in its page table. Several mappings of one process count as those of several processes do.
+// owns the page. It stays the owner until its process exits, unmaps the page, or a look shows that
+// it no longer has the page in its page table. Then another mapping is presumed to own the page, so
+// that its place stays known, until a mapping is seen to have it. Several mappings of one process
+// count as those of several processes do.
 //
 // Pages that several mappings of targets hold are called joint. Not every one of these mappings has
 // the page in its page table.
@@ -42,13 +44,8 @@ class PageOwners {
     friend bool operator==(const Pages&, const Pages&) = default;
   };
 
-  // Addresses of pages, after mappings have changed.
-  struct Changes {
-    // The place that was found for these holds no longer: the mapping does not own the pages any
-    // more, or they are no longer joint.
-    std::vector<Pages> outdated;
-    std::vector<Pages> to_find;  // through these mappings the pages may be found anew
-  };
+  // Changes of owners. What is known by the owner's address is to be taken over to the new one.
+  using Changes = std::vector<Renamed>;
 
   // These targets map what `shared` has of them from now on, and all others nothing. They ascend.
   Changes Follow(const SharedPages& shared, std::span<const Mapper> targets);
@@ -76,21 +73,27 @@ class PageOwners {
   template <typename Take>
   void ForEachAddress(Pages named, Take take) const;
 
-  // Calls `take(address, pages)` for each mapping of pages with ascending names, cut where other
-  // mappings begin or end.
+  // Pages of a file that the same mappings hold.
+  struct Stretch {
+    VpnRange pages;
+    std::vector<PageKey> mappings;  // addresses of the first page, the lowest first
+    bool joint() const { return mappings.size() > 1; }
+  };
+  // Calls `take(stretch, pages)` for each part of pages with ascending names that somebody maps.
   template <typename Take>
-  void ForEachMapping(Pages named, Take take) const;
+  void ForEachStretchOf(Pages named, Take take) const;
+  // Several mappings hold each of the pages.
+  bool AreJoint(Pages of_target) const;
 
-  // The pages were seen accessed through this mapping.
-  void Seen(Pages of_target);
+  // The pages were seen accessed through this mapping. The answer has those of them that it or
+  // another mapping was presumed to own.
+  Changes Seen(Pages of_target);
   // Pages in `range` that several mappings hold and that no other mapping than the target's there
-  // owns. Ascending.
+  // is known to own. Ascending.
   std::vector<VpnRange> JointIn(TargetId target, VpnRange range) const;
-  // The smallest range that holds all pages of `range` that no other mapping owns.
-  VpnRange FreeWithin(TargetId target, VpnRange range) const;
   // The page table of the target has these runs within `range`, and no others. Leaves those that
   // the target owns from now on. A huge page is owned whole.
-  void Found(TargetId target, VpnRange range, std::vector<PlacedRun>& runs);
+  Changes Found(TargetId target, VpnRange range, std::vector<PlacedRun>& runs);
 
  private:
   using Part = SharedPages::Part;
@@ -98,29 +101,31 @@ class PageOwners {
   struct Claim {
     Vpn end;
     PageKey owner;  // of the first page
+    // Nobody has seen the mapping have the pages. Whoever is seen to have them comes to own them.
+    bool presumed = false;
   };
   using Claims = std::map<Vpn, Claim>;  // by page of the file; disjoint
-  // File pages that the same mappings hold.
-  struct Stretch {
-    VpnRange pages;
-    std::vector<PageKey> mappings;  // addresses of the first page, the lowest first
-    bool joint() const { return mappings.size() > 1; }
-  };
   struct File {
     std::vector<Stretch> stretches;  // ascending
     Claims claims;
   };
 
   static void Cut(Claims& claims, Vpn at);
-  // `owner` is the address of the first of the pages in a mapping, which comes to own those of them
-  // that nobody owns, or owns none of them any more.
-  static void FillGaps(Claims& claims, VpnRange pages, PageKey owner);
-  static void ReleaseAll(Claims& claims, VpnRange pages, PageKey owner);
+  // `owner` is the address of the first of the pages in a mapping.
+  static void Assign(Claims& claims, VpnRange pages, PageKey owner, bool presumed);
+  // The mapping at `owner` is seen to have these pages. It comes to own those that no other mapping
+  // is known to own. Changes tell of those that a mapping, maybe this one, was presumed to own.
+  static void ClaimFree(Claims& claims, VpnRange pages, PageKey owner, Changes& changes);
+  // Returns which of the pages the mapping at `owner` owned, none of which it owns any more.
+  static std::vector<VpnRange> ReleaseAll(Claims& claims, VpnRange pages, PageKey owner);
   // Adds to `own` what of the run, which lies in the part, the target comes to own.
-  static void ClaimFree(Claims& claims, const Part& part, TargetId target, const PlacedRun& found,
-                        std::vector<PlacedRun>& own);
-  // Calls `take(pages, owner)` for each part of `pages`, in their order; the owner of the part's
-  // first page is null if nobody owns it.
+  static void ClaimRun(Claims& claims, const Part& part, TargetId target, const PlacedRun& found,
+                       std::vector<PlacedRun>& own, Changes& changes);
+  // Presumes the next mapping behind `owner`, which had these pages, to own those of them that
+  // nobody owns. Behind the last mapping comes the first one, or none if `in_turn` is false.
+  static void HandOn(File& file, VpnRange pages, PageKey owner, bool in_turn, Changes& changes);
+  // Calls `take(pages, claim)` for each part of `pages`, in their order; the claim begins with the
+  // part, or is null if nobody owns it.
   template <typename Take>
   static void ForEachClaim(const Claims& claims, VpnRange pages, Take take);
   // Calls `take(part, pages)` for each part of a shared file in `range`, in the order of addresses.
@@ -129,17 +134,15 @@ class PageOwners {
   // Calls `take(stretch, pages)` for each part of `pages` that somebody maps, in their order.
   template <typename Take>
   static void ForEachStretch(const File& file, VpnRange pages, Take take);
-  // Files of which a target maps other parts than before, or maps them elsewhere.
-  std::set<TargetId> ChangedFiles(const std::map<TargetId, std::vector<Part>>& now) const;
+  struct Changed {
+    std::set<TargetId> targets;  // that map other parts than before, or map them elsewhere
+    std::set<TargetId> files;    // that these parts are of
+  };
+  Changed WhatChanges(const std::map<TargetId, std::vector<Part>>& now) const;
   void FindStretches(const std::set<TargetId>& files);
-  std::map<TargetId, std::vector<VpnRange>> JointStretches(const std::set<TargetId>& files) const;
-  // Adds the owned pages that were joint before and are not joint now.
-  void FindUnjoined(const std::map<TargetId, std::vector<VpnRange>>& were_joint,
-                    Changes& changes) const;
   bool IsJoint(const Part& part) const;
-  // Adds the names of released pages to `orphans`.
-  void Release(PageKey name, const Claim& claim, Claims& kept, std::vector<Pages>& orphans,
-               Changes& changes) const;
+  // Hands on what mappings of changed targets owned and do not hold any more.
+  void ReleaseUnmapped(TargetId number, const std::set<TargetId>& changed, Changes& changes);
   static PageKey NameIn(const Part& part, Vpn page) {
     return {part.name.target, part.name.vpn + (page - part.range.start)};
   }
@@ -171,14 +174,15 @@ void PageOwners::ForEachClaim(const Claims& claims, VpnRange pages, Take take) {
   for (; next != claims.end() && next->first < pages.end; ++next) {
     const auto& [start, claim] = *next;
     if (claim.end <= done) continue;
-    if (done < start) take(VpnRange{done, start}, static_cast<const PageKey*>(nullptr));
+    if (done < start) take(VpnRange{done, start}, static_cast<const Claim*>(nullptr));
     done = std::max(done, start);
-    const PageKey owner{claim.owner.target, claim.owner.vpn + (done - start)};
-    const VpnRange within{done, std::min(claim.end, pages.end)};
-    take(within, &owner);
-    done = within.end;
+    Claim part = claim;
+    part.owner.vpn = claim.owner.vpn + (done - start);
+    part.end = std::min(claim.end, pages.end);
+    take(VpnRange{done, part.end}, &part);
+    done = part.end;
   }
-  if (done < pages.end) take(VpnRange{done, pages.end}, static_cast<const PageKey*>(nullptr));
+  if (done < pages.end) take(VpnRange{done, pages.end}, static_cast<const Claim*>(nullptr));
 }
 
 template <typename Take>
@@ -192,15 +196,10 @@ void PageOwners::ForEachStretch(const File& file, VpnRange pages, Take take) {
 }
 
 template <typename Take>
-void PageOwners::ForEachMapping(Pages named, Take take) const {
+void PageOwners::ForEachStretchOf(Pages named, Take take) const {
   const auto file = files_.find(named.first.target);
   if (file == files_.end()) return;
-  const VpnRange all{named.first.vpn, named.first.vpn + named.pages};
-  ForEachStretch(file->second, all, [&](const Stretch& stretch, VpnRange pages) {
-    for (const PageKey& first : stretch.mappings) {
-      take(PageKey{first.target, first.vpn + (pages.start - stretch.pages.start)}, pages.size());
-    }
-  });
+  ForEachStretch(file->second, {named.first.vpn, named.first.vpn + named.pages}, take);
 }
 
 template <typename Take>
@@ -224,8 +223,8 @@ void PageOwners::ForEachAddress(Pages named, Take take) const {
   const auto file = files_.find(named.first.target);
   if (file == files_.end()) return;
   const VpnRange all{named.first.vpn, named.first.vpn + named.pages};
-  ForEachClaim(file->second.claims, all, [&](VpnRange claimed, const PageKey* owner) {
-    if (owner != nullptr) return take(*owner, claimed.size());
+  ForEachClaim(file->second.claims, all, [&](VpnRange claimed, const Claim* claim) {
+    if (claim != nullptr) return take(claim->owner, claimed.size());
     ForEachStretch(file->second, claimed, [&](const Stretch& stretch, VpnRange pages) {
       const PageKey first = stretch.mappings[turn_ % stretch.mappings.size()];
       take(PageKey{first.target, first.vpn + (pages.start - stretch.pages.start)}, pages.size());

@@ -55,7 +55,8 @@ class Payback {
   std::size_t watched() const { return watched_.size(); }
 
  private:
-  // By the first page, not overlapping. `cause` is not set yet; `key` is that of the move.
+  // The key is the first page; they do not overlap. `cause` is not set yet; `key` is that of the
+  // move.
   using Watched = std::map<PageKey, SettledMove>;
 
   Watched::iterator Settle(Watched::iterator watched, SettledCause cause);

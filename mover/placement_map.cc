@@ -2,7 +2,9 @@
 
 #include "mover/placement_map.h"
 
+#include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace tmprof {
 
@@ -70,6 +72,23 @@ void PlacementMap::KeepOnly(TargetId target, std::span<const VpnRange> mapped) {
 
 void PlacementMap::Forget(TargetId target) { targets_.erase(target); }
 
+void PlacementMap::Rename(std::span<const Renamed> pages) {
+  std::vector<std::pair<TargetId, PlacedRun>> renamed;
+  for (const auto& [from, to, count] : pages) {
+    const VpnRange old{from.vpn, from.vpn + count};
+    for (PlacedRun run : Within(from.target, old)) {
+      if (!to) break;
+      const auto renumber = [&](Vpn vpn) { return to->vpn + (vpn - from.vpn); };
+      run.pages = {renumber(run.pages.start), renumber(run.pages.end)};
+      const std::uint64_t leaf = run.leaf.value();
+      if (run.pages.start.value() % leaf != 0 || run.pages.size().value() % leaf != 0) continue;
+      renamed.emplace_back(to->target, run);
+    }
+    Learn(from.target, old, {});
+  }
+  for (const auto& [target, run] : renamed) Learn(target, run.pages, std::span(&run, 1));
+}
+
 std::optional<PlacedRun> PlacementMap::Find(PageKey key) const {
   const Runs& runs = RunsOf(key.target);
   const auto next = runs.upper_bound(key.vpn);
@@ -91,6 +110,19 @@ const PlacementMap::Runs& PlacementMap::RunsOf(TargetId target) const {
   static const Runs kNone;
   const auto found = targets_.find(target);
   return found == targets_.end() ? kNone : found->second;
+}
+
+std::vector<PlacedRun> PlacementMap::Within(TargetId target, VpnRange range) const {
+  const Runs& runs = RunsOf(target);
+  std::vector<PlacedRun> within;
+  auto next = runs.upper_bound(range.start);
+  if (next != runs.begin()) --next;
+  for (; next != runs.end() && next->first < range.end; ++next) {
+    PlacedRun run = next->second;
+    run.pages = {std::max(run.pages.start, range.start), std::min(run.pages.end, range.end)};
+    if (run.pages.start < run.pages.end) within.push_back(run);
+  }
+  return within;
 }
 
 std::size_t PlacementMap::runs() const {

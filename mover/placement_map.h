@@ -20,14 +20,21 @@ struct PlacedRun {
   VpnRange pages;
   NodeId node;
   PageCount leaf{1};  // moved whole; runs begin and end with a leaf
-  // Each of the pages is in the page tables of several mappings, and moves for all of them or not
-  // at all.
+  // Each of the pages was in the page tables of several mappings when it was looked for.
   bool joint = false;
   // All the same, but for the pages.
   bool IsLike(const PlacedRun& other) const {
     return node == other.node && leaf == other.leaf && joint == other.joint;
   }
   friend bool operator==(const PlacedRun&, const PlacedRun&) = default;
+};
+
+// Pages that are known by another address from now on.
+struct Renamed {
+  PageKey from;  // of the first page
+  std::optional<PageKey> to;  // nothing: by none
+  PageCount pages;
+  friend bool operator==(const Renamed&, const Renamed&) = default;
 };
 
 // Joins what is alike. Precondition: the run begins at or behind the end of the last one.
@@ -42,6 +49,9 @@ class PlacementMap {
   // Forgets what lies in none of these ranges. They ascend and do not overlap.
   void KeepOnly(TargetId target, std::span<const VpnRange> mapped);
   void Forget(TargetId target);
+  // Takes the places of these pages over to their new addresses; those that leaves of their size
+  // cannot have there are forgotten. Old addresses of one page may be new ones of another.
+  void Rename(std::span<const Renamed> pages);
 
   // Nothing: it was never looked for, or is in no memory.
   std::optional<PlacedRun> Find(PageKey key) const;
@@ -50,6 +60,8 @@ class PlacementMap {
   // Runs of a target by their first page; neighbours that are alike are one.
   using Runs = std::map<Vpn, PlacedRun>;
   const Runs& RunsOf(TargetId target) const;
+  // What of them lies within `range`.
+  std::vector<PlacedRun> Within(TargetId target, VpnRange range) const;
   std::size_t runs() const;
 
  private:

@@ -8,19 +8,6 @@
 namespace tmprof {
 namespace {
 
-// What of `runs` lies within `range`.
-std::vector<PlacedRun> Within(const PlacementMap::Runs& runs, VpnRange range) {
-  std::vector<PlacedRun> within;
-  auto next = runs.upper_bound(range.start);
-  if (next != runs.begin()) --next;
-  for (; next != runs.end() && next->first < range.end; ++next) {
-    PlacedRun run = next->second;
-    run.pages = {std::max(run.pages.start, range.start), std::min(run.pages.end, range.end)};
-    if (run.pages.start < run.pages.end) within.push_back(run);
-  }
-  return within;
-}
-
 // What of `runs` lies within any of `present`. Both ascend.
 std::vector<PlacedRun> Present(const std::vector<PlacedRun>& runs,
                                const std::vector<PlacedRun>& present) {
@@ -51,9 +38,9 @@ Result<std::vector<PlacedRun>> SupposedMoves::Locate(Pid pid, VpnRange range,
   if (!real || known == ids_.end()) return real;
   const TargetId target = known->second;
   // What has left memory since is where it comes to be next.
-  const std::vector<PlacedRun> to = Present(Within(moved_.to.RunsOf(target), range), *real);
+  const std::vector<PlacedRun> to = Present(moved_.to.Within(target, range), *real);
   if (!moved_.to.RunsOf(target).empty()) {
-    const std::vector<PlacedRun> from = Present(Within(moved_.from.RunsOf(target), range), *real);
+    const std::vector<PlacedRun> from = Present(moved_.from.Within(target, range), *real);
     moved_.to.Learn(target, range, to);
     moved_.from.Learn(target, range, from);
   }
@@ -97,21 +84,25 @@ void SupposedMoves::Follow(std::span<const SurveyedTarget> targets) {
   }
 }
 
-void SupposedMoves::Suppose(TargetId target, VpnRange pages, NodeId from, NodeId to, PageCount leaf,
-                            bool joint) {
+void SupposedMoves::Rename(std::span<const Renamed> pages) {
+  moved_.to.Rename(pages);
+  moved_.from.Rename(pages);
+}
+
+void SupposedMoves::Suppose(TargetId target, VpnRange pages, NodeId from, NodeId to, PageCount leaf) {
   // Of what has been supposed to move before, `from` is no place that it ever was in.
   std::vector<PlacedRun> origins;
   Vpn done = pages.start;
-  for (const PlacedRun& before : Within(moved_.from.RunsOf(target), pages)) {
+  for (const PlacedRun& before : moved_.from.Within(target, pages)) {
     if (done < before.pages.start) {
-      origins.push_back({{done, before.pages.start}, from, leaf, joint});
+      origins.push_back({{done, before.pages.start}, from, leaf});
     }
     origins.push_back(before);
     done = before.pages.end;
   }
-  if (done < pages.end) origins.push_back({{done, pages.end}, from, leaf, joint});
+  if (done < pages.end) origins.push_back({{done, pages.end}, from, leaf});
   moved_.from.Learn(target, pages, origins);
-  moved_.to.Learn(target, pages, std::vector{PlacedRun{pages, to, leaf, joint}});
+  moved_.to.Learn(target, pages, std::vector{PlacedRun{pages, to, leaf}});
 }
 
 std::vector<TargetId> SupposedMoves::Targets() const {
@@ -123,7 +114,9 @@ std::vector<TargetId> SupposedMoves::Targets() const {
 void SupposedMoves::Undo(PlacementMap& map) {
   for (const TargetId target : Targets()) {
     for (const auto& [start, run] : moved_.from.RunsOf(target)) {
-      map.Learn(target, run.pages, std::vector{run});
+      std::vector<PlacedRun> known = map.Within(target, run.pages);
+      for (PlacedRun& back : known) back.node = run.node;
+      map.Learn(target, run.pages, known);
     }
   }
   moved_ = {};

@@ -27,9 +27,10 @@ class SupposedMoves final : public PageLocator {
   // Those that there are, with their mappings: moves of all others are forgotten.
   void Follow(std::span<const SurveyedTarget> targets);
   // Whole leaves of such a size, which have been on `from` until then.
-  void Suppose(TargetId target, VpnRange pages, NodeId from, NodeId to, PageCount leaf,
-               bool joint = false);
-  // Puts pages back in `map` to where they really are, and forgets all moves.
+  void Suppose(TargetId target, VpnRange pages, NodeId from, NodeId to, PageCount leaf);
+  // These pages have another address from now on.
+  void Rename(std::span<const Renamed> pages);
+  // Puts pages that `map` has back to where they really are, and forgets all moves.
   void Undo(PlacementMap& map);
 
   // By how much more would be free on a node, had they been made.

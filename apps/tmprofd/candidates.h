@@ -42,7 +42,7 @@ struct Candidates {
   // 1: nobody has looked at it lately, and the score is what such pages without samples have that
   // were looked at, on average; below tier 1, where nothing is wanted for what is only supposed, 0.
   std::vector<std::uint8_t> supposed;
-  std::vector<std::uint8_t> joint;  // 1: as of PlacedRun
+  std::vector<std::uint8_t> joint;  // 1: several mappings had it when it was looked for
 
   std::size_t size() const { return key.size(); }
 };

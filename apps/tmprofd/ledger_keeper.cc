@@ -174,7 +174,7 @@ void LedgerKeeper::Observe(const EpochProfile& epoch, const EvidenceTable& table
                      sum.score += share.score;
                    }
                  });
-  if (!of_mappers.empty()) std::ranges::sort(seen, {}, &SeenSpan::key);
+  MergeRuns(seen);
   payback_.Observe(epoch.index, seen, WhatNoRecordMeans(epoch));
 }
 

@@ -17,9 +17,11 @@ MonotonicTime ThreadCpuClock::Now() const {
 }
 
 MoveThread::MoveThread(const MoverLimits& limits, MoveCall& call, const Clock& clock,
-                       PageMover::FindPid find_pid, Bindings bindings)
+                       PageMover::FindPid find_pid, Bindings bindings,
+                       PageMover::FindFiles find_files)
     : read_binding_(std::move(bindings.read)),
-      mover_(limits, call, clock, cpu_clock_, std::move(find_pid), std::move(bindings.find)),
+      mover_(limits, call, clock, cpu_clock_, std::move(find_pid), std::move(bindings.find),
+             std::move(find_files)),
       thread_([this](const std::stop_token& stop) { Run(stop); }) {}
 
 MoveThread::~MoveThread() = default;

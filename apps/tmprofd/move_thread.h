@@ -32,10 +32,11 @@ class MoveThread {
     std::function<void(TargetId)> read;
   };
 
-  // `call` and `clock` must outlive the thread. `find_pid` and `bindings` are called by it, and
-  // nobody waits for what is read.
+  // `call` and `clock` must outlive the thread. It calls the functions, and nobody waits for what
+  // is read of bindings.
   MoveThread(const MoverLimits& limits, MoveCall& call, const Clock& clock,
-             PageMover::FindPid find_pid, Bindings bindings = {});
+             PageMover::FindPid find_pid, Bindings bindings = {},
+             PageMover::FindFiles find_files = {});
   // Ends after the call that is under way.
   ~MoveThread();
   MoveThread(const MoveThread&) = delete;

@@ -13,6 +13,7 @@
 #include "apps/tmprof/version.h"
 #include "apps/tmprofd/config_file.h"
 #include "base/check.h"
+#include "base/shared_pages.h"
 #include "mover/automatic_balancing.h"
 #include "mover/joint_moves.h"
 #include "mover/node_memory.h"
@@ -149,7 +150,12 @@ PlacementSession::PlacementSession(Config config, Tiers tiers, SessionSources so
                     if (const auto pid = live_.Find(target)) {
                       bindings_.Read(target, *pid);
                     }
-                  }})) {
+                  }},
+          [this](Pid pid, std::span<const Vpn> pages) {
+            const auto mappings = procfs_.Mappings(pid);
+            return mappings ? SharedFilesAt(*mappings, pages)
+                            : std::vector<std::optional<FilePlace>>();
+          })) {
   LookForRival();
   FindBy(config_.targets);
 }

@@ -66,20 +66,6 @@ const PlacedTarget* Find(std::span<const PlacedTarget> targets, TargetId id) {
   return found != targets.end() && found->id == id ? &*found : nullptr;
 }
 
-// Those whose memory may be bound.
-std::vector<PlacedTarget> Binders(std::span<const PlacedTarget> targets, const Tiers& tiers) {
-  std::vector<NodeId> nodes;
-  for (std::size_t i = 0; i < tiers.size(); ++i) {
-    const auto of_tier = tiers.NodesOf(Tier(static_cast<Tier::rep>(i + 1)));
-    nodes.insert(nodes.end(), of_tier.begin(), of_tier.end());
-  }
-  std::vector<PlacedTarget> binders;
-  for (const PlacedTarget& target : targets) {
-    if (target.binding == nullptr || target.binding->Binds(nodes)) binders.push_back(target);
-  }
-  return binders;
-}
-
 class CandidateResidency final : public Residency {
  public:
   CandidateResidency(const Candidates& candidates, const Tiers& tiers)
@@ -144,12 +130,11 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
   const CandidateResidency residency(candidates_, options_.tiers);
   const Plan plan = MakePlan(*policy_, candidates_.key, ranking_, residency, decision.capacity);
   for (const PlannedSpan& span : plan.wanted) decision.wanted += span.span;
-  const std::vector<PlacedTarget> binders = Binders(targets, options_.tiers);
-  const PlacedSpan::OthersLet mappers_let = [&](const PlacedSpan& span, NodeId to) {
-    return MappersLet(binders, span, to);
+  MapperBindings mappers(targets, options_.tiers, owners_);
+  const PlacedSpan::OthersLet mappers_let = [&mappers](const PlacedSpan& span, NodeId to) {
+    return mappers.Let({span.key, span.span}, span.node, to);
   };
-  const std::vector<PlacedSpan> placed =
-      PlacedSpans(targets, epoch.index, binders.empty() ? nullptr : &mappers_let);
+  const std::vector<PlacedSpan> placed = PlacedSpans(targets, epoch.index, mappers, mappers_let);
   decision.hit_ratio = HitRatio(placed);
   const MoveRules rules{.capacity = decision.capacity,
                         .lower_capacities = decision.lower_capacities,
@@ -180,20 +165,14 @@ void Placer::FollowTargets(const EpochProfile& epoch, std::span<const PlacedTarg
   }
 }
 
-// A page without an owner is looked for through the first mapping that it was seen accessed
-// through.
+// A page without an owner is looked for through the first mapping through which it was seen
+// accessed.
 void Placer::FollowOwners(const EpochProfile& epoch, std::span<const PlacedTarget> targets) {
   shared_.Add(epoch.targets);
   shared_.KeepOnly(IdsOf(targets));
   std::vector<PageOwners::Mapper> mappers;
   for (const PlacedTarget& target : targets) mappers.push_back({target.id, target.joins_segments});
-  const PageOwners::Changes changes = owners_.Follow(shared_, mappers);
-  for (const auto& [first, pages] : changes.outdated) {
-    map_.Learn(first.target, {first.vpn, first.vpn + pages}, {});
-  }
-  for (const auto& [first, pages] : changes.to_find) {
-    LookAgainAt(first.target, {first.vpn, first.vpn + pages});
-  }
+  TakeOver(owners_.Follow(shared_, mappers));
   if (!owners_.SharesAny()) return;
   for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
     // The access to a region was to one of its pages, and nobody knows which.
@@ -201,8 +180,18 @@ void Placer::FollowOwners(const EpochProfile& epoch, std::span<const PlacedTarge
         !epoch.pages.WasSeenAccessed(i)) {
       continue;
     }
-    owners_.Seen({epoch.pages.key(i), PageCount(epoch.pages.span_pages[i])});
+    const PageOwners::Changes seen =
+        owners_.Seen({epoch.pages.key(i), PageCount(epoch.pages.span_pages[i])});
+    TakeOver(seen);
+    // What is known of these pages was found through another mapping.
+    for (const auto& [from, to, pages] : seen) LookAgainAt(to->target, {to->vpn, to->vpn + pages});
   }
+}
+
+void Placer::TakeOver(const PageOwners::Changes& changes) {
+  if (changes.empty()) return;
+  map_.Rename(changes);
+  locator_.Rename(changes);
 }
 
 void Placer::Survey(std::span<const PlacedTarget> targets, std::chrono::nanoseconds look_for) {
@@ -221,7 +210,7 @@ void Placer::Survey(std::span<const PlacedTarget> targets, std::chrono::nanoseco
 bool Placer::Look(TargetId target, Pid pid, VpnRange pages) {
   auto runs = locator_.Locate(pid, pages, owners_.JointIn(target, pages));
   if (!runs) return false;
-  owners_.Found(target, pages, *runs);
+  TakeOver(owners_.Found(target, pages, *runs));
   map_.Learn(target, pages, *runs);
   return !runs->empty();
 }
@@ -236,9 +225,9 @@ void Placer::LookAgainAt(TargetId target, VpnRange pages) {
 
 // What is not looked at now is with the next epoch's.
 void Placer::LookAgain(std::span<const PlacedTarget> targets, std::chrono::nanoseconds look_for) {
+  const MonotonicTime began = cpu_clock_->Now();
   const auto key = [](const Sought& sought) { return PageKey{sought.target, sought.pages.start}; };
   std::ranges::sort(look_again_, {}, key);
-  const MonotonicTime began = cpu_clock_->Now();
   auto next = look_again_.begin();
   while (next != look_again_.end() && cpu_clock_->Now() - began < look_for) {
     Sought both = *next++;
@@ -249,10 +238,7 @@ void Placer::LookAgain(std::span<const PlacedTarget> targets, std::chrono::nanos
       both.pages.end = std::max(both.pages.end, next->pages.end);
     }
     const PlacedTarget* target = Find(targets, both.target);
-    if (target == nullptr) continue;
-    // Pages were found through another mapping since, if several were to be looked at for them.
-    const VpnRange free = owners_.FreeWithin(target->id, both.pages);
-    if (free.start < free.end) Look(target->id, target->pid, free);
+    if (target != nullptr) Look(target->id, target->pid, both.pages);
   }
   look_again_.erase(look_again_.begin(), next);
 }
@@ -392,23 +378,9 @@ double Placer::LookedAt(std::span<const TargetId> targets) const {
                   static_cast<double>(looked_at.value()) / static_cast<double>(placed.value()));
 }
 
-bool Placer::MappersLet(std::span<const PlacedTarget> binders, const PlacedSpan& span,
-                        NodeId to) const {
-  bool let = true;
-  owners_.ForEachMapping(
-      {owners_.NameOf(span.key), span.span}, [&](PageKey first, PageCount pages) {
-        if (!let) return;
-        const PlacedTarget* mapper = Find(binders, first.target);
-        if (mapper == nullptr) return;
-        let = mapper->binding != nullptr &&
-              mapper->binding->MayMove({first.vpn, first.vpn + pages}, span.node, to);
-      });
-  return let;
-}
-
 std::vector<PlacedSpan> Placer::PlacedSpans(std::span<const PlacedTarget> targets,
-                                            std::uint64_t epoch,
-                                            const PlacedSpan::OthersLet* others_let) {
+                                            std::uint64_t epoch, MapperBindings& mappers,
+                                            const PlacedSpan::OthersLet& mappers_let) {
   std::erase_if(let_be_,
                 [epoch](const auto& page) { return page.second.until + kEpochsLetBe <= epoch; });
   std::vector<PlacedSpan> placed;
@@ -422,35 +394,47 @@ std::vector<PlacedSpan> Placer::PlacedSpans(std::span<const PlacedTarget> target
                                            *candidates_.node[row], candidates_.score[row]);
     if (candidates_.leaf[row] < span.span) span.leaf = candidates_.leaf[row];
     span.supposed = candidates_.supposed[row] != 0;
-    if (target->binding == nullptr || target->binding->IsUnread(key.vpn)) {
+    const PageOwners::Pages pages{key, span.span};
+    const bool may_be_joint = candidates_.joint[row] != 0;
+    if (target->binding == nullptr || target->binding->IsUnread(key.vpn) ||
+        (may_be_joint && !mappers.AreKnown(pages))) {
       span.held = Held::kUnread;
-    } else if (candidates_.joint[row] != 0 && !options_.moves_joint) {
+    } else if (may_be_joint && !options_.moves_joint && owners_.AreJoint(pages)) {
       span.held = Held::kShared;
     } else {
       span.held = HeldOf(key, epoch);
     }
     span.binding = target->binding;
-    if (candidates_.joint[row] != 0) span.others_let = others_let;
+    if (may_be_joint && mappers.AreBound()) span.others_let = &mappers_let;
   }
   return placed;
 }
 
 std::vector<Move> Placer::LeafByLeaf(std::span<const Move> moves, std::uint64_t epoch) const {
   std::vector<Move> leaves;
+  std::map<TargetId, std::optional<FilePlace>> files;
   for (const Move& move : moves) {
     const std::optional<PlacedRun> run = map_.Find(move.key);
     const PageCount leaf = run ? std::min(run->leaf, move.span) : move.span;
     Move one = move;
     one.span = leaf;
-    one.joint = run && run->joint;
+    const bool was_joint = run && run->joint;
     one.score =
         move.score * static_cast<double>(leaf.value()) / static_cast<double>(move.span.value());
     const Vpn end = move.key.vpn + move.span;
     for (; one.key.vpn < end; one.key.vpn = one.key.vpn + leaf) {
       if (HeldOf(one.key, epoch) != Held::kNot) continue;
+      one.joint = was_joint && owners_.AreJoint({one.key, leaf});
+      if (one.joint && !options_.moves_joint) continue;
       leaves.push_back(one);
       const PageKey page = owners_.NameOf(one.key);
-      if (page != one.key) leaves.back().shared_page = page;
+      if (page == one.key) continue;
+      leaves.back().shared_page = page;
+      if (!one.joint) continue;
+      const auto [file, is_new] = files.try_emplace(page.target);
+      if (is_new) file->second = shared_.PlaceOf(page);
+      leaves.back().file = file->second;
+      if (file->second) leaves.back().file->offset = PageCount(page.vpn.value());
     }
   }
   return leaves;
@@ -513,7 +497,7 @@ std::uint64_t Placer::Learn(std::span<const MoveOutcome> outcomes, std::uint64_t
     let_be_.erase(move.page());
     if (std::ranges::binary_search(known_targets_, move.key.target) && IsOwner(move.key)) {
       if (is_supposed) {
-        locator_.Suppose(move.key.target, range, move.from, move.to, move.span, move.joint);
+        locator_.Suppose(move.key.target, range, move.from, move.to, move.span);
       }
       const PlacedRun run{range, move.to, move.span, move.joint};
       map_.Learn(move.key.target, range, std::vector{run});

@@ -14,6 +14,7 @@
 
 #include "apps/tmprofd/candidates.h"
 #include "apps/tmprofd/capacity.h"
+#include "apps/tmprofd/mapper_bindings.h"
 #include "apps/tmprofd/ranked_rows.h"
 #include "base/clock.h"
 #include "base/epoch_profile.h"
@@ -91,7 +92,7 @@ class Placer {
   std::uint64_t Learn(std::span<const MoveOutcome> outcomes, std::uint64_t epoch);
 
   const PlacementMap& map() const { return map_; }
-  // As of the last decision.
+  // They are those of the last decision.
   const PageOwners& owners() const { return owners_; }
   // Of the last decision, parallel.
   const EvidenceTable& table() const { return ranker_.table(); }
@@ -100,6 +101,8 @@ class Placer {
  private:
   void FollowTargets(const EpochProfile& epoch, std::span<const PlacedTarget> targets);
   void FollowOwners(const EpochProfile& epoch, std::span<const PlacedTarget> targets);
+  // What is known of pages is known by their new owners' addresses from now on.
+  void TakeOver(const PageOwners::Changes& changes);
   void Survey(std::span<const PlacedTarget> targets, std::chrono::nanoseconds look_for);
   // The next epoch's survey begins with these pages.
   void LookAgainAt(TargetId target, VpnRange pages);
@@ -128,10 +131,10 @@ class Placer {
   bool IsOwner(PageKey address) const {
     return owners_.OwnerOf(owners_.NameOf(address)) == address;
   }
-  // Asks about memory policies and cpusets at all mappings that these targets have of the span.
-  bool MappersLet(std::span<const PlacedTarget> binders, const PlacedSpan& span, NodeId to) const;
+  // `mappers_let` must outlive the answer.
   std::vector<PlacedSpan> PlacedSpans(std::span<const PlacedTarget> targets, std::uint64_t epoch,
-                                      const PlacedSpan::OthersLet* others_let);
+                                      MapperBindings& mappers,
+                                      const PlacedSpan::OthersLet& mappers_let);
   // Moves of leaves from moves of pieces that hold several, but for what is let be.
   std::vector<Move> LeafByLeaf(std::span<const Move> moves, std::uint64_t epoch) const;
   void LearnRefusal(const MoveOutcome& refused, std::uint64_t epoch);
@@ -151,7 +154,7 @@ class Placer {
   Ranking ranking_;
   SharedPages shared_;
   PageOwners owners_;
-  PlacementMap map_;  // of pages that several mappings hold, only where their owners map them
+  PlacementMap map_;  // knows pages that several mappings hold by their owners' addresses alone
   PlacementSurvey survey_;
   NodeRooms rooms_;
   MoveHistory history_;

@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace tmprof {
 namespace shared_pages_test {
@@ -54,6 +56,26 @@ TEST_F(SharedPagesTest, MappersOfOneFileNameItsPagesAlike) {
   EXPECT_NE(Name(0, 100), Name(1, 501));
   EXPECT_EQ(Name(0, 100), (PageKey{SharedPages::kFirstFile, Vpn(0)}));
   EXPECT_FALSE(pages_.empty());
+}
+
+TEST_F(SharedPagesTest, TellsWhichPlaceOfWhichFileANameIs) {
+  pages_.Add({Maps(0, {Shared(100, 10, 7), Shared(200, 10, 8, 4)})});
+  EXPECT_EQ(pages_.PlaceOf(Name(0, 203)),
+            (FilePlace{.device = kShm, .inode = 8, .offset = PageCount(7)}));
+  EXPECT_EQ(pages_.PlaceOf({TargetId(0), Vpn(203)}), std::nullopt) << "an address";
+}
+
+TEST_F(SharedPagesTest, TellsWhatAddressesMap) {
+  const Vpn pages[] = {Vpn(50), Vpn(99), Vpn(100), Vpn(109), Vpn(110), Vpn(203), Vpn(999)};
+  const auto files =
+      SharedFilesAt(std::vector{Anonymous(50, 10), Shared(100, 10, 7, 2), Shared(200, 10, 8)}, pages);
+  const auto place = [](std::uint64_t inode, std::uint64_t offset) {
+    return FilePlace{.device = kShm, .inode = inode, .offset = PageCount(offset)};
+  };
+  const std::vector<std::optional<FilePlace>> expected{
+      std::nullopt, std::nullopt, place(7, 2), place(7, 11), std::nullopt, place(8, 3),
+      std::nullopt};
+  EXPECT_EQ(files, expected);
 }
 
 TEST_F(SharedPagesTest, TellsThePartsOfATargetAndWhichAreSegments) {

@@ -115,10 +115,16 @@ std::vector<Move> Promotions(std::uint64_t count) {
 class PageMoverTest : public testing::Test {
  protected:
   PageMover Make(MoverLimits limits = {}) {
-    return {limits, kernel_, clock_, cpu_clock_, [this](TargetId target) -> std::optional<Pid> {
+    return {limits,
+            kernel_,
+            clock_,
+            cpu_clock_,
+            [this](TargetId target) -> std::optional<Pid> {
               if (gone_.contains(target)) return std::nullopt;
               return Pid(static_cast<std::int32_t>(target.value()) + 100);
-            }};
+            },
+            {},
+            FindFiles()};
   }
 
   // Chunks until nothing is left, waiting as told.
@@ -142,7 +148,26 @@ class PageMoverTest : public testing::Test {
               if (gone_.contains(target)) return std::nullopt;
               return Pid(100);
             },
-            [this](TargetId) { return binding_; }};
+            [this](TargetId) { return binding_; },
+            FindFiles()};
+  }
+  PageMover::FindFiles FindFiles() {
+    return [this](Pid, std::span<const Vpn> pages) {
+      std::vector<std::optional<FilePlace>> files;
+      for (const Vpn page : pages) {
+        files.push_back(remapped_.contains(page) ? std::nullopt : std::optional(FileAt(page)));
+      }
+      if (mappings_unread_) files.clear();
+      return files;
+    };
+  }
+  // The file that is mapped from address 0 on.
+  static FilePlace FileAt(Vpn page) {
+    return {.device = 1, .inode = 7, .offset = PageCount(page.value())};
+  }
+  static void MakeJoint(Move& move) {
+    move.joint = true;
+    move.file = FileAt(move.key.vpn);
   }
   void Bind(Vpn first, Vpn end) {
     binding_ = std::make_shared<const MemoryBinding>(
@@ -155,12 +180,15 @@ class PageMoverTest : public testing::Test {
   FakeKernel kernel_{clock_, cpu_clock_};
   std::set<TargetId> gone_;
   std::optional<std::shared_ptr<const MemoryBinding>> binding_;
+  std::set<Vpn> remapped_;  // pages that map private memory since they were decided for
+  bool mappings_unread_ = false;
 };
 
 TEST_F(PageMoverTest, MovesForAllMappersOnlyThePagesThatSeveralHold) {
   PageMover mover = Make();
   std::vector<Move> moves = Promotions(5);
-  moves[1].joint = moves[3].joint = true;
+  MakeJoint(moves[1]);
+  MakeJoint(moves[3]);
   mover.Replace(moves);
   EXPECT_THAT(MoveAll(mover), SizeIs(5));
   ASSERT_THAT(kernel_.calls, SizeIs(2));
@@ -169,11 +197,40 @@ TEST_F(PageMoverTest, MovesForAllMappersOnlyThePagesThatSeveralHold) {
   EXPECT_THAT(kernel_.scopes, ElementsAre(MoveScope::kMappedOnce, MoveScope::kAll));
 }
 
+// A library's text, for example, would move for every process that has it.
+TEST_F(PageMoverTest, WhatIsMappedInPlaceOfASharedPageIsNotMoved) {
+  PageMover mover = Make();
+  std::vector<Move> moves = Promotions(4);
+  for (Move& move : moves) MakeJoint(move);
+  remapped_ = {Vpn(1)};
+  moves[2].file->offset = PageCount(9);
+  moves[3].file.reset();
+  std::swap(moves[0], moves[3]);
+  mover.Replace(moves);
+  const std::vector<MoveOutcome> over = MoveAll(mover);
+  EXPECT_THAT(kernel_.calls, ElementsAre(std::pair(Pid(101), std::vector{Vpn(0)})));
+  ASSERT_THAT(over, SizeIs(4));
+  for (const MoveOutcome& outcome : over) {
+    EXPECT_EQ(outcome.error, outcome.move.key.vpn == Vpn(0) ? 0 : kPolicyChanged);
+    EXPECT_EQ(outcome.attempts, outcome.move.key.vpn == Vpn(0) ? 1U : 0U);
+  }
+}
+
+TEST_F(PageMoverTest, ASharedPageStaysWhereMappingsCannotBeRead) {
+  PageMover mover = Make();
+  mappings_unread_ = true;
+  std::vector<Move> moves = Promotions(2);
+  MakeJoint(moves[0]);
+  mover.Replace(moves);
+  MoveAll(mover);
+  EXPECT_THAT(kernel_.calls, ElementsAre(std::pair(Pid(101), std::vector{Vpn(1)})));
+}
+
 TEST_F(PageMoverTest, JointPagesThatAreBoundByNowAreNotMoved) {
   PageMover mover = MakeBound();
   Bind(Vpn(1), Vpn(2));
   std::vector<Move> moves = Promotions(3);
-  for (Move& move : moves) move.joint = true;
+  for (Move& move : moves) MakeJoint(move);
   mover.Replace(moves);
   MoveAll(mover);
   ASSERT_THAT(kernel_.calls, SizeIs(1));
@@ -287,7 +344,7 @@ TEST_F(PageMoverTest, TheCostOfCallsIsLearntForSharedPagesByItself) {
   mover.Replace(Promotions(20'000));
   MoveAll(mover);
   std::vector<Move> joint = Promotions(10'000);
-  for (Move& move : joint) move.joint = true;
+  for (Move& move : joint) MakeJoint(move);
   kernel_.calls.clear();
   mover.Replace(joint);
   mover.MoveChunk();

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -34,10 +35,10 @@ PlacedRun There(std::uint64_t start, std::uint64_t end, bool joint = true, std::
 
 class PageOwnersTest : public testing::Test {
  protected:
-  using Addresses = std::vector<PageOwners::Pages>;
+  using Changes = PageOwners::Changes;
 
-  // These targets, with their mappings of files, and no others. Returns what is outdated.
-  Addresses Follow(const std::map<std::uint32_t, std::vector<Mapping>>& targets) {
+  // These targets, with their mappings of files, and no others.
+  Changes Follow(const std::map<std::uint32_t, std::vector<Mapping>>& targets) {
     std::vector<Target> all;
     std::vector<TargetId> ids;
     std::vector<PageOwners::Mapper> mappers;
@@ -50,11 +51,10 @@ class PageOwnersTest : public testing::Test {
     }
     shared_.Add(all);
     shared_.KeepOnly(ids);
-    changes_ = owners_.Follow(shared_, mappers);
-    return changes_.outdated;
+    return owners_.Follow(shared_, mappers);
   }
   std::vector<PlacedRun> Found(std::uint32_t target, VpnRange range, std::vector<PlacedRun> runs) {
-    owners_.Found(TargetId(target), range, runs);
+    changes_ = owners_.Found(TargetId(target), range, runs);
     return runs;
   }
   std::vector<VpnRange> JointIn(std::uint32_t target, VpnRange range) const {
@@ -66,7 +66,7 @@ class PageOwnersTest : public testing::Test {
 
   SharedPages shared_;
   PageOwners owners_;
-  PageOwners::Changes changes_;  // by the last call of Follow()
+  Changes changes_;  // by the last call of Found()
   bool joins_segments_ = true;
 };
 
@@ -115,50 +115,50 @@ TEST_F(PageOwnersTest, TheOwnerStaysWhileOthersComeAndGo) {
   EXPECT_EQ(OwnerOf(Key(5, 107)), Key(5, 107));
 }
 
-TEST_F(PageOwnersTest, AnExitReleasesPagesAndTheNextThatIsSeenOwnsThem) {
-  Follow({{1, {Shared(100, 10)}}, {2, {Shared(500, 10)}}});
+TEST_F(PageOwnersTest, AnExitHandsPagesOnAndWhoeverIsSeenToHaveThemTakesThemOver) {
+  Follow({{1, {Shared(100, 10)}}, {2, {Shared(500, 10)}}, {3, {Shared(700, 10)}}});
   Found(1, Pages(0, 1000), {There(100, 110)});
-  EXPECT_THAT(Follow({{2, {Shared(500, 10)}}}),
-              ElementsAre(PageOwners::Pages{Key(1, 100), PageCount(10)}));
-  EXPECT_FALSE(OwnerOf(Key(2, 504)));
-  owners_.Seen({Key(2, 504), PageCount(1)});
-  EXPECT_EQ(OwnerOf(Key(2, 504)), Key(2, 504));
+  EXPECT_THAT(Follow({{2, {Shared(500, 10)}}, {3, {Shared(700, 10)}}}),
+              ElementsAre(Renamed{Key(1, 100), Key(2, 500), PageCount(10)},
+                          Renamed{Key(1, 100), std::nullopt, PageCount(10)}));
+  EXPECT_EQ(OwnerOf(Key(3, 704)), Key(2, 504));
+  EXPECT_THAT(JointIn(3, Pages(0, 1000)), ElementsAre(Pages(700, 710)))
+      << "whoever has the pages comes to own them";
+  EXPECT_THAT(owners_.Seen({Key(3, 704), PageCount(1)}),
+              ElementsAre(Renamed{Key(2, 504), Key(3, 704), PageCount(1)}));
+  EXPECT_THAT(owners_.Seen({Key(2, 503), PageCount(3)}),
+              ElementsAre(Renamed{Key(2, 503), Key(2, 503), PageCount(1)},
+                          Renamed{Key(2, 505), Key(2, 505), PageCount(1)}))
+      << "the one between is taken";
+  EXPECT_EQ(OwnerOf(Key(2, 504)), Key(3, 704));
+  EXPECT_THAT(JointIn(3, Pages(0, 1000)), ElementsAre(Pages(700, 703), Pages(704, 705),
+                                                      Pages(706, 710)));
+  EXPECT_THAT(Found(3, Pages(706, 708), {There(706, 708)}), ElementsAre(There(706, 708)));
+  EXPECT_THAT(changes_, ElementsAre(Renamed{Key(2, 506), Key(3, 706), PageCount(2)}));
 }
 
-TEST_F(PageOwnersTest, ReleasedPagesAreToBeFoundThroughEachRemainingMapping) {
-  Follow({{1, {Shared(100, 10)}}, {2, {Shared(500, 10)}}, {3, {Shared(700, 4, 8)}}});
-  Found(1, Pages(0, 1000), {There(103, 110)});
-  Follow({{2, {Shared(500, 10)}}, {3, {Shared(700, 4, 8)}}});
-  EXPECT_THAT(changes_.to_find, ElementsAre(PageOwners::Pages{Key(2, 503), PageCount(5)},
-                                            PageOwners::Pages{Key(2, 508), PageCount(2)},
-                                            PageOwners::Pages{Key(3, 700), PageCount(2)}));
+TEST_F(PageOwnersTest, TheLastMappingHandsPagesOnToTheFirstAsItExits) {
+  Follow({{1, {Shared(100, 10)}}, {2, {Shared(500, 10)}}});
+  Found(2, Pages(0, 1000), {There(503, 510)});
+  EXPECT_THAT(Follow({{1, {Shared(100, 8)}}}),
+              ElementsAre(Renamed{Key(2, 503), Key(1, 103), PageCount(5)},
+                          Renamed{Key(2, 503), std::nullopt, PageCount(7)}))
+      << "nobody maps the last two pages";
 }
 
-TEST_F(PageOwnersTest, TellsInWhichRangeNoOtherMappingOwnsPages) {
-  Follow({{1, {Shared(100, 10), Shared(200, 10, 50)}}, {2, {Shared(500, 10)}}});
-  owners_.Seen({Key(2, 500), PageCount(2)});
-  owners_.Seen({Key(2, 505), PageCount(1)});
-  owners_.Seen({Key(1, 103), PageCount(1)});
-  const auto free = [this](std::uint64_t start, std::uint64_t end) {
-    return owners_.FreeWithin(TargetId(1), Pages(start, end));
-  };
-  EXPECT_EQ(free(100, 110), Pages(102, 110)) << "page 105 lies between";
-  EXPECT_EQ(free(90, 102), Pages(90, 100));
-  EXPECT_EQ(free(103, 106), Pages(103, 105));
-  EXPECT_EQ(free(100, 300), Pages(102, 300));
-  EXPECT_EQ(free(100, 102).size(), PageCount(0));
-}
-
-TEST_F(PageOwnersTest, PagesThatTheOwnerUnmapsOrMapsElsewhereAreReleased) {
+TEST_F(PageOwnersTest, PagesThatTheOwnerUnmapsOrMapsElsewhereAreHandedOn) {
   Follow({{1, {Shared(100, 10)}}, {2, {Shared(500, 10)}}});
   Found(1, Pages(0, 1000), {There(100, 110)});
   // Pages 0 to 3 stay, 4 to 6 are gone, and 7 to 9 have moved by a page.
   EXPECT_THAT(Follow({{1, {Shared(100, 4), Shared(108, 3, 7)}}, {2, {Shared(500, 10)}}}),
-              ElementsAre(PageOwners::Pages{Key(1, 104), PageCount(4)},
-                          PageOwners::Pages{Key(1, 108), PageCount(2)}));
+              ElementsAre(Renamed{Key(1, 104), Key(2, 504), PageCount(3)},
+                          Renamed{Key(1, 107), Key(1, 108), PageCount(1)},
+                          Renamed{Key(1, 104), std::nullopt, PageCount(4)},
+                          Renamed{Key(1, 108), Key(1, 109), PageCount(2)},
+                          Renamed{Key(1, 108), std::nullopt, PageCount(2)}));
   EXPECT_EQ(OwnerOf(Key(2, 503)), Key(1, 103));
-  EXPECT_FALSE(OwnerOf(Key(2, 504)));
-  EXPECT_FALSE(OwnerOf(Key(2, 508)));
+  EXPECT_EQ(OwnerOf(Key(2, 504)), Key(2, 504));
+  EXPECT_EQ(OwnerOf(Key(2, 508)), Key(1, 109));
 }
 
 TEST_F(PageOwnersTest, SplittingAMappingReleasesNothing) {
@@ -169,15 +169,20 @@ TEST_F(PageOwnersTest, SplittingAMappingReleasesNothing) {
   EXPECT_EQ(OwnerOf(Key(2, 508)), Key(1, 108));
 }
 
-TEST_F(PageOwnersTest, APageThatTheOwnerNoLongerHasInItsPageTableIsReleased) {
+TEST_F(PageOwnersTest, APageThatIsNotFoundIsHandedOnUpToTheLastMapping) {
   Follow({{1, {Shared(100, 10)}}, {2, {Shared(500, 10)}}});
   Found(1, Pages(0, 1000), {There(100, 110)});
   Found(1, Pages(103, 106), {There(103, 104)});
+  EXPECT_THAT(changes_, ElementsAre(Renamed{Key(1, 104), Key(2, 504), PageCount(2)}));
   EXPECT_EQ(OwnerOf(Key(2, 503)), Key(1, 103));
-  EXPECT_FALSE(OwnerOf(Key(2, 504)));
-  EXPECT_FALSE(OwnerOf(Key(2, 505)));
+  EXPECT_EQ(OwnerOf(Key(2, 505)), Key(2, 505));
   EXPECT_EQ(OwnerOf(Key(2, 506)), Key(1, 106));
   EXPECT_THAT(JointIn(2, Pages(0, 1000)), ElementsAre(Pages(504, 506)));
+  EXPECT_THAT(JointIn(1, Pages(0, 1000)), ElementsAre(Pages(100, 110)));
+  Found(2, Pages(500, 510), {There(505, 506)});
+  EXPECT_FALSE(OwnerOf(Key(2, 504))) << "no mapping has it";
+  EXPECT_EQ(OwnerOf(Key(2, 505)), Key(2, 505));
+  EXPECT_THAT(JointIn(1, Pages(0, 1000)), ElementsAre(Pages(100, 105), Pages(106, 110)));
 }
 
 TEST_F(PageOwnersTest, AFileThatOneTargetMapsTwiceIsJointAndOwnedOnce) {
@@ -198,14 +203,20 @@ TEST_F(PageOwnersTest, AFileThatOneMappingHoldsIsNotJoint) {
       << "the other mapping holds two of these pages and two behind them";
 }
 
-TEST_F(PageOwnersTest, PagesThatCeaseToBeJointAreToBeFoundAnew) {
+TEST_F(PageOwnersTest, PagesAreJointAsLongAsSeveralMappingsHoldAllOfThem) {
   Follow({{1, {Shared(100, 10)}}, {2, {Shared(500, 10)}}, {3, {Shared(700, 4)}}});
   Found(1, Pages(0, 1000), {There(102, 110)});
-  const PageOwners::Pages unjoined{Key(1, 104), PageCount(6)};
-  EXPECT_THAT(Follow({{1, {Shared(100, 10)}}, {3, {Shared(700, 4)}}}), ElementsAre(unjoined))
-      << "two of the pages are still joint";
-  EXPECT_THAT(changes_.to_find, ElementsAre(unjoined));
-  EXPECT_EQ(OwnerOf(Key(1, 104)), Key(1, 104)) << "a mapping stays the owner";
+  const auto are_joint = [this](std::uint64_t first, std::uint64_t pages) {
+    return owners_.AreJoint({Key(1, first), PageCount(pages)});
+  };
+  EXPECT_TRUE(are_joint(100, 10));
+  EXPECT_FALSE(are_joint(99, 2)) << "the first page is in no file";
+  EXPECT_THAT(Follow({{1, {Shared(100, 10)}}, {3, {Shared(700, 4)}}}), IsEmpty())
+      << "their places stay known";
+  EXPECT_TRUE(are_joint(102, 2));
+  EXPECT_FALSE(are_joint(103, 2));
+  EXPECT_FALSE(are_joint(104, 1));
+  EXPECT_EQ(OwnerOf(Key(1, 104)), Key(1, 104));
 }
 
 TEST_F(PageOwnersTest, SegmentsOfAnotherIpcNamespaceAreNobodyElses) {
@@ -259,13 +270,18 @@ TEST_F(PageOwnersTest, CutsSpansWhereNamesAndOwnersChange) {
   EXPECT_NE(first, second) << "the mappings take turns for pages without an owner";
 }
 
-// Against one owner for each page, by hand.
+// Against one owner for each page, by hand; and places by address follow owners.
 TEST_F(PageOwnersTest, AgreesWithANaiveListOfPages) {
   std::mt19937 random(7);
   const auto pick = [&random](std::uint64_t below) { return random() % below; };
   std::map<std::uint32_t, std::vector<Mapping>> targets;
   using FilePage = std::pair<std::uint64_t, std::uint64_t>;  // inode, page
-  std::map<FilePage, PageKey> naive;
+  struct Owner {
+    PageKey address;
+    bool presumed = false;
+  };
+  std::map<FilePage, Owner> naive;
+  std::map<PageKey, FilePage> places;  // by the owner's address, as the placer has them
   const auto file_page = [&](PageKey address) -> std::optional<FilePage> {
     for (const Mapping& mapping : targets[address.target.value()]) {
       if (mapping.range.Contains(address.vpn)) {
@@ -274,6 +290,41 @@ TEST_F(PageOwnersTest, AgreesWithANaiveListOfPages) {
       }
     }
     return std::nullopt;
+  };
+  // The first mapping of the page behind an address; behind the last one the first one, if `in_turn`.
+  const auto next = [&](FilePage page, PageKey behind, bool in_turn) -> std::optional<PageKey> {
+    std::set<PageKey> mappings;
+    for (const auto& [id, of_target] : targets) {
+      for (std::uint64_t vpn = 100; vpn < 200; ++vpn) {
+        if (file_page(Key(id, vpn)) == page) mappings.insert(Key(id, vpn));
+      }
+    }
+    auto found = mappings.upper_bound(behind);
+    if (found == mappings.end() && in_turn) found = mappings.begin();
+    return found == mappings.end() ? std::nullopt : std::optional(*found);
+  };
+  // Mappings at these addresses have been found not to have the page.
+  const auto hand_on = [&](FilePage page, PageKey had, bool in_turn, VpnRange looked_at) {
+    auto to = next(page, had, in_turn);
+    while (to && to->target == had.target && looked_at.Contains(to->vpn)) {
+      to = next(page, *to, in_turn);
+    }
+    if (to) naive[page] = {*to, true};
+  };
+  const auto take_over = [&](const Changes& changes) {
+    std::map<PageKey, FilePage> renamed;
+    for (const auto& [from, to, pages] : changes) {
+      for (PageCount i; i < pages; i += PageCount(1)) {
+        const auto known = places.extract({from.target, from.vpn + i});
+        if (!known.empty() && to) renamed[{to->target, to->vpn + i}] = known.mapped();
+      }
+    }
+    places.insert(renamed.begin(), renamed.end());
+  };
+  const auto see = [&](FilePage page, PageKey address) {
+    const auto [owner, is_new] = naive.try_emplace(page, Owner{address});
+    if (owner->second.presumed) owner->second = {address};
+    return owner->second.address == address;
   };
   for (int step = 0; step < 2000; ++step) {
     const auto target = static_cast<std::uint32_t>(pick(3));
@@ -289,39 +340,47 @@ TEST_F(PageOwnersTest, AgreesWithANaiveListOfPages) {
           mappings.push_back(Shared(at, pages, pick(40), 7 + pick(3)));
           at += pages + pick(5);
         }
-        Follow(targets);
-        std::set<PageKey> outdated;
-        for (const auto& [address, pages] : changes_.outdated) {
-          for (PageCount i; i < pages; i += PageCount(1)) {
-            outdated.insert({address.target, address.vpn + i});
-          }
-        }
+        take_over(Follow(targets));
+        std::vector<std::pair<FilePage, PageKey>> lost;
         std::erase_if(naive, [&](const auto& page) {
-          if (file_page(page.second) == page.first) return false;
-          EXPECT_TRUE(outdated.contains(page.second)) << step;
+          if (file_page(page.second.address) == page.first) return false;
+          lost.emplace_back(page.first, page.second.address);
           return true;
         });
+        for (const auto& [page, had] : lost) hand_on(page, had, true, {});
         break;
       }
       case 1:
-        owners_.Seen({of_target(first), PageCount(end - first)});
+        take_over(owners_.Seen({of_target(first), PageCount(end - first)}));
         for (std::uint64_t vpn = first; vpn < end; ++vpn) {
-          if (const auto page = file_page(of_target(vpn))) naive.try_emplace(*page, of_target(vpn));
+          if (const auto page = file_page(of_target(vpn))) {
+            if (see(*page, of_target(vpn))) places[of_target(vpn)] = *page;
+          }
         }
         break;
       default: {
         const std::uint64_t there = first + pick(end - first);
         const std::vector<PlacedRun> found = Found(target, Pages(first, end), {There(there, end)});
+        take_over(changes_);
+        std::vector<std::pair<FilePage, PageKey>> released;
         std::erase_if(naive, [&](const auto& page) {
-          const PageKey owner = page.second;
-          return owner.target == TargetId(target) && Pages(first, there).Contains(owner.vpn);
+          const PageKey owner = page.second.address;
+          if (owner.target != TargetId(target) || !Pages(first, end).Contains(owner.vpn)) {
+            return false;
+          }
+          released.emplace_back(page.first, owner);
+          return true;
         });
         std::size_t placed = 0;
+        for (std::uint64_t vpn = first; vpn < end; ++vpn) places.erase(of_target(vpn));
         for (std::uint64_t vpn = there; vpn < end; ++vpn) {
           const auto page = file_page(of_target(vpn));
-          const bool is_own =
-              !page || naive.try_emplace(*page, of_target(vpn)).first->second == of_target(vpn);
+          const bool is_own = !page || see(*page, of_target(vpn));
+          if (page && is_own) places[of_target(vpn)] = *page;
           placed += is_own ? 1 : 0;
+        }
+        for (const auto& [page, had] : released) {
+          if (!naive.contains(page)) hand_on(page, had, false, Pages(first, end));
         }
         std::size_t in_runs = 0;
         for (const PlacedRun& run : found) in_runs += run.pages.size().value();
@@ -332,11 +391,15 @@ TEST_F(PageOwnersTest, AgreesWithANaiveListOfPages) {
       for (std::uint64_t vpn = 100; vpn < 200; ++vpn) {
         const auto page = file_page(Key(id, vpn));
         const auto owned = page ? naive.find(*page) : naive.end();
-        const std::optional<PageKey> owner = !page                  ? std::optional(Key(id, vpn))
-                                             : owned != naive.end() ? std::optional(owned->second)
-                                                                    : std::nullopt;
+        std::optional<PageKey> owner = Key(id, vpn);
+        if (page) owner.reset();
+        if (owned != naive.end()) owner = owned->second.address;
         ASSERT_EQ(OwnerOf(Key(id, vpn)), owner) << "step " << step << ", page " << vpn;
       }
+    }
+    for (const auto& [address, page] : places) {
+      ASSERT_TRUE(naive.contains(page)) << "step " << step;
+      ASSERT_EQ(naive[page].address, address) << "step " << step;
     }
   }
 }

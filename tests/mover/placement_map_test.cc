@@ -82,6 +82,28 @@ TEST_F(PlacementMapTest, CountsPagesByTier) {
 }
 
 // Against one entry per page.
+TEST_F(PlacementMapTest, TakesPlacesOverToNewAddresses) {
+  Learn(Pages(0, 30), {RunOf(0, 10, 0), RunOf(10, 15, 1), RunOf(20, 30, 1)});
+  // Pages 5 to 24 go up by 10, over others that go to another target.
+  const TargetId other{5};
+  map_.Rename(std::vector<Renamed>{{{kTarget, Vpn(5)}, PageKey{kTarget, Vpn(15)}, PageCount(20)},
+                                   {{kTarget, Vpn(25)}, PageKey{other, Vpn(100)}, PageCount(3)},
+                                   {{kTarget, Vpn(25)}, std::nullopt, PageCount(5)}});
+  EXPECT_THAT(All(map_), testing::ElementsAre(RunOf(0, 5, 0), RunOf(15, 20, 0), RunOf(20, 25, 1),
+                                              RunOf(30, 35, 1)));
+  EXPECT_EQ(map_.Find({other, Vpn(100)}), RunOf(100, 103, 1));
+  EXPECT_EQ(map_.Find({other, Vpn(103)}), std::nullopt);
+}
+
+TEST_F(PlacementMapTest, TakesAHugePageOverOnlyToWhereItCanBe) {
+  Learn(Pages(0, 2048), {RunOf(0, 2048, 1, 512)});
+  map_.Rename(std::vector<Renamed>{{{kTarget, Vpn(0)}, PageKey{kTarget, Vpn(4096)}, PageCount(512)},
+                                   {{kTarget, Vpn(512)}, PageKey{kTarget, Vpn(9)}, PageCount(512)},
+                                   {{kTarget, Vpn(1024)}, PageKey{kTarget, Vpn(8192)}, PageCount(9)}});
+  EXPECT_THAT(All(map_), testing::ElementsAre(RunOf(1033, 2048, 1, 512),
+                                              RunOf(4096, 4608, 1, 512)));
+}
+
 TEST_F(PlacementMapTest, AgreesWithANaiveMapAndStaysJoined) {
   constexpr std::uint64_t kPages = 64;
   std::mt19937_64 random(1);

@@ -102,5 +102,26 @@ TEST_F(SupposedMovesTest, UndoneAllAreWhereTheyReallyAre) {
   EXPECT_EQ(Located(), real_.runs);
 }
 
+TEST_F(SupposedMovesTest, UndoingPlacesNoPageThatTheMapHasForgotten) {
+  real_.runs = {Placed(100, 200, kSlow)};
+  PlacementMap map;
+  moves_.Suppose(kTarget, Pages(120, 130), kSlow, kFast, PageCount(1));
+  map.Learn(kTarget, Pages(0, 10'000), Located());
+  map.Learn(kTarget, Pages(125, 200), {});
+  moves_.Undo(map);
+  EXPECT_EQ(map.Find({kTarget, Vpn(124)})->node, kSlow);
+  EXPECT_EQ(map.Find({kTarget, Vpn(125)}), std::nullopt);
+}
+
+TEST_F(SupposedMovesTest, MovesGoWithPagesToNewAddresses) {
+  moves_.Suppose(kTarget, Pages(120, 130), kSlow, kFast, PageCount(1));
+  moves_.Rename(std::vector<Renamed>{{{kTarget, Vpn(125)}, PageKey{kTarget, Vpn(300)}, PageCount(5)}});
+  real_.runs = {Placed(100, 400, kSlow)};
+  EXPECT_THAT(Located(),
+              ElementsAre(Placed(100, 120, kSlow), Placed(120, 125, kFast), Placed(125, 300, kSlow),
+                          Placed(300, 305, kFast), Placed(305, 400, kSlow)));
+  EXPECT_EQ(moves_.PagesGained(kSlow), 10);
+}
+
 }  // namespace supposed_moves_test
 }  // namespace tmprof

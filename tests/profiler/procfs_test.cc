@@ -37,7 +37,7 @@ TEST(ProcFs, TellsIpcNamespacesApart) {
   EXPECT_EQ(ProcFs().IpcNamespace(Pid(0)), std::nullopt) << "no process";
   std::optional<std::uint64_t> other;
   std::thread([&other] {
-    // Of this thread alone.
+    // This thread alone changes its namespace.
     if (::unshare(CLONE_NEWIPC) == 0) other = ProcFs().IpcNamespace(Pid(::gettid()));
   }).join();
   if (!other) GTEST_SKIP() << "it takes CAP_SYS_ADMIN";

@@ -33,7 +33,7 @@ class FakeClock final : public Clock {
   MonotonicTime now;
 };
 
-// Looking takes so long for each page. The survey of two processes takes 12 ms, and a survey has
+// Looking takes so long for each page at first. The survey of two processes takes 12 ms, and a survey has
 // 10 ms in the first epoch and 1 ms more in each later one, so that no survey is made in the second
 // and third epoch.
 constexpr std::chrono::microseconds kLookingTakes{60};
@@ -41,11 +41,12 @@ constexpr std::chrono::microseconds kLookingTakes{60};
 // Memory of several processes: page tables, and the nodes of what they map.
 class FakeMachine final : public PageLocator {
  public:
-  explicit FakeMachine(FakeClock& clock) : clock_(&clock) {}
+  FakeMachine(FakeClock& clock, const std::chrono::nanoseconds& looking_takes)
+      : clock_(&clock), looking_takes_(&looking_takes) {}
 
   Result<std::vector<PlacedRun>> Locate(Pid pid, VpnRange range,
                                         std::span<const VpnRange> joint) override {
-    clock_->now += kLookingTakes * static_cast<int>(range.size().value());
+    clock_->now += *looking_takes_ * static_cast<int>(range.size().value());
     std::vector<PlacedRun> runs;
     for (const auto& [vpn, frame] : tables[pid]) {
       if (!range.Contains(vpn)) continue;
@@ -71,6 +72,7 @@ class FakeMachine final : public PageLocator {
 
  private:
   FakeClock* clock_;
+  const std::chrono::nanoseconds* looking_takes_;
 };
 
 // Frames 0 to 99 are those of a file.
@@ -162,6 +164,7 @@ class SharedPlacementTest : public testing::Test {
       const int frame = machine_.tables.at(PidOf(move.key.target.value())).at(move.key.vpn);
       EXPECT_EQ(machine_.node.at(frame), move.from);
       EXPECT_EQ(move.joint, machine_.Mappings(frame) > 1);
+      EXPECT_EQ(move.file.has_value(), move.joint);
       machine_.node.at(frame) = move.to;
       outcomes.push_back({.move = move, .attempts = 1});
     }
@@ -178,7 +181,8 @@ class SharedPlacementTest : public testing::Test {
 
   PlacerOptions options_{.tiers = *Tiers::Make({{kFast}, {kSlow}})};
   FakeClock clock_;
-  FakeMachine machine_{clock_};
+  std::chrono::nanoseconds looking_takes_ = kLookingTakes;
+  FakeMachine machine_{clock_, looking_takes_};
   std::map<std::uint32_t, Process> processes_;
   std::unique_ptr<Placer> placer_;  // with the first decision
   std::uint64_t next_epoch_ = 0;
@@ -194,6 +198,7 @@ TEST_F(SharedPlacementTest, APageIsWorthTheAccessesOfAllItsMappers) {
   ASSERT_THAT(decision.moves, ElementsAre(MoveOf(Key(1, 1003))));
   EXPECT_EQ(decision.moves[0].score, 6);
   EXPECT_TRUE(decision.moves[0].joint);
+  EXPECT_EQ(decision.moves[0].file, (FilePlace{.device = 1, .inode = 7, .offset = PageCount(3)}));
   EXPECT_EQ(decision.gain, 6.0 / 11);
   Play(decision);
   EXPECT_THAT(Decide({{Key(1, 1003), 3}, {Key(2, 5003), 3}}).moves, IsEmpty());
@@ -313,7 +318,7 @@ TEST_F(SharedPlacementTest, APageStaysWhereAnotherMapperIsBound) {
   EXPECT_THAT(in_cpuset.moves, IsEmpty());
   EXPECT_EQ(in_cpuset.not_moved, NotMoved{.bound = 2});
   processes_[2].binding.reset();
-  EXPECT_THAT(Decide(hot).moves, IsEmpty()) << "nobody knows what binds it";
+  EXPECT_EQ(Decide(hot).not_moved, NotMoved{.binding_unknown = 2});
   const MemoryBinding::Range bound{{Vpn(5004), Vpn(5005)}, std::vector{kSlow}};
   processes_[2].binding = MemoryBinding(std::nullopt, std::nullopt, {bound});
   const PlacementDecision in_part = Decide(hot);
@@ -356,8 +361,36 @@ TEST_F(SharedPlacementTest, PagesStillCountOnceTheirOwnerHasExited) {
   options_.capacity = Ratio{1, 2};
   EXPECT_EQ(Decide({}).capacity, PageCount((99 + 2) / 2));
   Exit(1);
+  looking_takes_ = seconds(9);  // so that nothing more can be looked at
+  machine_.asked.clear();
   EXPECT_EQ(Decide({}).capacity, PageCount((99 + 1) / 2));
   EXPECT_EQ(placer_->map().PagesIn(TargetId(2), options_.tiers, kTier1), PageCount(20));
+  EXPECT_THAT(machine_.asked, IsEmpty());
+}
+
+TEST_F(SharedPlacementTest, PagesStillCountOnceTheyAreNoLongerShared) {
+  for (int page = 0; page < 99; ++page) {
+    Touch(1, 1000, page, page < 20 ? kFast : kSlow);
+  }
+  Touch(2, 5000, 0);
+  options_.capacity = Ratio{1, 2};
+  EXPECT_EQ(Decide({}).capacity, PageCount((99 + 2) / 2));
+  Exit(2);
+  looking_takes_ = seconds(9);
+  EXPECT_EQ(Decide({}).capacity, PageCount((99 + 1) / 2));
+  EXPECT_EQ(placer_->map().PagesIn(TargetId(1), options_.tiers, kTier1), PageCount(20));
+}
+
+TEST_F(SharedPlacementTest, APageIsTakenOverByTheMapperThatUsesItOnceItsOwnerHasExited) {
+  Start(3);
+  MapFile(3, 7000);
+  Touch(1, 1000, 3);
+  Touch(3, 7000, 3);
+  Decide({{Key(1, kPrivate), 5}, {Key(1, 1003), 3}});
+  Exit(1);
+  const PlacementDecision after = Decide({{Key(3, 7003), 5}});
+  ASSERT_THAT(after.moves, ElementsAre(MoveOf(Key(3, 7003)))) << "process 2 has never used it";
+  Play(after);
 }
 
 TEST_F(SharedPlacementTest, TheNextOwnerTakesOverWhatIsLetBeWhereTheOwnerUnmaps) {
@@ -414,11 +447,33 @@ TEST_F(SharedPlacementTest, APageThatOnlyOutsidersShareStaysOnceTheOtherTargetEx
   Touch(1, 1000, 3);
   Touch(2, 5000, 3);
   machine_.tables[PidOf(3)][Vpn(1)] = 3;
-  const PlacementDecision before = Decide({{Key(1, 1003), 3}});
+  const std::map<PageKey, std::uint32_t> hot{{Key(1, 1003), 3}};
+  const PlacementDecision before = Decide(hot);
   ASSERT_THAT(before.moves, ElementsAre(MoveOf(Key(1, 1003))));
   EXPECT_TRUE(before.moves[0].joint);
   Exit(2);
-  EXPECT_THAT(Decide({{Key(1, 1003), 3}}).moves, IsEmpty());
+  const PlacementDecision after = Decide(hot);
+  ASSERT_THAT(after.moves, SizeIs(1));
+  EXPECT_FALSE(after.moves[0].joint) << "the kernel is to refuse it for the outsider's sake";
+  Refuse(after, EACCES);
+  EXPECT_THAT(Decide(hot).moves, IsEmpty());
+}
+
+TEST_F(SharedPlacementTest, APageThatADryRunSupposedToMoveIsNotJointOnceTheOtherTargetExits) {
+  options_.dry_run = true;
+  Touch(1, 1000, 3);
+  Touch(2, 5000, 3);
+  const std::map<PageKey, std::uint32_t> hot{{Key(1, 1003), 3}};
+  const PlacementDecision dry = Decide(hot);
+  placer_->Learn(std::vector<MoveOutcome>{{.move = dry.moves.at(0), .error = ECANCELED}},
+                 next_epoch_);
+  Exit(2);
+  EXPECT_THAT(Decide(hot).moves, IsEmpty());
+  options_.dry_run = false;
+  placer_->Configure(options_);
+  const PlacementDecision real = Decide(hot);
+  ASSERT_THAT(real.moves, SizeIs(1));
+  EXPECT_FALSE(real.moves[0].joint);
 }
 
 TEST_F(SharedPlacementTest, APageNeedsNoPrivilegeOnceTheOtherTargetExits) {
