@@ -144,8 +144,7 @@ void PageOwners::ReleaseUnmapped(TargetId number, const std::set<TargetId>& chan
   }
 }
 
-void PageOwners::HandOn(File& file, VpnRange pages, PageKey owner, bool in_turn,
-                        Changes& changes) {
+void PageOwners::HandOn(File& file, VpnRange pages, PageKey owner, bool in_turn, Changes& changes) {
   std::vector<VpnRange> free;
   ForEachClaim(file.claims, pages, [&free](VpnRange part, const Claim* claim) {
     if (claim == nullptr) free.push_back(part);
@@ -198,8 +197,7 @@ void PageOwners::Cut(Claims& claims, Vpn at) {
   if (next == claims.begin()) return;
   auto& [start, claim] = *std::prev(next);
   if (claim.end <= at) return;
-  claims.emplace_hint(next, at,
-                      Claim{claim.end, After(claim.owner, at - start), claim.presumed});
+  claims.emplace_hint(next, at, Claim{claim.end, After(claim.owner, at - start), claim.presumed});
   claim.end = at;
 }
 
@@ -288,8 +286,8 @@ std::vector<VpnRange> PageOwners::ReleaseAll(Claims& claims, VpnRange pages, Pag
 }
 
 // Huge pages come one by one: each is claimed whole or not at all.
-void PageOwners::ClaimRun(Claims& claims, const Part& part, TargetId target,
-                          const PlacedRun& found, std::vector<PlacedRun>& own, Changes& changes) {
+void PageOwners::ClaimRun(Claims& claims, const Part& part, TargetId target, const PlacedRun& found,
+                          std::vector<PlacedRun>& own, Changes& changes) {
   const Vpn first = NameIn(part, found.pages.start).vpn;
   const VpnRange named{first, first + found.pages.size()};
   std::vector<VpnRange> free;
@@ -309,7 +307,8 @@ void PageOwners::ClaimRun(Claims& claims, const Part& part, TargetId target,
   }
 }
 
-PageOwners::Changes PageOwners::Found(TargetId target, VpnRange range, std::vector<PlacedRun>& runs) {
+PageOwners::Changes PageOwners::Found(TargetId target, VpnRange range,
+                                      std::vector<PlacedRun>& runs) {
   Changes changes;
   if (!MapsShared(target)) return changes;
   std::vector<PlacedRun> own;

@@ -31,7 +31,7 @@ struct PlacedRun {
 
 // Pages that are known by another address from now on.
 struct Renamed {
-  PageKey from;  // of the first page
+  PageKey from;               // of the first page
   std::optional<PageKey> to;  // nothing: by none
   PageCount pages;
   friend bool operator==(const Renamed&, const Renamed&) = default;

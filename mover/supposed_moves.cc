@@ -89,7 +89,8 @@ void SupposedMoves::Rename(std::span<const Renamed> pages) {
   moved_.from.Rename(pages);
 }
 
-void SupposedMoves::Suppose(TargetId target, VpnRange pages, NodeId from, NodeId to, PageCount leaf) {
+void SupposedMoves::Suppose(TargetId target, VpnRange pages, NodeId from, NodeId to,
+                            PageCount leaf) {
   // Of what has been supposed to move before, `from` is no place that it ever was in.
   std::vector<PlacedRun> origins;
   Vpn done = pages.start;

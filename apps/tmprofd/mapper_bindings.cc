@@ -22,13 +22,14 @@ MapperBindings::MapperBindings(std::span<const PlacedTarget> targets, const Tier
 template <typename Take>
 void MapperBindings::ForEachStretch(PageOwners::Pages of_target, Take take) {
   owners_->ForEachName(of_target, [&](PageKey name, PageKey, PageCount pages) {
-    owners_->ForEachStretchOf(
-        {name, pages}, [&](const PageOwners::Stretch& stretch, VpnRange within) {
-          const PageKey first{name.target, stretch.pages.start};
-          auto known = stretches_.find(first);
-          if (known == stretches_.end()) known = stretches_.emplace(first, AskedOf(stretch)).first;
-          take(stretch, within, known->second);
-        });
+    owners_->ForEachStretchOf({name, pages},
+                              [&](const PageOwners::Stretch& stretch, VpnRange within) {
+                                const PageKey first{name.target, stretch.pages.start};
+                                auto known = stretches_.find(first);
+                                if (known == stretches_.end())
+                                  known = stretches_.emplace(first, AskedOf(stretch)).first;
+                                take(stretch, within, known->second);
+                              });
   });
 }
 

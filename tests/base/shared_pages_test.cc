@@ -67,14 +67,14 @@ TEST_F(SharedPagesTest, TellsWhichPlaceOfWhichFileANameIs) {
 
 TEST_F(SharedPagesTest, TellsWhatAddressesMap) {
   const Vpn pages[] = {Vpn(50), Vpn(99), Vpn(100), Vpn(109), Vpn(110), Vpn(203), Vpn(999)};
-  const auto files =
-      SharedFilesAt(std::vector{Anonymous(50, 10), Shared(100, 10, 7, 2), Shared(200, 10, 8)}, pages);
+  const auto files = SharedFilesAt(
+      std::vector{Anonymous(50, 10), Shared(100, 10, 7, 2), Shared(200, 10, 8)}, pages);
   const auto place = [](std::uint64_t inode, std::uint64_t offset) {
     return FilePlace{.device = kShm, .inode = inode, .offset = PageCount(offset)};
   };
-  const std::vector<std::optional<FilePlace>> expected{
-      std::nullopt, std::nullopt, place(7, 2), place(7, 11), std::nullopt, place(8, 3),
-      std::nullopt};
+  const std::vector<std::optional<FilePlace>> expected{std::nullopt, std::nullopt, place(7, 2),
+                                                       place(7, 11), std::nullopt, place(8, 3),
+                                                       std::nullopt};
   EXPECT_EQ(files, expected);
 }
 

@@ -164,6 +164,20 @@ TEST_F(PageLocatorTest, LeavesOutAJointHugePageWithPagesThatAnotherMappingOwns) 
   EXPECT_EQ(kernel_.asked, 2U);
 }
 
+// It is no longer the process's own as soon as another one has any of its pages.
+TEST_F(PageLocatorTest, AHugePageOfWhichAnotherMappingHasAnyPageIsJoint) {
+  std::vector<std::uint64_t> entries(512);
+  for (std::uint64_t i = 0; i < entries.size(); ++i)
+    entries[i] = kPresent | kMappedOnce | (2048 + i);
+  entries[5] &= ~kMappedOnce;
+  Write(root_ / std::to_string(kPid.value()) / "pagemap", 512, entries);
+  Flag(2048, kTransparentHuge);
+  PlacedRun whole = RunOf(512, 1024, 1, 512);
+  whole.joint = true;
+  EXPECT_THAT(Locate(Pages(0, 2000), {Pages(512, 1024)}), ElementsAre(whole));
+  EXPECT_THAT(Locate(Pages(0, 2000), {}), testing::IsEmpty());
+}
+
 TEST_F(PageLocatorTest, TakesFramesThatOnlyFollowOneAnotherForBasePages) {
   Map(512, 512, 2048);
   Flag(2048, 0);

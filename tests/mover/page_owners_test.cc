@@ -131,8 +131,8 @@ TEST_F(PageOwnersTest, AnExitHandsPagesOnAndWhoeverIsSeenToHaveThemTakesThemOver
                           Renamed{Key(2, 505), Key(2, 505), PageCount(1)}))
       << "the one between is taken";
   EXPECT_EQ(OwnerOf(Key(2, 504)), Key(3, 704));
-  EXPECT_THAT(JointIn(3, Pages(0, 1000)), ElementsAre(Pages(700, 703), Pages(704, 705),
-                                                      Pages(706, 710)));
+  EXPECT_THAT(JointIn(3, Pages(0, 1000)),
+              ElementsAre(Pages(700, 703), Pages(704, 705), Pages(706, 710)));
   EXPECT_THAT(Found(3, Pages(706, 708), {There(706, 708)}), ElementsAre(There(706, 708)));
   EXPECT_THAT(changes_, ElementsAre(Renamed{Key(2, 506), Key(3, 706), PageCount(2)}));
 }
@@ -291,7 +291,8 @@ TEST_F(PageOwnersTest, AgreesWithANaiveListOfPages) {
     }
     return std::nullopt;
   };
-  // The first mapping of the page behind an address; behind the last one the first one, if `in_turn`.
+  // The first mapping of the page behind an address; behind the last one the first one, if
+  // `in_turn`.
   const auto next = [&](FilePage page, PageKey behind, bool in_turn) -> std::optional<PageKey> {
     std::set<PageKey> mappings;
     for (const auto& [id, of_target] : targets) {

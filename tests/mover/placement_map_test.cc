@@ -97,11 +97,12 @@ TEST_F(PlacementMapTest, TakesPlacesOverToNewAddresses) {
 
 TEST_F(PlacementMapTest, TakesAHugePageOverOnlyToWhereItCanBe) {
   Learn(Pages(0, 2048), {RunOf(0, 2048, 1, 512)});
-  map_.Rename(std::vector<Renamed>{{{kTarget, Vpn(0)}, PageKey{kTarget, Vpn(4096)}, PageCount(512)},
-                                   {{kTarget, Vpn(512)}, PageKey{kTarget, Vpn(9)}, PageCount(512)},
-                                   {{kTarget, Vpn(1024)}, PageKey{kTarget, Vpn(8192)}, PageCount(9)}});
-  EXPECT_THAT(All(map_), testing::ElementsAre(RunOf(1033, 2048, 1, 512),
-                                              RunOf(4096, 4608, 1, 512)));
+  map_.Rename(
+      std::vector<Renamed>{{{kTarget, Vpn(0)}, PageKey{kTarget, Vpn(4096)}, PageCount(512)},
+                           {{kTarget, Vpn(512)}, PageKey{kTarget, Vpn(9)}, PageCount(512)},
+                           {{kTarget, Vpn(1024)}, PageKey{kTarget, Vpn(8192)}, PageCount(9)}});
+  EXPECT_THAT(All(map_),
+              testing::ElementsAre(RunOf(1033, 2048, 1, 512), RunOf(4096, 4608, 1, 512)));
 }
 
 TEST_F(PlacementMapTest, AgreesWithANaiveMapAndStaysJoined) {

@@ -115,7 +115,8 @@ TEST_F(SupposedMovesTest, UndoingPlacesNoPageThatTheMapHasForgotten) {
 
 TEST_F(SupposedMovesTest, MovesGoWithPagesToNewAddresses) {
   moves_.Suppose(kTarget, Pages(120, 130), kSlow, kFast, PageCount(1));
-  moves_.Rename(std::vector<Renamed>{{{kTarget, Vpn(125)}, PageKey{kTarget, Vpn(300)}, PageCount(5)}});
+  moves_.Rename(
+      std::vector<Renamed>{{{kTarget, Vpn(125)}, PageKey{kTarget, Vpn(300)}, PageCount(5)}});
   real_.runs = {Placed(100, 400, kSlow)};
   EXPECT_THAT(Located(),
               ElementsAre(Placed(100, 120, kSlow), Placed(120, 125, kFast), Placed(125, 300, kSlow),

@@ -33,9 +33,9 @@ class FakeClock final : public Clock {
   MonotonicTime now;
 };
 
-// Looking takes so long for each page at first. The survey of two processes takes 12 ms, and a survey has
-// 10 ms in the first epoch and 1 ms more in each later one, so that no survey is made in the second
-// and third epoch.
+// Looking takes so long for each page at first. The survey of two processes takes 12 ms, and a
+// survey has 10 ms in the first epoch and 1 ms more in each later one, so that no survey is made in
+// the second and third epoch.
 constexpr std::chrono::microseconds kLookingTakes{60};
 
 // Memory of several processes: page tables, and the nodes of what they map.
