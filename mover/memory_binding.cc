@@ -214,9 +214,12 @@ bool MemoryBinding::MayMove(VpnRange pages, NodeId from, NodeId to) const {
   return done >= pages.end || Allows(otherwise_, to);
 }
 
-bool MemoryBinding::IsUnread(Vpn vpn) const {
-  const auto range = FirstBehind(vpn);
-  return range != exceptions_.end() && range->unread && range->pages.Contains(vpn);
+bool MemoryBinding::HasUnread(VpnRange pages) const {
+  for (auto range = FirstBehind(pages.start);
+       range != exceptions_.end() && range->pages.start < pages.end; ++range) {
+    if (range->unread) return true;
+  }
+  return false;
 }
 
 bool MemoryBinding::Binds(std::span<const NodeId> nodes) const {

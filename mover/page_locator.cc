@@ -125,8 +125,9 @@ void LinuxPageLocator::FindLeaves(int pagemap, Vpn first, const std::vector<std:
         vpn.value() % kHugeLeafPages == 0 && i + kHugeLeafPages <= entries.size();
     const PageCount pages(may_be_huge && is_huge(vpn, &entries[i]) ? kHugeLeafPages : 1);
     const std::span<const std::uint64_t> of_leaf(&entries[i], pages.value());
-    const bool is_joint = std::ranges::any_of(
-        of_leaf, [](std::uint64_t entry) { return (entry & kMappedOnce) == 0; });
+    const bool is_joint = std::ranges::any_of(of_leaf, [](std::uint64_t entry) {
+      return (entry & kPresent) != 0 && (entry & kMappedOnce) == 0;
+    });
     // A leaf of which another mapping owns a part would move whole with its other part.
     const bool may_be_joint =
         !joint.empty() && joint.front().start <= vpn && vpn + pages <= joint.front().end;

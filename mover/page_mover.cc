@@ -284,7 +284,7 @@ std::vector<MoveOutcome> PageMover::MoveSome(MonotonicTime began) {
   }
   LearnRoom(chunk, told, ended);
   bandwidth_.Spend(moved.value() * kBasePageBytes);
-  const Shares shares = SharesOf(scope, ended - called, tried, moved);
+  const Shares shares = SharesOf(scope, ended - began, tried, moved);
   for (std::size_t i = 0; i < chunk.size(); ++i) {
     Pending after = chunk[i];
     ++after.attempts;

@@ -60,8 +60,8 @@ struct MoverLimits {
   friend bool operator==(const MoverLimits&, const MoverLimits&) = default;
 };
 
-// Of a move that was not tried: by the time of it a memory policy or cpuset was against it, it was
-// not known what these say, or the address of a shared page mapped something else.
+// The error of a move that was not tried: by the time of it a memory policy or cpuset was against
+// it, it was not known what these say, or the address of a shared page mapped something else.
 inline constexpr int kPolicyChanged = ESTALE;
 
 // What moving a page is supposed to take until calls tell: 1.35 page faults of 1.4 us and a share
@@ -82,7 +82,7 @@ class PageMover {
   using Binding = std::shared_ptr<const MemoryBinding>;
   using FindBinding = std::function<std::optional<Binding>(TargetId)>;
 
-  // What a process maps as of now. Parallel to the addresses, which ascend: the file and place, if
+  // Tells what a process maps now. Parallel to the addresses, which ascend: the file and place, if
   // the address is shared memory. Empty if it cannot be known.
   using FindFiles = std::function<std::vector<std::optional<FilePlace>>(Pid, std::span<const Vpn>)>;
 

@@ -10,6 +10,9 @@
 namespace tmprof {
 namespace {
 
+// Each costs a look in vain if the pages have left memory, and until then they count as there.
+constexpr int kMostPresumed = 2;
+
 PageKey After(PageKey key, PageCount pages) { return {key.target, key.vpn + pages}; }
 
 }  // namespace
@@ -114,53 +117,53 @@ bool PageOwners::IsJoint(const Part& part) const {
   return joint;
 }
 
-bool PageOwners::AreJoint(Pages of_target) const {
+PageCount PageOwners::JointPages(Pages of_target) const {
   PageCount joint;
   ForEachName(of_target, [&](PageKey name, PageKey, PageCount pages) {
     ForEachStretchOf({name, pages}, [&joint](const Stretch& stretch, VpnRange within) {
       if (stretch.joint()) joint += within.size();
     });
   });
-  return joint == of_target.pages;
+  return joint;
 }
 
 void PageOwners::ReleaseUnmapped(TargetId number, const std::set<TargetId>& changed,
                                  Changes& changes) {
   File& file = files_.at(number);
-  std::vector<std::pair<VpnRange, PageKey>> released;
+  std::vector<std::pair<VpnRange, PageKey>> unmapped;
   for (const auto& [start, claim] : file.claims) {
     if (!changed.contains(claim.owner.target)) continue;
     const PageKey first = claim.owner;
     const PageKey name{number, start};
     ForEachName({first, claim.end - start}, [&](PageKey now, PageKey address, PageCount cut) {
       const PageKey before = After(name, address.vpn - first.vpn);
-      if (now != before) released.emplace_back(VpnRange{before.vpn, before.vpn + cut}, address);
+      if (now != before) unmapped.emplace_back(VpnRange{before.vpn, before.vpn + cut}, address);
     });
   }
-  for (const auto& [pages, owner] : released) ReleaseAll(file.claims, pages, owner);
-  for (const auto& [pages, owner] : released) {
-    HandOn(file, pages, owner, /*in_turn=*/true, changes);
-    changes.push_back({owner, std::nullopt, pages.size()});  // what is left of them
+  std::vector<Released> released;
+  for (const auto& [pages, owner] : unmapped) ReleaseAll(file.claims, pages, owner, released);
+  for (const Released& some : released) {
+    HandOn(file, some, std::max(some.presumed, 1), changes);
+    changes.push_back({some.owner, std::nullopt, some.pages.size()});  // what is left of them
   }
 }
 
-void PageOwners::HandOn(File& file, VpnRange pages, PageKey owner, bool in_turn, Changes& changes) {
+void PageOwners::HandOn(File& file, const Released& released, int presumed, Changes& changes) {
+  if (presumed > kMostPresumed) return;
   std::vector<VpnRange> free;
-  ForEachClaim(file.claims, pages, [&free](VpnRange part, const Claim* claim) {
+  ForEachClaim(file.claims, released.pages, [&free](VpnRange part, const Claim* claim) {
     if (claim == nullptr) free.push_back(part);
   });
   for (const VpnRange& part : free) {
     ForEachStretch(file, part, [&](const Stretch& stretch, VpnRange within) {
-      const PageKey had = After(owner, within.start - pages.start);
+      const PageKey had = After(released.owner, within.start - released.pages.start);
       const PageCount from_start = within.start - stretch.pages.start;
       const auto address = [from_start](PageKey first) { return After(first, from_start); };
       auto next = std::ranges::upper_bound(stretch.mappings, had, {}, address);
-      if (next == stretch.mappings.end()) {
-        if (!in_turn) return;
-        next = stretch.mappings.begin();
-      }
+      if (next == stretch.mappings.end()) next = stretch.mappings.begin();
       const PageKey to = address(*next);
-      Assign(file.claims, within, to, /*presumed=*/true);
+      if (to == had) return;
+      Assign(file.claims, within, to, presumed);
       changes.push_back({had, to, within.size()});
     });
   }
@@ -201,7 +204,7 @@ void PageOwners::Cut(Claims& claims, Vpn at) {
   claim.end = at;
 }
 
-void PageOwners::Assign(Claims& claims, VpnRange pages, PageKey owner, bool presumed) {
+void PageOwners::Assign(Claims& claims, VpnRange pages, PageKey owner, int presumed) {
   Cut(claims, pages.start);
   Cut(claims, pages.end);
   claims.erase(claims.lower_bound(pages.start), claims.lower_bound(pages.end));
@@ -225,13 +228,13 @@ void PageOwners::ClaimFree(Claims& claims, VpnRange pages, PageKey owner, Change
   ForEachClaim(claims, pages, [&free](VpnRange part, const Claim* claim) {
     if (claim == nullptr) {
       free.emplace_back(part, std::nullopt);
-    } else if (claim->presumed) {
+    } else if (claim->presumed > 0) {
       free.emplace_back(part, claim->owner);
     }
   });
   for (const auto& [part, presumed] : free) {
     const PageKey address = After(owner, part.start - pages.start);
-    Assign(claims, part, address, /*presumed=*/false);
+    Assign(claims, part, address, /*presumed=*/0);
     if (presumed) changes.push_back({*presumed, address, part.size()});
   }
 }
@@ -258,7 +261,7 @@ std::vector<VpnRange> PageOwners::JointIn(TargetId target, VpnRange range) const
       if (!stretch.joint()) return;
       ForEachClaim(file.claims, within, [&](VpnRange claimed, const Claim* claim) {
         const Vpn at = pages.start + (claimed.start - first);
-        const bool is_free = claim == nullptr || claim->presumed;
+        const bool is_free = claim == nullptr || claim->presumed > 0;
         if (!is_free && claim->owner != PageKey{target, at}) return;
         const VpnRange own{at, at + claimed.size()};
         if (!joint.empty() && joint.back().end == own.start) {
@@ -272,17 +275,17 @@ std::vector<VpnRange> PageOwners::JointIn(TargetId target, VpnRange range) const
   return joint;
 }
 
-std::vector<VpnRange> PageOwners::ReleaseAll(Claims& claims, VpnRange pages, PageKey owner) {
+void PageOwners::ReleaseAll(Claims& claims, VpnRange pages, PageKey owner,
+                            std::vector<Released>& released) {
   Cut(claims, pages.start);
   Cut(claims, pages.end);
-  std::vector<VpnRange> released;
   auto claim = claims.lower_bound(pages.start);
   while (claim != claims.end() && claim->first < pages.end) {
-    const bool is_own = claim->second.owner == After(owner, claim->first - pages.start);
-    if (is_own) released.push_back({claim->first, claim->second.end});
+    const auto& [start, owned] = *claim;
+    const bool is_own = owned.owner == After(owner, start - pages.start);
+    if (is_own) released.push_back({{start, owned.end}, owned.owner, owned.presumed});
     claim = is_own ? claims.erase(claim) : std::next(claim);
   }
-  return released;
 }
 
 // Huge pages come one by one: each is claimed whole or not at all.
@@ -293,7 +296,7 @@ void PageOwners::ClaimRun(Claims& claims, const Part& part, TargetId target, con
   std::vector<VpnRange> free;
   PageCount free_pages;
   ForEachClaim(claims, named, [&](VpnRange pages, const Claim* claim) {
-    if (claim != nullptr && !claim->presumed) return;
+    if (claim != nullptr && claim->presumed == 0) return;
     free.push_back(pages);
     free_pages += pages.size();
   });
@@ -334,14 +337,12 @@ PageOwners::Changes PageOwners::Found(TargetId target, VpnRange range,
     File& file = files_.at(part.name.target);
     // Pages that are there are claimed anew.
     const Vpn first = NameIn(part, pages.start).vpn;
-    const auto released =
-        ReleaseAll(file.claims, {first, first + pages.size()}, {target, pages.start});
+    std::vector<Released> released;
+    ReleaseAll(file.claims, {first, first + pages.size()}, {target, pages.start}, released);
     take_until(pages.end, [&](const PlacedRun& found) {
       ClaimRun(file.claims, part, target, found, own, changes);
     });
-    for (const VpnRange& lost : released) {
-      HandOn(file, lost, {target, pages.start + (lost.start - first)}, /*in_turn=*/false, changes);
-    }
+    for (const Released& lost : released) HandOn(file, lost, lost.presumed + 1, changes);
   });
   take_until(range.end, keep);
   runs = std::move(own);

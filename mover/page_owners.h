@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -21,9 +22,9 @@ namespace tmprof {
 // Each page of a shared file has at most one owner among the mappings of targets. A mapping becomes
 // the owner when the page was found in its page table, or was seen accessed through it, and nobody
 // owns the page. It stays the owner until its process exits, unmaps the page, or a look shows that
-// it no longer has the page in its page table. Then another mapping is presumed to own the page, so
-// that its place stays known, until a mapping is seen to have it. Several mappings of one process
-// count as those of several processes do.
+// it no longer has the page in its page table. Then the next mapping is presumed to own the page,
+// so that its place stays known, until a mapping is seen to have it. After a few mappings without
+// the page nobody owns it. Several mappings of one process count as those of several processes do.
 //
 // Pages that several mappings of targets hold are called joint. Not every one of these mappings has
 // the page in its page table.
@@ -50,6 +51,12 @@ class PageOwners {
   // These targets map what `shared` has of them from now on, and all others nothing. They ascend.
   Changes Follow(const SharedPages& shared, std::span<const Mapper> targets);
 
+  // Calls `take(file)` for each shared file that the target maps, maybe several times.
+  template <typename Take>
+  void ForEachFile(TargetId target, Take take) const {
+    ForEachPart(target, {Vpn(0), Vpn(std::numeric_limits<Vpn::rep>::max())},
+                [&take](const Part& part, VpnRange) { take(part.name.target); });
+  }
   // False: every page is named by its own address.
   bool SharesAny() const { return !files_.empty(); }
   bool MapsShared(TargetId target) const { return parts_.contains(target); }
@@ -82,8 +89,8 @@ class PageOwners {
   // Calls `take(stretch, pages)` for each part of pages with ascending names that somebody maps.
   template <typename Take>
   void ForEachStretchOf(Pages named, Take take) const;
-  // Several mappings hold each of the pages.
-  bool AreJoint(Pages of_target) const;
+  // How many of the pages several mappings hold.
+  PageCount JointPages(Pages of_target) const;
 
   // The pages were seen accessed through this mapping. The answer has those of them that it or
   // another mapping was presumed to own.
@@ -101,8 +108,9 @@ class PageOwners {
   struct Claim {
     Vpn end;
     PageKey owner;  // of the first page
-    // Nobody has seen the mapping have the pages. Whoever is seen to have them comes to own them.
-    bool presumed = false;
+    // How many mappings have been presumed to have the pages, this one the last; 0: it was seen to
+    // have them. If it was not, whoever is seen to have them comes to own them.
+    int presumed = 0;
   };
   using Claims = std::map<Vpn, Claim>;  // by page of the file; disjoint
   struct File {
@@ -112,18 +120,24 @@ class PageOwners {
 
   static void Cut(Claims& claims, Vpn at);
   // `owner` is the address of the first of the pages in a mapping.
-  static void Assign(Claims& claims, VpnRange pages, PageKey owner, bool presumed);
+  static void Assign(Claims& claims, VpnRange pages, PageKey owner, int presumed);
   // The mapping at `owner` is seen to have these pages. It comes to own those that no other mapping
   // is known to own. Changes tell of those that a mapping, maybe this one, was presumed to own.
   static void ClaimFree(Claims& claims, VpnRange pages, PageKey owner, Changes& changes);
-  // Returns which of the pages the mapping at `owner` owned, none of which it owns any more.
-  static std::vector<VpnRange> ReleaseAll(Claims& claims, VpnRange pages, PageKey owner);
+  // Pages that the mapping at `owner` does not own any more, and Claim::presumed of them.
+  struct Released {
+    VpnRange pages;
+    PageKey owner;
+    int presumed;
+  };
+  static void ReleaseAll(Claims& claims, VpnRange pages, PageKey owner,
+                         std::vector<Released>& released);
   // Adds to `own` what of the run, which lies in the part, the target comes to own.
   static void ClaimRun(Claims& claims, const Part& part, TargetId target, const PlacedRun& found,
                        std::vector<PlacedRun>& own, Changes& changes);
-  // Presumes the next mapping behind `owner`, which had these pages, to own those of them that
-  // nobody owns. Behind the last mapping comes the first one, or none if `in_turn` is false.
-  static void HandOn(File& file, VpnRange pages, PageKey owner, bool in_turn, Changes& changes);
+  // Presumes the next mapping to own what of the pages nobody owns. Behind the last mapping comes
+  // the first one.
+  static void HandOn(File& file, const Released& released, int presumed, Changes& changes);
   // Calls `take(pages, claim)` for each part of `pages`, in their order; the claim begins with the
   // part, or is null if nobody owns it.
   template <typename Take>

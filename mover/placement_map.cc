@@ -16,6 +16,18 @@ void Append(std::vector<PlacedRun>& runs, const PlacedRun& run) {
   }
 }
 
+void Append(std::vector<Renamed>& all, const Renamed& renamed) {
+  const auto behind = [](PageKey key, PageCount pages) {
+    return PageKey{key.target, key.vpn + pages};
+  };
+  if (!all.empty() && behind(all.back().from, all.back().pages) == renamed.from && all.back().to &&
+      renamed.to == behind(*all.back().to, all.back().pages)) {
+    all.back().pages += renamed.pages;
+  } else {
+    all.push_back(renamed);
+  }
+}
+
 // After it no run begins before `at` and ends behind it.
 void PlacementMap::Cut(Runs& runs, Vpn at) {
   auto next = runs.lower_bound(at);
@@ -75,12 +87,16 @@ void PlacementMap::Forget(TargetId target) { targets_.erase(target); }
 void PlacementMap::Rename(std::span<const Renamed> pages) {
   std::vector<std::pair<TargetId, PlacedRun>> renamed;
   for (const auto& [from, to, count] : pages) {
-    const VpnRange old{from.vpn, from.vpn + count};
+    if (to == from) continue;
+    VpnRange old{from.vpn, from.vpn + count};
     for (PlacedRun run : Within(from.target, old)) {
-      if (!to) break;
+      const std::uint64_t leaf = run.leaf.value();
+      // Of a leaf that is cut nothing stays known.
+      old.start = std::min(old.start, Vpn(run.pages.start.value() / leaf * leaf));
+      old.end = std::max(old.end, Vpn((run.pages.end.value() + leaf - 1) / leaf * leaf));
+      if (!to) continue;
       const auto renumber = [&](Vpn vpn) { return to->vpn + (vpn - from.vpn); };
       run.pages = {renumber(run.pages.start), renumber(run.pages.end)};
-      const std::uint64_t leaf = run.leaf.value();
       if (run.pages.start.value() % leaf != 0 || run.pages.size().value() % leaf != 0) continue;
       renamed.emplace_back(to->target, run);
     }

@@ -37,6 +37,8 @@ struct Renamed {
   friend bool operator==(const Renamed&, const Renamed&) = default;
 };
 
+// Joins what goes on.
+void Append(std::vector<Renamed>& all, const Renamed& renamed);
 // Joins what is alike. Precondition: the run begins at or behind the end of the last one.
 void Append(std::vector<PlacedRun>& runs, const PlacedRun& run);
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What memory policies and cpusets of all mappers say of pages that several mappings hold.
+// Memory policies and cpusets of all mappers of pages that several mappings hold.
 
 #pragma once
 
 #include <map>
+#include <set>
 #include <span>
 #include <utility>
 #include <vector>
@@ -25,9 +26,9 @@ class MapperBindings {
   MapperBindings(std::span<const PlacedTarget> targets, const Tiers& tiers,
                  const PageOwners& owners);
 
-  // False: each target lets its pages go to all nodes of all tiers.
-  bool AreBound() const { return !binders_.empty(); }
-  // False: nobody knows what binds one of the mappings of these pages.
+  // False: all mappings let all of these pages go anywhere.
+  bool MayBind(PageOwners::Pages of_target);
+  // False: nobody knows what binds one of these pages in one of its mappings.
   bool AreKnown(PageOwners::Pages of_target);
   // No mapping is against it. Pages in no shared file may go.
   bool Let(PageOwners::Pages of_target, NodeId from, NodeId to);
@@ -39,19 +40,25 @@ class MapperBindings {
       Vpn first;  // where the stretch begins in the mapping
     };
     std::vector<Binder> binders;
-    bool known = true;
+    bool known = true;        // of each mapping
+    bool has_unread = false;  // in some mapping, some page
     std::map<std::pair<NodeId, NodeId>, bool> let_all;
+    bool MayBind() const { return !known || !binders.empty(); }
   };
 
   template <typename Take>
   void ForEachStretch(PageOwners::Pages of_target, Take take);
   OfStretch AskedOf(const PageOwners::Stretch& stretch) const;
-  // `start` is the first page of the stretch.
-  static bool LetThese(const OfStretch& of, VpnRange pages, Vpn start, NodeId from, NodeId to);
+  // `start` is the first page of the stretch. Calls `ask(binding, pages)` until it says false.
+  template <typename Ask>
+  static bool AllOf(const OfStretch& of, VpnRange pages, Vpn start, Ask ask);
 
   const PageOwners* owners_;
-  std::vector<const PlacedTarget*> binders_;  // ascending by ID
-  std::map<PageKey, OfStretch> stretches_;    // by the name of the first page
+  std::vector<const PlacedTarget*> binders_;       // ascending by ID
+  std::set<TargetId> files_;                       // that any of them maps
+  using Stretches = std::map<PageKey, OfStretch>;  // by the name of the first page
+  Stretches stretches_;
+  Stretches::iterator last_ = stretches_.end();  // that was asked about
 };
 
 }  // namespace tmprof

@@ -13,7 +13,6 @@
 #include "apps/tmprof/version.h"
 #include "apps/tmprofd/config_file.h"
 #include "base/check.h"
-#include "base/shared_pages.h"
 #include "mover/automatic_balancing.h"
 #include "mover/joint_moves.h"
 #include "mover/node_memory.h"
@@ -152,9 +151,7 @@ PlacementSession::PlacementSession(Config config, Tiers tiers, SessionSources so
                     }
                   }},
           [this](Pid pid, std::span<const Vpn> pages) {
-            const auto mappings = procfs_.Mappings(pid);
-            return mappings ? SharedFilesAt(*mappings, pages)
-                            : std::vector<std::optional<FilePlace>>();
+            return live_mappings_.FilesAt(pid, pages);
           })) {
   LookForRival();
   FindBy(config_.targets);

@@ -17,6 +17,7 @@
 #include "apps/tmprofd/daemon_status.h"
 #include "apps/tmprofd/epoch_pacer.h"
 #include "apps/tmprofd/ledger_keeper.h"
+#include "apps/tmprofd/live_mappings.h"
 #include "apps/tmprofd/live_targets.h"
 #include "apps/tmprofd/log.h"
 #include "apps/tmprofd/move_thread.h"
@@ -118,6 +119,7 @@ class PlacementSession {
   LiveTargets live_{procfs_};
   std::unique_ptr<PolicyReader> policies_;
   LiveBindings bindings_{*policies_, clock_};
+  LiveMappings live_mappings_{[this](Pid pid) { return procfs_.Mappings(pid); }, clock_};
   OwnCpus own_cpus_{procfs_};
   std::optional<TargetFinder> finder_;  // always one
   TargetTracker tracker_;

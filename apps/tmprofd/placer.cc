@@ -174,18 +174,27 @@ void Placer::FollowOwners(const EpochProfile& epoch, std::span<const PlacedTarge
   for (const PlacedTarget& target : targets) mappers.push_back({target.id, target.joins_segments});
   TakeOver(owners_.Follow(shared_, mappers));
   if (!owners_.SharesAny()) return;
+  PageOwners::Changes seen;
   for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
     // The access to a region was to one of its pages, and nobody knows which.
     if (!IsOneEntry(epoch.pages.span_pages[i]) || !owners_.MapsJoint(epoch.pages.target[i]) ||
         !epoch.pages.WasSeenAccessed(i)) {
       continue;
     }
-    const PageOwners::Changes seen =
-        owners_.Seen({epoch.pages.key(i), PageCount(epoch.pages.span_pages[i])});
-    TakeOver(seen);
-    // What is known of these pages was found through another mapping.
-    for (const auto& [from, to, pages] : seen) LookAgainAt(to->target, {to->vpn, to->vpn + pages});
+    for (const Renamed& change :
+         owners_.Seen({epoch.pages.key(i), PageCount(epoch.pages.span_pages[i])})) {
+      Append(seen, change);
+    }
   }
+  // What is known of these pages was found through another mapping.
+  for (const auto& [from, to, pages] : seen) {
+    const auto place = map_.Find(from);
+    const std::uint64_t leaf = place ? place->leaf.value() : 1;
+    const Vpn end = to->vpn + pages;
+    LookAgainAt(to->target,
+                {Vpn(to->vpn.value() / leaf * leaf), Vpn((end.value() + leaf - 1) / leaf * leaf)});
+  }
+  TakeOver(seen);
 }
 
 void Placer::TakeOver(const PageOwners::Changes& changes) {
@@ -210,7 +219,12 @@ void Placer::Survey(std::span<const PlacedTarget> targets, std::chrono::nanoseco
 bool Placer::Look(TargetId target, Pid pid, VpnRange pages) {
   auto runs = locator_.Locate(pid, pages, owners_.JointIn(target, pages));
   if (!runs) return false;
-  TakeOver(owners_.Found(target, pages, *runs));
+  PageOwners::Changes changes = owners_.Found(target, pages, *runs);
+  // Supposed moves of pages that are no longer there are forgotten, and so are their places.
+  if (options_.dry_run) {
+    for (Renamed& change : changes) change.to.reset();
+  }
+  TakeOver(changes);
   map_.Learn(target, pages, *runs);
   return !runs->empty();
 }
@@ -218,27 +232,37 @@ bool Placer::Look(TargetId target, Pid pid, VpnRange pages) {
 void Placer::LookAgainAt(TargetId target, VpnRange pages) {
   for (Vpn start = pages.start; start < pages.end;) {
     const Vpn end = std::min(pages.end, start + PageCount(kMostLookedForTogether));
-    look_again_.push_back({target, {start, end}});
+    if (!look_again_.empty() && look_again_.back().CanHold({target, {start, end}})) {
+      look_again_.back().pages.end = std::max(look_again_.back().pages.end, end);
+    } else {
+      look_again_.push_back({target, {start, end}});
+    }
     start = end;
   }
+}
+
+bool Placer::Sought::CanHold(const Sought& next) const {
+  return target == next.target && pages.start <= next.pages.start &&
+         next.pages.start <= pages.end + PageCount(kGapWorthLooking) &&
+         pages.size() < PageCount(kMostLookedForTogether);
 }
 
 // What is not looked at now is with the next epoch's.
 void Placer::LookAgain(std::span<const PlacedTarget> targets, std::chrono::nanoseconds look_for) {
   const MonotonicTime began = cpu_clock_->Now();
+  std::erase_if(look_again_, [targets](const Sought& sought) {
+    return Find(targets, sought.target) == nullptr;
+  });
   const auto key = [](const Sought& sought) { return PageKey{sought.target, sought.pages.start}; };
   std::ranges::sort(look_again_, {}, key);
   auto next = look_again_.begin();
-  while (next != look_again_.end() && cpu_clock_->Now() - began < look_for) {
+  while (next != look_again_.end()) {
     Sought both = *next++;
-    for (; next != look_again_.end() && next->target == both.target &&
-           next->pages.start <= both.pages.end + PageCount(kGapWorthLooking) &&
-           both.pages.size() < PageCount(kMostLookedForTogether);
-         ++next) {
+    for (; next != look_again_.end() && both.CanHold(*next); ++next) {
       both.pages.end = std::max(both.pages.end, next->pages.end);
     }
-    const PlacedTarget* target = Find(targets, both.target);
-    if (target != nullptr) Look(target->id, target->pid, both.pages);
+    Look(both.target, Find(targets, both.target)->pid, both.pages);
+    if (cpu_clock_->Now() - began >= look_for) break;
   }
   look_again_.erase(look_again_.begin(), next);
 }
@@ -396,16 +420,17 @@ std::vector<PlacedSpan> Placer::PlacedSpans(std::span<const PlacedTarget> target
     span.supposed = candidates_.supposed[row] != 0;
     const PageOwners::Pages pages{key, span.span};
     const bool may_be_joint = candidates_.joint[row] != 0;
-    if (target->binding == nullptr || target->binding->IsUnread(key.vpn) ||
+    if (target->binding == nullptr ||
+        target->binding->HasUnread({key.vpn, key.vpn + PageCount(1)}) ||
         (may_be_joint && !mappers.AreKnown(pages))) {
       span.held = Held::kUnread;
-    } else if (may_be_joint && !options_.moves_joint && owners_.AreJoint(pages)) {
+    } else if (may_be_joint && !options_.moves_joint && owners_.JointPages(pages) > PageCount(0)) {
       span.held = Held::kShared;
     } else {
       span.held = HeldOf(key, epoch);
     }
     span.binding = target->binding;
-    if (may_be_joint && mappers.AreBound()) span.others_let = &mappers_let;
+    if (may_be_joint && mappers.MayBind(pages)) span.others_let = &mappers_let;
   }
   return placed;
 }
@@ -424,8 +449,7 @@ std::vector<Move> Placer::LeafByLeaf(std::span<const Move> moves, std::uint64_t 
     const Vpn end = move.key.vpn + move.span;
     for (; one.key.vpn < end; one.key.vpn = one.key.vpn + leaf) {
       if (HeldOf(one.key, epoch) != Held::kNot) continue;
-      one.joint = was_joint && owners_.AreJoint({one.key, leaf});
-      if (one.joint && !options_.moves_joint) continue;
+      one.joint = was_joint && owners_.JointPages({one.key, leaf}) == leaf;
       leaves.push_back(one);
       const PageKey page = owners_.NameOf(one.key);
       if (page == one.key) continue;

@@ -92,7 +92,7 @@ class Placer {
   std::uint64_t Learn(std::span<const MoveOutcome> outcomes, std::uint64_t epoch);
 
   const PlacementMap& map() const { return map_; }
-  // They are those of the last decision.
+  // Owners as of the last decision.
   const PageOwners& owners() const { return owners_; }
   // Of the last decision, parallel.
   const EvidenceTable& table() const { return ranker_.table(); }
@@ -162,6 +162,8 @@ class Placer {
   struct Sought {
     TargetId target;
     VpnRange pages;
+    // The next one, which begins no earlier, is worth the same look.
+    bool CanHold(const Sought& next) const;
   };
   std::vector<Sought> look_again_;  // their places may have changed
   // Of what the kernel would not move.

@@ -155,7 +155,7 @@ TEST_F(LiveBindingsTest, WhatIsMappedAfterALongReadingIsHeldBack) {
   EXPECT_TRUE(MayMove(bindings));
   EXPECT_FALSE(MayMove(bindings, {Vpn(200), Vpn(201)}));
   EXPECT_EQ(slow_.readings, 1);
-  EXPECT_TRUE(bindings.ForDeciding(kTarget, kPid).value()->IsUnread(Vpn(200)));
+  EXPECT_TRUE(bindings.ForDeciding(kTarget, kPid).value()->HasUnread({Vpn(200), Vpn(201)}));
   clock_.now += seconds(1);
   EXPECT_TRUE(MayMove(bindings, {Vpn(200), Vpn(201)})) << "read again";
   EXPECT_EQ(slow_.readings, 2);

@@ -295,9 +295,14 @@ TEST(MemoryBinding, WhatIsUnreadMovesNowhere) {
                                    Range{{Vpn(7), Vpn(10)}, kNowhereElse, true}));
   EXPECT_FALSE(binding.MayMove(Page(1), kNode1, kNode0));
   EXPECT_TRUE(binding.MayMove(Page(2), kNode1, kNode0));
-  EXPECT_TRUE(binding.IsUnread(Vpn(9)));
-  EXPECT_FALSE(binding.IsUnread(Vpn(10)));
-  EXPECT_FALSE(binding.IsUnread(Vpn(4)));
+  const auto has_unread = [&binding](std::uint64_t start, std::uint64_t end) {
+    return binding.HasUnread({Vpn(start), Vpn(end)});
+  };
+  EXPECT_TRUE(has_unread(9, 10));
+  EXPECT_FALSE(has_unread(10, 11));
+  EXPECT_FALSE(has_unread(4, 5));
+  EXPECT_TRUE(has_unread(4, 6));
+  EXPECT_TRUE(has_unread(0, 100));
 }
 
 TEST(NewerThan, IsWhatNoMappingOfBeforeHolds) {

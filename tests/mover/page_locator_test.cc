@@ -176,6 +176,10 @@ TEST_F(PageLocatorTest, AHugePageOfWhichAnotherMappingHasAnyPageIsJoint) {
   whole.joint = true;
   EXPECT_THAT(Locate(Pages(0, 2000), {Pages(512, 1024)}), ElementsAre(whole));
   EXPECT_THAT(Locate(Pages(0, 2000), {}), testing::IsEmpty());
+  entries[5] = 0;
+  Write(root_ / std::to_string(kPid.value()) / "pagemap", 512, entries);
+  EXPECT_THAT(Locate(Pages(0, 2000), {}), ElementsAre(RunOf(512, 1024, 1, 512)))
+      << "nobody has the page that was unmapped";
 }
 
 TEST_F(PageLocatorTest, TakesFramesThatOnlyFollowOneAnotherForBasePages) {

@@ -31,8 +31,8 @@ class MapperBindingsTest : public testing::Test {
     shared.Add({{.id = TargetId(1), .mappings = {Shared(1000, 100)}},
                 {.id = TargetId(2), .mappings = {Shared(5000, 100)}},
                 {.id = TargetId(3), .mappings = {Shared(7000, 10)}}});
-    owners_.Follow(shared, std::vector<PageOwners::Mapper>{
-                               {TargetId(1)}, {TargetId(2)}, {TargetId(3)}});
+    owners_.Follow(shared,
+                   std::vector<PageOwners::Mapper>{{TargetId(1)}, {TargetId(2)}, {TargetId(3)}});
     for (const std::uint32_t id : {1U, 2U, 3U}) {
       targets_.push_back({.id = TargetId(id), .pid = Pid(10), .binding = &free_});
     }
@@ -50,7 +50,7 @@ class MapperBindingsTest : public testing::Test {
 
 TEST_F(MapperBindingsTest, WithoutPoliciesAllMayGo) {
   MapperBindings mappers = Ask();
-  EXPECT_FALSE(mappers.AreBound());
+  EXPECT_FALSE(mappers.MayBind(Pages(1000, 100)));
   EXPECT_TRUE(mappers.AreKnown(Pages(1000, 100)));
   EXPECT_TRUE(mappers.Let(Pages(1000, 100), kSlow, kFast));
 }
@@ -59,7 +59,8 @@ TEST_F(MapperBindingsTest, AMapperBindsThePagesThatItMapsAndNoOther) {
   const MemoryBinding slow(std::vector{kSlow}, std::nullopt, {});
   targets_[2].binding = &slow;
   MapperBindings mappers = Ask();
-  EXPECT_TRUE(mappers.AreBound());
+  EXPECT_TRUE(mappers.MayBind(Pages(1009, 2)));
+  EXPECT_FALSE(mappers.MayBind(Pages(1010, 90)));
   EXPECT_FALSE(mappers.Let(Pages(1009, 1), kSlow, kFast));
   EXPECT_FALSE(mappers.Let(Pages(1009, 2), kSlow, kFast));
   EXPECT_TRUE(mappers.Let(Pages(1010, 90), kSlow, kFast));
@@ -84,6 +85,16 @@ TEST_F(MapperBindingsTest, PagesOfAMapperThatCannotBeReadStay) {
   EXPECT_FALSE(mappers.AreKnown(Pages(1005, 10)));
   EXPECT_TRUE(mappers.AreKnown(Pages(1010, 10)));
   EXPECT_TRUE(mappers.AreKnown(Pages(900, 10)));
+}
+
+TEST_F(MapperBindingsTest, PagesOfAMappingThatIsYetToBeReadStay) {
+  const VpnRange newer[] = {{Vpn(5050), Vpn(5051)}};
+  const MemoryBinding binding = free_.WithUnread(newer);
+  targets_[1].binding = &binding;
+  MapperBindings mappers = Ask();
+  EXPECT_FALSE(mappers.AreKnown(Pages(1050, 1)));
+  EXPECT_TRUE(mappers.AreKnown(Pages(1051, 49)));
+  EXPECT_TRUE(mappers.Let(Pages(1051, 49), kSlow, kFast));
 }
 
 }  // namespace mapper_bindings_test
