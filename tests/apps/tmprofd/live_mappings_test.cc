@@ -36,17 +36,18 @@ class LiveMappingsTest : public testing::Test {
   std::uint64_t inode_ = 7;
   bool is_gone_ = false;
   int reads_ = 0;
-  LiveMappings live_{[this](Pid) -> Result<std::vector<Mapping>> {
-                       ++reads_;
-                       clock_.now += takes_;
-                       if (is_gone_) return Fail(Refused("read", "mappings", ESRCH));
-                       return std::vector<Mapping>{
-                           {.range = {Vpn(100), Vpn(110)},
-                            .kind = MappingKind::kShared,
-                            .path = "/dev/shm/ring",
-                            .file = FilePlace{.device = 1, .inode = inode_, .offset = PageCount(0)}}};
-                     },
-                     clock_};
+  LiveMappings live_{
+      [this](Pid) -> Result<std::vector<Mapping>> {
+        ++reads_;
+        clock_.now += takes_;
+        if (is_gone_) return Fail(Refused("read", "mappings", ESRCH));
+        return std::vector<Mapping>{
+            {.range = {Vpn(100), Vpn(110)},
+             .kind = MappingKind::kShared,
+             .path = "/dev/shm/ring",
+             .file = FilePlace{.device = 1, .inode = inode_, .offset = PageCount(0)}}};
+      },
+      clock_};
 };
 
 TEST_F(LiveMappingsTest, AReadingServesForAMillisecond) {
