@@ -28,7 +28,6 @@
 #include "profiler/sources/abit/region_engine.h"
 #include "profiler/sources/abit/scan_engine.h"
 #include "profiler/sources/abit/switch_clock.h"
-#include "profiler/sources/abit/whole_flush_trial.h"
 
 namespace tmprof::abit {
 namespace {
@@ -43,6 +42,8 @@ constexpr int kLookForOthersRest = 200;  // times what the last one took
 constexpr nanoseconds kLongestWait = std::chrono::seconds(1);
 // The thread looks for callers so often if it has no eventfd for them to wake it by.
 constexpr nanoseconds kWithoutDescriptor = std::chrono::milliseconds(10);
+
+constexpr nanoseconds kFirstRetrial = std::chrono::seconds(1);
 
 constexpr char kWithoutClock[] = "programs that rest are looked at more often than needed";
 
@@ -229,14 +230,20 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(const Options& options) {
   auto kernel = MakeLinuxAbitKernel(std::move(*reader), std::move(clock));
   ScanOptions scan = options.scan;
   // A scan by regions makes no clears of whole processes.
+  std::optional<WholeFlushTrial> trial;
   if (scan.looked != Looked::kRegions) {
-    const auto doubt = TryWholeFlush(*kernel);
+    trial = TryWholeFlush(*kernel);
+    const auto doubt = DoubtOf(*trial);
     scan.can_flush = !doubt;
-    if (doubt) warnings.push_back(WithoutFlush(*doubt));
+    if (doubt) {
+      const char* const hope = MayYetTell(*trial) ? "; this is tried again later" : "";
+      warnings.push_back(WithoutFlush(*doubt) + hope);
+    }
   }
   auto scanner = Open(std::move(kernel), kAbitBpfSource, scan);
-  if (scanner)
-    (*scanner)->warnings_.insert((*scanner)->warnings_.begin(), warnings.begin(), warnings.end());
+  if (!scanner) return scanner;
+  (*scanner)->warnings_.insert((*scanner)->warnings_.begin(), warnings.begin(), warnings.end());
+  if (trial && MayYetTell(*trial)) (*scanner)->TryFlushesAgain(*trial, options.way);
   return scanner;
 }
 
@@ -272,6 +279,16 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKerne
   return scanner;
 }
 
+// The scanner's thread has the kernel of its own to itself.
+void AbitScanner::TryFlushesAgain(const WholeFlushTrial& before, std::optional<KernelWay> way) {
+  const auto try_again = [way](const WholeFlushTrial& trial, const std::stop_token& stop) {
+    auto reader = way ? PageTableReader::Open(*way) : PageTableReader::Open();
+    if (!reader) return trial;
+    return TryWholeFlush(*MakeLinuxAbitKernel(*std::move(reader), nullptr), trial, stop);
+  };
+  retrial_ = std::make_unique<WholeFlushRetrial>(before, try_again, kFirstRetrial);
+}
+
 Status AbitScanner::SetTargets(const std::vector<TrackedProcess>& targets) {
   worker_->targets.clear();
   for (const TrackedProcess& target : targets) worker_->targets.insert(target.pid);
@@ -305,6 +322,10 @@ std::vector<ReferenceRecord> ReferencesOf(Harvest& harvest, const NodeMap& nodes
 }
 
 SourceEpoch AbitScanner::TakeEpoch() {
+  if (retrial_ && retrial_->over()) {
+    if (retrial_->passed()) worker_->With([](Engine& engine) { engine.TrustFlushes(); });
+    retrial_.reset();
+  }
   Harvest harvest = worker_->TakeEpoch();
   SourceEpoch epoch;
   epoch.references = ReferencesOf(harvest, worker_->nodes);
@@ -371,7 +392,7 @@ Probe ProbeAbit() {
   } else {
     probe.detail += "; a BPF program on context switches tells when programs run";
   }
-  if (const auto doubt = TryWholeFlush(*MakeLinuxAbitKernel(*std::move(reader), nullptr)))
+  if (const auto doubt = DoubtOf(TryWholeFlush(*MakeLinuxAbitKernel(*std::move(reader), nullptr))))
     probe.detail += "; " + WithoutFlush(*doubt);
   if (const auto other = OtherAccessedBitClearer()) {
     probe.detail += fmt::format("; {}", *other);

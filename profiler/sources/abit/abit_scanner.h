@@ -17,6 +17,7 @@
 #include "profiler/sources/abit/abit_kernel.h"
 #include "profiler/sources/abit/engine.h"
 #include "profiler/sources/abit/node_map.h"
+#include "profiler/sources/abit/whole_flush_trial.h"
 
 namespace tmprof::abit {
 
@@ -59,11 +60,14 @@ class AbitScanner final : public Source {
  private:
   class Worker;
 
+  void TryFlushesAgain(const WholeFlushTrial& before, std::optional<KernelWay> way);
+
   SourceKind kind_;
   ScanOptions options_;
   Calibration calibration_;
   std::vector<std::string> warnings_;
   std::unique_ptr<Worker> worker_;
+  std::unique_ptr<WholeFlushRetrial> retrial_;  // null: there is no doubt, or no hope
 };
 
 // What doctor says: both kernel ways tried.

@@ -32,6 +32,10 @@ class AutoEngine final : public Engine {
   void SeeSamples(const std::vector<SampleRecord>& samples) override {
     engine_->SeeSamples(samples);
   }
+  void TrustFlushes() override {
+    options_.can_flush = true;
+    engine_->TrustFlushes();
+  }
   Harvest TakeEpoch() override;
 
  private:

@@ -156,6 +156,9 @@ class Engine {
   // What address samples have shown; of no use to an engine that looks at every page.
   virtual void SeeSamples(const std::vector<SampleRecord>& samples) { (void)samples; }
 
+  // AbitProcess::Flush() has turned out to work here (ScanOptions::can_flush).
+  virtual void TrustFlushes() {}
+
   virtual Harvest TakeEpoch() = 0;
 };
 

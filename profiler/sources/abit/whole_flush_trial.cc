@@ -11,7 +11,10 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <cstddef>
+#include <mutex>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -30,6 +33,7 @@ constexpr std::uint32_t kFewestFlushes = 4;
 constexpr std::uint32_t kMostTrialTries = 512;
 constexpr double kMostChance = 0.01;
 constexpr auto kLongestTrial = std::chrono::milliseconds(500);
+constexpr int kMostRetrials = 8;
 
 // Shared with the child.
 struct TrialDesk {
@@ -48,18 +52,20 @@ struct TrialDesk {
 
 class FlushExperiment {
  public:
-  FlushExperiment(AbitKernel& kernel, AbitProcess& process, const TrialDesk& desk, VpnRange pages)
+  FlushExperiment(AbitKernel& kernel, AbitProcess& process, const TrialDesk& desk, VpnRange pages,
+                  const std::stop_token& stop)
       : process_(process),
         desk_(desk),
         pages_(pages),
         kernel_(kernel),
+        stop_(stop),
         end_(kernel.Now() + kLongestTrial) {}
 
   // Its end: the child is gone, or a clear or read of it fails.
-  WholeFlushTrial Run() {
-    WholeFlushTrial trial;
+  WholeFlushTrial Run(WholeFlushTrial trial) {
     if (!AwaitRounds()) return trial;
-    while (trial.tries < kMostTrialTries && !IsTold(trial)) {
+    const std::uint32_t most_tries = trial.tries + kMostTrialTries;
+    while (trial.tries < most_tries && !IsTold(trial)) {
       std::optional<bool> all_shown;
       if (!Clear(/*flushes=*/false, all_shown)) break;
       if (all_shown) {
@@ -95,7 +101,7 @@ class FlushExperiment {
     const std::uint64_t wanted = desk_.rounds.load() + 2;
     constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 50'000};
     while (desk_.rounds.load(std::memory_order_acquire) < wanted) {
-      if (kernel_.Now() > end_ || !process_.Alive()) return false;
+      if (kernel_.Now() > end_ || stop_.stop_requested() || !process_.Alive()) return false;
       ::nanosleep(&kPause, nullptr);
     }
     return true;
@@ -118,6 +124,7 @@ class FlushExperiment {
   const TrialDesk& desk_;
   VpnRange pages_;
   AbitKernel& kernel_;
+  std::stop_token stop_;
   MonotonicTime end_;
   std::vector<TablePart> parts_;
 };
@@ -136,6 +143,7 @@ bool IsTold(const WholeFlushTrial& trial) {
 }
 
 std::optional<std::string> DoubtOf(const WholeFlushTrial& trial) {
+  if (!trial.obstacle.empty()) return trial.obstacle;
   if (trial.complete < trial.flushes)
     return fmt::format("after {} of {} flushes a child's pages seemed idle that it read",
                        trial.flushes - trial.complete, trial.flushes);
@@ -152,28 +160,58 @@ std::optional<std::string> DoubtOf(const WholeFlushTrial& trial) {
   return std::nullopt;
 }
 
-std::optional<std::string> TryWholeFlush(AbitKernel& kernel) {
+bool MayYetTell(const WholeFlushTrial& trial) {
+  return trial.obstacle.empty() && trial.complete == trial.flushes && DoubtOf(trial).has_value();
+}
+
+WholeFlushTrial TryWholeFlush(AbitKernel& kernel, const WholeFlushTrial& before,
+                              const std::stop_token& stop) {
+  const auto cannot = [&before](std::string obstacle) {
+    WholeFlushTrial trial = before;
+    trial.obstacle = std::move(obstacle);
+    return trial;
+  };
   const AnonymousMemory shared(sizeof(TrialDesk), MAP_SHARED);
   const AnonymousMemory memory(kTrialPages * kBasePageBytes, MAP_SHARED);
-  if (!shared.valid() || !memory.valid()) return "there is no memory for a trial";
+  if (!shared.valid() || !memory.valid()) return cannot("there is no memory for a trial");
   ::madvise(memory.address(), memory.bytes(), MADV_NOHUGEPAGE);
   TrialDesk& desk = *new (shared.address()) TrialDesk;
   const auto* pages = static_cast<const volatile char*>(memory.address());
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
-  if (pid < 0) return "no child could be started for a trial";
+  if (pid < 0) return cannot("no child could be started for a trial");
   if (pid == 0) {
     RunLikeOthers();
     ReadOverAndOver(desk, pages, parent);
   }
   const ChildProcess child(pid);
   const auto stat = ProcFs().Stat(Pid(pid));
-  if (!stat) return stat.error().Message();
+  if (!stat) return cannot(stat.error().Message());
   auto process = kernel.Open(Pid(pid), stat->start_time_ticks);
-  if (!process) return process.error().Message();
+  if (!process) return cannot(process.error().Message());
   const Vpn start = VpnOfAddress(reinterpret_cast<std::uint64_t>(memory.address()));
-  return DoubtOf(
-      FlushExperiment(kernel, **process, desk, {start, start + PageCount(kTrialPages)}).Run());
+  const VpnRange tried{start, start + PageCount(kTrialPages)};
+  return FlushExperiment(kernel, **process, desk, tried, stop).Run(before);
+}
+
+WholeFlushRetrial::WholeFlushRetrial(const WholeFlushTrial& before, Try try_again,
+                                     std::chrono::nanoseconds first_pause)
+    : try_(std::move(try_again)), thread_([this, before, first_pause](const std::stop_token& stop) {
+        Run(stop, before, first_pause);
+      }) {}
+
+void WholeFlushRetrial::Run(const std::stop_token& stop, WholeFlushTrial trial,
+                            std::chrono::nanoseconds pause) {
+  std::mutex mutex;
+  std::condition_variable_any stopped;
+  for (int i = 0; i < kMostRetrials && MayYetTell(trial); ++i, pause *= 2) {
+    std::unique_lock lock(mutex);
+    stopped.wait_for(lock, stop, pause, [] { return false; });
+    if (stop.stop_requested()) return;
+    trial = try_(trial, stop);
+  }
+  passed_ = !DoubtOf(trial).has_value();
+  over_ = true;
 }
 
 }  // namespace tmprof::abit

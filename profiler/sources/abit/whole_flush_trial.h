@@ -3,9 +3,14 @@
 
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <thread>
 
 #include "profiler/sources/abit/abit_kernel.h"
 
@@ -17,6 +22,7 @@ struct WholeFlushTrial {
   std::uint32_t complete = 0;  // of these, after which every page that was accessed showed it
   std::uint32_t controls = 0;  // clears without a flush
   std::uint32_t hidden = 0;    // of these, after which some page that was accessed did not show it
+  std::string obstacle;        // why there can be no trial; empty: nothing
 };
 
 // True if more tries change nothing. On a busy machine the child may lose its CPU, and with it the
@@ -25,10 +31,37 @@ bool IsTold(const WholeFlushTrial& trial);
 
 // Says why flushes are not to be relied on; nullopt: they are.
 std::optional<std::string> DoubtOf(const WholeFlushTrial& trial);
+// True if all that is in doubt is what more tries may tell, at a time when CPUs are less busy.
+bool MayYetTell(const WholeFlushTrial& trial);
 
 // Runs a child that reads a few shared pages over and over, so that a CPU holds their translations,
-// and clears and flushes it several times. Takes some 10 ms, and at most half a second. Returns why
-// flushes are not to be relied on; nullopt: they are. The child is gone on return.
-std::optional<std::string> TryWholeFlush(AbitKernel& kernel);
+// and clears and flushes it several times. Takes some 10 ms, and at most half a second. Adds what
+// it finds to `before`. The child is gone on return.
+WholeFlushTrial TryWholeFlush(AbitKernel& kernel, const WholeFlushTrial& before = {},
+                              const std::stop_token& stop = {});
+
+// Goes on with a trial that told nothing while others were busy: in a thread of its own, after a
+// pause and then after others, each twice as long as the last, a few times.
+class WholeFlushRetrial {
+ public:
+  using Try = std::function<WholeFlushTrial(const WholeFlushTrial& before, const std::stop_token&)>;
+
+  // `first_pause` is more than 0.
+  WholeFlushRetrial(const WholeFlushTrial& before, Try try_again,
+                    std::chrono::nanoseconds first_pause);
+
+  // No more tries follow.
+  bool over() const { return over_; }
+  // Flushes were found to work. Precondition: over().
+  bool passed() const { return passed_; }
+
+ private:
+  void Run(const std::stop_token& stop, WholeFlushTrial trial, std::chrono::nanoseconds pause);
+
+  Try try_;
+  bool passed_ = false;
+  std::atomic<bool> over_{false};
+  std::jthread thread_;  // last: it uses the others
+};
 
 }  // namespace tmprof::abit

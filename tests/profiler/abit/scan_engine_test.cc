@@ -1268,6 +1268,18 @@ TEST_F(WholeClearTest, NoFlushIsAskedForWhereNoneIsReliable) {
   EXPECT_EQ(process.flushes_made, 0u);
 }
 
+TEST_F(WholeClearTest, FlushesAreAskedForOnceTheyAreTrusted) {
+  SimulatedProcess& process = AddShared(std::vector<double>(8 * kTable, 0.2));
+  process.flushes = true;
+  Start({.overhead_share = 0.01, .can_flush = false});
+  Record(seconds(20));
+  const std::uint64_t before = whole_clears_;
+  engine_->TrustFlushes();
+  Record(seconds(20));
+  EXPECT_GE(process.flushes_made, 3u);
+  EXPECT_EQ(process.flushes_made, whole_clears_ - before);
+}
+
 // Accesses before the flush are not seen of these pages, which then count as long as the others.
 TEST_F(WholeClearTest, PagesCountFromTheFlushOn) {
   SimulatedProcess& process = AddShared(std::vector<double>(64 * kTable, 20.0));
