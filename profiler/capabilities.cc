@@ -38,11 +38,14 @@ std::string MissingCapabilities(std::span<const Capability> needed, std::uint64_
 
 std::string CapabilityAdvice(std::span<const Capability> needed, std::uint64_t effective) {
   std::string advice =
-      "run as root or with " +
       NamesWhere(needed, [](const Capability& capability) { return !capability.other_users_only; });
   const std::string for_others =
       NamesWhere(needed, [](const Capability& capability) { return capability.other_users_only; });
-  if (!for_others.empty()) advice += fmt::format(", and {} for other users' processes", for_others);
+  if (!for_others.empty()) {
+    if (!advice.empty()) advice += ", and ";
+    advice += for_others + " for other users' processes";
+  }
+  advice = "run as root or with " + advice;
   const std::string missing = MissingCapabilities(needed, effective);
   if (!missing.empty()) advice += fmt::format(" (missing here: {})", missing);
   return advice;

@@ -30,6 +30,11 @@ TEST(Capabilities, AdviceTellsWhatIsNeededAndWhatOfItIsMissing) {
             "run as root or with CAP_PERFMON, and CAP_SYS_PTRACE for other users' processes");
 }
 
+TEST(Capabilities, AdviceIsASentenceWhereOnlyOtherUsersProcessesNeedAny) {
+  EXPECT_EQ(CapabilityAdvice(kWholeClearCapabilities, ~std::uint64_t{0}),
+            "run as root or with CAP_DAC_OVERRIDE for other users' processes");
+}
+
 TEST(Capabilities, InEffectAreThoseThatTheKernelListsForThisThread) {
   std::ifstream status("/proc/thread-self/status");
   std::uint64_t listed = ~std::uint64_t{0};
