@@ -146,6 +146,9 @@ struct SourceStatus {
   std::optional<std::uint64_t> lost;          // known to have been missed
   std::vector<NamedCount> details;
   std::string note;
+  // Why it could not observe some memory; empty: no refusal. Part of the note. Traces do not have
+  // it by itself.
+  std::string refusal;
   friend bool operator==(const SourceStatus&, const SourceStatus&) = default;
 };
 

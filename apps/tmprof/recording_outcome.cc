@@ -160,6 +160,7 @@ std::string NotObservable(const RecordingFacts& facts) {
     text += fmt::format(", up to {} of it {}", Size(std::min(part.pages, facts.unclearable)),
                         part.kind);
   }
+  if (!facts.refusal.empty()) text += " (" + facts.refusal + ")";
   return text;
 }
 

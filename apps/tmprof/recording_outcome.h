@@ -36,6 +36,7 @@ struct RecordingFacts {
   std::optional<PageCount> resident;  // of the targets, the most at one time; nullopt: never read
   std::vector<Unobservable> unobservable;
   PageCount unclearable;  // whose bits the kernel refused to clear, the most in one epoch
+  std::string refusal;    // why the latest such refusal, and what helps; empty: not told
 
   // True: a source of that kind was on at some time. `gated_throughout`: there were sources, and
   // the gate kept all of them off.

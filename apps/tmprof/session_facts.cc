@@ -134,6 +134,7 @@ void SessionFacts::Add(const EpochProfile& epoch) {
     facts_.had_samples |= source.role == SourceRole::kSamples;
     facts_.had_truth |= source.role == SourceRole::kTruth;
     unclearable += DetailOf(source, "unclearable_pages");
+    if (!source.refusal.empty()) facts_.refusal = source.refusal;
   }
   // The exact tracer is told of no targets.
   for (const Target& target : epoch.targets) {

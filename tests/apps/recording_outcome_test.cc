@@ -203,6 +203,9 @@ TEST(RecordingOutcome, NamesMemoryThatCannotBeObservedWithItsSize) {
                     HasSubstr("--source clock")));
   facts.unobservable.clear();
   EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("not observable by accessed bits here: 62.5 MiB;"));
+  facts.refusal = "cannot clear: run with CAP_DAC_OVERRIDE";
+  EXPECT_THAT(OutcomeOf(facts).text,
+              HasSubstr("here: 62.5 MiB (cannot clear: run with CAP_DAC_OVERRIDE);"));
 }
 
 TEST(RecordingOutcome, DoesNotNameLockedMemoryThatWasObserved) {

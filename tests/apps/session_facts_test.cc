@@ -91,7 +91,8 @@ TEST_F(SessionFactsTest, AddsUpEpochs) {
   first.sources = {{.name = "abit-bpf",
                     .role = SourceRole::kReferences,
                     .state = SourceState::kActive,
-                    .details = {{"unclearable_pages", 7}}}};
+                    .details = {{"unclearable_pages", 7}},
+                    .refusal = "cannot clear"}};
   Append(first.pages, {.key = {TargetId(0), Vpn(1)}, .looks = 3, .references = 1});
   Append(first.pages, {.key = {TargetId(0), Vpn(2)}, .looks = 3});
   Append(first.pages, {.key = {TargetId(0), Vpn(512)}, .span = PageCount(512), .looks = 2});
@@ -118,6 +119,7 @@ TEST_F(SessionFactsTest, AddsUpEpochs) {
   EXPECT_EQ(facts.looks, 3u + 3u + 2u * 512u);
   EXPECT_EQ(facts.samples, 5u);
   EXPECT_EQ(facts.unclearable, PageCount(7));
+  EXPECT_EQ(facts.refusal, "cannot clear");
 }
 
 TEST_F(SessionFactsTest, TellsASpanThatNoEntryMapsForARegion) {

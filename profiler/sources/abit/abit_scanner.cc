@@ -366,6 +366,7 @@ SourceEpoch AbitScanner::TakeEpoch() {
         looked + std::max(kLookForOthers, (looked - now) * kLookForOthersRest);
   }
   status.note = harvest.note;
+  status.refusal = harvest.refusal;
   for (const std::string& other : worker_->others) {
     if (!status.note.empty()) status.note += "; ";
     status.note += other;

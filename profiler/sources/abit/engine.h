@@ -138,6 +138,7 @@ struct Harvest {
   std::chrono::nanoseconds length{0};
   std::chrono::nanoseconds active{0};
   std::string note;
+  std::string refusal;  // why some memory could not be cleared; part of the note
 };
 
 // Not thread-safe.

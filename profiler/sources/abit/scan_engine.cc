@@ -2,6 +2,8 @@
 
 #include "profiler/sources/abit/scan_engine.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -1791,12 +1793,13 @@ Harvest ScanEngine::TakeEpoch() {
   const auto without_clock = std::ranges::count_if(targets_, [](const auto& entry) {
     return entry.second->watched() && !entry.second->handle->HasClock();
   });
+  const std::uint64_t too_long = std::exchange(whole_too_long_, 0);
   harvest.details = {{"targets_without_clock", static_cast<std::uint64_t>(without_clock)},
                      {"clock_cost_ns", static_cast<std::uint64_t>(
                                            std::exchange(clock_cost_, nanoseconds(0)).count())},
                      {"whole_clears", std::exchange(whole_clears_, 0)},
                      {"whole_flushes", std::exchange(whole_flushes_, 0)},
-                     {"whole_clears_too_long", std::exchange(whole_too_long_, 0)},
+                     {"whole_clears_too_long", too_long},
                      {"fast_clears", std::exchange(fast_clears_, 0)},
                      {"fast_counted", std::exchange(fast_counted_, 0)},
                      {"fast_doubted", std::exchange(fast_doubted_, 0)}};
@@ -1804,8 +1807,15 @@ Harvest ScanEngine::TakeEpoch() {
         return entry.second->watched() && entry.second->whole.refused;
       }))
     whole_refused_.Settle();
-  if (const std::string text = whole_refused_.TakeEpoch(); !text.empty())
-    harvest.note += (harvest.note.empty() ? "" : "; ") + text;
+  harvest.refusal = whole_refused_.TakeEpoch();
+  if (harvest.refusal.empty() && too_long > 0) {
+    harvest.refusal = fmt::format(
+        "to clear all bits of a process of that size would block its page faults for more than "
+        "{} ms",
+        std::chrono::duration_cast<std::chrono::milliseconds>(kLongestWholeClear).count());
+  }
+  if (!harvest.refusal.empty())
+    harvest.note += (harvest.note.empty() ? "" : "; ") + harvest.refusal;
   for (const BlockPtr& block : touched_) {
     block->seen = false;
     if (block->records.empty()) continue;

@@ -1339,7 +1339,9 @@ TEST_F(WholeClearTest, AProcessThatIsTooLargeIsNotHeldUp) {
   std::uint64_t too_long = 0;
   for (int epoch = 0; epoch < 20; ++epoch) {
     Run(seconds(1));
-    too_long += DetailOf("whole_clears_too_long", Take());
+    const std::uint64_t now = DetailOf("whole_clears_too_long", Take());
+    too_long += now;
+    EXPECT_EQ(harvest_.refusal.find("more than 5 ms") != std::string::npos, now > 0);
   }
   EXPECT_EQ(process.whole_clears, 0u);
   EXPECT_EQ(too_long, 1u) << "and it is not asked for all the time";
@@ -1362,6 +1364,8 @@ TEST_F(WholeClearTest, ARefusalIsSaidWithTheCapabilityThatIsMissingAndTriedAgain
   Record(seconds(5));
   EXPECT_THAT(harvest_.note,
               AllOf(HasSubstr("shared and locked memory"), HasSubstr("CAP_DAC_OVERRIDE")));
+  EXPECT_THAT(harvest_.note, HasSubstr(harvest_.refusal));
+  EXPECT_THAT(harvest_.refusal, HasSubstr("CAP_DAC_OVERRIDE"));
   EXPECT_EQ(harvest_.unclearable, process.pages.size());
   process.refuses_whole.reset();
   Record(seconds(65));
