@@ -25,6 +25,15 @@ void RateEvidence::Add(const RateEvidence& more) {
   seconds_watched += more.seconds_watched;
 }
 
+void RateEvidence::ScaleTimes(double factor) {
+  seconds_at_risk *= factor;
+  square_seconds *= factor * factor;
+  first_read_seconds *= factor;
+  fast_seconds *= factor;
+  shortest_find_seconds *= factor;
+  seconds_watched *= factor;
+}
+
 RateEstimates EstimateRates(std::span<const RateEvidence> evidence) {
   RateEstimates result;
   if (evidence.empty()) return result;

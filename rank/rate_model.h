@@ -29,6 +29,8 @@ struct RateEvidence {
 
   bool looked_at() const { return seconds_at_risk > 0 || first_read_seconds > 0; }
   void Add(const RateEvidence& more);  // of the same span
+  // Tells of a clock that runs `factor` times as fast.
+  void ScaleTimes(double factor);
 };
 
 // How the samples of a page answer to its access rate, learned where bits and samples overlap:

@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "base/check.h"
 #include "rank/rate_history.h"
+#include "rank/shared_spans.h"
 #include "rank/source_view.h"
 
 namespace tmprof {
@@ -30,6 +32,7 @@ std::size_t RowsOf(const PartedEvidence& evidence) {
 }  // namespace
 
 void TotalRanker::Absorb(const EpochProfile& profile) {
+  shared_pages_.Add(profile.targets);
   Step step{.start = profile.start, .end = profile.end, .epochs = 1};
   step.evidence.Take(profile);
   if (evidence_.AddAlike(step.evidence)) {
@@ -127,30 +130,60 @@ Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource sou
                                       std::vector<StepEstimates>* over_time) const {
   Estimates estimates = NoEstimates(table.size());
   if (steps_.empty()) return estimates;
+  const TargetTimes all = AllTimes();
+  std::vector<SharedSpans::Step> times;
+  for (const Step& step : steps_) times.push_back({.times = &step.times, .ages = &step.ages});
+  SharedSpans shared(table, source, shared_pages_, all, std::move(times));
   RateHistory history(steps_.size());
-  const std::vector<std::uint32_t> row_of = FillHistory(table, source, nullptr, history);
+  const std::vector<std::uint32_t> row_of = FillHistory(table, source, nullptr, history, &shared);
+  shared.AddTo(history);
 
-  const auto add_part = [&](const RateHistory::PartOfStep& part) {
-    if (over_time->empty()) *over_time = EmptySteps(table.size());
-    const std::uint32_t row = row_of[part.span];
-    const auto score = static_cast<float>(part.accesses * table.span_pages[row]);
-    if (score <= 0) return;
-    (*over_time)[part.step].score[row] = score;
-    (*over_time)[part.step].relative_sd[row] = static_cast<float>(part.relative_sd);
+  const auto add = [](auto& score, auto& relative_sd, double more, double relative_sd_of_more) {
+    if (more <= 0) return;
+    const double before = score > 0 ? score * relative_sd : 0;
+    score += static_cast<std::remove_reference_t<decltype(score)>>(more);
+    relative_sd = static_cast<std::remove_reference_t<decltype(relative_sd)>>(
+        (before + more * relative_sd_of_more) / score);
   };
+  const auto add_to_row = [&](std::size_t row, double score, double relative_sd) {
+    add(estimates.score[row], estimates.relative_sd[row], score, relative_sd);
+  };
+  bool by_steps = false;
+  const auto add_part = [&](const RateHistory::PartOfStep& part) {
+    by_steps = true;
+    if (over_time != nullptr && over_time->empty()) *over_time = EmptySteps(table.size());
+    const auto add_to_step = [&](std::size_t row, double score, double relative_sd) {
+      if (over_time == nullptr) return;
+      StepEstimates& step = (*over_time)[part.step];
+      add(step.score[row], step.relative_sd[row], score, relative_sd);
+    };
+    if (part.span < row_of.size()) {
+      const std::uint32_t row = row_of[part.span];
+      add_to_step(row, part.accesses * table.span_pages[row], part.relative_sd);
+      return;
+    }
+    shared.ShareOut(part.span - row_of.size(), part.step, part.accesses, part.relative_sd,
+                    [&](std::size_t row, double score, double relative_sd) {
+                      add_to_row(row, score, relative_sd);
+                      add_to_step(row, score, relative_sd);
+                    });
+  };
+  const bool visits = over_time != nullptr || shared.spans() > 0;
   const AccessEstimates per_page =
-      over_time != nullptr ? std::move(history).Estimate(add_part) : std::move(history).Estimate();
+      visits ? std::move(history).Estimate(add_part) : std::move(history).Estimate();
   for (std::size_t r = 0; r < row_of.size(); ++r) {
-    const std::uint32_t row = row_of[r];
-    const double score = per_page.accesses[r] * table.span_pages[row];
-    estimates.score[row] = score;
-    if (score > 0) estimates.relative_sd[row] = per_page.relative_sd[r];
+    add_to_row(row_of[r], per_page.accesses[r] * table.span_pages[row_of[r]],
+               per_page.relative_sd[r]);
+  }
+  for (std::size_t span = 0; !by_steps && span < shared.spans(); ++span) {
+    const std::size_t at = row_of.size() + span;
+    shared.ShareOutAll(span, per_page.accesses[at], per_page.relative_sd[at], add_to_row);
   }
   if (over_time != nullptr && over_time->empty()) {
     over_time->push_back(
         {.start = steps_.front().start,
          .end = steps_.back().end,
-         .times = AllTimes(),
+         .times = all,
          .score = {estimates.score.begin(), estimates.score.end()},
          .relative_sd = {estimates.relative_sd.begin(), estimates.relative_sd.end()}});
   }
@@ -165,7 +198,8 @@ TargetTimes TotalRanker::AllTimes() const {
 
 std::vector<std::uint32_t> TotalRanker::FillHistory(const EvidenceTable& table, RankSource source,
                                                     const std::function<void(TargetId)>& begun,
-                                                    RateHistory& history) const {
+                                                    RateHistory& history,
+                                                    SharedSpans* shared) const {
   const RateView view(table, source);
   const TargetTimes all_times = AllTimes();
   std::vector<EvidenceWalk> walks;
@@ -176,6 +210,7 @@ std::vector<std::uint32_t> TotalRanker::FillHistory(const EvidenceTable& table, 
   }
   std::optional<TargetId> target;
   std::vector<double> watched(steps_.size());
+  std::vector<Evidence> in_step(steps_.size());
   std::vector<RateEvidence> seen(steps_.size());
   std::vector<std::uint32_t> row_of;
   for (std::size_t i = 0; i < table.size(); ++i) {
@@ -197,12 +232,14 @@ std::vector<std::uint32_t> TotalRanker::FillHistory(const EvidenceTable& table, 
     }
     const std::uint32_t pages = table.span_pages[i];
     for (std::size_t s = 0; s < steps_.size(); ++s) {
-      Evidence evidence;
-      walks[s].AddWithin(key, pages, evidence);
-      pages_apart[s].AddWithin(key, pages, evidence);
-      seen[s] = view.Of(evidence, pages, watched[s]);
+      in_step[s] = {};
+      walks[s].AddWithin(key, pages, in_step[s]);
+      pages_apart[s].AddWithin(key, pages, in_step[s]);
     }
-    if (!view.Sees(table.evidence[i])) continue;
+    if (!view.Sees(table.evidence[i]) || (shared != nullptr && shared->Take(i, in_step))) continue;
+    for (std::size_t s = 0; s < steps_.size(); ++s) {
+      seen[s] = view.Of(in_step[s], pages, watched[s]);
+    }
     history.AddSpan(seen);
     row_of.push_back(static_cast<std::uint32_t>(i));
   }
@@ -243,7 +280,7 @@ ChancesOverTime TotalRanker::EstimateChances(
     of_steps.idle_cpu_seconds.push_back(std::move(by_age));
   };
   RateHistory history(steps_.size(), FoundAt::kBetweenReads);
-  const std::vector<std::uint32_t> row_of = FillHistory(rows, source, begun, history);
+  const std::vector<std::uint32_t> row_of = FillHistory(rows, source, begun, history, nullptr);
   over_time.bounds = std::move(history).EstimateChances(
       std::move(of_steps), [&](std::size_t span, const SpanChances& chances) {
         const std::uint32_t row = row_of[span];

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/epoch_profile.h"
+#include "base/shared_pages.h"
 #include "base/units.h"
 #include "rank/evidence.h"
 #include "rank/parted_evidence.h"
@@ -34,6 +35,7 @@ struct StepEstimates {
 };
 
 class RateHistory;
+class SharedSpans;
 
 // A question about all rows: how likely is a page accessed so often, or not at all for so long?
 struct RateQuestions {
@@ -74,7 +76,9 @@ class TotalRanker {
   const PartedEvidence& evidence() const { return evidence_; }
 
   // As of Ranker, but over all that was absorbed. kRate: estimated accesses, each target's within
-  // the epochs that list it; a rate may change on the way (rate_history.h).
+  // the epochs that list it; a rate may change on the way (rate_history.h). A page that several
+  // processes map is estimated once, from what is known of all of them, and each process's row has
+  // the part that is the process's (shared_rates.h).
   Scores Score(RankSource source) const { return Estimate(source).score; }
   Estimates Estimate(RankSource source) const;
   // Oldest first; empty before anything was absorbed. At most 32 steps of 8 bytes a row.
@@ -88,6 +92,8 @@ class TotalRanker {
                                   const std::function<void(const RowChances&)>& visit) const;
 
   RankModel model() const { return model_; }
+  // As of the last epoch absorbed.
+  const SharedPages& shared_pages() const { return shared_pages_; }
 
  private:
   // Successive epochs.
@@ -108,11 +114,11 @@ class TotalRanker {
                            std::vector<StepEstimates>* over_time) const;
   std::vector<StepEstimates> EmptySteps(std::size_t rows) const;
   TargetTimes AllTimes() const;
-  // Adds the evidence of all rows that the source sees. Returns these rows; `begun` gets the target
-  // of the rows that follow.
+  // Adds the evidence of all rows that the source sees, but for those that `shared` takes, unless
+  // it is null. Returns these rows; `begun` gets the target of the rows that follow.
   std::vector<std::uint32_t> FillHistory(const EvidenceTable& table, RankSource source,
                                          const std::function<void(TargetId)>& begun,
-                                         RateHistory& history) const;
+                                         RateHistory& history, SharedSpans* shared) const;
   // Returns the CPU time that the target used in this part of the step, taken to be even over it.
   double CpuSecondsWithin(const Step& step, const TargetTimes& all, TargetId target,
                           MonotonicTime from, MonotonicTime to) const;
@@ -120,6 +126,7 @@ class TotalRanker {
   RankModel model_;
   PartedEvidence evidence_;
   PartedEvidence spare_;
+  SharedPages shared_pages_;
   std::vector<Step> steps_;  // kRate
   std::size_t epochs_per_step_ = 1;
   std::optional<MonotonicTime> last_end_;

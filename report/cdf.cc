@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -13,6 +12,7 @@
 
 #include "report/canvas.h"
 #include "report/format.h"
+#include "report/page_spans.h"
 
 namespace tmprof {
 namespace {
@@ -42,41 +42,40 @@ std::vector<double> HeldBy(std::span<const double> shares, const std::vector<std
   return held;
 }
 
-// Spans of pages that were accessed. Pages that several processes map are there once, if they map
-// them by spans of one size (SharedPages).
+// Spans of pages that were accessed, each page once.
 class AccessedPages {
  public:
-  explicit AccessedPages(const WholeTrace& whole) {
-    const EvidenceTable& table = whole.ranker.table();
-    std::map<std::pair<PageKey, std::uint32_t>, std::size_t> shared;
-    for (std::size_t row = 0; row < table.size(); ++row) {
-      if (!Accessed(table.evidence[row])) continue;
-      std::size_t at = pages_.size();
-      const PageKey name = whole.shared.NameOf(table.key[row], PageCount(table.span_pages[row]));
-      if (name != table.key[row]) {
-        at = shared.try_emplace({name, table.span_pages[row]}, at).first->second;
-      }
-      if (at == pages_.size()) pages_.push_back(table.span_pages[row]);
-      places_.push_back({.row = row, .at = at});
+  explicit AccessedPages(const WholeTrace& whole)
+      : table_(whole.ranker.table()), all_(table_, whole.ranker.shared_pages()) {
+    std::vector<std::size_t> rows;
+    for (std::size_t row = 0; row < table_.size(); ++row) {
+      if (Accessed(table_.evidence[row])) rows.push_back(row);
     }
+    all_.ForEach(rows, [this](std::size_t span) {
+      spans_.push_back(span);
+      pages_.push_back(static_cast<double>(all_.PagesOf(table_, span).value()));
+    });
   }
 
   const std::vector<double>& pages() const { return pages_; }
 
   // Turns scores by row into scores by span.
   Scores Sum(const Scores& by_row) const {
-    Scores sums(pages_.size());
-    for (const Place& place : places_) sums[place.at] += by_row[place.row];
+    Scores sums;
+    sums.reserve(spans_.size());
+    for (const std::size_t span : spans_) {
+      double& sum = sums.emplace_back(0.0);
+      all_.ForEachRow(table_, span,
+                      [&](std::size_t row, double part, Vpn) { sum += part * by_row[row]; });
+    }
     return sums;
   }
 
  private:
-  struct Place {
-    std::size_t row;
-    std::size_t at;
-  };
-  std::vector<double> pages_;
-  std::vector<Place> places_;
+  const EvidenceTable& table_;
+  PageSpans all_;
+  std::vector<std::size_t> spans_;
+  std::vector<double> pages_;  // of each span
 };
 
 std::vector<double> PlotShares(double footprint) {

@@ -3,10 +3,12 @@
 #include "report/coverage.h"
 
 #include <map>
+#include <ranges>
 
 #include <fmt/format.h>
 
 #include "report/format.h"
+#include "report/page_spans.h"
 
 namespace tmprof {
 namespace {
@@ -50,20 +52,16 @@ void ForEachRecord(const EvidenceTable& table, Add add, std::map<TargetId, Count
 }
 
 // add(all, evidence, span) once for each span of pages, with the evidence of all its mappers.
-// Mappers count apart where one maps the pages by a huge page and another does not.
 template <typename Add>
 void ForEachPage(const EvidenceTable& table, const SharedPages& shared, Add add, Counts& all) {
-  std::map<std::pair<PageKey, PageCount>, Evidence> merged;
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    const PageCount span(table.span_pages[i]);
-    const PageKey name = shared.NameOf(table.key[i], span);
-    if (name == table.key[i]) {
-      add(all, table.evidence[i], span);
-    } else {
-      merged[{name, span}].Add(table.evidence[i], 1, 1);
-    }
-  }
-  for (const auto& [page, evidence] : merged) add(all, evidence, page.second);
+  const PageSpans spans(table, shared);
+  spans.ForEach(std::views::iota(std::size_t{0}, table.size()), [&](std::size_t span) {
+    Evidence sum;
+    spans.ForEachRow(table, span, [&](std::size_t row, double part, Vpn) {
+      sum.Add(table.evidence[row], part, part);
+    });
+    add(all, sum, spans.PagesOf(table, span));
+  });
 }
 
 PagesSeen Seen(const Counts& counts, bool references_known, bool samples_known) {
@@ -115,7 +113,7 @@ Coverage CoverageOf(const WholeTrace& whole) {
   Counts all;
   const auto add_spans = [&](const EvidenceTable& table, auto add) {
     ForEachRecord(table, add, by_target);
-    ForEachPage(table, whole.shared, add, all);
+    ForEachPage(table, whole.ranker.shared_pages(), add, all);
   };
   add_spans(whole.ranker.evidence().spans(),
             [truth_alone](Counts& counts, const Evidence& evidence, PageCount span) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <set>
 #include <utility>
@@ -142,6 +143,33 @@ Status FindHolders(const Trace& trace, HotList& list) {
   return {};
 }
 
+HotList::Row RowOf(const ScoredRows& scored, std::size_t span, const HotList& list) {
+  const bool has_samples = list.totals.Delivered(SourceRole::kSamples);
+  HotList::Row row{.target = {}, .start = {}, .span = scored.PagesOf(span)};
+  ScoreSum sum(list.options);
+  scored.ForEachRow(span, [&](std::size_t at, double part, Vpn start) {
+    const Evidence& evidence = scored.table().evidence[at];
+    const double score = part * scored.estimates.score[at];
+    sum.Add(score, scored.estimates.relative_sd[at]);
+    row.mappers.push_back(
+        {.target = list.totals.TargetOf(scored.Key(at).target), .start = start, .score = score});
+    if (evidence.looks > 0)
+      row.references = row.references.value_or(0) + part * evidence.references;
+    if (has_samples || evidence.samples() > 0) {
+      row.load_samples = row.load_samples.value_or(0) + part * evidence.load_samples;
+      row.store_samples = row.store_samples.value_or(0) + part * evidence.store_samples;
+    }
+  });
+  std::ranges::stable_sort(row.mappers, std::greater{}, &HotList::Mapper::score);
+  row.target = row.mappers.front().target;
+  row.start = row.mappers.front().start;
+  if (row.mappers.size() == 1) row.mappers.clear();
+  row.score = sum.score();
+  row.relative_sd = sum.RelativeSd();
+  row.interval = IntervalOf(row.score, row.relative_sd);
+  return row;
+}
+
 std::string Count(double value) {
   return value == std::floor(value) ? fmt::format("{:.0f}", value) : fmt::format("{:.1f}", value);
 }
@@ -154,6 +182,24 @@ std::string Samples(const HotList::Row& row) {
 std::optional<double> SamplesSum(const HotList::Row& row) {
   if (!row.load_samples || !row.store_samples) return std::nullopt;
   return *row.load_samples + *row.store_samples;
+}
+
+// "12", of a shared span "12 +3".
+std::string PidText(const HotList::Row& row) {
+  const std::string others = row.mappers.empty() ? "" : fmt::format(" +{}", row.mappers.size() - 1);
+  return fmt::format("{}{}", row.target.pid.value(), others);
+}
+
+Json MappersJson(const HotList::Row& row) {
+  Json mappers = Json::array();
+  for (const HotList::Mapper& mapper : row.mappers) {
+    mappers.push_back({{"target", mapper.target.id.value()},
+                       {"pid", mapper.target.pid.value()},
+                       {"name", mapper.target.name},
+                       {"start", Address(mapper.start)},
+                       {"score", mapper.score}});
+  }
+  return mappers;
 }
 
 Json ObjectJson(const HotList::Row& row) {
@@ -181,8 +227,12 @@ Result<ScoredRows> ScoreRows(const Trace& trace, const HotOptions& options) {
   const auto by = whole->known.Choose(options.by, "list hot pages by misses", trace.name);
   if (!by) return Fail(by.error());
   Estimates estimates = whole->ranker.Estimate(*by);
-  ScoredRows scored{
-      .whole = std::move(*whole), .estimates = std::move(estimates), .options = options};
+  PageSpans page_spans(whole->ranker.table(), whole->ranker.shared_pages());
+  ScoredRows scored{.whole = std::move(*whole),
+                    .estimates = std::move(estimates),
+                    .options = options,
+                    .rows = {},
+                    .page_spans = std::move(page_spans)};
   scored.options.by = *by;
   PagesOfObject pages(scored.whole.totals, scored.options);
   if (options.object) {
@@ -194,56 +244,50 @@ Result<ScoredRows> ScoreRows(const Trace& trace, const HotOptions& options) {
     if (options.object && !pages.Has(scored.Key(i), scored.Span(i))) continue;
     scored.rows.push_back(i);
     scored.total_score += scored.estimates.score[i];
-    scored.pages += scored.Span(i);
   }
+  scored.page_spans.ForEach(scored.rows, [&scored](std::size_t span) {
+    scored.spans.push_back(span);
+    scored.pages += scored.PagesOf(span);
+  });
   return scored;
 }
 
 Result<HotList> MakeHotList(const Trace& trace, const HotOptions& options) {
   Result<ScoredRows> scored = ScoreRows(trace, options);
   if (!scored) return Fail(std::move(scored.error()));
-  const EvidenceTable& table = scored->whole.ranker.table();
-  const Scores& scores = scored->estimates.score;
-  const std::vector<double>& relative_sd = scored->estimates.relative_sd;
   HotList list{.totals = scored->whole.totals,
                .options = scored->options,
-               .spans = scored->rows.size(),
+               .spans = scored->spans.size(),
                .pages = scored->pages,
                .total_score = scored->total_score};
-  std::vector<double> low_of_page(scores.size());
-  for (const std::size_t i : scored->rows) {
-    low_of_page[i] = IntervalOf(scores[i], relative_sd[i]).low / table.span_pages[i];
+  struct Span {
+    std::size_t number;
+    PageKey first;
+    double low_of_page;
+  };
+  std::vector<Span> order;
+  order.reserve(scored->spans.size());
+  for (const std::size_t number : scored->spans) {
+    Span& span = order.emplace_back(Span{.number = number, .first = {}, .low_of_page = 0});
+    ScoreSum sum(list.options);
+    scored->ForEachRow(number, [&](std::size_t row, double part, Vpn start) {
+      if (sum.score() == 0) span.first = {scored->Key(row).target, start};
+      sum.Add(part * scored->estimates.score[row], scored->estimates.relative_sd[row]);
+    });
+    span.low_of_page = IntervalOf(sum.score(), sum.RelativeSd()).low /
+                       static_cast<double>(scored->PagesOf(number).value());
   }
-  std::vector<std::size_t>& order = scored->rows;
   const std::size_t shown = std::min(order.size(), options.limit.value_or(order.size()));
-  const auto hotter = [&](std::size_t a, std::size_t b) {
-    return low_of_page[a] != low_of_page[b] ? low_of_page[a] > low_of_page[b]
-                                            : table.key[a] < table.key[b];
+  const auto hotter = [](const Span& a, const Span& b) {
+    return a.low_of_page != b.low_of_page ? a.low_of_page > b.low_of_page : a.first < b.first;
   };
   std::ranges::partial_sort(order, order.begin() + static_cast<std::ptrdiff_t>(shown), hotter);
 
-  const bool has_samples = list.totals.Delivered(SourceRole::kSamples);
   double shown_score = 0;
   for (std::size_t n = 0; n < shown; ++n) {
-    const std::size_t i = order[n];
-    const Evidence& evidence = table.evidence[i];
-    HotList::Row row{.rank = n + 1,
-                     .target = list.totals.TargetOf(table.key[i].target),
-                     .start = table.key[i].vpn,
-                     .span = PageCount(table.span_pages[i]),
-                     .references = std::nullopt,
-                     .load_samples = std::nullopt,
-                     .store_samples = std::nullopt,
-                     .score = scores[i],
-                     .relative_sd = relative_sd[i],
-                     .interval = IntervalOf(scores[i], relative_sd[i]),
-                     .mapping = std::nullopt};
-    if (evidence.looks > 0) row.references = evidence.references;
-    if (has_samples || evidence.samples() > 0) {
-      row.load_samples = evidence.load_samples;
-      row.store_samples = evidence.store_samples;
-    }
-    shown_score += scores[i];
+    HotList::Row row = RowOf(*scored, order[n].number, list);
+    row.rank = n + 1;
+    shown_score += row.score;
     list.rows.push_back(std::move(row));
   }
   if (list.total_score > 0) list.shown_share = shown_score / list.total_score;
@@ -273,9 +317,9 @@ std::string HotText(const HotList& list) {
   if (list.has_objects) columns.push_back({"object", kLeft});
   TextTable table(std::move(columns));
   for (const HotList::Row& row : list.rows) {
-    std::vector<std::string> cells{
-        fmt::format("{}", row.rank), fmt::format("{}", row.target.pid.value()),
-        Printable(row.target.name), Address(row.start), HumanSize(row.span)};
+    std::vector<std::string> cells{fmt::format("{}", row.rank), PidText(row),
+                                   Printable(row.target.name), Address(row.start),
+                                   HumanSize(row.span)};
     if (has_references) cells.push_back(OrUnknown(row.references, Count));
     if (has_samples) cells.push_back(Samples(row));
     cells.push_back(scale(row.score));
@@ -321,6 +365,7 @@ std::string HotJson(const HotList& list) {
                     {"relative_sd", row.relative_sd},
                     {"score_low", row.interval.low},
                     {"score_high", row.interval.high},
+                    {"mappers", MappersJson(row)},
                     {"mapping", std::move(mapping)},
                     {"object", ObjectJson(row)}});
   }
@@ -344,7 +389,7 @@ std::string HotCsv(const HotList& list) {
   std::string csv =
       CsvLine({"rank", "target", "pid", "name", "start", "span", "references", "samples",
                "load_samples", "store_samples", "score", "relative_sd", "mapping", "mapping_kind",
-               "mapping_path", "object", "score_low", "score_high"});
+               "mapping_path", "object", "score_low", "score_high", "mappers"});
   for (const HotList::Row& row : list.rows) {
     csv += CsvLine({fmt::format("{}", row.rank), fmt::format("{}", row.target.id.value()),
                     fmt::format("{}", row.target.pid.value()), row.target.name, Address(row.start),
@@ -355,7 +400,8 @@ std::string HotCsv(const HotList& list) {
                     row.mapping ? std::string(Name(row.mapping->kind)) : "",
                     row.mapping ? row.mapping->path : "",
                     row.object ? ObjectText(*row.object, row.object->site.frames.size()) : "",
-                    Exact(row.interval.low), Exact(row.interval.high)});
+                    Exact(row.interval.low), Exact(row.interval.high),
+                    fmt::format("{}", std::max<std::size_t>(1, row.mappers.size()))});
   }
   return csv;
 }

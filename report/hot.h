@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -15,6 +17,7 @@
 #include "rank/rank_model.h"
 #include "report/interval.h"
 #include "report/object_map.h"
+#include "report/page_spans.h"
 #include "report/whole_trace.h"
 
 namespace tmprof {
@@ -40,11 +43,19 @@ struct HotObject {
 std::string ObjectText(const HotObject& object, std::size_t frames = 2);
 
 struct HotList {
-  struct Row {
-    std::size_t rank = 0;  // from 1
+  // A process that maps a shared span.
+  struct Mapper {
     TargetTotal target;
     Vpn start;
+    double score = 0;  // the process's part of the row's
+  };
+  // Counts and scores of a shared span are those of all its mappers.
+  struct Row {
+    std::size_t rank = 0;  // from 1
+    TargetTotal target;    // of a shared span the mapper with the highest score
+    Vpn start;
     PageCount span{1};
+    std::vector<Mapper> mappers;         // highest score first; empty unless several were observed
     std::optional<double> references;    // unknown where no accessed bit was read
     std::optional<double> load_samples;  // unknown where no sampler was on in the whole trace
     std::optional<double> store_samples;
@@ -58,7 +69,7 @@ struct HotList {
   HotOptions options;
   bool has_objects = false;  // somebody told of allocations
   std::vector<Row> rows;
-  std::size_t spans = 0;              // with a score, shown or not
+  std::size_t spans = 0;              // with a score, shown or not; a shared one is one
   PageCount pages;                    // of those
   double total_score = 0;             // of those
   std::optional<double> shown_share;  // of the total score; unknown when that is 0
@@ -70,15 +81,52 @@ struct ScoredRows {
   Estimates estimates;
   HotOptions options;             // with `by` set
   std::vector<std::size_t> rows;  // of the ranker's table, ascending
+  PageSpans page_spans;
+  std::vector<std::size_t> spans{};  // of page_spans, of those rows
   double total_score = 0;
-  PageCount pages;
+  PageCount pages;  // of the spans
 
-  PageKey Key(std::size_t row) const { return whole.ranker.table().key[row]; }
-  PageCount Span(std::size_t row) const { return PageCount(whole.ranker.table().span_pages[row]); }
+  const EvidenceTable& table() const { return whole.ranker.table(); }
+  PageKey Key(std::size_t row) const { return table().key[row]; }
+  PageCount Span(std::size_t row) const { return PageCount(table().span_pages[row]); }
+  PageCount PagesOf(std::size_t span) const { return page_spans.PagesOf(table(), span); }
+  bool IsShared(std::size_t span) const { return span >= table().size(); }
+  // visit(row, part of its score, where its process maps the span), of each row asked for that
+  // holds the span.
+  template <typename Visit>
+  void ForEachRow(std::size_t span, Visit visit) const {
+    page_spans.ForEachRow(table(), span, [&](std::size_t row, double part, Vpn start) {
+      if (!IsShared(span) || std::ranges::binary_search(rows, row)) visit(row, part, start);
+    });
+  }
 };
+
+// Sums up scores with their errors: estimated rates share a fitted distribution and a limit, so
+// that their errors do not average out. Plain counts do.
+class ScoreSum {
+ public:
+  explicit ScoreSum(const HotOptions& options)
+      : together_(IsEstimated(options.model, *options.by)) {}
+
+  void Add(double score, double relative_sd) {
+    const double sd = score * relative_sd;
+    score_ += score;
+    errors_ += together_ ? sd : sd * sd;
+  }
+  double score() const { return score_; }
+  // Precondition: the score is not 0.
+  double RelativeSd() const { return (together_ ? errors_ : std::sqrt(errors_)) / score_; }
+
+ private:
+  bool together_;
+  double score_ = 0;
+  double errors_ = 0;
+};
+
 Result<ScoredRows> ScoreRows(const Trace& trace, const HotOptions& options);
 
-// Order: the lower end of the score's interval per base page descending, then ascending key. Reads
+// Order: the lower end of the score's interval per base page descending, then ascending key, of a
+// shared page that of its first mapper. Reads
 // the trace twice, of an object once more. Refuses an address that nothing had of which the trace
 // tells.
 Result<HotList> MakeHotList(const Trace& trace, const HotOptions& options);

@@ -146,8 +146,6 @@ std::string WhatText(const HotGroups::Row& row) {
   return row.what.empty() ? "unknown" : Printable(row.what);
 }
 
-// Estimated rates share a fitted distribution and a limit, so that their errors do not average out.
-// Plain counts do.
 bool ErrTogether(const HotGroups& groups) {
   return IsEstimated(groups.options.model, *groups.options.by);
 }
@@ -188,21 +186,32 @@ Result<HotGroups> MakeHotGroups(const Trace& trace, const HotOptions& options, H
     row.start = key.start;
     row.what = key.what;
   }
-  const bool together = ErrTogether(groups);
-  std::vector<double> errors(groups.rows.size());
-  for (std::size_t i = 0; i < scored->rows.size(); ++i) {
-    const std::size_t at = scored->rows[i];
-    const double sd = scored->estimates.score[at] * scored->estimates.relative_sd[at];
-    HotGroups::Row& row = groups.rows[finder.group_of()[i]];
-    errors[finder.group_of()[i]] += together ? sd : sd * sd;
-    row.score += scored->estimates.score[at];
-    row.pages += scored->Span(at);
-    ++row.spans;
+  std::vector<ScoreSum> sums(groups.rows.size(), ScoreSum(groups.options));
+  std::vector<std::size_t> of_span;
+  std::size_t at = 0;  // of the rows of unshared pages, which ascend
+  for (const std::size_t span : scored->spans) {
+    of_span.clear();
+    scored->ForEachRow(span, [&](std::size_t row, double part, Vpn) {
+      if (!scored->IsShared(span)) {
+        while (scored->rows[at] < row) ++at;
+      } else {
+        at = static_cast<std::size_t>(std::ranges::lower_bound(scored->rows, row) -
+                                      scored->rows.begin());
+      }
+      const std::size_t of = finder.group_of()[at];
+      sums[of].Add(part * scored->estimates.score[row], scored->estimates.relative_sd[row]);
+      // A group may have several mappers of a span.
+      if (std::ranges::find(of_span, of) != of_span.end()) return;
+      of_span.push_back(of);
+      groups.rows[of].pages += scored->PagesOf(span);
+      ++groups.rows[of].spans;
+    });
   }
   for (std::size_t i = 0; i < groups.rows.size(); ++i) {
     HotGroups::Row& row = groups.rows[i];
     if (row.spans == 0) continue;
-    row.relative_sd = (together ? errors[i] : std::sqrt(errors[i])) / row.score;
+    row.score = sums[i].score();
+    row.relative_sd = sums[i].RelativeSd();
     row.interval = IntervalOf(row.score, row.relative_sd);
     row.share = row.score / groups.total_score;
   }

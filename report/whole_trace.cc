@@ -213,7 +213,6 @@ Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRang
     }
     whole.ranker.Absorb(epoch);
     whole.known.Look(epoch);
-    whole.shared.Add(epoch.targets);
   });
   if (!end) return Fail(std::move(end.error()));
   totals.end = std::move(*end);

@@ -11,7 +11,6 @@
 
 #include "base/epoch_profile.h"
 #include "base/result.h"
-#include "base/shared_pages.h"
 #include "rank/known_evidence.h"
 #include "rank/rank_model.h"
 #include "rank/total_ranker.h"
@@ -88,7 +87,6 @@ struct WholeTrace {
   // (sum).
   TotalRanker ranker;
   KnownEvidence known{};
-  SharedPages shared{};
 };
 
 // Whether any source saw an access: what makes a page part of the footprint.

@@ -236,7 +236,7 @@ class ChanceAdder {
       chances.was_there.push_back(chances.life.Holds(asked));
       if (was_seen) chances.idle[age] = 0;
     }
-    const PageKey name = whole_.shared.NameOf(row.key, PageCount(row.pages));
+    const PageKey name = whole_.ranker.shared_pages().NameOf(row.key, PageCount(row.pages));
     if (name == row.key) {
       Sum(row.key, row.pages, chances);
       return;
@@ -491,7 +491,8 @@ Result<StreamEnd> AddExactRows(const Trace& trace, const WholeTrace& whole, Work
       row.any_ran = true;
       for (std::size_t i = rows.first; i < rows.end; ++i) {
         const double rate = estimates.StepScore(i) / table.span_pages[i] / cpu_seconds;
-        const PageKey name = whole.shared.NameOf(table.key[i], PageCount(table.span_pages[i]));
+        const PageKey name =
+            whole.ranker.shared_pages().NameOf(table.key[i], PageCount(table.span_pages[i]));
         if (name == table.key[i]) {
           add(rate, table.span_pages[i]);
         } else {
@@ -567,7 +568,7 @@ std::map<TargetId, double> TellExactIdle(const WholeTrace& whole, LastSeen& seen
       page.idle.push_back(*last <= life.end - each.age);
       page.was_there.push_back(life.Holds(each.age));
     }
-    const PageKey name = whole.shared.NameOf(key, PageCount(pages));
+    const PageKey name = whole.ranker.shared_pages().NameOf(key, PageCount(pages));
     if (name == key) {
       visited_of[key.target] += pages;
       add(pages, page);

@@ -6,6 +6,10 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
 #include "tests/report/traces.h"
 
 namespace tmprof {
@@ -54,6 +58,54 @@ TEST(HotListTest, RanksByTheLowerEndPerPageThenByKeyAndLeavesOutTheCold) {
   EXPECT_EQ(list->spans, 5u);
   EXPECT_EQ(list->pages, PageCount(12));
   EXPECT_EQ(list->total_score, 19);
+}
+
+// Both map pages 0 to 7 of a file. Page 0 of the file has 5 references by the first and 2 by the
+// second, page 1 has 3 by the second alone. Page 90 is the first's own.
+Trace Sharing() {
+  std::vector<Target> targets = {MakeTarget(0, 10, "first"), MakeTarget(1, 11, "second")};
+  for (Target& target : targets) {
+    const std::uint64_t start = target.id == TargetId(0) ? 100 : 200;
+    target.mappings = {MakeMapping(start, start + 8, MappingKind::kShared, "/dev/shm/x")};
+    target.mappings[0].file = FilePlace{.device = 1, .inode = 2};
+  }
+  EpochProfile epoch = MakeEpoch(0, targets);
+  See(epoch, 0,
+      {{.vpn = 90, .looks = 9, .references = 4}, {.vpn = 100, .looks = 9, .references = 5}});
+  See(epoch, 1,
+      {{.vpn = 200, .looks = 9, .references = 2}, {.vpn = 201, .looks = 9, .references = 3}});
+  return TraceOf({epoch});
+}
+
+TEST(HotListTest, ListsASharedPageOnceWithItsMappers) {
+  const Result<HotList> list = MakeHotList(Sharing(), kSum);
+  ASSERT_TRUE(list.has_value());
+  EXPECT_THAT(Starts(*list), testing::ElementsAre(100, 90, 201));
+  EXPECT_EQ(list->rows[0].score, 7);
+  EXPECT_EQ(list->rows[0].references, 7);
+  EXPECT_NEAR(list->rows[0].relative_sd, 1 / std::sqrt(7.0), 1e-12) << "a count's own error";
+  ASSERT_EQ(list->rows[0].mappers.size(), 2u);
+  EXPECT_EQ(list->rows[0].mappers[1].target.pid, Pid(11));
+  EXPECT_EQ(list->rows[0].mappers[1].start, Vpn(200));
+  EXPECT_EQ(list->rows[0].mappers[1].score, 2);
+  EXPECT_TRUE(list->rows[2].mappers.empty()) << "one process alone was seen to use it";
+  EXPECT_EQ(list->spans, 3u);
+  EXPECT_EQ(list->pages, PageCount(3));
+  EXPECT_EQ(list->total_score, 14);
+  EXPECT_THAT(HotText(*list), testing::HasSubstr("10 +1  first"));
+  const auto json = nlohmann::json::parse(HotJson(*list));
+  EXPECT_EQ(json["rows"][0]["mappers"][1]["start"], "0xc8000");
+  EXPECT_TRUE(json["rows"][1]["mappers"].empty());
+}
+
+TEST(HotListTest, OfOneProcessHasItsPartOfSharedPages) {
+  HotOptions options = kSum;
+  options.pid = Pid(11);
+  const Result<HotList> list = MakeHotList(Sharing(), options);
+  ASSERT_TRUE(list.has_value());
+  EXPECT_THAT(Starts(*list), testing::ElementsAre(201, 200));
+  EXPECT_EQ(list->rows[1].score, 2);
+  EXPECT_EQ(list->total_score, 5);
 }
 
 TEST(HotListTest, TellsTheShareOfTheScoreThatIsShown) {

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds the rows of a table that tell of the same memory: each process that maps a page of a shared
+// file has a row of its own.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/page_key.h"
+#include "base/shared_pages.h"
+#include "base/units.h"
+
+namespace tmprof {
+
+// Pages that one mapping alone shows are no pages of mappers: their rows stand for themselves.
+class PageMappers {
+ public:
+  // A process with its mappings of one file.
+  struct Mapper {
+    TargetId target;
+    std::size_t file;  // index of files()
+    bool observed;     // the table has a row of the process, of this file or of other memory
+  };
+  struct File {
+    TargetId name;
+    std::size_t first_mapper;  // of mappers()
+    std::size_t end_mapper;
+    std::size_t first_piece;  // of pieces()
+    std::size_t end_piece;
+  };
+  // Pages with the same rows. A row holds all of a piece or none of it.
+  struct Piece {
+    PageKey name;
+    std::uint32_t pages;
+  };
+  struct Row {
+    std::uint32_t row;  // of the table
+    std::uint32_t mapper;
+    std::uint32_t first_piece;
+    std::uint32_t end_piece;
+  };
+
+  PageMappers() = default;
+  // Rows of the table ascend by key.
+  PageMappers(std::span<const PageKey> key, std::span<const std::uint32_t> span_pages,
+              const SharedPages& shared);
+
+  bool empty() const { return pieces_.empty(); }
+  const std::vector<File>& files() const { return files_; }        // ascending by name
+  const std::vector<Mapper>& mappers() const { return mappers_; }  // of a file: ascending by target
+  const std::vector<Piece>& pieces() const { return pieces_; }     // ascending by name
+  const std::vector<Row>& rows() const { return rows_; }           // ascending by row
+  // Indexes of rows(): those that hold the piece, ascending.
+  std::span<const std::uint32_t> RowsOf(std::size_t piece) const {
+    return std::span(row_of_).subspan(first_row_of_[piece],
+                                      first_row_of_[piece + 1] - first_row_of_[piece]);
+  }
+  // Visits the mappers of which the table has no row at all, once for each of their mappings that
+  // shows the piece.
+  template <typename Visit>
+  void ForEachUnobserved(std::size_t file, std::size_t piece, Visit visit) const {
+    for (const Unobserved& each : unobserved_) {
+      if (each.file == file && each.pages.Contains(pieces_[piece].name.vpn)) visit(each.mapper);
+    }
+  }
+
+ private:
+  struct Unobserved {
+    std::size_t file;
+    std::size_t mapper;
+    VpnRange pages;  // of the file
+  };
+  struct Named {
+    PageKey name;
+    std::uint32_t pages;
+    std::uint32_t row;
+    std::uint32_t mapper;
+  };
+
+  void CutPieces(const std::vector<Named>& named);
+  void FindRows(std::vector<Named> named);
+
+  std::vector<File> files_;
+  std::vector<Mapper> mappers_;
+  std::vector<Piece> pieces_;
+  std::vector<Row> rows_;
+  std::vector<std::uint32_t> first_row_of_;  // by piece, and one more: places in row_of_
+  std::vector<std::uint32_t> row_of_;
+  std::vector<Unobserved> unobserved_;
+};
+
+}  // namespace tmprof

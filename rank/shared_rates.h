@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one process's accesses to shared memory tell of another's. docs/accuracy.md ("Pages that
+// several processes map") derives it. Only rank/ uses it.
+
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/page_key.h"
+#include "rank/page_mappers.h"
+#include "rank/target_times.h"
+
+namespace tmprof {
+
+// A second of a process's CPU time holds so many accesses to a page as the page's heat times the
+// process's activity in the file. A file has a clock: the CPU time of its mappers, each weighed by
+// its activity. In terms of that clock, all mappers' evidence is of one rate.
+class SharedRates {
+ public:
+  // What a row tells of its pages.
+  struct Seen {
+    double found = 0;         // accesses
+    double page_seconds = 0;  // of the mapper's CPU time in which they were looked for
+  };
+
+  SharedRates() = default;
+  // `seen`: parallel to mappers.rows(). `cpu_seconds`: of each target, over all that was seen.
+  SharedRates(const PageMappers& mappers, std::span<const Seen> seen,
+              const std::function<double(TargetId)>& cpu_seconds);
+
+  // By mapper, 1 on average over the CPU time of a file's mappers.
+  double Activity(std::size_t mapper) const { return activity_[mapper]; }
+  // The part of the file's clock that runs for the mappers of the piece. It is 0 if none ran, and
+  // above 1 if a process maps the piece twice.
+  double PartOfClock(std::size_t piece) const { return part_of_clock_[piece]; }
+  // The relative variance of the piece's accesses that the activities leave.
+  double Variance(std::size_t piece) const { return variance_[piece]; }
+
+  // The file's clock, of the times of its mappers.
+  template <typename TimeOf>
+  TargetTime Clock(const PageMappers& mappers, std::size_t file, TimeOf time_of) const {
+    TargetTime clock{.target = mappers.files()[file].name};
+    for (std::size_t m = mappers.files()[file].first_mapper; m < mappers.files()[file].end_mapper;
+         ++m) {
+      const TargetTime time = time_of(mappers.mappers()[m].target);
+      clock.cpu_seconds += activity_[m] * time.cpu_seconds;
+      clock.watched_seconds += activity_[m] * time.watched_seconds;
+      clock.remembered_cpu_seconds += activity_[m] * time.remembered_cpu_seconds;
+    }
+    return clock;
+  }
+
+ private:
+  void LearnActivities(const PageMappers& mappers, std::span<const Seen> seen,
+                       std::span<const double> cpu_seconds);
+
+  std::vector<double> activity_;           // by mapper
+  std::vector<double> activity_variance_;  // relative
+  std::vector<double> part_of_clock_;      // by piece
+  std::vector<double> variance_;
+};
+
+// Visits the rows that hold a piece with the part that each has of its accesses: visit(index of
+// rows(), part). `cpu_seconds` of a mapper tell who accessed it. Parts add up to 1, over rows of
+// which `takes_part` is true; if there is none, nothing is visited.
+template <typename CpuSeconds, typename TakesPart, typename Visit>
+void ForEachShare(const PageMappers& mappers, const SharedRates& rates, std::size_t piece,
+                  CpuSeconds cpu_seconds, TakesPart takes_part, Visit visit) {
+  double all = 0;
+  std::size_t rows = 0;
+  const auto weight = [&](std::uint32_t at) {
+    const std::uint32_t mapper = mappers.rows()[at].mapper;
+    return rates.Activity(mapper) * cpu_seconds(mapper);
+  };
+  for (const std::uint32_t at : mappers.RowsOf(piece)) {
+    if (!takes_part(at)) continue;
+    all += weight(at);
+    ++rows;
+  }
+  for (const std::uint32_t at : mappers.RowsOf(piece)) {
+    if (takes_part(at)) visit(at, all > 0 ? weight(at) / all : 1.0 / static_cast<double>(rows));
+  }
+}
+
+}  // namespace tmprof

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Joins what all mappers of a page tell, step by step, and shares out what is estimated of it among
+// their rows. Only rank/ uses it.
+
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/shared_pages.h"
+#include "rank/ageing.h"
+#include "rank/evidence.h"
+#include "rank/page_mappers.h"
+#include "rank/rank_model.h"
+#include "rank/rate_chances.h"
+#include "rank/rate_model.h"
+#include "rank/shared_rates.h"
+#include "rank/source_view.h"
+#include "rank/target_times.h"
+
+namespace tmprof {
+
+class RateHistory;
+
+// What each row of mappers tells of the activity of its process.
+std::vector<SharedRates::Seen> SeenOf(const PageMappers& mappers, const EvidenceTable& table,
+                                      RankSource source, const TargetTimes& times);
+
+class SharedSpans {
+ public:
+  struct Step {
+    const TargetTimes* times;
+    const Ages* ages;
+  };
+
+  // `table`: all evidence, by mapper; `all`: the times of all steps. Both must stay.
+  SharedSpans(const EvidenceTable& table, RankSource source, const SharedPages& shared,
+              const TargetTimes& all, std::vector<Step> steps);
+
+  // Adds what each step has of a row, and returns true if other processes map its pages, too. Rows
+  // ascend.
+  bool Take(std::size_t row, std::span<const Evidence> steps);
+
+  // Adds a span for each piece that the source sees.
+  void AddTo(RateHistory& history);
+
+  // visit(row of the table, its score, relative deviation), of a span that AddTo() added, in the
+  // order added: `accesses` of a base page in that step.
+  template <typename Visit>
+  void ShareOut(std::size_t span, std::size_t step, double accesses, double relative_sd,
+                Visit visit) const {
+    ShareOut(span, std::span(cpu_seconds_).subspan(step * mappers_.mappers().size()), accesses,
+             relative_sd, visit);
+  }
+  // The same of all steps.
+  template <typename Visit>
+  void ShareOutAll(std::size_t span, double accesses, double relative_sd, Visit visit) const {
+    ShareOut(span, all_cpu_seconds_, accesses, relative_sd, visit);
+  }
+
+  std::size_t spans() const { return piece_of_.size(); }
+
+ private:
+  template <typename Visit>
+  void ShareOut(std::size_t span, std::span<const double> cpu_seconds, double accesses,
+                double relative_sd, Visit visit) const {
+    const std::size_t piece = piece_of_[span];
+    const double score = accesses * mappers_.pieces()[piece].pages;
+    const double sd = std::sqrt(relative_sd * relative_sd + rates_.Variance(piece));
+    ForEachShare(
+        mappers_, rates_, piece, [&](std::uint32_t mapper) { return cpu_seconds[mapper]; },
+        [&](std::uint32_t at) { return Sees(at); },
+        [&](std::uint32_t at, double share) { visit(mappers_.rows()[at].row, score * share, sd); });
+  }
+  bool Sees(std::uint32_t at) const { return view_.Sees(table_.evidence[mappers_.rows()[at].row]); }
+  TargetSteps StepsOf(std::size_t file, std::vector<double>& watched) const;
+
+  const EvidenceTable& table_;
+  RateView view_;
+  const TargetTimes& all_;
+  std::vector<Step> steps_;
+  PageMappers mappers_;
+  SharedRates rates_;
+  std::size_t next_ = 0;                 // of mappers_.rows()
+  std::vector<RateEvidence> evidence_;   // row-major: the steps of a piece together
+  std::vector<std::uint32_t> piece_of_;  // by span
+  std::vector<double> cpu_seconds_;      // row-major: the mappers of a step together
+  std::vector<double> all_cpu_seconds_;  // by mapper
+};
+
+}  // namespace tmprof

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pages that several processes map are estimated once, by what is known of all of them.
+
+#include "rank/shared_rates.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <numeric>
+#include <vector>
+
+#include "rank/total_ranker.h"
+#include "tests/rank/profiles.h"
+#include "tests/rank/shared_memory.h"
+#include "tests/rank/simulation.h"
+
+namespace tmprof {
+namespace shared_rates_test {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+constexpr std::uint64_t kPages = 4096;
+
+// A process that maps the file at an address of its own.
+struct Process {
+  std::uint32_t id = 0;
+  double activity = 1;      // of its accesses, beside other processes
+  double cpu_seconds = 1;   // in an epoch
+  bool is_observed = true;  // its accessed bits are read
+  int exits_at = 99;        // the first epoch that does not list it
+  std::uint64_t address() const { return 10'000 * (id + 1); }
+};
+
+simulation::Rates Scaled(simulation::Rates rates, double factor) {
+  for (double& rate : rates) rate *= factor;
+  return rates;
+}
+
+// `visited` is the part of the blocks that each epoch visits of each process.
+std::vector<EpochProfile> Record(const simulation::Rates& heat,
+                                 const std::vector<Process>& processes, int epochs,
+                                 double visited) {
+  std::vector<EpochProfile> recorded;
+  for (int e = 0; e < epochs; ++e) {
+    EpochProfile epoch = Epoch(static_cast<std::uint64_t>(e), {});
+    for (const Process& process : processes) {
+      if (e >= process.exits_at) continue;
+      Target target = Maps(process.id, {Shared(process.address(), kPages)});
+      target.cpu_time = nanoseconds(static_cast<std::int64_t>(1e9 * process.cpu_seconds));
+      epoch.targets.push_back(target);
+      if (!process.is_observed) continue;
+      const simulation::Observation seen = simulation::Observe(
+          Scaled(heat, process.activity), {.visited = visited, .stop_at_half = false},
+          static_cast<std::uint32_t>(100 * e) + process.id);
+      const EpochProfile alone = simulation::ToEpoch(seen, e);
+      for (std::size_t i = 0; i < alone.pages.size(); ++i) {
+        PageRecord record = RecordAt(alone.pages, i);
+        record.key = Key(process.id, process.address() + record.key.vpn.value());
+        Append(epoch.pages, record);
+      }
+    }
+    recorded.push_back(std::move(epoch));
+  }
+  return recorded;
+}
+
+// Estimates of all pages, by page of the file, and of each process.
+struct Told {
+  std::vector<double> of_page = std::vector<double>(kPages);
+  std::map<std::uint32_t, double> of_process;
+  double all = 0;
+};
+
+Told Tell(const std::vector<EpochProfile>& epochs) {
+  TotalRanker ranker(RankModel::kRate);
+  for (const EpochProfile& epoch : epochs) ranker.Absorb(epoch);
+  const Scores scores = ranker.Score(RankSource::kCombined);
+  Told told;
+  for (std::size_t row = 0; row < scores.size(); ++row) {
+    const PageKey key = ranker.table().key[row];
+    told.of_page[key.vpn.value() % 10'000] += scores[row];
+    told.of_process[key.target.value()] += scores[row];
+    told.all += scores[row];
+  }
+  return told;
+}
+
+double RecallOf(const simulation::Rates& heat, const Told& told) {
+  simulation::Observation all{.evidence = std::vector<RateEvidence>(kPages),
+                              .references = std::vector<double>(kPages)};
+  for (RateEvidence& page : all.evidence) page.seconds_at_risk = 1;
+  return simulation::Judge(heat, all, told.of_page).recall_sixteenth;
+}
+
+double Sum(const simulation::Rates& rates) {
+  return std::accumulate(rates.begin(), rates.end(), 0.0);
+}
+
+// Two processes with the same evidence tell as much as one with twice the evidence and CPU time.
+TEST(SharedPages, OfTwoLikeProcessesAreEstimatedAsByOneThatDidAllOfIt) {
+  const auto visits = [](std::uint32_t target, std::uint64_t address, std::uint32_t times) {
+    std::vector<PageRecord> records;
+    for (std::uint64_t page = 0; page < 8; ++page) {
+      PageRecord record = Visited(address + page, 2 * times, milliseconds(1 << page) * times);
+      record.key.target = TargetId(target);
+      records.push_back(record);
+    }
+    return records;
+  };
+  const auto add = [](EpochProfile& epoch, const std::vector<PageRecord>& records,
+                      std::uint32_t target, std::uint64_t address, int cpu_seconds) {
+    for (const PageRecord& record : records) Append(epoch.pages, record);
+    Target process = Maps(target, {Shared(address, 8)});
+    process.cpu_time = std::chrono::seconds(cpu_seconds);
+    epoch.targets.push_back(process);
+  };
+  EpochProfile two = Epoch(0, {});
+  add(two, visits(0, 100, 1), 0, 100, 1);
+  add(two, visits(1, 200, 1), 1, 200, 1);
+  EpochProfile one = Epoch(0, {});
+  add(one, visits(0, 100, 2), 0, 100, 2);
+  TotalRanker of_two(RankModel::kRate);
+  of_two.Absorb(two);
+  TotalRanker of_one(RankModel::kRate);
+  of_one.Absorb(one);
+  const Estimates joined = of_two.Estimate(RankSource::kCombined);
+  const Estimates plain = of_one.Estimate(RankSource::kCombined);
+  for (std::size_t page = 0; page < 8; ++page) {
+    EXPECT_DOUBLE_EQ(joined.score[page], joined.score[8 + page]);
+    EXPECT_NEAR(joined.score[page] + joined.score[8 + page], plain.score[page],
+                plain.score[page] / 20)
+        << "times are stored to 2 %";
+    EXPECT_LT(joined.relative_sd[page], plain.relative_sd[page] + 0.02);
+  }
+}
+
+TEST(SharedPages, OfASingleMapperAreEstimatedAsAnyPages) {
+  const simulation::Rates heat = simulation::Zipf(kPages, 1e6);
+  std::vector<EpochProfile> epochs = Record(heat, {{.id = 0}}, 2, 1);
+  const Told shared = Tell(epochs);
+  for (EpochProfile& epoch : epochs) {
+    for (Target& target : epoch.targets) target.mappings[0].kind = MappingKind::kAnonymous;
+  }
+  EXPECT_EQ(shared.of_page, Tell(epochs).of_page);
+}
+
+// Each of eight processes is looked at once.
+TEST(SharedPages, AreRankedBetterByAllMappersThanByOne) {
+  const simulation::Rates heat = simulation::Zipf(kPages, 5e5);
+  std::vector<Process> processes;
+  for (std::uint32_t id = 0; id < 8; ++id) processes.push_back({.id = id});
+  const double alone = RecallOf(heat, Tell(Record(heat, {{.id = 0}}, 1, 1)));
+  const double joined = RecallOf(heat, Tell(Record(heat, processes, 1, 1)));
+  EXPECT_GT(joined, alone + 0.1);
+}
+
+// A hot set's rates are all known well. Times to accesses are taken from the middle between two
+// reads, which makes rates a quarter too low (docs/accuracy.md).
+TEST(SharedPages, HaveTheAccessesOfProcessesOfUnequalActivity) {
+  const simulation::Rates heat = simulation::Hotset(kPages, 2e4);
+  const std::vector<Process> processes = {{.id = 0, .activity = 1},
+                                          {.id = 1, .activity = 0.1},
+                                          {.id = 2, .activity = 4, .cpu_seconds = 0.5}};
+  const Told told = Tell(Record(heat, processes, 4, 1));
+  double truth = 0;
+  for (const Process& process : processes) {
+    truth += process.activity * process.cpu_seconds;
+  }
+  for (const Process& process : processes) {
+    const double part = process.activity * process.cpu_seconds / truth;
+    EXPECT_NEAR(told.of_process.at(process.id) / told.all, part, part / 20) << process.id;
+  }
+  EXPECT_NEAR(told.all, 0.75 * 4 * truth * Sum(heat), 0.05 * 4 * truth * Sum(heat));
+}
+
+// A mapper with a hundredth of the accesses tells of pages that it was watched on for long. By
+// time at risk alone these would look cold.
+TEST(SharedPages, AreNotTakenForColdWhereAnIdleProcessWasWatchedLonger) {
+  const simulation::Rates heat = simulation::Zipf(kPages, 5e5);
+  const std::vector<Process> busy = {{.id = 0}, {.id = 1}};
+  std::vector<Process> with_idle = busy;
+  with_idle.push_back({.id = 2, .activity = 0.01});
+  const double recall = RecallOf(heat, Tell(Record(heat, busy, 2, 1)));
+  EXPECT_GT(RecallOf(heat, Tell(Record(heat, with_idle, 2, 1))), recall - 0.05);
+}
+
+TEST(SharedPages, KeepTheAccessesOfAProcessThatExited) {
+  const simulation::Rates heat = simulation::Hotset(kPages, 2e4);
+  const std::vector<Process> processes = {{.id = 0}, {.id = 1, .exits_at = 2}};
+  const Told told = Tell(Record(heat, processes, 4, 1));
+  EXPECT_NEAR(told.of_process.at(1) / told.of_process.at(0), 0.5, 0.02);
+  EXPECT_NEAR(told.of_process.at(0), 0.75 * 4 * Sum(heat), 0.05 * 4 * Sum(heat));
+}
+
+// It has as many accesses as the average of the others, by its CPU time.
+TEST(SharedPages, CountAProcessThatWasNeverObservedAsTheAverage) {
+  const simulation::Rates heat = simulation::Zipf(kPages, 2e4);
+  const std::vector<Process> observed = {{.id = 0}, {.id = 1}};
+  std::vector<Process> all = observed;
+  all.push_back({.id = 2, .cpu_seconds = 3, .is_observed = false});
+  const std::vector<EpochProfile> epochs = Record(heat, all, 2, 1);
+  const Told told = Tell(epochs);
+  const Told of_observed = Tell(Record(heat, observed, 2, 1));
+  EXPECT_NEAR(told.all / of_observed.all, 5.0 / 2, 0.05);
+  TotalRanker with_all(RankModel::kRate);
+  TotalRanker without(RankModel::kRate);
+  for (const EpochProfile& epoch : epochs) with_all.Absorb(epoch);
+  for (const EpochProfile& epoch : Record(heat, observed, 2, 1)) without.Absorb(epoch);
+  EXPECT_GT(with_all.Estimate(RankSource::kCombined).relative_sd[0],
+            without.Estimate(RankSource::kCombined).relative_sd[0] + 0.1);
+}
+
+// The second process was looked at, but has no record of the file: its page table shows none of it.
+TEST(SharedPages, HaveNoAccessesOfAProcessThatWasSeenElsewhereOnly) {
+  const simulation::Rates heat = simulation::Zipf(kPages, 2e4);
+  const auto tell = [&](std::uint64_t inode) {
+    std::vector<EpochProfile> epochs = Record(heat, {{.id = 0}}, 2, 1);
+    for (EpochProfile& epoch : epochs) {
+      Target other = Maps(1, {Shared(20'000, kPages, inode)});
+      other.cpu_time = std::chrono::seconds(1);
+      epoch.targets.push_back(other);
+      PageRecord elsewhere = Visited(5'000, 1, milliseconds(1));
+      elsewhere.key.target = TargetId(1);
+      Append(epoch.pages, elsewhere);
+    }
+    return Tell(epochs);
+  };
+  const double of_file = tell(/*inode=*/8).of_process.at(0);
+  const Told told = tell(/*inode=*/7);
+  EXPECT_NEAR(told.of_process.at(0), of_file, of_file / 1000);
+}
+
+// Samples alone tell rates, too. Process 1 has a third of the samples of process 0.
+TEST(SharedPages, AreRankedBySamplesOfAllMappers) {
+  EpochProfile epoch = Epoch(0, {});
+  for (std::uint32_t id = 0; id < 2; ++id) {
+    Target target = Maps(id, {Shared(100, 16)});
+    target.cpu_time = std::chrono::seconds(1);
+    epoch.targets.push_back(target);
+    for (std::uint64_t page = 0; page < 16; ++page) {
+      PageRecord record{.key = Key(id, 100 + page)};
+      record.load_samples = static_cast<std::uint32_t>((id == 0 ? 3 : 1) * (page < 4 ? 40 : 4));
+      Append(epoch.pages, record);
+    }
+  }
+  TotalRanker ranker(RankModel::kRate);
+  ranker.Absorb(epoch);
+  const Scores scores = ranker.Score(RankSource::kSamples);
+  EXPECT_NEAR(scores[0], 3 * scores[16], scores[0] / 50);
+  EXPECT_NEAR(scores[0] + scores[16], 160, 8);
+}
+
+}  // namespace shared_rates_test
+}  // namespace tmprof
