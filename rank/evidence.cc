@@ -104,11 +104,25 @@ void Evidence::ReplaceBits(const Evidence& bits) {
   Add(own, 1, 1);
 }
 
+void Evidence::ScaleTimes(double factor) {
+  page_seconds_at_risk *= factor;
+  page_square_seconds *= factor * factor;
+  first_read_page_seconds *= factor;
+  fast_seconds *= factor;
+  shortest_find_seconds *= factor;
+}
+
 Evidence Evidence::TakeOwn() {
   return {.load_samples = std::exchange(load_samples, 0),
           .store_samples = std::exchange(store_samples, 0),
           .accesses = std::exchange(accesses, 0),
           .misses = std::exchange(misses, 0)};
+}
+
+void Clear(EvidenceTable& table) {
+  table.key.clear();
+  table.span_pages.clear();
+  table.evidence.clear();
 }
 
 void Push(EvidenceTable& table, PageKey key, std::uint32_t span_pages, const Evidence& evidence) {

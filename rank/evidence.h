@@ -50,6 +50,8 @@ struct Evidence {
 
   // Exact counts may keep another part than the rest.
   void Add(const Evidence& more, double part, double part_of_accesses);
+  // Tells of a clock that runs `factor` times as fast.
+  void ScaleTimes(double factor);
   // Moves out the samples and exact counts: even in a region each belongs to the page that it was
   // seen on.
   Evidence TakeOwn();
@@ -63,6 +65,8 @@ struct EvidenceTable {
 
   std::size_t size() const { return key.size(); }
 };
+
+void Clear(EvidenceTable& table);  // keeps its memory
 
 inline PageKey EndOf(const EvidenceTable& table, std::size_t row) {
   return {table.key[row].target, table.key[row].vpn + PageCount(table.span_pages[row])};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 
@@ -33,20 +34,21 @@ HitRateTeller::HitRateTeller(const Ranker::Options& options, RankSource source,
 }
 
 void HitRateTeller::Absorb(const EpochProfile& profile) {
+  ranker_.Absorb(profile);
   if (!chosen_.key.empty()) {
     PartedEvidence latest;
     latest.Take(profile);
     TargetTimes times;
     times.Add(profile);
-    history_.Add(latest.spans(), times, chosen_);
+    const EvidenceTable by_page = ranker_.ByPage(std::move(latest.spans()), times);
+    history_.Add(by_page, times, chosen_);
   }
-  ranker_.Absorb(profile);
   Choose();
 }
 
 void HitRateTeller::Choose() {
-  const EvidenceTable& table = ranker_.table();
-  const Scores scores = ranker_.Score(source_);
+  Ranker::PageScores table = ranker_.ScoreByPage(source_);
+  const Scores& scores = table.score;
   std::vector<std::uint32_t> rows;
   for (std::uint32_t row = 0; row < scores.size(); ++row) {
     if (scores[row] > 0) rows.push_back(row);
@@ -57,7 +59,7 @@ void HitRateTeller::Choose() {
   const auto none = static_cast<std::uint8_t>(ascending_.size());
   chosen_.key = table.key;
   chosen_.span_pages = table.span_pages;
-  chosen_.first_choice.assign(table.size(), none);
+  chosen_.first_choice.assign(table.key.size(), none);
   PageCount used;
   std::uint8_t choice = 0;
   for (const std::uint32_t row : rows) {

@@ -23,12 +23,6 @@ bool IsRegion(std::uint32_t span_pages) { return !IsOneEntry(span_pages); }
 
 double OfItsOwn(const Evidence& evidence) { return evidence.samples() + evidence.accesses; }
 
-void Clear(EvidenceTable& table) {
-  table.key.clear();
-  table.span_pages.clear();
-  table.evidence.clear();
-}
-
 // Whether the epoch builder cut these records, neighbours, from one region, for the samples of a
 // page: of each look and of the time at risk both have what the region has.
 bool AreOfOneRegion(const PageColumns& pages, std::size_t first, std::size_t second) {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -35,6 +36,8 @@ Result<Choice> ParseName(std::string_view text, const char* attempt,
   }
   return Fail(BadInput(attempt, std::string(text), "unknown name", "use one of " + names));
 }
+
+bool IsNameOfFile(PageKey key) { return key.target >= SharedPages::kFirstFile; }
 
 // One of two, the other with the chance `of_other`.
 RateMoments Mixed(RateMoments one, RateMoments other, double of_other) {
@@ -111,11 +114,17 @@ void Ranker::Absorb(const EpochProfile& profile) {
   if (!remembers) {
     changes_ = {};
     spare_.Take(profile);
+    if (options_.model == RankModel::kRate) pages_.Take(profile, spare_.spans(), times_);
   } else {
     latest_.Take(profile);
     spare_.Join(evidence_, keeps, latest_);
     if (options_.model == RankModel::kRate && options_.follow_changes) {
       changes_.Absorb(evidence_.spans(), keeps, latest_.spans(), ages, spare_.spans());
+    }
+    if (options_.model == RankModel::kRate) {
+      pages_.Absorb(profile,
+                    {.older = evidence_.spans(), .latest = latest_.spans(), .all = spare_.spans()},
+                    keeps, ages, times_, options_.follow_changes);
     }
   }
   spare_.Part();
@@ -156,14 +165,82 @@ void Ranker::EstimateByRate(RankSource source, Scores& scores,
   evidence_.ShareOut(SharedBy(source), scores, relative_sd);
 }
 
+bool Ranker::JoinsRowsOf(const EvidenceTable& table) const {
+  // Joined rows are those of whole spans. Samples alone tell pages within regions apart.
+  return !pages_.empty() && table.size() == evidence_.spans().size();
+}
+
+void Ranker::RateShared(const RateView& view, RateKinds& sorter, RatedRows& rated) const {
+  const PageMappers& mappers = pages_.mappers();
+  std::vector<double> now;  // the CPU time of each mapper in the last epoch
+  for (const PageMappers::Mapper& mapper : mappers.mappers()) {
+    now.push_back(pages_.rates().Activity(&mapper - mappers.mappers().data()) *
+                  times_.Of(mapper.target).cpu_seconds);
+  }
+  TargetTime clock;
+  std::optional<std::size_t> file;
+  std::optional<std::uint32_t> last;
+  const SuspectedChanges& suspected = pages_.suspected();
+  std::size_t suspect = 0;
+  for (const JoinedPages::Place& place : pages_.places()) {
+    const std::uint32_t page = place.page;
+    const double part_of_clock = pages_.PartOfClock(page);
+    const Evidence& evidence = pages_.pages().evidence[page];
+    if (last == page || part_of_clock <= 0 || !view.Sees(evidence)) continue;
+    last = page;
+    const PageKey key = pages_.pages().key[page];
+    if (!file || mappers.files()[*file].name != key.target) {
+      file = file ? *file + 1 : 0;
+      while (mappers.files()[*file].name != key.target) ++*file;
+      clock = pages_.rates().Clock(mappers, *file,
+                                   [this](TargetId target) { return times_.Of(target); });
+    }
+    const std::uint32_t pages = pages_.pages().span_pages[page];
+    const auto kind = [&](const Evidence& of) {
+      RateEvidence rate = view.Of(of, pages, /*watched_seconds=*/0);
+      rate.ScaleTimes(1 / part_of_clock);
+      rate.seconds_watched = view.Of({}, pages, clock.watched_seconds).seconds_watched;
+      return rate;
+    };
+    double running = 0;
+    const auto add = [&](std::size_t mapper) { running += now[mapper]; };
+    for (const std::uint32_t at : mappers.RowsOf(place.piece)) add(mappers.rows()[at].mapper);
+    mappers.ForEachUnobserved(*file, place.piece, add);
+    RatedRow& row =
+        rated.rows.emplace_back(RatedRow{.key = key,
+                                         .row = page,
+                                         .pages = pages,
+                                         .kind = sorter.Add(kind(evidence)),
+                                         .found_untimed = view.FoundUntimed(evidence),
+                                         .cpu_seconds = clock.cpu_seconds,
+                                         .remembered_cpu_seconds = clock.remembered_cpu_seconds,
+                                         .score_seconds = running / part_of_clock});
+    while (suspect < suspected.since.size() && suspected.since.key[suspect] < key) ++suspect;
+    if (view.uses_bits() && suspect < suspected.since.size() &&
+        suspected.since.key[suspect] == key) {
+      RateEvidence since = kind(suspected.since.evidence[suspect]);
+      since.samples = since.seconds_watched = 0;
+      row.kind_since = sorter.Add(since);
+      row.chance = suspected.chance[suspect];
+    }
+  }
+}
+
 RatedRows Ranker::Rate(const EvidenceTable& table, RankSource source, FoundAt found_at) const {
   const RateView view(table, source);
   RateKinds sorter(found_at);
   RatedRows rated;
+  const bool joins = JoinsRowsOf(table);
+  auto joined = pages_.mappers().rows().begin();
   TargetTime time;
   bool any_time = false;
   for (std::size_t row = 0; row < table.size(); ++row) {
     if (!view.Sees(table.evidence[row])) continue;
+    if (joins) {
+      const auto end = pages_.mappers().rows().end();
+      while (joined != end && joined->row < row) ++joined;
+      if (joined != end && joined->row == row) continue;
+    }
     const PageKey key = table.key[row];
     if (!any_time || time.target != key.target) {
       time = times_.Of(key.target);
@@ -176,10 +253,10 @@ RatedRows Ranker::Rate(const EvidenceTable& table, RankSource source, FoundAt fo
          .row = static_cast<std::uint32_t>(row),
          .pages = pages,
          .kind = sorter.Add(view.Of(table.evidence[row], pages, time.watched_seconds)),
-         .found_untimed = source != RankSource::kSamples && table.evidence[row].references > 0 &&
-                          !view.TellsOfBits(table.evidence[row]),
+         .found_untimed = view.FoundUntimed(table.evidence[row]),
          .cpu_seconds = time.cpu_seconds,
-         .remembered_cpu_seconds = time.remembered_cpu_seconds});
+         .remembered_cpu_seconds = time.remembered_cpu_seconds,
+         .score_seconds = time.cpu_seconds});
   }
 
   static const SuspectedChanges kNone;
@@ -194,6 +271,7 @@ RatedRows Ranker::Rate(const EvidenceTable& table, RankSource source, FoundAt fo
     row->kind_since = kind;
     row->chance = suspected.chance[s];
   }
+  if (joins) RateShared(view, sorter, rated);
   rated.kinds = std::move(sorter).Take();
   return rated;
 }
@@ -206,14 +284,88 @@ void Ranker::EstimateByRate(const EvidenceTable& table, RankSource source, Score
   if (rated.kinds.empty()) return;
   const std::vector<RateMoments> moments =
       MomentsOf(FitRates(rated.kinds).mixture, rated.kinds.size());
+  PageEstimates shared(JoinsRowsOf(table) ? pages_.pages().size() : 0);
   for (const RatedRow& row : rated.rows) {
     RateMoments rate = moments[row.kind];
     if (row.kind_since != RatedRow::kNone) rate = Mixed(rate, moments[row.kind_since], row.chance);
-    scores[row.row] = row.pages * row.cpu_seconds * rate.mean;
-    if (relative_sd && scores[row.row] > 0) {
+    const double score = row.pages * row.score_seconds * rate.mean;
+    if (IsNameOfFile(row.key)) {
+      shared[row.row] = {.score = score, .relative_sd = std::sqrt(rate.variance) / rate.mean};
+      continue;
+    }
+    scores[row.row] = score;
+    if (relative_sd && score > 0) {
       (*relative_sd)[row.row] = std::sqrt(rate.variance) / rate.mean;
     }
   }
+  if (!shared.empty()) ShareOut(table, source, shared, scores, relative_sd);
+}
+
+// Shares out the estimates of pages() to the rows of their mappers.
+void Ranker::ShareOut(const EvidenceTable& table, RankSource source, const PageEstimates& shared,
+                      Scores& scores, std::vector<double>* relative_sd) const {
+  const RateView view(table, source);
+  const PageMappers& mappers = pages_.mappers();
+  std::vector<double> now;
+  for (const PageMappers::Mapper& mapper : mappers.mappers()) {
+    now.push_back(times_.Of(mapper.target).cpu_seconds);
+  }
+  for (const JoinedPages::Place& place : pages_.places()) {
+    const PageEstimate& page = shared[place.page];
+    if (page.score <= 0) continue;
+    const PageMappers::Piece& piece = mappers.pieces()[place.piece];
+    const EvidenceTable& pages = pages_.pages();
+    const Vpn start = std::max(piece.name.vpn, pages.key[place.page].vpn);
+    const Vpn end = std::min(piece.name.vpn + PageCount(piece.pages), EndOf(pages, place.page).vpn);
+    const double score =
+        page.score * static_cast<double>((end - start).value()) / pages.span_pages[place.page];
+    const double sd =
+        std::sqrt(page.relative_sd * page.relative_sd + pages_.rates().Variance(place.piece));
+    ForEachShare(
+        mappers, pages_.rates(), place.piece, [&](std::uint32_t mapper) { return now[mapper]; },
+        [&](std::uint32_t at) { return view.Sees(table.evidence[mappers.rows()[at].row]); },
+        [&](std::uint32_t at, double share) {
+          const std::uint32_t row = mappers.rows()[at].row;
+          const double more = share * score;
+          if (more <= 0) return;
+          if (relative_sd) {
+            const double before = scores[row] > 0 ? scores[row] * (*relative_sd)[row] : 0;
+            (*relative_sd)[row] = (before + more * sd) / (scores[row] + more);
+          }
+          scores[row] += more;
+        });
+  }
+}
+
+Ranker::PageScores Ranker::ScoreByPage(RankSource source) const {
+  PageScores by_page{.key = table().key, .span_pages = table().span_pages, .score = Score(source)};
+  if (pages_.empty()) return by_page;
+  const PageMappers mappers(table().key, table().span_pages, pages_.shared_pages());
+  std::size_t kept = 0;
+  auto joined = mappers.rows().begin();
+  Scores of_pieces(mappers.pieces().size());
+  for (std::size_t row = 0; row < table().size(); ++row) {
+    while (joined != mappers.rows().end() && joined->row < row) ++joined;
+    if (joined == mappers.rows().end() || joined->row != row) {
+      by_page.key[kept] = by_page.key[row];
+      by_page.span_pages[kept] = by_page.span_pages[row];
+      by_page.score[kept++] = by_page.score[row];
+      continue;
+    }
+    for (std::uint32_t piece = joined->first_piece; piece < joined->end_piece; ++piece) {
+      of_pieces[piece] +=
+          by_page.score[row] * mappers.pieces()[piece].pages / by_page.span_pages[row];
+    }
+  }
+  by_page.key.resize(kept);
+  by_page.span_pages.resize(kept);
+  by_page.score.resize(kept);
+  for (std::size_t piece = 0; piece < of_pieces.size(); ++piece) {
+    by_page.key.push_back(mappers.pieces()[piece].name);
+    by_page.span_pages.push_back(mappers.pieces()[piece].pages);
+    by_page.score.push_back(of_pieces[piece]);
+  }
+  return by_page;
 }
 
 std::vector<HitRates> Ranker::HitRatesAt(RankSource source,

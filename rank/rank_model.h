@@ -8,18 +8,22 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/epoch_profile.h"
 #include "base/result.h"
 #include "rank/evidence.h"
 #include "rank/hit_rates.h"
+#include "rank/joined_pages.h"
 #include "rank/parted_evidence.h"
 #include "rank/rate_change.h"
 #include "rank/target_times.h"
 
 namespace tmprof {
 
+class RateKinds;
+class RateView;
 struct RatedRows;
 enum class FoundAt : std::uint8_t;
 
@@ -100,6 +104,8 @@ class Ranker {
   // Stays where it is, untouched, until the call of Absorb() after the next one.
   const EvidenceTable& table() const { return evidence_.table(); }
 
+  // One for each row. A page that several processes map is estimated once, from what is known of
+  // all of them, and each process's row has the part that is the process's (shared_rates.h).
   // kRate: estimated accesses within the last absorbed epoch, or expected samples where no bit was
   // ever read. kSum: plain counts. Exact sources: their counts, which a half-life does not carry
   // over.
@@ -107,12 +113,35 @@ class Ranker {
   void Score(RankSource source, Scores& scores) const;  // the same, into memory of the caller's
   Estimates Estimate(RankSource source) const;
 
+  // Rows of one page joined, as far as the last epoch absorbed tells: `evidence` gets one row for
+  // each page, and `times` the clocks of files. Keys of shared pages are their names.
+  EvidenceTable ByPage(EvidenceTable evidence, TargetTimes& times) const {
+    return pages_.ByPage(std::move(evidence), times);
+  }
+  // Scores of such rows, from scores by row of table().
+  struct PageScores {
+    std::vector<PageKey> key;  // ascending
+    std::vector<std::uint32_t> span_pages;
+    Scores score;
+  };
+  PageScores ScoreByPage(RankSource source) const;
+
   // The hit rates that the evidence so far tells, one for each capacity, without history
   // (judged_history.h). Empty where there is no rate model: kSum, and exact sources.
   std::vector<HitRates> HitRatesAt(RankSource source, std::span<const PageCount> capacities) const;
 
  private:
+  struct PageEstimate {
+    double score = 0;
+    double relative_sd = 0;
+  };
+  using PageEstimates = std::vector<PageEstimate>;  // by row of pages_.pages()
+
   RatedRows Rate(const EvidenceTable& table, RankSource source, FoundAt found_at) const;
+  void RateShared(const RateView& view, RateKinds& sorter, RatedRows& rated) const;
+  bool JoinsRowsOf(const EvidenceTable& table) const;
+  void ShareOut(const EvidenceTable& table, RankSource source, const PageEstimates& shared,
+                Scores& scores, std::vector<double>* relative_sd) const;
   // `relative_sd`: null where nobody asks.
   void EstimateByRate(RankSource source, Scores& scores, std::vector<double>* relative_sd) const;
   void EstimateByRate(const EvidenceTable& table, RankSource source, Scores& scores,
@@ -122,6 +151,7 @@ class Ranker {
   PartedEvidence evidence_;
   PartedEvidence spare_;   // that before; the next one is built in its memory
   PartedEvidence latest_;  // of the last profile alone, where more is remembered
+  JoinedPages pages_;      // kRate
   TargetTimes times_;      // CPU time within the last epoch; watched time remembered like evidence
   RateChanges changes_;    // kRate with kHalfLife
   std::optional<MonotonicTime> last_end_;

@@ -16,7 +16,7 @@ struct RatedRow {
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
 
   PageKey key;
-  std::uint32_t row = 0;  // of the table that it was made from
+  std::uint32_t row = 0;  // of the table that it was made from; of a file: of JoinedPages::pages()
   std::uint32_t pages = 0;
   std::uint32_t kind = 0;
   // The evidence since the rate is suspected to have changed (kNone: no suspicion), and the chance
@@ -28,6 +28,9 @@ struct RatedRow {
   // These are the target's: in the last epoch, and remembered of all epochs.
   double cpu_seconds = 0;
   double remembered_cpu_seconds = 0;
+  // The CPU time of the last epoch that the score is in proportion to: of a shared page, that of
+  // its mappers alone, in terms of the file's clock.
+  double score_seconds = 0;
 };
 
 struct RatedRows {

@@ -39,6 +39,11 @@ class RateView {
   bool TellsOfBits(const Evidence& evidence) const {
     return (timed_ ? evidence.all_page_seconds_at_risk() : evidence.looks) > 0;
   }
+  // Bits were found set, but all reads that found them came late.
+  bool FoundUntimed(const Evidence& evidence) const {
+    return use_bits_ && evidence.references > 0 && !TellsOfBits(evidence);
+  }
+  bool uses_bits() const { return use_bits_; }
   RateEvidence Of(const Evidence& evidence, double pages, double watched_seconds) const {
     RateEvidence rate{.pages = pages};
     if (use_bits_) {

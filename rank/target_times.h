@@ -27,6 +27,8 @@ class TargetTimes {
   // Forgets the CPU time of the epochs so far; remembered time fades as evidence does.
   void Fade(const Keeps& keeps);
 
+  void Set(TargetTime time) { At(time.target) = time; }
+
   // nullopt: no profile listed the target.
   std::optional<TargetTime> Find(TargetId target) const;
   // The same, where a target that no profile listed has run throughout.

@@ -51,7 +51,6 @@ struct TraceEnd {
 struct TraceHitRates {
   std::string trace;
   std::vector<HitRates> at_ratio;  // one for each ratio; empty: not told
-  bool shares_memory = false;  // why it is empty; else the judge's weights are no estimated rates
 };
 
 struct Evaluation {
@@ -74,7 +73,7 @@ struct Evaluation {
 struct NamedHitRate {
   const char* key;
   const char* name;
-  std::optional<HitRate> HitRates::* rate;
+  std::optional<HitRate> HitRates::*rate;
 };
 constexpr NamedHitRate kNamedHitRates[] = {
     {"oracle_curve", "oracle (curve)", &HitRates::oracle},
@@ -265,7 +264,7 @@ std::string AsCsv(const Evaluation& evaluation, const ReplayOptions& options) {
     const HitRates* told = evaluation.ToldBeside(row);
     for (const NamedHitRate& named : kNamedHitRates) {
       const std::optional<HitRate> rate = told ? told->*named.rate : std::nullopt;
-      for (const double HitRate::* part : {&HitRate::value, &HitRate::low, &HitRate::high}) {
+      for (const double HitRate::*part : {&HitRate::value, &HitRate::low, &HitRate::high}) {
         cells.push_back(rate ? Exact((*rate).*part) : std::string());
       }
     }
@@ -284,10 +283,6 @@ std::string WithInterval(const std::optional<HitRate>& rate) {
 
 // A row per kind of hit rate, a column per capacity.
 std::string AsText(const TraceHitRates& told, const ReplayOptions& options) {
-  if (told.shares_memory) {
-    return "Hit rates with intervals are not told: processes share memory, and their evidence "
-           "cannot be joined yet\n";
-  }
   if (told.at_ratio.empty()) return "";
   std::vector<TextTable::Column> columns{{"hit rate", TextTable::Align::kLeft}};
   for (std::size_t i = 0; i < CapacitiesOf(options); ++i) {
@@ -374,7 +369,6 @@ Result<int> EvaluateFile(const std::string& path, const ReplayOptions& options,
     auto rates = TellHitRates(trace->open, options.ranker, outcome->judge, capacities);
     if (!rates) return Fail(OfTrace(path, std::move(rates.error())));
     told.at_ratio = *std::move(rates);
-    told.shares_memory = told.at_ratio.empty();
   }
   evaluation.told.push_back(std::move(told));
   evaluation.ends.push_back({path, outcome->end});

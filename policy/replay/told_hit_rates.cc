@@ -7,8 +7,6 @@
 #include <utility>
 
 #include "base/epoch_stream.h"
-#include "base/shared_pages.h"
-#include "policy/replay/footprint.h"
 #include "rank/hit_rate_teller.h"
 
 namespace tmprof {
@@ -23,17 +21,7 @@ Result<std::vector<HitRates>> TellHitRates(const OpenTrace& open, const Ranker::
   auto trace = open();
   if (!trace) return Fail(std::move(trace.error()));
   HitRateTeller teller(ranker, judge, capacities);
-  SharedPages shared;
-  Footprint joined;
-  Footprint by_mapper;
-  ReadToEnd(**trace, [&](const EpochProfile& epoch) {
-    teller.Absorb(epoch);
-    shared.Add(epoch.targets);
-    joined.Add(epoch.pages, shared);
-    by_mapper.Add(epoch.pages);
-  });
-  const std::uint64_t pages = joined.size().value();
-  if (by_mapper.size().value() - pages > pages / 100) return std::vector<HitRates>();
+  ReadToEnd(**trace, [&](const EpochProfile& epoch) { teller.Absorb(epoch); });
   return teller.Tell();
 }
 

@@ -17,9 +17,8 @@ namespace tmprof {
 // True if the judge's weights are rates that were estimated. Other weights tell no hit rates.
 bool CanTellHitRates(const Ranker::Options& ranker, RankSource judge);
 
-// One for each capacity, of the epochs before any damage. The list is empty if several processes
-// map more than a hundredth of the pages seen: evidence is kept for each of them, and would count
-// such a page several times. Precondition: CanTellHitRates().
+// One for each capacity, of the epochs before any damage. A page that several processes map counts
+// once. Precondition: CanTellHitRates().
 Result<std::vector<HitRates>> TellHitRates(const OpenTrace& open, const Ranker::Options& ranker,
                                            RankSource judge, std::span<const PageCount> capacities);
 

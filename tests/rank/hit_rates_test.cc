@@ -26,6 +26,7 @@
 #include "rank/rate_fit.h"
 #include "rank/rated_rows.h"
 #include "tests/rank/profiles.h"
+#include "tests/rank/shared_memory.h"
 #include "tests/rank/simulation.h"
 
 namespace tmprof {
@@ -75,19 +76,20 @@ double ShareOfTheBest(std::vector<double> rates, std::size_t pages) {
 
 // The rates of all pages seen, those that are ranked best first.
 std::vector<double> RatesByRank(const Ranker& ranker, const Rates& rates) {
-  const Scores scores = ranker.Score(RankSource::kReferences);
+  const Ranker::PageScores pages = ranker.ScoreByPage(RankSource::kReferences);
+  const Scores& scores = pages.score;
   std::vector<std::size_t> rows(scores.size());
   std::iota(rows.begin(), rows.end(), std::size_t{0});
   std::ranges::stable_sort(rows, std::greater(), [&](std::size_t row) { return scores[row]; });
   std::vector<double> ranked;
-  std::ranges::transform(rows, std::back_inserter(ranked), [&](std::size_t row) {
-    return rates[ranker.table().key[row].vpn.value()];
-  });
+  std::ranges::transform(rows, std::back_inserter(ranked),
+                         [&](std::size_t row) { return rates[pages.key[row].vpn.value()]; });
   return ranked;
 }
 
 HitRates AtAnEighth(const Ranker& ranker) {
-  const std::vector<PageCount> capacities{PageCount(ranker.table().size() / 8)};
+  const std::vector<PageCount> capacities{
+      PageCount(ranker.ScoreByPage(RankSource::kReferences).key.size() / 8)};
   return ranker.HitRatesAt(RankSource::kReferences, capacities)[0];
 }
 
@@ -140,6 +142,50 @@ TEST(HitRatesMonteCarlo, AreNearTheTruthWithFastTriesFromOneVisitOn) {
       }
       EXPECT_NEAR(oracle_off, 0, 0.05) << name << ", " << visited << ", " << visits;
       EXPECT_NEAR(attainable_off, 0, 0.05) << name << ", " << visited << ", " << visits;
+    }
+  }
+  EXPECT_GE(held, 0.85 * all) << "of " << all;
+}
+
+// Three processes map all of the pages, each at an address of its own.
+TEST(HitRatesMonteCarlo, AreNearTheTruthOfSharedMemory) {
+  int all = 0;
+  int held = 0;
+  for (const auto& [name, rates] : {std::pair("zipf", simulation::Zipf(kPages, kAccessRate)),
+                                    {"hotset", simulation::Hotset(kPages, kAccessRate)},
+                                    {"half idle", simulation::HalfIdle(kPages, kAccessRate)}}) {
+    for (std::uint32_t seed = 0; seed < 2; ++seed) {
+      Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+      for (int visit = 0; visit < 2; ++visit) {
+        EpochProfile epoch = Epoch(static_cast<std::uint64_t>(visit), {});
+        for (std::uint32_t id = 0; id < 3; ++id) {
+          const double activity = std::exp2(static_cast<double>(id) - 1);
+          Rates of_process = rates;
+          for (double& rate : of_process) rate *= activity;
+          const std::uint64_t address = (id + 1) * 2 * kPages;
+          Target target = Maps(id, {Shared(address, kPages)});
+          target.cpu_time = std::chrono::milliseconds(100);
+          epoch.targets.push_back(target);
+          const EpochProfile alone = simulation::ToEpoch(
+              simulation::Observe(of_process, LadderWithFastTries(1),
+                                  seed * 100 + 10 * id + static_cast<unsigned>(visit)),
+              visit);
+          for (std::size_t i = 0; i < alone.pages.size(); ++i) {
+            PageRecord record = RecordAt(alone.pages, i);
+            record.key = Key(id, address + record.key.vpn.value());
+            Append(epoch.pages, record);
+          }
+        }
+        ranker.Absorb(epoch);
+      }
+      const Told told(ranker, rates);
+      ASSERT_TRUE(told.hit.oracle && told.hit.attainable);
+      EXPECT_EQ(told.hit.pages, PageCount(kPages)) << "each page counts once";
+      std::cout << fmt::format("| shared {} | {}\n", name, told.Row());
+      EXPECT_NEAR(told.hit.oracle->value, told.best, 0.05) << name;
+      EXPECT_NEAR(told.hit.attainable->value, told.attained, 0.05) << name;
+      all += 2;
+      held += told.Held();
     }
   }
   EXPECT_GE(held, 0.85 * all) << "of " << all;

@@ -12,6 +12,7 @@
 #include <numeric>
 #include <vector>
 
+#include "rank/rank_model.h"
 #include "rank/total_ranker.h"
 #include "tests/rank/profiles.h"
 #include "tests/rank/shared_memory.h"
@@ -232,6 +233,58 @@ TEST(SharedPages, HaveNoAccessesOfAProcessThatWasSeenElsewhereOnly) {
   const double of_file = tell(/*inode=*/8).of_process.at(0);
   const Told told = tell(/*inode=*/7);
   EXPECT_NEAR(told.of_process.at(0), of_file, of_file / 1000);
+}
+
+// By a ranker that follows the program: scores of the last epoch, by page of the file.
+Told TellLatest(const std::vector<EpochProfile>& epochs) {
+  Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+  for (const EpochProfile& epoch : epochs) ranker.Absorb(epoch);
+  const Scores scores = ranker.Score(RankSource::kCombined);
+  Told told;
+  for (std::size_t row = 0; row < scores.size(); ++row) {
+    const PageKey key = ranker.table().key[row];
+    told.of_page[key.vpn.value() % 10'000] += scores[row];
+    told.of_process[key.target.value()] += scores[row];
+    told.all += scores[row];
+  }
+  const Ranker::PageScores by_page = ranker.ScoreByPage(RankSource::kCombined);
+  for (std::size_t page = 0; page < by_page.key.size(); ++page) {
+    EXPECT_NEAR(by_page.score[page], told.of_page[by_page.key[page].vpn.value() % 10'000],
+                1e-6 * by_page.score[page]);
+  }
+  return told;
+}
+
+TEST(SharedPages, AreRankedBetterByAllMappersAsEpochsComeIn) {
+  const simulation::Rates heat = simulation::Zipf(kPages, 2e5);
+  std::vector<Process> processes;
+  for (std::uint32_t id = 0; id < 8; ++id) processes.push_back({.id = id});
+  const double alone = RecallOf(heat, TellLatest(Record(heat, {{.id = 0}}, 2, 0.5)));
+  const double joined = RecallOf(heat, TellLatest(Record(heat, processes, 2, 0.5)));
+  EXPECT_GT(joined, alone + 0.1);
+}
+
+TEST(SharedPages, HaveTheAccessesOfTheLastEpochByWhoRan) {
+  const simulation::Rates heat = simulation::Hotset(kPages, 2e4);
+  const Told told = TellLatest(
+      Record(heat, {{.id = 0}, {.id = 1, .activity = 0.2}, {.id = 2, .exits_at = 3}}, 4, 1));
+  EXPECT_NEAR(told.of_process.at(1) / told.of_process.at(0), 0.2, 0.02);
+  EXPECT_EQ(told.of_process.at(2), 0) << "it has exited";
+  EXPECT_NEAR(told.all, 0.75 * 1.2 * Sum(heat), 0.06 * 1.2 * Sum(heat));
+}
+
+// A second process maps the file in the third epoch only, and is not looked at before the fourth.
+TEST(SharedPages, KeepTheEvidenceOfTheTimeWithOneMapper) {
+  const simulation::Rates heat = simulation::Hotset(kPages, 2e4);
+  std::vector<EpochProfile> epochs = Record(heat, {{.id = 0}}, 3, 1);
+  Target other = Maps(1, {Shared(20'000, kPages)});
+  other.cpu_time = nanoseconds(0);
+  epochs[2].targets.push_back(other);
+  epochs[2].pages = {};
+  const std::vector<EpochProfile> before(epochs.begin(), epochs.begin() + 2);
+  const double recall = RecallOf(heat, TellLatest(before));
+  EXPECT_GT(recall, 0.8);
+  EXPECT_GT(RecallOf(heat, TellLatest(epochs)), recall - 0.05);
 }
 
 // Samples alone tell rates, too. Process 1 has a third of the samples of process 0.

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "rank/joined_pages.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "rank/rank_model.h"
+#include "rank/shared_spans.h"
+
+namespace tmprof {
+// Returns true if processes map other pages than before.
+bool JoinedPages::FollowMappings(const EpochProfile& profile, const EvidenceTable& all) {
+  shared_.Add(profile.targets);
+  if (shared_.empty()) return false;
+  std::vector<TargetId> known;
+  for (const Target& target : profile.targets) known.push_back(target.id);
+  for (const PageKey key : all.key) {
+    if (known.empty() || known.back() != key.target) known.push_back(key.target);
+  }
+  std::ranges::sort(known);
+  shared_.KeepOnly(known);
+  decltype(parts_) parts;
+  for (const TargetId target : shared_.Mappers()) {
+    for (const SharedPages::Part& part : shared_.PartsOf(target)) {
+      parts.emplace_back(target, part.name.target, part.name.vpn, part.range.start, part.range.end);
+    }
+  }
+  const bool changed = parts != parts_;
+  parts_ = std::move(parts);
+  return changed;
+}
+
+void JoinedPages::LearnRates(const EvidenceTable& all, const TargetTimes& times) {
+  mappers_ = shared_.empty() ? PageMappers() : PageMappers(all.key, all.span_pages, shared_);
+  if (mappers_.empty()) {
+    Clear(pages_);
+    changes_ = {};
+    places_.clear();
+    return;
+  }
+  rates_ =
+      SharedRates(mappers_, SeenOf(mappers_, all, RankSource::kCombined, times),
+                  [&times](TargetId target) { return times.Of(target).remembered_cpu_seconds; });
+}
+
+void JoinedPages::Take(const EpochProfile& profile, const EvidenceTable& all,
+                       const TargetTimes& times) {
+  FollowMappings(profile, all);
+  LearnRates(all, times);
+  changes_ = {};
+  if (mappers_.empty()) return;
+  pages_ = Join(all);
+  FindPlaces();
+}
+
+void JoinedPages::Absorb(const EpochProfile& profile, const Epoch& epoch, const Keeps& keeps,
+                         const Ages& ages, const TargetTimes& times, bool follow_changes) {
+  const bool changed = FollowMappings(profile, epoch.all);
+  LearnRates(epoch.all, times);
+  if (mappers_.empty()) return;
+  if (changed) AddMissing(epoch.older);
+
+  Keeps keeps_of_files(keeps.of_others());
+  Ages ages_of_files(ages.of_others());
+  for (const PageMappers::File& file : mappers_.files()) {
+    // Processes that run side by side do not make memory change faster.
+    std::optional<double> age;
+    Keep keep = keeps.of_others();
+    for (std::size_t m = file.first_mapper; m < file.end_mapper; ++m) {
+      const TargetId target = mappers_.mappers()[m].target;
+      const bool is_listed = std::ranges::binary_search(profile.targets, target, {}, &Target::id);
+      if (!is_listed || (age && *age >= ages.Of(target))) continue;
+      age = ages.Of(target);
+      keep = keeps.Of(target);
+    }
+    keeps_of_files.Append(file.name, keep);
+    ages_of_files.Append(file.name, age.value_or(ages.of_others()));
+  }
+  const EvidenceTable latest = Join(epoch.latest);
+  EvidenceTable apart;
+  tmprof::Join(pages_, keeps_of_files, latest, spare_, apart);
+  // Samples of single pages that a region has come to cover are the region's.
+  std::size_t row = 0;
+  for (std::size_t i = 0; i < apart.size(); ++i) {
+    while (EndOf(spare_, row) <= apart.key[i]) ++row;
+    spare_.evidence[row].Add(apart.evidence[i], 1, 1);
+  }
+  if (follow_changes) changes_.Absorb(pages_, keeps_of_files, latest, ages_of_files, spare_);
+  std::swap(pages_, spare_);
+  FindPlaces();
+}
+
+double JoinedPages::ActivityOf(TargetId file, TargetId target) const {
+  const auto of_file =
+      std::ranges::lower_bound(mappers_.files(), file, {}, &PageMappers::File::name);
+  if (of_file == mappers_.files().end() || of_file->name != file) return 1;
+  for (std::size_t m = of_file->first_mapper; m < of_file->end_mapper; ++m) {
+    if (mappers_.mappers()[m].target == target) return rates_.Activity(m);
+  }
+  return 1;
+}
+
+EvidenceTable JoinedPages::Join(const EvidenceTable& table) const {
+  const PageMappers mappers(table.key, table.span_pages, shared_);
+  std::vector<double> activity;
+  for (const PageMappers::Mapper& mapper : mappers.mappers()) {
+    activity.push_back(ActivityOf(mappers.files()[mapper.file].name, mapper.target));
+  }
+  EvidenceTable pages;
+  for (std::size_t piece = 0; piece < mappers.pieces().size(); ++piece) {
+    const PageMappers::Piece& of = mappers.pieces()[piece];
+    Evidence sum;
+    for (const std::uint32_t at : mappers.RowsOf(piece)) {
+      const PageMappers::Row& row = mappers.rows()[at];
+      const double part = static_cast<double>(of.pages) / table.span_pages[row.row];
+      Evidence evidence;
+      evidence.Add(table.evidence[row.row], part, part);
+      evidence.ScaleTimes(activity[row.mapper]);
+      sum.Add(evidence, 1, 1);
+    }
+    Push(pages, of.name, of.pages, sum);
+  }
+  return pages;
+}
+
+// Pages that were one process's until now have older evidence, too.
+void JoinedPages::AddMissing(const EvidenceTable& older) {
+  const EvidenceTable joined = Join(older);
+  Clear(spare_);
+  std::size_t row = 0;
+  bool added = false;
+  for (std::size_t i = 0; i < joined.size(); ++i) {
+    for (; row < pages_.size() && EndOf(pages_, row) <= joined.key[i]; ++row) {
+      Push(spare_, pages_.key[row], pages_.span_pages[row], pages_.evidence[row]);
+    }
+    if (row < pages_.size() && pages_.key[row] < EndOf(joined, i)) continue;
+    Push(spare_, joined.key[i], joined.span_pages[i], joined.evidence[i]);
+    added = true;
+  }
+  if (!added) return;
+  for (; row < pages_.size(); ++row) {
+    Push(spare_, pages_.key[row], pages_.span_pages[row], pages_.evidence[row]);
+  }
+  std::swap(pages_, spare_);
+  changes_ = {};
+}
+
+void JoinedPages::FindPlaces() {
+  places_.clear();
+  part_of_clock_.assign(pages_.size(), 0);
+  std::vector<double> mapped(pages_.size());
+  std::size_t page = 0;
+  for (std::uint32_t piece = 0; piece < mappers_.pieces().size(); ++piece) {
+    const PageMappers::Piece& of = mappers_.pieces()[piece];
+    const PageKey end{of.name.target, of.name.vpn + PageCount(of.pages)};
+    while (page < pages_.size() && EndOf(pages_, page) <= of.name) ++page;
+    for (std::size_t at = page; at < pages_.size() && pages_.key[at] < end; ++at) {
+      places_.push_back({.piece = piece, .page = static_cast<std::uint32_t>(at)});
+      const auto pages = static_cast<double>(
+          (std::min(end.vpn, EndOf(pages_, at).vpn) - std::max(of.name.vpn, pages_.key[at].vpn))
+              .value());
+      part_of_clock_[at] += pages * rates_.PartOfClock(piece);
+      mapped[at] += pages;
+    }
+  }
+  for (std::size_t at = 0; at < mapped.size(); ++at) {
+    if (mapped[at] > 0) part_of_clock_[at] /= mapped[at];
+  }
+}
+
+EvidenceTable JoinedPages::ByPage(EvidenceTable table, TargetTimes& times) const {
+  if (empty()) return table;
+  const PageMappers mappers(table.key, table.span_pages, shared_);
+  EvidenceTable by_page;
+  auto joined = mappers.rows().begin();
+  for (std::size_t row = 0; row < table.size(); ++row) {
+    while (joined != mappers.rows().end() && joined->row < row) ++joined;
+    if (joined != mappers.rows().end() && joined->row == row) continue;
+    Push(by_page, table.key[row], table.span_pages[row], table.evidence[row]);
+  }
+  const EvidenceTable pages = Join(table);
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < pages.size(); ++i) {
+    while (at < pages_.size() && EndOf(pages_, at) <= pages.key[i]) ++at;
+    const bool is_known = at < pages_.size() && pages_.key[at] < EndOf(pages, i);
+    if (!is_known || PartOfClock(at) <= 0) continue;
+    Evidence evidence = pages.evidence[i];
+    evidence.ScaleTimes(1 / PartOfClock(at));
+    Push(by_page, pages.key[i], pages.span_pages[i], evidence);
+  }
+  const TargetTimes of_processes = times;
+  for (std::size_t file = 0; file < mappers_.files().size(); ++file) {
+    times.Set(
+        rates_.Clock(mappers_, file, [&](TargetId target) { return of_processes.Of(target); }));
+  }
+  return by_page;
+}
+
+}  // namespace tmprof

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pages that several processes map, as they come in: what all mappers tell, faded and followed
+// as one. Only rank/ uses it.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+#include "base/epoch_profile.h"
+#include "base/shared_pages.h"
+#include "rank/ageing.h"
+#include "rank/evidence.h"
+#include "rank/page_mappers.h"
+#include "rank/rate_change.h"
+#include "rank/shared_rates.h"
+#include "rank/target_times.h"
+
+namespace tmprof {
+
+class JoinedPages {
+ public:
+  // Evidence by mapper: of before, of this epoch alone, and all of it.
+  struct Epoch {
+    const EvidenceTable& older;
+    const EvidenceTable& latest;
+    const EvidenceTable& all;
+  };
+  // Forgets what came before.
+  void Take(const EpochProfile& profile, const EvidenceTable& all, const TargetTimes& times);
+  // Adds an epoch. `keeps` and `ages` are of the processes.
+  void Absorb(const EpochProfile& profile, const Epoch& epoch, const Keeps& keeps, const Ages& ages,
+              const TargetTimes& times, bool follow_changes);
+
+  bool empty() const { return pages_.size() == 0; }
+
+  // The rows of `all` that are joined, and who has them.
+  const PageMappers& mappers() const { return mappers_; }
+  const SharedRates& rates() const { return rates_; }
+  const SharedPages& shared_pages() const { return shared_; }
+  // By page of a file, on the file's clock. Ascending by name.
+  const EvidenceTable& pages() const { return pages_; }
+  const SuspectedChanges& suspected() const { return changes_.suspected(); }
+
+  // A piece of mappers() and the row of pages() that holds it.
+  struct Place {
+    std::uint32_t piece;
+    std::uint32_t page;
+  };
+  // Ascending by both.
+  const std::vector<Place>& places() const { return places_; }
+  // The part of the file's clock that runs for the mappers of a row of pages(); 0: for none.
+  double PartOfClock(std::size_t page) const { return part_of_clock_[page]; }
+
+  // Returns `table` with one row for each page, on its file's clock, and adds the clocks to
+  // `times`.
+  EvidenceTable ByPage(EvidenceTable table, TargetTimes& times) const;
+
+ private:
+  bool FollowMappings(const EpochProfile& profile, const EvidenceTable& all);
+  void LearnRates(const EvidenceTable& all, const TargetTimes& times);
+  void FindPlaces();
+  EvidenceTable Join(const EvidenceTable& table) const;
+  double ActivityOf(TargetId file, TargetId target) const;
+  void AddMissing(const EvidenceTable& older);
+
+  SharedPages shared_;
+  std::vector<std::tuple<TargetId, TargetId, Vpn, Vpn, Vpn>> parts_;  // that shared_ has
+  PageMappers mappers_;
+  SharedRates rates_;
+  EvidenceTable pages_;
+  EvidenceTable spare_;
+  RateChanges changes_;
+  std::vector<Place> places_;
+  std::vector<double> part_of_clock_;
+};
+
+}  // namespace tmprof
