@@ -73,7 +73,7 @@ struct Evaluation {
 struct NamedHitRate {
   const char* key;
   const char* name;
-  std::optional<HitRate> HitRates::*rate;
+  std::optional<HitRate> HitRates::* rate;
 };
 constexpr NamedHitRate kNamedHitRates[] = {
     {"oracle_curve", "oracle (curve)", &HitRates::oracle},
@@ -264,7 +264,7 @@ std::string AsCsv(const Evaluation& evaluation, const ReplayOptions& options) {
     const HitRates* told = evaluation.ToldBeside(row);
     for (const NamedHitRate& named : kNamedHitRates) {
       const std::optional<HitRate> rate = told ? told->*named.rate : std::nullopt;
-      for (const double HitRate::*part : {&HitRate::value, &HitRate::low, &HitRate::high}) {
+      for (const double HitRate::* part : {&HitRate::value, &HitRate::low, &HitRate::high}) {
         cells.push_back(rate ? Exact((*rate).*part) : std::string());
       }
     }
