@@ -34,16 +34,40 @@ bool JoinedPages::FollowMappings(const EpochProfile& profile, const EvidenceTabl
 }
 
 void JoinedPages::LearnRates(const EvidenceTable& all, const TargetTimes& times) {
-  mappers_ = shared_.empty() ? PageMappers() : PageMappers(all.key, all.span_pages, shared_);
+  const PageMappers mappers_before = std::exchange(
+      mappers_, shared_.empty() ? PageMappers() : PageMappers(all.key, all.span_pages, shared_));
   if (mappers_.empty()) {
     Clear(pages_);
     changes_ = {};
     places_.clear();
     return;
   }
-  rates_ =
-      SharedRates(mappers_, SeenOf(mappers_, all, RankSource::kCombined, times),
-                  [&times](TargetId target) { return times.Of(target).remembered_cpu_seconds; });
+  // By mapper: the mapper before that is the same process in the same file.
+  std::vector<std::optional<std::size_t>> same;
+  std::vector<double> start;
+  for (const PageMappers::Mapper& mapper : mappers_.mappers()) {
+    same.push_back(mappers_before.Find(mappers_.files()[mapper.file].name, mapper.target));
+    start.push_back(same.back() ? rates_.Activity(*same.back()) : 0);
+  }
+  const auto seconds = [&times](TargetId target) {
+    return times.Of(target).remembered_cpu_seconds;
+  };
+  const SharedRates before = std::exchange(
+      rates_, SharedRates(mappers_, SeenOf(mappers_, all, RankSource::kCombined, shared_, times),
+                          seconds, start));
+  // Evidence is kept in terms of a file's clock, whose unit must last.
+  for (std::size_t f = 0; f < mappers_.files().size(); ++f) {
+    const PageMappers::File& file = mappers_.files()[f];
+    double clock_before = 0;
+    double clock = 0;
+    for (std::size_t m = file.first_mapper; m < file.end_mapper; ++m) {
+      if (!same[m]) continue;
+      const double of_mapper = seconds(mappers_.mappers()[m].target);
+      clock_before += before.Activity(*same[m]) * of_mapper;
+      clock += rates_.Activity(m) * of_mapper;
+    }
+    if (clock_before > 0 && clock > 0) rates_.ScaleClock(mappers_, f, clock_before / clock);
+  }
 }
 
 void JoinedPages::Take(const EpochProfile& profile, const EvidenceTable& all,
@@ -94,13 +118,8 @@ void JoinedPages::Absorb(const EpochProfile& profile, const Epoch& epoch, const 
 }
 
 double JoinedPages::ActivityOf(TargetId file, TargetId target) const {
-  const auto of_file =
-      std::ranges::lower_bound(mappers_.files(), file, {}, &PageMappers::File::name);
-  if (of_file == mappers_.files().end() || of_file->name != file) return 1;
-  for (std::size_t m = of_file->first_mapper; m < of_file->end_mapper; ++m) {
-    if (mappers_.mappers()[m].target == target) return rates_.Activity(m);
-  }
-  return 1;
+  const std::optional<std::size_t> mapper = mappers_.Find(file, target);
+  return mapper ? rates_.Activity(*mapper) : 1;
 }
 
 EvidenceTable JoinedPages::Join(const EvidenceTable& table) const {

@@ -74,18 +74,12 @@ PageMappers::PageMappers(std::span<const PageKey> key, std::span<const std::uint
   }
   if (twice_of.empty()) return;
 
-  const auto first_row_of = [&](TargetId target) {
-    return std::ranges::lower_bound(key, PageKey{target, Vpn(0)}) - key.begin();
-  };
-  std::map<TargetId, bool> is_observed;
   std::vector<Named> named;
   for (const TargetId target : shared.Mappers()) {
-    auto row = static_cast<std::size_t>(first_row_of(target));
-    is_observed[target] = row < key.size() && key[row].target == target;
     for (const SharedPages::Part& part : shared.PartsOf(target)) {
       const auto twice = twice_of.find(part.name.target);
       if (twice == twice_of.end()) continue;
-      row = static_cast<std::size_t>(
+      auto row = static_cast<std::size_t>(
           std::ranges::lower_bound(key, PageKey{target, part.range.start}) - key.begin());
       for (; row < key.size() && key[row].target == target && key[row].vpn < part.range.end;
            ++row) {
@@ -116,29 +110,27 @@ PageMappers::PageMappers(std::span<const PageKey> key, std::span<const std::uint
                                         .end_piece = piece});
     for (const PartOfFile& part : parts) {
       if (mappers_.size() == of.first_mapper || mappers_.back().target != part.target) {
-        mappers_.push_back(
-            {.target = part.target, .file = file, .observed = is_observed.at(part.target)});
-      }
-      if (!mappers_.back().observed) {
-        unobserved_.push_back({.file = file, .mapper = mappers_.size() - 1, .pages = part.pages});
+        mappers_.push_back({.target = part.target, .file = file});
       }
     }
     of.end_mapper = mappers_.size();
     while (piece < pieces_.size() && pieces_[piece].name.target == name) ++piece;
     of.end_piece = piece;
   }
-  const auto file_of = [this](TargetId name) {
-    return std::ranges::lower_bound(files_, name, {}, &File::name);
-  };
   for (Named& each : named) {
-    const auto file = file_of(each.name.target);
-    const auto first = mappers_.begin() + static_cast<std::ptrdiff_t>(file->first_mapper);
-    const auto end = mappers_.begin() + static_cast<std::ptrdiff_t>(file->end_mapper);
-    const auto mapper =
-        std::ranges::lower_bound(first, end, key[each.row].target, {}, &Mapper::target);
-    each.mapper = static_cast<std::uint32_t>(mapper - mappers_.begin());
+    each.mapper = static_cast<std::uint32_t>(*Find(each.name.target, key[each.row].target));
   }
   FindRows(std::move(named));
+}
+
+std::optional<std::size_t> PageMappers::Find(TargetId file, TargetId target) const {
+  const auto of_file = std::ranges::lower_bound(files_, file, {}, &File::name);
+  if (of_file == files_.end() || of_file->name != file) return std::nullopt;
+  const auto first = mappers_.begin() + static_cast<std::ptrdiff_t>(of_file->first_mapper);
+  const auto end = mappers_.begin() + static_cast<std::ptrdiff_t>(of_file->end_mapper);
+  const auto mapper = std::ranges::lower_bound(first, end, target, {}, &Mapper::target);
+  if (mapper == end || mapper->target != target) return std::nullopt;
+  return static_cast<std::size_t>(mapper - mappers_.begin());
 }
 
 // Spans that overlap are cut where one of them begins or ends.

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,7 +23,6 @@ class PageMappers {
   struct Mapper {
     TargetId target;
     std::size_t file;  // index of files()
-    bool observed;     // the table has a row of the process, of this file or of other memory
   };
   struct File {
     TargetId name;
@@ -53,26 +53,15 @@ class PageMappers {
   const std::vector<Mapper>& mappers() const { return mappers_; }  // of a file: ascending by target
   const std::vector<Piece>& pieces() const { return pieces_; }     // ascending by name
   const std::vector<Row>& rows() const { return rows_; }           // ascending by row
+  // An index of mappers().
+  std::optional<std::size_t> Find(TargetId file, TargetId target) const;
   // Indexes of rows(): those that hold the piece, ascending.
   std::span<const std::uint32_t> RowsOf(std::size_t piece) const {
     return std::span(row_of_).subspan(first_row_of_[piece],
                                       first_row_of_[piece + 1] - first_row_of_[piece]);
   }
-  // Visits the mappers of which the table has no row at all, once for each of their mappings that
-  // shows the piece.
-  template <typename Visit>
-  void ForEachUnobserved(std::size_t file, std::size_t piece, Visit visit) const {
-    for (const Unobserved& each : unobserved_) {
-      if (each.file == file && each.pages.Contains(pieces_[piece].name.vpn)) visit(each.mapper);
-    }
-  }
 
  private:
-  struct Unobserved {
-    std::size_t file;
-    std::size_t mapper;
-    VpnRange pages;  // of the file
-  };
   struct Named {
     PageKey name;
     std::uint32_t pages;
@@ -89,7 +78,6 @@ class PageMappers {
   std::vector<Row> rows_;
   std::vector<std::uint32_t> first_row_of_;  // by piece, and one more: places in row_of_
   std::vector<std::uint32_t> row_of_;
-  std::vector<Unobserved> unobserved_;
 };
 
 }  // namespace tmprof

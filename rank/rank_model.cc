@@ -203,9 +203,7 @@ void Ranker::RateShared(const RateView& view, RateKinds& sorter, RatedRows& rate
       return rate;
     };
     double running = 0;
-    const auto add = [&](std::size_t mapper) { running += now[mapper]; };
-    for (const std::uint32_t at : mappers.RowsOf(place.piece)) add(mappers.rows()[at].mapper);
-    mappers.ForEachUnobserved(*file, place.piece, add);
+    for (const std::uint32_t mapper : pages_.rates().MappersOf(place.piece)) running += now[mapper];
     RatedRow& row =
         rated.rows.emplace_back(RatedRow{.key = key,
                                          .row = page,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
@@ -20,19 +21,37 @@ namespace tmprof {
 // its activity. In terms of that clock, all mappers' evidence is of one rate.
 class SharedRates {
  public:
-  // What a row tells of its pages.
+  // What is known of a mapper's accesses to a piece.
   struct Seen {
+    std::uint32_t mapper = 0;
     double found = 0;         // accesses
-    double page_seconds = 0;  // of the mapper's CPU time in which they were looked for
+    double page_seconds = 0;  // of the mapper's CPU time in which they were looked for; 0: never
+  };
+  // Each piece has one for each mapping that shows it, but for those known to have no page there.
+  struct SeenByPiece {
+    std::vector<Seen> seen;
+    std::vector<std::uint32_t> first;  // by piece, and one more: places in `seen`
+
+    std::span<const Seen> Of(std::size_t piece) const {
+      return std::span(seen).subspan(first[piece], first[piece + 1] - first[piece]);
+    }
   };
 
   SharedRates() = default;
-  // `seen`: parallel to mappers.rows(). `cpu_seconds`: of each target, over all that was seen.
-  SharedRates(const PageMappers& mappers, std::span<const Seen> seen,
-              const std::function<double(TargetId)>& cpu_seconds);
+  // `cpu_seconds`: of each target, over all that was seen. `start`: activities that are near, by
+  // mapper, or empty.
+  SharedRates(const PageMappers& mappers, const SeenByPiece& seen,
+              const std::function<double(TargetId)>& cpu_seconds, std::span<const double> start);
 
-  // By mapper, 1 on average over the CPU time of a file's mappers.
+  // By mapper, 1 on average over the CPU time of a file's mappers, until ScaleClock().
   double Activity(std::size_t mapper) const { return activity_[mapper]; }
+  // Counts the file's clock in another unit.
+  void ScaleClock(const PageMappers& mappers, std::size_t file, double factor);
+  // The mappers that may have accessed the piece, each as often as it maps it.
+  std::span<const std::uint32_t> MappersOf(std::size_t piece) const {
+    return std::span(mapper_of_).subspan(first_mapper_of_[piece],
+                                         first_mapper_of_[piece + 1] - first_mapper_of_[piece]);
+  }
   // The part of the file's clock that runs for the mappers of the piece. It is 0 if none ran, and
   // above 1 if a process maps the piece twice.
   double PartOfClock(std::size_t piece) const { return part_of_clock_[piece]; }
@@ -54,13 +73,15 @@ class SharedRates {
   }
 
  private:
-  void LearnActivities(const PageMappers& mappers, std::span<const Seen> seen,
+  void LearnActivities(const PageMappers& mappers, const SeenByPiece& seen,
                        std::span<const double> cpu_seconds);
 
   std::vector<double> activity_;           // by mapper
   std::vector<double> activity_variance_;  // relative
   std::vector<double> part_of_clock_;      // by piece
   std::vector<double> variance_;
+  std::vector<std::uint32_t> mapper_of_;
+  std::vector<std::uint32_t> first_mapper_of_;  // by piece, and one more: places in mapper_of_
 };
 
 // Visits the rows that hold a piece with the part that each has of its accesses: visit(index of

@@ -10,32 +10,120 @@
 
 namespace tmprof {
 
-std::vector<SharedRates::Seen> SeenOf(const PageMappers& mappers, const EvidenceTable& table,
-                                      RankSource source, const TargetTimes& times) {
-  std::vector<double> found_by_bits(mappers.files().size());
-  std::vector<double> samples(mappers.files().size());
-  for (const PageMappers::Row& row : mappers.rows()) {
-    const Evidence& evidence = table.evidence[row.row];
-    const std::size_t file = mappers.mappers()[row.mapper].file;
-    found_by_bits[file] += evidence.first_accesses + evidence.first_read_finds;
-    samples[file] += evidence.samples();
+namespace {
+
+constexpr std::uint64_t kPagesOfTable = 512;  // of one page table
+
+// A mapping of a file.
+struct Shown {
+  std::uint32_t mapper;
+  TargetId target;
+  SharedPages::Part part;
+  // The last page table that was asked for, and the answer.
+  std::optional<Vpn> block = std::nullopt;
+  bool was_looked_at = false;
+
+  Vpn AddressOf(Vpn page) const { return part.range.start + (page - part.name.vpn); }
+  bool Shows(Vpn page) const {
+    return part.name.vpn <= page && page < part.name.vpn + part.range.size();
   }
-  std::vector<SharedRates::Seen> seen;
-  seen.reserve(mappers.rows().size());
-  for (const PageMappers::Row& row : mappers.rows()) {
-    const Evidence& evidence = table.evidence[row.row];
-    const PageMappers::Mapper& mapper = mappers.mappers()[row.mapper];
-    // The kind of evidence that there is more of.
-    if (source != RankSource::kSamples && found_by_bits[mapper.file] >= samples[mapper.file]) {
-      seen.push_back({.found = evidence.first_accesses + evidence.first_read_finds,
-                      .page_seconds = evidence.all_page_seconds_at_risk()});
-    } else {
-      seen.push_back(
-          {.found = evidence.samples(),
-           .page_seconds = times.Of(mapper.target).watched_seconds * table.span_pages[row.row]});
+};
+
+std::vector<Shown> MappingsOf(const PageMappers& mappers, const PageMappers::File& file,
+                              const SharedPages& shared) {
+  std::vector<Shown> mappings;
+  for (std::size_t m = file.first_mapper; m < file.end_mapper; ++m) {
+    const TargetId target = mappers.mappers()[m].target;
+    for (const SharedPages::Part& part : shared.PartsOf(target)) {
+      if (part.name.target != file.name) continue;
+      mappings.push_back({.mapper = static_cast<std::uint32_t>(m), .target = target, .part = part});
     }
   }
-  return seen;
+  return mappings;
+}
+
+// Returns true if the page's page table was read.
+bool WasLookedAt(const EvidenceTable& table, Shown& mapping, Vpn page) {
+  const Vpn address = mapping.AddressOf(page);
+  const Vpn block(address.value() / kPagesOfTable * kPagesOfTable);
+  if (mapping.block == block) return mapping.was_looked_at;
+  mapping.block = block;
+  mapping.was_looked_at = false;
+  const PageKey start{mapping.target, block};
+  const PageKey end{mapping.target, block + PageCount(kPagesOfTable)};
+  auto row =
+      static_cast<std::size_t>(std::ranges::lower_bound(table.key, start) - table.key.begin());
+  if (row > 0 && start < EndOf(table, row - 1)) --row;
+  for (; row < table.size() && table.key[row] < end; ++row) {
+    if (table.evidence[row].looks > 0) return mapping.was_looked_at = true;
+  }
+  return false;
+}
+
+// For each file: true if accessed bits tell the activities of its mappers. Of two kinds of evidence
+// that one is taken that there is more of.
+std::vector<bool> GoesByBits(const PageMappers& mappers, const EvidenceTable& table,
+                             RankSource source) {
+  if (source != RankSource::kCombined) {
+    return std::vector<bool>(mappers.files().size(), source == RankSource::kReferences);
+  }
+  std::vector<double> more_bits(mappers.files().size());
+  for (const PageMappers::Row& row : mappers.rows()) {
+    const Evidence& evidence = table.evidence[row.row];
+    more_bits[mappers.mappers()[row.mapper].file] +=
+        evidence.first_accesses + evidence.first_read_finds - evidence.samples();
+  }
+  std::vector<bool> goes_by_bits;
+  for (const double more : more_bits) goes_by_bits.push_back(more >= 0);
+  return goes_by_bits;
+}
+
+}  // namespace
+
+SharedRates::SeenByPiece SeenOf(const PageMappers& mappers, const EvidenceTable& table,
+                                RankSource source, const SharedPages& shared,
+                                const TargetTimes& times) {
+  const std::vector<bool> goes_by_bits = GoesByBits(mappers, table, source);
+  SharedRates::SeenByPiece by_piece;
+  by_piece.first.push_back(0);
+  for (std::size_t f = 0; f < mappers.files().size(); ++f) {
+    const PageMappers::File& file = mappers.files()[f];
+    std::vector<Shown> mappings = MappingsOf(mappers, file, shared);
+    std::vector<double> watched;  // by mapper of the file
+    for (std::size_t m = file.first_mapper; m < file.end_mapper; ++m) {
+      watched.push_back(times.Of(mappers.mappers()[m].target).watched_seconds);
+    }
+    for (std::size_t piece = file.first_piece; piece < file.end_piece; ++piece) {
+      const PageMappers::Piece& of = mappers.pieces()[piece];
+      const auto rows = mappers.RowsOf(piece);
+      auto at = rows.begin();
+      for (Shown& mapping : mappings) {
+        if (!mapping.Shows(of.name.vpn)) continue;
+        SharedRates::Seen seen{.mapper = mapping.mapper};
+        if (!goes_by_bits[f]) {
+          seen.page_seconds = watched[mapping.mapper - file.first_mapper] * of.pages;
+        }
+        const auto key = [&] { return table.key[mappers.rows()[*at].row]; };
+        while (at != rows.end() && key() < PageKey{mapping.target, mapping.part.range.start}) ++at;
+        if (at != rows.end() && key() < PageKey{mapping.target, mapping.part.range.end}) {
+          const std::uint32_t row = mappers.rows()[*at].row;
+          const Evidence& evidence = table.evidence[row];
+          const double part = static_cast<double>(of.pages) / table.span_pages[row];
+          if (goes_by_bits[f]) {
+            seen.found = part * (evidence.first_accesses + evidence.first_read_finds);
+            seen.page_seconds = part * evidence.all_page_seconds_at_risk();
+          } else {
+            seen.found = part * evidence.samples();
+          }
+        } else if (source != RankSource::kSamples && WasLookedAt(table, mapping, of.name.vpn)) {
+          continue;
+        }
+        by_piece.seen.push_back(seen);
+      }
+      by_piece.first.push_back(static_cast<std::uint32_t>(by_piece.seen.size()));
+    }
+  }
+  return by_piece;
 }
 
 SharedSpans::SharedSpans(const EvidenceTable& table, RankSource source, const SharedPages& shared,
@@ -54,8 +142,8 @@ SharedSpans::SharedSpans(const EvidenceTable& table, RankSource source, const Sh
       cpu_seconds_.push_back(all_.In(*step.times, mapper.target).cpu_seconds);
     }
   }
-  rates_ = SharedRates(mappers_, SeenOf(mappers_, table, source, all_),
-                       [this](TargetId target) { return all_.Of(target).cpu_seconds; });
+  rates_ = SharedRates(mappers_, SeenOf(mappers_, table, source, shared, all_),
+                       [this](TargetId target) { return all_.Of(target).cpu_seconds; }, {});
   evidence_.resize(mappers_.pieces().size() * steps_.size());
   for (std::size_t i = 0; i < evidence_.size(); ++i) {
     evidence_[i].pages = mappers_.pieces()[i / steps_.size()].pages;

@@ -25,9 +25,12 @@ namespace tmprof {
 
 class RateHistory;
 
-// What each row of mappers tells of the activity of its process.
-std::vector<SharedRates::Seen> SeenOf(const PageMappers& mappers, const EvidenceTable& table,
-                                      RankSource source, const TargetTimes& times);
+// What the table tells of each mapper's accesses to each piece. A page without a record is known not
+// to be in a page table only where another page of the same page table was looked at: blocks are
+// visited whole. Samples tell of all pages of a process that was watched.
+SharedRates::SeenByPiece SeenOf(const PageMappers& mappers, const EvidenceTable& table,
+                                RankSource source, const SharedPages& shared,
+                                const TargetTimes& times);
 
 class SharedSpans {
  public:

@@ -82,18 +82,6 @@ TEST(PageMappers, CutNoRegionToTheSizeOfAHugePage) {
                           PieceWithRows(512, 100, {0, 1}), PieceWithRows(612, 412, {0})));
 }
 
-TEST(PageMappers, TellMappersWithoutAnyRow) {
-  Rows rows{.key = {Key(0, 100), Key(1, 5)}, .pages = {1, 1}};
-  rows.shared.Add({Maps(0, {Shared(100, 10)}), Maps(1, {Shared(500, 10)}),
-                   Maps(2, {Shared(900, 10)}), Maps(3, {Shared(900, 4, 7, 6)})});
-  const PageMappers mappers = rows.Join();
-  std::vector<std::uint32_t> unobserved;
-  mappers.ForEachUnobserved(0, 0, [&](std::size_t mapper) {
-    unobserved.push_back(mappers.mappers()[mapper].target.value());
-  });
-  EXPECT_THAT(unobserved, ElementsAre(2)) << "1 has a row elsewhere, 3 maps other pages";
-}
-
 TEST(PageMappers, OfOneProcessThatMapsAFileTwiceAreBothRows) {
   Rows rows{.key = {Key(0, 100), Key(0, 500)}, .pages = {1, 1}};
   rows.shared.Add({Maps(0, {Shared(100, 10), Shared(500, 10)})});

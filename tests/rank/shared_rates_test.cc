@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "rank/rank_model.h"
+#include "rank/shared_spans.h"
 #include "rank/total_ranker.h"
 #include "tests/rank/profiles.h"
 #include "tests/rank/shared_memory.h"
@@ -215,16 +216,17 @@ TEST(SharedPages, CountAProcessThatWasNeverObservedAsTheAverage) {
             without.Estimate(RankSource::kCombined).relative_sd[0] + 0.1);
 }
 
-// The second process was looked at, but has no record of the file: its page table shows none of it.
+// The second process has no record of the file, but one of another page in the same page table: it
+// was looked at, and shows none of the file.
 TEST(SharedPages, HaveNoAccessesOfAProcessThatWasSeenElsewhereOnly) {
   const simulation::Rates heat = simulation::Zipf(kPages, 2e4);
   const auto tell = [&](std::uint64_t inode) {
     std::vector<EpochProfile> epochs = Record(heat, {{.id = 0}}, 2, 1);
     for (EpochProfile& epoch : epochs) {
-      Target other = Maps(1, {Shared(20'000, kPages, inode)});
+      Target other = Maps(1, {Shared(20'000, 400, inode)});
       other.cpu_time = std::chrono::seconds(1);
       epoch.targets.push_back(other);
-      PageRecord elsewhere = Visited(5'000, 1, milliseconds(1));
+      PageRecord elsewhere = Visited(20'450, 1, milliseconds(1));
       elsewhere.key.target = TargetId(1);
       Append(epoch.pages, elsewhere);
     }
@@ -233,6 +235,34 @@ TEST(SharedPages, HaveNoAccessesOfAProcessThatWasSeenElsewhereOnly) {
   const double of_file = tell(/*inode=*/8).of_process.at(0);
   const Told told = tell(/*inode=*/7);
   EXPECT_NEAR(told.of_process.at(0), of_file, of_file / 1000);
+}
+
+// Each of four processes was looked at in another quarter of the file.
+TEST(SharedPages, HaveTheAccessesOfProcessesThatWereNotLookedAtThere) {
+  const simulation::Rates heat = simulation::Hotset(kPages, 2e4);
+  EpochProfile epoch = Record(heat, {{.id = 0}, {.id = 1}, {.id = 2}, {.id = 3}}, 1, 1)[0];
+  PageColumns quarters;
+  for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
+    const PageRecord record = RecordAt(epoch.pages, i);
+    // Page tables begin at multiples of 512 addresses: those that straddle two quarters go.
+    const std::uint64_t page = record.key.vpn.value() % 10'000;
+    const std::uint64_t within = page % (kPages / 4);
+    if (page / (kPages / 4) != record.key.target.value()) continue;
+    if (within < 512) continue;
+    Append(quarters, record);
+  }
+  epoch.pages = quarters;
+  TotalRanker ranker(RankModel::kRate);
+  ranker.Absorb(epoch);
+  const Estimates told = ranker.Estimate(RankSource::kCombined);
+  TotalRanker of_one(RankModel::kRate);
+  for (Target& target : epoch.targets) target.mappings[0].kind = MappingKind::kAnonymous;
+  of_one.Absorb(epoch);
+  const Estimates alone = of_one.Estimate(RankSource::kCombined);
+  const double sum = std::accumulate(told.score.begin(), told.score.end(), 0.0);
+  const double sum_alone = std::accumulate(alone.score.begin(), alone.score.end(), 0.0);
+  EXPECT_NEAR(sum / sum_alone, 4, 0.4);
+  EXPECT_GT(told.relative_sd[0], alone.relative_sd[0] + 0.1);
 }
 
 // By a ranker that follows the program: scores of the last epoch, by page of the file.
@@ -285,6 +315,46 @@ TEST(SharedPages, KeepTheEvidenceOfTheTimeWithOneMapper) {
   const double recall = RecallOf(heat, TellLatest(before));
   EXPECT_GT(recall, 0.8);
   EXPECT_GT(RecallOf(heat, TellLatest(epochs)), recall - 0.05);
+}
+
+// The file's pages are as hot for one process, whoever else maps them.
+TEST(SharedPages, StayAsTheyWereWhereAnIdleProcessJoins) {
+  const simulation::Rates heat = simulation::Hotset(kPages, 2e4);
+  const std::vector<EpochProfile> both = Record(heat, {{.id = 0}, {.id = 1, .activity = 0.001}}, 4, 1);
+  std::vector<EpochProfile> epochs = Record(heat, {{.id = 0}}, 3, 1);
+  epochs.push_back(both[3]);
+  const double before = TellLatest({epochs.begin(), epochs.begin() + 3}).of_process.at(0);
+  EXPECT_NEAR(TellLatest(epochs).of_process.at(0), before, before / 20);
+}
+
+// A sample falls on few pages of the busy process, and on next to none of the other's.
+TEST(SharedPages, TellAnIdleProcessByTheSamplesItDoesNotHave) {
+  EpochProfile epoch = Epoch(0, {});
+  const auto add = [&](std::uint32_t id, std::uint64_t address, std::uint64_t step) {
+    Target target = Maps(id, {Shared(address, kPages)});
+    target.cpu_time = std::chrono::seconds(1);
+    epoch.targets.push_back(target);
+    for (std::uint64_t page = step / 2; page < kPages; page += step) {
+      PageRecord record{.key = Key(id, address + page)};
+      record.load_samples = 1;
+      Append(epoch.pages, record);
+    }
+  };
+  add(0, 10'000, 10);
+  add(1, 20'000, 1000);
+  TotalRanker ranker(RankModel::kRate);
+  ranker.Absorb(epoch);
+  SharedPages shared;
+  shared.Add(epoch.targets);
+  const EvidenceTable& table = ranker.table();
+  const PageMappers mappers(table.key, table.span_pages, shared);
+  TargetTimes times;
+  times.Add(epoch);
+  for (const RankSource source : {RankSource::kSamples, RankSource::kCombined}) {
+    const SharedRates rates(
+        mappers, SeenOf(mappers, table, source, shared, times), [](TargetId) { return 1.0; }, {});
+    EXPECT_NEAR(rates.Activity(1) / rates.Activity(0), 0.01, 0.005);
+  }
 }
 
 // Samples alone tell rates, too. Process 1 has a third of the samples of process 0.
