@@ -90,6 +90,12 @@ void SharedPages::KeepOnly(std::span<const TargetId> targets) {
   EndUnmapped([](const Numbered&) { return true; });
 }
 
+std::vector<TargetId> SharedPages::Mappers() const {
+  std::vector<TargetId> mappers;
+  for (const auto& [id, target] : of_targets_) mappers.push_back(id);
+  return mappers;
+}
+
 std::span<const SharedPages::Part> SharedPages::PartsOf(TargetId target) const {
   const auto of_target = of_targets_.find(target);
   if (of_target == of_targets_.end()) return {};

@@ -48,6 +48,9 @@ class SharedPages {
   // maps: such a file gets a new number if it is mapped again. `targets` ascend.
   void KeepOnly(std::span<const TargetId> targets);
 
+  // The targets that map a shared file. Ascending.
+  std::vector<TargetId> Mappers() const;
+
   // Ascending by address.
   std::span<const Part> PartsOf(TargetId target) const;
 

@@ -89,6 +89,7 @@ TEST_F(SharedPagesTest, TellsThePartsOfATargetAndWhichAreSegments) {
   EXPECT_FALSE(parts[0].is_segment);
   EXPECT_TRUE(parts[1].is_segment);
   EXPECT_TRUE(pages_.PartsOf(TargetId(1)).empty());
+  EXPECT_EQ(pages_.Mappers(), std::vector{TargetId(0)});
 }
 
 TEST_F(SharedPagesTest, ForgetsTargetsAndWithTheLastOfThemAnUnlinkedFile) {
