@@ -26,6 +26,7 @@ std::map<TargetId, std::vector<PartOfFile>> PartsByFile(const SharedPages& share
   std::map<TargetId, std::vector<PartOfFile>> files;
   for (const TargetId target : shared.Mappers()) {
     for (const SharedPages::Part& part : shared.PartsOf(target)) {
+      if (part.is_segment) continue;
       files[part.name.target].push_back({target, ShownBy(part)});
     }
   }

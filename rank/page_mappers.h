@@ -16,7 +16,8 @@
 
 namespace tmprof {
 
-// Pages that one mapping alone shows are no pages of mappers: their rows stand for themselves.
+// Pages that one mapping alone shows are no pages of mappers: their rows stand for themselves. So
+// do rows of System V segments, because traces do not tell the IPC namespace that a segment is of.
 class PageMappers {
  public:
   // A process with its mappings of one file.

@@ -59,6 +59,16 @@ TEST(PageMappers, LeaveFilesOfASingleMappingAlone) {
 }
 
 // Target 1 maps pages 4 to 8 of the file. Page 2 is of target 0 alone.
+TEST(PageMappers, LeaveSegmentsAloneThatMayBeOfTwoIpcNamespaces) {
+  Rows rows{.key = {Key(0, 100), Key(1, 500)}, .pages = {1, 1}};
+  Mapping segment = Shared(100, 10);
+  segment.path = "/SYSV00000007 (deleted)";
+  Mapping other = Shared(500, 10);
+  other.path = segment.path;
+  rows.shared.Add({Maps(0, {segment}), Maps(1, {other})});
+  EXPECT_TRUE(rows.Join().empty());
+}
+
 TEST(PageMappers, LeavePagesThatASingleMappingShowsAlone) {
   Rows rows{.key = {Key(0, 102), Key(0, 104), Key(1, 500)}, .pages = {1, 1, 1}};
   rows.shared.Add({Maps(0, {Shared(100, 10)}), Maps(1, {Shared(500, 4, 7, 4)})});
