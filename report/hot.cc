@@ -184,10 +184,18 @@ std::optional<double> SamplesSum(const HotList::Row& row) {
   return *row.load_samples + *row.store_samples;
 }
 
-// "12", of a shared span "12 +3".
+// A process may map a span several times.
+std::size_t ProcessesOf(const HotList::Row& row) {
+  std::set<TargetId> processes{row.target.id};
+  for (const HotList::Mapper& mapper : row.mappers) processes.insert(mapper.target.id);
+  return processes.size();
+}
+
+// "12", of a span that three more processes map "12 +3".
 std::string PidText(const HotList::Row& row) {
-  const std::string others = row.mappers.empty() ? "" : fmt::format(" +{}", row.mappers.size() - 1);
-  return fmt::format("{}{}", row.target.pid.value(), others);
+  const std::size_t others = ProcessesOf(row) - 1;
+  return others == 0 ? fmt::format("{}", row.target.pid.value())
+                     : fmt::format("{} +{}", row.target.pid.value(), others);
 }
 
 Json MappersJson(const HotList::Row& row) {
@@ -401,7 +409,7 @@ std::string HotCsv(const HotList& list) {
                     row.mapping ? row.mapping->path : "",
                     row.object ? ObjectText(*row.object, row.object->site.frames.size()) : "",
                     Exact(row.interval.low), Exact(row.interval.high),
-                    fmt::format("{}", std::max<std::size_t>(1, row.mappers.size()))});
+                    fmt::format("{}", ProcessesOf(row))});
   }
   return csv;
 }

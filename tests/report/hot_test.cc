@@ -98,6 +98,23 @@ TEST(HotListTest, ListsASharedPageOnceWithItsMappers) {
   EXPECT_TRUE(json["rows"][1]["mappers"].empty());
 }
 
+TEST(HotListTest, CountsAProcessThatMapsAPageTwiceOnce) {
+  Target target = MakeTarget(0, 10, "first");
+  for (const std::uint64_t start : {100, 200}) {
+    target.mappings.push_back(MakeMapping(start, start + 8, MappingKind::kShared, "/dev/shm/x"));
+    target.mappings.back().file = FilePlace{.device = 1, .inode = 2};
+  }
+  EpochProfile epoch = MakeEpoch(0, {target});
+  See(epoch, 0,
+      {{.vpn = 100, .looks = 9, .references = 5}, {.vpn = 200, .looks = 9, .references = 2}});
+  const Result<HotList> list = MakeHotList(TraceOf({epoch}), kSum);
+  ASSERT_TRUE(list.has_value());
+  ASSERT_EQ(list->rows.size(), 1u);
+  EXPECT_EQ(list->rows[0].mappers.size(), 2u) << "both mappings";
+  EXPECT_THAT(HotText(*list), testing::Not(testing::HasSubstr("+1")));
+  EXPECT_THAT(HotCsv(*list), testing::HasSubstr(",1\n"));
+}
+
 TEST(HotListTest, OfOneProcessHasItsPartOfSharedPages) {
   HotOptions options = kSum;
   options.pid = Pid(11);
