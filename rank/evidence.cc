@@ -184,6 +184,17 @@ bool AddAlike(const EvidenceTable& newer, EvidenceTable& sum) {
   return true;
 }
 
+void EvidenceWalk::SkipBefore(PageKey until) {
+  if (AtEnd() || until <= Start()) return;
+  const auto after = std::upper_bound(table_->key.begin() + static_cast<std::ptrdiff_t>(row_),
+                                      table_->key.end(), until);
+  row_ = static_cast<std::size_t>(after - table_->key.begin());
+  taken_ = 0;
+  if (row_ == 0 || EndOf(*table_, row_ - 1) <= until) return;
+  --row_;
+  taken_ = (until.vpn - table_->key[row_].vpn).value();
+}
+
 void EvidenceWalk::EmitBefore(PageKey until, EvidenceTable& out) {
   while (!AtEnd() && Start() < until) {
     const std::uint64_t pages = until.target == Start().target

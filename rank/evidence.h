@@ -97,6 +97,8 @@ class EvidenceWalk {
   explicit EvidenceWalk(const EvidenceTable& table, const Keeps* keeps = nullptr)
       : table_(&table), keeps_(keeps) {}
 
+  // Leaves out the evidence before `until`.
+  void SkipBefore(PageKey until);
   // Evidence before `until` goes to `out` as rows of its own, if there is enough of it left.
   void EmitBefore(PageKey until, EvidenceTable& out);
   // Evidence within [key, key + span_pages) is added to `evidence`. Precondition: nothing lies

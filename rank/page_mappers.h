@@ -54,6 +54,12 @@ class PageMappers {
   const std::vector<Mapper>& mappers() const { return mappers_; }  // of a file: ascending by target
   const std::vector<Piece>& pieces() const { return pieces_; }     // ascending by name
   const std::vector<Row>& rows() const { return rows_; }           // ascending by row
+  // Returns true if the row of the table is one of rows(). Rows are asked for in ascending order:
+  // `next` is where the last call left it, and 0 at first.
+  bool IsShared(std::size_t row, std::size_t& next) const {
+    while (next < rows_.size() && rows_[next].row < row) ++next;
+    return next < rows_.size() && rows_[next].row == row;
+  }
   // An index of mappers().
   std::optional<std::size_t> Find(TargetId file, TargetId target) const;
   // Indexes of rows(): those that hold the piece, ascending.

@@ -3,6 +3,7 @@
 #include "rank/shared_spans.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -144,31 +145,58 @@ SharedSpans::SharedSpans(const EvidenceTable& table, RankSource source, const Sh
   }
   rates_ = SharedRates(mappers_, SeenOf(mappers_, table, source, shared, all_),
                        [this](TargetId target) { return all_.Of(target).cpu_seconds; }, {});
-  evidence_.resize(mappers_.pieces().size() * steps_.size());
-  for (std::size_t i = 0; i < evidence_.size(); ++i) {
-    evidence_[i].pages = mappers_.pieces()[i / steps_.size()].pages;
-  }
 }
 
-bool SharedSpans::Take(std::size_t row, std::span<const Evidence> steps) {
-  const std::vector<PageMappers::Row>& rows = mappers_.rows();
-  while (next_ < rows.size() && rows[next_].row < row) ++next_;
-  if (next_ == rows.size() || rows[next_].row != row) return false;
-  const PageMappers::Row& of = rows[next_];
-  for (std::uint32_t piece = of.first_piece; piece < of.end_piece; ++piece) {
-    const double part_of_clock = rates_.PartOfClock(piece);
-    if (part_of_clock <= 0) continue;
-    const std::uint32_t pages = mappers_.pieces()[piece].pages;
-    const double share = static_cast<double>(pages) / table_.span_pages[row];
-    for (std::size_t s = 0; s < steps.size(); ++s) {
-      Evidence part;
-      part.Add(steps[s], share, share);
-      RateEvidence evidence = view_.Of(part, pages, /*watched_seconds=*/0);
-      evidence.ScaleTimes(rates_.Activity(of.mapper) / part_of_clock);
-      evidence_[piece * steps.size() + s].Add(evidence);
+// The evidence of the rows of one mapping, which ascend with the pieces of its file.
+class SharedSpans::MappingWalk {
+ public:
+  explicit MappingWalk(std::span<const Step> steps) : evidence_(steps.size()) {
+    for (const Step& step : steps) {
+      walks_.push_back(
+          {EvidenceWalk(step.evidence->spans()), EvidenceWalk(step.evidence->pages())});
     }
   }
-  return true;
+
+  // By step. A row may hold several pieces.
+  std::span<const Evidence> Of(const EvidenceTable& table, std::size_t row) {
+    if (row_ == row) return evidence_;
+    row_ = row;
+    for (std::size_t s = 0; s < walks_.size(); ++s) {
+      evidence_[s] = {};
+      for (EvidenceWalk& walk : walks_[s]) {
+        walk.SkipBefore(table.key[row]);
+        walk.AddWithin(table.key[row], table.span_pages[row], evidence_[s]);
+      }
+    }
+    return evidence_;
+  }
+
+ private:
+  std::vector<std::array<EvidenceWalk, 2>> walks_;
+  std::vector<Evidence> evidence_;
+  std::optional<std::size_t> row_;  // that evidence_ is of
+};
+
+void SharedSpans::Join(std::size_t piece, MappingWalks& walks,
+                       std::span<RateEvidence> steps) const {
+  const PageMappers::Piece& of = mappers_.pieces()[piece];
+  std::ranges::fill(steps, RateEvidence{.pages = static_cast<double>(of.pages)});
+  for (const std::uint32_t at : mappers_.RowsOf(piece)) {
+    const PageMappers::Row& held = mappers_.rows()[at];
+    const PageKey key = table_.key[held.row];
+    const Vpn name = mappers_.pieces()[held.first_piece].name.vpn;
+    const PageKey base{key.target, Vpn(key.vpn.value() - name.value())};  // modulo 2^64
+    MappingWalk& walk = walks.try_emplace(base, steps_).first->second;
+    const std::span<const Evidence> of_row = walk.Of(table_, held.row);
+    const double share = static_cast<double>(of.pages) / table_.span_pages[held.row];
+    for (std::size_t s = 0; s < steps.size(); ++s) {
+      Evidence part;
+      part.Add(of_row[s], share, share);
+      RateEvidence evidence = view_.Of(part, of.pages, /*watched_seconds=*/0);
+      evidence.ScaleTimes(rates_.Activity(held.mapper) / rates_.PartOfClock(piece));
+      steps[s].Add(evidence);
+    }
+  }
 }
 
 TargetSteps SharedSpans::StepsOf(std::size_t file, std::vector<double>& watched) const {
@@ -197,8 +225,10 @@ TargetSteps SharedSpans::StepsOf(std::size_t file, std::vector<double>& watched)
 
 void SharedSpans::AddTo(RateHistory& history) {
   std::vector<double> watched;
+  std::vector<RateEvidence> steps(steps_.size());
   for (std::size_t f = 0; f < mappers_.files().size(); ++f) {
     const PageMappers::File& file = mappers_.files()[f];
+    MappingWalks walks;
     history.BeginTarget(StepsOf(f, watched));
     for (std::size_t piece = file.first_piece; piece < file.end_piece; ++piece) {
       const auto rows = mappers_.RowsOf(piece);
@@ -206,8 +236,7 @@ void SharedSpans::AddTo(RateHistory& history) {
           std::ranges::none_of(rows, [this](std::uint32_t at) { return Sees(at); })) {
         continue;
       }
-      const std::span<RateEvidence> steps =
-          std::span(evidence_).subspan(piece * steps_.size(), steps_.size());
+      Join(piece, walks, steps);
       for (std::size_t s = 0; s < steps.size(); ++s) {
         steps[s].seconds_watched =
             view_.Of({}, mappers_.pieces()[piece].pages, watched[s]).seconds_watched;

@@ -7,13 +7,16 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
+#include "base/page_key.h"
 #include "base/shared_pages.h"
 #include "rank/ageing.h"
 #include "rank/evidence.h"
 #include "rank/page_mappers.h"
+#include "rank/parted_evidence.h"
 #include "rank/rank_model.h"
 #include "rank/rate_chances.h"
 #include "rank/rate_model.h"
@@ -25,9 +28,9 @@ namespace tmprof {
 
 class RateHistory;
 
-// What the table tells of each mapper's accesses to each piece. A page without a record is known not
-// to be in a page table only where another page of the same page table was looked at: blocks are
-// visited whole. Samples tell of all pages of a process that was watched.
+// What the table tells of each mapper's accesses to each piece. A page without a record is known
+// not to be in a page table only where another page of the same page table was looked at: blocks
+// are visited whole. Samples tell of all pages of a process that was watched.
 SharedRates::SeenByPiece SeenOf(const PageMappers& mappers, const EvidenceTable& table,
                                 RankSource source, const SharedPages& shared,
                                 const TargetTimes& times);
@@ -37,15 +40,14 @@ class SharedSpans {
   struct Step {
     const TargetTimes* times;
     const Ages* ages;
+    const PartedEvidence* evidence;
   };
 
   // `table`: all evidence, by mapper; `all`: the times of all steps. Both must stay.
   SharedSpans(const EvidenceTable& table, RankSource source, const SharedPages& shared,
               const TargetTimes& all, std::vector<Step> steps);
 
-  // Adds what each step has of a row, and returns true if other processes map its pages, too. Rows
-  // ascend.
-  bool Take(std::size_t row, std::span<const Evidence> steps);
+  const PageMappers& mappers() const { return mappers_; }
 
   // Adds a span for each piece that the source sees.
   void AddTo(RateHistory& history);
@@ -67,6 +69,10 @@ class SharedSpans {
   std::size_t spans() const { return piece_of_.size(); }
 
  private:
+  class MappingWalk;
+  // By target and by the address that the file's first page would have.
+  using MappingWalks = std::map<PageKey, MappingWalk>;
+
   template <typename Visit>
   void ShareOut(std::size_t span, std::span<const double> cpu_seconds, double accesses,
                 double relative_sd, Visit visit) const {
@@ -80,6 +86,8 @@ class SharedSpans {
   }
   bool Sees(std::uint32_t at) const { return view_.Sees(table_.evidence[mappers_.rows()[at].row]); }
   TargetSteps StepsOf(std::size_t file, std::vector<double>& watched) const;
+  // Overwrites `steps` with what all mappers tell of a piece. `walks`: those of the file so far.
+  void Join(std::size_t piece, MappingWalks& walks, std::span<RateEvidence> steps) const;
 
   const EvidenceTable& table_;
   RateView view_;
@@ -87,8 +95,6 @@ class SharedSpans {
   std::vector<Step> steps_;
   PageMappers mappers_;
   SharedRates rates_;
-  std::size_t next_ = 0;                 // of mappers_.rows()
-  std::vector<RateEvidence> evidence_;   // row-major: the steps of a piece together
   std::vector<std::uint32_t> piece_of_;  // by span
   std::vector<double> cpu_seconds_;      // row-major: the mappers of a step together
   std::vector<double> all_cpu_seconds_;  // by mapper

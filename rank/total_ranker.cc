@@ -132,10 +132,13 @@ Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource sou
   if (steps_.empty()) return estimates;
   const TargetTimes all = AllTimes();
   std::vector<SharedSpans::Step> times;
-  for (const Step& step : steps_) times.push_back({.times = &step.times, .ages = &step.ages});
+  for (const Step& step : steps_) {
+    times.push_back({.times = &step.times, .ages = &step.ages, .evidence = &step.evidence});
+  }
   SharedSpans shared(table, source, shared_pages_, all, std::move(times));
   RateHistory history(steps_.size());
-  const std::vector<std::uint32_t> row_of = FillHistory(table, source, nullptr, history, &shared);
+  const std::vector<std::uint32_t> row_of =
+      FillHistory(table, source, nullptr, history, &shared.mappers());
   shared.AddTo(history);
 
   const auto add = [](auto& score, auto& relative_sd, double more, double relative_sd_of_more) {
@@ -199,7 +202,7 @@ TargetTimes TotalRanker::AllTimes() const {
 std::vector<std::uint32_t> TotalRanker::FillHistory(const EvidenceTable& table, RankSource source,
                                                     const std::function<void(TargetId)>& begun,
                                                     RateHistory& history,
-                                                    SharedSpans* shared) const {
+                                                    const PageMappers* shared) const {
   const RateView view(table, source);
   const TargetTimes all_times = AllTimes();
   std::vector<EvidenceWalk> walks;
@@ -210,9 +213,9 @@ std::vector<std::uint32_t> TotalRanker::FillHistory(const EvidenceTable& table, 
   }
   std::optional<TargetId> target;
   std::vector<double> watched(steps_.size());
-  std::vector<Evidence> in_step(steps_.size());
   std::vector<RateEvidence> seen(steps_.size());
   std::vector<std::uint32_t> row_of;
+  std::size_t next_shared = 0;
   for (std::size_t i = 0; i < table.size(); ++i) {
     const PageKey key = table.key[i];
     if (target != key.target) {
@@ -230,15 +233,17 @@ std::vector<std::uint32_t> TotalRanker::FillHistory(const EvidenceTable& table, 
       history.BeginTarget(std::move(steps));
       if (begun) begun(*target);
     }
+    if (!view.Sees(table.evidence[i]) || (shared != nullptr && shared->IsShared(i, next_shared))) {
+      continue;
+    }
     const std::uint32_t pages = table.span_pages[i];
     for (std::size_t s = 0; s < steps_.size(); ++s) {
-      in_step[s] = {};
-      walks[s].AddWithin(key, pages, in_step[s]);
-      pages_apart[s].AddWithin(key, pages, in_step[s]);
-    }
-    if (!view.Sees(table.evidence[i]) || (shared != nullptr && shared->Take(i, in_step))) continue;
-    for (std::size_t s = 0; s < steps_.size(); ++s) {
-      seen[s] = view.Of(in_step[s], pages, watched[s]);
+      Evidence evidence;
+      for (EvidenceWalk* walk : {&walks[s], &pages_apart[s]}) {
+        walk->SkipBefore(key);
+        walk->AddWithin(key, pages, evidence);
+      }
+      seen[s] = view.Of(evidence, pages, watched[s]);
     }
     history.AddSpan(seen);
     row_of.push_back(static_cast<std::uint32_t>(i));

@@ -34,8 +34,8 @@ struct StepEstimates {
   std::vector<float> relative_sd;
 };
 
+class PageMappers;
 class RateHistory;
-class SharedSpans;
 
 // A question about all rows: how likely is a page accessed so often, or not at all for so long?
 struct RateQuestions {
@@ -114,11 +114,11 @@ class TotalRanker {
                            std::vector<StepEstimates>* over_time) const;
   std::vector<StepEstimates> EmptySteps(std::size_t rows) const;
   TargetTimes AllTimes() const;
-  // Adds the evidence of all rows that the source sees, but for those that `shared` takes, unless
-  // it is null. Returns these rows; `begun` gets the target of the rows that follow.
+  // Adds the evidence of all rows that the source sees, but for those of `shared`, unless it is
+  // null. Returns these rows; `begun` gets the target of the rows that follow.
   std::vector<std::uint32_t> FillHistory(const EvidenceTable& table, RankSource source,
                                          const std::function<void(TargetId)>& begun,
-                                         RateHistory& history, SharedSpans* shared) const;
+                                         RateHistory& history, const PageMappers* shared) const;
   // Returns the CPU time that the target used in this part of the step, taken to be even over it.
   double CpuSecondsWithin(const Step& step, const TargetTimes& all, TargetId target,
                           MonotonicTime from, MonotonicTime to) const;
