@@ -317,16 +317,17 @@ void Ranker::ShareOut(const EvidenceTable& table, RankSource source, const PageE
     const Vpn end = std::min(piece.name.vpn + PageCount(piece.pages), EndOf(pages, place.page).vpn);
     const double score =
         page.score * static_cast<double>((end - start).value()) / pages.span_pages[place.page];
-    const double sd =
-        std::sqrt(page.relative_sd * page.relative_sd + pages_.rates().Variance(place.piece));
+    const double variance =
+        page.relative_sd * page.relative_sd + pages_.rates().Variance(place.piece);
     ForEachShare(
         mappers, pages_.rates(), place.piece, [&](std::uint32_t mapper) { return now[mapper]; },
         [&](std::uint32_t at) { return view.Sees(table.evidence[mappers.rows()[at].row]); },
-        [&](std::uint32_t at, double share) {
+        [&](std::uint32_t at, double share, double share_variance) {
           const std::uint32_t row = mappers.rows()[at].row;
           const double more = share * score;
           if (more <= 0) return;
           if (relative_sd) {
+            const double sd = std::sqrt(variance + share_variance);
             const double before = scores[row] > 0 ? scores[row] * (*relative_sd)[row] : 0;
             (*relative_sd)[row] = (before + more * sd) / (scores[row] + more);
           }

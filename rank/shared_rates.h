@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -49,14 +50,17 @@ class SharedRates {
   void ScaleClock(const PageMappers& mappers, std::size_t file, double factor);
   // The mappers that may have accessed the piece, each as often as it maps it.
   std::span<const std::uint32_t> MappersOf(std::size_t piece) const {
-    return std::span(mapper_of_).subspan(first_mapper_of_[piece],
-                                         first_mapper_of_[piece + 1] - first_mapper_of_[piece]);
+    return std::span(mapper_of_)
+        .subspan(first_mapper_of_[piece], first_mapper_of_[piece + 1] - first_mapper_of_[piece]);
   }
   // The part of the file's clock that runs for the mappers of the piece. It is 0 if none ran, and
   // above 1 if a process maps the piece twice.
   double PartOfClock(std::size_t piece) const { return part_of_clock_[piece]; }
   // The relative variance of the piece's accesses that the activities leave.
   double Variance(std::size_t piece) const { return variance_[piece]; }
+  double ActivityVariance(std::size_t mapper) const {
+    return activity_variance_[mapper];
+  }  // relative
 
   // The file's clock, of the times of its mappers.
   template <typename TimeOf>
@@ -75,6 +79,9 @@ class SharedRates {
  private:
   void LearnActivities(const PageMappers& mappers, const SeenByPiece& seen,
                        std::span<const double> cpu_seconds);
+  // Of a file, from some of its pieces.
+  void Learn(const PageMappers::File& file, std::span<const std::uint32_t> pieces,
+             const SeenByPiece& seen, std::span<const double> cpu_seconds);
 
   std::vector<double> activity_;           // by mapper
   std::vector<double> activity_variance_;  // relative
@@ -85,12 +92,13 @@ class SharedRates {
 };
 
 // Visits the rows that hold a piece with the part that each has of its accesses: visit(index of
-// rows(), part). `cpu_seconds` of a mapper tell who accessed it. Parts add up to 1, over rows of
-// which `takes_part` is true; if there is none, nothing is visited.
+// rows(), part, relative variance of the part). `cpu_seconds` of a mapper tell who accessed it.
+// Parts add up to 1, over rows of which `takes_part` is true; if there is none, nothing is visited.
 template <typename CpuSeconds, typename TakesPart, typename Visit>
 void ForEachShare(const PageMappers& mappers, const SharedRates& rates, std::size_t piece,
                   CpuSeconds cpu_seconds, TakesPart takes_part, Visit visit) {
   double all = 0;
+  double variance = 0;
   std::size_t rows = 0;
   const auto weight = [&](std::uint32_t at) {
     const std::uint32_t mapper = mappers.rows()[at].mapper;
@@ -98,11 +106,22 @@ void ForEachShare(const PageMappers& mappers, const SharedRates& rates, std::siz
   };
   for (const std::uint32_t at : mappers.RowsOf(piece)) {
     if (!takes_part(at)) continue;
-    all += weight(at);
+    const double of_row = weight(at);
+    all += of_row;
+    variance += of_row * of_row * rates.ActivityVariance(mappers.rows()[at].mapper);
     ++rows;
   }
+  if (all > 0) variance /= all * all;
   for (const std::uint32_t at : mappers.RowsOf(piece)) {
-    if (takes_part(at)) visit(at, all > 0 ? weight(at) / all : 1.0 / static_cast<double>(rows));
+    if (!takes_part(at)) continue;
+    if (all <= 0) {
+      visit(at, 1.0 / static_cast<double>(rows), 0.0);
+      continue;
+    }
+    // Of weight / all: the row's own activity is in both.
+    const double part = weight(at) / all;
+    const double own = rates.ActivityVariance(mappers.rows()[at].mapper);
+    visit(at, part, std::max(0.0, variance + own * (1 - 2 * part)));
   }
 }
 

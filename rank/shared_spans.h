@@ -78,11 +78,13 @@ class SharedSpans {
                 double relative_sd, Visit visit) const {
     const std::size_t piece = piece_of_[span];
     const double score = accesses * mappers_.pieces()[piece].pages;
-    const double sd = std::sqrt(relative_sd * relative_sd + rates_.Variance(piece));
+    const double variance = relative_sd * relative_sd + rates_.Variance(piece);
     ForEachShare(
         mappers_, rates_, piece, [&](std::uint32_t mapper) { return cpu_seconds[mapper]; },
         [&](std::uint32_t at) { return Sees(at); },
-        [&](std::uint32_t at, double share) { visit(mappers_.rows()[at].row, score * share, sd); });
+        [&](std::uint32_t at, double share, double share_variance) {
+          visit(mappers_.rows()[at].row, score * share, std::sqrt(variance + share_variance));
+        });
   }
   bool Sees(std::uint32_t at) const { return view_.Sees(table_.evidence[mappers_.rows()[at].row]); }
   TargetSteps StepsOf(std::size_t file, std::vector<double>& watched) const;

@@ -7,9 +7,11 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <numeric>
+#include <random>
 #include <vector>
 
 #include "rank/rank_model.h"
@@ -131,12 +133,14 @@ TEST(SharedPages, OfTwoLikeProcessesAreEstimatedAsByOneThatDidAllOfIt) {
   of_one.Absorb(one);
   const Estimates joined = of_two.Estimate(RankSource::kCombined);
   const Estimates plain = of_one.Estimate(RankSource::kCombined);
+  // 2 x 8 x 2 accesses and the 2 that are assumed are one process's or the other's.
+  const double of_share = std::sqrt(1.0 / (2 * 8 * 2 + 2));
   for (std::size_t page = 0; page < 8; ++page) {
     EXPECT_DOUBLE_EQ(joined.score[page], joined.score[8 + page]);
     EXPECT_NEAR(joined.score[page] + joined.score[8 + page], plain.score[page],
                 plain.score[page] / 20)
         << "times are stored to 2 %";
-    EXPECT_LT(joined.relative_sd[page], plain.relative_sd[page] + 0.02);
+    EXPECT_NEAR(joined.relative_sd[page], std::hypot(plain.relative_sd[page], of_share), 0.02);
   }
 }
 
@@ -262,7 +266,51 @@ TEST(SharedPages, HaveTheAccessesOfProcessesThatWereNotLookedAtThere) {
   const double sum = std::accumulate(told.score.begin(), told.score.end(), 0.0);
   const double sum_alone = std::accumulate(alone.score.begin(), alone.score.end(), 0.0);
   EXPECT_NEAR(sum / sum_alone, 4, 0.4);
-  EXPECT_GT(told.relative_sd[0], alone.relative_sd[0] + 0.1);
+  // Of four activities that nothing tells, each has a variance of 1. The page's process has a
+  // quarter of the CPU time and all of the time watched: (1/4 - 1)^2 + 3 (1/4)^2.
+  const double of_activities = 0.75;
+  EXPECT_NEAR(told.relative_sd[0], std::hypot(alone.relative_sd[0], std::sqrt(of_activities)),
+              0.001);
+}
+
+// Each of four processes was watched on half of the pages for so long that it was found to access a
+// few, and on one page a process was watched alone. The others' accesses to that page follow from
+// the activities.
+TEST(SharedPages, TellTheErrorThatActivitiesLeave) {
+  constexpr std::uint32_t kShared = 200;
+  const std::vector<double> activity = {0.4, 1, 0.6, 2};
+  EvidenceTable table;
+  SharedPages shared;
+  for (std::uint32_t id = 0; id < activity.size(); ++id) {
+    shared.Add({Maps(id, {Shared(1000, kShared + 1)})});
+    for (std::uint32_t page = 0; page <= kShared; ++page) Push(table, Key(id, 1000 + page), 1, {});
+  }
+  const PageMappers mappers(table.key, table.span_pages, shared);
+  for (std::uint32_t alone = 0; alone < activity.size(); ++alone) {
+    double squared_errors = 0;
+    double told = 0;
+    for (std::uint32_t seed = 0; seed < 300; ++seed) {
+      std::mt19937_64 random(seed);
+      SharedRates::SeenByPiece seen{.seen = {}, .first = {0}};
+      for (std::uint32_t page = 0; page <= kShared; ++page) {
+        for (std::uint32_t id = 0; id < activity.size(); ++id) {
+          const bool is_watched = page == kShared ? id == alone : random() % 2 == 0;
+          const double seconds = is_watched ? 0.3 : 0;
+          std::poisson_distribution<int> accesses(activity[id] * 0.3);
+          seen.seen.push_back({.mapper = id,
+                               .found = is_watched ? static_cast<double>(accesses(random)) : 0,
+                               .page_seconds = seconds});
+        }
+        seen.first.push_back(static_cast<std::uint32_t>(seen.seen.size()));
+      }
+      const SharedRates rates(mappers, seen, [](TargetId) { return 1.0; }, {});
+      // The sum of all activities is known.
+      const double error = std::log(rates.Activity(alone) / activity[alone]);
+      squared_errors += error * error;
+      told += rates.Variance(kShared);
+    }
+    EXPECT_NEAR(std::sqrt(told / squared_errors), 1, 0.1) << alone;
+  }
 }
 
 // By a ranker that follows the program: scores of the last epoch, by page of the file.
@@ -320,11 +368,39 @@ TEST(SharedPages, KeepTheEvidenceOfTheTimeWithOneMapper) {
 // The file's pages are as hot for one process, whoever else maps them.
 TEST(SharedPages, StayAsTheyWereWhereAnIdleProcessJoins) {
   const simulation::Rates heat = simulation::Hotset(kPages, 2e4);
-  const std::vector<EpochProfile> both = Record(heat, {{.id = 0}, {.id = 1, .activity = 0.001}}, 4, 1);
+  const std::vector<EpochProfile> both =
+      Record(heat, {{.id = 0}, {.id = 1, .activity = 0.001}}, 4, 1);
   std::vector<EpochProfile> epochs = Record(heat, {{.id = 0}}, 3, 1);
   epochs.push_back(both[3]);
   const double before = TellLatest({epochs.begin(), epochs.begin() + 3}).of_process.at(0);
   EXPECT_NEAR(TellLatest(epochs).of_process.at(0), before, before / 20);
+}
+
+// Two processes were found to access the page once in the same time.
+TEST(SharedPages, TellTheErrorOfAProcesssShare) {
+  EvidenceTable table;
+  SharedPages shared;
+  SharedRates::SeenByPiece seen{.seen = {}, .first = {0, 2}};
+  for (std::uint32_t id = 0; id < 2; ++id) {
+    shared.Add({Maps(id, {Shared(100, 1)})});
+    Push(table, Key(id, 100), 1, {});
+    seen.seen.push_back({.mapper = id, .found = 1, .page_seconds = 1});
+  }
+  const PageMappers mappers(table.key, table.span_pages, shared);
+  const SharedRates rates(mappers, seen, [](TargetId) { return 1.0; }, {});
+  EXPECT_EQ(rates.Variance(0), 0) << "both were watched";
+  // The share is 1 / (1 + x) with x the ratio of the activities. The logarithm of x has the
+  // information 2 / 4 of two accesses that are one process's or the other's, and that of what is
+  // assumed of both, 1 / 2. Where x is 1, the share's relative change is half that of x.
+  int rows = 0;
+  ForEachShare(
+      mappers, rates, 0, [](std::uint32_t) { return 1.0; }, [](std::uint32_t) { return true; },
+      [&](std::uint32_t, double share, double variance) {
+        EXPECT_DOUBLE_EQ(share, 0.5);
+        EXPECT_DOUBLE_EQ(variance, 1 / (2.0 / 4 + 1.0 / 2) / 4);
+        ++rows;
+      });
+  EXPECT_EQ(rows, 2);
 }
 
 // A sample falls on few pages of the busy process, and on next to none of the other's.
@@ -351,8 +427,8 @@ TEST(SharedPages, TellAnIdleProcessByTheSamplesItDoesNotHave) {
   TargetTimes times;
   times.Add(epoch);
   for (const RankSource source : {RankSource::kSamples, RankSource::kCombined}) {
-    const SharedRates rates(
-        mappers, SeenOf(mappers, table, source, shared, times), [](TargetId) { return 1.0; }, {});
+    const SharedRates rates(mappers, SeenOf(mappers, table, source, shared, times),
+                            [](TargetId) { return 1.0; }, {});
     EXPECT_NEAR(rates.Activity(1) / rates.Activity(0), 0.01, 0.005);
   }
 }
