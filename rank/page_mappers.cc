@@ -75,11 +75,13 @@ PageMappers::PageMappers(std::span<const PageKey> key, std::span<const std::uint
   }
   if (twice_of.empty()) return;
 
+  // Rows are met in ascending order, and those of a part have ascending names.
   std::vector<Named> named;
+  std::vector<std::size_t> part_ends;
   for (const TargetId target : shared.Mappers()) {
     for (const SharedPages::Part& part : shared.PartsOf(target)) {
       const auto twice = twice_of.find(part.name.target);
-      if (twice == twice_of.end()) continue;
+      if (part.is_segment || twice == twice_of.end()) continue;
       auto row = static_cast<std::size_t>(
           std::ranges::lower_bound(key, PageKey{target, part.range.start}) - key.begin());
       for (; row < key.size() && key[row].target == target && key[row].vpn < part.range.end;
@@ -91,12 +93,13 @@ PageMappers::PageMappers(std::span<const PageKey> key, std::span<const std::uint
         named.push_back({.name = {part.name.target, first},
                          .pages = span_pages[row],
                          .row = static_cast<std::uint32_t>(row),
-                         .mapper = 0});
+                         .at = static_cast<std::uint32_t>(named.size())});
       }
+      part_ends.push_back(named.size());
     }
   }
   if (named.empty()) return;
-  std::ranges::sort(named, {}, [](const Named& each) { return std::pair(each.name, each.row); });
+  SortByName(named, std::move(part_ends));
   CutPieces(named);
 
   for (std::size_t piece = 0; piece < pieces_.size();) {
@@ -118,10 +121,31 @@ PageMappers::PageMappers(std::span<const PageKey> key, std::span<const std::uint
     while (piece < pieces_.size() && pieces_[piece].name.target == name) ++piece;
     of.end_piece = piece;
   }
-  for (Named& each : named) {
-    each.mapper = static_cast<std::uint32_t>(*Find(each.name.target, key[each.row].target));
+  FindRows(named);
+  FindMappers(key);
+}
+
+// Merges neighbours among the parts until one is left: far fewer steps than sorting takes.
+void PageMappers::SortByName(std::vector<Named>& named, std::vector<std::size_t> part_ends) {
+  const auto less = [](const Named& a, const Named& b) {
+    return a.name != b.name ? a.name < b.name : a.row < b.row;
+  };
+  std::vector<Named> merged(named.size());
+  while (part_ends.size() > 1) {
+    std::vector<std::size_t> ends;
+    auto to = merged.begin();
+    std::size_t start = 0;
+    for (std::size_t i = 0; i < part_ends.size(); i += 2) {
+      const auto first = named.begin() + static_cast<std::ptrdiff_t>(start);
+      const auto middle = named.begin() + static_cast<std::ptrdiff_t>(part_ends[i]);
+      ends.push_back(part_ends[std::min(i + 1, part_ends.size() - 1)]);
+      const auto end = named.begin() + static_cast<std::ptrdiff_t>(ends.back());
+      to = std::merge(first, middle, middle, end, to, less);
+      start = ends.back();
+    }
+    named.swap(merged);
+    part_ends = std::move(ends);
   }
-  FindRows(std::move(named));
 }
 
 std::optional<std::size_t> PageMappers::Find(TargetId file, TargetId target) const {
@@ -184,10 +208,10 @@ void PageMappers::CutPieces(const std::vector<Named>& named) {
   }
 }
 
-void PageMappers::FindRows(std::vector<Named> named) {
+void PageMappers::FindRows(const std::vector<Named>& named) {
   std::vector<std::uint32_t> rows_of_piece(pieces_.size() + 1);
   std::uint32_t piece = 0;
-  rows_.reserve(named.size());
+  rows_.resize(named.size());
   for (const Named& each : named) {
     while (pieces_[piece].name < each.name) ++piece;
     std::uint32_t end = piece;
@@ -195,10 +219,8 @@ void PageMappers::FindRows(std::vector<Named> named) {
       left -= pieces_[end].pages;
       ++rows_of_piece[end + 1];
     }
-    rows_.push_back(
-        {.row = each.row, .mapper = each.mapper, .first_piece = piece, .end_piece = end});
+    rows_[each.at] = {.row = each.row, .mapper = 0, .first_piece = piece, .end_piece = end};
   }
-  std::ranges::sort(rows_, {}, &Row::row);
   for (std::size_t i = 1; i < rows_of_piece.size(); ++i) rows_of_piece[i] += rows_of_piece[i - 1];
   first_row_of_ = rows_of_piece;
   row_of_.resize(rows_of_piece.back());
@@ -206,6 +228,19 @@ void PageMappers::FindRows(std::vector<Named> named) {
     for (std::uint32_t p = rows_[at].first_piece; p < rows_[at].end_piece; ++p) {
       row_of_[rows_of_piece[p]++] = at;
     }
+  }
+}
+
+void PageMappers::FindMappers(std::span<const PageKey> key) {
+  std::optional<std::size_t> mapper;
+  for (Row& row : rows_) {
+    const TargetId file = pieces_[row.first_piece].name.target;
+    const TargetId target = key[row.row].target;
+    if (!mapper || mappers_[*mapper].target != target ||
+        files_[mappers_[*mapper].file].name != file) {
+      mapper = Find(file, target);
+    }
+    row.mapper = static_cast<std::uint32_t>(*mapper);
   }
 }
 

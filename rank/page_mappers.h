@@ -73,11 +73,14 @@ class PageMappers {
     PageKey name;
     std::uint32_t pages;
     std::uint32_t row;
-    std::uint32_t mapper;
+    std::uint32_t at;  // of rows_
   };
 
+  // Rows before `part_ends` are of one part each.
+  static void SortByName(std::vector<Named>& named, std::vector<std::size_t> part_ends);
   void CutPieces(const std::vector<Named>& named);
-  void FindRows(std::vector<Named> named);
+  void FindRows(const std::vector<Named>& named);
+  void FindMappers(std::span<const PageKey> key);
 
   std::vector<File> files_;
   std::vector<Mapper> mappers_;
