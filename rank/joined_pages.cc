@@ -33,9 +33,14 @@ bool JoinedPages::FollowMappings(const EpochProfile& profile, const EvidenceTabl
   return changed;
 }
 
-void JoinedPages::LearnRates(const EvidenceTable& all, const TargetTimes& times) {
-  const PageMappers mappers_before = std::exchange(
-      mappers_, shared_.empty() ? PageMappers() : PageMappers(all.key, all.span_pages, shared_));
+void JoinedPages::LearnRates(const EvidenceTable& all, const TargetTimes& times,
+                             bool mappers_hold) {
+  PageMappers replaced;
+  if (!mappers_hold) {
+    replaced = std::exchange(
+        mappers_, shared_.empty() ? PageMappers() : PageMappers(all.key, all.span_pages, shared_));
+  }
+  const PageMappers& mappers_before = mappers_hold ? mappers_ : replaced;
   if (mappers_.empty()) {
     Clear(pages_);
     changes_ = {};
@@ -73,7 +78,7 @@ void JoinedPages::LearnRates(const EvidenceTable& all, const TargetTimes& times)
 void JoinedPages::Take(const EpochProfile& profile, const EvidenceTable& all,
                        const TargetTimes& times) {
   FollowMappings(profile, all);
-  LearnRates(all, times);
+  LearnRates(all, times, /*mappers_hold=*/false);
   changes_ = {};
   if (mappers_.empty()) return;
   pages_ = Join(all);
@@ -83,7 +88,9 @@ void JoinedPages::Take(const EpochProfile& profile, const EvidenceTable& all,
 void JoinedPages::Absorb(const EpochProfile& profile, const Epoch& epoch, const Keeps& keeps,
                          const Ages& ages, const TargetTimes& times, bool follow_changes) {
   const bool changed = FollowMappings(profile, epoch.all);
-  LearnRates(epoch.all, times);
+  const bool mappers_hold = !changed && epoch.older.key == epoch.all.key &&
+                            epoch.older.span_pages == epoch.all.span_pages;
+  LearnRates(epoch.all, times, mappers_hold);
   if (mappers_.empty()) return;
   if (changed) AddMissing(epoch.older);
 

@@ -60,7 +60,8 @@ class JoinedPages {
 
  private:
   bool FollowMappings(const EpochProfile& profile, const EvidenceTable& all);
-  void LearnRates(const EvidenceTable& all, const TargetTimes& times);
+  // `mappers_hold`: processes map the same pages as before, and the rows are those of before.
+  void LearnRates(const EvidenceTable& all, const TargetTimes& times, bool mappers_hold);
   void FindPlaces();
   EvidenceTable Join(const EvidenceTable& table) const;
   double ActivityOf(TargetId file, TargetId target) const;
