@@ -105,7 +105,7 @@ double Sum(const simulation::Rates& rates) {
 }
 
 // Two processes with the same evidence tell as much as one with twice the evidence and CPU time.
-TEST(SharedPages, OfTwoLikeProcessesAreEstimatedAsByOneThatDidAllOfIt) {
+TEST(SharedPages, AreEstimatedFromTwoLikeProcessesAsFromOneThatDidAllOfIt) {
   const auto visits = [](std::uint32_t target, std::uint64_t address, std::uint32_t times) {
     std::vector<PageRecord> records;
     for (std::uint64_t page = 0; page < 8; ++page) {
@@ -144,7 +144,7 @@ TEST(SharedPages, OfTwoLikeProcessesAreEstimatedAsByOneThatDidAllOfIt) {
   }
 }
 
-TEST(SharedPages, OfASingleMapperAreEstimatedAsAnyPages) {
+TEST(SharedPages, AreEstimatedAsAnyPagesWithASingleMapper) {
   const simulation::Rates heat = simulation::Zipf(kPages, 1e6);
   std::vector<EpochProfile> epochs = Record(heat, {{.id = 0}}, 2, 1);
   const Told shared = Tell(epochs);

@@ -115,7 +115,7 @@ TEST(HotListTest, CountsAProcessThatMapsAPageTwiceOnce) {
   EXPECT_THAT(HotCsv(*list), testing::HasSubstr(",1\n"));
 }
 
-TEST(HotListTest, OfOneProcessHasItsPartOfSharedPages) {
+TEST(HotListTest, ListsTheSharedPagesOfOneProcessByItsPart) {
   HotOptions options = kSum;
   options.pid = Pid(11);
   const Result<HotList> list = MakeHotList(Sharing(), options);
