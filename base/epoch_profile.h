@@ -185,6 +185,8 @@ struct Target {
   // Pages that several processes share count for each, as in the kernel. nullopt: unknown, or the
   // process has exited.
   std::optional<PageCount> resident_pages;
+  // The number of its IPC namespace, which System V segments belong to. nullopt: unknown.
+  std::optional<std::uint64_t> ipc_namespace;
   std::vector<Mapping> mappings;  // ascending, disjoint; empty: unknown
   friend bool operator==(const Target&, const Target&) = default;
 };

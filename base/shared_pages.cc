@@ -26,12 +26,12 @@ bool IsOfSharedFile(const Mapping& mapping) {
 
 }  // namespace
 
-TargetId SharedPages::NumberOf(const Mapping& mapping) {
+TargetId SharedPages::NumberOf(const Mapping& mapping, std::optional<std::uint64_t> ipc_namespace) {
   std::string_view path = mapping.path;
   const bool unlinked = path.ends_with(kDeleted);
   if (unlinked) path.remove_suffix(kDeleted.size());
   const auto [file, is_new] = files_.try_emplace(
-      File(mapping.file->device, mapping.file->inode, path),
+      File(mapping.file->device, mapping.file->inode, path, ipc_namespace),
       Numbered{.number = TargetId(kFirstFile.value() + next_file_), .unlinked = false});
   if (is_new) ++next_file_;
   file->second.unlinked |= unlinked;
@@ -42,7 +42,7 @@ std::optional<FilePlace> SharedPages::PlaceOf(PageKey name) const {
   const auto found = std::ranges::find_if(
       files_, [name](const auto& file) { return file.second.number == name.target; });
   if (found == files_.end()) return std::nullopt;
-  const auto& [device, inode, path] = found->first;
+  const auto& [device, inode, path, ipc_namespace] = found->first;
   return FilePlace{.device = device, .inode = inode, .offset = PageCount(name.vpn.value())};
 }
 
@@ -63,9 +63,12 @@ void SharedPages::Add(const std::vector<Target>& targets) {
     std::vector<Part> parts;
     for (const Mapping& mapping : target.mappings) {
       if (!IsOfSharedFile(mapping)) continue;
+      const bool is_segment = mapping.path.starts_with("/SYSV");
+      const TargetId file = NumberOf(mapping, is_segment ? target.ipc_namespace : std::nullopt);
       parts.push_back({.range = mapping.range,
-                       .name = {NumberOf(mapping), Vpn(mapping.file->offset.value())},
-                       .is_segment = mapping.path.starts_with("/SYSV")});
+                       .name = {file, Vpn(mapping.file->offset.value())},
+                       .is_segment = is_segment,
+                       .may_be_another = is_segment && !target.ipc_namespace});
     }
     if (!parts.empty()) {
       of_targets_[target.id] = {.parts = std::move(parts), .exited = target.exited};

@@ -24,7 +24,8 @@ namespace tmprof {
 //
 // A file is a device, an inode and a path. Device and inode are not enough: subvolumes of btrfs
 // show one device and repeat inode numbers, the inode of a System V segment is its ID, and a later
-// file may get the inode of a deleted one. docs/trace-format.md lists what this cannot tell.
+// file may get the inode of a deleted one. A segment has its IPC namespace, too, if that is known.
+// docs/trace-format.md lists what this cannot tell.
 class SharedPages {
  public:
   // Recorders number targets from 0 and never come this far.
@@ -36,6 +37,8 @@ class SharedPages {
     PageKey name;  // of its first page
     // A System V segment: each IPC namespace has its own segment of that name.
     bool is_segment = false;
+    // The IPC namespace of a segment is unknown: memory of the same name may be another.
+    bool may_be_another = false;
     friend bool operator==(const Part&, const Part&) = default;
   };
 
@@ -70,13 +73,14 @@ class SharedPages {
     std::vector<Part> parts;  // of shared files, ascending
     bool exited = false;
   };
-  using File = std::tuple<std::uint64_t, std::uint64_t, std::string>;  // device, inode, path
+  // Device, inode, path, and the IPC namespace of a segment.
+  using File = std::tuple<std::uint64_t, std::uint64_t, std::string, std::optional<std::uint64_t>>;
   struct Numbered {
     TargetId number;
     bool unlinked = false;  // its path was seen with " (deleted)", which is not part of File
   };
 
-  TargetId NumberOf(const Mapping& mapping);
+  TargetId NumberOf(const Mapping& mapping, std::optional<std::uint64_t> ipc_namespace);
   // Ends the numbers of files that nobody maps, as far as `may_end` says.
   template <typename MayEnd>
   void EndUnmapped(MayEnd may_end);

@@ -41,7 +41,8 @@ TargetTracker::Process& TargetTracker::Register(Pid pid, const ProcessStat& stat
                     .pid = pid,
                     .start_time_ticks = stat.start_time_ticks,
                     .name = stat.name,
-                    .command = procfs_.Command(pid)};
+                    .command = procfs_.Command(pid),
+                    .ipc_namespace = procfs_.IpcNamespace(pid)};
   process.resident = stat.resident;
   process.cpu_time_now = process.cpu_time_at_epoch = cpu_time_of_(pid);
   process.cpu_time_at_first = process.cpu_time_now;
@@ -147,8 +148,10 @@ bool TargetTracker::Update(Process& process) const {
   Target& target = process.target;
   auto mappings = procfs_.Mappings(target.pid);
   std::string command = procfs_.Command(target.pid);
+  const std::optional<std::uint64_t> ipc_namespace = procfs_.IpcNamespace(target.pid);
   const std::optional<ProcessStat> stat = Observe(process);
   if (!stat) return false;
+  target.ipc_namespace = ipc_namespace;
   const bool has_mappings = mappings.has_value();
   if (has_mappings) target.mappings = *std::move(mappings);
   if (!command.empty()) target.command = std::move(command);  // an exec may keep the name

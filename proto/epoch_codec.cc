@@ -178,6 +178,7 @@ void EncodeTarget(const Target& target, const MappingMemory& before, wire::Targe
   message.set_exited(target.exited);
   if (target.cpu_time) message.set_cpu_time_ns(target.cpu_time->count());
   if (target.resident_pages) message.set_resident_pages(target.resident_pages->value());
+  if (target.ipc_namespace) message.set_ipc_namespace(*target.ipc_namespace);
   const auto known = before.find(target.id);
   if (known != before.end() && known->second == target.mappings) {
     message.set_mappings_unchanged(true);
@@ -201,6 +202,8 @@ Verdict DecodeTarget(const wire::Target& message, const MappingMemory& before, T
   if (message.has_cpu_time_ns()) target.cpu_time = std::chrono::nanoseconds(message.cpu_time_ns());
   target.resident_pages.reset();
   if (message.has_resident_pages()) target.resident_pages = PageCount(message.resident_pages());
+  target.ipc_namespace.reset();
+  if (message.has_ipc_namespace()) target.ipc_namespace = message.ipc_namespace();
   if (!message.mappings_unchanged()) return DecodeMappings(message, target.mappings);
   const auto known = before.find(target.id);
   if (known == before.end() || message.mappings_size() != 0) {

@@ -26,7 +26,7 @@ std::map<TargetId, std::vector<PartOfFile>> PartsByFile(const SharedPages& share
   std::map<TargetId, std::vector<PartOfFile>> files;
   for (const TargetId target : shared.Mappers()) {
     for (const SharedPages::Part& part : shared.PartsOf(target)) {
-      if (part.is_segment) continue;
+      if (part.may_be_another) continue;
       files[part.name.target].push_back({target, ShownBy(part)});
     }
   }
@@ -81,7 +81,7 @@ PageMappers::PageMappers(std::span<const PageKey> key, std::span<const std::uint
   for (const TargetId target : shared.Mappers()) {
     for (const SharedPages::Part& part : shared.PartsOf(target)) {
       const auto twice = twice_of.find(part.name.target);
-      if (part.is_segment || twice == twice_of.end()) continue;
+      if (part.may_be_another || twice == twice_of.end()) continue;
       auto row = static_cast<std::size_t>(
           std::ranges::lower_bound(key, PageKey{target, part.range.start}) - key.begin());
       for (; row < key.size() && key[row].target == target && key[row].vpn < part.range.end;

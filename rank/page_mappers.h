@@ -17,7 +17,7 @@
 namespace tmprof {
 
 // Pages that one mapping alone shows are no pages of mappers: their rows stand for themselves. So
-// do rows of System V segments, because traces do not tell the IPC namespace that a segment is of.
+// do rows of System V segments of an unknown IPC namespace.
 class PageMappers {
  public:
   // A process with its mappings of one file.

@@ -92,6 +92,22 @@ TEST_F(SharedPagesTest, TellsThePartsOfATargetAndWhichAreSegments) {
   EXPECT_EQ(pages_.Mappers(), std::vector{TargetId(0)});
 }
 
+TEST_F(SharedPagesTest, TellsSegmentsOfTwoIpcNamespacesApart) {
+  const auto maps = [](std::uint32_t id, std::optional<std::uint64_t> ipc_namespace) {
+    Target target = Maps(id, {Shared(100, 10, 0, 0, "/SYSV00000000 (deleted)"), Shared(200, 1, 7)});
+    target.ipc_namespace = ipc_namespace;
+    return target;
+  };
+  pages_.Add({maps(0, 1), maps(1, 1), maps(2, 2), maps(3, std::nullopt)});
+  EXPECT_EQ(Name(0, 100), Name(1, 100));
+  EXPECT_NE(Name(0, 100), Name(2, 100));
+  EXPECT_NE(Name(0, 100), Name(3, 100));
+  EXPECT_EQ(Name(0, 200), Name(2, 200)) << "no segment";
+  EXPECT_FALSE(pages_.PartsOf(TargetId(2))[0].may_be_another);
+  EXPECT_TRUE(pages_.PartsOf(TargetId(3))[0].may_be_another);
+  EXPECT_FALSE(pages_.PartsOf(TargetId(3))[1].may_be_another);
+}
+
 TEST_F(SharedPagesTest, ForgetsTargetsAndWithTheLastOfThemAnUnlinkedFile) {
   pages_.Add({Maps(0, {Shared(100, 10, 7)}), Maps(1, {Shared(500, 10, 7)})});
   const PageKey before = Name(1, 500);

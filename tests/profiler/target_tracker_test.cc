@@ -72,6 +72,20 @@ TEST_F(TargetTrackerTest, TracksANamedProcessBeforeAnyRefresh) {
   EXPECT_TRUE(tracker.AnyAlive());
 }
 
+TEST_F(TargetTrackerTest, TellsTheIpcNamespaceOfTargets) {
+  Start({.pid = 10});
+  tree_.Write("10/ns/ipc", "");
+  Start({.pid = 11});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  ASSERT_TRUE(tracker.AddNamed(Pid(11)).has_value());
+  const std::vector<Target> targets = tracker.EndEpoch();
+  ASSERT_EQ(targets.size(), 2u);
+  EXPECT_EQ(targets[0].ipc_namespace, procfs_.IpcNamespace(Pid(10)));
+  EXPECT_TRUE(targets[0].ipc_namespace.has_value());
+  EXPECT_EQ(targets[1].ipc_namespace, std::nullopt) << "it cannot be read";
+}
+
 TEST_F(TargetTrackerTest, RefusesAProcessThatDoesNotExist) {
   TargetTracker tracker = Make({});
   const Status status = tracker.AddNamed(Pid(10));

@@ -65,6 +65,7 @@ std::vector<EpochProfile> SmallEpochs() {
   server.command = "redis-server *:6379";
   server.cpu_time = milliseconds(900);
   server.resident_pages = PageCount(0);  // known to have none
+  server.ipc_namespace = 4'026'531'839;
   server.mappings = {
       {.range = {Vpn(0x400), Vpn(0x500)},
        .kind = MappingKind::kFile,

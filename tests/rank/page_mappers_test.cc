@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -59,14 +60,22 @@ TEST(PageMappers, LeaveFilesOfASingleMappingAlone) {
 }
 
 // Target 1 maps pages 4 to 8 of the file. Page 2 is of target 0 alone.
-TEST(PageMappers, LeaveSegmentsAloneThatMayBeOfTwoIpcNamespaces) {
+TEST(PageMappers, JoinSegmentsOfOneKnownIpcNamespace) {
+  const auto segment = [](std::uint32_t id, std::uint64_t start,
+                          std::optional<std::uint64_t> ipc_namespace) {
+    Mapping mapping = Shared(start, 10);
+    mapping.path = "/SYSV00000007 (deleted)";
+    Target target = Maps(id, {mapping});
+    target.ipc_namespace = ipc_namespace;
+    return target;
+  };
   Rows rows{.key = {Key(0, 100), Key(1, 500)}, .pages = {1, 1}};
-  Mapping segment = Shared(100, 10);
-  segment.path = "/SYSV00000007 (deleted)";
-  Mapping other = Shared(500, 10);
-  other.path = segment.path;
-  rows.shared.Add({Maps(0, {segment}), Maps(1, {other})});
+  rows.shared.Add({segment(0, 100, 1), segment(1, 500, 1)});
+  EXPECT_THAT(PiecesOf(rows.Join()), ElementsAre(PieceWithRows(0, 1, {0, 1})));
+  rows.shared.Add({segment(1, 500, 2)});
   EXPECT_TRUE(rows.Join().empty());
+  rows.shared.Add({segment(0, 100, std::nullopt), segment(1, 500, std::nullopt)});
+  EXPECT_TRUE(rows.Join().empty()) << "they may be of two namespaces";
 }
 
 TEST(PageMappers, LeavePagesThatASingleMappingShowsAlone) {
@@ -92,7 +101,7 @@ TEST(PageMappers, CutNoRegionToTheSizeOfAHugePage) {
                           PieceWithRows(512, 100, {0, 1}), PieceWithRows(612, 412, {0})));
 }
 
-TEST(PageMappers, OfOneProcessThatMapsAFileTwiceAreBothRows) {
+TEST(PageMappers, JoinBothRowsOfAProcessThatMapsAFileTwice) {
   Rows rows{.key = {Key(0, 100), Key(0, 500)}, .pages = {1, 1}};
   rows.shared.Add({Maps(0, {Shared(100, 10), Shared(500, 10)})});
   const PageMappers mappers = rows.Join();
