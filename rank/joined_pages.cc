@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "rank/rank_model.h"
@@ -176,25 +177,43 @@ void JoinedPages::AddMissing(const EvidenceTable& older) {
 
 void JoinedPages::FindPlaces() {
   places_.clear();
-  part_of_clock_.assign(pages_.size(), 0);
-  std::vector<double> mapped(pages_.size());
+  std::vector<double> of_pieces(mappers_.pieces().size());
   std::size_t page = 0;
   for (std::uint32_t piece = 0; piece < mappers_.pieces().size(); ++piece) {
-    const PageMappers::Piece& of = mappers_.pieces()[piece];
-    const PageKey end{of.name.target, of.name.vpn + PageCount(of.pages)};
-    while (page < pages_.size() && EndOf(pages_, page) <= of.name) ++page;
+    of_pieces[piece] = rates_.PartOfClock(piece);
+    const PageKey end = EndOfPiece(piece);
+    while (page < pages_.size() && EndOf(pages_, page) <= mappers_.pieces()[piece].name) {
+      ++page;
+    }
     for (std::size_t at = page; at < pages_.size() && pages_.key[at] < end; ++at) {
       places_.push_back({.piece = piece, .page = static_cast<std::uint32_t>(at)});
-      const auto pages = static_cast<double>(
-          (std::min(end.vpn, EndOf(pages_, at).vpn) - std::max(of.name.vpn, pages_.key[at].vpn))
-              .value());
-      part_of_clock_[at] += pages * rates_.PartOfClock(piece);
-      mapped[at] += pages;
     }
   }
-  for (std::size_t at = 0; at < mapped.size(); ++at) {
-    if (mapped[at] > 0) part_of_clock_[at] /= mapped[at];
+  part_of_clock_ = MeanByPage(of_pieces);
+}
+
+PageKey JoinedPages::EndOfPiece(std::uint32_t piece) const {
+  const PageMappers::Piece& of = mappers_.pieces()[piece];
+  return {of.name.target, of.name.vpn + PageCount(of.pages)};
+}
+
+VpnRange JoinedPages::PagesAt(Place place) const {
+  return {std::max(mappers_.pieces()[place.piece].name.vpn, pages_.key[place.page].vpn),
+          std::min(EndOfPiece(place.piece).vpn, EndOf(pages_, place.page).vpn)};
+}
+
+std::vector<double> JoinedPages::MeanByPage(std::span<const double> by_piece) const {
+  std::vector<double> mean(pages_.size());
+  std::vector<double> pages(pages_.size());
+  for (const Place& place : places_) {
+    const auto within = static_cast<double>(PagesAt(place).size().value());
+    mean[place.page] += within * by_piece[place.piece];
+    pages[place.page] += within;
   }
+  for (std::size_t at = 0; at < mean.size(); ++at) {
+    if (pages[at] > 0) mean[at] /= pages[at];
+  }
+  return mean;
 }
 
 EvidenceTable JoinedPages::ByPage(EvidenceTable table, TargetTimes& times) const {

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <tuple>
 #include <vector>
 
@@ -51,8 +52,12 @@ class JoinedPages {
   };
   // Ascending by both.
   const std::vector<Place>& places() const { return places_; }
+  // The pages of the file that are of both.
+  VpnRange PagesAt(Place place) const;
   // The part of the file's clock that runs for the mappers of a row of pages(); 0: for none.
   double PartOfClock(std::size_t page) const { return part_of_clock_[page]; }
+  // By row of pages(): the mean of its pages, from values by piece.
+  std::vector<double> MeanByPage(std::span<const double> by_piece) const;
 
   // Returns `table` with one row for each page, on its file's clock, and adds the clocks to
   // `times`.
@@ -63,6 +68,7 @@ class JoinedPages {
   // `mappers_hold`: processes map the same pages as before, and the rows are those of before.
   void LearnRates(const EvidenceTable& all, const TargetTimes& times, bool mappers_hold);
   void FindPlaces();
+  PageKey EndOfPiece(std::uint32_t piece) const;
   EvidenceTable Join(const EvidenceTable& table) const;
   double ActivityOf(TargetId file, TargetId target) const;
   void AddMissing(const EvidenceTable& older);

@@ -56,6 +56,16 @@ std::vector<VpnRange> ShownTwice(const std::vector<PartOfFile>& parts) {
   return twice;
 }
 
+// Where parts begin or end, ascending.
+std::vector<Vpn> EdgesOf(const std::vector<PartOfFile>& parts) {
+  std::vector<Vpn> edges;
+  for (const PartOfFile& part : parts) edges.insert(edges.end(), {part.pages.start, part.pages.end});
+  std::ranges::sort(edges);
+  const auto repeated = std::ranges::unique(edges);
+  edges.erase(repeated.begin(), repeated.end());
+  return edges;
+}
+
 bool Overlaps(const std::vector<VpnRange>& ranges, VpnRange range) {
   const auto after = std::ranges::upper_bound(ranges, range.start, {}, &VpnRange::end);
   return after != ranges.end() && after->start < range.end;
@@ -100,7 +110,9 @@ PageMappers::PageMappers(std::span<const PageKey> key, std::span<const std::uint
   }
   if (named.empty()) return;
   SortByName(named, std::move(part_ends));
-  CutPieces(named);
+  std::map<TargetId, std::vector<Vpn>> edges;
+  for (const auto& [file, twice] : twice_of) edges.emplace(file, EdgesOf(parts_of.at(file)));
+  CutPieces(named, edges);
 
   for (std::size_t piece = 0; piece < pieces_.size();) {
     const TargetId name = pieces_[piece].name.target;
@@ -158,8 +170,9 @@ std::optional<std::size_t> PageMappers::Find(TargetId file, TargetId target) con
   return static_cast<std::size_t>(mapper - mappers_.begin());
 }
 
-// Spans that overlap are cut where one of them begins or ends.
-void PageMappers::CutPieces(const std::vector<Named>& named) {
+// Spans are cut where a mapping or a span that overlaps them begins or ends.
+void PageMappers::CutPieces(const std::vector<Named>& named,
+                            const std::map<TargetId, std::vector<Vpn>>& edges) {
   const auto push = [this](PageKey name, std::uint64_t pages, bool is_whole) {
     // Part of a region that has the size of a huge page would be taken for one.
     if (!is_whole && pages > 1 && IsOneEntry(pages)) {
@@ -171,8 +184,13 @@ void PageMappers::CutPieces(const std::vector<Named>& named) {
     pieces_.push_back({name, static_cast<std::uint32_t>(pages)});
   };
   std::vector<Vpn> cuts;
+  std::optional<TargetId> file;
+  std::vector<Vpn>::const_iterator edge;
   for (std::size_t i = 0; i < named.size();) {
     const PageKey first = named[i].name;
+    if (file != first.target) edge = edges.at(*(file = first.target)).begin();
+    const auto last_edge = edges.at(*file).end();
+    while (edge != last_edge && *edge <= first.vpn) ++edge;
     Vpn end = first.vpn + PageCount(named[i].pages);
     bool alike = true;
     std::size_t next = i + 1;
@@ -182,7 +200,7 @@ void PageMappers::CutPieces(const std::vector<Named>& named) {
       alike &= named[next].name == first && named[next].pages == named[i].pages;
       end = std::max(end, named[next].name.vpn + PageCount(named[next].pages));
     }
-    if (alike) {
+    if (alike && (edge == last_edge || end <= *edge)) {
       push(first, named[i].pages, /*is_whole=*/true);
       i = next;
       continue;
@@ -192,16 +210,17 @@ void PageMappers::CutPieces(const std::vector<Named>& named) {
       cuts.push_back(named[each].name.vpn);
       cuts.push_back(named[each].name.vpn + PageCount(named[each].pages));
     }
+    for (; edge != last_edge && *edge < end; ++edge) cuts.push_back(*edge);
     std::ranges::sort(cuts);
     const auto repeated = std::ranges::unique(cuts);
     cuts.erase(repeated.begin(), repeated.end());
+    std::size_t each = i;
     for (std::size_t cut = 0; cut + 1 < cuts.size(); ++cut) {
       const PageCount pages = cuts[cut + 1] - cuts[cut];
-      const bool is_whole =
-          std::any_of(named.begin() + static_cast<std::ptrdiff_t>(i),
-                      named.begin() + static_cast<std::ptrdiff_t>(next), [&](const Named& each) {
-                        return each.name.vpn == cuts[cut] && each.pages == pages.value();
-                      });
+      bool is_whole = false;
+      for (; each < next && named[each].name.vpn == cuts[cut]; ++each) {
+        is_whole |= named[each].pages == pages.value();
+      }
       push({first.target, cuts[cut]}, pages.value(), is_whole);
     }
     i = next;

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -32,7 +33,7 @@ class PageMappers {
     std::size_t first_piece;  // of pieces()
     std::size_t end_piece;
   };
-  // Pages with the same rows. A row holds all of a piece or none of it.
+  // Pages with the same rows and mappings. A row or mapping holds all of a piece or none of it.
   struct Piece {
     PageKey name;
     std::uint32_t pages;
@@ -78,7 +79,9 @@ class PageMappers {
 
   // Rows before `part_ends` are of one part each.
   static void SortByName(std::vector<Named>& named, std::vector<std::size_t> part_ends);
-  void CutPieces(const std::vector<Named>& named);
+  // `edges`: where mappings begin or end, by file.
+  void CutPieces(const std::vector<Named>& named,
+                 const std::map<TargetId, std::vector<Vpn>>& edges);
   void FindRows(const std::vector<Named>& named);
   void FindMappers(std::span<const PageKey> key);
 

@@ -177,6 +177,7 @@ void Ranker::RateShared(const RateView& view, RateKinds& sorter, RatedRows& rate
     now.push_back(pages_.rates().Activity(&mapper - mappers.mappers().data()) *
                   times_.Of(mapper.target).cpu_seconds);
   }
+  const std::vector<double> running = pages_.MeanByPage(pages_.rates().SumByPiece(now));
   TargetTime clock;
   std::optional<std::size_t> file;
   std::optional<std::uint32_t> last;
@@ -202,8 +203,6 @@ void Ranker::RateShared(const RateView& view, RateKinds& sorter, RatedRows& rate
       rate.seconds_watched = view.Of({}, pages, clock.watched_seconds).seconds_watched;
       return rate;
     };
-    double running = 0;
-    for (const std::uint32_t mapper : pages_.rates().MappersOf(place.piece)) running += now[mapper];
     RatedRow& row =
         rated.rows.emplace_back(RatedRow{.key = key,
                                          .row = page,
@@ -212,7 +211,7 @@ void Ranker::RateShared(const RateView& view, RateKinds& sorter, RatedRows& rate
                                          .found_untimed = view.FoundUntimed(evidence),
                                          .cpu_seconds = clock.cpu_seconds,
                                          .remembered_cpu_seconds = clock.remembered_cpu_seconds,
-                                         .score_seconds = running / part_of_clock});
+                                         .score_seconds = running[page] / part_of_clock});
     while (suspect < suspected.since.size() && suspected.since.key[suspect] < key) ++suspect;
     if (view.uses_bits() && suspect < suspected.since.size() &&
         suspected.since.key[suspect] == key) {
@@ -311,12 +310,8 @@ void Ranker::ShareOut(const EvidenceTable& table, RankSource source, const PageE
   for (const JoinedPages::Place& place : pages_.places()) {
     const PageEstimate& page = shared[place.page];
     if (page.score <= 0) continue;
-    const PageMappers::Piece& piece = mappers.pieces()[place.piece];
-    const EvidenceTable& pages = pages_.pages();
-    const Vpn start = std::max(piece.name.vpn, pages.key[place.page].vpn);
-    const Vpn end = std::min(piece.name.vpn + PageCount(piece.pages), EndOf(pages, place.page).vpn);
-    const double score =
-        page.score * static_cast<double>((end - start).value()) / pages.span_pages[place.page];
+    const double score = page.score * static_cast<double>(pages_.PagesAt(place).size().value()) /
+                         pages_.pages().span_pages[place.page];
     const double variance =
         page.relative_sd * page.relative_sd + pages_.rates().Variance(place.piece);
     ForEachShare(

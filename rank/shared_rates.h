@@ -22,16 +22,28 @@ namespace tmprof {
 // its activity. In terms of that clock, all mappers' evidence is of one rate.
 class SharedRates {
  public:
-  // What is known of a mapper's accesses to a piece.
+  // A row tells of a mapper's accesses to a piece.
   struct Seen {
     std::uint32_t mapper = 0;
+    // An open Edge holds the mapper on this piece, and the time watched, too.
+    bool is_unseen = false;
     double found = 0;         // accesses
     double page_seconds = 0;  // of the mapper's CPU time in which they were looked for; 0: never
   };
-  // Each piece has one for each mapping that shows it, but for those known to have no page there.
+  // A mapping begins or ends to show pieces of which nobody looked whether the process has them.
+  struct Edge {
+    std::uint32_t piece = 0;
+    std::uint32_t mapper = 0;
+    bool opens = false;
+  };
+  // What is known of the accesses to all pieces. A mapping that shows a piece has a Seen or an open
+  // Edge there, unless it is known to have no page.
   struct SeenByPiece {
     std::vector<Seen> seen;
-    std::vector<std::uint32_t> first;  // by piece, and one more: places in `seen`
+    std::vector<std::size_t> first;  // by piece, and one more: places in `seen`
+    std::vector<Edge> unseen;        // ascending by piece; they close what they open
+    // By mapper: the time in which each page was watched by samples that tell its activity.
+    std::vector<double> watched;
 
     std::span<const Seen> Of(std::size_t piece) const {
       return std::span(seen).subspan(first[piece], first[piece + 1] - first[piece]);
@@ -48,11 +60,8 @@ class SharedRates {
   double Activity(std::size_t mapper) const { return activity_[mapper]; }
   // Counts the file's clock in another unit.
   void ScaleClock(const PageMappers& mappers, std::size_t file, double factor);
-  // The mappers that may have accessed the piece, each as often as it maps it.
-  std::span<const std::uint32_t> MappersOf(std::size_t piece) const {
-    return std::span(mapper_of_)
-        .subspan(first_mapper_of_[piece], first_mapper_of_[piece + 1] - first_mapper_of_[piece]);
-  }
+  // For each piece, the sum of a mapper's value over the mappings that may have accessed it.
+  std::vector<double> SumByPiece(std::span<const double> by_mapper) const;
   // The part of the file's clock that runs for the mappers of the piece. It is 0 if none ran, and
   // above 1 if a process maps the piece twice.
   double PartOfClock(std::size_t piece) const { return part_of_clock_[piece]; }
@@ -79,16 +88,19 @@ class SharedRates {
  private:
   void LearnActivities(const PageMappers& mappers, const SeenByPiece& seen,
                        std::span<const double> cpu_seconds);
-  // Of a file, from some of its pieces.
-  void Learn(const PageMappers::File& file, std::span<const std::uint32_t> pieces,
-             const SeenByPiece& seen, std::span<const double> cpu_seconds);
+  // Learns the activities in a file from some of its pieces.
+  void Learn(const PageMappers& mappers, const PageMappers::File& file, const SeenByPiece& seen,
+             std::span<const double> cpu_seconds);
+  void FindVariances(const PageMappers& mappers, const SeenByPiece& seen,
+                     std::span<const double> clock);
 
+  std::vector<std::uint32_t> mapper_of_;     // of rows, but for those that an edge holds
+  std::vector<std::size_t> first_mapper_of_;  // by piece, and one more: places in mapper_of_
+  std::vector<Edge> unseen_;
   std::vector<double> activity_;           // by mapper
   std::vector<double> activity_variance_;  // relative
   std::vector<double> part_of_clock_;      // by piece
   std::vector<double> variance_;
-  std::vector<std::uint32_t> mapper_of_;
-  std::vector<std::uint32_t> first_mapper_of_;  // by piece, and one more: places in mapper_of_
 };
 
 // Visits the rows that hold a piece with the part that each has of its accesses: visit(index of

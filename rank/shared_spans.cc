@@ -5,60 +5,95 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "rank/rate_history.h"
+#include "rank/resampling.h"
 
 namespace tmprof {
 
 namespace {
 
-constexpr std::uint64_t kPagesOfTable = 512;  // of one page table
+using LookedAt = std::map<TargetId, std::vector<VpnRange>>;
 
-// A mapping of a file.
-struct Shown {
-  std::uint32_t mapper;
-  TargetId target;
-  SharedPages::Part part;
-  // The last page table that was asked for, and the answer.
-  std::optional<Vpn> block = std::nullopt;
-  bool was_looked_at = false;
-
-  Vpn AddressOf(Vpn page) const { return part.range.start + (page - part.name.vpn); }
-  bool Shows(Vpn page) const {
-    return part.name.vpn <= page && page < part.name.vpn + part.range.size();
-  }
-};
-
-std::vector<Shown> MappingsOf(const PageMappers& mappers, const PageMappers::File& file,
-                              const SharedPages& shared) {
-  std::vector<Shown> mappings;
-  for (std::size_t m = file.first_mapper; m < file.end_mapper; ++m) {
-    const TargetId target = mappers.mappers()[m].target;
-    for (const SharedPages::Part& part : shared.PartsOf(target)) {
-      if (part.name.target != file.name) continue;
-      mappings.push_back({.mapper = static_cast<std::uint32_t>(m), .target = target, .part = part});
+// The addresses of each process whose page tables were read, ascending and apart.
+LookedAt FindLookedAt(const PageMappers& mappers, const EvidenceTable& table) {
+  LookedAt looked_at;
+  for (const PageMappers::Mapper& mapper : mappers.mappers()) {
+    const auto [of_target, is_new] = looked_at.try_emplace(mapper.target);
+    if (!is_new) continue;
+    std::vector<VpnRange>& ranges = of_target->second;
+    auto row = static_cast<std::size_t>(
+        std::ranges::lower_bound(table.key, PageKey{mapper.target, Vpn(0)}) - table.key.begin());
+    for (; row < table.size() && table.key[row].target == mapper.target; ++row) {
+      if (table.evidence[row].looks <= 0) continue;
+      const std::uint64_t first = table.key[row].vpn.value() / kBlockPages;
+      const std::uint64_t last = (EndOf(table, row).vpn.value() - 1) / kBlockPages;
+      const VpnRange blocks{Vpn(first * kBlockPages), Vpn((last + 1) * kBlockPages)};
+      if (!ranges.empty() && blocks.start <= ranges.back().end) {
+        ranges.back().end = std::max(ranges.back().end, blocks.end);
+      } else {
+        ranges.push_back(blocks);
+      }
     }
   }
-  return mappings;
+  return looked_at;
 }
 
-// Returns true if the page's page table was read.
-bool WasLookedAt(const EvidenceTable& table, Shown& mapping, Vpn page) {
-  const Vpn address = mapping.AddressOf(page);
-  const Vpn block(address.value() / kPagesOfTable * kPagesOfTable);
-  if (mapping.block == block) return mapping.was_looked_at;
-  mapping.block = block;
-  mapping.was_looked_at = false;
-  const PageKey start{mapping.target, block};
-  const PageKey end{mapping.target, block + PageCount(kPagesOfTable)};
-  auto row =
-      static_cast<std::size_t>(std::ranges::lower_bound(table.key, start) - table.key.begin());
-  if (row > 0 && start < EndOf(table, row - 1)) --row;
-  for (; row < table.size() && table.key[row] < end; ++row) {
-    if (table.evidence[row].looks > 0) return mapping.was_looked_at = true;
+// The first range that ends behind the page.
+auto RangeAt(const std::vector<VpnRange>& ranges, Vpn page) {
+  return std::ranges::upper_bound(ranges, page, {}, &VpnRange::end);
+}
+
+bool WasLookedAt(const LookedAt& looked_at, PageKey page) {
+  const auto of_target = looked_at.find(page.target);
+  if (of_target == looked_at.end()) return false;
+  const auto range = RangeAt(of_target->second, page.vpn);
+  return range != of_target->second.end() && range->start <= page.vpn;
+}
+
+// Adds the edges of what the mappings of a file show and nobody looked at.
+void AddUnseen(const PageMappers& mappers, const PageMappers::File& file, const SharedPages& shared,
+               const LookedAt& looked_at, std::vector<SharedRates::Edge>& edges) {
+  const auto first_edge = static_cast<std::ptrdiff_t>(edges.size());
+  const std::span pieces =
+      std::span(mappers.pieces()).subspan(file.first_piece, file.end_piece - file.first_piece);
+  const auto piece_from = [&](Vpn page) {
+    const auto piece = std::ranges::lower_bound(
+        pieces, page, {}, [](const PageMappers::Piece& each) { return each.name.vpn; });
+    return static_cast<std::uint32_t>(file.first_piece +
+                                      static_cast<std::size_t>(piece - pieces.begin()));
+  };
+  for (auto mapper = static_cast<std::uint32_t>(file.first_mapper); mapper < file.end_mapper;
+       ++mapper) {
+    const TargetId target = mappers.mappers()[mapper].target;
+    const auto of_target = looked_at.find(target);
+    const auto add = [&](const SharedPages::Part& part, VpnRange unseen) {
+      const std::uint32_t from = piece_from(part.name.vpn + (unseen.start - part.range.start));
+      const std::uint32_t to = piece_from(part.name.vpn + (unseen.end - part.range.start));
+      if (from == to) return;
+      edges.push_back({.piece = from, .mapper = mapper, .opens = true});
+      edges.push_back({.piece = to, .mapper = mapper, .opens = false});
+    };
+    for (const SharedPages::Part& part : shared.PartsOf(target)) {
+      if (part.name.target != file.name) continue;
+      VpnRange left = part.range;
+      if (of_target != looked_at.end()) {
+        const std::vector<VpnRange>& seen = of_target->second;
+        for (auto range = RangeAt(seen, left.start); range != seen.end() && range->start < left.end;
+             ++range) {
+          if (left.start < range->start) add(part, {left.start, range->start});
+          left.start = range->end;
+        }
+      }
+      if (left.start < left.end) add(part, left);
+    }
   }
-  return false;
+  std::sort(edges.begin() + first_edge, edges.end(),
+            [](const SharedRates::Edge& a, const SharedRates::Edge& b) {
+              return std::tie(a.piece, a.opens, a.mapper) < std::tie(b.piece, b.opens, b.mapper);
+            });
 }
 
 // For each file: true if accessed bits tell the activities of its mappers. Of two kinds of evidence
@@ -85,43 +120,38 @@ SharedRates::SeenByPiece SeenOf(const PageMappers& mappers, const EvidenceTable&
                                 RankSource source, const SharedPages& shared,
                                 const TargetTimes& times) {
   const std::vector<bool> goes_by_bits = GoesByBits(mappers, table, source);
+  const LookedAt looked_at =
+      source == RankSource::kSamples ? LookedAt() : FindLookedAt(mappers, table);
   SharedRates::SeenByPiece by_piece;
   by_piece.first.push_back(0);
+  for (const PageMappers::Mapper& mapper : mappers.mappers()) {
+    by_piece.watched.push_back(goes_by_bits[mapper.file] ? 0
+                                                         : times.Of(mapper.target).watched_seconds);
+  }
   for (std::size_t f = 0; f < mappers.files().size(); ++f) {
     const PageMappers::File& file = mappers.files()[f];
-    std::vector<Shown> mappings = MappingsOf(mappers, file, shared);
-    std::vector<double> watched;  // by mapper of the file
-    for (std::size_t m = file.first_mapper; m < file.end_mapper; ++m) {
-      watched.push_back(times.Of(mappers.mappers()[m].target).watched_seconds);
-    }
+    AddUnseen(mappers, file, shared, looked_at, by_piece.unseen);
     for (std::size_t piece = file.first_piece; piece < file.end_piece; ++piece) {
       const PageMappers::Piece& of = mappers.pieces()[piece];
-      const auto rows = mappers.RowsOf(piece);
-      auto at = rows.begin();
-      for (Shown& mapping : mappings) {
-        if (!mapping.Shows(of.name.vpn)) continue;
-        SharedRates::Seen seen{.mapper = mapping.mapper};
+      for (const std::uint32_t at : mappers.RowsOf(piece)) {
+        const PageMappers::Row& row = mappers.rows()[at];
+        const PageKey key = table.key[row.row];
+        const Vpn address =
+            key.vpn + (of.name.vpn - mappers.pieces()[row.first_piece].name.vpn);
+        const Evidence& evidence = table.evidence[row.row];
+        SharedRates::Seen seen{.mapper = row.mapper,
+                               .is_unseen = !WasLookedAt(looked_at, {key.target, address})};
+        const double part = static_cast<double>(of.pages) / table.span_pages[row.row];
         if (!goes_by_bits[f]) {
-          seen.page_seconds = watched[mapping.mapper - file.first_mapper] * of.pages;
-        }
-        const auto key = [&] { return table.key[mappers.rows()[*at].row]; };
-        while (at != rows.end() && key() < PageKey{mapping.target, mapping.part.range.start}) ++at;
-        if (at != rows.end() && key() < PageKey{mapping.target, mapping.part.range.end}) {
-          const std::uint32_t row = mappers.rows()[*at].row;
-          const Evidence& evidence = table.evidence[row];
-          const double part = static_cast<double>(of.pages) / table.span_pages[row];
-          if (goes_by_bits[f]) {
-            seen.found = part * (evidence.first_accesses + evidence.first_read_finds);
-            seen.page_seconds = part * evidence.all_page_seconds_at_risk();
-          } else {
-            seen.found = part * evidence.samples();
-          }
-        } else if (source != RankSource::kSamples && WasLookedAt(table, mapping, of.name.vpn)) {
-          continue;
+          seen.found = part * evidence.samples();
+          seen.page_seconds = by_piece.watched[row.mapper] * of.pages;
+        } else if (!seen.is_unseen) {
+          seen.found = part * (evidence.first_accesses + evidence.first_read_finds);
+          seen.page_seconds = part * evidence.all_page_seconds_at_risk();
         }
         by_piece.seen.push_back(seen);
       }
-      by_piece.first.push_back(static_cast<std::uint32_t>(by_piece.seen.size()));
+      by_piece.first.push_back(by_piece.seen.size());
     }
   }
   return by_piece;

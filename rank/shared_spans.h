@@ -28,8 +28,8 @@ namespace tmprof {
 
 class RateHistory;
 
-// What the table tells of each mapper's accesses to each piece. A page without a record is known
-// not to be in a page table only where another page of the same page table was looked at: blocks
+// Returns what the table tells of each mapper's accesses to each piece. A page without a record is
+// known not to be in a page table only if another page of the same page table was looked at: blocks
 // are visited whole. Samples tell of all pages of a process that was watched.
 SharedRates::SeenByPiece SeenOf(const PageMappers& mappers, const EvidenceTable& table,
                                 RankSource source, const SharedPages& shared,

@@ -93,6 +93,14 @@ TEST(PageMappers, CutSpansWhereOneOfThemBeginsOrEnds) {
                   PieceWithRows(4, 2, {0, 2}), PieceWithRows(6, 4, {2})));
 }
 
+TEST(PageMappers, CutAHugePageWhereAMappingBegins) {
+  Rows rows{.key = {Key(0, 512)}, .pages = {512}};
+  rows.shared.Add({Maps(0, {Shared(512, 1024)}), Maps(1, {Shared(4096, 100, 7, 200)})});
+  EXPECT_THAT(PiecesOf(rows.Join()),
+              ElementsAre(PieceWithRows(0, 200, {0}), PieceWithRows(200, 100, {0}),
+                          PieceWithRows(300, 212, {0})));
+}
+
 TEST(PageMappers, CutNoRegionToTheSizeOfAHugePage) {
   Rows rows{.key = {Key(0, 0), Key(1, 10'512)}, .pages = {1024, 100}};
   rows.shared.Add({Maps(0, {Shared(0, 2048)}), Maps(1, {Shared(10'000, 2048)})});

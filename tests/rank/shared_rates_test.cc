@@ -313,6 +313,120 @@ TEST(SharedPages, TellTheErrorThatActivitiesLeave) {
   }
 }
 
+// Processes that map random windows of a file, with some records and samples.
+struct Windows {
+  EvidenceTable table;
+  SharedPages shared;
+  TargetTimes times;
+};
+
+Windows RandomWindows(std::uint32_t seed, bool samples) {
+  std::mt19937_64 random(seed);
+  Windows made;
+  EpochProfile epoch = Epoch(0, {});
+  for (std::uint32_t id = 0; id < 6; ++id) {
+    std::vector<Mapping> mappings;
+    std::uint64_t address = 100'000 * (id + 1);
+    for (int window = 0; window < 3; ++window) {
+      const std::uint64_t pages = 300 + random() % 2000;
+      mappings.push_back(Shared(address, pages, 7, random() % 2000));
+      for (std::uint64_t page = 0; page < pages; ++page) {
+        const bool is_visited = (address + page) / 512 % 3 == id % 3;
+        if (random() % 4 != 0) continue;
+        Evidence evidence;
+        if (is_visited) {
+          evidence.looks = 1;
+          evidence.first_accesses = static_cast<double>(random() % 2);
+          evidence.page_seconds_at_risk = 1;
+        }
+        if (samples) evidence.load_samples = static_cast<double>(3 * (random() % 3));
+        if (is_visited || samples) Push(made.table, Key(id, address + page), 1, evidence);
+      }
+      address += pages + random() % 1000;
+    }
+    epoch.targets.push_back(Maps(id, mappings));
+    epoch.targets.back().cpu_time = std::chrono::seconds(1 + random() % 3);
+  }
+  made.shared.Add(epoch.targets);
+  made.times.Add(epoch);
+  return made;
+}
+
+// What is told of mappings without records, one entry for each page.
+SharedRates::SeenByPiece PageByPage(const PageMappers& mappers, const Windows& windows,
+                                    bool goes_by_bits) {
+  const EvidenceTable& table = windows.table;
+  SharedRates::SeenByPiece seen{.seen = {}, .first = {0}, .unseen = {}, .watched = {}};
+  for (const PageMappers::Piece& piece : mappers.pieces()) {
+    for (std::uint32_t m = 0; m < mappers.mappers().size(); ++m) {
+      const TargetId target = mappers.mappers()[m].target;
+      for (const SharedPages::Part& part : windows.shared.PartsOf(target)) {
+        if (piece.name.vpn < part.name.vpn) continue;
+        const Vpn address = part.range.start + (piece.name.vpn - part.name.vpn);
+        if (address >= part.range.end) continue;
+        bool is_looked_at = false;
+        const Evidence* own = nullptr;
+        for (std::size_t row = 0; row < table.size(); ++row) {
+          if (table.key[row].target != target) continue;
+          is_looked_at |= table.key[row].vpn.value() / 512 == address.value() / 512 &&
+                          table.evidence[row].looks > 0;
+          if (table.key[row].vpn == address) own = &table.evidence[row];
+        }
+        if (is_looked_at && own == nullptr) continue;
+        SharedRates::Seen each{.mapper = m};
+        if (!goes_by_bits) each.page_seconds = windows.times.Of(target).watched_seconds;
+        if (own != nullptr) each.found = goes_by_bits ? own->first_accesses : own->samples();
+        if (own != nullptr && goes_by_bits) each.page_seconds = own->page_seconds_at_risk;
+        seen.seen.push_back(each);
+      }
+    }
+    seen.first.push_back(seen.seen.size());
+  }
+  return seen;
+}
+
+TEST(SharedPages, AreToldByEdgesOfMappingsAsPageByPage) {
+  for (const bool samples : {false, true}) {
+    for (std::uint32_t seed = 0; seed < 3; ++seed) {
+      const Windows windows = RandomWindows(seed, samples);
+      const PageMappers mappers(windows.table.key, windows.table.span_pages, windows.shared);
+      const auto cpu_seconds = [&](TargetId target) {
+        return windows.times.Of(target).cpu_seconds;
+      };
+      const SharedRates by_edges(mappers,
+                                 SeenOf(mappers, windows.table, RankSource::kCombined,
+                                        windows.shared, windows.times),
+                                 cpu_seconds, {});
+      const SharedRates by_page(mappers, PageByPage(mappers, windows, !samples), cpu_seconds, {});
+      for (std::size_t m = 0; m < mappers.mappers().size(); ++m) {
+        EXPECT_NEAR(by_edges.Activity(m), by_page.Activity(m), 1e-6);
+        EXPECT_NEAR(by_edges.ActivityVariance(m), by_page.ActivityVariance(m), 1e-6);
+      }
+      for (std::size_t piece = 0; piece < mappers.pieces().size(); ++piece) {
+        ASSERT_NEAR(by_edges.PartOfClock(piece), by_page.PartOfClock(piece), 1e-9) << piece;
+        ASSERT_NEAR(by_edges.Variance(piece), by_page.Variance(piece), 1e-6) << piece;
+      }
+    }
+  }
+}
+
+// One process has records of all pages, and 200 have one each.
+TEST(SharedPages, AreKeptByRecordsInsteadOfByMappings) {
+  EvidenceTable table;
+  SharedPages shared;
+  for (std::uint32_t id = 0; id <= 200; ++id) {
+    shared.Add({Maps(id, {Shared(51'200, kPages)})});
+    for (std::uint64_t page = 0; page < (id == 0 ? kPages : 1); ++page) {
+      Push(table, Key(id, 51'200 + page), 1, {.looks = 1});
+    }
+  }
+  const PageMappers mappers(table.key, table.span_pages, shared);
+  const SharedRates::SeenByPiece seen =
+      SeenOf(mappers, table, RankSource::kCombined, shared, TargetTimes());
+  EXPECT_EQ(seen.seen.size(), table.size());
+  EXPECT_EQ(seen.unseen.size(), 2 * 200u);
+}
+
 // By a ranker that follows the program: scores of the last epoch, by page of the file.
 Told TellLatest(const std::vector<EpochProfile>& epochs) {
   Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
