@@ -47,6 +47,40 @@ RateMoments Mixed(RateMoments one, RateMoments other, double of_other) {
                       of_other * (1 - of_other) * apart * apart};
 }
 
+// Pages of a file, and the address at which a process shows them.
+struct Shown {
+  VpnRange pages;
+  PageKey address;
+};
+
+// Returns the pages of a file that live processes show, each once. Ascending.
+std::vector<Shown> ShownByLive(const PageMappers& mappers, TargetId name, const SharedPages& shared,
+                               const std::vector<bool>& is_live) {
+  std::vector<Shown> all;
+  const auto file = std::ranges::lower_bound(mappers.files(), name, {}, &PageMappers::File::name);
+  for (std::size_t m = file->first_mapper; m < file->end_mapper; ++m) {
+    if (!is_live[m]) continue;
+    const TargetId target = mappers.mappers()[m].target;
+    for (const SharedPages::Part& part : shared.PartsOf(target)) {
+      if (part.name.target != name) continue;
+      all.push_back({.pages = {part.name.vpn, part.name.vpn + part.range.size()},
+                     .address = {target, part.range.start}});
+    }
+  }
+  std::ranges::stable_sort(all, {}, [](const Shown& shown) { return shown.pages.start; });
+  std::vector<Shown> apart;
+  Vpn end;
+  for (Shown& shown : all) {
+    if (shown.pages.end <= end) continue;
+    const Vpn start = std::max(shown.pages.start, end);
+    shown.address.vpn = shown.address.vpn + (start - shown.pages.start);
+    shown.pages.start = start;
+    end = shown.pages.end;
+    apart.push_back(shown);
+  }
+  return apart;
+}
+
 }  // namespace
 
 std::string_view Name(RankModel model) {
@@ -109,6 +143,10 @@ void Ranker::Absorb(const EpochProfile& profile) {
   const Keeps keeps = remembers ? KeepsAfter(ages, Seconds(options_.half_life))
                                 : Keeps({.evidence = 0, .accesses = 0});
   last_end_ = profile.end;
+  live_.clear();
+  for (const Target& target : profile.targets) {
+    if (!target.exited) live_.push_back(target.id);
+  }
   times_.Fade(keeps);
   times_.Add(profile);
   if (!remembers) {
@@ -137,9 +175,10 @@ Scores Ranker::Score(RankSource source) const {
   return scores;
 }
 
-void Ranker::Score(RankSource source, Scores& scores) const {
+void Ranker::Score(RankSource source, Scores& scores, std::vector<RowlessScore>* rowless) const {
+  if (rowless) rowless->clear();
   if (IsEstimated(options_.model, source)) {
-    EstimateByRate(source, scores, nullptr);
+    EstimateByRate(source, {.scores = scores, .rowless = rowless});
   } else {
     ScoreByCounts(table(), source, scores);
   }
@@ -150,19 +189,18 @@ Estimates Ranker::Estimate(RankSource source) const {
     return EstimateByCounts(table(), source);
   }
   Estimates estimates;
-  EstimateByRate(source, estimates.score, &estimates.relative_sd);
+  EstimateByRate(source, {.scores = estimates.score, .relative_sd = &estimates.relative_sd});
   return estimates;
 }
 
-void Ranker::EstimateByRate(RankSource source, Scores& scores,
-                            std::vector<double>* relative_sd) const {
+void Ranker::EstimateByRate(RankSource source, Asked asked) const {
   // Samples alone know no regions.
   if (!evidence_.is_parted() || source == RankSource::kSamples) {
-    EstimateByRate(table(), source, scores, relative_sd);
+    EstimateByRate(table(), source, asked);
     return;
   }
-  EstimateByRate(evidence_.WholeSpans(), source, scores, relative_sd);
-  evidence_.ShareOut(SharedBy(source), scores, relative_sd);
+  EstimateByRate(evidence_.WholeSpans(), source, asked);
+  evidence_.ShareOut(SharedBy(source), asked.scores, asked.relative_sd);
 }
 
 bool Ranker::JoinsRowsOf(const EvidenceTable& table) const {
@@ -273,8 +311,9 @@ RatedRows Ranker::Rate(const EvidenceTable& table, RankSource source, FoundAt fo
   return rated;
 }
 
-void Ranker::EstimateByRate(const EvidenceTable& table, RankSource source, Scores& scores,
-                            std::vector<double>* relative_sd) const {
+void Ranker::EstimateByRate(const EvidenceTable& table, RankSource source, Asked asked) const {
+  Scores& scores = asked.scores;
+  std::vector<double>* const relative_sd = asked.relative_sd;
   scores.assign(table.size(), 0.0);
   if (relative_sd) relative_sd->assign(table.size(), std::numeric_limits<double>::infinity());
   const RatedRows rated = Rate(table, source, FoundAt::kMiddle);
@@ -295,18 +334,34 @@ void Ranker::EstimateByRate(const EvidenceTable& table, RankSource source, Score
       (*relative_sd)[row.row] = std::sqrt(rate.variance) / rate.mean;
     }
   }
-  if (!shared.empty()) ShareOut(table, source, shared, scores, relative_sd);
+  if (!shared.empty()) ShareOut(table, source, shared, asked);
 }
 
-// Shares out the estimates of pages() to the rows of their mappers.
+std::vector<bool> Ranker::LiveMappers() const {
+  std::vector<bool> is_live;
+  for (const PageMappers::Mapper& mapper : pages_.mappers().mappers()) {
+    is_live.push_back(std::ranges::binary_search(live_, mapper.target));
+  }
+  return is_live;
+}
+
+// Shares out the estimates of pages() to the rows of their mappers: of live ones, if there are any,
+// and of these to those that the source sees.
 void Ranker::ShareOut(const EvidenceTable& table, RankSource source, const PageEstimates& shared,
-                      Scores& scores, std::vector<double>* relative_sd) const {
+                      Asked asked) const {
   const RateView view(table, source);
   const PageMappers& mappers = pages_.mappers();
+  const std::vector<bool> is_live = LiveMappers();
   std::vector<double> now;
   for (const PageMappers::Mapper& mapper : mappers.mappers()) {
     now.push_back(times_.Of(mapper.target).cpu_seconds);
   }
+  constexpr int kLive = 2;
+  const auto precedence = [&](std::uint32_t at) {
+    const PageMappers::Row& row = mappers.rows()[at];
+    return (is_live[row.mapper] ? kLive : 0) + (view.Sees(table.evidence[row.row]) ? 1 : 0);
+  };
+  std::vector<PlaceScore> without_live;
   for (const JoinedPages::Place& place : pages_.places()) {
     const PageEstimate& page = shared[place.page];
     if (page.score <= 0) continue;
@@ -314,20 +369,51 @@ void Ranker::ShareOut(const EvidenceTable& table, RankSource source, const PageE
                          pages_.pages().span_pages[place.page];
     const double variance =
         page.relative_sd * page.relative_sd + pages_.rates().Variance(place.piece);
+    int most = 0;
+    for (const std::uint32_t at : mappers.RowsOf(place.piece)) {
+      most = std::max(most, precedence(at));
+    }
+    if (most < kLive && asked.rowless) without_live.emplace_back(place, score);
     ForEachShare(
         mappers, pages_.rates(), place.piece, [&](std::uint32_t mapper) { return now[mapper]; },
-        [&](std::uint32_t at) { return view.Sees(table.evidence[mappers.rows()[at].row]); },
+        [&](std::uint32_t at) { return precedence(at) == most; },
         [&](std::uint32_t at, double share, double share_variance) {
           const std::uint32_t row = mappers.rows()[at].row;
           const double more = share * score;
           if (more <= 0) return;
-          if (relative_sd) {
+          double& sum = asked.scores[row];
+          if (asked.relative_sd) {
             const double sd = std::sqrt(variance + share_variance);
-            const double before = scores[row] > 0 ? scores[row] * (*relative_sd)[row] : 0;
-            (*relative_sd)[row] = (before + more * sd) / (scores[row] + more);
+            double& relative_sd = (*asked.relative_sd)[row];
+            const double before = sum > 0 ? sum * relative_sd : 0;
+            relative_sd = (before + more * sd) / (sum + more);
           }
-          scores[row] += more;
+          sum += more;
         });
+  }
+  if (!without_live.empty()) FindAddresses(without_live, is_live, *asked.rowless);
+}
+
+void Ranker::FindAddresses(const std::vector<PlaceScore>& places, const std::vector<bool>& is_live,
+                           std::vector<RowlessScore>& rowless) const {
+  const PageMappers& mappers = pages_.mappers();
+  std::vector<Shown> shown;
+  std::size_t at = 0;
+  std::optional<TargetId> file;
+  for (const auto& [place, score] : places) {
+    const TargetId name = mappers.pieces()[place.piece].name.target;
+    const VpnRange pages = pages_.PagesAt(place);
+    if (file != name) {
+      file = name;
+      shown = ShownByLive(mappers, name, pages_.shared_pages(), is_live);
+      at = 0;
+    }
+    while (at < shown.size() && shown[at].pages.end <= pages.start) ++at;
+    if (at == shown.size() || pages.start < shown[at].pages.start) continue;
+    const PageKey first = shown[at].address;
+    rowless.push_back({.key = {first.target, first.vpn + (pages.start - shown[at].pages.start)},
+                       .pages = pages.size(),
+                       .score = score});
   }
 }
 

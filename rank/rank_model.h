@@ -69,6 +69,13 @@ struct Estimates {
   std::vector<double> relative_sd;
 };
 
+// Estimated accesses to pages of a process that has no row for them.
+struct RowlessScore {
+  PageKey key;
+  PageCount pages;
+  double score = 0;
+};
+
 // What a Ranker of kSum gives that remembers nothing, straight from one profile.
 void ScoreByCounts(const EpochProfile& profile, RankSource source, Scores& scores);
 
@@ -110,7 +117,9 @@ class Ranker {
   // ever read. kSum: plain counts. Exact sources: their counts, which a half-life does not carry
   // over.
   Scores Score(RankSource source) const;
-  void Score(RankSource source, Scores& scores) const;  // the same, into memory of the caller's
+  // The same, into memory of the caller's. A page may have rows of processes alone that have
+  // exited; `rowless`, unless null, gets it under the address of a process that still maps it.
+  void Score(RankSource source, Scores& scores, std::vector<RowlessScore>* rowless = nullptr) const;
   Estimates Estimate(RankSource source) const;
 
   // Rows of one page joined, as far as the last epoch absorbed tells: `evidence` gets one row for
@@ -140,12 +149,21 @@ class Ranker {
   RatedRows Rate(const EvidenceTable& table, RankSource source, FoundAt found_at) const;
   void RateShared(const RateView& view, RateKinds& sorter, RatedRows& rated) const;
   bool JoinsRowsOf(const EvidenceTable& table) const;
+  // Scores and, unless they are null, what else is asked for.
+  struct Asked {
+    Scores& scores;
+    std::vector<double>* relative_sd = nullptr;
+    std::vector<RowlessScore>* rowless = nullptr;
+  };
   void ShareOut(const EvidenceTable& table, RankSource source, const PageEstimates& shared,
-                Scores& scores, std::vector<double>* relative_sd) const;
-  // `relative_sd`: null where nobody asks.
-  void EstimateByRate(RankSource source, Scores& scores, std::vector<double>* relative_sd) const;
-  void EstimateByRate(const EvidenceTable& table, RankSource source, Scores& scores,
-                      std::vector<double>* relative_sd) const;
+                Asked asked) const;
+  std::vector<bool> LiveMappers() const;
+  // Gives the places of pages_ with their scores addresses of live processes.
+  using PlaceScore = std::pair<JoinedPages::Place, double>;
+  void FindAddresses(const std::vector<PlaceScore>& places, const std::vector<bool>& is_live,
+                     std::vector<RowlessScore>& rowless) const;
+  void EstimateByRate(RankSource source, Asked asked) const;
+  void EstimateByRate(const EvidenceTable& table, RankSource source, Asked asked) const;
 
   Options options_;
   PartedEvidence evidence_;
@@ -154,6 +172,7 @@ class Ranker {
   JoinedPages pages_;      // kRate
   TargetTimes times_;      // CPU time within the last epoch; watched time remembered like evidence
   RateChanges changes_;    // kRate with kHalfLife
+  std::vector<TargetId> live_;  // ascending: those that the last profile lists as not exited
   std::optional<MonotonicTime> last_end_;
 };
 

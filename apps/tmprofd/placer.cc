@@ -114,7 +114,7 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
   FollowTargets(epoch, targets);
   Survey(targets, look_for);
   ranker_.Absorb(epoch);
-  ranker_.Score(options_.rank, scores_);
+  ranker_.Score(options_.rank, scores_, &rowless_);
   const std::vector<TargetId> ids = IdsOf(targets);
   RankCandidates(targets);
   PlacementDecision decision;
@@ -268,7 +268,7 @@ void Placer::LookAgain(std::span<const PlacedTarget> targets, std::chrono::nanos
 }
 
 void Placer::RankCandidates(std::span<const PlacedTarget> targets) {
-  rows_.Take(ranker_.table(), scores_, owners_);
+  rows_.Take(ranker_.table(), scores_, owners_, rowless_);
   FindCandidates(rows_, map_, targets, options_.tiers, Limited(options_), candidates_);
   ranking_.Reset({candidates_.span_pages, candidates_.score});
 }

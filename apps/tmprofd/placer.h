@@ -149,6 +149,7 @@ class Placer {
   std::unique_ptr<const Policy> policy_;
   Ranker ranker_;
   Scores scores_;
+  std::vector<RowlessScore> rowless_;
   RankedRows rows_;
   Candidates candidates_;
   Ranking ranking_;

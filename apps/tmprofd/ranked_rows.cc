@@ -12,13 +12,14 @@ RankedRows::Part RankedRows::Part::Of(PageKey first, PageCount some) const {
   return {first, some, score * share, samples * share, looked_at};
 }
 
-void RankedRows::Take(const EvidenceTable& table, const Scores& scores, const PageOwners& owners) {
+void RankedRows::Take(const EvidenceTable& table, const Scores& scores, const PageOwners& owners,
+                      std::span<const RowlessScore> rowless) {
   table_ = &table;
   scores_ = &scores;
   replaced_.clear();
   parts_.clear();
   merged_.clear();
-  if (!owners.SharesAny()) return;
+  if (!owners.SharesAny() && rowless.empty()) return;
   replaced_.resize(table.size());
   std::optional<TargetId> target;
   bool maps_joint = false;
@@ -34,6 +35,16 @@ void RankedRows::Take(const EvidenceTable& table, const Scores& scores, const Pa
     owners.ForEachName({key, whole.pages}, [&](PageKey name, PageKey, PageCount pages) {
       replaced_[row] = name != key || pages != whole.pages;
       if (replaced_[row]) parts_.push_back(whole.Of(name, pages));
+    });
+  }
+  for (const RowlessScore& more : rowless) {
+    const Part whole{.key = more.key,
+                     .pages = more.pages,
+                     .score = more.score,
+                     .samples = 0,
+                     .looked_at = true};
+    owners.ForEachName({more.key, more.pages}, [&](PageKey name, PageKey, PageCount pages) {
+      parts_.push_back(whole.Of(name, pages));
     });
   }
   MergeRuns(parts_);

@@ -83,8 +83,10 @@ void ForEachStretch(std::span<const Part> parts, Take take) {
 class RankedRows {
  public:
   // Reads both from now on, until the next call; `scores` is parallel to the table. Rows of pages
-  // that several mappings hold become one row, with the sum of their scores and samples.
-  void Take(const EvidenceTable& table, const Scores& scores, const PageOwners& owners);
+  // that several mappings hold become one row, with the sum of their scores and samples, as do
+  // those of `rowless`.
+  void Take(const EvidenceTable& table, const Scores& scores, const PageOwners& owners,
+            std::span<const RowlessScore> rowless = {});
 
   // The rows of one target, ascending; they do not overlap.
   class Cursor {

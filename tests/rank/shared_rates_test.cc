@@ -465,6 +465,47 @@ TEST(SharedPages, HaveTheAccessesOfTheLastEpochByWhoRan) {
   EXPECT_NEAR(told.all, 0.75 * 1.2 * Sum(heat), 0.06 * 1.2 * Sum(heat));
 }
 
+// The first process alone was looked at. When it has exited, the others still access the file.
+TEST(SharedPages, HaveTheAccessesOfLiveProcessesWithoutRecords) {
+  const simulation::Rates heat = simulation::Hotset(kPages, 2e4);
+  Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+  for (const EpochProfile& epoch : Record(heat,
+                                          {{.id = 0, .exits_at = 2},
+                                           {.id = 1, .is_observed = false},
+                                           {.id = 2, .is_observed = false}},
+                                          3, 1)) {
+    ranker.Absorb(epoch);
+  }
+  Scores scores;
+  std::vector<RowlessScore> rowless;
+  ranker.Score(RankSource::kCombined, scores, &rowless);
+  double sum = 0;
+  for (const RowlessScore& page : rowless) {
+    EXPECT_EQ(page.key.target, TargetId(1));
+    EXPECT_EQ(page.key.vpn.value() / 10'000, 2u);
+    sum += page.score;
+  }
+  EXPECT_NEAR(sum, 0.75 * 2 * Sum(heat), 0.1 * 2 * Sum(heat));
+}
+
+// A process that rests has a row, and one that runs has none.
+TEST(SharedPages, AreOfAProcessThatRestsBeforeOneThatExited) {
+  const simulation::Rates heat = simulation::Hotset(kPages, 2e4);
+  std::vector<EpochProfile> epochs = Record(
+      heat, {{.id = 0, .exits_at = 2}, {.id = 1}, {.id = 2, .is_observed = false}}, 3, 1);
+  epochs[2].targets[0].cpu_time = nanoseconds(0);
+  epochs[2].pages = {};
+  Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+  for (const EpochProfile& epoch : epochs) ranker.Absorb(epoch);
+  std::vector<RowlessScore> rowless;
+  Scores scores;
+  ranker.Score(RankSource::kCombined, scores, &rowless);
+  EXPECT_TRUE(rowless.empty());
+  const Told told = TellLatest(epochs);
+  EXPECT_EQ(told.of_process.at(0), 0);
+  EXPECT_GT(told.of_process.at(1), 0.5 * Sum(heat));
+}
+
 // A second process maps the file in the third epoch only, and is not looked at before the fourth.
 TEST(SharedPages, KeepTheEvidenceOfTheTimeWithOneMapper) {
   const simulation::Rates heat = simulation::Hotset(kPages, 2e4);

@@ -555,6 +555,21 @@ TEST(MergeRuns, SortsAscendingRunsAndKeepsTheOrderOfEqualKeys) {
   }
 }
 
+// Two other processes map the file, run, and were never seen to use it.
+TEST_F(SharedPlacementTest, APageKeepsItsAccessesWhenTheProcessSeenToUseItExits) {
+  options_.ranker = Ranker::DefaultOptions(RankModel::kRate);
+  Start(3);
+  MapFile(3, 9000);
+  for (const std::uint32_t id : {1U, 2U, 3U}) Touch(id, id == 1 ? 1000 : id == 2 ? 5000 : 9000, 3);
+  const PlacementDecision before = Decide({{Key(1, 1003), 90}, {Key(2, kPrivate), 1}});
+  ASSERT_THAT(before.moves, SizeIs(1));
+  Exit(1);
+  std::vector<Move> moves = Decide({{Key(2, kPrivate), 1}}).moves;
+  if (moves.empty()) moves = Decide({{Key(2, kPrivate), 1}}).moves;
+  ASSERT_THAT(moves, SizeIs(1));
+  EXPECT_THAT(moves[0].key, testing::AnyOf(Key(2, 5003), Key(3, 9003)));
+}
+
 TEST_F(SharedPlacementTest, RowsOfDifferentSpansMeetPageByPage) {
   SharedPages shared;
   shared.Add({{.id = TargetId(1), .mappings = processes_[1].mappings},
