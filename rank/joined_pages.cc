@@ -46,6 +46,7 @@ void JoinedPages::LearnRates(const EvidenceTable& all, const TargetTimes& times,
     Clear(pages_);
     changes_ = {};
     places_.clear();
+    clocks_ = {};
     return;
   }
   // By mapper: the mapper before that is the same process in the same file.
@@ -81,8 +82,10 @@ void JoinedPages::Take(const EpochProfile& profile, const EvidenceTable& all,
   FollowMappings(profile, all);
   LearnRates(all, times, /*mappers_hold=*/false);
   changes_ = {};
+  clocks_ = {};
   if (mappers_.empty()) return;
   pages_ = Join(all);
+  FollowClocks(profile, Keeps(), times);
   FindPlaces();
 }
 
@@ -111,6 +114,7 @@ void JoinedPages::Absorb(const EpochProfile& profile, const Epoch& epoch, const 
     keeps_of_files.Append(file.name, keep);
     ages_of_files.Append(file.name, age.value_or(ages.of_others()));
   }
+  FollowClocks(profile, keeps_of_files, times);
   const EvidenceTable latest = Join(epoch.latest);
   EvidenceTable apart;
   tmprof::Join(pages_, keeps_of_files, latest, spare_, apart);
@@ -173,6 +177,27 @@ void JoinedPages::AddMissing(const EvidenceTable& older) {
   }
   std::swap(pages_, spare_);
   changes_ = {};
+}
+
+// Evidence fades by the file's age, and so does the time in which it was gathered.
+void JoinedPages::FollowClocks(const EpochProfile& profile, const Keeps& keeps_of_files,
+                               const TargetTimes& times) {
+  TargetTimes latest;
+  latest.Add(profile);
+  clocks_.Fade(keeps_of_files);
+  TargetTimes clocks;
+  for (std::size_t file = 0; file < mappers_.files().size(); ++file) {
+    const std::optional<TargetTime> before = clocks_.Find(mappers_.files()[file].name);
+    TargetTime clock = rates_.Clock(mappers_, file, [&](TargetId target) {
+      return before ? times.In(latest, target) : times.Of(target);
+    });
+    if (before) {
+      clock.watched_seconds += before->watched_seconds;
+      clock.remembered_cpu_seconds += before->remembered_cpu_seconds;
+    }
+    clocks.Set(clock);
+  }
+  clocks_ = std::move(clocks);
 }
 
 void JoinedPages::FindPlaces() {

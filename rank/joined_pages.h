@@ -59,6 +59,9 @@ class JoinedPages {
   // By row of pages(): the mean of its pages, from values by piece.
   std::vector<double> MeanByPage(std::span<const double> by_piece) const;
 
+  // The clock of a file of mappers(): in the last epoch, and remembered like the file's evidence.
+  TargetTime Clock(std::size_t file) const { return clocks_.Of(mappers_.files()[file].name); }
+
   // Returns `table` with one row for each page, on its file's clock, and adds the clocks to
   // `times`.
   EvidenceTable ByPage(EvidenceTable table, TargetTimes& times) const;
@@ -72,6 +75,8 @@ class JoinedPages {
   EvidenceTable Join(const EvidenceTable& table) const;
   double ActivityOf(TargetId file, TargetId target) const;
   void AddMissing(const EvidenceTable& older);
+  void FollowClocks(const EpochProfile& profile, const Keeps& keeps_of_files,
+                    const TargetTimes& times);
 
   SharedPages shared_;
   std::vector<std::tuple<TargetId, TargetId, Vpn, Vpn, Vpn>> parts_;  // that shared_ has
@@ -82,6 +87,7 @@ class JoinedPages {
   RateChanges changes_;
   std::vector<Place> places_;
   std::vector<double> part_of_clock_;
+  TargetTimes clocks_;  // by file
 };
 
 }  // namespace tmprof

@@ -231,8 +231,7 @@ void Ranker::RateShared(const RateView& view, RateKinds& sorter, RatedRows& rate
     if (!file || mappers.files()[*file].name != key.target) {
       file = file ? *file + 1 : 0;
       while (mappers.files()[*file].name != key.target) ++*file;
-      clock = pages_.rates().Clock(mappers, *file,
-                                   [this](TargetId target) { return times_.Of(target); });
+      clock = pages_.Clock(*file);
     }
     const std::uint32_t pages = pages_.pages().span_pages[page];
     const auto kind = [&](const Evidence& of) {

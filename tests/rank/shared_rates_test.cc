@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -529,6 +530,31 @@ TEST(SharedPages, StayAsTheyWereWhereAnIdleProcessJoins) {
   epochs.push_back(both[3]);
   const double before = TellLatest({epochs.begin(), epochs.begin() + 3}).of_process.at(0);
   EXPECT_NEAR(TellLatest(epochs).of_process.at(0), before, before / 20);
+}
+
+// The processes have the same samples, until one rests for five half-lives.
+TEST(SharedPages, KeepTheirRateOfSamplesWhileAMapperRests) {
+  Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+  const auto absorb = [&](std::uint64_t index, bool rests) {
+    EpochProfile epoch = Epoch(index, {});
+    for (std::uint32_t id = 0; id < 2; ++id) {
+      Target target = Maps(id, {Shared(100, 16)});
+      target.cpu_time = std::chrono::seconds(id == 0 && rests ? 0 : 1);
+      epoch.targets.push_back(target);
+      for (std::uint64_t page = 0; page < 16 && target.cpu_time->count() > 0; ++page) {
+        PageRecord record{.key = Key(id, 100 + page)};
+        record.load_samples = page < 4 ? 40 : 4;
+        Append(epoch.pages, record);
+      }
+    }
+    ranker.Absorb(epoch);
+  };
+  std::uint64_t index = 0;
+  while (index < 10) absorb(index++, /*rests=*/false);
+  const double before = ranker.Score(RankSource::kSamples)[16];
+  EXPECT_NEAR(before, 40, 2);
+  while (index < 40) absorb(index++, /*rests=*/true);
+  EXPECT_NEAR(ranker.Score(RankSource::kSamples)[16], before, before / 20);
 }
 
 // Two processes were found to access the page once in the same time.
