@@ -96,7 +96,7 @@ void JoinedPages::Absorb(const EpochProfile& profile, const Epoch& epoch, const 
                             epoch.older.span_pages == epoch.all.span_pages;
   LearnRates(epoch.all, times, mappers_hold);
   if (mappers_.empty()) return;
-  if (changed) AddMissing(epoch.older);
+  if (changed) FollowPieces(epoch.older);
 
   Keeps keeps_of_files(keeps.of_others());
   Ages ages_of_files(ages.of_others());
@@ -157,26 +157,31 @@ EvidenceTable JoinedPages::Join(const EvidenceTable& table) const {
   return pages;
 }
 
-// Pages that were one process's until now have older evidence, too.
-void JoinedPages::AddMissing(const EvidenceTable& older) {
-  const EvidenceTable joined = Join(older);
-  Clear(spare_);
-  std::size_t row = 0;
-  bool added = false;
-  for (std::size_t i = 0; i < joined.size(); ++i) {
-    for (; row < pages_.size() && EndOf(pages_, row) <= joined.key[i]; ++row) {
-      Push(spare_, pages_.key[row], pages_.span_pages[row], pages_.evidence[row]);
+// Drops pages that no longer have several mappers. Pages that were one process's until now have
+// older evidence, too.
+void JoinedPages::FollowPieces(const EvidenceTable& older) {
+  EvidenceTable kept;
+  EvidenceWalk pages(pages_);
+  for (std::uint32_t piece = 0; piece < mappers_.pieces().size();) {
+    const PageKey start = mappers_.pieces()[piece].name;
+    PageKey end = start;
+    for (; piece < mappers_.pieces().size() && mappers_.pieces()[piece].name == end; ++piece) {
+      end = EndOfPiece(piece);
     }
-    if (row < pages_.size() && pages_.key[row] < EndOf(joined, i)) continue;
-    Push(spare_, joined.key[i], joined.span_pages[i], joined.evidence[i]);
-    added = true;
+    pages.SkipBefore(start);
+    pages.EmitBefore(end, kept);
   }
-  if (!added) return;
-  for (; row < pages_.size(); ++row) {
-    Push(spare_, pages_.key[row], pages_.span_pages[row], pages_.evidence[row]);
+  const EvidenceTable joined = Join(older);
+  EvidenceWalk missing(joined);
+  Clear(spare_);
+  for (std::size_t row = 0; row < kept.size(); ++row) {
+    missing.EmitBefore(kept.key[row], spare_);
+    Push(spare_, kept.key[row], kept.span_pages[row], kept.evidence[row]);
+    missing.SkipBefore(EndOf(kept, row));
   }
+  if (joined.size() > 0) missing.EmitBefore(EndOf(joined, joined.size() - 1), spare_);
+  changes_.Follow(pages_, spare_);
   std::swap(pages_, spare_);
-  changes_ = {};
 }
 
 // Evidence fades by the file's age, and so does the time in which it was gathered.

@@ -74,7 +74,7 @@ class JoinedPages {
   PageKey EndOfPiece(std::uint32_t piece) const;
   EvidenceTable Join(const EvidenceTable& table) const;
   double ActivityOf(TargetId file, TargetId target) const;
-  void AddMissing(const EvidenceTable& older);
+  void FollowPieces(const EvidenceTable& older);
   void FollowClocks(const EpochProfile& profile, const Keeps& keeps_of_files,
                     const TargetTimes& times);
 

@@ -197,4 +197,15 @@ void RateChanges::Absorb(const EvidenceTable& older, const Keeps& keeps, const E
   unprobed_seconds_ = std::move(unprobed_seconds);
 }
 
+void RateChanges::Follow(const EvidenceTable& before, const EvidenceTable& now) {
+  unprobed_seconds_.resize(before.size());
+  std::vector<float> unprobed_seconds(now.size());
+  RowOf row_before(before);
+  for (std::size_t row = 0; row < now.size(); ++row) {
+    const auto same = row_before(now.key[row], now.span_pages[row]);
+    if (same) unprobed_seconds[row] = unprobed_seconds_[*same];
+  }
+  unprobed_seconds_ = std::move(unprobed_seconds);
+}
+
 }  // namespace tmprof

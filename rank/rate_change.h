@@ -29,6 +29,9 @@ class RateChanges {
   void Absorb(const EvidenceTable& older, const Keeps& keeps, const EvidenceTable& newer,
               const Ages& ages, EvidenceTable& joined);
 
+  // `before` was the last `joined`; `now` is the next `older`, of other spans.
+  void Follow(const EvidenceTable& before, const EvidenceTable& now);
+
   const SuspectedChanges& suspected() const { return suspected_; }
 
  private:

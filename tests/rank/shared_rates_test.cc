@@ -557,6 +557,44 @@ TEST(SharedPages, KeepTheirRateOfSamplesWhileAMapperRests) {
   EXPECT_NEAR(ranker.Score(RankSource::kSamples)[16], before, before / 20);
 }
 
+// A second process unmaps the file while the hot set moves, and maps it again. Both map another file
+// throughout.
+TEST(SharedPages, HaveTheEvidenceOfTheTimeInBetweenWhenAMapperReturns) {
+  const simulation::Rates before = simulation::Hotset(kPages, 2e4);
+  simulation::Rates after = before;
+  std::ranges::rotate(after, after.begin() + kPages / 2);
+  const auto recall = [&](bool returns) {
+    std::vector<EpochProfile> epochs = Record(before, {{.id = 0}, {.id = 1}}, 2, 1);
+    for (EpochProfile& epoch : Record(after, {{.id = 0}}, 4, 1)) epochs.push_back(epoch);
+    epochs.push_back(Record(after, {{.id = 0}, {.id = 1}}, 1, 1)[0]);
+    epochs[6].pages = {};
+    Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+    for (std::size_t e = 0; e < epochs.size(); ++e) {
+      EpochProfile& epoch = epochs[e];
+      epoch.index = e;
+      epoch.start = MonotonicTime(std::chrono::seconds(e));
+      epoch.end = MonotonicTime(std::chrono::seconds(e + 1));
+      if (epoch.targets.size() == 1) epoch.targets.push_back(Maps(1, {}));
+      Target& second = epoch.targets[1];
+      second.cpu_time = std::chrono::seconds(1);
+      if (e >= 2 && (e < 6 || !returns)) second.mappings.clear();
+      for (Target& target : epoch.targets) target.mappings.push_back(Shared(90'000, 1, 8));
+      PageRecord other = Visited(90'000, 1, milliseconds(1));
+      other.key.target = TargetId(1);
+      Append(epoch.pages, other);
+      ranker.Absorb(epoch);
+    }
+    const Scores scores = ranker.Score(RankSource::kCombined);
+    Told told;
+    for (std::size_t row = 0; row < scores.size(); ++row) {
+      const PageKey key = ranker.table().key[row];
+      if (key.vpn < Vpn(90'000)) told.of_page[key.vpn.value() % 10'000] += scores[row];
+    }
+    return RecallOf(after, told);
+  };
+  EXPECT_GT(recall(/*returns=*/true), recall(/*returns=*/false) - 0.05);
+}
+
 // Two processes were found to access the page once in the same time.
 TEST(SharedPages, TellTheErrorOfAProcesssShare) {
   EvidenceTable table;
