@@ -77,12 +77,22 @@ void JoinedPages::LearnRates(const EvidenceTable& all, const TargetTimes& times,
   }
 }
 
+void JoinedPages::Forget() {
+  is_fed_ = false;
+  mappers_ = {};
+  rates_ = {};
+  Clear(pages_);
+  changes_ = {};
+  places_.clear();
+  clocks_ = {};
+}
+
 void JoinedPages::Take(const EpochProfile& profile, const EvidenceTable& all,
                        const TargetTimes& times) {
+  Forget();
+  is_fed_ = true;
   FollowMappings(profile, all);
   LearnRates(all, times, /*mappers_hold=*/false);
-  changes_ = {};
-  clocks_ = {};
   if (mappers_.empty()) return;
   pages_ = Join(all);
   FollowClocks(profile, Keeps(), times);
@@ -91,6 +101,10 @@ void JoinedPages::Take(const EpochProfile& profile, const EvidenceTable& all,
 
 void JoinedPages::Absorb(const EpochProfile& profile, const Epoch& epoch, const Keeps& keeps,
                          const Ages& ages, const TargetTimes& times, bool follow_changes) {
+  if (!is_fed_) {
+    Take(profile, epoch.all, times);
+    return;
+  }
   const bool changed = FollowMappings(profile, epoch.all);
   const bool mappers_hold = !changed && epoch.older.key == epoch.all.key &&
                             epoch.older.span_pages == epoch.all.span_pages;

@@ -29,7 +29,8 @@ class JoinedPages {
     const EvidenceTable& latest;
     const EvidenceTable& all;
   };
-  // Forgets what came before.
+  // Forgets what came before, but for who maps what.
+  void Forget();
   void Take(const EpochProfile& profile, const EvidenceTable& all, const TargetTimes& times);
   // Adds an epoch. `keeps` and `ages` are of the processes.
   void Absorb(const EpochProfile& profile, const Epoch& epoch, const Keeps& keeps, const Ages& ages,
@@ -88,6 +89,7 @@ class JoinedPages {
   std::vector<Place> places_;
   std::vector<double> part_of_clock_;
   TargetTimes clocks_;  // by file
+  bool is_fed_ = false;
 };
 
 }  // namespace tmprof

@@ -131,6 +131,10 @@ Ranker::Ranker(const Options& options) { Configure(options); }
 
 void Ranker::Configure(const Options& options) {
   TMPROF_CHECK(options.memory != Memory::kHalfLife || options.half_life.count() > 0);
+  if (options.model != options_.model || options.memory != options_.memory ||
+      options.follow_changes != options_.follow_changes) {
+    pages_.Forget();
+  }
   options_ = options;
   const bool suspects = options.model == RankModel::kRate && options.memory == Memory::kHalfLife &&
                         options.follow_changes;

@@ -595,6 +595,64 @@ TEST(SharedPages, HaveTheEvidenceOfTheTimeInBetweenWhenAMapperReturns) {
   EXPECT_GT(recall(/*returns=*/true), recall(/*returns=*/false) - 0.05);
 }
 
+// While it counted, it did not follow pages. The hot set moved meanwhile.
+TEST(SharedPages, HaveAllEvidenceWhenARankerIsConfiguredBack) {
+  const simulation::Rates before = simulation::Hotset(kPages, 2e4);
+  simulation::Rates after = before;
+  std::ranges::rotate(after, after.begin() + kPages / 2);
+  std::vector<EpochProfile> epochs = Record(before, {{.id = 0}, {.id = 1}}, 8, 1);
+  const std::vector<EpochProfile> later = Record(after, {{.id = 0}, {.id = 1}}, 8, 1);
+  for (std::size_t e = 2; e < 7; ++e) epochs[e].pages = later[e].pages;
+  epochs[7].pages = {};
+  const Ranker::Options rates = Ranker::DefaultOptions(RankModel::kRate);
+  Ranker::Options changed = rates;
+  const auto recall = [&] {
+    Ranker ranker(rates);
+    for (std::size_t e = 0; e < epochs.size(); ++e) {
+      if (e == 2) ranker.Configure(changed);
+      if (e == 7) ranker.Configure(rates);
+      ranker.Absorb(epochs[e]);
+    }
+    const Scores scores = ranker.Score(RankSource::kCombined);
+    Told told;
+    for (std::size_t row = 0; row < scores.size(); ++row) {
+      told.of_page[ranker.table().key[row].vpn.value() % 10'000] += scores[row];
+    }
+    return RecallOf(after, told);
+  };
+  const double followed = recall();
+  EXPECT_GT(followed, 0.8);
+  changed.model = RankModel::kSum;
+  EXPECT_GT(recall(), followed - 0.05);
+}
+
+// Pages that were hot are suspected to have become cold, until the ranker is not to suspect it.
+TEST(SharedPages, AreNotSuspectedWhenARankerIsConfiguredNotToFollowChanges) {
+  const simulation::Rates before = simulation::Hotset(kPages, 2e4);
+  simulation::Rates after = before;
+  std::ranges::rotate(after, after.begin() + kPages / 2);
+  std::vector<EpochProfile> epochs = Record(before, {{.id = 0}, {.id = 1}}, 12, 1);
+  epochs[10].pages = Record(after, {{.id = 0}, {.id = 1}}, 11, 1)[10].pages;
+  epochs[11].pages = {};
+  const auto score_of_cooled = [&](bool stops_following) {
+    Ranker::Options options = Ranker::DefaultOptions(RankModel::kRate);
+    Ranker ranker(options);
+    for (std::size_t e = 0; e < epochs.size(); ++e) {
+      options.follow_changes = !(stops_following && e == 11);
+      ranker.Configure(options);
+      ranker.Absorb(epochs[e]);
+    }
+    const Scores scores = ranker.Score(RankSource::kCombined);
+    double sum = 0;
+    for (std::size_t page = 0; page < kPages; ++page) {
+      if (before[page] > after[page]) sum += scores[page];
+    }
+    return sum;
+  };
+  EXPECT_GT(score_of_cooled(/*stops_following=*/true),
+            1.5 * score_of_cooled(/*stops_following=*/false));
+}
+
 // Two processes were found to access the page once in the same time.
 TEST(SharedPages, TellTheErrorOfAProcesssShare) {
   EvidenceTable table;
