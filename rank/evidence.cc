@@ -105,6 +105,7 @@ void Evidence::ReplaceBits(const Evidence& bits) {
 }
 
 void Evidence::ScaleTimes(double factor) {
+  if (all_page_seconds_at_risk() <= 0) looks *= factor;
   page_seconds_at_risk *= factor;
   page_square_seconds *= factor * factor;
   first_read_page_seconds *= factor;

@@ -50,7 +50,7 @@ struct Evidence {
 
   // Exact counts may keep another part than the rest.
   void Add(const Evidence& more, double part, double part_of_accesses);
-  // Tells of a clock that runs `factor` times as fast.
+  // Tells of a clock that runs `factor` times as fast. Without a clock, looks stand for times.
   void ScaleTimes(double factor);
   // Moves out the samples and exact counts: even in a region each belongs to the page that it was
   // seen on.

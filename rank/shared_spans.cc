@@ -96,18 +96,20 @@ void AddUnseen(const PageMappers& mappers, const PageMappers::File& file, const 
             });
 }
 
-// For each file: true if accessed bits tell the activities of its mappers. Of two kinds of evidence
-// that one is taken that there is more of.
+// Returns true for files in which accessed bits tell the activities of mappers, instead of samples:
+// there is more evidence of them.
 std::vector<bool> GoesByBits(const PageMappers& mappers, const EvidenceTable& table,
                              RankSource source) {
   if (source != RankSource::kCombined) {
     return std::vector<bool>(mappers.files().size(), source == RankSource::kReferences);
   }
+  const RateView bits(table, RankSource::kReferences);
   std::vector<double> more_bits(mappers.files().size());
   for (const PageMappers::Row& row : mappers.rows()) {
     const Evidence& evidence = table.evidence[row.row];
+    const RateEvidence found = bits.Of(evidence, /*pages=*/1, /*watched_seconds=*/0);
     more_bits[mappers.mappers()[row.mapper].file] +=
-        evidence.first_accesses + evidence.first_read_finds - evidence.samples();
+        found.first_accesses + found.first_read_finds - evidence.samples();
   }
   std::vector<bool> goes_by_bits;
   for (const double more : more_bits) goes_by_bits.push_back(more >= 0);
@@ -120,6 +122,7 @@ SharedRates::SeenByPiece SeenOf(const PageMappers& mappers, const EvidenceTable&
                                 RankSource source, const SharedPages& shared,
                                 const TargetTimes& times) {
   const std::vector<bool> goes_by_bits = GoesByBits(mappers, table, source);
+  const RateView bits(table, RankSource::kReferences);
   const LookedAt looked_at =
       source == RankSource::kSamples ? LookedAt() : FindLookedAt(mappers, table);
   SharedRates::SeenByPiece by_piece;
@@ -146,8 +149,10 @@ SharedRates::SeenByPiece SeenOf(const PageMappers& mappers, const EvidenceTable&
           seen.found = part * evidence.samples();
           seen.page_seconds = by_piece.watched[row.mapper] * of.pages;
         } else if (!seen.is_unseen) {
-          seen.found = part * (evidence.first_accesses + evidence.first_read_finds);
-          seen.page_seconds = part * evidence.all_page_seconds_at_risk();
+          const RateEvidence told = bits.Of(evidence, /*pages=*/1, /*watched_seconds=*/0);
+          seen.found = part * (told.first_accesses + told.first_read_finds);
+          seen.page_seconds = part * (told.seconds_at_risk + told.first_read_seconds);
+          if (seen.page_seconds <= 0) seen.found = 0;
         }
         by_piece.seen.push_back(seen);
       }

@@ -653,6 +653,39 @@ TEST(SharedPages, AreNotSuspectedWhenARankerIsConfiguredNotToFollowChanges) {
             1.5 * score_of_cooled(/*stops_following=*/false));
 }
 
+// Older traces have no time at risk. Process 1 was looked at as often, and never found.
+TEST(SharedPages, AreToldByLooksWithoutACpuClock) {
+  EpochProfile both = Epoch(0, {});
+  EpochProfile alone = Epoch(0, {});
+  for (std::uint32_t id = 0; id < 2; ++id) {
+    both.targets.push_back(Maps(id, {Shared(1000, 64)}));
+    if (id == 0) alone.targets = both.targets;
+    for (std::uint64_t page = 0; page < 64; ++page) {
+      PageRecord record{.key = Key(id, 1000 + page)};
+      record.looks = 10;
+      record.references = id == 1 ? 0 : page < 16 ? 8 : 2;
+      Append(both.pages, record);
+      if (id == 0) Append(alone.pages, record);
+    }
+  }
+  const auto check = [](const Scores& joined, const Scores& single) {
+    for (const std::size_t page : {0, 40}) {
+      EXPECT_LT(joined[64 + page], joined[page] / 50);
+      EXPECT_NEAR(joined[page], single[page], single[page] / 10);
+    }
+  };
+  TotalRanker total(RankModel::kRate);
+  total.Absorb(both);
+  TotalRanker total_alone(RankModel::kRate);
+  total_alone.Absorb(alone);
+  check(total.Score(RankSource::kCombined), total_alone.Score(RankSource::kCombined));
+  Ranker latest(Ranker::DefaultOptions(RankModel::kRate));
+  latest.Absorb(both);
+  Ranker latest_alone(Ranker::DefaultOptions(RankModel::kRate));
+  latest_alone.Absorb(alone);
+  check(latest.Score(RankSource::kCombined), latest_alone.Score(RankSource::kCombined));
+}
+
 // Two processes were found to access the page once in the same time.
 TEST(SharedPages, TellTheErrorOfAProcesssShare) {
   EvidenceTable table;
