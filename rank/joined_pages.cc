@@ -260,7 +260,8 @@ std::vector<double> JoinedPages::MeanByPage(std::span<const double> by_piece) co
   return mean;
 }
 
-EvidenceTable JoinedPages::ByPage(EvidenceTable table, TargetTimes& times) const {
+EvidenceTable JoinedPages::ByPage(EvidenceTable table, const TargetTimes& all,
+                                  TargetTimes& times) const {
   if (empty()) return table;
   const PageMappers mappers(table.key, table.span_pages, shared_);
   EvidenceTable by_page;
@@ -283,7 +284,7 @@ EvidenceTable JoinedPages::ByPage(EvidenceTable table, TargetTimes& times) const
   const TargetTimes of_processes = times;
   for (std::size_t file = 0; file < mappers_.files().size(); ++file) {
     times.Set(
-        rates_.Clock(mappers_, file, [&](TargetId target) { return of_processes.Of(target); }));
+        rates_.Clock(mappers_, file, [&](TargetId target) { return all.In(of_processes, target); }));
   }
   return by_page;
 }

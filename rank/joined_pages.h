@@ -42,7 +42,7 @@ class JoinedPages {
   const PageMappers& mappers() const { return mappers_; }
   const SharedRates& rates() const { return rates_; }
   const SharedPages& shared_pages() const { return shared_; }
-  // By page of a file, on the file's clock. Ascending by name.
+  // A row for each page of a file, on the file's clock. Ascending by name.
   const EvidenceTable& pages() const { return pages_; }
   const SuspectedChanges& suspected() const { return changes_.suspected(); }
 
@@ -64,8 +64,8 @@ class JoinedPages {
   TargetTime Clock(std::size_t file) const { return clocks_.Of(mappers_.files()[file].name); }
 
   // Returns `table` with one row for each page, on its file's clock, and adds the clocks to
-  // `times`.
-  EvidenceTable ByPage(EvidenceTable table, TargetTimes& times) const;
+  // `times`. `all`: the times of all targets that were ever listed.
+  EvidenceTable ByPage(EvidenceTable table, const TargetTimes& all, TargetTimes& times) const;
 
  private:
   bool FollowMappings(const EpochProfile& profile, const EvidenceTable& all);

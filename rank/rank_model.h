@@ -125,7 +125,7 @@ class Ranker {
   // Rows of one page joined, as far as the last epoch absorbed tells: `evidence` gets one row for
   // each page, and `times` the clocks of files. Keys of shared pages are their names.
   EvidenceTable ByPage(EvidenceTable evidence, TargetTimes& times) const {
-    return pages_.ByPage(std::move(evidence), times);
+    return pages_.ByPage(std::move(evidence), times_, times);
   }
   // Scores of such rows, from scores by row of table().
   struct PageScores {

@@ -686,6 +686,17 @@ TEST(SharedPages, AreToldByLooksWithoutACpuClock) {
   check(latest.Score(RankSource::kCombined), latest_alone.Score(RankSource::kCombined));
 }
 
+TEST(SharedPages, HaveAClockWithoutProcessesThatExited) {
+  const std::vector<EpochProfile> epochs =
+      Record(simulation::Hotset(kPages, 2e4), {{.id = 0}, {.id = 1, .exits_at = 1}}, 2, 1);
+  Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+  for (const EpochProfile& epoch : epochs) ranker.Absorb(epoch);
+  TargetTimes times;
+  times.Add(epochs[1]);
+  ranker.ByPage({}, times);
+  EXPECT_NEAR(times.Of(SharedPages::kFirstFile).cpu_seconds, 1, 0.05);
+}
+
 // Two processes were found to access the page once in the same time.
 TEST(SharedPages, TellTheErrorOfAProcesssShare) {
   EvidenceTable table;
