@@ -697,6 +697,41 @@ TEST(SharedPages, HaveAClockWithoutProcessesThatExited) {
   EXPECT_NEAR(times.Of(SharedPages::kFirstFile).cpu_seconds, 1, 0.05);
 }
 
+// The file's clock keeps its unit, though a mapper that counts for nothing changes the average.
+TEST(SharedPages, StayAsTheyWereWhereAnIdleProcessJoinsTwo) {
+  const simulation::Rates heat = simulation::Hotset(kPages, 2e4);
+  const std::vector<EpochProfile> all =
+      Record(heat, {{.id = 0}, {.id = 1}, {.id = 2, .activity = 0.001}}, 4, 1);
+  std::vector<EpochProfile> epochs = Record(heat, {{.id = 0}, {.id = 1}}, 3, 1);
+  const double before = TellLatest(epochs).of_process.at(0);
+  epochs.push_back(all[3]);
+  EXPECT_NEAR(TellLatest(epochs).of_process.at(0), before, before / 20);
+}
+
+// One of them has a huge page, and one was never looked at.
+TEST(SharedPages, AreToldByBothRankersAlikeAfterOneEpoch) {
+  const simulation::Rates heat = simulation::Zipf(kPages, 2e4);
+  EpochProfile epoch =
+      Record(heat, {{.id = 0}, {.id = 1, .activity = 0.3}, {.id = 2, .is_observed = false}}, 1, 1)[0];
+  epoch.targets.push_back(Maps(3, {Shared(40'960, kPages)}));
+  epoch.targets.back().cpu_time = std::chrono::seconds(1);
+  PageRecord huge = Visited(40'960, 1, milliseconds(1));
+  huge.key.target = TargetId(3);
+  huge.span = PageCount(512);
+  Append(epoch.pages, huge);
+  TotalRanker total(RankModel::kRate);
+  total.Absorb(epoch);
+  Ranker latest(Ranker::DefaultOptions(RankModel::kRate));
+  latest.Absorb(epoch);
+  const Estimates of_total = total.Estimate(RankSource::kCombined);
+  const Estimates of_latest = latest.Estimate(RankSource::kCombined);
+  ASSERT_EQ(of_total.score.size(), of_latest.score.size());
+  for (std::size_t row = 0; row < of_total.score.size(); ++row) {
+    ASSERT_NEAR(of_latest.score[row], of_total.score[row], of_total.score[row] / 50) << row;
+    ASSERT_NEAR(of_latest.relative_sd[row], of_total.relative_sd[row], 0.02) << row;
+  }
+}
+
 // Two processes were found to access the page once in the same time.
 TEST(SharedPages, TellTheErrorOfAProcesssShare) {
   EvidenceTable table;
