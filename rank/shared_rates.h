@@ -130,7 +130,7 @@ void ForEachShare(const PageMappers& mappers, const SharedRates& rates, std::siz
       visit(at, 1.0 / static_cast<double>(rows), 0.0);
       continue;
     }
-    // Of weight / all: the row's own activity is in both.
+    // The row's own activity is in its weight, and in the sum of all.
     const double part = weight(at) / all;
     const double own = rates.ActivityVariance(mappers.rows()[at].mapper);
     visit(at, part, std::max(0.0, variance + own * (1 - 2 * part)));
