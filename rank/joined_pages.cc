@@ -283,8 +283,8 @@ EvidenceTable JoinedPages::ByPage(EvidenceTable table, const TargetTimes& all,
   }
   const TargetTimes of_processes = times;
   for (std::size_t file = 0; file < mappers_.files().size(); ++file) {
-    times.Set(
-        rates_.Clock(mappers_, file, [&](TargetId target) { return all.In(of_processes, target); }));
+    times.Set(rates_.Clock(mappers_, file,
+                           [&](TargetId target) { return all.In(of_processes, target); }));
   }
   return by_page;
 }

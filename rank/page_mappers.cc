@@ -59,7 +59,8 @@ std::vector<VpnRange> ShownTwice(const std::vector<PartOfFile>& parts) {
 // Where parts begin or end, ascending.
 std::vector<Vpn> EdgesOf(const std::vector<PartOfFile>& parts) {
   std::vector<Vpn> edges;
-  for (const PartOfFile& part : parts) edges.insert(edges.end(), {part.pages.start, part.pages.end});
+  for (const PartOfFile& part : parts)
+    edges.insert(edges.end(), {part.pages.start, part.pages.end});
   std::ranges::sort(edges);
   const auto repeated = std::ranges::unique(edges);
   edges.erase(repeated.begin(), repeated.end());

@@ -18,7 +18,8 @@ constexpr double kAccessesAssumed = 1;
 constexpr double kVarianceAssumed = 1 / kAccessesAssumed;
 constexpr int kMostRounds = 40;
 constexpr double kSettled = 0.005;  // of an activity, from one round to the next
-// So many pieces of a file tell the activities of 16 mappers to 3 % if one access was found on each.
+// So many pieces of a file tell the activities of 16 mappers to 3 % if one access was found on
+// each.
 constexpr std::size_t kMostPieces = 16'384;
 
 // Walks along the pieces with the mappings that are open there.
@@ -57,9 +58,8 @@ std::span<const SharedRates::Edge> EdgesIn(const PageMappers::File& file,
                                            const SharedRates::SeenByPiece& seen) {
   const std::span<const SharedRates::Edge> edges = seen.unseen;
   const auto of_file = [&](const SharedRates::Edge& edge) { return edge.mapper < file.end_mapper; };
-  const auto first = std::ranges::partition_point(edges, [&](const SharedRates::Edge& edge) {
-    return edge.mapper < file.first_mapper;
-  });
+  const auto first = std::ranges::partition_point(
+      edges, [&](const SharedRates::Edge& edge) { return edge.mapper < file.first_mapper; });
   const auto end = std::partition_point(first, edges.end(), of_file);
   return {first, end};
 }
@@ -154,7 +154,7 @@ std::vector<double> SharedRates::SumByPiece(std::span<const double> by_mapper) c
 void SharedRates::FindVariances(const PageMappers& mappers, const SeenByPiece& seen,
                                 std::span<const double> clock) {
   UnseenWalk walk(seen.unseen);
-  OpenSum watched_sum;  // of activity x time, a page
+  OpenSum watched_sum;   // of activity x time, a page
   OpenSum clock_square;  // of products, times the variance of the activity
   OpenSum clock_watched;
   OpenSum watched_square;
@@ -176,10 +176,10 @@ void SharedRates::FindVariances(const PageMappers& mappers, const SeenByPiece& s
     if (of_piece <= 0) continue;
     const double per_watched = watched > 0 ? 1 / watched : 0;
     const double per_page_watched = pages * per_watched;
-    double variance = std::max(
-        0.0, clock_square.value() / (of_piece * of_piece) -
-                 2 * clock_watched.value() * per_page_watched / of_piece +
-                 watched_square.value() * per_page_watched * per_page_watched);
+    double variance =
+        std::max(0.0, clock_square.value() / (of_piece * of_piece) -
+                          2 * clock_watched.value() * per_page_watched / of_piece +
+                          watched_square.value() * per_page_watched * per_page_watched);
     for (const Seen& each : seen.Of(piece)) {
       if (each.is_unseen) continue;
       const double difference =
@@ -307,8 +307,7 @@ void SharedRates::Learn(const PageMappers& mappers, const PageMappers::File& fil
   for (std::size_t m = file.first_mapper; m < file.end_mapper; ++m) {
     if (of(m).watched == 0) continue;
     const double among = static_cast<double>(told) / static_cast<double>(told - 1);
-    activity_variance_[m] =
-        1 / (among * std::max(0.0, of(m).information) + kAccessesAssumed);
+    activity_variance_[m] = 1 / (among * std::max(0.0, of(m).information) + kAccessesAssumed);
   }
 }
 

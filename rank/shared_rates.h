@@ -94,7 +94,7 @@ class SharedRates {
   void FindVariances(const PageMappers& mappers, const SeenByPiece& seen,
                      std::span<const double> clock);
 
-  std::vector<std::uint32_t> mapper_of_;     // of rows, but for those that an edge holds
+  std::vector<std::uint32_t> mapper_of_;      // of rows, but for those that an edge holds
   std::vector<std::size_t> first_mapper_of_;  // by piece, and one more: places in mapper_of_
   std::vector<Edge> unseen_;
   std::vector<double> activity_;           // by mapper

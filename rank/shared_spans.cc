@@ -139,8 +139,7 @@ SharedRates::SeenByPiece SeenOf(const PageMappers& mappers, const EvidenceTable&
       for (const std::uint32_t at : mappers.RowsOf(piece)) {
         const PageMappers::Row& row = mappers.rows()[at];
         const PageKey key = table.key[row.row];
-        const Vpn address =
-            key.vpn + (of.name.vpn - mappers.pieces()[row.first_piece].name.vpn);
+        const Vpn address = key.vpn + (of.name.vpn - mappers.pieces()[row.first_piece].name.vpn);
         const Evidence& evidence = table.evidence[row.row];
         SharedRates::Seen seen{.mapper = row.mapper,
                                .is_unseen = !WasLookedAt(looked_at, {key.target, address})};

@@ -38,11 +38,8 @@ void RankedRows::Take(const EvidenceTable& table, const Scores& scores, const Pa
     });
   }
   for (const RowlessScore& more : rowless) {
-    const Part whole{.key = more.key,
-                     .pages = more.pages,
-                     .score = more.score,
-                     .samples = 0,
-                     .looked_at = true};
+    const Part whole{
+        .key = more.key, .pages = more.pages, .score = more.score, .samples = 0, .looked_at = true};
     owners.ForEachName({more.key, more.pages}, [&](PageKey name, PageKey, PageCount pages) {
       parts_.push_back(whole.Of(name, pages));
     });
