@@ -67,6 +67,9 @@ struct Estimates {
   Scores score;
   // Standard deviation of each score, relative to it: 0.5 is +-50 %. Infinite where the score is 0.
   std::vector<double> relative_sd;
+  // The same without the error of a process's share, for sums over all rows of shared pages.
+  // Empty: it is in none of them.
+  std::vector<double> relative_sd_of_page = {};
 };
 
 // Estimated accesses to pages of a process that has no row for them.

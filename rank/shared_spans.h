@@ -52,8 +52,8 @@ class SharedSpans {
   // Adds a span for each piece that the source sees.
   void AddTo(RateHistory& history);
 
-  // visit(row of the table, its score, relative deviation), of a span that AddTo() added, in the
-  // order added: `accesses` of a base page in that step.
+  // visit(row of the table, its score, relative deviations of it and of the page), of a span that
+  // AddTo() added, in the order added: `accesses` of a base page in that step.
   template <typename Visit>
   void ShareOut(std::size_t span, std::size_t step, double accesses, double relative_sd,
                 Visit visit) const {
@@ -83,7 +83,8 @@ class SharedSpans {
         mappers_, rates_, piece, [&](std::uint32_t mapper) { return cpu_seconds[mapper]; },
         [&](std::uint32_t at) { return Sees(at); },
         [&](std::uint32_t at, double share, double share_variance) {
-          visit(mappers_.rows()[at].row, score * share, std::sqrt(variance + share_variance));
+          visit(mappers_.rows()[at].row, score * share, std::sqrt(variance + share_variance),
+                std::sqrt(variance));
         });
   }
   bool Sees(std::uint32_t at) const { return view_.Sees(table_.evidence[mappers_.rows()[at].row]); }

@@ -106,6 +106,10 @@ Estimates TotalRanker::EstimateByRate(RankSource source,
     return EstimateByRate(table(), source, over_time);
   }
   Estimates estimates = EstimateByRate(evidence_.WholeSpans(), source, over_time);
+  if (!estimates.relative_sd_of_page.empty()) {
+    Scores scores = estimates.score;
+    evidence_.ShareOut(SharedBy(source), scores, &estimates.relative_sd_of_page);
+  }
   evidence_.ShareOut(SharedBy(source), estimates.score, &estimates.relative_sd);
   if (over_time == nullptr) return estimates;
   // Regions are made to add up in each call, so that a page's steps do not quite add up to it.
@@ -148,7 +152,12 @@ Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource sou
     relative_sd = static_cast<std::remove_reference_t<decltype(relative_sd)>>(
         (before + more * relative_sd_of_more) / score);
   };
-  const auto add_to_row = [&](std::size_t row, double score, double relative_sd) {
+  if (shared.spans() > 0) estimates.relative_sd_of_page = estimates.relative_sd;
+  const auto add_to_row = [&](std::size_t row, double score, double relative_sd, double of_page) {
+    if (shared.spans() > 0) {
+      double sum = estimates.score[row];
+      add(sum, estimates.relative_sd_of_page[row], score, of_page);
+    }
     add(estimates.score[row], estimates.relative_sd[row], score, relative_sd);
   };
   bool by_steps = false;
@@ -166,8 +175,8 @@ Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource sou
       return;
     }
     shared.ShareOut(part.span - row_of.size(), part.step, part.accesses, part.relative_sd,
-                    [&](std::size_t row, double score, double relative_sd) {
-                      add_to_row(row, score, relative_sd);
+                    [&](std::size_t row, double score, double relative_sd, double of_page) {
+                      add_to_row(row, score, relative_sd, of_page);
                       add_to_step(row, score, relative_sd);
                     });
   };
@@ -176,7 +185,7 @@ Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource sou
       visits ? std::move(history).Estimate(add_part) : std::move(history).Estimate();
   for (std::size_t r = 0; r < row_of.size(); ++r) {
     add_to_row(row_of[r], per_page.accesses[r] * table.span_pages[row_of[r]],
-               per_page.relative_sd[r]);
+               per_page.relative_sd[r], per_page.relative_sd[r]);
   }
   for (std::size_t span = 0; !by_steps && span < shared.spans(); ++span) {
     const std::size_t at = row_of.size() + span;

@@ -150,7 +150,7 @@ HotList::Row RowOf(const ScoredRows& scored, std::size_t span, const HotList& li
   scored.ForEachRow(span, [&](std::size_t at, double part, Vpn start) {
     const Evidence& evidence = scored.table().evidence[at];
     const double score = part * scored.estimates.score[at];
-    sum.Add(score, scored.estimates.relative_sd[at]);
+    sum.Add(score, scored.RelativeSdWithin(span, at));
     row.mappers.push_back(
         {.target = list.totals.TargetOf(scored.Key(at).target), .start = start, .score = score});
     if (evidence.looks > 0)
@@ -280,7 +280,7 @@ Result<HotList> MakeHotList(const Trace& trace, const HotOptions& options) {
     ScoreSum sum(list.options);
     scored->ForEachRow(number, [&](std::size_t row, double part, Vpn start) {
       if (sum.score() == 0) span.first = {scored->Key(row).target, start};
-      sum.Add(part * scored->estimates.score[row], scored->estimates.relative_sd[row]);
+      sum.Add(part * scored->estimates.score[row], scored->RelativeSdWithin(number, row));
     });
     span.low_of_page = IntervalOf(sum.score(), sum.RelativeSd()).low /
                        static_cast<double>(scored->PagesOf(number).value());

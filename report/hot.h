@@ -91,6 +91,12 @@ struct ScoredRows {
   PageCount Span(std::size_t row) const { return PageCount(table().span_pages[row]); }
   PageCount PagesOf(std::size_t span) const { return page_spans.PagesOf(table(), span); }
   bool IsShared(std::size_t span) const { return span >= table().size(); }
+  // The relative deviation of a row's score as a part of the sum over a span.
+  double RelativeSdWithin(std::size_t span, std::size_t row) const {
+    const bool is_all = IsShared(span) && !options.pid && !options.object;
+    const bool has_pages = !estimates.relative_sd_of_page.empty();
+    return is_all && has_pages ? estimates.relative_sd_of_page[row] : estimates.relative_sd[row];
+  }
   // visit(row, part of its score, where its process maps the span), of each row asked for that
   // holds the span.
   template <typename Visit>

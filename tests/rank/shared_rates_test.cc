@@ -142,6 +142,7 @@ TEST(SharedPages, AreEstimatedFromTwoLikeProcessesAsFromOneThatDidAllOfIt) {
                 plain.score[page] / 20)
         << "times are stored to 2 %";
     EXPECT_NEAR(joined.relative_sd[page], std::hypot(plain.relative_sd[page], of_share), 0.02);
+    EXPECT_NEAR(joined.relative_sd_of_page[page], plain.relative_sd[page], 0.02);
   }
 }
 

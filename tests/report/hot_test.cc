@@ -125,6 +125,25 @@ TEST(HotListTest, ListsTheSharedPagesOfOneProcessByItsPart) {
   EXPECT_EQ(list->total_score, 5);
 }
 
+// The processes' shares of a page have errors that the page's sum does not have.
+TEST(HotListTest, TellsASharedPageWithASmallerErrorThanAProcesssPart) {
+  HotOptions options;
+  options.model = RankModel::kRate;
+  const Result<HotList> all = MakeHotList(Sharing(), options);
+  options.pid = Pid(11);
+  const Result<HotList> part = MakeHotList(Sharing(), options);
+  ASSERT_TRUE(all.has_value() && part.has_value());
+  const auto at = [](const HotList& list, std::size_t mappers, std::uint64_t start) {
+    return std::ranges::find_if(list.rows, [&](const HotList::Row& row) {
+      return row.mappers.size() == mappers && row.start == Vpn(start);
+    });
+  };
+  const auto page = at(*all, 2, 100);
+  const auto of_process = at(*part, 0, 200);
+  ASSERT_TRUE(page != all->rows.end() && of_process != part->rows.end());
+  EXPECT_LT(page->relative_sd, of_process->relative_sd - 0.05);
+}
+
 TEST(HotListTest, TellsTheShareOfTheScoreThatIsShown) {
   HotOptions options = kSum;
   options.limit = 2;
