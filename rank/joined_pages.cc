@@ -46,7 +46,7 @@ void JoinedPages::LearnRates(const EvidenceTable& all, const TargetTimes& times,
     Clear(pages_);
     changes_ = {};
     places_.clear();
-    clocks_ = {};
+    times_.clear();
     return;
   }
   // By mapper: the mapper before that is the same process in the same file.
@@ -84,7 +84,7 @@ void JoinedPages::Forget() {
   Clear(pages_);
   changes_ = {};
   places_.clear();
-  clocks_ = {};
+  times_.clear();
 }
 
 void JoinedPages::Take(const EpochProfile& profile, const EvidenceTable& all,
@@ -203,28 +203,48 @@ void JoinedPages::FollowClocks(const EpochProfile& profile, const Keeps& keeps_o
                                const TargetTimes& times) {
   TargetTimes latest;
   latest.Add(profile);
-  clocks_.Fade(keeps_of_files);
-  TargetTimes clocks;
-  for (std::size_t file = 0; file < mappers_.files().size(); ++file) {
-    const std::optional<TargetTime> before = clocks_.Find(mappers_.files()[file].name);
-    TargetTime clock = rates_.Clock(mappers_, file, [&](TargetId target) {
-      return before ? times.In(latest, target) : times.Of(target);
-    });
-    if (before) {
-      clock.watched_seconds += before->watched_seconds;
-      clock.remembered_cpu_seconds += before->remembered_cpu_seconds;
+  decltype(times_) now;
+  for (const PageMappers::File& file : mappers_.files()) {
+    const double keep = keeps_of_files.Of(file.name).evidence;
+    const auto first = times_.lower_bound({file.name, TargetId(0)});
+    const bool is_known = first != times_.end() && first->first.first == file.name;
+    for (std::size_t m = file.first_mapper; m < file.end_mapper; ++m) {
+      const TargetId target = mappers_.mappers()[m].target;
+      // What a new mapper did before was not in this file.
+      TargetTime time = is_known ? times.In(latest, target) : times.Of(target);
+      if (const auto before = times_.find({file.name, target}); before != times_.end()) {
+        time.watched_seconds += keep * before->second.watched_seconds;
+        time.remembered_cpu_seconds += keep * before->second.remembered_cpu_seconds;
+      }
+      now.emplace_hint(now.end(), std::pair(file.name, target), time);
     }
-    clocks.Set(clock);
   }
-  clocks_ = std::move(clocks);
+  times_ = std::move(now);
 }
+
+TargetTime JoinedPages::Clock(std::size_t file) const {
+  const TargetId name = mappers_.files()[file].name;
+  return rates_.Clock(mappers_, file,
+                      [&](TargetId target) { return times_.at({name, target}); });
+}
+
+std::vector<double> JoinedPages::OnClock(double TargetTime::* time) const {
+  std::vector<double> by_mapper;
+  for (std::size_t m = 0; m < mappers_.mappers().size(); ++m) {
+    const PageMappers::Mapper& mapper = mappers_.mappers()[m];
+    const TargetId file = mappers_.files()[mapper.file].name;
+    by_mapper.push_back(rates_.Activity(m) * (times_.at({file, mapper.target}).*time));
+  }
+  return MeanByPage(rates_.SumByPiece(by_mapper));
+}
+
+std::vector<double> JoinedPages::Running() const { return OnClock(&TargetTime::cpu_seconds); }
+std::vector<double> JoinedPages::Watched() const { return OnClock(&TargetTime::watched_seconds); }
 
 void JoinedPages::FindPlaces() {
   places_.clear();
-  std::vector<double> of_pieces(mappers_.pieces().size());
   std::size_t page = 0;
   for (std::uint32_t piece = 0; piece < mappers_.pieces().size(); ++piece) {
-    of_pieces[piece] = rates_.PartOfClock(piece);
     const PageKey end = EndOfPiece(piece);
     while (page < pages_.size() && EndOf(pages_, page) <= mappers_.pieces()[piece].name) {
       ++page;
@@ -233,7 +253,16 @@ void JoinedPages::FindPlaces() {
       places_.push_back({.piece = piece, .page = static_cast<std::uint32_t>(at)});
     }
   }
-  part_of_clock_ = MeanByPage(of_pieces);
+  part_of_clock_ = OnClock(&TargetTime::remembered_cpu_seconds);
+  std::size_t at = 0;
+  for (std::size_t file = 0; file < mappers_.files().size(); ++file) {
+    const double clock = Clock(file).remembered_cpu_seconds;
+    const TargetId name = mappers_.files()[file].name;
+    while (at < pages_.size() && pages_.key[at].target < name) part_of_clock_[at++] = 0;
+    for (; at < pages_.size() && pages_.key[at].target == name; ++at) {
+      part_of_clock_[at] = clock > 0 ? part_of_clock_[at] / clock : 0;
+    }
+  }
 }
 
 PageKey JoinedPages::EndOfPiece(std::uint32_t piece) const {

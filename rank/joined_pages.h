@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/epoch_profile.h"
@@ -60,8 +62,13 @@ class JoinedPages {
   // By row of pages(): the mean of its pages, from values by piece.
   std::vector<double> MeanByPage(std::span<const double> by_piece) const;
 
+  // By row of pages(): the file's clock in the last epoch and the part of it that samples watched,
+  // as far as it ran for mappers of the row. The second is remembered like the file's evidence.
+  std::vector<double> Running() const;
+  std::vector<double> Watched() const;
+
   // The clock of a file of mappers(): in the last epoch, and remembered like the file's evidence.
-  TargetTime Clock(std::size_t file) const { return clocks_.Of(mappers_.files()[file].name); }
+  TargetTime Clock(std::size_t file) const;
 
   // Returns `table` with one row for each page, on its file's clock, and adds the clocks to
   // `times`. `all`: the times of all targets that were ever listed.
@@ -78,6 +85,8 @@ class JoinedPages {
   void FollowPieces(const EvidenceTable& older);
   void FollowClocks(const EpochProfile& profile, const Keeps& keeps_of_files,
                     const TargetTimes& times);
+  // By row of pages(): the sum over its mappers of a time, in terms of the file's clock.
+  std::vector<double> OnClock(double TargetTime::* time) const;
 
   SharedPages shared_;
   std::vector<std::tuple<TargetId, TargetId, Vpn, Vpn, Vpn>> parts_;  // that shared_ has
@@ -88,7 +97,9 @@ class JoinedPages {
   RateChanges changes_;
   std::vector<Place> places_;
   std::vector<double> part_of_clock_;
-  TargetTimes clocks_;  // by file
+  // By file and mapper; remembered times fade as the file's evidence does, which may be sooner or
+  // later than the process's other evidence.
+  std::map<std::pair<TargetId, TargetId>, TargetTime> times_;
   bool is_fed_ = false;
 };
 

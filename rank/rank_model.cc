@@ -214,12 +214,8 @@ bool Ranker::JoinsRowsOf(const EvidenceTable& table) const {
 
 void Ranker::RateShared(const RateView& view, RateKinds& sorter, RatedRows& rated) const {
   const PageMappers& mappers = pages_.mappers();
-  std::vector<double> now;  // the CPU time of each mapper in the last epoch
-  for (const PageMappers::Mapper& mapper : mappers.mappers()) {
-    now.push_back(pages_.rates().Activity(&mapper - mappers.mappers().data()) *
-                  times_.Of(mapper.target).cpu_seconds);
-  }
-  const std::vector<double> running = pages_.MeanByPage(pages_.rates().SumByPiece(now));
+  const std::vector<double> running = pages_.Running();
+  const std::vector<double> watched = pages_.Watched();
   TargetTime clock;
   std::optional<std::size_t> file;
   std::optional<std::uint32_t> last;
@@ -241,7 +237,7 @@ void Ranker::RateShared(const RateView& view, RateKinds& sorter, RatedRows& rate
     const auto kind = [&](const Evidence& of) {
       RateEvidence rate = view.Of(of, pages, /*watched_seconds=*/0);
       rate.ScaleTimes(1 / part_of_clock);
-      rate.seconds_watched = view.Of({}, pages, clock.watched_seconds).seconds_watched;
+      rate.seconds_watched = view.Of({}, pages, watched[page] / part_of_clock).seconds_watched;
       return rate;
     };
     RatedRow& row =

@@ -558,6 +558,37 @@ TEST(SharedPages, KeepTheirRateOfSamplesWhileAMapperRests) {
   EXPECT_NEAR(ranker.Score(RankSource::kSamples)[16], before, before / 20);
 }
 
+// One process maps half of the file, and uses so much CPU time after ten epochs. Each uses its pages
+// alike.
+TEST(SharedPages, KeepTheirRateOfSamplesWhoeverMapsOtherPages) {
+  for (const double later : {0.0, 0.1, 1.0}) {
+    Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+    for (std::uint64_t index = 0; index < 40; ++index) {
+      EpochProfile epoch = Epoch(index, {});
+      for (std::uint32_t id = 0; id < 2; ++id) {
+        const double used = id == 1 && index >= 10 ? later : 1;
+        const std::uint64_t pages = id == 0 ? 16 : 8;
+        Target target = Maps(id, {Shared(100, pages)});
+        target.cpu_time = nanoseconds(static_cast<std::int64_t>(1e9 * used));
+        epoch.targets.push_back(target);
+        for (std::uint64_t page = 0; page < pages && used > 0; ++page) {
+          PageRecord record{.key = Key(id, 100 + page)};
+          record.load_samples = static_cast<std::uint32_t>(40 * used);
+          Append(epoch.pages, record);
+        }
+      }
+      ranker.Absorb(epoch);
+    }
+    const Scores scores = ranker.Score(RankSource::kSamples);
+    for (std::size_t row = 0; row < scores.size(); ++row) {
+      const PageKey key = ranker.table().key[row];
+      const double used = key.target == TargetId(1) ? later : 1;
+      EXPECT_NEAR(scores[row], 40 * used, 3)
+          << "row " << row << ", where the other uses " << later << " s an epoch";
+    }
+  }
+}
+
 // A second process unmaps the file while the hot set moves, and maps it again. Both map another
 // file throughout.
 TEST(SharedPages, HaveTheEvidenceOfTheTimeInBetweenWhenAMapperReturns) {
