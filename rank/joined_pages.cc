@@ -224,8 +224,7 @@ void JoinedPages::FollowClocks(const EpochProfile& profile, const Keeps& keeps_o
 
 TargetTime JoinedPages::Clock(std::size_t file) const {
   const TargetId name = mappers_.files()[file].name;
-  return rates_.Clock(mappers_, file,
-                      [&](TargetId target) { return times_.at({name, target}); });
+  return rates_.Clock(mappers_, file, [&](TargetId target) { return times_.at({name, target}); });
 }
 
 std::vector<double> JoinedPages::OnClock(double TargetTime::* time) const {

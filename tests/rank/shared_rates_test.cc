@@ -558,8 +558,8 @@ TEST(SharedPages, KeepTheirRateOfSamplesWhileAMapperRests) {
   EXPECT_NEAR(ranker.Score(RankSource::kSamples)[16], before, before / 20);
 }
 
-// One process maps half of the file, and uses so much CPU time after ten epochs. Each uses its pages
-// alike.
+// One process maps half of the file, and uses so much CPU time after ten epochs. Each uses its
+// pages alike.
 TEST(SharedPages, KeepTheirRateOfSamplesWhoeverMapsOtherPages) {
   for (const double later : {0.0, 0.1, 1.0}) {
     Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
