@@ -168,15 +168,29 @@ static void* map_file(size_t pages) {
   return map(pages, MAP_PRIVATE, fd);
 }
 
-/* A child that keeps `part` until it is told to end, and says by its status whether it was kept. */
+/*
+ * A child that keeps `part` until it is told to end, and says by its status whether it was kept. It
+ * has all of these pages in its page table on return.
+ */
 static pid_t fork_keeper(struct part* part) {
+  int ready[2];
+  char byte = 0;
   pid_t parent = getpid();
-  pid_t child = fork();
+  pid_t child;
 
+  if (pipe(ready) != 0) die("pipe");
+  child = fork();
   if (child < 0) die("fork");
-  if (child > 0) return child;
+  if (child > 0) {
+    close(ready[1]);
+    if (read(ready[0], &byte, 1) != 1) die("a child");
+    close(ready[0]);
+    return child;
+  }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(2);
+  check_all(part, 1);
+  if (write(ready[1], &byte, 1) != 1) _exit(2);
   keep(part, 1);
   _exit(0);
 }
