@@ -558,16 +558,16 @@ TEST(SharedPages, KeepTheirRateOfSamplesWhileAMapperRests) {
   EXPECT_NEAR(ranker.Score(RankSource::kSamples)[16], before, before / 20);
 }
 
-// One process maps half of the file, and uses so much CPU time after ten epochs. Each uses its
-// pages alike.
+// Two processes map a file, and a third one half of it, which uses so much CPU time after ten
+// epochs. Each uses its pages alike.
 TEST(SharedPages, KeepTheirRateOfSamplesWhoeverMapsOtherPages) {
   for (const double later : {0.0, 0.1, 1.0}) {
     Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
     for (std::uint64_t index = 0; index < 40; ++index) {
       EpochProfile epoch = Epoch(index, {});
-      for (std::uint32_t id = 0; id < 2; ++id) {
-        const double used = id == 1 && index >= 10 ? later : 1;
-        const std::uint64_t pages = id == 0 ? 16 : 8;
+      for (std::uint32_t id = 0; id < 3; ++id) {
+        const double used = id == 2 && index >= 10 ? later : 1;
+        const std::uint64_t pages = id < 2 ? 16 : 8;
         Target target = Maps(id, {Shared(100, pages)});
         target.cpu_time = nanoseconds(static_cast<std::int64_t>(1e9 * used));
         epoch.targets.push_back(target);
@@ -582,9 +582,9 @@ TEST(SharedPages, KeepTheirRateOfSamplesWhoeverMapsOtherPages) {
     const Scores scores = ranker.Score(RankSource::kSamples);
     for (std::size_t row = 0; row < scores.size(); ++row) {
       const PageKey key = ranker.table().key[row];
-      const double used = key.target == TargetId(1) ? later : 1;
+      const double used = key.target == TargetId(2) ? later : 1;
       EXPECT_NEAR(scores[row], 40 * used, 3)
-          << "row " << row << ", where the other uses " << later << " s an epoch";
+          << "row " << row << ", where the third uses " << later << " s an epoch";
     }
   }
 }
