@@ -32,7 +32,7 @@ class MemoryBinding {
   // Whether neither the cpuset nor the policy of any of these pages' mappings is against it. Pages
   // may always be where they are. O(log n) for n ranges, and as many more as the pages lie in.
   bool MayMove(VpnRange pages, NodeId from, NodeId to) const;
-  // What holds for any of these pages is not known.
+  // True if nobody knows the policy of some of these pages.
   bool HasUnread(VpnRange pages) const;
   // False: all pages may be moved to all of these nodes.
   bool Binds(std::span<const NodeId> nodes) const;

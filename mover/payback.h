@@ -50,7 +50,7 @@ class Payback {
   // Settles what is still watched.
   void End();
 
-  // What has been settled since the last call, in that order; by page where at once.
+  // Moves that have been settled since the last call, in that order; those of one moment by page.
   std::vector<SettledMove> TakeSettled() { return std::exchange(settled_, {}); }
   std::size_t watched() const { return watched_.size(); }
 

@@ -91,7 +91,7 @@ void PlacementMap::Rename(std::span<const Renamed> pages) {
     VpnRange old{from.vpn, from.vpn + count};
     for (PlacedRun run : Within(from.target, old)) {
       const std::uint64_t leaf = run.leaf.value();
-      // Of a leaf that is cut nothing stays known.
+      // A leaf that is cut is no longer known at all.
       old.start = std::min(old.start, Vpn(run.pages.start.value() / leaf * leaf));
       old.end = std::max(old.end, Vpn((run.pages.end.value() + leaf - 1) / leaf * leaf));
       if (!to) continue;

@@ -62,7 +62,7 @@ class PlacementMap {
   // Runs of a target by their first page; neighbours that are alike are one.
   using Runs = std::map<Vpn, PlacedRun>;
   const Runs& RunsOf(TargetId target) const;
-  // What of them lies within `range`.
+  // Returns the runs of a target within `range`, cut at its ends.
   std::vector<PlacedRun> Within(TargetId target, VpnRange range) const;
   std::size_t runs() const;
 

@@ -49,7 +49,7 @@ void JoinedPages::LearnRates(const EvidenceTable& all, const TargetTimes& times,
     times_.clear();
     return;
   }
-  // By mapper: the mapper before that is the same process in the same file.
+  // Each mapper has the one before that is the same process in the same file.
   std::vector<std::optional<std::size_t>> same;
   std::vector<double> start;
   for (const PageMappers::Mapper& mapper : mappers_.mappers()) {
@@ -210,7 +210,7 @@ void JoinedPages::FollowClocks(const EpochProfile& profile, const Keeps& keeps_o
     const bool is_known = first != times_.end() && first->first.first == file.name;
     for (std::size_t m = file.first_mapper; m < file.end_mapper; ++m) {
       const TargetId target = mappers_.mappers()[m].target;
-      // What a new mapper did before was not in this file.
+      // A new mapper has spent no earlier time on this file.
       TargetTime time = is_known ? times.In(latest, target) : times.Of(target);
       if (const auto before = times_.find({file.name, target}); before != times_.end()) {
         time.watched_seconds += keep * before->second.watched_seconds;
@@ -293,10 +293,9 @@ EvidenceTable JoinedPages::ByPage(EvidenceTable table, const TargetTimes& all,
   if (empty()) return table;
   const PageMappers mappers(table.key, table.span_pages, shared_);
   EvidenceTable by_page;
-  auto joined = mappers.rows().begin();
+  std::size_t next_shared = 0;
   for (std::size_t row = 0; row < table.size(); ++row) {
-    while (joined != mappers.rows().end() && joined->row < row) ++joined;
-    if (joined != mappers.rows().end() && joined->row == row) continue;
+    if (mappers.IsShared(row, next_shared)) continue;
     Push(by_page, table.key[row], table.span_pages[row], table.evidence[row]);
   }
   const EvidenceTable pages = Join(table);

@@ -59,11 +59,9 @@ class JoinedPages {
   VpnRange PagesAt(Place place) const;
   // The part of the file's clock that runs for the mappers of a row of pages(); 0: for none.
   double PartOfClock(std::size_t page) const { return part_of_clock_[page]; }
-  // By row of pages(): the mean of its pages, from values by piece.
-  std::vector<double> MeanByPage(std::span<const double> by_piece) const;
-
-  // By row of pages(): the file's clock in the last epoch and the part of it that samples watched,
-  // as far as it ran for mappers of the row. The second is remembered like the file's evidence.
+  // Both return a value for each row of pages(): the file's clock in the last epoch, and the part
+  // of the clock that samples watched, as far as it ran for mappers of the row. The second is
+  // remembered like the file's evidence.
   std::vector<double> Running() const;
   std::vector<double> Watched() const;
 
@@ -85,7 +83,9 @@ class JoinedPages {
   void FollowPieces(const EvidenceTable& older);
   void FollowClocks(const EpochProfile& profile, const Keeps& keeps_of_files,
                     const TargetTimes& times);
-  // By row of pages(): the sum over its mappers of a time, in terms of the file's clock.
+  // Returns the mean over the pages of each row of pages(), from values by piece.
+  std::vector<double> MeanByPage(std::span<const double> by_piece) const;
+  // Adds up a time over the mappers of each row of pages(), in terms of the file's clock.
   std::vector<double> OnClock(double TargetTime::* time) const;
 
   SharedPages shared_;
@@ -97,8 +97,8 @@ class JoinedPages {
   RateChanges changes_;
   std::vector<Place> places_;
   std::vector<double> part_of_clock_;
-  // By file and mapper; remembered times fade as the file's evidence does, which may be sooner or
-  // later than the process's other evidence.
+  // Keys are file and mapper; remembered times fade as the file's evidence does, which may be
+  // sooner or later than the process's other evidence.
   std::map<std::pair<TargetId, TargetId>, TargetTime> times_;
   bool is_fed_ = false;
 };

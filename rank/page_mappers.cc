@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "base/epoch_profile.h"
+#include "base/merge_runs.h"
 
 namespace tmprof {
 namespace {
@@ -88,7 +90,6 @@ PageMappers::PageMappers(std::span<const PageKey> key, std::span<const std::uint
 
   // Rows are met in ascending order, and those of a part have ascending names.
   std::vector<Named> named;
-  std::vector<std::size_t> part_ends;
   for (const TargetId target : shared.Mappers()) {
     for (const SharedPages::Part& part : shared.PartsOf(target)) {
       const auto twice = twice_of.find(part.name.target);
@@ -106,11 +107,10 @@ PageMappers::PageMappers(std::span<const PageKey> key, std::span<const std::uint
                          .row = static_cast<std::uint32_t>(row),
                          .at = static_cast<std::uint32_t>(named.size())});
       }
-      part_ends.push_back(named.size());
     }
   }
   if (named.empty()) return;
-  SortByName(named, std::move(part_ends));
+  MergeRuns(named, {}, [](const Named& each) { return std::tuple(each.name, each.row); });
   std::map<TargetId, std::vector<Vpn>> edges;
   for (const auto& [file, twice] : twice_of) edges.emplace(file, EdgesOf(parts_of.at(file)));
   CutPieces(named, edges);
@@ -136,29 +136,6 @@ PageMappers::PageMappers(std::span<const PageKey> key, std::span<const std::uint
   }
   FindRows(named);
   FindMappers(key);
-}
-
-// Merges neighbours among the parts until one is left: far fewer steps than sorting takes.
-void PageMappers::SortByName(std::vector<Named>& named, std::vector<std::size_t> part_ends) {
-  const auto less = [](const Named& a, const Named& b) {
-    return a.name != b.name ? a.name < b.name : a.row < b.row;
-  };
-  std::vector<Named> merged(named.size());
-  while (part_ends.size() > 1) {
-    std::vector<std::size_t> ends;
-    auto to = merged.begin();
-    std::size_t start = 0;
-    for (std::size_t i = 0; i < part_ends.size(); i += 2) {
-      const auto first = named.begin() + static_cast<std::ptrdiff_t>(start);
-      const auto middle = named.begin() + static_cast<std::ptrdiff_t>(part_ends[i]);
-      ends.push_back(part_ends[std::min(i + 1, part_ends.size() - 1)]);
-      const auto end = named.begin() + static_cast<std::ptrdiff_t>(ends.back());
-      to = std::merge(first, middle, middle, end, to, less);
-      start = ends.back();
-    }
-    named.swap(merged);
-    part_ends = std::move(ends);
-  }
 }
 
 std::optional<std::size_t> PageMappers::Find(TargetId file, TargetId target) const {

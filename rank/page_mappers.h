@@ -77,8 +77,6 @@ class PageMappers {
     std::uint32_t at;  // of rows_
   };
 
-  // Rows before `part_ends` are of one part each.
-  static void SortByName(std::vector<Named>& named, std::vector<std::size_t> part_ends);
   // `edges`: where mappings begin or end, by file.
   void CutPieces(const std::vector<Named>& named,
                  const std::map<TargetId, std::vector<Vpn>>& edges);

@@ -265,16 +265,12 @@ RatedRows Ranker::Rate(const EvidenceTable& table, RankSource source, FoundAt fo
   RateKinds sorter(found_at);
   RatedRows rated;
   const bool joins = JoinsRowsOf(table);
-  auto joined = pages_.mappers().rows().begin();
+  std::size_t next_shared = 0;
   TargetTime time;
   bool any_time = false;
   for (std::size_t row = 0; row < table.size(); ++row) {
     if (!view.Sees(table.evidence[row])) continue;
-    if (joins) {
-      const auto end = pages_.mappers().rows().end();
-      while (joined != end && joined->row < row) ++joined;
-      if (joined != end && joined->row == row) continue;
-    }
+    if (joins && pages_.mappers().IsShared(row, next_shared)) continue;
     const PageKey key = table.key[row];
     if (!any_time || time.target != key.target) {
       time = times_.Of(key.target);
@@ -421,17 +417,17 @@ Ranker::PageScores Ranker::ScoreByPage(RankSource source) const {
   if (pages_.empty()) return by_page;
   const PageMappers mappers(table().key, table().span_pages, pages_.shared_pages());
   std::size_t kept = 0;
-  auto joined = mappers.rows().begin();
+  std::size_t next_shared = 0;
   Scores of_pieces(mappers.pieces().size());
   for (std::size_t row = 0; row < table().size(); ++row) {
-    while (joined != mappers.rows().end() && joined->row < row) ++joined;
-    if (joined == mappers.rows().end() || joined->row != row) {
+    if (!mappers.IsShared(row, next_shared)) {
       by_page.key[kept] = by_page.key[row];
       by_page.span_pages[kept] = by_page.span_pages[row];
       by_page.score[kept++] = by_page.score[row];
       continue;
     }
-    for (std::uint32_t piece = joined->first_piece; piece < joined->end_piece; ++piece) {
+    const PageMappers::Row& joined = mappers.rows()[next_shared];
+    for (std::uint32_t piece = joined.first_piece; piece < joined.end_piece; ++piece) {
       of_pieces[piece] +=
           by_page.score[row] * mappers.pieces()[piece].pages / by_page.span_pages[row];
     }

@@ -42,7 +42,7 @@ class SharedRates {
     std::vector<Seen> seen;
     std::vector<std::size_t> first;  // by piece, and one more: places in `seen`
     std::vector<Edge> unseen;        // ascending by piece; they close what they open
-    // By mapper: the time in which each page was watched by samples that tell its activity.
+    // Each mapper has the time in which samples that tell its activity watched each page.
     std::vector<double> watched;
 
     std::span<const Seen> Of(std::size_t piece) const {

@@ -191,7 +191,7 @@ class SharedSpans::MappingWalk {
     }
   }
 
-  // By step. A row may hold several pieces.
+  // Returns evidence by step. A row may hold several pieces.
   std::span<const Evidence> Of(const EvidenceTable& table, std::size_t row) {
     if (row_ == row) return evidence_;
     row_ = row;

@@ -70,7 +70,7 @@ class SharedSpans {
 
  private:
   class MappingWalk;
-  // By target and by the address that the file's first page would have.
+  // Keys are a target and the address that the file's first page would have.
   using MappingWalks = std::map<PageKey, MappingWalk>;
 
   template <typename Visit>

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "apps/tmprofd/ranked_rows.h"
+#include "base/merge_runs.h"
 #include "base/unique_fd.h"
 
 namespace tmprof {
@@ -164,7 +165,7 @@ void LedgerKeeper::Observe(const EpochProfile& epoch, const EvidenceTable& table
       seen.push_back({span.key, span.pages, span.seen, span.score});
     }
   }
-  MergeRuns(of_mappers);
+  MergeRuns(of_mappers, {}, &MappedSpan::key);
   ForEachStretch(std::span<const MappedSpan>(of_mappers),
                  [&seen](PageKey first, PageCount pages, std::span<const MappedSpan> open) {
                    SeenSpan& sum = seen.emplace_back(first, pages);
@@ -174,7 +175,7 @@ void LedgerKeeper::Observe(const EpochProfile& epoch, const EvidenceTable& table
                      sum.score += share.score;
                    }
                  });
-  MergeRuns(seen);
+  MergeRuns(seen, {}, &SeenSpan::key);
   payback_.Observe(epoch.index, seen, WhatNoRecordMeans(epoch));
 }
 

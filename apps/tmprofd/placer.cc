@@ -186,7 +186,7 @@ void Placer::FollowOwners(const EpochProfile& epoch, std::span<const PlacedTarge
       Append(seen, change);
     }
   }
-  // What is known of these pages was found through another mapping.
+  // The places of these pages were found through another mapping.
   for (const auto& [from, to, pages] : seen) {
     const auto place = map_.Find(from);
     const std::uint64_t leaf = place ? place->leaf.value() : 1;

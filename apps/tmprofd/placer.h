@@ -101,7 +101,7 @@ class Placer {
  private:
   void FollowTargets(const EpochProfile& epoch, std::span<const PlacedTarget> targets);
   void FollowOwners(const EpochProfile& epoch, std::span<const PlacedTarget> targets);
-  // What is known of pages is known by their new owners' addresses from now on.
+  // Places of pages are known by their new owners' addresses from now on.
   void TakeOver(const PageOwners::Changes& changes);
   void Survey(std::span<const PlacedTarget> targets, std::chrono::nanoseconds look_for);
   // The next epoch's survey begins with these pages.

@@ -5,6 +5,8 @@
 #include <functional>
 #include <optional>
 
+#include "base/merge_runs.h"
+
 namespace tmprof {
 
 RankedRows::Part RankedRows::Part::Of(PageKey first, PageCount some) const {
@@ -44,7 +46,7 @@ void RankedRows::Take(const EvidenceTable& table, const Scores& scores, const Pa
       parts_.push_back(whole.Of(name, pages));
     });
   }
-  MergeRuns(parts_);
+  MergeRuns(parts_, {}, &Part::key);
   ForEachStretch(std::span<const Part>(parts_),
                  [&](PageKey first, PageCount pages, std::span<const Part> open) {
                    Part sum{first, pages, 0, 0, false};
@@ -58,7 +60,7 @@ void RankedRows::Take(const EvidenceTable& table, const Scores& scores, const Pa
                      merged_.push_back(sum.Of(address, owned));
                    });
                  });
-  MergeRuns(merged_);
+  MergeRuns(merged_, {}, &Part::key);
 }
 
 RankedRows::Cursor::Cursor(const RankedRows& rows, TargetId target)

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "base/page_key.h"
@@ -23,29 +22,6 @@ struct RankedRow {
   double samples = 0;
   bool looked_at = false;
 };
-
-// Sorts what consists of a few ascending runs, by key; equal ones stay in order.
-template <typename Part>
-void MergeRuns(std::vector<Part>& parts) {
-  std::vector<std::size_t> ends;  // of the runs
-  for (std::size_t i = 1; i < parts.size(); ++i) {
-    if (parts[i].key < parts[i - 1].key) ends.push_back(i);
-  }
-  ends.push_back(parts.size());
-  const auto at = [&parts](std::size_t i) {
-    return parts.begin() + static_cast<std::ptrdiff_t>(i);
-  };
-  while (ends.size() > 1) {
-    std::vector<std::size_t> merged;
-    std::size_t begin = 0;
-    for (std::size_t run = 0; run < ends.size(); run += 2) {
-      const std::size_t end = run + 1 < ends.size() ? ends[run + 1] : ends[run];
-      std::ranges::inplace_merge(at(begin), at(ends[run]), at(end), {}, &Part::key);
-      merged.push_back(begin = end);
-    }
-    ends = std::move(merged);
-  }
-}
 
 // Calls `take(first, pages, parts)` for each stretch of pages that the same parts hold, ascending.
 // Parts have a `key` and `pages`; they ascend by key and may overlap.

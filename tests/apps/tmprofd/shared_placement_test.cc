@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <map>
 #include <memory>
-#include <random>
 #include <set>
 #include <vector>
 
@@ -531,28 +530,6 @@ TEST_F(SharedPlacementTest, APrivatePageThatIsMappedElsewhereIsLetBeAndCountedBy
     ASSERT_EQ(next.not_moved, NotMoved{.mapped_elsewhere = 1});
   }
   EXPECT_THAT(Decide(hot).moves, SizeIs(1)) << "it may be the process's own by now";
-}
-
-TEST(MergeRuns, SortsAscendingRunsAndKeepsTheOrderOfEqualKeys) {
-  struct Part {
-    PageKey key;
-    int place;
-    bool operator==(const Part&) const = default;
-  };
-  std::mt19937 random(3);
-  for (std::size_t runs = 0; runs < 9; ++runs) {
-    std::vector<Part> parts;
-    for (std::size_t run = 0; run < runs; ++run) {
-      std::uint64_t vpn = random() % 4;
-      for (std::size_t i = 0; i < 1 + random() % 5; ++i, vpn += random() % 3) {
-        parts.push_back({{TargetId(1), Vpn(vpn)}, static_cast<int>(parts.size())});
-      }
-    }
-    std::vector<Part> sorted = parts;
-    std::ranges::stable_sort(sorted, {}, &Part::key);
-    MergeRuns(parts);
-    EXPECT_EQ(parts, sorted) << runs << " runs";
-  }
 }
 
 // Two other processes map the file, run, and were never seen to use it.
