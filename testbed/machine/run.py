@@ -29,7 +29,9 @@ KERNEL_ARGUMENTS = " ".join((
     "panic=-1", "oops=panic",
     # The guest's clock runs on while the host's CPUs are busy with something else: three times the
     # usual patience before that is taken for a lockup (10 s) or a stall (21 s).
-    "watchdog_thresh=30", "rcupdate.rcu_cpu_stall_timeout=63"))
+    "watchdog_thresh=30", "rcupdate.rcu_cpu_stall_timeout=63",
+    # A CPU that is stuck for twice that time seldom comes free, and the time limit may be far off.
+    "softlockup_panic=1"))
 # What a hanging kernel is asked: SysRq w lists the blocked tasks, l each CPU's stack. Ctrl-A b is a
 # serial break to QEMU's multiplexer; a key that comes right after it is a SysRq
 # (drivers/tty/serial/serial_core.c). A second break would overtake the first key: they take turns.
