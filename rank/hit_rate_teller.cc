@@ -26,11 +26,11 @@ HitRateTeller::HitRateTeller(const Ranker::Options& options, RankSource source,
                              std::span<const PageCount> capacities)
     : source_(source),
       capacities_(capacities.begin(), capacities.end()),
-      ascending_(Ascending(capacities)),
       ranker_(options),
-      history_(ascending_.size()) {
+      chosen_{.capacities = Ascending(capacities), .key = {}, .span_pages = {}, .first_choice = {}},
+      history_(chosen_.capacities.size()) {
   TMPROF_CHECK(IsEstimated(options.model, source) && source != RankSource::kSamples &&
-               ascending_.size() < 255);
+               chosen_.capacities.size() < 255);
 }
 
 void HitRateTeller::Absorb(const EpochProfile& profile) {
@@ -56,7 +56,7 @@ void HitRateTeller::Choose() {
   if (rows.empty()) return;
   std::ranges::stable_sort(rows, std::greater(),
                            [&](std::uint32_t row) { return scores[row] / table.span_pages[row]; });
-  const auto none = static_cast<std::uint8_t>(ascending_.size());
+  const auto none = static_cast<std::uint8_t>(chosen_.capacities.size());
   chosen_.key = table.key;
   chosen_.span_pages = table.span_pages;
   chosen_.first_choice.assign(table.key.size(), none);
@@ -64,7 +64,7 @@ void HitRateTeller::Choose() {
   std::uint8_t choice = 0;
   for (const std::uint32_t row : rows) {
     used += PageCount(table.span_pages[row]);
-    while (choice < none && used > ascending_[choice]) ++choice;
+    while (choice < none && used > chosen_.capacities[choice]) ++choice;
     if (choice == none) break;
     chosen_.first_choice[row] = choice;
   }
@@ -74,8 +74,8 @@ std::vector<HitRates> HitRateTeller::Tell() const {
   std::vector<HitRates> told = ranker_.HitRatesAt(source_, capacities_);
   const std::vector<std::optional<HitRate>> history = history_.Estimate();
   for (HitRates& each : told) {
-    const auto at = std::ranges::lower_bound(ascending_, each.capacity);
-    each.history = history[static_cast<std::size_t>(at - ascending_.begin())];
+    const auto at = std::ranges::lower_bound(chosen_.capacities, each.capacity);
+    each.history = history[static_cast<std::size_t>(at - chosen_.capacities.begin())];
     // The first reads of one epoch judge history, mostly without fast tries. They hide the rates of
     // the pages ranked best, whose share may be as large in history.
     if (each.history && each.attainable) {

@@ -9,6 +9,7 @@
 
 #include "base/epoch_profile.h"
 #include "base/units.h"
+#include "rank/chosen_spans.h"
 #include "rank/hit_rates.h"
 #include "rank/judged_history.h"
 #include "rank/rank_model.h"
@@ -24,6 +25,9 @@ class HitRateTeller {
   // Oldest first.
   void Absorb(const EpochProfile& profile);
 
+  // What the ranking would put into tier 1 now.
+  const ChosenSpans& chosen() const { return chosen_; }
+
   // One for each capacity, in the order given.
   std::vector<HitRates> Tell() const;
 
@@ -32,7 +36,6 @@ class HitRateTeller {
 
   RankSource source_;
   std::vector<PageCount> capacities_;  // as given
-  std::vector<PageCount> ascending_;   // without repeats
   Ranker ranker_;
   ChosenSpans chosen_;  // by what the last epoch that ranked something knew
   JudgedHistory history_;

@@ -11,19 +11,13 @@
 #include <vector>
 
 #include "base/page_key.h"
+#include "rank/chosen_spans.h"
 #include "rank/evidence.h"
 #include "rank/hit_rates.h"
 #include "rank/rate_fit.h"
 #include "rank/target_times.h"
 
 namespace tmprof {
-
-// Spans in the order of choice: each choice holds the spans of those before it, and more.
-struct ChosenSpans {
-  std::vector<PageKey> key;  // ascending
-  std::vector<std::uint32_t> span_pages;
-  std::vector<std::uint8_t> first_choice;  // that holds the span; the number of choices: none does
-};
 
 class JudgedHistory {
  public:

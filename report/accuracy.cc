@@ -203,20 +203,32 @@ struct Ideal {
   double total = 0;      // of all
 };
 
-Ideal IdealOf(const TruthPhase& phase, Ratio k_ratio) {
-  std::vector<TruthSpan> heaviest;
+PageCount PagesOf(const TruthPhase& phase) {
   PageCount pages;
-  Ideal ideal;
+  for (const ProcessTruth& process : phase.processes) {
+    for (const TruthSpan& span : process.spans) pages += span.range.size();
+  }
+  return pages;
+}
+
+double WeightOf(const TruthPhase& phase) {
+  double weight = 0;
   for (const ProcessTruth& process : phase.processes) {
     for (const TruthSpan& span : process.spans) {
-      heaviest.push_back(span);
-      pages += span.range.size();
-      ideal.total += span.page_weight * static_cast<double>(span.range.size().value());
+      weight += span.page_weight * static_cast<double>(span.range.size().value());
     }
   }
+  return weight;
+}
+
+Ideal IdealOf(const TruthPhase& phase, PageCount k) {
+  std::vector<TruthSpan> heaviest;
+  for (const ProcessTruth& process : phase.processes) {
+    heaviest.insert(heaviest.end(), process.spans.begin(), process.spans.end());
+  }
+  Ideal ideal{.k = k, .total = WeightOf(phase)};
   std::ranges::sort(heaviest, std::greater(), &TruthSpan::page_weight);
-  ideal.k = CapacityAt(k_ratio, pages);
-  PageCount left = ideal.k;
+  PageCount left = k;
   for (const TruthSpan& span : heaviest) {
     const double weight = span.page_weight;
     if (left > PageCount(0)) {
@@ -459,7 +471,7 @@ class Averages {
 
   void Add(const PhaseSum& sum, const TruthPhase& phase) {
     if (sum.epochs() == 0) return;
-    const Ideal ideal = IdealOf(phase, options_.k_ratio);
+    const Ideal ideal = IdealOf(phase, CapacityAt(options_.k_ratio, PagesOf(phase)));
     for (std::size_t i = 0; i < kRanked.size(); ++i) {
       const PhaseAccuracy accuracy = Judge(sum, kRanked[i], phase, ideal, options_.among_truth);
       AccuracyRow& row = rows_[i];
@@ -623,6 +635,21 @@ Result<Truth> TruthOfEpochs(EpochStream& epochs, std::string_view name,
   }
   truth.end = ended;
   return truth;
+}
+
+double ShareOf(const TruthPhase& phase, std::span<const PagesOfProcess> pages) {
+  double weight = 0;
+  TruthSearch search(phase);
+  for (const PagesOfProcess& each : pages) {
+    search.Find(each.pid, each.pages,
+                [&](double page_weight, double found) { weight += page_weight * found; });
+  }
+  return weight / WeightOf(phase);
+}
+
+double BestShare(const TruthPhase& phase, PageCount k) {
+  const Ideal ideal = IdealOf(phase, k);
+  return ideal.weight / ideal.total;
 }
 
 Result<AccuracyOutcome> ScoreAgainstTruth(EpochStream& trace, const Truth& truth,

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,6 +69,18 @@ struct AccuracyOptions {
   // Pages that are not of the truth take no place among the k ranked best.
   bool among_truth = false;
 };
+
+// Pages of one process; of none that is known without a pid.
+struct PagesOfProcess {
+  std::optional<Pid> pid;
+  VpnRange pages;
+};
+
+// The part of the phase's weight that these pages have. A page of the truth counts once.
+double ShareOf(const TruthPhase& phase, std::span<const PagesOfProcess> pages);
+
+// The part that the k heaviest pages have.
+double BestShare(const TruthPhase& phase, PageCount k);
 
 // Averages over the phases that hold at least one whole epoch.
 struct AccuracyRow {

@@ -128,13 +128,16 @@ std::string Line(const EpochProfile& epoch, const PageRecord& record, const Targ
   const auto if_looked = [looked](auto value) {
     return looked ? fmt::format("{}", value) : std::string();
   };
+  const auto if_tried = [&record](auto value) {
+    return record.fast_looks > 0 ? fmt::format("{}", value) : std::string();
+  };
   const auto if_modelled = [](std::optional<std::uint64_t> misses) {
     return misses ? fmt::format("{}", *misses) : std::string();
   };
   std::string name;
   if (target != nullptr) name = CsvField(target->name);
   return fmt::format(
-      "{},{},{},{},{},{},{:#x},{},{},{},{},{},{},{},{},{},{},{},{}\n", epoch.index,
+      "{},{},{},{},{},{},{:#x},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", epoch.index,
       Seconds(epoch.start - info.start), Seconds(epoch.end - info.start), record.key.target.value(),
       target != nullptr ? fmt::format("{}", target->pid.value()) : "", name,
       AddressOf(record.key.vpn), record.span.value(), record.looks, if_looked(record.references),
@@ -144,7 +147,8 @@ std::string Line(const EpochProfile& epoch, const PageRecord& record, const Targ
       record.accesses ? fmt::format("{}", record.accesses->loads) : "",
       record.accesses ? fmt::format("{}", record.accesses->stores) : "",
       record.accesses ? if_modelled(record.accesses->llc_misses) : "",
-      record.accesses ? if_modelled(record.accesses->dtlb_misses) : "");
+      record.accesses ? if_modelled(record.accesses->dtlb_misses) : "", if_tried(record.fast_looks),
+      if_tried(record.fast_found), if_tried(record.fast_time.seconds()));
 }
 
 const Target* FindTarget(const EpochProfile& epoch, TargetId id) {
@@ -268,9 +272,11 @@ Result<ConvertStats> ConvertToCsv(const Trace& trace, const std::filesystem::pat
   Output output(path);
   if (Status opened = output.Open(trace); !opened) return Fail(std::move(opened.error()));
   output.Append(
-      CsvLine({"epoch", "start_s", "end_s", "target", "pid", "name", "start", "span_pages", "looks",
-               "references", "first_accesses", "at_risk_s", "load_samples", "store_samples", "node",
-               "loads", "stores", "llc_misses", "dtlb_misses"}));
+      CsvLine({"epoch",          "start_s",   "end_s",        "target",        "pid",
+               "name",           "start",     "span_pages",   "looks",         "references",
+               "first_accesses", "at_risk_s", "load_samples", "store_samples", "node",
+               "loads",          "stores",    "llc_misses",   "dtlb_misses",   "fast_looks",
+               "fast_found",     "fast_s"}));
   ConvertStats stats;
   Result<StreamEnd> end = ReadEpochs(trace, {}, [&](const EpochProfile& epoch) {
     ++stats.epochs;

@@ -9,12 +9,16 @@
 #include <utility>
 #include <vector>
 
+#include "apps/tmprof/addresses.h"
 #include "apps/tmprof/cli.h"
+#include "apps/tmprof/true_hit_rates.h"
 #include "base/human_units.h"
+#include "base/part_of_stream.h"
 #include "base/ratio.h"
 #include "policy/policy.h"
 #include "policy/replay/replay.h"
 #include "policy/replay/told_hit_rates.h"
+#include "report/accuracy.h"
 #include "report/format.h"
 #include "report/trace.h"
 
@@ -29,9 +33,11 @@ struct EvalOptions {
   std::vector<std::string> policies{"first_touch", "history", "oracle"};
   std::vector<std::string> ratios{"1/8", "1/16", "1/32", "1/64", "1/128"};
   std::string of = "footprint";
-  std::vector<std::string> fast;   // capacities; empty: the ratios
-  std::vector<std::string> ranks;  // empty: the best that each trace has
-  std::string judge;               // empty: the best that each trace has
+  std::vector<std::string> fast;       // capacities; empty: the ratios
+  std::vector<std::string> addresses;  // ranges; empty: all memory
+  std::string truth;                   // a file; empty: unknown
+  std::vector<std::string> ranks;      // empty: the best that each trace has
+  std::string judge;                   // empty: the best that each trace has
   std::string rank_model = "rate";
   std::string half_life = "default";
   std::string format = "text";
@@ -50,7 +56,8 @@ struct TraceEnd {
 // The hit rates that one trace tells without a replay.
 struct TraceHitRates {
   std::string trace;
-  std::vector<HitRates> at_ratio;  // one for each ratio; empty: not told
+  std::vector<HitRates> at_ratio;   // one for each ratio; empty: not told
+  std::vector<TrueHitRates> truly;  // parallel to it; empty: unknown
 };
 
 struct Evaluation {
@@ -58,14 +65,20 @@ struct Evaluation {
   std::vector<TraceEnd> ends;
   std::vector<TraceHitRates> told;
 
-  // The one of the same trace and ratio as a result; nullptr: it is not told.
-  const HitRates* ToldBeside(const TraceResult& result) const {
+  struct Beside {
+    const HitRates* told = nullptr;
+    const TrueHitRates* truly = nullptr;
+  };
+  // Those of the same trace and capacity as a result; nullptr: not told, or unknown.
+  Beside RatesBeside(const TraceResult& result) const {
     for (const TraceHitRates& each : told) {
       if (each.trace != result.trace) continue;
       const auto at = std::ranges::find(each.at_ratio, result.result.capacity, &HitRates::capacity);
-      return at == each.at_ratio.end() ? nullptr : &*at;
+      if (at == each.at_ratio.end()) return {};
+      const auto i = static_cast<std::size_t>(at - each.at_ratio.begin());
+      return {.told = &*at, .truly = each.truly.empty() ? nullptr : &each.truly[i]};
     }
-    return nullptr;
+    return {};
   }
 };
 
@@ -79,6 +92,18 @@ constexpr NamedHitRate kNamedHitRates[] = {
     {"oracle_curve", "oracle (curve)", &HitRates::oracle},
     {"attainable", "attainable", &HitRates::attainable},
     {"history_judged_apart", "history", &HitRates::history},
+};
+
+// What the truth says of each of them.
+struct NamedTruth {
+  const char* key;
+  const char* name;
+  std::optional<double> (*of)(const TrueHitRates&);
+};
+constexpr NamedTruth kNamedTruths[] = {
+    {"best", "truly: best", [](const TrueHitRates& rates) { return std::optional(rates.best); }},
+    {"ranked", "truly: this ranking", [](const TrueHitRates& rates) { return rates.ranked; }},
+    {"history", "truly: history", [](const TrueHitRates& rates) { return rates.history; }},
 };
 
 std::uint64_t BytesOf(PageCount pages) { return pages.value() * kBasePageBytes; }
@@ -191,6 +216,11 @@ Json AsJson(const TraceHitRates& told, const std::vector<Ratio>& ratios) {
                 {"capacity_bytes", BytesOf(rates.capacity)},
                 {"pages", rates.pages.value()}};
     for (const NamedHitRate& named : kNamedHitRates) row[named.key] = AsJson(rates.*named.rate);
+    if (!told.truly.empty()) {
+      Json& truly = row["truly"];
+      for (const NamedTruth& named : kNamedTruths)
+        truly[named.key] = OrNull(named.of(told.truly[i]));
+    }
     rows.push_back(std::move(row));
   }
   return rows;
@@ -244,6 +274,7 @@ std::string AsCsv(const Evaluation& evaluation, const ReplayOptions& options) {
     }
   }
   header.push_back("ratio_of");
+  for (const NamedTruth& named : kNamedTruths) header.push_back(fmt::format("truly_{}", named.key));
   std::string text = CsvLine(header);
   for (const TraceResult& row : evaluation.results) {
     const auto& [trace, whole, result] = row;
@@ -261,7 +292,7 @@ std::string AsCsv(const Evaluation& evaluation, const ReplayOptions& options) {
                                    std::string(Name(ranker.model)),
                                    HalfLife(ranker),
                                    std::to_string(BytesOf(result.capacity))};
-    const HitRates* told = evaluation.ToldBeside(row);
+    const auto [told, truly] = evaluation.RatesBeside(row);
     for (const NamedHitRate& named : kNamedHitRates) {
       const std::optional<HitRate> rate = told ? told->*named.rate : std::nullopt;
       for (const double HitRate::* part : {&HitRate::value, &HitRate::low, &HitRate::high}) {
@@ -269,6 +300,9 @@ std::string AsCsv(const Evaluation& evaluation, const ReplayOptions& options) {
       }
     }
     cells.push_back(result.ratio ? std::string(Name(options.ratio_of)) : "");
+    for (const NamedTruth& named : kNamedTruths) {
+      cells.push_back(OrEmpty(truly ? named.of(*truly) : std::nullopt, Exact));
+    }
     text += CsvLine(cells);
   }
   return text;
@@ -297,6 +331,13 @@ std::string AsText(const TraceHitRates& told, const ReplayOptions& options) {
       cells.push_back(WithInterval(rate));
       all_told &= !rate || rate->is_told();
     }
+    table.AddRow(std::move(cells));
+  }
+  for (const NamedTruth& named : kNamedTruths) {
+    if (told.truly.empty()) break;
+    std::vector<std::string> cells{named.name};
+    for (const TrueHitRates& rates : told.truly)
+      cells.push_back(OrUnknown(named.of(rates), Percent));
     table.AddRow(std::move(cells));
   }
   std::string text = fmt::format(
@@ -353,22 +394,50 @@ std::string AsText(const Evaluation& evaluation, const ReplayOptions& options) {
   return text;
 }
 
+// What is evaluated, and by what it is checked.
+struct EvaluationScope {
+  std::vector<VpnRange> ranges;  // empty: all memory
+  std::optional<Truth> truth;
+};
+
+// Opens the part of a trace that lies in these ranges; with none, all of it.
+OpenTrace PartOf(OpenTrace open, const std::vector<VpnRange>& ranges) {
+  if (ranges.empty()) return open;
+  return [open = std::move(open), ranges]() -> Result<std::unique_ptr<EpochStream>> {
+    auto whole = open();
+    if (!whole) return whole;
+    return std::make_unique<PartOfStream>(*std::move(whole), ranges);
+  };
+}
+
 // Adds what one trace tells to the evaluation.
-Result<int> EvaluateFile(const std::string& path, const ReplayOptions& options,
-                         Evaluation& evaluation) {
+Result<int> EvaluateFile(const std::string& path, const EvaluationScope& scope,
+                         const ReplayOptions& options, Evaluation& evaluation) {
   const Result<Trace> trace = OpenTraceFile(path);
   if (!trace) return Fail(trace.error());
-  Result<ReplayOutcome> outcome = Replay(trace->open, options);
+  const OpenTrace open = PartOf(trace->open, scope.ranges);
+  Result<ReplayOutcome> outcome = Replay(open, options);
   if (!outcome) return Fail(OfTrace(path, std::move(outcome.error())));
-  TraceHitRates told{.trace = path, .at_ratio = {}};
+  TraceHitRates told{.trace = path, .at_ratio = {}, .truly = {}};
   if (CanTellHitRates(options.ranker, outcome->judge)) {
     std::vector<PageCount> capacities;
     for (std::size_t i = 0; i < CapacitiesOf(options); ++i) {
       capacities.push_back(outcome->results[i].capacity);
     }
-    auto rates = TellHitRates(trace->open, options.ranker, outcome->judge, capacities);
+    std::optional<TrueHitRateJudge> judge;
+    OnChoice on_choice;
+    if (scope.truth) {
+      judge.emplace(*scope.truth);
+      on_choice = [&](const EpochProfile& epoch, const ChosenSpans& chosen) {
+        judge->Add(epoch, chosen);
+      };
+    }
+    auto rates = TellHitRates(open, options.ranker, outcome->judge, capacities, on_choice);
     if (!rates) return Fail(OfTrace(path, std::move(rates.error())));
     told.at_ratio = *std::move(rates);
+    for (const PageCount capacity : capacities) {
+      if (judge) told.truly.push_back(judge->At(capacity));
+    }
   }
   evaluation.told.push_back(std::move(told));
   evaluation.ends.push_back({path, outcome->end});
@@ -378,16 +447,37 @@ Result<int> EvaluateFile(const std::string& path, const ReplayOptions& options,
   return WarnOfEnd(outcome->end, path, "replayed");
 }
 
+Result<EvaluationScope> ScopeOf(const EvalOptions& options) {
+  EvaluationScope scope;
+  for (const std::string& text : options.addresses) {
+    const Result<VpnRange> range = ParseAddresses(text);
+    if (!range) return Fail(range.error());
+    scope.ranges.push_back(*range);
+  }
+  if (options.truth.empty()) return scope;
+  if (IsTraceOrLedger(options.truth)) {
+    return Fail(OfOption("--truth", options.truth,
+                         BadInput("", "", "it is a trace",
+                                  "join both by 'tmprof convert --beside' and use --judge truth")));
+  }
+  Result<Truth> truth = ReadTruth(options.truth);
+  if (!truth) return Fail(std::move(truth.error()));
+  scope.truth = *std::move(truth);
+  return scope;
+}
+
 Result<int> Evaluate(const EvalOptions& options) {
   const Result<Format> format = ParseFormat(options.format);
   if (!format) return Fail(format.error());
   const Result<ReplayOptions> replay = ParseReplayOptions(options);
   if (!replay) return Fail(replay.error());
+  const Result<EvaluationScope> scope = ScopeOf(options);
+  if (!scope) return Fail(scope.error());
 
   Evaluation evaluation;
   int exit_status = kDone;
   for (const std::string& path : options.traces) {
-    const Result<int> status = EvaluateFile(path, *replay, evaluation);
+    const Result<int> status = EvaluateFile(path, *scope, *replay, evaluation);
     if (status) {
       exit_status = std::max(exit_status, *status);
       continue;
@@ -440,6 +530,17 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
       ->delimiter(',')
       ->excludes(ratio)
       ->excludes(of);
+  command
+      ->add_option("--addresses", options->addresses,
+                   "Evaluates the pages in these ranges alone, of each process")
+      ->type_name("START-END,...")
+      ->delimiter(',')
+      ->excludes(of);
+  command
+      ->add_option("--truth", options->truth,
+                   "Also tells which hit rates the choices really have: a file of accesses, as the "
+                   "workloads write it")
+      ->type_name("TRUTH");
   command
       ->add_option("--rank", options->ranks,
                    "Evidence that the policies go by (default: the best that the trace has)")

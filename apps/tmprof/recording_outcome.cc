@@ -73,7 +73,7 @@ std::string_view Confidence(const RecordingFacts& facts) {
   return "low";
 }
 
-std::string Evidence(const RecordingFacts& facts) {
+std::string EvidenceText(const RecordingFacts& facts) {
   std::string text;
   if (facts.had_references) {
     text = fmt::format("{:.1f} looks at each {}", LooksAtEach(facts),
@@ -98,7 +98,7 @@ std::string Saw(const RecordingFacts& facts) {
   text += facts.resident ? fmt::format(" ({} resident)", Size(*facts.resident))
                          : std::string(" (resident memory unknown)");
   if (facts.accessed.value() == 0 && facts.looks == 0 && facts.samples == 0) return text;
-  return text + fmt::format("; confidence {}: {}", Confidence(facts), Evidence(facts));
+  return text + fmt::format("; confidence {}: {}", Confidence(facts), EvidenceText(facts));
 }
 
 // Why a recording saw nothing or little, and what would help.

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/tmprof/addresses.h"
 #include "apps/tmprof/cli.h"
 #include "mover/node_list.h"
 #include "proto/ledger_file.h"
@@ -97,35 +98,6 @@ Result<EpochRange> ParseEpochs(const std::string& text) {
     return refuse();
   }
   return range;
-}
-
-// With 0x before it or without, as /proc/PID/maps writes addresses.
-bool ParseAddress(std::string_view digits, std::uint64_t& address) {
-  if (digits.starts_with("0x")) digits.remove_prefix(2);
-  const auto [stop, error] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), address, 16);
-  return error == std::errc{} && stop == digits.data() + digits.size();
-}
-
-Result<std::uint64_t> ParseAddressOf(std::string_view option, const std::string& text) {
-  std::uint64_t address = 0;
-  if (ParseAddress(text, address)) return address;
-  return Fail(BadInput("use option", fmt::format("{} {}", option, text), "it is not an address",
-                       "write 0x7f0000012345, as the hot view shows"));
-}
-
-// "0x7f0000000000-0x7f0040000000", as /proc/PID/maps writes ranges.
-Result<VpnRange> ParseAddresses(const std::string& text) {
-  std::uint64_t start = 0;
-  std::uint64_t end = 0;
-  const std::string_view all = text;
-  const std::size_t dash = text.find('-');
-  if (dash == std::string::npos || !ParseAddress(all.substr(0, dash), start) ||
-      !ParseAddress(all.substr(dash + 1), end) || VpnOfAddress(start) >= VpnOfAddress(end)) {
-    return Fail(BadInput("use option", "--addresses " + text, "it is not a range of addresses",
-                         "write START-END in hexadecimal, as in /proc/PID/maps"));
-  }
-  return VpnRange{VpnOfAddress(start), VpnOfAddress(end)};
 }
 
 // "2,3" or "2-3", as the kernel writes lists of nodes.
@@ -263,12 +235,12 @@ Result<int> Report(const CLI::App& command, const ReportOptions& options) {
   }
 
   if (!options.page.empty()) {
-    const Result<std::uint64_t> address = ParseAddressOf("--page", options.page);
+    const Result<std::uint64_t> address = ParseAddress("--page", options.page);
     if (!address) return Fail(address.error());
     view_options.page = VpnOfAddress(*address);
   }
   if (!options.object.empty()) {
-    const Result<std::uint64_t> address = ParseAddressOf("--object", options.object);
+    const Result<std::uint64_t> address = ParseAddress("--object", options.object);
     if (!address) return Fail(address.error());
     view_options.object = *address;
   }

@@ -16,12 +16,15 @@ bool CanTellHitRates(const Ranker::Options& ranker, RankSource judge) {
 }
 
 Result<std::vector<HitRates>> TellHitRates(const OpenTrace& open, const Ranker::Options& ranker,
-                                           RankSource judge,
-                                           std::span<const PageCount> capacities) {
+                                           RankSource judge, std::span<const PageCount> capacities,
+                                           const OnChoice& on_choice) {
   auto trace = open();
   if (!trace) return Fail(std::move(trace.error()));
   HitRateTeller teller(ranker, judge, capacities);
-  ReadToEnd(**trace, [&](const EpochProfile& epoch) { teller.Absorb(epoch); });
+  ReadToEnd(**trace, [&](const EpochProfile& epoch) {
+    teller.Absorb(epoch);
+    if (on_choice) on_choice(epoch, teller.chosen());
+  });
   return teller.Tell();
 }
 

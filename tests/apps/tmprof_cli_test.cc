@@ -563,6 +563,57 @@ TEST(Eval, RefusesCapacitiesThatAreNoneOrBesideRatios) {
   }
 }
 
+// The exact trace has pages 1 to 64, each accessed three times.
+TEST(Eval, OfAddressesIsOfTheirPagesAlone) {
+  const TemporaryFolder folder;
+  const std::string trace = ExactTrace(folder);
+  const std::vector<std::string> arguments{"eval",    trace, "--policy", "oracle",
+                                           "--ratio", "1/4", "--format", "json"};
+  const auto total = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), arguments.begin(), arguments.end());
+    const Outcome outcome = Tmprof(more);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return Json::parse(outcome.out)["results"][0];
+  };
+  EXPECT_EQ(total({})["weight_total"], 3 * 64);
+  const Json part = total({"--addresses", "0x1000-0x5000,9000-a000"});
+  EXPECT_EQ(part["weight_total"], 3 * 5);
+  EXPECT_EQ(part["capacity_pages"], 1);
+  EXPECT_EQ(Tmprof({"eval", trace, "--addresses", "5000-1000"}).status, 2);
+  EXPECT_EQ(Tmprof({"eval", trace, "--addresses", "1000-2000", "--of", "resident"}).status, 2);
+  EXPECT_THAT(Tmprof({"eval", trace, "--addresses", "a0000-b0000"}).err,
+              HasSubstr("no page was seen accessed"));
+}
+
+TEST(Eval, ChecksHitRatesByTheTruthOfAWorkload) {
+  const TemporaryFolder folder;
+  const std::string truth = folder.File("truth.json");
+  // The trace's first range weighs three quarters.
+  WriteFile(truth, R"({"phases": [{"t_start_ns": 0, "t_end_ns": 9000000000000, "ranges": [
+    {"start": 139637976727552, "end": 139637976731648, "weight": 3},
+    {"start": 139637976731648, "end": 139637976735744, "weight": 1}]}]})");
+  const std::vector<std::string> arguments{"eval",    GoldenTrace(), "--fast",  "4KiB,1GiB",
+                                           "--truth", truth,         "--format"};
+  const auto run = [&](const std::string& format) {
+    std::vector<std::string> all = arguments;
+    all.push_back(format);
+    const Outcome outcome = Tmprof(all);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out;
+  };
+  const Json rates = Json::parse(run("json"))["hit_rates"];
+  ASSERT_EQ(rates.size(), 2u);
+  EXPECT_EQ(rates[0]["truly"]["best"], 0.75);
+  EXPECT_EQ(rates[1]["truly"]["best"], 1.0);
+  EXPECT_EQ(rates[1]["truly"]["ranked"], 1.0);
+  EXPECT_EQ(rates[1]["truly"]["history"], 1.0);
+  EXPECT_THAT(run("text"), AllOf(HasSubstr("truly: best"), HasSubstr("75 %")));
+  EXPECT_THAT(run("csv"), HasSubstr(",truly_best,truly_ranked,truly_history"));
+  const Outcome of_trace = Tmprof({"eval", GoldenTrace(), "--truth", ExactTrace(folder)});
+  EXPECT_EQ(of_trace.status, 2);
+  EXPECT_THAT(of_trace.err, HasSubstr("convert --beside"));
+}
+
 TEST(Eval, NamesABadFileAndKeepsTheOthers) {
   const TemporaryFolder folder;
   const std::string empty = EmptyTrace(folder);

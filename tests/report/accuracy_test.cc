@@ -163,6 +163,24 @@ Result<AccuracyOutcome> Score(std::vector<EpochProfile> epochs, const Truth& tru
   return ScoreAgainstTruth(stream, truth, {.k_ratio = k, .model = RankModel::kSum});
 }
 
+// Pages 0 to 3 weigh 8, 4, 2 and 2 of 16.
+TEST(ShareOfTruth, CountsAPageOnceHoweverManyProcessesHaveIt) {
+  const Truth truth = TruthOf({Phase(0, 10, {8, 4, 2, 2})});
+  const TruthPhase& phase = truth.phases[0];
+  const PagesOfProcess first{.pid = Pid(1), .pages = {Vpn(0), Vpn(2)}};
+  const PagesOfProcess second{.pid = Pid(2), .pages = {Vpn(1), Vpn(3)}};
+  EXPECT_DOUBLE_EQ(ShareOf(phase, std::vector{first}), 12.0 / 16);
+  EXPECT_DOUBLE_EQ(ShareOf(phase, std::vector{first, second}), 14.0 / 16);
+  EXPECT_DOUBLE_EQ(ShareOf(phase, std::vector<PagesOfProcess>{}), 0);
+}
+
+TEST(ShareOfTruth, OfTheHeaviestPagesIsTheBest) {
+  const Truth truth = TruthOf({Phase(0, 10, {2, 8, 2, 4})});
+  EXPECT_DOUBLE_EQ(BestShare(truth.phases[0], PageCount(0)), 0);
+  EXPECT_DOUBLE_EQ(BestShare(truth.phases[0], PageCount(2)), 12.0 / 16);
+  EXPECT_DOUBLE_EQ(BestShare(truth.phases[0], PageCount(9)), 1);
+}
+
 // Pages 0 .. 7 weigh 8 4 4 2 1 1 0 0 of 20; k = 8/4 = 2. Relevant: page 0 and, tied, 1 and 2.
 //   references  3:9 0:5     -> 0 is relevant: precision 1/2, recall 1/2, coverage (2 + 8) / 20
 //   samples     1:7 2:6     -> both are:      1,             1,          (4 + 4) / 20

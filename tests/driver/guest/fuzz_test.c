@@ -379,8 +379,8 @@ static void expect_exact_scan(void) {
 }
 
 /* The kernel rewrites its page fault path when the first counter of page faults begins and when the
- * last one ends. QEMU 7.2 can keep what it translated amid that: each fault then traps for ever. While
- * one counter is there nothing is rewritten. */
+ * last one ends. QEMU 7.2 can keep what it translated amid that: each fault then traps for ever.
+ * While one counter is there nothing is rewritten. */
 static int hold_page_fault_counter(void) {
   struct perf_event_attr attr = {
       .type = PERF_TYPE_SOFTWARE, .size = sizeof(attr), .config = PERF_COUNT_SW_PAGE_FAULTS};

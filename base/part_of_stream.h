@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Leaves out of a stream of epochs what is not asked about.
+
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/epoch_stream.h"
+
+namespace tmprof {
+
+// Hands on the records that have a page within one of some ranges of addresses, of every target.
+// How much memory targets hold there is unknown.
+class PartOfStream final : public EpochStream {
+ public:
+  PartOfStream(std::unique_ptr<EpochStream> whole, std::vector<VpnRange> ranges)
+      : whole_(std::move(whole)), ranges_(std::move(ranges)) {}
+
+  Result<bool> Next(EpochProfile& epoch) override {
+    Result<bool> more = whole_->Next(epoch);
+    if (!more || !*more) return more;
+    PageColumns part;
+    if (const auto& counted = epoch.pages.accesses) {
+      part.accesses.emplace();
+      if (counted->llc_misses) part.accesses->llc_misses.emplace();
+      if (counted->dtlb_misses) part.accesses->dtlb_misses.emplace();
+    }
+    for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
+      const Vpn start = epoch.pages.vpn[i];
+      const Vpn end = start + PageCount(epoch.pages.span_pages[i]);
+      const auto overlaps = [&](const VpnRange& range) {
+        return start < range.end && range.start < end;
+      };
+      if (std::ranges::any_of(ranges_, overlaps)) Append(part, RecordAt(epoch.pages, i));
+    }
+    epoch.pages = std::move(part);
+    for (Target& target : epoch.targets) target.resident_pages = std::nullopt;
+    return true;
+  }
+
+  StreamEnd End() const override { return whole_->End(); }
+
+ private:
+  std::unique_ptr<EpochStream> whole_;
+  std::vector<VpnRange> ranges_;
+};
+
+}  // namespace tmprof

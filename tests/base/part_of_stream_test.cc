@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "base/part_of_stream.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "tests/base/hand_made.h"
+
+namespace tmprof {
+namespace part_of_stream_test {
+
+constexpr MonotonicTime kStart{std::chrono::seconds(1)};
+constexpr MonotonicTime kEnd{std::chrono::seconds(2)};
+
+PartOfStream Part(EpochProfile epoch, std::vector<VpnRange> ranges) {
+  return {std::make_unique<FaultyStream>(std::vector{std::move(epoch)}, std::nullopt, true),
+          std::move(ranges)};
+}
+
+TEST(PartOfStream, HasTheSpansWithAPageInARangeOfEachTarget) {
+  EpochProfile whole = EpochOf(kStart, kEnd,
+                               {{.vpn = 512, .span = 512},
+                                {.vpn = 1024, .references = 3},
+                                {.vpn = 1025},
+                                {.vpn = 2000},
+                                {.vpn = 1024, .target = 1},
+                                {.vpn = 1026, .target = 1}});
+  PartOfStream part = Part(whole, {{Vpn(1023), Vpn(1025)}, {Vpn(2000), Vpn(2001)}});
+  EpochProfile epoch;
+  ASSERT_TRUE(part.Next(epoch).value());
+  ASSERT_EQ(epoch.pages.size(), 4u);
+  EXPECT_EQ(epoch.pages.vpn, (std::vector{Vpn(512), Vpn(1024), Vpn(2000), Vpn(1024)}));
+  EXPECT_EQ(epoch.pages.span_pages[0], 512u);
+  EXPECT_EQ(epoch.pages.references[1], 3u);
+  EXPECT_EQ(epoch.start, kStart);
+  EXPECT_FALSE(part.Next(epoch).value());
+  EXPECT_EQ(part.End().finished, true);
+}
+
+TEST(PartOfStream, KnowsNoResidentMemory) {
+  EpochProfile whole = EpochOf(kStart, kEnd, {{.vpn = 1}});
+  whole.targets.push_back({.id = TargetId(0), .resident_pages = PageCount(7)});
+  PartOfStream part = Part(whole, {{Vpn(1), Vpn(2)}});
+  EpochProfile epoch;
+  ASSERT_TRUE(part.Next(epoch).value());
+  EXPECT_EQ(epoch.targets[0].resident_pages, std::nullopt);
+}
+
+// An exact 0 stays one where no page is left.
+TEST(PartOfStream, OfExactCountsHasThemThoughItHasNoPage) {
+  EpochProfile whole = EpochOf(kStart, kEnd, {});
+  Append(whole.pages, {.key = {TargetId(0), Vpn(1)},
+                       .accesses = AccessCounts{.loads = 4, .stores = 0, .llc_misses = 2}});
+  PartOfStream part = Part(whole, {{Vpn(9), Vpn(10)}});
+  EpochProfile epoch;
+  ASSERT_TRUE(part.Next(epoch).value());
+  EXPECT_TRUE(epoch.pages.empty());
+  ASSERT_TRUE(epoch.pages.accesses.has_value());
+  EXPECT_TRUE(epoch.pages.accesses->llc_misses.has_value());
+  EXPECT_FALSE(epoch.pages.accesses->dtlb_misses.has_value());
+}
+
+TEST(PartOfStream, HandsOnDamage) {
+  PartOfStream part(std::make_unique<FaultyStream>(std::vector<EpochProfile>{}),
+                    {{Vpn(1), Vpn(2)}});
+  EpochProfile epoch;
+  const Result<bool> more = part.Next(epoch);
+  ASSERT_FALSE(more.has_value());
+  EXPECT_EQ(more.error().reason, Damage().reason);
+}
+
+}  // namespace part_of_stream_test
+}  // namespace tmprof
