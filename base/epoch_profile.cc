@@ -68,11 +68,15 @@ void AppendFastTries(PageColumns& columns, const PageRecord& record) {
     tries.looks.resize(columns.size());
     tries.found.resize(columns.size());
     tries.time.resize(columns.size());
+    tries.earlier.resize(columns.size());
+    tries.earlier_time.resize(columns.size());
   }
   PageColumns::FastTries& tries = *columns.fast_tries;
   tries.looks.push_back(record.fast_looks);
   tries.found.push_back(record.fast_found);
   tries.time.push_back(record.fast_time);
+  tries.earlier.push_back(record.fast_earlier);
+  tries.earlier_time.push_back(record.fast_earlier_time);
 }
 
 }  // namespace
@@ -92,6 +96,8 @@ PageRecord RecordAt(const PageColumns& columns, std::size_t i) {
     record.fast_looks = columns.fast_tries->looks[i];
     record.fast_found = columns.fast_tries->found[i];
     record.fast_time = columns.fast_tries->time[i];
+    record.fast_earlier = columns.fast_tries->earlier[i];
+    record.fast_earlier_time = columns.fast_tries->earlier_time[i];
   }
   return record;
 }

@@ -53,12 +53,15 @@ struct PageColumns {
     friend bool operator==(const Accesses&, const Accesses&) = default;
   };
 
-  // Tries at the shortest, fast rung: the page was found set at the first read of a visit, then
-  // cleared and read again after 4 to 64 us of the target's CPU time. They are no part of `looks`.
+  // Tries of pages that were found set at the first read of a visit: the page is cleared and read
+  // again after 4 to 64 us of the target's CPU time. They are no part of `looks`. Those of a
+  // shorter delay follow where all of the delay before found the page.
   struct FastTries {
-    std::vector<std::uint32_t> looks;
+    std::vector<std::uint32_t> looks;  // tries of the shortest delay that a page came to
     std::vector<std::uint32_t> found;  // tries that found the bit set, <= looks
     std::vector<LogDuration> time;     // target CPU time from clear to read, summed over the tries
+    std::vector<std::uint32_t> earlier;     // tries of longer delays before; all found the bit set
+    std::vector<LogDuration> earlier_time;  // as `time`, of these
 
     friend bool operator==(const FastTries&, const FastTries&) = default;
   };
@@ -110,6 +113,8 @@ struct PageRecord {
   std::uint32_t fast_looks = 0;  // PageColumns::FastTries; all 0: the page was not tried
   std::uint32_t fast_found = 0;
   LogDuration fast_time;
+  std::uint32_t fast_earlier = 0;
+  LogDuration fast_earlier_time;
 };
 
 PageRecord RecordAt(const PageColumns& columns, std::size_t i);

@@ -15,6 +15,7 @@ struct Contribution {
   PageRecord record;
   std::chrono::nanoseconds time_at_risk{0};
   std::chrono::nanoseconds fast_time{0};
+  std::chrono::nanoseconds fast_earlier_time{0};
   bool seen = false;
   bool region = false;
   double owed = 0;  // of its first accesses, what parts cut off should have had
@@ -39,9 +40,11 @@ Contribution FromReference(const ReferenceRecord& reference) {
                      .first_accesses = reference.first_accesses,
                      .node = reference.node,
                      .fast_looks = reference.fast_looks,
-                     .fast_found = reference.fast_found},
+                     .fast_found = reference.fast_found,
+                     .fast_earlier = reference.fast_earlier},
           .time_at_risk = reference.time_at_risk,
           .fast_time = reference.fast_time,
+          .fast_earlier_time = reference.fast_earlier_time,
           .seen = reference.seen,
           .region = reference.region};
 }
@@ -72,8 +75,10 @@ void Join(Contribution& into, const Contribution& from) {
   Join(into.record.accesses, from.record.accesses);
   AddSaturating(into.record.fast_looks, from.record.fast_looks);
   AddSaturating(into.record.fast_found, from.record.fast_found);
+  AddSaturating(into.record.fast_earlier, from.record.fast_earlier);
   into.time_at_risk += from.time_at_risk;
   into.fast_time += from.fast_time;
+  into.fast_earlier_time += from.fast_earlier_time;
   into.seen |= from.seen;
   if (from.record.node) into.record.node = from.record.node;
   if (from.end() > into.end()) into.record.span = from.end().vpn - into.record.key.vpn;
@@ -174,6 +179,7 @@ EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources) {
     if (!whole.HasEvidence()) return;
     whole.record.time_at_risk = LogDuration::FromNanoseconds(whole.time_at_risk);
     whole.record.fast_time = LogDuration::FromNanoseconds(whole.fast_time);
+    whole.record.fast_earlier_time = LogDuration::FromNanoseconds(whole.fast_earlier_time);
     Append(profile.pages, whole.record);
   };
   const auto deliver = [&append](Contribution& whole) {

@@ -30,6 +30,8 @@ struct ReferenceRecord {
   std::uint32_t fast_looks = 0;  // PageColumns::FastTries
   std::uint32_t fast_found = 0;
   std::chrono::nanoseconds fast_time{0};  // target CPU time
+  std::uint32_t fast_earlier = 0;
+  std::chrono::nanoseconds fast_earlier_time{0};
   bool region = false;  // looked at one page at a time (PageColumns): samples inside part it
 };
 

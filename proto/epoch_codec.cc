@@ -301,10 +301,13 @@ void EncodePages(const EpochProfile& epoch, wire::PageColumns& message) {
   if (pages.fast_tries) {
     const PageColumns::FastTries& tries = *pages.fast_tries;
     TMPROF_CHECK(tries.looks.size() == records && tries.found.size() == records &&
-                 tries.time.size() == records && AllWithin(tries.found, tries.looks));
+                 tries.time.size() == records && tries.earlier.size() == records &&
+                 tries.earlier_time.size() == records && AllWithin(tries.found, tries.looks));
     encode(tries.looks, ColumnChoice::kSmallest, message.mutable_fast_looks());
     encode(tries.found, ColumnChoice::kSmallest, message.mutable_fast_found());
     encode_coded(tries.time, message.mutable_fast_time());
+    encode(tries.earlier, ColumnChoice::kSmallest, message.mutable_fast_earlier());
+    encode_coded(tries.earlier_time, message.mutable_fast_earlier_time());
   }
 }
 
@@ -426,6 +429,16 @@ Verdict DecodePages(const wire::PageColumns& message, std::size_t message_bytes,
     decode("fast_found", message.has_fast_found(), message.fast_found(), tries.found);
     decode("fast_time", message.has_fast_time(), message.fast_time(), tries.time);
     if (verdict) verdict = CheckWithin(tries.found, tries.looks, "finds of fast tries");
+    if (message.has_fast_earlier() || message.has_fast_earlier_time()) {
+      decode("fast_earlier", message.has_fast_earlier(), message.fast_earlier(), tries.earlier);
+      decode("fast_earlier_time", message.has_fast_earlier_time(), message.fast_earlier_time(),
+             tries.earlier_time);
+    } else {
+      tries.earlier.resize(*records);
+      tries.earlier_time.resize(*records);
+    }
+  } else if (message.has_fast_earlier() || message.has_fast_earlier_time()) {
+    return Wrong("earlier fast tries without the last ones");
   }
   if (!verdict) return verdict;
 

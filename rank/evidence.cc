@@ -48,6 +48,8 @@ Evidence EvidenceAt(const PageColumns& pages, std::size_t i) {
     evidence.fast_looks = pages.fast_tries->looks[i];
     evidence.fast_found = pages.fast_tries->found[i];
     evidence.fast_seconds = SecondsOf(pages.fast_tries->time[i]);
+    evidence.fast_earlier = pages.fast_tries->earlier[i];
+    evidence.fast_earlier_seconds = SecondsOf(pages.fast_tries->earlier_time[i]);
   }
   // Every first read finds a page that a fast try found. A page that no try found may have been hit
   // by chance, and another visit of the epoch may have waited long for it.
@@ -82,6 +84,8 @@ void Evidence::Add(const Evidence& more, double part, double part_of_accesses) {
   fast_looks += part * more.fast_looks;
   fast_found += part * more.fast_found;
   fast_seconds += part * more.fast_seconds;
+  fast_earlier += part * more.fast_earlier;
+  fast_earlier_seconds += part * more.fast_earlier_seconds;
   if (part > 0) {
     shortest_find_seconds = std::min(shortest_find_seconds, more.shortest_find_seconds);
   }
@@ -110,6 +114,7 @@ void Evidence::ScaleTimes(double factor) {
   page_square_seconds *= factor * factor;
   first_read_page_seconds *= factor;
   fast_seconds *= factor;
+  fast_earlier_seconds *= factor;
   shortest_find_seconds *= factor;
 }
 

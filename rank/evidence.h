@@ -29,9 +29,12 @@ struct Evidence {
   // They tell that the page is fast, and the tries tell how fast.
   double first_read_finds = 0;
   double first_read_page_seconds = 0;
-  double fast_looks = 0;    // tries at fast rungs
-  double fast_found = 0;    // tries that found an access …
-  double fast_seconds = 0;  // … and target CPU time waited in all tries
+  // Fast tries (PageColumns::FastTries), those that found an access, and target CPU time waited.
+  double fast_looks = 0;
+  double fast_found = 0;
+  double fast_seconds = 0;
+  double fast_earlier = 0;  // all of them found one
+  double fast_earlier_seconds = 0;
   // The shortest time at risk of a page-table entry in an epoch that saw one first access of it;
   // infinity: there was no such epoch. The only field that is no total: a sum has the smaller one.
   double shortest_find_seconds = std::numeric_limits<double>::infinity();

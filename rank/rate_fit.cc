@@ -39,10 +39,6 @@ constexpr double kSaturationQuantile = 0.005;
 constexpr double kSaturatedRate = 2;  // in units of 1 / that time
 constexpr double kSaturatedBand = 2;  // times that time and below: the bits are at their limit
 
-// The last delay of fast tries is longer in fact, because a clear takes as long.
-constexpr double FastSeconds(std::size_t rung) {
-  return 1e-9 * static_cast<double>(kFastTryDelays[rung].count());
-}
 // Entries that must be expected above the limit: chance, and the flat pseudo-observations, put a
 // part of one there in any program.
 constexpr double kLeastUntold = 1;
@@ -102,14 +98,6 @@ double EntrySeconds(const RateKind& kind) {
 double FirstReadSeconds(const RateKind& kind) {
   return 2 * kind.mean.first_read_seconds * kind.mean.pages /
          (EntryPages(kind) * kind.mean.first_read_finds);
-}
-
-// The delay of the fast tries that led to those of that kind; 0: they are the first, or of several
-// delays.
-double FastSecondsBefore(const RateKind& kind) {
-  const double seconds = kind.mean.fast_seconds / kind.mean.fast_looks;
-  if (seconds > 1.5 * FastSeconds(1)) return 0;
-  return seconds > 0.75 * FastSeconds(1) ? FastSeconds(0) : FastSeconds(1);
 }
 
 // The log-likelihood of so many accesses found, and so many not, each within a time that holds
@@ -184,6 +172,7 @@ struct FindSpread {
 FindSpread SpreadOf(const RateKind& kind, const std::map<double, double>& shortest) {
   constexpr double kSecondMiddle = 5;
   constexpr double kLaterReach = 0.6;
+  constexpr double kMostUnevenFirstReads = 1.2;  // mean square / square of the mean
   const double finds = kind.mean.first_accesses;
   const double middle = MiddleOfFinds(kind) * kind.mean.pages;
   if (middle <= 0) return {};
@@ -191,6 +180,10 @@ FindSpread SpreadOf(const RateKind& kind, const std::map<double, double>& shorte
   if (it == shortest.end()) return {.later_finds = finds, .later_reach = kLaterReach * middle};
   const double first = std::min(it->second * EntryPages(kind), middle);
   const double square = kind.mean.square_seconds / finds * kind.mean.pages * kind.mean.pages;
+  // First reads come late on a busy machine, but not so late that second ones would be nearer. One
+  // find in 64 by a second read makes the mean square larger than they do by differing.
+  if (middle < std::sqrt(kSecondMiddle) * first && square < kMostUnevenFirstReads * middle * middle)
+    return {.first_finds = finds, .first_reach = middle};
   const double later =
       std::clamp((square / (first * first) - 1) / (kSecondMiddle * kSecondMiddle - 1), 0.0, 1.0);
   return {.first_finds = finds * (1 - later),
@@ -310,14 +303,13 @@ void AddBitLogLikelihood(const RateKind& kind, const Mixture& mixture,
   if (kind.mean.fast_looks > 0) {
     const double seconds = kind.mean.fast_seconds / kind.mean.fast_looks * entry_pages;
     const double not_found = kind.mean.fast_looks - kind.mean.fast_found;
-    const double before = FastSecondsBefore(kind);
+    const double earlier = kind.mean.fast_earlier;
+    const double earlier_seconds =
+        earlier > 0 ? kind.mean.fast_earlier_seconds / earlier * entry_pages : 0;
     for (std::size_t j = 0; j < mixture.rates().size(); ++j) {
-      const double expected = mixture.rates()[j] * seconds;
-      log_likelihood[j] += LogLikelihoodOfTries(kind.mean.fast_found, not_found, expected);
-      if (before > 0) {
-        log_likelihood[j] += LogLikelihoodOfTries(kind.mean.fast_looks, 0,
-                                                  mixture.rates()[j] * before * entry_pages);
-      }
+      const double rate = mixture.rates()[j];
+      log_likelihood[j] += LogLikelihoodOfTries(kind.mean.fast_found, not_found, rate * seconds) +
+                           LogLikelihoodOfTries(earlier, 0, rate * earlier_seconds);
     }
   }
 }
@@ -395,6 +387,7 @@ std::uint32_t RateKinds::Add(const RateEvidence& evidence) {
       CountCode(evidence.first_read_finds) << 20 | LogCode(evidence.first_read_seconds),
       CountCode(evidence.fast_looks) << 40 | CountCode(evidence.fast_found) << 20 |
           LogCode(evidence.fast_seconds),
+      CountCode(evidence.fast_earlier) << 20 | LogCode(evidence.fast_earlier_seconds),
       found_at_ == FoundAt::kBetweenReads ? LogCode(evidence.square_seconds) : 0};
   const auto [at, is_new] = number_.try_emplace(code, static_cast<std::uint32_t>(kinds_.size()));
   if (is_new) kinds_.push_back({.pieces = 0, .mean = {.pages = evidence.pages}});
@@ -413,7 +406,7 @@ std::vector<RateKind> RateKinds::Take() && {
     for (double* sum :
          {&mean.first_accesses, &mean.seconds_at_risk, &mean.square_seconds, &mean.first_read_finds,
           &mean.first_read_seconds, &mean.fast_looks, &mean.fast_found, &mean.fast_seconds,
-          &mean.samples, &mean.seconds_watched}) {
+          &mean.fast_earlier, &mean.fast_earlier_seconds, &mean.samples, &mean.seconds_watched}) {
       *sum /= kind.pieces;
     }
   }

@@ -51,6 +51,7 @@ class RateKinds {
     std::uint64_t pages_and_watched;
     std::uint64_t first_reads;
     std::uint64_t fast_tries;
+    std::uint64_t earlier_tries;
     std::uint64_t squares;
     bool operator==(const Code&) const = default;
   };
@@ -59,7 +60,7 @@ class RateKinds {
       return (code.counts_and_times * 0x9E3779B97F4A7C15u) ^
              (code.pages_and_watched * 0xC2B2AE3D27D4EB4Fu) ^
              (code.first_reads * 0xD6E8FEB86659FD93u) ^ (code.fast_tries * 0xA0761D6478BD642Fu) ^
-             (code.squares * 0xE7037ED1A0B428DBu);
+             (code.earlier_tries * 0x9FB21C651E98DF25u) ^ (code.squares * 0xE7037ED1A0B428DBu);
     }
   };
 

@@ -20,6 +20,8 @@ void RateEvidence::Add(const RateEvidence& more) {
   fast_looks += more.fast_looks;
   fast_found += more.fast_found;
   fast_seconds += more.fast_seconds;
+  fast_earlier += more.fast_earlier;
+  fast_earlier_seconds += more.fast_earlier_seconds;
   shortest_find_seconds = std::min(shortest_find_seconds, more.shortest_find_seconds);
   samples += more.samples;
   seconds_watched += more.seconds_watched;
@@ -30,6 +32,7 @@ void RateEvidence::ScaleTimes(double factor) {
   square_seconds *= factor * factor;
   first_read_seconds *= factor;
   fast_seconds *= factor;
+  fast_earlier_seconds *= factor;
   shortest_find_seconds *= factor;
   seconds_watched *= factor;
 }

@@ -23,6 +23,8 @@ struct RateEvidence {
   double fast_looks = 0;
   double fast_found = 0;
   double fast_seconds = 0;
+  double fast_earlier = 0;
+  double fast_earlier_seconds = 0;
   double shortest_find_seconds = std::numeric_limits<double>::infinity();  // Evidence, same name
   double samples = 0;
   double seconds_watched = 0;  // time the sampler was on; 0: it was off

@@ -56,6 +56,8 @@ class RateView {
         rate.fast_looks = evidence.fast_looks;
         rate.fast_found = evidence.fast_found;
         rate.fast_seconds = evidence.fast_seconds;
+        rate.fast_earlier = evidence.fast_earlier;
+        rate.fast_earlier_seconds = evidence.fast_earlier_seconds;
         rate.shortest_find_seconds = evidence.shortest_find_seconds;
       } else if (rate.first_accesses > 0) {
         rate.shortest_find_seconds = 1;

@@ -137,7 +137,7 @@ std::string Line(const EpochProfile& epoch, const PageRecord& record, const Targ
   std::string name;
   if (target != nullptr) name = CsvField(target->name);
   return fmt::format(
-      "{},{},{},{},{},{},{:#x},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", epoch.index,
+      "{},{},{},{},{},{},{:#x},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", epoch.index,
       Seconds(epoch.start - info.start), Seconds(epoch.end - info.start), record.key.target.value(),
       target != nullptr ? fmt::format("{}", target->pid.value()) : "", name,
       AddressOf(record.key.vpn), record.span.value(), record.looks, if_looked(record.references),
@@ -148,7 +148,8 @@ std::string Line(const EpochProfile& epoch, const PageRecord& record, const Targ
       record.accesses ? fmt::format("{}", record.accesses->stores) : "",
       record.accesses ? if_modelled(record.accesses->llc_misses) : "",
       record.accesses ? if_modelled(record.accesses->dtlb_misses) : "", if_tried(record.fast_looks),
-      if_tried(record.fast_found), if_tried(record.fast_time.seconds()));
+      if_tried(record.fast_found), if_tried(record.fast_time.seconds()),
+      if_tried(record.fast_earlier), if_tried(record.fast_earlier_time.seconds()));
 }
 
 const Target* FindTarget(const EpochProfile& epoch, TargetId id) {
@@ -276,7 +277,7 @@ Result<ConvertStats> ConvertToCsv(const Trace& trace, const std::filesystem::pat
                "name",           "start",     "span_pages",   "looks",         "references",
                "first_accesses", "at_risk_s", "load_samples", "store_samples", "node",
                "loads",          "stores",    "llc_misses",   "dtlb_misses",   "fast_looks",
-               "fast_found",     "fast_s"}));
+               "fast_found",     "fast_s",    "fast_earlier", "fast_earlier_s"}));
   ConvertStats stats;
   Result<StreamEnd> end = ReadEpochs(trace, {}, [&](const EpochProfile& epoch) {
     ++stats.epochs;

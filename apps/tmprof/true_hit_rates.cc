@@ -35,7 +35,8 @@ void TrueHitRateJudge::Add(const EpochProfile& epoch, const ChosenSpans& chosen)
     }
   }
   if (choices_.empty()) {
-    for (const PageCount capacity : chosen.capacities) choices_.push_back({.capacity = capacity, .pages = {}});
+    for (const PageCount capacity : chosen.capacities)
+      choices_.push_back({.capacity = capacity, .pages = {}});
   }
   std::map<TargetId, Pid> pids;
   for (const Target& target : epoch.targets) pids[target.id] = target.pid;
@@ -43,9 +44,8 @@ void TrueHitRateJudge::Add(const EpochProfile& epoch, const ChosenSpans& chosen)
   for (std::size_t row = 0; row < chosen.key.size(); ++row) {
     const PageKey key = chosen.key[row];
     const auto pid = pids.find(key.target);
-    const PagesOfProcess pages{
-        .pid = pid == pids.end() ? std::nullopt : std::optional(pid->second),
-        .pages = {key.vpn, key.vpn + PageCount(chosen.span_pages[row])}};
+    const PagesOfProcess pages{.pid = pid == pids.end() ? std::nullopt : std::optional(pid->second),
+                               .pages = {key.vpn, key.vpn + PageCount(chosen.span_pages[row])}};
     for (std::size_t i = chosen.first_choice[row]; i < choices_.size(); ++i) {
       choices_[i].pages.push_back(pages);
     }

@@ -25,7 +25,9 @@ TEST(PageColumns, GiveBackEveryFieldOfARow) {
                           .node = NodeId(1),
                           .fast_looks = 6,
                           .fast_found = 4,
-                          .fast_time = LogDuration::FromCode(300)};
+                          .fast_time = LogDuration::FromCode(300),
+                          .fast_earlier = 8,
+                          .fast_earlier_time = LogDuration::FromCode(310)};
   PageColumns columns;
   Append(columns, record);
   ASSERT_EQ(columns.size(), 1u);
@@ -42,6 +44,8 @@ TEST(PageColumns, GiveBackEveryFieldOfARow) {
   EXPECT_EQ(row.fast_looks, 6u);
   EXPECT_EQ(row.fast_found, 4u);
   EXPECT_EQ(row.fast_time, LogDuration::FromCode(300));
+  EXPECT_EQ(row.fast_earlier, 8u);
+  EXPECT_EQ(row.fast_earlier_time, LogDuration::FromCode(310));
 }
 
 TEST(PageColumns, KeepAnUnknownNodeApartFromNodeZero) {
@@ -77,12 +81,16 @@ TEST(Append, FastTriesOfOneRecordSayThatTheOthersWereNotTried) {
   tried.fast_looks = 2;
   tried.fast_found = 1;
   tried.fast_time = LogDuration::FromCode(200);
+  tried.fast_earlier = 4;
+  tried.fast_earlier_time = LogDuration::FromCode(210);
   Append(columns, tried);
   Append(columns, Record(0, 3));
-  EXPECT_EQ(
-      columns.fast_tries,
-      (PageColumns::FastTries{
-          .looks = {0, 2, 0}, .found = {0, 1, 0}, .time = {{}, LogDuration::FromCode(200), {}}}));
+  EXPECT_EQ(columns.fast_tries,
+            (PageColumns::FastTries{.looks = {0, 2, 0},
+                                    .found = {0, 1, 0},
+                                    .time = {{}, LogDuration::FromCode(200), {}},
+                                    .earlier = {0, 4, 0},
+                                    .earlier_time = {{}, LogDuration::FromCode(210), {}}}));
 }
 
 TEST(Append, AcceptsASpanThatBeginsWhereTheLastEnds) {

@@ -151,8 +151,8 @@ TEST(BuildEpoch, SaturatesEveryCount) {
   full.first_accesses = kMax;
   ReferenceRecord more = Reference(0, 3, 1, 2, 2);
   more.first_accesses = 1;
-  full.fast_looks = full.fast_found = kMax;
-  more.fast_looks = more.fast_found = 1;
+  full.fast_looks = full.fast_found = full.fast_earlier = kMax;
+  more.fast_looks = more.fast_found = more.fast_earlier = 1;
   const PageColumns pages = Pages(
       1, {{.references = {full, more}, .samples = {Sample(0, 3, kMax, 1), Sample(0, 3, 1, kMax)}}});
   ASSERT_EQ(pages.size(), 1u);
@@ -164,6 +164,7 @@ TEST(BuildEpoch, SaturatesEveryCount) {
   ASSERT_TRUE(pages.fast_tries);
   EXPECT_EQ(pages.fast_tries->looks[0], kMax);
   EXPECT_EQ(pages.fast_tries->found[0], kMax);
+  EXPECT_EQ(pages.fast_tries->earlier[0], kMax);
 }
 
 TEST(BuildEpoch, SumsTimesBeforeTheyAreCoded) {
@@ -172,11 +173,14 @@ TEST(BuildEpoch, SumsTimesBeforeTheyAreCoded) {
   piece.time_at_risk = milliseconds(1);
   piece.fast_looks = 1;
   piece.fast_time = nanoseconds(4'100);
+  piece.fast_earlier_time = nanoseconds(16'100);
   const PageColumns pages = Pages(1, {{.references = std::vector(1000, piece)}});
   EXPECT_EQ(pages.time_at_risk[0], LogDuration::FromNanoseconds(std::chrono::seconds(1)));
   ASSERT_TRUE(pages.fast_tries);
   EXPECT_EQ(pages.fast_tries->looks[0], 1000u);
   EXPECT_EQ(pages.fast_tries->time[0], LogDuration::FromNanoseconds(nanoseconds(4'100'000)));
+  EXPECT_EQ(pages.fast_tries->earlier_time[0],
+            LogDuration::FromNanoseconds(nanoseconds(16'100'000)));
 }
 
 TEST(BuildEpoch, TakesTheNodeThatTheLaterSourceSaw) {
@@ -255,6 +259,7 @@ PageColumns Naively(std::uint32_t targets, const std::vector<SourceEpoch>& sourc
       };
       nanoseconds at_risk{0};
       nanoseconds fast{0};
+      nanoseconds earlier{0};
       for (const SourceEpoch& source : sources) {
         for (const auto& record : source.references) {
           if (!inside(record.key)) continue;
@@ -265,6 +270,8 @@ PageColumns Naively(std::uint32_t targets, const std::vector<SourceEpoch>& sourc
           row.fast_looks += record.fast_looks;
           row.fast_found += record.fast_found;
           fast += record.fast_time;
+          row.fast_earlier += record.fast_earlier;
+          earlier += record.fast_earlier_time;
         }
         for (const auto& record : source.samples) {
           if (!inside(record.key)) continue;
@@ -274,6 +281,7 @@ PageColumns Naively(std::uint32_t targets, const std::vector<SourceEpoch>& sourc
       }
       row.time_at_risk = LogDuration::FromNanoseconds(at_risk);
       row.fast_time = LogDuration::FromNanoseconds(fast);
+      row.fast_earlier_time = LogDuration::FromNanoseconds(earlier);
       if (row.looks + row.load_samples + row.store_samples > 0) Append(pages, row);
       start = end;
     }
@@ -322,6 +330,8 @@ TEST(BuildEpoch, AgreesWithAPageByPageImplementationOnRandomEvidence) {
           record.fast_looks = 1 + below(3);
           record.fast_found = below(record.fast_looks + 1);
           record.fast_time = nanoseconds(4'000 * record.fast_looks + below(1'000));
+          record.fast_earlier = below(5);
+          record.fast_earlier_time = nanoseconds(64'000 * record.fast_earlier);
         }
         source.references.push_back(record);
       }

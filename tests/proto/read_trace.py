@@ -125,6 +125,8 @@ COLUMNS = {
     16: "fast_looks",
     17: "fast_found",
     18: "fast_time",
+    21: "fast_earlier",
+    22: "fast_earlier_time",
 }
 
 
@@ -143,7 +145,7 @@ def records_of(epoch):
             record |= {"target": target, "start": end + gaps[i]}
             end = record["start"] + record["span_pages"]
             record["node"] = record["node"] - 1 if record["node"] else None
-            for time in ("time_at_risk", "fast_time"):
+            for time in ("time_at_risk", "fast_time", "fast_earlier_time"):
                 code = record.get(time, 0)
                 record[time] = 2 ** ((code - 1) / 16) * 1e-9 if code else 0.0
             yield record

@@ -139,7 +139,9 @@ std::vector<EpochProfile> SmallEpochs() {
                        .node = NodeId(0xffff),
                        .fast_looks = 300,
                        .fast_found = 299,
-                       .fast_time = LogDuration::FromNanoseconds(nanoseconds(1'200'000))});
+                       .fast_time = LogDuration::FromNanoseconds(nanoseconds(1'200'000)),
+                       .fast_earlier = 600,
+                       .fast_earlier_time = LogDuration::FromNanoseconds(nanoseconds(9'600'000))});
   Append(
       first.pages,
       {.key = {TargetId(3), Vpn(0x100)}, .span = PageCount(262144), .looks = 1, .node = NodeId(1)});

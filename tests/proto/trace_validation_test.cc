@@ -213,15 +213,36 @@ TEST_F(TraceValidation, FastTriesNeedAllTheirColumnsAndFindNoMoreThanTheyWere) {
   const std::string time = Bytes(18, Codes({0, 200, 0}));
   const ReadBack back = ReadMessage(with(looks + found + time));
   ASSERT_EQ(back.error, "");
-  EXPECT_EQ(
-      back.epochs[0].pages.fast_tries,
-      (PageColumns::FastTries{
-          .looks = {0, 2, 0}, .found = {0, 1, 0}, .time = {{}, LogDuration::FromCode(200), {}}}));
+  EXPECT_EQ(back.epochs[0].pages.fast_tries,
+            (PageColumns::FastTries{.looks = {0, 2, 0},
+                                    .found = {0, 1, 0},
+                                    .time = {{}, LogDuration::FromCode(200), {}},
+                                    .earlier = {0, 0, 0},
+                                    .earlier_time = {{}, {}, {}}}));
   EXPECT_EQ(Complaint(with(looks + found)), "column 'fast_time' is missing");
   EXPECT_EQ(Complaint(with(looks + time)), "column 'fast_found' is missing");
   EXPECT_EQ(Complaint(with(found + time)), "column 'fast_looks' is missing");
   EXPECT_EQ(Complaint(with(looks + Bytes(17, Codes({0, 3, 0})) + time)),
             "record 1 has 3 finds of fast tries in 2 looks");
+}
+
+TEST_F(TraceValidation, EarlierFastTriesNeedBothTheirColumnsAndTheLastOnes) {
+  const auto with = [](const std::string& columns) {
+    EpochByHand epoch;
+    epoch.groups += columns;
+    return epoch.Message();
+  };
+  const std::string last =
+      Bytes(16, Codes({0, 2, 0})) + Bytes(17, Codes({0, 1, 0})) + Bytes(18, Codes({0, 200, 0}));
+  const std::string earlier = Bytes(21, Codes({0, 4, 0}));
+  const std::string time = Bytes(22, Codes({0, 210, 0}));
+  const ReadBack back = ReadMessage(with(last + earlier + time));
+  ASSERT_EQ(back.error, "");
+  EXPECT_EQ(back.epochs[0].pages.fast_tries->earlier, (std::vector<std::uint32_t>{0, 4, 0}));
+  EXPECT_EQ(back.epochs[0].pages.fast_tries->earlier_time[1], LogDuration::FromCode(210));
+  EXPECT_EQ(Complaint(with(last + earlier)), "column 'fast_earlier_time' is missing");
+  EXPECT_EQ(Complaint(with(last + time)), "column 'fast_earlier' is missing");
+  EXPECT_EQ(Complaint(with(earlier + time)), "earlier fast tries without the last ones");
 }
 
 TEST_F(TraceValidation, GroupsThatDoNotAscendOrNameNoTargetAreRefused) {

@@ -53,7 +53,9 @@ void TryFast(double rate, const std::vector<double>& delays, Chance& chance, Rat
     delay = each;
     found = 0;
     for (int i = 0; i < kTries; ++i) found += chance.Exponential(rate) <= delay;
-    if (found < kTries) break;
+    if (found < kTries || &each == &delays.back()) break;
+    page.fast_earlier += kTries;
+    page.fast_earlier_seconds += kTries * delay;
   }
   page.fast_looks += kTries;
   page.fast_found += found;
@@ -187,7 +189,9 @@ EpochProfile ToEpoch(const Observation& seen, int index) {
             .load_samples = static_cast<std::uint32_t>(evidence.samples),
             .fast_looks = static_cast<std::uint32_t>(evidence.fast_looks),
             .fast_found = static_cast<std::uint32_t>(evidence.fast_found),
-            .fast_time = time(evidence.fast_seconds)});
+            .fast_time = time(evidence.fast_seconds),
+            .fast_earlier = static_cast<std::uint32_t>(evidence.fast_earlier),
+            .fast_earlier_time = time(evidence.fast_earlier_seconds)});
   }
   return epoch;
 }

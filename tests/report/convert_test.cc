@@ -77,16 +77,18 @@ TEST_F(ConvertTest, CsvHasALinePerRecordAndLeavesTheUnknownEmpty) {
                        .node = NodeId(1),
                        .fast_looks = 3,
                        .fast_found = 2,
-                       .fast_time = LogDuration::FromCode(1)});
+                       .fast_time = LogDuration::FromCode(1),
+                       .fast_earlier = 4,
+                       .fast_earlier_time = LogDuration::FromCode(1)});
   const Result<ConvertStats> stats = ConvertToCsv(TraceOf({epoch}), Output());
   ASSERT_TRUE(stats.has_value()) << stats.error().Message();
   EXPECT_EQ(stats->records, 2u);
   EXPECT_EQ(Read(),
             "epoch,start_s,end_s,target,pid,name,start,span_pages,looks,references,first_accesses,"
             "at_risk_s,load_samples,store_samples,node,loads,stores,llc_misses,dtlb_misses,"
-            "fast_looks,fast_found,fast_s\n"
-            "2,2,3,0,10,\"a,\"\"b\"\"\n\",0x1000,1,0,,,,3,0,,,,,,,,\n"
-            "2,2,3,0,10,\"a,\"\"b\"\"\n\",0x200000,512,4,2,1,1e-09,0,0,1,,,,,3,2,1e-09\n");
+            "fast_looks,fast_found,fast_s,fast_earlier,fast_earlier_s\n"
+            "2,2,3,0,10,\"a,\"\"b\"\"\n\",0x1000,1,0,,,,3,0,,,,,,,,,,\n"
+            "2,2,3,0,10,\"a,\"\"b\"\"\n\",0x200000,512,4,2,1,1e-09,0,0,1,,,,,3,2,1e-09,4,1e-09\n");
 }
 
 TEST_F(ConvertTest, CsvHasExactCountsAndLeavesMissesOfNoModelEmpty) {
@@ -101,9 +103,9 @@ TEST_F(ConvertTest, CsvHasExactCountsAndLeavesMissesOfNoModelEmpty) {
   Append(unmodelled.pages, {.key = {TargetId(0), Vpn(1)}, .accesses = AccessCounts{.loads = 4}});
   ASSERT_TRUE(ConvertToCsv(TraceOf({modelled, both, unmodelled}), Output()).has_value());
   const std::string csv = Read();
-  EXPECT_THAT(csv, testing::HasSubstr("0x1000,1,0,,,,0,0,,5000000000,2,3,,,,\n"));
-  EXPECT_THAT(csv, testing::HasSubstr("0x1000,1,0,,,,0,0,,0,1,0,1,,,\n"));
-  EXPECT_THAT(csv, testing::HasSubstr("0x1000,1,0,,,,0,0,,4,0,,,,,\n"));
+  EXPECT_THAT(csv, testing::HasSubstr("0x1000,1,0,,,,0,0,,5000000000,2,3,,,,,,\n"));
+  EXPECT_THAT(csv, testing::HasSubstr("0x1000,1,0,,,,0,0,,0,1,0,1,,,,,\n"));
+  EXPECT_THAT(csv, testing::HasSubstr("0x1000,1,0,,,,0,0,,4,0,,,,,,,\n"));
 }
 
 constexpr OracleGeneralOptions kCounts{.model = RankModel::kSum};

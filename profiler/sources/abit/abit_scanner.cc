@@ -86,7 +86,9 @@ void Deliver(const BlockEvidence& block, const NodeMap& nodes,
                        .node = nodes.NodeOf(unit.frame),
                        .fast_looks = unit.fast_looks,
                        .fast_found = unit.fast_found,
-                       .fast_time = nanoseconds(unit.fast_ns)});
+                       .fast_time = nanoseconds(unit.fast_ns),
+                       .fast_earlier = unit.fast_earlier,
+                       .fast_earlier_time = nanoseconds(unit.fast_earlier_ns)});
   }
 }
 

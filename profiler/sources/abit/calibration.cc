@@ -62,6 +62,9 @@ constexpr std::uint32_t kSweepsToPoint = 8;  // in a pass: some 10 ms
 constexpr int kPointsPatience = 8;
 // For figures that do not settle, so many times the limit.
 constexpr int kPatience = 3;
+// Nobody waits longer for a recording to begin: what is not measured by then is assumed. On an idle
+// machine all takes a second.
+constexpr nanoseconds kLongestCalibration = std::chrono::seconds(4);
 constexpr double kLeastNsPerPoint = 500;  // a flush of the CPU's own
 
 // The child accesses some pages at about this interval while they are tried. A try of some 7 us
@@ -387,11 +390,11 @@ void Doubt(MeasuredCost& cost, std::string_view what, double measured, double ch
       what, measured, charged);
 }
 
-std::optional<nanoseconds> MeasureLoss(AbitKernel& kernel, Experiment& experiment,
-                                       std::size_t rung) {
+std::optional<nanoseconds> MeasureLoss(AbitKernel& kernel, Experiment& experiment, std::size_t rung,
+                                       MonotonicTime give_up) {
   std::vector<KnownTries> batches;
   std::optional<nanoseconds> loss;
-  while (batches.size() < kMostBatches && !loss) {
+  while (batches.size() < kMostBatches && !loss && kernel.Now() < give_up) {
     const auto batch = experiment.TryTicks(kernel, rung);
     if (!batch) return std::nullopt;
     batches.push_back(*batch);
@@ -401,10 +404,10 @@ std::optional<nanoseconds> MeasureLoss(AbitKernel& kernel, Experiment& experimen
 }
 
 // At the first rung the loss is as at the second: it is a small part of that delay.
-ClearLoss MeasureLosses(AbitKernel& kernel, Experiment& experiment) {
+ClearLoss MeasureLosses(AbitKernel& kernel, Experiment& experiment, MonotonicTime give_up) {
   ClearLoss loss;
   for (std::size_t rung = 1; rung < kFastRungs.size(); ++rung) {
-    const auto measured = MeasureLoss(kernel, experiment, rung);
+    const auto measured = MeasureLoss(kernel, experiment, rung, give_up);
     if (!measured) return {};
     loss.own[rung] = *measured;
   }
@@ -416,13 +419,14 @@ ClearLoss MeasureLosses(AbitKernel& kernel, Experiment& experiment) {
 // What a clear of one page adds, what it costs to set the bit again left out; nullopt: the child
 // was hardly ever on a CPU while there was one to clear from, or is no more.
 std::optional<double> NsPerPoint(AbitKernel& kernel, Experiment& experiment, double ns_per_set,
-                                 nanoseconds time_limit) {
+                                 nanoseconds time_limit, MonotonicTime give_up) {
   const MonotonicTime start = kernel.Now();
   std::vector<double> per_point;
   double cost = 0;
   std::uint64_t points = 0;
   const auto go_on = [&] {
     const nanoseconds took = kernel.Now() - start;
+    if (start + took >= give_up) return false;
     return took < time_limit || (static_cast<int>(per_point.size()) < kFewestPointFigures &&
                                  took < time_limit * kPointsPatience);
   };
@@ -483,6 +487,7 @@ Result<MeasuredCost> Calibrate(AbitKernel& kernel, MeasurePoints points,
     error.reason = std::move(reason);
     return Fail(std::move(error));
   };
+  const MonotonicTime give_up = kernel.Now() + kLongestCalibration;
   const AnonymousMemory shared(sizeof(Bench), MAP_SHARED);
   // Aligned so that blocks are whole tables.
   const std::size_t pages = PagesToSweep();
@@ -518,6 +523,7 @@ Result<MeasuredCost> Calibrate(AbitKernel& kernel, MeasurePoints points,
   const MonotonicTime start = kernel.Now();
   const auto go_on = [&] {
     const nanoseconds took = kernel.Now() - start;
+    if (kernel.Now() >= give_up) return passes.empty();
     if (static_cast<int>(passes.size()) < kFewestPairs) return true;
     if (took >= time_limit * kPatience) return false;
     const Differences differences(passes, pages);
@@ -536,8 +542,8 @@ Result<MeasuredCost> Calibrate(AbitKernel& kernel, MeasurePoints points,
   }
   MeasuredCost cost = CostOf(passes, pages);
   if (points == MeasurePoints::kYes) {
-    if (kernel.tells_running_time()) cost.clear_loss = MeasureLosses(kernel, experiment);
-    cost.ns_per_point = NsPerPoint(kernel, experiment, cost.ns_per_set, time_limit);
+    if (kernel.tells_running_time()) cost.clear_loss = MeasureLosses(kernel, experiment, give_up);
+    cost.ns_per_point = NsPerPoint(kernel, experiment, cost.ns_per_set, time_limit, give_up);
     if (cost.ns_per_point > kMostNsPerPoint) {
       Doubt(cost, "a page cleared by itself", *cost.ns_per_point, kAssumedNsPerPoint);
       cost.ns_per_point.reset();

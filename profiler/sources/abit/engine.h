@@ -73,10 +73,12 @@ struct UnitRecord {
   // Its bit was set, and could not be cleared: it was accessed at some time.
   bool seen = false;
   std::uint64_t frame = 0;  // where it was when last looked at or seen
-  // Fast tries, of the last rung of each session (PageColumns::FastTries).
+  // Fast tries (PageColumns::FastTries).
   std::uint16_t fast_looks = 0;
   std::uint16_t fast_found = 0;
+  std::uint16_t fast_earlier = 0;
   std::uint32_t fast_ns = 0;
+  std::uint32_t fast_earlier_ns = 0;
 };
 struct BlockEvidence {
   TargetId target;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace tmprof::abit {
@@ -88,8 +89,9 @@ void RunFastTries(AbitKernel& kernel, AbitProcess& process, std::size_t rung, co
   // used.
   FastTry unused = tries.back();
   ClearOne(kernel, process, unused);
-  // Each clear interrupts the target, and how long that takes depends on what else the machine does:
-  // of eight clears within 64 us it can be half of the time. Within a short delay there is none.
+  // Each clear interrupts the target, and how long that takes depends on what else the machine
+  // does: of eight clears within 64 us it can be half of the time. Within a short delay there is
+  // none.
   const std::size_t at_once = rung == 0 ? 2 : 1;
   while (!tries.empty()) {
     const std::span<FastTry> group = tries.first(std::min(at_once, tries.size()));
@@ -117,8 +119,9 @@ FastPage::State FastPage::Add(const FastTry& ended) {
   if (looks_ < kTriesPerRung) return State::kGoesOn;
   if (found_ == looks_ && rung_ + 1 < rungs_) {
     ++rung_;
-    looks_ = found_ = 0;
-    time_ = nanoseconds(0);
+    earlier_looks_ += std::exchange(looks_, 0);
+    earlier_time_ += std::exchange(time_, nanoseconds(0));
+    found_ = 0;
     return State::kGoesOn;
   }
   return seen_unset_ ? State::kTold : State::kDoubted;

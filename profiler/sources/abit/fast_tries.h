@@ -58,6 +58,9 @@ class FastPage {
   std::uint32_t looks() const { return looks_; }
   std::uint32_t found() const { return found_; }
   std::chrono::nanoseconds time() const { return time_; }
+  // These are of the tries at the rungs before, all of which found the page.
+  std::uint32_t earlier_looks() const { return earlier_looks_; }
+  std::chrono::nanoseconds earlier_time() const { return earlier_time_; }
 
  private:
   std::size_t rungs_;
@@ -67,6 +70,8 @@ class FastPage {
   std::uint32_t looks_ = 0;
   std::uint32_t found_ = 0;
   std::chrono::nanoseconds time_{0};
+  std::uint32_t earlier_looks_ = 0;
+  std::chrono::nanoseconds earlier_time_{0};
 };
 
 }  // namespace tmprof::abit

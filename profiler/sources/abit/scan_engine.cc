@@ -564,7 +564,10 @@ void ScanEngine::RecordFastTries(const FastSession::Page& page) {
   record.frame = page.frame;
   record.fast_looks = static_cast<std::uint16_t>(record.fast_looks + page.tries.looks());
   record.fast_found = static_cast<std::uint16_t>(record.fast_found + page.tries.found());
+  record.fast_earlier =
+      static_cast<std::uint16_t>(record.fast_earlier + page.tries.earlier_looks());
   record.fast_ns += static_cast<std::uint32_t>(page.tries.time().count());
+  record.fast_earlier_ns += static_cast<std::uint32_t>(page.tries.earlier_time().count());
 }
 
 // ------------------------------------------------------------------------------------- the plan
