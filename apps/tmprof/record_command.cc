@@ -153,6 +153,7 @@ std::vector<Setting> SettingsInForce(const RecordOptions& options, const Session
                                 {"max-overhead", FormatShare(options.sources.max_overhead)},
                                 {"sample-rate", fmt::format("{}x", options.sources.sample_rate)},
                                 {"gate", options.sources.gate},
+                                {"ageing", std::string(Name(options.sources.ageing))},
                                 {"process-filter", options.process_filter ? "on" : "off"},
                                 {"children", options.follow_children ? "on" : "off"},
                                 {"seed", std::to_string(options.sources.seed)}};
@@ -670,7 +671,7 @@ Status ValidateEffect(const RecordOptions& options,
                                      "--region-update", "--min-regions", "--max-regions"};
   const AbitChoice& abit = options.sources.abit;
   if (!names_any({kAbitBpfSource.name, kDriverSource.name})) {
-    std::vector<const char*> of_bits{"--abit", "--scan-interval"};
+    std::vector<const char*> of_bits{"--abit", "--scan-interval", "--ageing"};
     of_bits.insert(of_bits.end(), kOfRegions.begin(), kOfRegions.end());
     for (const char* option : of_bits) {
       if (!given(option)) continue;
@@ -680,6 +681,12 @@ Status ValidateEffect(const RecordOptions& options,
                     fmt::format("leave it out, or add {} or {} to --source", kAbitBpfSource.name,
                                 kDriverSource.name));
     }
+  }
+  if (given("--ageing") &&
+      (abit.looked == abit::Looked::kRegions || !names_any({kAbitBpfSource.name}))) {
+    return refuse("--ageing", "no whole process is cleared by regions or the driver",
+                  fmt::format("leave it out, or use --abit full or auto with --source {}",
+                              kAbitBpfSource.name));
   }
   if (abit.looked == abit::Looked::kFull) {
     for (const char* option : kOfRegions) {
@@ -831,6 +838,10 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
       ->type_name("N")
       ->check(WholeNumber(1))
       ->capture_default_str();
+  std::vector<std::pair<std::string, abit::AgeingUse>> ageing_uses;
+  for (const abit::AgeingUse use : abit::kAgeingUses) ageing_uses.emplace_back(Name(use), use);
+  AddChoice(*command, "--ageing", options->sources.ageing, ageing_uses,
+            "Memory cgroups to age for shared memory that clear_refs does not reach");
   AddShare(*command, "--max-overhead", options->sources.max_overhead,
            "CPU time the sources together may cost the targets; the first visit to all pages may "
            "borrow what 5 s of it earn (at 1% 0.05 s): who ends early does not get it back");

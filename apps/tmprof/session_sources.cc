@@ -95,6 +95,7 @@ class Opening {
                            .plain_interval = choice_.scan_interval,
                            .overhead_share = overhead_share,
                            .own_share = OwnShare(choice_.max_overhead),
+                           .ageing_use = choice_.ageing,
                            .seed = choice_.seed};
     using Mode = abit::ScanOptions::Mode;
     if (Wants(kDriverSource) || (any_ && !Wants(kAbitBpfSource))) {

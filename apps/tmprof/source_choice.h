@@ -55,6 +55,7 @@ struct SourceChoice {
   unsigned sample_rate = 1;    // of the hardware sampler: 1, 4 or 8 times the default
   std::string gate = "auto";   // auto, off, or a list of llc and tlb
   std::uint64_t seed = 1;      // of the scanner's rotation
+  abit::AgeingUse ageing = abit::AgeingUse::kOff;
 };
 
 }  // namespace tmprof

@@ -284,6 +284,7 @@ class Building {
       if (!mode) reading_.Refuse(wire, "gate", Fault(wire.gate(), mode.error()));
     }
     if (wire.has_seed()) sources.seed = wire.seed();
+    if (wire.has_ageing()) Choose(wire, "ageing", wire.ageing(), abit::kAgeingUses, sources.ageing);
   }
 
   void Placement(const wire::Config::Placement& wire) {
@@ -460,6 +461,7 @@ void Print(const ProfileConfig& profile, wire::Config::Profile& wire) {
   wire.set_sample_rate(fmt::format("{}x", sources.sample_rate));
   wire.set_gate(sources.gate);
   wire.set_seed(static_cast<std::uint32_t>(sources.seed));
+  wire.set_ageing(std::string(Name(sources.ageing)));
 }
 
 void Print(const PlacementConfig& placement, bool dry_run, wire::Config::Placement& wire) {

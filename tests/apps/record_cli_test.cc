@@ -340,7 +340,9 @@ TEST_F(Recording, LeavesAReadableTraceWhenKilled) {
   ASSERT_EQ(RunProgram({"bash", "-c", script}).status, 0);
   const Outcome report = Tmprof({"report", trace_, "--view", "summary", "--format", "json"});
   ASSERT_EQ(report.status, 0) << report.err;
-  EXPECT_GE(Json::parse(report.out)["epochs"].get<int>(), 3);  // 6, less preamble and header
+  const Json summary = Json::parse(report.out);
+  EXPECT_GE(summary["epochs"].get<int>(), 3);  // 6, less preamble and header
+  EXPECT_EQ(summary["settings"]["ageing"], "off");
   EXPECT_THAT(report.err, HasSubstr("warning"));
 }
 
@@ -594,6 +596,18 @@ TEST(RecordArguments, ThatWouldHaveNoEffectAreRefusedWithWhatWouldHaveOne) {
        "--scan-interval",
        "--abit auto,ladder makes no scan",
        "--abit auto,plain"},
+      {{"--source", "clock,ibs", "--ageing", "off"},
+       "--ageing",
+       "no source of --source clock,ibs reads",
+       "add abit-bpf or driver"},
+      {{"--abit", "regions", "--ageing", "own"},
+       "--ageing",
+       "no whole process is cleared by regions",
+       "use --abit full or auto"},
+      {{"--source", "driver", "--ageing", "own"},
+       "--ageing",
+       "no whole process is cleared",
+       "with --source abit-bpf"},
       {{"--source", "clock,ibs", "--abit", "full"},
        "--abit",
        "no source of --source clock,ibs reads",

@@ -175,6 +175,7 @@ TEST(CommandLine, AValueThatAnOptionCannotTakeIsRefusedByName) {
       {"record", "--abit", "regions,full"},
       {"record", "--abit", "plain,plain"},
       {"record", "--sample-rate", "3x"},
+      {"record", "--ageing", "magic"},
       {"record", "--gate", "magic"},
       {"record", "--gate", "llc,llc"},
   };

@@ -22,6 +22,7 @@
 #include "profiler/sources/abit/auto_engine.h"
 #include "profiler/sources/abit/calibration.h"
 #include "profiler/sources/abit/linux_abit_kernel.h"
+#include "profiler/sources/abit/memcg_ageing.h"
 #include "profiler/sources/abit/node_map.h"
 #include "profiler/sources/abit/other_scanners.h"
 #include "profiler/sources/abit/punctual_thread.h"
@@ -241,6 +242,13 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(const Options& options) {
       const char* const hope = MayYetTell(*trial) ? "; this is tried again later" : "";
       warnings.push_back(WithoutFlush(*doubt) + hope);
     }
+    if (scan.ageing_use != AgeingUse::kOff) {
+      if (auto ageing = OpenMemcgAgeing()) {
+        scan.ageing = *std::move(ageing);
+      } else {
+        warnings.push_back("no memory cgroup is aged: " + ageing.error().Message());
+      }
+    }
   }
   auto scanner = Open(std::move(kernel), kAbitBpfSource, scan);
   if (!scanner) return scanner;
@@ -397,6 +405,9 @@ Probe ProbeAbit() {
   }
   if (const auto doubt = DoubtOf(TryWholeFlush(*MakeLinuxAbitKernel(*std::move(reader), nullptr))))
     probe.detail += "; " + WithoutFlush(*doubt);
+  const auto ageing = OpenMemcgAgeing();
+  probe.detail += "; ageing by the multi-generational LRU is ";
+  probe.detail += ageing ? "available" : "not available: " + ageing.error().Message();
   if (const auto other = OtherAccessedBitClearer()) {
     probe.detail += fmt::format("; {}", *other);
     probe.fix = "stop the other one, or take references as a lower bound";

@@ -4,12 +4,14 @@
 
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/epoch_profile.h"
@@ -23,6 +25,7 @@
 namespace tmprof::abit {
 
 class AbitKernel;
+class MemcgAgeing;
 
 // What accessed bits cost a target, in its CPU time.
 struct CostModel {
@@ -36,6 +39,24 @@ enum class Looked : std::uint8_t {
   kRegions,  // at one page of each region: a bounded number, whatever the footprint (Daptrace)
   kAuto,     // at every page, while the budget lets each have its turn soon enough
 };
+
+// Says whose memory cgroups may be aged to clear accessed bits. Ageing changes what reclaim takes
+// first.
+enum class AgeingUse : std::uint8_t {
+  kOff,
+  kOwn,  // those that hold hardly any memory of processes that are no targets
+};
+inline constexpr std::array kAgeingUses{AgeingUse::kOff, AgeingUse::kOwn};
+
+constexpr std::string_view Name(AgeingUse use) {
+  switch (use) {
+    case AgeingUse::kOff:
+      return "off";
+    case AgeingUse::kOwn:
+      return "own";
+  }
+  return "";
+}
 
 struct ScanOptions {
   enum class Mode : std::uint8_t {
@@ -63,7 +84,9 @@ struct ScanOptions {
   bool clear_under_pressure = false;
   // A trial has shown that AbitProcess::Flush() works here.
   bool can_flush = false;
-  ClearLoss clear_loss;  // of fast tries
+  AgeingUse ageing_use = AgeingUse::kOff;
+  std::shared_ptr<MemcgAgeing> ageing;  // null: the kernel does not offer it, or it is off
+  ClearLoss clear_loss;                 // of fast tries
   std::uint64_t seed = 1;
 };
 

@@ -33,6 +33,13 @@ nanoseconds ReadClock(clockid_t clock) {
 
 }  // namespace
 
+std::optional<std::string> StallsOnMemory(const std::string& line) {
+  double percent = 0;
+  if (std::sscanf(line.c_str(), "some avg10=%lf", &percent) == 1 && percent >= kPressurePercent)
+    return fmt::format("tasks stall on memory {:.1f} % of the time", percent);
+  return std::nullopt;
+}
+
 HostKernel::HostKernel() {
   timespec tick{};
   // The coarse clock advances once per tick.
@@ -45,12 +52,7 @@ MonotonicTime HostKernel::Now() { return MonotonicTime(ReadClock(CLOCK_MONOTONIC
 nanoseconds HostKernel::OwnCpuTime() { return ReadClock(CLOCK_THREAD_CPUTIME_ID); }
 
 std::optional<std::string> HostKernel::MemoryPressure() {
-  if (const auto line = FirstLine("/proc/pressure/memory")) {
-    double percent = 0;
-    if (std::sscanf(line->c_str(), "some avg10=%lf", &percent) == 1 && percent >= kPressurePercent)
-      return fmt::format("tasks stall on memory {:.1f} % of the time", percent);
-    return std::nullopt;
-  }
+  if (const auto line = FirstLine("/proc/pressure/memory")) return StallsOnMemory(*line);
   double total = 0;
   double available = 0;
   std::ifstream file("/proc/meminfo");

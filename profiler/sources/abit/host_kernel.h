@@ -18,6 +18,10 @@
 
 namespace tmprof::abit {
 
+// "some avg10=2.50 ...", the first line of /proc/pressure/memory or of a cgroup's memory.pressure.
+// Returns why bits are not to be cleared; nullopt: they may be.
+std::optional<std::string> StallsOnMemory(const std::string& line);
+
 class HostKernel : public AbitKernel {
  public:
   HostKernel();

@@ -92,7 +92,6 @@ constexpr double kResetSmoothing = 1.0 / 16;
 // A clear of the whole process keeps writers of its mmap_lock waiting: no longer than this, and no
 // larger a part of the time.
 constexpr nanoseconds kLongestWholeClear = milliseconds(5);
-constexpr int kWholeClearsRest = 100;  // times as long as one took
 constexpr std::size_t kMostBlocksOfWholeClear =
     1024;  // 10 us of the scanner each, before and after
 // It flushes nothing, and without a flush afterwards a page whose translation a CPU still holds
@@ -105,9 +104,6 @@ constexpr nanoseconds kLeastPlainInterval = 5 * kUnflushed;
 // The interrupts of a flush, and the walks that find the translations again.
 constexpr nanoseconds kFlushCosts = microseconds(150);
 constexpr std::uint32_t kMostFlushTries = 16;  // after one clear
-constexpr nanoseconds kAfterBusyWhole = milliseconds(100);
-// It cuts the ladders of all the rest short: one page in so many has to need it.
-constexpr std::uint64_t kWorthWhole = 4;
 
 Vpn AlignDown(Vpn vpn, PageCount span) { return Vpn(vpn.value() / span.value() * span.value()); }
 
@@ -826,15 +822,24 @@ bool ScanEngine::MayHaveTurn(const ScanTarget& target, const Block& block,
   return block.WorthATurn(now) && (block.whole_until <= now || MayClearWhole(target, now));
 }
 
-// The ladders that the clear before began come to their ends first.
-bool ScanEngine::MayClearWhole(const ScanTarget& target, MonotonicTime now) const {
+nanoseconds ScanEngine::LastRung() const {
+  return nanoseconds(base_ladder_.delay_ns[base_ladder_.rungs - 1]);
+}
+
+// True: the ladders have ended that the latest clear of the whole target began.
+bool ScanEngine::LaddersOfWholeHaveEnded(const ScanTarget& target, MonotonicTime now) const {
   const WholeClears& whole = target.whole;
-  if (!target.handle->ClearsWhole() || now < whole.not_before) return false;
   if (!whole.any) return true;
   const nanoseconds since =
       options_.mode == ScanOptions::Mode::kPlain ? now - whole.at : target.earned_at - whole.cpu;
-  return since >= nanoseconds(base_ladder_.delay_ns[base_ladder_.rungs - 1]) &&
-         now - whole.at >= kWholeClearsRest * whole.took;
+  return since >= LastRung();
+}
+
+bool ScanEngine::MayClearWhole(const ScanTarget& target, MonotonicTime now) const {
+  const WholeClears& whole = target.whole;
+  if (!target.handle->ClearsWhole() || now < whole.not_before) return false;
+  return LaddersOfWholeHaveEnded(target, now) &&
+         (!whole.any || now - whole.at >= kWholeClearsRest * whole.took);
 }
 
 // Of a target that sleeps, or may not be looked at, the first visit does not go on.
@@ -1010,46 +1015,73 @@ bool ScanEngine::Visit(ScanTarget& target, const BlockPtr& block, MonotonicTime 
   return cleared;
 }
 
-// Visits all blocks by one clear. It takes the bits of exposures under way, too, so that all begin
-// anew. True: cleared.
-bool ScanEngine::VisitWhole(ScanTarget& target, MonotonicTime now) {
-  std::vector<BlockPtr> members;
-  std::size_t entries = 0;
-  std::size_t in_need = 0;   // of them
-  std::size_t unjudged = 0;  // of them
+WholeNeed ScanEngine::NeedOf(const ScanTarget& target, MonotonicTime now) {
+  WholeNeed need;
   for (const BlockPtr& block : target.blocks) {
     // Huge pages that no clear of a range has worked for may be hugetlb's.
     if (block->dropped || !block->Clearable(now)) continue;
     if (block->unit != PageCount(1) && !block->cleared_before) continue;
-    members.push_back(block);
-    entries += block->entries();
+    need.members.push_back(block);
+    need.entries += block->entries();
     if (block->NeedsWhole()) {
-      in_need += block->entries();
+      need.in_need += block->entries();
+      if (block->refused) need.refused += block->entries();
     } else if (!block->judged) {
-      unjudged += block->entries();
+      need.unjudged += block->entries();
     }
   }
-  const bool too_long =
-      target.whole.Takes(entries) > kLongestWholeClear || members.size() > kMostBlocksOfWholeClear;
-  const bool worth_it = kWorthWhole * in_need >= entries;
-  if (!too_long && !worth_it && kWorthWhole * (in_need + unjudged) >= entries) return false;
-  if (too_long || !worth_it) {
+  return need;
+}
+
+// Visits all blocks by one clear. It takes the bits of exposures under way, too, so that all begin
+// anew. True: cleared.
+bool ScanEngine::VisitWhole(ScanTarget& target, MonotonicTime now) {
+  const WholeNeed need = NeedOf(target, now);
+  if (need.entries == 0) {
+    target.whole.not_before = std::max(target.whole.not_before, now + kAfterBusyWhole);
+    return false;
+  }
+  const bool too_long = target.whole.price.Takes(need.entries) > kLongestWholeClear ||
+                        need.members.size() > kMostBlocksOfWholeClear;
+  const bool worth_it = kWorthWhole * need.in_need >= need.entries;
+  const bool may_do = !too_long || options_.ageing;
+  if (may_do && !worth_it && kWorthWhole * (need.in_need + need.unjudged) >= need.entries)
+    return false;
+  if (!may_do || !worth_it) {
     whole_too_long_ += too_long;
     DoWithoutWhole(target, now + kRetryUnclearable);
     return false;
   }
-  if (const ClearOutcome outcome = target.handle->TryWhole(); outcome != ClearOutcome::kDone) {
-    CannotClearWhole(target, outcome);
-    return false;
+  if (AgeingHasToWait(target, now)) return false;
+  const ClearOutcome tried = target.handle->TryWhole();
+  if (tried == ClearOutcome::kDone && !too_long) return VisitByClearRefs(target, need, now);
+  MonotonicTime until = now + kRetryRefused;
+  if (options_.ageing && tried != ClearOutcome::kProcessGone &&
+      now >= target.whole.no_ageing_before) {
+    if (const auto* group = options_.ageing->GroupOf(target.process.pid)) {
+      if (auto plan = PlanAgeing(target, *group, now)) return VisitByAgeing(target, *plan, now);
+    } else {
+      until = now + MemcgAgeing::kSurveyLasts;
+    }
   }
-  const std::vector<BlockPtr> ready = ReadyForWhole(target, members);
+  if (tried != ClearOutcome::kDone) {
+    CannotClearWhole(target, tried, until);
+  } else {
+    whole_too_long_ += too_long;
+    DoWithoutWhole(target, until);
+  }
+  return false;
+}
+
+bool ScanEngine::VisitByClearRefs(ScanTarget& target, const WholeNeed& need, MonotonicTime now) {
+  const std::vector<BlockPtr> ready = ReadyForWhole(target, need.members);
   if (ready.empty()) {
     target.whole.not_before = std::max(target.whole.not_before, now + kAfterBusyWhole);
     return false;
   }
-  entries = 0;
+  std::size_t entries = 0;
   for (const BlockPtr& member : ready) entries += member->in_view;
-  if (target.whole.Takes(entries) > kLongestWholeClear) {
+  if (target.whole.price.Takes(entries) > kLongestWholeClear) {
     ++whole_too_long_;
     DoWithoutWhole(target, now + kRetryUnclearable);
     return false;
@@ -1059,7 +1091,7 @@ bool ScanEngine::VisitWhole(ScanTarget& target, MonotonicTime now) {
   const ClearOutcome outcome = target.handle->ClearWhole();
   const TargetTime ended = TimeOf(target);
   if (outcome != ClearOutcome::kDone) {
-    CannotClearWhole(target, outcome);
+    CannotClearWhole(target, outcome, kernel_.Now() + kRetryRefused);
     return false;
   }
   // Threads that fault meanwhile wait for it.
@@ -1067,7 +1099,8 @@ bool ScanEngine::VisitWhole(ScanTarget& target, MonotonicTime now) {
   ChargeTarget(
       target,
       static_cast<std::uint64_t>(took.count()) * std::max(target.clock.running_threads(), 1u), 0);
-  target.whole.Learn(took, entries);
+  target.whole.price.Learn(took, entries);
+  target.whole.took = took;
   OpenWhole(target, ready, began, ended);
   FlushWhole(target);
   return true;
@@ -1115,15 +1148,21 @@ std::vector<BlockPtr> ScanEngine::ReadyForWhole(ScanTarget& target,
     const bool is_ready = LookBeforeClear(target, member);
     if (target.gone || target.mappings_stale) return {};
     if (member->dropped) continue;
-    if (!is_ready) Abandon(*member);  // it could not be read, and is cleared all the same
-    // A ladder that is cut short tells nothing of how many bits are set again within one.
-    member->in_ladder = false;
-    member->turns_again = 0;
-    Release(target, *member);
+    // One that could not be read is cleared all the same.
+    CutShort(target, *member);
     member->visited_in_rotation = target.rotation;
     if (is_ready) ready.push_back(member);
   }
   return ready;
+}
+
+// Ends an exposure that the next clear takes the bits of. A ladder that is cut short tells nothing
+// of how many bits are set again within one.
+void ScanEngine::CutShort(ScanTarget& target, Block& block) {
+  Abandon(block);
+  block.in_ladder = false;
+  block.turns_again = 0;
+  Release(target, block);
 }
 
 ScanEngine::TargetTime ScanEngine::TimeOf(ScanTarget& target) {
@@ -1153,7 +1192,7 @@ void ScanEngine::OpenWhole(ScanTarget& target, const std::vector<BlockPtr>& memb
 }
 
 // Precondition: `outcome` is not kDone.
-void ScanEngine::CannotClearWhole(ScanTarget& target, ClearOutcome outcome) {
+void ScanEngine::CannotClearWhole(ScanTarget& target, ClearOutcome outcome, MonotonicTime until) {
   if (outcome == ClearOutcome::kProcessGone) {
     target.gone = true;
     DropAll(target);
@@ -1163,7 +1202,7 @@ void ScanEngine::CannotClearWhole(ScanTarget& target, ClearOutcome outcome) {
     target.whole.refused = true;
     whole_refused_.Raise(WholeClearRefusal(target.process.pid, target.handle->refusal()));
   }
-  DoWithoutWhole(target, kernel_.Now() + kRetryRefused);
+  DoWithoutWhole(target, until);
 }
 
 // Until then clears of ranges have to do. Where they reach nothing, bits are no more than seen.
@@ -1638,14 +1677,19 @@ void ScanEngine::RejectUncleared(ScanTarget& target, const BlockPtr& pointer) {
     const bool is_shared = standing[k] == PageStanding::kShared;
     block.skipped[i] = is_shared;
     (is_shared ? counts_.shared : counts_.unsettled) += block.unit.value();
-    block.units[i] = TMPROF_UNIT_OUT;
-    --block.in_view;
-    RecordsOf(pointer)[i].seen = true;
-    RecordsOf(pointer)[i].frame = view_.frame[i];
+    Reject(pointer, i, view_.frame[i]);
   }
   block.judged = true;
   if (block.skipped.any()) AskForSkipped(target, block);
   if (block.NeedsWhole()) LeaveToWhole(target, block);
+}
+
+void ScanEngine::Reject(const BlockPtr& block, std::size_t unit, std::uint64_t frame) {
+  block->units[unit] = TMPROF_UNIT_OUT;
+  --block->in_view;
+  UnitRecord& record = RecordsOf(block)[unit];
+  record.seen = true;
+  record.frame = frame;
 }
 
 // The clear skipped some pages of the block. Their bits told so; those that were unset before it
@@ -1801,6 +1845,9 @@ Harvest ScanEngine::TakeEpoch() {
                      {"clock_cost_ns", static_cast<std::uint64_t>(
                                            std::exchange(clock_cost_, nanoseconds(0)).count())},
                      {"whole_clears", std::exchange(whole_clears_, 0)},
+                     {"whole_clears_by_ageing", std::exchange(whole_by_ageing_, 0)},
+                     {"ageings", std::exchange(ageings_, 0)},
+                     {"ageings_without_effect", std::exchange(ageings_without_effect_, 0)},
                      {"whole_flushes", std::exchange(whole_flushes_, 0)},
                      {"whole_clears_too_long", too_long},
                      {"fast_clears", std::exchange(fast_clears_, 0)},
@@ -1817,8 +1864,10 @@ Harvest ScanEngine::TakeEpoch() {
         "{} ms",
         std::chrono::duration_cast<std::chrono::milliseconds>(kLongestWholeClear).count());
   }
-  if (!harvest.refusal.empty())
-    harvest.note += (harvest.note.empty() ? "" : "; ") + harvest.refusal;
+  std::vector<std::string> notes = std::exchange(ageing_notes_, {});
+  notes.push_back(harvest.refusal);
+  for (const std::string& text : notes)
+    if (!text.empty()) harvest.note += (harvest.note.empty() ? "" : "; ") + text;
   for (const BlockPtr& block : touched_) {
     block->seen = false;
     if (block->records.empty()) continue;

@@ -7,18 +7,24 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <queue>
 #include <random>
+#include <set>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/units.h"
 #include "driver/core/ladder.h"
 #include "profiler/sources/abit/abit_kernel.h"
+#include "profiler/sources/abit/aged_groups.h"
 #include "profiler/sources/abit/budget.h"
 #include "profiler/sources/abit/engine.h"
+#include "profiler/sources/abit/memcg_ageing.h"
 #include "profiler/sources/abit/scan_target.h"
 #include "profiler/sources/abit/targeted_engine.h"
 
@@ -109,19 +115,95 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   std::vector<BlockPtr> RunAround(ScanTarget& target, const BlockPtr& block, MonotonicTime now);
   void See(ScanTarget& target, const BlockPtr& block, const UnitSet& units);
   bool MayHaveTurn(const ScanTarget& target, const Block& block, MonotonicTime now) const;
+  std::chrono::nanoseconds LastRung() const;
+  bool LaddersOfWholeHaveEnded(const ScanTarget& target, MonotonicTime now) const;
   bool MayClearWhole(const ScanTarget& target, MonotonicTime now) const;
   bool LookBeforeClear(ScanTarget& target, const BlockPtr& block);
   bool VisitWhole(ScanTarget& target, MonotonicTime now);
-  std::vector<BlockPtr> ReadyForWhole(ScanTarget& target, const std::vector<BlockPtr>& members);
-  bool FlushWhole(ScanTarget& target);
+  static WholeNeed NeedOf(const ScanTarget& target, MonotonicTime now);
+  bool VisitByClearRefs(ScanTarget& target, const WholeNeed& need, MonotonicTime now);
   struct TargetTime {
     MonotonicTime at;
     std::chrono::nanoseconds cpu;  // of the target
   };
+  struct AgeingPlan {
+    struct Member {
+      ScanTarget* target;
+      WholeNeed need;
+    };
+    std::string path;
+    std::vector<Member> members;
+    std::size_t walked = 0;  // entries, those of others included
+    PageCount held{0};       // by the group
+    MonotonicTime not_before{};
+  };
+  bool AgeingHasToWait(ScanTarget& target, MonotonicTime now);
+  std::optional<AgeingPlan> PlanAgeing(ScanTarget& target, const MemcgAgeing::Group& group,
+                                       MonotonicTime now);
+  double ForeignShareOf(const MemcgAgeing::Group& group);
+  bool VisitByAgeing(ScanTarget& target, const AgeingPlan& plan, MonotonicTime now);
+  struct Aged {
+    ScanTarget* target;
+    std::vector<BlockPtr> ready;
+    TargetTime began;
+    TargetTime ended;
+  };
+  std::vector<Aged> PrepareAgeing(const AgeingPlan& plan, MonotonicTime now);
+  bool StillHolds(const AgeingPlan& plan, const ScanTarget& target,
+                  const MemcgAgeing::Present& present) const;
+  void CutShortWhoJoined(const AgeingPlan& plan, const MemcgAgeing::Present& present);
+  // Holds the pages of one mapping in a block on one memory node, right after an ageing. Each node
+  // is walked by itself.
+  struct AgedPart {
+    BlockPtr block;
+    Vpn mapping;  // its start
+    std::optional<NodeId> node;
+    std::vector<std::size_t> set;       // units that were set before, and are
+    std::vector<std::uint64_t> frames;  // of them
+    std::vector<std::size_t> gone;      // units that were set before, and are not
+    bool any_unset = false;
+    bool all_set() const { return gone.empty() && !any_unset; }
+  };
+  std::vector<AgedPart> PartsAfterAgeing(const ScanTarget& target, const BlockPtr& block) const;
+  // A read of a target's blocks shows this right after an ageing.
+  struct AgedLook {
+    struct Tally {
+      std::uint64_t set_before = 0;
+      std::uint64_t gone = 0;  // of them, and those of parts that count as reached
+      bool has_failed() const;
+    };
+    std::vector<BlockPtr> blocks;  // that could be read
+    std::vector<AgedPart> parts;
+    // The last block of each mapping and node that a bit has gone in.
+    std::map<std::pair<Vpn, std::optional<NodeId>>, Vpn> reached_to;
+    std::map<std::optional<NodeId>, Tally> by_node;
+    Tally All() const;
+    // Returns nodes that hold enough of the bits to age all nodes again.
+    std::vector<std::optional<NodeId>> FailedNodes() const;
+  };
+  AgedLook LookAfterAgeing(ScanTarget& target, const std::vector<BlockPtr>& ready,
+                           std::uint64_t number);
+  bool StayedSetBefore(const AgedPart& part, std::size_t unit, std::uint64_t number) const;
+  bool HasReached(const AgedLook& look, const AgedPart& part, std::uint64_t number) const;
+  struct AgeingRun {
+    std::vector<AgedLook> looks;  // one for each target
+    std::chrono::nanoseconds took{0};
+    std::chrono::nanoseconds latest_took{0};
+  };
+  std::optional<AgeingRun> AgeUntilReached(const AgeingPlan& plan, std::vector<Aged>& all,
+                                           std::uint64_t number, MonotonicTime now);
+  void ChargeForAgeing(const std::vector<Aged>& all, std::chrono::nanoseconds took,
+                       std::size_t walked);
+  void RejectUnaged(ScanTarget& target, const AgeingPlan& plan, AgedLook look, std::uint64_t number,
+                    std::vector<BlockPtr>& ready);
+  void CannotAge(const std::string& path, AgeingTrouble trouble, const std::string& reason);
+  void CutShort(ScanTarget& target, Block& block);
+  std::vector<BlockPtr> ReadyForWhole(ScanTarget& target, const std::vector<BlockPtr>& members);
+  bool FlushWhole(ScanTarget& target);
   TargetTime TimeOf(ScanTarget& target);
   void OpenWhole(ScanTarget& target, const std::vector<BlockPtr>& members, const TargetTime& began,
                  const TargetTime& ended);
-  void CannotClearWhole(ScanTarget& target, ClearOutcome outcome);
+  void CannotClearWhole(ScanTarget& target, ClearOutcome outcome, MonotonicTime until);
   static void DoWithoutWhole(ScanTarget& target, MonotonicTime until);
   bool LeaveToWhole(const ScanTarget& target, Block& block);
   void Abandon(Block& block);
@@ -142,6 +224,8 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   // False: what was set could not be told apart.
   bool Fold(ScanTarget& target, const BlockPtr& block, const ReadResult& read);
   void RejectUncleared(ScanTarget& target, const BlockPtr& block);
+  // The bit of the unit is set, perhaps only because no clear reached it.
+  void Reject(const BlockPtr& block, std::size_t unit, std::uint64_t frame);
   void AskForSkipped(ScanTarget& target, Block& block);
   void OpenExposure(ScanTarget& target, const BlockPtr& block, MonotonicTime cleared,
                     std::chrono::nanoseconds cpu);
@@ -184,11 +268,16 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
     std::chrono::nanoseconds cpu_time{0};  // of the targets
   };
   Visits visits_;
-  std::chrono::nanoseconds clock_cost_{0};  // to all targets in this epoch
-  std::uint64_t whole_clears_ = 0;          // in this epoch
-  std::uint64_t whole_flushes_ = 0;         // ... after which no translation was left
-  std::uint64_t whole_too_long_ = 0;        // ... that were not made, as they would take too long
+  std::chrono::nanoseconds clock_cost_{0};    // to all targets in this epoch
+  std::uint64_t whole_clears_ = 0;            // in this epoch
+  std::uint64_t whole_flushes_ = 0;           // ... after which no translation was left
+  std::uint64_t whole_too_long_ = 0;          // ... that were not made, as they would take too long
+  std::uint64_t whole_by_ageing_ = 0;         // of the clears of whole targets
+  std::uint64_t ageings_ = 0;                 // of a cgroup, in this epoch
+  std::uint64_t ageings_without_effect_ = 0;  // targets that one did not reach
   Complaint whole_refused_;  // standing: shared and locked memory of some target is not cleared
+  std::vector<std::string> ageing_notes_;  // of this epoch
+  AgedGroups aged_groups_;
   // These are of this epoch.
   std::uint64_t fast_clears_ = 0;
   std::uint64_t fast_counted_ = 0;  // tries

@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <queue>
+#include <string>
 #include <vector>
 
 #include "base/units.h"
@@ -65,6 +66,10 @@ struct Block {
   UnitSet set_before;               // at the clear
   UnitSet settled;                  // outlives the exposure
   UnitSet skipped;                  // outlives it too: shared or locked, as clears of ranges show
+  // These outlive it, too.
+  UnitSet stayed_set;             // right after the latest ageing ...
+  std::uint64_t aged_number = 0;  // ... that the block was looked at after; 0: none
+  UnitSet has_gone;               // an ageing has cleared the unit's bit at some time
   std::uint32_t in_view = 0;
   std::uint32_t set = 0;
   std::uint32_t set_before_count = 0;
@@ -168,37 +173,59 @@ struct ScanPlan {
   Vpn run_end;           // of their mapping
 };
 
-// When a target's accessed bits may be cleared all at once, and what that takes.
-struct WholeClears {
-  // 65 to 92 ns a page were measured (/proc/PID/clear_refs on Intel Xeon guests). What a busy
-  // machine seems to say is kept within bounds.
-  static constexpr double kNsPerEntry = 75;
-  static constexpr double kLeastNsPerEntry = 40;
-  static constexpr double kMostNsPerEntry = 200;
+// The scanner's CPU time that a clear of whole processes takes for each page-table entry. What a
+// busy machine seems to say is kept within bounds.
+struct EntryPrice {
+  double ns;
+  double least_ns;
+  double most_ns;
 
   std::chrono::nanoseconds Takes(std::size_t entries) const {
-    return std::chrono::nanoseconds(
-        static_cast<std::int64_t>(static_cast<double>(entries) * ns_per_entry));
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(static_cast<double>(entries) * ns));
   }
-  // The price follows the latest clear, which took so much of the scanner's CPU time. Precondition:
-  // there are entries.
-  void Learn(std::chrono::nanoseconds cpu_time, std::size_t entries) {
-    const double of_entry = static_cast<double>(cpu_time.count()) / static_cast<double>(entries);
-    ns_per_entry += (std::clamp(of_entry, kLeastNsPerEntry, kMostNsPerEntry) - ns_per_entry) / 4;
-    took = cpu_time;
+  // The price follows the latest clear. Precondition: there are entries.
+  void Learn(std::chrono::nanoseconds took, std::size_t entries) {
+    const double of_entry = static_cast<double>(took.count()) / static_cast<double>(entries);
+    ns += (std::clamp(of_entry, least_ns, most_ns) - ns) / 4;
   }
-  // A price that forbids clears is not learnt anew by them.
-  void Forget() { ns_per_entry += (kNsPerEntry - ns_per_entry) / 2; }
+};
 
-  double ns_per_entry = kNsPerEntry;
-  bool any = false;                  // the latest was ...
-  MonotonicTime at{};                // ... at this time,
-  std::chrono::nanoseconds cpu{0};   // at this CPU time of the target,
-  std::chrono::nanoseconds took{0};  // and took so long
+// 65 to 92 ns a page were measured (/proc/PID/clear_refs on Intel Xeon guests).
+inline constexpr EntryPrice kClearRefsPrice{.ns = 75, .least_ns = 40, .most_ns = 200};
+
+// A clear of a whole process cuts the ladders of all the rest short: one page in so many has to
+// need it.
+inline constexpr std::uint64_t kWorthWhole = 4;
+// A clear takes no larger a part of the time than one in so many.
+inline constexpr int kWholeClearsRest = 100;
+// If no block could be read, the next clear of a whole process is tried so much later.
+inline constexpr std::chrono::nanoseconds kAfterBusyWhole = std::chrono::milliseconds(100);
+
+// When a target's accessed bits may be cleared all at once, and what that takes.
+struct WholeClears {
+  // A price that forbids clears is not learnt anew by them.
+  void Forget() { price.ns += (kClearRefsPrice.ns - price.ns) / 2; }
+
+  EntryPrice price = kClearRefsPrice;  // of clear_refs
+  bool any = false;                    // the latest was ...
+  MonotonicTime at{};                  // ... at this time,
+  std::chrono::nanoseconds cpu{0};     // at this CPU time of the target,
+  std::chrono::nanoseconds took{0};    // and took so long
   MonotonicTime not_before{};
-  bool refused = false;           // by the kernel, at the latest try
-  std::uint32_t flush_tries = 0;  // left for the latest
-  MonotonicTime flush_again{};    // no sooner
+  std::string group;                 // its memory cgroup when ageing was last thought of
+  MonotonicTime no_ageing_before{};  // because the latest did not reach the process
+  bool refused = false;              // by the kernel, at the latest try
+  std::uint32_t flush_tries = 0;     // left for the latest
+  MonotonicTime flush_again{};       // no sooner
+};
+
+// The blocks of a target that a clear of its whole process reaches.
+struct WholeNeed {
+  std::vector<BlockPtr> members;
+  std::size_t entries = 0;
+  std::size_t in_need = 0;   // of them
+  std::size_t refused = 0;   // of those in need: locked, which only clear_refs reaches
+  std::size_t unjudged = 0;  // of the entries
 };
 
 struct ScanTarget : WatchedTarget {

@@ -215,6 +215,7 @@ TEST(ParseConfig, TheEmptyTextHoldsEveryDefaultOfTheCodeItConfigures) {
   EXPECT_EQ(config.tiers.reserve, PageCount(512 * 256));
   EXPECT_EQ(config.profile.epoch, 1s);
   EXPECT_THAT(config.profile.sources.names, ElementsAre("auto"));
+  EXPECT_EQ(config.profile.sources.ageing, abit::AgeingUse::kOff);
   EXPECT_EQ(config.placement.policy->name, "history");
   EXPECT_EQ(config.placement.ranker.model, RankModel::kRate);
   EXPECT_EQ(config.placement.ranker.half_life, Ranker::DefaultOptions(RankModel::kRate).half_life);
@@ -267,6 +268,7 @@ profile {
   gate: "llc,tlb"
   seed: 42
   max_cpu_share: 0.01
+  ageing: "own"
 }
 placement {
   rank_model: "sum"
@@ -332,6 +334,7 @@ TEST(ParseConfig, EveryFieldArrivesWhereItBelongs) {
   EXPECT_EQ(config.profile.sources.gate, "llc,tlb");
   EXPECT_EQ(config.profile.sources.seed, 42);
   EXPECT_EQ(config.profile.max_cpu_share, 0.01);
+  EXPECT_EQ(config.profile.sources.ageing, abit::AgeingUse::kOwn);
   EXPECT_EQ(config.placement.ranker.model, RankModel::kSum);
   EXPECT_EQ(config.placement.ranker.memory, Ranker::Memory::kHalfLife);
   EXPECT_EQ(config.placement.ranker.half_life, 1500ms);
@@ -416,7 +419,7 @@ metrics: 80
                           "not '99'",
                           "c:3:3: profile.epoch: there is no such field; profile has epoch_ms, "
                           "source, max_overhead, abit, scan_interval_ms, sample_rate, gate, seed, "
-                          "max_cpu_share",
+                          "max_cpu_share, ageing",
                           "c:4:17: profile.max_overhead: a number from 1e-06 to 1 is needed, not "
                           "'\"little\"'",
                           "c:6:9: tiers.tier: node 0: is named twice",
@@ -484,6 +487,8 @@ TEST(ParseConfig, RefusesWhatNoDaemonCouldDo) {
            {"profile { abit: 'both' }", "use one of full, regions, auto, one of ladder, plain"},
            {"profile { sample_rate: '2x' }", "must be 1x, 4x or 8x"},
            {"profile { gate: 'llc,llc' }", "must be auto, off, or a list of llc and tlb"},
+           {"profile { ageing: 'yes' }",
+            "profile.ageing: 'yes': unknown name; use one of off, own"},
            {"log { level: 'all' }", "use one of error, warning, info, debug"},
            {"targets { process_filter: false }", "every process of the machine would be a target"},
            {"targets { command: 'sixteen_letters_' }", "the kernel keeps 15 bytes of a name"},
@@ -635,9 +640,10 @@ TEST(ObserveAlike, IsSoWhereSourcesAndTiersAreTheSame) {
         "mover { most_pages_per_epoch: 5 }", "ledger { file: '/a' }", "log { level: 'debug' }"}) {
     EXPECT_TRUE(ObserveAlike(Config{}, Parsed(other))) << other;
   }
-  for (const char* other : {"profile { source: 'clock' }", "profile { max_overhead: 0.02 }",
-                            "profile { gate: 'off' }", "profile { abit: 'regions' }",
-                            "profile { seed: 2 }", "tiers { tier { node: 0 } tier { node: 1 } }"}) {
+  for (const char* other :
+       {"profile { source: 'clock' }", "profile { max_overhead: 0.02 }", "profile { gate: 'off' }",
+        "profile { abit: 'regions' }", "profile { seed: 2 }", "profile { ageing: 'own' }",
+        "tiers { tier { node: 0 } tier { node: 1 } }"}) {
     EXPECT_FALSE(ObserveAlike(Config{}, Parsed(other))) << other;
   }
   EXPECT_TRUE(ObserveAlike(Parsed(base), Parsed("tiers { tier { node: 0 } tier { node: 1 } "

@@ -12,9 +12,11 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "profiler/sources/abit/auto_choice.h"
@@ -1449,6 +1451,601 @@ TEST_F(WholeClearTest, ATargetMayEndBeforeIt) {
   process.alive = false;
   Record(seconds(3));
   EXPECT_EQ(harvest_.evidence.size(), 0u);
+}
+
+// Clears of all targets of a memory cgroup at once. A page of it takes 50 ns.
+class AgeingTest : public WholeClearTest {
+ protected:
+  SimulatedProcess& AddToGroup(std::vector<double> rates, Vpn start = kStart) {
+    SimulatedProcess& process = AddShared(std::move(rates), start);
+    process.refuses_whole = EACCES;
+    ageing_->members.push_back(&process);
+    return process;
+  }
+  void StartAgeing(ScanOptions options = {}) {
+    options.ageing = ageing_;
+    Start(options);
+  }
+  void Record(seconds length) {
+    for (seconds done{0}; done < length; ++done) {
+      Run(seconds(1));
+      const Harvest& harvest = Take();
+      by_ageing_ += DetailOf("whole_clears_by_ageing", harvest);
+      ageings_ += DetailOf("ageings", harvest);
+      without_effect_ += DetailOf("ageings_without_effect", harvest);
+      if (!harvest.note.empty()) notes_.push_back(harvest.note);
+    }
+  }
+  bool HasEvidenceOf(const SimulatedProcess& process, std::size_t page) const {
+    const PageKey key{process.identity().id, process.range().start + PageCount(page)};
+    return sums_.contains(key);
+  }
+
+  std::shared_ptr<SimulatedAgeing> ageing_ = std::make_shared<SimulatedAgeing>(kernel_);
+  std::uint64_t by_ageing_ = 0;
+  std::uint64_t ageings_ = 0;
+  std::uint64_t without_effect_ = 0;
+  std::vector<std::string> notes_;
+};
+
+TEST_F(AgeingTest, FindsHotPagesOfAProcessThatClearRefsWouldHoldUp) {
+  SimulatedProcess& process = AddToGroup(Rates(256 * kTable, 16, 200, 0.2));
+  process.refuses_whole.reset();
+  StartAgeing({.overhead_share = 0.02});
+  Record(seconds(30));
+  EXPECT_EQ(process.whole_clears, 0u);
+  EXPECT_GE(ageings_, 5u);
+  EXPECT_EQ(ageings_, ageing_->ageings);
+  EXPECT_EQ(by_ageing_, ageings_);
+  EXPECT_GE(Recall(process, 16), 0.95);
+  EXPECT_EQ(harvest_.unclearable, 0u);
+}
+
+TEST_F(AgeingTest, IsLeftWhereClearRefsWorks) {
+  SimulatedProcess& process = AddToGroup(std::vector<double>(8 * kTable, 5.0));
+  process.refuses_whole.reset();
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(10));
+  EXPECT_GE(process.whole_clears, 3u);
+  EXPECT_EQ(ageing_->asked, 0u);
+}
+
+// Their bits go with it: what was not read yet would be missing from their rates.
+TEST_F(AgeingTest, KeepsTheRatesOfAllTargetsOfTheGroup) {
+  SimulatedProcess& process = AddToGroup(std::vector<double>(64 * kTable, 1.0));
+  SimulatedProcess& other =
+      AddToGroup(std::vector<double>(16 * kTable, 4.0), kStart + PageCount(1024 * kTable));
+  for (SimulatedProcess::Page& page : other.pages) page.shared = false;
+  for (SimulatedProcess* each : {&process, &other}) each->flushes = true;
+  StartAgeing({.overhead_share = 0.02, .can_flush = true});
+  Record(seconds(30));
+  EXPECT_GE(ageings_, 5u);
+  EXPECT_EQ(by_ageing_, 2 * ageings_);
+  EXPECT_EQ(process.whole_clears + other.whole_clears, 0u);
+  double firsts[2] = {};
+  double at_risk[2] = {};
+  for (const auto& [key, sum] : sums_) {
+    const bool of_other = key.target == other.identity().id;
+    firsts[of_other] += static_cast<double>(sum.firsts);
+    at_risk[of_other] += sum.seconds;
+  }
+  EXPECT_NEAR(firsts[0] / at_risk[0], 1.0, 0.1);
+  EXPECT_NEAR(firsts[1] / at_risk[1], 4.0, 0.4);
+}
+
+// Otherwise its pages would seem to be accessed more rarely than they are.
+TEST_F(AgeingTest, KeepsTheRatesOfATargetThatJoinedTheGroupSinceTheSurvey) {
+  AddToGroup(std::vector<double>(64 * kTable, 1.0));
+  SimulatedProcess& joined =
+      Add(std::vector<double>(16 * kTable, 4.0), PageCount(1), kStart + PageCount(1024 * kTable));
+  ageing_->joined.push_back(&joined);
+  StartAgeing({.overhead_share = 0.02});
+  Record(seconds(30));
+  EXPECT_GE(ageings_, 5u);
+  EXPECT_EQ(by_ageing_, ageings_) << "no exposure of the other begins with it";
+  EXPECT_NEAR(RateOf(joined, 0, joined.pages.size()), 4.0, 0.4);
+}
+
+TEST_F(AgeingTest, TellsNothingOfPagesThatAreChargedElsewhere) {
+  SimulatedProcess& process = AddToGroup(std::vector<double>(8 * kTable, 50.0));
+  for (std::size_t i = 0; i < process.pages.size(); ++i) {
+    process.pages[i].frame = 1 + i;
+    process.pages[i].charged_elsewhere = i % 4 == 1;
+  }
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(20));
+  EXPECT_GE(ageings_, 5u);
+  for (std::size_t i = 0; i < process.pages.size(); ++i)
+    ASSERT_EQ(HasEvidenceOf(process, i), i % 4 != 1) << i;
+}
+
+// If its pages counted all the same, they would seem to be accessed right after the ageing.
+TEST_F(AgeingTest, TellsNothingOfATableThatWasInUse) {
+  SimulatedProcess& process = AddToGroup(std::vector<double>(8 * kTable, 20.0));
+  process.flushes = true;
+  ageing_->before_ageing = [&] {
+    for (std::size_t i = 3 * kTable; i < 4 * kTable; ++i)
+      process.pages[i].table_in_use = ageing_->ageings % 2 == 0;
+  };
+  StartAgeing({.overhead_share = 0.01, .can_flush = true});
+  Record(seconds(30));
+  EXPECT_GE(ageings_, 5u);
+  const double of_another = RateOf(process, 5 * kTable, kTable);
+  EXPECT_NEAR(RateOf(process, 3 * kTable, kTable), of_another, 0.1 * of_another);
+}
+
+// Each memory node is walked by itself, and either walk may find the table's lock held.
+TEST_F(AgeingTest, TellsNothingOfANodeThatWasNotReachedBesideOneThatWas) {
+  SimulatedProcess& process = AddToGroup(std::vector<double>(8 * kTable, 20.0));
+  process.flushes = true;
+  for (std::size_t i = 1; i < process.pages.size(); i += 2)
+    process.pages[i].frame = SimulatedAgeing::kSecondNode + i;
+  ageing_->before_ageing = [&] {
+    for (std::size_t i = 3 * kTable + 1; i < 4 * kTable; i += 2)
+      process.pages[i].table_in_use = ageing_->ageings % 2 == 0;
+  };
+  StartAgeing({.overhead_share = 0.01, .can_flush = true});
+  Record(seconds(30));
+  EXPECT_GE(ageings_, 5u);
+  const double of_another = RateOf(process, 5 * kTable, kTable);
+  EXPECT_NEAR(RateOf(process, 3 * kTable, kTable), of_another, 0.1 * of_another);
+}
+
+TEST_F(AgeingTest, TellsNothingOfANodeThatIsNeverReached) {
+  SimulatedProcess& process = AddToGroup(std::vector<double>(8 * kTable, 20.0));
+  for (std::size_t i = 1; i < process.pages.size(); i += 2) {
+    process.pages[i].frame = SimulatedAgeing::kSecondNode + i;
+    process.pages[i].table_in_use = true;
+  }
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(20));
+  EXPECT_GE(by_ageing_, 5u);
+  EXPECT_EQ(ageings_, by_ageing_ + 1) << "one more the first time, as another may have been faster";
+  for (std::size_t i = 0; i < process.pages.size(); ++i)
+    ASSERT_EQ(HasEvidenceOf(process, i), i % 2 == 0) << i;
+}
+
+// The nodes of hardly any page are not worth a second ageing of all.
+TEST_F(AgeingTest, IsNotRepeatedForANodeOfFewPages) {
+  SimulatedProcess& process = AddToGroup(std::vector<double>(8 * kTable, 20.0));
+  for (std::size_t i = 1; i < process.pages.size(); i += 20) {
+    process.pages[i].frame = SimulatedAgeing::kSecondNode + i;
+    process.pages[i].table_in_use = true;
+  }
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(20));
+  EXPECT_GE(by_ageing_, 5u);
+  EXPECT_EQ(ageings_, by_ageing_);
+}
+
+TEST_F(AgeingTest, IsRepeatedAgainAfterAMinuteForANodeThatIsNotReached) {
+  SimulatedProcess& process = AddToGroup(std::vector<double>(8 * kTable, 20.0));
+  for (std::size_t i = 1; i < process.pages.size(); i += 2) {
+    process.pages[i].frame = SimulatedAgeing::kSecondNode + i;
+    process.pages[i].table_in_use = true;
+  }
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(100));
+  EXPECT_EQ(ageings_, by_ageing_ + 2);
+}
+
+// The kernel passes by single pages that are locked, migrated, or not yet on a list of the LRU.
+TEST_F(AgeingTest, TellsNothingOfPagesThatAreOffTheLru) {
+  SimulatedProcess& process = AddToGroup(std::vector<double>(8 * kTable, 50.0));
+  for (std::size_t i = 0; i < process.pages.size(); ++i) {
+    process.pages[i].frame = 1 + i;
+    process.pages[i].table_in_use = i % 4 == 1;
+    if (i % 4 == 1) ageing_->off_lru.insert(1 + i);
+  }
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(20));
+  EXPECT_GE(ageings_, 5u);
+  for (std::size_t i = 0; i < process.pages.size(); ++i)
+    ASSERT_EQ(HasEvidenceOf(process, i), i % 4 != 1) << i;
+}
+
+// Ageing takes the lock of huge pages for some of them at a time. Clears of ranges reach them all.
+TEST_F(AgeingTest, TellsNothingOfHugePagesThatWereNotReachedBesideOnesThatWere) {
+  SimulatedProcess& base = AddToGroup(std::vector<double>(8 * kTable, 5.0));
+  SimulatedProcess& huge =
+      Add(std::vector<double>(64, 5.0), kTablePages, kStart + PageCount(1024 * kTable));
+  ageing_->members.push_back(&huge);
+  for (std::size_t i = 1; i < huge.pages.size(); i += 2) huge.pages[i].table_in_use = true;
+  for (SimulatedProcess* each : {&base, &huge}) each->flushes = true;
+  StartAgeing({.overhead_share = 0.01, .can_flush = true});
+  Record(seconds(60));
+  EXPECT_GE(ageings_, 10u);
+  EXPECT_EQ(by_ageing_, 2 * ageings_) << "the huge pages are part of it";
+  double references[2] = {};
+  double looks[2] = {};
+  for (std::size_t i = 0; i < huge.pages.size(); ++i) {
+    const Sum& sum = Of(huge.range().start + PageCount(i * kTablePages.value()), 1);
+    references[i % 2] += static_cast<double>(sum.references);
+    looks[i % 2] += static_cast<double>(sum.looks);
+  }
+  const double of_reached = references[0] / looks[0];
+  EXPECT_NEAR(references[1] / looks[1], of_reached, 0.1 * of_reached);
+}
+
+// The kernel names the group, although the pages are charged to one that was removed.
+TEST_F(AgeingTest, TellsOnlyOfPagesThatWentOnceIfAGroupBelowWasRemoved) {
+  std::vector<double> rates(8 * kTable, 5.0);
+  for (std::size_t i = 2; i < rates.size(); i += 4) rates[i] = 3'000;
+  SimulatedProcess& process = AddToGroup(std::move(rates));
+  for (std::size_t i = 1; i < process.pages.size(); i += 4) process.pages[i].table_in_use = true;
+  ageing_->has_removed_groups = true;
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(40));
+  EXPECT_GE(ageings_, 10u);
+  std::size_t hot = 0;
+  for (std::size_t i = 0; i < process.pages.size(); ++i) {
+    if (i % 4 == 1) {
+      ASSERT_FALSE(HasEvidenceOf(process, i)) << i;
+    } else if (i % 4 == 2) {
+      hot += RateOf(process, i, 1) > 100;
+    }
+  }
+  EXPECT_GE(hot, process.pages.size() / 4 * 9 / 10);
+}
+
+TEST_F(AgeingTest, FindsATableWhosePagesAreAllAccessedMeanwhile) {
+  std::vector<double> rates(251 * kTable, 0.2);
+  std::fill_n(rates.begin() + 100 * kTable, kTable, 4'000.0);
+  SimulatedProcess& process = AddToGroup(rates);
+  process.flushes = true;
+  StartAgeing({.overhead_share = 0.02, .can_flush = true});
+  Record(seconds(30));
+  EXPECT_GE(ageings_, 5u);
+  EXPECT_GE(RateOf(process, 100 * kTable, kTable), 1 / 0.016)
+      << "the walk takes 6.4 ms, so that the first read comes after 8 ms, or 16 ms if it is late";
+}
+
+// The kernel may pass by the same table each time until a CPU reads the entry above it anew.
+TEST_F(AgeingTest, TellsNothingOfATableWhosePagesAreAllAccessedIfNothingIsFlushed) {
+  std::vector<double> rates(8 * kTable, 20.0);
+  std::fill_n(rates.begin() + 3 * kTable, kTable, 1e6);
+  SimulatedProcess& process = AddToGroup(rates);
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(20));
+  EXPECT_GE(ageings_, 5u);
+  for (std::size_t i = 0; i < process.pages.size(); ++i)
+    ASSERT_EQ(HasEvidenceOf(process, i), i / kTable != 3) << i;
+}
+
+// The walk of a process ends at a boundary of 1 GiB if its mmap_lock is held by then.
+TEST_F(AgeingTest, TellsNothingOfTablesBehindTheLastThatWasReached) {
+  SimulatedProcess& process = AddToGroup(std::vector<double>(8 * kTable, 20.0));
+  process.flushes = true;
+  for (std::size_t i = 5 * kTable; i < process.pages.size(); ++i)
+    process.pages[i].table_in_use = true;
+  StartAgeing({.overhead_share = 0.01, .can_flush = true});
+  Record(seconds(20));
+  EXPECT_GE(ageings_, 5u);
+  for (std::size_t i = 0; i < process.pages.size(); ++i)
+    ASSERT_EQ(HasEvidenceOf(process, i), i < 5 * kTable) << i;
+}
+
+// Nobody saw what the ageing between the two did to the first table.
+TEST_F(AgeingTest, TellsNothingOfATableThatWasInUseAtTwoAgeingsThatDidNotFollowEachOther) {
+  SimulatedProcess& process = AddToGroup(std::vector<double>(8 * kTable, 20.0));
+  process.flushes = true;
+  ageing_->before_ageing = [&] {
+    const bool reaches = ageing_->ageings % 2 == 0;
+    for (std::size_t i = 0; i < kTable; ++i) process.pages[i].table_in_use = !reaches;
+    process.busy_reads = reaches;
+  };
+  StartAgeing({.overhead_share = 0.01, .can_flush = true});
+  Record(seconds(30));
+  EXPECT_GE(ageings_, 6u);
+  for (std::size_t i = 0; i < process.pages.size(); ++i)
+    ASSERT_EQ(HasEvidenceOf(process, i), i >= kTable) << i;
+}
+
+// Two mappings share a table. The kernel ages one, and passes the other by.
+TEST_F(AgeingTest, TellsNothingOfAMappingThatWasNotReachedBesideOneThatWas) {
+  SimulatedProcess& process = AddToGroup(std::vector<double>(4 * kTable, 50.0));
+  const Vpn middle = kStart + PageCount(kTable + 100);
+  const Vpn end = kStart + PageCount(2 * kTable);
+  process.Map({{.range = {kStart, middle}, .kind = MappingKind::kAnonymous, .path = ""},
+               {.range = {middle, end}, .kind = MappingKind::kAnonymous, .path = ""},
+               {.range = {end, process.range().end}, .kind = MappingKind::kAnonymous, .path = ""}});
+  for (std::size_t i = kTable + 100; i < 2 * kTable; ++i) process.pages[i].table_in_use = true;
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(20));
+  EXPECT_GE(ageings_, 5u);
+  for (std::size_t i = 0; i < process.pages.size(); ++i)
+    ASSERT_EQ(HasEvidenceOf(process, i), i < kTable + 100 || i >= 2 * kTable) << i;
+}
+
+TEST_F(AgeingTest, IsLeftForAMinuteWhereItHasNoEffect) {
+  SimulatedProcess& process = AddToGroup(std::vector<double>(8 * kTable, 5.0));
+  for (SimulatedProcess::Page& page : process.pages) page.table_in_use = true;
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(20));
+  EXPECT_EQ(ageings_, 2u);
+  EXPECT_EQ(without_effect_, 1u);
+  EXPECT_EQ(by_ageing_, 0u);
+  for (SimulatedProcess::Page& page : process.pages) page.table_in_use = false;
+  Record(seconds(60));
+  EXPECT_GE(by_ageing_, 5u);
+}
+
+// The kernel's own ageing came first: ours did nothing, and no call says so.
+TEST_F(AgeingTest, IsRepeatedOnceWhereItHadNoEffect) {
+  SimulatedProcess& process = AddToGroup(std::vector<double>(256 * kTable, 5.0));
+  ageing_->without_effect = 1;
+  StartAgeing({.overhead_share = 0.02});
+  Record(seconds(20));
+  EXPECT_EQ(process.whole_clears, 0u);
+  EXPECT_EQ(without_effect_, 0u);
+  EXPECT_GE(by_ageing_, 3u);
+  EXPECT_EQ(ageings_, by_ageing_ + 1);
+}
+
+TEST_F(AgeingTest, IsNotTriedForLockedMemory) {
+  SimulatedProcess& process = AddToGroup(std::vector<double>(8 * kTable, 5.0));
+  for (SimulatedProcess::Page& page : process.pages) {
+    page.shared = false;
+    page.mlocked = true;
+  }
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(10));
+  EXPECT_EQ(ageing_->asked, 0u);
+}
+
+TEST_F(AgeingTest, StandsInForClearRefsThatIsRefused) {
+  AddToGroup(std::vector<double>(8 * kTable, 5.0));
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(10));
+  EXPECT_GE(ageings_, 3u);
+  EXPECT_EQ(harvest_.unclearable, 0u);
+  EXPECT_TRUE(notes_.empty()) << notes_.front();
+}
+
+// Ageing would reach others alone.
+TEST_F(AgeingTest, IsNotMadeIfTheTargetHasLeftTheGroupSinceTheSurvey) {
+  SimulatedProcess& process = AddToGroup(std::vector<double>(8 * kTable, 5.0));
+  ageing_->left.insert(process.identity().pid);
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(5));
+  EXPECT_EQ(ageing_->asked, 0u);
+  EXPECT_GE(ageing_->distrusted, 1u) << "and others of the group are looked up anew";
+}
+
+TEST_F(AgeingTest, IsNotMadeIfTheGroupHasGrownSinceTheSurvey) {
+  AddToGroup(std::vector<double>(8 * kTable, 5.0));
+  ageing_->held_since = PageCount(2 * kTable);
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(20));
+  EXPECT_EQ(ageing_->asked, 0u);
+  EXPECT_EQ(ageing_->distrusted, 1u) << "the next survey shows that the memory is no target's";
+}
+
+TEST_F(AgeingTest, GoesOnAfterTheNextSurveyIfTargetsHaveGrown) {
+  SimulatedProcess& process = AddToGroup(std::vector<double>(8 * kTable, 5.0));
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(5));
+  const std::uint64_t before = ageings_;
+  ageing_->held_since = PageCount(2 * kTable);
+  ageing_->proportional[process.identity().pid] = PageCount(10 * kTable);
+  Record(seconds(15));
+  EXPECT_EQ(ageing_->distrusted, 1u);
+  EXPECT_GE(ageings_, before + 3);
+}
+
+TEST_F(AgeingTest, BeginsSoonAfterTheGroupIsKnown) {
+  AddToGroup(std::vector<double>(8 * kTable, 5.0));
+  ageing_->Distrust(ageing_->path);
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(4));
+  EXPECT_EQ(ageings_, 0u);
+  Record(seconds(15));
+  EXPECT_GE(ageings_, 3u);
+}
+
+// 50 ms for each look: the targets' 2 % for 2.5 s.
+TEST_F(AgeingTest, ChargesTargetsForLooksAtTheirMemory) {
+  AddToGroup(std::vector<double>(8 * kTable, 5.0));
+  ageing_->proportional_takes = milliseconds(50);
+  StartAgeing({.overhead_share = 0.02, .own_share = 0.5});
+  std::uint64_t cost_ns = 0;
+  for (int epoch = 0; epoch < 30; ++epoch) {
+    Run(seconds(1));
+    cost_ns += Take().counts.cost_ns;
+  }
+  EXPECT_GE(ageing_->proportional_reads, 5u);
+  EXPECT_GE(cost_ns, ageing_->proportional_reads * 50'000'000);
+}
+
+TEST_F(AgeingTest, IsNotMadeIfItIsUnknownWhoIsInTheGroup) {
+  AddToGroup(std::vector<double>(8 * kTable, 5.0));
+  ageing_->tells_who_is_present = false;
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(5));
+  EXPECT_EQ(ageing_->asked, 0u);
+  ASSERT_FALSE(notes_.empty());
+  EXPECT_THAT(notes_.front(), HasSubstr("EIO"));
+}
+
+// Eight processes share 8 tables. A stranger has 6 more: less than an eighth of what the processes
+// seem to have.
+TEST_F(AgeingTest, SparesAStrangerBesideTargetsThatShareTheirMemory) {
+  for (int i = 0; i < 8; ++i) {
+    SimulatedProcess& process = AddToGroup(std::vector<double>(8 * kTable, 5.0));
+    ageing_->proportional[process.identity().pid] = PageCount(kTable);
+  }
+  ageing_->others = {{.pid = Pid(5000), .resident = PageCount(6 * kTable)}};
+  ageing_->held = PageCount(14 * kTable);
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(5));
+  EXPECT_EQ(ageing_->asked, 0u);
+}
+
+// The memory of others is a process's, or nobody's who is there: files of a tmpfs.
+TEST_F(AgeingTest, SparesOthersOfTheGroupAndSaysSo) {
+  for (const bool is_process : {true, false}) {
+    processes_.clear();
+    kernel_.processes.clear();
+    notes_.clear();
+    ageing_ = std::make_shared<SimulatedAgeing>(kernel_);
+    AddToGroup(std::vector<double>(8 * kTable, 5.0));
+    if (is_process) {
+      ageing_->others = {{.pid = Pid(5000), .resident = PageCount(4 * kTable)}};
+    } else {
+      ageing_->held = PageCount(12 * kTable);  // 4 tables are no target's
+    }
+    StartAgeing({.overhead_share = 0.01});
+    Record(seconds(5));
+    EXPECT_EQ(ageing_->asked, 0u) << is_process;
+    ASSERT_FALSE(notes_.empty());
+    EXPECT_THAT(notes_.front(), HasSubstr("33.3 % of it belong to others"));
+  }
+}
+
+TEST_F(AgeingTest, LeavesTheRootCgroupAloneAndSaysSo) {
+  ageing_->path = "/";
+  AddToGroup(std::vector<double>(8 * kTable, 5.0));
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(5));
+  EXPECT_EQ(ageing_->asked, 0u);
+  ASSERT_FALSE(notes_.empty());
+  EXPECT_THAT(notes_.front(), AllOf(HasSubstr("cgroup / is not aged"), HasSubstr("systemd-run")));
+}
+
+TEST_F(AgeingTest, IsNotTriedWhileTheGroupIsShortOfMemoryUnlessAskedFor) {
+  for (const bool clear_under_pressure : {false, true}) {
+    processes_.clear();
+    kernel_.processes.clear();
+    notes_.clear();
+    ageing_ = std::make_shared<SimulatedAgeing>(kernel_);
+    ageing_->pressure = "tasks stall";
+    AddToGroup(std::vector<double>(8 * kTable, 5.0));
+    StartAgeing({.overhead_share = 0.01, .clear_under_pressure = clear_under_pressure});
+    Record(seconds(5));
+    EXPECT_EQ(ageing_->asked > 0, clear_under_pressure);
+    if (!clear_under_pressure) {
+      ASSERT_FALSE(notes_.empty());
+      EXPECT_THAT(notes_.front(), HasSubstr("cgroup /service is not aged"));
+    }
+  }
+}
+
+TEST_F(AgeingTest, SaysOnceThatAGroupHasGone) {
+  AddToGroup(std::vector<double>(8 * kTable, 5.0));
+  ageing_->is_there = false;
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(160));
+  std::erase_if(notes_, [](const std::string& note) { return !note.contains("ENOENT"); });
+  ASSERT_EQ(notes_.size(), 1u);
+  EXPECT_THAT(notes_.front(), HasSubstr("/service"));
+  EXPECT_EQ(ageing_->asked, 3u) << "once a minute";
+}
+
+// If an exposure stayed open, its pages would seem to be accessed more rarely than they are.
+TEST_F(AgeingTest, KeepsTheRatesIfItIsRefusedAfterItHasClearedSomething) {
+  for (const std::uint64_t refused : {3, 4}) {
+    processes_.clear();
+    kernel_.processes.clear();
+    sums_.clear();
+    ageings_ = 0;
+    ageing_ = std::make_shared<SimulatedAgeing>(kernel_);
+    SimulatedProcess& process = AddToGroup(std::vector<double>(64 * kTable, 4.0));
+    for (std::size_t i = 0; i < process.pages.size() / 2; ++i) process.pages[i].shared = false;
+    // The third has no effect, so that the fourth follows at once.
+    ageing_->before_ageing = [&] {
+      if (refused == 4 && ageing_->ageings == 3) ageing_->without_effect = 1;
+    };
+    ageing_->refusals[refused] = EAGAIN;
+    StartAgeing({.overhead_share = 0.02});
+    Record(seconds(90));
+    EXPECT_GE(ageings_, 5u);
+    EXPECT_NEAR(RateOf(process, 0, process.pages.size()), 4.0, 0.4) << refused;
+  }
+}
+
+// 2 000 000 pages at 50 ns.
+TEST_F(AgeingTest, IsNotTriedWhereItWouldWalkTooMuchMemoryOfOthers) {
+  AddToGroup(std::vector<double>(8 * kTable, 5.0));
+  for (const bool is_cache : {false, true}) {
+    constexpr PageCount kMuch(2'000'000);
+    ageing_->others.clear();
+    ageing_->file = PageCount(0);
+    if (is_cache) {
+      ageing_->file = kMuch;
+    } else {
+      ageing_->others = {{.pid = Pid(5000), .resident = kMuch}};
+    }
+    StartAgeing({.overhead_share = 0.01});
+    notes_.clear();
+    Record(seconds(10));
+    EXPECT_EQ(ageing_->asked, 0u);
+    std::erase_if(notes_, [](const std::string& note) { return !note.contains("is not aged"); });
+    ASSERT_EQ(notes_.size(), 1u);
+    EXPECT_THAT(notes_.front(), AllOf(HasSubstr("/service"), HasSubstr("more than 50 ms")));
+  }
+}
+
+TEST_F(AgeingTest, IsLeftForAMinuteAndSaidOnceWhereItTookTooLong) {
+  AddToGroup(std::vector<double>(8 * kTable, 5.0));
+  ageing_->takes_more = milliseconds(80);
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(160));
+  EXPECT_EQ(ageing_->ageings, 3u);
+  std::erase_if(notes_, [](const std::string& note) { return !note.contains("took 80 ms"); });
+  ASSERT_EQ(notes_.size(), 1u);
+  EXPECT_THAT(notes_.front(), AllOf(HasSubstr("/service"), HasSubstr("50 ms")));
+}
+
+TEST_F(AgeingTest, SaysEachReasonOnce) {
+  AddToGroup(std::vector<double>(8 * kTable, 5.0));
+  ageing_->pressure = "tasks stall";
+  ageing_->takes_more = milliseconds(80);
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(5));
+  ageing_->pressure.reset();
+  Record(seconds(70));
+  std::string all;
+  for (const std::string& note : notes_) all += note + "\n";
+  EXPECT_THAT(all, AllOf(HasSubstr("is not aged: it is short"), HasSubstr("took 80 ms")));
+}
+
+TEST_F(AgeingTest, IsPlannedByOneTargetForAllThatWait) {
+  for (std::uint64_t i = 0; i < 20; ++i)
+    AddToGroup(std::vector<double>(kTable, 5.0), kStart + PageCount(1024 * kTable * i));
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(10));
+  EXPECT_GE(ageings_, 3u);
+  EXPECT_LE(ageing_->plans, 10u * 15) << "ten a second, and one for each target that is new";
+}
+
+// 4 s are four ladders. Each ageing cuts those of all others.
+TEST_F(AgeingTest, IsNotRepeatedForEachTargetThatIsNew) {
+  AddToGroup(std::vector<double>(64 * kTable, 5.0));
+  StartAgeing({.overhead_share = 0.02});
+  Record(seconds(5));
+  const std::uint64_t before = ageing_->ageings;
+  for (std::uint64_t child = 1; child <= 40; ++child) {
+    AddToGroup(std::vector<double>(kTable, 5.0), kStart + PageCount(1024 * kTable * child));
+    Refresh();
+    Run(milliseconds(100));
+  }
+  EXPECT_LE(ageing_->ageings - before, 6u);
+  Record(seconds(10));
+  for (const auto& process : processes_)
+    EXPECT_TRUE(HasEvidenceOf(*process, 0)) << process->identity().pid.value();
+}
+
+// Hardly any bit is set again: the ageings themselves are what costs, 6.6 ms each.
+TEST_F(AgeingTest, CostsTheTargetNoMoreThanItsBudget) {
+  SimulatedProcess& process = AddToGroup(std::vector<double>(256 * kTable, 0.01));
+  StartAgeing({.overhead_share = 0.004});
+  Record(seconds(60));
+  const double took =
+      1e-9 * static_cast<double>(ageing_->ageings * process.pages.size() *
+                                 static_cast<std::uint64_t>(SimulatedKernel::kAgeingTakes.count()));
+  EXPECT_GE(ageings_, 20u);
+  EXPECT_EQ(without_effect_, 0u);
+  EXPECT_LE(PaidBy(process) + took, 0.004 * 60 + 0.03) << "and what a first visit may borrow";
 }
 
 // What cannot be cleared: all that a set bit says is that the page was accessed at some time.

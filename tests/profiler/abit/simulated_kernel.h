@@ -3,13 +3,17 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <random>
+#include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +21,7 @@
 #include "base/result.h"
 #include "profiler/source.h"
 #include "profiler/sources/abit/abit_kernel.h"
+#include "profiler/sources/abit/memcg_ageing.h"
 
 namespace tmprof::abit {
 
@@ -34,9 +39,12 @@ class SimulatedProcess {
     bool stuck = false;                     // the clear passes it by, and the kernel does not tell
     std::uint32_t stuck_until_asked = ~0u;  // so often by ClearableAlone(), which then tells
     std::uint32_t asked_alone = 0;
-    bool mlocked = false;     // a clear of it is refused
-    bool accessed = true;     // as after its first touch
-    Seconds next_access = 0;  // in CPU time, while not accessed
+    bool mlocked = false;  // a clear of it is refused
+    std::uint64_t frame = 0;
+    bool charged_elsewhere = false;  // ageing passes it by
+    bool table_in_use = false;       // the same, and the kernel does not tell
+    bool accessed = true;            // as after its first touch
+    Seconds next_access = 0;         // in CPU time, while not accessed
     // A CPU keeps its translation, so that a clear without a flush hides all accesses.
     bool translation_stays = false;
     bool hidden = false;
@@ -141,6 +149,7 @@ class SimulatedKernel final : public AbitKernel {
   static constexpr std::chrono::nanoseconds kClearTakes = std::chrono::microseconds(30);
   static constexpr std::chrono::nanoseconds kPageClearTakes = std::chrono::microseconds(6);
   static constexpr std::chrono::nanoseconds kWholeClearTakes{70};  // a page
+  static constexpr std::chrono::nanoseconds kAgeingTakes{50};      // a page
 
   MonotonicTime now{std::chrono::seconds(1000)};
   std::map<Pid, SimulatedProcess*> processes;
@@ -200,11 +209,25 @@ class SimulatedKernel final : public AbitKernel {
   std::uint64_t most_parts_per_read = 512;
   std::mt19937_64 random{42};
 
+  // Clears the bits of a process that was opened, and flushes nothing.
+  void Age(const SimulatedProcess& process) {
+    const auto found = handles_.find(&process);
+    if (found == handles_.end()) return;
+    found->second->ClearAll(kAgeingTakes, [](const SimulatedProcess::Page& page) {
+      return !page.mlocked && !page.charged_elsewhere && !page.table_in_use;
+    });
+  }
+
  private:
   class Handle final : public AbitProcess {
    public:
     Handle(SimulatedKernel& kernel, SimulatedProcess& process)
-        : kernel_(kernel), process_(process), opened_(kernel.now), counted_to_(kernel.now) {}
+        : kernel_(kernel), process_(process), opened_(kernel.now), counted_to_(kernel.now) {
+      kernel_.handles_[&process_] = this;
+    }
+    Handle(const Handle&) = delete;
+    Handle& operator=(const Handle&) = delete;
+    ~Handle() override { kernel_.handles_.erase(&process_); }
 
     ReadResult Read(VpnRange range, PageTableReader::Depth depth,
                     std::vector<TablePart>& parts) override {
@@ -326,15 +349,21 @@ class SimulatedKernel final : public AbitKernel {
       if (const ClearOutcome tried = TryWhole(); tried != ClearOutcome::kDone) return tried;
       ++process_.whole_clears;
       kernel_.now += process_.lock_wait;
+      ClearAll(kWholeClearTakes, [](const SimulatedProcess::Page&) { return true; });
+      return ClearOutcome::kDone;
+    }
+
+    template <typename Reaches>
+    void ClearAll(std::chrono::nanoseconds of_page, Reaches reaches) {
       for (SimulatedProcess::Page& page : process_.pages) {
         if (!page.present || !page.mapped) continue;
-        kernel_.now += kWholeClearTakes;
-        kernel_.own_cpu += kWholeClearTakes;
+        kernel_.now += of_page;
+        kernel_.own_cpu += of_page;
+        if (!reaches(page)) continue;
         Touch(page);
         if (page.accessed) Unset(page);
         page.hidden = page.translation_stays;
       }
-      return ClearOutcome::kDone;
     }
 
     bool Flush() override {
@@ -446,7 +475,9 @@ class SimulatedKernel final : public AbitKernel {
                         : 1e18;
     }
     static std::uint64_t Entry(const SimulatedProcess::Page& page) {
-      return page.present && page.mapped ? 0x1 | (page.accessed ? 0x20 : 0) : 0;
+      return page.present && page.mapped
+                 ? 0x1 | (page.accessed ? 0x20 : 0) | page.frame * kBasePageBytes
+                 : 0;
     }
     TablePart Part(Vpn start) {
       TablePart part;
@@ -483,6 +514,135 @@ class SimulatedKernel final : public AbitKernel {
     MonotonicTime counted_to_;
     std::vector<std::vector<std::uint64_t>> tables_;
   };
+
+  std::map<const SimulatedProcess*, Handle*> handles_;  // of processes that are open
+};
+
+// One memory cgroup of that kernel.
+class SimulatedAgeing final : public MemcgAgeing {
+ public:
+  explicit SimulatedAgeing(SimulatedKernel& kernel) : kernel_(kernel) {}
+
+  static constexpr std::uint64_t kSecondNode = 1'000'000;  // its first frame
+
+  std::string path = "/service";
+  std::vector<SimulatedProcess*> members;
+  std::vector<SimulatedProcess*> joined;  // members that GroupOf() does not tell of yet
+  std::set<Pid> left;                     // no members any more, which it does not tell of either
+  std::vector<Member> others;             // members that are no targets
+  PageCount file{0};                      // page cache
+  std::optional<PageCount> held;          // by default, what members have
+  PageCount held_since{0};                // more since the survey that GroupOf() goes by
+  std::map<Pid, PageCount> proportional;  // by default, all that the process has
+  std::optional<std::string> pressure;
+  bool is_there = true;
+  bool tells_who_is_present = true;
+  std::map<std::uint64_t, int>
+      refusals;                     // errno, by the number of the ageing; it clears all the same
+  std::set<std::uint64_t> off_lru;  // frames
+  bool has_removed_groups = false;
+  std::chrono::nanoseconds takes_more{0};
+  std::uint64_t without_effect = 0;  // of the next ageings, so many
+  std::function<void()> before_ageing = [] {};
+  std::uint64_t ageings = 0;
+  std::uint64_t asked = 0;
+  std::uint64_t plans = 0;
+  std::uint64_t distrusted = 0;
+  std::chrono::nanoseconds proportional_takes{0};  // CPU time of the scanner
+  std::uint64_t proportional_reads = 0;
+
+  const Group* GroupOf(Pid pid) override {
+    ++plans;
+    if (kernel_.now < survey_again_) return nullptr;
+    if (survey_again_ != MonotonicTime{}) surveyed_ = held_since;
+    group_ = {.path = path, .members = others, .file = file, .held = PageCount(0)};
+    bool found = false;
+    for (const Member& other : others) group_.held += other.resident;
+    for (const SimulatedProcess* process : members) {
+      const PageCount resident(process->pages.size());
+      group_.members.push_back({.pid = process->identity().pid, .resident = resident});
+      group_.held += resident;
+      found = found || process->identity().pid == pid;
+    }
+    group_.held = held.value_or(group_.held) + surveyed_;
+    return found ? &group_ : nullptr;
+  }
+
+  void Distrust(const std::string&) override {
+    ++distrusted;
+    survey_again_ = kernel_.now + kSurveyLasts;
+  }
+
+  Result<Present> PresentIn(const std::string&, std::span<const Pid> pids) override {
+    if (!tells_who_is_present) return Fail(Refused("read", "lru_gen", EIO));
+    Present present{.inside = {}, .outside = {}, .held = group_.held + held_since - surveyed_};
+    for (const auto* processes : {&members, &joined}) {
+      for (const SimulatedProcess* process : *processes) {
+        const Pid pid = process->identity().pid;
+        if (std::ranges::find(pids, pid) == pids.end()) continue;
+        (left.contains(pid) ? present.outside : present.inside).insert(pid);
+      }
+    }
+    return present;
+  }
+
+  std::optional<PageCount> ProportionalOf(Pid pid) override {
+    ++proportional_reads;
+    kernel_.now += proportional_takes;
+    kernel_.own_cpu += proportional_takes;
+    if (const auto known = proportional.find(pid); known != proportional.end())
+      return known->second;
+    return PageCount(kernel_.processes.at(pid)->pages.size());
+  }
+
+  Status Age(const std::string& aged) override {
+    ++asked;
+    if (!is_there) return Fail(Refused("age", "the memory of cgroup " + aged, ENOENT));
+    ++ageings;
+    before_ageing();
+    std::uint64_t foreign = file.value();
+    for (const Member& other : others) foreign += other.resident.value();
+    const auto takes = takes_more + foreign * SimulatedKernel::kAgeingTakes;
+    kernel_.now += takes;
+    kernel_.own_cpu += takes;
+    if (without_effect > 0) {
+      --without_effect;
+      return {};
+    }
+    for (const auto* processes : {&members, &joined})
+      for (const SimulatedProcess* process : *processes) kernel_.Age(*process);
+    if (const auto refusal = refusals.find(ageings); refusal != refusals.end())
+      return Fail(Refused("age", "the memory of cgroup " + aged, refusal->second));
+    return {};
+  }
+
+  std::optional<std::string> Pressure(const std::string&) override { return pressure; }
+
+  std::vector<AgeingReach> ReachOf(const std::string&,
+                                   std::span<const std::uint64_t> frames) override {
+    std::set<std::uint64_t> out = off_lru;
+    for (const SimulatedProcess* process : members) {
+      for (const SimulatedProcess::Page& page : process->pages)
+        if (page.charged_elsewhere) out.insert(page.frame);
+    }
+    std::vector<AgeingReach> reach;
+    for (const std::uint64_t frame : frames) {
+      reach.push_back(out.contains(frame)  ? AgeingReach::kNo
+                      : has_removed_groups ? AgeingReach::kUnknown
+                                           : AgeingReach::kYes);
+    }
+    return reach;
+  }
+
+  std::optional<NodeId> NodeOf(std::uint64_t frame) const override {
+    return NodeId(frame < kSecondNode ? 0 : 1);
+  }
+
+ private:
+  SimulatedKernel& kernel_;
+  Group group_;
+  MonotonicTime survey_again_{};  // if the group is distrusted
+  PageCount surveyed_{0};         // of held_since
 };
 
 }  // namespace tmprof::abit
