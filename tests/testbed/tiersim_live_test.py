@@ -404,7 +404,8 @@ class Losses(unittest.TestCase):
         lost_before = 0
         for name in ("lossy_driver", "lossy_perf"):
             with self.subTest(name):
-                self.assertEqual(text(f"{name}.status"), "0\n", text(f"{name}.out"))
+                # 3: it recorded, and says that it saw little.
+                self.assertIn(text(f"{name}.status"), ("0\n", "3\n"), text(f"{name}.out"))
                 sampler = sampler_of(name)
                 counted = numbers(f"{name}.samples")
                 lost = counted["lost_ring_full"] + counted["lost_misplaced"] - lost_before
