@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Leaves out of a stream of epochs what is not asked about.
+// The part of a stream of epochs that lies in ranges of addresses.
 
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -13,8 +14,9 @@
 
 namespace tmprof {
 
-// Hands on the records that have a page within one of some ranges of addresses, of every target.
-// How much memory targets hold there is unknown.
+// Hands on the records that have a page within one of some ranges of addresses, of every target. A
+// huge page or region at the edge of a range is handed on whole. How much memory targets hold there
+// is unknown.
 class PartOfStream final : public EpochStream {
  public:
   PartOfStream(std::unique_ptr<EpochStream> whole, std::vector<VpnRange> ranges)

@@ -433,6 +433,10 @@ Verdict DecodePages(const wire::PageColumns& message, std::size_t message_bytes,
       decode("fast_earlier", message.has_fast_earlier(), message.fast_earlier(), tries.earlier);
       decode("fast_earlier_time", message.has_fast_earlier_time(), message.fast_earlier_time(),
              tries.earlier_time);
+      for (std::size_t i = 0; verdict && i < *records; ++i) {
+        if (tries.earlier[i] > 0 && tries.looks[i] == 0)
+          verdict = Wrong(fmt::format("record {} has earlier fast tries without last ones", i));
+      }
     } else {
       tries.earlier.resize(*records);
       tries.earlier_time.resize(*records);

@@ -48,8 +48,10 @@ Evidence EvidenceAt(const PageColumns& pages, std::size_t i) {
     evidence.fast_looks = pages.fast_tries->looks[i];
     evidence.fast_found = pages.fast_tries->found[i];
     evidence.fast_seconds = SecondsOf(pages.fast_tries->time[i]);
-    evidence.fast_earlier = pages.fast_tries->earlier[i];
-    evidence.fast_earlier_seconds = SecondsOf(pages.fast_tries->earlier_time[i]);
+    if (SecondsOf(pages.fast_tries->earlier_time[i]) > 0) {
+      evidence.fast_earlier = pages.fast_tries->earlier[i];
+      evidence.fast_earlier_seconds = SecondsOf(pages.fast_tries->earlier_time[i]);
+    }
   }
   // Every first read finds a page that a fast try found. A page that no try found may have been hit
   // by chance, and another visit of the epoch may have waited long for it.

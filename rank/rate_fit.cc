@@ -172,7 +172,6 @@ struct FindSpread {
 FindSpread SpreadOf(const RateKind& kind, const std::map<double, double>& shortest) {
   constexpr double kSecondMiddle = 5;
   constexpr double kLaterReach = 0.6;
-  constexpr double kMostUnevenFirstReads = 1.2;  // mean square / square of the mean
   const double finds = kind.mean.first_accesses;
   const double middle = MiddleOfFinds(kind) * kind.mean.pages;
   if (middle <= 0) return {};
@@ -180,10 +179,6 @@ FindSpread SpreadOf(const RateKind& kind, const std::map<double, double>& shorte
   if (it == shortest.end()) return {.later_finds = finds, .later_reach = kLaterReach * middle};
   const double first = std::min(it->second * EntryPages(kind), middle);
   const double square = kind.mean.square_seconds / finds * kind.mean.pages * kind.mean.pages;
-  // First reads come late on a busy machine, but not so late that second ones would be nearer. One
-  // find in 64 by a second read makes the mean square larger than they do by differing.
-  if (middle < std::sqrt(kSecondMiddle) * first && square < kMostUnevenFirstReads * middle * middle)
-    return {.first_finds = finds, .first_reach = middle};
   const double later =
       std::clamp((square / (first * first) - 1) / (kSecondMiddle * kSecondMiddle - 1), 0.0, 1.0);
   return {.first_finds = finds * (1 - later),

@@ -637,6 +637,28 @@ Result<Truth> TruthOfEpochs(EpochStream& epochs, std::string_view name,
   return truth;
 }
 
+Truth TruthWithin(Truth truth, std::span<const VpnRange> ranges) {
+  for (TruthPhase& phase : truth.phases) {
+    for (ProcessTruth& process : phase.processes) {
+      std::vector<TruthSpan> within;
+      for (const TruthSpan& span : process.spans) {
+        PageSet seen;
+        for (const VpnRange& range : ranges) {
+          const VpnRange both{std::max(span.range.start, range.start),
+                              std::min(span.range.end, range.end)};
+          if (both.start >= both.end) continue;
+          for (const VpnRange& part : seen.Add(both))
+            within.push_back({.range = part, .page_weight = span.page_weight});
+        }
+      }
+      std::ranges::sort(within, {}, [](const TruthSpan& span) { return span.range.start; });
+      process.spans = std::move(within);
+    }
+  }
+  std::erase_if(truth.phases, [](const TruthPhase& phase) { return WeightOf(phase) <= 0; });
+  return truth;
+}
+
 double ShareOf(const TruthPhase& phase, std::span<const PagesOfProcess> pages) {
   double weight = 0;
   TruthSearch search(phase);

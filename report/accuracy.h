@@ -70,7 +70,10 @@ struct AccuracyOptions {
   bool among_truth = false;
 };
 
-// Pages of one process; of none that is known without a pid.
+// The truth of the pages within these ranges alone. Phases that have no weight there are left out.
+Truth TruthWithin(Truth truth, std::span<const VpnRange> ranges);
+
+// Pages of one process. nullopt: the process is unknown, and only a truth without a PID has them.
 struct PagesOfProcess {
   std::optional<Pid> pid;
   VpnRange pages;

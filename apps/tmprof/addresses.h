@@ -16,8 +16,8 @@ namespace tmprof {
 // anything else; the message names the option.
 Result<std::uint64_t> ParseAddress(std::string_view option, const std::string& text);
 
-// "0x7f0000000000-0x7f0040000000", as /proc/PID/maps writes ranges. Fails if there is no whole page
-// of 4 KiB between the addresses.
+// "0x7f0000000000-0x7f0040000000", as /proc/PID/maps writes ranges. The addresses are rounded down
+// to pages of 4 KiB. Fails if there is no page between them.
 Result<VpnRange> ParseAddresses(const std::string& text);
 
 }  // namespace tmprof

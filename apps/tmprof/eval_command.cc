@@ -69,7 +69,7 @@ struct Evaluation {
     const HitRates* told = nullptr;
     const TrueHitRates* truly = nullptr;
   };
-  // Those of the same trace and capacity as a result; nullptr: not told, or unknown.
+  // The rates of the same trace and capacity as a result; nullptr: not told, or unknown.
   Beside RatesBeside(const TraceResult& result) const {
     for (const TraceHitRates& each : told) {
       if (each.trace != result.trace) continue;
@@ -94,16 +94,16 @@ constexpr NamedHitRate kNamedHitRates[] = {
     {"history_judged_apart", "history", &HitRates::history},
 };
 
-// What the truth says of each of them.
+// The true hit rates, as every format names them.
 struct NamedTruth {
   const char* key;
   const char* name;
   std::optional<double> (*of)(const TrueHitRates&);
 };
 constexpr NamedTruth kNamedTruths[] = {
-    {"best", "truly: best", [](const TrueHitRates& rates) { return std::optional(rates.best); }},
-    {"ranked", "truly: this ranking", [](const TrueHitRates& rates) { return rates.ranked; }},
-    {"history", "truly: history", [](const TrueHitRates& rates) { return rates.history; }},
+    {"best", "truth: best", [](const TrueHitRates& rates) { return rates.best; }},
+    {"ranked", "truth: this ranking", [](const TrueHitRates& rates) { return rates.ranked; }},
+    {"history", "truth: history", [](const TrueHitRates& rates) { return rates.history; }},
 };
 
 std::uint64_t BytesOf(PageCount pages) { return pages.value() * kBasePageBytes; }
@@ -217,7 +217,7 @@ Json AsJson(const TraceHitRates& told, const std::vector<Ratio>& ratios) {
                 {"pages", rates.pages.value()}};
     for (const NamedHitRate& named : kNamedHitRates) row[named.key] = AsJson(rates.*named.rate);
     if (!told.truly.empty()) {
-      Json& truly = row["truly"];
+      Json& truly = row["truth"];
       for (const NamedTruth& named : kNamedTruths)
         truly[named.key] = OrNull(named.of(told.truly[i]));
     }
@@ -274,7 +274,7 @@ std::string AsCsv(const Evaluation& evaluation, const ReplayOptions& options) {
     }
   }
   header.push_back("ratio_of");
-  for (const NamedTruth& named : kNamedTruths) header.push_back(fmt::format("truly_{}", named.key));
+  for (const NamedTruth& named : kNamedTruths) header.push_back(fmt::format("truth_{}", named.key));
   std::string text = CsvLine(header);
   for (const TraceResult& row : evaluation.results) {
     const auto& [trace, whole, result] = row;
@@ -394,7 +394,7 @@ std::string AsText(const Evaluation& evaluation, const ReplayOptions& options) {
   return text;
 }
 
-// What is evaluated, and by what it is checked.
+// The part of a trace that is evaluated, and the truth that checks it.
 struct EvaluationScope {
   std::vector<VpnRange> ranges;  // empty: all memory
   std::optional<Truth> truth;
@@ -439,6 +439,12 @@ Result<int> EvaluateFile(const std::string& path, const EvaluationScope& scope,
       if (judge) told.truly.push_back(judge->At(capacity));
     }
   }
+  if (scope.truth && told.at_ratio.empty()) {
+    return Fail(BadInput(
+        "use option", "--truth",
+        fmt::format("no hit rates are told by the judge {}, to be checked", Name(outcome->judge)),
+        "use --judge accesses and the rank model rate"));
+  }
   evaluation.told.push_back(std::move(told));
   evaluation.ends.push_back({path, outcome->end});
   for (ReplayResult& result : outcome->results) {
@@ -462,6 +468,11 @@ Result<EvaluationScope> ScopeOf(const EvalOptions& options) {
   }
   Result<Truth> truth = ReadTruth(options.truth);
   if (!truth) return Fail(std::move(truth.error()));
+  if (!scope.ranges.empty()) *truth = TruthWithin(*std::move(truth), scope.ranges);
+  if (truth->phases.empty()) {
+    return Fail(OfOption("--truth", options.truth,
+                         BadInput("", "", "it has no access within --addresses")));
+  }
   scope.truth = *std::move(truth);
   return scope;
 }
@@ -532,14 +543,13 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
       ->excludes(of);
   command
       ->add_option("--addresses", options->addresses,
-                   "Evaluates the pages in these ranges alone, of each process")
+                   "Evaluate the pages in these ranges alone, of each process")
       ->type_name("START-END,...")
       ->delimiter(',')
       ->excludes(of);
   command
       ->add_option("--truth", options->truth,
-                   "Also tells which hit rates the choices really have: a file of accesses, as the "
-                   "workloads write it")
+                   "Add the true hit rates, by a file of accesses as the workloads write it")
       ->type_name("TRUTH");
   command
       ->add_option("--rank", options->ranks,

@@ -4,18 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
+#include <cstddef>
 
 namespace tmprof {
 namespace {
 
-const TruthPhase* PhaseOf(const Truth& truth, const EpochProfile& epoch) {
-  const MonotonicTime middle = epoch.start + epoch.length() / 2;
-  for (const TruthPhase& phase : truth.phases) {
-    if (phase.start <= middle && middle < phase.end) return &phase;
-  }
-  return nullptr;
-}
+using std::chrono::nanoseconds;
 
 double CpuSeconds(const EpochProfile& epoch) {
   std::chrono::duration<double> used{0};
@@ -23,14 +17,29 @@ double CpuSeconds(const EpochProfile& epoch) {
   return used.count();
 }
 
+// At least 0.
+nanoseconds Overlap(const TruthPhase& phase, const EpochProfile& epoch) {
+  return std::max(nanoseconds(0),
+                  std::min(phase.end, epoch.end) - std::max(phase.start, epoch.start));
+}
+
 }  // namespace
 
 void TrueHitRateJudge::Add(const EpochProfile& epoch, const ChosenSpans& chosen) {
-  if (const TruthPhase* phase = PhaseOf(*truth_, epoch)) {
-    const double seconds = CpuSeconds(epoch);
+  // The pauses of a program lie between its phases.
+  nanoseconds in_phases{0};
+  for (const TruthPhase& phase : truth_->phases) {
+    if (Overlap(phase, epoch) == nanoseconds(0)) continue;
+    in_phases += Overlap(phase, epoch);
+    last_ = &phase;
+  }
+  const double cpu_seconds = CpuSeconds(epoch);
+  for (const TruthPhase& phase : truth_->phases) {
+    if (!any_chosen_ || Overlap(phase, epoch) == nanoseconds(0)) continue;
+    const double seconds = cpu_seconds * static_cast<double>(Overlap(phase, epoch).count()) /
+                           static_cast<double>(in_phases.count());
     for (Choice& choice : choices_) {
-      if (choice.pages.empty()) continue;
-      choice.hit_seconds += seconds * ShareOf(*phase, choice.pages);
+      choice.hit_seconds += seconds * ShareOf(phase, choice.pages);
       choice.seconds += seconds;
     }
   }
@@ -38,14 +47,15 @@ void TrueHitRateJudge::Add(const EpochProfile& epoch, const ChosenSpans& chosen)
     for (const PageCount capacity : chosen.capacities)
       choices_.push_back({.capacity = capacity, .pages = {}});
   }
-  std::map<TargetId, Pid> pids;
-  for (const Target& target : epoch.targets) pids[target.id] = target.pid;
+  for (const Target& target : epoch.targets) pids_[target.id] = target.pid;
+  any_chosen_ = !chosen.key.empty();
   for (Choice& choice : choices_) choice.pages.clear();
   for (std::size_t row = 0; row < chosen.key.size(); ++row) {
     const PageKey key = chosen.key[row];
-    const auto pid = pids.find(key.target);
-    const PagesOfProcess pages{.pid = pid == pids.end() ? std::nullopt : std::optional(pid->second),
-                               .pages = {key.vpn, key.vpn + PageCount(chosen.span_pages[row])}};
+    const auto pid = pids_.find(key.target);
+    const PagesOfProcess pages{
+        .pid = pid == pids_.end() ? std::nullopt : std::optional(pid->second),
+        .pages = {key.vpn, key.vpn + PageCount(chosen.span_pages[row])}};
     for (std::size_t i = chosen.first_choice[row]; i < choices_.size(); ++i) {
       choices_[i].pages.push_back(pages);
     }
@@ -53,11 +63,11 @@ void TrueHitRateJudge::Add(const EpochProfile& epoch, const ChosenSpans& chosen)
 }
 
 TrueHitRates TrueHitRateJudge::At(PageCount capacity) const {
-  const TruthPhase& last = truth_->phases.back();
-  TrueHitRates rates{.best = BestShare(last, capacity), .ranked = {}, .history = {}};
+  if (last_ == nullptr) return {};
+  TrueHitRates rates{.best = BestShare(*last_, capacity), .ranked = {}, .history = {}};
   const auto at = std::ranges::find(choices_, capacity, &Choice::capacity);
   if (at == choices_.end()) return rates;
-  if (!at->pages.empty()) rates.ranked = ShareOf(last, at->pages);
+  if (any_chosen_) rates.ranked = ShareOf(*last_, at->pages);
   if (at->seconds > 0) rates.history = at->hit_seconds / at->seconds;
   return rates;
 }

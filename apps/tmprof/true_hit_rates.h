@@ -3,7 +3,7 @@
 
 #pragma once
 
-#include <cstddef>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -14,22 +14,25 @@
 
 namespace tmprof {
 
-// Parts of the truth's accesses.
+// Parts of the truth's accesses. The last phase is the last one that an epoch reached into.
 struct TrueHitRates {
-  double best = 0;  // of the heaviest pages, in the last phase
-  // Of the pages that were ranked best at the end, in the last phase; nullopt: none were ranked.
+  // The heaviest pages have this part of the last phase; nullopt: no epoch reached into a phase.
+  std::optional<double> best;
+  // The pages that were ranked best at the end have this part of the last phase; nullopt: as above,
+  // or nothing was ranked.
   std::optional<double> ranked;
-  // Of the pages that were ranked best before each epoch, in that epoch, by its CPU time. Epochs
-  // of which the truth has no phase are left out. nullopt: there are no others.
+  // The pages that were ranked best before each epoch have this part of it, in the mean over CPU
+  // time. nullopt: nothing was ranked before an epoch that reached into a phase.
   std::optional<double> history;
 };
 
 class TrueHitRateJudge {
  public:
-  // Precondition: the truth outlives it, and has a phase.
+  // Precondition: the truth outlives it.
   explicit TrueHitRateJudge(const Truth& truth) : truth_(&truth) {}
 
-  // `chosen`: after this epoch.
+  // `chosen`: after this epoch. A page that several processes share is known by one of them: a
+  // truth that names another one's PID does not have it.
   void Add(const EpochProfile& epoch, const ChosenSpans& chosen);
 
   TrueHitRates At(PageCount capacity) const;
@@ -43,6 +46,9 @@ class TrueHitRateJudge {
   };
 
   const Truth* truth_;
+  const TruthPhase* last_ = nullptr;
+  std::map<TargetId, Pid> pids_;  // those of processes that ended, too
+  bool any_chosen_ = false;
   std::vector<Choice> choices_;
 };
 

@@ -565,7 +565,7 @@ TEST(Eval, RefusesCapacitiesThatAreNoneOrBesideRatios) {
 }
 
 // The exact trace has pages 1 to 64, each accessed three times.
-TEST(Eval, OfAddressesIsOfTheirPagesAlone) {
+TEST(Eval, CountsThePagesInARangeOfAddressesAlone) {
   const TemporaryFolder folder;
   const std::string trace = ExactTrace(folder);
   const std::vector<std::string> arguments{"eval",    trace, "--policy", "oracle",
@@ -604,15 +604,18 @@ TEST(Eval, ChecksHitRatesByTheTruthOfAWorkload) {
   };
   const Json rates = Json::parse(run("json"))["hit_rates"];
   ASSERT_EQ(rates.size(), 2u);
-  EXPECT_EQ(rates[0]["truly"]["best"], 0.75);
-  EXPECT_EQ(rates[1]["truly"]["best"], 1.0);
-  EXPECT_EQ(rates[1]["truly"]["ranked"], 1.0);
-  EXPECT_EQ(rates[1]["truly"]["history"], 1.0);
-  EXPECT_THAT(run("text"), AllOf(HasSubstr("truly: best"), HasSubstr("75 %")));
-  EXPECT_THAT(run("csv"), HasSubstr(",truly_best,truly_ranked,truly_history"));
+  EXPECT_EQ(rates[0]["truth"]["best"], 0.75);
+  EXPECT_EQ(rates[1]["truth"]["best"], 1.0);
+  EXPECT_EQ(rates[1]["truth"]["ranked"], 1.0);
+  EXPECT_EQ(rates[1]["truth"]["history"], 1.0);
+  EXPECT_THAT(run("text"), AllOf(HasSubstr("truth: best"), HasSubstr("75 %")));
+  EXPECT_THAT(run("csv"), HasSubstr(",truth_best,truth_ranked,truth_history"));
   const Outcome of_trace = Tmprof({"eval", GoldenTrace(), "--truth", ExactTrace(folder)});
   EXPECT_EQ(of_trace.status, 2);
   EXPECT_THAT(of_trace.err, HasSubstr("convert --beside"));
+  const Outcome unchecked = Tmprof({"eval", GoldenTrace(), "--truth", truth, "--judge", "samples"});
+  EXPECT_EQ(unchecked.status, 2);
+  EXPECT_THAT(unchecked.err, AllOf(HasSubstr("--truth"), HasSubstr("samples")));
 }
 
 TEST(Eval, NamesABadFileAndKeepsTheOthers) {

@@ -59,11 +59,11 @@ TEST(TrueHitRates, AreOfTheLastPhaseAndOfEachEpochByItsCpuTime) {
   judge.Add(Epoch(1, std::chrono::milliseconds(300)), first_pages);
   judge.Add(Epoch(12, std::chrono::milliseconds(100)), Choice({2, 2, 1, 0}));
   const TrueHitRates one = judge.At(PageCount(1));
-  EXPECT_DOUBLE_EQ(one.best, 0.5);
+  EXPECT_DOUBLE_EQ(one.best.value(), 0.5);
   EXPECT_DOUBLE_EQ(one.ranked.value(), 0.5);
   EXPECT_DOUBLE_EQ(one.history.value(), 0.75 * 0.5 + 0.25 * 0);
   const TrueHitRates two = judge.At(PageCount(2));
-  EXPECT_DOUBLE_EQ(two.best, 0.8);
+  EXPECT_DOUBLE_EQ(two.best.value(), 0.8);
   EXPECT_DOUBLE_EQ(two.ranked.value(), 0.8);
   EXPECT_DOUBLE_EQ(two.history.value(), 0.75 * 0.8 + 0.25 * 0.2);
 }
@@ -75,15 +75,47 @@ TEST(TrueHitRates, LeaveOutEpochsThatTheTruthDoesNotKnow) {
   EXPECT_EQ(judge.At(PageCount(1)).history, std::nullopt);
   judge.Add(Epoch(25, std::chrono::milliseconds(100)), Choice({0, 1, 2, 2}));
   EXPECT_EQ(judge.At(PageCount(1)).history, std::nullopt);
+  // The last phase that was recorded is the first one.
+  EXPECT_DOUBLE_EQ(judge.At(PageCount(1)).ranked.value(), 0.5);
 }
 
-TEST(TrueHitRates, OfAnotherProcessAreZeroAndOfNoChoiceUnknown) {
+TEST(TrueHitRates, JudgeAnEpochByAllPhasesThatItReachesInto) {
   const Truth truth = ShiftingTruth();
   TrueHitRateJudge judge(truth);
+  judge.Add(Epoch(8, std::chrono::milliseconds(100)), Choice({0, 1, 2, 2}));
+  EpochProfile across = Epoch(9, std::chrono::milliseconds(100));
+  across.end = MonotonicTime(seconds(13));
+  judge.Add(across, Choice({0, 1, 2, 2}));
+  EXPECT_DOUBLE_EQ(judge.At(PageCount(1)).history.value(), 0.25 * 0.5 + 0.75 * 0);
+}
+
+TEST(TrueHitRates, KnowTheProcessThatHasEnded) {
+  const Truth truth = ShiftingTruth();
+  TrueHitRateJudge judge(truth);
+  judge.Add(Epoch(0, std::chrono::milliseconds(100)), Choice({0, 1, 2, 2}));
+  EpochProfile empty = Epoch(1, std::chrono::milliseconds(100));
+  empty.targets.clear();
+  judge.Add(empty, Choice({0, 1, 2, 2}));
+  EXPECT_DOUBLE_EQ(judge.At(PageCount(1)).ranked.value(), 0.5);
+}
+
+TEST(TrueHitRates, CountNothingWhereNoSpanFits) {
+  const Truth truth = ShiftingTruth();
+  TrueHitRateJudge judge(truth);
+  judge.Add(Epoch(0, std::chrono::milliseconds(100)), Choice({2, 2, 2, 2}));
+  judge.Add(Epoch(1, std::chrono::milliseconds(100)), Choice({2, 2, 2, 2}));
+  EXPECT_EQ(judge.At(PageCount(1)).ranked, 0);
+  EXPECT_EQ(judge.At(PageCount(1)).history, 0);
+}
+
+TEST(TrueHitRates, AreZeroOfAnotherProcessAndUnknownBeforeAChoice) {
+  const Truth truth = ShiftingTruth();
+  TrueHitRateJudge judge(truth);
+  EXPECT_EQ(judge.At(PageCount(1)).best, std::nullopt);
   EXPECT_EQ(judge.At(PageCount(1)).ranked, std::nullopt);
   judge.Add(Epoch(0, std::chrono::milliseconds(100), Pid(8)), Choice({0, 1, 2, 2}));
   EXPECT_EQ(judge.At(PageCount(1)).ranked, 0);
-  EXPECT_DOUBLE_EQ(judge.At(PageCount(1)).best, 0.5);
+  EXPECT_DOUBLE_EQ(judge.At(PageCount(1)).best.value(), 0.5);
 }
 
 }  // namespace true_hit_rates_test

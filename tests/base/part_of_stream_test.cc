@@ -50,7 +50,7 @@ TEST(PartOfStream, KnowsNoResidentMemory) {
 }
 
 // An exact 0 stays one where no page is left.
-TEST(PartOfStream, OfExactCountsHasThemThoughItHasNoPage) {
+TEST(PartOfStream, KnowsThatCountsAreExactThoughItHasNoPage) {
   EpochProfile whole = EpochOf(kStart, kEnd, {});
   Append(whole.pages, {.key = {TargetId(0), Vpn(1)},
                        .accesses = AccessCounts{.loads = 4, .stores = 0, .llc_misses = 2}});

@@ -257,7 +257,7 @@ class RandomProfiles {
         record.fast_looks = std::max(1u, Draw(shape[5]));
         record.fast_found = static_cast<std::uint32_t>(Below(record.fast_looks + 1ull));
         record.fast_time = LogDuration::FromCode(static_cast<std::uint16_t>(Draw(shape[4])));
-        record.fast_earlier = Draw(shape[5]);
+        record.fast_earlier = Draw(shape[5]);  // some tries were made, see fast_looks
         record.fast_earlier_time =
             LogDuration::FromCode(static_cast<std::uint16_t>(Draw(shape[4])));
       }

@@ -243,6 +243,8 @@ TEST_F(TraceValidation, EarlierFastTriesNeedBothTheirColumnsAndTheLastOnes) {
   EXPECT_EQ(Complaint(with(last + earlier)), "column 'fast_earlier_time' is missing");
   EXPECT_EQ(Complaint(with(last + time)), "column 'fast_earlier' is missing");
   EXPECT_EQ(Complaint(with(earlier + time)), "earlier fast tries without the last ones");
+  EXPECT_EQ(Complaint(with(last + Bytes(21, Codes({4, 0, 0})) + time)),
+            "record 0 has earlier fast tries without last ones");
 }
 
 TEST_F(TraceValidation, GroupsThatDoNotAscendOrNameNoTargetAreRefused) {

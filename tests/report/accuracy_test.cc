@@ -174,7 +174,17 @@ TEST(ShareOfTruth, CountsAPageOnceHoweverManyProcessesHaveIt) {
   EXPECT_DOUBLE_EQ(ShareOf(phase, std::vector<PagesOfProcess>{}), 0);
 }
 
-TEST(ShareOfTruth, OfTheHeaviestPagesIsTheBest) {
+TEST(ShareOfTruth, IsOfTheRangesAloneIfTheTruthIsCutToThem) {
+  const std::vector<VpnRange> ranges{{Vpn(1), Vpn(3)}, {Vpn(2), Vpn(4)}};
+  const Truth truth =
+      TruthWithin(TruthOf({Phase(0, 10, {8, 4, 2, 2}), Phase(10, 20, {1, 0, 0, 0})}), ranges);
+  ASSERT_EQ(truth.phases.size(), 1u);
+  EXPECT_DOUBLE_EQ(BestShare(truth.phases[0], PageCount(1)), 0.5);
+  const PagesOfProcess page{.pid = Pid(1), .pages = {Vpn(0), Vpn(2)}};
+  EXPECT_DOUBLE_EQ(ShareOf(truth.phases[0], std::vector{page}), 0.5);
+}
+
+TEST(ShareOfTruth, IsTheLargestForTheHeaviestPages) {
   const Truth truth = TruthOf({Phase(0, 10, {2, 8, 2, 4})});
   EXPECT_DOUBLE_EQ(BestShare(truth.phases[0], PageCount(0)), 0);
   EXPECT_DOUBLE_EQ(BestShare(truth.phases[0], PageCount(2)), 12.0 / 16);

@@ -62,7 +62,7 @@ constexpr std::uint32_t kSweepsToPoint = 8;  // in a pass: some 10 ms
 constexpr int kPointsPatience = 8;
 // For figures that do not settle, so many times the limit.
 constexpr int kPatience = 3;
-// Nobody waits longer for a recording to begin: what is not measured by then is assumed. On an idle
+// No further measurement starts after this time: what is not known by then is assumed. On an idle
 // machine all takes a second.
 constexpr nanoseconds kLongestCalibration = std::chrono::seconds(4);
 constexpr double kLeastNsPerPoint = 500;  // a flush of the CPU's own
@@ -542,8 +542,9 @@ Result<MeasuredCost> Calibrate(AbitKernel& kernel, MeasurePoints points,
   }
   MeasuredCost cost = CostOf(passes, pages);
   if (points == MeasurePoints::kYes) {
-    if (kernel.tells_running_time()) cost.clear_loss = MeasureLosses(kernel, experiment, give_up);
+    // The price that budgets need comes first.
     cost.ns_per_point = NsPerPoint(kernel, experiment, cost.ns_per_set, time_limit, give_up);
+    if (kernel.tells_running_time()) cost.clear_loss = MeasureLosses(kernel, experiment, give_up);
     if (cost.ns_per_point > kMostNsPerPoint) {
       Doubt(cost, "a page cleared by itself", *cost.ns_per_point, kAssumedNsPerPoint);
       cost.ns_per_point.reset();

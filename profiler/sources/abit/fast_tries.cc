@@ -89,9 +89,8 @@ void RunFastTries(AbitKernel& kernel, AbitProcess& process, std::size_t rung, co
   // used.
   FastTry unused = tries.back();
   ClearOne(kernel, process, unused);
-  // Each clear interrupts the target, and how long that takes depends on what else the machine
-  // does: of eight clears within 64 us it can be half of the time. Within a short delay there is
-  // none.
+  // Another clear within a delay takes part of the target's time from it, more on a busy machine.
+  // At the first rung two pages share a wait; a shorter wait holds one page.
   const std::size_t at_once = rung == 0 ? 2 : 1;
   while (!tries.empty()) {
     const std::span<FastTry> group = tries.first(std::min(at_once, tries.size()));
@@ -111,7 +110,7 @@ bool FastPage::wants_read_at_once() const {
 
 FastPage::State FastPage::Add(const FastTry& ended) {
   seen_unset_ |= ended.unset_at_once;
-  if (!ended.counted) return ++failed_ < kMostFailures ? State::kGoesOn : State::kGivenUp;
+  if (!ended.counted) return Fail();
   seen_unset_ |= !ended.found;
   ++looks_;
   found_ += ended.found;
@@ -119,11 +118,21 @@ FastPage::State FastPage::Add(const FastTry& ended) {
   if (looks_ < kTriesPerRung) return State::kGoesOn;
   if (found_ == looks_ && rung_ + 1 < rungs_) {
     ++rung_;
-    earlier_looks_ += std::exchange(looks_, 0);
-    earlier_time_ += std::exchange(time_, nanoseconds(0));
-    found_ = 0;
+    earlier_ = {.looks = earlier_looks(), .time = earlier_time()};
+    before_ = {.looks = std::exchange(looks_, 0), .time = std::exchange(time_, nanoseconds(0))};
+    found_ = failed_ = 0;
     return State::kGoesOn;
   }
+  return seen_unset_ ? State::kTold : State::kDoubted;
+}
+
+// A rung can be too short for this machine. All tries at the one before found the page, and tell.
+FastPage::State FastPage::Fail() {
+  if (++failed_ < kMostFailures) return State::kGoesOn;
+  if (rung_ == 0) return State::kGivenUp;
+  looks_ = found_ = before_.looks;
+  time_ = before_.time;
+  before_ = {};
   return seen_unset_ ? State::kTold : State::kDoubted;
 }
 

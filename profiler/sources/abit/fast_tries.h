@@ -15,8 +15,8 @@
 
 namespace tmprof::abit {
 
-// A page goes on to the next rung if it was found set at all tries of this one. The tries of its
-// last rung are evidence (PageColumns::FastTries).
+// A page goes on to the next rung if it was found set at all tries of this one. All tries are
+// evidence (PageColumns::FastTries).
 inline constexpr std::uint32_t kTriesPerRung = 2;
 // A session tries so many pages at once.
 inline constexpr std::size_t kMostFastPages = 8;
@@ -34,7 +34,8 @@ struct FastTry {
 };
 
 // Tries each of the pages, kFastRungs[rung] after the middle of its clear, after one clear that is
-// not used. Preconditions: there are pages, and the process's Running() is known.
+// not used. At the first rung pages are tried in pairs. Preconditions: there are pages, and the
+// process's Running() is known.
 void RunFastTries(AbitKernel& kernel, AbitProcess& process, std::size_t rung, const ClearLoss& loss,
                   std::span<FastTry> tries);
 
@@ -43,9 +44,9 @@ class FastPage {
  public:
   enum class State : std::uint8_t {
     kGoesOn,
-    kTold,     // the tries of the last rung are evidence
+    kTold,     // its tries are evidence
     kDoubted,  // it was found set at every try: its clears may have had no effect
-    kGivenUp,  // too many tries did not count
+    kGivenUp,  // too many tries at the first rung did not count
   };
 
   explicit FastPage(std::size_t rungs) : rungs_(rungs) {}
@@ -54,15 +55,17 @@ class FastPage {
   bool wants_read_at_once() const;
   State Add(const FastTry& ended);
 
-  // These are of the tries at this rung.
+  // These are of the tries at the last rung that told.
   std::uint32_t looks() const { return looks_; }
   std::uint32_t found() const { return found_; }
   std::chrono::nanoseconds time() const { return time_; }
   // These are of the tries at the rungs before, all of which found the page.
-  std::uint32_t earlier_looks() const { return earlier_looks_; }
-  std::chrono::nanoseconds earlier_time() const { return earlier_time_; }
+  std::uint32_t earlier_looks() const { return earlier_.looks + before_.looks; }
+  std::chrono::nanoseconds earlier_time() const { return earlier_.time + before_.time; }
 
  private:
+  State Fail();
+
   std::size_t rungs_;
   std::size_t rung_ = 0;
   bool seen_unset_ = false;  // a clear took effect
@@ -70,8 +73,12 @@ class FastPage {
   std::uint32_t looks_ = 0;
   std::uint32_t found_ = 0;
   std::chrono::nanoseconds time_{0};
-  std::uint32_t earlier_looks_ = 0;
-  std::chrono::nanoseconds earlier_time_{0};
+  struct Finds {
+    std::uint32_t looks = 0;
+    std::chrono::nanoseconds time{0};
+  };
+  Finds before_;   // at the rung before
+  Finds earlier_;  // at the rungs before that
 };
 
 }  // namespace tmprof::abit

@@ -69,7 +69,7 @@ constexpr std::uint32_t kTurnsAgain = 2;       // the price of a visit is three 
 constexpr double kFastPart = 0.25;
 constexpr nanoseconds kLeastFastPause = milliseconds(1);
 constexpr nanoseconds kMostFastPause = milliseconds(8);
-constexpr nanoseconds kFastTriesTake = microseconds(200);
+constexpr nanoseconds kFastTriesTake = microseconds(400);
 constexpr std::size_t kMostFastCandidates = 256;
 // A page of 2 000 accesses a second is found by so many first reads in a row in one of 16 cases.
 constexpr int kFindsThatTell = 3;
@@ -558,12 +558,22 @@ void ScanEngine::RecordIfCleared(ScanTarget& target, std::span<const FastSession
 void ScanEngine::RecordFastTries(const FastSession::Page& page) {
   UnitRecord& record = RecordsOf(page.at.block)[page.at.unit];
   record.frame = page.frame;
+  const auto fits = [](auto sum, std::uint64_t more) {
+    return sum + more <= std::numeric_limits<decltype(sum)>::max();
+  };
+  const auto time = static_cast<std::uint64_t>(page.tries.time().count());
+  const auto earlier_time = static_cast<std::uint64_t>(page.tries.earlier_time().count());
+  // Counts and times stay of the same tries.
+  if (!fits(record.fast_looks, page.tries.looks()) ||
+      !fits(record.fast_earlier, page.tries.earlier_looks()) || !fits(record.fast_ns, time) ||
+      !fits(record.fast_earlier_ns, earlier_time))
+    return;
   record.fast_looks = static_cast<std::uint16_t>(record.fast_looks + page.tries.looks());
   record.fast_found = static_cast<std::uint16_t>(record.fast_found + page.tries.found());
   record.fast_earlier =
       static_cast<std::uint16_t>(record.fast_earlier + page.tries.earlier_looks());
-  record.fast_ns += static_cast<std::uint32_t>(page.tries.time().count());
-  record.fast_earlier_ns += static_cast<std::uint32_t>(page.tries.earlier_time().count());
+  record.fast_ns += static_cast<std::uint32_t>(time);
+  record.fast_earlier_ns += static_cast<std::uint32_t>(earlier_time);
 }
 
 // ------------------------------------------------------------------------------------- the plan
