@@ -151,6 +151,20 @@ std::map<double, double> ShortestTimes(const std::vector<RateKind>& kinds) {
   return shortest;
 }
 
+// Per entry size, the rate of a base page above which each first read finds its entry, by the
+// shortest times that single first accesses took.
+std::map<double, double> LimitsOfFirstReads(const std::vector<RateKind>& kinds) {
+  std::map<double, std::vector<TimeOfPieces>> times;
+  for (const RateKind& kind : kinds) {
+    for (const auto& [seconds, pieces] : kind.shortest_finds) {
+      times[EntryPages(kind)].push_back({seconds, pieces});
+    }
+  }
+  std::map<double, double> limits;
+  for (auto& [pages, list] : times) limits[pages] = 1 / (ShortestOf(list) * pages);
+  return limits;
+}
+
 // The time to a first access that stands for all that were seen.
 double MiddleOfFinds(const RateKind& kind) {
   if (kind.mean.first_accesses <= 0) return 0;
@@ -167,9 +181,15 @@ struct FindSpread {
   double later_reach = 0;
 };
 
+// Of finds by late first reads, mean square / square of the mean is below this. One find of 64 by a
+// second read makes it 1.22.
+constexpr double kMostUnevenFirstReads = 1.2;
+
 // Reads are in ratio 4: the second middle is five times as late as the first, and the reach is 0.6
 // of each later middle. How many finds were the first read's is told by their mean square.
-FindSpread SpreadOf(const RateKind& kind, const std::map<double, double>& shortest) {
+// `limits`: LimitsOfFirstReads().
+FindSpread SpreadOf(const RateKind& kind, const std::map<double, double>& shortest,
+                    const std::map<double, double>& limits) {
   constexpr double kSecondMiddle = 5;
   constexpr double kLaterReach = 0.6;
   const double finds = kind.mean.first_accesses;
@@ -179,6 +199,11 @@ FindSpread SpreadOf(const RateKind& kind, const std::map<double, double>& shorte
   if (it == shortest.end()) return {.later_finds = finds, .later_reach = kLaterReach * middle};
   const double first = std::min(it->second * EntryPages(kind), middle);
   const double square = kind.mean.square_seconds / finds * kind.mean.pages * kind.mean.pages;
+  // First reads come late on a busy machine, but seldom so late that second ones would be nearer.
+  const auto limit = limits.find(EntryPages(kind));
+  if (limit != limits.end() && middle * limit->second < std::sqrt(kSecondMiddle) &&
+      square < kMostUnevenFirstReads * middle * middle)
+    return {.first_finds = finds, .first_reach = middle};
   const double later =
       std::clamp((square / (first * first) - 1) / (kSecondMiddle * kSecondMiddle - 1), 0.0, 1.0);
   return {.first_finds = finds * (1 - later),
@@ -197,20 +222,6 @@ double LogOfSpread(double x) {
 
 // Rates below this part of the first read's limit are told apart by later reads.
 constexpr double kNearLimit = 0.25;
-
-// Per entry size, the rate of a base page above which each first read finds its entry, by the
-// shortest times that single first accesses took.
-std::map<double, double> LimitsOfFirstReads(const std::vector<RateKind>& kinds) {
-  std::map<double, std::vector<TimeOfPieces>> times;
-  for (const RateKind& kind : kinds) {
-    for (const auto& [seconds, pieces] : kind.shortest_finds) {
-      times[EntryPages(kind)].push_back({seconds, pieces});
-    }
-  }
-  std::map<double, double> limits;
-  for (auto& [pages, list] : times) limits[pages] = 1 / (ShortestOf(list) * pages);
-  return limits;
-}
 
 // The entry sizes of which pages without a fast try may be faster than the first read can tell.
 // `mixture`: without rates that few pages may show by chance.
@@ -268,7 +279,8 @@ double FastestBelieved(const std::vector<RateKind>& kinds, const Mixture& mixtur
 // Adds, up to a constant, the bits' log-likelihood of a span each of whose pages is accessed at one
 // rate, for each rate of the grid.
 void AddBitLogLikelihood(const RateKind& kind, const Mixture& mixture,
-                         const std::map<double, double>& shortest, FoundAt found_at,
+                         const std::map<double, double>& shortest,
+                         const std::map<double, double>& limits, FoundAt found_at,
                          double* log_likelihood) {
   if (!kind.looked_at()) return;
   double most = std::numeric_limits<double>::infinity();
@@ -280,7 +292,7 @@ void AddBitLogLikelihood(const RateKind& kind, const Mixture& mixture,
   const double log_most = std::log(most);
   const double finds = kind.mean.first_accesses;
   const FindSpread spread =
-      found_at == FoundAt::kBetweenReads ? SpreadOf(kind, shortest) : FindSpread{};
+      found_at == FoundAt::kBetweenReads ? SpreadOf(kind, shortest, limits) : FindSpread{};
   for (std::size_t j = 0; j < mixture.rates().size(); ++j) {
     const double rate = std::min(mixture.rates()[j], most);
     log_likelihood[j] += finds * std::min(mixture.log_rates()[j], log_most) -
@@ -546,6 +558,7 @@ LikelihoodRow Mixture::Row(std::uint32_t kind, double observations) const {
 
 RateFit FitRates(const std::vector<RateKind>& kinds, FoundAt found_at, double slowest_asked) {
   const std::map<double, double> shortest = ShortestTimes(kinds);
+  const std::map<double, double> limits = LimitsOfFirstReads(kinds);
 
   // The slowest and the fastest rate that bits can suggest.
   double slowest = std::min(kHighestRate, slowest_asked * kGridMargin);
@@ -576,7 +589,7 @@ RateFit FitRates(const std::vector<RateKind>& kinds, FoundAt found_at, double sl
   } else if (any_bits) {
     Mixture by_bits(slowest / kGridMargin, fastest * kGridMargin);
     by_bits.Observe(kinds, [&](const RateKind& kind, double* log_likelihood) {
-      AddBitLogLikelihood(kind, by_bits, shortest, found_at, log_likelihood);
+      AddBitLogLikelihood(kind, by_bits, shortest, limits, found_at, log_likelihood);
     });
     by_bits.FitPrior(kinds, /*looked_at_only=*/true);
     response = LearnResponse(kinds, by_bits, shortest);
@@ -598,7 +611,7 @@ RateFit FitRates(const std::vector<RateKind>& kinds, FoundAt found_at, double sl
   Mixture mixture(slowest / kGridMargin, fastest * kGridMargin);
   const std::vector<double> sample_rate = Powers(mixture.rates(), response.exponent);
   mixture.Observe(kinds, [&](const RateKind& kind, double* log_likelihood) {
-    AddBitLogLikelihood(kind, mixture, shortest, found_at, log_likelihood);
+    AddBitLogLikelihood(kind, mixture, shortest, limits, found_at, log_likelihood);
     const double watched = response.scale * kind.mean.pages * kind.mean.seconds_watched;
     const double exponent = kind.mean.samples * response.exponent;
     for (std::size_t j = 0; j < mixture.rates().size(); ++j) {
