@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -45,6 +46,22 @@ constexpr nanoseconds kLongestSurveyRest = std::chrono::minutes(1);
 // Bits of /proc/kpageflags (include/uapi/linux/kernel-page-flags.h).
 constexpr std::uint64_t kOnLru = std::uint64_t{1} << 5;
 constexpr std::uint64_t kUnevictable = std::uint64_t{1} << 18;
+// Bits of /sys/kernel/mm/lru_gen/enabled (Documentation/admin-guide/mm/multigen_lru.rst).
+constexpr unsigned long kSwitchedOn = 0x0001;
+constexpr unsigned long kWalksPageTables = 0x0002;
+
+Error NotAged(std::string object, int error, std::string reason, std::string advice) {
+  Error refusal = Refused("age memory", std::move(object), error, std::move(advice));
+  if (error == 0) refusal.system_error.reset();
+  refusal.reason = std::move(reason);
+  return refusal;
+}
+
+Error CannotOpenLruGen(const std::string& path, int error) {
+  return NotAged(path, error, "",
+                 error == ENOENT ? "mount debugfs: 'mount -t debugfs none /sys/kernel/debug'"
+                                 : "run as root, with /sys/kernel/debug writable and no lockdown");
+}
 
 class DebugfsLruGen final : public LruGenFile {
  public:
@@ -52,7 +69,7 @@ class DebugfsLruGen final : public LruGenFile {
 
   Result<std::string> Read() override {
     const UniqueFd file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!file) return Fail(Refused("read", path_, errno));
+    if (!file) return Fail(CannotOpenLruGen(path_, errno));
     std::string text;
     std::array<char, 16384> piece;
     while (true) {
@@ -134,11 +151,47 @@ class FrameFile {
   UniqueFd file_;
 };
 
+// Before Linux 6.12, the walk of a memory node passes by page tables that the walk of another node
+// has just been at. True also if the kernel does not tell its number.
+bool HidesTablesFromOtherNodes(const std::string& proc) {
+  int major = 0;
+  int minor = 0;
+  const std::string release = FirstLine(proc + "/sys/kernel/osrelease").value_or("");
+  return std::sscanf(release.c_str(), "%d.%d", &major, &minor) != 2 ||
+         std::pair(major, minor) < std::pair(6, 12);
+}
+
+// Returns all groups. Fails if, as the kernel is set now, none is to be aged.
+Result<std::vector<LruGenGroup>> ReadGroupsToAge(const AgeingFiles& files) {
+  const auto enabled = FirstLine(files.lru_gen_enabled);
+  if (!enabled)
+    return Fail(
+        NotAged(files.lru_gen_enabled, 0, "the kernel is without it", "it takes CONFIG_LRU_GEN"));
+  const unsigned long mask = std::strtoul(enabled->c_str(), nullptr, 16);
+  if ((mask & kSwitchedOn) == 0 || (mask & kWalksPageTables) == 0)
+    return Fail(
+        NotAged(files.lru_gen_enabled, 0,
+                (mask & kSwitchedOn) == 0 ? "it is switched off" : "page tables are not walked",
+                fmt::format("'echo y >{}' switches it on", files.lru_gen_enabled)));
+  if (FirstLine(files.lru_gen_min_ttl) != "0")
+    return Fail(NotAged(files.lru_gen_min_ttl, 0,
+                        "the kernel is to kill processes if young memory has to be reclaimed, and "
+                        "ageing makes memory young",
+                        fmt::format("'echo 0 >{}' switches that off", files.lru_gen_min_ttl)));
+  const auto text = DebugfsLruGen(files.lru_gen).Read();
+  if (!text) return Fail(text.error());
+  std::vector<LruGenGroup> groups = ParseLruGen(*text);
+  if (NodesOf(groups).size() > 1 && HidesTablesFromOtherNodes(files.proc))
+    return Fail(NotAged(files.lru_gen, 0,
+                        "with several memory nodes, a walk of one hides tables from the next",
+                        "it takes Linux 6.12"));
+  return groups;
+}
+
 class LinuxMemcgAgeing final : public MemcgAgeing {
  public:
   LinuxMemcgAgeing(const AgeingFiles& files, std::shared_ptr<const Clock> clock)
-      : cgroups_(files.cgroups),
-        proc_(files.proc),
+      : files_(files),
         clock_(std::move(clock)),
         file_(files.lru_gen),
         procfs_(files.proc),
@@ -155,6 +208,8 @@ class LinuxMemcgAgeing final : public MemcgAgeing {
     if (at == path_of_.end() || distrusted_.contains(at->second)) return nullptr;
     return &groups_.at(at->second);
   }
+
+  std::optional<std::string> Trouble() const override { return trouble_; }
 
   void Distrust(const std::string& path) override { distrusted_.insert(path); }
 
@@ -178,8 +233,8 @@ class LinuxMemcgAgeing final : public MemcgAgeing {
     const auto [known, is_new] = proportional_.try_emplace(pid);
     if (is_new) {
       const MonotonicTime began = clock_->Now();
-      known->second =
-          SumOf(fmt::format("{}/{}/smaps_rollup", proc_, pid.value()), {"Pss_Anon:", "Pss_Shmem:"});
+      known->second = SumOf(fmt::format("{}/{}/smaps_rollup", files_.proc, pid.value()),
+                            {"Pss_Anon:", "Pss_Shmem:"});
       survey_took_ += clock_->Now() - began;
     }
     return known->second;
@@ -188,7 +243,7 @@ class LinuxMemcgAgeing final : public MemcgAgeing {
   Status Age(const std::string& path) override { return AgeGroup(file_, path); }
 
   std::optional<std::string> Pressure(const std::string& path) override {
-    const auto line = FirstLine(cgroups_ + path + "/memory.pressure");
+    const auto line = FirstLine(files_.cgroups + path + "/memory.pressure");
     return line ? StallsOnMemory(*line) : std::nullopt;
   }
 
@@ -196,7 +251,7 @@ class LinuxMemcgAgeing final : public MemcgAgeing {
                                    std::span<const std::uint64_t> frames) override {
     std::vector<AgeingReach> reach(frames.size(), AgeingReach::kNo);
     struct stat folder{};
-    if (::stat((cgroups_ + path).c_str(), &folder) != 0) return reach;
+    if (::stat((files_.cgroups + path).c_str(), &folder) != 0) return reach;
     // The kernel shows pages of a removed group as the next one's above. Ageing does not reach
     // them.
     const AgeingReach charged = HasRemovedGroups(path) ? AgeingReach::kUnknown : AgeingReach::kYes;
@@ -239,7 +294,12 @@ class LinuxMemcgAgeing final : public MemcgAgeing {
 
   void ReadGroups() {
     lru_groups_.clear();
-    if (const auto text = file_.Read()) lru_groups_ = ParseLruGen(*text);
+    trouble_.reset();
+    if (auto groups = ReadGroupsToAge(files_)) {
+      lru_groups_ = *std::move(groups);
+    } else {
+      trouble_ = groups.error().Message();
+    }
     for (const LruGenGroup& group : lru_groups_) {
       groups_[group.path] = {
           .path = group.path, .members = {}, .file = group.file, .held = group.anonymous};
@@ -269,11 +329,17 @@ class LinuxMemcgAgeing final : public MemcgAgeing {
   // Nobody else is looked up for a process that is new in a group. If the group is new, too, the
   // next survey finds both.
   void AddNewcomer(Pid pid) {
-    const std::string cgroup = CgroupOf(procfs_, pid);
-    const bool is_known =
-        std::ranges::find(lru_groups_, cgroup, &LruGenGroup::path) != lru_groups_.end() ||
-        !fs::exists(cgroups_ + cgroup + "/memory.stat");
-    if (!is_known || !Add(pid)) absent_.insert(pid);
+    if (!MayAdd(CgroupOf(procfs_, pid)) || !Add(pid)) absent_.insert(pid);
+  }
+
+  // False: the process is gone, or its group may be newer than the survey.
+  bool MayAdd(const std::string& cgroup) const {
+    if (cgroup.empty()) return false;
+    if (std::ranges::find(lru_groups_, cgroup, &LruGenGroup::path) != lru_groups_.end())
+      return true;
+    std::error_code unknown;
+    const bool has_memory = fs::exists(files_.cgroups + cgroup + "/memory.stat", unknown);
+    return !has_memory && !unknown;
   }
 
   PageCount WithoutOwn(PageCount held, const std::string& path) const {
@@ -282,15 +348,14 @@ class LinuxMemcgAgeing final : public MemcgAgeing {
 
   // True also if the kernel does not tell.
   bool HasRemovedGroups(const std::string& path) const {
-    std::ifstream file(cgroups_ + path + "/cgroup.stat");
+    std::ifstream file(files_.cgroups + path + "/cgroup.stat");
     std::uint64_t count = 0;
     for (std::string name; file >> name >> count;)
       if (name == "nr_dying_descendants") return count != 0;
     return true;
   }
 
-  std::string cgroups_;
-  std::string proc_;
+  AgeingFiles files_;
   std::shared_ptr<const Clock> clock_;
   DebugfsLruGen file_;
   ProcFs procfs_;
@@ -301,6 +366,7 @@ class LinuxMemcgAgeing final : public MemcgAgeing {
   std::optional<MonotonicTime> survey_ended_;
   nanoseconds survey_took_{0};  // what was read since for ProportionalOf() included
   std::vector<LruGenGroup> lru_groups_;
+  std::optional<std::string> trouble_;
   std::map<std::string, Group> groups_;  // by path
   std::map<Pid, std::string> path_of_;
   std::set<Pid> absent_;  // not found
@@ -321,16 +387,6 @@ bool MemoryIsOfVersion1(const std::string& proc) {
     if (fields >> name >> hierarchy && name == "memory") return hierarchy != 0;
   }
   return false;
-}
-
-// Before Linux 6.12, the walk of a memory node passes by page tables that the walk of another node
-// has just been at. True also if the kernel does not tell its number.
-bool HidesTablesFromOtherNodes(const std::string& proc) {
-  int major = 0;
-  int minor = 0;
-  const std::string release = FirstLine(proc + "/sys/kernel/osrelease").value_or("");
-  return std::sscanf(release.c_str(), "%d.%d", &major, &minor) != 2 ||
-         std::pair(major, minor) < std::pair(6, 12);
 }
 
 }  // namespace
@@ -359,43 +415,32 @@ double ForeignShare(const MemcgAgeing::Group& group, const std::map<Pid, PageCou
 
 Result<std::shared_ptr<MemcgAgeing>> OpenMemcgAgeing(const AgeingFiles& files,
                                                      std::shared_ptr<const Clock> clock) {
-  const auto refuse = [](std::string object, int error, std::string reason, std::string advice) {
-    Error refusal = Refused("age memory", std::move(object), error, std::move(advice));
-    if (error == 0) refusal.system_error.reset();
-    refusal.reason = std::move(reason);
-    return Fail(std::move(refusal));
-  };
-  const auto enabled = FirstLine(files.lru_gen_enabled);
-  if (!enabled)
-    return refuse(files.lru_gen_enabled, 0, "the kernel is without it", "it takes CONFIG_LRU_GEN");
-  if (enabled->empty() || *enabled == "0x0000")
-    return refuse(files.lru_gen_enabled, 0, "it is switched off",
-                  fmt::format("'echo y >{}' switches it on", files.lru_gen_enabled));
-  if (FirstLine(files.lru_gen_min_ttl) != "0")
-    return refuse(files.lru_gen_min_ttl, 0,
-                  "the kernel is to kill processes if young memory has to be reclaimed, and ageing "
-                  "makes memory young",
-                  fmt::format("'echo 0 >{}' switches that off", files.lru_gen_min_ttl));
-  if (const UniqueFd file(::open(files.lru_gen.c_str(), O_RDWR | O_CLOEXEC)); !file) {
-    const int error = errno;
-    return refuse(files.lru_gen, error, "",
-                  error == ENOENT ? "mount debugfs: 'mount -t debugfs none /sys/kernel/debug'"
-                                  : "run as root, with /sys/kernel/debug writable and no lockdown");
-  }
+  if (const auto groups = ReadGroupsToAge(files); !groups) return Fail(groups.error());
+  if (const UniqueFd file(::open(files.lru_gen.c_str(), O_RDWR | O_CLOEXEC)); !file)
+    return Fail(CannotOpenLruGen(files.lru_gen, errno));
   std::error_code ignored;
   const std::string name_space = files.proc + "/self/ns/cgroup";
   if (fs::read_symlink(name_space, ignored) != kFirstCgroupNamespace)
-    return refuse(name_space, 0, "this is a cgroup namespace of its own",
-                  "run outside of the container");
+    return Fail(NotAged(name_space, 0, "this is a cgroup namespace of its own",
+                        "run outside of the container"));
   if (MemoryIsOfVersion1(files.proc))
-    return refuse(files.proc + "/cgroups", 0, "memory is controlled by cgroup version 1",
-                  "boot with systemd.unified_cgroup_hierarchy=1");
-  const auto text = DebugfsLruGen(files.lru_gen).Read();
-  if (!text) return Fail(text.error());
-  if (NodesOf(ParseLruGen(*text)).size() > 1 && HidesTablesFromOtherNodes(files.proc))
-    return refuse(files.lru_gen, 0,
-                  "with several memory nodes, a walk of one hides tables from the next",
-                  "it takes Linux 6.12");
+    return Fail(NotAged(files.proc + "/cgroups", 0, "memory is controlled by cgroup version 1",
+                        "boot with systemd.unified_cgroup_hierarchy=1"));
+  const std::string of_cgroup2 = files.cgroups + "/cgroup.controllers";
+  if (struct stat found{}; ::stat(of_cgroup2.c_str(), &found) != 0) {
+    const int error = errno;
+    return Fail(NotAged(of_cgroup2, error, "",
+                        fmt::format("'mount -t cgroup2 none {}' mounts it", files.cgroups)));
+  }
+  for (const char* name : {"/kpagecgroup", "/kpageflags"}) {
+    const std::string path = files.proc + name;
+    if (const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC)); !file) {
+      const int error = errno;
+      return Fail(NotAged(
+          path, error, "",
+          error == ENOENT ? "it takes CONFIG_MEMCG and CONFIG_PROC_PAGE_MONITOR" : "run as root"));
+    }
+  }
   return std::make_shared<LinuxMemcgAgeing>(files, std::move(clock));
 }
 

@@ -54,6 +54,9 @@ class MemcgAgeing {
   // who else is there. Valid until the next call.
   virtual const Group* GroupOf(Pid pid) = 0;
 
+  // Tells why GroupOf() returns no group at all until it looks again. nullopt: there is no reason.
+  virtual std::optional<std::string> Trouble() const = 0;
+
   // GroupOf() is not to return this group before it has looked again. It does so within
   // kSurveyLasts, or later if a look takes long.
   virtual void Distrust(const std::string& path) = 0;

@@ -46,6 +46,9 @@ class MemcgAgeingFilesTest : public ::testing::Test {
     tree_.Write("min_ttl", "0\n");
     WriteRelease("6.12.48+deb13-amd64");
     WriteLruGen();
+    tree_.Write("cgroups/cgroup.controllers", "memory\n");
+    tree_.Write("proc/kpagecgroup", "");
+    tree_.Write("proc/kpageflags", "");
     tree_.Write("cgroups/s/cgroup.stat", "nr_descendants 1\nnr_dying_descendants 0\n");
   }
 
@@ -369,8 +372,50 @@ TEST_F(MemcgAgeingFilesTest, IsRefusedWithSeveralNodesBeforeLinux612) {
   }
 }
 
+TEST_F(MemcgAgeingFilesTest, TellsNoGroupWhileTheKernelIsSetOtherwiseAndSaysWhy) {
+  Put(10, 7, "/s");
+  const auto ageing = Open();
+  const auto expect_trouble = [&](const std::string& reason) {
+    clock_->now += seconds(6);
+    EXPECT_FALSE(ageing->GroupOf(Pid(10))) << reason;
+    EXPECT_THAT(ageing->Trouble().value_or(""), HasSubstr(reason));
+  };
+  ASSERT_TRUE(ageing->GroupOf(Pid(10)));
+  EXPECT_FALSE(ageing->Trouble());
+  tree_.Write("min_ttl", "1000\n");
+  expect_trouble("kill processes");
+  tree_.Write("min_ttl", "0\n");
+  tree_.Write("enabled", "0x0001\n");
+  expect_trouble("page tables are not walked");
+  tree_.Write("enabled", "0x0007\n");
+  WriteRelease("6.1.0");
+  WriteLruGen("memcg 4 /u\n node 1\n 5 9 8 0\n");
+  expect_trouble("several memory nodes");
+  std::filesystem::remove(tree_.root() / "lru_gen");
+  expect_trouble("ENOENT");
+  WriteLruGen();
+  clock_->now += seconds(6);
+  EXPECT_TRUE(ageing->GroupOf(Pid(10)));
+  EXPECT_FALSE(ageing->Trouble());
+}
+
+TEST_F(MemcgAgeingFilesTest, TellsNoGroupOfAProcessWhoseCgroupCannotBeLookedAt) {
+  Put(10, 7, "/s");
+  const auto ageing = Open();
+  ASSERT_TRUE(ageing->GroupOf(Pid(10)));
+  Put(20, 2, "/" + std::string(300, 'a'));
+  EXPECT_FALSE(ageing->GroupOf(Pid(20))) << "the name is too long";
+  EXPECT_FALSE(ageing->GroupOf(Pid(21))) << "there is no such process";
+}
+
 TEST_F(MemcgAgeingFilesTest, IsRefusedWithWhatIsMissing) {
   EXPECT_EQ(Refusal(), "");
+  for (const char* file : {"proc/kpageflags", "proc/kpagecgroup"}) {
+    std::filesystem::remove(tree_.root() / file);
+    EXPECT_THAT(Refusal(), AllOf(HasSubstr(file), HasSubstr("CONFIG_PROC_PAGE_MONITOR")));
+  }
+  std::filesystem::remove(tree_.root() / "cgroups/cgroup.controllers");
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("cgroup.controllers"), HasSubstr("mount -t cgroup2")));
   tree_.Write("proc/cgroups", "memory 4 9 1\n");
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("version 1"), HasSubstr("unified_cgroup_hierarchy")));
   std::filesystem::remove(tree_.root() / "proc/self/ns/cgroup");
@@ -383,8 +428,14 @@ TEST_F(MemcgAgeingFilesTest, IsRefusedWithWhatIsMissing) {
   EXPECT_THAT(Refusal(), AllOf(HasSubstr("min_ttl"), HasSubstr("kill"), HasSubstr("echo 0")));
   std::filesystem::remove(tree_.root() / "min_ttl");
   EXPECT_THAT(Refusal(), HasSubstr("min_ttl"));
-  tree_.Write("enabled", "0x0000\n");
-  EXPECT_THAT(Refusal(), HasSubstr("switched off"));
+  for (const char* mask : {"0x0001\n", "0x0005\n"}) {
+    tree_.Write("enabled", mask);
+    EXPECT_THAT(Refusal(), AllOf(HasSubstr("page tables are not walked"), HasSubstr("echo y")));
+  }
+  for (const char* mask : {"0x0000\n", "0x0006\n"}) {
+    tree_.Write("enabled", mask);
+    EXPECT_THAT(Refusal(), AllOf(HasSubstr("switched off"), HasSubstr("echo y")));
+  }
   std::filesystem::remove(tree_.root() / "enabled");
   EXPECT_THAT(Refusal(), HasSubstr("CONFIG_LRU_GEN"));
 }

@@ -532,9 +532,12 @@ class SimulatedAgeing final : public MemcgAgeing {
   std::vector<Member> others;             // members that are no targets
   PageCount file{0};                      // page cache
   std::optional<PageCount> held;          // by default, what members have
+  PageCount freed_since{0};               // less since the survey that GroupOf() goes by
   PageCount held_since{0};                // more since the survey that GroupOf() goes by
+  std::optional<PageCount> resident;      // of each member; by default, all that it has
   std::map<Pid, PageCount> proportional;  // by default, all that the process has
   std::optional<std::string> pressure;
+  std::optional<std::string> trouble;
   bool is_there = true;
   bool tells_who_is_present = true;
   std::map<std::uint64_t, int>
@@ -553,20 +556,26 @@ class SimulatedAgeing final : public MemcgAgeing {
 
   const Group* GroupOf(Pid pid) override {
     ++plans;
+    if (trouble) return nullptr;
     if (kernel_.now < survey_again_) return nullptr;
-    if (survey_again_ != MonotonicTime{}) surveyed_ = held_since;
+    if (survey_again_ != MonotonicTime{}) {
+      surveyed_ = held_since;
+      surveyed_freed_ = freed_since;
+    }
     group_ = {.path = path, .members = others, .file = file, .held = PageCount(0)};
     bool found = false;
     for (const Member& other : others) group_.held += other.resident;
     for (const SimulatedProcess* process : members) {
-      const PageCount resident(process->pages.size());
-      group_.members.push_back({.pid = process->identity().pid, .resident = resident});
-      group_.held += resident;
+      const PageCount pages = resident.value_or(PageCount(process->pages.size()));
+      group_.members.push_back({.pid = process->identity().pid, .resident = pages});
+      group_.held += pages;
       found = found || process->identity().pid == pid;
     }
-    group_.held = held.value_or(group_.held) + surveyed_;
+    group_.held = held.value_or(group_.held) + surveyed_ - surveyed_freed_;
     return found ? &group_ : nullptr;
   }
+
+  std::optional<std::string> Trouble() const override { return trouble; }
 
   void Distrust(const std::string&) override {
     ++distrusted;
@@ -575,7 +584,9 @@ class SimulatedAgeing final : public MemcgAgeing {
 
   Result<Present> PresentIn(const std::string&, std::span<const Pid> pids) override {
     if (!tells_who_is_present) return Fail(Refused("read", "lru_gen", EIO));
-    Present present{.inside = {}, .outside = {}, .held = group_.held + held_since - surveyed_};
+    Present present{.inside = {},
+                    .outside = {},
+                    .held = group_.held + held_since - surveyed_ - (freed_since - surveyed_freed_)};
     for (const auto* processes : {&members, &joined}) {
       for (const SimulatedProcess* process : *processes) {
         const Pid pid = process->identity().pid;
@@ -643,6 +654,7 @@ class SimulatedAgeing final : public MemcgAgeing {
   Group group_;
   MonotonicTime survey_again_{};  // if the group is distrusted
   PageCount surveyed_{0};         // of held_since
+  PageCount surveyed_freed_{0};   // of freed_since
 };
 
 }  // namespace tmprof::abit
