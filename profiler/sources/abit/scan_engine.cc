@@ -1072,6 +1072,7 @@ bool ScanEngine::VisitWhole(ScanTarget& target, MonotonicTime now) {
       if (auto plan = PlanAgeing(target, *group, now)) return VisitByAgeing(target, *plan, now);
     } else {
       until = now + MemcgAgeing::kSurveyLasts;
+      SayWhyNoGroupIsKnown();
     }
   }
   if (tried != ClearOutcome::kDone) {
@@ -1855,14 +1856,17 @@ Harvest ScanEngine::TakeEpoch() {
                      {"clock_cost_ns", static_cast<std::uint64_t>(
                                            std::exchange(clock_cost_, nanoseconds(0)).count())},
                      {"whole_clears", std::exchange(whole_clears_, 0)},
-                     {"whole_clears_by_ageing", std::exchange(whole_by_ageing_, 0)},
-                     {"ageings", std::exchange(ageings_, 0)},
-                     {"ageings_without_effect", std::exchange(ageings_without_effect_, 0)},
                      {"whole_flushes", std::exchange(whole_flushes_, 0)},
                      {"whole_clears_too_long", too_long},
                      {"fast_clears", std::exchange(fast_clears_, 0)},
                      {"fast_counted", std::exchange(fast_counted_, 0)},
                      {"fast_doubted", std::exchange(fast_doubted_, 0)}};
+  if (options_.ageing) {
+    harvest.details.push_back({"whole_clears_by_ageing", std::exchange(whole_by_ageing_, 0)});
+    harvest.details.push_back({"ageings", std::exchange(ageings_, 0)});
+    harvest.details.push_back(
+        {"ageings_without_effect", std::exchange(ageings_without_effect_, 0)});
+  }
   if (std::ranges::none_of(targets_, [](const auto& entry) {
         return entry.second->watched() && entry.second->whole.refused;
       }))

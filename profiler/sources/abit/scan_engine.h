@@ -12,7 +12,6 @@
 #include <optional>
 #include <queue>
 #include <random>
-#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -137,6 +136,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
     PageCount held{0};       // by the group
     MonotonicTime not_before{};
   };
+  static void SetGroup(ScanTarget& target, const std::string& path);
   bool AgeingHasToWait(ScanTarget& target, MonotonicTime now);
   std::optional<AgeingPlan> PlanAgeing(ScanTarget& target, const MemcgAgeing::Group& group,
                                        MonotonicTime now);
@@ -196,6 +196,8 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
                        std::size_t walked);
   void RejectUnaged(ScanTarget& target, const AgeingPlan& plan, AgedLook look, std::uint64_t number,
                     std::vector<BlockPtr>& ready);
+  void SayOnce(AgedGroup& group, AgeingTrouble trouble, const std::string& text);
+  void SayWhyNoGroupIsKnown();
   void CannotAge(const std::string& path, AgeingTrouble trouble, const std::string& reason);
   void CutShort(ScanTarget& target, Block& block);
   std::vector<BlockPtr> ReadyForWhole(ScanTarget& target, const std::vector<BlockPtr>& members);
@@ -277,6 +279,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   std::uint64_t ageings_without_effect_ = 0;  // targets that one did not reach
   Complaint whole_refused_;  // standing: shared and locked memory of some target is not cleared
   std::vector<std::string> ageing_notes_;  // of this epoch
+  std::string no_group_because_;           // said last
   AgedGroups aged_groups_;
   // These are of this epoch.
   std::uint64_t fast_clears_ = 0;

@@ -22,9 +22,9 @@ constexpr std::size_t kMostBlocksOfAgeing = 4096;
 // A group is one of the targets' own if others hold no larger part of its memory: a shell beside
 // them does no harm.
 constexpr double kMostForeign = 1.0 / 8;
-// A group that has grown by more since its survey may hold more memory of others.
-constexpr double kMostGrowth = 1.0 / 8;
-constexpr PageCount kGrowthOfNoMatter{256};
+// Others may hold a larger part of a group whose memory has changed by more since its survey.
+constexpr double kMostChange = 1.0 / 8;
+constexpr PageCount kChangeOfNoMatter{256};
 // A target is not reached if fewer of its bits are gone right after the ageing. A program would
 // have to set the others again within some milliseconds.
 constexpr double kFewestAged = 0.25;
@@ -35,6 +35,14 @@ constexpr int kMostRungsWaited = 4;
 constexpr double kLeastShareOfNode = 1.0 / 16;
 
 }  // namespace
+
+// Ageings of another group do not count as the ones before.
+void ScanEngine::SetGroup(ScanTarget& target, const std::string& path) {
+  if (target.whole.group == path) return;
+  target.whole.group = path;
+  for (const BlockPtr& block : target.blocks)
+    if (block->ageing) block->ageing->number = 0;
+}
 
 // Another target of the group has found that it has to wait.
 bool ScanEngine::AgeingHasToWait(ScanTarget& target, MonotonicTime now) {
@@ -50,7 +58,7 @@ bool ScanEngine::AgeingHasToWait(ScanTarget& target, MonotonicTime now) {
 std::optional<ScanEngine::AgeingPlan> ScanEngine::PlanAgeing(ScanTarget& target,
                                                              const MemcgAgeing::Group& group,
                                                              MonotonicTime now) {
-  target.whole.group = group.path;
+  SetGroup(target, group.path);
   std::set<std::string> in_use;
   for (const auto& [id, other] : targets_)
     if (other->watched()) in_use.insert(other->whole.group);
@@ -61,16 +69,17 @@ std::optional<ScanEngine::AgeingPlan> ScanEngine::PlanAgeing(ScanTarget& target,
               fmt::format("the memory of cgroup {} is not aged: {}", group.path, reason));
     return std::nullopt;
   };
+  const auto refuse_walk = [&](std::size_t pages) {
+    return refuse(AgeingTrouble::kTooMuchMemory,
+                  fmt::format("a walk of {} pages would take more than {} ms", pages,
+                              kLongestAgeing / milliseconds(1)));
+  };
   if (group.is_root()) {
     return refuse(AgeingTrouble::kForeign,
                   "a program needs a cgroup of its own, such as 'systemd-run --scope' makes");
   }
   const std::size_t walked = WalkedBy(group).value();
-  if (aged.price.Takes(walked) > kLongestAgeing) {
-    return refuse(AgeingTrouble::kTooMuchMemory,
-                  fmt::format("a walk of {} pages would take more than {} ms", walked,
-                              kLongestAgeing / milliseconds(1)));
-  }
+  if (aged.price.Takes(walked) > kLongestAgeing) return refuse_walk(walked);
 
   AgeingPlan plan{.path = group.path, .members = {}, .held = group.held};
   plan.not_before = aged.RestsUntil();
@@ -95,8 +104,13 @@ std::optional<ScanEngine::AgeingPlan> ScanEngine::PlanAgeing(ScanTarget& target,
   // The survey is older than the targets' blocks, and counts pages that were not looked at yet.
   plan.walked = std::max<std::size_t>(entries, walked);
   const nanoseconds takes = aged.price.Takes(plan.walked);
-  if (kWorthWhole * in_need < entries || takes > kLongestAgeing || blocks > kMostBlocksOfAgeing)
-    return std::nullopt;
+  if (kWorthWhole * in_need < entries) return std::nullopt;
+  if (takes > kLongestAgeing) return refuse_walk(plan.walked);
+  if (blocks > kMostBlocksOfAgeing) {
+    return refuse(AgeingTrouble::kTooMuchMemory,
+                  fmt::format("its targets have {} blocks of up to 2 MiB, and {} may be looked at",
+                              blocks, kMostBlocksOfAgeing));
+  }
   if (now < plan.not_before) return plan;
   if (const double foreign = ForeignShareOf(group); foreign > kMostForeign) {
     return refuse(AgeingTrouble::kForeign,
@@ -152,10 +166,9 @@ bool ScanEngine::VisitByAgeing(ScanTarget& target, const AgeingPlan& plan, Monot
     return false;
   }
   CutShortWhoJoined(plan, *present);
-  const std::uint64_t number = group.number + 1;
+  const std::uint64_t number = ++group.number;
   std::optional<AgeingRun> run = AgeUntilReached(plan, all, number, now);
   if (run) {
-    group.number = number;
     for (std::size_t i = 0; i < all.size(); ++i) {
       Aged& aged = all[i];
       RejectUnaged(*aged.target, plan, std::move(run->looks[i]), number, aged.ready);
@@ -176,6 +189,7 @@ std::vector<ScanEngine::Aged> ScanEngine::PrepareAgeing(const AgeingPlan& plan, 
   std::vector<Aged> all;
   for (const AgeingPlan::Member& member : plan.members) {
     ScanTarget& each = *member.target;
+    SetGroup(each, plan.path);
     // Blocks that are set aside may still have an exposure.
     for (const BlockPtr& block : each.blocks)
       if (!block->Clearable(now)) CutShort(each, *block);
@@ -189,15 +203,16 @@ std::vector<ScanEngine::Aged> ScanEngine::PrepareAgeing(const AgeingPlan& plan, 
   return all;
 }
 
-// False: the group has other members than when the ageing was planned, or more of others' memory.
+// False: the group has other members than when the ageing was planned, or others may hold a larger
+// part of it.
 bool ScanEngine::StillHolds(const AgeingPlan& plan, const ScanTarget& target,
                             const MemcgAgeing::Present& present) const {
   if (!present.inside.contains(target.process.pid)) return false;
   for (const AgeingPlan::Member& member : plan.members)
     if (present.outside.contains(member.target->process.pid)) return false;
-  const PageCount grown_by = present.held - std::min(present.held, plan.held);
-  return grown_by <= kGrowthOfNoMatter || static_cast<double>(grown_by.value()) <=
-                                              kMostGrowth * static_cast<double>(plan.held.value());
+  const PageCount change = std::max(present.held, plan.held) - std::min(present.held, plan.held);
+  return change <= kChangeOfNoMatter || static_cast<double>(change.value()) <=
+                                            kMostChange * static_cast<double>(plan.held.value());
 }
 
 // Exposures of targets that are no part of the plan end, because their bits go, too.
@@ -372,8 +387,9 @@ std::vector<std::optional<NodeId>> ScanEngine::AgedLook::FailedNodes() const {
 
 bool ScanEngine::StayedSetBefore(const AgedPart& part, std::size_t unit,
                                  std::uint64_t number) const {
-  return part.block->aged_number != 0 && part.block->aged_number + 1 == number &&
-         part.block->stayed_set[unit];
+  const AgeingMarks* marks = part.block->ageing.get();
+  return marks != nullptr && marks->number != 0 && marks->number + 1 == number &&
+         marks->stayed_set[unit];
 }
 
 // True: the walk of the part's node came by its page table. All base pages of a mapping in a page
@@ -404,7 +420,9 @@ void ScanEngine::RejectUnaged(ScanTarget& target, const AgeingPlan& plan, AgedLo
   std::map<Block*, UnitSet> stayed_set;
   for (const AgedPart& part : look.parts) {
     Block& block = *part.block;
-    for (const std::size_t unit : part.gone) block.has_gone.set(unit);
+    if (!block.ageing) block.ageing = std::make_unique<AgeingMarks>();
+    AgeingMarks& marks = *block.ageing;
+    for (const std::size_t unit : part.gone) marks.has_gone.set(unit);
     UnitSet& stayed = stayed_set[&block];
     const bool is_reached = HasReached(look, part, number);
     const bool is_huge = block.unit != PageCount(1);
@@ -413,7 +431,7 @@ void ScanEngine::RejectUnaged(ScanTarget& target, const AgeingPlan& plan, AgedLo
     for (std::size_t i = 0; i < part.set.size(); ++i) {
       const std::size_t unit = part.set[i];
       stayed.set(unit);
-      const bool has_gone = block.has_gone[unit];
+      const bool has_gone = marks.has_gone[unit];
       const bool is_known = !is_huge || has_gone;
       if (is_known &&
           (reach[i] == AgeingReach::kYes || (reach[i] == AgeingReach::kUnknown && has_gone)))
@@ -424,24 +442,40 @@ void ScanEngine::RejectUnaged(ScanTarget& target, const AgeingPlan& plan, AgedLo
     }
   }
   for (const auto& [block, stayed] : stayed_set) {
-    block->stayed_set = stayed;
-    block->aged_number = number;
+    block->ageing->stayed_set = stayed;
+    block->ageing->number = number;
   }
   std::erase_if(look.blocks, [](const BlockPtr& block) { return block->dropped; });
   if (target.gone || target.mappings_stale) return;
   if (look.All().has_failed()) {
     ++ageings_without_effect_;
     target.whole.no_ageing_before = kernel_.Now() + kRetryRefused;
+    SayOnce(
+        aged_groups_.At(plan.path), AgeingTrouble::kWithoutEffect,
+        fmt::format("ageing the memory of cgroup {} cleared {} of {} bits of process {}, which "
+                    "waits a minute for the next",
+                    plan.path, look.All().gone, look.All().set_before, target.process.pid.value()));
     return;
   }
   ready = std::move(look.blocks);
+}
+
+void ScanEngine::SayOnce(AgedGroup& group, AgeingTrouble trouble, const std::string& text) {
+  if (group.said.insert(trouble).second) ageing_notes_.push_back(text);
+}
+
+void ScanEngine::SayWhyNoGroupIsKnown() {
+  const auto reason = options_.ageing->Trouble();
+  if (!reason || *reason == no_group_because_) return;
+  no_group_because_ = *reason;
+  ageing_notes_.push_back("no memory cgroup is aged: " + *reason);
 }
 
 void ScanEngine::CannotAge(const std::string& path, AgeingTrouble trouble,
                            const std::string& reason) {
   AgedGroup& group = aged_groups_.At(path);
   group.not_before = kernel_.Now() + kRetryRefused;
-  if (group.said.insert(trouble).second) ageing_notes_.push_back(reason);
+  SayOnce(group, trouble, reason);
 }
 
 }  // namespace tmprof::abit

@@ -28,6 +28,13 @@ namespace tmprof::abit {
 inline constexpr std::size_t kMostUnits = 512;
 using UnitSet = std::bitset<kMostUnits>;
 
+// Ageings of its memory cgroup have left this of a block.
+struct AgeingMarks {
+  UnitSet stayed_set;        // right after the latest ageing ...
+  std::uint64_t number = 0;  // ... that the block was looked at after; 0: none
+  UnitSet has_gone;          // an ageing has cleared the unit's bit at some time
+};
+
 // What is cleared and read as one: the pages of a table, or adjacent huge ones. A table's range
 // runs from its first mapped page to its last, whatever lies between them. Only a special mapping,
 // whose device memory the kernel does not clear, parts a table into several blocks.
@@ -66,10 +73,7 @@ struct Block {
   UnitSet set_before;               // at the clear
   UnitSet settled;                  // outlives the exposure
   UnitSet skipped;                  // outlives it too: shared or locked, as clears of ranges show
-  // These outlive it, too.
-  UnitSet stayed_set;             // right after the latest ageing ...
-  std::uint64_t aged_number = 0;  // ... that the block was looked at after; 0: none
-  UnitSet has_gone;               // an ageing has cleared the unit's bit at some time
+  std::unique_ptr<AgeingMarks> ageing;  // outlives it, too; null: it was never aged
   std::uint32_t in_view = 0;
   std::uint32_t set = 0;
   std::uint32_t set_before_count = 0;

@@ -79,6 +79,7 @@ class Choice(unittest.TestCase):
 
     def test_leaves_the_root_cgroup_alone(self):
         self.assertEqual(details("root")["ageings"], 0)
+        self.assertIn("the memory of cgroup / is not aged: a program needs a cgroup of its own", text("root.err"))
 
 
 class Doctor(unittest.TestCase):
@@ -93,7 +94,7 @@ class Doctor(unittest.TestCase):
 
 class SeveralNodesBeforeLinux612(unittest.TestCase):
     def test_are_not_aged(self):
-        self.assertEqual(details("aged")["ageings"], 0)
+        self.assertNotIn("ageings", details("aged"))
         self.assertIn("several memory nodes", doctor("available"))
         self.assertIn("several memory nodes", text("aged.err"))
 

@@ -1771,6 +1771,21 @@ TEST_F(AgeingTest, TellsNothingOfATableThatWasInUseAtTwoAgeingsThatDidNotFollowE
     ASSERT_EQ(HasEvidenceOf(process, i), i >= kTable) << i;
 }
 
+// The refused ageing between the two has cleared the first table.
+TEST_F(AgeingTest, TellsNothingOfATableThatWasInUseBeforeAndAfterARefusedAgeing) {
+  SimulatedProcess& process = AddToGroup(std::vector<double>(8 * kTable, 20.0));
+  process.flushes = true;
+  ageing_->before_ageing = [&] {
+    const bool is_refused = ageing_->ageings % 2 == 0;
+    for (std::size_t i = 0; i < kTable; ++i) process.pages[i].table_in_use = !is_refused;
+    if (is_refused) ageing_->refusals[ageing_->ageings] = EAGAIN;
+  };
+  StartAgeing({.overhead_share = 0.01, .can_flush = true});
+  Record(seconds(130));
+  EXPECT_GE(ageings_, 5u);
+  for (std::size_t i = 0; i < kTable; ++i) ASSERT_FALSE(HasEvidenceOf(process, i)) << i;
+}
+
 // Two mappings share a table. The kernel ages one, and passes the other by.
 TEST_F(AgeingTest, TellsNothingOfAMappingThatWasNotReachedBesideOneThatWas) {
   SimulatedProcess& process = AddToGroup(std::vector<double>(4 * kTable, 50.0));
@@ -1795,6 +1810,12 @@ TEST_F(AgeingTest, IsLeftForAMinuteWhereItHasNoEffect) {
   EXPECT_EQ(ageings_, 2u);
   EXPECT_EQ(without_effect_, 1u);
   EXPECT_EQ(by_ageing_, 0u);
+  Record(seconds(60));
+  EXPECT_EQ(without_effect_, 2u);
+  std::erase_if(notes_,
+                [](const std::string& note) { return !note.contains("cleared 0 of 4096"); });
+  ASSERT_EQ(notes_.size(), 1u) << "it is said once";
+  EXPECT_THAT(notes_.front(), HasSubstr("/service"));
   for (SimulatedProcess::Page& page : process.pages) page.table_in_use = false;
   Record(seconds(60));
   EXPECT_GE(by_ageing_, 5u);
@@ -1851,6 +1872,18 @@ TEST_F(AgeingTest, IsNotMadeIfTheGroupHasGrownSinceTheSurvey) {
   EXPECT_EQ(ageing_->distrusted, 1u) << "the next survey shows that the memory is no target's";
 }
 
+TEST_F(AgeingTest, IsNotMadeBeforeTheNextSurveyIfTheGroupHasShrunk) {
+  AddToGroup(std::vector<double>(8 * kTable, 5.0));
+  ageing_->freed_since = PageCount(2 * kTable);
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(4));
+  EXPECT_EQ(ageing_->asked, 0u);
+  EXPECT_EQ(ageing_->distrusted, 1u);
+  Record(seconds(15));
+  EXPECT_GE(ageings_, 3u);
+  EXPECT_EQ(ageing_->distrusted, 1u);
+}
+
 TEST_F(AgeingTest, GoesOnAfterTheNextSurveyIfTargetsHaveGrown) {
   SimulatedProcess& process = AddToGroup(std::vector<double>(8 * kTable, 5.0));
   StartAgeing({.overhead_share = 0.01});
@@ -1885,6 +1918,17 @@ TEST_F(AgeingTest, ChargesTargetsForLooksAtTheirMemory) {
   }
   EXPECT_GE(ageing_->proportional_reads, 5u);
   EXPECT_GE(cost_ns, ageing_->proportional_reads * 50'000'000);
+}
+
+TEST_F(AgeingTest, SaysOnceWhyNoGroupIsKnown) {
+  AddToGroup(std::vector<double>(8 * kTable, 5.0));
+  ageing_->trouble = "the kernel kills";
+  StartAgeing({.overhead_share = 0.01});
+  Record(seconds(30));
+  EXPECT_GE(ageing_->plans, 3u);
+  std::erase_if(notes_, [](const std::string& note) { return !note.contains("kernel kills"); });
+  ASSERT_EQ(notes_.size(), 1u);
+  EXPECT_THAT(notes_.front(), HasSubstr("no memory cgroup is aged"));
 }
 
 TEST_F(AgeingTest, IsNotMadeIfItIsUnknownWhoIsInTheGroup) {
@@ -2013,6 +2057,32 @@ TEST_F(AgeingTest, IsNotTriedWhereItWouldWalkTooMuchMemoryOfOthers) {
     ASSERT_EQ(notes_.size(), 1u);
     EXPECT_THAT(notes_.front(), AllOf(HasSubstr("/service"), HasSubstr("more than 50 ms")));
   }
+}
+
+// The survey is older than most of the target's memory: 524 288 pages at 100 ns.
+TEST_F(AgeingTest, IsNotTriedWhereTheTargetHasGrownTooLargeAndSaysSo) {
+  SimulatedProcess& process = AddToGroup(std::vector<double>(1024 * kTable, 0.1));
+  ageing_->resident = PageCount(1000);
+  ageing_->proportional[process.identity().pid] = PageCount(1000);
+  StartAgeing({.overhead_share = 0.05, .own_share = 0.5});
+  Record(seconds(10));
+  EXPECT_EQ(ageing_->asked, 0u);
+  std::erase_if(notes_, [](const std::string& note) { return !note.contains("is not aged"); });
+  ASSERT_EQ(notes_.size(), 1u);
+  EXPECT_THAT(notes_.front(), AllOf(HasSubstr("/service"), HasSubstr("524288 pages")));
+}
+
+// Each table is a block, and holds one page.
+TEST_F(AgeingTest, IsNotTriedForTooManyBlocksAndSaysSo) {
+  SimulatedProcess& process = AddToGroup(std::vector<double>(4097 * kTable, 0.1));
+  for (std::size_t i = 0; i < process.pages.size(); ++i) process.pages[i].present = i % kTable == 0;
+  ageing_->resident = PageCount(4097);
+  StartAgeing({.overhead_share = 0.05, .own_share = 0.5});
+  Record(seconds(5));
+  EXPECT_EQ(ageing_->asked, 0u);
+  std::erase_if(notes_, [](const std::string& note) { return !note.contains("is not aged"); });
+  ASSERT_EQ(notes_.size(), 1u);
+  EXPECT_THAT(notes_.front(), AllOf(HasSubstr("4097 blocks"), HasSubstr("4096")));
 }
 
 TEST_F(AgeingTest, IsLeftForAMinuteAndSaidOnceWhereItTookTooLong) {
