@@ -103,14 +103,14 @@ class Opening {
       // (docs/results.md).
       scan.mode = choice_.abit.mode.value_or(Mode::kPlain);
       auto scanner = OpenDriver(scan);
-      if (scanner) return TakeScanner(*std::move(scanner), scan.mode);
+      if (scanner) return TakeScanner(*std::move(scanner), scan.mode, kDriverSource);
       Refuse(kDriverSource, scanner.error());
     }
     if (!any_ && !Wants(kAbitBpfSource)) return;
     scan.mode = choice_.abit.mode.value_or(Mode::kLadder);
     auto scanner = abit::AbitScanner::Open({.scan = scan});
     if (!scanner) return Refuse(kAbitBpfSource, scanner.error());
-    TakeScanner(*std::move(scanner), scan.mode);
+    TakeScanner(*std::move(scanner), scan.mode, kAbitBpfSource);
   }
 
   static Result<std::unique_ptr<abit::AbitScanner>> OpenDriver(const abit::ScanOptions& scan) {
@@ -141,13 +141,16 @@ class Opening {
                                    make_engine);
   }
 
-  void TakeScanner(std::unique_ptr<abit::AbitScanner> scanner, abit::ScanOptions::Mode mode) {
+  void TakeScanner(std::unique_ptr<abit::AbitScanner> scanner, abit::ScanOptions::Mode mode,
+                   const SourceKind& kind) {
     session_.abit.mode = mode;
     session_.calibration = scanner->calibration();  // the clock's comes later
     if (!session_.calibration.ns_per_look)
       session_.assumed_ns_per_look = scanner->options().cost.ns_per_look;
     const auto& warnings = scanner->warnings();
     session_.warnings.insert(session_.warnings.end(), warnings.begin(), warnings.end());
+    if (auto unused = WarnOfUnusedAgeing(choice_, kind))
+      session_.warnings.push_back(*std::move(unused));
     session_.sources.push_back(std::move(scanner));
   }
 

@@ -108,4 +108,18 @@ Result<tmprof_region_params> RegionParams(const RegionBounds& bounds) {
   return Fail(BadInput("use option", given, reason));
 }
 
+std::optional<std::string> WarnOfUnusedAgeing(const SourceChoice& choice,
+                                              const SourceKind& scanner) {
+  if (choice.ageing == abit::AgeingUse::kOff) return std::nullopt;
+  if (scanner.name != kAbitBpfSource.name)
+    return fmt::format(
+        "no memory cgroup is aged: the source {} clears no whole process; only {} does",
+        scanner.name, kAbitBpfSource.name);
+  if (choice.abit.looked == abit::Looked::kRegions)
+    return fmt::format(
+        "no memory cgroup is aged: a scan by '{}' clears no whole process; 'full' and 'auto' do",
+        AbitText(choice.abit));
+  return std::nullopt;
+}
+
 }  // namespace tmprof

@@ -12,6 +12,7 @@
 
 #include "base/result.h"
 #include "driver/core/regions.h"
+#include "profiler/source_kind.h"
 #include "profiler/sources/abit/engine.h"
 
 namespace tmprof {
@@ -57,5 +58,9 @@ struct SourceChoice {
   std::uint64_t seed = 1;      // of the scanner's rotation
   abit::AgeingUse ageing = abit::AgeingUse::kOff;
 };
+
+// Returns a warning if ageing is asked for, and this source does not clear whole processes.
+std::optional<std::string> WarnOfUnusedAgeing(const SourceChoice& choice,
+                                              const SourceKind& scanner);
 
 }  // namespace tmprof

@@ -67,5 +67,25 @@ TEST(RegionParams, MoreRegionsTakeALongerMonitoringInterval) {
   EXPECT_EQ(RegionParams(bounds)->max_regions, 4'000u);
 }
 
+TEST(UnusedAgeing, IsWarnedOf) {
+  using enum abit::Looked;
+  using Mode = abit::ScanOptions::Mode;
+  SourceChoice choice;
+  for (const AbitChoice& abit :
+       {AbitChoice{kFull, Mode::kLadder}, AbitChoice{kAuto, std::nullopt},
+        AbitChoice{kRegions, std::nullopt}, AbitChoice{kFull, Mode::kPlain}}) {
+    choice.abit = abit;
+    choice.ageing = abit::AgeingUse::kOff;
+    EXPECT_FALSE(WarnOfUnusedAgeing(choice, kDriverSource)) << AbitText(abit);
+    EXPECT_FALSE(WarnOfUnusedAgeing(choice, kAbitBpfSource)) << AbitText(abit);
+    choice.ageing = abit::AgeingUse::kOwn;
+    EXPECT_THAT(WarnOfUnusedAgeing(choice, kDriverSource).value_or(""),
+                testing::HasSubstr("the source driver clears no whole process"))
+        << AbitText(abit);
+    EXPECT_EQ(WarnOfUnusedAgeing(choice, kAbitBpfSource).has_value(), abit.looked == kRegions)
+        << AbitText(abit);
+  }
+}
+
 }  // namespace source_choice_test
 }  // namespace tmprof
