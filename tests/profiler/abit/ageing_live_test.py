@@ -39,9 +39,17 @@ def tmprof_json(*arguments: str) -> dict:
     return json.loads(result.stdout)
 
 
-def details(name: str) -> dict:
+def source_of(name: str) -> dict:
     summary = tmprof_json("report", str(out / f"{name}.data"), "--view", "summary")
-    return next(source["details"] for source in summary["sources"] if source["name"] == "abit-bpf")
+    return next(source for source in summary["sources"] if source["name"] == "abit-bpf")
+
+
+def details(name: str) -> dict:
+    return source_of(name)["details"]
+
+
+def notes(name: str) -> str:
+    return "\n".join(note["text"] for note in source_of(name)["notes"])
 
 
 def recall(name: str) -> float:
@@ -79,7 +87,7 @@ class Choice(unittest.TestCase):
 
     def test_leaves_the_root_cgroup_alone(self):
         self.assertEqual(details("root")["ageings"], 0)
-        self.assertIn("the memory of cgroup / is not aged: a program needs a cgroup of its own", text("root.err"))
+        self.assertIn("the memory of cgroup / is not aged: a program needs a cgroup of its own", notes("root"))
 
 
 class Doctor(unittest.TestCase):
