@@ -184,6 +184,15 @@ struct FindSpread {
 // Of finds by late first reads, mean square / square of the mean is below this. One find of 64 by a
 // second read makes it 1.22.
 constexpr double kMostUnevenFirstReads = 1.2;
+bool FindsAreAlike(const RateKind& kind) {
+  const double middle = MiddleOfFinds(kind);
+  return kind.mean.square_seconds <
+         kMostUnevenFirstReads * middle * middle * kind.mean.first_accesses;
+}
+// If first reads come later than this on average, in units of the earliest, what they say of rates
+// near their limit outweighs the few tries, and is too low: a zipf on an idle host was told .67
+// [.63, .71] where .79 is true.
+constexpr double kLateReads = 1.25;
 
 // Reads are in ratio 4: the second middle is five times as late as the first, and the reach is 0.6
 // of each later middle. How many finds were the first read's is told by their mean square.
@@ -202,7 +211,7 @@ FindSpread SpreadOf(const RateKind& kind, const std::map<double, double>& shorte
   // First reads come late on a busy machine, but seldom so late that second ones would be nearer.
   const auto limit = limits.find(EntryPages(kind));
   if (limit != limits.end() && middle * limit->second < std::sqrt(kSecondMiddle) &&
-      square < kMostUnevenFirstReads * middle * middle)
+      FindsAreAlike(kind))
     return {.first_finds = finds, .first_reach = middle};
   const double later =
       std::clamp((square / (first * first) - 1) / (kSecondMiddle * kSecondMiddle - 1), 0.0, 1.0);
@@ -234,12 +243,22 @@ std::vector<UntoldRates> FindUntold(const std::vector<RateKind>& kinds, const Mi
     const UntoldRates rates{.entry_pages = pages, .from = kNearLimit * limit, .limit = limit};
     double near = 0;
     double tried_near = 0;
+    double alike = 0;
+    double lateness = 0;  // times to their finds, in units of the shortest
     for (std::uint32_t k = 0; k < kinds.size(); ++k) {
-      if (rates.AreOf(kinds[k])) near += kinds[k].pieces * mixture.Mean(k, is_near);
+      if (rates.AreOf(kinds[k])) {
+        const double pieces = kinds[k].pieces * mixture.Mean(k, is_near);
+        near += pieces;
+        if (FindsAreAlike(kinds[k])) {
+          alike += pieces;
+          lateness += pieces * MiddleOfFinds(kinds[k]) * kinds[k].mean.pages * limit * pages;
+        }
+      }
       if (kinds[k].mean.fast_looks > 0 && EntryPages(kinds[k]) == pages)
         tried_near += kinds[k].pieces * mixture.Mean(k, is_near);
     }
-    if (near >= kLeastUntold && tried_near < kTriedThatTell) untold.push_back(rates);
+    const bool late = lateness > kLateReads * alike;
+    if (near >= kLeastUntold && (tried_near < kTriedThatTell || late)) untold.push_back(rates);
   }
   return untold;
 }

@@ -22,10 +22,11 @@ constexpr double kModelError = 0.02;
 // A rate that no bit tells may be so many times what it is taken for. This is a choice: nothing was
 // measured.
 constexpr double kBeyondLimit = 16;
-// A rate that all fast tries find may be so many times what it is taken for, which is up to some
-// four times the limit of the tries. With this choice 72 of 72 intervals of a simulation hold the
-// truth (HitRatesMonteCarlo).
-constexpr double kBeyondFastLimit = 2;
+// Rates that all fast tries find, and rates above this one, may be so many times what they are
+// taken for: on recorded programs tries at 4 us found a quarter of what they should
+// (docs/recording.md).
+constexpr double kBelievedOfTries = 40'000;
+constexpr double kBeyondFastLimit = 4;
 
 // Draws as many groups as there are, with replacement, and tells how often each was drawn. The
 // draws are the same in every run.
@@ -92,10 +93,11 @@ void WidenBy(std::span<const double> values, std::vector<HitRate>& rates) {
 void WidenByUntoldRates(const RateFit& fit, const EstimateFromRates& estimate,
                         std::vector<HitRate>& rates) {
   const std::vector<double>& grid = fit.mixture.rates();
-  if (fit.fast_limit > 0) {
+  const double limit =
+      fit.fast_limit > 0 ? std::min(fit.fast_limit, kBelievedOfTries) : kBelievedOfTries;
+  if (fit.fast_limit > 0 || fit.fastest_believed >= kBelievedOfTries) {
     std::vector<double> fastest;
-    for (const double rate : grid)
-      fastest.push_back(rate * (rate >= fit.fast_limit ? kBeyondFastLimit : 1));
+    for (const double rate : grid) fastest.push_back(rate * (rate >= limit ? kBeyondFastLimit : 1));
     WidenBy(estimate(RateColumns(fastest)), rates);
   }
   for (const UntoldRates& untold : fit.untold) {
