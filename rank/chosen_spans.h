@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which pages a ranking would put into tier 1, for several capacities.
+// The pages that a ranking would put into tier 1, for several capacities.
 
 #pragma once
 

@@ -25,7 +25,7 @@ class HitRateTeller {
   // Oldest first.
   void Absorb(const EpochProfile& profile);
 
-  // What the ranking would put into tier 1 now.
+  // Returns the pages that the ranking would put into tier 1 now.
   const ChosenSpans& chosen() const { return chosen_; }
 
   // One for each capacity, in the order given.

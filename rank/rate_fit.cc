@@ -181,8 +181,8 @@ struct FindSpread {
   double later_reach = 0;
 };
 
-// Of finds by late first reads, mean square / square of the mean is below this. One find of 64 by a
-// second read makes it 1.22.
+// Finds are alike if mean square / square of the mean is below this, as that of late first reads
+// is. One find of 64 by a second read makes it 1.22.
 constexpr double kMostUnevenFirstReads = 1.2;
 bool FindsAreAlike(const RateKind& kind) {
   const double middle = MiddleOfFinds(kind);
