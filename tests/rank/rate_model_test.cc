@@ -167,9 +167,9 @@ TEST(RateModel, WellWatchedPagesGetTheRateThatWasSeen) {
 }
 
 // A span of 512 pages accessed 100 times in 2 s: its pages have 50 / 512 a second each.
-// Of two sessions one ended at 64 us, with one find of two tries, and one at 16 us, which two finds
-// at 64 us had led to. A rate of 24 800/s is the likeliest by these six tries, one of 17 350/s by
-// the last four alone.
+// One session ended at 64 us, with one find of two tries, and one at 16 us, which two finds at 64
+// us had led to. A rate of 24 800/s is the likeliest by these six tries, one of 17 350/s by the
+// last four alone.
 RateEvidence TwoSessions() {
   return {.first_read_finds = 2,
           .first_read_seconds = 250e-6,
