@@ -148,7 +148,8 @@ class Recording(unittest.TestCase):
         self.assertFalse((out / "absent.data").exists())
 
     def test_without_the_module_takes_what_else_there_is(self):
-        self.assertEqual(status("auto_absent"), 0, text("auto_absent.err"))
+        # 3: it recorded, and says that it saw little.
+        self.assertIn(status("auto_absent"), (0, 3), text("auto_absent.err"))
         used = sources("auto_absent")
         self.assertEqual(used["driver"]["state"], "unavailable")
         self.assertIsNone(used["driver"]["observations"])
