@@ -61,6 +61,20 @@ void AppendAccesses(PageColumns& columns, const std::optional<AccessCounts>& cou
   AppendModelled(accesses.dtlb_misses, before, added.dtlb_misses);
 }
 
+void AppendFindingReads(PageColumns& columns, const PageRecord& record) {
+  if (!columns.finding_reads) {
+    if (!TellsFindingReads(record)) return;
+    PageColumns::FindingReads& reads = columns.finding_reads.emplace();
+    reads.first_reads.resize(columns.size());
+    reads.first_time.resize(columns.size());
+    reads.later_time.resize(columns.size());
+  }
+  PageColumns::FindingReads& reads = *columns.finding_reads;
+  reads.first_reads.push_back(record.first_read_finds);
+  reads.first_time.push_back(record.first_read_time);
+  reads.later_time.push_back(record.later_read_time);
+}
+
 void AppendFastTries(PageColumns& columns, const PageRecord& record) {
   if (!columns.fast_tries) {
     if (record.fast_looks == 0) return;
@@ -81,6 +95,10 @@ void AppendFastTries(PageColumns& columns, const PageRecord& record) {
 
 }  // namespace
 
+bool TellsFindingReads(const PageRecord& record) {
+  return record.first_read_finds > 0 || record.later_read_time > LogDuration();
+}
+
 PageRecord RecordAt(const PageColumns& columns, std::size_t i) {
   PageRecord record{.key = columns.key(i),
                     .span = PageCount(columns.span_pages[i]),
@@ -92,6 +110,11 @@ PageRecord RecordAt(const PageColumns& columns, std::size_t i) {
                     .store_samples = columns.store_samples[i],
                     .node = columns.node[i],
                     .accesses = AccessesAt(columns, i)};
+  if (columns.finding_reads) {
+    record.first_read_finds = columns.finding_reads->first_reads[i];
+    record.first_read_time = columns.finding_reads->first_time[i];
+    record.later_read_time = columns.finding_reads->later_time[i];
+  }
   if (columns.fast_tries) {
     record.fast_looks = columns.fast_tries->looks[i];
     record.fast_found = columns.fast_tries->found[i];
@@ -111,8 +134,10 @@ void Append(PageColumns& columns, const PageRecord& record) {
   }
   TMPROF_CHECK(record.span > PageCount(0) && record.references <= record.looks);
   TMPROF_CHECK(record.span.value() <= std::numeric_limits<std::uint32_t>::max());
+  TMPROF_CHECK(record.first_read_finds <= record.first_accesses);
   TMPROF_CHECK(record.fast_found <= record.fast_looks);
   AppendAccesses(columns, record.accesses);
+  AppendFindingReads(columns, record);
   AppendFastTries(columns, record);
   columns.target.push_back(record.key.target);
   columns.vpn.push_back(record.key.vpn);

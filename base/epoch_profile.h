@@ -66,6 +66,17 @@ struct PageColumns {
     friend bool operator==(const FastTries&, const FastTries&) = default;
   };
 
+  // Reads that found the first accesses. The first read of a visit follows a clear, any other one
+  // follows a read that left the span unset: the first access lies somewhere in between, and half
+  // of that time is part of `time_at_risk`.
+  struct FindingReads {
+    std::vector<std::uint32_t> first_reads;  // first accesses that first reads found
+    std::vector<LogDuration> first_time;     // target CPU time since the clear, summed over these
+    std::vector<LogDuration> later_time;     // since the read before, summed over the others
+
+    friend bool operator==(const FindingReads&, const FindingReads&) = default;
+  };
+
   std::vector<TargetId> target;
   std::vector<Vpn> vpn;                   // first base page of the span
   std::vector<std::uint32_t> span_pages;  // base pages: 1, 512 (2 MiB), 262144 (1 GiB), a region
@@ -77,7 +88,9 @@ struct PageColumns {
   std::vector<std::uint32_t> store_samples;
   std::vector<std::optional<NodeId>> node;  // where it was when last resolved in the epoch
   std::optional<Accesses> accesses;         // nullopt: nobody counted them
-  std::optional<FastTries> fast_tries;      // nullopt: no page of this epoch was tried
+  // nullopt, or zeros beside first accesses: it was not told which reads found them.
+  std::optional<FindingReads> finding_reads;
+  std::optional<FastTries> fast_tries;  // nullopt: no page of this epoch was tried
 
   std::size_t size() const { return vpn.size(); }
   bool empty() const { return vpn.empty(); }
@@ -106,6 +119,9 @@ struct PageRecord {
   std::uint32_t references = 0;
   std::uint32_t first_accesses = 0;
   LogDuration time_at_risk;
+  std::uint32_t first_read_finds = 0;  // PageColumns::FindingReads
+  LogDuration first_read_time;
+  LogDuration later_read_time;
   std::uint32_t load_samples = 0;
   std::uint32_t store_samples = 0;
   std::optional<NodeId> node;
@@ -116,6 +132,9 @@ struct PageRecord {
   std::uint32_t fast_earlier = 0;
   LogDuration fast_earlier_time;
 };
+
+// Which reads found its first accesses is known (PageColumns::FindingReads).
+bool TellsFindingReads(const PageRecord& record);
 
 PageRecord RecordAt(const PageColumns& columns, std::size_t i);
 // Precondition: record.key is at or past the end of the last span. A record with exact accesses

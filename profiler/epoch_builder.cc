@@ -14,6 +14,8 @@ namespace {
 struct Contribution {
   PageRecord record;
   std::chrono::nanoseconds time_at_risk{0};
+  std::chrono::nanoseconds first_read_time{0};
+  std::chrono::nanoseconds later_read_time{0};
   std::chrono::nanoseconds fast_time{0};
   std::chrono::nanoseconds fast_earlier_time{0};
   bool seen = false;
@@ -38,11 +40,14 @@ Contribution FromReference(const ReferenceRecord& reference) {
                      .looks = reference.looks,
                      .references = reference.references,
                      .first_accesses = reference.first_accesses,
+                     .first_read_finds = reference.first_read_finds,
                      .node = reference.node,
                      .fast_looks = reference.fast_looks,
                      .fast_found = reference.fast_found,
                      .fast_earlier = reference.fast_earlier},
           .time_at_risk = reference.time_at_risk,
+          .first_read_time = reference.first_read_time,
+          .later_read_time = reference.later_read_time,
           .fast_time = reference.fast_time,
           .fast_earlier_time = reference.fast_earlier_time,
           .seen = reference.seen,
@@ -70,6 +75,7 @@ void Join(Contribution& into, const Contribution& from) {
   AddSaturating(into.record.looks, from.record.looks);
   AddSaturating(into.record.references, from.record.references);
   AddSaturating(into.record.first_accesses, from.record.first_accesses);
+  AddSaturating(into.record.first_read_finds, from.record.first_read_finds);
   AddSaturating(into.record.load_samples, from.record.load_samples);
   AddSaturating(into.record.store_samples, from.record.store_samples);
   Join(into.record.accesses, from.record.accesses);
@@ -77,6 +83,8 @@ void Join(Contribution& into, const Contribution& from) {
   AddSaturating(into.record.fast_found, from.record.fast_found);
   AddSaturating(into.record.fast_earlier, from.record.fast_earlier);
   into.time_at_risk += from.time_at_risk;
+  into.first_read_time += from.first_read_time;
+  into.later_read_time += from.later_read_time;
   into.fast_time += from.fast_time;
   into.fast_earlier_time += from.fast_earlier_time;
   into.seen |= from.seen;
@@ -85,8 +93,11 @@ void Join(Contribution& into, const Contribution& from) {
 }
 
 // Cuts off the first `pages` of a region, with their share of what was seen. All that is cut off so
-// far has its share of the first accesses to the nearest whole one, however small the parts.
+// far has its share of the first accesses to the nearest whole one, however small the parts. Parts
+// do not tell which reads found them.
 Contribution CutFront(Contribution& region, PageCount pages) {
+  region.record.first_read_finds = 0;
+  region.first_read_time = region.later_read_time = std::chrono::nanoseconds(0);
   Contribution front = region;
   front.record.span = pages;
   const double left = region.record.first_accesses - region.owed;
@@ -178,6 +189,8 @@ EpochProfile BuildEpoch(EpochFrame frame, std::vector<SourceEpoch> sources) {
   const auto append = [&profile](Contribution& whole) {
     if (!whole.HasEvidence()) return;
     whole.record.time_at_risk = LogDuration::FromNanoseconds(whole.time_at_risk);
+    whole.record.first_read_time = LogDuration::FromNanoseconds(whole.first_read_time);
+    whole.record.later_read_time = LogDuration::FromNanoseconds(whole.later_read_time);
     whole.record.fast_time = LogDuration::FromNanoseconds(whole.fast_time);
     whole.record.fast_earlier_time = LogDuration::FromNanoseconds(whole.fast_earlier_time);
     Append(profile.pages, whole.record);

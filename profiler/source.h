@@ -24,12 +24,15 @@ struct ReferenceRecord {
   std::uint32_t looks = 0;
   std::uint32_t references = 0;
   std::uint32_t first_accesses = 0;
-  std::chrono::nanoseconds time_at_risk{0};  // target CPU time
+  std::chrono::nanoseconds time_at_risk{0};  // target CPU time; so are the other times
+  std::uint32_t first_read_finds = 0;        // PageColumns::FindingReads
+  std::chrono::nanoseconds first_read_time{0};
+  std::chrono::nanoseconds later_read_time{0};
   bool seen = false;  // its bit was set and could not be cleared: it was accessed at some time
   std::optional<NodeId> node;
   std::uint32_t fast_looks = 0;  // PageColumns::FastTries
   std::uint32_t fast_found = 0;
-  std::chrono::nanoseconds fast_time{0};  // target CPU time
+  std::chrono::nanoseconds fast_time{0};
   std::uint32_t fast_earlier = 0;
   std::chrono::nanoseconds fast_earlier_time{0};
   bool region = false;  // looked at one page at a time (PageColumns): samples inside part it

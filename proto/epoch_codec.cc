@@ -298,6 +298,15 @@ void EncodePages(const EpochProfile& epoch, wire::PageColumns& message) {
   encode(pages.store_samples, ColumnChoice::kSmallest, message.mutable_store_samples());
   encode_coded(pages.node, message.mutable_node());
   if (pages.accesses) EncodeAccesses(*pages.accesses, records, message);
+  if (pages.finding_reads) {
+    const PageColumns::FindingReads& reads = *pages.finding_reads;
+    TMPROF_CHECK(reads.first_reads.size() == records && reads.first_time.size() == records &&
+                 reads.later_time.size() == records &&
+                 AllWithin(reads.first_reads, pages.first_accesses));
+    encode(reads.first_reads, ColumnChoice::kSmallest, message.mutable_first_read_finds());
+    encode_coded(reads.first_time, message.mutable_first_read_time());
+    encode_coded(reads.later_time, message.mutable_later_read_time());
+  }
   if (pages.fast_tries) {
     const PageColumns::FastTries& tries = *pages.fast_tries;
     TMPROF_CHECK(tries.looks.size() == records && tries.found.size() == records &&
@@ -375,11 +384,11 @@ Verdict DecodeKeys(const wire::PageColumns& message, PageColumns& pages) {
 }
 
 Verdict CheckWithin(std::span<const std::uint32_t> parts, std::span<const std::uint32_t> wholes,
-                    const char* what) {
+                    const char* what, const char* of = "looks") {
   if (AllWithin(parts, wholes)) return {};
   std::size_t i = 0;
   while (parts[i] <= wholes[i]) ++i;
-  return Wrong(fmt::format("record {} has {} {} in {} looks", i, parts[i], what, wholes[i]));
+  return Wrong(fmt::format("record {} has {} {} in {} {}", i, parts[i], what, wholes[i], of));
 }
 
 Verdict DecodePages(const wire::PageColumns& message, std::size_t message_bytes,
@@ -421,6 +430,21 @@ Verdict DecodePages(const wire::PageColumns& message, std::size_t message_bytes,
       decode("dtlb_misses", true, message.dtlb_misses(), accesses.dtlb_misses.emplace());
   } else if (message.has_llc_misses() || message.has_dtlb_misses()) {
     return Wrong("misses without the accesses that missed");
+  }
+  pages.finding_reads.reset();
+  if (message.has_first_read_finds() || message.has_first_read_time() ||
+      message.has_later_read_time()) {
+    PageColumns::FindingReads& reads = pages.finding_reads.emplace();
+    decode("first_read_finds", message.has_first_read_finds(), message.first_read_finds(),
+           reads.first_reads);
+    decode("first_read_time", message.has_first_read_time(), message.first_read_time(),
+           reads.first_time);
+    decode("later_read_time", message.has_later_read_time(), message.later_read_time(),
+           reads.later_time);
+    if (verdict) {
+      verdict = CheckWithin(reads.first_reads, pages.first_accesses, "finds by first reads",
+                            "first accesses");
+    }
   }
   pages.fast_tries.reset();
   if (message.has_fast_looks() || message.has_fast_found() || message.has_fast_time()) {

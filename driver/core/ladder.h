@@ -93,19 +93,22 @@ struct tmprof_tally {
 	__u32 looks;
 	__u32 references;
 	__u32 first_accesses;
-	__u32 reserved;
+	__u32 first_read_finds; /* first accesses that the first read after a clear found */
 	__u64 at_risk_ns;
+	__u64 first_read_ns; /* from the clear to that read, over these */
+	__u64 later_read_ns; /* from the read before to the one that found, over the others */
 };
 
 /*
- * Folds one read of one unit. `exposure_ns` is the target CPU time since the read before it, or
- * since the clear. A first access lies somewhere in that interval; half of it is charged, which is
- * exact in the mean for a page whose accesses are rarer than the interval is long, and too long by
- * at most the interval for others: all pages of one read get the same, so their order stands.
- * Returns 1 for a first access: the hardware has set a bit that had been cleared.
+ * Folds one read of one unit. `window_ns` is the target CPU time since the read before it, or
+ * since the clear, which the first read follows. `exposure_ns`, no shorter, also has the time of
+ * earlier reads that were left out. A first access lies somewhere in the window, and half of that
+ * is charged: this is exact in the mean for a page whose accesses are rarer than the window is
+ * long. For other pages the tally keeps the windows. Returns 1 for a first access: the hardware has
+ * set a bit that had been cleared.
  */
 static inline __u32 tmprof_ladder_fold(struct tmprof_tally *tally, __u8 *unit, int accessed,
-				       __u64 exposure_ns)
+				       __u64 exposure_ns, __u64 window_ns, int first_read)
 {
 	__u32 first;
 
@@ -115,8 +118,14 @@ static inline __u32 tmprof_ladder_fold(struct tmprof_tally *tally, __u8 *unit, i
 	tally->looks++;
 	tally->references += accessed != 0;
 	tally->first_accesses += first;
+	if (first && first_read) {
+		tally->first_read_finds++;
+		tally->first_read_ns += window_ns;
+	} else if (first) {
+		tally->later_read_ns += window_ns;
+	}
 	if (first)
-		tally->at_risk_ns += exposure_ns / 2;
+		tally->at_risk_ns += exposure_ns - window_ns / 2;
 	else if (*unit == TMPROF_UNIT_UNSET)
 		tally->at_risk_ns += exposure_ns;
 	if (first)

@@ -20,6 +20,9 @@ TEST(PageColumns, GiveBackEveryFieldOfARow) {
                           .references = 5,
                           .first_accesses = 2,
                           .time_at_risk = LogDuration::FromCode(200),
+                          .first_read_finds = 1,
+                          .first_read_time = LogDuration::FromCode(150),
+                          .later_read_time = LogDuration::FromCode(160),
                           .load_samples = 11,
                           .store_samples = 13,
                           .node = NodeId(1),
@@ -38,6 +41,9 @@ TEST(PageColumns, GiveBackEveryFieldOfARow) {
   EXPECT_EQ(row.references, 5u);
   EXPECT_EQ(row.first_accesses, 2u);
   EXPECT_EQ(row.time_at_risk, LogDuration::FromCode(200));
+  EXPECT_EQ(row.first_read_finds, 1u);
+  EXPECT_EQ(row.first_read_time, LogDuration::FromCode(150));
+  EXPECT_EQ(row.later_read_time, LogDuration::FromCode(160));
   EXPECT_EQ(row.load_samples, 11u);
   EXPECT_EQ(row.store_samples, 13u);
   EXPECT_EQ(row.node, NodeId(1));
@@ -71,6 +77,30 @@ TEST(Append, AccessesOfOneRecordSayThatTheOthersHadNone) {
   EXPECT_EQ(RecordAt(columns, 1).accesses, counted.accesses);
   EXPECT_EQ(RecordAt(columns, 2).accesses, none);
   EXPECT_EQ(columns.accesses->dtlb_misses, std::nullopt) << "no TLB was modelled";
+}
+
+TEST(Append, ReadsThatFoundOneRecordLeaveThoseOfTheOthersUntold) {
+  PageColumns columns;
+  Append(columns, Record(0, 1));
+  EXPECT_EQ(columns.finding_reads, std::nullopt);
+  PageRecord by_first = Record(0, 2);
+  by_first.first_accesses = 3;
+  by_first.first_read_finds = 2;
+  by_first.first_read_time = LogDuration::FromCode(290);
+  by_first.later_read_time = LogDuration::FromCode(300);
+  Append(columns, by_first);
+  PageRecord by_later = Record(0, 3);
+  by_later.first_accesses = 1;
+  by_later.later_read_time = LogDuration::FromCode(310);
+  Append(columns, by_later);
+  EXPECT_EQ(columns.finding_reads,
+            (PageColumns::FindingReads{
+                .first_reads = {0, 2, 0},
+                .first_time = {{}, LogDuration::FromCode(290), {}},
+                .later_time = {{}, LogDuration::FromCode(300), LogDuration::FromCode(310)}}));
+  EXPECT_FALSE(TellsFindingReads(RecordAt(columns, 0)));
+  EXPECT_TRUE(TellsFindingReads(RecordAt(columns, 1)));
+  EXPECT_TRUE(TellsFindingReads(RecordAt(columns, 2)));
 }
 
 TEST(Append, FastTriesOfOneRecordSayThatTheOthersWereNotTried) {

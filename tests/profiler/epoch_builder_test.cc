@@ -151,6 +151,8 @@ TEST(BuildEpoch, SaturatesEveryCount) {
   full.first_accesses = kMax;
   ReferenceRecord more = Reference(0, 3, 1, 2, 2);
   more.first_accesses = 1;
+  full.first_read_finds = kMax;
+  more.first_read_finds = 1;
   full.fast_looks = full.fast_found = full.fast_earlier = kMax;
   more.fast_looks = more.fast_found = more.fast_earlier = 1;
   const PageColumns pages = Pages(
@@ -159,6 +161,8 @@ TEST(BuildEpoch, SaturatesEveryCount) {
   EXPECT_EQ(pages.looks[0], kMax);
   EXPECT_EQ(pages.references[0], kMax);
   EXPECT_EQ(pages.first_accesses[0], kMax);
+  ASSERT_TRUE(pages.finding_reads);
+  EXPECT_EQ(pages.finding_reads->first_reads[0], kMax);
   EXPECT_EQ(pages.load_samples[0], kMax);
   EXPECT_EQ(pages.store_samples[0], kMax);
   ASSERT_TRUE(pages.fast_tries);
@@ -171,11 +175,20 @@ TEST(BuildEpoch, SumsTimesBeforeTheyAreCoded) {
   // A thousand pieces of 1 ms: coded one by one, each would err by up to 2.2 % the same way.
   ReferenceRecord piece = Reference(0, 3, 1, 1, 1);
   piece.time_at_risk = milliseconds(1);
+  piece.first_accesses = piece.first_read_finds = 1;
+  piece.first_read_time = nanoseconds(250'100);
+  piece.later_read_time = nanoseconds(500'100);
   piece.fast_looks = 1;
   piece.fast_time = nanoseconds(4'100);
   piece.fast_earlier_time = nanoseconds(16'100);
   const PageColumns pages = Pages(1, {{.references = std::vector(1000, piece)}});
   EXPECT_EQ(pages.time_at_risk[0], LogDuration::FromNanoseconds(std::chrono::seconds(1)));
+  ASSERT_TRUE(pages.finding_reads);
+  EXPECT_EQ(pages.finding_reads->first_reads[0], 1000u);
+  EXPECT_EQ(pages.finding_reads->first_time[0],
+            LogDuration::FromNanoseconds(nanoseconds(250'100'000)));
+  EXPECT_EQ(pages.finding_reads->later_time[0],
+            LogDuration::FromNanoseconds(nanoseconds(500'100'000)));
   ASSERT_TRUE(pages.fast_tries);
   EXPECT_EQ(pages.fast_tries->looks[0], 1000u);
   EXPECT_EQ(pages.fast_tries->time[0], LogDuration::FromNanoseconds(nanoseconds(4'100'000)));
@@ -258,6 +271,8 @@ PageColumns Naively(std::uint32_t targets, const std::vector<SourceEpoch>& sourc
         return key.target == TargetId(target) && start <= key.vpn.value() && key.vpn.value() < end;
       };
       nanoseconds at_risk{0};
+      nanoseconds first_read{0};
+      nanoseconds later_read{0};
       nanoseconds fast{0};
       nanoseconds earlier{0};
       for (const SourceEpoch& source : sources) {
@@ -267,6 +282,9 @@ PageColumns Naively(std::uint32_t targets, const std::vector<SourceEpoch>& sourc
           row.references += record.references;
           row.first_accesses += record.first_accesses;
           at_risk += record.time_at_risk;
+          row.first_read_finds += record.first_read_finds;
+          first_read += record.first_read_time;
+          later_read += record.later_read_time;
           row.fast_looks += record.fast_looks;
           row.fast_found += record.fast_found;
           fast += record.fast_time;
@@ -280,6 +298,8 @@ PageColumns Naively(std::uint32_t targets, const std::vector<SourceEpoch>& sourc
         }
       }
       row.time_at_risk = LogDuration::FromNanoseconds(at_risk);
+      row.first_read_time = LogDuration::FromNanoseconds(first_read);
+      row.later_read_time = LogDuration::FromNanoseconds(later_read);
       row.fast_time = LogDuration::FromNanoseconds(fast);
       row.fast_earlier_time = LogDuration::FromNanoseconds(earlier);
       if (row.looks + row.load_samples + row.store_samples > 0) Append(pages, row);
@@ -326,6 +346,10 @@ TEST(BuildEpoch, AgreesWithAPageByPageImplementationOnRandomEvidence) {
             Reference(below(3), below(200), span, looks, looks == 0 ? 0 : below(looks + 1));
         record.first_accesses = below(3);
         record.time_at_risk = nanoseconds(below(1'000'000));
+        record.first_read_finds = below(record.first_accesses + 1);
+        record.first_read_time = nanoseconds(250'000 * record.first_read_finds);
+        record.later_read_time =
+            nanoseconds(500'000 * (record.first_accesses - record.first_read_finds));
         if (looks > 0 && below(4) == 0) {
           record.fast_looks = 1 + below(3);
           record.fast_found = below(record.fast_looks + 1);

@@ -127,6 +127,9 @@ COLUMNS = {
     18: "fast_time",
     21: "fast_earlier",
     22: "fast_earlier_time",
+    23: "first_read_finds",
+    24: "first_read_time",
+    25: "later_read_time",
 }
 
 
@@ -145,7 +148,7 @@ def records_of(epoch):
             record |= {"target": target, "start": end + gaps[i]}
             end = record["start"] + record["span_pages"]
             record["node"] = record["node"] - 1 if record["node"] else None
-            for time in ("time_at_risk", "fast_time", "fast_earlier_time"):
+            for time in [name for name in COLUMNS.values() if "time" in name]:
                 code = record.get(time, 0)
                 record[time] = 2 ** ((code - 1) / 16) * 1e-9 if code else 0.0
             yield record

@@ -128,6 +128,8 @@ std::vector<EpochProfile> SmallEpochs() {
                        .references = 7,
                        .first_accesses = 1,
                        .time_at_risk = LogDuration::FromNanoseconds(nanoseconds(250'000)),
+                       .first_read_finds = 1,
+                       .first_read_time = LogDuration::FromNanoseconds(nanoseconds(500'000)),
                        .load_samples = 0xffffffff,
                        .store_samples = 300,
                        .node = NodeId(0)});

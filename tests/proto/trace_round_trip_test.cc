@@ -238,6 +238,7 @@ class RandomProfiles {
     const std::uint64_t shape[7] = {Below(6), Below(6), Below(6), Below(6),
                                     Below(6), Below(6), Below(6)};
     const std::uint64_t tried_one_in = Below(2) == 0 ? 3 : 10'000;
+    const std::uint64_t told_one_in = Below(2) == 0 ? 2 : 100'000;
     Vpn end(Below(2) == 0 ? 0 : Below(1ull << 40));
     for (std::uint64_t i = 0; i < records; ++i) {
       PageRecord record;
@@ -248,6 +249,11 @@ class RandomProfiles {
       record.references = record.looks - static_cast<std::uint32_t>(Below(record.looks + 1ull));
       record.first_accesses = Draw(shape[3]);
       record.time_at_risk = LogDuration::FromCode(static_cast<std::uint16_t>(Draw(shape[4])));
+      if (Below(told_one_in) == 0) {
+        record.first_read_finds = static_cast<std::uint32_t>(Below(record.first_accesses + 1ull));
+        record.first_read_time = LogDuration::FromCode(static_cast<std::uint16_t>(Draw(shape[4])));
+        record.later_read_time = LogDuration::FromCode(static_cast<std::uint16_t>(Draw(shape[4])));
+      }
       record.load_samples = Draw(shape[5]);
       record.store_samples = Draw(shape[6]);
       if (const std::uint32_t node = Draw(shape[3]) % 65537; node > 0) {

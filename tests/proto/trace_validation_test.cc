@@ -202,6 +202,29 @@ TEST_F(TraceValidation, MoreReferencesThanLooksAreRefused) {
   EXPECT_EQ(Complaint(kReferences, Codes({4, 5, 1})), "record 1 has 5 references in 4 looks");
 }
 
+TEST_F(TraceValidation, FindingReadsNeedAllTheirColumnsAndFindNoMoreThanWasFound) {
+  const auto with = [](const std::string& columns) {
+    EpochByHand epoch;
+    epoch.columns[kFirstAccesses] = Codes({0, 2, 1});
+    epoch.groups += columns;
+    return epoch.Message();
+  };
+  const std::string finds = Bytes(23, Codes({0, 2, 0}));
+  const std::string first = Bytes(24, Codes({0, 200, 0}));
+  const std::string later = Bytes(25, Codes({0, 0, 210}));
+  const ReadBack back = ReadMessage(with(finds + first + later));
+  ASSERT_EQ(back.error, "");
+  EXPECT_EQ(back.epochs[0].pages.finding_reads,
+            (PageColumns::FindingReads{.first_reads = {0, 2, 0},
+                                       .first_time = {{}, LogDuration::FromCode(200), {}},
+                                       .later_time = {{}, {}, LogDuration::FromCode(210)}}));
+  EXPECT_EQ(Complaint(with(finds + first)), "column 'later_read_time' is missing");
+  EXPECT_EQ(Complaint(with(finds + later)), "column 'first_read_time' is missing");
+  EXPECT_EQ(Complaint(with(first + later)), "column 'first_read_finds' is missing");
+  EXPECT_EQ(Complaint(with(Bytes(23, Codes({0, 3, 0})) + first + later)),
+            "record 1 has 3 finds by first reads in 2 first accesses");
+}
+
 TEST_F(TraceValidation, FastTriesNeedAllTheirColumnsAndFindNoMoreThanTheyWere) {
   const auto with = [](const std::string& columns) {
     EpochByHand epoch;

@@ -579,7 +579,9 @@ void RegionEngine::Read(RegionTarget& target) {
     if (ran) {
       probe.cpu_at = cpu;
       tmprof_ladder_fold(&probe.tally, &probe.state, accessed,
-                         static_cast<std::uint64_t>(exposure.count()));
+                         static_cast<std::uint64_t>(exposure.count()),
+                         static_cast<std::uint64_t>(exposure.count()),
+                         /*first_read=*/probe.tally.looks == 0);
     }
     if (options_.mode == ScanOptions::Mode::kPlain) probe.state = TMPROF_UNIT_OUT;
   }

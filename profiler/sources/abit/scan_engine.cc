@@ -1604,7 +1604,7 @@ bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
   const bool barely_ran = exposure < kShortestExposure;
   // Half of it is charged for a first access: the time up to the read before, and half of that
   // since.
-  const nanoseconds since_clear = 2 * std::max(exposed_before, nanoseconds(0)) + exposure;
+  const nanoseconds since_clear = std::max(exposed_before, nanoseconds(0)) + exposure;
   const bool unflushed = block.by_whole && !block.flushed;
   const nanoseconds of_first = unflushed ? since_clear : exposure;
   // Up to the flush, a page may have been accessed without its bit being set.
@@ -1644,7 +1644,8 @@ bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
     found[i] = first;
     // Of a blurred read, that pages are set counts for as little as that others are not.
     tmprof_ladder_fold(record ? &record->tally : &unused, &unit, view_.accessed[i],
-                       told ? (first ? of_first : of_unset).count() : 0);
+                       told ? (first ? of_first : of_unset).count() : 0,
+                       told ? exposure.count() : 0, first_read);
     if (record) record->frame = view_.frame[i];
     ++seen;
   }

@@ -237,8 +237,10 @@ void DriverRegionEngine::Take(std::vector<tmprof_region_record>& aggregation) {
     const tmprof_tally tally{.looks = record.looks,
                              .references = record.references,
                              .first_accesses = record.references,
-                             .reserved = 0,
-                             .at_risk_ns = record.at_risk_ns};
+                             .first_read_finds = 0,  // regions do not tell
+                             .at_risk_ns = record.at_risk_ns,
+                             .first_read_ns = 0,
+                             .later_read_ns = 0};
     target->seen.Add(i, tally, PageCount(1),
                      record.frame == TMPROF_UNKNOWN ? std::nullopt : std::optional(record.frame));
   }

@@ -56,30 +56,56 @@ TEST(Ladder, ReadingStopsOnceHalfOfThePagesInViewAreSet) {
 TEST(Fold, AnUnsetPageIsAtRiskForWholeIntervalsAndAFirstAccessForHalfOfOne) {
   tmprof_tally tally{};
   std::uint8_t unit = TMPROF_UNIT_UNSET;
-  EXPECT_EQ(tmprof_ladder_fold(&tally, &unit, 0, 250'000), 0u);
-  EXPECT_EQ(tmprof_ladder_fold(&tally, &unit, 0, 750'000), 0u);
-  EXPECT_EQ(tmprof_ladder_fold(&tally, &unit, 1, 3'000'000), 1u);
+  EXPECT_EQ(tmprof_ladder_fold(&tally, &unit, 0, 250'000, 250'000, 1), 0u);
+  EXPECT_EQ(tmprof_ladder_fold(&tally, &unit, 0, 750'000, 750'000, 0), 0u);
+  EXPECT_EQ(tmprof_ladder_fold(&tally, &unit, 1, 3'000'000, 3'000'000, 0), 1u);
   EXPECT_EQ(tally.looks, 3u);
   EXPECT_EQ(tally.references, 1u);
   EXPECT_EQ(tally.first_accesses, 1u);
   EXPECT_EQ(tally.at_risk_ns, 250'000u + 750'000u + 1'500'000u);
+  EXPECT_EQ(tally.later_read_ns, 3'000'000u);
+  EXPECT_EQ(tally.first_read_finds, 0u);
+  EXPECT_EQ(tally.first_read_ns, 0u);
   EXPECT_EQ(unit, TMPROF_UNIT_SET);
+}
+
+TEST(Fold, TellsWhatFirstReadsFoundApart) {
+  tmprof_tally tally{};
+  for (const std::uint64_t exposure : {250'000u, 310'000u}) {
+    std::uint8_t unit = TMPROF_UNIT_UNSET;
+    EXPECT_EQ(tmprof_ladder_fold(&tally, &unit, 1, exposure, exposure, 1), 1u);
+  }
+  EXPECT_EQ(tally.first_accesses, 2u);
+  EXPECT_EQ(tally.first_read_finds, 2u);
+  EXPECT_EQ(tally.first_read_ns, 560'000u);
+  EXPECT_EQ(tally.at_risk_ns, 280'000u);
+  EXPECT_EQ(tally.later_read_ns, 0u);
+}
+
+// An earlier read, after 4 ms, was left out.
+TEST(Fold, ReadsThatWereLeftOutAddToTheTimeAtRiskAlone) {
+  tmprof_tally tally{};
+  std::uint8_t unit = TMPROF_UNIT_UNSET;
+  EXPECT_EQ(tmprof_ladder_fold(&tally, &unit, 1, 16'000'000, 12'000'000, 0), 1u);
+  EXPECT_EQ(tally.at_risk_ns, 4'000'000u + 6'000'000u);
+  EXPECT_EQ(tally.later_read_ns, 12'000'000u);
 }
 
 TEST(Fold, APageAlreadySetIsAReferenceAndNothingElse) {
   tmprof_tally tally{};
   std::uint8_t unit = TMPROF_UNIT_SET;
-  EXPECT_EQ(tmprof_ladder_fold(&tally, &unit, 1, 4'000'000), 0u);
+  EXPECT_EQ(tmprof_ladder_fold(&tally, &unit, 1, 4'000'000, 4'000'000, 1), 0u);
   EXPECT_EQ(tally.looks, 1u);
   EXPECT_EQ(tally.references, 1u);
   EXPECT_EQ(tally.first_accesses, 0u);
+  EXPECT_EQ(tally.first_read_finds, 0u);
   EXPECT_EQ(tally.at_risk_ns, 0u);
 }
 
 TEST(Fold, APageThatSomebodyElseClearedIsNoLongerAtRisk) {
   tmprof_tally tally{};
   std::uint8_t unit = TMPROF_UNIT_SET;
-  EXPECT_EQ(tmprof_ladder_fold(&tally, &unit, 0, 4'000'000), 0u);
+  EXPECT_EQ(tmprof_ladder_fold(&tally, &unit, 0, 4'000'000, 4'000'000, 1), 0u);
   EXPECT_EQ(tally.looks, 1u);
   EXPECT_EQ(tally.references, 0u);
   EXPECT_EQ(tally.at_risk_ns, 0u);
@@ -88,7 +114,7 @@ TEST(Fold, APageThatSomebodyElseClearedIsNoLongerAtRisk) {
 TEST(Fold, APageOutOfViewGetsNoEvidence) {
   tmprof_tally tally{};
   std::uint8_t unit = TMPROF_UNIT_OUT;
-  EXPECT_EQ(tmprof_ladder_fold(&tally, &unit, 1, 4'000'000), 0u);
+  EXPECT_EQ(tmprof_ladder_fold(&tally, &unit, 1, 4'000'000, 4'000'000, 1), 0u);
   EXPECT_EQ(tally.looks, 0u);
   EXPECT_EQ(tally.at_risk_ns, 0u);
 }

@@ -20,7 +20,7 @@ tmprof_region Region(std::uint64_t start, std::uint64_t end) {
 }
 
 constexpr tmprof_tally kSeen{
-    .looks = 10, .references = 6, .first_accesses = 4, .reserved = 0, .at_risk_ns = 8'000};
+    .looks = 10, .references = 6, .first_accesses = 4, .at_risk_ns = 8'000};
 
 class RegionEvidenceTest : public ::testing::Test {
  protected:
@@ -76,8 +76,8 @@ TEST_F(RegionEvidenceTest, PartsOfARegionShareItsAccessesAndWereLookedAtAsOften)
 TEST_F(RegionEvidenceTest, JoinedRegionsAddUpTheirAccessesAndWereLookedAtAsOftenAsTheirMean) {
   Follow({Region(0, 10), Region(10, 40)});
   table_.Add(0, kSeen, PageCount(1), 0);
-  table_.Add(1, {.looks = 2, .references = 2, .first_accesses = 1, .reserved = 0, .at_risk_ns = 0},
-             PageCount(1), 0);
+  table_.Add(1, {.looks = 2, .references = 2, .first_accesses = 1, .at_risk_ns = 0}, PageCount(1),
+             0);
   Follow({Region(0, 40)});
   const auto records = Take();
   ASSERT_EQ(records.size(), 1U);
