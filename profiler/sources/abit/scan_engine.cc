@@ -125,6 +125,17 @@ bool AreOfNeighbouringTables(const Block& below, const Block& above) {
          AlignDown(above.range.start, kTablePages);
 }
 
+// The kernel flushes translations of a mapping after it has cleared all of the mapping's bits. A
+// hot page's bit is set again from then on: a CPU that holds its translation does not set it
+// before. This is the mean over the mappings of the blocks.
+MonotonicTime FlushedAt(MonotonicTime before, MonotonicTime after,
+                        const std::vector<BlockPtr>& blocks) {
+  std::size_t mappings = 1;  // a mapping goes on from a block to the next
+  for (const BlockPtr& block : blocks) mappings += block->mapping_count() - 1;
+  return before + (after - before) * static_cast<std::int64_t>(mappings + 1) /
+                      static_cast<std::int64_t>(2 * mappings);
+}
+
 bool AreOfOneWindow(const Block& one, const Block& other) {
   return one.unit == PageCount(1) && other.unit == PageCount(1) &&
          AlignDown(one.range.start, kClearWindow) == AlignDown(other.range.start, kClearWindow);
@@ -1238,7 +1249,7 @@ bool ScanEngine::Clear(ScanTarget& target, const std::vector<BlockPtr>& run) {
       target.handle->Clear({run.front()->range.start, run.back()->range.end});
   const MonotonicTime after = kernel_.Now();
   if (outcome == ClearOutcome::kDone) {
-    Opened(target, run, before + (after - before) / 2, kernel_.OwnCpuTime() - cpu_before);
+    Opened(target, run, FlushedAt(before, after, run), kernel_.OwnCpuTime() - cpu_before);
     return true;
   }
   if (single && outcome == ClearOutcome::kUnclearable && !run.front()->mappings.empty()) {
@@ -1291,7 +1302,7 @@ bool ScanEngine::ClearByMapping(ScanTarget& target, const BlockPtr& block) {
     block->set_before.reset(i);
     --block->in_view;
   }
-  Opened(target, {block}, before + (after - before) / 2, kernel_.OwnCpuTime() - cpu_before);
+  Opened(target, {block}, FlushedAt(before, after, {block}), kernel_.OwnCpuTime() - cpu_before);
   if (block->uncleared.any()) See(target, block, block->uncleared);
   return true;
 }

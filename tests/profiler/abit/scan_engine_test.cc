@@ -706,6 +706,29 @@ TEST_F(ScanEngineTest, OnAverageTheEstimatedRateIsTheTrueRate) {
   EXPECT_NEAR(firsts / at_risk, 2.0, 0.2);
 }
 
+// Four tables are cleared at once here, and bits are set again from the end of the clear on.
+TEST_F(ScanEngineTest, FirstReadsFindWhatIsDueSinceTheFlushThatEndsAClear) {
+  constexpr double kRate = 4'000;
+  kernel_.clear_takes = microseconds(200);
+  SimulatedProcess& process = Add(Rates(16 * kTable, 16, kRate, 22));
+  Start({.overhead_share = 0.01});
+  Run(seconds(20));
+  double finds = 0;
+  double first_reads = 0;
+  double seconds_since_clear = 0;
+  for (const BlockEvidence& block : Take().evidence) {
+    for (std::size_t i = 0; i < block.units.size(); ++i) {
+      if (process.IndexOf(block.start + PageCount(i)) % 16 != 0) continue;
+      const tmprof_tally& tally = block.units[i].tally;
+      finds += tally.first_accesses;
+      first_reads += tally.first_read_finds;
+      seconds_since_clear += 1e-9 * static_cast<double>(tally.first_read_ns);
+    }
+  }
+  ASSERT_GT(first_reads, 2'000);
+  EXPECT_NEAR(first_reads / finds, -std::expm1(-kRate * seconds_since_clear / first_reads), 0.04);
+}
+
 TEST_F(ScanEngineTest, APlainScanSeesOnlyWhetherAPageWasAccessedInTheInterval) {
   SimulatedProcess& process = Add(Rates(64 * kTable, 16, 3'000, 22));
   Start({.mode = ScanOptions::Mode::kPlain, .overhead_share = 0.01});

@@ -146,7 +146,6 @@ class SimulatedProcess {
 
 class SimulatedKernel final : public AbitKernel {
  public:
-  static constexpr std::chrono::nanoseconds kClearTakes = std::chrono::microseconds(30);
   static constexpr std::chrono::nanoseconds kPageClearTakes = std::chrono::microseconds(6);
   static constexpr std::chrono::nanoseconds kWholeClearTakes{70};  // a page
   static constexpr std::chrono::nanoseconds kAgeingTakes{50};      // a page
@@ -160,7 +159,8 @@ class SimulatedKernel final : public AbitKernel {
 
   bool tells_when_processes_run = false;
   double page_clear_moment = 0.5;
-  std::chrono::nanoseconds interrupt_takes{0};  // of a clear of one page
+  std::chrono::nanoseconds clear_takes{std::chrono::microseconds(30)};  // of more than a page
+  std::chrono::nanoseconds interrupt_takes{0};                          // of a clear of one page
 
   // Returns the time at which it wakes the scanner if nothing else happens.
   MonotonicTime NextWake() const {
@@ -292,7 +292,7 @@ class SimulatedKernel final : public AbitKernel {
       const bool is_page = range.size() == PageCount(1);
       const auto first = is_page ? std::chrono::duration_cast<std::chrono::nanoseconds>(
                                        kernel_.page_clear_moment * kPageClearTakes)
-                                 : kClearTakes;
+                                 : kernel_.clear_takes;
       kernel_.now += first;
       const ClearOutcome outcome = ClearNow(range);
       if (!is_page) return outcome;
@@ -370,7 +370,7 @@ class SimulatedKernel final : public AbitKernel {
       ++process_.flushes_asked;
       if (!process_.flushes || process_.flushes_asked % process_.one_flush_in != 0) return false;
       ++process_.flushes_made;
-      kernel_.now += kClearTakes;
+      kernel_.now += kernel_.clear_takes;
       for (SimulatedProcess::Page& page : process_.pages)
         if (std::exchange(page.hidden, false)) Unset(page);
       return true;
