@@ -45,7 +45,7 @@ void TrueHitRateJudge::Add(const EpochProfile& epoch, const ChosenSpans& chosen)
   }
   if (choices_.empty()) {
     for (const PageCount capacity : chosen.capacities)
-      choices_.push_back({.capacity = capacity, .pages = {}});
+      choices_.push_back({.capacity = capacity, .pages = {}, .in_phase = {}});
   }
   for (const Target& target : epoch.targets) pids_[target.id] = target.pid;
   any_chosen_ = !chosen.key.empty();
@@ -60,6 +60,9 @@ void TrueHitRateJudge::Add(const EpochProfile& epoch, const ChosenSpans& chosen)
       choices_[i].pages.push_back(pages);
     }
   }
+  if (in_phases == nanoseconds(0)) return;
+  any_in_phase_ = any_chosen_;
+  for (Choice& choice : choices_) choice.in_phase = choice.pages;
 }
 
 TrueHitRates TrueHitRateJudge::At(PageCount capacity) const {
@@ -67,7 +70,7 @@ TrueHitRates TrueHitRateJudge::At(PageCount capacity) const {
   TrueHitRates rates{.best = BestShare(*last_, capacity), .ranked = {}, .history = {}};
   const auto at = std::ranges::find(choices_, capacity, &Choice::capacity);
   if (at == choices_.end()) return rates;
-  if (any_chosen_) rates.ranked = ShareOf(*last_, at->pages);
+  if (any_in_phase_) rates.ranked = ShareOf(*last_, at->in_phase);
   if (at->seconds > 0) rates.history = at->hit_seconds / at->seconds;
   return rates;
 }

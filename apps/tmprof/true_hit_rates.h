@@ -18,8 +18,9 @@ namespace tmprof {
 struct TrueHitRates {
   // The heaviest pages have this part of the last phase; nullopt: no epoch reached into a phase.
   std::optional<double> best;
-  // The pages that were ranked best at the end have this part of the last phase; nullopt: as above,
-  // or nothing was ranked.
+  // The pages that were ranked best after the last epoch that reached into a phase have this part
+  // of it; nullopt: as above, or nothing was ranked. What a program does after its last phase, such
+  // as writing its truth, is not judged.
   std::optional<double> ranked;
   // The pages that were ranked best before each epoch have this part of it, in the mean over CPU
   // time. nullopt: nothing was ranked before an epoch that reached into a phase.
@@ -40,7 +41,8 @@ class TrueHitRateJudge {
  private:
   struct Choice {
     PageCount capacity;
-    std::vector<PagesOfProcess> pages;  // after the last epoch
+    std::vector<PagesOfProcess> pages;     // after the last epoch
+    std::vector<PagesOfProcess> in_phase;  // after the last one that reached into a phase
     double hit_seconds = 0;
     double seconds = 0;  // of CPU time
   };
@@ -49,6 +51,7 @@ class TrueHitRateJudge {
   const TruthPhase* last_ = nullptr;
   std::map<TargetId, Pid> pids_;  // those of processes that ended, too
   bool any_chosen_ = false;
+  bool any_in_phase_ = false;
   std::vector<Choice> choices_;
 };
 

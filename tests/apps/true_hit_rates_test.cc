@@ -73,9 +73,9 @@ TEST(TrueHitRates, LeaveOutEpochsThatTheTruthDoesNotKnow) {
   TrueHitRateJudge judge(truth);
   judge.Add(Epoch(0, std::chrono::milliseconds(100)), Choice({0, 1, 2, 2}));
   EXPECT_EQ(judge.At(PageCount(1)).history, std::nullopt);
-  judge.Add(Epoch(25, std::chrono::milliseconds(100)), Choice({0, 1, 2, 2}));
+  judge.Add(Epoch(25, std::chrono::milliseconds(100)), Choice({2, 2, 1, 0}));
   EXPECT_EQ(judge.At(PageCount(1)).history, std::nullopt);
-  // The last phase that was recorded is the first one.
+  // The last phase that was recorded is the first one, and so is the last choice that is judged.
   EXPECT_DOUBLE_EQ(judge.At(PageCount(1)).ranked.value(), 0.5);
 }
 
