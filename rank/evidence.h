@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <vector>
 
@@ -21,12 +20,17 @@ namespace tmprof {
 struct Evidence {
   double looks = 0;  // A-bit reads of each base page, added up
   double references = 0;
+  // First accesses that later reads of a visit found, or that nobody told which read found.
   double first_accesses = 0;
-  double page_seconds_at_risk = 0;  // target CPU time of each base page, added up
-  // The squared time to each first access, added up over the base pages.
-  double page_square_seconds = 0;
-  // First accesses of records in which a fast try found the page, and their page seconds at risk.
-  // They tell that the page is fast, and the tries tell how fast.
+  // Target CPU time of each base page watched for these, added up. A visit that ended with a find
+  // counts up to the middle between the read that found and the one before.
+  double page_seconds_at_risk = 0;
+  // Times from that middle to the read, of first accesses that later reads found, and their
+  // squares.
+  double page_seconds_to_read = 0;
+  double page_square_seconds_to_read = 0;
+  // First accesses that the first read after a clear found, and half of the time between. A page
+  // that each first read finds may be of any rate above the reads' own.
   double first_read_finds = 0;
   double first_read_page_seconds = 0;
   // Fast tries (PageColumns::FastTries), those that found an access, and target CPU time waited.
@@ -35,9 +39,6 @@ struct Evidence {
   double fast_seconds = 0;
   double fast_earlier = 0;  // all of them found one
   double fast_earlier_seconds = 0;
-  // The shortest time at risk of a page-table entry in an epoch that saw one first access of it;
-  // infinity: there was no such epoch. The only field that is no total: a sum has the smaller one.
-  double shortest_find_seconds = std::numeric_limits<double>::infinity();
   double load_samples = 0;
   double store_samples = 0;
   double accesses = 0;  // exact

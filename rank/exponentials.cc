@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <numbers>
+#include <vector>
 
 namespace tmprof {
 
@@ -41,6 +43,39 @@ void Exponentiate(std::span<double> x) {
     power = power * f + 1;
     values[i] = std::bit_cast<double>(std::bit_cast<std::uint64_t>(power) +
                                       (std::bit_cast<std::uint64_t>(rounded) << kMantissaBits));
+  }
+}
+
+namespace {
+
+// log(1 - e^-(e^u)) by u. Below the least it is u, above the most 0, to within 1e-7.
+constexpr double kLeastLog = -16;
+constexpr double kMostLog = 3;
+constexpr double kStepsPerLog = 256;
+
+const std::vector<double>& LogChanceTable() {
+  static const std::vector<double> table = [] {
+    std::vector<double> values;
+    const int steps = static_cast<int>((kMostLog - kLeastLog) * kStepsPerLog);
+    for (int i = 0; i <= steps + 1; ++i)
+      values.push_back(std::log(-std::expm1(-std::exp(kLeastLog + i / kStepsPerLog))));
+    return values;
+  }();
+  return table;
+}
+
+}  // namespace
+
+void AddLogChances(std::span<const double> log_rates, double log_seconds, double times,
+                   double* sum) {
+  const double* const table = LogChanceTable().data();
+  for (std::size_t i = 0; i < log_rates.size(); ++i) {
+    const double u = log_rates[i] + log_seconds;
+    const double place = (std::clamp(u, kLeastLog, kMostLog) - kLeastLog) * kStepsPerLog;
+    const auto step = static_cast<std::size_t>(place);
+    const double between = place - static_cast<double>(step);
+    const double chance = table[step] + between * (table[step + 1] - table[step]);
+    sum[i] += times * (u < kLeastLog ? u : chance);
   }
 }
 

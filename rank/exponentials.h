@@ -11,4 +11,10 @@ namespace tmprof {
 // for each took a fourteenth of all instructions of a ranking (callgrind).
 void Exponentiate(std::span<double> x);
 
+// Adds to `sum` `times` the logarithm of the chance that an access comes within so many seconds at
+// each rate, by their logarithms: log(1 - e^-(rate x seconds)), to within 1e-5. `sum` has as many
+// values as `log_rates`. With two calls of the library for each, rankings took twice as long.
+void AddLogChances(std::span<const double> log_rates, double log_seconds, double times,
+                   double* sum);
+
 }  // namespace tmprof

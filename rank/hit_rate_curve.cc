@@ -50,9 +50,7 @@ std::vector<double> SharesOfTheBest(std::vector<Heat> heat, std::span<const Page
 class Curve {
  public:
   Curve(const RatedRows& rated, std::span<const PageCount> capacities)
-      : capacities_(capacities),
-        kinds_(rated.kinds),
-        fit_(FitRates(rated.kinds, FoundAt::kBetweenReads)) {
+      : capacities_(capacities), kinds_(rated.kinds), fit_(FitRates(rated.kinds)) {
     full_prior_ = fit_.mixture.prior();
     SortIntoClasses(rated);
   }
@@ -66,10 +64,12 @@ class Curve {
   }
 
   // The same hit rates under the prior of the last estimate, if the points of the grid stand for
-  // `rates`. `untimed_rate` is the rate of pages that were found accessed at no known time;
+  // `rates`. Pages are ranked by the grid's own rates and `ranking_prior`; null: the same prior.
+  // `untimed_rate` is the rate of pages that were found accessed at no known time;
   // nullopt: they are distributed as the others.
   std::vector<double> Read(const RateColumns& rates,
-                           std::optional<double> untimed_rate = std::nullopt) const {
+                           std::optional<double> untimed_rate = std::nullopt,
+                           const std::vector<double>* ranking_prior = nullptr) const {
     const std::vector<double>& grid = fit_.mixture.rates();
     const std::size_t points = grid.size();
     std::vector<Heat> best;
@@ -86,11 +86,12 @@ class Curve {
         double estimate = 0;  // of the rate, which the ranking goes by
         double mean = 0;      // of the rate, if the grid stands for `rates`
         const auto add = [&](std::uint32_t kind, double chance) {
+          if (ranking_prior != nullptr) estimate += chance * MeanRate(kind, *ranking_prior);
           std::ranges::fill(posterior, 0.0);
           AddPosterior(kind, chance, posterior);
           const std::size_t column = rates.ColumnOf(kinds_[kind]);
           for (std::size_t j = 0; j < points; ++j) {
-            estimate += posterior[j] * grid[j];
+            if (ranking_prior == nullptr) estimate += posterior[j] * grid[j];
             mean += posterior[j] * rates.column(column)[j];
             if (is_looked_at) pages_at[column][j] += each.pages * posterior[j];
           }
@@ -121,6 +122,18 @@ class Curve {
     const std::vector<double> attainable = SharesOfTheBest(std::move(ranked), capacities_);
     result.insert(result.end(), attainable.begin(), attainable.end());
     return result;
+  }
+
+  // The same hit rates if as many pages are as fast as the evidence leaves possible. The ranking
+  // stays: nobody knows which pages they are.
+  std::vector<double> ReadTowardsTheFastest() {
+    std::vector<double> towards = fit_.mixture.rates();
+    for (double& rate : towards) rate /= fit_.mixture.rates().back();
+    std::vector<double> prior = fit_.mixture.PriorTowards(kinds_, /*looked_at_only=*/true, towards);
+    fit_.mixture.SwapPrior(prior);
+    std::vector<double> rates = Read(RateColumns(fit_.mixture.rates()), std::nullopt, &prior);
+    fit_.mixture.SwapPrior(prior);
+    return rates;
   }
 
   const RateFit& fit() const { return fit_; }
@@ -188,6 +201,17 @@ class Curve {
     }
   }
 
+  double MeanRate(std::uint32_t kind, const std::vector<double>& prior) const {
+    const std::span<const double> likelihood = fit_.mixture.Likelihood(kind);
+    double mass = 0;
+    double sum = 0;
+    for (std::size_t j = 0; j < prior.size(); ++j) {
+      mass += prior[j] * likelihood[j];
+      sum += prior[j] * likelihood[j] * fit_.mixture.rates()[j];
+    }
+    return sum / mass;
+  }
+
   void AddPosterior(std::uint32_t kind, double weight, std::vector<double>& sum) const {
     const std::span<const double> likelihood = fit_.mixture.Likelihood(kind);
     const std::vector<double>& prior = fit_.mixture.prior();
@@ -238,6 +262,7 @@ std::vector<HitRates> HitRatesOf(const RatedRows& rated, std::span<const PageCou
   curve.Estimate(groups.of_row(), std::vector<double>(groups.size(), 1.0));
   WidenByUntoldRates(
       curve.fit(), [&](const RateColumns& columns) { return curve.Read(columns); }, rates);
+  WidenBy(curve.ReadTowardsTheFastest(), rates);
   // Pages whose reads came late may be the fastest of all.
   WidenBy(curve.Read(RateColumns(curve.fit().mixture.rates()), curve.fit().fastest_believed),
           rates);

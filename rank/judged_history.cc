@@ -38,7 +38,7 @@ class Judge {
 
   Judge(std::vector<RateKind> kinds, std::vector<Target> targets, std::size_t choices)
       : kinds_(std::move(kinds)),
-        fit_(FitRates(kinds_, FoundAt::kBetweenReads)),
+        fit_(FitRates(kinds_)),
         targets_(std::move(targets)),
         priors_(2 * choices, fit_.mixture.prior()) {}
 

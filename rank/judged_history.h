@@ -50,7 +50,7 @@ class JudgedHistory {
   TargetPages& At(TargetId target);
 
   std::size_t choices_;
-  RateKinds kinds_{FoundAt::kBetweenReads};
+  RateKinds kinds_;
   std::vector<Entry> entries_;
   std::size_t compact_at_ = std::size_t{1} << 20;
   std::uint64_t group_pages_ = 16;    // until there are many groups

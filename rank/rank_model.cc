@@ -260,9 +260,9 @@ void Ranker::RateShared(const RateView& view, RateKinds& sorter, RatedRows& rate
   }
 }
 
-RatedRows Ranker::Rate(const EvidenceTable& table, RankSource source, FoundAt found_at) const {
+RatedRows Ranker::Rate(const EvidenceTable& table, RankSource source) const {
   const RateView view(table, source);
-  RateKinds sorter(found_at);
+  RateKinds sorter;
   RatedRows rated;
   const bool joins = JoinsRowsOf(table);
   std::size_t next_shared = 0;
@@ -311,7 +311,7 @@ void Ranker::EstimateByRate(const EvidenceTable& table, RankSource source, Asked
   std::vector<double>* const relative_sd = asked.relative_sd;
   scores.assign(table.size(), 0.0);
   if (relative_sd) relative_sd->assign(table.size(), std::numeric_limits<double>::infinity());
-  const RatedRows rated = Rate(table, source, FoundAt::kMiddle);
+  const RatedRows rated = Rate(table, source);
   if (rated.kinds.empty()) return;
   const std::vector<RateMoments> moments =
       MomentsOf(FitRates(rated.kinds).mixture, rated.kinds.size());
@@ -446,7 +446,7 @@ Ranker::PageScores Ranker::ScoreByPage(RankSource source) const {
 std::vector<HitRates> Ranker::HitRatesAt(RankSource source,
                                          std::span<const PageCount> capacities) const {
   if (!IsEstimated(options_.model, source)) return {};
-  return HitRatesOf(Rate(evidence_.WholeSpans(), source, FoundAt::kBetweenReads), capacities);
+  return HitRatesOf(Rate(evidence_.WholeSpans(), source), capacities);
 }
 
 }  // namespace tmprof

@@ -25,7 +25,6 @@ namespace tmprof {
 class RateKinds;
 class RateView;
 struct RatedRows;
-enum class FoundAt : std::uint8_t;
 
 enum class RankModel : std::uint8_t {
   kSum,   // references + samples, the paper's plain sum (TMP, IPDPS 2021)
@@ -149,7 +148,7 @@ class Ranker {
   };
   using PageEstimates = std::vector<PageEstimate>;  // by row of pages_.pages()
 
-  RatedRows Rate(const EvidenceTable& table, RankSource source, FoundAt found_at) const;
+  RatedRows Rate(const EvidenceTable& table, RankSource source) const;
   void RateShared(const RateView& view, RateKinds& sorter, RatedRows& rated) const;
   bool JoinsRowsOf(const EvidenceTable& table) const;
   // Scores and, unless they are null, what else is asked for.

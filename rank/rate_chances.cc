@@ -322,7 +322,7 @@ ChanceBounds EstimateChances(const ChancesInput& input, const ChanceQuestions& q
     bounds.idle.resize(questions.ages());
     return bounds;
   }
-  RateFit fit = FitRates(input.kinds, FoundAt::kBetweenReads, SlowestAsked(input, questions));
+  RateFit fit = FitRates(input.kinds, SlowestAsked(input, questions));
   Mixture& mixture = fit.mixture;
   const bool any_bits = std::ranges::any_of(input.kinds, &RateKind::looked_at);
   const std::vector<double> near = mixture.prior();

@@ -74,10 +74,6 @@ constexpr int kMantissaBitsDropped = std::numeric_limits<double>::digits - 1 - k
 std::uint64_t LogCode(double value) {
   return value <= 0 ? 0 : std::bit_cast<std::uint64_t>(value) >> kMantissaBitsDropped;
 }
-// The least value of that code.
-double FromLogCode(std::uint64_t code) {
-  return std::bit_cast<double>(code << kMantissaBitsDropped);
-}
 // Exact up to 5, logarithmic for more.
 std::uint64_t CountCode(double count) { return LogCode(1 + 4 * count); }
 
@@ -93,17 +89,18 @@ double EntrySeconds(const RateKind& kind) {
   return kind.mean.seconds_at_risk * kind.mean.pages / EntryPages(kind);
 }
 
-// The mean delay of the first reads of pages that fast tries found. An access is put in the middle
-// of the time before the read that found it.
+// The mean delay of the first reads that found a page of such an entry. Half of it counts as time
+// at risk.
 double FirstReadSeconds(const RateKind& kind) {
   return 2 * kind.mean.first_read_seconds * kind.mean.pages /
          (EntryPages(kind) * kind.mean.first_read_finds);
 }
 
-// The log-likelihood of so many accesses found, and so many not, each within a time that holds
-// `expected` accesses.
-double LogLikelihoodOfTries(double found, double not_found, double expected) {
-  return (found > 0 ? found * std::log(-std::expm1(-expected)) : 0) - not_found * expected;
+// The mean time to a first access, one entry at a time. Precondition: there are finds.
+double MeanSecondsToFind(const RateKind& kind) {
+  const double first_read_seconds =
+      kind.mean.first_read_seconds * kind.mean.pages / EntryPages(kind);
+  return (EntrySeconds(kind) + first_read_seconds) / kind.finds();
 }
 
 double Observations(const std::vector<LikelihoodRow>& rows) {
@@ -139,126 +136,77 @@ double ShortestOf(std::vector<TimeOfPieces>& times) {
 std::map<double, double> ShortestTimes(const std::vector<RateKind>& kinds) {
   std::map<double, std::vector<TimeOfPieces>> times;
   for (const RateKind& kind : kinds) {
-    const double finds = kind.mean.first_accesses + kind.mean.first_read_finds;
-    if (kind.looked_at() && finds > 0) {
-      const double entries = kind.mean.pages / EntryPages(kind);
-      const double seconds = EntrySeconds(kind) + kind.mean.first_read_seconds * entries;
-      times[EntryPages(kind)].push_back({seconds / finds, kind.pieces});
-    }
+    if (kind.looked_at() && kind.finds() > 0)
+      times[EntryPages(kind)].push_back({MeanSecondsToFind(kind), kind.pieces});
   }
   std::map<double, double> shortest;
   for (auto& [pages, list] : times) shortest[pages] = ShortestOf(list);
   return shortest;
 }
 
-// Per entry size, the rate of a base page above which each first read finds its entry, by the
-// shortest times that single first accesses took.
-std::map<double, double> LimitsOfFirstReads(const std::vector<RateKind>& kinds) {
-  std::map<double, std::vector<TimeOfPieces>> times;
+// Per entry size, the rate of a base page above which each first read finds its entry: two accesses
+// in the time to that read, the mean over all that found one. Where the trace does not say which
+// reads found, the shortest times tell.
+std::map<double, double> LimitsOfFirstReads(const std::vector<RateKind>& kinds,
+                                            const std::map<double, double>& shortest) {
+  struct Sum {
+    double finds = 0;
+    double limits = 0;
+  };
+  std::map<double, Sum> sums;
   for (const RateKind& kind : kinds) {
-    for (const auto& [seconds, pieces] : kind.shortest_finds) {
-      times[EntryPages(kind)].push_back({seconds, pieces});
-    }
+    const double finds = kind.pieces * kind.mean.first_read_finds;
+    if (finds <= 0) continue;
+    Sum& sum = sums[EntryPages(kind)];
+    sum.finds += finds;
+    sum.limits += finds * 2 / (FirstReadSeconds(kind) * EntryPages(kind));
   }
   std::map<double, double> limits;
-  for (auto& [pages, list] : times) limits[pages] = 1 / (ShortestOf(list) * pages);
+  for (const auto& [pages, seconds] : shortest) limits[pages] = 1 / (seconds * pages);
+  for (const auto& [pages, sum] : sums) limits[pages] = sum.limits / sum.finds;
   return limits;
 }
 
-// The time to a first access that stands for all that were seen.
-double MiddleOfFinds(const RateKind& kind) {
-  if (kind.mean.first_accesses <= 0) return 0;
-  return std::min(std::sqrt(kind.mean.square_seconds / kind.mean.first_accesses),
-                  kind.mean.seconds_at_risk / kind.mean.first_accesses);
-}
-
-// An access that a read found may have been as far from the middle between that read and the one
-// before. Times are of a base page of the entry.
-struct FindSpread {
-  double first_finds = 0;  // by first reads after a clear, which has no read before
-  double first_reach = 0;
-  double later_finds = 0;
-  double later_reach = 0;
+// Finds of later reads, as if some were equally far from the read before and the others next to it:
+// the times to the reads, and their squares, add up to what was seen.
+struct EqualFinds {
+  double finds = 0;
+  double page_seconds_to_read =
+      0;  // from the middle between the two reads, times the entry's pages
 };
-
-// Finds are alike if mean square / square of the mean is below this, as that of late first reads
-// is. One find of 64 by a second read makes it 1.22.
-constexpr double kMostUnevenFirstReads = 1.2;
-bool FindsAreAlike(const RateKind& kind) {
-  const double middle = MiddleOfFinds(kind);
-  return kind.mean.square_seconds <
-         kMostUnevenFirstReads * middle * middle * kind.mean.first_accesses;
-}
-// If first reads come later than this on average, in units of the earliest, what they say of rates
-// near their limit outweighs the few tries, and is too low: a zipf on an idle host was told .67
-// [.63, .71] where .79 is true.
-constexpr double kLateReads = 1.25;
-
-// Reads are in ratio 4: the second middle is five times as late as the first, and the reach is 0.6
-// of each later middle. How many finds were the first read's is told by their mean square.
-// `limits`: LimitsOfFirstReads().
-FindSpread SpreadOf(const RateKind& kind, const std::map<double, double>& shortest,
-                    const std::map<double, double>& limits) {
-  constexpr double kSecondMiddle = 5;
-  constexpr double kLaterReach = 0.6;
-  const double finds = kind.mean.first_accesses;
-  const double middle = MiddleOfFinds(kind) * kind.mean.pages;
-  if (middle <= 0) return {};
-  const auto it = shortest.find(EntryPages(kind));
-  if (it == shortest.end()) return {.later_finds = finds, .later_reach = kLaterReach * middle};
-  const double first = std::min(it->second * EntryPages(kind), middle);
-  const double square = kind.mean.square_seconds / finds * kind.mean.pages * kind.mean.pages;
-  // First reads come late on a busy machine, but seldom so late that second ones would be nearer.
-  const auto limit = limits.find(EntryPages(kind));
-  if (limit != limits.end() && middle * limit->second < std::sqrt(kSecondMiddle) &&
-      FindsAreAlike(kind))
-    return {.first_finds = finds, .first_reach = middle};
-  const double later =
-      std::clamp((square / (first * first) - 1) / (kSecondMiddle * kSecondMiddle - 1), 0.0, 1.0);
-  return {.first_finds = finds * (1 - later),
-          .first_reach = first,
-          .later_finds = finds * later,
-          .later_reach = kLaterReach * (later < 1 ? kSecondMiddle * first : middle)};
+EqualFinds EqualFindsOf(const RateKind& kind) {
+  const double sum = kind.mean.seconds_to_read;
+  const double squares = kind.mean.square_seconds_to_read;
+  if (sum <= 0 || squares <= 0) return {};
+  return {.finds = sum * sum / squares, .page_seconds_to_read = squares / sum * kind.mean.pages};
 }
 
-// An access between two reads is put in the middle between them, but it may have been at any time
-// from the one to the other: at a rate r, e^(-r middle) r becomes the integral of e^(-r t) r, which
-// is sinh(r reach) / (r reach) times as much, up to a constant.
-double LogOfSpread(double x) {
-  if (x < 1e-3) return 0;
-  return x < 20 ? std::log(std::sinh(x) / x) : x - std::log(2 * x);
-}
+// Finds of later reads are so old that they count as none if they are such a part of those of first
+// reads.
+constexpr double kHardlyAny = 0.05;
 
 // Rates below this part of the first read's limit are told apart by later reads.
 constexpr double kNearLimit = 0.25;
 
 // The entry sizes of which pages without a fast try may be faster than the first read can tell.
 // `mixture`: without rates that few pages may show by chance.
-std::vector<UntoldRates> FindUntold(const std::vector<RateKind>& kinds, const Mixture& mixture) {
+std::vector<UntoldRates> FindUntold(const std::vector<RateKind>& kinds, const Mixture& mixture,
+                                    const std::map<double, double>& limits) {
   std::vector<UntoldRates> untold;
   std::vector<double> is_near(mixture.rates().size());
-  for (const auto& [pages, limit] : LimitsOfFirstReads(kinds)) {
+  for (const auto& [pages, limit] : limits) {
     std::ranges::transform(mixture.rates(), is_near.begin(),
                            [limit](double rate) { return rate >= kNearLimit * limit ? 1.0 : 0.0; });
     const UntoldRates rates{.entry_pages = pages, .from = kNearLimit * limit, .limit = limit};
     double near = 0;
     double tried_near = 0;
-    double alike = 0;
-    double lateness = 0;  // times to their finds, in units of the shortest
     for (std::uint32_t k = 0; k < kinds.size(); ++k) {
-      if (rates.AreOf(kinds[k])) {
-        const double pieces = kinds[k].pieces * mixture.Mean(k, is_near);
-        near += pieces;
-        if (FindsAreAlike(kinds[k])) {
-          alike += pieces;
-          lateness += pieces * MiddleOfFinds(kinds[k]) * kinds[k].mean.pages * limit * pages;
-        }
-      }
+      const double pieces = kinds[k].pieces;
+      if (rates.AreOf(kinds[k])) near += pieces * mixture.Mean(k, is_near);
       if (kinds[k].mean.fast_looks > 0 && EntryPages(kinds[k]) == pages)
-        tried_near += kinds[k].pieces * mixture.Mean(k, is_near);
+        tried_near += pieces * mixture.Mean(k, is_near);
     }
-    const bool late = lateness > kLateReads * alike;
-    if (near >= kLeastUntold && (tried_near < kTriedThatTell || late)) untold.push_back(rates);
+    if (near >= kLeastUntold && tried_near < kTriedThatTell) untold.push_back(rates);
   }
   return untold;
 }
@@ -295,49 +243,63 @@ double FastestBelieved(const std::vector<RateKind>& kinds, const Mixture& mixtur
   return mixture.rates()[j];
 }
 
+// Adds the log-likelihood of waits for an access to an entry, each so long: that so many saw one,
+// and so many did not. `page_seconds`: of each wait, times the entry's pages.
+void AddWaits(const Mixture& mixture, double page_seconds, double saw_one, double saw_none,
+              double* log_likelihood) {
+  if (!(page_seconds > 0)) return;
+  if (saw_one > 0)
+    AddLogChances(mixture.log_rates(), std::log(page_seconds), saw_one, log_likelihood);
+  if (saw_none <= 0) return;
+  for (std::size_t j = 0; j < mixture.rates().size(); ++j)
+    log_likelihood[j] -= saw_none * page_seconds * mixture.rates()[j];
+}
+
+// Adds, up to a constant, the log-likelihood of the reads that followed clears.
+void AddReads(const RateKind& kind, const Mixture& mixture,
+              const std::map<double, double>& shortest, const std::map<double, double>& limits,
+              double* log_likelihood) {
+  const RateEvidence& mean = kind.mean;
+  const double entry_pages = EntryPages(kind);
+  const double page_seconds = mean.seconds_at_risk * mean.pages;
+  const EqualFinds later = EqualFindsOf(kind);
+  if (mean.first_accesses > 0 && mean.first_read_finds <= 0 && later.finds <= 0) {
+    // The trace does not say which reads found: all faster rates look like the fastest.
+    const double most = kSaturatedRate / shortest.at(entry_pages) / entry_pages;
+    const double log_most = std::log(most);
+    for (std::size_t j = 0; j < mixture.rates().size(); ++j) {
+      log_likelihood[j] += mean.first_accesses * std::min(mixture.log_rates()[j], log_most) -
+                           std::min(mixture.rates()[j], most) * page_seconds;
+    }
+    return;
+  }
+  // Each access lies between two reads. Nothing was accessed before the earlier one of them.
+  AddWaits(mixture, 2 * later.page_seconds_to_read, later.finds, 0, log_likelihood);
+  // The remaining finds get the mean width of a first read.
+  const double near = std::max(0.0, mean.first_accesses - later.finds);
+  if (near > 0) AddWaits(mixture, 2 / limits.at(entry_pages), near, 0, log_likelihood);
+  AddWaits(mixture, std::max(0.0, page_seconds - later.finds * later.page_seconds_to_read), 0, 1,
+           log_likelihood);
+  if (mean.first_read_finds > 0)
+    AddWaits(mixture, FirstReadSeconds(kind) * entry_pages, mean.first_read_finds, 0,
+             log_likelihood);
+}
+
 // Adds, up to a constant, the bits' log-likelihood of a span each of whose pages is accessed at one
 // rate, for each rate of the grid.
 void AddBitLogLikelihood(const RateKind& kind, const Mixture& mixture,
                          const std::map<double, double>& shortest,
-                         const std::map<double, double>& limits, FoundAt found_at,
-                         double* log_likelihood) {
+                         const std::map<double, double>& limits, double* log_likelihood) {
   if (!kind.looked_at()) return;
-  double most = std::numeric_limits<double>::infinity();
+  AddReads(kind, mixture, shortest, limits, log_likelihood);
+  const RateEvidence& mean = kind.mean;
+  if (mean.fast_looks <= 0) return;
   const double entry_pages = EntryPages(kind);
-  if (const auto it = shortest.find(entry_pages); it != shortest.end()) {
-    most = kSaturatedRate / it->second / entry_pages;
-  }
-  const double page_seconds_at_risk = kind.mean.seconds_at_risk * kind.mean.pages;
-  const double log_most = std::log(most);
-  const double finds = kind.mean.first_accesses;
-  const FindSpread spread =
-      found_at == FoundAt::kBetweenReads ? SpreadOf(kind, shortest, limits) : FindSpread{};
-  for (std::size_t j = 0; j < mixture.rates().size(); ++j) {
-    const double rate = std::min(mixture.rates()[j], most);
-    log_likelihood[j] += finds * std::min(mixture.log_rates()[j], log_most) -
-                         rate * page_seconds_at_risk +
-                         spread.first_finds * LogOfSpread(rate * spread.first_reach) +
-                         spread.later_finds * LogOfSpread(rate * spread.later_reach);
-  }
-  if (kind.mean.first_read_finds > 0) {
-    const double seconds = FirstReadSeconds(kind) * entry_pages;
-    for (std::size_t j = 0; j < mixture.rates().size(); ++j) {
-      log_likelihood[j] +=
-          LogLikelihoodOfTries(kind.mean.first_read_finds, 0, mixture.rates()[j] * seconds);
-    }
-  }
-  if (kind.mean.fast_looks > 0) {
-    const double seconds = kind.mean.fast_seconds / kind.mean.fast_looks * entry_pages;
-    const double not_found = kind.mean.fast_looks - kind.mean.fast_found;
-    const double earlier = kind.mean.fast_earlier;
-    const double earlier_seconds =
-        earlier > 0 ? kind.mean.fast_earlier_seconds / earlier * entry_pages : 0;
-    for (std::size_t j = 0; j < mixture.rates().size(); ++j) {
-      const double rate = mixture.rates()[j];
-      log_likelihood[j] += LogLikelihoodOfTries(kind.mean.fast_found, not_found, rate * seconds) +
-                           LogLikelihoodOfTries(earlier, 0, rate * earlier_seconds);
-    }
-  }
+  AddWaits(mixture, mean.fast_seconds / mean.fast_looks * entry_pages, mean.fast_found,
+           mean.fast_looks - mean.fast_found, log_likelihood);
+  if (mean.fast_earlier > 0)
+    AddWaits(mixture, mean.fast_earlier_seconds / mean.fast_earlier * entry_pages,
+             mean.fast_earlier, 0, log_likelihood);
 }
 
 std::vector<double> Powers(const std::vector<double>& rates, double exponent) {
@@ -351,11 +313,13 @@ std::vector<double> Powers(const std::vector<double>& rates, double exponent) {
 // is unbiased, because bits and samples are independent given the rate.
 SampleResponse LearnResponse(const std::vector<RateKind>& kinds, const Mixture& by_bits,
                              const std::map<double, double>& shortest) {
+  // Fast tries tell rates that all look alike at the first read. Such pages are often in the cache,
+  // and get fewer samples than their accesses are worth.
   const auto unsaturated = [&](const RateKind& kind) {
     const auto it = shortest.find(EntryPages(kind));
-    return kind.looked_at() &&
-           (it == shortest.end() ||
-            EntrySeconds(kind) > kSaturatedBand * it->second * kind.mean.first_accesses);
+    return kind.looked_at() && (it == shortest.end() || kind.finds() <= 0 ||
+                                kind.mean.fast_found < kind.mean.fast_looks ||
+                                MeanSecondsToFind(kind) > kSaturatedBand * it->second);
   };
   const auto looked_at = [](const RateKind& kind) { return kind.looked_at(); };
   // Samples seen in all, and the log-likelihood and scale for one exponent, over chosen kinds.
@@ -410,19 +374,18 @@ std::uint32_t RateKinds::Add(const RateEvidence& evidence) {
       CountCode(evidence.first_accesses) << 40 | CountCode(evidence.samples) << 20 |
           LogCode(evidence.seconds_at_risk),
       static_cast<std::uint64_t>(evidence.pages) << 16 | LogCode(evidence.seconds_watched),
-      CountCode(evidence.first_read_finds) << 20 | LogCode(evidence.first_read_seconds),
+      CountCode(evidence.first_read_finds) << 20 |
+          (evidence.first_read_finds > 0
+               ? LogCode(evidence.first_read_seconds / evidence.first_read_finds) >> 1
+               : 0),
       CountCode(evidence.fast_looks) << 40 | CountCode(evidence.fast_found) << 20 |
           LogCode(evidence.fast_seconds),
-      CountCode(evidence.fast_earlier) << 20 | LogCode(evidence.fast_earlier_seconds),
-      found_at_ == FoundAt::kBetweenReads ? LogCode(evidence.square_seconds) : 0};
+      CountCode(evidence.fast_earlier) << 20 | LogCode(evidence.fast_earlier_seconds)};
   const auto [at, is_new] = number_.try_emplace(code, static_cast<std::uint32_t>(kinds_.size()));
   if (is_new) kinds_.push_back({.pieces = 0, .mean = {.pages = evidence.pages}});
   RateKind& kind = kinds_[at->second];
   kind.pieces += 1;
   kind.mean.Add(evidence);
-  if (found_at_ == FoundAt::kBetweenReads && std::isfinite(evidence.shortest_find_seconds)) {
-    kind.shortest_finds[FromLogCode(LogCode(evidence.shortest_find_seconds))] += 1;
-  }
   return at->second;
 }
 
@@ -430,9 +393,10 @@ std::vector<RateKind> RateKinds::Take() && {
   for (RateKind& kind : kinds_) {
     RateEvidence& mean = kind.mean;
     for (double* sum :
-         {&mean.first_accesses, &mean.seconds_at_risk, &mean.square_seconds, &mean.first_read_finds,
-          &mean.first_read_seconds, &mean.fast_looks, &mean.fast_found, &mean.fast_seconds,
-          &mean.fast_earlier, &mean.fast_earlier_seconds, &mean.samples, &mean.seconds_watched}) {
+         {&mean.first_accesses, &mean.seconds_at_risk, &mean.seconds_to_read,
+          &mean.square_seconds_to_read, &mean.first_read_finds, &mean.first_read_seconds,
+          &mean.fast_looks, &mean.fast_found, &mean.fast_seconds, &mean.fast_earlier,
+          &mean.fast_earlier_seconds, &mean.samples, &mean.seconds_watched}) {
       *sum /= kind.pieces;
     }
   }
@@ -575,9 +539,9 @@ LikelihoodRow Mixture::Row(std::uint32_t kind, double observations) const {
   return {Likelihood(kind).data(), possible_[kind].begin, possible_[kind].end, observations};
 }
 
-RateFit FitRates(const std::vector<RateKind>& kinds, FoundAt found_at, double slowest_asked) {
+RateFit FitRates(const std::vector<RateKind>& kinds, double slowest_asked) {
   const std::map<double, double> shortest = ShortestTimes(kinds);
-  const std::map<double, double> limits = LimitsOfFirstReads(kinds);
+  const std::map<double, double> limits = LimitsOfFirstReads(kinds, shortest);
 
   // The slowest and the fastest rate that bits can suggest.
   double slowest = std::min(kHighestRate, slowest_asked * kGridMargin);
@@ -608,7 +572,7 @@ RateFit FitRates(const std::vector<RateKind>& kinds, FoundAt found_at, double sl
   } else if (any_bits) {
     Mixture by_bits(slowest / kGridMargin, fastest * kGridMargin);
     by_bits.Observe(kinds, [&](const RateKind& kind, double* log_likelihood) {
-      AddBitLogLikelihood(kind, by_bits, shortest, limits, found_at, log_likelihood);
+      AddBitLogLikelihood(kind, by_bits, shortest, limits, log_likelihood);
     });
     by_bits.FitPrior(kinds, /*looked_at_only=*/true);
     response = LearnResponse(kinds, by_bits, shortest);
@@ -630,7 +594,7 @@ RateFit FitRates(const std::vector<RateKind>& kinds, FoundAt found_at, double sl
   Mixture mixture(slowest / kGridMargin, fastest * kGridMargin);
   const std::vector<double> sample_rate = Powers(mixture.rates(), response.exponent);
   mixture.Observe(kinds, [&](const RateKind& kind, double* log_likelihood) {
-    AddBitLogLikelihood(kind, mixture, shortest, limits, found_at, log_likelihood);
+    AddBitLogLikelihood(kind, mixture, shortest, limits, log_likelihood);
     const double watched = response.scale * kind.mean.pages * kind.mean.seconds_watched;
     const double exponent = kind.mean.samples * response.exponent;
     for (std::size_t j = 0; j < mixture.rates().size(); ++j) {
@@ -639,7 +603,7 @@ RateFit FitRates(const std::vector<RateKind>& kinds, FoundAt found_at, double sl
   });
   // Spans that only samples show were chosen for having one: they would make the prior too hot.
   mixture.FitPrior(kinds, /*looked_at_only=*/any_bits, by_bits_alone);
-  std::vector<UntoldRates> untold = FindUntold(kinds, mixture);
+  std::vector<UntoldRates> untold = FindUntold(kinds, mixture, limits);
   const double fast_limit = FastLimit(kinds, mixture);
   const double fastest_believed = FastestBelieved(kinds, mixture);
   return {.mixture = std::move(mixture),
@@ -650,9 +614,13 @@ RateFit FitRates(const std::vector<RateKind>& kinds, FoundAt found_at, double sl
 }
 
 bool UntoldRates::AreOf(const RateKind& kind) const {
-  const double finds = kind.mean.first_accesses;
-  return finds > 0 && kind.mean.fast_looks <= 0 && EntryPages(kind) == entry_pages &&
-         EntrySeconds(kind) * limit * entry_pages <= kSaturatedBand * finds;
+  if (kind.finds() <= 0 || kind.mean.fast_looks > 0 || EntryPages(kind) != entry_pages)
+    return false;
+  if (kind.mean.first_read_finds > 0) {
+    return kind.mean.first_accesses <= kHardlyAny * kind.mean.first_read_finds &&
+           EntrySeconds(kind) <= FirstReadSeconds(kind) / 2;
+  }
+  return MeanSecondsToFind(kind) * limit * entry_pages <= kSaturatedBand;
 }
 
 std::vector<RateMoments> MomentsOf(const Mixture& mixture, std::size_t kinds) {

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <map>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -19,28 +18,18 @@
 
 namespace tmprof {
 
-// The time that a fit assumes for an access that a read found.
-enum class FoundAt : std::uint8_t {
-  kMiddle,        // in the middle between that read and the one before: enough to rank by
-  kBetweenReads,  // at any time between: what the distribution of rates needs
-};
-
 // Pieces of evidence that are alike, as one.
 struct RateKind {
   double pieces = 0;
   RateEvidence mean;
-  // Pieces by their RateEvidence::shortest_find_seconds, ascending, to a quarter of an octave. It
-  // is empty unless FoundAt::kBetweenReads.
-  std::map<double, double> shortest_finds;
 
   bool looked_at() const { return mean.looked_at(); }
+  double finds() const { return mean.first_accesses + mean.first_read_finds; }
 };
 
 // Sorts evidence into kinds, numbered in order of first appearance, so the hash has no say.
 class RateKinds {
  public:
-  explicit RateKinds(FoundAt found_at = FoundAt::kMiddle) : found_at_(found_at) {}
-
   // The kind's number. Exact counts of 5 and less are kept apart.
   std::uint32_t Add(const RateEvidence& evidence);
   std::vector<RateKind> Take() &&;
@@ -52,7 +41,6 @@ class RateKinds {
     std::uint64_t first_reads;
     std::uint64_t fast_tries;
     std::uint64_t earlier_tries;
-    std::uint64_t squares;
     bool operator==(const Code&) const = default;
   };
   struct Hash {
@@ -60,11 +48,10 @@ class RateKinds {
       return (code.counts_and_times * 0x9E3779B97F4A7C15u) ^
              (code.pages_and_watched * 0xC2B2AE3D27D4EB4Fu) ^
              (code.first_reads * 0xD6E8FEB86659FD93u) ^ (code.fast_tries * 0xA0761D6478BD642Fu) ^
-             (code.earlier_tries * 0x9FB21C651E98DF25u) ^ (code.squares * 0xE7037ED1A0B428DBu);
+             (code.earlier_tries * 0x9FB21C651E98DF25u);
     }
   };
 
-  FoundAt found_at_;
   std::vector<RateKind> kinds_;  // `mean` holds sums
   std::unordered_map<Code, std::uint32_t, Hash> number_;
 };
@@ -92,6 +79,8 @@ class Mixture {
   // them count; where it may be once (rate_change.h) they change nothing.
   void SmoothPrior() { prior_ = Smooth(std::move(prior_)); }
   static std::vector<double> Smooth(std::vector<double> prior);
+  // Precondition: a weight for each point of the grid.
+  void SwapPrior(std::vector<double>& prior) { prior_.swap(prior); }
   // The prior that has the most of `column` (values from 0 to 1), of those that the kinds leave
   // possible beside prior(): an interval between two such priors holds the truth with 90 %.
   std::vector<double> PriorTowards(const std::vector<RateKind>& kinds, bool looked_at_only,
@@ -129,9 +118,9 @@ class Mixture {
 struct UntoldRates {
   double entry_pages;  // base pages of the entries that they are rates of
   double from;         // accesses per second of a base page
-  double limit;        // 1 / the mean time to an access that the first read finds
+  double limit;        // a first read finds six in seven entries of this rate
 
-  // Each first read found such entries, and no fast try was made.
+  // Each first read found such an entry, and no fast try was made.
   bool AreOf(const RateKind& kind) const;
 };
 
@@ -145,7 +134,7 @@ struct RateFit {
   double fastest_believed;  // the highest rate that more than chance speaks for
 };
 // Rates as slow as `slowest_asked` are possible, too, although no evidence may suggest them.
-RateFit FitRates(const std::vector<RateKind>& kinds, FoundAt found_at = FoundAt::kMiddle,
+RateFit FitRates(const std::vector<RateKind>& kinds,
                  double slowest_asked = std::numeric_limits<double>::infinity());
 
 // Moments of the posterior of one base page's rate, accesses per second.

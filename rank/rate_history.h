@@ -29,7 +29,7 @@ struct AccessEstimates {
 class RateHistory {
  public:
   // Precondition: there is a step.
-  explicit RateHistory(std::size_t steps, FoundAt found_at = FoundAt::kMiddle);
+  explicit RateHistory(std::size_t steps);
 
   // The target of the spans added next.
   void BeginTarget(TargetSteps target);
@@ -57,13 +57,19 @@ class RateHistory {
   };
 
   AccessEstimates EstimateSteady() const;
-  std::optional<double> LearnPersistence(RateChain& chain) const;
+  std::size_t StrideToLearnFrom() const;
+  struct Steady {
+    double log_likelihood;
+    std::vector<double> prior;
+  };
+  Steady FitSteady(const Mixture& mixture, std::size_t kinds) const;
+  std::optional<double> LearnPersistence(const Mixture& mixture, std::size_t kinds,
+                                         RateChain& chain) const;
   std::span<const std::uint32_t> KindsOf(std::size_t span) const {
     return std::span(kinds_).subspan(span * steps_, steps_);
   }
 
   std::size_t steps_;
-  FoundAt found_at_;
   std::vector<TargetSteps> targets_;
   std::vector<Span> spans_;
   RateKinds sorter_;

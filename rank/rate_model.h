@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstddef>
-#include <limits>
 #include <span>
 #include <vector>
 
@@ -13,19 +12,18 @@ namespace tmprof {
 
 // RateEvidence holds what is known of one span. Times are CPU time of its target.
 struct RateEvidence {
-  double pages = 1;            // base pages of the span
-  double first_accesses = 0;   // accessed bits: events …
-  double seconds_at_risk = 0;  // … and the time watched for them; 0: no bit was read
-  double square_seconds = 0;   // squares of the times to the events; 0: not known
-  // First accesses of a page that fast tries found (Evidence::first_read_finds).
-  double first_read_finds = 0;
+  double pages = 1;                   // base pages of the span
+  double first_accesses = 0;          // accessed bits: events …
+  double seconds_at_risk = 0;         // … and the time watched for them; 0: no bit was read
+  double seconds_to_read = 0;         // Evidence::page_seconds_to_read; 0: not known
+  double square_seconds_to_read = 0;  // Evidence::page_square_seconds_to_read
+  double first_read_finds = 0;        // Evidence, same name
   double first_read_seconds = 0;
   double fast_looks = 0;
   double fast_found = 0;
   double fast_seconds = 0;
   double fast_earlier = 0;
   double fast_earlier_seconds = 0;
-  double shortest_find_seconds = std::numeric_limits<double>::infinity();  // Evidence, same name
   double samples = 0;
   double seconds_watched = 0;  // time the sampler was on; 0: it was off
 

@@ -50,7 +50,8 @@ class RateView {
       rate.first_accesses = timed_ ? evidence.first_accesses : evidence.references;
       rate.seconds_at_risk = (timed_ ? evidence.page_seconds_at_risk : evidence.looks) / pages;
       if (timed_) {
-        rate.square_seconds = evidence.page_square_seconds / (pages * pages);
+        rate.seconds_to_read = evidence.page_seconds_to_read / pages;
+        rate.square_seconds_to_read = evidence.page_square_seconds_to_read / (pages * pages);
         rate.first_read_finds = evidence.first_read_finds;
         rate.first_read_seconds = evidence.first_read_page_seconds / pages;
         rate.fast_looks = evidence.fast_looks;
@@ -58,9 +59,6 @@ class RateView {
         rate.fast_seconds = evidence.fast_seconds;
         rate.fast_earlier = evidence.fast_earlier;
         rate.fast_earlier_seconds = evidence.fast_earlier_seconds;
-        rate.shortest_find_seconds = evidence.shortest_find_seconds;
-      } else if (rate.first_accesses > 0) {
-        rate.shortest_find_seconds = 1;
       }
     }
     if (use_samples_) {

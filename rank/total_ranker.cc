@@ -293,7 +293,7 @@ ChancesOverTime TotalRanker::EstimateChances(
     }
     of_steps.idle_cpu_seconds.push_back(std::move(by_age));
   };
-  RateHistory history(steps_.size(), FoundAt::kBetweenReads);
+  RateHistory history(steps_.size());
   const std::vector<std::uint32_t> row_of = FillHistory(rows, source, begun, history, nullptr);
   over_time.bounds = std::move(history).EstimateChances(
       std::move(of_steps), [&](std::size_t span, const SpanChances& chances) {

@@ -35,5 +35,20 @@ TEST(Exponentiate, WhatIsFarLessIsNextToNothingAndPositive) {
   }
 }
 
+TEST(AddLogChances, AreWithinTheirErrorFromRareToCertain) {
+  for (double log_expected = -40; log_expected < 20; log_expected += 0.0173) {
+    double sum = 0;
+    AddLogChances(std::vector<double>{log_expected - 3}, 3, 1, &sum);
+    ASSERT_NEAR(sum, std::log(-std::expm1(-std::exp(log_expected))), 1e-5) << log_expected;
+  }
+}
+
+TEST(AddLogChances, AddUpAsOftenAsTheyCount) {
+  std::vector<double> sum{5, 7};
+  AddLogChances(std::vector<double>{0, std::log(2)}, 0, 2.5, sum.data());
+  EXPECT_NEAR(sum[0], 5 + 2.5 * std::log(-std::expm1(-1.0)), 1e-4);
+  EXPECT_NEAR(sum[1], 7 + 2.5 * std::log(-std::expm1(-2.0)), 1e-4);
+}
+
 }  // namespace exponentials_test
 }  // namespace tmprof

@@ -395,11 +395,12 @@ TEST(HitRates, AttainableAreOfThePagesThatTheRankingChooses) {
 // A page that has changed for sure counts by what was seen since, and its older evidence not at
 // all.
 TEST(HitRates, OfPagesThatChangedForSureDependOnNoOlderEvidence) {
-  RateKinds sorter(FoundAt::kBetweenReads);
+  RateKinds sorter;
   const auto kind = [&](double seconds) {
     return sorter.Add({.first_accesses = 4,
                        .seconds_at_risk = 4 * seconds,
-                       .square_seconds = 4 * seconds * seconds});
+                       .seconds_to_read = 2 * seconds,
+                       .square_seconds_to_read = seconds * seconds});
   };
   const std::uint32_t slow = kind(0.5);
   const std::uint32_t fast = kind(0.001);
@@ -442,47 +443,37 @@ TEST(HitRatesMonteCarlo, OfASlowProgramAreToldTheBetterTheMoreIsSeen) {
 
 // A scanner's time to a first access of each page in turn, if all have this rate.
 RateKinds KindsAtOneRate(double rate, std::uint32_t pages) {
-  RateKinds sorter(FoundAt::kBetweenReads);
+  RateKinds sorter;
   for (std::uint32_t i = 0; i < pages; ++i) {
     const double seconds = std::max(0.125e-3, -std::log1p(-(i + 0.5) / pages) / rate);
-    sorter.Add({.first_accesses = 1,
-                .seconds_at_risk = seconds,
-                .square_seconds = seconds * seconds,
-                .shortest_find_seconds = seconds});
+    sorter.Add({.first_accesses = 1, .seconds_at_risk = seconds});
   }
   return sorter;
 }
 
 TEST(FitRates, FindsNoUntoldRatesWhereTheReadsResolveAll) {
   for (const double rate : {1.0, 10.0, 300.0}) {
-    EXPECT_TRUE(FitRates(KindsAtOneRate(rate, 8192).Take(), FoundAt::kBetweenReads).untold.empty())
-        << rate;
+    EXPECT_TRUE(FitRates(KindsAtOneRate(rate, 8192).Take()).untold.empty()) << rate;
   }
-  EXPECT_FALSE(FitRates(KindsAtOneRate(50e3, 8192).Take(), FoundAt::kBetweenReads).untold.empty());
+  EXPECT_FALSE(FitRates(KindsAtOneRate(50e3, 8192).Take()).untold.empty());
 }
 
 // Pages of 50 000 accesses a second are found by first reads that come 0.25 to 0.5 ms after the
 // clear. A tenth of the pages were tried within 64 us, of which such a rate finds 96 %.
 TEST(FitRates, TakesNoPageForSlowerBecauseFirstReadsCameLate) {
-  RateKinds sorter(FoundAt::kBetweenReads);
+  RateKinds sorter;
   for (int page = 0; page < 4000; ++page) {
     const double middle = 0.125e-3 * (1 + page % 10 / 9.0);
-    RateEvidence seen{.first_accesses = 6,
-                      .seconds_at_risk = 6 * middle,
-                      .square_seconds = 6 * middle * middle,
-                      .shortest_find_seconds = middle};
+    RateEvidence seen{.first_read_finds = 6, .first_read_seconds = 6 * middle};
     if (page % 10 == 0) {
-      seen = {.first_read_finds = 6,
-              .first_read_seconds = 6 * middle,
-              .fast_looks = 2,
-              .fast_found = page % 250 == 0 ? 1.0 : 2.0,
-              .fast_seconds = 128e-6,
-              .shortest_find_seconds = middle};
+      seen.fast_looks = 2;
+      seen.fast_found = page % 250 == 0 ? 1 : 2;
+      seen.fast_seconds = 128e-6;
     }
     sorter.Add(seen);
   }
   const std::vector<RateKind> kinds = std::move(sorter).Take();
-  const RateFit fit = FitRates(kinds, FoundAt::kBetweenReads);
+  const RateFit fit = FitRates(kinds);
   double rates = 0;
   double pages = 0;
   for (std::uint32_t k = 0; k < kinds.size(); ++k) {
@@ -502,9 +493,39 @@ TEST(FitRates, FindsNoUntoldRatesIfEnoughPagesWereTried) {
                   .fast_found = 1,
                   .fast_seconds = 2 * 16e-6});
     }
-    const RateFit fit = FitRates(std::move(sorter).Take(), FoundAt::kBetweenReads);
+    const RateFit fit = FitRates(std::move(sorter).Take());
     EXPECT_EQ(fit.untold.empty(), tried == 300) << tried;
   }
+}
+
+// Tries of 64 us found half of the fast pages that were tried. The more were tried, the fewer of
+// the others can be far faster.
+TEST(HitRates, HaveNarrowerIntervalsTheMoreFastPagesWereTried) {
+  const auto oracle = [](std::uint64_t tried) {
+    std::vector<PageRecord> records;
+    for (std::uint64_t vpn = 0; vpn < 30'000; ++vpn) {
+      const bool is_fast = vpn % 10 == 0;
+      PageRecord record = Visited(vpn, 4, std::chrono::microseconds(is_fast ? 500 : 40'000));
+      if (is_fast) {
+        record.first_read_finds = 4;
+        record.first_read_time = LogDuration::FromNanoseconds(std::chrono::microseconds(1000));
+      }
+      if (is_fast && vpn / 10 % (3'000 / tried) == 0) {
+        record.fast_looks = 2;
+        record.fast_found = 1;
+        record.fast_time = LogDuration::FromNanoseconds(std::chrono::microseconds(128));
+      }
+      records.push_back(record);
+    }
+    Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+    ranker.Absorb(Epoch(0, records));
+    const std::vector<PageCount> capacities{PageCount(300)};
+    return *ranker.HitRatesAt(RankSource::kReferences, capacities)[0].oracle;
+  };
+  const HitRate few = oracle(150);
+  const HitRate many = oracle(3'000);
+  EXPECT_NEAR(few.value, many.value, 0.03);
+  EXPECT_GT(few.high, many.high + 0.01);
 }
 
 struct Part {
@@ -553,13 +574,8 @@ TEST(HitRates, AreToldOfPagesThatTheFirstReadMisses) {
 
 TEST(HitRates, OfBasePagesHaveTheirOwnLimitBesideASlowHugePage) {
   RateKinds sorter = KindsAtOneRate(300, 8192);
-  sorter.Add({.pages = 512,
-              .first_accesses = 1,
-              .seconds_at_risk = 2.0 / 512,
-              .square_seconds = 4.0 / 512 / 512,
-              .shortest_find_seconds = 2});
-  for (const UntoldRates& untold :
-       FitRates(std::move(sorter).Take(), FoundAt::kBetweenReads).untold) {
+  sorter.Add({.pages = 512, .first_accesses = 1, .seconds_at_risk = 2.0 / 512});
+  for (const UntoldRates& untold : FitRates(std::move(sorter).Take()).untold) {
     EXPECT_EQ(untold.entry_pages, 512);
   }
 }

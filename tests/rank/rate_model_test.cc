@@ -196,6 +196,35 @@ TEST(RateModel, ClocksThatRunTwiceAsFastHalveTheRatesOfTries) {
   EXPECT_NEAR(EstimateRates(pages).accesses_per_second[0], 12'400, 1'500);
 }
 
+// Pages of 20 000 accesses a second, half of which are tried at 64 us alone, and the others at 16
+// us, too. They are in the cache: they get an eighth of the samples that their accesses are worth.
+TEST(RateModel, PagesThatWereTriedAreNotTakenForSlowBecauseTheyAreInTheCache) {
+  std::vector<RateEvidence> pages(
+      900, {.first_accesses = 10, .seconds_at_risk = 0.05, .samples = 2, .seconds_watched = 10});
+  for (int page = 0; page < 100; ++page) {
+    RateEvidence hot{.first_read_finds = 9,
+                     .first_read_seconds = 9 * 200e-6,
+                     .fast_looks = 2,
+                     .samples = 25,
+                     .seconds_watched = 10};
+    if (page < 49) {
+      hot.fast_earlier = 2;
+      hot.fast_earlier_seconds = 2 * 60e-6;
+      hot.fast_found = page < 26;
+      hot.fast_seconds = 2 * 15e-6;
+    } else {
+      hot.fast_found = page < 91;
+      hot.fast_seconds = 2 * 60e-6;
+    }
+    pages.push_back(hot);
+  }
+  const RateEstimates estimates = EstimateRates(pages);
+  double sum = 0;
+  for (std::size_t page = 900; page < 1000; ++page) sum += estimates.accesses_per_second[page];
+  EXPECT_NEAR(sum / 100, 20'000, 5'000);
+  EXPECT_LT(estimates.response.exponent, 0.8);
+}
+
 TEST(RateModel, ASpansRateIsSharedByItsPages) {
   const RateEstimates estimates = EstimateMany(
       std::vector<RateEvidence>(1000, {.pages = 512, .first_accesses = 100, .seconds_at_risk = 2}));

@@ -80,20 +80,28 @@ void VisitBlock(std::size_t first, const Rates& rates, const Scenario& scenario,
       ++set;
       seen.references[first + i] += 1;
       if (first_access[i] <= before) continue;
-      if (before == 0 && !scenario.fast_s.empty() &&
-          (scenario.fast_part == 1 || chance.Uniform() < scenario.fast_part)) {
+      if (before == 0) {
         page.first_read_finds += 1;
         page.first_read_seconds += read / 2;
-        TryFast(rates[first + i], scenario.fast_s, chance, page);
+        if (!scenario.fast_s.empty() &&
+            (scenario.fast_part == 1 || chance.Uniform() < scenario.fast_part))
+          TryFast(rates[first + i], scenario.fast_s, chance, page);
       } else {
         page.first_accesses += 1;
         page.seconds_at_risk += (read - before) / 2;
-        page.square_seconds += (read + before) * (read + before) / 4;
+        page.seconds_to_read += (read - before) / 2;
+        page.square_seconds_to_read += (read - before) * (read - before) / 4;
       }
     }
     if (scenario.stop_at_half && set >= kBlockPages / 2) return;
     before = read;
   }
+}
+
+// As if each access had come in the middle between two reads.
+double FindsOf(const RateEvidence& page) { return page.first_accesses + page.first_read_finds; }
+double SecondsOf(const RateEvidence& page) {
+  return page.seconds_at_risk + page.first_read_seconds;
 }
 
 std::vector<double> Estimate(const Observation& seen, bool bits, bool samples) {
@@ -186,6 +194,9 @@ EpochProfile ToEpoch(const Observation& seen, int index) {
             .first_accesses =
                 static_cast<std::uint32_t>(evidence.first_accesses + evidence.first_read_finds),
             .time_at_risk = time(evidence.seconds_at_risk + evidence.first_read_seconds),
+            .first_read_finds = static_cast<std::uint32_t>(evidence.first_read_finds),
+            .first_read_time = time(2 * evidence.first_read_seconds),
+            .later_read_time = time(2 * evidence.seconds_to_read),
             .load_samples = static_cast<std::uint32_t>(evidence.samples),
             .fast_looks = static_cast<std::uint32_t>(evidence.fast_looks),
             .fast_found = static_cast<std::uint32_t>(evidence.fast_found),
@@ -246,22 +257,22 @@ std::vector<double> GammaPoisson(const Observation& seen) {
   double events = 0;
   double at_risk = 0;
   for (const RateEvidence& page : seen.evidence) {
-    events += page.first_accesses;
-    at_risk += page.seconds_at_risk;
+    events += FindsOf(page);
+    at_risk += SecondsOf(page);
   }
   const double prior_seconds = events > 0 ? kShape * at_risk / events : 1;
   double samples = 0;
   double accesses = 0;
   for (const RateEvidence& page : seen.evidence) {
-    if (page.seconds_at_risk == 0) continue;
+    if (SecondsOf(page) == 0) continue;
     samples += page.samples;
-    accesses += (kShape + page.first_accesses) / (prior_seconds + page.seconds_at_risk);
+    accesses += (kShape + FindsOf(page)) / (prior_seconds + SecondsOf(page));
   }
   const double equivalent_seconds = accesses > 0 ? samples / accesses : 1;
   std::vector<double> score;
   for (const RateEvidence& page : seen.evidence) {
-    score.push_back((kShape + page.first_accesses + page.samples) /
-                    (prior_seconds + page.seconds_at_risk + equivalent_seconds));
+    score.push_back((kShape + FindsOf(page) + page.samples) /
+                    (prior_seconds + SecondsOf(page) + equivalent_seconds));
   }
   return score;
 }

@@ -54,8 +54,7 @@ struct Observation {
 Observation Observe(const Rates& rates, const Scenario& scenario, std::uint32_t seed);
 
 // The record that a recorder would have stored of the second [index, index + 1): the pages of
-// target 0, times at risk in whole codes. Precondition: a page was visited once at most if there
-// are fast tries.
+// target 0, times in whole codes.
 EpochProfile ToEpoch(const Observation& seen, int index);
 
 // A scanner's turn through all 2 MiB blocks of so many pages, in an order of chance, over and over.

@@ -262,12 +262,7 @@ TotalAccuracy Simulate(const std::string& name, simulation::Rates (*rates_of)(st
         .blocks = rotation.Next(blocks_per_epoch), .samples_per_second = 1000.0 / 8, .seconds = 1};
     const auto seen = simulation::Observe(rates, scenario, 100 + static_cast<unsigned>(e));
     for (std::size_t page = 0; page < kPages; ++page) {
-      const RateEvidence& more = seen.evidence[page];
-      RateEvidence& sum = pooled.evidence[page];
-      sum.first_accesses += more.first_accesses;
-      sum.seconds_at_risk += more.seconds_at_risk;
-      sum.samples += more.samples;
-      sum.seconds_watched += more.seconds_watched;
+      pooled.evidence[page].Add(seen.evidence[page]);
       truth[page] += rates[page];
     }
     ranker.Absorb(simulation::ToEpoch(seen, e));
