@@ -171,8 +171,8 @@ std::map<double, double> LimitsOfFirstReads(const std::vector<RateKind>& kinds,
 // the times to the reads, and their squares, add up to what was seen.
 struct EqualFinds {
   double finds = 0;
-  double page_seconds_to_read =
-      0;  // from the middle between the two reads, times the entry's pages
+  // The time from the middle between the two reads, times the entry's pages.
+  double page_seconds_to_read = 0;
 };
 EqualFinds EqualFindsOf(const RateKind& kind) {
   const double sum = kind.mean.seconds_to_read;

@@ -197,7 +197,7 @@ TEST_F(LiveRecording, OfObjectsNamesVariablesOfFilesAndStacksOfThreads) {
     ADD_FAILURE() << "no " << kind << " " << name << " in " << report.out;
     return {{"references", 0}, {"samples", 0}};
   };
-  // What was not looked at has no row.
+  // An object that was not looked at has no row.
   const auto heat_of_cold = [&](const std::string& kind, const std::string& name) {
     double heat = 0;
     for (const Json& row : objects["rows"])

@@ -498,6 +498,20 @@ TEST(FitRates, FindsNoUntoldRatesIfEnoughPagesWereTried) {
   }
 }
 
+// One of two tries found the page within 64 us.
+void TryFast(PageRecord& record) {
+  record.fast_looks = 2;
+  record.fast_found = 1;
+  record.fast_time = LogDuration::FromNanoseconds(std::chrono::microseconds(128));
+}
+
+HitRates OfOneEpoch(const std::vector<PageRecord>& records, std::uint64_t capacity) {
+  Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+  ranker.Absorb(Epoch(0, records));
+  const std::vector<PageCount> capacities{PageCount(capacity)};
+  return ranker.HitRatesAt(RankSource::kReferences, capacities)[0];
+}
+
 // Tries of 64 us found half of the fast pages that were tried. The more were tried, the fewer of
 // the others can be far faster.
 TEST(HitRates, HaveNarrowerIntervalsTheMoreFastPagesWereTried) {
@@ -510,17 +524,10 @@ TEST(HitRates, HaveNarrowerIntervalsTheMoreFastPagesWereTried) {
         record.first_read_finds = 4;
         record.first_read_time = LogDuration::FromNanoseconds(std::chrono::microseconds(1000));
       }
-      if (is_fast && vpn / 10 % (3'000 / tried) == 0) {
-        record.fast_looks = 2;
-        record.fast_found = 1;
-        record.fast_time = LogDuration::FromNanoseconds(std::chrono::microseconds(128));
-      }
+      if (is_fast && vpn / 10 % (3'000 / tried) == 0) TryFast(record);
       records.push_back(record);
     }
-    Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
-    ranker.Absorb(Epoch(0, records));
-    const std::vector<PageCount> capacities{PageCount(300)};
-    return *ranker.HitRatesAt(RankSource::kReferences, capacities)[0].oracle;
+    return *OfOneEpoch(records, 300).oracle;
   };
   const HitRate few = oracle(150);
   const HitRate many = oracle(3'000);
@@ -543,18 +550,11 @@ HitRates OfParts(const std::vector<Part>& parts, std::uint64_t capacity) {
     for (std::uint32_t i = 0; i < part.pages; ++i, vpn += part.span) {
       PageRecord record = Visited(vpn, 1, part.at_risk);
       record.span = PageCount(part.span);
-      if (part.tried) {
-        record.fast_looks = 2;
-        record.fast_found = 1;
-        record.fast_time = LogDuration::FromNanoseconds(std::chrono::microseconds(128));
-      }
+      if (part.tried) TryFast(record);
       records.push_back(record);
     }
   }
-  Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
-  ranker.Absorb(Epoch(0, records));
-  const std::vector<PageCount> capacities{PageCount(capacity)};
-  return ranker.HitRatesAt(RankSource::kReferences, capacities)[0];
+  return OfOneEpoch(records, capacity);
 }
 
 // A page of 10 accesses a second, and one that each first read found.

@@ -98,7 +98,7 @@ void VisitBlock(std::size_t first, const Rates& rates, const Scenario& scenario,
   }
 }
 
-// As if each access had come in the middle between two reads.
+// Both count each access in the middle between two reads.
 double FindsOf(const RateEvidence& page) { return page.first_accesses + page.first_read_finds; }
 double SecondsOf(const RateEvidence& page) {
   return page.seconds_at_risk + page.first_read_seconds;

@@ -1613,8 +1613,8 @@ bool ScanEngine::Fold(ScanTarget& target, const BlockPtr& pointer, const ReadRes
   const bool bracketed =
       told && (first_read || exposure <= std::max(kWidestBracket * exposed_before, kSlice));
   const bool barely_ran = exposure < kShortestExposure;
-  // Half of it is charged for a first access: the time up to the read before, and half of that
-  // since.
+  // Without a flush, unset reads add nothing to the time at risk: the read that finds a first
+  // access has all the time up to the read before it, and half of that since.
   const nanoseconds since_clear = std::max(exposed_before, nanoseconds(0)) + exposure;
   const bool unflushed = block.by_whole && !block.flushed;
   const nanoseconds of_first = unflushed ? since_clear : exposure;
