@@ -100,7 +100,7 @@ void JoinedPages::Take(const EpochProfile& profile, const EvidenceTable& all,
 }
 
 void JoinedPages::Absorb(const EpochProfile& profile, const Epoch& epoch, const Keeps& keeps,
-                         const Ages& ages, const TargetTimes& times, bool follow_changes) {
+                         const Ages& ages, const TargetTimes& times, Manner manner) {
   if (!is_fed_) {
     Take(profile, epoch.all, times);
     return;
@@ -128,6 +128,7 @@ void JoinedPages::Absorb(const EpochProfile& profile, const Epoch& epoch, const 
     keeps_of_files.Append(file.name, keep);
     ages_of_files.Append(file.name, age.value_or(ages.of_others()));
   }
+  if (manner.learn_memory) keeps_of_files = changes_.KeepsAfter(ages_of_files);
   FollowClocks(profile, keeps_of_files, times);
   const EvidenceTable latest = Join(epoch.latest);
   EvidenceTable apart;
@@ -138,7 +139,7 @@ void JoinedPages::Absorb(const EpochProfile& profile, const Epoch& epoch, const 
     while (EndOf(spare_, row) <= apart.key[i]) ++row;
     spare_.evidence[row].Add(apart.evidence[i], 1, 1);
   }
-  if (follow_changes) changes_.Absorb(pages_, keeps_of_files, latest, ages_of_files, spare_);
+  if (manner.follow_changes) changes_.Absorb(pages_, keeps_of_files, latest, ages_of_files, spare_);
   std::swap(pages_, spare_);
   FindPlaces();
 }

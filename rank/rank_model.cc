@@ -23,9 +23,6 @@ constexpr std::array kModels = {RankModel::kSum, RankModel::kRate};
 constexpr std::array kSources = {RankSource::kReferences, RankSource::kSamples,
                                  RankSource::kCombined, RankSource::kTruth, RankSource::kMisses};
 
-// docs/accuracy.md, "Rates that change, as they come in".
-constexpr std::chrono::seconds kDefaultHalfLife{6};
-
 template <typename Choice, std::size_t n>
 Result<Choice> ParseName(std::string_view text, const char* attempt,
                          const std::array<Choice, n>& choices) {
@@ -124,28 +121,44 @@ Result<std::optional<RankSource>> ParseRankSourceIfAny(std::string_view text) {
 
 Ranker::Options Ranker::DefaultOptions(RankModel model) {
   if (model == RankModel::kSum) return {.model = model};
-  return {.model = model, .memory = Memory::kHalfLife, .half_life = kDefaultHalfLife};
+  return {.model = model, .memory = Memory::kLearned};
 }
 
 Ranker::Ranker(const Options& options) { Configure(options); }
 
 void Ranker::Configure(const Options& options) {
   TMPROF_CHECK(options.memory != Memory::kHalfLife || options.half_life.count() > 0);
+  TMPROF_CHECK(options.memory != Memory::kLearned ||
+               (options.model == RankModel::kRate && options.follow_changes));
   if (options.model != options_.model || options.memory != options_.memory ||
       options.follow_changes != options_.follow_changes) {
     pages_.Forget();
   }
   options_ = options;
-  const bool suspects = options.model == RankModel::kRate && options.memory == Memory::kHalfLife &&
-                        options.follow_changes;
-  if (!suspects) changes_ = {};
+  if (!FollowsChanges()) changes_ = {};
+}
+
+bool Ranker::FollowsChanges() const {
+  return options_.model == RankModel::kRate && options_.memory != Memory::kThisEpoch &&
+         options_.follow_changes;
+}
+
+Keeps Ranker::KeepsAfter(const Ages& ages) const {
+  switch (options_.memory) {
+    case Memory::kThisEpoch:
+      break;
+    case Memory::kHalfLife:
+      return tmprof::KeepsAfter(ages, Seconds(options_.half_life));
+    case Memory::kLearned:
+      return changes_.KeepsAfter(ages);
+  }
+  return Keeps({.evidence = 0, .accesses = 0});
 }
 
 void Ranker::Absorb(const EpochProfile& profile) {
-  const bool remembers = options_.memory == Memory::kHalfLife && last_end_;
+  const bool remembers = options_.memory != Memory::kThisEpoch && last_end_;
   const Ages ages = AgesAfter(profile, last_end_);
-  const Keeps keeps = remembers ? KeepsAfter(ages, Seconds(options_.half_life))
-                                : Keeps({.evidence = 0, .accesses = 0});
+  const Keeps keeps = remembers ? KeepsAfter(ages) : Keeps({.evidence = 0, .accesses = 0});
   last_end_ = profile.end;
   live_.clear();
   for (const Target& target : profile.targets) {
@@ -160,13 +173,15 @@ void Ranker::Absorb(const EpochProfile& profile) {
   } else {
     latest_.Take(profile);
     spare_.Join(evidence_, keeps, latest_);
-    if (options_.model == RankModel::kRate && options_.follow_changes) {
+    if (FollowsChanges()) {
       changes_.Absorb(evidence_.spans(), keeps, latest_.spans(), ages, spare_.spans());
     }
     if (options_.model == RankModel::kRate) {
       pages_.Absorb(profile,
                     {.older = evidence_.spans(), .latest = latest_.spans(), .all = spare_.spans()},
-                    keeps, ages, times_, options_.follow_changes);
+                    keeps, ages, times_,
+                    {.follow_changes = options_.follow_changes,
+                     .learn_memory = options_.memory == Memory::kLearned});
     }
   }
   spare_.Part();

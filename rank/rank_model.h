@@ -88,18 +88,19 @@ class Ranker {
   enum class Memory : std::uint8_t {
     kThisEpoch,  // each Absorb() forgets what came before
     kHalfLife,   // evidence h old weighs 2^(-h/half_life), by its target's own time (ageing.h)
+    kLearned,    // evidence weighs as much as the chance that its target's rates have lasted since
   };
 
   struct Options {
     RankModel model = RankModel::kRate;
     Memory memory = Memory::kThisEpoch;
     std::chrono::nanoseconds half_life{0};  // kHalfLife: > 0; of a target's own time
-    bool follow_changes = true;             // kRate with kHalfLife: suspect that rates change
+    // kRate that remembers: suspect that rates change. kLearned takes both.
+    bool follow_changes = true;
   };
 
-  // Without being told: `rate` remembers with the half-life that docs/accuracy.md ("Rates that
-  // change, as they come in") finds good for a scanner that needs several epochs to visit
-  // everything; `sum` has none, as in the paper.
+  // Without being told: `rate` remembers for as long as it learns that rates last; `sum` forgets
+  // each epoch, as in the paper.
   static Options DefaultOptions(RankModel model);
 
   explicit Ranker(const Options& options);
@@ -148,6 +149,8 @@ class Ranker {
   };
   using PageEstimates = std::vector<PageEstimate>;  // by row of pages_.pages()
 
+  bool FollowsChanges() const;
+  Keeps KeepsAfter(const Ages& ages) const;
   RatedRows Rate(const EvidenceTable& table, RankSource source) const;
   void RateShared(const RateView& view, RateKinds& sorter, RatedRows& rated) const;
   bool JoinsRowsOf(const EvidenceTable& table) const;
@@ -173,7 +176,7 @@ class Ranker {
   PartedEvidence latest_;  // of the last profile alone, where more is remembered
   JoinedPages pages_;      // kRate
   TargetTimes times_;      // CPU time within the last epoch; watched time remembered like evidence
-  RateChanges changes_;    // kRate with kHalfLife
+  RateChanges changes_;    // kRate that remembers and follows changes
   std::vector<TargetId> live_;  // ascending: those that the last profile lists as not exited
   std::optional<MonotonicTime> last_end_;
 };

@@ -20,14 +20,18 @@
 namespace tmprof {
 namespace {
 
-// Assumed mean time for which a rate lasts, in the target's own time. docs/accuracy.md
-// ("Rates that change, as they come in") has what other figures cost.
-constexpr double kPersistenceSeconds = 60;
+// Half-life of the evidence of targets and pages that are gone.
+constexpr double kGoneSeconds = 6;
 // Below, a change is not worth remembering.
 constexpr double kUnlikely = 0.02;
 // A change just now is suspected if the visit makes it so many times as likely as it was before
 // anything was seen. docs/accuracy.md has what other figures cost.
 constexpr double kSpeaksForAChange = 1.5;
+
+// Standard deviation of the logarithms of rates that are about the same, in terms of which a change
+// is learned: a factor of two. Pages of programs that never change are found a little sooner or
+// later than their rates tell.
+constexpr double kSameWithin = 0.7;
 
 // How likely one piece of evidence is at the rates that another leaves, or at rates drawn anew, up
 // to a factor of the piece's own, and which rate both leave.
@@ -36,10 +40,17 @@ class Predictions {
   struct Prediction {
     double likelihood = 0;
     double log_rate = 0;
+    double of_about_that_rate = 0;  // the likelihood if the rate is about the same
   };
 
   Predictions(const Mixture& mixture, std::size_t kinds)
-      : mixture_(&mixture), seen_log_rates_(mixture.rates().size()) {
+      : mixture_(&mixture), seen_log_rates_(mixture.rates().size()), blurred_(kinds) {
+    const std::vector<double>& log_rates = mixture.log_rates();  // of equal distances
+    for (std::size_t j = 0; j < log_rates.size(); ++j) {
+      const double apart = (log_rates[j] - log_rates[0]) / kSameWithin;
+      if (apart > 3) break;
+      around_.push_back(std::exp(-apart * apart / 2));
+    }
     drawn_anew_.reserve(kinds);
     for (std::uint32_t kind = 0; kind < kinds; ++kind) {
       drawn_anew_.push_back(
@@ -53,6 +64,7 @@ class Predictions {
     if (!is_new) return prediction;
     const std::span<const double> seen = mixture_->Likelihood(piece);
     prediction.likelihood = mixture_->Mean(known, seen);
+    prediction.of_about_that_rate = mixture_->Mean(known, Blurred(piece));
     if (prediction.likelihood > 0) {
       std::ranges::transform(seen, mixture_->log_rates(), seen_log_rates_.begin(),
                              std::multiplies{});
@@ -64,10 +76,31 @@ class Predictions {
   Prediction DrawnAnew(std::uint32_t piece) const { return drawn_anew_[piece]; }
 
  private:
+  // The likelihood of a piece, for each rate that of rates around it.
+  std::span<const double> Blurred(std::uint32_t piece) {
+    std::vector<double>& blurred = blurred_[piece];
+    if (!blurred.empty()) return blurred;
+    const std::span<const double> seen = mixture_->Likelihood(piece);
+    for (std::size_t at = 0; at < seen.size(); ++at) {
+      double sum = 0;
+      double weights = 0;
+      const std::size_t end = std::min(seen.size(), at + around_.size());
+      for (std::size_t j = at - std::min(at, around_.size() - 1); j < end; ++j) {
+        const double weight = around_[j < at ? at - j : j - at];
+        weights += weight;
+        sum += weight * seen[j];
+      }
+      blurred.push_back(sum / weights);
+    }
+    return blurred;
+  }
+
   const Mixture* mixture_;
   std::vector<double> seen_log_rates_;  // of one piece; kept for its memory
   std::unordered_map<std::uint64_t, Prediction> given_;
-  std::vector<Prediction> drawn_anew_;  // by kind
+  std::vector<Prediction> drawn_anew_;        // by kind
+  std::vector<std::vector<double>> blurred_;  // by kind; empty: nobody asked
+  std::vector<double> around_;                // weights, by points from a rate
 };
 
 RateAccount Weigh(RateAccount::Since since, double chance, Predictions::Prediction prediction) {
@@ -93,19 +126,53 @@ class RowOf {
   std::size_t at_ = 0;
 };
 
+Evidence Faded(const Evidence& evidence, double keep) {
+  Evidence faded;
+  faded.Add(evidence, keep, keep);
+  return faded;
+}
+
+double KeepOfGone(double age) { return std::exp2(-age / kGoneSeconds); }
+
 }  // namespace
+
+const Persistence& RateChanges::PersistenceOf(TargetId target) const {
+  static const Persistence kUnknown;
+  const auto found = persistence_.find(target);
+  return found == persistence_.end() ? kUnknown : found->second;
+}
+
+Keeps RateChanges::KeepsAfter(const Ages& ages) const {
+  const auto keep = [this](TargetId target, double age) {
+    return Keep{.evidence = std::exp(-age / PersistenceOf(target).MeanSeconds()), .accesses = 0};
+  };
+  // Without a list nobody tells which targets are gone.
+  if (ages.listed().empty()) {
+    Keeps keeps(
+        {.evidence = std::exp(-ages.of_others() / Persistence().MeanSeconds()), .accesses = 0});
+    for (const auto& known : persistence_) {
+      keeps.Append(known.first, keep(known.first, ages.of_others()));
+    }
+    return keeps;
+  }
+  Keeps keeps({.evidence = KeepOfGone(ages.of_others()), .accesses = 0});
+  for (const auto& [target, age] : ages.listed()) keeps.Append(target, keep(target, age));
+  return keeps;
+}
 
 void RateChanges::Absorb(const EvidenceTable& older, const Keeps& keeps, const EvidenceTable& newer,
                          const Ages& ages, EvidenceTable& joined) {
   struct Span {
     std::size_t row;  // of `joined`
     double keep;
+    double unprobed;    // seconds
     double drawn_anew;  // the chance, before anything is seen
     std::optional<std::size_t> suspect;
     std::optional<std::size_t> visit;  // row of `newer`
     std::uint32_t before = 0;          // kinds
     std::uint32_t since = 0;
     std::uint32_t now = 0;
+    Persistence* persistence = nullptr;
   };
   const RateView view(joined, RankSource::kReferences);
   RateKinds sorter;
@@ -121,6 +188,8 @@ void RateChanges::Absorb(const EvidenceTable& older, const Keeps& keeps, const E
   std::optional<TargetId> target;
   double keep = 1;
   double age = 0;
+  Persistence* persistence = nullptr;
+  std::map<TargetId, Persistence> persistence_now;  // of targets that are known of
   for (std::size_t row = 0; row < joined.size(); ++row) {
     const PageKey key = joined.key[row];
     const std::uint32_t pages = joined.span_pages[row];
@@ -128,17 +197,26 @@ void RateChanges::Absorb(const EvidenceTable& older, const Keeps& keeps, const E
       target = key.target;
       keep = keeps.Of(key.target).evidence;
       age = ages.Of(key.target);
+      persistence =
+          &persistence_now.try_emplace(key.target, PersistenceOf(key.target)).first->second;
+      persistence->Age(age);
     }
     Span span{.row = row,
               .keep = keep,
+              .unprobed = 0,
               .drawn_anew = 0,
               .suspect = row_suspected(key, pages),
-              .visit = row_now(key, pages)};
+              .visit = row_now(key, pages),
+              .persistence = persistence};
     const auto before = row_before(key, pages);
-    const double unprobed = age + (before ? unprobed_seconds_[*before] : 0);
+    span.unprobed = age + (before ? unprobed_seconds_[*before] : 0);
     const bool probed = span.visit && view.TellsOfBits(newer.evidence[*span.visit]);
-    unprobed_seconds[row] = probed ? 0 : static_cast<float>(unprobed);
-    span.drawn_anew = -std::expm1(-unprobed / kPersistenceSeconds);
+    unprobed_seconds[row] = probed ? 0 : static_cast<float>(span.unprobed);
+    span.drawn_anew = -std::expm1(-span.unprobed / persistence->MeanSeconds());
+    if (!span.visit && span.unprobed > persistence->LongestWait() &&
+        view.TellsOfBits(joined.evidence[row])) {
+      joined.evidence[row] = Faded(joined.evidence[row], KeepOfGone(age));
+    }
     if (!before || (span.visit && !(probed && view.TellsOfBits(older.evidence[*before])))) {
       span.visit.reset();
     }
@@ -175,12 +253,17 @@ void RateChanges::Absorb(const EvidenceTable& older, const Keeps& keeps, const E
     const double lasts = 1 - drawn_anew;
     const LeastChances least{.suspicion = std::max(kUnlikely, drawn_anew),
                              .now = std::max(kUnlikely, kSpeaksForAChange * drawn_anew)};
-    RateAccount suspicion;
-    if (span.suspect)
-      suspicion = Weigh(kSuspicion, chance * lasts, predicted.Given(span.since, span.now));
-    const RateAccounts accounts =
-        ChooseAccounts(Weigh(kEver, (1 - chance) * lasts, predicted.Given(span.before, span.now)),
-                       suspicion, Weigh(kNow, drawn_anew, predicted.DrawnAnew(span.now)), least);
+    const Predictions::Prediction by_all = predicted.Given(span.before, span.now);
+    const Predictions::Prediction by_since =
+        span.suspect ? predicted.Given(span.since, span.now) : Predictions::Prediction{};
+    const Predictions::Prediction anew = predicted.DrawnAnew(span.now);
+    span.persistence->Add(
+        span.unprobed,
+        (1 - chance) * by_all.of_about_that_rate + chance * by_since.of_about_that_rate,
+        anew.likelihood);
+    const RateAccounts accounts = ChooseAccounts(Weigh(kEver, (1 - chance) * lasts, by_all),
+                                                 Weigh(kSuspicion, chance * lasts, by_since),
+                                                 Weigh(kNow, drawn_anew, anew), least);
     const auto bits = [&](const RateAccount& account) {
       Evidence of_account = now.Bits(1);
       if (account.since == kSuspicion) of_account.Add(since, 1, 0);
@@ -193,6 +276,8 @@ void RateChanges::Absorb(const EvidenceTable& older, const Keeps& keeps, const E
     }
     if (accounts.older.since != kEver) joined.evidence[span.row].ReplaceBits(bits(accounts.older));
   }
+  for (auto& each : persistence_now) each.second.Conclude();
+  persistence_ = std::move(persistence_now);
   suspected_ = std::move(suspected);
   unprobed_seconds_ = std::move(unprobed_seconds);
 }

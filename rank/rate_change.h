@@ -4,9 +4,13 @@
 
 #pragma once
 
+#include <map>
 #include <vector>
 
+#include "base/page_key.h"
+#include "rank/ageing.h"
 #include "rank/evidence.h"
+#include "rank/persistence.h"
 
 namespace tmprof {
 
@@ -18,14 +22,19 @@ struct SuspectedChanges {
 
 // Keeps, for each span, two accounts of it: its rate has lasted, and all evidence is of it; or it
 // was drawn anew at some time, and only what was seen since is. Accessed bits alone speak for
-// either.
+// either. Learns from them, too, how long the rates of a target last.
 class RateChanges {
  public:
+  // Evidence weighs as much as the chance that its target's rates have lasted since. That of a
+  // target that `ages` does not list, although it lists others, fades soon: the target is gone.
+  Keeps KeepsAfter(const Ages& ages) const;
+
   // `older`: all evidence so far, which now weighs `keeps` beside `newer`; `joined`: both (Join),
   // and the next call's `older`. `ages`: how much older `older` is at the end of `newer`. The
   // longer a span was not probed, the likelier is it that its rate has not lasted since. If the
   // older account is of fewer bits than all, its bits take the place of all in `joined`; spans that
-  // are not in it as they were are no suspects any more.
+  // are not in it as they were are no suspects any more. Evidence of a span that was not probed for
+  // much longer than others of its target fades soon.
   void Absorb(const EvidenceTable& older, const Keeps& keeps, const EvidenceTable& newer,
               const Ages& ages, EvidenceTable& joined);
 
@@ -33,9 +42,11 @@ class RateChanges {
   void Follow(const EvidenceTable& before, const EvidenceTable& now);
 
   const SuspectedChanges& suspected() const { return suspected_; }
+  const Persistence& PersistenceOf(TargetId target) const;
 
  private:
   SuspectedChanges suspected_;
+  std::map<TargetId, Persistence> persistence_;
   std::vector<float> unprobed_seconds_;  // since a span's last probe, by row of the last `joined`
 };
 

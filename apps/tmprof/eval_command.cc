@@ -114,6 +114,13 @@ Result<Ranker::Options> RankerOptions(const EvalOptions& options) {
   Ranker::Options ranker = Ranker::DefaultOptions(*model);
   if (options.half_life == "none") {
     ranker.memory = Ranker::Memory::kThisEpoch;
+  } else if (options.half_life == "learned") {
+    if (*model != RankModel::kRate) {
+      return Fail(OfOption("--half-life", options.half_life,
+                           BadInput("", "", "rank model sum learns nothing",
+                                    "give a time or 'none', or choose '--rank-model rate'")));
+    }
+    ranker.memory = Ranker::Memory::kLearned;
   } else if (options.half_life != "default") {
     const auto half_life = ParseDuration(options.half_life);
     if (!half_life) return Fail(OfOption("--half-life", options.half_life, half_life.error()));
@@ -181,7 +188,15 @@ std::optional<double> WeightTotal(const ReplayResult& result) {
 
 // The half-life as --half-life takes it.
 std::string HalfLife(const Ranker::Options& ranker) {
-  return ranker.memory == Ranker::Memory::kHalfLife ? FormatDuration(ranker.half_life) : "none";
+  switch (ranker.memory) {
+    case Ranker::Memory::kThisEpoch:
+      break;
+    case Ranker::Memory::kHalfLife:
+      return FormatDuration(ranker.half_life);
+    case Ranker::Memory::kLearned:
+      return "learned";
+  }
+  return "none";
 }
 
 Json AsJson(const std::optional<HitRate>& rate) {
@@ -562,9 +577,12 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
       ->check(CLI::IsMember({"accesses", "combined", "references", "samples", "truth", "misses"}));
   AddRankModel(*command, options->rank_model);
   command
-      ->add_option("--half-life", options->half_life,
-                   "CPU time of a target after which its evidence weighs half (wall-clock time "
-                   "where that is unknown), none, or default (of the rank model)")
+      ->add_option(
+          "--half-life", options->half_life,
+          "CPU time of a target after which its evidence weighs half (wall-clock time "
+          "where that is unknown); learned: as long as its access rates are found to last; "
+          "none: each epoch is forgotten; default: learned for rank model rate, none for "
+          "sum")
       ->type_name("TIME")
       ->capture_default_str();
   AddFormat(*command, options->format);

@@ -466,8 +466,16 @@ void Print(const ProfileConfig& profile, wire::Config::Profile& wire) {
 
 void Print(const PlacementConfig& placement, bool dry_run, wire::Config::Placement& wire) {
   wire.set_rank_model(std::string(Name(placement.ranker.model)));
-  const bool remembers = placement.ranker.memory == Ranker::Memory::kHalfLife;
-  wire.set_half_life_ms(remembers ? In<std::chrono::milliseconds>(placement.ranker.half_life) : 0);
+  switch (placement.ranker.memory) {
+    case Ranker::Memory::kThisEpoch:
+      wire.set_half_life_ms(0);
+      break;
+    case Ranker::Memory::kHalfLife:
+      wire.set_half_life_ms(In<std::chrono::milliseconds>(placement.ranker.half_life));
+      break;
+    case Ranker::Memory::kLearned:  // as where the field is left out
+      break;
+  }
   wire.set_rank(std::string(Name(placement.rank)));
   wire.set_policy(std::string(placement.policy->name));
   wire.set_track_only(placement.track_only);

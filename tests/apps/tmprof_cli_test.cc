@@ -649,7 +649,7 @@ TEST(Eval, GivesARowPerPolicyRankAndRatio) {
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const Json all = Json::parse(outcome.out);
   EXPECT_EQ(all["rank_model"], "rate");
-  EXPECT_EQ(all["half_life"], "6s");
+  EXPECT_EQ(all["half_life"], "learned");
   const Json& results = all["results"];
   EXPECT_EQ(results.size(), 2u * 2 * 2);
   for (const Json& row : results) {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long evidence should last: a hot set of 1/16 of the pages with 90 % of the accesses, profiled
-// in epochs of 1 s by a ladder that visits a part of the blocks in each, in random rotation, and by
-// a sampler. What counts is History's hit rate at 1/16: true accesses of epoch e that go to the
-// pages ranked best at the end of epoch e - 1.
+// How long evidence should last, and how well that is learned: a hot set of 1/16 of the pages with
+// 90 % of the accesses, profiled in epochs of 1 s by a ladder that visits a part of the blocks in
+// each, in random rotation, and by a sampler. What counts is History's hit rate at 1/16: true
+// accesses of epoch e that go to the pages ranked best at the end of epoch e - 1.
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
-#include <string>
 #include <vector>
 
 #include "rank/rank_model.h"
@@ -25,7 +24,7 @@ using std::chrono::seconds;
 constexpr std::size_t kPages = 16384;
 constexpr double kAccessRate = 27e6 / 8;
 constexpr double kSampleRate = 1000.0 / 8;
-constexpr int kEpochs = 32;
+constexpr int kEpochs = 96;
 
 // Part of the accesses of `rates` that go to the 1/16 ranked best.
 double HitRate(const Ranker& ranker, const Rates& rates) {
@@ -40,7 +39,7 @@ double HitRate(const Ranker& ranker, const Rates& rates) {
 }
 
 struct Program {
-  std::string name;
+  const char* name;
   std::size_t blocks_per_epoch;  // of the ladder
   int shift_epochs;              // the hot set moves so often; 0: never
 };
@@ -54,8 +53,9 @@ double MeanHitRate(const Program& program, const Ranker::Options& options) {
   int counted = 0;
   for (int e = 0; e < kEpochs; ++e) {
     Rates rates = first;
-    const int shifts = program.shift_epochs == 0 ? 0 : e / program.shift_epochs;
-    std::rotate(rates.begin(), rates.begin() + shifts * 1777, rates.end());
+    const std::size_t shifts =
+        program.shift_epochs == 0 ? 0 : static_cast<std::size_t>(e / program.shift_epochs);
+    std::ranges::rotate(rates, rates.begin() + static_cast<std::ptrdiff_t>(shifts * 1777 % kPages));
     if (e >= 8) {
       sum += HitRate(ranker, rates);
       ++counted;
@@ -69,36 +69,38 @@ double MeanHitRate(const Program& program, const Ranker::Options& options) {
   return sum / counted;
 }
 
-TEST(HalfLifeMonteCarlo, TheDefaultIsNearTheBestForShiftingAndForSteadyPrograms) {
-  const Ranker::Options standard = Ranker::DefaultOptions(RankModel::kRate);
-  double worst_loss = 0;
+constexpr Program kPrograms[] = {{"all visited in 2 s, shift each 3 s", 16, 3},
+                                 {"all visited in 5 s, shift each 4 s", 6, 4},
+                                 {"all visited in 5 s, shift each 10 s", 6, 10},
+                                 {"all visited in 5 s, steady", 6, 0},
+                                 {"all visited in 16 s, shift each 10 s", 2, 10},
+                                 {"all visited in 16 s, shift each 20 s", 2, 20},
+                                 {"all visited in 16 s, steady", 2, 0},
+                                 {"all visited in 32 s, steady", 1, 0}};
+
+TEST(HalfLifeMonteCarlo, LearnsWhatIsNearTheBestForShiftingAndForSteadyPrograms) {
   double gained = 0;  // over pooling, with the half-life that serves it best
-  for (const Program& program : {Program{"all visited in 5 s, shift each 10 s", 6, 10},
-                                 Program{"all visited in 5 s, steady", 6, 0},
-                                 Program{"all visited in 16 s, shift each 20 s", 2, 20},
-                                 Program{"all visited in 16 s, steady", 2, 0}}) {
-    std::printf("| %s", program.name.c_str());
+  for (const Program& program : kPrograms) {
+    std::printf("| %s", program.name);
     const double forgetful = MeanHitRate(program, {.model = RankModel::kRate});
     std::printf(" | %.2f", forgetful);
     double best = forgetful;
-    for (const int half_life : {1, 2, 4, 8}) {
+    for (const int half_life : {2, 6, 20, 60}) {
       const double hit_rate = MeanHitRate(program, {.model = RankModel::kRate,
                                                     .memory = Ranker::Memory::kHalfLife,
                                                     .half_life = seconds(half_life)});
       std::printf(" | %.2f", hit_rate);
       best = std::max(best, hit_rate);
     }
-    const double by_default = MeanHitRate(program, standard);
+    const double learned = MeanHitRate(program, Ranker::DefaultOptions(RankModel::kRate));
     const double pooled = MeanHitRate(program, {.model = RankModel::kRate,
                                                 .memory = Ranker::Memory::kHalfLife,
                                                 .half_life = seconds(3),
                                                 .follow_changes = false});
-    std::printf(" | %.2f | %.2f |\n", by_default, pooled);
-    gained += by_default - pooled;
-    EXPECT_GT(by_default, forgetful + 0.1) << program.name;
-    worst_loss = std::max(worst_loss, best - by_default);
+    std::printf(" | %.2f | %.2f |\n", learned, pooled);
+    gained += learned - pooled;
+    EXPECT_GT(learned, best - 0.06) << program.name;
   }
-  EXPECT_LT(worst_loss, 0.1);
   EXPECT_GT(gained, 0);
 }
 

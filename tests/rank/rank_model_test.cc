@@ -265,7 +265,7 @@ TEST(Rate, AnEmptyProfileScoresNothing) {
 
 TEST(DefaultOptions, RememberForTheRateModelOnly) {
   EXPECT_EQ(Ranker::DefaultOptions(RankModel::kSum).memory, Ranker::Memory::kThisEpoch);
-  EXPECT_EQ(Ranker::DefaultOptions(RankModel::kRate).memory, Ranker::Memory::kHalfLife);
+  EXPECT_EQ(Ranker::DefaultOptions(RankModel::kRate).memory, Ranker::Memory::kLearned);
 }
 
 }  // namespace rank_model_test

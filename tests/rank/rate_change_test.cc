@@ -329,7 +329,8 @@ class TwoRates {
   Bits since() const { return Total(since_); }
   Bits all() const { return Total(all_); }
 
-  void Visit(Bits visit) {
+  // `drawn_anew`: the chance that the rate was, before the visit is known.
+  void Visit(Bits visit, double drawn_anew) {
     struct Account {
       double weight;
       double log_rate;
@@ -342,14 +343,16 @@ class TwoRates {
       const auto [likelihood, log_rate] = Likelihood(bits);
       accounts.push_back({chance * likelihood / before, log_rate, std::move(bits)});
     };
-    weigh((1 - chance_) * (1 - kDrawnAnew), all_);
-    if (chance_ > 0) weigh(chance_ * (1 - kDrawnAnew), since_);
-    weigh(kDrawnAnew, {});
+    weigh((1 - chance_) * (1 - drawn_anew), all_);
+    if (chance_ > 0) weigh(chance_ * (1 - drawn_anew), since_);
+    weigh(drawn_anew, {});
 
     double sum = 0;
     for (const Account& account : accounts) sum += account.weight;
     for (std::size_t i = accounts.size(), newest = i - 1; i-- > 0;) {
-      const double least = i == 0 ? 0.05 : i == newest ? 1.5 * kDrawnAnew : 0.02;
+      const double least = i == 0        ? 0.05
+                           : i == newest ? std::max(0.02, 1.5 * drawn_anew)
+                                         : std::max(0.02, drawn_anew);
       if (accounts[i].weight < least * sum)
         accounts.erase(accounts.begin() + static_cast<std::ptrdiff_t>(i));
     }
@@ -376,11 +379,7 @@ class TwoRates {
     chance_ = accounts.back().weight / (accounts.front().weight + accounts.back().weight);
   }
 
-  static constexpr double kSecondsApart = 1;
-
  private:
-  static inline const double kDrawnAnew = -std::expm1(-kSecondsApart / 60);
-
   static Bits Total(const std::vector<Bits>& bits) {
     Bits total{};
     for (const Bits& one : bits) {
@@ -417,6 +416,7 @@ TEST(RateChanges, WeighAccountsAsASecondImplementationDoes) {
   constexpr Bits kLikelyCold{0, 3.0 / 1024};
   constexpr Bits kUndecided{1, 6.9 / 1024};
   constexpr std::uint64_t kBackground = 65536;
+  constexpr double kSecondsApart = 1;
   const std::vector<std::vector<Bits>> pages = {
       {kCold, kHot, kCold, kHot, kHot},
       {kCold, kLikelyHot, kLikelyHot, kLikelyHot},
@@ -444,8 +444,10 @@ TEST(RateChanges, WeighAccountsAsASecondImplementationDoes) {
       EvidenceTable joined;
       EvidenceTable apart;
       Join(older, Keeps(), newer, joined, apart);
-      changes.Absorb(older, Keeps(), newer, Ages(TwoRates::kSecondsApart), joined);
-      expected.Visit(pages[page][visit]);
+      const double drawn_anew =
+          -std::expm1(-kSecondsApart / changes.PersistenceOf(TargetId(0)).MeanSeconds());
+      changes.Absorb(older, Keeps(), newer, Ages(kSecondsApart), joined);
+      expected.Visit(pages[page][visit], drawn_anew);
       const auto expect_bits = [&](const Evidence& evidence, Bits bits) {
         EXPECT_NEAR(evidence.first_accesses, bits.accesses, 1e-9) << page << ", " << visit;
         EXPECT_NEAR(evidence.page_seconds_at_risk, bits.seconds, 1e-9) << page << ", " << visit;

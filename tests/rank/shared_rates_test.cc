@@ -29,6 +29,9 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
 constexpr std::uint64_t kPages = 4096;
+constexpr Ranker::Options kRemembering{.model = RankModel::kRate,
+                                       .memory = Ranker::Memory::kHalfLife,
+                                       .half_life = std::chrono::seconds(6)};
 
 // A process that maps the file at an address of its own.
 struct Process {
@@ -434,7 +437,7 @@ TEST(SharedPages, AreKeptByRecordsInsteadOfByMappings) {
 
 // By a ranker that follows the program: scores of the last epoch, by page of the file.
 Told TellLatest(const std::vector<EpochProfile>& epochs) {
-  Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+  Ranker ranker(kRemembering);
   for (const EpochProfile& epoch : epochs) ranker.Absorb(epoch);
   const Scores scores = ranker.Score(RankSource::kCombined);
   Told told;
@@ -533,7 +536,7 @@ TEST(SharedPages, StayAsTheyWereWhereAnIdleProcessJoins) {
 
 // The processes have the same samples, until one rests for five half-lives.
 TEST(SharedPages, KeepTheirRateOfSamplesWhileAMapperRests) {
-  Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+  Ranker ranker(kRemembering);
   const auto absorb = [&](std::uint64_t index, bool rests) {
     EpochProfile epoch = Epoch(index, {});
     for (std::uint32_t id = 0; id < 2; ++id) {
@@ -560,7 +563,7 @@ TEST(SharedPages, KeepTheirRateOfSamplesWhileAMapperRests) {
 // epochs. Each uses its pages alike.
 TEST(SharedPages, KeepTheirRateOfSamplesWhoeverMapsOtherPages) {
   for (const double later : {0.0, 0.1, 1.0}) {
-    Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+    Ranker ranker(kRemembering);
     for (std::uint64_t index = 0; index < 40; ++index) {
       EpochProfile epoch = Epoch(index, {});
       for (std::uint32_t id = 0; id < 3; ++id) {
@@ -598,7 +601,7 @@ TEST(SharedPages, HaveTheEvidenceOfTheTimeInBetweenWhenAMapperReturns) {
     for (EpochProfile& epoch : Record(after, {{.id = 0}}, 4, 1)) epochs.push_back(epoch);
     epochs.push_back(Record(after, {{.id = 0}, {.id = 1}}, 1, 1)[0]);
     epochs[6].pages = {};
-    Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+    Ranker ranker(kRemembering);
     for (std::size_t e = 0; e < epochs.size(); ++e) {
       EpochProfile& epoch = epochs[e];
       epoch.index = e;
@@ -634,7 +637,7 @@ TEST(SharedPages, HaveAllEvidenceWhenARankerIsConfiguredBack) {
   const std::vector<EpochProfile> later = Record(after, {{.id = 0}, {.id = 1}}, 8, 1);
   for (std::size_t e = 2; e < 7; ++e) epochs[e].pages = later[e].pages;
   epochs[7].pages = {};
-  const Ranker::Options rates = Ranker::DefaultOptions(RankModel::kRate);
+  const Ranker::Options rates = kRemembering;
   Ranker::Options changed = rates;
   const auto recall = [&] {
     Ranker ranker(rates);
@@ -665,7 +668,7 @@ TEST(SharedPages, AreNotSuspectedWhenARankerIsConfiguredNotToFollowChanges) {
   epochs[10].pages = Record(after, {{.id = 0}, {.id = 1}}, 11, 1)[10].pages;
   epochs[11].pages = {};
   const auto score_of_cooled = [&](bool stops_following) {
-    Ranker::Options options = Ranker::DefaultOptions(RankModel::kRate);
+    Ranker::Options options = kRemembering;
     Ranker ranker(options);
     for (std::size_t e = 0; e < epochs.size(); ++e) {
       options.follow_changes = !(stops_following && e == 11);
@@ -732,10 +735,10 @@ TEST(SharedPages, StayAsTheyWereWhereAnIdleProcessJoinsTwo) {
   const simulation::Rates heat = simulation::Hotset(kPages, 2e4);
   const std::vector<EpochProfile> all =
       Record(heat, {{.id = 0}, {.id = 1}, {.id = 2, .activity = 0.001}}, 4, 1);
-  std::vector<EpochProfile> epochs = Record(heat, {{.id = 0}, {.id = 1}}, 3, 1);
-  const double before = TellLatest(epochs).of_process.at(0);
-  epochs.push_back(all[3]);
-  EXPECT_NEAR(TellLatest(epochs).of_process.at(0), before, before / 20);
+  std::vector<EpochProfile> epochs = Record(heat, {{.id = 0}, {.id = 1}}, 4, 1);
+  const double without = TellLatest(epochs).of_process.at(0);
+  epochs[3] = all[3];
+  EXPECT_NEAR(TellLatest(epochs).of_process.at(0), without, without / 20);
 }
 
 // One of them has a huge page, and one was never looked at.

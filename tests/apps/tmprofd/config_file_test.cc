@@ -218,7 +218,7 @@ TEST(ParseConfig, TheEmptyTextHoldsEveryDefaultOfTheCodeItConfigures) {
   EXPECT_EQ(config.profile.sources.ageing, abit::AgeingUse::kOff);
   EXPECT_EQ(config.placement.policy->name, "history");
   EXPECT_EQ(config.placement.ranker.model, RankModel::kRate);
-  EXPECT_EQ(config.placement.ranker.half_life, Ranker::DefaultOptions(RankModel::kRate).half_life);
+  EXPECT_EQ(config.placement.ranker.memory, Ranker::Memory::kLearned);
   EXPECT_EQ(config.mover.limits.call_latency, MoverLimits{}.call_latency);
   EXPECT_EQ(config.mover.limits.attempts, MoverLimits{}.attempts);
   EXPECT_FALSE(config.mover.limits.bytes_per_second);
@@ -674,7 +674,7 @@ TEST(WithSettings, TheHalfLifeFollowsTheRankModelUnlessItWasGiven) {
   ASSERT_TRUE(sum) << sum.error().Message();
   EXPECT_EQ(sum->placement.ranker.memory, Ranker::Memory::kThisEpoch);
   const auto back = WithSettings(*sum, {{"placement.rank_model", "rate"}});
-  EXPECT_EQ(back->placement.ranker.half_life, 6s);
+  EXPECT_EQ(back->placement.ranker.memory, Ranker::Memory::kLearned);
   const auto set = WithSettings(*back, {{"placement.half_life_ms", "6000"}});
   const auto kept = WithSettings(*set, {{"placement.rank_model", "sum"}});
   EXPECT_EQ(kept->placement.ranker.memory, Ranker::Memory::kHalfLife);
