@@ -16,8 +16,8 @@ constexpr double kSupposedSpread = 2;
 // Pages that are cleared together err together, in that their clear or their reads were told too
 // early or too late: so many of them tell as much as one would alone.
 constexpr double kErrTogether = 16;
-// However long a program was steady, it may change now: the logarithm by which one supposed time may be likelier
-// than another.
+// However long a program was steady, it may change now: the logarithm by which one supposed time
+// may be likelier than another.
 constexpr double kMostCertain = 30;
 // A page may be so much likelier by one of both; beyond, it is the model that is wrong.
 constexpr double kMostTelling = 1e6;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -28,10 +29,10 @@ constexpr double kUnlikely = 0.02;
 // anything was seen. docs/accuracy.md has what other figures cost.
 constexpr double kSpeaksForAChange = 1.5;
 
-// Standard deviation of the logarithms of rates that are about the same, in terms of which a change
-// is learned: a factor of two. Pages of programs that never change are found a little sooner or
-// later than their rates tell.
-constexpr double kSameWithin = 0.7;
+// How long rates last is learned from likelihoods that are blurred so much: standard deviation of
+// the logarithm of the rate, a factor of two. Pages of programs that never change are found a
+// little sooner or later than their rates tell.
+constexpr double kBlur = 0.7;
 
 // How likely one piece of evidence is at the rates that another leaves, or at rates drawn anew, up
 // to a factor of the piece's own, and which rate both leave.
@@ -40,14 +41,14 @@ class Predictions {
   struct Prediction {
     double likelihood = 0;
     double log_rate = 0;
-    double of_about_that_rate = 0;  // the likelihood if the rate is about the same
+    double blurred = 0;  // the likelihood where rates around each are taken for it
   };
 
   Predictions(const Mixture& mixture, std::size_t kinds)
       : mixture_(&mixture), seen_log_rates_(mixture.rates().size()), blurred_(kinds) {
     const std::vector<double>& log_rates = mixture.log_rates();  // of equal distances
     for (std::size_t j = 0; j < log_rates.size(); ++j) {
-      const double apart = (log_rates[j] - log_rates[0]) / kSameWithin;
+      const double apart = (log_rates[j] - log_rates[0]) / kBlur;
       if (apart > 3) break;
       around_.push_back(std::exp(-apart * apart / 2));
     }
@@ -64,7 +65,7 @@ class Predictions {
     if (!is_new) return prediction;
     const std::span<const double> seen = mixture_->Likelihood(piece);
     prediction.likelihood = mixture_->Mean(known, seen);
-    prediction.of_about_that_rate = mixture_->Mean(known, Blurred(piece));
+    prediction.blurred = mixture_->Mean(known, Blurred(piece));
     if (prediction.likelihood > 0) {
       std::ranges::transform(seen, mixture_->log_rates(), seen_log_rates_.begin(),
                              std::multiplies{});
@@ -73,7 +74,15 @@ class Predictions {
     return prediction;
   }
 
-  Prediction DrawnAnew(std::uint32_t piece) const { return drawn_anew_[piece]; }
+  Prediction DrawnAnew(std::uint32_t piece) {
+    Prediction& prediction = drawn_anew_[piece];
+    if (prediction.blurred == 0) {
+      const std::span<const double> blurred = Blurred(piece);
+      prediction.blurred =
+          std::inner_product(blurred.begin(), blurred.end(), mixture_->prior().begin(), 0.0);
+    }
+    return prediction;
+  }
 
  private:
   // The likelihood of a piece, for each rate that of rates around it.
@@ -257,10 +266,8 @@ void RateChanges::Absorb(const EvidenceTable& older, const Keeps& keeps, const E
     const Predictions::Prediction by_since =
         span.suspect ? predicted.Given(span.since, span.now) : Predictions::Prediction{};
     const Predictions::Prediction anew = predicted.DrawnAnew(span.now);
-    span.persistence->Add(
-        span.unprobed,
-        (1 - chance) * by_all.of_about_that_rate + chance * by_since.of_about_that_rate,
-        anew.likelihood);
+    span.persistence->Add(span.unprobed, (1 - chance) * by_all.blurred + chance * by_since.blurred,
+                          anew.blurred);
     const RateAccounts accounts = ChooseAccounts(Weigh(kEver, (1 - chance) * lasts, by_all),
                                                  Weigh(kSuspicion, chance * lasts, by_since),
                                                  Weigh(kNow, drawn_anew, anew), least);

@@ -148,6 +148,7 @@ TEST(CommandLine, AValueThatAnOptionCannotTakeIsRefusedByName) {
       {"eval", "--judge", "magic"},
       {"eval", "--half-life", "0s"},
       {"eval", "--half-life", "3"},
+      {"eval", "--rank-model", "sum", "--half-life", "learned"},
       {"eval", "--ratio", "1/8,2"},
       {"eval", "--policy", "history,magic"},
       {"eval", "--ratio", "1/8,1/4,0.125"},
@@ -726,6 +727,8 @@ TEST(Eval, SaysNullWhereTheJudgeSawNothing) {
 TEST(Eval, NamesTheHalfLifeInForceInEveryFormat) {
   for (const auto& [option, half_life] : {std::pair("--half-life=2500ms", "2.5s"),
                                           {"--half-life=none", "none"},
+                                          {"--half-life=learned", "learned"},
+                                          {"--rank-model=rate", "learned"},
                                           {"--rank-model=sum", "none"}}) {
     const auto show = [&option](const std::string& format) {
       return Tmprof({"eval", GoldenTrace(), option, "--format", format}).out;

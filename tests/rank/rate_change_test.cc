@@ -229,6 +229,56 @@ class RateChangesTest : public testing::Test {
   EvidenceTable joined_;
 };
 
+// Of targets as steady as nobody knows better, evidence of a second ago.
+TEST_F(RateChangesTest, FadesEvidenceByHowLongRatesLastOrSoonIfItsTargetIsGone) {
+  const double lasts = std::exp(-1 / Persistence::kSupposedSeconds);
+  EXPECT_DOUBLE_EQ(changes_.KeepsAfter(Ages(1)).Of(TargetId(0)).evidence, lasts);
+  Ages ages(1);
+  ages.Append(TargetId(3), 1);
+  const Keeps keeps = changes_.KeepsAfter(ages);
+  EXPECT_DOUBLE_EQ(keeps.Of(TargetId(3)).evidence, lasts);
+  EXPECT_EQ(keeps.Of(TargetId(3)).accesses, 0);
+  EXPECT_LT(keeps.Of(TargetId(0)).evidence, 0.9) << "it is not listed";
+}
+
+// Target 0 is steady. Other pages of target 1 are hot in each second epoch.
+TEST(RateChanges, LearnOfEachTargetHowLongItsRatesLast) {
+  RateChanges changes;
+  EvidenceTable older;
+  for (int e = 0; e < 20; ++e) {
+    EpochProfile epoch = Epoch(e, All(false));
+    std::vector<Look> looks;
+    for (std::uint64_t vpn = 0; vpn < kPages; ++vpn) {
+      looks.push_back({.vpn = vpn, .hot = vpn % 16 == static_cast<std::uint64_t>(e) / 2 % 16});
+    }
+    const EpochProfile other = Epoch(e, looks);
+    for (std::size_t i = 0; i < other.pages.size(); ++i) {
+      PageRecord record = RecordAt(other.pages, i);
+      record.key.target = TargetId(1);
+      Append(epoch.pages, record);
+    }
+    Ages ages;
+    ages.Append(TargetId(0), 1);
+    ages.Append(TargetId(1), 1);
+    EvidenceTable newer;
+    EvidenceTable joined;
+    EvidenceTable apart;
+    TakeEvidence(epoch, newer);
+    const Keeps keeps = changes.KeepsAfter(ages);
+    Join(older, keeps, newer, joined, apart);
+    changes.Absorb(older, keeps, newer, ages, joined);
+    older = joined;
+  }
+  const double steady = changes.PersistenceOf(TargetId(0)).MeanSeconds();
+  const double changing = changes.PersistenceOf(TargetId(1)).MeanSeconds();
+  EXPECT_GT(steady, 2 * Persistence::kSupposedSeconds);
+  EXPECT_LT(changing, Persistence::kSupposedSeconds / 2);
+  Ages ages;
+  ages.Append(TargetId(0), 5);
+  ages.Append(TargetId(1), 5);
+  EXPECT_DOUBLE_EQ(changes.KeepsAfter(ages).Of(TargetId(1)).evidence, std::exp(-5 / changing));
+}
+
 TEST_F(RateChangesTest, SuspectsWhatContradictsOlderEvidence) {
   Absorb(All(false), All(true));
   EXPECT_TRUE(Suspects(kChanging));
