@@ -10,7 +10,8 @@ namespace tmprof {
 namespace {
 
 // Evidence that has decayed below this many looks and observations per page is dropped, so that
-// what was unmapped long ago does not stay for ever: ten half-lives after a single look.
+// what was unmapped long ago does not stay for ever: ten half-lives after a single look, or seven
+// times as long as rates last.
 constexpr double kForgotten = 1.0 / 1024;
 
 constexpr PageKey kPastAll{TargetId(std::numeric_limits<TargetId::rep>::max()),

@@ -100,7 +100,8 @@ void JoinedPages::Take(const EpochProfile& profile, const EvidenceTable& all,
 }
 
 void JoinedPages::Absorb(const EpochProfile& profile, const Epoch& epoch, const Keeps& keeps,
-                         const Ages& ages, const TargetTimes& times, Manner manner) {
+                         const Ages& ages, const TargetTimes& times, bool follow_changes,
+                         Memory memory) {
   if (!is_fed_) {
     Take(profile, epoch.all, times);
     return;
@@ -126,9 +127,14 @@ void JoinedPages::Absorb(const EpochProfile& profile, const Epoch& epoch, const 
       keep = keeps.Of(target);
     }
     keeps_of_files.Append(file.name, keep);
-    ages_of_files.Append(file.name, age.value_or(ages.of_others()));
+    // A file that no listed process maps is as gone as they are.
+    if (age || memory == Memory::kOfProcesses) {
+      ages_of_files.Append(file.name, age.value_or(ages.of_others()));
+    }
   }
-  if (manner.learn_memory) keeps_of_files = changes_.KeepsAfter(ages_of_files);
+  if (memory == Memory::kLearned) {
+    keeps_of_files = changes_.KeepsAfter(ages_of_files, /*lists_targets=*/true);
+  }
   FollowClocks(profile, keeps_of_files, times);
   const EvidenceTable latest = Join(epoch.latest);
   EvidenceTable apart;
@@ -139,7 +145,10 @@ void JoinedPages::Absorb(const EpochProfile& profile, const Epoch& epoch, const 
     while (EndOf(spare_, row) <= apart.key[i]) ++row;
     spare_.evidence[row].Add(apart.evidence[i], 1, 1);
   }
-  if (manner.follow_changes) changes_.Absorb(pages_, keeps_of_files, latest, ages_of_files, spare_);
+  if (follow_changes) {
+    changes_.Absorb(pages_, keeps_of_files, latest, ages_of_files, spare_,
+                    /*forgets_gone=*/memory == Memory::kLearned);
+  }
   std::swap(pages_, spare_);
   FindPlaces();
 }

@@ -34,13 +34,13 @@ class JoinedPages {
   // Forgets what came before, but for who maps what.
   void Forget();
   void Take(const EpochProfile& profile, const EvidenceTable& all, const TargetTimes& times);
-  struct Manner {
-    bool follow_changes;
-    bool learn_memory;  // evidence fades by what is learned of its file, not by the process's keeps
+  enum class Memory : std::uint8_t {
+    kOfProcesses,  // evidence fades as that of the processes
+    kLearned,      // evidence fades by what is learned of its file
   };
-  // Adds an epoch. `keeps` and `ages` are of the processes.
+  // Adds an epoch. `keeps` and `ages` are of the processes. kLearned needs `follow_changes`.
   void Absorb(const EpochProfile& profile, const Epoch& epoch, const Keeps& keeps, const Ages& ages,
-              const TargetTimes& times, Manner manner);
+              const TargetTimes& times, bool follow_changes, Memory memory);
 
   bool empty() const { return pages_.size() == 0; }
 

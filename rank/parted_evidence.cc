@@ -11,7 +11,7 @@ namespace tmprof {
 namespace {
 
 // What weighs less than this part of a sample says nothing of its page that its region does not:
-// four half-lives after a single one.
+// four half-lives after a single one, or three times as long as rates last.
 constexpr double kTellsApart = 1.0 / 16;
 
 // Before samples come back to any page, rates of a region's pages are supposed to vary by their
@@ -179,7 +179,7 @@ void PartedEvidence::JoinPages(const PartedEvidence& older, const Keeps& keeps,
       end_region();
       ++row;
     }
-    // Its region is as old as itself at most, and was forgotten only with it.
+    // Its region is forgotten with it, or before it where it is gone.
     if (row == spans_.size() || key < spans_.key[row]) continue;
     const bool was_told_apart = before.samples() >= kTellsApart;
     if (was_told_apart) {

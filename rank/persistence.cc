@@ -4,27 +4,31 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace tmprof {
 namespace {
 
+// docs/accuracy.md ("How long evidence lasts") tells what these figures come from.
+
 // What was learned this long ago weighs half.
-constexpr double kHalfLife = 60;
+constexpr double kLearnedHalfLifeSeconds = 60;
 // Standard deviation of the logarithm of the time, before anything is learned.
-constexpr double kSupposedSpread = 2;
+constexpr double kAssumedSpread = 2;
 // Pages that are cleared together err together, in that their clear or their reads were told too
 // early or too late: so many of them tell as much as one would alone.
 constexpr double kErrTogether = 16;
-// However long a program was steady, it may change now: the logarithm by which one supposed time
-// may be likelier than another.
+// However long a program was steady, it may change now: no assumed time gets further ahead of
+// another one, in units of log-likelihood.
 constexpr double kMostCertain = 30;
-// A page may be so much likelier by one of both; beyond, it is the model that is wrong.
+// One page speaks for a change, or against it, by this factor at most. What speaks more strongly is
+// an error of the model.
 constexpr double kMostTelling = 1e6;
-// So many factors of 1 / kMostTelling to kMostTelling are no overflow.
+// The product of so many such factors overflows nothing.
 constexpr std::size_t kFactors = 16;
-// Pages wait for their next probe so many times as long as the mean at most.
+// Pages wait for their next probe so many times as long as the mean at most,
 constexpr double kLongestWaitOfMean = 4;
+// and nothing is given up sooner than this.
+constexpr double kShortestLongestWait = 60;
 
 }  // namespace
 
@@ -37,20 +41,26 @@ void Persistence::MultiplyUp() {
 }
 
 void Persistence::Age(double seconds) {
-  const double keep = std::exp2(-seconds / kHalfLife);
+  const double keep = std::exp2(-seconds / kLearnedHalfLifeSeconds);
   for (double& log : log_likelihood_) log *= keep;
   visits_ *= keep;
-  waited_ *= keep;
+  waited_seconds_ *= keep;
+}
+
+void Persistence::SetProbed() {
+  if (probed_) return;
+  probed_ = true;
+  mean_seconds_ = kAssumedSeconds;
 }
 
 void Persistence::Add(double seconds, double lasted, double drawn_anew) {
   visits_ += 1;
-  waited_ += seconds;
+  waited_seconds_ += seconds;
   if (lasted <= 0 && drawn_anew <= 0) return;
   if (seconds != changed_for_seconds_) {
     changed_for_seconds_ = seconds;
     for (std::size_t i = 0; i < kTimes; ++i) {
-      changed_[i] = -std::expm1(-seconds / Supposed(i));
+      changed_[i] = -std::expm1(-seconds / Assumed(i));
     }
   }
   const double ratio =
@@ -63,14 +73,14 @@ void Persistence::Add(double seconds, double lasted, double drawn_anew) {
 
 void Persistence::Conclude() {
   MultiplyUp();
-  if (visits_ <= 0) return;
+  if (!probed_) return;
   const double likeliest = *std::ranges::max_element(log_likelihood_);
   for (double& log : log_likelihood_) {
     log = std::max(log, likeliest - kMostCertain * kErrTogether);
   }
   ByTime log_posterior;
   for (std::size_t i = 0; i < kTimes; ++i) {
-    const double apart = std::log(Supposed(i) / kSupposedSeconds) / kSupposedSpread;
+    const double apart = std::log(Assumed(i) / kAssumedSeconds) / kAssumedSpread;
     log_posterior[i] = log_likelihood_[i] / kErrTogether - apart * apart / 2;
   }
   const double most = *std::ranges::max_element(log_posterior);
@@ -79,14 +89,14 @@ void Persistence::Conclude() {
   for (std::size_t i = 0; i < kTimes; ++i) {
     const double weight = std::exp(log_posterior[i] - most);
     weights += weight;
-    sum += weight * std::log(Supposed(i));
+    sum += weight * std::log(Assumed(i));
   }
   mean_seconds_ = std::exp(sum / weights);
 }
 
 double Persistence::LongestWait() const {
-  return visits_ > 0 ? kLongestWaitOfMean * waited_ / visits_
-                     : std::numeric_limits<double>::infinity();
+  const double mean = visits_ > 0 ? waited_seconds_ / visits_ : 0;
+  return std::max(kShortestLongestWait, kLongestWaitOfMean * mean);
 }
 
 }  // namespace tmprof

@@ -10,29 +10,34 @@
 
 namespace tmprof {
 
-// Of one target. All seconds are of the target's own time.
+// What is learned of one target. All seconds are of the target's own time.
 class Persistence {
  public:
-  // Before anything is learned, and of targets that nobody knows.
-  static constexpr double kSupposedSeconds = 60;
+  // Assumed while no page was probed twice.
+  static constexpr double kAssumedSeconds = 60;
+  // Assumed while no page was probed at all: a half-life of 6 s. Samples do not tell of changes.
+  static constexpr double kAssumedSecondsOfSamples = 8.7;
 
-  // What was learned so far is this much older.
+  // Tells that so much time has passed since the last call.
   void Age(double seconds);
-  // A page was probed `seconds` after its last probe. `lasted` and `drawn_anew`: how likely is what
-  // was seen if its rate was still the same, and if it had changed since, up to a common factor.
+  // Tells that pages of the target are probed.
+  void SetProbed();
+  // A page was probed `seconds` after its last probe. What was seen has the likelihood `lasted` if
+  // the page's rate is the same as before, and `drawn_anew` if it has changed; both up to a common
+  // factor.
   void Add(double seconds, double lasted, double drawn_anew);
-  // To be called after the last Add() of an epoch: what it brought counts from then on.
+  // Has to be called after the last Add() of an epoch: what that brought counts from then on.
   void Conclude();
 
   // The mean time for which a page's rate lasts.
   double MeanSeconds() const { return mean_seconds_; }
-  // A page that was not probed for longer, although others were, is not there any more. Infinite
-  // before any page was probed again.
+  // A page that was not seen for longer, in time in which others were probed, is not there any
+  // more.
   double LongestWait() const;
 
  private:
   static constexpr std::size_t kTimes = 9;
-  static double Supposed(std::size_t i) { return std::ldexp(4, static_cast<int>(i)); }
+  static double Assumed(std::size_t i) { return std::ldexp(4, static_cast<int>(i)); }
   using ByTime = std::array<double, kTimes>;
 
   static constexpr ByTime Ones() {
@@ -42,16 +47,18 @@ class Persistence {
   }
   void MultiplyUp();
 
-  // How likely all that was seen is, for each supposed time. Factors are multiplied up before their
+  // The likelihood of all that was seen, by assumed time. Factors are multiplied up before their
   // logarithms are added.
   ByTime log_likelihood_{};
   ByTime factor_ = Ones();
   std::size_t factors_ = 0;
-  double changed_for_seconds_ = -1;  // the last `seconds` added, and for it:
-  ByTime changed_{};                 // the chance of a change
-  double visits_ = 0;                // faded
-  double waited_ = 0;                // seconds, of these
-  double mean_seconds_ = kSupposedSeconds;
+  // The chance of a change within `changed_for_seconds_`, the last seconds that were added.
+  ByTime changed_{};
+  double changed_for_seconds_ = -1;
+  bool probed_ = false;
+  double visits_ = 0;          // faded
+  double waited_seconds_ = 0;  // of all these visits, faded
+  double mean_seconds_ = kAssumedSecondsOfSamples;
 };
 
 }  // namespace tmprof

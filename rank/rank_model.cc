@@ -143,14 +143,14 @@ bool Ranker::FollowsChanges() const {
          options_.follow_changes;
 }
 
-Keeps Ranker::KeepsAfter(const Ages& ages) const {
+Keeps Ranker::KeepsAfter(const Ages& ages, bool lists_targets) const {
   switch (options_.memory) {
     case Memory::kThisEpoch:
       break;
     case Memory::kHalfLife:
       return tmprof::KeepsAfter(ages, Seconds(options_.half_life));
     case Memory::kLearned:
-      return changes_.KeepsAfter(ages);
+      return changes_.KeepsAfter(ages, lists_targets);
   }
   return Keeps({.evidence = 0, .accesses = 0});
 }
@@ -158,7 +158,8 @@ Keeps Ranker::KeepsAfter(const Ages& ages) const {
 void Ranker::Absorb(const EpochProfile& profile) {
   const bool remembers = options_.memory != Memory::kThisEpoch && last_end_;
   const Ages ages = AgesAfter(profile, last_end_);
-  const Keeps keeps = remembers ? KeepsAfter(ages) : Keeps({.evidence = 0, .accesses = 0});
+  const Keeps keeps = remembers ? KeepsAfter(ages, !profile.targets.empty())
+                                : Keeps({.evidence = 0, .accesses = 0});
   last_end_ = profile.end;
   live_.clear();
   for (const Target& target : profile.targets) {
@@ -174,14 +175,15 @@ void Ranker::Absorb(const EpochProfile& profile) {
     latest_.Take(profile);
     spare_.Join(evidence_, keeps, latest_);
     if (FollowsChanges()) {
-      changes_.Absorb(evidence_.spans(), keeps, latest_.spans(), ages, spare_.spans());
+      changes_.Absorb(evidence_.spans(), keeps, latest_.spans(), ages, spare_.spans(),
+                      /*forgets_gone=*/options_.memory == Memory::kLearned);
     }
     if (options_.model == RankModel::kRate) {
       pages_.Absorb(profile,
                     {.older = evidence_.spans(), .latest = latest_.spans(), .all = spare_.spans()},
-                    keeps, ages, times_,
-                    {.follow_changes = options_.follow_changes,
-                     .learn_memory = options_.memory == Memory::kLearned});
+                    keeps, ages, times_, options_.follow_changes,
+                    options_.memory == Memory::kLearned ? JoinedPages::Memory::kLearned
+                                                        : JoinedPages::Memory::kOfProcesses);
     }
   }
   spare_.Part();

@@ -88,15 +88,16 @@ class Ranker {
   enum class Memory : std::uint8_t {
     kThisEpoch,  // each Absorb() forgets what came before
     kHalfLife,   // evidence h old weighs 2^(-h/half_life), by its target's own time (ageing.h)
-    kLearned,    // evidence weighs as much as the chance that its target's rates have lasted since
+    // Evidence weighs as much as the chance that its target's rates have lasted since. kLearned
+    // needs the model kRate, and changes that are followed.
+    kLearned,
   };
 
   struct Options {
     RankModel model = RankModel::kRate;
     Memory memory = Memory::kThisEpoch;
     std::chrono::nanoseconds half_life{0};  // kHalfLife: > 0; of a target's own time
-    // kRate that remembers: suspect that rates change. kLearned takes both.
-    bool follow_changes = true;
+    bool follow_changes = true;             // kRate that remembers: suspect that rates change
   };
 
   // Without being told: `rate` remembers for as long as it learns that rates last; `sum` forgets
@@ -150,7 +151,7 @@ class Ranker {
   using PageEstimates = std::vector<PageEstimate>;  // by row of pages_.pages()
 
   bool FollowsChanges() const;
-  Keeps KeepsAfter(const Ages& ages) const;
+  Keeps KeepsAfter(const Ages& ages, bool lists_targets) const;
   RatedRows Rate(const EvidenceTable& table, RankSource source) const;
   void RateShared(const RateView& view, RateKinds& sorter, RatedRows& rated) const;
   bool JoinsRowsOf(const EvidenceTable& table) const;

@@ -21,8 +21,8 @@
 namespace tmprof {
 namespace {
 
-// Half-life of the evidence of targets and pages that are gone.
-constexpr double kGoneSeconds = 6;
+// Half-life of the evidence of targets that are gone.
+constexpr double kGoneHalfLifeSeconds = 6;
 // Below, a change is not worth remembering.
 constexpr double kUnlikely = 0.02;
 // A change just now is suspected if the visit makes it so many times as likely as it was before
@@ -41,7 +41,7 @@ class Predictions {
   struct Prediction {
     double likelihood = 0;
     double log_rate = 0;
-    double blurred = 0;  // the likelihood where rates around each are taken for it
+    std::optional<double> blurred;  // the likelihood, with rates blurred by kBlur
   };
 
   Predictions(const Mixture& mixture, std::size_t kinds)
@@ -76,7 +76,7 @@ class Predictions {
 
   Prediction DrawnAnew(std::uint32_t piece) {
     Prediction& prediction = drawn_anew_[piece];
-    if (prediction.blurred == 0) {
+    if (!prediction.blurred) {
       const std::span<const double> blurred = Blurred(piece);
       prediction.blurred =
           std::inner_product(blurred.begin(), blurred.end(), mixture_->prior().begin(), 0.0);
@@ -85,7 +85,7 @@ class Predictions {
   }
 
  private:
-  // The likelihood of a piece, for each rate that of rates around it.
+  // Returns the likelihood of a piece at each rate, averaged over the rates around it.
   std::span<const double> Blurred(std::uint32_t piece) {
     std::vector<double>& blurred = blurred_[piece];
     if (!blurred.empty()) return blurred;
@@ -135,13 +135,17 @@ class RowOf {
   std::size_t at_ = 0;
 };
 
-Evidence Faded(const Evidence& evidence, double keep) {
-  Evidence faded;
-  faded.Add(evidence, keep, keep);
-  return faded;
+// Of the targets of a table, ascending, those whose pages it tells bits of.
+std::vector<TargetId> ProbedTargets(const EvidenceTable& table, const RateView& view) {
+  std::vector<TargetId> probed;
+  for (std::size_t row = 0; row < table.size(); ++row) {
+    const TargetId target = table.key[row].target;
+    if (probed.empty() || probed.back() != target) {
+      if (view.TellsOfBits(table.evidence[row])) probed.push_back(target);
+    }
+  }
+  return probed;
 }
-
-double KeepOfGone(double age) { return std::exp2(-age / kGoneSeconds); }
 
 }  // namespace
 
@@ -151,26 +155,23 @@ const Persistence& RateChanges::PersistenceOf(TargetId target) const {
   return found == persistence_.end() ? kUnknown : found->second;
 }
 
-Keeps RateChanges::KeepsAfter(const Ages& ages) const {
+Keeps RateChanges::KeepsAfter(const Ages& ages, bool lists_targets) const {
   const auto keep = [this](TargetId target, double age) {
     return Keep{.evidence = std::exp(-age / PersistenceOf(target).MeanSeconds()), .accesses = 0};
   };
-  // Without a list nobody tells which targets are gone.
-  if (ages.listed().empty()) {
-    Keeps keeps(
-        {.evidence = std::exp(-ages.of_others() / Persistence().MeanSeconds()), .accesses = 0});
+  Keeps keeps({.evidence = std::exp2(-ages.of_others() / kGoneHalfLifeSeconds), .accesses = 0});
+  if (lists_targets) {
+    for (const auto& [target, age] : ages.listed()) keeps.Append(target, keep(target, age));
+  } else {
     for (const auto& known : persistence_) {
-      keeps.Append(known.first, keep(known.first, ages.of_others()));
+      keeps.Append(known.first, keep(known.first, ages.Of(known.first)));
     }
-    return keeps;
   }
-  Keeps keeps({.evidence = KeepOfGone(ages.of_others()), .accesses = 0});
-  for (const auto& [target, age] : ages.listed()) keeps.Append(target, keep(target, age));
   return keeps;
 }
 
 void RateChanges::Absorb(const EvidenceTable& older, const Keeps& keeps, const EvidenceTable& newer,
-                         const Ages& ages, EvidenceTable& joined) {
+                         const Ages& ages, EvidenceTable& joined, bool forgets_gone) {
   struct Span {
     std::size_t row;  // of `joined`
     double keep;
@@ -192,13 +193,17 @@ void RateChanges::Absorb(const EvidenceTable& older, const Keeps& keeps, const E
   RowOf row_before(older);
   RowOf row_now(newer);
   RowOf row_suspected(suspected_.since);
+  const std::vector<TargetId> probed_targets = ProbedTargets(newer, view);
   unprobed_seconds_.resize(older.size());
+  unseen_seconds_.resize(older.size());
   std::vector<float> unprobed_seconds(joined.size());
+  std::vector<float> unseen_seconds(joined.size());
   std::optional<TargetId> target;
   double keep = 1;
   double age = 0;
   Persistence* persistence = nullptr;
-  std::map<TargetId, Persistence> persistence_now;  // of targets that are known of
+  bool is_probed = false;                           // the target, in this epoch
+  std::map<TargetId, Persistence> persistence_now;  // of targets with rows
   for (std::size_t row = 0; row < joined.size(); ++row) {
     const PageKey key = joined.key[row];
     const std::uint32_t pages = joined.span_pages[row];
@@ -209,6 +214,8 @@ void RateChanges::Absorb(const EvidenceTable& older, const Keeps& keeps, const E
       persistence =
           &persistence_now.try_emplace(key.target, PersistenceOf(key.target)).first->second;
       persistence->Age(age);
+      is_probed = std::ranges::binary_search(probed_targets, key.target);
+      if (is_probed) persistence->SetProbed();
     }
     Span span{.row = row,
               .keep = keep,
@@ -222,9 +229,12 @@ void RateChanges::Absorb(const EvidenceTable& older, const Keeps& keeps, const E
     const bool probed = span.visit && view.TellsOfBits(newer.evidence[*span.visit]);
     unprobed_seconds[row] = probed ? 0 : static_cast<float>(span.unprobed);
     span.drawn_anew = -std::expm1(-span.unprobed / persistence->MeanSeconds());
-    if (!span.visit && span.unprobed > persistence->LongestWait() &&
-        view.TellsOfBits(joined.evidence[row])) {
-      joined.evidence[row] = Faded(joined.evidence[row], KeepOfGone(age));
+    if (before && !span.visit) {
+      unseen_seconds[row] = unseen_seconds_[*before] + (is_probed ? static_cast<float>(age) : 0.0F);
+      if (forgets_gone && unseen_seconds[row] > persistence->LongestWait()) {
+        joined.evidence[row] = {};
+        continue;
+      }
     }
     if (!before || (span.visit && !(probed && view.TellsOfBits(older.evidence[*before])))) {
       span.visit.reset();
@@ -266,8 +276,9 @@ void RateChanges::Absorb(const EvidenceTable& older, const Keeps& keeps, const E
     const Predictions::Prediction by_since =
         span.suspect ? predicted.Given(span.since, span.now) : Predictions::Prediction{};
     const Predictions::Prediction anew = predicted.DrawnAnew(span.now);
-    span.persistence->Add(span.unprobed, (1 - chance) * by_all.blurred + chance * by_since.blurred,
-                          anew.blurred);
+    const double lasted =
+        (1 - chance) * by_all.blurred.value() + chance * by_since.blurred.value_or(0);
+    span.persistence->Add(span.unprobed, lasted, anew.blurred.value());
     const RateAccounts accounts = ChooseAccounts(Weigh(kEver, (1 - chance) * lasts, by_all),
                                                  Weigh(kSuspicion, chance * lasts, by_since),
                                                  Weigh(kNow, drawn_anew, anew), least);
@@ -287,17 +298,20 @@ void RateChanges::Absorb(const EvidenceTable& older, const Keeps& keeps, const E
   persistence_ = std::move(persistence_now);
   suspected_ = std::move(suspected);
   unprobed_seconds_ = std::move(unprobed_seconds);
+  unseen_seconds_ = std::move(unseen_seconds);
 }
 
 void RateChanges::Follow(const EvidenceTable& before, const EvidenceTable& now) {
-  unprobed_seconds_.resize(before.size());
-  std::vector<float> unprobed_seconds(now.size());
-  RowOf row_before(before);
-  for (std::size_t row = 0; row < now.size(); ++row) {
-    const auto same = row_before(now.key[row], now.span_pages[row]);
-    if (same) unprobed_seconds[row] = unprobed_seconds_[*same];
+  for (std::vector<float>* seconds : {&unprobed_seconds_, &unseen_seconds_}) {
+    seconds->resize(before.size());
+    std::vector<float> followed(now.size());
+    RowOf row_before(before);
+    for (std::size_t row = 0; row < now.size(); ++row) {
+      const auto same = row_before(now.key[row], now.span_pages[row]);
+      if (same) followed[row] = (*seconds)[*same];
+    }
+    *seconds = std::move(followed);
   }
-  unprobed_seconds_ = std::move(unprobed_seconds);
 }
 
 }  // namespace tmprof

@@ -26,17 +26,18 @@ struct SuspectedChanges {
 class RateChanges {
  public:
   // Evidence weighs as much as the chance that its target's rates have lasted since. That of a
-  // target that `ages` does not list, although it lists others, fades soon: the target is gone.
-  Keeps KeepsAfter(const Ages& ages) const;
+  // target that `ages` does not list fades soon: the target is gone. `lists_targets` is false where
+  // nobody tells which targets are there.
+  Keeps KeepsAfter(const Ages& ages, bool lists_targets) const;
 
   // `older`: all evidence so far, which now weighs `keeps` beside `newer`; `joined`: both (Join),
   // and the next call's `older`. `ages`: how much older `older` is at the end of `newer`. The
   // longer a span was not probed, the likelier is it that its rate has not lasted since. If the
   // older account is of fewer bits than all, its bits take the place of all in `joined`; spans that
-  // are not in it as they were are no suspects any more. Evidence of a span that was not probed for
-  // much longer than others of its target fades soon.
+  // are not in it as they were are no suspects any more. If `forgets_gone`, evidence of spans that
+  // were not seen for much longer than others of their target wait for a probe is taken out.
   void Absorb(const EvidenceTable& older, const Keeps& keeps, const EvidenceTable& newer,
-              const Ages& ages, EvidenceTable& joined);
+              const Ages& ages, EvidenceTable& joined, bool forgets_gone = false);
 
   // `before` was the last `joined`; `now` is the next `older`, of other spans.
   void Follow(const EvidenceTable& before, const EvidenceTable& now);
@@ -47,7 +48,9 @@ class RateChanges {
  private:
   SuspectedChanges suspected_;
   std::map<TargetId, Persistence> persistence_;
-  std::vector<float> unprobed_seconds_;  // since a span's last probe, by row of the last `joined`
+  // Both by row of the last `joined`.
+  std::vector<float> unprobed_seconds_;  // since a span's last probe
+  std::vector<float> unseen_seconds_;    // since it had evidence, while its target was probed
 };
 
 }  // namespace tmprof

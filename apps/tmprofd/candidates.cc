@@ -125,7 +125,7 @@ class SupposedScore {
   }
 
  private:
-  // What is remembered of one sample after a half-life.
+  // Half of what one sample is worth when it is new.
   static constexpr double kHardlyAnySample = 0.5;
 
   struct Sum {

@@ -549,6 +549,10 @@ std::expected<void, std::string> SetField(wire::Config& config, const Setting& s
     if (!is_group) {
       const bool quoted = field->type() == google::protobuf::FieldDescriptor::TYPE_STRING &&
                           !setting.value.starts_with('"');
+      if (!quoted && setting.value == "default") {
+        message->GetReflection()->ClearField(message, field);
+        return {};
+      }
       const std::string value = quoted ? '"' + setting.value + '"' : setting.value;
       if (google::protobuf::TextFormat::ParseFieldValueFromString(value, field, message)) return {};
       return std::unexpected(fmt::format("'{}' is no value of it", setting.value));

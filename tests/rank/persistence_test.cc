@@ -10,12 +10,13 @@
 namespace tmprof {
 namespace persistence_test {
 
-// Of a page whose rate has lasted, what is seen is so likely if it had changed, and the other way
+// What is seen of a page whose rate has lasted is so likely if it had changed, and the other way
 // round.
 constexpr double kContradicted = 3e-4;
 
 // Each page is probed again after `wait` seconds.
 void Learn(Persistence& persistence, double lasts, double wait, int epochs, int visits) {
+  persistence.SetProbed();
   std::mt19937 bits(7);
   std::uniform_real_distribution<double> chance(0, 1);
   for (int e = 0; e < epochs; ++e) {
@@ -28,12 +29,18 @@ void Learn(Persistence& persistence, double lasts, double wait, int epochs, int 
   }
 }
 
-TEST(Persistence, IsSupposedBeforeAnythingIsLearned) {
+TEST(Persistence, IsAssumedBeforeAnythingIsLearned) {
   Persistence persistence;
-  EXPECT_EQ(persistence.MeanSeconds(), Persistence::kSupposedSeconds);
   persistence.Age(100);
   persistence.Conclude();
-  EXPECT_EQ(persistence.MeanSeconds(), Persistence::kSupposedSeconds);
+  EXPECT_EQ(persistence.MeanSeconds(), Persistence::kAssumedSecondsOfSamples);
+  persistence.SetProbed();
+  EXPECT_EQ(persistence.MeanSeconds(), Persistence::kAssumedSeconds);
+  persistence.Conclude();
+  EXPECT_NEAR(persistence.MeanSeconds(), Persistence::kAssumedSeconds, 15);
+  persistence.Age(1e6);
+  persistence.Conclude();
+  EXPECT_NEAR(persistence.MeanSeconds(), Persistence::kAssumedSeconds, 15);
 }
 
 TEST(Persistence, IsLearnedFromPagesThatAreProbedAgain) {
@@ -47,7 +54,7 @@ TEST(Persistence, IsLearnedFromPagesThatAreProbedAgain) {
   }
 }
 
-TEST(Persistence, OfAProgramThatNeverChangesIsLong) {
+TEST(Persistence, IsLongWhereAProgramNeverChanges) {
   Persistence persistence;
   Learn(persistence, 1e9, 5, 30, 3000);
   EXPECT_GT(persistence.MeanSeconds(), 800);
@@ -62,11 +69,12 @@ TEST(Persistence, IsLearnedAnewOnceAProgramStartsOrEndsToChange) {
   EXPECT_GT(persistence.MeanSeconds(), 500);
 }
 
-TEST(Persistence, OfVisitsThatSayNothingIsWhatWasSupposed) {
+TEST(Persistence, StaysWhatWasAssumedWhereVisitsSayNothing) {
   Persistence persistence;
+  persistence.SetProbed();
   for (int i = 0; i < 10'000; ++i) persistence.Add(5, 0.3, 0.3);
   persistence.Conclude();
-  EXPECT_NEAR(persistence.MeanSeconds(), Persistence::kSupposedSeconds, 10);
+  EXPECT_NEAR(persistence.MeanSeconds(), Persistence::kAssumedSeconds, 15);
 }
 
 // One page alone shows nothing, however unlikely what was seen of it is.
@@ -82,9 +90,9 @@ TEST(Persistence, IsNotGivenUpForOneOutlier) {
 
 TEST(Persistence, TellsHowLongPagesWaitForTheirNextProbe) {
   Persistence persistence;
-  EXPECT_EQ(persistence.LongestWait(), std::numeric_limits<double>::infinity());
-  for (int i = 0; i < 100; ++i) persistence.Add(i % 2 == 0 ? 4 : 6, 1, 1);
-  EXPECT_NEAR(persistence.LongestWait(), 20, 1e-9);
+  EXPECT_EQ(persistence.LongestWait(), 60);
+  for (int i = 0; i < 100; ++i) persistence.Add(i % 2 == 0 ? 40 : 60, 1, 1);
+  EXPECT_NEAR(persistence.LongestWait(), 200, 1e-9);
 }
 
 }  // namespace persistence_test

@@ -229,16 +229,31 @@ class RateChangesTest : public testing::Test {
   EvidenceTable joined_;
 };
 
-// Of targets as steady as nobody knows better, evidence of a second ago.
 TEST_F(RateChangesTest, FadesEvidenceByHowLongRatesLastOrSoonIfItsTargetIsGone) {
-  const double lasts = std::exp(-1 / Persistence::kSupposedSeconds);
-  EXPECT_DOUBLE_EQ(changes_.KeepsAfter(Ages(1)).Of(TargetId(0)).evidence, lasts);
-  Ages ages(1);
-  ages.Append(TargetId(3), 1);
-  const Keeps keeps = changes_.KeepsAfter(ages);
-  EXPECT_DOUBLE_EQ(keeps.Of(TargetId(3)).evidence, lasts);
-  EXPECT_EQ(keeps.Of(TargetId(3)).accesses, 0);
-  EXPECT_LT(keeps.Of(TargetId(0)).evidence, 0.9) << "it is not listed";
+  Absorb(All(false), All(false));
+  const double lasts = std::exp(-1 / changes_.PersistenceOf(TargetId(0)).MeanSeconds());
+  EXPECT_GT(lasts, 0.98);
+  EXPECT_DOUBLE_EQ(changes_.KeepsAfter(Ages(1), /*lists_targets=*/false).Of(TargetId(0)).evidence,
+                   lasts);
+  Ages ages(6);
+  ages.Append(TargetId(0), 1);
+  Keeps keeps = changes_.KeepsAfter(ages, /*lists_targets=*/true);
+  EXPECT_DOUBLE_EQ(keeps.Of(TargetId(0)).evidence, lasts);
+  EXPECT_EQ(keeps.Of(TargetId(0)).accesses, 0);
+  EXPECT_DOUBLE_EQ(keeps.Of(TargetId(3)).evidence, 0.5) << "it is not listed";
+  keeps = changes_.KeepsAfter(Ages(6), /*lists_targets=*/true);
+  EXPECT_DOUBLE_EQ(keeps.Of(TargetId(0)).evidence, 0.5) << "all have exited";
+}
+
+// Samples alone tell of no change: evidence is remembered as briefly as if rates lasted 9 s.
+TEST_F(RateChangesTest, FadesSamplesOfATargetThatNobodyProbes) {
+  EpochProfile sampled = Epoch(0, {});
+  Append(sampled.pages, {.key = {TargetId(0), Vpn(1)}, .load_samples = 3});
+  AbsorbEpochs(sampled, sampled);
+  Ages ages;
+  ages.Append(TargetId(0), 6);
+  EXPECT_NEAR(changes_.KeepsAfter(ages, /*lists_targets=*/true).Of(TargetId(0)).evidence, 0.5,
+              0.01);
 }
 
 // Target 0 is steady. Other pages of target 1 are hot in each second epoch.
@@ -264,19 +279,20 @@ TEST(RateChanges, LearnOfEachTargetHowLongItsRatesLast) {
     EvidenceTable joined;
     EvidenceTable apart;
     TakeEvidence(epoch, newer);
-    const Keeps keeps = changes.KeepsAfter(ages);
+    const Keeps keeps = changes.KeepsAfter(ages, /*lists_targets=*/true);
     Join(older, keeps, newer, joined, apart);
     changes.Absorb(older, keeps, newer, ages, joined);
     older = joined;
   }
   const double steady = changes.PersistenceOf(TargetId(0)).MeanSeconds();
   const double changing = changes.PersistenceOf(TargetId(1)).MeanSeconds();
-  EXPECT_GT(steady, 2 * Persistence::kSupposedSeconds);
-  EXPECT_LT(changing, Persistence::kSupposedSeconds / 2);
+  EXPECT_GT(steady, 2 * Persistence::kAssumedSeconds);
+  EXPECT_LT(changing, Persistence::kAssumedSeconds / 2);
   Ages ages;
   ages.Append(TargetId(0), 5);
   ages.Append(TargetId(1), 5);
-  EXPECT_DOUBLE_EQ(changes.KeepsAfter(ages).Of(TargetId(1)).evidence, std::exp(-5 / changing));
+  EXPECT_DOUBLE_EQ(changes.KeepsAfter(ages, /*lists_targets=*/true).Of(TargetId(1)).evidence,
+                   std::exp(-5 / changing));
 }
 
 TEST_F(RateChangesTest, SuspectsWhatContradictsOlderEvidence) {
@@ -515,6 +531,37 @@ TEST(RateChanges, WeighAccountsAsASecondImplementationDoes) {
       older = joined;
     }
   }
+}
+
+// Pages that are not there any more are forgotten, those that just nobody probes are not.
+TEST_F(RankerWithChanges, ForgetsPagesThatAreNotSeenWhileOthersAreProbed) {
+  std::vector<Look> others = All(false);
+  std::erase_if(others, [](const Look& look) { return look.vpn == kChanging; });
+  Absorb(All(false), 8);
+  const double before = ScoreOf(kChanging);
+  Absorb({}, 100);
+  EXPECT_EQ(ranker_.table().size(), kPages) << "the scanner paused";
+  EXPECT_NEAR(ScoreOf(kChanging), before, before / 4);
+  Absorb(others, 50);
+  EXPECT_GT(ScoreOf(kChanging), before / 2);
+  Absorb(others, 30);
+  EXPECT_EQ(ranker_.table().size(), kPages - 1);
+}
+
+// A half-life that is asked for is kept to.
+TEST_F(RankerWithChanges, KeepsPagesThatAreNotSeenForAsLongAsItIsTold) {
+  ranker_.Configure(
+      {.model = RankModel::kRate, .memory = Ranker::Memory::kHalfLife, .half_life = seconds(1000)});
+  std::vector<Look> others = All(false);
+  std::erase_if(others, [](const Look& look) { return look.vpn == kChanging; });
+  Absorb(All(false), 8);
+  Absorb(others, 100);
+  EXPECT_EQ(ranker_.table().size(), kPages);
+  ranker_.Configure(Ranker::DefaultOptions(RankModel::kRate));
+  Absorb(others);
+  EXPECT_EQ(ranker_.table().size(), kPages) << "it goes with the next epoch";
+  Absorb(others);
+  EXPECT_EQ(ranker_.table().size(), kPages - 1);
 }
 
 // Of a target that has exited, nothing is kept for ever, and nothing of it enters others' scores.

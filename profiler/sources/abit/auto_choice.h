@@ -9,7 +9,7 @@
 namespace tmprof::abit {
 
 // The longest visit to all pages that is taken for a full scan, in CPU time of the targets: ten
-// epochs of a second, the half-life at which evidence fades from a ranking (docs/accuracy.md).
+// epochs of a second. Programs change in less time than a longer one takes.
 inline constexpr std::chrono::nanoseconds kLongestVisit = std::chrono::seconds(10);
 
 class AutoChoice {

@@ -679,6 +679,12 @@ TEST(WithSettings, TheHalfLifeFollowsTheRankModelUnlessItWasGiven) {
   const auto kept = WithSettings(*set, {{"placement.rank_model", "sum"}});
   EXPECT_EQ(kept->placement.ranker.memory, Ranker::Memory::kHalfLife);
   EXPECT_EQ(kept->placement.ranker.half_life, 6s);
+  const auto learned = WithSettings(*set, {{"placement.half_life_ms", "default"}});
+  ASSERT_TRUE(learned) << learned.error().Message();
+  EXPECT_EQ(learned->placement.ranker.memory, Ranker::Memory::kLearned);
+  const auto read = ParseConfig(PrintConfig(*learned), "printed");
+  ASSERT_TRUE(read) << read.error().Message();
+  EXPECT_EQ(read->placement.ranker.memory, Ranker::Memory::kLearned);
   const auto of_file =
       WithSettings(Parsed("placement { half_life_ms: 9000 }"), {{"placement.rank_model", "sum"}});
   EXPECT_EQ(of_file->placement.ranker.half_life, 9s);
