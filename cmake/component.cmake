@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-# tmprof_component(NAME SOURCES … [LINK …]): one room's library, tmprof_NAME.
+# tmprof_component(NAME SOURCES … [LINK …] [FUZZED]): one room's library, tmprof_NAME. FUZZED: a fuzz target spends its time
+# in it.
 function(tmprof_component name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "FUZZED" "" "SOURCES;LINK" ${ARGN})
   add_library(tmprof_${name} STATIC ${ARG_SOURCES})
   target_link_libraries(tmprof_${name} PUBLIC tmprof_flags ${ARG_LINK})
-  tmprof_precompile(tmprof_${name} tmprof_library_headers)
+  if(ARG_FUZZED AND TMPROF_FUZZ)
+    target_link_libraries(tmprof_${name} PRIVATE tmprof_fuzzed_flags)  # other flags than those of the precompiled headers
+  else()
+    tmprof_precompile(tmprof_${name} tmprof_library_headers)
+  endif()
 endfunction()
 
 # tmprof_bpf_skeleton(PROGRAM DEPENDS … SKELETON VARIABLE): compiles PROGRAM.bpf.c of this folder; the variable gets the

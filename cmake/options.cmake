@@ -60,6 +60,10 @@ if(TMPROF_SANITIZE)
   endif()
 endif()
 
+# The rest of the build for fuzzing is not optimised: that takes a third less time.
+add_library(tmprof_fuzzed_flags INTERFACE)
+target_compile_options(tmprof_fuzzed_flags INTERFACE -O1)
+
 # A test's own code runs a few times: the optimiser would cost more than it saves. To be linked after all else: what comes
 # last counts.
 add_library(tmprof_test_flags INTERFACE)
