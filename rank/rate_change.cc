@@ -135,7 +135,7 @@ class RowOf {
   std::size_t at_ = 0;
 };
 
-// Of the targets of a table, ascending, those whose pages it tells bits of.
+// Returns the targets, ascending, that the table tells accessed bits of.
 std::vector<TargetId> ProbedTargets(const EvidenceTable& table, const RateView& view) {
   std::vector<TargetId> probed;
   for (std::size_t row = 0; row < table.size(); ++row) {

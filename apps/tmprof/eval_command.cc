@@ -577,12 +577,10 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
       ->check(CLI::IsMember({"accesses", "combined", "references", "samples", "truth", "misses"}));
   AddRankModel(*command, options->rank_model);
   command
-      ->add_option(
-          "--half-life", options->half_life,
-          "CPU time of a target after which its evidence weighs half (wall-clock time "
-          "where that is unknown); learned: as long as its access rates are found to last; "
-          "none: each epoch is forgotten; default: learned for rank model rate, none for "
-          "sum")
+      ->add_option("--half-life", options->half_life,
+                   "CPU time of a target after which its evidence weighs half (wall-clock time "
+                   "where that is unknown); learned, as long as its access rates last; none; or "
+                   "default (learned by rank model rate, none by sum)")
       ->type_name("TIME")
       ->capture_default_str();
   AddFormat(*command, options->format);

@@ -564,7 +564,7 @@ TEST_F(RankerWithChanges, KeepsPagesThatAreNotSeenForAsLongAsItIsTold) {
   EXPECT_EQ(ranker_.table().size(), kPages - 1);
 }
 
-// Of a target that has exited, nothing is kept for ever, and nothing of it enters others' scores.
+// A target that has exited is not remembered for ever, and does not enter others' scores.
 TEST_F(RankerWithChanges, ForgetsASuspectThatIsNeverVisitedAgain) {
   std::vector<Look> others = All(false);
   std::erase_if(others, [](const Look& look) { return look.vpn == kChanging; });
