@@ -10,7 +10,7 @@
 
 namespace tmprof {
 
-// What is learned of one target. All seconds are of the target's own time.
+// Learns it for one target. All seconds are of the target's own time.
 class Persistence {
  public:
   // Assumed while no page was probed twice.
