@@ -74,7 +74,9 @@ TEST_F(LiveRecording, SeesThirtyThousandMappingsAtTheUsualPace) {
   const Json summary = Summary(trace_);
   EXPECT_GE(summary["epochs"].get<int>(), 9);
   EXPECT_EQ(summary["lost_epochs"].get<int>(), 0);
-  EXPECT_GE(summary["pages_seen"]["references"].get<int>(), 27'000);
+  EXPECT_GE(summary["pages_looked_at"].get<int>(), 29'700);
+  // A visit ends when half of a table's pages were found accessed. Few pages are visited twice.
+  EXPECT_GE(summary["pages_seen"]["references"].get<int>(), 22'500);
 }
 
 TEST_F(LiveRecording, OfObjectsTellsWhichOfTwoAllocationsIsHot) {

@@ -2704,16 +2704,47 @@ TEST_F(LayoutTest, AMappingThatCannotBeClearedLeavesTheOthersOfItsTableTheirEvid
   EXPECT_EQ(seen, 10U);
 }
 
-TEST_F(LayoutTest, TheFlushOfEachMappingIsChargedToTheTarget) {
-  SimulatedProcess& process = Add(std::vector<double>(kTable, 0.0));
-  std::vector<Mapping> mappings;
-  for (std::uint64_t page = 0; page < kTable; page += 8) mappings.push_back(Of(page, page + 4));
-  process.Map(mappings);
-  kernel_.flush_takes = microseconds(2);
-  Start({.overhead_share = 0.01});
-  Run(seconds(1));
-  ASSERT_GT(process.clears, 0U);
-  EXPECT_EQ(Take().counts.cost_ns, process.clears * 63 * 2'000) << "one flush is in other prices";
+// A table of 64 mappings, all of which were accessed, and are not again.
+class FlushTest : public LayoutTest {
+ protected:
+  void StartAtPointPrice(double ns) {
+    process_ = &Add(std::vector<double>(kTable, 0.0));
+    std::vector<Mapping> mappings;
+    for (std::uint64_t page = 0; page < kTable; page += 8) mappings.push_back(Of(page, page + 4));
+    process_->Map(mappings);
+    kernel_.flush_takes = microseconds(2);
+    StartAt({.ns_per_point = ns}, {.overhead_share = 0.01});
+  }
+  std::uint64_t ChargedInASecond() {
+    const std::uint64_t clears_before = process_->clears;
+    Run(seconds(1));
+    EXPECT_GT(process_->clears, clears_before);
+    return Take().counts.cost_ns;
+  }
+
+  SimulatedProcess* process_ = nullptr;
+};
+
+TEST_F(FlushTest, OfEachMappingCostsTheTargetAnInterrupt) {
+  StartAtPointPrice(1'500);
+  EXPECT_EQ(ChargedInASecond(), 63 * 1'500U) << "one flush is in other prices";
+  EXPECT_EQ(ChargedInASecond(), 0U) << "no bit was set again, so that nothing is flushed";
+}
+
+TEST_F(FlushTest, InterruptsEachThreadThatRuns) {
+  StartAtPointPrice(1'500);
+  process_->cpus = 2;
+  EXPECT_EQ(ChargedInASecond(), 2 * 63 * 1'500U);
+}
+
+TEST_F(FlushTest, CostsTheTargetNoMoreThanTheCallThatWaitsForIt) {
+  StartAtPointPrice(12'000);
+  EXPECT_EQ(ChargedInASecond(), 63 * 2'000U);
+}
+
+TEST_F(FlushTest, CostsTheTargetHalfOfThatCallAtLeast) {
+  StartAtPointPrice(500);
+  EXPECT_EQ(ChargedInASecond(), 63 * 1'000U);
 }
 
 TEST_F(LayoutTest, HugePagesOfTwoMappingsAreTwoBlocks) {

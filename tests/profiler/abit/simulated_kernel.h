@@ -204,8 +204,9 @@ class SimulatedKernel final : public AbitKernel {
 
   std::chrono::nanoseconds own_cpu{0};
   std::chrono::nanoseconds read_takes{std::chrono::microseconds(2)};
-  bool reads_cost_cpu = false;              // of the scanner's own
-  std::chrono::nanoseconds flush_takes{0};  // own CPU time, for each mapping that is cleared
+  bool reads_cost_cpu = false;  // of the scanner's own
+  std::chrono::nanoseconds flush_takes{
+      0};  // own CPU time, for each mapping in which a bit is cleared
   std::uint64_t most_parts_per_read = 512;
   std::mt19937_64 random{42};
 
@@ -321,9 +322,7 @@ class SimulatedKernel final : public AbitKernel {
       process_.splits += process_.collapsed() && range.size() < kTablePages;
       kernel_.clears_at.push_back(kernel_.now);
       kernel_.cleared.push_back(range.start);
-      for (const Mapping& mapping : process_.identity().mappings)
-        if (mapping.range.start < range.end && range.start < mapping.range.end)
-          kernel_.own_cpu += kernel_.flush_takes;
+      std::set<const Mapping*> flushed;
       for (Vpn vpn = range.start; vpn < range.end; vpn = vpn + process_.unit()) {
         auto& page = process_.pages[process_.IndexOf(vpn)];
         Touch(page);
@@ -333,7 +332,9 @@ class SimulatedKernel final : public AbitKernel {
         }
         if (!page.present || !page.mapped || page.shared || page.stuck || !page.accessed) continue;
         Unset(page);
+        flushed.insert(process_.MappingOf(vpn));
       }
+      kernel_.own_cpu += kernel_.flush_takes * flushed.size();
       return ClearOutcome::kDone;
     }
 
