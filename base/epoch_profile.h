@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/allocations.h"
@@ -159,6 +160,10 @@ struct NamedCount {
   std::uint64_t count = 0;
   friend bool operator==(const NamedCount&, const NamedCount&) = default;
 };
+
+// The name of the source whose samples tell where time is spent. Those of all others tell of
+// accesses to memory.
+inline constexpr std::string_view kSamplesOfTime = "clock";
 
 struct SourceStatus {
   std::string name;   // "abit-bpf", "clock", "exact"; those that record: profiler/source_kind.h

@@ -30,8 +30,8 @@ inline constexpr SourceKind kPebsSource{"pebs", "Intel PEBS (accesses beyond the
 // Of the testbed's virtual machine.
 inline constexpr SourceKind kVirtualPmuSource{"vibs", "virtual PMU (accesses beyond the LLC)",
                                               SourceRole::kSamples, false};
-inline constexpr SourceKind kClockSource{"clock", "clock (memory-stall time)", SourceRole::kSamples,
-                                         true};
+inline constexpr SourceKind kClockSource{kSamplesOfTime, "clock (memory-stall time)",
+                                         SourceRole::kSamples, true};
 // Of a program that it starts itself, and alone: it is no part of `auto`.
 inline constexpr SourceKind kExactSource{"exact", "exact accesses under user-mode QEMU",
                                          SourceRole::kTruth, false};

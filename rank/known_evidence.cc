@@ -17,6 +17,9 @@ void KnownEvidence::Look(const EpochProfile& epoch) {
   };
   bits_ = bits_ || any(epoch.pages.looks);
   samples_ = samples_ || any(epoch.pages.load_samples) || any(epoch.pages.store_samples);
+  samples_of_time_ |= std::ranges::any_of(epoch.sources, [](const SourceStatus& source) {
+    return source.name == kSamplesOfTime && source.observations.value_or(0) > 0;
+  });
   const std::optional<PageColumns::Accesses>& accesses = epoch.pages.accesses;
   if (!accesses) return;
   if (!epoch.pages.empty()) ++with_accesses_;
@@ -35,7 +38,21 @@ RankSource KnownEvidence::Best() const {
   return bits_ ? RankSource::kReferences : RankSource::kSamples;
 }
 
+std::string KnownEvidence::WhyNoMemory() const {
+  if (!bits_) return "no accessed bit was read";
+  if (!samples_) return "no access to memory was sampled";
+  if (samples_of_time_) return "its samples tell where time was spent, not which accesses missed";
+  return "";
+}
+
 Status KnownEvidence::Require(RankSource source, std::string attempted, std::string object) const {
+  if (source == RankSource::kMemory && epochs_ > 0) {
+    std::string reason = WhyNoMemory();
+    if (reason.empty()) return {};
+    return Fail(BadInput(std::move(attempted), std::move(object), std::move(reason),
+                         "accesses to memory are sampled by 'tmprof record --source' with ibs or "
+                         "pebs, without clock"));
+  }
   if (source != RankSource::kMisses || epochs_ == 0) return {};
   if (without_misses_ == 0 && with_misses_ > 0) return {};
   std::string reason =

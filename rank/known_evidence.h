@@ -18,7 +18,9 @@ class KnownEvidence {
   void Look(const EpochProfile& epoch);
 
   // Refuses misses where accesses were counted without a cache model, or nobody counted: they are
-  // then unknown, not 0. Other evidence has no such gaps, nor has what holds no epoch.
+  // then unknown, not 0. Refuses accesses to memory if none were sampled, if samples of time are
+  // among them, or if no accessed bits were read. Other evidence has no such gaps, nor has what
+  // holds no epoch.
   Status Require(RankSource source, std::string attempted, std::string object) const;
 
   // The source to go by unless another one is asked for: exact accesses where all epochs with pages
@@ -29,6 +31,8 @@ class KnownEvidence {
                             std::string object) const;
 
  private:
+  std::string WhyNoMemory() const;  // empty: accesses to memory are known
+
   std::uint64_t epochs_ = 0;
   std::uint64_t with_misses_ = 0;     // epochs that tell them
   std::uint64_t without_misses_ = 0;  // epochs with accesses, and no model
@@ -36,6 +40,7 @@ class KnownEvidence {
   std::uint64_t with_accesses_ = 0;  // epochs of those with pages
   bool bits_ = false;                // were read
   bool samples_ = false;
+  bool samples_of_time_ = false;  // among them
 };
 
 }  // namespace tmprof

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "rank/hit_rate_curve.h"
+#include "rank/memory_weights.h"
 #include "rank/rate_fit.h"
 #include "rank/source_view.h"
 
@@ -21,7 +22,8 @@ namespace {
 
 constexpr std::array kModels = {RankModel::kSum, RankModel::kRate};
 constexpr std::array kSources = {RankSource::kReferences, RankSource::kSamples,
-                                 RankSource::kCombined, RankSource::kTruth, RankSource::kMisses};
+                                 RankSource::kCombined,   RankSource::kMemory,
+                                 RankSource::kTruth,      RankSource::kMisses};
 
 template <typename Choice, std::size_t n>
 Result<Choice> ParseName(std::string_view text, const char* attempt,
@@ -98,6 +100,8 @@ std::string_view Name(RankSource source) {
       return "samples";
     case RankSource::kCombined:
       return "combined";
+    case RankSource::kMemory:
+      return "memory";
     case RankSource::kTruth:
       return "truth";
     case RankSource::kMisses:
@@ -214,7 +218,31 @@ Estimates Ranker::Estimate(RankSource source) const {
   return estimates;
 }
 
+void Ranker::EstimateByMemory(Asked asked) const {
+  EstimateByRate(RankSource::kReferences, asked);
+  const Scores accesses = asked.scores;
+  const MemoryWeights weights(table(), times_, accesses);
+  if (!weights.are_told()) {
+    EstimateByRate(RankSource::kCombined, asked);
+    return;
+  }
+  for (std::size_t row = 0; row < table().size(); ++row) {
+    const MemoryWeights::Weight weight = weights.OfRow(row);
+    asked.scores[row] = weight.score;
+    if (asked.relative_sd) (*asked.relative_sd)[row] = weight.relative_sd;
+  }
+  if (!asked.rowless) return;
+  for (RowlessScore& pages : *asked.rowless) {
+    pages.score =
+        weights.OfPages(pages.key.target, static_cast<double>(pages.pages.value()), pages.score);
+  }
+}
+
 void Ranker::EstimateByRate(RankSource source, Asked asked) const {
+  if (source == RankSource::kMemory) {
+    EstimateByMemory(asked);
+    return;
+  }
   // Samples alone know no regions.
   if (!evidence_.is_parted() || source == RankSource::kSamples) {
     EstimateByRate(table(), source, asked);

@@ -36,6 +36,9 @@ enum class RankSource : std::uint8_t {
   kReferences,
   kSamples,
   kCombined,
+  // Accessed bits, weighed by what samples of accesses to memory say that a rate is worth
+  // (memory_worth.h); as kCombined while there are too few of these. Only Ranker knows it.
+  kMemory,
   kTruth,   // exact accesses, whichever level of the memory hierarchy served them
   kMisses,  // those of them that missed the modelled LLC: what reached memory
 };
@@ -50,7 +53,7 @@ constexpr bool IsEstimated(RankModel model, RankSource source) {
 }
 
 std::string_view Name(RankModel model);  // "sum", "rate"
-// "references", "samples", "combined", "truth", "misses"
+// "references", "samples", "combined", "memory", "truth", "misses"
 std::string_view Name(RankSource source);
 Result<RankModel> ParseRankModel(std::string_view text);
 Result<RankSource> ParseRankSource(std::string_view text);
@@ -118,8 +121,8 @@ class Ranker {
   // One for each row. A page that several processes map is estimated once, from what is known of
   // all of them, and each process's row has the part that is the process's (shared_rates.h).
   // kRate: estimated accesses within the last absorbed epoch, or expected samples where no bit was
-  // ever read. kSum: plain counts. Exact sources: their counts, which a half-life does not carry
-  // over.
+  // ever read. kMemory: expected samples within that epoch. kSum: plain counts, of kMemory those of
+  // samples. Exact sources: their counts, which a half-life does not carry over.
   Scores Score(RankSource source) const;
   // The same, into memory of the caller's. A page may have rows of processes alone that have
   // exited; `rowless`, unless null, gets it under the address of a process that still maps it.
@@ -168,6 +171,7 @@ class Ranker {
   using PlaceScore = std::pair<JoinedPages::Place, double>;
   void FindAddresses(const std::vector<PlaceScore>& places, const std::vector<bool>& is_live,
                      std::vector<RowlessScore>& rowless) const;
+  void EstimateByMemory(Asked asked) const;
   void EstimateByRate(RankSource source, Asked asked) const;
   void EstimateByRate(const EvidenceTable& table, RankSource source, Asked asked) const;
 

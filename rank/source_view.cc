@@ -15,6 +15,7 @@ double Count(const Evidence& evidence, RankSource source) {
     case RankSource::kReferences:
       return evidence.references;
     case RankSource::kSamples:
+    case RankSource::kMemory:
       return evidence.samples();
     case RankSource::kCombined:
       return evidence.references + evidence.samples();
@@ -37,7 +38,8 @@ void ScoreByCounts(const EvidenceTable& table, RankSource source, Scores& scores
 void ScoreByCounts(const EpochProfile& profile, RankSource source, Scores& scores) {
   const PageColumns& pages = profile.pages;
   const bool references = source == RankSource::kReferences || source == RankSource::kCombined;
-  const bool samples = source == RankSource::kSamples || source == RankSource::kCombined;
+  const bool samples = source == RankSource::kSamples || source == RankSource::kCombined ||
+                       source == RankSource::kMemory;
   const bool accesses = source == RankSource::kTruth && pages.accesses.has_value();
   const bool misses =
       source == RankSource::kMisses && pages.accesses && pages.accesses->llc_misses.has_value();

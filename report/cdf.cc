@@ -106,6 +106,7 @@ Colour CurveColour(RankSource by) {  // apart for colour-blind readers (Okabe an
       return {0.90, 0.62, 0.0};  // orange
     case RankSource::kCombined:
       return {0.84, 0.37, 0.0};  // vermilion
+    case RankSource::kMemory:    // no view is by it
     case RankSource::kTruth:
     case RankSource::kMisses:
       return {0.0, 0.62, 0.45};  // bluish green

@@ -568,7 +568,9 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
       ->type_name("TRUTH");
   command
       ->add_option("--rank", options->ranks,
-                   "Evidence that the policies go by (default: the best that the trace has)")
+                   "Evidence that the policies go by (default: the best that the trace has): "
+                   "references, samples, combined, memory (accessed bits, weighed by what samples "
+                   "of accesses to memory say), truth, misses")
       ->delimiter(',');
   command
       ->add_option("--judge", options->judge,

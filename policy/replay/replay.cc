@@ -2,6 +2,8 @@
 
 #include "policy/replay/replay.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <span>
@@ -453,7 +455,9 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) 
     if (options.ranks.empty()) options.ranks.push_back(scan.known.Best());
     const auto judge = scan.known.Choose(options.judge, "judge by misses", "the trace");
     for (const RankSource source : options.ranks) {
-      if (auto known = scan.known.Require(source, "rank by misses", "the trace"); !known) {
+      if (auto known =
+              scan.known.Require(source, fmt::format("rank by {}", Name(source)), "the trace");
+          !known) {
         return Fail(std::move(known.error()));
       }
     }

@@ -645,5 +645,15 @@ TEST(Replay, RefusesMissesThatAreUnknownAsRankAndAsJudge) {
                    .has_value());
 }
 
+TEST(Replay, RefusesToRankByAccessesToMemoryWhereNoneWereSampled) {
+  const auto outcome =
+      Replay(Opener(Epochs({{{1, 5}}})),
+             Sum({Named("history")}, {{1, 2}}, {RankSource::kMemory}, RankSource::kCombined));
+  ASSERT_FALSE(outcome.has_value());
+  EXPECT_EQ(outcome.error().ExitStatus(), 2);
+  EXPECT_THAT(outcome.error().Message(), testing::HasSubstr("rank by memory"));
+  EXPECT_THAT(outcome.error().Message(), testing::HasSubstr("ibs or pebs"));
+}
+
 }  // namespace replay_test
 }  // namespace tmprof

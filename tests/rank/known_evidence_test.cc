@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace tmprof {
@@ -52,6 +53,31 @@ TEST(KnownEvidence, RefusesMissesWhereNobodyCounted) {
 TEST(KnownEvidence, TakesMissesWhereAllAccessesHaveThem) {
   EXPECT_TRUE(RequireMisses({kModelled, kUncounted, kIdle}).has_value());
   EXPECT_TRUE(RequireMisses({}).has_value());
+}
+
+// Bits and samples of one page by a sampler of that name.
+EpochProfile EpochSampledBy(const std::string& name, std::uint32_t looks, std::uint32_t samples) {
+  EpochProfile epoch;
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(1)}, .looks = looks, .load_samples = samples});
+  epoch.sources.push_back({.name = name,
+                           .role = SourceRole::kSamples,
+                           .state = SourceState::kActive,
+                           .observations = samples});
+  return epoch;
+}
+
+std::string RefusalOfMemory(const EpochProfile& epoch) {
+  KnownEvidence known;
+  known.Look(epoch);
+  const Status status = known.Require(RankSource::kMemory, "rank by memory", "x");
+  return status ? "" : status.error().Message();
+}
+
+TEST(KnownEvidence, TakesMemoryWhereBitsAndItsAccessesAreKnown) {
+  EXPECT_EQ(RefusalOfMemory(EpochSampledBy("pebs", 1, 1)), "");
+  EXPECT_THAT(RefusalOfMemory(EpochSampledBy("pebs", 0, 1)), HasSubstr("no accessed bit"));
+  EXPECT_THAT(RefusalOfMemory(EpochSampledBy("pebs", 1, 0)), HasSubstr("no access to memory"));
+  EXPECT_THAT(RefusalOfMemory(EpochSampledBy("clock", 1, 1)), HasSubstr("where time was spent"));
 }
 
 RankSource BestOf(const std::vector<EpochProfile>& epochs) {

@@ -32,15 +32,16 @@ TEST(RankNames, RoundTripAndRefuseOthersByNamingTheChoices) {
   for (const RankModel model : {RankModel::kSum, RankModel::kRate}) {
     EXPECT_EQ(ParseRankModel(Name(model)), model);
   }
-  for (const RankSource source : {RankSource::kReferences, RankSource::kSamples,
-                                  RankSource::kCombined, RankSource::kTruth, RankSource::kMisses}) {
+  for (const RankSource source :
+       {RankSource::kReferences, RankSource::kSamples, RankSource::kCombined, RankSource::kMemory,
+        RankSource::kTruth, RankSource::kMisses}) {
     EXPECT_EQ(ParseRankSource(Name(source)), source);
   }
   const auto refused = ParseRankSource("sample");
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().ExitStatus(), 2);
   EXPECT_THAT(refused.error().Message(),
-              testing::HasSubstr("references, samples, combined, truth, misses"));
+              testing::HasSubstr("references, samples, combined, memory, truth, misses"));
 }
 
 TEST(Sum, AddsReferencesAndSamples) {

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many accesses to memory a page has that is accessed so often, learned from samples of such
+// accesses. docs/accuracy.md ("Accesses to memory") derives it and gives the figures.
+
+#pragma once
+
+#include <span>
+#include <vector>
+
+namespace tmprof {
+
+// Pages that are alike in their access rate, and the samples taken of them.
+struct SampledPages {
+  double rate = 0;     // accesses of a page in a second; 0: it was found accessed at no time
+  double pages = 0;    // > 0
+  double seconds = 0;  // in which each could be sampled
+  double samples = 0;
+};
+
+// The caches decide what an access rate is worth: the fastest pages of a program may never leave
+// them. So the worth of a rate, samples of a page in a second, is learned from the samples of all
+// pages of about that rate. It may fall where rates rise.
+class MemoryWorth {
+ public:
+  // Fewer samples tell too little of which rates are worth more than others.
+  static constexpr double kFewestSamples = 30;
+
+  // Deterministic. Precondition: there are samples, and time to take them.
+  explicit MemoryWorth(std::span<const SampledPages> seen);
+
+  // The expected samples of a page in a second, as far as its rate tells.
+  double OfRate(double rate) const;
+
+  struct Moments {
+    double mean = 0;
+    double variance = 0;
+  };
+  // The same, of pages whose own samples are known.
+  Moments OfPages(const SampledPages& seen) const;
+
+ private:
+  struct Class {
+    double log_rate;  // mean of its pages
+    double log_worth;
+  };
+  double LogWorth(double rate) const;
+  void FitClasses(std::span<const SampledPages> by_rate);
+  void FitSpread(std::span<const SampledPages> seen);
+
+  std::vector<Class> classes_;  // ascending by rate
+  double slowest_ = 0;          // stands for all slower rates, those of 0 included
+  // Worths of pages of one rate are spread about their mean by a Gamma distribution of this shape.
+  double shape_ = 0;
+};
+
+}  // namespace tmprof

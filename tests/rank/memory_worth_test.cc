@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "rank/memory_worth.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "rank/rank_model.h"
+#include "tests/rank/profiles.h"
+
+namespace tmprof {
+namespace memory_worth_test {
+
+constexpr std::size_t kPages = 4'096;
+
+// Rates spread over five decades.
+std::vector<double> Rates() {
+  std::vector<double> rates(kPages);
+  for (std::size_t i = 0; i < kPages; ++i)
+    rates[i] = 0.1 * std::pow(1e5, static_cast<double>(i) / (kPages - 1));
+  return rates;
+}
+
+// Samples of pages that miss the cache so often; `samples` in all.
+std::vector<SampledPages> Sample(const std::vector<double>& rates,
+                                 const std::vector<double>& misses, int samples,
+                                 std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::discrete_distribution<std::size_t> page(misses.begin(), misses.end());
+  std::vector<SampledPages> seen;
+  for (const double rate : rates) seen.push_back({.rate = rate, .pages = 1, .seconds = 1});
+  for (int i = 0; i < samples; ++i) ++seen[page(random)].samples;
+  return seen;
+}
+
+std::vector<double> MissesOf(const std::vector<double>& rates,
+                             const std::function<double(double)>& of_rate) {
+  std::vector<double> misses;
+  for (const double rate : rates) misses.push_back(of_rate(rate));
+  return misses;
+}
+
+// The share of the misses that the best eighth of the pages has.
+double Served(const std::vector<double>& by, const std::vector<double>& misses) {
+  std::vector<std::size_t> order(by.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::ranges::greater{}, [&](std::size_t i) { return by[i]; });
+  double hit = 0;
+  for (std::size_t i = 0; i < order.size() / 8; ++i) hit += misses[order[i]];
+  return hit / std::accumulate(misses.begin(), misses.end(), 0.0);
+}
+
+std::vector<double> WorthOf(const MemoryWorth& worth, const std::vector<SampledPages>& seen) {
+  std::vector<double> by;
+  for (const SampledPages& each : seen) by.push_back(worth.OfPages(each).mean);
+  return by;
+}
+
+// A page that rests for less than a tenth of a second stays in the cache.
+double MissesBehindACache(double rate) { return rate * std::exp(-rate / 10); }
+
+TEST(MemoryWorth, IsInProportionToRatesWhereAllAccessesMiss) {
+  const std::vector<double> rates = Rates();
+  const MemoryWorth worth(Sample(rates, rates, 100'000, 1));
+  EXPECT_NEAR(worth.OfRate(1'000) / worth.OfRate(100), 10, 2);
+  EXPECT_NEAR(worth.OfRate(100) / worth.OfRate(10), 10, 2);
+  const double all = std::accumulate(rates.begin(), rates.end(), 0.0);
+  EXPECT_NEAR(worth.OfRate(1'000) * all / (1'000 * 100'000), 1, 0.1);
+}
+
+TEST(MemoryWorth, FallsWhereFastPagesStayInTheCache) {
+  const std::vector<double> rates = Rates();
+  const MemoryWorth worth(Sample(rates, MissesOf(rates, MissesBehindACache), 10'000, 1));
+  EXPECT_GT(worth.OfRate(10), 3 * worth.OfRate(1));
+  EXPECT_GT(worth.OfRate(10), 10 * worth.OfRate(1'000));
+}
+
+TEST(MemoryWorth, ThreeHundredSamplesRankNearlyAsWellAsTheTruth) {
+  const std::vector<double> rates = Rates();
+  const std::vector<double> misses = MissesOf(rates, MissesBehindACache);
+  const double best = Served(misses, misses);
+  EXPECT_LT(Served(rates, misses), 0.01) << "the fastest pages miss least";
+  double served = 0;
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    const std::vector<SampledPages> seen = Sample(rates, misses, 300, seed);
+    served += Served(WorthOf(MemoryWorth(seen), seen), misses) / 10;
+  }
+  EXPECT_GT(served, 0.85 * best);
+}
+
+TEST(MemoryWorth, APageOfItsOwnKindIsKnownByItsOwnSamples) {
+  // One page in eight misses, and rates do not tell which.
+  const std::vector<double> rates(kPages, 100.0);
+  std::vector<double> misses(kPages, 0.0);
+  for (std::size_t i = 0; i < kPages; i += 8) misses[i] = 1;
+  const std::vector<SampledPages> seen = Sample(rates, misses, 10'000, 1);
+  EXPECT_GT(Served(WorthOf(MemoryWorth(seen), seen), misses), 0.99);
+}
+
+TEST(MemoryWorth, OwnSamplesSayLittleWherePagesOfARateAreAlike) {
+  const std::vector<double> rates(kPages, 100.0);
+  const MemoryWorth worth(Sample(rates, rates, 4 * kPages, 1));
+  for (const double samples : {0.0, 12.0}) {
+    const SampledPages page{.rate = 100, .pages = 1, .seconds = 1, .samples = samples};
+    EXPECT_NEAR(worth.OfPages(page).mean, 4, 0.5);
+  }
+}
+
+TEST(MemoryWorth, APageFoundAccessedAtNoTimeIsLikeTheSlowest) {
+  std::vector<double> rates = Rates();
+  std::fill_n(rates.begin(), kPages / 2, 0.0);
+  const MemoryWorth worth(Sample(rates, rates, 10'000, 1));
+  EXPECT_LT(worth.OfRate(0), worth.OfRate(rates[kPages / 2 + 1]) * 1.01);
+  EXPECT_GE(worth.OfRate(0), 0);
+  EXPECT_LT(worth.OfRate(0), 0.1 * worth.OfRate(10'000));
+}
+
+TEST(MemoryWorth, LargeSpansCountByTheirPages) {
+  std::vector<SampledPages> seen;
+  for (int i = 0; i < 64; ++i) {
+    seen.push_back({.rate = 10, .pages = 512, .seconds = 2, .samples = 1'024});
+    seen.push_back({.rate = 1'000, .pages = 1, .seconds = 2, .samples = 40});
+  }
+  const MemoryWorth worth(seen);
+  EXPECT_NEAR(worth.OfRate(10), 1, 0.1);
+  EXPECT_NEAR(worth.OfRate(1'000), 20, 2);
+  EXPECT_NEAR(worth.OfPages(seen.front()).mean, 1, 0.1);
+}
+
+EpochProfile Sampled(std::uint64_t index, const std::vector<PageRecord>& records) {
+  EpochProfile epoch = Epoch(index, records);
+  epoch.sources.push_back(
+      {.name = "ibs", .role = SourceRole::kSamples, .state = SourceState::kActive});
+  return epoch;
+}
+
+// 64 pages that are accessed a thousand times a second, and as many that are ten times.
+std::vector<PageRecord> FastAndSlow(std::uint32_t target, std::uint32_t samples_of_fast,
+                                    std::uint32_t samples_of_slow) {
+  std::vector<PageRecord> records;
+  for (std::uint64_t vpn = 0; vpn < 128; ++vpn) {
+    const bool is_fast = vpn < 64;
+    PageRecord record =
+        Visited(vpn, 10, is_fast ? std::chrono::milliseconds(10) : std::chrono::seconds(1),
+                is_fast ? samples_of_fast : samples_of_slow);
+    record.key.target = TargetId(target);
+    records.push_back(record);
+  }
+  return records;
+}
+
+Scores ScoreOf(const EpochProfile& epoch, RankSource source) {
+  Ranker ranker({.model = RankModel::kRate});
+  ranker.Absorb(epoch);
+  return ranker.Score(source);
+}
+
+TEST(RankByMemory, PutsSlowPagesFirstThatMissWhereFastOnesDoNot) {
+  const EpochProfile epoch = Sampled(0, FastAndSlow(0, 0, 2));
+  const Scores accesses = ScoreOf(epoch, RankSource::kReferences);
+  EXPECT_GT(accesses[0], 10 * accesses[127]);
+  const Scores memory = ScoreOf(epoch, RankSource::kMemory);
+  EXPECT_GT(memory[127], 5 * memory[0]);
+  EXPECT_NEAR(memory[127], 2, 0.3) << "samples in the epoch";
+}
+
+TEST(RankByMemory, LearnsForEachTargetItsOwnWorth) {
+  std::vector<PageRecord> records = FastAndSlow(0, 0, 2);
+  for (const PageRecord& record : FastAndSlow(1, 2, 0)) records.push_back(record);
+  const Scores memory = ScoreOf(Sampled(0, records), RankSource::kMemory);
+  EXPECT_GT(memory[127], 5 * memory[0]);
+  EXPECT_GT(memory[128], 5 * memory[255]);
+}
+
+TEST(RankByMemory, GoesByAccessesWhileThereAreFewSamples) {
+  std::vector<PageRecord> records = FastAndSlow(0, 0, 0);
+  records[127].load_samples = static_cast<std::uint32_t>(MemoryWorth::kFewestSamples) - 1;
+  const EpochProfile epoch = Sampled(0, records);
+  EXPECT_EQ(ScoreOf(epoch, RankSource::kMemory), ScoreOf(epoch, RankSource::kCombined));
+}
+
+TEST(RankByMemory, TellsHowSureItIs) {
+  Ranker ranker({.model = RankModel::kRate});
+  ranker.Absorb(Sampled(0, FastAndSlow(0, 8, 2)));
+  const Estimates estimates = ranker.Estimate(RankSource::kMemory);
+  for (std::size_t row = 0; row < estimates.score.size(); ++row) {
+    EXPECT_GT(estimates.relative_sd[row], 0);
+    EXPECT_LT(estimates.relative_sd[row], 1);
+  }
+}
+
+}  // namespace memory_worth_test
+}  // namespace tmprof
