@@ -40,7 +40,7 @@ class KnownEvidence {
   std::uint64_t with_accesses_ = 0;  // epochs of those with pages
   bool bits_ = false;                // were read
   bool samples_ = false;
-  bool samples_of_time_ = false;  // among them
+  bool samples_of_time_ = false;  // some samples are
 };
 
 }  // namespace tmprof

@@ -30,7 +30,8 @@ SampledPages Seen(const EvidenceTable& table, std::size_t row, const TargetTime&
 
 }  // namespace
 
-// Pages of which no bit was read are left out: they are known because they were sampled.
+// Rows without a score tell nothing of a rate: no bit of them was read, or another row has the
+// page.
 MemoryWeights::MemoryWeights(const EvidenceTable& table, const TargetTimes& times,
                              const Scores& accesses)
     : table_(table), times_(times), accesses_(accesses) {
@@ -41,10 +42,10 @@ MemoryWeights::MemoryWeights(const EvidenceTable& table, const TargetTimes& time
     const TargetTime time = times.Of(target);
     of_target.clear();
     for (; row < table.size() && table.key[row].target == target; ++row) {
-      if (table.evidence[row].looks <= 0) continue;
+      if (accesses[row] <= 0) continue;
       of_target.push_back(Seen(table, row, time, accesses[row]));
     }
-    // Of a target that did not run in the last epoch no rate is known.
+    // A target that did not run in the last epoch has no known rates.
     if (time.cpu_seconds <= 0 || time.watched_seconds <= 0) continue;
     if (SamplesOf(of_target) >= MemoryWorth::kFewestSamples)
       of_target_.try_emplace(target, of_target);
@@ -59,13 +60,14 @@ const MemoryWorth& MemoryWeights::WorthOf(TargetId target) const {
 }
 
 MemoryWeights::Weight MemoryWeights::OfRow(std::size_t row) const {
+  if (accesses_[row] <= 0)
+    return {.score = 0, .relative_sd = std::numeric_limits<double>::infinity()};
   const PageKey key = table_.key[row];
   const TargetTime time = times_.Of(key.target);
   const SampledPages seen = Seen(table_, row, time, accesses_[row]);
   const MemoryWorth::Moments moments = WorthOf(key.target).OfPages(seen);
   return {.score = seen.pages * time.cpu_seconds * moments.mean,
-          .relative_sd = moments.mean > 0 ? std::sqrt(moments.variance) / moments.mean
-                                          : std::numeric_limits<double>::infinity()};
+          .relative_sd = std::sqrt(moments.variance) / moments.mean};
 }
 
 double MemoryWeights::OfPages(TargetId target, double pages, double accesses) const {

@@ -24,7 +24,8 @@ class MemoryWeights {
   // False: there are too few samples, even of all targets.
   bool are_told() const { return all_.has_value(); }
 
-  // Of samples expected within the last epoch. Precondition: are_told().
+  // Expected samples within the last epoch; 0 for a row that has no score of accesses.
+  // Precondition: are_told().
   struct Weight {
     double score = 0;
     double relative_sd = 0;

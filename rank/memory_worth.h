@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many accesses to memory a page has that is accessed so often, learned from samples of such
+// Learns how many accesses to memory a page of a given access rate makes, from samples of such
 // accesses. docs/accuracy.md ("Accesses to memory") derives it and gives the figures.
 
 #pragma once
@@ -35,7 +35,7 @@ class MemoryWorth {
     double mean = 0;
     double variance = 0;
   };
-  // The same, of pages whose own samples are known.
+  // Expected samples of each of these pages in a second, given their own.
   Moments OfPages(const SampledPages& seen) const;
 
  private:

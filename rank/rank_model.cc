@@ -223,6 +223,7 @@ void Ranker::EstimateByMemory(Asked asked) const {
   const Scores accesses = asked.scores;
   const MemoryWeights weights(table(), times_, accesses);
   if (!weights.are_told()) {
+    if (asked.rowless) asked.rowless->clear();
     EstimateByRate(RankSource::kCombined, asked);
     return;
   }

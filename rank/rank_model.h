@@ -37,7 +37,7 @@ enum class RankSource : std::uint8_t {
   kSamples,
   kCombined,
   // Accessed bits, weighed by what samples of accesses to memory say that a rate is worth
-  // (memory_worth.h); as kCombined while there are too few of these. Only Ranker knows it.
+  // (memory_worth.h); as kCombined while there are too few of these. Only Ranker scores by it.
   kMemory,
   kTruth,   // exact accesses, whichever level of the memory hierarchy served them
   kMisses,  // those of them that missed the modelled LLC: what reached memory

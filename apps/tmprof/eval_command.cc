@@ -147,6 +147,12 @@ Result<ReplayOptions> ParseReplayOptions(const EvalOptions& options) {
     if (!rank) return Fail(OfOption("--rank", name, rank.error()));
     replay.ranks.push_back(*rank);
   }
+  if (options.rank_model == Name(RankModel::kSum) &&
+      std::ranges::count(replay.ranks, RankSource::kMemory) > 0) {
+    return Fail(OfOption(
+        "--rank", std::string(Name(RankSource::kMemory)),
+        BadInput("", "", "rank model sum estimates no rates", "choose '--rank-model rate'")));
+  }
   for (const std::string& text : options.ratios) {
     const auto ratio = ParseRatio(text);
     if (!ratio) return Fail(OfOption("--ratio", text, ratio.error()));
@@ -567,10 +573,10 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
                    "Add the true hit rates, by a file of accesses as the workloads write it")
       ->type_name("TRUTH");
   command
-      ->add_option("--rank", options->ranks,
-                   "Evidence that the policies go by (default: the best that the trace has): "
-                   "references, samples, combined, memory (accessed bits, weighed by what samples "
-                   "of accesses to memory say), truth, misses")
+      ->add_option(
+          "--rank", options->ranks,
+          "Evidence that the policies go by (default: the best that the trace has); memory: "
+          "accesses to memory, by accessed bits and samples of misses")
       ->delimiter(',');
   command
       ->add_option("--judge", options->judge,

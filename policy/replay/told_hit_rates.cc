@@ -12,7 +12,8 @@
 namespace tmprof {
 
 bool CanTellHitRates(const Ranker::Options& ranker, RankSource judge) {
-  return IsEstimated(ranker.model, judge) && judge != RankSource::kSamples;
+  return IsEstimated(ranker.model, judge) && judge != RankSource::kSamples &&
+         judge != RankSource::kMemory;
 }
 
 Result<std::vector<HitRates>> TellHitRates(const OpenTrace& open, const Ranker::Options& ranker,

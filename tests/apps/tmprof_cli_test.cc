@@ -739,6 +739,13 @@ TEST(Eval, NamesTheHalfLifeInForceInEveryFormat) {
   }
 }
 
+TEST(Eval, RefusesToRankByMemoryWithoutRates) {
+  const Outcome outcome =
+      Tmprof({"eval", GoldenTrace(), "--rank", "memory", "--rank-model", "sum"});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("choose '--rank-model rate'"));
+}
+
 TEST(Eval, RefusesATraceThatIsGivenTwice) {
   const Outcome outcome = Tmprof({"eval", GoldenTrace(), GoldenTrace()});
   EXPECT_EQ(outcome.status, 2);

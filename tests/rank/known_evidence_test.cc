@@ -77,7 +77,10 @@ TEST(KnownEvidence, TakesMemoryWhereBitsAndItsAccessesAreKnown) {
   EXPECT_EQ(RefusalOfMemory(EpochSampledBy("pebs", 1, 1)), "");
   EXPECT_THAT(RefusalOfMemory(EpochSampledBy("pebs", 0, 1)), HasSubstr("no accessed bit"));
   EXPECT_THAT(RefusalOfMemory(EpochSampledBy("pebs", 1, 0)), HasSubstr("no access to memory"));
-  EXPECT_THAT(RefusalOfMemory(EpochSampledBy("clock", 1, 1)), HasSubstr("where time was spent"));
+  EpochProfile of_time = EpochSampledBy("clock", 1, 1);
+  EXPECT_THAT(RefusalOfMemory(of_time), HasSubstr("where time was spent"));
+  of_time.sources.front().observations.reset();
+  EXPECT_THAT(RefusalOfMemory(of_time), HasSubstr("where time was spent")) << "unknown is not none";
 }
 
 RankSource BestOf(const std::vector<EpochProfile>& epochs) {

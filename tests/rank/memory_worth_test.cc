@@ -186,6 +186,39 @@ TEST(RankByMemory, GoesByAccessesWhileThereAreFewSamples) {
   EXPECT_EQ(ScoreOf(epoch, RankSource::kMemory), ScoreOf(epoch, RankSource::kCombined));
 }
 
+TEST(RankByMemory, LeavesOutPagesOfWhichNoBitWasRead) {
+  std::vector<PageRecord> records = FastAndSlow(0, 0, 2);
+  records.push_back({.key = Key(0, 500), .load_samples = 3});
+  records.push_back({.key = Key(0, 501), .accesses = AccessCounts{.loads = 7, .llc_misses = 7}});
+  Ranker ranker({.model = RankModel::kRate});
+  ranker.Absorb(Sampled(0, records));
+  const Estimates estimates = ranker.Estimate(RankSource::kMemory);
+  for (const std::size_t row : {128u, 129u}) {
+    EXPECT_EQ(estimates.score[row], 0);
+    EXPECT_TRUE(std::isinf(estimates.relative_sd[row]));
+  }
+}
+
+TEST(RankByMemory, ATargetThatRestsHasNoScoreAndOthersKeepTheirs) {
+  std::vector<PageRecord> records = FastAndSlow(0, 0, 2);
+  for (const PageRecord& record : FastAndSlow(1, 2, 0)) records.push_back(record);
+  EpochProfile epoch = Sampled(0, records);
+  epoch.targets = {{.id = TargetId(0), .cpu_time = std::chrono::seconds(0)},
+                   {.id = TargetId(1), .cpu_time = std::chrono::seconds(1)}};
+  const Scores memory = ScoreOf(epoch, RankSource::kMemory);
+  EXPECT_EQ(memory[0], 0);
+  EXPECT_EQ(memory[127], 0);
+  EXPECT_GT(memory[128], 5 * memory[255]);
+}
+
+TEST(RankByMemory, TargetsWithFewSamplesShareOneWorth) {
+  std::vector<PageRecord> records = FastAndSlow(0, 0, 2);
+  for (const PageRecord& record : FastAndSlow(1, 0, 0)) records.push_back(record);
+  records.back().load_samples = 1;
+  const Scores memory = ScoreOf(Sampled(0, records), RankSource::kMemory);
+  EXPECT_GT(memory[255], 5 * memory[128]);
+}
+
 TEST(RankByMemory, TellsHowSureItIs) {
   Ranker ranker({.model = RankModel::kRate});
   ranker.Absorb(Sampled(0, FastAndSlow(0, 8, 2)));

@@ -27,8 +27,8 @@ constexpr PageCount kClearWindow(4 * kTablePages.value());
 // The kernel flushes after each mapping. 512 of them take some 400 us on an Intel Xeon guest, and
 // no writer of the mmap_lock gets its turn before their end. One table holds no more.
 constexpr std::size_t kMostMappingsPerClear = 512;
-// The interrupt takes this part of it at least: a thread that spins lost 2.0 to 2.4 us of the 5.0
-// to 5.9 us that a clear of one page took on such a guest.
+// The target is charged this part of the scanner's wait at least. It loses 0.4: a thread that spins
+// lost 2.0 to 2.4 us of the 5.0 to 5.9 us that a clear of one page took on such a guest.
 constexpr double kInterruptsPartOfFlush = 0.5;
 // The scanner tries so many of a block's mappings in turn to find its table: all before were
 // unmapped since the plan.

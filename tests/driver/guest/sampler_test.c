@@ -328,8 +328,8 @@ static void let_gates_count(__u64 count) {
   write_script(&(struct script_record){KIND_COUNT, count, 0, 0}, 1);
 }
 
-/* ... and waits until the source's gate has judged a period of that count. If the gate is closed,
- * it judges parts of a period, whose counts are scaled up: the count has to open it then. */
+/* The same, and waits until the source's gate has judged a period of that count. A closed gate
+ * judges parts of a period, and scales their counts up: this count has to open it. */
 static struct tmprof_stats next_count_of(int session, enum tmprof_source source, __u64 count) {
   struct tmprof_stats stats;
 
