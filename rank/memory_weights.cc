@@ -60,10 +60,10 @@ const MemoryWorth& MemoryWeights::WorthOf(TargetId target) const {
 }
 
 MemoryWeights::Weight MemoryWeights::OfRow(std::size_t row) const {
-  if (accesses_[row] <= 0)
-    return {.score = 0, .relative_sd = std::numeric_limits<double>::infinity()};
   const PageKey key = table_.key[row];
   const TargetTime time = times_.Of(key.target);
+  if (accesses_[row] <= 0 || time.cpu_seconds <= 0)
+    return {.score = 0, .relative_sd = std::numeric_limits<double>::infinity()};
   const SampledPages seen = Seen(table_, row, time, accesses_[row]);
   const MemoryWorth::Moments moments = WorthOf(key.target).OfPages(seen);
   return {.score = seen.pages * time.cpu_seconds * moments.mean,

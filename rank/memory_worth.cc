@@ -6,7 +6,9 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 
@@ -102,7 +104,7 @@ Fit FitWalk(std::span<const Counted> counted, double slope, double step) {
       reached = objective(next);
       if (reached >= value) break;
     }
-    if (reached < value) break;
+    if (!(reached >= value)) break;
     const double gained = reached - value;
     at = next;
     value = reached;
@@ -125,6 +127,10 @@ MemoryWorth::MemoryWorth(std::span<const SampledPages> seen) {
   for (const SampledPages& each : by_rate)
     if (each.rate > 0) slowest_ = std::min(slowest_, each.rate);
   if (std::isinf(slowest_)) slowest_ = 1;
+  for (SampledPages& each : by_rate) {
+    TMPROF_CHECK(each.pages > 0);
+    each.rate = std::max(each.rate, slowest_);
+  }
   std::ranges::sort(by_rate, {}, &SampledPages::rate);
   FitClasses(by_rate);
   FitSpread(by_rate);
@@ -144,7 +150,7 @@ void MemoryWorth::FitClasses(std::span<const SampledPages> by_rate) {
            (pages < wanted || classes_left == 1 || by_rate[i].rate == by_rate[i - 1].rate)) {
       const SampledPages& each = by_rate[i++];
       pages += each.pages;
-      sum.log_rate += each.pages * std::log(std::max(each.rate, slowest_));
+      sum.log_rate += each.pages * std::log(each.rate);
       sum.samples += each.samples;
       sum.exposure += each.pages * each.seconds;
     }
@@ -186,7 +192,7 @@ void MemoryWorth::FitSpread(std::span<const SampledPages> seen) {
         log_likelihood +=
             std::lgamma(shape + samples) - std::lgamma(shape) - samples * std::log(shape);
     }
-    if (log_likelihood <= best) continue;
+    if (!(log_likelihood > best)) continue;
     best = log_likelihood;
     shape_ = shape;
   }

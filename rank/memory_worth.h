@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Learns how many accesses to memory a page of a given access rate makes, from samples of such
-// accesses. docs/accuracy.md ("Accesses to memory") derives it and gives the figures.
+// accesses. docs/accuracy.md ("Accesses to memory") describes it, docs/results.md gives figures.
 
 #pragma once
 
@@ -11,7 +11,7 @@ namespace tmprof {
 
 // Pages that are alike in their access rate, and the samples taken of them.
 struct SampledPages {
-  double rate = 0;     // accesses of a page in a second; 0: it was found accessed at no time
+  double rate = 0;     // accesses of a page in a second; 0: it was never found accessed
   double pages = 0;    // > 0
   double seconds = 0;  // in which each could be sampled
   double samples = 0;
@@ -28,7 +28,7 @@ class MemoryWorth {
   // Deterministic. Precondition: there are samples, and time to take them.
   explicit MemoryWorth(std::span<const SampledPages> seen);
 
-  // The expected samples of a page in a second, as far as its rate tells.
+  // The expected samples of a page in a second, whatever its own samples are.
   double OfRate(double rate) const;
 
   struct Moments {

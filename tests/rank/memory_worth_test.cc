@@ -205,7 +205,10 @@ TEST(RankByMemory, ATargetThatRestsHasNoScoreAndOthersKeepTheirs) {
   EpochProfile epoch = Sampled(0, records);
   epoch.targets = {{.id = TargetId(0), .cpu_time = std::chrono::seconds(0)},
                    {.id = TargetId(1), .cpu_time = std::chrono::seconds(1)}};
-  const Scores memory = ScoreOf(epoch, RankSource::kMemory);
+  Ranker ranker({.model = RankModel::kRate});
+  ranker.Absorb(epoch);
+  const auto [memory, relative_sd, unused] = ranker.Estimate(RankSource::kMemory);
+  EXPECT_TRUE(std::isinf(relative_sd[0]));
   EXPECT_EQ(memory[0], 0);
   EXPECT_EQ(memory[127], 0);
   EXPECT_GT(memory[128], 5 * memory[255]);
