@@ -28,7 +28,8 @@ HitRateTeller::HitRateTeller(const Ranker::Options& options, RankSource source,
       capacities_(capacities.begin(), capacities.end()),
       ranker_(options),
       chosen_{.capacities = Ascending(capacities), .key = {}, .span_pages = {}, .first_choice = {}},
-      history_(chosen_.capacities.size()) {
+      by_bits_(chosen_.capacities.size()),
+      by_samples_(chosen_.capacities.size()) {
   TMPROF_CHECK(IsEstimated(options.model, source) && source != RankSource::kSamples &&
                chosen_.capacities.size() < 255);
 }
@@ -40,8 +41,12 @@ void HitRateTeller::Absorb(const EpochProfile& profile) {
     latest.Take(profile);
     TargetTimes times;
     times.Add(profile);
-    const EvidenceTable by_page = ranker_.ByPage(std::move(latest.spans()), times);
-    history_.Add(by_page, times, chosen_);
+    if (source_ == RankSource::kMemory) {
+      latest.Part();
+      by_samples_.Add(ranker_.ByPage(latest.table(), times), chosen_);
+    } else {
+      by_bits_.Add(ranker_.ByPage(std::move(latest.spans()), times), times, chosen_);
+    }
   }
   Choose();
 }
@@ -72,13 +77,15 @@ void HitRateTeller::Choose() {
 
 std::vector<HitRates> HitRateTeller::Tell() const {
   std::vector<HitRates> told = ranker_.HitRatesAt(source_, capacities_);
-  const std::vector<std::optional<HitRate>> history = history_.Estimate();
+  const bool of_memory = source_ == RankSource::kMemory;
+  const std::vector<std::optional<HitRate>> history =
+      of_memory ? by_samples_.Estimate() : by_bits_.Estimate();
   for (HitRates& each : told) {
     const auto at = std::ranges::lower_bound(chosen_.capacities, each.capacity);
     each.history = history[static_cast<std::size_t>(at - chosen_.capacities.begin())];
     // The first reads of one epoch judge history, mostly without fast tries. They hide the rates of
     // the pages ranked best, whose share may be as large in history.
-    if (each.history && each.attainable) {
+    if (!of_memory && each.history && each.attainable) {
       each.history->high = std::max(each.history->high, each.attainable->high);
     }
   }

@@ -12,13 +12,15 @@
 #include "rank/chosen_spans.h"
 #include "rank/hit_rates.h"
 #include "rank/judged_history.h"
+#include "rank/judged_samples.h"
 #include "rank/rank_model.h"
 
 namespace tmprof {
 
 class HitRateTeller {
  public:
-  // Preconditions: the rate model; a source with accessed bits; fewer than 255 capacities.
+  // Of kMemory the hit rates are of accesses to memory, else of all accesses. Preconditions: the
+  // rate model; a source with accessed bits; fewer than 255 capacities.
   HitRateTeller(const Ranker::Options& options, RankSource source,
                 std::span<const PageCount> capacities);
 
@@ -37,8 +39,9 @@ class HitRateTeller {
   RankSource source_;
   std::vector<PageCount> capacities_;  // as given
   Ranker ranker_;
-  ChosenSpans chosen_;  // by what the last epoch that ranked something knew
-  JudgedHistory history_;
+  ChosenSpans chosen_;        // by what the last epoch that ranked something knew
+  JudgedHistory by_bits_;     // but of kMemory
+  JudgedSamples by_samples_;  // of kMemory
 };
 
 }  // namespace tmprof

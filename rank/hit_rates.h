@@ -10,6 +10,9 @@
 
 namespace tmprof {
 
+// Standard deviations on either side that hold 90 % of a normal distribution.
+inline constexpr double kDeviationsOf90 = 1.6449;
+
 struct HitRate {
   double value = 0;
   // The interval that holds the truth with a probability of 90 %.
@@ -21,18 +24,21 @@ struct HitRate {
   bool is_told() const { return high - low <= kWidestTold; }
 };
 
-// Shares of all accesses to the pages that were looked at or sampled. Rates of pages that were not
-// looked at are taken to be distributed as those of pages that were.
+// Shares of all accesses, or of all accesses to memory, to the pages that were looked at or
+// sampled. Rates of pages that were not looked at are taken to be distributed as those of pages
+// that were.
 struct HitRates {
   PageCount capacity;
   PageCount pages;  // that these hit rates speak for
   // The best placement's hit rate, read off the fitted distribution of rates: no page needs to be
-  // known. nullopt: no accessed bit was read, or no program used CPU time.
+  // known. nullopt: no accessed bit was read, no program used CPU time, or, of accesses to memory,
+  // too few were sampled.
   std::optional<HitRate> oracle;
   // The hit rate of the pages that this evidence ranks best; nullopt as above.
   std::optional<HitRate> attainable;
   // The hit rate of the pages that were ranked best before each epoch, judged by the accessed bits
-  // of that epoch alone. nullopt: none were ranked before an epoch with accessed bits.
+  // of that epoch alone, or, of accesses to memory, by its samples. nullopt: none were ranked
+  // before an epoch with such evidence.
   std::optional<HitRate> history;
 };
 

@@ -3,9 +3,12 @@
 #include "rank/known_evidence.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "rank/memory_worth.h"
 
 namespace tmprof {
 
@@ -16,7 +19,8 @@ void KnownEvidence::Look(const EpochProfile& epoch) {
     return std::ranges::any_of(counts, [](std::uint64_t count) { return count > 0; });
   };
   bits_ = bits_ || any(epoch.pages.looks);
-  samples_ = samples_ || any(epoch.pages.load_samples) || any(epoch.pages.store_samples);
+  for (const auto* samples : {&epoch.pages.load_samples, &epoch.pages.store_samples})
+    samples_ = std::accumulate(samples->begin(), samples->end(), samples_);
   samples_of_time_ |= std::ranges::any_of(epoch.sources, [](const SourceStatus& source) {
     return source.name == kSamplesOfTime && source.state == SourceState::kActive &&
            source.observations != 0;
@@ -32,16 +36,23 @@ void KnownEvidence::Look(const EpochProfile& epoch) {
 }
 
 RankSource KnownEvidence::Best() const {
-  if (with_accesses_ > 0 && (with_accesses_ == with_pages_ || (!bits_ && !samples_))) {
+  if (with_accesses_ > 0 && (with_accesses_ == with_pages_ || (!bits_ && samples_ == 0))) {
     return RankSource::kTruth;
   }
-  if (bits_ == samples_) return RankSource::kCombined;
+  if (bits_ == (samples_ > 0)) return RankSource::kCombined;
   return bits_ ? RankSource::kReferences : RankSource::kSamples;
+}
+
+RankSource KnownEvidence::BestForPlacement(RankModel model) const {
+  const RankSource best = Best();
+  const bool tells_memory =
+      IsEstimated(model, best) && WhyNoMemory().empty() && samples_ >= MemoryWorth::kFewestSamples;
+  return tells_memory ? RankSource::kMemory : best;
 }
 
 std::string KnownEvidence::WhyNoMemory() const {
   if (!bits_) return "no accessed bit was read";
-  if (!samples_) return "no access to memory was sampled";
+  if (samples_ == 0) return "no access to memory was sampled";
   if (samples_of_time_) return "its samples tell where time was spent, not which accesses missed";
   return "";
 }

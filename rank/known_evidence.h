@@ -26,6 +26,9 @@ class KnownEvidence {
   // The source to go by unless another one is asked for: exact accesses where all epochs with pages
   // have them, else accessed bits, samples or both, else exact accesses of some epochs.
   RankSource Best() const;
+  // What placement goes by: accesses to memory where enough of them were sampled to tell what rates
+  // are worth and nobody counted exact accesses, else Best().
+  RankSource BestForPlacement(RankModel model) const;
   // Returns `asked`, or else Best(). Refuses as Require() does.
   Result<RankSource> Choose(std::optional<RankSource> asked, std::string attempted,
                             std::string object) const;
@@ -39,8 +42,8 @@ class KnownEvidence {
   std::uint64_t with_pages_ = 0;
   std::uint64_t with_accesses_ = 0;  // epochs of those with pages
   bool bits_ = false;                // were read
-  bool samples_ = false;
-  bool samples_of_time_ = false;  // some samples are
+  double samples_ = 0;               // were taken
+  bool samples_of_time_ = false;     // some samples are
 };
 
 }  // namespace tmprof

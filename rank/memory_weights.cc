@@ -3,55 +3,48 @@
 #include "rank/memory_weights.h"
 
 #include <cmath>
-#include <limits>
+#include <cstddef>
 #include <vector>
 
 namespace tmprof {
 namespace {
 
-double SamplesOf(const std::vector<SampledPages>& seen) {
+struct Sums {
   double samples = 0;
-  for (const SampledPages& each : seen) samples += each.samples;
-  return samples;
-}
+  double accesses = 0;  // while they could be sampled
+};
 
-double RateOf(const TargetTime& time, double pages, double accesses) {
-  return time.cpu_seconds > 0 ? accesses / (pages * time.cpu_seconds) : 0;
-}
-
-SampledPages Seen(const EvidenceTable& table, std::size_t row, const TargetTime& time,
-                  double accesses) {
-  const auto pages = static_cast<double>(table.span_pages[row]);
-  return {.rate = RateOf(time, pages, accesses),
-          .pages = pages,
-          .seconds = time.watched_seconds,
-          .samples = table.evidence[row].samples()};
+Sums SumsOf(std::span<const SampledPages> seen) {
+  Sums sums;
+  for (const SampledPages& each : seen) {
+    sums.samples += each.times * each.samples;
+    sums.accesses += each.times * each.pages * each.seconds * each.rate;
+  }
+  return sums;
 }
 
 }  // namespace
 
-// Rows without a score tell nothing of a rate: no bit of them was read, or another row has the
-// page.
-MemoryWeights::MemoryWeights(const EvidenceTable& table, const TargetTimes& times,
-                             const Scores& accesses)
-    : table_(table), times_(times), accesses_(accesses) {
-  std::vector<SampledPages> of_all;
-  std::vector<SampledPages> of_target;
-  for (std::size_t row = 0; row < table.size();) {
-    const TargetId target = table.key[row].target;
-    const TargetTime time = times.Of(target);
-    of_target.clear();
-    for (; row < table.size() && table.key[row].target == target; ++row) {
-      if (accesses[row] <= 0) continue;
-      of_target.push_back(Seen(table, row, time, accesses[row]));
-    }
-    // A target that did not run in the last epoch has no known rates.
-    if (time.cpu_seconds <= 0 || time.watched_seconds <= 0) continue;
-    if (SamplesOf(of_target) >= MemoryWorth::kFewestSamples)
-      of_target_.try_emplace(target, of_target);
-    of_all.insert(of_all.end(), of_target.begin(), of_target.end());
+MemoryWeights::MemoryWeights(std::span<const MemoryRow> rows) {
+  std::map<TargetId, std::vector<SampledPages>> by_target;
+  for (const MemoryRow& row : rows) {
+    // Nobody could sample a target that did not run while a sampler was on.
+    if (row.looked_at && row.seen.seconds > 0) by_target[row.target].push_back(row.seen);
   }
-  if (SamplesOf(of_all) >= MemoryWorth::kFewestSamples) all_.emplace(of_all);
+  std::vector<SampledPages> of_all;
+  for (const auto& [target, seen] : by_target) {
+    if (SumsOf(seen).samples >= MemoryWorth::kFewestSamples) of_target_.try_emplace(target, seen);
+    of_all.insert(of_all.end(), seen.begin(), seen.end());
+  }
+  const Sums sums = SumsOf(of_all);
+  is_told_ = sums.samples >= MemoryWorth::kFewestSamples;
+  if (is_told_) {
+    all_.emplace(of_all);
+  } else {
+    // Half a sample more keeps the order of pages where none was taken.
+    const double per_access = sums.accesses > 0 ? (sums.samples + 0.5) / sums.accesses : 1;
+    all_ = MemoryWorth::InProportion(per_access);
+  }
 }
 
 const MemoryWorth& MemoryWeights::WorthOf(TargetId target) const {
@@ -59,20 +52,18 @@ const MemoryWorth& MemoryWeights::WorthOf(TargetId target) const {
   return found == of_target_.end() ? *all_ : found->second;
 }
 
-MemoryWeights::Weight MemoryWeights::OfRow(std::size_t row) const {
-  const PageKey key = table_.key[row];
-  const TargetTime time = times_.Of(key.target);
-  if (accesses_[row] <= 0 || time.cpu_seconds <= 0)
-    return {.score = 0, .relative_sd = std::numeric_limits<double>::infinity()};
-  const SampledPages seen = Seen(table_, row, time, accesses_[row]);
-  const MemoryWorth::Moments moments = WorthOf(key.target).OfPages(seen);
-  return {.score = seen.pages * time.cpu_seconds * moments.mean,
-          .relative_sd = std::sqrt(moments.variance) / moments.mean};
+MemoryWeights::Weight MemoryWeights::Of(const MemoryRow& row) const {
+  const MemoryWorth::Moments moments = WorthOf(row.target).OfPages(row.seen);
+  return {.mean = moments.mean, .relative_sd = std::sqrt(moments.variance) / moments.mean};
 }
 
-double MemoryWeights::OfPages(TargetId target, double pages, double accesses) const {
-  const TargetTime time = times_.Of(target);
-  return pages * time.cpu_seconds * WorthOf(target).OfRate(RateOf(time, pages, accesses));
+MemoryWeights MemoryWeights::Draw(std::mt19937_64& random) const {
+  MemoryWeights drawn;
+  drawn.is_told_ = true;
+  for (const auto& [target, worth] : of_target_)
+    drawn.of_target_.emplace(target, worth.Draw(random));
+  drawn.all_ = all_->Draw(random);
+  return drawn;
 }
 
 }  // namespace tmprof

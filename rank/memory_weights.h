@@ -1,44 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scores of accesses turned into scores of accesses to memory. Only rank/ uses it.
+// What the access rates of pages are worth in accesses to memory. Only rank/ uses it.
 
 #pragma once
 
-#include <cstddef>
 #include <map>
 #include <optional>
+#include <random>
+#include <span>
 
-#include "rank/evidence.h"
+#include "base/units.h"
 #include "rank/memory_worth.h"
-#include "rank/rank_model.h"
-#include "rank/target_times.h"
 
 namespace tmprof {
 
+// One page or span, or several that are alike.
+struct MemoryRow {
+  TargetId target;  // or the name of a file that several processes map
+  SampledPages seen;
+  // False: no accessed bit of them was read, so that their rate is that of any page. They are there
+  // because they were sampled, and tell nothing of what a rate is worth.
+  bool looked_at = true;
+};
+
 // Learns for each target what its access rates are worth. Targets with too few samples to tell have
-// one worth together.
+// one worth together. If even all samples are too few, each access is taken to be worth the same.
 class MemoryWeights {
  public:
-  // `accesses`: those of each row within the last epoch, by accessed bits. All have to stay.
-  MemoryWeights(const EvidenceTable& table, const TargetTimes& times, const Scores& accesses);
+  explicit MemoryWeights(std::span<const MemoryRow> rows);
 
   // False: there are too few samples, even of all targets.
-  bool are_told() const { return all_.has_value(); }
+  bool are_told() const { return is_told_; }
 
-  // Expected samples within the last epoch; 0 for a row that has no score of accesses.
-  // Precondition: are_told().
-  struct Weight {
-    double score = 0;
-    double relative_sd = 0;
-  };
-  Weight OfRow(std::size_t row) const;
-  double OfPages(TargetId target, double pages, double accesses) const;
-
- private:
   const MemoryWorth& WorthOf(TargetId target) const;
 
-  const EvidenceTable& table_;
-  const TargetTimes& times_;
-  const Scores& accesses_;
+  // Samples of a base page in a second, and their relative deviation.
+  struct Weight {
+    double mean = 0;
+    double relative_sd = 0;
+  };
+  Weight Of(const MemoryRow& row) const;
+
+  // What the worths may be instead, given the samples. Precondition: are_told().
+  MemoryWeights Draw(std::mt19937_64& random) const;
+
+ private:
+  MemoryWeights() = default;
+
+  bool is_told_ = false;
   std::map<TargetId, MemoryWorth> of_target_;
   std::optional<MemoryWorth> all_;
 };

@@ -15,13 +15,19 @@
 namespace tmprof {
 namespace {
 
+// All classes have as many pages, but that the fastest is cut in half again and again: a small tier
+// 1 holds a part of it. No cut leaves a class fewer pages than this.
 constexpr std::size_t kMostClasses = 16;
+constexpr int kMostCuts = 4;
+constexpr double kFewestCut = 4;
 // Hyperparameters are chosen from these by their marginal likelihood. From class to class the
 // logarithm of the worth changes by `slope` times that of the rate, and by chance, with one of
 // these standard deviations.
 constexpr std::array kSlopes = {0.0, 0.5, 1.0};
 constexpr std::array kSteps = {0.1, 0.3, 1.0, 2.0};
 constexpr std::array kShapes = {0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 32.0, 128.0};
+// The spread is no Gamma distribution: likelihoods of its shapes say half of what they seem to.
+constexpr double kTrustInShapes = 0.5;
 constexpr int kNewtonSteps = 50;
 constexpr double kSettled = 1e-9;
 
@@ -36,19 +42,15 @@ struct Counted {
 // approximation) up to a constant.
 struct Fit {
   std::vector<double> log_worth;
+  std::vector<double> pivot;
   double log_evidence;
 };
 
 // Poisson counts whose log rates are a random walk with drift. The first of them is free: a flat
-// prior. Newton's method on a concave function, each step by a tridiagonal system.
-Fit FitWalk(std::span<const Counted> counted, double slope, double step) {
+// prior. Newton's method on a concave function, each step by a tridiagonal system; it starts from
+// the same worth for all.
+Fit FitWalk(std::span<const Counted> counted, double mean_worth, double slope, double step) {
   const std::size_t count = counted.size();
-  double samples = 0;
-  double exposure = 0;
-  for (const Counted& each : counted) {
-    samples += each.samples;
-    exposure += each.exposure;
-  }
   const double precision = 1 / (step * step);
   const auto drift = [&](std::size_t i) {  // from i to i + 1
     return slope * (counted[i + 1].log_rate - counted[i].log_rate);
@@ -64,7 +66,7 @@ Fit FitWalk(std::span<const Counted> counted, double slope, double step) {
     }
     return sum;
   };
-  std::vector<double> at(count, std::log(samples / exposure));
+  std::vector<double> at(count, std::log(mean_worth));
   std::vector<double> diagonal(count);
   std::vector<double> gradient(count);
   double value = objective(at);
@@ -116,6 +118,7 @@ Fit FitWalk(std::span<const Counted> counted, double slope, double step) {
   for (const double each : pivot) log_determinant += std::log(each);
   const double log_prior_scale = static_cast<double>(count - 1) * std::log(precision);
   return {.log_worth = std::move(at),
+          .pivot = std::move(pivot),
           .log_evidence = value + log_prior_scale / 2 - log_determinant / 2};
 }
 
@@ -136,45 +139,68 @@ MemoryWorth::MemoryWorth(std::span<const SampledPages> seen) {
   FitSpread(by_rate);
 }
 
-// Classes have equal numbers of pages, as far as pages of one rate stay together.
+MemoryWorth MemoryWorth::InProportion(double samples_per_access) {
+  MemoryWorth worth;
+  worth.classes_ = {{.log_rate = 0, .log_worth = std::log(samples_per_access)}};
+  worth.slope_ = 1;
+  worth.slowest_ = std::numeric_limits<double>::min();
+  worth.shape_ = kShapes.back();
+  return worth;
+}
+
+// Pages of one rate stay together.
 void MemoryWorth::FitClasses(std::span<const SampledPages> by_rate) {
   double pages_left = 0;
-  for (const SampledPages& each : by_rate) pages_left += each.pages;
-  std::vector<Counted> counted;
-  std::size_t classes_left = kMostClasses;
-  for (std::size_t i = 0; i < by_rate.size();) {
-    const double wanted = pages_left / static_cast<double>(classes_left);
-    double pages = 0;
-    Counted sum{};
-    while (i < by_rate.size() &&
-           (pages < wanted || classes_left == 1 || by_rate[i].rate == by_rate[i - 1].rate)) {
-      const SampledPages& each = by_rate[i++];
-      pages += each.pages;
-      sum.log_rate += each.pages * std::log(each.rate);
-      sum.samples += each.samples;
-      sum.exposure += each.pages * each.seconds;
-    }
-    sum.log_rate /= pages;
-    pages_left -= pages;
-    classes_left = std::max<std::size_t>(classes_left - 1, 1);
-    counted.push_back(sum);
+  for (const SampledPages& each : by_rate) pages_left += each.times * each.pages;
+  std::vector<double> parts(kMostClasses, pages_left / kMostClasses);
+  for (int cut = 0; cut < kMostCuts && parts.back() >= 2 * kFewestCut; ++cut) {
+    parts.back() /= 2;
+    parts.push_back(parts.back());
   }
+  std::vector<Counted> counted;
   double samples = 0;
   double exposure = 0;
-  for (const Counted& each : counted) {
-    samples += each.samples;
-    exposure += each.exposure;
+  double ends = 0;  // pages of this class and those before
+  double pages_before = 0;
+  std::size_t part = 0;
+  for (std::size_t i = 0; i < by_rate.size();) {
+    while (part < parts.size() && ends <= pages_before) ends += parts[part++];
+    double pages = 0;
+    Counted sum{};
+    while (i < by_rate.size() && (pages_before + pages < ends || part == parts.size() ||
+                                  by_rate[i].rate == by_rate[i - 1].rate)) {
+      const SampledPages& each = by_rate[i++];
+      pages += each.times * each.pages;
+      sum.log_rate += each.times * each.pages * std::log(each.rate);
+      sum.samples += each.times * each.samples;
+      sum.exposure += each.times * each.pages * each.seconds;
+    }
+    sum.log_rate /= pages;
+    pages_before += pages;
+    samples += sum.samples;
+    exposure += sum.exposure;
+    counted.push_back(sum);
   }
   TMPROF_CHECK(samples > 0 && exposure > 0);
-  Fit best{.log_worth = {}, .log_evidence = -std::numeric_limits<double>::infinity()};
+  std::vector<double> log_evidence;
   for (const double slope : kSlopes) {
     for (const double step : kSteps) {
-      Fit fit = FitWalk(counted, slope, step);
-      if (fit.log_evidence > best.log_evidence) best = std::move(fit);
+      Fit fit = FitWalk(counted, samples / exposure, slope, step);
+      log_evidence.push_back(fit.log_evidence);
+      choices_.push_back({.weight = 0,
+                          .slope = slope,
+                          .precision = 1 / (step * step),
+                          .log_worth = std::move(fit.log_worth),
+                          .pivot = std::move(fit.pivot)});
     }
   }
+  const auto best = std::ranges::max_element(log_evidence);
+  for (std::size_t i = 0; i < choices_.size(); ++i)
+    choices_[i].weight = std::exp(log_evidence[i] - *best);
+  const Choice& chosen = choices_[static_cast<std::size_t>(best - log_evidence.begin())];
+  slope_ = chosen.slope;
   for (std::size_t i = 0; i < counted.size(); ++i)
-    classes_.push_back({.log_rate = counted[i].log_rate, .log_worth = best.log_worth[i]});
+    classes_.push_back({.log_rate = counted[i].log_rate, .log_worth = chosen.log_worth[i]});
 }
 
 // The counts of pages are negative binomial.
@@ -182,27 +208,54 @@ void MemoryWorth::FitSpread(std::span<const SampledPages> seen) {
   std::vector<double> expected;
   for (const SampledPages& each : seen)
     expected.push_back(each.pages * each.seconds * OfRate(each.rate));
-  double best = -std::numeric_limits<double>::infinity();
+  std::vector<double> log_likelihoods;
   for (const double shape : kShapes) {
     double log_likelihood = 0;
     for (std::size_t i = 0; i < seen.size(); ++i) {
       const double samples = seen[i].samples;
-      log_likelihood -= (shape + samples) * std::log1p(expected[i] / shape);
+      double of_pages = -(shape + samples) * std::log1p(expected[i] / shape);
       if (samples > 0)
-        log_likelihood +=
-            std::lgamma(shape + samples) - std::lgamma(shape) - samples * std::log(shape);
+        of_pages += std::lgamma(shape + samples) - std::lgamma(shape) - samples * std::log(shape);
+      log_likelihood += seen[i].times * of_pages;
     }
-    if (!(log_likelihood > best)) continue;
-    best = log_likelihood;
-    shape_ = shape;
+    log_likelihoods.push_back(log_likelihood);
   }
+  const auto best = std::ranges::max_element(log_likelihoods);
+  shape_ = kShapes[static_cast<std::size_t>(best - log_likelihoods.begin())];
+  for (const double each : log_likelihoods)
+    weight_of_shape_.push_back(std::exp(kTrustInShapes * (each - *best)));
+}
+
+MemoryWorth MemoryWorth::Draw(std::mt19937_64& random) const {
+  TMPROF_CHECK(!choices_.empty());
+  std::vector<double> weights;
+  for (const Choice& each : choices_) weights.push_back(each.weight);
+  const Choice& choice =
+      choices_[std::discrete_distribution<std::size_t>(weights.begin(), weights.end())(random)];
+  MemoryWorth drawn;
+  drawn.slope_ = choice.slope;
+  drawn.slowest_ = slowest_;
+  drawn.shape_ = kShapes[std::discrete_distribution<std::size_t>(weight_of_shape_.begin(),
+                                                                 weight_of_shape_.end())(random)];
+  drawn.classes_ = classes_;
+  std::normal_distribution<double> normal;
+  double off = 0;
+  for (std::size_t i = classes_.size(); i-- > 0;) {
+    off = normal(random) / std::sqrt(choice.pivot[i]) +
+          (i + 1 < classes_.size() ? choice.precision / choice.pivot[i] * off : 0);
+    drawn.classes_[i].log_worth = choice.log_worth[i] + off;
+  }
+  return drawn;
 }
 
 double MemoryWorth::LogWorth(double rate) const {
   const double log_rate = std::log(std::max(rate, slowest_));
   const auto above = std::ranges::upper_bound(classes_, log_rate, {}, &Class::log_rate);
-  if (above == classes_.begin()) return classes_.front().log_worth;
-  if (above == classes_.end()) return classes_.back().log_worth;
+  const auto beyond = [&](const Class& outermost) {
+    return outermost.log_worth + slope_ * (log_rate - outermost.log_rate);
+  };
+  if (above == classes_.begin()) return beyond(classes_.front());
+  if (above == classes_.end()) return beyond(classes_.back());
   const Class& below = *std::prev(above);
   const double part = (log_rate - below.log_rate) / (above->log_rate - below.log_rate);
   return below.log_worth + part * (above->log_worth - below.log_worth);
@@ -213,7 +266,7 @@ double MemoryWorth::OfRate(double rate) const { return std::exp(LogWorth(rate));
 MemoryWorth::Moments MemoryWorth::OfPages(const SampledPages& seen) const {
   const double worth = OfRate(seen.rate);
   const double scale = worth / (shape_ + worth * seen.pages * seen.seconds);
-  const double mean = (shape_ + seen.samples) * scale;
+  const double mean = ShapeOf(seen) * scale;
   return {.mean = mean, .variance = mean * scale};
 }
 

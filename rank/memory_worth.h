@@ -4,6 +4,8 @@
 
 #pragma once
 
+#include <cstddef>
+#include <random>
 #include <span>
 #include <vector>
 
@@ -15,6 +17,7 @@ struct SampledPages {
   double pages = 0;    // > 0
   double seconds = 0;  // in which each could be sampled
   double samples = 0;
+  double times = 1;  // so many times there are as many pages with as many samples
 };
 
 // The caches decide what an access rate is worth: the fastest pages of a program may never leave
@@ -28,6 +31,9 @@ class MemoryWorth {
   // Deterministic. Precondition: there are samples, and time to take them.
   explicit MemoryWorth(std::span<const SampledPages> seen);
 
+  // Takes each access to be worth so many samples.
+  static MemoryWorth InProportion(double samples_per_access);
+
   // The expected samples of a page in a second, whatever its own samples are.
   double OfRate(double rate) const;
 
@@ -35,22 +41,41 @@ class MemoryWorth {
     double mean = 0;
     double variance = 0;
   };
-  // Expected samples of each of these pages in a second, given their own.
+  // Expected samples of each of these pages in a second, given their own. They are distributed as a
+  // Gamma distribution of the shape ShapeOf().
   Moments OfPages(const SampledPages& seen) const;
+  double ShapeOf(const SampledPages& seen) const { return shape_ + seen.samples; }
+
+  // What the worths may be instead, given the samples: one draw from the posterior (Laplace's
+  // approximation). It has nothing to draw from itself.
+  MemoryWorth Draw(std::mt19937_64& random) const;
 
  private:
   struct Class {
     double log_rate;  // mean of its pages
     double log_worth;
   };
+  // What one choice of hyperparameters makes likely.
+  struct Choice {
+    double weight;  // its chance, up to a factor of all
+    double slope;
+    double precision;
+    std::vector<double> log_worth;
+    std::vector<double> pivot;  // of the posterior's precision matrix, by elimination
+  };
+
+  MemoryWorth() = default;
   double LogWorth(double rate) const;
   void FitClasses(std::span<const SampledPages> by_rate);
   void FitSpread(std::span<const SampledPages> seen);
 
   std::vector<Class> classes_;  // ascending by rate
+  double slope_ = 0;            // of the logarithms, beyond the outermost classes
   double slowest_ = 0;          // stands for all slower rates, those of 0 included
   // Worths of pages of one rate are spread about their mean by a Gamma distribution of this shape.
   double shape_ = 0;
+  std::vector<Choice> choices_;
+  std::vector<double> weight_of_shape_;
 };
 
 }  // namespace tmprof

@@ -13,6 +13,7 @@
 
 #include "base/check.h"
 #include "rank/hit_rate_curve.h"
+#include "rank/memory_hit_rates.h"
 #include "rank/memory_weights.h"
 #include "rank/rate_fit.h"
 #include "rank/source_view.h"
@@ -44,6 +45,46 @@ RateMoments Mixed(RateMoments one, RateMoments other, double of_other) {
   return {.mean = one.mean + of_other * apart,
           .variance = (1 - of_other) * one.variance + of_other * other.variance +
                       of_other * (1 - of_other) * apart * apart};
+}
+
+// Parallel to the rows.
+std::vector<RateMoments> RatesOf(const RatedRows& rated) {
+  const std::vector<RateMoments> of_kind =
+      MomentsOf(FitRates(rated.kinds).mixture, rated.kinds.size());
+  std::vector<RateMoments> rates;
+  rates.reserve(rated.rows.size());
+  for (const RatedRow& row : rated.rows) {
+    const RateMoments rate = of_kind[row.kind];
+    rates.push_back(row.kind_since == RatedRow::kNone
+                        ? rate
+                        : Mixed(rate, of_kind[row.kind_since], row.chance));
+  }
+  return rates;
+}
+
+std::vector<MemoryRow> MemoryRowsOf(const RatedRows& rated, std::span<const RateMoments> rates) {
+  std::vector<MemoryRow> rows;
+  rows.reserve(rated.rows.size());
+  for (std::size_t i = 0; i < rated.rows.size(); ++i) {
+    const RatedRow& row = rated.rows[i];
+    rows.push_back({.target = row.key.target,
+                    .seen = {.rate = rates[i].mean,
+                             .pages = static_cast<double>(row.pages),
+                             .seconds = row.watched_seconds,
+                             .samples = row.samples},
+                    .looked_at = rated.kinds[row.kind].looked_at()});
+  }
+  return rows;
+}
+
+std::vector<MemoryWeights::Weight> MemoryWeightsOf(const RatedRows& rated,
+                                                   std::span<const RateMoments> rates) {
+  const std::vector<MemoryRow> rows = MemoryRowsOf(rated, rates);
+  const MemoryWeights weights(rows);
+  std::vector<MemoryWeights::Weight> of_rows;
+  of_rows.reserve(rows.size());
+  for (const MemoryRow& row : rows) of_rows.push_back(weights.Of(row));
+  return of_rows;
 }
 
 // Pages of a file, and the address at which a process shows them.
@@ -218,32 +259,7 @@ Estimates Ranker::Estimate(RankSource source) const {
   return estimates;
 }
 
-void Ranker::EstimateByMemory(Asked asked) const {
-  EstimateByRate(RankSource::kReferences, asked);
-  const Scores accesses = asked.scores;
-  const MemoryWeights weights(table(), times_, accesses);
-  if (!weights.are_told()) {
-    if (asked.rowless) asked.rowless->clear();
-    EstimateByRate(RankSource::kCombined, asked);
-    return;
-  }
-  for (std::size_t row = 0; row < table().size(); ++row) {
-    const MemoryWeights::Weight weight = weights.OfRow(row);
-    asked.scores[row] = weight.score;
-    if (asked.relative_sd) (*asked.relative_sd)[row] = weight.relative_sd;
-  }
-  if (!asked.rowless) return;
-  for (RowlessScore& pages : *asked.rowless) {
-    pages.score =
-        weights.OfPages(pages.key.target, static_cast<double>(pages.pages.value()), pages.score);
-  }
-}
-
 void Ranker::EstimateByRate(RankSource source, Asked asked) const {
-  if (source == RankSource::kMemory) {
-    EstimateByMemory(asked);
-    return;
-  }
   // Samples alone know no regions.
   if (!evidence_.is_parted() || source == RankSource::kSamples) {
     EstimateByRate(table(), source, asked);
@@ -294,7 +310,9 @@ void Ranker::RateShared(const RateView& view, RateKinds& sorter, RatedRows& rate
                                          .found_untimed = view.FoundUntimed(evidence),
                                          .cpu_seconds = clock.cpu_seconds,
                                          .remembered_cpu_seconds = clock.remembered_cpu_seconds,
-                                         .score_seconds = running[page] / part_of_clock});
+                                         .score_seconds = running[page] / part_of_clock,
+                                         .samples = evidence.samples(),
+                                         .watched_seconds = watched[page] / part_of_clock});
     while (suspect < suspected.since.size() && suspected.since.key[suspect] < key) ++suspect;
     if (view.uses_bits() && suspect < suspected.since.size() &&
         suspected.since.key[suspect] == key) {
@@ -332,7 +350,9 @@ RatedRows Ranker::Rate(const EvidenceTable& table, RankSource source) const {
          .found_untimed = view.FoundUntimed(table.evidence[row]),
          .cpu_seconds = time.cpu_seconds,
          .remembered_cpu_seconds = time.remembered_cpu_seconds,
-         .score_seconds = time.cpu_seconds});
+         .score_seconds = time.cpu_seconds,
+         .samples = table.evidence[row].samples(),
+         .watched_seconds = time.watched_seconds});
   }
 
   static const SuspectedChanges kNone;
@@ -359,21 +379,24 @@ void Ranker::EstimateByRate(const EvidenceTable& table, RankSource source, Asked
   if (relative_sd) relative_sd->assign(table.size(), std::numeric_limits<double>::infinity());
   const RatedRows rated = Rate(table, source);
   if (rated.kinds.empty()) return;
-  const std::vector<RateMoments> moments =
-      MomentsOf(FitRates(rated.kinds).mixture, rated.kinds.size());
+  const std::vector<RateMoments> rates = RatesOf(rated);
+  const std::vector<MemoryWeights::Weight> memory = source == RankSource::kMemory
+                                                        ? MemoryWeightsOf(rated, rates)
+                                                        : std::vector<MemoryWeights::Weight>();
   PageEstimates shared(JoinsRowsOf(table) ? pages_.pages().size() : 0);
-  for (const RatedRow& row : rated.rows) {
-    RateMoments rate = moments[row.kind];
-    if (row.kind_since != RatedRow::kNone) rate = Mixed(rate, moments[row.kind_since], row.chance);
-    const double score = row.pages * row.score_seconds * rate.mean;
+  for (std::size_t i = 0; i < rated.rows.size(); ++i) {
+    const RatedRow& row = rated.rows[i];
+    const double of_page = memory.empty() ? rates[i].mean : memory[i].mean;
+    const PageEstimate estimate{.score = row.pages * row.score_seconds * of_page,
+                                .relative_sd = memory.empty()
+                                                   ? std::sqrt(rates[i].variance) / rates[i].mean
+                                                   : memory[i].relative_sd};
     if (IsNameOfFile(row.key)) {
-      shared[row.row] = {.score = score, .relative_sd = std::sqrt(rate.variance) / rate.mean};
+      shared[row.row] = estimate;
       continue;
     }
-    scores[row.row] = score;
-    if (relative_sd && score > 0) {
-      (*relative_sd)[row.row] = std::sqrt(rate.variance) / rate.mean;
-    }
+    scores[row.row] = estimate.score;
+    if (relative_sd && estimate.score > 0) (*relative_sd)[row.row] = estimate.relative_sd;
   }
   if (!shared.empty()) ShareOut(table, source, shared, asked);
 }
@@ -492,7 +515,9 @@ Ranker::PageScores Ranker::ScoreByPage(RankSource source) const {
 std::vector<HitRates> Ranker::HitRatesAt(RankSource source,
                                          std::span<const PageCount> capacities) const {
   if (!IsEstimated(options_.model, source)) return {};
-  return HitRatesOf(Rate(evidence_.WholeSpans(), source), capacities);
+  const RatedRows rated = Rate(evidence_.WholeSpans(), source);
+  if (source != RankSource::kMemory) return HitRatesOf(rated, capacities);
+  return MemoryHitRatesOf(rated, MemoryRowsOf(rated, RatesOf(rated)), capacities);
 }
 
 }  // namespace tmprof

@@ -37,7 +37,7 @@ enum class RankSource : std::uint8_t {
   kSamples,
   kCombined,
   // Accessed bits, weighed by what samples of accesses to memory say that a rate is worth
-  // (memory_worth.h); as kCombined while there are too few of these. Only Ranker scores by it.
+  // (memory_worth.h). While there are too few samples, each access is worth the same.
   kMemory,
   kTruth,   // exact accesses, whichever level of the memory hierarchy served them
   kMisses,  // those of them that missed the modelled LLC: what reached memory
@@ -171,7 +171,6 @@ class Ranker {
   using PlaceScore = std::pair<JoinedPages::Place, double>;
   void FindAddresses(const std::vector<PlaceScore>& places, const std::vector<bool>& is_live,
                      std::vector<RowlessScore>& rowless) const;
-  void EstimateByMemory(Asked asked) const;
   void EstimateByRate(RankSource source, Asked asked) const;
   void EstimateByRate(const EvidenceTable& table, RankSource source, Asked asked) const;
 

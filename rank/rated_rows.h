@@ -31,6 +31,10 @@ struct RatedRow {
   // The CPU time of the last epoch that the score is in proportion to: of a shared page, that of
   // its mappers alone, in terms of the file's clock.
   double score_seconds = 0;
+  // Address samples, and the time in which each base page could be sampled, whatever the rates
+  // were told by.
+  double samples = 0;
+  double watched_seconds = 0;
 };
 
 struct RatedRows {

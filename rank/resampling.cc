@@ -14,8 +14,6 @@ namespace {
 constexpr std::size_t kEnoughGroups = 16;
 // Enough to know a standard deviation to an eighth.
 constexpr int kDraws = 32;
-// Standard deviations on either side that hold 90 % of a normal distribution.
-constexpr double kDeviations = 1.6449;
 // The model errs itself: times are known to a quarter of an octave, and rates to a step of the
 // grid. docs/accuracy.md ("Hit rates that need no replay") has by how much.
 constexpr double kModelError = 0.02;
@@ -76,8 +74,8 @@ std::vector<HitRate> WithIntervals(const EstimateFromGroups& estimate, std::size
   const double of_groups = static_cast<double>(groups);
   for (std::size_t i = 0; i < rates.size(); ++i) {
     const double sd = std::sqrt(squares[i] / kDraws * of_groups / (of_groups - 1));
-    rates[i].low = std::max(0.0, rates[i].value - kDeviations * sd - kModelError);
-    rates[i].high = std::min(1.0, rates[i].value + kDeviations * sd + kModelError);
+    rates[i].low = std::max(0.0, rates[i].value - kDeviationsOf90 * sd - kModelError);
+    rates[i].high = std::min(1.0, rates[i].value + kDeviationsOf90 * sd + kModelError);
   }
   return rates;
 }

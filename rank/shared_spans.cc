@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -100,7 +101,7 @@ void AddUnseen(const PageMappers& mappers, const PageMappers::File& file, const 
 // there is more evidence of them.
 std::vector<bool> GoesByBits(const PageMappers& mappers, const EvidenceTable& table,
                              RankSource source) {
-  if (source != RankSource::kCombined) {
+  if (source == RankSource::kReferences || source == RankSource::kSamples) {
     return std::vector<bool>(mappers.files().size(), source == RankSource::kReferences);
   }
   const RateView bits(table, RankSource::kReferences);
@@ -263,7 +264,13 @@ void SharedSpans::AddTo(RateHistory& history) {
   for (std::size_t f = 0; f < mappers_.files().size(); ++f) {
     const PageMappers::File& file = mappers_.files()[f];
     MappingWalks walks;
-    history.BeginTarget(StepsOf(f, watched));
+    TargetSteps clock = StepsOf(f, watched);
+    const Sampled of_file{
+        .row = {.target = file.name,
+                .seen = {.seconds = std::accumulate(watched.begin(), watched.end(), 0.0)},
+                .looked_at = false},
+        .cpu_seconds = std::accumulate(clock.cpu_seconds.begin(), clock.cpu_seconds.end(), 0.0)};
+    history.BeginTarget(std::move(clock));
     for (std::size_t piece = file.first_piece; piece < file.end_piece; ++piece) {
       const auto rows = mappers_.RowsOf(piece);
       if (rates_.PartOfClock(piece) <= 0 ||
@@ -271,9 +278,16 @@ void SharedSpans::AddTo(RateHistory& history) {
         continue;
       }
       Join(piece, walks, steps);
+      Sampled& sampled = sampled_.emplace_back(of_file);
+      const std::uint32_t pages = mappers_.pieces()[piece].pages;
+      sampled.row.seen.pages = pages;
+      for (const std::uint32_t at : rows) {
+        const std::uint32_t row = mappers_.rows()[at].row;
+        sampled.row.seen.samples += table_.evidence[row].samples() * pages / table_.span_pages[row];
+      }
       for (std::size_t s = 0; s < steps.size(); ++s) {
-        steps[s].seconds_watched =
-            view_.Of({}, mappers_.pieces()[piece].pages, watched[s]).seconds_watched;
+        sampled.row.looked_at |= steps[s].looked_at();
+        steps[s].seconds_watched = view_.Of({}, pages, watched[s]).seconds_watched;
       }
       history.AddSpan(steps);
       piece_of_.push_back(static_cast<std::uint32_t>(piece));

@@ -15,6 +15,7 @@
 #include "base/shared_pages.h"
 #include "rank/ageing.h"
 #include "rank/evidence.h"
+#include "rank/memory_weights.h"
 #include "rank/page_mappers.h"
 #include "rank/parted_evidence.h"
 #include "rank/rank_model.h"
@@ -68,6 +69,14 @@ class SharedSpans {
 
   std::size_t spans() const { return piece_of_.size(); }
 
+  // What AddTo() added as a span, over all steps: its samples and the time in which each base page
+  // could be sampled, on the file's clock; the rate is left out.
+  struct Sampled {
+    MemoryRow row;
+    double cpu_seconds;  // of the file's clock
+  };
+  const Sampled& SampledOf(std::size_t span) const { return sampled_[span]; }
+
  private:
   class MappingWalk;
   // Keys are a target and the address that the file's first page would have.
@@ -99,6 +108,7 @@ class SharedSpans {
   PageMappers mappers_;
   SharedRates rates_;
   std::vector<std::uint32_t> piece_of_;  // by span
+  std::vector<Sampled> sampled_;         // by span
   std::vector<double> cpu_seconds_;      // row-major: the mappers of a step together
   std::vector<double> all_cpu_seconds_;  // by mapper
 };

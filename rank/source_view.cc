@@ -73,7 +73,8 @@ Estimates NoEstimates(std::size_t rows) {
 
 RateView::RateView(const EvidenceTable& table, RankSource source)
     : use_bits_(source != RankSource::kSamples),
-      use_samples_(source != RankSource::kReferences),
+      sees_samples_(source != RankSource::kReferences),
+      rates_by_samples_(source == RankSource::kSamples || source == RankSource::kCombined),
       timed_(std::ranges::any_of(table.evidence, [](const Evidence& evidence) {
         return evidence.all_page_seconds_at_risk() > 0;
       })) {}

@@ -33,7 +33,7 @@ class RateView {
 
   // A row that this source alone would not have made is not estimated by it.
   bool Sees(const Evidence& evidence) const {
-    return (use_bits_ && evidence.looks > 0) || (use_samples_ && evidence.samples() > 0);
+    return (use_bits_ && evidence.looks > 0) || (sees_samples_ && evidence.samples() > 0);
   }
   // Reads that came late keep no time, and tell nothing.
   bool TellsOfBits(const Evidence& evidence) const {
@@ -61,7 +61,7 @@ class RateView {
         rate.fast_earlier_seconds = evidence.fast_earlier_seconds;
       }
     }
-    if (use_samples_) {
+    if (rates_by_samples_) {
       rate.samples = evidence.samples();
       rate.seconds_watched = watched_seconds;
     }
@@ -70,7 +70,9 @@ class RateView {
 
  private:
   bool use_bits_;
-  bool use_samples_;
+  bool sees_samples_;
+  // False of kMemory, too: what its samples tell is what a rate is worth (memory_weights.h).
+  bool rates_by_samples_;
   bool timed_;
 };
 

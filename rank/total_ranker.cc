@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <type_traits>
 #include <utility>
 
 #include "base/check.h"
+#include "rank/memory_weights.h"
 #include "rank/rate_history.h"
 #include "rank/shared_spans.h"
 #include "rank/source_view.h"
@@ -24,6 +26,65 @@ constexpr std::size_t kMostSteps = 32;
 // Rows of all steps, per span of the trace. A scanner that needs n epochs to visit everything fills
 // one n-th of a step, so a budget of rows leaves it the steps that its evidence can tell apart.
 constexpr std::size_t kMostRowsPerSpan = 12;
+
+// What turns accesses of a span's pages into accesses to memory; empty: nothing does.
+class SpanWeights {
+ public:
+  void Add(double samples_per_access, double relative_sd) {
+    samples_per_access_.push_back(samples_per_access);
+    relative_sd_.push_back(relative_sd);
+  }
+  void Weigh(std::size_t span, double& accesses, double& relative_sd) const {
+    if (samples_per_access_.empty()) return;
+    accesses *= samples_per_access_[span];
+    relative_sd = relative_sd_[span];
+  }
+
+ private:
+  std::vector<double> samples_per_access_;
+  std::vector<double> relative_sd_;
+};
+
+// `row_of`: the rows of the first spans; those of `shared` follow.
+SpanWeights WeightsOf(const EvidenceTable& table, std::span<const std::uint32_t> row_of,
+                      const SharedSpans& shared, const TargetTimes& times,
+                      const AccessEstimates& per_page) {
+  std::vector<MemoryRow> rows;
+  std::vector<double> cpu_seconds;
+  const auto add = [&](MemoryRow row, double seconds) {
+    const double accesses = per_page.accesses[rows.size()];
+    row.seen.rate = seconds > 0 ? accesses / seconds : 0;
+    rows.push_back(row);
+    cpu_seconds.push_back(seconds);
+  };
+  TargetTime time;
+  for (std::size_t span = 0; span < row_of.size(); ++span) {
+    const std::uint32_t row = row_of[span];
+    const PageKey key = table.key[row];
+    if (span == 0 || time.target != key.target) {
+      time = times.Of(key.target);
+      time.target = key.target;
+    }
+    add({.target = key.target,
+         .seen = {.pages = static_cast<double>(table.span_pages[row]),
+                  .seconds = time.watched_seconds,
+                  .samples = table.evidence[row].samples()},
+         .looked_at = table.evidence[row].looks > 0},
+        time.cpu_seconds);
+  }
+  for (std::size_t span = 0; span < shared.spans(); ++span) {
+    const SharedSpans::Sampled& sampled = shared.SampledOf(span);
+    add(sampled.row, sampled.cpu_seconds);
+  }
+  const MemoryWeights weights(rows);
+  SpanWeights of_spans;
+  for (std::size_t span = 0; span < rows.size(); ++span) {
+    const MemoryWeights::Weight weight = weights.Of(rows[span]);
+    const double rate = rows[span].seen.rate;
+    of_spans.Add(rate > 0 ? weight.mean / rate : 0, weight.relative_sd);
+  }
+  return of_spans;
+}
 
 std::size_t RowsOf(const PartedEvidence& evidence) {
   return evidence.spans().size() + evidence.pages().size();
@@ -161,8 +222,10 @@ Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource sou
     add(estimates.score[row], estimates.relative_sd[row], score, relative_sd);
   };
   bool by_steps = false;
-  const auto add_part = [&](const RateHistory::PartOfStep& part) {
+  SpanWeights memory;  // of kMemory
+  const auto add_part = [&](RateHistory::PartOfStep part) {
     by_steps = true;
+    memory.Weigh(part.span, part.accesses, part.relative_sd);
     if (over_time != nullptr && over_time->empty()) *over_time = EmptySteps(table.size());
     const auto add_to_step = [&](std::size_t row, double score, double relative_sd) {
       if (over_time == nullptr) return;
@@ -181,8 +244,12 @@ Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource sou
                     });
   };
   const bool visits = over_time != nullptr || shared.spans() > 0;
-  const AccessEstimates per_page =
+  if (source == RankSource::kMemory)
+    memory = WeightsOf(table, row_of, shared, all, RateHistory(history).Estimate());
+  AccessEstimates per_page =
       visits ? std::move(history).Estimate(add_part) : std::move(history).Estimate();
+  for (std::size_t span = 0; span < per_page.accesses.size(); ++span)
+    memory.Weigh(span, per_page.accesses[span], per_page.relative_sd[span]);
   for (std::size_t r = 0; r < row_of.size(); ++r) {
     add_to_row(row_of[r], per_page.accesses[r] * table.span_pages[row_of[r]],
                per_page.relative_sd[r], per_page.relative_sd[r]);

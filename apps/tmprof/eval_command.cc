@@ -56,8 +56,9 @@ struct TraceEnd {
 // The hit rates that one trace tells without a replay.
 struct TraceHitRates {
   std::string trace;
-  std::vector<HitRates> at_ratio;   // one for each ratio; empty: not told
-  std::vector<TrueHitRates> truly;  // parallel to it; empty: unknown
+  RankSource judge = RankSource::kCombined;  // kMemory: they are of accesses to memory
+  std::vector<HitRates> at_ratio;            // one for each ratio; empty: not told
+  std::vector<TrueHitRates> truly;           // parallel to it; empty: unknown
 };
 
 struct Evaluation {
@@ -147,12 +148,6 @@ Result<ReplayOptions> ParseReplayOptions(const EvalOptions& options) {
     if (!rank) return Fail(OfOption("--rank", name, rank.error()));
     replay.ranks.push_back(*rank);
   }
-  if (options.rank_model == Name(RankModel::kSum) &&
-      std::ranges::count(replay.ranks, RankSource::kMemory) > 0) {
-    return Fail(OfOption(
-        "--rank", std::string(Name(RankSource::kMemory)),
-        BadInput("", "", "rank model sum estimates no rates", "choose '--rank-model rate'")));
-  }
   for (const std::string& text : options.ratios) {
     const auto ratio = ParseRatio(text);
     if (!ratio) return Fail(OfOption("--ratio", text, ratio.error()));
@@ -181,6 +176,15 @@ Result<ReplayOptions> ParseReplayOptions(const EvalOptions& options) {
                                                                      : options.judge);
   if (!judge) return Fail(judge.error());
   replay.judge = *judge;
+  if (options.rank_model == Name(RankModel::kSum)) {
+    const std::string memory(Name(RankSource::kMemory));
+    const bool ranks = std::ranges::count(replay.ranks, RankSource::kMemory) > 0;
+    if (ranks || replay.judge == RankSource::kMemory) {
+      return Fail(OfOption(
+          ranks ? "--rank" : "--judge", memory,
+          BadInput("", "", "rank model sum estimates no rates", "choose '--rank-model rate'")));
+    }
+  }
   const auto ranker = RankerOptions(options);
   if (!ranker) return Fail(ranker.error());
   replay.ranker = *ranker;
@@ -232,6 +236,7 @@ Json AsJson(const TraceHitRates& told, const std::vector<Ratio>& ratios) {
   for (std::size_t i = 0; i < told.at_ratio.size(); ++i) {
     const HitRates& rates = told.at_ratio[i];
     Json row = {{"trace", told.trace},
+                {"of", told.judge == RankSource::kMemory ? Name(told.judge) : kAccesses},
                 {"ratio", ratios.empty() ? Json(nullptr) : Json(ToString(ratios[i]))},
                 {"capacity_pages", rates.capacity.value()},
                 {"capacity_bytes", BytesOf(rates.capacity)},
@@ -362,8 +367,9 @@ std::string AsText(const TraceHitRates& told, const ReplayOptions& options) {
     table.AddRow(std::move(cells));
   }
   std::string text = fmt::format(
-      "Hit rates of the {} pages that were looked at or sampled, with 90 % intervals: of the best "
-      "placement, of this ranking, and of this ranking an epoch later\n",
+      "Hit rates of {} to the {} pages that were looked at or sampled, with 90 % intervals: of the "
+      "best placement, of this ranking, and of this ranking an epoch later\n",
+      told.judge == RankSource::kMemory ? "accesses to memory" : "accesses",
       Grouped(told.at_ratio.front().pages.value()));
   text += table.Text();
   if (!all_told) text += "?: too little was seen to tell\n";
@@ -439,8 +445,10 @@ Result<int> EvaluateFile(const std::string& path, const EvaluationScope& scope,
   const OpenTrace open = PartOf(trace->open, scope.ranges);
   Result<ReplayOutcome> outcome = Replay(open, options);
   if (!outcome) return Fail(OfTrace(path, std::move(outcome.error())));
-  TraceHitRates told{.trace = path, .at_ratio = {}, .truly = {}};
-  if (CanTellHitRates(options.ranker, outcome->judge)) {
+  TraceHitRates told{.trace = path, .judge = outcome->judge, .at_ratio = {}, .truly = {}};
+  // A file of true accesses knows nothing of those that reached memory.
+  const bool can_check = !scope.truth || outcome->judge != RankSource::kMemory;
+  if (can_check && CanTellHitRates(options.ranker, outcome->judge)) {
     std::vector<PageCount> capacities;
     for (std::size_t i = 0; i < CapacitiesOf(options); ++i) {
       capacities.push_back(outcome->results[i].capacity);
@@ -581,8 +589,9 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
   command
       ->add_option("--judge", options->judge,
                    "Evidence that decides what a hit is worth (default: the best that the trace "
-                   "has); accesses, estimated, is combined")
-      ->check(CLI::IsMember({"accesses", "combined", "references", "samples", "truth", "misses"}));
+                   "has); memory, accesses to memory, estimated; accesses, estimated, is combined")
+      ->check(CLI::IsMember(
+          {"memory", "accesses", "combined", "references", "samples", "truth", "misses"}));
   AddRankModel(*command, options->rank_model);
   command
       ->add_option("--half-life", options->half_life,

@@ -452,8 +452,9 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) 
                                " pages is more than the " +
                                std::to_string(kLargestFootprint.value()) + " that can be placed"));
     }
-    if (options.ranks.empty()) options.ranks.push_back(scan.known.Best());
-    const auto judge = scan.known.Choose(options.judge, "judge by misses", "the trace");
+    const RankSource best = scan.known.BestForPlacement(options.ranker.model);
+    if (options.ranks.empty()) options.ranks.push_back(best);
+    const RankSource judge = options.judge.value_or(best);
     for (const RankSource source : options.ranks) {
       if (auto known =
               scan.known.Require(source, fmt::format("rank by {}", Name(source)), "the trace");
@@ -461,9 +462,13 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) 
         return Fail(std::move(known.error()));
       }
     }
-    if (!judge) return Fail(judge.error());
-    outcome.judge = *judge;
-    options.judge = *judge;
+    if (auto known =
+            scan.known.Require(judge, fmt::format("judge by {}", Name(judge)), "the trace");
+        !known) {
+      return Fail(std::move(known.error()));
+    }
+    outcome.judge = judge;
+    options.judge = judge;
     if (!options.ratios.empty()) {
       const Result<PageCount> whole = WholeOf(options.ratio_of, scan);
       if (!whole) return Fail(whole.error());

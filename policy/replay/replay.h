@@ -31,12 +31,12 @@ Result<RatioOf> ParseRatioOf(std::string_view text);
 
 struct ReplayOptions {
   std::vector<const PolicyEntry*> policies;
-  std::vector<RankSource> ranks;  // what a policy goes by; empty: the best that the trace has
-  std::vector<Ratio> ratios;      // capacities
+  // What a policy goes by; empty: the best that the trace has (KnownEvidence::BestForPlacement).
+  std::vector<RankSource> ranks;
+  std::vector<Ratio> ratios;  // capacities
   RatioOf ratio_of = RatioOf::kFootprint;
-  std::vector<PageCount> sizes;  // capacities; if there are some, there are no ratios
-  // Decides what a hit is worth; nullopt: the best that the trace has (KnownEvidence).
-  std::optional<RankSource> judge;
+  std::vector<PageCount> sizes;     // capacities; if there are some, there are no ratios
+  std::optional<RankSource> judge;  // decides what a hit is worth; nullopt: likewise
   Ranker::Options ranker = Ranker::DefaultOptions(RankModel::kRate);  // of ranks and judge
 };
 
@@ -78,7 +78,7 @@ using OpenTrace = std::function<Result<std::unique_ptr<EpochStream>>()>;
 // left out.
 //
 // Fails where no epoch can be read, no page was observed, or a rank or the judge goes by misses
-// that are unknown, or ratios are of resident memory that no epoch tells.
+// or accesses to memory that are unknown, or ratios are of resident memory that no epoch tells.
 Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& options);
 
 }  // namespace tmprof

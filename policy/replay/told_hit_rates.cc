@@ -12,8 +12,7 @@
 namespace tmprof {
 
 bool CanTellHitRates(const Ranker::Options& ranker, RankSource judge) {
-  return IsEstimated(ranker.model, judge) && judge != RankSource::kSamples &&
-         judge != RankSource::kMemory;
+  return IsEstimated(ranker.model, judge) && judge != RankSource::kSamples;
 }
 
 Result<std::vector<HitRates>> TellHitRates(const OpenTrace& open, const Ranker::Options& ranker,

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hit rates of accesses to memory that one state of the evidence tells. Only rank/ uses it.
+
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/units.h"
+#include "rank/hit_rates.h"
+#include "rank/memory_weights.h"
+#include "rank/rated_rows.h"
+
+namespace tmprof {
+
+// One for each capacity, without history; no rates where samples are too few to tell what access
+// rates are worth. `rows` are parallel to those of `rated`.
+std::vector<HitRates> MemoryHitRatesOf(const RatedRows& rated, std::span<const MemoryRow> rows,
+                                       std::span<const PageCount> capacities);
+
+}  // namespace tmprof
