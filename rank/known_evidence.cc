@@ -19,8 +19,15 @@ void KnownEvidence::Look(const EpochProfile& epoch) {
     return std::ranges::any_of(counts, [](std::uint64_t count) { return count > 0; });
   };
   bits_ = bits_ || any(epoch.pages.looks);
-  for (const auto* samples : {&epoch.pages.load_samples, &epoch.pages.store_samples})
-    samples_ = std::accumulate(samples->begin(), samples->end(), samples_);
+  double samples = 0;
+  for (const auto* column : {&epoch.pages.load_samples, &epoch.pages.store_samples})
+    samples = std::accumulate(column->begin(), column->end(), samples);
+  samples_ = samples_ || samples > 0;
+  const bool watched =
+      epoch.sources.empty() || std::ranges::any_of(epoch.sources, [](const SourceStatus& source) {
+        return source.role == SourceRole::kSamples && source.state == SourceState::kActive;
+      });
+  if (watched) samples_watched_ += samples;
   samples_of_time_ |= std::ranges::any_of(epoch.sources, [](const SourceStatus& source) {
     return source.name == kSamplesOfTime && source.state == SourceState::kActive &&
            source.observations != 0;
@@ -36,23 +43,24 @@ void KnownEvidence::Look(const EpochProfile& epoch) {
 }
 
 RankSource KnownEvidence::Best() const {
-  if (with_accesses_ > 0 && (with_accesses_ == with_pages_ || (!bits_ && samples_ == 0))) {
+  if (with_accesses_ > 0 && (with_accesses_ == with_pages_ || (!bits_ && !samples_))) {
     return RankSource::kTruth;
   }
-  if (bits_ == (samples_ > 0)) return RankSource::kCombined;
+  if (bits_ == samples_) return RankSource::kCombined;
   return bits_ ? RankSource::kReferences : RankSource::kSamples;
 }
 
 RankSource KnownEvidence::BestForPlacement(RankModel model) const {
   const RankSource best = Best();
-  const bool tells_memory =
-      IsEstimated(model, best) && WhyNoMemory().empty() && samples_ >= MemoryWorth::kFewestSamples;
+  const bool tells_memory = IsEstimated(model, best) && WhyNoMemory().empty() &&
+                            samples_watched_ >= MemoryWorth::kFewestSamples;
   return tells_memory ? RankSource::kMemory : best;
 }
 
 std::string KnownEvidence::WhyNoMemory() const {
   if (!bits_) return "no accessed bit was read";
-  if (samples_ == 0) return "no access to memory was sampled";
+  if (!samples_) return "no access to memory was sampled";
+  if (samples_watched_ == 0) return "no sampler was on in the epochs that have samples";
   if (samples_of_time_) return "its samples tell where time was spent, not which accesses missed";
   return "";
 }

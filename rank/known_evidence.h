@@ -42,7 +42,8 @@ class KnownEvidence {
   std::uint64_t with_pages_ = 0;
   std::uint64_t with_accesses_ = 0;  // epochs of those with pages
   bool bits_ = false;                // were read
-  double samples_ = 0;               // were taken
+  bool samples_ = false;             // were taken
+  double samples_watched_ = 0;       // of epochs with a sampler on
   bool samples_of_time_ = false;     // some samples are
 };
 

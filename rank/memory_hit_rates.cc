@@ -72,22 +72,21 @@ std::vector<MemoryKind> MemoryKindsOf(const RatedRows& rated, std::span<const Me
     const SampledPages& seen = rows[i].seen;
     const RatedRow& row = rated.rows[i];
     const long step = std::lround(kStepsPerOctave * std::log2(std::max(seen.rate, 1e-9)));
-    MemoryKind& kind = kinds
-                     .try_emplace({rows[i].target, step, seen.pages, seen.seconds, seen.samples,
-                                   rows[i].looked_at},
-                                  MemoryKind{.row = {.target = rows[i].target,
-                                               .seen = {.rate = std::exp2(
-                                                            static_cast<double>(step) /
-                                                            kStepsPerOctave),
-                                                        .pages = seen.pages,
-                                                        .seconds = seen.seconds,
-                                                        .samples = seen.samples,
-                                                        .times = 0},
-                                               .looked_at = rows[i].looked_at},
-                                       .score_seconds = any_ran_last ? row.cpu_seconds
-                                                                     : row.remembered_cpu_seconds,
-                                       .cpu_seconds = row.remembered_cpu_seconds})
-                     .first->second;
+    MemoryKind& kind =
+        kinds
+            .try_emplace(
+                {rows[i].target, step, seen.pages, seen.seconds, seen.samples, rows[i].looked_at},
+                MemoryKind{
+                    .row = {.target = rows[i].target,
+                            .seen = {.rate = std::exp2(static_cast<double>(step) / kStepsPerOctave),
+                                     .pages = seen.pages,
+                                     .seconds = seen.seconds,
+                                     .samples = seen.samples,
+                                     .times = 0},
+                            .looked_at = rows[i].looked_at},
+                    .score_seconds = any_ran_last ? row.cpu_seconds : row.remembered_cpu_seconds,
+                    .cpu_seconds = row.remembered_cpu_seconds})
+            .first->second;
     ++kind.row.seen.times;
   }
   std::vector<MemoryKind> list;  // rates of kinds do not depend on their samples
@@ -141,9 +140,8 @@ class MemoryCurve {
       const double variance = std::max(0.0, squares[i] / kMemoryDraws - mean * mean);
       const double of_model = i < capacities_.size() ? kErrorOfOracle : kErrorOfAttainable;
       const double off = kDeviationsOf90 * std::sqrt(variance) + of_model;
-      rates.push_back({.value = mean,
-                       .low = std::max(0.0, mean - off),
-                       .high = std::min(1.0, mean + off)});
+      rates.push_back(
+          {.value = mean, .low = std::max(0.0, mean - off), .high = std::min(1.0, mean + off)});
     }
     return rates;
   }
@@ -194,8 +192,7 @@ class MemoryCurve {
       std::normal_distribution<double> normal;
       const double others = std::max(0.0, all.variance - sum.variance);
       const double hit = std::max(0.0, sum.mean + std::sqrt(sum.variance) * normal(random));
-      const double missed =
-          std::max(0.0, all.mean - sum.mean + std::sqrt(others) * normal(random));
+      const double missed = std::max(0.0, all.mean - sum.mean + std::sqrt(others) * normal(random));
       result.push_back(hit + missed > 0 ? hit / (hit + missed) : 0);
     }
     return result;

@@ -114,5 +114,25 @@ TEST(KnownEvidence, GoesByTheBestThatTheEpochsHave) {
   EXPECT_EQ(BestOf({all, bits}), RankSource::kCombined) << "an epoch has no exact accesses";
 }
 
+RankSource BestForPlacementOf(const EpochProfile& epoch, RankModel model = RankModel::kRate) {
+  KnownEvidence known;
+  known.Look(epoch);
+  return known.BestForPlacement(model);
+}
+
+TEST(KnownEvidence, PlacementGoesByMemoryWhereEnoughOfItsAccessesWereSampled) {
+  EXPECT_EQ(BestForPlacementOf(EpochSampledBy("ibs", 1, 30)), RankSource::kMemory);
+  EXPECT_EQ(BestForPlacementOf(EpochSampledBy("ibs", 1, 29)), RankSource::kCombined);
+  EXPECT_EQ(BestForPlacementOf(EpochSampledBy("clock", 1, 30)), RankSource::kCombined);
+  EXPECT_EQ(BestForPlacementOf(EpochSampledBy("ibs", 0, 30)), RankSource::kSamples);
+  EXPECT_EQ(BestForPlacementOf(EpochSampledBy("ibs", 1, 30), RankModel::kSum),
+            RankSource::kCombined);
+  EXPECT_EQ(BestForPlacementOf(EpochOf(3, 30, AccessCounts{.loads = 7})), RankSource::kTruth);
+  EpochProfile off = EpochSampledBy("ibs", 1, 30);
+  off.sources.front().state = SourceState::kGated;
+  EXPECT_EQ(BestForPlacementOf(off), RankSource::kCombined) << "who sampled these?";
+  EXPECT_THAT(RefusalOfMemory(off), HasSubstr("no sampler was on"));
+}
+
 }  // namespace known_evidence_test
 }  // namespace tmprof

@@ -158,8 +158,9 @@ TEST(MemoryHitRatesMonteCarlo, AreNearTheTruthWithThreeHundredSamples) {
       EXPECT_NEAR(off[2], 0, 0.05) << program.name;
     }
     for (std::size_t i = 0; i < kRates.size(); ++i) {
-      std::cout << fmt::format("{} samples, {}: {} of {} intervals hold the truth, mean width {:.3f}\n",
-                               samples, kNames[i], held[i], all, width[i] / all);
+      std::cout << fmt::format(
+          "{} samples, {}: {} of {} intervals hold the truth, mean width {:.3f}\n", samples,
+          kNames[i], held[i], all, width[i] / all);
       EXPECT_GE(held[i], 0.85 * all) << kNames[i] << " of " << all;
     }
   }

@@ -8,12 +8,17 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
+#include "rank/hit_rate_teller.h"
 #include "rank/rank_model.h"
+#include "rank/total_ranker.h"
 #include "tests/rank/profiles.h"
+#include "tests/rank/shared_memory.h"
 
 namespace tmprof {
 namespace memory_worth_test {
@@ -229,6 +234,88 @@ TEST(RankByMemory, TargetsWithFewSamplesShareOneWorth) {
   records.back().load_samples = 1;
   const Scores memory = ScoreOf(Sampled(0, records), RankSource::kMemory);
   EXPECT_GT(memory[255], 5 * memory[128]);
+}
+
+// Sums of scores over the pages of FastAndSlow(), by target and half.
+std::map<std::pair<std::uint32_t, bool>, double> SumsOfHalves(const EvidenceTable& table,
+                                                              const Scores& scores) {
+  std::map<std::pair<std::uint32_t, bool>, double> sums;
+  for (std::size_t row = 0; row < table.size(); ++row)
+    sums[{table.key[row].target.value(), table.key[row].vpn < Vpn(64)}] += scores[row];
+  return sums;
+}
+
+// Two processes map the same pages. Both look alike, but the sampler saw the second one alone.
+EpochProfile SharedFastAndSlow() {
+  std::vector<PageRecord> records = FastAndSlow(0, 0, 0);
+  for (const PageRecord& record : FastAndSlow(1, 0, 4)) records.push_back(record);
+  EpochProfile epoch = Sampled(0, records);
+  for (const std::uint32_t id : {0u, 1u}) {
+    epoch.targets.push_back(Maps(id, {Shared(0, 128)}));
+    epoch.targets.back().cpu_time = std::chrono::seconds(1);
+  }
+  return epoch;
+}
+
+TEST(RankByMemory, APageOfSeveralProcessesIsWeighedByTheSamplesOfAll) {
+  Ranker ranker({.model = RankModel::kRate});
+  ranker.Absorb(SharedFastAndSlow());
+  TotalRanker total(RankModel::kRate);
+  total.Absorb(SharedFastAndSlow());
+  for (const auto& [table, scores] : {std::pair(ranker.table(), ranker.Score(RankSource::kMemory)),
+                                      std::pair(total.table(), total.Score(RankSource::kMemory))}) {
+    const auto sums = SumsOfHalves(table, scores);
+    for (const std::uint32_t id : {0u, 1u}) {
+      EXPECT_GT(sums.at({id, false}), 5 * sums.at({id, true})) << id;
+      EXPECT_NEAR(sums.at({id, false}), 64 * 4 / 2, 20) << "half of the samples each";
+    }
+  }
+}
+
+TEST(RankByMemory, OfAWholeTraceAddsUpOverItsEpochs) {
+  TotalRanker total(RankModel::kRate);
+  for (std::uint64_t epoch = 0; epoch < 4; ++epoch)
+    total.Absorb(Sampled(epoch, FastAndSlow(0, 0, 2)));
+  const Scores memory = total.Score(RankSource::kMemory);
+  EXPECT_NEAR(memory[127], 8, 1) << "samples";
+  EXPECT_GT(memory[127], 5 * memory[0]);
+  Scores by_step(memory.size());
+  for (const StepEstimates& step : total.EstimateOverTime(RankSource::kMemory)) {
+    for (std::size_t row = 0; row < by_step.size(); ++row) by_step[row] += step.score[row];
+  }
+  for (std::size_t row = 0; row < by_step.size(); ++row)
+    EXPECT_NEAR(by_step[row], memory[row], 0.01 * memory[row]);
+}
+
+TEST(RankByMemory, HitRatesAreNotToldByFewSamples) {
+  HitRateTeller teller(Ranker::DefaultOptions(RankModel::kRate), RankSource::kMemory,
+                       std::vector<PageCount>{PageCount(64)});
+  std::vector<PageRecord> records = FastAndSlow(0, 0, 0);
+  records[127].load_samples = 10;
+  teller.Absorb(Sampled(0, records));
+  EXPECT_FALSE(teller.Tell()[0].oracle);
+  EXPECT_FALSE(teller.Tell()[0].history) << "nothing was chosen before";
+  records[0].load_samples = 10;
+  teller.Absorb(Sampled(1, records));
+  const HitRates rates = teller.Tell()[0];
+  ASSERT_TRUE(rates.history);
+  EXPECT_EQ(rates.history->value, 0.5) << "the fast pages were chosen";
+  EXPECT_FALSE(rates.history->is_told()) << "20 samples";
+  EXPECT_FALSE(rates.oracle);
+}
+
+TEST(RankByMemory, HistoryIsJudgedByTheSamplesOfALaterEpochAlone) {
+  HitRateTeller teller(Ranker::DefaultOptions(RankModel::kRate), RankSource::kMemory,
+                       std::vector<PageCount>{PageCount(64), PageCount(128)});
+  teller.Absorb(Sampled(0, FastAndSlow(0, 0, 8)));  // the slow pages are chosen
+  std::vector<PageRecord> records = FastAndSlow(0, 1, 3);
+  records.push_back({.key = Key(0, 500), .load_samples = 64});  // unknown before
+  teller.Absorb(Sampled(1, records));
+  const std::vector<HitRates> rates = teller.Tell();
+  EXPECT_NEAR(rates[0].history->value, 3.0 / 5, 1e-9);
+  EXPECT_NEAR(rates[1].history->value, 4.0 / 5, 1e-9);
+  EXPECT_LT(rates[0].history->low, 3.0 / 5);
+  EXPECT_GT(rates[0].history->high, 3.0 / 5);
 }
 
 TEST(RankByMemory, TellsHowSureItIs) {
