@@ -18,7 +18,7 @@ void KnownEvidence::Look(const EpochProfile& epoch) {
   bits_ = bits_ || any(epoch.pages.looks);
   samples_ = samples_ || any(epoch.pages.load_samples) || any(epoch.pages.store_samples);
   samples_of_time_ |= std::ranges::any_of(epoch.sources, [](const SourceStatus& source) {
-    return source.name == kSamplesOfTime && source.state == SourceState::kActive &&
+    return source.samples_of == SampleSubject::kTime && source.state == SourceState::kActive &&
            source.observations != 0;
   });
   const std::optional<PageColumns::Accesses>& accesses = epoch.pages.accesses;

@@ -247,6 +247,7 @@ SourceEpoch DriverSampler::TakeEpoch() {
   status.name = kind_.name;
   status.label = fmt::format("{}, by the driver", kind_.label);
   status.role = kind_.role;
+  status.samples_of = kind_.samples_of;
   const bool failed_before = failure_.has_value();
   EpochSum sum;
   for (Counter& counter : counters_) {
