@@ -129,10 +129,10 @@ Result<HardwareSetup> FindIbs(const std::filesystem::path& devices, SampleRate r
   }
   // IBS counts operations in either case, and tags each Nth. With L3MissOnly the hardware discards
   // a tagged operation that did not miss the L3, without an interrupt, and goes on from a random
-  // count of 1 to 127 (Linux, commit of "perf/amd/ibs: Add support for L3 miss filtering"). So one
-  // operation in N is tagged, and one miss in N is sampled: the period that suits misses is right,
-  // although operations are counted. The random count makes it 64 operations shorter on average,
-  // 0.4 % at 1x and 3 % at 8x.
+  // count of 1 to 127 (Linux, commit of "perf/amd/ibs: Add support for L3 miss filtering"). One
+  // operation in N is tagged, which makes it one miss in N that is sampled. The period that suits
+  // misses is therefore right, although operations are counted. The random count makes it 64
+  // operations shorter on average, 0.4 % at 1x and 3 % at 8x.
   const auto misses_only = FirstLine(pmu / "format/l3missonly").and_then(FieldMask);
   const std::uint64_t period = misses_only ? MissPeriod(rate) : OperationPeriod(rate);
   TMPROF_CHECK(period % 16 == 0);  // AMD APM vol. 2, 13.3: IbsOpMaxCnt has no low 4 bits

@@ -67,7 +67,7 @@ struct HardwareSetup {
   SourceKind kind;
   std::vector<TaskEvents::Event> events;
   // The events sample nothing but accesses that missed the last-level cache: a sample that does not
-  // say where its data came from is one. Of other events it may be a hit.
+  // say where its data came from is one. A sample of another event may be a hit.
   bool only_misses = false;
   std::optional<std::uint64_t> accesses_per_sample;  // SourceStatus
 };
