@@ -183,6 +183,16 @@ std::string_view Name(SourceState state) {
   return "invalid";
 }
 
+std::string_view Name(SampleSubject subject) {
+  switch (subject) {
+    case SampleSubject::kMemory:
+      return "memory";
+    case SampleSubject::kTime:
+      return "time";
+  }
+  return "invalid";
+}
+
 std::string_view Name(MappingKind kind) {
   switch (kind) {
     case MappingKind::kAnonymous:

@@ -161,15 +161,22 @@ struct NamedCount {
   friend bool operator==(const NamedCount&, const NamedCount&) = default;
 };
 
-// The name of the source whose samples tell where time is spent. Those of all others tell of
-// accesses to memory.
-inline constexpr std::string_view kSamplesOfTime = "clock";
+// The subject of a source's address samples.
+enum class SampleSubject : std::uint8_t {
+  kMemory,  // accesses that memory served: the last-level cache had missed
+  kTime,    // CPU time, where it is spent
+};
 
 struct SourceStatus {
   std::string name;   // "abit-bpf", "clock", "exact"; those that record: profiler/source_kind.h
   std::string label;  // what its numbers mean, for people: "clock (memory-stall time)"
   SourceRole role = SourceRole::kReferences;
   SourceState state = SourceState::kUnavailable;
+  std::optional<SampleSubject> samples_of;  // set if, and only if, its role is kSamples
+  // Accesses to memory that one sample stands for, > 0: the sampler's period, whether the sampler
+  // counts misses or operations, because a sampled operation that missed stands for as many others.
+  // nullopt: unknown, or the samples are not of memory.
+  std::optional<std::uint64_t> accesses_per_sample;
   std::optional<double> duty_cycle;           // share of the epoch it was on, [0, 1]
   std::optional<std::uint64_t> observations;  // looks or samples delivered
   std::optional<std::uint64_t> lost;          // known to have been missed
@@ -237,8 +244,9 @@ struct EpochProfile {
 // The mapping of `target` that holds `vpn`, or nullptr.
 const Mapping* FindMapping(const Target& target, Vpn vpn);
 
-std::string_view Name(SourceRole role);    // "references", "samples", "truth"
-std::string_view Name(SourceState state);  // "active", "gated", "unavailable"
-std::string_view Name(MappingKind kind);   // "anon", "heap", "stack", "file", "shared", "special"
+std::string_view Name(SourceRole role);        // "references", "samples", "truth"
+std::string_view Name(SourceState state);      // "active", "gated", "unavailable"
+std::string_view Name(SampleSubject subject);  // "memory", "time"
+std::string_view Name(MappingKind kind);  // "anon", "heap", "stack", "file", "shared", "special"
 
 }  // namespace tmprof

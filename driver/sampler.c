@@ -278,12 +278,13 @@ void tmprof_sampler_switch(struct tmprof_session *session)
 static bool counts(const struct tmprof_session *session, const struct raw_sample *sample,
 		   struct tmprof_stats *tally)
 {
+	u32 flags = session->params.sample_event.flags;
 	enum tmprof_data_source source;
 
-	if (!(session->params.sample_event.flags & TMPROF_EVENT_DATA_SRC))
+	if (!(flags & TMPROF_EVENT_DATA_SRC))
 		return true;
 	source = tmprof_decode_data_source(sample->data_source);
-	if (tmprof_beyond_llc(source))
+	if (tmprof_beyond_llc(source, flags & TMPROF_EVENT_ONLY_MISSES))
 		return true;
 	switch (source) {
 	case TMPROF_SOURCE_NOT_DEMAND:

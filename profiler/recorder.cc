@@ -94,6 +94,7 @@ void Recorder::Drop(Source& source, const Error& error) {
                      .label = last.status.label,
                      .role = last.status.role,
                      .state = SourceState::kUnavailable,
+                     .samples_of = last.status.samples_of,
                      .note = error.Message()};
   dropped_.push_back({.last = std::move(last), .after = std::move(after)});
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string_view>
 
 #include "base/epoch_profile.h"
@@ -17,6 +18,7 @@ struct SourceKind {
   // Hardly any machine lacks it, so that its refusal is worth a warning even if nobody asked for
   // it by name.
   bool common;
+  std::optional<SampleSubject> samples_of = std::nullopt;  // set if, and only if, it takes samples
 };
 
 inline constexpr SourceKind kDriverSource{"driver", "accessed bits by tmprof.ko",
@@ -24,14 +26,14 @@ inline constexpr SourceKind kDriverSource{"driver", "accessed bits by tmprof.ko"
 inline constexpr SourceKind kAbitBpfSource{"abit-bpf", "accessed bits by BPF",
                                            SourceRole::kReferences, true};
 inline constexpr SourceKind kIbsSource{"ibs", "AMD IBS (accesses beyond the LLC)",
-                                       SourceRole::kSamples, false};
+                                       SourceRole::kSamples, false, SampleSubject::kMemory};
 inline constexpr SourceKind kPebsSource{"pebs", "Intel PEBS (accesses beyond the LLC)",
-                                        SourceRole::kSamples, false};
+                                        SourceRole::kSamples, false, SampleSubject::kMemory};
 // Of the testbed's virtual machine.
 inline constexpr SourceKind kVirtualPmuSource{"vibs", "virtual PMU (accesses beyond the LLC)",
-                                              SourceRole::kSamples, false};
-inline constexpr SourceKind kClockSource{kSamplesOfTime, "clock (memory-stall time)",
-                                         SourceRole::kSamples, true};
+                                              SourceRole::kSamples, false, SampleSubject::kMemory};
+inline constexpr SourceKind kClockSource{"clock", "clock (memory-stall time)", SourceRole::kSamples,
+                                         true, SampleSubject::kTime};
 // Of a program that it starts itself, and alone: it is no part of `auto`.
 inline constexpr SourceKind kExactSource{"exact", "exact accesses under user-mode QEMU",
                                          SourceRole::kTruth, false};

@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -31,6 +32,10 @@ constexpr std::pair<SourceState, wire::SourceState> kStates[] = {
     {SourceState::kActive, wire::SOURCE_STATE_ACTIVE},
     {SourceState::kGated, wire::SOURCE_STATE_GATED},
     {SourceState::kUnavailable, wire::SOURCE_STATE_UNAVAILABLE},
+};
+constexpr std::pair<SampleSubject, wire::SampleSubject> kSubjects[] = {
+    {SampleSubject::kMemory, wire::SAMPLE_SUBJECT_MEMORY},
+    {SampleSubject::kTime, wire::SAMPLE_SUBJECT_TIME},
 };
 constexpr std::pair<MappingKind, wire::MappingKind> kMappingKinds[] = {
     {MappingKind::kAnonymous, wire::MAPPING_KIND_ANONYMOUS},
@@ -71,6 +76,44 @@ void EncodeSource(const SourceStatus& source, wire::SourceStatus& message) {
     count.set_count(detail.count);
   }
   message.set_note(source.note);
+  if (source.samples_of) {
+    TMPROF_CHECK(source.role == SourceRole::kSamples);
+    message.set_samples_of(WireOf(kSubjects, *source.samples_of));
+  }
+  if (source.accesses_per_sample) {
+    TMPROF_CHECK(source.samples_of == SampleSubject::kMemory && *source.accesses_per_sample > 0);
+    message.set_accesses_per_sample(*source.accesses_per_sample);
+  }
+}
+
+// Traces did not always tell the subject of samples. Those that do not have no other source of time
+// than the one named "clock".
+SampleSubject SubjectByName(std::string_view source) {
+  return source == "clock" ? SampleSubject::kTime : SampleSubject::kMemory;
+}
+
+Verdict DecodeSubject(const wire::SourceStatus& message, SourceStatus& source) {
+  source.samples_of.reset();
+  source.accesses_per_sample.reset();
+  if (source.role == SourceRole::kSamples) source.samples_of = SubjectByName(source.name);
+  if (message.has_samples_of()) {
+    if (!source.samples_of) {
+      return Wrong(
+          fmt::format("source '{}' tells what its samples are of and takes none", source.name));
+    }
+    if (!FromWire(kSubjects, message.samples_of(), *source.samples_of)) {
+      return Wrong(fmt::format("source '{}' has samples of the unknown subject {}", source.name,
+                               static_cast<int>(message.samples_of())));
+    }
+  }
+  if (message.has_accesses_per_sample()) {
+    if (source.samples_of != SampleSubject::kMemory || message.accesses_per_sample() == 0) {
+      return Wrong(fmt::format("source '{}' tells of {} accesses to memory for each sample",
+                               source.name, message.accesses_per_sample()));
+    }
+    source.accesses_per_sample = message.accesses_per_sample();
+  }
+  return {};
 }
 
 Verdict DecodeSource(const wire::SourceStatus& message, SourceStatus& source) {
@@ -102,7 +145,7 @@ Verdict DecodeSource(const wire::SourceStatus& message, SourceStatus& source) {
                                                    .count = message.details(i).count()};
   }
   source.note = message.note();
-  return {};
+  return DecodeSubject(message, source);
 }
 
 void EncodeMappings(const std::vector<Mapping>& mappings, wire::Target& message) {

@@ -29,7 +29,7 @@ void KnownEvidence::Look(const EpochProfile& epoch) {
       });
   if (watched) samples_watched_ += samples;
   samples_of_time_ |= std::ranges::any_of(epoch.sources, [](const SourceStatus& source) {
-    return source.name == kSamplesOfTime && source.state == SourceState::kActive &&
+    return source.samples_of == SampleSubject::kTime && source.state == SourceState::kActive &&
            source.observations != 0;
   });
   const std::optional<PageColumns::Accesses>& accesses = epoch.pages.accesses;

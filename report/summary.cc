@@ -98,6 +98,8 @@ Json SourceJson(const SourceTotal& source) {
           {"label", source.label},
           {"role", Name(source.role)},
           {"state", Name(source.state)},
+          {"samples_of", source.samples_of ? Json(Name(*source.samples_of)) : Json(nullptr)},
+          {"accesses_per_sample", OrNull(source.accesses_per_sample)},
           {"active_ratio", OrNull(source.active_ratio)},
           {"observations", OrNull(source.observations)},
           {"lost", OrNull(source.lost)},
@@ -287,6 +289,9 @@ std::string SummaryCsv(const Summary& summary) {
   for (const SourceTotal& source : totals.sources) {
     const std::string prefix = "sources." + source.name + ".";
     add(prefix + "state", std::string(Name(source.state)));
+    add(prefix + "samples_of",
+        source.samples_of ? std::string(Name(*source.samples_of)) : std::string());
+    add(prefix + "accesses_per_sample", OrEmpty(source.accesses_per_sample, kPlain));
     add(prefix + "active_ratio", OrEmpty(source.active_ratio, Exact));
     add(prefix + "observations", OrEmpty(source.observations, kPlain));
     add(prefix + "lost", OrEmpty(source.lost, kPlain));

@@ -41,6 +41,7 @@ class SourceSum {
   explicit SourceSum(const SourceStatus& first) {
     total_.name = first.name;
     total_.role = first.role;
+    total_.samples_of = first.samples_of;
   }
 
   void Add(const SourceStatus& status, const EpochProfile& epoch) {
@@ -52,6 +53,12 @@ class SourceSum {
     if (status.duty_cycle || is_off) {
       active_seconds_ += status.duty_cycle.value_or(0) * Seconds(epoch.length());
       known_seconds_ += Seconds(epoch.length());
+    }
+    if (!is_off) {
+      if (!opened_) total_.accesses_per_sample = status.accesses_per_sample;
+      if (total_.accesses_per_sample != status.accesses_per_sample)
+        total_.accesses_per_sample.reset();
+      opened_ = true;
     }
     if (status.state == SourceState::kActive) {
       observations_.Add(status.observations);
@@ -103,6 +110,7 @@ class SourceSum {
   }
 
   SourceTotal total_;
+  bool opened_ = false;  // it was not unavailable in some epoch
   double active_seconds_ = 0;
   double known_seconds_ = 0;
   OptionalSum observations_;

@@ -34,6 +34,10 @@ struct SourceTotal {
   SourceRole role = SourceRole::kReferences;
   SourceState state =
       SourceState::kUnavailable;  // the most it ever was: active, gated, unavailable
+  std::optional<SampleSubject> samples_of;
+  // The same in all epochs in which the source was not unavailable; nullopt: unknown, or they
+  // differ.
+  std::optional<std::uint64_t> accesses_per_sample;
   // Mean duty cycle, weighted by epoch length; an unavailable source is off.
   std::optional<double> active_ratio;
   std::optional<std::uint64_t> observations;

@@ -847,7 +847,7 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
            "borrow what 5 s of it earn (at 1% 0.05 s): who ends early does not get it back");
   AddChoice<unsigned>(*command, "--sample-rate", options->sources.sample_rate,
                       {{"1x", 1}, {"4x", 4}, {"8x", 8}},
-                      "Hardware sampler: 1x is one sample in 262144 operations");
+                      "Hardware sampler: 1x is one sample in 16384 accesses to memory");
   command
       ->add_option("--gate", options->sources.gate,
                    "Counters that switch sources off in quiet periods: auto, off, llc, tlb, "

@@ -42,6 +42,7 @@ SourceStatus Unavailable(const SourceKind& kind, const Error& error) {
           .label = std::string(kind.label),
           .role = kind.role,
           .state = SourceState::kUnavailable,
+          .samples_of = kind.samples_of,
           .note = error.Message()};
 }
 

@@ -56,6 +56,8 @@ Json AsJson(const ObservingSource& source) {
           {"label", epoch.label},
           {"role", Name(epoch.role)},
           {"state", Name(epoch.state)},
+          {"samples_of", epoch.samples_of ? Json(Name(*epoch.samples_of)) : Json(nullptr)},
+          {"accesses_per_sample", OrNull(epoch.accesses_per_sample)},
           {"duty_cycle", OrNull(epoch.duty_cycle)},
           {"observations", OrNull(epoch.observations)},
           {"lost", OrNull(epoch.lost)},

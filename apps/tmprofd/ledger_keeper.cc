@@ -64,11 +64,10 @@ Status SetAside(const fs::path& file, std::uint32_t kept) {
   return {};
 }
 
-// Whether a page without a record was not accessed: hardware samples all memory, where it is on.
+// Whether a page without a record was not accessed: a sampler of accesses watches all memory.
 Payback::Elsewhere WhatNoRecordMeans(const EpochProfile& epoch) {
   const bool all_watched = std::ranges::any_of(epoch.sources, [](const SourceStatus& source) {
-    return source.role == SourceRole::kSamples && source.state == SourceState::kActive &&
-           source.name != "clock";
+    return source.samples_of == SampleSubject::kMemory && source.state == SourceState::kActive;
   });
   return all_watched ? Payback::Elsewhere::kUnseen : Payback::Elsewhere::kUnknown;
 }

@@ -80,7 +80,7 @@ static inline struct tmprof_params_verdict tmprof_params_check(const struct tmpr
 								    "gate[SAMPLER].event"};
 	struct tmprof_params_verdict good = {0, NULL, NULL}, regions;
 	const char *refusal;
-	__u32 i;
+	__u32 sampling, i;
 
 	if (params->head.version != TMPROF_ABI_VERSION) {
 		good.error = -EPROTO;
@@ -119,10 +119,11 @@ static inline struct tmprof_params_verdict tmprof_params_check(const struct tmpr
 	if (params->memory_limit_bytes < TMPROF_MEMORY_MIN_BYTES)
 		return tmprof_params_refuse("memory_limit_bytes", "must be at least 16 KiB");
 
-	refusal = tmprof_event_refusal(&params->sample_event,
-				       TMPROF_EVENT_PRESENT | TMPROF_EVENT_EXCLUDE_KERNEL |
-					       TMPROF_EVENT_PHYS_ADDR | TMPROF_EVENT_DATA_SRC |
-					       TMPROF_EVENT_PRECISE_MASK);
+	sampling = TMPROF_EVENT_PRESENT | TMPROF_EVENT_EXCLUDE_KERNEL | TMPROF_EVENT_PHYS_ADDR |
+		   TMPROF_EVENT_DATA_SRC | TMPROF_EVENT_PRECISE_MASK;
+	if (params->sample_event.flags & TMPROF_EVENT_DATA_SRC)
+		sampling |= TMPROF_EVENT_ONLY_MISSES;
+	refusal = tmprof_event_refusal(&params->sample_event, sampling);
 	if (refusal)
 		return tmprof_params_refuse("sample_event", refusal);
 	/* perf refuses the top bit (kernel/events/core.c, 6.1). */

@@ -80,10 +80,17 @@ static inline enum tmprof_data_source tmprof_decode_data_source(uint64_t word)
 	return TMPROF_SOURCE_UNKNOWN;
 }
 
-/* Whether the sample counts towards hotness (TMP): a demand access served from beyond the LLC. */
-static inline uint32_t tmprof_beyond_llc(enum tmprof_data_source source)
+/*
+ * Whether the sample counts towards hotness (TMP): a demand access served from beyond the LLC.
+ * `only_misses`: its event samples nothing but accesses that missed the LLC, so that one from an
+ * unknown source counts as well. Intel's events of L3 misses tell no source
+ * (arch/x86/events/intel/ds.c, precise_datala_hsw()), nor do stores of IBS
+ * (arch/x86/events/amd/ibs.c, perf_ibs_get_mem_lvl()).
+ */
+static inline uint32_t tmprof_beyond_llc(enum tmprof_data_source source, uint32_t only_misses)
 {
-	return source == TMPROF_SOURCE_LOCAL_MEMORY || source == TMPROF_SOURCE_REMOTE_MEMORY;
+	return source == TMPROF_SOURCE_LOCAL_MEMORY || source == TMPROF_SOURCE_REMOTE_MEMORY ||
+	       (only_misses && source == TMPROF_SOURCE_UNKNOWN);
 }
 
 #endif /* TMPROF_CORE_SAMPLE_DECODE_H */

@@ -123,7 +123,10 @@ enum tmprof_event_flags {
 	TMPROF_EVENT_DATA_SRC = 1 << 3,	      /* sampling: ask for the data source and require it:
 					       * only samples from beyond the LLC count. Unset: every
 					       * sample with an address counts, as a load. */
-	TMPROF_EVENT_PRECISE_SHIFT = 8,	      /* two bits: perf's precise_ip, 0 to 3 */
+	TMPROF_EVENT_ONLY_MISSES = 1 << 4, /* sampling, with DATA_SRC: the event takes nothing but
+					    * accesses that missed the LLC, so that samples from
+					    * an unknown source count, too */
+	TMPROF_EVENT_PRECISE_SHIFT = 8,	   /* two bits: perf's precise_ip, 0 to 3 */
 	TMPROF_EVENT_PRECISE_MASK = 3 << 8,
 };
 

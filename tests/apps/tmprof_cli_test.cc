@@ -786,6 +786,7 @@ std::string TraceOfTwoNodes(const TemporaryFolder& folder) {
                     .label = "clock",
                     .role = SourceRole::kSamples,
                     .state = SourceState::kActive,
+                    .samples_of = SampleSubject::kTime,
                     .details = {},
                     .note = ""}};
   epoch.allocations.emplace();

@@ -207,6 +207,8 @@ TEST(Names, AreTheWordsOfTheVocabulary) {
   EXPECT_EQ(Name(SourceState::kActive), "active");
   EXPECT_EQ(Name(SourceState::kGated), "gated");
   EXPECT_EQ(Name(SourceState::kUnavailable), "unavailable");
+  EXPECT_EQ(Name(SampleSubject::kMemory), "memory");
+  EXPECT_EQ(Name(SampleSubject::kTime), "time");
   EXPECT_EQ(Name(MappingKind::kAnonymous), "anon");
   EXPECT_EQ(Name(MappingKind::kHeap), "heap");
   EXPECT_EQ(Name(MappingKind::kStack), "stack");

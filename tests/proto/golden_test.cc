@@ -54,12 +54,15 @@ TEST(GoldenTrace, FirstEpochOfVersion1IsReadAsItWas) {
   EXPECT_EQ(abit.role, SourceRole::kReferences);
   EXPECT_EQ(abit.state, SourceState::kActive);
   EXPECT_EQ(abit.duty_cycle, 1.0);
+  EXPECT_EQ(abit.samples_of, std::nullopt);
   EXPECT_EQ(abit.observations, 3591u);
   EXPECT_EQ(abit.lost, 0u);
   EXPECT_THAT(abit.details,
               testing::ElementsAre(NamedCount{"clears", 2}, NamedCount{"tlb_stale", 1}));
   const SourceStatus& clock = epoch.sources[1];
   EXPECT_EQ(clock.role, SourceRole::kSamples);
+  EXPECT_EQ(clock.samples_of, SampleSubject::kTime) << "by its name";
+  EXPECT_EQ(clock.accesses_per_sample, std::nullopt);
   EXPECT_EQ(clock.state, SourceState::kGated);
   EXPECT_EQ(clock.duty_cycle, 0.0);
   EXPECT_EQ(clock.observations, std::nullopt);

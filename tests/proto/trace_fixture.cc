@@ -103,11 +103,14 @@ std::vector<EpochProfile> SmallEpochs() {
   clock.name = "clock";
   clock.label = "clock (memory-stall time)";
   clock.role = SourceRole::kSamples;
+  clock.samples_of = SampleSubject::kTime;
   clock.state = SourceState::kGated;
   clock.duty_cycle = 0.0;
   SourceStatus ibs;
   ibs.name = "ibs";
   ibs.role = SourceRole::kSamples;
+  ibs.samples_of = SampleSubject::kMemory;
+  ibs.accesses_per_sample = 16'384;
   ibs.state = SourceState::kUnavailable;
   ibs.note = "perf_event_open: ENOENT";
 

@@ -374,6 +374,33 @@ TEST_F(TraceValidation, SourcesOutsideTheirRangesAreRefused) {
             "source 'clock' has the duty cycle 1.5, outside [0, 1]");
   EXPECT_THAT(complaint(known + std::string("\x29\0\0\0\0\0\0\xf8\x7f", 9)),
               HasSubstr("duty cycle nan"));
+  EXPECT_EQ(complaint(known + Number(10, 1)),
+            "source 'clock' tells what its samples are of and takes none");
+  const std::string sampler = Number(3, 2) + Number(4, 1);
+  EXPECT_EQ(complaint(sampler + Number(10, 3)),
+            "source 'clock' has samples of the unknown subject 3");
+  EXPECT_EQ(complaint(sampler + Number(10, 0)),
+            "source 'clock' has samples of the unknown subject 0");
+  EXPECT_EQ(complaint(sampler + Number(10, 2) + Number(11, 16)),
+            "source 'clock' tells of 16 accesses to memory for each sample");
+  EXPECT_EQ(complaint(sampler + Number(10, 1) + Number(11, 0)),
+            "source 'clock' tells of 0 accesses to memory for each sample");
+}
+
+TEST_F(TraceValidation, SamplesWithoutASubjectAreOfTimeOnlyIfTheClockTookThem) {
+  const auto source = [&](const std::string& name, const std::string& rest) {
+    EpochByHand epoch;
+    epoch.extra = Bytes(5, Bytes(1, name) + Number(3, 2) + Number(4, 1) + rest);
+    const ReadBack back = ReadMessage(epoch.Message());
+    EXPECT_EQ(back.error, "");
+    return back.epochs.at(0).sources.at(0);
+  };
+  EXPECT_EQ(source("clock", "").samples_of, SampleSubject::kTime);
+  EXPECT_EQ(source("pebs", "").samples_of, SampleSubject::kMemory);
+  EXPECT_EQ(source("clock", Number(10, 1)).samples_of, SampleSubject::kMemory);
+  EXPECT_EQ(source("pebs", Number(10, 2)).samples_of, SampleSubject::kTime);
+  EXPECT_EQ(source("pebs", "").accesses_per_sample, std::nullopt);
+  EXPECT_EQ(source("pebs", Number(11, 4096)).accesses_per_sample, 4096u);
 }
 
 TEST_F(TraceValidation, EpochsWithoutPagesOrEndOfTimeAreRefused) {

@@ -55,13 +55,14 @@ TEST(KnownEvidence, TakesMissesWhereAllAccessesHaveThem) {
   EXPECT_TRUE(RequireMisses({}).has_value());
 }
 
-// Bits and samples of one page by a sampler of that name.
-EpochProfile EpochSampledBy(const std::string& name, std::uint32_t looks, std::uint32_t samples) {
+// Bits of one page, and samples of that subject.
+EpochProfile EpochSampled(SampleSubject subject, std::uint32_t looks, std::uint32_t samples) {
   EpochProfile epoch;
   Append(epoch.pages, {.key = {TargetId(0), Vpn(1)}, .looks = looks, .load_samples = samples});
-  epoch.sources.push_back({.name = name,
+  epoch.sources.push_back({.name = "sampler",
                            .role = SourceRole::kSamples,
                            .state = SourceState::kActive,
+                           .samples_of = subject,
                            .observations = samples});
   return epoch;
 }
@@ -74,10 +75,12 @@ std::string RefusalOfMemory(const EpochProfile& epoch) {
 }
 
 TEST(KnownEvidence, TakesMemoryWhereBitsAndItsAccessesAreKnown) {
-  EXPECT_EQ(RefusalOfMemory(EpochSampledBy("pebs", 1, 1)), "");
-  EXPECT_THAT(RefusalOfMemory(EpochSampledBy("pebs", 0, 1)), HasSubstr("no accessed bit"));
-  EXPECT_THAT(RefusalOfMemory(EpochSampledBy("pebs", 1, 0)), HasSubstr("no access to memory"));
-  EpochProfile of_time = EpochSampledBy("clock", 1, 1);
+  EXPECT_EQ(RefusalOfMemory(EpochSampled(SampleSubject::kMemory, 1, 1)), "");
+  EXPECT_THAT(RefusalOfMemory(EpochSampled(SampleSubject::kMemory, 0, 1)),
+              HasSubstr("no accessed bit"));
+  EXPECT_THAT(RefusalOfMemory(EpochSampled(SampleSubject::kMemory, 1, 0)),
+              HasSubstr("no access to memory"));
+  EpochProfile of_time = EpochSampled(SampleSubject::kTime, 1, 1);
   EXPECT_THAT(RefusalOfMemory(of_time), HasSubstr("where time was spent"));
   of_time.sources.front().observations.reset();
   EXPECT_THAT(RefusalOfMemory(of_time), HasSubstr("where time was spent")) << "unknown is not none";

@@ -60,6 +60,8 @@ TEST(SummaryTest, IsWhatJsonReadersExpect) {
   EXPECT_EQ(json["sources"][0]["active_ratio"], 1.0);
   EXPECT_EQ(json["sources"][0]["observations"], 300);
   EXPECT_EQ(json["sources"][0]["lost"], 0);
+  EXPECT_TRUE(json["sources"][0]["samples_of"].is_null());
+  EXPECT_EQ(json["sources"][1]["samples_of"], "time");
   EXPECT_DOUBLE_EQ(json["sources"][1]["active_ratio"], 2.0 / 3);
   EXPECT_EQ(json["sources"][1]["observations"], 20);  // gated: delivered none, which is known
   EXPECT_EQ(json["overhead"]["calibrated_ns_per_bit"], 170.5);
@@ -165,6 +167,26 @@ TEST(SummaryTest, OneUnknownTermMakesASumUnknown) {
   two.sources[1].observations = std::nullopt;
   const auto json = nlohmann::json::parse(SummaryJson(*MakeSummary(TraceOf({one, two}))));
   EXPECT_TRUE(json["sources"][1]["observations"].is_null());
+}
+
+TEST(SummaryTest, TellsWhatASampleStandsForIfAllEpochsAgree) {
+  std::vector<EpochProfile> epochs;
+  for (const std::uint64_t index : {0, 1, 2}) {
+    EpochProfile& epoch = epochs.emplace_back(MakeEpoch(index, {}));
+    epoch.sources[1].samples_of = SampleSubject::kMemory;
+    epoch.sources[1].accesses_per_sample = 4096;
+  }
+  epochs[2].sources[1].state = SourceState::kUnavailable;
+  epochs[2].sources[1].accesses_per_sample = std::nullopt;
+  const auto json = nlohmann::json::parse(SummaryJson(*MakeSummary(TraceOf(epochs))));
+  EXPECT_EQ(json["sources"][1]["samples_of"], "memory");
+  EXPECT_EQ(json["sources"][1]["accesses_per_sample"], 4096);
+  EXPECT_NE(
+      SummaryCsv(*MakeSummary(TraceOf(epochs))).find("sources.clock.accesses_per_sample,4096\n"),
+      std::string::npos);
+  epochs[1].sources[1].accesses_per_sample = 2048;
+  const auto differ = nlohmann::json::parse(SummaryJson(*MakeSummary(TraceOf(epochs))));
+  EXPECT_TRUE(differ["sources"][1]["accesses_per_sample"].is_null());
 }
 
 TEST(SummaryTest, ASourceThatDiesIsOffFromThenOn) {

@@ -54,6 +54,7 @@ inline SourceStatus SampleSource(std::uint64_t samples) {
           .label = "clock (memory-stall time)",
           .role = SourceRole::kSamples,
           .state = SourceState::kActive,
+          .samples_of = SampleSubject::kTime,
           .duty_cycle = 1.0,
           .observations = samples,
           .lost = 0,

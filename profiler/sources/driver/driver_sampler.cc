@@ -70,7 +70,7 @@ struct DriverSampler::EpochSum {
 };
 
 Result<DriverSampler::Counter> DriverSampler::Start(const DeviceOpener& open_device,
-                                                    const NamedEvent& event,
+                                                    const NamedEvent& event, bool only_misses,
                                                     const std::optional<Gate>& gate) {
   auto device = open_device();
   if (!device) return Fail(std::move(device.error()));
@@ -83,8 +83,9 @@ Result<DriverSampler::Counter> DriverSampler::Start(const DeviceOpener& open_dev
   if (const int error = Call(counter.session->device(), TMPROF_IOC_GET_PARAMS, params); error != 0)
     return Fail(NotSampled(event, error));
   const std::uint32_t precise = event.attr.precise_ip;
-  params.sample_event =
-      EventOf(event.attr, TMPROF_EVENT_DATA_SRC | precise << TMPROF_EVENT_PRECISE_SHIFT);
+  std::uint32_t flags = TMPROF_EVENT_DATA_SRC | precise << TMPROF_EVENT_PRECISE_SHIFT;
+  if (only_misses) flags |= TMPROF_EVENT_ONLY_MISSES;
+  params.sample_event = EventOf(event.attr, flags);
   params.sample_period = event.attr.sample_period;
   if (gate) {
     params.gate_period_ns = static_cast<std::uint64_t>(gate->period.count());
@@ -112,17 +113,18 @@ Result<std::unique_ptr<DriverSampler>> DriverSampler::Open(const DeviceOpener& o
                                                            std::optional<Gate> gate) {
   std::vector<Counter> counters;
   for (const TaskEvents::Event& event : setup.events) {
-    auto counter = Start(open_device, event.event, gate);
+    auto counter = Start(open_device, event.event, setup.only_misses, gate);
     if (!counter) return Fail(std::move(counter.error()));
     counters.push_back(*std::move(counter));
   }
   return std::unique_ptr<DriverSampler>(
-      new DriverSampler(setup.kind, std::move(counters), std::move(gate)));
+      new DriverSampler(setup, std::move(counters), std::move(gate)));
 }
 
-DriverSampler::DriverSampler(const SourceKind& kind, std::vector<Counter> counters,
+DriverSampler::DriverSampler(const HardwareSetup& setup, std::vector<Counter> counters,
                              std::optional<Gate> gate)
-    : kind_(kind),
+    : kind_(setup.kind),
+      accesses_per_sample_(setup.accesses_per_sample),
       counters_(std::move(counters)),
       gate_(std::move(gate)),
       batch_(kSamplesPerRead) {}
@@ -247,6 +249,8 @@ SourceEpoch DriverSampler::TakeEpoch() {
   status.name = kind_.name;
   status.label = fmt::format("{}, by the driver", kind_.label);
   status.role = kind_.role;
+  status.samples_of = kind_.samples_of;
+  status.accesses_per_sample = accesses_per_sample_;
   const bool failed_before = failure_.has_value();
   EpochSum sum;
   for (Counter& counter : counters_) {
@@ -295,11 +299,11 @@ SourceEpoch DriverSampler::TakeEpoch() {
 
 Probe ProbeDriverSampler(const Places& places, const Result<HardwareSetup>& setup) {
   constexpr SourceKind kRow{kDriverSource.name, "address samples by tmprof.ko",
-                            SourceRole::kSamples, false};
+                            SourceRole::kSamples, false, SampleSubject::kMemory};
   if (!setup) return Unusable(kRow, setup.error());
   const auto sampler = DriverSampler::Open(places.open_device, *setup, std::nullopt);
   if (!sampler) return Unusable(kRow, sampler.error());
-  return Usable(kRow, fmt::format("{}, sampled on every CPU", setup->kind.label));
+  return Usable(kRow, fmt::format("{}, on every CPU: {}", setup->kind.label, SampledShare(*setup)));
 }
 
 }  // namespace tmprof::driver

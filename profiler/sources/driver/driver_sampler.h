@@ -56,15 +56,17 @@ class DriverSampler final : public Source {
   };
   struct EpochSum;
 
-  DriverSampler(const SourceKind& kind, std::vector<Counter> counters, std::optional<Gate> gate);
+  DriverSampler(const HardwareSetup& setup, std::vector<Counter> counters,
+                std::optional<Gate> gate);
   static Result<Counter> Start(const DeviceOpener& open_device, const NamedEvent& event,
-                               const std::optional<Gate>& gate);
+                               bool only_misses, const std::optional<Gate>& gate);
   // The refusals that do not concern the driver as a whole go into the complaint.
   Status Follow(Counter& counter, const std::vector<TrackedProcess>& targets);
   Status Take(Counter& counter, SourceEpoch& epoch, EpochSum& sum);
   std::string GateNote() const;
 
   SourceKind kind_;
+  std::optional<std::uint64_t> accesses_per_sample_;
   std::vector<Counter> counters_;
   std::optional<Gate> gate_;
   std::optional<Error> failure_;

@@ -127,14 +127,25 @@ Result<HardwareSetup> FindIbs(const std::filesystem::path& devices, SampleRate r
                  .reason = "absent or not one bit of config",
                  .advice = "needs family 10h or later"});
   }
-  const std::uint64_t period = PeriodOf(rate);
+  // IBS counts operations in either case, and tags each Nth. With L3MissOnly the hardware discards
+  // a tagged operation that did not miss the L3, without an interrupt, and goes on from a random
+  // count of 1 to 127 (Linux, commit of "perf/amd/ibs: Add support for L3 miss filtering"). One
+  // operation in N is tagged, which makes it one miss in N that is sampled. The period that suits
+  // misses is therefore right, although operations are counted. The random count makes it 64
+  // operations shorter on average, 0.4 % at 1x and 3 % at 8x.
+  const auto misses_only = FirstLine(pmu / "format/l3missonly").and_then(FieldMask);
+  const std::uint64_t period = misses_only ? MissPeriod(rate) : OperationPeriod(rate);
   TMPROF_CHECK(period % 16 == 0);  // AMD APM vol. 2, 13.3: IbsOpMaxCnt has no low 4 bits
   TaskEvents::Event event{.event = {.name = "ibs_op"}};
   event.event.attr.type = *type;
-  event.event.attr.config = *count_ops;
+  event.event.attr.config = *count_ops | misses_only.value_or(0);
   event.event.attr.sample_period = period;
   event.event.attr.sample_type = kSampleType;
-  return HardwareSetup{.kind = kIbsSource, .events = {event}};
+  // A sampled operation that missed stands for `period` operations, and so for as many misses.
+  return HardwareSetup{.kind = kIbsSource,
+                       .events = {event},
+                       .only_misses = misses_only.has_value(),
+                       .accesses_per_sample = period};
 }
 
 Result<HardwareSetup> FindPebs(const std::filesystem::path& devices, const EventEncoder& encode,
@@ -148,12 +159,13 @@ Result<HardwareSetup> FindPebs(const std::filesystem::path& devices, const Event
                         "virtual machine)"));
   }
   // The names changed with the microarchitectures; the first one that the host knows is taken.
-  constexpr std::array kLoads = {"MEM_TRANS_RETIRED:LOAD_LATENCY:ldlat=3",
-                                 "MEM_TRANS_RETIRED:LATENCY_ABOVE_THRESHOLD:ldlat=3"};
+  constexpr const char* kLoadLatency = "MEM_TRANS_RETIRED:LOAD_LATENCY:ldlat=3";
+  constexpr std::array kLoadMisses = {"MEM_LOAD_RETIRED:L3_MISS", "MEM_LOAD_UOPS_RETIRED:L3_MISS"};
+  constexpr std::array kLoads = {kLoadLatency, "MEM_TRANS_RETIRED:LATENCY_ABOVE_THRESHOLD:ldlat=3"};
   constexpr std::array kStores = {"MEM_INST_RETIRED:ALL_STORES", "MEM_UOPS_RETIRED:ALL_STORES",
                                   "MEM_TRANS_RETIRED:PRECISE_STORE"};
   HardwareSetup setup{.kind = kPebsSource, .events = {}};
-  const auto add = [&](const auto& names) -> Status {
+  const auto add = [&](const auto& names, std::uint64_t period) -> Status {
     std::optional<Error> refusal;
     for (const char* name : names) {
       auto attr = encode(name);
@@ -162,7 +174,7 @@ Result<HardwareSetup> FindPebs(const std::filesystem::path& devices, const Event
         continue;
       }
       TaskEvents::Event event{.event = {.name = name, .attr = *attr}};
-      event.event.attr.sample_period = PeriodOf(rate);
+      event.event.attr.sample_period = period;
       event.event.attr.sample_type = kSampleType;
       event.event.attr.precise_ip = 2;  // "requested to have 0 skid", perf_event_open(2)
       setup.events.push_back(std::move(event));
@@ -170,25 +182,53 @@ Result<HardwareSetup> FindPebs(const std::filesystem::path& devices, const Event
     }
     return Fail(*refusal);
   };
-  if (Status added = add(kLoads); !added) return std::unexpected(added.error());
-  if (Status added = add(kStores); !added) return std::unexpected(added.error());
+  // Events of L3 misses are older than Haswell, but only from Haswell on do their records have the
+  // address of the data (Intel SDM vol. 3B, "Precise Events That Supports Data Linear Address
+  // Profiling"). libpfm4 knows the load latency event by this name from Haswell on.
+  if (encode(kLoadLatency) && add(kLoadMisses, PrimeMissPeriod(rate))) {
+    // No stores beside them: of a store the kernel tells a hit or miss of the L1 alone
+    // (arch/x86/events/intel/ds.c, precise_datala_hsw()), which no access to memory is known by.
+    setup.only_misses = true;
+    setup.accesses_per_sample = PrimeMissPeriod(rate);
+    return setup;
+  }
+  // How many loads a sample stands for is not known: the hardware picks, at random, loads whose
+  // latency it takes, and counts those alone (Intel SDM vol. 3B, "Load Latency Performance
+  // Monitoring Facility").
+  if (Status added = add(kLoads, OperationPeriod(rate)); !added)
+    return std::unexpected(added.error());
+  if (Status added = add(kStores, OperationPeriod(rate)); !added)
+    return std::unexpected(added.error());
   return setup;
 }
 
 Result<HardwareSetup> FindVirtual(const std::filesystem::path& devices, SampleRate rate) {
-  auto attr = ReadPmuEvent(devices, kVirtualPmu, "mem-samples");
+  auto attr = ReadPmuEvent(devices, kVirtualPmu, "llc-misses");
+  const bool only_misses = attr.has_value();
+  if (!attr && attr.error().system_error == ENOENT)
+    attr = ReadPmuEvent(devices, kVirtualPmu, "mem-samples");
   if (!attr) {
     Error error = std::move(attr.error());
     if (error.system_error == ENOENT)
       error.advice = "the virtual PMU is of the machine that 'testbed/vm --tiersim' boots";
     return Fail(std::move(error));
   }
+  const std::uint64_t period = only_misses ? MissPeriod(rate) : OperationPeriod(rate);
   TaskEvents::Event event{.event = {.name = kVirtualPmu, .attr = *attr}};
-  event.event.attr.sample_period = PeriodOf(rate);
+  event.event.attr.sample_period = period;
   event.event.attr.sample_type = kSampleType;
   // It has a ring of its own before perf's.
   event.event.attr.read_format = PERF_FORMAT_LOST;
-  return HardwareSetup{.kind = kVirtualPmuSource, .events = {event}};
+  return HardwareSetup{.kind = kVirtualPmuSource,
+                       .events = {event},
+                       .only_misses = only_misses,
+                       .accesses_per_sample = period};
+}
+
+std::string SampledShare(const HardwareSetup& setup) {
+  const std::uint64_t period = setup.events.front().event.attr.sample_period;
+  return setup.only_misses ? fmt::format("1 of {} accesses to memory", period)
+                           : fmt::format("1 of {} operations, if memory served it", period);
 }
 
 Result<HardwareSetup> FindSamplingHardware(const std::filesystem::path& devices,

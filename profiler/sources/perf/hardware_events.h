@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -16,14 +18,36 @@
 
 namespace tmprof {
 
-// Micro-operations between two samples at rate 1x (TMP, IPDPS 2021).
-inline constexpr std::uint64_t kDefaultSamplePeriod = 262'144;
-
 // --sample-rate.
 enum class SampleRate : std::uint8_t { k1x = 1, k4x = 4, k8x = 8 };
 Result<SampleRate> ParseSampleRate(std::string_view text);
-constexpr std::uint64_t PeriodOf(SampleRate rate) {
-  return kDefaultSamplePeriod / static_cast<std::uint64_t>(rate);
+
+// Accesses to memory between two samples, of samplers whose every sample is one. A program that is
+// bound by memory misses 10 to 100 million times per second and core. At 1x it pays for at most
+// 6100 samples of 1 to 2 us, which is about 1 %. A program such as sqlite3 misses 0.3 to 1 million
+// times: it gets 18 to 60 samples per second, which makes the 300 that a rank by memory wants
+// (docs/accuracy.md) within 5 to 17 s. The period is fixed: with a frequency instead, a sample
+// would stand for a number of accesses that differs by target and by time.
+constexpr std::uint64_t MissPeriod(SampleRate rate) {
+  return 16'384 / static_cast<std::uint64_t>(rate);
+}
+// The largest prime below MissPeriod(), for hardware that does not vary its periods. With a power
+// of two, a loop that misses a multiple of it would have the same lines sampled in each turn.
+constexpr std::uint64_t PrimeMissPeriod(SampleRate rate) {
+  switch (rate) {
+    case SampleRate::k1x:
+      return 16'381;
+    case SampleRate::k4x:
+      return 4'093;
+    case SampleRate::k8x:
+      return 2'039;
+  }
+  return 16'381;
+}
+// Operations between two samples, of samplers that take any operation and drop those that a cache
+// served (TMP, IPDPS 2021).
+constexpr std::uint64_t OperationPeriod(SampleRate rate) {
+  return 262'144 / static_cast<std::uint64_t>(rate);
 }
 
 // Encodes an event of the host's core PMU by name.
@@ -42,15 +66,24 @@ Result<perf_event_attr> ReadPmuEvent(const std::filesystem::path& devices, const
 struct HardwareSetup {
   SourceKind kind;
   std::vector<TaskEvents::Event> events;
+  // The events sample nothing but accesses that missed the last-level cache: a sample that does not
+  // say where its data came from is one. A sample of another event may be a hit.
+  bool only_misses = false;
+  std::optional<std::uint64_t> accesses_per_sample;  // SourceStatus
 };
 
+// For people: "1 of 16384 accesses to memory".
+std::string SampledShare(const HardwareSetup& setup);
+
 // AMD IBS op sampling, described by `devices`/ibs_op (Documentation/ABI, "event_source/devices"):
-// a PMU's existence there is the evidence, not that an event opens.
+// a PMU's existence there is the evidence, not that an event opens. Operations that missed the L3,
+// where the hardware can discard the others (Zen 4 on), else all operations.
 Result<HardwareSetup> FindIbs(const std::filesystem::path& devices, SampleRate rate);
-// Intel PEBS loads and stores, where `devices`/cpu/caps/max_precise is above 0.
+// Intel PEBS, where `devices`/cpu/caps/max_precise is above 0. Loads that missed the L3 (Haswell
+// on), else all loads and stores.
 Result<HardwareSetup> FindPebs(const std::filesystem::path& devices, const EventEncoder& encode,
                                SampleRate rate);
-// The testbed's virtual PMU, `devices`/vibs_op: its event mem-samples.
+// The testbed's virtual PMU, `devices`/vibs_op: its event llc-misses, else mem-samples.
 Result<HardwareSetup> FindVirtual(const std::filesystem::path& devices, SampleRate rate);
 
 // The first of these three that is there; the error is PEBS'. None is tried.

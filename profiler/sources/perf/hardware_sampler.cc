@@ -2,9 +2,8 @@
 #include "profiler/sources/perf/hardware_sampler.h"
 
 #include <cerrno>
+#include <string>
 #include <utility>
-
-#include "driver/core/sample_decode.h"
 
 namespace tmprof {
 namespace {
@@ -29,12 +28,34 @@ Result<std::unique_ptr<HardwareSampler>> HardwareSampler::Create(PerfApi& api, c
     return std::unexpected(opened.error());
   auto events = TaskEvents::Create(api, std::move(setup.events), kRingBytes);
   if (!events) return std::unexpected(events.error());
-  return std::unique_ptr<HardwareSampler>(
-      new HardwareSampler(clock, setup.kind, std::move(*events)));
+  return std::unique_ptr<HardwareSampler>(new HardwareSampler(clock, setup, std::move(*events)));
 }
 
+HardwareSampler::HardwareSampler(const Clock& clock, const HardwareSetup& setup, TaskEvents events)
+    : PerfSampler(clock, setup.kind, std::move(events)),
+      only_misses_(setup.only_misses),
+      accesses_per_sample_(setup.accesses_per_sample) {}
+
 void HardwareSampler::HandleSample(const PerfSample& sample) {
-  switch (tmprof_decode_data_source(*sample.data_source)) {
+  const tmprof_data_source source = tmprof_decode_data_source(*sample.data_source);
+  if (!tmprof_beyond_llc(source, only_misses_)) {
+    CountOther(source);
+    return;
+  }
+  // The kernel leaves the address 0 where the hardware had none; the upper half is the kernel's own
+  // memory (arch/x86, Documentation/arch/x86/x86_64/mm.rst).
+  constexpr std::uint64_t kKernelHalf = std::uint64_t{1} << 63;
+  if (*sample.address == 0 || *sample.address >= kKernelHalf) {
+    ++counts_.no_address;
+    return;
+  }
+  ++counts_.counted;
+  Count(sample.process, *sample.address,
+        tmprof_data_src_is_store(*sample.data_source) ? AccessKind::kStore : AccessKind::kLoad);
+}
+
+void HardwareSampler::CountOther(tmprof_data_source source) {
+  switch (source) {
     case TMPROF_SOURCE_NOT_DEMAND:
       ++counts_.not_demand;
       return;
@@ -51,21 +72,12 @@ void HardwareSampler::HandleSample(const PerfSample& sample) {
     case TMPROF_SOURCE_REMOTE_MEMORY:
       break;
   }
-  // The kernel leaves the address 0 where the hardware had none; the upper half is the kernel's own
-  // memory (arch/x86, Documentation/arch/x86/x86_64/mm.rst).
-  constexpr std::uint64_t kKernelHalf = std::uint64_t{1} << 63;
-  if (*sample.address == 0 || *sample.address >= kKernelHalf) {
-    ++counts_.no_address;
-    return;
-  }
-  ++counts_.counted;
-  Count(sample.process, *sample.address,
-        tmprof_data_src_is_store(*sample.data_source) ? AccessKind::kStore : AccessKind::kLoad);
 }
 
 void HardwareSampler::TakeCounts(SourceStatus& status) {
   const Counts counts = std::exchange(counts_, {});
   status.observations = counts.counted;
+  status.accesses_per_sample = accesses_per_sample_;
   status.details = {{"served_by_cache", counts.cache},
                     {"not_demand", counts.not_demand},
                     {"uncached", counts.uncached},
@@ -90,7 +102,8 @@ std::vector<Probe> ProbeHardware(PerfApi& api, const std::filesystem::path& devi
     // Nobody misses it where it is not.
     if (kind.name == kVirtualPmuSource.name && !FindVirtual(devices, SampleRate::k1x)) continue;
     const auto found = FindHardware(api, kind, SampleRate::k1x, devices);
-    probes.push_back(found ? Usable(kind, "opened on own thread") : Unusable(kind, found.error()));
+    probes.push_back(found ? Usable(kind, "opened on own thread: " + SampledShare(*found))
+                           : Unusable(kind, found.error()));
   }
   return probes;
 }

@@ -6,10 +6,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <utility>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
+#include "driver/core/sample_decode.h"
 #include "profiler/probe.h"
 #include "profiler/source_kind.h"
 #include "profiler/sources/perf/hardware_events.h"
@@ -37,12 +38,15 @@ class HardwareSampler final : public PerfSampler {
     std::uint64_t no_address = 0;
   };
 
-  HardwareSampler(const Clock& clock, const SourceKind& kind, TaskEvents events)
-      : PerfSampler(clock, kind, std::move(events)) {}
+  HardwareSampler(const Clock& clock, const HardwareSetup& setup, TaskEvents events);
 
   void HandleSample(const PerfSample& sample) override;
   void TakeCounts(SourceStatus& status) override;
+  // A sample that does not count, by where its data came from.
+  void CountOther(tmprof_data_source source);
 
+  bool only_misses_;
+  std::optional<std::uint64_t> accesses_per_sample_;
   Counts counts_;
 };
 

@@ -76,6 +76,7 @@ SourceEpoch PerfSampler::TakeEpoch() {
   status.name = kind_.name;
   status.label = kind_.label;
   status.role = kind_.role;
+  status.samples_of = kind_.samples_of;
   status.state = active_ || active_time_.count() > 0 ? SourceState::kActive : SourceState::kGated;
   if (now > epoch_start_) {
     // A quotient of equal times may round to above 1.

@@ -105,6 +105,8 @@ TEST(StatusAsJson, HasAllThatIsKnown) {
                                     {"free_pages", 128}}));
   EXPECT_EQ(json["sources"][0]["duty_cycle"], 0.25);
   EXPECT_EQ(json["sources"][0]["state"], "active");
+  EXPECT_EQ(json["sources"][0]["samples_of"], "time");
+  EXPECT_TRUE(json["sources"][0]["accesses_per_sample"].is_null());
   EXPECT_EQ(json["sources"][0]["lost"], 3);
   EXPECT_EQ(json["sources"][0]["lost_total"], 30);
   EXPECT_EQ(json["decision"]["moves"], 5);

@@ -48,6 +48,7 @@ inline DaemonStatus FullStatus() {
                                     .label = "clock (memory-stall time)",
                                     .role = SourceRole::kSamples,
                                     .state = SourceState::kActive,
+                                    .samples_of = SampleSubject::kTime,
                                     .duty_cycle = 0.25,
                                     .observations = 4000,
                                     .lost = 3,

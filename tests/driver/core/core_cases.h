@@ -96,14 +96,16 @@ static const struct params_case params_cases[] = {
     PARAMS_ONE("a period without an event", sample_period, 1000, -EINVAL, "sample_period"),
     PARAMS_TWO("an event and its period", sample_event.flags, TMPROF_EVENT_PRESENT, sample_period,
                262144, 0, NULL),
-    PARAMS_TWO("all flags of a sampled event", sample_event.flags, 0x30f, sample_period, 1, 0,
+    PARAMS_TWO("all flags of a sampled event", sample_event.flags, 0x31f, sample_period, 1, 0,
                NULL),
     PARAMS_THREE("a tracepoint", sample_event.flags, TMPROF_EVENT_PRESENT, sample_event.type,
                  PERF_TYPE_TRACEPOINT, sample_period, 1, -EINVAL, "sample_event"),
     PARAMS_THREE("a breakpoint", sample_event.flags, TMPROF_EVENT_PRESENT, sample_event.type,
                  PERF_TYPE_BREAKPOINT, sample_period, 1, -EINVAL, "sample_event"),
-    PARAMS_TWO("an unknown event flag", sample_event.flags, 0x11, sample_period, 1, -EINVAL,
+    PARAMS_TWO("an unknown event flag", sample_event.flags, 0x21, sample_period, 1, -EINVAL,
                "sample_event"),
+    PARAMS_TWO("only misses, of no data source", sample_event.flags, 0x11, sample_period, 1,
+               -EINVAL, "sample_event"),
     PARAMS_TWO("a third bit of precision", sample_event.flags, 0x401, sample_period, 1, -EINVAL,
                "sample_event"),
     PARAMS_TWO("the longest period", sample_event.flags, TMPROF_EVENT_PRESENT, sample_period,
@@ -390,6 +392,7 @@ struct source_case {
   __u64 word;
   enum tmprof_data_source source;
   bool beyond_llc;
+  bool if_only_misses; /* are sampled */
 };
 
 /* Words as in include/uapi/linux/perf_event.h: op at bit 0, level at 5, level number at 33, remote
@@ -403,40 +406,47 @@ struct source_case {
 #define SOURCE_NA 0x0f
 
 static const struct source_case source_cases[] = {
-    {"load, local memory", SOURCE_WORD(SOURCE_LOAD, 0, 0x0d, 0), TMPROF_SOURCE_LOCAL_MEMORY, true},
-    {"load, another node's memory", SOURCE_WORD(SOURCE_LOAD, 0, 0x0d, 1),
-     TMPROF_SOURCE_REMOTE_MEMORY, true},
-    {"store, persistent memory", SOURCE_WORD(SOURCE_STORE, 0, 0x0e, 0), TMPROF_SOURCE_REMOTE_MEMORY,
+    {"load, local memory", SOURCE_WORD(SOURCE_LOAD, 0, 0x0d, 0), TMPROF_SOURCE_LOCAL_MEMORY, true,
      true},
-    {"load, CXL memory", SOURCE_WORD(SOURCE_LOAD, 0, 0x09, 0), TMPROF_SOURCE_REMOTE_MEMORY, true},
-    {"load, L3", SOURCE_WORD(SOURCE_LOAD, SOURCE_HIT | 0x40, 0x03, 0), TMPROF_SOURCE_CACHE, false},
-    {"load, line fill buffer", SOURCE_WORD(SOURCE_LOAD, 0, 0x0c, 0), TMPROF_SOURCE_CACHE, false},
-    {"level number beats old bits", SOURCE_WORD(SOURCE_LOAD, SOURCE_HIT | 0x80, 0x03, 0),
-     TMPROF_SOURCE_CACHE, false},
-    {"old bits, local memory", SOURCE_WORD(SOURCE_LOAD, SOURCE_HIT | 0x80, 0, 0),
-     TMPROF_SOURCE_LOCAL_MEMORY, true},
-    {"old bits, level number n/a", SOURCE_WORD(SOURCE_LOAD, SOURCE_HIT | 0x100, SOURCE_NA, 0),
-     TMPROF_SOURCE_REMOTE_MEMORY, true},
-    {"old bits, another socket's cache", SOURCE_WORD(SOURCE_LOAD, SOURCE_HIT | 0x400, SOURCE_NA, 0),
-     TMPROF_SOURCE_CACHE, false},
-    {"old bits, L1 hit", SOURCE_WORD(SOURCE_STORE, SOURCE_HIT | 0x08, 0, 0), TMPROF_SOURCE_CACHE,
+    {"load, another node's memory", SOURCE_WORD(SOURCE_LOAD, 0, 0x0d, 1),
+     TMPROF_SOURCE_REMOTE_MEMORY, true, true},
+    {"store, persistent memory", SOURCE_WORD(SOURCE_STORE, 0, 0x0e, 0), TMPROF_SOURCE_REMOTE_MEMORY,
+     true, true},
+    {"load, CXL memory", SOURCE_WORD(SOURCE_LOAD, 0, 0x09, 0), TMPROF_SOURCE_REMOTE_MEMORY, true,
+     true},
+    {"load, L3", SOURCE_WORD(SOURCE_LOAD, SOURCE_HIT | 0x40, 0x03, 0), TMPROF_SOURCE_CACHE, false,
      false},
+    {"load, line fill buffer", SOURCE_WORD(SOURCE_LOAD, 0, 0x0c, 0), TMPROF_SOURCE_CACHE, false,
+     false},
+    {"level number beats old bits", SOURCE_WORD(SOURCE_LOAD, SOURCE_HIT | 0x80, 0x03, 0),
+     TMPROF_SOURCE_CACHE, false, false},
+    {"old bits, local memory", SOURCE_WORD(SOURCE_LOAD, SOURCE_HIT | 0x80, 0, 0),
+     TMPROF_SOURCE_LOCAL_MEMORY, true, true},
+    {"old bits, level number n/a", SOURCE_WORD(SOURCE_LOAD, SOURCE_HIT | 0x100, SOURCE_NA, 0),
+     TMPROF_SOURCE_REMOTE_MEMORY, true, true},
+    {"old bits, another socket's cache", SOURCE_WORD(SOURCE_LOAD, SOURCE_HIT | 0x400, SOURCE_NA, 0),
+     TMPROF_SOURCE_CACHE, false, false},
+    {"old bits, L1 hit", SOURCE_WORD(SOURCE_STORE, SOURCE_HIT | 0x08, 0, 0), TMPROF_SOURCE_CACHE,
+     false, false},
     {"a store that missed L1 was served by nobody known", SOURCE_WORD(SOURCE_STORE, 0x0c, 0, 0),
-     TMPROF_SOURCE_UNKNOWN, false},
+     TMPROF_SOURCE_UNKNOWN, false, true},
     {"uncached", SOURCE_WORD(SOURCE_LOAD, SOURCE_HIT | 0x2000, SOURCE_NA, 0),
-     TMPROF_SOURCE_UNCACHED, false},
-    {"I/O", SOURCE_WORD(SOURCE_LOAD, 0, 0x0a, 0), TMPROF_SOURCE_UNCACHED, false},
+     TMPROF_SOURCE_UNCACHED, false, false},
+    {"I/O", SOURCE_WORD(SOURCE_LOAD, 0, 0x0a, 0), TMPROF_SOURCE_UNCACHED, false, false},
     {"prefetch from memory", SOURCE_WORD(SOURCE_LOAD | SOURCE_PREFETCH, 0, 0x0d, 0),
-     TMPROF_SOURCE_NOT_DEMAND, false},
-    {"instruction fetch", SOURCE_WORD(0x10, 0, 0x0d, 0), TMPROF_SOURCE_NOT_DEMAND, false},
-    {"no memory operation", SOURCE_WORD(0x01, 0, SOURCE_NA, 0), TMPROF_SOURCE_NOT_DEMAND, false},
-    {"nothing known", SOURCE_WORD(SOURCE_LOAD, 0x01, SOURCE_NA, 0), TMPROF_SOURCE_UNKNOWN, false},
+     TMPROF_SOURCE_NOT_DEMAND, false, false},
+    {"instruction fetch", SOURCE_WORD(0x10, 0, 0x0d, 0), TMPROF_SOURCE_NOT_DEMAND, false, false},
+    {"no memory operation", SOURCE_WORD(0x01, 0, SOURCE_NA, 0), TMPROF_SOURCE_NOT_DEMAND, false,
+     false},
+    {"nothing known", SOURCE_WORD(SOURCE_LOAD, 0x01, SOURCE_NA, 0), TMPROF_SOURCE_UNKNOWN, false,
+     true},
 };
 
 static inline bool source_case_holds(const struct source_case* tried) {
   enum tmprof_data_source source = tmprof_decode_data_source(tried->word);
 
-  return source == tried->source && !!tmprof_beyond_llc(source) == tried->beyond_llc;
+  return source == tried->source && !!tmprof_beyond_llc(source, 0) == tried->beyond_llc &&
+         !!tmprof_beyond_llc(source, TMPROF_EVENT_ONLY_MISSES) == tried->if_only_misses;
 }
 
 /* A hold of the mmap lock, and where its bucket ends by the ABI's words. */

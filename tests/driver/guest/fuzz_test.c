@@ -107,6 +107,7 @@ static struct tmprof_event event(struct fuzzer* fuzzer) {
     made.config = below(fuzzer, PERF_COUNT_SW_PAGE_FAULTS + 1); /* the clocks come first */
   }
   if (once_in(fuzzer, 3)) made.flags |= TMPROF_EVENT_DATA_SRC;
+  if (once_in(fuzzer, 6)) made.flags |= TMPROF_EVENT_DATA_SRC | TMPROF_EVENT_ONLY_MISSES;
   if (once_in(fuzzer, 10)) made.flags |= number(fuzzer);
   if (once_in(fuzzer, 20)) made.type = number(fuzzer);
   if (once_in(fuzzer, 20)) made.config = number(fuzzer);

@@ -4,6 +4,8 @@
 #include "tests/driver/guest/fake_sampler.h"
 
 #define FROM_CACHE (PERF_MEM_S(OP, LOAD) | (__u64)PERF_MEM_LVLNUM_L2 << PERF_MEM_LVLNUM_SHIFT)
+#define FROM_NOWHERE(op) \
+  (PERF_MEM_S(OP, op) | PERF_MEM_S(LVL, NA) | (__u64)PERF_MEM_LVLNUM_NA << PERF_MEM_LVLNUM_SHIFT)
 #define PREFETCH (PERF_MEM_S(OP, PFETCH) | (__u64)PERF_MEM_LVLNUM_RAM << PERF_MEM_LVLNUM_SHIFT)
 
 static void sample(volatile char* address, __u64 data_source) {
@@ -99,6 +101,31 @@ static void samples_from_beyond_the_cache_are_counted_by_page(void) {
   EXPECT_EQ(records[low ? 0 : 1].span_pages, PAGES_PER_HUGE);
   EXPECT_EQ(records[0].target_id, self);
   EXPECT_EQ(records[0].references, 0);
+  close(session);
+}
+
+static void samples_of_unknown_source_count_if_only_misses_are_sampled(void) {
+  volatile char* base = map_aligned(2 * PAGE, MADV_NOHUGEPAGE);
+  int session = open_sampling();
+  struct tmprof_params params = params_of(session);
+  struct tmprof_stats stats;
+
+  params.sample_event.flags |= TMPROF_EVENT_ONLY_MISSES;
+  EXPECT(ioctl(session, TMPROF_IOC_SET_PARAMS, &params) == 0);
+  sample_self(session, base);
+  sample(base, FROM_MEMORY(LOAD));
+  sample(base, FROM_NOWHERE(LOAD));
+  sample(base, FROM_NOWHERE(STORE));
+  sample(base, FROM_CACHE);
+  sample(base, PREFETCH);
+  stats = stats_of(session);
+  EXPECT_EQ(stats.samples_counted, 3);
+  EXPECT_EQ(stats.samples_unknown_source, 0);
+  EXPECT_EQ(stats.samples_near, 1);
+  EXPECT_EQ(stats.samples_not_demand, 1);
+  EXPECT_EQ(end_epoch(session), 1);
+  EXPECT_EQ(records[0].load_samples, 2);
+  EXPECT_EQ(records[0].store_samples, 1);
   close(session);
 }
 
@@ -671,6 +698,7 @@ static void two_sessions_share_a_targets_bits_and_have_all_its_samples_each(void
 int main(void) {
   load_fake_sampler();
   RUN(samples_from_beyond_the_cache_are_counted_by_page);
+  RUN(samples_of_unknown_source_count_if_only_misses_are_sampled);
   RUN(samples_of_other_processes_are_foreign);
   RUN(the_log_keeps_the_newest_samples_whole);
   RUN(physical_addresses_come_from_the_page_tables_where_the_pmu_has_none);

@@ -98,6 +98,8 @@ TEST_F(ClockSamplerTest, CreditsThePageThatThePrecedingInstructionRead) {
   EXPECT_EQ(epoch.samples[0].stores, 0u);
   EXPECT_EQ(epoch.status.name, "clock");
   EXPECT_EQ(epoch.status.label, "clock (memory-stall time)");
+  EXPECT_EQ(epoch.status.samples_of, SampleSubject::kTime);
+  EXPECT_EQ(epoch.status.accesses_per_sample, std::nullopt);
   EXPECT_EQ(epoch.status.observations, 2u);
 }
 

@@ -43,15 +43,19 @@ HardwareSetup PebsWith(std::size_t events) {
 
 class DriverSamplerTest : public testing::Test {
  protected:
-  Result<std::unique_ptr<DriverSampler>> TryOpen(std::size_t events = 1,
-                                                 std::optional<DriverSampler::Gate> gate = {}) {
-    drivers_.resize(events);
+  Result<std::unique_ptr<DriverSampler>> TryOpen(HardwareSetup setup,
+                                                 std::optional<DriverSampler::Gate> gate) {
+    drivers_.resize(setup.events.size());
     std::size_t opened = 0;
     return DriverSampler::Open(
         [this, &opened]() -> Result<std::unique_ptr<Device>> {
           return std::make_unique<FakeDevice>(drivers_.at(opened++));
         },
-        PebsWith(events), std::move(gate));
+        std::move(setup), std::move(gate));
+  }
+  Result<std::unique_ptr<DriverSampler>> TryOpen(std::size_t events = 1,
+                                                 std::optional<DriverSampler::Gate> gate = {}) {
+    return TryOpen(PebsWith(events), std::move(gate));
   }
   void Open(std::size_t events = 1, std::optional<DriverSampler::Gate> gate = {}) {
     sampler_ = TryOpen(events, std::move(gate)).value();
@@ -105,6 +109,18 @@ TEST_F(DriverSamplerTest, TheEventIsAskedForAsPerfWouldBeAndStarted) {
   EXPECT_EQ(driver().params.sample_period, kPeriod);
   EXPECT_EQ(driver().params.gate[TMPROF_SAMPLER].mode, std::uint32_t{TMPROF_GATE_ALWAYS_ON});
   EXPECT_THAT(driver().commands, ElementsAre(TMPROF_START));
+}
+
+TEST_F(DriverSamplerTest, AnEventOfMissesAloneIsAskedForAsSuchAndSaysWhatASampleStandsFor) {
+  HardwareSetup setup = PebsWith(1);
+  setup.only_misses = true;
+  setup.accesses_per_sample = 4093;
+  sampler_ = TryOpen(std::move(setup), std::nullopt).value();
+  EXPECT_EQ(driver().params.sample_event.flags & (TMPROF_EVENT_DATA_SRC | TMPROF_EVENT_ONLY_MISSES),
+            TMPROF_EVENT_DATA_SRC | TMPROF_EVENT_ONLY_MISSES);
+  const SourceStatus status = sampler_->TakeEpoch().status;
+  EXPECT_EQ(status.samples_of, SampleSubject::kMemory);
+  EXPECT_EQ(status.accesses_per_sample, 4093U);
 }
 
 TEST_F(DriverSamplerTest, EveryRecordBecomesSamplesOfItsTarget) {

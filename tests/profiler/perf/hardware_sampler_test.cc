@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 
 #include "tests/profiler/perf/fake_perf_api.h"
 
@@ -44,19 +45,40 @@ class HardwareTest : public ::testing::Test {
   std::filesystem::path devices_;
 };
 
-TEST_F(HardwareTest, AsksIbsToCountOperationsWithThePapersPeriod) {
+TEST_F(HardwareTest, AsksAnIbsThatCannotFilterForOperationsWithThePapersPeriod) {
   PutIbs();
+  for (const char* format : {"", "config:64", "config2:0"}) {
+    if (*format != 0) Put("ibs_op/format/l3missonly", format);
+    const auto setup = FindIbs(devices_, SampleRate::k1x);
+    ASSERT_TRUE(setup.has_value());
+    ASSERT_EQ(setup->events.size(), 1u);
+    const perf_event_attr& attr = setup->events[0].event.attr;
+    EXPECT_EQ(attr.type, 11u);
+    EXPECT_EQ(attr.config, 1u << 19) << format;
+    EXPECT_EQ(attr.sample_period, 262'144u);
+    // perf_event_open(2): the kernel gives physical addresses to the privileged only.
+    EXPECT_EQ(attr.sample_type & PERF_SAMPLE_PHYS_ADDR, 0u);
+    EXPECT_FALSE(setup->only_misses);
+    EXPECT_EQ(setup->accesses_per_sample, 262'144u);
+  }
+  EXPECT_EQ(FindIbs(devices_, SampleRate::k4x)->events[0].event.attr.sample_period, 65'536u);
+  EXPECT_EQ(FindIbs(devices_, SampleRate::k8x)->events[0].event.attr.sample_period, 32'768u);
+}
+
+TEST_F(HardwareTest, AsksAnIbsThatFiltersForOperationsThatMissedTheL3) {
+  PutIbs();
+  Put("ibs_op/format/l3missonly", "config:16");
   const auto setup = FindIbs(devices_, SampleRate::k1x);
   ASSERT_TRUE(setup.has_value());
   ASSERT_EQ(setup->events.size(), 1u);
   const perf_event_attr& attr = setup->events[0].event.attr;
-  EXPECT_EQ(attr.type, 11u);
-  EXPECT_EQ(attr.config, 1u << 19);
-  EXPECT_EQ(attr.sample_period, 262'144u);
-  // perf_event_open(2): the kernel gives physical addresses to the privileged only.
-  EXPECT_EQ(attr.sample_type & PERF_SAMPLE_PHYS_ADDR, 0u);
-  EXPECT_EQ(FindIbs(devices_, SampleRate::k4x)->events[0].event.attr.sample_period, 65'536u);
-  EXPECT_EQ(FindIbs(devices_, SampleRate::k8x)->events[0].event.attr.sample_period, 32'768u);
+  EXPECT_EQ(attr.config, 1u << 19 | 1u << 16);
+  EXPECT_EQ(attr.sample_period, 16'384u);
+  EXPECT_EQ(attr.freq, 0u);
+  EXPECT_TRUE(setup->only_misses);
+  EXPECT_EQ(setup->accesses_per_sample, 16'384u);
+  EXPECT_EQ(FindIbs(devices_, SampleRate::k4x)->events[0].event.attr.sample_period, 4'096u);
+  EXPECT_EQ(FindIbs(devices_, SampleRate::k8x)->events[0].event.attr.sample_period, 2'048u);
 }
 
 TEST_F(HardwareTest, TakesTheListedPmuAsEvidenceNotAnEventThatOpens) {
@@ -81,23 +103,73 @@ TEST_F(HardwareTest, RefusesAnIbsThatCannotCountOperations) {
   EXPECT_THAT(setup.error().object, HasSubstr("cnt_ctl"));
 }
 
-TEST_F(HardwareTest, SamplesLoadsAndStoresByTheNamesThatThisCpuKnows) {
-  Put("cpu/caps/max_precise", "3");
-  const EventEncoder old_cpu = [](const std::string& name) -> Result<perf_event_attr> {
+// Knows these events, by the second of each pair as config.
+EventEncoder Cpu(std::map<std::string, std::uint64_t> events) {
+  return [events = std::move(events)](const std::string& name) -> Result<perf_event_attr> {
+    const auto known = events.find(name);
+    if (known == events.end()) return Fail(BadInput("encode performance event", name, "unknown"));
     perf_event_attr attr{};
     attr.type = PERF_TYPE_RAW;
-    if (name == "MEM_TRANS_RETIRED:LATENCY_ABOVE_THRESHOLD:ldlat=3") attr.config = 0x1cd;
-    if (name == "MEM_TRANS_RETIRED:PRECISE_STORE") attr.config = 0x2cd;
-    if (attr.config == 0) return Fail(BadInput("encode performance event", name, "unknown"));
+    attr.config = known->second;
     return attr;
   };
-  const auto setup = FindPebs(devices_, old_cpu, SampleRate::k4x);
-  ASSERT_TRUE(setup.has_value());
-  ASSERT_EQ(setup->events.size(), 2u);
-  EXPECT_EQ(setup->events[0].event.attr.config, 0x1cdu);
-  EXPECT_EQ(setup->events[1].event.attr.config, 0x2cdu);
-  EXPECT_EQ(setup->events[0].event.attr.sample_period, 65'536u);
-  EXPECT_EQ(setup->events[0].event.attr.precise_ip, 2u);
+}
+
+TEST_F(HardwareTest, SamplesLoadsThatMissedByTheNameThatThisCpuKnows) {
+  Put("cpu/caps/max_precise", "3");
+  // As libpfm4 4.13 knows them.
+  const EventEncoder haswell = Cpu({{"MEM_LOAD_UOPS_RETIRED:L3_MISS", 0x20d1},
+                                    {"MEM_UOPS_RETIRED:ALL_STORES", 0x82d0},
+                                    {"MEM_TRANS_RETIRED:LOAD_LATENCY:ldlat=3", 0x1cd}});
+  const EventEncoder ice_lake = Cpu({{"MEM_LOAD_RETIRED:L3_MISS", 0x20d1},
+                                     {"MEM_INST_RETIRED:ALL_STORES", 0x82d0},
+                                     {"MEM_TRANS_RETIRED:LOAD_LATENCY:ldlat=3", 0x1cd}});
+  for (const EventEncoder& cpu : {haswell, ice_lake}) {
+    const auto setup = FindPebs(devices_, cpu, SampleRate::k1x);
+    ASSERT_TRUE(setup.has_value());
+    ASSERT_EQ(setup->events.size(), 1u) << "of stores the kernel does not tell who served them";
+    EXPECT_EQ(setup->events[0].event.attr.config, 0x20d1u);
+    EXPECT_EQ(setup->events[0].event.attr.sample_period, 16'381u);
+    EXPECT_EQ(setup->events[0].event.attr.precise_ip, 2u);
+    EXPECT_TRUE(setup->only_misses);
+    EXPECT_EQ(setup->accesses_per_sample, 16'381u);
+    EXPECT_EQ(FindPebs(devices_, cpu, SampleRate::k4x)->accesses_per_sample, 4'093u);
+    EXPECT_EQ(FindPebs(devices_, cpu, SampleRate::k8x)->accesses_per_sample, 2'039u);
+  }
+}
+
+TEST(PrimeMissPeriod, IsTheLargestPrimeBelowTheMissPeriod) {
+  const auto is_prime = [](std::uint64_t number) {
+    for (std::uint64_t factor = 2; factor * factor <= number; ++factor)
+      if (number % factor == 0) return false;
+    return true;
+  };
+  for (const SampleRate rate : {SampleRate::k1x, SampleRate::k4x, SampleRate::k8x}) {
+    std::uint64_t prime = MissPeriod(rate) - 1;
+    while (!is_prime(prime)) --prime;
+    EXPECT_EQ(PrimeMissPeriod(rate), prime);
+  }
+}
+
+TEST_F(HardwareTest, SamplesLoadsAndStoresWhereMissesHaveNoAddress) {
+  Put("cpu/caps/max_precise", "3");
+  const EventEncoder ivy_bridge = Cpu({{"MEM_LOAD_RETIRED:L3_MISS", 0x20d1},
+                                       {"MEM_LOAD_UOPS_RETIRED:L3_MISS", 0x20d1},
+                                       {"MEM_TRANS_RETIRED:LATENCY_ABOVE_THRESHOLD:ldlat=3", 0x1cd},
+                                       {"MEM_TRANS_RETIRED:PRECISE_STORE", 0x2cd}});
+  const EventEncoder without_misses = Cpu({{"MEM_TRANS_RETIRED:LOAD_LATENCY:ldlat=3", 0x1cd},
+                                           {"MEM_TRANS_RETIRED:PRECISE_STORE", 0x2cd}});
+  for (const EventEncoder& cpu : {ivy_bridge, without_misses}) {
+    const auto setup = FindPebs(devices_, cpu, SampleRate::k4x);
+    ASSERT_TRUE(setup.has_value());
+    ASSERT_EQ(setup->events.size(), 2u);
+    EXPECT_EQ(setup->events[0].event.attr.config, 0x1cdu);
+    EXPECT_EQ(setup->events[1].event.attr.config, 0x2cdu);
+    EXPECT_EQ(setup->events[0].event.attr.sample_period, 65'536u);
+    EXPECT_EQ(setup->events[0].event.attr.precise_ip, 2u);
+    EXPECT_FALSE(setup->only_misses);
+    EXPECT_EQ(setup->accesses_per_sample, std::nullopt);
+  }
 }
 
 TEST_F(HardwareTest, ReportsAPmuWithoutPreciseEvents) {
@@ -169,9 +241,39 @@ TEST_F(HardwareTest, AVirtualPmuIsTakenAfterIbsAndBeforePebs) {
   EXPECT_EQ(setup->events[0].event.attr.type, 23u);
   EXPECT_EQ(setup->events[0].event.attr.config, 5u);
   EXPECT_EQ(setup->events[0].event.attr.sample_period, 65'536u);
+  EXPECT_FALSE(setup->only_misses);
   Put("ibs_op/type", "11");
   Put("ibs_op/format/cnt_ctl", "config:19");
   EXPECT_EQ(FindSamplingHardware(devices_, refuse, SampleRate::k1x)->kind.name, "ibs");
+}
+
+TEST_F(HardwareTest, AVirtualPmuSamplesMissesWhereItHasSuchAnEvent) {
+  Put("vibs_op/type", "23");
+  Put("vibs_op/events/mem-samples", "config=0x5");
+  EXPECT_EQ(FindVirtual(devices_, SampleRate::k1x)->accesses_per_sample, 262'144u);
+  Put("vibs_op/events/llc-misses", "config=0x6");
+  const auto setup = FindVirtual(devices_, SampleRate::k8x);
+  ASSERT_TRUE(setup.has_value());
+  ASSERT_EQ(setup->events.size(), 1u);
+  EXPECT_EQ(setup->events[0].event.attr.config, 6u);
+  EXPECT_EQ(setup->events[0].event.attr.sample_period, 2'048u);
+  EXPECT_TRUE(setup->only_misses);
+  EXPECT_EQ(setup->accesses_per_sample, 2'048u);
+  Put("vibs_op/events/llc-misses", "event=6");
+  EXPECT_FALSE(FindVirtual(devices_, SampleRate::k1x).has_value()) << "it cannot be read";
+}
+
+TEST_F(HardwareTest, AProbeTellsWhatIsSampled) {
+  PutIbs();
+  Put("vibs_op/type", "23");
+  Put("vibs_op/events/llc-misses", "config=0x1");
+  FakePerfApi api;
+  const std::vector<Probe> probes = ProbeHardware(api, devices_);
+  ASSERT_EQ(probes.size(), 3u);
+  EXPECT_EQ(probes[0].name, "ibs");
+  EXPECT_EQ(probes[0].detail, "opened on own thread: 1 of 262144 operations, if memory served it");
+  EXPECT_EQ(probes[1].name, "vibs");
+  EXPECT_EQ(probes[1].detail, "opened on own thread: 1 of 16384 accesses to memory");
 }
 
 TEST_F(HardwareTest, AVirtualPmuThatIsNotThereIsRefusedByTheMachineThatHasOne) {
@@ -227,12 +329,41 @@ TEST_F(HardwareTest, CountsDemandAccessesToMemoryAndNamesWhatItLeavesOut) {
   EXPECT_EQ(epoch.samples[0].loads, 1u);
   EXPECT_EQ(epoch.samples[0].stores, 1u);
   EXPECT_EQ(epoch.status.name, "ibs");
+  EXPECT_EQ(epoch.status.samples_of, SampleSubject::kMemory);
+  EXPECT_EQ(epoch.status.accesses_per_sample, 262'144u);
   EXPECT_EQ(epoch.status.observations, 2u);
   EXPECT_EQ(epoch.status.lost, 40u);
   EXPECT_EQ(Detail(epoch.status, "served_by_cache"), 1u);
   EXPECT_EQ(Detail(epoch.status, "not_demand"), 1u);
   EXPECT_EQ(Detail(epoch.status, "no_address"), 2u);
   EXPECT_DOUBLE_EQ(epoch.status.duty_cycle.value(), 0.25);
+}
+
+TEST_F(HardwareTest, CountsASampleOfUnknownSourceOnlyIfItsEventTakesNothingButMisses) {
+  PutIbs();
+  for (const bool filters : {false, true}) {
+    if (filters) Put("ibs_op/format/l3missonly", "config:16");
+    FakePerfApi api;
+    api.threads[Pid(100)] = {Tid(100)};
+    StoppedClock clock;
+    auto setup = FindHardware(api, kIbsSource, SampleRate::k8x, devices_);
+    ASSERT_TRUE(setup.has_value());
+    auto sampler = HardwareSampler::Create(api, clock, std::move(*setup));
+    ASSERT_TRUE(sampler.has_value());
+    TrackedProcess target;
+    target.id = TargetId(9);
+    target.pid = Pid(100);
+    ASSERT_TRUE((*sampler)->SetTargets({target}).has_value());
+    constexpr std::uint64_t kLevelNa = 0x01, kNumberNa = 0x0f;
+    api.Write(0, HardwareSample(100, 0x7000, Word(kLoad, kLevelNa, kNumberNa)));
+    api.Write(0, HardwareSample(100, 0x7000, Word(kStore, kLevelNa, kNumberNa)));
+    api.Write(0, HardwareSample(100, 0x7000, Word(kLoad, 0, kNumberL3)));
+    const SourceEpoch epoch = (*sampler)->TakeEpoch();
+    EXPECT_EQ(epoch.status.observations, filters ? 2u : 0u);
+    EXPECT_EQ(Detail(epoch.status, "unknown_source"), filters ? 0u : 2u);
+    EXPECT_EQ(Detail(epoch.status, "served_by_cache"), 1u);
+    EXPECT_EQ(epoch.status.accesses_per_sample, filters ? 2'048u : 32'768u);
+  }
 }
 
 // The PMU's own losses stand in the events' counts, with those of the ring, of which records tell.
