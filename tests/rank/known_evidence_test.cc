@@ -124,14 +124,14 @@ RankSource BestForPlacementOf(const EpochProfile& epoch, RankModel model = RankM
 }
 
 TEST(KnownEvidence, PlacementGoesByMemoryWhereEnoughOfItsAccessesWereSampled) {
-  EXPECT_EQ(BestForPlacementOf(EpochSampledBy("ibs", 1, 30)), RankSource::kMemory);
-  EXPECT_EQ(BestForPlacementOf(EpochSampledBy("ibs", 1, 29)), RankSource::kCombined);
-  EXPECT_EQ(BestForPlacementOf(EpochSampledBy("clock", 1, 30)), RankSource::kCombined);
-  EXPECT_EQ(BestForPlacementOf(EpochSampledBy("ibs", 0, 30)), RankSource::kSamples);
-  EXPECT_EQ(BestForPlacementOf(EpochSampledBy("ibs", 1, 30), RankModel::kSum),
+  EXPECT_EQ(BestForPlacementOf(EpochSampled(SampleSubject::kMemory, 1, 30)), RankSource::kMemory);
+  EXPECT_EQ(BestForPlacementOf(EpochSampled(SampleSubject::kMemory, 1, 29)), RankSource::kCombined);
+  EXPECT_EQ(BestForPlacementOf(EpochSampled(SampleSubject::kTime, 1, 30)), RankSource::kCombined);
+  EXPECT_EQ(BestForPlacementOf(EpochSampled(SampleSubject::kMemory, 0, 30)), RankSource::kSamples);
+  EXPECT_EQ(BestForPlacementOf(EpochSampled(SampleSubject::kMemory, 1, 30), RankModel::kSum),
             RankSource::kCombined);
   EXPECT_EQ(BestForPlacementOf(EpochOf(3, 30, AccessCounts{.loads = 7})), RankSource::kTruth);
-  EpochProfile off = EpochSampledBy("ibs", 1, 30);
+  EpochProfile off = EpochSampled(SampleSubject::kMemory, 1, 30);
   off.sources.front().state = SourceState::kGated;
   EXPECT_EQ(BestForPlacementOf(off), RankSource::kCombined) << "who sampled these?";
   EXPECT_THAT(RefusalOfMemory(off), HasSubstr("no sampler was on"));
