@@ -29,7 +29,7 @@ constexpr std::array kShapes = {0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 32.0, 128.
 // The spread is no Gamma distribution: likelihoods of its shapes say half of what they seem to.
 constexpr double kTrustInShapes = 0.5;
 constexpr int kNewtonSteps = 50;
-constexpr double kSettled = 1e-9;
+constexpr double kSettledWorth = 1e-9;
 
 // Samples of a class, and its exposure to the sampler in page-seconds.
 struct Counted {
@@ -101,7 +101,7 @@ Fit FitWalk(std::span<const Counted> counted, double mean_worth, double slope, d
     double part = 1;
     double reached = -std::numeric_limits<double>::infinity();
     std::vector<double> next(count);
-    for (; part > kSettled; part /= 2) {
+    for (; part > kSettledWorth; part /= 2) {
       for (std::size_t i = 0; i < count; ++i) next[i] = at[i] + part * move[i];
       reached = objective(next);
       if (reached >= value) break;
@@ -110,7 +110,7 @@ Fit FitWalk(std::span<const Counted> counted, double mean_worth, double slope, d
     const double gained = reached - value;
     at = next;
     value = reached;
-    if (gained < kSettled * (1 + std::abs(value))) break;
+    if (gained < kSettledWorth * (1 + std::abs(value))) break;
   }
   differentiate();
   eliminate();

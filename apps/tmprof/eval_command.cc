@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,6 +53,7 @@ struct TraceResult {
 struct TraceEnd {
   std::string trace;
   StreamEnd end;
+  std::optional<MemoryTraffic::Told> memory = std::nullopt;
   std::optional<Error> refused = std::nullopt;  // nothing was replayed
 };
 // The hit rates that one trace tells without a replay.
@@ -258,6 +261,9 @@ Json AsJson(const Evaluation& evaluation, const ReplayOptions& options) {
   for (const TraceEnd& file : evaluation.ends) {
     files.push_back(
         WithEnd({{"trace", file.trace},
+                 {"accesses_to_memory_per_cpu_second",
+                  file.memory ? Json(file.memory->accesses_per_second) : Json(nullptr)},
+                 {"samples_of_memory", file.memory ? Json(file.memory->samples) : Json(nullptr)},
                  {"refused", file.refused ? Json(file.refused->Message()) : Json(nullptr)}},
                 file.end));
   }
@@ -376,6 +382,17 @@ std::string AsText(const TraceHitRates& told, const ReplayOptions& options) {
   return text;
 }
 
+// The bound of all that placement can gain: first of all, is memory what the program waits for?
+std::string AsText(const std::string& trace, const MemoryTraffic::Told& memory) {
+  constexpr double kLatencyNs = 100;
+  return fmt::format(
+      "{}: {} accesses in a second of CPU time reach memory ({} samples); if each took {:.0f} ns "
+      "longer, that would cost at most {} more time\n",
+      Printable(trace),
+      Grouped(static_cast<std::uint64_t>(std::llround(memory.accesses_per_second))),
+      Grouped(memory.samples), kLatencyNs, Percent(memory.CostOf(kLatencyNs * 1e-9)));
+}
+
 // "tier-1 : footprint ratio (256 MiB)"
 std::string ColumnsText(const TraceResult& result, const ReplayOptions& options) {
   if (!result.result.ratio) return "capacity of tier 1";
@@ -389,6 +406,9 @@ std::string AsText(const Evaluation& evaluation, const ReplayOptions& options) {
   std::string text;
   for (std::size_t i = 0; i < results.size();) {
     const std::string& trace = results[i].trace;
+    for (const TraceEnd& file : evaluation.ends) {
+      if (file.trace == trace && file.memory) text += AsText(trace, *file.memory);
+    }
     text += fmt::format(
         "{}: tier-1 hit rate by {}, {} epochs, judged by {}; rank model {}, half-life {}\n",
         Printable(trace), ColumnsText(results[i], options), results[i].result.epochs,
@@ -475,7 +495,7 @@ Result<int> EvaluateFile(const std::string& path, const EvaluationScope& scope,
         "use --judge accesses and the rank model rate"));
   }
   evaluation.told.push_back(std::move(told));
-  evaluation.ends.push_back({path, outcome->end});
+  evaluation.ends.push_back({.trace = path, .end = outcome->end, .memory = outcome->memory});
   for (ReplayResult& result : outcome->results) {
     evaluation.results.push_back({path, outcome->whole, std::move(result)});
   }

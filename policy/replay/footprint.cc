@@ -97,6 +97,7 @@ FootprintScan ScanFootprint(EpochStream& trace) {
     shared.Add(epoch.targets);
     scan.footprint.Add(epoch.pages, shared);
     scan.known.Look(epoch);
+    scan.traffic.Look(epoch);
     scan.resident = std::max(scan.resident, ResidentOf(epoch.targets));
     ++scan.epochs;
   });

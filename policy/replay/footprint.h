@@ -14,6 +14,7 @@
 #include "base/shared_pages.h"
 #include "base/units.h"
 #include "rank/known_evidence.h"
+#include "rank/memory_traffic.h"
 
 namespace tmprof {
 
@@ -74,6 +75,7 @@ inline std::optional<std::uint64_t> Footprint::Walk::IndexOf(PageKey key,
 struct FootprintScan {
   Footprint footprint;
   KnownEvidence known;
+  MemoryTraffic traffic;
   std::uint64_t epochs = 0;
   // The most memory that the targets had at the end of an epoch. Pages that several of them map
   // count for each. nullopt: no epoch tells it of all targets that had not exited.

@@ -468,6 +468,7 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) 
       return Fail(std::move(known.error()));
     }
     outcome.judge = judge;
+    outcome.memory = scan.traffic.Tell();
     options.judge = judge;
     if (!options.ratios.empty()) {
       const Result<PageCount> whole = WholeOf(options.ratio_of, scan);

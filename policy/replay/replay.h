@@ -16,6 +16,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "policy/policy.h"
+#include "rank/memory_traffic.h"
 #include "rank/rank_model.h"
 
 namespace tmprof {
@@ -57,8 +58,9 @@ struct ReplayResult {
 };
 
 struct ReplayOutcome {
-  RankSource judge = RankSource::kCombined;  // that the results go by
-  PageCount whole;                           // that ratios are of
+  RankSource judge = RankSource::kCombined;   // that the results go by
+  PageCount whole;                            // that ratios are of
+  std::optional<MemoryTraffic::Told> memory;  // nullopt: no sample of it tells
   std::vector<ReplayResult> results;
   StreamEnd end;  // of the trace; the results stand for the epochs before
 };

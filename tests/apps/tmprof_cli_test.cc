@@ -63,6 +63,41 @@ std::string ExactTrace(const TemporaryFolder& folder) {
   return path;
 }
 
+// Three epochs in which 64 pages are accessed a thousand times a second and stay in the cache, and
+// 64 pages ten times and miss it.
+std::string TraceWithMisses(const TemporaryFolder& folder) {
+  const std::string path = folder.File("misses.data");
+  auto writer = TraceWriter::Create(path, TraceInfo{});
+  for (std::uint64_t index = 0; index < 3; ++index) {
+    EpochProfile epoch;
+    epoch.index = index;
+    epoch.start = MonotonicTime(std::chrono::seconds(index));
+    epoch.end = MonotonicTime(std::chrono::seconds(index + 1));
+    epoch.sources = {{.name = "abit", .state = SourceState::kActive},
+                     {.name = "ibs",
+                      .role = SourceRole::kSamples,
+                      .state = SourceState::kActive,
+                      .samples_of = SampleSubject::kMemory,
+                      .accesses_per_sample = 10'000,
+                      .observations = 128}};
+    epoch.targets = {{.id = TargetId(0), .pid = Pid(10), .name = "t"}};
+    epoch.targets.front().cpu_time = std::chrono::seconds(1);
+    for (std::uint64_t page = 0; page < 128; ++page) {
+      const bool is_fast = page < 64;
+      Append(epoch.pages, {.key = {TargetId(0), Vpn(page + 1)},
+                           .looks = 100,
+                           .references = 10,
+                           .first_accesses = 10,
+                           .time_at_risk = LogDuration::FromNanoseconds(
+                               std::chrono::milliseconds(is_fast ? 10 : 1'000)),
+                           .load_samples = is_fast ? 0u : 2u});
+    }
+    EXPECT_TRUE(writer->Write(epoch).has_value());
+  }
+  EXPECT_TRUE(writer->Finish().has_value());
+  return path;
+}
+
 // The golden trace up to its last frame, as a killed recorder leaves it.
 std::string WithoutEndFrame(const std::string& trace) {
   constexpr std::size_t kLengthAt = 4;  // in a frame's header, little-endian (docs/trace-format.md)
@@ -737,6 +772,39 @@ TEST(Eval, NamesTheHalfLifeInForceInEveryFormat) {
     EXPECT_THAT(show("csv"), HasSubstr(std::string(",") + half_life + ","));
     EXPECT_THAT(show("text"), HasSubstr(std::string("half-life ") + half_life + "\n"));
   }
+}
+
+TEST(Eval, GoesByAccessesToMemoryWhereMissesWereSampled) {
+  const TemporaryFolder folder;
+  const std::string trace = TraceWithMisses(folder);
+  const auto show = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"eval", trace, "--ratio", "1/2", "--policy", "history"});
+    const Outcome outcome = Tmprof(more);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out;
+  };
+  const Json memory = Json::parse(show({"--format", "json"}));
+  EXPECT_EQ(memory["results"][0]["rank"], "memory");
+  EXPECT_EQ(memory["results"][0]["judge"], "memory");
+  EXPECT_EQ(memory["hit_rates"][0]["of"], "memory");
+  EXPECT_GT(memory["hit_rates"][0]["oracle_curve"]["value"], 0.9);
+  EXPECT_EQ(memory["hit_rates"][0]["history_judged_apart"]["value"], 1.0);
+  EXPECT_NEAR(memory["traces"][0]["accesses_to_memory_per_cpu_second"], 1'280'000, 1);
+  EXPECT_THAT(show({}), AllOf(HasSubstr("1 280 000 accesses in a second of CPU time reach memory"),
+                              HasSubstr("12.8 %"), HasSubstr("judged by memory"),
+                              HasSubstr("Hit rates of accesses to memory")));
+  const Json accesses =
+      Json::parse(show({"--judge", "accesses", "--rank", "memory", "--format", "json"}));
+  EXPECT_EQ(accesses["hit_rates"][0]["of"], "accesses");
+  EXPECT_LT(accesses["results"][0]["hit_rate"], 0.5) << "the fast pages are left out";
+}
+
+TEST(Eval, RefusesToCheckHitRatesOfMemoryByATruthOfAccesses) {
+  const TemporaryFolder folder;
+  const Outcome outcome =
+      Tmprof({"eval", TraceWithMisses(folder), "--truth", WriteGoldenTruth(folder)});
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("memory"), HasSubstr("--judge accesses")));
 }
 
 TEST(Eval, RefusesToRankByMemoryWithoutRates) {

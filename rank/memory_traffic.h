@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// How often a program reaches memory at all: what placement changes is a part of that.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/epoch_profile.h"
+
+namespace tmprof {
+
+class MemoryTraffic {
+ public:
+  void Look(const EpochProfile& epoch);
+
+  struct Told {
+    double accesses_per_second = 0;  // to memory, of CPU time of all targets
+    std::uint64_t samples = 0;       // that tell it
+    // How much longer the programs run, as a part of their CPU time, if each access takes `seconds`
+    // longer and no two overlap: at most so much.
+    double CostOf(double seconds) const { return accesses_per_second * seconds; }
+  };
+  // nullopt: no sampler told what a sample stands for, or no target ran while one was on.
+  std::optional<Told> Tell() const;
+
+ private:
+  double accesses_ = 0;
+  double samples_ = 0;
+  double seconds_ = 0;  // CPU time of the targets with the sampler on
+};
+
+}  // namespace tmprof

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "rank/memory_traffic.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+
+#include "tests/rank/profiles.h"
+
+namespace tmprof {
+namespace memory_traffic_test {
+
+using std::chrono::milliseconds;
+
+SourceStatus Sampler(std::uint64_t samples, std::uint64_t accesses_per_sample) {
+  return {.name = "ibs",
+          .role = SourceRole::kSamples,
+          .state = SourceState::kActive,
+          .samples_of = SampleSubject::kMemory,
+          .accesses_per_sample = accesses_per_sample,
+          .observations = samples};
+}
+
+// Two targets run for half a second and a quarter of the epoch's second.
+EpochProfile Sampled(const SourceStatus& sampler) {
+  EpochProfile epoch = Epoch(0, {});
+  epoch.targets = {{.id = TargetId(0), .cpu_time = milliseconds(500)},
+                   {.id = TargetId(1), .cpu_time = milliseconds(250)}};
+  epoch.sources.push_back(sampler);
+  return epoch;
+}
+
+TEST(MemoryTraffic, IsOfTheTimeInWhichTheSamplerWasOn) {
+  MemoryTraffic traffic;
+  SourceStatus sampler = Sampler(30, 1'000);
+  sampler.duty_cycle = 0.5;
+  traffic.Look(Sampled(sampler));
+  ASSERT_TRUE(traffic.Tell());
+  EXPECT_DOUBLE_EQ(traffic.Tell()->accesses_per_second, 30'000 / 0.375);
+  EXPECT_EQ(traffic.Tell()->samples, 30u);
+  sampler = Sampler(10, 2'000);  // the period changed
+  sampler.lost = 5;
+  traffic.Look(Sampled(sampler));
+  EXPECT_DOUBLE_EQ(traffic.Tell()->accesses_per_second, 60'000 / 1.125);
+  EXPECT_EQ(traffic.Tell()->samples, 40u);
+}
+
+TEST(MemoryTraffic, BoundsWhatSlowerMemoryCosts) {
+  const MemoryTraffic::Told told{.accesses_per_second = 2'000'000, .samples = 1};
+  EXPECT_DOUBLE_EQ(told.CostOf(100e-9), 0.2);
+  EXPECT_DOUBLE_EQ(told.CostOf(1e-6), 2);
+}
+
+TEST(MemoryTraffic, IsUnknownWhereNoSamplerToldIt) {
+  MemoryTraffic traffic;
+  EXPECT_FALSE(traffic.Tell());
+  SourceStatus sampler = Sampler(30, 1);
+  sampler.accesses_per_sample.reset();
+  traffic.Look(Sampled(sampler));
+  sampler = Sampler(30, 1'000);
+  sampler.state = SourceState::kGated;
+  traffic.Look(Sampled(sampler));
+  EXPECT_FALSE(traffic.Tell());
+  EpochProfile idle = Sampled(Sampler(0, 1'000));
+  for (Target& target : idle.targets) target.cpu_time = milliseconds(0);
+  traffic.Look(idle);
+  EXPECT_FALSE(traffic.Tell()) << "no target ran";
+  traffic.Look(Sampled(Sampler(0, 1'000)));
+  EXPECT_EQ(traffic.Tell()->accesses_per_second, 0) << "none reached memory";
+}
+
+}  // namespace memory_traffic_test
+}  // namespace tmprof
