@@ -11,11 +11,10 @@ namespace tmprof {
 
 void MemoryTraffic::Look(const EpochProfile& epoch) {
   // Two samplers at once would tell the same accesses twice.
-  const auto sampler =
-      std::ranges::find_if(epoch.sources, [](const SourceStatus& source) {
-        return source.state == SourceState::kActive && source.accesses_per_sample &&
-               source.observations;
-      });
+  const auto sampler = std::ranges::find_if(epoch.sources, [](const SourceStatus& source) {
+    return source.state == SourceState::kActive && source.accesses_per_sample &&
+           source.observations;
+  });
   if (sampler == epoch.sources.end()) return;
   const double duty = sampler->duty_cycle.value_or(1.0);
   TargetTimes times;

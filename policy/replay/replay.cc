@@ -54,6 +54,7 @@ struct Lane {
   PageCount used;  // of tier1
   PageCount moved;
   double hit = 0;
+  double total = 0;  // that could be hit
 };
 
 class LaneResidency final : public Residency {
@@ -112,13 +113,12 @@ class Replayer {
     TakeSnapshot(epoch);
     for (Lane& lane : lanes_) CarryOutPlan(lane);
     PlaceNewPages();
-    Judge();
+    Judge(epoch.pages);
     ++epochs_;
   }
 
   const std::vector<Lane>& lanes() const { return lanes_; }
   std::uint64_t epochs() const { return epochs_; }
-  double weight_total() const { return weight_total_; }
 
  private:
   void TakeSnapshot(const EpochProfile& epoch) {
@@ -354,7 +354,29 @@ class Replayer {
     lane.used += missing;
   }
 
-  void Judge() {
+  void Judge(const PageColumns& pages) {
+    const double total = WeighPages();
+    const bool by_samples = sources_[judge_] == RankSource::kMemory;
+    if (by_samples) TakeSamples(pages);
+    for (Lane& lane : lanes_) {
+      // Whoever knew the samples of this epoch is not judged by them, but by what all evidence
+      // expects.
+      if (by_samples && lane.policy->knowledge() != Knowledge::kPresent) {
+        for (const auto& [page, samples] : sampled_) {
+          lane.total += samples;
+          if (lane.tier1.Holds(page)) lane.hit += samples;
+        }
+        continue;
+      }
+      double hit = 0;
+      lane.tier1.ForEach([&](std::uint64_t page) { hit += weight_[page]; });
+      lane.hit += hit;
+      lane.total += total;
+    }
+  }
+
+  // Overwrites weight_, and returns its sum.
+  double WeighPages() {
     const Scores& score = present_.score[judge_];
     double total = 0;
     double* next = weight_.data();  // rows ascend, so that each weight is written once
@@ -367,11 +389,22 @@ class Replayer {
       total += score[row];
     }
     std::fill(next, weight_.data() + weight_.size(), 0.0);
-    weight_total_ += total;
-    for (Lane& lane : lanes_) {
-      double hit = 0;
-      lane.tier1.ForEach([&](std::uint64_t page) { hit += weight_[page]; });
-      lane.hit += hit;
+    return total;
+  }
+
+  // A span's samples are spread evenly over its pages.
+  void TakeSamples(const PageColumns& pages) {
+    sampled_.clear();
+    for (std::size_t row = 0; row < pages.size(); ++row) {
+      const double samples =
+          static_cast<double>(pages.load_samples[row]) + pages.store_samples[row];
+      if (samples <= 0) continue;
+      const std::uint64_t span = pages.span_pages[row];
+      const PageKey name = shared_pages_.NameOf(pages.key(row), PageCount(span));
+      const auto first = footprint_.IndexOf(name, span);
+      if (!first) continue;
+      for (std::uint64_t page = *first; page < *first + span; ++page)
+        sampled_.emplace_back(page, samples / static_cast<double>(span));
     }
   }
 
@@ -391,7 +424,9 @@ class Replayer {
   // Reused from call to call.
   std::vector<std::uint32_t> wanted_;
   PageBits refilled_;
-  std::vector<double> weight_;        // by footprint index
+  std::vector<double> weight_;  // by footprint index
+  // Footprint indexes and samples of the present, of judge kMemory.
+  std::vector<std::pair<std::uint64_t, double>> sampled_;
   std::vector<std::size_t> outside_;  // rows of the present that are not of the footprint
   // By row of the present, the profile's span that it is a piece of; empty: the spans are the rows.
   std::vector<std::size_t> whole_of_;
@@ -400,7 +435,6 @@ class Replayer {
   SharedRows shared_rows_;    // of the present
   std::vector<std::uint64_t> new_pages_;
   std::uint64_t epochs_ = 0;
-  double weight_total_ = 0;
 };
 
 Error NothingToReplay(std::string reason) {
@@ -487,7 +521,6 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) 
   outcome.end = ReadToEnd(**trace, [&](const EpochProfile& epoch) { replayer.Play(epoch); });
 
   auto lane = replayer.lanes().begin();
-  const double total = replayer.weight_total();
   for (const PolicyEntry* policy : options.policies) {
     for (const RankSource rank : options.ranks) {
       for (std::size_t i = 0; i < capacities.size(); ++i) {
@@ -498,9 +531,10 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) 
              .ratio = options.ratios.empty() ? std::nullopt : std::optional(options.ratios[i]),
              .capacity = lane->capacity,
              .epochs = replayer.epochs(),
-             .hit_rate = total > 0 ? std::optional(std::min(1.0, lane->hit / total)) : std::nullopt,
+             .hit_rate = lane->total > 0 ? std::optional(std::min(1.0, lane->hit / lane->total))
+                                         : std::nullopt,
              .weight_hit = lane->hit,
-             .weight_total = total,
+             .weight_total = lane->total,
              .moved_pages = lane->moved});
         ++lane;
       }

@@ -76,8 +76,9 @@ using OpenTrace = std::function<Result<std::unique_ptr<EpochStream>>()>;
 //
 // An epoch is played in this order: each policy's plan is carried out; pages that appear for the
 // first time (in ascending order of keys) are put in tier 1 while there is room; the judge weighs
-// what is in tier 1. Records of pages outside the footprint, looked at but never seen accessed, are
-// left out.
+// what is in tier 1. The judge kMemory counts the epoch's samples, which a policy that knows the
+// past alone was not ranked by; of others it counts the samples that all evidence expects. Records
+// of pages outside the footprint, looked at but never seen accessed, are left out.
 //
 // Fails where no epoch can be read, no page was observed, or a rank or the judge goes by misses
 // or accesses to memory that are unknown, or ratios are of resident memory that no epoch tells.
