@@ -655,5 +655,45 @@ TEST(Replay, RefusesToRankByAccessesToMemoryWhereNoneWereSampled) {
   EXPECT_THAT(outcome.error().Message(), testing::HasSubstr("ibs or pebs"));
 }
 
+// Pages 1 and 2 miss at first, and then pages 3 and 4; tier 1 holds two of four.
+TEST(Replay, JudgesByMemoryWithSamplesThatDidNotRank) {
+  std::vector<std::vector<Row>> rows(4, {{1, 5, 0}, {2, 5, 0}, {3, 5, 0}, {4, 5, 0}});
+  for (std::size_t e = 0; e < rows.size(); ++e) {
+    for (const std::size_t i : {0u, 1u}) rows[e][(e < 3 ? 0 : 2) + i].samples = 100;
+  }
+  std::vector<EpochProfile> epochs = Epochs(rows);
+  const auto replayed = [&] {
+    ReplayOptions options = Sum({Named("history"), Named("oracle")}, {{1, 2}},
+                                {RankSource::kMemory}, RankSource::kMemory);
+    options.ranker = Ranker::DefaultOptions(RankModel::kRate);
+    const auto outcome = Replay(Opener(epochs), options);
+    EXPECT_TRUE(outcome.has_value());
+    return outcome->results;
+  };
+  std::vector<ReplayResult> results = replayed();
+  EXPECT_EQ(results[0].weight_total, 800) << "samples";
+  EXPECT_EQ(results[0].weight_hit, 600) << "history puts the wrong pages into tier 1 at last";
+  EXPECT_GT(*results[1].hit_rate, 0.75) << "the oracle knows better, as far as the samples go";
+
+  epochs.push_back(Epoch(4, {{1, 5, 0}, {2, 5, 0}, {3, 5, 0}, {4, 5, 0}}));
+  results = replayed();
+  EXPECT_EQ(results[0].weight_total, 800) << "an epoch without samples has no say";
+}
+
+// A huge page's samples are spread evenly over its pages.
+TEST(Replay, JudgesByMemoryWithTheSamplesOfSpans) {
+  ReplayOptions options =
+      Sum({Named("history")}, {{1, 2}}, {RankSource::kMemory}, RankSource::kMemory);
+  options.ranker = Ranker::DefaultOptions(RankModel::kRate);
+  const auto outcome = Replay(
+      Opener(Epochs({{{512, 5, 300, 512}, {2048, 5, 1}}, {{512, 5, 30, 512}, {2048, 5, 10}}})),
+      options);
+  ASSERT_TRUE(outcome.has_value());
+  // The huge page does not fit: it is put into tier 1 in pieces.
+  EXPECT_EQ(outcome->results[0].weight_total, 341);
+  EXPECT_GT(outcome->results[0].weight_hit, 10);
+  EXPECT_LT(outcome->results[0].weight_hit, 341);
+}
+
 }  // namespace replay_test
 }  // namespace tmprof
