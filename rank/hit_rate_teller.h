@@ -19,8 +19,8 @@ namespace tmprof {
 
 class HitRateTeller {
  public:
-  // Of kMemory the hit rates are of accesses to memory, else of all accesses. Preconditions: the
-  // rate model; a source with accessed bits; fewer than 255 capacities.
+  // The hit rates are of accesses to memory if the source is kMemory, else of all accesses.
+  // Preconditions: the rate model; a source with accessed bits; fewer than 255 capacities.
   HitRateTeller(const Ranker::Options& options, RankSource source,
                 std::span<const PageCount> capacities);
 
@@ -40,8 +40,8 @@ class HitRateTeller {
   std::vector<PageCount> capacities_;  // as given
   Ranker ranker_;
   ChosenSpans chosen_;        // by what the last epoch that ranked something knew
-  JudgedHistory by_bits_;     // but of kMemory
-  JudgedSamples by_samples_;  // of kMemory
+  JudgedHistory by_bits_;     // unless the source is kMemory
+  JudgedSamples by_samples_;  // if it is
 };
 
 }  // namespace tmprof

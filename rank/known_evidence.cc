@@ -36,7 +36,7 @@ void KnownEvidence::Look(const EpochProfile& epoch) {
   if (!accesses) return;
   if (!epoch.pages.empty()) ++with_accesses_;
   if (accesses->llc_misses) {
-    ++with_misses_;
+    if (!epoch.pages.empty()) ++with_misses_;
     return;
   }
   if (any(accesses->loads) || any(accesses->stores)) ++without_misses_;
@@ -50,11 +50,19 @@ RankSource KnownEvidence::Best() const {
   return bits_ ? RankSource::kReferences : RankSource::kSamples;
 }
 
-RankSource KnownEvidence::BestForPlacement(RankModel model) const {
-  const RankSource best = Best();
-  const bool tells_memory = IsEstimated(model, best) && WhyNoMemory().empty() &&
-                            samples_watched_ >= MemoryWorth::kFewestSamples;
-  return tells_memory ? RankSource::kMemory : best;
+bool KnownEvidence::TellsMemory(RankModel model) const {
+  return model == RankModel::kRate && WhyNoMemory().empty() &&
+         samples_watched_ >= MemoryWorth::kFewestSamples;
+}
+
+RankSource KnownEvidence::BestToPlaceBy(RankModel model) const {
+  if (TellsMemory(model)) return RankSource::kMemory;
+  return TellsMisses() ? RankSource::kMisses : Best();
+}
+
+RankSource KnownEvidence::BestToJudgePlacement(RankModel model) const {
+  if (TellsMisses()) return RankSource::kMisses;
+  return TellsMemory(model) ? RankSource::kMemory : Best();
 }
 
 std::string KnownEvidence::WhyNoMemory() const {
@@ -69,9 +77,10 @@ Status KnownEvidence::Require(RankSource source, std::string attempted, std::str
   if (source == RankSource::kMemory && epochs_ > 0) {
     std::string reason = WhyNoMemory();
     if (reason.empty()) return {};
-    return Fail(BadInput(std::move(attempted), std::move(object), std::move(reason),
-                         "accesses to memory are sampled by 'tmprof record --source' with ibs or "
-                         "pebs, without clock"));
+    return Fail(
+        BadInput(std::move(attempted), std::move(object), std::move(reason),
+                 "accesses to memory are sampled by 'tmprof record --source' with driver, ibs or "
+                 "pebs, without clock"));
   }
   if (source != RankSource::kMisses || epochs_ == 0) return {};
   if (without_misses_ == 0 && with_misses_ > 0) return {};

@@ -26,14 +26,18 @@ class KnownEvidence {
   // The source to go by unless another one is asked for: exact accesses where all epochs with pages
   // have them, else accessed bits, samples or both, else exact accesses of some epochs.
   RankSource Best() const;
-  // What placement goes by: accesses to memory where enough of them were sampled to tell what rates
-  // are worth and nobody counted exact accesses, else Best().
-  RankSource BestForPlacement(RankModel model) const;
+  // Placement is ranked by accesses to memory where enough of them were sampled to tell what rates
+  // are worth, else by exact misses where all epochs with pages have them, else by Best().
+  RankSource BestToPlaceBy(RankModel model) const;
+  // It is judged by exact misses first.
+  RankSource BestToJudgePlacement(RankModel model) const;
   // Returns `asked`, or else Best(). Refuses as Require() does.
   Result<RankSource> Choose(std::optional<RankSource> asked, std::string attempted,
                             std::string object) const;
 
  private:
+  bool TellsMemory(RankModel model) const;
+  bool TellsMisses() const { return with_misses_ > 0 && with_misses_ == with_pages_; }
   std::string WhyNoMemory() const;  // empty: accesses to memory are known
 
   std::uint64_t epochs_ = 0;

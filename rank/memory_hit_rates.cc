@@ -10,7 +10,6 @@
 #include <functional>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <random>
 #include <tuple>
 #include <utility>
@@ -23,8 +22,7 @@ constexpr int kMemoryDraws = 64;
 constexpr std::uint64_t kSeed = 1;
 // The model errs itself: worths of pages of one rate are no Gamma distribution, and the worth is no
 // curve of few pieces. docs/accuracy.md ("Accesses to memory") has by how much.
-constexpr double kErrorOfOracle = 0.04;
-constexpr double kErrorOfAttainable = 0.02;
+constexpr double kMemoryModelError = 0.02;
 // Pages whose rates differ by less than this part of an octave are alike.
 constexpr int kStepsPerOctave = 8;
 
@@ -56,46 +54,52 @@ Spread SpreadOf(double shape) {
   return spread;
 }
 
+// Faded samples differ by little: a part of one that is finer than this says nothing.
+constexpr double kSampleSteps = 8;
+
 // Rows that are alike.
 struct MemoryKind {
   MemoryRow row;  // `times`: the number of rows
   double score_seconds;
   double cpu_seconds;
+  double score = 0;  // of each page: the order of choice; pages of score 0 are never chosen
 };
 
 std::vector<MemoryKind> MemoryKindsOf(const RatedRows& rated, std::span<const MemoryRow> rows) {
   // The ranking of an earlier epoch stays if no row has a score.
   const bool any_ran_last =
       std::ranges::any_of(rated.rows, [](const RatedRow& row) { return row.cpu_seconds > 0; });
-  std::map<std::tuple<TargetId, long, double, double, double, bool>, MemoryKind> kinds;
+  std::map<std::tuple<TargetId, long, double, double, long, bool>, MemoryKind> kinds;
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const SampledPages& seen = rows[i].seen;
-    const RatedRow& row = rated.rows[i];
-    const long step = std::lround(kStepsPerOctave * std::log2(std::max(seen.rate, 1e-9)));
-    MemoryKind& kind =
-        kinds
-            .try_emplace(
-                {rows[i].target, step, seen.pages, seen.seconds, seen.samples, rows[i].looked_at},
-                MemoryKind{
-                    .row = {.target = rows[i].target,
-                            .seen = {.rate = std::exp2(static_cast<double>(step) / kStepsPerOctave),
-                                     .pages = seen.pages,
-                                     .seconds = seen.seconds,
-                                     .samples = seen.samples,
-                                     .times = 0},
-                            .looked_at = rows[i].looked_at},
-                    .score_seconds = any_ran_last ? row.cpu_seconds : row.remembered_cpu_seconds,
-                    .cpu_seconds = row.remembered_cpu_seconds})
-            .first->second;
-    ++kind.row.seen.times;
+    const MemoryRow& row = rows[i];
+    const SampledPages& seen = row.seen;
+    // A kind's rate does not depend on its samples: they would choose their class themselves.
+    const long rate = std::lround(kStepsPerOctave * std::log2(std::max(seen.rate, 1e-9)));
+    const long samples = std::lround(kSampleSteps * seen.samples);
+    const auto [kind, is_new] =
+        kinds.try_emplace({row.target, rate, seen.pages, seen.seconds, samples, row.looked_at});
+    if (is_new) {
+      const RatedRow& of = rated.rows[i];
+      kind->second = {
+          .row = {.target = row.target,
+                  .seen = {.rate = std::exp2(static_cast<double>(rate) / kStepsPerOctave),
+                           .pages = seen.pages,
+                           .seconds = seen.seconds,
+                           .samples = static_cast<double>(samples) / kSampleSteps,
+                           .times = 0},
+                  .looked_at = row.looked_at},
+          .score_seconds = any_ran_last ? of.cpu_seconds : of.remembered_cpu_seconds,
+          .cpu_seconds = of.remembered_cpu_seconds};
+    }
+    ++kind->second.row.seen.times;
   }
-  std::vector<MemoryKind> list;  // rates of kinds do not depend on their samples
+  std::vector<MemoryKind> list;
   for (const auto& [key, kind] : kinds) list.push_back(kind);
   return list;
 }
 
 // Pages whose worths are alike.
-struct Part {
+struct MemoryPart {
   double worth;  // of a page
   double pages;
 };
@@ -103,23 +107,12 @@ struct Part {
 class MemoryCurve {
  public:
   MemoryCurve(std::vector<MemoryKind> kinds, std::span<const PageCount> capacities)
-      : capacities_(capacities), kinds_(std::move(kinds)) {
-    std::vector<MemoryRow> rows;
-    for (const MemoryKind& kind : kinds_) rows.push_back(kind.row);
-    weights_.emplace(rows);
-    if (!is_told()) return;
-    std::vector<double> score;
-    for (const MemoryKind& kind : kinds_)
-      score.push_back(kind.score_seconds * weights_->Of(kind.row).mean);
-    std::vector<std::size_t> order(kinds_.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::stable_sort(order, std::greater(), [&](std::size_t i) { return score[i]; });
-    std::vector<MemoryKind> ranked;
-    for (const std::size_t i : order) ranked.push_back(kinds_[i]);
-    kinds_ = std::move(ranked);
+      : capacities_(capacities), kinds_(std::move(kinds)), weights_(RowsOf(kinds_)) {
+    for (MemoryKind& kind : kinds_) kind.score = kind.score_seconds * weights_.Of(kind.row).mean;
+    std::ranges::stable_sort(kinds_, std::greater(), &MemoryKind::score);
   }
 
-  bool is_told() const { return weights_->are_told(); }
+  bool is_told() const { return weights_.are_told(); }
 
   // The oracle's hit rate at each capacity, then the attainable one at each, with intervals.
   std::vector<HitRate> Estimate() {
@@ -128,18 +121,17 @@ class MemoryCurve {
     std::vector<double> squares(count);
     std::mt19937_64 random(kSeed);
     for (int draw = 0; draw < kMemoryDraws; ++draw) {
-      const std::vector<double> drawn = Read(weights_->Draw(random), random);
+      const std::vector<Share> drawn = Read(weights_.Draw(random));
       for (std::size_t i = 0; i < count; ++i) {
-        sums[i] += drawn[i];
-        squares[i] += drawn[i] * drawn[i];
+        sums[i] += drawn[i].mean;
+        squares[i] += drawn[i].mean * drawn[i].mean + drawn[i].variance;
       }
     }
     std::vector<HitRate> rates;
     for (std::size_t i = 0; i < count; ++i) {
       const double mean = sums[i] / kMemoryDraws;
       const double variance = std::max(0.0, squares[i] / kMemoryDraws - mean * mean);
-      const double of_model = i < capacities_.size() ? kErrorOfOracle : kErrorOfAttainable;
-      const double off = kDeviationsOf90 * std::sqrt(variance) + of_model;
+      const double off = kDeviationsOf90 * std::sqrt(variance) + kMemoryModelError;
       rates.push_back(
           {.value = mean, .low = std::max(0.0, mean - off), .high = std::min(1.0, mean + off)});
     }
@@ -147,21 +139,28 @@ class MemoryCurve {
   }
 
  private:
+  struct Share {
+    double mean = 0;
+    double variance = 0;  // by the worths of single pages
+  };
+
+  static std::vector<MemoryRow> RowsOf(const std::vector<MemoryKind>& kinds) {
+    std::vector<MemoryRow> rows;
+    for (const MemoryKind& kind : kinds) rows.push_back(kind.row);
+    return rows;
+  }
+
   const Spread& SpreadWith(double shape) {
     const auto found = spreads_.find(shape);
     return found != spreads_.end() ? found->second
                                    : spreads_.emplace(shape, SpreadOf(shape)).first->second;
   }
 
-  // Draws the worths of the pages chosen, and of the others.
-  std::vector<double> Read(const MemoryWeights& weights, std::mt19937_64& random) {
-    std::vector<Part> parts;
-    struct Sum {
-      double mean = 0;
-      double variance = 0;
-    };
-    std::vector<Sum> chosen(capacities_.size());
-    Sum all;
+  // The oracle's share at each capacity, then that of the pages of the highest score.
+  std::vector<Share> Read(const MemoryWeights& weights) {
+    std::vector<MemoryPart> parts;
+    std::vector<Share> chosen(capacities_.size());
+    Share all;
     double before = 0;
     for (const MemoryKind& kind : kinds_) {
       const SampledPages& seen = kind.row.seen;
@@ -175,10 +174,11 @@ class MemoryCurve {
                          .pages = pages * spread.part[i]});
       }
       const double mean = kind.cpu_seconds * pages * moments.mean;
-      const double variance = seen.times * seen.pages * seen.pages * kind.cpu_seconds *
-                              kind.cpu_seconds * moments.variance;
+      const double sd_of_row = kind.cpu_seconds * seen.pages * std::sqrt(moments.variance);
+      const double variance = seen.times * sd_of_row * sd_of_row;
       all.mean += mean;
       all.variance += variance;
+      if (kind.score <= 0) continue;
       for (std::size_t c = 0; c < capacities_.size(); ++c) {
         const auto capacity = static_cast<double>(capacities_[c].value());
         const double part = std::clamp((capacity - before) / pages, 0.0, 1.0);
@@ -187,39 +187,41 @@ class MemoryCurve {
       }
       before += pages;
     }
-    std::vector<double> result = SharesOfTheBest(std::move(parts));
-    for (const Sum& sum : chosen) {
-      std::normal_distribution<double> normal;
-      const double others = std::max(0.0, all.variance - sum.variance);
-      const double hit = std::max(0.0, sum.mean + std::sqrt(sum.variance) * normal(random));
-      const double missed = std::max(0.0, all.mean - sum.mean + std::sqrt(others) * normal(random));
-      result.push_back(hit + missed > 0 ? hit / (hit + missed) : 0);
+    std::vector<Share> shares = SharesOfTheBest(std::move(parts));
+    for (const Share& hit : chosen) {
+      Share& share = shares.emplace_back();
+      if (all.mean <= 0) continue;
+      share.mean = hit.mean / all.mean;
+      const double missed = 1 - share.mean;
+      share.variance = (missed * missed * hit.variance +
+                        share.mean * share.mean * (all.variance - hit.variance)) /
+                       (all.mean * all.mean);
     }
-    return result;
+    return shares;
   }
 
-  std::vector<double> SharesOfTheBest(std::vector<Part> parts) const {
-    std::ranges::sort(parts, std::greater(), &Part::worth);
+  std::vector<Share> SharesOfTheBest(std::vector<MemoryPart> parts) const {
+    std::ranges::sort(parts, std::greater(), &MemoryPart::worth);
     double all = 0;
-    for (const Part& part : parts) all += part.worth * part.pages;
-    std::vector<double> shares;
+    for (const MemoryPart& part : parts) all += part.worth * part.pages;
+    std::vector<Share> shares;
     for (const PageCount capacity : capacities_) {
       auto left = static_cast<double>(capacity.value());
       double hit = 0;
-      for (const Part& part : parts) {
+      for (const MemoryPart& part : parts) {
         const double taken = std::min(left, part.pages);
         hit += taken * part.worth;
         left -= taken;
         if (left <= 0) break;
       }
-      shares.push_back(all > 0 ? hit / all : 0);
+      shares.push_back({.mean = all > 0 ? hit / all : 0});
     }
     return shares;
   }
 
   std::span<const PageCount> capacities_;
   std::vector<MemoryKind> kinds_;  // those of the highest score first
-  std::optional<MemoryWeights> weights_;
+  MemoryWeights weights_;
   std::map<double, Spread> spreads_;  // by shape
 };
 

@@ -18,7 +18,8 @@ class MemoryTraffic {
     double accesses_per_second = 0;  // to memory, of CPU time of all targets
     std::uint64_t samples = 0;       // that tell it
     // How much longer the programs run, as a part of their CPU time, if each access takes `seconds`
-    // longer and no two overlap: at most so much.
+    // longer and no two overlap. Those that no sampler sees (prefetches; stores, by PEBS) are left
+    // out.
     double CostOf(double seconds) const { return accesses_per_second * seconds; }
   };
   // nullopt: no sampler told what a sample stands for, or no target ran while one was on.

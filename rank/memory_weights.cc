@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 namespace tmprof {
@@ -27,23 +28,33 @@ Sums SumsOf(std::span<const SampledPages> seen) {
 
 MemoryWeights::MemoryWeights(std::span<const MemoryRow> rows) {
   std::map<TargetId, std::vector<SampledPages>> by_target;
-  for (const MemoryRow& row : rows) {
+  std::vector<SampledPages>* of_target = nullptr;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const MemoryRow& row = rows[i];
+    if (i == 0 || row.target != rows[i - 1].target) of_target = &by_target[row.target];
     // Nobody could sample a target that did not run while a sampler was on.
-    if (row.looked_at && row.seen.seconds > 0) by_target[row.target].push_back(row.seen);
+    if (row.looked_at && row.seen.seconds > 0) of_target->push_back(row.seen);
   }
-  std::vector<SampledPages> of_all;
+  std::erase_if(by_target, [](const auto& each) { return each.second.empty(); });
+  Sums all;
   for (const auto& [target, seen] : by_target) {
-    if (SumsOf(seen).samples >= MemoryWorth::kFewestSamples) of_target_.try_emplace(target, seen);
-    of_all.insert(of_all.end(), seen.begin(), seen.end());
+    const Sums sums = SumsOf(seen);
+    all.samples += sums.samples;
+    all.accesses += sums.accesses;
+    if (sums.samples >= MemoryWorth::kFewestSamples) of_target_.try_emplace(target, seen);
   }
-  const Sums sums = SumsOf(of_all);
-  is_told_ = sums.samples >= MemoryWorth::kFewestSamples;
-  if (is_told_) {
-    all_.emplace(of_all);
-  } else {
+  is_told_ = all.samples >= MemoryWorth::kFewestSamples;
+  if (!is_told_) {
     // Half a sample more keeps the order of pages where none was taken.
-    const double per_access = sums.accesses > 0 ? (sums.samples + 0.5) / sums.accesses : 1;
+    const double per_access = all.accesses > 0 ? (all.samples + 0.5) / all.accesses : 1;
     all_ = MemoryWorth::InProportion(per_access);
+  } else if (by_target.size() == 1) {
+    all_ = of_target_.begin()->second;
+  } else {
+    std::vector<SampledPages> of_all;
+    for (const auto& [target, seen] : by_target)
+      of_all.insert(of_all.end(), seen.begin(), seen.end());
+    all_.emplace(of_all);
   }
 }
 
@@ -54,7 +65,9 @@ const MemoryWorth& MemoryWeights::WorthOf(TargetId target) const {
 
 MemoryWeights::Weight MemoryWeights::Of(const MemoryRow& row) const {
   const MemoryWorth::Moments moments = WorthOf(row.target).OfPages(row.seen);
-  return {.mean = moments.mean, .relative_sd = std::sqrt(moments.variance) / moments.mean};
+  return {.mean = moments.mean,
+          .relative_sd = moments.mean > 0 ? std::sqrt(moments.variance) / moments.mean
+                                          : std::numeric_limits<double>::infinity()};
 }
 
 MemoryWeights MemoryWeights::Draw(std::mt19937_64& random) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the access rates of pages are worth in accesses to memory. Only rank/ uses it.
+// Turns access rates of pages into accesses to memory. Only rank/ uses it.
 
 #pragma once
 
@@ -40,7 +40,7 @@ class MemoryWeights {
   };
   Weight Of(const MemoryRow& row) const;
 
-  // What the worths may be instead, given the samples. Precondition: are_told().
+  // Draws worths that are as likely, given the samples. Precondition: are_told().
   MemoryWeights Draw(std::mt19937_64& random) const;
 
  private:

@@ -28,6 +28,7 @@ constexpr std::array kSteps = {0.1, 0.3, 1.0, 2.0};
 constexpr std::array kShapes = {0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 32.0, 128.0};
 // The spread is no Gamma distribution: likelihoods of its shapes say half of what they seem to.
 constexpr double kTrustInShapes = 0.5;
+constexpr int kRounds = 3;
 constexpr int kNewtonSteps = 50;
 constexpr double kSettledWorth = 1e-9;
 
@@ -158,6 +159,7 @@ void MemoryWorth::FitClasses(std::span<const SampledPages> by_rate) {
     parts.push_back(parts.back());
   }
   std::vector<Counted> counted;
+  std::vector<std::size_t> class_ends;
   double samples = 0;
   double exposure = 0;
   double ends = 0;  // pages of this class and those before
@@ -180,6 +182,7 @@ void MemoryWorth::FitClasses(std::span<const SampledPages> by_rate) {
     samples += sum.samples;
     exposure += sum.exposure;
     counted.push_back(sum);
+    class_ends.push_back(i);
   }
   TMPROF_CHECK(samples > 0 && exposure > 0);
   std::vector<double> log_evidence;
@@ -201,6 +204,31 @@ void MemoryWorth::FitClasses(std::span<const SampledPages> by_rate) {
   slope_ = chosen.slope;
   for (std::size_t i = 0; i < counted.size(); ++i)
     classes_.push_back({.log_rate = counted[i].log_rate, .log_worth = chosen.log_worth[i]});
+  KeepSamplesOfClasses(by_rate, class_ends);
+}
+
+// The mean worth of a class of many rates is not the worth of its mean rate: worths are shifted
+// until the curve expects of each class what the fit does.
+void MemoryWorth::KeepSamplesOfClasses(std::span<const SampledPages> by_rate,
+                                       std::span<const std::size_t> ends) {
+  for (int round = 0; round < kRounds; ++round) {
+    std::vector<double> shifts;
+    std::size_t i = 0;
+    for (std::size_t c = 0; c < classes_.size(); ++c) {
+      double fitted = 0;
+      double expected = 0;
+      for (; i < ends[c]; ++i) {
+        const double exposure = by_rate[i].times * by_rate[i].pages * by_rate[i].seconds;
+        fitted += exposure * std::exp(classes_[c].log_worth - classes_[c].shift);
+        expected += exposure * OfRate(by_rate[i].rate);
+      }
+      shifts.push_back(fitted > 0 && expected > 0 ? std::log(fitted / expected) : 0);
+    }
+    for (std::size_t c = 0; c < classes_.size(); ++c) {
+      classes_[c].log_worth += shifts[c];
+      classes_[c].shift += shifts[c];
+    }
+  }
 }
 
 // The counts of pages are negative binomial.
@@ -243,7 +271,7 @@ MemoryWorth MemoryWorth::Draw(std::mt19937_64& random) const {
   for (std::size_t i = classes_.size(); i-- > 0;) {
     off = normal(random) / std::sqrt(choice.pivot[i]) +
           (i + 1 < classes_.size() ? choice.precision / choice.pivot[i] * off : 0);
-    drawn.classes_[i].log_worth = choice.log_worth[i] + off;
+    drawn.classes_[i].log_worth = choice.log_worth[i] + off + classes_[i].shift;
   }
   return drawn;
 }

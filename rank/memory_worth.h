@@ -46,16 +46,17 @@ class MemoryWorth {
   Moments OfPages(const SampledPages& seen) const;
   double ShapeOf(const SampledPages& seen) const { return shape_ + seen.samples; }
 
-  // What the worths may be instead, given the samples: one draw from the posterior (Laplace's
-  // approximation). It has nothing to draw from itself.
+  // Draws worths from their posterior, given the samples (Laplace's approximation). The draw has
+  // nothing to draw from itself.
   MemoryWorth Draw(std::mt19937_64& random) const;
 
  private:
   struct Class {
-    double log_rate;  // mean of its pages
-    double log_worth;
+    double log_rate;   // mean of its pages
+    double log_worth;  // at that rate
+    double shift = 0;  // to it from the mean worth of the class
   };
-  // What one choice of hyperparameters makes likely.
+  // One choice of hyperparameters makes these worths likely.
   struct Choice {
     double weight;  // its chance, up to a factor of all
     double slope;
@@ -67,6 +68,8 @@ class MemoryWorth {
   MemoryWorth() = default;
   double LogWorth(double rate) const;
   void FitClasses(std::span<const SampledPages> by_rate);
+  void KeepSamplesOfClasses(std::span<const SampledPages> by_rate,
+                            std::span<const std::size_t> ends);
   void FitSpread(std::span<const SampledPages> seen);
 
   std::vector<Class> classes_;  // ascending by rate

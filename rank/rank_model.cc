@@ -83,7 +83,12 @@ std::vector<MemoryWeights::Weight> MemoryWeightsOf(const RatedRows& rated,
   const MemoryWeights weights(rows);
   std::vector<MemoryWeights::Weight> of_rows;
   of_rows.reserve(rows.size());
-  for (const MemoryRow& row : rows) of_rows.push_back(weights.Of(row));
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    of_rows.push_back(weights.Of(rows[i]));
+    // Where each access is worth the same, a score errs as the rate does.
+    if (!weights.are_told())
+      of_rows.back().relative_sd = std::sqrt(rates[i].variance) / rates[i].mean;
+  }
   return of_rows;
 }
 

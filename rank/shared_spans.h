@@ -69,8 +69,8 @@ class SharedSpans {
 
   std::size_t spans() const { return piece_of_.size(); }
 
-  // What AddTo() added as a span, over all steps: its samples and the time in which each base page
-  // could be sampled, on the file's clock; the rate is left out.
+  // A span over all steps: its samples, and the time in which each base page could be sampled, on
+  // the file's clock. The rate is left out.
   struct Sampled {
     MemoryRow row;
     double cpu_seconds;  // of the file's clock

@@ -27,7 +27,7 @@ constexpr std::size_t kMostSteps = 32;
 // one n-th of a step, so a budget of rows leaves it the steps that its evidence can tell apart.
 constexpr std::size_t kMostRowsPerSpan = 12;
 
-// What turns accesses of a span's pages into accesses to memory; empty: nothing does.
+// Samples per access of each span. Empty: accesses stay accesses.
 class SpanWeights {
  public:
   void Add(double samples_per_access, double relative_sd) {
@@ -57,6 +57,7 @@ SpanWeights WeightsOf(const EvidenceTable& table, std::span<const std::uint32_t>
     rows.push_back(row);
     cpu_seconds.push_back(seconds);
   };
+  const RateView view(table, RankSource::kReferences);
   TargetTime time;
   for (std::size_t span = 0; span < row_of.size(); ++span) {
     const std::uint32_t row = row_of[span];
@@ -69,7 +70,7 @@ SpanWeights WeightsOf(const EvidenceTable& table, std::span<const std::uint32_t>
          .seen = {.pages = static_cast<double>(table.span_pages[row]),
                   .seconds = time.watched_seconds,
                   .samples = table.evidence[row].samples()},
-         .looked_at = table.evidence[row].looks > 0},
+         .looked_at = view.TellsOfBits(table.evidence[row])},
         time.cpu_seconds);
   }
   for (std::size_t span = 0; span < shared.spans(); ++span) {

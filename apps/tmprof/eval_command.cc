@@ -179,6 +179,8 @@ Result<ReplayOptions> ParseReplayOptions(const EvalOptions& options) {
                                                                      : options.judge);
   if (!judge) return Fail(judge.error());
   replay.judge = *judge;
+  // A file of true accesses knows nothing of those that reached memory.
+  if (!options.truth.empty() && !replay.judge) replay.judge = RankSource::kCombined;
   if (options.rank_model == Name(RankModel::kSum)) {
     const std::string memory(Name(RankSource::kMemory));
     const bool ranks = std::ranges::count(replay.ranks, RankSource::kMemory) > 0;
@@ -387,7 +389,7 @@ std::string AsText(const std::string& trace, const MemoryTraffic::Told& memory) 
   constexpr double kLatencyNs = 100;
   return fmt::format(
       "{}: {} accesses in a second of CPU time reach memory ({} samples); if each took {:.0f} ns "
-      "longer, that would cost at most {} more time\n",
+      "longer and none overlapped, that would cost {} more time\n",
       Printable(trace),
       Grouped(static_cast<std::uint64_t>(std::llround(memory.accesses_per_second))),
       Grouped(memory.samples), kLatencyNs, Percent(memory.CostOf(kLatencyNs * 1e-9)));
@@ -466,7 +468,6 @@ Result<int> EvaluateFile(const std::string& path, const EvaluationScope& scope,
   Result<ReplayOutcome> outcome = Replay(open, options);
   if (!outcome) return Fail(OfTrace(path, std::move(outcome.error())));
   TraceHitRates told{.trace = path, .judge = outcome->judge, .at_ratio = {}, .truly = {}};
-  // A file of true accesses knows nothing of those that reached memory.
   const bool can_check = !scope.truth || outcome->judge != RankSource::kMemory;
   if (can_check && CanTellHitRates(options.ranker, outcome->judge)) {
     std::vector<PageCount> capacities;

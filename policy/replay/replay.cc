@@ -486,9 +486,9 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) 
                                " pages is more than the " +
                                std::to_string(kLargestFootprint.value()) + " that can be placed"));
     }
-    const RankSource best = scan.known.BestForPlacement(options.ranker.model);
-    if (options.ranks.empty()) options.ranks.push_back(best);
-    const RankSource judge = options.judge.value_or(best);
+    const RankModel model = options.ranker.model;
+    if (options.ranks.empty()) options.ranks.push_back(scan.known.BestToPlaceBy(model));
+    const RankSource judge = options.judge.value_or(scan.known.BestToJudgePlacement(model));
     for (const RankSource source : options.ranks) {
       if (auto known =
               scan.known.Require(source, fmt::format("rank by {}", Name(source)), "the trace");

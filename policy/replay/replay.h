@@ -32,12 +32,13 @@ Result<RatioOf> ParseRatioOf(std::string_view text);
 
 struct ReplayOptions {
   std::vector<const PolicyEntry*> policies;
-  // What a policy goes by; empty: the best that the trace has (KnownEvidence::BestForPlacement).
+  // A policy goes by these; empty: by the best that the trace has (KnownEvidence::BestToPlaceBy).
   std::vector<RankSource> ranks;
   std::vector<Ratio> ratios;  // capacities
   RatioOf ratio_of = RatioOf::kFootprint;
-  std::vector<PageCount> sizes;     // capacities; if there are some, there are no ratios
-  std::optional<RankSource> judge;  // decides what a hit is worth; nullopt: likewise
+  std::vector<PageCount> sizes;  // capacities; if there are some, there are no ratios
+  std::optional<RankSource>
+      judge;  // decides what a hit is worth; nullopt: the best that the trace has
   Ranker::Options ranker = Ranker::DefaultOptions(RankModel::kRate);  // of ranks and judge
 };
 

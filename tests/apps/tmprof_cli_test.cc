@@ -801,10 +801,14 @@ TEST(Eval, GoesByAccessesToMemoryWhereMissesWereSampled) {
 
 TEST(Eval, RefusesToCheckHitRatesOfMemoryByATruthOfAccesses) {
   const TemporaryFolder folder;
-  const Outcome outcome =
-      Tmprof({"eval", TraceWithMisses(folder), "--truth", WriteGoldenTruth(folder)});
+  const std::string trace = TraceWithMisses(folder);
+  const std::string truth = WriteGoldenTruth(folder);
+  const Outcome outcome = Tmprof({"eval", trace, "--truth", truth, "--judge", "memory"});
   EXPECT_EQ(outcome.status, 2);
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("memory"), HasSubstr("--judge accesses")));
+  const Outcome of_accesses = Tmprof({"eval", trace, "--truth", truth});
+  EXPECT_EQ(of_accesses.status, 0) << of_accesses.err;
+  EXPECT_THAT(of_accesses.out, HasSubstr("judged by combined"));
 }
 
 TEST(Eval, RefusesToRankByMemoryWithoutRates) {

@@ -615,7 +615,7 @@ TEST(Replay, GoesByTheBestEvidenceOfTheTraceUnlessToldOtherwise) {
   const OpenTrace bits =
       Opener({Epoch(0, {{.vpn = 1, .references = 3}}), Epoch(1, {{.vpn = 2, .references = 3}})});
   for (const auto& [trace, best] :
-       {std::pair(exact, RankSource::kTruth), {bits, RankSource::kReferences}}) {
+       {std::pair(exact, RankSource::kMisses), {bits, RankSource::kReferences}}) {
     ReplayOptions options = Sum({Named("oracle")}, {{1, 2}});
     options.ranks.clear();
     options.judge.reset();

@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tmprof {
@@ -117,23 +118,38 @@ TEST(KnownEvidence, GoesByTheBestThatTheEpochsHave) {
   EXPECT_EQ(BestOf({all, bits}), RankSource::kCombined) << "an epoch has no exact accesses";
 }
 
-RankSource BestForPlacementOf(const EpochProfile& epoch, RankModel model = RankModel::kRate) {
+// To rank by, and to judge by.
+std::pair<RankSource, RankSource> BestForPlacementOf(const EpochProfile& epoch,
+                                                     RankModel model = RankModel::kRate) {
   KnownEvidence known;
   known.Look(epoch);
-  return known.BestForPlacement(model);
+  return {known.BestToPlaceBy(model), known.BestToJudgePlacement(model)};
 }
 
+std::pair<RankSource, RankSource> Both(RankSource source) { return {source, source}; }
+
 TEST(KnownEvidence, PlacementGoesByMemoryWhereEnoughOfItsAccessesWereSampled) {
-  EXPECT_EQ(BestForPlacementOf(EpochSampled(SampleSubject::kMemory, 1, 30)), RankSource::kMemory);
-  EXPECT_EQ(BestForPlacementOf(EpochSampled(SampleSubject::kMemory, 1, 29)), RankSource::kCombined);
-  EXPECT_EQ(BestForPlacementOf(EpochSampled(SampleSubject::kTime, 1, 30)), RankSource::kCombined);
-  EXPECT_EQ(BestForPlacementOf(EpochSampled(SampleSubject::kMemory, 0, 30)), RankSource::kSamples);
+  EXPECT_EQ(BestForPlacementOf(EpochSampled(SampleSubject::kMemory, 1, 30)),
+            Both(RankSource::kMemory));
+  EXPECT_EQ(BestForPlacementOf(EpochSampled(SampleSubject::kMemory, 1, 29)),
+            Both(RankSource::kCombined));
+  EXPECT_EQ(BestForPlacementOf(EpochSampled(SampleSubject::kTime, 1, 30)),
+            Both(RankSource::kCombined));
+  EXPECT_EQ(BestForPlacementOf(EpochSampled(SampleSubject::kMemory, 0, 30)),
+            Both(RankSource::kSamples));
   EXPECT_EQ(BestForPlacementOf(EpochSampled(SampleSubject::kMemory, 1, 30), RankModel::kSum),
-            RankSource::kCombined);
-  EXPECT_EQ(BestForPlacementOf(EpochOf(3, 30, AccessCounts{.loads = 7})), RankSource::kTruth);
+            Both(RankSource::kCombined));
+  EXPECT_EQ(BestForPlacementOf(EpochOf(3, 30, AccessCounts{.loads = 7})),
+            Both(RankSource::kMemory));
+  EXPECT_EQ(BestForPlacementOf(EpochOf(3, 0, AccessCounts{.loads = 7})), Both(RankSource::kTruth));
+  EpochProfile joined = EpochSampled(SampleSubject::kMemory, 1, 30);
+  joined.pages = EpochOf(3, 30, AccessCounts{.loads = 7, .llc_misses = 2}).pages;
+  EXPECT_EQ(BestForPlacementOf(joined), std::pair(RankSource::kMemory, RankSource::kMisses));
+  EXPECT_EQ(BestForPlacementOf(EpochOf(0, 0, AccessCounts{.loads = 7, .llc_misses = 2})),
+            Both(RankSource::kMisses));
   EpochProfile off = EpochSampled(SampleSubject::kMemory, 1, 30);
   off.sources.front().state = SourceState::kGated;
-  EXPECT_EQ(BestForPlacementOf(off), RankSource::kCombined) << "who sampled these?";
+  EXPECT_EQ(BestForPlacementOf(off), Both(RankSource::kCombined)) << "who sampled these?";
   EXPECT_THAT(RefusalOfMemory(off), HasSubstr("no sampler was on"));
 }
 

@@ -71,8 +71,10 @@ std::vector<EpochProfile> Record(const Program& program, int samples, std::uint3
     EpochProfile epoch = simulation::ToEpoch(
         simulation::Observe(program.rates, scenario, seed * 100 + static_cast<unsigned>(e)), e);
     epoch.targets = {{.id = TargetId(0), .cpu_time = std::chrono::milliseconds(100)}};
-    epoch.sources.push_back(
-        {.name = "ibs", .role = SourceRole::kSamples, .state = SourceState::kActive});
+    epoch.sources.push_back({.name = "ibs",
+                             .role = SourceRole::kSamples,
+                             .state = SourceState::kActive,
+                             .samples_of = SampleSubject::kMemory});
     for (int i = 0; i < samples / kEpochs; ++i) ++epoch.pages.load_samples[page(random)];
     epochs.push_back(std::move(epoch));
   }

@@ -47,6 +47,15 @@ TEST(MemoryTraffic, IsOfTheTimeInWhichTheSamplerWasOn) {
   EXPECT_EQ(traffic.Tell()->samples, 40u);
 }
 
+TEST(MemoryTraffic, LostSamplesOfASamplerOfOperationsAreMostlyOfOthers) {
+  MemoryTraffic traffic;
+  SourceStatus sampler = Sampler(10, 1'000);
+  sampler.details = {{"served_by_cache", 980}, {"no_address", 10}, {"throttled", 7}};
+  sampler.lost = 500;
+  traffic.Look(Sampled(sampler));
+  EXPECT_DOUBLE_EQ(traffic.Tell()->accesses_per_second, 15'000 / 0.75);
+}
+
 TEST(MemoryTraffic, BoundsWhatSlowerMemoryCosts) {
   const MemoryTraffic::Told told{.accesses_per_second = 2'000'000, .samples = 1};
   EXPECT_DOUBLE_EQ(told.CostOf(100e-9), 0.2);

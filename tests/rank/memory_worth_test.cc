@@ -100,6 +100,43 @@ TEST(MemoryWorth, ThreeHundredSamplesRankNearlyAsWellAsTheTruth) {
   EXPECT_GT(served, 0.85 * best);
 }
 
+TEST(MemoryWorth, ExpectsAsManySamplesAsThereAre) {
+  // Few pages have most samples: a class of them has many rates.
+  std::vector<double> rates;
+  for (std::size_t i = 1; i <= kPages; ++i) rates.push_back(1e4 / static_cast<double>(i));
+  const std::vector<SampledPages> seen = Sample(rates, rates, 2'000, 1);
+  const MemoryWorth worth(seen);
+  double expected = 0;
+  for (const double rate : rates) expected += worth.OfRate(rate);
+  EXPECT_NEAR(expected, 2'000, 60);
+}
+
+TEST(MemoryWorth, DrawsScatterAboutTheFit) {
+  const std::vector<double> rates = Rates();
+  const MemoryWorth worth(Sample(rates, rates, 1'000, 1));
+  std::mt19937_64 random(3);
+  double sum = 0;
+  double squares = 0;
+  constexpr int kDraws = 400;
+  for (int i = 0; i < kDraws; ++i) {
+    const double off = std::log(worth.Draw(random).OfRate(5'000) / worth.OfRate(5'000));
+    sum += off;
+    squares += off * off;
+  }
+  const double sd = std::sqrt(squares / kDraws);
+  EXPECT_NEAR(sum / kDraws, 0, 0.05);
+  // Some 500 samples are of the pages about that rate; neighbours tell of it, too.
+  EXPECT_GT(sd, 0.02);
+  EXPECT_LT(sd, 0.2);
+}
+
+TEST(MemoryWorth, KnowsOnePage) {
+  const std::vector<SampledPages> seen = {{.rate = 7, .pages = 1, .seconds = 2, .samples = 100}};
+  EXPECT_NEAR(MemoryWorth(seen).OfRate(7), 50, 1);
+  std::mt19937_64 random(3);
+  EXPECT_NEAR(MemoryWorth(seen).Draw(random).OfRate(7), 50, 25);
+}
+
 TEST(MemoryWorth, APageOfItsOwnKindIsKnownByItsOwnSamples) {
   // One page in eight misses, and rates do not tell which.
   const std::vector<double> rates(kPages, 100.0);
@@ -141,8 +178,10 @@ TEST(MemoryWorth, LargeSpansCountByTheirPages) {
 
 EpochProfile Sampled(std::uint64_t index, const std::vector<PageRecord>& records) {
   EpochProfile epoch = Epoch(index, records);
-  epoch.sources.push_back(
-      {.name = "ibs", .role = SourceRole::kSamples, .state = SourceState::kActive});
+  epoch.sources.push_back({.name = "ibs",
+                           .role = SourceRole::kSamples,
+                           .state = SourceState::kActive,
+                           .samples_of = SampleSubject::kMemory});
   return epoch;
 }
 
@@ -285,6 +324,24 @@ TEST(RankByMemory, OfAWholeTraceAddsUpOverItsEpochs) {
   }
   for (std::size_t row = 0; row < by_step.size(); ++row)
     EXPECT_NEAR(by_step[row], memory[row], 0.01 * memory[row]);
+}
+
+TEST(RankByMemory, PagesOfATargetThatRestsAreNotChosen) {
+  std::vector<PageRecord> records = FastAndSlow(0, 0, 2);
+  for (const PageRecord& record : FastAndSlow(1, 0, 2)) records.push_back(record);
+  EpochProfile epoch = Sampled(0, records);
+  epoch.targets = {{.id = TargetId(0), .cpu_time = std::chrono::seconds(1)},
+                   {.id = TargetId(1), .cpu_time = std::chrono::seconds(1)}};
+  HitRateTeller teller(Ranker::DefaultOptions(RankModel::kRate), RankSource::kMemory,
+                       std::vector<PageCount>{PageCount(256)});
+  teller.Absorb(epoch);
+  EXPECT_NEAR(teller.Tell()[0].attainable->value, 1, 0.01);
+  EpochProfile rests = Sampled(1, FastAndSlow(0, 0, 2));
+  rests.targets = epoch.targets;
+  rests.targets[1].cpu_time = std::chrono::seconds(0);
+  teller.Absorb(rests);
+  EXPECT_LT(teller.Tell()[0].attainable->value, 0.8);
+  EXPECT_NEAR(teller.Tell()[0].oracle->value, 1, 0.01);
 }
 
 TEST(RankByMemory, HitRatesAreNotToldByFewSamples) {
