@@ -237,12 +237,9 @@ class Curve {
 
 std::vector<HitRates> HitRatesOf(const RatedRows& rated, std::span<const PageCount> capacities) {
   std::vector<HitRates> result(capacities.size());
-  PageCount pages;
+  const PageCount pages = rated.pages();
   std::vector<PageKey> keys;
-  for (const RatedRow& row : rated.rows) {
-    pages += PageCount(row.pages);
-    keys.push_back(row.key);
-  }
+  for (const RatedRow& row : rated.rows) keys.push_back(row.key);
   for (std::size_t i = 0; i < capacities.size(); ++i) {
     result[i] = {.capacity = capacities[i], .pages = pages};
   }

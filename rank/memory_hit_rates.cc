@@ -229,8 +229,7 @@ class MemoryCurve {
 
 std::vector<HitRates> MemoryHitRatesOf(const RatedRows& rated, std::span<const MemoryRow> rows,
                                        std::span<const PageCount> capacities) {
-  PageCount pages;
-  for (const RatedRow& row : rated.rows) pages += PageCount(row.pages);
+  const PageCount pages = rated.pages();
   std::vector<HitRates> result;
   for (const PageCount capacity : capacities)
     result.push_back({.capacity = capacity, .pages = pages});

@@ -517,6 +517,11 @@ Ranker::PageScores Ranker::ScoreByPage(RankSource source) const {
   return by_page;
 }
 
+PageCount Ranker::PagesOfHitRates(RankSource source) const {
+  if (!IsEstimated(options_.model, source)) return PageCount(0);
+  return Rate(evidence_.WholeSpans(), source).pages();
+}
+
 std::vector<HitRates> Ranker::HitRatesAt(RankSource source,
                                          std::span<const PageCount> capacities) const {
   if (!IsEstimated(options_.model, source)) return {};

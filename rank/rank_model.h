@@ -142,6 +142,8 @@ class Ranker {
   };
   PageScores ScoreByPage(RankSource source) const;
 
+  // The pages that HitRatesAt() speaks for.
+  PageCount PagesOfHitRates(RankSource source) const;
   // The hit rates that the evidence so far tells, one for each capacity, without history
   // (judged_history.h). Empty where there is no rate model: kSum, and exact sources.
   std::vector<HitRates> HitRatesAt(RankSource source, std::span<const PageCount> capacities) const;

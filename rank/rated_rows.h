@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/page_key.h"
+#include "base/units.h"
 #include "rank/rate_fit.h"
 
 namespace tmprof {
@@ -40,6 +41,12 @@ struct RatedRow {
 struct RatedRows {
   std::vector<RatedRow> rows;  // ascending by key
   std::vector<RateKind> kinds;
+
+  PageCount pages() const {
+    PageCount sum;
+    for (const RatedRow& each : rows) sum += PageCount(each.pages);
+    return sum;
+  }
 };
 
 }  // namespace tmprof

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -12,71 +11,13 @@
 
 #include "report/canvas.h"
 #include "report/format.h"
-#include "report/page_spans.h"
+#include "report/hottest_pages.h"
 
 namespace tmprof {
 namespace {
 
 constexpr std::size_t kPlotPoints = 201;
 constexpr double kSmallestShare = 1e-5;
-
-// Lorenz curve from the hottest end: the score held by the hottest `pages`, as a share of the
-// total. `shares` ascend.
-std::vector<double> HeldBy(std::span<const double> shares, const std::vector<std::size_t>& order,
-                           const std::vector<double>& score, const std::vector<double>& pages,
-                           double footprint, double total) {
-  std::vector<double> held;
-  double pages_before = 0;
-  double score_before = 0;
-  auto at = order.begin();
-  for (const double share : shares) {
-    const double wanted = share * footprint;
-    while (at != order.end() && pages_before + pages[*at] <= wanted) {
-      pages_before += pages[*at];
-      score_before += score[*at];
-      ++at;
-    }
-    const double part = at == order.end() ? 0 : score[*at] * (wanted - pages_before) / pages[*at];
-    held.push_back(std::min(1.0, (score_before + part) / total));
-  }
-  return held;
-}
-
-// Spans of pages that were accessed, each page once.
-class AccessedPages {
- public:
-  explicit AccessedPages(const WholeTrace& whole)
-      : table_(whole.ranker.table()), all_(table_, whole.ranker.shared_pages()) {
-    std::vector<std::size_t> rows;
-    for (std::size_t row = 0; row < table_.size(); ++row) {
-      if (Accessed(table_.evidence[row])) rows.push_back(row);
-    }
-    all_.ForEach(rows, [this](std::size_t span) {
-      spans_.push_back(span);
-      pages_.push_back(static_cast<double>(all_.PagesOf(table_, span).value()));
-    });
-  }
-
-  const std::vector<double>& pages() const { return pages_; }
-
-  // Turns scores by row into scores by span.
-  Scores Sum(const Scores& by_row) const {
-    Scores sums;
-    sums.reserve(spans_.size());
-    for (const std::size_t span : spans_) {
-      double& sum = sums.emplace_back(0.0);
-      all_.ForEachRow(table_, span,
-                      [&](std::size_t row, double part, Vpn) { sum += part * by_row[row]; });
-    }
-    return sums;
-  }
-
- private:
-  const EvidenceTable& table_;
-  PageSpans all_;
-  std::vector<std::size_t> spans_;
-  std::vector<double> pages_;  // of each span
-};
 
 std::vector<double> PlotShares(double footprint) {
   const double smallest = std::clamp(1 / footprint, kSmallestShare, 0.01);
@@ -129,31 +70,26 @@ Result<Cdf> MakeCdf(const Trace& trace, const CdfOptions& options) {
   Cdf cdf{.totals = whole->totals, .options = options};
   cdf.options.by = *by;
 
-  const AccessedPages accessed(*whole);
-  const std::vector<double>& pages = accessed.pages();
-  for (const double of_span : pages)
-    cdf.footprint += PageCount(static_cast<std::uint64_t>(of_span));
-  if (pages.empty()) return cdf;
+  const DistinctPages accessed(*whole, Accessed);
+  cdf.footprint = accessed.size();
+  if (cdf.footprint == PageCount(0)) return cdf;
   const auto footprint = static_cast<double>(cdf.footprint.value());
   cdf.plot_shares = PlotShares(footprint);
+  const auto pages_at = [footprint](std::span<const double> shares) {
+    std::vector<double> pages;
+    for (const double share : shares) pages.push_back(share * footprint);
+    return pages;
+  };
 
   std::vector<RankSource> sources = {RankSource::kReferences, RankSource::kSamples,
                                      RankSource::kCombined};
   if (IsExact(*by)) sources = {*by};
   for (const RankSource source : sources) {
-    const Scores scores = accessed.Sum(whole->ranker.Score(source));
-    std::vector<std::size_t> order(pages.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
-      const double heat_a = scores[a] / pages[a];
-      const double heat_b = scores[b] / pages[b];
-      return heat_a != heat_b ? heat_a > heat_b : a < b;
-    });
-    Cdf::Curve curve{.by = source};
-    for (const std::size_t i : order) curve.total_score += scores[i];
+    const HottestPages hottest(accessed, whole->ranker.Score(source));
+    Cdf::Curve curve{.by = source, .total_score = hottest.total_score()};
     if (curve.total_score > 0) {
-      curve.at_shares = HeldBy(Cdf::kShares, order, scores, pages, footprint, curve.total_score);
-      curve.plot = HeldBy(cdf.plot_shares, order, scores, pages, footprint, curve.total_score);
+      curve.at_shares = hottest.SharesHeldBy(pages_at(Cdf::kShares));
+      curve.plot = hottest.SharesHeldBy(pages_at(cdf.plot_shares));
     }
     cdf.curves.push_back(std::move(curve));
   }

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "report/capacity_curve.h"
 #include "report/cdf.h"
 #include "report/coverage.h"
 #include "report/heatmap.h"
@@ -170,6 +171,22 @@ Result<Rendered> RenderCdf(const Trace& trace, const ViewOptions& options, Forma
   return rendered;
 }
 
+Result<Rendered> RenderCapacityCurve(const Trace& trace, const ViewOptions& options, Format format,
+                                     bool with_png) {
+  const Result<CapacityCurve> curve =
+      MakeCapacityCurve(trace, {.by = options.by, .epochs = options.epochs});
+  if (!curve) return Fail(curve.error());
+  if (auto chosen = RequireChosen(curve->totals, options); !chosen) return Fail(chosen.error());
+  Rendered rendered{.png = std::nullopt, .end = curve->totals.end};
+  rendered.output = Spell(*curve, format, CapacityCurveText, CapacityCurveJson, CapacityCurveCsv);
+  if (with_png) {
+    Result<std::string> png = CapacityCurvePng(*curve);
+    if (!png) return Fail(std::move(png.error()));
+    rendered.png = std::move(*png);
+  }
+  return rendered;
+}
+
 Result<Rendered> RenderWorkingSet(const Trace& trace, const ViewOptions& options, Format format,
                                   bool with_png) {
   const Result<WorkingSet> set = MakeWorkingSet(
@@ -268,6 +285,7 @@ constexpr std::string_view kHotReads[] = {"by",     "rank-model", "limit",  "pid
 constexpr std::string_view kHeatmapReads[] = {"by",    "rank-model", "pid", "addresses",
                                               "style", "epochs",     "raw"};
 constexpr std::string_view kCdfReads[] = {"by", "rank-model", "epochs"};
+constexpr std::string_view kCurveReads[] = {"by", "epochs"};
 constexpr std::string_view kWorkingSetReads[] = {"by", "rates", "pid", "epochs"};
 constexpr std::string_view kNodesReads[] = {"by", "rank-model", "pid", "epochs"};
 constexpr std::string_view kMovesReads[] = {"ping-pong", "epochs"};
@@ -300,6 +318,12 @@ constexpr std::array kViews = {
          .reads = kCdfReads,
          .has_png = true,
          .render = RenderCdf},
+    View{.name = "curve",
+         .description = "hit rate of tier 1 by its capacity: how much fast memory is enough",
+         .reads = kCurveReads,
+         .has_png = true,
+         .by_memory = true,
+         .render = RenderCapacityCurve},
     View{.name = "wss",
          .description = "working set: memory in use over time, and memory idle for how long",
          .reads = kWorkingSetReads,
@@ -366,6 +390,14 @@ Status RequirePicture(const View& view) {
 
 namespace {
 
+// Refuses accesses to memory to a view that tells nothing of them.
+Status RequireOf(const View& view, std::optional<RankSource> by) {
+  if (by != RankSource::kMemory || view.by_memory) return {};
+  return Fail(BadInput("choose evidence", std::string(Name(*by)),
+                       fmt::format("the {} view does not go by it", view.name),
+                       "these do: " + NamesOfViews(std::mem_fn(&View::by_memory))));
+}
+
 Error OfAnotherFile(const View& view, std::string_view file) {
   const std::string_view its_own = view.render != nullptr          ? "a trace"
                                    : view.render_ledger != nullptr ? "a ledger"
@@ -386,6 +418,7 @@ Result<Rendered> RenderView(std::string_view name, const Trace& trace, const Vie
   if (with_png) {
     if (Status picture = RequirePicture(**view); !picture) return Fail(picture.error());
   }
+  if (Status known = RequireOf(**view, options.by); !known) return Fail(known.error());
   return (*view)->render(trace, options, format, with_png);
 }
 

@@ -65,6 +65,7 @@ struct View {
   std::string_view description;             // one line
   std::span<const std::string_view> reads;  // of kViewOptions
   bool has_png = false;
+  bool by_memory = false;  // it goes by accesses to memory, if asked to or where that is best
   // Of what it is: a trace, a ledger, an object profile; one of these, or the first and the last.
   Result<Rendered> (*render)(const Trace& trace, const ViewOptions& options, Format format,
                              bool with_png) = nullptr;

@@ -240,6 +240,20 @@ Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRang
   return whole;
 }
 
+Status RequireAccesses(const WholeTrace& whole, RankSource by, std::string attempted) {
+  const auto has = [&whole](auto what) {
+    return std::ranges::any_of(whole.ranker.table().evidence, what);
+  };
+  const bool samples_alone = by == RankSource::kCombined &&
+                             !has([](const Evidence& of) { return of.looks > 0; }) &&
+                             has([](const Evidence& of) { return of.samples() > 0; });
+  if (by != RankSource::kSamples && !samples_alone) return {};
+  return Fail(BadInput(std::move(attempted), whole.totals.trace,
+                       "how many accesses a sample stands for is unknown without accessed bits",
+                       "go by accessed bits: --by references or combined, of a trace with some; "
+                       "'tmprof doctor' tells which sources can record them"));
+}
+
 std::vector<std::string> Caveats(const TraceTotals& totals, RankSource source) {
   std::vector<std::string> caveats;
   if (totals.end.finished == false) {

@@ -98,6 +98,9 @@ bool Accessed(const Evidence& evidence);
 
 Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRange epochs);
 
+// Refuses to tell accesses from samples alone: how many accesses one stands for is unknown.
+Status RequireAccesses(const WholeTrace& whole, RankSource by, std::string attempted);
+
 // What a reader of a ranking by `source` must know: blind spots of the samplers that fed it, and
 // what cut the trace short.
 std::vector<std::string> Caveats(const TraceTotals& totals, RankSource source);

@@ -590,19 +590,6 @@ std::map<TargetId, double> TellExactIdle(const WholeTrace& whole, LastSeen& seen
   return visited_of;
 }
 
-// Refuses to tell accesses from samples: how many accesses one stands for is unknown.
-Status RequireAccesses(const EvidenceTable& table, RankSource by, const std::string& trace) {
-  const auto has = [&](auto what) { return std::ranges::any_of(table.evidence, what); };
-  const bool samples_alone = by == RankSource::kCombined &&
-                             !has([](const Evidence& of) { return of.looks > 0; }) &&
-                             has([](const Evidence& of) { return of.samples() > 0; });
-  if (by != RankSource::kSamples && !samples_alone) return {};
-  return Fail(BadInput("tell working sets by samples", trace,
-                       "how many accesses a sample stands for is unknown without accessed bits",
-                       "go by accessed bits: --by references or combined, of a trace with some; "
-                       "'tmprof doctor' tells which sources can record them"));
-}
-
 }  // namespace
 
 Result<WorkingSet> MakeWorkingSet(const Trace& trace, const WorkingSetOptions& options) {
@@ -610,7 +597,7 @@ Result<WorkingSet> MakeWorkingSet(const Trace& trace, const WorkingSetOptions& o
   if (!whole) return Fail(whole.error());
   const auto by = whole->known.Choose(options.by, "tell working sets by misses", trace.name);
   if (!by) return Fail(by.error());
-  if (Status known = RequireAccesses(whole->ranker.table(), *by, trace.name); !known) {
+  if (Status known = RequireAccesses(*whole, *by, "tell working sets by samples"); !known) {
     return Fail(known.error());
   }
   WorkingSet set{.totals = whole->totals, .options = options, .is_exact = IsExact(*by)};

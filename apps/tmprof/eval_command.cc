@@ -22,6 +22,7 @@
 #include "policy/replay/told_hit_rates.h"
 #include "report/accuracy.h"
 #include "report/format.h"
+#include "report/hit_rate_text.h"
 #include "report/trace.h"
 
 namespace tmprof {
@@ -214,12 +215,6 @@ std::string HalfLife(const Ranker::Options& ranker) {
   return "none";
 }
 
-Json AsJson(const std::optional<HitRate>& rate) {
-  if (!rate) return nullptr;
-  return {
-      {"value", rate->value}, {"low", rate->low}, {"high", rate->high}, {"told", rate->is_told()}};
-}
-
 std::size_t CapacitiesOf(const ReplayOptions& options) {
   return options.sizes.empty() ? options.ratios.size() : options.sizes.size();
 }
@@ -246,7 +241,8 @@ Json AsJson(const TraceHitRates& told, const std::vector<Ratio>& ratios) {
                 {"capacity_pages", rates.capacity.value()},
                 {"capacity_bytes", BytesOf(rates.capacity)},
                 {"pages", rates.pages.value()}};
-    for (const NamedHitRate& named : kNamedHitRates) row[named.key] = AsJson(rates.*named.rate);
+    for (const NamedHitRate& named : kNamedHitRates)
+      row[named.key] = HitRateJson(rates.*named.rate);
     if (!told.truly.empty()) {
       Json& truly = row["truth"];
       for (const NamedTruth& named : kNamedTruths)
@@ -340,13 +336,6 @@ std::string AsCsv(const Evaluation& evaluation, const ReplayOptions& options) {
     text += CsvLine(cells);
   }
   return text;
-}
-
-// "68.2 % [60.1, 76.3]", with a question mark where too little was seen to tell.
-std::string WithInterval(const std::optional<HitRate>& rate) {
-  if (!rate) return "-";
-  return fmt::format("{} [{:.1f}, {:.1f}]", rate->is_told() ? Percent(rate->value) : "?",
-                     100 * rate->low, 100 * rate->high);
 }
 
 // A row per kind of hit rate, a column per capacity.

@@ -325,11 +325,12 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
                    of_views("by",
                             "Evidence that decides what is hot, else the best that the trace has: "
                             "truth where accesses were counted, combined where accessed bits and "
-                            "samples were; of objects: "
+                            "samples were; memory, accesses to memory, of the curve view alone, "
+                            "which goes by them where misses were sampled; of objects: "
                             "site, which sums up what was allocated by the same calls, else "
                             "type, which does for one C++ type or function, or object"))
-      ->check(CLI::IsMember(
-          {"references", "samples", "combined", "truth", "misses", "site", "type", "object"}));
+      ->check(CLI::IsMember({"references", "samples", "combined", "memory", "truth", "misses",
+                             "site", "type", "object"}));
   command
       ->add_option("--group", options->group,
                    of_views("group", "Sum up by what holds the pages: which of these is hot"))
@@ -405,6 +406,7 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
       "  tmprof report --view hot --limit 50\n"
       "  tmprof report --view hot --group file\n"
       "  tmprof report server.data --view heatmap --by references --png heat.png\n"
+      "  tmprof report server.data --view curve --png curve.png\n"
       "  tmprof report server.data --view wss --rates 1,100 --png wss.png\n"
       "  tmprof report tmprof.ledger --view moves\n"
       "  tmprof report server.data --view objects --by object\n"

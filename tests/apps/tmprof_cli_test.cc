@@ -432,11 +432,30 @@ TEST(Report, EpochsBeforeTheDamageAreReportedWithAWarningAndAStatusOfItsOwn) {
 }
 
 TEST(Report, EveryViewHasJson) {
-  for (const std::string view : {"summary", "hot", "coverage", "heatmap", "cdf", "wss"}) {
+  for (const std::string view : {"summary", "hot", "coverage", "heatmap", "cdf", "curve", "wss"}) {
     const Outcome outcome = Tmprof({"report", GoldenTrace(), "--view", view, "--format", "json"});
     EXPECT_EQ(outcome.status, 0) << view << outcome.err;
     EXPECT_TRUE(Json::accept(outcome.out)) << view;
   }
+}
+
+TEST(Report, TheCurveTellsHowMuchFastMemoryIsEnough) {
+  const TemporaryFolder folder;
+  const std::string trace = ExactTrace(folder);
+  const std::string png = folder.File("curve.png");
+  const Outcome text = Tmprof({"report", trace, "--view", "curve", "--png", png});
+  EXPECT_EQ(text.status, 0) << text.err;
+  // All of the 64 pages are equally hot.
+  EXPECT_THAT(text.out,
+              HasSubstr("The best placement needs 128 KiB of fast memory to serve 50 % of "
+                        "the accesses, "));
+  EXPECT_THAT(ReadFile(png), StartsWith("\x89PNG"));
+  const Outcome json = Tmprof({"report", trace, "--view", "curve", "--format", "json"});
+  EXPECT_EQ(Json::parse(json.out)["points"].back()["best"]["value"], 1.0);
+  const Outcome memory = Tmprof({"report", trace, "--view", "curve", "--by", "memory"});
+  EXPECT_EQ(memory.status, 2);
+  EXPECT_THAT(memory.err, HasSubstr("no accessed bit was read"));
+  EXPECT_THAT(memory.out, IsEmpty());
 }
 
 TEST(Report, MovesOfALedgerHaveEveryFormat) {
@@ -492,6 +511,7 @@ TEST(Report, AnOptionThatTheViewDoesNotReadIsRefusedByName) {
       {"cdf", "--ping-pong", "3"},
       {"cdf", "--pid", "1"},
       {"hot", "--rates", "10"},
+      {"curve", "--rank-model", "sum"},
       {"cdf", "--limit", "20"},  // though it is the default
   };
   for (const std::vector<std::string>& option : unread) {
@@ -549,7 +569,7 @@ TEST(Convert, AnOutputInPlaceOfTheTraceIsRefused) {
 TEST(EmptyTrace, IsReportedInEveryView) {
   const TemporaryFolder folder;
   const std::string trace = EmptyTrace(folder);
-  for (const std::string view : {"summary", "hot", "coverage", "heatmap", "cdf", "wss"}) {
+  for (const std::string view : {"summary", "hot", "coverage", "heatmap", "cdf", "curve", "wss"}) {
     const Outcome outcome = Tmprof({"report", trace, "--view", view, "--format", "json"});
     EXPECT_EQ(outcome.status, 0) << view << outcome.err;
     EXPECT_EQ(Json::parse(outcome.out)["view"], view);

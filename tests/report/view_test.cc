@@ -52,8 +52,9 @@ TEST_P(EveryView, SpeaksEveryFormatWhateverTheTraceHolds) {
     for (const RankModel model : {RankModel::kSum, RankModel::kRate}) {
       for (const RankSource by : {RankSource::kReferences, RankSource::kSamples,
                                   RankSource::kCombined, RankSource::kTruth}) {
-        // Working sets are refused by samples.
-        if (GetParam().name == "wss" && by == RankSource::kSamples) continue;
+        // They refuse to tell accesses from samples.
+        const bool of_accesses = GetParam().name == "wss" || GetParam().name == "curve";
+        if (of_accesses && by == RankSource::kSamples) continue;
         const ViewOptions options{.model = model, .by = by};
         const auto text = RenderView(GetParam().name, trace, options, Format::kText);
         ASSERT_TRUE(text.has_value());
@@ -184,8 +185,19 @@ TEST(ViewTest, RefusesAPageOfWhichNothingIsKnown) {
   EXPECT_TRUE(RenderView("objects", OnePage(), {.page = Vpn(5)}, Format::kText).has_value());
 }
 
+TEST(ViewTest, RefusesAccessesToMemoryToViewsThatDoNotGoByThem) {
+  for (const std::string_view name : {"hot", "heatmap", "cdf", "wss", "nodes"}) {
+    const auto rendered = RenderView(name, OnePage(), {.by = RankSource::kMemory}, Format::kText);
+    ASSERT_FALSE(rendered.has_value()) << name;
+    EXPECT_EQ(rendered.error().ExitStatus(), 2);
+    EXPECT_THAT(rendered.error().Message(), testing::HasSubstr("these do: curve")) << name;
+  }
+  const auto rendered = RenderView("curve", OnePage(), {.by = RankSource::kMemory}, Format::kText);
+  EXPECT_TRUE(rendered.has_value());
+}
+
 TEST(ViewTest, NamesTheViewsThatReadAnOption) {
-  EXPECT_EQ(ViewsThatRead("by"), "hot, heatmap, cdf, wss, nodes, objects");
+  EXPECT_EQ(ViewsThatRead("by"), "hot, heatmap, cdf, curve, wss, nodes, objects");
   EXPECT_EQ(ViewsThatRead("addresses"), "heatmap");
 }
 
@@ -194,7 +206,7 @@ TEST(ViewTest, RefusesAnUnknownNameAndListsTheKnownOnes) {
   ASSERT_FALSE(rendered.has_value());
   EXPECT_EQ(rendered.error().ExitStatus(), 2);
   EXPECT_THAT(rendered.error().Message(),
-              testing::HasSubstr("summary, hot, coverage, heatmap, cdf, wss, nodes, moves"));
+              testing::HasSubstr("summary, hot, coverage, heatmap, cdf, curve, wss, nodes, moves"));
 }
 
 TEST(ViewTest, ReadsATraceFileAndKnowsWhetherItWasFinished) {

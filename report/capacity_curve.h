@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tells how much fast memory a program needs: the hit rate of tier 1 by its capacity.
+
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/units.h"
+#include "rank/hit_rates.h"
+#include "rank/rank_model.h"
+#include "report/whole_trace.h"
+
+namespace tmprof {
+
+struct CapacityCurveOptions {
+  std::optional<RankSource> by;  // unset: as placement (KnownEvidence), if that tells any
+  EpochRange epochs;
+};
+
+struct CapacityCurve {
+  // Of the whole, ascending.
+  static constexpr std::array kShares = {0.01, 0.02, 0.03, 0.05, 0.07, 0.10, 0.15, 0.20, 0.25,
+                                         0.30, 0.40, 0.50, 0.60, 0.70, 0.80, 0.90, 1.00};
+  // The hit rates that a reader asks the capacity for.
+  static constexpr std::array kWanted = {0.5, 0.8, 0.9};
+
+  struct Point {
+    double share = 0;  // of the whole
+    // They do not fall with the capacity where they are told, and all but history are 1 at the
+    // whole. Exact counts tell `oracle` alone.
+    HitRates rates;
+  };
+  struct Capacity {
+    PageCount pages;
+    // Less may do, because no smaller capacity is told.
+    bool is_bound = false;
+    friend bool operator==(const Capacity&, const Capacity&) = default;
+  };
+
+  TraceTotals totals;
+  CapacityCurveOptions options;
+  bool is_exact = false;
+  // Pages that were looked at or sampled; exact: also those that were accessed.
+  PageCount whole;
+  std::vector<Point> points;  // ascending; shares of less than a page are left out
+  std::string why_unknown;    // set if no hit rate is known
+
+  // True if any point has such a hit rate, told or not.
+  bool Knows(std::optional<HitRate> HitRates::* rate) const;
+  // True if enough was seen to tell all there are.
+  bool IsAllTold(std::optional<HitRate> HitRates::* rate) const;
+  // The hit rate that CapacityFor() goes by: this ranking's, if it is known.
+  std::optional<HitRate> HitRates::* rate_of_capacity() const;
+  // Returns the smallest capacity with this hit rate, from a line between points that are told.
+  // nullopt: only the whole is known to have it.
+  std::optional<Capacity> CapacityFor(double hit_rate) const;
+};
+
+// The hit rates of a point, as every format names them.
+struct CapacitySeries {
+  const char* key;
+  const char* title;
+  std::optional<HitRate> HitRates::* rate;
+};
+inline constexpr CapacitySeries kCapacitySeries[] = {
+    {"best", "best placement", &HitRates::oracle},
+    {"ranked", "this ranking", &HitRates::attainable},
+    {"history", "history", &HitRates::history},
+};
+
+// What a hit rate by this source is a share of: "accesses", "accesses to memory".
+std::string_view AccessesOf(RankSource by);
+
+// A page that several processes map counts once. Refuses to tell accesses from samples alone. Reads
+// the trace up to five times.
+Result<CapacityCurve> MakeCapacityCurve(const Trace& trace, const CapacityCurveOptions& options);
+
+std::string CapacityCurveText(const CapacityCurve& curve);
+std::string CapacityCurveJson(const CapacityCurve& curve);
+std::string CapacityCurveCsv(const CapacityCurve& curve);
+Result<std::string> CapacityCurvePng(const CapacityCurve& curve);  // the bytes of a PNG file
+
+// Which pages the whole is made of: "looked at or sampled".
+std::string_view WholeText(const CapacityCurve& curve);
+
+}  // namespace tmprof

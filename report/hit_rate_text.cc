@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "report/hit_rate_text.h"
+
+#include <fmt/format.h>
+
+namespace tmprof {
+
+std::string WithInterval(const std::optional<HitRate>& rate) {
+  if (!rate) return "-";
+  return fmt::format("{} [{:.1f}, {:.1f}]", rate->is_told() ? Percent(rate->value) : "?",
+                     100 * rate->low, 100 * rate->high);
+}
+
+Json HitRateJson(const std::optional<HitRate>& rate) {
+  if (!rate) return nullptr;
+  return {
+      {"value", rate->value}, {"low", rate->low}, {"high", rate->high}, {"told", rate->is_told()}};
+}
+
+}  // namespace tmprof

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// How hit rates are spelt.
+
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "rank/hit_rates.h"
+#include "report/format.h"
+
+namespace tmprof {
+
+// "68.2 % [60.1, 76.3]"; the value is a question mark if too little was seen to tell it. "-": it is
+// unknown.
+std::string WithInterval(const std::optional<HitRate>& rate);
+
+// Its value, interval, and `told`, which is false if too little was seen to tell the value.
+Json HitRateJson(const std::optional<HitRate>& rate);
+
+}  // namespace tmprof
