@@ -165,7 +165,7 @@ std::string_view WholeText(const CapacityCurve& curve) {
 Result<CapacityCurve> MakeCapacityCurve(const Trace& trace, const CapacityCurveOptions& options) {
   const Result<WholeTrace> whole = ReadWholeTrace(trace, RankModel::kRate, options.epochs);
   if (!whole) return Fail(whole.error());
-  const RankSource by = options.by.value_or(whole->known.BestForPlacement(RankModel::kRate));
+  const RankSource by = options.by.value_or(whole->known.BestToJudgePlacement(RankModel::kRate));
   const std::string attempted = fmt::format("tell hit rates by {}", Name(by));
   if (Status known = whole->known.Require(by, attempted, trace.name); !known)
     return Fail(known.error());
