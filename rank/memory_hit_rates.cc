@@ -34,7 +34,7 @@ struct Spread {
 };
 
 Spread SpreadOf(double shape) {
-  // What lies below has next to nothing of all samples.
+  // The worths below have next to nothing of all samples.
   const double low = std::log(shape) - std::min(12.0, 6 / std::sqrt(shape));
   const double high = std::log(shape + 8 * std::sqrt(shape) + 8);
   Spread spread;

@@ -30,7 +30,7 @@ void MemoryTraffic::Look(const EpochProfile& epoch) {
   times.Add(epoch);
   double used = epoch.targets.empty() ? Seconds(epoch.length()) : 0;
   for (const Target& target : epoch.targets) used += times.Of(target.id).cpu_seconds;
-  // As many of the lost samples were of accesses to memory as of those that were not lost.
+  // The lost samples are taken to be of memory as often as the delivered ones.
   const auto counted = static_cast<double>(*sampler->observations);
   double delivered = counted;
   for (const NamedCount& each : sampler->details) {

@@ -73,7 +73,7 @@ inline constexpr CapacitySeries kCapacitySeries[] = {
     {"history", "history", &HitRates::history},
 };
 
-// What a hit rate by this source is a share of: "accesses", "accesses to memory".
+// Returns what a hit rate by this source is a share of: "accesses", "accesses to memory".
 std::string_view AccessesOf(RankSource by);
 
 // A page that several processes map counts once. Refuses to tell accesses from samples alone. Reads

@@ -22,12 +22,12 @@ namespace tmprof {
 enum class SampleRate : std::uint8_t { k1x = 1, k4x = 4, k8x = 8 };
 Result<SampleRate> ParseSampleRate(std::string_view text);
 
-// Accesses to memory between two samples, of samplers whose every sample is one. A program that is
-// bound by memory misses 10 to 100 million times per second and core. At 1x it pays for at most
-// 6100 samples of 1 to 2 us, which is about 1 %. A program such as sqlite3 misses 0.3 to 1 million
-// times: it gets 18 to 60 samples per second, which makes the 300 that a rank by memory wants
-// (docs/accuracy.md) within 5 to 17 s. The period is fixed: with a frequency instead, a sample
-// would stand for a number of accesses that differs by target and by time.
+// Accesses to memory between two samples, of samplers whose every sample is one. This is a choice:
+// programs that missed 1.3 to 4.1 million times in a second of CPU time in the virtual machine
+// (docs/results.md) got 80 to 250 samples at 1x, so that the 300 that a rank by memory wants
+// (docs/accuracy.md) take 1 to 4 s. One that misses 100 million times would get 6100. The period is
+// fixed: with a frequency instead, a sample would stand for a number of accesses that differs by
+// target and by time.
 constexpr std::uint64_t MissPeriod(SampleRate rate) {
   return 16'384 / static_cast<std::uint64_t>(rate);
 }
