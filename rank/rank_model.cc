@@ -85,7 +85,7 @@ std::vector<MemoryWeights::Weight> MemoryWeightsOf(const RatedRows& rated,
   of_rows.reserve(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     of_rows.push_back(weights.Of(rows[i]));
-    // Where each access is worth the same, a score errs as the rate does.
+    // A score errs as the rate does if each access is worth the same.
     if (!weights.are_told())
       of_rows.back().relative_sd = std::sqrt(rates[i].variance) / rates[i].mean;
   }

@@ -23,7 +23,7 @@ struct CapacityCurveOptions {
 };
 
 struct CapacityCurve {
-  // Of the whole, ascending.
+  // They are ascending parts of the whole.
   static constexpr std::array kShares = {0.01, 0.02, 0.03, 0.05, 0.07, 0.10, 0.15, 0.20, 0.25,
                                          0.30, 0.40, 0.50, 0.60, 0.70, 0.80, 0.90, 1.00};
   // The hit rates that a reader asks the capacity for.

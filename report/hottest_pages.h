@@ -22,7 +22,7 @@ class DistinctPages {
   DistinctPages(const WholeTrace& whole, bool (*counts)(const Evidence& evidence));
 
   PageCount size() const;
-  // By span.
+  // Returns how many pages count of each span.
   const std::vector<double>& pages() const { return pages_; }
   // Turns scores by row into scores by span.
   Scores Sum(const Scores& by_row) const;

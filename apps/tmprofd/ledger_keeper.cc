@@ -64,7 +64,7 @@ Status SetAside(const fs::path& file, std::uint32_t kept) {
   return {};
 }
 
-// Whether a page without a record was not accessed: a sampler of accesses watches all memory.
+// Tells if a page without a record was not accessed: a sampler of accesses watches all memory.
 Payback::Elsewhere WhatNoRecordMeans(const EpochProfile& epoch) {
   const bool all_watched = std::ranges::any_of(epoch.sources, [](const SourceStatus& source) {
     return source.samples_of == SampleSubject::kMemory && source.state == SourceState::kActive;

@@ -101,7 +101,7 @@ struct Truth {
   double history;
 };
 
-// By capacity.
+// Both lists are by capacity.
 struct Judged {
   std::vector<HitRates> told;
   std::vector<Truth> truth;

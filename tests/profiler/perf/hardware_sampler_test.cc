@@ -117,7 +117,7 @@ EventEncoder Cpu(std::map<std::string, std::uint64_t> events) {
 
 TEST_F(HardwareTest, SamplesLoadsThatMissedByTheNameThatThisCpuKnows) {
   Put("cpu/caps/max_precise", "3");
-  // As libpfm4 4.13 knows them.
+  // libpfm4 4.13 knows them by these names.
   const EventEncoder haswell = Cpu({{"MEM_LOAD_UOPS_RETIRED:L3_MISS", 0x20d1},
                                     {"MEM_UOPS_RETIRED:ALL_STORES", 0x82d0},
                                     {"MEM_TRANS_RETIRED:LOAD_LATENCY:ldlat=3", 0x1cd}});
