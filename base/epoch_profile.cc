@@ -151,6 +151,16 @@ void Append(PageColumns& columns, const PageRecord& record) {
   columns.node.push_back(record.node);
 }
 
+std::optional<PageCount> ResidentPages(const EpochProfile& epoch) {
+  std::optional<PageCount> sum;
+  for (const Target& target : epoch.targets) {
+    if (target.exited) continue;
+    if (!target.resident_pages) return std::nullopt;
+    sum = sum.value_or(PageCount(0)) + *target.resident_pages;
+  }
+  return sum;
+}
+
 const Mapping* FindMapping(const Target& target, Vpn vpn) {
   const auto after = std::ranges::upper_bound(
       target.mappings, vpn, {}, [](const Mapping& mapping) { return mapping.range.start; });

@@ -241,6 +241,10 @@ struct EpochProfile {
   friend bool operator==(const EpochProfile&, const EpochProfile&) = default;
 };
 
+// Returns the memory that all targets have at the end of the epoch. Pages that several of them map
+// count for each. nullopt: it is unknown of one of them, or all have exited.
+std::optional<PageCount> ResidentPages(const EpochProfile& epoch);
+
 // The mapping of `target` that holds `vpn`, or nullptr.
 const Mapping* FindMapping(const Target& target, Vpn vpn);
 

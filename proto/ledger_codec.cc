@@ -385,6 +385,7 @@ void EncodeLedgerEpoch(const LedgerEpoch& epoch, KnownTargets& known, wire::Ledg
   message.set_over_quota(epoch.not_moved.over_quota);
   message.set_unplaced(epoch.not_moved.unplaced);
   message.set_replaced(epoch.replaced);
+  if (!epoch.ranked_by.empty()) message.set_ranked_by(epoch.ranked_by);
   if (!epoch.moves.empty()) EncodeMoves(epoch.moves, known, *message.mutable_moves());
   if (!epoch.settled.empty()) EncodeSettled(epoch, known, *message.mutable_settled());
 }
@@ -410,6 +411,7 @@ Verdict DecodeLedgerEpoch(const wire::LedgerEpoch& message, KnownTargets& known,
                      .over_quota = message.over_quota(),
                      .unplaced = message.unplaced()};
   epoch.replaced = message.replaced();
+  epoch.ranked_by = message.ranked_by();
   epoch.moves.clear();
   epoch.settled.clear();
   if (message.has_moves()) {

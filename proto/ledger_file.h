@@ -54,6 +54,9 @@ struct LedgerEpoch {
   std::vector<LedgerTarget> targets;
   NotMoved not_moved;
   std::uint64_t replaced = 0;  // moves dropped untried, as newer decisions took their place
+  // Names the evidence that scores and weights of the epoch are estimated from: "memory",
+  // "combined", "references", "samples". Empty: not told.
+  std::string ranked_by;
   // Those that were over in this epoch, in that order; of targets told of here or before.
   std::vector<MoveOutcome> moves;
   std::vector<SettledMove> settled;  // of this epoch and of earlier ones

@@ -145,6 +145,14 @@ Evidence Evidence::TakeOwn() {
           .misses = std::exchange(misses, 0)};
 }
 
+double SamplesOfLookedAt(const EvidenceTable& table) {
+  double sum = 0;
+  for (const Evidence& evidence : table.evidence) {
+    if (evidence.looks > 0) sum += evidence.samples();
+  }
+  return sum;
+}
+
 void Clear(EvidenceTable& table) {
   table.key.clear();
   table.span_pages.clear();

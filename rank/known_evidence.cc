@@ -96,9 +96,10 @@ Status KnownEvidence::Require(RankSource source, std::string attempted, std::str
                        "by the machine of 'testbed/vm --tiersim'"));
 }
 
-Result<RankSource> KnownEvidence::Choose(std::optional<RankSource> asked, std::string attempted,
-                                         std::string object) const {
-  const RankSource source = asked.value_or(Best());
+Result<RankSource> KnownEvidence::Choose(std::optional<RankSource> asked, RankSource best,
+                                         std::string attempted, std::string object) const {
+  const RankSource source = asked.value_or(best);
+  attempted += fmt::format(" by {}", Name(source));
   if (Status known = Require(source, std::move(attempted), std::move(object)); !known) {
     return Fail(std::move(known.error()));
   }

@@ -26,17 +26,19 @@ class KnownEvidence {
   // The source to go by unless another one is asked for: exact accesses where all epochs with pages
   // have them, else accessed bits, samples or both, else exact accesses of some epochs.
   RankSource Best() const;
+  // True if enough accesses to memory were sampled to tell what access rates are worth, and the
+  // rank model estimates rates.
+  bool TellsMemory(RankModel model) const;
   // Placement is ranked by accesses to memory where enough of them were sampled to tell what rates
   // are worth, else by exact misses where all epochs with pages have them, else by Best().
   RankSource BestToPlaceBy(RankModel model) const;
   // It is judged by exact misses first.
   RankSource BestToJudgePlacement(RankModel model) const;
-  // Returns `asked`, or else Best(). Refuses as Require() does.
-  Result<RankSource> Choose(std::optional<RankSource> asked, std::string attempted,
+  // Returns `asked`, or else `best`. Refuses as Require() does, and says by what it was attempted.
+  Result<RankSource> Choose(std::optional<RankSource> asked, RankSource best, std::string attempted,
                             std::string object) const;
 
  private:
-  bool TellsMemory(RankModel model) const;
   bool TellsMisses() const { return with_misses_ > 0 && with_misses_ == with_pages_; }
   std::string WhyNoMemory() const;  // empty: accesses to memory are known
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <vector>
 
 #include "base/units.h"
 #include "rank/target_times.h"
@@ -16,15 +17,28 @@ namespace {
 constexpr std::array<std::string_view, 5> kDropped = {"served_by_cache", "not_demand", "uncached",
                                                       "unknown_source", "no_address"};
 
+// Returns the first of them: two samplers at once would tell the same accesses twice.
+auto FindSampler(const std::vector<SourceStatus>& sources) {
+  return std::ranges::find_if(sources, [](const SourceStatus& source) {
+    return source.state == SourceState::kActive && source.accesses_per_sample;
+  });
+}
+
 }  // namespace
 
-void MemoryTraffic::Look(const EpochProfile& epoch) {
-  // Two samplers at once would tell the same accesses twice.
-  const auto sampler = std::ranges::find_if(epoch.sources, [](const SourceStatus& source) {
-    return source.state == SourceState::kActive && source.accesses_per_sample &&
-           source.observations;
+void SampleScale::Look(const EpochProfile& epoch) {
+  const auto samplers = std::ranges::count_if(epoch.sources, [](const SourceStatus& source) {
+    return source.role == SourceRole::kSamples && source.state == SourceState::kActive;
   });
+  const auto sampler = FindSampler(epoch.sources);
   if (sampler == epoch.sources.end()) return;
+  accesses_per_sample_ = static_cast<double>(*sampler->accesses_per_sample);
+  is_mixed_ = is_mixed_ || samplers > 1;
+}
+
+void MemoryTraffic::Look(const EpochProfile& epoch) {
+  const auto sampler = FindSampler(epoch.sources);
+  if (sampler == epoch.sources.end() || !sampler->observations) return;
   const double duty = sampler->duty_cycle.value_or(1.0);
   TargetTimes times;
   times.Add(epoch);

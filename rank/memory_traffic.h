@@ -10,6 +10,22 @@
 
 namespace tmprof {
 
+// Tells how many accesses to memory a sample stands for.
+class SampleScale {
+ public:
+  void Look(const EpochProfile& epoch);
+
+  // Returns what the latest epoch that tells it says. nullopt: no epoch did, or the samples of two
+  // samplers were added up, or samples of time with them.
+  std::optional<double> accesses_per_sample() const {
+    return is_mixed_ ? std::nullopt : accesses_per_sample_;
+  }
+
+ private:
+  std::optional<double> accesses_per_sample_;
+  bool is_mixed_ = false;
+};
+
 class MemoryTraffic {
  public:
   void Look(const EpochProfile& epoch);

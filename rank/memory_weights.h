@@ -23,17 +23,20 @@ struct MemoryRow {
 };
 
 // Learns for each target what its access rates are worth. Targets with too few samples to tell have
-// one worth together. If even all samples are too few, each access is taken to be worth the same.
+// one worth together. If even all samples are too few, each access is taken to be worth the same:
+// half a sample more than there are is shared out among all accesses, or, if no sampler was on,
+// each access is taken to be one to memory.
 class MemoryWeights {
  public:
-  explicit MemoryWeights(std::span<const MemoryRow> rows);
+  // A weight is in units of which a sample stands for `units_per_sample`, such as accesses.
+  explicit MemoryWeights(std::span<const MemoryRow> rows, double units_per_sample = 1);
 
   // False: there are too few samples, even of all targets.
   bool are_told() const { return is_told_; }
 
   const MemoryWorth& WorthOf(TargetId target) const;
 
-  // Samples of a base page in a second, and their relative deviation.
+  // Accesses to memory of a base page in a second, and their relative deviation.
   struct Weight {
     double mean = 0;
     double relative_sd = 0;
@@ -46,6 +49,7 @@ class MemoryWeights {
  private:
   MemoryWeights() = default;
 
+  double units_per_sample_ = 1;
   bool is_told_ = false;
   std::map<TargetId, MemoryWorth> of_target_;
   std::optional<MemoryWorth> all_;

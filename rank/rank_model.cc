@@ -15,6 +15,7 @@
 #include "rank/hit_rate_curve.h"
 #include "rank/memory_hit_rates.h"
 #include "rank/memory_weights.h"
+#include "rank/memory_worth.h"
 #include "rank/rate_fit.h"
 #include "rank/source_view.h"
 
@@ -78,9 +79,10 @@ std::vector<MemoryRow> MemoryRowsOf(const RatedRows& rated, std::span<const Rate
 }
 
 std::vector<MemoryWeights::Weight> MemoryWeightsOf(const RatedRows& rated,
-                                                   std::span<const RateMoments> rates) {
+                                                   std::span<const RateMoments> rates,
+                                                   const SampleScale& scale) {
   const std::vector<MemoryRow> rows = MemoryRowsOf(rated, rates);
-  const MemoryWeights weights(rows);
+  const MemoryWeights weights(rows, scale.accesses_per_sample().value_or(1));
   std::vector<MemoryWeights::Weight> of_rows;
   of_rows.reserve(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -156,6 +158,11 @@ std::string_view Name(RankSource source) {
   return "invalid";
 }
 
+std::string_view AccessesOf(RankSource source) {
+  return source == RankSource::kMemory || source == RankSource::kMisses ? "accesses to memory"
+                                                                        : "accesses";
+}
+
 Result<RankModel> ParseRankModel(std::string_view text) {
   return ParseName(text, "choose rank model", kModels);
 }
@@ -211,6 +218,7 @@ void Ranker::Absorb(const EpochProfile& profile) {
   const Keeps keeps = remembers ? KeepsAfter(ages, !profile.targets.empty())
                                 : Keeps({.evidence = 0, .accesses = 0});
   last_end_ = profile.end;
+  scale_.Look(profile);
   live_.clear();
   for (const Target& target : profile.targets) {
     if (!target.exited) live_.push_back(target.id);
@@ -386,7 +394,7 @@ void Ranker::EstimateByRate(const EvidenceTable& table, RankSource source, Asked
   if (rated.kinds.empty()) return;
   const std::vector<RateMoments> rates = RatesOf(rated);
   const std::vector<MemoryWeights::Weight> memory = source == RankSource::kMemory
-                                                        ? MemoryWeightsOf(rated, rates)
+                                                        ? MemoryWeightsOf(rated, rates, scale_)
                                                         : std::vector<MemoryWeights::Weight>();
   PageEstimates shared(JoinsRowsOf(table) ? pages_.pages().size() : 0);
   for (std::size_t i = 0; i < rated.rows.size(); ++i) {
@@ -515,6 +523,11 @@ Ranker::PageScores Ranker::ScoreByPage(RankSource source) const {
     by_page.score.push_back(of_pieces[piece]);
   }
   return by_page;
+}
+
+bool Ranker::TellsMemory() const {
+  if (options_.model != RankModel::kRate || !scale_.accesses_per_sample()) return false;
+  return SamplesOfLookedAt(evidence_.spans()) >= MemoryWorth::kFewestSamples;
 }
 
 PageCount Ranker::PagesOfHitRates(RankSource source) const {

@@ -16,6 +16,7 @@
 #include "rank/evidence.h"
 #include "rank/hit_rates.h"
 #include "rank/joined_pages.h"
+#include "rank/memory_traffic.h"
 #include "rank/parted_evidence.h"
 #include "rank/rate_change.h"
 #include "rank/target_times.h"
@@ -37,7 +38,8 @@ enum class RankSource : std::uint8_t {
   kSamples,
   kCombined,
   // Accessed bits, weighed by what samples of accesses to memory say that a rate is worth
-  // (memory_worth.h). While there are too few samples, each access is worth the same.
+  // (memory_worth.h). While there are too few samples, each access is worth the same
+  // (memory_weights.h).
   kMemory,
   kTruth,   // exact accesses, whichever level of the memory hierarchy served them
   kMisses,  // those of them that missed the modelled LLC: what reached memory
@@ -57,6 +59,9 @@ std::string_view Name(RankModel model);  // "sum", "rate"
 std::string_view Name(RankSource source);
 Result<RankModel> ParseRankModel(std::string_view text);
 Result<RankSource> ParseRankSource(std::string_view text);
+// Names the accesses that the hit rates of a ranking are shares of: "accesses", "accesses to
+// memory".
+std::string_view AccessesOf(RankSource source);
 // Empty text is nullopt: the caller's choice.
 Result<std::optional<RankSource>> ParseRankSourceIfAny(std::string_view text);
 
@@ -121,13 +126,18 @@ class Ranker {
   // One for each row. A page that several processes map is estimated once, from what is known of
   // all of them, and each process's row has the part that is the process's (shared_rates.h).
   // kRate: estimated accesses within the last absorbed epoch, or expected samples where no bit was
-  // ever read. kMemory: expected samples within that epoch. kSum: plain counts, of kMemory those of
-  // samples. Exact sources: their counts, which a half-life does not carry over.
+  // ever read. kMemory: estimated accesses to memory within that epoch, or expected samples if no
+  // sampler has told what a sample stands for. kSum: plain counts, of kMemory those of samples.
+  // Exact sources: their counts, which a half-life does not carry over.
   Scores Score(RankSource source) const;
   // The same, into memory of the caller's. A page may have rows of processes alone that have
   // exited; `rowless`, unless null, gets it under the address of a process that still maps it.
   void Score(RankSource source, Scores& scores, std::vector<RowlessScore>* rowless = nullptr) const;
   Estimates Estimate(RankSource source) const;
+
+  // True if what is remembered tells what access rates are worth: enough samples of accesses to
+  // memory, of pages whose accessed bits were read.
+  bool TellsMemory() const;
 
   // Rows of one page joined, as far as the last epoch absorbed tells: `evidence` gets one row for
   // each page, and `times` the clocks of files. Keys of shared pages are their names.
@@ -185,6 +195,7 @@ class Ranker {
   RateChanges changes_;    // kRate that remembers and follows changes
   std::vector<TargetId> live_;  // ascending: those that the last profile lists as not exited
   std::optional<MonotonicTime> last_end_;
+  SampleScale scale_;
 };
 
 }  // namespace tmprof

@@ -27,35 +27,33 @@ constexpr std::size_t kMostSteps = 32;
 // one n-th of a step, so a budget of rows leaves it the steps that its evidence can tell apart.
 constexpr std::size_t kMostRowsPerSpan = 12;
 
-// Samples per access of each span. Empty: accesses stay accesses.
+// Accesses to memory per access of each span. Empty: accesses stay accesses.
 class SpanWeights {
  public:
-  void Add(double samples_per_access, double relative_sd) {
-    samples_per_access_.push_back(samples_per_access);
+  void Add(double to_memory, double relative_sd) {
+    to_memory_.push_back(to_memory);
     relative_sd_.push_back(relative_sd);
   }
   void Weigh(std::size_t span, double& accesses, double& relative_sd) const {
-    if (samples_per_access_.empty()) return;
-    accesses *= samples_per_access_[span];
+    if (to_memory_.empty()) return;
+    accesses *= to_memory_[span];
     relative_sd = relative_sd_[span];
   }
 
  private:
-  std::vector<double> samples_per_access_;
+  std::vector<double> to_memory_;
   std::vector<double> relative_sd_;
 };
 
 // `row_of`: the rows of the first spans; those of `shared` follow.
 SpanWeights WeightsOf(const EvidenceTable& table, std::span<const std::uint32_t> row_of,
                       const SharedSpans& shared, const TargetTimes& times,
-                      const AccessEstimates& per_page) {
+                      const AccessEstimates& per_page, const SampleScale& scale) {
   std::vector<MemoryRow> rows;
-  std::vector<double> cpu_seconds;
   const auto add = [&](MemoryRow row, double seconds) {
     const double accesses = per_page.accesses[rows.size()];
     row.seen.rate = seconds > 0 ? accesses / seconds : 0;
     rows.push_back(row);
-    cpu_seconds.push_back(seconds);
   };
   const RateView view(table, RankSource::kReferences);
   TargetTime time;
@@ -77,7 +75,7 @@ SpanWeights WeightsOf(const EvidenceTable& table, std::span<const std::uint32_t>
     const SharedSpans::Sampled& sampled = shared.SampledOf(span);
     add(sampled.row, sampled.cpu_seconds);
   }
-  const MemoryWeights weights(rows);
+  const MemoryWeights weights(rows, scale.accesses_per_sample().value_or(1));
   SpanWeights of_spans;
   for (std::size_t span = 0; span < rows.size(); ++span) {
     const MemoryWeights::Weight weight = weights.Of(rows[span]);
@@ -95,6 +93,7 @@ std::size_t RowsOf(const PartedEvidence& evidence) {
 
 void TotalRanker::Absorb(const EpochProfile& profile) {
   shared_pages_.Add(profile.targets);
+  scale_.Look(profile);
   Step step{.start = profile.start, .end = profile.end, .epochs = 1};
   step.evidence.Take(profile);
   if (evidence_.AddAlike(step.evidence)) {
@@ -246,7 +245,7 @@ Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource sou
   };
   const bool visits = over_time != nullptr || shared.spans() > 0;
   if (source == RankSource::kMemory)
-    memory = WeightsOf(table, row_of, shared, all, RateHistory(history).Estimate());
+    memory = WeightsOf(table, row_of, shared, all, RateHistory(history).Estimate(), scale_);
   AccessEstimates per_page =
       visits ? std::move(history).Estimate(add_part) : std::move(history).Estimate();
   for (std::size_t span = 0; span < per_page.accesses.size(); ++span)

@@ -15,6 +15,7 @@
 #include "base/shared_pages.h"
 #include "base/units.h"
 #include "rank/evidence.h"
+#include "rank/memory_traffic.h"
 #include "rank/parted_evidence.h"
 #include "rank/rank_model.h"
 #include "rank/rate_chances.h"
@@ -130,6 +131,7 @@ class TotalRanker {
   std::vector<Step> steps_;  // kRate
   std::size_t epochs_per_step_ = 1;
   std::optional<MonotonicTime> last_end_;
+  SampleScale scale_;
 };
 
 }  // namespace tmprof

@@ -24,15 +24,49 @@ constexpr double kRounding = 1e-6;
 
 std::uint64_t CapacityBytes(PageCount pages) { return pages.value() * kBasePageBytes; }
 
-std::vector<CapacityCurve::Point> PointsOf(PageCount whole) {
+PageCount ShareOf(PageCount pages, double share) {
+  return PageCount(static_cast<std::uint64_t>(
+      std::floor(share * static_cast<double>(pages.value()) + kRounding)));
+}
+
+std::vector<CapacityCurve::Point> PointsOf(const CapacityCurve& curve) {
   std::vector<CapacityCurve::Point> points;
   for (const double share : CapacityCurve::kShares) {
-    const double pages = std::floor(share * static_cast<double>(whole.value()) + kRounding);
-    if (pages < 1) continue;
-    const PageCount capacity(static_cast<std::uint64_t>(pages));
-    points.push_back({.share = share, .rates = {.capacity = capacity, .pages = whole}});
+    const PageCount known = ShareOf(curve.whole, share);
+    if (known == PageCount(0)) continue;
+    points.push_back({.share = share,
+                      .capacity = ShareOf(curve.size(), share),
+                      .rates = {.capacity = known, .pages = curve.whole}});
   }
   return points;
+}
+
+// Pages that are known by samples alone are hotter than those that nobody knows: of the pages of a
+// curve that speaks for the rest, this part at most.
+constexpr double kMostBySamplesAlone = 0.05;
+
+// Sets the memory that the programs had, if it is more than the whole and like it.
+void TellResident(const WholeTrace& whole, CapacityCurve& curve) {
+  const std::optional<PageCount> resident = whole.totals.most_resident;
+  if (!resident) {
+    curve.why_no_resident = "the trace does not tell how much memory was resident";
+    return;
+  }
+  if (*resident <= curve.whole) return;
+  std::uint64_t by_process = 0;
+  const EvidenceTable& table = whole.ranker.table();
+  for (std::size_t row = 0; row < table.size(); ++row) by_process += table.span_pages[row];
+  const DistinctPages distinct(whole, [](const Evidence&) { return true; });
+  const DistinctPages looked_at(whole, [](const Evidence& seen) { return seen.looks > 0; });
+  const auto known = static_cast<double>(distinct.size().value());
+  const auto by_bits = static_cast<double>(looked_at.size().value());
+  if (distinct.size() != PageCount(by_process)) {
+    curve.why_no_resident = "several processes map the same pages";
+  } else if (known - by_bits > kMostBySamplesAlone * known) {
+    curve.why_no_resident = "many of the pages are known by samples alone";
+  } else {
+    curve.resident = resident;
+  }
 }
 
 // A larger tier 1 holds all pages of a smaller one. Hit rates of two capacities are estimated
@@ -57,7 +91,7 @@ void TellExact(const WholeTrace& whole, CapacityCurve& curve) {
   const DistinctPages pages(whole, IsKnownPage);
   curve.whole = pages.size();
   const HottestPages hottest(pages, whole.ranker.Score(*curve.options.by));
-  curve.points = PointsOf(curve.whole);
+  curve.points = PointsOf(curve);
   if (hottest.total_score() <= 0) {
     curve.why_unknown = curve.options.by == RankSource::kMisses ? "no access missed the cache"
                                                                 : "no access was counted";
@@ -80,7 +114,7 @@ std::string WhyNotEstimated(RankSource by) {
 
 // The pages that are ranked at the end of a trace are known only there. So a first pass finds them,
 // and a second one tells the hit rates.
-Status TellEstimated(const Trace& trace, CapacityCurve& curve) {
+Status TellEstimated(const Trace& trace, const WholeTrace& whole, CapacityCurve& curve) {
   const RankSource by = *curve.options.by;
   const Ranker::Options options = Ranker::DefaultOptions(RankModel::kRate);
   Ranker ranker(options);
@@ -88,9 +122,12 @@ Status TellEstimated(const Trace& trace, CapacityCurve& curve) {
       trace, curve.options.epochs, [&](const EpochProfile& epoch) { ranker.Absorb(epoch); });
   if (!end) return Fail(end.error());
   curve.whole = ranker.PagesOfHitRates(by);
-  curve.points = PointsOf(curve.whole);
+  curve.resident.reset();
+  curve.why_no_resident.clear();
+  TellResident(whole, curve);
+  curve.points = PointsOf(curve);
   if (curve.points.empty()) {
-    curve.why_unknown = fmt::format("no page was {}", WholeText(curve));
+    curve.why_unknown = fmt::format("no page was {}", HowWholeIsKnown(curve));
     return {};
   }
   std::vector<PageCount> capacities;
@@ -141,25 +178,29 @@ std::optional<CapacityCurve::Capacity> CapacityCurve::CapacityFor(double hit_rat
     if (i == 0 || !told(points[i - 1])) {
       // The whole is always enough.
       if (here.capacity == whole) return std::nullopt;
-      return Capacity{.pages = here.capacity, .is_bound = true};
+      return Capacity{.pages = points[i].capacity, .is_bound = true};
     }
     const HitRates& before = points[i - 1].rates;
     const double part =
         (hit_rate - (before.*rate)->value) / ((here.*rate)->value - (before.*rate)->value);
-    const auto more = static_cast<double>((here.capacity - before.capacity).value());
+    const PageCount smaller = points[i - 1].capacity;
+    const auto more = static_cast<double>((points[i].capacity - smaller).value());
     const auto pages = static_cast<std::uint64_t>(std::ceil(part * more - kRounding));
-    return Capacity{.pages = before.capacity + PageCount(pages)};
+    return Capacity{.pages = smaller + PageCount(pages)};
   }
   return std::nullopt;
 }
 
-std::string_view AccessesOf(RankSource by) {
-  return by == RankSource::kMemory || by == RankSource::kMisses ? "accesses to memory" : "accesses";
-}
-
-std::string_view WholeText(const CapacityCurve& curve) {
+std::string_view HowWholeIsKnown(const CapacityCurve& curve) {
   if (curve.is_exact) return "looked at, sampled or accessed";
   return *curve.options.by == RankSource::kReferences ? "looked at" : "looked at or sampled";
+}
+
+std::string WholeText(const CapacityCurve& curve) {
+  const std::string known = fmt::format("{} ({} pages) that were {}", HumanSize(curve.whole),
+                                        Grouped(curve.whole.value()), HowWholeIsKnown(curve));
+  if (!curve.resident) return known;
+  return fmt::format("{} of resident memory, by {}", HumanSize(*curve.resident), known);
 }
 
 Result<CapacityCurve> MakeCapacityCurve(const Trace& trace, const CapacityCurveOptions& options) {
@@ -177,12 +218,12 @@ Result<CapacityCurve> MakeCapacityCurve(const Trace& trace, const CapacityCurveO
     TellExact(*whole, curve);
     return curve;
   }
-  if (Status told = TellEstimated(trace, curve); !told) return Fail(told.error());
+  if (Status told = TellEstimated(trace, *whole, curve); !told) return Fail(told.error());
   // Too few of the samples may be of pages whose accessed bits were read.
   if (!curve.why_unknown.empty() && by == RankSource::kMemory && !options.by) {
     curve.options.by = whole->known.Best();
     curve.why_unknown.clear();
-    if (Status told = TellEstimated(trace, curve); !told) return Fail(told.error());
+    if (Status told = TellEstimated(trace, *whole, curve); !told) return Fail(told.error());
   }
   return curve;
 }
@@ -214,7 +255,7 @@ std::string PointsText(const CapacityCurve& curve) {
   TextTable table(columns);
   bool all_told = true;
   for (const CapacityCurve::Point& point : curve.points) {
-    std::vector<std::string> cells = {HumanSize(point.rates.capacity), Percent(point.share)};
+    std::vector<std::string> cells = {HumanSize(point.capacity), Percent(point.share)};
     for (const CapacitySeries& series : kCapacitySeries) {
       if (!curve.Knows(series.rate)) continue;
       const std::optional<HitRate>& rate = point.rates.*series.rate;
@@ -273,9 +314,14 @@ std::string CapacityCurveText(const CapacityCurve& curve) {
       "Hit rate of tier 1, the fast memory, by its capacity: the share of the\n"
       "{} that it serves{}\n"
       "by {}: {}\n"
-      "whole: {} ({} pages) that were {}\n",
+      "whole: {}\n",
       AccessesOf(by), curve.is_exact ? "" : ", with 90 % intervals", Name(by), HowKnown(by),
-      HumanSize(curve.whole), Grouped(curve.whole.value()), WholeText(curve));
+      WholeText(curve));
+  if (curve.resident) text += "Memory that was not looked at is taken to be like what was.\n";
+  if (!curve.why_no_resident.empty()) {
+    text +=
+        fmt::format("Memory that was not looked at is in no figure: {}.\n", curve.why_no_resident);
+  }
   if (curve.why_unknown.empty()) {
     text += "\n" + PointsText(curve) + "\n" + NeedsText(curve);
   } else {
@@ -290,8 +336,8 @@ std::string CapacityCurveJson(const CapacityCurve& curve) {
   Json points = Json::array();
   for (const CapacityCurve::Point& point : curve.points) {
     Json& row = points.emplace_back(Json{{"share", point.share},
-                                         {"capacity_pages", point.rates.capacity.value()},
-                                         {"capacity_bytes", CapacityBytes(point.rates.capacity)}});
+                                         {"capacity_pages", point.capacity.value()},
+                                         {"capacity_bytes", CapacityBytes(point.capacity)}});
     for (const CapacitySeries& series : kCapacitySeries)
       row[series.key] = HitRateJson(point.rates.*series.rate);
   }
@@ -311,9 +357,13 @@ std::string CapacityCurveJson(const CapacityCurve& curve) {
                {"epochs", curve.totals.epochs},
                {"by", Name(by)},
                {"of", AccessesOf(by)},
-               {"whole", WholeText(curve)},
+               {"whole", HowWholeIsKnown(curve)},
                {"whole_pages", curve.whole.value()},
                {"whole_bytes", CapacityBytes(curve.whole)},
+               {"resident_pages", curve.resident ? Json(curve.resident->value()) : Json(nullptr)},
+               {"shares_of", curve.resident ? "resident" : "whole"},
+               {"why_no_resident",
+                curve.why_no_resident.empty() ? Json(nullptr) : Json(curve.why_no_resident)},
                {"notes", Caveats(curve.totals, by)},
                {"why_unknown", curve.why_unknown.empty() ? Json(nullptr) : Json(curve.why_unknown)},
                {"points", std::move(points)},
@@ -329,10 +379,9 @@ std::string CapacityCurveCsv(const CapacityCurve& curve) {
   }
   std::string csv = CsvLine(header);
   for (const CapacityCurve::Point& point : curve.points) {
-    std::vector<std::string> cells = {std::string(Name(*curve.options.by)),
-                                      std::string(AccessesOf(*curve.options.by)),
-                                      Exact(point.share), kPlain(point.rates.capacity),
-                                      kPlain(CapacityBytes(point.rates.capacity))};
+    std::vector<std::string> cells = {
+        std::string(Name(*curve.options.by)), std::string(AccessesOf(*curve.options.by)),
+        Exact(point.share), kPlain(point.capacity), kPlain(CapacityBytes(point.capacity))};
     for (const CapacitySeries& series : kCapacitySeries) {
       const std::optional<HitRate>& rate = point.rates.*series.rate;
       cells.push_back(rate && rate->is_told() ? Exact(rate->value) : "");

@@ -30,7 +30,9 @@ struct CapacityCurve {
   static constexpr std::array kWanted = {0.5, 0.8, 0.9};
 
   struct Point {
-    double share = 0;  // of the whole
+    double share = 0;    // of the memory that there is
+    PageCount capacity;  // that share of size()
+    // Their own capacity is that share of the pages that are known.
     // They do not fall with the capacity where they are told, and all but history are 1 at the
     // whole. Exact counts tell `oracle` alone.
     HitRates rates;
@@ -47,9 +49,15 @@ struct CapacityCurve {
   bool is_exact = false;
   // Pages that were looked at or sampled; exact: also those that were accessed.
   PageCount whole;
-  std::vector<Point> points;  // ascending; shares of less than a page are left out
-  std::string why_unknown;    // set if no hit rate is known
+  // The most memory that the programs had at a time, if it is more than `whole`. The rest is taken
+  // to be like `whole`. nullopt: it is no more, or nothing can be said of the rest.
+  std::optional<PageCount> resident;
+  std::string why_no_resident;  // set if nothing can be said of the rest
+  std::vector<Point> points;    // ascending; shares of less than a page are left out
+  std::string why_unknown;      // set if no hit rate is known
 
+  // The memory that capacities are shares of.
+  PageCount size() const { return resident.value_or(whole); }
   // True if any point has such a hit rate, told or not.
   bool Knows(std::optional<HitRate> HitRates::* rate) const;
   // True if enough was seen to tell all there are.
@@ -73,9 +81,6 @@ inline constexpr CapacitySeries kCapacitySeries[] = {
     {"history", "history", &HitRates::history},
 };
 
-// Returns what a hit rate by this source is a share of: "accesses", "accesses to memory".
-std::string_view AccessesOf(RankSource by);
-
 // A page that several processes map counts once. Refuses to tell accesses from samples alone. Reads
 // the trace up to five times.
 Result<CapacityCurve> MakeCapacityCurve(const Trace& trace, const CapacityCurveOptions& options);
@@ -86,6 +91,8 @@ std::string CapacityCurveCsv(const CapacityCurve& curve);
 Result<std::string> CapacityCurvePng(const CapacityCurve& curve);  // the bytes of a PNG file
 
 // Which pages the whole is made of: "looked at or sampled".
-std::string_view WholeText(const CapacityCurve& curve);
+std::string_view HowWholeIsKnown(const CapacityCurve& curve);
+// The memory that capacities are shares of: "36.2 MiB (9 272 pages) that were looked at".
+std::string WholeText(const CapacityCurve& curve);
 
 }  // namespace tmprof

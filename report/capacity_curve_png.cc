@@ -73,8 +73,7 @@ void DrawCurveAxes(const CapacityCurve& curve, Canvas& canvas) {
     const double x = XOfShare(point.share);
     canvas.Line(x, kCurvePlot.bottom(), x, kCurvePlot.bottom() + 5, kInk);
     canvas.Text(x, kCurvePlot.bottom() + 18, Percent(point.share), kCurveTickSize, kCentre);
-    canvas.Text(x, kCurvePlot.bottom() + 38, HumanSize(point.rates.capacity), kCurveTickSize,
-                kCentre);
+    canvas.Text(x, kCurvePlot.bottom() + 38, HumanSize(point.capacity), kCurveTickSize, kCentre);
   }
   for (int tenths = 0; tenths <= 10; tenths += 2) {
     const double y = YOfHitRate(tenths / 10.0);
@@ -82,8 +81,7 @@ void DrawCurveAxes(const CapacityCurve& curve, Canvas& canvas) {
     canvas.Text(kCurvePlot.left - 10, y, fmt::format("{} %", tenths * 10), kCurveTickSize, kRight);
   }
   canvas.Text(kCurvePlot.left + kCurvePlot.width / 2, kCurvePlot.bottom() + 68,
-              fmt::format("capacity of tier 1, of the {} that were {} (log scale)",
-                          HumanSize(curve.whole), WholeText(curve)),
+              fmt::format("capacity of tier 1, of {} (log scale)", WholeText(curve)),
               kCurveCaptionSize, kCentre);
   canvas.Text(28, kCurvePlot.top + kCurvePlot.height / 2,
               fmt::format("share of the {} that tier 1 serves", AccessesOf(*curve.options.by)),

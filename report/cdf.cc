@@ -65,7 +65,7 @@ const Cdf::Curve* Cdf::FindCurve(RankSource by) const {
 Result<Cdf> MakeCdf(const Trace& trace, const CdfOptions& options) {
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
   if (!whole) return Fail(std::move(whole.error()));
-  const auto by = whole->known.Choose(options.by, "draw a curve by misses", trace.name);
+  const auto by = whole->known.Choose(options.by, whole->known.Best(), "draw a curve", trace.name);
   if (!by) return Fail(by.error());
   Cdf cdf{.totals = whole->totals, .options = options};
   cdf.options.by = *by;

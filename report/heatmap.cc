@@ -344,7 +344,8 @@ Result<Heatmap> MakeHeatmap(const Trace& trace, const HeatmapOptions& options) {
   {
     Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
     if (!whole) return Fail(std::move(whole.error()));
-    const auto chosen = whole->known.Choose(options.by, "draw a heat map by misses", trace.name);
+    const auto chosen =
+        whole->known.Choose(options.by, BestToShow(*whole), "draw a heat map", trace.name);
     if (!chosen) return Fail(chosen.error());
     by = *chosen;
     heatmap.options.by = by;

@@ -232,7 +232,7 @@ std::string ObjectText(const HotObject& object, std::size_t frames) {
 Result<ScoredRows> ScoreRows(const Trace& trace, const HotOptions& options) {
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
   if (!whole) return Fail(std::move(whole.error()));
-  const auto by = whole->known.Choose(options.by, "list hot pages by misses", trace.name);
+  const auto by = whole->known.Choose(options.by, BestToShow(*whole), "list hot pages", trace.name);
   if (!by) return Fail(by.error());
   Estimates estimates = whole->ranker.Estimate(*by);
   PageSpans page_spans(whole->ranker.table(), whole->ranker.shared_pages());

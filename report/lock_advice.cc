@@ -117,7 +117,7 @@ std::optional<double> LockAdvice::CoveredShare() const {
 Result<LockAdvice> MakeLockAdvice(const Trace& trace, const LockAdviceOptions& options) {
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, {});
   if (!whole) return Fail(std::move(whole.error()));
-  const auto by = whole->known.Choose(options.by, "advise by misses", trace.name);
+  const auto by = whole->known.Choose(options.by, whole->known.Best(), "advise", trace.name);
   if (!by) return Fail(by.error());
   LockAdvice advice{.totals = whole->totals, .options = options};
   advice.options.by = *by;

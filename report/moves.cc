@@ -110,6 +110,8 @@ class Summing {
     ++s.epochs;
     for (const auto& [name, count] : kReasonsNotMoved) s.not_moved.*count += epoch.not_moved.*count;
     s.replaced += epoch.replaced;
+    if (!epoch.ranked_by.empty() && std::ranges::count(s.ranked_by, epoch.ranked_by) == 0)
+      s.ranked_by.push_back(epoch.ranked_by);
   }
 
   void AddMove(const MoveOutcome& outcome, std::uint64_t index, bool chosen) {
@@ -274,6 +276,14 @@ Json PaybackJson(const MoveTally& moves, const PaybackTally& payback) {
           {"weight_per_page_epoch", OrNull(WeightPerPageEpoch(payback))}};
 }
 
+// ", ranked by memory"; empty: the ledger does not tell.
+std::string RankedByText(const std::vector<std::string>& ranked_by) {
+  std::string text;
+  for (const std::string& name : ranked_by)
+    text += (text.empty() ? ", ranked by " : " and ") + Printable(name);
+  return text;
+}
+
 }  // namespace
 
 std::uint64_t MovesSummary::failed() const {
@@ -322,8 +332,9 @@ std::string MovesText(const MovesSummary& summary) {
         TitledLine("dry run", "nothing was moved: these are the moves that would have been tried");
   }
   text += TitledLine(
-      "placed by", fmt::format("policy {}, rank model {}, in epochs of {}", Printable(info.policy),
-                               Printable(info.rank_model), FormatDuration(info.epoch_length)));
+      "placed by", fmt::format("policy {}, rank model {}{}, in epochs of {}",
+                               Printable(info.policy), Printable(info.rank_model),
+                               RankedByText(summary.ranked_by), FormatDuration(info.epoch_length)));
   text += TitledLine("tiers", TiersText(info.tiers));
   text +=
       TitledLine("epochs", fmt::format("{} in {:.3f} s, {} lost", Grouped(summary.epochs),
@@ -404,6 +415,7 @@ std::string MovesJson(const MovesSummary& summary) {
                    {"epoch_length_s", Seconds(info.epoch_length)},
                    {"policy", info.policy},
                    {"rank_model", info.rank_model},
+                   {"ranked_by", summary.ranked_by},
                    {"tiers", std::move(tiers)},
                    {"promotions", TallyJson(summary.promotions)},
                    {"demotions", TallyJson(summary.demotions)},

@@ -76,6 +76,7 @@ struct MovesSummary {
   std::uint64_t ping_pongs = 0;
   NotMoved not_moved;
   std::uint64_t replaced = 0;
+  std::vector<std::string> ranked_by;  // in order of appearance; empty: not told
   PaybackTally promoted;
   PaybackTally demoted;
   std::vector<Row> targets;  // ascending by id

@@ -217,7 +217,8 @@ std::optional<double> NodesOverTime::Row::Share(std::size_t node) const {
 Result<NodesOverTime> MakeNodes(const Trace& trace, const NodesOptions& options) {
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
   if (!whole) return Fail(std::move(whole.error()));
-  const auto by = whole->known.Choose(options.by, "share out misses among nodes", trace.name);
+  const auto by = whole->known.Choose(options.by, BestToShow(*whole),
+                                      "share accesses out among nodes", trace.name);
   if (!by) return Fail(by.error());
   NodesOverTime nodes{.totals = std::move(whole->totals), .options = options};
   nodes.options.by = *by;

@@ -560,7 +560,8 @@ Result<ObjectAdvice> MakeObjectAdvice(const Trace& trace, const ObjectAdviceOpti
   ObjectAdviceOptions options = wanted;
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, {});
   if (!whole) return Fail(std::move(whole.error()));
-  const auto by = whole->known.Choose(options.by, "advise on objects", trace.name);
+  const auto by =
+      whole->known.Choose(options.by, whole->known.Best(), "advise on objects", trace.name);
   if (!by) return Fail(by.error());
   options.by = *by;
   SiteUses uses;

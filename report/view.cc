@@ -302,6 +302,7 @@ constexpr std::array kViews = {
          .description = "the hottest pages, with the mapping that holds each",
          .reads = kHotReads,
          .has_png = false,
+         .by_memory = true,
          .render = RenderHot},
     View{.name = "coverage",
          .description = "pages detected by references, by samples and by both",
@@ -312,6 +313,7 @@ constexpr std::array kViews = {
          .description = "heat over time and address",
          .reads = kHeatmapReads,
          .has_png = true,
+         .by_memory = true,
          .render = RenderHeatmap},
     View{.name = "cdf",
          .description = "share of the accesses that the hottest pages hold",
@@ -333,6 +335,7 @@ constexpr std::array kViews = {
          .description = "share of the accesses by the NUMA node that served them, over time",
          .reads = kNodesReads,
          .has_png = false,
+         .by_memory = true,
          .render = RenderNodes},
     View{.name = "moves",
          .description = "of a ledger: what was moved, what was refused, whether it paid back",
@@ -391,8 +394,13 @@ Status RequirePicture(const View& view) {
 namespace {
 
 // Refuses accesses to memory to a view that tells nothing of them.
-Status RequireOf(const View& view, std::optional<RankSource> by) {
-  if (by != RankSource::kMemory || view.by_memory) return {};
+Status RequireOf(const View& view, std::optional<RankSource> by, RankModel model) {
+  if (by != RankSource::kMemory) return {};
+  if (model == RankModel::kSum) {
+    return Fail(BadInput("choose evidence", std::string(Name(*by)),
+                         "rank model sum estimates no rates", "choose '--rank-model rate'"));
+  }
+  if (view.by_memory) return {};
   return Fail(BadInput("choose evidence", std::string(Name(*by)),
                        fmt::format("the {} view does not go by it", view.name),
                        "these do: " + NamesOfViews(std::mem_fn(&View::by_memory))));
@@ -418,7 +426,8 @@ Result<Rendered> RenderView(std::string_view name, const Trace& trace, const Vie
   if (with_png) {
     if (Status picture = RequirePicture(**view); !picture) return Fail(picture.error());
   }
-  if (Status known = RequireOf(**view, options.by); !known) return Fail(known.error());
+  if (Status known = RequireOf(**view, options.by, options.model); !known)
+    return Fail(known.error());
   return (*view)->render(trace, options, format, with_png);
 }
 

@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "rank/memory_traffic.h"
+#include "rank/memory_worth.h"
 #include "report/format.h"
 
 namespace tmprof {
@@ -192,7 +194,9 @@ Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRang
   std::uint64_t next_index = 0;
   std::vector<std::chrono::nanoseconds> lengths;
 
+  SampleScale scale;
   Result<StreamEnd> end = ReadEpochs(trace, epochs, [&](const EpochProfile& epoch) {
+    scale.Look(epoch);
     if (totals.epochs == 0) {
       totals.start = epoch.start;
       totals.first_index = epoch.index;
@@ -204,6 +208,7 @@ Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRang
     lengths.push_back(epoch.length());
     ++totals.epochs;
     totals.profiler_cpu_time += epoch.profiler_cpu_time;
+    totals.most_resident = std::max(totals.most_resident, ResidentPages(epoch));
     for (const SourceStatus& status : epoch.sources) {
       const auto known = std::ranges::find(source_names, status.name);
       const auto at = static_cast<std::size_t>(known - source_names.begin());
@@ -224,6 +229,7 @@ Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRang
   });
   if (!end) return Fail(std::move(end.error()));
   totals.end = std::move(*end);
+  totals.accesses_per_sample = scale.accesses_per_sample();
 
   if (!lengths.empty()) {
     const auto tenth = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 10);
@@ -238,6 +244,13 @@ Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRang
     totals.targets.push_back(std::move(target.total));
   }
   return whole;
+}
+
+RankSource BestToShow(const WholeTrace& whole) {
+  const RankSource best = whole.known.Best();
+  const bool tells_memory = !IsExact(best) && whole.known.TellsMemory(whole.ranker.model()) &&
+                            SamplesOfLookedAt(whole.ranker.table()) >= MemoryWorth::kFewestSamples;
+  return tells_memory ? RankSource::kMemory : best;
 }
 
 Status RequireAccesses(const WholeTrace& whole, RankSource by, std::string attempted) {
@@ -272,6 +285,9 @@ std::string ScoreUnit(const TraceTotals& totals, RankModel model, RankSource sou
   if (source == RankSource::kTruth) return "accesses";
   if (source == RankSource::kMisses) return "misses";
   if (model == RankModel::kRate) {
+    if (source == RankSource::kMemory) {
+      return totals.accesses_per_sample ? "accesses to memory (estimated)" : "samples (expected)";
+    }
     // Only accessed bits tie the scale to accesses (Ranker::Score).
     const bool bits = source != RankSource::kSamples && totals.Delivered(SourceRole::kReferences);
     return bits ? "accesses (estimated)" : "samples (expected)";

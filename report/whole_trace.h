@@ -74,6 +74,8 @@ struct TraceTotals {
   std::vector<SourceTotal> sources;  // in order of appearance
   std::vector<TargetTotal> targets;  // ascending by id
   std::chrono::nanoseconds profiler_cpu_time{0};
+  std::optional<PageCount> most_resident;     // at the end of an epoch; as of ResidentPages()
+  std::optional<double> accesses_per_sample;  // as of SampleScale
 
   std::chrono::nanoseconds duration() const { return stop - start; }
   const TargetTotal* FindTarget(TargetId id) const;
@@ -97,6 +99,11 @@ struct WholeTrace {
 bool Accessed(const Evidence& evidence);
 
 Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRange epochs);
+
+// Returns what views of pages go by unless they are asked to go by something else: accesses to
+// memory where enough of them were sampled, unless all accesses were counted, else
+// KnownEvidence::Best().
+RankSource BestToShow(const WholeTrace& whole);
 
 // Refuses to tell accesses from samples alone: how many accesses one stands for is unknown.
 Status RequireAccesses(const WholeTrace& whole, RankSource by, std::string attempted);

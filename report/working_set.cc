@@ -595,7 +595,8 @@ std::map<TargetId, double> TellExactIdle(const WholeTrace& whole, LastSeen& seen
 Result<WorkingSet> MakeWorkingSet(const Trace& trace, const WorkingSetOptions& options) {
   const Result<WholeTrace> whole = ReadWholeTrace(trace, RankModel::kRate, options.epochs);
   if (!whole) return Fail(whole.error());
-  const auto by = whole->known.Choose(options.by, "tell working sets by misses", trace.name);
+  const auto by =
+      whole->known.Choose(options.by, whole->known.Best(), "tell working sets", trace.name);
   if (!by) return Fail(by.error());
   if (Status known = RequireAccesses(*whole, *by, "tell working sets by samples"); !known) {
     return Fail(known.error());

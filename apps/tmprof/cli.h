@@ -27,6 +27,7 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
                       int& exit_status);
 void AddCcCommand(CLI::App& app, const std::vector<std::string>& command_after_dashes,
                   int& exit_status);
+void AddCurveCommand(CLI::App& app, int& exit_status);
 void AddReportCommand(CLI::App& app, int& exit_status);
 void AddEvalCommand(CLI::App& app, int& exit_status);
 void AddAdviseCommand(CLI::App& app, int& exit_status);

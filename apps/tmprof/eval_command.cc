@@ -366,8 +366,7 @@ std::string AsText(const TraceHitRates& told, const ReplayOptions& options) {
   std::string text = fmt::format(
       "Hit rates of {} to the {} pages that were looked at or sampled, with 90 % intervals: of the "
       "best placement, of this ranking, and of this ranking an epoch later\n",
-      told.judge == RankSource::kMemory ? "accesses to memory" : "accesses",
-      Grouped(told.at_ratio.front().pages.value()));
+      AccessesOf(told.judge), Grouped(told.at_ratio.front().pages.value()));
   text += table.Text();
   if (!all_told) text += "?: too little was seen to tell\n";
   return text;

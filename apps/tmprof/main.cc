@@ -26,6 +26,7 @@ int Run(std::vector<std::string> arguments) {
   int exit_status = tmprof::kDone;
   tmprof::AddRecordCommand(app, command, exit_status);
   tmprof::AddCcCommand(app, command, exit_status);
+  tmprof::AddCurveCommand(app, exit_status);
   tmprof::AddReportCommand(app, exit_status);
   tmprof::AddEvalCommand(app, exit_status);
   tmprof::AddAdviseCommand(app, exit_status);

@@ -169,9 +169,10 @@ std::string NotObservable(const RecordingFacts& facts) {
 RecordingOutcome OutcomeOf(const RecordingFacts& facts) {
   const bool saw_nothing = facts.accessed.value() == 0;
   const bool little = saw_nothing || SawLittle(facts);
-  std::string text =
-      fmt::format("{}: {} epoch{} in {}; {}", ShellWord(facts.trace), FormatCount(facts.epochs),
-                  facts.epochs == 1 ? "" : "s", FormatDuration(facts.length), Saw(facts));
+  std::string text = fmt::format("{}: {} epoch{} in {}; {}",
+                                 facts.title.empty() ? ShellWord(facts.trace) : facts.title,
+                                 FormatCount(facts.epochs), facts.epochs == 1 ? "" : "s",
+                                 FormatDuration(facts.length), Saw(facts));
   text += NotObservable(facts);
   if (facts.over_max_targets > 0) {
     text +=

@@ -26,6 +26,7 @@ struct Unobservable {
 // epochs saw it.
 struct RecordingFacts {
   std::string trace;  // file, as the user named it
+  std::string title;  // of the line; empty: the file
   std::uint64_t epochs = 0;
   std::chrono::nanoseconds length{0};
   std::vector<Pid> targets;         // that were observed at some time; ascending

@@ -325,8 +325,8 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
                    of_views("by",
                             "Evidence that decides what is hot, else the best that the trace has: "
                             "truth where accesses were counted, combined where accessed bits and "
-                            "samples were; memory, accesses to memory, of the curve view alone, "
-                            "which goes by them where misses were sampled; of objects: "
+                            "samples were; memory (hot, heatmap, curve and nodes): accesses that "
+                            "samples of cache misses say reach memory; of objects: "
                             "site, which sums up what was allocated by the same calls, else "
                             "type, which does for one C++ type or function, or object"))
       ->check(CLI::IsMember({"references", "samples", "combined", "memory", "truth", "misses",

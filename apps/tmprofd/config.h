@@ -59,7 +59,8 @@ struct ProfileConfig {
 struct PlacementConfig {
   Ranker::Options ranker = Ranker::DefaultOptions(Ranker::Options{}.model);
   bool half_life_given = false;                        // else it is the rank model's own
-  RankSource rank = RankSource::kCombined;             // never exact
+  RankSource rank = RankSource::kMemory;               // as of PlacerOptions; never exact
+  bool rank_given = false;                             // else it is the rank model's own, too
   const PolicyEntry* policy = *FindPolicy("history");  // never `replay_only`
   bool track_only = false;  // `limits.dry_run` of the mover is the other one
 };

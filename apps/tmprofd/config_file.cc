@@ -35,7 +35,8 @@ constexpr std::size_t kMostFaultsTold = 100;
 constexpr std::array kLogLevels{LogLevel::kError, LogLevel::kWarning, LogLevel::kInfo,
                                 LogLevel::kDebug};
 constexpr std::array kLogFormats{LogFormat::kText, LogFormat::kJson};
-constexpr std::array kRanks{RankSource::kCombined, RankSource::kReferences, RankSource::kSamples};
+constexpr std::array kRanks{RankSource::kMemory, RankSource::kCombined, RankSource::kReferences,
+                            RankSource::kSamples};
 
 std::string Joined(const std::vector<std::string_view>& names) {
   return fmt::format("{}", fmt::join(names, ", "));
@@ -303,7 +304,7 @@ class Building {
           wire.half_life_ms() == 0 ? Ranker::Memory::kThisEpoch : Ranker::Memory::kHalfLife;
       placement.ranker.half_life = std::chrono::milliseconds(wire.half_life_ms());
     }
-    if (wire.has_rank()) Choose(wire, "rank", wire.rank(), kRanks, placement.rank);
+    Rank(wire, placement);
     if (wire.has_policy()) Policy(wire, placement);
     placement.track_only = wire.track_only();
     config_.mover.limits.dry_run = wire.dry_run();
@@ -311,6 +312,20 @@ class Building {
       reading_.Refuse(wire, "dry_run",
                       "track_only decides no move that could be made dry; only one of them can be "
                       "true");
+    }
+  }
+
+  void Rank(const wire::Config::Placement& wire, PlacementConfig& placement) {
+    const bool sums = placement.ranker.model == RankModel::kSum;
+    placement.rank_given = wire.has_rank();
+    if (!placement.rank_given) {
+      if (sums) placement.rank = RankSource::kCombined;
+      return;
+    }
+    Choose(wire, "rank", wire.rank(), kRanks, placement.rank);
+    if (sums && placement.rank == RankSource::kMemory) {
+      reading_.Refuse(wire, "rank",
+                      "'memory': rank_model 'sum' estimates no rates; use rank_model 'rate'");
     }
   }
 
@@ -672,6 +687,7 @@ Result<Config> WithSettings(const Config& config, const std::vector<Setting>& se
   google::protobuf::TextFormat::ParseFromString(PrintConfig(config), &wire);
   // What follows from another field follows from what that is set to.
   if (!config.placement.half_life_given) wire.mutable_placement()->clear_half_life_ms();
+  if (!config.placement.rank_given) wire.mutable_placement()->clear_rank();
   for (const Setting& setting : settings) {
     if (auto status = SetField(wire, setting); !status) {
       return Fail(BadInput(std::string(kName), setting.name, status.error()));

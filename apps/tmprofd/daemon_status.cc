@@ -250,6 +250,9 @@ Json AsJson(const StatusReading& reading) {
           {"pending_moves", status.pending_moves},
           {"own_cpu_time_s", Seconds(status.own_cpu_time)},
           {"tier1_hit_ratio", OrNull(status.tier1_hit_ratio)},
+          {"tier1_hit_ratio_of",
+           status.ranked_by ? Json(AccessesOf(*status.ranked_by)) : Json(nullptr)},
+          {"ranked_by", status.ranked_by ? Json(Name(*status.ranked_by)) : Json(nullptr)},
           {"warnings", status.warnings},
           {"refusal", OrNull(status.refusal)}};
 }
@@ -268,9 +271,10 @@ std::string TargetsAsText(const DaemonStatus& status) {
 std::string Summary(const DaemonStatus& status) {
   PageCount moved;
   for (const auto& [way, pages] : status.totals.moved) moved += pages;
-  return fmt::format("{}: {} targets, {} of the accesses hit tier 1 by estimate, {} pages moved",
-                     Name(status.state), status.targets.size(),
-                     OrUnknown(status.tier1_hit_ratio, Percent), PagesText(moved));
+  return fmt::format(
+      "{}: {} targets, {} of the {} hit tier 1 by estimate, {} pages moved", Name(status.state),
+      status.targets.size(), OrUnknown(status.tier1_hit_ratio, Percent),
+      AccessesOf(status.ranked_by.value_or(RankSource::kCombined)), PagesText(moved));
 }
 
 std::string AsText(const StatusReading& reading) {
@@ -291,7 +295,8 @@ std::string AsText(const StatusReading& reading) {
                                      SecondsText(status.epoch->length))
                        : "epochs: none is over yet\n";
   text += fmt::format("own CPU time: {}\n", SecondsText(status.own_cpu_time));
-  text += fmt::format("accesses that hit tier 1, estimated: {}\n",
+  text += fmt::format("{} that hit tier 1, estimated: {}\n",
+                      AccessesOf(status.ranked_by.value_or(RankSource::kCombined)),
                       OrUnknown(status.tier1_hit_ratio, Percent));
   text += "\n" + TiersAsText(status);
   text += "\n" + SourcesAsText(status);

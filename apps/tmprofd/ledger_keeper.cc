@@ -180,8 +180,9 @@ void LedgerKeeper::Observe(const EpochProfile& epoch, const EvidenceTable& table
 
 Status LedgerKeeper::Note(const EpochProfile& epoch, std::span<const TargetId> observed,
                           const NotMoved& not_moved, std::uint64_t replaced,
-                          std::vector<MoveOutcome> outcomes, const EvidenceTable& table,
-                          const Scores& scores, const PageOwners& owners) {
+                          std::vector<MoveOutcome> outcomes, RankSource rank,
+                          const EvidenceTable& table, const Scores& scores,
+                          const PageOwners& owners) {
   if (!writer_) return {};
   LedgerEpoch entry{.index = epoch.index, .start = epoch.start, .end = epoch.end};
   TellTargets(epoch, observed, entry.targets);
@@ -190,6 +191,7 @@ Status LedgerKeeper::Note(const EpochProfile& epoch, std::span<const TargetId> o
   ForgetTargets(epoch.index, owners);
   entry.not_moved = not_moved;
   entry.replaced = replaced;
+  entry.ranked_by = Name(rank);
   entry.moves = std::move(outcomes);
   entry.settled = payback_.TakeSettled();
   next_index_ = epoch.index + 1;

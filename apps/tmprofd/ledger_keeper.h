@@ -27,10 +27,12 @@ class LedgerKeeper {
 
   // After each epoch: what became of moves in it, and what is known of pages. `observed` are those
   // of its targets whose memory is being looked at, ascending. `owners` tells which pages these
-  // share. Returns the error by which the ledger has ended, once; it is kept no longer then.
+  // share, and `scores` are estimated from `rank`. Returns the error by which the ledger has ended,
+  // once; it is kept no longer then.
   Status Note(const EpochProfile& epoch, std::span<const TargetId> observed,
               const NotMoved& not_moved, std::uint64_t replaced, std::vector<MoveOutcome> outcomes,
-              const EvidenceTable& table, const Scores& scores, const PageOwners& owners);
+              RankSource rank, const EvidenceTable& table, const Scores& scores,
+              const PageOwners& owners);
   // Settles what is still watched, and closes the file. `outcomes` and `dropped` are of moves since
   // the last epoch: those that are over, and how many will not be tried.
   Status End(std::vector<MoveOutcome> outcomes, std::uint64_t dropped);

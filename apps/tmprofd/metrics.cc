@@ -110,9 +110,15 @@ void CollectSources(const DaemonStatus& status, std::vector<MetricFamily>& famil
 }
 
 void CollectTiers(const DaemonStatus& status, std::vector<MetricFamily>& families) {
-  Gauge("tmprof_tier_hit_ratio", "Estimated share of accesses that hit tier 1, of the last epoch")
+  Gauge(
+      "tmprof_tier_hit_ratio",
+      "Estimated share of accesses, or of accesses to memory (tmprof_rank_info), that hit tier 1, "
+      "of the last epoch")
       .Add(status.tier1_hit_ratio)
       .To(families);
+  Family ranked_by = Gauge("tmprof_rank_info", "1 for the evidence that pages are ranked by");
+  if (status.ranked_by) ranked_by.Add(1, {{"by", std::string(Name(*status.ranked_by))}});
+  ranked_by.To(families);
   Family capacity = Gauge("tmprof_tier_capacity_bytes", "What the targets may have of it");
   Family used = Gauge("tmprof_tier_used_bytes", "What the targets have of it");
   for (const TierStatus& tier : status.tiers) {

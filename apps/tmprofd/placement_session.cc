@@ -422,7 +422,7 @@ bool PlacementSession::Place(const EpochProfile& epoch) {
   for (const TrackedProcess& target : tracked_) observed.push_back(target.id);
   const Status kept =
       ledger_->Note(epoch, observed, decision.not_moved, replaced, std::move(outcomes),
-                    placer_.table(), placer_.scores(), placer_.owners());
+                    decision.rank, placer_.table(), placer_.scores(), placer_.owners());
   if (!kept) GoOnWithoutLedger(kept.error());
   LookForRival();
   UpdateStatus(epoch, memory, targets, decision);
@@ -432,11 +432,11 @@ bool PlacementSession::Place(const EpochProfile& epoch) {
 void PlacementSession::LogDecision(const EpochProfile& epoch, std::size_t targets,
                                    const PlacementDecision& decision, std::size_t over) const {
   const std::string text = fmt::format(
-      "epoch {}: {} targets, {} pages wanted of {}, {} moves decided, for {:.3f} of the accesses, "
+      "epoch {}: {} targets, {} pages wanted of {}, {} moves decided, for {:.3f} of the {}, "
       "{} over; {:.2f} of the pages were looked at lately, references {}",
       epoch.index, targets, decision.wanted.value(), decision.capacity.value(),
-      decision.moves.size(), decision.gain.value_or(0), over, decision.looked_at,
-      ReferencesOf(epoch));
+      decision.moves.size(), decision.gain.value_or(0), AccessesOf(decision.rank), over,
+      decision.looked_at, ReferencesOf(epoch));
   log_({.level = LogLevel::kDebug,
         .text = text,
         .figures = {{"epoch", epoch.index},
@@ -445,6 +445,7 @@ void PlacementSession::LogDecision(const EpochProfile& epoch, std::size_t target
                     {"capacity_pages", decision.capacity.value()},
                     {"moves", decision.moves.size()},
                     {"gain", OrNull(decision.gain)},
+                    {"ranked_by", Name(decision.rank)},
                     {"moves_over", over},
                     {"looked_at", decision.looked_at}}});
 }
@@ -525,6 +526,11 @@ void PlacementSession::UpdateStatus(const EpochProfile& epoch, std::span<const N
   status_.pending_moves = mover_->pending();
   status_.own_cpu_time = OwnCpuTime();
   status_.tier1_hit_ratio = decision.hit_ratio;
+  if (status_.ranked_by && *status_.ranked_by != decision.rank) {
+    log_(LogLevel::kInfo, fmt::format("pages are ranked by {} from now on: {}",
+                                      AccessesOf(decision.rank), Name(decision.rank)));
+  }
+  status_.ranked_by = decision.rank;
   const std::scoped_lock lock(publishing_);
   status_.state = StateNow();
   board_.Publish(status_);

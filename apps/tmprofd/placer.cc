@@ -25,7 +25,7 @@ constexpr std::uint64_t kMostLookedForTogether = 16384;
 // A move pays when the accesses of so much time make up for it ...
 constexpr double kSecondsToPayBack = 10;
 // ... each by what tier 2 takes longer: CXL memory some 170 ns (80 and 250 ns, testbed/topologies).
-// Most accesses hit caches.
+// Several accesses overlap, and by most ranks some of them hit caches.
 constexpr double kNsGainedPerAccess = 100;
 // So many pages are supposed to have cost kSupposedNsPerPage (mover/page_mover.h) before any were
 // seen to move.
@@ -111,13 +111,14 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
                                  std::span<const NodeMemory> memory) {
   const auto look_for =
       std::chrono::duration_cast<std::chrono::nanoseconds>(epoch.length() * options_.survey_share);
+  PlacementDecision decision;
   FollowTargets(epoch, targets);
   Survey(targets, look_for);
   ranker_.Absorb(epoch);
-  ranker_.Score(options_.rank, scores_, &rowless_);
+  decision.rank = RankNow();
+  ranker_.Score(decision.rank, scores_, &rowless_);
   const std::vector<TargetId> ids = IdsOf(targets);
   RankCandidates(targets);
-  PlacementDecision decision;
   const std::vector<NodeRoom> rooms = RoomsAt(memory, epoch.end);
   decision.capacity = CapacityNow(ids, rooms);
   decision.lower_capacities = LowerCapacities(ids);
@@ -150,6 +151,11 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
   decision.looked_at = LookedAt(ids);
   decision.not_moved = moves.not_moved;
   return decision;
+}
+
+RankSource Placer::RankNow() const {
+  const bool is_told = options_.rank != RankSource::kMemory || ranker_.TellsMemory();
+  return is_told ? options_.rank : RankSource::kCombined;
 }
 
 void Placer::FollowTargets(const EpochProfile& epoch, std::span<const PlacedTarget> targets) {

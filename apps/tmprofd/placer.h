@@ -44,6 +44,8 @@ struct PlacerOptions {
   std::vector<Capacity> lower_capacities;  // of tiers 2, 3 and so on, as far as they have their own
   PageCount reserve;                       // kept free on each node
   Ranker::Options ranker;
+  // The placer goes by kCombined instead of kMemory while too few samples of accesses to memory are
+  // remembered.
   RankSource rank = RankSource::kCombined;
   const PolicyEntry* policy = nullptr;
   PageCount most_pages;  // moved for one epoch
@@ -63,6 +65,7 @@ struct PlacerOptions {
 struct PlacementDecision {
   std::vector<Move> moves;  // in the order in which they find room
   NotMoved not_moved;
+  RankSource rank = RankSource::kCombined;  // scores, hit ratio and gain are estimated from it
   PageCount wanted;
   PageCount capacity;                                      // of tier 1
   std::vector<std::optional<PageCount>> lower_capacities;  // as of MoveRules
@@ -99,6 +102,7 @@ class Placer {
   const Scores& scores() const { return scores_; }
 
  private:
+  RankSource RankNow() const;
   void FollowTargets(const EpochProfile& epoch, std::span<const PlacedTarget> targets);
   void FollowOwners(const EpochProfile& epoch, std::span<const PlacedTarget> targets);
   // Places of pages are known by their new owners' addresses from now on.
@@ -140,7 +144,7 @@ class Placer {
   void LearnRefusal(const MoveOutcome& refused, std::uint64_t epoch);
   // Why the kernel would not move the leaf of late.
   Held HeldOf(PageKey leaf, std::uint64_t epoch) const;
-  // In accesses of an epoch.
+  // In accesses of an epoch, or accesses to memory.
   double CostOfMove(std::chrono::nanoseconds epoch_length) const;
 
   PlacerOptions options_;

@@ -7,20 +7,6 @@
 #include <utility>
 
 namespace tmprof {
-namespace {
-
-// nullopt: that of a target which still runs is unknown.
-std::optional<PageCount> ResidentOf(const std::vector<Target>& targets) {
-  std::optional<PageCount> sum;
-  for (const Target& target : targets) {
-    if (target.exited) continue;
-    if (!target.resident_pages) return std::nullopt;
-    sum = sum.value_or(PageCount(0)) + *target.resident_pages;
-  }
-  return sum;
-}
-
-}  // namespace
 
 void Footprint::Add(const PageColumns& pages, const SharedPages& shared) {
   // Names of shared pages do not ascend with the records.
@@ -98,7 +84,7 @@ FootprintScan ScanFootprint(EpochStream& trace) {
     scan.footprint.Add(epoch.pages, shared);
     scan.known.Look(epoch);
     scan.traffic.Look(epoch);
-    scan.resident = std::max(scan.resident, ResidentOf(epoch.targets));
+    scan.resident = std::max(scan.resident, ResidentPages(epoch));
     ++scan.epochs;
   });
   return scan;

@@ -14,6 +14,7 @@
 #include "policy/replay/footprint.h"
 #include "policy/replay/page_bits.h"
 #include "policy/replay/shared_rows.h"
+#include "rank/memory_traffic.h"
 
 namespace tmprof {
 namespace {
@@ -113,7 +114,7 @@ class Replayer {
     TakeSnapshot(epoch);
     for (Lane& lane : lanes_) CarryOutPlan(lane);
     PlaceNewPages();
-    Judge(epoch.pages);
+    Judge(epoch);
     ++epochs_;
   }
 
@@ -354,17 +355,17 @@ class Replayer {
     lane.used += missing;
   }
 
-  void Judge(const PageColumns& pages) {
+  void Judge(const EpochProfile& epoch) {
     const double total = WeighPages();
     const bool by_samples = sources_[judge_] == RankSource::kMemory;
-    if (by_samples) TakeSamples(pages);
+    if (by_samples) TakeSamples(epoch);
     for (Lane& lane : lanes_) {
       // Whoever knew the samples of this epoch is not judged by them, but by what all evidence
       // expects.
       if (by_samples && lane.policy->knowledge() != Knowledge::kPresent) {
-        for (const auto& [page, samples] : sampled_) {
-          lane.total += samples;
-          if (lane.tier1.Holds(page)) lane.hit += samples;
+        for (const auto& [page, accesses] : sampled_) {
+          lane.total += accesses;
+          if (lane.tier1.Holds(page)) lane.hit += accesses;
         }
         continue;
       }
@@ -393,7 +394,10 @@ class Replayer {
   }
 
   // A span's samples are spread evenly over its pages.
-  void TakeSamples(const PageColumns& pages) {
+  void TakeSamples(const EpochProfile& epoch) {
+    const PageColumns& pages = epoch.pages;
+    scale_.Look(epoch);
+    const double accesses_per_sample = scale_.accesses_per_sample().value_or(1);
     sampled_.clear();
     for (std::size_t row = 0; row < pages.size(); ++row) {
       const double samples =
@@ -403,8 +407,9 @@ class Replayer {
       const PageKey name = shared_pages_.NameOf(pages.key(row), PageCount(span));
       const auto first = footprint_.IndexOf(name, span);
       if (!first) continue;
+      const double accesses = accesses_per_sample * samples / static_cast<double>(span);
       for (std::uint64_t page = *first; page < *first + span; ++page)
-        sampled_.emplace_back(page, samples / static_cast<double>(span));
+        sampled_.emplace_back(page, accesses);
     }
   }
 
@@ -425,8 +430,10 @@ class Replayer {
   std::vector<std::uint32_t> wanted_;
   PageBits refilled_;
   std::vector<double> weight_;  // by footprint index
-  // Footprint indexes and samples of the present, of judge kMemory.
+  // Footprint indexes and accesses to memory that samples of the present stand for, of judge
+  // kMemory.
   std::vector<std::pair<std::uint64_t, double>> sampled_;
+  SampleScale scale_;
   std::vector<std::size_t> outside_;  // rows of the present that are not of the footprint
   // By row of the present, the profile's span that it is a piece of; empty: the spans are the rows.
   std::vector<std::size_t> whole_of_;

@@ -56,6 +56,13 @@ TEST(RecordingOutcome, QuotesTheNameOfTheTraceForAShell) {
   EXPECT_THAT(OutcomeOf(facts).text, EndsWith("next: tmprof report 'my trace'\\''s.data'"));
 }
 
+TEST(RecordingOutcome, BeginsWithItsTitleAndNamesTheTraceToRead) {
+  RecordingFacts facts = Good();
+  facts.title = "process 4711";
+  EXPECT_THAT(OutcomeOf(facts).text, AllOf(StartsWith("process 4711: 10 epochs in 10s; saw"),
+                                           EndsWith("next: tmprof report t.data")));
+}
+
 TEST(RecordingOutcome, EscapesWhatATerminalWouldObey) {
   RecordingFacts facts = Good();
   facts.trace = "a\x1b[2J";

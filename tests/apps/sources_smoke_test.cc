@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -68,6 +69,30 @@ const std::vector<Way> kWays{
 
 INSTANTIATE_TEST_SUITE_P(All, EachSource, ::testing::ValuesIn(kWays),
                          [](const auto& way) { return way.param.name; });
+
+// An operator who has never recorded anything asks so.
+TEST_F(Recording, TheCurveOfARunningProgramTakesOneCommandAndLeavesNoFile) {
+  const Json row = DoctorRow("abit-bpf");
+  if (!row["usable"].get<bool>()) GTEST_SKIP() << row["detail"].get<std::string>();
+  const std::string png = folder_.File("curve.png");
+  const std::string script =
+      "export TMPDIR=" + folder_.path().string() + "; " + Workload("hotset") +
+      " --footprint 16MiB --duration 10min > /dev/null & target=$!; for seconds in 2 10 60; do " +
+      TmprofPath() +
+      " curve -p $target --duration ${seconds}s --by references --format json --png " + png +
+      " > $TMPDIR/curve.json; status=$?; grep -q '\"whole_pages\": *[1-9]' "
+      "$TMPDIR/curve.json && break; done; kill $target; exit $status";
+  const Outcome outcome = RunProgram({"bash", "-c", script});
+  EXPECT_TRUE(outcome.status == 0 || outcome.status == 3) << outcome.err;
+  const Json curve = Json::parse(ReadFile(folder_.File("curve.json")));
+  EXPECT_GT(curve["whole_pages"].get<int>(), 0);
+  EXPECT_EQ(curve["of"], "accesses");
+  EXPECT_THAT(ReadFile(png), ::testing::StartsWith("\x89PNG"));
+  std::vector<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
+    left.push_back(entry.path().filename());
+  EXPECT_THAT(left, ::testing::UnorderedElementsAre("curve.json", "curve.png"));
+}
 
 TEST(Sources, OfTheDoctorThatRecordAreAllTriedHere) {
   const Outcome doctor = Tmprof({"doctor", "--format", "json"});

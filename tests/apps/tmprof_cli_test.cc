@@ -134,7 +134,7 @@ std::vector<std::vector<std::string>> Readers(const TemporaryFolder& folder,
 
 TEST(CommandLine, EveryCommandHasHelp) {
   for (const std::string command :
-       {"record", "report", "eval", "score", "advise", "convert", "doctor", "ctl"}) {
+       {"record", "curve", "report", "eval", "score", "advise", "convert", "doctor", "ctl"}) {
     const Outcome outcome = Tmprof({command, "--help"});
     EXPECT_EQ(outcome.status, 0) << command;
     EXPECT_THAT(outcome.out, HasSubstr("--help")) << command;
@@ -456,6 +456,17 @@ TEST(Report, TheCurveTellsHowMuchFastMemoryIsEnough) {
   EXPECT_EQ(memory.status, 2);
   EXPECT_THAT(memory.err, HasSubstr("no accessed bit was read"));
   EXPECT_THAT(memory.out, IsEmpty());
+}
+
+TEST(Curve, RefusesWhatCannotBeRecorded) {
+  const Outcome of_nobody = Tmprof({"curve"});
+  EXPECT_EQ(of_nobody.status, 2);
+  EXPECT_THAT(of_nobody.err, AllOf(HasSubstr("no process was named"), HasSubstr("--all"),
+                                   HasSubstr("tmprof report --view curve")));
+  const Outcome of_both = Tmprof({"curve", "--all", "-p", "1"});
+  EXPECT_EQ(of_both.status, 2);
+  EXPECT_THAT(of_both.err, HasSubstr("both -p and --all"));
+  EXPECT_EQ(Tmprof({"curve", "--all", "--duration", "0s"}).status, 2);
 }
 
 TEST(Report, MovesOfALedgerHaveEveryFormat) {

@@ -54,7 +54,7 @@ class Goals(unittest.TestCase):
 class Run(unittest.TestCase):
     """With boots that find what they are told to."""
 
-    FOUND = {"first_touch": 100, "numa_balancing": 90, "damon": 110, "tmprofd": 200}
+    FOUND = {"first_touch": 100, "numa_balancing": 90, "damon": 110, "tmprofd_accesses": 150, "tmprofd": 200}
 
     def setUp(self):
         self.booted = []
@@ -63,7 +63,7 @@ class Run(unittest.TestCase):
         for name in ("tiersim.so", "gups", "tmprof", "tmprofd"):
             (pathlib.Path(folder.name) / name).touch()
         self.options = argparse.Namespace(
-            quick=False, workloads=["gups"], ratios=["1/8", "1/4"], footprint_mib=128, seconds=20, seeds=[1], jobs=1,
+            quick=False, workloads=["gups"], ratios=["1/8", "1/4"], systems=list(closed_loop.PLACING), footprint_mib=128, seconds=20, seeds=[1], jobs=1,
             build=pathlib.Path(folder.name), keep=pathlib.Path(folder.name) / "kept")
 
     def boot(self, system: str, workload: str, ratio: str, seed: int, _options, _folder):
@@ -84,12 +84,26 @@ class Run(unittest.TestCase):
                          [("1/8", 0.4), ("1/4", 0.5)])
         self.assertEqual({system: found["speed_up"]
                           for system, found in result["rows"][0]["systems"].items()},
-                         {"first_touch": 1, "numa_balancing": 0.9, "damon": 1.1, "tmprofd": 2})
+                         {"first_touch": 1, "numa_balancing": 0.9, "damon": 1.1, "tmprofd_accesses": 1.5, "tmprofd": 2})
         self.assertAlmostEqual(result["geometric_mean_speed_up"]["tmprofd"], 2)
+
+    def test_runs_the_systems_that_are_asked_for_and_first_touch(self):
+        self.options.systems = ["tmprofd_accesses"]
+        result = self.run_it()
+        self.assertEqual(list(result["rows"][0]["systems"]), ["first_touch", "tmprofd_accesses"])
+        self.assertEqual(result["goals"], [])
+        self.assertEqual(len(self.booted), 5)
+
+    def test_tells_what_the_daemon_claims_beside_the_truth(self):
+        claims = {"claimed": 0.5, "hit_ratio_at_end": 0.4}
+        rows = [{**dict.fromkeys(closed_loop.COLUMNS, 1), **claims, "claimed": claimed} for claimed in (0.5, 0.7, 0.6)]
+        found = closed_loop.over_seeds(rows)
+        self.assertEqual((found["claimed"], found["hit_ratio_at_end"]), (0.6, 0.4))
+        self.assertNotIn("claimed", closed_loop.over_seeds([dict.fromkeys(closed_loop.COLUMNS, 1)]))
 
     def test_profiles_a_program_once(self):
         self.run_it()
-        self.assertEqual(len(self.booted), 9)
+        self.assertEqual(len(self.booted), 11)
         self.assertEqual([system for system, _, _ in self.booted].count("profile"), 1)
 
     def test_boots_nothing_again_that_is_kept(self):
@@ -99,13 +113,14 @@ class Run(unittest.TestCase):
         self.assertEqual(self.booted, [])
         self.options.seeds = [2]
         self.run_it()
-        self.assertEqual(len(self.booted), 9)
+        self.assertEqual(len(self.booted), 11)
 
     def test_boots_again_what_another_build_found(self):
         self.run_it()
         everything = list(self.booted)
-        self.assertEqual(len(everything), 9)
-        for name, runs in (("tmprofd", [("tmprofd", "gups", "1/8"), ("tmprofd", "gups", "1/4")]),
+        self.assertEqual(len(everything), 11)
+        for name, runs in (("tmprofd", [(system, "gups", ratio) for ratio in ("1/8", "1/4")
+                                        for system in ("tmprofd_accesses", "tmprofd")]),
                            ("tmprof", [("profile", "gups", "1/8")]),
                            ("gups", everything), ("tiersim.so", everything)):
             self.booted.clear()
@@ -127,7 +142,7 @@ class Run(unittest.TestCase):
                     file.write("\n")
                 self.booted.clear()
                 self.run_it()
-                self.assertEqual(len(self.booted), 9, name)
+                self.assertEqual(len(self.booted), 11, name)
 
     def test_refuses_a_folder_without_a_build(self):
         (self.options.build / "tmprof").unlink()
@@ -137,7 +152,7 @@ class Run(unittest.TestCase):
     def test_has_the_median_over_seeds_with_the_least_and_the_most(self):
         self.options.seeds = [1, 2, 5]
         result = self.run_it()
-        self.assertEqual(len(self.booted), 27)
+        self.assertEqual(len(self.booted), 33)
         found = result["rows"][0]["systems"]["tmprofd"]
         self.assertEqual((found["hit_ratio"], found["least"]["hit_ratio"], found["most"]["hit_ratio"]),
                          (0.25, 0.1, 0.5))
@@ -149,7 +164,7 @@ class Run(unittest.TestCase):
         self.options.keep = None
         self.run_it()
         self.run_it()
-        self.assertEqual(len(self.booted), 18)
+        self.assertEqual(len(self.booted), 22)
 
     def test_boots_again_what_was_unfit_and_gives_up_at_the_third_time(self):
         unfit = [measure.Failed("18000 KiB")] * 2
@@ -195,6 +210,16 @@ class Boot(unittest.TestCase):
         self.assertEqual(self.result({0: 300, 1: 700}),
                          {"accesses_per_s": 50, "hit_ratio": 0.3, "pages_moved": 5, "cpu_share": 0.05,
                           "held_kib": 16384, "held_at_end_kib": 16000})
+
+    def test_has_what_the_daemon_claimed_beside_the_truth_at_the_end(self):
+        windows = {(9, 19): closed_loop.truth_stream.Window(10, 500, {0: 300, 1: 700}),
+                   (19 - closed_loop.CLAIMED_S, 19): closed_loop.truth_stream.Window(4, 200, {0: 80, 1: 120})}
+        boot = self.boot(16384)
+        boot.said["claimed"] = 0.45
+        with unittest.mock.patch.object(closed_loop.truth_stream, "window",
+                                        side_effect=lambda _exact, _pid, start, end: windows[start, end]):
+            found = boot.result()
+        self.assertEqual((found["hit_ratio"], found["claimed"], found["hit_ratio_at_end"]), (0.3, 0.45, 0.4))
 
     def test_is_refused_where_a_thousandth_went_to_no_known_node(self):
         self.result({0: 300, 1: 699, None: 1})

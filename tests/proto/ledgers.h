@@ -65,6 +65,7 @@ inline std::vector<LedgerEpoch> SmallLedgerEpochs() {
                      .over_quota = 5,
                      .unplaced = 6};
   first.replaced = 7;
+  first.ranked_by = "memory";
   MoveOutcome busy = Moved(0, 0x7f0000000, 1, 0);
   busy.error = EBUSY;
   busy.attempts = 3;

@@ -118,6 +118,17 @@ TEST(KnownEvidence, GoesByTheBestThatTheEpochsHave) {
   EXPECT_EQ(BestOf({all, bits}), RankSource::kCombined) << "an epoch has no exact accesses";
 }
 
+TEST(KnownEvidence, ARefusalNamesTheEvidenceThatWasAskedFor) {
+  KnownEvidence known;
+  known.Look(EpochOf(3, 0, std::nullopt));
+  EXPECT_EQ(known.Choose(std::nullopt, RankSource::kReferences, "list", "t"),
+            RankSource::kReferences);
+  const auto refused =
+      known.Choose(RankSource::kMemory, RankSource::kReferences, "list hot pages", "t.data");
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().Message(), testing::HasSubstr("list hot pages by memory"));
+}
+
 // To rank by, and to judge by.
 std::pair<RankSource, RankSource> BestForPlacementOf(const EpochProfile& epoch,
                                                      RankModel model = RankModel::kRate) {

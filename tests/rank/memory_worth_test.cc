@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "rank/hit_rate_teller.h"
+#include "rank/memory_weights.h"
 #include "rank/rank_model.h"
 #include "rank/total_ranker.h"
 #include "tests/rank/profiles.h"
@@ -324,6 +325,66 @@ TEST(RankByMemory, OfAWholeTraceAddsUpOverItsEpochs) {
   }
   for (std::size_t row = 0; row < by_step.size(); ++row)
     EXPECT_NEAR(by_step[row], memory[row], 0.01 * memory[row]);
+}
+
+TEST(RankByMemory, ScoresAreAccessesWhereASamplerTellsWhatASampleStandsFor) {
+  EpochProfile epoch = Sampled(0, FastAndSlow(0, 0, 2));
+  const double samples = ScoreOf(epoch, RankSource::kMemory)[127];
+  TotalRanker of_samples(RankModel::kRate);
+  of_samples.Absorb(epoch);
+  for (SourceStatus& source : epoch.sources) {
+    if (source.role == SourceRole::kSamples) source.accesses_per_sample = 16384;
+  }
+  Ranker ranker({.model = RankModel::kRate});
+  TotalRanker total(RankModel::kRate);
+  ranker.Absorb(epoch);
+  total.Absorb(epoch);
+  EXPECT_NEAR(ranker.Score(RankSource::kMemory)[127], 16384 * samples, 1e-6 * 16384 * samples);
+  const double of_trace = of_samples.Score(RankSource::kMemory)[127];
+  EXPECT_NEAR(total.Score(RankSource::kMemory)[127], 16384 * of_trace, 1e-6 * 16384 * of_trace);
+  // The next epoch has no sampler: what was learned goes on in the same unit.
+  EpochProfile gated = Sampled(1, FastAndSlow(0, 0, 0));
+  for (SourceStatus& source : gated.sources) source.accesses_per_sample.reset();
+  Ranker remembers(Ranker::DefaultOptions(RankModel::kRate));
+  remembers.Absorb(epoch);
+  remembers.Absorb(gated);
+  EXPECT_GT(remembers.Score(RankSource::kMemory)[127], 1000);
+}
+
+// The weights of rows that are merged are those that all rows by themselves lead to.
+TEST(MemoryWeightsTest, RowsMergedByRateLearnWhatAllRowsTell) {
+  std::mt19937_64 random(3);
+  std::vector<MemoryRow> rows;
+  std::vector<SampledPages> seen;
+  for (int page = 0; page < 8192; ++page) {
+    const double rate =
+        page % 97 == 0 ? 0 : std::exp2(std::uniform_real_distribution(0.0, 12.0)(random));
+    const double seconds = page % 2 == 0 ? 10.0 : 7.3 + 0.001 * (page % 5);
+    const double pages = page % 64 == 0 ? 512 : 1;
+    const double samples =
+        std::poisson_distribution<int>(0.02 * pages * seconds / (1 + rate / 100))(random);
+    seen.push_back({.rate = rate, .pages = pages, .seconds = seconds, .samples = samples});
+    rows.push_back({.target = TargetId(0), .seen = seen.back()});
+  }
+  const MemoryWeights merged(rows);
+  ASSERT_TRUE(merged.are_told());
+  const MemoryWorth naive(seen);
+  for (const double rate : {0.0, 1.5, 10.0, 100.0, 1000.0, 4000.0}) {
+    const SampledPages page{.rate = rate, .pages = 1, .seconds = 10, .samples = 0};
+    const double expected = naive.OfPages(page).mean;
+    EXPECT_NEAR(merged.Of({.target = TargetId(0), .seen = page}).mean, expected, 0.02 * expected)
+        << rate;
+  }
+}
+
+TEST(MemoryWeightsTest, AnAccessIsOneToMemoryWhileNoSamplerWasOn) {
+  const std::vector<MemoryRow> rows = {
+      {.target = TargetId(0), .seen = {.rate = 300, .pages = 1, .seconds = 0}}};
+  EXPECT_NEAR(MemoryWeights(rows, 16384).Of(rows[0]).mean, 300, 1e-6);
+  const std::vector<MemoryRow> watched = {
+      {.target = TargetId(0), .seen = {.rate = 300, .pages = 1, .seconds = 10}}};
+  EXPECT_NEAR(MemoryWeights(watched, 16384).Of(watched[0]).mean, 0.5 * 16384 / 10, 20)
+      << "half a sample in ten seconds";
 }
 
 TEST(RankByMemory, PagesOfATargetThatRestsAreNotChosen) {

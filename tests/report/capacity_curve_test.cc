@@ -81,6 +81,7 @@ CapacityCurve MadeOf(const std::vector<std::pair<double, HitRate>>& ranked) {
   for (const auto& [share, rate] : ranked) {
     const PageCount capacity(static_cast<std::uint64_t>(share * 100 + 0.5));
     curve.points.push_back({.share = share,
+                            .capacity = capacity,
                             .rates = {.capacity = capacity,
                                       .pages = curve.whole,
                                       .oracle = rate,
@@ -201,6 +202,59 @@ TEST(CapacityCurveTest, GoesByAllAccessesIfSamplesAreOfPagesThatWereNotLookedAt)
   const CapacityCurve asked = CurveOf(TraceOf(epochs), RankSource::kMemory);
   EXPECT_EQ(*asked.options.by, RankSource::kMemory);
   EXPECT_THAT(asked.why_unknown, HasSubstr("too few accesses to memory"));
+}
+
+TEST(CapacityCurveTest, CapacitiesAreSharesOfResidentMemory) {
+  std::vector<EpochProfile> epochs = EighthHot(/*loads=*/1);
+  for (EpochProfile& epoch : epochs) epoch.targets[0].resident_pages = PageCount(10 * 1024);
+  const CapacityCurve curve = CurveOf(TraceOf(epochs), RankSource::kMemory);
+  EXPECT_EQ(curve.resident, PageCount(10 * 1024));
+  EXPECT_EQ(curve.points[6].capacity, PageCount(1536)) << "15 %";
+  EXPECT_EQ(curve.points[6].rates.capacity, PageCount(153)) << "of what was looked at";
+  const CapacityCurve known = CurveOf(TraceOf(EighthHot(/*loads=*/1)), RankSource::kMemory);
+  EXPECT_EQ(curve.points[6].rates.oracle->value, known.points[6].rates.oracle->value);
+  EXPECT_EQ(curve.CapacityFor(0.5)->pages.value() / 100,
+            known.CapacityFor(0.5)->pages.value() / 10);
+  EXPECT_THAT(CapacityCurveText(curve),
+              HasSubstr("whole: 40 MiB of resident memory, by 4 MiB (1 024 pages) that were looked "
+                        "at or sampled\n"
+                        "Memory that was not looked at is taken to be like what was.\n"));
+  const auto json = nlohmann::json::parse(CapacityCurveJson(curve));
+  EXPECT_EQ(json["resident_pages"], 10 * 1024);
+  EXPECT_EQ(json["points"][6]["capacity_pages"], 1536);
+}
+
+TEST(CapacityCurveTest, MemoryThatSeveralProgramsMapIsNotTakenForResident) {
+  std::vector<EpochProfile> epochs = EighthHot(/*loads=*/1);
+  for (EpochProfile& epoch : epochs) {
+    epoch.targets.push_back(MakeTarget(1, 11, "u"));
+    const Mapping shared{.range = {Vpn(0), Vpn(64)},
+                         .kind = MappingKind::kShared,
+                         .path = "/shared",
+                         .file = FilePlace{.device = 1, .inode = 2, .offset = PageCount(0)}};
+    for (Target& target : epoch.targets) {
+      target.resident_pages = PageCount(10 * 1024);
+      target.mappings = {shared};
+    }
+    See(epoch, 1, {{.vpn = 5, .looks = 1, .references = 1}});
+  }
+  const CapacityCurve curve = CurveOf(TraceOf(epochs));
+  EXPECT_EQ(curve.resident, std::nullopt);
+  EXPECT_THAT(CapacityCurveText(curve),
+              HasSubstr("Memory that was not looked at is in no figure: several processes map the "
+                        "same pages.\n"));
+}
+
+TEST(CapacityCurveTest, PagesKnownBySamplesAloneDoNotSpeakForTheRest) {
+  std::vector<EpochProfile> epochs = EighthHot(/*loads=*/1);
+  for (EpochProfile& epoch : epochs) {
+    epoch.targets[0].resident_pages = PageCount(10 * 1024);
+    for (std::uint64_t page = 5000; page < 5100; ++page)
+      Append(epoch.pages, {.key = {TargetId(0), Vpn(page)}, .load_samples = 1});
+  }
+  const CapacityCurve curve = CurveOf(TraceOf(epochs), RankSource::kMemory);
+  EXPECT_EQ(curve.resident, std::nullopt);
+  EXPECT_EQ(curve.why_no_resident, "many of the pages are known by samples alone");
 }
 
 TEST(CapacityCurveTest, SaysWhyNoHitRateIsKnown) {

@@ -68,6 +68,19 @@ TEST(MovesTest, TellsWhatIsBoundFromWhatIsLetBeOrUnknown) {
       HasSubstr("bound 5, binding unknown 70, shared 32, mapped elsewhere 43, let be 900,"));
 }
 
+TEST(MovesTest, SaysWhatPagesWereRankedBy) {
+  std::vector<LedgerEpoch> epochs{EpochOf(0, {}), EpochOf(1, {}), EpochOf(2, {})};
+  EXPECT_THAT(MovesText(SummaryOf(epochs)), HasSubstr("rank model rate, in epochs of"));
+  epochs[0].ranked_by = "combined";
+  epochs[1].ranked_by = epochs[2].ranked_by = "memory";
+  const MovesSummary summary = SummaryOf(epochs);
+  EXPECT_THAT(summary.ranked_by, ElementsAre("combined", "memory"));
+  EXPECT_THAT(MovesText(summary),
+              HasSubstr("rank model rate, ranked by combined and memory, in epochs of"));
+  EXPECT_EQ(nlohmann::json::parse(MovesJson(summary))["ranked_by"],
+            nlohmann::json({"combined", "memory"}));
+}
+
 // What make_golden_ledger.cc puts there.
 TEST(MovesTest, AddsUpALedger) {
   const MovesSummary summary = Golden();

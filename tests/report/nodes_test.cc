@@ -173,7 +173,8 @@ TEST(NodesTest, IsOfOneTargetWhereAsked) {
 TEST(NodesTest, RefusesMissesThatNobodyCounted) {
   const auto nodes = MakeNodes(TwoNodes(), {.by = RankSource::kMisses});
   ASSERT_FALSE(nodes.has_value());
-  EXPECT_THAT(nodes.error().Message(), testing::HasSubstr("share out misses among nodes"));
+  EXPECT_THAT(nodes.error().Message(),
+              testing::HasSubstr("share accesses out among nodes by misses"));
 }
 
 }  // namespace nodes_test

@@ -186,14 +186,63 @@ TEST(ViewTest, RefusesAPageOfWhichNothingIsKnown) {
 }
 
 TEST(ViewTest, RefusesAccessesToMemoryToViewsThatDoNotGoByThem) {
-  for (const std::string_view name : {"hot", "heatmap", "cdf", "wss", "nodes"}) {
+  for (const std::string_view name : {"cdf", "wss"}) {
     const auto rendered = RenderView(name, OnePage(), {.by = RankSource::kMemory}, Format::kText);
     ASSERT_FALSE(rendered.has_value()) << name;
     EXPECT_EQ(rendered.error().ExitStatus(), 2);
-    EXPECT_THAT(rendered.error().Message(), testing::HasSubstr("these do: curve")) << name;
+    EXPECT_THAT(rendered.error().Message(),
+                testing::HasSubstr("these do: hot, heatmap, curve, nodes"))
+        << name;
   }
-  const auto rendered = RenderView("curve", OnePage(), {.by = RankSource::kMemory}, Format::kText);
-  EXPECT_TRUE(rendered.has_value());
+  for (const std::string_view name : {"hot", "heatmap", "curve", "nodes"}) {
+    const auto rendered = RenderView(name, OnePage(), {.by = RankSource::kMemory}, Format::kText);
+    EXPECT_TRUE(rendered.has_value()) << name;
+  }
+}
+
+TEST(ViewTest, RefusesAccessesToMemoryOfARankModelWithoutRates) {
+  for (const std::string_view name : {"hot", "heatmap", "nodes"}) {
+    const auto rendered = RenderView(
+        name, OnePage(), {.model = RankModel::kSum, .by = RankSource::kMemory}, Format::kText);
+    ASSERT_FALSE(rendered.has_value()) << name;
+    EXPECT_THAT(rendered.error().Message(), testing::HasSubstr("estimates no rates"));
+  }
+}
+
+// 40 pages that were looked at, each with a sample of an access to memory.
+Trace SampledMisses(std::optional<std::uint64_t> accesses_per_sample, std::uint32_t samples = 1) {
+  Target target = MakeTarget(0, 10, "t");
+  target.cpu_time = std::chrono::seconds(1);
+  EpochProfile epoch = MakeEpoch(0, {target});
+  epoch.sources = {ReferenceSource(40),
+                   {.name = "ibs",
+                    .role = SourceRole::kSamples,
+                    .state = SourceState::kActive,
+                    .samples_of = SampleSubject::kMemory,
+                    .accesses_per_sample = accesses_per_sample,
+                    .observations = 40}};
+  for (std::uint64_t page = 0; page < 40; ++page)
+    See(epoch, 0, {{.vpn = page, .looks = 3, .references = 2, .loads = samples}});
+  return TraceOf({epoch});
+}
+
+std::string TextOf(std::string_view view, const Trace& trace) {
+  const auto rendered = RenderView(view, trace, {}, Format::kText);
+  return rendered.has_value() ? rendered->output : rendered.error().Message();
+}
+
+TEST(ViewTest, PagesAreShownByMemoryWhereEnoughMissesWereSampled) {
+  for (const std::string_view name : {"hot", "nodes"}) {
+    EXPECT_THAT(TextOf(name, SampledMisses(16384)),
+                testing::HasSubstr("accesses to memory (estimated)"))
+        << name;
+    EXPECT_THAT(TextOf(name, SampledMisses(std::nullopt)), testing::HasSubstr("samples (expected)"))
+        << name;
+    EXPECT_THAT(TextOf(name, SampledMisses(16384, /*samples=*/0)),
+                testing::Not(testing::HasSubstr("to memory")))
+        << name;
+  }
+  EXPECT_THAT(TextOf("heatmap", SampledMisses(16384)), testing::HasSubstr("by memory"));
 }
 
 TEST(ViewTest, NamesTheViewsThatReadAnOption) {

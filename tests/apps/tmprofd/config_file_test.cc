@@ -219,6 +219,7 @@ TEST(ParseConfig, TheEmptyTextHoldsEveryDefaultOfTheCodeItConfigures) {
   EXPECT_EQ(config.placement.policy->name, "history");
   EXPECT_EQ(config.placement.ranker.model, RankModel::kRate);
   EXPECT_EQ(config.placement.ranker.memory, Ranker::Memory::kLearned);
+  EXPECT_EQ(config.placement.rank, RankSource::kMemory);
   EXPECT_EQ(config.mover.limits.call_latency, MoverLimits{}.call_latency);
   EXPECT_EQ(config.mover.limits.attempts, MoverLimits{}.attempts);
   EXPECT_FALSE(config.mover.limits.bytes_per_second);
@@ -402,6 +403,28 @@ TEST(ParseConfig, TheHalfLifeIsThatOfTheRankModelUnlessGiven) {
             Ranker::Memory::kThisEpoch);
 }
 
+TEST(ParseConfig, TheRankIsByMemoryWhereTheRankModelTellsRates) {
+  EXPECT_EQ(Parsed("placement { rank_model: 'sum' }").placement.rank, RankSource::kCombined);
+  EXPECT_EQ(Parsed("placement { rank: 'memory' }").placement.rank, RankSource::kMemory);
+  EXPECT_THAT(OnlyFault("placement { rank_model: 'sum' rank: 'memory' }"),
+              HasSubstr("placement.rank: 'memory': rank_model 'sum' estimates no rates"));
+}
+
+TEST(WithSettings, TheRankFollowsTheRankModelUnlessItWasGiven) {
+  const auto sum = WithSettings(Config{}, {{"placement.rank_model", "sum"}});
+  ASSERT_TRUE(sum) << sum.error().Message();
+  EXPECT_EQ(sum->placement.rank, RankSource::kCombined);
+  const auto back = WithSettings(*sum, {{"placement.rank_model", "rate"}});
+  EXPECT_EQ(back->placement.rank, RankSource::kMemory);
+  const auto set = WithSettings(*back, {{"placement.rank", "references"}});
+  const auto kept = WithSettings(*set, {{"placement.rank_model", "sum"}});
+  EXPECT_EQ(kept->placement.rank, RankSource::kReferences);
+  const auto refused =
+      WithSettings(Parsed("placement { rank: 'memory' }"), {{"placement.rank_model", "sum"}});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().Message(), HasSubstr("placement.rank"));
+}
+
 TEST(ParseConfig, TheWholeFileIsRefusedWithEveryFaultAtItsPlace) {
   EXPECT_THAT(Faults(R"(profile {
   epoch_ms: 99
@@ -480,7 +503,7 @@ TEST(ParseConfig, RefusesWhatNoDaemonCouldDo) {
            {"profile { source: ['auto', 'exact'] }",
             "c:1:28: profile.source: 'exact': it runs a program itself"},
            {"profile { source: 'tiersim' }", "unknown name; use some of auto, driver, abit-bpf"},
-           {"placement { rank: 'truth' }", "use one of combined, references, samples"},
+           {"placement { rank: 'truth' }", "use one of memory, combined, references, samples"},
            {"placement { rank_model: 'mean' }", "use one of sum, rate"},
            {"placement { track_only: true dry_run: true }",
             "placement.dry_run: track_only decides"},

@@ -123,6 +123,8 @@ TEST(StatusAsJson, HasAllThatIsKnown) {
   EXPECT_EQ(json["pending_moves"], 11);
   EXPECT_EQ(json["own_cpu_time_s"], 12.5);
   EXPECT_EQ(json["tier1_hit_ratio"], 0.875);
+  EXPECT_EQ(json["tier1_hit_ratio_of"], "accesses to memory");
+  EXPECT_EQ(json["ranked_by"], "memory");
   EXPECT_EQ(json["warnings"], Json({"reclaim is at work on node 0"}));
   EXPECT_TRUE(json["refusal"].is_null());
 }
@@ -140,6 +142,7 @@ TEST(StatusAsJson, SaysNullOfWhatIsUnknown) {
   status.targets[0].cpu_time.reset();
   status.sources[0].lost_total.reset();
   status.tier1_hit_ratio.reset();
+  status.ranked_by.reset();
   status.decision.reset();
   status.epoch.reset();
   status.config_file.clear();
@@ -149,7 +152,8 @@ TEST(StatusAsJson, SaysNullOfWhatIsUnknown) {
   EXPECT_TRUE(json["tiers"][1]["capacity_pages"].is_null());
   EXPECT_TRUE(json["tiers"][1]["free_pages"].is_null());
   EXPECT_TRUE(json["sources"][0]["lost_total"].is_null());
-  for (const char* name : {"tier1_hit_ratio", "decision", "epoch", "config_file"}) {
+  for (const char* name :
+       {"tier1_hit_ratio", "tier1_hit_ratio_of", "ranked_by", "decision", "epoch", "config_file"}) {
     EXPECT_TRUE(json[name].is_null()) << name;
   }
 }
@@ -159,9 +163,9 @@ TEST(StatusAsText, SaysItForPeople) {
   for (const char* part :
        {"tmprofd 1.2.3: running, up 1d 01:01:01, as of 0.3 s ago",
         "warning: reclaim is at work on node 0", "configuration: /etc/tmprofd.textproto",
-        "epochs: 8; the last: number 7, of 1.5 s", "own CPU time: 12.5 s", "87.5 %", "2 MiB",
-        "no limit", "clock", "half-blind", "4711", "redis-server", "4 MiB",
-        "12 pages wanted in tier 1, 5 moves",
+        "epochs: 8; the last: number 7, of 1.5 s", "own CPU time: 12.5 s",
+        "accesses to memory that hit tier 1, estimated: 87.5 %", "2 MiB", "no limit", "clock",
+        "half-blind", "4711", "redis-server", "4 MiB", "12 pages wanted in tier 1, 5 moves",
         "1 bound, 7 binding unknown, 9 shared, 10 mapped elsewhere, 8 let be,", "3 without gain",
         "80 from tier 1 to 2 (room), 90 from tier 2 to 1 (wanted)\n", "4 EBUSY\n",
         "moves that undid another: 2; pending: 11"}) {
@@ -173,8 +177,9 @@ TEST(StatusAsText, SaysItForPeople) {
 TEST(StatusAsText, SaysUnknownOfWhatIsUnknown) {
   const std::string text = AsText(ReadingOf(NewStatus()));
   for (const char* part :
-       {"configuration: defaults", "epochs: none is over yet", "estimated: unknown", "no targets",
-        "last decision: none yet", "pages moved since the start: none\n", "failed: none\n"}) {
+       {"configuration: defaults", "epochs: none is over yet",
+        "accesses that hit tier 1, estimated: unknown", "no targets", "last decision: none yet",
+        "pages moved since the start: none\n", "failed: none\n"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
 }
@@ -183,7 +188,8 @@ TEST(StatusSummary, IsALine) {
   EXPECT_EQ(Summary(NewStatus()),
             "running: 0 targets, unknown of the accesses hit tier 1 by estimate, 0 pages moved");
   EXPECT_THAT(Summary(FullStatus()),
-              HasSubstr("running: 1 targets, 87.5 % of the accesses hit tier 1 by estimate, "));
+              HasSubstr("running: 1 targets, 87.5 % of the accesses to memory hit tier 1 by "
+                        "estimate, "));
 }
 
 TEST(StatusAsText, LetsNoNameActOnTheTerminal) {

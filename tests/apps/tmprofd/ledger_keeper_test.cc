@@ -39,7 +39,8 @@ class LedgerKeeperTest : public ::testing::Test {
     return epoch;
   }
   static Status Note(LedgerKeeper& keeper, std::uint64_t index, std::vector<MoveOutcome> outcomes) {
-    return keeper.Note(Epoch(index), kObserved, {}, 0, std::move(outcomes), {}, {}, {});
+    return keeper.Note(Epoch(index), kObserved, {}, 0, std::move(outcomes), RankSource::kCombined,
+                       {}, {}, {});
   }
   static std::vector<LedgerEpoch> Read(const std::filesystem::path& path) {
     std::vector<LedgerEpoch> epochs;
@@ -143,7 +144,7 @@ TEST_F(LedgerKeeperTest, SettlesTheMovesOfATargetThatIsNoLongerObserved) {
   ASSERT_TRUE(Note(keeper, 0, {Moved(0, 5, 1, 0)}));
   EpochProfile without = Epoch(1);
   without.targets.clear();
-  ASSERT_TRUE(keeper.Note(without, {}, {}, 0, {}, {}, {}, {}));
+  ASSERT_TRUE(keeper.Note(without, {}, {}, 0, {}, RankSource::kMemory, {}, {}, {}));
   const std::vector<LedgerEpoch> epochs = Read(*config_.file);
   ASSERT_THAT(epochs, SizeIs(2));
   ASSERT_THAT(epochs[1].settled, SizeIs(1));
@@ -154,8 +155,10 @@ TEST_F(LedgerKeeperTest, SettlesTheMovesOfATargetThatIsNoLongerObserved) {
 TEST_F(LedgerKeeperTest, SettlesTheMovesOfATargetWhoseMemoryIsNoLongerLookedAt) {
   LedgerKeeper keeper = Begin();
   ASSERT_TRUE(Note(keeper, 0, {Moved(0, 5, 1, 0)}));
-  ASSERT_TRUE(keeper.Note(Epoch(1), {}, {}, 0, {}, {}, {}, {}));
+  ASSERT_TRUE(keeper.Note(Epoch(1), {}, {}, 0, {}, RankSource::kMemory, {}, {}, {}));
   EXPECT_THAT(Read(*config_.file)[1].settled, SizeIs(1));
+  EXPECT_EQ(Read(*config_.file)[0].ranked_by, "combined");
+  EXPECT_EQ(Read(*config_.file)[1].ranked_by, "memory");
 }
 
 // Its last moves are told after its last epoch; what is kept of targets is bounded.
@@ -164,11 +167,14 @@ TEST_F(LedgerKeeperTest, KnowsATargetForTwoEpochsAfterItsLast) {
   ASSERT_TRUE(Note(keeper, 0, {}));
   EpochProfile without = Epoch(1);
   without.targets.clear();
-  ASSERT_TRUE(keeper.Note(without, {}, {}, 0, {Moved(0, 5, 1, 0)}, {}, {}, {}));
+  ASSERT_TRUE(
+      keeper.Note(without, {}, {}, 0, {Moved(0, 5, 1, 0)}, RankSource::kMemory, {}, {}, {}));
   without.index = 2;
-  ASSERT_TRUE(keeper.Note(without, {}, {}, 0, {Moved(0, 6, 1, 0)}, {}, {}, {}));
+  ASSERT_TRUE(
+      keeper.Note(without, {}, {}, 0, {Moved(0, 6, 1, 0)}, RankSource::kMemory, {}, {}, {}));
   without.index = 3;
-  ASSERT_TRUE(keeper.Note(without, {}, {}, 0, {Moved(0, 7, 1, 0)}, {}, {}, {}));
+  ASSERT_TRUE(
+      keeper.Note(without, {}, {}, 0, {Moved(0, 7, 1, 0)}, RankSource::kMemory, {}, {}, {}));
   const std::vector<LedgerEpoch> epochs = Read(*config_.file);
   ASSERT_THAT(epochs, SizeIs(4));
   EXPECT_THAT(epochs[1].moves, SizeIs(1));
@@ -203,7 +209,7 @@ TEST_F(LedgerKeeperTest, WatchesASharedPageOnWhereItsOwnerExits) {
     owners.Follow(shared, mappers);
     EvidenceTable table;
     TakeEvidence(epoch, table);
-    return keeper.Note(epoch, observed, {}, 0, std::move(outcomes), table,
+    return keeper.Note(epoch, observed, {}, 0, std::move(outcomes), RankSource::kCombined, table,
                        Scores(table.size(), 2.0), owners);
   };
   MoveOutcome moved = Moved(0, 1003, 1, 0);

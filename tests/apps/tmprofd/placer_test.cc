@@ -135,6 +135,76 @@ TEST_F(PlacerTest, BringsTheHotPagesIn) {
   EXPECT_EQ(next.hit_ratio, 1.0);
 }
 
+// The fast pages, 0 to 63, are found accessed at once and never miss the cache. The slow ones, 64
+// to 127, are found later, and each visit of them misses.
+EpochProfile SlowPagesMiss(std::uint64_t index, std::optional<std::uint64_t> accesses_per_sample) {
+  EpochProfile epoch{
+      .index = index,
+      .start = MonotonicTime(seconds(index)),
+      .end = MonotonicTime(seconds(index + 1)),
+      .sources = {
+          {.name = "abit_bpf", .role = SourceRole::kReferences, .state = SourceState::kActive},
+          {.name = "ibs",
+           .role = SourceRole::kSamples,
+           .state = SourceState::kActive,
+           .samples_of = accesses_per_sample ? SampleSubject::kMemory : SampleSubject::kTime,
+           .accesses_per_sample = accesses_per_sample}}};
+  epoch.targets.push_back({.id = TargetId(0), .pid = kPid, .cpu_time = seconds(1)});
+  for (std::uint64_t vpn = 0; vpn < 128; ++vpn) {
+    const bool is_fast = vpn < 64;
+    Append(epoch.pages,
+           {.key = {TargetId(0), Vpn(vpn)},
+            .looks = 10,
+            .references = 10,
+            .first_accesses = 10,
+            .time_at_risk = LogDuration::FromNanoseconds(is_fast ? milliseconds(10) : seconds(1)),
+            .load_samples = is_fast ? 0u : 2u});
+  }
+  return epoch;
+}
+
+TEST_F(PlacerTest, PlacesByMemoryOnceASamplerOfMissesIsOn) {
+  options_.ranker = Ranker::DefaultOptions(RankModel::kRate);
+  options_.rank = RankSource::kMemory;
+  options_.capacity = PageCount(64);
+  memory_.Put(0, 128, kSlow);
+  Placer by_misses(options_, memory_, cpu_clock_);
+  const PlacementDecision slow = Decide(by_misses, SlowPagesMiss(0, 16384));
+  EXPECT_EQ(slow.rank, RankSource::kMemory);
+  ASSERT_THAT(slow.moves, SizeIs(64));
+  for (const Move& move : slow.moves) EXPECT_GE(move.key.vpn, Vpn(64));
+  EXPECT_NEAR(slow.moves[0].score, 2 * 16384, 0.2 * 16384) << "accesses to memory in the epoch";
+
+  Placer by_time(options_, memory_, cpu_clock_);
+  const PlacementDecision fast = Decide(by_time, SlowPagesMiss(0, std::nullopt));
+  EXPECT_EQ(fast.rank, RankSource::kCombined) << "samples of time tell no misses";
+  ASSERT_THAT(fast.moves, SizeIs(64));
+  for (const Move& move : fast.moves) EXPECT_LT(move.key.vpn, Vpn(64));
+
+  EpochProfile few = SlowPagesMiss(0, 16384);
+  for (std::size_t i = 0; i < few.pages.size(); ++i) {
+    if (i < 100) few.pages.load_samples[i] = 0;
+  }
+  few.pages.load_samples[100] = 0;  // 27 pages are left, with two samples each
+  Placer by_few(options_, memory_, cpu_clock_);
+  EXPECT_EQ(Decide(by_few, few).rank, RankSource::kMemory);
+  for (std::size_t i = 0; i < few.pages.size(); ++i) few.pages.load_samples[i] = i < 29 ? 1 : 0;
+  Placer by_too_few(options_, memory_, cpu_clock_);
+  EXPECT_EQ(Decide(by_too_few, few).rank, RankSource::kCombined);
+
+  EpochProfile mixed = SlowPagesMiss(0, 16384);
+  mixed.sources.push_back({.name = "clock",
+                           .role = SourceRole::kSamples,
+                           .state = SourceState::kActive,
+                           .samples_of = SampleSubject::kTime});
+  Placer by_both(options_, memory_, cpu_clock_);
+  EXPECT_EQ(Decide(by_both, mixed).rank, RankSource::kCombined);
+
+  EpochProfile gated = SlowPagesMiss(1, 16384);
+  gated.sources[1].state = SourceState::kGated;
+  EXPECT_EQ(Decide(by_misses, gated).rank, RankSource::kMemory) << "what was sampled stays known";
+}
+
 TEST_F(PlacerTest, LetsWhatNobodyAccessesGiveWay) {
   memory_.Put(0, 100, kFast);
   memory_.Put(100, 900, kSlow);

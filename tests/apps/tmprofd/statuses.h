@@ -74,6 +74,7 @@ inline DaemonStatus FullStatus() {
   status.pending_moves = 11;
   status.own_cpu_time = milliseconds(12500);
   status.tier1_hit_ratio = 0.875;
+  status.ranked_by = RankSource::kMemory;
   status.warnings = {"reclaim is at work on node 0"};
   return status;
 }

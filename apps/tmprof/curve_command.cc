@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "apps/tmprof/cli.h"
+#include "apps/tmprof/record_session.h"
+#include "apps/tmprof/recording_outcome.h"
+#include "base/unique_fd.h"
+#include "report/trace.h"
+#include "report/view.h"
+
+namespace tmprof {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kCurve = "curve";
+// Ten seconds of a program that keeps a CPU at 5 % busy and reaches memory 3 million times a second
+// of CPU time (docs/results.md: zipf, sqlite3) are then 370 samples, where 300 are enough.
+constexpr unsigned kSampleRate = 4;
+
+struct CurveOptions {
+  RecordOptions record;
+  std::string by;  // empty: the best that was recorded
+  std::string format = "text";
+  std::string png;
+};
+
+// A folder that is there for as long as this object is.
+class TemporaryFolder {
+ public:
+  static Result<TemporaryFolder> Make() {
+    std::error_code error;
+    const fs::path parent = fs::temp_directory_path(error);
+    std::string path = (error ? fs::path("/tmp") : parent) / "tmprof-curve-XXXXXX";
+    if (mkdtemp(path.data()) == nullptr) {
+      return Fail(Refused("make a folder for the recording", path, errno,
+                          "set TMPDIR to a folder with room, or give the trace a name with -o"));
+    }
+    return TemporaryFolder(std::move(path));
+  }
+  TemporaryFolder(TemporaryFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+  TemporaryFolder& operator=(TemporaryFolder&& other) noexcept {
+    std::swap(path_, other.path_);
+    return *this;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+
+  const fs::path& path() const { return path_; }
+
+ private:
+  explicit TemporaryFolder(fs::path path) : path_(std::move(path)) {}
+
+  fs::path path_;
+};
+
+// "process 12", "processes 12, 13", "all processes"
+std::string TitleOf(const RecordOptions& options) {
+  if (options.all) return "all processes";
+  return fmt::format("{} {}", options.pids.size() == 1 ? "process" : "processes",
+                     fmt::join(options.pids, ", "));
+}
+
+Status Check(const CurveOptions& options) {
+  const RecordOptions& record = options.record;
+  if (record.pids.empty() != record.all) {
+    return Fail(
+        BadInput("tell how much fast memory is needed", "",
+                 record.all ? "both -p and --all were given" : "no process was named",
+                 "give -p PID... or --all; to start a program, use 'tmprof record -- CMD' and then "
+                 "'tmprof report --view curve'"));
+  }
+  if (auto status = CheckRecording(record); !status) return status;
+  // Faults of the picture's file are told before ten seconds have passed.
+  if (options.png.empty()) return {};
+  if (options.png == record.output) {
+    return Fail(BadInput("use option", "--png " + options.png, "it is the file of -o, too"));
+  }
+  const fs::path folder = fs::absolute(options.png).parent_path();
+  std::error_code error;
+  if (!fs::is_directory(folder, error))
+    return Fail(Refused("draw the curve into a folder", folder.string(), ENOENT));
+  return {};
+}
+
+Result<int> Curve(CurveOptions options) {
+  RecordOptions& record = options.record;
+  if (auto status = Check(options); !status) return Fail(status.error());
+  const Result<Format> format = ParseFormat(options.format);
+  if (!format) return Fail(format.error());
+  const Result<std::optional<RankSource>> by = ParseRankSourceIfAny(options.by);
+  if (!by) return Fail(by.error());
+  std::optional<TemporaryFolder> folder;
+  if (record.output.empty()) {
+    Result<TemporaryFolder> made = TemporaryFolder::Make();
+    if (!made) return Fail(made.error());
+    folder = *std::move(made);
+    record.output = folder->path() / kDefaultTrace;
+  }
+  record.title = TitleOf(record);
+  record.tells_settings = false;
+  const int recorded = Record(record);
+  if (recorded != kDone && recorded != kSawLittle) return recorded;
+  std::string file = record.output;
+  // The folder goes now: a signal may end this process while it reads the trace.
+  UniqueFd kept_open;
+  if (folder) {
+    kept_open = UniqueFd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!kept_open) return Fail(Refused("read the recording", file, errno));
+    file = fmt::format("/proc/self/fd/{}", kept_open.get());
+    folder.reset();
+  }
+  Result<Trace> trace = OpenTraceFile(file);
+  if (!trace) return Fail(trace.error());
+  trace->name = record.title;
+  const Result<Rendered> curve =
+      RenderView(kCurve, *trace, {.by = *by}, *format, !options.png.empty());
+  if (!curve) return Fail(curve.error());
+  if (curve->png) {
+    if (auto status = WriteFile(options.png, *curve->png); !status) return Fail(status.error());
+  }
+  return Answer(curve->output, recorded);
+}
+
+}  // namespace
+
+void AddCurveCommand(CLI::App& app, int& exit_status) {
+  CLI::App* command = app.add_subcommand(
+      std::string(kCurve), "Tells how much fast memory running processes need, in ten seconds");
+  auto options = std::make_shared<CurveOptions>();
+  RecordOptions& record = options->record;
+  record.duration = std::chrono::seconds(10);
+  record.sources.sample_rate = kSampleRate;
+  command->add_option("-p,--pid", record.pids, "Processes to observe, with their children")
+      ->type_name("PID")
+      ->delimiter(',')
+      ->check(WholeNumber(1));
+  command->add_flag("--all", record.all, "Observe all processes that run now, and their children");
+  AddDuration(*command, "--duration", *record.duration, "How long to observe");
+  AddShare(*command, "--max-overhead", record.sources.max_overhead,
+           "CPU time that observing may cost the processes");
+  command->add_option("--by", options->by, "Accesses that count; unset: the best that can be told")
+      ->check(CLI::IsMember({"memory", "combined", "references"}));
+  AddFormat(*command, options->format);
+  command->add_option("--png", options->png, "Draw the curve into this file, too")
+      ->type_name("OUT");
+  command
+      ->add_option("-o,--output", record.output,
+                   "Keep the trace in this file; an existing one is kept as FILE.old")
+      ->type_name("FILE");
+  command->footer(
+      "The curve is that of 'tmprof report --view curve'. It goes by accesses to memory where a\n"
+      "sampler of cache misses works ('tmprof doctor'), else by all accesses.\n"
+      "Exit status: 0; 1 refused; 2 wrong use; 3 too little was seen to tell.\n"
+      "Examples:\n"
+      "  tmprof curve -p $(pidof redis-server)\n"
+      "  tmprof curve --all --duration 30s --png curve.png");
+  command->callback([options, &exit_status] { exit_status = ExitStatusOf(Curve(*options)); });
+}
+
+}  // namespace tmprof

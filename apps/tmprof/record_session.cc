@@ -1,0 +1,651 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "apps/tmprof/record_session.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "apps/tmprof/freed_memory.h"
+#include "apps/tmprof/launched_command.h"
+#include "apps/tmprof/messages.h"
+#include "apps/tmprof/object_recorder.h"
+#include "apps/tmprof/own_libraries.h"
+#include "apps/tmprof/preloading.h"
+#include "apps/tmprof/recording_outcome.h"
+#include "apps/tmprof/session_facts.h"
+#include "apps/tmprof/session_sources.h"
+#include "apps/tmprof/signal_queue.h"
+#include "apps/tmprof/source_choice.h"
+#include "apps/tmprof/trace_output.h"
+#include "apps/tmprof/version.h"
+#include "base/human_units.h"
+#include "mover/node_topology.h"
+#include "objtrace/tracker/advice.h"
+#include "profiler/own_cpus.h"
+#include "profiler/procfs.h"
+#include "profiler/recorder.h"
+#include "profiler/source_kind.h"
+#include "profiler/sources/exact/exact_launch.h"
+#include "profiler/sources/exact/truth_server.h"
+#include "profiler/target_finder.h"
+#include "profiler/target_tracker.h"
+#include "proto/trace_file.h"
+
+namespace tmprof {
+namespace {
+
+// How long the counts of a traced process that is silent, as a stopped one is, are waited for
+// before an epoch is written without them. They then join a later epoch.
+constexpr std::chrono::seconds kExactPatience{5};
+constexpr std::chrono::milliseconds kExactServicePeriod{50};
+
+struct StopRequest {
+  int signal = 0;
+  bool from_terminal = false;  // which has sent it to the whole foreground job
+};
+
+// True: tmprof was told, as by nohup(1), to outlive its terminal.
+bool HangupIsIgnored() {
+  struct sigaction action{};
+  return sigaction(SIGHUP, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+// SIGINT, SIGTERM, SIGHUP unless that is ignored, SIGCHLD, and SIGPIPE, which must not end a
+// recording whose standard error nobody reads any more.
+class Signals {
+ public:
+  static Result<Signals> Catch() {
+    // A blocked signal would be queued though it is ignored.
+    auto queue = HangupIsIgnored()
+                     ? SignalQueue::Catch({SIGINT, SIGTERM, SIGCHLD, SIGPIPE})
+                     : SignalQueue::Catch({SIGINT, SIGTERM, SIGCHLD, SIGPIPE, SIGHUP});
+    if (!queue) return Fail(queue.error());
+    return Signals(*std::move(queue));
+  }
+
+  int fd() const { return queue_.fd(); }
+  const sigset_t& mask_before() const { return queue_.mask_before(); }
+
+  // The first signal that asked to stop, since the start.
+  const std::optional<StopRequest>& StopRequested() {
+    while (const auto info = queue_.Next()) {
+      const bool asks_to_stop = info->ssi_signo != SIGCHLD && info->ssi_signo != SIGPIPE;
+      if (asks_to_stop && !stop_request_) {
+        stop_request_ = {.signal = static_cast<int>(info->ssi_signo),
+                         .from_terminal = info->ssi_code == SI_KERNEL};
+      }
+    }
+    return stop_request_;
+  }
+  // Signals act from here on as they would without us. Those that came before are forgotten: a
+  // pending SIGPIPE would end this process now.
+  void Restore() {
+    (void)StopRequested();
+    queue_.Restore();
+  }
+
+ private:
+  explicit Signals(SignalQueue queue) : queue_(std::move(queue)) {}
+
+  SignalQueue queue_;
+  std::optional<StopRequest> stop_request_;
+};
+
+std::string CpuModel() {
+  constexpr std::string_view kField = "model name\t: ";
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);) {
+    if (line.starts_with(kField)) return line.substr(kField.size());
+  }
+  return {};
+}
+
+std::vector<Setting> SettingsInForce(const RecordOptions& options, const SessionSources& opened) {
+  std::string sources;
+  for (const std::string& name : options.sources.names)
+    sources += (sources.empty() ? "" : ",") + name;
+  std::vector<Setting> settings{{"source", sources},
+                                {"abit", AbitText(opened.abit)},
+                                {"epoch", FormatDuration(options.epoch)},
+                                {"max-overhead", FormatShare(options.sources.max_overhead)},
+                                {"sample-rate", fmt::format("{}x", options.sources.sample_rate)},
+                                {"gate", options.sources.gate},
+                                {"ageing", std::string(Name(options.sources.ageing))},
+                                {"process-filter", options.process_filter ? "on" : "off"},
+                                {"children", options.follow_children ? "on" : "off"},
+                                {"seed", std::to_string(options.sources.seed)}};
+  if (options.sources.abit.mode == abit::ScanOptions::Mode::kPlain &&
+      options.sources.abit.looked != abit::Looked::kRegions) {
+    settings.push_back({"scan-interval", FormatDuration(options.sources.scan_interval)});
+  }
+  if (options.sources.abit.looked != abit::Looked::kFull) {
+    const RegionBounds& regions = options.sources.regions;
+    settings.push_back({"region-monitoring", FormatDuration(regions.monitoring)});
+    settings.push_back({"region-aggregation", FormatDuration(regions.aggregation)});
+    settings.push_back({"region-update", FormatDuration(regions.update)});
+    settings.push_back({"min-regions", std::to_string(regions.min_regions)});
+    settings.push_back({"max-regions", std::to_string(regions.max_regions)});
+  }
+  if (options.duration) {
+    settings.push_back({"duration", FormatDuration(*options.duration)});
+  }
+  if (options.objects) {
+    settings.push_back({"objects", "on"});
+    settings.push_back({"objects-from", FormatBytes(*options.objects_from_bytes)});
+    settings.push_back({"objects-interval", FormatBytes(*options.objects_interval_bytes)});
+  }
+  if (!options.advice.empty()) settings.push_back({"advice", options.advice});
+  if (options.max_targets) {
+    settings.push_back({"max-targets", std::to_string(*options.max_targets)});
+  }
+  if (opened.assumed_ns_per_look) {
+    settings.push_back(
+        {"ns-per-look", fmt::format("{:.0f} (assumed)", *opened.assumed_ns_per_look)});
+  }
+  if (const auto assumed = opened.calibration.assumed_ns_per_point) {
+    settings.push_back({"ns-per-point", fmt::format("{:.0f} (assumed)", *assumed)});
+  }
+  return settings;
+}
+
+std::vector<Setting> ExactSettingsInForce(const RecordOptions& options) {
+  std::vector<Setting> settings{{"source", std::string(kExactSource.name)}};
+  if (options.epoch_instructions) {
+    settings.push_back({"epoch-instructions", std::to_string(*options.epoch_instructions)});
+  } else {
+    settings.push_back({"epoch", FormatDuration(options.epoch)});
+  }
+  if (options.exact_llc_bytes)
+    settings.push_back({"exact-llc", FormatBytes(*options.exact_llc_bytes)});
+  if (options.duration) settings.push_back({"duration", FormatDuration(*options.duration)});
+  if (!options.advice.empty()) settings.push_back({"advice", options.advice});
+  return settings;
+}
+
+// None where the kernel does not say.
+std::vector<std::vector<NodeId>> TiersOfHost() {
+  const Result<NodeTopology> topology = ReadNodeTopology();
+  return topology ? NodesByTier(*topology) : std::vector<std::vector<NodeId>>{};
+}
+
+TraceInfo DescribeSession(const RecordOptions& options, std::vector<Setting> settings,
+                          MonotonicTime start) {
+  utsname system{};
+  uname(&system);
+  return {.tool_version = std::string("tmprof ") + kVersion,
+          .kernel_release = system.release,
+          .cpu_model = CpuModel(),
+          .cpus = std::thread::hardware_concurrency(),
+          .wall_start = std::chrono::time_point_cast<std::chrono::system_clock::duration>(
+              std::chrono::system_clock::now()),
+          .start = start,
+          .epoch_length = options.epoch,
+          .calibration = {},
+          .settings = std::move(settings),
+          .tiers = TiersOfHost(),
+          .warnings = {}};
+}
+
+TraceInfo DescribeSession(const RecordOptions& options, const SessionSources& sources,
+                          MonotonicTime start) {
+  TraceInfo info = DescribeSession(options, SettingsInForce(options, sources), start);
+  info.calibration = sources.calibration;
+  info.warnings = sources.warnings;
+  return info;
+}
+
+// Of counts some of which may be unknown.
+class KnownSum {
+ public:
+  void Add(std::optional<std::uint64_t> count) {
+    if (count) {
+      sum_ += *count;
+    } else {
+      complete_ = false;
+    }
+  }
+  std::string Text() const {
+    if (complete_) return FormatCount(sum_);
+    return sum_ == 0 ? "unknown" : "at least " + FormatCount(sum_);
+  }
+
+ private:
+  std::uint64_t sum_ = 0;
+  bool complete_ = true;
+};
+
+// One line on a terminal, rewritten each epoch.
+class Progress {
+ public:
+  // `counted`: the role whose observations are shown.
+  explicit Progress(bool enabled, SourceRole counted = SourceRole::kSamples)
+      : enabled_(enabled), counted_(counted) {}
+
+  void Show(const EpochProfile& epoch) {
+    KnownSum samples;
+    for (const SourceStatus& source : epoch.sources) {
+      if (source.state == SourceState::kUnavailable) continue;
+      if (source.role == counted_) samples.Add(source.observations);
+      lost_.Add(source.lost);
+    }
+    if (!enabled_) return;
+    const double own_share =
+        std::chrono::duration<double>(epoch.profiler_cpu_time) / epoch.length() * 100;
+    SayWithoutWaiting(fmt::format(
+        "\repoch {:4}  page records {:>9}  {} {:>7}  lost {}  own CPU {:.1f} %\x1b[K", epoch.index,
+        FormatCount(epoch.pages.size()), what(), samples.Text(), lost_.Text(), own_share));
+  }
+
+  // Takes the line away.
+  void Close() const {
+    if (enabled_) SayWithoutWaiting("\r\x1b[K");
+  }
+
+ private:
+  std::string_view what() const { return counted_ == SourceRole::kTruth ? "accesses" : "samples"; }
+
+  bool enabled_;
+  SourceRole counted_;
+  KnownSum lost_;
+};
+
+class RecordSession {
+ public:
+  RecordSession(RecordOptions options, Signals signals)
+      : options_(std::move(options)), signals_(std::move(signals)) {}
+
+  int Run() {
+    const Status recorded = options_.exact() ? RecordExact() : Record();
+    if (!recorded) {
+      ReportError(recorded.error());
+      if (command_ && !command_->Exited()) {
+        Warn(fmt::format("recording has stopped; '{}' runs on", options_.command.front()));
+      }
+    }
+    // A launched program is never harmed by our failure: it runs to its end, unless the user asked
+    // us, and so it, to stop.
+    const auto& stop = signals_.StopRequested();
+    if (command_ && stop && !stop->from_terminal) command_->Signal(stop->signal);
+    signals_.Restore();
+    const int command_status = command_ ? command_->Wait() : kDone;
+    if (exec_failure_) return StatusOfFailedExec(*exec_failure_);
+    if (!recorded) return recorded.error().ExitStatus();
+    if (command_status == kDone && outcome_ && !outcome_->saw_enough) return kSawLittle;
+    return command_status;
+  }
+
+ private:
+  Status Record() {
+    KeepFreedMemory();
+    if (auto status = procfs_.CheckNamespace(); !status) return status;
+    TargetTracker tracker(procfs_, ProcessCpuTime, TrackerOptions());
+    for (const int pid : options_.pids) {
+      if (auto status = tracker.AddNamed(Pid(pid)); !status) return status;
+    }
+    if (options_.all) {
+      if (auto status = FindAll(tracker); !status) return status;
+    }
+
+    if (auto status = PreloadTracker(); !status) return status;
+    OwnCpus own_cpus(procfs_);
+    own_cpus.MakeWayFor(tracker.tracked());  // costs are measured now, which takes CPU time
+    const bool on_terminal = isatty(STDERR_FILENO) == 1 && !options_.quiet;
+    if (on_terminal) SayWithoutWaiting("preparing: loading BPF programs and measuring their costs");
+    Result<SessionSources> sources = OpenSources(options_.sources);
+    if (on_terminal) SayWithoutWaiting("\r\x1b[K");
+    if (!sources) return Fail(sources.error());
+    for (const std::string& warning : sources->warnings) Warn(warning);
+
+    Result<TraceOutput> output = TraceOutput::Prepare(options_.output);
+    if (!output) return Fail(output.error());
+    Result<TraceWriter> writer =
+        TraceWriter::Create(output->path(), DescribeSession(options_, *sources, clock_.Now()));
+    if (!writer) {
+      // Locked, it is another recorder's, which has begun since.
+      if (writer.error().system_error != EWOULDBLOCK) output->Restore();
+      return Fail(writer.error());
+    }
+
+    if (on_terminal && options_.tells_settings) PrintSettings(*sources);
+    Progress progress(on_terminal);
+    PollWaiter waiter;
+    SessionFacts facts(procfs_);
+    bool begun = false;  // before, a held child is a copy of this process
+    Recorder recorder(
+        RecorderOptions(),
+        {.clock = clock_,
+         .waiter = waiter,
+         .targets = tracker,
+         .own_cpu_time = OwnCpuTime,
+         .stop_requested = [this] { return ShouldStop(); },
+         .stop_fds = {signals_.fd()},
+         .gate = sources->gate,
+         .on_targets =
+             [&](const std::vector<TrackedProcess>& targets) {
+               own_cpus.MakeWayFor(targets);
+               if (begun) {
+                 facts.SeeTargets(targets, tracker.resident(), tracker.left_out(), clock_.Now());
+               }
+             },
+         .service = objects_ ? [this] { objects_->Service(); } : std::function<void()>(),
+         .complete_epoch = objects_ ? [this](EpochProfile& epoch) { objects_->Complete(epoch); }
+                                    : std::function<void(EpochProfile&)>(),
+         .on_source_failure = [](const Error& error) { Warn(error.Message()); }},
+        std::move(sources->sources), std::move(sources->unavailable));
+    if (auto status = Begin(tracker, recorder); !status) {
+      command_.reset();  // a child that is still held would never end by itself
+      output->Restore();
+      return status;
+    }
+    output->Keep();
+    begun = true;
+    const auto stopped = recorder.Run([&](const EpochProfile& epoch) -> Status {
+      if (auto status = writer->Write(epoch); !status) return status;
+      facts.Add(epoch);
+      progress.Show(epoch);
+      return {};
+    });
+    progress.Close();
+    const RecordingOutcome outcome = Conclude(facts.Facts());
+    const Status finished = writer->Finish(outcome);  // whatever has ended the recording
+    if (objects_ && objects_->refused() > 0) {
+      Warn(fmt::format("{} processes' allocations were not tracked: {} has no room for 2 MiB each",
+                       objects_->refused(), AllocationLogs::Options().parent.string()));
+    }
+    if (!stopped) return Fail(stopped.error());
+    if (!finished) return finished;
+    Close(outcome);
+    return {};
+  }
+
+  Status FindAll(TargetTracker& tracker) {
+    TargetFinder finder(procfs_, ProcessCpuTime, {.commands = {"*"}}, Pid(getpid()));
+    const TargetFinder::Findings found = finder.Look(clock_.Now());
+    const std::vector<Error> refused = tracker.Follow(found.targets);
+    const std::size_t unseen = refused.size() + found.unreadable;
+    if (unseen > 0) {
+      Warn(fmt::format("{} of {} processes cannot be observed: {}", unseen,
+                       found.targets.size() + found.unreadable,
+                       refused.empty() ? found.refusal->Message() : refused.front().Message()));
+    }
+    if (found.targets.size() > refused.size()) return {};
+    return Fail(Error{.attempt = "find processes",
+                      .object = "this machine",
+                      .reason = "none can be observed",
+                      .advice = "run as root, or name your own with -p PID"});
+  }
+
+  RecordingOutcome Conclude(RecordingFacts facts) const {
+    facts.trace = options_.output;
+    facts.title = options_.title;
+    facts.objects_missing = WhyNoObjects();
+    return OutcomeOf(facts);
+  }
+
+  // The line that a recording ends with.
+  void Close(const RecordingOutcome& outcome) {
+    outcome_ = outcome;
+    if (!outcome.saw_enough) {
+      Warn(outcome.text);
+    } else if (!options_.quiet && options_.tells_settings) {
+      Say(fmt::format("tmprof: {}\n", outcome.text));
+    }
+  }
+
+  // The program's own QEMU counts (profiler/sources/exact); here its counts only become epochs.
+  Status RecordExact() {
+    KeepFreedMemory();
+    const exact::ExactOptions options{.epoch = options_.epoch,
+                                      .epoch_instructions = options_.epoch_instructions,
+                                      .llc_bytes = options_.exact_llc_bytes};
+    if (auto status = exact::CheckOptions(options); !status) return status;
+    const auto tools = exact::FindExactTools();
+    if (!tools) return Fail(tools.error());
+    auto server = exact::TruthServer::Listen(procfs_);
+    if (!server) return Fail(server.error());
+    if (auto status = PreloadTracker(); !status) return status;
+    const MonotonicTime start = clock_.Now();
+    auto arguments = exact::ArgumentsToTrace(options_.command, *tools, options, server->socket(),
+                                             start, exact::TakeLoaderVariables());
+    if (!arguments) {
+      if (arguments.error().system_error) exec_failure_ = arguments.error();
+      return Fail(arguments.error());
+    }
+    Result<TraceOutput> output = TraceOutput::Prepare(options_.output);
+    if (!output) return Fail(output.error());
+    Result<TraceWriter> writer = TraceWriter::Create(
+        output->path(), DescribeSession(options_, ExactSettingsInForce(options_), start));
+    if (!writer) {
+      if (writer.error().system_error != EWOULDBLOCK) output->Restore();
+      return Fail(writer.error());
+    }
+    if (auto status = Launch(*std::move(arguments)); !status) {
+      output->Restore();
+      return status;
+    }
+    output->Keep();
+    Progress progress(isatty(STDERR_FILENO) == 1 && !options_.quiet, SourceRole::kTruth);
+    SessionFacts facts(procfs_);
+    Status written = WriteExactEpochs(*server, start, [&](const EpochProfile& epoch) -> Status {
+      if (auto status = writer->Write(epoch); !status) return status;
+      facts.Add(epoch);
+      progress.Show(epoch);
+      return {};
+    });
+    progress.Close();
+    const RecordingOutcome outcome = Conclude(facts.Facts());
+    const Status finished = writer->Finish(outcome);
+    if (!written) return written;
+    if (!finished) return finished;
+    if (server->AnyEverConnected()) {
+      Close(outcome);
+      return {};
+    }
+    return Fail(Error{.attempt = "trace exactly",
+                      .object = options_.command.front(),
+                      .reason = "it ended before its tracer was heard of",
+                      .advice = "run tmprof doctor, and see what QEMU has said above"});
+  }
+
+  // What all programs that this process starts from now on preload: it tells of allocations, and
+  // places them. To be called before there are threads.
+  Status PreloadTracker() {
+    if (!options_.objects && options_.advice.empty()) return {};
+    constexpr const char* kTracker = "libtmprof_allocations.so";
+    const auto libraries = FindOwnLibraries(
+        options_.objects ? "tmprof record --objects" : "tmprof record --advice", {kTracker});
+    if (!libraries) return Fail(libraries.error());
+    if (options_.objects) {
+      Result<ObjectRecorder> objects =
+          ObjectRecorder::Create({.threshold_bytes = *options_.objects_from_bytes,
+                                  .interval_bytes = *options_.objects_interval_bytes});
+      if (!objects) return Fail(objects.error());
+      objects_ = *std::move(objects);
+      setenv(objtrace::kTrackVariable, objects_->request().c_str(), 1);
+    }
+    if (!options_.advice.empty()) {
+      // The program may begin in another folder.
+      const auto path = std::filesystem::absolute(options_.advice).string();
+      setenv(objtrace::kAdviceVariable, path.c_str(), 1);
+    }
+    const char* path = std::getenv("PATH");
+    not_preloaded_ = WhyNotPreloaded(options_.command.front(), path != nullptr ? path : "",
+                                     *libraries / kTracker);
+    if (not_preloaded_) {
+      Warn(fmt::format("{} is without effect on the program: {}",
+                       options_.objects ? "--objects" : "--advice", not_preloaded_->why));
+    }
+    if (!not_preloaded_ || not_preloaded_->is_harmless) Preload(PreloadName(*libraries, kTracker));
+    return {};
+  }
+
+  static void Preload(const std::string& library) {
+    constexpr const char* kPreload = "LD_PRELOAD";
+    const char* before = std::getenv(kPreload);
+    const std::string others =
+        before != nullptr && *before != '\0' ? ":" + std::string(before) : "";
+    setenv(kPreload, (library + others).c_str(), 1);
+  }
+
+  // The reason is empty if some process's allocations were tracked, or nobody asked for them.
+  std::string WhyNoObjects() const {
+    if (!objects_ || objects_->tracked_any()) return {};
+    if (not_preloaded_) return not_preloaded_->why;
+    if (objects_->refused() > 0) return "there was no room for it in memory";
+    return "no process loaded the tracker in the time of the recording";
+  }
+
+  Status Launch(std::vector<std::string> arguments) {
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    auto held = LaunchedCommand::Hold(std::move(arguments), signals_.mask_before());
+    if (!held) return Fail(held.error());
+    command_ = *std::move(held);
+    return command_->Release();
+  }
+
+  // Until the program and all that it has started end, the time is up or the user has had enough.
+  Status WriteExactEpochs(exact::TruthServer& server, MonotonicTime start,
+                          const std::function<Status(const EpochProfile&)>& write) {
+    const auto write_all = [&](const std::vector<EpochProfile>& epochs) -> Status {
+      for (const EpochProfile& epoch : epochs) {
+        if (options_.duration && epoch.start >= start + *options_.duration) break;
+        if (auto status = write(epoch); !status) return status;
+      }
+      return {};
+    };
+    PollWaiter waiter;
+    while (true) {
+      // Asked first: what an ended program has sent is there by then.
+      const bool ended = command_->Exited();
+      const MonotonicTime now = clock_.Now();
+      server.Service(now);
+      for (const Error& fault : server.TakeComplaints()) Warn(fault.Message());
+      // The epoch that ends in time is still on its way.
+      const bool time_is_up =
+          options_.duration && now - start >= *options_.duration + kExactServicePeriod;
+      if (signals_.StopRequested() || time_is_up || (ended && !server.MayHearMore()))
+        return write_all(server.TakeRest());
+      if (auto status = write_all(server.TakeEpochs(now, kExactPatience)); !status) return status;
+      std::vector<int> fds = server.PollFds();
+      fds.push_back(signals_.fd());
+      waiter.Wait(fds, kExactServicePeriod);
+    }
+  }
+
+  // Sources are attached while a child still waits, so that nothing of the program escapes them.
+  Status Begin(TargetTracker& tracker, Recorder& recorder) {
+    if (options_.command.empty()) return recorder.Attach();
+    // Orphans of the command come to us, so that they are still found as descendants.
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    auto held = LaunchedCommand::Hold(options_.command, signals_.mask_before());
+    if (!held) return Fail(held.error());
+    command_ = *std::move(held);
+    if (auto status = tracker.AddNamed(command_->pid()); !status) return status;
+    if (auto status = recorder.Attach(); !status) return status;
+    if (auto status = command_->Release(); !status) {
+      exec_failure_ = status.error();
+      return status;
+    }
+    return {};
+  }
+
+  bool ShouldStop() {
+    return signals_.StopRequested().has_value() || (command_ && command_->Exited());
+  }
+
+  TargetTracker::Options TrackerOptions() const {
+    return {.follow_children = options_.follow_children,
+            .filter = options_.process_filter ? std::optional(ProcessFilter{}) : std::nullopt,
+            .max_targets = options_.max_targets,
+            .observer = Pid(getpid()),
+            .observer_adopts_orphans = !options_.command.empty()};
+  }
+
+  Recorder::Options RecorderOptions() const {
+    return {.epoch = options_.epoch, .duration = options_.duration};
+  }
+
+  void PrintSettings(const SessionSources& sources) const {
+    std::string line;
+    for (const Setting& setting : SettingsInForce(options_, sources)) {
+      line += fmt::format(" {}={}", setting.name, setting.value);
+    }
+    std::string chosen;
+    for (const auto& source : sources.sources) {
+      chosen += (chosen.empty() ? "" : ",") + std::string(source->name());
+    }
+    if (!chosen.empty()) line += " chosen=" + chosen;
+    const auto measured = [&line](std::string_view name, std::optional<double> ns) {
+      if (ns) line += fmt::format(" {}={:.0f}", name, *ns);
+    };
+    measured("ns-per-set", sources.calibration.ns_per_set);
+    measured("ns-per-look", sources.calibration.ns_per_look);
+    measured("ns-per-sample", sources.calibration.ns_per_sample);
+    measured("ns-per-point", sources.calibration.ns_per_point);
+    Say(fmt::format("recording:{}\n", line));
+  }
+
+  RecordOptions options_;
+  Signals signals_;
+  SystemClock clock_;
+  ProcFs procfs_;
+  std::optional<ObjectRecorder> objects_;
+  std::optional<LaunchedCommand> command_;
+  std::optional<Error> exec_failure_;
+  std::optional<NotPreloaded> not_preloaded_;
+  std::optional<RecordingOutcome> outcome_;
+};
+
+}  // namespace
+
+Status CheckRecording(const RecordOptions& options) {
+  if (options.epoch < std::chrono::milliseconds(10)) {
+    return Fail(BadInput("use option", "--epoch " + FormatDuration(options.epoch),
+                         "an epoch is at least 10ms"));
+  }
+  if (options.duration && *options.duration <= std::chrono::nanoseconds(0)) {
+    return Fail(BadInput("use option", "--duration " + FormatDuration(*options.duration),
+                         "nothing can be recorded in no time"));
+  }
+  if (options.max_targets == 0) {
+    return Fail(BadInput("use option", "--max-targets 0", "nothing can be recorded of no process"));
+  }
+  if (options.sources.scan_interval < std::chrono::milliseconds(1)) {
+    return Fail(BadInput("use option",
+                         "--scan-interval " + FormatDuration(options.sources.scan_interval),
+                         "a scan interval is at least 1ms"));
+  }
+  if (auto regions = RegionParams(options.sources.regions); !regions)
+    return Fail(std::move(regions.error()));
+  if (options.sources.max_overhead < kLeastOverhead) {
+    return Fail(BadInput("use option",
+                         "--max-overhead " + FormatShare(options.sources.max_overhead),
+                         "the least that can be planned with is " + FormatShare(kLeastOverhead)));
+  }
+  return {};
+}
+
+int Record(RecordOptions options) {
+  Result<Signals> signals = Signals::Catch();
+  if (!signals) return ReportError(signals.error());
+  return RecordSession(std::move(options), *std::move(signals)).Run();
+}
+
+}  // namespace tmprof
