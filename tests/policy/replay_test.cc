@@ -678,6 +678,17 @@ TEST(Replay, JudgesByMemoryWithSamplesThatDidNotRank) {
   epochs.push_back(Epoch(4, {{1, 5, 0}, {2, 5, 0}, {3, 5, 0}, {4, 5, 0}}));
   results = replayed();
   EXPECT_EQ(results[0].weight_total, 800) << "an epoch without samples has no say";
+
+  for (EpochProfile& epoch : epochs) {
+    epoch.sources = {{.name = "ibs",
+                      .role = SourceRole::kSamples,
+                      .state = SourceState::kActive,
+                      .samples_of = SampleSubject::kMemory,
+                      .accesses_per_sample = 1000}};
+  }
+  results = replayed();
+  EXPECT_EQ(results[0].weight_total, 800'000) << "accesses to memory";
+  EXPECT_EQ(results[0].weight_hit, 600'000);
 }
 
 // A huge page's samples are spread evenly over its pages.
