@@ -28,8 +28,8 @@ Sums SumsOf(std::span<const SampledPages> seen) {
   return sums;
 }
 
-// A target may have a million rows. Rates, and times in which pages could be sampled, that differ by
-// less than this part of an octave are taken for one.
+// A target may have a million rows. Rates, and times in which pages could be sampled, that differ
+// by less than this part of an octave are taken for one.
 constexpr int kStepsPerOctaveApart = 32;
 
 double Rounded(double value) {
@@ -37,8 +37,8 @@ double Rounded(double value) {
   return std::exp2(std::round(kStepsPerOctaveApart * std::log2(value)) / kStepsPerOctaveApart);
 }
 
-// Rows without samples that are alike become one. Those with samples have rounded rates, too: a rate
-// of their own would put them into another class than those without.
+// Rows without samples that are alike become one. Those with samples have rounded rates, too: a
+// rate of their own would put them into another class than those without.
 class SeenOfTarget {
  public:
   void Add(SampledPages seen) {

@@ -51,8 +51,8 @@
 namespace tmprof {
 namespace {
 
-// How long the counts of a traced process that is silent, as a stopped one is, are waited for
-// before an epoch is written without them. They then join a later epoch.
+// An epoch waits so long for the counts of a traced process that is silent, as a stopped one is.
+// They then join a later epoch.
 constexpr std::chrono::seconds kExactPatience{5};
 constexpr std::chrono::milliseconds kExactServicePeriod{50};
 
@@ -211,7 +211,7 @@ TraceInfo DescribeSession(const RecordOptions& options, const SessionSources& so
   return info;
 }
 
-// Of counts some of which may be unknown.
+// Adds up counts, some of which may be unknown.
 class KnownSum {
  public:
   void Add(std::optional<std::uint64_t> count) {
@@ -464,8 +464,8 @@ class RecordSession {
                       .advice = "run tmprof doctor, and see what QEMU has said above"});
   }
 
-  // What all programs that this process starts from now on preload: it tells of allocations, and
-  // places them. To be called before there are threads.
+  // All programs that this process starts from now on preload a library that tells of allocations,
+  // and places them. To be called before there are threads.
   Status PreloadTracker() {
     if (!options_.objects && options_.advice.empty()) return {};
     constexpr const char* kTracker = "libtmprof_allocations.so";

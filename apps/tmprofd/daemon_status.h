@@ -97,7 +97,8 @@ struct DaemonStatus {
   std::uint64_t pending_moves = 0;
   std::chrono::nanoseconds own_cpu_time{0};  // user + system, all threads
   std::optional<double> tier1_hit_ratio;     // estimated, of the last epoch
-  // What the last decision ranked by: it tells which accesses the ratio is of. nullopt: none yet.
+  // The last decision ranked by it, which tells the accesses that the ratio is of. nullopt: none
+  // yet.
   std::optional<RankSource> ranked_by;
   std::vector<std::string> warnings;
   std::optional<std::string> refusal;  // of what was configured last; nothing: it is in force

@@ -144,7 +144,7 @@ class Placer {
   void LearnRefusal(const MoveOutcome& refused, std::uint64_t epoch);
   // Why the kernel would not move the leaf of late.
   Held HeldOf(PageKey leaf, std::uint64_t epoch) const;
-  // In accesses of an epoch, or accesses to memory.
+  // Returns it in accesses of an epoch, or in accesses to memory.
   double CostOfMove(std::chrono::nanoseconds epoch_length) const;
 
   PlacerOptions options_;
