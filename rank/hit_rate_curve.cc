@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <unordered_map>
 #include <utility>
 
+#include "rank/best_shares.h"
 #include "rank/rate_fit.h"
 #include "rank/resampling.h"
 
@@ -18,34 +18,6 @@ namespace {
 
 // Chances of a change that differ by less are taken for equal.
 constexpr int kChanceSteps = 16;
-
-// Pages that are equally hot.
-struct Heat {
-  double score;     // of each page: the order of choice; pages of score 0 are never chosen
-  double accesses;  // of each page, up to a factor of all
-  double pages;
-};
-
-// Returns, for each capacity, the share of all accesses that go to the pages of the highest score.
-std::vector<double> SharesOfTheBest(std::vector<Heat> heat, std::span<const PageCount> capacities) {
-  std::ranges::stable_sort(heat, std::greater(), &Heat::score);
-  double all = 0;
-  for (const Heat& each : heat) all += each.accesses * each.pages;
-  std::vector<double> shares;
-  for (const PageCount capacity : capacities) {
-    double left = static_cast<double>(capacity.value());
-    double hit = 0;
-    for (const Heat& each : heat) {
-      if (each.score <= 0) break;
-      const double taken = std::min(left, each.pages);
-      hit += taken * each.accesses;
-      left -= taken;
-      if (left <= 0) break;
-    }
-    shares.push_back(all > 0 ? hit / all : 0);
-  }
-  return shares;
-}
 
 class Curve {
  public:

@@ -14,6 +14,8 @@
 #include <tuple>
 #include <utility>
 
+#include "rank/best_shares.h"
+
 namespace tmprof {
 namespace {
 
@@ -98,12 +100,6 @@ std::vector<MemoryKind> MemoryKindsOf(const RatedRows& rated, std::span<const Me
   return list;
 }
 
-// Pages whose worths are alike.
-struct MemoryPart {
-  double worth;  // of a page
-  double pages;
-};
-
 class MemoryCurve {
  public:
   MemoryCurve(std::vector<MemoryKind> kinds, std::span<const PageCount> capacities)
@@ -158,7 +154,7 @@ class MemoryCurve {
 
   // The oracle's share at each capacity, then that of the pages of the highest score.
   std::vector<Share> Read(const MemoryWeights& weights) {
-    std::vector<MemoryPart> parts;
+    std::vector<Heat> parts;
     std::vector<Share> chosen(capacities_.size());
     Share all;
     double before = 0;
@@ -170,8 +166,8 @@ class MemoryCurve {
       const double pages = seen.times * seen.pages;
       const Spread& spread = SpreadWith(shape);
       for (std::size_t i = 0; i < Spread::kPoints; ++i) {
-        parts.push_back({.worth = kind.cpu_seconds * moments.mean / shape * spread.value[i],
-                         .pages = pages * spread.part[i]});
+        const double accesses = kind.cpu_seconds * moments.mean / shape * spread.value[i];
+        parts.push_back({.score = accesses, .accesses = accesses, .pages = pages * spread.part[i]});
       }
       const double mean = kind.cpu_seconds * pages * moments.mean;
       const double sd_of_row = kind.cpu_seconds * seen.pages * std::sqrt(moments.variance);
@@ -187,7 +183,9 @@ class MemoryCurve {
       }
       before += pages;
     }
-    std::vector<Share> shares = SharesOfTheBest(std::move(parts));
+    std::vector<Share> shares;
+    for (const double best : SharesOfTheBest(std::move(parts), capacities_))
+      shares.push_back({.mean = best});
     for (const Share& hit : chosen) {
       Share& share = shares.emplace_back();
       if (all.mean <= 0) continue;
@@ -196,25 +194,6 @@ class MemoryCurve {
       share.variance = (missed * missed * hit.variance +
                         share.mean * share.mean * (all.variance - hit.variance)) /
                        (all.mean * all.mean);
-    }
-    return shares;
-  }
-
-  std::vector<Share> SharesOfTheBest(std::vector<MemoryPart> parts) const {
-    std::ranges::sort(parts, std::greater(), &MemoryPart::worth);
-    double all = 0;
-    for (const MemoryPart& part : parts) all += part.worth * part.pages;
-    std::vector<Share> shares;
-    for (const PageCount capacity : capacities_) {
-      auto left = static_cast<double>(capacity.value());
-      double hit = 0;
-      for (const MemoryPart& part : parts) {
-        const double taken = std::min(left, part.pages);
-        hit += taken * part.worth;
-        left -= taken;
-        if (left <= 0) break;
-      }
-      shares.push_back({.mean = all > 0 ? hit / all : 0});
     }
     return shares;
   }
