@@ -29,8 +29,13 @@
 
 enum { PAGE = 4096, THREADS = 4, ROUNDS = 20, LOADS = 5000 };
 
-static char counted[(1 + THREADS) * PAGE]
-    __attribute__((section(".counted,\"aw\",@nobits#"), aligned(4096)));
+// In C no compiler but GCC takes a section's type.
+__asm__(
+    ".section .counted, \"aw\", @nobits\n"
+    ".balign 4096\n"
+    "counted: .zero 5 * 4096\n"
+    ".previous\n");
+extern char counted[(1 + THREADS) * PAGE];
 
 static void load(const char* page, uint64_t times) {
   __asm__ volatile("1: mov (%1), %%eax\n dec %0\n jnz 1b" : "+r"(times) : "r"(page) : "rax", "cc");
