@@ -153,6 +153,14 @@ double SamplesOfLookedAt(const EvidenceTable& table) {
   return sum;
 }
 
+PageCount PagesLookedAt(const EvidenceTable& table) {
+  PageCount pages;
+  for (std::size_t row = 0; row < table.size(); ++row) {
+    if (table.evidence[row].looks > 0) pages += PageCount(table.span_pages[row]);
+  }
+  return pages;
+}
+
 void Clear(EvidenceTable& table) {
   table.key.clear();
   table.span_pages.clear();

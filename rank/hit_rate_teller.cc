@@ -43,7 +43,8 @@ void HitRateTeller::Absorb(const EpochProfile& profile) {
     times.Add(profile);
     if (source_ == RankSource::kMemory) {
       latest.Part();
-      by_samples_.Add(ranker_.ByPage(latest.table(), times), chosen_);
+      if (ranker_.SamplesAreOfMemory())
+        by_samples_.Add(ranker_.ByPage(latest.table(), times), chosen_);
     } else {
       by_bits_.Add(ranker_.ByPage(std::move(latest.spans()), times), times, chosen_);
     }

@@ -50,9 +50,12 @@ RankSource KnownEvidence::Best() const {
   return bits_ ? RankSource::kReferences : RankSource::kSamples;
 }
 
+bool KnownEvidence::SamplesTellMemory() const {
+  return WhySamplesTellNoMemory().empty() && samples_watched_ >= MemoryWorth::kFewestSamples;
+}
+
 bool KnownEvidence::TellsMemory(RankModel model) const {
-  return model == RankModel::kRate && WhyNoMemory().empty() &&
-         samples_watched_ >= MemoryWorth::kFewestSamples;
+  return model == RankModel::kRate && (models_cache_ ? WhyNoMemory().empty() : SamplesTellMemory());
 }
 
 RankSource KnownEvidence::BestToPlaceBy(RankModel model) const {
@@ -65,12 +68,16 @@ RankSource KnownEvidence::BestToJudgePlacement(RankModel model) const {
   return TellsMemory(model) ? RankSource::kMemory : Best();
 }
 
-std::string KnownEvidence::WhyNoMemory() const {
+std::string KnownEvidence::WhySamplesTellNoMemory() const {
   if (!bits_) return "no accessed bit was read";
   if (!samples_) return "no access to memory was sampled";
   if (samples_watched_ == 0) return "no sampler was on in the epochs that have samples";
   if (samples_of_time_) return "its samples tell where time was spent, not which accesses missed";
   return "";
+}
+
+std::string KnownEvidence::WhyNoMemory() const {
+  return models_cache_ && bits_ ? "" : WhySamplesTellNoMemory();
 }
 
 Status KnownEvidence::Require(RankSource source, std::string attempted, std::string object) const {

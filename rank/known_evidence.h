@@ -15,22 +15,27 @@ namespace tmprof {
 
 class KnownEvidence {
  public:
+  // `models_cache`: a model of the last-level cache tells which accesses reach memory where too few
+  // of them were sampled.
+  explicit KnownEvidence(bool models_cache = false) : models_cache_(models_cache) {}
+
   void Look(const EpochProfile& epoch);
 
   // Refuses misses where accesses were counted without a cache model, or nobody counted: they are
-  // then unknown, not 0. Refuses accesses to memory if none were sampled, if samples of time are
-  // among them, or if no accessed bits were read. Other evidence has no such gaps, nor has what
-  // holds no epoch.
+  // then unknown, not 0. Refuses accesses to memory if no accessed bits were read, or, without a
+  // model of the cache, if none were sampled or samples of time are among them. Other evidence has
+  // no such gaps, nor has what holds no epoch.
   Status Require(RankSource source, std::string attempted, std::string object) const;
 
   // The source to go by unless another one is asked for: exact accesses where all epochs with pages
   // have them, else accessed bits, samples or both, else exact accesses of some epochs.
   RankSource Best() const;
-  // True if enough accesses to memory were sampled to tell what access rates are worth, and the
-  // rank model estimates rates.
+  // True if enough accesses to memory were sampled to tell what access rates are worth.
+  bool SamplesTellMemory() const;
+  // True if samples do, or a cache is modelled, and the rank model estimates rates.
   bool TellsMemory(RankModel model) const;
-  // Placement is ranked by accesses to memory where enough of them were sampled to tell what rates
-  // are worth, else by exact misses where all epochs with pages have them, else by Best().
+  // Placement is ranked by accesses to memory where they are told, else by exact misses where all
+  // epochs with pages have them, else by Best().
   RankSource BestToPlaceBy(RankModel model) const;
   // It is judged by exact misses first.
   RankSource BestToJudgePlacement(RankModel model) const;
@@ -40,8 +45,10 @@ class KnownEvidence {
 
  private:
   bool TellsMisses() const { return with_misses_ > 0 && with_misses_ == with_pages_; }
-  std::string WhyNoMemory() const;  // empty: accesses to memory are known
+  std::string WhySamplesTellNoMemory() const;  // empty: accesses to memory were sampled
+  std::string WhyNoMemory() const;             // empty: they are known
 
+  bool models_cache_;
   std::uint64_t epochs_ = 0;
   std::uint64_t with_misses_ = 0;     // epochs that tell them
   std::uint64_t without_misses_ = 0;  // epochs with accesses, and no model

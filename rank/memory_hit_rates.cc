@@ -69,8 +69,7 @@ struct MemoryKind {
 
 std::vector<MemoryKind> MemoryKindsOf(const RatedRows& rated, std::span<const MemoryRow> rows) {
   // The ranking of an earlier epoch stays if no row has a score.
-  const bool any_ran_last =
-      std::ranges::any_of(rated.rows, [](const RatedRow& row) { return row.cpu_seconds > 0; });
+  const bool any_ran_last = AnyRanLast(rated.rows);
   std::map<std::tuple<TargetId, long, double, double, long, bool>, MemoryKind> kinds;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const MemoryRow& row = rows[i];
@@ -89,7 +88,8 @@ std::vector<MemoryKind> MemoryKindsOf(const RatedRows& rated, std::span<const Me
                            .seconds = seen.seconds,
                            .samples = static_cast<double>(samples) / kSampleSteps,
                            .times = 0},
-                  .looked_at = row.looked_at},
+                  .looked_at = row.looked_at,
+                  .speed = row.speed},
           .score_seconds = any_ran_last ? of.cpu_seconds : of.remembered_cpu_seconds,
           .cpu_seconds = of.remembered_cpu_seconds};
     }
@@ -102,13 +102,14 @@ std::vector<MemoryKind> MemoryKindsOf(const RatedRows& rated, std::span<const Me
 
 class MemoryCurve {
  public:
-  MemoryCurve(std::vector<MemoryKind> kinds, std::span<const PageCount> capacities)
-      : capacities_(capacities), kinds_(std::move(kinds)), weights_(RowsOf(kinds_)) {
+  MemoryCurve(std::vector<MemoryKind> kinds, const MemoryScale& scale,
+              std::span<const PageCount> capacities)
+      : capacities_(capacities), kinds_(std::move(kinds)), weights_(RowsOf(kinds_), scale) {
     for (MemoryKind& kind : kinds_) kind.score = kind.score_seconds * weights_.Of(kind.row).mean;
     std::ranges::stable_sort(kinds_, std::greater(), &MemoryKind::score);
   }
 
-  bool is_told() const { return weights_.are_told(); }
+  bool is_told() const { return weights_.basis() != MemoryBasis::kProportion; }
 
   // The oracle's hit rate at each capacity, then the attainable one at each, with intervals.
   std::vector<HitRate> Estimate() {
@@ -207,12 +208,13 @@ class MemoryCurve {
 }  // namespace
 
 std::vector<HitRates> MemoryHitRatesOf(const RatedRows& rated, std::span<const MemoryRow> rows,
+                                       const MemoryScale& scale,
                                        std::span<const PageCount> capacities) {
   const PageCount pages = rated.pages();
   std::vector<HitRates> result;
   for (const PageCount capacity : capacities)
     result.push_back({.capacity = capacity, .pages = pages});
-  MemoryCurve curve(MemoryKindsOf(rated, rows), capacities);
+  MemoryCurve curve(MemoryKindsOf(rated, rows), scale, capacities);
   if (!curve.is_told()) return result;
   const std::vector<HitRate> rates = curve.Estimate();
   for (std::size_t i = 0; i < capacities.size(); ++i) {

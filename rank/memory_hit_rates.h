@@ -13,9 +13,10 @@
 
 namespace tmprof {
 
-// One for each capacity, without history; no rates where samples are too few to tell what access
-// rates are worth. `rows` are parallel to those of `rated`.
+// One for each capacity, without history; no rates where neither samples nor a model of the
+// cache tell what access rates are worth. `rows` are parallel to those of `rated`.
 std::vector<HitRates> MemoryHitRatesOf(const RatedRows& rated, std::span<const MemoryRow> rows,
+                                       const MemoryScale& scale,
                                        std::span<const PageCount> capacities);
 
 }  // namespace tmprof

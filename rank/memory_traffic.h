@@ -20,10 +20,13 @@ class SampleScale {
   std::optional<double> accesses_per_sample() const {
     return is_mixed_ ? std::nullopt : accesses_per_sample_;
   }
+  // True if some samples tell where time was spent.
+  bool has_samples_of_time() const { return has_samples_of_time_; }
 
  private:
   std::optional<double> accesses_per_sample_;
   bool is_mixed_ = false;
+  bool has_samples_of_time_ = false;
 };
 
 class MemoryTraffic {

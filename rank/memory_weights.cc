@@ -3,6 +3,7 @@
 #include "rank/memory_weights.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -37,6 +38,16 @@ double Rounded(double value) {
   return std::exp2(std::round(kStepsPerOctaveApart * std::log2(value)) / kStepsPerOctaveApart);
 }
 
+// Of one page: what was looked at has some room in the cache.
+constexpr double kSmallestCache = kBasePageBytes;
+
+// It keeps the order of pages where no sample was taken.
+constexpr double kSamplesMore = 0.5;
+
+// From pages of which a few lines have nearly all accesses to pages whose lines are used alike.
+// Programs were found between them (docs/results.md), and accessed bits do not tell where.
+constexpr std::array kEvenness = {1.0 / 32, 1.0 / 8, 1.0 / 2, 2.0, 128.0};
+
 // Rows without samples that are alike become one. Those with samples have rounded rates, too: a
 // rate of their own would put them into another class than those without.
 class SeenOfTarget {
@@ -66,8 +77,19 @@ class SeenOfTarget {
 
 }  // namespace
 
-MemoryWeights::MemoryWeights(std::span<const MemoryRow> rows, double units_per_sample)
-    : units_per_sample_(units_per_sample) {
+MemoryScale ScaleOf(const SampleScale& samples, std::optional<std::uint64_t> llc_bytes,
+                    const EvidenceTable& table, std::optional<PageCount> resident) {
+  MemoryScale scale{.units_per_sample = samples.accesses_per_sample().value_or(1)};
+  if (!llc_bytes) return scale;
+  const auto known = static_cast<double>(PagesLookedAt(table).value());
+  const auto all = static_cast<double>(resident.value_or(PageCount(0)).value());
+  const double part = all > known ? known / all : 1;
+  scale.llc_bytes = std::max(kSmallestCache, part * static_cast<double>(*llc_bytes));
+  return scale;
+}
+
+MemoryWeights::MemoryWeights(std::span<const MemoryRow> rows, const MemoryScale& scale)
+    : units_per_sample_(scale.units_per_sample) {
   std::map<TargetId, SeenOfTarget> rows_by_target;
   SeenOfTarget* of_target = nullptr;
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -86,20 +108,72 @@ MemoryWeights::MemoryWeights(std::span<const MemoryRow> rows, double units_per_s
     all.accesses += sums.accesses;
     if (sums.samples >= MemoryWorth::kFewestSamples) of_target_.try_emplace(target, seen);
   }
-  is_told_ = all.samples >= MemoryWorth::kFewestSamples;
-  if (!is_told_) {
-    // Half a sample more keeps the order of pages where none was taken.
-    const double per_access =
-        all.accesses > 0 ? (all.samples + 0.5) / all.accesses : 1 / units_per_sample;
-    all_ = MemoryWorth::InProportion(per_access);
-  } else if (by_target.size() == 1) {
-    all_ = of_target_.begin()->second;
-  } else {
+  if (all.samples >= MemoryWorth::kFewestSamples) {
+    basis_ = MemoryBasis::kSamples;
+    if (by_target.size() == 1) {
+      all_ = of_target_.begin()->second;
+      return;
+    }
     std::vector<SampledPages> of_all;
     for (const auto& [target, seen] : by_target)
       of_all.insert(of_all.end(), seen.begin(), seen.end());
     all_.emplace(of_all);
+    return;
   }
+  if (scale.llc_bytes && ModelCache(rows, *scale.llc_bytes, all.samples)) return;
+  const double per_access =
+      all.accesses > 0 ? (all.samples + kSamplesMore) / all.accesses : 1 / units_per_sample_;
+  all_ = MemoryWorth::InProportion(per_access);
+}
+
+// Returns false if all pages have room in the cache.
+bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, double llc_bytes, double samples) {
+  std::map<double, double> pages_by_rate;
+  std::map<TargetId, double> speed;
+  for (const MemoryRow& row : rows) {
+    speed[row.target] = row.speed;
+    // All that is known of the others is that they were sampled.
+    if (row.looked_at)
+      pages_by_rate[Rounded(row.seen.rate * row.speed)] += row.seen.times * row.seen.pages;
+  }
+  std::vector<CachedPages> pages;
+  for (const auto& [rate, of_rate] : pages_by_rate)
+    pages.push_back({.rate = rate, .pages = of_rate});
+  // Which pages the accesses to memory fall on is asked, and not which program has how many: all
+  // models expect the same of all pages.
+  std::vector<MemoryWorth::ModelledCache> caches;
+  double mean_to_memory = 0;
+  for (const double evenness : kEvenness) {
+    const auto model = CacheModel::Make(pages, llc_bytes, evenness);
+    if (!model) continue;
+    double to_memory = 0;
+    for (const CachedPages& each : pages)
+      to_memory += each.pages * each.rate * model->PartToMemory(each.rate);
+    mean_to_memory += to_memory;
+    caches.push_back({.model = *model, .samples_per_access = 1 / to_memory});
+  }
+  if (caches.empty()) return false;
+  mean_to_memory /= static_cast<double>(caches.size());
+  for (MemoryWorth::ModelledCache& cache : caches) cache.samples_per_access *= mean_to_memory;
+  const auto set_worths = [&] {
+    for (const auto& [target, of_target] : speed)
+      of_target_.insert_or_assign(target, MemoryWorth::ByCache(caches, of_target));
+  };
+  set_worths();
+  double watched = 0;  // accesses to memory that could be sampled
+  for (const MemoryRow& row : rows) {
+    if (!row.looked_at || row.seen.seconds <= 0) continue;
+    watched += row.seen.times * row.seen.pages * row.seen.seconds *
+               of_target_.at(row.target).OfRate(row.seen.rate);
+  }
+  const double per_access =
+      watched > 0 ? (samples + kSamplesMore) / watched : 1 / units_per_sample_;
+  for (MemoryWorth::ModelledCache& cache : caches) cache.samples_per_access *= per_access;
+  set_worths();
+  all_ = MemoryWorth::InProportion(per_access);
+  basis_ = MemoryBasis::kCacheModel;
+  caches_ = caches.size();
+  return true;
 }
 
 const MemoryWorth& MemoryWeights::WorthOf(TargetId target) const {
@@ -117,7 +191,15 @@ MemoryWeights::Weight MemoryWeights::Of(const MemoryRow& row) const {
 MemoryWeights MemoryWeights::Draw(std::mt19937_64& random) const {
   MemoryWeights drawn;
   drawn.units_per_sample_ = units_per_sample_;
-  drawn.is_told_ = true;
+  drawn.basis_ = basis_;
+  drawn.all_ = all_;
+  if (basis_ == MemoryBasis::kCacheModel) {
+    // It is one cache, and one sort of programs.
+    const std::size_t cache = std::uniform_int_distribution<std::size_t>(0, caches_ - 1)(random);
+    for (const auto& [target, worth] : of_target_)
+      drawn.of_target_.emplace(target, worth.WithCache(cache, random));
+    return drawn;
+  }
   for (const auto& [target, worth] : of_target_)
     drawn.of_target_.emplace(target, worth.Draw(random));
   drawn.all_ = all_->Draw(random);

@@ -3,12 +3,17 @@
 
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <random>
 #include <span>
+#include <vector>
 
 #include "base/units.h"
+#include "rank/cache_model.h"
+#include "rank/evidence.h"
+#include "rank/memory_traffic.h"
 #include "rank/memory_worth.h"
 
 namespace tmprof {
@@ -20,19 +25,40 @@ struct MemoryRow {
   // False: no accessed bit of them was read, so that their rate is that of any page. They are there
   // because they were sampled, and tell nothing of what a rate is worth.
   bool looked_at = true;
+  // CPU time of the target in a second, in which it accesses its pages at their rates. Only its
+  // ratio to that of other rows matters: their pages are in one cache.
+  double speed = 1;
+};
+
+struct MemoryScale {
+  double units_per_sample = 1;  // a weight is in units, such as accesses
+  // Size of the last-level cache, as far as pages that were looked at use it. nullopt: no cache is
+  // modelled where samples are too few.
+  std::optional<double> llc_bytes = std::nullopt;
+};
+
+// Pages that were not looked at are taken to use as much of the cache as those that were: these
+// have their part of it. `resident`: all pages that there are; nullopt: unknown, no more than
+// these.
+MemoryScale ScaleOf(const SampleScale& samples, std::optional<std::uint64_t> llc_bytes,
+                    const EvidenceTable& table, std::optional<PageCount> resident);
+
+enum class MemoryBasis : std::uint8_t {
+  kSamples,     // tell what access rates are worth
+  kCacheModel,  // tells which accesses reach memory, while samples are too few
+  kProportion,  // each access is worth the same
 };
 
 // Learns for each target what its access rates are worth. Targets with too few samples to tell have
-// one worth together. If even all samples are too few, each access is taken to be worth the same:
-// half a sample more than there are is shared out among all accesses, or, if no sampler was on,
-// each access is taken to be one to memory.
+// one worth together. If even all samples are too few, a cache of known size is modelled. Where it
+// is unknown, or all pages have room in it, each access is taken to be worth the same. Either way
+// half a sample more than there are is shared out among all accesses to memory, or, if no sampler
+// was on, each counts as one.
 class MemoryWeights {
  public:
-  // A weight is in units of which a sample stands for `units_per_sample`, such as accesses.
-  explicit MemoryWeights(std::span<const MemoryRow> rows, double units_per_sample = 1);
+  explicit MemoryWeights(std::span<const MemoryRow> rows, const MemoryScale& scale = {});
 
-  // False: there are too few samples, even of all targets.
-  bool are_told() const { return is_told_; }
+  MemoryBasis basis() const { return basis_; }
 
   const MemoryWorth& WorthOf(TargetId target) const;
 
@@ -43,16 +69,20 @@ class MemoryWeights {
   };
   Weight Of(const MemoryRow& row) const;
 
-  // Draws worths that are as likely, given the samples. Precondition: are_told().
+  // Draws worths that are as likely, given the samples. Without enough of them, how evenly the
+  // lines of pages are used is drawn, too. Precondition: the basis is not kProportion.
   MemoryWeights Draw(std::mt19937_64& random) const;
 
  private:
   MemoryWeights() = default;
 
+  bool ModelCache(std::span<const MemoryRow> rows, double llc_bytes, double samples);
+
   double units_per_sample_ = 1;
-  bool is_told_ = false;
+  MemoryBasis basis_ = MemoryBasis::kProportion;
+  std::size_t caches_ = 0;  // models of the cache, one of which is right
   std::map<TargetId, MemoryWorth> of_target_;
-  std::optional<MemoryWorth> all_;
+  std::optional<MemoryWorth> all_;  // of targets that are not in of_target_
 };
 
 }  // namespace tmprof

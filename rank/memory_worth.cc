@@ -26,6 +26,7 @@ constexpr double kFewestCut = 4;
 constexpr std::array kSlopes = {0.0, 0.5, 1.0};
 constexpr std::array kSteps = {0.1, 0.3, 1.0, 2.0};
 constexpr std::array kShapes = {0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 32.0, 128.0};
+constexpr double kShapeUntold = 2;  // without samples that tell it
 // The spread is no Gamma distribution: likelihoods of its shapes say half of what they seem to.
 constexpr double kTrustInShapes = 0.5;
 constexpr int kRounds = 3;
@@ -147,6 +148,35 @@ MemoryWorth MemoryWorth::InProportion(double samples_per_access) {
   worth.slowest_ = std::numeric_limits<double>::min();
   worth.shape_ = kShapes.back();
   return worth;
+}
+
+MemoryWorth MemoryWorth::ByCache(std::vector<ModelledCache> caches, double speed) {
+  TMPROF_CHECK(!caches.empty());
+  MemoryWorth worth;
+  worth.cached_ = {.caches = std::move(caches), .speed = speed};
+  worth.shape_ = kShapeUntold;
+  return worth;
+}
+
+MemoryWorth MemoryWorth::WithCache(std::size_t cache, std::mt19937_64& random) const {
+  TMPROF_CHECK(cached_ && cache < cached_->caches.size());
+  MemoryWorth drawn = *this;
+  drawn.cached_->caches = {cached_->caches[cache]};
+  drawn.shape_ = kShapes[std::uniform_int_distribution<std::size_t>(0, kShapes.size() - 1)(random)];
+  return drawn;
+}
+
+MemoryWorth::Moments MemoryWorth::OfRateBy(const Cached& cached, double rate) const {
+  double sum = 0;
+  double squares = 0;
+  for (const auto& [model, samples_per_access] : cached.caches) {
+    const double worth = samples_per_access * rate * model.PartToMemory(rate * cached.speed);
+    sum += worth;
+    squares += worth * worth;
+  }
+  const auto count = static_cast<double>(cached.caches.size());
+  const double mean = sum / count;
+  return {.mean = mean, .variance = std::max(0.0, squares / count - mean * mean)};
 }
 
 // Pages of one rate stay together.
@@ -289,13 +319,19 @@ double MemoryWorth::LogWorth(double rate) const {
   return below.log_worth + part * (above->log_worth - below.log_worth);
 }
 
-double MemoryWorth::OfRate(double rate) const { return std::exp(LogWorth(rate)); }
+double MemoryWorth::OfRate(double rate) const {
+  return cached_ ? OfRateBy(*cached_, rate).mean : std::exp(LogWorth(rate));
+}
 
 MemoryWorth::Moments MemoryWorth::OfPages(const SampledPages& seen) const {
-  const double worth = OfRate(seen.rate);
+  const Moments of_rate =
+      cached_ ? OfRateBy(*cached_, seen.rate) : Moments{.mean = std::exp(LogWorth(seen.rate))};
+  const double worth = of_rate.mean;
   const double scale = worth / (shape_ + worth * seen.pages * seen.seconds);
   const double mean = ShapeOf(seen) * scale;
-  return {.mean = mean, .variance = mean * scale};
+  // A page's own samples do not bring models together: there are too few of them.
+  const double apart = worth > 0 ? of_rate.variance / (worth * worth) : 0;
+  return {.mean = mean, .variance = mean * scale + apart * mean * mean};
 }
 
 }  // namespace tmprof

@@ -5,9 +5,12 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <random>
 #include <span>
 #include <vector>
+
+#include "rank/cache_model.h"
 
 namespace tmprof {
 
@@ -34,6 +37,15 @@ class MemoryWorth {
   // Takes each access to be worth so many samples.
   static MemoryWorth InProportion(double samples_per_access);
 
+  // A model of the cache, and how many samples an access is worth that reaches memory by it.
+  struct ModelledCache {
+    CacheModel model;
+    double samples_per_access;
+  };
+  // Takes one of these to be right, each as likely as the others. `speed`: seconds of the models'
+  // clock in a second in which pages are accessed at their rates. Precondition: there are some.
+  static MemoryWorth ByCache(std::vector<ModelledCache> caches, double speed);
+
   // The expected samples of a page in a second, whatever its own samples are.
   double OfRate(double rate) const;
 
@@ -49,6 +61,8 @@ class MemoryWorth {
   // Draws worths from their posterior, given the samples (Laplace's approximation). The draw has
   // nothing to draw from itself.
   MemoryWorth Draw(std::mt19937_64& random) const;
+  // Takes this one of the caches to be right. Precondition: made by ByCache().
+  MemoryWorth WithCache(std::size_t cache, std::mt19937_64& random) const;
 
  private:
   struct Class {
@@ -65,16 +79,24 @@ class MemoryWorth {
     std::vector<double> pivot;  // of the posterior's precision matrix, by elimination
   };
 
+  // What is known without samples.
+  struct Cached {
+    std::vector<ModelledCache> caches;
+    double speed;
+  };
+
   MemoryWorth() = default;
+  Moments OfRateBy(const Cached& cached, double rate) const;
   double LogWorth(double rate) const;
   void FitClasses(std::span<const SampledPages> by_rate);
   void KeepSamplesOfClasses(std::span<const SampledPages> by_rate,
                             std::span<const std::size_t> ends);
   void FitSpread(std::span<const SampledPages> seen);
 
-  std::vector<Class> classes_;  // ascending by rate
-  double slope_ = 0;            // of the logarithms, beyond the outermost classes
-  double slowest_ = 0;          // stands for all slower rates, those of 0 included
+  std::optional<Cached> cached_;  // instead of all that follows, but for the shape
+  std::vector<Class> classes_;    // ascending by rate
+  double slope_ = 0;              // of the logarithms, beyond the outermost classes
+  double slowest_ = 0;            // stands for all slower rates, those of 0 included
   // Worths of pages of one rate are spread about their mean by a Gamma distribution of this shape.
   double shape_ = 0;
   std::vector<Choice> choices_;

@@ -63,7 +63,10 @@ std::vector<RateMoments> RatesOf(const RatedRows& rated) {
   return rates;
 }
 
-std::vector<MemoryRow> MemoryRowsOf(const RatedRows& rated, std::span<const RateMoments> rates) {
+// `with_samples`: false where they are not of memory.
+std::vector<MemoryRow> MemoryRowsOf(const RatedRows& rated, std::span<const RateMoments> rates,
+                                    bool with_samples) {
+  const bool any_ran_last = AnyRanLast(rated.rows);
   std::vector<MemoryRow> rows;
   rows.reserve(rated.rows.size());
   for (std::size_t i = 0; i < rated.rows.size(); ++i) {
@@ -71,25 +74,28 @@ std::vector<MemoryRow> MemoryRowsOf(const RatedRows& rated, std::span<const Rate
     rows.push_back({.target = row.key.target,
                     .seen = {.rate = rates[i].mean,
                              .pages = static_cast<double>(row.pages),
-                             .seconds = row.watched_seconds,
-                             .samples = row.samples},
-                    .looked_at = rated.kinds[row.kind].looked_at()});
+                             .seconds = with_samples ? row.watched_seconds : 0,
+                             .samples = with_samples ? row.samples : 0},
+                    .looked_at = rated.kinds[row.kind].looked_at(),
+                    .speed = any_ran_last ? row.cpu_seconds : row.remembered_cpu_seconds});
   }
   return rows;
 }
 
-std::vector<MemoryWeights::Weight> MemoryWeightsOf(const RatedRows& rated,
+std::vector<MemoryWeights::Weight> MemoryWeightsOf(std::span<const MemoryRow> rows,
                                                    std::span<const RateMoments> rates,
-                                                   const SampleScale& scale) {
-  const std::vector<MemoryRow> rows = MemoryRowsOf(rated, rates);
-  const MemoryWeights weights(rows, scale.accesses_per_sample().value_or(1));
+                                                   const MemoryScale& scale) {
+  const MemoryWeights weights(rows, scale);
   std::vector<MemoryWeights::Weight> of_rows;
   of_rows.reserve(rows.size());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     of_rows.push_back(weights.Of(rows[i]));
-    // A score errs as the rate does if each access is worth the same.
-    if (!weights.are_told())
-      of_rows.back().relative_sd = std::sqrt(rates[i].variance) / rates[i].mean;
+    if (weights.basis() == MemoryBasis::kSamples) continue;
+    // A score errs as the rate does, and, unless each access is worth the same, as its worth.
+    const double of_rate = std::sqrt(rates[i].variance) / rates[i].mean;
+    double& relative_sd = of_rows.back().relative_sd;
+    relative_sd =
+        weights.basis() == MemoryBasis::kCacheModel ? std::hypot(relative_sd, of_rate) : of_rate;
   }
   return of_rows;
 }
@@ -219,6 +225,7 @@ void Ranker::Absorb(const EpochProfile& profile) {
                                 : Keeps({.evidence = 0, .accesses = 0});
   last_end_ = profile.end;
   scale_.Look(profile);
+  resident_ = ResidentPages(profile);
   live_.clear();
   for (const Target& target : profile.targets) {
     if (!target.exited) live_.push_back(target.id);
@@ -393,9 +400,10 @@ void Ranker::EstimateByRate(const EvidenceTable& table, RankSource source, Asked
   const RatedRows rated = Rate(table, source);
   if (rated.kinds.empty()) return;
   const std::vector<RateMoments> rates = RatesOf(rated);
-  const std::vector<MemoryWeights::Weight> memory = source == RankSource::kMemory
-                                                        ? MemoryWeightsOf(rated, rates, scale_)
-                                                        : std::vector<MemoryWeights::Weight>();
+  std::vector<MemoryWeights::Weight> memory;  // of kMemory
+  if (source == RankSource::kMemory)
+    memory =
+        MemoryWeightsOf(MemoryRowsOf(rated, rates, SamplesAreOfMemory()), rates, ScaleOfMemory());
   PageEstimates shared(JoinsRowsOf(table) ? pages_.pages().size() : 0);
   for (std::size_t i = 0; i < rated.rows.size(); ++i) {
     const RatedRow& row = rated.rows[i];
@@ -525,8 +533,14 @@ Ranker::PageScores Ranker::ScoreByPage(RankSource source) const {
   return by_page;
 }
 
+MemoryScale Ranker::ScaleOfMemory() const {
+  return ScaleOf(scale_, options_.llc_bytes, evidence_.spans(), resident_);
+}
+
 bool Ranker::TellsMemory() const {
-  if (options_.model != RankModel::kRate || !scale_.accesses_per_sample()) return false;
+  if (options_.model != RankModel::kRate) return false;
+  if (options_.llc_bytes) return true;
+  if (!scale_.accesses_per_sample()) return false;
   return SamplesOfLookedAt(evidence_.spans()) >= MemoryWorth::kFewestSamples;
 }
 
@@ -540,7 +554,8 @@ std::vector<HitRates> Ranker::HitRatesAt(RankSource source,
   if (!IsEstimated(options_.model, source)) return {};
   const RatedRows rated = Rate(evidence_.WholeSpans(), source);
   if (source != RankSource::kMemory) return HitRatesOf(rated, capacities);
-  return MemoryHitRatesOf(rated, MemoryRowsOf(rated, RatesOf(rated)), capacities);
+  return MemoryHitRatesOf(rated, MemoryRowsOf(rated, RatesOf(rated), SamplesAreOfMemory()),
+                          ScaleOfMemory(), capacities);
 }
 
 }  // namespace tmprof

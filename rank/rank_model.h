@@ -25,6 +25,7 @@ namespace tmprof {
 
 class RateKinds;
 class RateView;
+struct MemoryScale;
 struct RatedRows;
 
 enum class RankModel : std::uint8_t {
@@ -38,8 +39,8 @@ enum class RankSource : std::uint8_t {
   kSamples,
   kCombined,
   // Accessed bits, weighed by what samples of accesses to memory say that a rate is worth
-  // (memory_worth.h). While there are too few samples, each access is worth the same
-  // (memory_weights.h).
+  // (memory_worth.h). While there are too few samples, a cache is modelled, or each access is worth
+  // the same (memory_weights.h).
   kMemory,
   kTruth,   // exact accesses, whichever level of the memory hierarchy served them
   kMisses,  // those of them that missed the modelled LLC: what reached memory
@@ -106,6 +107,9 @@ class Ranker {
     Memory memory = Memory::kThisEpoch;
     std::chrono::nanoseconds half_life{0};  // kHalfLife: > 0; of a target's own time
     bool follow_changes = true;             // kRate that remembers: suspect that rates change
+    // kMemory: size of the last-level cache, of which a model tells what reaches memory where
+    // accesses to memory were not sampled, or too few of them. nullopt: there is no such model.
+    std::optional<std::uint64_t> llc_bytes = std::nullopt;
   };
 
   // Without being told: `rate` remembers for as long as it learns that rates last; `sum` forgets
@@ -136,8 +140,10 @@ class Ranker {
   Estimates Estimate(RankSource source) const;
 
   // True if what is remembered tells what access rates are worth: enough samples of accesses to
-  // memory, of pages whose accessed bits were read.
+  // memory, of pages whose accessed bits were read, or a cache to model.
   bool TellsMemory() const;
+  // False if some samples tell where time was spent: kMemory goes by none of them then.
+  bool SamplesAreOfMemory() const { return !scale_.has_samples_of_time(); }
 
   // Rows of one page joined, as far as the last epoch absorbed tells: `evidence` gets one row for
   // each page, and `times` the clocks of files. Keys of shared pages are their names.
@@ -166,6 +172,7 @@ class Ranker {
   using PageEstimates = std::vector<PageEstimate>;  // by row of pages_.pages()
 
   bool FollowsChanges() const;
+  MemoryScale ScaleOfMemory() const;
   Keeps KeepsAfter(const Ages& ages, bool lists_targets) const;
   RatedRows Rate(const EvidenceTable& table, RankSource source) const;
   void RateShared(const RateView& view, RateKinds& sorter, RatedRows& rated) const;
@@ -196,6 +203,7 @@ class Ranker {
   std::vector<TargetId> live_;  // ascending: those that the last profile lists as not exited
   std::optional<MonotonicTime> last_end_;
   SampleScale scale_;
+  std::optional<PageCount> resident_;  // at the end of the last epoch
 };
 
 }  // namespace tmprof

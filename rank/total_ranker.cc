@@ -48,11 +48,14 @@ class SpanWeights {
 // `row_of`: the rows of the first spans; those of `shared` follow.
 SpanWeights WeightsOf(const EvidenceTable& table, std::span<const std::uint32_t> row_of,
                       const SharedSpans& shared, const TargetTimes& times,
-                      const AccessEstimates& per_page, const SampleScale& scale) {
+                      const AccessEstimates& per_page, const MemoryScale& scale,
+                      bool with_samples) {
   std::vector<MemoryRow> rows;
   const auto add = [&](MemoryRow row, double seconds) {
     const double accesses = per_page.accesses[rows.size()];
     row.seen.rate = seconds > 0 ? accesses / seconds : 0;
+    row.speed = seconds;
+    if (!with_samples) row.seen.samples = row.seen.seconds = 0;
     rows.push_back(row);
   };
   const RateView view(table, RankSource::kReferences);
@@ -75,7 +78,7 @@ SpanWeights WeightsOf(const EvidenceTable& table, std::span<const std::uint32_t>
     const SharedSpans::Sampled& sampled = shared.SampledOf(span);
     add(sampled.row, sampled.cpu_seconds);
   }
-  const MemoryWeights weights(rows, scale.accesses_per_sample().value_or(1));
+  const MemoryWeights weights(rows, scale);
   SpanWeights of_spans;
   for (std::size_t span = 0; span < rows.size(); ++span) {
     const MemoryWeights::Weight weight = weights.Of(rows[span]);
@@ -94,6 +97,7 @@ std::size_t RowsOf(const PartedEvidence& evidence) {
 void TotalRanker::Absorb(const EpochProfile& profile) {
   shared_pages_.Add(profile.targets);
   scale_.Look(profile);
+  most_resident_ = std::max(most_resident_, ResidentPages(profile));
   Step step{.start = profile.start, .end = profile.end, .epochs = 1};
   step.evidence.Take(profile);
   if (evidence_.AddAlike(step.evidence)) {
@@ -245,7 +249,9 @@ Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource sou
   };
   const bool visits = over_time != nullptr || shared.spans() > 0;
   if (source == RankSource::kMemory)
-    memory = WeightsOf(table, row_of, shared, all, RateHistory(history).Estimate(), scale_);
+    memory = WeightsOf(table, row_of, shared, all, RateHistory(history).Estimate(),
+                       ScaleOf(scale_, llc_bytes_, evidence_.spans(), most_resident_),
+                       /*with_samples=*/!scale_.has_samples_of_time());
   AccessEstimates per_page =
       visits ? std::move(history).Estimate(add_part) : std::move(history).Estimate();
   for (std::size_t span = 0; span < per_page.accesses.size(); ++span)

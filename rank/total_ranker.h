@@ -67,7 +67,9 @@ struct ChancesOverTime {
 // successive steps apart, and makes steps longer once there are more than it needs.
 class TotalRanker {
  public:
-  explicit TotalRanker(RankModel model) : model_(model) {}
+  // `llc_bytes` as of Ranker::Options.
+  explicit TotalRanker(RankModel model, std::optional<std::uint64_t> llc_bytes = std::nullopt)
+      : model_(model), llc_bytes_(llc_bytes) {}
 
   // Oldest first. Where spans' bounds change, evidence follows its pages (PartedEvidence).
   void Absorb(const EpochProfile& profile);
@@ -125,6 +127,8 @@ class TotalRanker {
                           MonotonicTime from, MonotonicTime to) const;
 
   RankModel model_;
+  std::optional<std::uint64_t> llc_bytes_;
+  std::optional<PageCount> most_resident_;  // at the end of an epoch
   PartedEvidence evidence_;
   PartedEvidence spare_;
   SharedPages shared_pages_;

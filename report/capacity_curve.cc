@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "base/human_units.h"
 #include "rank/hit_rate_teller.h"
 #include "rank/memory_worth.h"
 #include "report/format.h"
@@ -105,8 +106,13 @@ void TellExact(const WholeTrace& whole, CapacityCurve& curve) {
     curve.points[i].rates.oracle = ExactHitRate(shares[i]);
 }
 
-std::string WhyNotEstimated(RankSource by) {
-  if (by != RankSource::kMemory) return "no process used CPU time";
+std::string WhyNotEstimated(const CapacityCurve& curve) {
+  if (*curve.options.by != RankSource::kMemory) return "no process used CPU time";
+  if (curve.totals.modelled_llc_bytes) {
+    return fmt::format(
+        "all of it has room in a last-level cache of {}, or no process used CPU time",
+        FormatBytes(*curve.totals.modelled_llc_bytes));
+  }
   return fmt::format(
       "too few accesses to memory were sampled; it takes {} to pages whose accessed bits were read",
       MemoryWorth::kFewestSamples);
@@ -116,7 +122,8 @@ std::string WhyNotEstimated(RankSource by) {
 // and a second one tells the hit rates.
 Status TellEstimated(const Trace& trace, const WholeTrace& whole, CapacityCurve& curve) {
   const RankSource by = *curve.options.by;
-  const Ranker::Options options = Ranker::DefaultOptions(RankModel::kRate);
+  Ranker::Options options = Ranker::DefaultOptions(RankModel::kRate);
+  options.llc_bytes = trace.llc_bytes;
   Ranker ranker(options);
   const Result<StreamEnd> end = ReadEpochs(
       trace, curve.options.epochs, [&](const EpochProfile& epoch) { ranker.Absorb(epoch); });
@@ -139,7 +146,7 @@ Status TellEstimated(const Trace& trace, const WholeTrace& whole, CapacityCurve&
   const std::vector<HitRates> rates = teller.Tell();
   for (std::size_t i = 0; i < rates.size(); ++i) curve.points[i].rates = rates[i];
   if (!curve.Knows(&HitRates::oracle)) {
-    curve.why_unknown = WhyNotEstimated(by);
+    curve.why_unknown = WhyNotEstimated(curve);
     return {};
   }
   for (const CapacitySeries& series : kCapacitySeries) LetRise(curve.points, series.rate);
@@ -220,7 +227,8 @@ Result<CapacityCurve> MakeCapacityCurve(const Trace& trace, const CapacityCurveO
   }
   if (Status told = TellEstimated(trace, *whole, curve); !told) return Fail(told.error());
   // Too few of the samples may be of pages whose accessed bits were read.
-  if (!curve.why_unknown.empty() && by == RankSource::kMemory && !options.by) {
+  if (!curve.why_unknown.empty() && by == RankSource::kMemory && !options.by &&
+      !curve.totals.modelled_llc_bytes) {
     curve.options.by = whole->known.Best();
     curve.why_unknown.clear();
     if (Status told = TellEstimated(trace, *whole, curve); !told) return Fail(told.error());
@@ -230,14 +238,16 @@ Result<CapacityCurve> MakeCapacityCurve(const Trace& trace, const CapacityCurveO
 
 namespace {
 
-std::string HowKnown(RankSource by) {
-  switch (by) {
+std::string HowKnown(const CapacityCurve& curve) {
+  switch (*curve.options.by) {
     case RankSource::kReferences:
       return "estimated from accessed bits";
     case RankSource::kSamples:
     case RankSource::kCombined:
       return "estimated from accessed bits and samples";
     case RankSource::kMemory:
+      if (curve.totals.modelled_llc_bytes)
+        return "estimated from accessed bits and a model of the cache";
       return "estimated from accessed bits and samples of misses";
     case RankSource::kTruth:
       return "all were counted";
@@ -315,7 +325,7 @@ std::string CapacityCurveText(const CapacityCurve& curve) {
       "{} that it serves{}\n"
       "by {}: {}\n"
       "whole: {}\n",
-      AccessesOf(by), curve.is_exact ? "" : ", with 90 % intervals", Name(by), HowKnown(by),
+      AccessesOf(by), curve.is_exact ? "" : ", with 90 % intervals", Name(by), HowKnown(curve),
       WholeText(curve));
   if (curve.resident) text += "Memory that was not looked at is taken to be like what was.\n";
   if (!curve.why_no_resident.empty()) {

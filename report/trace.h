@@ -23,6 +23,9 @@ struct Trace {
   std::string name;                           // as titles show it
   std::optional<std::filesystem::path> path;  // unset: not of a file
   TraceInfo info;
+  // Size of the last-level cache that is modelled where too few accesses to memory were sampled.
+  // nullopt: none is. No trace tells it by itself.
+  std::optional<std::uint64_t> llc_bytes = std::nullopt;
   std::function<Result<std::unique_ptr<EpochStream>>()> open;
 };
 

@@ -280,14 +280,14 @@ Result<Rendered> RenderTracedObjects(const Trace& trace, const ViewOptions& opti
 }
 
 constexpr std::string_view kEpochsReads[] = {"epochs"};
-constexpr std::string_view kHotReads[] = {"by",     "rank-model", "limit",  "pid",
-                                          "object", "epochs",     "counts", "group"};
+constexpr std::string_view kHotReads[] = {"by",     "rank-model", "limit", "pid", "object",
+                                          "epochs", "counts",     "group", "llc"};
 constexpr std::string_view kHeatmapReads[] = {"by",    "rank-model", "pid", "addresses",
-                                              "style", "epochs",     "raw"};
+                                              "style", "epochs",     "raw", "llc"};
 constexpr std::string_view kCdfReads[] = {"by", "rank-model", "epochs"};
-constexpr std::string_view kCurveReads[] = {"by", "epochs"};
+constexpr std::string_view kCurveReads[] = {"by", "epochs", "llc"};
 constexpr std::string_view kWorkingSetReads[] = {"by", "rates", "pid", "epochs"};
-constexpr std::string_view kNodesReads[] = {"by", "rank-model", "pid", "epochs"};
+constexpr std::string_view kNodesReads[] = {"by", "rank-model", "pid", "epochs", "llc"};
 constexpr std::string_view kMovesReads[] = {"ping-pong", "epochs"};
 constexpr std::string_view kObjectsReads[] = {"by",  "limit",  "folded", "page",
                                               "pid", "epochs", "counts", "tier2"};

@@ -57,8 +57,8 @@ struct Rendered {
 
 // What a view may or may not look at in ViewOptions.
 inline constexpr std::string_view kViewOptions[] = {
-    "by",        "rank-model", "limit",  "pid",    "addresses", "style", "page", "object",
-    "ping-pong", "folded",     "epochs", "counts", "tier2",     "group", "raw",  "rates"};
+    "by",     "rank-model", "limit",  "pid",   "addresses", "style", "page",  "object", "ping-pong",
+    "folded", "epochs",     "counts", "tier2", "group",     "raw",   "rates", "llc"};
 
 struct View {
   std::string_view name;

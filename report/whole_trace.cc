@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "base/human_units.h"
 #include "rank/memory_traffic.h"
 #include "rank/memory_worth.h"
 #include "report/format.h"
@@ -186,7 +187,8 @@ bool Accessed(const Evidence& evidence) {
 
 Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRange epochs) {
   WholeTrace whole{.totals = {.trace = trace.name, .info = trace.info},
-                   .ranker = TotalRanker(model)};
+                   .ranker = TotalRanker(model, trace.llc_bytes),
+                   .known = KnownEvidence(trace.llc_bytes.has_value())};
   TraceTotals& totals = whole.totals;
   std::vector<SourceSum> sources;
   std::vector<std::string> source_names;
@@ -230,6 +232,7 @@ Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRang
   if (!end) return Fail(std::move(end.error()));
   totals.end = std::move(*end);
   totals.accesses_per_sample = scale.accesses_per_sample();
+  if (!whole.known.SamplesTellMemory()) totals.modelled_llc_bytes = trace.llc_bytes;
 
   if (!lengths.empty()) {
     const auto tenth = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 10);
@@ -248,8 +251,10 @@ Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRang
 
 RankSource BestToShow(const WholeTrace& whole) {
   const RankSource best = whole.known.Best();
-  const bool tells_memory = !IsExact(best) && whole.known.TellsMemory(whole.ranker.model()) &&
-                            SamplesOfLookedAt(whole.ranker.table()) >= MemoryWorth::kFewestSamples;
+  const bool tells_memory =
+      !IsExact(best) && whole.known.TellsMemory(whole.ranker.model()) &&
+      (whole.totals.modelled_llc_bytes ||
+       SamplesOfLookedAt(whole.ranker.table()) >= MemoryWorth::kFewestSamples);
   return tells_memory ? RankSource::kMemory : best;
 }
 
@@ -272,6 +277,12 @@ std::vector<std::string> Caveats(const TraceTotals& totals, RankSource source) {
   if (totals.end.finished == false) {
     caveats.push_back("the recorder was stopped before it could finish this trace");
   }
+  if (source == RankSource::kMemory && totals.modelled_llc_bytes) {
+    caveats.push_back(fmt::format(
+        "too few accesses to memory were sampled; those that a last-level cache of {} has no room "
+        "for are taken to reach memory",
+        FormatBytes(*totals.modelled_llc_bytes)));
+  }
   if (source == RankSource::kReferences) return caveats;
   for (const SourceTotal& sampler : totals.sources) {
     if (sampler.role != SourceRole::kSamples) continue;
@@ -286,6 +297,7 @@ std::string ScoreUnit(const TraceTotals& totals, RankModel model, RankSource sou
   if (source == RankSource::kMisses) return "misses";
   if (model == RankModel::kRate) {
     if (source == RankSource::kMemory) {
+      if (totals.modelled_llc_bytes) return "accesses to memory (by a model of the cache)";
       return totals.accesses_per_sample ? "accesses to memory (estimated)" : "samples (expected)";
     }
     // Only accessed bits tie the scale to accesses (Ranker::Score).

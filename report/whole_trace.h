@@ -76,6 +76,8 @@ struct TraceTotals {
   std::chrono::nanoseconds profiler_cpu_time{0};
   std::optional<PageCount> most_resident;     // at the end of an epoch; as of ResidentPages()
   std::optional<double> accesses_per_sample;  // as of SampleScale
+  // Size of the cache whose model tells accesses to memory; nullopt: samples do, or nothing does.
+  std::optional<std::uint64_t> modelled_llc_bytes;
 
   std::chrono::nanoseconds duration() const { return stop - start; }
   const TargetTotal* FindTarget(TargetId id) const;

@@ -67,6 +67,17 @@ void AddRankModel(CLI::App& command, std::string& value) {
       ->capture_default_str();
 }
 
+void AddLlc(CLI::App& command, std::optional<std::uint64_t>& value) {
+  AddBytes(command, "--llc", value,
+           "Size of the last-level cache ('lscpu' tells it): where too few accesses to memory were "
+           "sampled, a model of it tells which accesses reach memory")
+      ->check([](const std::string& text) {
+        const Result<std::uint64_t> bytes = ParseBytes(text);
+        const bool is_too_small = bytes && *bytes < kBasePageBytes;
+        return std::string(is_too_small ? "a cache holds a page of 4 KiB at least" : "");
+      });
+}
+
 void AddFormat(CLI::App& command, std::string& value) {
   command.add_option("--format", value, "How to show it")
       ->check(CLI::IsMember({"text", "json", "csv"}))

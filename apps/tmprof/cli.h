@@ -64,5 +64,7 @@ CLI::Validator WholeNumber(std::uint64_t least);
 // "--rank-model rate|sum" and "--format text|json|csv"; the values given are the defaults.
 void AddRankModel(CLI::App& command, std::string& value);
 void AddFormat(CLI::App& command, std::string& value);
+// "--llc SIZE"
+void AddLlc(CLI::App& command, std::optional<std::uint64_t>& value);
 
 }  // namespace tmprof

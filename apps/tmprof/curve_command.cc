@@ -34,7 +34,8 @@ constexpr unsigned kSampleRate = 4;
 
 struct CurveOptions {
   RecordOptions record;
-  std::string by;  // empty: the best that was recorded
+  std::string by;                          // empty: the best that was recorded
+  std::optional<std::uint64_t> llc_bytes;  // nullopt: no cache is modelled
   std::string format = "text";
   std::string png;
 };
@@ -129,6 +130,7 @@ Result<int> Curve(CurveOptions options) {
   Result<Trace> trace = OpenTraceFile(file);
   if (!trace) return Fail(trace.error());
   trace->name = record.title;
+  trace->llc_bytes = options.llc_bytes;
   const Result<Rendered> curve =
       RenderView(kCurve, *trace, {.by = *by}, *format, !options.png.empty());
   if (!curve) return Fail(curve.error());
@@ -157,6 +159,7 @@ void AddCurveCommand(CLI::App& app, int& exit_status) {
            "CPU time that observing may cost the processes");
   command->add_option("--by", options->by, "Accesses that count; unset: the best that can be told")
       ->check(CLI::IsMember({"memory", "combined", "references"}));
+  AddLlc(*command, options->llc_bytes);
   AddFormat(*command, options->format);
   command->add_option("--png", options->png, "Draw the curve into this file, too")
       ->type_name("OUT");
@@ -166,10 +169,12 @@ void AddCurveCommand(CLI::App& app, int& exit_status) {
       ->type_name("FILE");
   command->footer(
       "The curve is that of 'tmprof report --view curve'. It goes by accesses to memory where a\n"
-      "sampler of cache misses works ('tmprof doctor'), else by all accesses.\n"
+      "sampler of cache misses works ('tmprof doctor') or --llc tells the size of the cache, else\n"
+      "by all accesses.\n"
       "Exit status: 0; 1 refused; 2 wrong use; 3 too little was seen to tell.\n"
       "Examples:\n"
       "  tmprof curve -p $(pidof redis-server)\n"
+      "  tmprof curve -p 1234 --llc 32MiB\n"
       "  tmprof curve --all --duration 30s --png curve.png");
   command->callback([options, &exit_status] { exit_status = ExitStatusOf(Curve(*options)); });
 }

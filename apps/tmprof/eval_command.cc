@@ -43,6 +43,7 @@ struct EvalOptions {
   std::string judge;                   // empty: the best that each trace has
   std::string rank_model = "rate";
   std::string half_life = "default";
+  std::optional<std::uint64_t> llc_bytes;  // nullopt: no cache is modelled
   std::string format = "text";
 };
 
@@ -55,6 +56,7 @@ struct TraceEnd {
   std::string trace;
   StreamEnd end;
   std::optional<MemoryTraffic::Told> memory = std::nullopt;
+  bool models_memory = false;  // accesses to memory are told by a model of the cache
   std::optional<Error> refused = std::nullopt;  // nothing was replayed
 };
 // The hit rates that one trace tells without a replay.
@@ -137,6 +139,12 @@ Result<Ranker::Options> RankerOptions(const EvalOptions& options) {
     ranker.memory = Ranker::Memory::kHalfLife;
     ranker.half_life = *half_life;
   }
+  if (options.llc_bytes && *model != RankModel::kRate) {
+    return Fail(OfOption(
+        "--llc", FormatBytes(*options.llc_bytes),
+        BadInput("", "", "rank model sum estimates no rates", "choose '--rank-model rate'")));
+  }
+  ranker.llc_bytes = options.llc_bytes;
   return ranker;
 }
 
@@ -262,6 +270,7 @@ Json AsJson(const Evaluation& evaluation, const ReplayOptions& options) {
                  {"accesses_to_memory_per_cpu_second",
                   file.memory ? Json(file.memory->accesses_per_second) : Json(nullptr)},
                  {"samples_of_memory", file.memory ? Json(file.memory->samples) : Json(nullptr)},
+                 {"memory_is_modelled", file.models_memory},
                  {"refused", file.refused ? Json(file.refused->Message()) : Json(nullptr)}},
                 file.end));
   }
@@ -285,11 +294,9 @@ Json AsJson(const Evaluation& evaluation, const ReplayOptions& options) {
                     {"weight_total", OrNull(WeightTotal(result))},
                     {"moved_pages", result.moved_pages.value()}});
   }
-  return {{"rank_model", Name(ranker.model)},
-          {"half_life", HalfLife(ranker)},
-          {"traces", std::move(files)},
-          {"hit_rates", std::move(told)},
-          {"results", std::move(rows)}};
+  return {{"rank_model", Name(ranker.model)},      {"half_life", HalfLife(ranker)},
+          {"llc_bytes", OrNull(ranker.llc_bytes)}, {"traces", std::move(files)},
+          {"hit_rates", std::move(told)},          {"results", std::move(rows)}};
 }
 
 std::string AsCsv(const Evaluation& evaluation, const ReplayOptions& options) {
@@ -383,6 +390,13 @@ std::string AsText(const std::string& trace, const MemoryTraffic::Told& memory) 
       Grouped(memory.samples), kLatencyNs, Percent(memory.CostOf(kLatencyNs * 1e-9)));
 }
 
+std::string ModelText(const std::string& trace, std::uint64_t llc_bytes) {
+  return fmt::format(
+      "{}: too few accesses to memory were sampled; those that a last-level cache of {} has no "
+      "room for are taken to reach memory\n",
+      Printable(trace), FormatBytes(llc_bytes));
+}
+
 // "tier-1 : footprint ratio (256 MiB)"
 std::string ColumnsText(const TraceResult& result, const ReplayOptions& options) {
   if (!result.result.ratio) return "capacity of tier 1";
@@ -397,7 +411,9 @@ std::string AsText(const Evaluation& evaluation, const ReplayOptions& options) {
   for (std::size_t i = 0; i < results.size();) {
     const std::string& trace = results[i].trace;
     for (const TraceEnd& file : evaluation.ends) {
-      if (file.trace == trace && file.memory) text += AsText(trace, *file.memory);
+      if (file.trace != trace) continue;
+      if (file.memory) text += AsText(trace, *file.memory);
+      if (file.models_memory) text += ModelText(trace, *options.ranker.llc_bytes);
     }
     text += fmt::format(
         "{}: tier-1 hit rate by {}, {} epochs, judged by {}; rank model {}, half-life {}\n",
@@ -484,7 +500,10 @@ Result<int> EvaluateFile(const std::string& path, const EvaluationScope& scope,
         "use --judge accesses and the rank model rate"));
   }
   evaluation.told.push_back(std::move(told));
-  evaluation.ends.push_back({.trace = path, .end = outcome->end, .memory = outcome->memory});
+  evaluation.ends.push_back({.trace = path,
+                             .end = outcome->end,
+                             .memory = outcome->memory,
+                             .models_memory = outcome->models_memory});
   for (ReplayResult& result : outcome->results) {
     evaluation.results.push_back({path, outcome->whole, std::move(result)});
   }
@@ -593,7 +612,7 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
       ->add_option(
           "--rank", options->ranks,
           "Evidence that the policies go by (default: the best that the trace has); memory: "
-          "accesses to memory, by accessed bits and samples of misses")
+          "accesses to memory, by accessed bits and samples of misses, or else --llc")
       ->delimiter(',');
   command
       ->add_option("--judge", options->judge,
@@ -609,10 +628,12 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
                    "default (learned by rank model rate, none by sum)")
       ->type_name("TIME")
       ->capture_default_str();
+  AddLlc(*command, options->llc_bytes);
   AddFormat(*command, options->format);
   command->footer(
       "Examples:\n"
       "  tmprof eval server.data --policy history,oracle --ratio 1/8,1/16 --format json\n"
+      "  tmprof eval server.data --llc 32MiB\n"
       "  tmprof eval server.data --fast 64MiB,1GiB");
   command->callback([options, &exit_status] { exit_status = ExitStatusOf(Evaluate(*options)); });
 }

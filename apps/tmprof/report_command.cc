@@ -48,6 +48,7 @@ struct ReportOptions {
   std::vector<std::string> counts;
   std::string tier2;
   std::uint64_t ping_pong = kPingPongEpochs;
+  std::optional<std::uint64_t> llc_bytes;  // nullopt: no cache is modelled
 };
 
 // Refuses "inf", "nan" and an empty item, too.
@@ -270,8 +271,9 @@ Result<int> Report(const CLI::App& command, const ReportOptions& options) {
     }
     return ReportObjects(options, **view, view_options, *format);
   }
-  const Result<Trace> trace = OpenTraceFile(options.trace);
+  Result<Trace> trace = OpenTraceFile(options.trace);
   if (!trace) return Fail(trace.error());
+  trace->llc_bytes = options.llc_bytes;
   for (const std::string& output : {options.png, options.folded}) {
     if (output.empty()) continue;
     if (auto status = RefuseToOverwrite(*trace, output); !status) return Fail(status.error());
@@ -326,7 +328,8 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
                             "Evidence that decides what is hot, else the best that the trace has: "
                             "truth where accesses were counted, combined where accessed bits and "
                             "samples were; memory (hot, heatmap, curve and nodes): accesses that "
-                            "samples of cache misses say reach memory; of objects: "
+                            "samples of cache misses, or else --llc, say reach memory; of "
+                            "objects: "
                             "site, which sums up what was allocated by the same calls, else "
                             "type, which does for one C++ type or function, or object"))
       ->check(CLI::IsMember({"references", "samples", "combined", "memory", "truth", "misses",
@@ -401,6 +404,7 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
       ->type_name("N")
       ->check(WholeNumber(0))
       ->capture_default_str();
+  AddLlc(*command, options->llc_bytes);
   command->footer(
       "Examples:\n"
       "  tmprof report --view hot --limit 50\n"

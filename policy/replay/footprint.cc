@@ -76,8 +76,8 @@ std::optional<std::uint64_t> Footprint::IndexOf(PageKey key, std::uint64_t span_
   return run.first_index + (start - run.start);
 }
 
-FootprintScan ScanFootprint(EpochStream& trace) {
-  FootprintScan scan;
+FootprintScan ScanFootprint(EpochStream& trace, bool models_cache) {
+  FootprintScan scan{.known = KnownEvidence(models_cache)};
   SharedPages shared;
   scan.end = ReadToEnd(trace, [&](const EpochProfile& epoch) {
     shared.Add(epoch.targets);

@@ -82,6 +82,7 @@ struct FootprintScan {
   std::optional<PageCount> resident;
   StreamEnd end;
 };
-FootprintScan ScanFootprint(EpochStream& trace);
+// `models_cache`: as of KnownEvidence.
+FootprintScan ScanFootprint(EpochStream& trace, bool models_cache = false);
 
 }  // namespace tmprof

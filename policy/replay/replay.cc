@@ -80,10 +80,12 @@ class LaneResidency final : public Residency {
 
 class Replayer {
  public:
-  // Precondition: the options name ranks and a judge.
+  // Precondition: the options name ranks and a judge. `by_samples`: the judge kMemory goes by the
+  // samples of each epoch.
   Replayer(const Footprint& footprint, const ReplayOptions& options,
-           const std::vector<PageCount>& capacities)
+           const std::vector<PageCount>& capacities, bool by_samples)
       : footprint_(footprint),
+        by_samples_(by_samples),
         piece_(PieceOf(footprint.size())),
         counts_only_(options.ranker.model == RankModel::kSum &&
                      options.ranker.memory == Ranker::Memory::kThisEpoch),
@@ -357,12 +359,11 @@ class Replayer {
 
   void Judge(const EpochProfile& epoch) {
     const double total = WeighPages();
-    const bool by_samples = sources_[judge_] == RankSource::kMemory;
-    if (by_samples) TakeSamples(epoch);
+    if (by_samples_) TakeSamples(epoch);
     for (Lane& lane : lanes_) {
       // Whoever knew the samples of this epoch is not judged by them, but by what all evidence
       // expects.
-      if (by_samples && lane.policy->knowledge() != Knowledge::kPresent) {
+      if (by_samples_ && lane.policy->knowledge() != Knowledge::kPresent) {
         for (const auto& [page, accesses] : sampled_) {
           lane.total += accesses;
           if (lane.tier1.Holds(page)) lane.hit += accesses;
@@ -414,6 +415,7 @@ class Replayer {
   }
 
   const Footprint& footprint_;
+  bool by_samples_;
   PageCount piece_;
   bool counts_only_;  // a profile's scores are its own counts: no evidence is kept
   Ranker ranker_;
@@ -474,11 +476,13 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) 
   ReplayOptions options = asked;
   ReplayOutcome outcome;
   Footprint footprint;
+  bool by_samples = false;
   std::vector<PageCount> capacities = options.sizes;
   {
     auto trace = open();
     if (!trace) return Fail(std::move(trace.error()));
-    FootprintScan scan = ScanFootprint(**trace);
+    const bool models_cache = options.ranker.llc_bytes.has_value();
+    FootprintScan scan = ScanFootprint(**trace, models_cache);
     if (scan.epochs == 0) {
       return Fail(scan.end.damage ? std::move(*scan.end.damage)
                                   : NothingToReplay("it holds no complete epoch"));
@@ -509,6 +513,8 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) 
       return Fail(std::move(known.error()));
     }
     outcome.judge = judge;
+    outcome.models_memory = models_cache && !scan.known.SamplesTellMemory();
+    by_samples = judge == RankSource::kMemory && !outcome.models_memory;
     outcome.memory = scan.traffic.Tell();
     options.judge = judge;
     if (!options.ratios.empty()) {
@@ -524,7 +530,7 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) 
 
   auto trace = open();
   if (!trace) return Fail(std::move(trace.error()));
-  Replayer replayer(footprint, options, capacities);
+  Replayer replayer(footprint, options, capacities, by_samples);
   outcome.end = ReadToEnd(**trace, [&](const EpochProfile& epoch) { replayer.Play(epoch); });
 
   auto lane = replayer.lanes().begin();

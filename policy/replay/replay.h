@@ -62,6 +62,8 @@ struct ReplayOutcome {
   RankSource judge = RankSource::kCombined;   // that the results go by
   PageCount whole;                            // that ratios are of
   std::optional<MemoryTraffic::Told> memory;  // nullopt: no sample of it tells
+  // Accesses to memory are told by a model of the cache: too few of them were sampled.
+  bool models_memory = false;
   std::vector<ReplayResult> results;
   StreamEnd end;  // of the trace; the results stand for the epochs before
 };
@@ -78,8 +80,9 @@ using OpenTrace = std::function<Result<std::unique_ptr<EpochStream>>()>;
 // An epoch is played in this order: each policy's plan is carried out; pages that appear for the
 // first time (in ascending order of keys) are put in tier 1 while there is room; the judge weighs
 // what is in tier 1. The judge kMemory counts the epoch's samples, which a policy that knows the
-// past alone was not ranked by; of others it counts the samples that all evidence expects. Records
-// of pages outside the footprint, looked at but never seen accessed, are left out.
+// past alone was not ranked by; of others, and where a cache is modelled, it counts what all
+// evidence expects. Records of pages outside the footprint, looked at but never seen accessed, are
+// left out.
 //
 // Fails where no epoch can be read, no page was observed, or a rank or the judge goes by misses
 // or accesses to memory that are unknown, or ratios are of resident memory that no epoch tells.

@@ -830,6 +830,47 @@ TEST(Eval, GoesByAccessesToMemoryWhereMissesWereSampled) {
   EXPECT_LT(accesses["results"][0]["hit_rate"], 0.5) << "the fast pages are left out";
 }
 
+TEST(Eval, ACacheOfKnownSizeTellsWhatReachesMemoryWithoutSamples) {
+  const auto show = [](std::vector<std::string> more) {
+    more.insert(more.begin(), {"eval", GoldenTrace(), "--ratio", "1/2", "--policy", "history"});
+    return Tmprof(more);
+  };
+  const Outcome outcome = show({"--llc", "4KiB", "--format", "json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Json modelled = Json::parse(outcome.out);
+  EXPECT_EQ(modelled["llc_bytes"], 4096);
+  EXPECT_EQ(modelled["traces"][0]["memory_is_modelled"], true);
+  EXPECT_EQ(modelled["results"][0]["rank"], "memory");
+  EXPECT_EQ(modelled["hit_rates"][0]["of"], "memory");
+  EXPECT_THAT(show({"--llc", "4KiB"}).out,
+              AllOf(HasSubstr("those that a last-level cache of 4 KiB has no room for"),
+                    HasSubstr("judged by memory")));
+  const Json without = Json::parse(show({"--format", "json"}).out);
+  EXPECT_EQ(without["traces"][0]["memory_is_modelled"], false);
+  EXPECT_TRUE(without["llc_bytes"].is_null());
+
+  const Outcome too_small = show({"--llc", "1KiB"});
+  EXPECT_EQ(too_small.status, 2);
+  EXPECT_THAT(too_small.err, HasSubstr("a cache holds a page of 4 KiB at least"));
+  const Outcome sum = show({"--llc", "1MiB", "--rank-model", "sum"});
+  EXPECT_EQ(sum.status, 2);
+  EXPECT_THAT(sum.err, HasSubstr("choose '--rank-model rate'"));
+}
+
+TEST(Report, ViewsOfMemoryGoByAModelOfTheCache) {
+  for (const std::string view : {"hot", "heatmap", "nodes", "curve"}) {
+    const Outcome outcome =
+        Tmprof({"report", GoldenTrace(), "--view", view, "--llc", "4KiB", "--format", "json"});
+    EXPECT_EQ(outcome.status, 0) << view << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("\"memory\"")) << view;
+  }
+  EXPECT_THAT(Tmprof({"report", GoldenTrace(), "--view", "hot", "--llc", "4KiB"}).out,
+              AllOf(HasSubstr("by a model of the cache"), HasSubstr("cache of 4 KiB")));
+  const Outcome of_cdf = Tmprof({"report", GoldenTrace(), "--view", "cdf", "--llc", "4KiB"});
+  EXPECT_EQ(of_cdf.status, 2);
+  EXPECT_THAT(of_cdf.err, HasSubstr("the cdf view does not read it"));
+}
+
 TEST(Eval, RefusesToCheckHitRatesOfMemoryByATruthOfAccesses) {
   const TemporaryFolder folder;
   const std::string trace = TraceWithMisses(folder);

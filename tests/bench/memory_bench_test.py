@@ -60,6 +60,25 @@ class Goals(unittest.TestCase):
                          ["served no less than by accesses: missed: zipf 1/8 (0.400 and 0.410)"])
 
 
+class GoalsOfAModel(unittest.TestCase):
+    def missed(self, *told: tuple[float, float] | None) -> list[str]:
+        rows = [row() | {"attainable": interval and {"value": 0.5, "low": interval[0], "high": interval[1]}}
+                for interval in told]
+        return [goal.text() for goal in memory.judged_by_model(rows) if goal.missed]
+
+    def test_are_met_where_intervals_are_narrow_and_hold_what_is_served(self):
+        self.assertEqual(self.missed((0.3, 0.5), (0.39, 0.41)), [])
+
+    def test_one_row_of_eight_may_be_beyond_its_interval(self):
+        self.assertEqual(self.missed(*[(0.3, 0.5)] * 7, (0.45, 0.5)), [])
+        self.assertEqual(self.missed(*[(0.3, 0.5)] * 3, (0.45, 0.5)),
+                         ["attainable's interval holds what is served in 85 % of the rows: missed: zipf 1/8"])
+
+    def test_wide_intervals_and_none_are_missed(self):
+        self.assertEqual(self.missed((0.1, 0.5)), ["half of the intervals no wider than 25 points: missed: 40 points"])
+        self.assertEqual(len(self.missed(None)), 2)
+
+
 class Run(unittest.TestCase):
     def test_evaluates_the_joined_trace_of_each_program(self):
         options = argparse.Namespace(
@@ -76,6 +95,20 @@ class Run(unittest.TestCase):
         self.assertIn("0.420", shown)
         self.assertIn("0.50 [0.40, 0.60]", shown)
         self.assertIn("served at least 0.85 of best: met", shown)
+
+    def test_models_the_cache_where_nothing_is_sampled(self):
+        options = argparse.Namespace(
+            quick=False, programs=["zipf"], ratios=["1/8", "1/32"], llc_kib=8192, footprint_mib=32, seconds=12,
+            sample_rate="none", seed=1, keep=None, build=pathlib.Path("build"))
+        claims = CLAIMS | {"traces": [{"samples_of_memory": None, "accesses_to_memory_per_cpu_second": None}]}
+        with (unittest.mock.patch.object(memory, "joined", return_value=pathlib.Path("joined.data")),
+              unittest.mock.patch.object(measure, "tmprof_json", side_effect=[claims, EXACT]) as evaluated,
+              contextlib.redirect_stderr(io.StringIO())):
+            found = memory.run(options)
+        for call in evaluated.call_args_list:
+            self.assertIn("8192KiB", call.args)
+        self.assertIn("no wider than 25 points", memory.text(found))
+        self.assertIn("--source abit-bpf", memory.guest_script("sqlite3", options))
 
     def test_records_a_real_program_past_its_start_and_a_synthetic_one_when_it_says_so(self):
         options = argparse.Namespace(footprint_mib=32, seconds=12, sample_rate="4x", seed=1)

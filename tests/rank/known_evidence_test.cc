@@ -87,6 +87,24 @@ TEST(KnownEvidence, TakesMemoryWhereBitsAndItsAccessesAreKnown) {
   EXPECT_THAT(RefusalOfMemory(of_time), HasSubstr("where time was spent")) << "unknown is not none";
 }
 
+TEST(KnownEvidence, TakesMemoryByAModelOfTheCacheWhereBitsAreKnown) {
+  const EpochProfile of_time = EpochSampled(SampleSubject::kTime, 1, 100);
+  KnownEvidence modelled(/*models_cache=*/true);
+  modelled.Look(of_time);
+  EXPECT_TRUE(modelled.Require(RankSource::kMemory, "rank by memory", "x").has_value());
+  EXPECT_TRUE(modelled.TellsMemory(RankModel::kRate));
+  EXPECT_FALSE(modelled.TellsMemory(RankModel::kSum));
+  EXPECT_FALSE(modelled.SamplesTellMemory());
+  EXPECT_EQ(modelled.BestToPlaceBy(RankModel::kRate), RankSource::kMemory);
+  KnownEvidence sampled(/*models_cache=*/true);
+  sampled.Look(EpochSampled(SampleSubject::kMemory, 1, 30));
+  EXPECT_TRUE(sampled.SamplesTellMemory());
+  KnownEvidence blind(/*models_cache=*/true);
+  blind.Look(EpochSampled(SampleSubject::kMemory, 0, 29));
+  EXPECT_FALSE(blind.TellsMemory(RankModel::kRate));
+  EXPECT_FALSE(blind.Require(RankSource::kMemory, "rank by memory", "x").has_value());
+}
+
 RankSource BestOf(const std::vector<EpochProfile>& epochs) {
   KnownEvidence known;
   for (const EpochProfile& epoch : epochs) known.Look(epoch);

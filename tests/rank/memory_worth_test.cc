@@ -236,6 +236,72 @@ TEST(RankByMemory, GoesByAccessesWhileThereAreFewSamples) {
       << "samples, of which half a one is added";
 }
 
+// FastAndSlow() in an epoch with a sampler of that subject, and a cache of that size.
+Scores ScoreWithCache(std::vector<PageRecord> records, std::optional<std::uint64_t> llc_bytes,
+                      SampleSubject subject, std::optional<PageCount> resident = std::nullopt) {
+  EpochProfile epoch = Sampled(0, records);
+  epoch.sources.front().samples_of = subject;
+  epoch.targets = {{.id = TargetId(0), .resident_pages = resident}};
+  Ranker ranker({.model = RankModel::kRate, .llc_bytes = llc_bytes});
+  ranker.Absorb(epoch);
+  EXPECT_TRUE(ranker.TellsMemory() || !llc_bytes);
+  const Scores scores = ranker.Score(RankSource::kMemory);
+  TotalRanker total(RankModel::kRate, llc_bytes);
+  total.Absorb(epoch);
+  const Scores of_trace = total.Score(RankSource::kMemory);
+  EXPECT_EQ(of_trace[0] > of_trace[64], scores[0] > scores[64]) << "they rank alike";
+  return scores;
+}
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+TEST(RankByMemory, AModelOfTheCacheKeepsFastPagesBackWithoutSamples) {
+  const std::vector<PageRecord> records = FastAndSlow(0, 0, 0);
+  const Scores accesses = ScoreOf(Sampled(0, records), RankSource::kReferences);
+  EXPECT_GT(accesses[0], 10 * accesses[127]);
+  // It has room for all but a quarter of the 512 KiB.
+  const Scores memory = ScoreWithCache(records, kMiB * 3 / 8, SampleSubject::kMemory);
+  EXPECT_GT(memory[127], memory[0]);
+  EXPECT_EQ(ScoreWithCache(records, kMiB, SampleSubject::kMemory)[0],
+            ScoreWithCache(records, std::nullopt, SampleSubject::kMemory)[0])
+      << "all has room: nothing is told";
+}
+
+TEST(RankByMemory, SamplesOfTimeAreNoneOfMemory) {
+  const Scores memory = ScoreWithCache(FastAndSlow(0, 40, 0), kMiB * 3 / 8, SampleSubject::kTime);
+  EXPECT_GT(memory[127], memory[0]) << "time is spent on the fast pages, which are in the cache";
+  const Scores sampled =
+      ScoreWithCache(FastAndSlow(0, 40, 0), kMiB * 3 / 8, SampleSubject::kMemory);
+  EXPECT_GT(sampled[0], 5 * sampled[127]) << "samples of misses say more than a model";
+}
+
+TEST(RankByMemory, PagesThatWereNotLookedAtUseTheCacheToo) {
+  // Of 100 times as many pages a cache of as many times the size has room for as large a part.
+  const std::vector<PageRecord> records = FastAndSlow(0, 0, 0);
+  const Scores all = ScoreWithCache(records, kMiB * 3 / 8, SampleSubject::kMemory, PageCount(128));
+  const Scores part =
+      ScoreWithCache(records, 100 * kMiB * 3 / 8, SampleSubject::kMemory, PageCount(12'800));
+  EXPECT_NEAR(part[0], all[0], 1e-6 * all[0]);
+  EXPECT_NEAR(part[127], all[127], 1e-6 * all[127]);
+}
+
+TEST(RankByMemory, TellsHitRatesByAModelOfTheCacheWithoutHistory) {
+  EpochProfile epoch = Sampled(0, FastAndSlow(0, 40, 0));
+  epoch.sources.front().samples_of = SampleSubject::kTime;
+  Ranker::Options options = Ranker::DefaultOptions(RankModel::kRate);
+  options.llc_bytes = kMiB * 3 / 8;
+  const std::vector<PageCount> capacities = {PageCount(64)};
+  HitRateTeller teller(options, RankSource::kMemory, capacities);
+  teller.Absorb(epoch);
+  epoch.start = epoch.end;
+  epoch.end += std::chrono::seconds(1);
+  teller.Absorb(epoch);
+  const HitRates told = teller.Tell()[0];
+  ASSERT_TRUE(told.attainable);
+  EXPECT_GT(told.attainable->high - told.attainable->low, 0.1) << "the model has not been told all";
+  EXPECT_FALSE(told.history) << "samples of time judge nothing";
+}
+
 TEST(RankByMemory, PagesOfWhichNoBitWasReadAreRankedByTheirSamples) {
   std::vector<PageRecord> records = FastAndSlow(0, 0, 2);
   records.push_back({.key = Key(0, 500), .load_samples = 3});
@@ -367,7 +433,7 @@ TEST(MemoryWeightsTest, RowsMergedByRateLearnWhatAllRowsTell) {
     rows.push_back({.target = TargetId(0), .seen = seen.back()});
   }
   const MemoryWeights merged(rows);
-  ASSERT_TRUE(merged.are_told());
+  ASSERT_EQ(merged.basis(), MemoryBasis::kSamples);
   const MemoryWorth naive(seen);
   for (const double rate : {0.0, 1.5, 10.0, 100.0, 1000.0, 4000.0}) {
     const SampledPages page{.rate = rate, .pages = 1, .seconds = 10, .samples = 0};
@@ -380,10 +446,11 @@ TEST(MemoryWeightsTest, RowsMergedByRateLearnWhatAllRowsTell) {
 TEST(MemoryWeightsTest, AnAccessIsOneToMemoryWhileNoSamplerWasOn) {
   const std::vector<MemoryRow> rows = {
       {.target = TargetId(0), .seen = {.rate = 300, .pages = 1, .seconds = 0}}};
-  EXPECT_NEAR(MemoryWeights(rows, 16384).Of(rows[0]).mean, 300, 1e-6);
+  EXPECT_NEAR(MemoryWeights(rows, {.units_per_sample = 16384}).Of(rows[0]).mean, 300, 1e-6);
   const std::vector<MemoryRow> watched = {
       {.target = TargetId(0), .seen = {.rate = 300, .pages = 1, .seconds = 10}}};
-  EXPECT_NEAR(MemoryWeights(watched, 16384).Of(watched[0]).mean, 0.5 * 16384 / 10, 20)
+  EXPECT_NEAR(MemoryWeights(watched, {.units_per_sample = 16384}).Of(watched[0]).mean,
+              0.5 * 16384 / 10, 20)
       << "half a sample in ten seconds";
 }
 

@@ -287,6 +287,22 @@ TEST(CapacityCurveTest, RefusesMemoryAsKnownEvidenceDoes) {
   EXPECT_EQ(curve.error().ExitStatus(), 2);
 }
 
+TEST(CapacityCurveTest, GoesByAModelOfTheCacheWhereItsSizeIsKnown) {
+  Trace trace = TraceOf(EighthHot(/*loads=*/0));
+  trace.llc_bytes = 256 * kBasePageBytes;
+  const CapacityCurve curve = CurveOf(trace);
+  EXPECT_EQ(*curve.options.by, RankSource::kMemory);
+  EXPECT_TRUE(curve.Knows(&HitRates::attainable)) << curve.why_unknown;
+  EXPECT_FALSE(curve.Knows(&HitRates::history));
+  EXPECT_THAT(CapacityCurveText(curve),
+              AllOf(HasSubstr("share of the\naccesses to memory that it serves"),
+                    HasSubstr("accessed bits and a model of the cache"),
+                    HasSubstr("those that a last-level cache of 1 MiB has no room for")));
+  trace.llc_bytes = 1024 * kBasePageBytes;
+  const CapacityCurve fits = CurveOf(trace);
+  EXPECT_THAT(fits.why_unknown, HasSubstr("all of it has room in a last-level cache of 4 MiB"));
+}
+
 TEST(CapacityCurveTest, RefusesToTellAccessesFromSamplesAlone) {
   EpochProfile epoch = MakeEpoch(0, {MakeTarget(0, 10, "t")});
   See(epoch, 0, {{.vpn = 1, .loads = 9}});

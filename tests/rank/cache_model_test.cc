@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "rank/cache_model.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <numeric>
+#include <random>
+#include <unordered_map>
+#include <vector>
+
+#include "rank/memory_weights.h"
+
+namespace tmprof {
+namespace cache_model_test {
+
+constexpr std::size_t kPages = 512;
+constexpr std::size_t kLines = 64;  // of a page
+constexpr std::uint64_t kLineBytes = 64;
+constexpr double kEven = 128;
+
+// Accesses and misses by page, of lines of an LRU cache of this size.
+class SimulatedCache {
+ public:
+  explicit SimulatedCache(std::size_t lines) : room_(lines) {}
+
+  // Returns whether it missed.
+  bool Access(std::uint64_t line) {
+    const auto found = places_.find(line);
+    if (found != places_.end()) {
+      by_use_.splice(by_use_.begin(), by_use_, found->second);
+      return false;
+    }
+    by_use_.push_front(line);
+    places_[line] = by_use_.begin();
+    if (by_use_.size() > room_) {
+      places_.erase(by_use_.back());
+      by_use_.pop_back();
+    }
+    return true;
+  }
+
+ private:
+  std::size_t room_;
+  std::list<std::uint64_t> by_use_;
+  std::unordered_map<std::uint64_t, std::list<std::uint64_t>::iterator> places_;
+};
+
+std::vector<double> Zipf() {
+  std::vector<double> rates(kPages);
+  for (std::size_t i = 0; i < kPages; ++i) rates[i] = 1e5 / static_cast<double>(i + 1);
+  return rates;
+}
+
+std::vector<CachedPages> PagesOf(const std::vector<double>& rates) {
+  std::vector<CachedPages> pages;
+  for (const double rate : rates) pages.push_back({.rate = rate, .pages = 1});
+  return pages;
+}
+
+// Misses of each page, of pages whose lines have rates of a Gamma distribution of this shape.
+std::vector<double> Simulate(const std::vector<double>& rates, std::size_t cache_lines,
+                             double evenness) {
+  std::mt19937_64 random(7);
+  std::gamma_distribution<double> of_line(evenness);
+  std::vector<double> weight;
+  for (const double rate : rates) {
+    for (std::size_t line = 0; line < kLines; ++line) weight.push_back(rate * of_line(random));
+  }
+  std::discrete_distribution<std::uint64_t> next(weight.begin(), weight.end());
+  SimulatedCache cache(cache_lines);
+  std::vector<double> misses(rates.size());
+  constexpr int kWarm = 200'000;
+  for (int i = 0; i < 3 * kWarm; ++i) {
+    const std::uint64_t line = next(random);
+    if (cache.Access(line) && i >= kWarm) ++misses[line / kLines];
+  }
+  return misses;
+}
+
+// The share of the first pages, the fastest ones.
+double ShareOfFirst(const std::vector<double>& of_pages, std::size_t count) {
+  const auto end = of_pages.begin() + static_cast<std::ptrdiff_t>(count);
+  return std::accumulate(of_pages.begin(), end, 0.0) /
+         std::accumulate(of_pages.begin(), of_pages.end(), 0.0);
+}
+
+TEST(CacheModel, TellsWhoseAccessesMissASimulatedCache) {
+  const std::vector<double> rates = Zipf();
+  for (const double evenness : {kEven, 0.5}) {
+    for (const std::size_t cache_lines : {1024UL, 8192UL}) {
+      const auto model =
+          CacheModel::Make(PagesOf(rates), static_cast<double>(cache_lines * kLineBytes), evenness);
+      ASSERT_TRUE(model);
+      std::vector<double> misses;
+      for (const double rate : rates) misses.push_back(rate * model->PartToMemory(rate));
+      const std::vector<double> simulated = Simulate(rates, cache_lines, evenness);
+      for (const std::size_t first : {kPages / 32, kPages / 8, kPages / 2}) {
+        EXPECT_NEAR(ShareOfFirst(misses, first), ShareOfFirst(simulated, first), 0.03)
+            << evenness << ", " << cache_lines << " lines, " << first << " pages";
+      }
+    }
+  }
+}
+
+TEST(CacheModel, TheCacheIsFullOnceItHasTurnedOver) {
+  const std::vector<CachedPages> pages = {{.rate = 640, .pages = 100}};
+  const auto model = CacheModel::Make(pages, 3200 * 64, kEven);
+  ASSERT_TRUE(model);
+  // Half of the 6 400 lines are used within that time, each ten times a second.
+  EXPECT_NEAR(model->turnover_seconds(), std::log(2) / 10, 0.001);
+  EXPECT_NEAR(model->PartToMemory(640), 0.5, 0.01);
+  EXPECT_EQ(model->PartToMemory(0), 1);
+}
+
+TEST(CacheModel, PagesThatHaveRoomInTheCacheDoNotReachMemory) {
+  const std::vector<CachedPages> pages = {{.rate = 640, .pages = 100}, {.rate = 0, .pages = 1e6}};
+  EXPECT_FALSE(CacheModel::Make(pages, 6400 * 64, kEven));
+  EXPECT_TRUE(CacheModel::Make(pages, 6399 * 64, kEven));
+  EXPECT_FALSE(CacheModel::Make({}, 64, kEven));
+}
+
+// Rows of a target whose stack is used all the time, and of what it reads now and then.
+std::vector<MemoryRow> StackAndTable(double seconds, double samples_of_table) {
+  std::vector<MemoryRow> rows(
+      8, {.target = TargetId(0), .seen = {.rate = 8'000, .pages = 1, .seconds = seconds}});
+  for (int page = 0; page < 512; ++page)
+    rows.push_back({.target = TargetId(0), .seen = {.rate = 20, .pages = 1, .seconds = seconds}});
+  rows.back().seen.samples = samples_of_table;
+  return rows;
+}
+
+constexpr double kLlcBytes = 512 * 1024;  // a quarter of the table
+
+TEST(MemoryWeightsTest, ACacheIsModelledWithoutSamples) {
+  const std::vector<MemoryRow> rows = StackAndTable(0, 0);
+  const MemoryWeights told(rows, {.units_per_sample = 16384, .llc_bytes = kLlcBytes});
+  EXPECT_EQ(told.basis(), MemoryBasis::kCacheModel);
+  const double of_table = told.Of(rows.back()).mean;
+  EXPECT_GT(of_table, 5) << "accesses to memory in a second";
+  EXPECT_LT(of_table, 20);
+  EXPECT_LT(told.Of(rows.front()).mean / of_table, 8'000 / 20 / 4)
+      << "the stack stays in the cache for the most part";
+  EXPECT_GT(told.Of(rows.front()).relative_sd, 0.3) << "how evenly lines are used is unknown";
+}
+
+TEST(MemoryWeightsTest, EachAccessIsWorthTheSameWhereNoCacheIsKnownOrItHoldsAll) {
+  const std::vector<MemoryRow> rows = StackAndTable(0, 0);
+  for (const MemoryScale& scale : {MemoryScale{}, MemoryScale{.llc_bytes = 1e9}}) {
+    const MemoryWeights told(rows, scale);
+    EXPECT_EQ(told.basis(), MemoryBasis::kProportion);
+    EXPECT_NEAR(told.Of(rows.front()).mean, 8'000, 1e-6);
+    EXPECT_NEAR(told.Of(rows.back()).mean, 20, 1e-6);
+  }
+}
+
+TEST(MemoryWeightsTest, FewSamplesScaleWhatTheModelExpects) {
+  constexpr double kSeconds = 10;
+  const std::vector<MemoryRow> rows = StackAndTable(kSeconds, 9);
+  const MemoryWeights told(rows, {.units_per_sample = 1'000, .llc_bytes = kLlcBytes});
+  ASSERT_EQ(told.basis(), MemoryBasis::kCacheModel);
+  double expected = 0;
+  for (const MemoryRow& row : rows) {
+    MemoryRow unsampled = row;
+    unsampled.seen.samples = unsampled.seen.seconds = 0;
+    expected += told.Of(unsampled).mean;
+  }
+  EXPECT_NEAR(expected, 9.5 * 1'000 / kSeconds, 1);
+}
+
+TEST(MemoryWeightsTest, EnoughSamplesTellMoreThanAModel) {
+  const std::vector<MemoryRow> rows = StackAndTable(10, 30);
+  EXPECT_EQ(MemoryWeights(rows, {.llc_bytes = kLlcBytes}).basis(), MemoryBasis::kSamples);
+}
+
+TEST(MemoryWeightsTest, ATargetThatHardlyRunsLeavesTheCacheToTheOthers) {
+  std::vector<MemoryRow> rows;
+  for (const double speed : {1.0, 1e-4}) {
+    for (int page = 0; page < 256; ++page)
+      rows.push_back({.target = TargetId(speed == 1 ? 0 : 1),
+                      .seen = {.rate = 1'000, .pages = 1},
+                      .speed = speed});
+  }
+  // It has room for the pages of the one.
+  const MemoryWeights told(rows, {.llc_bytes = 280 * 4096.0});
+  ASSERT_EQ(told.basis(), MemoryBasis::kCacheModel);
+  EXPECT_GT(told.Of(rows.back()).mean, 3 * told.Of(rows.front()).mean)
+      << "by then its lines have gone";
+}
+
+TEST(MemoryWeightsTest, OneDrawOfTheModelHoldsForAllTargets) {
+  std::vector<MemoryRow> rows = StackAndTable(0, 0);
+  for (MemoryRow row : StackAndTable(0, 0)) {
+    row.target = TargetId(1);
+    rows.push_back(row);
+  }
+  const MemoryWeights told(rows, {.llc_bytes = kLlcBytes});
+  std::mt19937_64 random(1);
+  double least = 1e9;
+  double most = 0;
+  for (int draw = 0; draw < 50; ++draw) {
+    const MemoryWeights drawn = told.Draw(random);
+    const double stack = drawn.Of(rows.front()).mean;
+    EXPECT_EQ(drawn.Of({.target = TargetId(1), .seen = rows.front().seen}).mean, stack);
+    least = std::min(least, stack);
+    most = std::max(most, stack);
+  }
+  EXPECT_GT(most, 2 * least);
+}
+
+}  // namespace cache_model_test
+}  // namespace tmprof
