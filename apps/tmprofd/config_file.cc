@@ -35,6 +35,7 @@ constexpr std::size_t kMostFaultsTold = 100;
 constexpr std::array kLogLevels{LogLevel::kError, LogLevel::kWarning, LogLevel::kInfo,
                                 LogLevel::kDebug};
 constexpr std::array kLogFormats{LogFormat::kText, LogFormat::kJson};
+constexpr std::uint64_t kBytesOfKib = 1024;
 constexpr std::array kRanks{RankSource::kMemory, RankSource::kCombined, RankSource::kReferences,
                             RankSource::kSamples};
 
@@ -305,6 +306,7 @@ class Building {
       placement.ranker.half_life = std::chrono::milliseconds(wire.half_life_ms());
     }
     Rank(wire, placement);
+    Cache(wire, placement);
     if (wire.has_policy()) Policy(wire, placement);
     placement.track_only = wire.track_only();
     config_.mover.limits.dry_run = wire.dry_run();
@@ -327,6 +329,17 @@ class Building {
       reading_.Refuse(wire, "rank",
                       "'memory': rank_model 'sum' estimates no rates; use rank_model 'rate'");
     }
+  }
+
+  void Cache(const wire::Config::Placement& wire, PlacementConfig& placement) {
+    if (!wire.has_llc_kib()) return;
+    if (placement.rank != RankSource::kMemory) {
+      reading_.Refuse(wire, "llc_kib",
+                      fmt::format("rank '{}' counts accesses that the cache serves, too; use rank "
+                                  "'memory'",
+                                  Name(placement.rank)));
+    }
+    placement.ranker.llc_bytes = wire.llc_kib() * kBytesOfKib;
   }
 
   void Policy(const wire::Config::Placement& wire, PlacementConfig& placement) {
@@ -492,6 +505,7 @@ void Print(const PlacementConfig& placement, bool dry_run, wire::Config::Placeme
       break;
   }
   wire.set_rank(std::string(Name(placement.rank)));
+  if (placement.ranker.llc_bytes) wire.set_llc_kib(*placement.ranker.llc_bytes / kBytesOfKib);
   wire.set_policy(std::string(placement.policy->name));
   wire.set_track_only(placement.track_only);
   wire.set_dry_run(dry_run);

@@ -367,10 +367,11 @@ TEST(PrintConfig, WhatItPrintsSaysTheSameWhenFedBack) {
   const std::string defaults = PrintConfig(Config{});
   EXPECT_EQ(PrintConfig(Parsed("")), defaults);
   EXPECT_EQ(PrintConfig(Parsed(defaults)), defaults);
-  for (const char* text : {"tiers { capacity_mib: 8192 }", "placement { track_only: true }",
-                           "placement { half_life_ms: 0 }", "placement { rank_model: 'sum' }",
-                           "targets { pid: 5 process_filter: false }",
-                           "metrics { listen: '127.1.2.3:1' }", "mover { cpu_share: 0.001 }"}) {
+  for (const char* text :
+       {"tiers { capacity_mib: 8192 }", "placement { track_only: true }",
+        "placement { half_life_ms: 0 }", "placement { rank_model: 'sum' }",
+        "placement { llc_kib: 4096 }", "targets { pid: 5 process_filter: false }",
+        "metrics { listen: '127.1.2.3:1' }", "mover { cpu_share: 0.001 }"}) {
     const std::string printed = PrintConfig(Parsed(text));
     EXPECT_EQ(PrintConfig(Parsed(printed)), printed) << text;
     EXPECT_NE(printed, defaults) << text;
@@ -406,6 +407,13 @@ TEST(ParseConfig, TheHalfLifeIsThatOfTheRankModelUnlessGiven) {
 TEST(ParseConfig, TheRankIsByMemoryWhereTheRankModelTellsRates) {
   EXPECT_EQ(Parsed("placement { rank_model: 'sum' }").placement.rank, RankSource::kCombined);
   EXPECT_EQ(Parsed("placement { rank: 'memory' }").placement.rank, RankSource::kMemory);
+  EXPECT_EQ(Parsed("placement { llc_kib: 32768 }").placement.ranker.llc_bytes, 32u << 20);
+  EXPECT_EQ(Config{}.placement.ranker.llc_bytes, std::nullopt);
+  EXPECT_THAT(
+      OnlyFault("placement { rank: 'combined' llc_kib: 32768 }"),
+      HasSubstr("placement.llc_kib: rank 'combined' counts accesses that the cache serves"));
+  EXPECT_THAT(OnlyFault("placement { rank_model: 'sum' llc_kib: 32768 }"),
+              HasSubstr("use rank 'memory'"));
   EXPECT_THAT(OnlyFault("placement { rank_model: 'sum' rank: 'memory' }"),
               HasSubstr("placement.rank: 'memory': rank_model 'sum' estimates no rates"));
 }
@@ -416,6 +424,10 @@ TEST(WithSettings, TheRankFollowsTheRankModelUnlessItWasGiven) {
   EXPECT_EQ(sum->placement.rank, RankSource::kCombined);
   const auto back = WithSettings(*sum, {{"placement.rank_model", "rate"}});
   EXPECT_EQ(back->placement.rank, RankSource::kMemory);
+  const auto cached = WithSettings(*back, {{"placement.llc_kib", "1024"}});
+  EXPECT_EQ(cached->placement.ranker.llc_bytes, 1u << 20);
+  EXPECT_EQ(WithSettings(*cached, {{"placement.llc_kib", "default"}})->placement.ranker.llc_bytes,
+            std::nullopt);
   const auto set = WithSettings(*back, {{"placement.rank", "references"}});
   const auto kept = WithSettings(*set, {{"placement.rank_model", "sum"}});
   EXPECT_EQ(kept->placement.rank, RankSource::kReferences);
@@ -449,7 +461,7 @@ metrics: 80
                           "c:8:11: placement.policy: 'best': unknown name; use one of first_touch, "
                           "history",
                           "c:9:3: placement.colour: there is no such field; placement has "
-                          "rank_model, half_life_ms, rank, policy, track_only, dry_run",
+                          "rank_model, half_life_ms, rank, policy, track_only, dry_run, llc_kib",
                           "c:11:10: metrics: a group in braces is needed, not '80'"));
 }
 
