@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "base/check.h"
 #include "base/units.h"
@@ -16,6 +15,9 @@ constexpr double kBytesOfLine = 64;
 constexpr double kLinesOfPage = kBasePageBytes / kBytesOfLine;
 // Halvings of a factor of two between the bounds of the time: enough for a part in a million.
 constexpr int kHalvings = 20;
+// A cache that turns over more slowly, as a multiple of the accesses that it has room for, holds
+// all but lines that are used next to never.
+constexpr double kLongestTurnover = 1e30;
 
 // How likely a line is not used for so long. Its page is accessed at `rate`.
 double ChanceOfRest(double rate, double seconds, double evenness) {
@@ -49,8 +51,7 @@ std::optional<CacheModel> CacheModel::Make(std::span<const CachedPages> pages, d
   while (LinesUsedWithin(pages, to, evenness) < room) {
     from = to;
     to *= 2;
-    // The last lines are used next to never.
-    if (to > std::numeric_limits<double>::max() / 4) return std::nullopt;
+    if (to > kLongestTurnover * room / accesses) return std::nullopt;
   }
   for (int i = 0; i < kHalvings; ++i) {
     const double middle = (from + to) / 2;

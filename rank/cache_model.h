@@ -20,8 +20,8 @@ struct CachedPages {
 // distribution: how evenly they are used is its shape, which accessed bits do not tell.
 class CacheModel {
  public:
-  // nullopt: all lines of the pages have room in the cache, so that none of them comes to memory
-  // twice. Precondition: cache_bytes > 0, evenness > 0.
+  // nullopt: all lines of the pages, or all but some that are used next to never, have room in the
+  // cache, so that none of them comes to memory twice. Precondition: cache_bytes > 0, evenness > 0.
   static std::optional<CacheModel> Make(std::span<const CachedPages> pages, double cache_bytes,
                                         double evenness);
 

@@ -153,10 +153,13 @@ double SamplesOfLookedAt(const EvidenceTable& table) {
   return sum;
 }
 
-PageCount PagesLookedAt(const EvidenceTable& table) {
+PageCount PagesLookedAt(const EvidenceTable& table, const std::function<bool(TargetId)>& counts) {
   PageCount pages;
+  bool is_counted = false;
   for (std::size_t row = 0; row < table.size(); ++row) {
-    if (table.evidence[row].looks > 0) pages += PageCount(table.span_pages[row]);
+    if (row == 0 || table.key[row].target != table.key[row - 1].target)
+      is_counted = counts(table.key[row].target);
+    if (is_counted && table.evidence[row].looks > 0) pages += PageCount(table.span_pages[row]);
   }
   return pages;
 }

@@ -74,8 +74,8 @@ void Clear(EvidenceTable& table);  // keeps its memory
 
 // Adds up the samples of spans of which an accessed bit was read.
 double SamplesOfLookedAt(const EvidenceTable& table);
-// Pages whose accessed bits were read, of each process for itself.
-PageCount PagesLookedAt(const EvidenceTable& table);
+// Pages whose accessed bits were read, of each of these targets for itself.
+PageCount PagesLookedAt(const EvidenceTable& table, const std::function<bool(TargetId)>& counts);
 
 inline PageKey EndOf(const EvidenceTable& table, std::size_t row) {
   return {table.key[row].target, table.key[row].vpn + PageCount(table.span_pages[row])};

@@ -84,10 +84,11 @@ Status KnownEvidence::Require(RankSource source, std::string attempted, std::str
   if (source == RankSource::kMemory && epochs_ > 0) {
     std::string reason = WhyNoMemory();
     if (reason.empty()) return {};
-    return Fail(
-        BadInput(std::move(attempted), std::move(object), std::move(reason),
-                 "accesses to memory are sampled by 'tmprof record --source' with driver, ibs or "
-                 "pebs, without clock"));
+    return Fail(BadInput(
+        std::move(attempted), std::move(object), std::move(reason),
+        bits_ ? "accesses to memory are sampled by 'tmprof record --source' with driver, ibs "
+                "or pebs, without clock; without them --llc models a cache of that size"
+              : "'tmprof doctor' tells which sources read accessed bits here"));
   }
   if (source != RankSource::kMisses || epochs_ == 0) return {};
   if (without_misses_ == 0 && with_misses_ > 0) return {};

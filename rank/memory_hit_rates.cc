@@ -69,7 +69,8 @@ struct MemoryKind {
 
 std::vector<MemoryKind> MemoryKindsOf(const RatedRows& rated, std::span<const MemoryRow> rows) {
   // The ranking of an earlier epoch stays if no row has a score.
-  const bool any_ran_last = AnyRanLast(rated.rows);
+  const bool any_ran_last =
+      std::ranges::any_of(rated.rows, [](const RatedRow& row) { return row.cpu_seconds > 0; });
   std::map<std::tuple<TargetId, long, double, double, long, bool>, MemoryKind> kinds;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const MemoryRow& row = rows[i];
@@ -109,7 +110,10 @@ class MemoryCurve {
     std::ranges::stable_sort(kinds_, std::greater(), &MemoryKind::score);
   }
 
-  bool is_told() const { return weights_.basis() != MemoryBasis::kProportion; }
+  bool is_told() const {
+    return weights_.basis() == MemoryBasis::kSamples ||
+           weights_.basis() == MemoryBasis::kCacheModel;
+  }
 
   // The oracle's hit rate at each capacity, then the attainable one at each, with intervals.
   std::vector<HitRate> Estimate() {

@@ -38,14 +38,15 @@ double Rounded(double value) {
   return std::exp2(std::round(kStepsPerOctaveApart * std::log2(value)) / kStepsPerOctaveApart);
 }
 
-// Of one page: what was looked at has some room in the cache.
+// One page: those that were looked at have some room in the cache.
 constexpr double kSmallestCache = kBasePageBytes;
 
-// It keeps the order of pages where no sample was taken.
+// Half a sample more than there are keeps the order of pages where none was taken.
 constexpr double kSamplesMore = 0.5;
 
-// From pages of which a few lines have nearly all accesses to pages whose lines are used alike.
-// Programs were found between them (docs/results.md), and accessed bits do not tell where.
+// Shapes of the rates of a page's lines, from 1/32, where a few lines have nearly all accesses, to
+// 128, where all lines are used alike. Real programs lie anywhere between (docs/results.md,
+// "Ranked by a model of the cache"), and accessed bits do not tell where.
 constexpr std::array kEvenness = {1.0 / 32, 1.0 / 8, 1.0 / 2, 2.0, 128.0};
 
 // Rows without samples that are alike become one. Those with samples have rounded rates, too: a
@@ -78,12 +79,12 @@ class SeenOfTarget {
 }  // namespace
 
 MemoryScale ScaleOf(const SampleScale& samples, std::optional<std::uint64_t> llc_bytes,
-                    const EvidenceTable& table, std::optional<PageCount> resident) {
+                    PageCount looked_at, std::optional<PageCount> resident) {
   MemoryScale scale{.units_per_sample = samples.accesses_per_sample().value_or(1)};
   if (!llc_bytes) return scale;
-  const auto known = static_cast<double>(PagesLookedAt(table).value());
-  const auto all = static_cast<double>(resident.value_or(PageCount(0)).value());
-  const double part = all > known ? known / all : 1;
+  const double part = resident && *resident > looked_at ? static_cast<double>(looked_at.value()) /
+                                                              static_cast<double>(resident->value())
+                                                        : 1;
   scale.llc_bytes = std::max(kSmallestCache, part * static_cast<double>(*llc_bytes));
   return scale;
 }
@@ -120,14 +121,16 @@ MemoryWeights::MemoryWeights(std::span<const MemoryRow> rows, const MemoryScale&
     all_.emplace(of_all);
     return;
   }
-  if (scale.llc_bytes && ModelCache(rows, *scale.llc_bytes, all.samples)) return;
+  if (scale.llc_bytes) {
+    ModelCache(rows, *scale.llc_bytes, all.samples);
+    return;
+  }
   const double per_access =
       all.accesses > 0 ? (all.samples + kSamplesMore) / all.accesses : 1 / units_per_sample_;
   all_ = MemoryWorth::InProportion(per_access);
 }
 
-// Returns false if all pages have room in the cache.
-bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, double llc_bytes, double samples) {
+void MemoryWeights::ModelCache(std::span<const MemoryRow> rows, double llc_bytes, double samples) {
   std::map<double, double> pages_by_rate;
   std::map<TargetId, double> speed;
   for (const MemoryRow& row : rows) {
@@ -139,8 +142,8 @@ bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, double llc_bytes
   std::vector<CachedPages> pages;
   for (const auto& [rate, of_rate] : pages_by_rate)
     pages.push_back({.rate = rate, .pages = of_rate});
-  // Which pages the accesses to memory fall on is asked, and not which program has how many: all
-  // models expect the same of all pages.
+  // The models differ in how many accesses to memory they expect in all. Each is scaled to their
+  // mean, so that a draw changes which pages these are of, and not how many there are.
   std::vector<MemoryWorth::ModelledCache> caches;
   double mean_to_memory = 0;
   for (const double evenness : kEvenness) {
@@ -149,10 +152,15 @@ bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, double llc_bytes
     double to_memory = 0;
     for (const CachedPages& each : pages)
       to_memory += each.pages * each.rate * model->PartToMemory(each.rate);
+    if (!std::isnormal(to_memory)) continue;
     mean_to_memory += to_memory;
     caches.push_back({.model = *model, .samples_per_access = 1 / to_memory});
   }
-  if (caches.empty()) return false;
+  if (caches.empty()) {
+    basis_ = MemoryBasis::kAllCached;
+    all_ = MemoryWorth::InProportion(0);
+    return;
+  }
   mean_to_memory /= static_cast<double>(caches.size());
   for (MemoryWorth::ModelledCache& cache : caches) cache.samples_per_access *= mean_to_memory;
   const auto set_worths = [&] {
@@ -170,10 +178,8 @@ bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, double llc_bytes
       watched > 0 ? (samples + kSamplesMore) / watched : 1 / units_per_sample_;
   for (MemoryWorth::ModelledCache& cache : caches) cache.samples_per_access *= per_access;
   set_worths();
-  all_ = MemoryWorth::InProportion(per_access);
   basis_ = MemoryBasis::kCacheModel;
   caches_ = caches.size();
-  return true;
 }
 
 const MemoryWorth& MemoryWeights::WorthOf(TargetId target) const {
@@ -192,7 +198,6 @@ MemoryWeights MemoryWeights::Draw(std::mt19937_64& random) const {
   MemoryWeights drawn;
   drawn.units_per_sample_ = units_per_sample_;
   drawn.basis_ = basis_;
-  drawn.all_ = all_;
   if (basis_ == MemoryBasis::kCacheModel) {
     // It is one cache, and one sort of programs.
     const std::size_t cache = std::uniform_int_distribution<std::size_t>(0, caches_ - 1)(random);

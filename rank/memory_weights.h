@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -12,7 +13,6 @@
 
 #include "base/units.h"
 #include "rank/cache_model.h"
-#include "rank/evidence.h"
 #include "rank/memory_traffic.h"
 #include "rank/memory_worth.h"
 
@@ -25,8 +25,8 @@ struct MemoryRow {
   // False: no accessed bit of them was read, so that their rate is that of any page. They are there
   // because they were sampled, and tell nothing of what a rate is worth.
   bool looked_at = true;
-  // CPU time of the target in a second, in which it accesses its pages at their rates. Only its
-  // ratio to that of other rows matters: their pages are in one cache.
+  // CPU time in which the target accesses its pages at their rates. Only its ratio to that of other
+  // rows matters: their pages are in one cache.
   double speed = 1;
 };
 
@@ -38,28 +38,30 @@ struct MemoryScale {
 };
 
 // Pages that were not looked at are taken to use as much of the cache as those that were: these
-// have their part of it. `resident`: all pages that there are; nullopt: unknown, no more than
-// these.
+// have their part of it. `resident`: all pages that there are; nullopt: unknown, and taken to be
+// those. Processes that ran one after another are taken to have run at a time.
 MemoryScale ScaleOf(const SampleScale& samples, std::optional<std::uint64_t> llc_bytes,
-                    const EvidenceTable& table, std::optional<PageCount> resident);
+                    PageCount looked_at, std::optional<PageCount> resident);
 
 enum class MemoryBasis : std::uint8_t {
   kSamples,     // tell what access rates are worth
   kCacheModel,  // tells which accesses reach memory, while samples are too few
+  kAllCached,   // all pages have room in the modelled cache: no access reaches memory
   kProportion,  // each access is worth the same
 };
 
 // Learns for each target what its access rates are worth. Targets with too few samples to tell have
-// one worth together. If even all samples are too few, a cache of known size is modelled. Where it
-// is unknown, or all pages have room in it, each access is taken to be worth the same. Either way
-// half a sample more than there are is shared out among all accesses to memory, or, if no sampler
-// was on, each counts as one.
+// one worth together. If even all samples are too few, a cache of known size is modelled. Where the
+// size is unknown, each access is taken to be worth the same. Either way half a sample more than
+// there are is shared out among all accesses to memory, or, if no sampler was on, each counts as
+// one.
 class MemoryWeights {
  public:
   explicit MemoryWeights(std::span<const MemoryRow> rows, const MemoryScale& scale = {});
 
   MemoryBasis basis() const { return basis_; }
 
+  // Precondition: a row is of this target.
   const MemoryWorth& WorthOf(TargetId target) const;
 
   // Accesses to memory of a base page in a second, and their relative deviation.
@@ -70,13 +72,14 @@ class MemoryWeights {
   Weight Of(const MemoryRow& row) const;
 
   // Draws worths that are as likely, given the samples. Without enough of them, how evenly the
-  // lines of pages are used is drawn, too. Precondition: the basis is not kProportion.
+  // lines of pages are used is drawn, too. Precondition: the basis is kSamples or
+  // kCacheModel.
   MemoryWeights Draw(std::mt19937_64& random) const;
 
  private:
   MemoryWeights() = default;
 
-  bool ModelCache(std::span<const MemoryRow> rows, double llc_bytes, double samples);
+  void ModelCache(std::span<const MemoryRow> rows, double llc_bytes, double samples);
 
   double units_per_sample_ = 1;
   MemoryBasis basis_ = MemoryBasis::kProportion;

@@ -26,7 +26,7 @@ constexpr double kFewestCut = 4;
 constexpr std::array kSlopes = {0.0, 0.5, 1.0};
 constexpr std::array kSteps = {0.1, 0.3, 1.0, 2.0};
 constexpr std::array kShapes = {0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 32.0, 128.0};
-constexpr double kShapeUntold = 2;  // without samples that tell it
+constexpr double kShapeUntold = 2;  // the median of those above, as good as any without samples
 // The spread is no Gamma distribution: likelihoods of its shapes say half of what they seem to.
 constexpr double kTrustInShapes = 0.5;
 constexpr int kRounds = 3;

@@ -79,7 +79,7 @@ class MemoryWorth {
     std::vector<double> pivot;  // of the posterior's precision matrix, by elimination
   };
 
-  // What is known without samples.
+  // The models of the cache that stand in for samples.
   struct Cached {
     std::vector<ModelledCache> caches;
     double speed;

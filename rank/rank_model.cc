@@ -66,7 +66,6 @@ std::vector<RateMoments> RatesOf(const RatedRows& rated) {
 // `with_samples`: false where they are not of memory.
 std::vector<MemoryRow> MemoryRowsOf(const RatedRows& rated, std::span<const RateMoments> rates,
                                     bool with_samples) {
-  const bool any_ran_last = AnyRanLast(rated.rows);
   std::vector<MemoryRow> rows;
   rows.reserve(rated.rows.size());
   for (std::size_t i = 0; i < rated.rows.size(); ++i) {
@@ -77,7 +76,7 @@ std::vector<MemoryRow> MemoryRowsOf(const RatedRows& rated, std::span<const Rate
                              .seconds = with_samples ? row.watched_seconds : 0,
                              .samples = with_samples ? row.samples : 0},
                     .looked_at = rated.kinds[row.kind].looked_at(),
-                    .speed = any_ran_last ? row.cpu_seconds : row.remembered_cpu_seconds});
+                    .speed = row.remembered_cpu_seconds});
   }
   return rows;
 }
@@ -225,7 +224,7 @@ void Ranker::Absorb(const EpochProfile& profile) {
                                 : Keeps({.evidence = 0, .accesses = 0});
   last_end_ = profile.end;
   scale_.Look(profile);
-  resident_ = ResidentPages(profile);
+  if (const auto resident = ResidentPages(profile)) resident_ = resident;
   live_.clear();
   for (const Target& target : profile.targets) {
     if (!target.exited) live_.push_back(target.id);
@@ -534,13 +533,16 @@ Ranker::PageScores Ranker::ScoreByPage(RankSource source) const {
 }
 
 MemoryScale Ranker::ScaleOfMemory() const {
-  return ScaleOf(scale_, options_.llc_bytes, evidence_.spans(), resident_);
+  const auto is_live = [this](TargetId target) {
+    return live_.empty() || std::ranges::binary_search(live_, target);
+  };
+  return ScaleOf(scale_, options_.llc_bytes, PagesLookedAt(evidence_.spans(), is_live), resident_);
 }
 
 bool Ranker::TellsMemory() const {
   if (options_.model != RankModel::kRate) return false;
   if (options_.llc_bytes) return true;
-  if (!scale_.accesses_per_sample()) return false;
+  if (!scale_.accesses_per_sample() || !SamplesAreOfMemory()) return false;
   return SamplesOfLookedAt(evidence_.spans()) >= MemoryWorth::kFewestSamples;
 }
 

@@ -203,7 +203,7 @@ class Ranker {
   std::vector<TargetId> live_;  // ascending: those that the last profile lists as not exited
   std::optional<MonotonicTime> last_end_;
   SampleScale scale_;
-  std::optional<PageCount> resident_;  // at the end of the last epoch
+  std::optional<PageCount> resident_;  // of live targets, as last told
 };
 
 }  // namespace tmprof

@@ -3,7 +3,6 @@
 
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -38,11 +37,6 @@ struct RatedRow {
   double samples = 0;
   double watched_seconds = 0;
 };
-
-// False: the targets rest. Their rows have a rank all the same, as of when they ran.
-inline bool AnyRanLast(const std::vector<RatedRow>& rows) {
-  return std::ranges::any_of(rows, [](const RatedRow& row) { return row.cpu_seconds > 0; });
-}
 
 struct RatedRows {
   std::vector<RatedRow> rows;  // ascending by key

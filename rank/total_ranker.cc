@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -30,6 +31,10 @@ constexpr std::size_t kMostRowsPerSpan = 12;
 // Accesses to memory per access of each span. Empty: accesses stay accesses.
 class SpanWeights {
  public:
+  // `relative_sd`: of a model of the cache, beside the error of the rate; of samples, all of it.
+  SpanWeights() = default;
+  explicit SpanWeights(MemoryBasis basis) : adds_errors_(basis == MemoryBasis::kCacheModel) {}
+
   void Add(double to_memory, double relative_sd) {
     to_memory_.push_back(to_memory);
     relative_sd_.push_back(relative_sd);
@@ -37,10 +42,11 @@ class SpanWeights {
   void Weigh(std::size_t span, double& accesses, double& relative_sd) const {
     if (to_memory_.empty()) return;
     accesses *= to_memory_[span];
-    relative_sd = relative_sd_[span];
+    relative_sd = adds_errors_ ? std::hypot(relative_sd, relative_sd_[span]) : relative_sd_[span];
   }
 
  private:
+  bool adds_errors_ = false;
   std::vector<double> to_memory_;
   std::vector<double> relative_sd_;
 };
@@ -79,7 +85,7 @@ SpanWeights WeightsOf(const EvidenceTable& table, std::span<const std::uint32_t>
     add(sampled.row, sampled.cpu_seconds);
   }
   const MemoryWeights weights(rows, scale);
-  SpanWeights of_spans;
+  SpanWeights of_spans(weights.basis());
   for (std::size_t span = 0; span < rows.size(); ++span) {
     const MemoryWeights::Weight weight = weights.Of(rows[span]);
     const double rate = rows[span].seen.rate;
@@ -249,9 +255,11 @@ Estimates TotalRanker::EstimateByRate(const EvidenceTable& table, RankSource sou
   };
   const bool visits = over_time != nullptr || shared.spans() > 0;
   if (source == RankSource::kMemory)
-    memory = WeightsOf(table, row_of, shared, all, RateHistory(history).Estimate(),
-                       ScaleOf(scale_, llc_bytes_, evidence_.spans(), most_resident_),
-                       /*with_samples=*/!scale_.has_samples_of_time());
+    memory = WeightsOf(
+        table, row_of, shared, all, RateHistory(history).Estimate(),
+        ScaleOf(scale_, llc_bytes_, PagesLookedAt(evidence_.spans(), [](TargetId) { return true; }),
+                most_resident_),
+        /*with_samples=*/!scale_.has_samples_of_time());
   AccessEstimates per_page =
       visits ? std::move(history).Estimate(add_part) : std::move(history).Estimate();
   for (std::size_t span = 0; span < per_page.accesses.size(); ++span)

@@ -109,9 +109,8 @@ void TellExact(const WholeTrace& whole, CapacityCurve& curve) {
 std::string WhyNotEstimated(const CapacityCurve& curve) {
   if (*curve.options.by != RankSource::kMemory) return "no process used CPU time";
   if (curve.totals.modelled_llc_bytes) {
-    return fmt::format(
-        "all of it has room in a last-level cache of {}, or no process used CPU time",
-        FormatBytes(*curve.totals.modelled_llc_bytes));
+    return fmt::format("the pages fit in a last-level cache of {}, or no process used CPU time",
+                       FormatBytes(*curve.totals.modelled_llc_bytes));
   }
   return fmt::format(
       "too few accesses to memory were sampled; it takes {} to pages whose accessed bits were read",

@@ -232,7 +232,10 @@ Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRang
   if (!end) return Fail(std::move(end.error()));
   totals.end = std::move(*end);
   totals.accesses_per_sample = scale.accesses_per_sample();
-  if (!whole.known.SamplesTellMemory()) totals.modelled_llc_bytes = trace.llc_bytes;
+  if (!whole.known.SamplesTellMemory() ||
+      SamplesOfLookedAt(whole.ranker.table()) < MemoryWorth::kFewestSamples) {
+    totals.modelled_llc_bytes = trace.llc_bytes;
+  }
 
   if (!lengths.empty()) {
     const auto tenth = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 10);

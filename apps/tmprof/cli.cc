@@ -69,8 +69,7 @@ void AddRankModel(CLI::App& command, std::string& value) {
 
 void AddLlc(CLI::App& command, std::optional<std::uint64_t>& value) {
   AddBytes(command, "--llc", value,
-           "Size of the last-level cache ('lscpu' tells it): where too few accesses to memory were "
-           "sampled, a model of it tells which accesses reach memory")
+           "Size of the last-level cache (lscpu), to model it where misses were not sampled")
       ->check([](const std::string& text) {
         const Result<std::uint64_t> bytes = ParseBytes(text);
         const bool is_too_small = bytes && *bytes < kBasePageBytes;

@@ -333,7 +333,10 @@ class Building {
 
   void Cache(const wire::Config::Placement& wire, PlacementConfig& placement) {
     if (!wire.has_llc_kib()) return;
-    if (placement.rank != RankSource::kMemory) {
+    if (placement.ranker.model == RankModel::kSum) {
+      reading_.Refuse(wire, "llc_kib",
+                      "rank_model 'sum' estimates no rates; use rank_model 'rate'");
+    } else if (placement.rank != RankSource::kMemory) {
       reading_.Refuse(wire, "llc_kib",
                       fmt::format("rank '{}' counts accesses that the cache serves, too; use rank "
                                   "'memory'",

@@ -513,7 +513,9 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) 
       return Fail(std::move(known.error()));
     }
     outcome.judge = judge;
-    outcome.models_memory = models_cache && !scan.known.SamplesTellMemory();
+    const bool goes_by_memory =
+        judge == RankSource::kMemory || std::ranges::count(options.ranks, RankSource::kMemory) > 0;
+    outcome.models_memory = models_cache && goes_by_memory && !scan.known.SamplesTellMemory();
     by_samples = judge == RankSource::kMemory && !outcome.models_memory;
     outcome.memory = scan.traffic.Tell();
     options.judge = judge;

@@ -845,6 +845,9 @@ TEST(Eval, ACacheOfKnownSizeTellsWhatReachesMemoryWithoutSamples) {
   EXPECT_THAT(show({"--llc", "4KiB"}).out,
               AllOf(HasSubstr("those that a last-level cache of 4 KiB has no room for"),
                     HasSubstr("judged by memory")));
+  EXPECT_THAT(show({"--llc", "4KiB", "--rank", "references", "--judge", "references"}).out,
+              Not(HasSubstr("has no room for")))
+      << "nothing goes by memory";
   const Json without = Json::parse(show({"--format", "json"}).out);
   EXPECT_EQ(without["traces"][0]["memory_is_modelled"], false);
   EXPECT_TRUE(without["llc_bytes"].is_null());

@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -14,8 +13,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "rank/memory_weights.h"
-
 namespace tmprof {
 namespace cache_model_test {
 
@@ -24,7 +21,7 @@ constexpr std::size_t kLines = 64;  // of a page
 constexpr std::uint64_t kLineBytes = 64;
 constexpr double kEven = 128;
 
-// Accesses and misses by page, of lines of an LRU cache of this size.
+// An LRU cache of so many lines.
 class SimulatedCache {
  public:
   explicit SimulatedCache(std::size_t lines) : room_(lines) {}
@@ -125,92 +122,15 @@ TEST(CacheModel, PagesThatHaveRoomInTheCacheDoNotReachMemory) {
   EXPECT_FALSE(CacheModel::Make({}, 64, kEven));
 }
 
-// Rows of a target whose stack is used all the time, and of what it reads now and then.
-std::vector<MemoryRow> StackAndTable(double seconds, double samples_of_table) {
-  std::vector<MemoryRow> rows(
-      8, {.target = TargetId(0), .seen = {.rate = 8'000, .pages = 1, .seconds = seconds}});
-  for (int page = 0; page < 512; ++page)
-    rows.push_back({.target = TargetId(0), .seen = {.rate = 20, .pages = 1, .seconds = seconds}});
-  rows.back().seen.samples = samples_of_table;
-  return rows;
-}
-
-constexpr double kLlcBytes = 512 * 1024;  // a quarter of the table
-
-TEST(MemoryWeightsTest, ACacheIsModelledWithoutSamples) {
-  const std::vector<MemoryRow> rows = StackAndTable(0, 0);
-  const MemoryWeights told(rows, {.units_per_sample = 16384, .llc_bytes = kLlcBytes});
-  EXPECT_EQ(told.basis(), MemoryBasis::kCacheModel);
-  const double of_table = told.Of(rows.back()).mean;
-  EXPECT_GT(of_table, 5) << "accesses to memory in a second";
-  EXPECT_LT(of_table, 20);
-  EXPECT_LT(told.Of(rows.front()).mean / of_table, 8'000 / 20 / 4)
-      << "the stack stays in the cache for the most part";
-  EXPECT_GT(told.Of(rows.front()).relative_sd, 0.3) << "how evenly lines are used is unknown";
-}
-
-TEST(MemoryWeightsTest, EachAccessIsWorthTheSameWhereNoCacheIsKnownOrItHoldsAll) {
-  const std::vector<MemoryRow> rows = StackAndTable(0, 0);
-  for (const MemoryScale& scale : {MemoryScale{}, MemoryScale{.llc_bytes = 1e9}}) {
-    const MemoryWeights told(rows, scale);
-    EXPECT_EQ(told.basis(), MemoryBasis::kProportion);
-    EXPECT_NEAR(told.Of(rows.front()).mean, 8'000, 1e-6);
-    EXPECT_NEAR(told.Of(rows.back()).mean, 20, 1e-6);
+TEST(CacheModel, ACacheThatLacksNextToNothingIsModelledOrHoldsAll) {
+  std::vector<CachedPages> pages = {{.rate = 1e6, .pages = 1}, {.rate = 1e-3, .pages = 1e6}};
+  for (const double evenness : {1.0 / 32, kEven}) {
+    const auto model = CacheModel::Make(pages, (1e6 + 1) * 4096 - 64, evenness);
+    if (!model) continue;
+    EXPECT_TRUE(std::isfinite(model->turnover_seconds()));
+    EXPECT_GE(model->PartToMemory(1e6), 0);
+    EXPECT_LT(model->PartToMemory(1e6), 1e-3);
   }
-}
-
-TEST(MemoryWeightsTest, FewSamplesScaleWhatTheModelExpects) {
-  constexpr double kSeconds = 10;
-  const std::vector<MemoryRow> rows = StackAndTable(kSeconds, 9);
-  const MemoryWeights told(rows, {.units_per_sample = 1'000, .llc_bytes = kLlcBytes});
-  ASSERT_EQ(told.basis(), MemoryBasis::kCacheModel);
-  double expected = 0;
-  for (const MemoryRow& row : rows) {
-    MemoryRow unsampled = row;
-    unsampled.seen.samples = unsampled.seen.seconds = 0;
-    expected += told.Of(unsampled).mean;
-  }
-  EXPECT_NEAR(expected, 9.5 * 1'000 / kSeconds, 1);
-}
-
-TEST(MemoryWeightsTest, EnoughSamplesTellMoreThanAModel) {
-  const std::vector<MemoryRow> rows = StackAndTable(10, 30);
-  EXPECT_EQ(MemoryWeights(rows, {.llc_bytes = kLlcBytes}).basis(), MemoryBasis::kSamples);
-}
-
-TEST(MemoryWeightsTest, ATargetThatHardlyRunsLeavesTheCacheToTheOthers) {
-  std::vector<MemoryRow> rows;
-  for (const double speed : {1.0, 1e-4}) {
-    for (int page = 0; page < 256; ++page)
-      rows.push_back({.target = TargetId(speed == 1 ? 0 : 1),
-                      .seen = {.rate = 1'000, .pages = 1},
-                      .speed = speed});
-  }
-  // It has room for the pages of the one.
-  const MemoryWeights told(rows, {.llc_bytes = 280 * 4096.0});
-  ASSERT_EQ(told.basis(), MemoryBasis::kCacheModel);
-  EXPECT_GT(told.Of(rows.back()).mean, 3 * told.Of(rows.front()).mean)
-      << "by then its lines have gone";
-}
-
-TEST(MemoryWeightsTest, OneDrawOfTheModelHoldsForAllTargets) {
-  std::vector<MemoryRow> rows = StackAndTable(0, 0);
-  for (MemoryRow row : StackAndTable(0, 0)) {
-    row.target = TargetId(1);
-    rows.push_back(row);
-  }
-  const MemoryWeights told(rows, {.llc_bytes = kLlcBytes});
-  std::mt19937_64 random(1);
-  double least = 1e9;
-  double most = 0;
-  for (int draw = 0; draw < 50; ++draw) {
-    const MemoryWeights drawn = told.Draw(random);
-    const double stack = drawn.Of(rows.front()).mean;
-    EXPECT_EQ(drawn.Of({.target = TargetId(1), .seen = rows.front().seen}).mean, stack);
-    least = std::min(least, stack);
-    most = std::max(most, stack);
-  }
-  EXPECT_GT(most, 2 * least);
 }
 
 }  // namespace cache_model_test

@@ -262,9 +262,9 @@ TEST(RankByMemory, AModelOfTheCacheKeepsFastPagesBackWithoutSamples) {
   // It has room for all but a quarter of the 512 KiB.
   const Scores memory = ScoreWithCache(records, kMiB * 3 / 8, SampleSubject::kMemory);
   EXPECT_GT(memory[127], memory[0]);
-  EXPECT_EQ(ScoreWithCache(records, kMiB, SampleSubject::kMemory)[0],
-            ScoreWithCache(records, std::nullopt, SampleSubject::kMemory)[0])
-      << "all has room: nothing is told";
+  EXPECT_EQ(ScoreWithCache(records, kMiB, SampleSubject::kMemory)[127], 0) << "all has room";
+  const Scores without = ScoreWithCache(records, std::nullopt, SampleSubject::kMemory);
+  EXPECT_GT(without[0], 10 * without[127]);
 }
 
 TEST(RankByMemory, SamplesOfTimeAreNoneOfMemory) {
@@ -283,6 +283,59 @@ TEST(RankByMemory, PagesThatWereNotLookedAtUseTheCacheToo) {
       ScoreWithCache(records, 100 * kMiB * 3 / 8, SampleSubject::kMemory, PageCount(12'800));
   EXPECT_NEAR(part[0], all[0], 1e-6 * all[0]);
   EXPECT_NEAR(part[127], all[127], 1e-6 * all[127]);
+}
+
+TEST(RankByMemory, ATargetThatRestsStillUsesTheCache) {
+  const auto score = [](bool rests, bool is_there) {
+    std::vector<PageRecord> records = FastAndSlow(0, 0, 0);
+    if (is_there) {
+      for (const PageRecord& record : FastAndSlow(1, 0, 0)) records.push_back(record);
+    }
+    EpochProfile epoch = Sampled(0, records);
+    epoch.targets = {{.id = TargetId(0), .cpu_time = std::chrono::seconds(1)},
+                     {.id = TargetId(1), .cpu_time = std::chrono::seconds(1)}};
+    Ranker::Options options = Ranker::DefaultOptions(RankModel::kRate);
+    options.llc_bytes = kMiB * 3 / 8;
+    Ranker ranker(options);
+    ranker.Absorb(epoch);
+    EpochProfile next = Sampled(1, FastAndSlow(0, 0, 0));
+    next.targets = {{.id = TargetId(0), .cpu_time = std::chrono::seconds(1)},
+                    {.id = TargetId(1), .cpu_time = std::chrono::seconds(rests ? 0 : 1)}};
+    ranker.Absorb(next);
+    return ranker.Score(RankSource::kMemory);
+  };
+  const double beside_one_that_rests = score(true, true)[0];
+  EXPECT_NEAR(beside_one_that_rests, score(false, true)[0], 0.2 * beside_one_that_rests);
+  EXPECT_GT(beside_one_that_rests, 1.5 * score(true, false)[0]) << "alone it has more of the cache";
+  EXPECT_EQ(score(true, true)[255], 0) << "it has no accesses";
+}
+
+TEST(RankByMemory, BothRankersTellTheErrorsOfTheRateAndOfTheModel) {
+  EpochProfile epoch = Sampled(0, FastAndSlow(0, 0, 0));
+  Ranker ranker({.model = RankModel::kRate, .llc_bytes = kMiB * 3 / 8});
+  TotalRanker total(RankModel::kRate, kMiB * 3 / 8);
+  ranker.Absorb(epoch);
+  total.Absorb(epoch);
+  const Estimates now = ranker.Estimate(RankSource::kMemory);
+  const Estimates whole = total.Estimate(RankSource::kMemory);
+  for (const std::size_t row : {0UL, 127UL}) {
+    EXPECT_NEAR(now.score[row], whole.score[row], 0.1 * now.score[row]);
+    EXPECT_NEAR(now.relative_sd[row], whole.relative_sd[row], 0.1 * now.relative_sd[row]);
+  }
+}
+
+TEST(RankByMemory, SamplesOfTimeBeforeThoseOfMissesKeepItFromBeingTold) {
+  Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+  EpochProfile clock = Sampled(0, FastAndSlow(0, 2, 0));
+  clock.sources.front().samples_of = SampleSubject::kTime;
+  ranker.Absorb(clock);
+  EpochProfile misses = Sampled(1, FastAndSlow(0, 0, 2));
+  misses.sources.front().accesses_per_sample = 16384;
+  ranker.Absorb(misses);
+  EXPECT_FALSE(ranker.TellsMemory());
+  Ranker of_misses(Ranker::DefaultOptions(RankModel::kRate));
+  of_misses.Absorb(misses);
+  EXPECT_TRUE(of_misses.TellsMemory());
 }
 
 TEST(RankByMemory, TellsHitRatesByAModelOfTheCacheWithoutHistory) {
@@ -415,43 +468,6 @@ TEST(RankByMemory, ScoresAreAccessesWhereASamplerTellsWhatASampleStandsFor) {
   remembers.Absorb(epoch);
   remembers.Absorb(gated);
   EXPECT_GT(remembers.Score(RankSource::kMemory)[127], 1000);
-}
-
-// The weights of rows that are merged are those that all rows by themselves lead to.
-TEST(MemoryWeightsTest, RowsMergedByRateLearnWhatAllRowsTell) {
-  std::mt19937_64 random(3);
-  std::vector<MemoryRow> rows;
-  std::vector<SampledPages> seen;
-  for (int page = 0; page < 8192; ++page) {
-    const double rate =
-        page % 97 == 0 ? 0 : std::exp2(std::uniform_real_distribution(0.0, 12.0)(random));
-    const double seconds = page % 2 == 0 ? 10.0 : 7.3 + 0.001 * (page % 5);
-    const double pages = page % 64 == 0 ? 512 : 1;
-    const double samples =
-        std::poisson_distribution<int>(0.02 * pages * seconds / (1 + rate / 100))(random);
-    seen.push_back({.rate = rate, .pages = pages, .seconds = seconds, .samples = samples});
-    rows.push_back({.target = TargetId(0), .seen = seen.back()});
-  }
-  const MemoryWeights merged(rows);
-  ASSERT_EQ(merged.basis(), MemoryBasis::kSamples);
-  const MemoryWorth naive(seen);
-  for (const double rate : {0.0, 1.5, 10.0, 100.0, 1000.0, 4000.0}) {
-    const SampledPages page{.rate = rate, .pages = 1, .seconds = 10, .samples = 0};
-    const double expected = naive.OfPages(page).mean;
-    EXPECT_NEAR(merged.Of({.target = TargetId(0), .seen = page}).mean, expected, 0.02 * expected)
-        << rate;
-  }
-}
-
-TEST(MemoryWeightsTest, AnAccessIsOneToMemoryWhileNoSamplerWasOn) {
-  const std::vector<MemoryRow> rows = {
-      {.target = TargetId(0), .seen = {.rate = 300, .pages = 1, .seconds = 0}}};
-  EXPECT_NEAR(MemoryWeights(rows, {.units_per_sample = 16384}).Of(rows[0]).mean, 300, 1e-6);
-  const std::vector<MemoryRow> watched = {
-      {.target = TargetId(0), .seen = {.rate = 300, .pages = 1, .seconds = 10}}};
-  EXPECT_NEAR(MemoryWeights(watched, {.units_per_sample = 16384}).Of(watched[0]).mean,
-              0.5 * 16384 / 10, 20)
-      << "half a sample in ten seconds";
 }
 
 TEST(RankByMemory, PagesOfATargetThatRestsAreNotChosen) {

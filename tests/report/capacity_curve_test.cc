@@ -300,7 +300,7 @@ TEST(CapacityCurveTest, GoesByAModelOfTheCacheWhereItsSizeIsKnown) {
                     HasSubstr("those that a last-level cache of 1 MiB has no room for")));
   trace.llc_bytes = 1024 * kBasePageBytes;
   const CapacityCurve fits = CurveOf(trace);
-  EXPECT_THAT(fits.why_unknown, HasSubstr("all of it has room in a last-level cache of 4 MiB"));
+  EXPECT_THAT(fits.why_unknown, HasSubstr("the pages fit in a last-level cache of 4 MiB"));
 }
 
 TEST(CapacityCurveTest, RefusesToTellAccessesFromSamplesAlone) {

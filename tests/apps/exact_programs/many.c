@@ -35,6 +35,7 @@ __asm__(
     ".balign 4096\n"
     "counted: .zero 5 * 4096\n"
     ".previous\n");
+_Static_assert((1 + THREADS) * PAGE == 5 * 4096, "as above");
 extern char counted[(1 + THREADS) * PAGE];
 
 static void load(const char* page, uint64_t times) {

@@ -413,7 +413,7 @@ TEST(ParseConfig, TheRankIsByMemoryWhereTheRankModelTellsRates) {
       OnlyFault("placement { rank: 'combined' llc_kib: 32768 }"),
       HasSubstr("placement.llc_kib: rank 'combined' counts accesses that the cache serves"));
   EXPECT_THAT(OnlyFault("placement { rank_model: 'sum' llc_kib: 32768 }"),
-              HasSubstr("use rank 'memory'"));
+              HasSubstr("placement.llc_kib: rank_model 'sum' estimates no rates"));
   EXPECT_THAT(OnlyFault("placement { rank_model: 'sum' rank: 'memory' }"),
               HasSubstr("placement.rank: 'memory': rank_model 'sum' estimates no rates"));
 }

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "rank/memory_weights.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+namespace tmprof {
+namespace memory_weights_test {
+
+// Rows of a target whose stack is used all the time, and of what it reads now and then.
+std::vector<MemoryRow> StackAndTable(double seconds, double samples_of_table) {
+  std::vector<MemoryRow> rows(
+      8, {.target = TargetId(0), .seen = {.rate = 8'000, .pages = 1, .seconds = seconds}});
+  for (int page = 0; page < 512; ++page)
+    rows.push_back({.target = TargetId(0), .seen = {.rate = 20, .pages = 1, .seconds = seconds}});
+  rows.back().seen.samples = samples_of_table;
+  return rows;
+}
+
+constexpr double kLlcBytes = 512 * 1024;  // a quarter of the table
+
+TEST(MemoryWeightsTest, ACacheIsModelledWithoutSamples) {
+  const std::vector<MemoryRow> rows = StackAndTable(0, 0);
+  const MemoryWeights told(rows, {.units_per_sample = 16384, .llc_bytes = kLlcBytes});
+  EXPECT_EQ(told.basis(), MemoryBasis::kCacheModel);
+  const double of_table = told.Of(rows.back()).mean;
+  EXPECT_GT(of_table, 5) << "accesses to memory in a second";
+  EXPECT_LT(of_table, 20);
+  EXPECT_LT(told.Of(rows.front()).mean / of_table, 8'000 / 20 / 4)
+      << "the stack stays in the cache for the most part";
+  EXPECT_GT(told.Of(rows.front()).relative_sd, 0.3) << "how evenly lines are used is unknown";
+}
+
+TEST(MemoryWeightsTest, EachAccessIsWorthTheSameWhereNoCacheIsKnown) {
+  const std::vector<MemoryRow> rows = StackAndTable(0, 0);
+  const MemoryWeights told(rows);
+  EXPECT_EQ(told.basis(), MemoryBasis::kProportion);
+  EXPECT_NEAR(told.Of(rows.front()).mean, 8'000, 1e-6);
+  EXPECT_NEAR(told.Of(rows.back()).mean, 20, 1e-6);
+}
+
+TEST(MemoryWeightsTest, NoAccessReachesMemoryWhereTheCacheHoldsAll) {
+  const std::vector<MemoryRow> rows = StackAndTable(0, 0);
+  const MemoryWeights told(rows, {.llc_bytes = 1e9});
+  EXPECT_EQ(told.basis(), MemoryBasis::kAllCached);
+  EXPECT_EQ(told.Of(rows.front()).mean, 0);
+  EXPECT_TRUE(std::isinf(told.Of(rows.front()).relative_sd));
+}
+
+TEST(MemoryWeightsTest, FewSamplesScaleWhatTheModelExpects) {
+  constexpr double kSeconds = 10;
+  const std::vector<MemoryRow> rows = StackAndTable(kSeconds, 9);
+  const MemoryWeights told(rows, {.units_per_sample = 1'000, .llc_bytes = kLlcBytes});
+  ASSERT_EQ(told.basis(), MemoryBasis::kCacheModel);
+  double expected = 0;
+  for (const MemoryRow& row : rows) {
+    MemoryRow unsampled = row;
+    unsampled.seen.samples = unsampled.seen.seconds = 0;
+    expected += told.Of(unsampled).mean;
+  }
+  EXPECT_NEAR(expected, 9.5 * 1'000 / kSeconds, 1);
+}
+
+TEST(MemoryWeightsTest, EnoughSamplesTellMoreThanAModel) {
+  const std::vector<MemoryRow> rows = StackAndTable(10, 30);
+  EXPECT_EQ(MemoryWeights(rows, {.llc_bytes = kLlcBytes}).basis(), MemoryBasis::kSamples);
+}
+
+TEST(MemoryWeightsTest, ATargetThatHardlyRunsLeavesTheCacheToTheOthers) {
+  std::vector<MemoryRow> rows;
+  for (const double speed : {1.0, 1e-4}) {
+    for (int page = 0; page < 256; ++page)
+      rows.push_back({.target = TargetId(speed == 1 ? 0 : 1),
+                      .seen = {.rate = 1'000, .pages = 1},
+                      .speed = speed});
+  }
+  // It has room for the pages of the one.
+  const MemoryWeights told(rows, {.llc_bytes = 280 * 4096.0});
+  ASSERT_EQ(told.basis(), MemoryBasis::kCacheModel);
+  EXPECT_GT(told.Of(rows.back()).mean, 3 * told.Of(rows.front()).mean)
+      << "by then its lines have gone";
+}
+
+TEST(MemoryWeightsTest, OneDrawOfTheModelHoldsForAllTargets) {
+  std::vector<MemoryRow> rows = StackAndTable(0, 0);
+  for (MemoryRow row : StackAndTable(0, 0)) {
+    row.target = TargetId(1);
+    rows.push_back(row);
+  }
+  const MemoryWeights told(rows, {.llc_bytes = kLlcBytes});
+  std::mt19937_64 random(1);
+  double least = 1e9;
+  double most = 0;
+  for (int draw = 0; draw < 50; ++draw) {
+    const MemoryWeights drawn = told.Draw(random);
+    const double stack = drawn.Of(rows.front()).mean;
+    EXPECT_EQ(drawn.Of({.target = TargetId(1), .seen = rows.front().seen}).mean, stack);
+    least = std::min(least, stack);
+    most = std::max(most, stack);
+  }
+  EXPECT_GT(most, 2 * least);
+}
+
+// The weights of rows that are merged are those that all rows by themselves lead to.
+TEST(MemoryWeightsTest, RowsMergedByRateLearnWhatAllRowsTell) {
+  std::mt19937_64 random(3);
+  std::vector<MemoryRow> rows;
+  std::vector<SampledPages> seen;
+  for (int page = 0; page < 8192; ++page) {
+    const double rate =
+        page % 97 == 0 ? 0 : std::exp2(std::uniform_real_distribution(0.0, 12.0)(random));
+    const double seconds = page % 2 == 0 ? 10.0 : 7.3 + 0.001 * (page % 5);
+    const double pages = page % 64 == 0 ? 512 : 1;
+    const double samples =
+        std::poisson_distribution<int>(0.02 * pages * seconds / (1 + rate / 100))(random);
+    seen.push_back({.rate = rate, .pages = pages, .seconds = seconds, .samples = samples});
+    rows.push_back({.target = TargetId(0), .seen = seen.back()});
+  }
+  const MemoryWeights merged(rows);
+  ASSERT_EQ(merged.basis(), MemoryBasis::kSamples);
+  const MemoryWorth naive(seen);
+  for (const double rate : {0.0, 1.5, 10.0, 100.0, 1000.0, 4000.0}) {
+    const SampledPages page{.rate = rate, .pages = 1, .seconds = 10, .samples = 0};
+    const double expected = naive.OfPages(page).mean;
+    EXPECT_NEAR(merged.Of({.target = TargetId(0), .seen = page}).mean, expected, 0.02 * expected)
+        << rate;
+  }
+}
+
+TEST(MemoryWeightsTest, AnAccessIsOneToMemoryWhileNoSamplerWasOn) {
+  const std::vector<MemoryRow> rows = {
+      {.target = TargetId(0), .seen = {.rate = 300, .pages = 1, .seconds = 0}}};
+  EXPECT_NEAR(MemoryWeights(rows, {.units_per_sample = 16384}).Of(rows[0]).mean, 300, 1e-6);
+  const std::vector<MemoryRow> watched = {
+      {.target = TargetId(0), .seen = {.rate = 300, .pages = 1, .seconds = 10}}};
+  EXPECT_NEAR(MemoryWeights(watched, {.units_per_sample = 16384}).Of(watched[0]).mean,
+              0.5 * 16384 / 10, 20)
+      << "half a sample in ten seconds";
+}
+
+}  // namespace memory_weights_test
+}  // namespace tmprof
