@@ -71,9 +71,12 @@ std::vector<MemoryKind> MemoryKindsOf(const RatedRows& rated, std::span<const Me
   // The ranking of an earlier epoch stays if no row has a score.
   const bool any_ran_last =
       std::ranges::any_of(rated.rows, [](const RatedRow& row) { return row.cpu_seconds > 0; });
+  const bool any_is_there = rated.any_is_there();
   std::map<std::tuple<TargetId, long, double, double, long, bool>, MemoryKind> kinds;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const MemoryRow& row = rows[i];
+    // What has exited cannot be placed.
+    if (any_is_there && !rated.rows[i].is_there) continue;
     const SampledPages& seen = row.seen;
     // A kind's rate does not depend on its samples: they would choose their class themselves.
     const long rate = std::lround(kStepsPerOctave * std::log2(std::max(seen.rate, 1e-9)));

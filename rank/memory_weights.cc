@@ -170,7 +170,7 @@ void MemoryWeights::ModelCache(std::span<const MemoryRow> rows, double llc_bytes
   set_worths();
   double watched = 0;  // accesses to memory that could be sampled
   for (const MemoryRow& row : rows) {
-    if (!row.looked_at || row.seen.seconds <= 0) continue;
+    if (!row.looked_at || row.seen.seconds <= 0 || row.speed <= 0) continue;
     watched += row.seen.times * row.seen.pages * row.seen.seconds *
                of_target_.at(row.target).OfRate(row.seen.rate);
   }

@@ -66,6 +66,7 @@ std::vector<RateMoments> RatesOf(const RatedRows& rated) {
 // `with_samples`: false where they are not of memory.
 std::vector<MemoryRow> MemoryRowsOf(const RatedRows& rated, std::span<const RateMoments> rates,
                                     bool with_samples) {
+  const bool any_is_there = rated.any_is_there();
   std::vector<MemoryRow> rows;
   rows.reserve(rated.rows.size());
   for (std::size_t i = 0; i < rated.rows.size(); ++i) {
@@ -76,7 +77,7 @@ std::vector<MemoryRow> MemoryRowsOf(const RatedRows& rated, std::span<const Rate
                              .seconds = with_samples ? row.watched_seconds : 0,
                              .samples = with_samples ? row.samples : 0},
                     .looked_at = rated.kinds[row.kind].looked_at(),
-                    .speed = row.remembered_cpu_seconds});
+                    .speed = row.is_there || !any_is_there ? row.remembered_cpu_seconds : 0});
   }
   return rows;
 }
@@ -198,6 +199,10 @@ void Ranker::Configure(const Options& options) {
   }
   options_ = options;
   if (!FollowsChanges()) changes_ = {};
+}
+
+bool Ranker::IsLive(TargetId target) const {
+  return live_.empty() || std::ranges::binary_search(live_, target);
 }
 
 bool Ranker::FollowsChanges() const {
@@ -370,6 +375,7 @@ RatedRows Ranker::Rate(const EvidenceTable& table, RankSource source) const {
          .cpu_seconds = time.cpu_seconds,
          .remembered_cpu_seconds = time.remembered_cpu_seconds,
          .score_seconds = time.cpu_seconds,
+         .is_there = time.cpu_seconds > 0 || IsLive(key.target),
          .samples = table.evidence[row].samples(),
          .watched_seconds = time.watched_seconds});
   }
@@ -533,10 +539,9 @@ Ranker::PageScores Ranker::ScoreByPage(RankSource source) const {
 }
 
 MemoryScale Ranker::ScaleOfMemory() const {
-  const auto is_live = [this](TargetId target) {
-    return live_.empty() || std::ranges::binary_search(live_, target);
-  };
-  return ScaleOf(scale_, options_.llc_bytes, PagesLookedAt(evidence_.spans(), is_live), resident_);
+  const PageCount looked_at =
+      PagesLookedAt(evidence_.spans(), [this](TargetId target) { return IsLive(target); });
+  return ScaleOf(scale_, options_.llc_bytes, looked_at, resident_);
 }
 
 bool Ranker::TellsMemory() const {

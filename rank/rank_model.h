@@ -172,6 +172,7 @@ class Ranker {
   using PageEstimates = std::vector<PageEstimate>;  // by row of pages_.pages()
 
   bool FollowsChanges() const;
+  bool IsLive(TargetId target) const;  // true of all where none is listed
   MemoryScale ScaleOfMemory() const;
   Keeps KeepsAfter(const Ages& ages, bool lists_targets) const;
   RatedRows Rate(const EvidenceTable& table, RankSource source) const;

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -32,6 +33,8 @@ struct RatedRow {
   // The CPU time of the last epoch that the score is in proportion to: of a shared page, that of
   // its mappers alone, in terms of the file's clock.
   double score_seconds = 0;
+  // False: the target had exited before the last epoch.
+  bool is_there = true;
   // Address samples, and the time in which each base page could be sampled, whatever the rates
   // were told by.
   double samples = 0;
@@ -41,6 +44,9 @@ struct RatedRow {
 struct RatedRows {
   std::vector<RatedRow> rows;  // ascending by key
   std::vector<RateKind> kinds;
+
+  // False: all targets have exited; what they left is all that there is to tell of.
+  bool any_is_there() const { return std::ranges::any_of(rows, &RatedRow::is_there); }
 
   PageCount pages() const {
     PageCount sum;

@@ -310,6 +310,31 @@ TEST(RankByMemory, ATargetThatRestsStillUsesTheCache) {
   EXPECT_EQ(score(true, true)[255], 0) << "it has no accesses";
 }
 
+TEST(RankByMemory, PagesOfATargetThatHasExitedAreNotCounted) {
+  std::vector<PageRecord> records = FastAndSlow(0, 0, 2);
+  for (const PageRecord& record : FastAndSlow(1, 0, 2)) records.push_back(record);
+  EpochProfile epoch = Sampled(0, records);
+  epoch.targets = {{.id = TargetId(0), .cpu_time = std::chrono::seconds(1)},
+                   {.id = TargetId(1), .cpu_time = std::chrono::seconds(1)}};
+  for (const std::optional<std::uint64_t> llc_bytes :
+       {std::optional<std::uint64_t>(), std::optional(kMiB / 8)}) {
+    Ranker::Options options = Ranker::DefaultOptions(RankModel::kRate);
+    options.llc_bytes = llc_bytes;
+    // By samples the slow pages are all that counts.
+    const PageCount capacity(llc_bytes ? 128 : 64);
+    HitRateTeller teller(options, RankSource::kMemory, std::vector<PageCount>{capacity});
+    EpochProfile both = epoch;
+    if (llc_bytes) both.sources.front().samples_of = SampleSubject::kTime;
+    teller.Absorb(both);
+    EXPECT_LT(teller.Tell()[0].attainable->value, 0.9) << "half of the pages that count";
+    EpochProfile one = Sampled(1, FastAndSlow(0, 0, 2));
+    one.sources = both.sources;
+    one.targets = {{.id = TargetId(0), .cpu_time = std::chrono::seconds(1)}};
+    teller.Absorb(one);
+    EXPECT_GT(teller.Tell()[0].attainable->value, 0.97) << "all that are left";
+  }
+}
+
 TEST(RankByMemory, BothRankersTellTheErrorsOfTheRateAndOfTheModel) {
   EpochProfile epoch = Sampled(0, FastAndSlow(0, 0, 0));
   Ranker ranker({.model = RankModel::kRate, .llc_bytes = kMiB * 3 / 8});
