@@ -153,6 +153,12 @@ class TextReader final : private pb::io::ErrorCollector {
     tokens_.Next();
     return true;
   }
+  // Whether the token follows a number without a space, as in 5hysteresis.
+  bool TouchesNumber() {
+    const Token::Token& before = tokens_.previous();
+    return (before.type == Token::TYPE_INTEGER || before.type == Token::TYPE_FLOAT) &&
+           before.line == tokens_.current().line && before.end_column == tokens_.current().column;
+  }
   TextPlace Here() { return {tokens_.current().line + 1, tokens_.current().column + 1}; }
   std::string Quoted() { return AtEnd() ? "the end" : "'" + tokens_.current().text + "'"; }
 
@@ -182,6 +188,7 @@ class TextReader final : private pb::io::ErrorCollector {
     const std::string name = tokens_.current().text;
     const std::string field_path = path.empty() ? name : path + "." + name;
     const TextPlace place = Here();
+    const bool touches = TouchesNumber();
     tokens_.Next();
     const bool colon = Accept(":");
     const FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(name);
@@ -192,6 +199,7 @@ class TextReader final : private pb::io::ErrorCollector {
                       FieldNames(*message.GetDescriptor())));
       if (colon || AtAny("{<")) SkipValue();
     } else {
+      if (touches) Refuse(place, field_path, "a space is needed between the number and it");
       ReadValues(message, *field, field_path, place, colon);
     }
     if (!Accept(",")) Accept(";");

@@ -493,6 +493,15 @@ TEST(ParseConfig, TakesTheTextFormatInAllItsForms) {
   EXPECT_EQ(config.profile.sources.seed, 8);
 }
 
+// The format asks for it, though no number goes on with a letter.
+TEST(ParseConfig, ASpaceStandsBetweenANumberAndTheNextField) {
+  EXPECT_EQ(OnlyFault("mover { attempts: 5hysteresis: 1.5 }"),
+            "c:1:20: mover.hysteresis: a space is needed between the number and it");
+  EXPECT_EQ(OnlyFault("mover { hysteresis: 1.5fattempts: 5 }"),
+            "c:1:25: mover.attempts: a space is needed between the number and it");
+  EXPECT_EQ(Parsed("mover { attempts: 5,hysteresis: 1.5 }").mover.hysteresis, 1.5);
+}
+
 TEST(ParseConfig, AFieldIsGivenOnce) {
   EXPECT_EQ(OnlyFault("log { level: 'info'\nlevel: 'debug' }"),
             "c:2:1: log.level: it is given twice, first on line 1");
