@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "rank/memory_traffic.h"
 #include "rank/memory_worth.h"
 
 namespace tmprof {
@@ -28,10 +29,7 @@ void KnownEvidence::Look(const EpochProfile& epoch) {
         return source.role == SourceRole::kSamples && source.state == SourceState::kActive;
       });
   if (watched) samples_watched_ += samples;
-  samples_of_time_ |= std::ranges::any_of(epoch.sources, [](const SourceStatus& source) {
-    return source.samples_of == SampleSubject::kTime && source.state == SourceState::kActive &&
-           source.observations != 0;
-  });
+  samples_of_time_ |= HasSamplesOfTime(epoch);
   const std::optional<PageColumns::Accesses>& accesses = epoch.pages.accesses;
   if (!accesses) return;
   if (!epoch.pages.empty()) ++with_accesses_;

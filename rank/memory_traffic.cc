@@ -26,14 +26,18 @@ auto FindSampler(const std::vector<SourceStatus>& sources) {
 
 }  // namespace
 
+bool HasSamplesOfTime(const EpochProfile& epoch) {
+  return std::ranges::any_of(epoch.sources, [](const SourceStatus& source) {
+    return source.samples_of == SampleSubject::kTime && source.state == SourceState::kActive &&
+           source.observations != 0;
+  });
+}
+
 void SampleScale::Look(const EpochProfile& epoch) {
   const auto samplers = std::ranges::count_if(epoch.sources, [](const SourceStatus& source) {
     return source.role == SourceRole::kSamples && source.state == SourceState::kActive;
   });
-  has_samples_of_time_ |= std::ranges::any_of(epoch.sources, [](const SourceStatus& source) {
-    return source.samples_of == SampleSubject::kTime && source.state == SourceState::kActive &&
-           source.observations != 0;
-  });
+  has_samples_of_time_ |= HasSamplesOfTime(epoch);
   const auto sampler = FindSampler(epoch.sources);
   if (sampler == epoch.sources.end()) return;
   accesses_per_sample_ = static_cast<double>(*sampler->accesses_per_sample);

@@ -10,6 +10,9 @@
 
 namespace tmprof {
 
+// Returns whether the epoch has samples that tell where time was spent.
+bool HasSamplesOfTime(const EpochProfile& epoch);
+
 // Tells how many accesses to memory a sample stands for.
 class SampleScale {
  public:

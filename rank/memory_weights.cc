@@ -76,6 +76,17 @@ class SeenOfTarget {
   std::map<std::tuple<double, double, double>, SampledPages> unsampled_;
 };
 
+// Returns how many accesses to memory could be sampled.
+double WatchedBy(const CacheModel& model, std::span<const MemoryRow> rows) {
+  double watched = 0;
+  for (const MemoryRow& row : rows) {
+    if (!row.looked_at || row.seen.seconds <= 0 || row.speed <= 0) continue;
+    watched += row.seen.times * row.seen.pages * row.seen.seconds * row.seen.rate *
+               model.PartToMemory(row.seen.rate * row.speed);
+  }
+  return watched;
+}
+
 }  // namespace
 
 MemoryScale ScaleOf(const SampleScale& samples, std::optional<std::uint64_t> llc_bytes,
@@ -121,16 +132,13 @@ MemoryWeights::MemoryWeights(std::span<const MemoryRow> rows, const MemoryScale&
     all_.emplace(of_all);
     return;
   }
-  if (scale.llc_bytes) {
-    ModelCache(rows, *scale.llc_bytes, all.samples);
-    return;
-  }
+  if (scale.llc_bytes && ModelCache(rows, *scale.llc_bytes, all.samples)) return;
   const double per_access =
       all.accesses > 0 ? (all.samples + kSamplesMore) / all.accesses : 1 / units_per_sample_;
   all_ = MemoryWorth::InProportion(per_access);
 }
 
-void MemoryWeights::ModelCache(std::span<const MemoryRow> rows, double llc_bytes, double samples) {
+bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, double llc_bytes, double samples) {
   std::map<double, double> pages_by_rate;
   std::map<TargetId, double> speed;
   for (const MemoryRow& row : rows) {
@@ -157,29 +165,25 @@ void MemoryWeights::ModelCache(std::span<const MemoryRow> rows, double llc_bytes
     caches.push_back({.model = *model, .samples_per_access = 1 / to_memory});
   }
   if (caches.empty()) {
+    if (samples > 0) return false;
     basis_ = MemoryBasis::kAllCached;
     all_ = MemoryWorth::InProportion(0);
-    return;
+    return true;
   }
-  mean_to_memory /= static_cast<double>(caches.size());
-  for (MemoryWorth::ModelledCache& cache : caches) cache.samples_per_access *= mean_to_memory;
-  const auto set_worths = [&] {
-    for (const auto& [target, of_target] : speed)
-      of_target_.insert_or_assign(target, MemoryWorth::ByCache(caches, of_target));
-  };
-  set_worths();
+  const auto count = static_cast<double>(caches.size());
   double watched = 0;  // accesses to memory that could be sampled
-  for (const MemoryRow& row : rows) {
-    if (!row.looked_at || row.seen.seconds <= 0 || row.speed <= 0) continue;
-    watched += row.seen.times * row.seen.pages * row.seen.seconds *
-               of_target_.at(row.target).OfRate(row.seen.rate);
+  for (MemoryWorth::ModelledCache& cache : caches) {
+    cache.samples_per_access *= mean_to_memory / count;
+    watched += cache.samples_per_access * WatchedBy(cache.model, rows) / count;
   }
   const double per_access =
       watched > 0 ? (samples + kSamplesMore) / watched : 1 / units_per_sample_;
   for (MemoryWorth::ModelledCache& cache : caches) cache.samples_per_access *= per_access;
-  set_worths();
+  for (const auto& [target, of_target] : speed)
+    of_target_.insert_or_assign(target, MemoryWorth::ByCache(caches, of_target));
   basis_ = MemoryBasis::kCacheModel;
   caches_ = caches.size();
+  return true;
 }
 
 const MemoryWorth& MemoryWeights::WorthOf(TargetId target) const {
@@ -201,8 +205,9 @@ MemoryWeights MemoryWeights::Draw(std::mt19937_64& random) const {
   if (basis_ == MemoryBasis::kCacheModel) {
     // It is one cache, and one sort of programs.
     const std::size_t cache = std::uniform_int_distribution<std::size_t>(0, caches_ - 1)(random);
+    const double shape = MemoryWorth::DrawShape(random);
     for (const auto& [target, worth] : of_target_)
-      drawn.of_target_.emplace(target, worth.WithCache(cache, random));
+      drawn.of_target_.emplace(target, worth.WithCache(cache, shape));
     return drawn;
   }
   for (const auto& [target, worth] : of_target_)

@@ -52,9 +52,9 @@ enum class MemoryBasis : std::uint8_t {
 
 // Learns for each target what its access rates are worth. Targets with too few samples to tell have
 // one worth together. If even all samples are too few, a cache of known size is modelled. Where the
-// size is unknown, each access is taken to be worth the same. Either way half a sample more than
-// there are is shared out among all accesses to memory, or, if no sampler was on, each counts as
-// one.
+// size is unknown, or there are samples although the cache has room for all pages, each access is
+// taken to be worth the same. Either way half a sample more than there are is shared out among all
+// accesses to memory, or, if no sampler was on, each counts as one.
 class MemoryWeights {
  public:
   explicit MemoryWeights(std::span<const MemoryRow> rows, const MemoryScale& scale = {});
@@ -79,7 +79,8 @@ class MemoryWeights {
  private:
   MemoryWeights() = default;
 
-  void ModelCache(std::span<const MemoryRow> rows, double llc_bytes, double samples);
+  // Returns false if the samples show that the cache is smaller than it should be.
+  bool ModelCache(std::span<const MemoryRow> rows, double llc_bytes, double samples);
 
   double units_per_sample_ = 1;
   MemoryBasis basis_ = MemoryBasis::kProportion;

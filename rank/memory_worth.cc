@@ -158,12 +158,16 @@ MemoryWorth MemoryWorth::ByCache(std::vector<ModelledCache> caches, double speed
   return worth;
 }
 
-MemoryWorth MemoryWorth::WithCache(std::size_t cache, std::mt19937_64& random) const {
+MemoryWorth MemoryWorth::WithCache(std::size_t cache, double shape) const {
   TMPROF_CHECK(cached_ && cache < cached_->caches.size());
   MemoryWorth drawn = *this;
   drawn.cached_->caches = {cached_->caches[cache]};
-  drawn.shape_ = kShapes[std::uniform_int_distribution<std::size_t>(0, kShapes.size() - 1)(random)];
+  drawn.shape_ = shape;
   return drawn;
+}
+
+double MemoryWorth::DrawShape(std::mt19937_64& random) {
+  return kShapes[std::uniform_int_distribution<std::size_t>(0, kShapes.size() - 1)(random)];
 }
 
 MemoryWorth::Moments MemoryWorth::OfRateBy(const Cached& cached, double rate) const {

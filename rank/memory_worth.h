@@ -61,8 +61,10 @@ class MemoryWorth {
   // Draws worths from their posterior, given the samples (Laplace's approximation). The draw has
   // nothing to draw from itself.
   MemoryWorth Draw(std::mt19937_64& random) const;
-  // Takes this one of the caches to be right. Precondition: made by ByCache().
-  MemoryWorth WithCache(std::size_t cache, std::mt19937_64& random) const;
+  // Takes this one of the caches, and this shape, to be right. Precondition: made by ByCache().
+  MemoryWorth WithCache(std::size_t cache, double shape) const;
+  // Any shape that ShapeOf() may tell of pages without samples, each as likely as the others.
+  static double DrawShape(std::mt19937_64& random);
 
  private:
   struct Class {

@@ -539,6 +539,7 @@ Ranker::PageScores Ranker::ScoreByPage(RankSource source) const {
 }
 
 MemoryScale Ranker::ScaleOfMemory() const {
+  if (!options_.llc_bytes) return ScaleOf(scale_, std::nullopt, PageCount(0), std::nullopt);
   const PageCount looked_at =
       PagesLookedAt(evidence_.spans(), [this](TargetId target) { return IsLive(target); });
   return ScaleOf(scale_, options_.llc_bytes, looked_at, resident_);

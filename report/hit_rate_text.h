@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -14,6 +15,9 @@ namespace tmprof {
 // "68.2 % [60.1, 76.3]"; the value is a question mark if too little was seen to tell it. "-": it is
 // unknown.
 std::string WithInterval(const std::optional<HitRate>& rate);
+
+// Where no samples tell it, which accesses are taken to reach memory.
+std::string ByModelOfCache(std::uint64_t llc_bytes);
 
 // Its value, interval, and `told`, which is false if too little was seen to tell the value.
 Json HitRateJson(const std::optional<HitRate>& rate);

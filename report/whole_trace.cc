@@ -10,10 +10,10 @@
 
 #include <fmt/format.h>
 
-#include "base/human_units.h"
 #include "rank/memory_traffic.h"
 #include "rank/memory_worth.h"
 #include "report/format.h"
+#include "report/hit_rate_text.h"
 
 namespace tmprof {
 namespace {
@@ -281,10 +281,7 @@ std::vector<std::string> Caveats(const TraceTotals& totals, RankSource source) {
     caveats.push_back("the recorder was stopped before it could finish this trace");
   }
   if (source == RankSource::kMemory && totals.modelled_llc_bytes) {
-    caveats.push_back(fmt::format(
-        "too few accesses to memory were sampled; those that a last-level cache of {} has no room "
-        "for are taken to reach memory",
-        FormatBytes(*totals.modelled_llc_bytes)));
+    caveats.push_back(ByModelOfCache(*totals.modelled_llc_bytes));
   }
   if (source == RankSource::kReferences) return caveats;
   for (const SourceTotal& sampler : totals.sources) {

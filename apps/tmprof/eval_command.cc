@@ -390,13 +390,6 @@ std::string AsText(const std::string& trace, const MemoryTraffic::Told& memory) 
       Grouped(memory.samples), kLatencyNs, Percent(memory.CostOf(kLatencyNs * 1e-9)));
 }
 
-std::string ModelText(const std::string& trace, std::uint64_t llc_bytes) {
-  return fmt::format(
-      "{}: too few accesses to memory were sampled; those that a last-level cache of {} has no "
-      "room for are taken to reach memory\n",
-      Printable(trace), FormatBytes(llc_bytes));
-}
-
 // "tier-1 : footprint ratio (256 MiB)"
 std::string ColumnsText(const TraceResult& result, const ReplayOptions& options) {
   if (!result.result.ratio) return "capacity of tier 1";
@@ -413,7 +406,9 @@ std::string AsText(const Evaluation& evaluation, const ReplayOptions& options) {
     for (const TraceEnd& file : evaluation.ends) {
       if (file.trace != trace) continue;
       if (file.memory) text += AsText(trace, *file.memory);
-      if (file.models_memory) text += ModelText(trace, *options.ranker.llc_bytes);
+      if (file.models_memory) {
+        text += Printable(trace) + ": " + ByModelOfCache(*options.ranker.llc_bytes) + "\n";
+      }
     }
     text += fmt::format(
         "{}: tier-1 hit rate by {}, {} epochs, judged by {}; rank model {}, half-life {}\n",

@@ -153,7 +153,7 @@ class TextReader final : private pb::io::ErrorCollector {
     tokens_.Next();
     return true;
   }
-  // Whether the token follows a number without a space, as in 5hysteresis.
+  // Returns whether the token follows a number without a space, as in 5hysteresis.
   bool TouchesNumber() {
     const Token::Token& before = tokens_.previous();
     return (before.type == Token::TYPE_INTEGER || before.type == Token::TYPE_FLOAT) &&

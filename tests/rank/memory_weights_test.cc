@@ -52,6 +52,13 @@ TEST(MemoryWeightsTest, NoAccessReachesMemoryWhereTheCacheHoldsAll) {
   EXPECT_TRUE(std::isinf(told.Of(rows.front()).relative_sd));
 }
 
+TEST(MemoryWeightsTest, ASampleOfAMissShowsThatTheCacheDoesNotHoldAll) {
+  const std::vector<MemoryRow> rows = StackAndTable(10, 1);
+  const MemoryWeights told(rows, {.llc_bytes = 1e9});
+  EXPECT_EQ(told.basis(), MemoryBasis::kProportion);
+  EXPECT_GT(told.Of(rows.front()).mean, 0);
+}
+
 TEST(MemoryWeightsTest, FewSamplesScaleWhatTheModelExpects) {
   constexpr double kSeconds = 10;
   const std::vector<MemoryRow> rows = StackAndTable(kSeconds, 9);
@@ -100,6 +107,7 @@ TEST(MemoryWeightsTest, OneDrawOfTheModelHoldsForAllTargets) {
     const MemoryWeights drawn = told.Draw(random);
     const double stack = drawn.Of(rows.front()).mean;
     EXPECT_EQ(drawn.Of({.target = TargetId(1), .seen = rows.front().seen}).mean, stack);
+    EXPECT_EQ(drawn.WorthOf(TargetId(0)).ShapeOf({}), drawn.WorthOf(TargetId(1)).ShapeOf({}));
     least = std::min(least, stack);
     most = std::max(most, stack);
   }

@@ -285,15 +285,20 @@ TEST(RankByMemory, PagesThatWereNotLookedAtUseTheCacheToo) {
   EXPECT_NEAR(part[127], all[127], 1e-6 * all[127]);
 }
 
+// FastAndSlow() of two targets that ran for a second each.
+EpochProfile OfTwoTargets(std::uint32_t samples_of_slow) {
+  std::vector<PageRecord> records = FastAndSlow(0, 0, samples_of_slow);
+  for (const PageRecord& record : FastAndSlow(1, 0, samples_of_slow)) records.push_back(record);
+  EpochProfile epoch = Sampled(0, records);
+  epoch.targets = {{.id = TargetId(0), .cpu_time = std::chrono::seconds(1)},
+                   {.id = TargetId(1), .cpu_time = std::chrono::seconds(1)}};
+  return epoch;
+}
+
 TEST(RankByMemory, ATargetThatRestsStillUsesTheCache) {
   const auto score = [](bool rests, bool is_there) {
-    std::vector<PageRecord> records = FastAndSlow(0, 0, 0);
-    if (is_there) {
-      for (const PageRecord& record : FastAndSlow(1, 0, 0)) records.push_back(record);
-    }
-    EpochProfile epoch = Sampled(0, records);
-    epoch.targets = {{.id = TargetId(0), .cpu_time = std::chrono::seconds(1)},
-                     {.id = TargetId(1), .cpu_time = std::chrono::seconds(1)}};
+    EpochProfile epoch = OfTwoTargets(0);
+    if (!is_there) epoch.pages = Sampled(0, FastAndSlow(0, 0, 0)).pages;
     Ranker::Options options = Ranker::DefaultOptions(RankModel::kRate);
     options.llc_bytes = kMiB * 3 / 8;
     Ranker ranker(options);
@@ -311,11 +316,7 @@ TEST(RankByMemory, ATargetThatRestsStillUsesTheCache) {
 }
 
 TEST(RankByMemory, PagesOfATargetThatHasExitedAreNotCounted) {
-  std::vector<PageRecord> records = FastAndSlow(0, 0, 2);
-  for (const PageRecord& record : FastAndSlow(1, 0, 2)) records.push_back(record);
-  EpochProfile epoch = Sampled(0, records);
-  epoch.targets = {{.id = TargetId(0), .cpu_time = std::chrono::seconds(1)},
-                   {.id = TargetId(1), .cpu_time = std::chrono::seconds(1)}};
+  const EpochProfile epoch = OfTwoTargets(2);
   for (const std::optional<std::uint64_t> llc_bytes :
        {std::optional<std::uint64_t>(), std::optional(kMiB / 8)}) {
     Ranker::Options options = Ranker::DefaultOptions(RankModel::kRate);
