@@ -285,7 +285,7 @@ def show(result: dict, form: str, to_text) -> None:
 
 
 def run(measure, to_text, options) -> int:
-    """The main part of a command: the exit status of measuring and printing."""
+    """The main part of a command: the exit status of measuring and printing. A result that lists what failed is printed, too."""
     try:
         result = {"machine": machine(), **measure(options)}
     except Failed as failure:
@@ -294,4 +294,4 @@ def run(measure, to_text, options) -> int:
     except KeyboardInterrupt:
         return 130
     show(result, options.format, lambda r: f"{machine_text(r['machine'])}\n{to_text(r)}")
-    return 0
+    return 1 if result.get("failed") else 0
