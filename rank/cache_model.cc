@@ -19,6 +19,10 @@ constexpr int kHalvings = 20;
 // all but lines that are used next to never.
 constexpr double kLongestTurnover = 1e30;
 
+// An access that reaches memory takes so many times as long as one that does not, beyond that: some
+// 100 ns instead of 5.
+constexpr double kTimeOfMiss = 20;
+
 // How likely a line is not used for so long. Its page is accessed at `rate`.
 double ChanceOfRest(double rate, double seconds, double evenness) {
   return std::exp(-evenness * std::log1p(rate * seconds / (kLinesOfPage * evenness)));
@@ -65,6 +69,19 @@ std::optional<CacheModel> CacheModel::Make(std::span<const CachedPages> pages, d
 double CacheModel::PartToMemory(double rate) const {
   return ChanceOfRest(rate, turnover_seconds_, evenness_) /
          (1 + rate * turnover_seconds_ / (kLinesOfPage * evenness_));
+}
+
+double CacheModel::TimeOf(double rate) const { return 1 + kTimeOfMiss * PartToMemory(rate); }
+
+// A line of the rate r has r (1 + M e^(-r T)) of the time, and r has a Gamma distribution. The
+// chance is that of 64 such lines, by the first two moments of that time.
+double CacheModel::ChanceOfOneLine(double rate) const {
+  const double turnover = rate * turnover_seconds_ / (kLinesOfPage * evenness_);
+  const double mean = 1 + kTimeOfMiss * std::pow(1 + turnover, -(evenness_ + 1));
+  const double square = (1 + 1 / evenness_) *
+                        (1 + 2 * kTimeOfMiss * std::pow(1 + turnover, -(evenness_ + 2)) +
+                         kTimeOfMiss * kTimeOfMiss * std::pow(1 + 2 * turnover, -(evenness_ + 2)));
+  return square / (square + (kLinesOfPage - 1) * mean * mean);
 }
 
 }  // namespace tmprof

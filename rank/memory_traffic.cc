@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/sample_pairs.h"
 #include "base/units.h"
 #include "rank/target_times.h"
 
@@ -38,6 +39,14 @@ void SampleScale::Look(const EpochProfile& epoch) {
     return source.role == SourceRole::kSamples && source.state == SourceState::kActive;
   });
   has_samples_of_time_ |= HasSamplesOfTime(epoch);
+  for (const SourceStatus& source : epoch.sources) {
+    if (source.samples_of != SampleSubject::kTime) continue;
+    pairs_.samples += static_cast<double>(source.observations.value_or(0));
+    for (const NamedCount& each : source.details) {
+      if (each.name == kPagePairs) pairs_.pairs += static_cast<double>(each.count);
+      if (each.name == kLinePairs) pairs_.of_one_line += static_cast<double>(each.count);
+    }
+  }
   const auto sampler = FindSampler(epoch.sources);
   if (sampler == epoch.sources.end()) return;
   accesses_per_sample_ = static_cast<double>(*sampler->accesses_per_sample);

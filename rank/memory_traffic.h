@@ -13,7 +13,13 @@ namespace tmprof {
 // Returns whether the epoch has samples that tell where time was spent.
 bool HasSamplesOfTime(const EpochProfile& epoch);
 
-// Tells how many accesses to memory a sample stands for.
+struct SamplePairs {
+  double samples = 0;  // of time
+  double pairs = 0;    // the first two of a page (base/sample_pairs.h)
+  double of_one_line = 0;
+};
+
+// Tells how many accesses to memory a sample stands for, and what samples of time say of lines.
 class SampleScale {
  public:
   void Look(const EpochProfile& epoch);
@@ -25,11 +31,13 @@ class SampleScale {
   }
   // True if some samples tell where time was spent.
   bool has_samples_of_time() const { return has_samples_of_time_; }
+  const SamplePairs& pairs() const { return pairs_; }
 
  private:
   std::optional<double> accesses_per_sample_;
   bool is_mixed_ = false;
   bool has_samples_of_time_ = false;
+  SamplePairs pairs_;  // of all epochs
 };
 
 class MemoryTraffic {

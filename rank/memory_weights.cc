@@ -38,6 +38,13 @@ double Rounded(double value) {
   return std::exp2(std::round(kStepsPerOctaveApart * std::log2(value)) / kStepsPerOctaveApart);
 }
 
+// Lines of real pages have no Gamma distribution: chances by it may be off by these factors. And a
+// few pages, as those of the stack, are used in one line for the most part.
+constexpr std::array kOff = {0.5, 0.7, 1.0, 1.4, 2.0};
+constexpr std::array kPagesUnlike = {0.0, 2.0, 4.0, 8.0};
+constexpr double kLeastChance = 1e-6;
+constexpr double kLeastLikelihood = 1e-12;  // if no model expects what there is, any may be right
+
 // One page: those that were looked at have some room in the cache.
 constexpr double kSmallestCache = kBasePageBytes;
 
@@ -76,6 +83,39 @@ class SeenOfTarget {
   std::map<std::tuple<double, double, double>, SampledPages> unsampled_;
 };
 
+// How likely a model has that many pairs of one line. `chance`: that one is, by the model.
+double Likelihood(const SamplePairs& pairs, double chance) {
+  double sum = 0;
+  for (const double unlike : kPagesUnlike) {
+    const double of_one_line = pairs.of_one_line - unlike;
+    if (of_one_line < 0) break;
+    const double other = pairs.pairs - pairs.of_one_line;
+    const double ways = std::lgamma(of_one_line + other + 1) - std::lgamma(of_one_line + 1) -
+                        std::lgamma(other + 1);
+    for (const double off : kOff) {
+      const double likely = std::clamp(off * chance, kLeastChance, 1 - kLeastChance);
+      sum += std::exp(ways + of_one_line * std::log(likely) + other * std::log1p(-likely));
+    }
+  }
+  return std::max(sum, kLeastLikelihood);
+}
+
+// How likely a pair is of one line, of those that so many samples of time have.
+double ChanceOfOneLine(const CacheModel& model, std::span<const CachedPages> pages,
+                       double samples) {
+  double time = 0;
+  for (const CachedPages& each : pages) time += each.pages * each.rate * model.TimeOf(each.rate);
+  double pairs = 0;
+  double of_one_line = 0;
+  for (const CachedPages& each : pages) {
+    const double of_page = time > 0 ? samples * each.rate * model.TimeOf(each.rate) / time : 0;
+    const double counted = 1 - (1 + of_page) * std::exp(-of_page);  // has two samples
+    pairs += each.pages * counted;
+    of_one_line += each.pages * counted * model.ChanceOfOneLine(each.rate);
+  }
+  return pairs > 0 ? of_one_line / pairs : 0;
+}
+
 // Returns how many accesses to memory could be sampled.
 double WatchedBy(const CacheModel& model, std::span<const MemoryRow> rows) {
   double watched = 0;
@@ -91,7 +131,8 @@ double WatchedBy(const CacheModel& model, std::span<const MemoryRow> rows) {
 
 MemoryScale ScaleOf(const SampleScale& samples, std::optional<std::uint64_t> llc_bytes,
                     PageCount looked_at, std::optional<PageCount> resident) {
-  MemoryScale scale{.units_per_sample = samples.accesses_per_sample().value_or(1)};
+  MemoryScale scale{.units_per_sample = samples.accesses_per_sample().value_or(1),
+                    .pairs = samples.pairs()};
   if (!llc_bytes) return scale;
   const double part = resident && *resident > looked_at ? static_cast<double>(looked_at.value()) /
                                                               static_cast<double>(resident->value())
@@ -132,13 +173,14 @@ MemoryWeights::MemoryWeights(std::span<const MemoryRow> rows, const MemoryScale&
     all_.emplace(of_all);
     return;
   }
-  if (scale.llc_bytes && ModelCache(rows, *scale.llc_bytes, all.samples)) return;
+  if (scale.llc_bytes && ModelCache(rows, *scale.llc_bytes, scale.pairs, all.samples)) return;
   const double per_access =
       all.accesses > 0 ? (all.samples + kSamplesMore) / all.accesses : 1 / units_per_sample_;
   all_ = MemoryWorth::InProportion(per_access);
 }
 
-bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, double llc_bytes, double samples) {
+bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, double llc_bytes,
+                               const SamplePairs& pairs, double samples) {
   std::map<double, double> pages_by_rate;
   std::map<TargetId, double> speed;
   for (const MemoryRow& row : rows) {
@@ -150,10 +192,13 @@ bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, double llc_bytes
   std::vector<CachedPages> pages;
   for (const auto& [rate, of_rate] : pages_by_rate)
     pages.push_back({.rate = rate, .pages = of_rate});
-  // The models differ in how many accesses to memory they expect in all. Each is scaled to their
-  // mean, so that a draw changes which pages these are of, and not how many there are.
-  std::vector<MemoryWorth::ModelledCache> caches;
-  double mean_to_memory = 0;
+  struct Tried {
+    CacheModel model;
+    double to_memory;
+    double chance;
+  };
+  std::vector<Tried> tried;
+  double all_chances = 0;
   for (const double evenness : kEvenness) {
     const auto model = CacheModel::Make(pages, llc_bytes, evenness);
     if (!model) continue;
@@ -161,20 +206,30 @@ bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, double llc_bytes
     for (const CachedPages& each : pages)
       to_memory += each.pages * each.rate * model->PartToMemory(each.rate);
     if (!std::isnormal(to_memory)) continue;
-    mean_to_memory += to_memory;
-    caches.push_back({.model = *model, .samples_per_access = 1 / to_memory});
+    tried.push_back(
+        {*model, to_memory, Likelihood(pairs, ChanceOfOneLine(*model, pages, pairs.samples))});
+    all_chances += tried.back().chance;
   }
-  if (caches.empty()) {
+  if (tried.empty()) {
     if (samples > 0) return false;
     basis_ = MemoryBasis::kAllCached;
     all_ = MemoryWorth::InProportion(0);
     return true;
   }
-  const auto count = static_cast<double>(caches.size());
+  double mean_to_memory = 0;
+  for (Tried& each : tried) {
+    each.chance /= all_chances;
+    chances_.push_back(each.chance);
+    mean_to_memory += each.chance * each.to_memory;
+  }
+  // The models differ in how many accesses to memory they expect in all. Each is scaled to their
+  // mean, so that a draw changes which pages these are of, and not how many there are.
+  std::vector<MemoryWorth::ModelledCache> caches;
   double watched = 0;  // accesses to memory that could be sampled
-  for (MemoryWorth::ModelledCache& cache : caches) {
-    cache.samples_per_access *= mean_to_memory / count;
-    watched += cache.samples_per_access * WatchedBy(cache.model, rows) / count;
+  for (const Tried& each : tried) {
+    const double scale = mean_to_memory / each.to_memory;
+    watched += each.chance * scale * WatchedBy(each.model, rows);
+    caches.push_back({.model = each.model, .samples_per_access = scale, .chance = each.chance});
   }
   const double per_access =
       watched > 0 ? (samples + kSamplesMore) / watched : 1 / units_per_sample_;
@@ -182,7 +237,6 @@ bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, double llc_bytes
   for (const auto& [target, of_target] : speed)
     of_target_.insert_or_assign(target, MemoryWorth::ByCache(caches, of_target));
   basis_ = MemoryBasis::kCacheModel;
-  caches_ = caches.size();
   return true;
 }
 
@@ -204,7 +258,8 @@ MemoryWeights MemoryWeights::Draw(std::mt19937_64& random) const {
   drawn.basis_ = basis_;
   if (basis_ == MemoryBasis::kCacheModel) {
     // It is one cache, and one sort of programs.
-    const std::size_t cache = std::uniform_int_distribution<std::size_t>(0, caches_ - 1)(random);
+    const std::size_t cache =
+        std::discrete_distribution<std::size_t>(chances_.begin(), chances_.end())(random);
     const double shape = MemoryWorth::DrawShape(random);
     for (const auto& [target, worth] : of_target_)
       drawn.of_target_.emplace(target, worth.WithCache(cache, shape));

@@ -35,6 +35,7 @@ struct MemoryScale {
   // Size of the last-level cache, as far as pages that were looked at use it. nullopt: no cache is
   // modelled where samples are too few.
   std::optional<double> llc_bytes = std::nullopt;
+  SamplePairs pairs = {};  // tell how evenly the lines of pages are used
 };
 
 // Pages that were not looked at are taken to use as much of the cache as those that were: these
@@ -80,11 +81,12 @@ class MemoryWeights {
   MemoryWeights() = default;
 
   // Returns false if the samples show that the cache is smaller than it should be.
-  bool ModelCache(std::span<const MemoryRow> rows, double llc_bytes, double samples);
+  bool ModelCache(std::span<const MemoryRow> rows, double llc_bytes, const SamplePairs& pairs,
+                  double samples);
 
   double units_per_sample_ = 1;
   MemoryBasis basis_ = MemoryBasis::kProportion;
-  std::size_t caches_ = 0;  // models of the cache, one of which is right
+  std::vector<double> chances_;  // of the models of the cache, one of which is right
   std::map<TargetId, MemoryWorth> of_target_;
   std::optional<MemoryWorth> all_;  // of targets that are not in of_target_
 };

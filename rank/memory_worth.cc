@@ -162,6 +162,7 @@ MemoryWorth MemoryWorth::WithCache(std::size_t cache, double shape) const {
   TMPROF_CHECK(cached_ && cache < cached_->caches.size());
   MemoryWorth drawn = *this;
   drawn.cached_->caches = {cached_->caches[cache]};
+  drawn.cached_->caches.front().chance = 1;
   drawn.shape_ = shape;
   return drawn;
 }
@@ -173,14 +174,12 @@ double MemoryWorth::DrawShape(std::mt19937_64& random) {
 MemoryWorth::Moments MemoryWorth::OfRateBy(const Cached& cached, double rate) const {
   double sum = 0;
   double squares = 0;
-  for (const auto& [model, samples_per_access] : cached.caches) {
+  for (const auto& [model, samples_per_access, chance] : cached.caches) {
     const double worth = samples_per_access * rate * model.PartToMemory(rate * cached.speed);
-    sum += worth;
-    squares += worth * worth;
+    sum += chance * worth;
+    squares += chance * worth * worth;
   }
-  const auto count = static_cast<double>(cached.caches.size());
-  const double mean = sum / count;
-  return {.mean = mean, .variance = std::max(0.0, squares / count - mean * mean)};
+  return {.mean = sum, .variance = std::max(0.0, squares - sum * sum)};
 }
 
 // Pages of one rate stay together.

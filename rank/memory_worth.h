@@ -41,9 +41,10 @@ class MemoryWorth {
   struct ModelledCache {
     CacheModel model;
     double samples_per_access;
+    double chance;  // of being right
   };
-  // Takes one of these to be right, each as likely as the others. `speed`: seconds of the models'
-  // clock in a second in which pages are accessed at their rates. Precondition: there are some.
+  // Takes one of these to be right; their chances sum to 1. `speed`: seconds of the models' clock
+  // in a second in which pages are accessed at their rates.
   static MemoryWorth ByCache(std::vector<ModelledCache> caches, double speed);
 
   // The expected samples of a page in a second, whatever its own samples are.

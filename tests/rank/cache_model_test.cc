@@ -133,5 +133,39 @@ TEST(CacheModel, ACacheThatLacksNextToNothingIsModelledOrHoldsAll) {
   }
 }
 
+// Two samples of time in a page are of one line in proportion to the squares of the lines' times.
+TEST(CacheModel, TellsHowOftenTwoSamplesOfAPageAreOfOneLine) {
+  constexpr double kTimeOfMiss = 20;
+  const std::vector<CachedPages> pages = PagesOf(Zipf());
+  std::mt19937_64 random(11);
+  for (const double evenness : {0.125, 0.5, 2.0, kEven}) {
+    const auto model = CacheModel::Make(pages, 512 * 1024, evenness);
+    ASSERT_TRUE(model);
+    for (const double rate : {1'000.0, 100'000.0}) {
+      std::gamma_distribution<double> of_line(evenness, rate / kLines / evenness);
+      double of_one_line = 0;
+      double of_page = 0;
+      double accesses = 0;
+      double time = 0;
+      for (int page = 0; page < 4'000; ++page) {
+        double sum = 0;
+        for (std::size_t line = 0; line < kLines; ++line) {
+          const double line_rate = of_line(random);
+          const double reaches_memory = std::exp(-line_rate * model->turnover_seconds());
+          const double of_time = line_rate * (1 + kTimeOfMiss * reaches_memory);
+          of_one_line += of_time * of_time;
+          accesses += line_rate;
+          sum += of_time;
+        }
+        time += sum;
+        of_page += sum * sum;
+      }
+      const double chance = of_one_line / of_page;
+      EXPECT_NEAR(model->ChanceOfOneLine(rate), chance, 0.05 * chance) << evenness << " " << rate;
+      EXPECT_NEAR(model->TimeOf(rate), time / accesses, 0.05 * time / accesses);
+    }
+  }
+}
+
 }  // namespace cache_model_test
 }  // namespace tmprof

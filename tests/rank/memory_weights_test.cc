@@ -36,6 +36,31 @@ TEST(MemoryWeightsTest, ACacheIsModelledWithoutSamples) {
   EXPECT_GT(told.Of(rows.front()).relative_sd, 0.3) << "how evenly lines are used is unknown";
 }
 
+TEST(MemoryWeightsTest, PairsOfSamplesTellHowEvenlyLinesAreUsed) {
+  const std::vector<MemoryRow> rows = StackAndTable(0, 0);
+  const auto stack = [&](double pairs, double of_one_line) {
+    const MemoryWeights told(
+        rows, {.llc_bytes = kLlcBytes,
+               .pairs = {.samples = 2'000, .pairs = pairs, .of_one_line = of_one_line}});
+    EXPECT_EQ(told.basis(), MemoryBasis::kCacheModel);
+    return told.Of(rows.front());
+  };
+  const MemoryWeights::Weight untold = stack(0, 0);
+  const MemoryWeights::Weight even = stack(400, 6);
+  const MemoryWeights::Weight uneven = stack(400, 140);
+  EXPECT_LT(uneven.mean, even.mean / 100) << "where a third are of one line, that line is all";
+  EXPECT_LT(uneven.relative_sd, untold.relative_sd);
+  EXPECT_NEAR(stack(2, 0).mean, untold.mean, 0.2 * untold.mean) << "two pairs tell next to nothing";
+}
+
+TEST(MemoryWeightsTest, PairsThatNoModelExpectsLeaveAllModels) {
+  const std::vector<MemoryRow> rows = StackAndTable(0, 0);
+  const MemoryWeights told(
+      rows, {.llc_bytes = kLlcBytes, .pairs = {.samples = 1e6, .pairs = 1e6, .of_one_line = 1e6}});
+  EXPECT_EQ(told.basis(), MemoryBasis::kCacheModel);
+  EXPECT_GT(told.Of(rows.back()).mean, 0);
+}
+
 TEST(MemoryWeightsTest, EachAccessIsWorthTheSameWhereNoCacheIsKnown) {
   const std::vector<MemoryRow> rows = StackAndTable(0, 0);
   const MemoryWeights told(rows);

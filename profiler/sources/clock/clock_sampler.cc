@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/sample_pairs.h"
 #include "profiler/capabilities.h"
 
 namespace tmprof {
@@ -81,6 +82,7 @@ void ClockSampler::CountOperand(const PerfSample& sample, const MemoryOperand& o
   const std::uint64_t address = operand.Address(sample.registers->general);
   ++(operand.is_store ? counts_.stores : counts_.loads);
   Count(sample.process, address, operand.is_store ? AccessKind::kStore : AccessKind::kLoad);
+  line_pairs_.Add(sample.process, address);
 }
 
 // Never below what the share needs, and before that nothing is forgotten.
@@ -118,6 +120,9 @@ void ClockSampler::TakeCounts(SourceStatus& status) {
       {"load_samples", counts.loads}, {"store_samples", counts.stores}, {"no_address", no_address}};
   std::ranges::move(reasons, std::back_inserter(status.details));
   if (setup_.kernel_seen) status.details.push_back({"kernel_mode", counts.kernel_mode});
+  const LinePairs::Counts pairs = line_pairs_.Take();
+  status.details.push_back({std::string(kPagePairs), pairs.pairs});
+  status.details.push_back({std::string(kLinePairs), pairs.of_one_line});
   status.details.push_back(
       {"decoded", cache_.decoded() - std::exchange(decoded_before_, cache_.decoded())});
   status.note = fmt::format("{:.0f} samples per second of CPU time; {}", rate_hz_,

@@ -16,6 +16,7 @@
 #include "profiler/source.h"
 #include "profiler/sources/clock/clock_events.h"
 #include "profiler/sources/clock/culprit_cache.h"
+#include "profiler/sources/clock/line_pairs.h"
 #include "profiler/sources/perf/perf_api.h"
 #include "profiler/sources/perf/perf_sampler.h"
 #include "profiler/sources/perf/task_events.h"
@@ -85,6 +86,7 @@ class ClockSampler final : public PerfSampler {
   // Samples older than this were taken in code that no longer exists.
   std::unordered_map<Pid, MonotonicTime> code_since_;
   Counts counts_;
+  LinePairs line_pairs_;
   std::uint64_t decoded_before_ = 0;
   // In an exponential window.
   MonotonicTime newest_sample_;
