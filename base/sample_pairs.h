@@ -7,8 +7,8 @@
 
 namespace tmprof {
 
-// Details of a source of samples. Later samples of a page count no more: the stack would tell most
-// of what is told of a program.
+// Details of a source of samples. Only a page's first two samples count: else a few hot pages, such
+// as those of the stack, would tell most of what is told of a program.
 inline constexpr std::string_view kPagePairs = "page_pairs";
 inline constexpr std::string_view kLinePairs = "line_pairs";  // of those, the ones of one line
 

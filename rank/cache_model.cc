@@ -19,8 +19,8 @@ constexpr int kHalvings = 20;
 // all but lines that are used next to never.
 constexpr double kLongestTurnover = 1e30;
 
-// An access that reaches memory takes so many times as long as one that does not, beyond that: some
-// 100 ns instead of 5.
+// The time that an access takes longer if it reaches memory, relative to one that the cache serves.
+// Taken to be some 100 ns instead of 5; what overlaps is left out.
 constexpr double kTimeOfMiss = 20;
 
 // How likely a line is not used for so long. Its page is accessed at `rate`.
@@ -71,7 +71,7 @@ double CacheModel::PartToMemory(double rate) const {
          (1 + rate * turnover_seconds_ / (kLinesOfPage * evenness_));
 }
 
-double CacheModel::TimeOf(double rate) const { return 1 + kTimeOfMiss * PartToMemory(rate); }
+double CacheModel::RelativeTime(double rate) const { return 1 + kTimeOfMiss * PartToMemory(rate); }
 
 // A line of the rate r has r (1 + M e^(-r T)) of the time, and r has a Gamma distribution. The
 // chance is that of 64 such lines, by the first two moments of that time.

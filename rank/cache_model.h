@@ -28,11 +28,11 @@ class CacheModel {
   // The part of the accesses of a page that reach memory, in [0, 1].
   double PartToMemory(double rate) const;
 
-  // How likely two samples of time in a page are of one line. An access that reaches memory takes
-  // longer than one that does not, and has more of the samples.
+  // Returns the probability that two samples of time in a page are of one line. An access that
+  // reaches memory takes longer than one that does not, and has more of the samples.
   double ChanceOfOneLine(double rate) const;
-  // Samples of time in a page, as a multiple of those that it had if no access reached memory.
-  double TimeOf(double rate) const;
+  // Returns the time that a page's accesses take, relative to accesses that the cache serves.
+  double RelativeTime(double rate) const;
 
   // In this time as many lines are used as the cache has.
   double turnover_seconds() const { return turnover_seconds_; }

@@ -25,6 +25,25 @@ auto FindSampler(const std::vector<SourceStatus>& sources) {
   });
 }
 
+// Half of what is known is forgotten when there is more, so that a daemon follows what programs do.
+constexpr double kMostPairs = 4096;
+
+void AddPairs(const SourceStatus& source, SamplePairs& sum) {
+  const auto detail = [&](std::string_view name) -> std::optional<double> {
+    const auto found = std::ranges::find(source.details, name, &NamedCount::name);
+    if (found == source.details.end()) return std::nullopt;
+    return static_cast<double>(found->count);
+  };
+  const std::optional<double> pairs = detail(kPagePairs);
+  const std::optional<double> of_one_line = detail(kLinePairs);
+  if (!pairs || !of_one_line) return;  // of an older version
+  sum.samples += static_cast<double>(source.observations.value_or(0));
+  sum.pairs += *pairs;
+  sum.of_one_line += *of_one_line;
+  if (sum.pairs <= kMostPairs) return;
+  for (double* each : {&sum.samples, &sum.pairs, &sum.of_one_line}) *each /= 2;
+}
+
 }  // namespace
 
 bool HasSamplesOfTime(const EpochProfile& epoch) {
@@ -39,14 +58,8 @@ void SampleScale::Look(const EpochProfile& epoch) {
     return source.role == SourceRole::kSamples && source.state == SourceState::kActive;
   });
   has_samples_of_time_ |= HasSamplesOfTime(epoch);
-  for (const SourceStatus& source : epoch.sources) {
-    if (source.samples_of != SampleSubject::kTime) continue;
-    pairs_.samples += static_cast<double>(source.observations.value_or(0));
-    for (const NamedCount& each : source.details) {
-      if (each.name == kPagePairs) pairs_.pairs += static_cast<double>(each.count);
-      if (each.name == kLinePairs) pairs_.of_one_line += static_cast<double>(each.count);
-    }
-  }
+  for (const SourceStatus& source : epoch.sources)
+    if (source.state == SourceState::kActive) AddPairs(source, pairs_);
   const auto sampler = FindSampler(epoch.sources);
   if (sampler == epoch.sources.end()) return;
   accesses_per_sample_ = static_cast<double>(*sampler->accesses_per_sample);

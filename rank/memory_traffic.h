@@ -14,7 +14,7 @@ namespace tmprof {
 bool HasSamplesOfTime(const EpochProfile& epoch);
 
 struct SamplePairs {
-  double samples = 0;  // of time
+  double samples = 0;  // of time, of all pages
   double pairs = 0;    // the first two of a page (base/sample_pairs.h)
   double of_one_line = 0;
 };
@@ -37,7 +37,7 @@ class SampleScale {
   std::optional<double> accesses_per_sample_;
   bool is_mixed_ = false;
   bool has_samples_of_time_ = false;
-  SamplePairs pairs_;  // of all epochs
+  SamplePairs pairs_;  // of all epochs, the latest of which count most
 };
 
 class MemoryTraffic {

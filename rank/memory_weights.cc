@@ -38,12 +38,11 @@ double Rounded(double value) {
   return std::exp2(std::round(kStepsPerOctaveApart * std::log2(value)) / kStepsPerOctaveApart);
 }
 
-// Lines of real pages have no Gamma distribution: chances by it may be off by these factors. And a
-// few pages, as those of the stack, are used in one line for the most part.
-constexpr std::array kOff = {0.5, 0.7, 1.0, 1.4, 2.0};
-constexpr std::array kPagesUnlike = {0.0, 2.0, 4.0, 8.0};
-constexpr double kLeastChance = 1e-6;
-constexpr double kLeastLikelihood = 1e-12;  // if no model expects what there is, any may be right
+// Line rates of real pages only roughly follow a Gamma distribution: the probability that a model
+// predicts is off by this part of it, as a standard deviation. And some pages of a process, such as
+// those of the stack, are used mostly in one line.
+constexpr double kErrorOfChance = 0.4;
+constexpr std::array kOneLinePages = {0.0, 2.0, 4.0, 8.0};
 
 // One page: those that were looked at have some room in the cache.
 constexpr double kSmallestCache = kBasePageBytes;
@@ -83,37 +82,45 @@ class SeenOfTarget {
   std::map<std::tuple<double, double, double>, SampledPages> unsampled_;
 };
 
-// How likely a model has that many pairs of one line. `chance`: that one is, by the model.
-double Likelihood(const SamplePairs& pairs, double chance) {
+// Returns the likelihood of the counted pairs if each is of one line with the probability `chance`,
+// or so: a beta-binomial distribution.
+double Likelihood(const SamplePairs& pairs, double chance, std::size_t processes) {
+  const double precision = (1 - chance) / (kErrorOfChance * kErrorOfChance * chance) - 1;
+  const double one_line = std::max(precision, 1.0) * chance;
+  const double other = std::max(precision, 1.0) * (1 - chance);
+  const auto log_beta = [](double a, double b) {
+    return std::lgamma(a) + std::lgamma(b) - std::lgamma(a + b);
+  };
+  const double others = pairs.pairs - pairs.of_one_line;
   double sum = 0;
-  for (const double unlike : kPagesUnlike) {
-    const double of_one_line = pairs.of_one_line - unlike;
+  for (const double pages : kOneLinePages) {
+    const double of_one_line = pairs.of_one_line - pages * static_cast<double>(processes);
     if (of_one_line < 0) break;
-    const double other = pairs.pairs - pairs.of_one_line;
-    const double ways = std::lgamma(of_one_line + other + 1) - std::lgamma(of_one_line + 1) -
-                        std::lgamma(other + 1);
-    for (const double off : kOff) {
-      const double likely = std::clamp(off * chance, kLeastChance, 1 - kLeastChance);
-      sum += std::exp(ways + of_one_line * std::log(likely) + other * std::log1p(-likely));
-    }
+    const double log_ways = std::lgamma(of_one_line + others + 1) - std::lgamma(of_one_line + 1) -
+                            std::lgamma(others + 1);
+    sum += std::exp(log_ways + log_beta(one_line + of_one_line, other + others) -
+                    log_beta(one_line, other));
   }
-  return std::max(sum, kLeastLikelihood);
+  return std::max(sum, std::numeric_limits<double>::min());  // if none expects it, any may be right
 }
 
-// How likely a pair is of one line, of those that so many samples of time have.
+// Returns the share of counted pairs that a model expects to be of one line, after so many samples
+// of time.
 double ChanceOfOneLine(const CacheModel& model, std::span<const CachedPages> pages,
                        double samples) {
-  double time = 0;
-  for (const CachedPages& each : pages) time += each.pages * each.rate * model.TimeOf(each.rate);
+  double time = 0;  // relative
+  for (const CachedPages& each : pages)
+    time += each.pages * each.rate * model.RelativeTime(each.rate);
   double pairs = 0;
   double of_one_line = 0;
   for (const CachedPages& each : pages) {
-    const double of_page = time > 0 ? samples * each.rate * model.TimeOf(each.rate) / time : 0;
-    const double counted = 1 - (1 + of_page) * std::exp(-of_page);  // has two samples
+    const double of_page =
+        time > 0 ? samples * each.rate * model.RelativeTime(each.rate) / time : 0;
+    const double counted = -std::expm1(-of_page) - of_page * std::exp(-of_page);  // has two samples
     pairs += each.pages * counted;
     of_one_line += each.pages * counted * model.ChanceOfOneLine(each.rate);
   }
-  return pairs > 0 ? of_one_line / pairs : 0;
+  return pairs > 0 ? of_one_line / pairs : model.ChanceOfOneLine(0);
 }
 
 // Returns how many accesses to memory could be sampled.
@@ -138,6 +145,7 @@ MemoryScale ScaleOf(const SampleScale& samples, std::optional<std::uint64_t> llc
                                                               static_cast<double>(resident->value())
                                                         : 1;
   scale.llc_bytes = std::max(kSmallestCache, part * static_cast<double>(*llc_bytes));
+  scale.pairs.samples *= part;
   return scale;
 }
 
@@ -207,7 +215,8 @@ bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, double llc_bytes
       to_memory += each.pages * each.rate * model->PartToMemory(each.rate);
     if (!std::isnormal(to_memory)) continue;
     tried.push_back(
-        {*model, to_memory, Likelihood(pairs, ChanceOfOneLine(*model, pages, pairs.samples))});
+        {*model, to_memory,
+         Likelihood(pairs, ChanceOfOneLine(*model, pages, pairs.samples), speed.size())});
     all_chances += tried.back().chance;
   }
   if (tried.empty()) {

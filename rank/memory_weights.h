@@ -80,7 +80,8 @@ class MemoryWeights {
  private:
   MemoryWeights() = default;
 
-  // Returns false if the samples show that the cache is smaller than it should be.
+  // Returns false, and changes nothing, if the cache should hold all pages, but misses were
+  // sampled.
   bool ModelCache(std::span<const MemoryRow> rows, double llc_bytes, const SamplePairs& pairs,
                   double samples);
 

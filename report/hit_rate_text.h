@@ -16,7 +16,7 @@ namespace tmprof {
 // unknown.
 std::string WithInterval(const std::optional<HitRate>& rate);
 
-// Where no samples tell it, which accesses are taken to reach memory.
+// Returns the sentence that says that a model of the cache stands in for samples of misses.
 std::string ByModelOfCache(std::uint64_t llc_bytes);
 
 // Its value, interval, and `told`, which is false if too little was seen to tell the value.

@@ -162,7 +162,7 @@ TEST(CacheModel, TellsHowOftenTwoSamplesOfAPageAreOfOneLine) {
       }
       const double chance = of_one_line / of_page;
       EXPECT_NEAR(model->ChanceOfOneLine(rate), chance, 0.05 * chance) << evenness << " " << rate;
-      EXPECT_NEAR(model->TimeOf(rate), time / accesses, 0.05 * time / accesses);
+      EXPECT_NEAR(model->RelativeTime(rate), time / accesses, 0.05 * time / accesses);
     }
   }
 }

@@ -51,13 +51,15 @@ TEST(MemoryWeightsTest, PairsOfSamplesTellHowEvenlyLinesAreUsed) {
   EXPECT_LT(uneven.mean, even.mean / 100) << "where a third are of one line, that line is all";
   EXPECT_LT(uneven.relative_sd, untold.relative_sd);
   EXPECT_NEAR(stack(2, 0).mean, untold.mean, 0.2 * untold.mean) << "two pairs tell next to nothing";
+  EXPECT_LT(stack(40'000, 14'000).mean, 1.5 * uneven.mean) << "more pairs say no less";
 }
 
-TEST(MemoryWeightsTest, PairsThatNoModelExpectsLeaveAllModels) {
+TEST(MemoryWeightsTest, PairsThatNoModelExpectsStillLeaveOne) {
   const std::vector<MemoryRow> rows = StackAndTable(0, 0);
   const MemoryWeights told(
       rows, {.llc_bytes = kLlcBytes, .pairs = {.samples = 1e6, .pairs = 1e6, .of_one_line = 1e6}});
   EXPECT_EQ(told.basis(), MemoryBasis::kCacheModel);
+  EXPECT_TRUE(std::isfinite(told.Of(rows.back()).mean));
   EXPECT_GT(told.Of(rows.back()).mean, 0);
 }
 

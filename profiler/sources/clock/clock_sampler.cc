@@ -53,6 +53,7 @@ void ClockSampler::HandleCodeChange(const PerfCodeChange& change) {
 void ClockSampler::HandleExit(const PerfExit& exit) {
   if (exit.thread.value() != exit.process.value()) return;
   cache_.Forget(exit.process);
+  line_pairs_.Forget(exit.process);
   code_since_.erase(exit.process);
 }
 
@@ -74,6 +75,7 @@ void ClockSampler::HandleSample(const PerfSample& sample) {
   recent_waits_ += WaitsForMemory(culprit.outcome) ? 1 : 0;
   ++counts_.outcomes[static_cast<std::size_t>(culprit.outcome)];
   if (culprit.outcome != OperandOutcome::kAddress) return;
+  line_pairs_.Add(sample.process, culprit.first.Address(sample.registers->general));
   CountOperand(sample, culprit.first);
   if (culprit.second) CountOperand(sample, *culprit.second);
 }
@@ -82,7 +84,6 @@ void ClockSampler::CountOperand(const PerfSample& sample, const MemoryOperand& o
   const std::uint64_t address = operand.Address(sample.registers->general);
   ++(operand.is_store ? counts_.stores : counts_.loads);
   Count(sample.process, address, operand.is_store ? AccessKind::kStore : AccessKind::kLoad);
-  line_pairs_.Add(sample.process, address);
 }
 
 // Never below what the share needs, and before that nothing is forgotten.

@@ -103,6 +103,19 @@ TEST_F(ClockSamplerTest, CreditsThePageThatThePrecedingInstructionRead) {
   EXPECT_EQ(epoch.status.observations, 2u);
 }
 
+TEST_F(ClockSamplerTest, CountsPagesWhoseFirstTwoSamplesAreOfOneLine) {
+  ClockSampler& sampler = Sampler();
+  for (const std::uint64_t address : {0x7000'1234, 0x7000'2000, 0x7000'1230, 0x7000'2040})
+    api_.Write(0, Sample(address));
+  const SourceEpoch epoch = sampler.TakeEpoch();
+  EXPECT_EQ(Detail(epoch, "page_pairs"), 2u);
+  EXPECT_EQ(Detail(epoch, "line_pairs"), 1u);
+  PutCodeBeforeIp({0xa4});  // movsb: one sample is no pair, although it has two operands
+  api_.Write(0, Exec(10));
+  api_.Write(0, Sample(0, 11));
+  EXPECT_EQ(Detail(sampler.TakeEpoch(), "page_pairs"), 0u);
+}
+
 TEST_F(ClockSamplerTest, ReadsTheCodeOfAnInstructionOnce) {
   ClockSampler& sampler = Sampler();
   for (int i = 0; i < 10; ++i) api_.Write(0, Sample(0x7000'0000));

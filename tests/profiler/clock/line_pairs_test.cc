@@ -36,16 +36,25 @@ TEST(LinePairsTest, APageCountsOnce) {
   EXPECT_EQ(pairs.Take().pairs, 1u);
 }
 
-TEST(LinePairsTest, ForgetsAllPagesWhenThereAreTooManyAndAfterManyEpochs) {
+TEST(LinePairsTest, PagesAreNotThoseOfAProcessThatHadTheNumberBefore) {
+  LinePairs pairs;
+  pairs.Add(kProcess, kPage);
+  pairs.Forget(kProcess);
+  pairs.Forget(Pid(102));
+  pairs.Add(kProcess, kPage);
+  EXPECT_EQ(pairs.Take().pairs, 0u);
+}
+
+TEST(LinePairsTest, MorePagesThanItHasRoomForDoNotCountUntilAProcessEnds) {
   LinePairs pairs;
   for (std::uint64_t page = 0; page < LinePairs::kMostPages; ++page)
     pairs.Add(kProcess, page << kBasePageShift);
-  pairs.Add(kProcess, 0);
+  for (int i = 0; i < 2; ++i) pairs.Add(Pid(101), kPage);
   EXPECT_EQ(pairs.Take().pairs, 0u);
-  for (std::uint32_t epoch = 1; epoch < LinePairs::kMostEpochs; ++epoch) pairs.Take();
-  pairs.Add(kProcess, 0);
-  EXPECT_EQ(pairs.Take().pairs, 0u);
-  pairs.Add(kProcess, 0);
+  for (int i = 0; i < 2; ++i) pairs.Add(kProcess, 0);
+  EXPECT_EQ(pairs.Take().pairs, 1u) << "pages that it knows go on counting";
+  pairs.Forget(kProcess);
+  for (int i = 0; i < 2; ++i) pairs.Add(Pid(101), kPage);
   EXPECT_EQ(pairs.Take().pairs, 1u);
 }
 
