@@ -62,6 +62,28 @@ TEST(MemoryTraffic, BoundsWhatSlowerMemoryCosts) {
   EXPECT_DOUBLE_EQ(told.CostOf(1e-6), 2);
 }
 
+TEST(SampleScale, AddsUpPairsOfSamplesAndForgetsOldOnes) {
+  SourceStatus clock = {.name = "clock",
+                        .role = SourceRole::kSamples,
+                        .state = SourceState::kActive,
+                        .samples_of = SampleSubject::kTime,
+                        .observations = 100,
+                        .details = {{"page_pairs", 20}, {"line_pairs", 3}}};
+  SampleScale scale;
+  scale.Look(Sampled(clock));
+  scale.Look(Sampled(clock));
+  EXPECT_EQ(scale.pairs().samples, 200);
+  EXPECT_EQ(scale.pairs().pairs, 40);
+  EXPECT_EQ(scale.pairs().of_one_line, 6);
+  clock.details.clear();
+  scale.Look(Sampled(clock));
+  EXPECT_EQ(scale.pairs().samples, 200) << "an older version counted no pairs";
+  clock.details = {{"page_pairs", 1'000}, {"line_pairs", 500}};
+  for (int epoch = 0; epoch < 100; ++epoch) scale.Look(Sampled(clock));
+  EXPECT_LT(scale.pairs().pairs, 5'100);
+  EXPECT_NEAR(scale.pairs().of_one_line / scale.pairs().pairs, 0.5, 0.01);
+}
+
 TEST(MemoryTraffic, IsUnknownWhereNoSamplerToldIt) {
   MemoryTraffic traffic;
   EXPECT_FALSE(traffic.Tell());

@@ -1016,7 +1016,8 @@ bool ScanEngine::Visit(ScanTarget& target, const BlockPtr& block, MonotonicTime 
     See(target, block, AllUnits());
     return false;
   }
-  if (block->whole_until > now) return VisitWhole(target, now);
+  if (block->whole_until > now || LeavesToWholeUnjudged(target, *block, now))
+    return VisitWhole(target, now);
   // Whoever is not reached has its turn later.
   block->visited_in_rotation = 0;
   std::vector<BlockPtr> ready;
@@ -1051,12 +1052,21 @@ bool ScanEngine::Visit(ScanTarget& target, const BlockPtr& block, MonotonicTime 
 
 WholeNeed ScanEngine::NeedOf(const ScanTarget& target, MonotonicTime now) {
   WholeNeed need;
+  // Of blocks that nobody looked at yet as large a part is taken to be there as of the others.
+  std::size_t units = 0;
+  std::size_t present = 0;
+  std::size_t units_unseen = 0;
   for (const BlockPtr& block : target.blocks) {
     // Huge pages that no clear of a range has worked for may be hugetlb's.
     if (block->dropped || !block->Clearable(now)) continue;
     if (block->unit != PageCount(1) && !block->cleared_before) continue;
     need.members.push_back(block);
-    need.entries += block->entries();
+    if (!block->looked_at) {
+      units_unseen += block->unit_count();
+      continue;
+    }
+    units += block->unit_count();
+    present += block->entries();
     if (block->NeedsWhole()) {
       need.in_need += block->entries();
       if (block->refused) need.refused += block->entries();
@@ -1064,7 +1074,21 @@ WholeNeed ScanEngine::NeedOf(const ScanTarget& target, MonotonicTime now) {
       need.unjudged += block->entries();
     }
   }
+  const std::size_t unseen = units > 0 ? units_unseen * present / units : units_unseen;
+  need.unjudged += unseen;
+  need.entries = present + unseen;
   return need;
+}
+
+// A clear of a range is in vain for most blocks of a process that shares its memory, and tens of
+// thousands of pages would be cleared so before the last block is judged.
+bool ScanEngine::LeavesToWholeUnjudged(const ScanTarget& target, const Block& block,
+                                       MonotonicTime now) {
+  // A whole memory cgroup is not aged before it is known that its processes need it.
+  if (options_.ageing || block.judged || block.unit != PageCount(1) || !MayClearWhole(target, now))
+    return false;
+  const WholeNeed need = NeedOf(target, now);
+  return need.tells() && need.is_worth_it();
 }
 
 // Visits all blocks by one clear. It takes the bits of exposures under way, too, so that all begin
@@ -1077,9 +1101,10 @@ bool ScanEngine::VisitWhole(ScanTarget& target, MonotonicTime now) {
   }
   const bool too_long = target.whole.price.Takes(need.entries) > kLongestWholeClear ||
                         need.members.size() > kMostBlocksOfWholeClear;
-  const bool worth_it = kWorthWhole * need.in_need >= need.entries;
+  const bool worth_it = need.is_worth_it();
   const bool may_do = !too_long || options_.ageing;
-  if (may_do && !worth_it && kWorthWhole * (need.in_need + need.unjudged) >= need.entries)
+  if (may_do && !worth_it && !need.tells() &&
+      kWorthWhole * (need.in_need + need.unjudged) >= need.entries)
     return false;
   if (!may_do || !worth_it) {
     whole_too_long_ += too_long;
@@ -1215,6 +1240,7 @@ void ScanEngine::OpenWhole(ScanTarget& target, const std::vector<BlockPtr>& memb
   const auto cpu = static_cast<double>((ended.cpu - began.cpu).count()) *
                    (static_cast<double>(walk.count()) / static_cast<double>(whole.count()));
   for (const BlockPtr& member : members) {
+    if (!member->judged) LeaveToWhole(target, *member);
     member->by_whole = true;
     OpenExposure(target, member, ended.at - walk, ended.cpu - nanoseconds(std::llround(cpu)));
   }

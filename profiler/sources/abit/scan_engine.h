@@ -118,6 +118,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   bool LaddersOfWholeHaveEnded(const ScanTarget& target, MonotonicTime now) const;
   bool MayClearWhole(const ScanTarget& target, MonotonicTime now) const;
   bool LookBeforeClear(ScanTarget& target, const BlockPtr& block);
+  bool LeavesToWholeUnjudged(const ScanTarget& target, const Block& block, MonotonicTime now);
   bool VisitWhole(ScanTarget& target, MonotonicTime now);
   static WholeNeed NeedOf(const ScanTarget& target, MonotonicTime now);
   bool VisitByClearRefs(ScanTarget& target, const WholeNeed& need, MonotonicTime now);

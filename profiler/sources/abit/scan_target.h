@@ -200,6 +200,9 @@ inline constexpr EntryPrice kClearRefsPrice{.ns = 75, .least_ns = 40, .most_ns =
 // A clear of a whole process cuts the ladders of all the rest short: one page in so many has to
 // need it.
 inline constexpr std::uint64_t kWorthWhole = 4;
+// So many entries of a process tell how often the others need it. Their tables are those whose turn
+// came first, and turns are in no order.
+inline constexpr std::size_t kEntriesThatTell = 16 * 512;
 // A clear takes no larger a part of the time than one in so many.
 inline constexpr int kWholeClearsRest = 100;
 // If no block could be read, the next clear of a whole process is tried so much later.
@@ -230,6 +233,12 @@ struct WholeNeed {
   std::size_t in_need = 0;   // of them
   std::size_t refused = 0;   // of those in need: locked, which only clear_refs reaches
   std::size_t unjudged = 0;  // of the entries
+
+  // Those that are judged tell enough of the others.
+  bool tells() const { return entries - unjudged >= kEntriesThatTell; }
+  bool is_worth_it() const {
+    return kWorthWhole * in_need >= (tells() ? entries - unjudged : entries);
+  }
 };
 
 struct ScanTarget : WatchedTarget {

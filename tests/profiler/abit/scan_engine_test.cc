@@ -1439,6 +1439,20 @@ TEST_F(WholeClearTest, HotPagesOfSharedTablesBesidePrivateOnesAreFound) {
   EXPECT_GE(Recall(process, 16), 0.95);
 }
 
+TEST_F(WholeClearTest, NotEachTableOfALargeProcessIsFirstClearedInVain) {
+  AddShared(Rates(60 * kTable, 16, 200, 0.2));
+  Start({.overhead_share = 0.01});
+  std::uint64_t in_vain = 0;
+  for (int epoch = 0; epoch < 20; ++epoch) {
+    Run(seconds(1));
+    const Harvest& harvest = Take();
+    whole_clears_ += DetailOf("whole_clears", harvest);
+    in_vain += harvest.counts.shared;
+  }
+  EXPECT_GT(whole_clears_, 2u);
+  EXPECT_LT(in_vain, 30 * kTable);
+}
+
 // Its tables have their first clears long before the first of them is known to be shared.
 TEST_F(WholeClearTest, EachHotPageOfALargeProcessIsSeenSoon) {
   SimulatedProcess& process = AddShared(Rates(120 * kTable, 16, 200, 0.2));
