@@ -1052,7 +1052,7 @@ bool ScanEngine::Visit(ScanTarget& target, const BlockPtr& block, MonotonicTime 
 
 WholeNeed ScanEngine::NeedOf(const ScanTarget& target, MonotonicTime now) {
   WholeNeed need;
-  // Of blocks that nobody looked at yet as large a part is taken to be there as of the others.
+  // As large a part of the blocks that nobody looked at yet is taken to be there as of the others.
   std::size_t units = 0;
   std::size_t present = 0;
   std::size_t units_unseen = 0;
@@ -1087,6 +1087,9 @@ bool ScanEngine::LeavesToWholeUnjudged(const ScanTarget& target, const Block& bl
   // A whole memory cgroup is not aged before it is known that its processes need it.
   if (options_.ageing || block.judged || block.unit != PageCount(1) || !MayClearWhole(target, now))
     return false;
+  // All blocks are counted below, for each that is visited first: not those of a large process,
+  // which no such clear is for.
+  if (target.blocks.size() > kMostBlocksOfWholeClear) return false;
   const WholeNeed need = NeedOf(target, now);
   return need.tells() && need.is_worth_it();
 }
