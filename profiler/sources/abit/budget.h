@@ -45,10 +45,10 @@ inline tmprof_budget TargetBudget(OverheadShare share) {
 inline constexpr std::chrono::nanoseconds kTargetsLoan = std::chrono::seconds(5);
 inline constexpr std::chrono::nanoseconds kOwnLoan = std::chrono::seconds(10);
 
-// To all pages of a target.
+// To all pages of a target. One that has grown to more than twice what was visited has another.
 struct FirstVisit {
-  bool over = false;  // for good, though the target may grow
-  std::int64_t borrowed_ns = 0;
+  bool over = false;
+  std::int64_t borrowed_ns = 0;  // in all of them; once it is all there is to lend, for good
 };
 
 // What first visits take beyond a share: before one is over nothing can be said of most pages, and

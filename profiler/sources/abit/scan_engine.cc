@@ -798,6 +798,9 @@ void ScanEngine::FinishPlan(ScanTarget& target) {
   InOrder(added);
   const auto middle = target.remaining.insert(target.remaining.end(), added.begin(), added.end());
   std::ranges::inplace_merge(target.remaining, middle, std::ranges::greater{}, &TurnOf);
+  // A program that is recorded from its start has hardly any memory when it is first visited.
+  const auto unseen = std::ranges::count(target.blocks, false, &Block::looked_at);
+  if (2 * unseen > std::ssize(target.blocks)) target.BeginFirstVisit();
 }
 
 void ScanEngine::InOrder(std::vector<BlockPtr>& blocks) {
