@@ -152,8 +152,8 @@ static inline __u64 tmprof_cost_ns(const struct tmprof_cost *cost, __u64 sets, _
 
 /*
  * A token bucket in target CPU time. It earns a share of the CPU time that the target uses, so an
- * idle target earns nothing, and holds at most `limit_ns`, so that what was not spent is no licence
- * for a burst, and owes at most -`floor_ns`, so that one mishap does not silence its user for long:
+ * idle target earns nothing, and holds at most `limit_ns` beside what is reserved, so that what was
+ * not spent is no licence for a burst, and owes at most -`floor_ns`, so that one mishap does not silence its user for long:
  * what is charged beyond it is forgiven. Costs known only later are reserved first.
  */
 struct tmprof_budget {
@@ -168,11 +168,12 @@ struct tmprof_budget {
 static inline void tmprof_budget_earn(struct tmprof_budget *budget, __u64 cpu_ns)
 {
 	__u64 scaled = cpu_ns * budget->share_ppm + budget->carry;
+	__s64 most = budget->limit_ns + budget->reserved_ns;
 
 	budget->carry = scaled % TMPROF_PPM;
 	budget->balance_ns += (__s64)(scaled / TMPROF_PPM);
-	if (budget->balance_ns > budget->limit_ns)
-		budget->balance_ns = budget->limit_ns;
+	if (budget->balance_ns > most)
+		budget->balance_ns = most;
 }
 
 static inline void tmprof_budget_charge(struct tmprof_budget *budget, __u64 cost_ns)

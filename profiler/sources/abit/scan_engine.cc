@@ -881,9 +881,9 @@ bool ScanEngine::MayClearWhole(const ScanTarget& target, MonotonicTime now) cons
 
 // Of a target that sleeps, or may not be looked at, the first visit does not go on.
 FirstVisits ScanEngine::UnderWay(MonotonicTime now) const {
-  const bool any = !pressure_.standing() && std::ranges::any_of(targets_, [now](const auto& entry) {
+  const bool any = !pressure_.standing() && std::ranges::any_of(targets_, [this, now](const auto& entry) {
     const ScanTarget& target = *entry.second;
-    return target.watched() && now >= target.refused_until && !target.visit.over &&
+    return target.watched() && now >= target.refused_until && loan_.Lends(target.visit) &&
            !target.remaining.empty() && now - target.ran_at < kRunsStill;
   });
   return any ? FirstVisits::kUnderWay : FirstVisits::kNone;
@@ -1811,8 +1811,10 @@ void ScanEngine::Charge(ScanTarget& target, Block& block, std::uint64_t sets, st
   ChargeTarget(target, cost, sets);
 }
 
+// What was reserved and is not spent pays back the loan first.
 void ScanEngine::Release(ScanTarget& target, Block& block) {
   tmprof_budget_reserve(&target.budget, -block.reserved_ns);
+  target.budget.balance_ns -= loan_.TakeBack(target.visit, block.reserved_ns);
   block.reserved_ns = 0;
 }
 

@@ -477,16 +477,18 @@ struct budget_case {
   __u64 share_ppm;
   __u64 earned_ns; /* target CPU time, in `times` equal parts */
   __u32 times;
+  __s64 reserved_ns;
   __u64 charged_ns;
   __s64 balance_ns;
 };
 
 static const struct budget_case budget_cases[] = {
-    {"a share of what is earned", 10000, 1000000, 1, 0, 10000},
-    {"small steps lose nothing", 6000, 101, 1000, 0, 606}, /* 101 000 ns x 0.6 % */
-    {"no more than a burst is saved up", 1000000, 1000000000, 1, 0, 500000},
-    {"what is charged is owed", 10000, 1000000, 1, 30000, -20000},
-    {"and no more than the floor", 10000, 1000000, 1, ~0ULL, -1000000000},
+    {"a share of what is earned", 10000, 1000000, 1, 0, 0, 10000},
+    {"small steps lose nothing", 6000, 101, 1000, 0, 0, 606}, /* 101 000 ns x 0.6 % */
+    {"no more than a burst is saved up", 1000000, 1000000000, 1, 0, 0, 500000},
+    {"nor beside what is reserved", 1000000, 1000000000, 1, 200000, 0, 700000},
+    {"what is charged is owed", 10000, 1000000, 1, 0, 30000, -20000},
+    {"and no more than the floor", 10000, 1000000, 1, 0, ~0ULL, -1000000000},
 };
 
 static inline bool budget_case_holds(const struct budget_case* tried) {
@@ -496,6 +498,7 @@ static inline bool budget_case_holds(const struct budget_case* tried) {
   budget.share_ppm = tried->share_ppm;
   budget.limit_ns = 500000;
   budget.floor_ns = -1000000000;
+  budget.reserved_ns = tried->reserved_ns;
   for (i = 0; i < tried->times; i++) tmprof_budget_earn(&budget, tried->earned_ns);
   tmprof_budget_charge(&budget, tried->charged_ns);
   return budget.balance_ns == tried->balance_ns;

@@ -64,13 +64,24 @@ TEST(FirstVisitLoanTest, IsPaidBackWithHalfOfWhatIsEarnedUntilNothingIsOwed) {
   EXPECT_EQ(loan.PayBack(visit, seconds(1)), 0);
 }
 
-TEST(FirstVisitLoanTest, IsOverForWhoeverHasBorrowedAllOfIt) {
+TEST(FirstVisitLoanTest, LendsNoMoreToWhoeverHasBorrowedAllOfIt) {
   FirstVisitLoan loan(0.01, milliseconds(900));
   FirstVisit visit;
   Borrow(loan, visit);
-  EXPECT_TRUE(visit.over);
+  EXPECT_FALSE(loan.Lends(visit));
   EXPECT_EQ(loan.PayBack(visit, seconds(1)), 5 * kMs);
   EXPECT_EQ(loan.Lend(visit, milliseconds(100), kMs), 0) << "though there is some again";
+}
+
+TEST(FirstVisitLoanTest, TakesBackWhatWasNotUsedAndLendsItAgain) {
+  FirstVisitLoan loan(0.01, milliseconds(900));
+  FirstVisit visit;
+  Borrow(loan, visit);
+  EXPECT_EQ(loan.TakeBack(visit, -kMs), 0) << "all is needed";
+  EXPECT_EQ(loan.TakeBack(visit, 2 * kMs), 2 * kMs);
+  EXPECT_EQ(loan.owed_ns(), 7 * kMs);
+  EXPECT_EQ(loan.Lend(visit, milliseconds(100), 9 * kMs), 2 * kMs);
+  EXPECT_EQ(loan.TakeBack(visit, 20 * kMs), 9 * kMs) << "and no more than was lent";
 }
 
 TEST(FirstVisitLoanTest, IsOneForAll) {
