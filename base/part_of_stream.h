@@ -15,8 +15,8 @@
 namespace tmprof {
 
 // Hands on the records that have a page within one of some ranges of addresses, of every target. A
-// huge page or region at the edge of a range is handed on whole. How much memory targets hold there
-// is unknown.
+// huge page or region at the edge of a range is handed on whole. What is mapped within the ranges
+// is taken to be resident, as far as the target has so much.
 class PartOfStream final : public EpochStream {
  public:
   PartOfStream(std::unique_ptr<EpochStream> whole, std::vector<VpnRange> ranges)
@@ -40,13 +40,28 @@ class PartOfStream final : public EpochStream {
       if (std::ranges::any_of(ranges_, overlaps)) Append(part, RecordAt(epoch.pages, i));
     }
     epoch.pages = std::move(part);
-    for (Target& target : epoch.targets) target.resident_pages = std::nullopt;
+    for (Target& target : epoch.targets) {
+      if (!target.resident_pages) continue;
+      target.resident_pages = std::min(*target.resident_pages, MappedWithin(target));
+    }
     return true;
   }
 
   StreamEnd End() const override { return whole_->End(); }
 
  private:
+  PageCount MappedWithin(const Target& target) const {
+    PageCount pages;
+    for (const Mapping& mapping : target.mappings) {
+      for (const VpnRange& range : ranges_) {
+        const Vpn start = std::max(mapping.range.start, range.start);
+        const Vpn end = std::min(mapping.range.end, range.end);
+        if (start < end) pages += end - start;
+      }
+    }
+    return pages;
+  }
+
   std::unique_ptr<EpochStream> whole_;
   std::vector<VpnRange> ranges_;
 };

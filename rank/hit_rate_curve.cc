@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
+#include <numeric>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -25,6 +27,7 @@ class Curve {
       : capacities_(capacities), kinds_(rated.kinds), fit_(FitRates(rated.kinds)) {
     full_prior_ = fit_.mixture.prior();
     SortIntoClasses(rated);
+    AddUnknown(rated);
   }
 
   // The oracle's hit rate at each capacity, then the attainable one at each.
@@ -46,6 +49,7 @@ class Curve {
     const std::size_t points = grid.size();
     std::vector<Heat> best;
     std::vector<Heat> ranked;
+    std::vector<Heat> seen;  // the pages that were looked at
     std::vector<double> posterior(points);
     for (const Target& target : targets_) {
       std::vector<std::vector<double>> pages_at(rates.size(), std::vector<double>(points));
@@ -82,12 +86,24 @@ class Curve {
         looked_at += is_looked_at ? each.pages : 0;
       }
       if (looked_at <= 0) pages_at.front() = fit_.mixture.prior();
-      const double scale = looked_at > 0 ? all / looked_at : all;
+      const double each = looked_at > 0 ? 1 / looked_at : 1;
       for (std::size_t column = 0; column < pages_at.size(); ++column) {
         for (std::size_t j = 0; j < points; ++j) {
           const double accesses = target.cpu_seconds * rates.column(column)[j];
-          best.push_back({accesses, accesses, scale * pages_at[column][j]});
+          const double part = each * pages_at[column][j];
+          best.push_back({accesses, accesses, (all + target.unknown_pages) * part});
+          ranked.push_back({0, accesses, target.unknown_pages * part});
+          seen.push_back({0, accesses, looked_at * part});
         }
+      }
+    }
+    if (unknown_as_all_ > 0) {
+      double pages = 0;
+      for (const Heat& each : seen) pages += each.pages;
+      for (Heat& each : seen) {
+        each.pages *= unknown_as_all_ / pages;
+        ranked.push_back(each);
+        best.push_back({each.accesses, each.accesses, each.pages});
       }
     }
     std::vector<double> result = SharesOfTheBest(std::move(best), capacities_);
@@ -108,9 +124,81 @@ class Curve {
     return rates;
   }
 
+  // The standard deviation of the accesses to unknown pages, as a part of all accesses: blocks
+  // differ among themselves, and the unknown ones are others than those that were looked at.
+  // Precondition: all groups weigh the same in the last estimate.
+  double DeviationOfUnknown(const PageGroups& groups) const {
+    const std::vector<double>& rates = fit_.mixture.rates();
+    const std::vector<double>& prior = fit_.mixture.prior();
+    const double of_prior = std::inner_product(prior.begin(), prior.end(), rates.begin(), 0.0);
+    const std::vector<double> mean_of_class = MeansOfClasses();
+    double accesses = 0;
+    double variance = 0;
+    LookedAt all;
+    std::size_t row = 0;
+    for (const Target& target : targets_) {
+      LookedAt own;
+      double sampled = 0;
+      for (; row < rows_.size() && rows_[row].of_class < target.end_class; ++row) {
+        const Class& each = classes_[rows_[row].of_class];
+        if (!kinds_[each.kind].looked_at()) {
+          sampled += rows_[row].pages;
+          continue;
+        }
+        const double count = rows_[row].pages;
+        const Pages pages{count, count * target.cpu_seconds * mean_of_class[rows_[row].of_class]};
+        own.Add(groups.of_row()[row], pages);
+        all.Add(groups.of_row()[row], pages);
+      }
+      const double mean = own.sum.pages > 0 ? own.mean() : target.cpu_seconds * of_prior;
+      accesses += own.sum.accesses + (sampled + target.unknown_pages) * mean;
+      variance += own.VarianceOf(target.unknown_pages, mean);
+    }
+    accesses += unknown_as_all_ * all.mean();
+    variance += all.VarianceOf(unknown_as_all_, all.mean());
+    return accesses > 0 ? std::sqrt(variance) / accesses : 0;
+  }
+
   const RateFit& fit() const { return fit_; }
 
  private:
+  struct Pages {
+    double pages = 0;
+    double accesses = 0;
+
+    void operator+=(const Pages& more) {
+      pages += more.pages;
+      accesses += more.accesses;
+    }
+  };
+  struct LookedAt {
+    std::map<std::uint32_t, Pages> by_group;
+    Pages sum;
+
+    void Add(std::uint32_t group, const Pages& pages) {
+      by_group[group] += pages;
+      sum += pages;
+    }
+    // The accesses of a page.
+    double mean() const { return sum.pages > 0 ? sum.accesses / sum.pages : 0; }
+    // Of the accesses to so many other pages, which are taken to have this mean each.
+    double VarianceOf(double pages, double mean_of_page) const {
+      const auto count = static_cast<double>(by_group.size());
+      if (count < 2) return pages * mean_of_page * pages * mean_of_page;
+      double squares = 0;
+      double largest = 0;
+      for (const auto& [group, seen] : by_group) {
+        const double off = seen.accesses - seen.pages * mean_of_page;
+        squares += off * off;
+        largest = std::max(largest, off * off);
+      }
+      // Few blocks may be far hotter than all others, and most samples of blocks miss them.
+      squares += largest;
+      // Of so many blocks as there are, and of the mean that they are taken to have.
+      const double part = pages / sum.pages;
+      return part * (1 + part) * squares * count / (count - 1);
+    }
+  };
   // Rows that are alike.
   struct Class {
     std::uint32_t kind;
@@ -125,6 +213,7 @@ class Curve {
     double score_seconds;  // the CPU time that its scores are in proportion to
     std::size_t first_class;
     std::size_t end_class;
+    double unknown_pages = 0;  // like its own
   };
 
   void SortIntoClasses(const RatedRows& rated) {
@@ -158,6 +247,32 @@ class Curve {
     }
   }
 
+  void AddUnknown(const RatedRows& rated) {
+    std::map<TargetId, UnknownPages> unknown;
+    for (const UnknownPages& each : rated.unknown) {
+      if (each.are_as_all) {
+        unknown_as_all_ += each.pages;
+      } else {
+        unknown[each.target] = each;
+      }
+    }
+    auto target = targets_.begin();
+    for (std::size_t i = 0; i < rated.rows.size(); ++i) {
+      if (i > 0 && rated.rows[i].key.target == rated.rows[i - 1].key.target) continue;
+      if (const auto found = unknown.extract(rated.rows[i].key.target))
+        target->unknown_pages = found.mapped().pages;
+      ++target;
+    }
+    // No page of these is known.
+    for (const auto& [target_id, each] : unknown) {
+      targets_.push_back({.cpu_seconds = each.remembered_cpu_seconds,
+                          .score_seconds = each.remembered_cpu_seconds,
+                          .first_class = classes_.size(),
+                          .end_class = classes_.size(),
+                          .unknown_pages = each.pages});
+    }
+  }
+
   void Weigh(const std::vector<std::uint32_t>& group_of_row, std::span<const double> times) {
     for (Class& each : classes_) each.rows = each.pages = 0;
     for (std::size_t row = 0; row < rows_.size(); ++row) {
@@ -171,6 +286,17 @@ class Curve {
       kinds_[each.kind].pieces += each.rows * (1 - each.chance);
       if (each.chance > 0) kinds_[each.kind_since].pieces += each.rows * each.chance;
     }
+  }
+
+  std::vector<double> MeansOfClasses() const {
+    std::vector<double> means;
+    for (const Class& each : classes_) {
+      double mean = (1 - each.chance) * fit_.mixture.Mean(each.kind, fit_.mixture.rates());
+      if (each.chance > 0)
+        mean += each.chance * fit_.mixture.Mean(each.kind_since, fit_.mixture.rates());
+      means.push_back(mean);
+    }
+    return means;
   }
 
   double MeanRate(std::uint32_t kind, const std::vector<double>& prior) const {
@@ -203,7 +329,15 @@ class Curve {
   std::vector<Class> classes_;
   std::vector<Target> targets_;
   std::vector<Row> rows_;
+  double unknown_as_all_ = 0;  // pages, like those of all targets
 };
+
+// All accesses are more or fewer by this part, for a reason that is in no interval yet.
+void WidenApart(double part, HitRate& rate) {
+  const double off = part * rate.value;
+  rate.low = std::max(0.0, rate.value - std::hypot(rate.value - rate.low, off));
+  rate.high = std::min(1.0, rate.value + std::hypot(rate.high - rate.value, off));
+}
 
 }  // namespace
 
@@ -212,8 +346,9 @@ std::vector<HitRates> HitRatesOf(const RatedRows& rated, std::span<const PageCou
   const PageCount pages = rated.pages();
   std::vector<PageKey> keys;
   for (const RatedRow& row : rated.rows) keys.push_back(row.key);
+  const PageCount unknown(static_cast<std::uint64_t>(std::llround(rated.unknown_pages())));
   for (std::size_t i = 0; i < capacities.size(); ++i) {
-    result[i] = {.capacity = capacities[i], .pages = pages};
+    result[i] = {.capacity = capacities[i], .pages = pages + unknown, .unknown = unknown};
   }
   if (rated.rows.empty()) return result;
   // No access is known of programs that did not run.
@@ -229,6 +364,8 @@ std::vector<HitRates> HitRatesOf(const RatedRows& rated, std::span<const PageCou
       [&](std::span<const double> times) { return curve.Estimate(groups.of_row(), times); },
       groups.size());
   curve.Estimate(groups.of_row(), std::vector<double>(groups.size(), 1.0));
+  const double off = kDeviationsOf90 * curve.DeviationOfUnknown(groups);
+  for (std::size_t i = capacities.size(); i < rates.size(); ++i) WidenApart(off, rates[i]);
   WidenByUntoldRates(
       curve.fit(), [&](const RateColumns& columns) { return curve.Read(columns); }, rates);
   WidenBy(curve.ReadTowardsTheFastest(), rates);

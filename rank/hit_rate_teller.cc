@@ -23,9 +23,10 @@ std::vector<PageCount> Ascending(std::span<const PageCount> capacities) {
 }  // namespace
 
 HitRateTeller::HitRateTeller(const Ranker::Options& options, RankSource source,
-                             std::span<const PageCount> capacities)
+                             std::span<const PageCount> capacities, PagesOfRates of)
     : source_(source),
       capacities_(capacities.begin(), capacities.end()),
+      of_(of),
       ranker_(options),
       chosen_{.capacities = Ascending(capacities), .key = {}, .span_pages = {}, .first_choice = {}},
       by_bits_(chosen_.capacities.size()),
@@ -77,10 +78,10 @@ void HitRateTeller::Choose() {
 }
 
 std::vector<HitRates> HitRateTeller::Tell() const {
-  std::vector<HitRates> told = ranker_.HitRatesAt(source_, capacities_);
+  std::vector<HitRates> told = ranker_.HitRatesAt(source_, capacities_, of_);
   const bool of_memory = source_ == RankSource::kMemory;
   const std::vector<std::optional<HitRate>> history =
-      of_memory ? by_samples_.Estimate() : by_bits_.Estimate();
+      of_memory ? by_samples_.Estimate() : by_bits_.Estimate(ranker_.PagesUnknown(source_, of_));
   for (HitRates& each : told) {
     const auto at = std::ranges::lower_bound(chosen_.capacities, each.capacity);
     each.history = history[static_cast<std::size_t>(at - chosen_.capacities.begin())];

@@ -22,7 +22,7 @@ class HitRateTeller {
   // The hit rates are of accesses to memory if the source is kMemory, else of all accesses.
   // Preconditions: the rate model; a source with accessed bits; fewer than 255 capacities.
   HitRateTeller(const Ranker::Options& options, RankSource source,
-                std::span<const PageCount> capacities);
+                std::span<const PageCount> capacities, PagesOfRates of = PagesOfRates::kKnown);
 
   // Oldest first.
   void Absorb(const EpochProfile& profile);
@@ -38,6 +38,7 @@ class HitRateTeller {
 
   RankSource source_;
   std::vector<PageCount> capacities_;  // as given
+  PagesOfRates of_;
   Ranker ranker_;
   ChosenSpans chosen_;        // by what the last epoch that ranked something knew
   JudgedHistory by_bits_;     // unless the source is kMemory

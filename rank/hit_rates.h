@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "base/units.h"
@@ -24,12 +25,19 @@ struct HitRate {
   bool is_told() const { return high - low <= kWidestTold; }
 };
 
-// Shares of all accesses, or of all accesses to memory, to the pages that were looked at or
-// sampled. Rates of pages that were not looked at are taken to be distributed as those of pages
-// that were.
+// The pages that all accesses are to.
+enum class PagesOfRates : std::uint8_t {
+  kKnown,     // those that were looked at or sampled
+  kResident,  // all that programs have, as far as a trace tells
+};
+
+// Shares of all accesses, or of all accesses to memory, to some pages. Rates of pages that were not
+// looked at are taken to be distributed as those of their program's pages that were. Pages of
+// which nothing is known are ranked last, and never chosen.
 struct HitRates {
   PageCount capacity;
-  PageCount pages;  // that these hit rates speak for
+  PageCount pages;    // that these hit rates speak for, ...
+  PageCount unknown;  // ... and those of them of which nothing is known
   // The best placement's hit rate, read off the fitted distribution of rates: no page needs to be
   // known. nullopt: no accessed bit was read, no program used CPU time, or, of accesses to memory,
   // too few were sampled.

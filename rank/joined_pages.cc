@@ -279,6 +279,23 @@ PageKey JoinedPages::EndOfPiece(std::uint32_t piece) const {
   return {of.name.target, of.name.vpn + PageCount(of.pages)};
 }
 
+double JoinedPages::KnownTo(TargetId target) const {
+  double known = 0;
+  for (const SharedPages::Part& part : shared_.PartsOf(target)) {
+    const PageKey end{part.name.target, part.name.vpn + part.range.size()};
+    auto row = static_cast<std::size_t>(std::ranges::lower_bound(pages_.key, part.name) -
+                                        pages_.key.begin());
+    // A span may begin before the part.
+    if (row > 0 && EndOf(pages_, row - 1) > part.name) --row;
+    for (; row < pages_.size() && pages_.key[row] < end; ++row) {
+      const PageKey from = std::max(pages_.key[row], part.name);
+      const PageKey to = std::min(EndOf(pages_, row), end);
+      known += static_cast<double>((to.vpn - from.vpn).value());
+    }
+  }
+  return known;
+}
+
 VpnRange JoinedPages::PagesAt(Place place) const {
   return {std::max(mappers_.pieces()[place.piece].name.vpn, pages_.key[place.page].vpn),
           std::min(EndOfPiece(place.piece).vpn, EndOf(pages_, place.page).vpn)};

@@ -216,7 +216,8 @@ JudgedHistory::TargetPages& JudgedHistory::At(TargetId target) {
   return *at;
 }
 
-std::vector<std::optional<HitRate>> JudgedHistory::Estimate() const {
+std::vector<std::optional<HitRate>> JudgedHistory::Estimate(
+    std::span<const UnknownPages> unknown) const {
   std::vector<std::optional<HitRate>> result(choices_);
   if (entries_.empty()) return result;
   std::vector<Entry> entries = entries_;
@@ -232,6 +233,10 @@ std::vector<std::optional<HitRate>> JudgedHistory::Estimate() const {
       chosen = each.cpu_seconds > 0 ? chosen / each.cpu_seconds : 0;
     }
     cpu_seconds += each.cpu_seconds;
+  }
+  for (const UnknownPages& each : unknown) {
+    if (const auto known = number_of.find(each.target); known != number_of.end())
+      targets[known->second].pages += each.pages;
   }
   if (cpu_seconds <= 0) return result;
 

@@ -15,6 +15,7 @@
 #include "rank/evidence.h"
 #include "rank/hit_rates.h"
 #include "rank/rate_fit.h"
+#include "rank/rated_rows.h"
 #include "rank/target_times.h"
 
 namespace tmprof {
@@ -27,8 +28,9 @@ class JudgedHistory {
   void Add(const EvidenceTable& epoch, const TargetTimes& times, const ChosenSpans& chosen);
 
   // One for each choice; nullopt: no accessed bit was read after a choice. Pages that were not
-  // chosen are taken to be as hot as those of them that were looked at.
-  std::vector<std::optional<HitRate>> Estimate() const;
+  // chosen, those of `unknown` among them, are taken to be as hot as those of them that were looked
+  // at.
+  std::vector<std::optional<HitRate>> Estimate(std::span<const UnknownPages> unknown = {}) const;
 
  private:
   // Looks at pages of one group that are alike.

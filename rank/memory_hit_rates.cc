@@ -106,9 +106,10 @@ std::vector<MemoryKind> MemoryKindsOf(const RatedRows& rated, std::span<const Me
 
 class MemoryCurve {
  public:
-  MemoryCurve(std::vector<MemoryKind> kinds, const MemoryScale& scale,
-              std::span<const PageCount> capacities)
+  MemoryCurve(std::vector<MemoryKind> kinds, const std::vector<UnknownPages>& unknown,
+              const MemoryScale& scale, std::span<const PageCount> capacities)
       : capacities_(capacities), kinds_(std::move(kinds)), weights_(RowsOf(kinds_), scale) {
+    FindUnknownParts(unknown);
     for (MemoryKind& kind : kinds_) kind.score = kind.score_seconds * weights_.Of(kind.row).mean;
     std::ranges::stable_sort(kinds_, std::greater(), &MemoryKind::score);
   }
@@ -154,6 +155,23 @@ class MemoryCurve {
     return rows;
   }
 
+  // Samples tell of pages of which nothing else is known. A model of the cache does not.
+  void FindUnknownParts(const std::vector<UnknownPages>& unknown) {
+    if (weights_.basis() != MemoryBasis::kCacheModel) return;
+    std::map<TargetId, double> looked_at;
+    for (const MemoryKind& kind : kinds_)
+      if (kind.row.looked_at)
+        looked_at[kind.row.target] += kind.row.seen.times * kind.row.seen.pages;
+    for (const UnknownPages& each : unknown)
+      if (const double pages = looked_at[each.target]; pages > 0)
+        unknown_parts_[each.target] = each.pages / pages;
+  }
+
+  double UnknownBeside(const MemoryKind& kind) const {
+    const auto found = unknown_parts_.find(kind.row.target);
+    return kind.row.looked_at && found != unknown_parts_.end() ? found->second : 0;
+  }
+
   const Spread& SpreadWith(double shape) {
     const auto found = spreads_.find(shape);
     return found != spreads_.end() ? found->second
@@ -172,16 +190,19 @@ class MemoryCurve {
       const MemoryWorth::Moments moments = worth.OfPages(seen);
       const double shape = worth.ShapeOf(seen);
       const double pages = seen.times * seen.pages;
+      const double unknown = UnknownBeside(kind);
       const Spread& spread = SpreadWith(shape);
       for (std::size_t i = 0; i < Spread::kPoints; ++i) {
         const double accesses = kind.cpu_seconds * moments.mean / shape * spread.value[i];
-        parts.push_back({.score = accesses, .accesses = accesses, .pages = pages * spread.part[i]});
+        parts.push_back({.score = accesses,
+                         .accesses = accesses,
+                         .pages = (1 + unknown) * pages * spread.part[i]});
       }
       const double mean = kind.cpu_seconds * pages * moments.mean;
       const double sd_of_row = kind.cpu_seconds * seen.pages * std::sqrt(moments.variance);
       const double variance = seen.times * sd_of_row * sd_of_row;
-      all.mean += mean;
-      all.variance += variance;
+      all.mean += (1 + unknown) * mean;
+      all.variance += (1 + unknown) * variance;
       if (kind.score <= 0) continue;
       for (std::size_t c = 0; c < capacities_.size(); ++c) {
         const auto capacity = static_cast<double>(capacities_[c].value());
@@ -210,6 +231,8 @@ class MemoryCurve {
   std::vector<MemoryKind> kinds_;  // those of the highest score first
   MemoryWeights weights_;
   std::map<double, Spread> spreads_;  // by shape
+  // By target: unknown pages for each that was looked at.
+  std::map<TargetId, double> unknown_parts_;
 };
 
 }  // namespace
@@ -217,11 +240,12 @@ class MemoryCurve {
 std::vector<HitRates> MemoryHitRatesOf(const RatedRows& rated, std::span<const MemoryRow> rows,
                                        const MemoryScale& scale,
                                        std::span<const PageCount> capacities) {
-  const PageCount pages = rated.pages();
+  const PageCount unknown(static_cast<std::uint64_t>(std::llround(rated.unknown_pages())));
+  const PageCount pages = rated.pages() + unknown;
   std::vector<HitRates> result;
   for (const PageCount capacity : capacities)
-    result.push_back({.capacity = capacity, .pages = pages});
-  MemoryCurve curve(MemoryKindsOf(rated, rows), scale, capacities);
+    result.push_back({.capacity = capacity, .pages = pages, .unknown = unknown});
+  MemoryCurve curve(MemoryKindsOf(rated, rows), rated.unknown, scale, capacities);
   if (!curve.is_told()) return result;
   const std::vector<HitRate> rates = curve.Estimate();
   for (std::size_t i = 0; i < capacities.size(); ++i) {

@@ -232,6 +232,7 @@ void Ranker::Absorb(const EpochProfile& profile) {
   if (const auto resident = ResidentPages(profile)) resident_ = resident;
   live_.clear();
   for (const Target& target : profile.targets) {
+    if (target.resident_pages) resident_of_[target.id] = *target.resident_pages;
     if (!target.exited) live_.push_back(target.id);
   }
   times_.Fade(keeps);
@@ -397,6 +398,47 @@ RatedRows Ranker::Rate(const EvidenceTable& table, RankSource source) const {
   return rated;
 }
 
+// Pages that several processes map count for each of them as resident. Those of which nothing is
+// known are taken to be mapped as often as the others.
+std::vector<UnknownPages> Ranker::UnknownBeside(const RatedRows& rated, const EvidenceTable& table,
+                                                RankSource source) const {
+  const RateView view(table, source);
+  const bool joins = JoinsRowsOf(table);
+  std::size_t next_shared = 0;
+  std::map<TargetId, double> known_of;
+  std::map<TargetId, bool> shares;
+  for (std::size_t row = 0; row < table.size(); ++row) {
+    if (!view.Sees(table.evidence[row])) continue;
+    if (joins && pages_.mappers().IsShared(row, next_shared)) continue;
+    known_of[table.key[row].target] += table.span_pages[row];
+  }
+  double mapped = 0;
+  for (const auto& [target, resident] : resident_of_) {
+    const double joined = joins ? pages_.KnownTo(target) : 0;
+    shares[target] = joined > 0;
+    known_of[target] += joined;
+    mapped += known_of[target];
+  }
+  const auto known = static_cast<double>(rated.pages().value());
+  const double mappers = known > 0 ? std::max(mapped / known, 1.0) : 1;
+  std::vector<UnknownPages> unknown;
+  for (const auto& [target, resident] : resident_of_) {
+    const double pages = static_cast<double>(resident.value()) - known_of[target];
+    const double seconds = times_.Of(target).remembered_cpu_seconds;
+    if (pages <= 0 || seconds <= 0 || !IsLive(target)) continue;
+    unknown.push_back({.target = target,
+                       .pages = pages / mappers,
+                       .remembered_cpu_seconds = seconds,
+                       .are_as_all = shares[target]});
+  }
+  return unknown;
+}
+
+std::vector<UnknownPages> Ranker::PagesUnknown(RankSource source, PagesOfRates of) const {
+  if (of == PagesOfRates::kKnown || !IsEstimated(options_.model, source)) return {};
+  return UnknownBeside(Rate(evidence_.WholeSpans(), source), evidence_.WholeSpans(), source);
+}
+
 void Ranker::EstimateByRate(const EvidenceTable& table, RankSource source, Asked asked) const {
   Scores& scores = asked.scores;
   std::vector<double>* const relative_sd = asked.relative_sd;
@@ -557,10 +599,12 @@ PageCount Ranker::PagesOfHitRates(RankSource source) const {
   return Rate(evidence_.WholeSpans(), source).pages();
 }
 
-std::vector<HitRates> Ranker::HitRatesAt(RankSource source,
-                                         std::span<const PageCount> capacities) const {
+std::vector<HitRates> Ranker::HitRatesAt(RankSource source, std::span<const PageCount> capacities,
+                                         PagesOfRates of) const {
   if (!IsEstimated(options_.model, source)) return {};
-  const RatedRows rated = Rate(evidence_.WholeSpans(), source);
+  RatedRows rated = Rate(evidence_.WholeSpans(), source);
+  if (of == PagesOfRates::kResident)
+    rated.unknown = UnknownBeside(rated, evidence_.WholeSpans(), source);
   if (source != RankSource::kMemory) return HitRatesOf(rated, capacities);
   return MemoryHitRatesOf(rated, MemoryRowsOf(rated, RatesOf(rated), SamplesAreOfMemory()),
                           ScaleOfMemory(), capacities);

@@ -27,6 +27,7 @@ class RateKinds;
 class RateView;
 struct MemoryScale;
 struct RatedRows;
+struct UnknownPages;
 
 enum class RankModel : std::uint8_t {
   kSum,   // references + samples, the paper's plain sum (TMP, IPDPS 2021)
@@ -158,11 +159,14 @@ class Ranker {
   };
   PageScores ScoreByPage(RankSource source) const;
 
-  // The pages that HitRatesAt() speaks for.
+  // The known pages that HitRatesAt() speaks for.
   PageCount PagesOfHitRates(RankSource source) const;
   // The hit rates that the evidence so far tells, one for each capacity, without history
   // (judged_history.h). Empty where there is no rate model: kSum, and exact sources.
-  std::vector<HitRates> HitRatesAt(RankSource source, std::span<const PageCount> capacities) const;
+  std::vector<HitRates> HitRatesAt(RankSource source, std::span<const PageCount> capacities,
+                                   PagesOfRates of = PagesOfRates::kKnown) const;
+  // The pages among those of which nothing is known.
+  std::vector<UnknownPages> PagesUnknown(RankSource source, PagesOfRates of) const;
 
  private:
   struct PageEstimate {
@@ -176,6 +180,8 @@ class Ranker {
   MemoryScale ScaleOfMemory() const;
   Keeps KeepsAfter(const Ages& ages, bool lists_targets) const;
   RatedRows Rate(const EvidenceTable& table, RankSource source) const;
+  std::vector<UnknownPages> UnknownBeside(const RatedRows& rated, const EvidenceTable& table,
+                                          RankSource source) const;
   void RateShared(const RateView& view, RateKinds& sorter, RatedRows& rated) const;
   bool JoinsRowsOf(const EvidenceTable& table) const;
   // Scores and, unless they are null, what else is asked for.
@@ -204,7 +210,8 @@ class Ranker {
   std::vector<TargetId> live_;  // ascending: those that the last profile lists as not exited
   std::optional<MonotonicTime> last_end_;
   SampleScale scale_;
-  std::optional<PageCount> resident_;  // of live targets, as last told
+  std::optional<PageCount> resident_;          // of live targets, as last told
+  std::map<TargetId, PageCount> resident_of_;  // of each target, as last told
 };
 
 }  // namespace tmprof

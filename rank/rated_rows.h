@@ -41,9 +41,25 @@ struct RatedRow {
   double watched_seconds = 0;
 };
 
+// Pages of a target of which nothing is known.
+struct UnknownPages {
+  TargetId target;
+  double pages = 0;                   // those that it maps together with others count in part
+  double remembered_cpu_seconds = 0;  // the target's
+  // It shares memory, so that these are like pages of any target.
+  bool are_as_all = false;
+};
+
 struct RatedRows {
   std::vector<RatedRow> rows;  // ascending by key
   std::vector<RateKind> kinds;
+  std::vector<UnknownPages> unknown;  // ascending by target
+
+  double unknown_pages() const {
+    double sum = 0;
+    for (const UnknownPages& each : unknown) sum += each.pages;
+    return sum;
+  }
 
   // False: all targets have exited; what they left is all that there is to tell of.
   bool any_is_there() const { return std::ranges::any_of(rows, &RatedRow::is_there); }

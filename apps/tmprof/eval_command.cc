@@ -248,7 +248,8 @@ Json AsJson(const TraceHitRates& told, const std::vector<Ratio>& ratios) {
                 {"ratio", ratios.empty() ? Json(nullptr) : Json(ToString(ratios[i]))},
                 {"capacity_pages", rates.capacity.value()},
                 {"capacity_bytes", BytesOf(rates.capacity)},
-                {"pages", rates.pages.value()}};
+                {"pages", rates.pages.value()},
+                {"unknown_pages", rates.unknown.value()}};
     for (const NamedHitRate& named : kNamedHitRates)
       row[named.key] = HitRateJson(rates.*named.rate);
     if (!told.truly.empty()) {
@@ -345,6 +346,21 @@ std::string AsCsv(const Evaluation& evaluation, const ReplayOptions& options) {
   return text;
 }
 
+std::string PagesText(const HitRates& rates) {
+  const std::string pages = Grouped(rates.pages.value());
+  return rates.unknown > PageCount(0)
+             ? fmt::format("all {} pages", pages)
+             : fmt::format("the {} pages that were looked at or sampled", pages);
+}
+
+std::string NoteOfUnknown(const HitRates& rates) {
+  if (rates.unknown == PageCount(0)) return "";
+  return fmt::format(
+      "{} of these pages were neither looked at nor sampled: they are taken to be like the others, "
+      "and no ranking chooses them\n",
+      Grouped(rates.unknown.value()));
+}
+
 // A row per kind of hit rate, a column per capacity.
 std::string AsText(const TraceHitRates& told, const ReplayOptions& options) {
   if (told.at_ratio.empty()) return "";
@@ -370,13 +386,14 @@ std::string AsText(const TraceHitRates& told, const ReplayOptions& options) {
       cells.push_back(OrUnknown(named.of(rates), Percent));
     table.AddRow(std::move(cells));
   }
+  const HitRates& first = told.at_ratio.front();
   std::string text = fmt::format(
-      "Hit rates of {} to the {} pages that were looked at or sampled, with 90 % intervals: of the "
-      "best placement, of this ranking, and of this ranking an epoch later\n",
-      AccessesOf(told.judge), Grouped(told.at_ratio.front().pages.value()));
+      "Hit rates of {} to {}, with 90 % intervals: of the best placement, of this ranking, and of "
+      "this ranking an epoch later\n",
+      AccessesOf(told.judge), PagesText(first));
   text += table.Text();
   if (!all_told) text += "?: too little was seen to tell\n";
-  return text;
+  return text + NoteOfUnknown(first);
 }
 
 // The bound of all that placement can gain: first of all, is memory what the program waits for?

@@ -153,8 +153,9 @@ static inline __u64 tmprof_cost_ns(const struct tmprof_cost *cost, __u64 sets, _
 /*
  * A token bucket in target CPU time. It earns a share of the CPU time that the target uses, so an
  * idle target earns nothing, and holds at most `limit_ns` beside what is reserved, so that what was
- * not spent is no licence for a burst, and owes at most -`floor_ns`, so that one mishap does not silence its user for long:
- * what is charged beyond it is forgiven. Costs known only later are reserved first.
+ * not spent is no licence for a burst, and owes at most -`floor_ns`, so that one mishap does not
+ * silence its user for long: what is charged beyond it is forgiven. Costs known only later are
+ * reserved first.
  */
 struct tmprof_budget {
 	__u64 share_ppm;

@@ -14,6 +14,7 @@
 #include <iostream>
 #include <iterator>
 #include <numeric>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -189,6 +190,66 @@ TEST(HitRatesMonteCarlo, AreNearTheTruthOfSharedMemory) {
     }
   }
   EXPECT_GE(held, 0.85 * all) << "of " << all;
+}
+
+// Some blocks are hotter than others: one in six by a factor of e, one in six colder by as much.
+Rates WithHotterBlocks(Rates rates, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<double> heat(0, 1);
+  double factor = 1;
+  for (std::size_t i = 0; i < rates.size(); ++i) {
+    if (i % 512 == 0) factor = std::exp(heat(random));
+    rates[i] *= factor;
+  }
+  return rates;
+}
+
+// Half of the blocks are looked at, and an eighth of all pages is chosen, from these alone. Its
+// share is .4 or .5 as chance has it: the hottest page of zipf alone has a tenth of the accesses.
+TEST(HitRatesMonteCarlo, SpeakForPagesOfWhichNothingIsKnown) {
+  constexpr std::uint32_t kSeeds = 8;
+  int all = 0;
+  int held_oracles = 0;
+  int held_attainable = 0;
+  for (const bool hotter_blocks : {false, true}) {
+    for (const auto& [name, rates] : {std::pair("zipf", simulation::Zipf(kPages, kAccessRate)),
+                                      {"hotset", simulation::Hotset(kPages, kAccessRate)},
+                                      {"half idle", simulation::HalfIdle(kPages, kAccessRate)}}) {
+      double off = 0;
+      double width = 0;
+      for (std::uint32_t seed = 1; seed <= kSeeds; ++seed) {
+        const Rates placed = hotter_blocks ? WithHotterBlocks(rates, 1000 + seed) : rates;
+        EpochProfile epoch =
+            simulation::ToEpoch(simulation::Observe(placed, LadderWithFastTries(0.5), seed), 0);
+        epoch.targets = {{.id = TargetId(0),
+                          .cpu_time = std::chrono::milliseconds(100),
+                          .resident_pages = PageCount(kPages)}};
+        Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+        ranker.Absorb(epoch);
+        const std::vector<PageCount> capacities{PageCount(kPages / 8)};
+        const HitRates hit =
+            ranker.HitRatesAt(RankSource::kReferences, capacities, PagesOfRates::kResident)[0];
+        ASSERT_TRUE(hit.oracle && hit.attainable);
+        EXPECT_EQ(hit.pages, PageCount(kPages));
+        EXPECT_EQ(hit.unknown, PageCount(kPages / 2));
+        const double whole = std::accumulate(placed.begin(), placed.end(), 0.0);
+        const std::vector<double> ranked = RatesByRank(ranker, placed);
+        const double attained =
+            std::accumulate(ranked.begin(), ranked.begin() + kPages / 8, 0.0) / whole;
+        const double best = ShareOfTheBest(placed, kPages / 8);
+        ++all;
+        held_oracles += hit.oracle->low <= best && best <= hit.oracle->high;
+        held_attainable += hit.attainable->low <= attained && attained <= hit.attainable->high;
+        off += (hit.attainable->value - attained) / kSeeds;
+        width += (hit.attainable->high - hit.attainable->low) / kSeeds;
+      }
+      std::cout << fmt::format("{}{}: {:+.3f} off, {:.3f} wide\n", name,
+                               hotter_blocks ? ", some blocks hotter" : "", off, width);
+      EXPECT_NEAR(off, 0, 0.05) << name;
+    }
+  }
+  EXPECT_GE(held_oracles, 0.85 * all) << "of " << all;
+  EXPECT_GE(held_attainable, 0.85 * all) << "of " << all;
 }
 
 TEST(HitRatesMonteCarlo, HoldTheTruthIfFewOfThePagesAreTried) {
@@ -390,6 +451,58 @@ TEST(HitRates, AttainableAreOfThePagesThatTheRankingChooses) {
   EXPECT_NEAR(hit[0].oracle->value, 0.82, 0.03);
   EXPECT_NEAR(hit[0].attainable->value, 0.18, 0.03);
   EXPECT_NEAR(hit[1].attainable->value, 1, 1e-9);
+}
+
+// Three processes map the same 4096 pages. Half of these were looked at in two of them.
+TEST(HitRates, CountUnknownPagesOnceThatSeveralProcessesMap) {
+  EpochProfile epoch = Epoch(0, {});
+  for (const std::uint32_t id : {0u, 1u, 2u}) {
+    const std::uint64_t address = (id + 1) * 8192;
+    Target target = Maps(id, {Shared(address, 4096)});
+    target.cpu_time = std::chrono::seconds(1);
+    target.resident_pages = PageCount(4096);
+    epoch.targets.push_back(target);
+    for (std::uint64_t page = 0; id < 2 && page < 2048; ++page) {
+      PageRecord record = Visited(address + page, 1, std::chrono::milliseconds(4));
+      record.key = Key(id, address + page);
+      Append(epoch.pages, record);
+    }
+  }
+  Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+  ranker.Absorb(epoch);
+  const std::vector<PageCount> capacities{PageCount(1024), PageCount(4096)};
+  const std::vector<HitRates> hit =
+      ranker.HitRatesAt(RankSource::kReferences, capacities, PagesOfRates::kResident);
+  EXPECT_EQ(hit[0].pages, PageCount(4096));
+  EXPECT_EQ(hit[0].unknown, PageCount(2048));
+  EXPECT_NEAR(hit[0].attainable->value, 0.25, 0.01);
+  EXPECT_NEAR(hit[1].attainable->value, 0.5, 0.01) << "there is room for all, but who are they?";
+  EXPECT_NEAR(hit[1].oracle->value, 1, 0.01);
+  const HitRates known = ranker.HitRatesAt(RankSource::kReferences, capacities)[1];
+  EXPECT_EQ(known.pages, PageCount(2048));
+  EXPECT_NEAR(known.attainable->value, 1, 0.01);
+}
+
+// Nothing is known of a second process, which has as much memory and runs as long.
+TEST(HitRates, SpeakForProcessesOfWhichNoPageIsKnown) {
+  std::vector<PageRecord> records;
+  for (std::uint64_t vpn = 0; vpn < 4096; ++vpn)
+    records.push_back(Visited(vpn, 1, std::chrono::milliseconds(4)));
+  EpochProfile epoch = Epoch(0, records);
+  for (const std::uint32_t id : {0u, 1u})
+    epoch.targets.push_back({.id = TargetId(id),
+                             .cpu_time = std::chrono::seconds(1),
+                             .resident_pages = PageCount(4096)});
+  HitRateTeller teller(Ranker::DefaultOptions(RankModel::kRate), RankSource::kReferences,
+                       std::vector<PageCount>{PageCount(4096)}, PagesOfRates::kResident);
+  teller.Absorb(epoch);
+  epoch.index = 1;
+  teller.Absorb(epoch);
+  const HitRates hit = teller.Tell()[0];
+  EXPECT_EQ(hit.unknown, PageCount(4096));
+  EXPECT_NEAR(hit.oracle->value, 0.5, 0.03);
+  EXPECT_NEAR(hit.attainable->value, 0.5, 0.03);
+  EXPECT_FALSE(hit.attainable->is_told()) << "the other may be far hotter or colder";
 }
 
 // A page that has changed for sure counts by what was seen since, and its older evidence not at

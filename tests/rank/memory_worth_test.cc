@@ -285,6 +285,25 @@ TEST(RankByMemory, PagesThatWereNotLookedAtUseTheCacheToo) {
   EXPECT_NEAR(part[127], all[127], 1e-6 * all[127]);
 }
 
+TEST(RankByMemory, HitRatesSpeakForPagesOfWhichNothingIsKnown) {
+  const auto rates = [](std::optional<PageCount> resident) {
+    EpochProfile epoch = Sampled(0, FastAndSlow(0, 0, 0));
+    epoch.targets = {{.id = TargetId(0), .resident_pages = resident}};
+    HitRateTeller teller({.model = RankModel::kRate, .llc_bytes = kMiB * 3 / 8},
+                         RankSource::kMemory, std::vector<PageCount>{PageCount(128)},
+                         PagesOfRates::kResident);
+    teller.Absorb(epoch);
+    return teller.Tell()[0];
+  };
+  const HitRates known = rates(PageCount(128));
+  ASSERT_TRUE(known.attainable);
+  EXPECT_NEAR(known.attainable->value, 1, 0.01);
+  const HitRates half = rates(PageCount(256));
+  EXPECT_EQ(half.unknown, PageCount(128));
+  EXPECT_NEAR(half.attainable->value, 0.5, 0.01);
+  EXPECT_GT(half.oracle->value, 0.5) << "the best placement chooses among all";
+}
+
 // FastAndSlow() of two targets that ran for a second each.
 EpochProfile OfTwoTargets(std::uint32_t samples_of_slow) {
   std::vector<PageRecord> records = FastAndSlow(0, 0, samples_of_slow);

@@ -45,7 +45,7 @@ inline tmprof_budget TargetBudget(OverheadShare share) {
 inline constexpr std::chrono::nanoseconds kTargetsLoan = std::chrono::seconds(5);
 inline constexpr std::chrono::nanoseconds kOwnLoan = std::chrono::seconds(10);
 
-// To all pages of a target. One that has grown to more than twice what was visited has another.
+// To all pages of a target. One that has grown to more than twice the size has another.
 struct FirstVisit {
   bool over = false;
   std::int64_t borrowed_ns = 0;  // for all of them
@@ -64,9 +64,7 @@ class FirstVisitLoan {
       : share_(share), limit_ns_(ShareOf(share, longest)) {}
 
   // False: the visit is over, or it has borrowed all there is.
-  bool Lends(const FirstVisit& visit) const {
-    return !visit.over && visit.borrowed_ns < limit_ns_;
-  }
+  bool Lends(const FirstVisit& visit) const { return !visit.over && visit.borrowed_ns < limit_ns_; }
   // What is added to a balance that falls short by `missing_ns`, after so much time.
   std::int64_t Lend(FirstVisit& visit, std::chrono::nanoseconds time, std::int64_t missing_ns) {
     if (!Lends(visit)) return 0;

@@ -87,6 +87,8 @@ constexpr nanoseconds kRestingLook = milliseconds(100);
 // A target that has used CPU time runs for so much longer, as far as is known.
 constexpr nanoseconds kRunsStill = milliseconds(500);
 constexpr std::size_t kLookedAheadInRotation = 16;
+// A program that has more blocks than at the plan before, by one in so many, fills its memory.
+constexpr std::size_t kGrows = 8;
 constexpr std::uint64_t kClearsThatTell = 2048;  // what a visit takes
 // Of CPU time of the targets, in which fewer were cleared: what was saved up is spent by then.
 constexpr nanoseconds kTimeThatTells = 10 * kBudgetWindow;
@@ -798,9 +800,25 @@ void ScanEngine::FinishPlan(ScanTarget& target) {
   InOrder(added);
   const auto middle = target.remaining.insert(target.remaining.end(), added.begin(), added.end());
   std::ranges::inplace_merge(target.remaining, middle, std::ranges::greater{}, &TurnOf);
-  // A program that is recorded from its start has hardly any memory when it is first visited.
-  const auto unseen = std::ranges::count(target.blocks, false, &Block::looked_at);
-  if (2 * unseen > std::ssize(target.blocks)) target.BeginFirstVisit();
+  FollowGrowth(target);
+}
+
+// A program that is recorded from its start has hardly any memory when it is first visited. Once it
+// has filled its memory it works with it: what was visited meanwhile tells of the filling alone.
+void ScanEngine::FollowGrowth(ScanTarget& target) {
+  const std::size_t now = target.blocks.size();
+  const std::size_t before = std::exchange(target.planned_blocks, now);
+  if (before == 0) target.first_visited_blocks = now;
+  if (now <= 2 * target.first_visited_blocks) return;
+  if (now > before + before / kGrows) {
+    target.visit.over = true;
+    return;
+  }
+  target.first_visited_blocks = now;
+  target.remaining.clear();
+  BeginRotation(target, kernel_.Now());
+  target.first_visit_in = target.rotation;
+  target.visit.over = false;
 }
 
 void ScanEngine::InOrder(std::vector<BlockPtr>& blocks) {
@@ -830,12 +848,8 @@ void ScanEngine::MoveTurns(std::vector<BlockPtr>& blocks) {
 // The next of the rotation whose ladder is not running; nullptr: all that is left is being watched.
 BlockPtr ScanEngine::NextBlock(ScanTarget& target, MonotonicTime now) {
   if (target.remaining.empty()) {
-    for (const BlockPtr& block : target.blocks)
-      if (MayHaveTurn(target, *block, now)) target.remaining.push_back(block);
-    if (target.remaining.empty()) return nullptr;
+    if (!BeginRotation(target, now)) return nullptr;
     ++counts_.rotations;
-    ++target.rotation;
-    MoveTurns(target.remaining);
   }
   std::size_t watched = 0;
   while (watched < std::min(kLookedAheadInRotation, target.remaining.size())) {
@@ -852,6 +866,16 @@ BlockPtr ScanEngine::NextBlock(ScanTarget& target, MonotonicTime now) {
     if (MayHaveTurn(target, *block, now)) return block;
   }
   return nullptr;
+}
+
+// Precondition: no block remains. False: none may have a turn.
+bool ScanEngine::BeginRotation(ScanTarget& target, MonotonicTime now) {
+  for (const BlockPtr& block : target.blocks)
+    if (MayHaveTurn(target, *block, now)) target.remaining.push_back(block);
+  if (target.remaining.empty()) return false;
+  ++target.rotation;
+  MoveTurns(target.remaining);
+  return true;
 }
 
 bool ScanEngine::MayHaveTurn(const ScanTarget& target, const Block& block,
@@ -881,11 +905,12 @@ bool ScanEngine::MayClearWhole(const ScanTarget& target, MonotonicTime now) cons
 
 // Of a target that sleeps, or may not be looked at, the first visit does not go on.
 FirstVisits ScanEngine::UnderWay(MonotonicTime now) const {
-  const bool any = !pressure_.standing() && std::ranges::any_of(targets_, [this, now](const auto& entry) {
-    const ScanTarget& target = *entry.second;
-    return target.watched() && now >= target.refused_until && loan_.Lends(target.visit) &&
-           !target.remaining.empty() && now - target.ran_at < kRunsStill;
-  });
+  const bool any =
+      !pressure_.standing() && std::ranges::any_of(targets_, [this, now](const auto& entry) {
+        const ScanTarget& target = *entry.second;
+        return target.watched() && now >= target.refused_until && loan_.Lends(target.visit) &&
+               !target.remaining.empty() && now - target.ran_at < kRunsStill;
+      });
   return any ? FirstVisits::kUnderWay : FirstVisits::kNone;
 }
 

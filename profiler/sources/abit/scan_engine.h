@@ -102,6 +102,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   static void AddBlock(ScanTarget& target, VpnRange range, PageCount unit,
                        std::vector<VpnRange> mappings = {});
   void FlushRun(ScanTarget& target);
+  void FollowGrowth(ScanTarget& target);
   void FinishPlan(ScanTarget& target);
   static void InOrder(std::vector<BlockPtr>& blocks);
   void MoveTurns(std::vector<BlockPtr>& blocks);
@@ -113,6 +114,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   void ClearSomething(MonotonicTime now);
   std::vector<BlockPtr> RunAround(ScanTarget& target, const BlockPtr& block, MonotonicTime now);
   void See(ScanTarget& target, const BlockPtr& block, const UnitSet& units);
+  bool BeginRotation(ScanTarget& target, MonotonicTime now);
   bool MayHaveTurn(const ScanTarget& target, const Block& block, MonotonicTime now) const;
   std::chrono::nanoseconds LastRung() const;
   bool LaddersOfWholeHaveEnded(const ScanTarget& target, MonotonicTime now) const;

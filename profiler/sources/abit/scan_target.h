@@ -248,17 +248,14 @@ struct ScanTarget : WatchedTarget {
   bool VisitedWholly() const {
     return rotation > first_visit_in || (!blocks.empty() && remaining.empty());
   }
-  // Most of its blocks are new.
-  void BeginFirstVisit() {
-    first_visit_in = rotation;
-    visit.over = false;
-  }
 
   double reset_share = 1;           // of the bits set at a clear, those set again within the ladder
   std::vector<BlockPtr> blocks;     // ascending
   std::vector<BlockPtr> remaining;  // of this rotation, last one next
   std::uint64_t rotation = kFirstRotation;
   std::uint64_t first_visit_in = kFirstRotation;  // a rotation
+  std::size_t planned_blocks = 0;                 // by the latest plan
+  std::size_t first_visited_blocks = 0;           // when the latest first visit began
   FirstVisit visit;
   MonotonicTime ran_at{};  // had used CPU time when it earned
   std::vector<HugeSpan> huge;
