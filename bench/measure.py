@@ -176,7 +176,7 @@ class Workload:
         first = [self._process.stdout.readline() for _ in range(ready_lines)]
         if not first[-1]:
             raise Failed(f"{shlex.join(command)} ended with status {self._process.wait()}")
-        self._first_line = first[0]
+        self.first_lines = first
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -188,7 +188,7 @@ class Workload:
     @property
     def target_pid(self) -> int:
         """Whom to observe: itself, or the server that it loads."""
-        return target_pid(self._first_line)
+        return target_pid(self.first_lines[0])
 
     def __enter__(self) -> "Workload":
         return self
@@ -199,9 +199,9 @@ class Workload:
         self._reader.join()
 
 
-def tmprof_json(build: pathlib.Path, *arguments_: str) -> dict:
+def tmprof_json(build: pathlib.Path, *arguments_: str, statuses: tuple[int, ...] = (0,)) -> dict:
     """The parsed output of a tmprof command with --format json."""
-    return json.loads(output([str(build / "tmprof"), *arguments_, "--format", "json"]))
+    return json.loads(output([str(build / "tmprof"), *arguments_, "--format", "json"], statuses=statuses))
 
 
 def alternate(workload: Workload, build: pathlib.Path, record_arguments: list[str], pairs: int,
@@ -232,6 +232,15 @@ def alternate(workload: Workload, build: pathlib.Path, record_arguments: list[st
 def frame_text(frame: dict) -> str:
     """Of a stack that tmprof report gives as JSON: the function, else where it is in which file."""
     return frame["function"] or f"{pathlib.Path(frame['module'] or 'nowhere').name}+{frame['offset']:#x}"
+
+
+def rate_text(rate: dict) -> str:
+    """A told hit rate beside the true one, in per cent: "76? [62, 98] / 79"."""
+    told, true = rate["told"], rate["true"]
+    left = "-" if told is None else (
+        f"{100 * told['value']:.0f}{'' if told['told'] else '?'} "
+        f"[{100 * told['low']:.0f}, {100 * told['high']:.0f}]")
+    return f"{left} / {'-' if true is None else f'{100 * true:.0f}'}"
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
@@ -282,6 +291,20 @@ def test(bench: pathlib.Path, arguments_: list[str], refused: str, result: dict,
 def show(result: dict, form: str, to_text) -> None:
     """Prints the result as JSON or as what to_text makes of it."""
     print(json.dumps(result, indent=1) if form == "json" else to_text(result))
+
+
+def run_each(cases, one, name_of) -> tuple[list, list[str]]:
+    """What `one` returns for each of the cases, and why those failed that did: one that fails leaves the others. Fails if all do."""
+    done, failed = [], []
+    for case in cases:
+        try:
+            done.append(one(*case))
+        except Failed as failure:
+            failed.append(f"{name_of(*case)}: {failure}")
+            print(failed[-1], file=sys.stderr, flush=True)
+    if not done:
+        raise Failed("no run has a result")
+    return done, failed
 
 
 def run(measure, to_text, options) -> int:

@@ -151,10 +151,16 @@ class Heat {
   };
   Phase AtPhase(std::uint64_t phase) const { return {phase * rotation_spans_ % spans_}; }
 
+  std::uint32_t bands() const { return static_cast<std::uint32_t>(band_ranks_.size()); }
+  std::uint64_t SpansOf(std::uint32_t band) const { return band_ranks_[band].spans; }
+
   // A span, by the weights of the phase. Uses `random` twice; what is left of the second draw is
-  // put in `rest`.
-  std::uint64_t Draw(Phase phase, Random& random, Fraction& rest) const {
-    const Ranks& ranks = band_ranks_[bands_.Draw(Fraction(random.Next()))];
+  // put in `rest`. `band` gets the span's band, unless it is null.
+  std::uint64_t Draw(Phase phase, Random& random, Fraction& rest,
+                     std::uint32_t* band = nullptr) const {
+    const std::uint32_t drawn = bands_.Draw(Fraction(random.Next()));
+    if (band != nullptr) *band = drawn;
+    const Ranks& ranks = band_ranks_[drawn];
     rest = Fraction(random.Next());
     return SpanOf(phase, ranks.start + rest.Take(ranks.spans));
   }

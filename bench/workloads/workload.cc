@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "bench/workloads/memory.h"
+#include "bench/workloads/misses.h"
 #include "bench/workloads/print.h"
 #include "bench/workloads/run.h"
 #include "bench/workloads/timing.h"
@@ -39,6 +40,7 @@ struct Options : RunOptions {
   bool write = false;
   bool count = false;
   std::string truth_path;
+  std::optional<std::uint64_t> llc_bytes;
 };
 
 class Worker final : public Task {
@@ -197,6 +199,18 @@ void PrintSummary(const std::string& name, const Options& options, const Totals&
         totals.checksum);
 }
 
+void PrintMisses(const std::string& name, std::uint64_t llc_bytes, const SimulatedMisses& misses) {
+  Print(stdout, R"({{"workload":"{}","llc_bytes":{},"misses_per_access":{:.6f},"misses":[)", name,
+        llc_bytes, misses.per_access);
+  const char* before = "";
+  for (const Misses& each : misses.bands) {
+    Print(stdout, R"({}{{"spans":{},"share":{:.9g}}})", std::exchange(before, ","), each.spans,
+          each.share);
+  }
+  Print(stdout, "]}}\n");
+  std::fflush(stdout);
+}
+
 constexpr std::uint64_t kMostWorkers = 64;  // each still owns 8 words of every page
 
 std::expected<void, std::string> Validate(const Options& options) {
@@ -214,6 +228,9 @@ std::expected<void, std::string> Validate(const Options& options) {
   if (options.processes == 0 || options.processes > kMostWorkers / options.threads) {
     return std::unexpected(
         fmt::format("--processes, times --threads, must be within 1 and {}", kMostWorkers));
+  }
+  if (options.llc_bytes && options.workers() != 1) {
+    return std::unexpected("--llc needs a single thread");
   }
   if (options.count && (!options.write || options.workers() != 1)) {
     return std::unexpected("--count needs --write and a single thread");
@@ -278,6 +295,10 @@ Ended Run(const Workload& workload, const Options& options) {
     if (!file) return Refused(file.error());
     truth.emplace(*std::move(file));
   }
+  // Before the memory is there, so that the time that it takes is no part of the run.
+  std::optional<SimulatedMisses> misses;
+  if (options.llc_bytes)
+    misses = SimulateMisses(heat, options.span_bytes, *options.llc_bytes, options.seed);
   const EndSignals signals;
   const std::expected<RunMemory, Fault> run =
       MapForRun(name, options.footprint_bytes, options.huge,
@@ -287,6 +308,7 @@ Ended Run(const Workload& workload, const Options& options) {
 
   const Timeline timeline = options.TimelineFromNow(workload.Shift(options.duration));
   PrintStart(name, options.footprint_bytes, memory.start_address(), timeline.start);
+  if (misses) PrintMisses(name, *options.llc_bytes, *misses);
 
   Siblings siblings;
   for (std::uint64_t process = 1; process < options.processes; ++process) {
@@ -333,6 +355,10 @@ int RunWorkload(Workload& workload, int argc, char** argv) {
   app.add_option("--truth", options.truth_path,
                  "JSON file for what was accessed how often; written at the end, also of a run "
                  "ended by SIGINT or SIGTERM");
+  AddOptional(
+      app, "--llc", options.llc_bytes, ParseBytes,
+      "Also print, as a JSON line, which spans have the misses of a cache of this size (LRU, "
+      "16 ways), simulated on accesses of the first phase");
   return RunProgram(app, argc, argv, [&]() -> Ended {
     options.span_bytes = span_bytes.value_or(options.huge ? kHugePageBytes : kBasePageBytes);
     if (auto valid = Validate(options); !valid) return BadInput(valid.error());

@@ -147,12 +147,31 @@ TEST_P(EachProgram, AccessesEachRangeAsOftenAsItsTruthSays) {
   ExpectTruthMatchesCounts(Truth(), outcome.Summary(), 4096);
 }
 
+TEST_P(EachProgram, TellsWhichSpansHaveTheMissesOfACache) {
+  const Outcome outcome =
+      Process(GetParam(), {"--footprint", "16MiB", "--duration", "100ms", "--llc", "1MiB"})
+          .Finish();
+  ASSERT_EQ(outcome.exit_status, 0) << outcome.out;
+  const std::size_t line = outcome.out.find("\n{") + 1;
+  const json misses = json::parse(outcome.out.substr(line, outcome.out.find('\n', line) - line));
+  EXPECT_EQ(misses["llc_bytes"], 1 << 20);
+  EXPECT_GT(misses["misses_per_access"], 0.05) << "a sixteenth has room";
+  std::uint64_t spans = 0;
+  double share = 0;
+  for (const json& band : misses["misses"]) {
+    spans += band["spans"].get<std::uint64_t>();
+    share += band["share"].get<double>();
+  }
+  EXPECT_EQ(spans, 4096u);
+  EXPECT_NEAR(share, 1, 1e-6);
+}
+
 TEST_P(EachProgram, ListsEveryOptionInItsHelp) {
   const Outcome outcome = Process(GetParam(), {"--help"}).Finish();
   EXPECT_EQ(outcome.exit_status, 0);
   for (const char* option :
        {"--footprint", "--duration", "--seed", "--threads", "--rate", "--busy", "--idle",
-        "--warmup", "--thp", "--write", "--truth", "--report-interval"}) {
+        "--warmup", "--thp", "--write", "--truth", "--llc", "--report-interval"}) {
     EXPECT_THAT(outcome.out, HasSubstr(option));
   }
 }
@@ -175,6 +194,8 @@ TEST_P(EachProgram, RefusesBadInputWithStatus2AndNamesIt) {
       {"--busy", "1s"},
       {"--idle", "1s"},
       {"--busy", "1s", "--idle", "0s"},
+      {"--llc", "1MiB", "--threads", "2"},
+      {"--llc", "0"},
   };
   for (const std::vector<std::string>& arguments : bad) {
     const Outcome outcome = Process(GetParam(), arguments).Finish();
