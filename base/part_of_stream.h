@@ -15,12 +15,12 @@
 namespace tmprof {
 
 // Hands on the records that have a page within one of some ranges of addresses, of every target. A
-// huge page or region at the edge of a range is handed on whole. What is mapped within the ranges
-// is taken to be resident, as far as the target has so much.
+// huge page or region at the edge of a range is handed on whole. Memory that is mapped within the
+// ranges is taken to be resident, as far as the target has so much.
 class PartOfStream final : public EpochStream {
  public:
   PartOfStream(std::unique_ptr<EpochStream> whole, std::vector<VpnRange> ranges)
-      : whole_(std::move(whole)), ranges_(std::move(ranges)) {}
+      : whole_(std::move(whole)), ranges_(Disjoint(std::move(ranges))) {}
 
   Result<bool> Next(EpochProfile& epoch) override {
     Result<bool> more = whole_->Next(epoch);
@@ -41,6 +41,7 @@ class PartOfStream final : public EpochStream {
     }
     epoch.pages = std::move(part);
     for (Target& target : epoch.targets) {
+      if (target.mappings.empty()) target.resident_pages = std::nullopt;
       if (!target.resident_pages) continue;
       target.resident_pages = std::min(*target.resident_pages, MappedWithin(target));
     }
@@ -50,9 +51,23 @@ class PartOfStream final : public EpochStream {
   StreamEnd End() const override { return whole_->End(); }
 
  private:
+  static std::vector<VpnRange> Disjoint(std::vector<VpnRange> ranges) {
+    std::ranges::sort(ranges, {}, &VpnRange::start);
+    std::vector<VpnRange> joined;
+    for (const VpnRange& range : ranges) {
+      if (joined.empty() || joined.back().end < range.start) {
+        joined.push_back(range);
+      } else {
+        joined.back().end = std::max(joined.back().end, range.end);
+      }
+    }
+    return joined;
+  }
+
   PageCount MappedWithin(const Target& target) const {
     PageCount pages;
     for (const Mapping& mapping : target.mappings) {
+      if (mapping.kind == MappingKind::kSpecial) continue;
       for (const VpnRange& range : ranges_) {
         const Vpn start = std::max(mapping.range.start, range.start);
         const Vpn end = std::min(mapping.range.end, range.end);

@@ -87,24 +87,25 @@ class Curve {
       }
       if (looked_at <= 0) pages_at.front() = fit_.mixture.prior();
       const double each = looked_at > 0 ? 1 / looked_at : 1;
+      double mean = 0;  // accesses of a page
       for (std::size_t column = 0; column < pages_at.size(); ++column) {
         for (std::size_t j = 0; j < points; ++j) {
           const double accesses = target.cpu_seconds * rates.column(column)[j];
           const double part = each * pages_at[column][j];
+          mean += part * accesses;
           best.push_back({accesses, accesses, (all + target.unknown_pages) * part});
-          ranked.push_back({0, accesses, target.unknown_pages * part});
-          seen.push_back({0, accesses, looked_at * part});
+          if (unknown_as_all_ > 0) seen.push_back({0, accesses, looked_at * part});
         }
       }
+      ranked.push_back({0, mean, target.unknown_pages});
     }
-    if (unknown_as_all_ > 0) {
-      double pages = 0;
-      for (const Heat& each : seen) pages += each.pages;
-      for (Heat& each : seen) {
-        each.pages *= unknown_as_all_ / pages;
-        ranked.push_back(each);
-        best.push_back({each.accesses, each.accesses, each.pages});
-      }
+    double pages_seen = 0;
+    for (const Heat& each : seen) pages_seen += each.pages;
+    for (Heat& each : seen) {
+      if (pages_seen <= 0) break;
+      each.pages *= unknown_as_all_ / pages_seen;
+      ranked.push_back(each);
+      best.push_back({each.accesses, each.accesses, each.pages});
     }
     std::vector<double> result = SharesOfTheBest(std::move(best), capacities_);
     const std::vector<double> attainable = SharesOfTheBest(std::move(ranked), capacities_);
@@ -124,16 +125,22 @@ class Curve {
     return rates;
   }
 
-  // The standard deviation of the accesses to unknown pages, as a part of all accesses: blocks
-  // differ among themselves, and the unknown ones are others than those that were looked at.
-  // Precondition: all groups weigh the same in the last estimate.
-  double DeviationOfUnknown(const PageGroups& groups) const {
+  // Returns how far the accesses to unknown pages may be from what they are taken for, as a part of
+  // all accesses: blocks differ among themselves, and the unknown ones are others than those that
+  // were looked at. Precondition: all groups weigh the same in the last estimate.
+  struct Deviation {
+    double of_all = 0;  // a standard deviation
+    // Of targets of which too few blocks were looked at to tell how blocks differ.
+    double of_unlike = 0;
+  };
+  Deviation DeviationOfUnknown(const PageGroups& groups) const {
     const std::vector<double>& rates = fit_.mixture.rates();
     const std::vector<double>& prior = fit_.mixture.prior();
     const double of_prior = std::inner_product(prior.begin(), prior.end(), rates.begin(), 0.0);
     const std::vector<double> mean_of_class = MeansOfClasses();
     double accesses = 0;
     double variance = 0;
+    double unlike = 0;  // variance
     LookedAt all;
     std::size_t row = 0;
     for (const Target& target : targets_) {
@@ -152,11 +159,14 @@ class Curve {
       }
       const double mean = own.sum.pages > 0 ? own.mean() : target.cpu_seconds * of_prior;
       accesses += own.sum.accesses + (sampled + target.unknown_pages) * mean;
-      variance += own.VarianceOf(target.unknown_pages, mean);
+      const double of_target = own.VarianceOf(target.unknown_pages, mean);
+      variance += of_target;
+      if (own.by_group.size() < 2) unlike += of_target;
     }
     accesses += unknown_as_all_ * all.mean();
     variance += all.VarianceOf(unknown_as_all_, all.mean());
-    return accesses > 0 ? std::sqrt(variance) / accesses : 0;
+    if (accesses <= 0) return {};
+    return {.of_all = std::sqrt(variance) / accesses, .of_unlike = std::sqrt(unlike) / accesses};
   }
 
   const RateFit& fit() const { return fit_; }
@@ -181,7 +191,7 @@ class Curve {
     }
     // The accesses of a page.
     double mean() const { return sum.pages > 0 ? sum.accesses / sum.pages : 0; }
-    // Of the accesses to so many other pages, which are taken to have this mean each.
+    // Returns the variance of the accesses to so many other pages, each taken to have this mean.
     double VarianceOf(double pages, double mean_of_page) const {
       const auto count = static_cast<double>(by_group.size());
       if (count < 2) return pages * mean_of_page * pages * mean_of_page;
@@ -194,7 +204,7 @@ class Curve {
       }
       // Few blocks may be far hotter than all others, and most samples of blocks miss them.
       squares += largest;
-      // Of so many blocks as there are, and of the mean that they are taken to have.
+      // The accesses vary from block to block, and their mean is known by few blocks.
       const double part = pages / sum.pages;
       return part * (1 + part) * squares * count / (count - 1);
     }
@@ -332,23 +342,24 @@ class Curve {
   double unknown_as_all_ = 0;  // pages, like those of all targets
 };
 
-// All accesses are more or fewer by this part, for a reason that is in no interval yet.
-void WidenApart(double part, HitRate& rate) {
-  const double off = part * rate.value;
-  rate.low = std::max(0.0, rate.value - std::hypot(rate.value - rate.low, off));
-  rate.high = std::min(1.0, rate.value + std::hypot(rate.high - rate.value, off));
+// Widens an interval as accesses to unknown pages are more or fewer by this part of all accesses,
+// independently of what it holds so far. `may_be_hits`: these pages may be among the best.
+void WidenApart(double part, HitRate& rate, bool may_be_hits) {
+  const double misses = part * rate.value;
+  const double most = may_be_hits ? std::max(misses, part * (1 - rate.value)) : misses;
+  rate.low = std::max(0.0, rate.value - std::hypot(rate.value - rate.low, most));
+  rate.high = std::min(1.0, rate.value + std::hypot(rate.high - rate.value, most));
 }
 
 }  // namespace
 
 std::vector<HitRates> HitRatesOf(const RatedRows& rated, std::span<const PageCount> capacities) {
   std::vector<HitRates> result(capacities.size());
-  const PageCount pages = rated.pages();
   std::vector<PageKey> keys;
   for (const RatedRow& row : rated.rows) keys.push_back(row.key);
-  const PageCount unknown(static_cast<std::uint64_t>(std::llround(rated.unknown_pages())));
+  const PageCount unknown = rated.unknown_pages();
   for (std::size_t i = 0; i < capacities.size(); ++i) {
-    result[i] = {.capacity = capacities[i], .pages = pages + unknown, .unknown = unknown};
+    result[i] = {.capacity = capacities[i], .pages = rated.pages() + unknown, .unknown = unknown};
   }
   if (rated.rows.empty()) return result;
   // No access is known of programs that did not run.
@@ -364,8 +375,11 @@ std::vector<HitRates> HitRatesOf(const RatedRows& rated, std::span<const PageCou
       [&](std::span<const double> times) { return curve.Estimate(groups.of_row(), times); },
       groups.size());
   curve.Estimate(groups.of_row(), std::vector<double>(groups.size(), 1.0));
-  const double off = kDeviationsOf90 * curve.DeviationOfUnknown(groups);
-  for (std::size_t i = capacities.size(); i < rates.size(); ++i) WidenApart(off, rates[i]);
+  const auto [of_all, of_unlike] = curve.DeviationOfUnknown(groups);
+  for (std::size_t i = 0; i < capacities.size(); ++i) {
+    WidenApart(kDeviationsOf90 * of_unlike, rates[i], /*may_be_hits=*/true);
+    WidenApart(kDeviationsOf90 * of_all, rates[capacities.size() + i], /*may_be_hits=*/false);
+  }
   WidenByUntoldRates(
       curve.fit(), [&](const RateColumns& columns) { return curve.Read(columns); }, rates);
   WidenBy(curve.ReadTowardsTheFastest(), rates);

@@ -12,6 +12,9 @@
 namespace tmprof {
 namespace {
 
+// History is told if no more than one page in so many is unknown.
+constexpr std::uint64_t kMostUnknown = 10;
+
 std::vector<PageCount> Ascending(std::span<const PageCount> capacities) {
   std::vector<PageCount> ascending(capacities.begin(), capacities.end());
   std::ranges::sort(ascending);
@@ -85,6 +88,9 @@ std::vector<HitRates> HitRateTeller::Tell() const {
   for (HitRates& each : told) {
     const auto at = std::ranges::lower_bound(chosen_.capacities, each.capacity);
     each.history = history[static_cast<std::size_t>(at - chosen_.capacities.begin())];
+    // Nobody judges unknown pages.
+    const bool is_known = kMostUnknown * each.unknown.value() <= each.pages.value();
+    if (each.history && !is_known) each.history = HitRate{.value = each.history->value};
     // The first reads of one epoch judge history, mostly without fast tries. They hide the rates of
     // the pages ranked best, whose share may be as large in history.
     if (!of_memory && each.history && each.attainable) {

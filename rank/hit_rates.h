@@ -25,15 +25,15 @@ struct HitRate {
   bool is_told() const { return high - low <= kWidestTold; }
 };
 
-// The pages that all accesses are to.
+// Hit rates are of all accesses to these pages.
 enum class PagesOfRates : std::uint8_t {
   kKnown,     // those that were looked at or sampled
   kResident,  // all that programs have, as far as a trace tells
 };
 
 // Shares of all accesses, or of all accesses to memory, to some pages. Rates of pages that were not
-// looked at are taken to be distributed as those of their program's pages that were. Pages of
-// which nothing is known are ranked last, and never chosen.
+// looked at are taken to be distributed as those of their program's pages that were. No ranking
+// chooses a page of which nothing is known.
 struct HitRates {
   PageCount capacity;
   PageCount pages;    // that these hit rates speak for, ...

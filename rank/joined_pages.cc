@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <utility>
@@ -279,7 +280,7 @@ PageKey JoinedPages::EndOfPiece(std::uint32_t piece) const {
   return {of.name.target, of.name.vpn + PageCount(of.pages)};
 }
 
-double JoinedPages::KnownTo(TargetId target) const {
+double JoinedPages::MappedBy(TargetId target) const {
   double known = 0;
   for (const SharedPages::Part& part : shared_.PartsOf(target)) {
     const PageKey end{part.name.target, part.name.vpn + part.range.size()};
@@ -294,6 +295,10 @@ double JoinedPages::KnownTo(TargetId target) const {
     }
   }
   return known;
+}
+
+double JoinedPages::known_pages() const {
+  return std::accumulate(pages_.span_pages.begin(), pages_.span_pages.end(), 0.0);
 }
 
 VpnRange JoinedPages::PagesAt(Place place) const {

@@ -63,8 +63,9 @@ class JoinedPages {
   VpnRange PagesAt(Place place) const;
   // The part of the file's clock that runs for the mappers of a row of pages(); 0: for none.
   double PartOfClock(std::size_t page) const { return part_of_clock_[page]; }
-  // How many of the pages the target maps, whoever's evidence they are known by.
-  double KnownTo(TargetId target) const;
+  // Returns how many of the pages the target maps, whoever's evidence they are known by.
+  double MappedBy(TargetId target) const;
+  double known_pages() const;  // each page once
   // Both return a value for each row of pages(): the file's clock in the last epoch, and the part
   // of the clock that samples watched, as far as it ran for mappers of the row. The second is
   // remembered like the file's evidence.

@@ -15,8 +15,8 @@
 #include "rank/evidence.h"
 #include "rank/hit_rates.h"
 #include "rank/rate_fit.h"
-#include "rank/rated_rows.h"
 #include "rank/target_times.h"
+#include "rank/unknown_pages.h"
 
 namespace tmprof {
 

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "rank/best_shares.h"
+#include "rank/resampling.h"
 
 namespace tmprof {
 namespace {
@@ -114,6 +115,10 @@ class MemoryCurve {
     std::ranges::stable_sort(kinds_, std::greater(), &MemoryKind::score);
   }
 
+  PageCount unknown_pages() const {
+    return PageCount(static_cast<std::uint64_t>(std::llround(unknown_pages_)));
+  }
+
   bool is_told() const {
     return weights_.basis() == MemoryBasis::kSamples ||
            weights_.basis() == MemoryBasis::kCacheModel;
@@ -155,16 +160,30 @@ class MemoryCurve {
     return rows;
   }
 
-  // Samples tell of pages of which nothing else is known. A model of the cache does not.
+  // Samples tell of pages of which nothing else is known. A model of the cache does not. Pages of a
+  // target of which none was looked at are like those of all.
   void FindUnknownParts(const std::vector<UnknownPages>& unknown) {
     if (weights_.basis() != MemoryBasis::kCacheModel) return;
     std::map<TargetId, double> looked_at;
-    for (const MemoryKind& kind : kinds_)
-      if (kind.row.looked_at)
-        looked_at[kind.row.target] += kind.row.seen.times * kind.row.seen.pages;
-    for (const UnknownPages& each : unknown)
-      if (const double pages = looked_at[each.target]; pages > 0)
-        unknown_parts_[each.target] = each.pages / pages;
+    double all = 0;
+    for (const MemoryKind& kind : kinds_) {
+      if (!kind.row.looked_at) continue;
+      const double pages = kind.row.seen.times * kind.row.seen.pages;
+      looked_at[kind.row.target] += pages;
+      all += pages;
+    }
+    double as_all = 0;
+    for (const UnknownPages& each : unknown) {
+      const auto own = looked_at.find(each.target);
+      unknown_pages_ += each.pages;
+      if (own == looked_at.end() || each.are_as_all) {
+        as_all += each.pages;
+      } else {
+        unknown_parts_[each.target] = each.pages / own->second;
+      }
+    }
+    for (const auto& [target, pages] : looked_at) unknown_parts_[target] += as_all / all;
+    blocks_ = all / kBlockPages;
   }
 
   double UnknownBeside(const MemoryKind& kind) const {
@@ -183,6 +202,7 @@ class MemoryCurve {
     std::vector<Heat> parts;
     std::vector<Share> chosen(capacities_.size());
     Share all;
+    double of_unknown = 0;
     double before = 0;
     for (const MemoryKind& kind : kinds_) {
       const SampledPages& seen = kind.row.seen;
@@ -202,7 +222,8 @@ class MemoryCurve {
       const double sd_of_row = kind.cpu_seconds * seen.pages * std::sqrt(moments.variance);
       const double variance = seen.times * sd_of_row * sd_of_row;
       all.mean += (1 + unknown) * mean;
-      all.variance += (1 + unknown) * variance;
+      all.variance += variance;
+      of_unknown += unknown * mean;
       if (kind.score <= 0) continue;
       for (std::size_t c = 0; c < capacities_.size(); ++c) {
         const auto capacity = static_cast<double>(capacities_[c].value());
@@ -211,6 +232,12 @@ class MemoryCurve {
         chosen[c].variance += part * variance;
       }
       before += pages;
+    }
+    // Blocks of memory differ by as much as they have, as far as is known.
+    if (unknown_pages_ > 0) {
+      all.variance +=
+          of_unknown * of_unknown *
+          (1 / std::max(blocks_, 1.0) + 1 / std::max(unknown_pages_ / kBlockPages, 1.0));
     }
     std::vector<Share> shares;
     for (const double best : SharesOfTheBest(std::move(parts), capacities_))
@@ -231,8 +258,9 @@ class MemoryCurve {
   std::vector<MemoryKind> kinds_;  // those of the highest score first
   MemoryWeights weights_;
   std::map<double, Spread> spreads_;  // by shape
-  // By target: unknown pages for each that was looked at.
-  std::map<TargetId, double> unknown_parts_;
+  double unknown_pages_ = 0;
+  std::map<TargetId, double> unknown_parts_;  // by target, for each page that was looked at
+  double blocks_ = 0;                         // that were looked at
 };
 
 }  // namespace
@@ -240,12 +268,12 @@ class MemoryCurve {
 std::vector<HitRates> MemoryHitRatesOf(const RatedRows& rated, std::span<const MemoryRow> rows,
                                        const MemoryScale& scale,
                                        std::span<const PageCount> capacities) {
-  const PageCount unknown(static_cast<std::uint64_t>(std::llround(rated.unknown_pages())));
-  const PageCount pages = rated.pages() + unknown;
-  std::vector<HitRates> result;
-  for (const PageCount capacity : capacities)
-    result.push_back({.capacity = capacity, .pages = pages, .unknown = unknown});
   MemoryCurve curve(MemoryKindsOf(rated, rows), rated.unknown, scale, capacities);
+  const PageCount unknown = curve.unknown_pages();
+  std::vector<HitRates> result;
+  for (const PageCount capacity : capacities) {
+    result.push_back({.capacity = capacity, .pages = rated.pages() + unknown, .unknown = unknown});
+  }
   if (!curve.is_told()) return result;
   const std::vector<HitRate> rates = curve.Estimate();
   for (std::size_t i = 0; i < capacities.size(); ++i) {

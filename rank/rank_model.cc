@@ -235,6 +235,9 @@ void Ranker::Absorb(const EpochProfile& profile) {
     if (target.resident_pages) resident_of_[target.id] = *target.resident_pages;
     if (!target.exited) live_.push_back(target.id);
   }
+  // What has exited has no memory. If all have, they are those that were there at last.
+  if (!live_.empty())
+    std::erase_if(resident_of_, [this](const auto& of) { return !IsLive(of.first); });
   times_.Fade(keeps);
   times_.Add(profile);
   if (!remembers) {
@@ -398,45 +401,55 @@ RatedRows Ranker::Rate(const EvidenceTable& table, RankSource source) const {
   return rated;
 }
 
-// Pages that several processes map count for each of them as resident. Those of which nothing is
-// known are taken to be mapped as often as the others.
-std::vector<UnknownPages> Ranker::UnknownBeside(const RatedRows& rated, const EvidenceTable& table,
+// A page that several processes map counts for each of them as resident. Unknown pages are taken to
+// be shared as often as the known pages of their process.
+std::vector<UnknownPages> Ranker::UnknownBeside(const EvidenceTable& table,
                                                 RankSource source) const {
   const RateView view(table, source);
   const bool joins = JoinsRowsOf(table);
   std::size_t next_shared = 0;
-  std::map<TargetId, double> known_of;
-  std::map<TargetId, bool> shares;
+  std::map<TargetId, double> own;
   for (std::size_t row = 0; row < table.size(); ++row) {
     if (!view.Sees(table.evidence[row])) continue;
     if (joins && pages_.mappers().IsShared(row, next_shared)) continue;
-    known_of[table.key[row].target] += table.span_pages[row];
+    own[table.key[row].target] += table.span_pages[row];
   }
-  double mapped = 0;
+  // What else a target has it may share. Nobody has touched more of that than the target with the
+  // most, and each is taken to have touched known and unknown pages alike.
+  std::map<TargetId, double> shared;
+  double touched = joins ? pages_.known_pages() : 0;
   for (const auto& [target, resident] : resident_of_) {
-    const double joined = joins ? pages_.KnownTo(target) : 0;
-    shares[target] = joined > 0;
-    known_of[target] += joined;
-    mapped += known_of[target];
+    const double mapped = joins ? pages_.MappedBy(target) : 0;
+    if (mapped <= 0) continue;
+    shared[target] = std::max(static_cast<double>(resident.value()) - own[target], 0.0);
+    touched = std::max(touched, shared[target]);
   }
-  const auto known = static_cast<double>(rated.pages().value());
-  const double mappers = known > 0 ? std::max(mapped / known, 1.0) : 1;
+  double of_all_mappers = 0;
+  for (auto& [target, pages] : shared) {
+    pages = std::min(pages_.MappedBy(target), pages * pages_.known_pages() / touched);
+    of_all_mappers += pages;
+  }
+  const double mappers =
+      joins ? std::max(of_all_mappers / std::max(pages_.known_pages(), 1.0), 1.0) : 1;
   std::vector<UnknownPages> unknown;
   for (const auto& [target, resident] : resident_of_) {
-    const double pages = static_cast<double>(resident.value()) - known_of[target];
+    const double known = own[target] + shared[target];
+    const double pages = static_cast<double>(resident.value()) - known;
     const double seconds = times_.Of(target).remembered_cpu_seconds;
-    if (pages <= 0 || seconds <= 0 || !IsLive(target)) continue;
+    if (pages <= 0 || seconds <= 0) continue;
+    const double counted =
+        known > 0 ? (own[target] + shared[target] / mappers) / known : 1 / mappers;
     unknown.push_back({.target = target,
-                       .pages = pages / mappers,
+                       .pages = pages * counted,
                        .remembered_cpu_seconds = seconds,
-                       .are_as_all = shares[target]});
+                       .are_as_all = shared[target] > 0});
   }
   return unknown;
 }
 
 std::vector<UnknownPages> Ranker::PagesUnknown(RankSource source, PagesOfRates of) const {
   if (of == PagesOfRates::kKnown || !IsEstimated(options_.model, source)) return {};
-  return UnknownBeside(Rate(evidence_.WholeSpans(), source), evidence_.WholeSpans(), source);
+  return UnknownBeside(evidence_.WholeSpans(), source);
 }
 
 void Ranker::EstimateByRate(const EvidenceTable& table, RankSource source, Asked asked) const {
@@ -603,8 +616,7 @@ std::vector<HitRates> Ranker::HitRatesAt(RankSource source, std::span<const Page
                                          PagesOfRates of) const {
   if (!IsEstimated(options_.model, source)) return {};
   RatedRows rated = Rate(evidence_.WholeSpans(), source);
-  if (of == PagesOfRates::kResident)
-    rated.unknown = UnknownBeside(rated, evidence_.WholeSpans(), source);
+  if (of == PagesOfRates::kResident) rated.unknown = UnknownBeside(evidence_.WholeSpans(), source);
   if (source != RankSource::kMemory) return HitRatesOf(rated, capacities);
   return MemoryHitRatesOf(rated, MemoryRowsOf(rated, RatesOf(rated), SamplesAreOfMemory()),
                           ScaleOfMemory(), capacities);

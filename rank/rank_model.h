@@ -20,6 +20,7 @@
 #include "rank/parted_evidence.h"
 #include "rank/rate_change.h"
 #include "rank/target_times.h"
+#include "rank/unknown_pages.h"
 
 namespace tmprof {
 
@@ -27,7 +28,6 @@ class RateKinds;
 class RateView;
 struct MemoryScale;
 struct RatedRows;
-struct UnknownPages;
 
 enum class RankModel : std::uint8_t {
   kSum,   // references + samples, the paper's plain sum (TMP, IPDPS 2021)
@@ -165,7 +165,7 @@ class Ranker {
   // (judged_history.h). Empty where there is no rate model: kSum, and exact sources.
   std::vector<HitRates> HitRatesAt(RankSource source, std::span<const PageCount> capacities,
                                    PagesOfRates of = PagesOfRates::kKnown) const;
-  // The pages among those of which nothing is known.
+  // Returns the pages of which nothing is known, by target; none for kKnown.
   std::vector<UnknownPages> PagesUnknown(RankSource source, PagesOfRates of) const;
 
  private:
@@ -180,8 +180,7 @@ class Ranker {
   MemoryScale ScaleOfMemory() const;
   Keeps KeepsAfter(const Ages& ages, bool lists_targets) const;
   RatedRows Rate(const EvidenceTable& table, RankSource source) const;
-  std::vector<UnknownPages> UnknownBeside(const RatedRows& rated, const EvidenceTable& table,
-                                          RankSource source) const;
+  std::vector<UnknownPages> UnknownBeside(const EvidenceTable& table, RankSource source) const;
   void RateShared(const RateView& view, RateKinds& sorter, RatedRows& rated) const;
   bool JoinsRowsOf(const EvidenceTable& table) const;
   // Scores and, unless they are null, what else is asked for.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "base/page_key.h"
 #include "base/units.h"
 #include "rank/rate_fit.h"
+#include "rank/unknown_pages.h"
 
 namespace tmprof {
 
@@ -41,24 +43,15 @@ struct RatedRow {
   double watched_seconds = 0;
 };
 
-// Pages of a target of which nothing is known.
-struct UnknownPages {
-  TargetId target;
-  double pages = 0;                   // those that it maps together with others count in part
-  double remembered_cpu_seconds = 0;  // the target's
-  // It shares memory, so that these are like pages of any target.
-  bool are_as_all = false;
-};
-
 struct RatedRows {
   std::vector<RatedRow> rows;  // ascending by key
   std::vector<RateKind> kinds;
   std::vector<UnknownPages> unknown;  // ascending by target
 
-  double unknown_pages() const {
+  PageCount unknown_pages() const {
     double sum = 0;
     for (const UnknownPages& each : unknown) sum += each.pages;
-    return sum;
+    return PageCount(static_cast<std::uint64_t>(std::llround(sum)));
   }
 
   // False: all targets have exited; what they left is all that there is to tell of.

@@ -248,7 +248,7 @@ Json AsJson(const TraceHitRates& told, const std::vector<Ratio>& ratios) {
                 {"ratio", ratios.empty() ? Json(nullptr) : Json(ToString(ratios[i]))},
                 {"capacity_pages", rates.capacity.value()},
                 {"capacity_bytes", BytesOf(rates.capacity)},
-                {"pages", rates.pages.value()},
+                {"pages", (rates.pages - rates.unknown).value()},
                 {"unknown_pages", rates.unknown.value()}};
     for (const NamedHitRate& named : kNamedHitRates)
       row[named.key] = HitRateJson(rates.*named.rate);

@@ -44,7 +44,8 @@ SimulatedMisses SimulateMisses(const Heat& heat, std::uint64_t span_bytes, std::
     ++missed[band];
     ++all;
   }
-  SimulatedMisses misses{.per_access = static_cast<double>(all) / static_cast<double>(accesses), .bands = {}};
+  SimulatedMisses misses{.per_access = static_cast<double>(all) / static_cast<double>(accesses),
+                         .bands = {}};
   for (std::uint32_t band = 0; band < missed.size(); ++band) {
     misses.bands.push_back(
         {.spans = heat.SpansOf(band),

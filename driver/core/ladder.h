@@ -179,7 +179,11 @@ static inline void tmprof_budget_earn(struct tmprof_budget *budget, __u64 cpu_ns
 
 static inline void tmprof_budget_charge(struct tmprof_budget *budget, __u64 cost_ns)
 {
-	if (cost_ns < (__u64)(budget->balance_ns - budget->floor_ns))
+	__s64 above_floor = budget->balance_ns - budget->floor_ns;
+
+	if (above_floor <= 0)
+		return;
+	if (cost_ns < (__u64)above_floor)
 		budget->balance_ns -= (__s64)cost_ns;
 	else
 		budget->balance_ns = budget->floor_ns;

@@ -65,7 +65,8 @@ std::string ExactTrace(const TemporaryFolder& folder) {
 
 // Three epochs in which 64 pages are accessed a thousand times a second and stay in the cache, and
 // 64 pages ten times and miss it.
-std::string TraceWithMisses(const TemporaryFolder& folder) {
+std::string TraceWithMisses(const TemporaryFolder& folder,
+                            std::optional<PageCount> resident = std::nullopt) {
   const std::string path = folder.File("misses.data");
   auto writer = TraceWriter::Create(path, TraceInfo{});
   for (std::uint64_t index = 0; index < 3; ++index) {
@@ -82,6 +83,7 @@ std::string TraceWithMisses(const TemporaryFolder& folder) {
                       .observations = 128}};
     epoch.targets = {{.id = TargetId(0), .pid = Pid(10), .name = "t"}};
     epoch.targets.front().cpu_time = std::chrono::seconds(1);
+    epoch.targets.front().resident_pages = resident;
     for (std::uint64_t page = 0; page < 128; ++page) {
       const bool is_fast = page < 64;
       Append(epoch.pages, {.key = {TargetId(0), Vpn(page + 1)},
@@ -828,6 +830,28 @@ TEST(Eval, GoesByAccessesToMemoryWhereMissesWereSampled) {
       Json::parse(show({"--judge", "accesses", "--rank", "memory", "--format", "json"}));
   EXPECT_EQ(accesses["hit_rates"][0]["of"], "accesses");
   EXPECT_LT(accesses["results"][0]["hit_rate"], 0.5) << "the fast pages are left out";
+}
+
+TEST(Eval, SaysOfHowManyPagesNothingIsKnown) {
+  const TemporaryFolder folder;
+  const auto show = [&](std::optional<PageCount> resident, std::vector<std::string> more) {
+    more.insert(more.begin(), {"eval", TraceWithMisses(folder, resident), "--ratio", "1/2"});
+    const Outcome outcome = Tmprof(more);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out;
+  };
+  const Json row = Json::parse(
+      show(PageCount(2128), {"--judge", "accesses", "--format", "json"}))["hit_rates"][0];
+  EXPECT_EQ(row["pages"], 128) << "the known ones";
+  EXPECT_EQ(row["unknown_pages"], 2000);
+  EXPECT_LT(row["attainable"]["value"], 0.1);
+  EXPECT_THAT(show(PageCount(2128), {"--judge", "accesses"}),
+              AllOf(HasSubstr("all 2 128 pages"), HasSubstr("2 000 of these pages were neither")));
+  EXPECT_THAT(show(PageCount(100), {"--judge", "accesses"}),
+              AllOf(HasSubstr("the 128 pages that were looked at"), Not(HasSubstr("neither"))));
+  EXPECT_EQ(
+      Json::parse(show(PageCount(2128), {"--format", "json"}))["hit_rates"][0]["unknown_pages"], 0)
+      << "samples tell of all pages what reaches memory";
 }
 
 TEST(Eval, ACacheOfKnownSizeTellsWhatReachesMemoryWithoutSamples) {

@@ -42,16 +42,22 @@ TEST(PartOfStream, HasTheSpansWithAPageInARangeOfEachTarget) {
 
 TEST(PartOfStream, TakesWhatIsMappedForResidentAsFarAsThereIsSoMuch) {
   EpochProfile whole = EpochOf(kStart, kEnd, {{.vpn = 1}});
-  const std::vector<Mapping> mappings{{.range = {Vpn(0), Vpn(4)}}, {.range = {Vpn(8), Vpn(100)}}};
+  const std::vector<Mapping> mappings{
+      {.range = {Vpn(0), Vpn(4)}},
+      {.range = {Vpn(8), Vpn(100)}},
+      {.range = {Vpn(200), Vpn(201)}, .kind = MappingKind::kSpecial}};
   whole.targets = {{.id = TargetId(0), .resident_pages = PageCount(50), .mappings = mappings},
                    {.id = TargetId(1), .resident_pages = PageCount(2), .mappings = mappings},
-                   {.id = TargetId(2), .mappings = mappings}};
-  PartOfStream part = Part(whole, {{Vpn(1), Vpn(2)}, {Vpn(3), Vpn(12)}});
+                   {.id = TargetId(2), .mappings = mappings},
+                   {.id = TargetId(3), .resident_pages = PageCount(50)}};
+  PartOfStream part =
+      Part(whole, {{Vpn(3), Vpn(11)}, {Vpn(1), Vpn(2)}, {Vpn(8), Vpn(12)}, {Vpn(200), Vpn(300)}});
   EpochProfile epoch;
   ASSERT_TRUE(part.Next(epoch).value());
   EXPECT_EQ(epoch.targets[0].resident_pages, PageCount(1 + 1 + 4));
   EXPECT_EQ(epoch.targets[1].resident_pages, PageCount(2));
   EXPECT_EQ(epoch.targets[2].resident_pages, std::nullopt);
+  EXPECT_EQ(epoch.targets[3].resident_pages, std::nullopt) << "its mappings are unknown";
 }
 
 // An exact 0 stays one where no page is left.

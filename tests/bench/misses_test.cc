@@ -38,7 +38,8 @@ TEST(SimulateMisses, OfAUniformPatternAreThePartThatHasNoRoom) {
 }
 
 TEST(SimulateMisses, OfAPatternThatFitsAreNone) {
-  EXPECT_LT(SimulateMisses(Heat(UniformPattern(64), 1), kPage, 1 << 20, 1, kAccesses).per_access, 1e-6);
+  EXPECT_LT(SimulateMisses(Heat(UniformPattern(64), 1), kPage, 1 << 20, 1, kAccesses).per_access,
+            1e-6);
 }
 
 // By Che's approximation: a line stays for as long as it takes to fill the cache with others.

@@ -246,6 +246,7 @@ TEST(HitRatesMonteCarlo, SpeakForPagesOfWhichNothingIsKnown) {
       std::cout << fmt::format("{}{}: {:+.3f} off, {:.3f} wide\n", name,
                                hotter_blocks ? ", some blocks hotter" : "", off, width);
       EXPECT_NEAR(off, 0, 0.05) << name;
+      EXPECT_LE(width, 0.4) << name;
     }
   }
   EXPECT_GE(held_oracles, 0.85 * all) << "of " << all;
@@ -503,6 +504,81 @@ TEST(HitRates, SpeakForProcessesOfWhichNoPageIsKnown) {
   EXPECT_NEAR(hit.oracle->value, 0.5, 0.03);
   EXPECT_NEAR(hit.attainable->value, 0.5, 0.03);
   EXPECT_FALSE(hit.attainable->is_told()) << "the other may be far hotter or colder";
+  EXPECT_FALSE(hit.oracle->is_told());
+}
+
+// Of a process that shares nothing, each page counts whole, however many processes share others.
+TEST(HitRates, CountUnknownPagesOfAProcessThatSharesNothingWhole) {
+  EpochProfile epoch = Epoch(0, {});
+  const auto add = [&](Target target, std::uint64_t address, std::uint64_t looked_at,
+                       std::uint64_t resident) {
+    target.cpu_time = std::chrono::seconds(1);
+    target.resident_pages = PageCount(resident);
+    for (std::uint64_t page = 0; page < looked_at; ++page) {
+      PageRecord record = Visited(address + page, 1, std::chrono::milliseconds(4));
+      record.key = Key(target.id.value(), address + page);
+      Append(epoch.pages, record);
+    }
+    epoch.targets.push_back(target);
+  };
+  for (const std::uint32_t id : {0u, 1u, 2u, 3u})
+    add(Maps(id, {Shared((id + 1) * 8192, 4096)}), (id + 1) * 8192, 4096, 4096);
+  add({.id = TargetId(4)}, 1 << 20, 2048, 6144);
+  // It has touched a hundredth of what it maps, and has as many pages of its own.
+  add(Maps(5, {Shared(6 * 8192, 4096)}), 6 * 8192, 40, 80);
+  Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+  ranker.Absorb(epoch);
+  const std::vector<UnknownPages> unknown =
+      ranker.PagesUnknown(RankSource::kReferences, PagesOfRates::kResident);
+  ASSERT_EQ(unknown.size(), 1u);
+  EXPECT_EQ(unknown[0].target, TargetId(4));
+  EXPECT_EQ(unknown[0].pages, 4096);
+  EXPECT_FALSE(unknown[0].are_as_all);
+  EXPECT_TRUE(ranker.PagesUnknown(RankSource::kReferences, PagesOfRates::kKnown).empty());
+}
+
+// What has exited has no memory any more, unless all have.
+TEST(HitRates, CountNoUnknownPagesOfAProcessThatHasExited) {
+  Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+  const auto unknown_after = [&](std::uint64_t index, std::vector<bool> exited) {
+    EpochProfile epoch = Epoch(index, {Visited(7, 1, std::chrono::milliseconds(4))});
+    for (std::uint32_t id = 0; id < exited.size(); ++id) {
+      Target target{.id = TargetId(id), .exited = exited[id], .cpu_time = std::chrono::seconds(1)};
+      if (!exited[id]) target.resident_pages = PageCount(100);
+      epoch.targets.push_back(target);
+    }
+    ranker.Absorb(epoch);
+    const std::vector<PageCount> capacities{PageCount(1)};
+    return ranker.HitRatesAt(RankSource::kReferences, capacities, PagesOfRates::kResident)[0]
+        .unknown.value();
+  };
+  EXPECT_EQ(unknown_after(0, {false, false}), 199u);
+  EXPECT_EQ(unknown_after(1, {false, true}), 99u);
+  EXPECT_EQ(unknown_after(2, {true}), 99u);
+}
+
+// History is judged by pages that were looked at.
+TEST(HitRates, OfHistoryAreNotToldIfMuchIsUnknown) {
+  const auto history = [](std::uint64_t resident) {
+    HitRateTeller teller(Ranker::DefaultOptions(RankModel::kRate), RankSource::kReferences,
+                         std::vector<PageCount>{PageCount(1024)}, PagesOfRates::kResident);
+    for (std::uint64_t index = 0; index < 3; ++index) {
+      std::vector<PageRecord> records;
+      for (std::uint64_t vpn = 0; vpn < 16'384; ++vpn) {
+        records.push_back(vpn % 16 == 0 ? Visited(vpn, 1, std::chrono::milliseconds(8))
+                                        : Visited(vpn, 0, std::chrono::seconds(1)));
+      }
+      EpochProfile epoch = Epoch(index, records);
+      epoch.targets = {{.id = TargetId(0),
+                        .cpu_time = std::chrono::seconds(1),
+                        .resident_pages = PageCount(resident)}};
+      teller.Absorb(epoch);
+    }
+    return teller.Tell()[0].history.value();
+  };
+  EXPECT_TRUE(history(16'384).is_told());
+  EXPECT_TRUE(history(17'000).is_told());
+  EXPECT_FALSE(history(20'000).is_told());
 }
 
 // A page that has changed for sure counts by what was seen since, and its older evidence not at

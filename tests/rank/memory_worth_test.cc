@@ -298,8 +298,11 @@ TEST(RankByMemory, HitRatesSpeakForPagesOfWhichNothingIsKnown) {
   const HitRates known = rates(PageCount(128));
   ASSERT_TRUE(known.attainable);
   EXPECT_NEAR(known.attainable->value, 1, 0.01);
+  EXPECT_TRUE(known.attainable->is_told());
   const HitRates half = rates(PageCount(256));
+  ASSERT_TRUE(half.attainable && half.oracle);
   EXPECT_EQ(half.unknown, PageCount(128));
+  EXPECT_FALSE(half.attainable->is_told()) << "128 pages do not tell what others are like";
   EXPECT_NEAR(half.attainable->value, 0.5, 0.01);
   EXPECT_GT(half.oracle->value, 0.5) << "the best placement chooses among all";
 }

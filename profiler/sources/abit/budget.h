@@ -45,10 +45,11 @@ inline tmprof_budget TargetBudget(OverheadShare share) {
 inline constexpr std::chrono::nanoseconds kTargetsLoan = std::chrono::seconds(5);
 inline constexpr std::chrono::nanoseconds kOwnLoan = std::chrono::seconds(10);
 
-// To all pages of a target. One that has grown to more than twice the size has another.
+// The visit to all pages of a target. A target that has grown to more than twice the size since
+// has another.
 struct FirstVisit {
   bool over = false;
-  std::int64_t borrowed_ns = 0;  // for all of them
+  std::int64_t borrowed_ns = 0;
 };
 
 // What first visits take beyond a share: before one is over nothing can be said of most pages, and
@@ -63,19 +64,20 @@ class FirstVisitLoan {
   FirstVisitLoan(OverheadShare share, std::chrono::nanoseconds longest)
       : share_(share), limit_ns_(ShareOf(share, longest)) {}
 
-  // False: the visit is over, or it has borrowed all there is.
-  bool Lends(const FirstVisit& visit) const { return !visit.over && visit.borrowed_ns < limit_ns_; }
-  // What is added to a balance that falls short by `missing_ns`, after so much time.
+  // What is added to a balance that falls short by `missing_ns`, after so much time. A visit that
+  // has borrowed all there is counts as over.
   std::int64_t Lend(FirstVisit& visit, std::chrono::nanoseconds time, std::int64_t missing_ns) {
-    if (!Lends(visit)) return 0;
+    if (visit.over) return 0;
     const std::int64_t more = ShareOf(kMostShare - share_, std::min(time, kBudgetWindow));
     const std::int64_t lent = std::max<std::int64_t>(
         std::min({missing_ns, more, limit_ns_ - owed_ns_, limit_ns_ - visit.borrowed_ns}), 0);
     owed_ns_ += lent;
     visit.borrowed_ns += lent;
+    visit.over = visit.borrowed_ns >= limit_ns_;
     return lent;
   }
-  // What is taken from a balance of which so much is not needed. It can be lent again.
+  // Returns what is taken from a balance of which so much is not needed. A visit that is not over
+  // can have it again.
   std::int64_t TakeBack(FirstVisit& visit, std::int64_t unused_ns) {
     const std::int64_t taken =
         std::max<std::int64_t>(std::min({unused_ns, visit.borrowed_ns, owed_ns_}), 0);
@@ -86,7 +88,7 @@ class FirstVisitLoan {
   // What is taken from a balance: half of what that time earns, as the other half pays for further
   // visits. Nothing during a first visit, unless those who left owed more than is lent.
   std::int64_t PayBack(const FirstVisit& visit, std::chrono::nanoseconds time) {
-    if (Lends(visit) && owed_ns_ <= limit_ns_) return 0;
+    if (!visit.over && owed_ns_ <= limit_ns_) return 0;
     const std::int64_t paid = std::min(ShareOf(share_ / 2, time), owed_ns_);
     owed_ns_ -= paid;
     return paid;
@@ -98,7 +100,7 @@ class FirstVisitLoan {
 
   // Which balances grow by at most, of a million.
   std::uint64_t most_ppm(const FirstVisit& visit) const {
-    const bool lends = Lends(visit) && owed_ns_ < limit_ns_;
+    const bool lends = !visit.over && owed_ns_ < limit_ns_;
     return PpmOf(lends ? std::max(kMostShare, share_) : share_);
   }
   std::int64_t owed_ns() const { return owed_ns_; }

@@ -87,8 +87,9 @@ constexpr nanoseconds kRestingLook = milliseconds(100);
 // A target that has used CPU time runs for so much longer, as far as is known.
 constexpr nanoseconds kRunsStill = milliseconds(500);
 constexpr std::size_t kLookedAheadInRotation = 16;
-// A program that has more blocks than at the plan before, by one in so many, fills its memory.
-constexpr std::size_t kGrows = 8;
+// A program fills its memory if a plan finds more of it than the plan before, by one page in so
+// many. Chosen, not measured.
+constexpr std::uint64_t kFills = 8;
 constexpr std::uint64_t kClearsThatTell = 2048;  // what a visit takes
 // Of CPU time of the targets, in which fewer were cleared: what was saved up is spent by then.
 constexpr nanoseconds kTimeThatTells = 10 * kBudgetWindow;
@@ -803,22 +804,31 @@ void ScanEngine::FinishPlan(ScanTarget& target) {
   FollowGrowth(target);
 }
 
-// A program that is recorded from its start has hardly any memory when it is first visited. Once it
-// has filled its memory it works with it: what was visited meanwhile tells of the filling alone.
+// A program that is recorded from its start has hardly any memory when it is first visited. It
+// fills its memory, and then works with it: visits during the filling tell nothing of the work.
 void ScanEngine::FollowGrowth(ScanTarget& target) {
-  const std::size_t now = target.blocks.size();
-  const std::size_t before = std::exchange(target.planned_blocks, now);
-  if (before == 0) target.first_visited_blocks = now;
-  if (now <= 2 * target.first_visited_blocks) return;
-  if (now > before + before / kGrows) {
+  PageCount now;
+  for (const BlockPtr& block : target.blocks) now += block->mapped;
+  const PageCount before = std::exchange(target.planned, now);
+  if (before == PageCount(0)) target.first_visited = now;
+  if (now.value() <= 2 * target.first_visited.value()) return;
+  if (now.value() > before.value() + before.value() / kFills) {
     target.visit.over = true;
     return;
   }
-  target.first_visited_blocks = now;
+  // Blocks that were visited during the filling take no precedence.
+  const Block* neighbour = nullptr;
+  for (const BlockPtr& block : target.blocks) {
+    const bool joined = neighbour != nullptr && AreOfOneWindow(*neighbour, *block);
+    block->turn = joined ? neighbour->turn : anywhere_(random_);
+    neighbour = block.get();
+  }
   target.remaining.clear();
-  BeginRotation(target, kernel_.Now());
+  if (!BeginRotation(target, kernel_.Now())) return;
+  target.first_visited = now;
   target.first_visit_in = target.rotation;
-  target.visit.over = false;
+  // What was paid back can be borrowed again.
+  target.visit = {.borrowed_ns = std::min(target.visit.borrowed_ns, loan_.owed_ns())};
 }
 
 void ScanEngine::InOrder(std::vector<BlockPtr>& blocks) {
@@ -905,12 +915,11 @@ bool ScanEngine::MayClearWhole(const ScanTarget& target, MonotonicTime now) cons
 
 // Of a target that sleeps, or may not be looked at, the first visit does not go on.
 FirstVisits ScanEngine::UnderWay(MonotonicTime now) const {
-  const bool any =
-      !pressure_.standing() && std::ranges::any_of(targets_, [this, now](const auto& entry) {
-        const ScanTarget& target = *entry.second;
-        return target.watched() && now >= target.refused_until && loan_.Lends(target.visit) &&
-               !target.remaining.empty() && now - target.ran_at < kRunsStill;
-      });
+  const bool any = !pressure_.standing() && std::ranges::any_of(targets_, [now](const auto& entry) {
+    const ScanTarget& target = *entry.second;
+    return target.watched() && now >= target.refused_until && !target.visit.over &&
+           !target.remaining.empty() && now - target.ran_at < kRunsStill;
+  });
   return any ? FirstVisits::kUnderWay : FirstVisits::kNone;
 }
 
@@ -929,6 +938,7 @@ void ScanEngine::Earn(ScanTarget& target, MonotonicTime now) {
 // What is reserved counts as spent: nobody will see which of its cleared bits it sets again.
 void ScanEngine::Leave(ScanTarget& target) {
   loan_.TakeOver(tmprof_budget_free(&target.budget));
+  for (const BlockPtr& block : target.blocks) block->reserved_ns = 0;
   DropAll(target);
 }
 
@@ -1836,7 +1846,7 @@ void ScanEngine::Charge(ScanTarget& target, Block& block, std::uint64_t sets, st
   ChargeTarget(target, cost, sets);
 }
 
-// What was reserved and is not spent pays back the loan first.
+// Returns what was reserved and not spent to the budget, but pays back the loan first.
 void ScanEngine::Release(ScanTarget& target, Block& block) {
   tmprof_budget_reserve(&target.budget, -block.reserved_ns);
   target.budget.balance_ns -= loan_.TakeBack(target.visit, block.reserved_ns);
@@ -1873,6 +1883,9 @@ void ScanEngine::DropAll(ScanTarget& target) {
 void ScanEngine::Replaced(ScanTarget& target, std::uint64_t address_space) {
   if (target.RunsAnotherProgram(address_space)) VoidEvidence(target);
   DropAll(target);
+  target.planned = PageCount(0);
+  target.first_visit_in = target.rotation;
+  target.visit.over = false;
 }
 
 // Delivered, it would be taken for evidence about the new program's pages at the same addresses.

@@ -254,8 +254,8 @@ struct ScanTarget : WatchedTarget {
   std::vector<BlockPtr> remaining;  // of this rotation, last one next
   std::uint64_t rotation = kFirstRotation;
   std::uint64_t first_visit_in = kFirstRotation;  // a rotation
-  std::size_t planned_blocks = 0;                 // by the latest plan
-  std::size_t first_visited_blocks = 0;           // when the latest first visit began
+  PageCount planned{0};                           // by the latest plan
+  PageCount first_visited{0};                     // when the latest first visit began
   FirstVisit visit;
   MonotonicTime ran_at{};  // had used CPU time when it earned
   std::vector<HugeSpan> huge;

@@ -486,7 +486,7 @@ static const struct budget_case budget_cases[] = {
     {"a share of what is earned", 10000, 1000000, 1, 0, 0, 10000},
     {"small steps lose nothing", 6000, 101, 1000, 0, 0, 606}, /* 101 000 ns x 0.6 % */
     {"no more than a burst is saved up", 1000000, 1000000000, 1, 0, 0, 500000},
-    {"nor beside what is reserved", 1000000, 1000000000, 1, 200000, 0, 700000},
+    {"what is reserved may be saved up, too", 1000000, 1000000000, 1, 200000, 0, 700000},
     {"what is charged is owed", 10000, 1000000, 1, 0, 30000, -20000},
     {"and no more than the floor", 10000, 1000000, 1, 0, ~0ULL, -1000000000},
 };

@@ -64,24 +64,24 @@ TEST(FirstVisitLoanTest, IsPaidBackWithHalfOfWhatIsEarnedUntilNothingIsOwed) {
   EXPECT_EQ(loan.PayBack(visit, seconds(1)), 0);
 }
 
-TEST(FirstVisitLoanTest, LendsNoMoreToWhoeverHasBorrowedAllOfIt) {
+TEST(FirstVisitLoanTest, IsOverForWhoeverHasBorrowedAllOfIt) {
   FirstVisitLoan loan(0.01, milliseconds(900));
   FirstVisit visit;
   Borrow(loan, visit);
-  EXPECT_FALSE(loan.Lends(visit));
+  EXPECT_TRUE(visit.over);
   EXPECT_EQ(loan.PayBack(visit, seconds(1)), 5 * kMs);
   EXPECT_EQ(loan.Lend(visit, milliseconds(100), kMs), 0) << "though there is some again";
 }
 
 TEST(FirstVisitLoanTest, TakesBackWhatWasNotUsedAndLendsItAgain) {
-  FirstVisitLoan loan(0.01, milliseconds(900));
+  FirstVisitLoan loan(0.01, milliseconds(1'000));  // 10 ms
   FirstVisit visit;
   Borrow(loan, visit);
   EXPECT_EQ(loan.TakeBack(visit, -kMs), 0) << "all is needed";
   EXPECT_EQ(loan.TakeBack(visit, 2 * kMs), 2 * kMs);
   EXPECT_EQ(loan.owed_ns(), 7 * kMs);
-  EXPECT_EQ(loan.Lend(visit, milliseconds(100), 9 * kMs), 2 * kMs);
-  EXPECT_EQ(loan.TakeBack(visit, 20 * kMs), 9 * kMs) << "and no more than was lent";
+  EXPECT_EQ(loan.Lend(visit, milliseconds(100), 9 * kMs), 3 * kMs);
+  EXPECT_EQ(loan.TakeBack(visit, 20 * kMs), 10 * kMs) << "and no more than was lent";
 }
 
 TEST(FirstVisitLoanTest, IsOneForAll) {
@@ -110,6 +110,14 @@ TEST(FirstVisitLoanTest, TakesOverWhatALeavingTargetOwesOrHasLeft) {
   EXPECT_EQ(loan.owed_ns(), 2 * kMs);
   loan.TakeOver(8 * kMs);
   EXPECT_EQ(loan.owed_ns(), 0);
+}
+
+// Who pays back may come below the floor. No more is owed for that.
+TEST(TargetBudgetTest, ForgivesEachChargeBelowItsFloor) {
+  tmprof_budget budget = TargetBudget(0.01);
+  budget.balance_ns = budget.floor_ns - kMs;
+  tmprof_budget_charge(&budget, 5 * kMs);
+  EXPECT_EQ(budget.balance_ns, budget.floor_ns - kMs);
 }
 
 TEST(OwnBudgetTest, BorrowsOnlyWhatItIsShortOf) {
