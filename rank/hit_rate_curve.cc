@@ -130,7 +130,7 @@ class Curve {
   // were looked at. Precondition: all groups weigh the same in the last estimate.
   struct Deviation {
     double of_all = 0;  // a standard deviation
-    // Of targets of which too few blocks were looked at to tell how blocks differ.
+    // The part from targets of which too few blocks were looked at to tell how blocks differ.
     double of_unlike = 0;
   };
   Deviation DeviationOfUnknown(const PageGroups& groups) const {

@@ -8,7 +8,8 @@
 namespace tmprof::workload {
 namespace {
 
-// So often as many accesses as there are lines fill a cache that even only every eighth one misses.
+// Misses count after so many accesses for each line of the cache. Even if only every eighth access
+// misses, twice as many lines as it holds have come in by then.
 constexpr std::uint64_t kFills = 16;
 
 }  // namespace

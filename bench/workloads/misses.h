@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a pattern's accesses misses a cache, by simulating both.
+// Simulates which accesses of a pattern miss a cache.
 
 #pragma once
 
@@ -28,7 +28,7 @@ class LruCache {
   std::vector<std::uint64_t> tags_;  // by set, the last used first; line + 1, or 0 for none
 };
 
-// Spans that are equally hot.
+// These spans are equally hot.
 struct Misses {
   std::uint64_t spans = 0;
   double share = 0;  // of all misses

@@ -295,7 +295,7 @@ Ended Run(const Workload& workload, const Options& options) {
     if (!file) return Refused(file.error());
     truth.emplace(*std::move(file));
   }
-  // Before the memory is there, so that the time that it takes is no part of the run.
+  // The simulation comes before the memory is there, so that its time is no part of the run.
   std::optional<SimulatedMisses> misses;
   if (options.llc_bytes)
     misses = SimulateMisses(heat, options.span_bytes, *options.llc_bytes, options.seed);
