@@ -125,27 +125,35 @@ class Curve {
     return rates;
   }
 
-  // Returns how far the accesses to unknown pages may be from what they are taken for, as a part of
-  // all accesses: blocks differ among themselves, and the unknown ones are others than those that
-  // were looked at. Precondition: all groups weigh the same in the last estimate.
-  struct Deviation {
-    double of_all = 0;  // a standard deviation
-    // The part from targets of which too few blocks were looked at to tell how blocks differ.
-    double of_unlike = 0;
+  // Returns what accesses the unknown pages may have: blocks of memory differ among themselves, and
+  // the unknown ones are others than those that were looked at. Rows have the keys. Precondition:
+  // all groups weigh the same in the last estimate.
+  struct Unknown {
+    UnknownAccesses all;
+    // Of targets of which too few blocks were looked at to tell how blocks differ.
+    UnknownAccesses unlike;
   };
-  Deviation DeviationOfUnknown(const PageGroups& groups) const {
+  Unknown AccessesToUnknown(std::span<const PageKey> keys) const {
     const std::vector<double>& rates = fit_.mixture.rates();
     const std::vector<double>& prior = fit_.mixture.prior();
     const double of_prior = std::inner_product(prior.begin(), prior.end(), rates.begin(), 0.0);
     const std::vector<double> mean_of_class = MeansOfClasses();
     double accesses = 0;
-    double variance = 0;
-    double unlike = 0;  // variance
+    Unknown unknown;  // not yet as parts, and with variances
+    const auto add = [&](const LookedAt& seen, double pages, double mean) {
+      accesses += pages * mean;
+      for (UnknownAccesses* sum : {&unknown.all, &unknown.unlike}) {
+        if (sum == &unknown.unlike && seen.blocks.size() >= 2) continue;
+        sum->expected += pages * mean;
+        sum->deviation += seen.VarianceOf(pages, mean);
+      }
+    };
     LookedAt all;
     std::size_t row = 0;
     for (const Target& target : targets_) {
       LookedAt own;
       double sampled = 0;
+      std::optional<std::uint64_t> block;
       for (; row < rows_.size() && rows_[row].of_class < target.end_class; ++row) {
         const Class& each = classes_[rows_[row].of_class];
         if (!kinds_[each.kind].looked_at()) {
@@ -154,19 +162,20 @@ class Curve {
         }
         const double count = rows_[row].pages;
         const Pages pages{count, count * target.cpu_seconds * mean_of_class[rows_[row].of_class]};
-        own.Add(groups.of_row()[row], pages);
-        all.Add(groups.of_row()[row], pages);
+        const std::uint64_t at = keys[row].vpn.value() / kBlockPages;
+        const bool is_new = std::exchange(block, at) != at;
+        own.Add(pages, is_new);
+        all.Add(pages, is_new);
       }
       const double mean = own.sum.pages > 0 ? own.mean() : target.cpu_seconds * of_prior;
-      accesses += own.sum.accesses + (sampled + target.unknown_pages) * mean;
-      const double of_target = own.VarianceOf(target.unknown_pages, mean);
-      variance += of_target;
-      if (own.by_group.size() < 2) unlike += of_target;
+      accesses += own.sum.accesses + sampled * mean;
+      add(own, target.unknown_pages, mean);
     }
-    accesses += unknown_as_all_ * all.mean();
-    variance += all.VarianceOf(unknown_as_all_, all.mean());
+    add(all, unknown_as_all_, all.mean());
     if (accesses <= 0) return {};
-    return {.of_all = std::sqrt(variance) / accesses, .of_unlike = std::sqrt(unlike) / accesses};
+    for (UnknownAccesses* sum : {&unknown.all, &unknown.unlike})
+      *sum = {sum->expected / accesses, std::sqrt(sum->deviation) / accesses};
+    return unknown;
   }
 
   const RateFit& fit() const { return fit_; }
@@ -182,22 +191,24 @@ class Curve {
     }
   };
   struct LookedAt {
-    std::map<std::uint32_t, Pages> by_group;
+    std::vector<Pages> blocks;
     Pages sum;
 
-    void Add(std::uint32_t group, const Pages& pages) {
-      by_group[group] += pages;
+    void Add(const Pages& pages, bool is_new_block) {
+      if (is_new_block) blocks.emplace_back();
+      blocks.back() += pages;
       sum += pages;
     }
     // The accesses of a page.
     double mean() const { return sum.pages > 0 ? sum.accesses / sum.pages : 0; }
     // Returns the variance of the accesses to so many other pages, each taken to have this mean.
     double VarianceOf(double pages, double mean_of_page) const {
-      const auto count = static_cast<double>(by_group.size());
+      if (pages <= 0) return 0;
+      const auto count = static_cast<double>(blocks.size());
       if (count < 2) return pages * mean_of_page * pages * mean_of_page;
       double squares = 0;
       double largest = 0;
-      for (const auto& [group, seen] : by_group) {
+      for (const Pages& seen : blocks) {
         const double off = seen.accesses - seen.pages * mean_of_page;
         squares += off * off;
         largest = std::max(largest, off * off);
@@ -342,15 +353,6 @@ class Curve {
   double unknown_as_all_ = 0;  // pages, like those of all targets
 };
 
-// Widens an interval as accesses to unknown pages are more or fewer by this part of all accesses,
-// independently of what it holds so far. `may_be_hits`: these pages may be among the best.
-void WidenApart(double part, HitRate& rate, bool may_be_hits) {
-  const double misses = part * rate.value;
-  const double most = may_be_hits ? std::max(misses, part * (1 - rate.value)) : misses;
-  rate.low = std::max(0.0, rate.value - std::hypot(rate.value - rate.low, most));
-  rate.high = std::min(1.0, rate.value + std::hypot(rate.high - rate.value, most));
-}
-
 }  // namespace
 
 std::vector<HitRates> HitRatesOf(const RatedRows& rated, std::span<const PageCount> capacities) {
@@ -375,10 +377,10 @@ std::vector<HitRates> HitRatesOf(const RatedRows& rated, std::span<const PageCou
       [&](std::span<const double> times) { return curve.Estimate(groups.of_row(), times); },
       groups.size());
   curve.Estimate(groups.of_row(), std::vector<double>(groups.size(), 1.0));
-  const auto [of_all, of_unlike] = curve.DeviationOfUnknown(groups);
+  const auto [of_all, of_unlike] = curve.AccessesToUnknown(keys);
   for (std::size_t i = 0; i < capacities.size(); ++i) {
-    WidenApart(kDeviationsOf90 * of_unlike, rates[i], /*may_be_hits=*/true);
-    WidenApart(kDeviationsOf90 * of_all, rates[capacities.size() + i], /*may_be_hits=*/false);
+    WidenByUnknown(of_unlike, /*may_be_hits=*/true, rates[i]);
+    WidenByUnknown(of_all, /*may_be_hits=*/false, rates[capacities.size() + i]);
   }
   WidenByUntoldRates(
       curve.fit(), [&](const RateColumns& columns) { return curve.Read(columns); }, rates);

@@ -144,6 +144,8 @@ class MemoryCurve {
       const double off = kDeviationsOf90 * std::sqrt(variance) + kMemoryModelError;
       rates.push_back(
           {.value = mean, .low = std::max(0.0, mean - off), .high = std::min(1.0, mean + off)});
+      const bool is_oracle = i < capacities_.size();
+      if (!is_oracle || blocks_ < 2) WidenByUnknown(unknown_, is_oracle, rates.back());
     }
     return rates;
   }
@@ -166,18 +168,24 @@ class MemoryCurve {
     if (weights_.basis() != MemoryBasis::kCacheModel) return;
     std::map<TargetId, double> looked_at;
     double all = 0;
+    double seconds = 0;
     for (const MemoryKind& kind : kinds_) {
       if (!kind.row.looked_at) continue;
       const double pages = kind.row.seen.times * kind.row.seen.pages;
       looked_at[kind.row.target] += pages;
       all += pages;
+      seconds += pages * kind.cpu_seconds;
     }
+    if (seconds <= 0) return;
     double as_all = 0;
     for (const UnknownPages& each : unknown) {
       const auto own = looked_at.find(each.target);
       unknown_pages_ += each.pages;
-      if (own == looked_at.end() || each.are_as_all) {
+      if (each.are_as_all) {
         as_all += each.pages;
+      } else if (own == looked_at.end()) {
+        // A target that hardly ran has hardly accessed its pages.
+        as_all += each.pages * each.remembered_cpu_seconds * all / seconds;
       } else {
         unknown_parts_[each.target] = each.pages / own->second;
       }
@@ -233,11 +241,12 @@ class MemoryCurve {
       }
       before += pages;
     }
-    // Blocks of memory differ by as much as they have, as far as is known.
-    if (unknown_pages_ > 0) {
-      all.variance +=
-          of_unknown * of_unknown *
-          (1 / std::max(blocks_, 1.0) + 1 / std::max(unknown_pages_ / kBlockPages, 1.0));
+    if (all.mean > 0) {
+      // An assumption: the accesses of a block have a standard deviation as large as their mean.
+      const double relative =
+          std::sqrt(1 / std::max(blocks_, 1.0) + 1 / std::max(unknown_pages_ / kBlockPages, 1.0));
+      unknown_.expected += of_unknown / all.mean / kMemoryDraws;
+      unknown_.deviation += of_unknown / all.mean * relative / kMemoryDraws;
     }
     std::vector<Share> shares;
     for (const double best : SharesOfTheBest(std::move(parts), capacities_))
@@ -259,7 +268,8 @@ class MemoryCurve {
   MemoryWeights weights_;
   std::map<double, Spread> spreads_;  // by shape
   double unknown_pages_ = 0;
-  std::map<TargetId, double> unknown_parts_;  // by target, for each page that was looked at
+  std::map<TargetId, double> unknown_parts_;  // by target: unknown pages for each looked-at page
+  UnknownAccesses unknown_;                   // means over the draws so far
   double blocks_ = 0;                         // that were looked at
 };
 

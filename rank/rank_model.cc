@@ -235,7 +235,7 @@ void Ranker::Absorb(const EpochProfile& profile) {
     if (target.resident_pages) resident_of_[target.id] = *target.resident_pages;
     if (!target.exited) live_.push_back(target.id);
   }
-  // What has exited has no memory. If all have, they are those that were there at last.
+  // What has exited has no memory. If all have, the last live ones count.
   if (!live_.empty())
     std::erase_if(resident_of_, [this](const auto& of) { return !IsLive(of.first); });
   times_.Fade(keeps);
@@ -414,8 +414,9 @@ std::vector<UnknownPages> Ranker::UnknownBeside(const EvidenceTable& table,
     if (joins && pages_.mappers().IsShared(row, next_shared)) continue;
     own[table.key[row].target] += table.span_pages[row];
   }
-  // What else a target has it may share. Nobody has touched more of that than the target with the
-  // most, and each is taken to have touched known and unknown pages alike.
+  // The rest of a target's resident pages may be shared. The largest such rest is the least number
+  // of shared pages that were touched. Each target is taken to have touched known and unknown ones
+  // alike.
   std::map<TargetId, double> shared;
   double touched = joins ? pages_.known_pages() : 0;
   for (const auto& [target, resident] : resident_of_) {

@@ -80,6 +80,16 @@ std::vector<HitRate> WithIntervals(const EstimateFromGroups& estimate, std::size
   return rates;
 }
 
+void WidenByUnknown(const UnknownAccesses& unknown, bool may_be_hits, HitRate& rate) {
+  const double more = kDeviationsOf90 * unknown.deviation;
+  const double fewer = std::min({more, unknown.expected, 1 - 1e-9});
+  const double low = rate.value / (1 + more);
+  double high = rate.value / (1 - fewer);
+  if (may_be_hits) high = std::max(high, (rate.value + more) / (1 + more));
+  rate.low = std::max(0.0, rate.value - std::hypot(rate.value - rate.low, rate.value - low));
+  rate.high = std::min(1.0, rate.value + std::hypot(rate.high - rate.value, high - rate.value));
+}
+
 void WidenBy(std::span<const double> values, std::vector<HitRate>& rates) {
   for (std::size_t i = 0; i < rates.size(); ++i) {
     const double apart = values[i] - rates[i].value;

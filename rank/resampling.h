@@ -71,6 +71,15 @@ using EstimateFromRates = std::function<std::vector<double>(const RateColumns& r
 void WidenByUntoldRates(const RateFit& fit, const EstimateFromRates& estimate,
                         std::vector<HitRate>& rates);
 
+// Accesses to pages of which nothing is known, as parts of all accesses.
+struct UnknownAccesses {
+  double expected = 0;
+  double deviation = 0;  // a standard deviation
+};
+// Widens `rate` for an independent error of the accesses to unknown pages. `may_be_hits`: these
+// pages may be among those that tier 1 holds.
+void WidenByUnknown(const UnknownAccesses& unknown, bool may_be_hits, HitRate& rate);
+
 // Widens intervals so far as the hit rates may be `values` instead.
 void WidenBy(std::span<const double> values, std::vector<HitRate>& rates);
 

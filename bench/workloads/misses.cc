@@ -48,6 +48,7 @@ SimulatedMisses SimulateMisses(const Heat& heat, std::uint64_t span_bytes, std::
   SimulatedMisses misses{.per_access = static_cast<double>(all) / static_cast<double>(accesses),
                          .bands = {}};
   for (std::uint32_t band = 0; band < missed.size(); ++band) {
+    if (heat.SpansOf(band) == 0) continue;
     misses.bands.push_back(
         {.spans = heat.SpansOf(band),
          .share = all > 0 ? static_cast<double>(missed[band]) / static_cast<double>(all) : 0});

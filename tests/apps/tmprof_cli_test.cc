@@ -845,6 +845,7 @@ TEST(Eval, SaysOfHowManyPagesNothingIsKnown) {
   EXPECT_EQ(row["pages"], 128) << "the known ones";
   EXPECT_EQ(row["unknown_pages"], 2000);
   EXPECT_LT(row["attainable"]["value"], 0.1);
+  EXPECT_EQ(row["attainable"]["told"], false) << "the others may be idle";
   EXPECT_THAT(show(PageCount(2128), {"--judge", "accesses"}),
               AllOf(HasSubstr("all 2 128 pages"), HasSubstr("2 000 of these pages were neither")));
   EXPECT_THAT(show(PageCount(100), {"--judge", "accesses"}),

@@ -246,7 +246,8 @@ TEST(HitRatesMonteCarlo, SpeakForPagesOfWhichNothingIsKnown) {
       std::cout << fmt::format("{}{}: {:+.3f} off, {:.3f} wide\n", name,
                                hotter_blocks ? ", some blocks hotter" : "", off, width);
       EXPECT_NEAR(off, 0, 0.05) << name;
-      EXPECT_LE(width, 0.4) << name;
+      // Pages of hotset are of two kinds, and each block has some of both.
+      EXPECT_LE(width, name == std::string("hotset") ? 0.25 : 0.45) << name;
     }
   }
   EXPECT_GE(held_oracles, 0.85 * all) << "of " << all;
@@ -505,6 +506,24 @@ TEST(HitRates, SpeakForProcessesOfWhichNoPageIsKnown) {
   EXPECT_NEAR(hit.attainable->value, 0.5, 0.03);
   EXPECT_FALSE(hit.attainable->is_told()) << "the other may be far hotter or colder";
   EXPECT_FALSE(hit.oracle->is_told());
+}
+
+// The 512 pages of a block are alike, which tells nothing of other blocks.
+TEST(HitRates, OfOneBlockAreNotToldOfMore) {
+  std::vector<PageRecord> records;
+  for (std::uint64_t vpn = 0; vpn < 512; ++vpn)
+    records.push_back(Visited(vpn, 1, std::chrono::milliseconds(4)));
+  EpochProfile epoch = Epoch(0, records);
+  epoch.targets = {
+      {.id = TargetId(0), .cpu_time = std::chrono::seconds(1), .resident_pages = PageCount(8192)}};
+  Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
+  ranker.Absorb(epoch);
+  const std::vector<PageCount> capacities{PageCount(512)};
+  const HitRates hit =
+      ranker.HitRatesAt(RankSource::kReferences, capacities, PagesOfRates::kResident)[0];
+  EXPECT_FALSE(hit.attainable->is_told());
+  EXPECT_FALSE(hit.oracle->is_told());
+  EXPECT_TRUE(ranker.HitRatesAt(RankSource::kReferences, capacities)[0].oracle->is_told());
 }
 
 // Of a process that shares nothing, each page counts whole, however many processes share others.

@@ -303,6 +303,8 @@ TEST(RankByMemory, HitRatesSpeakForPagesOfWhichNothingIsKnown) {
   ASSERT_TRUE(half.attainable && half.oracle);
   EXPECT_EQ(half.unknown, PageCount(128));
   EXPECT_FALSE(half.attainable->is_told()) << "128 pages do not tell what others are like";
+  EXPECT_FALSE(half.oracle->is_told());
+  EXPECT_FALSE(rates(PageCount(128 * 20)).attainable->is_told());
   EXPECT_NEAR(half.attainable->value, 0.5, 0.01);
   EXPECT_GT(half.oracle->value, 0.5) << "the best placement chooses among all";
 }

@@ -45,8 +45,8 @@ inline tmprof_budget TargetBudget(OverheadShare share) {
 inline constexpr std::chrono::nanoseconds kTargetsLoan = std::chrono::seconds(5);
 inline constexpr std::chrono::nanoseconds kOwnLoan = std::chrono::seconds(10);
 
-// The visit to all pages of a target. A target that has grown to more than twice the size since
-// has another.
+// The visit to all pages of a target. A target gets another one once it has grown to more than
+// twice the size.
 struct FirstVisit {
   bool over = false;
   std::int64_t borrowed_ns = 0;

@@ -816,6 +816,10 @@ void ScanEngine::FollowGrowth(ScanTarget& target) {
     target.visit.over = true;
     return;
   }
+  const MonotonicTime time = kernel_.Now();
+  if (std::ranges::none_of(
+          target.blocks, [&](const BlockPtr& block) { return MayHaveTurn(target, *block, time); }))
+    return;
   // Blocks that were visited during the filling take no precedence.
   const Block* neighbour = nullptr;
   for (const BlockPtr& block : target.blocks) {
@@ -824,7 +828,7 @@ void ScanEngine::FollowGrowth(ScanTarget& target) {
     neighbour = block.get();
   }
   target.remaining.clear();
-  if (!BeginRotation(target, kernel_.Now())) return;
+  BeginRotation(target, time);
   target.first_visited = now;
   target.first_visit_in = target.rotation;
   // What was paid back can be borrowed again.
@@ -936,9 +940,18 @@ void ScanEngine::Earn(ScanTarget& target, MonotonicTime now) {
 }
 
 // What is reserved counts as spent: nobody will see which of its cleared bits it sets again.
+void ScanEngine::SpendReserved(ScanTarget& target) {
+  for (const BlockPtr& block : target.blocks) {
+    const std::int64_t reserved = std::exchange(block->reserved_ns, 0);
+    tmprof_budget_reserve(&target.budget, -reserved);
+    tmprof_budget_charge(&target.budget,
+                         static_cast<std::uint64_t>(std::max<std::int64_t>(reserved, 0)));
+  }
+}
+
 void ScanEngine::Leave(ScanTarget& target) {
+  SpendReserved(target);
   loan_.TakeOver(tmprof_budget_free(&target.budget));
-  for (const BlockPtr& block : target.blocks) block->reserved_ns = 0;
   DropAll(target);
 }
 
@@ -1882,6 +1895,7 @@ void ScanEngine::DropAll(ScanTarget& target) {
 // What was seen of the program before is void.
 void ScanEngine::Replaced(ScanTarget& target, std::uint64_t address_space) {
   if (target.RunsAnotherProgram(address_space)) VoidEvidence(target);
+  SpendReserved(target);
   DropAll(target);
   target.planned = PageCount(0);
   target.first_visit_in = target.rotation;

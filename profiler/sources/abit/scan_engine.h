@@ -65,6 +65,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   };
 
   void Refresh(ScanTarget& target, bool mappings_changed) override;
+  void SpendReserved(ScanTarget& target);
   void Leave(ScanTarget& target) override;
   const tmprof_ladder& LadderOf(const Block& block) const;
   void DropStaleDues();
