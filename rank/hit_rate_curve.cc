@@ -130,7 +130,7 @@ class Curve {
   // all groups weigh the same in the last estimate.
   struct Unknown {
     UnknownAccesses all;
-    // Of targets of which too few blocks were looked at to tell how blocks differ.
+    // This part is of targets of which too few blocks were looked at to tell how blocks differ.
     UnknownAccesses unlike;
   };
   Unknown AccessesToUnknown(std::span<const PageKey> keys) const {

@@ -235,7 +235,7 @@ void Ranker::Absorb(const EpochProfile& profile) {
     if (target.resident_pages) resident_of_[target.id] = *target.resident_pages;
     if (!target.exited) live_.push_back(target.id);
   }
-  // What has exited has no memory. If all have, the last live ones count.
+  // A process that has exited has no memory. If all have, the last live ones count.
   if (!live_.empty())
     std::erase_if(resident_of_, [this](const auto& of) { return !IsLive(of.first); });
   times_.Fade(keeps);
@@ -417,17 +417,19 @@ std::vector<UnknownPages> Ranker::UnknownBeside(const EvidenceTable& table,
   // The rest of a target's resident pages may be shared. The largest such rest is the least number
   // of shared pages that were touched. Each target is taken to have touched known and unknown ones
   // alike.
+  std::map<TargetId, double> mapped;  // of targets that share pages: known ones
   std::map<TargetId, double> shared;
   double touched = joins ? pages_.known_pages() : 0;
   for (const auto& [target, resident] : resident_of_) {
-    const double mapped = joins ? pages_.MappedBy(target) : 0;
-    if (mapped <= 0) continue;
+    const double known = joins ? pages_.MappedBy(target) : 0;
+    if (known <= 0) continue;
+    mapped[target] = known;
     shared[target] = std::max(static_cast<double>(resident.value()) - own[target], 0.0);
     touched = std::max(touched, shared[target]);
   }
   double of_all_mappers = 0;
   for (auto& [target, pages] : shared) {
-    pages = std::min(pages_.MappedBy(target), pages * pages_.known_pages() / touched);
+    pages = std::min(mapped[target], pages * pages_.known_pages() / touched);
     of_all_mappers += pages;
   }
   const double mappers =

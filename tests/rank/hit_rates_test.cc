@@ -485,7 +485,7 @@ TEST(HitRates, CountUnknownPagesOnceThatSeveralProcessesMap) {
   EXPECT_NEAR(known.attainable->value, 1, 0.01);
 }
 
-// Nothing is known of a second process, which has as much memory and runs as long.
+// A second process, of which nothing is known, has as much memory and runs as long.
 TEST(HitRates, SpeakForProcessesOfWhichNoPageIsKnown) {
   std::vector<PageRecord> records;
   for (std::uint64_t vpn = 0; vpn < 4096; ++vpn)
@@ -526,7 +526,7 @@ TEST(HitRates, OfOneBlockAreNotToldOfMore) {
   EXPECT_TRUE(ranker.HitRatesAt(RankSource::kReferences, capacities)[0].oracle->is_told());
 }
 
-// Of a process that shares nothing, each page counts whole, however many processes share others.
+// Each page of a process that shares nothing counts whole, however many processes share others.
 TEST(HitRates, CountUnknownPagesOfAProcessThatSharesNothingWhole) {
   EpochProfile epoch = Epoch(0, {});
   const auto add = [&](Target target, std::uint64_t address, std::uint64_t looked_at,
@@ -556,7 +556,7 @@ TEST(HitRates, CountUnknownPagesOfAProcessThatSharesNothingWhole) {
   EXPECT_TRUE(ranker.PagesUnknown(RankSource::kReferences, PagesOfRates::kKnown).empty());
 }
 
-// What has exited has no memory any more, unless all have.
+// A process that has exited has no memory any more, unless all have exited.
 TEST(HitRates, CountNoUnknownPagesOfAProcessThatHasExited) {
   Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
   const auto unknown_after = [&](std::uint64_t index, std::vector<bool> exited) {

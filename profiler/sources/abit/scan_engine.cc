@@ -831,7 +831,7 @@ void ScanEngine::FollowGrowth(ScanTarget& target) {
   BeginRotation(target, time);
   target.first_visited = now;
   target.first_visit_in = target.rotation;
-  // What was paid back can be borrowed again.
+  // The target can borrow again as much as was paid back.
   target.visit = {.borrowed_ns = std::min(target.visit.borrowed_ns, loan_.owed_ns())};
 }
 
@@ -944,8 +944,7 @@ void ScanEngine::SpendReserved(ScanTarget& target) {
   for (const BlockPtr& block : target.blocks) {
     const std::int64_t reserved = std::exchange(block->reserved_ns, 0);
     tmprof_budget_reserve(&target.budget, -reserved);
-    tmprof_budget_charge(&target.budget,
-                         static_cast<std::uint64_t>(std::max<std::int64_t>(reserved, 0)));
+    tmprof_budget_charge(&target.budget, static_cast<std::uint64_t>(reserved));
   }
 }
 
@@ -1103,7 +1102,8 @@ bool ScanEngine::Visit(ScanTarget& target, const BlockPtr& block, MonotonicTime 
 
 WholeNeed ScanEngine::NeedOf(const ScanTarget& target, MonotonicTime now) {
   WholeNeed need;
-  // As large a part of the blocks that nobody looked at yet is taken to be there as of the others.
+  // Blocks that nobody looked at yet are taken to have as large a part of their pages as the
+  // others.
   std::size_t units = 0;
   std::size_t present = 0;
   std::size_t units_unseen = 0;
