@@ -2,10 +2,13 @@
 
 #include "profiler/process_filter.h"
 
+#include <cmath>
+
 namespace tmprof {
 namespace {
 
 constexpr std::chrono::seconds kPeriod{1};
+constexpr std::chrono::duration<double> kHalfLife{10};
 
 }  // namespace
 
@@ -23,6 +26,9 @@ bool CpuShareMeter::Add(MonotonicTime now, std::chrono::nanoseconds used) {
   const auto elapsed = now - last_->at;
   if (elapsed < kPeriod) return false;
   share_ = std::chrono::duration<double>(used - last_->used) / elapsed;
+  const double kept = has_ended_a_period_ ? std::exp2(-(elapsed / kHalfLife)) : 0;
+  recent_ = share_ + (recent_ - share_) * kept;
+  has_ended_a_period_ = true;
   last_ = reading;
   return true;
 }

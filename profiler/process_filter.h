@@ -15,6 +15,10 @@ namespace tmprof {
 struct ProcessFilter {
   double min_cpu_share = 0.05;
   double min_memory_share = 0.10;
+  // Of the processes that descend from named ones, the busiest pass too, as many as together use
+  // this part of what all of them have used of late: the work of a server may be spread over
+  // processes each of which uses little.
+  double busiest_part = 0.95;
 
   // Memory of unknown size is no share.
   bool Passes(double cpu_share, std::optional<PageCount> resident,
@@ -29,6 +33,9 @@ class CpuShareMeter {
   bool Add(MonotonicTime now, std::chrono::nanoseconds used);
   // Over the last period; 0 before its end.
   double share() const { return share_; }
+  // Over all periods; what is 10 s old counts half. 0 before the first has ended.
+  double recent() const { return recent_; }
+  bool has_ended_a_period() const { return has_ended_a_period_; }
 
  private:
   struct Reading {
@@ -37,6 +44,8 @@ class CpuShareMeter {
   };
   std::optional<Reading> last_;
   double share_ = 0;
+  double recent_ = 0;
+  bool has_ended_a_period_ = false;
 };
 
 }  // namespace tmprof

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <functional>
 #include <utility>
 
 namespace tmprof {
@@ -200,14 +201,26 @@ void TargetTracker::FindChildren() {
   }
 }
 
-void TargetTracker::Evaluate(Process& process, MonotonicTime now) const {
-  if (!process.cpu_time_now) return;
-  if (!process.cpu_share.Add(now, *process.cpu_time_now)) return;
-  if (!options_.filter) return;
-  const bool was_wanted = process.wanted();
-  process.passes_filter =
-      options_.filter->Passes(process.cpu_share.share(), process.resident, total_memory_);
-  if (process.wanted() && !was_wanted) Update(process);
+void TargetTracker::Judge() {
+  std::vector<Process*> followed;
+  double used = 0;
+  for (Process& process : processes_) {
+    if (process.target.exited || !process.followed()) continue;
+    used += process.cpu_share.recent();
+    followed.push_back(&process);
+  }
+  std::ranges::stable_sort(followed, std::greater(), &Process::recent_or_more);
+  const double most = options_.filter->busiest_part * used;
+  double before = 0;
+  for (Process* process : followed) {
+    const bool is_busy = before < most && process->cpu_share.recent() > 0;
+    before += process->cpu_share.recent();
+    if (!process->cpu_share.has_ended_a_period()) continue;
+    const bool was_wanted = process->wanted();
+    process->passes_filter = is_busy || options_.filter->Passes(process->cpu_share.share(),
+                                                                process->resident, total_memory_);
+    if (process->wanted() && !was_wanted) Update(*process);
+  }
 }
 
 void TargetTracker::Refresh(MonotonicTime now) {
@@ -220,9 +233,12 @@ void TargetTracker::Refresh(MonotonicTime now) {
     }
   }
   if (options_.follow_children) FindChildren();
+  bool any_period_ended = false;
   for (Process& process : processes_) {
-    if (!process.target.exited) Evaluate(process, now);
+    if (process.target.exited || !process.cpu_time_now) continue;
+    any_period_ended |= process.cpu_share.Add(now, *process.cpu_time_now);
   }
+  if (any_period_ended && options_.filter) Judge();
   RebuildTracked();
 }
 

@@ -102,6 +102,11 @@ class TargetTracker {
     // Not so for what is found no longer.
     bool followed() const { return named || found || child; }
     bool wanted() const { return named || found || (child && passes_filter); }
+    // Orders them for the filter: one that passes gives way to one that is clearly busier.
+    double recent_or_more() const {
+      constexpr double kStays = 1.25;
+      return cpu_share.recent() * (passes_filter ? kStays : 1);
+    }
     // Over the last full second; before there was one, of two that are equal, the one that has used
     // more since it was registered is the busier.
     std::pair<double, std::chrono::nanoseconds> busyness() const {
@@ -124,7 +129,8 @@ class TargetTracker {
   Status FollowNew(const ProcessInstance& instance);
   void FindChildren();
   void FollowChildrenOf(Pid parent);
-  void Evaluate(Process& process, MonotonicTime now) const;
+  // Applies the filter to the children.
+  void Judge();
   void RebuildTracked();
   Process* Find(Pid pid, std::uint64_t start_time_ticks);
 

@@ -34,6 +34,19 @@ TEST(CpuShareMeter, KnowsNoShareBeforeAFullSecondHasPassed) {
   EXPECT_DOUBLE_EQ(meter.share(), 0.9);
 }
 
+TEST(CpuShareMeter, ForgetsHalfOfWhatIsTenSecondsOld) {
+  CpuShareMeter meter;
+  meter.Add(At(100s), 0s);
+  EXPECT_FALSE(meter.has_ended_a_period());
+  EXPECT_EQ(meter.recent(), 0);
+  meter.Add(At(101s), 800ms);
+  EXPECT_TRUE(meter.has_ended_a_period());
+  EXPECT_DOUBLE_EQ(meter.recent(), 0.8);
+  meter.Add(At(111s), 800ms);
+  EXPECT_DOUBLE_EQ(meter.recent(), 0.4);
+  EXPECT_DOUBLE_EQ(meter.share(), 0);
+}
+
 TEST(CpuShareMeter, DividesByTheTimeThatReallyPassed) {
   CpuShareMeter meter;
   meter.Add(At(100s), 0s);

@@ -292,7 +292,7 @@ TEST_F(TargetTrackerTest, TracksAChildWhileItUsesEnoughCpu) {
   Start({.pid = 10});
   Start({.pid = 11, .parent = 10}, 3h);  // its past does not count
   tree_.SetChildren(10, 10, {11});
-  TargetTracker tracker = Make({});
+  TargetTracker tracker = Make({.filter = ProcessFilter{.busiest_part = 0}});
   ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
   tracker.Refresh(At(100s));
   nanoseconds now = 100s;
@@ -310,12 +310,64 @@ TEST_F(TargetTrackerTest, DividesByTheTimeThatReallyPassed) {
   Start({.pid = 10});
   Start({.pid = 11, .parent = 10});
   tree_.SetChildren(10, 10, {11});
-  TargetTracker tracker = Make({});
+  TargetTracker tracker = Make({.filter = ProcessFilter{.busiest_part = 0}});
   ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
   tracker.Refresh(At(100s));
   cpu_times_[11] += 199ms;  // 4.975 % of 4 s
   tracker.Refresh(At(104s));
   EXPECT_THAT(Tracked(tracker), ElementsAre(10));
+}
+
+// As the processes of a database server do, one for each of its clients.
+TEST_F(TargetTrackerTest, TracksTheChildrenThatDoTheWorkThoughEachUsesLittle) {
+  Start({.pid = 10});
+  for (const std::int32_t child : {11, 12, 13, 14, 15}) Start({.pid = child, .parent = 10});
+  tree_.SetChildren(10, 10, {11, 12, 13, 14, 15});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  for (const std::int32_t child : {11, 12, 14, 15}) cpu_times_[child] += 20ms;
+  cpu_times_[13] += 1ms;
+  tracker.Refresh(At(101s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 11, 12, 14, 15));
+  for (int second = 102; second < 130; ++second) tracker.Refresh(At(std::chrono::seconds(second)));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 11, 12, 14, 15)) << "all rest";
+}
+
+TEST_F(TargetTrackerTest, LeavesOutTheChildThatAddsLittleToTheWorkOfTheOthers) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10});
+  tree_.SetChildren(10, 10, {11});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  cpu_times_[10] += 900ms;
+  cpu_times_[11] += 40ms;
+  tracker.Refresh(At(101s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10));
+}
+
+TEST_F(TargetTrackerTest, LetsNoChildGiveWayToOneThatIsHardlyBusier) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10});
+  Start({.pid = 12, .parent = 10});
+  tree_.SetChildren(10, 10, {11, 12});
+  TargetTracker tracker = Make({.filter = ProcessFilter{.busiest_part = 0.5}});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  cpu_times_[11] += 30ms;
+  cpu_times_[12] += 20ms;
+  tracker.Refresh(At(101s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 11));
+  cpu_times_[12] += 20ms;
+  tracker.Refresh(At(111s));  // half of what they were before, and of this second
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 11));
+  for (const auto second : {112s, 113s, 114s}) {
+    EXPECT_THAT(Tracked(tracker), ElementsAre(10, 11));
+    cpu_times_[12] += 49ms;
+    tracker.Refresh(At(second));
+  }
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 12));
 }
 
 TEST_F(TargetTrackerTest, TracksAnIdleChildThatHoldsEnoughMemory) {
