@@ -22,8 +22,8 @@ struct ClearLoss {
   // The loss by the page's own clear, by rung; negative: the bit went before the middle.
   std::array<std::chrono::nanoseconds, kFastRungs.size()> own{};
   std::chrono::nanoseconds others{0};  // of each clear of another page meanwhile
-  // Without a measurement the bit is taken to go at the end of the clear, right before an interrupt
-  // as long as `others`. That may be wrong by half a clear, so the last rung is left out.
+  // Without a measurement the loss is taken to be a quarter of the clear: the bit goes between its
+  // middle and its end. That may be wrong by as much, so the last rung is left out.
   bool is_measured = false;
 
   std::size_t rungs() const { return is_measured ? kFastRungs.size() : kFastRungs.size() - 1; }

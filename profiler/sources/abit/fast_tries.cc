@@ -81,8 +81,7 @@ void RunFastTries(AbitKernel& kernel, AbitProcess& process, std::size_t rung, co
                   std::span<FastTry> tries) {
   const nanoseconds delay = kFastRungs[rung];
   const auto lost = [&](const FastTry& attempt, std::size_t other_clears) {
-    const nanoseconds own =
-        loss.is_measured ? loss.own[rung] : attempt.clear_took / 2 + loss.others;
+    const nanoseconds own = loss.is_measured ? loss.own[rung] : attempt.clear_took / 4;
     return own + loss.others * static_cast<std::int64_t>(other_clears);
   };
   // The first of several clears takes some five times as long as the others: its outcome is not

@@ -78,6 +78,12 @@ constexpr std::size_t kMostFastCandidates = 256;
 constexpr int kFindsThatTell = 3;
 constexpr int kSessionsPerFind = 2;
 constexpr std::uint64_t kFewestFastPages = 8;  // that tell if clears of single pages take effect
+// A clear can take so long that hardly any try at a short rung counts. So many tries tell, and
+// fewer counted than one in so many. One session in so many goes on to that rung all the same, in
+// case clears are faster by now.
+constexpr std::uint64_t kTriesThatTellOfARung = 64;
+constexpr std::uint64_t kFewestCounted = 4;
+constexpr std::uint64_t kTriesTheRungAgain = 32;
 // A stay on a CPU that ends sooner gives a scanner that was woken at its start no time to look. 50
 // us are five times what waking up takes.
 constexpr nanoseconds kShortStay = microseconds(50);
@@ -452,12 +458,14 @@ void ScanEngine::ChooseForFastTries(ScanTarget& target) {
     return at.sessions() - kSessionsPerFind * std::min<int>(at.first_read_finds(), kFindsThatTell);
   });
   const std::size_t count = std::min(candidates.size(), kMostFastPages);
+  const std::size_t rungs =
+      random_() % kTriesTheRungAgain == 0 ? options_.clear_loss.rungs() : FastRungsThatCount();
   std::vector<Vpn> pages;
   for (std::size_t i = 0; i < count; ++i) {
     const FastCandidate& at = candidates[i];
     at.block->waits_for_tries.reset(at.unit);
     at.CountSession();
-    session.pages.push_back({at, FastPage(options_.clear_loss.rungs())});
+    session.pages.push_back({at, FastPage(rungs)});
   }
   candidates.erase(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(count));
   std::ranges::sort(session.pages, {}, &FastSession::Page::page);
@@ -468,6 +476,15 @@ void ScanEngine::ChooseForFastTries(ScanTarget& target) {
   std::erase_if(session.pages, [&](const FastSession::Page&) { return !clearable[i++]; });
 }
 
+std::size_t ScanEngine::FastRungsThatCount() const {
+  std::size_t rungs = 1;
+  for (; rungs < options_.clear_loss.rungs(); ++rungs) {
+    const FastRungTries& tries = fast_rung_tries_[rungs];
+    if (tries.made >= kTriesThatTellOfARung && kFewestCounted * tries.counted < tries.made) break;
+  }
+  return rungs;
+}
+
 // Tries each page of the session that has the rung of the first.
 void ScanEngine::TryFast(ScanTarget& target) {
   FastSession& session = target.fast;
@@ -475,6 +492,7 @@ void ScanEngine::TryFast(ScanTarget& target) {
   if (!PrepareFastTries(target, tries)) return;
   const std::size_t rung = session.pages.front().tries.rung();
   RunFastTries(kernel_, *target.handle, rung, options_.clear_loss, tries);
+  for (const FastTry& each : tries) fast_rung_tries_[rung].Add(each.counted);
   const std::size_t clears = tries.size() + 1;
   fast_clears_ += clears;
   // Each CPU that runs a thread of the target is interrupted.

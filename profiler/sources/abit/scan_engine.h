@@ -86,6 +86,8 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   std::chrono::nanoseconds RandomPause(std::chrono::nanoseconds least,
                                        std::chrono::nanoseconds most);
   bool TryFastSomewhere(MonotonicTime now);
+  // Without the shortest rungs if hardly any of their tries count.
+  std::size_t FastRungsThatCount() const;
   void ChooseForFastTries(ScanTarget& target);
   void TryFast(ScanTarget& target);
   bool PrepareFastTries(ScanTarget& target, std::vector<FastTry>& tries);
@@ -250,6 +252,22 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   tmprof_ladder base_ladder_;
   tmprof_ladder huge_ladder_;
   std::chrono::nanoseconds fast_own_cpu_{0};  // for fast tries
+  // The tries of a rung, of all targets. Older ones count less and less.
+  struct FastRungTries {
+    std::uint64_t made = 0;
+    std::uint64_t counted = 0;
+
+    void Add(bool was_counted) {
+      constexpr std::uint64_t kMost = 1024;
+      if (made >= kMost) {
+        made /= 2;
+        counted /= 2;
+      }
+      ++made;
+      counted += was_counted;
+    }
+  };
+  std::array<FastRungTries, kFastRungs.size()> fast_rung_tries_;
   FirstVisitLoan loan_;
   std::mt19937_64 random_;
   std::uniform_real_distribution<double> anywhere_{0, 1};

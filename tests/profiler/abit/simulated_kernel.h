@@ -146,7 +146,6 @@ class SimulatedProcess {
 
 class SimulatedKernel final : public AbitKernel {
  public:
-  static constexpr std::chrono::nanoseconds kPageClearTakes = std::chrono::microseconds(6);
   static constexpr std::chrono::nanoseconds kWholeClearTakes{70};  // a page
   static constexpr std::chrono::nanoseconds kAgeingTakes{50};      // a page
 
@@ -159,6 +158,7 @@ class SimulatedKernel final : public AbitKernel {
 
   bool tells_when_processes_run = false;
   double page_clear_moment = 0.5;
+  std::chrono::nanoseconds page_clear_takes{std::chrono::microseconds(6)};
   std::chrono::nanoseconds clear_takes{std::chrono::microseconds(30)};  // of more than a page
   std::chrono::nanoseconds interrupt_takes{0};                          // of a clear of one page
 
@@ -292,12 +292,12 @@ class SimulatedKernel final : public AbitKernel {
     ClearOutcome Clear(VpnRange range) override {
       const bool is_page = range.size() == PageCount(1);
       const auto first = is_page ? std::chrono::duration_cast<std::chrono::nanoseconds>(
-                                       kernel_.page_clear_moment * kPageClearTakes)
+                                       kernel_.page_clear_moment * kernel_.page_clear_takes)
                                  : kernel_.clear_takes;
       kernel_.now += first;
       const ClearOutcome outcome = ClearNow(range);
       if (!is_page) return outcome;
-      kernel_.now += kPageClearTakes - first;
+      kernel_.now += kernel_.page_clear_takes - first;
       if (kernel_.interrupt_takes == std::chrono::nanoseconds(0)) return outcome;
       for (SimulatedProcess::Page& page : process_.pages) {
         if (page.accessed) continue;
