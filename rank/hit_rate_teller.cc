@@ -26,10 +26,9 @@ std::vector<PageCount> Ascending(std::span<const PageCount> capacities) {
 }  // namespace
 
 HitRateTeller::HitRateTeller(const Ranker::Options& options, RankSource source,
-                             std::span<const PageCount> capacities, PagesOfRates of)
+                             std::span<const PageCount> capacities)
     : source_(source),
       capacities_(capacities.begin(), capacities.end()),
-      of_(of),
       ranker_(options),
       chosen_{.capacities = Ascending(capacities), .key = {}, .span_pages = {}, .first_choice = {}},
       by_bits_(chosen_.capacities.size()),
@@ -81,10 +80,11 @@ void HitRateTeller::Choose() {
 }
 
 std::vector<HitRates> HitRateTeller::Tell() const {
-  std::vector<HitRates> told = ranker_.HitRatesAt(source_, capacities_, of_);
+  const std::vector<UnknownPages> unknown = ranker_.PagesUnknown(source_);
+  std::vector<HitRates> told = ranker_.HitRatesAt(source_, capacities_, unknown);
   const bool of_memory = source_ == RankSource::kMemory;
   const std::vector<std::optional<HitRate>> history =
-      of_memory ? by_samples_.Estimate() : by_bits_.Estimate(ranker_.PagesUnknown(source_, of_));
+      of_memory ? by_samples_.Estimate() : by_bits_.Estimate(unknown);
   for (HitRates& each : told) {
     const auto at = std::ranges::lower_bound(chosen_.capacities, each.capacity);
     each.history = history[static_cast<std::size_t>(at - chosen_.capacities.begin())];

@@ -22,7 +22,7 @@ class HitRateTeller {
   // The hit rates are of accesses to memory if the source is kMemory, else of all accesses.
   // Preconditions: the rate model; a source with accessed bits; fewer than 255 capacities.
   HitRateTeller(const Ranker::Options& options, RankSource source,
-                std::span<const PageCount> capacities, PagesOfRates of = PagesOfRates::kKnown);
+                std::span<const PageCount> capacities);
 
   // Oldest first.
   void Absorb(const EpochProfile& profile);
@@ -30,7 +30,8 @@ class HitRateTeller {
   // Returns the pages that the ranking would put into tier 1 now.
   const ChosenSpans& chosen() const { return chosen_; }
 
-  // One for each capacity, in the order given.
+  // One for each capacity, in the order given. They speak for all memory that the programs have, as
+  // far as the epochs tell.
   std::vector<HitRates> Tell() const;
 
  private:
@@ -38,7 +39,6 @@ class HitRateTeller {
 
   RankSource source_;
   std::vector<PageCount> capacities_;  // as given
-  PagesOfRates of_;
   Ranker ranker_;
   ChosenSpans chosen_;        // by what the last epoch that ranked something knew
   JudgedHistory by_bits_;     // unless the source is kMemory

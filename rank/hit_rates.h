@@ -4,7 +4,6 @@
 
 #pragma once
 
-#include <cstdint>
 #include <optional>
 
 #include "base/units.h"
@@ -23,12 +22,6 @@ struct HitRate {
   // Too little was seen to tell where the interval is wider than 20 points.
   static constexpr double kWidestTold = 0.2;
   bool is_told() const { return high - low <= kWidestTold; }
-};
-
-// Hit rates are of all accesses to these pages.
-enum class PagesOfRates : std::uint8_t {
-  kKnown,     // those that were looked at or sampled
-  kResident,  // all that programs have, as far as a trace tells
 };
 
 // Shares of all accesses, or of all accesses to memory, to some pages. Rates of pages that were not

@@ -450,8 +450,8 @@ std::vector<UnknownPages> Ranker::UnknownBeside(const EvidenceTable& table,
   return unknown;
 }
 
-std::vector<UnknownPages> Ranker::PagesUnknown(RankSource source, PagesOfRates of) const {
-  if (of == PagesOfRates::kKnown || !IsEstimated(options_.model, source)) return {};
+std::vector<UnknownPages> Ranker::PagesUnknown(RankSource source) const {
+  if (!IsEstimated(options_.model, source)) return {};
   return UnknownBeside(evidence_.WholeSpans(), source);
 }
 
@@ -616,10 +616,10 @@ PageCount Ranker::PagesOfHitRates(RankSource source) const {
 }
 
 std::vector<HitRates> Ranker::HitRatesAt(RankSource source, std::span<const PageCount> capacities,
-                                         PagesOfRates of) const {
+                                         std::vector<UnknownPages> unknown) const {
   if (!IsEstimated(options_.model, source)) return {};
   RatedRows rated = Rate(evidence_.WholeSpans(), source);
-  if (of == PagesOfRates::kResident) rated.unknown = UnknownBeside(evidence_.WholeSpans(), source);
+  rated.unknown = std::move(unknown);
   if (source != RankSource::kMemory) return HitRatesOf(rated, capacities);
   return MemoryHitRatesOf(rated, MemoryRowsOf(rated, RatesOf(rated), SamplesAreOfMemory()),
                           ScaleOfMemory(), capacities);

@@ -161,12 +161,14 @@ class Ranker {
 
   // The known pages that HitRatesAt() speaks for.
   PageCount PagesOfHitRates(RankSource source) const;
+  // Returns the resident pages of which nothing is known, by target. Empty where there is no rate
+  // model: kSum, and exact sources.
+  std::vector<UnknownPages> PagesUnknown(RankSource source) const;
   // The hit rates that the evidence so far tells, one for each capacity, without history
-  // (judged_history.h). Empty where there is no rate model: kSum, and exact sources.
+  // (judged_history.h). They speak for the known pages and for these unknown ones. Empty where
+  // there is no rate model.
   std::vector<HitRates> HitRatesAt(RankSource source, std::span<const PageCount> capacities,
-                                   PagesOfRates of = PagesOfRates::kKnown) const;
-  // Returns the pages of which nothing is known, by target; none for kKnown.
-  std::vector<UnknownPages> PagesUnknown(RankSource source, PagesOfRates of) const;
+                                   std::vector<UnknownPages> unknown) const;
 
  private:
   struct PageEstimate {

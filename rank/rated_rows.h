@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -48,11 +47,7 @@ struct RatedRows {
   std::vector<RateKind> kinds;
   std::vector<UnknownPages> unknown;  // ascending by target
 
-  PageCount unknown_pages() const {
-    double sum = 0;
-    for (const UnknownPages& each : unknown) sum += each.pages;
-    return PageCount(static_cast<std::uint64_t>(std::llround(sum)));
-  }
+  PageCount unknown_pages() const { return SizeOf(unknown); }
 
   // False: all targets have exited; what they left is all that there is to tell of.
   bool any_is_there() const { return std::ranges::any_of(rows, &RatedRow::is_there); }

@@ -3,6 +3,10 @@
 
 #pragma once
 
+#include <cmath>
+#include <cstdint>
+#include <span>
+
 #include "base/units.h"
 
 namespace tmprof {
@@ -14,5 +18,11 @@ struct UnknownPages {
   // The target shares memory, so that these are like pages of any target.
   bool are_as_all = false;
 };
+
+inline PageCount SizeOf(std::span<const UnknownPages> unknown) {
+  double sum = 0;
+  for (const UnknownPages& each : unknown) sum += each.pages;
+  return PageCount(static_cast<std::uint64_t>(std::llround(sum)));
+}
 
 }  // namespace tmprof

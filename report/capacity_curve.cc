@@ -33,41 +33,11 @@ PageCount ShareOf(PageCount pages, double share) {
 std::vector<CapacityCurve::Point> PointsOf(const CapacityCurve& curve) {
   std::vector<CapacityCurve::Point> points;
   for (const double share : CapacityCurve::kShares) {
-    const PageCount known = ShareOf(curve.whole, share);
-    if (known == PageCount(0)) continue;
-    points.push_back({.share = share,
-                      .capacity = ShareOf(curve.size(), share),
-                      .rates = {.capacity = known, .pages = curve.whole}});
+    const PageCount capacity = ShareOf(curve.size(), share);
+    if (capacity == PageCount(0)) continue;
+    points.push_back({.share = share, .rates = {.capacity = capacity, .pages = curve.whole}});
   }
   return points;
-}
-
-// Pages that are known by samples alone are hotter than those that nobody knows: of the pages of a
-// curve that speaks for the rest, this part at most.
-constexpr double kMostBySamplesAlone = 0.05;
-
-// Sets the memory that the programs had, if it is more than the whole and like it.
-void TellResident(const WholeTrace& whole, CapacityCurve& curve) {
-  const std::optional<PageCount> resident = whole.totals.most_resident;
-  if (!resident) {
-    curve.why_no_resident = "the trace does not tell how much memory was resident";
-    return;
-  }
-  if (*resident <= curve.whole) return;
-  std::uint64_t by_process = 0;
-  const EvidenceTable& table = whole.ranker.table();
-  for (std::size_t row = 0; row < table.size(); ++row) by_process += table.span_pages[row];
-  const DistinctPages distinct(whole, [](const Evidence&) { return true; });
-  const DistinctPages looked_at(whole, [](const Evidence& seen) { return seen.looks > 0; });
-  const auto known = static_cast<double>(distinct.size().value());
-  const auto by_bits = static_cast<double>(looked_at.size().value());
-  if (distinct.size() != PageCount(by_process)) {
-    curve.why_no_resident = "several processes map the same pages";
-  } else if (known - by_bits > kMostBySamplesAlone * known) {
-    curve.why_no_resident = "many of the pages are known by samples alone";
-  } else {
-    curve.resident = resident;
-  }
 }
 
 // A larger tier 1 holds all pages of a smaller one. Hit rates of two capacities are estimated
@@ -119,7 +89,7 @@ std::string WhyNotEstimated(const CapacityCurve& curve) {
 
 // The pages that are ranked at the end of a trace are known only there. So a first pass finds them,
 // and a second one tells the hit rates.
-Status TellEstimated(const Trace& trace, const WholeTrace& whole, CapacityCurve& curve) {
+Status TellEstimated(const Trace& trace, CapacityCurve& curve) {
   const RankSource by = *curve.options.by;
   Ranker::Options options = Ranker::DefaultOptions(RankModel::kRate);
   options.llc_bytes = trace.llc_bytes;
@@ -128,9 +98,10 @@ Status TellEstimated(const Trace& trace, const WholeTrace& whole, CapacityCurve&
       trace, curve.options.epochs, [&](const EpochProfile& epoch) { ranker.Absorb(epoch); });
   if (!end) return Fail(end.error());
   curve.whole = ranker.PagesOfHitRates(by);
-  curve.resident.reset();
-  curve.why_no_resident.clear();
-  TellResident(whole, curve);
+  const PageCount unknown = SizeOf(ranker.PagesUnknown(by));
+  curve.resident = unknown > PageCount(0) ? std::optional(curve.whole + unknown) : std::nullopt;
+  if (!curve.totals.most_resident)
+    curve.why_no_resident = "the trace does not tell how much memory was resident";
   curve.points = PointsOf(curve);
   if (curve.points.empty()) {
     curve.why_unknown = fmt::format("no page was {}", HowWholeIsKnown(curve));
@@ -183,16 +154,17 @@ std::optional<CapacityCurve::Capacity> CapacityCurve::CapacityFor(double hit_rat
     if (!told(points[i]) || (here.*rate)->value < hit_rate) continue;
     if (i == 0 || !told(points[i - 1])) {
       // The whole is always enough.
-      if (here.capacity == whole) return std::nullopt;
-      return Capacity{.pages = points[i].capacity, .is_bound = true};
+      if (here.capacity == size()) return std::nullopt;
+      return Capacity{.pages = here.capacity, .is_bound = true};
     }
     const HitRates& before = points[i - 1].rates;
+    // No ranking tells which unknown page is the next.
+    if (rate == &HitRates::attainable && before.capacity >= whole) return std::nullopt;
     const double part =
         (hit_rate - (before.*rate)->value) / ((here.*rate)->value - (before.*rate)->value);
-    const PageCount smaller = points[i - 1].capacity;
-    const auto more = static_cast<double>((points[i].capacity - smaller).value());
+    const auto more = static_cast<double>((here.capacity - before.capacity).value());
     const auto pages = static_cast<std::uint64_t>(std::ceil(part * more - kRounding));
-    return Capacity{.pages = smaller + PageCount(pages)};
+    return Capacity{.pages = before.capacity + PageCount(pages)};
   }
   return std::nullopt;
 }
@@ -206,7 +178,7 @@ std::string WholeText(const CapacityCurve& curve) {
   const std::string known = fmt::format("{} ({} pages) that were {}", HumanSize(curve.whole),
                                         Grouped(curve.whole.value()), HowWholeIsKnown(curve));
   if (!curve.resident) return known;
-  return fmt::format("{} of resident memory, by {}", HumanSize(*curve.resident), known);
+  return fmt::format("{} of resident memory, with {}", HumanSize(*curve.resident), known);
 }
 
 Result<CapacityCurve> MakeCapacityCurve(const Trace& trace, const CapacityCurveOptions& options) {
@@ -224,13 +196,13 @@ Result<CapacityCurve> MakeCapacityCurve(const Trace& trace, const CapacityCurveO
     TellExact(*whole, curve);
     return curve;
   }
-  if (Status told = TellEstimated(trace, *whole, curve); !told) return Fail(told.error());
+  if (Status told = TellEstimated(trace, curve); !told) return Fail(told.error());
   // Too few of the samples may be of pages whose accessed bits were read.
   if (!curve.why_unknown.empty() && by == RankSource::kMemory && !options.by &&
       !curve.totals.modelled_llc_bytes) {
     curve.options.by = whole->known.Best();
     curve.why_unknown.clear();
-    if (Status told = TellEstimated(trace, *whole, curve); !told) return Fail(told.error());
+    if (Status told = TellEstimated(trace, curve); !told) return Fail(told.error());
   }
   return curve;
 }
@@ -264,7 +236,7 @@ std::string PointsText(const CapacityCurve& curve) {
   TextTable table(columns);
   bool all_told = true;
   for (const CapacityCurve::Point& point : curve.points) {
-    std::vector<std::string> cells = {HumanSize(point.capacity), Percent(point.share)};
+    std::vector<std::string> cells = {HumanSize(point.rates.capacity), Percent(point.share)};
     for (const CapacitySeries& series : kCapacitySeries) {
       if (!curve.Knows(series.rate)) continue;
       const std::optional<HitRate>& rate = point.rates.*series.rate;
@@ -315,6 +287,19 @@ std::string NeedsText(const CapacityCurve& curve) {
   return fmt::format("{} needs {}.\n", by_best ? "The best placement" : "This ranking", text);
 }
 
+std::string NoteOfTheRest(const CapacityCurve& curve) {
+  if (!curve.resident || !curve.why_unknown.empty()) return "";
+  const HitRates& rates = curve.points.front().rates;
+  return rates.unknown > PageCount(0) ? NoteOfUnknown(rates)
+                                      : "samples tell of the memory that was not looked at, too\n";
+}
+
+// The pages of which nothing is known, as far as hit rates speak for them. nullopt: there is none.
+std::optional<std::uint64_t> UnknownPagesOf(const CapacityCurve& curve) {
+  if (curve.points.empty()) return std::nullopt;
+  return curve.points.front().rates.unknown.value();
+}
+
 }  // namespace
 
 std::string CapacityCurveText(const CapacityCurve& curve) {
@@ -326,7 +311,7 @@ std::string CapacityCurveText(const CapacityCurve& curve) {
       "whole: {}\n",
       AccessesOf(by), curve.is_exact ? "" : ", with 90 % intervals", Name(by), HowKnown(curve),
       WholeText(curve));
-  if (curve.resident) text += "Memory that was not looked at is taken to be like what was.\n";
+  text += NoteOfTheRest(curve);
   if (!curve.why_no_resident.empty()) {
     text +=
         fmt::format("Memory that was not looked at is in no figure: {}.\n", curve.why_no_resident);
@@ -345,8 +330,8 @@ std::string CapacityCurveJson(const CapacityCurve& curve) {
   Json points = Json::array();
   for (const CapacityCurve::Point& point : curve.points) {
     Json& row = points.emplace_back(Json{{"share", point.share},
-                                         {"capacity_pages", point.capacity.value()},
-                                         {"capacity_bytes", CapacityBytes(point.capacity)}});
+                                         {"capacity_pages", point.rates.capacity.value()},
+                                         {"capacity_bytes", CapacityBytes(point.rates.capacity)}});
     for (const CapacitySeries& series : kCapacitySeries)
       row[series.key] = HitRateJson(point.rates.*series.rate);
   }
@@ -370,6 +355,7 @@ std::string CapacityCurveJson(const CapacityCurve& curve) {
                {"whole_pages", curve.whole.value()},
                {"whole_bytes", CapacityBytes(curve.whole)},
                {"resident_pages", curve.resident ? Json(curve.resident->value()) : Json(nullptr)},
+               {"unknown_pages", OrNull(UnknownPagesOf(curve))},
                {"shares_of", curve.resident ? "resident" : "whole"},
                {"why_no_resident",
                 curve.why_no_resident.empty() ? Json(nullptr) : Json(curve.why_no_resident)},
@@ -388,9 +374,10 @@ std::string CapacityCurveCsv(const CapacityCurve& curve) {
   }
   std::string csv = CsvLine(header);
   for (const CapacityCurve::Point& point : curve.points) {
-    std::vector<std::string> cells = {
-        std::string(Name(*curve.options.by)), std::string(AccessesOf(*curve.options.by)),
-        Exact(point.share), kPlain(point.capacity), kPlain(CapacityBytes(point.capacity))};
+    std::vector<std::string> cells = {std::string(Name(*curve.options.by)),
+                                      std::string(AccessesOf(*curve.options.by)),
+                                      Exact(point.share), kPlain(point.rates.capacity),
+                                      kPlain(CapacityBytes(point.rates.capacity))};
     for (const CapacitySeries& series : kCapacitySeries) {
       const std::optional<HitRate>& rate = point.rates.*series.rate;
       cells.push_back(rate && rate->is_told() ? Exact(rate->value) : "");

@@ -30,11 +30,9 @@ struct CapacityCurve {
   static constexpr std::array kWanted = {0.5, 0.8, 0.9};
 
   struct Point {
-    double share = 0;    // of the memory that there is
-    PageCount capacity;  // that share of size()
-    // Their own capacity is that share of the pages that are known.
-    // They do not fall with the capacity where they are told, and all but history are 1 at the
-    // whole. Exact counts tell `oracle` alone.
+    double share = 0;  // of size()
+    // The capacity is that share of size(). Hit rates do not fall with the capacity where they are
+    // told, and all but history are 1 at the last. Exact counts tell `oracle` alone.
     HitRates rates;
   };
   struct Capacity {
@@ -49,10 +47,10 @@ struct CapacityCurve {
   bool is_exact = false;
   // Pages that were looked at or sampled; exact: also those that were accessed.
   PageCount whole;
-  // The most memory that the programs had at a time, if it is more than `whole`. The rest is taken
-  // to be like `whole`. nullopt: it is no more, or nothing can be said of the rest.
+  // All memory that the programs have, if it is more than `whole`. A page that several processes
+  // map counts once. nullopt: it is no more, or unknown.
   std::optional<PageCount> resident;
-  std::string why_no_resident;  // set if nothing can be said of the rest
+  std::string why_no_resident;  // set if it is unknown
   std::vector<Point> points;    // ascending; shares of less than a page are left out
   std::string why_unknown;      // set if no hit rate is known
 

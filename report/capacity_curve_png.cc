@@ -73,7 +73,8 @@ void DrawCurveAxes(const CapacityCurve& curve, Canvas& canvas) {
     const double x = XOfShare(point.share);
     canvas.Line(x, kCurvePlot.bottom(), x, kCurvePlot.bottom() + 5, kInk);
     canvas.Text(x, kCurvePlot.bottom() + 18, Percent(point.share), kCurveTickSize, kCentre);
-    canvas.Text(x, kCurvePlot.bottom() + 38, HumanSize(point.capacity), kCurveTickSize, kCentre);
+    canvas.Text(x, kCurvePlot.bottom() + 38, HumanSize(point.rates.capacity), kCurveTickSize,
+                kCentre);
   }
   for (int tenths = 0; tenths <= 10; tenths += 2) {
     const double y = YOfHitRate(tenths / 10.0);

@@ -21,6 +21,14 @@ std::string ByModelOfCache(std::uint64_t llc_bytes) {
       FormatBytes(llc_bytes));
 }
 
+std::string NoteOfUnknown(const HitRates& rates) {
+  if (rates.unknown == PageCount(0)) return "";
+  return fmt::format(
+      "{} of these pages were neither looked at nor sampled: they are taken to be like the others, "
+      "and no ranking chooses them\n",
+      Grouped(rates.unknown.value()));
+}
+
 Json HitRateJson(const std::optional<HitRate>& rate) {
   if (!rate) return nullptr;
   return {

@@ -353,14 +353,6 @@ std::string PagesText(const HitRates& rates) {
              : fmt::format("the {} pages that were looked at or sampled", pages);
 }
 
-std::string NoteOfUnknown(const HitRates& rates) {
-  if (rates.unknown == PageCount(0)) return "";
-  return fmt::format(
-      "{} of these pages were neither looked at nor sampled: they are taken to be like the others, "
-      "and no ranking chooses them\n",
-      Grouped(rates.unknown.value()));
-}
-
 // A row per kind of hit rate, a column per capacity.
 std::string AsText(const TraceHitRates& told, const ReplayOptions& options) {
   if (told.at_ratio.empty()) return "";

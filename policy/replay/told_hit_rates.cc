@@ -20,7 +20,7 @@ Result<std::vector<HitRates>> TellHitRates(const OpenTrace& open, const Ranker::
                                            const OnChoice& on_choice) {
   auto trace = open();
   if (!trace) return Fail(std::move(trace.error()));
-  HitRateTeller teller(ranker, judge, capacities, PagesOfRates::kResident);
+  HitRateTeller teller(ranker, judge, capacities);
   ReadToEnd(**trace, [&](const EpochProfile& epoch) {
     teller.Absorb(epoch);
     if (on_choice) on_choice(epoch, teller.chosen());

@@ -91,7 +91,7 @@ std::vector<double> RatesByRank(const Ranker& ranker, const Rates& rates) {
 HitRates AtAnEighth(const Ranker& ranker) {
   const std::vector<PageCount> capacities{
       PageCount(ranker.ScoreByPage(RankSource::kReferences).key.size() / 8)};
-  return ranker.HitRatesAt(RankSource::kReferences, capacities)[0];
+  return ranker.HitRatesAt(RankSource::kReferences, capacities, /*unknown=*/{})[0];
 }
 
 // A ranking has these hit rates at an eighth of the pages: as told, and in truth.
@@ -227,8 +227,8 @@ TEST(HitRatesMonteCarlo, SpeakForPagesOfWhichNothingIsKnown) {
         Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
         ranker.Absorb(epoch);
         const std::vector<PageCount> capacities{PageCount(kPages / 8)};
-        const HitRates hit =
-            ranker.HitRatesAt(RankSource::kReferences, capacities, PagesOfRates::kResident)[0];
+        const HitRates hit = ranker.HitRatesAt(RankSource::kReferences, capacities,
+                                               ranker.PagesUnknown(RankSource::kReferences))[0];
         ASSERT_TRUE(hit.oracle && hit.attainable);
         EXPECT_EQ(hit.pages, PageCount(kPages));
         EXPECT_EQ(hit.unknown, PageCount(kPages / 2));
@@ -373,7 +373,7 @@ TEST(HitRates, OfOnePageSeenOnceAreNotTold) {
   Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
   ranker.Absorb(Epoch(0, {Visited(7, 1, std::chrono::milliseconds(1))}));
   const std::vector<PageCount> capacities{PageCount(1)};
-  const HitRates hit = ranker.HitRatesAt(RankSource::kReferences, capacities)[0];
+  const HitRates hit = ranker.HitRatesAt(RankSource::kReferences, capacities, /*unknown=*/{})[0];
   EXPECT_FALSE(hit.oracle->is_told());
   EXPECT_FALSE(hit.attainable->is_told());
 }
@@ -384,7 +384,7 @@ TEST(HitRates, AreUnknownWhereNoAccessedBitWasRead) {
   sampled.looks = 0;
   ranker.Absorb(Epoch(0, {sampled}));
   const std::vector<PageCount> capacities{PageCount(1)};
-  const HitRates hit = ranker.HitRatesAt(RankSource::kCombined, capacities)[0];
+  const HitRates hit = ranker.HitRatesAt(RankSource::kCombined, capacities, /*unknown=*/{})[0];
   EXPECT_EQ(hit.pages, PageCount(1));
   EXPECT_FALSE(hit.oracle.has_value());
   EXPECT_FALSE(hit.attainable.has_value());
@@ -400,7 +400,8 @@ TEST(HitRates, SpeakForThePagesThatWereNeverFoundAccessed) {
   Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
   ranker.Absorb(Epoch(0, records));
   const std::vector<PageCount> capacities{PageCount(2048), PageCount(4096)};
-  const std::vector<HitRates> hit = ranker.HitRatesAt(RankSource::kReferences, capacities);
+  const std::vector<HitRates> hit =
+      ranker.HitRatesAt(RankSource::kReferences, capacities, /*unknown=*/{});
   EXPECT_EQ(hit[0].pages, PageCount(4096));
   EXPECT_GT(hit[0].oracle->value, 0.99);
   EXPECT_GT(hit[0].attainable->value, 0.99);
@@ -417,7 +418,7 @@ TEST(HitRates, AreUnknownOfProgramsThatUsedNoCpuTime) {
   epoch.targets = {{.id = TargetId(0), .cpu_time = std::chrono::nanoseconds(0)}};
   ranker.Absorb(epoch);
   const std::vector<PageCount> capacities{PageCount(512)};
-  const HitRates hit = ranker.HitRatesAt(RankSource::kReferences, capacities)[0];
+  const HitRates hit = ranker.HitRatesAt(RankSource::kReferences, capacities, /*unknown=*/{})[0];
   EXPECT_EQ(hit.pages, PageCount(4096));
   EXPECT_FALSE(hit.oracle.has_value());
   EXPECT_FALSE(hit.attainable.has_value());
@@ -448,7 +449,8 @@ TEST(HitRates, AttainableAreOfThePagesThatTheRankingChooses) {
   ASSERT_LT(scores[0], scores[kEach]);  // the ranking puts the second target first
 
   const std::vector<PageCount> capacities{PageCount(kEach), PageCount(2 * kEach)};
-  const std::vector<HitRates> hit = ranker.HitRatesAt(RankSource::kReferences, capacities);
+  const std::vector<HitRates> hit =
+      ranker.HitRatesAt(RankSource::kReferences, capacities, /*unknown=*/{});
   // 900 ms and nearly 200 ms of CPU time are remembered.
   EXPECT_NEAR(hit[0].oracle->value, 0.82, 0.03);
   EXPECT_NEAR(hit[0].attainable->value, 0.18, 0.03);
@@ -473,14 +475,14 @@ TEST(HitRates, CountUnknownPagesOnceThatSeveralProcessesMap) {
   Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
   ranker.Absorb(epoch);
   const std::vector<PageCount> capacities{PageCount(1024), PageCount(4096)};
-  const std::vector<HitRates> hit =
-      ranker.HitRatesAt(RankSource::kReferences, capacities, PagesOfRates::kResident);
+  const std::vector<HitRates> hit = ranker.HitRatesAt(RankSource::kReferences, capacities,
+                                                      ranker.PagesUnknown(RankSource::kReferences));
   EXPECT_EQ(hit[0].pages, PageCount(4096));
   EXPECT_EQ(hit[0].unknown, PageCount(2048));
   EXPECT_NEAR(hit[0].attainable->value, 0.25, 0.01);
   EXPECT_NEAR(hit[1].attainable->value, 0.5, 0.01) << "there is room for all, but who are they?";
   EXPECT_NEAR(hit[1].oracle->value, 1, 0.01);
-  const HitRates known = ranker.HitRatesAt(RankSource::kReferences, capacities)[1];
+  const HitRates known = ranker.HitRatesAt(RankSource::kReferences, capacities, /*unknown=*/{})[1];
   EXPECT_EQ(known.pages, PageCount(2048));
   EXPECT_NEAR(known.attainable->value, 1, 0.01);
 }
@@ -496,7 +498,7 @@ TEST(HitRates, SpeakForProcessesOfWhichNoPageIsKnown) {
                              .cpu_time = std::chrono::seconds(1),
                              .resident_pages = PageCount(4096)});
   HitRateTeller teller(Ranker::DefaultOptions(RankModel::kRate), RankSource::kReferences,
-                       std::vector<PageCount>{PageCount(4096)}, PagesOfRates::kResident);
+                       std::vector<PageCount>{PageCount(4096)});
   teller.Absorb(epoch);
   epoch.index = 1;
   teller.Absorb(epoch);
@@ -519,11 +521,12 @@ TEST(HitRates, OfOneBlockAreNotToldOfMore) {
   Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
   ranker.Absorb(epoch);
   const std::vector<PageCount> capacities{PageCount(512)};
-  const HitRates hit =
-      ranker.HitRatesAt(RankSource::kReferences, capacities, PagesOfRates::kResident)[0];
+  const HitRates hit = ranker.HitRatesAt(RankSource::kReferences, capacities,
+                                         ranker.PagesUnknown(RankSource::kReferences))[0];
   EXPECT_FALSE(hit.attainable->is_told());
   EXPECT_FALSE(hit.oracle->is_told());
-  EXPECT_TRUE(ranker.HitRatesAt(RankSource::kReferences, capacities)[0].oracle->is_told());
+  EXPECT_TRUE(
+      ranker.HitRatesAt(RankSource::kReferences, capacities, /*unknown=*/{})[0].oracle->is_told());
 }
 
 // Each page of a process that shares nothing counts whole, however many processes share others.
@@ -547,13 +550,11 @@ TEST(HitRates, CountUnknownPagesOfAProcessThatSharesNothingWhole) {
   add(Maps(5, {Shared(6 * 8192, 4096)}), 6 * 8192, 40, 80);
   Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
   ranker.Absorb(epoch);
-  const std::vector<UnknownPages> unknown =
-      ranker.PagesUnknown(RankSource::kReferences, PagesOfRates::kResident);
+  const std::vector<UnknownPages> unknown = ranker.PagesUnknown(RankSource::kReferences);
   ASSERT_EQ(unknown.size(), 1u);
   EXPECT_EQ(unknown[0].target, TargetId(4));
   EXPECT_EQ(unknown[0].pages, 4096);
   EXPECT_FALSE(unknown[0].are_as_all);
-  EXPECT_TRUE(ranker.PagesUnknown(RankSource::kReferences, PagesOfRates::kKnown).empty());
 }
 
 // A process that has exited has no memory any more, unless all have exited.
@@ -568,7 +569,9 @@ TEST(HitRates, CountNoUnknownPagesOfAProcessThatHasExited) {
     }
     ranker.Absorb(epoch);
     const std::vector<PageCount> capacities{PageCount(1)};
-    return ranker.HitRatesAt(RankSource::kReferences, capacities, PagesOfRates::kResident)[0]
+    return ranker
+        .HitRatesAt(RankSource::kReferences, capacities,
+                    ranker.PagesUnknown(RankSource::kReferences))[0]
         .unknown.value();
   };
   EXPECT_EQ(unknown_after(0, {false, false}), 199u);
@@ -580,7 +583,7 @@ TEST(HitRates, CountNoUnknownPagesOfAProcessThatHasExited) {
 TEST(HitRates, OfHistoryAreNotToldIfMuchIsUnknown) {
   const auto history = [](std::uint64_t resident) {
     HitRateTeller teller(Ranker::DefaultOptions(RankModel::kRate), RankSource::kReferences,
-                         std::vector<PageCount>{PageCount(1024)}, PagesOfRates::kResident);
+                         std::vector<PageCount>{PageCount(1024)});
     for (std::uint64_t index = 0; index < 3; ++index) {
       std::vector<PageRecord> records;
       for (std::uint64_t vpn = 0; vpn < 16'384; ++vpn) {
@@ -717,7 +720,7 @@ HitRates OfOneEpoch(const std::vector<PageRecord>& records, std::uint64_t capaci
   Ranker ranker(Ranker::DefaultOptions(RankModel::kRate));
   ranker.Absorb(Epoch(0, records));
   const std::vector<PageCount> capacities{PageCount(capacity)};
-  return ranker.HitRatesAt(RankSource::kReferences, capacities)[0];
+  return ranker.HitRatesAt(RankSource::kReferences, capacities, /*unknown=*/{})[0];
 }
 
 // Tries of 64 us found half of the fast pages that were tried. The more were tried, the fewer of

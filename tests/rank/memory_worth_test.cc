@@ -290,8 +290,7 @@ TEST(RankByMemory, HitRatesSpeakForPagesOfWhichNothingIsKnown) {
     EpochProfile epoch = Sampled(0, FastAndSlow(0, 0, 0));
     epoch.targets = {{.id = TargetId(0), .resident_pages = resident}};
     HitRateTeller teller({.model = RankModel::kRate, .llc_bytes = kMiB * 3 / 8},
-                         RankSource::kMemory, std::vector<PageCount>{PageCount(128)},
-                         PagesOfRates::kResident);
+                         RankSource::kMemory, std::vector<PageCount>{PageCount(128)});
     teller.Absorb(epoch);
     return teller.Tell()[0];
   };

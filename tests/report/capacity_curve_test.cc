@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "policy/replay/told_hit_rates.h"
 #include "rank/known_evidence.h"
 #include "tests/report/pictures.h"
 #include "tests/report/traces.h"
@@ -59,6 +60,27 @@ std::vector<EpochProfile> EighthHot(std::uint32_t loads, std::optional<int> cpu_
   return epochs;
 }
 
+// Two processes map the same 4 096 pages, of which the first 2 048 are looked at.
+std::vector<EpochProfile> SharedByTwo() {
+  std::vector<EpochProfile> epochs;
+  for (std::uint64_t index = 0; index < 4; ++index) {
+    EpochProfile epoch = MakeEpoch(index, {MakeTarget(0, 10, "t"), MakeTarget(1, 11, "u")});
+    for (std::uint32_t id = 0; id < 2; ++id) {
+      Target& target = epoch.targets[id];
+      target.cpu_time = std::chrono::seconds(1);
+      target.resident_pages = PageCount(4096);
+      target.mappings = {{.range = {Vpn(0), Vpn(4096)},
+                          .kind = MappingKind::kShared,
+                          .path = "/shared",
+                          .file = FilePlace{.device = 1, .inode = 2, .offset = PageCount(0)}}};
+      for (std::uint64_t page = 0; page < 2048; ++page)
+        See(epoch, id, {{.vpn = page, .looks = 1, .references = page % 8 == 0 ? 1u : 0u}});
+    }
+    epochs.push_back(std::move(epoch));
+  }
+  return epochs;
+}
+
 CapacityCurve CurveOf(const Trace& trace, std::optional<RankSource> by = std::nullopt) {
   const Result<CapacityCurve> curve = MakeCapacityCurve(trace, {.by = by, .epochs = {}});
   EXPECT_TRUE(curve.has_value());
@@ -81,7 +103,6 @@ CapacityCurve MadeOf(const std::vector<std::pair<double, HitRate>>& ranked) {
   for (const auto& [share, rate] : ranked) {
     const PageCount capacity(static_cast<std::uint64_t>(share * 100 + 0.5));
     curve.points.push_back({.share = share,
-                            .capacity = capacity,
                             .rates = {.capacity = capacity,
                                       .pages = curve.whole,
                                       .oracle = rate,
@@ -207,54 +228,90 @@ TEST(CapacityCurveTest, GoesByAllAccessesIfSamplesAreOfPagesThatWereNotLookedAt)
 TEST(CapacityCurveTest, CapacitiesAreSharesOfResidentMemory) {
   std::vector<EpochProfile> epochs = EighthHot(/*loads=*/1);
   for (EpochProfile& epoch : epochs) epoch.targets[0].resident_pages = PageCount(10 * 1024);
-  const CapacityCurve curve = CurveOf(TraceOf(epochs), RankSource::kMemory);
+  const CapacityCurve curve = CurveOf(TraceOf(epochs), RankSource::kCombined);
+  EXPECT_EQ(curve.whole, PageCount(1024));
   EXPECT_EQ(curve.resident, PageCount(10 * 1024));
-  EXPECT_EQ(curve.points[6].capacity, PageCount(1536)) << "15 %";
-  EXPECT_EQ(curve.points[6].rates.capacity, PageCount(153)) << "of what was looked at";
-  const CapacityCurve known = CurveOf(TraceOf(EighthHot(/*loads=*/1)), RankSource::kMemory);
-  EXPECT_EQ(curve.points[6].rates.oracle->value, known.points[6].rates.oracle->value);
-  EXPECT_EQ(curve.CapacityFor(0.5)->pages.value() / 100,
-            known.CapacityFor(0.5)->pages.value() / 10);
+  EXPECT_EQ(curve.points[6].rates.capacity, PageCount(1536)) << "15 %";
   EXPECT_THAT(CapacityCurveText(curve),
-              HasSubstr("whole: 40 MiB of resident memory, by 4 MiB (1 024 pages) that were looked "
-                        "at or sampled\n"
-                        "Memory that was not looked at is taken to be like what was.\n"));
+              HasSubstr("whole: 40 MiB of resident memory, with 4 MiB (1 024 pages) that were "
+                        "looked at or sampled\n"
+                        "9 216 of these pages were neither looked at nor sampled: they are taken "
+                        "to be like the others, and no ranking chooses them\n"));
   const auto json = nlohmann::json::parse(CapacityCurveJson(curve));
+  EXPECT_EQ(json["whole_pages"], 1024);
   EXPECT_EQ(json["resident_pages"], 10 * 1024);
+  EXPECT_EQ(json["unknown_pages"], 9 * 1024);
   EXPECT_EQ(json["points"][6]["capacity_pages"], 1536);
 }
 
-TEST(CapacityCurveTest, MemoryThatSeveralProgramsMapIsNotTakenForResident) {
-  std::vector<EpochProfile> epochs = EighthHot(/*loads=*/1);
-  for (EpochProfile& epoch : epochs) {
-    epoch.targets.push_back(MakeTarget(1, 11, "u"));
-    const Mapping shared{.range = {Vpn(0), Vpn(64)},
-                         .kind = MappingKind::kShared,
-                         .path = "/shared",
-                         .file = FilePlace{.device = 1, .inode = 2, .offset = PageCount(0)}};
-    for (Target& target : epoch.targets) {
-      target.resident_pages = PageCount(10 * 1024);
-      target.mappings = {shared};
-    }
-    See(epoch, 1, {{.vpn = 5, .looks = 1, .references = 1}});
-  }
-  const CapacityCurve curve = CurveOf(TraceOf(epochs));
-  EXPECT_EQ(curve.resident, std::nullopt);
-  EXPECT_THAT(CapacityCurveText(curve),
-              HasSubstr("Memory that was not looked at is in no figure: several processes map the "
-                        "same pages.\n"));
+TEST(CapacityCurveTest, TellsNoCapacityThatHoldsUnknownPages) {
+  CapacityCurve many = MadeOf({{0.1, Told(0.1)}, {0.5, Told(0.2)}, {1, {1, 1, 1}}});
+  many.whole = PageCount(50);
+  many.resident = PageCount(100);
+  EXPECT_EQ(many.CapacityFor(0.5), std::nullopt) << "50 pages are known, and serve 20 %";
+  EXPECT_EQ(many.CapacityFor(0.15), (CapacityCurve::Capacity{PageCount(30), false}));
+  EXPECT_THAT(CapacityCurveText(many),
+              HasSubstr("\nOnly the whole is known to serve 50 % of the accesses to memory.\n"));
 }
 
-TEST(CapacityCurveTest, PagesKnownBySamplesAloneDoNotSpeakForTheRest) {
+// A page that was never sampled has no share of the accesses to memory.
+TEST(CapacityCurveTest, SamplesOfMissesTellOfMemoryThatWasNotLookedAt) {
   std::vector<EpochProfile> epochs = EighthHot(/*loads=*/1);
-  for (EpochProfile& epoch : epochs) {
-    epoch.targets[0].resident_pages = PageCount(10 * 1024);
-    for (std::uint64_t page = 5000; page < 5100; ++page)
-      Append(epoch.pages, {.key = {TargetId(0), Vpn(page)}, .load_samples = 1});
-  }
+  for (EpochProfile& epoch : epochs) epoch.targets[0].resident_pages = PageCount(10 * 1024);
   const CapacityCurve curve = CurveOf(TraceOf(epochs), RankSource::kMemory);
+  EXPECT_EQ(curve.size(), PageCount(10 * 1024));
+  EXPECT_EQ(curve.points[5].rates.capacity, PageCount(1024)) << "10 %";
+  EXPECT_NEAR(curve.points[5].rates.attainable->value, 1, 0.01);
+  EXPECT_THAT(CapacityCurveText(curve),
+              HasSubstr("\nsamples tell of the memory that was not looked at, too\n"));
+  EXPECT_EQ(nlohmann::json::parse(CapacityCurveJson(curve))["unknown_pages"], 0);
+}
+
+// `tmprof eval` tells hit rates by TellHitRates().
+TEST(CapacityCurveTest, TellsWhatEvalTellsIfPagesAreUnknown) {
+  std::vector<EpochProfile> alone = EighthHot(/*loads=*/1);
+  for (EpochProfile& epoch : alone) epoch.targets[0].resident_pages = PageCount(5000);
+  for (const auto& [trace, by] : {std::pair(TraceOf(alone), RankSource::kReferences),
+                                  {TraceOf(alone), RankSource::kCombined},
+                                  {TraceOf(alone), RankSource::kMemory},
+                                  {TraceOf(SharedByTwo()), RankSource::kCombined}}) {
+    const CapacityCurve curve = CurveOf(trace, by);
+    ASSERT_TRUE(curve.resident) << Name(by);
+    std::vector<PageCount> capacities;
+    for (const CapacityCurve::Point& point : curve.points)
+      capacities.push_back(point.rates.capacity);
+    const Result<std::vector<HitRates>> eval =
+        TellHitRates(trace.open, Ranker::DefaultOptions(RankModel::kRate), by, capacities);
+    ASSERT_TRUE(eval.has_value());
+    // The last holds all, whatever is known of it.
+    for (std::size_t i = 0; i + 1 < capacities.size(); ++i) {
+      const HitRates& point = curve.points[i].rates;
+      EXPECT_EQ(point.pages, (*eval)[i].pages);
+      EXPECT_EQ(point.unknown, (*eval)[i].unknown);
+      for (const auto rate : {&HitRates::oracle, &HitRates::attainable}) {
+        const std::optional<HitRate>& other = (*eval)[i].*rate;
+        ASSERT_TRUE(point.*rate && other);
+        EXPECT_NEAR((point.*rate)->value, other->value, 1e-6) << Name(by) << " " << i;
+        EXPECT_NEAR((point.*rate)->low, other->low, 1e-6) << Name(by) << " " << i;
+        EXPECT_NEAR((point.*rate)->high, other->high, 1e-6) << Name(by) << " " << i;
+      }
+    }
+  }
+}
+
+// The kernel counts 4 096 pages twice, and half of them are known.
+TEST(CapacityCurveTest, CountsMemoryOnceThatSeveralProgramsMap) {
+  const CapacityCurve curve = CurveOf(TraceOf(SharedByTwo()), RankSource::kReferences);
+  EXPECT_EQ(curve.whole, PageCount(2048));
+  EXPECT_EQ(curve.resident, PageCount(4096));
+}
+
+TEST(CapacityCurveTest, SaysThatResidentMemoryIsUnknown) {
+  const CapacityCurve curve = CurveOf(TraceOf(EighthHot(/*loads=*/1)), RankSource::kCombined);
   EXPECT_EQ(curve.resident, std::nullopt);
-  EXPECT_EQ(curve.why_no_resident, "many of the pages are known by samples alone");
+  EXPECT_THAT(CapacityCurveText(curve),
+              HasSubstr("\nMemory that was not looked at is in no figure: the trace does not tell "
+                        "how much memory was resident.\n"));
 }
 
 TEST(CapacityCurveTest, SaysWhyNoHitRateIsKnown) {
