@@ -102,10 +102,11 @@ std::string CdfText(const Cdf& cdf, std::size_t width_columns) {
       "pages ({})\n",
       Grouped(cdf.footprint.value()), HumanSize(cdf.footprint));
   std::vector<TextTable::Column> columns = {{"hottest"}, {"pages"}};
-  for (const Cdf::Curve& curve : cdf.curves) columns.push_back({std::string(Name(curve.by))});
+  for (const Cdf::Curve& curve : cdf.curves)
+    columns.push_back({fmt::format("{} %", Name(curve.by))});
   const Cdf::Curve* shown = cdf.FindCurve(*cdf.options.by);
   // What the table leaves of the width, at least enough to tell eighths.
-  const std::size_t bar_width = std::clamp<std::size_t>(width_columns, 64, 120) - 56;
+  const std::size_t bar_width = std::clamp<std::size_t>(width_columns, 70, 120) - 62;
   if (shown != nullptr) {
     columns.push_back({std::string(Name(shown->by)), TextTable::Align::kLeft});
   }

@@ -150,8 +150,12 @@ Result<Coverage> MakeCoverage(const Trace& trace, EpochRange epochs) {
 
 std::string CoverageText(const Coverage& coverage) {
   using enum TextTable::Align;
-  TextTable table(
-      {{"pid"}, {"target", kLeft}, {"references only"}, {"samples only"}, {"both"}, {"either"}});
+  TextTable table({{"pid"},
+                   {"target", kLeft},
+                   {"pages by references only"},
+                   {"by samples only"},
+                   {"by both"},
+                   {"by either"}});
   const auto add = [&](std::string pid, std::string name, const PagesSeen& seen) {
     table.AddRow({std::move(pid), std::move(name), OrUnknown(seen.references_only, kGrouped),
                   OrUnknown(seen.samples_only, kGrouped), OrUnknown(seen.both, kGrouped),

@@ -10,7 +10,7 @@ namespace tmprof {
 
 std::string WithInterval(const std::optional<HitRate>& rate) {
   if (!rate) return "-";
-  return fmt::format("{} [{:.1f}, {:.1f}]", rate->is_told() ? Percent(rate->value) : "?",
+  return fmt::format("{} [{:.1f}, {:.1f}]", rate->is_told() ? Percent(rate->value) : "? %",
                      100 * rate->low, 100 * rate->high);
 }
 

@@ -86,7 +86,7 @@ std::string ObjectAdviceText(const ObjectAdvice& advice) {
                    {"accesses"},
                    {"share"},
                    {"peak bytes"},
-                   {"a KiB"},
+                   {"accesses a KiB"},
                    {"objects"},
                    {"known by"},
                    {"site", kLeft}});

@@ -525,9 +525,9 @@ std::string ObjectsText(const ObjectsReport& report) {
   TextTable table({{"accesses"},
                    {"share"},
                    {"bytes"},
-                   {"per byte"},
+                   {"accesses per byte"},
                    {"objects"},
-                   {"live"},
+                   {"live objects"},
                    {"lifetime"},
                    {std::string(NameOf(report.by)), kLeft}});
   const auto lifetime = [](milliseconds lived) { return fmt::format("{:.3f} s", Seconds(lived)); };

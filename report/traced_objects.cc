@@ -666,10 +666,10 @@ std::string TracedObjectsText(const TracedObjects& objects) {
                   objects.options.page ? fmt::format("page {}", Address(*objects.options.page))
                                        : "their pages");
   std::vector<TextTable::Column> columns;
-  if (objects.accesses) columns = {{"accesses"}, {"share"}, {"per byte"}};
+  if (objects.accesses) columns = {{"accesses"}, {"share"}, {"accesses per byte"}};
   columns.insert(columns.end(), {{"references"}, {"share"}, {"samples"}, {"share"}});
   if (objects.counted) {
-    columns.insert(columns.end(), {{"counted"}, {"share"}});
+    columns.insert(columns.end(), {{"counted accesses"}, {"share"}});
     text += fmt::format(
         "counted by the programs themselves, in all their runs: {} accesses, {} of them in rows\n",
         Grouped(objects.counted->accesses),

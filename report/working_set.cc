@@ -655,11 +655,10 @@ struct SizeFormat {
   std::string operator()(double count) const {
     return fmt::format("{:.{}f}", count / unit.pages, decimals);
   }
-  std::string Interval(const WorkingSet::Size& size) const {
-    return fmt::format("[{}, {}]", (*this)(size.low), (*this)(size.high));
-  }
-  std::string Value(const WorkingSet::Size& size) const {
-    return size.is_told ? (*this)(size.pages) : "?";
+  // "12.5 [10.1, 14.0]"
+  std::string WithInterval(const WorkingSet::Size& size) const {
+    return fmt::format("{} [{}, {}]", size.is_told ? (*this)(size.pages) : "?", (*this)(size.low),
+                       (*this)(size.high));
   }
 };
 
@@ -694,27 +693,21 @@ std::string WhatWasVisited(const WorkingSet& set) {
 
 // A size has columns of the memory looked at and, if it is told, of all that is resident.
 std::vector<TextTable::Column> SizeColumns(const WorkingSet& set, const SizeFormat& format) {
-  std::vector<TextTable::Column> columns = {{std::string(format.unit.name)}, {"share"}};
-  if (!set.is_exact) columns.push_back({"90 % interval"});
-  if (set.of_resident) {
-    columns.push_back({"of resident"});
-    columns.push_back({"90 % interval"});
-  }
+  const char* const interval = set.is_exact ? "" : " [90 % interval]";
+  std::vector<TextTable::Column> columns = {{std::string(format.unit.name) + interval}, {"share"}};
+  if (set.of_resident) columns.push_back({fmt::format("{} of resident", format.unit.name)});
   return columns;
 }
 void AddSize(const WorkingSet& set, const SizeFormat& format, const WorkingSet::Size& size,
              const WorkingSet::Size* of_resident, std::vector<std::string>& cells) {
-  cells.push_back(format.Value(size));
+  cells.push_back(set.is_exact ? format(size.pages) : format.WithInterval(size));
   const auto visited = static_cast<double>(set.visited.value());
-  cells.push_back(size.is_told && visited > 0 ? Percent(size.pages / visited) : "?");
-  if (!set.is_exact) cells.push_back(format.Interval(size));
-  if (of_resident == nullptr) return;
-  cells.push_back(format.Value(*of_resident));
-  cells.push_back(format.Interval(*of_resident));
+  cells.push_back(size.is_told && visited > 0 ? Percent(size.pages / visited) : "? %");
+  if (of_resident != nullptr) cells.push_back(format.WithInterval(*of_resident));
 }
 
 std::string SizesText(const WorkingSet& set, const SizeFormat& format) {
-  std::vector<TextTable::Column> columns = {{"accesses/s"}};
+  std::vector<TextTable::Column> columns = {{"accesses/s of a page"}};
   for (const TextTable::Column& column : SizeColumns(set, format)) columns.push_back(column);
   TextTable table(columns);
   for (std::size_t r = 0; r < set.at_least.size(); ++r) {
@@ -756,9 +749,9 @@ std::string OverTimeText(const WorkingSet& set, const SizeFormat& format) {
 std::string IdleText(const WorkingSet& set, const SizeFormat& format) {
   if (set.idle.empty()) return "Idle memory: no process was there for a second.\n";
   std::string text = "Idle memory: not accessed for so long, at the end of its process's epochs\n";
-  std::vector<TextTable::Column> columns = {{"idle for"}};
+  std::vector<TextTable::Column> columns = {{"idle time"}};
   for (const TextTable::Column& column : SizeColumns(set, format)) columns.push_back(column);
-  if (!set.is_exact) columns.push_back({"not seen"});
+  if (!set.is_exact) columns.push_back({fmt::format("{} not seen", format.unit.name)});
   TextTable table(columns);
   for (std::size_t age = 0; age < set.idle.size(); ++age) {
     std::vector<std::string> cells = {">= " + AgeText(set.idle[age].age)};

@@ -233,19 +233,22 @@ Json RatioJson(const std::optional<Ratio>& ratio) {
   return ratio ? Json(ToString(*ratio)) : Json(nullptr);
 }
 
-// "1/8", "64 MiB"
-std::string CapacityText(const ReplayOptions& options, std::size_t at) {
-  return options.sizes.empty() ? ToString(options.ratios[at])
-                               : FormatBytes(BytesOf(options.sizes[at]));
+// "1/8 = 8 MiB", "64 MiB"
+std::string CapacityText(const ReplayOptions& options, std::size_t at, PageCount capacity) {
+  const std::string bytes = FormatBytes(BytesOf(capacity));
+  return options.sizes.empty() ? fmt::format("{} = {}", ToString(options.ratios[at]), bytes)
+                               : bytes;
 }
 
-Json AsJson(const TraceHitRates& told, const std::vector<Ratio>& ratios) {
+Json AsJson(const TraceHitRates& told, const ReplayOptions& options) {
+  const std::vector<Ratio>& ratios = options.ratios;
   Json rows = Json::array();
   for (std::size_t i = 0; i < told.at_ratio.size(); ++i) {
     const HitRates& rates = told.at_ratio[i];
     Json row = {{"trace", told.trace},
                 {"of", told.judge == RankSource::kMemory ? Name(told.judge) : kAccesses},
                 {"ratio", ratios.empty() ? Json(nullptr) : Json(ToString(ratios[i]))},
+                {"ratio_of", ratios.empty() ? Json(nullptr) : Json(Name(options.ratio_of))},
                 {"capacity_pages", rates.capacity.value()},
                 {"capacity_bytes", BytesOf(rates.capacity)},
                 {"pages", (rates.pages - rates.unknown).value()},
@@ -277,7 +280,7 @@ Json AsJson(const Evaluation& evaluation, const ReplayOptions& options) {
   }
   Json told = Json::array();
   for (const TraceHitRates& each : evaluation.told) {
-    for (Json& row : AsJson(each, options.ratios)) told.push_back(std::move(row));
+    for (Json& row : AsJson(each, options)) told.push_back(std::move(row));
   }
   Json rows = Json::array();
   for (const auto& [trace, whole, result] : evaluation.results) {
@@ -357,9 +360,8 @@ std::string PagesText(const HitRates& rates) {
 std::string AsText(const TraceHitRates& told, const ReplayOptions& options) {
   if (told.at_ratio.empty()) return "";
   std::vector<TextTable::Column> columns{{"hit rate", TextTable::Align::kLeft}};
-  for (std::size_t i = 0; i < CapacitiesOf(options); ++i) {
-    columns.push_back({CapacityText(options, i)});
-  }
+  for (std::size_t i = 0; i < CapacitiesOf(options); ++i)
+    columns.push_back({CapacityText(options, i, told.at_ratio[i].capacity)});
   TextTable table(columns);
   bool all_told = true;
   for (const NamedHitRate& named : kNamedHitRates) {
@@ -426,13 +428,9 @@ std::string AsText(const Evaluation& evaluation, const ReplayOptions& options) {
     std::vector<TextTable::Column> columns{{"policy", TextTable::Align::kLeft},
                                            {"rank", TextTable::Align::kLeft}};
     for (std::size_t at = 0; at < CapacitiesOf(options); ++at) {
-      std::string title = CapacityText(options, at);
-      if (results[i + at].result.ratio) {
-        title += " = " + FormatBytes(BytesOf(results[i + at].result.capacity));
-      }
-      columns.push_back({std::move(title)});
+      columns.push_back({CapacityText(options, at, results[i + at].result.capacity)});
     }
-    columns.push_back({"pages moved at " + CapacityText(options, 0)});
+    columns.push_back({"pages moved at " + CapacityText(options, 0, results[i].result.capacity)});
     TextTable table(columns);
     while (i < results.size() && results[i].trace == trace) {
       const ReplayResult& first = results[i].result;

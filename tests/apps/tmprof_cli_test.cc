@@ -20,6 +20,7 @@
 #include "proto/trace_file.h"
 #include "tests/apps/program.h"
 #include "tests/folders.h"
+#include "tests/report/text_tables.h"
 
 namespace tmprof::test {
 namespace tmprof_cli_test {
@@ -618,6 +619,33 @@ TEST(Eval, TakesCapacitiesInBytes) {
               AllOf(HasSubstr("by capacity of tier 1"), HasSubstr("8 KiB"), Not(HasSubstr("1/"))));
 }
 
+TEST(Eval, HeadsColumnsOfBothTablesWithRatioAndBytes) {
+  const TemporaryFolder folder;
+  const std::string trace = TraceWithMisses(folder);
+  const std::string text = Tmprof({"eval", trace, "--ratio", "1/2,1/4"}).out;
+  for (const std::string_view row : {"policy", "hit rate  "}) {
+    const std::size_t at = text.find("\n" + std::string(row));
+    ASSERT_NE(at, std::string::npos) << text;
+    EXPECT_THAT(text.substr(at + 1, text.find('\n', at + 1) - at),
+                AllOf(HasSubstr("  1/2 = 256 KiB"), HasSubstr("  1/4 = 128 KiB")));
+  }
+  EXPECT_THAT(TitlesWithoutUnit(text), IsEmpty()) << text;
+}
+
+TEST(Eval, TellsInJsonWhatRatiosOfHitRatesAreOf) {
+  const TemporaryFolder folder;
+  const std::string trace = TraceWithMisses(folder, PageCount(256));
+  const auto row = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"eval", trace, "--format", "json"});
+    return Json::parse(Tmprof(more).out)["hit_rates"][0];
+  };
+  EXPECT_EQ(row({"--ratio", "1/2"})["ratio_of"], "footprint");
+  const Json resident = row({"--ratio", "1/2", "--of", "resident"});
+  EXPECT_EQ(resident["ratio_of"], "resident");
+  EXPECT_EQ(resident["capacity_pages"], 128);
+  EXPECT_TRUE(row({"--fast", "8KiB"})["ratio_of"].is_null());
+}
+
 TEST(Eval, RefusesCapacitiesThatAreNoneOrBesideRatios) {
   const std::vector<std::vector<std::string>> bad = {{"--fast", "0"},
                                                      {"--fast", "4095"},
@@ -1026,6 +1054,7 @@ TEST(Score, TellsRankCorrelationsInEveryFormat) {
   EXPECT_TRUE(json["results"][0].contains("kendall_tau_b"));
   EXPECT_THAT(in("csv"), HasSubstr("phases,spearman_rho,kendall_tau_b,by\n"));
   EXPECT_THAT(in("text"), AllOf(HasSubstr("true accesses"), HasSubstr("rho"), HasSubstr("tau-b")));
+  EXPECT_THAT(TitlesWithoutUnit(in("text")), IsEmpty()) << in("text");
 }
 
 TEST(Score, AMissingTruthIsTheWorldsRefusal) {

@@ -393,8 +393,8 @@ TEST(CapacityCurveTest, BoundsACapacityBehindAPointThatIsNotTold) {
       {{0.1, Told(0.4)}, {0.2, Untold(0.6)}, {0.3, Told(0.8)}, {0.4, Told(0.85)}, {1, Told(0.95)}});
   EXPECT_EQ(curve.CapacityFor(0.5), (CapacityCurve::Capacity{PageCount(30), true}));
   const std::string text = CapacityCurveText(curve);
-  EXPECT_THAT(text,
-              AllOf(HasSubstr("? [0.0, 100.0]"), HasSubstr("\n?: too little was seen to tell\n")));
+  EXPECT_THAT(
+      text, AllOf(HasSubstr("? % [0.0, 100.0]"), HasSubstr("\n?: too little was seen to tell\n")));
   // One bound for 50 % and 80 % is said once.
   EXPECT_THAT(text, HasSubstr("This ranking needs at most 120 KiB of fast memory to serve 80 % of "
                               "the accesses to memory and 280 KiB to serve 90 %.\n"));

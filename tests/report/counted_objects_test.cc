@@ -10,6 +10,7 @@
 
 #include "report/hot.h"
 #include "report/view.h"
+#include "tests/report/text_tables.h"
 #include "tests/report/traces.h"
 
 namespace tmprof {
@@ -128,6 +129,7 @@ TEST(CountedObjects, HaveTheHeatOfTheirPagesAndWhatTheProgramCounted) {
   EXPECT_EQ(objects.counted->in_rows, 5U + 15 + 40 + 200 + 95);
   EXPECT_EQ(objects.counted->freed_accesses, 5U);
   EXPECT_DOUBLE_EQ(objects.CountedShare(nodes).value(), 140.0 / 395);
+  EXPECT_THAT(TitlesWithoutUnit(TracedObjectsText(objects)), testing::IsEmpty());
   EXPECT_THAT(TracedObjectsText(objects), HasSubstr("395 accesses, 89.9 % of them in rows"));
   EXPECT_THAT(TracedObjectsCsv(objects),
               AllOf(HasSubstr("counted,counted_share"), HasSubstr(",200," + Exact(200.0 / 395))));

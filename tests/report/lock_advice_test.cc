@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "tests/report/text_tables.h"
 #include "tests/report/traces.h"
 
 namespace tmprof {
@@ -120,6 +121,7 @@ TEST(LockAdviceTest, ATraceWithoutAccessesIsRefused) {
 TEST(LockAdviceTest, SaysWhatToLockAndWhatThatCovers) {
   LockAdvice advice = *MakeLockAdvice(TwoProcesses(), Sum());
   const std::string text = LockAdviceText(advice);
+  EXPECT_THAT(TitlesWithoutUnit(text), testing::IsEmpty()) << text;
   EXPECT_THAT(text, HasSubstr("PID 10 (first) worth locking: 20 KiB of 40 KiB accessed"));
   EXPECT_THAT(text, HasSubstr("89.8 % of the accesses"));
   EXPECT_THAT(text, HasSubstr("0x10000  0x11000"));

@@ -15,6 +15,7 @@
 #include "report/view.h"
 #include "tests/folders.h"
 #include "tests/proto/ledgers.h"
+#include "tests/report/text_tables.h"
 
 namespace tmprof {
 namespace moves_test {
@@ -66,6 +67,10 @@ TEST(MovesTest, TellsWhatIsBoundFromWhatIsLetBeOrUnknown) {
   EXPECT_THAT(
       MovesText(summary),
       HasSubstr("bound 5, binding unknown 70, shared 32, mapped elsewhere 43, let be 900,"));
+}
+
+TEST(MovesTest, NamesTheUnitOfEachColumnOfNumbers) {
+  EXPECT_THAT(TitlesWithoutUnit(MovesText(Golden())), testing::IsEmpty());
 }
 
 TEST(MovesTest, SaysWhatPagesWereRankedBy) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tests/report/profiles.h"
+#include "tests/report/text_tables.h"
 #include "tests/report/traces.h"
 
 namespace tmprof {
@@ -156,6 +157,7 @@ TEST(ObjectAdvice, HotSitesHaveTheRoomOfTier1) {
   EXPECT_EQ(SiteOf(some, "make4").verdict, SiteVerdict::kStays);
   EXPECT_THAT(some.advice.room_bytes, ElementsAre(std::pair(kHotArena, 6 * kPage)));
   EXPECT_EQ(some.hot_bytes, 8 * (kPage + 16)) << "a header each";
+  EXPECT_THAT(TitlesWithoutUnit(ObjectAdviceText(some)), testing::IsEmpty());
   EXPECT_THAT(ObjectAdviceText(some), HasSubstr("malloc has the rest of their objects"));
 
   options.hot_room = std::uint64_t{9 * kPage};

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "tests/report/text_tables.h"
+
 namespace tmprof {
 namespace objects_test {
 
@@ -158,6 +160,7 @@ TEST(ObjectsReport, AnArraysHottestElementsAreShownWithIt) {
 TEST(ObjectsReport, TextNamesCallsAndWhatWasNotCounted) {
   ObjectsReport report = Report(ObjectsBy::kSite);
   const std::string text = ObjectsText(report);
+  EXPECT_THAT(TitlesWithoutUnit(text), testing::IsEmpty()) << text;
   EXPECT_THAT(text, HasSubstr("make;node (tree.c:7) < main"));
   EXPECT_THAT(text, HasSubstr("tree+0x1030"));
   EXPECT_THAT(text, HasSubstr("code of libc.so.6"));

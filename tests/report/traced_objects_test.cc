@@ -13,6 +13,7 @@
 
 #include "report/hot.h"
 #include "report/object_advice.h"
+#include "tests/report/text_tables.h"
 #include "tests/report/traces.h"
 
 namespace tmprof {
@@ -138,6 +139,7 @@ TEST(TracedObjects, ASampledOneStandsForOthers) {
   EXPECT_DOUBLE_EQ(objects.rows[0].bytes, 102'400);
   EXPECT_TRUE(objects.rows[0].estimated);
   const std::string text = TracedObjectsText(objects);
+  EXPECT_THAT(TitlesWithoutUnit(text), testing::IsEmpty()) << text;
   for (const char* estimate : {"~100 KiB", "~100 ", " 0 "}) {
     EXPECT_THAT(text, HasSubstr(estimate)) << "no samples are none";
   }

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <iterator>
+#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -16,6 +17,8 @@
 #include <nlohmann/json.hpp>
 
 #include "proto/trace_file.h"
+#include "tests/folders.h"
+#include "tests/report/text_tables.h"
 #include "tests/report/traces.h"
 
 namespace tmprof {
@@ -35,6 +38,23 @@ Trace OneCountedPage(const AccessCounts& counts) {
                        .references = 2,
                        .load_samples = 1,
                        .accesses = counts});
+  return TraceOf({epoch});
+}
+
+// 40 pages that were looked at, each with a sample of an access to memory.
+Trace SampledMisses(std::optional<std::uint64_t> accesses_per_sample, std::uint32_t samples = 1) {
+  Target target = MakeTarget(0, 10, "t");
+  target.cpu_time = std::chrono::seconds(1);
+  EpochProfile epoch = MakeEpoch(0, {target});
+  epoch.sources = {ReferenceSource(40),
+                   {.name = "ibs",
+                    .role = SourceRole::kSamples,
+                    .state = SourceState::kActive,
+                    .samples_of = SampleSubject::kMemory,
+                    .accesses_per_sample = accesses_per_sample,
+                    .observations = 40}};
+  for (std::uint64_t page = 0; page < 40; ++page)
+    See(epoch, 0, {{.vpn = page, .looks = 3, .references = 2, .loads = samples}});
   return TraceOf({epoch});
 }
 
@@ -130,6 +150,41 @@ TEST_P(EveryView, LetsNoControlCharacterThroughToTheTerminal) {
   EXPECT_THAT(text->output, testing::Not(testing::HasSubstr("\xc2\x9b")));
 }
 
+constexpr const char* kGoldenTraces[] = {TMPROF_SOURCE_DIR "/tests/golden/v1.tmprof.data",
+                                         TMPROF_SOURCE_DIR "/tests/golden/v2.tmprof.data"};
+
+std::vector<ViewOptions> OptionsOfGroups(const View& view) {
+  std::vector<ViewOptions> options{{}, {.model = RankModel::kSum}};
+  if (std::ranges::count(view.reads, "group") == 0) return options;
+  for (const HotGroup group :
+       {HotGroup::kMapping, HotGroup::kProcess, HotGroup::kObject, HotGroup::kFile})
+    options.push_back({.hot_group = group});
+  return options;
+}
+
+TEST_P(EveryView, NamesTheUnitOfEachColumnOfNumbers) {
+  std::vector<Trace> traces{OnePage(), SampledMisses(16384), SampledMisses(std::nullopt),
+                            OneCountedPage({.loads = 9, .llc_misses = 4})};
+  for (const char* file : kGoldenTraces) traces.push_back(*OpenTraceFile(file));
+  for (const Trace& trace : traces) {
+    for (const ViewOptions& options : OptionsOfGroups(GetParam())) {
+      const auto rendered = RenderView(GetParam().name, trace, options, Format::kText);
+      ASSERT_TRUE(rendered.has_value()) << rendered.error().Message();
+      EXPECT_THAT(TitlesWithoutUnit(rendered->output), testing::IsEmpty()) << rendered->output;
+    }
+  }
+}
+
+TEST(TextTables, FindsColumnsOfNumbersWithoutAUnit) {
+  EXPECT_THAT(
+      TitlesWithoutUnit(
+          "a table: 7 rows\n"
+          "rank   size  heat  at least, MiB  MiB [90 % interval]  idle [90 % interval]  what\n"
+          "   1  4 KiB     ?            1.5           1 [0.5, 1]            1 [0.5, 1]  heap\n"
+          "  10  5 KiB  10.5            < 1                 ? [2]        ? [0.5, 1.2]  file /7\n"),
+      testing::ElementsAre("heat", "idle [90 % interval]"));
+}
+
 TEST_P(EveryView, IsTheSameEachTime) {
   for (const Format format : {Format::kText, Format::kJson, Format::kCsv}) {
     EXPECT_EQ(RenderView(GetParam().name, OnePage(), {}, format)->output,
@@ -207,23 +262,6 @@ TEST(ViewTest, RefusesAccessesToMemoryOfARankModelWithoutRates) {
     ASSERT_FALSE(rendered.has_value()) << name;
     EXPECT_THAT(rendered.error().Message(), testing::HasSubstr("estimates no rates"));
   }
-}
-
-// 40 pages that were looked at, each with a sample of an access to memory.
-Trace SampledMisses(std::optional<std::uint64_t> accesses_per_sample, std::uint32_t samples = 1) {
-  Target target = MakeTarget(0, 10, "t");
-  target.cpu_time = std::chrono::seconds(1);
-  EpochProfile epoch = MakeEpoch(0, {target});
-  epoch.sources = {ReferenceSource(40),
-                   {.name = "ibs",
-                    .role = SourceRole::kSamples,
-                    .state = SourceState::kActive,
-                    .samples_of = SampleSubject::kMemory,
-                    .accesses_per_sample = accesses_per_sample,
-                    .observations = 40}};
-  for (std::uint64_t page = 0; page < 40; ++page)
-    See(epoch, 0, {{.vpn = page, .looks = 3, .references = 2, .loads = samples}});
-  return TraceOf({epoch});
 }
 
 std::string TextOf(std::string_view view, const Trace& trace) {
