@@ -49,7 +49,8 @@ struct EvalOptions {
 
 struct TraceResult {
   std::string trace;
-  PageCount whole;  // that ratios are of
+  PageCount whole;      // that ratios are of
+  bool is_told = true;  // false: too little was seen
   ReplayResult result;
 };
 struct TraceEnd {
@@ -57,6 +58,9 @@ struct TraceEnd {
   StreamEnd end;
   std::optional<MemoryTraffic::Told> memory = std::nullopt;
   bool models_memory = false;  // accesses to memory are told by a model of the cache
+  // References and samples that the judge goes by; nullopt: it counted all accesses, or nothing was
+  // replayed.
+  std::optional<std::uint64_t> observations = std::nullopt;
   std::optional<Error> refused = std::nullopt;  // nothing was replayed
 };
 // The hit rates that one trace tells without a replay.
@@ -71,6 +75,11 @@ struct Evaluation {
   std::vector<TraceResult> results;
   std::vector<TraceEnd> ends;
   std::vector<TraceHitRates> told;
+
+  // Precondition: the trace was replayed.
+  const TraceEnd& EndOf(const std::string& trace) const {
+    return *std::ranges::find(ends, trace, &TraceEnd::trace);
+  }
 
   struct Beside {
     const HitRates* told = nullptr;
@@ -275,6 +284,7 @@ Json AsJson(const Evaluation& evaluation, const ReplayOptions& options) {
                   file.memory ? Json(file.memory->accesses_per_second) : Json(nullptr)},
                  {"samples_of_memory", file.memory ? Json(file.memory->samples) : Json(nullptr)},
                  {"memory_is_modelled", file.models_memory},
+                 {"observations", OrNull(file.observations)},
                  {"refused", file.refused ? Json(file.refused->Message()) : Json(nullptr)}},
                 file.end));
   }
@@ -283,7 +293,7 @@ Json AsJson(const Evaluation& evaluation, const ReplayOptions& options) {
     for (Json& row : AsJson(each, options)) told.push_back(std::move(row));
   }
   Json rows = Json::array();
-  for (const auto& [trace, whole, result] : evaluation.results) {
+  for (const auto& [trace, whole, is_told, result] : evaluation.results) {
     rows.push_back({{"trace", trace},
                     {"policy", result.policy},
                     {"rank", Name(result.rank)},
@@ -294,6 +304,7 @@ Json AsJson(const Evaluation& evaluation, const ReplayOptions& options) {
                     {"capacity_bytes", BytesOf(result.capacity)},
                     {"epochs", result.epochs},
                     {"hit_rate", OrNull(result.hit_rate)},
+                    {"told", is_told && result.hit_rate.has_value()},
                     {"weight_hit", result.weight_hit},
                     {"weight_total", OrNull(WeightTotal(result))},
                     {"moved_pages", result.moved_pages.value()}});
@@ -316,9 +327,10 @@ std::string AsCsv(const Evaluation& evaluation, const ReplayOptions& options) {
   }
   header.push_back("ratio_of");
   for (const NamedTruth& named : kNamedTruths) header.push_back(fmt::format("truth_{}", named.key));
+  header.push_back("told");
   std::string text = CsvLine(header);
   for (const TraceResult& row : evaluation.results) {
-    const auto& [trace, whole, result] = row;
+    const auto& [trace, whole, is_told, result] = row;
     std::vector<std::string> cells{trace,
                                    result.policy,
                                    std::string(Name(result.rank)),
@@ -344,6 +356,7 @@ std::string AsCsv(const Evaluation& evaluation, const ReplayOptions& options) {
     for (const NamedTruth& named : kNamedTruths) {
       cells.push_back(OrEmpty(truly ? named.of(*truly) : std::nullopt, Exact));
     }
+    cells.push_back(is_told && result.hit_rate ? "true" : "false");
     text += CsvLine(cells);
   }
   return text;
@@ -408,6 +421,17 @@ std::string ColumnsText(const TraceResult& result, const ReplayOptions& options)
                      FormatBytes(BytesOf(result.whole)));
 }
 
+std::string NoteOfUntold(RankSource judge, const TraceEnd& file) {
+  const std::uint64_t seen = file.observations.value_or(0);
+  const std::string_view what = judge == RankSource::kReferences ? "references"
+                                : judge == RankSource::kSamples  ? "samples"
+                                                                 : "references and samples";
+  return fmt::format(
+      "?: too little was seen to tell: the judge goes by {}, of which {} {} seen; it takes {}\n",
+      judge == RankSource::kMemory && !file.models_memory ? "samples" : what, seen,
+      seen == 1 ? "was" : "were", kFewestObservations);
+}
+
 // One table per trace: a row per policy and rank, a column of hit rates per capacity.
 std::string AsText(const Evaluation& evaluation, const ReplayOptions& options) {
   const std::vector<TraceResult>& results = evaluation.results;
@@ -432,16 +456,22 @@ std::string AsText(const Evaluation& evaluation, const ReplayOptions& options) {
     }
     columns.push_back({"pages moved at " + CapacityText(options, 0, results[i].result.capacity)});
     TextTable table(columns);
+    const RankSource judge = results[i].result.judge;
+    bool is_told = true;
     while (i < results.size() && results[i].trace == trace) {
       const ReplayResult& first = results[i].result;
       std::vector<std::string> cells{first.policy, std::string(Name(first.rank))};
       for (std::size_t at = 0; at < CapacitiesOf(options); ++at) {
-        cells.push_back(OrUnknown(results[i++].result.hit_rate, Percent));
+        const TraceResult& row = results[i++];
+        cells.push_back(
+            row.is_told || !row.result.hit_rate ? OrUnknown(row.result.hit_rate, Percent) : "? %");
+        is_told = is_told && row.is_told;
       }
       cells.push_back(Grouped(first.moved_pages.value()));
       table.AddRow(std::move(cells));
     }
     text += table.Text();
+    if (!is_told) text += NoteOfUntold(judge, evaluation.EndOf(trace));
     for (const TraceHitRates& told : evaluation.told) {
       if (told.trace == trace) text += AsText(told, options);
     }
@@ -505,9 +535,10 @@ Result<int> EvaluateFile(const std::string& path, const EvaluationScope& scope,
   evaluation.ends.push_back({.trace = path,
                              .end = outcome->end,
                              .memory = outcome->memory,
-                             .models_memory = outcome->models_memory});
+                             .models_memory = outcome->models_memory,
+                             .observations = outcome->observations});
   for (ReplayResult& result : outcome->results) {
-    evaluation.results.push_back({path, outcome->whole, std::move(result)});
+    evaluation.results.push_back({path, outcome->whole, outcome->is_told(), std::move(result)});
   }
   return WarnOfEnd(outcome->end, path, "replayed");
 }

@@ -85,6 +85,11 @@ FootprintScan ScanFootprint(EpochStream& trace, bool models_cache) {
     scan.known.Look(epoch);
     scan.traffic.Look(epoch);
     scan.resident = std::max(scan.resident, ResidentPages(epoch));
+    const PageColumns& pages = epoch.pages;
+    for (std::size_t row = 0; row < pages.size(); ++row) {
+      scan.references += pages.references[row];
+      scan.samples += std::uint64_t{pages.load_samples[row]} + pages.store_samples[row];
+    }
     ++scan.epochs;
   });
   return scan;

@@ -80,6 +80,8 @@ struct FootprintScan {
   // The most memory that the targets had at the end of an epoch. Pages that several of them map
   // count for each. nullopt: no epoch tells it of all targets that had not exited.
   std::optional<PageCount> resident;
+  std::uint64_t references = 0;  // accessed bits found set
+  std::uint64_t samples = 0;
   StreamEnd end;
 };
 // `models_cache`: as of KnownEvidence.

@@ -451,6 +451,25 @@ Error NothingToReplay(std::string reason) {
                   "record for longer, or a program that runs");
 }
 
+// The references and samples that a judge goes by. nullopt: it counted all accesses.
+std::optional<std::uint64_t> ObservationsOf(RankSource judge, bool by_samples,
+                                            const FootprintScan& scan) {
+  switch (judge) {
+    case RankSource::kReferences:
+      return scan.references;
+    case RankSource::kSamples:
+      return scan.samples;
+    case RankSource::kCombined:
+      return scan.references + scan.samples;
+    case RankSource::kMemory:
+      return by_samples ? scan.samples : scan.references + scan.samples;
+    case RankSource::kTruth:
+    case RankSource::kMisses:
+      break;
+  }
+  return std::nullopt;
+}
+
 // The pages that ratios are of.
 Result<PageCount> WholeOf(RatioOf of, const FootprintScan& scan) {
   if (of == RatioOf::kFootprint) return scan.footprint.size();
@@ -517,6 +536,7 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) 
         judge == RankSource::kMemory || std::ranges::count(options.ranks, RankSource::kMemory) > 0;
     outcome.models_memory = models_cache && goes_by_memory && !scan.known.SamplesTellMemory();
     by_samples = judge == RankSource::kMemory && !outcome.models_memory;
+    outcome.observations = ObservationsOf(judge, by_samples, scan);
     outcome.memory = scan.traffic.Tell();
     options.judge = judge;
     if (!options.ratios.empty()) {

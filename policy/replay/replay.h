@@ -30,6 +30,10 @@ enum class RatioOf : std::uint8_t {
 std::string_view Name(RatioOf of);  // "footprint", "resident"
 Result<RatioOf> ParseRatioOf(std::string_view text);
 
+// Hit rates that are judged by fewer references and samples are not told: one sample would say
+// 100 %. As many as MemoryWorth::kFewestSamples.
+inline constexpr std::uint64_t kFewestObservations = 30;
+
 struct ReplayOptions {
   std::vector<const PolicyEntry*> policies;
   // A policy goes by these; empty: by the best that the trace has (KnownEvidence::BestToPlaceBy).
@@ -59,13 +63,18 @@ struct ReplayResult {
 };
 
 struct ReplayOutcome {
-  RankSource judge = RankSource::kCombined;   // that the results go by
-  PageCount whole;                            // that ratios are of
+  RankSource judge = RankSource::kCombined;  // that the results go by
+  PageCount whole;                           // that ratios are of
+  // References and samples that the judge goes by. nullopt: it counted all accesses.
+  std::optional<std::uint64_t> observations;
   std::optional<MemoryTraffic::Told> memory;  // nullopt: no sample of it tells
   // Accesses to memory are told by a model of the cache: too few of them were sampled.
   bool models_memory = false;
   std::vector<ReplayResult> results;
   StreamEnd end;  // of the trace; the results stand for the epochs before
+
+  // False: too little was seen to tell the hit rates.
+  bool is_told() const { return !observations || *observations >= kFewestObservations; }
 };
 
 // Opens the trace at its beginning; called twice.

@@ -646,6 +646,34 @@ TEST(Eval, TellsInJsonWhatRatiosOfHitRatesAreOf) {
   EXPECT_TRUE(row({"--fast", "8KiB"})["ratio_of"].is_null());
 }
 
+TEST(Eval, OneSampleNeverSaysAHundredPercent) {
+  const TemporaryFolder folder;
+  const std::string trace = folder.File("one.data");
+  EpochProfile epoch;
+  epoch.end = MonotonicTime(std::chrono::seconds(1));
+  epoch.targets = {{.id = TargetId(0), .pid = Pid(10), .name = "t"}};
+  Append(epoch.pages, {.key = {TargetId(0), Vpn(1)}, .load_samples = 1});
+  auto writer = TraceWriter::Create(trace, TraceInfo{});
+  ASSERT_TRUE(writer.has_value() && writer->Write(epoch).has_value() &&
+              writer->Finish().has_value());
+  const Outcome text = Tmprof({"eval", trace});
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out,
+              AllOf(HasSubstr("? %"), Not(HasSubstr("100 %")),
+                    HasSubstr("\n?: too little was seen to tell: the judge goes by samples, of "
+                              "which 1 was seen; it takes 30\n")));
+  const Json json = Json::parse(Tmprof({"eval", trace, "--format", "json"}).out);
+  EXPECT_EQ(json["results"][0]["hit_rate"], 1.0);
+  EXPECT_EQ(json["results"][0]["told"], false);
+  EXPECT_EQ(json["traces"][0]["observations"], 1);
+  EXPECT_THAT(Tmprof({"eval", trace, "--format", "csv"}).out,
+              AllOf(HasSubstr(",told\n"), HasSubstr(",false\n"), Not(HasSubstr(",true\n"))));
+  EXPECT_EQ(
+      Json::parse(
+          Tmprof({"eval", TraceWithMisses(folder), "--format", "json"}).out)["results"][0]["told"],
+      true);
+}
+
 TEST(Eval, RefusesCapacitiesThatAreNoneOrBesideRatios) {
   const std::vector<std::vector<std::string>> bad = {{"--fast", "0"},
                                                      {"--fast", "4095"},

@@ -284,6 +284,33 @@ TEST(Replay, AJudgeThatSawNothingLeavesTheHitRateUnknown) {
 }
 
 // In e2 nothing is known of e1 but page 2. With a half-life of one epoch, page 1's 8 of e0 weigh 4.
+TEST(Replay, AHitRateByFewReferencesAndSamplesIsNotTold) {
+  const auto replay = [](std::uint32_t references, std::uint32_t samples, RankSource judge) {
+    const auto outcome = Replay(Opener(Epochs({{{1, references, samples}}})),
+                                Sum({Named("oracle")}, {{1, 1}}, {RankSource::kCombined}, judge));
+    EXPECT_TRUE(outcome.has_value());
+    EXPECT_EQ(outcome->results[0].hit_rate, 1.0);
+    return *outcome;
+  };
+  EXPECT_EQ(replay(0, 1, RankSource::kSamples).observations, 1u);
+  EXPECT_FALSE(replay(0, 1, RankSource::kSamples).is_told());
+  EXPECT_FALSE(replay(15, 14, RankSource::kCombined).is_told());
+  EXPECT_TRUE(replay(15, 15, RankSource::kCombined).is_told());
+  EXPECT_FALSE(replay(29, 100, RankSource::kReferences).is_told());
+  EXPECT_FALSE(replay(100, 29, RankSource::kSamples).is_told());
+}
+
+TEST(Replay, AHitRateOfCountedAccessesIsTold) {
+  std::vector<EpochProfile> epochs = Epochs({{{1, 1}}});
+  epochs[0].pages = {};
+  Append(epochs[0].pages, {.key = {TargetId(0), Vpn(1)}, .accesses = AccessCounts{.loads = 1}});
+  const auto outcome = Replay(
+      Opener(epochs), Sum({Named("oracle")}, {{1, 1}}, {RankSource::kTruth}, RankSource::kTruth));
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->observations, std::nullopt);
+  EXPECT_TRUE(outcome->is_told());
+}
+
 TEST(Replay, AHalfLifeLetsHistoryRememberOlderEpochs) {
   const std::vector<std::vector<Row>> rows = {{{1, 8}, {2, 1}}, {{2, 1}}, {{1, 8}, {2, 1}}};
   ReplayOptions options = Sum({Named("history")}, {{1, 2}});
