@@ -172,7 +172,8 @@ class Replayer {
     present_.first_page.resize(span_pages.size());
     Footprint::Walk walk(footprint_);
     for (std::size_t row = 0; row < span_pages.size(); ++row)
-      present_.first_page[row] = Place(row, walk, key(row), span_pages[row]);
+      present_.first_page[row] =
+          Place(row, walk, key(row), span_pages[row], NameOf(key(row), span_pages[row]));
     if (!base_pages_only) present_.span_pages = span_pages;
   }
 
@@ -182,20 +183,28 @@ class Replayer {
     Footprint::Walk walk(footprint_);
     for (std::size_t row = 0; row < span_pages.size(); ++row) {
       const PageKey whole = key(row);
-      ForEachPiece(
-          {whole.vpn, whole.vpn + PageCount(span_pages[row])}, piece_, [&](VpnRange piece) {
-            const std::uint64_t pages = piece.size().value();
-            present_.first_page.push_back(
-                Place(present_.first_page.size(), walk, {whole.target, piece.start}, pages));
-            present_.span_pages.push_back(static_cast<std::uint32_t>(pages));
-            whole_of_.push_back(row);
-          });
+      // A span that is shared in part counts for its own process, as in the footprint.
+      const PageKey name = NameOf(whole, span_pages[row]);
+      ForEachPiece({whole.vpn, whole.vpn + PageCount(span_pages[row])}, piece_,
+                   [&](VpnRange piece) {
+                     const std::uint64_t pages = piece.size().value();
+                     const PageCount before = piece.start - whole.vpn;
+                     present_.first_page.push_back(Place(present_.first_page.size(), walk,
+                                                         {whole.target, piece.start}, pages,
+                                                         {name.target, name.vpn + before}));
+                     present_.span_pages.push_back(static_cast<std::uint32_t>(pages));
+                     whole_of_.push_back(row);
+                   });
     }
   }
 
-  PageIndex Place(std::size_t row, Footprint::Walk& walk, PageKey key, std::uint64_t pages) {
+  PageKey NameOf(PageKey key, std::uint64_t pages) const {
+    return shared_pages_.empty() ? key : shared_pages_.NameOf(key, PageCount(pages));
+  }
+
+  PageIndex Place(std::size_t row, Footprint::Walk& walk, PageKey key, std::uint64_t pages,
+                  PageKey name) {
     std::optional<std::uint64_t> index;
-    const PageKey name = shared_pages_.empty() ? key : shared_pages_.NameOf(key, PageCount(pages));
     if (name == key) {
       index = walk.IndexOf(key, pages);
     } else if (const auto shared = footprint_.IndexOf(name, pages)) {

@@ -10,15 +10,21 @@
 #include <string>
 #include <vector>
 
+#include "policy/policy.h"
+#include "policy/replay/replay.h"
+#include "report/capacity_curve.h"
 #include "report/cdf.h"
 #include "report/convert.h"
+#include "report/coverage.h"
 #include "report/heatmap.h"
 #include "report/hot.h"
 #include "report/hot_groups.h"
 #include "report/lock_advice.h"
 #include "report/nodes.h"
 #include "report/object_advice.h"
+#include "report/summary.h"
 #include "report/traced_objects.h"
+#include "report/working_set.h"
 #include "tests/apps/program.h"
 #include "tests/report/traces.h"
 
@@ -128,6 +134,18 @@ const Recording kRecordings[] = {
     {.name = "beside exact", .exact = true},
 };
 
+// The judge's weights, summed up by `tmprof eval`.
+double TotalOfEval(const Trace& trace, RankModel model) {
+  const RankSource judge = *MakeHotList(trace, {.model = model})->options.by;
+  const Result<ReplayOutcome> outcome =
+      Replay(trace.open, {.policies = {*FindPolicy("oracle")},
+                          .sizes = {PageCount(1)},
+                          .judge = judge,
+                          .ranker = Ranker::DefaultOptions(model)});
+  EXPECT_TRUE(outcome.has_value());
+  return outcome->results.front().weight_total;
+}
+
 // Each view's sum of the accesses of the whole trace.
 std::map<std::string, double> Totals(const Trace& trace, RankModel model, bool of_one_target) {
   const test::TemporaryFolder folder;
@@ -138,7 +156,8 @@ std::map<std::string, double> Totals(const Trace& trace, RankModel model, bool o
   totals["hot"] = hot->total_score;
   totals["hot, rows"] = 0;
   for (const HotList::Row& row : hot->rows) totals["hot, rows"] += row.score;
-  for (const HotGroup group : {HotGroup::kMapping, HotGroup::kProcess, HotGroup::kFile}) {
+  for (const HotGroup group :
+       {HotGroup::kMapping, HotGroup::kProcess, HotGroup::kObject, HotGroup::kFile}) {
     const Result<HotGroups> groups = MakeHotGroups(trace, all, group);
     EXPECT_TRUE(groups.has_value());
     double& total = totals["hot by " + std::string(Name(group))];
@@ -173,6 +192,8 @@ std::map<std::string, double> Totals(const Trace& trace, RankModel model, bool o
       }
     }
   }
+  if (model == RankModel::kSum || IsExact(*hot->options.by))
+    totals["eval"] = TotalOfEval(trace, model);
   const Result<ConvertStats> requests = ConvertToOracleGeneral(
       trace, {.model = model, .most_requests = 100'000}, folder.File("requests"));
   EXPECT_TRUE(requests.has_value());
@@ -213,6 +234,43 @@ TEST(Totals, OfObjectsAreThoseOfTheHotListOverAllEpochs) {
     ASSERT_TRUE(objects.has_value());
     ASSERT_TRUE(objects->accesses.has_value());
     EXPECT_NEAR(*objects->accesses, hot, hot / 100);
+  }
+}
+
+// Eval judges an epoch by what was seen up to it.
+TEST(Totals, OfEvalByRateAreThoseOfTheViewsAsFarAsRatesStay) {
+  for (const Recording& recording : kRecordings) {
+    if (recording.exact) continue;
+    SCOPED_TRACE(recording.name);
+    const Trace trace = Record(recording);
+    const double hot = MakeHotList(trace, {})->total_score;
+    const double eval = TotalOfEval(trace, RankModel::kRate);
+    EXPECT_NEAR(eval, hot, hot * (recording.changes ? 0.6 : 0.15));
+  }
+}
+
+TEST(Totals, OfPagesAgreeInEveryPairOfViews) {
+  for (const Recording& recording : kRecordings) {
+    SCOPED_TRACE(recording.name);
+    const Trace trace = Record(recording);
+    std::map<std::string, PageCount> pages;
+    pages["hot"] = MakeHotList(trace, {})->pages;
+    pages["cdf"] = MakeCdf(trace, {})->footprint;
+    pages["coverage"] = MakeCoverage(trace)->all.footprint.value_or(PageCount(0));
+    pages["summary"] = MakeSummary(trace)->coverage.all.footprint.value_or(PageCount(0));
+    const Result<ReplayOutcome> eval =
+        Replay(trace.open, {.policies = {*FindPolicy("oracle")}, .ratios = {{1, 8}}});
+    ASSERT_TRUE(eval.has_value());
+    pages["eval"] = eval->whole;
+    // These refuse samples alone.
+    if (recording.bits || recording.exact) {
+      pages["curve"] = MakeCapacityCurve(trace, {})->whole;
+      pages["wss"] = MakeWorkingSet(trace, {})->visited;
+    }
+    for (const auto& [view, count] : pages) {
+      EXPECT_GT(count, PageCount(0)) << view;
+      EXPECT_EQ(count, pages["hot"]) << view;
+    }
   }
 }
 
