@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -109,6 +110,31 @@ Result<std::vector<NodeId>> ParseNodes(const std::string& text) {
                        "write 2,3 or 2-3"));
 }
 
+constexpr std::array kGroups = {"mapping", "process", "object", "file"};
+
+bool IsGroup(const std::string& name) { return std::ranges::count(kGroups, name) > 0; }
+
+// The check of --by. It lets the groups pass, which RefuseGroupAsEvidence() refuses by a better
+// message.
+CLI::Validator EvidenceCheck() {
+  CLI::Validator evidence = CLI::IsMember(
+      {"references", "samples", "combined", "memory", "truth", "misses", "site", "type", "object"});
+  std::string description = evidence.get_description();
+  return {[evidence = std::move(evidence)](std::string& by) {
+            return IsGroup(by) ? std::string() : evidence(by);
+          },
+          std::move(description)};
+}
+
+// Of objects, --by has `object` itself.
+Status RefuseGroupAsEvidence(const std::string& by, bool by_objects) {
+  if (!IsGroup(by) || (by_objects && by == "object")) return {};
+  return Fail(BadInput("use option", "--by " + by, "it is no evidence that tells what is hot",
+                       fmt::format("to sum up pages by what holds them, use '--view hot --group "
+                                   "{}'",
+                                   by)));
+}
+
 // An option that the view does not read would be passed over in silence.
 Status RequireRead(const CLI::App& command, const View& view) {
   for (const std::string_view option : kViewOptions) {
@@ -185,6 +211,8 @@ Result<int> Report(const CLI::App& command, const ReportOptions& options) {
   const Result<Format> format = ParseFormat(options.format);
   if (!format) return Fail(format.error());
   const bool by_objects = (*view)->render_objects != nullptr;
+  if (auto status = RefuseGroupAsEvidence(options.by, by_objects); !status)
+    return Fail(status.error());
   const Result<ObjectsBy> objects_by =
       by_objects && !options.by.empty() ? ParseObjectsBy(options.by) : ObjectsBy::kSite;
   if (!objects_by) return Fail(objects_by.error());
@@ -332,12 +360,11 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
                             "objects: "
                             "site, which sums up what was allocated by the same calls, else "
                             "type, which does for one C++ type or function, or object"))
-      ->check(CLI::IsMember({"references", "samples", "combined", "memory", "truth", "misses",
-                             "site", "type", "object"}));
+      ->check(EvidenceCheck());
   command
       ->add_option("--group", options->group,
                    of_views("group", "Sum up by what holds the pages: which of these is hot"))
-      ->check(CLI::IsMember({"mapping", "process", "object", "file"}));
+      ->check(CLI::IsMember(kGroups));
   AddRankModel(*command, options->rank_model);
   AddFormat(*command, options->format);
   command->add_option("--png", options->png, "Draw the view into this file, too")->type_name("OUT");

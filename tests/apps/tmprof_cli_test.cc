@@ -442,6 +442,19 @@ TEST(Report, EveryViewHasJson) {
   }
 }
 
+TEST(Report, GroupsInPlaceOfEvidenceAreRefusedWithTheOptionThatTakesThem) {
+  for (const std::string group : {"mapping", "process", "object", "file"}) {
+    const Outcome outcome = Tmprof({"report", GoldenTrace(), "--view", "hot", "--by", group});
+    EXPECT_EQ(outcome.status, 2);
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr("--by " + group), HasSubstr("'--view hot --group " + group + "'")));
+    EXPECT_EQ(Tmprof({"report", GoldenTrace(), "--view", "hot", "--group", group}).status, 0);
+  }
+  EXPECT_EQ(Tmprof({"report", GoldenTrace(), "--view", "objects", "--by", "object"}).status, 0);
+  EXPECT_EQ(Tmprof({"report", GoldenTrace(), "--view", "objects", "--by", "file"}).status, 2);
+  EXPECT_THAT(Tmprof({"report", "--help"}).out, Not(HasSubstr("object,mapping")));
+}
+
 TEST(Report, TheCurveTellsHowMuchFastMemoryIsEnough) {
   const TemporaryFolder folder;
   const std::string trace = ExactTrace(folder);
