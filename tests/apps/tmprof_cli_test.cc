@@ -442,6 +442,46 @@ TEST(Report, EveryViewHasJson) {
   }
 }
 
+// Each command that reads a trace, in all formats that it has.
+TEST(CommandLine, LinesEndWithALineFeedAlone) {
+  const TemporaryFolder folder;
+  const std::string trace = TraceWithMisses(folder);
+  const std::string truth = WriteGoldenTruth(folder);
+  for (const std::string& file : {GoldenTrace(), trace}) {
+    std::vector<std::vector<std::string>> commands = {{"convert", file, "--to", "csv"}};
+    for (const std::string format : {"text", "json", "csv"}) {
+      commands.push_back({"eval", file, "--format", format});
+      commands.push_back({"score", file, "--truth", truth, "--format", format});
+      if (format != "csv") commands.push_back({"advise", "--objects", file, "--format", format});
+      commands.push_back({"report", GoldenLedger(), "--view", "moves", "--format", format});
+    }
+    for (const std::vector<std::string>& command : commands) {
+      const Outcome outcome = Tmprof(command);
+      SCOPED_TRACE(command[0] + " " + command.back());
+      if (command[0] != "score") {
+        EXPECT_EQ(outcome.status, 0) << outcome.err;
+      }
+      EXPECT_EQ(outcome.out.find('\r'), std::string::npos);
+      EXPECT_TRUE(std::ranges::none_of(outcome.out, [](unsigned char c) {
+        return (c < 0x20 && c != '\n') || c == 0x7f;
+      })) << outcome.out;
+    }
+  }
+}
+
+TEST(Report, EveryViewOfADamagedTraceHasAStatusOfItsOwnAndTellsItInJson) {
+  const TemporaryFolder folder;
+  const std::string cut = folder.File("cut.data");
+  const std::string whole = ReadFile(GoldenTrace());
+  WriteFile(cut, whole.substr(0, whole.size() - 40));
+  for (const std::string view :
+       {"summary", "hot", "coverage", "heatmap", "cdf", "curve", "wss", "nodes", "objects"}) {
+    const Outcome outcome = Tmprof({"report", cut, "--view", view, "--format", "json"});
+    EXPECT_EQ(outcome.status, 4) << view << outcome.err;
+    EXPECT_THAT(Json::parse(outcome.out)["damage"].get<std::string>(), HasSubstr("offset")) << view;
+  }
+}
+
 TEST(Report, GroupsInPlaceOfEvidenceAreRefusedWithTheOptionThatTakesThem) {
   for (const std::string group : {"mapping", "process", "object", "file"}) {
     const Outcome outcome = Tmprof({"report", GoldenTrace(), "--view", "hot", "--by", group});

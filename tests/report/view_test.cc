@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <iterator>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "proto/trace_file.h"
+#include "tests/apps/program.h"
 #include "tests/folders.h"
 #include "tests/report/text_tables.h"
 #include "tests/report/traces.h"
@@ -82,6 +84,7 @@ TEST_P(EveryView, SpeaksEveryFormatWhateverTheTraceHolds) {
         const auto csv = RenderView(GetParam().name, trace, options, Format::kCsv);
         ASSERT_TRUE(csv.has_value());
         EXPECT_TRUE(csv->output.ends_with("\n"));
+        EXPECT_EQ(csv->output.find('\r'), std::string::npos);
         const auto json = RenderView(GetParam().name, trace, options, Format::kJson);
         ASSERT_TRUE(json.has_value());
         EXPECT_EQ(nlohmann::json::parse(json->output)["view"], GetParam().name);
@@ -153,6 +156,55 @@ TEST_P(EveryView, LetsNoControlCharacterThroughToTheTerminal) {
 constexpr const char* kGoldenTraces[] = {TMPROF_SOURCE_DIR "/tests/golden/v1.tmprof.data",
                                          TMPROF_SOURCE_DIR "/tests/golden/v2.tmprof.data"};
 
+TEST_P(EveryView, WritesPrintableLinesOfGoldenTraces) {
+  for (const char* file : kGoldenTraces) {
+    const Result<Trace> trace = OpenTraceFile(file);
+    ASSERT_TRUE(trace.has_value());
+    for (const Format format : {Format::kText, Format::kJson, Format::kCsv}) {
+      const auto rendered = RenderView(GetParam().name, *trace, {}, format);
+      ASSERT_TRUE(rendered.has_value()) << rendered.error().Message();
+      EXPECT_TRUE(rendered->output.ends_with('\n'));
+      EXPECT_TRUE(std::ranges::none_of(rendered->output, [](unsigned char c) {
+        return (c < 0x20 && c != '\n') || c == 0x7f;
+      })) << rendered->output;
+      if (format == Format::kJson) {
+        const auto json = nlohmann::json::parse(rendered->output);
+        EXPECT_TRUE(json.at("damage").is_null());
+        EXPECT_EQ(json.at("finished"), true);
+      }
+    }
+  }
+}
+
+// Each trace has one wrong byte, or an end too early.
+TEST_P(EveryView, TellsTheDamageOfGoldenTracesOrRefusesThem) {
+  const test::TemporaryFolder folder;
+  const std::string path = folder.File("damaged.data");
+  for (const char* file : kGoldenTraces) {
+    const std::string whole = test::ReadFile(file);
+    std::vector<std::string> damaged;
+    for (std::size_t at = 3; at < whole.size(); at += 59) {
+      damaged.push_back(whole);
+      damaged.back()[at] ^= 0x10;
+      damaged.push_back(whole.substr(0, at));
+    }
+    int shown = 0;
+    for (const std::string& bytes : damaged) {
+      test::WriteFile(path, bytes);
+      const Result<Trace> trace = OpenTraceFile(path);
+      if (!trace) continue;
+      const auto rendered = RenderView(GetParam().name, *trace, {}, Format::kJson);
+      if (!rendered) continue;
+      ++shown;
+      const auto json = nlohmann::json::parse(rendered->output);
+      EXPECT_TRUE(rendered->end.damage || rendered->end.finished == false);
+      EXPECT_EQ(json.at("damage").is_null(), !rendered->end.damage.has_value());
+      EXPECT_EQ(json.at("finished") == false, rendered->end.finished == false);
+    }
+    EXPECT_GT(shown, 0);
+  }
+}
+
 std::vector<ViewOptions> OptionsOfGroups(const View& view) {
   std::vector<ViewOptions> options{{}, {.model = RankModel::kSum}};
   if (std::ranges::count(view.reads, "group") == 0) return options;
@@ -183,6 +235,23 @@ TEST(TextTables, FindsColumnsOfNumbersWithoutAUnit) {
           "   1  4 KiB     ?            1.5           1 [0.5, 1]            1 [0.5, 1]  heap\n"
           "  10  5 KiB  10.5            < 1                 ? [2]        ? [0.5, 1.2]  file /7\n"),
       testing::ElementsAre("heat", "idle [90 % interval]"));
+}
+
+TEST(ViewTest, BarsAndMapsKeepToTheWidthAskedFor) {
+  for (const std::size_t width : {70u, 80u, 100u, 120u}) {
+    for (const std::string_view name : {"cdf", "heatmap"}) {
+      const auto rendered = RenderView(name, *OpenTraceFile(kGoldenTraces[1]),
+                                       {.text_columns = width}, Format::kText);
+      ASSERT_TRUE(rendered.has_value());
+      std::istringstream lines(rendered->output);
+      std::size_t widest = 0;
+      for (std::string line; std::getline(lines, line);) {
+        if (line.ends_with('|')) widest = std::max(widest, line.size());
+      }
+      EXPECT_LE(widest, width) << name;
+      EXPECT_GT(widest, width / 2) << name;
+    }
+  }
 }
 
 TEST_P(EveryView, IsTheSameEachTime) {
