@@ -272,8 +272,11 @@ std::string NeedsText(const CapacityCurve& curve) {
     needs.push_back({wanted, *enough});
   }
   if (needs.empty()) {
-    return fmt::format("Only the whole is known to serve {} of the {}.\n",
-                       Percent(CapacityCurve::kWanted.front()), AccessesOf(*curve.options.by));
+    return fmt::format("Only the whole is known to serve {} of the {}{}.\n",
+                       Percent(CapacityCurve::kWanted.front()), AccessesOf(*curve.options.by),
+                       curve.points.front().rates.unknown > PageCount(0)
+                           ? ": a longer recording looks at more of it"
+                           : "");
   }
   std::string text;
   for (std::size_t i = 0; i < needs.size(); ++i) {

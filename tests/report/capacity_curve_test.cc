@@ -233,6 +233,9 @@ TEST(CapacityCurveTest, CapacitiesAreSharesOfResidentMemory) {
   EXPECT_EQ(curve.resident, PageCount(10 * 1024));
   EXPECT_EQ(curve.points[6].rates.capacity, PageCount(1536)) << "15 %";
   EXPECT_THAT(CapacityCurveText(curve),
+              HasSubstr("Only the whole is known to serve 50 % of the accesses: a longer recording "
+                        "looks at more of it.\n"));
+  EXPECT_THAT(CapacityCurveText(curve),
               HasSubstr("whole: 40 MiB of resident memory, with 4 MiB (1 024 pages) that were "
                         "looked at or sampled\n"
                         "9 216 of these pages were neither looked at nor sampled: they are taken "
