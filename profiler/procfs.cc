@@ -3,6 +3,7 @@
 #include "profiler/procfs.h"
 
 #include <dirent.h>
+#include <elf.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <cstring>
 #include <ctime>
 #include <limits>
 #include <memory>
@@ -49,6 +51,12 @@ Result<std::string> ReadWhole(const fs::path& path, std::string_view attempt) {
       return refuse(errno);
     }
   }
+}
+
+std::optional<std::uint64_t> InodeOf(const fs::path& path) {
+  struct stat found{};
+  if (::stat(path.c_str(), &found) != 0) return std::nullopt;
+  return found.st_ino;
 }
 
 // Names of a folder's entries, as far as it can be read: a process's folder may vanish meanwhile.
@@ -372,6 +380,21 @@ Result<std::string> ProcFs::Executable(Pid pid) const {
   return program;
 }
 
+Result<std::string> ProcFs::Environment(Pid pid) const {
+  return ReadOfMemory(pid, "environ", "read environment");
+}
+
+std::optional<bool> ProcFs::IsSecure(Pid pid) const {
+  const Result<std::string> text = ReadOfMemory(pid, "auxv", "read auxiliary vector");
+  if (!text) return std::nullopt;
+  for (std::size_t at = 0; at + sizeof(Elf64_auxv_t) <= text->size(); at += sizeof(Elf64_auxv_t)) {
+    Elf64_auxv_t entry;
+    std::memcpy(&entry, text->data() + at, sizeof entry);
+    if (entry.a_type == AT_SECURE) return entry.a_un.a_val != 0;
+  }
+  return std::nullopt;
+}
+
 Result<std::string> ProcFs::Cgroup(Pid pid) const {
   constexpr std::string_view kAttempt = "read control group";
   constexpr std::string_view kVersion2 = "0::";  // cgroups(7)
@@ -399,9 +422,11 @@ std::optional<ProcFs::HeldMemory> ProcFs::Held(Pid pid) const {
 }
 
 std::optional<std::uint64_t> ProcFs::IpcNamespace(Pid pid) const {
-  struct stat found{};
-  if (::stat(OfProcess(pid, "ns/ipc").c_str(), &found) != 0) return std::nullopt;
-  return found.st_ino;
+  return InodeOf(OfProcess(pid, "ns/ipc"));
+}
+
+std::optional<std::uint64_t> ProcFs::PidNamespace(Pid pid) const {
+  return InodeOf(OfProcess(pid, "ns/pid"));
 }
 
 std::optional<Pid> ProcFs::InOtherNamespace(Pid inner) const {

@@ -82,6 +82,14 @@ class ProcFs {
   // The path of the program that it runs, as it was named when that was started. Fails with ESRCH,
   // also for a kernel thread, or EACCES where ptrace access is refused.
   Result<std::string> Executable(Pid pid) const;
+  // The name by which open(2) opens that program, though its path may lead elsewhere by now.
+  std::filesystem::path ExecutableLink(Pid pid) const { return OfProcess(pid, "exe"); }
+  // The environment that its program was started with: "NAME=value", each ended by a NUL. A program
+  // may write other text there. Fails with ESRCH, or EACCES where ptrace access is refused.
+  Result<std::string> Environment(Pid pid) const;
+  // True: its program runs with more privileges than its starter had (AT_SECURE of getauxval(3)),
+  // so that its loader preloads nothing from elsewhere. nullopt: not readable.
+  std::optional<bool> IsSecure(Pid pid) const;
   // Its path in the hierarchy of cgroup v2, from the root that this process sees: "/system.slice".
   // Fails with ESRCH, or with ENOENT where there is no such hierarchy.
   Result<std::string> Cgroup(Pid pid) const;
@@ -94,6 +102,8 @@ class ProcFs {
   std::optional<HeldMemory> Held(Pid pid) const;
   // The number of its IPC namespace, which System V segments belong to; nullopt: not readable.
   std::optional<std::uint64_t> IpcNamespace(Pid pid) const;
+  // The number of its PID namespace; nullopt: not readable.
+  std::optional<std::uint64_t> PidNamespace(Pid pid) const;
   // The process that has this number in a PID namespace below this one (a container), where there
   // is exactly one such process; nullopt otherwise. Some us for each process of the machine.
   std::optional<Pid> InOtherNamespace(Pid inner) const;

@@ -146,6 +146,24 @@ std::optional<NotPreloaded> WhyNot(const fs::path& program, const ProgramFile& e
   return std::nullopt;
 }
 
+NotPreloaded Privileged(const fs::path& program) {
+  return {.why = fmt::format("'{}' runs with more privileges than its starter, and its loader "
+                             "preloads nothing then",
+                             program.string()),
+          .is_harmless = true};
+}
+
+// `environment`: entries that each end with a NUL.
+bool AsksFor(std::string_view environment, const fs::path& library) {
+  constexpr std::string_view kPreload = "LD_PRELOAD=";
+  while (!environment.empty()) {
+    const std::string_view entry = environment.substr(0, environment.find('\0'));
+    if (entry.starts_with(kPreload) && entry.contains(library.filename().string())) return true;
+    environment.remove_prefix(std::min(entry.size() + 1, environment.size()));
+  }
+  return false;
+}
+
 }  // namespace
 
 std::optional<NotPreloaded> WhyNotPreloaded(const std::string& command, const std::string& path,
@@ -162,13 +180,25 @@ std::optional<NotPreloaded> WhyNotPreloaded(const std::string& command, const st
     }
     const std::optional<ProgramFile> elf = ReadProgram(file.get());
     if (!elf) return std::nullopt;
-    if (IsPrivileged(file.get())) {
-      return NotPreloaded{.why = fmt::format("'{}' runs with more privileges than tmprof, and its "
-                                             "loader preloads nothing then",
-                                             program.string()),
-                          .is_harmless = true};
-    }
+    if (IsPrivileged(file.get())) return Privileged(program);
     return WhyNot(program, *elf, *tracker);
+  }
+  return std::nullopt;
+}
+
+std::optional<NotPreloaded> WhyNotPreloadedBy(const ProcFs& procfs, Pid pid,
+                                              const fs::path& library) {
+  const std::optional<ProgramFile> tracker = ReadProgram(library);
+  const Result<std::string> name = procfs.Executable(pid);
+  const std::optional<ProgramFile> elf = ReadProgram(procfs.ExecutableLink(pid));
+  if (!tracker || !name || !elf) return std::nullopt;
+  if (auto why = WhyNot(*name, *elf, *tracker)) return why;
+  if (procfs.IsSecure(pid) == true) return Privileged(*name);
+  const Result<std::string> environment = procfs.Environment(pid);
+  if (environment && !AsksFor(*environment, library)) {
+    return NotPreloaded{.why = fmt::format("'{}' was started without the tracker in LD_PRELOAD of "
+                                           "its environment",
+                                           *name)};
   }
   return std::nullopt;
 }

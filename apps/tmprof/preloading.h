@@ -8,6 +8,9 @@
 #include <optional>
 #include <string>
 
+#include "base/units.h"
+#include "profiler/procfs.h"
+
 namespace tmprof {
 
 struct NotPreloaded {
@@ -22,6 +25,12 @@ struct NotPreloaded {
 // cannot be read.
 std::optional<NotPreloaded> WhyNotPreloaded(const std::string& command, const std::string& path,
                                             const std::filesystem::path& library);
+
+// Returns why the program that process `pid` runs now does not load `library`, though tmprof asked
+// the programs that it starts for that: as above, or its environment lost the request. A script
+// runs as its interpreter. nullopt: nothing is known to keep it from that.
+std::optional<NotPreloaded> WhyNotPreloadedBy(const ProcFs& procfs, Pid pid,
+                                              const std::filesystem::path& library);
 
 // The text of LD_PRELOAD for `folder`/`name`. If the build made the folder preload/, the name has
 // $LIB in it, which the loader of glibc alone replaces. The loader of musl does not find the

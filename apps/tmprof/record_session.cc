@@ -34,6 +34,7 @@
 #include "apps/tmprof/signal_queue.h"
 #include "apps/tmprof/source_choice.h"
 #include "apps/tmprof/trace_output.h"
+#include "apps/tmprof/tracker_coverage.h"
 #include "apps/tmprof/version.h"
 #include "base/human_units.h"
 #include "mover/node_topology.h"
@@ -342,6 +343,7 @@ class RecordSession {
                own_cpus.MakeWayFor(targets);
                if (begun) {
                  facts.SeeTargets(targets, tracker.resident(), tracker.left_out(), clock_.Now());
+                 if (coverage_) coverage_->SeeTargets(targets);
                }
              },
          .service = objects_ ? [this] { objects_->Service(); } : std::function<void()>(),
@@ -359,6 +361,7 @@ class RecordSession {
     const auto stopped = recorder.Run([&](const EpochProfile& epoch) -> Status {
       if (auto status = writer->Write(epoch); !status) return status;
       facts.Add(epoch);
+      if (coverage_) coverage_->Add(epoch);
       progress.Show(epoch);
       return {};
     });
@@ -395,7 +398,8 @@ class RecordSession {
   RecordingOutcome Conclude(RecordingFacts facts) const {
     facts.trace = options_.output;
     facts.title = options_.title;
-    facts.objects_missing = WhyNoObjects();
+    if (coverage_) facts.untracked = coverage_->Untracked();
+    facts.objects_missing = WhyNoObjects(facts.untracked);
     return OutcomeOf(facts);
   }
 
@@ -479,6 +483,12 @@ class RecordSession {
       if (!objects) return Fail(objects.error());
       objects_ = *std::move(objects);
       setenv(objtrace::kTrackVariable, objects_->request().c_str(), 1);
+      coverage_.emplace(kTracker,
+                        [this, tracker = *libraries / kTracker](Pid pid, bool has_tracker) {
+                          if (has_tracker) return WhyNotTracked(pid);
+                          const auto why = WhyNotPreloadedBy(procfs_, pid, tracker);
+                          return why ? why->why : std::string();
+                        });
     }
     if (!options_.advice.empty()) {
       // The program may begin in another folder.
@@ -496,6 +506,16 @@ class RecordSession {
     return {};
   }
 
+  // Returns why a process that has loaded the tracker is not tracked; empty: nothing is known.
+  std::string WhyNotTracked(Pid pid) const {
+    const auto its = procfs_.PidNamespace(pid);
+    if (!its || its == procfs_.PidNamespace(Pid(getpid()))) return {};
+    const Result<std::string> program = procfs_.Executable(pid);
+    return fmt::format(
+        "'{}' runs in a PID namespace of its own, where the tracker has another number for it",
+        program ? *program : "a program");
+  }
+
   static void Preload(const std::string& library) {
     constexpr const char* kPreload = "LD_PRELOAD";
     const char* before = std::getenv(kPreload);
@@ -505,9 +525,10 @@ class RecordSession {
   }
 
   // The reason is empty if some process's allocations were tracked, or nobody asked for them.
-  std::string WhyNoObjects() const {
+  std::string WhyNoObjects(const UntrackedProcesses& untracked) const {
     if (!objects_ || objects_->tracked_any()) return {};
     if (not_preloaded_) return not_preloaded_->why;
+    if (!untracked.why.empty()) return untracked.why;
     if (objects_->refused() > 0) return "there was no room for it in memory";
     return "no process loaded the tracker in the time of the recording";
   }
@@ -607,6 +628,7 @@ class RecordSession {
   SystemClock clock_;
   ProcFs procfs_;
   std::optional<ObjectRecorder> objects_;
+  std::optional<TrackerCoverage> coverage_;  // with `objects_`
   std::optional<LaunchedCommand> command_;
   std::optional<Error> exec_failure_;
   std::optional<NotPreloaded> not_preloaded_;

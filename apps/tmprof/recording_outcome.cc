@@ -164,6 +164,27 @@ std::string NotObservable(const RecordingFacts& facts) {
   return text;
 }
 
+bool IsMostlyUntracked(const RecordingFacts& facts) {
+  return 2 * facts.untracked.accessed.value() > facts.accessed.value();
+}
+
+std::string NotTracked(const RecordingFacts& facts) {
+  if (!facts.objects_missing.empty())
+    return "; --objects tracked no allocation: " + facts.objects_missing;
+  const UntrackedProcesses& untracked = facts.untracked;
+  if (untracked.processes == 0 || facts.accessed.value() == 0) return {};
+  std::string text = fmt::format(
+      "; --objects did not track {} of {} process{}, with {} of the memory seen accessed: {}",
+      FormatCount(untracked.processes), FormatCount(untracked.of_processes),
+      untracked.of_processes == 1 ? "" : "es",
+      Percent(static_cast<double>(untracked.accessed.value()) /
+              static_cast<double>(facts.accessed.value())),
+      untracked.why);
+  if (untracked.other_reasons == 0) return text;
+  return text + fmt::format(", and {} other reason{}", FormatCount(untracked.other_reasons),
+                            untracked.other_reasons == 1 ? "" : "s");
+}
+
 }  // namespace
 
 RecordingOutcome OutcomeOf(const RecordingFacts& facts) {
@@ -179,15 +200,15 @@ RecordingOutcome OutcomeOf(const RecordingFacts& facts) {
         fmt::format("; {} process{} left out by --max-targets", FormatCount(facts.over_max_targets),
                     facts.over_max_targets == 1 ? "" : "es");
   }
-  if (!facts.objects_missing.empty())
-    text += "; --objects tracked no allocation: " + facts.objects_missing;
+  text += NotTracked(facts);
   if (little) {
     const Cause cause = CauseOf(facts);
     text += fmt::format("; {}; next: {}", cause.why, cause.next);
   } else {
     text += fmt::format("; next: tmprof report {}", ShellWord(facts.trace));
   }
-  return {.saw_enough = !little && facts.objects_missing.empty(), .text = Printable(text)};
+  const bool has_objects = facts.objects_missing.empty() && !IsMostlyUntracked(facts);
+  return {.saw_enough = !little && has_objects, .text = Printable(text)};
 }
 
 }  // namespace tmprof

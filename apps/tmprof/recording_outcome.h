@@ -22,6 +22,15 @@ struct Unobservable {
   friend bool operator==(const Unobservable&, const Unobservable&) = default;
 };
 
+// Processes whose allocations --objects asked for and whose programs load no tracker.
+struct UntrackedProcesses {
+  std::uint64_t processes = 0;
+  std::uint64_t of_processes = 0;   // that were seen accessing memory, the untracked ones included
+  PageCount accessed;               // pages that untracked ones were seen accessing
+  std::string why;                  // of most of these pages: "'/bin/p' is statically linked"
+  std::uint64_t other_reasons = 0;  // beside `why`
+};
+
 // Facts of a recording, known when it ends. Pages are base pages, each counted once, however many
 // epochs saw it.
 struct RecordingFacts {
@@ -53,6 +62,7 @@ struct RecordingFacts {
 
   // Why --objects was asked for and no process was tracked; empty: it was not, or one was.
   std::string objects_missing;
+  UntrackedProcesses untracked;  // if some other process was tracked
 };
 
 // A recording that saw less than this is too little to rank by:

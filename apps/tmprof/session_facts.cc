@@ -3,7 +3,6 @@
 #include "apps/tmprof/session_facts.h"
 
 #include <algorithm>
-#include <bit>
 #include <ranges>
 #include <string>
 #include <string_view>
@@ -21,66 +20,7 @@ std::uint64_t DetailOf(const SourceStatus& status, std::string_view name) {
   return detail == status.details.end() ? 0 : detail->count;
 }
 
-bool AnySourceSaw(const PageColumns& pages, std::size_t i) {
-  return pages.references[i] > 0 || pages.load_samples[i] > 0 || pages.store_samples[i] > 0 ||
-         (pages.accesses && (pages.accesses->loads[i] > 0 || pages.accesses->stores[i] > 0));
-}
-
-// Adds spans that adjoin as one: most of an epoch's records do.
-class Joined {
- public:
-  explicit Joined(PageSet& into) : into_(into) {}
-  Joined(const Joined&) = delete;
-  Joined& operator=(const Joined&) = delete;
-  ~Joined() { Flush(); }
-
-  void Add(PageKey first, PageCount pages) {
-    if (pages_.value() > 0 && first_.target == first.target && first_.vpn + pages_ == first.vpn) {
-      pages_ += pages;
-      return;
-    }
-    Flush();
-    first_ = first;
-    pages_ = pages;
-  }
-
- private:
-  void Flush() {
-    if (pages_.value() > 0) into_.Add(first_, pages_);
-  }
-
-  PageSet& into_;
-  PageKey first_{};
-  PageCount pages_{0};
-};
-
 }  // namespace
-
-void PageSet::Add(PageKey first, PageCount pages) {
-  std::uint64_t at = first.vpn.value();
-  const std::uint64_t end = at + pages.value();
-  while (at < end) {
-    const BlockKey key{first.target, at / kBlockPages};
-    if (last_ == blocks_.end() || last_->first != key) last_ = blocks_.try_emplace(key).first;
-    Block& block = last_->second;
-    const std::uint64_t block_end = std::min(end, (at / kBlockPages + 1) * kBlockPages);
-    while (at < block_end) {
-      const std::uint64_t bit = at % 64;
-      const std::uint64_t bits = std::min(64 - bit, block_end - at);
-      const std::uint64_t ones = bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1;
-      block[at % kBlockPages / 64] |= ones << bit;
-      at += bits;
-    }
-  }
-}
-
-PageCount PageSet::size() const {
-  std::uint64_t pages = 0;
-  for (const auto& [start, block] : blocks_) {
-    for (const std::uint64_t word : block) pages += static_cast<std::uint64_t>(std::popcount(word));
-  }
-  return PageCount(pages);
-}
 
 void SessionFacts::SeeTargets(const std::vector<TrackedProcess>& targets, PageCount resident,
                               std::uint64_t left_out, MonotonicTime now) {
@@ -141,8 +81,8 @@ void SessionFacts::Add(const EpochProfile& epoch) {
     if (facts_.had_truth) targets_.insert(target.pid);
   }
   facts_.unclearable = std::max(facts_.unclearable, PageCount(unclearable));
-  Joined looked_at(looked_at_);
-  Joined accessed(accessed_);
+  JoinedSpans looked_at(looked_at_);
+  JoinedSpans accessed(accessed_);
   const PageColumns& pages = epoch.pages;
   for (std::size_t i = 0; i < pages.size(); ++i) {
     const PageCount span(pages.span_pages[i]);

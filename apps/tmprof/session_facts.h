@@ -3,39 +3,18 @@
 
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
-#include <utility>
 #include <vector>
 
+#include "apps/tmprof/page_set.h"
 #include "apps/tmprof/recording_outcome.h"
 #include "base/epoch_profile.h"
 #include "profiler/procfs.h"
 #include "profiler/source.h"
 
 namespace tmprof {
-
-// A set of base pages: 64 bytes for each 2 MiB that has one.
-class PageSet {
- public:
-  PageSet() = default;
-  PageSet(const PageSet&) = delete;
-  PageSet& operator=(const PageSet&) = delete;
-
-  void Add(PageKey first, PageCount pages);
-  PageCount size() const;
-
- private:
-  static constexpr std::uint64_t kBlockPages = 512;
-  using Block = std::array<std::uint64_t, kBlockPages / 64>;
-  using BlockKey = std::pair<TargetId, std::uint64_t>;  // and first page / kBlockPages
-
-  std::map<BlockKey, Block> blocks_;
-  std::map<BlockKey, Block>::iterator last_ = blocks_.end();  // used: pages come in order
-};
 
 class SessionFacts {
  public:

@@ -9,11 +9,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <string>
 
 #include "tests/apps/program.h"
+#include "tests/profiler/proc_tree.h"
 
 namespace tmprof {
 namespace preloading_test {
@@ -152,6 +155,51 @@ TEST_F(Preloading, OfAProgramWithThePrivilegesOfAnotherIsWithoutEffect) {
   ASSERT_TRUE(why);
   EXPECT_TRUE(why->is_harmless);
   EXPECT_THAT(why->why, HasSubstr("more privileges"));
+}
+
+// Adds a process that runs a program, in a /proc of its own.
+class PreloadingOfAProcess : public Preloading {
+ protected:
+  std::optional<NotPreloaded> WhyOf(const std::string& program, std::uint64_t secure = 0,
+                                    const std::string& preload = "/x/library.so") const {
+    tree_.Put({.pid = 10, .executable = program});
+    const std::array<Elf64_auxv_t, 2> values{
+        {{.a_type = AT_PAGESZ, .a_un = {4096}}, {.a_type = AT_SECURE, .a_un = {secure}}}};
+    tree_.Write("10/auxv", {reinterpret_cast<const char*>(values.data()), sizeof values});
+    const std::string end(1, '\0');
+    tree_.Write("10/environ", "A=B" + end + "LD_PRELOAD=" + preload + end + "C=library.so" + end);
+    return WhyNotPreloadedBy(ProcFs(tree_.root()), Pid(10), library_);
+  }
+
+  ProcTree tree_;
+};
+
+TEST_F(PreloadingOfAProcess, IsToBeExpectedOfAProgramOfThisLoader) {
+  EXPECT_FALSE(WhyOf(Program("own", ElfFile(OwnLoader()))));
+}
+
+TEST_F(PreloadingOfAProcess, IsNotDoneForAStaticProgramOrAnotherCLibrary) {
+  EXPECT_THAT(WhyOf(Program("static", ElfFile("")))->why,
+              AllOf(HasSubstr(folder_.File("static")), HasSubstr("statically linked")));
+  EXPECT_THAT(WhyOf(Program("other", ElfFile(kOtherLoader)))->why, HasSubstr(kOtherLoader));
+}
+
+TEST_F(PreloadingOfAProcess, IsNotDoneForAProgramWithMorePrivileges) {
+  const auto why = WhyOf(Program("own", ElfFile(OwnLoader())), 1);
+  ASSERT_TRUE(why);
+  EXPECT_THAT(why->why, AllOf(HasSubstr(folder_.File("own")), HasSubstr("more privileges")));
+}
+
+TEST_F(PreloadingOfAProcess, IsNotDoneForAProgramWhoseEnvironmentLostTheRequest) {
+  const std::string own = Program("own", ElfFile(OwnLoader()));
+  const auto why = WhyOf(own, 0, "/x/another.so");
+  ASSERT_TRUE(why);
+  EXPECT_THAT(why->why, HasSubstr("was started without the tracker in LD_PRELOAD"));
+  EXPECT_FALSE(WhyOf(own, 0, "/x/another.so:/y/library.so"));
+}
+
+TEST_F(PreloadingOfAProcess, IsNotJudgedOnceTheProcessIsGone) {
+  EXPECT_FALSE(WhyNotPreloadedBy(ProcFs(tree_.root()), Pid(11), library_));
 }
 
 TEST_F(Preloading, NamesTheLibraryAsOnlyGlibcReadsItWhereThatWasPrepared) {

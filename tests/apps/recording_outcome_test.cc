@@ -238,6 +238,45 @@ TEST(RecordingOutcome, WithoutTheObjectsThatWereAskedForIsNotEnough) {
                     EndsWith("next: tmprof report t.data")));
 }
 
+// Three quarters of the accessed memory are of a static program.
+RecordingFacts Untracked() {
+  RecordingFacts facts = Good();
+  facts.untracked = {.processes = 1,
+                     .of_processes = 2,
+                     .accessed = PageCount(6'144),
+                     .why = "'./st' is statically linked"};
+  return facts;
+}
+
+TEST(RecordingOutcome, OfProcessesThatAreMostlyUntrackedIsNotEnough) {
+  RecordingFacts facts = Untracked();
+  const RecordingOutcome outcome = OutcomeOf(facts);
+  EXPECT_FALSE(outcome.saw_enough);
+  EXPECT_THAT(outcome.text,
+              AllOf(HasSubstr("--objects did not track 1 of 2 processes, with 75 % of the memory "
+                              "seen accessed: './st' is statically linked;"),
+                    EndsWith("next: tmprof report t.data")));
+  facts.untracked.accessed = PageCount(4'096);
+  EXPECT_TRUE(OutcomeOf(facts).saw_enough) << "half of 8 192";
+  facts.untracked.accessed = PageCount(4'097);
+  EXPECT_FALSE(OutcomeOf(facts).saw_enough);
+}
+
+TEST(RecordingOutcome, CountsTheReasonsThatItDoesNotName) {
+  RecordingFacts facts = Untracked();
+  facts.untracked.other_reasons = 1;
+  EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("statically linked, and 1 other reason;"));
+  facts.untracked.other_reasons = 2;
+  EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("statically linked, and 2 other reasons;"));
+}
+
+TEST(RecordingOutcome, SaysOnceThatNothingWasTracked) {
+  RecordingFacts facts = Untracked();
+  facts.objects_missing = facts.untracked.why;
+  EXPECT_THAT(OutcomeOf(facts).text, AllOf(HasSubstr("--objects tracked no allocation: './st'"),
+                                           Not(HasSubstr("did not track"))));
+}
+
 TEST(RecordingOutcome, OfNoEpochIsTooLittle) {
   RecordingFacts facts;
   facts.trace = "t.data";

@@ -16,23 +16,6 @@ using testing::IsEmpty;
 
 MonotonicTime At(std::chrono::nanoseconds since_boot) { return MonotonicTime(since_boot); }
 
-TEST(PageSet, CountsEachPageOnceAcrossBlocks) {
-  PageSet pages;
-  EXPECT_EQ(pages.size(), PageCount(0));
-  pages.Add({TargetId(1), Vpn(500)}, PageCount(600));  // 500 to 1100: three blocks
-  pages.Add({TargetId(1), Vpn(510)}, PageCount(4));    // inside
-  pages.Add({TargetId(1), Vpn(1099)}, PageCount(2));   // one more
-  pages.Add({TargetId(2), Vpn(500)}, PageCount(1));    // of another
-  EXPECT_EQ(pages.size(), PageCount(602));
-}
-
-TEST(PageSet, TakesPagesInAnyOrder) {
-  PageSet pages;
-  for (const std::uint64_t vpn : {1023u, 0u, 512u, 63u, 64u, 511u, 0u})
-    pages.Add({TargetId(0), Vpn(vpn)}, PageCount(1));
-  EXPECT_EQ(pages.size(), PageCount(6));
-}
-
 class SessionFactsTest : public testing::Test {
  protected:
   // A tracked process in that state; `held_kib` of its memory is locked.

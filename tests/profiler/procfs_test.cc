@@ -2,8 +2,10 @@
 
 #include "profiler/procfs.h"
 
+#include <elf.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,6 +44,38 @@ TEST(ProcFs, TellsIpcNamespacesApart) {
   }).join();
   if (!other) GTEST_SKIP() << "it takes CAP_SYS_ADMIN";
   EXPECT_NE(own, other);
+}
+
+TEST(ProcFs, TellsPidNamespacesApart) {
+  const ProcTree tree;
+  tree.Write("10/ns/pid", "");
+  tree.Write("11/ns/pid", "");
+  const ProcFs procfs(tree.root());
+  EXPECT_TRUE(procfs.PidNamespace(Pid(10)).has_value());
+  EXPECT_NE(procfs.PidNamespace(Pid(10)), procfs.PidNamespace(Pid(11)));
+  EXPECT_EQ(procfs.PidNamespace(Pid(12)), std::nullopt) << "no process";
+  EXPECT_NE(ProcFs().PidNamespace(Pid(::getpid())), std::nullopt);
+}
+
+TEST(ProcFs, TellsTheEnvironmentAndThePrivilegesOfThisProgram) {
+  const auto environment = ProcFs().Environment(Pid(::getpid()));
+  ASSERT_TRUE(environment);
+  EXPECT_NE(environment->find('\0'), std::string::npos);
+  EXPECT_EQ(ProcFs().IsSecure(Pid(::getpid())), ::getauxval(AT_SECURE) != 0);
+  EXPECT_EQ(ProcFs().IsSecure(Pid(0)), std::nullopt) << "no process";
+  EXPECT_EQ(ProcFs().Environment(Pid(0)).error().system_error, ESRCH);
+}
+
+TEST(ProcFs, TellsPrivilegesByTheAuxiliaryVector) {
+  const ProcTree tree;
+  const auto put = [&](std::uint64_t type, std::uint64_t value) {
+    const Elf64_auxv_t entry{.a_type = type, .a_un = {value}};
+    tree.Write("10/auxv", {reinterpret_cast<const char*>(&entry), sizeof entry});
+    return ProcFs(tree.root()).IsSecure(Pid(10));
+  };
+  EXPECT_EQ(put(AT_SECURE, 1), true);
+  EXPECT_EQ(put(AT_SECURE, 0), false);
+  EXPECT_EQ(put(AT_PAGESZ, 1), std::nullopt);
 }
 
 TEST(ParseMapsLine, TellsEveryKindByTheKernelsLabels) {
