@@ -189,6 +189,9 @@ class Tally : public ObjectMap::Visitor {
       if (is_shown) result_.lost += epoch.allocations->lost;
     }
     if (is_shown) {
+      if (result_.epochs > 0 && epoch.index > next_index_)
+        result_.lost_epochs += epoch.index - next_index_;
+      next_index_ = epoch.index + 1;
       ++result_.epochs;
       last_ = epoch.end;
       NoteSampler(epoch);
@@ -510,7 +513,8 @@ class Tally : public ObjectMap::Visitor {
   ObjectMap map_{*this};
   TracedObjects result_;
   MonotonicTime last_;
-  bool was_shown_ = false;  // an epoch
+  std::uint64_t next_index_ = 0;  // after the last epoch that was shown
+  bool was_shown_ = false;        // an epoch
   struct {
     double references = 0;
     double samples = 0;
@@ -845,7 +849,7 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
        {"lost", objects.lost},
        {"all_rows", objects.all_rows},
        {"rows", std::move(rows)}},
-      objects.end));
+      objects.end, objects.lost_epochs));
 }
 
 std::string TracedObjectsCsv(const TracedObjects& objects) {

@@ -85,6 +85,7 @@ struct TracedObjects {
   StreamEnd end;
   TracedObjectsOptions options;
   std::uint64_t epochs = 0;
+  std::uint64_t lost_epochs = 0;  // gaps between them
   struct Seen {
     MonotonicTime start;  // of the first epoch with it
     MonotonicTime end;    // of the last one

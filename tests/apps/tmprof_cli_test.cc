@@ -18,6 +18,7 @@
 
 #include "proto/frame.h"
 #include "proto/trace_file.h"
+#include "report/view.h"
 #include "tests/apps/program.h"
 #include "tests/folders.h"
 #include "tests/report/text_tables.h"
@@ -434,11 +435,52 @@ TEST(Report, EpochsBeforeTheDamageAreReportedWithAWarningAndAStatusOfItsOwn) {
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("warning"), HasSubstr("cut.data"), HasSubstr("offset")));
 }
 
-TEST(Report, EveryViewHasJson) {
-  for (const std::string view : {"summary", "hot", "coverage", "heatmap", "cdf", "curve", "wss"}) {
-    const Outcome outcome = Tmprof({"report", GoldenTrace(), "--view", view, "--format", "json"});
-    EXPECT_EQ(outcome.status, 0) << view << outcome.err;
-    EXPECT_TRUE(Json::accept(outcome.out)) << view;
+// A finished trace of epochs 0, 1, 4 and 6.
+std::string TraceWithLosses(const TemporaryFolder& folder) {
+  const std::string path = folder.File("losses.data");
+  auto writer = TraceWriter::Create(path, TraceInfo{});
+  EXPECT_TRUE(writer.has_value());
+  for (const std::uint64_t index : {0u, 1u, 4u, 6u}) {
+    EpochProfile epoch;
+    epoch.index = index;
+    epoch.start = MonotonicTime(std::chrono::seconds(index));
+    epoch.end = MonotonicTime(std::chrono::seconds(index + 1));
+    epoch.targets = {{.id = TargetId(0), .pid = Pid(10), .name = "t"}};
+    Append(epoch.pages, {.key = {TargetId(0), Vpn(5)}, .accesses = AccessCounts{.loads = 3}});
+    EXPECT_TRUE(writer->Write(epoch).has_value());
+  }
+  EXPECT_TRUE(writer->Finish().has_value());
+  return path;
+}
+
+TEST(Report, EveryViewHasJsonThatTellsDamageAndLostEpochs) {
+  const TemporaryFolder folder;
+  const std::string cut = folder.File("cut");
+  ASSERT_GE(Views().size(), 10u);
+  for (const View& view : Views()) {
+    SCOPED_TRACE(view.name);
+    const bool is_of_ledger = view.render_ledger != nullptr;
+    const std::string whole = is_of_ledger ? GoldenLedger() : TraceWithLosses(folder);
+    const auto report = [&](const std::string& file, int status) {
+      const Outcome outcome =
+          Tmprof({"report", file, "--view", std::string(view.name), "--format", "json"});
+      EXPECT_EQ(outcome.status, status) << outcome.err;
+      return Json::parse(outcome.out, nullptr, /*allow_exceptions=*/false);
+    };
+    const Json complete = report(whole, 0);
+    EXPECT_TRUE(complete.at("damage").is_null());
+    EXPECT_EQ(complete.at("finished"), true);
+    EXPECT_EQ(complete.at("lost_epochs"), is_of_ledger ? 1 : 3) << "the ledger has epochs 0, 2, 3";
+
+    const std::string unfinished = WithoutEndFrame(ReadFile(whole));
+    WriteFile(cut, unfinished);
+    EXPECT_EQ(report(cut, 0).at("finished"), false);
+
+    WriteFile(cut, unfinished.substr(0, unfinished.size() - 1));
+    const Json damaged = report(cut, 4);
+    EXPECT_THAT(damaged.at("damage").get<std::string>(), HasSubstr("offset"));
+    EXPECT_TRUE(damaged.at("finished").is_null());
+    EXPECT_EQ(damaged.at("lost_epochs"), is_of_ledger ? 1 : 2) << "the last epoch is cut off";
   }
 }
 

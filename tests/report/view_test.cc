@@ -145,6 +145,21 @@ TEST_P(EveryView, ReportsWhatCameBeforeTheDamageAndTheDamage) {
   EXPECT_EQ(json_of(TraceOf({epoch}, {}, false)).at("finished"), false);
 }
 
+TEST_P(EveryView, TellsInJsonHowManyEpochsTheTraceLost) {
+  std::vector<EpochProfile> epochs;
+  for (const std::uint64_t index : {2u, 3u, 6u, 8u}) {
+    epochs.push_back(MakeEpoch(index, {MakeTarget(0, 10, "t")}));
+    See(epochs.back(), 0, {{.vpn = 5, .looks = 3, .references = 2}});
+  }
+  const auto lost_of = [&](const ViewOptions& options) {
+    const auto rendered = RenderView(GetParam().name, TraceOf(epochs), options, Format::kJson);
+    return nlohmann::json::parse(rendered->output).at("lost_epochs").get<int>();
+  };
+  EXPECT_EQ(lost_of({}), 3) << "4, 5 and 7";
+  EXPECT_EQ(lost_of({.epochs = {.first = 3, .end = 7}}), 2) << "of these epochs";
+  EXPECT_EQ(lost_of({.epochs = {.first = 2, .end = 4}}), 0);
+}
+
 TEST_P(EveryView, LetsNoControlCharacterThroughToTheTerminal) {
   const auto text =
       RenderView(GetParam().name, OnePage("\x1b[2J\xff\xc2\x9b"), {}, Format::kText, false);
