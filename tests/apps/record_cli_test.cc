@@ -3,7 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/sched.h>
 #include <pty.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -14,6 +17,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -90,12 +94,15 @@ TEST_F(Recording, RunsAProgramOfAnotherCLibraryAndItsChildrenAsIfNothingWerePrel
   EXPECT_THAT(child.err, Not(HasSubstr("Error relocating")));
 }
 
-// C source of a program that accesses 8 MiB for a second and a half.
-constexpr const char* kBusySource = R"(#include <stdlib.h>
+// C source of a program that tells where it accesses 8 MiB for a second and a half.
+constexpr const char* kBusySource = R"(#include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 int main(void) {
   const size_t size = 8 << 20;
   char* memory = malloc(size);
+  printf("%p\n", (void*)memory);
+  fflush(stdout);
   struct timespec start, now;
   clock_gettime(CLOCK_MONOTONIC, &start);
   do {
@@ -120,8 +127,88 @@ class RecordingOfAChild : public Recording {
                    "sh", "-c", command + "; exit 0"});
   }
 
+  // The share of the pages seen accessed that lie where `busy` said, in its first line, that its
+  // memory is.
+  static double ShareInItsMemory(const std::string& trace, const std::string& said) {
+    const std::uint64_t first = std::stoull(said, nullptr, 16) / 4096;
+    const Json report = Json::parse(
+        Tmprof({"report", trace, "--view", "hot", "--limit", "0", "--format", "json"}).out);
+    std::uint64_t inside = 0;
+    std::uint64_t all = 0;
+    for (const Json& row : report["rows"]) {
+      const auto pages = row["span"].get<std::uint64_t>();
+      const std::uint64_t page = std::stoull(row["start"].get<std::string>(), nullptr, 16) / 4096;
+      all += pages;
+      if (first <= page && page + pages <= first + 2049) inside += pages;
+    }
+    EXPECT_GT(all, 0u);
+    return static_cast<double>(inside) / static_cast<double>(std::max(all, std::uint64_t{1}));
+  }
+
   std::string busy_ = folder_.File("busy");
 };
+
+// True: accessed bits can be observed by BPF, from the initial PID namespace.
+bool BpfWorksHere() { return DoctorRow("abit-bpf")["usable"].get<bool>(); }
+
+TEST_F(RecordingOfAChild, InAPidNamespaceOfTmprofsOwnIsOfTheRightProcess) {
+  if (RunProgram({"unshare", "--pid", "--fork", "--mount-proc", "true"}).status != 0)
+    GTEST_SKIP() << "PID namespaces cannot be made here";
+  ASSERT_TRUE(Build("cc"));
+  const std::string record = TmprofPath() + " record --gate off -o " + trace_;
+  for (const std::string& script :
+       {record + " -- " + busy_, busy_ + " & " + record + " --duration 1s -p $!"}) {
+    SCOPED_TRACE(script);
+    const Outcome outcome =
+        RunProgram({"unshare", "--pid", "--fork", "--mount-proc", "bash", "-c", script});
+    ASSERT_TRUE(Recorded(outcome));
+    EXPECT_THAT(TargetNames(trace_), ElementsAre("busy"));
+    EXPECT_GT(ShareInItsMemory(trace_, outcome.out), 0.8);
+    if (BpfWorksHere()) {
+      EXPECT_THAT(outcome.err, AllOf(HasSubstr("tmprof runs in a PID namespace of its own"),
+                                     HasSubstr("--pid=host")));
+    }
+  }
+}
+
+// In a forked child: goes on in a process whose number in a new PID namespace, with a /proc of its
+// own, is its number in this one. Exits with 77 where that cannot be.
+void BecomeOneWithTheSameNumberInAPidNamespace() {
+  const auto pass_on = [](pid_t child) {
+    int status = 0;
+    if (child < 0 || waitpid(child, &status, 0) != child) _exit(77);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+  };
+  if (unshare(CLONE_NEWPID | CLONE_NEWNS) != 0) _exit(77);
+  if (const pid_t init = fork(); init != 0) pass_on(init);
+  if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      mount("proc", "/proc", "proc", 0, nullptr) != 0)
+    _exit(77);
+  for (pid_t number = 20'000; number < 20'100; ++number) {
+    const std::array<pid_t, 2> numbers{number, number};  // inside, outside
+    clone_args arguments{};
+    arguments.exit_signal = SIGCHLD;
+    arguments.set_tid = reinterpret_cast<std::uint64_t>(numbers.data());
+    arguments.set_tid_size = numbers.size();
+    const auto child = static_cast<pid_t>(syscall(SYS_clone3, &arguments, sizeof arguments));
+    if (child == 0) return;
+    if (child > 0 || errno != EEXIST) pass_on(child);
+  }
+  _exit(77);
+}
+
+TEST_F(RecordingOfAChild, InAPidNamespaceWhereTmprofHasItsOldNumberIsOfTheRightProcess) {
+  ASSERT_TRUE(Build("cc"));
+  const Outcome outcome =
+      RunProgram({TmprofPath(), "record", "--gate", "off", "-o", trace_, "--", busy_},
+                 BecomeOneWithTheSameNumberInAPidNamespace);
+  if (outcome.status == 77) GTEST_SKIP() << "numbers of processes cannot be chosen here";
+  ASSERT_TRUE(Recorded(outcome));
+  EXPECT_GT(ShareInItsMemory(trace_, outcome.out), 0.8);
+  if (BpfWorksHere()) {
+    EXPECT_THAT(outcome.err, HasSubstr("tmprof runs in a PID namespace of its own"));
+  }
+}
 
 TEST_F(RecordingOfAChild, ThatIsStaticSaysThatItWasNotTrackedAndWhy) {
   ASSERT_TRUE(Build("cc -static"));

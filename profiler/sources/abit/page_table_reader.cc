@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,6 +47,15 @@ std::uint64_t FrameMask() {
   std::uint64_t mask = ((std::uint64_t{1} << std::min(physical_bits, 52u)) - 1) & ~0xfffull;
   if (__get_cpuid(0x8000001f, &a, &b, &c, &d) && (a & 2)) mask &= ~(std::uint64_t{1} << (b & 63));
   return mask;
+}
+
+// False: this process is in a PID namespace of its own. Its number there may be the one that it has
+// in the initial namespace, too, so that numbers alone do not tell. True if /proc does not say.
+bool IsInInitialPidNamespace() {
+  // PID_NS_INIT_INO of linux/nsfs.h; the kernel has had the number since 3.8.
+  constexpr ino_t kInitial = 0xEFFFFFFC;
+  struct stat found{};
+  return ::stat("/proc/self/ns/pid", &found) != 0 || found.st_ino == kInitial;
 }
 
 // A loaded program and the memory it shares with us.
@@ -328,7 +338,7 @@ class BpfReader final : public PageTableReader {
     request.start = witness_address;
     request.end = witness_address + 1;
     if (const int refused = program_->Run()) return Fail(CannotPrepare(refused, ""));
-    if (program_->reply->caller_pid != ::getpid()) {
+    if (program_->reply->caller_pid != ::getpid() || !IsInInitialPidNamespace()) {
       Error error = CannotPrepare(
           0,
           "tmprof runs in a PID namespace of its own, as in a container, and the kernel's reader "
