@@ -13,6 +13,10 @@ namespace {
 // Of mappings that seem to be the same.
 constexpr std::chrono::seconds kReadAgainAfter{1};
 
+// How many times the CPU time of a target a newcomer must use to take its place. Shares over a
+// second of two equally busy processes on one CPU differ by less.
+constexpr double kTakesThePlaceOf = 1.25;
+
 }  // namespace
 
 TargetTracker::TargetTracker(const ProcFs& procfs, CpuTimeOf cpu_time_of, Options options)
@@ -209,7 +213,7 @@ void TargetTracker::Judge() {
     used += process.cpu_share.recent();
     followed.push_back(&process);
   }
-  std::ranges::stable_sort(followed, std::greater(), &Process::recent_or_more);
+  std::ranges::stable_sort(followed, std::greater(), &Process::ClaimToPass);
   const double most = options_.filter->busiest_part * used;
   double before = 0;
   for (Process* process : followed) {
@@ -242,22 +246,33 @@ void TargetTracker::Refresh(MonotonicTime now) {
   RebuildTracked();
 }
 
+double TargetTracker::Process::ClaimToPass() const {
+  return cpu_share.recent() * (passes_filter ? kTakesThePlaceOf : 1);
+}
+
+std::pair<double, double> TargetTracker::Process::Claim() const {
+  constexpr auto kZero = std::chrono::nanoseconds(0);
+  const double weight = tracked ? kTakesThePlaceOf : 1;
+  const auto used = cpu_time_now ? *cpu_time_now - cpu_time_at_first.value_or(kZero) : kZero;
+  return {weight * cpu_share.share(), weight * static_cast<double>(used.count())};
+}
+
 void TargetTracker::RebuildTracked() {
   std::vector<Process*> chosen;
   for (Process& process : processes_) {
-    process.tracked = false;
     if (!process.target.exited && process.wanted()) chosen.push_back(&process);
   }
   left_out_ = 0;
   if (options_.max_targets && chosen.size() > *options_.max_targets) {
     std::ranges::stable_sort(chosen, [](const Process* a, const Process* b) {
-      if (a->busyness() != b->busyness()) return a->busyness() > b->busyness();
+      if (a->Claim() != b->Claim()) return a->Claim() > b->Claim();
       return (a->named || a->found) && !b->named && !b->found;
     });
     left_out_ = chosen.size() - *options_.max_targets;
     chosen.resize(*options_.max_targets);
     std::ranges::sort(chosen, {}, [](const Process* process) { return process->target.id; });
   }
+  for (Process& process : processes_) process.tracked = false;
   tracked_.clear();
   for (Process* process : chosen) {
     process->tracked = process->observed = true;

@@ -26,8 +26,9 @@ class TargetTracker {
     bool follow_children = true;
     // Of descendants; the others always are tracked. nullopt: so is every descendant.
     std::optional<ProcessFilter> filter = ProcessFilter{};
-    // The strict mode: at most this many targets, those that use most CPU. Of equally busy ones,
-    // named and found ones come first, then the order of registration.
+    // The strict mode: at most this many targets, those that use most CPU. One that has a place
+    // keeps it, unless another uses over 1.25 times as much: what sources know of it would be lost.
+    // Of equally busy ones, named and found ones come first, then the order of registration.
     std::optional<std::size_t> max_targets;
     std::optional<Pid> observer;  // this process, which never is a target of its own
     // The observer is the subreaper of what it launched (prctl(2)): its children are followed, too.
@@ -102,18 +103,12 @@ class TargetTracker {
     // Not so for what is found no longer.
     bool followed() const { return named || found || child; }
     bool wanted() const { return named || found || (child && passes_filter); }
-    // Orders them for the filter: one that passes gives way to one that is clearly busier.
-    double recent_or_more() const {
-      constexpr double kStays = 1.25;
-      return cpu_share.recent() * (passes_filter ? kStays : 1);
-    }
-    // Over the last full second; before there was one, of two that are equal, the one that has used
-    // more since it was registered is the busier.
-    std::pair<double, std::chrono::nanoseconds> busyness() const {
-      const auto zero = std::chrono::nanoseconds(0);
-      const auto used = cpu_time_now.value_or(zero) - cpu_time_at_first.value_or(zero);
-      return {cpu_share.share(), cpu_time_now ? used : zero};
-    }
+    // The claim to pass the filter: CPU use of late, weighted up for one that passes.
+    double ClaimToPass() const;
+    // The claim to a place under Options::max_targets: CPU use over the last full second; before
+    // there was one, of two that are equal, what each has used since it was registered. Weighted up
+    // for one that is `tracked`.
+    std::pair<double, double> Claim() const;
   };
 
   // Not yet named, found or a child.

@@ -42,6 +42,7 @@ using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Key;
 using ::testing::Not;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
@@ -116,7 +117,7 @@ int main(void) {
 // Records `busy` as the child of a shell, which is tracked.
 class RecordingOfAChild : public Recording {
  protected:
-  // Fails where the compiler is not there.
+  // Returns false without that compiler.
   bool Build(const std::string& compiler) {
     WriteFile(folder_.File("busy.c"), kBusySource);
     const std::string command = compiler + " -O1 -o " + busy_ + " " + folder_.File("busy.c");
@@ -127,6 +128,15 @@ class RecordingOfAChild : public Recording {
                    "sh", "-c", command + "; exit 0"});
   }
 
+  // Returns the pages of each target that were seen accessed, by its name.
+  static std::map<std::string, std::uint64_t> PagesSeenOf(const std::string& trace) {
+    std::map<std::string, std::uint64_t> pages;
+    const Json report = Json::parse(
+        Tmprof({"report", trace, "--view", "hot", "--limit", "0", "--format", "json"}).out);
+    for (const Json& row : report["rows"])
+      pages[row["name"].get<std::string>()] += row["span"].get<std::uint64_t>();
+    return pages;
+  }
   // The share of the pages seen accessed that lie where `busy` said, in its first line, that its
   // memory is.
   static double ShareInItsMemory(const std::string& trace, const std::string& said) {
@@ -171,8 +181,8 @@ TEST_F(RecordingOfAChild, InAPidNamespaceOfTmprofsOwnIsOfTheRightProcess) {
   }
 }
 
-// In a forked child: goes on in a process whose number in a new PID namespace, with a /proc of its
-// own, is its number in this one. Exits with 77 where that cannot be.
+// Makes a forked child go on as a process that has one number both here and in a new PID namespace
+// with a /proc of its own. Exits with 77 where that cannot be.
 void BecomeOneWithTheSameNumberInAPidNamespace() {
   const auto pass_on = [](pid_t child) {
     int status = 0;
@@ -208,6 +218,20 @@ TEST_F(RecordingOfAChild, InAPidNamespaceWhereTmprofHasItsOldNumberIsOfTheRightP
   if (BpfWorksHere()) {
     EXPECT_THAT(outcome.err, HasSubstr("tmprof runs in a PID namespace of its own"));
   }
+}
+
+TEST_F(RecordingOfAChild, GivesTheOnlyPlaceToTheBusyChildOfAnIdleShell) {
+  ASSERT_TRUE(Build("cc"));
+  const Outcome outcome =
+      Tmprof({"record", "--max-targets", "1", "--no-process-filter", "--gate", "off", "--epoch",
+              "200ms", "-o", trace_, "--", "sh", "-c", busy_ + "; exit 0"});
+  ASSERT_TRUE(Recorded(outcome));
+  EXPECT_THAT(outcome.err, HasSubstr("1 process left out by --max-targets"));
+  const std::map<std::string, std::uint64_t> pages = PagesSeenOf(trace_);
+  ASSERT_THAT(pages, Contains(Key("busy")));
+  EXPECT_GT(pages.at("busy"), 100u);
+  const auto shell = pages.find("sh");
+  EXPECT_TRUE(shell == pages.end() || shell->second < 50) << shell->second;
 }
 
 TEST_F(RecordingOfAChild, ThatIsStaticSaysThatItWasNotTrackedAndWhy) {
