@@ -294,6 +294,7 @@ class RecordSession {
 
  private:
   Status Record() {
+    const MonotonicTime called = clock_.Now();
     KeepFreedMemory();
     if (auto status = procfs_.CheckNamespace(); !status) return status;
     TargetTracker tracker(procfs_, ProcessCpuTime, TrackerOptions());
@@ -357,6 +358,7 @@ class RecordSession {
       return status;
     }
     output->Keep();
+    starting_ = clock_.Now() - called;
     begun = true;
     const auto stopped = recorder.Run([&](const EpochProfile& epoch) -> Status {
       if (auto status = writer->Write(epoch); !status) return status;
@@ -398,6 +400,7 @@ class RecordSession {
   RecordingOutcome Conclude(RecordingFacts facts) const {
     facts.trace = options_.output;
     facts.title = options_.title;
+    facts.starting = starting_;
     if (coverage_) facts.untracked = coverage_->Untracked();
     facts.objects_missing = WhyNoObjects(facts.untracked);
     return OutcomeOf(facts);
@@ -415,6 +418,7 @@ class RecordSession {
 
   // The program's own QEMU counts (profiler/sources/exact); here its counts only become epochs.
   Status RecordExact() {
+    const MonotonicTime called = clock_.Now();
     KeepFreedMemory();
     const exact::ExactOptions options{.epoch = options_.epoch,
                                       .epoch_instructions = options_.epoch_instructions,
@@ -445,6 +449,7 @@ class RecordSession {
       return status;
     }
     output->Keep();
+    starting_ = clock_.Now() - called;
     Progress progress(isatty(STDERR_FILENO) == 1 && !options_.quiet, SourceRole::kTruth);
     SessionFacts facts(procfs_);
     Status written = WriteExactEpochs(*server, start, [&](const EpochProfile& epoch) -> Status {
@@ -632,6 +637,7 @@ class RecordSession {
   std::optional<LaunchedCommand> command_;
   std::optional<Error> exec_failure_;
   std::optional<NotPreloaded> not_preloaded_;
+  std::chrono::nanoseconds starting_{0};
   std::optional<RecordingOutcome> outcome_;
 };
 

@@ -164,6 +164,13 @@ std::string NotObservable(const RecordingFacts& facts) {
   return text;
 }
 
+std::string Starting(const RecordingFacts& facts) {
+  if (facts.starting <= kSlowStart) return {};
+  constexpr std::chrono::milliseconds kTold{100};
+  return fmt::format(" (starting took {})",
+                     FormatDuration((facts.starting + kTold / 2) / kTold * kTold));
+}
+
 bool IsMostlyUntracked(const RecordingFacts& facts) {
   return 2 * facts.untracked.accessed.value() > facts.accessed.value();
 }
@@ -190,10 +197,10 @@ std::string NotTracked(const RecordingFacts& facts) {
 RecordingOutcome OutcomeOf(const RecordingFacts& facts) {
   const bool saw_nothing = facts.accessed.value() == 0;
   const bool little = saw_nothing || SawLittle(facts);
-  std::string text = fmt::format("{}: {} epoch{} in {}; {}",
+  std::string text = fmt::format("{}: {} epoch{} in {}{}; {}",
                                  facts.title.empty() ? ShellWord(facts.trace) : facts.title,
                                  FormatCount(facts.epochs), facts.epochs == 1 ? "" : "s",
-                                 FormatDuration(facts.length), Saw(facts));
+                                 FormatDuration(facts.length), Starting(facts), Saw(facts));
   text += NotObservable(facts);
   if (facts.over_max_targets > 0) {
     text +=

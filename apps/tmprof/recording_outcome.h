@@ -38,8 +38,9 @@ struct RecordingFacts {
   std::string title;  // of the line; empty: the file
   std::uint64_t epochs = 0;
   std::chrono::nanoseconds length{0};
-  std::vector<Pid> targets;         // that were observed at some time; ascending
-  bool all_ended = false;           // no target lived to the end of the recording
+  std::chrono::nanoseconds starting{0};  // from the call of tmprof until its sources observed
+  std::vector<Pid> targets;              // that were observed at some time; ascending
+  bool all_ended = false;                // no target lived to the end of the recording
   bool stopped_throughout = false;  // whenever looked at, each was stopped: SIGSTOP or a debugger
   std::uint64_t over_max_targets = 0;  // processes left out by --max-targets, the most at one time
   std::optional<std::chrono::nanoseconds> cpu_time;  // of the targets; nullopt: not readable
@@ -70,6 +71,9 @@ struct RecordingFacts {
 inline constexpr double kLittleLookedAt = 0.1;
 // ... this many samples. A page with a tenth of all accesses then has ten, give or take three.
 inline constexpr std::uint64_t kFewSamples = 100;
+
+// Starting that takes longer is told of: a program was not observed, or had to wait, for so long.
+inline constexpr std::chrono::seconds kSlowStart{3};
 
 // Exit status of `tmprof record` where it recorded, and saw nothing, or too little to rank by.
 inline constexpr int kSawLittle = 3;

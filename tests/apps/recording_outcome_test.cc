@@ -277,6 +277,17 @@ TEST(RecordingOutcome, SaysOnceThatNothingWasTracked) {
                                            Not(HasSubstr("did not track"))));
 }
 
+TEST(RecordingOutcome, TellsHowLongStartingTookIfItTookLong) {
+  RecordingFacts facts = Good();
+  facts.starting = 14'234ms;
+  EXPECT_THAT(OutcomeOf(facts).text,
+              StartsWith("t.data: 10 epochs in 10s (starting took 14.2s); saw accesses"));
+  facts.starting = 3'001ms;
+  EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("(starting took 3s)"));
+  facts.starting = 3s;
+  EXPECT_THAT(OutcomeOf(facts).text, Not(HasSubstr("starting")));
+}
+
 TEST(RecordingOutcome, OfNoEpochIsTooLittle) {
   RecordingFacts facts;
   facts.trace = "t.data";
