@@ -18,7 +18,6 @@
 
 namespace tmprof {
 
-inline constexpr int kDone = 0;
 inline constexpr int kBadInput = 2;
 inline constexpr std::string_view kDefaultTrace = "tmprof.data";
 

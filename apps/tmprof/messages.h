@@ -18,6 +18,9 @@ void Say(std::string_view text);
 // stopped.
 void SayWithoutWaiting(std::string_view text);
 
+// Exit status of a command that did all it was asked for.
+inline constexpr int kDone = 0;
+
 // Exit status of a command that answered from a damaged file, by what comes before the damage.
 inline constexpr int kDamaged = 4;
 
