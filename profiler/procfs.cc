@@ -36,17 +36,18 @@ std::unexpected<Error> RefusedOfProcess(std::string_view attempt, const fs::path
   return Fail(Refused(std::string(attempt), path.string(), reason == ENOENT ? ESRCH : reason));
 }
 
-Result<std::string> ReadWhole(const fs::path& path, std::string_view attempt) {
+// take(piece) for each part of the file in turn.
+template <typename Take>
+Status ReadPieces(const fs::path& path, std::string_view attempt, Take take) {
   const auto refuse = [&](int reason) { return RefusedOfProcess(attempt, path, reason); };
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return refuse(errno);
-  std::string text;
   std::array<char, 16384> piece;
   while (true) {
     const ssize_t got = read(file.get(), piece.data(), piece.size());
-    if (got == 0) return text;
+    if (got == 0) return {};
     if (got > 0) {
-      text.append(piece.data(), static_cast<std::size_t>(got));
+      take(std::string_view(piece.data(), static_cast<std::size_t>(got)));
     } else if (errno != EINTR) {
       return refuse(errno);
     }
@@ -57,6 +58,14 @@ std::optional<std::uint64_t> InodeOf(const fs::path& path) {
   struct stat found{};
   if (::stat(path.c_str(), &found) != 0) return std::nullopt;
   return found.st_ino;
+}
+
+Result<std::string> ReadWhole(const fs::path& path, std::string_view attempt) {
+  std::string text;
+  const Status read =
+      ReadPieces(path, attempt, [&text](std::string_view piece) { text.append(piece); });
+  if (!read) return Fail(read.error());
+  return text;
 }
 
 // Names of a folder's entries, as far as it can be read: a process's folder may vanish meanwhile.
@@ -158,6 +167,44 @@ std::optional<PageCount> SizeField(std::string_view text, std::string_view name)
   std::uint64_t kibibytes = 0;
   if (!Consume(value, kibibytes)) return std::nullopt;
   return PageCount(kibibytes * 1024 / kBasePageBytes);
+}
+
+// Adds what a line of /proc/PID/smaps tells.
+void AddLine(std::string_view line, std::vector<MappedMemory>& memory) {
+  // Names of fields begin with a capital, addresses with a small hexadecimal digit.
+  if (line.empty() || line.front() < 'A' || line.front() > 'Z') {
+    if (auto mapping = ParseMapsLine(line)) memory.push_back({.mapping = *std::move(mapping)});
+    return;
+  }
+  if (memory.empty()) return;
+  MappedMemory& last = memory.back();
+  if (line.starts_with("Rss:")) {
+    last.resident = SizeField(line, "Rss:").value_or(PageCount(0));
+  } else if (line.starts_with("Pss:")) {
+    std::string_view value = FieldOf(line, "Pss:");
+    std::uint64_t kibibytes = 0;
+    if (Consume(value, kibibytes)) last.proportional_bytes = kibibytes * 1024;
+  } else if (line.starts_with("VmFlags:") && last.mapping.kind != MappingKind::kSpecial) {
+    last.of_device = std::ranges::any_of(
+        SplitAtSpaces(line), [](std::string_view flag) { return flag == "io" || flag == "pf"; });
+  }
+}
+
+// The file is not kept as a whole: it has 700 bytes for each mapping.
+Result<std::vector<MappedMemory>> ReadMappedMemory(const fs::path& path) {
+  std::vector<MappedMemory> memory;
+  std::string begun;  // the line that a piece has begun
+  const auto read = ReadPieces(path, "read memory by mapping", [&](std::string_view piece) {
+    for (std::size_t end = 0; (end = piece.find('\n')) != std::string_view::npos;) {
+      begun.append(piece.substr(0, end));
+      AddLine(begun, memory);
+      begun.clear();
+      piece.remove_prefix(end + 1);
+    }
+    begun.append(piece);
+  });
+  if (!read) return Fail(read.error());
+  return memory;
 }
 
 struct TaskStat {
@@ -419,6 +466,14 @@ std::optional<ProcFs::HeldMemory> ProcFs::Held(Pid pid) const {
   // Absent from a kernel without hugetlbfs.
   return HeldMemory{.locked = *locked,
                     .hugetlb = SizeField(*text, "\nHugetlbPages:").value_or(PageCount(0))};
+}
+
+Result<std::vector<MappedMemory>> ProcFs::MemoryByMapping(Pid pid) const {
+  auto memory = ReadMappedMemory(OfProcess(pid, "smaps"));
+  if (memory ? !memory->empty() : memory.error().system_error != ESRCH) return memory;
+  const auto thread = ThreadWithMemory(pid);
+  if (!thread || thread->value() == pid.value()) return memory;
+  return ReadMappedMemory(OfThread(pid, *thread, "smaps"));
 }
 
 std::optional<std::uint64_t> ProcFs::IpcNamespace(Pid pid) const {

@@ -54,6 +54,18 @@ struct ProcessStat {
   bool alive() const { return (state != 'Z' || threads > 1) && state != 'X' && state != 'x'; }
 };
 
+// Memory of one mapping, from /proc/PID/smaps (proc(5)).
+struct MappedMemory {
+  Mapping mapping;
+  PageCount resident;  // in this mapping; without pages of hugetlbfs and of devices
+  // Each of these pages divided by the number of mappings that have it, of all processes. The
+  // kernel rounds it down to 1 KiB.
+  std::uint64_t proportional_bytes = 0;
+  // A driver maps it, and the kernel keeps no account of its pages (VM_IO, VM_PFNMAP). Not so for
+  // [vvar] and the like, which the kernel maps into each process.
+  bool of_device = false;
+};
+
 class ProcFs {
  public:
   explicit ProcFs(std::filesystem::path root = "/proc") : root_(std::move(root)) {}
@@ -100,6 +112,11 @@ class ProcFs {
     PageCount hugetlb;  // pages of hugetlbfs in use
   };
   std::optional<HeldMemory> Held(Pid pid) const;
+  // Ascending. Fails with ESRCH, or EACCES where ptrace access is refused. The kernel goes through
+  // all page tables, and holds off changes of a mapping in the meantime: 15 ns for each resident
+  // page and 2 us for each mapping (Linux 6.18, guest of 2 CPUs: a GiB took 4 ms, 60 000 mappings
+  // 110 ms).
+  Result<std::vector<MappedMemory>> MemoryByMapping(Pid pid) const;
   // The number of its IPC namespace, which System V segments belong to; nullopt: not readable.
   std::optional<std::uint64_t> IpcNamespace(Pid pid) const;
   // The number of its PID namespace; nullopt: not readable.

@@ -421,6 +421,36 @@ TEST_F(ProcFsTest, ReadsWhatIsLockedAndInHugePagesAndSaysWhereItIsUnknown) {
   EXPECT_EQ(procfs_.Held(Pid(10))->hugetlb, PageCount(1024));
 }
 
+TEST_F(ProcFsTest, ReadsMemoryByMapping) {
+  EXPECT_EQ(procfs_.MemoryByMapping(Pid(10)).error().system_error, ESRCH);
+  tree_.Put({.pid = 10});
+  // The line of a field that begins with a hexadecimal digit is no mapping.
+  std::string text =
+      "10000-20000 rw-p 00000000 00:00 0 \nSize: 64 kB\nRss:                  20 kB\n"
+      "Pss:                  11 kB\nPss_Dirty: 8 kB\nAnonHugePages: 0 kB\nVmFlags: rd wr io2\n"
+      "8000000-8007000 rw-s 00002000 00:05 9 /dev/gpu\nRss: 0 kB\nPss: 0 kB\n"
+      "VmFlags: rd sh pf dd \n"
+      "8008000-8009000 rw-s 00000000 00:05 9 /dev/mem\nVmFlags: rd sh io dd \n"
+      "7fff0000-7fff4000 r--p 00000000 00:00 0 [vvar]\nRss: 0 kB\nVmFlags: rd mr pf io de dd\n";
+  // More than is read at a time.
+  for (int i = 0; i < 1'000; ++i) text += "Filler: 0 kB\n";
+  text += "7fff8000-7fff9000 r-xp 00000000 00:00 0 [vdso]\nRss: 4 kB\n";
+  tree_.Write("10/smaps", text);
+  const auto memory = procfs_.MemoryByMapping(Pid(10));
+  ASSERT_TRUE(memory.has_value());
+  ASSERT_EQ(memory->size(), 5u);
+  EXPECT_EQ((*memory)[0].mapping.range, (VpnRange{Vpn(0x10), Vpn(0x20)}));
+  EXPECT_EQ((*memory)[0].resident, PageCount(5));
+  EXPECT_EQ((*memory)[0].proportional_bytes, 11u * 1024);
+  EXPECT_FALSE((*memory)[0].of_device);
+  EXPECT_EQ((*memory)[1].mapping.kind, MappingKind::kShared);
+  EXPECT_EQ((*memory)[1].mapping.file->offset, PageCount(2));
+  EXPECT_TRUE((*memory)[1].of_device) << "VM_PFNMAP";
+  EXPECT_TRUE((*memory)[2].of_device) << "VM_IO";
+  EXPECT_FALSE((*memory)[3].of_device) << "the kernel's own";
+  EXPECT_EQ((*memory)[4].resident, PageCount(1));
+}
+
 TEST_F(ProcFsTest, FindsTheOneProcessThatHasANumberInAnotherNamespace) {
   for (const std::int32_t pid : {20, 21, 22}) tree_.Put({.pid = pid});
   tree_.Write("20/status", "Name:\ta\nNSpid:\t20\n");
