@@ -15,10 +15,29 @@
 
 namespace tmprof {
 
-// The recorder's conclusion when it finished.
+// Memory of the targets in which accessed bits are not observed, by kind. Pages of all targets
+// together, the most at one time. nullopt: unknown.
+struct UnobservableMemory {
+  std::optional<PageCount> refused;  // the kernel refused to clear the bits; not `device`
+  std::optional<PageCount> device;   // mappings of devices, which have no such bits to clear
+  // Kinds whose bits the kernel may refuse to clear: sizes of mappings. All of it, a part or none
+  // may be `refused`.
+  std::optional<PageCount> locked;   // mlock(2), mlockall(2)
+  std::optional<PageCount> hugetlb;  // in huge pages of hugetlbfs
+  friend bool operator==(const UnobservableMemory&, const UnobservableMemory&) = default;
+};
+
+// The recorder's conclusion when it finished. Page counts count a page once, however many epochs
+// and processes saw it. nullopt: unknown.
 struct RecordingOutcome {
   bool saw_enough = false;  // to rank pages by
   std::string text;         // the line that the recording ended with
+  // Pages of which an accessed bit was read after a clear, and those of which any source saw an
+  // access. Of regions, all pages count.
+  std::optional<PageCount> looked_at;
+  std::optional<PageCount> accessed;
+  std::optional<PageCount> resident;  // that all targets had together, the most at one time
+  UnobservableMemory unobservable;
   friend bool operator==(const RecordingOutcome&, const RecordingOutcome&) = default;
 };
 

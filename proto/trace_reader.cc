@@ -48,6 +48,25 @@ Verdict TraceReader::State::ReadEpoch(const Frame& frame, EpochProfile& epoch) {
   return {};
 }
 
+namespace {
+
+RecordingOutcome DecodeOutcome(const wire::Outcome& message) {
+  const auto pages = [](bool is_there, std::uint64_t number) {
+    return is_there ? std::optional(PageCount(number)) : std::nullopt;
+  };
+  return {.saw_enough = message.saw_enough(),
+          .text = message.text(),
+          .looked_at = pages(message.has_looked_at_pages(), message.looked_at_pages()),
+          .accessed = pages(message.has_accessed_pages(), message.accessed_pages()),
+          .resident = pages(message.has_resident_pages(), message.resident_pages()),
+          .unobservable = {.refused = pages(message.has_refused_pages(), message.refused_pages()),
+                           .device = pages(message.has_device_pages(), message.device_pages()),
+                           .locked = pages(message.has_locked_pages(), message.locked_pages()),
+                           .hugetlb = pages(message.has_hugetlb_pages(), message.hugetlb_pages())}};
+}
+
+}  // namespace
+
 Verdict TraceReader::State::ReadEnd(const Frame& frame) {
   wire::TraceEnd end;
   if (Verdict verdict = Parse(frame, "end", end); !verdict) return verdict;
@@ -57,8 +76,7 @@ Verdict TraceReader::State::ReadEnd(const Frame& frame) {
                     "here",
                     end.epochs(), end.records(), epochs, records));
   }
-  if (end.has_outcome())
-    outcome = {.saw_enough = end.outcome().saw_enough(), .text = end.outcome().text()};
+  if (end.has_outcome()) outcome = DecodeOutcome(end.outcome());
   return {};
 }
 

@@ -43,11 +43,27 @@ Status TraceWriter::Write(const EpochProfile& epoch) {
   return {};
 }
 
+namespace {
+
+void EncodeOutcome(const RecordingOutcome& outcome, wire::Outcome& message) {
+  message.set_saw_enough(outcome.saw_enough);
+  message.set_text(outcome.text);
+  if (outcome.looked_at) message.set_looked_at_pages(outcome.looked_at->value());
+  if (outcome.accessed) message.set_accessed_pages(outcome.accessed->value());
+  if (outcome.resident) message.set_resident_pages(outcome.resident->value());
+  const UnobservableMemory& unobservable = outcome.unobservable;
+  if (unobservable.refused) message.set_refused_pages(unobservable.refused->value());
+  if (unobservable.device) message.set_device_pages(unobservable.device->value());
+  if (unobservable.locked) message.set_locked_pages(unobservable.locked->value());
+  if (unobservable.hugetlb) message.set_hugetlb_pages(unobservable.hugetlb->value());
+}
+
+}  // namespace
+
 Status TraceWriter::Finish(const std::optional<RecordingOutcome>& outcome) {
   wire::TraceEnd end;
   if (outcome) {
-    end.mutable_outcome()->set_saw_enough(outcome->saw_enough);
-    end.mutable_outcome()->set_text(outcome->text);
+    EncodeOutcome(*outcome, *end.mutable_outcome());
   }
   end.set_epochs(state_->epochs);
   end.set_records(state_->records);

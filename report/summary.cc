@@ -2,6 +2,10 @@
 
 #include "report/summary.h"
 
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -118,9 +122,38 @@ Json TargetJson(const Coverage::Row& row) {
           {"footprint_pages", OrNull(row.seen.footprint)}};
 }
 
+using Kinds = std::array<std::pair<const char*, std::optional<PageCount>>, 4>;
+
+Kinds KindsOf(const UnobservableMemory& unobservable) {
+  return {{{"refused", unobservable.refused},
+           {"device", unobservable.device},
+           {"locked", unobservable.locked},
+           {"hugetlb", unobservable.hugetlb}}};
+}
+
+// A number that a file tells may be too large for bytes: the result is then the largest.
+std::uint64_t BytesOf(PageCount pages) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  return pages.value() > kMost / kBasePageBytes ? kMost : pages.value() * kBasePageBytes;
+}
+
+Json BytesOrNull(const std::optional<PageCount>& pages) {
+  return pages ? Json(BytesOf(*pages)) : Json(nullptr);
+}
+
 Json OutcomeJson(const StreamEnd& end) {
   if (!end.outcome) return nullptr;
-  return {{"saw_enough", end.outcome->saw_enough}, {"text", end.outcome->text}};
+  const RecordingOutcome& outcome = *end.outcome;
+  Json json = {{"saw_enough", outcome.saw_enough},
+               {"text", outcome.text},
+               {"pages_looked_at", OrNull(outcome.looked_at)},
+               {"pages_seen", OrNull(outcome.accessed)},
+               {"resident_bytes", BytesOrNull(outcome.resident)},
+               {"not_observable", Json::object()}};
+  for (const auto& [name, pages] : KindsOf(outcome.unobservable)) {
+    if (pages) json["not_observable"][name] = BytesOrNull(pages);
+  }
+  return json;
 }
 
 // "1 is node 0, 2 is nodes 2 3", the fastest first.
@@ -275,6 +308,14 @@ std::string SummaryCsv(const Summary& summary) {
   add("outcome.saw_enough",
       totals.end.outcome ? kPlain(totals.end.outcome->saw_enough) : std::string());
   add("outcome.text", totals.end.outcome ? totals.end.outcome->text : std::string());
+  const RecordingOutcome outcome = totals.end.outcome.value_or(RecordingOutcome());
+  const auto bytes = [](PageCount pages) { return kPlain(BytesOf(pages)); };
+  add("outcome.pages_looked_at", OrEmpty(outcome.looked_at, kPlain));
+  add("outcome.pages_seen", OrEmpty(outcome.accessed, kPlain));
+  add("outcome.resident_bytes", OrEmpty(outcome.resident, bytes));
+  for (const auto& [name, pages] : KindsOf(outcome.unobservable)) {
+    add(std::string("outcome.not_observable.") + name, OrEmpty(pages, bytes));
+  }
   add("epochs", kPlain(totals.epochs));
   add("lost_epochs", kPlain(totals.lost_epochs));
   add("duration_s", Exact(Seconds(totals.duration())));

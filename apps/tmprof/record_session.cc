@@ -368,6 +368,7 @@ class RecordSession {
       return {};
     });
     progress.Close();
+    facts.SeeLast(tracker.tracked());
     const RecordingOutcome outcome = Conclude(facts.Facts());
     const Status finished = writer->Finish(outcome);  // whatever has ended the recording
     if (objects_ && objects_->refused() > 0) {

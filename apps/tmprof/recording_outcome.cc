@@ -21,6 +21,7 @@ constexpr double kManyLooks = 30;  // four probes or more: to a half
 constexpr double kSomeLooks = 10;  // two or more: to 70 %
 constexpr double kMostOfMemory = 0.8;
 constexpr double kHalfOfMemory = 0.5;
+constexpr double kMuchOfMemory = 0.1;
 // A page with a thousandth of all accesses has ten of so many, give or take three.
 constexpr std::uint64_t kManySamples = 10'000;
 constexpr std::uint64_t kSomeSamples = 1'000;
@@ -95,8 +96,10 @@ std::string Saw(const RecordingFacts& facts) {
     text += fmt::format(", looked at {}{}", facts.by_regions ? "regions of " : "",
                         Size(facts.looked_at));
   }
-  text += facts.resident ? fmt::format(" ({} resident)", Size(*facts.resident))
-                         : std::string(" (resident memory unknown)");
+  text += facts.resident
+              ? fmt::format(" ({}{} resident)", facts.resident_is_at_most ? "at most " : "",
+                            Size(*facts.resident))
+              : std::string(" (resident memory unknown)");
   if (facts.accessed.value() == 0 && facts.looks == 0 && facts.samples == 0) return text;
   return text + fmt::format("; confidence {}: {}", Confidence(facts), EvidenceText(facts));
 }
@@ -111,6 +114,10 @@ std::string Subject(const RecordingFacts& facts) {
   if (facts.targets.empty()) return "the program";  // ended before it was looked at
   return facts.targets.size() == 1 ? fmt::format("PID {}", facts.targets.front().value())
                                    : fmt::format("all {} targets", facts.targets.size());
+}
+
+PageCount Refused(const RecordingFacts& facts) {
+  return facts.unobservable.refused.value_or(PageCount(0));
 }
 
 Cause CauseOf(const RecordingFacts& facts) {
@@ -140,7 +147,7 @@ Cause CauseOf(const RecordingFacts& facts) {
                                FormatDuration(*facts.cpu_time), FormatDuration(facts.length)),
             .next = "record while the program works"};
   }
-  if (facts.resident && 2 * facts.unclearable.value() >= facts.resident->value()) {
+  if (facts.resident && 2 * Refused(facts).value() >= facts.resident->value()) {
     return {.why = "accessed bits cannot be observed in most of the memory",
             .next =
                 "record with --source clock: samples do reach it, and have the whole overhead "
@@ -152,15 +159,19 @@ Cause CauseOf(const RecordingFacts& facts) {
 }
 
 std::string NotObservable(const RecordingFacts& facts) {
-  if (facts.unclearable.value() == 0) return {};
-  std::string text = "; not observable by accessed bits here: " + Size(facts.unclearable);
+  const PageCount refused = Refused(facts);
+  const PageCount device = facts.unobservable.device.value_or(PageCount(0));
+  if (!facts.had_references || refused + device == PageCount(0)) return {};
+  std::string text = "; not observable by accessed bits here: " + Size(refused + device);
+  if (device.value() > 0) text += fmt::format(", {} of it mapped from devices", Size(device));
   // Some of a kind may have been observed all the same, by clears of the whole process.
-  for (const Unobservable& part : facts.unobservable) {
-    if (part.pages.value() == 0) continue;
-    text += fmt::format(", up to {} of it {}", Size(std::min(part.pages, facts.unclearable)),
-                        part.kind);
-  }
-  if (!facts.refusal.empty()) text += " (" + facts.refusal + ")";
+  const auto name = [&](std::optional<PageCount> part, std::string_view kind) {
+    const PageCount most = std::min(part.value_or(PageCount(0)), refused);
+    if (most.value() > 0) text += fmt::format(", up to {} of it {}", Size(most), kind);
+  };
+  name(facts.unobservable.locked, "locked");
+  name(facts.unobservable.hugetlb, "in huge pages of hugetlbfs");
+  if (refused.value() > 0 && !facts.refusal.empty()) text += " (" + facts.refusal + ")";
   return text;
 }
 
@@ -172,24 +183,35 @@ std::string Starting(const RecordingFacts& facts) {
 }
 
 bool IsMostlyUntracked(const RecordingFacts& facts) {
-  return 2 * facts.untracked.accessed.value() > facts.accessed.value();
+  return 2 * facts.untracked.accessed.value() > facts.untracked.of_accessed.value();
 }
 
 std::string NotTracked(const RecordingFacts& facts) {
   if (!facts.objects_missing.empty())
     return "; --objects tracked no allocation: " + facts.objects_missing;
   const UntrackedProcesses& untracked = facts.untracked;
-  if (untracked.processes == 0 || facts.accessed.value() == 0) return {};
+  if (untracked.processes == 0 || untracked.of_accessed.value() == 0) return {};
   std::string text = fmt::format(
       "; --objects did not track {} of {} process{}, with {} of the memory seen accessed: {}",
       FormatCount(untracked.processes), FormatCount(untracked.of_processes),
       untracked.of_processes == 1 ? "" : "es",
       Percent(static_cast<double>(untracked.accessed.value()) /
-              static_cast<double>(facts.accessed.value())),
+              static_cast<double>(untracked.of_accessed.value())),
       untracked.why);
   if (untracked.other_reasons == 0) return text;
   return text + fmt::format(", and {} other reason{}", FormatCount(untracked.other_reasons),
                             untracked.other_reasons == 1 ? "" : "s");
+}
+
+std::string MappedElsewhere(const RecordingFacts& facts) {
+  if (!facts.mapped_elsewhere || !facts.resident) return {};
+  const auto elsewhere = static_cast<double>(facts.mapped_elsewhere->value());
+  if (elsewhere == 0 || elsewhere < kMuchOfMemory * static_cast<double>(facts.resident->value()))
+    return {};
+  return fmt::format(
+      "; processes that were not recorded map at least {} of this memory, too: their accesses are "
+      "not in the trace",
+      Size(*facts.mapped_elsewhere));
 }
 
 }  // namespace
@@ -202,6 +224,7 @@ RecordingOutcome OutcomeOf(const RecordingFacts& facts) {
                                  FormatCount(facts.epochs), facts.epochs == 1 ? "" : "s",
                                  FormatDuration(facts.length), Starting(facts), Saw(facts));
   text += NotObservable(facts);
+  text += MappedElsewhere(facts);
   if (facts.over_max_targets > 0) {
     text +=
         fmt::format("; {} process{} left out by --max-targets", FormatCount(facts.over_max_targets),
@@ -215,7 +238,12 @@ RecordingOutcome OutcomeOf(const RecordingFacts& facts) {
     text += fmt::format("; next: tmprof report {}", ShellWord(facts.trace));
   }
   const bool has_objects = facts.objects_missing.empty() && !IsMostlyUntracked(facts);
-  return {.saw_enough = !little && has_objects, .text = Printable(text)};
+  return {.saw_enough = !little && has_objects,
+          .text = Printable(text),
+          .looked_at = facts.had_references ? std::optional(facts.looked_at) : std::nullopt,
+          .accessed = facts.accessed,
+          .resident = facts.resident,
+          .unobservable = facts.unobservable};
 }
 
 }  // namespace tmprof

@@ -15,24 +15,18 @@
 
 namespace tmprof {
 
-// Memory of the targets that no accessed bit can be observed in, and why: "locked" (mlock(2)).
-struct Unobservable {
-  std::string kind;  // an adjective
-  PageCount pages;   // of all targets together, the most at one time
-  friend bool operator==(const Unobservable&, const Unobservable&) = default;
-};
-
 // Processes whose allocations --objects asked for and whose programs load no tracker.
 struct UntrackedProcesses {
   std::uint64_t processes = 0;
   std::uint64_t of_processes = 0;   // that were seen accessing memory, the untracked ones included
-  PageCount accessed;               // pages that untracked ones were seen accessing
+  PageCount accessed;               // pages that untracked ones were seen accessing ...
+  PageCount of_accessed;            // ... of those that any were; shared pages count for each
   std::string why;                  // of most of these pages: "'/bin/p' is statically linked"
   std::uint64_t other_reasons = 0;  // beside `why`
 };
 
 // Facts of a recording, known when it ends. Pages are base pages, each counted once, however many
-// epochs saw it.
+// epochs and processes saw it.
 struct RecordingFacts {
   std::string trace;  // file, as the user named it
   std::string title;  // of the line; empty: the file
@@ -45,9 +39,12 @@ struct RecordingFacts {
   std::uint64_t over_max_targets = 0;  // processes left out by --max-targets, the most at one time
   std::optional<std::chrono::nanoseconds> cpu_time;  // of the targets; nullopt: not readable
   std::optional<PageCount> resident;  // of the targets, the most at one time; nullopt: never read
-  std::vector<Unobservable> unobservable;
-  PageCount unclearable;  // whose bits the kernel refused to clear, the most in one epoch
-  std::string refusal;    // why the latest such refusal, and what helps; empty: not told
+  // `resident` counts memory that several targets share for each, as what they share is unknown.
+  bool resident_is_at_most = false;
+  // Of `resident`, memory that processes map which are no targets: at least. nullopt: unknown.
+  std::optional<PageCount> mapped_elsewhere;
+  UnobservableMemory unobservable;
+  std::string refusal;  // why the latest refusal to clear bits, and what helps; empty: not told
 
   // True: a source of that kind was on at some time. `gated_throughout`: there were sources, and
   // the gate kept all of them off.

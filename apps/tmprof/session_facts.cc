@@ -3,9 +3,10 @@
 #include "apps/tmprof/session_facts.h"
 
 #include <algorithm>
+#include <optional>
 #include <ranges>
-#include <string>
 #include <string_view>
+#include <utility>
 
 namespace tmprof {
 namespace {
@@ -13,11 +14,22 @@ namespace {
 constexpr std::size_t kMostAsked = 64;  // some 20 us each
 constexpr std::chrono::seconds kAskAgainAfter{1};
 
+constexpr std::chrono::seconds kFirstLookAtShared{1};
+constexpr std::chrono::milliseconds kMostTimeOfLook{5};
+constexpr std::chrono::milliseconds kMostTimeOfLastLook{500};
+// ProcFs::MemoryByMapping
+constexpr std::chrono::nanoseconds kTimeOfPage{15};
+constexpr std::chrono::microseconds kTimeOfMapping{2};
+
 bool IsStopped(char state) { return state == 'T' || state == 't'; }  // proc(5)
 
-std::uint64_t DetailOf(const SourceStatus& status, std::string_view name) {
+std::optional<std::uint64_t> DetailOf(const SourceStatus& status, std::string_view name) {
   const auto detail = std::ranges::find(status.details, name, &NamedCount::name);
-  return detail == status.details.end() ? 0 : detail->count;
+  return detail == status.details.end() ? std::nullopt : std::optional(detail->count);
+}
+
+void KeepMost(std::optional<PageCount>& most, PageCount pages) {
+  most = std::max(most.value_or(PageCount(0)), pages);
 }
 
 }  // namespace
@@ -27,10 +39,19 @@ void SessionFacts::SeeTargets(const std::vector<TrackedProcess>& targets, PageCo
   facts_.over_max_targets = std::max(facts_.over_max_targets, left_out);
   if (targets.empty()) return;
   for (const TrackedProcess& target : targets) targets_.insert(target.pid);
-  if (resident > facts_.resident.value_or(PageCount(0))) facts_.resident = resident;
+  most_since_ = std::max(most_since_, resident);
+  most_targets_ = std::max(most_targets_, targets.size());
+  if (look_at_shared_again_.count() == 0) {
+    look_at_shared_again_ = kFirstLookAtShared;
+    look_at_shared_ = now + look_at_shared_again_;
+  } else if (now >= look_at_shared_) {
+    SeeShared(targets, kMostTimeOfLook);
+    look_at_shared_again_ *= 2;
+    look_at_shared_ = now + look_at_shared_again_;
+  }
   if (now < look_again_) return;
   look_again_ = now + kAskAgainAfter;
-  ProcFs::HeldMemory held;
+  std::optional<ProcFs::HeldMemory> held;
   for (const TrackedProcess& target : targets | std::views::take(kMostAsked)) {
     if (!seen_not_stopped_) {
       const auto stat = procfs_.Stat(target.pid);
@@ -38,20 +59,53 @@ void SessionFacts::SeeTargets(const std::vector<TrackedProcess>& targets, PageCo
       seen_not_stopped_ = stat && !IsStopped(stat->state);
     }
     if (const auto own = procfs_.Held(target.pid)) {
-      held.locked += own->locked;
-      held.hugetlb += own->hugetlb;
+      if (!held) held.emplace();
+      held->locked += own->locked;
+      held->hugetlb += own->hugetlb;
     }
   }
-  const auto tell = [this](std::string_view kind, PageCount pages) {
-    const auto known = std::ranges::find(facts_.unobservable, kind, &Unobservable::kind);
-    if (known != facts_.unobservable.end()) {
-      known->pages = std::max(known->pages, pages);
-    } else if (pages.value() > 0) {
-      facts_.unobservable.push_back({.kind = std::string(kind), .pages = pages});
-    }
-  };
-  tell("locked", held.locked);
-  tell("in huge pages of hugetlbfs", held.hugetlb);
+  if (!held) return;
+  KeepMost(facts_.unobservable.locked, held->locked);
+  KeepMost(facts_.unobservable.hugetlb, held->hugetlb);
+}
+
+void SessionFacts::SeeLast(const std::vector<TrackedProcess>& targets) {
+  SeeShared(targets, kMostTimeOfLastLook);
+}
+
+void SessionFacts::SeeShared(const std::vector<TrackedProcess>& targets,
+                             std::chrono::nanoseconds most_time) {
+  std::vector<ProcessMemory> processes;
+  for (const TrackedProcess& target : targets) {
+    const auto stat = procfs_.Stat(target.pid);
+    if (!stat) continue;
+    const auto time =
+        kTimeOfPage * stat->resident.value() + kTimeOfMapping * target.mappings.size();
+    if (time > most_time) continue;
+    auto mappings = procfs_.MemoryByMapping(target.pid);
+    if (!mappings || mappings->empty()) continue;
+    most_time -= time;
+    processes.push_back({.id = target.id,
+                         .ipc_namespace = procfs_.IpcNamespace(target.pid),
+                         .mappings = *std::move(mappings)});
+  }
+  if (processes.empty()) return;
+  const JointMemory joint = JointMemoryOf(processes);
+  KeepMost(facts_.unobservable.device, joint.device);
+  // A target that was just forked is not recorded yet: the look at most memory tells.
+  if (joint.counted >= most_counted_) {
+    most_counted_ = joint.counted;
+    facts_.mapped_elsewhere = joint.elsewhere;
+  }
+  KeepMost(held_, HeldSince(joint));
+  most_since_ = PageCount(0);
+  joint_ = joint;
+}
+
+// Since the last look at what is shared until now, when `joint` was read. The look at more memory
+// tells more.
+PageCount SessionFacts::HeldSince(const JointMemory& joint) const {
+  return (joint_.counted > joint.counted ? joint_ : joint).HeldIf(most_since_);
 }
 
 void SessionFacts::Add(const EpochProfile& epoch) {
@@ -65,7 +119,7 @@ void SessionFacts::Add(const EpochProfile& epoch) {
     if (target.cpu_time)
       facts_.cpu_time = facts_.cpu_time.value_or(std::chrono::nanoseconds(0)) + *target.cpu_time;
   }
-  std::uint64_t unclearable = 0;
+  std::optional<PageCount> refused;
   for (const SourceStatus& source : epoch.sources) {
     if (source.state == SourceState::kUnavailable) continue;
     any_source_ = true;
@@ -73,25 +127,28 @@ void SessionFacts::Add(const EpochProfile& epoch) {
     facts_.had_references |= source.role == SourceRole::kReferences;
     facts_.had_samples |= source.role == SourceRole::kSamples;
     facts_.had_truth |= source.role == SourceRole::kTruth;
-    unclearable += DetailOf(source, "unclearable_pages");
+    if (const auto own = DetailOf(source, "unclearable_pages"))
+      refused = refused.value_or(PageCount(0)) + PageCount(*own);
     if (!source.refusal.empty()) facts_.refusal = source.refusal;
   }
   // The exact tracer is told of no targets.
   for (const Target& target : epoch.targets) {
     if (facts_.had_truth) targets_.insert(target.pid);
   }
-  facts_.unclearable = std::max(facts_.unclearable, PageCount(unclearable));
+  if (refused) KeepMost(facts_.unobservable.refused, *refused);
+  shared_.Add(epoch.targets);
   JoinedSpans looked_at(looked_at_);
   JoinedSpans accessed(accessed_);
   const PageColumns& pages = epoch.pages;
   for (std::size_t i = 0; i < pages.size(); ++i) {
     const PageCount span(pages.span_pages[i]);
+    const PageKey name = shared_.NameOf(pages.key(i), span);
     if (pages.looks[i] > 0) {
-      looked_at.Add(pages.key(i), span);
+      looked_at.Add(name, span);
       facts_.looks += std::uint64_t{pages.looks[i]} * span.value();
       facts_.by_regions = facts_.by_regions || !IsOneEntry(span.value());
     }
-    if (AnySourceSaw(pages, i)) accessed.Add(pages.key(i), span);
+    if (AnySourceSaw(pages, i)) accessed.Add(name, span);
     facts_.samples += std::uint64_t{pages.load_samples[i]} + pages.store_samples[i];
   }
 }
@@ -102,6 +159,11 @@ RecordingFacts SessionFacts::Facts() const {
   facts.stopped_throughout = seen_targets_ && !seen_not_stopped_;
   facts.gated_throughout = any_source_ && !any_active_;
   if (!cpu_time_known_) facts.cpu_time.reset();
+  if (most_since_.value() > 0 || held_) {
+    facts.resident = held_;
+    KeepMost(facts.resident, HeldSince(JointMemory()));
+  }
+  facts.resident_is_at_most = !held_ && most_targets_ > 1;
   facts.looked_at = looked_at_.size();
   facts.accessed = accessed_.size();
   return facts;

@@ -3,14 +3,18 @@
 
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <set>
 #include <vector>
 
+#include "apps/tmprof/joint_memory.h"
 #include "apps/tmprof/page_set.h"
 #include "apps/tmprof/recording_outcome.h"
 #include "base/epoch_profile.h"
+#include "base/shared_pages.h"
 #include "profiler/procfs.h"
 #include "profiler/source.h"
 
@@ -24,8 +28,13 @@ class SessionFacts {
   // The targets as they are now; to be called each time that they were looked for. `resident`: of
   // all of them; `left_out`: by --max-targets. Reads some of /proc of each, but of 64 at most, and
   // not more than once a second.
+  //
+  // After 1, 2, 4, 8 ... seconds it reads what the targets share, if that takes no more than some 5
+  // ms: the kernel holds off their changes of mappings in the meantime.
   void SeeTargets(const std::vector<TrackedProcess>& targets, PageCount resident,
                   std::uint64_t left_out, MonotonicTime now);
+  // The targets as the recording ends. Reads what they share, in half a second at most.
+  void SeeLast(const std::vector<TrackedProcess>& targets);
   void Add(const EpochProfile& epoch);
 
   // All facts known so far, without those that only the caller knows: the name of the trace, and
@@ -33,8 +42,19 @@ class SessionFacts {
   RecordingFacts Facts() const;
 
  private:
+  void SeeShared(const std::vector<TrackedProcess>& targets, std::chrono::nanoseconds most_time);
+  PageCount HeldSince(const JointMemory& joint) const;
+
   const ProcFs& procfs_;
   RecordingFacts facts_;
+  SharedPages shared_;
+  PageCount most_counted_;         // resident in each target, summed, at the look that saw most
+  JointMemory joint_;              // as last read
+  PageCount most_since_;           // resident in each target, summed, the most since then
+  std::optional<PageCount> held_;  // by all targets together, the most up to then
+  std::size_t most_targets_ = 0;   // at one time
+  MonotonicTime look_at_shared_{};
+  std::chrono::nanoseconds look_at_shared_again_{};
   std::set<Pid> targets_;
   std::optional<MonotonicTime> start_;
   PageSet looked_at_;

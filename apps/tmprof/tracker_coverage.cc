@@ -37,11 +37,13 @@ void TrackerCoverage::SeeTargets(const std::vector<TrackedProcess>& targets) {
 }
 
 void TrackerCoverage::Add(const EpochProfile& epoch) {
+  JoinedSpans accessed(accessed_);
   JoinedSpans untracked(untracked_);
   for (std::size_t i = 0; i < epoch.pages.size(); ++i) {
     if (!AnySourceSaw(epoch.pages, i)) continue;
     const PageKey page = epoch.pages.key(i);
     accessing_.insert(page.target);
+    accessed.Add(page, PageCount(epoch.pages.span_pages[i]));
     const auto seen = seen_.find(page.target);
     if (seen == seen_.end() || seen->second.why.empty()) continue;
     whys_[page.target] = seen->second.why;
@@ -53,7 +55,9 @@ void TrackerCoverage::Add(const EpochProfile& epoch) {
 }
 
 UntrackedProcesses TrackerCoverage::Untracked() const {
-  UntrackedProcesses result{.processes = whys_.size(), .of_processes = accessing_.size()};
+  UntrackedProcesses result{.processes = whys_.size(),
+                            .of_processes = accessing_.size(),
+                            .of_accessed = accessed_.size()};
   std::map<std::string, PageCount> by_why;
   for (const auto& [target, pages] : untracked_.SizeByTarget()) {
     result.accessed += pages;

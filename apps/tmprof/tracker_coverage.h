@@ -49,7 +49,8 @@ class TrackerCoverage {
   WhyNot why_not_;
   std::map<TargetId, Seen> seen_;
   std::set<TargetId> accessing_;
-  PageSet untracked_;                     // accessed pages
+  PageSet accessed_;
+  PageSet untracked_;                     // of the accessed pages
   std::map<TargetId, std::string> whys_;  // of targets in `untracked_`
 };
 

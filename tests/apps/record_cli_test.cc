@@ -639,6 +639,39 @@ class OnTerminal {
   std::string shown_;
 };
 
+// The program and its child, which the recorder finds, have the same 8 000 pages.
+TEST_F(Recording, CountsMemoryThatTwoProcessesShareOnce) {
+  const std::string script = Workload("tests/layouts") +
+                             " shared 8000 & target=$!; while [ -z \"$(cat "
+                             "/proc/$target/task/$target/children)\" ]; do sleep 0.05; done; " +
+                             TmprofPath() + " record --duration 2s -o " + trace_ +
+                             " -p $target; status=$?; kill $target; exit $status";
+  const Outcome outcome = RunProgram({"bash", "-c", script});
+  ASSERT_TRUE(Recorded(outcome)) << outcome.err;
+  const Json summary = Summary(trace_);
+  EXPECT_EQ(summary["targets"].size(), 2u);
+  const Json& told = summary["outcome"];
+  const auto resident = told["resident_bytes"].get<std::uint64_t>();
+  EXPECT_GE(resident, 8'000u * 4096);
+  EXPECT_LT(resident, 12'000u * 4096);
+  EXPECT_EQ(told["text"].get<std::string>().find("at most"), std::string::npos);
+  EXPECT_EQ(told["pages_seen"], summary["pages_seen"]["either"]);
+  EXPECT_EQ(told["pages_looked_at"], summary["pages_looked_at"]);
+  EXPECT_LE(told["pages_looked_at"].get<std::uint64_t>(), 10'000u);
+}
+
+TEST_F(Recording, SaysThatProcessesWhichAreNotRecordedMapItsMemory) {
+  const std::string script = Workload("tests/layouts") +
+                             " shared 8000 & target=$!; while :; do child=$(cat "
+                             "/proc/$target/task/$target/children); [ -z \"$child\" ] || break; "
+                             "sleep 0.05; done; sleep 0.2; " +
+                             TmprofPath() + " record --duration 1s -o " + trace_ +
+                             " -p $child; status=$?; kill $target; exit $status";
+  const Outcome outcome = RunProgram({"bash", "-c", script});
+  ASSERT_TRUE(Recorded(outcome)) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("processes that were not recorded map at least 15."));
+}
+
 TEST_F(Recording, FinishesItsTraceWhenItsTerminalGoes) {
   OnTerminal recorder({"--epoch", "50ms", "-o", trace_, "-p", std::to_string(::getpid())});
   ASSERT_TRUE(recorder.Awaits("epoch    2"));

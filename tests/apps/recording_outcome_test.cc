@@ -198,9 +198,8 @@ TEST(RecordingOutcome, OfSourcesThatWereNeverOnNamesTheGate) {
 
 TEST(RecordingOutcome, NamesMemoryThatCannotBeObservedWithItsSize) {
   RecordingFacts facts = Nothing();
-  facts.unclearable = PageCount(16'000);
-  facts.unobservable = {{.kind = "locked", .pages = PageCount(16'128)},
-                        {.kind = "in huge pages of hugetlbfs", .pages = PageCount(512)}};
+  facts.unobservable = {
+      .refused = PageCount(16'000), .locked = PageCount(16'128), .hugetlb = PageCount(512)};
   const RecordingOutcome outcome = OutcomeOf(facts);
   EXPECT_FALSE(outcome.saw_enough);
   EXPECT_THAT(outcome.text,
@@ -208,7 +207,7 @@ TEST(RecordingOutcome, NamesMemoryThatCannotBeObservedWithItsSize) {
                               "62.5 MiB of it locked, up to 2 MiB of it in huge pages "
                               "of hugetlbfs;"),
                     HasSubstr("--source clock")));
-  facts.unobservable.clear();
+  facts.unobservable = {.refused = PageCount(16'000)};
   EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("not observable by accessed bits here: 62.5 MiB;"));
   facts.refusal = "cannot clear: run with CAP_DAC_OVERRIDE";
   EXPECT_THAT(OutcomeOf(facts).text,
@@ -217,8 +216,53 @@ TEST(RecordingOutcome, NamesMemoryThatCannotBeObservedWithItsSize) {
 
 TEST(RecordingOutcome, DoesNotNameLockedMemoryThatWasObserved) {
   RecordingFacts facts = Good();
-  facts.unobservable = {{.kind = "locked", .pages = PageCount(16'128)}};
+  facts.unobservable = {.refused = PageCount(0), .locked = PageCount(16'128)};
   EXPECT_THAT(OutcomeOf(facts).text, Not(HasSubstr("not observable")));
+}
+
+TEST(RecordingOutcome, NamesMappingsOfDevicesBesideMemoryThatTheKernelRefusedToClear) {
+  RecordingFacts facts = Good();
+  facts.unobservable.device = PageCount(256);
+  facts.refusal = "cannot clear";
+  EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("not observable by accessed bits here: 1 MiB, 1 MiB "
+                                               "of it mapped from devices; next"));
+  facts.unobservable.refused = facts.unobservable.locked = PageCount(256);
+  EXPECT_THAT(OutcomeOf(facts).text,
+              HasSubstr("not observable by accessed bits here: 2 MiB, 1 MiB of it mapped from "
+                        "devices, up to 1 MiB of it locked (cannot clear); next"));
+  facts.had_references = false;
+  EXPECT_THAT(OutcomeOf(facts).text, Not(HasSubstr("not observable"))) << "nobody tried";
+}
+
+TEST(RecordingOutcome, SaysWhereSharedMemoryMayCountMoreThanOnce) {
+  RecordingFacts facts = Good();
+  facts.resident_is_at_most = true;
+  EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("(at most 64 MiB resident)"));
+}
+
+TEST(RecordingOutcome, SaysThatOthersMapATenthOfTheMemory) {
+  RecordingFacts facts = Good();
+  facts.mapped_elsewhere = PageCount(1'639);
+  EXPECT_THAT(OutcomeOf(facts).text,
+              HasSubstr("; processes that were not recorded map at least 6.402 MiB of this memory, "
+                        "too: their accesses are not in the trace;"));
+  facts.mapped_elsewhere = PageCount(1'638);
+  EXPECT_THAT(OutcomeOf(facts).text, Not(HasSubstr("not recorded")));
+}
+
+TEST(RecordingOutcome, TellsItsNumbersAndThoseThatNobodyKnowsAreNone) {
+  RecordingFacts facts = Good();
+  facts.unobservable = {.device = PageCount(0), .locked = PageCount(3)};
+  RecordingOutcome outcome = OutcomeOf(facts);
+  EXPECT_EQ(outcome.looked_at, PageCount(16'384));
+  EXPECT_EQ(outcome.accessed, PageCount(8'192));
+  EXPECT_EQ(outcome.resident, PageCount(16'384));
+  EXPECT_EQ(outcome.unobservable, facts.unobservable);
+  facts.had_references = false;
+  facts.resident.reset();
+  outcome = OutcomeOf(facts);
+  EXPECT_EQ(outcome.looked_at, std::nullopt);
+  EXPECT_EQ(outcome.resident, std::nullopt);
 }
 
 TEST(RecordingOutcome, CountsTheProcessesThatTheCapLeftOut) {
@@ -244,6 +288,7 @@ RecordingFacts Untracked() {
   facts.untracked = {.processes = 1,
                      .of_processes = 2,
                      .accessed = PageCount(6'144),
+                     .of_accessed = PageCount(8'192),
                      .why = "'./st' is statically linked"};
   return facts;
 }

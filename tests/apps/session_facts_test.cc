@@ -12,7 +12,6 @@ namespace session_facts_test {
 
 using namespace std::chrono_literals;
 using testing::ElementsAre;
-using testing::IsEmpty;
 
 MonotonicTime At(std::chrono::nanoseconds since_boot) { return MonotonicTime(since_boot); }
 
@@ -30,6 +29,17 @@ class SessionFactsTest : public testing::Test {
     epoch.start = start;
     epoch.end = end;
     return epoch;
+  }
+
+  // Of a process that has 5 private pages, and a file's 50 that three processes have.
+  void PutShared(std::int32_t pid) {
+    tree_.Write(std::to_string(pid) + "/smaps",
+                "10000-20000 rw-p 00000000 00:00 0\nRss: 20 kB\nPss: 20 kB\n"
+                "VmFlags: rd wr mr mw me ac\n"
+                "7000000-7032000 rw-s 00000000 00:01 77 /memfd:x (deleted)\n"
+                "Rss: 200 kB\nPss: 66 kB\nVmFlags: rd wr sh mr mw me ms\n"
+                "8000000-8007000 rw-s 00000000 00:05 9 /dev/gpu\nRss: 0 kB\nPss: 0 kB\n"
+                "VmFlags: rd wr sh mr mw me ms pf io de dd\n");
   }
 
   ProcTree tree_;
@@ -62,10 +72,77 @@ TEST_F(SessionFactsTest, KeepsTheMostThatWasResidentLockedAndLeftOut) {
   facts_.SeeTargets({}, PageCount(0), 0, At(3s));
   const RecordingFacts facts = facts_.Facts();
   EXPECT_EQ(facts.resident, PageCount(500));
+  EXPECT_TRUE(facts.resident_is_at_most) << "nothing is known of what they share";
   EXPECT_EQ(facts.over_max_targets, 2u);
-  EXPECT_THAT(facts.unobservable,
-              ElementsAre(Unobservable{.kind = "locked", .pages = PageCount(110)}));
+  EXPECT_EQ(facts.unobservable.locked, PageCount(110));
+  EXPECT_EQ(facts.unobservable.hugetlb, PageCount(0));
+  EXPECT_EQ(facts.unobservable.device, std::nullopt) << "/proc did not tell";
+  EXPECT_EQ(facts.unobservable.refused, std::nullopt) << "no source told";
   EXPECT_THAT(facts.targets, ElementsAre(Pid(10), Pid(11)));
+}
+
+TEST_F(SessionFactsTest, CountsMemoryThatTargetsShareOnceInWhatIsResident) {
+  const std::vector<TrackedProcess> targets = {Put(10, 'S'), Put(11, 'S'), Put(12, 'S')};
+  for (const std::int32_t pid : {10, 11, 12}) PutShared(pid);
+  facts_.SeeTargets(targets, PageCount(165), 0, At(1s));
+  EXPECT_EQ(facts_.Facts().resident, PageCount(165));
+  EXPECT_TRUE(facts_.Facts().resident_is_at_most);
+  facts_.SeeLast(targets);
+  const RecordingFacts facts = facts_.Facts();
+  EXPECT_EQ(facts.resident, PageCount(3 * 5 + 50));
+  EXPECT_FALSE(facts.resident_is_at_most);
+  EXPECT_EQ(facts.unobservable.device, PageCount(21));
+  // 3 x 66 kB of 200 kB: the kernel rounds down.
+  EXPECT_EQ(facts.mapped_elsewhere, PageCount(0));
+}
+
+TEST_F(SessionFactsTest, RemembersWhatTargetsSharedThatHaveEnded) {
+  const std::vector<TrackedProcess> targets = {Put(10, 'S'), Put(11, 'S'), Put(12, 'S')};
+  for (const std::int32_t pid : {10, 11, 12}) PutShared(pid);
+  facts_.SeeTargets(targets, PageCount(165), 0, At(1s));
+  facts_.SeeTargets(targets, PageCount(165), 0, At(2s));  // reads what they share
+  facts_.SeeTargets(targets, PageCount(180), 0, At(3s));  // 15 more are private
+  for (const std::int32_t pid : {10, 11, 12}) tree_.Remove(pid);
+  facts_.SeeLast({});
+  EXPECT_EQ(facts_.Facts().resident, PageCount(66)) << "50, and 15 / 165 of 180";
+}
+
+TEST_F(SessionFactsTest, SaysHowMuchOfItsMemoryIsMappedByProcessesThatAreNoTargets) {
+  PutShared(10);
+  facts_.SeeLast({Put(10, 'S')});
+  EXPECT_EQ(facts_.Facts().mapped_elsewhere, PageCount(33));  // 200 - 66 kB
+}
+
+TEST_F(SessionFactsTest, ReadsTheMemoryOfNoTargetThatIsTooLargeForThat) {
+  const TrackedProcess target = Put(10, 'S');
+  PutShared(10);
+  tree_.Put({.pid = 10, .resident_pages = 1 << 20});  // 15 ms
+  const std::vector<TrackedProcess> targets = {target, Put(11, 'S')};
+  facts_.SeeTargets(targets, PageCount(165), 0, At(1s));
+  facts_.SeeTargets(targets, PageCount(165), 0, At(2s));
+  EXPECT_EQ(facts_.Facts().mapped_elsewhere, std::nullopt);
+  facts_.SeeLast(targets);
+  EXPECT_EQ(facts_.Facts().mapped_elsewhere, PageCount(33)) << "the recording is over";
+}
+
+TEST_F(SessionFactsTest, CountsAPageOfAFileOnceHoweverManyTargetsMapIt) {
+  EpochProfile epoch = Epoch(At(10s), At(11s));
+  for (const std::uint32_t id : {0u, 1u, 2u}) {
+    epoch.targets.push_back({.id = TargetId(id),
+                             .pid = Pid(10),
+                             .mappings = {{.range = {Vpn(100 + id), Vpn(200 + id)},
+                                           .kind = MappingKind::kShared,
+                                           .path = "/memfd:x (deleted)",
+                                           .file = FilePlace{.device = 1, .inode = 77}}}});
+    // The first page of the file, and one of this target alone.
+    Append(epoch.pages, {.key = {TargetId(id), Vpn(50)}, .looks = 1});
+    Append(epoch.pages, {.key = {TargetId(id), Vpn(100 + id)}, .looks = 2, .references = 1});
+  }
+  facts_.Add(epoch);
+  const RecordingFacts facts = facts_.Facts();
+  EXPECT_EQ(facts.looked_at, PageCount(1 + 3));
+  EXPECT_EQ(facts.accessed, PageCount(1));
+  EXPECT_EQ(facts.looks, 9u);
 }
 
 TEST_F(SessionFactsTest, AddsUpEpochs) {
@@ -101,7 +178,7 @@ TEST_F(SessionFactsTest, AddsUpEpochs) {
   EXPECT_EQ(facts.accessed, PageCount(1));
   EXPECT_EQ(facts.looks, 3u + 3u + 2u * 512u);
   EXPECT_EQ(facts.samples, 5u);
-  EXPECT_EQ(facts.unclearable, PageCount(7));
+  EXPECT_EQ(facts.unobservable.refused, PageCount(7));
   EXPECT_EQ(facts.refusal, "cannot clear");
 }
 

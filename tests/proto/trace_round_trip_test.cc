@@ -155,8 +155,21 @@ TEST_F(TraceRoundTrip, TraceWithoutEpochsIsComplete) {
 TEST_F(TraceRoundTrip, OutcomeComesBackAndOneThatWasNotToldStaysUnknown) {
   WriteTrace(path(), SmallInfo(), SmallEpochs());
   EXPECT_EQ(ReadTrace(path()).end.outcome, std::nullopt);
-  for (const bool saw_enough : {false, true}) {
-    const RecordingOutcome outcome{.saw_enough = saw_enough, .text = "t.data: saw \xff"};
+  const RecordingOutcome told{.saw_enough = false, .text = "t.data: saw \xff"};
+  // Each number is told, but one that is 0, and one that is unknown.
+  const RecordingOutcome numbers{.saw_enough = true,
+                                 .text = "t.data: saw",
+                                 .looked_at = PageCount(5),
+                                 .accessed = PageCount(4),
+                                 .resident = PageCount(~std::uint64_t{0}),
+                                 .unobservable = {.refused = PageCount(7),
+                                                  .device = PageCount(0),
+                                                  .locked = PageCount(8),
+                                                  .hugetlb = std::nullopt}};
+  RecordingOutcome others = numbers;
+  others.looked_at = others.accessed = others.resident = std::nullopt;
+  others.unobservable = {.hugetlb = PageCount(9)};
+  for (const RecordingOutcome& outcome : {told, numbers, others}) {
     Result<TraceWriter> writer = TraceWriter::Create(path(), SmallInfo());
     ASSERT_TRUE(writer && writer->Finish(outcome));
     const ReadBack back = ReadTrace(path());

@@ -391,7 +391,14 @@ TEST(ViewTest, ReadsATraceFileAndKnowsWhetherItWasFinished) {
     Result<TraceWriter> writer = TraceWriter::Create(path, made.info);
     ASSERT_TRUE(writer.has_value());
     ASSERT_TRUE(writer->Write(epoch).has_value());
-    const RecordingOutcome outcome{.saw_enough = false, .text = "saw\x1b little"};
+    const RecordingOutcome outcome{.saw_enough = false,
+                                   .text = "saw\x1b little",
+                                   .looked_at = PageCount(5),
+                                   .accessed = PageCount(4),
+                                   .resident = PageCount(3),
+                                   .unobservable = {.refused = PageCount(2),
+                                                    .device = PageCount(0),
+                                                    .locked = PageCount(~std::uint64_t{0})}};
     if (finish) {
       ASSERT_TRUE(writer->Finish(outcome).has_value());
     }
@@ -407,6 +414,17 @@ TEST(ViewTest, ReadsATraceFileAndKnowsWhetherItWasFinished) {
     if (finish) {
       EXPECT_EQ(parsed["outcome"]["saw_enough"], false);
       EXPECT_EQ(parsed["outcome"]["text"], outcome.text);
+      EXPECT_EQ(parsed["outcome"]["pages_looked_at"], 5);
+      EXPECT_EQ(parsed["outcome"]["pages_seen"], 4);
+      EXPECT_EQ(parsed["outcome"]["resident_bytes"], 3 * 4096);
+      EXPECT_EQ(
+          parsed["outcome"]["not_observable"],
+          nlohmann::json({{"refused", 2 * 4096}, {"device", 0}, {"locked", ~std::uint64_t{0}}}))
+          << "what is unknown is absent, and no number of a file overflows";
+      const std::string csv = RenderView("summary", *trace, {}, Format::kCsv)->output;
+      EXPECT_THAT(csv, testing::HasSubstr("outcome.resident_bytes,12288\n"));
+      EXPECT_THAT(csv, testing::HasSubstr("outcome.not_observable.refused,8192\n"));
+      EXPECT_THAT(csv, testing::HasSubstr("outcome.not_observable.hugetlb,\n"));
       EXPECT_THAT(text, testing::HasSubstr("\noutcome       saw\\x1b little\n"));
     } else {
       EXPECT_TRUE(parsed["outcome"].is_null());

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "apps/tmprof/joint_memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <utility>
+
+#include "base/shared_pages.h"
+
+namespace tmprof {
+namespace {
+
+// Of one shared file.
+struct FileMemory {
+  std::vector<VpnRange> mapped;  // places in the file; may overlap
+  std::map<TargetId, PageCount> resident;
+  std::uint64_t proportional_bytes = 0;
+};
+
+PageCount SizeOfUnion(std::vector<VpnRange> ranges) {
+  std::ranges::sort(ranges, {}, [](const VpnRange& range) { return range.start; });
+  PageCount size;
+  Vpn end;
+  for (const VpnRange& range : ranges) {
+    const Vpn start = std::max(range.start, end);
+    if (start < range.end) size += range.end - start;
+    end = std::max(end, range.end);
+  }
+  return size;
+}
+
+// Distinct resident pages, at least.
+PageCount DistinctPages(const FileMemory& file) {
+  PageCount pages((file.proportional_bytes + kBasePageBytes - 1) / kBasePageBytes);
+  for (const auto& [id, resident] : file.resident) pages = std::max(pages, resident);
+  return std::min(pages, SizeOfUnion(file.mapped));
+}
+
+}  // namespace
+
+PageCount JointMemory::HeldIf(PageCount sum) const {
+  if (counted.value() == 0) return sum;
+  const double grown = static_cast<double>(apart.value()) * static_cast<double>(sum.value()) /
+                       static_cast<double>(counted.value());
+  return std::min(sum, shared + PageCount(static_cast<std::uint64_t>(std::llround(grown))));
+}
+
+JointMemory JointMemoryOf(std::span<const ProcessMemory> processes) {
+  JointMemory joint;
+  SharedPages names;
+  for (const ProcessMemory& process : processes) {
+    Target target{.id = process.id, .ipc_namespace = process.ipc_namespace};
+    for (const MappedMemory& memory : process.mappings) target.mappings.push_back(memory.mapping);
+    names.Add({std::move(target)});
+  }
+  std::map<TargetId, FileMemory> files;
+  for (const ProcessMemory& process : processes) {
+    const std::span<const SharedPages::Part> parts = names.PartsOf(process.id);
+    auto part = parts.begin();
+    for (const MappedMemory& memory : process.mappings) {
+      joint.counted += memory.resident;
+      if (memory.of_device && memory.mapping.accessible)
+        joint.device += memory.mapping.range.size();
+      while (part != parts.end() && part->range.start < memory.mapping.range.start) ++part;
+      if (part == parts.end() || part->range.start != memory.mapping.range.start) {
+        joint.apart += memory.resident;
+        continue;
+      }
+      FileMemory& file = files[part->name.target];
+      file.mapped.push_back({part->name.vpn, part->name.vpn + part->range.size()});
+      file.resident[process.id] += memory.resident;
+      file.proportional_bytes += memory.proportional_bytes;
+    }
+  }
+  for (const auto& [name, file] : files) {
+    const PageCount distinct = DistinctPages(file);
+    const std::uint64_t bytes = distinct.value() * kBasePageBytes;
+    joint.shared += distinct;
+    if (file.proportional_bytes < bytes)
+      joint.elsewhere += PageCount((bytes - file.proportional_bytes) / kBasePageBytes);
+  }
+  return joint;
+}
+
+}  // namespace tmprof

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory that several processes hold together, in which shared pages count once.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/epoch_profile.h"
+#include "base/units.h"
+#include "profiler/procfs.h"
+
+namespace tmprof {
+
+// Memory of one process, as /proc tells it.
+struct ProcessMemory {
+  TargetId id;
+  std::optional<std::uint64_t> ipc_namespace;  // nullopt: unknown
+  std::vector<MappedMemory> mappings;          // ascending
+};
+
+struct JointMemory {
+  PageCount counted;    // the sum of what is resident in each process
+  PageCount apart;      // of this, what is in no mapping of a shared file
+  PageCount shared;     // distinct pages of shared files: at least so many
+  PageCount elsewhere;  // of these, mapped by other processes, too: at least so many
+  PageCount device;     // sizes of mappings of devices
+
+  // Returns what these processes, and others like them, hold together if the sum of what is
+  // resident in each is `sum`: shared memory stays, the rest grows with the sum.
+  PageCount HeldIf(PageCount sum) const;
+};
+
+// Pages are told apart as SharedPages (base/shared_pages.h) does: those of private mappings are
+// distinct, also where fork(2) made them common. /proc does not tell which pages of a file each
+// process has. `shared` is therefore a lower bound: the most that one process has, or the sum of
+// the proportional shares. This is exact if one process has all pages that any has, or if no other
+// process maps the file.
+JointMemory JointMemoryOf(std::span<const ProcessMemory> processes);
+
+}  // namespace tmprof

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+#include "apps/tmprof/joint_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace tmprof {
+namespace joint_memory_test {
+
+constexpr PageCount kPages(100);
+
+// A mapping of 100 pages from `start` on; in their places of a file if it has an inode.
+MappedMemory Memory(std::uint64_t start, std::uint64_t resident, double proportional,
+                    std::uint64_t inode = 0, std::uint64_t offset = 0) {
+  MappedMemory memory{
+      .mapping = {.range = {Vpn(start), Vpn(start) + kPages}},
+      .resident = PageCount(resident),
+      .proportional_bytes = static_cast<std::uint64_t>(proportional * kBasePageBytes)};
+  if (inode == 0) return memory;
+  memory.mapping.kind = MappingKind::kShared;
+  memory.mapping.path = "/memfd:x (deleted)";
+  memory.mapping.file = {.device = 1, .inode = inode, .offset = PageCount(offset)};
+  return memory;
+}
+
+ProcessMemory Process(std::uint32_t id, std::vector<MappedMemory> mappings) {
+  return {.id = TargetId(id), .ipc_namespace = 1, .mappings = std::move(mappings)};
+}
+
+TEST(JointMemory, CountsAFileThatThreeProcessesShareOnce) {
+  const ProcessMemory processes[] = {
+      Process(1, {Memory(1000, 7, 7), Memory(2000, 90, 30, 5)}),
+      Process(2, {Memory(1000, 8, 8), Memory(5000, 90, 30, 5)}),
+      Process(3, {Memory(1000, 9, 3), Memory(2000, 90, 30, 5)}),
+  };
+  const JointMemory joint = JointMemoryOf(processes);
+  EXPECT_EQ(joint.counted, PageCount(7 + 8 + 9 + 270));
+  EXPECT_EQ(joint.apart, PageCount(24));
+  EXPECT_EQ(joint.shared, PageCount(90));
+  EXPECT_EQ(joint.elsewhere, PageCount(0));
+  EXPECT_EQ(joint.HeldIf(joint.counted), PageCount(114));
+}
+
+TEST(JointMemory, AddsUpPartsOfAFileThatEachProcessHasByItself) {
+  const ProcessMemory processes[] = {Process(1, {Memory(1000, 40, 40, 5)}),
+                                     Process(2, {Memory(1000, 50, 50, 5)})};
+  EXPECT_EQ(JointMemoryOf(processes).shared, PageCount(90));
+}
+
+TEST(JointMemory, KeepsFilesApartAndPlacesInAFileTogether) {
+  const ProcessMemory processes[] = {
+      Process(1, {Memory(1000, 100, 25, 5, 0), Memory(2000, 100, 100, 6, 0)}),
+      // The same pages of the first file twice.
+      Process(2, {Memory(1000, 100, 25, 5, 0), Memory(2000, 100, 25, 5, 0)})};
+  EXPECT_EQ(JointMemoryOf(processes).shared, PageCount(200));
+}
+
+TEST(JointMemory, SaysHowMuchOtherProcessesMapToo) {
+  // Ten processes have each of 90 pages: a tenth of each counts for this one.
+  const ProcessMemory processes[] = {
+      Process(1, {Memory(1000, 50, 5), Memory(2000, 90, 9, 5), Memory(3000, 20, 20, 6)})};
+  const JointMemory joint = JointMemoryOf(processes);
+  EXPECT_EQ(joint.shared, PageCount(110));
+  EXPECT_EQ(joint.elsewhere, PageCount(81)) << "pages of private mappings do not count";
+}
+
+TEST(JointMemory, AddsUpMappingsOfDevicesThatAreNotReserved) {
+  MappedMemory device = Memory(1000, 0, 0);
+  device.of_device = true;
+  MappedMemory reserved = Memory(2000, 0, 0);
+  reserved.of_device = true;
+  reserved.mapping.accessible = false;
+  const ProcessMemory processes[] = {Process(1, {device, reserved})};
+  EXPECT_EQ(JointMemoryOf(processes).device, kPages);
+}
+
+TEST(JointMemory, LeavesSharedMemoryAsItIsWhileTheRestGrows) {
+  JointMemory joint;
+  EXPECT_EQ(joint.HeldIf(PageCount(7)), PageCount(7)) << "nothing is known of what is shared";
+  joint.counted = PageCount(300);
+  joint.apart = PageCount(30);
+  joint.shared = PageCount(90);
+  EXPECT_EQ(joint.HeldIf(PageCount(300)), PageCount(120));
+  EXPECT_EQ(joint.HeldIf(PageCount(600)), PageCount(150));
+  EXPECT_EQ(joint.HeldIf(PageCount(80)), PageCount(80));
+}
+
+}  // namespace joint_memory_test
+}  // namespace tmprof
