@@ -37,6 +37,7 @@ namespace tmprof::test {
 namespace record_cli_test {
 
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
@@ -670,6 +671,28 @@ TEST_F(Recording, SaysThatProcessesWhichAreNotRecordedMapItsMemory) {
   const Outcome outcome = RunProgram({"bash", "-c", script});
   ASSERT_TRUE(Recorded(outcome)) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("processes that were not recorded map at least 15."));
+}
+
+// Limits of the system on what processes may reserve act alike (vm.overcommit_memory=2).
+TEST_F(Recording, WorksInHalfAGigabyteOfAddressSpace) {
+  for (const char* objects : {"", "--objects "}) {
+    const std::string script = "ulimit -v 524288; exec " + TmprofPath() + " record " + objects +
+                               "-o " + trace_ + " -- " + Workload("hotset") +
+                               " --footprint 16MiB --duration 1s > /dev/null";
+    const Outcome outcome = RunProgram({"bash", "-c", script});
+    ASSERT_TRUE(Recorded(outcome)) << objects << outcome.err;
+    EXPECT_THAT(outcome.err, Not(AnyOf(HasSubstr("ENOMEM"), HasSubstr("not tracked"),
+                                       HasSubstr("address space"))));
+    const Json summary = Summary(trace_);
+    EXPECT_GT(summary["pages_seen"]["either"].get<int>(), 0) << objects;
+  }
+}
+
+TEST_F(Recording, NamesALimitOfAddressSpaceThatIsTooTight) {
+  const std::string script =
+      "ulimit -v 100000; exec " + TmprofPath() + " record -o " + trace_ + " -- true";
+  const Outcome outcome = RunProgram({"bash", "-c", script});
+  EXPECT_THAT(outcome.err, HasSubstr("address space is limited to 97.66 MiB (ulimit -v)"));
 }
 
 TEST_F(Recording, FinishesItsTraceWhenItsTerminalGoes) {

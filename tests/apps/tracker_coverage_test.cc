@@ -85,6 +85,7 @@ TEST_F(TrackerCoverageTest, CountsThePagesOfAProcessWithoutTheTrackerAndSaysWhy)
   EXPECT_EQ(untracked.processes, 1u);
   EXPECT_EQ(untracked.of_processes, 2u);
   EXPECT_EQ(untracked.accessed, PageCount(7)) << "each page counts once";
+  EXPECT_EQ(untracked.of_accessed, PageCount(12));
   EXPECT_EQ(untracked.why, "'/bin/st' is statically linked");
   EXPECT_EQ(untracked.other_reasons, 0u);
   EXPECT_THAT(asked_, ElementsAre(10, 11)) << "once for one program";
