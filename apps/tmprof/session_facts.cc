@@ -76,14 +76,17 @@ void SessionFacts::SeeLast(const std::vector<TrackedProcess>& targets) {
 void SessionFacts::SeeShared(const std::vector<TrackedProcess>& targets,
                              std::chrono::nanoseconds most_time) {
   std::vector<ProcessMemory> processes;
+  std::size_t unread = 0;  // of those that live
   for (const TrackedProcess& target : targets) {
     const auto stat = procfs_.Stat(target.pid);
-    if (!stat) continue;
+    if (!stat || !stat->alive()) continue;
+    ++unread;
     const auto time =
         kTimeOfPage * stat->resident.value() + kTimeOfMapping * target.mappings.size();
     if (time > most_time) continue;
     auto mappings = procfs_.MemoryByMapping(target.pid);
     if (!mappings || mappings->empty()) continue;
+    --unread;
     most_time -= time;
     processes.push_back({.id = target.id,
                          .ipc_namespace = procfs_.IpcNamespace(target.pid),
@@ -93,7 +96,8 @@ void SessionFacts::SeeShared(const std::vector<TrackedProcess>& targets,
   const JointMemory joint = JointMemoryOf(processes);
   KeepMost(facts_.unobservable.device, joint.device);
   // A target that was just forked is not recorded yet: the look at most memory tells.
-  if (joint.counted >= most_counted_) {
+  // One that was left out for its size counts as another process here.
+  if (unread == 0 && joint.counted >= most_counted_) {
     most_counted_ = joint.counted;
     facts_.mapped_elsewhere = joint.elsewhere;
   }

@@ -29,8 +29,8 @@ class SessionFacts {
   // all of them; `left_out`: by --max-targets. Reads some of /proc of each, but of 64 at most, and
   // not more than once a second.
   //
-  // After 1, 2, 4, 8 ... seconds it reads what the targets share, if that takes no more than some 5
-  // ms: the kernel holds off their changes of mappings in the meantime.
+  // After 1, 3, 7, 15 ... seconds it reads what the targets share, if that takes no more than some
+  // 5 ms: the kernel holds off their changes of mappings in the meantime.
   void SeeTargets(const std::vector<TrackedProcess>& targets, PageCount resident,
                   std::uint64_t left_out, MonotonicTime now);
   // The targets as the recording ends. Reads what they share, in half a second at most.

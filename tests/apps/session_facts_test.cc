@@ -116,13 +116,16 @@ TEST_F(SessionFactsTest, SaysHowMuchOfItsMemoryIsMappedByProcessesThatAreNoTarge
 TEST_F(SessionFactsTest, ReadsTheMemoryOfNoTargetThatIsTooLargeForThat) {
   const TrackedProcess target = Put(10, 'S');
   PutShared(10);
+  PutShared(11);
   tree_.Put({.pid = 10, .resident_pages = 1 << 20});  // 15 ms
   const std::vector<TrackedProcess> targets = {target, Put(11, 'S')};
   facts_.SeeTargets(targets, PageCount(165), 0, At(1s));
   facts_.SeeTargets(targets, PageCount(165), 0, At(2s));
-  EXPECT_EQ(facts_.Facts().mapped_elsewhere, std::nullopt);
+  EXPECT_EQ(facts_.Facts().unobservable.device, PageCount(7)) << "of the other";
+  EXPECT_EQ(facts_.Facts().mapped_elsewhere, std::nullopt) << "a target may be what maps it";
   facts_.SeeLast(targets);
-  EXPECT_EQ(facts_.Facts().mapped_elsewhere, PageCount(33)) << "the recording is over";
+  EXPECT_EQ(facts_.Facts().unobservable.device, PageCount(14)) << "the recording is over";
+  EXPECT_EQ(facts_.Facts().mapped_elsewhere, PageCount(17));  // 200 - 2 x 66 kB
 }
 
 TEST_F(SessionFactsTest, CountsAPageOfAFileOnceHoweverManyTargetsMapIt) {
