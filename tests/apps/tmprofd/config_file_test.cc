@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "profiler/capabilities.h"
 #include "tests/apps/program.h"
 #include "tests/folders.h"
 
@@ -626,7 +627,7 @@ TEST(LoadConfig, SaysWhyItCouldNotReadAFile) {
 TEST(Examples, EachIsTakenAndTheSameWhenFedBack) {
   std::vector<fs::path> examples;
   for (const auto& entry : fs::directory_iterator(std::string(TMPROF_SOURCE_DIR) + "/configs")) {
-    examples.push_back(entry.path());
+    if (!entry.is_directory()) examples.push_back(entry.path());
   }
   EXPECT_GE(examples.size(), 6);
   for (const fs::path& example : examples) {
@@ -637,6 +638,16 @@ TEST(Examples, EachIsTakenAndTheSameWhenFedBack) {
     EXPECT_EQ(PrintConfig(Parsed(printed)), printed) << example;
     EXPECT_NE(printed, PrintConfig(Config{})) << example << " shows nothing";
   }
+}
+
+TEST(Examples, TheDropInAddsTheCapabilityThatClearsOfWholeProcessesTake) {
+  std::string added;
+  std::istringstream file(
+      ReadFile(std::string(TMPROF_SOURCE_DIR) + "/configs/tmprofd.service.d/clear-refs.conf"));
+  for (std::string line; std::getline(file, line);)
+    if (!line.empty() && !line.starts_with('#')) added += line + "\n";
+  EXPECT_EQ(added, "[Service]\nCapabilityBoundingSet=" +
+                       MissingCapabilities(kWholeClearCapabilities, 0) + "\n");
 }
 
 Outcome Tmprofd(std::vector<std::string> arguments) {
