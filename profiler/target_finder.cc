@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "profiler/helper_processes.h"
+
 namespace tmprof {
 namespace {
 
@@ -154,7 +156,7 @@ TargetFinder::Findings TargetFinder::Look(MonotonicTime now) {
   known.reserve(known_.size());
   auto before = known_.begin();
   for (const ListedProcess& listed : procfs_.Processes()) {
-    if (listed.pid == observer_) continue;
+    if (listed.pid == observer_ || IsHelper(listed.pid)) continue;
     while (before != known_.end() && before->instance.pid < listed.pid) ++before;
     const bool is_known = before != known_.end() && before->instance.pid == listed.pid &&
                           before->inode == listed.inode;

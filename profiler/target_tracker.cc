@@ -7,6 +7,8 @@
 #include <functional>
 #include <utility>
 
+#include "profiler/helper_processes.h"
+
 namespace tmprof {
 namespace {
 
@@ -121,7 +123,7 @@ std::vector<Error> TargetTracker::Follow(std::span<const ProcessInstance> found)
   std::vector<Error> errors;
   std::vector<ProcessInstance> refused;
   for (const ProcessInstance& instance : found) {
-    if (instance.pid == options_.observer) continue;
+    if (instance.pid == options_.observer || IsHelper(instance.pid)) continue;
     if (Find(instance.pid, instance.start_time_ticks) != nullptr) continue;
     const Status followed = FollowNew(instance);
     if (followed || followed.error().system_error == ESRCH) continue;
@@ -183,7 +185,7 @@ void TargetTracker::UpdateIfDue(Process& process, MonotonicTime now) const {
 
 void TargetTracker::FollowChildrenOf(Pid parent) {
   for (const Pid child : procfs_.Children(parent)) {
-    if (child == options_.observer) continue;
+    if (child == options_.observer || IsHelper(child)) continue;
     const Result<ProcessStat> stat = procfs_.Stat(child);
     if (!stat || !stat->alive()) continue;
     if (Process* known = Find(child, stat->start_time_ticks)) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "profiler/helper_processes.h"
 #include "tests/profiler/headless_process.h"
 #include "tests/profiler/proc_tree.h"
 
@@ -179,6 +180,18 @@ TEST_F(TargetFinderTest, NeverFindsTheObserverNorKernelThreadsNorTheDead) {
                              /*observer=*/Pid(10));
   EXPECT_THAT(Look(finder), ElementsAre(13));
   EXPECT_EQ(clocks_read_, 1);
+}
+
+TEST_F(TargetFinderTest, NeverFindsAHelper) {
+  const pid_t helper = ForkHelper();
+  ASSERT_GE(helper, 0);
+  if (helper == 0) ::_exit(0);
+  ::waitpid(helper, nullptr, 0);
+  tree_.Put({.pid = helper});
+  TargetFinder finder = Make({.commands = {"*"}});
+  EXPECT_THAT(Look(finder), IsEmpty());
+  ForgetHelper(Pid(helper));
+  EXPECT_THAT(Look(finder), ElementsAre(helper)) << "another process has its number";
 }
 
 TEST_F(TargetFinderTest, FindsProcessesAsTheyComeAndGo) {

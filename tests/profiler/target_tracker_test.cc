@@ -4,12 +4,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "profiler/helper_processes.h"
 #include "tests/profiler/proc_tree.h"
 
 namespace tmprof {
@@ -227,6 +230,24 @@ TEST_F(TargetTrackerTest, FindsAnOrphanAmongTheChildrenOfTheObserverThatAdoptsIt
   ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
   tracker.Refresh(At(1s));
   EXPECT_THAT(Tracked(tracker), ElementsAre(10, 12));
+}
+
+TEST_F(TargetTrackerTest, NeverFollowsAHelperOfTheObserver) {
+  const pid_t helper = ForkHelper();
+  ASSERT_GE(helper, 0);
+  if (helper == 0) ::_exit(0);
+  ::waitpid(helper, nullptr, 0);
+  Start({.pid = 5});
+  Start({.pid = helper, .parent = 5});
+  tree_.SetChildren(5, 5, {helper});
+  TargetTracker tracker = Make({.observer = Pid(5), .observer_adopts_orphans = true});
+  tracker.Refresh(At(1s));
+  EXPECT_THAT(Tracked(tracker), IsEmpty());
+  tracker.Follow(std::vector<ProcessInstance>{{.pid = Pid(helper), .start_time_ticks = 100}});
+  EXPECT_THAT(Tracked(tracker), IsEmpty());
+  ForgetHelper(Pid(helper));
+  tracker.Refresh(At(2s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(helper)) << "another process has its number";
 }
 
 TEST_F(TargetTrackerTest, IgnoresAChildThatIsAlreadyDead) {

@@ -23,6 +23,7 @@
 #include <fmt/format.h>
 
 #include "base/median.h"
+#include "profiler/helper_processes.h"
 #include "profiler/procfs.h"
 #include "profiler/sources/abit/anonymous_memory.h"
 #include "profiler/sources/abit/child_process.h"
@@ -501,7 +502,7 @@ Result<MeasuredCost> Calibrate(AbitKernel& kernel, MeasurePoints points,
   const VpnRange buffer{Vpn(first), Vpn(first + pages)};
 
   const pid_t parent = ::getpid();
-  const pid_t pid = ::fork();
+  const pid_t pid = ForkHelper();
   if (pid < 0) return fail(errno, "");
   if (pid == 0) {
     RunLikeOthers();

@@ -10,13 +10,16 @@
 
 #include <cerrno>
 
+#include "base/units.h"
+#include "profiler/helper_processes.h"
+
 namespace tmprof::abit {
 
 // The parent may run before others when it begins a child, which inherits that and runs for long.
 // Called in the child.
 inline void RunLikeOthers() { ::setpriority(PRIO_PROCESS, 0, 0); }
 
-// Ends and reaps the child.
+// Ends and reaps the child, which ForkHelper() began.
 class ChildProcess {
  public:
   explicit ChildProcess(pid_t pid) : pid_(pid) {}
@@ -26,6 +29,7 @@ class ChildProcess {
     ::kill(pid_, SIGKILL);
     while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
     }
+    ForgetHelper(Pid(pid_));
   }
 
  private:

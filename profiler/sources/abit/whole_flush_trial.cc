@@ -19,6 +19,7 @@
 
 #include <fmt/format.h>
 
+#include "profiler/helper_processes.h"
 #include "profiler/procfs.h"
 #include "profiler/sources/abit/anonymous_memory.h"
 #include "profiler/sources/abit/child_process.h"
@@ -178,7 +179,7 @@ WholeFlushTrial TryWholeFlush(AbitKernel& kernel, const WholeFlushTrial& before,
   TrialDesk& desk = *new (shared.address()) TrialDesk;
   const auto* pages = static_cast<const volatile char*>(memory.address());
   const pid_t parent = ::getpid();
-  const pid_t pid = ::fork();
+  const pid_t pid = ForkHelper();
   if (pid < 0) return cannot("no child could be started for a trial");
   if (pid == 0) {
     RunLikeOthers();
