@@ -138,8 +138,15 @@ class Opening {
         return std::make_unique<abit::AutoEngine>(kernel, costed, regions);
       };
     }
+    // The driver's own thread keeps the prices that it was started with.
+    abit::AbitScanner::KernelMaker make_kernel;
+    if (!by_itself) {
+      make_kernel = [session = *session]() -> Result<std::unique_ptr<abit::AbitKernel>> {
+        return driver::MakeDriverAbitKernel(session);
+      };
+    }
     return abit::AbitScanner::Open(driver::MakeDriverAbitKernel(*session), kDriverSource, scan,
-                                   make_engine);
+                                   make_engine, make_kernel);
   }
 
   void TakeScanner(std::unique_ptr<abit::AbitScanner> scanner, abit::ScanOptions::Mode mode,

@@ -233,6 +233,7 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(const Options& options) {
       warnings.push_back(fmt::format("{}: {}", kWithoutClock, opened.error().Message()));
     }
   }
+  const bool has_clock = clock != nullptr;
   auto kernel = MakeLinuxAbitKernel(std::move(*reader), std::move(clock));
   ScanOptions scan = options.scan;
   // A scan by regions makes no clears of whole processes.
@@ -253,7 +254,17 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(const Options& options) {
       }
     }
   }
-  auto scanner = Open(std::move(kernel), kAbitBpfSource, scan);
+  const KernelMaker make_kernel = [way = options.way,
+                                   has_clock]() -> Result<std::unique_ptr<AbitKernel>> {
+    auto another = way ? PageTableReader::Open(*way) : PageTableReader::Open();
+    if (!another) return Fail(std::move(another.error()));
+    std::unique_ptr<SwitchClock> its_clock;
+    if (has_clock) {
+      if (auto opened = SwitchClock::Open()) its_clock = *std::move(opened);
+    }
+    return MakeLinuxAbitKernel(*std::move(another), std::move(its_clock));
+  };
+  auto scanner = Open(std::move(kernel), kAbitBpfSource, scan, {}, make_kernel);
   if (!scanner) return scanner;
   (*scanner)->warnings_.insert((*scanner)->warnings_.begin(), warnings.begin(), warnings.end());
   if (trial && MayYetTell(*trial)) (*scanner)->TryFlushesAgain(*trial, options.way);
@@ -262,7 +273,8 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(const Options& options) {
 
 Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKernel> kernel,
                                                        const SourceKind& kind, ScanOptions scan,
-                                                       const EngineMaker& make_engine) {
+                                                       const EngineMaker& make_engine,
+                                                       const KernelMaker& make_kernel) {
   // An engine of the caller's that looks at regions from the start clears no page by itself.
   const bool looks_at_regions =
       scan.looked == Looked::kAuto || (scan.looked == Looked::kRegions && !make_engine);
@@ -271,9 +283,7 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKerne
   const bool points = looks_at_regions || tries_fast;
   auto cost = Calibrate(*kernel, points ? MeasurePoints::kYes : MeasurePoints::kNo);
   if (!cost) return Fail(std::move(cost.error()));
-  scan.cost = {.ns_per_set = cost->ns_per_set,
-               .ns_per_look = cost->ns_per_look.value_or(kAssumedNsPerLook),
-               .ns_per_point = cost->ns_per_point.value_or(kAssumedNsPerPoint)};
+  scan.cost = PricesOf(*cost);
   scan.clear_loss = cost->clear_loss;
   std::unique_ptr<Engine> engine;
   if (make_engine) {
@@ -287,7 +297,21 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKerne
   scanner->calibration_.ns_per_point = cost->ns_per_point;
   if (points && !cost->ns_per_point)
     scanner->calibration_.assumed_ns_per_point = kAssumedNsPerPoint;
-  if (!cost->doubt.empty()) scanner->warnings_.push_back(cost->doubt);
+  const bool tries_again = cost->unsettled.any() && make_kernel;
+  if (!cost->doubt.empty()) {
+    const char* const hope = tries_again ? "; this is measured again while recording" : "";
+    scanner->warnings_.push_back(cost->doubt + hope);
+  }
+  if (tries_again) {
+    // The scanner's thread has its kernel to itself. Repeats are minutes apart: each makes its own.
+    const auto again = [make_kernel](const MeasuredCost& before,
+                                     const std::stop_token& stop) -> Result<MeasuredCost> {
+      auto another = make_kernel();
+      if (!another) return Fail(std::move(another.error()));
+      return CalibrateAgain(**another, before, stop);
+    };
+    scanner->Follow(std::make_unique<Recalibration>(*cost, again));
+  }
   if (auto other = OtherAccessedBitClearer()) scanner->warnings_.push_back(std::move(*other));
   return scanner;
 }
@@ -300,6 +324,20 @@ void AbitScanner::TryFlushesAgain(const WholeFlushTrial& before, std::optional<K
     return TryWholeFlush(*MakeLinuxAbitKernel(*std::move(reader), nullptr), trial, stop);
   };
   retrial_ = std::make_unique<WholeFlushRetrial>(before, try_again, kFirstRetrial);
+}
+
+void AbitScanner::Follow(std::unique_ptr<Recalibration> recalibration) {
+  recalibration_ = std::move(recalibration);
+}
+
+void AbitScanner::UseNewPrices() {
+  if (!recalibration_) return;
+  const bool over = recalibration_->over();  // before the last figures are taken
+  if (const auto cost = recalibration_->Take()) {
+    worker_->With([&](Engine& engine) { engine.Reprice(PricesOf(*cost), cost->clear_loss); });
+    repriced_ = ToldAgain(*cost);
+  }
+  if (over) recalibration_.reset();
 }
 
 Status AbitScanner::SetTargets(const std::vector<TrackedProcess>& targets) {
@@ -339,6 +377,7 @@ SourceEpoch AbitScanner::TakeEpoch() {
     if (retrial_->passed()) worker_->With([](Engine& engine) { engine.TrustFlushes(); });
     retrial_.reset();
   }
+  UseNewPrices();
   Harvest harvest = worker_->TakeEpoch();
   SourceEpoch epoch;
   epoch.references = ReferencesOf(harvest, worker_->nodes);
@@ -380,6 +419,10 @@ SourceEpoch AbitScanner::TakeEpoch() {
   }
   status.note = harvest.note;
   status.refusal = harvest.refusal;
+  if (!repriced_.empty()) {
+    if (!status.note.empty()) status.note += "; ";
+    status.note += std::exchange(repriced_, {});
+  }
   for (const std::string& other : worker_->others) {
     if (!status.note.empty()) status.note += "; ";
     status.note += other;

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@
 #include "profiler/sources/abit/abit_kernel.h"
 #include "profiler/sources/abit/engine.h"
 #include "profiler/sources/abit/node_map.h"
+#include "profiler/sources/abit/recalibration.h"
 #include "profiler/sources/abit/whole_flush_trial.h"
 
 namespace tmprof::abit {
@@ -34,14 +36,20 @@ class AbitScanner final : public Source {
   // Takes about a quarter of a second, for the calibration. Fails where doctor says so.
   static Result<std::unique_ptr<AbitScanner>> Open(const Options& options);
   // The same over a kernel of the caller's. `make_engine` is called with costs that were measured;
-  // empty: by `scan.looked`.
+  // empty: by `scan.looked`. `make_kernel` makes another one, for costs to be measured again in
+  // another thread; empty: those of the start are kept, however doubtful.
+  using KernelMaker = std::function<Result<std::unique_ptr<AbitKernel>>()>;
   static Result<std::unique_ptr<AbitScanner>> Open(std::unique_ptr<AbitKernel> kernel,
                                                    const SourceKind& kind, ScanOptions scan,
-                                                   const EngineMaker& make_engine = {});
+                                                   const EngineMaker& make_engine = {},
+                                                   const KernelMaker& make_kernel = {});
   // No calibration: `options.cost` counts. `engine` is over `kernel`; null: by `options.looked`.
   AbitScanner(std::unique_ptr<AbitKernel> kernel, const ScanOptions& options,
               const SourceKind& kind = kAbitBpfSource, std::unique_ptr<Engine> engine = nullptr);
   ~AbitScanner() override;
+
+  // Charges by those figures as they come, and says so in the note of the epoch.
+  void Follow(std::unique_ptr<Recalibration> recalibration);
 
   std::string_view name() const override { return kind_.name; }
   SourceRole role() const override { return kind_.role; }
@@ -50,9 +58,9 @@ class AbitScanner final : public Source {
   SourceEpoch TakeEpoch() override;
   void SeeSamples(const std::vector<SampleRecord>& samples) override;
 
-  // As asked for; `cost` is what is charged, measured or assumed.
+  // The caller's; `cost` is charged at the start, measured or assumed.
   const ScanOptions& options() const { return options_; }
-  // But for ns_per_sample.
+  // Measured at the start; it has no ns_per_sample.
   const Calibration& calibration() const { return calibration_; }
   // What a reader of the trace must know: the way that was fallen back to and why, another clearer.
   const std::vector<std::string>& warnings() const { return warnings_; }
@@ -61,13 +69,16 @@ class AbitScanner final : public Source {
   class Worker;
 
   void TryFlushesAgain(const WholeFlushTrial& before, std::optional<KernelWay> way);
+  void UseNewPrices();
 
   SourceKind kind_;
   ScanOptions options_;
   Calibration calibration_;
   std::vector<std::string> warnings_;
   std::unique_ptr<Worker> worker_;
-  std::unique_ptr<WholeFlushRetrial> retrial_;  // null: there is no doubt, or no hope
+  std::unique_ptr<WholeFlushRetrial> retrial_;    // null: there is no doubt, or no hope
+  std::unique_ptr<Recalibration> recalibration_;  // null: all is settled, or it is over
+  std::string repriced_;                          // said in the next epoch; empty: nothing is new
 };
 
 // What doctor says: both kernel ways tried.

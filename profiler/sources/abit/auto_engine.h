@@ -36,6 +36,11 @@ class AutoEngine final : public Engine {
     options_.can_flush = true;
     engine_->TrustFlushes();
   }
+  void Reprice(const CostModel& cost, const ClearLoss& clear_loss) override {
+    options_.cost = cost;
+    options_.clear_loss = clear_loss;
+    engine_->Reprice(cost, clear_loss);
+  }
   Harvest TakeEpoch() override;
 
  private:

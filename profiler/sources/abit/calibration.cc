@@ -16,8 +16,10 @@
 #include <cmath>
 #include <random>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -66,6 +68,9 @@ constexpr int kPatience = 3;
 // No further measurement starts after this time: what is not known by then is assumed. On an idle
 // machine all takes a second.
 constexpr nanoseconds kLongestCalibration = std::chrono::seconds(4);
+// A repeated one runs beside a recording, and gives up its child by then.
+constexpr nanoseconds kLongestRepeat = std::chrono::seconds(1);
+constexpr std::chrono::milliseconds kRepeatTimeLimit(250);
 constexpr double kLeastNsPerPoint = 500;  // a flush of the CPU's own
 
 // The child accesses some pages at about this interval while they are tried. A try of some 7 us
@@ -82,6 +87,16 @@ constexpr double kAssumedNsOfInterrupt = 2'500;
 constexpr double kMostLossErrorNs = 500;  // a tenth of the shortest exposure
 // A clear takes some 7 us, of which the loss is half at most, and an interrupt 3 us.
 constexpr double kMostLossNs = 10'000;
+
+// Says which figures to measure, and how long to wait for them.
+struct Plan {
+  CostFigures figures;
+  std::chrono::milliseconds time_limit;
+  nanoseconds longest;
+  bool yields = false;    // the child leaves CPUs to others, and may get none
+  double ns_per_set = 0;  // known, unless it is measured
+  std::stop_token stop;
+};
 
 // What each pass is measured under. A look costs the child something where it sets bits.
 enum class Disturbance : std::uint8_t { kNone, kCleared, kClearedAndLookedAt, kPointsCleared };
@@ -176,10 +191,11 @@ std::size_t PagesToSweep() {
 }
 
 // Holds this thread and the child on CPUs of their own, where there are two: on a busy machine they
-// would share one, and what the one does while the other is off it costs something else.
+// would share one, and what the one does while the other is off it costs something else. A child
+// that yields stays here: this thread has just been woken, on an idle CPU if there was one.
 class CpusApart {
  public:
-  explicit CpusApart(pid_t child) {
+  CpusApart(pid_t child, bool child_stays) {
     if (::sched_getaffinity(0, sizeof(before_), &before_) != 0) return;
     std::vector<int> allowed;
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
@@ -190,7 +206,7 @@ class CpusApart {
     const auto at = static_cast<std::size_t>(here - allowed.begin());
     // Half of them away, as neighbours may be threads of one core.
     const int there = allowed[(at + allowed.size() / 2) % allowed.size()];
-    apart_ = Hold(0, *here) && Hold(child, there);
+    apart_ = Hold(0, child_stays ? there : *here) && Hold(child, child_stays ? *here : there);
     if (!apart_) ::sched_setaffinity(0, sizeof(before_), &before_);
   }
   CpusApart(const CpusApart&) = delete;
@@ -214,8 +230,16 @@ class CpusApart {
 
 class Experiment {
  public:
-  Experiment(AbitProcess& process, Bench& bench, VpnRange buffer, bool apart)
-      : process_(process), bench_(bench), buffer_(buffer), apart_(apart) {}
+  // Without an answer by `give_up` a child is not waited for any longer.
+  Experiment(AbitKernel& kernel, AbitProcess& process, Bench& bench, VpnRange buffer, bool apart,
+             std::stop_token stop, std::optional<MonotonicTime> give_up)
+      : kernel_(kernel),
+        process_(process),
+        bench_(bench),
+        buffer_(buffer),
+        apart_(apart),
+        stop_(std::move(stop)),
+        give_up_(give_up) {}
 
   // CPU time of one pass, so many times over the buffer; negative: the child did not answer.
   double Pass(Disturbance disturbance, std::uint32_t sweeps = 1) {
@@ -232,18 +256,22 @@ class Experiment {
     const bool pointing = disturbance == Disturbance::kPointsCleared;
     const timespec pause{.tv_sec = 0, .tv_nsec = looking || pointing ? 50'000 : 500'000};
     while (bench_.done.load(std::memory_order_acquire) < pass) {
-      if (!process_.Alive()) return -1;
+      if (!MayAnswer()) return -1;
       if (looking) Look();
       if (pointing) ClearPoints();
       ::nanosleep(&pause, nullptr);
     }
     return static_cast<double>(bench_.cpu_ns.load(std::memory_order_relaxed));
   }
+  // The child gets no CPU, or nobody wants to know any more.
+  bool abandoned() const {
+    return stop_.stop_requested() || (give_up_ && kernel_.Now() >= *give_up_);
+  }
   std::uint64_t looks() const { return looks_; }
   std::uint64_t points() const { return points_; }
 
   // A batch of tries; nullopt: the child did not answer, or has too few pages to try.
-  std::optional<KnownTries> TryTicks(AbitKernel& kernel, std::size_t rung) {
+  std::optional<KnownTries> TryTicks(std::size_t rung) {
     const std::vector<Vpn> pages = PagesToTry();
     if (pages.size() < kMostFastPages) return std::nullopt;
     for (std::size_t i = 0; i < pages.size(); ++i)
@@ -255,13 +283,13 @@ class Experiment {
     const timespec pause{.tv_sec = 0, .tv_nsec = 2'000'000};
     ::nanosleep(&pause, nullptr);
     KnownTries known;
-    known.accesses_per_ns = TickRate(kernel, pause);
+    known.accesses_per_ns = TickRate(pause);
     for (std::uint64_t round = 0; round < kRoundsPerBatch; ++round) {
       // Ticks and rounds keep no step.
-      kernel.SpinUntil(kernel.Now() + nanoseconds(anywhere_in_a_tick_(random_)));
+      kernel_.SpinUntil(kernel_.Now() + nanoseconds(anywhere_in_a_tick_(random_)));
       std::array<FastTry, kMostFastPages> tries{};
       for (std::size_t i = 0; i < pages.size(); ++i) tries[i].page = pages[i];
-      RunFastTries(kernel, process_, rung, ClearLoss{.is_measured = true}, tries);
+      RunFastTries(kernel_, process_, rung, ClearLoss{.is_measured = true}, tries);
       for (const FastTry& each : tries) {
         if (!each.counted) continue;
         ++known.tries;
@@ -271,19 +299,21 @@ class Experiment {
     }
     bench_.ticking.store(false, std::memory_order_release);
     while (bench_.done.load(std::memory_order_acquire) < pass) {
-      if (!process_.Alive()) return std::nullopt;
+      if (!MayAnswer()) return std::nullopt;
       ::nanosleep(&pause, nullptr);
     }
     return known;
   }
 
  private:
+  bool MayAnswer() { return !abandoned() && process_.Alive(); }
+
   // Counts what the child does in a pause of this thread. 0: it is not known.
-  double TickRate(AbitKernel& kernel, const timespec& pause) {
-    const auto before = process_.Running(kernel.Now());
+  double TickRate(const timespec& pause) {
+    const auto before = process_.Running(kernel_.Now());
     const std::uint64_t ticks_before = bench_.ticks.load(std::memory_order_relaxed);
     ::nanosleep(&pause, nullptr);
-    const auto after = process_.Running(kernel.Now());
+    const auto after = process_.Running(kernel_.Now());
     const std::uint64_t ticks = bench_.ticks.load(std::memory_order_relaxed) - ticks_before;
     if (!before || !after || after->cpu <= before->cpu) return 0;
     return static_cast<double>(ticks) / static_cast<double>((after->cpu - before->cpu).count());
@@ -328,10 +358,13 @@ class Experiment {
     looks_ += read.running_threads > 0;
   }
 
+  AbitKernel& kernel_;
   AbitProcess& process_;
   Bench& bench_;
   VpnRange buffer_;
   bool apart_;
+  std::stop_token stop_;
+  std::optional<MonotonicTime> give_up_;
   std::size_t next_block_ = 0;
   std::uint64_t looks_ = 0;
   std::uint64_t next_point_ = 0;
@@ -396,7 +429,7 @@ std::optional<nanoseconds> MeasureLoss(AbitKernel& kernel, Experiment& experimen
   std::vector<KnownTries> batches;
   std::optional<nanoseconds> loss;
   while (batches.size() < kMostBatches && !loss && kernel.Now() < give_up) {
-    const auto batch = experiment.TryTicks(kernel, rung);
+    const auto batch = experiment.TryTicks(rung);
     if (!batch) return std::nullopt;
     batches.push_back(*batch);
     loss = LossOf(batches);
@@ -469,26 +502,35 @@ MeasuredCost CostOf(std::span<const Passes> passes, std::uint64_t pages) {
   const double least = differences.SetsAreSettled() ? 1.0 : kLeastNsPerBusySet;
   cost.ns_per_set = std::clamp(per_set, least, kMostNsPerSet);
   if (per_set > kMostNsPerSet) Doubt(cost, "an accessed bit", per_set, kMostNsPerSet);
+  cost.unsettled.set = !differences.SetsAreSettled() || per_set > kMostNsPerSet;
+  cost.unsettled.look = true;
   if (static_cast<int>(differences.per_look.size()) < kFewestPairs) return cost;
   const bool settled = differences.LooksAreSettled();
   const double per_look = settled ? Median(differences.per_look) : LeastPerLook(passes);
   if (per_look <= kMostNsPerLook) {
     cost.ns_per_look = std::max(per_look, settled ? kLeastNsPerLook : kLeastNsPerBusyLook);
+    cost.unsettled.look = !settled;
   } else {
     Doubt(cost, "a look at a table", per_look, kAssumedNsPerLook);
   }
   return cost;
 }
 
-Result<MeasuredCost> Calibrate(AbitKernel& kernel, MeasurePoints points,
-                               std::chrono::milliseconds time_limit) {
+namespace {
+
+// Nearly all of the price of a clear of one page is the interrupt.
+nanoseconds NsOfInterrupt(const MeasuredCost& cost) {
+  return nanoseconds(std::llround(cost.ns_per_point.value_or(kAssumedNsOfInterrupt)));
+}
+
+Result<MeasuredCost> Measure(AbitKernel& kernel, const Plan& plan) {
   const auto fail = [](int system_error, std::string reason) {
     Error error = Refused("calibrate the cost of accessed bits", "a child process", system_error);
     if (system_error == 0) error.system_error.reset();
     error.reason = std::move(reason);
     return Fail(std::move(error));
   };
-  const MonotonicTime give_up = kernel.Now() + kLongestCalibration;
+  const MonotonicTime give_up = kernel.Now() + plan.longest;
   const AnonymousMemory shared(sizeof(Bench), MAP_SHARED);
   // Aligned so that blocks are whole tables.
   const std::size_t pages = PagesToSweep();
@@ -506,27 +548,34 @@ Result<MeasuredCost> Calibrate(AbitKernel& kernel, MeasurePoints points,
   if (pid < 0) return fail(errno, "");
   if (pid == 0) {
     RunLikeOthers();
+    if (plan.yields) RunWhenIdle();
     Sweep(bench, {reinterpret_cast<std::uint64_t*>(AddressOf(buffer.start)), pages * kWordsPerPage},
           parent);
   }
   const ChildProcess child(pid);
-  const CpusApart apart(pid);
+  const CpusApart apart(pid, plan.yields);
   const auto stat = ProcFs().Stat(Pid(pid));
   if (!stat) return Fail(stat.error());
   auto process = kernel.Open(Pid(pid), stat->start_time_ticks);
   if (!process) return Fail(process.error());
 
-  Experiment experiment(**process, bench, buffer, static_cast<bool>(apart));
+  Experiment experiment(kernel, **process, bench, buffer, static_cast<bool>(apart), plan.stop,
+                        plan.yields ? std::optional(give_up) : std::nullopt);
+  const auto no_answer = [&](std::string_view otherwise) {
+    return fail(0,
+                std::string(experiment.abandoned() ? "the child process got no CPU" : otherwise));
+  };
   // The first pass takes the page faults, the second fills caches.
   if (experiment.Pass(Disturbance::kNone) < 0 || experiment.Pass(Disturbance::kNone) < 0)
-    return fail(0, "the child process ended");
+    return no_answer("the child process ended");
   std::vector<Passes> passes;
   const MonotonicTime start = kernel.Now();
   const auto go_on = [&] {
     const nanoseconds took = kernel.Now() - start;
-    if (kernel.Now() >= give_up) return passes.empty();
+    if (!plan.figures.set && !plan.figures.look) return false;
+    if (kernel.Now() >= give_up) return passes.empty() && !plan.yields;
     if (static_cast<int>(passes.size()) < kFewestPairs) return true;
-    if (took >= time_limit * kPatience) return false;
+    if (took >= plan.time_limit * kPatience) return false;
     const Differences differences(passes, pages);
     // Looks can hardly be measured from the child's own CPU.
     return !differences.SetsAreSettled() || (apart && !differences.LooksAreSettled());
@@ -537,23 +586,92 @@ Result<MeasuredCost> Calibrate(AbitKernel& kernel, MeasurePoints points,
     pass.cleared_ns = experiment.Pass(Disturbance::kCleared);
     pass.looked_at_ns = experiment.Pass(Disturbance::kClearedAndLookedAt);
     pass.looks = experiment.looks();
+    if (experiment.abandoned()) break;
     if (std::min({pass.quiet_ns, pass.cleared_ns, pass.looked_at_ns}) < 0)
-      return fail(0, "the child process could not be cleared, or ended");
+      return no_answer("the child process could not be cleared, or ended");
     passes.push_back(pass);
   }
-  MeasuredCost cost = CostOf(passes, pages);
-  if (points == MeasurePoints::kYes) {
+  const bool wants_passes = plan.figures.set || plan.figures.look;
+  if (wants_passes && plan.yields && std::ssize(passes) < kFewestPairs)
+    return no_answer("the child process was too slow");
+  MeasuredCost cost{.ns_per_set = plan.ns_per_set};
+  if (!passes.empty()) cost = CostOf(passes, pages);
+  // No look can be measured from the child's own CPU, however idle the machine is.
+  if (!apart) cost.unsettled.look = false;
+  if (plan.figures.point) {
     // The price that budgets need comes first.
-    cost.ns_per_point = NsPerPoint(kernel, experiment, cost.ns_per_set, time_limit, give_up);
-    if (kernel.tells_running_time()) cost.clear_loss = MeasureLosses(kernel, experiment, give_up);
+    cost.ns_per_point = NsPerPoint(kernel, experiment, cost.ns_per_set, plan.time_limit, give_up);
+  }
+  if (plan.figures.loss) cost.clear_loss = MeasureLosses(kernel, experiment, give_up);
+  if (plan.figures.point) {
     if (cost.ns_per_point > kMostNsPerPoint) {
       Doubt(cost, "a page cleared by itself", *cost.ns_per_point, kAssumedNsPerPoint);
       cost.ns_per_point.reset();
     }
-    // Nearly all of the price is the interrupt.
-    cost.clear_loss.others =
-        nanoseconds(std::llround(cost.ns_per_point.value_or(kAssumedNsOfInterrupt)));
   }
+  cost.clear_loss.others = NsOfInterrupt(cost);
+  cost.unsettled.point = plan.figures.point && !cost.ns_per_point;
+  cost.unsettled.loss = plan.figures.loss && !cost.clear_loss.is_measured;
+  return cost;
+}
+
+}  // namespace
+
+Result<MeasuredCost> Calibrate(AbitKernel& kernel, MeasurePoints points,
+                               std::chrono::milliseconds time_limit) {
+  const bool measures_points = points == MeasurePoints::kYes;
+  return Measure(kernel, {.figures = {.set = true,
+                                      .look = true,
+                                      .point = measures_points,
+                                      .loss = measures_points && kernel.tells_running_time()},
+                          .time_limit = time_limit,
+                          .longest = kLongestCalibration,
+                          .stop = {}});
+}
+
+Result<MeasuredCost> CalibrateAgain(AbitKernel& kernel, const MeasuredCost& before,
+                                    const std::stop_token& stop) {
+  if (const auto pressure = kernel.MemoryPressure()) {
+    Error error{.attempt = "calibrate the cost of accessed bits"};
+    error.reason = "memory is short: " + *pressure;
+    return Fail(std::move(error));
+  }
+  const CostFigures& figures = before.unsettled;
+  auto again = Measure(kernel, {.figures = figures,
+                                .time_limit = kRepeatTimeLimit,
+                                .longest = kLongestRepeat,
+                                .yields = true,
+                                .ns_per_set = before.ns_per_set,
+                                .stop = stop});
+  if (!again) return again;
+  return BetterOf(before, *again);
+}
+
+MeasuredCost BetterOf(const MeasuredCost& before, const MeasuredCost& again) {
+  MeasuredCost cost = before;
+  if (before.unsettled.set) {
+    cost.ns_per_set =
+        again.unsettled.set ? std::min(before.ns_per_set, again.ns_per_set) : again.ns_per_set;
+    cost.unsettled.set = again.unsettled.set;
+  }
+  if (before.unsettled.look) {
+    const bool none_before = !before.ns_per_look.has_value();
+    if (again.ns_per_look && (none_before || !again.unsettled.look))
+      cost.ns_per_look = again.ns_per_look;
+    if (again.ns_per_look && !none_before && again.unsettled.look)
+      cost.ns_per_look = std::min(*before.ns_per_look, *again.ns_per_look);
+    cost.unsettled.look = again.unsettled.look;
+  }
+  if (before.unsettled.point && again.ns_per_point) {
+    cost.ns_per_point = again.ns_per_point;
+    cost.unsettled.point = false;
+  }
+  if (before.unsettled.loss && again.clear_loss.is_measured) {
+    cost.clear_loss = again.clear_loss;
+    cost.unsettled.loss = false;
+  }
+  cost.clear_loss.others = NsOfInterrupt(cost);
+  cost.doubt = again.doubt;
   return cost;
 }
 

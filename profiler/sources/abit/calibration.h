@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 
 #include "base/result.h"
@@ -14,6 +15,16 @@
 #include "profiler/sources/abit/clear_loss.h"
 
 namespace tmprof::abit {
+
+// Figures of a calibration.
+struct CostFigures {
+  bool set = false;
+  bool look = false;
+  bool point = false;
+  bool loss = false;
+  bool any() const { return set || look || point || loss; }
+  friend bool operator==(const CostFigures&, const CostFigures&) = default;
+};
 
 struct MeasuredCost {
   double ns_per_set = 0;
@@ -26,6 +37,8 @@ struct MeasuredCost {
   ClearLoss clear_loss;  // measured with points if the kernel tells running times
   // Names each figure that is too large to be true, and the one charged instead; empty: none is.
   std::string doubt;
+  // These may be wrong or were not measured, and a less busy machine may tell them.
+  CostFigures unsettled;
 };
 
 // The most that a figure can be, whatever a busy machine gives for it. A price that is too high
@@ -86,5 +99,15 @@ enum class MeasurePoints : bool { kNo, kYes };
 Result<MeasuredCost> Calibrate(
     AbitKernel& kernel, MeasurePoints points = MeasurePoints::kNo,
     std::chrono::milliseconds time_limit = std::chrono::milliseconds(250));
+
+// Measures again the figures that `before` left unsettled, and returns the better of both
+// (BetterOf). The child runs only on a CPU that would be idle. Fails if it gets none within 1 s, if
+// memory is short, or if it is told to stop.
+Result<MeasuredCost> CalibrateAgain(AbitKernel& kernel, const MeasuredCost& before,
+                                    const std::stop_token& stop);
+
+// Chooses each figure: a settled one, else the least of both. A figure of `again` counts only if
+// `before` left it unsettled.
+MeasuredCost BetterOf(const MeasuredCost& before, const MeasuredCost& again);
 
 }  // namespace tmprof::abit

@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/types.h>
@@ -19,6 +20,12 @@ namespace tmprof::abit {
 // Called in the child.
 inline void RunLikeOthers() { ::setpriority(PRIO_PROCESS, 0, 0); }
 
+// Leaves every CPU to others that want it. Called in the child.
+inline void RunWhenIdle() {
+  const sched_param none{};
+  ::sched_setscheduler(0, SCHED_IDLE, &none);
+}
+
 // Ends and reaps the child, which ForkHelper() began.
 class ChildProcess {
  public:
@@ -26,6 +33,9 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
   ~ChildProcess() {
+    // A child that yields ends only once it gets a CPU.
+    const sched_param none{};
+    ::sched_setscheduler(pid_, SCHED_OTHER, &none);
     ::kill(pid_, SIGKILL);
     while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
     }

@@ -185,6 +185,12 @@ class Engine {
   // AbitProcess::Flush() has turned out to work here (ScanOptions::can_flush).
   virtual void TrustFlushes() {}
 
+  // Charges these prices from now on (ScanOptions::cost, ScanOptions::clear_loss).
+  virtual void Reprice(const CostModel& cost, const ClearLoss& clear_loss) {
+    (void)cost;
+    (void)clear_loss;
+  }
+
   virtual Harvest TakeEpoch() = 0;
 };
 

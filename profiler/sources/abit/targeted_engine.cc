@@ -12,16 +12,27 @@ constexpr std::uint64_t kLinesPerTable = 64;
 
 std::uint64_t PicosecondsOf(double ns) { return static_cast<std::uint64_t>(ns * 1e3); }
 
+tmprof_cost DriverCostOf(const CostModel& cost) {
+  return {.ps_per_set = PicosecondsOf(cost.ns_per_set),
+          .ps_per_line = PicosecondsOf(cost.ns_per_look / kLinesPerTable)};
+}
+
 }  // namespace
 
 EngineBase::EngineBase(AbitKernel& kernel, const ScanOptions& options)
     : kernel_(kernel),
       options_(options),
-      cost_{.ps_per_set = PicosecondsOf(options.cost.ns_per_set),
-            .ps_per_line = PicosecondsOf(options.cost.ns_per_look / kLinesPerTable)},
+      cost_(DriverCostOf(options.cost)),
       own_budget_(options.own_share, kernel.Now()),
       epoch_start_(kernel.Now()),
       active_since_(epoch_start_) {}
+
+// An open block gives back what was reserved for it, whatever it costs by now.
+void EngineBase::Reprice(const CostModel& cost, const ClearLoss& clear_loss) {
+  options_.cost = cost;
+  options_.clear_loss = clear_loss;
+  cost_ = DriverCostOf(cost);
+}
 
 void EngineBase::Watch(MonotonicTime now) {
   if (now < next_watch_) return;

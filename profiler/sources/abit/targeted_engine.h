@@ -42,6 +42,7 @@ inline constexpr std::chrono::nanoseconds kRetryBusy = std::chrono::microseconds
 class EngineBase : public Engine {
  public:
   std::optional<Error> Failure() const final { return kernel_.Failure(); }
+  void Reprice(const CostModel& cost, const ClearLoss& clear_loss) final;
 
  protected:
   EngineBase(AbitKernel& kernel, const ScanOptions& options);

@@ -93,6 +93,67 @@ TEST(Calibration, ChargesSomethingForWhatSeemedToCostLessThanNothing) {
   EXPECT_DOUBLE_EQ(cost.ns_per_look.value(), 1'000);
 }
 
+TEST(Calibration, LeavesUnsettledWhatDidNotAgreeWasTooDearOrWasNotMeasured) {
+  EXPECT_EQ(CostOf(Times(20, Quiet()), kPages).unsettled, CostFigures());
+  EXPECT_EQ(CostOf(Times(20, HeldUp(0, 0, 97e6)), kPages).unsettled, CostFigures{.look = true});
+  EXPECT_EQ(CostOf(Times(20, HeldUp(0, 1e9, 1e9)), kPages).unsettled, CostFigures{.set = true});
+  Passes few = Quiet();
+  few.looks = 9;
+  EXPECT_EQ(CostOf(Times(20, few), kPages).unsettled, CostFigures{.look = true});
+  std::vector<Passes> busy;
+  for (int i = 0; i < 20; ++i) busy.push_back(HeldUp(0, i * 1e8, (2 * i + 1) * 1e8));
+  const CostFigures both{.set = true, .look = true};
+  EXPECT_EQ(CostOf(busy, kPages).unsettled, both);
+}
+
+constexpr CostFigures kAllFigures{.set = true, .look = true, .point = true, .loss = true};
+
+TEST(Recalibration, TakesSettledFiguresHoweverTheyCompare) {
+  const MeasuredCost before{.ns_per_set = 150,
+                            .ns_per_look = 3'000,
+                            .ns_per_point = std::nullopt,
+                            .doubt = "too busy",
+                            .unsettled = kAllFigures};
+  const MeasuredCost again{.ns_per_set = 400,
+                           .ns_per_look = 5'000,
+                           .ns_per_point = 3'500,
+                           .clear_loss = {.is_measured = true}};
+  const MeasuredCost better = BetterOf(before, again);
+  EXPECT_EQ(better.ns_per_set, 400);
+  EXPECT_EQ(better.ns_per_look, 5'000);
+  EXPECT_EQ(better.ns_per_point, 3'500);
+  EXPECT_TRUE(better.clear_loss.is_measured);
+  EXPECT_EQ(better.clear_loss.others, std::chrono::nanoseconds(3'500));
+  EXPECT_EQ(better.unsettled, CostFigures());
+  EXPECT_EQ(better.doubt, "");
+}
+
+TEST(Recalibration, TakesTheLeastOfFiguresThatAreNotSettled) {
+  MeasuredCost dear{.ns_per_set = 900, .ns_per_look = 9'000, .unsettled = kAllFigures};
+  MeasuredCost cheap{.ns_per_set = 500, .ns_per_look = 4'000, .unsettled = kAllFigures};
+  for (const MeasuredCost& better : {BetterOf(dear, cheap), BetterOf(cheap, dear)}) {
+    EXPECT_EQ(better.ns_per_set, 500);
+    EXPECT_EQ(better.ns_per_look, 4'000);
+    EXPECT_EQ(better.unsettled, kAllFigures);
+  }
+  cheap.ns_per_look.reset();
+  EXPECT_EQ(BetterOf(dear, cheap).ns_per_look, 9'000) << "a figure that was not measured is none";
+  EXPECT_EQ(BetterOf(cheap, dear).ns_per_look, 9'000);
+}
+
+TEST(Recalibration, KeepsWhatWasSettledBefore) {
+  const MeasuredCost before{
+      .ns_per_set = 400, .ns_per_look = 5'000, .ns_per_point = 3'500, .unsettled = {.loss = true}};
+  const MeasuredCost again{
+      .ns_per_set = 200, .ns_per_look = 1'000, .ns_per_point = 900, .unsettled = {.loss = true}};
+  const MeasuredCost better = BetterOf(before, again);
+  EXPECT_EQ(better.ns_per_set, 400);
+  EXPECT_EQ(better.ns_per_look, 5'000);
+  EXPECT_EQ(better.ns_per_point, 3'500);
+  EXPECT_FALSE(better.clear_loss.is_measured);
+  EXPECT_TRUE(better.unsettled.loss);
+}
+
 TEST(Calibration, KnowsNoPriceOfLooksThatWereTooFew) {
   Passes few = Quiet();
   few.looks = 9;
