@@ -26,6 +26,7 @@ objects_calls = measure.command("objects_calls")
 objects_recorded = measure.command("objects_recorded")
 objects_advised = measure.command("objects_advised")
 postgresql = measure.command("postgresql")
+redis = measure.command("redis")
 regions = measure.command("regions")
 
 
@@ -56,6 +57,50 @@ class PostgresqlTruth(unittest.TestCase):
         self.assertAlmostEqual(counts[1], 5000, delta=300)
         self.assertAlmostEqual(counts[2], 10, delta=12)
         self.assertEqual(counts[3], 0)
+
+
+class RedisTruth(unittest.TestCase):
+    @staticmethod
+    def string(key: int, length: int = redis.VALUE_BYTES, kind: int = redis.TYPE_16) -> bytes:
+        return redis.HEADER.pack(length, 1023, kind) + redis.value_of(key)
+
+    def test_values_are_found_by_their_string_and_not_by_copies_in_buffers(self):
+        memory = b"x" * 7 + self.string(12) + b"$1000\r\n" + redis.value_of(13) + self.string(14, kind=4) + self.string(15, length=9)
+        self.assertEqual(list(redis.values_in(memory, 4096)), [(12, 4096 + 7 + redis.HEADER.size)])
+
+    def test_a_value_that_the_piece_of_memory_cuts_off_is_left_to_the_next_piece(self):
+        memory = self.string(12)
+        self.assertEqual(list(redis.values_in(memory[:-1], 0)), [])
+        self.assertEqual(list(redis.values_in(memory[1:], 0)), [])
+        self.assertEqual(len(list(redis.values_in(memory, 0))), 1)
+
+    def test_pages_have_the_weights_of_all_values_that_they_hold(self):
+        pages = redis.weights_of_pages([8192 + 5, 8192 + 1029, 20480 - 500], [0.5, 0.2, 0.3])
+        self.assertEqual(list(pages), [2, 4, 5])
+        # Reads of pages: 0.7 of page 2, and 0.3 of each of the two that hold the third value.
+        for page, weight in zip((2, 4, 5), (0.7 / 1.3, 0.3 / 1.3, 0.3 / 1.3)):
+            self.assertAlmostEqual(pages[page], weight)
+        # The string's header is read, too.
+        self.assertEqual(list(redis.weights_of_pages([8192], [1.0])), [1, 2])
+
+    def test_each_key_has_the_weight_of_one_rank(self):
+        weights = redis.weights_of_keys(1000, 0.99, 1)
+        self.assertAlmostEqual(sum(weights), 1)
+        self.assertEqual(len(set(weights)), 1000)
+        self.assertAlmostEqual(max(weights) / min(weights), 1000 ** 0.99)
+        self.assertNotEqual(weights, redis.weights_of_keys(1000, 0.99, 2))
+
+    def test_neighbours_are_named_as_one_range_and_many_ranges_in_several_arguments(self):
+        self.assertEqual(redis.joined([3, 4, 5, 9]), [(3, 6), (9, 10)])
+        self.assertEqual(redis.address_arguments([3, 4, 9]), ["--addresses", "3000-5000,9000-a000"])
+        many = redis.address_arguments(list(range(0, 4 * redis.RANGES_PER_ARGUMENT, 2)))
+        self.assertEqual((len(many), many[::2]), (4, ["--addresses"] * 2))
+
+    def test_only_told_rates_can_miss_the_goal(self):
+        def rate(value: float, told: bool = True) -> dict:
+            return {"told": {"value": value, "low": 0, "high": 1, "told": told}, "true": 0.7}
+        rows = [{"seed": 1, "oracle": rate(0.78), "attainable": rate(0.64), "history": rate(0.1, told=False)}]
+        self.assertEqual(redis.missed(rows), ["oracle of seed 1"])
 
 
 class Quartiles(unittest.TestCase):
