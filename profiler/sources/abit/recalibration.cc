@@ -16,8 +16,7 @@ using std::chrono::nanoseconds;
 
 bool HasTheSameFigures(const MeasuredCost& a, const MeasuredCost& b) {
   return a.ns_per_set == b.ns_per_set && a.ns_per_look == b.ns_per_look &&
-         a.ns_per_point == b.ns_per_point &&
-         a.clear_loss.is_measured == b.clear_loss.is_measured;
+         a.ns_per_point == b.ns_per_point && a.clear_loss.is_measured == b.clear_loss.is_measured;
 }
 
 }  // namespace

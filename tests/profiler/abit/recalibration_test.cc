@@ -56,8 +56,9 @@ class RecalibrationTest : public testing::Test {
 };
 
 TEST_F(RecalibrationTest, EndsOnceTheFiguresAreSettled) {
-  const auto repeats = Repeat({MeasuredCost{.ns_per_set = 400, .ns_per_look = 9'000, .unsettled = kLook},
-                               MeasuredCost{.ns_per_set = 400, .ns_per_look = 5'000}});
+  const auto repeats =
+      Repeat({MeasuredCost{.ns_per_set = 400, .ns_per_look = 9'000, .unsettled = kLook},
+              MeasuredCost{.ns_per_set = 400, .ns_per_look = 5'000}});
   EXPECT_THAT(before_, ElementsAre(0, 9'000));
   const auto cost = repeats->Take();
   ASSERT_TRUE(cost.has_value());
