@@ -15,8 +15,8 @@ namespace tmprof {
 struct ProcessFilter {
   double min_cpu_share = 0.05;
   double min_memory_share = 0.10;
-  // Of the processes that descend from named ones, the busiest pass too, as many as together use
-  // this part of what all of them have used of late: the work of a server may be spread over
+  // The busiest descendants of a process pass, too, until together they have used this part of the
+  // CPU time that it and its descendants used of late: the work of a server may be spread over
   // processes each of which uses little.
   double busiest_part = 0.95;
 
@@ -33,7 +33,7 @@ class CpuShareMeter {
   bool Add(MonotonicTime now, std::chrono::nanoseconds used);
   // Over the last period; 0 before its end.
   double share() const { return share_; }
-  // Over all periods; what is 10 s old counts half. 0 before the first has ended.
+  // The mean over all periods, of which one that is 10 s old counts half. 0 before the first ends.
   double recent() const { return recent_; }
   bool has_ended_a_period() const { return has_ended_a_period_; }
 

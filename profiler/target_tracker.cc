@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <functional>
+#include <map>
 #include <utility>
 
 #include "profiler/helper_processes.h"
@@ -183,44 +184,54 @@ void TargetTracker::UpdateIfDue(Process& process, MonotonicTime now) const {
   }
 }
 
-void TargetTracker::FollowChildrenOf(Pid parent) {
+void TargetTracker::FollowChildrenOf(Pid parent, std::optional<TargetId> family) {
   for (const Pid child : procfs_.Children(parent)) {
     if (child == options_.observer || IsHelper(child)) continue;
     const Result<ProcessStat> stat = procfs_.Stat(child);
     if (!stat || !stat->alive()) continue;
     if (Process* known = Find(child, stat->start_time_ticks)) {
       known->child = true;
+      known->family = family;
       continue;
     }
     Process& process = Register(child, *stat);
     process.child = true;
+    process.family = family;
     process.cpu_time_at_epoch = std::chrono::nanoseconds(0);  // all of it since its birth
   }
 }
 
 void TargetTracker::FindChildren() {
-  if (options_.observer && options_.observer_adopts_orphans) FollowChildrenOf(*options_.observer);
+  if (options_.observer && options_.observer_adopts_orphans)
+    FollowChildrenOf(*options_.observer, std::nullopt);
   // Grown while walked: grandchildren are found in the same pass.
   for (std::size_t i = 0; i < processes_.size(); ++i) {
-    const Process& parent = processes_[i];
-    if (!parent.target.exited && parent.followed()) FollowChildrenOf(parent.target.pid);
+    Process& parent = processes_[i];
+    if (parent.target.exited || !parent.followed()) continue;
+    if (parent.named || parent.found) parent.family = parent.target.id;
+    FollowChildrenOf(parent.target.pid, parent.family);
   }
 }
 
-void TargetTracker::Judge() {
+void TargetTracker::ApplyFilter() {
+  // CPU use of late, of all of a family and of those that were judged before.
+  struct Use {
+    double all = 0;
+    double before = 0;
+  };
+  std::map<std::optional<TargetId>, Use> families;
   std::vector<Process*> followed;
-  double used = 0;
   for (Process& process : processes_) {
     if (process.target.exited || !process.followed()) continue;
-    used += process.cpu_share.recent();
+    families[process.family].all += process.cpu_share.recent();
     followed.push_back(&process);
   }
   std::ranges::stable_sort(followed, std::greater(), &Process::ClaimToPass);
-  const double most = options_.filter->busiest_part * used;
-  double before = 0;
   for (Process* process : followed) {
-    const bool is_busy = before < most && process->cpu_share.recent() > 0;
-    before += process->cpu_share.recent();
+    const double own = process->cpu_share.recent();
+    Use& use = families[process->family];
+    const bool is_busy = own > 0 && use.before < options_.filter->busiest_part * use.all;
+    use.before += own;
     if (!process->cpu_share.has_ended_a_period()) continue;
     const bool was_wanted = process->wanted();
     process->passes_filter = is_busy || options_.filter->Passes(process->cpu_share.share(),
@@ -244,7 +255,7 @@ void TargetTracker::Refresh(MonotonicTime now) {
     if (process.target.exited || !process.cpu_time_now) continue;
     any_period_ended |= process.cpu_share.Add(now, *process.cpu_time_now);
   }
-  if (any_period_ended && options_.filter) Judge();
+  if (any_period_ended && options_.filter) ApplyFilter();
   RebuildTracked();
 }
 
@@ -256,7 +267,7 @@ std::pair<double, double> TargetTracker::Process::Claim() const {
   constexpr auto kZero = std::chrono::nanoseconds(0);
   const double weight = tracked ? kTakesThePlaceOf : 1;
   const auto used = cpu_time_now ? *cpu_time_now - cpu_time_at_first.value_or(kZero) : kZero;
-  return {weight * cpu_share.share(), weight * static_cast<double>(used.count())};
+  return {weight * cpu_share.recent(), weight * static_cast<double>(used.count())};
 }
 
 void TargetTracker::RebuildTracked() {

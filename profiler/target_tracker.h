@@ -88,6 +88,8 @@ class TargetTracker {
     bool named = false;
     bool found = false;  // by the last call of Follow()
     bool child = false;  // of another one
+    // The named or found process that it descends from, or itself; nullopt: its ancestors are gone.
+    std::optional<TargetId> family;
     bool passes_filter = true;
     bool tracked = false;   // now
     bool observed = false;  // tracked at some time in this epoch, or in its last one
@@ -105,8 +107,8 @@ class TargetTracker {
     bool wanted() const { return named || found || (child && passes_filter); }
     // The claim to pass the filter: CPU use of late, weighted up for one that passes.
     double ClaimToPass() const;
-    // The claim to a place under Options::max_targets: CPU use over the last full second; before
-    // there was one, of two that are equal, what each has used since it was registered. Weighted up
+    // The claim to a place under Options::max_targets: CPU use of late; before a full second has
+    // passed, and of two that are equal, what each has used since it was registered. Weighted up
     // for one that is `tracked`.
     std::pair<double, double> Claim() const;
   };
@@ -123,9 +125,9 @@ class TargetTracker {
   Status CheckMappings(Pid pid) const;
   Status FollowNew(const ProcessInstance& instance);
   void FindChildren();
-  void FollowChildrenOf(Pid parent);
-  // Applies the filter to the children.
-  void Judge();
+  void FollowChildrenOf(Pid parent, std::optional<TargetId> family);
+  // Decides which children are targets.
+  void ApplyFilter();
   void RebuildTracked();
   Process* Find(Pid pid, std::uint64_t start_time_ticks);
 

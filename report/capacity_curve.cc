@@ -100,7 +100,7 @@ Status TellEstimated(const Trace& trace, CapacityCurve& curve) {
   curve.whole = ranker.PagesOfHitRates(by);
   const PageCount unknown = SizeOf(ranker.PagesUnknown(by));
   curve.resident = unknown > PageCount(0) ? std::optional(curve.whole + unknown) : std::nullopt;
-  if (!curve.totals.most_resident)
+  if (!curve.resident && !curve.totals.most_resident)
     curve.why_no_resident = "the trace does not tell how much memory was resident";
   curve.points = PointsOf(curve);
   if (curve.points.empty()) {
@@ -159,7 +159,7 @@ std::optional<CapacityCurve::Capacity> CapacityCurve::CapacityFor(double hit_rat
     }
     const HitRates& before = points[i - 1].rates;
     // No ranking tells which unknown page is the next.
-    if (rate == &HitRates::attainable && before.capacity >= whole) return std::nullopt;
+    if (rate == &HitRates::attainable && here.capacity > whole) return std::nullopt;
     const double part =
         (hit_rate - (before.*rate)->value) / ((here.*rate)->value - (before.*rate)->value);
     const auto more = static_cast<double>((here.capacity - before.capacity).value());

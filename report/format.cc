@@ -158,10 +158,6 @@ std::string ColumnScale::Title(std::string_view unit) const {
   return fmt::format("{}{}", prefix_, unit);
 }
 
-std::string ColumnScale::TitleOfBound(std::string_view bound, std::string_view unit) const {
-  return fmt::format("{}, {}", bound, Title(unit.substr(0, unit.find(" ("))));
-}
-
 std::string ColumnScale::operator()(double value) const {
   const double least = std::pow(10, -decimals_);
   if (value > 0 && value / divisor_ < least / 2) return fmt::format("< {:.{}f}", least, decimals_);

@@ -59,8 +59,6 @@ class ColumnScale {
   explicit ColumnScale(std::span<const double> values);
   // "million accesses", of "accesses".
   std::string Title(std::string_view unit) const;
-  // "at least, million accesses", of "at least" and "accesses (estimated)".
-  std::string TitleOfBound(std::string_view bound, std::string_view unit) const;
   std::string operator()(double value) const;
 
  private:

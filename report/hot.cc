@@ -320,10 +320,7 @@ std::string HotText(const HotList& list) {
   if (has_references) columns.push_back({"references"});
   if (has_samples) columns.push_back({"samples (loads+stores)"});
   columns.push_back({scale.Title(unit)});
-  if (has_error) {
-    for (const char* bound : {"at least", "at most"})
-      columns.push_back({scale.TitleOfBound(bound, unit)});
-  }
+  if (has_error) columns.insert(columns.end(), {{"at least"}, {"at most"}});
   columns.push_back({"mapping", kLeft});
   if (list.has_objects) columns.push_back({"object", kLeft});
   TextTable table(std::move(columns));

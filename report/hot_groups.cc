@@ -240,10 +240,7 @@ std::string HotGroupsText(const HotGroups& groups) {
   if (of_targets) columns.insert(columns.end(), {{"pid"}, {"target", kLeft}});
   if (of_addresses) columns.push_back({"start"});
   columns.insert(columns.end(), {{"pages"}, {scale.Title(unit)}});
-  if (has_error) {
-    for (const char* bound : {"at least", "at most"})
-      columns.push_back({scale.TitleOfBound(bound, unit)});
-  }
+  if (has_error) columns.insert(columns.end(), {{"at least"}, {"at most"}});
   columns.push_back({"share"});
   if (groups.group != HotGroup::kProcess) {
     columns.push_back({std::string(Name(groups.group)), kLeft});

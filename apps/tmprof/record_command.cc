@@ -243,8 +243,7 @@ void AddRecordCommand(CLI::App& app, const std::vector<std::string>& command_aft
       ->capture_default_str();
   command->add_flag("!--no-children", options->follow_children, "Observe the named processes only");
   command->add_flag("!--no-process-filter", options->process_filter,
-                    "Observe all children: by default only the busiest, which use 95% of the CPU "
-                    "time of all, and those with 5% of a CPU or 10% of the memory");
+                    "Observe all children, not only those that do most of the work");
   command
       ->add_option("--max-targets", options->max_targets,
                    "Observe at most this many processes, the busiest")

@@ -160,6 +160,7 @@ class Building {
     if (wire.has_min_memory_share()) {
       targets.tracking.filter->min_memory_share = wire.min_memory_share();
     }
+    if (wire.has_busiest_part()) targets.tracking.filter->busiest_part = wire.busiest_part();
     if (wire.has_process_filter() && !wire.process_filter()) {
       targets.tracking.filter.reset();
       if (targets.Everything()) {
@@ -453,6 +454,7 @@ void Print(const TargetConfig& targets, wire::Config::Targets& wire) {
   if (const auto& filter = targets.tracking.filter) {
     wire.set_min_cpu_share(filter->min_cpu_share);
     wire.set_min_memory_share(filter->min_memory_share);
+    wire.set_busiest_part(filter->busiest_part);
   }
   if (const auto most = targets.tracking.max_targets) {
     wire.set_max_targets(static_cast<std::uint32_t>(*most));

@@ -511,19 +511,6 @@ TEST(CommandLine, LinesEndWithALineFeedAlone) {
   }
 }
 
-TEST(Report, EveryViewOfADamagedTraceHasAStatusOfItsOwnAndTellsItInJson) {
-  const TemporaryFolder folder;
-  const std::string cut = folder.File("cut.data");
-  const std::string whole = ReadFile(GoldenTrace());
-  WriteFile(cut, whole.substr(0, whole.size() - 40));
-  for (const std::string view :
-       {"summary", "hot", "coverage", "heatmap", "cdf", "curve", "wss", "nodes", "objects"}) {
-    const Outcome outcome = Tmprof({"report", cut, "--view", view, "--format", "json"});
-    EXPECT_EQ(outcome.status, 4) << view << outcome.err;
-    EXPECT_THAT(Json::parse(outcome.out)["damage"].get<std::string>(), HasSubstr("offset")) << view;
-  }
-}
-
 TEST(Report, GroupsInPlaceOfEvidenceAreRefusedWithTheOptionThatTakesThem) {
   for (const std::string group : {"mapping", "process", "object", "file"}) {
     const Outcome outcome = Tmprof({"report", GoldenTrace(), "--view", "hot", "--by", group});
@@ -534,7 +521,6 @@ TEST(Report, GroupsInPlaceOfEvidenceAreRefusedWithTheOptionThatTakesThem) {
   }
   EXPECT_EQ(Tmprof({"report", GoldenTrace(), "--view", "objects", "--by", "object"}).status, 0);
   EXPECT_EQ(Tmprof({"report", GoldenTrace(), "--view", "objects", "--by", "file"}).status, 2);
-  EXPECT_THAT(Tmprof({"report", "--help"}).out, Not(HasSubstr("object,mapping")));
 }
 
 TEST(Report, TheCurveTellsHowMuchFastMemoryIsEnough) {

@@ -283,7 +283,6 @@ TEST(Replay, AJudgeThatSawNothingLeavesTheHitRateUnknown) {
   EXPECT_EQ(result.weight_total, 0);
 }
 
-// In e2 nothing is known of e1 but page 2. With a half-life of one epoch, page 1's 8 of e0 weigh 4.
 TEST(Replay, AHitRateByFewReferencesAndSamplesIsNotTold) {
   const auto replay = [](std::uint32_t references, std::uint32_t samples, RankSource judge) {
     const auto outcome = Replay(Opener(Epochs({{{1, references, samples}}})),
@@ -311,6 +310,7 @@ TEST(Replay, AHitRateOfCountedAccessesIsTold) {
   EXPECT_TRUE(outcome->is_told());
 }
 
+// In e2 nothing is known of e1 but page 2. With a half-life of one epoch, page 1's 8 of e0 weigh 4.
 TEST(Replay, AHalfLifeLetsHistoryRememberOlderEpochs) {
   const std::vector<std::vector<Row>> rows = {{{1, 8}, {2, 1}}, {{2, 1}}, {{1, 8}, {2, 1}}};
   ReplayOptions options = Sum({Named("history")}, {{1, 2}});

@@ -368,6 +368,21 @@ TEST_F(TargetTrackerTest, LeavesOutTheChildThatAddsLittleToTheWorkOfTheOthers) {
   EXPECT_THAT(Tracked(tracker), ElementsAre(10));
 }
 
+TEST_F(TargetTrackerTest, FindsTheChildrenThatDoTheWorkOfEachNamedProcess) {
+  Start({.pid = 10});
+  Start({.pid = 11, .parent = 10});
+  Start({.pid = 20});
+  tree_.SetChildren(10, 10, {11});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  ASSERT_TRUE(tracker.AddNamed(Pid(20)).has_value());
+  tracker.Refresh(At(100s));
+  cpu_times_[11] += 20ms;
+  cpu_times_[20] += 1s;
+  tracker.Refresh(At(101s));
+  EXPECT_THAT(Tracked(tracker), ElementsAre(10, 11, 20));
+}
+
 TEST_F(TargetTrackerTest, LetsNoChildGiveWayToOneThatIsHardlyBusier) {
   Start({.pid = 10});
   Start({.pid = 11, .parent = 10});

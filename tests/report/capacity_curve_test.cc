@@ -253,6 +253,8 @@ TEST(CapacityCurveTest, TellsNoCapacityThatHoldsUnknownPages) {
   many.resident = PageCount(100);
   EXPECT_EQ(many.CapacityFor(0.5), std::nullopt) << "50 pages are known, and serve 20 %";
   EXPECT_EQ(many.CapacityFor(0.15), (CapacityCurve::Capacity{PageCount(30), false}));
+  many.whole = PageCount(75);
+  EXPECT_EQ(many.CapacityFor(0.5), std::nullopt) << "the known pages end between two points";
   EXPECT_THAT(CapacityCurveText(many),
               HasSubstr("\nOnly the whole is known to serve 50 % of the accesses to memory.\n"));
 }

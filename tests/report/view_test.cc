@@ -246,7 +246,7 @@ TEST(TextTables, FindsColumnsOfNumbersWithoutAUnit) {
   EXPECT_THAT(
       TitlesWithoutUnit(
           "a table: 7 rows\n"
-          "rank   size  heat  at least, MiB  MiB [90 % interval]  idle [90 % interval]  what\n"
+          "rank   size  heat       at least  MiB [90 % interval]  idle [90 % interval]  what\n"
           "   1  4 KiB     ?            1.5           1 [0.5, 1]            1 [0.5, 1]  heap\n"
           "  10  5 KiB  10.5            < 1                 ? [2]        ? [0.5, 1.2]  file /7\n"),
       testing::ElementsAre("heat", "idle [90 % interval]"));

@@ -78,11 +78,12 @@ constexpr std::size_t kMostFastCandidates = 256;
 constexpr int kFindsThatTell = 3;
 constexpr int kSessionsPerFind = 2;
 constexpr std::uint64_t kFewestFastPages = 8;  // that tell if clears of single pages take effect
-// A clear can take so long that hardly any try at a short rung counts. So many tries tell, and
-// fewer counted than one in so many. One session in so many goes on to that rung all the same, in
-// case clears are faster by now.
+// A clear can take so long that hardly any try at a short rung counts. Sessions leave such a rung
+// out if fewer than one in kWorthARung of at least kTriesThatTellOfARung tries counted. One session
+// in kTriesTheRungAgain goes on to it all the same, as clears may be faster by now. The figures are
+// chosen, not measured.
 constexpr std::uint64_t kTriesThatTellOfARung = 64;
-constexpr std::uint64_t kFewestCounted = 4;
+constexpr std::uint64_t kWorthARung = 4;
 constexpr std::uint64_t kTriesTheRungAgain = 32;
 // A stay on a CPU that ends sooner gives a scanner that was woken at its start no time to look. 50
 // us are five times what waking up takes.
@@ -480,7 +481,7 @@ std::size_t ScanEngine::FastRungsThatCount() const {
   std::size_t rungs = 1;
   for (; rungs < options_.clear_loss.rungs(); ++rungs) {
     const FastRungTries& tries = fast_rung_tries_[rungs];
-    if (tries.made >= kTriesThatTellOfARung && kFewestCounted * tries.counted < tries.made) break;
+    if (tries.made >= kTriesThatTellOfARung && kWorthARung * tries.counted < tries.made) break;
   }
   return rungs;
 }

@@ -86,7 +86,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   std::chrono::nanoseconds RandomPause(std::chrono::nanoseconds least,
                                        std::chrono::nanoseconds most);
   bool TryFastSomewhere(MonotonicTime now);
-  // Without the shortest rungs if hardly any of their tries count.
+  // Returns how many rungs sessions try: not the shortest if hardly any of their tries count.
   std::size_t FastRungsThatCount() const;
   void ChooseForFastTries(ScanTarget& target);
   void TryFast(ScanTarget& target);
@@ -252,7 +252,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   tmprof_ladder base_ladder_;
   tmprof_ladder huge_ladder_;
   std::chrono::nanoseconds fast_own_cpu_{0};  // for fast tries
-  // The tries of a rung, of all targets. Older ones count less and less.
+  // Counts the tries of a rung, of all targets. Older ones count less and less.
   struct FastRungTries {
     std::uint64_t made = 0;
     std::uint64_t counted = 0;

@@ -243,6 +243,7 @@ constexpr std::string_view kEverything = R"(targets {
   process_filter: true
   min_cpu_share: 0.125
   min_memory_share: 0.02
+  busiest_part: 0.5
   max_targets: 7
 }
 tiers {
@@ -317,6 +318,7 @@ TEST(ParseConfig, EveryFieldArrivesWhereItBelongs) {
   EXPECT_FALSE(config.targets.tracking.follow_children);
   EXPECT_EQ(config.targets.tracking.filter->min_cpu_share, 0.125);
   EXPECT_EQ(config.targets.tracking.filter->min_memory_share, 0.02);
+  EXPECT_EQ(config.targets.tracking.filter->busiest_part, 0.5);
   EXPECT_EQ(config.targets.tracking.max_targets, 7);
   ASSERT_TRUE(config.tiers.given);
   EXPECT_EQ(config.tiers.given->size(), 3);

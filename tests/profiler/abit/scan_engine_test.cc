@@ -505,11 +505,30 @@ TEST_F(FastTriesTest, LeaveTheLastRungOutIfNobodyMeasuredTheLoss) {
 // As on a virtual machine that waits long until another CPU has taken an interrupt.
 TEST_F(FastTriesTest, TellRatesIfClearsAreSlowAndNobodyMeasuredTheLoss) {
   kernel_.page_clear_takes = microseconds(42);
-  kernel_.page_clear_moment = 0.75;
   options_.clear_loss = {.others = microseconds(17)};
-  AddRunning({10, 5'000, 20'000}, kBusy);
+  // It is not known when the bit goes.
+  for (const double moment : {0.65, 0.75, 0.85}) {
+    SCOPED_TRACE(moment);
+    kernel_.processes.clear();
+    processes_.clear();
+    told_.clear();
+    units_.clear();
+    kernel_.page_clear_moment = moment;
+    AddRunning({10, 5'000, 20'000}, kBusy);
+    Scan(kBusy);
+    ExpectRatesAreTold({5'000, 20'000});
+  }
+}
+
+TEST_F(FastTriesTest, GoOnToAShortRungAgainOnceClearsAreFast) {
+  kernel_.page_clear_takes = microseconds(42);
+  options_.clear_loss = {};
+  AddRunning({10, 40'000}, kBusy);
   Scan(kBusy);
-  ExpectRatesAreTold({5'000, 20'000});
+  EXPECT_EQ(told_[40'000][1].looks, 0);
+  kernel_.page_clear_takes = microseconds(6);
+  for (int epoch = 0; epoch < 40; ++epoch) RunEpoch(seconds(1));
+  EXPECT_GT(told_[40'000][1].looks, 100);
 }
 
 TEST_F(FastTriesTest, DoNotGoOnToARungThatClearsAreTooSlowFor) {
