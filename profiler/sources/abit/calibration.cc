@@ -69,8 +69,8 @@ constexpr int kPatience = 3;
 // machine all takes a second.
 constexpr nanoseconds kLongestCalibration = std::chrono::seconds(4);
 // A repeated one runs beside a recording, and gives up its child by then.
-constexpr nanoseconds kLongestRepeat = std::chrono::seconds(1);
-constexpr std::chrono::milliseconds kRepeatTimeLimit(250);
+constexpr nanoseconds kLongestRepeat = std::chrono::seconds(2);
+constexpr std::chrono::milliseconds kRepeatTimeLimit(150);
 constexpr double kLeastNsPerPoint = 500;  // a flush of the CPU's own
 
 // The child accesses some pages at about this interval while they are tried. A try of some 7 us

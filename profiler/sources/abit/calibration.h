@@ -101,7 +101,7 @@ Result<MeasuredCost> Calibrate(
     std::chrono::milliseconds time_limit = std::chrono::milliseconds(250));
 
 // Measures again the figures that `before` left unsettled, and returns the better of both
-// (BetterOf). The child runs only on a CPU that would be idle. Fails if it gets none within 1 s, if
+// (BetterOf). The child runs only on a CPU that would be idle. Fails if it gets none within 2 s, if
 // memory is short, or if it is told to stop.
 Result<MeasuredCost> CalibrateAgain(AbitKernel& kernel, const MeasuredCost& before,
                                     const std::stop_token& stop);
