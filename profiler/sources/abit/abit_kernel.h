@@ -72,6 +72,10 @@ class AbitProcess {
   // errno of the latest kRefused, where the kernel gave one.
   virtual std::optional<int> refusal() const { return std::nullopt; }
 
+  // A Clear() passes by pages that are not yet on the kernel's page lists, and Inspect() may come
+  // when they are.
+  virtual bool PassesByNewPages() const { return true; }
+
   // Whether pages were reached by the last Clear(). `settled[i]`: known not to be kUnsettled, so
   // that this need not be asked again.
   virtual std::vector<PageStanding> Inspect(std::span<const Vpn> pages,

@@ -61,6 +61,12 @@ constexpr int kOfRung = 8;  // and still is of its rung, by so much
 // in one interval. The block has its turn again at once, so often in a row. The figures are chosen,
 // not measured.
 constexpr nanoseconds kFineRungs = milliseconds(4);
+// A look right after a clear costs about as much of the scanner's CPU time as the look before it.
+constexpr std::uint32_t kOneLookAtOnceIn = 16;
+// Pages wait for the lists in batches of up to 31. Few pages of a block are so hot that the some
+// 10 us of a look find them; most of those that are set at the first read, 250 us later, are not.
+constexpr std::size_t kManySetAtOnce = 4;
+constexpr nanoseconds kPagesStayNew = std::chrono::seconds(10);
 constexpr int kBlurringDelay = 3;  // times the rung's own; the next is at 2, of huge pages at 4
 constexpr nanoseconds kLeastBlur = kIdlePace;  // of each thread; to wake up takes part of it
 constexpr nanoseconds kMostBlur = 2 * kSlice;  // above, the target had slept
@@ -1361,7 +1367,9 @@ bool ScanEngine::Clear(ScanTarget& target, const std::vector<BlockPtr>& run) {
       target.handle->Clear({run.front()->range.start, run.back()->range.end});
   const MonotonicTime after = kernel_.Now();
   if (outcome == ClearOutcome::kDone) {
-    Opened(target, run, FlushedAt(before, after, run), kernel_.OwnCpuTime() - cpu_before);
+    const nanoseconds took = kernel_.OwnCpuTime() - cpu_before;
+    for (const BlockPtr& block : run) LookAtOnce(target, *block);
+    Opened(target, run, FlushedAt(before, after, run), took);
     return true;
   }
   if (single && outcome == ClearOutcome::kUnclearable && !run.front()->mappings.empty()) {
@@ -1414,9 +1422,32 @@ bool ScanEngine::ClearByMapping(ScanTarget& target, const BlockPtr& block) {
     block->set_before.reset(i);
     --block->in_view;
   }
-  Opened(target, {block}, FlushedAt(before, after, {block}), kernel_.OwnCpuTime() - cpu_before);
-  if (block->uncleared.any()) See(target, block, block->uncleared);
+  const nanoseconds took = kernel_.OwnCpuTime() - cpu_before;
+  LookAtOnce(target, *block);
+  Opened(target, {block}, FlushedAt(before, after, {block}), took);
+  if (block->uncleared.any() && !block->dropped) See(target, block, block->uncleared);
   return true;
+}
+
+// The clear passes by pages that are not yet on the kernel's page lists, and these may be on one by
+// the first read. So pages that no clear was seen to reach yet are read right after it: an unset
+// bit shows that clears reach its page. Most programs have hardly any such pages. One block in some
+// is read, and all of them once some block has shown such pages.
+void ScanEngine::LookAtOnce(ScanTarget& target, Block& block) {
+  block.set_at_once.reset();
+  const UnitSet unproven = block.set_before & ~block.settled;
+  if (block.dropped || block.unit != PageCount(1) || unproven.none() ||
+      !target.handle->PassesByNewPages())
+    return;
+  const bool is_sample = ++target.clears_of_unproven % kOneLookAtOnceIn == 0;
+  const MonotonicTime now = kernel_.Now();
+  if (!is_sample && now >= target.has_new_pages_until) return;
+  if (!Read(target, block) || view_.shape_changed) return;
+  for (std::size_t i = 0; i < block.unit_count(); ++i) {
+    if (!unproven[i] || !view_.present[i]) continue;
+    block.set_at_once[i] = view_.accessed[i];
+    if (!view_.accessed[i]) block.settled.set(i);
+  }
 }
 
 void ScanEngine::Opened(ScanTarget& target, const std::vector<BlockPtr>& run, MonotonicTime cleared,
@@ -1440,7 +1471,8 @@ void ScanEngine::Opened(ScanTarget& target, const std::vector<BlockPtr>& run, Mo
                  0);
   }
   const nanoseconds cpu = target.CpuAt(cleared, target.clock.running_threads());
-  for (const BlockPtr& block : run) OpenExposure(target, block, cleared, cpu);
+  for (const BlockPtr& block : run)
+    if (!block->dropped) OpenExposure(target, block, cleared, cpu);
   if (target.refused_until == MonotonicTime{}) return;
   target.refused_until = MonotonicTime{};
   SettleRefused();
@@ -1805,12 +1837,14 @@ void ScanEngine::RejectUncleared(ScanTarget& target, const BlockPtr& pointer) {
     if (!block.set_before[i]) continue;
     if (!view_.accessed[i]) {
       block.skipped.reset(i);
+      block.settled.set(i);
       continue;
     }
     suspects.push_back(block.range.start + PageCount(i * block.unit.value()));
     units.push_back(i);
     settled.push_back(block.settled[i]);
   }
+  std::size_t set_at_once = 0;
   std::vector<PageStanding> standing;
   if (!suspects.empty()) standing = target.handle->Inspect(suspects, settled);
   for (std::size_t k = 0; k < units.size(); ++k) {
@@ -1818,13 +1852,21 @@ void ScanEngine::RejectUncleared(ScanTarget& target, const BlockPtr& pointer) {
     if (standing[k] == PageStanding::kClearable) {
       block.settled.set(i);
       block.skipped.reset(i);
+      if (!block.set_at_once[i]) continue;
+      ++set_at_once;
+      // The page is very hot, or came onto a list since. The next clear reaches it in any case.
+      counts_.unsettled += block.unit.value();
+      Reject(pointer, i, view_.frame[i]);
       continue;
     }
     const bool is_shared = standing[k] == PageStanding::kShared;
     block.skipped[i] = is_shared;
+    if (!is_shared) target.has_new_pages_until = kernel_.Now() + kPagesStayNew;
     (is_shared ? counts_.shared : counts_.unsettled) += block.unit.value();
     Reject(pointer, i, view_.frame[i]);
   }
+  if (set_at_once >= kManySetAtOnce && 2 * set_at_once > units.size())
+    target.has_new_pages_until = kernel_.Now() + kPagesStayNew;
   block.judged = true;
   if (block.skipped.any()) AskForSkipped(target, block);
   if (block.NeedsWhole()) LeaveToWhole(target, block);

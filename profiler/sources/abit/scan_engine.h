@@ -218,7 +218,9 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   bool Visit(ScanTarget& target, const BlockPtr& block, MonotonicTime now);
   bool Clear(ScanTarget& target, const std::vector<BlockPtr>& run);
   bool ClearByMapping(ScanTarget& target, const BlockPtr& block);
-  // `took`: own CPU time of the clear.
+  void LookAtOnce(ScanTarget& target, Block& block);
+  // `took`: own CPU time of the clear. Blocks that a look right after it has dropped stay as they
+  // are.
   void Opened(ScanTarget& target, const std::vector<BlockPtr>& run, MonotonicTime cleared,
               std::chrono::nanoseconds took);
   void CannotClear(ScanTarget& target, const BlockPtr& block, ClearOutcome outcome);

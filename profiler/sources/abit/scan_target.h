@@ -71,7 +71,8 @@ struct Block {
   bool flushed = false;             // ... and that counts from the flush that followed
   std::vector<std::uint8_t> units;  // enum tmprof_unit
   UnitSet set_before;               // at the clear
-  UnitSet settled;                  // outlives the exposure
+  UnitSet settled;                  // a clear has reached them or will; outlives the exposure
+  UnitSet set_at_once;              // right after the clear, and not settled then
   UnitSet skipped;                  // outlives it too: shared or locked, as clears of ranges show
   std::unique_ptr<AgeingMarks> ageing;  // outlives it, too; null: it was never aged
   std::uint32_t in_view = 0;
@@ -263,6 +264,9 @@ struct ScanTarget : WatchedTarget {
   MonotonicTime plan_again{};  // no sooner, unless there are no blocks
 
   WholeClears whole;
+
+  MonotonicTime has_new_pages_until{};   // clears are taken to pass by some until then
+  std::uint32_t clears_of_unproven = 0;  // blocks, with pages that no clear was seen to reach
 
   // These hold where the target's clock is exact at any moment.
   std::priority_queue<CpuDue> cpu_dues;

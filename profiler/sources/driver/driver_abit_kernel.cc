@@ -124,6 +124,8 @@ class DriverProcess final : public AbitProcess {
     return ClearOutcome::kDone;
   }
 
+  bool PassesByNewPages() const override { return false; }
+
   std::vector<PageStanding> Inspect(std::span<const Vpn> pages,
                                     const std::vector<bool>& /*settled*/) override {
     std::vector<PageStanding> standing;

@@ -1260,6 +1260,63 @@ TEST_F(ScanEngineTest, ColdPagesAreReadOnEveryRungAndAgainBeforeTheNextClear) {
   EXPECT_NEAR(Of(kStart).seconds, 1.024 + 0.256, 0.08);  // a read may be early by 1/16
 }
 
+// Pages that another CPU has just faulted in are on their way to a list at the clear, and on it by
+// the first read.
+TEST_F(ScanEngineTest, HardlyAnyClearThatPassedByAPageIsTakenForAnAccess) {
+  SimulatedProcess& process = Add(Rates(64 * kTable, 512, 2e6, 0));
+  for (std::size_t i = 7; i < process.pages.size(); i += 16) process.pages[i].passed_by = 1;
+  Start({.overhead_share = 0.01});
+  Run(seconds(6));
+  const std::uint64_t unsettled = Take().counts.unsettled;
+  std::size_t mistaken = 0;
+  for (std::size_t i = 0; i < process.pages.size(); ++i) {
+    const Sum& sum = Of(kStart + PageCount(i));
+    if (process.pages[i].rate > 0) {
+      EXPECT_GT(sum.firsts, 0) << "page " << i << " is hot, and is told from its second clear on";
+    } else {
+      mistaken += sum.references > 0;
+    }
+  }
+  // Those of the blocks before the first that is read at once.
+  EXPECT_LE(mistaken, 16 * kTable / 16);
+  EXPECT_GE(unsettled, 48 * kTable / 16);
+}
+
+// The kernel says of one page at the first read that it is still on its way.
+TEST_F(ScanEngineTest, BlocksAreReadAtOnceAfterTheKernelHasToldOfANewPage) {
+  const auto reads_of_a_clear = [this](bool has_new_page) {
+    kernel_ = SimulatedKernel{};
+    processes_.clear();
+    SimulatedProcess& process = Add(std::vector<double>(64 * kTable, 0.0));
+    for (std::size_t i = 0; i < process.pages.size(); i += kTable)
+      process.pages[i].unsettled = has_new_page;
+    Start({.overhead_share = 0.01});
+    Run(seconds(3));
+    const auto blocks = static_cast<double>(Take().counts.clears) / kTable;
+    EXPECT_GE(blocks, 64);
+    return static_cast<double>(kernel_.reads_after_clear) / blocks;
+  };
+  EXPECT_LE(reads_of_a_clear(false), 1.0 / 16);
+  EXPECT_GE(reads_of_a_clear(true), 0.5);
+}
+
+// The extra read is made until each page was seen unset after a clear, not at each clear.
+TEST_F(ScanEngineTest, ClearsThatReachedAllPagesOfABlockAreNotLookedAtAgain) {
+  Add(std::vector<double>(32 * kTable, 300));
+  const auto reads_at_once = [&](nanoseconds length) {
+    const std::size_t clears = kernel_.clears_at.size();
+    const std::size_t reads = kernel_.reads_after_clear;
+    Run(length);
+    return std::pair(kernel_.clears_at.size() - clears, kernel_.reads_after_clear - reads);
+  };
+  Start({.overhead_share = 0.05});
+  const std::size_t first_reads = reads_at_once(seconds(2)).second;
+  EXPECT_GT(first_reads, 0);
+  const auto [clears, reads] = reads_at_once(seconds(10));
+  EXPECT_GT(clears, 16);
+  EXPECT_EQ(reads, 0);
+}
+
 TEST_F(ScanEngineTest, PagesThatTheClearPassedByGetNoEvidenceAndAreCounted) {
   SimulatedProcess& process = Add(std::vector<double>(4 * kTable, 0.0));
   for (std::size_t i = 0; i < process.pages.size(); i += 4) process.pages[i].shared = true;

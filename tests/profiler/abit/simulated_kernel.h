@@ -37,6 +37,8 @@ class SimulatedProcess {
     bool mapped = true;                     // accessibly
     bool shared = false;                    // the clear passes it by
     bool stuck = false;                     // the clear passes it by, and the kernel does not tell
+    bool unsettled = false;                 // the clear passes it by, and the kernel says why
+    std::uint32_t passed_by = 0;            // clears to come, and the kernel does not tell
     std::uint32_t stuck_until_asked = ~0u;  // so often by ClearableAlone(), which then tells
     std::uint32_t asked_alone = 0;
     bool mlocked = false;  // a clear of it is refused
@@ -153,7 +155,9 @@ class SimulatedKernel final : public AbitKernel {
   std::map<Pid, SimulatedProcess*> processes;
   std::optional<std::string> pressure;
   std::vector<MonotonicTime> clears_at;
-  std::vector<Vpn> cleared;       // where each clear began
+  std::vector<Vpn> cleared;  // where each clear began
+  // Counts reads of a range right after its clear, or after other such reads.
+  std::uint64_t reads_after_clear = 0;
   std::optional<int> open_error;  // errno: no process can be opened
 
   bool tells_when_processes_run = false;
@@ -232,7 +236,10 @@ class SimulatedKernel final : public AbitKernel {
 
     ReadResult Read(VpnRange range, PageTableReader::Depth depth,
                     std::vector<TablePart>& parts) override {
+      const bool is_at_once = kernel_.now == cleared_at_ && cleared_.Contains(range.start);
       kernel_.now += kernel_.read_takes;
+      if (is_at_once) cleared_at_ = kernel_.now;  // those that follow are, too
+      kernel_.reads_after_clear += is_at_once;
       if (kernel_.reads_cost_cpu) kernel_.own_cpu += kernel_.read_takes;
       parts.clear();
       ReadResult result;
@@ -296,6 +303,8 @@ class SimulatedKernel final : public AbitKernel {
                                  : kernel_.clear_takes;
       kernel_.now += first;
       const ClearOutcome outcome = ClearNow(range);
+      cleared_ = range;
+      cleared_at_ = kernel_.now;
       if (!is_page) return outcome;
       kernel_.now += kernel_.page_clear_takes - first;
       if (kernel_.interrupt_takes == std::chrono::nanoseconds(0)) return outcome;
@@ -330,7 +339,13 @@ class SimulatedKernel final : public AbitKernel {
           ++process_.refusals;
           return ClearOutcome::kUnclearable;
         }
-        if (!page.present || !page.mapped || page.shared || page.stuck || !page.accessed) continue;
+        if (!page.present || !page.mapped || page.shared || page.stuck || page.unsettled ||
+            !page.accessed)
+          continue;
+        if (page.passed_by > 0) {
+          --page.passed_by;
+          continue;
+        }
         Unset(page);
         flushed.insert(process_.MappingOf(vpn));
       }
@@ -387,8 +402,10 @@ class SimulatedKernel final : public AbitKernel {
       for (const Vpn vpn : pages) {
         // As the driver keeps them: an entry by its first page.
         const bool first = (vpn - process_.range().start).value() % process_.unit().value() == 0;
-        const bool shared = process_.pages[process_.IndexOf(vpn)].shared && first;
-        standing.push_back(shared ? PageStanding::kShared : PageStanding::kClearable);
+        const SimulatedProcess::Page& page = process_.pages[process_.IndexOf(vpn)];
+        standing.push_back(page.shared && first ? PageStanding::kShared
+                           : page.unsettled     ? PageStanding::kUnsettled
+                                                : PageStanding::kClearable);
       }
       process_.inspected += pages.size();
       return standing;
@@ -509,6 +526,8 @@ class SimulatedKernel final : public AbitKernel {
 
     SimulatedKernel& kernel_;
     SimulatedProcess& process_;
+    VpnRange cleared_{};
+    MonotonicTime cleared_at_{};
     double clock_paid_to_ = 0;  // CPU seconds
     MonotonicTime opened_;
     double cpu_seconds_ = 0;
