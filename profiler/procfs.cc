@@ -173,7 +173,12 @@ std::optional<PageCount> SizeField(std::string_view text, std::string_view name)
 void AddLine(std::string_view line, std::vector<MappedMemory>& memory) {
   // Names of fields begin with a capital, addresses with a small hexadecimal digit.
   if (line.empty() || line.front() < 'A' || line.front() > 'Z') {
-    if (auto mapping = ParseMapsLine(line)) memory.push_back({.mapping = *std::move(mapping)});
+    auto mapping = ParseMapsLine(line);
+    if (!mapping) return;
+    // A mapping may have grown since the piece before: it counts as it is now.
+    while (!memory.empty() && memory.back().mapping.range.end > mapping->range.start)
+      memory.pop_back();
+    memory.push_back({.mapping = *std::move(mapping)});
     return;
   }
   if (memory.empty()) return;

@@ -12,10 +12,15 @@
 namespace tmprof {
 namespace {
 
-// Of one shared file.
+// A mapping of a file: its place there.
+struct Placed {
+  VpnRange range;
+  PageCount resident;
+};
+
+// What processes map of one shared file.
 struct FileMemory {
-  std::vector<VpnRange> mapped;  // places in the file; may overlap
-  std::map<TargetId, PageCount> resident;
+  std::map<TargetId, std::vector<Placed>> mapped;  // places may overlap
   std::uint64_t proportional_bytes = 0;
 };
 
@@ -31,11 +36,30 @@ PageCount SizeOfUnion(std::vector<VpnRange> ranges) {
   return size;
 }
 
-// Distinct resident pages, at least.
+// Returns the distinct pages that a process has in these mappings, at least. Those that overlap may
+// have the same pages: the one that has most of them counts.
+PageCount DistinctPages(std::vector<Placed> mapped) {
+  std::ranges::sort(mapped, {}, [](const Placed& each) { return each.range.start; });
+  PageCount pages;
+  PageCount most;  // of those that overlap so far
+  Vpn end;
+  for (const Placed& each : mapped) {
+    if (each.range.start >= end) pages += std::exchange(most, PageCount(0));
+    most = std::max(most, each.resident);
+    end = std::max(end, each.range.end);
+  }
+  return pages + most;
+}
+
+// Returns the distinct resident pages, at least.
 PageCount DistinctPages(const FileMemory& file) {
   PageCount pages((file.proportional_bytes + kBasePageBytes - 1) / kBasePageBytes);
-  for (const auto& [id, resident] : file.resident) pages = std::max(pages, resident);
-  return std::min(pages, SizeOfUnion(file.mapped));
+  std::vector<VpnRange> ranges;
+  for (const auto& [id, mapped] : file.mapped) {
+    pages = std::max(pages, DistinctPages(mapped));
+    for (const Placed& each : mapped) ranges.push_back(each.range);
+  }
+  return std::min(pages, SizeOfUnion(std::move(ranges)));
 }
 
 }  // namespace
@@ -69,8 +93,8 @@ JointMemory JointMemoryOf(std::span<const ProcessMemory> processes) {
         continue;
       }
       FileMemory& file = files[part->name.target];
-      file.mapped.push_back({part->name.vpn, part->name.vpn + part->range.size()});
-      file.resident[process.id] += memory.resident;
+      file.mapped[process.id].push_back(
+          {{part->name.vpn, part->name.vpn + part->range.size()}, memory.resident});
       file.proportional_bytes += memory.proportional_bytes;
     }
   }

@@ -56,8 +56,8 @@ namespace {
 // An epoch waits so long for the counts of a traced process that is silent, as a stopped one is.
 // They then join a later epoch.
 constexpr std::chrono::seconds kExactPatience{5};
-// `tmprof record` of one program took 182 MB of address space (x86-64, Linux 6.18), most of it for
-// the child process that costs are measured on. At 150 MB it measures no costs, at 100 MB it fails.
+// `tmprof record` of one program took 182 MB of address space (x86-64, Linux 6.18). At 150 MB it
+// measures no costs, at 100 MB it fails.
 constexpr std::uint64_t kUsualAddressSpaceBytes = std::uint64_t{200} << 20;
 constexpr std::chrono::milliseconds kExactServicePeriod{50};
 
@@ -271,7 +271,7 @@ class Progress {
   KnownSum lost_;
 };
 
-// What fails for want of address space says only that there was no memory.
+// Whoever lacks address space is told only that there was no memory.
 void WarnOfLimitedAddressSpace() {
   rlimit limit{};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||

@@ -41,7 +41,7 @@ struct RecordingFacts {
   std::optional<PageCount> resident;  // of the targets, the most at one time; nullopt: never read
   // `resident` counts memory that several targets share for each, as what they share is unknown.
   bool resident_is_at_most = false;
-  // Of `resident`, memory that processes map which are no targets: at least. nullopt: unknown.
+  // The part of `resident` that processes map which are no targets, at least. nullopt: unknown.
   std::optional<PageCount> mapped_elsewhere;
   UnobservableMemory unobservable;
   std::string refusal;  // why the latest refusal to clear bits, and what helps; empty: not told

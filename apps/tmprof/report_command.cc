@@ -126,7 +126,7 @@ CLI::Validator EvidenceCheck() {
           std::move(description)};
 }
 
-// Of objects, --by has `object` itself.
+// A view of objects has the evidence `object` itself.
 Status RefuseGroupAsEvidence(const std::string& by, bool by_objects) {
   if (!IsGroup(by) || (by_objects && by == "object")) return {};
   return Fail(BadInput("use option", "--by " + by, "it is no evidence that tells what is hot",

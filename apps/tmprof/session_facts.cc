@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kAskAgainAfter{1};
 
 constexpr std::chrono::seconds kFirstLookAtShared{1};
 constexpr std::chrono::milliseconds kMostTimeOfLook{5};
-constexpr std::chrono::milliseconds kMostTimeOfLastLook{500};
+constexpr std::chrono::milliseconds kMostTimeOfLastLook{50};
 // ProcFs::MemoryByMapping
 constexpr std::chrono::nanoseconds kTimeOfPage{15};
 constexpr std::chrono::microseconds kTimeOfMapping{2};
@@ -79,7 +79,7 @@ void SessionFacts::SeeShared(const std::vector<TrackedProcess>& targets,
   std::size_t unread = 0;  // of those that live
   for (const TrackedProcess& target : targets) {
     const auto stat = procfs_.Stat(target.pid);
-    if (!stat || !stat->alive()) continue;
+    if (!stat || !stat->alive() || stat->start_time_ticks != target.start_time_ticks) continue;
     ++unread;
     const auto time =
         kTimeOfPage * stat->resident.value() + kTimeOfMapping * target.mappings.size();

@@ -57,6 +57,14 @@ TEST(JointMemory, KeepsFilesApartAndPlacesInAFileTogether) {
   EXPECT_EQ(JointMemoryOf(processes).shared, PageCount(200));
 }
 
+TEST(JointMemory, CountsPagesThatAProcessMapsTwiceOnce) {
+  const ProcessMemory processes[] = {
+      Process(1, {Memory(1000, 40, 20, 5), Memory(2000, 40, 20, 5), Memory(3000, 8, 8, 5, 100)})};
+  const JointMemory joint = JointMemoryOf(processes);
+  EXPECT_EQ(joint.shared, PageCount(48));
+  EXPECT_EQ(joint.elsewhere, PageCount(0));
+}
+
 TEST(JointMemory, SaysHowMuchOtherProcessesMapToo) {
   // Ten processes have each of 90 pages: a tenth of each counts for this one.
   const ProcessMemory processes[] = {

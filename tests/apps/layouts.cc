@@ -14,10 +14,10 @@
 //   file      the pages are of a file on a disk, mapped shared; it only reads them
 //   lazyfree  the pages may be freed by the kernel (MADV_FREE); it only reads them
 //   uffd      a userfaultfd(2) is told of missing pages, and has filled all of them
-//   merged    the pages are equal, and the kernel may merge them (MADV_MERGEABLE); it only reads
-//   them huge      the pages are in transparent huge pages, as far as the kernel has any hugetlb
-//   the pages are in huge pages of hugetlbfs device    the pages are no pages of the kernel's
-//   memory management (VM_PFNMAP)
+//   merged    the pages are equal and only read: the kernel may merge them (MADV_MERGEABLE)
+//   huge      the pages are in transparent huge pages, as far as the kernel has any
+//   hugetlb   the pages are in huge pages of hugetlbfs
+//   device    the pages are not managed by the kernel's memory management (VM_PFNMAP)
 //
 // Exit status 77: this machine has no such memory. The reason is on standard error.
 

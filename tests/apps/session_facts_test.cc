@@ -22,7 +22,9 @@ class SessionFactsTest : public testing::Test {
     tree_.Put({.pid = pid, .state = state});
     tree_.Write(std::to_string(pid) + "/status",
                 "Name:\tworker\nVmLck:\t " + std::to_string(held_kib) + " kB\n");
-    return {.id = TargetId(static_cast<std::uint32_t>(pid)), .pid = Pid(pid)};
+    return {.id = TargetId(static_cast<std::uint32_t>(pid)),
+            .pid = Pid(pid),
+            .start_time_ticks = FakeProcess{}.start_time_ticks};
   }
   static EpochProfile Epoch(MonotonicTime start, MonotonicTime end) {
     EpochProfile epoch;
@@ -111,6 +113,15 @@ TEST_F(SessionFactsTest, SaysHowMuchOfItsMemoryIsMappedByProcessesThatAreNoTarge
   PutShared(10);
   facts_.SeeLast({Put(10, 'S')});
   EXPECT_EQ(facts_.Facts().mapped_elsewhere, PageCount(33));  // 200 - 66 kB
+}
+
+TEST_F(SessionFactsTest, TakesNoOtherProcessForATargetThatHadItsNumber) {
+  PutShared(10);
+  TrackedProcess target = Put(10, 'S');
+  ++target.start_time_ticks;
+  facts_.SeeLast({target});
+  EXPECT_EQ(facts_.Facts().unobservable.device, std::nullopt);
+  EXPECT_EQ(facts_.Facts().mapped_elsewhere, std::nullopt);
 }
 
 TEST_F(SessionFactsTest, ReadsTheMemoryOfNoTargetThatIsTooLargeForThat) {

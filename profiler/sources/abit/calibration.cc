@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "profiler/sources/abit/calibration.h"
+#include "profiler/own_cpus.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -596,8 +597,9 @@ Result<MeasuredCost> Measure(AbitKernel& kernel, const Plan& plan) {
     return no_answer("the child process was too slow");
   MeasuredCost cost{.ns_per_set = plan.ns_per_set};
   if (!passes.empty()) cost = CostOf(passes, pages);
-  // No look can be measured from the child's own CPU, however idle the machine is.
-  if (!apart) cost.unsettled.look = false;
+  // No look can be measured from the child's own CPU. A repeat helps only if there is another one,
+  // which a busy target may leave for now.
+  if (!apart) cost.unsettled.look = plan.figures.look && CpusAtStart().size() > 1;
   if (plan.figures.point) {
     // The price that budgets need comes first.
     cost.ns_per_point = NsPerPoint(kernel, experiment, cost.ns_per_set, plan.time_limit, give_up);

@@ -16,9 +16,11 @@
 
 namespace tmprof::abit {
 
-// The parent may run before others when it begins a child, which inherits that and runs for long.
-// Called in the child.
-inline void RunLikeOthers() { ::setpriority(PRIO_PROCESS, 0, 0); }
+// Takes back the priority over others that a child or a thread inherited and would keep for long.
+// Called in the child, or by the thread.
+inline void RunLikeOthers() {
+  if (::getpriority(PRIO_PROCESS, 0) < 0) ::setpriority(PRIO_PROCESS, 0, 0);
+}
 
 // Leaves every CPU to others that want it. Called in the child.
 inline void RunWhenIdle() {

@@ -24,6 +24,7 @@
 #include "base/unique_fd.h"
 #include "profiler/capabilities.h"
 #include "profiler/first_line.h"
+#include "profiler/helper_processes.h"
 #include "profiler/procfs.h"
 #include "profiler/sources/abit/child_process.h"
 #include "profiler/sources/abit/host_kernel.h"
@@ -391,7 +392,7 @@ Status TryClearing() {
       ::mmap(nullptr, kBasePageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return refused("map memory for", errno);
   const pid_t parent = ::getpid();
-  const pid_t pid = ::fork();
+  const pid_t pid = ForkHelper();
   if (pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     while (::getppid() == parent) ::pause();

@@ -20,8 +20,8 @@
 
 namespace tmprof::abit {
 
-// The pause before each repeat. What was busy at the start, such as a program that was loading, may
-// be at rest after the first.
+// The pause before each repeat. A program that kept the machine busy at the start, such as by
+// loading, may be at rest after the first.
 inline constexpr std::array<std::chrono::nanoseconds, 3> kRecalibrationPauses{
     std::chrono::seconds(10), std::chrono::seconds(60), std::chrono::seconds(300)};
 
