@@ -267,7 +267,9 @@ std::pair<double, double> TargetTracker::Process::Claim() const {
   constexpr auto kZero = std::chrono::nanoseconds(0);
   const double weight = tracked ? kTakesThePlaceOf : 1;
   const auto used = cpu_time_now ? *cpu_time_now - cpu_time_at_first.value_or(kZero) : kZero;
-  return {weight * cpu_share.recent(), weight * static_cast<double>(used.count())};
+  // A rest of a second is no reason to lose a place to whoever used a little in it.
+  const double share = cpu_share.share() > 0 ? cpu_share.share() : cpu_share.recent();
+  return {weight * share, weight * static_cast<double>(used.count())};
 }
 
 void TargetTracker::RebuildTracked() {

@@ -243,8 +243,8 @@ constexpr std::string_view kEverything = R"(targets {
   process_filter: true
   min_cpu_share: 0.125
   min_memory_share: 0.02
-  busiest_part: 0.5
   max_targets: 7
+  busiest_part: 0.5
 }
 tiers {
   tier {
