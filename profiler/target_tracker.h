@@ -107,9 +107,9 @@ class TargetTracker {
     bool wanted() const { return named || found || (child && passes_filter); }
     // The claim to pass the filter: CPU use of late, weighted up for one that passes.
     double ClaimToPass() const;
-    // The claim to a place under Options::max_targets: CPU use over the last full second, or of late
-    // if it rested then; before a second has passed, and of two that are equal, what each has used
-    // since it was registered. Weighted up for one that is `tracked`.
+    // The claim to a place under Options::max_targets: CPU use over the last full second, or of
+    // late if it rested then; before a second has passed, and of two that are equal, what each has
+    // used since it was registered. Weighted up for one that is `tracked`.
     std::pair<double, double> Claim() const;
   };
 
