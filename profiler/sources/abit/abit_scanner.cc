@@ -297,20 +297,20 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKerne
   scanner->calibration_.ns_per_point = cost->ns_per_point;
   if (points && !cost->ns_per_point)
     scanner->calibration_.assumed_ns_per_point = kAssumedNsPerPoint;
-  // The scanner's thread has its kernel to itself. Repeats have one of their own from the start: to
-  // load BPF programs can take a busy machine long, and cannot be interrupted.
-  std::shared_ptr<AbitKernel> another;
-  if (cost->unsettled.any() && make_kernel) {
-    if (auto made = make_kernel()) another = *std::move(made);
-  }
-  const bool tries_again = another != nullptr;
+  const bool tries_again = cost->unsettled.any() && make_kernel;
   if (!cost->doubt.empty()) {
     const char* const hope = tries_again ? "; this is measured again while recording" : "";
     scanner->warnings_.push_back(cost->doubt + hope);
   }
   if (tries_again) {
-    const auto again = [another](const MeasuredCost& before, const std::stop_token& stop) {
-      return CalibrateAgain(*another, before, stop);
+    // The scanner's thread has its kernel to itself. Each repeat makes its own, as a clock that stays
+    // would cost every context switch of the machine. Its BPF programs take long to load if the
+    // machine is busy, and an end of the recording waits for that.
+    const auto again = [make_kernel](const MeasuredCost& before,
+                                     const std::stop_token& stop) -> Result<MeasuredCost> {
+      auto another = make_kernel();
+      if (!another) return Fail(std::move(another.error()));
+      return CalibrateAgain(**another, before, stop);
     };
     scanner->Follow(std::make_unique<Recalibration>(*cost, again));
   }
