@@ -303,9 +303,9 @@ Result<std::unique_ptr<AbitScanner>> AbitScanner::Open(std::unique_ptr<AbitKerne
     scanner->warnings_.push_back(cost->doubt + hope);
   }
   if (tries_again) {
-    // The scanner's thread has its kernel to itself. Each repeat makes its own, as a clock that stays
-    // would cost every context switch of the machine. Its BPF programs take long to load if the
-    // machine is busy, and an end of the recording waits for that.
+    // The scanner's thread has its kernel to itself. Each repeat makes its own, as a clock that
+    // stays would cost every context switch of the machine. Its BPF programs take long to load if
+    // the machine is busy, and an end of the recording waits for that.
     const auto again = [make_kernel](const MeasuredCost& before,
                                      const std::stop_token& stop) -> Result<MeasuredCost> {
       auto another = make_kernel();
