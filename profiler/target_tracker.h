@@ -28,7 +28,7 @@ class TargetTracker {
     std::optional<ProcessFilter> filter = ProcessFilter{};
     // The strict mode: at most this many targets, those that use most CPU. One that has a place
     // keeps it, unless another uses over 1.25 times as much: what sources know of it would be lost.
-    // Of equally busy ones, named and found ones come first, then the order of registration.
+    // If they are equally busy, named and found ones come first, then the order of registration.
     std::optional<std::size_t> max_targets;
     std::optional<Pid> observer;  // this process, which never is a target of its own
     // The observer is the subreaper of what it launched (prctl(2)): its children are followed, too.

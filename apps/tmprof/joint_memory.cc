@@ -18,7 +18,7 @@ struct Placed {
   PageCount resident;
 };
 
-// What processes map of one shared file.
+// The mappings that processes have of one shared file.
 struct FileMemory {
   std::map<TargetId, std::vector<Placed>> mapped;  // places may overlap
   std::uint64_t proportional_bytes = 0;

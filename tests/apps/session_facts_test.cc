@@ -33,7 +33,7 @@ class SessionFactsTest : public testing::Test {
     return epoch;
   }
 
-  // Of a process that has 5 private pages, and a file's 50 that three processes have.
+  // The process has 5 private pages, and 50 of a file that three processes have.
   void PutShared(std::int32_t pid) {
     tree_.Write(std::to_string(pid) + "/smaps",
                 "10000-20000 rw-p 00000000 00:00 0\nRss: 20 kB\nPss: 20 kB\n"

@@ -339,7 +339,7 @@ TEST_F(TargetTrackerTest, DividesByTheTimeThatReallyPassed) {
   EXPECT_THAT(Tracked(tracker), ElementsAre(10));
 }
 
-// As the processes of a database server do, one for each of its clients.
+// A database server has such processes, one for each of its clients.
 TEST_F(TargetTrackerTest, TracksTheChildrenThatDoTheWorkThoughEachUsesLittle) {
   Start({.pid = 10});
   for (const std::int32_t child : {11, 12, 13, 14, 15}) Start({.pid = child, .parent = 10});

@@ -64,8 +64,8 @@ class FirstVisitLoan {
   FirstVisitLoan(OverheadShare share, std::chrono::nanoseconds longest)
       : share_(share), limit_ns_(ShareOf(share, longest)) {}
 
-  // What is added to a balance that falls short by `missing_ns`, after so much time. A visit that
-  // has borrowed all there is counts as over.
+  // Returns what to add to a balance that falls short by `missing_ns`, after so much time. A visit
+  // that has borrowed all there is counts as over.
   std::int64_t Lend(FirstVisit& visit, std::chrono::nanoseconds time, std::int64_t missing_ns) {
     if (visit.over) return 0;
     const std::int64_t more = ShareOf(kMostShare - share_, std::min(time, kBudgetWindow));

@@ -502,7 +502,7 @@ TEST_F(FastTriesTest, LeaveTheLastRungOutIfNobodyMeasuredTheLoss) {
   EXPECT_EQ(told_[40'000][2].looks, 0);
 }
 
-// As on a virtual machine that waits long until another CPU has taken an interrupt.
+// Some virtual machines wait long until another CPU has taken an interrupt.
 TEST_F(FastTriesTest, TellRatesIfClearsAreSlowAndNobodyMeasuredTheLoss) {
   kernel_.page_clear_takes = microseconds(42);
   options_.clear_loss = {};
