@@ -103,6 +103,11 @@ class FirstVisitLoan {
     const bool lends = !visit.over && owed_ns_ < limit_ns_;
     return PpmOf(lends ? std::max(kMostShare, share_) : share_);
   }
+  // The same, less what is paid back.
+  std::uint64_t net_ppm(const FirstVisit& visit) const {
+    const bool pays_back = owed_ns_ > 0 && (visit.over || owed_ns_ > limit_ns_);
+    return pays_back ? PpmOf(share_ / 2) : most_ppm(visit);
+  }
   std::int64_t owed_ns() const { return owed_ns_; }
 
  private:
@@ -148,7 +153,7 @@ class OwnBudget {
     if (left >= 0) return now;
     // As much again as was spent since the last time: waking up costs, too, and where that is dear,
     // as on an emulated CPU, a wait for the debt alone would end in the same debt for ever.
-    return now + WaitToEarn(loan_.most_ppm(visit_), spent.count() - left, kBudgetWindow);
+    return now + WaitToEarn(loan_.net_ppm(visit_), spent.count() - left, kBudgetWindow);
   }
 
  private:

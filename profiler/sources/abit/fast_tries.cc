@@ -128,7 +128,7 @@ FastPage::State FastPage::Add(const FastTry& ended) {
 // A rung can be too short for this machine. All tries at the one before found the page, and tell.
 FastPage::State FastPage::Fail() {
   if (++failed_ < kMostFailures) return State::kGoesOn;
-  if (rung_ == 0) return State::kGivenUp;
+  if (before_.looks == 0) return State::kGivenUp;
   looks_ = found_ = before_.looks;
   time_ = before_.time;
   before_ = {};

@@ -49,9 +49,13 @@ class FastPage {
     kGivenUp,  // too many tries at the first rung did not count
   };
 
-  explicit FastPage(std::size_t rungs) : rungs_(rungs) {}
+  // `first`: the rung to begin with. `seen_unset`: a clear has taken effect on the page before.
+  explicit FastPage(std::size_t rungs, std::size_t first = 0, bool seen_unset = false)
+      : rungs_(rungs), rung_(first), seen_unset_(seen_unset) {}
 
   std::size_t rung() const { return rung_; }
+  bool came_to_last_rung() const { return rung_ + 1 == rungs_; }
+  bool seen_unset() const { return seen_unset_; }
   bool wants_read_at_once() const;
   State Add(const FastTry& ended);
 
@@ -67,8 +71,8 @@ class FastPage {
   State Fail();
 
   std::size_t rungs_;
-  std::size_t rung_ = 0;
-  bool seen_unset_ = false;  // a clear took effect
+  std::size_t rung_;
+  bool seen_unset_;  // a clear took effect
   std::uint32_t failed_ = 0;
   std::uint32_t looks_ = 0;
   std::uint32_t found_ = 0;

@@ -72,10 +72,11 @@ constexpr nanoseconds kLeastBlur = kIdlePace;  // of each thread; to wake up tak
 constexpr nanoseconds kMostBlur = 2 * kSlice;  // above, the target had slept
 constexpr std::uint32_t kBlurredPart = 16;     // fewer are the hot ones alone
 constexpr std::uint32_t kTurnsAgain = 2;       // the price of a visit is three clears at most
-// Fast tries take this part of what a target is charged, and of the scanner's own CPU time. They
-// come at random moments of its CPU time, as an access is likely to be followed by others, and keep
-// the scanner from its reads for so long.
-constexpr double kFastPart = 0.25;
+// Fast tries take this part of what a target is charged: what they take is missing where all pages
+// are ranked. They come at random moments of its CPU time, as an access is likely to be followed by
+// others, and keep the scanner from its reads for so long.
+constexpr double kFastPart = 0.125;
+constexpr double kFastPartOfOwn = 0.25;  // of the scanner's own CPU time
 constexpr nanoseconds kLeastFastPause = milliseconds(1);
 constexpr nanoseconds kMostFastPause = milliseconds(8);
 constexpr nanoseconds kFastTriesTake = microseconds(400);
@@ -91,6 +92,8 @@ constexpr std::uint64_t kFewestFastPages = 8;  // that tell if clears of single 
 constexpr std::uint64_t kTriesThatTellOfARung = 64;
 constexpr std::uint64_t kWorthARung = 4;
 constexpr std::uint64_t kTriesTheRungAgain = 32;
+// With one rung alone, to be found by it twice is no rarity.
+constexpr std::size_t kFewestRungsToRepeat = 2;
 // A stay on a CPU that ends sooner gives a scanner that was woken at its start no time to look. 50
 // us are five times what waking up takes.
 constexpr nanoseconds kShortStay = microseconds(50);
@@ -198,6 +201,7 @@ void ScanEngine::Refresh(ScanTarget& target, bool mappings_changed) {
 
 MonotonicTime ScanEngine::Step() {
   if (!active_ || targets_.empty()) return kNever;
+  if (!own_cpu_at_start_) own_cpu_at_start_ = kernel_.OwnCpuTime();
   const MonotonicTime now = kernel_.Now();
   Watch(now);
   DropStaleDues();
@@ -411,7 +415,7 @@ void ScanEngine::OfferForFastTries(ScanTarget& target, const BlockPtr& block,
     }
     block->waits_for_tries.set(i);
   }
-  if (session.next || session.candidates.empty()) return;
+  if (session.next || session.WaitsForNone()) return;
   if (const std::optional<RunningTime> running = target.Running(kernel_.Now()))
     session.next = running->cpu + RandomPause(kLeastFastPause, kMostFastPause);
 }
@@ -428,7 +432,7 @@ bool ScanEngine::TryFastSomewhere(MonotonicTime now) {
     if (!running || running->cpu < *session.next) continue;
     const nanoseconds own_cpu_before = kernel_.OwnCpuTime();
     if (static_cast<double>(fast_own_cpu_.count()) >
-        kFastPart * static_cast<double>(own_cpu_before.count()))
+        kFastPartOfOwn * static_cast<double>((own_cpu_before - *own_cpu_at_start_).count()))
       return false;
     if (running->threads == 0) {
       // The moment that it gets a CPU is none at random.
@@ -442,7 +446,7 @@ bool ScanEngine::TryFastSomewhere(MonotonicTime now) {
     if (session.pages.empty()) ChooseForFastTries(target);
     session.next.reset();
     if (!session.pages.empty()) TryFast(target);
-    if (!session.pages.empty() || !session.candidates.empty())
+    if (!session.pages.empty() || !session.WaitsForNone())
       session.next = running->cpu + RandomPause(kLeastFastPause, kMostFastPause);
     fast_own_cpu_ += kernel_.OwnCpuTime() - own_cpu_before;
     return true;
@@ -464,15 +468,16 @@ void ScanEngine::ChooseForFastTries(ScanTarget& target) {
   std::ranges::stable_sort(candidates, {}, [](const FastCandidate& at) {
     return at.sessions() - kSessionsPerFind * std::min<int>(at.first_read_finds(), kFindsThatTell);
   });
-  const std::size_t count = std::min(candidates.size(), kMostFastPages);
   const std::size_t rungs =
       random_() % kTriesTheRungAgain == 0 ? options_.clear_loss.rungs() : FastRungsThatCount();
+  ChooseFastestPages(session, rungs);
+  const std::size_t count = std::min(candidates.size(), kMostFastPages - session.pages.size());
   std::vector<Vpn> pages;
   for (std::size_t i = 0; i < count; ++i) {
     const FastCandidate& at = candidates[i];
     at.block->waits_for_tries.reset(at.unit);
     at.CountSession();
-    session.pages.push_back({at, FastPage(rungs)});
+    session.pages.push_back({at, FastPage(rungs), /*again=*/0});
   }
   candidates.erase(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(count));
   std::ranges::sort(session.pages, {}, &FastSession::Page::page);
@@ -481,6 +486,29 @@ void ScanEngine::ChooseForFastTries(ScanTarget& target) {
   const std::vector<bool> clearable = target.handle->ClearableAlone(pages);
   std::size_t i = 0;
   std::erase_if(session.pages, [&](const FastSession::Page&) { return !clearable[i++]; });
+}
+
+// Pages that each rung found but the last are tried at it again and again: two tries tell little of
+// them, and few pages may have a large part of all accesses. At most half of a session is theirs
+// while others wait.
+void ScanEngine::ChooseFastestPages(FastSession& session, std::size_t rungs) {
+  std::vector<FastSession::Fastest>& fastest = session.fastest;
+  std::erase_if(fastest, [](const auto& each) { return each.at.block->dropped; });
+  if (rungs < kFewestRungsToRepeat) {
+    fastest.clear();
+    return;
+  }
+  const std::size_t most =
+      session.candidates.size() >= kMostFastPages / 2 ? kMostFastPages / 2 : kMostFastPages;
+  std::ranges::shuffle(fastest, random_);
+  std::ranges::stable_sort(fastest, {}, &FastSession::Fastest::again);
+  const std::size_t count = std::min(fastest.size(), most);
+  for (std::size_t i = 0; i < count; ++i) {
+    const FastSession::Fastest& each = fastest[i];
+    session.pages.push_back({each.at, FastPage(rungs, rungs - 1, each.seen_unset),
+                             static_cast<std::uint8_t>(each.again + 1)});
+  }
+  fastest.erase(fastest.begin(), fastest.begin() + static_cast<std::ptrdiff_t>(count));
 }
 
 std::size_t ScanEngine::FastRungsThatCount() const {
@@ -572,12 +600,16 @@ void ScanEngine::EndFastTries(ScanTarget& target, std::span<const FastTry> tries
         left.push_back(std::move(page));
         break;
       case FastPage::State::kTold:
-        ++session.ended;
-        ++session.seen_unset;
+        if (page.again == 0) {
+          ++session.ended;
+          ++session.seen_unset;
+        }
         RecordFastTries(page);
+        session.TryAgain(page);
         break;
       case FastPage::State::kDoubted:
-        ++session.ended;
+        if (page.again == 0) ++session.ended;
+        session.TryAgain(page);
         doubted.push_back(std::move(page));
         break;
       case FastPage::State::kGivenUp:
@@ -992,7 +1024,7 @@ void ScanEngine::ClearSomething(MonotonicTime now) {
     Earn(target, now);
     const auto left = tmprof_budget_free(&target.budget);
     if (left <= 0) {
-      const nanoseconds earns = WaitToEarn(loan_.most_ppm(target.visit), -left, kLongestBudgetWait);
+      const nanoseconds earns = WaitToEarn(loan_.net_ppm(target.visit), -left, kLongestBudgetWait);
       if (WaitsByCpu(target, earns, now)) continue;
       all_by_cpu = false;
       wait = std::min(wait, earns);

@@ -87,6 +87,7 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
                                        std::chrono::nanoseconds most);
   bool TryFastSomewhere(MonotonicTime now);
   // Returns how many rungs sessions try: not the shortest if hardly any of their tries count.
+  void ChooseFastestPages(FastSession& session, std::size_t rungs);
   std::size_t FastRungsThatCount() const;
   void ChooseForFastTries(ScanTarget& target);
   void TryFast(ScanTarget& target);
@@ -254,6 +255,8 @@ class ScanEngine final : public TargetedEngine<ScanTarget> {
   tmprof_ladder base_ladder_;
   tmprof_ladder huge_ladder_;
   std::chrono::nanoseconds fast_own_cpu_{0};  // for fast tries
+  // The thread that scans has calibrated before.
+  std::optional<std::chrono::nanoseconds> own_cpu_at_start_;
   // Counts the tries of a rung, of all targets. Older ones count less and less.
   struct FastRungTries {
     std::uint64_t made = 0;

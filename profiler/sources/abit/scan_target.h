@@ -145,12 +145,21 @@ struct FastSession {
   struct Page {
     FastCandidate at;
     FastPage tries;
+    std::uint8_t again;  // so often it was tried at the last rung alone
     std::uint64_t frame = 0;
 
     Vpn page() const { return at.block->range.start + PageCount(at.unit); }
   };
 
+  // A page that all rungs found but the last.
+  struct Fastest {
+    FastCandidate at;
+    std::uint8_t again;  // Page, same name
+    bool seen_unset;     // a clear took effect on it
+  };
+
   std::vector<FastCandidate> candidates;         // for sessions to come
+  std::vector<Fastest> fastest;                  // likewise
   std::vector<Page> pages;                       // of the session under way, ascending
   std::optional<std::chrono::nanoseconds> next;  // CPU time of the target
   std::uint64_t charged_ns = 0;                  // for all sessions
@@ -158,7 +167,17 @@ struct FastSession {
   std::uint64_t ended = 0;
   std::uint64_t seen_unset = 0;
 
+  bool WaitsForNone() const { return candidates.empty() && fastest.empty(); }
+  // `page` has come to the end of its tries. Eight more pairs tell the rate of a page to a fourth.
+  void TryAgain(const Page& page) {
+    constexpr std::uint8_t kMostOften = 8;
+    constexpr std::size_t kMostFastest = 256;
+    if (page.tries.came_to_last_rung() && page.again < kMostOften && fastest.size() < kMostFastest)
+      fastest.push_back({page.at, page.again, page.tries.seen_unset()});
+  }
+
   void End() {
+    fastest.clear();
     for (const FastCandidate& at : candidates) at.block->waits_for_tries.reset(at.unit);
     candidates.clear();
     pages.clear();

@@ -10,6 +10,7 @@
 namespace tmprof::abit {
 namespace budget_test {
 
+using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
@@ -141,6 +142,32 @@ TEST(OwnBudgetTest, BorrowsOnlyWhatItIsShortOf) {
   EXPECT_FALSE(after(milliseconds(100), milliseconds(3), FirstVisits::kNone));
   for (int i = 0; i < 200; ++i) after(milliseconds(100), nanoseconds(0), FirstVisits::kNone);
   EXPECT_TRUE(after(milliseconds(10), milliseconds(2), FirstVisits::kNone));
+}
+
+// To wake up costs, too, and half of what is earned pays back.
+TEST(OwnBudgetTest, IsWorthAWakeUpWhileALoanIsPaidBack) {
+  constexpr nanoseconds kWakeUp = microseconds(50);
+  MonotonicTime now{seconds(1)};
+  OwnBudget budget(0.02, now);
+  nanoseconds cpu{0};
+  for (int i = 0; i < 400; ++i) {  // borrows 200 ms
+    now += milliseconds(10);
+    cpu += milliseconds(1);
+    budget.WhenAffordable(now, cpu, FirstVisits::kUnderWay);
+  }
+  const MonotonicTime end = now + seconds(10);
+  nanoseconds worked{0};
+  while (now < end) {
+    const MonotonicTime affordable = budget.WhenAffordable(now, cpu, FirstVisits::kNone);
+    if (affordable <= now) {
+      worked += milliseconds(1);
+      cpu += milliseconds(1);
+    } else {
+      now = affordable;
+      cpu += kWakeUp;
+    }
+  }
+  EXPECT_GT(worked, milliseconds(80));  // of 100
 }
 
 }  // namespace budget_test

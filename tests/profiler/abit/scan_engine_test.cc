@@ -494,6 +494,31 @@ TEST(FastPage, IsGivenUpIfNoTryAtTheFirstRungCounts) {
   EXPECT_EQ(state, FastPage::State::kGivenUp);
 }
 
+TEST(FastPage, IsGivenUpIfItBeginsAtARungThatNeverCounts) {
+  FastPage page(kFastRungs.size(), kFastRungs.size() - 1, /*seen_unset=*/true);
+  FastPage::State state = FastPage::State::kGoesOn;
+  for (int i = 0; i < 8; ++i) state = page.Add({.page = Vpn(1)});
+  EXPECT_EQ(state, FastPage::State::kGivenUp);
+}
+
+// Two tries tell little of a page that has a large part of all accesses.
+TEST_F(FastTriesTest, AreRepeatedForTheFastestPages) {
+  SimulatedProcess& process = AddRunning({10, 6'000, 6'000, 6'000}, kBusy);
+  constexpr std::size_t kFastest = 16;
+  for (std::size_t i = 0; i < kFastest; ++i) process.pages[i * 97].rate = 80'000;
+  Scan(kBusy);
+  const auto looks_at = [&](double rate) {
+    double looks = 0;
+    for (const UnitRecord& unit : units_[rate]) looks += unit.fast_looks;
+    return looks / static_cast<double>(
+                       std::ranges::count(process.pages, rate, &SimulatedProcess::Page::rate));
+  };
+  EXPECT_GT(looks_at(80'000), 16);
+  EXPECT_GT(looks_at(80'000), 8 * looks_at(6'000));
+  EXPECT_GT(LikeliestRate(units_[80'000]), 60'000);
+  EXPECT_LT(LikeliestRate(units_[80'000]), 100'000);
+}
+
 TEST_F(FastTriesTest, LeaveTheLastRungOutIfNobodyMeasuredTheLoss) {
   options_.clear_loss = {};
   AddRunning({10, 40'000}, kBusy);
