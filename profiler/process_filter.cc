@@ -2,7 +2,11 @@
 
 #include "profiler/process_filter.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
+#include <numeric>
 
 namespace tmprof {
 namespace {
@@ -31,6 +35,25 @@ bool CpuShareMeter::Add(MonotonicTime now, std::chrono::nanoseconds used) {
   has_ended_a_period_ = true;
   last_ = reading;
   return true;
+}
+
+std::vector<bool> AreBusiest(std::span<const FamilyUse> processes, double part) {
+  std::map<std::size_t, double> of_all;
+  for (const FamilyUse& process : processes) of_all[process.family] += process.recent;
+  std::vector<std::size_t> order(processes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater(), [&](std::size_t i) {
+    return processes[i].recent * (processes[i].passes ? kTakesThePlaceOf : 1);
+  });
+  std::map<std::size_t, double> of_busier;
+  std::vector<bool> are_busiest(processes.size());
+  for (const std::size_t i : order) {
+    const auto& [family, recent, passes] = processes[i];
+    double& busier = of_busier[family];
+    are_busiest[i] = recent > 0 && busier < part * of_all[family];
+    busier += recent;
+  }
+  return are_busiest;
 }
 
 }  // namespace tmprof

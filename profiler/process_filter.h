@@ -4,7 +4,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "base/units.h"
 
@@ -15,9 +18,10 @@ namespace tmprof {
 struct ProcessFilter {
   double min_cpu_share = 0.05;
   double min_memory_share = 0.10;
-  // The busiest descendants of a process pass, too, until together they have used this part of the
-  // CPU time that it and its descendants used of late: the work of a server may be spread over
-  // processes each of which uses little.
+  // The busiest processes of a family pass, too, until together they have used this part of the CPU
+  // time that the family used of late: the work of a server may be spread over processes each of
+  // which uses little. A family is a named process with its descendants, or is found
+  // (TargetFinder).
   double busiest_part = 0.95;
 
   // Memory of unknown size is no share.
@@ -47,5 +51,21 @@ class CpuShareMeter {
   double recent_ = 0;
   bool has_ended_a_period_ = false;
 };
+
+// The CPU use of one process of a family.
+struct FamilyUse {
+  std::size_t family = 0;  // any number
+  double recent = 0;       // CpuShareMeter::recent()
+  bool passes = false;     // so far; it gives way only to one that uses over kTakesThePlaceOf times
+};
+
+// How many times the CPU time of a process another one must use to take its place. Shares over a
+// second of two equally busy processes on one CPU differ by less.
+inline constexpr double kTakesThePlaceOf = 1.25;
+
+// Tells of each process whether it is among the busiest of its family that together have used
+// `part` of what all of the family have. Of equally busy ones the first is taken. Processes that
+// have used nothing are not among them.
+std::vector<bool> AreBusiest(std::span<const FamilyUse> processes, double part);
 
 }  // namespace tmprof

@@ -231,6 +231,7 @@ Result<TaskStat> ReadStat(const fs::path& path) {
   const auto fields = SplitAtSpaces(std::string_view(*text).substr(close + 1));
   const auto parent = StatField(fields, 4);
   const auto flags = StatField(fields, 9);
+  const auto session = StatField(fields, 6);
   const auto user_ticks = StatField(fields, 14);
   const auto system_ticks = StatField(fields, 15);
   const auto threads = StatField(fields, 20);
@@ -238,8 +239,8 @@ Result<TaskStat> ReadStat(const fs::path& path) {
   const auto virtual_bytes = StatField(fields, 23);
   const auto resident = StatField(fields, 24);
   const auto cpu = StatField(fields, 39);
-  if (!parent || !flags || !user_ticks || !system_ticks || !threads || !start || !virtual_bytes ||
-      !resident) {
+  if (!parent || !session || !flags || !user_ticks || !system_ticks || !threads || !start ||
+      !virtual_bytes || !resident) {
     return Fail(BadInput("read process state", path.string(), "a field is missing"));
   }
   const auto ticks_per_second = static_cast<std::uint64_t>(sysconf(_SC_CLK_TCK));
@@ -247,6 +248,7 @@ Result<TaskStat> ReadStat(const fs::path& path) {
   return TaskStat{
       .stat = {.parent = Pid(static_cast<std::int32_t>(*parent)),
                .name = text->substr(open + 1, close - open - 1),
+               .session = Pid(static_cast<std::int32_t>(*session)),
                .state = fields[0].front(),
                .cpu_time = std::chrono::nanoseconds(std::nano::den /
                                                     static_cast<std::int64_t>(ticks_per_second)) *

@@ -41,6 +41,7 @@ struct ListedProcess {
 // From /proc/PID/stat (proc(5)).
 struct ProcessStat {
   Pid parent;
+  Pid session;       // the process that heads it: its own number if it does
   std::string name;  // comm
   char state = '?';
   std::chrono::nanoseconds cpu_time{0};  // utime + stime of all threads, at clock-tick resolution

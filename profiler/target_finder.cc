@@ -105,6 +105,14 @@ void TargetFinder::Schedule(Known& process) const {
   }
 }
 
+void TargetFinder::TakeState(Known& process, const ProcessStat& stat) {
+  process.eligible = stat.alive() && !stat.kernel_thread;
+  process.resident = stat.resident;
+  process.parent = stat.parent;
+  process.heads_session = stat.session == process.instance.pid;
+  process.command = stat.name;
+}
+
 bool TargetFinder::Examine(Known& process) const {
   const Pid pid = process.instance.pid;
   const Result<ProcessStat> stat = procfs_.Stat(pid);
@@ -117,8 +125,7 @@ bool TargetFinder::Examine(Known& process) const {
   const bool another = process.interval > 0 && process.instance.start_time_ticks != start;
   if (another) process = {.instance = {.pid = pid}, .inode = process.inode};
   process.instance.start_time_ticks = start;
-  process.eligible = stat->alive() && !stat->kernel_thread;
-  process.resident = stat->resident;
+  TakeState(process, *stat);
   process.matches = false;
   process.refusal.reset();
   if (process.eligible) {
@@ -140,13 +147,60 @@ bool TargetFinder::Judge(Known& process, MonotonicTime now) const {
     const bool is_gone = stat ? stat->start_time_ticks != process.instance.start_time_ticks
                               : stat.error().system_error == ESRCH;
     if (is_gone) return false;
-    if (stat) {
-      process.eligible = stat->alive() && !stat->kernel_thread;
-      process.resident = stat->resident;
-    }
+    if (stat) TakeState(process, *stat);
   }
-  process.passes = rules_.any->Passes(process.cpu_share.share(), process.resident, total_memory_);
+  process.passes_alone =
+      rules_.any->Passes(process.cpu_share.share(), process.resident, total_memory_);
   return true;
+}
+
+std::optional<std::size_t> TargetFinder::ParentInFamily(const Known& process) const {
+  const auto found = std::ranges::lower_bound(
+      known_, process.parent, {}, [](const Known& known) { return known.instance.pid; });
+  if (found == known_.end() || found->instance.pid != process.parent) return std::nullopt;
+  // The number of a parent that is gone may be another's by now.
+  if (found->instance.start_time_ticks > process.instance.start_time_ticks) return std::nullopt;
+  const bool may_begin_a_family = process.heads_session || process.parent == Pid(1);
+  if (may_begin_a_family && process.command != found->command) return std::nullopt;
+  return static_cast<std::size_t>(found - known_.begin());
+}
+
+void TargetFinder::JudgeFamilies() {
+  constexpr auto kUnknown = static_cast<std::size_t>(-1);
+  std::vector<std::size_t> heads(known_.size(), kUnknown);
+  std::vector<std::size_t> way;
+  const auto find_head = [&](std::size_t process) {
+    way.clear();
+    // The parent that is known may be an old one, so that the way could be a circle: it ends there.
+    while (heads[process] == kUnknown) {
+      heads[process] = process;
+      way.push_back(process);
+      process = ParentInFamily(known_[process]).value_or(process);
+    }
+    const std::size_t head = heads[process];
+    for (const std::size_t passed : way) heads[passed] = head;
+    return head;
+  };
+
+  std::vector<std::size_t> running;
+  std::vector<FamilyUse> uses;
+  std::vector<double> shares(known_.size());  // of families, by their heads
+  for (std::size_t i = 0; i < known_.size(); ++i) {
+    Known& process = known_[i];
+    if (process.eligible && process.cpu_share.recent() > 0) {
+      const std::size_t head = find_head(i);
+      shares[head] += process.cpu_share.share();
+      running.push_back(i);
+      uses.push_back(
+          {.family = head, .recent = process.cpu_share.recent(), .passes = process.passes});
+    }
+    process.passes = process.passes_alone;
+  }
+  const std::vector<bool> are_busiest = AreBusiest(uses, rules_.any->busiest_part);
+  for (std::size_t i = 0; i < running.size(); ++i) {
+    if (are_busiest[i] && shares[uses[i].family] >= rules_.any->min_cpu_share)
+      known_[running[i]].passes = true;
+  }
 }
 
 TargetFinder::Findings TargetFinder::Look(MonotonicTime now) {
@@ -164,15 +218,18 @@ TargetFinder::Findings TargetFinder::Look(MonotonicTime now) {
                              : Known{.instance = {.pid = listed.pid}, .inode = listed.inode};
     if (looks_ >= process.examine_at && !Examine(process)) continue;
     if (rules_.any && process.eligible && !Judge(process, now)) continue;
+    known.push_back(std::move(process));
+  }
+  known_ = std::move(known);
+  if (rules_.any) JudgeFamilies();
+  for (const Known& process : known_) {
     if (process.eligible && (process.matches || process.passes)) {
       findings.targets.push_back(process.instance);
     } else if (process.refusal) {
       ++findings.unreadable;
       findings.refusal = process.refusal;
     }
-    known.push_back(std::move(process));
   }
-  known_ = std::move(known);
   return findings;
 }
 

@@ -28,7 +28,12 @@ struct TargetRules {
   // It has this number when the finder is made. Who gets that later is a stranger.
   std::vector<Pid> pids;
   // Any process while it passes, judged by full seconds: by its CPU share from the second look on,
-  // by its memory at once.
+  // by its memory at once. A family passes while together it uses the least CPU share; of it, the
+  // busiest processes are targets (ProcessFilter::busiest_part).
+  //
+  // A process is of its parent's family. Not so if its command has another name than its parent's
+  // and it heads a session or is a child of PID 1: services, containers and login shells begin
+  // families. The backends of PostgreSQL head sessions, and have the name of their parent.
   std::optional<ProcessFilter> any;
 };
 
@@ -66,16 +71,25 @@ class TargetFinder {
     bool eligible = false;           // alive, and no kernel thread
     bool matches = false;            // a rule other than `any`
     bool passes = false;             // `any`
+    bool passes_alone = false;       // for its own CPU share or memory
     std::optional<Error> refusal{};  // why it is not known whether it matches
     std::uint64_t examine_at = 0;    // the number of a look
     std::uint64_t interval = 0;      // between examinations, in looks; 0 before the first
     PageCount resident;
+    Pid parent;
+    bool heads_session = false;
+    std::string command;
     CpuShareMeter cpu_share;
   };
 
   // Whether it still is there.
   bool Examine(Known& process) const;
   bool Judge(Known& process, MonotonicTime now) const;
+  static void TakeState(Known& process, const ProcessStat& stat);
+  // Decides which of `known_` pass, for themselves or for their families.
+  void JudgeFamilies();
+  // Returns the index in `known_`; nullopt: no other process is of the parent's family.
+  std::optional<std::size_t> ParentInFamily(const Known& process) const;
   void Schedule(Known& process) const;
   // Where nothing matches, but not all could be read, the reason.
   Result<bool> Matches(const Known& process, const std::string& command) const;

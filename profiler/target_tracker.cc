@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <functional>
-#include <map>
 #include <utility>
 
 #include "profiler/helper_processes.h"
@@ -15,10 +13,6 @@ namespace {
 
 // Of mappings that seem to be the same.
 constexpr std::chrono::seconds kReadAgainAfter{1};
-
-// How many times the CPU time of a target a newcomer must use to take its place. Shares over a
-// second of two equally busy processes on one CPU differ by less.
-constexpr double kTakesThePlaceOf = 1.25;
 
 }  // namespace
 
@@ -214,28 +208,23 @@ void TargetTracker::FindChildren() {
 }
 
 void TargetTracker::ApplyFilter() {
-  // CPU use of late, of all of a family and of those that were judged before.
-  struct Use {
-    double all = 0;
-    double before = 0;
-  };
-  std::map<std::optional<TargetId>, Use> families;
   std::vector<Process*> followed;
+  std::vector<FamilyUse> uses;
   for (Process& process : processes_) {
     if (process.target.exited || !process.followed()) continue;
-    families[process.family].all += process.cpu_share.recent();
     followed.push_back(&process);
+    const std::size_t family = process.family ? std::size_t{process.family->value()} + 1 : 0;
+    uses.push_back(
+        {.family = family, .recent = process.cpu_share.recent(), .passes = process.passes_filter});
   }
-  std::ranges::stable_sort(followed, std::greater(), &Process::ClaimToPass);
-  for (Process* process : followed) {
-    const double own = process->cpu_share.recent();
-    Use& use = families[process->family];
-    const bool is_busy = own > 0 && use.before < options_.filter->busiest_part * use.all;
-    use.before += own;
+  const std::vector<bool> are_busiest = AreBusiest(uses, options_.filter->busiest_part);
+  for (std::size_t i = 0; i < followed.size(); ++i) {
+    Process* const process = followed[i];
     if (!process->cpu_share.has_ended_a_period()) continue;
     const bool was_wanted = process->wanted();
-    process->passes_filter = is_busy || options_.filter->Passes(process->cpu_share.share(),
-                                                                process->resident, total_memory_);
+    process->passes_filter =
+        are_busiest[i] ||
+        options_.filter->Passes(process->cpu_share.share(), process->resident, total_memory_);
     if (process->wanted() && !was_wanted) Update(*process);
   }
 }
@@ -257,10 +246,6 @@ void TargetTracker::Refresh(MonotonicTime now) {
   }
   if (any_period_ended && options_.filter) ApplyFilter();
   RebuildTracked();
-}
-
-double TargetTracker::Process::ClaimToPass() const {
-  return cpu_share.recent() * (passes_filter ? kTakesThePlaceOf : 1);
 }
 
 std::pair<double, double> TargetTracker::Process::Claim() const {

@@ -105,8 +105,6 @@ class TargetTracker {
     // Not so for what is found no longer.
     bool followed() const { return named || found || child; }
     bool wanted() const { return named || found || (child && passes_filter); }
-    // The claim to pass the filter: CPU use of late, weighted up for one that passes.
-    double ClaimToPass() const;
     // The claim to a place under Options::max_targets: CPU use over the last full second, or of
     // late if it rested then; before a second has passed, and of two that are equal, what each has
     // used since it was registered. Weighted up for one that is `tracked`.

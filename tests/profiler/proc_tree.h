@@ -20,6 +20,7 @@ namespace tmprof {
 struct FakeProcess {
   std::int32_t pid = 0;
   std::int32_t parent = 1;
+  std::int32_t session = 6;
   std::string name = "worker";
   char state = 'S';
   std::uint64_t flags = 0;
@@ -32,8 +33,9 @@ struct FakeProcess {
   std::int32_t cpu = 0;
   std::string command_line{"worker\0--fast\0", 14};
   std::string maps = "1000-3000 rw-p 00000000 00:00 0 \n";
-  std::string executable;         // empty: none that could be read
-  std::string cgroup = "0::/\n";  // as the kernel writes it
+  std::string executable;              // empty: none that could be read
+  std::string cgroup = "0::/\n";       // as the kernel writes it
+  std::uint64_t environment_end = 51;  // its address
 };
 
 class ProcTree {
@@ -85,11 +87,12 @@ class ProcTree {
     const auto n = [](auto number) { return std::to_string(number); };
     const std::string stat =
         n(process.pid) + " (" + process.name + ") " + process.state + " " + n(process.parent) +
-        " 5 6 7 -1 " + n(process.flags) + " 10 11 12 13 " + n(process.user_ticks) + " " +
-        n(process.system_ticks) + " 16 17 -18 19 " + n(process.threads) + " 21 " +
-        n(process.start_time_ticks) + " " + n(process.virtual_bytes) + " " +
-        n(process.resident_pages) + " 25 26 27 28 29 30 31 32 33 34 35 36 37 38 " + n(process.cpu) +
-        " 40\n";
+        " 5 " + n(process.session) + " 7 -1 " + n(process.flags) + " 10 11 12 13 " +
+        n(process.user_ticks) + " " + n(process.system_ticks) + " 16 17 -18 19 " +
+        n(process.threads) + " 21 " + n(process.start_time_ticks) + " " + n(process.virtual_bytes) +
+        " " + n(process.resident_pages) + " 25 26 27 28 29 30 31 32 33 34 35 36 37 38 " +
+        n(process.cpu) + " 40 41 42 43 44 45 46 47 48 49 50 " + n(process.environment_end) +
+        " 52\n";
     Write(folder / "stat", stat);
     Write(folder / "cmdline", process.command_line);
     Write(folder / "maps", process.maps);

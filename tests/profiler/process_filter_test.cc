@@ -25,6 +25,25 @@ TEST(ProcessFilter, TakesMemoryOfUnknownSizeForNoShare) {
   EXPECT_FALSE(filter.Passes(0, PageCount(100), std::nullopt));
 }
 
+TEST(AreBusiest, TakesOfEachFamilyTheBusiestUntilTheyHaveThePart) {
+  const std::vector<FamilyUse> uses{{.family = 1, .recent = 0.1}, {.family = 2, .recent = 0.02},
+                                    {.family = 1, .recent = 0.5}, {.family = 1, .recent = 0.4},
+                                    {.family = 3, .recent = 0.0}, {.family = 2, .recent = 0.02}};
+  EXPECT_EQ(AreBusiest(uses, 0.9), (std::vector{false, true, true, true, false, true}));
+  EXPECT_EQ(AreBusiest(uses, 0.5), (std::vector{false, true, true, false, false, false}))
+      << "of equally busy ones the first";
+  EXPECT_EQ(AreBusiest(uses, 0), std::vector<bool>(6, false));
+}
+
+TEST(AreBusiest, LetsNoneThatPassesGiveWayToOneThatIsHardlyBusier) {
+  const auto passes = [](double of_newcomer) {
+    const std::vector<FamilyUse> uses{{.recent = of_newcomer}, {.recent = 0.4, .passes = true}};
+    return AreBusiest(uses, 0.3);
+  };
+  EXPECT_EQ(passes(0.49), (std::vector{false, true}));
+  EXPECT_EQ(passes(0.51), (std::vector{true, false}));
+}
+
 TEST(CpuShareMeter, KnowsNoShareBeforeAFullSecondHasPassed) {
   CpuShareMeter meter;
   EXPECT_FALSE(meter.Add(At(100s), 3h)) << "what it used before does not count";

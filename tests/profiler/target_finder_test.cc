@@ -268,6 +268,93 @@ TEST_F(TargetFinderTest, FindsAnyProcessThatUsesEnoughCpu) {
   EXPECT_THAT(Look(finder), IsEmpty());
 }
 
+// PostgreSQL is such a server: its process of each client heads a session and has the name of its
+// parent.
+TEST_F(TargetFinderTest, FindsTheProcessesOfAServerThatTogetherUseEnoughCpu) {
+  tree_.Put({.pid = 10, .parent = 1, .session = 10, .name = "postgres"});
+  cpu_times_[10] = 0s;
+  for (const std::int32_t pid : {11, 12, 13, 14, 15}) {
+    tree_.Put({.pid = pid, .parent = 10, .session = pid, .name = "postgres"});
+    cpu_times_[pid] = 0s;
+  }
+  TargetFinder finder = Make({.any = ProcessFilter{}});
+  EXPECT_THAT(Look(finder), IsEmpty());
+  for (const std::int32_t pid : {11, 12, 13, 15}) cpu_times_[pid] += 20ms;
+  cpu_times_[14] += 1ms;
+  EXPECT_THAT(Look(finder), ElementsAre(11, 12, 13, 15)) << "95 % of what they use";
+  for (const std::int32_t pid : {11, 12, 13, 15}) cpu_times_[pid] += 12ms;
+  EXPECT_THAT(Look(finder), IsEmpty()) << "4.8 % of a CPU";
+}
+
+TEST_F(TargetFinderTest, TellsFamiliesByParentsSessionsAndNames) {
+  const struct {
+    const char* what;
+    FakeProcess first;
+    FakeProcess second;
+    bool is_family;
+  } cases[] = {
+      {"a child", {.pid = 10, .name = "a"}, {.pid = 11, .parent = 10, .name = "b"}, true},
+      {"of a login",
+       {.pid = 10, .name = "sshd"},
+       {.pid = 11, .parent = 10, .session = 11, .name = "bash"},
+       false},
+      {"that heads a session, of the name of its parent",
+       {.pid = 10, .name = "a"},
+       {.pid = 11, .parent = 10, .session = 11, .name = "a"},
+       true},
+      {"of init", {.pid = 1, .parent = 0, .name = "systemd"}, {.pid = 11, .name = "b"}, false},
+      {"of a server that is PID 1 of a container",
+       {.pid = 1, .parent = 0, .name = "a"},
+       {.pid = 11, .name = "a"},
+       true},
+      {"of nobody", {.pid = 10, .name = "a"}, {.pid = 11, .parent = 9, .name = "a"}, false},
+      {"of a process before the one that has its number",
+       {.pid = 10, .name = "a", .start_time_ticks = 200},
+       {.pid = 11, .parent = 10, .name = "a"},
+       false},
+      {"in a circle, as what is known of one is old",
+       {.pid = 10, .parent = 11, .name = "a"},
+       {.pid = 11, .parent = 10, .name = "a"},
+       true},
+  };
+  for (const auto& [what, first, second, is_family] : cases) {
+    tree_.Put(first);
+    tree_.Put(second);
+    cpu_times_ = {{first.pid, 0s}, {second.pid, 0s}};
+    TargetFinder finder = Make({.any = ProcessFilter{}});
+    Look(finder);
+    cpu_times_[first.pid] += 30ms;
+    cpu_times_[second.pid] += 30ms;
+    EXPECT_EQ(Look(finder).size(), is_family ? 2U : 0U) << what;
+    tree_.Remove(first.pid);
+    tree_.Remove(second.pid);
+  }
+}
+
+TEST_F(TargetFinderTest, FindsAGrandchildOfTheFamilyThatSomeoneIdleLinks) {
+  tree_.Put({.pid = 10, .name = "a"});
+  tree_.Put({.pid = 11, .parent = 10, .name = "sh"});
+  tree_.Put({.pid = 12, .parent = 11, .name = "b"});
+  cpu_times_ = {{10, 0s}, {11, 0s}, {12, 0s}};
+  TargetFinder finder = Make({.any = ProcessFilter{}});
+  Look(finder);
+  cpu_times_[10] += 30ms;
+  cpu_times_[12] += 30ms;
+  EXPECT_THAT(Look(finder), ElementsAre(10, 12));
+}
+
+TEST_F(TargetFinderTest, JudgesEachProcessAloneIfNoPartIsAskedFor) {
+  for (const std::int32_t pid : {10, 11}) {
+    tree_.Put({.pid = pid, .parent = pid - 1});
+    cpu_times_[pid] = 0s;
+  }
+  TargetFinder finder = Make({.any = ProcessFilter{.busiest_part = 0}});
+  Look(finder);
+  cpu_times_[10] += 60ms;
+  cpu_times_[11] += 40ms;
+  EXPECT_THAT(Look(finder), ElementsAre(10));
+}
+
 TEST_F(TargetFinderTest, FindsAnyProcessThatHoldsEnoughMemory) {
   tree_.Write("meminfo", "MemTotal: 4000 kB\n");  // 1000 pages
   tree_.Put({.pid = 10, .resident_pages = 99});
