@@ -27,6 +27,14 @@ struct UnobservableMemory {
   friend bool operator==(const UnobservableMemory&, const UnobservableMemory&) = default;
 };
 
+// Live children of targets that the process filter left out, at the time when they were most.
+struct FilteredChildren {
+  std::uint64_t processes = 0;
+  PageCount resident;    // summed: pages that several of them share count for each
+  double cpu_share = 0;  // of one CPU, of all of them together; 2 is two CPUs
+  friend bool operator==(const FilteredChildren&, const FilteredChildren&) = default;
+};
+
 // The recorder's conclusion when it finished. Page counts count a page once, however many epochs
 // and processes saw it. nullopt: unknown.
 struct RecordingOutcome {
@@ -38,6 +46,7 @@ struct RecordingOutcome {
   std::optional<PageCount> accessed;
   std::optional<PageCount> resident;  // that all targets had together, the most at one time
   UnobservableMemory unobservable;
+  std::optional<FilteredChildren> filtered;
   friend bool operator==(const RecordingOutcome&, const RecordingOutcome&) = default;
 };
 

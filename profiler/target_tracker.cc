@@ -258,9 +258,17 @@ std::pair<double, double> TargetTracker::Process::Claim() const {
 }
 
 void TargetTracker::RebuildTracked() {
+  filtered_ = {};
   std::vector<Process*> chosen;
   for (Process& process : processes_) {
-    if (!process.target.exited && process.wanted()) chosen.push_back(&process);
+    if (process.target.exited || !process.followed()) continue;
+    if (process.wanted()) {
+      chosen.push_back(&process);
+      continue;
+    }
+    ++filtered_.processes;
+    filtered_.resident += process.resident;
+    filtered_.cpu_share += process.cpu_share.recent();
   }
   left_out_ = 0;
   if (options_.max_targets && chosen.size() > *options_.max_targets) {

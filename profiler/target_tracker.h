@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/epoch_profile.h"
+#include "base/epoch_stream.h"
 #include "base/result.h"
 #include "profiler/process_filter.h"
 #include "profiler/procfs.h"
@@ -66,6 +67,8 @@ class TargetTracker {
   PageCount resident() const;
   // How many more would be tracked without Options::max_targets.
   std::size_t left_out() const { return left_out_; }
+  // The live descendants that Options::filter leaves out, as of the last refresh.
+  const FilteredChildren& filtered() const { return filtered_; }
   bool AnyAlive() const;
 
   // The targets of the epoch that ends now: everything that was alive at some time since the last
@@ -136,6 +139,7 @@ class TargetTracker {
   std::vector<Process> processes_;  // ascending by id
   std::vector<TrackedProcess> tracked_;
   std::size_t left_out_ = 0;
+  FilteredChildren filtered_;
   std::vector<ProcessInstance> refused_;  // of those found
   std::uint32_t next_id_ = 0;
 };

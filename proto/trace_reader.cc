@@ -50,6 +50,13 @@ Verdict TraceReader::State::ReadEpoch(const Frame& frame, EpochProfile& epoch) {
 
 namespace {
 
+std::optional<FilteredChildren> DecodeFiltered(const wire::Outcome& message) {
+  if (!message.has_filtered_processes()) return std::nullopt;
+  return FilteredChildren{.processes = message.filtered_processes(),
+                          .resident = PageCount(message.filtered_pages()),
+                          .cpu_share = message.filtered_cpu_share()};
+}
+
 RecordingOutcome DecodeOutcome(const wire::Outcome& message) {
   const auto pages = [](bool is_there, std::uint64_t number) {
     return is_there ? std::optional(PageCount(number)) : std::nullopt;
@@ -62,7 +69,8 @@ RecordingOutcome DecodeOutcome(const wire::Outcome& message) {
           .unobservable = {.refused = pages(message.has_refused_pages(), message.refused_pages()),
                            .device = pages(message.has_device_pages(), message.device_pages()),
                            .locked = pages(message.has_locked_pages(), message.locked_pages()),
-                           .hugetlb = pages(message.has_hugetlb_pages(), message.hugetlb_pages())}};
+                           .hugetlb = pages(message.has_hugetlb_pages(), message.hugetlb_pages())},
+          .filtered = DecodeFiltered(message)};
 }
 
 }  // namespace

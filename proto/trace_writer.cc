@@ -56,6 +56,11 @@ void EncodeOutcome(const RecordingOutcome& outcome, wire::Outcome& message) {
   if (unobservable.device) message.set_device_pages(unobservable.device->value());
   if (unobservable.locked) message.set_locked_pages(unobservable.locked->value());
   if (unobservable.hugetlb) message.set_hugetlb_pages(unobservable.hugetlb->value());
+  if (const auto& filtered = outcome.filtered) {
+    message.set_filtered_processes(filtered->processes);
+    message.set_filtered_pages(filtered->resident.value());
+    message.set_filtered_cpu_share(filtered->cpu_share);
+  }
 }
 
 }  // namespace

@@ -149,9 +149,15 @@ Json OutcomeJson(const StreamEnd& end) {
                {"pages_looked_at", OrNull(outcome.looked_at)},
                {"pages_seen", OrNull(outcome.accessed)},
                {"resident_bytes", BytesOrNull(outcome.resident)},
-               {"not_observable", Json::object()}};
+               {"not_observable", Json::object()},
+               {"left_out_by_process_filter", nullptr}};
   for (const auto& [name, pages] : KindsOf(outcome.unobservable)) {
     if (pages) json["not_observable"][name] = BytesOrNull(pages);
+  }
+  if (const auto& filtered = outcome.filtered) {
+    json["left_out_by_process_filter"] = {{"processes", filtered->processes},
+                                          {"resident_bytes", BytesOf(filtered->resident)},
+                                          {"cpu_share", filtered->cpu_share}};
   }
   return json;
 }
@@ -316,6 +322,11 @@ std::string SummaryCsv(const Summary& summary) {
   for (const auto& [name, pages] : KindsOf(outcome.unobservable)) {
     add(std::string("outcome.not_observable.") + name, OrEmpty(pages, bytes));
   }
+  const std::string left_out = "outcome.left_out_by_process_filter.";
+  const auto& filtered = outcome.filtered;
+  add(left_out + "processes", filtered ? kPlain(filtered->processes) : std::string());
+  add(left_out + "resident_bytes", filtered ? bytes(filtered->resident) : std::string());
+  add(left_out + "cpu_share", filtered ? Exact(filtered->cpu_share) : std::string());
   add("epochs", kPlain(totals.epochs));
   add("lost_epochs", kPlain(totals.lost_epochs));
   add("duration_s", Exact(Seconds(totals.duration())));

@@ -360,7 +360,8 @@ class RecordSession {
              [&](const std::vector<TrackedProcess>& targets) {
                own_cpus.MakeWayFor(targets);
                if (begun) {
-                 facts.SeeTargets(targets, tracker.resident(), tracker.left_out(), clock_.Now());
+                 facts.SeeTargets(targets, tracker.resident(), tracker.left_out(),
+                                  tracker.filtered(), clock_.Now());
                  if (coverage_) coverage_->SeeTargets(targets);
                }
              },

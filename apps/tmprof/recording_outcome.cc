@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 #include "base/human_units.h"
@@ -203,6 +204,17 @@ std::string NotTracked(const RecordingFacts& facts) {
                             untracked.other_reasons == 1 ? "" : "s");
 }
 
+std::string LeftOutByFilter(const RecordingFacts& facts) {
+  if (!facts.filtered || facts.filtered->processes == 0) return {};
+  const auto& [processes, resident, cpu_share] = *facts.filtered;
+  const bool is_one = processes == 1;
+  return fmt::format(
+      "; the process filter left out {} child{} ({}{} resident, {} of a CPU): tmprof record "
+      "--no-process-filter includes {}",
+      FormatCount(processes), is_one ? "" : "ren", is_one ? "" : "together at most ",
+      Size(resident), Percent(std::round(cpu_share * 1e4) / 1e4), is_one ? "it" : "them");
+}
+
 std::string MappedElsewhere(const RecordingFacts& facts) {
   if (!facts.mapped_elsewhere || !facts.resident) return {};
   const auto elsewhere = static_cast<double>(facts.mapped_elsewhere->value());
@@ -230,6 +242,7 @@ RecordingOutcome OutcomeOf(const RecordingFacts& facts) {
         fmt::format("; {} process{} left out by --max-targets", FormatCount(facts.over_max_targets),
                     facts.over_max_targets == 1 ? "" : "es");
   }
+  text += LeftOutByFilter(facts);
   text += NotTracked(facts);
   if (little) {
     const Cause cause = CauseOf(facts);
@@ -243,7 +256,8 @@ RecordingOutcome OutcomeOf(const RecordingFacts& facts) {
           .looked_at = facts.had_references ? std::optional(facts.looked_at) : std::nullopt,
           .accessed = facts.accessed,
           .resident = facts.resident,
-          .unobservable = facts.unobservable};
+          .unobservable = facts.unobservable,
+          .filtered = facts.filtered};
 }
 
 }  // namespace tmprof

@@ -37,6 +37,7 @@ struct RecordingFacts {
   bool all_ended = false;                // no target lived to the end of the recording
   bool stopped_throughout = false;  // whenever looked at, each was stopped: SIGSTOP or a debugger
   std::uint64_t over_max_targets = 0;  // processes left out by --max-targets, the most at one time
+  std::optional<FilteredChildren> filtered;          // nullopt: nobody looked
   std::optional<std::chrono::nanoseconds> cpu_time;  // of the targets; nullopt: not readable
   std::optional<PageCount> resident;  // of the targets, the most at one time; nullopt: never read
   // `resident` counts memory that several targets share for each, as what they share is unknown.

@@ -35,8 +35,11 @@ void KeepMost(std::optional<PageCount>& most, PageCount pages) {
 }  // namespace
 
 void SessionFacts::SeeTargets(const std::vector<TrackedProcess>& targets, PageCount resident,
-                              std::uint64_t left_out, MonotonicTime now) {
+                              std::uint64_t left_out, const FilteredChildren& filtered,
+                              MonotonicTime now) {
   facts_.over_max_targets = std::max(facts_.over_max_targets, left_out);
+  if (!facts_.filtered || filtered.processes > facts_.filtered->processes)
+    facts_.filtered = filtered;
   if (targets.empty()) return;
   for (const TrackedProcess& target : targets) targets_.insert(target.pid);
   most_since_ = std::max(most_since_, resident);

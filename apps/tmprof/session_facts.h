@@ -14,6 +14,7 @@
 #include "apps/tmprof/page_set.h"
 #include "apps/tmprof/recording_outcome.h"
 #include "base/epoch_profile.h"
+#include "base/epoch_stream.h"
 #include "base/shared_pages.h"
 #include "profiler/procfs.h"
 #include "profiler/source.h"
@@ -26,13 +27,13 @@ class SessionFacts {
   explicit SessionFacts(const ProcFs& procfs) : procfs_(procfs) {}
 
   // The targets as they are now; to be called each time that they were looked for. `resident`: of
-  // all of them; `left_out`: by --max-targets. Reads some of /proc of each, but of 64 at most, and
-  // not more than once a second.
+  // all of them; `left_out`: by --max-targets; `filtered`: by the process filter. Reads some of
+  // /proc of each, but of 64 at most, and not more than once a second.
   //
   // After 1, 3, 7, 15 ... seconds it reads what the targets share, if that takes no more than some
   // 5 ms: the kernel holds off their changes of mappings in the meantime.
   void SeeTargets(const std::vector<TrackedProcess>& targets, PageCount resident,
-                  std::uint64_t left_out, MonotonicTime now);
+                  std::uint64_t left_out, const FilteredChildren& filtered, MonotonicTime now);
   // The targets as the recording ends. Reads what they share, in half a second at most.
   void SeeLast(const std::vector<TrackedProcess>& targets);
   void Add(const EpochProfile& epoch);

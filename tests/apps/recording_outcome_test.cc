@@ -272,6 +272,21 @@ TEST(RecordingOutcome, CountsTheProcessesThatTheCapLeftOut) {
   EXPECT_THAT(OutcomeOf(facts).text, HasSubstr("1 process left out by --max-targets"));
 }
 
+TEST(RecordingOutcome, TellsOfTheChildrenThatTheProcessFilterLeftOut) {
+  RecordingFacts facts = Good();
+  facts.filtered = {.processes = 0};
+  EXPECT_THAT(OutcomeOf(facts).text, Not(HasSubstr("process filter")));
+  facts.filtered = {.processes = 1, .resident = PageCount(256), .cpu_share = 0.004003};
+  EXPECT_THAT(OutcomeOf(facts).text,
+              HasSubstr("; the process filter left out 1 child (1 MiB resident, 0.4 % of a CPU): "
+                        "tmprof record --no-process-filter includes it; next: "));
+  facts.filtered->processes = 12;
+  EXPECT_THAT(OutcomeOf(facts).text,
+              HasSubstr("left out 12 children (together at most 1 MiB resident, 0.4 % of a CPU): "
+                        "tmprof record --no-process-filter includes them; "));
+  EXPECT_EQ(OutcomeOf(facts).filtered, facts.filtered);
+}
+
 TEST(RecordingOutcome, WithoutTheObjectsThatWereAskedForIsNotEnough) {
   RecordingFacts facts = Good();
   facts.objects_missing = "'./st' is statically linked";

@@ -60,18 +60,18 @@ TEST_F(SessionFactsTest, KnowsNothingBeforeItSaw) {
 
 TEST_F(SessionFactsTest, TakesTargetsForStoppedThatAlwaysWere) {
   const TrackedProcess stopped = Put(10, 'T');
-  facts_.SeeTargets({stopped, Put(11, 't')}, PageCount(5), 0, At(1s));
+  facts_.SeeTargets({stopped, Put(11, 't')}, PageCount(5), 0, {}, At(1s));
   EXPECT_TRUE(facts_.Facts().stopped_throughout);
-  facts_.SeeTargets({stopped, Put(11, 'S')}, PageCount(5), 0, At(2s));
+  facts_.SeeTargets({stopped, Put(11, 'S')}, PageCount(5), 0, {}, At(2s));
   EXPECT_FALSE(facts_.Facts().stopped_throughout);
-  facts_.SeeTargets({stopped}, PageCount(5), 0, At(3s));
+  facts_.SeeTargets({stopped}, PageCount(5), 0, {}, At(3s));
   EXPECT_FALSE(facts_.Facts().stopped_throughout);
 }
 
 TEST_F(SessionFactsTest, KeepsTheMostThatWasResidentLockedAndLeftOut) {
-  facts_.SeeTargets({Put(10, 'S', 400), Put(11, 'S', 40)}, PageCount(500), 1, At(1s));
-  facts_.SeeTargets({Put(10, 'S', 0)}, PageCount(300), 2, At(2s));
-  facts_.SeeTargets({}, PageCount(0), 0, At(3s));
+  facts_.SeeTargets({Put(10, 'S', 400), Put(11, 'S', 40)}, PageCount(500), 1, {}, At(1s));
+  facts_.SeeTargets({Put(10, 'S', 0)}, PageCount(300), 2, {}, At(2s));
+  facts_.SeeTargets({}, PageCount(0), 0, {}, At(3s));
   const RecordingFacts facts = facts_.Facts();
   EXPECT_EQ(facts.resident, PageCount(500));
   EXPECT_TRUE(facts.resident_is_at_most) << "nothing is known of what they share";
@@ -83,10 +83,20 @@ TEST_F(SessionFactsTest, KeepsTheMostThatWasResidentLockedAndLeftOut) {
   EXPECT_THAT(facts.targets, ElementsAre(Pid(10), Pid(11)));
 }
 
+TEST_F(SessionFactsTest, KeepsTheMostChildrenThatTheFilterLeftOut) {
+  EXPECT_EQ(facts_.Facts().filtered, std::nullopt);
+  facts_.SeeTargets({Put(10, 'S')}, PageCount(5), 0, {}, At(1s));
+  EXPECT_EQ(facts_.Facts().filtered, FilteredChildren());
+  const FilteredChildren most{.processes = 2, .resident = PageCount(30), .cpu_share = 0.01};
+  facts_.SeeTargets({}, PageCount(0), 0, most, At(2s));
+  facts_.SeeTargets({}, PageCount(0), 0, {.processes = 1, .resident = PageCount(99)}, At(3s));
+  EXPECT_EQ(facts_.Facts().filtered, most);
+}
+
 TEST_F(SessionFactsTest, CountsMemoryThatTargetsShareOnceInWhatIsResident) {
   const std::vector<TrackedProcess> targets = {Put(10, 'S'), Put(11, 'S'), Put(12, 'S')};
   for (const std::int32_t pid : {10, 11, 12}) PutShared(pid);
-  facts_.SeeTargets(targets, PageCount(165), 0, At(1s));
+  facts_.SeeTargets(targets, PageCount(165), 0, {}, At(1s));
   EXPECT_EQ(facts_.Facts().resident, PageCount(165));
   EXPECT_TRUE(facts_.Facts().resident_is_at_most);
   facts_.SeeLast(targets);
@@ -101,9 +111,9 @@ TEST_F(SessionFactsTest, CountsMemoryThatTargetsShareOnceInWhatIsResident) {
 TEST_F(SessionFactsTest, RemembersWhatTargetsSharedThatHaveEnded) {
   const std::vector<TrackedProcess> targets = {Put(10, 'S'), Put(11, 'S'), Put(12, 'S')};
   for (const std::int32_t pid : {10, 11, 12}) PutShared(pid);
-  facts_.SeeTargets(targets, PageCount(165), 0, At(1s));
-  facts_.SeeTargets(targets, PageCount(165), 0, At(2s));  // reads what they share
-  facts_.SeeTargets(targets, PageCount(180), 0, At(3s));  // 15 more are private
+  facts_.SeeTargets(targets, PageCount(165), 0, {}, At(1s));
+  facts_.SeeTargets(targets, PageCount(165), 0, {}, At(2s));  // reads what they share
+  facts_.SeeTargets(targets, PageCount(180), 0, {}, At(3s));  // 15 more are private
   for (const std::int32_t pid : {10, 11, 12}) tree_.Remove(pid);
   facts_.SeeLast({});
   EXPECT_EQ(facts_.Facts().resident, PageCount(66)) << "50, and 15 / 165 of 180";
@@ -130,8 +140,8 @@ TEST_F(SessionFactsTest, ReadsTheMemoryOfNoTargetThatIsTooLargeForThat) {
   PutShared(11);
   tree_.Put({.pid = 10, .resident_pages = 1 << 20});  // 15 ms
   const std::vector<TrackedProcess> targets = {target, Put(11, 'S')};
-  facts_.SeeTargets(targets, PageCount(165), 0, At(1s));
-  facts_.SeeTargets(targets, PageCount(165), 0, At(2s));
+  facts_.SeeTargets(targets, PageCount(165), 0, {}, At(1s));
+  facts_.SeeTargets(targets, PageCount(165), 0, {}, At(2s));
   EXPECT_EQ(facts_.Facts().unobservable.device, PageCount(7)) << "of the other";
   EXPECT_EQ(facts_.Facts().mapped_elsewhere, std::nullopt) << "a target may be what maps it";
   facts_.SeeLast(targets);

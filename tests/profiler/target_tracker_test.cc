@@ -406,6 +406,29 @@ TEST_F(TargetTrackerTest, LetsNoChildGiveWayToOneThatIsHardlyBusier) {
   EXPECT_THAT(Tracked(tracker), ElementsAre(10, 12));
 }
 
+TEST_F(TargetTrackerTest, TellsOfTheChildrenThatTheFilterLeavesOut) {
+  Start({.pid = 10});
+  for (const std::int32_t child : {11, 12, 13})
+    Start({.pid = child, .parent = 10, .resident_pages = 100});
+  tree_.SetChildren(10, 10, {11, 12, 13});
+  TargetTracker tracker = Make({});
+  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
+  tracker.Refresh(At(100s));
+  EXPECT_EQ(tracker.filtered(), FilteredChildren()) << "not judged yet";
+  cpu_times_[10] += 900ms;
+  cpu_times_[11] += 10ms;
+  cpu_times_[12] += 5ms;
+  cpu_times_[13] += 100ms;
+  tracker.Refresh(At(101s));
+  ASSERT_THAT(Tracked(tracker), ElementsAre(10, 13));
+  EXPECT_EQ(tracker.filtered().processes, 2u);
+  EXPECT_EQ(tracker.filtered().resident, PageCount(200));
+  EXPECT_DOUBLE_EQ(tracker.filtered().cpu_share, 0.015);
+  End(11);
+  tracker.Refresh(At(102s));
+  EXPECT_EQ(tracker.filtered().processes, 1u);
+}
+
 TEST_F(TargetTrackerTest, TracksAnIdleChildThatHoldsEnoughMemory) {
   tree_.Write("meminfo", "MemTotal: 4000 kB\n");  // 1000 pages
   Start({.pid = 10});

@@ -165,10 +165,12 @@ TEST_F(TraceRoundTrip, OutcomeComesBackAndOneThatWasNotToldStaysUnknown) {
                                  .unobservable = {.refused = PageCount(7),
                                                   .device = PageCount(0),
                                                   .locked = PageCount(8),
-                                                  .hugetlb = std::nullopt}};
+                                                  .hugetlb = std::nullopt},
+                                 .filtered = FilteredChildren{}};
   RecordingOutcome others = numbers;
   others.looked_at = others.accessed = others.resident = std::nullopt;
   others.unobservable = {.hugetlb = PageCount(9)};
+  others.filtered = {.processes = 3, .resident = PageCount(10), .cpu_share = 0.25};
   for (const RecordingOutcome& outcome : {told, numbers, others}) {
     Result<TraceWriter> writer = TraceWriter::Create(path(), SmallInfo());
     ASSERT_TRUE(writer && writer->Finish(outcome));

@@ -391,14 +391,16 @@ TEST(ViewTest, ReadsATraceFileAndKnowsWhetherItWasFinished) {
     Result<TraceWriter> writer = TraceWriter::Create(path, made.info);
     ASSERT_TRUE(writer.has_value());
     ASSERT_TRUE(writer->Write(epoch).has_value());
-    const RecordingOutcome outcome{.saw_enough = false,
-                                   .text = "saw\x1b little",
-                                   .looked_at = PageCount(5),
-                                   .accessed = PageCount(4),
-                                   .resident = PageCount(3),
-                                   .unobservable = {.refused = PageCount(2),
-                                                    .device = PageCount(0),
-                                                    .locked = PageCount(~std::uint64_t{0})}};
+    const RecordingOutcome outcome{
+        .saw_enough = false,
+        .text = "saw\x1b little",
+        .looked_at = PageCount(5),
+        .accessed = PageCount(4),
+        .resident = PageCount(3),
+        .unobservable = {.refused = PageCount(2),
+                         .device = PageCount(0),
+                         .locked = PageCount(~std::uint64_t{0})},
+        .filtered = FilteredChildren{.processes = 6, .resident = PageCount(7), .cpu_share = 0.25}};
     if (finish) {
       ASSERT_TRUE(writer->Finish(outcome).has_value());
     }
@@ -421,10 +423,15 @@ TEST(ViewTest, ReadsATraceFileAndKnowsWhetherItWasFinished) {
           parsed["outcome"]["not_observable"],
           nlohmann::json({{"refused", 2 * 4096}, {"device", 0}, {"locked", ~std::uint64_t{0}}}))
           << "what is unknown is absent, and no number of a file overflows";
+      EXPECT_EQ(
+          parsed["outcome"]["left_out_by_process_filter"],
+          nlohmann::json({{"processes", 6}, {"resident_bytes", 7 * 4096}, {"cpu_share", 0.25}}));
       const std::string csv = RenderView("summary", *trace, {}, Format::kCsv)->output;
       EXPECT_THAT(csv, testing::HasSubstr("outcome.resident_bytes,12288\n"));
       EXPECT_THAT(csv, testing::HasSubstr("outcome.not_observable.refused,8192\n"));
       EXPECT_THAT(csv, testing::HasSubstr("outcome.not_observable.hugetlb,\n"));
+      EXPECT_THAT(csv, testing::HasSubstr("outcome.left_out_by_process_filter.processes,6\n"));
+      EXPECT_THAT(csv, testing::HasSubstr("outcome.left_out_by_process_filter.cpu_share,0.25\n"));
       EXPECT_THAT(text, testing::HasSubstr("\noutcome       saw\\x1b little\n"));
     } else {
       EXPECT_TRUE(parsed["outcome"].is_null());
