@@ -216,6 +216,7 @@ struct TaskStat {
   ProcessStat stat;
   bool has_memory = false;   // not so for a kernel thread, nor for one that has begun to exit
   std::optional<CpuId> cpu;  // where it runs, or ran last
+  std::optional<std::uint64_t> environment_end;  // its address; 0: it has none yet
 };
 
 Result<TaskStat> ReadStat(const fs::path& path) {
@@ -230,8 +231,8 @@ Result<TaskStat> ReadStat(const fs::path& path) {
   }
   const auto fields = SplitAtSpaces(std::string_view(*text).substr(close + 1));
   const auto parent = StatField(fields, 4);
-  const auto flags = StatField(fields, 9);
   const auto session = StatField(fields, 6);
+  const auto flags = StatField(fields, 9);
   const auto user_ticks = StatField(fields, 14);
   const auto system_ticks = StatField(fields, 15);
   const auto threads = StatField(fields, 20);
@@ -247,8 +248,8 @@ Result<TaskStat> ReadStat(const fs::path& path) {
   const auto cpu_ticks = static_cast<std::int64_t>(*user_ticks + *system_ticks);
   return TaskStat{
       .stat = {.parent = Pid(static_cast<std::int32_t>(*parent)),
-               .name = text->substr(open + 1, close - open - 1),
                .session = Pid(static_cast<std::int32_t>(*session)),
+               .name = text->substr(open + 1, close - open - 1),
                .state = fields[0].front(),
                .cpu_time = std::chrono::nanoseconds(std::nano::den /
                                                     static_cast<std::int64_t>(ticks_per_second)) *
@@ -259,7 +260,8 @@ Result<TaskStat> ReadStat(const fs::path& path) {
                .resident = PageCount(*resident),
                .kernel_thread = (*flags & kKernelThreadFlag) != 0},
       .has_memory = *virtual_bytes > 0,
-      .cpu = cpu ? std::optional(CpuId(static_cast<std::int32_t>(*cpu))) : std::nullopt};
+      .cpu = cpu ? std::optional(CpuId(static_cast<std::int32_t>(*cpu))) : std::nullopt,
+      .environment_end = StatField(fields, 51)};
 }
 
 }  // namespace
@@ -435,7 +437,15 @@ Result<std::string> ProcFs::Executable(Pid pid) const {
 }
 
 Result<std::string> ProcFs::Environment(Pid pid) const {
-  return ReadOfMemory(pid, "environ", "read environment");
+  Result<std::string> text = ReadOfMemory(pid, "environ", "read environment");
+  // execve(2) has the new memory in place before it writes the environment there.
+  if (text && text->empty()) {
+    const auto stat = ReadStat(OfProcess(pid, "stat"));
+    if (stat && stat->environment_end == 0) {
+      return Fail(Refused("read environment", OfProcess(pid, "environ").string(), EAGAIN));
+    }
+  }
+  return text;
 }
 
 std::optional<bool> ProcFs::IsSecure(Pid pid) const {

@@ -98,7 +98,8 @@ class ProcFs {
   // The name by which open(2) opens that program, though its path may lead elsewhere by now.
   std::filesystem::path ExecutableLink(Pid pid) const { return OfProcess(pid, "exe"); }
   // The environment that its program was started with: "NAME=value", each ended by a NUL. A program
-  // may write other text there. Fails with ESRCH, or EACCES where ptrace access is refused.
+  // may write other text there. Fails with ESRCH, with EACCES where ptrace access is refused, or
+  // with EAGAIN while the process begins to run another program, which has none yet.
   Result<std::string> Environment(Pid pid) const;
   // True: its program runs with more privileges than its starter had (AT_SECURE of getauxval(3)),
   // so that its loader preloads nothing from elsewhere. nullopt: not readable.

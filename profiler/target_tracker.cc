@@ -287,7 +287,8 @@ void TargetTracker::RebuildTracked() {
     tracked_.push_back({.id = process->target.id,
                         .pid = process->target.pid,
                         .start_time_ticks = process->target.start_time_ticks,
-                        .mappings = process->target.mappings});
+                        .mappings = process->target.mappings,
+                        .ipc_namespace = process->target.ipc_namespace});
   }
 }
 

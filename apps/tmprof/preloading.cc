@@ -186,15 +186,20 @@ std::optional<NotPreloaded> WhyNotPreloaded(const std::string& command, const st
   return std::nullopt;
 }
 
-std::optional<NotPreloaded> WhyNotPreloadedBy(const ProcFs& procfs, Pid pid,
+std::optional<NotPreloaded> WhyNotPreloadedBy(const ProcFs& procfs, const ProcessInstance& process,
                                               const fs::path& library) {
+  const Pid pid = process.pid;
   const std::optional<ProgramFile> tracker = ReadProgram(library);
   const Result<std::string> name = procfs.Executable(pid);
   const std::optional<ProgramFile> elf = ReadProgram(procfs.ExecutableLink(pid));
+  const std::optional<bool> is_secure = procfs.IsSecure(pid);
+  const Result<std::string> environment = procfs.Environment(pid);
+  // Last: what was read before is its own only if the number still is.
+  const Result<ProcessStat> stat = procfs.Stat(pid);
+  if (!stat || stat->start_time_ticks != process.start_time_ticks) return std::nullopt;
   if (!tracker || !name || !elf) return std::nullopt;
   if (auto why = WhyNot(*name, *elf, *tracker)) return why;
-  if (procfs.IsSecure(pid) == true) return Privileged(*name);
-  const Result<std::string> environment = procfs.Environment(pid);
+  if (is_secure == true) return Privileged(*name);
   if (environment && !AsksFor(*environment, library)) {
     return NotPreloaded{.why = fmt::format("'{}' was started without the tracker in LD_PRELOAD of "
                                            "its environment",

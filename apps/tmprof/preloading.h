@@ -26,10 +26,10 @@ struct NotPreloaded {
 std::optional<NotPreloaded> WhyNotPreloaded(const std::string& command, const std::string& path,
                                             const std::filesystem::path& library);
 
-// Returns why the program that process `pid` runs now does not load `library`, though tmprof asked
-// the programs that it starts for that: as above, or its environment lost the request. A script
-// runs as its interpreter. nullopt: nothing is known to keep it from that.
-std::optional<NotPreloaded> WhyNotPreloadedBy(const ProcFs& procfs, Pid pid,
+// Returns why the program that a process runs now does not load `library`, though tmprof asked the
+// programs that it starts for that: as above, or its environment lost the request. A script runs as
+// its interpreter. nullopt: nothing is known to keep it from that, or the process is gone.
+std::optional<NotPreloaded> WhyNotPreloadedBy(const ProcFs& procfs, const ProcessInstance& process,
                                               const std::filesystem::path& library);
 
 // The text of LD_PRELOAD for `folder`/`name`. If the build made the folder preload/, the name has

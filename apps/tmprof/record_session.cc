@@ -507,12 +507,17 @@ class RecordSession {
       if (!objects) return Fail(objects.error());
       objects_ = *std::move(objects);
       setenv(objtrace::kTrackVariable, objects_->request().c_str(), 1);
-      coverage_.emplace(kTracker,
-                        [this, tracker = *libraries / kTracker](Pid pid, bool has_tracker) {
-                          if (has_tracker) return WhyNotTracked(pid);
-                          const auto why = WhyNotPreloadedBy(procfs_, pid, tracker);
-                          return why ? why->why : std::string();
-                        });
+      coverage_.emplace(
+          kTracker,
+          [this, tracker = *libraries / kTracker](const TrackedProcess& target, bool has_tracker) {
+            if (has_tracker) return WhyNotTracked(target.pid);
+            const auto why =
+                WhyNotPreloadedBy(procfs_, {target.pid, target.start_time_ticks}, tracker);
+            return why ? why->why : std::string();
+          },
+          [this](const TrackedProcess& target) {
+            return procfs_.Executable(target.pid).value_or("");
+          });
     }
     if (!options_.advice.empty()) {
       // The program may begin in another folder.

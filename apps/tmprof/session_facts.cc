@@ -91,9 +91,8 @@ void SessionFacts::SeeShared(const std::vector<TrackedProcess>& targets,
     if (!mappings || mappings->empty()) continue;
     --unread;
     most_time -= time;
-    processes.push_back({.id = target.id,
-                         .ipc_namespace = procfs_.IpcNamespace(target.pid),
-                         .mappings = *std::move(mappings)});
+    processes.push_back(
+        {.id = target.id, .ipc_namespace = target.ipc_namespace, .mappings = *std::move(mappings)});
   }
   if (processes.empty()) return;
   const JointMemory joint = JointMemoryOf(processes);

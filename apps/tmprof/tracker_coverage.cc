@@ -8,15 +8,13 @@
 #include <utility>
 
 namespace tmprof {
-namespace {
 
-std::string NotLoaded(const TrackedProcess& target, const std::optional<Mapping>& program) {
+std::string TrackerCoverage::NotLoaded(const TrackedProcess& target) const {
+  const std::string program = program_of_(target);
   return fmt::format(
       "{} did not load the tracker, as if its root folder did not have the file",
-      program ? fmt::format("'{}'", program->path) : fmt::format("PID {}", target.pid.value()));
+      program.empty() ? fmt::format("PID {}", target.pid.value()) : fmt::format("'{}'", program));
 }
-
-}  // namespace
 
 void TrackerCoverage::SeeTargets(const std::vector<TrackedProcess>& targets) {
   for (const TrackedProcess& target : targets) {
@@ -26,13 +24,13 @@ void TrackerCoverage::SeeTargets(const std::vector<TrackedProcess>& targets) {
       return mapping.kind == MappingKind::kFile && mapping.path.contains(library_);
     });
     const auto first = std::ranges::find(target.mappings, MappingKind::kFile, &Mapping::kind);
-    auto program = first != target.mappings.end() ? std::optional(*first) : std::nullopt;
-    const bool is_new = std::exchange(seen.program, program) != program;
+    auto file = first != target.mappings.end() ? std::optional(*first) : std::nullopt;
+    const bool is_new = std::exchange(seen.first_file, file) != file;
     const bool has_changed = std::exchange(seen.has_tracker, has_tracker) != has_tracker;
     const bool stays_without = !is_new && !has_tracker && seen.why.empty();
-    if (is_new || has_changed || stays_without) seen.why = why_not_(target.pid, has_tracker);
+    if (is_new || has_changed || stays_without) seen.why = why_not_(target, has_tracker);
     // Its loader has had the time from one look to the next.
-    if (stays_without && seen.why.empty()) seen.why = NotLoaded(target, seen.program);
+    if (stays_without && seen.why.empty()) seen.why = NotLoaded(target);
   }
 }
 

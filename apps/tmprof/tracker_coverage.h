@@ -24,11 +24,15 @@ class TrackerCoverage {
  public:
   // Returns why the program that a process runs now loads no tracker, or is not tracked by the one
   // that it has; empty: nothing is known to keep it from being tracked.
-  using WhyNot = std::function<std::string(Pid pid, bool has_tracker)>;
+  using WhyNot = std::function<std::string(const TrackedProcess&, bool has_tracker)>;
+  // Returns the path of the program that a process runs; empty: unknown.
+  using ProgramOf = std::function<std::string(const TrackedProcess&)>;
 
   // `library`: name of the tracker's file, as mappings have it.
-  TrackerCoverage(std::string library, WhyNot why_not)
-      : library_(std::move(library)), why_not_(std::move(why_not)) {}
+  TrackerCoverage(std::string library, WhyNot why_not, ProgramOf program_of)
+      : library_(std::move(library)),
+        why_not_(std::move(why_not)),
+        program_of_(std::move(program_of)) {}
 
   // The targets as they are now; to be called each time that they were looked for. Asks why when a
   // process is first seen, and again for each program that it then runs.
@@ -40,13 +44,18 @@ class TrackerCoverage {
 
  private:
   struct Seen {
-    std::optional<Mapping> program;  // the first mapping of a file
+    // The first mapping of a file, which is hardly ever the same for two programs. It may be of
+    // another file than the program's.
+    std::optional<Mapping> first_file;
     bool has_tracker = false;
     std::string why;  // it is not tracked; empty: it is, or may be about to be
   };
 
+  std::string NotLoaded(const TrackedProcess& target) const;
+
   std::string library_;
   WhyNot why_not_;
+  ProgramOf program_of_;
   std::map<TargetId, Seen> seen_;
   std::set<TargetId> accessing_;
   PageSet accessed_;

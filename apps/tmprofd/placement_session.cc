@@ -356,8 +356,7 @@ bool PlacementSession::JoinsSegments(const TrackedProcess& target) const {
     return mapping.kind == MappingKind::kShared && mapping.path.starts_with("/SYSV");
   });
   if (!has_segment) return true;
-  const std::optional<std::uint64_t> of_target = procfs_.IpcNamespace(target.pid);
-  return of_target && of_target == procfs_.IpcNamespace(Pid(::getpid()));
+  return target.ipc_namespace && target.ipc_namespace == procfs_.IpcNamespace(Pid(::getpid()));
 }
 
 // Those that are alive now. A number that has become another's in between tells nothing that is

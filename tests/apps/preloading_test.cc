@@ -168,7 +168,10 @@ class PreloadingOfAProcess : public Preloading {
     tree_.Write("10/auxv", {reinterpret_cast<const char*>(values.data()), sizeof values});
     const std::string end(1, '\0');
     tree_.Write("10/environ", "A=B" + end + "LD_PRELOAD=" + preload + end + "C=library.so" + end);
-    return WhyNotPreloadedBy(ProcFs(tree_.root()), Pid(10), library_);
+    return WhyNow();
+  }
+  std::optional<NotPreloaded> WhyNow(std::uint64_t start_time_ticks = 100) const {
+    return WhyNotPreloadedBy(ProcFs(tree_.root()), {Pid(10), start_time_ticks}, library_);
   }
 
   ProcTree tree_;
@@ -199,7 +202,19 @@ TEST_F(PreloadingOfAProcess, IsNotDoneForAProgramWhoseEnvironmentLostTheRequest)
 }
 
 TEST_F(PreloadingOfAProcess, IsNotJudgedOnceTheProcessIsGone) {
-  EXPECT_FALSE(WhyNotPreloadedBy(ProcFs(tree_.root()), Pid(11), library_));
+  ASSERT_TRUE(WhyOf(Program("static", ElfFile(""))));
+  EXPECT_FALSE(WhyNow(101)) << "another process has its number";
+  tree_.Remove(10);
+  EXPECT_FALSE(WhyNow());
+}
+
+TEST_F(PreloadingOfAProcess, IsNotJudgedByTheEnvironmentWhileAnExecGoesOn) {
+  const std::string own = Program("own", ElfFile(OwnLoader()));
+  ASSERT_TRUE(WhyOf(own, 0, "/x/another.so"));
+  tree_.Write("10/environ", "");
+  EXPECT_TRUE(WhyNow()) << "it was started without any";
+  tree_.Put({.pid = 10, .executable = own, .environment_end = 0});
+  EXPECT_FALSE(WhyNow());
 }
 
 TEST_F(Preloading, NamesTheLibraryAsOnlyGlibcReadsItWhereThatWasPrepared) {

@@ -108,6 +108,23 @@ TEST_F(SessionFactsTest, CountsMemoryThatTargetsShareOnceInWhatIsResident) {
   EXPECT_EQ(facts.mapped_elsewhere, PageCount(0));
 }
 
+TEST_F(SessionFactsTest, TellsSegmentsOfTwoIpcNamespacesApart) {
+  std::vector<TrackedProcess> targets = {Put(10, 'S'), Put(11, 'S')};
+  for (const std::int32_t pid : {10, 11}) {
+    tree_.Write(std::to_string(pid) + "/smaps",
+                "7000000-7032000 rw-s 00000000 00:01 77 /SYSV00000000 (deleted)\n"
+                "Rss: 200 kB\nPss: 100 kB\nVmFlags: rd wr sh mr mw me ms\n");
+  }
+  for (const std::uint64_t of_second : {5, 6}) {
+    targets[0].ipc_namespace = 5;
+    targets[1].ipc_namespace = of_second;
+    SessionFacts facts(procfs_);
+    facts.SeeTargets(targets, PageCount(100), 0, {}, At(1s));
+    facts.SeeLast(targets);
+    EXPECT_EQ(facts.Facts().resident, PageCount(of_second == 5 ? 50 : 100));
+  }
+}
+
 TEST_F(SessionFactsTest, RemembersWhatTargetsSharedThatHaveEnded) {
   const std::vector<TrackedProcess> targets = {Put(10, 'S'), Put(11, 'S'), Put(12, 'S')};
   for (const std::int32_t pid : {10, 11, 12}) PutShared(pid);

@@ -45,16 +45,22 @@ class TrackerCoverageTest : public testing::Test {
     }
     return epoch;
   }
-  std::string WhyNot(Pid pid, bool has_tracker) {
+  std::string WhyNot(const TrackedProcess& process, bool has_tracker) {
+    const Pid pid = process.pid;
     asked_.push_back(pid.value());
     return has_tracker ? whys_with_tracker_[pid.value()] : whys_[pid.value()];
   }
 
   std::map<std::int32_t, std::string> whys_;
   std::map<std::int32_t, std::string> whys_with_tracker_;
+  std::map<std::int32_t, std::string> programs_;  // empty: unknown
   std::vector<std::int32_t> asked_;
-  TrackerCoverage coverage_{"tracker.so",
-                            [this](Pid pid, bool has_tracker) { return WhyNot(pid, has_tracker); }};
+  TrackerCoverage coverage_{
+      "tracker.so",
+      [this](const TrackedProcess& process, bool has_tracker) {
+        return WhyNot(process, has_tracker);
+      },
+      [this](const TrackedProcess& process) { return programs_[process.pid.value()]; }};
 };
 
 TEST_F(TrackerCoverageTest, FindsNothingUntrackedWhereEveryProcessHasTheTracker) {
@@ -132,11 +138,19 @@ TEST_F(TrackerCoverageTest, GivesTheLoaderTimeUntilTheNextLook) {
 }
 
 TEST_F(TrackerCoverageTest, SaysOfAProgramThatStaysWithoutForNoKnownReasonThatItDid) {
-  for (int look = 0; look < 3; ++look) coverage_.SeeTargets({Process(10, {"/bin/sh"})});
+  programs_[10] = "/bin/sh";
+  for (int look = 0; look < 3; ++look)
+    coverage_.SeeTargets({Process(10, {"/a/file/mapped/below/it", "/bin/sh"})});
   coverage_.Add(Epoch({{10, 5}}));
   EXPECT_EQ(coverage_.Untracked().processes, 1u);
   EXPECT_THAT(coverage_.Untracked().why, HasSubstr("'/bin/sh' did not load the tracker"));
   EXPECT_THAT(asked_, ElementsAre(10, 10)) << "not at each look";
+}
+
+TEST_F(TrackerCoverageTest, GivesTheNumberOfAProcessWhoseProgramIsUnknown) {
+  for (int look = 0; look < 3; ++look) coverage_.SeeTargets({Process(10, {"/bin/sh"})});
+  coverage_.Add(Epoch({{10, 5}}));
+  EXPECT_THAT(coverage_.Untracked().why, HasSubstr("PID 10 did not load the tracker"));
 }
 
 TEST_F(TrackerCoverageTest, KeepsWhatItKnowsWhileMappingsCannotBeRead) {

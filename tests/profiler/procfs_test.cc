@@ -66,6 +66,17 @@ TEST(ProcFs, TellsTheEnvironmentAndThePrivilegesOfThisProgram) {
   EXPECT_EQ(ProcFs().Environment(Pid(0)).error().system_error, ESRCH);
 }
 
+TEST(ProcFs, TellsAnEmptyEnvironmentFromOneThatIsNotThereYet) {
+  const ProcTree tree;
+  tree.Put({.pid = 10});
+  tree.Write("10/environ", "");
+  EXPECT_EQ(ProcFs(tree.root()).Environment(Pid(10)).value_or("none"), "");
+  tree.Put({.pid = 10, .environment_end = 0});
+  const auto environment = ProcFs(tree.root()).Environment(Pid(10));
+  ASSERT_FALSE(environment);
+  EXPECT_EQ(environment.error().system_error, EAGAIN);
+}
+
 TEST(ProcFs, TellsPrivilegesByTheAuxiliaryVector) {
   const ProcTree tree;
   const auto put = [&](std::uint64_t type, std::uint64_t value) {
