@@ -24,6 +24,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -235,53 +236,58 @@ TEST_F(RecordingOfAChild, GivesTheOnlyPlaceToTheBusyChildOfAnIdleShell) {
   EXPECT_TRUE(shell == pages.end() || shell->second < 50) << shell->second;
 }
 
-TEST_F(RecordingOfAChild, ThatIsStaticSaysThatItWasNotTrackedAndWhy) {
-  ASSERT_TRUE(Build("cc -static"));
-  const Outcome outcome = RecordBelowAShell(busy_);
+// A way to start `busy` so that it is not tracked.
+struct UntrackedChild {
+  std::string name;
+  std::string compiler;
+  std::string before = {};  // the program, in the command
+  std::string why;
+  bool has_privileges = false;
+};
+
+void PrintTo(const UntrackedChild& child, std::ostream* out) { *out << child.name; }
+
+class RecordingOfAnUntrackedChild : public RecordingOfAChild,
+                                    public ::testing::WithParamInterface<UntrackedChild> {};
+
+TEST_P(RecordingOfAnUntrackedChild, SaysThatItWasNotTrackedAndWhy) {
+  const UntrackedChild& child = GetParam();
+  if (!Build(child.compiler)) GTEST_SKIP() << "no " << child.compiler << " here";
+  if (RunProgram({"sh", "-c", child.before + "true"}).status != 0)
+    GTEST_SKIP() << "'" << child.before << "' is refused here";
+  if (child.has_privileges) {
+    if (chown(busy_.c_str(), 65534, static_cast<gid_t>(-1)) != 0 ||
+        chmod(busy_.c_str(), 04755) != 0)
+      GTEST_SKIP() << "only root can give a file to another user";
+    ASSERT_EQ(chmod(folder_.path().c_str(), 0755), 0);
+  }
+  const Outcome outcome = RecordBelowAShell(child.before + busy_);
   EXPECT_EQ(outcome.status, 3) << outcome.err;
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("--objects did not track 1 of "),
-                                 HasSubstr("'" + busy_ + "' is statically linked")));
+                                 HasSubstr("'" + busy_ + "' " + child.why)));
   EXPECT_EQ(Summary(trace_)["outcome"]["saw_enough"], false);
 }
 
-TEST_F(RecordingOfAChild, ThatIsOfAnotherCLibrarySaysThatItWasNotTrackedAndWhy) {
-  if (!Build("musl-gcc")) GTEST_SKIP() << "no musl-gcc here (Debian package musl-tools)";
-  const Outcome outcome = RecordBelowAShell(busy_);
-  EXPECT_EQ(outcome.status, 3) << outcome.err;
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("--objects did not track 1 of "),
-                                 HasSubstr("'" + busy_ + "' runs by another C library's loader")));
-}
-
-TEST_F(RecordingOfAChild, ThatHasThePrivilegesOfAnotherSaysThatItWasNotTrackedAndWhy) {
-  ASSERT_TRUE(Build("cc"));
-  if (chown(busy_.c_str(), 65534, static_cast<gid_t>(-1)) != 0 || chmod(busy_.c_str(), 04755) != 0)
-    GTEST_SKIP() << "only root can give a file to another user";
-  ASSERT_EQ(chmod(folder_.path().c_str(), 0755), 0);
-  const Outcome outcome = RecordBelowAShell(busy_);
-  EXPECT_EQ(outcome.status, 3) << outcome.err;
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("--objects did not track 1 of "),
-                                 HasSubstr("'" + busy_ + "' runs with more privileges")));
-}
-
-TEST_F(RecordingOfAChild, ThatAClearedEnvironmentStartsSaysThatItWasNotTrackedAndWhy) {
-  ASSERT_TRUE(Build("cc"));
-  const Outcome outcome = RecordBelowAShell("env -i " + busy_);
-  EXPECT_EQ(outcome.status, 3) << outcome.err;
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("--objects did not track 1 of "),
-                                 HasSubstr("'" + busy_ +
-                                           "' was started without the tracker in "
-                                           "LD_PRELOAD")));
-}
-
-TEST_F(RecordingOfAChild, InAPidNamespaceOfItsOwnSaysThatItWasNotTrackedAndWhy) {
-  if (RunProgram({"unshare", "--pid", "--fork", "true"}).status != 0)
-    GTEST_SKIP() << "PID namespaces cannot be made here";
-  ASSERT_TRUE(Build("cc"));
-  const Outcome outcome = RecordBelowAShell("unshare --pid --fork " + busy_);
-  EXPECT_EQ(outcome.status, 3) << outcome.err;
-  EXPECT_THAT(outcome.err, AllOf(HasSubstr("--objects did not track 1 of "),
-                                 HasSubstr("runs in a PID namespace of its own")));
-}
+INSTANTIATE_TEST_SUITE_P(
+    All, RecordingOfAnUntrackedChild,
+    ::testing::Values(
+        UntrackedChild{.name = "Static", .compiler = "cc -static", .why = "is statically linked"},
+        UntrackedChild{.name = "OfAnotherCLibrary",
+                       .compiler = "musl-gcc",
+                       .why = "runs by another C library's loader"},
+        UntrackedChild{.name = "WithThePrivilegesOfAnother",
+                       .compiler = "cc",
+                       .why = "runs with more privileges",
+                       .has_privileges = true},
+        UntrackedChild{.name = "WithAClearedEnvironment",
+                       .compiler = "cc",
+                       .before = "env -i ",
+                       .why = "was started without the tracker in LD_PRELOAD"},
+        UntrackedChild{.name = "InAPidNamespaceOfItsOwn",
+                       .compiler = "cc",
+                       .before = "unshare --pid --fork ",
+                       .why = "runs in a PID namespace of its own"}),
+    [](const auto& child) { return child.param.name; });
 
 TEST_F(RecordingOfAChild, ThatIsTrackedSaysNothingOfUntrackedOnes) {
   ASSERT_TRUE(Build("cc"));

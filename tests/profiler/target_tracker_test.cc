@@ -516,41 +516,32 @@ TEST_F(TargetTrackerTest, KeepsATargetUnderTheCapUnlessAnotherUsesClearlyMore) {
   ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
   nanoseconds now = 100s;
   tracker.Refresh(At(now));
-  // CPU time of both in each second, and who has the place then.
-  struct Second {
+  // CPU time of both in each step, and who has the place then. Before a second is over, all that
+  // was used so far counts.
+  struct Step {
+    nanoseconds length;
     nanoseconds of_11;
     nanoseconds of_12;
     std::int32_t target;
   };
-  for (const Second& second : {Second{400ms, 390ms, 11},
-                               {390ms, 400ms, 11},
-                               {400ms, 500ms, 11},  // 1.25 times as much, and no more
-                               {400ms, 501ms, 12},
-                               {500ms, 400ms, 12},
-                               {501ms, 400ms, 11},
-                               {0ns, 0ns, 11}}) {
-    now += 1s;
-    cpu_times_[11] += second.of_11;
-    cpu_times_[12] += second.of_12;
+  for (const Step& step : {Step{250ms, 100ms, 100ms, 11},
+                           {250ms, 0ns, 25ms, 11},  // 1.25 times as much, and no more
+                           {250ms, 0ns, 1ms, 12},
+                           {250ms, 300ms, 274ms, 12},
+                           {1s, 501ms, 400ms, 11},
+                           {1s, 400ms, 390ms, 11},
+                           {1s, 390ms, 400ms, 11},
+                           {1s, 400ms, 500ms, 11},
+                           {1s, 400ms, 501ms, 12},
+                           {1s, 500ms, 400ms, 12},
+                           {1s, 501ms, 400ms, 11},
+                           {1s, 0ns, 0ns, 11}}) {
+    now += step.length;
+    cpu_times_[11] += step.of_11;
+    cpu_times_[12] += step.of_12;
     tracker.Refresh(At(now));
-    EXPECT_THAT(Tracked(tracker), ElementsAre(second.target)) << now.count();
+    EXPECT_THAT(Tracked(tracker), ElementsAre(step.target)) << now.count();
   }
-}
-
-TEST_F(TargetTrackerTest, KeepsATargetUnderTheCapBeforeASecondIsOverUnlessAnotherUsesClearlyMore) {
-  Start({.pid = 10});
-  Start({.pid = 11, .parent = 10});
-  tree_.SetChildren(10, 10, {11});
-  TargetTracker tracker = Make({.max_targets = 1});
-  ASSERT_TRUE(tracker.AddNamed(Pid(10)).has_value());
-  tracker.Refresh(At(100s));
-  cpu_times_[10] += 100ms;
-  cpu_times_[11] += 125ms;
-  tracker.Refresh(At(100s + 250ms));
-  EXPECT_THAT(Tracked(tracker), ElementsAre(10));
-  cpu_times_[11] += 1ms;
-  tracker.Refresh(At(100s + 500ms));
-  EXPECT_THAT(Tracked(tracker), ElementsAre(11));
 }
 
 TEST_F(TargetTrackerTest, GivesThePlaceOfATargetThatEndsToTheNext) {
