@@ -390,7 +390,7 @@ class RecordSession {
     const RecordingOutcome outcome = Conclude(facts.Facts());
     const Status finished = writer->Finish(outcome);  // whatever has ended the recording
     if (objects_ && objects_->refused() > 0) {
-      Warn(fmt::format("{} processes' allocations were not tracked: {} has no room for 2 MiB each",
+      Warn(fmt::format("{} processes' allocations were not tracked: {} has no room for their logs",
                        objects_->refused(), AllocationLogs::Options().parent.string()));
     }
     if (!stopped) return Fail(stopped.error());

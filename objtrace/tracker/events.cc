@@ -8,10 +8,13 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <ctime>
 
+#include "base/units.h"
 #include "objtrace/tracker/next.h"
 #include "objtrace/tracker/state.h"
 
@@ -68,6 +71,49 @@ void TellOfNoRoom(std::uint64_t now) {
   if (told.fd >= 0) ::close(told.fd);
 }
 
+// Fails with EINVAL before Linux 5.14.
+int Populate(const void* start, const void* end) {
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+  constexpr std::uint64_t kPage = kBasePageBytes;
+  const std::uint64_t first = reinterpret_cast<std::uint64_t>(start) / kPage * kPage;
+  const std::uint64_t last = (reinterpret_cast<std::uint64_t>(end) + kPage - 1) / kPage * kPage;
+  return ::madvise(reinterpret_cast<void*>(first), last - first, MADV_POPULATE_WRITE);
+}
+
+bool Grow(void* array, std::size_t element_bytes, std::uint32_t most,
+          std::atomic<std::uint32_t>& room, std::uint32_t index) {
+  // Some us to allocate, and little of the room of others, which is looked at before each growth.
+  constexpr std::size_t kAheadBytes = 16 << 10;
+  constexpr std::size_t kMostAheadBytes = 64 << 10;
+  std::uint32_t has = room.load(std::memory_order_acquire);
+  if (index < has) return true;
+  const std::size_t ahead =
+      std::clamp(has * element_bytes, kAheadBytes, kMostAheadBytes) / element_bytes;
+  const std::uint32_t wanted = std::min(most, index + static_cast<std::uint32_t>(ahead));
+  auto* const bytes = static_cast<std::byte*>(array);
+  if (Populate(bytes + has * element_bytes, bytes + wanted * element_bytes) != 0) return false;
+  // Another thread may have got more meanwhile.
+  while (has < wanted && !room.compare_exchange_weak(has, wanted, std::memory_order_release)) {
+  }
+  return true;
+}
+
+// Allocates what a short program needs, or all if the kernel cannot allocate a part of a mapping.
+bool AllocateFirst(AllocationLog& log, int fd) {
+  if (Populate(&log, &log.module) == 0) {
+    return Grow(log.module, sizeof(LogModule), kLogModules, log.modules_room, 0) &&
+           Grow(log.site, sizeof(LogSite), kLogSites, log.sites_room, 0) &&
+           Grow(log.event, sizeof(LogEvent), kLogEvents, log.events_room, 0);
+  }
+  if (errno != EINVAL || ::posix_fallocate(fd, 0, sizeof(AllocationLog)) != 0) return false;
+  log.modules_room.store(kLogModules, std::memory_order_relaxed);
+  log.sites_room.store(kLogSites, std::memory_order_relaxed);
+  log.events_room.store(kLogEvents, std::memory_order_relaxed);
+  return true;
+}
+
 AllocationLog* MakeLog() {
   if (!IsRecorded()) return nullptr;
   const std::uint64_t now = NowNs();
@@ -78,18 +124,17 @@ AllocationLog* MakeLog() {
   const auto [path, fd] = Created(now, kLogSuffix);
   if (fd < 0) return nullptr;
   void* mapped = MAP_FAILED;
-  if (::posix_fallocate(fd, 0, sizeof(AllocationLog)) == 0) {
+  if (::ftruncate(fd, sizeof(AllocationLog)) == 0) {
     mapped = next.mmap(nullptr, sizeof(AllocationLog), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   }
+  auto* log = mapped != MAP_FAILED ? static_cast<AllocationLog*>(mapped) : nullptr;
+  const bool has_memory = log != nullptr && AllocateFirst(*log, fd);
   ::close(fd);
-  if (mapped == MAP_FAILED) {
+  if (!has_memory) {
+    if (log != nullptr) next.munmap(log, sizeof(AllocationLog));
     ::unlink(path);
     TellOfNoRoom(now);
     return nullptr;
-  }
-  auto* log = static_cast<AllocationLog*>(mapped);
-  for (std::uint64_t i = 0; i < kLogEvents; ++i) {
-    log->event[i].turn.store(i, std::memory_order_relaxed);
   }
   log->pid = static_cast<std::uint64_t>(::getpid());
   log->begin_ns = now;
@@ -99,6 +144,14 @@ AllocationLog* MakeLog() {
 }
 
 }  // namespace
+
+bool GetMemory(void* array, std::size_t element_bytes, std::uint32_t most,
+               std::atomic<std::uint32_t>& room, std::uint32_t index) {
+  const int error = errno;
+  const bool has_memory = HasRoom() && Grow(array, element_bytes, most, room, index);
+  errno = error;
+  return has_memory;
+}
 
 std::uint64_t NowNs() {
   timespec now{};
@@ -127,11 +180,13 @@ void AddEvent(AllocationLog& log, LogEventKind kind, std::uint64_t address, std:
   std::uint64_t at = log.written.load(std::memory_order_relaxed);
   LogEvent* event = nullptr;
   while (true) {
-    event = &log.event[at % kLogEvents];
-    const std::uint64_t turn = event->turn.load(std::memory_order_acquire);
-    if (turn == at) {
+    const auto place = static_cast<std::uint32_t>(at % kLogEvents);
+    const bool has_memory = HasMemory(log.event, log.events_room, place);
+    event = &log.event[place];
+    const std::uint64_t turn = has_memory ? event->turn.load(std::memory_order_acquire) : 0;
+    if (has_memory && turn == LapOf(at)) {
       if (log.written.compare_exchange_weak(at, at + 1, std::memory_order_relaxed)) break;
-    } else if (turn < at) {
+    } else if (!has_memory || turn < LapOf(at)) {
       log.lost.fetch_add(1, std::memory_order_relaxed);
       return;
     } else {
@@ -144,7 +199,7 @@ void AddEvent(AllocationLog& log, LogEventKind kind, std::uint64_t address, std:
   event->kind = kind;
   event->site = site;
   event->is_sampled = is_sampled ? 1 : 0;
-  event->turn.store(at + 1, std::memory_order_release);
+  event->turn.store(LapOf(at) + 1, std::memory_order_release);
 }
 
 }  // namespace tmprof::objtrace

@@ -3,6 +3,8 @@
 
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "objtrace/tracker/log.h"
@@ -14,6 +16,19 @@ std::uint64_t NowNs();
 
 // Null where nobody takes events, or while another thread opens it. Precondition: there is a state.
 AllocationLog* Log();
+
+// Gives memory to element `index` of an array of the log, and to some more behind it; `room` tells
+// how many have memory. False: there is none, or it is left to others (HasRoomForLog()). Keeps
+// errno. For HasMemory().
+bool GetMemory(void* array, std::size_t element_bytes, std::uint32_t most,
+               std::atomic<std::uint32_t>& room, std::uint32_t index);
+
+// To be asked before an element is accessed. False: it has no memory.
+template <typename Element, std::uint32_t kMost>
+bool HasMemory(Element (&array)[kMost], std::atomic<std::uint32_t>& room, std::uint32_t index) {
+  return __builtin_expect(index < room.load(std::memory_order_acquire), 1) ||
+         GetMemory(array, sizeof(Element), kMost, room, index);
+}
 
 void AddEvent(AllocationLog& log, LogEventKind kind, std::uint64_t address, std::uint64_t bytes,
               std::uint32_t site, bool is_sampled);

@@ -4,7 +4,8 @@
 //
 // The tracker adds events, from any thread and without a lock; the recorder takes them. Where it
 // takes them too slowly, or is gone, they are counted as lost. Sites and modules are only ever
-// added. All memory is allocated when the file is made: neither side can run out of it later.
+// added. Memory is allocated for a few elements of each array when the file is made, and for more
+// before they are used: neither side can run out of it amid an access.
 
 #pragma once
 
@@ -25,7 +26,7 @@ inline constexpr char kLogSuffix[] = ".log";
 // Empty, in a log's place: there was no room for one, so that the process is not tracked.
 inline constexpr char kRefusedSuffix[] = ".refused";
 
-inline constexpr std::uint64_t kLogMagic = 0x33474F4C4A424FU;  // "OBJLOG3"
+inline constexpr std::uint64_t kLogMagic = 0x34474F4C4A424FU;  // "OBJLOG4"
 inline constexpr std::uint32_t kLogEvents = 1 << 15;
 inline constexpr std::uint32_t kLogSites = 1 << 12;
 inline constexpr std::uint32_t kLogModules = 1 << 8;
@@ -48,7 +49,7 @@ enum class LogEventKind : std::uint32_t {
 };
 
 struct LogEvent {
-  // Of the n-th event: n where it may be written, n + 1 where it may be read.
+  // Of the n-th event: LapOf(n) where it may be written, one more where it may be read.
   std::atomic<std::uint64_t> turn;
   std::uint64_t address;
   std::uint64_t bytes;
@@ -57,6 +58,9 @@ struct LogEvent {
   std::uint32_t site;
   std::uint64_t is_sampled;  // 1: of a small allocation, of which not all are recorded
 };
+
+// Event n is in place n % kLogEvents. New memory is zero: the first events may be written there.
+constexpr std::uint64_t LapOf(std::uint64_t event) { return event - event % kLogEvents; }
 
 // Of Linux's prctl(2), PR_GET_NAME: with the zero.
 inline constexpr std::size_t kThreadNameBytes = 16;
@@ -102,8 +106,11 @@ struct AllocationLog {
   std::atomic<std::uint64_t> lost;     // events
   std::atomic<std::uint32_t> sites;    // from 1: ID 0 is an unknown stack
   std::atomic<std::uint32_t> modules;
-  std::atomic<std::uint32_t> modules_lock;  // of the tracker
-  std::uint32_t unused;
+  // Of the tracker.
+  std::atomic<std::uint32_t> modules_lock;
+  std::atomic<std::uint32_t> modules_room;  // so many elements have memory
+  std::atomic<std::uint32_t> sites_room;
+  std::atomic<std::uint32_t> events_room;
   LogModule module[kLogModules];
   LogSite site[kLogSites];
   LogEvent event[kLogEvents];

@@ -157,14 +157,14 @@ void AllocationLogs::TakeOf(const Log& taken, bool is_gone, const Visit& visit) 
   const std::uint64_t written = log.log_->written.load(std::memory_order_acquire);
   for (; log.next_ < written && written - log.next_ <= objtrace::kLogEvents; ++log.next_) {
     LogEvent& event = log.log_->event[log.next_ % objtrace::kLogEvents];
-    if (event.turn.load(std::memory_order_acquire) == log.next_ + 1) {
+    if (event.turn.load(std::memory_order_acquire) == objtrace::LapOf(log.next_) + 1) {
       visit(taken, Checked(event));
     } else if (is_gone) {
       ++log.torn_;
     } else {
       return;  // it is being written
     }
-    event.turn.store(log.next_ + objtrace::kLogEvents, std::memory_order_release);
+    event.turn.store(objtrace::LapOf(log.next_) + objtrace::kLogEvents, std::memory_order_release);
   }
 }
 

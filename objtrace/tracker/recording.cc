@@ -58,7 +58,7 @@ bool KeepModule(AllocationLog& log, std::uint64_t address) {
   // A signal handler must not wait for what it has interrupted.
   if (log.modules_lock.exchange(1, std::memory_order_acquire) != 0) return false;
   const std::uint32_t at = log.modules.load(std::memory_order_relaxed);
-  if (!is_known() && at < kLogModules) {
+  if (!is_known() && at < kLogModules && HasMemory(log.module, log.modules_room, at)) {
     LogModule& module = log.module[at];
     module.start = start;
     module.end = end;
@@ -73,7 +73,7 @@ bool KeepModule(AllocationLog& log, std::uint64_t address) {
 std::uint32_t AddSite(AllocationLog& log, const std::uint64_t* frames, std::uint32_t depth) {
   std::uint32_t id = log.sites.load(std::memory_order_relaxed);
   do {
-    if (id == kLogSites) return 0;
+    if (id == kLogSites || !HasMemory(log.site, log.sites_room, id)) return 0;
   } while (!log.sites.compare_exchange_weak(id, id + 1, std::memory_order_relaxed));
   LogSite& site = log.site[id];
   site.depth = depth;

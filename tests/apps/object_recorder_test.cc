@@ -119,7 +119,7 @@ class ObjectRecorderTest : public ::testing::Test {
     event.time_ns = static_cast<std::uint64_t>(kBegin.time_since_epoch().count()) + at + 1;
     event.kind = kind;
     event.site = site;
-    event.turn = at + 1;
+    event.turn = objtrace::LapOf(at) + 1;
   }
 
   void LogEnd(std::uint32_t thread, const char* name) {

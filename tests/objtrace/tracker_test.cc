@@ -309,25 +309,53 @@ class SmallFilesystem {
 };
 
 TEST_F(TrackerTest, AQuarterOfASmallFileSystemIsLeftToOthers) {
-  const SmallFilesystem small("12m");
+  const SmallFilesystem small("512k");
   if (!small.is_mounted()) GTEST_SKIP() << "may not mount";
   AllocationLogs logs = Logs(0, small.path());
-  for (int i = 0; i < 8; ++i) {
+  constexpr std::size_t kPrograms = 16;
+  std::uintmax_t of_first = 0;  // bytes of its log
+  for (std::size_t i = 0; i < kPrograms; ++i) {
+    const auto before = std::filesystem::space(small.path());
     const Outcome ran = Run(logs.request(), {"kinds"});
     ASSERT_EQ(ran.status, 0);
     EXPECT_EQ(ran.err, "");
+    if (i == 0) of_first = before.available - std::filesystem::space(small.path()).available;
   }
   const auto space = std::filesystem::space(small.path());
-  EXPECT_GT(space.available, space.capacity / 4 - sizeof(objtrace::AllocationLog));
+  EXPECT_GT(space.available, space.capacity / 4 - of_first);
   Take(logs);
   const std::size_t tracked = Allocated(100'001).size();
-  EXPECT_EQ(tracked, (space.capacity - space.capacity / 4) / sizeof(objtrace::AllocationLog) + 1);
-  EXPECT_EQ(logs.refused(), 8 - tracked);
+  EXPECT_EQ(tracked, (space.capacity - space.capacity / 4) / of_first + 1);
+  EXPECT_EQ(logs.refused(), kPrograms - tracked);
   told_.clear();
   EXPECT_EQ(Run(logs.request(), {"kinds"}).status, 0);
   Take(logs);
   EXPECT_EQ(Allocated(100'001).size(), 1U) << "there is room again";
-  EXPECT_EQ(logs.refused(), 8 - tracked);
+  EXPECT_EQ(logs.refused(), kPrograms - tracked);
+}
+
+TEST_F(TrackerTest, AShortProgramTakesLittleMemory) {
+  const SmallFilesystem small("12m");
+  if (!small.is_mounted()) GTEST_SKIP() << "may not mount";
+  AllocationLogs logs = Logs(0, small.path());
+  const auto before = std::filesystem::space(small.path()).available;
+  ASSERT_EQ(Run(logs.request(), {"kinds"}).status, 0);
+  EXPECT_LT(before - std::filesystem::space(small.path()).available, 128U << 10);
+}
+
+TEST_F(TrackerTest, EventsWithoutMemoryAreCountedAsLost) {
+  const SmallFilesystem small("1m");
+  if (!small.is_mounted()) GTEST_SKIP() << "may not mount";
+  AllocationLogs logs = Logs(0, small.path());
+  const Outcome ran = Run(logs.request(), {"many"});
+  EXPECT_EQ(ran.status, 0);
+  EXPECT_EQ(ran.err, "");
+  const auto space = std::filesystem::space(small.path());
+  EXPECT_GT(space.available, space.capacity / 8) << "a quarter, but for what was added last";
+  Take(logs);
+  EXPECT_GT(told_.size(), 1'000U);
+  EXPECT_LT(told_.size(), (1U << 20) / sizeof(objtrace::LogEvent));
+  EXPECT_GE(lost_, 400'000 - told_.size());
 }
 
 TEST(HasRoomForLog, WhereAQuarterIsFreeOr256MiB) {
