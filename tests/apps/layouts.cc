@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program whose memory is hard to scan. It accesses each of its pages in turn until it is killed.
+// A program whose memory is hard to scan. It says "ready" and accesses each of its pages in turn
+// until it is killed.
 //
 // usage: layouts LAYOUT PAGES
 //   guards    each page is a mapping of its own, behind a guard page
@@ -243,6 +244,8 @@ int main(int argument_count, char** arguments) {
   const std::vector<volatile char*> pages =
       Pages(arguments[1], std::strtoul(arguments[2], nullptr, 10));
   if (pages.empty()) return 2;
+  std::puts("ready");
+  std::fflush(stdout);
   if (IsOnlyRead(arguments[1])) {
     volatile char sum = 0;
     while (true)
