@@ -16,6 +16,7 @@
 #include <numeric>
 #include <random>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -2737,8 +2738,10 @@ TEST_F(ScanEngineTest, AMappingThatGrowsKeepsTheStateOfItsOldBlocks) {
   EXPECT_GT(process.clears, 0u);
 }
 
-// Several mappings in one table, mappings over many tables, holes, guards: whatever the layout, the
-// pages with evidence are those that are present in accessible mappings, each of them.
+// Several mappings in one table, mappings over many tables, holes, guards, huge pages among base
+// pages: whatever the layout, the pages with evidence are those that are present in accessible
+// mappings, each of them. Pages that are shared or locked are so only if the whole process can be
+// cleared; else they are seen and counted.
 class LayoutTest : public ScanEngineTest {
  protected:
   static Mapping Of(std::uint64_t first, std::uint64_t end, bool accessible = true,
@@ -2768,10 +2771,48 @@ class LayoutTest : public ScanEngineTest {
       const Vpn vpn = kStart + PageCount(i);
       const Mapping* mapping = process.MappingOf(vpn);
       if (mapping != nullptr && mapping->accessible && mapping->kind != MappingKind::kSpecial &&
-          process.pages[i].present)
+          process.pages[i].present && process.HasEntry(vpn))
         pages.insert(vpn);
     }
     return pages;
+  }
+  // Returns the scannable pages that no clear of a range reaches.
+  static std::set<Vpn> Unclearable(const SimulatedProcess& process) {
+    std::set<Vpn> pages;
+    for (const Vpn vpn : Scannable(process)) {
+      const SimulatedProcess::Page& page = process.pages[process.IndexOf(vpn)];
+      if (page.shared || page.mlocked) pages.insert(vpn);
+    }
+    return pages;
+  }
+  static std::set<Vpn> Locked(const SimulatedProcess& process) {
+    std::set<Vpn> pages = Unclearable(process);
+    std::erase_if(pages, [&](Vpn vpn) { return !process.pages[process.IndexOf(vpn)].mlocked; });
+    return pages;
+  }
+  static std::uint64_t SizeOf(const std::set<Vpn>& pages, const SimulatedProcess& process) {
+    std::uint64_t size = 0;
+    for (const Vpn vpn : pages) size += process.IsHugeAt(vpn) ? kTable : 1;
+    return size;
+  }
+  // Whole mappings are locked, and some or all pages of a mapping are shared; whole tables of a
+  // mapping are huge pages.
+  void AddKinds(SimulatedProcess& process) {
+    for (const Mapping& mapping : process.identity().mappings) {
+      const std::uint64_t kind = random_() % 6;
+      const auto first = static_cast<std::ptrdiff_t>(process.IndexOf(mapping.range.start));
+      const std::span pages(process.pages.begin() + first, mapping.range.size().value());
+      for (SimulatedProcess::Page& page : pages) {
+        page.mlocked = kind == 0;
+        page.present |= page.mlocked;  // mlock(2) fills a mapping
+        page.shared = kind == 1 || (kind == 2 && random_() % 2 == 0);
+      }
+      const Vpn end = mapping.range.end;
+      for (Vpn table = SimulatedProcess::TableOf(mapping.range.start + PageCount(kTable - 1));
+           table + PageCount(kTable) <= end; table = table + PageCount(kTable)) {
+        if (random_() % 2 == 0) process.MakeHuge(table);
+      }
+    }
   }
   // Mappings of one page to three tables, side by side or apart.
   std::vector<Mapping> AnyLayout(std::uint64_t pages) {
@@ -2830,6 +2871,64 @@ TEST_F(LayoutTest, ExactlyThePagesThatANaiveListHasAreLookedAt) {
     Start({.overhead_share = 0.05});
     VisitAll();
     ASSERT_EQ(Looked(), Scannable(process)) << "layout " << layout;
+  }
+}
+
+TEST_F(LayoutTest, PagesOfEachKindThatANaiveListHasAreLookedAtOrSeenAndCounted) {
+  std::size_t huge = 0;
+  std::size_t unclearable = 0;
+  for (int layout = 0; layout < 20; ++layout) {
+    processes_.clear();
+    sums_.clear();
+    SimulatedProcess& process = Add(std::vector<double>(8 * kTable + 77, 50.0));
+    for (auto& page : process.pages) page.present = random_() % 4 != 0;
+    process.Map(AnyLayout(process.pages.size()));
+    AddKinds(process);
+    kernel_.most_parts_per_read = 1 + random_() % 4;
+    Start({.overhead_share = 0.05});
+    VisitAll();
+    const std::set<Vpn> not_cleared = Unclearable(process);
+    std::set<Vpn> expected = Scannable(process);
+    for (const Vpn vpn : expected) huge += process.IsHugeAt(vpn);
+    for (const Vpn vpn : not_cleared) expected.erase(vpn);
+    unclearable += not_cleared.size();
+    ASSERT_EQ(Looked(), expected) << "layout " << layout;
+    Run(seconds(10));
+    std::set<Vpn> seen;
+    for (const BlockEvidence& block : Take().evidence) {
+      for (std::size_t i = 0; i < block.units.size(); ++i)
+        if (block.units[i].seen) seen.insert(block.start + PageCount(i * block.unit.value()));
+    }
+    EXPECT_EQ(seen, not_cleared) << "layout " << layout;
+    // Shared pages beside others of their table are no part of that count.
+    EXPECT_LE(harvest_.unclearable, SizeOf(not_cleared, process)) << "layout " << layout;
+    EXPECT_GE(harvest_.unclearable, SizeOf(Locked(process), process)) << "layout " << layout;
+    EXPECT_EQ(process.splits, 0U) << "layout " << layout;
+  }
+  EXPECT_GT(huge, 10U);
+  EXPECT_GT(unclearable, 1'000U);
+}
+
+TEST_F(LayoutTest, PagesOfEachKindAreLookedAtIfTheWholeProcessCanBeCleared) {
+  for (int layout = 0; layout < 10; ++layout) {
+    processes_.clear();
+    sums_.clear();
+    SimulatedProcess& process = Add(std::vector<double>(8 * kTable + 77, 50.0));
+    process.clears_whole = true;
+    process.Map(AnyLayout(process.pages.size()));
+    AddKinds(process);
+    // A whole clear is for processes of which a quarter or more has no other.
+    if (4 * SizeOf(Unclearable(process), process) < 2 * SizeOf(Scannable(process), process))
+      for (auto& page : process.pages) page.shared = true;
+    Start({.overhead_share = 0.05});
+    VisitAll();
+    Run(seconds(20));
+    Take();
+    // Locked huge pages may be hugetlb, which no clear reaches.
+    std::set<Vpn> expected = Scannable(process);
+    for (const Vpn vpn : Locked(process))
+      if (process.IsHugeAt(vpn)) expected.erase(vpn);
+    ASSERT_EQ(Looked(), expected) << "layout " << layout;
   }
 }
 

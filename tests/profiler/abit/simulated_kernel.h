@@ -25,8 +25,8 @@
 
 namespace tmprof::abit {
 
-// A run of pages, all base or all huge or all giant: one mapping unless parted by Map(). Accesses
-// are Poisson, per second of CPU time.
+// A run of pages, all base or all huge or all giant: one mapping unless parted by Map(). Of base
+// pages, whole tables may be huge pages all the same. Accesses are Poisson, per second of CPU time.
 class SimulatedProcess {
  public:
   using Seconds = double;
@@ -77,6 +77,15 @@ class SimulatedProcess {
     for (const Mapping& mapping : identity_.mappings)
       if (mapping.range.Contains(vpn)) return &mapping;
     return nullptr;
+  }
+
+  // The pages of this table are one huge page, which has the state of the first of them.
+  void MakeHuge(Vpn table) { huge_.insert(table); }
+  bool IsHugeAt(Vpn vpn) const { return huge_.contains(TableOf(vpn)); }
+  // An entry of its own: a base page, or the first page of a huge one.
+  bool HasEntry(Vpn vpn) const { return !IsHugeAt(vpn) || vpn == TableOf(vpn); }
+  static Vpn TableOf(Vpn vpn) {
+    return Vpn(vpn.value() / kTablePages.value() * kTablePages.value());
   }
 
   VpnRange range() const { return {start_, start_ + PageCount(pages.size() * unit_.value())}; }
@@ -144,6 +153,7 @@ class SimulatedProcess {
   TrackedProcess identity_;
   Vpn start_;
   PageCount unit_;
+  std::set<Vpn> huge_;
 };
 
 class SimulatedKernel final : public AbitKernel {
@@ -264,8 +274,12 @@ class SimulatedKernel final : public AbitKernel {
       tables_.clear();
       if (depth == PageTableReader::Depth::kShape && process_.unit() == PageCount(1)) {
         for (std::uint64_t at = range.start.value() / table * table; at < result.next.value();
-             at += table)
-          parts.push_back({.start = Vpn(at), .leaf = {}, .entries = {}});
+             at += table) {
+          if (process_.IsHugeAt(Vpn(at)))
+            parts.push_back(Part(Vpn(at)));
+          else
+            parts.push_back({.start = Vpn(at), .leaf = {}, .entries = {}});
+        }
         return result;
       }
       for (std::uint64_t at = range.start.value() / table * table; at < result.next.value();
@@ -287,10 +301,12 @@ class SimulatedKernel final : public AbitKernel {
       for (std::size_t i = 0; i < pages.size(); ++i) {
         entries[i].read = true;
         if (process_.unmapped || process_.MappingOf(pages[i]) == nullptr) continue;
-        auto& page = process_.pages[process_.IndexOf(pages[i])];
+        const bool is_huge = process_.IsHugeAt(pages[i]);
+        const Vpn entry = is_huge ? SimulatedProcess::TableOf(pages[i]) : pages[i];
+        auto& page = process_.pages[process_.IndexOf(entry)];
         process_.regained += Touch(page);
         entries[i].entry = TableEntry(Entry(page));
-        entries[i].unit = process_.collapsed() ? kTablePages : process_.unit();
+        entries[i].unit = process_.collapsed() || is_huge ? kTablePages : process_.unit();
       }
       return result;
     }
@@ -333,6 +349,10 @@ class SimulatedKernel final : public AbitKernel {
       kernel_.cleared.push_back(range.start);
       std::set<const Mapping*> flushed;
       for (Vpn vpn = range.start; vpn < range.end; vpn = vpn + process_.unit()) {
+        if (process_.IsHugeAt(vpn) && (SimulatedProcess::TableOf(vpn) < range.start ||
+                                       range.end < SimulatedProcess::TableOf(vpn) + kTablePages))
+          ++process_.splits;
+        if (!process_.HasEntry(vpn)) continue;
         auto& page = process_.pages[process_.IndexOf(vpn)];
         Touch(page);
         if (page.mlocked) {
@@ -371,8 +391,11 @@ class SimulatedKernel final : public AbitKernel {
 
     template <typename Reaches>
     void ClearAll(std::chrono::nanoseconds of_page, Reaches reaches) {
-      for (SimulatedProcess::Page& page : process_.pages) {
+      for (std::size_t i = 0; i < process_.pages.size(); ++i) {
+        SimulatedProcess::Page& page = process_.pages[i];
         if (!page.present || !page.mapped) continue;
+        if (!process_.HasEntry(process_.range().start + PageCount(i * process_.unit().value())))
+          continue;
         kernel_.now += of_page;
         kernel_.own_cpu += of_page;
         if (!reaches(page)) continue;
@@ -500,8 +523,8 @@ class SimulatedKernel final : public AbitKernel {
     TablePart Part(Vpn start) {
       TablePart part;
       part.start = start;
-      part.huge = process_.unit() != PageCount(1);
-      if (part.huge) part.span = process_.unit();
+      part.huge = process_.unit() != PageCount(1) || process_.IsHugeAt(start);
+      if (process_.unit() != PageCount(1)) part.span = process_.unit();
       tables_.emplace_back();
       if (part.huge) {
         auto& page = process_.pages[process_.IndexOf(start)];
