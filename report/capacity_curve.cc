@@ -91,7 +91,7 @@ std::string WhyNotEstimated(const CapacityCurve& curve) {
 // and a second one tells the hit rates.
 Status TellEstimated(const Trace& trace, CapacityCurve& curve) {
   const RankSource by = *curve.options.by;
-  Ranker::Options options = Ranker::DefaultOptions(RankModel::kRate);
+  Ranker::Options options = curve.options.ranker;
   options.llc_bytes = trace.llc_bytes;
   Ranker ranker(options);
   const Result<StreamEnd> end = ReadEpochs(
@@ -328,7 +328,9 @@ std::string CapacityCurveText(const CapacityCurve& curve) {
   return text;
 }
 
-std::string CapacityCurveJson(const CapacityCurve& curve) {
+namespace {
+
+Json AsJson(const CapacityCurve& curve) {
   const RankSource by = *curve.options.by;
   Json points = Json::array();
   for (const CapacityCurve::Point& point : curve.points) {
@@ -348,34 +350,38 @@ std::string CapacityCurveJson(const CapacityCurve& curve) {
           OrNull(enough ? std::optional(CapacityBytes(enough->pages)) : std::nullopt)},
          {"less_may_do", OrNull(enough ? std::optional(enough->is_bound) : std::nullopt)}});
   }
-  return JsonText(
-      WithEnd({{"view", "curve"},
-               {"trace", curve.totals.trace},
-               {"epochs", curve.totals.epochs},
-               {"by", Name(by)},
-               {"of", AccessesOf(by)},
-               {"whole", HowWholeIsKnown(curve)},
-               {"whole_pages", curve.whole.value()},
-               {"whole_bytes", CapacityBytes(curve.whole)},
-               {"resident_pages", curve.resident ? Json(curve.resident->value()) : Json(nullptr)},
-               {"unknown_pages", OrNull(UnknownPagesOf(curve))},
-               {"shares_of", curve.resident ? "resident" : "whole"},
-               {"why_no_resident",
-                curve.why_no_resident.empty() ? Json(nullptr) : Json(curve.why_no_resident)},
-               {"notes", Caveats(curve.totals, by)},
-               {"why_unknown", curve.why_unknown.empty() ? Json(nullptr) : Json(curve.why_unknown)},
-               {"points", std::move(points)},
-               {"needs_of", curve.rate_of_capacity() == &HitRates::oracle ? "best" : "ranked"},
-               {"needs", std::move(needs)}},
-              curve.totals.end, curve.totals.lost_epochs));
+  return WithEnd(
+      {{"view", "curve"},
+       {"trace", curve.totals.trace},
+       {"epochs", curve.totals.epochs},
+       {"by", Name(by)},
+       {"of", AccessesOf(by)},
+       {"whole", HowWholeIsKnown(curve)},
+       {"whole_pages", curve.whole.value()},
+       {"whole_bytes", CapacityBytes(curve.whole)},
+       {"resident_pages", curve.resident ? Json(curve.resident->value()) : Json(nullptr)},
+       {"unknown_pages", OrNull(UnknownPagesOf(curve))},
+       {"shares_of", curve.resident ? "resident" : "whole"},
+       {"why_no_resident",
+        curve.why_no_resident.empty() ? Json(nullptr) : Json(curve.why_no_resident)},
+       {"notes", Caveats(curve.totals, by)},
+       {"why_unknown", curve.why_unknown.empty() ? Json(nullptr) : Json(curve.why_unknown)},
+       {"points", std::move(points)},
+       {"needs_of", curve.rate_of_capacity() == &HitRates::oracle ? "best" : "ranked"},
+       {"needs", std::move(needs)}},
+      curve.totals.end, curve.totals.lost_epochs);
 }
 
-std::string CapacityCurveCsv(const CapacityCurve& curve) {
+std::vector<std::string> CsvHeader() {
   std::vector<std::string> header = {"by", "of", "share", "capacity_pages", "capacity_bytes"};
   for (const CapacitySeries& series : kCapacitySeries) {
     for (const char* part : {"", "_low", "_high"}) header.push_back(std::string(series.key) + part);
   }
-  std::string csv = CsvLine(header);
+  return header;
+}
+
+std::vector<std::vector<std::string>> CsvRows(const CapacityCurve& curve) {
+  std::vector<std::vector<std::string>> rows;
   for (const CapacityCurve::Point& point : curve.points) {
     std::vector<std::string> cells = {std::string(Name(*curve.options.by)),
                                       std::string(AccessesOf(*curve.options.by)),
@@ -387,7 +393,36 @@ std::string CapacityCurveCsv(const CapacityCurve& curve) {
       cells.push_back(rate ? Exact(rate->low) : "");
       cells.push_back(rate ? Exact(rate->high) : "");
     }
-    csv += CsvLine(cells);
+    rows.push_back(std::move(cells));
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::string CapacityCurveJson(const CapacityCurve& curve) { return JsonText(AsJson(curve)); }
+
+Json CapacityCurvesJson(std::span<const CapacityCurve> curves) {
+  Json array = Json::array();
+  for (const CapacityCurve& curve : curves) array.push_back(AsJson(curve));
+  return array;
+}
+
+std::string CapacityCurveCsv(const CapacityCurve& curve) {
+  std::string csv = CsvLine(CsvHeader());
+  for (const std::vector<std::string>& row : CsvRows(curve)) csv += CsvLine(row);
+  return csv;
+}
+
+std::string CapacityCurvesCsv(std::span<const CapacityCurve> curves) {
+  std::vector<std::string> header = CsvHeader();
+  header.insert(header.begin(), "trace");
+  std::string csv = CsvLine(header);
+  for (const CapacityCurve& curve : curves) {
+    for (std::vector<std::string>& row : CsvRows(curve)) {
+      row.insert(row.begin(), curve.totals.trace);
+      csv += CsvLine(row);
+    }
   }
   return csv;
 }

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "base/units.h"
 #include "rank/hit_rates.h"
 #include "rank/rank_model.h"
+#include "report/format.h"
 #include "report/whole_trace.h"
 
 namespace tmprof {
@@ -20,6 +22,8 @@ namespace tmprof {
 struct CapacityCurveOptions {
   std::optional<RankSource> by;  // unset: as placement (KnownEvidence), if that tells any
   EpochRange epochs;
+  // Its cache is the trace's. Precondition: the rate model.
+  Ranker::Options ranker = Ranker::DefaultOptions(RankModel::kRate);
 };
 
 struct CapacityCurve {
@@ -86,6 +90,9 @@ Result<CapacityCurve> MakeCapacityCurve(const Trace& trace, const CapacityCurveO
 std::string CapacityCurveText(const CapacityCurve& curve);
 std::string CapacityCurveJson(const CapacityCurve& curve);
 std::string CapacityCurveCsv(const CapacityCurve& curve);
+// The same of several traces: an array, and one table with the column `trace` first.
+Json CapacityCurvesJson(std::span<const CapacityCurve> curves);
+std::string CapacityCurvesCsv(std::span<const CapacityCurve> curves);
 Result<std::string> CapacityCurvePng(const CapacityCurve& curve);  // the bytes of a PNG file
 
 // Which pages the whole is made of: "looked at or sampled".

@@ -271,7 +271,7 @@ Status RequireAccesses(const WholeTrace& whole, RankSource by, std::string attem
   if (by != RankSource::kSamples && !samples_alone) return {};
   return Fail(BadInput(std::move(attempted), whole.totals.trace,
                        "how many accesses a sample stands for is unknown without accessed bits",
-                       "go by accessed bits: --by references or combined, of a trace with some; "
+                       "go by accessed bits, 'references' or 'combined', of a trace with some; "
                        "'tmprof doctor' tells which sources can record them"));
 }
 

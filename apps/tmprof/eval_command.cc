@@ -21,6 +21,7 @@
 #include "policy/replay/replay.h"
 #include "policy/replay/told_hit_rates.h"
 #include "report/accuracy.h"
+#include "report/capacity_curve.h"
 #include "report/format.h"
 #include "report/hit_rate_text.h"
 #include "report/trace.h"
@@ -39,6 +40,7 @@ struct EvalOptions {
   std::vector<std::string> fast;       // capacities; empty: the ratios
   std::vector<std::string> addresses;  // ranges; empty: all memory
   std::string truth;                   // a file; empty: unknown
+  bool curve = false;                  // hit rates by capacity, instead of policies
   std::vector<std::string> ranks;      // empty: the best that each trace has
   std::string judge;                   // empty: the best that each trace has
   std::string rank_model = "rate";
@@ -567,6 +569,75 @@ Result<EvaluationScope> ScopeOf(const EvalOptions& options) {
   return scope;
 }
 
+// The curves of the traces, and the errors of those that have none.
+struct Curves {
+  std::vector<CapacityCurve> told;
+  std::vector<std::pair<std::string, Error>> refused;
+};
+
+std::string AsText(const Curves& curves) {
+  std::string text;
+  for (const CapacityCurve& curve : curves.told) {
+    text += fmt::format("{}{}\n{}", text.empty() ? "" : "\n", Printable(curve.totals.trace),
+                        CapacityCurveText(curve));
+  }
+  return text;
+}
+
+Json AsJson(const Curves& curves, const Ranker::Options& ranker) {
+  Json refused = Json::array();
+  for (const auto& [trace, error] : curves.refused)
+    refused.push_back({{"trace", trace}, {"refused", error.Message()}});
+  return {{"rank_model", Name(ranker.model)},
+          {"half_life", HalfLife(ranker)},
+          {"llc_bytes", OrNull(ranker.llc_bytes)},
+          {"curves", CapacityCurvesJson(curves.told)},
+          {"traces_without", std::move(refused)}};
+}
+
+Result<CapacityCurve> CurveOf(const std::string& path, const EvaluationScope& scope,
+                              const ReplayOptions& options) {
+  Result<Trace> trace = OpenTraceFile(path);
+  if (!trace) return Fail(trace.error());
+  trace->name = path;
+  trace->llc_bytes = options.ranker.llc_bytes;
+  trace->open = PartOf(std::move(trace->open), scope.ranges);
+  Result<CapacityCurve> curve =
+      MakeCapacityCurve(*trace, {.by = options.judge, .epochs = {}, .ranker = options.ranker});
+  if (!curve) return Fail(OfTrace(path, std::move(curve.error())));
+  return curve;
+}
+
+Result<int> TellCurves(const EvalOptions& options, Format format, const ReplayOptions& replay,
+                       const EvaluationScope& scope) {
+  if (replay.ranker.model != RankModel::kRate) {
+    return Fail(BadInput("use option", "--curve", "rank model sum estimates no rates",
+                         "choose '--rank-model rate'"));
+  }
+  Curves curves;
+  int exit_status = kDone;
+  for (const std::string& path : options.traces) {
+    Result<CapacityCurve> curve = CurveOf(path, scope, replay);
+    if (curve) {
+      exit_status = std::max(exit_status, WarnOfEnd(curve->totals.end, path, "evaluated"));
+      curves.told.push_back(*std::move(curve));
+      continue;
+    }
+    if (options.traces.size() == 1) return Fail(std::move(curve.error()));
+    exit_status = std::max(exit_status, ReportError(curve.error()));
+    curves.refused.emplace_back(path, std::move(curve.error()));
+  }
+  switch (format) {
+    case Format::kText:
+      return Answer(AsText(curves), exit_status);
+    case Format::kJson:
+      return Answer(JsonText(AsJson(curves, replay.ranker)), exit_status);
+    case Format::kCsv:
+      return Answer(CapacityCurvesCsv(curves.told), exit_status);
+  }
+  return exit_status;
+}
+
 Result<int> Evaluate(const EvalOptions& options) {
   const Result<Format> format = ParseFormat(options.format);
   if (!format) return Fail(format.error());
@@ -574,6 +645,7 @@ Result<int> Evaluate(const EvalOptions& options) {
   if (!replay) return Fail(replay.error());
   const Result<EvaluationScope> scope = ScopeOf(options);
   if (!scope) return Fail(scope.error());
+  if (options.curve) return TellCurves(options, *format, *replay, *scope);
 
   Evaluation evaluation;
   int exit_status = kDone;
@@ -611,9 +683,9 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
     policies += fmt::format(" {} ({});", policy.name, policy.description);
   }
   policies.back() = '.';
-  command->add_option("--policy", options->policies, policies)
-      ->delimiter(',')
-      ->capture_default_str();
+  CLI::Option* policy = command->add_option("--policy", options->policies, policies)
+                            ->delimiter(',')
+                            ->capture_default_str();
   CLI::Option* ratio =
       command->add_option("--ratio", options->ratios, "Capacity of tier 1 as a ratio")
           ->delimiter(',')
@@ -626,27 +698,30 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
               "the most that the processes had")
           ->check(CLI::IsMember({"footprint", "resident"}))
           ->capture_default_str();
-  command->add_option("--fast", options->fast, "Capacity of tier 1 in bytes, instead of ratios")
-      ->type_name("SIZE,...")
-      ->delimiter(',')
-      ->excludes(ratio)
-      ->excludes(of);
+  CLI::Option* fast =
+      command->add_option("--fast", options->fast, "Capacity of tier 1 in bytes, instead of ratios")
+          ->type_name("SIZE,...")
+          ->delimiter(',')
+          ->excludes(ratio)
+          ->excludes(of);
   command
       ->add_option("--addresses", options->addresses,
                    "Evaluate the pages in these ranges alone, of each process")
       ->type_name("START-END,...")
       ->delimiter(',')
       ->excludes(of);
-  command
-      ->add_option("--truth", options->truth,
-                   "Add the true hit rates, by a file of accesses as the workloads write it")
-      ->type_name("TRUTH");
-  command
-      ->add_option(
-          "--rank", options->ranks,
-          "Evidence that the policies go by (default: the best that the trace has); memory: "
-          "accesses to memory, by accessed bits and samples of misses, or else --llc")
-      ->delimiter(',');
+  CLI::Option* truth =
+      command
+          ->add_option("--truth", options->truth,
+                       "Add the true hit rates, by a file of accesses as the workloads write it")
+          ->type_name("TRUTH");
+  CLI::Option* rank =
+      command
+          ->add_option(
+              "--rank", options->ranks,
+              "Evidence that the policies go by (default: the best that the trace has); memory: "
+              "accesses to memory, by accessed bits and samples of misses, or else --llc")
+          ->delimiter(',');
   command
       ->add_option("--judge", options->judge,
                    "Evidence that decides what a hit is worth (default: the best that the trace "
@@ -662,12 +737,18 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
       ->type_name("TIME")
       ->capture_default_str();
   AddLlc(*command, options->llc_bytes);
+  CLI::Option* curve = command->add_flag(
+      "--curve", options->curve,
+      "Replay no policy; tell the hit rate for capacities from 1 to 100 % of the resident memory, "
+      "of the best placement and of this ranking, of the accesses that --judge names");
+  for (CLI::Option* other : {policy, ratio, of, fast, truth, rank}) curve->excludes(other);
   AddFormat(*command, options->format);
   command->footer(
       "Examples:\n"
       "  tmprof eval server.data --policy history,oracle --ratio 1/8,1/16 --format json\n"
       "  tmprof eval server.data --llc 32MiB\n"
-      "  tmprof eval server.data --fast 64MiB,1GiB");
+      "  tmprof eval server.data --fast 64MiB,1GiB\n"
+      "  tmprof eval server.data --curve --format csv");
   command->callback([options, &exit_status] { exit_status = ExitStatusOf(Evaluate(*options)); });
 }
 

@@ -969,6 +969,102 @@ TEST(Eval, GoesByAccessesToMemoryWhereMissesWereSampled) {
   EXPECT_LT(accesses["results"][0]["hit_rate"], 0.5) << "the fast pages are left out";
 }
 
+TEST(Eval, TellsTheCurveOfTheReportInEveryFormat) {
+  const TemporaryFolder folder;
+  const std::string trace = TraceWithMisses(folder, PageCount(128));
+  const auto show = [&](const std::string& format, std::vector<std::string> more = {}) {
+    std::vector<std::string> arguments{"eval", trace, "--curve", "--format", format};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = Tmprof(arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.out;
+  };
+  const Json all = Json::parse(show("json"));
+  ASSERT_EQ(all["curves"].size(), 1u);
+  const Json& curve = all["curves"][0];
+  EXPECT_EQ(curve["trace"], trace);
+  EXPECT_EQ(curve["of"], "accesses to memory");
+  const Outcome report = Tmprof({"report", trace, "--view", "curve", "--format", "json"});
+  EXPECT_EQ(curve["points"], Json::parse(report.out)["points"]) << "one definition";
+  EXPECT_EQ(curve["points"].back()["share"], 1.0);
+  EXPECT_EQ(curve["points"].back()["capacity_bytes"], 128 * 4096);
+  for (const Json& point : curve["points"]) {
+    for (const char* rate : {"best", "ranked"}) {
+      EXPECT_LE(point[rate]["low"].get<double>(), point[rate]["value"].get<double>());
+      EXPECT_GE(point[rate]["high"].get<double>(), point[rate]["value"].get<double>());
+    }
+  }
+  // The 64 pages that miss have all that reaches memory.
+  EXPECT_THAT(show("text"), AllOf(StartsWith(trace + "\n"), HasSubstr("accesses to memory"),
+                                  HasSubstr("256 KiB"), HasSubstr("this ranking")));
+  const std::string csv = show("csv");
+  EXPECT_THAT(csv, AllOf(StartsWith("trace,by,of,share,capacity_pages,capacity_bytes,best,best_low,"
+                                    "best_high,ranked,"),
+                         HasSubstr("\n" + trace + ",memory,accesses to memory,0.5,64,262144,")));
+  EXPECT_EQ(Json::parse(show("json", {"--judge", "accesses"}))["curves"][0]["of"], "accesses");
+  // Half of the pages, those that do not miss.
+  const Json part = Json::parse(show("json", {"--judge", "accesses", "--addresses", "0-0x41000"}));
+  EXPECT_EQ(part["curves"][0]["whole_pages"], 64);
+}
+
+TEST(Eval, TellsTheCurvesOfTheOtherTracesIfOneIsRefused) {
+  const TemporaryFolder folder;
+  const std::string missing = folder.File("missing.data");
+  const Outcome outcome = Tmprof({"eval", GoldenTrace(), missing, "--curve", "--format", "json"});
+  EXPECT_NE(outcome.status, 0);
+  EXPECT_THAT(outcome.err, HasSubstr(missing));
+  const Json all = Json::parse(outcome.out);
+  ASSERT_EQ(all["curves"].size(), 1u);
+  EXPECT_EQ(all["curves"][0]["trace"], GoldenTrace());
+  ASSERT_EQ(all["traces_without"].size(), 1u);
+  EXPECT_EQ(all["traces_without"][0]["trace"], missing);
+}
+
+TEST(Eval, APointOfTheCurveIsWhatIsToldAtThatCapacity) {
+  const TemporaryFolder folder;
+  const std::string trace = TraceWithMisses(folder, PageCount(128));
+  const auto all_of = [&](const std::string& half_life, std::vector<std::string> more) {
+    more.insert(more.begin(), {"eval", trace, "--judge", "accesses", "--half-life", half_life,
+                               "--format", "json"});
+    const Outcome outcome = Tmprof(more);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    const Json all = Json::parse(outcome.out);
+    EXPECT_EQ(all["half_life"], half_life);
+    return all;
+  };
+  std::vector<Json> of_half_life;
+  for (const std::string half_life : {"none", "3600s"}) {
+    const Json points = all_of(half_life, {"--curve"})["curves"][0]["points"];
+    const auto half = std::ranges::find_if(
+        points, [](const Json& point) { return point["capacity_pages"] == 64; });
+    ASSERT_NE(half, points.end());
+    const Json told = all_of(half_life, {"--fast", "256KiB"})["hit_rates"][0];
+    EXPECT_EQ((*half)["ranked"], told["attainable"]);
+    EXPECT_EQ((*half)["best"], told["oracle_curve"]);
+    of_half_life.push_back((*half)["ranked"]);
+  }
+  EXPECT_NE(of_half_life[0], of_half_life[1]) << "one epoch tells less than three";
+}
+
+TEST(Eval, RefusesOptionsThatTheCurveDoesNotRead) {
+  for (const std::vector<std::string>& more :
+       std::vector<std::vector<std::string>>{{"--policy", "oracle"},
+                                             {"--ratio", "1/8"},
+                                             {"--fast", "1MiB"},
+                                             {"--of", "resident"},
+                                             {"--rank", "combined"},
+                                             {"--truth", "/dev/null"}}) {
+    std::vector<std::string> arguments{"eval", GoldenTrace(), "--curve"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = Tmprof(arguments);
+    EXPECT_EQ(outcome.status, 2) << more.front();
+    EXPECT_THAT(outcome.err, AllOf(HasSubstr("--curve"), HasSubstr(more.front())));
+  }
+  const Outcome sum = Tmprof({"eval", GoldenTrace(), "--curve", "--rank-model", "sum"});
+  EXPECT_EQ(sum.status, 2);
+  EXPECT_THAT(sum.err, HasSubstr("choose '--rank-model rate'"));
+}
+
 TEST(Eval, SaysOfHowManyPagesNothingIsKnown) {
   const TemporaryFolder folder;
   const auto show = [&](std::optional<PageCount> resident, std::vector<std::string> more) {
