@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/epoch_stream.h"
 #include "base/result.h"
@@ -26,6 +27,7 @@ struct Trace {
   // Size of the last-level cache that is modelled where too few accesses to memory were sampled.
   // nullopt: none is. No trace tells it by itself.
   std::optional<std::uint64_t> llc_bytes = std::nullopt;
+  std::vector<std::string> notes;  // what readers must know, beside what the trace tells itself
   std::function<Result<std::unique_ptr<EpochStream>>()> open;
 };
 

@@ -186,7 +186,7 @@ bool Accessed(const Evidence& evidence) {
 }
 
 Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRange epochs) {
-  WholeTrace whole{.totals = {.trace = trace.name, .info = trace.info},
+  WholeTrace whole{.totals = {.trace = trace.name, .info = trace.info, .notes = trace.notes},
                    .ranker = TotalRanker(model, trace.llc_bytes),
                    .known = KnownEvidence(trace.llc_bytes.has_value())};
   TraceTotals& totals = whole.totals;
@@ -276,7 +276,7 @@ Status RequireAccesses(const WholeTrace& whole, RankSource by, std::string attem
 }
 
 std::vector<std::string> Caveats(const TraceTotals& totals, RankSource source) {
-  std::vector<std::string> caveats;
+  std::vector<std::string> caveats = totals.notes;
   if (totals.end.finished == false) {
     caveats.push_back("the recorder was stopped before it could finish this trace");
   }

@@ -63,6 +63,7 @@ struct TargetTotal {
 struct TraceTotals {
   std::string trace;
   TraceInfo info;
+  std::vector<std::string> notes;  // Trace::notes
   StreamEnd end;
   std::uint64_t epochs = 0;
   std::uint64_t first_index = 0;  // of the epochs read; 0 without any

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -16,8 +17,10 @@
 #include <vector>
 
 #include "apps/tmprof/cli.h"
+#include "apps/tmprof/messages.h"
 #include "apps/tmprof/record_session.h"
 #include "apps/tmprof/recording_outcome.h"
+#include "base/human_units.h"
 #include "base/unique_fd.h"
 #include "report/trace.h"
 #include "report/view.h"
@@ -38,6 +41,24 @@ struct CurveOptions {
   std::optional<std::uint64_t> llc_bytes;  // nullopt: no cache is modelled
   std::string format = "text";
   std::string png;
+};
+
+// Signals that ask to stop wait while this object is there: a recording takes those that come
+// before and while it runs, and the others act afterwards.
+class DelayedStops {
+ public:
+  DelayedStops() {
+    sigset_t stops;
+    sigemptyset(&stops);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&stops, signal);
+    pthread_sigmask(SIG_BLOCK, &stops, &before_);
+  }
+  DelayedStops(const DelayedStops&) = delete;
+  DelayedStops& operator=(const DelayedStops&) = delete;
+  ~DelayedStops() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
 };
 
 // A folder that is there for as long as this object is.
@@ -70,6 +91,16 @@ class TemporaryFolder {
 
   fs::path path_;
 };
+
+// "the recording is short: it was stopped after 3.2s instead of 10s"
+std::string NoteOf(const EarlyEnd& early, std::chrono::nanoseconds duration) {
+  constexpr std::chrono::milliseconds kTold{100};
+  const auto told = (early.after + kTold / 2) / kTold * kTold;
+  return fmt::format("the recording is short: {} {} instead of {}",
+                     early.by_signal ? "it was stopped" : "all processes had ended",
+                     told.count() > 0 ? "after " + FormatDuration(told) : std::string("at once"),
+                     FormatDuration(duration));
+}
 
 // "process 12", "processes 12, 13", "all processes"
 std::string TitleOf(const RecordOptions& options) {
@@ -107,6 +138,7 @@ Result<int> Curve(CurveOptions options) {
   if (!format) return Fail(format.error());
   const Result<std::optional<RankSource>> by = ParseRankSourceIfAny(options.by);
   if (!by) return Fail(by.error());
+  std::optional<DelayedStops> delayed(std::in_place);  // the folder goes before a signal acts
   std::optional<TemporaryFolder> folder;
   if (record.output.empty()) {
     Result<TemporaryFolder> made = TemporaryFolder::Make();
@@ -116,7 +148,8 @@ Result<int> Curve(CurveOptions options) {
   }
   record.title = TitleOf(record);
   record.tells_settings = false;
-  const int recorded = Record(record);
+  std::optional<EarlyEnd> early;
+  const int recorded = Record(record, &early);
   if (recorded != kDone && recorded != kSawLittle) return recorded;
   std::string file = record.output;
   // The folder goes now: a signal may end this process while it reads the trace.
@@ -127,10 +160,15 @@ Result<int> Curve(CurveOptions options) {
     file = fmt::format("/proc/self/fd/{}", kept_open.get());
     folder.reset();
   }
+  delayed.reset();
   Result<Trace> trace = OpenTraceFile(file);
   if (!trace) return Fail(trace.error());
   trace->name = record.title;
   trace->llc_bytes = options.llc_bytes;
+  if (early) {
+    trace->notes.push_back(NoteOf(*early, *record.duration));
+    if (*format == Format::kCsv) Warn(trace->notes.back());  // a table has no room for it
+  }
   const Result<Rendered> curve =
       RenderView(kCurve, *trace, {.by = *by}, *format, !options.png.empty());
   if (!curve) return Fail(curve.error());
@@ -171,6 +209,7 @@ void AddCurveCommand(CLI::App& app, int& exit_status) {
       "The curve is that of 'tmprof report --view curve'. It goes by accesses to memory where a\n"
       "sampler of cache misses works ('tmprof doctor') or --llc tells the size of the cache, else\n"
       "by all accesses.\n"
+      "Ctrl-C ends the recording, and tells the curve of what was seen so far.\n"
       "Exit status: 0; 1 refused; 2 wrong use; 3 too little was seen to tell.\n"
       "Examples:\n"
       "  tmprof curve -p $(pidof redis-server)\n"

@@ -308,6 +308,8 @@ class RecordSession {
     return command_status;
   }
 
+  const std::optional<EarlyEnd>& early_end() const { return early_end_; }
+
  private:
   Status Record() {
     const MonotonicTime called = clock_.Now();
@@ -394,6 +396,10 @@ class RecordSession {
                        objects_->refused(), AllocationLogs::Options().parent.string()));
     }
     if (!stopped) return Fail(stopped.error());
+    if (*stopped != Recorder::StopReason::kDuration) {
+      early_end_ = {.after = facts.Facts().length,
+                    .by_signal = *stopped == Recorder::StopReason::kRequested};
+    }
     if (!finished) return finished;
     Close(outcome);
     return {};
@@ -663,6 +669,7 @@ class RecordSession {
   std::optional<NotPreloaded> not_preloaded_;
   std::chrono::nanoseconds starting_{0};
   std::optional<RecordingOutcome> outcome_;
+  std::optional<EarlyEnd> early_end_;
 };
 
 }  // namespace
@@ -694,10 +701,13 @@ Status CheckRecording(const RecordOptions& options) {
   return {};
 }
 
-int Record(RecordOptions options) {
+int Record(RecordOptions options, std::optional<EarlyEnd>* early) {
   Result<Signals> signals = Signals::Catch();
   if (!signals) return ReportError(signals.error());
-  return RecordSession(std::move(options), *std::move(signals)).Run();
+  RecordSession session(std::move(options), *std::move(signals));
+  const int status = session.Run();
+  if (early != nullptr) *early = session.early_end();
+  return status;
 }
 
 }  // namespace tmprof

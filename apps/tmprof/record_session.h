@@ -48,9 +48,16 @@ struct RecordOptions {
 // Refuses times, shares and numbers with which nothing can be recorded.
 Status CheckRecording(const RecordOptions& options);
 
+// A recording of running processes that ended before RecordOptions::duration.
+struct EarlyEnd {
+  std::chrono::nanoseconds after{0};
+  bool by_signal = false;  // else all processes have ended
+};
+
 // Says on standard error what went wrong, or what was seen. Returns the exit status: that of the
-// launched command, kSawLittle, or that of the error. Preconditions: CheckRecording() finds no
-// fault, there are targets or a command to launch, and the options go together.
-int Record(RecordOptions options);
+// launched command, kSawLittle, or that of the error. `early`, unless null, is set if the recording
+// ended early. Preconditions: CheckRecording() finds no fault, there are targets or a command to
+// launch, and the options go together.
+int Record(RecordOptions options, std::optional<EarlyEnd>* early = nullptr);
 
 }  // namespace tmprof

@@ -4,7 +4,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -70,6 +78,13 @@ const std::vector<Way> kWays{
 INSTANTIATE_TEST_SUITE_P(All, EachSource, ::testing::ValuesIn(kWays),
                          [](const auto& way) { return way.param.name; });
 
+std::vector<std::string> FilesIn(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    names.push_back(entry.path().filename());
+  return names;
+}
+
 // An operator who has never recorded anything asks so.
 TEST_F(Recording, TheCurveOfARunningProgramTakesOneCommandAndLeavesNoFile) {
   const Json row = DoctorRow("abit-bpf");
@@ -88,10 +103,121 @@ TEST_F(Recording, TheCurveOfARunningProgramTakesOneCommandAndLeavesNoFile) {
   EXPECT_GT(curve["whole_pages"].get<int>(), 0);
   EXPECT_EQ(curve["of"], "accesses");
   EXPECT_THAT(ReadFile(png), ::testing::StartsWith("\x89PNG"));
-  std::vector<std::string> left;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
-    left.push_back(entry.path().filename());
-  EXPECT_THAT(left, ::testing::UnorderedElementsAre("curve.json", "curve.png"));
+  EXPECT_THAT(FilesIn(folder_.path()), ::testing::UnorderedElementsAre("curve.json", "curve.png"));
+}
+
+TEST_F(Recording, TheCurveOfAllProcessesSeesThemAndKeepsItsTrace) {
+  const Json row = DoctorRow("abit-bpf");
+  if (!row["usable"].get<bool>()) GTEST_SKIP() << row["detail"].get<std::string>();
+  const std::string script =
+      "export TMPDIR=" + folder_.path().string() + "; " + Workload("hotset") +
+      " --footprint 16MiB --duration 10min > /dev/null & target=$!; echo $target > $TMPDIR/pid; "
+      "for seconds in 2 10 60; do " +
+      TmprofPath() + " curve --all --duration ${seconds}s --by references --format json -o " +
+      trace_ +
+      " > $TMPDIR/curve.json; status=$?; grep -q '\"whole_pages\": *[1-9]' "
+      "$TMPDIR/curve.json && break; done; kill $target; exit $status";
+  const Outcome outcome = RunProgram({"bash", "-c", script});
+  EXPECT_TRUE(outcome.status == 0 || outcome.status == 3) << outcome.err;
+  const Json curve = Json::parse(ReadFile(folder_.File("curve.json")));
+  EXPECT_EQ(curve["trace"], "all processes");
+  EXPECT_GT(curve["whole_pages"].get<int>(), 0);
+  // The workload's 16 MiB and what the test itself has.
+  EXPECT_GT(curve["resident_pages"].get<int>(), 4096);
+  const Json summary = Summary(trace_);
+  EXPECT_TRUE(summary["finished"].get<bool>());
+  EXPECT_GT(summary["targets"].size(), 1u);
+  EXPECT_EQ(std::ranges::count_if(summary["targets"],
+                                  [&](const Json& target) {
+                                    return std::to_string(target["pid"].get<int>()) + "\n" ==
+                                           ReadFile(folder_.File("pid"));
+                                  }),
+            1);
+  for (const Json& target : summary["targets"])
+    EXPECT_NE(target["name"], "tmprof") << "it observes others";
+  EXPECT_THAT(FilesIn(folder_.path()), ::testing::Contains("t.data"));
+  EXPECT_THAT(FilesIn(folder_.path()),
+              ::testing::Not(::testing::Contains(::testing::StartsWith("tmprof-curve"))));
+}
+
+// A terminal sends SIGINT at Ctrl-C, a service manager SIGTERM.
+class StoppedCurve : public Recording, public ::testing::WithParamInterface<std::string> {};
+
+TEST_P(StoppedCurve, IsThatOfWhatWasSeenSoFarAndSaysThatItIsShort) {
+  const Json row = DoctorRow("abit-bpf");
+  if (!row["usable"].get<bool>()) GTEST_SKIP() << row["detail"].get<std::string>();
+  // A shell's job in the background ignores SIGINT.
+  const std::string script =
+      "export TMPDIR=" + folder_.path().string() + "; " + Workload("hotset") +
+      " --footprint 16MiB --duration 10min > /dev/null & target=$!; env --default-signal=INT " +
+      TmprofPath() +
+      " curve -p $target --duration 30m --by references > $TMPDIR/curve.txt & curve=$!; "
+      // Its trace has a header before there is an epoch.
+      "for ((i = 0; i < 6000; ++i)); do "
+      "[ $(cat $TMPDIR/tmprof-curve-*/* 2> /dev/null | wc -c) -gt 20000 ] && break; "
+      "kill -0 $curve || break; sleep 0.1; done; kill -" +
+      GetParam() + " $curve; wait $curve; status=$?; kill $target; exit $status";
+  const Outcome outcome = RunProgram({"bash", "-c", script});
+  EXPECT_TRUE(outcome.status == 0 || outcome.status == 3) << outcome.status << outcome.err;
+  EXPECT_THAT(ReadFile(folder_.File("curve.txt")),
+              ::testing::AllOf(::testing::HasSubstr("best placement"),
+                               ::testing::HasSubstr("the recording is short: it was stopped after"),
+                               ::testing::HasSubstr("instead of 1800s")));
+  EXPECT_THAT(FilesIn(folder_.path()), ::testing::UnorderedElementsAre("curve.txt"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Signals, StoppedCurve, ::testing::Values("INT", "TERM"),
+                         [](const auto& signal) { return signal.param; });
+
+// Sends the signal to a child at the end of its first call of mkdir(2).
+void SignalAfterMakingAFolder(int signal) {
+  const pid_t child = fork();
+  if (child == 0) {
+    ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+    raise(SIGSTOP);
+    return;  // to execute the program under test
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  ptrace(PTRACE_SETOPTIONS, child, nullptr, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
+  bool made = false;
+  bool is_entry = false;
+  while (!made) {
+    ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
+    if (waitpid(child, &status, 0) != child || !WIFSTOPPED(status)) _exit(125);
+    if (WSTOPSIG(status) != (SIGTRAP | 0x80)) continue;
+    is_entry = !is_entry;
+    user_regs_struct registers{};
+    ptrace(PTRACE_GETREGS, child, nullptr, &registers);
+    made = !is_entry && registers.orig_rax == SYS_mkdir;
+  }
+  kill(child, signal);
+  ptrace(PTRACE_DETACH, child, nullptr, nullptr);
+  waitpid(child, &status, 0);
+  _exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+}
+
+TEST_F(Recording, ACurveThatIsStoppedAtOnceLeavesNoFolder) {
+  const std::string folder = folder_.path().string();
+  const Outcome outcome =
+      RunProgram({TmprofPath(), "curve", "-p", std::to_string(getpid()), "--format", "json"}, [&] {
+        setenv("TMPDIR", folder.c_str(), 1);
+        SignalAfterMakingAFolder(SIGINT);
+      });
+  EXPECT_EQ(outcome.status, 3) << outcome.err;
+  const Json curve = Json::parse(outcome.out);
+  EXPECT_THAT(curve["notes"].dump(), ::testing::HasSubstr("it was stopped "));
+  EXPECT_FALSE(curve["why_unknown"].is_null());
+  EXPECT_THAT(FilesIn(folder_.path()), ::testing::IsEmpty());
+}
+
+TEST_F(Recording, ACurveOfAProgramThatEndsSaysThatItIsShort) {
+  const std::string script = Workload("hotset") +
+                             " --footprint 16MiB --duration 3s > /dev/null & " + TmprofPath() +
+                             " curve -p $! --duration 30m --format csv > /dev/null";
+  const Outcome outcome = RunProgram({"bash", "-c", script});
+  EXPECT_TRUE(outcome.status == 0 || outcome.status == 3) << outcome.err;
+  EXPECT_THAT(outcome.err, ::testing::HasSubstr("all processes had ended"));
 }
 
 TEST(Sources, OfTheDoctorThatRecordAreAllTriedHere) {

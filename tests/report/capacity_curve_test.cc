@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -127,6 +128,24 @@ TEST(CapacityCurveTest, SumsCountedAccessesOfTheHottestPages) {
   EXPECT_NEAR(BestAt(curve, 0.25), 0.95, 1e-12);
   EXPECT_EQ(BestAt(curve, 0.30), 1);
   EXPECT_EQ(BestAt(curve, 1.00), 1);
+}
+
+TEST(CapacityCurveTest, SaysWhatIsKnownOfTheTraceBesideIt) {
+  Trace trace = HundredPages();
+  trace.notes = {"the recording is short"};
+  const CapacityCurve curve = CurveOf(trace);
+  EXPECT_THAT(CapacityCurveText(curve), HasSubstr("note: the recording is short\n"));
+  EXPECT_EQ(nlohmann::json::parse(CapacityCurveJson(curve))["notes"][0], "the recording is short");
+}
+
+TEST(CapacityCurveTest, OfSeveralTracesStandInOneTable) {
+  Trace second = HundredPages();
+  second.name = "second";
+  const std::vector<CapacityCurve> curves = {CurveOf(HundredPages()), CurveOf(second)};
+  const std::string csv = CapacityCurvesCsv(curves);
+  EXPECT_THAT(csv, HasSubstr("\nsecond,truth,accesses,0.1,10,40960,0.8,0.8,0.8,"));
+  EXPECT_EQ(std::ranges::count(csv, '\n'), 1 + 2 * static_cast<int>(CapacityCurve::kShares.size()));
+  EXPECT_EQ(CapacityCurvesJson(curves)[1]["trace"], "second");
 }
 
 TEST(CapacityCurveTest, HasNoRankingAndNoIntervalsOfExactCounts) {

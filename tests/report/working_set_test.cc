@@ -214,7 +214,7 @@ TEST(WorkingSet, IsRefusedOfSamplesAlone) {
         MakeWorkingSet(samples, {.by = RankSource::kSamples}),
         MakeWorkingSet(both, {.by = RankSource::kSamples})}) {
     ASSERT_FALSE(set.has_value());
-    EXPECT_THAT(set.error().Message(), AllOf(HasSubstr("samples"), HasSubstr("--by references")));
+    EXPECT_THAT(set.error().Message(), AllOf(HasSubstr("samples"), HasSubstr("'references'")));
   }
   EXPECT_TRUE(MakeWorkingSet(both, {}).has_value());
 }
