@@ -28,14 +28,15 @@ auto FindSampler(const std::vector<SourceStatus>& sources) {
 // Half of what is known is forgotten when there is more, so that a daemon follows what programs do.
 constexpr double kMostPairs = 4096;
 
+std::optional<double> DetailOf(const SourceStatus& source, std::string_view name) {
+  const auto found = std::ranges::find(source.details, name, &NamedCount::name);
+  if (found == source.details.end()) return std::nullopt;
+  return static_cast<double>(found->count);
+}
+
 void AddPairs(const SourceStatus& source, SamplePairs& sum) {
-  const auto detail = [&](std::string_view name) -> std::optional<double> {
-    const auto found = std::ranges::find(source.details, name, &NamedCount::name);
-    if (found == source.details.end()) return std::nullopt;
-    return static_cast<double>(found->count);
-  };
-  const std::optional<double> pairs = detail(kPagePairs);
-  const std::optional<double> of_one_line = detail(kLinePairs);
+  const std::optional<double> pairs = DetailOf(source, kPagePairs);
+  const std::optional<double> of_one_line = DetailOf(source, kLinePairs);
   if (!pairs || !of_one_line) return;  // of an older version
   sum.samples += static_cast<double>(source.observations.value_or(0));
   sum.pairs += *pairs;
@@ -43,6 +44,31 @@ void AddPairs(const SourceStatus& source, SamplePairs& sum) {
   if (sum.pairs <= kMostPairs) return;
   for (double* each : {&sum.samples, &sum.pairs, &sum.of_one_line}) *each /= 2;
 }
+
+// CPU time that the targets used within the epoch.
+double CpuSecondsOf(const EpochProfile& epoch) {
+  if (epoch.targets.empty()) return Seconds(epoch.length());
+  TargetTimes times;
+  times.Add(epoch);
+  double used = 0;
+  for (const Target& target : epoch.targets) used += times.Of(target.id).cpu_seconds;
+  return used;
+}
+
+// The first count: two counters at once would count the same misses twice.
+void AddCounted(const EpochProfile& epoch, CountedMisses& sum) {
+  for (const SourceStatus& source : epoch.sources) {
+    if (source.state != SourceState::kActive) continue;
+    const std::optional<double> misses = DetailOf(source, kCountedMisses);
+    if (!misses) continue;
+    sum.misses += *misses;
+    sum.cpu_seconds += source.duty_cycle.value_or(1.0) * CpuSecondsOf(epoch);
+    return;
+  }
+}
+
+// As of pairs: half of what is known is forgotten when there is more.
+constexpr double kMostCountedSeconds = 60;
 
 }  // namespace
 
@@ -60,6 +86,9 @@ void SampleScale::Look(const EpochProfile& epoch) {
   has_samples_of_time_ |= HasSamplesOfTime(epoch);
   for (const SourceStatus& source : epoch.sources)
     if (source.state == SourceState::kActive) AddPairs(source, pairs_);
+  AddCounted(epoch, counted_);
+  if (counted_.cpu_seconds > kMostCountedSeconds)
+    for (double* each : {&counted_.misses, &counted_.cpu_seconds}) *each /= 2;
   const auto sampler = FindSampler(epoch.sources);
   if (sampler == epoch.sources.end()) return;
   accesses_per_sample_ = static_cast<double>(*sampler->accesses_per_sample);
@@ -67,13 +96,11 @@ void SampleScale::Look(const EpochProfile& epoch) {
 }
 
 void MemoryTraffic::Look(const EpochProfile& epoch) {
+  AddCounted(epoch, counted_);
   const auto sampler = FindSampler(epoch.sources);
   if (sampler == epoch.sources.end() || !sampler->observations) return;
   const double duty = sampler->duty_cycle.value_or(1.0);
-  TargetTimes times;
-  times.Add(epoch);
-  double used = epoch.targets.empty() ? Seconds(epoch.length()) : 0;
-  for (const Target& target : epoch.targets) used += times.Of(target.id).cpu_seconds;
+  const double used = CpuSecondsOf(epoch);
   // The lost samples are taken to be of memory as often as the delivered ones.
   const auto counted = static_cast<double>(*sampler->observations);
   double delivered = counted;
@@ -88,6 +115,9 @@ void MemoryTraffic::Look(const EpochProfile& epoch) {
 }
 
 std::optional<MemoryTraffic::Told> MemoryTraffic::Tell() const {
+  if (seconds_ <= 0 && counted_.cpu_seconds > 0)
+    return Told{.accesses_per_second = counted_.misses / counted_.cpu_seconds,
+                .samples = std::nullopt};
   if (seconds_ <= 0) return std::nullopt;
   return Told{.accesses_per_second = accesses_ / seconds_,
               .samples = static_cast<std::uint64_t>(samples_)};

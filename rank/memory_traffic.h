@@ -19,6 +19,12 @@ struct SamplePairs {
   double of_one_line = 0;
 };
 
+// Misses that a counter counted, which samples none (base/sample_pairs.h).
+struct CountedMisses {
+  double misses = 0;
+  double cpu_seconds = 0;  // of all targets while it counted
+};
+
 // Tells how many accesses to memory a sample stands for, and what samples of time say of lines.
 class SampleScale {
  public:
@@ -32,12 +38,17 @@ class SampleScale {
   // True if some samples tell where time was spent.
   bool has_samples_of_time() const { return has_samples_of_time_; }
   const SamplePairs& pairs() const { return pairs_; }
+  // nullopt: no epoch tells a count.
+  std::optional<CountedMisses> counted() const {
+    return counted_.cpu_seconds > 0 ? std::optional(counted_) : std::nullopt;
+  }
 
  private:
   std::optional<double> accesses_per_sample_;
   bool is_mixed_ = false;
   bool has_samples_of_time_ = false;
-  SamplePairs pairs_;  // of all epochs, the latest of which count most
+  SamplePairs pairs_;      // of all epochs, the latest of which count most
+  CountedMisses counted_;  // likewise
 };
 
 class MemoryTraffic {
@@ -45,20 +56,24 @@ class MemoryTraffic {
   void Look(const EpochProfile& epoch);
 
   struct Told {
-    double accesses_per_second = 0;  // to memory, of CPU time of all targets
-    std::uint64_t samples = 0;       // that tell it
+    double accesses_per_second = 0;        // to memory, of CPU time of all targets
+    std::optional<std::uint64_t> samples;  // that tell it; nullopt: a counter does
+    // A counter tells of loads alone.
+    bool is_counted() const { return !samples; }
     // How much longer the programs run, as a part of their CPU time, if each access takes `seconds`
     // longer and no two overlap. Those that no sampler sees (prefetches; stores, by PEBS) are left
     // out.
     double CostOf(double seconds) const { return accesses_per_second * seconds; }
   };
-  // nullopt: no sampler told what a sample stands for, or no target ran while one was on.
+  // nullopt: no sampler told what a sample stands for, and none counted misses, or no target ran
+  // while one was on.
   std::optional<Told> Tell() const;
 
  private:
   double accesses_ = 0;
   double samples_ = 0;
   double seconds_ = 0;  // CPU time of the targets with the sampler on
+  CountedMisses counted_;
 };
 
 }  // namespace tmprof

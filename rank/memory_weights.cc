@@ -44,10 +44,17 @@ double Rounded(double value) {
 constexpr double kErrorOfChance = 0.4;
 constexpr std::array kOneLinePages = {0.0, 2.0, 4.0, 8.0};
 
+// A model's total of misses is off by this factor, as a standard deviation of its logarithm. An
+// access that an accessed bit tells may be a burst that brings many lines: on real programs a visit
+// brings 1 to 60 (docs/accuracy.md, "Without samples of misses").
+constexpr double kErrorOfTotal = 4;
+
+constexpr double kBytesOfLine = 64;
+
 // One page: those that were looked at have some room in the cache.
 constexpr double kSmallestCache = kBasePageBytes;
 
-// Half a sample more than there are keeps the order of pages where none was taken.
+// Half a sample or counted miss more than there are keeps the order of pages where there is none.
 constexpr double kSamplesMore = 0.5;
 
 // Shapes of the rates of a page's lines, from 1/32, where a few lines have nearly all accesses, to
@@ -104,6 +111,16 @@ double Likelihood(const SamplePairs& pairs, double chance, std::size_t processes
   return std::max(sum, std::numeric_limits<double>::min());  // if none expects it, any may be right
 }
 
+// Returns the likelihood of the counted misses if a model expects so many in a second of CPU time:
+// a log-normal distribution.
+double Likelihood(const CountedMisses& counted, double expected_per_second) {
+  const double misses = counted.misses + kSamplesMore;
+  const double error = std::log(kErrorOfTotal);
+  const double variance = error * error + 1 / misses;
+  const double off = std::log(misses / (expected_per_second * counted.cpu_seconds));
+  return std::exp(-off * off / (2 * variance));
+}
+
 // Returns the share of counted pairs that a model expects to be of one line, after so many samples
 // of time.
 double ChanceOfOneLine(const CacheModel& model, std::span<const CachedPages> pages,
@@ -121,6 +138,24 @@ double ChanceOfOneLine(const CacheModel& model, std::span<const CachedPages> pag
     of_one_line += each.pages * counted * model.ChanceOfOneLine(each.rate);
   }
   return pairs > 0 ? of_one_line / pairs : model.ChanceOfOneLine(0);
+}
+
+// Returns the misses of an access, of which there are so many in a second of CPU time.
+double PerAccess(const CountedMisses& counted, double accesses_per_second) {
+  return (counted.misses + kSamplesMore) / (counted.cpu_seconds * accesses_per_second);
+}
+
+// 0: no target runs.
+double AccessesPerCpuSecond(std::span<const MemoryRow> rows) {
+  std::map<TargetId, double> speed;
+  double accesses = 0;
+  for (const MemoryRow& row : rows) {
+    speed[row.target] = row.speed;
+    if (row.looked_at) accesses += row.seen.times * row.seen.pages * row.seen.rate * row.speed;
+  }
+  double cpu_seconds = 0;
+  for (const auto& [target, of_target] : speed) cpu_seconds += of_target;
+  return cpu_seconds > 0 ? accesses / cpu_seconds : 0;
 }
 
 // Returns how many accesses to memory could be sampled.
@@ -146,6 +181,8 @@ MemoryScale ScaleOf(const SampleScale& samples, std::optional<std::uint64_t> llc
                                                         : 1;
   scale.llc_bytes = std::max(kSmallestCache, part * static_cast<double>(*llc_bytes));
   scale.pairs.samples *= part;
+  scale.counted = samples.counted();
+  if (scale.counted) scale.counted->misses *= part;
   return scale;
 }
 
@@ -181,14 +218,17 @@ MemoryWeights::MemoryWeights(std::span<const MemoryRow> rows, const MemoryScale&
     all_.emplace(of_all);
     return;
   }
-  if (scale.llc_bytes && ModelCache(rows, *scale.llc_bytes, scale.pairs, all.samples)) return;
-  const double per_access =
+  if (scale.llc_bytes && ModelCache(rows, scale, all.samples)) return;
+  double per_access =
       all.accesses > 0 ? (all.samples + kSamplesMore) / all.accesses : 1 / units_per_sample_;
+  if (const double accesses = AccessesPerCpuSecond(rows); scale.counted && accesses > 0)
+    per_access = PerAccess(*scale.counted, accesses) / units_per_sample_;
   all_ = MemoryWorth::InProportion(per_access);
 }
 
-bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, double llc_bytes,
-                               const SamplePairs& pairs, double samples) {
+bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, const MemoryScale& scale,
+                               double samples) {
+  const SamplePairs& pairs = scale.pairs;
   std::map<double, double> pages_by_rate;
   std::map<TargetId, double> speed;
   for (const MemoryRow& row : rows) {
@@ -198,8 +238,14 @@ bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, double llc_bytes
       pages_by_rate[Rounded(row.seen.rate * row.speed)] += row.seen.times * row.seen.pages;
   }
   std::vector<CachedPages> pages;
-  for (const auto& [rate, of_rate] : pages_by_rate)
+  double all_pages = 0;
+  for (const auto& [rate, of_rate] : pages_by_rate) {
     pages.push_back({.rate = rate, .pages = of_rate});
+    all_pages += of_rate;
+  }
+  double cpu_seconds = 0;  // that `to_memory` below is of
+  for (const auto& [target, of_target] : speed) cpu_seconds += of_target;
+  const CountedMisses* counted = scale.counted && cpu_seconds > 0 ? &*scale.counted : nullptr;
   struct Tried {
     CacheModel model;
     double to_memory;
@@ -208,7 +254,7 @@ bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, double llc_bytes
   std::vector<Tried> tried;
   double all_chances = 0;
   for (const double evenness : kEvenness) {
-    const auto model = CacheModel::Make(pages, llc_bytes, evenness);
+    const auto model = CacheModel::Make(pages, *scale.llc_bytes, evenness);
     if (!model) continue;
     double to_memory = 0;
     for (const CachedPages& each : pages)
@@ -217,10 +263,16 @@ bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, double llc_bytes
     tried.push_back(
         {*model, to_memory,
          Likelihood(pairs, ChanceOfOneLine(*model, pages, pairs.samples), speed.size())});
+    if (counted != nullptr) {
+      tried.back().chance =
+          std::max(tried.back().chance * Likelihood(*counted, to_memory / cpu_seconds),
+                   std::numeric_limits<double>::min());
+    }
     all_chances += tried.back().chance;
   }
   if (tried.empty()) {
-    if (samples > 0) return false;
+    const double lines = all_pages * kBasePageBytes / kBytesOfLine;  // each comes once at least
+    if (samples > 0 || (counted != nullptr && counted->misses > lines)) return false;
     basis_ = MemoryBasis::kAllCached;
     all_ = MemoryWorth::InProportion(0);
     return true;
@@ -236,12 +288,13 @@ bool MemoryWeights::ModelCache(std::span<const MemoryRow> rows, double llc_bytes
   std::vector<MemoryWorth::ModelledCache> caches;
   double watched = 0;  // accesses to memory that could be sampled
   for (const Tried& each : tried) {
-    const double scale = mean_to_memory / each.to_memory;
-    watched += each.chance * scale * WatchedBy(each.model, rows);
-    caches.push_back({.model = each.model, .samples_per_access = scale, .chance = each.chance});
+    const double to_mean = mean_to_memory / each.to_memory;
+    watched += each.chance * to_mean * WatchedBy(each.model, rows);
+    caches.push_back({.model = each.model, .samples_per_access = to_mean, .chance = each.chance});
   }
-  const double per_access =
-      watched > 0 ? (samples + kSamplesMore) / watched : 1 / units_per_sample_;
+  double per_access = watched > 0 ? (samples + kSamplesMore) / watched : 1 / units_per_sample_;
+  if (counted != nullptr)
+    per_access = PerAccess(*counted, mean_to_memory / cpu_seconds) / units_per_sample_;
   for (MemoryWorth::ModelledCache& cache : caches) cache.samples_per_access *= per_access;
   for (const auto& [target, of_target] : speed)
     of_target_.insert_or_assign(target, MemoryWorth::ByCache(caches, of_target));

@@ -36,6 +36,9 @@ struct MemoryScale {
   // modelled where samples are too few.
   std::optional<double> llc_bytes = std::nullopt;
   SamplePairs pairs = {};  // tell how evenly the lines of pages are used
+  // Misses of the pages that were looked at, which tell the same, and how many accesses reach
+  // memory at all. nullopt: nobody counted them.
+  std::optional<CountedMisses> counted = std::nullopt;
 };
 
 // Pages that were not looked at are taken to use as much of the cache as those that were: these
@@ -54,8 +57,9 @@ enum class MemoryBasis : std::uint8_t {
 // Learns for each target what its access rates are worth. Targets with too few samples to tell have
 // one worth together. If even all samples are too few, a cache of known size is modelled. Where the
 // size is unknown, or there are samples although the cache has room for all pages, each access is
-// taken to be worth the same. Either way half a sample more than there are is shared out among all
-// accesses to memory, or, if no sampler was on, each counts as one.
+// taken to be worth the same. Either way the counted misses are shared out among all accesses to
+// memory. Without a count half a sample more than there are is, or, if no sampler was on, each
+// counts as one.
 class MemoryWeights {
  public:
   explicit MemoryWeights(std::span<const MemoryRow> rows, const MemoryScale& scale = {});
@@ -81,9 +85,8 @@ class MemoryWeights {
   MemoryWeights() = default;
 
   // Returns false, and changes nothing, if the cache should hold all pages, but misses were
-  // sampled.
-  bool ModelCache(std::span<const MemoryRow> rows, double llc_bytes, const SamplePairs& pairs,
-                  double samples);
+  // sampled, or more counted than it takes to fill it with them once.
+  bool ModelCache(std::span<const MemoryRow> rows, const MemoryScale& scale, double samples);
 
   double units_per_sample_ = 1;
   MemoryBasis basis_ = MemoryBasis::kProportion;

@@ -280,15 +280,16 @@ Json AsJson(const Evaluation& evaluation, const ReplayOptions& options) {
   const Ranker::Options& ranker = options.ranker;
   Json files = Json::array();
   for (const TraceEnd& file : evaluation.ends) {
-    files.push_back(
-        WithEnd({{"trace", file.trace},
-                 {"accesses_to_memory_per_cpu_second",
-                  file.memory ? Json(file.memory->accesses_per_second) : Json(nullptr)},
-                 {"samples_of_memory", file.memory ? Json(file.memory->samples) : Json(nullptr)},
-                 {"memory_is_modelled", file.models_memory},
-                 {"observations", OrNull(file.observations)},
-                 {"refused", file.refused ? Json(file.refused->Message()) : Json(nullptr)}},
-                file.end));
+    files.push_back(WithEnd(
+        {{"trace", file.trace},
+         {"accesses_to_memory_per_cpu_second",
+          file.memory ? Json(file.memory->accesses_per_second) : Json(nullptr)},
+         {"samples_of_memory",
+          file.memory && !file.memory->is_counted() ? Json(*file.memory->samples) : Json(nullptr)},
+         {"memory_is_modelled", file.models_memory},
+         {"observations", OrNull(file.observations)},
+         {"refused", file.refused ? Json(file.refused->Message()) : Json(nullptr)}},
+        file.end));
   }
   Json told = Json::array();
   for (const TraceHitRates& each : evaluation.told) {
@@ -408,12 +409,14 @@ std::string AsText(const TraceHitRates& told, const ReplayOptions& options) {
 // The bound of all that placement can gain: first of all, is memory what the program waits for?
 std::string AsText(const std::string& trace, const MemoryTraffic::Told& memory) {
   constexpr double kLatencyNs = 100;
+  const std::string how =
+      memory.is_counted() ? std::string("loads, counted") : Grouped(*memory.samples) + " samples";
   return fmt::format(
-      "{}: {} accesses in a second of CPU time reach memory ({} samples); if each took {:.0f} ns "
-      "longer and none overlapped, that would cost {} more time\n",
+      "{}: {} accesses in a second of CPU time reach memory ({}); if each took {:.0f} ns longer "
+      "and none overlapped, that would cost {} more time\n",
       Printable(trace),
-      Grouped(static_cast<std::uint64_t>(std::llround(memory.accesses_per_second))),
-      Grouped(memory.samples), kLatencyNs, Percent(memory.CostOf(kLatencyNs * 1e-9)));
+      Grouped(static_cast<std::uint64_t>(std::llround(memory.accesses_per_second))), how,
+      kLatencyNs, Percent(memory.CostOf(kLatencyNs * 1e-9)));
 }
 
 // "tier-1 : footprint ratio (256 MiB)"

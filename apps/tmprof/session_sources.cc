@@ -221,8 +221,9 @@ class Opening {
   }
 
   void OpenClock(double max_overhead) {
-    auto sampler =
-        ClockSampler::Create(*session_.perf, *session_.clock, {.max_overhead = max_overhead});
+    ClockSampler::Options options{.max_overhead = max_overhead, .ns_per_sample = {}};
+    if (auto misses = MissEvent(encode_)) options.misses = *std::move(misses);
+    auto sampler = ClockSampler::Create(*session_.perf, *session_.clock, options);
     if (!sampler) return Refuse(kClockSource, sampler.error());
     session_.calibration.ns_per_sample = (*sampler)->ns_per_sample();
     session_.sources.push_back(*std::move(sampler));

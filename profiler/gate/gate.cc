@@ -103,12 +103,16 @@ Result<Gate> Gate::Create(PerfApi& api, const EventEncoder& encode, const GateMo
   return gate;
 }
 
-Result<NamedEvent> SampleGateEvent(PerfApi& api, const EventEncoder& encode) {
-  if (auto counter = SystemCounter::Open(api, encode, kLlcMisses); !counter)
-    return std::unexpected(counter.error());
+Result<NamedEvent> MissEvent(const EventEncoder& encode) {
   auto attr = encode(kLlcMisses);
   if (!attr) return std::unexpected(attr.error());
   return NamedEvent{.name = "LLC misses", .attr = *attr};
+}
+
+Result<NamedEvent> SampleGateEvent(PerfApi& api, const EventEncoder& encode) {
+  if (auto counter = SystemCounter::Open(api, encode, kLlcMisses); !counter)
+    return std::unexpected(counter.error());
+  return MissEvent(encode);
 }
 
 RoleDecision Gate::DecideByRate(Role& role, std::optional<std::uint64_t> rate) {

@@ -28,7 +28,9 @@ struct GateMode {
 // "auto", "off", or "llc", "tlb", "llc,tlb": exactly these counters.
 Result<GateMode> ParseGateMode(std::string_view text);
 
-// The event that gates the sampler; fails where it cannot be counted on every CPU.
+// Loads that miss the last-level cache; fails where the CPU's model has no such event.
+Result<NamedEvent> MissEvent(const EventEncoder& encode);
+// The same, which gates the sampler; fails where it cannot be counted on every CPU.
 Result<NamedEvent> SampleGateEvent(PerfApi& api, const EventEncoder& encode);
 
 struct RoleDecision {

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 
 #include "tests/rank/profiles.h"
 
@@ -82,6 +83,51 @@ TEST(SampleScale, AddsUpPairsOfSamplesAndForgetsOldOnes) {
   for (int epoch = 0; epoch < 100; ++epoch) scale.Look(Sampled(clock));
   EXPECT_LT(scale.pairs().pairs, 5'100);
   EXPECT_NEAR(scale.pairs().of_one_line / scale.pairs().pairs, 0.5, 0.01);
+}
+
+// A clock that counts misses beside its samples.
+SourceStatus Counting(std::optional<std::uint64_t> misses) {
+  SourceStatus clock = {.name = "clock",
+                        .role = SourceRole::kSamples,
+                        .state = SourceState::kActive,
+                        .samples_of = SampleSubject::kTime,
+                        .duty_cycle = 0.5,
+                        .observations = 100};
+  if (misses) clock.details = {{"llc_load_misses", *misses}};
+  return clock;
+}
+
+TEST(SampleScale, AddsUpCountedMissesAndTheTimeOfCounting) {
+  SampleScale scale;
+  scale.Look(Sampled(Counting(std::nullopt)));
+  EXPECT_FALSE(scale.counted()) << "unknown is not 0";
+  scale.Look(Sampled(Counting(1'000)));
+  scale.Look(Sampled(Counting(std::nullopt)));
+  scale.Look(Sampled(Counting(0)));
+  ASSERT_TRUE(scale.counted());
+  EXPECT_DOUBLE_EQ(scale.counted()->misses, 1'000);
+  EXPECT_DOUBLE_EQ(scale.counted()->cpu_seconds, 0.75) << "half of 0.75 s, twice";
+  for (int epoch = 0; epoch < 400; ++epoch) scale.Look(Sampled(Counting(2'000)));
+  EXPECT_LT(scale.counted()->cpu_seconds, 61) << "the latest count most";
+  EXPECT_NEAR(scale.counted()->misses / scale.counted()->cpu_seconds, 2'000 / 0.375, 50);
+}
+
+TEST(SampleScale, CountsOfTwoSamplersAreOfTheSameMisses) {
+  SampleScale scale;
+  EpochProfile epoch = Sampled(Counting(1'000));
+  epoch.sources.push_back(Counting(1'000));
+  scale.Look(epoch);
+  EXPECT_DOUBLE_EQ(scale.counted()->misses, 1'000);
+}
+
+TEST(MemoryTraffic, IsCountedWhereNothingSamplesIt) {
+  MemoryTraffic traffic;
+  traffic.Look(Sampled(Counting(75'000)));
+  ASSERT_TRUE(traffic.Tell());
+  EXPECT_DOUBLE_EQ(traffic.Tell()->accesses_per_second, 200'000);
+  EXPECT_TRUE(traffic.Tell()->is_counted());
+  traffic.Look(Sampled(Sampler(30, 1'000)));
+  EXPECT_FALSE(traffic.Tell()->is_counted()) << "samples tell of stores, too";
 }
 
 TEST(MemoryTraffic, IsUnknownWhereNoSamplerToldIt) {

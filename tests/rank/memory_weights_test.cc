@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -52,6 +53,80 @@ TEST(MemoryWeightsTest, PairsOfSamplesTellHowEvenlyLinesAreUsed) {
   EXPECT_LT(uneven.relative_sd, untold.relative_sd);
   EXPECT_NEAR(stack(2, 0).mean, untold.mean, 0.2 * untold.mean) << "two pairs tell next to nothing";
   EXPECT_LT(stack(40'000, 14'000).mean, 1.5 * uneven.mean) << "more pairs say no less";
+}
+
+// The misses of a second of CPU time if lines are used so evenly.
+double MissesExpected(const std::vector<MemoryRow>& rows, double evenness) {
+  std::vector<CachedPages> pages;
+  for (const MemoryRow& row : rows) pages.push_back({.rate = row.seen.rate, .pages = 1});
+  const auto model = CacheModel::Make(pages, kLlcBytes, evenness);
+  double misses = 0;
+  for (const CachedPages& each : pages)
+    misses += each.pages * each.rate * model->PartToMemory(each.rate);
+  return misses;
+}
+
+TEST(MemoryWeightsTest, CountedMissesTellHowEvenlyLinesAreUsed) {
+  const std::vector<MemoryRow> rows = StackAndTable(0, 0);
+  constexpr double kSeconds = 10;
+  const double even = MissesExpected(rows, 128);
+  const double uneven = MissesExpected(rows, 1.0 / 32);
+  ASSERT_GT(even, 30 * uneven) << "the count can decide";
+  const auto told = [&](std::optional<double> per_second) {
+    MemoryScale scale{.llc_bytes = kLlcBytes};
+    if (per_second) scale.counted = {.misses = kSeconds * *per_second, .cpu_seconds = kSeconds};
+    const MemoryWeights weights(rows, scale);
+    EXPECT_EQ(weights.basis(), MemoryBasis::kCacheModel);
+    return weights;
+  };
+  const auto stack_to_table = [&](const MemoryWeights& weights) {
+    return weights.Of(rows.front()).mean / weights.Of(rows.back()).mean;
+  };
+  const double uncounted = stack_to_table(told(std::nullopt));
+  EXPECT_GT(stack_to_table(told(uneven)), 2 * uncounted);
+  EXPECT_LT(stack_to_table(told(even)), uncounted / 2);
+  EXPECT_GT(stack_to_table(told(4 * uneven)), 2 * uncounted) << "a total may be off by so much";
+  // A second of counting tells as much as ten: the model's own error is far larger.
+  const MemoryWeights short_count(
+      rows, {.llc_bytes = kLlcBytes, .counted = CountedMisses{.misses = even, .cpu_seconds = 1}});
+  EXPECT_NEAR(stack_to_table(short_count), stack_to_table(told(even)), 0.01);
+}
+
+TEST(MemoryWeightsTest, CountedMissesAreSharedOut) {
+  const std::vector<MemoryRow> rows = StackAndTable(0, 0);
+  for (const double llc_bytes : {kLlcBytes, 1e9}) {
+    const MemoryWeights told(rows, {.units_per_sample = 16384,
+                                    .llc_bytes = llc_bytes,
+                                    .counted = CountedMisses{.misses = 5e6, .cpu_seconds = 100}});
+    double all = 0;
+    for (const MemoryRow& row : rows) all += told.Of(row).mean;
+    EXPECT_NEAR(all, 50'000, 500) << llc_bytes << ": rates are rounded";
+    EXPECT_EQ(told.basis(),
+              llc_bytes == kLlcBytes ? MemoryBasis::kCacheModel : MemoryBasis::kProportion)
+        << "the cache does not hold all, whatever its size is said to be";
+  }
+}
+
+TEST(MemoryWeightsTest, FillingTheCacheOnceTakesNoMissesThatTell) {
+  const std::vector<MemoryRow> rows = StackAndTable(0, 0);
+  const auto basis = [&](double misses) {
+    return MemoryWeights(rows, {.llc_bytes = 1e9,
+                                .counted = CountedMisses{.misses = misses, .cpu_seconds = 10}})
+        .basis();
+  };
+  EXPECT_EQ(basis(64.0 * 520), MemoryBasis::kAllCached);
+  EXPECT_EQ(basis(64.0 * 520 + 1), MemoryBasis::kProportion);
+}
+
+TEST(MemoryWeightsTest, ACountThatNoModelExpectsStillLeavesOne) {
+  const std::vector<MemoryRow> rows = StackAndTable(0, 0);
+  for (const double misses : {0.0, 1e30}) {
+    const MemoryWeights told(rows, {.llc_bytes = kLlcBytes,
+                                    .counted = CountedMisses{.misses = misses, .cpu_seconds = 10}});
+    EXPECT_EQ(told.basis(), MemoryBasis::kCacheModel);
+    EXPECT_TRUE(std::isfinite(told.Of(rows.back()).mean));
+    EXPECT_GT(told.Of(rows.back()).mean, 0);
+  }
 }
 
 TEST(MemoryWeightsTest, PairsThatNoModelExpectsStillLeaveOne) {

@@ -30,7 +30,10 @@ Result<std::unique_ptr<ClockSampler>> ClockSampler::Create(PerfApi& api, const C
   }
   const double rate_hz = std::clamp(options.max_overhead / (cost * 1e-9), kMinRateHz, kMaxRateHz);
   const auto period = std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 / rate_hz));
-  auto events = TaskEvents::Create(api, {MakeClockEvent(*setup, PrimePeriod(period))}, kRingBytes);
+  std::optional<NamedEvent> misses = options.misses;
+  if (misses && !TryOnSelf(api, *misses)) misses.reset();
+  auto events = TaskEvents::Create(api, {MakeClockEvent(*setup, PrimePeriod(period))}, kRingBytes,
+                                   std::move(misses));
   if (!events) return std::unexpected(events.error());
   return std::unique_ptr<ClockSampler>(
       new ClockSampler(api, clock, *setup, std::move(*events), cost, rate_hz));
@@ -121,6 +124,8 @@ void ClockSampler::TakeCounts(SourceStatus& status) {
       {"load_samples", counts.loads}, {"store_samples", counts.stores}, {"no_address", no_address}};
   std::ranges::move(reasons, std::back_inserter(status.details));
   if (setup_.kernel_seen) status.details.push_back({"kernel_mode", counts.kernel_mode});
+  if (const auto misses = TakeCount())
+    status.details.push_back({std::string(kCountedMisses), *misses});
   const LinePairs::Counts pairs = line_pairs_.Take();
   status.details.push_back({std::string(kPagePairs), pairs.pairs});
   status.details.push_back({std::string(kLinePairs), pairs.of_one_line});

@@ -44,6 +44,9 @@ class ClockSampler final : public PerfSampler {
   struct Options {
     OverheadShare max_overhead = 0.01;    // (0, 1]
     std::optional<double> ns_per_sample;  // nullopt: measured by Create()
+    // Loads that miss the last-level cache, counted of the same threads; the detail
+    // "llc_load_misses" has them. nullopt, or refused by the kernel: they are not counted.
+    std::optional<NamedEvent> misses = std::nullopt;
   };
 
   // `api` and `clock` outlive the sampler.

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/clock.h"
@@ -38,6 +39,8 @@ class PerfSampler : public Source {
   void Count(Pid process, std::uint64_t address, AccessKind kind) {
     table_.Add(process, VpnOfAddress(address), kind);
   }
+  // As TaskEvents::TakeCount().
+  std::optional<std::uint64_t> TakeCount() { return events_.TakeCount(); }
 
  private:
   virtual void HandleSample(const PerfSample& sample) = 0;

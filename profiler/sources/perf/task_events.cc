@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <ctime>
 #include <iterator>
 #include <optional>
@@ -15,8 +16,13 @@
 namespace tmprof {
 
 Result<TaskEvents> TaskEvents::Create(PerfApi& api, std::vector<Event> events,
-                                      std::size_t ring_bytes) {
+                                      std::size_t ring_bytes, std::optional<NamedEvent> counted) {
   TMPROF_CHECK(!events.empty());
+  if (counted) {
+    counted->attr.size = sizeof counted->attr;
+    counted->attr.inherit = 1;
+    counted->attr.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
+  }
   for (Event& event : events) {
     perf_event_attr& attr = event.event.attr;
     attr.size = sizeof attr;
@@ -42,7 +48,7 @@ Result<TaskEvents> TaskEvents::Create(PerfApi& api, std::vector<Event> events,
     if (!ring) return std::unexpected(ring.error());
     rings.push_back(std::move(*ring));
   }
-  return TaskEvents(api, std::move(events), std::move(cpus), std::move(rings));
+  return TaskEvents(api, std::move(events), std::move(cpus), std::move(rings), std::move(counted));
 }
 
 TaskEvents::Family* TaskEvents::FamilyOf(Pid process) {
@@ -109,6 +115,14 @@ Status TaskEvents::AttachThread(Tid thread, Family& family) {
     }
   }
   std::ranges::move(fds, std::back_inserter(family.fds));
+  // Samples are worth taking without a count.
+  if (counted_) {
+    if (auto fd = OpenEvent(*api_, *counted_, thread, std::nullopt)) {
+      family.counters.push_back({.fd = std::move(*fd), .last = {}});
+    } else if (fd.error().system_error != ESRCH) {
+      family.is_counted = false;
+    }
+  }
   family.threads.insert(thread);
   family.uncovered.erase(thread);
   return {};
@@ -162,14 +176,16 @@ Status TaskEvents::Follow(const std::vector<Pid>& wanted, const Visit& visit) {
     family->attached_ticks = api_->NowTicks();
     if (!enabled_) {
       for (const UniqueFd& fd : family->fds) (void)api_->Disable(fd.get());
+      for (const Counter& counter : family->counters) (void)api_->Disable(counter.fd.get());
     }
   }
   // What has nothing open is attached anew if it is still wanted at the next call.
-  std::erase_if(families_, [&](const Family& family) {
+  std::erase_if(families_, [&](Family& family) {
     const bool is_wanted =
         std::ranges::any_of(wanted, [&](Pid process) { return family.members.contains(process); });
     if (is_wanted && !family.fds.empty()) return false;
     lost_by_closed_ += LostBy(family);
+    CountOf(family);
     return true;
   });
   return status;
@@ -183,6 +199,8 @@ void TaskEvents::SetEnabled(bool enabled) {
       // Fails only for a task that is gone.
       (void)(enabled ? api_->Enable(fd.get()) : api_->Disable(fd.get()));
     }
+    for (const Counter& counter : family.counters)
+      (void)(enabled ? api_->Enable(counter.fd.get()) : api_->Disable(counter.fd.get()));
   }
 }
 
@@ -198,6 +216,34 @@ std::optional<std::uint64_t> TaskEvents::LostSamples() const {
   std::uint64_t lost = lost_by_closed_;
   for (const Family& family : families_) lost += LostBy(family);
   return lost;
+}
+
+void TaskEvents::CountOf(Family& family) {
+  count_is_known_ = count_is_known_ && family.is_counted;
+  for (Counter& counter : family.counters) {
+    const auto now = api_->Read(counter.fd.get());
+    if (!now) {
+      count_is_known_ = false;
+      continue;
+    }
+    const CounterReading last = std::exchange(counter.last, *now);
+    const auto counted = static_cast<double>(now->count - last.count);
+    const auto enabled = static_cast<double>(now->enabled_ns - last.enabled_ns);
+    const auto running = static_cast<double>(now->running_ns - last.running_ns);
+    if (running > 0) {
+      count_ += counted * std::max(enabled / running, 1.0);
+    } else if (enabled > 0) {
+      count_is_known_ = false;  // others had the counters all the time
+    }
+  }
+}
+
+std::optional<std::uint64_t> TaskEvents::TakeCount() {
+  if (!counted_) return std::nullopt;
+  for (Family& family : families_) CountOf(family);
+  const double count = std::exchange(count_, 0);
+  if (!std::exchange(count_is_known_, true)) return std::nullopt;
+  return static_cast<std::uint64_t>(std::llround(count));
 }
 
 std::vector<int> TaskEvents::RingFds() const {

@@ -34,7 +34,9 @@ class TaskEvents {
 
   // The first event tells of forks and changes of code, too; all have the same sample_type and
   // read_format.
-  static Result<TaskEvents> Create(PerfApi& api, std::vector<Event> events, std::size_t ring_bytes);
+  // `counted` is counted beside them, in no ring; its read_format is filled in.
+  static Result<TaskEvents> Create(PerfApi& api, std::vector<Event> events, std::size_t ring_bytes,
+                                   std::optional<NamedEvent> counted = std::nullopt);
 
   // The whole set of wanted processes. Opens events on those that no family covers yet; records
   // found on the way go to `visit`. An error means that some thread could not be followed; whatever
@@ -51,10 +53,18 @@ class TaskEvents {
   // PMU told of. Unset unless the events' read_format is PERF_FORMAT_LOST: then records in the ring
   // tell of the former alone.
   std::optional<std::uint64_t> LostSamples() const;
+  // What the counted event has come to since the last call, of all that is followed, while enabled.
+  // Where the kernel had counters take turns it is what it would have been. nullopt: nothing is
+  // counted, or some thread's count is unknown.
+  std::optional<std::uint64_t> TakeCount();
   // Bytes of records that made no sense, so far.
   std::uint64_t corrupt_bytes() const { return corrupt_bytes_; }
 
  private:
+  struct Counter {
+    UniqueFd fd;
+    CounterReading last;
+  };
   struct Family {
     Pid founder;  // the process that was attached
     std::set<Pid> members;
@@ -65,14 +75,21 @@ class TaskEvents {
     bool complete = false;             // all threads of the founder are attached
     std::uint64_t attached_ticks = 0;  // PerfApi::NowTicks()
     std::vector<UniqueFd> fds;
+    std::vector<Counter> counters;
+    bool is_counted = true;  // false: a thread has no counter
   };
 
   TaskEvents(PerfApi& api, std::vector<Event> events, std::vector<CpuId> cpus,
-             std::vector<PerfRing> rings)
-      : api_(&api), events_(std::move(events)), cpus_(std::move(cpus)), rings_(std::move(rings)) {}
+             std::vector<PerfRing> rings, std::optional<NamedEvent> counted)
+      : api_(&api),
+        events_(std::move(events)),
+        cpus_(std::move(cpus)),
+        rings_(std::move(rings)),
+        counted_(std::move(counted)) {}
 
   Family* FamilyOf(Pid process);
   std::uint64_t LostBy(const Family& family) const;
+  void CountOf(Family& family);
   // The family of the nearest covered ancestor, if the line of descent left it after it was
   // attached: for forks that happened while nothing was recorded.
   Family* FamilyInheritedFrom(Pid process);
@@ -90,6 +107,9 @@ class TaskEvents {
   std::vector<std::byte> scratch_;
   std::uint64_t corrupt_bytes_ = 0;
   std::uint64_t lost_by_closed_ = 0;  // families
+  std::optional<NamedEvent> counted_;
+  double count_ = 0;            // since the last TakeCount()
+  bool count_is_known_ = true;  // likewise: of all threads
   bool enabled_ = true;
 };
 

@@ -116,6 +116,68 @@ TEST_F(ClockSamplerTest, CountsPagesWhoseFirstTwoSamplesAreOfOneLine) {
   EXPECT_EQ(Detail(sampler.TakeEpoch(), "page_pairs"), 0u);
 }
 
+class CountingClock : public ClockSamplerTest {
+ protected:
+  static constexpr std::uint64_t kMissConfig = 77;
+
+  ClockSampler& CountingSampler() {
+    NamedEvent misses{.name = "LLC misses", .attr = {}};
+    misses.attr.type = PERF_TYPE_RAW;
+    misses.attr.config = kMissConfig;
+    return Sampler({.max_overhead = 0.01, .ns_per_sample = 10'000.0, .misses = misses});
+  }
+  // The thread's counter; 0: it has none.
+  int Counter() const {
+    for (const FakePerfApi::Opened& event : api_.EventsOf(Tid(kPid)))
+      if (event.attr.config == kMissConfig) return event.fd;
+    return 0;
+  }
+  void Reads(CounterReading reading) { api_.readings[Counter()].push_back(reading); }
+  static std::optional<std::uint64_t> Misses(const SourceEpoch& epoch) {
+    for (const NamedCount& detail : epoch.status.details)
+      if (detail.name == "llc_load_misses") return detail.count;
+    return std::nullopt;
+  }
+};
+
+TEST_F(CountingClock, TellsTheMissesOfEachEpochBesideItsSamples) {
+  ClockSampler& sampler = CountingSampler();
+  Reads({.count = 1'000, .enabled_ns = 100, .running_ns = 100});
+  EXPECT_EQ(Misses(sampler.TakeEpoch()), 1'000u);
+  Reads({.count = 1'500, .enabled_ns = 300, .running_ns = 200});
+  EXPECT_EQ(Misses(sampler.TakeEpoch()), 1'000u) << "others had the counter half of the time";
+  Reads({.count = 1'500, .enabled_ns = 400, .running_ns = 300});
+  EXPECT_EQ(Misses(sampler.TakeEpoch()), 0u) << "counted, and none";
+}
+
+TEST_F(CountingClock, AnUnknownCountIsNotZero) {
+  ClockSampler& sampler = CountingSampler();
+  EXPECT_EQ(Misses(sampler.TakeEpoch()), std::nullopt) << "not readable";
+  Reads({.count = 0, .enabled_ns = 100, .running_ns = 0});
+  EXPECT_EQ(Misses(sampler.TakeEpoch()), std::nullopt) << "others had the counter all the time";
+}
+
+TEST_F(CountingClock, SamplesWithoutACounter) {
+  api_.refuse = [](const perf_event_attr& attr, std::optional<Tid>) {
+    return attr.config == kMissConfig ? std::optional(ENOENT) : std::nullopt;
+  };
+  ClockSampler& sampler = CountingSampler();
+  EXPECT_EQ(Counter(), 0);
+  api_.Write(0, Sample(0x7000'1234));
+  const SourceEpoch epoch = sampler.TakeEpoch();
+  EXPECT_EQ(epoch.samples.size(), 1u);
+  EXPECT_EQ(Misses(epoch), std::nullopt);
+}
+
+TEST_F(CountingClock, DoesNotCountWhileItIsOff) {
+  ClockSampler& sampler = CountingSampler();
+  EXPECT_TRUE(api_.enabled.contains(Counter()));
+  sampler.SetActive(false);
+  EXPECT_FALSE(api_.enabled.contains(Counter()));
+  sampler.SetActive(true);
+  EXPECT_TRUE(api_.enabled.contains(Counter()));
+}
+
 TEST_F(ClockSamplerTest, ReadsTheCodeOfAnInstructionOnce) {
   ClockSampler& sampler = Sampler();
   for (int i = 0; i < 10; ++i) api_.Write(0, Sample(0x7000'0000));

@@ -4,6 +4,9 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
+#include <map>
+
 #include "tests/profiler/perf/fake_perf_api.h"
 
 namespace tmprof {
@@ -11,12 +14,16 @@ namespace task_events_test {
 
 constexpr std::size_t kRingBytes = 4096;
 
-TaskEvents Create(FakePerfApi& api) {
+TaskEvents::Event ClockEvent() {
   TaskEvents::Event event{.event = {.name = "cpu-clock", .attr = {}}};
   event.event.attr.type = PERF_TYPE_SOFTWARE;
   event.event.attr.config = PERF_COUNT_SW_CPU_CLOCK;
   event.event.attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME;
-  auto events = TaskEvents::Create(api, {event}, kRingBytes);
+  return event;
+}
+
+TaskEvents Create(FakePerfApi& api) {
+  auto events = TaskEvents::Create(api, {ClockEvent()}, kRingBytes);
   EXPECT_TRUE(events.has_value());
   return std::move(*events);
 }
@@ -40,6 +47,59 @@ TEST(TaskEvents, OpensOneInheritedEventPerThreadAndCpuIntoThatCpusRing) {
     EXPECT_EQ(api.redirected[opened[0].fd], rings[0]);
     EXPECT_EQ(api.redirected[opened[1].fd], rings[1]);
   }
+}
+
+TEST(TaskEvents, CountsOfFamiliesThatHaveEndedStayInTheCount) {
+  FakePerfApi api;
+  api.cpus = {CpuId(0), CpuId(2)};
+  api.threads[Pid(100)] = {Tid(100), Tid(101)};
+  api.threads[Pid(200)] = {Tid(200)};
+  NamedEvent misses{.name = "misses", .attr = {}};
+  misses.attr.config = 77;
+  auto events = TaskEvents::Create(api, {ClockEvent()}, kRingBytes, misses);
+  ASSERT_TRUE(events.has_value());
+  ASSERT_TRUE(events->Follow({Pid(100), Pid(200)}, kIgnore).has_value());
+  std::map<Tid, int> counters;
+  for (const Tid thread : {Tid(100), Tid(101), Tid(200)}) {
+    for (const FakePerfApi::Opened& event : api.EventsOf(thread)) {
+      if (event.attr.config != 77) continue;
+      EXPECT_FALSE(counters.contains(thread)) << "one for all CPUs";
+      EXPECT_EQ(event.cpu, std::nullopt);
+      EXPECT_TRUE(event.attr.inherit);
+      EXPECT_FALSE(api.redirected.contains(event.fd)) << "it has no records";
+      counters[thread] = event.fd;
+    }
+  }
+  ASSERT_EQ(counters.size(), 3u);
+  const auto reads = [&](std::uint32_t thread, std::uint64_t count) {
+    api.readings[counters[Tid(thread)]].push_back(
+        CounterReading{.count = count, .enabled_ns = count, .running_ns = count});
+  };
+  reads(100, 5);
+  reads(101, 7);
+  api.threads.erase(Pid(100));
+  ASSERT_TRUE(events->Follow({Pid(200)}, kIgnore).has_value());
+  reads(200, 100);
+  EXPECT_EQ(events->TakeCount(), 112u);
+  reads(200, 130);
+  EXPECT_EQ(events->TakeCount(), 30u);
+  EXPECT_EQ(Create(api).TakeCount(), std::nullopt) << "nothing is counted";
+}
+
+TEST(TaskEvents, TheCountIsUnknownIfAThreadHasNoCounter) {
+  FakePerfApi api;
+  api.threads[Pid(100)] = {Tid(100), Tid(101)};
+  NamedEvent misses{.name = "misses", .attr = {}};
+  misses.attr.config = 77;
+  api.refuse = [](const perf_event_attr& attr, std::optional<Tid> thread) {
+    return attr.config == 77 && thread == Tid(101) ? std::optional(EMFILE) : std::nullopt;
+  };
+  auto events = TaskEvents::Create(api, {ClockEvent()}, kRingBytes, misses);
+  ASSERT_TRUE(events.has_value());
+  ASSERT_TRUE(events->Follow({Pid(100)}, kIgnore).has_value()) << "samples are taken all the same";
+  for (const FakePerfApi::Opened& event : api.EventsOf(Tid(100)))
+    api.readings[event.fd].push_back(CounterReading{.count = 5, .enabled_ns = 1, .running_ns = 1});
+  EXPECT_EQ(events->TakeCount(), std::nullopt);
 }
 
 TEST(TaskEvents, AttachesThreadsThatAppearWhileItAttaches) {
