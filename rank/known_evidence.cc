@@ -30,6 +30,9 @@ void KnownEvidence::Look(const EpochProfile& epoch) {
       });
   if (watched) samples_watched_ += samples;
   samples_of_time_ |= HasSamplesOfTime(epoch);
+  samples_are_of_memory_ |= std::ranges::any_of(epoch.sources, [](const SourceStatus& source) {
+    return source.samples_of == SampleSubject::kMemory;
+  });
   const std::optional<PageColumns::Accesses>& accesses = epoch.pages.accesses;
   if (!accesses) return;
   if (!epoch.pages.empty()) ++with_accesses_;
@@ -56,14 +59,27 @@ bool KnownEvidence::TellsMemory(RankModel model) const {
   return model == RankModel::kRate && (models_cache_ ? WhyNoMemory().empty() : SamplesTellMemory());
 }
 
-RankSource KnownEvidence::BestToPlaceBy(RankModel model) const {
-  if (TellsMemory(model)) return RankSource::kMemory;
-  return TellsMisses() ? RankSource::kMisses : Best();
+RankBasis KnownEvidence::BasisFor(RankWeight weight, RankModel model, RankUse use,
+                                  bool tells_memory) const {
+  TellingEvidence evidence{.memory = tells_memory,
+                           .misses = TellsMisses(),
+                           .memory_samples_alone = samples_ && !bits_ && samples_are_of_memory_ &&
+                                                   !samples_of_time_ && with_accesses_ == 0,
+                           .accesses = Best()};
+  // Without rates nobody expects accesses to memory.
+  if (!evidence.memory && !evidence.misses && !evidence.memory_samples_alone && epochs_ > 0 &&
+      model == RankModel::kRate) {
+    evidence.why_no_memory = WhyMemoryIsNotTold();
+  }
+  return BasisOf(weight, evidence, use);
 }
 
-RankSource KnownEvidence::BestToJudgePlacement(RankModel model) const {
-  if (TellsMisses()) return RankSource::kMisses;
-  return TellsMemory(model) ? RankSource::kMemory : Best();
+std::string KnownEvidence::WhyMemoryIsNotTold() const {
+  if (with_accesses_ > 0 && !bits_) return "accesses were counted without a model of a cache";
+  std::string reason = WhyNoMemory();
+  if (!reason.empty()) return reason;
+  return fmt::format("fewer than {:.0f} samples tell of pages whose accessed bits were read",
+                     MemoryWorth::kFewestSamples);
 }
 
 std::string KnownEvidence::WhySamplesTellNoMemory() const {
@@ -102,14 +118,21 @@ Status KnownEvidence::Require(RankSource source, std::string attempted, std::str
                        "by the machine of 'testbed/vm --tiersim'"));
 }
 
-Result<RankSource> KnownEvidence::Choose(std::optional<RankSource> asked, RankSource best,
-                                         std::string attempted, std::string object) const {
-  const RankSource source = asked.value_or(best);
-  attempted += fmt::format(" by {}", Name(source));
-  if (Status known = Require(source, std::move(attempted), std::move(object)); !known) {
+Result<RankBasis> KnownEvidence::Choose(const RankChoice& asked, RankModel model, RankUse use,
+                                        bool tells_memory, std::string attempted,
+                                        std::string object) const {
+  if (!asked.evidence && asked.weight == RankWeight::kStall) {
+    return Fail(BadInput(attempted + " by stall", std::move(object), std::string(kWhyNoStall),
+                         "use --rank-weight memory, by which all accesses to memory count alike"));
+  }
+  RankBasis basis = asked.evidence
+                        ? RankBasis{.source = *asked.evidence, .weight = WeightOf(*asked.evidence)}
+                        : BasisFor(asked.weight, model, use, tells_memory);
+  attempted += fmt::format(" by {}", Name(basis.source));
+  if (Status known = Require(basis.source, std::move(attempted), std::move(object)); !known) {
     return Fail(std::move(known.error()));
   }
-  return source;
+  return basis;
 }
 
 }  // namespace tmprof

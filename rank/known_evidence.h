@@ -10,6 +10,7 @@
 #include "base/epoch_profile.h"
 #include "base/result.h"
 #include "rank/rank_model.h"
+#include "rank/rank_weight.h"
 
 namespace tmprof {
 
@@ -34,30 +35,40 @@ class KnownEvidence {
   bool SamplesTellMemory() const;
   // True if samples do, or a cache is modelled, and the rank model estimates rates.
   bool TellsMemory(RankModel model) const;
-  // Placement is ranked by accesses to memory where they are told, else by exact misses where all
-  // epochs with pages have them, else by Best().
-  RankSource BestToPlaceBy(RankModel model) const;
-  // It is judged by exact misses first.
-  RankSource BestToJudgePlacement(RankModel model) const;
-  // Returns `asked`, or else `best`. Refuses as Require() does, and says by what it was attempted.
-  Result<RankSource> Choose(std::optional<RankSource> asked, RankSource best, std::string attempted,
-                            std::string object) const;
+  // What a ranking by the weight goes by. `tells_memory` is TellsMemory() unless the caller knows
+  // better. Precondition: the weight is not kStall.
+  RankBasis BasisFor(RankWeight weight, RankModel model, RankUse use) const {
+    return BasisFor(weight, model, use, TellsMemory(model));
+  }
+  RankBasis BasisFor(RankWeight weight, RankModel model, RankUse use, bool tells_memory) const;
+  RankSource BestToPlaceBy(RankModel model) const {
+    return BasisFor(RankWeight::kMemory, model, RankUse::kPlace).source;
+  }
+  RankSource BestToJudgePlacement(RankModel model) const {
+    return BasisFor(RankWeight::kMemory, model, RankUse::kShow).source;
+  }
+  // Returns what the choice goes by. Refuses as Require() does, and says by what it was attempted.
+  // Refuses the weight kStall. `tells_memory` as of BasisFor().
+  Result<RankBasis> Choose(const RankChoice& asked, RankModel model, RankUse use, bool tells_memory,
+                           std::string attempted, std::string object) const;
 
  private:
   bool TellsMisses() const { return with_misses_ > 0 && with_misses_ == with_pages_; }
   std::string WhySamplesTellNoMemory() const;  // empty: accesses to memory were sampled
   std::string WhyNoMemory() const;             // empty: they are known
+  std::string WhyMemoryIsNotTold() const;
 
   bool models_cache_;
   std::uint64_t epochs_ = 0;
   std::uint64_t with_misses_ = 0;     // epochs that tell them
   std::uint64_t without_misses_ = 0;  // epochs with accesses, and no model
   std::uint64_t with_pages_ = 0;
-  std::uint64_t with_accesses_ = 0;  // epochs of those with pages
-  bool bits_ = false;                // were read
-  bool samples_ = false;             // were taken
-  double samples_watched_ = 0;       // of epochs with a sampler on
-  bool samples_of_time_ = false;     // some samples are
+  std::uint64_t with_accesses_ = 0;     // epochs of those with pages
+  bool bits_ = false;                   // were read
+  bool samples_ = false;                // were taken
+  double samples_watched_ = 0;          // of epochs with a sampler on
+  bool samples_of_time_ = false;        // some samples are
+  bool samples_are_of_memory_ = false;  // a sampler of accesses to memory was there
 };
 
 }  // namespace tmprof

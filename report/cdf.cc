@@ -47,7 +47,8 @@ Colour CurveColour(RankSource by) {  // apart for colour-blind readers (Okabe an
       return {0.90, 0.62, 0.0};  // orange
     case RankSource::kCombined:
       return {0.84, 0.37, 0.0};  // vermilion
-    case RankSource::kMemory:    // no view is by it
+    case RankSource::kMemory:
+      return {0.80, 0.47, 0.65};  // reddish purple
     case RankSource::kTruth:
     case RankSource::kMisses:
       return {0.0, 0.62, 0.45};  // bluish green
@@ -65,10 +66,12 @@ const Cdf::Curve* Cdf::FindCurve(RankSource by) const {
 Result<Cdf> MakeCdf(const Trace& trace, const CdfOptions& options) {
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
   if (!whole) return Fail(std::move(whole.error()));
-  const auto by = whole->known.Choose(options.by, whole->known.Best(), "draw a curve", trace.name);
-  if (!by) return Fail(by.error());
+  if (Status chosen = ChooseBasis(*whole, {options.weight, options.by}, "draw a curve"); !chosen) {
+    return Fail(std::move(chosen.error()));
+  }
+  const RankSource by = whole->totals.basis.source;
   Cdf cdf{.totals = whole->totals, .options = options};
-  cdf.options.by = *by;
+  cdf.options.by = by;
 
   const DistinctPages accessed(*whole, Accessed);
   cdf.footprint = accessed.size();
@@ -83,7 +86,8 @@ Result<Cdf> MakeCdf(const Trace& trace, const CdfOptions& options) {
 
   std::vector<RankSource> sources = {RankSource::kReferences, RankSource::kSamples,
                                      RankSource::kCombined};
-  if (IsExact(*by)) sources = {*by};
+  if (IsExact(by)) sources = {by};
+  if (by == RankSource::kMemory) sources.push_back(by);
   for (const RankSource source : sources) {
     const HottestPages hottest(accessed, whole->ranker.Score(source));
     Cdf::Curve curve{.by = source, .total_score = hottest.total_score()};
@@ -97,10 +101,10 @@ Result<Cdf> MakeCdf(const Trace& trace, const CdfOptions& options) {
 }
 
 std::string CdfText(const Cdf& cdf, std::size_t width_columns) {
-  std::string text = fmt::format(
-      "share of the accesses that the hottest pages hold; footprint {} "
-      "pages ({})\n",
-      Grouped(cdf.footprint.value()), HumanSize(cdf.footprint));
+  std::string text =
+      fmt::format("share of the {} that the hottest pages hold, by {}; footprint {} pages ({})\n",
+                  AccessesOf(*cdf.options.by), TextOf(cdf.totals.basis),
+                  Grouped(cdf.footprint.value()), HumanSize(cdf.footprint));
   std::vector<TextTable::Column> columns = {{"hottest"}, {"pages"}};
   for (const Cdf::Curve& curve : cdf.curves)
     columns.push_back({fmt::format("{} %", Name(curve.by))});
@@ -145,6 +149,7 @@ std::string CdfJson(const Cdf& cdf) {
                            {"trace", cdf.totals.trace},
                            {"epochs", cdf.totals.epochs},
                            {"by", Name(*cdf.options.by)},
+                           {"rank_weight", Name(cdf.totals.basis.weight)},
                            {"model", Name(cdf.options.model)},
                            {"footprint_pages", cdf.footprint.value()},
                            {"notes", Caveats(cdf.totals, *cdf.options.by)},
@@ -175,7 +180,8 @@ Result<std::string> CdfPng(const Cdf& cdf) {
   using enum Canvas::Across;
 
   canvas.Text(kPlot.left + kPlot.width / 2, 34,
-              fmt::format("{}: accesses over pages, hottest first", Printable(cdf.totals.trace)),
+              fmt::format("{}: {} over pages, hottest first", Printable(cdf.totals.trace),
+                          AccessesOf(*cdf.options.by)),
               kTitle, kCentre);
   const double smallest = cdf.plot_shares.empty() ? 0.01 : cdf.plot_shares.front();
   const auto x_of = [&](double share) {
@@ -200,7 +206,8 @@ Result<std::string> CdfPng(const Cdf& cdf) {
               fmt::format("hottest pages, share of the footprint ({} pages, {}; log scale)",
                           Grouped(cdf.footprint.value()), HumanSize(cdf.footprint)),
               kCaption, kCentre);
-  canvas.Text(28, kPlot.top + kPlot.height / 2, "share of the accesses", kCaption, kCentre,
+  canvas.Text(28, kPlot.top + kPlot.height / 2,
+              fmt::format("share of the {}", AccessesOf(*cdf.options.by)), kCaption, kCentre,
               Canvas::Direction::kUpwards);
 
   cairo_t* context = canvas.context();

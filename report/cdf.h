@@ -12,13 +12,16 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "rank/rank_model.h"
+#include "rank/rank_weight.h"
 #include "report/whole_trace.h"
 
 namespace tmprof {
 
 struct CdfOptions {
   RankModel model = RankModel::kRate;
-  // The curve of the text plot; tables and PNG show all. Unset: the best that the trace has.
+  RankWeight weight = RankWeight::kMemory;
+  // One kind of evidence instead of the weight: the curve of the text plot; tables and PNG show
+  // all.
   std::optional<RankSource> by;
   EpochRange epochs;
 };
@@ -41,7 +44,8 @@ struct Cdf {
   CdfOptions options;
   PageCount footprint;
   std::vector<double> plot_shares;  // ascending, evenly spaced on a logarithmic axis, ends with 1
-  std::vector<Curve> curves;        // references, samples, combined
+  // References, samples, combined, and memory if the view goes by it; of exact evidence that alone.
+  std::vector<Curve> curves;
 
   const Curve* FindCurve(RankSource by) const;
 };

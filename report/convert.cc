@@ -304,17 +304,20 @@ Result<ConvertStats> ConvertToOracleGeneral(const Trace& trace, const OracleGene
   Output output(path);
   if (Status opened = output.Open(trace); !opened) return Fail(std::move(opened.error()));
   if (Status regular = output.RequireRegular(); !regular) return Fail(std::move(regular.error()));
-  const Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, {});
+  Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, {});
   if (!whole) return Fail(whole.error());
+  if (Status chosen = ChooseBasis(*whole, {.weight = options.weight}, "convert"); !chosen) {
+    return Fail(std::move(chosen.error()));
+  }
   if (Status fits = RequireFits(whole->ranker.table(), trace.name); !fits) {
     return Fail(std::move(fits.error()));
   }
-  ConvertStats stats{.by = whole->known.Best()};
-  for (const double score : whole->ranker.Score(stats.by)) stats.weight += score;
+  ConvertStats stats{.basis = whole->totals.basis};
+  for (const double score : whole->ranker.Score(stats.basis.source)) stats.weight += score;
   const auto most = static_cast<double>(options.most_requests);
   stats.ratio = stats.weight > most ? most / stats.weight : 1;
 
-  EpochEstimates estimates(whole->ranker, stats.by);
+  EpochEstimates estimates(whole->ranker, stats.basis.source);
   std::mt19937_64 random(options.seed);  // its sequence is the same in every C++ library
   RequestWriter requests(output);
   std::vector<PageKey> drawn;

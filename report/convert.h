@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "rank/rank_model.h"
+#include "rank/rank_weight.h"
 #include "report/trace.h"
 
 namespace tmprof {
@@ -17,7 +18,7 @@ struct ConvertStats {
   std::uint64_t records = 0;
   // The evidence that the requests are made from, its score over the whole trace, and the requests
   // per unit of score. Only oracleGeneral sets them.
-  RankSource by = RankSource::kCombined;
+  RankBasis basis;
   double weight = 0;
   double ratio = 1;
   StreamEnd end;  // of the trace; the output holds what came before
@@ -33,12 +34,13 @@ Result<ConvertStats> ConvertToCsv(const Trace& trace, const std::filesystem::pat
 // libCacheSim's binary format: 24 bytes per request, packed and little-endian: uint32 clock_time
 // (seconds since the trace began), uint64 obj_id, uint32 obj_size (bytes), int64 next_access_vtime
 // (the number, counted from 1, of the next request for the same object; -1 for none).
-// Each epoch has requests in proportion to its estimated accesses (rank/epoch_estimates.h), by the
-// best evidence that the trace has, in an order of chance. Accesses are sampled if there are more
+// Each epoch has requests in proportion to what the rank weight counts in it
+// (rank/epoch_estimates.h), in an order of chance. Accesses are sampled if there are more
 // than `most_requests`. An object is a target's base page, of whatever span it is:
 // obj_id = target << 44 | vpn. `output` must be a regular file: requests are completed in place.
 struct OracleGeneralOptions {
   RankModel model = RankModel::kRate;
+  RankWeight weight = RankWeight::kMemory;
   std::uint64_t most_requests = 1'000'000;  // 24 MB
   std::uint64_t seed = 1;                   // of what chance decides
 };

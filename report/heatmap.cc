@@ -334,7 +334,7 @@ std::string Heatmap::Unit() const {
 std::string Heatmap::Title() const {
   if (!target) return fmt::format("{}: no page observed", Printable(totals.trace));
   return fmt::format("{}: {} (PID {}), by {}", Printable(totals.trace), Printable(target->name),
-                     target->pid.value(), Name(*options.by));
+                     target->pid.value(), TextOf(totals.basis));
 }
 
 Result<Heatmap> MakeHeatmap(const Trace& trace, const HeatmapOptions& options) {
@@ -344,10 +344,11 @@ Result<Heatmap> MakeHeatmap(const Trace& trace, const HeatmapOptions& options) {
   {
     Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
     if (!whole) return Fail(std::move(whole.error()));
-    const auto chosen =
-        whole->known.Choose(options.by, BestToShow(*whole), "draw a heat map", trace.name);
-    if (!chosen) return Fail(chosen.error());
-    by = *chosen;
+    if (Status chosen = ChooseBasis(*whole, {options.weight, options.by}, "draw a heat map");
+        !chosen) {
+      return Fail(std::move(chosen.error()));
+    }
+    by = whole->totals.basis.source;
     heatmap.options.by = by;
     heatmap.totals = std::move(whole->totals);
     const EvidenceTable& table = whole->ranker.table();
@@ -480,6 +481,7 @@ std::string HeatmapJson(const Heatmap& heatmap) {
                            {"trace", heatmap.totals.trace},
                            {"target", std::move(target)},
                            {"by", Name(*heatmap.options.by)},
+                           {"rank_weight", Name(heatmap.totals.basis.weight)},
                            {"model", Name(heatmap.options.model)},
                            {"unit", heatmap.Unit()},
                            {"style", Name(heatmap.style)},

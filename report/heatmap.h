@@ -14,6 +14,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "rank/rank_model.h"
+#include "rank/rank_weight.h"
 #include "report/axis.h"
 #include "report/whole_trace.h"
 
@@ -28,7 +29,8 @@ Result<HeatmapStyle> ParseHeatmapStyle(std::string_view name);
 
 struct HeatmapOptions {
   RankModel model = RankModel::kRate;
-  std::optional<RankSource> by;  // unset: the best that the trace has (KnownEvidence)
+  RankWeight weight = RankWeight::kMemory;
+  std::optional<RankSource> by;  // one kind of evidence instead of the weight
   EpochRange epochs;
   std::optional<Pid> pid;             // unset: the target with the highest score
   std::optional<VpnRange> addresses;  // unset: by style

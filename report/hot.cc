@@ -232,16 +232,19 @@ std::string ObjectText(const HotObject& object, std::size_t frames) {
 Result<ScoredRows> ScoreRows(const Trace& trace, const HotOptions& options) {
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
   if (!whole) return Fail(std::move(whole.error()));
-  const auto by = whole->known.Choose(options.by, BestToShow(*whole), "list hot pages", trace.name);
-  if (!by) return Fail(by.error());
-  Estimates estimates = whole->ranker.Estimate(*by);
+  if (Status chosen = ChooseBasis(*whole, {options.weight, options.by}, "list hot pages");
+      !chosen) {
+    return Fail(std::move(chosen.error()));
+  }
+  const RankSource by = whole->totals.basis.source;
+  Estimates estimates = whole->ranker.Estimate(by);
   PageSpans page_spans(whole->ranker.table(), whole->ranker.shared_pages());
   ScoredRows scored{.whole = std::move(*whole),
                     .estimates = std::move(estimates),
                     .options = options,
                     .rows = {},
                     .page_spans = std::move(page_spans)};
-  scored.options.by = *by;
+  scored.options.by = by;
   PagesOfObject pages(scored.whole.totals, scored.options);
   if (options.object) {
     if (Status found = FindPages(trace, pages, scored.options); !found) return Fail(found.error());
@@ -339,7 +342,7 @@ std::string HotText(const HotList& list) {
   std::string text = fmt::format(
       "hottest spans{} by {} over {} epochs{}\n",
       list.options.object ? fmt::format(" of the object at {:#x}", *list.options.object) : "",
-      Name(*list.options.by), Grouped(list.totals.epochs),
+      TextOf(list.totals.basis), Grouped(list.totals.epochs),
       has_error ? "; ordered by the lower end of the 90 % interval, per page" : "");
   text += table.Text();
   text += fmt::format("{} of {} spans shown, holding {} of the {}; {} pages in all\n",
@@ -382,6 +385,7 @@ std::string HotJson(const HotList& list) {
                {"trace", list.totals.trace},
                {"epochs", list.totals.epochs},
                {"by", Name(*list.options.by)},
+               {"rank_weight", Name(list.totals.basis.weight)},
                {"model", Name(list.options.model)},
                {"score_unit", ScoreUnit(list.totals, list.options.model, *list.options.by)},
                {"spans", list.spans},

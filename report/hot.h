@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "rank/rank_model.h"
+#include "rank/rank_weight.h"
 #include "report/interval.h"
 #include "report/object_map.h"
 #include "report/page_spans.h"
@@ -24,7 +25,8 @@ namespace tmprof {
 
 struct HotOptions {
   RankModel model = RankModel::kRate;
-  std::optional<RankSource> by;  // unset: the best that the trace has (KnownEvidence)
+  RankWeight weight = RankWeight::kMemory;
+  std::optional<RankSource> by;  // one kind of evidence instead of the weight
   EpochRange epochs;
   std::optional<Pid> pid;                 // unset: every target
   std::optional<std::size_t> limit = 20;  // unset: every span with a score

@@ -260,7 +260,7 @@ std::string HotGroupsText(const HotGroups& groups) {
     table.AddRow(std::move(cells));
   }
   std::string text = fmt::format(
-      "hot {} by {} over {} epochs{}\n", Plural(groups.group), Name(*groups.options.by),
+      "hot {} by {} over {} epochs{}\n", Plural(groups.group), TextOf(groups.totals.basis),
       Grouped(groups.totals.epochs),
       !has_error            ? ""
       : ErrTogether(groups) ? "; at least, at most: 90 % interval if all pages err the same way"
@@ -298,6 +298,7 @@ std::string HotGroupsJson(const HotGroups& groups) {
                {"trace", groups.totals.trace},
                {"epochs", groups.totals.epochs},
                {"by", Name(*groups.options.by)},
+               {"rank_weight", Name(groups.totals.basis.weight)},
                {"model", Name(groups.options.model)},
                {"score_unit", ScoreUnit(groups.totals, groups.options.model, *groups.options.by)},
                {"groups", groups.groups},

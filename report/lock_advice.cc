@@ -117,12 +117,14 @@ std::optional<double> LockAdvice::CoveredShare() const {
 Result<LockAdvice> MakeLockAdvice(const Trace& trace, const LockAdviceOptions& options) {
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, {});
   if (!whole) return Fail(std::move(whole.error()));
-  const auto by = whole->known.Choose(options.by, whole->known.Best(), "advise", trace.name);
-  if (!by) return Fail(by.error());
+  if (Status chosen = ChooseBasis(*whole, {options.weight, options.by}, "advise"); !chosen) {
+    return Fail(std::move(chosen.error()));
+  }
+  const RankSource by = whole->totals.basis.source;
   LockAdvice advice{.totals = whole->totals, .options = options};
-  advice.options.by = *by;
+  advice.options.by = by;
   const EvidenceTable& table = whole->ranker.table();
-  const Scores scores = whole->ranker.Score(*by);
+  const Scores scores = whole->ranker.Score(by);
   std::map<TargetId, double> accesses;
   for (std::size_t i = 0; i < table.size(); ++i)
     if (advice.totals.IsOf(table.key[i].target, options.pid))
@@ -158,7 +160,8 @@ std::string LockAdviceText(const LockAdvice& advice) {
       advice.target.pid.value(), Printable(advice.target.name), BytesOf(advice.choice.size()),
       BytesOf(advice.accessed), Grouped(advice.choice.ranges.size()),
       OrUnknown(advice.CoveredShare(), Percent),
-      ScoreUnit(advice.totals, advice.options.model, *advice.options.by), Name(*advice.options.by));
+      ScoreUnit(advice.totals, advice.options.model, *advice.options.by),
+      TextOf(advice.totals.basis));
   std::vector<double> accesses;
   for (const HeatedRange& range : advice.choice.ranges) accesses.push_back(range.accesses);
   const ColumnScale scale(accesses);
@@ -221,6 +224,7 @@ std::string LockAdviceJson(const LockAdvice& advice) {
                {"name", advice.target.name},
                {"score_unit", ScoreUnit(advice.totals, advice.options.model, *advice.options.by)},
                {"by", Name(*advice.options.by)},
+               {"rank_weight", Name(advice.totals.basis.weight)},
                {"accessed_bytes", advice.accessed.value() * kBasePageBytes},
                {"accesses", advice.accesses},
                {"limit_bytes", advice.limit.value() * kBasePageBytes},

@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "rank/rank_model.h"
+#include "rank/rank_weight.h"
 #include "report/trace.h"
 #include "report/whole_trace.h"
 
@@ -48,8 +49,9 @@ LockChoice ChooseLocked(std::span<const HeatedRange> known, PageCount limit,
 
 struct LockAdviceOptions {
   RankModel model = RankModel::kRate;
-  std::optional<RankSource> by;  // unset: the best that the trace has (KnownEvidence)
-  std::optional<Pid> pid;        // unset: the process with the most accesses
+  RankWeight weight = RankWeight::kMemory;
+  std::optional<RankSource> by;                     // one kind of evidence instead of the weight
+  std::optional<Pid> pid;                           // unset: the process with the most accesses
   std::variant<std::uint64_t, double> limit{0.25};  // bytes, or a share of what it accessed
 };
 

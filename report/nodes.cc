@@ -217,11 +217,13 @@ std::optional<double> NodesOverTime::Row::Share(std::size_t node) const {
 Result<NodesOverTime> MakeNodes(const Trace& trace, const NodesOptions& options) {
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, options.epochs);
   if (!whole) return Fail(std::move(whole.error()));
-  const auto by = whole->known.Choose(options.by, BestToShow(*whole),
-                                      "share accesses out among nodes", trace.name);
-  if (!by) return Fail(by.error());
+  if (Status chosen =
+          ChooseBasis(*whole, {options.weight, options.by}, "share accesses out among nodes");
+      !chosen) {
+    return Fail(std::move(chosen.error()));
+  }
   NodesOverTime nodes{.totals = std::move(whole->totals), .options = options};
-  nodes.options.by = *by;
+  nodes.options.by = nodes.totals.basis.source;
   NodeSums adder(whole->ranker, nodes.totals, nodes.options);
   const Result<StreamEnd> first = ReadEpochs(
       trace, options.epochs, [&](const EpochProfile& epoch) { adder.LearnFirst(epoch.pages); });
@@ -249,7 +251,7 @@ Result<NodesOverTime> MakeNodes(const Trace& trace, const NodesOptions& options)
 std::string NodesText(const NodesOverTime& nodes) {
   const std::string unit = ScoreUnit(nodes.totals, nodes.options.model, *nodes.options.by);
   std::string text = fmt::format("share of the {} by the NUMA node that held the page, by {}{}\n",
-                                 unit, Name(*nodes.options.by), OfProcess(nodes.options.pid));
+                                 unit, TextOf(nodes.totals.basis), OfProcess(nodes.options.pid));
   const ColumnScale scale(std::vector{nodes.all.score});
   std::vector<TextTable::Column> columns = {{"epoch"}, {"seconds"}, {scale.Title(unit)}};
   for (const auto& node : nodes.nodes) columns.push_back({Title(node)});
@@ -284,6 +286,7 @@ std::string NodesJson(const NodesOverTime& nodes) {
                {"trace", nodes.totals.trace},
                {"model", Name(nodes.options.model)},
                {"by", Name(*nodes.options.by)},
+               {"rank_weight", Name(nodes.totals.basis.weight)},
                {"pid", nodes.options.pid ? Json(nodes.options.pid->value()) : Json(nullptr)},
                {"unit", ScoreUnit(nodes.totals, nodes.options.model, *nodes.options.by)},
                {"start_monotonic_s", Seconds(nodes.totals.start.time_since_epoch())},

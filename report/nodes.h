@@ -11,13 +11,15 @@
 #include "base/result.h"
 #include "base/units.h"
 #include "rank/rank_model.h"
+#include "rank/rank_weight.h"
 #include "report/whole_trace.h"
 
 namespace tmprof {
 
 struct NodesOptions {
   RankModel model = RankModel::kRate;
-  std::optional<RankSource> by;  // unset: the best that the trace has (KnownEvidence)
+  RankWeight weight = RankWeight::kMemory;
+  std::optional<RankSource> by;  // one kind of evidence instead of the weight
   EpochRange epochs;
   std::optional<Pid> pid;  // unset: every target
 };

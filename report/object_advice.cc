@@ -560,10 +560,11 @@ Result<ObjectAdvice> MakeObjectAdvice(const Trace& trace, const ObjectAdviceOpti
   ObjectAdviceOptions options = wanted;
   Result<WholeTrace> whole = ReadWholeTrace(trace, options.model, {});
   if (!whole) return Fail(std::move(whole.error()));
-  const auto by =
-      whole->known.Choose(options.by, whole->known.Best(), "advise on objects", trace.name);
-  if (!by) return Fail(by.error());
-  options.by = *by;
+  if (Status chosen = ChooseBasis(*whole, {options.weight, options.by}, "advise on objects");
+      !chosen) {
+    return Fail(std::move(chosen.error()));
+  }
+  options.by = whole->totals.basis.source;
   SiteUses uses;
   const Result<StreamEnd> end =
       ReadEpochs(trace, {}, [&](const EpochProfile& epoch) { uses.See(epoch); });

@@ -25,6 +25,7 @@
 #include "base/units.h"
 #include "proto/arena_advice.h"
 #include "rank/rank_model.h"
+#include "rank/rank_weight.h"
 #include "report/counted_objects.h"
 #include "report/counted_sites.h"
 #include "report/trace.h"
@@ -34,7 +35,8 @@ namespace tmprof {
 
 struct ObjectAdviceOptions {
   RankModel model = RankModel::kRate;
-  std::optional<RankSource> by;  // unset: the best that the trace has (KnownEvidence)
+  RankWeight weight = RankWeight::kMemory;
+  std::optional<RankSource> by;  // one kind of evidence instead of the weight
   // The sites of most accesses a byte that have this share of the known sites' accesses are packed
   // together, without those that have far fewer a byte than the first.
   double hot_share = 0.9;

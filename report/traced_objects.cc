@@ -17,9 +17,13 @@
 
 #include "base/epoch_profile.h"
 #include "base/human_units.h"
+#include "rank/known_evidence.h"
+#include "rank/memory_worth.h"
+#include "rank/rank_weight.h"
 #include "rank/total_ranker.h"
 #include "report/first_rows.h"
 #include "report/format.h"
+#include "report/hit_rate_text.h"
 #include "report/observed_pages.h"
 #include "report/span_uses.h"
 
@@ -41,8 +45,8 @@ double HeatOf(const Row& row) { return row.references.value_or(0) + row.samples.
 
 struct Before {
   bool operator()(const Found& a, const Found& b) const {
-    return std::tuple(b.row.accesses, HeatOf(b.row), b.row.bytes) <
-           std::tuple(a.row.accesses, HeatOf(a.row), a.row.bytes);
+    return std::tuple(b.row.memory, b.row.accesses, HeatOf(b.row), b.row.bytes) <
+           std::tuple(a.row.memory, a.row.accesses, HeatOf(a.row), a.row.bytes);
   }
 };
 
@@ -83,6 +87,7 @@ std::vector<Row> ByType(const std::vector<Row>& sites) {
     AddKnown(type.references, site.references);
     AddKnown(type.samples, site.samples);
     AddKnown(type.accesses, site.accesses);
+    AddKnown(type.memory, site.memory);
     AddHeats(type.heats, site.heats);
     type.tiers.tier1 += site.tiers.tier1;
     type.tiers.tier2 += site.tiers.tier2;
@@ -146,8 +151,15 @@ class SlowNodes {
 // What all epochs that are shown have together.
 class Observed {
  public:
+  // `llc_bytes` as of Trace.
+  explicit Observed(std::optional<std::uint64_t> llc_bytes)
+      : llc_bytes_(llc_bytes),
+        ranker_(RankModel::kRate, llc_bytes),
+        known_(llc_bytes.has_value()) {}
+
   void See(const EpochProfile& epoch) {
     ranker_.Absorb(epoch);
+    known_.Look(epoch);
     spans_.See(epoch);
     has_looks_ =
         has_looks_ || std::ranges::any_of(epoch.pages.looks, [](auto looks) { return looks > 0; });
@@ -157,13 +169,35 @@ class Observed {
   // Accessed bits alone tie the scale to accesses.
   bool has_looks() const { return has_looks_; }
   bool has_samplers() const { return has_samplers_; }
-  // Once.
-  EpochAccesses TakeAccesses() {
-    return {spans_, ranker_.table(), ranker_.Score(RankSource::kCombined)};
+  // Exact counts have no part in it. Refuses what KnownEvidence::Choose() does.
+  Result<RankBasis> Basis(RankWeight weight, const std::string& trace) const {
+    const bool tells_memory =
+        known_.TellsMemory(RankModel::kRate) && (llc_bytes_ || EnoughAreOfLookedAt());
+    Result<RankBasis> basis = known_.Choose({.weight = weight}, RankModel::kRate, RankUse::kPlace,
+                                            tells_memory, "list objects", trace);
+    if (basis && IsExact(basis->source)) {
+      return RankBasis{.source = RankSource::kCombined, .weight = RankWeight::kAccesses};
+    }
+    return basis;
+  }
+  // nullopt: samples tell accesses to memory.
+  std::optional<std::uint64_t> modelled_llc_bytes() const {
+    return known_.SamplesTellMemory() && EnoughAreOfLookedAt() ? std::nullopt : llc_bytes_;
+  }
+  // Of accesses by this source.
+  EpochAccesses Accesses(RankSource source) const {
+    SpanUses spans = spans_;
+    return {spans, ranker_.table(), ranker_.Score(source)};
   }
 
  private:
-  TotalRanker ranker_{RankModel::kRate};
+  bool EnoughAreOfLookedAt() const {
+    return SamplesOfLookedAt(ranker_.table()) >= MemoryWorth::kFewestSamples;
+  }
+
+  std::optional<std::uint64_t> llc_bytes_;
+  TotalRanker ranker_;
+  KnownEvidence known_;
   SpanUses spans_;
   bool has_looks_ = false;
   bool has_samplers_ = false;
@@ -171,11 +205,21 @@ class Observed {
 
 class Tally : public ObjectMap::Visitor {
  public:
-  Tally(const TracedObjectsOptions& options, SlowNodes slow, Observed observed)
+  Tally(const TracedObjectsOptions& options, SlowNodes slow, const Observed& observed,
+        const RankBasis& basis)
       : options_(options),
         slow_(std::move(slow)),
         has_looks_(observed.has_looks()),
-        accesses_(observed.TakeAccesses()) {
+        has_memory_(has_looks_ && basis.source == RankSource::kMemory),
+        accesses_(observed.Accesses(basis.source == RankSource::kReferences
+                                        ? RankSource::kReferences
+                                        : RankSource::kCombined)) {
+    if (has_memory_) {
+      to_memory_ = observed.Accesses(RankSource::kMemory);
+      result_.memory = 0;
+      result_.modelled_llc_bytes = observed.modelled_llc_bytes();
+    }
+    result_.basis = basis;
     result_.tier2 = slow_.nodes();
     if (has_looks_) result_.references = result_.accesses = 0;
     if (observed.has_samplers()) result_.samples = 0;
@@ -273,6 +317,7 @@ class Tally : public ObjectMap::Visitor {
     const double counted = share * (options_.page ? 1 : object.weight);
     const double heat = (pages.references[record] + SamplesOf(pages, record)) * counted;
     const double accesses = has_looks_ ? AccessesOf(pages, record) * counted : 0;
+    const double memory = has_memory_ ? to_memory_.Of(pages, record) * counted : 0;
     if (pages.looks[record] > 0) {
       AddKnown(sum.row.references, pages.references[record] * counted);
       in_objects_.references += pages.references[record] * counted;
@@ -284,6 +329,8 @@ class Tally : public ObjectMap::Visitor {
     if (has_looks_ && IsObserved(pages, record)) {
       AddKnown(sum.row.accesses, accesses);
       in_objects_.accesses += accesses;
+      if (has_memory_) AddKnown(sum.row.memory, memory);
+      in_objects_.memory += memory;
     }
     in_objects_.estimated = in_objects_.estimated || counted > share;
     if (heat > 0) {
@@ -291,7 +338,7 @@ class Tally : public ObjectMap::Visitor {
       sum.row.heats.resize(std::max(sum.row.heats.size(), node + 1));
       sum.row.heats[node] += heat;
     }
-    const double weight = has_looks_ ? accesses : heat;
+    const double weight = has_memory_ ? memory : has_looks_ ? accesses : heat;
     if (heat > 0 || weight > 0) {
       heat_of_sites_[{object.kind, object.site}] += weight;
       AddByTier(pages.node[record], weight, sum.row.tiers);
@@ -356,9 +403,12 @@ class Tally : public ObjectMap::Visitor {
         if (pages.looks[i] > 0) *result_.references += pages.references[i];
         *result_.accesses += AccessesOf(pages, i);
       }
+      const double memory = has_memory_ ? to_memory_.Of(pages, i) : 0;
+      if (has_memory_) *result_.memory += memory;
       if (is_sampled_) *result_.samples += SamplesOf(pages, i);
       const double heat = pages.references[i] + SamplesOf(pages, i);
-      AddByTier(pages.node[i], has_looks_ ? AccessesOf(pages, i) : heat, result_.tiers);
+      const double weight = has_memory_ ? memory : has_looks_ ? AccessesOf(pages, i) : heat;
+      AddByTier(pages.node[i], weight, result_.tiers);
       if (heat > 0) {
         const auto [node, is_new] = node_of_.try_emplace(pages.node[i], result_.nodes.size());
         if (is_new) result_.nodes.push_back(pages.node[i]);
@@ -377,6 +427,7 @@ class Tally : public ObjectMap::Visitor {
     TracedObjects::Elsewhere rest{.references = left(result_.references, in_objects_.references),
                                   .samples = left(result_.samples, in_objects_.samples),
                                   .accesses = left(result_.accesses, in_objects_.accesses),
+                                  .memory = left(result_.memory, in_objects_.memory),
                                   .tiers = std::nullopt,
                                   .estimated = in_objects_.estimated};
     if (tier1 && tier2) rest.tiers = {.tier1 = *tier1, .tier2 = *tier2};
@@ -489,7 +540,9 @@ class Tally : public ObjectMap::Visitor {
     FirstRows<Found, Before> first(options_.limit);
     for (std::size_t i = 0; i < types.size(); ++i) {
       result_.stacks[fmt::format("{};{}", NameOf(types[i].kind), Printable(types[i].type))] +=
-          has_looks_ ? types[i].accesses.value_or(0) : HeatOf(types[i]);
+          has_memory_  ? types[i].memory.value_or(0)
+          : has_looks_ ? types[i].accesses.value_or(0)
+                       : HeatOf(types[i]);
       first.Add({.row = std::move(types[i])}, i);
     }
     result_.all_rows = first.all();
@@ -508,7 +561,9 @@ class Tally : public ObjectMap::Visitor {
   bool has_looks_ = false;
   bool is_sampled_ = false;     // the last epoch that was shown
   std::vector<Times> sampled_;  // of epochs that were shown, where they follow each other as one
+  bool has_memory_;             // accesses to memory are told
   EpochAccesses accesses_;
+  EpochAccesses to_memory_;  // of has_memory_
   ObservedPages observed_;
   ObjectMap map_{*this};
   TracedObjects result_;
@@ -519,6 +574,7 @@ class Tally : public ObjectMap::Visitor {
     double references = 0;
     double samples = 0;
     double accesses = 0;
+    double memory = 0;
     TracedObjects::TierWeight tiers;
     bool estimated = false;
   } in_objects_;
@@ -614,6 +670,7 @@ namespace {
 
 // Of a row, or what lies elsewhere; unset: unknown.
 std::optional<double> WeightOf(const TracedObjects& objects, const auto& row) {
+  if (objects.memory) return row.memory;
   if (objects.accesses) return row.accesses;
   if (!row.references && !row.samples) return std::nullopt;
   return row.references.value_or(0) + row.samples.value_or(0);
@@ -646,11 +703,13 @@ std::optional<double> TracedObjects::Row::ShareOnNode(std::size_t node) const {
 }
 
 Result<TracedObjects> MakeTracedObjects(const Trace& trace, const TracedObjectsOptions& options) {
-  Observed observed;
+  Observed observed(trace.llc_bytes);
   const Result<StreamEnd> seen =
       ReadEpochs(trace, options.epochs, [&](const EpochProfile& epoch) { observed.See(epoch); });
   if (!seen) return Fail(seen.error());
-  Tally tally(options, SlowNodes(trace.info.tiers, options.tier2), std::move(observed));
+  const Result<RankBasis> basis = observed.Basis(options.weight, trace.name);
+  if (!basis) return Fail(basis.error());
+  Tally tally(options, SlowNodes(trace.info.tiers, options.tier2), observed, *basis);
   // What lives in the epochs that are chosen may be older.
   const EpochRange until{.first = 0, .end = options.epochs.end};
   Result<StreamEnd> end =
@@ -666,11 +725,16 @@ std::string TracedObjectsText(const TracedObjects& objects) {
   using enum TextTable::Align;
   std::string text =
       fmt::format("objects in {} epochs, by {} of {}\n", Grouped(objects.epochs),
-                  objects.accesses ? "accesses (estimated)" : "references and samples",
+                  objects.memory     ? "accesses to memory (estimated)"
+                  : objects.accesses ? "accesses (estimated)"
+                                     : "references and samples",
                   objects.options.page ? fmt::format("page {}", Address(*objects.options.page))
                                        : "their pages");
   std::vector<TextTable::Column> columns;
-  if (objects.accesses) columns = {{"accesses"}, {"share"}, {"accesses per byte"}};
+  if (objects.memory) columns = {{"accesses to memory"}, {"share"}};
+  if (objects.accesses) {
+    columns.insert(columns.end(), {{"accesses"}, {"share"}, {"accesses per byte"}});
+  }
   columns.insert(columns.end(), {{"references"}, {"share"}, {"samples"}, {"share"}});
   if (objects.counted) {
     columns.insert(columns.end(), {{"counted accesses"}, {"share"}});
@@ -684,7 +748,9 @@ std::string TracedObjectsText(const TracedObjects& objects) {
     text +=
         fmt::format("in tier 2, or below, {}: {} of {} whose tier is known\n",
                     NodeNames(*objects.tier2), OrUnknown(objects.InTier2(objects.tiers), Percent),
-                    objects.accesses ? "the accesses" : "references and samples");
+                    objects.memory     ? "the accesses to memory"
+                    : objects.accesses ? "the accesses"
+                                       : "references and samples");
   }
   columns.push_back({"bytes"});
   const bool has_parts = std::ranges::any_of(objects.rows, IsObservedInPart);
@@ -719,6 +785,7 @@ std::string TracedObjectsText(const TracedObjects& objects) {
       return Marked(row.estimated, count, FormatBytes(static_cast<std::uint64_t>(count)));
     };
     std::vector<std::string> cells;
+    if (objects.memory) add_heat(cells, row.memory, objects.memory, row.estimated);
     if (objects.accesses) {
       add_heat(cells, row.accesses, objects.accesses, row.estimated);
       cells.push_back(OrUnknown(row.AccessesPerByte(), Significant));
@@ -748,6 +815,7 @@ std::string TracedObjectsText(const TracedObjects& objects) {
   if (objects.tracked) {
     const TracedObjects::Elsewhere& elsewhere = objects.elsewhere;
     std::vector<std::string> cells;
+    if (objects.memory) add_heat(cells, elsewhere.memory, objects.memory, elsewhere.estimated);
     if (objects.accesses) {
       add_heat(cells, elsewhere.accesses, objects.accesses, elsewhere.estimated);
       cells.emplace_back();
@@ -764,6 +832,13 @@ std::string TracedObjectsText(const TracedObjects& objects) {
   if (objects.rows.size() < objects.all_rows) {
     text += fmt::format("{} of {} rows; --limit 0 shows all\n", Grouped(objects.rows.size()),
                         Grouped(objects.all_rows));
+  }
+  if (objects.memory && objects.modelled_llc_bytes) {
+    text += "note: " + ByModelOfCache(*objects.modelled_llc_bytes) + "\n";
+  }
+  if (!objects.basis.why_not.empty()) {
+    text += fmt::format("note: all accesses count because those to memory are unknown: {}\n",
+                        objects.basis.why_not);
   }
   if (objects.counted && objects.counted->freed_accesses > 0) {
     text += fmt::format("note: {} of the counted accesses were to objects that were freed since\n",
@@ -809,6 +884,8 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
                     {"accesses", OrNull(row.accesses)},
                     {"accesses_share", OrNull(ShareOf(row.accesses, objects.accesses))},
                     {"accesses_per_byte", OrNull(row.AccessesPerByte())},
+                    {"memory_accesses", OrNull(row.memory)},
+                    {"memory_accesses_share", OrNull(ShareOf(row.memory, objects.memory))},
                     {"counted", OrNull(row.counted)},
                     {"counted_share", OrNull(objects.CountedShare(row))},
                     {"nodes", std::move(nodes)},
@@ -831,6 +908,9 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
        {"references", OrNull(objects.references)},
        {"samples", OrNull(objects.samples)},
        {"accesses", OrNull(objects.accesses)},
+       {"memory_accesses", OrNull(objects.memory)},
+       {"rank_weight", Name(objects.basis.weight)},
+       {"modelled_llc_bytes", OrNull(objects.modelled_llc_bytes)},
        {"elsewhere",
         {{"references", OrNull(elsewhere.references)},
          {"references_share", OrNull(ShareOf(elsewhere.references, objects.references))},
@@ -838,6 +918,8 @@ std::string TracedObjectsJson(const TracedObjects& objects) {
          {"samples_share", OrNull(ShareOf(elsewhere.samples, objects.samples))},
          {"accesses", OrNull(elsewhere.accesses)},
          {"accesses_share", OrNull(ShareOf(elsewhere.accesses, objects.accesses))},
+         {"memory_accesses", OrNull(elsewhere.memory)},
+         {"memory_accesses_share", OrNull(ShareOf(elsewhere.memory, objects.memory))},
          {"in_tier2_share", OrNull(objects.InTier2(elsewhere.tiers))},
          {"of_tier2_share", OrNull(objects.OfTier2(elsewhere))},
          {"estimated", elsewhere.estimated}}},
@@ -873,7 +955,9 @@ std::string TracedObjectsCsv(const TracedObjects& objects) {
                                    "counted_share",
                                    "in_tier2_share",
                                    "of_tier2_share",
-                                   "observed_share"};
+                                   "observed_share",
+                                   "memory_accesses",
+                                   "memory_accesses_share"};
   for (const std::optional<NodeId>& node : objects.nodes) {
     columns.push_back(node ? fmt::format("node_{}_share", node->value()) : "node_unknown_share");
   }
@@ -901,6 +985,8 @@ std::string TracedObjectsCsv(const TracedObjects& objects) {
     cells.push_back(OrEmpty(objects.InTier2(row.tiers), Exact));
     cells.push_back(OrEmpty(objects.OfTier2(row), Exact));
     cells.push_back(OrEmpty(row.ObservedShare(), Exact));
+    cells.push_back(OrEmpty(row.memory, Exact));
+    cells.push_back(OrEmpty(ShareOf(row.memory, objects.memory), Exact));
     for (std::size_t node = 0; node < objects.nodes.size(); ++node) {
       cells.push_back(OrEmpty(row.ShareOnNode(node), Exact));
     }
@@ -917,6 +1003,8 @@ std::string TracedObjectsCsv(const TracedObjects& objects) {
         {"estimated", elsewhere.estimated ? "true" : "false"},
         {"accesses", OrEmpty(elsewhere.accesses, Exact)},
         {"accesses_share", OrEmpty(ShareOf(elsewhere.accesses, objects.accesses), Exact)},
+        {"memory_accesses", OrEmpty(elsewhere.memory, Exact)},
+        {"memory_accesses_share", OrEmpty(ShareOf(elsewhere.memory, objects.memory), Exact)},
         {"in_tier2_share", OrEmpty(objects.InTier2(elsewhere.tiers), Exact)},
         {"of_tier2_share", OrEmpty(objects.OfTier2(elsewhere), Exact)}};
     std::vector<std::string> cells;

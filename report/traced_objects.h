@@ -21,6 +21,7 @@
 #include "base/allocations.h"
 #include "base/result.h"
 #include "base/units.h"
+#include "rank/rank_weight.h"
 #include "report/object_map.h"
 #include "report/objects.h"
 #include "report/trace.h"
@@ -29,6 +30,7 @@ namespace tmprof {
 
 struct TracedObjectsOptions {
   ObjectsBy by = ObjectsBy::kSite;
+  RankWeight weight = RankWeight::kMemory;
   EpochRange epochs;
   std::optional<Pid> pid;                           // unset: every target
   std::optional<Vpn> page;                          // unset: all pages
@@ -38,8 +40,8 @@ struct TracedObjectsOptions {
 };
 
 struct TracedObjects {
-  // Accesses, of those pages of which the tier is known; references and samples together where no
-  // bit was read.
+  // Accesses to memory where they are told, else accesses, of those pages of which the tier is
+  // known; references and samples together where no bit was read.
   struct TierWeight {
     double tier1 = 0;
     double tier2 = 0;  // or below it
@@ -62,8 +64,9 @@ struct TracedObjects {
     std::optional<double> references;
     std::optional<double> samples;   // unset: no sampler was on while any of them lived
     std::optional<double> accesses;  // unset: none of its pages was observed, or all are unset
-    std::vector<double> heats;       // references and samples together, by node; as `nodes` below
-    TierWeight tiers;                // nothing where `tier2` below is unset
+    std::optional<double> memory = std::nullopt;  // accesses to memory; likewise
+    std::vector<double> heats;  // references and samples together, by node; as `nodes` below
+    TierWeight tiers;           // nothing where `tier2` below is unset
     // As large as they were in the end, of one page what they have of it, all of them, and those on
     // pages that were observed while they lived. 0 where `accesses` below is unset.
     double final_bytes = 0;
@@ -96,12 +99,18 @@ struct TracedObjects {
   std::optional<double> references;
   std::optional<double> samples;   // unset: no sampler was on
   std::optional<double> accesses;  // estimated; unset where references are
+  // Estimated accesses to memory; unset: `basis` is of something else.
+  std::optional<double> memory = std::nullopt;
+  RankBasis basis{};  // what rows are ordered by
+  // Size of the cache whose model tells `memory`; unset: samples do.
+  std::optional<std::uint64_t> modelled_llc_bytes = std::nullopt;
   // Of them, what is of no object. Unset: unknown, also where what stands for others adds up to
   // more than all.
   struct Elsewhere {
     std::optional<double> references;
     std::optional<double> samples;
     std::optional<double> accesses;
+    std::optional<double> memory = std::nullopt;
     std::optional<TierWeight> tiers;
     bool estimated = false;  // some objects stand for others
   };
@@ -121,12 +130,13 @@ struct TracedObjects {
     std::uint64_t in_rows = 0;         // of them
   };
   std::optional<Counted> counted = std::nullopt;
-  // Accesses by stacks, or by types, whatever the limit: "allocated;outermost;...;innermost". Those
-  // that differ in lines alone are one. References and samples together where `accesses` is unset.
+  // Accesses to memory where they are told, else accesses, by stacks, or by types, whatever the
+  // limit: "allocated;outermost;...;innermost". Those that differ in lines alone are one.
+  // References and samples together where `accesses` is unset.
   std::map<std::string, double> stacks;
   std::size_t all_rows = 0;
-  // By accesses, those that are unknown last, then references and samples together, then bytes,
-  // descending; then as first seen.
+  // By accesses to memory where they are told, then by accesses, those that are unknown last, then
+  // references and samples together, then bytes, descending; then as first seen.
   std::vector<Row> rows;
 
   // Of all that was counted; unset: unknown.

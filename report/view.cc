@@ -84,6 +84,7 @@ Result<Rendered> RenderHot(const Trace& trace, const ViewOptions& options, Forma
   if (Status known = options.counts.RequireProcesses(trace); !known) return Fail(known.error());
   const Trace joined = options.counts.empty() ? trace : options.counts.Beside(trace);
   const HotOptions wanted{.model = options.model,
+                          .weight = options.weight,
                           .by = options.by,
                           .epochs = options.epochs,
                           .pid = options.pid,
@@ -120,6 +121,7 @@ Result<Rendered> RenderHeatmap(const Trace& trace, const ViewOptions& options, F
   // Text and picture differ in their number of cells, so that each is made for its own.
   const auto make = [&](std::size_t columns, std::size_t rows) {
     return MakeHeatmap(trace, {.model = options.model,
+                               .weight = options.weight,
                                .by = options.by,
                                .epochs = options.epochs,
                                .pid = options.pid,
@@ -156,8 +158,10 @@ Result<Rendered> RenderHeatmap(const Trace& trace, const ViewOptions& options, F
 
 Result<Rendered> RenderCdf(const Trace& trace, const ViewOptions& options, Format format,
                            bool with_png) {
-  const Result<Cdf> cdf =
-      MakeCdf(trace, {.model = options.model, .by = options.by, .epochs = options.epochs});
+  const Result<Cdf> cdf = MakeCdf(trace, {.model = options.model,
+                                          .weight = options.weight,
+                                          .by = options.by,
+                                          .epochs = options.epochs});
   if (!cdf) return Fail(cdf.error());
   if (auto chosen = RequireChosen(cdf->totals, options); !chosen) return Fail(chosen.error());
   Rendered rendered{.png = std::nullopt, .end = cdf->totals.end};
@@ -206,9 +210,11 @@ Result<Rendered> RenderWorkingSet(const Trace& trace, const ViewOptions& options
 
 Result<Rendered> RenderNodes(const Trace& trace, const ViewOptions& options, Format format,
                              bool /*with_png*/) {
-  const Result<NodesOverTime> nodes = MakeNodes(
-      trace,
-      {.model = options.model, .by = options.by, .epochs = options.epochs, .pid = options.pid});
+  const Result<NodesOverTime> nodes = MakeNodes(trace, {.model = options.model,
+                                                        .weight = options.weight,
+                                                        .by = options.by,
+                                                        .epochs = options.epochs,
+                                                        .pid = options.pid});
   if (!nodes) return Fail(nodes.error());
   if (auto chosen = RequireChosen(nodes->totals, options); !chosen) return Fail(chosen.error());
   return Rendered{.output = Spell(*nodes, format, NodesText, NodesJson, NodesCsv),
@@ -255,6 +261,7 @@ Result<Rendered> RenderTracedObjects(const Trace& trace, const ViewOptions& opti
   Result<TracedObjects> objects =
       MakeTracedObjects(is_counted ? options.counts.Beside(trace) : trace,
                         {.by = options.objects_by,
+                         .weight = options.weight,
                          .epochs = options.epochs,
                          .pid = options.pid,
                          .page = options.page,
@@ -280,17 +287,18 @@ Result<Rendered> RenderTracedObjects(const Trace& trace, const ViewOptions& opti
 }
 
 constexpr std::string_view kEpochsReads[] = {"epochs"};
-constexpr std::string_view kHotReads[] = {"by",     "rank-model", "limit", "pid", "object",
-                                          "epochs", "counts",     "group", "llc"};
-constexpr std::string_view kHeatmapReads[] = {"by",    "rank-model", "pid", "addresses",
-                                              "style", "epochs",     "raw", "llc"};
-constexpr std::string_view kCdfReads[] = {"by", "rank-model", "epochs"};
+constexpr std::string_view kHotReads[] = {"by",     "rank-weight", "rank-model", "limit", "pid",
+                                          "object", "epochs",      "counts",     "group", "llc"};
+constexpr std::string_view kHeatmapReads[] = {
+    "by", "rank-weight", "rank-model", "pid", "addresses", "style", "epochs", "raw", "llc"};
+constexpr std::string_view kCdfReads[] = {"by", "rank-weight", "rank-model", "epochs", "llc"};
 constexpr std::string_view kCurveReads[] = {"by", "epochs", "llc"};
 constexpr std::string_view kWorkingSetReads[] = {"by", "rates", "pid", "epochs"};
-constexpr std::string_view kNodesReads[] = {"by", "rank-model", "pid", "epochs", "llc"};
+constexpr std::string_view kNodesReads[] = {"by",  "rank-weight", "rank-model",
+                                            "pid", "epochs",      "llc"};
 constexpr std::string_view kMovesReads[] = {"ping-pong", "epochs"};
-constexpr std::string_view kObjectsReads[] = {"by",  "limit",  "folded", "page",
-                                              "pid", "epochs", "counts", "tier2"};
+constexpr std::string_view kObjectsReads[] = {"by",  "rank-weight", "limit",  "folded", "page",
+                                              "pid", "epochs",      "counts", "tier2",  "llc"};
 
 constexpr std::array kViews = {
     View{.name = "summary",
@@ -319,6 +327,7 @@ constexpr std::array kViews = {
          .description = "share of the accesses that the hottest pages hold",
          .reads = kCdfReads,
          .has_png = true,
+         .by_memory = true,
          .render = RenderCdf},
     View{.name = "curve",
          .description = "hit rate of tier 1 by its capacity: how much fast memory is enough",

@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "proto/ledger_file.h"
 #include "rank/rank_model.h"
+#include "rank/rank_weight.h"
 #include "report/counted_objects.h"
 #include "report/format.h"
 #include "report/heatmap.h"
@@ -26,7 +27,8 @@ namespace tmprof {
 
 struct ViewOptions {
   RankModel model = RankModel::kRate;
-  std::optional<RankSource> by;  // unset: the best that the trace has (KnownEvidence)
+  RankWeight weight = RankWeight::kMemory;
+  std::optional<RankSource> by;  // one kind of evidence instead of the weight
   EpochRange epochs;
   std::optional<std::size_t> limit = 20;  // rows of `hot`, `objects`; unset: all
   std::optional<Pid> pid;                 // unset: all; `heatmap`: the hottest
@@ -57,15 +59,16 @@ struct Rendered {
 
 // What a view may or may not look at in ViewOptions.
 inline constexpr std::string_view kViewOptions[] = {
-    "by",     "rank-model", "limit",  "pid",   "addresses", "style", "page",  "object", "ping-pong",
-    "folded", "epochs",     "counts", "tier2", "group",     "raw",   "rates", "llc"};
+    "by",    "rank-model", "limit",     "pid",    "addresses", "style",
+    "page",  "object",     "ping-pong", "folded", "epochs",    "counts",
+    "tier2", "group",      "raw",       "rates",  "llc",       "rank-weight"};
 
 struct View {
   std::string_view name;
   std::string_view description;             // one line
   std::span<const std::string_view> reads;  // of kViewOptions
   bool has_png = false;
-  bool by_memory = false;  // it goes by accesses to memory, if asked to or where that is best
+  bool by_memory = false;  // it can go by accesses to memory
   // Of what it is: a trace, a ledger, an object profile; one of these, or the first and the last.
   Result<Rendered> (*render)(const Trace& trace, const ViewOptions& options, Format format,
                              bool with_png) = nullptr;

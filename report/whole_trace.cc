@@ -252,13 +252,17 @@ Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRang
   return whole;
 }
 
-RankSource BestToShow(const WholeTrace& whole) {
-  const RankSource best = whole.known.Best();
+Status ChooseBasis(WholeTrace& whole, const RankChoice& asked, std::string attempted) {
+  const RankModel model = whole.ranker.model();
   const bool tells_memory =
-      !IsExact(best) && whole.known.TellsMemory(whole.ranker.model()) &&
+      whole.known.TellsMemory(model) &&
       (whole.totals.modelled_llc_bytes ||
        SamplesOfLookedAt(whole.ranker.table()) >= MemoryWorth::kFewestSamples);
-  return tells_memory ? RankSource::kMemory : best;
+  Result<RankBasis> basis = whole.known.Choose(asked, model, RankUse::kShow, tells_memory,
+                                               std::move(attempted), whole.totals.trace);
+  if (!basis) return Fail(std::move(basis.error()));
+  whole.totals.basis = *std::move(basis);
+  return {};
 }
 
 Status RequireAccesses(const WholeTrace& whole, RankSource by, std::string attempted) {
@@ -279,6 +283,10 @@ std::vector<std::string> Caveats(const TraceTotals& totals, RankSource source) {
   std::vector<std::string> caveats = totals.notes;
   if (totals.end.finished == false) {
     caveats.push_back("the recorder was stopped before it could finish this trace");
+  }
+  if (source == totals.basis.source && !totals.basis.why_not.empty()) {
+    caveats.push_back("all accesses count because those to memory are unknown: " +
+                      totals.basis.why_not);
   }
   if (source == RankSource::kMemory && totals.modelled_llc_bytes) {
     caveats.push_back(ByModelOfCache(*totals.modelled_llc_bytes));

@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "rank/known_evidence.h"
 #include "rank/rank_model.h"
+#include "rank/rank_weight.h"
 #include "rank/total_ranker.h"
 #include "report/trace.h"
 
@@ -79,6 +80,8 @@ struct TraceTotals {
   std::optional<double> accesses_per_sample;  // as of SampleScale
   // Size of the cache whose model tells accesses to memory; nullopt: samples do, or nothing does.
   std::optional<std::uint64_t> modelled_llc_bytes;
+  // What a view's scores count (ChooseBasis()).
+  RankBasis basis;
 
   std::chrono::nanoseconds duration() const { return stop - start; }
   const TargetTotal* FindTarget(TargetId id) const;
@@ -103,10 +106,9 @@ bool Accessed(const Evidence& evidence);
 
 Result<WholeTrace> ReadWholeTrace(const Trace& trace, RankModel model, EpochRange epochs);
 
-// Returns what views of pages go by unless they are asked to go by something else: accesses to
-// memory where enough of them were sampled, unless all accesses were counted, else
-// KnownEvidence::Best().
-RankSource BestToShow(const WholeTrace& whole);
+// Chooses what a view goes by, and keeps it in `whole.totals`. Refuses what KnownEvidence::Choose()
+// does, and says by what it was attempted.
+Status ChooseBasis(WholeTrace& whole, const RankChoice& asked, std::string attempted);
 
 // Refuses to tell accesses from samples alone: how many accesses one stands for is unknown.
 Status RequireAccesses(const WholeTrace& whole, RankSource by, std::string attempted);

@@ -593,16 +593,19 @@ std::map<TargetId, double> TellExactIdle(const WholeTrace& whole, LastSeen& seen
 }  // namespace
 
 Result<WorkingSet> MakeWorkingSet(const Trace& trace, const WorkingSetOptions& options) {
-  const Result<WholeTrace> whole = ReadWholeTrace(trace, RankModel::kRate, options.epochs);
+  Result<WholeTrace> whole = ReadWholeTrace(trace, RankModel::kRate, options.epochs);
   if (!whole) return Fail(whole.error());
-  const auto by =
-      whole->known.Choose(options.by, whole->known.Best(), "tell working sets", trace.name);
-  if (!by) return Fail(by.error());
-  if (Status known = RequireAccesses(*whole, *by, "tell working sets by samples"); !known) {
+  // Memory that only a cache serves is in use, too.
+  if (Status chosen = ChooseBasis(*whole, {RankWeight::kAccesses, options.by}, "tell working sets");
+      !chosen) {
+    return Fail(std::move(chosen.error()));
+  }
+  const RankSource by = whole->totals.basis.source;
+  if (Status known = RequireAccesses(*whole, by, "tell working sets by samples"); !known) {
     return Fail(known.error());
   }
-  WorkingSet set{.totals = whole->totals, .options = options, .is_exact = IsExact(*by)};
-  set.options.by = *by;
+  WorkingSet set{.totals = whole->totals, .options = options, .is_exact = IsExact(by)};
+  set.options.by = by;
   LastSeen seen(whole->ranker.table());
   MostResident most_resident(set);
   const Result<StreamEnd> end = ReadEpochs(trace, options.epochs, [&](const EpochProfile& epoch) {
@@ -636,7 +639,7 @@ Result<WorkingSet> MakeWorkingSet(const Trace& trace, const WorkingSetOptions& o
   }
   ChanceAdder adder(*whole, set, seen);
   const ChancesOverTime over_time =
-      whole->ranker.EstimateChances(*by, questions, [&](const RowChances& row) { adder.Add(row); });
+      whole->ranker.EstimateChances(by, questions, [&](const RowChances& row) { adder.Add(row); });
   adder.Finish();
   adder.Tell(over_time, set);
   if (!set.is_shared) most_resident.Tell(adder.visited_of(), set);
@@ -797,7 +800,7 @@ std::string WorkingSetText(const WorkingSet& set) {
   std::string text = fmt::format(
       "Working set: memory whose pages get at least so many accesses in a second of\n"
       "their process's CPU time, by {}{}\n",
-      Name(*set.options.by),
+      TextOf(set.totals.basis),
       set.options.pid ? fmt::format(", of PID {}", set.options.pid->value()) : "");
   text += WhatWasVisited(set);
   if (set.at_least.empty()) {
@@ -859,6 +862,7 @@ std::string WorkingSetJson(const WorkingSet& set) {
       {{"view", "wss"},
        {"trace", set.totals.trace},
        {"by", Name(*set.options.by)},
+       {"rank_weight", Name(set.totals.basis.weight)},
        {"pid", set.options.pid ? Json(set.options.pid->value()) : Json(nullptr)},
        {"epochs", set.totals.epochs},
        {"unit", ScoreUnit(set.totals, RankModel::kRate, *set.options.by) + " per CPU second"},

@@ -40,7 +40,9 @@ struct AdviseOptions {
   double hot_share = ObjectAdviceOptions().hot_share;
   std::string room;  // empty: what the advice that it was placed by has, else kDefaultRoom
   std::vector<std::uint32_t> cold_nodes;
-  std::string by;  // empty: the best that the trace has
+  std::string by;  // empty: the weight decides
+  std::string rank_weight = "memory";
+  std::optional<std::uint64_t> llc_bytes;  // nullopt: no cache is modelled
   std::string rank_model = "rate";
   std::string format = "text";
 };
@@ -69,6 +71,9 @@ Result<ObjectAdviceOptions> ObjectOptions(const AdviseOptions& options) {
   const Result<std::optional<RankSource>> by = ParseRankSourceIfAny(options.by);
   if (!by) return Fail(by.error());
   advise.by = *by;
+  const Result<RankWeight> weight = ParseRankWeight(options.rank_weight);
+  if (!weight) return Fail(weight.error());
+  advise.weight = *weight;
   if (!options.placed_under.empty()) {
     Result<ArenaAdvice> before = ReadAdvice(options.placed_under);
     if (!before) return Fail(before.error());
@@ -124,6 +129,9 @@ Result<int> AdviseOnLocks(const AdviseOptions& options, const Trace& trace, Form
   const Result<std::optional<RankSource>> by = ParseRankSourceIfAny(options.by);
   if (!by) return Fail(by.error());
   wanted.by = *by;
+  const Result<RankWeight> weight = ParseRankWeight(options.rank_weight);
+  if (!weight) return Fail(weight.error());
+  wanted.weight = *weight;
   if (options.pid) wanted.pid = Pid(*options.pid);
   Result<LockAdvice> advice = MakeLockAdvice(trace, wanted);
   if (!advice) return Fail(std::move(advice.error()));
@@ -156,8 +164,9 @@ Result<int> Advise(const AdviseOptions& options) {
   const Result<Format> format = ParseFormat(options.format);
   if (!format) return Fail(format.error());
   if (options.mlock) {
-    const Result<Trace> trace = OpenTraceFile(options.trace);
+    Result<Trace> trace = OpenTraceFile(options.trace);
     if (!trace) return Fail(trace.error());
+    trace->llc_bytes = options.llc_bytes;
     return AdviseOnLocks(options, *trace, *format);
   }
   Result<ObjectAdviceOptions> advise = ObjectOptions(options);
@@ -171,8 +180,9 @@ Result<int> Advise(const AdviseOptions& options) {
                                      "--counts {}",
                                      options.trace)));
   }
-  const Result<Trace> trace = OpenTraceFile(options.trace);
+  Result<Trace> trace = OpenTraceFile(options.trace);
   if (!trace) return Fail(trace.error());
+  trace->llc_bytes = options.llc_bytes;
   if (!options.output.empty()) {
     if (auto status = RefuseToOverwrite(*trace, options.output); !status)
       return Fail(status.error());
@@ -276,9 +286,13 @@ void AddAdviseCommand(CLI::App& app, int& exit_status) {
       ->delimiter(',')
       ->type_name("NODE")
       ->check(CLI::Range(0u, kMaxAdvisedNode));
+  CLI::Option* weight = AddRankWeight(*command, options->rank_weight);
   command
-      ->add_option("--by", options->by, "Evidence of what is hot, else the best that the trace has")
-      ->check(CLI::IsMember({"references", "samples", "combined", "truth", "misses"}));
+      ->add_option("--by", options->by,
+                   "One kind of evidence instead of --rank-weight, to compare them")
+      ->check(CLI::IsMember({"references", "samples", "combined", "memory", "truth", "misses"}))
+      ->excludes(weight);
+  AddLlc(*command, options->llc_bytes);
   AddRankModel(*command, options->rank_model);
   command->add_option("--format", options->format, "How to show it")
       ->check(CLI::IsMember({"text", "json"}))

@@ -67,6 +67,17 @@ void AddRankModel(CLI::App& command, std::string& value) {
       ->capture_default_str();
 }
 
+CLI::Option* AddRankWeight(CLI::App& command, std::string& value, std::string_view views) {
+  std::string description =
+      "What the score of a page counts: memory, accesses that no cache serves, where those are "
+      "told, else all; accesses, all; references, those that accessed bits tell; stall";
+  if (!views.empty()) description += fmt::format(" ({})", views);
+  return command.add_option("--rank-weight", value, description)
+      ->type_name("WEIGHT")
+      ->check(CLI::IsMember({"memory", "accesses", "stall", "references"}))
+      ->capture_default_str();
+}
+
 void AddLlc(CLI::App& command, std::optional<std::uint64_t>& value) {
   AddBytes(command, "--llc", value,
            "Size of the last-level cache (lscpu), to model it where misses were not sampled")

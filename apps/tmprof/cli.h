@@ -63,6 +63,9 @@ CLI::Validator WholeNumber(std::uint64_t least);
 // "--rank-model rate|sum" and "--format text|json|csv"; the values given are the defaults.
 void AddRankModel(CLI::App& command, std::string& value);
 void AddFormat(CLI::App& command, std::string& value);
+// "--rank-weight memory|accesses|stall|references"; `value` is the default. ParseRankWeight() reads
+// it.
+CLI::Option* AddRankWeight(CLI::App& command, std::string& value, std::string_view views = {});
 // "--llc SIZE"
 void AddLlc(CLI::App& command, std::optional<std::uint64_t>& value);
 

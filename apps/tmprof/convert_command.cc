@@ -28,6 +28,8 @@ struct ConvertOptions {
   std::string beside;
   std::string pages = "virtual";
   std::string rank_model = "rate";
+  std::string rank_weight = "memory";
+  std::optional<std::uint64_t> llc_bytes;  // nullopt: no cache is modelled
   std::uint64_t requests = OracleGeneralOptions().most_requests;
   std::uint64_t seed = OracleGeneralOptions().seed;
 };
@@ -129,26 +131,37 @@ Result<int> Convert(const ConvertOptions& options) {
   if (options.to == "objects") return ConvertObjects(options);
   const Result<RankModel> model = ParseRankModel(options.rank_model);
   if (!model) return Fail(model.error());
-  const Result<Trace> trace = OpenTraceFile(options.trace);
+  const Result<RankWeight> weight = ParseRankWeight(options.rank_weight);
+  if (!weight) return Fail(weight.error());
+  Result<Trace> trace = OpenTraceFile(options.trace);
   if (!trace) return Fail(trace.error());
+  trace->llc_bytes = options.llc_bytes;
   const bool to_csv = options.to == "csv";
   const std::string output = !options.output.empty() ? options.output
                              : to_csv                ? "-"
                                                      : options.trace + ".oracleGeneral";
   const Result<ConvertStats> stats =
-      to_csv
-          ? ConvertToCsv(*trace, output)
-          : ConvertToOracleGeneral(
-                *trace, {.model = *model, .most_requests = options.requests, .seed = options.seed},
-                output);
+      to_csv ? ConvertToCsv(*trace, output)
+             : ConvertToOracleGeneral(*trace,
+                                      {.model = *model,
+                                       .weight = *weight,
+                                       .most_requests = options.requests,
+                                       .seed = options.seed},
+                                      output);
   if (!stats) return Fail(stats.error());
   const int exit_status = WarnOfEnd(stats->end, options.trace, "converted");
   if (output == "-") return exit_status;
   if (!to_csv) {
+    const std::string note =
+        stats->basis.why_not.empty()
+            ? ""
+            : fmt::format("note: all accesses count because those to memory are unknown: {}\n",
+                          stats->basis.why_not);
     return Answer(
         fmt::format("{}: {} requests of {} epochs, for {} by {}: one for each {:.6g}, seed {}\n",
                     Printable(output), stats->records, stats->epochs, Significant(stats->weight),
-                    Name(stats->by), 1 / stats->ratio, options.seed),
+                    TextOf(stats->basis), 1 / stats->ratio, options.seed) +
+            note,
         exit_status);
   }
   return Answer(fmt::format("{}: {} records of {} epochs\n", Printable(output), stats->records,
@@ -193,6 +206,8 @@ void AddConvertCommand(CLI::App& app, int& exit_status) {
                    "references and samples")
       ->check(CLI::IsMember({"rate", "sum"}))
       ->capture_default_str();
+  AddRankWeight(*command, options->rank_weight, "requests of oracleGeneral");
+  AddLlc(*command, options->llc_bytes);
   command
       ->add_option("--requests", options->requests,
                    "Most requests in oracleGeneral; accesses beyond are sampled")

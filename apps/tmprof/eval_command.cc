@@ -41,8 +41,9 @@ struct EvalOptions {
   std::vector<std::string> addresses;  // ranges; empty: all memory
   std::string truth;                   // a file; empty: unknown
   bool curve = false;                  // hit rates by capacity, instead of policies
-  std::vector<std::string> ranks;      // empty: the best that each trace has
-  std::string judge;                   // empty: the best that each trace has
+  std::string rank_weight = "memory";
+  std::vector<std::string> ranks;  // empty: the weight decides
+  std::string judge;               // empty: the weight decides
   std::string rank_model = "rate";
   std::string half_life = "default";
   std::optional<std::uint64_t> llc_bytes;  // nullopt: no cache is modelled
@@ -60,6 +61,7 @@ struct TraceEnd {
   StreamEnd end;
   std::optional<MemoryTraffic::Told> memory = std::nullopt;
   bool models_memory = false;  // accesses to memory are told by a model of the cache
+  RankBasis basis{};           // of the judge
   // References and samples that the judge goes by; nullopt: it counted all accesses, or nothing was
   // replayed.
   std::optional<std::uint64_t> observations = std::nullopt;
@@ -166,6 +168,9 @@ Result<ReplayOptions> ParseReplayOptions(const EvalOptions& options) {
     if (!policy) return Fail(OfOption("--policy", name, policy.error()));
     replay.policies.push_back(*policy);
   }
+  const Result<RankWeight> weight = ParseRankWeight(options.rank_weight);
+  if (!weight) return Fail(weight.error());
+  replay.weight = *weight;
   for (const std::string& name : options.ranks) {
     const auto rank = ParseRankSource(name);
     if (!rank) return Fail(OfOption("--rank", name, rank.error()));
@@ -287,6 +292,7 @@ Json AsJson(const Evaluation& evaluation, const ReplayOptions& options) {
          {"samples_of_memory",
           file.memory && !file.memory->is_counted() ? Json(*file.memory->samples) : Json(nullptr)},
          {"memory_is_modelled", file.models_memory},
+         {"rank_weight", file.refused ? Json(nullptr) : Json(Name(file.basis.weight))},
          {"observations", OrNull(file.observations)},
          {"refused", file.refused ? Json(file.refused->Message()) : Json(nullptr)}},
         file.end));
@@ -419,6 +425,15 @@ std::string AsText(const std::string& trace, const MemoryTraffic::Told& memory) 
       kLatencyNs, Percent(memory.CostOf(kLatencyNs * 1e-9)));
 }
 
+// What the hit rates are of, and why they are not of accesses to memory.
+std::string OfWhatAre(const std::string& trace, const RankBasis& judge) {
+  std::string text = fmt::format("{}: hit rates are of {}", Printable(trace), TextOf(judge));
+  if (!judge.why_not.empty()) {
+    text += fmt::format("; accesses to memory are unknown: {}", judge.why_not);
+  }
+  return text + "\n";
+}
+
 // "tier-1 : footprint ratio (256 MiB)"
 std::string ColumnsText(const TraceResult& result, const ReplayOptions& options) {
   if (!result.result.ratio) return "capacity of tier 1";
@@ -449,6 +464,7 @@ std::string AsText(const Evaluation& evaluation, const ReplayOptions& options) {
       if (file.models_memory) {
         text += Printable(trace) + ": " + ByModelOfCache(*options.ranker.llc_bytes) + "\n";
       }
+      text += OfWhatAre(trace, file.basis);
     }
     text += fmt::format(
         "{}: tier-1 hit rate by {}, {} epochs, judged by {}; rank model {}, half-life {}\n",
@@ -541,6 +557,7 @@ Result<int> EvaluateFile(const std::string& path, const EvaluationScope& scope,
                              .end = outcome->end,
                              .memory = outcome->memory,
                              .models_memory = outcome->models_memory,
+                             .basis = outcome->basis,
                              .observations = outcome->observations});
   for (ReplayResult& result : outcome->results) {
     evaluation.results.push_back({path, outcome->whole, outcome->is_told(), std::move(result)});
@@ -718,17 +735,18 @@ void AddEvalCommand(CLI::App& app, int& exit_status) {
           ->add_option("--truth", options->truth,
                        "Add the true hit rates, by a file of accesses as the workloads write it")
           ->type_name("TRUTH");
+  AddRankWeight(*command, options->rank_weight);
   CLI::Option* rank =
       command
           ->add_option(
               "--rank", options->ranks,
-              "Evidence that the policies go by (default: the best that the trace has); memory: "
-              "accesses to memory, by accessed bits and samples of misses, or else --llc")
+              "Kinds of evidence that the policies go by, instead of --rank-weight, to compare "
+              "them; memory: by accessed bits and samples of misses, or else --llc")
           ->delimiter(',');
   command
       ->add_option("--judge", options->judge,
-                   "Evidence that decides what a hit is worth (default: the best that the trace "
-                   "has); memory, accesses to memory, estimated; accesses, estimated, is combined")
+                   "Kind of evidence that decides what a hit is worth, instead of --rank-weight; "
+                   "accesses, estimated, is combined")
       ->check(CLI::IsMember(
           {"memory", "accesses", "combined", "references", "samples", "truth", "misses"}));
   AddRankModel(*command, options->rank_model);

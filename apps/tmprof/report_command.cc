@@ -31,7 +31,8 @@ constexpr std::string_view kInput = "--input";
 struct ReportOptions {
   std::string trace{kDefaultTrace};
   std::string view = "summary";
-  std::string by;  // empty: the view's own
+  std::string by;  // empty: the weight decides
+  std::string rank_weight = "memory";
   std::string group;
   std::string rank_model = "rate";
   std::string format = "text";
@@ -169,7 +170,9 @@ Result<int> ReportLedger(const CLI::App& command, const ReportOptions& options, 
 Status RequireOfObjectProfile(const ReportOptions& options) {
   for (const auto& [option, given] :
        {std::pair("--pid", options.pid.has_value()), std::pair("--epochs", !options.epochs.empty()),
-        std::pair("--page", !options.page.empty()), std::pair("--tier2", !options.tier2.empty())}) {
+        std::pair("--page", !options.page.empty()), std::pair("--tier2", !options.tier2.empty()),
+        std::pair("--llc", options.llc_bytes.has_value()),
+        std::pair("--rank-weight", options.rank_weight != ReportOptions().rank_weight)}) {
     if (given) {
       return Fail(BadInput("use option", option, "an object profile is of one process as it ended",
                            "it is for traces of 'tmprof record --objects'"));
@@ -221,6 +224,12 @@ Result<int> Report(const CLI::App& command, const ReportOptions& options) {
   if (!by) return Fail(by.error());
   const Result<RankModel> model = ParseRankModel(options.rank_model);
   if (!model) return Fail(model.error());
+  const Result<RankWeight> weight = ParseRankWeight(options.rank_weight);
+  if (!weight) return Fail(weight.error());
+  if (!by_objects && *by && command.count("--rank-weight") > 0) {
+    return Fail(BadInput("use option", "--rank-weight",
+                         "--by chooses one kind of evidence instead of a weight", "give one"));
+  }
 
   Result<std::vector<double>> rates = ParseRates(options.rates);
   if (!rates) return Fail(rates.error());
@@ -232,6 +241,7 @@ Result<int> Report(const CLI::App& command, const ReportOptions& options) {
   }
 
   ViewOptions view_options{.model = *model,
+                           .weight = *weight,
                            .by = *by,
                            .limit = options.limit > 0 ? std::optional(options.limit) : std::nullopt,
                            .wss_rates = *std::move(rates),
@@ -350,14 +360,14 @@ void AddReportCommand(CLI::App& app, int& exit_status) {
   const auto of_views = [](std::string_view option, std::string_view description) {
     return fmt::format("{} ({})", description, ViewsThatRead(option));
   };
+  AddRankWeight(*command, options->rank_weight, ViewsThatRead("rank-weight"));
   command
       ->add_option("--by", options->by,
                    of_views("by",
-                            "Evidence that decides what is hot, else the best that the trace has: "
-                            "truth where accesses were counted, combined where accessed bits and "
-                            "samples were; memory (hot, heatmap, curve and nodes): accesses that "
-                            "samples of cache misses, or else --llc, say reach memory; of "
-                            "objects: "
+                            "One kind of evidence instead of --rank-weight, to compare them: "
+                            "references, accessed bits; samples; combined, both; memory, accesses "
+                            "that samples of cache misses, or else --llc, say reach memory; truth "
+                            "and misses, exact counts; of objects: "
                             "site, which sums up what was allocated by the same calls, else "
                             "type, which does for one C++ type or function, or object"))
       ->check(EvidenceCheck());

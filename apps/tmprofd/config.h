@@ -23,6 +23,7 @@
 #include "profiler/recorder.h"
 #include "profiler/target_tracker.h"
 #include "rank/rank_model.h"
+#include "rank/rank_weight.h"
 
 namespace tmprof {
 
@@ -60,7 +61,9 @@ struct PlacementConfig {
   Ranker::Options ranker = Ranker::DefaultOptions(Ranker::Options{}.model);
   bool half_life_given = false;                        // else it is the rank model's own
   RankSource rank = RankSource::kMemory;               // as of PlacerOptions; never exact
-  bool rank_given = false;                             // else it is the rank model's own, too
+  bool rank_given = false;                             // else `rank` follows from the weight
+  RankWeight weight = RankWeight::kMemory;             // never kStall
+  bool weight_given = false;                           // else it is the rank model's own, too
   const PolicyEntry* policy = *FindPolicy("history");  // never `replay_only`
   bool track_only = false;  // `limits.dry_run` of the mover is the other one
 };

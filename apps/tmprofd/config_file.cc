@@ -36,6 +36,7 @@ constexpr std::array kLogLevels{LogLevel::kError, LogLevel::kWarning, LogLevel::
                                 LogLevel::kDebug};
 constexpr std::array kLogFormats{LogFormat::kText, LogFormat::kJson};
 constexpr std::uint64_t kBytesOfKib = 1024;
+constexpr std::array kWeights{RankWeight::kMemory, RankWeight::kAccesses, RankWeight::kReferences};
 constexpr std::array kRanks{RankSource::kMemory, RankSource::kCombined, RankSource::kReferences,
                             RankSource::kSamples};
 
@@ -321,15 +322,39 @@ class Building {
   void Rank(const wire::Config::Placement& wire, PlacementConfig& placement) {
     const bool sums = placement.ranker.model == RankModel::kSum;
     placement.rank_given = wire.has_rank();
+    placement.weight_given = wire.has_rank_weight();
     if (!placement.rank_given) {
-      if (sums) placement.rank = RankSource::kCombined;
+      Weight(wire, placement);
       return;
     }
     Choose(wire, "rank", wire.rank(), kRanks, placement.rank);
+    placement.weight = WeightOf(placement.rank);
+    if (placement.weight_given) {
+      reading_.Refuse(wire, "rank_weight",
+                      "rank chooses one kind of evidence instead of a weight; set one of them");
+    }
     if (sums && placement.rank == RankSource::kMemory) {
       reading_.Refuse(wire, "rank",
                       "'memory': rank_model 'sum' estimates no rates; use rank_model 'rate'");
     }
+  }
+
+  void Weight(const wire::Config::Placement& wire, PlacementConfig& placement) {
+    const bool sums = placement.ranker.model == RankModel::kSum;
+    if (sums) placement.weight = RankWeight::kAccesses;
+    if (wire.has_rank_weight()) {
+      if (wire.rank_weight() == Name(RankWeight::kStall)) {
+        reading_.Refuse(wire, "rank_weight", fmt::format("'stall': {}; use 'memory'", kWhyNoStall));
+      } else {
+        Choose(wire, "rank_weight", wire.rank_weight(), kWeights, placement.weight);
+      }
+      if (sums && placement.weight == RankWeight::kMemory) {
+        reading_.Refuse(wire, "rank_weight",
+                        "'memory': rank_model 'sum' estimates no rates; use rank_model 'rate'");
+      }
+    }
+    // The placer goes by all accesses while none tells those to memory.
+    placement.rank = BasisOf(placement.weight, {.memory = true}, RankUse::kPlace).source;
   }
 
   void Cache(const wire::Config::Placement& wire, PlacementConfig& placement) {
@@ -338,10 +363,12 @@ class Building {
       reading_.Refuse(wire, "llc_kib",
                       "rank_model 'sum' estimates no rates; use rank_model 'rate'");
     } else if (placement.rank != RankSource::kMemory) {
-      reading_.Refuse(wire, "llc_kib",
-                      fmt::format("rank '{}' counts accesses that the cache serves, too; use rank "
-                                  "'memory'",
-                                  Name(placement.rank)));
+      reading_.Refuse(
+          wire, "llc_kib",
+          fmt::format("{} '{}' counts accesses that the cache serves, too; use "
+                      "rank_weight 'memory'",
+                      placement.rank_given ? "rank" : "rank_weight",
+                      placement.rank_given ? Name(placement.rank) : Name(placement.weight)));
     }
     placement.ranker.llc_bytes = wire.llc_kib() * kBytesOfKib;
   }
@@ -509,7 +536,11 @@ void Print(const PlacementConfig& placement, bool dry_run, wire::Config::Placeme
     case Ranker::Memory::kLearned:  // as where the field is left out
       break;
   }
-  wire.set_rank(std::string(Name(placement.rank)));
+  if (placement.rank_given) {
+    wire.set_rank(std::string(Name(placement.rank)));
+  } else {
+    wire.set_rank_weight(std::string(Name(placement.weight)));
+  }
   if (placement.ranker.llc_bytes) wire.set_llc_kib(*placement.ranker.llc_bytes / kBytesOfKib);
   wire.set_policy(std::string(placement.policy->name));
   wire.set_track_only(placement.track_only);
@@ -706,7 +737,7 @@ Result<Config> WithSettings(const Config& config, const std::vector<Setting>& se
   google::protobuf::TextFormat::ParseFromString(PrintConfig(config), &wire);
   // What follows from another field follows from what that is set to.
   if (!config.placement.half_life_given) wire.mutable_placement()->clear_half_life_ms();
-  if (!config.placement.rank_given) wire.mutable_placement()->clear_rank();
+  if (!config.placement.weight_given) wire.mutable_placement()->clear_rank_weight();
   for (const Setting& setting : settings) {
     if (auto status = SetField(wire, setting); !status) {
       return Fail(BadInput(std::string(kName), setting.name, status.error()));

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/result.h"
+#include "rank/rank_weight.h"
 
 namespace tmprof {
 namespace {
@@ -235,26 +236,28 @@ Json AsJson(const StatusReading& reading) {
   for (const TierStatus& tier : status.tiers) tiers.push_back(AsJson(tier));
   Json sources = Json::array();
   for (const ObservingSource& source : status.sources) sources.push_back(AsJson(source));
-  return {{"version", status.version},
-          {"state", Name(status.state)},
-          {"uptime_s", Seconds(reading.uptime)},
-          {"age_s", Seconds(reading.age)},
-          {"config_file", status.config_file.empty() ? Json() : Json(status.config_file)},
-          {"epoch", std::move(epoch)},
-          {"epochs_total", status.epochs_total},
-          {"targets", TargetsAsJson(status)},
-          {"tiers", std::move(tiers)},
-          {"sources", std::move(sources)},
-          {"decision", std::move(decision)},
-          {"totals", AsJson(status.totals)},
-          {"pending_moves", status.pending_moves},
-          {"own_cpu_time_s", Seconds(status.own_cpu_time)},
-          {"tier1_hit_ratio", OrNull(status.tier1_hit_ratio)},
-          {"tier1_hit_ratio_of",
-           status.ranked_by ? Json(AccessesOf(*status.ranked_by)) : Json(nullptr)},
-          {"ranked_by", status.ranked_by ? Json(Name(*status.ranked_by)) : Json(nullptr)},
-          {"warnings", status.warnings},
-          {"refusal", OrNull(status.refusal)}};
+  return {
+      {"version", status.version},
+      {"state", Name(status.state)},
+      {"uptime_s", Seconds(reading.uptime)},
+      {"age_s", Seconds(reading.age)},
+      {"config_file", status.config_file.empty() ? Json() : Json(status.config_file)},
+      {"epoch", std::move(epoch)},
+      {"epochs_total", status.epochs_total},
+      {"targets", TargetsAsJson(status)},
+      {"tiers", std::move(tiers)},
+      {"sources", std::move(sources)},
+      {"decision", std::move(decision)},
+      {"totals", AsJson(status.totals)},
+      {"pending_moves", status.pending_moves},
+      {"own_cpu_time_s", Seconds(status.own_cpu_time)},
+      {"tier1_hit_ratio", OrNull(status.tier1_hit_ratio)},
+      {"tier1_hit_ratio_of",
+       status.ranked_by ? Json(AccessesOf(*status.ranked_by)) : Json(nullptr)},
+      {"ranked_by", status.ranked_by ? Json(Name(*status.ranked_by)) : Json(nullptr)},
+      {"rank_weight", status.ranked_by ? Json(Name(WeightOf(*status.ranked_by))) : Json(nullptr)},
+      {"warnings", status.warnings},
+      {"refusal", OrNull(status.refusal)}};
 }
 
 std::string TargetsAsText(const DaemonStatus& status) {
@@ -298,6 +301,11 @@ std::string AsText(const StatusReading& reading) {
   text += fmt::format("{} that hit tier 1, estimated: {}\n",
                       AccessesOf(status.ranked_by.value_or(RankSource::kCombined)),
                       OrUnknown(status.tier1_hit_ratio, Percent));
+  if (status.ranked_by) {
+    text +=
+        fmt::format("ranked by {}\n",
+                    TextOf({.source = *status.ranked_by, .weight = WeightOf(*status.ranked_by)}));
+  }
   text += "\n" + TiersAsText(status);
   text += "\n" + SourcesAsText(status);
   text += "\n" + TargetsAsText(status);

@@ -17,6 +17,7 @@
 
 #include "apps/tmprofd/signals_blocked.h"
 #include "base/units.h"
+#include "rank/rank_weight.h"
 #include "report/format.h"
 
 namespace tmprof {
@@ -116,8 +117,12 @@ void CollectTiers(const DaemonStatus& status, std::vector<MetricFamily>& familie
       "of the last epoch")
       .Add(status.tier1_hit_ratio)
       .To(families);
-  Family ranked_by = Gauge("tmprof_rank_info", "1 for the evidence that pages are ranked by");
-  if (status.ranked_by) ranked_by.Add(1, {{"by", std::string(Name(*status.ranked_by))}});
+  Family ranked_by =
+      Gauge("tmprof_rank_info",
+            "1 for the evidence that pages are ranked by, and what their scores count");
+  if (status.ranked_by)
+    ranked_by.Add(1, {{"by", std::string(Name(*status.ranked_by))},
+                      {"weight", std::string(Name(WeightOf(*status.ranked_by)))}});
   ranked_by.To(families);
   Family capacity = Gauge("tmprof_tier_capacity_bytes", "What the targets may have of it");
   Family used = Gauge("tmprof_tier_used_bytes", "What the targets have of it");

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "rank/rank_weight.h"
 
 namespace tmprof {
 namespace {
@@ -154,8 +155,8 @@ PlacementDecision Placer::Decide(const EpochProfile& epoch, std::span<const Plac
 }
 
 RankSource Placer::RankNow() const {
-  const bool is_told = options_.rank != RankSource::kMemory || ranker_.TellsMemory();
-  return is_told ? options_.rank : RankSource::kCombined;
+  if (options_.rank != RankSource::kMemory) return options_.rank;
+  return BasisOf(RankWeight::kMemory, {.memory = ranker_.TellsMemory()}, RankUse::kPlace).source;
 }
 
 void Placer::FollowTargets(const EpochProfile& epoch, std::span<const PlacedTarget> targets) {

@@ -526,8 +526,18 @@ Result<ReplayOutcome> Replay(const OpenTrace& open, const ReplayOptions& asked) 
                                std::to_string(kLargestFootprint.value()) + " that can be placed"));
     }
     const RankModel model = options.ranker.model;
-    if (options.ranks.empty()) options.ranks.push_back(scan.known.BestToPlaceBy(model));
-    const RankSource judge = options.judge.value_or(scan.known.BestToJudgePlacement(model));
+    if (options.weight == RankWeight::kStall) {
+      return Fail(
+          BadInput("rank by stall", "the trace", std::string(kWhyNoStall),
+                   "use --rank-weight memory, by which all accesses to memory count alike"));
+    }
+    if (options.ranks.empty()) {
+      options.ranks.push_back(scan.known.BasisFor(options.weight, model, RankUse::kPlace).source);
+    }
+    outcome.basis = options.judge
+                        ? RankBasis{.source = *options.judge, .weight = WeightOf(*options.judge)}
+                        : scan.known.BasisFor(options.weight, model, RankUse::kShow);
+    const RankSource judge = outcome.basis.source;
     for (const RankSource source : options.ranks) {
       if (auto known =
               scan.known.Require(source, fmt::format("rank by {}", Name(source)), "the trace");

@@ -18,6 +18,7 @@
 #include "policy/policy.h"
 #include "rank/memory_traffic.h"
 #include "rank/rank_model.h"
+#include "rank/rank_weight.h"
 
 namespace tmprof {
 
@@ -36,13 +37,13 @@ inline constexpr std::uint64_t kFewestObservations = 30;
 
 struct ReplayOptions {
   std::vector<const PolicyEntry*> policies;
-  // A policy goes by these; empty: by the best that the trace has (KnownEvidence::BestToPlaceBy).
-  std::vector<RankSource> ranks;
-  std::vector<Ratio> ratios;  // capacities
+  // What ranks and judge count, unless they are chosen below. Not kStall.
+  RankWeight weight = RankWeight::kMemory;
+  std::vector<RankSource> ranks;  // a policy goes by these; empty: by the weight
+  std::vector<Ratio> ratios;      // capacities
   RatioOf ratio_of = RatioOf::kFootprint;
-  std::vector<PageCount> sizes;  // capacities; if there are some, there are no ratios
-  std::optional<RankSource>
-      judge;  // decides what a hit is worth; nullopt: the best that the trace has
+  std::vector<PageCount> sizes;     // capacities; if there are some, there are no ratios
+  std::optional<RankSource> judge;  // decides what a hit is worth; nullopt: the weight does
   Ranker::Options ranker = Ranker::DefaultOptions(RankModel::kRate);  // of ranks and judge
 };
 
@@ -64,6 +65,7 @@ struct ReplayResult {
 
 struct ReplayOutcome {
   RankSource judge = RankSource::kCombined;  // that the results go by
+  RankBasis basis;                           // of the judge: what the hit rates are of
   PageCount whole;                           // that ratios are of
   // References and samples that the judge goes by. nullopt: it counted all accesses.
   std::optional<std::uint64_t> observations;

@@ -27,6 +27,7 @@ namespace tmprof::test {
 namespace tmprof_cli_test {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Lt;
@@ -1119,7 +1120,7 @@ TEST(Eval, ACacheOfKnownSizeTellsWhatReachesMemoryWithoutSamples) {
 }
 
 TEST(Report, ViewsOfMemoryGoByAModelOfTheCache) {
-  for (const std::string view : {"hot", "heatmap", "nodes", "curve"}) {
+  for (const std::string view : {"hot", "heatmap", "nodes", "curve", "cdf"}) {
     const Outcome outcome =
         Tmprof({"report", GoldenTrace(), "--view", view, "--llc", "4KiB", "--format", "json"});
     EXPECT_EQ(outcome.status, 0) << view << outcome.err;
@@ -1127,9 +1128,86 @@ TEST(Report, ViewsOfMemoryGoByAModelOfTheCache) {
   }
   EXPECT_THAT(Tmprof({"report", GoldenTrace(), "--view", "hot", "--llc", "4KiB"}).out,
               AllOf(HasSubstr("by a model of the cache"), HasSubstr("cache of 4 KiB")));
-  const Outcome of_cdf = Tmprof({"report", GoldenTrace(), "--view", "cdf", "--llc", "4KiB"});
-  EXPECT_EQ(of_cdf.status, 2);
-  EXPECT_THAT(of_cdf.err, HasSubstr("the cdf view does not read it"));
+  EXPECT_THAT(Tmprof({"report", GoldenTrace(), "--view", "cdf", "--llc", "4KiB"}).out,
+              HasSubstr("share of the accesses to memory that the hottest pages hold, by memory"));
+  const Outcome of_wss = Tmprof({"report", GoldenTrace(), "--view", "wss", "--llc", "4KiB"});
+  EXPECT_EQ(of_wss.status, 2);
+  EXPECT_THAT(of_wss.err, HasSubstr("the wss view does not read it"));
+}
+
+TEST(RankWeight, IsOneDefinitionOfAllThatRank) {
+  const TemporaryFolder folder;
+  const std::string trace = TraceWithMisses(folder);
+  const auto weight_of = [&](std::vector<std::string> command) {
+    const Outcome outcome = Tmprof(command);
+    EXPECT_EQ(outcome.status, 0) << command[0] << outcome.err;
+    const Json json = Json::parse(outcome.out);
+    return json.contains("traces") ? json["traces"][0]["rank_weight"] : json["rank_weight"];
+  };
+  const std::vector<std::vector<std::string>> commands = {
+      {"report", trace, "--view", "hot"},     {"report", trace, "--view", "heatmap"},
+      {"report", trace, "--view", "cdf"},     {"report", trace, "--view", "nodes"},
+      {"report", trace, "--view", "objects"}, {"advise", "--mlock", trace},
+      {"eval", trace, "--ratio", "1/2"},
+  };
+  for (std::vector<std::string> command : commands) {
+    command.insert(command.end(), {"--format", "json"});
+    EXPECT_EQ(weight_of(command), "memory") << command[0] << command[3];
+    command.insert(command.end(), {"--rank-weight", "accesses"});
+    EXPECT_EQ(weight_of(command), "accesses") << command[0] << command[3];
+    command.back() = "stall";
+    const Outcome stall = Tmprof(command);
+    EXPECT_EQ(stall.status, 2) << command[0] << stall.out;
+    EXPECT_THAT(stall.err, HasSubstr("no source tells how long"));
+  }
+  const std::string requests = folder.File("requests");
+  const auto convert = [&](const std::string& weight) {
+    return Tmprof(
+        {"convert", trace, "--to", "oracleGeneral", "-o", requests, "--rank-weight", weight});
+  };
+  EXPECT_THAT(convert("memory").out, HasSubstr("by memory:"));
+  EXPECT_THAT(convert("accesses").out, HasSubstr("by accesses (combined):"));
+  EXPECT_EQ(convert("stall").status, 2);
+  const Outcome both =
+      Tmprof({"report", trace, "--view", "hot", "--by", "memory", "--rank-weight", "accesses"});
+  EXPECT_EQ(both.status, 2);
+  EXPECT_THAT(both.err, HasSubstr("instead of a weight"));
+}
+
+// Pages 1 to 64 are accessed a hundred times as often, and stay in the cache.
+TEST(RankWeight, DecidesWhichMemoryIsLockedAndConverted) {
+  const TemporaryFolder folder;
+  const std::string trace = TraceWithMisses(folder);
+  const auto first_locked = [&](const std::string& weight) {
+    const Outcome outcome = Tmprof({"advise", "--mlock", "--limit", "50%", trace, "--rank-weight",
+                                    weight, "--format", "json"});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return Json::parse(outcome.out)["ranges"][0]["start"];
+  };
+  EXPECT_EQ(first_locked("memory"), "0x41000");
+  EXPECT_EQ(first_locked("accesses"), "0x1000");
+  const auto curves_of = [&](const std::string& weight) {
+    const Outcome outcome =
+        Tmprof({"report", trace, "--view", "cdf", "--rank-weight", weight, "--format", "json"});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    const Json cdf = Json::parse(outcome.out);
+    std::vector<std::string> curves;
+    for (const Json& curve : cdf["curves"]) curves.push_back(curve["by"]);
+    return curves;
+  };
+  EXPECT_THAT(curves_of("memory"), Contains("memory"));
+  EXPECT_THAT(curves_of("accesses"), Not(Contains("memory")));
+}
+
+TEST(RankWeight, ReportsSayWhyAccessesToMemoryAreNotCounted) {
+  const auto note = HasSubstr("all accesses count because those to memory are unknown");
+  for (const std::string view : {"hot", "cdf", "nodes", "heatmap"}) {
+    EXPECT_THAT(Tmprof({"report", GoldenTrace(), "--view", view}).out, note) << view;
+  }
+  EXPECT_THAT(Tmprof({"report", GoldenTrace(), "--view", "hot", "--rank-weight", "accesses"}).out,
+              Not(note));
+  EXPECT_THAT(Tmprof({"eval", GoldenTrace()}).out,
+              AllOf(HasSubstr("hit rates are of accesses"), HasSubstr("memory are unknown: ")));
 }
 
 TEST(Eval, RefusesToCheckHitRatesOfMemoryByATruthOfAccesses) {

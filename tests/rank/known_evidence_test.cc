@@ -136,15 +136,56 @@ TEST(KnownEvidence, GoesByTheBestThatTheEpochsHave) {
   EXPECT_EQ(BestOf({all, bits}), RankSource::kCombined) << "an epoch has no exact accesses";
 }
 
+Result<RankBasis> Chosen(const KnownEvidence& known, const RankChoice& asked,
+                         RankModel model = RankModel::kRate) {
+  return known.Choose(asked, model, RankUse::kShow, known.TellsMemory(model), "list hot pages",
+                      "t.data");
+}
+
 TEST(KnownEvidence, ARefusalNamesTheEvidenceThatWasAskedFor) {
   KnownEvidence known;
   known.Look(EpochOf(3, 0, std::nullopt));
-  EXPECT_EQ(known.Choose(std::nullopt, RankSource::kReferences, "list", "t"),
-            RankSource::kReferences);
-  const auto refused =
-      known.Choose(RankSource::kMemory, RankSource::kReferences, "list hot pages", "t.data");
+  EXPECT_EQ(Chosen(known, {})->source, RankSource::kReferences);
+  const auto refused = Chosen(known, {.evidence = RankSource::kMemory});
   ASSERT_FALSE(refused);
-  EXPECT_THAT(refused.error().Message(), testing::HasSubstr("list hot pages by memory"));
+  EXPECT_THAT(refused.error().Message(), HasSubstr("list hot pages by memory"));
+}
+
+TEST(KnownEvidence, AWeightThatIsNotToldGivesWayToAllAccessesAndSaysWhy) {
+  KnownEvidence known;
+  known.Look(EpochSampled(SampleSubject::kTime, 1, 100));
+  const auto basis = Chosen(known, {.weight = RankWeight::kMemory});
+  EXPECT_EQ(basis->source, RankSource::kCombined);
+  EXPECT_EQ(basis->weight, RankWeight::kAccesses);
+  EXPECT_THAT(basis->why_not, HasSubstr("where time was spent"));
+  KnownEvidence few;
+  few.Look(EpochSampled(SampleSubject::kMemory, 1, 29));
+  EXPECT_THAT(Chosen(few, {})->why_not, HasSubstr("fewer than 30 samples"));
+  EXPECT_EQ(Chosen(few, {}, RankModel::kSum)->why_not, "") << "sums count what was seen";
+  EXPECT_EQ(Chosen(few, {.weight = RankWeight::kAccesses})->why_not, "") << "as asked for";
+}
+
+TEST(KnownEvidence, EachWeightGoesByTheEvidenceThatTellsIt) {
+  KnownEvidence known;
+  EpochProfile joined = EpochSampled(SampleSubject::kMemory, 1, 30);
+  joined.pages = EpochOf(3, 30, AccessCounts{.loads = 7, .llc_misses = 2}).pages;
+  known.Look(joined);
+  EXPECT_EQ(TextOf(*Chosen(known, {})), "memory (misses)");
+  EXPECT_EQ(TextOf(*Chosen(known, {.weight = RankWeight::kAccesses})), "accesses (truth)");
+  EXPECT_EQ(TextOf(*Chosen(known, {.weight = RankWeight::kReferences})), "references");
+  EXPECT_EQ(TextOf(*Chosen(known, {.evidence = RankSource::kMemory})), "memory");
+  const auto stall = Chosen(known, {.weight = RankWeight::kStall});
+  ASSERT_FALSE(stall);
+  EXPECT_THAT(stall.error().Message(), HasSubstr("no source tells how long"));
+}
+
+TEST(KnownEvidence, SamplesOfMissesAloneAreOfMemory) {
+  KnownEvidence misses;
+  misses.Look(EpochSampled(SampleSubject::kMemory, 0, 3));
+  EXPECT_EQ(TextOf(*Chosen(misses, {})), "memory (samples)");
+  KnownEvidence time;
+  time.Look(EpochSampled(SampleSubject::kTime, 0, 3));
+  EXPECT_EQ(TextOf(*Chosen(time, {})), "accesses (samples)");
 }
 
 // To rank by, and to judge by.

@@ -88,7 +88,8 @@ TEST(CdfTest, HasNoCurveForASourceWithoutAScore) {
 
 TEST(CdfTest, IsATableWithBarsInText) {
   EXPECT_EQ(CdfText(*MakeCdf(EightPages(), kSum), 64),
-            "share of the accesses that the hottest pages hold; footprint 8 pages (32 KiB)\n"
+            "share of the accesses that the hottest pages hold, by accesses (references); "
+            "footprint 8 pages (32 KiB)\n"
             "hottest  pages  references %  samples %  combined %  references\n"
             "    1 %      0         3.2 %    unknown       3.2 %  |        |\n"
             "    2 %      0         6.4 %    unknown       6.4 %  |#       |\n"

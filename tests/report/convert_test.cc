@@ -156,7 +156,7 @@ TEST_F(ConvertTest, OracleGeneralSamplesByWeightWithASeedAndTellsTheRatio) {
   OracleGeneralOptions options{.most_requests = 10'000};
   const Result<ConvertStats> stats = ConvertToOracleGeneral(trace, options, Output());
   ASSERT_TRUE(stats.has_value()) << stats.error().Message();
-  EXPECT_EQ(stats->by, RankSource::kTruth);
+  EXPECT_EQ(stats->basis.source, RankSource::kTruth);
   EXPECT_EQ(stats->weight, 4 * 900'000 + 96 * 4'000);
   EXPECT_DOUBLE_EQ(stats->ratio, 10'000 / stats->weight);
   EXPECT_NEAR(static_cast<double>(stats->records), 10'000, 50);

@@ -172,7 +172,8 @@ TEST(HotListTest, ShowsOneProcessWhenAsked) {
 TEST(HotListTest, IsATableInText) {
   EXPECT_EQ(
       HotText(*MakeHotList(Ranked(), kSum)),
-      "hottest spans by combined over 1 epochs; ordered by the lower end of the 90 % interval, "
+      "hottest spans by accesses (combined) over 1 epochs; ordered by the lower end of the 90 % "
+      "interval, "
       "per page\n"
       "rank  pid  target    start    span  references  samples (loads+stores)  references + "
       "samples  at least  at most  mapping\n"
@@ -378,11 +379,13 @@ TEST(HotListTest, ShowsExactCountsWithoutBeingAskedAndNoColumnThatNobodyFilled) 
   const HotList list = *MakeHotList(Exact(), {});
   EXPECT_THAT(Starts(list), testing::ElementsAre(2, 1));
   EXPECT_EQ(HotText(list),
-            "hottest spans by truth over 1 epochs\n"
+            "hottest spans by accesses (truth) over 1 epochs\n"
             "rank  pid  target   start   span  thousand accesses  mapping\n"
             "   1   10  t       0x2000  4 KiB             2.5000  unknown\n"
             "   2   10  t       0x1000  4 KiB             0.0070  unknown\n"
-            "2 of 2 spans shown, holding 100 % of the accesses; 2 pages in all\n");
+            "2 of 2 spans shown, holding 100 % of the accesses; 2 pages in all\n"
+            "note: all accesses count because those to memory are unknown: accesses were "
+            "counted without a model of a cache\n");
   const auto json = nlohmann::json::parse(HotJson(list));
   EXPECT_EQ(json["by"], "truth");
   EXPECT_TRUE(json["rows"][0]["load_samples"].is_null());

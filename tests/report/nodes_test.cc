@@ -48,7 +48,8 @@ TEST(NodesTest, SharesOutTheScoreByEpochAndInAll) {
 
 TEST(NodesTest, IsATableInText) {
   EXPECT_EQ(NodesText(*MakeNodes(TwoNodes(), kSum)),
-            "share of the references + samples by the NUMA node that held the page, by combined\n"
+            "share of the references + samples by the NUMA node that held the page, by accesses "
+            "(combined)\n"
             "epoch  seconds  references + samples  node 0  node 1  node unknown\n"
             "    0      1.0                     4  75.0 %  25.0 %         0.0 %\n"
             "    1      1.0                     4   0.0 %  50.0 %        50.0 %\n"
@@ -167,7 +168,7 @@ TEST(NodesTest, IsOfOneTargetWhereAsked) {
   EXPECT_THAT(nodes->nodes, testing::ElementsAre(NodeId(1)));
   EXPECT_EQ(nodes->all.score, 1);
   EXPECT_EQ(nlohmann::json::parse(NodesJson(*nodes))["pid"], 11);
-  EXPECT_THAT(NodesText(*nodes), testing::HasSubstr("by references, of PID 11\n"));
+  EXPECT_THAT(NodesText(*nodes), testing::HasSubstr("by accesses (references), of PID 11\n"));
 }
 
 TEST(NodesTest, RefusesMissesThatNobodyCounted) {

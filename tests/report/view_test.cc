@@ -325,15 +325,15 @@ TEST(ViewTest, RefusesAPageOfWhichNothingIsKnown) {
 }
 
 TEST(ViewTest, RefusesAccessesToMemoryToViewsThatDoNotGoByThem) {
-  for (const std::string_view name : {"cdf", "wss"}) {
+  for (const std::string_view name : {"wss"}) {
     const auto rendered = RenderView(name, OnePage(), {.by = RankSource::kMemory}, Format::kText);
     ASSERT_FALSE(rendered.has_value()) << name;
     EXPECT_EQ(rendered.error().ExitStatus(), 2);
     EXPECT_THAT(rendered.error().Message(),
-                testing::HasSubstr("these do: hot, heatmap, curve, nodes"))
+                testing::HasSubstr("these do: hot, heatmap, cdf, curve, nodes"))
         << name;
   }
-  for (const std::string_view name : {"hot", "heatmap", "curve", "nodes"}) {
+  for (const std::string_view name : {"hot", "heatmap", "cdf", "curve", "nodes"}) {
     const auto rendered = RenderView(name, OnePage(), {.by = RankSource::kMemory}, Format::kText);
     EXPECT_TRUE(rendered.has_value()) << name;
   }
@@ -361,9 +361,14 @@ TEST(ViewTest, PagesAreShownByMemoryWhereEnoughMissesWereSampled) {
     EXPECT_THAT(TextOf(name, SampledMisses(std::nullopt)), testing::HasSubstr("samples (expected)"))
         << name;
     EXPECT_THAT(TextOf(name, SampledMisses(16384, /*samples=*/0)),
-                testing::Not(testing::HasSubstr("to memory")))
+                testing::Not(testing::HasSubstr("accesses to memory")))
         << name;
   }
+  EXPECT_THAT(TextOf("cdf", SampledMisses(16384)),
+              testing::HasSubstr("share of the accesses to memory that the hottest pages hold"));
+  EXPECT_THAT(TextOf("objects", SampledMisses(16384)),
+              testing::HasSubstr("by accesses to memory (estimated)"));
+  EXPECT_THAT(TextOf("wss", SampledMisses(16384)), testing::HasSubstr("by accesses (combined)"));
   EXPECT_THAT(TextOf("heatmap", SampledMisses(16384)), testing::HasSubstr("by memory"));
 }
 

@@ -411,6 +411,21 @@ TEST(ParseConfig, TheRankIsByMemoryWhereTheRankModelTellsRates) {
   EXPECT_EQ(Parsed("placement { rank_model: 'sum' }").placement.rank, RankSource::kCombined);
   EXPECT_EQ(Parsed("placement { rank: 'memory' }").placement.rank, RankSource::kMemory);
   EXPECT_EQ(Parsed("placement { llc_kib: 32768 }").placement.ranker.llc_bytes, 32u << 20);
+  EXPECT_EQ(Parsed("placement { rank_weight: 'memory' }").placement.rank, RankSource::kMemory);
+  EXPECT_EQ(Parsed("placement { rank_weight: 'accesses' }").placement.rank, RankSource::kCombined);
+  EXPECT_EQ(Parsed("placement { rank_weight: 'references' }").placement.rank,
+            RankSource::kReferences);
+  EXPECT_THAT(OnlyFault("placement { rank_weight: 'stall' }"),
+              HasSubstr("placement.rank_weight: 'stall': no source tells how long"));
+  EXPECT_THAT(OnlyFault("placement { rank_weight: 'samples' }"),
+              HasSubstr("placement.rank_weight"));
+  EXPECT_THAT(OnlyFault("placement { rank: 'combined' rank_weight: 'accesses' }"),
+              HasSubstr("placement.rank_weight: rank chooses one kind of evidence instead"));
+  EXPECT_THAT(OnlyFault("placement { rank_weight: 'accesses' llc_kib: 32768 }"),
+              HasSubstr("rank_weight 'accesses' counts accesses that the cache serves"));
+  EXPECT_THAT(OnlyFault("placement { rank_model: 'sum' rank_weight: 'memory' }"),
+              HasSubstr("placement.rank_weight: 'memory': rank_model 'sum' estimates no rates"));
+  EXPECT_THAT(PrintConfig(Config{}), HasSubstr("rank_weight: \"memory\""));
   EXPECT_EQ(Config{}.placement.ranker.llc_bytes, std::nullopt);
   EXPECT_THAT(
       OnlyFault("placement { rank: 'combined' llc_kib: 32768 }"),
@@ -464,7 +479,8 @@ metrics: 80
                           "c:8:11: placement.policy: 'best': unknown name; use one of first_touch, "
                           "history",
                           "c:9:3: placement.colour: there is no such field; placement has "
-                          "rank_model, half_life_ms, rank, policy, track_only, dry_run, llc_kib",
+                          "rank_model, half_life_ms, rank, policy, track_only, dry_run, llc_kib, "
+                          "rank_weight",
                           "c:11:10: metrics: a group in braces is needed, not '80'"));
 }
 

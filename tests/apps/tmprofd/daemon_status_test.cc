@@ -125,6 +125,7 @@ TEST(StatusAsJson, HasAllThatIsKnown) {
   EXPECT_EQ(json["tier1_hit_ratio"], 0.875);
   EXPECT_EQ(json["tier1_hit_ratio_of"], "accesses to memory");
   EXPECT_EQ(json["ranked_by"], "memory");
+  EXPECT_EQ(json["rank_weight"], "memory");
   EXPECT_EQ(json["warnings"], Json({"reclaim is at work on node 0"}));
   EXPECT_TRUE(json["refusal"].is_null());
 }
@@ -152,8 +153,8 @@ TEST(StatusAsJson, SaysNullOfWhatIsUnknown) {
   EXPECT_TRUE(json["tiers"][1]["capacity_pages"].is_null());
   EXPECT_TRUE(json["tiers"][1]["free_pages"].is_null());
   EXPECT_TRUE(json["sources"][0]["lost_total"].is_null());
-  for (const char* name :
-       {"tier1_hit_ratio", "tier1_hit_ratio_of", "ranked_by", "decision", "epoch", "config_file"}) {
+  for (const char* name : {"tier1_hit_ratio", "tier1_hit_ratio_of", "ranked_by", "rank_weight",
+                           "decision", "epoch", "config_file"}) {
     EXPECT_TRUE(json[name].is_null()) << name;
   }
 }

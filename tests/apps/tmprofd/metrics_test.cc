@@ -66,7 +66,7 @@ TEST_F(MetricsTest, HasAllThatIsKnown) {
                            "# TYPE tmprof_source_active_ratio gauge",
                            "tmprof_source_active_ratio{source=\"clock\"} 0.25",
                            "tmprof_tier_hit_ratio 0.875",
-                           "tmprof_rank_info{by=\"memory\"} 1",
+                           "tmprof_rank_info{by=\"memory\",weight=\"memory\"} 1",
                            "tmprof_tier_capacity_bytes{tier=\"1\"} 2097152",
                            "tmprof_tier_used_bytes{tier=\"1\"} 1048576",
                            "tmprof_tier_used_bytes{tier=\"2\"} 3145728",

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the score of a page counts. Views, `eval`, `advise`, `convert` and tmprofd all go by this.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "rank/rank_model.h"
+
+namespace tmprof {
+
+enum class RankWeight : std::uint8_t {
+  kMemory,      // accesses to memory: those that no cache serves
+  kAccesses,    // all accesses
+  kStall,       // time for which accesses to memory stall a program; no source tells it yet
+  kReferences,  // accesses as accessed bits alone tell them
+};
+
+std::string_view Name(RankWeight weight);  // "memory", "accesses", "stall", "references"
+Result<RankWeight> ParseRankWeight(std::string_view text);
+
+// Reason for which no score counts stalls.
+inline constexpr std::string_view kWhyNoStall =
+    "no source tells how long accesses to memory stall a program: samples of time also fall where "
+    "it executes";
+
+// What a ranking is asked to go by.
+struct RankChoice {
+  RankWeight weight = RankWeight::kMemory;
+  // One kind of evidence, whatever it counts; set: `weight` has no effect.
+  std::optional<RankSource> evidence = std::nullopt;
+};
+
+// The evidence that a ranking goes by, and what its scores then count.
+struct RankBasis {
+  RankSource source = RankSource::kCombined;
+  RankWeight weight = RankWeight::kAccesses;
+  // Reason for which `weight` is not the one that was asked for; empty: it is, or the rank model
+  // estimates no rates.
+  std::string why_not{};
+};
+
+// Evidence that is there.
+struct TellingEvidence {
+  bool memory = false;  // tells accesses to memory (RankSource::kMemory)
+  bool misses = false;  // all epochs with pages counted misses (RankSource::kMisses)
+  // All samples are of accesses to memory, and no accessed bits were read.
+  bool memory_samples_alone = false;
+  RankSource accesses = RankSource::kCombined;  // tells all accesses best
+  // Set unless one of the first three is, or the rank model estimates no rates.
+  std::string why_no_memory{};
+};
+
+enum class RankUse : std::uint8_t {
+  kShow,   // views, and the judge of a replay: exact counts come before estimates
+  kPlace,  // a policy's ranking: estimates come first, which is all that it has when it is in use
+};
+
+// Chooses evidence for `weight`, which is not kStall. Without any that tells accesses to memory,
+// scores count all accesses.
+RankBasis BasisOf(RankWeight weight, const TellingEvidence& evidence, RankUse use);
+
+// What scores by this evidence count.
+RankWeight WeightOf(RankSource source);
+
+// "memory", "memory (misses)", "accesses (combined)": the weight, and the evidence if that has
+// another name.
+std::string TextOf(const RankBasis& basis);
+
+}  // namespace tmprof
